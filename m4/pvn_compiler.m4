@@ -1,0 +1,35 @@
+# PVN_CHECK_COMPILER: C11 and C++17, and the warnings this project is kept clean of. They go into
+# PVN_CFLAGS and PVN_CXXFLAGS; CFLAGS and CXXFLAGS stay the user's.
+AC_DEFUN([PVN_CHECK_COMPILER], [
+  AC_ARG_ENABLE([werror],
+    [AS_HELP_STRING([--enable-werror], [treat compiler warnings as errors (for developers)])],
+    [], [enable_werror=no])
+  pvn_warn="-Wall -Wextra -Wshadow -Wpointer-arith -Wundef -Wvla -Wno-unused-parameter"
+  AS_IF([test "x$enable_werror" = xyes], [pvn_warn="$pvn_warn -Werror"])
+  PVN_CFLAGS="-std=gnu11 -fvisibility=hidden $pvn_warn -Wstrict-prototypes -Wmissing-prototypes"
+  PVN_CXXFLAGS="-std=gnu++17 $pvn_warn"
+  AC_SUBST([PVN_CFLAGS])
+  AC_SUBST([PVN_CXXFLAGS])
+  AC_SEARCH_LIBS([dlopen], [dl])
+  AC_SEARCH_LIBS([pthread_create], [pthread])
+])
+
+# PVN_CHECK_SANITIZE: --enable-sanitize=address,undefined or =thread, and --enable-coverage.
+AC_DEFUN([PVN_CHECK_SANITIZE], [
+  AC_ARG_ENABLE([sanitize],
+    [AS_HELP_STRING([--enable-sanitize=LIST], [build with these sanitizers, e.g. address,undefined])],
+    [], [enable_sanitize=no])
+  pvn_sanitize_summary=$enable_sanitize
+  PVN_SAN_FLAGS=
+  AS_IF([test "x$enable_sanitize" != xno],
+    [PVN_SAN_FLAGS="-fsanitize=$enable_sanitize -fno-omit-frame-pointer -fno-sanitize-recover=all"])
+  AC_ARG_ENABLE([coverage],
+    [AS_HELP_STRING([--enable-coverage], [build with gcov instrumentation])],
+    [], [enable_coverage=no])
+  pvn_coverage_summary=$enable_coverage
+  AS_IF([test "x$enable_coverage" = xyes], [PVN_SAN_FLAGS="$PVN_SAN_FLAGS --coverage"])
+  PVN_CFLAGS="$PVN_CFLAGS $PVN_SAN_FLAGS"
+  PVN_CXXFLAGS="$PVN_CXXFLAGS $PVN_SAN_FLAGS"
+  AC_SUBST([PVN_SAN_FLAGS])
+  AM_CONDITIONAL([SANITIZE], [test "x$enable_sanitize" != xno])
+])

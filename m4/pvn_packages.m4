@@ -1,0 +1,40 @@
+# Header probes. The plugin loads libibverbs, libnl and libcuda at run time, so only their headers are
+# wanted here; a missing one ends configure with the name of the package to install.
+
+AC_DEFUN([PVN_CHECK_VERBS], [
+  AC_CHECK_HEADER([infiniband/verbs.h], [pvn_verbs_summary=yes],
+    [AC_MSG_ERROR([infiniband/verbs.h not found: install libibverbs-dev (Debian, Ubuntu) or rdma-core-devel])])
+])
+
+AC_DEFUN([PVN_CHECK_NL], [
+  PKG_CHECK_MODULES([NL], [libnl-3.0 libnl-route-3.0], [],
+    [AC_MSG_ERROR([libnl headers not found: install libnl-3-dev and libnl-route-3-dev, or libnl3-devel])])
+])
+
+# The CUDA Toolkit's cuda.h, if there is one: the tests compare our own declarations with it.
+AC_DEFUN([PVN_CHECK_CUDA], [
+  AC_ARG_WITH([cuda],
+    [AS_HELP_STRING([--with-cuda=DIR], [CUDA Toolkit root @<:@/usr/local/cuda if present@:>@])],
+    [pvn_cuda_dir=$withval], [pvn_cuda_dir=/usr/local/cuda])
+  CUDA_CPPFLAGS=
+  pvn_cuda_summary=no
+  AS_IF([test "x$pvn_cuda_dir" != xno && test -r "$pvn_cuda_dir/include/cuda.h"],
+    [CUDA_CPPFLAGS="-I$pvn_cuda_dir/include"; pvn_cuda_summary=yes])
+  AC_SUBST([CUDA_CPPFLAGS])
+  AM_CONDITIONAL([HAVE_CUDA_H], [test "x$pvn_cuda_summary" = xyes])
+])
+
+# What only the command line tools link: the plugin itself never needs them.
+AC_DEFUN([PVN_CHECK_TOOLS], [
+  PKG_CHECK_MODULES([EXPAT], [expat], [],
+    [AC_MSG_ERROR([expat not found: install libexpat1-dev or expat-devel])])
+  PKG_CHECK_MODULES([JANSSON], [jansson], [],
+    [AC_MSG_ERROR([jansson not found: install libjansson-dev or jansson-devel])])
+  PKG_CHECK_MODULES([LIBPCI], [libpci], [],
+    [AC_MSG_ERROR([libpci not found: install libpci-dev or pciutils-devel])])
+])
+
+AC_DEFUN([PVN_CHECK_GTEST], [
+  PKG_CHECK_MODULES([GTEST], [gtest_main], [pvn_gtest_summary=yes], [pvn_gtest_summary="no (make check needs libgtest-dev)"])
+  AM_CONDITIONAL([HAVE_GTEST], [test "x$pvn_gtest_summary" = xyes])
+])

@@ -1,0 +1,172 @@
+#include "config.h"
+#include "net-pvrdma/gpu.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl/types.h"
+
+struct pvn_rdma_gpu {
+    const struct pvn_verbs *v;
+    struct ibv_pd *pd;
+    char name[64];
+    struct pvn_cuda *cuda; /* NULL: this process does not use CUDA */
+    struct pvn_gpumem_nic nic;
+    struct pvn_gpumem_cap cap;
+    struct pvn_rdma_registrar host;
+};
+
+/* A GPU registration: this, and right behind it the pvn_rdma_mem that the lane gets, whose owner is
+ * the pvn_rdma_gpu; a host registration's owner is something of the host registrar's. */
+struct gpu_region {
+    struct pvn_gpumem_mr mr;
+};
+
+/* No relaxed ordering: the record or immediate behind the data must not overtake it. */
+enum { GPU_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+
+static int refused(const struct pvn_rdma_gpu *g, struct pvn_err *err, const char *call)
+{
+    char text[128];
+    int e = errno ? errno : EIO;
+    return pvn_err_set(err, -e, "%s: %s: %s", g->name, call, pvn_strerror(e, text, sizeof(text)));
+}
+
+static int gpu_reg_mr(void *nic, uint64_t addr, uint64_t len, void **mr, struct pvn_err *err)
+{
+    struct pvn_rdma_gpu *g = nic;
+    errno = 0;
+    *mr = g->v->reg_mr(g->pd, (void *)(uintptr_t)addr, len, GPU_ACCESS);
+    return *mr ? 0 : refused(g, err, "ibv_reg_mr");
+}
+
+static int gpu_reg_dmabuf_mr(void *nic, int fd, uint64_t offset, uint64_t len, uint64_t iova,
+                             void **mr, struct pvn_err *err)
+{
+    struct pvn_rdma_gpu *g = nic;
+    *mr = NULL;
+    if (!g->v->reg_dmabuf_mr)
+        return pvn_err_set(err, -EOPNOTSUPP,
+                           "%s: this libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 or later)",
+                           g->name);
+    errno = 0;
+    struct ibv_mr *m = g->v->reg_dmabuf_mr(g->pd, offset, len, iova, fd, GPU_ACCESS);
+    if (!m)
+        return refused(g, err, "ibv_reg_dmabuf_mr");
+    /* libibverbs leaves no address there, since it knows of none; lanes look for theirs. */
+    m->addr = (void *)(uintptr_t)iova;
+    *mr = m;
+    return 0;
+}
+
+static int gpu_dereg_mr(void *nic, void *mr, struct pvn_err *err)
+{
+    struct pvn_rdma_gpu *g = nic;
+    int rc = g->v->dereg_mr(mr);
+    if (!rc)
+        return 0;
+    errno = rc > 0 ? rc : errno;
+    return refused(g, err, "ibv_dereg_mr");
+}
+
+static const struct pvn_gpumem_ops gpu_ops = {
+    .reg_mr = gpu_reg_mr, .reg_dmabuf_mr = gpu_reg_dmabuf_mr, .dereg_mr = gpu_dereg_mr};
+
+struct pvn_rdma_gpu *pvn_rdma_gpu_open(const struct pvn_rdma_gpu_cfg *cfg, struct pvn_err *err)
+{
+    struct pvn_rdma_gpu *g = calloc(1, sizeof(*g));
+    if (!g) {
+        pvn_err_set(err, -ENOMEM, "no memory for a device's GPU side");
+        return NULL;
+    }
+    g->v = cfg->v;
+    g->pd = cfg->pd;
+    pvn_str_append(g->name, sizeof(g->name), "%s", cfg->name);
+    g->nic = (struct pvn_gpumem_nic){.name = g->name,
+                                     .ops = &gpu_ops,
+                                     .nic = g,
+                                     .can_write = cfg->can_write,
+                                     .can_read = cfg->can_read};
+    struct pvn_err why = PVN_ERR_INIT;
+    if (cfg->mode != PVN_GPU_MEM_OFF)
+        pvn_cuda_open(&g->cuda, cfg->cuda_lib, &why);
+    struct pvn_gpumem_facts facts = {
+        .mode = cfg->mode, .flush = cfg->flush, .nccl_no_dmabuf = cfg->nccl_no_dmabuf};
+    pvn_gpumem_prove(g->cuda, why.reason[0][0] ? why.reason[0] : NULL, -1, &g->nic, &facts,
+                     &g->cap);
+    return g;
+}
+
+void pvn_rdma_gpu_close(struct pvn_rdma_gpu *g)
+{
+    if (!g)
+        return;
+    pvn_cuda_close(g->cuda);
+    free(g);
+}
+
+const struct pvn_gpumem_cap *pvn_rdma_gpu_cap(const struct pvn_rdma_gpu *g)
+{
+    return &g->cap;
+}
+
+/* ---- registrar ---- */
+
+static struct gpu_region *region_of(const struct pvn_rdma_gpu *g, const struct pvn_rdma_mem *mem)
+{
+    return mem->part[0].owner == g ? (struct gpu_region *)(uintptr_t)mem - 1 : NULL;
+}
+
+static int gpu_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                   struct pvn_rdma_mem **out, struct pvn_err *err)
+{
+    struct pvn_rdma_gpu *g = arg;
+    if (mr->ptr_type == NCCL_PTR_HOST)
+        return g->host.reg(g->host.arg, mr, dmabuf_fd, dmabuf_offset, out, err);
+    struct gpu_region *region =
+        calloc(1, sizeof(*region) + sizeof(struct pvn_rdma_mem) + sizeof((*out)->part[0]));
+    if (!region)
+        return pvn_err_set(err, -ENOMEM, "no memory for a registration");
+    int rc = pvn_gpumem_register(g->cuda, &g->nic, &g->cap, (uintptr_t)mr->addr, mr->len, dmabuf_fd,
+                                 dmabuf_offset, &region->mr, err);
+    if (rc) {
+        free(region);
+        return rc;
+    }
+    struct pvn_rdma_mem *mem = (struct pvn_rdma_mem *)(region + 1);
+    mem->addr = (uintptr_t)mr->addr;
+    mem->stride = mr->len;
+    mem->count = 1;
+    mem->part[0].mr = region->mr.mr;
+    mem->part[0].owner = g;
+    *out = mem;
+    return 0;
+}
+
+static void gpu_dereg(void *arg, struct pvn_rdma_mem *mem)
+{
+    struct pvn_rdma_gpu *g = arg;
+    struct gpu_region *region = region_of(g, mem);
+    if (!region) {
+        g->host.dereg(g->host.arg, mem);
+        return;
+    }
+    pvn_gpumem_deregister(&g->nic, &region->mr, NULL);
+    free(region);
+}
+
+void pvn_rdma_gpu_registrar(struct pvn_rdma_gpu *g, const struct pvn_rdma_registrar *host,
+                            struct pvn_rdma_registrar *out)
+{
+    g->host = *host;
+    *out = (struct pvn_rdma_registrar){.reg = gpu_reg, .dereg = gpu_dereg, .arg = g};
+}
+
+int pvn_rdma_gpu_flush(struct pvn_rdma_gpu *g, const struct pvn_rdma_mem *mem, struct pvn_err *err)
+{
+    const struct gpu_region *region = region_of(g, mem);
+    if (!region)
+        return pvn_err_set(err, -EINVAL, "%s: flush of memory that is not a GPU's", g->name);
+    return pvn_cuda_flush(g->cuda, region->mr.dev, err);
+}

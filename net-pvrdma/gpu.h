@@ -1,0 +1,48 @@
+/*
+ * GPU memory on one RDMA device: gpumem.h's callbacks made of verbs, its verdict for the device,
+ * and a registrar for lanes that sends GPU memory here and host memory where it went before.
+ *
+ * Threads: open and close from one thread at a time per device, no registration is left at close;
+ * everything else from any thread.
+ */
+#ifndef PVN_NET_PVRDMA_GPU_H
+#define PVN_NET_PVRDMA_GPU_H
+
+#include "core/gpumem.h"
+#include "net-pvrdma/rdma_lane.h"
+#include "net-pvrdma/verbs.h"
+
+struct pvn_rdma_gpu;
+
+struct pvn_rdma_gpu_cfg {
+    const struct pvn_verbs *v;
+    struct ibv_pd *pd;
+    const char *name; /* of the device, for messages; copied */
+    bool can_write;   /* RDMA WRITE works on it */
+    bool can_read;    /* RDMA READ too: max_qp_rd_atom > 0 */
+    enum pvn_gpu_mem_mode mode;
+    enum pvn_flush_mode flush;
+    bool nccl_no_dmabuf;  /* NCCL_DMABUF_ENABLE=0 */
+    const char *cuda_lib; /* NCCL_PVRDMA_CUDA_LIB */
+};
+
+/* Tries for real what the device can do with the GPU whose context is current on this thread, which
+ * is NCCL's choice. NULL only without memory, with *err: a device that cannot reach GPU memory is a
+ * verdict. */
+struct pvn_rdma_gpu *pvn_rdma_gpu_open(const struct pvn_rdma_gpu_cfg *cfg, struct pvn_err *err);
+/* NULL is allowed. */
+void pvn_rdma_gpu_close(struct pvn_rdma_gpu *g);
+
+/* ptr_support and flush.force are the device's properties, text is its line in the log. Valid until
+ * close. */
+const struct pvn_gpumem_cap *pvn_rdma_gpu_cap(const struct pvn_rdma_gpu *g);
+
+/* A registrar in front of `host`, which is copied and outlives *g. */
+void pvn_rdma_gpu_registrar(struct pvn_rdma_gpu *g, const struct pvn_rdma_registrar *host,
+                            struct pvn_rdma_registrar *out);
+
+/* Flush by the CUDA call, for cap's PVN_FLUSH_CUDA: blocks for microseconds. mem is a GPU
+ * registration of this registrar. 0 or a negative errno with *err. */
+int pvn_rdma_gpu_flush(struct pvn_rdma_gpu *g, const struct pvn_rdma_mem *mem, struct pvn_err *err);
+
+#endif

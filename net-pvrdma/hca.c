@@ -1,0 +1,412 @@
+#include "config.h"
+
+#include "net-pvrdma/hca.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net-pvrdma/hca_priv.h"
+
+enum {
+    PVRDMA_VENDOR = 0x15ad,
+    PVRDMA_DEVICE = 0x0820,
+    PVRDMA_RING_CQE = 4096,
+    PVRDMA_RING_WR = 2048, /* with four elements */
+    INLINE_WISH = 64,      /* a clear-to-send entry or a record */
+    MSG_SUSPECT = 4096
+};
+
+#define IBTA_MAX_MSG  (UINT64_C(1) << 31)
+#define PVRDMA_MAX_MR (UINT64_C(1) << 30)
+
+/* ---- the filter ---- */
+
+struct filter {
+    bool exclude, exact;
+    const char *names;
+};
+
+static struct filter parse_filter(const char *text)
+{
+    struct filter f = {false, false, text ? text : ""};
+    while (*f.names == ' ')
+        f.names++;
+    f.exclude = *f.names == '^';
+    f.names += f.exclude;
+    f.exact = *f.names == '=';
+    f.names += f.exact;
+    return f;
+}
+
+/* One item against a port; port 0 stands for any. */
+static bool item_matches(const char *item, size_t len, bool exact, const char *name, int port)
+{
+    const char *colon = memchr(item, ':', len);
+    size_t n = colon ? (size_t)(colon - item) : len;
+    if (n == 0 || strncmp(item, name, n) != 0 || (exact && name[n] != '\0'))
+        return false;
+    return !colon || port == 0 || atoi(colon + 1) == port;
+}
+
+/* Steps through the items; false at the end. Empty ones are passed over. */
+static bool next_item(const char **at, const char **item, size_t *len)
+{
+    for (;;) {
+        *at += strspn(*at, ", ");
+        if (!**at)
+            return false;
+        *item = *at;
+        *len = strcspn(*at, ", ");
+        *at += *len;
+        if (**item != ':')
+            return true;
+    }
+}
+
+static bool in_list(const struct filter *f, const char *name, int port, bool *any)
+{
+    const char *at = f->names, *item;
+    size_t len;
+    *any = false;
+    while (next_item(&at, &item, &len)) {
+        *any = true;
+        if (item_matches(item, len, f->exact, name, port))
+            return true;
+    }
+    return false;
+}
+
+bool pvn_hca_matches(const char *filter, const char *name, int port)
+{
+    struct filter f = parse_filter(filter);
+    bool any, in = in_list(&f, name, port, &any);
+    return !any || in != f.exclude;
+}
+
+/* Could any port of it pass? Only then is the device opened. */
+static bool worth_opening(const char *filter, const char *name)
+{
+    return parse_filter(filter).exclude || pvn_hca_matches(filter, name, 0);
+}
+
+/* ---- numbers ---- */
+
+int pvn_hca_speed_mbps(unsigned int speed, unsigned int width)
+{
+    static const struct {
+        unsigned int code;
+        int mbps; /* of one lane */
+    } speeds[] = {{1, 2500},   {2, 5000},   {4, 10000},    {8, 10000},   {16, 14000},
+                  {32, 25000}, {64, 50000}, {128, 100000}, {256, 200000}};
+    static const struct {
+        unsigned int code;
+        int lanes;
+    } widths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
+    int mbps = 0, lanes = 0;
+    for (size_t i = 0; i < sizeof(speeds) / sizeof(*speeds); i++)
+        if (speeds[i].code == speed)
+            mbps = speeds[i].mbps;
+    for (size_t i = 0; i < sizeof(widths) / sizeof(*widths); i++)
+        if (widths[i].code == width)
+            lanes = widths[i].lanes;
+    return mbps * lanes;
+}
+
+static uint32_t smaller(int announced, uint32_t limit)
+{
+    return announced > 0 && (uint32_t)announced < limit ? (uint32_t)announced : limit;
+}
+
+static uint32_t pow2_below(uint32_t n)
+{
+    uint32_t p = 1;
+    while (p <= n / 2)
+        p *= 2;
+    return p;
+}
+
+static void take_limits(struct pvn_hca *h, const struct ibv_device_attr *a)
+{
+    int rd =
+        a->max_qp_rd_atom < a->max_qp_init_rd_atom ? a->max_qp_rd_atom : a->max_qp_init_rd_atom;
+    bool pv = h->kind == PVN_HCA_PVRDMA;
+    h->guid = be64toh(a->node_guid);
+    h->nports = a->phys_port_cnt;
+    h->max_sge = smaller(a->max_sge, 32);
+    h->max_wr = smaller(a->max_qp_wr, pv ? PVRDMA_RING_WR : INT32_MAX);
+    h->max_cqe = smaller(a->max_cqe, pv ? PVRDMA_RING_CQE : INT32_MAX);
+    if (pv) {
+        h->max_wr = pow2_below(h->max_wr);
+        h->max_cqe = pow2_below(h->max_cqe);
+    }
+    h->max_inline = pv ? 0 : INLINE_WISH;
+    h->max_mr = a->max_mr_size ? a->max_mr_size : UINT64_MAX;
+    if (pv && h->max_mr > PVRDMA_MAX_MR)
+        h->max_mr = PVRDMA_MAX_MR;
+    h->max_rd_atomic = (uint8_t)(rd < 0 ? 0 : rd > UINT8_MAX ? UINT8_MAX : rd);
+    h->costly_poll = pv;
+    h->iova_ignored = pv;
+}
+
+/* ---- ports ---- */
+
+void pvn_hca_left_out(struct pvn_hca_table *t, const char *name, const char *fmt, ...)
+{
+    char why[320];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof(why), fmt, ap);
+    va_end(ap);
+    pvn_str_append(t->left_out, sizeof(t->left_out), "%s%s (%s)", t->left_out[0] ? ", " : "", name,
+                   why);
+}
+
+static const char *state_text(enum ibv_port_state s)
+{
+    switch (s) {
+    case IBV_PORT_DOWN:
+        return "port is down";
+    case IBV_PORT_INIT:
+        return "port is initialising: no subnet manager has configured it";
+    case IBV_PORT_ARMED:
+        return "port is armed, not active";
+    default:
+        return "port is not active";
+    }
+}
+
+/* Which rows of its GID table a port may offer. false: none, and it was said why. */
+static bool take_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                      const struct pvn_hca *h, struct pvn_hca_port *p, int tbl_len,
+                      struct pvn_hca_table *t)
+{
+    struct pvn_gid_row rows[256];
+    char refused[256];
+    int n, kept;
+    if (o->gids.index >= tbl_len) {
+        pvn_hca_left_out(t, p->name, "GID index %d is outside its table of %d rows, 0 to %d",
+                         o->gids.index, tbl_len, tbl_len - 1);
+        return false;
+    }
+    n = pvn_hca_read_gids(v, o, h, p, tbl_len, rows, (int)(sizeof(rows) / sizeof(*rows)));
+    kept = pvn_gid_filter(rows, n, &o->gids, refused, sizeof(refused));
+    if (kept == 0 && p->ethernet) {
+        if (n == 0)
+            pvn_hca_left_out(t, p->name, "its GID table is empty: give %s an address",
+                             p->ifname[0] ? p->ifname : "its interface");
+        else
+            pvn_hca_left_out(t, p->name, "no usable GID: %s", refused);
+        return false;
+    }
+    p->ngids = kept < PVN_RDMA_MAX_GIDS ? kept : PVN_RDMA_MAX_GIDS;
+    memcpy(p->gids, rows, (size_t)p->ngids * sizeof(*rows));
+    pvn_str_append(p->why, sizeof(p->why), ", %d GID%s", p->ngids, p->ngids == 1 ? "" : "s");
+    if (p->ngids < kept)
+        pvn_str_append(p->why, sizeof(p->why), " of %d", kept);
+    if (refused[0])
+        pvn_str_append(p->why, sizeof(p->why), " (not: %s)", refused);
+    return true;
+}
+
+static void take_port(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                      struct pvn_hca_table *t, const struct pvn_hca *h, int port)
+{
+    struct pvn_hca_port *p = &t->ports[t->nports];
+    struct ibv_port_attr a;
+    int rc;
+    memset(p, 0, sizeof(*p));
+    p->hca = t->nhcas;
+    p->port = (uint8_t)port;
+    snprintf(p->name, sizeof(p->name), "%s:%d", h->name, port);
+    rc = pvn_verbs_query_port(v, h->ctx, p->port, &a);
+    if (rc) {
+        char text[96];
+        pvn_hca_left_out(t, p->name, "its state cannot be read: %s",
+                         pvn_strerror(rc, text, sizeof(text)));
+        return;
+    }
+    if (a.state != IBV_PORT_ACTIVE) {
+        pvn_hca_left_out(t, p->name, "%s", state_text(a.state));
+        return;
+    }
+    p->ethernet = a.link_layer == IBV_LINK_LAYER_ETHERNET;
+    p->lid = a.lid;
+    p->mtu = a.active_mtu;
+    p->max_msg = a.max_msg_sz < MSG_SUSPECT ? IBTA_MAX_MSG : a.max_msg_sz;
+    p->speed_mbps = pvn_hca_speed_mbps(a.active_speed, a.active_width);
+    p->speed_known = h->kind != PVN_HCA_PVRDMA && p->speed_mbps > 0;
+    if (!p->speed_known)
+        p->speed_mbps = 0;
+    pvn_hca_find_netdev(o, h, p);
+    if (p->ethernet && !p->ifname[0]) {
+        pvn_hca_left_out(t, p->name, "it has no network interface here, which RoCE needs%s",
+                         h->kind == PVN_HCA_PVRDMA ? "; is vmxnet3 bound to function 0 of its slot?"
+                                                   : "");
+        return;
+    }
+    if (!p->ethernet && p->lid == 0) {
+        pvn_hca_left_out(t, p->name, "it has no LID: no subnet manager has configured it");
+        return;
+    }
+    snprintf(p->why, sizeof(p->why), "%s%s%s",
+             h->kind == PVN_HCA_PVRDMA ? "PVRDMA"
+             : p->ethernet             ? "RoCE"
+                                       : "InfiniBand",
+             p->ifname[0] ? " on " : "", p->ifname);
+    if (!take_gids(v, o, h, p, a.gid_tbl_len, t))
+        return;
+    t->nports++;
+}
+
+/* ---- adapters ---- */
+
+static bool is_pvrdma(const struct ibv_device_attr *a, const struct pvn_hca *h, unsigned int vendor,
+                      unsigned int device)
+{
+    return (vendor == PVRDMA_VENDOR && device == PVRDMA_DEVICE) ||
+           !strcmp(h->driver, "vmw_pvrdma") ||
+           (a->vendor_id == PVRDMA_VENDOR && a->vendor_part_id == PVRDMA_DEVICE);
+}
+
+/* Opens one device and takes its usable ports; closes it again when it has none. */
+static int take_device(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                       struct pvn_hca_table *t, struct ibv_device *dev)
+{
+    struct pvn_hca *h = &t->hcas[t->nhcas];
+    struct ibv_device_attr a;
+    unsigned int vendor = 0, device = 0;
+    char text[96];
+    int rc, before = t->nports;
+    memset(h, 0, sizeof(*h));
+    snprintf(h->name, sizeof(h->name), "%s", v->get_device_name(dev));
+    errno = 0;
+    h->ctx = v->open_device(dev);
+    if (!h->ctx) {
+        pvn_hca_left_out(t, h->name, "cannot be opened: %s",
+                         pvn_strerror(errno ? -errno : -EIO, text, sizeof(text)));
+        return 0;
+    }
+    rc = v->query_device(h->ctx, &a);
+    if (rc) {
+        pvn_hca_left_out(t, h->name, "does not answer: %s", pvn_strerror(rc, text, sizeof(text)));
+        goto close;
+    }
+    pvn_hca_read_pci(o, h, &vendor, &device);
+    h->kind = is_pvrdma(&a, h, vendor, device) ? PVN_HCA_PVRDMA : PVN_HCA_OTHER;
+    take_limits(h, &a);
+    if (h->nports > 0) {
+        struct pvn_hca_port *more =
+            realloc(t->ports, ((size_t)t->nports + (size_t)h->nports) * sizeof(*more));
+        if (!more) {
+            v->close_device(h->ctx);
+            return -ENOMEM;
+        }
+        t->ports = more;
+    }
+    for (int port = 1; port <= h->nports; port++)
+        if (pvn_hca_matches(o->hca, h->name, port))
+            take_port(v, o, t, h, port);
+    if (t->nports == before)
+        goto close;
+    h->pd = v->alloc_pd(h->ctx);
+    if (!h->pd) {
+        pvn_hca_left_out(t, h->name, "no protection domain: %s",
+                         pvn_strerror(errno ? -errno : -ENOMEM, text, sizeof(text)));
+        t->nports = before;
+        goto close;
+    }
+    t->nhcas++;
+    return 0;
+close:
+    v->close_device(h->ctx);
+    return 0;
+}
+
+/* A list that names: is there anything of that name? NCCL would go on silently without. */
+static int check_filter(const struct pvn_verbs *v, const char *text, struct ibv_device **list,
+                        int n, struct pvn_err *err)
+{
+    struct filter f = parse_filter(text);
+    const char *at = f.names, *item;
+    char have[256] = "";
+    size_t len;
+    if (f.exclude)
+        return 0;
+    while (next_item(&at, &item, &len)) {
+        bool found = false;
+        for (int i = 0; i < n && !found; i++)
+            found = item_matches(item, len, f.exact, v->get_device_name(list[i]), 0);
+        if (found)
+            continue;
+        for (int i = 0; i < n; i++)
+            pvn_str_append(have, sizeof(have), "%s%s", i ? ", " : "", v->get_device_name(list[i]));
+        pvn_err_set(err, -ENODEV,
+                    "NCCL_IB_HCA=%.80s: no RDMA device is called \"%.*s\"; there %s%s", text,
+                    (int)(len > 64 ? 64 : len), item, n ? "are: " : "is none", have);
+        pvn_err_set_fault(err, PVN_FAULT_USAGE);
+        return -ENODEV;
+    }
+    return 0;
+}
+
+int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                 struct pvn_hca_table *out, struct pvn_err *err)
+{
+    int n = 0, rc = 0;
+    memset(out, 0, sizeof(*out));
+    rc = pvn_gid_policy_check(&o->gids, err);
+    if (rc)
+        return rc;
+    errno = 0;
+    struct ibv_device **list = v->get_device_list(&n);
+    if (!list)
+        return errno == ENOSYS || errno == ENODEV
+                   ? 0 /* no RDMA in this kernel: nothing to offer, no failure */
+                   : pvn_err_set(err, errno ? -errno : -EIO,
+                                 "libibverbs cannot list the RDMA devices");
+    rc = check_filter(v, o->hca ? o->hca : "", list, n, err);
+    if (rc == 0 && n > 0) {
+        out->hcas = calloc((size_t)n, sizeof(*out->hcas));
+        rc = out->hcas ? 0 : pvn_err_set(err, -ENOMEM, "no memory for %d RDMA devices", n);
+    }
+    for (int i = 0; rc == 0 && i < n; i++) {
+        if (!worth_opening(o->hca, v->get_device_name(list[i]))) {
+            pvn_hca_left_out(out, v->get_device_name(list[i]), "not in NCCL_IB_HCA");
+            continue;
+        }
+        rc = take_device(v, o, out, list[i]);
+        if (rc)
+            pvn_err_set(err, rc, "no memory for the ports of %s", v->get_device_name(list[i]));
+    }
+    v->free_device_list(list);
+    if (rc)
+        pvn_hca_close(v, out);
+    return rc;
+}
+
+void pvn_hca_close(const struct pvn_verbs *v, struct pvn_hca_table *t)
+{
+    for (int i = 0; i < t->nhcas; i++) {
+        v->dealloc_pd(t->hcas[i].pd);
+        v->close_device(t->hcas[i].ctx);
+    }
+    free(t->hcas);
+    free(t->ports);
+    memset(t, 0, sizeof(*t));
+}
+
+int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                         const struct pvn_hca *h, const struct pvn_hca_port *p,
+                         struct pvn_gid_row *rows, int max)
+{
+    struct ibv_port_attr a;
+    int rc = pvn_verbs_query_port(v, h->ctx, p->port, &a);
+
+    if (rc < 0)
+        return rc;
+    rc = pvn_hca_read_gids(v, o, h, p, a.gid_tbl_len, rows, max);
+    return rc < 0 ? rc : pvn_gid_filter(rows, rc, &o->gids, NULL, 0);
+}

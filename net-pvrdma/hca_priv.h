@@ -1,0 +1,25 @@
+/* Between hca.c and hca_sys.c. */
+#ifndef PVN_NET_PVRDMA_HCA_PRIV_H
+#define PVN_NET_PVRDMA_HCA_PRIV_H
+
+#include <stdarg.h>
+
+#include "net-pvrdma/hca.h"
+
+void pvn_hca_left_out(struct pvn_hca_table *t, const char *name, const char *fmt, ...)
+    PVN_PRINTF(3, 4);
+
+/* Fills driver and pci_path; vendor and device stay 0 where sysfs does not tell. */
+void pvn_hca_read_pci(const struct pvn_hca_options *o, struct pvn_hca *h, unsigned int *vendor,
+                      unsigned int *device);
+
+/* Fills ifname: what the GID table's attributes name, for PVRDMA the interface of function 0. */
+void pvn_hca_find_netdev(const struct pvn_hca_options *o, const struct pvn_hca *h,
+                         struct pvn_hca_port *p);
+
+/* The rows in use with type and prefix; how many. */
+int pvn_hca_read_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                      const struct pvn_hca *h, const struct pvn_hca_port *p, int tbl_len,
+                      struct pvn_gid_row *rows, int max);
+
+#endif

@@ -1,0 +1,244 @@
+#include "net-pvrdma/nic.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/hints.h"
+#include "core/log.h"
+#include "core/poller.h"
+#include "nccl/types.h"
+
+enum { MAX_PORTS = 256 };
+/* A flap shorter than this is left to the queue pairs' own retransmission. */
+#define PORT_GRACE_NS UINT64_C(3000000000)
+
+struct pvn_rdma_nic {
+    const struct pvn_verbs *v;
+    struct ibv_context *ctx;
+    struct ibv_pd *pd;
+    char name[64];
+    struct pvn_memcache *cache;
+    uint64_t max_mr; /* bytes of one region */
+    /* what the device has reported */
+    pthread_mutex_t lock; /* of reading events */
+    struct pvn_watch *watch;
+    _Atomic int fatal; /* the event that ended the device, plus one; 0: none */
+    _Atomic int down;  /* ports that are down */
+    _Atomic uint64_t down_since[MAX_PORTS];
+};
+
+static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_mem_sort *sort,
+                     const void *extra, void **handle, struct pvn_err *err)
+{
+    struct pvn_rdma_nic *n = arg;
+    struct ibv_mr *mr = n->v->reg_mr(n->pd, (void *)addr, len, (int)sort->access);
+    if (!mr) {
+        int e = errno ? errno : EIO;
+        return pvn_err_set(err, -e, "%s: the device refused to register %zu bytes", n->name, len);
+    }
+    *handle = mr;
+    return 0;
+}
+
+static void cache_dereg(void *arg, int dev, void *handle)
+{
+    struct pvn_rdma_nic *n = arg;
+    n->v->dereg_mr(handle);
+}
+
+static const struct pvn_memcache_ops cache_ops = {.reg = cache_reg, .dereg = cache_dereg};
+
+static int watch_events(struct pvn_rdma_nic *n)
+{
+    int flags = fcntl(n->ctx->async_fd, F_GETFL);
+    if (flags < 0 || fcntl(n->ctx->async_fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return -errno;
+    n->watch = pvn_poller_add(n->ctx->async_fd);
+    return n->watch ? pvn_poller_arm(n->watch) : -errno;
+}
+
+struct pvn_rdma_nic *pvn_rdma_nic_new(const struct pvn_verbs *v, struct ibv_context *ctx, struct ibv_pd *pd,
+                                      const char *name, uint64_t max_mr, struct pvn_err *err)
+{
+    struct pvn_rdma_nic *n = calloc(1, sizeof(*n));
+    if (n)
+        n->cache = pvn_memcache_new(&cache_ops, n, (size_t)sysconf(_SC_PAGESIZE));
+    if (!n || !n->cache) {
+        free(n);
+        pvn_err_set(err, -ENOMEM, "%s: no memory for the registration cache", name);
+        return NULL;
+    }
+    n->v = v;
+    n->ctx = ctx;
+    n->pd = pd;
+    n->max_mr = max_mr;
+    pvn_str_append(n->name, sizeof(n->name), "%s", name);
+    pthread_mutex_init(&n->lock, NULL);
+    if (watch_events(n) < 0)
+        pvn_info(PVN_NET, "%s: its events cannot be watched, errors will show as failed requests",
+                 n->name);
+    return n;
+}
+
+void pvn_rdma_nic_free(struct pvn_rdma_nic *n)
+{
+    if (!n)
+        return;
+    pvn_poller_remove(n->watch);
+    size_t left = pvn_memcache_free(n->cache);
+    if (left)
+        pvn_info(PVN_NET, "%s: %zu registrations were never given back", n->name, left);
+    pthread_mutex_destroy(&n->lock);
+    free(n);
+}
+
+/* ---- memory ---- */
+
+static void mem_free(struct pvn_rdma_nic *n, struct pvn_rdma_mem *mem, unsigned count)
+{
+    while (count-- > 0)
+        pvn_memcache_put(n->cache, mem->part[count].owner);
+    free(mem);
+}
+
+static int nic_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                   struct pvn_rdma_mem **out, struct pvn_err *err)
+{
+    struct pvn_rdma_nic *n = arg;
+    if (dmabuf_fd >= 0)
+        return pvn_err_set(err, -EOPNOTSUPP, "%s takes no dma-buf memory", n->name);
+    struct pvn_mem_sort sort = {.kind = mr->ptr_type,
+                                .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                          IBV_ACCESS_REMOTE_READ};
+    /* A page at each end of a region may be the cache's rounding. */
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t limit = n->max_mr == UINT64_MAX ? UINT64_MAX : (n->max_mr - 2 * page) & ~(page - 1);
+    uint64_t stride = limit == UINT64_MAX ? mr->len : limit / 2;
+    unsigned count = mr->len <= limit ? 1 : (unsigned)((mr->len - limit + stride - 1) / stride) + 1;
+    struct pvn_rdma_mem *mem = calloc(1, sizeof(*mem) + count * sizeof(mem->part[0]));
+    if (!mem)
+        return pvn_err_set(err, -ENOMEM, "no memory for a registration");
+    mem->addr = (uintptr_t)mr->addr;
+    mem->stride = stride;
+    mem->count = count;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t offset = i * stride;
+        uint64_t len = mr->len - offset < limit ? mr->len - offset : limit;
+        const struct pvn_mem *m = NULL;
+        int rc = pvn_memcache_get(n->cache, mem->addr + offset, len, &sort, 1, NULL, &m, err);
+        if (rc < 0) {
+            mem_free(n, mem, i);
+            return rc;
+        }
+        mem->part[i].mr = m->handle[0];
+        mem->part[i].owner = (void *)(uintptr_t)m;
+    }
+    *out = mem;
+    return 0;
+}
+
+static void nic_dereg(void *arg, struct pvn_rdma_mem *mem)
+{
+    mem_free(arg, mem, mem->count);
+}
+
+void pvn_rdma_nic_registrar(struct pvn_rdma_nic *n, struct pvn_rdma_registrar *out)
+{
+    *out = (struct pvn_rdma_registrar){.reg = nic_reg, .dereg = nic_dereg, .arg = n};
+}
+
+void pvn_rdma_nic_mem_stats(struct pvn_rdma_nic *n, struct pvn_memcache_stats *out)
+{
+    pvn_memcache_get_stats(n->cache, out);
+}
+
+/* ---- state ---- */
+
+static void port_event(struct pvn_rdma_nic *n, int port, bool up)
+{
+    if (port < 0 || port >= MAX_PORTS)
+        return;
+    uint64_t was = atomic_load(&n->down_since[port]);
+    if (!up && was == 0) {
+        atomic_store(&n->down_since[port], pvn_now_ns());
+        atomic_fetch_add(&n->down, 1);
+    } else if (up && was != 0) {
+        atomic_store(&n->down_since[port], 0);
+        atomic_fetch_sub(&n->down, 1);
+    }
+}
+
+static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
+{
+    const char *name = n->v->event_type_str(ev->event_type);
+    switch (ev->event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+    case IBV_EVENT_CQ_ERR:
+        pvn_warn("%s: the device reports %s", n->name, name);
+        atomic_store(&n->fatal, (int)ev->event_type + 1);
+        break;
+    case IBV_EVENT_PORT_ERR:
+        pvn_warn("%s port %d went down", n->name, ev->element.port_num);
+        port_event(n, ev->element.port_num, false);
+        break;
+    case IBV_EVENT_PORT_ACTIVE:
+        pvn_info(PVN_NET, "%s port %d is up again", n->name, ev->element.port_num);
+        port_event(n, ev->element.port_num, true);
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+        /* The queue pair's requests fail and tell its lane. */
+        pvn_warn("%s: %s on QPN 0x%x", n->name, name, ev->element.qp ? ev->element.qp->qp_num : 0);
+        break;
+    default:
+        pvn_info(PVN_NET, "%s: event %s", n->name, name);
+    }
+}
+
+static void read_events(struct pvn_rdma_nic *n)
+{
+    struct ibv_async_event ev;
+    if (pthread_mutex_trylock(&n->lock) != 0)
+        return; /* somebody else is at it */
+    if (pvn_poller_ready(n->watch)) {
+        while (n->v->get_async_event(n->ctx, &ev) == 0) {
+            take_event(n, &ev);
+            n->v->ack_async_event(&ev);
+        }
+        if (errno != EAGAIN && errno != EINTR)
+            atomic_store(&n->fatal, (int)IBV_EVENT_DEVICE_FATAL + 1);
+        else
+            pvn_poller_arm(n->watch);
+    }
+    pthread_mutex_unlock(&n->lock);
+}
+
+int pvn_rdma_nic_health(struct pvn_rdma_nic *n, int port, struct pvn_err *err)
+{
+    if (n->watch && pvn_poller_ready(n->watch))
+        read_events(n);
+    int fatal = atomic_load_explicit(&n->fatal, memory_order_relaxed);
+    if (fatal) {
+        pvn_err_set(err, -ENODEV, "%s has failed: the device reported %s", n->name,
+                    n->v->event_type_str((enum ibv_event_type)(fatal - 1)));
+        pvn_err_set_fault(err, PVN_FAULT_SYSTEM);
+        return -ENODEV;
+    }
+    if (atomic_load_explicit(&n->down, memory_order_relaxed) == 0)
+        return 0;
+    uint64_t since = atomic_load(&n->down_since[port]);
+    uint64_t now = pvn_now_ns();
+    if (since == 0 || now - since < PORT_GRACE_NS)
+        return 0;
+    pvn_err_set(err, -ENETDOWN, "%s port %d has been down for %.1f s", n->name, port,
+                (double)(now - since) / 1e9);
+    pvn_err_set_fault(err, PVN_FAULT_SYSTEM);
+    return -ENETDOWN;
+}

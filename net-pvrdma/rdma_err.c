@@ -1,0 +1,78 @@
+/* Why an RDMA lane died, in one sentence that can be acted on. */
+#include "net-pvrdma/rdma_priv.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/hints.h"
+
+static void gid_text(const uint8_t *raw, char *buf, size_t cap)
+{
+    if (!inet_ntop(AF_INET6, raw, buf, (socklen_t)cap))
+        snprintf(buf, cap, "?");
+}
+
+static void place(const struct rdma_lane *r, int qp, struct pvn_err *err)
+{
+    char mine[INET6_ADDRSTRLEN] = "none", theirs[INET6_ADDRSTRLEN] = "none";
+    if (r->bound && r->gid.local >= 0) {
+        gid_text(r->cfg.gids[r->gid.local].raw, mine, sizeof(mine));
+        gid_text(r->peer.gids[r->gid.remote].raw, theirs, sizeof(theirs));
+    }
+    pvn_err_set_where(err, "%s QPN 0x%x GID %s", r->cfg.name,
+                      r->qp && r->qp[qp].qp ? r->qp[qp].qp->qp_num : 0, mine);
+    if (r->bound)
+        pvn_err_set_who(err, "QPN 0x%x GID %s", r->peer.qpn[qp], theirs);
+}
+
+static const char *worked_for(const struct rdma_lane *r, char *buf, size_t cap)
+{
+    if (r->chunks_done == 0)
+        return "it has never carried data";
+    double s = (double)(pvn_now_ns() - r->born_ns) / 1e9;
+    if (s < 120)
+        snprintf(buf, cap, "it had worked for %.1f s (%llu chunks)", s,
+                 (unsigned long long)r->chunks_done);
+    else
+        snprintf(buf, cap, "it had worked for %.0f min (%llu chunks)", s / 60,
+                 (unsigned long long)r->chunks_done);
+    return buf;
+}
+
+int rdma_dead(struct rdma_lane *r, int code, const char *doing)
+{
+    char why[128];
+    if (r->l.err.code)
+        return r->l.err.code;
+    pvn_err_set(&r->l.err, code, "RDMA lane on %s, %s: %s", r->cfg.name, doing,
+                pvn_strerror(code, why, sizeof(why)));
+    place(r, 0, &r->l.err);
+    return r->l.err.code;
+}
+
+/* The opcode of a failed completion is not defined; only these fields are (ibv_poll_cq(3)). */
+int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc)
+{
+    if (r->l.err.code)
+        return r->l.err.code;
+    int qp = 0;
+    for (int i = 0; i < r->cfg.qps; i++)
+        if (r->qp[i].qp && r->qp[i].qp->qp_num == wc->qp_num)
+            qp = i;
+    char worked[96];
+    const char *name = r->cfg.v->wc_status_str ? r->cfg.v->wc_status_str(wc->status) : "";
+    pvn_err_set(&r->l.err, -EIO,
+                "RDMA lane on %s: a request completed with status %d (%s), vendor error 0x%x; %s",
+                r->cfg.name, wc->status, name, wc->vendor_err,
+                worked_for(r, worked, sizeof(worked)));
+    pvn_err_set_fault(&r->l.err, PVN_FAULT_REMOTE);
+    pvn_err_set_hint(&r->l.err,
+                     pvn_hint_id_find(PVN_HINT_WC, wc->status,
+                                      r->verified ? PVN_PHASE_TRANSFER : PVN_PHASE_VERIFY,
+                                      r->chunks_done ? PVN_PAST_WORKED : PVN_PAST_NEVER_WORKED));
+    place(r, qp, &r->l.err);
+    return r->l.err.code;
+}

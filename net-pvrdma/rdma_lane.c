@@ -1,0 +1,187 @@
+/* The RDMA lane's table, memory and end; see rdma_lane.h. */
+#include "net-pvrdma/rdma_priv.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode)
+{
+    static const char *const names[] = {"auto", "record", "imm"};
+    return (unsigned)mode < sizeof(names) / sizeof(*names) ? names[mode] : "unknown";
+}
+
+static int healthy(struct rdma_lane *r)
+{
+    if (!r->cfg.health)
+        return 0;
+    struct pvn_err err = PVN_ERR_INIT;
+    int rc = r->cfg.health(r->cfg.health_arg, &err);
+    if (rc < 0 && r->l.err.code == 0)
+        r->l.err = err;
+    return rc;
+}
+
+static int rdma_kick(struct pvn_lane *l)
+{
+    struct rdma_lane *r = rdma_of(l);
+    return r->cfg.sender ? rdma_tx_kick(r) : rdma_rx_kick(r);
+}
+
+static int rdma_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    struct rdma_lane *r = rdma_of(l);
+    int rc = healthy(r);
+    if (rc < 0)
+        return rc;
+    return r->cfg.sender ? rdma_tx_poll(r, ev, max) : rdma_rx_poll(r, ev, max);
+}
+
+static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset)
+{
+    struct rdma_lane *r = rdma_of(l);
+    struct pvn_rdma_mem *mem = NULL;
+    struct pvn_err err = PVN_ERR_INIT;
+    if (!r->cfg.registrar.reg)
+        return -EOPNOTSUPP;
+    if (mr->len == 0)
+        return 0;
+    int rc = r->cfg.registrar.reg(r->cfg.registrar.arg, mr, dmabuf_fd, dmabuf_offset, &mem, &err);
+    if (rc < 0) {
+        l->err = err;
+        return rc;
+    }
+    mr->lane_mr[l->idx] = mem;
+    mr->rkey[l->idx] = mem->part[0].mr->rkey;
+    return 0;
+}
+
+static int rdma_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr)
+{
+    struct rdma_lane *r = rdma_of(l);
+    if (mr->lane_mr[l->idx] && r->cfg.registrar.dereg)
+        r->cfg.registrar.dereg(r->cfg.registrar.arg, mr->lane_mr[l->idx]);
+    mr->lane_mr[l->idx] = NULL;
+    mr->rkey[l->idx] = 0;
+    return 0;
+}
+
+static int rdma_fence(struct pvn_lane *l)
+{
+    struct rdma_lane *r = rdma_of(l);
+    rdma_qps_error(r);
+    struct ibv_wc wc[CQ_BATCH];
+    int got = ibv_poll_cq(r->cq, CQ_BATCH, wc);
+    for (int i = 0; i < got; i++)
+        if (wc[i].wr_id >> 56 != WR_RECV)
+            r->owed--;
+    return r->owed > 0 ? -EAGAIN : 0;
+}
+
+static void rdma_close(struct pvn_lane *l)
+{
+    struct rdma_lane *r = rdma_of(l);
+    if (r->qp) {
+        rdma_qps_error(r);
+        rdma_qps_destroy(r);
+    }
+    if (r->mem_mr)
+        r->cfg.v->dereg_mr(r->mem_mr);
+    free(r->mem);
+    free(r->qp);
+    free(r);
+}
+
+static int rdma_describe(const struct pvn_lane *l, char *buf, size_t cap)
+{
+    const struct rdma_lane *r = (const struct rdma_lane *)l;
+    return snprintf(buf, cap,
+                    "rdma on %s, %s mode, %d queue pair%s, MTU %d; doorbells: %llu send, %llu receive, %llu empty polls "
+                    "for %llu chunks",
+                    r->cfg.name, pvn_rdma_mode_name(r->cfg.mode), r->nqps, r->nqps == 1 ? "" : "s",
+                    128 << (r->mtu ? r->mtu : r->cfg.mtu), (unsigned long long)r->stats.post_send,
+                    (unsigned long long)r->stats.post_recv, (unsigned long long)r->stats.empty_polls,
+                    (unsigned long long)r->stats.chunks);
+}
+
+static struct pvn_lane_ops rdma_ops = {
+    .name = "rdma",
+    .offer = rdma_offer,
+    .bind = rdma_bind,
+    .verify = rdma_verify,
+    .mem_reg = rdma_mem_reg,
+    .mem_dereg = rdma_mem_dereg,
+    .post_cts = rdma_post_cts,
+    .post_write = rdma_post_write,
+    .kick = rdma_kick,
+    .poll = rdma_poll,
+    .fence = rdma_fence,
+    .close = rdma_close,
+    .describe = rdma_describe,
+};
+static pthread_once_t rdma_ops_once = PTHREAD_ONCE_INIT;
+
+static void fill_ops(void)
+{
+    pvn_lane_ops_fill(&rdma_ops);
+}
+
+static int map_memory(struct rdma_lane *r)
+{
+    size_t len = mem_size(r->cfg.qps);
+    void *mem = NULL;
+    /* Whole pages of our own: after a fork a child's copy never shares one with somebody else's data. */
+    len = (len + 4095) / 4096 * 4096;
+    if (posix_memalign(&mem, 4096, len))
+        return rdma_dead(r, -ENOMEM, "allocating its rings");
+    memset(mem, 0, len);
+    r->mem = mem;
+    r->mem_mr = r->cfg.v->reg_mr(r->cfg.pd, mem, len,
+                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    if (!r->mem_mr)
+        return rdma_dead(r, -(errno ? errno : EIO), "registering its rings");
+    r->cts = (struct cts_line *)(r->mem + MEM_CTS);
+    r->ack = (struct ack_line *)(r->mem + MEM_ACK);
+    r->totals = (uint64_t *)(r->mem + MEM_TOTALS);
+    r->record = (struct record *)(r->mem + MEM_RECORD);
+    return 0;
+}
+
+struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct pvn_err *err)
+{
+    if (cfg->qps < 1 || cfg->qps > PVN_RDMA_MAX_QPS || cfg->ngids < 0 || cfg->ngids > PVN_RDMA_MAX_GIDS ||
+        cfg->mode == PVN_RDMA_AUTO || cfg->max_wr < 64) {
+        pvn_err_set(err, -EINVAL, "an RDMA lane on %s with %d queue pairs of %u requests is not possible",
+                    cfg->name, cfg->qps, cfg->max_wr);
+        return NULL;
+    }
+    pthread_once(&rdma_ops_once, fill_ops);
+    struct rdma_lane *r = calloc(1, sizeof(*r));
+    if (r)
+        r->qp = calloc(PVN_RDMA_MAX_QPS, sizeof(*r->qp));
+    if (!r || !r->qp) {
+        free(r);
+        pvn_err_set(err, -ENOMEM, "no memory for an RDMA lane on %s", cfg->name);
+        return NULL;
+    }
+    r->cfg = *cfg;
+    r->gid.local = r->gid.remote = -1;
+    r->l.ops = &rdma_ops;
+    r->l.sender = cfg->sender;
+    r->l.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED;
+    r->l.max_posted = RECORD_RING * cfg->qps;
+    r->l.max_chunk = cfg->max_chunk;
+    if (map_memory(r) < 0 || rdma_qps_create(r) < 0) {
+        *err = r->l.err;
+        rdma_close(&r->l);
+        return NULL;
+    }
+    return &r->l;
+}
+
+const struct pvn_rdma_lane_stats *pvn_rdma_lane_get_stats(const struct pvn_lane *l)
+{
+    return &((const struct rdma_lane *)l)->stats;
+}

@@ -1,0 +1,120 @@
+/*
+ * The RDMA lane: reliable queue pairs between one pair of ports.
+ *
+ * Receiver-driven. The receiver writes clear-to-send entries into a ring in the sender's memory by RDMA WRITE;
+ * the sender writes the data straight into the posted buffers. How the receiver learns of it is the mode:
+ * - record: a 32-byte record is written behind the data on the same queue pair into a ring in the
+ *   receiver's memory, which is polled there. No receive requests, no completion queue, no doorbell on the
+ *   receiving side. It needs data and record to become visible in order, so not for relaxed ordering
+ *   nor for memory on another device.
+ * - imm: RDMA WRITE with immediate, one receive request and one completion per chunk.
+ *
+ * Doorbells cost an exit to the hypervisor on a paravirtual device, so: requests are chained and rung once per
+ * kick; clear-to-send entries wait while the sender still holds unused ones; acknowledgements (how many
+ * chunks of each queue pair have been seen) ride behind the entries into the sender's memory, so that the sender's
+ * completion queue is polled only for as many entries as are known to be there.
+ */
+#ifndef PVN_NET_PVRDMA_RDMA_LANE_H
+#define PVN_NET_PVRDMA_RDMA_LANE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+
+#include "core/lane.h"
+#include "net-pvrdma/gid.h"
+#include "net-pvrdma/verbs.h"
+
+enum {
+    PVN_RDMA_MAX_QPS = 8,  /* queue pairs of a lane; the parameter allows no more */
+    PVN_RDMA_MAX_GIDS = 32 /* rows of the GID table that are offered to the peer */
+};
+
+enum pvn_rdma_mode { PVN_RDMA_AUTO, PVN_RDMA_RECORD, PVN_RDMA_IMM };
+
+/* A registration on the lane's device: what pvn_mr.lane_mr points to. Usually one region; a range that the device
+ * does not take in one piece has several, each `stride` bytes behind the one before and overlapping it. */
+struct pvn_rdma_mem {
+    uintptr_t addr;
+    uint64_t stride;
+    unsigned count;
+    struct {
+        struct ibv_mr *mr;
+        void *owner; /* the registrar's own */
+    } part[];
+};
+
+/* The region that holds [addr, addr + len), NULL when none does. */
+static inline struct ibv_mr *pvn_rdma_mem_find(const struct pvn_rdma_mem *mem, uintptr_t addr, uint64_t len)
+{
+    uint64_t i = mem->count > 1 ? (addr - mem->addr) / mem->stride : 0;
+    if (i >= mem->count)
+        i = mem->count - 1;
+    struct ibv_mr *mr = mem->part[i].mr;
+    uintptr_t start = (uintptr_t)mr->addr;
+    return addr >= start && addr - start <= mr->length && len <= mr->length - (addr - start) ? mr : NULL;
+}
+
+/* Who registers memory for lanes of one device: it may keep a cache. Any thread. */
+struct pvn_rdma_registrar {
+    /* dmabuf_fd -1: host memory or a peer-memory client. 0 and *out, or a negative errno with *err. */
+    int (*reg)(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+               struct pvn_rdma_mem **out, struct pvn_err *err);
+    void (*dereg)(void *arg, struct pvn_rdma_mem *mem);
+    void *arg;
+};
+
+/* Everything is copied; verbs, context and domain are borrowed and outlive the lane. */
+struct pvn_rdma_lane_cfg {
+    const struct pvn_verbs *v;
+    struct ibv_context *ctx;
+    struct ibv_pd *pd;
+    char name[64];          /* "vmw_pvrdma0:1", for messages */
+    bool sender;
+    enum pvn_rdma_mode mode; /* not AUTO: resolved per device; both ends must agree */
+    int qps;                /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
+    size_t max_chunk;       /* bytes a single request may carry */
+    bool costly_poll;       /* an empty poll of a completion queue is a doorbell */
+    uint64_t lazy_poll_ns;  /* costly_poll: when nothing is known, ask the queue no more often than this */
+
+    /* the port */
+    uint8_t port;
+    bool ethernet;          /* RoCE: addressed by GID; else InfiniBand: by LID */
+    uint16_t lid;
+    enum ibv_mtu mtu;       /* active; the smaller of both ends' is used */
+    struct pvn_gid_row gids[PVN_RDMA_MAX_GIDS]; /* those that may be used, see pvn_gid_filter */
+    int ngids;
+
+    /* the device's limits */
+    uint32_t max_wr, max_cqe, max_sge, max_inline;
+
+    /* connection parameters, as ibv_modify_qp takes them */
+    uint8_t timeout, retry_cnt, rnr_retry, sl, traffic_class;
+    uint16_t pkey_index;
+    uint8_t max_rd_atomic;
+
+    /* Whether the device or port has reported its end; asked at every poll, must be cheap. 0 or a
+     * negative errno with *err. NULL: nobody watches. */
+    int (*health)(void *ctx_arg, struct pvn_err *err);
+    void *health_arg;
+
+    struct pvn_rdma_registrar registrar; /* reg NULL: the lane's caller fills pvn_mr itself */
+};
+
+/* NULL with *err. Freed by ops->close. */
+struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct pvn_err *err);
+
+/* Every doorbell the lane knows of, and what it was spent on; the calling thread's lane only. */
+struct pvn_rdma_lane_stats {
+    uint64_t post_send, post_recv; /* calls: a doorbell each */
+    uint64_t empty_polls;          /* calls of poll_cq that met an empty ring: a doorbell each where costly */
+    uint64_t polls;                /* all of them */
+    uint64_t chunks;               /* data chunks posted or seen */
+    uint64_t cts_entries, cts_rings; /* entries published, and the post_send calls that took */
+    uint64_t acks_alone;           /* acknowledgements that no entry carried */
+};
+const struct pvn_rdma_lane_stats *pvn_rdma_lane_get_stats(const struct pvn_lane *l);
+
+/* "record", "imm", "auto" */
+const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode);
+
+#endif

@@ -1,0 +1,149 @@
+/* Chains of requests, doorbells and the completion queue. */
+#include "net-pvrdma/rdma_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/clock.h"
+
+/* One more request for the chain of a queue pair: an RDMA WRITE of one piece. NULL when the chain or the
+ * send queue is full. len 0: a request without a piece. */
+struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src, uint32_t len, uint32_t lkey,
+                            uint64_t raddr, uint32_t rkey)
+{
+    struct rqp *q = &r->qp[qp];
+    if (q->nwr == CHAIN || q->places == 0)
+        return NULL;
+    struct ibv_send_wr *wr = &q->wr[q->nwr];
+    struct ibv_sge *sge = &q->sge[q->nwr];
+    *sge = (struct ibv_sge){.addr = (uintptr_t)src, .length = len, .lkey = lkey};
+    memset(wr, 0, sizeof(*wr));
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    wr->sg_list = sge;
+    wr->num_sge = len ? 1 : 0;
+    wr->wr.rdma.remote_addr = raddr;
+    wr->wr.rdma.rkey = rkey;
+    if (q->nwr > 0)
+        q->wr[q->nwr - 1].next = wr;
+    q->nwr++;
+    q->places--;
+    return wr;
+}
+
+int rdma_ring(struct rdma_lane *r, int qp)
+{
+    struct rqp *q = &r->qp[qp];
+    if (q->nwr == 0)
+        return 0;
+    struct ibv_send_wr *bad = NULL;
+    int n = q->nwr;
+    q->nwr = 0;
+    r->stats.post_send++;
+    int rc = ibv_post_send(q->qp, &q->wr[0], &bad);
+    if (rc)
+        return rdma_dead(r, -(rc < 0 ? EIO : rc), "posting to the send queue");
+    for (int i = 0; i < n; i++)
+        if (q->wr[i].send_flags & IBV_SEND_SIGNALED)
+            r->owed++;
+    return 0;
+}
+
+/* Posts receive requests that carry no buffer: an immediate needs one, its data does not. */
+int rdma_refill(struct rdma_lane *r, int qp)
+{
+    struct rqp *q = &r->qp[qp];
+    struct ibv_recv_wr wr[CHAIN];
+    while (q->recv_lack > 0) {
+        unsigned n = q->recv_lack < CHAIN ? q->recv_lack : CHAIN;
+        for (unsigned i = 0; i < n; i++)
+            wr[i] = (struct ibv_recv_wr){.wr_id = wr_id_make(WR_RECV, qp, 0),
+                                         .next = i + 1 < n ? &wr[i + 1] : NULL};
+        struct ibv_recv_wr *bad = NULL;
+        r->stats.post_recv++;
+        int rc = ibv_post_recv(q->qp, wr, &bad);
+        if (rc)
+            return rdma_dead(r, -(rc < 0 ? EIO : rc), "posting to the receive queue");
+        q->recv_lack -= n;
+    }
+    return 0;
+}
+
+static void took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev)
+{
+    struct rqp *q = &r->qp[qp];
+    uint32_t imm = be32toh(wc->imm_data);
+    uint32_t total_at = (imm_id(imm) % CTS_SLOTS) * PVN_MAX_RECVS + imm_recv(imm);
+    q->seen++;
+    q->recv_lack++;
+    *ev = (struct pvn_event){.kind = PVN_EV_ARRIVED,
+                             .id = imm_id(imm),
+                             .recv = imm_recv(imm),
+                             .chunk = imm_chunk(imm),
+                             .bytes = wc->byte_len,
+                             .total = le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE))};
+}
+
+static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *ev, int *n)
+{
+    enum wr_kind kind = (enum wr_kind)(wc->wr_id >> 56);
+    int qp = (int)(wc->wr_id >> 48 & 0xff);
+    if (wc->status != IBV_WC_SUCCESS)
+        return rdma_dead_wc(r, wc);
+    if (qp >= r->nqps)
+        return rdma_dead(r, -EPROTO, "reading a completion that is not ours");
+    if (kind == WR_RECV) {
+        if (!ev)
+            return rdma_dead(r, -EPROTO, "reading a receive completion on a sending lane");
+        took_recv(r, qp, wc, &ev[(*n)++]);
+        return 0;
+    }
+    struct rqp *q = &r->qp[qp];
+    r->owed--;
+    q->places += (uint32_t)(wc->wr_id & 0xffff);
+    if (kind == WR_DATA) {
+        q->completed++;
+        if ((int32_t)(q->completed - q->acked) > 0)
+            q->acked = q->completed;
+    } else if (kind == WR_CTS) {
+        r->chain_head++;
+    }
+    return 0;
+}
+
+int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n)
+{
+    struct ibv_wc wc[CQ_BATCH];
+    if (max > CQ_BATCH)
+        max = CQ_BATCH;
+    if (ev && max > room - *n)
+        max = room - *n;
+    if (max <= 0)
+        return 0;
+    r->stats.polls++;
+    int got = ibv_poll_cq(r->cq, max, wc);
+    if (got < 0)
+        return rdma_dead(r, -EIO, "polling the completion queue");
+    if (got < max)
+        r->stats.empty_polls++;
+    for (int i = 0; i < got; i++) {
+        int rc = took(r, &wc[i], ev, n);
+        if (rc < 0)
+            return rc;
+    }
+    return got;
+}
+
+/* With nothing known to be in the queue, it is asked now and then: that is how an error shows, and how the last
+ * requests end when no acknowledgement follows them. */
+bool rdma_time_to_ask(struct rdma_lane *r)
+{
+    if (r->owed == 0)
+        return false;
+    if (!r->cfg.costly_poll)
+        return true;
+    uint64_t now = pvn_now_ns();
+    if (now - r->last_ask_ns < r->cfg.lazy_poll_ns)
+        return false;
+    r->last_ask_ns = now;
+    return true;
+}

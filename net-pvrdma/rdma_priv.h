@@ -1,0 +1,122 @@
+/* What the RDMA lane's files share. */
+#ifndef PVN_NET_PVRDMA_RDMA_PRIV_H
+#define PVN_NET_PVRDMA_RDMA_PRIV_H
+
+#include "net-pvrdma/rdma_lane.h"
+#include "net-pvrdma/rdma_wire.h"
+
+enum {
+    CHAIN = 32,        /* requests that one doorbell rings at most */
+    CQ_BATCH = 16,     /* completions taken by one poll where empty polls are free */
+    CTS_BATCH_MAX = 8, /* entries that wait at most */
+    REAP_AT = 16       /* known completions that are worth a poll */
+};
+
+/* What a completion stands for, in wr_id: kind, queue pair, send-queue places it frees. */
+enum wr_kind { WR_DATA = 1, WR_CTS, WR_ACK, WR_VERIFY, WR_RECV };
+
+static inline uint64_t wr_id_make(enum wr_kind kind, int qp, unsigned places)
+{
+    return (uint64_t)kind << 56 | (uint64_t)qp << 48 | places;
+}
+
+/* A chunk that the peer has not acknowledged. */
+struct note {
+    uint32_t cookie;
+    uint16_t chunk;
+};
+
+struct rqp {
+    struct ibv_qp *qp;
+    uint32_t psn;
+    uint32_t places; /* free places of the send queue */
+    /* requests chained but not rung */
+    int nwr;
+    struct ibv_send_wr wr[CHAIN];
+    struct ibv_sge sge[CHAIN];
+    /* sender: chunks of this queue pair, counted for ever */
+    uint32_t posted, acked, reported;
+    uint32_t completed; /* data completions taken from the queue */
+    struct note note[RECORD_RING];
+    /* receiver */
+    uint32_t seen;      /* records or completions taken */
+    uint32_t told;      /* of them the peer has been told */
+    uint32_t recv_lack; /* imm: receive requests to be posted again */
+};
+
+struct rdma_lane {
+    struct pvn_lane l;
+    struct pvn_rdma_lane_cfg cfg;
+    int nqps;
+    struct ibv_cq *cq;
+    struct rqp *qp; /* PVN_RDMA_MAX_QPS */
+    struct rdma_offer peer;
+    struct pvn_gid_choice gid;
+    enum ibv_mtu mtu;
+    int next_qp;
+    bool bound, verified, errored;
+    uint64_t born_ns;    /* verified */
+    uint64_t last_ask_ns; /* of the completion queue, with nothing known */
+    uint64_t chunks_done;
+
+    /* One registered block: what the peer writes into, then what we write from; see mem_layout. */
+    uint8_t *mem;
+    struct ibv_mr *mem_mr;
+    struct cts_line *cts;     /* sender: ring the peer fills; receiver: staging */
+    struct ack_line *ack;     /* sender: the peer fills it; receiver: staging */
+    struct record *record;    /* receiver: rings the peer fills; sender: staging; RECORD_RING per QP */
+    uint64_t *totals;         /* imm mode, CTS_SLOTS * PVN_MAX_RECVS message sizes, both ends */
+
+    /* sender */
+    uint64_t next_cts; /* slot number looked for */
+    struct pvn_cts cts_seen[CTS_SLOTS];
+    /* receiver */
+    uint64_t staged;    /* slots given to post_cts */
+    uint64_t published; /* of them with the peer */
+    uint64_t started;   /* slots below it have been used by the peer, as far as seen */
+    uint64_t cts_chain[CTS_SLOTS * 2]; /* last slot + 1 of each chain that has not completed */
+    uint32_t chain_head, chain_tail;
+    /* send-side completions: rung and signalled, not taken */
+    uint32_t owed;
+
+    struct pvn_rdma_lane_stats stats;
+};
+
+static inline struct rdma_lane *rdma_of(struct pvn_lane *l)
+{
+    return (struct rdma_lane *)l;
+}
+
+/* rdma_err.c: records why the lane died, once; returns the negative code. */
+int rdma_dead(struct rdma_lane *r, int code, const char *doing);
+int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc);
+
+/* rdma_qp.c */
+int rdma_qps_create(struct rdma_lane *r);
+int rdma_qps_connect(struct rdma_lane *r);
+void rdma_qps_error(struct rdma_lane *r);
+void rdma_qps_destroy(struct rdma_lane *r);
+
+/* rdma_setup.c */
+int rdma_offer(struct pvn_lane *l, void *buf, size_t cap);
+int rdma_bind(struct pvn_lane *l, const void *peer, size_t len);
+int rdma_verify(struct pvn_lane *l);
+
+/* rdma_post.c: chains and the completion queue */
+struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src, uint32_t len, uint32_t lkey,
+                            uint64_t raddr, uint32_t rkey);
+int rdma_ring(struct rdma_lane *r, int qp); /* the doorbell, if anything is chained */
+int rdma_refill(struct rdma_lane *r, int qp);
+/* Takes up to max completions. ev/n: events of receives, may be NULL on the sending side. */
+int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n);
+bool rdma_time_to_ask(struct rdma_lane *r);
+
+/* rdma_tx.c, rdma_rx.c */
+int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w);
+int rdma_tx_kick(struct rdma_lane *r);
+int rdma_tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max);
+int rdma_post_cts(struct pvn_lane *l, const struct pvn_cts *cts, const struct pvn_mr *const *mrs);
+int rdma_rx_kick(struct rdma_lane *r);
+int rdma_rx_poll(struct rdma_lane *r, struct pvn_event *ev, int max);
+
+#endif

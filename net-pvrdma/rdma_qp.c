@@ -1,0 +1,153 @@
+/* The queue pairs' life: create, INIT, RTR, RTS, ERR, destroy. */
+#include "net-pvrdma/rdma_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/wire.h"
+
+enum {
+    /* Two requests per chunk and a full ring of chunks: what a queue pair can have in flight. */
+    SEND_PLACES = 2 * RECORD_RING,
+    DATA_RECVS = RECORD_RING + CHAIN /* imm: never fewer posted than the peer may send */
+};
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static int create_one(struct rdma_lane *r, struct rqp *q)
+{
+    bool imm = r->cfg.mode != PVN_RDMA_RECORD && !r->cfg.sender;
+    struct ibv_qp_init_attr a = {
+        .send_cq = r->cq,
+        .recv_cq = r->cq,
+        .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = smaller(SEND_PLACES, r->cfg.max_wr),
+                .max_recv_wr = imm ? smaller(DATA_RECVS, r->cfg.max_wr) : 1,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = r->cfg.max_inline}};
+    q->qp = r->cfg.v->create_qp(r->cfg.pd, &a);
+    if (!q->qp && r->cfg.max_inline) {
+        /* A device may promise more inline data than it gives to a queue of this length. */
+        a.cap.max_inline_data = r->cfg.max_inline = 0;
+        q->qp = r->cfg.v->create_qp(r->cfg.pd, &a);
+    }
+    if (!q->qp)
+        return rdma_dead(r, -(errno ? errno : EIO), "creating a queue pair");
+    r->cfg.max_inline = smaller(r->cfg.max_inline, a.cap.max_inline_data);
+    q->places = smaller(a.cap.max_send_wr, SEND_PLACES);
+    q->psn = (uint32_t)pvn_random64() & 0xffffff;
+    return 0;
+}
+
+static int to_init(struct rdma_lane *r, struct rqp *q)
+{
+    struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
+                            .pkey_index = r->cfg.pkey_index,
+                            .port_num = r->cfg.port,
+                            .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+    int rc = r->cfg.v->modify_qp(q->qp, &a,
+                                 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return rc ? rdma_dead(r, -rc, "moving a queue pair to INIT") : 0;
+}
+
+int rdma_qps_create(struct rdma_lane *r)
+{
+    uint32_t cqe = (uint32_t)r->cfg.qps * (SEND_PLACES + (r->cfg.mode == PVN_RDMA_RECORD ? 0 : DATA_RECVS));
+    r->cq = r->cfg.v->create_cq(r->cfg.ctx, (int)smaller(cqe, r->cfg.max_cqe), NULL, NULL, 0);
+    if (!r->cq)
+        return rdma_dead(r, -(errno ? errno : EIO), "creating a completion queue");
+    for (int i = 0; i < r->cfg.qps; i++) {
+        int rc = create_one(r, &r->qp[i]);
+        if (rc == 0)
+            rc = to_init(r, &r->qp[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void address(const struct rdma_lane *r, struct ibv_ah_attr *ah)
+{
+    ah->sl = r->cfg.sl;
+    ah->port_num = r->cfg.port;
+    if (!r->cfg.ethernet && r->gid.local < 0) {
+        ah->dlid = r->peer.lid;
+        return;
+    }
+    ah->is_global = 1;
+    ah->dlid = r->peer.lid;
+    ah->grh.hop_limit = 255;
+    ah->grh.traffic_class = r->cfg.traffic_class;
+    ah->grh.sgid_index = (uint8_t)r->cfg.gids[r->gid.local].index;
+    memcpy(ah->grh.dgid.raw, r->peer.gids[r->gid.remote].raw, 16);
+}
+
+static int connect_one(struct rdma_lane *r, int i)
+{
+    struct rqp *q = &r->qp[i];
+    struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
+                            .path_mtu = r->mtu,
+                            .dest_qp_num = r->peer.qpn[i],
+                            .rq_psn = r->peer.psn[i],
+                            .max_dest_rd_atomic = r->cfg.max_rd_atomic,
+                            .min_rnr_timer = 12};
+    address(r, &a.ah_attr);
+    int rc = r->cfg.v->modify_qp(q->qp, &a,
+                                 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    if (rc)
+        return rdma_dead(r, -rc, "moving a queue pair to RTR (is the peer's address reachable from this port?)");
+    if (r->cfg.mode == PVN_RDMA_IMM && !r->cfg.sender) {
+        q->recv_lack = smaller(DATA_RECVS, r->cfg.max_wr);
+        rc = rdma_refill(r, i);
+        if (rc < 0)
+            return rc;
+    }
+    memset(&a, 0, sizeof(a));
+    a.qp_state = IBV_QPS_RTS;
+    a.timeout = r->cfg.timeout;
+    a.retry_cnt = r->cfg.retry_cnt;
+    a.rnr_retry = r->cfg.rnr_retry;
+    a.sq_psn = q->psn;
+    a.max_rd_atomic = r->cfg.max_rd_atomic < r->peer.max_rd_atomic ? r->cfg.max_rd_atomic
+                                                                    : r->peer.max_rd_atomic;
+    rc = r->cfg.v->modify_qp(q->qp, &a,
+                             IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                 IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    return rc ? rdma_dead(r, -rc, "moving a queue pair to RTS") : 0;
+}
+
+int rdma_qps_connect(struct rdma_lane *r)
+{
+    for (int i = 0; i < r->nqps; i++) {
+        int rc = connect_one(r, i);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* After this nothing of the peer lands any more: a queue pair in ERR refuses what still arrives. */
+void rdma_qps_error(struct rdma_lane *r)
+{
+    struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
+    for (int i = 0; i < r->cfg.qps && !r->errored; i++)
+        if (r->qp[i].qp)
+            r->cfg.v->modify_qp(r->qp[i].qp, &a, IBV_QP_STATE);
+    r->errored = true;
+}
+
+/* Queue pairs go before their completion queue: vmw_pvrdma's library cannot consume a completion whose queue pair it no
+ * longer knows, and would stop there (rdma-core 44, providers/vmw_pvrdma/cq.c). */
+void rdma_qps_destroy(struct rdma_lane *r)
+{
+    for (int i = 0; i < r->cfg.qps; i++)
+        if (r->qp[i].qp)
+            r->cfg.v->destroy_qp(r->qp[i].qp);
+    if (r->cq)
+        r->cfg.v->destroy_cq(r->cq);
+}

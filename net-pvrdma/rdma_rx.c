@@ -1,0 +1,221 @@
+/* The receiving side: clear-to-send entries out, records or immediates in, acknowledgements out. */
+#include "net-pvrdma/rdma_priv.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+static struct cts_line *line_of(struct rdma_lane *r, uint64_t slot)
+{
+    return &r->cts[(slot % CTS_SLOTS) * PVN_MAX_RECVS];
+}
+
+/* The keys of one buffer, for every lane of the comm: all of them are RDMA lanes. */
+static int keys_of(struct rdma_lane *r, const struct pvn_cts *c, int i, const struct pvn_mr *mr, uint32_t *rkey)
+{
+    for (int k = 0; k < PVN_MAX_LANES; k++) {
+        const struct pvn_rdma_mem *mem = mr ? mr->lane_mr[k] : NULL;
+        const struct ibv_mr *m = mem ? pvn_rdma_mem_find(mem, (uintptr_t)c->e[i].addr, c->e[i].size) : NULL;
+        if (mem && !m && c->e[i].size > 0)
+            return rdma_dead(r, -EFAULT,
+                             "receiving into bytes outside the registration given with them (or larger than half the "
+                             "device's largest region)");
+        rkey[k] = m ? m->rkey : c->e[i].rkey[k];
+    }
+    return 0;
+}
+
+int rdma_post_cts(struct pvn_lane *l, const struct pvn_cts *c, const struct pvn_mr *const *mrs)
+{
+    struct rdma_lane *r = rdma_of(l);
+    /* The staging ring is as long as the peer's; the engine keeps fewer slots open, so this only guards. */
+    if (r->staged - r->started >= CTS_SLOTS || c->seq != r->staged)
+        return c->seq < r->staged ? 0 : -EAGAIN;
+    struct cts_line *line = line_of(r, c->seq);
+    for (int i = 0; i < c->n; i++) {
+        uint32_t rkey[PVN_MAX_LANES];
+        if (keys_of(r, c, i, mrs[i], rkey) < 0)
+            return r->l.err.code;
+        line[i] = (struct cts_line){.addr = htole64(c->e[i].addr),
+                                    .size = htole64(c->e[i].size),
+                                    .tag = (int32_t)htole32((uint32_t)c->e[i].tag),
+                                    .n = (uint8_t)c->n,
+                                    .stamp = htole64(c->seq + 1)};
+        for (int k = 0; k < PVN_MAX_LANES; k++)
+            line[i].rkey[k] = htole32(rkey[k]);
+    }
+    r->staged++;
+    return 0;
+}
+
+/* Entries may wait while the peer has at least as many unused ones as half of what is open. */
+static bool worth_publishing(const struct rdma_lane *r)
+{
+    uint64_t waiting = r->staged - r->published;
+    if (waiting == 0)
+        return false;
+    uint64_t unused = r->published - r->started, open = r->staged - r->started;
+    return unused <= open / 2 || waiting >= CTS_BATCH_MAX;
+}
+
+static struct ibv_send_wr *put_acks(struct rdma_lane *r)
+{
+    for (int k = 0; k < r->nqps; k++) {
+        r->ack->seen[k] = htole32(r->qp[k].seen);
+        r->qp[k].told = r->qp[k].seen;
+    }
+    struct ibv_send_wr *wr = rdma_wr(r, 0, r->ack, sizeof(*r->ack), r->mem_mr->lkey,
+                                     r->peer.mem_addr + MEM_ACK, r->peer.mem_rkey);
+    if (r->cfg.max_inline >= sizeof(*r->ack))
+        wr->send_flags |= IBV_SEND_INLINE;
+    return wr;
+}
+
+/* Chains behind whose entries the peer has sent are complete. */
+static uint32_t known_completions(const struct rdma_lane *r)
+{
+    uint32_t known = 0;
+    for (uint32_t c = r->chain_head; c != r->chain_tail; c++, known++)
+        if (r->cts_chain[c % (CTS_SLOTS * 2)] > r->started)
+            break;
+    return known;
+}
+
+static int reap(struct rdma_lane *r, bool pressed)
+{
+    uint32_t known = known_completions(r);
+    if (known >= REAP_AT || (pressed && known > 0))
+        return rdma_take(r, (int)known, NULL, 0, NULL);
+    if (r->owed > known && (pressed || rdma_time_to_ask(r)))
+        return rdma_take(r, (int)known + 1, NULL, 0, NULL);
+    return 0;
+}
+
+/* One chain: the waiting entries, then the acknowledgements, signalled once. */
+static int publish(struct rdma_lane *r)
+{
+    struct rqp *q = &r->qp[0];
+    uint64_t waiting = r->staged - r->published;
+    if (waiting > CHAIN - 1)
+        waiting = CHAIN - 1;
+    if (q->places < waiting + 1 || r->chain_tail - r->chain_head == CTS_SLOTS * 2) {
+        int rc = reap(r, true);
+        return rc < 0 ? rc : -EAGAIN;
+    }
+    uint64_t first = r->published;
+    for (uint64_t s = first; s < first + waiting; s++) {
+        const struct cts_line *line = line_of(r, s);
+        uint32_t len = line->n * (uint32_t)sizeof(*line);
+        struct ibv_send_wr *wr =
+            rdma_wr(r, 0, line, len, r->mem_mr->lkey,
+                    r->peer.mem_addr + MEM_CTS + (s % CTS_SLOTS) * PVN_MAX_RECVS * sizeof(*line),
+                    r->peer.mem_rkey);
+        if (r->cfg.max_inline >= len)
+            wr->send_flags |= IBV_SEND_INLINE;
+    }
+    struct ibv_send_wr *last = put_acks(r);
+    last->wr_id = wr_id_make(WR_CTS, 0, (unsigned)waiting + 1);
+    last->send_flags |= IBV_SEND_SIGNALED;
+    r->cts_chain[r->chain_tail++ % (CTS_SLOTS * 2)] = first + waiting;
+    r->published += waiting;
+    r->stats.cts_entries += waiting;
+    r->stats.cts_rings++;
+    return rdma_ring(r, 0);
+}
+
+/* Long messages without new receives: the peer must hear of what was seen before its window is full. */
+static int acknowledge_alone(struct rdma_lane *r)
+{
+    bool due = false;
+    for (int k = 0; k < r->nqps; k++)
+        due |= r->qp[k].seen - r->qp[k].told >= RECORD_RING / 2;
+    if (!due)
+        return 0;
+    if (r->qp[0].places == 0) {
+        int rc = reap(r, true);
+        return rc < 0 ? rc : 0;
+    }
+    struct ibv_send_wr *wr = put_acks(r);
+    wr->wr_id = wr_id_make(WR_ACK, 0, 1);
+    wr->send_flags |= IBV_SEND_SIGNALED;
+    r->stats.acks_alone++;
+    return rdma_ring(r, 0);
+}
+
+int rdma_rx_kick(struct rdma_lane *r)
+{
+    while (worth_publishing(r)) {
+        int rc = publish(r);
+        if (rc < 0)
+            return rc == -EAGAIN ? 0 : rc;
+    }
+    return acknowledge_alone(r);
+}
+
+/* The peer uses slots in order, so a chunk of slot s says that all before it are in use. */
+static void note_started(struct rdma_lane *r, uint32_t id)
+{
+    uint32_t ahead = (id - pvn_id(r->started)) & ((1u << PVN_ID_BITS) - 1);
+    if (ahead < r->published - r->started)
+        r->started += ahead + 1;
+}
+
+static int read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
+{
+    struct rqp *q = &r->qp[k];
+    while (*n < max) {
+        const struct record *rec = &r->record[(size_t)k * RECORD_RING + q->seen % RECORD_RING];
+        if (__atomic_load_n(&rec->stamp, __ATOMIC_ACQUIRE) != htole32(q->seen + 1))
+            return 0;
+        uint32_t imm = le32toh(rec->imm);
+        note_started(r, imm_id(imm));
+        ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
+                                        .id = imm_id(imm),
+                                        .recv = imm_recv(imm),
+                                        .chunk = imm_chunk(imm),
+                                        .bytes = le32toh(rec->bytes),
+                                        .total = le64toh(rec->total)};
+        q->seen++;
+        r->stats.chunks++;
+        r->chunks_done++;
+    }
+    return 0;
+}
+
+static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+{
+    int before = *n;
+    int rc = rdma_take(r, CQ_BATCH, ev, max, n);
+    if (rc < 0)
+        return rc;
+    for (int i = before; i < *n; i++) {
+        note_started(r, ev[i].id);
+        r->stats.chunks++;
+        r->chunks_done++;
+    }
+    for (int k = 0; k < r->nqps; k++) {
+        /* In batches: each call is a doorbell. The peer's window is smaller than what stays posted. */
+        if (r->qp[k].recv_lack < CHAIN)
+            continue;
+        rc = rdma_refill(r, k);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int rdma_rx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
+{
+    int n = 0;
+    if (r->cfg.mode == PVN_RDMA_IMM) {
+        int rc = poll_imm(r, ev, max, &n);
+        return rc < 0 ? rc : n;
+    }
+    for (int k = 0; k < r->nqps; k++) {
+        int rc = read_records(r, k, ev, max, &n);
+        if (rc < 0)
+            return rc;
+    }
+    int rc = reap(r, false);
+    return rc < 0 ? rc : n;
+}

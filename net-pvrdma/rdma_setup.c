@@ -1,0 +1,102 @@
+/* How an RDMA lane comes up: offer, bind (GIDs, MTU, queue pairs), and a zero-byte round trip. */
+#include "net-pvrdma/rdma_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+
+int rdma_offer(struct pvn_lane *l, void *buf, size_t cap)
+{
+    struct rdma_lane *r = rdma_of(l);
+    struct rdma_offer o = {.mode = (uint8_t)r->cfg.mode,
+                           .nqps = (uint8_t)r->cfg.qps,
+                           .ethernet = r->cfg.ethernet,
+                           .mtu = (uint8_t)r->cfg.mtu,
+                           .max_rd_atomic = r->cfg.max_rd_atomic,
+                           .ngids = (uint8_t)r->cfg.ngids,
+                           .port = r->cfg.port,
+                           .lid = r->cfg.lid,
+                           .mem_rkey = r->mem_mr->rkey,
+                           .mem_addr = (uintptr_t)r->mem};
+    for (int i = 0; i < r->cfg.qps; i++) {
+        o.qpn[i] = r->qp[i].qp->qp_num;
+        o.psn[i] = r->qp[i].psn;
+    }
+    memcpy(o.gids, r->cfg.gids, sizeof(o.gids));
+    int len = pvn_rdma_offer_encode(&o, buf, cap);
+    if (len < 0)
+        return pvn_err_set(&l->err, len, "the RDMA offer of %s does not fit %zu bytes", r->cfg.name, cap);
+    return len;
+}
+
+static const char *layer(bool ethernet)
+{
+    return ethernet ? "RoCE" : "InfiniBand";
+}
+
+int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
+{
+    struct rdma_lane *r = rdma_of(l);
+    int rc = pvn_rdma_offer_decode(peer, len, &r->peer, &l->err);
+    if (rc < 0)
+        return rc;
+    if ((bool)r->peer.ethernet != r->cfg.ethernet)
+        return pvn_err_set(&l->err, -EPROTONOSUPPORT, "%s is %s and the peer's port is %s", r->cfg.name,
+                           layer(r->cfg.ethernet), layer(r->peer.ethernet));
+    if (r->peer.mode != (uint8_t)r->cfg.mode)
+        return pvn_err_set(&l->err, -EPROTONOSUPPORT,
+                           "%s works in %s mode and the peer's device in %s mode; set NCCL_PVRDMA_RDMA_MODE=imm on both",
+                           r->cfg.name, pvn_rdma_mode_name(r->cfg.mode),
+                           pvn_rdma_mode_name((enum pvn_rdma_mode)r->peer.mode));
+    r->gid.local = r->gid.remote = -1;
+    if (r->cfg.ethernet) {
+        /* Both ends choose from the same two tables by the same rule, the connector's first. */
+        rc = pvn_gid_choose(r->cfg.gids, r->cfg.ngids, r->peer.gids, r->peer.ngids, r->cfg.sender,
+                            &r->gid, &l->err);
+        if (rc < 0)
+            return rc;
+    }
+    r->nqps = r->peer.nqps < r->cfg.qps ? r->peer.nqps : r->cfg.qps;
+    r->mtu = r->peer.mtu < r->cfg.mtu ? (enum ibv_mtu)r->peer.mtu : r->cfg.mtu;
+    r->bound = true;
+    return rdma_qps_connect(r);
+}
+
+/* A zero-byte write on every queue pair; its completion says that the way there and back works. */
+static int send_probes(struct rdma_lane *r)
+{
+    for (int k = 0; k < r->nqps; k++) {
+        struct ibv_send_wr *wr = rdma_wr(r, k, NULL, 0, 0, r->peer.mem_addr, r->peer.mem_rkey);
+        wr->wr_id = wr_id_make(WR_VERIFY, k, 1);
+        wr->send_flags = IBV_SEND_SIGNALED;
+        int rc = rdma_ring(r, k);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int rdma_verify(struct pvn_lane *l)
+{
+    struct rdma_lane *r = rdma_of(l);
+    if (r->verified)
+        return 0;
+    if (r->owed == 0) {
+        int rc = send_probes(r);
+        if (rc < 0)
+            return rc;
+    }
+    int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
+    if (rc < 0)
+        return rc;
+    if (r->owed > 0)
+        return -EAGAIN;
+    r->verified = true;
+    r->born_ns = pvn_now_ns();
+    memset(&r->stats, 0, sizeof(r->stats));
+    if (r->gid.text[0])
+        pvn_info(PVN_NET, "%s: %s", r->cfg.name, r->gid.text);
+    return 0;
+}

@@ -1,0 +1,248 @@
+#include "net-pvrdma/rdma_transport.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/param.h"
+#include "core/poller.h"
+#include "nccl/types.h"
+#include "net-pvrdma/hca.h"
+#include "net-pvrdma/nic.h"
+#include "net-tcp/tcp_transport.h"
+
+enum {
+    RNR_FOREVER = 7,  /* a receiver that is late is not an error */
+    MAX_CHUNK = 1 << 30 /* bytes of one request: beyond it nothing gets faster */
+};
+
+/* What scan found; written by scan and unload only, while no lane exists. */
+static struct {
+    const struct pvn_verbs *v;
+    struct pvn_hca_options options;
+    struct pvn_hca_table table;
+    struct pvn_rdma_nic **nics; /* by adapter */
+    bool poller;
+} found;
+
+static bool given(const char *name)
+{
+    size_t n;
+    const struct pvn_param_def *t = pvn_param_table(&n);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(t[i].name, name) == 0)
+            return pvn_params_get()->source[i] != PVN_PARAM_FROM_DEFAULT;
+    return false;
+}
+
+static void rdma_unload(void)
+{
+    for (int i = 0; found.nics && i < found.table.nhcas; i++)
+        pvn_rdma_nic_free(found.nics[i]);
+    free(found.nics);
+    if (found.v) {
+        pvn_hca_close(found.v, &found.table);
+        pvn_verbs_put();
+    }
+    if (found.poller)
+        pvn_poller_put();
+    memset(&found, 0, sizeof(found));
+}
+
+/* A child of fork must not find pages that the adapter writes into copied behind its back. Kernels since 5.12 need
+ * nothing; before, the library must be told before the first registration. */
+static void protect_from_fork(const struct pvn_verbs *v)
+{
+    if (v->is_fork_initialized && v->is_fork_initialized() != IBV_FORK_DISABLED)
+        return;
+    int rc = v->fork_init();
+    if (rc)
+        pvn_info(PVN_NET, "RDMA: no protection against fork() (%d): a child that is forked after this may lose data",
+                 rc);
+}
+
+static int open_nics(struct pvn_err *err)
+{
+    found.nics = calloc((size_t)found.table.nhcas + 1, sizeof(struct pvn_rdma_nic *));
+    if (!found.nics)
+        return pvn_err_set(err, -ENOMEM, "no memory for the RDMA devices");
+    for (int i = 0; i < found.table.nhcas; i++) {
+        const struct pvn_hca *h = &found.table.hcas[i];
+        found.nics[i] = pvn_rdma_nic_new(found.v, h->ctx, h->pd, h->name, h->max_mr, err);
+        if (!found.nics[i])
+            return err->code;
+    }
+    return 0;
+}
+
+/* The TCP device on this interface; the first one where RDMA has no interface that TCP could use. */
+static int control_device(const struct pvn_hca_port *p, const struct pvn_device *tcp, int ntcp)
+{
+    for (int i = 0; i < ntcp; i++)
+        if (p->ifname[0] && strcmp(tcp[i].ifname, p->ifname) == 0)
+            return i;
+    return 0;
+}
+
+static void fill(struct pvn_device *d, int index, const struct pvn_device *tcp, int ntcp)
+{
+    const struct pvn_hca_port *p = &found.table.ports[index];
+    const struct pvn_hca *h = &found.table.hcas[p->hca];
+    const struct pvn_device *t = &tcp[control_device(p, tcp, ntcp)];
+    pvn_str_append(d->name, sizeof(d->name), "%s", h->nports > 1 ? p->name : h->name);
+    pvn_str_append(d->pci_path, sizeof(d->pci_path), "%s", h->pci_path);
+    d->guid = h->guid;
+    d->ptr_support = NCCL_PTR_HOST;
+    d->speed_known = p->speed_known || t->speed_known;
+    d->speed_mbps = p->speed_known ? p->speed_mbps : t->speed_mbps;
+    d->port = p->port;
+    d->max_comms = 65536;
+    d->rail = d->plane = NCCL_NET_ID_UNDEF;
+    pvn_str_append(d->why, sizeof(d->why), "%s; gpu memory: staged in host memory", p->why);
+    if (!p->ifname[0] || strcmp(t->ifname, p->ifname) != 0)
+        pvn_str_append(d->why, sizeof(d->why), "; control connections over %s", t->ifname);
+    pvn_str_append(d->ifname, sizeof(d->ifname), "%s", t->ifname);
+    d->ifindex = t->ifindex;
+    d->addr = t->addr;
+    d->addr_len = t->addr_len;
+    d->via[d->nvia].ops = &pvn_rdma_transport;
+    d->via[d->nvia++].index = index;
+    if (pvn_params_get()->transport == PVN_TRANSPORT_AUTO)
+        d->via[d->nvia++] = t->via[0];
+}
+
+static int offer_devices(struct pvn_device *out, int max, char *left_out, size_t cap, struct pvn_err *err)
+{
+    struct pvn_device *tcp = calloc(PVN_MAX_DEVICES, sizeof(*tcp));
+    char ignored[512] = "";
+    if (found.table.left_out[0])
+        pvn_str_append(left_out, cap, "%s%s", left_out[0] ? ", " : "", found.table.left_out);
+    if (found.table.nports == 0) {
+        free(tcp);
+        return 0;
+    }
+    if (!tcp)
+        return pvn_err_set(err, -ENOMEM, "no memory for the device table");
+    int ntcp = pvn_tcp_transport.scan(tcp, PVN_MAX_DEVICES, ignored, sizeof(ignored), err);
+    if (ntcp == 0)
+        ntcp = pvn_err_set(err, -ENODEV, "RDMA needs an IP interface for control connections, and there is none: %s",
+                           ignored);
+    int n = 0;
+    for (; ntcp > 0 && n < found.table.nports && n < max; n++)
+        fill(&out[n], n, tcp, ntcp);
+    free(tcp);
+    return ntcp < 0 ? ntcp : n;
+}
+
+static int scan_with_library(struct pvn_device *out, int max, char *left_out, size_t cap, struct pvn_err *err)
+{
+    const struct pvn_params *p = pvn_params_get();
+    found.options = (struct pvn_hca_options){.sys_root = p->sysfs_root,
+                                             .hca = p->ib_hca,
+                                             .gids = {.index = p->gid_index,
+                                                      .roce_version = p->roce_version,
+                                                      .family = p->addr_family}};
+    pvn_str_append(found.options.gids.range, sizeof(found.options.gids.range), "%s", p->addr_range);
+    int rc = pvn_poller_get();
+    if (rc < 0)
+        return pvn_err_set(err, rc, "RDMA: no epoll descriptor");
+    found.poller = true;
+    protect_from_fork(found.v);
+    rc = pvn_hca_scan(found.v, &found.options, &found.table, err);
+    if (rc == 0)
+        rc = open_nics(err);
+    return rc < 0 ? rc : offer_devices(out, max, left_out, cap, err);
+}
+
+/* In automatic choice the absence of RDMA is a remark; asked for by name it is an error. */
+static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap, struct pvn_err *err)
+{
+    bool asked = pvn_params_get()->transport == PVN_TRANSPORT_RDMA;
+    found.v = pvn_verbs_get(pvn_params_get()->verbs_lib, err);
+    if (!found.v) {
+        if (asked || given("VERBS_LIB"))
+            return err->code;
+        pvn_str_append(left_out, cap, "%s", err->reason[0]);
+        pvn_err_clear(err);
+        return 0;
+    }
+    int n = scan_with_library(out, max, left_out, cap, err);
+    if (n == 0 && asked)
+        n = pvn_err_set(err, -ENODEV, "NCCL_PVRDMA_TRANSPORT=rdma, but no RDMA port is usable%s%s",
+                        found.table.left_out[0] ? ": " : "", found.table.left_out);
+    if (n <= 0)
+        rdma_unload();
+    return n;
+}
+
+/* Records need data and record to become visible in order. A network that reorders packets may place a later write
+ * before an earlier one, so there the adapter's own completion is waited for. */
+static enum pvn_rdma_mode mode_of(const struct pvn_hca_port *port)
+{
+    const struct pvn_params *p = pvn_params_get();
+    if (p->rdma_mode != PVN_RDMA_MODE_AUTO)
+        return p->rdma_mode == PVN_RDMA_MODE_IMM ? PVN_RDMA_IMM : PVN_RDMA_RECORD;
+    bool reorders = p->adaptive_routing < 0 ? !port->ethernet : p->adaptive_routing;
+    return reorders ? PVN_RDMA_IMM : PVN_RDMA_RECORD;
+}
+
+static int health(void *arg, struct pvn_err *err)
+{
+    const struct pvn_hca_port *p = arg;
+    return pvn_rdma_nic_health(found.nics[p->hca], p->port, err);
+}
+
+static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn_lane **out,
+                         struct pvn_err *err)
+{
+    const struct pvn_params *p = pvn_params_get();
+    struct pvn_hca_port *port = &found.table.ports[index];
+    const struct pvn_hca *h = &found.table.hcas[port->hca];
+    struct pvn_rdma_lane_cfg c = {
+        .v = found.v,
+        .ctx = h->ctx,
+        .pd = h->pd,
+        .sender = args->sender,
+        .mode = mode_of(port),
+        .qps = p->qps,
+        .max_chunk = port->max_msg < MAX_CHUNK ? (size_t)port->max_msg : MAX_CHUNK,
+        .costly_poll = h->costly_poll,
+        .lazy_poll_ns = p->rdma_poll,
+        .port = port->port,
+        .ethernet = port->ethernet,
+        .lid = port->lid,
+        .mtu = port->mtu,
+        .max_wr = h->max_wr,
+        .max_cqe = h->max_cqe,
+        .max_sge = h->max_sge,
+        .max_inline = h->max_inline,
+        .timeout = (uint8_t)p->ib_timeout,
+        .retry_cnt = (uint8_t)p->ib_retry_cnt,
+        .rnr_retry = RNR_FOREVER,
+        .sl = p->service_level < 0 ? 0 : (uint8_t)p->service_level,
+        .traffic_class = args->traffic_class < 0 ? 0 : (uint8_t)args->traffic_class,
+        .pkey_index = (uint16_t)p->pkey,
+        .max_rd_atomic = h->max_rd_atomic,
+        .health = health,
+        .health_arg = port,
+    };
+    pvn_str_append(c.name, sizeof(c.name), "%s", port->name);
+    /* Anew for each lane: a link that went down and up may have renumbered its table. */
+    if (port->ethernet)
+        c.ngids = pvn_hca_current_gids(found.v, &found.options, h, port, c.gids, PVN_RDMA_MAX_GIDS);
+    if (c.ngids < 0)
+        return pvn_err_set(err, c.ngids, "the GID table of %s cannot be read", port->name);
+    pvn_rdma_nic_registrar(found.nics[port->hca], &c.registrar);
+    *out = pvn_rdma_lane_new(&c, err);
+    return *out ? 0 : err->code;
+}
+
+const struct pvn_transport_ops pvn_rdma_transport = {
+    .name = "rdma",
+    .scan = rdma_scan,
+    .lane_new = rdma_lane_new,
+    .unload = rdma_unload,
+};

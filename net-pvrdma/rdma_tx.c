@@ -1,0 +1,226 @@
+/* The sending side: clear-to-send entries in, data and records out, acknowledgements in. */
+#include "net-pvrdma/rdma_priv.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "core/clock.h"
+
+/* Requests of one chunk: its data, and its record or (imm) its message's size before it. */
+enum { PER_CHUNK = 2 };
+
+static bool has_room(const struct rdma_lane *r, const struct rqp *q)
+{
+    return q->posted - q->acked < RECORD_RING && q->posted - q->reported < RECORD_RING &&
+           q->places >= PER_CHUNK;
+}
+
+static int pick_qp(struct rdma_lane *r)
+{
+    for (int i = 0; i < r->nqps; i++) {
+        int k = r->next_qp;
+        r->next_qp = k + 1 == r->nqps ? 0 : k + 1;
+        if (has_room(r, &r->qp[k]))
+            return k;
+    }
+    return -1;
+}
+
+/* 0 and the key, or -EFAULT: the bytes are not in the registration that came with them. */
+static int lkey_of(struct rdma_lane *r, const struct pvn_write *w, uint32_t *lkey)
+{
+    const struct pvn_rdma_mem *mem = w->mr ? w->mr->lane_mr[r->l.idx] : NULL;
+    const struct ibv_mr *mr = mem ? pvn_rdma_mem_find(mem, (uintptr_t)w->src, w->f.len) : NULL;
+    *lkey = mr ? mr->lkey : 0;
+    if (mr || w->f.len == 0)
+        return 0;
+    return rdma_dead(r, -EFAULT, mem ? "sending bytes outside the registration given with them"
+                                     : "sending from memory that is not registered");
+}
+
+static void put_record(struct rdma_lane *r, int k, const struct pvn_write *w)
+{
+    struct rqp *q = &r->qp[k];
+    size_t at = (size_t)k * RECORD_RING + q->posted % RECORD_RING;
+    struct record *rec = &r->record[at];
+    *rec = (struct record){.total = htole64(w->f.total),
+                           .imm = htole32(imm_make(w->f.seq, w->f.recv, w->f.chunk)),
+                           .bytes = htole32(w->f.len),
+                           .stamp = htole32(q->posted + 1)};
+    struct ibv_send_wr *wr =
+        rdma_wr(r, k, rec, sizeof(*rec), r->mem_mr->lkey,
+                r->peer.mem_addr + MEM_RECORD + at * sizeof(*rec), r->peer.mem_rkey);
+    wr->wr_id = wr_id_make(WR_DATA, k, w->f.len ? PER_CHUNK : 1);
+    wr->send_flags = IBV_SEND_SIGNALED;
+    if (r->cfg.max_inline >= sizeof(*rec))
+        wr->send_flags |= IBV_SEND_INLINE;
+}
+
+static void put_data(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey)
+{
+    rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
+}
+
+/* imm: the size goes first, so that it is there when the immediate arrives on the same queue pair. */
+static void put_size_and_data(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey)
+{
+    size_t at = (w->f.seq % CTS_SLOTS) * PVN_MAX_RECVS + w->f.recv;
+    r->totals[at] = htole64(w->f.total);
+    struct ibv_send_wr *size =
+        rdma_wr(r, k, &r->totals[at], sizeof(uint64_t), r->mem_mr->lkey,
+                r->peer.mem_addr + MEM_TOTALS + at * sizeof(uint64_t), r->peer.mem_rkey);
+    if (r->cfg.max_inline >= sizeof(uint64_t))
+        size->send_flags |= IBV_SEND_INLINE;
+    struct ibv_send_wr *wr = rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
+    wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    wr->imm_data = htobe32(imm_make(w->f.seq, w->f.recv, w->f.chunk));
+    wr->wr_id = wr_id_make(WR_DATA, k, PER_CHUNK);
+    wr->send_flags = IBV_SEND_SIGNALED;
+}
+
+int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
+{
+    struct rdma_lane *r = rdma_of(l);
+    int k = pick_qp(r);
+    uint32_t lkey;
+    if (k < 0)
+        return -EAGAIN;
+    if (lkey_of(r, w, &lkey) < 0)
+        return r->l.err.code;
+    struct rqp *q = &r->qp[k];
+    if (q->nwr + PER_CHUNK > CHAIN) {
+        int rc = rdma_ring(r, k);
+        if (rc < 0)
+            return rc;
+    }
+    if (r->cfg.mode == PVN_RDMA_IMM) {
+        put_size_and_data(r, k, w, lkey);
+    } else {
+        if (w->f.len)
+            put_data(r, k, w, lkey);
+        put_record(r, k, w);
+    }
+    q->note[q->posted % RECORD_RING] = (struct note){.cookie = w->cookie, .chunk = w->f.chunk};
+    q->posted++;
+    r->stats.chunks++;
+    return 0;
+}
+
+int rdma_tx_kick(struct rdma_lane *r)
+{
+    for (int k = 0; k < r->nqps; k++) {
+        int rc = rdma_ring(r, k);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* The next slot, if all its lines are there. 1: *c is filled, 0: not yet. */
+static int next_slot(struct rdma_lane *r, struct pvn_cts *c)
+{
+    const struct cts_line *line = &r->cts[(r->next_cts % CTS_SLOTS) * PVN_MAX_RECVS];
+    uint64_t stamp = htole64(r->next_cts + 1);
+    if (__atomic_load_n(&line[0].stamp, __ATOMIC_ACQUIRE) != stamp)
+        return 0;
+    int n = line[0].n;
+    if (n < 1 || n > PVN_MAX_RECVS)
+        return rdma_dead(r, -EPROTO, "reading a clear-to-send entry: its number of buffers is impossible");
+    for (int i = 1; i < n; i++)
+        if (__atomic_load_n(&line[i].stamp, __ATOMIC_ACQUIRE) != stamp)
+            return 0;
+    c->seq = r->next_cts;
+    c->n = n;
+    for (int i = 0; i < n; i++) {
+        c->e[i].addr = le64toh(line[i].addr);
+        c->e[i].size = le64toh(line[i].size);
+        c->e[i].tag = (int32_t)le32toh((uint32_t)line[i].tag);
+        for (int k = 0; k < PVN_MAX_LANES; k++)
+            c->e[i].rkey[k] = le32toh(line[i].rkey[k]);
+    }
+    r->next_cts++;
+    return 1;
+}
+
+static int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+{
+    for (int k = 0; *n < max && k < CTS_SLOTS; k++) {
+        int rc = next_slot(r, &r->cts_seen[k]);
+        if (rc <= 0)
+            return rc;
+        ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_CTS, .cts = &r->cts_seen[k]};
+    }
+    return 0;
+}
+
+static int read_acks(struct rdma_lane *r)
+{
+    for (int k = 0; k < r->nqps; k++) {
+        struct rqp *q = &r->qp[k];
+        uint32_t seen = le32toh(__atomic_load_n(&r->ack->seen[k], __ATOMIC_ACQUIRE));
+        if ((int32_t)(seen - q->acked) <= 0)
+            continue;
+        if (seen - q->acked > q->posted - q->acked)
+            return rdma_dead(r, -EPROTO, "reading acknowledgements: more than was sent");
+        q->acked = seen;
+    }
+    return 0;
+}
+
+/* What is acknowledged is in the completion queue, or will be at once. */
+static uint32_t known_completions(const struct rdma_lane *r)
+{
+    uint32_t known = 0;
+    for (int k = 0; k < r->nqps; k++)
+        known += r->qp[k].acked - r->qp[k].completed;
+    return known;
+}
+
+static bool short_of_places(const struct rdma_lane *r)
+{
+    for (int k = 0; k < r->nqps; k++)
+        if (r->qp[k].places < PER_CHUNK)
+            return true;
+    return false;
+}
+
+static int reap(struct rdma_lane *r)
+{
+    uint32_t known = known_completions(r);
+    if (!r->cfg.costly_poll) {
+        int rc = r->owed ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
+        return rc < 0 ? rc : 0;
+    }
+    if (known >= REAP_AT || (known > 0 && short_of_places(r))) {
+        int rc = rdma_take(r, (int)known, NULL, 0, NULL);
+        return rc < 0 ? rc : 0;
+    }
+    /* Something is on its way that nobody has acknowledged: ask, but not too often. */
+    if (r->owed > known && rdma_time_to_ask(r)) {
+        int rc = rdma_take(r, (int)known + 1, NULL, 0, NULL);
+        return rc < 0 ? rc : 0;
+    }
+    return 0;
+}
+
+int rdma_tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
+{
+    int n = 0;
+    int rc = read_acks(r);
+    if (rc == 0)
+        rc = reap(r);
+    if (rc < 0)
+        return rc;
+    for (int k = 0; k < r->nqps; k++) {
+        struct rqp *q = &r->qp[k];
+        for (; n < max && q->reported != q->acked; q->reported++) {
+            const struct note *note = &q->note[q->reported % RECORD_RING];
+            ev[n++] = (struct pvn_event){
+                .kind = PVN_EV_SENT, .id = note->cookie, .chunk = note->chunk};
+            r->chunks_done++;
+        }
+    }
+    rc = read_cts(r, ev, max, &n);
+    return rc < 0 ? rc : n;
+}

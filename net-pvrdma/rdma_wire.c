@@ -1,0 +1,109 @@
+/* The offer's bytes; see rdma_wire.h. */
+#include "net-pvrdma/rdma_wire.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+/*
+ *  0 u8 version   1 mode  2 queue pairs  3 ethernet  4 mtu  5 max_rd_atomic  6 receive queue depth (log2)
+ *  7 number of GIDs  8 u8 port  9 u8 0  10 u16 lid  12 u32 rkey  16 u64 address of the registered block
+ * 24 per queue pair: u32 number, u32 first packet number; then per GID: 16 bytes, u8 type, u8 row, u8 prefix, u8 0
+ */
+enum { HEAD = 24, PER_QP = 8, PER_GID = 20 };
+
+static void put16(uint8_t *p, uint16_t v)
+{
+    v = htole16(v);
+    memcpy(p, &v, sizeof(v));
+}
+
+static void put32(uint8_t *p, uint32_t v)
+{
+    v = htole32(v);
+    memcpy(p, &v, sizeof(v));
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof(v));
+    return le32toh(v);
+}
+
+int pvn_rdma_offer_encode(const struct rdma_offer *o, void *buf, size_t cap)
+{
+    size_t len = HEAD + (size_t)o->nqps * PER_QP + (size_t)o->ngids * PER_GID;
+    if (len > cap)
+        return -ENOBUFS;
+    uint8_t *b = buf;
+    memset(b, 0, len);
+    b[0] = RDMA_OFFER_VERSION;
+    b[1] = o->mode;
+    b[2] = o->nqps;
+    b[3] = o->ethernet;
+    b[4] = o->mtu;
+    b[5] = o->max_rd_atomic;
+    b[6] = o->rq_depth_log2;
+    b[7] = o->ngids;
+    b[8] = o->port;
+    put16(b + 10, o->lid);
+    put32(b + 12, o->mem_rkey);
+    uint64_t addr = htole64(o->mem_addr);
+    memcpy(b + 16, &addr, sizeof(addr));
+    uint8_t *p = b + HEAD;
+    for (int i = 0; i < o->nqps; i++, p += PER_QP) {
+        put32(p, o->qpn[i]);
+        put32(p + 4, o->psn[i]);
+    }
+    for (int i = 0; i < o->ngids; i++, p += PER_GID) {
+        memcpy(p, o->gids[i].raw, 16);
+        p[16] = o->gids[i].type;
+        p[17] = o->gids[i].index;
+        p[18] = o->gids[i].prefix;
+    }
+    return (int)len;
+}
+
+int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, struct pvn_err *err)
+{
+    const uint8_t *b = buf;
+    memset(o, 0, sizeof(*o));
+    if (len < HEAD || b[0] != RDMA_OFFER_VERSION)
+        return pvn_err_set(err, -EPROTO, "the peer's RDMA offer has %zu bytes and version %u, not version %d", len,
+                           len ? b[0] : 0, RDMA_OFFER_VERSION);
+    o->mode = b[1];
+    o->nqps = b[2];
+    o->ethernet = b[3];
+    o->mtu = b[4];
+    o->max_rd_atomic = b[5];
+    o->rq_depth_log2 = b[6];
+    o->ngids = b[7];
+    o->port = b[8];
+    if (o->mode < PVN_RDMA_RECORD || o->mode > PVN_RDMA_IMM || o->nqps < 1 ||
+        o->nqps > PVN_RDMA_MAX_QPS || o->ethernet > 1 || o->mtu < IBV_MTU_256 || o->mtu > IBV_MTU_4096 ||
+        o->ngids > PVN_RDMA_MAX_GIDS || o->rq_depth_log2 > 15 ||
+        len != HEAD + (size_t)o->nqps * PER_QP + (size_t)o->ngids * PER_GID)
+        return pvn_err_set(err, -EPROTO,
+                           "the peer's RDMA offer is impossible: mode %u, %u queue pairs, MTU code %u, %u GIDs, %zu bytes",
+                           o->mode, o->nqps, o->mtu, o->ngids, len);
+    o->lid = (uint16_t)(b[10] | b[11] << 8);
+    o->mem_rkey = get32(b + 12);
+    memcpy(&o->mem_addr, b + 16, sizeof(o->mem_addr));
+    o->mem_addr = le64toh(o->mem_addr);
+    const uint8_t *p = b + HEAD;
+    for (int i = 0; i < o->nqps; i++, p += PER_QP) {
+        o->qpn[i] = get32(p);
+        o->psn[i] = get32(p + 4) & 0xffffff;
+        if (o->qpn[i] > 0xffffff)
+            return pvn_err_set(err, -EPROTO, "the peer's queue pair number 0x%x has more than 24 bits",
+                               o->qpn[i]);
+    }
+    for (int i = 0; i < o->ngids; i++, p += PER_GID) {
+        memcpy(o->gids[i].raw, p, 16);
+        o->gids[i].type = p[16];
+        o->gids[i].index = p[17];
+        o->gids[i].prefix = p[18];
+    }
+    return 0;
+}

@@ -1,0 +1,98 @@
+/*
+ * What RDMA lanes put into each other's memory and into their offers. Little endian; both ends of a lane run the
+ * same layout, which the offer's version says.
+ */
+#ifndef PVN_NET_PVRDMA_RDMA_WIRE_H
+#define PVN_NET_PVRDMA_RDMA_WIRE_H
+
+#include <assert.h>
+
+#include "core/lane.h"
+#include "net-pvrdma/rdma_lane.h"
+
+enum {
+    CTS_SLOTS = 64,    /* ring of slots in the sender's memory; more than PVN_MAX_REQS can be open */
+    RECORD_RING = 256, /* records per queue pair, and so chunks in flight on one */
+    RDMA_OFFER_VERSION = 1,
+    RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
+};
+
+/* One buffer of a slot: one cache line, which an adapter writes whole. A line is valid when its stamp is the
+ * slot's number plus one. */
+struct cts_line {
+    uint64_t addr;
+    uint64_t size;
+    uint32_t rkey[PVN_MAX_LANES];
+    int32_t tag;
+    uint8_t n;    /* lines of this slot */
+    uint8_t zero[3];
+    uint64_t stamp;
+};
+static_assert(sizeof(struct cts_line) == 64, "a clear-to-send entry is one cache line");
+
+/* How many chunks of each queue pair the receiver has seen; counts run on for ever. */
+struct ack_line {
+    uint32_t seen[PVN_RDMA_MAX_QPS];
+    uint32_t zero[8];
+};
+static_assert(sizeof(struct ack_line) == 64, "the acknowledgements are one cache line");
+
+/* Written behind a chunk's data. Valid when the stamp is its position in the queue pair's count, plus one. */
+struct record {
+    uint64_t total; /* bytes of the whole message */
+    uint32_t imm;   /* imm_make() */
+    uint32_t bytes; /* of this chunk */
+    uint32_t zero[3];
+    uint32_t stamp;
+};
+static_assert(sizeof(struct record) == 32, "two records share a cache line, none crosses one");
+
+/* slot:8 | generation:12 | buffer:3 | chunk:9 */
+static inline uint32_t imm_make(uint64_t slot, unsigned recv, unsigned chunk)
+{
+    return pvn_id(slot) << 12 | recv << 9 | chunk;
+}
+static inline uint32_t imm_id(uint32_t imm)
+{
+    return imm >> 12;
+}
+static inline uint8_t imm_recv(uint32_t imm)
+{
+    return imm >> 9 & 7;
+}
+static inline uint16_t imm_chunk(uint32_t imm)
+{
+    return imm & 511;
+}
+
+/* What one end tells the other before the queue pairs are connected. */
+struct rdma_offer {
+    uint8_t mode, nqps, ethernet, mtu;
+    uint8_t max_rd_atomic, rq_depth_log2, ngids, port;
+    uint16_t lid;
+    uint32_t mem_rkey;
+    uint64_t mem_addr;
+    uint32_t qpn[PVN_RDMA_MAX_QPS], psn[PVN_RDMA_MAX_QPS];
+    struct pvn_gid_row gids[PVN_RDMA_MAX_GIDS];
+};
+/* Bytes written, or -ENOBUFS. */
+int pvn_rdma_offer_encode(const struct rdma_offer *o, void *buf, size_t cap);
+/* 0 or -EPROTO with *err; nothing is trusted before it is checked. */
+int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, struct pvn_err *err);
+
+/*
+ * The registered block at both ends: cts ring (sender: the peer writes it; receiver: it writes from it), ack line,
+ * message sizes, record rings. The same layout everywhere, so that one address and key describe it.
+ */
+enum {
+    MEM_CTS = 0,
+    MEM_ACK = MEM_CTS + CTS_SLOTS * PVN_MAX_RECVS * 64,
+    MEM_TOTALS = MEM_ACK + 64,
+    MEM_RECORD = MEM_TOTALS + CTS_SLOTS * PVN_MAX_RECVS * 8
+};
+static inline size_t mem_size(int nqps)
+{
+    return MEM_RECORD + (size_t)nqps * RECORD_RING * sizeof(struct record);
+}
+
+#endif

@@ -1,0 +1,58 @@
+#include "net-tcp/frame.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#define FRAME_MAGIC 0x70760001u
+
+struct wire {
+    uint32_t magic, len;
+    uint64_t seq, total, offset;
+    uint32_t tag;
+    uint16_t chunk;
+    uint8_t recv, check;
+};
+_Static_assert(sizeof(struct wire) == PVN_FRAME_LEN, "the header has no holes");
+
+/* Xor of all bytes by words: a good header, its check byte included, gives 0. */
+static uint8_t fold(const uint8_t *b)
+{
+    uint64_t w[PVN_FRAME_LEN / 8];
+    memcpy(w, b, sizeof(w));
+    uint64_t x = w[0] ^ w[1] ^ w[2] ^ w[3] ^ w[4];
+    x ^= x >> 32;
+    x ^= x >> 16;
+    x ^= x >> 8;
+    return (uint8_t)x;
+}
+
+void pvn_frame_encode(const struct pvn_frame *f, uint8_t out[PVN_FRAME_LEN])
+{
+    struct wire w = {.magic = htole32(FRAME_MAGIC),
+                     .len = htole32(f->len),
+                     .seq = htole64(f->seq),
+                     .total = htole64(f->total),
+                     .offset = htole64(f->offset),
+                     .tag = htole32((uint32_t)f->tag),
+                     .chunk = htole16(f->chunk),
+                     .recv = f->recv};
+    memcpy(out, &w, sizeof(w));
+    out[PVN_FRAME_LEN - 1] = fold(out);
+}
+
+int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f)
+{
+    struct wire w;
+    memcpy(&w, in, sizeof(w));
+    if (le32toh(w.magic) != FRAME_MAGIC || fold(in) != 0)
+        return -EPROTO;
+    *f = (struct pvn_frame){.seq = le64toh(w.seq),
+                            .total = le64toh(w.total),
+                            .offset = le64toh(w.offset),
+                            .len = le32toh(w.len),
+                            .chunk = le16toh(w.chunk),
+                            .recv = w.recv,
+                            .tag = (int32_t)le32toh(w.tag)};
+    return 0;
+}

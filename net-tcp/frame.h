@@ -1,0 +1,25 @@
+/*
+ * The header in front of every chunk on a data stream: 40 bytes, little endian.
+ *
+ *   0  u32 magic and layout version
+ *   4  u32 bytes of this chunk
+ *   8  u64 message number
+ *  16  u64 bytes of the whole message
+ *  24  u64 offset of this chunk
+ *  32  i32 tag
+ *  36  u16 chunk index
+ *  38  u8  buffer of the grouped receive
+ *  39  u8  check: xor of bytes 0..38, so that a stream that lost its place is noticed at once
+ */
+#ifndef PVN_NET_TCP_FRAME_H
+#define PVN_NET_TCP_FRAME_H
+
+#include "core/lane.h"
+
+enum { PVN_FRAME_LEN = 40 };
+
+void pvn_frame_encode(const struct pvn_frame *f, uint8_t out[PVN_FRAME_LEN]);
+/* 0, or -EPROTO when these are not the bytes of a header. Ranges are the engine's to check. */
+int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f);
+
+#endif

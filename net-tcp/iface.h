@@ -1,0 +1,144 @@
+/* Network interfaces: what this machine (or container) has, which of them may carry NCCL's traffic,
+ * and by which one a peer is reached.
+ *
+ * The table comes from a source: the kernel's netlink by libnl where that library can be loaded,
+ * else getifaddrs and ioctls (which know less of links and nothing of gateways), or a made-up one
+ * in tests. The choice is a pure function of the table. */
+#ifndef PVN_NET_TCP_IFACE_H
+#define PVN_NET_TCP_IFACE_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "core/err.h"
+
+/* What kind of link it is; the order is that of preference in the automatic choice. */
+enum pvn_iface_kind {
+    PVN_IFACE_PHYSICAL = 0, /* has a driver of its own: PCI, virtio, vmbus, SR-IOV, USB, IPoIB */
+    PVN_IFACE_BOND,         /* bonding, team */
+    PVN_IFACE_VLAN,         /* 802.1Q/ad on another one */
+    PVN_IFACE_MACVLAN,      /* macvlan, ipvlan: a container's door to a physical one */
+    PVN_IFACE_BRIDGE,
+    PVN_IFACE_VETH,   /* veth, netkit: the usual door of a container */
+    PVN_IFACE_TUNNEL, /* vxlan, gre, wireguard, tun ...: packets inside packets */
+    PVN_IFACE_OTHER,  /* dummy, ifb and other things that lead nowhere */
+    PVN_IFACE_LOOPBACK,
+    PVN_IFACE_KINDS
+};
+
+#define PVN_IFACE_MAX_ADDRS    16
+#define PVN_IFACE_DEFAULT_MBPS 10000 /* assumed where no speed is known; NCCL assumes the same */
+
+struct pvn_iface_addr {
+    struct sockaddr_storage ss; /* port 0; the scope is set for link-local IPv6 */
+    uint8_t prefixlen;
+    bool tentative;  /* not usable: duplicate detection runs or has failed */
+    bool deprecated; /* or temporary: usable, but not for long */
+};
+
+struct pvn_iface {
+    char name[IF_NAMESIZE];
+    unsigned ifindex;
+    unsigned master; /* ifindex of the bond, bridge or VRF it belongs to; 0: none */
+    enum pvn_iface_kind kind;
+    char kind_name[24]; /* the kernel's word, "veth", "802.1q"; "" for a physical one */
+    bool up;            /* switched on */
+    bool running;       /* and the link works */
+    bool point_to_point;
+    bool has_uplink; /* a bridge with a physical member */
+    bool default_route;
+    int mtu;
+    int speed_mbps; /* where speed_known, else PVN_IFACE_DEFAULT_MBPS */
+    bool speed_known;
+    char driver[32];    /* as ethtool names it; may be empty */
+    char pci_path[256]; /* real path of the PCI function below /sys; "": none or not visible */
+    uint8_t hwaddr[20];
+    uint8_t hwaddr_len;
+    int naddrs;
+    struct pvn_iface_addr addrs[PVN_IFACE_MAX_ADDRS]; /* in the kernel's order */
+};
+
+struct pvn_iface_table {
+    struct pvn_iface *v; /* in the order of ifindex */
+    size_t n;
+    const char *source; /* "netlink", "getifaddrs", ... */
+};
+
+/* How to a destination. */
+struct pvn_iface_route {
+    unsigned ifindex; /* 0: the source could not tell */
+    struct sockaddr_storage
+        src; /* the address that the kernel would put into the packets; port 0 */
+    struct sockaddr_storage gateway; /* family AF_UNSPEC: on the link itself, or unknown */
+};
+
+/* Where tables and routes come from. load fills an empty table; route answers -ENETUNREACH,
+ * -EHOSTUNREACH where there is no way. */
+struct pvn_iface_source {
+    const char *name;
+    int (*load)(void *ctx, struct pvn_iface_table *table, struct pvn_err *err);
+    int (*route)(void *ctx, const struct sockaddr *dst, struct pvn_iface_route *out,
+                 struct pvn_err *err);
+    void *ctx;
+};
+
+/* Netlink where the library `nl_lib` (NCCL_PVRDMA_NL_LIB) can be loaded; says at INFO which it is
+ * and, if it is the lesser one, why. Any thread. */
+const struct pvn_iface_source *pvn_iface_source_default(const char *nl_lib);
+
+/* getifaddrs, ioctls and /sys; routes by what the kernel binds a connected datagram socket to. */
+extern const struct pvn_iface_source pvn_iface_source_plain;
+
+int pvn_iface_load(const struct pvn_iface_source *source, struct pvn_iface_table *table,
+                   struct pvn_err *err);
+void pvn_iface_free(struct pvn_iface_table *table);
+
+/* NULL when there is none. */
+const struct pvn_iface *pvn_iface_by_index(const struct pvn_iface_table *table, unsigned ifindex);
+const struct pvn_iface *pvn_iface_by_name(const struct pvn_iface_table *table, const char *name);
+
+const char *pvn_iface_kind_name(enum pvn_iface_kind kind);
+
+/* One interface of the choice. */
+struct pvn_iface_pick {
+    const struct pvn_iface *iface; /* in the table */
+    struct sockaddr_storage addr;  /* the address to bind and to announce; port 0 */
+    unsigned prefixlen;            /* of its network */
+    bool shares_net;               /* another pick has an address in that network */
+    char why[160];
+};
+
+/* The interfaces to use, best kind first, each with one address.
+ *   ifname  NCCL_SOCKET_IFNAME: "" for the automatic choice. Otherwise exactly as NCCL (2.30.7,
+ *           src/os/linux.cc and src/misc/utils.cc) reads it: an optional '^' (all but these), then
+ * an optional '=' (whole names instead of prefixes), then names separated by commas; what follows
+ *           a ':' in a name is a port for InfiniBand and does not count here.
+ *   family  AF_UNSPEC, AF_INET or AF_INET6 (NCCL_SOCKET_FAMILY).
+ * The automatic choice takes what can carry traffic of the best kind there is: physical ones,
+ * bonds, VLANs, macvlans and bridges with an uplink or the default route; without any of these
+ * veths; then tunnels; then other bridges; loopback only when nothing else has an address. Members
+ * of bonds and bridges, dead links and addresses in doubt are left out, link-local addresses if
+ * others have better. A list that excludes leaves this choice among the rest, where NCCL would take
+ * all of them, docker0 and loopback included; a list that names is taken as it stands, whatever the
+ * kind.
+ *
+ * Returns how many picks were stored (at most max), or -ENODEV with *err: a name that nothing has
+ * (with a list of what there is), or nothing usable (with the reason for each). `left_out`, which
+ * may be NULL, gets "docker0 (bridge without uplink), eth1 (down)". */
+int pvn_iface_choose(const struct pvn_iface_table *table, const char *ifname, int family,
+                     struct pvn_iface_pick *picks, size_t max, char *left_out, size_t left_out_size,
+                     struct pvn_err *err);
+
+/* NCCL's matching of one name against NCCL_SOCKET_IFNAME, for the RDMA side as well. True for
+ * everything when `ifname` has no name in it. */
+bool pvn_iface_name_matches(const char *ifname, const char *name);
+
+/* By which interface and from which address the kernel sends to `peer`. 0, or negative with *err,
+ * which names the peer and says what to try. Every call asks the kernel again. */
+int pvn_iface_for_peer(const struct pvn_iface_source *source, const struct sockaddr *peer,
+                       struct pvn_iface_route *out, struct pvn_err *err);
+
+#endif

@@ -1,0 +1,370 @@
+#include "config.h"
+#include "net-tcp/iface.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/addr.h"
+#include "core/param.h"
+
+/* NCCL_SOCKET_IFNAME taken apart. */
+struct name_filter {
+    bool none; /* no name in it: automatic */
+    bool exclude;
+    bool exact;
+    const char *names;
+};
+
+static struct name_filter parse_filter(const char *ifname)
+{
+    struct name_filter f = {0};
+    char item[IF_NAMESIZE + 64];
+    const char *cursor;
+
+    while (*ifname == ' ')
+        ifname++;
+    f.exclude = *ifname == '^';
+    ifname += f.exclude;
+    f.exact = *ifname == '=';
+    ifname += f.exact;
+    f.names = ifname;
+    cursor = f.names;
+    f.none = !pvn_param_list_next(&cursor, item, sizeof(item));
+    return f;
+}
+
+static bool item_matches(const char *item, const char *name, bool exact)
+{
+    size_t len = strcspn(item, ":");
+
+    if (len == 0)
+        return false;
+    return strncmp(item, name, len) == 0 && (!exact || name[len] == '\0');
+}
+
+static bool in_list(const struct name_filter *f, const char *name)
+{
+    char item[IF_NAMESIZE + 64];
+    const char *cursor = f->names;
+
+    while (pvn_param_list_next(&cursor, item, sizeof(item)))
+        if (item_matches(item, name, f->exact))
+            return true;
+    return false;
+}
+
+static bool passes(const struct name_filter *f, const char *name)
+{
+    return f->none || in_list(f, name) != f->exclude;
+}
+
+bool pvn_iface_name_matches(const char *ifname, const char *name)
+{
+    struct name_filter f = parse_filter(ifname);
+
+    return passes(&f, name);
+}
+
+/* How good an address is for the wanted family: 0 best, higher worse, -1 not usable. */
+static int addr_rank(const struct pvn_iface_addr *a, int family)
+{
+    const struct sockaddr *sa = (const struct sockaddr *)&a->ss;
+    int rank;
+
+    if (a->tentative || (family != AF_UNSPEC && sa->sa_family != family))
+        return -1;
+    rank = sa->sa_family == AF_INET ? 0 : 1;
+    if (a->deprecated)
+        rank += 2;
+    if (pvn_addr_is_link_local(sa))
+        rank += 4;
+    return rank;
+}
+
+static const struct pvn_iface_addr *best_addr(const struct pvn_iface *iface, int family)
+{
+    const struct pvn_iface_addr *best = NULL;
+    int i, best_rank = 0;
+
+    for (i = 0; i < iface->naddrs; i++) {
+        int rank = addr_rank(&iface->addrs[i], family);
+
+        if (rank >= 0 && (!best || rank < best_rank)) {
+            best = &iface->addrs[i];
+            best_rank = rank;
+        }
+    }
+    return best;
+}
+
+/* Why an interface cannot be used at all; NULL when it can. */
+static const char *defect(const struct pvn_iface *iface, int family)
+{
+    if (!iface->up)
+        return "down";
+    if (!iface->running)
+        return "no link";
+    if (best_addr(iface, family))
+        return NULL;
+    if (family == AF_INET)
+        return iface->naddrs ? "no IPv4 address" : "no address";
+    if (family == AF_INET6)
+        return iface->naddrs ? "no usable IPv6 address" : "no address";
+    return iface->naddrs ? "its addresses are still tentative" : "no address";
+}
+
+/* The class in the automatic choice: only the best class that has members is taken. */
+enum { CLASS_REAL = 0, CLASS_VETH, CLASS_TUNNEL, CLASS_INNER, CLASS_LOOPBACK, CLASSES };
+
+static int class_of(const struct pvn_iface *iface)
+{
+    switch (iface->kind) {
+    case PVN_IFACE_PHYSICAL:
+    case PVN_IFACE_BOND:
+    case PVN_IFACE_VLAN:
+    case PVN_IFACE_MACVLAN:
+        return CLASS_REAL;
+    case PVN_IFACE_BRIDGE:
+        return iface->has_uplink || iface->default_route ? CLASS_REAL : CLASS_INNER;
+    case PVN_IFACE_VETH:
+        return CLASS_VETH;
+    case PVN_IFACE_TUNNEL:
+        return CLASS_TUNNEL;
+    case PVN_IFACE_LOOPBACK:
+        return CLASS_LOOPBACK;
+    default:
+        return CLASS_INNER;
+    }
+}
+
+static const char *class_reason(const struct pvn_iface *iface)
+{
+    switch (class_of(iface)) {
+    case CLASS_VETH:
+        return "veth";
+    case CLASS_TUNNEL:
+        return "tunnel";
+    case CLASS_INNER:
+        return iface->kind == PVN_IFACE_BRIDGE ? "bridge without uplink" : "virtual, leads nowhere";
+    default:
+        return "loopback";
+    }
+}
+
+static bool only_link_local(const struct pvn_iface *iface, int family)
+{
+    const struct pvn_iface_addr *a = best_addr(iface, family);
+
+    return a && pvn_addr_is_link_local((const struct sockaddr *)&a->ss) &&
+           iface->kind != PVN_IFACE_LOOPBACK;
+}
+
+static void leave_out(char *buf, size_t size, const struct pvn_iface *iface, const char *why)
+{
+    if (buf)
+        pvn_str_append(buf, size, "%s%s (%s)", *buf ? ", " : "", iface->name, why);
+}
+
+static void store(struct pvn_iface_pick *pick, const struct pvn_iface *iface, int family,
+                  const char *reason)
+{
+    const struct pvn_iface_addr *a = best_addr(iface, family);
+    size_t size = sizeof(pick->why);
+
+    memset(pick, 0, sizeof(*pick));
+    pick->iface = iface;
+    pick->addr = a->ss;
+    pick->prefixlen = a->prefixlen;
+    pvn_str_append(pick->why, size, "%s%s", reason, iface->default_route ? ", default route" : "");
+    if (!iface->speed_known)
+        pvn_str_append(pick->why, size, ", speed unknown (%d Mb/s assumed)", iface->speed_mbps);
+}
+
+/* Two interfaces in one network: the kernel's routing sends by one of them only unless sockets are
+ * bound to the interface, which somebody who looks at counters should know. */
+static void mark_shared_nets(struct pvn_iface_pick *picks, int n)
+{
+    int i, j;
+
+    for (i = 0; i < n; i++) {
+        for (j = 0; j < n && !picks[i].shares_net; j++) {
+            if (i == j ||
+                !pvn_addr_same_net((const struct sockaddr *)&picks[i].addr,
+                                   (const struct sockaddr *)&picks[j].addr, picks[i].prefixlen))
+                continue;
+            picks[i].shares_net = true;
+            pvn_str_append(picks[i].why, sizeof(picks[i].why), ", same network as %s",
+                           picks[j].iface->name);
+        }
+    }
+}
+
+static void list_all(const struct pvn_iface_table *table, char *buf, size_t size)
+{
+    size_t i;
+
+    buf[0] = '\0';
+    for (i = 0; i < table->n; i++) {
+        if (strlen(buf) + 40 > size) {
+            pvn_str_append(buf, size, " and %zu more", table->n - i);
+            return;
+        }
+        pvn_str_append(buf, size, "%s%s", i ? ", " : "", table->v[i].name);
+    }
+}
+
+static int nothing_matches(const struct pvn_iface_table *table, const char *ifname,
+                           struct pvn_err *err)
+{
+    char have[220];
+
+    list_all(table, have, sizeof(have));
+    pvn_err_set(err, -ENODEV, "no interface matches NCCL_SOCKET_IFNAME=%.48s; there are: %s",
+                ifname, *have ? have : "none");
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return -ENODEV;
+}
+
+static int nothing_usable(const char *ifname, int family, const char *reasons, struct pvn_err *err)
+{
+    const char *which = family == AF_INET    ? " with an IPv4 address"
+                        : family == AF_INET6 ? " with an IPv6 address"
+                                             : "";
+
+    if (*ifname)
+        pvn_err_set(err, -ENODEV, "no interface of NCCL_SOCKET_IFNAME=%.48s is usable%s: %.180s",
+                    ifname, which, *reasons ? reasons : "there is none");
+    else
+        pvn_err_set(err, -ENODEV, "no usable network interface%s: %.220s", which,
+                    *reasons ? reasons : "there is none");
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return -ENODEV;
+}
+
+/* What was asked for by name: everything that works, whatever its kind. */
+static int choose_named(const struct pvn_iface_table *table, const struct name_filter *f,
+                        int family, struct pvn_iface_pick *picks, size_t max, char *left_out,
+                        size_t size)
+{
+    size_t i, n = 0;
+
+    for (i = 0; i < table->n; i++) {
+        const struct pvn_iface *iface = &table->v[i];
+        const char *why = defect(iface, family);
+
+        if (!passes(f, iface->name))
+            continue;
+        if (!why && n == max)
+            why = "too many";
+        if (why)
+            leave_out(left_out, size, iface, why);
+        else
+            store(&picks[n++], iface, family, "named by NCCL_SOCKET_IFNAME");
+    }
+    return (int)n;
+}
+
+/* A port of a bond or bridge carries its master's traffic; a VRF's member remains an interface. */
+static bool is_port(const struct pvn_iface_table *table, const struct pvn_iface *iface)
+{
+    const struct pvn_iface *master =
+        iface->master ? pvn_iface_by_index(table, iface->master) : NULL;
+
+    return master && (master->kind == PVN_IFACE_BOND || master->kind == PVN_IFACE_BRIDGE);
+}
+
+/* What the automatic choice found out about the table before it picks. */
+struct auto_rule {
+    const struct name_filter *f;
+    int family;
+    bool routable; /* something that leads out has more than a link-local address */
+    int best;      /* the class to take */
+};
+
+/* Why the automatic choice leaves an interface out, its class apart; NULL when it does not. */
+static const char *auto_defect(const struct pvn_iface_table *table, const struct auto_rule *rule,
+                               const struct pvn_iface *iface)
+{
+    const char *why = defect(iface, rule->family);
+
+    if (!passes(rule->f, iface->name))
+        return "excluded by NCCL_SOCKET_IFNAME";
+    if (is_port(table, iface))
+        return "port of a bond or bridge";
+    /* A management controller's USB link, or an interface that waits for DHCP in vain. */
+    if (!why && rule->routable && only_link_local(iface, rule->family))
+        return "only a link-local address";
+    return why;
+}
+
+static struct auto_rule make_rule(const struct pvn_iface_table *table, const struct name_filter *f,
+                                  int family)
+{
+    struct auto_rule rule = {f, family, false, CLASSES};
+    size_t i;
+
+    for (i = 0; i < table->n; i++)
+        if (!auto_defect(table, &rule, &table->v[i]) && class_of(&table->v[i]) < CLASS_INNER &&
+            !only_link_local(&table->v[i], family))
+            rule.routable = true;
+    for (i = 0; i < table->n; i++)
+        if (!auto_defect(table, &rule, &table->v[i]) && class_of(&table->v[i]) < rule.best)
+            rule.best = class_of(&table->v[i]);
+    return rule;
+}
+
+static int choose_auto(const struct pvn_iface_table *table, const struct name_filter *f, int family,
+                       struct pvn_iface_pick *picks, size_t max, char *left_out, size_t size)
+{
+    struct auto_rule rule = make_rule(table, f, family);
+    size_t i, n = 0;
+    int kind;
+
+    for (kind = 0; kind < PVN_IFACE_KINDS; kind++) {
+        for (i = 0; i < table->n; i++) {
+            const struct pvn_iface *iface = &table->v[i];
+            const char *why;
+
+            if ((int)iface->kind != kind)
+                continue;
+            why = auto_defect(table, &rule, iface);
+            if (!why && class_of(iface) != rule.best)
+                why = class_reason(iface);
+            if (!why && n == max)
+                why = "too many";
+            if (why)
+                leave_out(left_out, size, iface, why);
+            else
+                store(&picks[n++], iface, family, pvn_iface_kind_name(iface->kind));
+        }
+    }
+    return (int)n;
+}
+
+int pvn_iface_choose(const struct pvn_iface_table *table, const char *ifname, int family,
+                     struct pvn_iface_pick *picks, size_t max, char *left_out, size_t left_out_size,
+                     struct pvn_err *err)
+{
+    struct name_filter f = parse_filter(ifname);
+    char reasons[512] = "";
+    bool matched = false;
+    size_t i;
+    int n;
+
+    for (i = 0; i < table->n && !matched; i++)
+        matched = passes(&f, table->v[i].name);
+    if (!f.none && !matched)
+        return nothing_matches(table, ifname, err);
+    if (f.none || f.exclude)
+        n = choose_auto(table, &f, family, picks, max, reasons, sizeof(reasons));
+    else
+        n = choose_named(table, &f, family, picks, max, reasons, sizeof(reasons));
+    if (left_out && left_out_size)
+        snprintf(left_out, left_out_size, "%s", reasons);
+    if (n == 0)
+        return nothing_usable(f.none ? "" : ifname, family, reasons, err);
+    mark_shared_nets(picks, n);
+    return n;
+}

@@ -1,0 +1,101 @@
+#include "config.h"
+#include "net-tcp/sockopt.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/log.h"
+
+/* Linux 4.14; older headers lack it. */
+#ifndef SO_ZEROCOPY
+#define SO_ZEROCOPY 60
+#endif
+
+static void set_size(int fd, int level, int option, const char *name, uint64_t bytes)
+{
+    int value = bytes > INT_MAX ? INT_MAX : (int)bytes;
+    char text[128];
+
+    if (bytes && setsockopt(fd, level, option, &value, sizeof(value)))
+        pvn_trace(PVN_NET, "setsockopt %s to %d: %s", name, value,
+                  pvn_strerror(errno, text, sizeof(text)));
+}
+
+/* True for the first caller with this name: a process has one setting and many sockets. */
+static bool first_refusal(const char *name)
+{
+    static uint64_t said; /* atomic; hash of the name warned of last */
+    uint64_t hash = 1469598103934665603u;
+
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 1099511628211u;
+    return __atomic_exchange_n(&said, hash, __ATOMIC_RELAXED) != hash;
+}
+
+static void warn_refused(const char *name, int code)
+{
+    char allowed[256] = "", text[128];
+    FILE *f = fopen("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "re");
+
+    if (f) {
+        if (!fgets(allowed, sizeof(allowed), f))
+            allowed[0] = '\0';
+        fclose(f);
+        allowed[strcspn(allowed, "\n")] = '\0';
+    }
+    pvn_warn("NCCL_PVRDMA_TCP_CC=%.64s is refused by the kernel (%s); it allows: %s; the system's "
+             "default "
+             "stays in use",
+             name,
+             code == ENOENT ? "no such congestion control" : pvn_strerror(code, text, sizeof(text)),
+             *allowed ? allowed : "(not readable)");
+}
+
+static void set_cc(int fd, const char *name)
+{
+    if (*name && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name))) {
+        int code = errno;
+
+        if (first_refusal(name))
+            warn_refused(name, code);
+    }
+}
+
+void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params, bool several)
+{
+    set_cc(fd, params->tcp_cc);
+    set_size(fd, SOL_SOCKET, SO_SNDBUF, "SO_SNDBUF", params->tcp_sndbuf);
+    set_size(fd, SOL_SOCKET, SO_RCVBUF, "SO_RCVBUF", params->tcp_rcvbuf);
+    if (several)
+        set_size(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, "TCP_NOTSENT_LOWAT",
+                 params->tcp_notsent_lowat);
+}
+
+bool pvn_tcp_sockopt_zerocopy(int fd)
+{
+    int one = 1;
+
+    return setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)) == 0;
+}
+
+int pvn_tcp_sockopt_bind_device(int fd, const char *ifname)
+{
+    return setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, ifname, (socklen_t)strlen(ifname) + 1)
+               ? -errno
+               : 0;
+}
+
+const char *pvn_tcp_sockopt_cc(int fd, char *buf, size_t size)
+{
+    socklen_t len = (socklen_t)size - 1;
+
+    if (size < 2 || getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, buf, &len))
+        return "?";
+    buf[len < size ? len : size - 1] = '\0';
+    return buf;
+}

@@ -1,0 +1,32 @@
+/* Options of a lane's data sockets, beyond those that every socket of ours gets (core/sock.h). None
+ * of them is worth a connection: what the kernel refuses is said once and done without. */
+#ifndef PVN_NET_TCP_SOCKOPT_H
+#define PVN_NET_TCP_SOCKOPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "core/err.h"
+#include "core/param.h"
+
+/* Sets, from the parameters, congestion control (TCP_CC), TCP_NOTSENT_LOWAT and the buffers' sizes
+ * (TCP_SNDBUF, TCP_RCVBUF). Best before connect or listen, for the receive buffer decides on the
+ * window scale; accepted sockets inherit from the listener. `several` says that the lane has more
+ * than one stream: the limit of unsent bytes is there to choose among them, and a lone stream goes
+ * without. A refused congestion control is warned of once per process and name, with the ones that
+ * are allowed. */
+void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params, bool several);
+
+/* Asks for MSG_ZEROCOPY; false where the kernel has none. */
+bool pvn_tcp_sockopt_zerocopy(int fd);
+
+/* Ties a socket to an interface, for interfaces that share a network: the route alone would send by
+ * one of them only. 0, or a negative errno: -EPERM before Linux 5.7 without CAP_NET_RAW, -ENODEV.
+ */
+int pvn_tcp_sockopt_bind_device(int fd, const char *ifname);
+
+/* The congestion control in use ("bbr"); "?" where it cannot be read. */
+const char *pvn_tcp_sockopt_cc(int fd, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,113 @@
+/* The TCP lane's table and life; see tcp_lane.h. */
+#include "net-tcp/tcp_priv.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing)
+{
+    char why[128];
+    if (t->l.err.code == 0)
+        pvn_err_set(&t->l.err, code, "TCP stream %d of %d on %s, %s: %s", (int)(s - t->s) + 1,
+                    t->nstreams, t->cfg.name, doing, pvn_strerror(code, why, sizeof(why)));
+    return t->l.err.code;
+}
+
+static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    struct tcp_lane *t = tcp_of(l);
+    return t->cfg.sender ? tcp_tx_poll(t, ev, max) : tcp_rx_poll(t, ev, max);
+}
+
+static void tcp_close(struct pvn_lane *l)
+{
+    struct tcp_lane *t = tcp_of(l);
+    for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
+        struct stream *s = &t->s[i];
+        pvn_poller_remove(s->watch);
+        if (s->fd >= 0)
+            close(s->fd);
+        free(s->stage);
+    }
+    free(t->q);
+    free(t);
+}
+
+static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
+{
+    const struct tcp_lane *t = (const struct tcp_lane *)l;
+    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes", t->cfg.name, t->nstreams,
+                    t->nstreams == 1 ? "" : "s", t->cfg.chunk);
+}
+
+static struct pvn_lane_ops tcp_ops = {
+    .name = "tcp",
+    .offer = tcp_offer,
+    .bind = tcp_bind,
+    .adopt = tcp_adopt,
+    .verify = tcp_verify,
+    .post_write = tcp_post_write,
+    .kick = tcp_kick,
+    .poll = tcp_poll,
+    .close = tcp_close,
+    .describe = tcp_describe,
+};
+static pthread_once_t tcp_ops_once = PTHREAD_ONCE_INIT;
+
+static void fill_ops(void)
+{
+    pvn_lane_ops_fill(&tcp_ops);
+}
+
+static int allocate(struct tcp_lane *t)
+{
+    if (t->cfg.sender) {
+        t->q = calloc(TXQ, sizeof(*t->q));
+        return t->q ? 0 : -ENOMEM;
+    }
+    for (int i = 0; i < t->cfg.streams; i++) {
+        t->s[i].stage = malloc(RX_STAGE);
+        if (!t->s[i].stage)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
+{
+    if (cfg->streams < 1 || cfg->streams > PVN_TCP_MAX_STREAMS || cfg->chunk == 0 ||
+        cfg->dial_to_len > PVN_TCP_DIAL_MAX || (cfg->sender && (!cfg->dial || !cfg->preamble))) {
+        errno = EINVAL;
+        return NULL;
+    }
+    pthread_once(&tcp_ops_once, fill_ops);
+    struct tcp_lane *t = calloc(1, sizeof(*t));
+    if (!t)
+        return NULL;
+    t->cfg = *cfg;
+    t->l.ops = &tcp_ops;
+    t->l.sender = cfg->sender;
+    t->l.max_posted = TXQ;
+    t->l.max_chunk = cfg->chunk;
+    t->batch_ns = (uint64_t)cfg->batch_us * 1000;
+    for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
+        t->s[i].fd = -1;
+        t->s[i].stage_want = RX_STAGE;
+    }
+    if (allocate(t) < 0) {
+        tcp_close(&t->l);
+        errno = ENOMEM;
+        return NULL;
+    }
+    return &t->l;
+}
+
+const struct pvn_tcp_lane_stats *pvn_tcp_lane_get_stats(const struct pvn_lane *l)
+{
+    return &((const struct tcp_lane *)l)->stats;
+}

@@ -1,0 +1,101 @@
+/* What the TCP lane's files share. */
+#ifndef PVN_NET_TCP_PRIV_H
+#define PVN_NET_TCP_PRIV_H
+
+#include "core/poller.h"
+#include "net-tcp/frame.h"
+#include "net-tcp/tcp_lane.h"
+
+enum {
+    TXQ = 64,            /* chunks queued per lane (a power of two) */
+    TX_INLINE = 216,     /* payload bytes that are copied behind the header: one piece for the kernel */
+    TX_RUN = 32,         /* chunks that one stream takes at once */
+    TX_RUN_BYTES = 256 * 1024, /* and no more bytes than this, beside the first chunk */
+    TX_BUDGET = 1024 * 1024,   /* bytes that one call writes */
+    RX_STAGE = 16 * 1024,      /* bytes read ahead of a header while messages are small */
+    RX_STAGE_LARGE = 128,      /* and while they are large: their payload should not be copied */
+    RX_LARGE = 8 * 1024,       /* bytes: what counts as large */
+    RX_IDLE_AFTER = 512,        /* empty reads in a row after which a stream is left to the poller */
+    RX_BUDGET = 1024 * 1024    /* bytes that one poll takes from one stream */
+};
+
+enum tx_state { TX_FREE, TX_QUEUED, TX_TAKEN, TX_WAIT_ACK, TX_SENT };
+
+/* One chunk on its way out. */
+struct tx_frame {
+    enum tx_state state;
+    uint16_t chunk;
+    uint16_t head_len; /* header, and payload when it is small */
+    uint8_t stream;    /* that has written it */
+    uint32_t cookie;
+    uint32_t zc_last;  /* TX_WAIT_ACK: zero-copy calls of the stream that must be acknowledged */
+    const uint8_t *src;
+    size_t len; /* payload bytes at src, 0 when inlined */
+    uint8_t head[PVN_FRAME_LEN + TX_INLINE];
+};
+
+enum st_step { ST_NONE, ST_CONNECTING, ST_PREAMBLE, ST_ECHO, ST_UP };
+
+struct stream {
+    int fd; /* -1: none */
+    enum st_step step;
+    /* set-up */
+    uint8_t pre[PVN_TCP_PREAMBLE_MAX];
+    int pre_len, pre_done;
+    /* sender: the run [first, first + count) of queue positions, `done` bytes of its first chunk are out */
+    uint32_t first, count;
+    size_t done;
+    uint32_t zc_next; /* number that the kernel gives the next zero-copy call */
+    uint32_t zc_acked; /* all below are acknowledged */
+    /* receiver */
+    struct pvn_watch *watch;
+    bool idle, eof, stalled;
+    unsigned empty;
+    bool have_frame;
+    struct pvn_frame f;
+    uint8_t *dst;  /* where the rest of the payload goes; NULL: to be dropped */
+    uint32_t left; /* payload bytes still to come */
+    size_t stage_want;
+    uint8_t *stage; /* RX_STAGE bytes */
+    size_t s_begin, s_end;
+};
+
+struct tcp_lane {
+    struct pvn_lane l;
+    struct pvn_tcp_lane_cfg cfg;
+    int nstreams;
+    int up;
+    uint64_t batch_ns, last_tx_ns;
+    bool zc_off;
+    /* queue positions run on for ever; position p is q[p % TXQ]: freed <= dealt <= tail */
+    uint32_t freed, dealt, tail;
+    size_t queued_bytes; /* of frames not dealt yet */
+    int next_stream;     /* that is asked first */
+    struct tx_frame *q;  /* TXQ, sender only */
+    struct stream s[PVN_TCP_MAX_STREAMS];
+    struct pvn_tcp_lane_stats stats;
+};
+
+static inline struct tcp_lane *tcp_of(struct pvn_lane *l)
+{
+    return (struct tcp_lane *)l;
+}
+
+/* Records why the lane died and returns code. */
+int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing);
+
+/* tcp_setup.c */
+int tcp_offer(struct pvn_lane *l, void *buf, size_t cap);
+int tcp_bind(struct pvn_lane *l, const void *peer, size_t len);
+int tcp_adopt(struct pvn_lane *l, int stream, int fd);
+int tcp_verify(struct pvn_lane *l);
+
+/* tcp_tx.c */
+int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w);
+int tcp_kick(struct pvn_lane *l);
+int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
+
+/* tcp_rx.c */
+int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
+
+#endif

@@ -1,0 +1,187 @@
+/* The receiving side of the TCP lane: headers, direct placement, reading ahead, idle streams. */
+#include "net-tcp/tcp_priv.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+static size_t staged(const struct stream *s)
+{
+    return s->s_end - s->s_begin;
+}
+
+/* The chunk in hand has all its bytes. */
+static void finish(struct stream *s, struct pvn_event *ev, int *n)
+{
+    s->have_frame = false;
+    s->stage_want = s->f.total >= RX_LARGE ? RX_STAGE_LARGE : RX_STAGE;
+    if (s->dst)
+        ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
+                                        .id = pvn_id(s->f.seq),
+                                        .recv = s->f.recv,
+                                        .chunk = s->f.chunk,
+                                        .bytes = s->f.len,
+                                        .total = s->f.total};
+    s->dst = NULL;
+}
+
+/* Takes payload that was read ahead. */
+static void drain_stage(struct tcp_lane *t, struct stream *s)
+{
+    size_t n = staged(s) < s->left ? staged(s) : s->left;
+    if (s->dst) {
+        memcpy(s->dst + (s->f.len - s->left), s->stage + s->s_begin, n);
+        t->stats.rx_copied += n;
+    }
+    s->s_begin += n;
+    s->left -= (uint32_t)n;
+}
+
+/* Works through what has been read. Stops for want of bytes, of a buffer (stalled) or of room for events. */
+static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int max, int *n)
+{
+    s->stalled = false;
+    while (*n < max) {
+        if (!s->have_frame) {
+            if (staged(s) < PVN_FRAME_LEN)
+                return 0;
+            if (pvn_frame_decode(s->stage + s->s_begin, &s->f) < 0)
+                return tcp_dead(t, s, -EPROTO, "reading a header: these bytes are not one");
+            void *dst = NULL;
+            int rc = t->l.place(t->l.engine, &t->l, &s->f, &dst);
+            if (rc == -EAGAIN) {
+                s->stalled = true;
+                return 0;
+            }
+            if (rc < 0 && rc != -EALREADY)
+                return tcp_dead(t, s, rc, "placing a message");
+            /* An address only says that the payload is wanted; an empty message has no bytes to put. */
+            static uint8_t nowhere;
+            s->dst = rc == -EALREADY ? NULL : dst ? dst : &nowhere;
+            s->left = s->f.len;
+            s->have_frame = true;
+            s->s_begin += PVN_FRAME_LEN;
+        }
+        drain_stage(t, s);
+        if (s->left > 0)
+            return 0;
+        finish(s, ev, n);
+    }
+    return 0;
+}
+
+/* Reads once: the rest of the payload into its place, and what follows it into the staging buffer. *more: the
+ * kernel filled everything and may have more; a short read saves asking. */
+static ssize_t read_some(struct tcp_lane *t, struct stream *s, bool *more)
+{
+    if (s->s_begin == s->s_end) {
+        s->s_begin = s->s_end = 0;
+    } else if (s->s_begin > 0 && !s->have_frame) {
+        memmove(s->stage, s->stage + s->s_begin, staged(s));
+        s->s_end -= s->s_begin;
+        s->s_begin = 0;
+    }
+    struct iovec iov[2];
+    size_t n = 0, direct = 0;
+    if (s->have_frame && s->dst) {
+        direct = s->left;
+        iov[n++] = (struct iovec){s->dst + (s->f.len - s->left), direct};
+    }
+    size_t room = RX_STAGE - s->s_end;
+    if (!s->have_frame && room > s->stage_want)
+        room = s->stage_want;
+    else if (s->have_frame && s->dst && room > RX_STAGE_LARGE)
+        room = RX_STAGE_LARGE;
+    iov[n++] = (struct iovec){s->stage + s->s_end, room};
+    struct msghdr mh = {.msg_iov = iov, .msg_iovlen = n};
+    t->stats.rx_calls++;
+    ssize_t got;
+    do {
+        /* The short call for the short case: small messages are where a few ns count. */
+        got = n == 1 ? recv(s->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT)
+                     : recvmsg(s->fd, &mh, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    if (got <= 0)
+        return got < 0 ? -errno : 0;
+    t->stats.rx_bytes += (uint64_t)got;
+    size_t placed = (size_t)got < direct ? (size_t)got : direct;
+    s->left -= (uint32_t)placed;
+    s->s_end += (size_t)got - placed;
+    *more = (size_t)got == direct + room;
+    return got;
+}
+
+static int go_idle(struct tcp_lane *t, struct stream *s)
+{
+    if (!s->watch) {
+        s->watch = pvn_poller_add(s->fd);
+        if (!s->watch) {
+            /* Without a watch the stream is simply read again: slower when idle, never wrong. */
+            s->empty = 0;
+            return 0;
+        }
+    }
+    int rc = pvn_poller_arm(s->watch);
+    if (rc < 0)
+        return tcp_dead(t, s, rc, "watching an idle stream");
+    s->idle = true;
+    s->empty = 0;
+    t->stats.idle++;
+    return 0;
+}
+
+static int end_of_stream(struct tcp_lane *t, struct stream *s)
+{
+    if (s->have_frame || staged(s) > 0)
+        return tcp_dead(t, s, -ECONNRESET, "receiving: the peer's stream ended in the middle of a message");
+    s->eof = true;
+    return 0;
+}
+
+static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int max, int *n)
+{
+    size_t budget = RX_BUDGET;
+    bool more = true;
+    for (;;) {
+        int rc = parse(t, s, ev, max, n);
+        if (rc < 0 || s->stalled || *n == max || s->eof || budget == 0 || !more)
+            return rc;
+        ssize_t got = read_some(t, s, &more);
+        if (got == -EAGAIN || got == -EWOULDBLOCK) {
+            t->stats.rx_empty++;
+            return ++s->empty >= RX_IDLE_AFTER ? go_idle(t, s) : 0;
+        }
+        if (got < 0)
+            return tcp_dead(t, s, (int)got, "receiving");
+        s->empty = 0;
+        if (got == 0)
+            return end_of_stream(t, s);
+        budget -= (size_t)got < budget ? (size_t)got : budget;
+    }
+}
+
+int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
+{
+    int n = 0, ended = 0;
+    bool asked = false;
+    for (int i = 0; i < t->nstreams; i++) {
+        struct stream *s = &t->s[i];
+        if (s->idle) {
+            if (!asked)
+                pvn_poller_poll(PVN_POLLER_EAGER_NS);
+            asked = true;
+            if (!pvn_poller_ready(s->watch))
+                continue;
+            s->idle = false;
+        }
+        int rc = poll_stream(t, s, ev, max, &n);
+        if (rc < 0)
+            return rc;
+        ended += s->eof;
+    }
+    /* The engine asks only while somebody waits: when every stream is at its end, nothing will come. */
+    if (n == 0 && ended == t->nstreams)
+        return tcp_dead(t, &t->s[0], -ECONNRESET, "receiving: the peer has closed the connection");
+    return n;
+}

@@ -1,0 +1,154 @@
+/* How a TCP lane's streams come up: offer, bind, dial or adopt, preamble, echo. */
+#include "net-tcp/sockopt.h"
+#include "net-tcp/tcp_priv.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/*
+ * The offer: version, number of streams wished, and for the acceptor where to dial.
+ *   0 u8 version   1 u8 streams   2 u8 length of dial_to   3 u8 0   4.. dial_to
+ */
+enum { OFFER_VERSION = 1, OFFER_HEAD = 4, ECHO_BYTE = 0x70 };
+
+int tcp_offer(struct pvn_lane *l, void *buf, size_t cap)
+{
+    struct tcp_lane *t = tcp_of(l);
+    size_t len = OFFER_HEAD + t->cfg.dial_to_len;
+    if (cap < len)
+        return -ENOBUFS;
+    uint8_t *b = buf;
+    b[0] = OFFER_VERSION;
+    b[1] = (uint8_t)t->cfg.streams;
+    b[2] = (uint8_t)t->cfg.dial_to_len;
+    b[3] = 0;
+    memcpy(b + OFFER_HEAD, t->cfg.dial_to, t->cfg.dial_to_len);
+    return (int)len;
+}
+
+static int dial_all(struct tcp_lane *t, const uint8_t *to, size_t len)
+{
+    for (int i = 0; i < t->nstreams; i++) {
+        struct stream *s = &t->s[i];
+        int fd = t->cfg.dial(t->cfg.ctx, to, len, t->l.idx, i, &t->l.err);
+        if (fd < 0) {
+            if (t->l.err.code == 0)
+                return tcp_dead(t, s, fd, "connecting");
+            return fd;
+        }
+        s->fd = fd;
+        s->step = ST_CONNECTING;
+        s->pre_len = t->cfg.preamble(t->cfg.ctx, t->l.idx, i, s->pre);
+    }
+    return 0;
+}
+
+int tcp_bind(struct pvn_lane *l, const void *peer, size_t len)
+{
+    struct tcp_lane *t = tcp_of(l);
+    const uint8_t *b = peer;
+    if (len < OFFER_HEAD || b[0] != OFFER_VERSION || b[1] < 1 || b[1] > PVN_TCP_MAX_STREAMS ||
+        b[2] != len - OFFER_HEAD || b[2] > PVN_TCP_DIAL_MAX)
+        return pvn_err_set(&l->err, -EPROTO, "the peer's offer of a TCP lane on %s is malformed",
+                           t->cfg.name);
+    t->nstreams = b[1] < t->cfg.streams ? b[1] : t->cfg.streams;
+    return t->cfg.sender ? dial_all(t, b + OFFER_HEAD, b[2]) : 0;
+}
+
+int tcp_adopt(struct pvn_lane *l, int stream, int fd)
+{
+    struct tcp_lane *t = tcp_of(l);
+    if (t->cfg.sender || stream < 0 || stream >= t->nstreams || t->s[stream].step != ST_NONE)
+        return -EINVAL;
+    pvn_tcp_sockopt_data(fd, pvn_params_get(), t->nstreams > 1);
+    t->s[stream].fd = fd;
+    t->s[stream].step = ST_ECHO;
+    return 0;
+}
+
+static int connected(struct tcp_lane *t, struct stream *s)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLOUT};
+    if (poll(&p, 1, 0) <= 0)
+        return -EAGAIN;
+    int err = 0;
+    socklen_t len = sizeof(err);
+    if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+        err = errno;
+    return err ? tcp_dead(t, s, -err, "connecting") : 0;
+}
+
+static int send_preamble(struct tcp_lane *t, struct stream *s)
+{
+    while (s->pre_done < s->pre_len) {
+        ssize_t n = send(s->fd, s->pre + s->pre_done, (size_t)(s->pre_len - s->pre_done),
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return -EAGAIN;
+        if (n < 0)
+            return tcp_dead(t, s, -errno, "opening a stream");
+        s->pre_done += (int)n;
+    }
+    return 0;
+}
+
+/* The acceptor answers each stream's preamble with one byte; that is the lane's round trip. */
+static int echo(struct tcp_lane *t, struct stream *s)
+{
+    uint8_t b = ECHO_BYTE;
+    ssize_t n;
+    do {
+        n = t->cfg.sender ? recv(s->fd, &b, 1, MSG_DONTWAIT)
+                          : send(s->fd, &b, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return -EAGAIN;
+    if (n < 0)
+        return tcp_dead(t, s, -errno, "verifying a stream");
+    if (n == 0)
+        return tcp_dead(t, s, -ECONNRESET, "verifying a stream: the peer closed it");
+    if (b != ECHO_BYTE)
+        return tcp_dead(t, s, -EPROTO, "verifying a stream: the answer is not ours");
+    return 0;
+}
+
+static int step_up(struct tcp_lane *t, struct stream *s)
+{
+    int rc = 0;
+    while (rc == 0 && s->step != ST_UP) {
+        switch (s->step) {
+        case ST_CONNECTING:
+            rc = connected(t, s);
+            s->step = rc == 0 ? ST_PREAMBLE : s->step;
+            break;
+        case ST_PREAMBLE:
+            rc = send_preamble(t, s);
+            s->step = rc == 0 ? ST_ECHO : s->step;
+            break;
+        case ST_ECHO:
+            rc = echo(t, s);
+            s->step = rc == 0 ? ST_UP : s->step;
+            break;
+        default:
+            return -EAGAIN; /* the acceptor waits for the peer's dial */
+        }
+    }
+    return rc;
+}
+
+int tcp_verify(struct pvn_lane *l)
+{
+    struct tcp_lane *t = tcp_of(l);
+    int up = 0;
+    for (int i = 0; i < t->nstreams; i++) {
+        int rc = step_up(t, &t->s[i]);
+        if (rc < 0 && rc != -EAGAIN)
+            return rc;
+        up += rc == 0;
+    }
+    return up == t->nstreams && up > 0 ? 0 : -EAGAIN;
+}

@@ -1,0 +1,235 @@
+#include "config.h"
+#include "net-tcp/tcp_transport.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/addr.h"
+#include "core/clock.h"
+#include "core/param.h"
+#include "core/sock.h"
+#include "nccl/types.h"
+#include "net-tcp/iface.h"
+#include "net-tcp/sockopt.h"
+#include "net-tcp/steer.h"
+#include "net-tcp/tcp_lane.h"
+
+enum {
+    MAX_COMMS = 65536,
+    ZEROCOPY_MIN = 128 << 10, /* bytes: below, pinning pages costs more than the copy */
+    DIAL_TO_LEN = 19          /* family, port, address */
+};
+
+/* What scan learned that lanes need, by the device's index; written by scan, before any lane is
+ * made. */
+static struct {
+    enum pvn_iface_kind kind;
+    int speed_mbps;
+    struct pvn_tcp_own own;
+} facts[PVN_MAX_DEVICES];
+static const struct pvn_iface_source *source;
+
+/* FNV-1a, 64 bits. */
+static uint64_t hash(uint64_t h, const void *data, size_t n)
+{
+    const uint8_t *p = data;
+
+    while (n--)
+        h = (h ^ *p++) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* Functions of one adapter share all of their PCI address but the last digit. An interface without
+ * a PCI function is an adapter of its own. */
+static uint64_t guid_of(const struct pvn_iface *i)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    const char *dot = strrchr(i->pci_path, '.');
+
+    if (i->pci_path[0] && dot)
+        return hash(h, i->pci_path, (size_t)(dot - i->pci_path));
+    h = hash(h, i->name, strlen(i->name));
+    return hash(h, i->hwaddr, i->hwaddr_len);
+}
+
+static void fill(struct pvn_device *d, const struct pvn_iface_pick *p, int index)
+{
+    const struct pvn_iface *i = p->iface;
+
+    snprintf(d->name, sizeof(d->name), "%s", i->name);
+    snprintf(d->ifname, sizeof(d->ifname), "%s", i->name);
+    snprintf(d->pci_path, sizeof(d->pci_path), "%s", i->pci_path);
+    snprintf(d->why, sizeof(d->why), "%s", p->why);
+    d->guid = guid_of(i);
+    d->ptr_support = NCCL_PTR_HOST;
+    d->speed_mbps = i->speed_mbps;
+    d->speed_known = i->speed_known;
+    d->port = 1;
+    d->latency_us = 0; /* depends on the path; NCCL's tuner has its own figure for sockets */
+    d->max_comms = MAX_COMMS;
+    d->rail = d->plane = NCCL_NET_ID_UNDEF;
+    d->ifindex = i->ifindex;
+    d->addr = p->addr;
+    d->addr_len = pvn_addr_len((const struct sockaddr *)&p->addr);
+    d->via[0].ops = &pvn_tcp_transport;
+    d->via[0].index = index;
+    d->nvia = 1;
+    facts[index].kind = i->kind;
+    facts[index].speed_mbps = i->speed_mbps;
+    snprintf(facts[index].own.ifname, sizeof(facts[index].own.ifname), "%s", i->name);
+    facts[index].own.ifindex = i->ifindex;
+    facts[index].own.addr = p->addr;
+    facts[index].own.prefixlen = p->prefixlen;
+    facts[index].own.shares_net = p->shares_net;
+}
+
+static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
+                    struct pvn_err *err)
+{
+    const struct pvn_params *p = pvn_params_get();
+    struct pvn_iface_pick picks[PVN_MAX_DEVICES];
+    struct pvn_iface_table table = {0};
+    int i, n;
+
+    source = pvn_iface_source_default(p->nl_lib);
+    n = pvn_iface_load(source, &table, err);
+    if (n < 0)
+        return n;
+    if (max > PVN_MAX_DEVICES)
+        max = PVN_MAX_DEVICES;
+    n = pvn_iface_choose(&table, p->socket_ifname, p->socket_family, picks, (size_t)max, left_out,
+                         cap, err);
+    for (i = 0; i < n; i++)
+        fill(&out[i], &picks[i], i);
+    pvn_iface_free(&table);
+    return n;
+}
+
+/* One stream fills a virtual link, for both ends copy on one core; clouds and switches limit a flow
+ * on a real one. */
+static int streams_for(int index)
+{
+    int asked = pvn_params_get()->tcp_streams;
+
+    if (asked > 0)
+        return asked;
+    switch (facts[index].kind) {
+    case PVN_IFACE_PHYSICAL:
+    case PVN_IFACE_BOND:
+    case PVN_IFACE_VLAN:
+    case PVN_IFACE_MACVLAN:
+        return facts[index].speed_mbps >= 100000 ? 8 : facts[index].speed_mbps >= 25000 ? 4 : 2;
+    default:
+        return 1;
+    }
+}
+
+/* The transport's own number of a lane's device. */
+static int index_of(const struct pvn_device *dev)
+{
+    int v = 0;
+
+    while (dev->via[v].ops != &pvn_tcp_transport)
+        v++;
+    return dev->via[v].index;
+}
+
+static int dial(void *ctx, const uint8_t *to, size_t len, int lane, int stream, struct pvn_err *err)
+{
+    const struct pvn_lane_args *a = ctx;
+    struct pvn_wire_addr addr = {0};
+    struct sockaddr_storage ss;
+    socklen_t ss_len;
+    int fd, rc;
+
+    (void)lane;
+    (void)stream;
+    if (len == DIAL_TO_LEN) {
+        addr.family = to[0];
+        addr.port = (uint16_t)(to[1] | to[2] << 8);
+        memcpy(addr.bytes, to + 3, sizeof(addr.bytes));
+    }
+    if ((addr.family != 4 && addr.family != 6) || addr.port == 0)
+        return pvn_err_set(err, -EPROTO, "the peer's offer names no address for data connections");
+    ss_len = pvn_wire_addr_to_sockaddr(&addr, a->dev->ifindex, &ss);
+    fd = pvn_sock_open(&ss, a->traffic_class, err);
+    if (fd < 0)
+        return fd;
+    pvn_tcp_sockopt_data(fd, pvn_params_get(), streams_for(index_of(a->dev)) > 1);
+    if (pvn_params_get()->tcp_zerocopy)
+        pvn_tcp_sockopt_zerocopy(fd);
+    if (source)
+        pvn_tcp_steer(fd, source, &facts[index_of(a->dev)].own, (const struct sockaddr *)&ss);
+    rc = pvn_sock_connect(fd, &a->dev->addr, a->dev->addr_len, &ss, ss_len, err);
+    return rc < 0 ? rc : fd;
+}
+
+/* MSG_ZEROCOPY is silently ignored, and never completed, on a socket that has not asked for it: so
+ * a lane may use it only where asking works. */
+static size_t zerocopy_min(const struct pvn_params *p)
+{
+    int fd;
+    bool works;
+
+    if (!p->tcp_zerocopy)
+        return 0;
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    works = fd >= 0 && pvn_tcp_sockopt_zerocopy(fd);
+    if (fd >= 0)
+        close(fd);
+    return works ? ZEROCOPY_MIN : 0;
+}
+
+static int preamble(void *ctx, int lane, int stream, uint8_t *out)
+{
+    const struct pvn_lane_args *a = ctx;
+    struct pvn_preamble p = {.version = PVN_WIRE_VERSION,
+                             .kind = PVN_PREAMBLE_STREAM,
+                             .lane = (uint8_t)lane,
+                             .stream = (uint16_t)stream,
+                             .session = a->session,
+                             .nonce = a->nonce};
+
+    _Static_assert(PVN_PREAMBLE_BYTES <= (int)PVN_TCP_PREAMBLE_MAX, "a stream's preamble must fit");
+    pvn_preamble_encode(out, &p);
+    return PVN_PREAMBLE_BYTES;
+}
+
+static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_lane **out,
+                        struct pvn_err *err)
+{
+    const struct pvn_params *p = pvn_params_get();
+    struct pvn_tcp_lane_cfg cfg = {.sender = args->sender,
+                                   .streams = streams_for(index),
+                                   .chunk = (size_t)p->tcp_chunk,
+                                   .batch_us = (unsigned)(p->tcp_batch / PVN_NS_PER_US),
+                                   .zerocopy_min = zerocopy_min(p),
+                                   .dial = dial,
+                                   .preamble = preamble,
+                                   .ctx = (void *)args};
+    struct pvn_wire_addr a;
+
+    snprintf(cfg.name, sizeof(cfg.name), "%s", args->dev->name);
+    if (!args->sender) {
+        if (pvn_wire_addr_from_sockaddr(&a, (const struct sockaddr *)&args->listen_addr) != 0)
+            return pvn_err_set(err, -EINVAL, "device %s has no listening address", args->dev->name);
+        cfg.dial_to[0] = a.family;
+        cfg.dial_to[1] = (uint8_t)a.port;
+        cfg.dial_to[2] = (uint8_t)(a.port >> 8);
+        memcpy(cfg.dial_to + 3, a.bytes, sizeof(a.bytes));
+        cfg.dial_to_len = DIAL_TO_LEN;
+    }
+    *out = pvn_tcp_lane_new(&cfg);
+    if (!*out)
+        return pvn_err_set(err, -errno, "making a TCP lane on %s", args->dev->name);
+    return 0;
+}
+
+const struct pvn_transport_ops pvn_tcp_transport = {
+    .name = "tcp",
+    .scan = tcp_scan,
+    .lane_new = tcp_lane_new,
+    .unload = NULL,
+};

@@ -1,0 +1,280 @@
+/* The sending side of the TCP lane: the queue, runs, vectored writes, batching, zero copy. */
+#include "net-tcp/tcp_priv.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include <linux/errqueue.h> /* needs time.h */
+
+#include "core/clock.h"
+
+enum { SEND_NOW_BYTES = 16 * 1024 }; /* queued bytes that are worth a call at once */
+
+static struct tx_frame *frame_at(struct tcp_lane *t, uint32_t pos)
+{
+    return &t->q[pos % TXQ];
+}
+
+static size_t frame_len(const struct tx_frame *f)
+{
+    return f->head_len + f->len;
+}
+
+int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
+{
+    struct tcp_lane *t = tcp_of(l);
+    if (t->tail - t->freed == TXQ)
+        return -EAGAIN;
+    struct tx_frame *f = frame_at(t, t->tail);
+    f->state = TX_QUEUED;
+    f->chunk = w->f.chunk;
+    f->cookie = w->cookie;
+    pvn_frame_encode(&w->f, f->head);
+    f->head_len = PVN_FRAME_LEN;
+    if (w->f.len <= TX_INLINE) {
+        if (w->f.len)
+            memcpy(f->head + PVN_FRAME_LEN, w->src, w->f.len);
+        f->head_len = (uint16_t)(PVN_FRAME_LEN + w->f.len);
+        f->src = NULL;
+        f->len = 0;
+    } else {
+        f->src = w->src;
+        f->len = w->f.len;
+    }
+    t->queued_bytes += frame_len(f);
+    t->tail++;
+    return 0;
+}
+
+/* Gives an empty-handed stream the next chunks in order. */
+static void deal(struct tcp_lane *t, struct stream *s)
+{
+    size_t bytes = 0;
+    s->first = t->dealt;
+    s->count = 0;
+    s->done = 0;
+    while (t->dealt != t->tail && s->count < TX_RUN) {
+        struct tx_frame *f = frame_at(t, t->dealt);
+        size_t len = frame_len(f);
+        if (s->count > 0 && bytes + len > TX_RUN_BYTES)
+            break;
+        f->state = TX_TAKEN;
+        bytes += len;
+        t->queued_bytes -= len;
+        t->dealt++;
+        s->count++;
+    }
+}
+
+static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov)
+{
+    int n = 0;
+    size_t skip = s->done;
+    for (uint32_t i = 0; i < s->count; i++) {
+        struct tx_frame *f = frame_at(t, s->first + i);
+        if (skip < f->head_len)
+            iov[n++] = (struct iovec){f->head + skip, f->head_len - skip};
+        skip = skip > f->head_len ? skip - f->head_len : 0;
+        if (f->len)
+            iov[n++] = (struct iovec){(void *)(uintptr_t)(f->src + skip), f->len - skip};
+        skip = 0;
+    }
+    return n;
+}
+
+/* Marks what `sent` more bytes have completed. */
+static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
+{
+    s->done += sent;
+    while (s->count > 0) {
+        struct tx_frame *f = frame_at(t, s->first);
+        if (s->done < frame_len(f))
+            return;
+        s->done -= frame_len(f);
+        /* While zero-copy calls of the stream are unacknowledged its pages belong to the kernel. */
+        f->state = f->len && s->zc_acked != s->zc_next ? TX_WAIT_ACK : TX_SENT;
+        f->zc_last = s->zc_next;
+        f->stream = (uint8_t)(s - t->s);
+        s->first++;
+        s->count--;
+    }
+}
+
+static bool wants_zerocopy(const struct tcp_lane *t, const struct tx_frame *f)
+{
+    return t->cfg.zerocopy_min && !t->zc_off && f->len >= t->cfg.zerocopy_min;
+}
+
+/* Writes as much of the stream's run as the kernel takes. Bytes written are taken off *budget. 0, -EAGAIN
+ * or an error. */
+static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
+{
+    while (s->count > 0) {
+        struct iovec iov[2 * TX_RUN];
+        struct msghdr mh = {.msg_iov = iov};
+        mh.msg_iovlen = (size_t)gather(t, s, iov);
+        bool zc = wants_zerocopy(t, frame_at(t, s->first));
+        t->stats.tx_calls++;
+        int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (zc ? MSG_ZEROCOPY : 0);
+        ssize_t n = mh.msg_iovlen == 1 ? send(s->fd, iov[0].iov_base, iov[0].iov_len, flags)
+                                       : sendmsg(s->fd, &mh, flags);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == ENOBUFS && zc) {
+            /* No room for notifications (net.core.optmem_max): go on the ordinary way. */
+            t->zc_off = true;
+            continue;
+        }
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            t->stats.tx_full++;
+            return -EAGAIN;
+        }
+        if (n < 0)
+            return tcp_dead(t, s, -errno, "sending");
+        t->stats.tx_bytes += (uint64_t)n;
+        if (zc) {
+            t->stats.zc_sends++;
+            s->zc_next++;
+        }
+        advance(t, s, (size_t)n);
+        *budget -= (size_t)n < *budget ? (size_t)n : *budget;
+    }
+    return 0;
+}
+
+/* Every stream that has work gets a turn, the first one in rotation, until the budget is spent. */
+static int pump(struct tcp_lane *t)
+{
+    size_t budget = TX_BUDGET;
+    int at = t->next_stream;
+    t->next_stream = at + 1 == t->nstreams ? 0 : at + 1;
+    for (int i = 0; i < t->nstreams && budget > 0; i++) {
+        struct stream *s = &t->s[at];
+        int rc = 0;
+        while (rc == 0 && budget > 0 && (s->count > 0 || t->dealt != t->tail)) {
+            if (s->count == 0)
+                deal(t, s);
+            rc = write_run(t, s, &budget);
+        }
+        if (rc < 0 && rc != -EAGAIN)
+            return rc;
+        at = at + 1 == t->nstreams ? 0 : at + 1;
+    }
+    return 0;
+}
+
+/*
+ * Small messages that follow each other at once share a system call: the first goes out immediately, those
+ * that come within batch_ns of it wait for each other. A request is not done before its bytes are with
+ * the kernel, so its owner keeps calling test and nothing can be left behind here.
+ */
+static bool worth_sending(struct tcp_lane *t)
+{
+    if (t->dealt == t->tail)
+        return false;
+    if (t->batch_ns == 0 || t->queued_bytes >= SEND_NOW_BYTES || t->tail - t->dealt >= TX_RUN)
+        return true;
+    uint64_t now = pvn_now_ns();
+    if (now - t->last_tx_ns < t->batch_ns)
+        return false;
+    t->last_tx_ns = now;
+    return true;
+}
+
+static bool any_run(const struct tcp_lane *t)
+{
+    for (int i = 0; i < t->nstreams; i++)
+        if (t->s[i].count > 0)
+            return true;
+    return false;
+}
+
+int tcp_kick(struct pvn_lane *l)
+{
+    struct tcp_lane *t = tcp_of(l);
+    return t->cfg.sender && worth_sending(t) ? pump(t) : 0;
+}
+
+/* Takes the kernel's notifications that zero-copy pages are free again. */
+static int reap_zerocopy(struct tcp_lane *t, struct stream *s)
+{
+    while (s->zc_acked != s->zc_next) {
+        char control[128];
+        struct msghdr mh = {.msg_control = control, .msg_controllen = sizeof(control)};
+        if (recvmsg(s->fd, &mh, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) {
+            if (errno == EINTR)
+                continue;
+            if (errno == EAGAIN || errno == EWOULDBLOCK)
+                return 0;
+            return tcp_dead(t, s, -errno, "reading zero-copy notifications");
+        }
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
+            bool mine = (c->cmsg_level == SOL_IP && c->cmsg_type == IP_RECVERR) ||
+                        (c->cmsg_level == SOL_IPV6 && c->cmsg_type == IPV6_RECVERR);
+            struct sock_extended_err ee;
+            if (!mine || c->cmsg_len < CMSG_LEN(sizeof(ee)))
+                continue;
+            memcpy(&ee, CMSG_DATA(c), sizeof(ee));
+            if (ee.ee_errno != 0 || ee.ee_origin != SO_EE_ORIGIN_ZEROCOPY)
+                continue;
+            /* [ee_info, ee_data] are done; the kernel merges ranges and reports TCP's in order. */
+            s->zc_acked = ee.ee_data + 1;
+            if (ee.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) {
+                t->stats.zc_copied++;
+                t->zc_off = true;
+            }
+        }
+    }
+    return 0;
+}
+
+static int settle_zerocopy(struct tcp_lane *t)
+{
+    for (int i = 0; i < t->nstreams; i++) {
+        int rc = reap_zerocopy(t, &t->s[i]);
+        if (rc < 0)
+            return rc;
+    }
+    for (uint32_t p = t->freed; p != t->dealt; p++) {
+        struct tx_frame *f = frame_at(t, p);
+        if (f->state == TX_WAIT_ACK && (int32_t)(t->s[f->stream].zc_acked - f->zc_last) >= 0)
+            f->state = TX_SENT;
+    }
+    return 0;
+}
+
+/* Completed chunks are reported in any order: a slow stream holds back nobody else's request. */
+static int report_sent(struct tcp_lane *t, struct pvn_event *ev, int max)
+{
+    int n = 0;
+    for (uint32_t p = t->freed; p != t->dealt && n < max; p++) {
+        struct tx_frame *f = frame_at(t, p);
+        if (f->state != TX_SENT)
+            continue;
+        ev[n++] = (struct pvn_event){.kind = PVN_EV_SENT, .id = f->cookie, .chunk = f->chunk};
+        f->state = TX_FREE;
+    }
+    while (t->freed != t->dealt && frame_at(t, t->freed)->state == TX_FREE)
+        t->freed++;
+    return n;
+}
+
+int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
+{
+    /* A stream in the middle of a run goes on; what is only queued may wait for company. */
+    if (any_run(t) || worth_sending(t)) {
+        int rc = pump(t);
+        if (rc < 0)
+            return rc;
+    }
+    if (t->stats.zc_sends) {
+        int rc = settle_zerocopy(t);
+        if (rc < 0)
+            return rc;
+    }
+    return report_sent(t, ev, max);
+}

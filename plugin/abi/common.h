@@ -1,0 +1,86 @@
+/*
+ * What the adapters of the interface's versions share. A function is named after the oldest version
+ * whose shape it fits, so a new version of the interface costs a table and the functions that
+ * changed.
+ *
+ * The adapters translate argument shapes and results, nothing else: what a call does is in
+ * core/comm.h.
+ */
+#ifndef PVN_ABI_COMMON_H
+#define PVN_ABI_COMMON_H
+
+#include "core/transport.h"
+#include "nccl/types.h"
+
+/* init of every version; ctx is NULL for those without contexts. The profiler's callback (v10 on)
+ * is accepted and not called: NCCL's profilers know the events of its own transports only
+ * (nccl/types.h). */
+ncclResult_t abi_init(int abi, void **ctx, uint64_t comm_id, int traffic_class,
+                      ncclDebugLogger_t logger);
+ncclResult_t abi_devices(int *ndev);
+/* NULL after an error was logged; *rc is then the call's result. */
+const struct pvn_device *abi_device(int dev, ncclResult_t *rc);
+/* NULL for a device without a PCI function, as NCCL wants it. */
+char *abi_pci_path(const struct pvn_device *d);
+/* Largest message of v9 on. */
+#define ABI_MAX_BYTES ((size_t)NCCL_MAX_NET_SIZE_BYTES / 2)
+ncclResult_t abi_make_vdevice(int *d, const int *devs, int ndevs, int max);
+
+/* v4: connect and accept block until the peer is known, transfers do the rest. One buffer, no tags.
+ */
+ncclResult_t listen_v4(int dev, void *handle, void **listenComm);
+ncclResult_t connect_v4(int dev, void *handle, void **sendComm);
+ncclResult_t accept_v4(void *listenComm, void **recvComm);
+ncclResult_t regMr_v4(void *comm, void *data, int size, int type, void **mhandle);
+ncclResult_t deregMr_v4(void *comm, void *mhandle);
+ncclResult_t isend_v4(void *sendComm, void *data, int size, void *mhandle, void **request);
+ncclResult_t irecv_v4(void *recvComm, void *data, int size, void *mhandle, void **request);
+ncclResult_t iflush_v4(void *recvComm, void *data, int size, void *mhandle, void **request);
+ncclResult_t test_v4(void *request, int *done, int *sizes);
+ncclResult_t closeSend_v4(void *sendComm);
+ncclResult_t closeRecv_v4(void *recvComm);
+ncclResult_t closeListen_v4(void *listenComm);
+
+/* v5: nothing blocks; grouped receives with tags. */
+ncclResult_t listen_v5(int dev, void *handle, void **listenComm);
+ncclResult_t connect_v5(int dev, void *handle, void **sendComm);
+ncclResult_t accept_v5(void *listenComm, void **recvComm);
+ncclResult_t isend_v5(void *sendComm, void *data, int size, int tag, void *mhandle, void **request);
+ncclResult_t irecv_v5(void *recvComm, int n, void **data, int *sizes, int *tags, void **mhandles,
+                      void **request);
+ncclResult_t iflush_v5(void *recvComm, int n, void **data, int *sizes, void **mhandles,
+                       void **request);
+
+/* v6: dma-buf. */
+ncclResult_t regMrDmaBuf_v6(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
+                            void **mhandle);
+
+/* v7: device handles, of which we have none. */
+ncclResult_t connect_v7(int dev, void *handle, void **sendComm,
+                        ncclNetDeviceHandle_v7_t **sendDevComm);
+ncclResult_t accept_v7(void *listenComm, void **recvComm, ncclNetDeviceHandle_v7_t **recvDevComm);
+
+/* v8: size_t in regMr. */
+ncclResult_t regMr_v8(void *comm, void *data, size_t size, int type, void **mhandle);
+
+/* v9: size_t in isend and irecv. */
+ncclResult_t isend_v9(void *sendComm, void *data, size_t size, int tag, void *mhandle,
+                      void **request);
+ncclResult_t irecv_v9(void *recvComm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+                      void **request);
+
+/* v10: profiler handles, traffic class at connect. */
+ncclResult_t abi_connect_class(int dev, int traffic_class, void *handle, void **sendComm,
+                               ncclNetDeviceHandle_v7_t **sendDevComm);
+ncclResult_t isend_v10(void *sendComm, void *data, size_t size, int tag, void *mhandle,
+                       void *phandle, void **request);
+ncclResult_t irecv_v10(void *recvComm, int n, void **data, size_t *sizes, int *tags,
+                       void **mhandles, void **phandles, void **request);
+
+/* v11: contexts. */
+ncclResult_t listen_v11(void *ctx, int dev, void *handle, void **listenComm);
+ncclResult_t connect_v11(void *ctx, int dev, void *handle, void **sendComm,
+                         ncclNetDeviceHandle_v7_t **sendDevComm);
+ncclResult_t finalize_v11(void *ctx);
+
+#endif

@@ -1,0 +1,68 @@
+/* NCCL's net plugin interface, version 9: see nccl/net_v9.h for what is new in it. */
+#include "config.h"
+#include "abi/common.h"
+#include "core/lane.h"
+#include "nccl/net_v9.h"
+
+static ncclResult_t init(ncclDebugLogger_t logFunction)
+{
+    return abi_init(9, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction);
+}
+
+static ncclResult_t getProperties(int dev, ncclNetProperties_v9_t *p)
+{
+    ncclResult_t rc;
+    const struct pvn_device *d = abi_device(dev, &rc);
+    int i;
+
+    if (!d)
+        return rc;
+    p->name = (char *)d->name;
+    p->pciPath = abi_pci_path(d);
+    p->guid = d->guid;
+    p->ptrSupport = d->ptr_support;
+    p->regIsGlobal = d->reg_is_global;
+    p->forceFlush = d->force_flush;
+    p->speed = d->speed_mbps;
+    p->port = d->port;
+    p->latency = d->latency_us;
+    p->maxComms = d->max_comms;
+    p->maxRecvs = PVN_MAX_RECVS;
+    p->netDeviceType = NCCL_NET_DEVICE_HOST;
+    p->netDeviceVersion = NCCL_NET_DEVICE_INVALID_VERSION;
+    p->vProps.ndevs = 0;
+    for (i = 0; i < d->nmembers && i < NCCL_NET_MAX_DEVS_PER_NIC_V9; i++)
+        p->vProps.devs[p->vProps.ndevs++] = d->members[i];
+    p->maxP2pBytes = ABI_MAX_BYTES;
+    p->maxCollBytes = ABI_MAX_BYTES;
+    return ncclSuccess;
+}
+
+static ncclResult_t makeVDevice(int *d, ncclNetVDeviceProps_v9_t *props)
+{
+    return abi_make_vdevice(d, props->devs, props->ndevs, NCCL_NET_MAX_DEVS_PER_NIC_V9);
+}
+
+extern const ncclNet_v9_t ncclNetPlugin_v9;
+__attribute__((visibility("default"))) const ncclNet_v9_t ncclNetPlugin_v9 = {
+    .name = "pvrdma",
+    .init = init,
+    .devices = abi_devices,
+    .getProperties = getProperties,
+    .listen = listen_v5,
+    .connect = connect_v7,
+    .accept = accept_v7,
+    .regMr = regMr_v8,
+    .regMrDmaBuf = regMrDmaBuf_v6,
+    .deregMr = deregMr_v4,
+    .isend = isend_v9,
+    .irecv = irecv_v9,
+    .iflush = iflush_v5,
+    .test = test_v4,
+    .closeSend = closeSend_v4,
+    .closeRecv = closeRecv_v4,
+    .closeListen = closeListen_v4,
+    .getDeviceMr = NULL,
+    .irecvConsumed = NULL,
+    .makeVDevice = makeVDevice,
+};

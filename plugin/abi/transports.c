@@ -1,0 +1,8 @@
+/* Which transports this plugin is made of, the preferred one first. */
+#include "config.h"
+#include "core/transport.h"
+#include "net-pvrdma/rdma_transport.h"
+#include "net-tcp/tcp_transport.h"
+
+const struct pvn_transport_ops *const pvn_transports[] = {&pvn_rdma_transport, &pvn_tcp_transport,
+                                                          NULL};

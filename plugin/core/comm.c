@@ -1,0 +1,399 @@
+#include "config.h"
+#include "core/comm_priv.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/fork.h"
+#include "core/hints.h"
+#include "core/log.h"
+#include "core/param.h"
+#include "nccl/types.h"
+
+/* When a data socket breaks, the peer's own account of it is usually already on its way over the
+ * control connection; this long it is waited for, so that both logs tell the same story. */
+#define GRACE_NS (PVN_NS_PER_S / 4)
+/* A receiver whose peer is gone without goodbye goes on taking what the kernel still holds; without
+ * any new byte for this long the rest will not come. */
+#define LOST_NS PVN_NS_PER_S
+
+/* Time between two looks at whether bytes have moved. */
+#define LOOK_NS (PVN_NS_PER_S / 10)
+
+/* Payload that may wait for a buffer with its tag; NCCL's own use stays far below. */
+enum { STASH_MAX = 64 << 20 };
+
+/* Calls of test between two looks at the control connection (a power of two). */
+enum { ATTEND_EVERY = 16 };
+
+const struct pvn_err *pvn_comm_err(const struct pvn_comm *c)
+{
+    static const struct pvn_err no_comm = {.code = -EINVAL,
+                                           .fault = PVN_FAULT_ARGUMENT,
+                                           .n = 1,
+                                           .reason = {"not a comm of this plugin"}};
+
+    if (c->magic != COMM_MAGIC)
+        return &no_comm;
+    return c->refused ? &c->call_err : &c->err;
+}
+
+int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *fmt, ...)
+{
+    char text[PVN_ERR_REASON_LEN];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    c->refused = true;
+    pvn_err_set(&c->call_err, code, "%s", text);
+    pvn_err_set_fault(&c->call_err, fault);
+    pvn_err_set_where(&c->call_err, "%s", c->conn->where);
+    pvn_err_set_who(&c->call_err, "%s", c->conn->who);
+    pvn_warn_err(&c->call_err);
+    return code;
+}
+
+/* Not latched and not comm_refuse: the comm itself must not be touched. */
+static int not_ours(struct pvn_comm *c, const char *call)
+{
+    c->refused = true;
+    pvn_err_set(
+        &c->call_err, -ECHILD,
+        "%s: this comm belongs to process %d; a forked child cannot use it, it has to make its own",
+        call, pvn_fork_parent());
+    pvn_err_set_fault(&c->call_err, PVN_FAULT_USAGE);
+    pvn_warn_err(&c->call_err);
+    return -ECHILD;
+}
+
+int comm_usable(struct pvn_comm *c, const char *call)
+{
+    if (c->magic != COMM_MAGIC)
+        return -EINVAL;
+    if (pvn_fork_alien(c->epoch))
+        return not_ours(c, call);
+    c->refused = false;
+    return c->failed ? c->err.code : 0;
+}
+
+int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
+{
+    c->refused = false;
+    if (c->failed)
+        return c->err.code;
+    c->failed = true;
+    c->err = *err;
+    if (c->err.code >= 0)
+        c->err.code = -EIO;
+    if (c->err.who[0] == '\0')
+        pvn_err_set_who(&c->err, "%s", c->conn->who);
+    if (c->err.where[0] == '\0')
+        pvn_err_set_where(&c->err, "%s", c->conn->where);
+    pvn_warn_err(&c->err);
+    pvn_conn_fail(c->conn, &c->err);
+    return c->err.code;
+}
+
+static uint64_t now_for_engine(void *ctx)
+{
+    (void)ctx;
+    return pvn_now_ns();
+}
+
+static int start_engine(struct pvn_comm *c)
+{
+    struct pvn_engine_cfg cfg = {.sender = c->sender,
+                                 .nlanes = c->conn->nlanes,
+                                 .chunk = (size_t)pvn_params_get()->tcp_chunk,
+                                 .stash_max = STASH_MAX,
+                                 .now = now_for_engine,
+                                 .owner = c};
+    struct pvn_err err = PVN_ERR_INIT;
+
+    memcpy(cfg.lanes, c->conn->lane, sizeof(cfg.lanes));
+    c->engine = pvn_engine_new(&cfg);
+    if (!c->engine) {
+        pvn_err_set(&err, -errno, "the message engine could not be made");
+        return comm_fail(c, &err);
+    }
+    if (comm_mr_attach_all(c, &err) != 0)
+        return comm_fail(c, &err);
+    return 0;
+}
+
+int comm_come_up(struct pvn_comm *c)
+{
+    int rc = c->listener ? pvn_listener_step(c->listener, c->conn) : pvn_conn_step(c->conn);
+
+    if (rc == -EAGAIN)
+        return rc;
+    if (c->listener) {
+        pvn_listener_leave(c->listener, c->conn);
+        c->listener = NULL;
+    }
+    return rc ? comm_fail(c, &c->conn->err) : start_engine(c);
+}
+
+static uint64_t bytes_moved(const struct pvn_comm *c)
+{
+    const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
+
+    return s->bytes + s->chunks;
+}
+
+/* The control connection has brought something. */
+static void take_news(struct pvn_comm *c, int news)
+{
+    if (news >= 0)
+        return; /* goodbye: what was sent before it is still on the data streams */
+    if (news == -EREMOTEIO || news == -EPROTO || c->sender) {
+        pvn_engine_fail(c->engine, &c->ctrl_err);
+        c->grace_ns = 1; /* nothing more will be said */
+        return;
+    }
+    c->lost_ns = pvn_now_ns();
+    c->lost_bytes = bytes_moved(c);
+}
+
+static void check_lost(struct pvn_comm *c)
+{
+    uint64_t now = pvn_now_ns(), bytes = bytes_moved(c);
+
+    if (pvn_engine_pending(c->engine) == 0 || bytes != c->lost_bytes) {
+        c->lost_ns = now;
+        c->lost_bytes = bytes;
+    } else if (now - c->lost_ns > LOST_NS) {
+        pvn_engine_fail(c->engine, &c->ctrl_err);
+        c->grace_ns = 1;
+    }
+}
+
+/* Says once who keeps a request waiting, should it not move for long. */
+static void check_stall(struct pvn_comm *c, uint64_t now)
+{
+    uint64_t patience = pvn_params_get()->stall_warn, bytes = bytes_moved(c);
+    char text[256];
+
+    c->look_ns = now + LOOK_NS;
+    if (bytes != c->moved_bytes || pvn_engine_pending(c->engine) == 0 || c->moved_ns == 0) {
+        c->moved_bytes = bytes;
+        c->moved_ns = now;
+        c->said_stall = false;
+        return;
+    }
+    if (c->said_stall || patience == 0 || now - c->moved_ns < patience)
+        return;
+    /* The comm may have been idle until a moment ago. */
+    if (pvn_engine_oldest(c->engine, text, sizeof(text)) < patience)
+        return;
+    c->said_stall = true;
+    pvn_warn("%s %s %s: nothing has moved for %.0f s: %s; %d requests open", c->conn->where,
+             c->sender ? "to" : "from", c->conn->who, (double)(now - c->moved_ns) / PVN_NS_PER_S,
+             text, pvn_engine_pending(c->engine));
+}
+
+/* Looks at the control connection. While it is silent: a reading of the clock and a few loads. */
+static void attend(struct pvn_comm *c)
+{
+    uint64_t now = pvn_poller_poll(PVN_POLLER_CALM_NS);
+    int news = pvn_conn_watch(c->conn, &c->ctrl_err);
+
+    if (news)
+        take_news(c, news);
+    if (c->lost_ns)
+        check_lost(c);
+    if (now >= c->look_ns)
+        check_stall(c, now);
+}
+
+static bool from_the_wire(int code)
+{
+    return code == -ECONNRESET || code == -EPIPE || code == -ECONNABORTED || code == -ENOTCONN;
+}
+
+/*
+ * The engine has failed. 0: the reason may still come from the peer, call again; else the comm has
+ * failed.
+ */
+static int engine_failed(struct pvn_comm *c)
+{
+    const struct pvn_err *e = pvn_engine_err(c->engine);
+    struct pvn_err err;
+    uint64_t now;
+
+    c->refused = false;
+    if (c->failed)
+        return c->err.code;
+    if (c->grace_ns == 0)
+        c->grace_ns = from_the_wire(e->code) ? pvn_now_ns() + GRACE_NS : 1;
+    err = *e;
+    if (c->grace_ns > 1) {
+        int news = pvn_conn_listen(c->conn, &c->ctrl_err);
+
+        now = pvn_now_ns();
+        if (news == 0 && now < c->grace_ns && !c->conn->goodbye && !c->conn->ctrl.eof)
+            return 0;
+        if (c->conn->goodbye)
+            pvn_err_add(&err, "the peer has closed its end of the comm");
+        else if (c->ctrl_err.code == -EREMOTEIO)
+            err = c->ctrl_err;
+        else if (c->conn->ctrl.eof)
+            pvn_err_add(
+                &err,
+                "the peer's process has ended or was killed: its control connection is gone too");
+    }
+    if (err.hint == 0)
+        pvn_err_set_hint(
+            &err, pvn_hint_id_find(PVN_HINT_ERRNO, err.code, PVN_PHASE_TRANSFER, PVN_PAST_WORKED));
+    return comm_fail(c, &err);
+}
+
+/* What every data call begins with. 0 go on, -EAGAIN not up yet, else the comm's error. */
+static int ready(struct pvn_comm *c, const char *call)
+{
+    int rc = comm_usable(c, call);
+
+    if (rc)
+        return rc;
+    if (__builtin_expect(c->engine == NULL, 0))
+        return comm_come_up(c);
+    return 0;
+}
+
+/* An engine's answer becomes a call's. */
+static int answer(struct pvn_comm *c, int rc, const char *call)
+{
+    if (__builtin_expect(rc == 0, 1))
+        return 0;
+    if (pvn_engine_err(c->engine))
+        return engine_failed(c);
+    return comm_refuse(c, rc, PVN_FAULT_ARGUMENT, "%s: wrong arguments", call);
+}
+
+int pvn_comm_isend(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
+                   void **request)
+{
+    const struct pvn_mr *m;
+    struct pvn_req *req;
+    int rc;
+
+    *request = NULL;
+    rc = ready(c, "isend");
+    if (rc)
+        return rc == -EAGAIN ? 0 : rc;
+    rc = comm_mr_check(c, mr, &m);
+    if (rc)
+        return rc;
+    if (!c->sender || (!data && size))
+        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "isend: %s",
+                           c->sender ? "bytes at address 0" : "this is the receiving end");
+    rc = pvn_engine_isend(c->engine, data, size, tag, m, &req);
+    if (rc)
+        return answer(c, rc, "isend");
+    if (!req) /* no room: the caller may call nothing but isend until there is */
+        attend(c);
+    *request = req;
+    return 0;
+}
+
+int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                   const int *tags, void *const *mrs, void **request)
+{
+    const struct pvn_mr *m[PVN_MAX_RECVS];
+    struct pvn_req *req;
+    int i, rc;
+
+    *request = NULL;
+    rc = ready(c, "irecv");
+    if (rc)
+        return rc == -EAGAIN ? 0 : rc;
+    if (c->sender || n < 1 || n > PVN_MAX_RECVS)
+        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv of %d buffers: %s", n,
+                           c->sender ? "this is the sending end" : "1 to 8 are possible");
+    for (i = 0; i < n; i++) {
+        rc = comm_mr_check(c, mrs ? mrs[i] : NULL, &m[i]);
+        if (rc)
+            return rc;
+        if (!data[i] && sizes[i])
+            return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv: %zu bytes at address 0",
+                               sizes[i]);
+    }
+    rc = pvn_engine_irecv(c->engine, n, data, sizes, tags, m, &req);
+    if (rc)
+        return answer(c, rc, "irecv");
+    if (!req)
+        attend(c);
+    *request = req;
+    return 0;
+}
+
+/* Whether bytes reported as received may still be on their way into GPU memory. */
+static bool needs_flush(const struct pvn_mr *const *m, const size_t *sizes, int n)
+{
+    int i;
+
+    for (i = 0; i < n; i++)
+        if (sizes[i] && m[i] && m[i]->ptr_type != NCCL_PTR_HOST)
+            return true;
+    return false;
+}
+
+int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                    void *const *mrs, void **request)
+{
+    const struct pvn_mr *m[PVN_MAX_RECVS];
+    struct pvn_req *req;
+    int i, rc;
+
+    *request = NULL;
+    rc = ready(c, "iflush");
+    if (rc)
+        return rc == -EAGAIN ? 0 : rc;
+    if (n < 1 || n > PVN_MAX_RECVS)
+        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
+                           "iflush of %d buffers: 1 to 8 are possible", n);
+    for (i = 0; i < n; i++) {
+        rc = comm_mr_check(c, mrs ? mrs[i] : NULL, &m[i]);
+        if (rc)
+            return rc;
+    }
+    if (!needs_flush(m, sizes, n))
+        return 0;
+    rc = pvn_engine_iflush(c->engine, n, data, sizes, m, &req);
+    if (rc)
+        return answer(c, rc, "iflush");
+    *request = req;
+    return 0;
+}
+
+int pvn_comm_test(void *request, int *done, size_t *sizes, struct pvn_comm **out)
+{
+    struct pvn_req *req = request;
+    struct pvn_comm *c;
+    int rc;
+
+    *done = 0;
+    *out = NULL;
+    if (!req)
+        return -EINVAL;
+    c = *out = pvn_engine_owner(pvn_req_engine(req));
+    if (__builtin_expect(c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch), 0))
+        return comm_usable(c, "test");
+    rc = pvn_engine_test(req, done, sizes);
+    if (__builtin_expect(*done || rc == 0, 1)) {
+        /* Whether done or not: a sender whose every message fits into the kernel's buffer must hear
+         * of its peer's end too. */
+        if ((c->tests++ & (ATTEND_EVERY - 1)) == 0)
+            attend(c);
+        return 0;
+    }
+    if (pvn_engine_err(c->engine))
+        return engine_failed(c);
+    return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
+                       "test: request %p is not in use (it was completed before)", request);
+}

@@ -1,0 +1,63 @@
+/* What comm.c (data and errors), comm_setup.c (listen, connect, accept, close) and comm_mr.c
+ * (registrations) share. */
+#ifndef PVN_CORE_COMM_PRIV_H
+#define PVN_CORE_COMM_PRIV_H
+
+#include "core/comm.h"
+#include "core/engine.h"
+#include "core/handshake.h"
+#include "core/listener.h"
+
+#define COMM_MAGIC UINT32_C(0x50564e43)
+#define MR_MAGIC   UINT32_C(0x50564e4d)
+
+struct pvn_comm_mr {
+    struct pvn_mr mr;
+    uint32_t magic;
+    struct pvn_comm *comm;
+    struct pvn_comm_mr *next, *prev;
+    int dmabuf_fd; /* until registered with the lanes, -1: none */
+    uint64_t dmabuf_offset;
+};
+
+struct pvn_comm {
+    uint32_t magic;
+    unsigned epoch; /* of the process it belongs to, see fork.h */
+    bool sender;
+    struct pvn_conn *conn;
+    struct pvn_listener *listener; /* lazy acceptor until it is up */
+    struct pvn_engine *engine;     /* NULL until the conn is UP */
+    struct pvn_comm_mr *mrs;
+    unsigned tests;       /* calls that found no error */
+    uint64_t moved_ns;    /* when bytes last moved or nothing was asked for */
+    uint64_t moved_bytes; /* bytes_moved() then */
+    uint64_t look_ns;     /* when that is looked at next */
+    bool said_stall;
+    bool failed;  /* err is latched */
+    bool refused; /* the last call that failed did so by itself, for the reason in call_err */
+    struct pvn_err err;
+    struct pvn_err call_err;
+    struct pvn_err ctrl_err; /* what the control connection brought last */
+    uint64_t grace_ns;       /* engine failed: until when the peer's reason is waited for */
+    uint64_t lost_ns;        /* receiver: the control connection ended without goodbye */
+    uint64_t lost_bytes;     /* received when that was last looked at */
+};
+
+/* comm.c: what to do before a call on the comm. 0, or the reason why not is what pvn_comm_err()
+ * gives. */
+int comm_usable(struct pvn_comm *c, const char *call);
+/* An error of this call alone: prints it, returns code. */
+int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *fmt, ...)
+    PVN_PRINTF(4, 5);
+/* Latches, prints, tells the peer. Returns the code. */
+int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
+/* Moves the set-up along: 0 the engine runs, -EAGAIN, or the comm has failed. */
+int comm_come_up(struct pvn_comm *c);
+
+/* comm_mr.c */
+int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);
+void comm_mr_free_all(struct pvn_comm *c);
+/* NULL for a NULL handle; -EINVAL when it is not one of this comm. */
+int comm_mr_check(struct pvn_comm *c, void *handle, const struct pvn_mr **mr);
+
+#endif

@@ -1,0 +1,355 @@
+/* The engine's life, its requests and its progress loop; see engine.h. */
+#include "core/engine_priv.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    POLL_BATCH = 32,  /* events taken from a lane at once */
+    POLL_ROUNDS = 4,  /* batches per lane and progress call: a busy lane must not starve its caller */
+    CLOCK_EVERY = 16  /* progress calls between two readings of the clock (a power of two) */
+};
+
+static bool any_needs_cts(const struct pvn_engine_cfg *cfg)
+{
+    for (int i = 0; i < cfg->nlanes; i++)
+        if (cfg->lanes[i]->caps & PVN_LANE_NEEDS_CTS)
+            return true;
+    return false;
+}
+
+static struct receiver *receiver_new(void)
+{
+    struct receiver *rx = calloc(1, sizeof(*rx));
+    if (!rx)
+        return NULL;
+    for (int i = 0; i < SLOT_RING; i++)
+        rx->ring[i] = NO_INDEX;
+    for (int i = PVN_MAX_REQS - 1; i >= 0; i--)
+        rx->freed[rx->nfree++] = (int16_t)i;
+    return rx;
+}
+
+struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
+{
+    if (cfg->nlanes < 1 || cfg->nlanes > PVN_MAX_LANES || cfg->chunk == 0 || !cfg->now) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct pvn_engine *e = calloc(1, sizeof(*e));
+    if (!e)
+        return NULL;
+    e->cfg = *cfg;
+    e->needs_cts = any_needs_cts(cfg);
+    if (cfg->sender)
+        e->tx = calloc(1, sizeof(*e->tx));
+    else
+        e->rx = receiver_new();
+    if (!e->tx && !e->rx) {
+        free(e);
+        errno = ENOMEM;
+        return NULL;
+    }
+    /* Lowest addresses are handed out first, so that a shallow pipeline stays in few cache lines. */
+    for (int i = PVN_MAX_SENDS - 1; i >= 0; i--) {
+        e->reqs[i].e = e;
+        e->freed[e->nfree++] = &e->reqs[i];
+    }
+    for (int i = 0; i < cfg->nlanes; i++) {
+        cfg->lanes[i]->engine = e;
+        cfg->lanes[i]->place = eng_match_place;
+    }
+    e->now = cfg->now(cfg->now_ctx);
+    return e;
+}
+
+void pvn_engine_free(struct pvn_engine *e)
+{
+    if (!e)
+        return;
+    if (e->rx)
+        eng_match_free(e);
+    free(e->rx);
+    free(e->tx);
+    free(e);
+}
+
+int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
+{
+    if (e->failed)
+        return e->err.code;
+    char text[PVN_ERR_REASON_LEN];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    e->failed = true;
+    pvn_err_set(&e->err, code, "%s", text);
+    pvn_err_set_fault(&e->err, fault);
+    return code;
+}
+
+int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code)
+{
+    if (l->err.code == 0)
+        return eng_fail(e, code, PVN_FAULT_INTERNAL, "lane %d (%s) failed without a reason", l->idx,
+                        l->ops->name);
+    pvn_engine_fail(e, &l->err);
+    return e->err.code;
+}
+
+void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err)
+{
+    if (e->failed)
+        return;
+    e->failed = true;
+    e->err = *err;
+    if (e->err.code >= 0)
+        e->err.code = -EIO;
+}
+
+const struct pvn_err *pvn_engine_err(const struct pvn_engine *e)
+{
+    return e->failed ? &e->err : NULL;
+}
+
+const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e)
+{
+    return &e->stats;
+}
+
+int pvn_engine_pending(const struct pvn_engine *e)
+{
+    return e->pending;
+}
+
+struct pvn_engine *pvn_req_engine(const struct pvn_req *req)
+{
+    return req->e;
+}
+
+void *pvn_engine_owner(const struct pvn_engine *e)
+{
+    return e->cfg.owner;
+}
+
+struct pvn_req *eng_req_get(struct pvn_engine *e, enum req_kind kind)
+{
+    if (e->nfree == 0)
+        return NULL;
+    struct pvn_req *req = e->freed[--e->nfree];
+    req->kind = kind;
+    req->done = false;
+    req->size = 0;
+    req->group = NO_INDEX;
+    req->born = e->now;
+    e->pending++;
+    return req;
+}
+
+void eng_req_done(struct pvn_req *req)
+{
+    req->done = true;
+    req->e->pending--;
+    req->e->stats.msgs++;
+}
+
+static void req_put(struct pvn_req *req)
+{
+    req->kind = REQ_FREE;
+    req->e->freed[req->e->nfree++] = req;
+}
+
+static int flush_post(struct pvn_engine *e, struct pvn_req *req)
+{
+    uint32_t id = (uint32_t)(req - e->reqs);
+    for (int i = 0; i < e->cfg.nlanes; i++) {
+        if (!(req->unflushed >> i & 1))
+            continue;
+        struct pvn_lane *l = e->cfg.lanes[i];
+        int rc = l->ops->post_flush(l, id, req->flush_addr, req->flush_mr);
+        if (rc == -EAGAIN)
+            continue;
+        /* A lane that has nothing to flush has finished already. */
+        if (rc == -EOPNOTSUPP)
+            req->flushes--;
+        else if (rc < 0)
+            return eng_fail_lane(e, l, rc);
+        req->unflushed &= (uint16_t)~(1u << i);
+    }
+    if (req->unflushed == 0)
+        e->flushing--;
+    if (req->flushes == 0 && !req->done)
+        eng_req_done(req);
+    return 0;
+}
+
+int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
+                      const struct pvn_mr *const *mrs, struct pvn_req **out)
+{
+    *out = NULL;
+    if (e->failed)
+        return e->err.code;
+    /* The last buffer that got bytes is enough: a read behind the writes of a lane pushes them all. */
+    int last = -1;
+    for (int i = 0; i < n; i++)
+        if (sizes[i] > 0)
+            last = i;
+    if (last < 0)
+        return 0;
+    struct pvn_req *req = eng_req_get(e, REQ_FLUSH);
+    if (!req)
+        return 0;
+    req->flush_addr = data[last];
+    req->flush_mr = mrs ? mrs[last] : NULL;
+    req->flushes = (uint16_t)e->cfg.nlanes;
+    req->unflushed = (uint16_t)((1u << e->cfg.nlanes) - 1);
+    e->flushing++;
+    int rc = flush_post(e, req);
+    if (rc < 0)
+        return rc;
+    *out = req;
+    return 0;
+}
+
+static void flush_event(struct pvn_engine *e, const struct pvn_event *ev)
+{
+    struct pvn_req *req = ev->id < PVN_MAX_SENDS ? &e->reqs[ev->id] : NULL;
+    if (!req || req->kind != REQ_FLUSH || req->done || req->flushes == 0) {
+        e->stats.stale++;
+        return;
+    }
+    if (--req->flushes == 0 && req->unflushed == 0)
+        eng_req_done(req);
+}
+
+static int take_event(struct pvn_engine *e, const struct pvn_event *ev)
+{
+    switch (ev->kind) {
+    case PVN_EV_FLUSHED:
+        flush_event(e, ev);
+        return 0;
+    case PVN_EV_ARRIVED:
+        if (e->rx)
+            return eng_rx_event(e, ev);
+        break;
+    case PVN_EV_CTS:
+    case PVN_EV_SENT:
+        if (e->tx) {
+            eng_tx_event(e, ev);
+            return e->failed ? e->err.code : 0;
+        }
+        break;
+    }
+    e->stats.stale++;
+    return 0;
+}
+
+static int poll_lane(struct pvn_engine *e, struct pvn_lane *l)
+{
+    struct pvn_event ev[POLL_BATCH];
+    for (int round = 0; round < POLL_ROUNDS; round++) {
+        int n = l->ops->poll(l, ev, POLL_BATCH);
+        if (n < 0)
+            return eng_fail_lane(e, l, n);
+        if (n == 0 && round == 0)
+            e->stats.empty_polls++;
+        for (int i = 0; i < n; i++) {
+            int rc = take_event(e, &ev[i]);
+            if (rc < 0)
+                return rc;
+        }
+        if (n < POLL_BATCH)
+            break;
+    }
+    return 0;
+}
+
+static int post_all(struct pvn_engine *e)
+{
+    for (int i = 0; e->flushing > 0 && i < PVN_MAX_SENDS; i++) {
+        struct pvn_req *req = &e->reqs[i];
+        if (req->kind != REQ_FLUSH || req->unflushed == 0)
+            continue;
+        int rc = flush_post(e, req);
+        if (rc < 0)
+            return rc;
+    }
+    return e->tx ? eng_tx_post(e) : eng_rx_post(e);
+}
+
+static int kick_all(struct pvn_engine *e)
+{
+    for (int i = 0; i < e->cfg.nlanes; i++) {
+        struct pvn_lane *l = e->cfg.lanes[i];
+        int rc = l->ops->kick(l);
+        if (rc < 0 && rc != -EAGAIN)
+            return eng_fail_lane(e, l, rc);
+    }
+    return 0;
+}
+
+int pvn_engine_progress(struct pvn_engine *e)
+{
+    if (e->failed)
+        return e->err.code;
+    if ((e->ticks++ & (CLOCK_EVERY - 1)) == 0)
+        e->now = e->cfg.now(e->cfg.now_ctx);
+    for (int i = 0; i < e->cfg.nlanes; i++) {
+        int rc = poll_lane(e, e->cfg.lanes[i]);
+        if (rc < 0)
+            return rc;
+    }
+    int rc = post_all(e);
+    return rc < 0 ? rc : kick_all(e);
+}
+
+int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes)
+{
+    struct pvn_engine *e = req->e;
+    *done = 0;
+    if (req->kind == REQ_FREE)
+        return -EINVAL;
+    /* What completed before the comm failed did complete: report it. */
+    if (!req->done) {
+        int rc = pvn_engine_progress(e);
+        if (!req->done)
+            return rc;
+    }
+    if (req->kind == REQ_SEND && sizes)
+        sizes[0] = req->size;
+    if (req->kind == REQ_RECV) {
+        const struct recv_group *g = &e->rx->groups[req->group];
+        for (int i = 0; sizes && i < g->n; i++)
+            sizes[i] = g->ent[i].total;
+        e->rx->freed[e->rx->nfree++] = req->group;
+    }
+    req_put(req);
+    *done = 1;
+    return 0;
+}
+
+uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap)
+{
+    const struct pvn_req *oldest = NULL;
+    for (int i = 0; i < PVN_MAX_SENDS; i++) {
+        const struct pvn_req *r = &e->reqs[i];
+        if (r->kind != REQ_FREE && !r->done && (!oldest || r->born < oldest->born))
+            oldest = r;
+    }
+    if (cap > 0)
+        text[0] = '\0';
+    if (!oldest)
+        return 0;
+    if (oldest->kind == REQ_FLUSH)
+        snprintf(text, cap, "waiting for the adapter to finish a flush");
+    else if (e->tx)
+        eng_tx_oldest(e, oldest, text, cap);
+    else
+        eng_rx_oldest(e, oldest, text, cap);
+    uint64_t now = e->cfg.now(e->cfg.now_ctx);
+    return now > oldest->born ? now - oldest->born : 0;
+}

@@ -1,0 +1,195 @@
+/* What the engine's files share. Nothing outside engine*.c includes this. */
+#ifndef PVN_CORE_ENGINE_PRIV_H
+#define PVN_CORE_ENGINE_PRIV_H
+
+#include "core/engine.h"
+
+enum {
+    CHUNK_WORDS = PVN_MAX_CHUNKS / 64,
+    SLOT_RING = 64,   /* > PVN_MAX_REQS: open slots of a clear-to-send comm, both ends */
+    MSG_RING = 256,   /* PVN_MAX_SENDS: open messages, both ends */
+    STASH_SLOTS = 64, /* messages kept aside for a buffer with their tag */
+    NO_INDEX = -1,
+    MAX_TOTAL_LOG2 = 40 /* 1 TiB: no message is longer; bounds what the wire can make us compute */
+};
+
+/* Which chunks have been seen. One bit each: the whole cost of exactly-once on the healthy path. */
+struct chunk_set {
+    uint64_t w[CHUNK_WORDS];
+};
+
+static inline bool chunk_test(const struct chunk_set *s, unsigned c)
+{
+    return s->w[c / 64] >> (c % 64) & 1;
+}
+
+static inline void chunk_add(struct chunk_set *s, unsigned c)
+{
+    s->w[c / 64] |= UINT64_C(1) << (c % 64);
+}
+
+/* How a message is cut. Both ends never need to agree on it: every chunk carries its offset. */
+struct plan {
+    size_t chunk;   /* bytes of every chunk but the last */
+    unsigned count; /* 1 .. PVN_MAX_CHUNKS */
+};
+
+enum req_kind { REQ_FREE, REQ_SEND, REQ_RECV, REQ_FLUSH };
+
+struct pvn_req {
+    struct pvn_engine *e;
+    enum req_kind kind;
+    bool done;
+    int16_t group;   /* REQ_RECV: index into groups */
+    uint16_t flushes; /* REQ_FLUSH: lanes that have not answered */
+    uint16_t unflushed; /* REQ_FLUSH: lanes that have not taken the request yet, a bit each */
+    size_t size;     /* REQ_SEND: bytes sent. REQ_FLUSH: unused */
+    const void *flush_addr;
+    const struct pvn_mr *flush_mr;
+    uint64_t born;   /* ns */
+};
+
+/* One message at its sender, in sends[seq % MSG_RING]. */
+struct send_msg {
+    bool open;
+    uint64_t seq;
+    const uint8_t *src;
+    size_t size;
+    int tag;
+    const struct pvn_mr *mr;
+    struct pvn_req *req;
+    struct plan plan;
+    unsigned next;     /* first chunk not posted yet */
+    unsigned ndone;    /* chunks whose PVN_EV_SENT came */
+    struct chunk_set done;
+    /* clear-to-send comms: where it goes */
+    uint64_t slot;
+    uint8_t recv;
+    uint64_t raddr;
+    uint32_t rkey[PVN_MAX_LANES];
+};
+
+/* A clear-to-send entry at the sender, in slots[seq % SLOT_RING]. */
+struct send_slot {
+    bool valid;
+    unsigned taken; /* bit per buffer: a send has been matched to it */
+    struct pvn_cts cts;
+};
+
+/* One buffer of a grouped receive. */
+struct recv_ent {
+    uint8_t *addr;
+    size_t size; /* bytes posted */
+    int tag;
+    bool matched; /* a message has been given to it */
+    bool done;
+    bool total_known;
+    uint64_t msg;
+    uint64_t total;
+    uint64_t got;
+    struct chunk_set placed; /* matched comms: chunks that some lane is writing or has written */
+    struct chunk_set seen;   /* chunks that are complete */
+};
+
+/* One grouped receive. */
+struct recv_group {
+    uint64_t slot;
+    int n;
+    int left;  /* buffers not done */
+    struct pvn_req *req;
+    const struct pvn_mr *mrs[PVN_MAX_RECVS];
+    struct recv_ent ent[PVN_MAX_RECVS];
+};
+
+/* A message that came before a buffer with its tag was posted. */
+struct stash {
+    bool used;
+    uint64_t msg, total, got;
+    int tag;
+    uint8_t *buf;
+    struct chunk_set placed, seen;
+    int16_t group; /* once claimed: the buffer that waits for it, else NO_INDEX */
+    uint8_t ent;
+};
+
+/* Where message k of a matched comm went, in map[k % MSG_RING]. */
+enum map_kind { MAP_NONE, MAP_ENT, MAP_STASH, MAP_DONE };
+struct msg_map {
+    enum map_kind kind;
+    int16_t idx; /* group or stash */
+    uint8_t ent;
+    uint64_t msg;
+};
+
+struct sender {
+    uint64_t next;   /* number of the next message */
+    uint64_t unposted; /* first message that may have chunks to post */
+    uint64_t slot_head; /* oldest slot with free buffers */
+    struct send_msg msg[MSG_RING];
+    struct send_slot slots[SLOT_RING];
+};
+
+struct receiver {
+    uint64_t next_slot;   /* number of the next group */
+    uint64_t oldest_slot; /* no open group is older */
+    uint64_t cts_next;    /* first slot that has not been published */
+    uint64_t next_match;  /* matched comms: first message not given to a buffer */
+    int unmatched;        /* posted buffers without a message */
+    int nstash;
+    size_t stash_bytes;
+    int nfree;
+    int16_t freed[PVN_MAX_REQS]; /* groups without a request */
+    int16_t ring[SLOT_RING];     /* slot % SLOT_RING -> group that is not full yet, else NO_INDEX */
+    struct recv_group groups[PVN_MAX_REQS];
+    struct msg_map map[MSG_RING];
+    struct stash stash[STASH_SLOTS];
+};
+
+struct pvn_engine {
+    struct pvn_engine_cfg cfg;
+    bool needs_cts;
+    bool failed;
+    int rr;       /* lane that gets the next chunk first */
+    int pending;  /* requests not done */
+    int nfree;
+    int flushing; /* flush requests that some lane has not taken */
+    unsigned ticks;
+    uint64_t now; /* sampled every few progress calls */
+    struct pvn_req *freed[PVN_MAX_SENDS];
+    struct pvn_req reqs[PVN_MAX_SENDS];
+    struct sender *tx;   /* one of the two, by cfg.sender */
+    struct receiver *rx;
+    struct pvn_engine_stats stats;
+    struct pvn_err err;
+};
+
+/* engine.c */
+struct pvn_req *eng_req_get(struct pvn_engine *e, enum req_kind kind); /* NULL: none free */
+void eng_req_done(struct pvn_req *req);
+/* Latches err->code with a text; returns the code. */
+int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
+    PVN_PRINTF(4, 5);
+int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code);
+
+/* engine_plan.c */
+struct plan eng_plan(const struct pvn_engine *e, size_t size);
+
+/* engine_send.c */
+void eng_tx_event(struct pvn_engine *e, const struct pvn_event *ev);
+int eng_tx_post(struct pvn_engine *e);
+void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
+
+/* engine_recv.c */
+int eng_rx_event(struct pvn_engine *e, const struct pvn_event *ev);
+int eng_rx_post(struct pvn_engine *e);
+void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent);
+void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
+
+/* engine_match.c: matched comms, receiving side */
+int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f, void **dst);
+int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev);
+/* Gives stashed messages to the buffers of a group that has just been posted. */
+int eng_match_claim(struct pvn_engine *e, int group);
+void eng_match_free(struct pvn_engine *e);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * Whether this process is a forked child of the one that initialised the plugin.
+ *
+ * The mark is a page that the kernel empties in a child (MADV_WIPEONFORK, Linux 4.14), so no
+ * handler has to be registered in the host process and the check is one load. Older kernels: the
+ * process id is compared instead.
+ */
+#ifndef PVN_CORE_FORK_H
+#define PVN_CORE_FORK_H
+
+#include <stdbool.h>
+
+/*
+ * Marks this process. In a child it makes the child a process of its own with a new epoch. Not at
+ * the same time as another call. 0 or a negative errno.
+ */
+int pvn_fork_mark(void);
+
+/* True in a child of the marked process, false there and before any mark. Any thread. */
+bool pvn_forked(void);
+
+/* Number of marks in this process and its ancestors; what is created carries it. */
+unsigned pvn_fork_epoch(void);
+
+/* True where something created in `epoch` belongs to a parent of this process. Any thread. */
+bool pvn_fork_alien(unsigned epoch);
+
+/* The process that set the mark, 0 before. For messages. */
+int pvn_fork_parent(void);
+
+#endif

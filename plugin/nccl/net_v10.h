@@ -1,0 +1,108 @@
+/*
+ * NCCL net plugin interface, version 10: NCCL 2.26 and 2.27.
+ * New against v9: a profiler callback to init and profiler handles to isend and irecv; a
+ * configuration (traffic class) to connect. Source: src/include/plugin/net/net_v10.h of
+ * NCCL 2.30.7.
+ */
+#ifndef PVN_NCCL_NET_V10_H
+#define PVN_NCCL_NET_V10_H
+
+#include "nccl/types.h"
+
+typedef struct {
+    int ndevs;
+    int devs[NCCL_NET_MAX_DEVS_PER_NIC_V10];
+} ncclNetVDeviceProps_v10_t;
+
+/* trafficClass: chosen by the user (ncclConfig_t), or NCCL_NET_TRAFFIC_CLASS_UNDEF. */
+typedef struct {
+    int trafficClass;
+} ncclNetCommConfig_v10_t;
+
+typedef struct {
+    char *name;                       /* name of the device, for logs; plugin's own */
+    char *pciPath;                    /* /sys path of the PCI function or NULL; plugin's own */
+    uint64_t guid;                    /* the same for all ports and functions of one adapter */
+    int ptrSupport;                   /* NCCL_PTR_ bits */
+    int regIsGlobal;                  /* 1: a registration serves every comm of this device */
+    int forceFlush;                   /* 1: flush even where NCCL thinks it needless */
+    int speed;                        /* Mbit/s */
+    int port;                         /* port number, from 1 where ports are numbered */
+    float latency;                    /* microseconds; 0 lets NCCL's tuner use its own value */
+    int maxComms;                     /* comms that may exist at a time */
+    int maxRecvs;                     /* buffers in one grouped receive, 1 to 8 */
+    ncclNetDeviceType netDeviceType;  /* NCCL_NET_DEVICE_HOST without offload */
+    int netDeviceVersion;             /* NCCL_NET_DEVICE_INVALID_VERSION without offload */
+    ncclNetVDeviceProps_v10_t vProps; /* devices this one is made of; itself alone if physical */
+    size_t maxP2pBytes;               /* largest message of send/recv; <= NCCL_MAX_NET_SIZE_BYTES */
+    size_t maxCollBytes;              /* largest message of a collective; same bound */
+} ncclNetProperties_v10_t;
+
+typedef struct {
+    const char *name;
+    ncclResult_t (*init)(ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction);
+    ncclResult_t (*devices)(int *ndev);
+    ncclResult_t (*getProperties)(int dev, ncclNetProperties_v10_t *props);
+    ncclResult_t (*listen)(int dev, void *handle, void **listenComm);
+    ncclResult_t (*connect)(int dev, ncclNetCommConfig_v10_t *config, void *handle, void **sendComm,
+                            ncclNetDeviceHandle_v10_t **sendDevComm);
+    ncclResult_t (*accept)(void *listenComm, void **recvComm,
+                           ncclNetDeviceHandle_v10_t **recvDevComm);
+    ncclResult_t (*regMr)(void *comm, void *data, size_t size, int type, void **mhandle);
+    ncclResult_t (*regMrDmaBuf)(void *comm, void *data, size_t size, int type, uint64_t offset,
+                                int fd, void **mhandle);
+    ncclResult_t (*deregMr)(void *comm, void *mhandle);
+    ncclResult_t (*isend)(void *sendComm, void *data, size_t size, int tag, void *mhandle,
+                          void *phandle, void **request);
+    ncclResult_t (*irecv)(void *recvComm, int n, void **data, size_t *sizes, int *tags,
+                          void **mhandles, void **phandles, void **request);
+    ncclResult_t (*iflush)(void *recvComm, int n, void **data, int *sizes, void **mhandles,
+                           void **request);
+    ncclResult_t (*test)(void *request, int *done, int *sizes);
+    ncclResult_t (*closeSend)(void *sendComm);
+    ncclResult_t (*closeRecv)(void *recvComm);
+    ncclResult_t (*closeListen)(void *listenComm);
+    ncclResult_t (*getDeviceMr)(void *comm, void *mhandle, void **dptr_mhandle);
+    ncclResult_t (*irecvConsumed)(void *recvComm, int n, void *request);
+    ncclResult_t (*makeVDevice)(int *d, ncclNetVDeviceProps_v10_t *props);
+} ncclNet_v10_t;
+
+static_assert(sizeof(ncclNetVDeviceProps_v10_t) == 20, "ncclNetVDeviceProps_v10_t");
+static_assert(sizeof(ncclNetCommConfig_v10_t) == 4, "ncclNetCommConfig_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, guid) == 16, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, ptrSupport) == 24, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, regIsGlobal) == 28, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, forceFlush) == 32, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, speed) == 36, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, port) == 40, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, latency) == 44, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, maxComms) == 48, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, maxRecvs) == 52, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, netDeviceType) == 56, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, netDeviceVersion) == 60, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, vProps) == 64, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, maxP2pBytes) == 88, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNetProperties_v10_t, maxCollBytes) == 96, "ncclNetProperties_v10_t");
+static_assert(sizeof(ncclNetProperties_v10_t) == 104, "ncclNetProperties_v10_t");
+static_assert(offsetof(ncclNet_v10_t, init) == 8, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, devices) == 16, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, getProperties) == 24, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, listen) == 32, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, connect) == 40, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, accept) == 48, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, regMr) == 56, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, regMrDmaBuf) == 64, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, deregMr) == 72, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, isend) == 80, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, irecv) == 88, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, iflush) == 96, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, test) == 104, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, closeSend) == 112, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, closeRecv) == 120, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, closeListen) == 128, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, getDeviceMr) == 136, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, irecvConsumed) == 144, "ncclNet_v10_t");
+static_assert(offsetof(ncclNet_v10_t, makeVDevice) == 152, "ncclNet_v10_t");
+static_assert(sizeof(ncclNet_v10_t) == 160, "ncclNet_v10_t");
+
+#endif

@@ -1,0 +1,403 @@
+#include "config.h"
+
+#include "perf/boot_tcp.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define HELLO_MAGIC   0x70766e68656c6c6full
+#define ANSWER_MAGIC  0x70766e77656c636full /* its own: a socket may have dialled itself */
+#define HELLO_VERSION 1
+#define HELLO_TIMEOUT 5.0 /* seconds a newcomer has to say hello */
+#define DIAL_TIMEOUT  5.0 /* seconds for one attempt to connect */
+#define MAX_PENDING   256 /* newcomers that have not said hello yet */
+
+struct hello {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t nranks;
+    uint32_t rank;
+    uint32_t pad;
+    uint64_t token;
+};
+
+struct answer {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t refused;
+    char reason[112];
+};
+
+struct newcomer {
+    int fd; /* -1: free */
+    size_t got;
+    double deadline;
+    struct hello hello;
+};
+
+struct meeting {
+    const struct pvn_boot_tcp *t;
+    struct pvn_boot *b;
+    int lfd;
+    int missing;
+    int strangers;
+    struct newcomer pending[MAX_PENDING];
+};
+
+static int resolve(const struct pvn_boot_tcp *t, int passive, struct addrinfo **ai, char *why,
+                   size_t why_len)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = passive ? AI_PASSIVE : 0};
+    char port[16];
+    int rc;
+
+    snprintf(port, sizeof(port), "%d", t->port);
+    rc = getaddrinfo(passive ? NULL : t->master, port, &hints, ai);
+    if (rc == 0)
+        return 0;
+    snprintf(why, why_len, "cannot resolve rank 0's host '%s': %s (set MASTER_ADDR or --master)",
+             t->master, gai_strerror(rc));
+    return -EHOSTUNREACH;
+}
+
+static int try_listen(const struct addrinfo *ai)
+{
+    int one = 1, rc;
+    int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, 1024) == 0)
+        return fd;
+    rc = -errno;
+    close(fd);
+    return rc;
+}
+
+/*
+ * On the address the others were told, so that nothing more is opened than needed; where that
+ * address is not this machine's own (behind a NAT, say), on all.
+ */
+static int open_listener(const struct pvn_boot_tcp *t, char *why, size_t why_len)
+{
+    int fd = -EADDRNOTAVAIL;
+
+    for (int passive = 0; passive < 2 && fd == -EADDRNOTAVAIL; passive++) {
+        struct addrinfo *ai;
+        int rc = resolve(t, passive, &ai, why, why_len);
+
+        if (rc)
+            return rc;
+        for (struct addrinfo *a = ai; a && fd < 0; a = a->ai_next) {
+            fd = try_listen(a);
+            if (fd == -EADDRINUSE)
+                break;
+        }
+        freeaddrinfo(ai);
+    }
+    if (fd < 0)
+        snprintf(why, why_len,
+                 "rank 0 cannot listen on %s port %d: %s (choose a free port with MASTER_PORT or "
+                 "--master HOST:PORT)",
+                 t->master, t->port, strerror(-fd));
+    return fd;
+}
+
+static void refuse(struct newcomer *nc, const char *reason)
+{
+    struct answer a = {.magic = ANSWER_MAGIC, .version = HELLO_VERSION, .refused = 1};
+
+    snprintf(a.reason, sizeof(a.reason), "%s", reason);
+    pvn_boot_send(nc->fd, &a, sizeof(a), pvn_boot_now() + 0.05, NULL);
+    close(nc->fd);
+    nc->fd = -1;
+}
+
+static void seat(struct meeting *m, struct newcomer *nc)
+{
+    struct answer a = {.magic = ANSWER_MAGIC, .version = HELLO_VERSION};
+    const struct hello *h = &nc->hello;
+    char reason[112];
+
+    if (h->magic != HELLO_MAGIC) {
+        m->strangers++;
+        close(nc->fd);
+        nc->fd = -1;
+        return;
+    }
+    if (h->version != HELLO_VERSION) {
+        refuse(nc, "rank 0 runs another version of pvn-perf");
+    } else if (h->nranks != (uint32_t)m->t->nranks || h->token != m->t->token) {
+        snprintf(reason, sizeof(reason),
+                 "rank 0 runs another job: %d ranks, and check that all have the same options",
+                 m->t->nranks);
+        refuse(nc, reason);
+    } else if (h->rank == 0 || h->rank >= h->nranks || m->b->fd[h->rank] >= 0) {
+        snprintf(reason, sizeof(reason), "rank %u is taken: two processes have the same rank",
+                 h->rank);
+        refuse(nc, reason);
+    } else if (pvn_boot_send(nc->fd, &a, sizeof(a), pvn_boot_now() + 1.0, NULL)) {
+        close(nc->fd);
+        nc->fd = -1;
+    } else {
+        m->b->fd[h->rank] = nc->fd;
+        nc->fd = -1;
+        m->missing--;
+    }
+}
+
+static void take_newcomer(struct meeting *m)
+{
+    int fd = accept4(m->lfd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct newcomer *nc = &m->pending[0];
+    int one = 1;
+
+    if (fd < 0)
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    /* When full, the one that has waited longest makes room: it is the likeliest stranger. */
+    for (int i = 0; i < MAX_PENDING; i++) {
+        if (m->pending[i].fd < 0) {
+            nc = &m->pending[i];
+            break;
+        }
+        if (m->pending[i].deadline < nc->deadline)
+            nc = &m->pending[i];
+    }
+    if (nc->fd >= 0) {
+        m->strangers++;
+        close(nc->fd);
+    }
+    memset(nc, 0, sizeof(*nc));
+    nc->fd = fd;
+    nc->deadline = pvn_boot_now() + HELLO_TIMEOUT;
+}
+
+static void hear(struct meeting *m, struct newcomer *nc)
+{
+    ssize_t n = recv(nc->fd, (char *)&nc->hello + nc->got, sizeof(nc->hello) - nc->got, 0);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        m->strangers++;
+        close(nc->fd);
+        nc->fd = -1;
+        return;
+    }
+    nc->got += (size_t)n;
+    if (nc->got == sizeof(nc->hello))
+        seat(m, nc);
+}
+
+static int wait_newcomers(struct meeting *m, double deadline)
+{
+    struct pollfd p[MAX_PENDING + 1] = {{.fd = m->lfd, .events = POLLIN}};
+    double left = deadline - pvn_boot_now();
+
+    for (int i = 0; i < MAX_PENDING; i++) {
+        p[i + 1].fd = m->pending[i].fd;
+        p[i + 1].events = POLLIN;
+    }
+    if (left <= 0)
+        return -ETIMEDOUT;
+    if (poll(p, MAX_PENDING + 1, left > 0.2 ? 200 : (int)(left * 1000) + 1) < 0)
+        return errno == EINTR ? 0 : -errno;
+    for (int i = 0; i < MAX_PENDING; i++) {
+        struct newcomer *nc = &m->pending[i];
+
+        if (nc->fd < 0)
+            continue;
+        if (p[i + 1].revents) {
+            hear(m, nc);
+        } else if (nc->deadline < pvn_boot_now()) {
+            m->strangers++;
+            close(nc->fd);
+            nc->fd = -1;
+        }
+    }
+    if (p[0].revents)
+        take_newcomer(m);
+    return 0;
+}
+
+static void say_missing(const struct meeting *m, char *why, size_t why_len)
+{
+    int len = snprintf(why, why_len, "after %.0f s %d of %d ranks had not reached rank 0 at %s:%d:",
+                       m->t->meet_timeout, m->missing, m->t->nranks, m->t->master, m->t->port);
+
+    for (int i = 1, shown = 0; i < m->t->nranks && shown < 8 && (size_t)len < why_len; i++) {
+        if (m->b->fd[i] < 0)
+            len += snprintf(why + len, why_len - (size_t)len, "%s %d", shown++ ? "," : "", i);
+    }
+    if ((size_t)len < why_len && m->strangers)
+        len += snprintf(why + len, why_len - (size_t)len, "; %d others that spoke no pvn-perf came",
+                        m->strangers);
+    if ((size_t)len < why_len)
+        snprintf(why + len, why_len - (size_t)len, " (see --boot-timeout)");
+}
+
+static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len)
+{
+    struct meeting *m = calloc(1, sizeof(*m));
+    double deadline = pvn_boot_now() + t->meet_timeout;
+    int rc = 0;
+
+    if (!m) {
+        snprintf(why, why_len, "out of memory for %d ranks", t->nranks);
+        return -ENOMEM;
+    }
+    m->t = t;
+    m->b = b;
+    m->missing = t->nranks - 1;
+    for (int i = 0; i < MAX_PENDING; i++)
+        m->pending[i].fd = -1;
+    m->lfd = open_listener(t, why, why_len);
+    if (m->lfd < 0) {
+        rc = m->lfd;
+        goto out;
+    }
+    while (m->missing && !rc)
+        rc = wait_newcomers(m, deadline);
+    if (rc == -ETIMEDOUT)
+        say_missing(m, why, why_len);
+    else if (rc)
+        snprintf(why, why_len, "rank 0 waiting for the others: %s", strerror(-rc));
+    for (int i = 0; i < MAX_PENDING; i++) {
+        if (m->pending[i].fd >= 0)
+            close(m->pending[i].fd);
+    }
+    close(m->lfd);
+out:
+    free(m);
+    return rc;
+}
+
+/* One attempt: a connected socket or a negative errno. */
+static int dial(const struct addrinfo *ai, double deadline)
+{
+    double until = pvn_boot_now() + DIAL_TIMEOUT;
+    struct pollfd p;
+    int fd, rc = 0, one = 1;
+    socklen_t len = sizeof(rc);
+
+    if (until > deadline)
+        until = deadline;
+    fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (connect(fd, ai->ai_addr, ai->ai_addrlen) == 0)
+        return fd;
+    rc = errno;
+    if (rc == EINPROGRESS) {
+        double left = until - pvn_boot_now();
+
+        p = (struct pollfd){.fd = fd, .events = POLLOUT};
+        rc = ETIMEDOUT;
+        if (left > 0 && poll(&p, 1, (int)(left * 1000) + 1) > 0 &&
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &rc, &len))
+            rc = errno;
+    }
+    if (rc == 0)
+        return fd;
+    close(fd);
+    return -rc;
+}
+
+/*
+ * 0 seated; -EAGAIN when what answered was not rank 0 (yet); other negative: refused, why says it.
+ */
+static int introduce(int fd, const struct pvn_boot_tcp *t, double deadline, char *why,
+                     size_t why_len)
+{
+    struct hello h = {.magic = HELLO_MAGIC,
+                      .version = HELLO_VERSION,
+                      .nranks = (uint32_t)t->nranks,
+                      .rank = (uint32_t)t->rank,
+                      .token = t->token};
+    struct answer a;
+
+    if (pvn_boot_send(fd, &h, sizeof(h), deadline, NULL) ||
+        pvn_boot_recv(fd, &a, sizeof(a), deadline, NULL) || a.magic != ANSWER_MAGIC)
+        return -EAGAIN;
+    if (!a.refused)
+        return 0;
+    a.reason[sizeof(a.reason) - 1] = '\0';
+    snprintf(why, why_len, "rank 0 at %s:%d turned this rank (%d) away: %s", t->master, t->port,
+             t->rank, a.reason);
+    return -EPERM;
+}
+
+static int join_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len)
+{
+    double deadline = pvn_boot_now() + t->meet_timeout;
+    struct addrinfo *ai;
+    int rc, last = -ETIMEDOUT;
+
+    rc = resolve(t, 0, &ai, why, why_len);
+    if (rc)
+        return rc;
+    rc = -EAGAIN;
+    while (rc == -EAGAIN && pvn_boot_now() < deadline) {
+        for (struct addrinfo *a = ai; a && rc == -EAGAIN; a = a->ai_next) {
+            int fd = dial(a, deadline);
+
+            if (fd < 0) {
+                last = fd;
+                continue;
+            }
+            last = -EPROTO;
+            rc = introduce(fd, t, deadline, why, why_len);
+            if (rc)
+                close(fd);
+            else
+                b->fd[0] = fd;
+        }
+        if (rc == -EAGAIN)
+            usleep(50000);
+    }
+    freeaddrinfo(ai);
+    if (rc == -EAGAIN) {
+        snprintf(
+            why, why_len,
+            "rank %d could not reach rank 0 at %s:%d for %.0f s: %s (is rank 0 started, and the "
+            "port open? see MASTER_ADDR, MASTER_PORT, --master, --boot-timeout)",
+            t->rank, t->master, t->port, t->meet_timeout, strerror(-last));
+        rc = -ETIMEDOUT;
+    }
+    return rc;
+}
+
+int pvn_boot_tcp_meet(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len)
+{
+    int n = t->rank == 0 ? t->nranks : 1;
+    int rc;
+
+    memset(b, 0, sizeof(*b));
+    b->rank = t->rank;
+    b->nranks = t->nranks;
+    b->timeout = t->timeout;
+    b->fd = malloc(sizeof(int) * (size_t)n);
+    if (!b->fd) {
+        snprintf(why, why_len, "out of memory for %d ranks", t->nranks);
+        return -ENOMEM;
+    }
+    for (int i = 0; i < n; i++)
+        b->fd[i] = -1;
+    if (t->nranks == 1)
+        return 0;
+    rc = t->rank == 0 ? host_meeting(b, t, why, why_len) : join_meeting(b, t, why, why_len);
+    if (rc)
+        pvn_boot_close(b);
+    return rc;
+}

@@ -1,0 +1,32 @@
+/* Ranks on several machines meet: rank 0 listens, the others dial it. */
+#ifndef PVN_PERF_BOOT_TCP_H
+#define PVN_PERF_BOOT_TCP_H
+
+#include "perf/boot.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pvn_boot_tcp {
+    int rank;
+    int nranks;
+    const char *master; /* name or address of rank 0's machine */
+    int port;
+    uint64_t token;      /* must agree in all ranks: the job and its options */
+    double meet_timeout; /* seconds for all ranks to appear */
+    double timeout;      /* seconds for every later wait */
+};
+
+/*
+ * Fills b (free with pvn_boot_close). 0, or a negative errno with a sentence in why. A stranger
+ * that connects to rank 0 (a scanner, a rank of another job) is turned away without delaying the
+ * others.
+ */
+int pvn_boot_tcp_meet(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

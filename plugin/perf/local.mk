@@ -1,0 +1,21 @@
+# plugin/perf/: pvn-perf, which loads any net plugin and drives it as NCCL does.
+#   libpvn-netdrv.la   the driver, for pvn-perf and for the tests of the plugin
+#   libpvn-perf.la     the rest of pvn-perf but its main, for pvn-perf and for its tests
+
+noinst_LTLIBRARIES += libpvn-netdrv.la libpvn-perf.la
+libpvn_netdrv_la_SOURCES = plugin/perf/netdrv.c plugin/perf/netdrv.h plugin/perf/netdrv_v4.c \
+    plugin/perf/netdrv_v4.h
+libpvn_perf_la_SOURCES = plugin/perf/boot.c plugin/perf/boot.h plugin/perf/boot_tcp.c \
+    plugin/perf/boot_tcp.h plugin/perf/job.c plugin/perf/job.h plugin/perf/launch_env.c \
+    plugin/perf/launch_env.h plugin/perf/model.c plugin/perf/model.h plugin/perf/opts.c \
+    plugin/perf/opts.h plugin/perf/output.c plugin/perf/p2p.c plugin/perf/plot.c \
+    plugin/perf/rank.c plugin/perf/rank.h plugin/perf/report.c plugin/perf/report.h \
+    plugin/perf/ring.c plugin/perf/row.h plugin/perf/values.c plugin/perf/values.h
+libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\"
+libpvn_perf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+libpvn_perf_la_LIBADD = libpvn-netdrv.la libpvn-core.la $(JANSSON_LIBS) -lm
+
+bin_PROGRAMS += pvn-perf
+pvn_perf_SOURCES = plugin/perf/main.c
+pvn_perf_LDADD = libpvn-perf.la
+dist_man_MANS += plugin/perf/pvn-perf.1

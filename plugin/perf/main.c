@@ -1,0 +1,155 @@
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/err.h"
+#include "core/log.h"
+#include "core/param.h"
+#include "perf/boot_tcp.h"
+#include "perf/job.h"
+#include "perf/launch_env.h"
+#include "perf/report.h"
+
+/* How many ranks this run has and who starts them. */
+struct place {
+    int nranks;
+    int external; /* one process per rank, started by a launcher */
+    int rank;
+    struct pvn_boot boot; /* external only */
+};
+
+static int usage_error(const char *why)
+{
+    fprintf(stderr, "pvn-perf: %s\n", why);
+    return PVN_PERF_USAGE;
+}
+
+static int meet(struct place *p, const struct pvn_perf_opts *o, const struct pvn_launch_env *le)
+{
+    struct pvn_boot_tcp t = {.rank = le->rank,
+                             .nranks = le->nranks,
+                             .master = o->master[0] ? o->master : le->master,
+                             .port = o->port ? o->port : le->port,
+                             .token = pvn_perf_opts_token(o) ^ le->job,
+                             .meet_timeout = o->boot_timeout,
+                             .timeout = o->timeout};
+    char why[512];
+
+    if (!t.master[0] && le->nranks > 1) {
+        fprintf(stderr,
+                "pvn-perf: rank %d of %d, started by %s: where is rank 0? set MASTER_ADDR (with "
+                "mpirun: -x MASTER_ADDR=HOST) or --master HOST\n",
+                le->rank, le->nranks, le->launcher);
+        return PVN_PERF_USAGE;
+    }
+    if (pvn_boot_tcp_meet(&p->boot, &t, why, sizeof(why))) {
+        fprintf(stderr, "pvn-perf: %s\n", why);
+        return PVN_PERF_FAILED;
+    }
+    return PVN_PERF_OK;
+}
+
+static int find_place(struct place *p, const struct pvn_perf_opts *o)
+{
+    struct pvn_launch_env le;
+    char why[512];
+
+    memset(p, 0, sizeof(*p));
+    p->nranks = o->ranks ? o->ranks : 2;
+    if (o->ranks)
+        return PVN_PERF_OK;
+    if (pvn_launch_env_read(&le, why, sizeof(why)))
+        return usage_error(why);
+    if (!le.launcher)
+        return PVN_PERF_OK;
+    if (o->nnetns)
+        return usage_error("--netns is for ranks started here: give --ranks N");
+    if (o->mode == PVN_PERF_P2P && le.nranks != 2) {
+        snprintf(why, sizeof(why),
+                 "p2p is between 2 ranks; %s started %d (--ranks 2 starts them here)", le.launcher,
+                 le.nranks);
+        return usage_error(why);
+    }
+    p->nranks = le.nranks;
+    p->rank = le.rank;
+    p->external = 1;
+    return meet(p, o, &le);
+}
+
+/* Rank counts of a scale run: all up to 8, then powers of two, and the last. */
+static int next_ranks(const struct pvn_perf_opts *o, int n, int all)
+{
+    if (o->mode != PVN_PERF_SCALE || n >= all)
+        return all + 1;
+    n = n < 8 ? n + 1 : 2 * n;
+    return n > all ? all : n;
+}
+
+static int run_jobs(const struct pvn_perf_opts *o, struct place *p, struct pvn_report *rep)
+{
+    int status = PVN_PERF_OK;
+
+    for (int k = 0; k < o->repeat; k++) {
+        int first = o->mode == PVN_PERF_SCALE ? 1 : p->nranks;
+
+        for (int n = first; n <= p->nranks; n = next_ranks(o, n, p->nranks)) {
+            for (int i = 0; i < o->nplugins; i++) {
+                struct pvn_job j = {.o = o,
+                                    .plugin = i,
+                                    .repeat = k,
+                                    .nranks = n,
+                                    .on_row = pvn_report_row,
+                                    .arg = rep};
+                int rc = p->external ? pvn_job_run_rank(&j, &p->boot) : pvn_job_run_forked(&j);
+
+                status = rc > status ? rc : status;
+                /* After a failure the ranks of a launcher have lost each other. */
+                if (rc == PVN_PERF_FAILED || (rc != PVN_PERF_OK && p->external))
+                    return status;
+            }
+        }
+    }
+    return status;
+}
+
+/* This build's own parameters, with the values that the plugin would take from this environment. */
+static int print_params(void)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    char text[PVN_ERR_TEXT_LEN];
+    int rc;
+
+    pvn_log_set_level(PVN_LOG_WARN);
+    rc = pvn_params_load(&err);
+    if (rc) {
+        pvn_err_format(&err, text, sizeof(text));
+        fprintf(stderr, "pvn-perf: %s\n", text);
+    }
+    pvn_params_print(stdout, pvn_params_get());
+    pvn_params_unload();
+    return rc ? PVN_PERF_USAGE : PVN_PERF_OK;
+}
+
+int main(int argc, char **argv)
+{
+    static struct pvn_perf_opts o;
+    struct pvn_report rep;
+    struct place place;
+    int rc = pvn_perf_opts_parse(&o, argc, argv);
+
+    if (rc != PVN_PERF_OK)
+        return rc == PVN_PERF_HELP ? 0 : rc;
+    if (o.mode == PVN_PERF_PARAMS)
+        return print_params();
+    rc = find_place(&place, &o);
+    if (rc != PVN_PERF_OK)
+        return rc;
+    pvn_report_open(&rep, &o);
+    rc = run_jobs(&o, &place, &rep);
+    if (place.rank == 0 && pvn_report_close(&rep, rc) && rc == PVN_PERF_OK)
+        rc = PVN_PERF_FAILED;
+    if (place.external)
+        pvn_boot_close(&place.boot);
+    return rc;
+}

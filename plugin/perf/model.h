@@ -1,0 +1,62 @@
+/*
+ * The gradients of real models: parameter shapes in the order the framework registers them, and
+ * their grouping into all-reduces as PyTorch's DistributedDataParallel does it.
+ */
+#ifndef PVN_PERF_MODEL_H
+#define PVN_PERF_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pvn_param_shape {
+    char name[56];
+    uint32_t dim[4]; /* unused ones are 1 */
+    uint64_t count;  /* elements: the product */
+};
+
+struct pvn_model {
+    const char *name;
+    struct pvn_param_shape *param;
+    int nparams;
+    uint64_t count; /* elements of all parameters */
+};
+
+struct pvn_bucket {
+    uint64_t count; /* elements */
+    int nparams;
+};
+
+/* "resnet50|bert-large|gpt2", for messages. */
+const char *pvn_model_names(void);
+
+/* 0; -ENOENT for an unknown name, -ENOMEM. Free with pvn_model_free. */
+int pvn_model_load(const char *name, struct pvn_model *m);
+void pvn_model_free(struct pvn_model *m);
+
+/*
+ * Buckets of float32 gradients in the order their all-reduces start. `count`: elements per
+ * parameter in registration order. Caps in bytes; DDP's are PVN_DDP_FIRST_CAP and PVN_DDP_CAP.
+ * `out` has room for n buckets. Returns their number.
+ *
+ * Gradients are taken last parameter first, the order backward makes them in and DDP rebuilds its
+ * buckets in after the first step; a bucket is closed as soon as it has reached its cap, so it may
+ * be larger (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size, and
+ * torch/nn/parallel/distributed.py of PyTorch 2.x).
+ */
+#define PVN_DDP_FIRST_CAP (1024u * 1024u)
+#define PVN_DDP_CAP       (25u * 1024u * 1024u)
+int pvn_ddp_buckets(const uint64_t *count, int n, uint64_t first_cap, uint64_t cap,
+                    struct pvn_bucket *out);
+
+/* The same for a whole model with DDP's caps; *out is malloc'ed. Number of buckets or -ENOMEM. */
+int pvn_model_buckets(const struct pvn_model *m, struct pvn_bucket **out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,617 @@
+#include "config.h"
+
+#include "perf/opts.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/version.h"
+#include "perf/boot.h"
+#include "perf/launch_env.h"
+#include "perf/model.h"
+#include "perf/netdrv.h"
+
+#define MAX_FORKED_RANKS 256
+#define MAX_DEPTH        NCCL_NET_MAX_REQUESTS
+#define MAX_GROUP        8
+#define NAME_CHARS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
+
+static const char usage[] =
+    "usage: pvn-perf p2p   [options]   latency and bandwidth between two ranks\n"
+    "       pvn-perf ring  [options]   ring all-reduce of float32, as NCCL runs it\n"
+    "       pvn-perf scale [options]   ring all-reduce with 1, 2, ... ranks\n"
+    "       pvn-perf --params          the plugin's parameters and their values here\n"
+    "\n"
+    "What is measured\n"
+    "  --plugin [NAME=]PATH   net plugin to load; may be given up to 8 times for a comparison\n"
+    "                         (default: this build's or the installed libnccl-net-pvrdma.so)\n"
+    "  --abi N                version of NCCL's plugin interface, 4 to 12 (default: the newest)\n"
+    "  --env [NAME:]KEY=VALUE set a variable for all plugins, or for the one called NAME\n"
+    "  --dev LIST             devices by number or name; channel c uses the c-th (default: 0)\n"
+    "  --sizes LIST           e.g. 8,1K,64K-4M,1M-64M*4\n"
+    "  --preset MODEL         resnet50, bert-large or gpt2: its gradients, in DDP's buckets\n"
+    "  --channels C           rings, or pairs of comms in p2p (default: 2, p2p: 1)\n"
+    "  --depth D              p2p: messages in flight per comm (default: 8)\n"
+    "  --group N              p2p: buffers per grouped receive (default: 1)\n"
+    "  --latency, --bandwidth p2p: only this\n"
+    "  --idle SECONDS         p2p: instead, receives posted on all channels and nothing sent\n"
+    "  --slot BYTES           ring: bytes per message slot (default: 512K)\n"
+    "  --steps N              ring: slots per comm (default: 8)\n"
+    "  --slices N             ring: slots per chunk (default: 1)\n"
+    "  --traffic-class N      handed to the plugin as NCCL's trafficClass\n"
+    "\n"
+    "How\n"
+    "  --check                verify every byte or element\n"
+    "  --iters N, --warmup N  per size (default: as many as fit --time)\n"
+    "  --time SECONDS         per size (default: 0.3)\n"
+    "  --repeat N             the whole run N times, plugins interleaved; medians at the end\n"
+    "  --timeout SECONDS      without progress before a rank gives up (default: 30)\n"
+    "\n"
+    "Where\n"
+    "  --ranks N              processes started here (default: 2); without it, the environment of\n"
+    "                         torchrun, mpirun or srun is honoured\n"
+    "  --netns A,B,...        rank i runs in the i-th network namespace, in turn (needs root)\n"
+    "  --master HOST[:PORT]   where rank 0 is, if the environment does not say\n"
+    "  --boot-timeout SECONDS for all ranks to appear (default: 60)\n"
+    "\n"
+    "Output\n"
+    "  --json FILE, --csv FILE, --plot FILE.svg   ('-' is standard output)\n"
+    "  --quiet, --verbose, --help, --version\n"
+    "\n"
+    "Exit status: 0 all is well, 1 data was wrong, 2 bad arguments, 3 plugin or environment "
+    "failed.\n";
+
+enum {
+    O_PLUGIN = 256,
+    O_ABI,
+    O_ENV,
+    O_DEV,
+    O_SIZES,
+    O_PRESET,
+    O_CHANNELS,
+    O_DEPTH,
+    O_GROUP,
+    O_LATENCY,
+    O_IDLE,
+    O_BANDWIDTH,
+    O_SLOT,
+    O_STEPS,
+    O_SLICES,
+    O_TC,
+    O_CHECK,
+    O_ITERS,
+    O_WARMUP,
+    O_TIME,
+    O_REPEAT,
+    O_TIMEOUT,
+    O_RANKS,
+    O_NETNS,
+    O_MASTER,
+    O_BOOT_TIMEOUT,
+    O_JSON,
+    O_CSV,
+    O_PLOT,
+    O_QUIET,
+    O_VERBOSE,
+    O_PARAMS,
+    O_HELP,
+    O_VERSION
+};
+
+static const struct option longopts[] = {
+    {"plugin", required_argument, NULL, O_PLUGIN},
+    {"abi", required_argument, NULL, O_ABI},
+    {"env", required_argument, NULL, O_ENV},
+    {"dev", required_argument, NULL, O_DEV},
+    {"sizes", required_argument, NULL, O_SIZES},
+    {"preset", required_argument, NULL, O_PRESET},
+    {"channels", required_argument, NULL, O_CHANNELS},
+    {"depth", required_argument, NULL, O_DEPTH},
+    {"group", required_argument, NULL, O_GROUP},
+    {"latency", no_argument, NULL, O_LATENCY},
+    {"idle", required_argument, NULL, O_IDLE},
+    {"bandwidth", no_argument, NULL, O_BANDWIDTH},
+    {"slot", required_argument, NULL, O_SLOT},
+    {"steps", required_argument, NULL, O_STEPS},
+    {"slices", required_argument, NULL, O_SLICES},
+    {"traffic-class", required_argument, NULL, O_TC},
+    {"check", no_argument, NULL, O_CHECK},
+    {"iters", required_argument, NULL, O_ITERS},
+    {"warmup", required_argument, NULL, O_WARMUP},
+    {"time", required_argument, NULL, O_TIME},
+    {"repeat", required_argument, NULL, O_REPEAT},
+    {"timeout", required_argument, NULL, O_TIMEOUT},
+    {"ranks", required_argument, NULL, O_RANKS},
+    {"netns", required_argument, NULL, O_NETNS},
+    {"master", required_argument, NULL, O_MASTER},
+    {"boot-timeout", required_argument, NULL, O_BOOT_TIMEOUT},
+    {"json", required_argument, NULL, O_JSON},
+    {"csv", required_argument, NULL, O_CSV},
+    {"plot", required_argument, NULL, O_PLOT},
+    {"quiet", no_argument, NULL, O_QUIET},
+    {"verbose", no_argument, NULL, O_VERBOSE},
+    {"params", no_argument, NULL, O_PARAMS},
+    {"help", no_argument, NULL, O_HELP},
+    {"version", no_argument, NULL, O_VERSION},
+    {0},
+};
+
+static int bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+static int bad(const char *fmt, ...)
+{
+    va_list ap;
+
+    fputs("pvn-perf: ", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputs(" (see pvn-perf --help)\n", stderr);
+    return PVN_PERF_USAGE;
+}
+
+int pvn_perf_parse_size(const char *s, uint64_t *bytes)
+{
+    char *end;
+    double v;
+    int shift = 0;
+
+    if (*s < '0' || *s > '9')
+        return -EINVAL;
+    errno = 0;
+    v = strtod(s, &end);
+    switch (*end) {
+    case 'k':
+    case 'K':
+        shift = 10;
+        break;
+    case 'm':
+    case 'M':
+        shift = 20;
+        break;
+    case 'g':
+    case 'G':
+        shift = 30;
+        break;
+    }
+    v *= (double)(1ull << shift);
+    if (errno || end == s || end[shift ? 1 : 0] || v > (double)NCCL_MAX_NET_SIZE_BYTES ||
+        v != (double)(uint64_t)v)
+        return -EINVAL;
+    *bytes = (uint64_t)v;
+    return 0;
+}
+
+/* One item of a list of sizes: "8", "64K-4M" or "1M-64M*4". */
+static int parse_range(char *item, uint64_t *out, int max, int *n)
+{
+    char *dash = strchr(item, '-'), *star = strchr(item, '*');
+    uint64_t from, to, factor = 2;
+
+    if (star)
+        *star++ = '\0';
+    if (dash)
+        *dash++ = '\0';
+    if (pvn_perf_parse_size(item, &from) || (dash && pvn_perf_parse_size(dash, &to)))
+        return -EINVAL;
+    if (star && (!dash || pvn_perf_parse_size(star, &factor) || factor < 2 || factor > 1024))
+        return -EINVAL;
+    if (!dash)
+        to = from;
+    if (to < from || (dash && from == 0))
+        return -EINVAL;
+    for (uint64_t v = from; v <= to; v *= factor) {
+        if (*n == max)
+            return -ERANGE;
+        out[(*n)++] = v;
+        if (v == 0)
+            break;
+    }
+    return 0;
+}
+
+int pvn_perf_parse_sizes(const char *s, uint64_t *out, int max, int *n, char *why, size_t why_len)
+{
+    char *copy = strdup(s), *save = NULL;
+    int rc = copy ? 0 : -ENOMEM;
+
+    *n = 0;
+    for (char *it = copy ? strtok_r(copy, ",", &save) : NULL; it && !rc;
+         it = strtok_r(NULL, ",", &save)) {
+        char item[64];
+
+        snprintf(item, sizeof(item), "%s", it);
+        rc = parse_range(it, out, max, n);
+        if (rc)
+            snprintf(why, why_len,
+                     rc == -ERANGE ? "%s makes more sizes than can be measured in one run"
+                                   : "'%s' is no size: write 8, 64K, 1M-64M or 1M-64M*4",
+                     item);
+    }
+    if (!rc && *n == 0) {
+        snprintf(why, why_len, "an empty list of sizes");
+        rc = -EINVAL;
+    }
+    free(copy);
+    return rc;
+}
+
+static int want_int(const char *opt, const char *s, int min, int max, int *out)
+{
+    char *end;
+    long v;
+
+    errno = 0;
+    v = strtol(s, &end, 10);
+    if (errno || end == s || *end || v < min || v > max)
+        return bad("--%s %s: a number from %d to %d is wanted", opt, s, min, max);
+    *out = (int)v;
+    return PVN_PERF_OK;
+}
+
+static int want_seconds(const char *opt, const char *s, double *out)
+{
+    char *end;
+    double v = strtod(s, &end);
+
+    if (end == s || *end || !(v > 0) || v > 86400)
+        return bad("--%s %s: seconds are wanted, above 0 and up to 86400", opt, s);
+    *out = v;
+    return PVN_PERF_OK;
+}
+
+static int want_text(const char *opt, const char *s, char *out, size_t len)
+{
+    if (!*s || strlen(s) >= len)
+        return bad("--%s: '%s' is %s", opt, s, *s ? "too long" : "empty");
+    memcpy(out, s, strlen(s) + 1);
+    return PVN_PERF_OK;
+}
+
+/* Splits a comma list into fixed rows. */
+static int want_list(const char *opt, const char *s, char (*out)[32], int max, int *n)
+{
+    const char *whole = s;
+
+    for (*n = 0; *s;) {
+        size_t len = strcspn(s, ",");
+
+        if (*n == max)
+            return bad("--%s: more than %d items", opt, max);
+        if (len == 0 || len >= sizeof(*out))
+            return bad("--%s: an item of '%s' is %s", opt, whole, len ? "too long" : "empty");
+        memcpy(out[*n], s, len);
+        out[(*n)++][len] = '\0';
+        s += len + (s[len] == ',');
+    }
+    return *n ? PVN_PERF_OK : bad("--%s: an empty list", opt);
+}
+
+/* NAME=PATH, or PATH alone, whose name is then taken from libnccl-net-NAME.so. */
+static int add_plugin(struct pvn_perf_opts *o, const char *arg)
+{
+    struct pvn_perf_plugin *p = &o->plugin[o->nplugins];
+    const char *eq = strchr(arg, '='), *slash = strchr(arg, '/');
+    const char *path = arg;
+
+    if (o->nplugins == PVN_PERF_MAX_PLUGINS)
+        return bad("more than %d plugins", PVN_PERF_MAX_PLUGINS);
+    if (eq && (!slash || eq < slash)) {
+        if (eq == arg || (size_t)(eq - arg) >= sizeof(p->name))
+            return bad("--plugin %s: the name before '=' is empty or too long", arg);
+        snprintf(p->name, sizeof(p->name), "%.*s", (int)(eq - arg), arg);
+        path = eq + 1;
+    } else {
+        const char *base = strrchr(arg, '/');
+        size_t len;
+
+        base = base ? base + 1 : arg;
+        if (strncmp(base, "libnccl-net-", 12) == 0)
+            base += 12;
+        len = strcspn(base, ".");
+        snprintf(p->name, sizeof(p->name), "%.*s", (int)len, base);
+    }
+    if (p->name[strspn(p->name, NAME_CHARS)])
+        return bad("--plugin %s: a plugin's name is made of letters, digits, '_', '-' and '.'",
+                   arg);
+    for (int i = 0; i < o->nplugins; i++) {
+        if (strcmp(o->plugin[i].name, p->name) == 0)
+            return bad("two plugins are called %s: give them names with --plugin NAME=PATH",
+                       p->name);
+    }
+    o->nplugins++;
+    return want_text("plugin", path, p->what, sizeof(p->what));
+}
+
+static int add_env(struct pvn_perf_opts *o, const char *arg)
+{
+    struct pvn_perf_env *e = &o->env[o->nenv];
+    const char *eq = strchr(arg, '='), *colon = strchr(arg, ':');
+    const char *key = arg;
+
+    if (o->nenv == PVN_PERF_MAX_ENV)
+        return bad("more than %d --env", PVN_PERF_MAX_ENV);
+    if (colon && eq && colon < eq) {
+        if ((size_t)(colon - arg) >= sizeof(e->plugin))
+            return bad("--env %s: the plugin's name is too long", arg);
+        snprintf(e->plugin, sizeof(e->plugin), "%.*s", (int)(colon - arg), arg);
+        key = colon + 1;
+    }
+    if (!eq || eq == key || (size_t)(eq - key) >= sizeof(e->key) ||
+        strlen(eq + 1) >= sizeof(e->value))
+        return bad("--env %s: KEY=VALUE or NAME:KEY=VALUE is wanted", arg);
+    snprintf(e->key, sizeof(e->key), "%.*s", (int)(eq - key), key);
+    snprintf(e->value, sizeof(e->value), "%s", eq + 1);
+    o->nenv++;
+    return PVN_PERF_OK;
+}
+
+static int set_master(struct pvn_perf_opts *o, const char *arg)
+{
+    const char *colon = strrchr(arg, ':');
+    size_t len = strlen(arg);
+
+    /* An IPv6 address has colons of its own: with a port it is written [::1]:23000. */
+    if (arg[0] == '[') {
+        const char *close = strchr(arg, ']');
+
+        if (!close || (close[1] && close[1] != ':'))
+            return bad("--master %s: [ADDRESS]:PORT is wanted", arg);
+        colon = close[1] ? close + 1 : NULL;
+        len = (size_t)(close - arg) - 1;
+        arg++;
+    } else if (colon && strchr(arg, ':') != colon) {
+        colon = NULL;
+    } else if (colon) {
+        len = (size_t)(colon - arg);
+    }
+    if (len == 0 || len >= sizeof(o->master))
+        return bad("--master %s: the host is empty or too long", arg);
+    if (colon && want_int("master", colon + 1, 1, 65535, &o->port))
+        return PVN_PERF_USAGE;
+    snprintf(o->master, sizeof(o->master), "%.*s", (int)len, arg);
+    return PVN_PERF_OK;
+}
+
+static int set_sizes(struct pvn_perf_opts *o, const char *arg)
+{
+    char why[160];
+
+    if (pvn_perf_parse_sizes(arg, o->size, PVN_PERF_MAX_SIZES, &o->nsizes, why, sizeof(why)))
+        return bad("--sizes: %s", why);
+    return PVN_PERF_OK;
+}
+
+static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
+{
+    switch (c) {
+    case O_PLUGIN:
+        return add_plugin(o, arg);
+    case O_ABI:
+        return want_int("abi", arg, PVN_NETDRV_ABI_MIN, PVN_NETDRV_ABI_MAX, abi);
+    case O_ENV:
+        return add_env(o, arg);
+    case O_DEV:
+        return want_list("dev", arg, o->dev, PVN_PERF_MAX_DEVS, &o->ndevs);
+    case O_SIZES:
+        return set_sizes(o, arg);
+    case O_PRESET:
+        return want_text("preset", arg, o->preset, sizeof(o->preset));
+    case O_CHANNELS:
+        return want_int("channels", arg, 1, PVN_PERF_MAX_CHANNELS, &o->channels);
+    case O_DEPTH:
+        return want_int("depth", arg, 1, MAX_DEPTH, &o->depth);
+    case O_GROUP:
+        return want_int("group", arg, 1, MAX_GROUP, &o->group);
+    case O_IDLE:
+        return want_seconds("idle", arg, &o->idle);
+    case O_LATENCY:
+        o->latency = 1;
+        return PVN_PERF_OK;
+    case O_BANDWIDTH:
+        o->bandwidth = 1;
+        return PVN_PERF_OK;
+    case O_SLOT:
+        if (pvn_perf_parse_size(arg, &o->slot) || o->slot < 16 || o->slot > (1u << 30) ||
+            o->slot % 16)
+            return bad("--slot %s: a multiple of 16 from 16 to 1G is wanted", arg);
+        return PVN_PERF_OK;
+    case O_STEPS:
+        return want_int("steps", arg, 1, MAX_DEPTH, &o->steps);
+    case O_SLICES:
+        return want_int("slices", arg, 1, 16, &o->slices);
+    default:
+        return want_int("traffic-class", arg, 0, 255, &o->traffic_class);
+    }
+}
+
+static int take_how(struct pvn_perf_opts *o, int c, const char *arg)
+{
+    switch (c) {
+    case O_CHECK:
+        o->check = 1;
+        return PVN_PERF_OK;
+    case O_ITERS:
+        return want_int("iters", arg, 1, 100000000, &o->iters);
+    case O_WARMUP:
+        return want_int("warmup", arg, 0, 100000000, &o->warmup);
+    case O_TIME:
+        return want_seconds("time", arg, &o->time);
+    case O_REPEAT:
+        return want_int("repeat", arg, 1, 1000, &o->repeat);
+    case O_TIMEOUT:
+        return want_seconds("timeout", arg, &o->timeout);
+    case O_RANKS:
+        return want_int("ranks", arg, 1, MAX_FORKED_RANKS, &o->ranks);
+    case O_NETNS:
+        return want_list("netns", arg, o->netns, PVN_PERF_MAX_NETNS, &o->nnetns);
+    case O_MASTER:
+        return set_master(o, arg);
+    case O_BOOT_TIMEOUT:
+        return want_seconds("boot-timeout", arg, &o->boot_timeout);
+    case O_JSON:
+        return want_text("json", arg, o->json, sizeof(o->json));
+    case O_CSV:
+        return want_text("csv", arg, o->csv, sizeof(o->csv));
+    case O_PLOT:
+        return want_text("plot", arg, o->plot, sizeof(o->plot));
+    case O_QUIET:
+        o->quiet = 1;
+        return PVN_PERF_OK;
+    case O_VERBOSE:
+        o->verbose = 1;
+        return PVN_PERF_OK;
+    case O_PARAMS:
+        o->mode = PVN_PERF_PARAMS;
+        return PVN_PERF_OK;
+    case O_HELP:
+        fputs(usage, stdout);
+        return PVN_PERF_HELP;
+    case O_VERSION:
+        printf("pvn-perf %s\n", pvn_version());
+        return PVN_PERF_HELP;
+    default:
+        return PVN_PERF_USAGE; /* getopt has said it */
+    }
+}
+
+static int set_mode(struct pvn_perf_opts *o, int argc, char **argv, int at)
+{
+    static const struct {
+        const char *name;
+        enum pvn_perf_mode mode;
+    } modes[] = {{"p2p", PVN_PERF_P2P}, {"ring", PVN_PERF_RING}, {"scale", PVN_PERF_SCALE}};
+
+    if (o->mode == PVN_PERF_PARAMS && at == argc)
+        return PVN_PERF_OK;
+    if (at == argc) {
+        fputs(usage, stderr);
+        return PVN_PERF_USAGE;
+    }
+    if (at + 1 < argc)
+        return bad("'%s' after '%s' is one word too many", argv[at + 1], argv[at]);
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        if (strcmp(argv[at], modes[i].name) == 0) {
+            o->mode = modes[i].mode;
+            return PVN_PERF_OK;
+        }
+    }
+    return bad("'%s' is no mode: p2p, ring or scale is wanted", argv[at]);
+}
+
+static int check_names(const struct pvn_perf_opts *o)
+{
+    struct pvn_model m;
+    int rc;
+
+    for (int i = 0; i < o->nenv; i++) {
+        int known = !o->env[i].plugin[0];
+
+        for (int k = 0; k < o->nplugins; k++)
+            known |= strcmp(o->env[i].plugin, o->plugin[k].name) == 0;
+        if (!known)
+            return bad("--env %s:%s=...: no plugin is called %s", o->env[i].plugin, o->env[i].key,
+                       o->env[i].plugin);
+    }
+    if (!o->preset[0])
+        return PVN_PERF_OK;
+    rc = pvn_model_load(o->preset, &m);
+    if (rc == -ENOENT)
+        return bad("--preset %s: %s is wanted", o->preset, pvn_model_names());
+    pvn_model_free(&m);
+    return rc ? bad("out of memory for --preset %s", o->preset) : PVN_PERF_OK;
+}
+
+/* What only makes sense together, and defaults that depend on the mode. */
+static int settle(struct pvn_perf_opts *o, int abi)
+{
+    int p2p = o->mode == PVN_PERF_P2P;
+    const char *sizes = o->idle > 0                ? "8"
+                        : p2p                      ? "8-4M"
+                        : o->mode == PVN_PERF_RING ? "1M-64M*4"
+                                                   : "32M";
+
+    if (o->nplugins == 0) {
+        snprintf(o->plugin[0].name, sizeof(o->plugin[0].name), "pvrdma");
+        o->nplugins = 1;
+    }
+    for (int i = 0; i < o->nplugins; i++)
+        o->plugin[i].abi = abi;
+    if (p2p && o->ranks && o->ranks != 2)
+        return bad("--ranks %d: p2p is between 2 ranks; ring takes more", o->ranks);
+    if (p2p && o->preset[0])
+        return bad("--preset %s is for ring and scale", o->preset);
+    if (o->preset[0] && o->nsizes)
+        return bad("--sizes and --preset exclude each other");
+    if (!p2p && (o->latency || o->bandwidth || o->idle > 0 || o->group > 1))
+        return bad("--latency, --bandwidth, --idle and --group are for p2p");
+    if (o->idle > 0 && (o->latency || o->bandwidth || o->nsizes))
+        return bad("--idle excludes --latency, --bandwidth and --sizes");
+    if (abi == 4 && o->group > 1)
+        return bad("--group %d: version 4 of the interface has no grouped receives", o->group);
+    if (!o->nsizes && !o->preset[0] && set_sizes(o, sizes))
+        return PVN_PERF_USAGE;
+    for (int i = 0; !p2p && i < o->nsizes; i++) {
+        if (o->size[i] % sizeof(float))
+            return bad("--sizes: %llu is not a multiple of 4, the size of a float32",
+                       (unsigned long long)o->size[i]);
+    }
+    if (!o->channels)
+        o->channels = p2p ? 1 : 2;
+    if (!o->ndevs)
+        snprintf(o->dev[o->ndevs++], sizeof(o->dev[0]), "0");
+    if (p2p && !o->latency && !o->bandwidth && !(o->idle > 0))
+        o->latency = o->bandwidth = 1;
+    return check_names(o);
+}
+
+int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
+{
+    int abi = 0, c;
+
+    memset(o, 0, sizeof(*o));
+    o->depth = 8;
+    o->group = 1;
+    o->slot = 512 * 1024;
+    o->steps = 8;
+    o->slices = 1;
+    o->warmup = -1;
+    o->time = 0.3;
+    o->repeat = 1;
+    o->timeout = 30;
+    o->boot_timeout = 60;
+    o->traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF;
+    optind = 0; /* several command lines in one process: the tests */
+    while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
+        int rc =
+            c >= O_PLUGIN && c <= O_TC ? take_what(o, c, optarg, &abi) : take_how(o, c, optarg);
+
+        if (rc != PVN_PERF_OK)
+            return rc;
+    }
+    c = set_mode(o, argc, argv, optind);
+    return c == PVN_PERF_OK ? settle(o, abi) : c;
+}
+
+uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o)
+{
+    char text[256];
+    uint64_t h;
+
+    snprintf(text, sizeof(text), "%s %d %s %d %d %d %llu %d %d %d %d %f %d %d %d %d %f",
+             pvn_version(), (int)o->mode, o->preset, o->depth, o->group, o->channels,
+             (unsigned long long)o->slot, o->steps, o->slices, o->iters, o->warmup, o->time,
+             o->check, o->repeat, o->nplugins, o->latency + 2 * o->bandwidth, o->idle);
+    h = pvn_launch_hash(0, text);
+    for (int i = 0; i < o->nsizes; i++) {
+        snprintf(text, sizeof(text), " %llu", (unsigned long long)o->size[i]);
+        h = pvn_launch_hash(h, text);
+    }
+    for (int i = 0; i < o->nplugins; i++)
+        h = pvn_launch_hash(h, o->plugin[i].name);
+    return h;
+}

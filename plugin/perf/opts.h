@@ -1,0 +1,98 @@
+/* The command line of pvn-perf, checked. */
+#ifndef PVN_PERF_OPTS_H
+#define PVN_PERF_OPTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PVN_PERF_MAX_PLUGINS  8
+#define PVN_PERF_MAX_ENV      32
+#define PVN_PERF_MAX_SIZES    64
+#define PVN_PERF_MAX_NETNS    16
+#define PVN_PERF_MAX_DEVS     16
+#define PVN_PERF_MAX_CHANNELS 2048
+
+enum pvn_perf_mode { PVN_PERF_P2P, PVN_PERF_RING, PVN_PERF_SCALE, PVN_PERF_PARAMS };
+
+/* What pvn-perf's exit status says. */
+enum pvn_perf_exit {
+    PVN_PERF_OK = 0,
+    PVN_PERF_WRONG = 1, /* data was wrong */
+    PVN_PERF_USAGE = 2,
+    PVN_PERF_FAILED = 3, /* the plugin or the environment failed */
+    PVN_PERF_HELP = -1   /* text was printed, nothing else is to do: status 0 */
+};
+
+struct pvn_perf_plugin {
+    char name[32];
+    char what[512]; /* path, or a name as pvn_netdrv_open takes it; "": the default */
+    int abi;        /* 0: newest */
+};
+
+struct pvn_perf_env {
+    char plugin[32]; /* "": all */
+    char key[64];
+    char value[256];
+};
+
+struct pvn_perf_opts {
+    enum pvn_perf_mode mode;
+    struct pvn_perf_plugin plugin[PVN_PERF_MAX_PLUGINS];
+    int nplugins;
+    struct pvn_perf_env env[PVN_PERF_MAX_ENV];
+    int nenv;
+    int ranks; /* 0: not given */
+    char netns[PVN_PERF_MAX_NETNS][32];
+    int nnetns;
+    char dev[PVN_PERF_MAX_DEVS][32]; /* number or name, channel c uses dev[c % ndevs] */
+    int ndevs;
+    uint64_t size[PVN_PERF_MAX_SIZES]; /* bytes */
+    int nsizes;
+    char preset[16]; /* "": none */
+    int depth;
+    int group;
+    int channels;
+    uint64_t slot; /* bytes */
+    int steps;
+    int slices;
+    int iters;   /* 0: by time */
+    int warmup;  /* -1: the mode's default */
+    double time; /* seconds per point, where iters is 0 */
+    int check;
+    int latency, bandwidth; /* p2p: which of the two */
+    double idle;            /* p2p: seconds to wait on silent comms instead; 0: no */
+    int repeat;
+    double timeout;
+    double boot_timeout;
+    char master[256]; /* "": from the environment */
+    int port;         /* 0: from the environment */
+    int traffic_class;
+    char json[512], csv[512], plot[512]; /* "": not wanted */
+    int verbose;
+    int quiet;
+};
+
+/*
+ * Fills *o from the command line. Returns a pvn_perf_exit: OK to go on, HELP, or USAGE after the
+ * reason was printed on stderr.
+ */
+int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv);
+
+/* "64K", "1.5M", "8G" (powers of 1024) to bytes: 0 or -EINVAL. */
+int pvn_perf_parse_size(const char *s, uint64_t *bytes);
+/* "8,1K,64K-4M,1M-64M*4": a range doubles, or multiplies by what follows '*'. 0 or -EINVAL with
+ * why. */
+int pvn_perf_parse_sizes(const char *s, uint64_t *out, int max, int *n, char *why, size_t why_len);
+
+/* A number that is the same for equal measurements: ranks on several machines compare it. */
+uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,261 @@
+/* The report as an SVG: one panel per unit, a line per plugin, logarithmic x axis. */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf/report.h"
+
+#define WIDTH      760
+#define PANEL_H    340
+#define LEFT       80
+#define RIGHT      180 /* room for the legend */
+#define TOP        44
+#define BOTTOM     56
+#define MAX_SERIES 16
+
+struct panel {
+    const char *title, *unit;
+    int latency;           /* which results */
+    int by_ranks;          /* x axis: ranks instead of bytes */
+    double x0, x1, y0, y1; /* data ranges; x as log2; y as log10 for latency */
+    int top;
+};
+
+static const char *const colour[] = {"#1f6fb4", "#d9541e", "#2a9d5c", "#8b4fb8",
+                                     "#b8860b", "#c2337f", "#3a9db0", "#606060"};
+
+static int wanted(const struct panel *p, const struct pvn_summary *s, int have_buckets)
+{
+    if ((strcmp(s->key.test, "latency") == 0) != p->latency || s->key.bytes == 0 ||
+        strcmp(s->key.test, "idle") == 0)
+        return 0;
+    /* One rank alone copies memory: its figure would squeeze all others into the axis. */
+    if (p->by_ranks)
+        return strcmp(s->key.test, "bucket") != 0 && s->key.ranks > 1;
+    return !(have_buckets && strcmp(s->key.test, "step") == 0);
+}
+
+static double x_of(const struct panel *p, const struct pvn_summary *s)
+{
+    return log2(p->by_ranks ? (double)s->key.ranks : (double)s->key.bytes);
+}
+
+static double y_of(const struct panel *p, double value)
+{
+    return p->latency ? log10(value > 1e-3 ? value : 1e-3) : value;
+}
+
+static double px(const struct panel *p, double x)
+{
+    double span = p->x1 > p->x0 ? p->x1 - p->x0 : 1;
+
+    return LEFT + (x - p->x0) / span * (WIDTH - LEFT - RIGHT);
+}
+
+static double py(const struct panel *p, double y)
+{
+    return p->top + PANEL_H - BOTTOM - (y - p->y0) / (p->y1 - p->y0) * (PANEL_H - TOP - BOTTOM);
+}
+
+static void put_text(FILE *f, double x, double y, const char *anchor, const char *text)
+{
+    fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
+    for (; *text; text++) {
+        if (*text == '<')
+            fputs("&lt;", f);
+        else if (*text == '>')
+            fputs("&gt;", f);
+        else if (*text == '&')
+            fputs("&amp;", f);
+        else
+            fputc(*text, f);
+    }
+    fputs("</text>\n", f);
+}
+
+/* 1, 2 or 5 times a power of ten, so that about `parts` of them fit. */
+static double nice_step(double span, int parts)
+{
+    double raw = span / parts, mag = pow(10, floor(log10(raw)));
+
+    return raw / mag <= 1 ? mag : raw / mag <= 2 ? 2 * mag : raw / mag <= 5 ? 5 * mag : 10 * mag;
+}
+
+static void put_grid_line(FILE *f, const struct panel *p, double y, double label)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%g", label);
+    fprintf(f, "<line class=\"g\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>\n", LEFT, py(p, y),
+            WIDTH - RIGHT, py(p, y));
+    put_text(f, LEFT - 8, py(p, y) + 4, "end", text);
+}
+
+static void put_axes(FILE *f, const struct panel *p)
+{
+    int every = (int)ceil((p->x1 - p->x0) / 10);
+
+    put_text(f, LEFT, p->top + TOP - 16, "start", p->title);
+    if (p->latency) {
+        for (double e = ceil(p->y0); e <= p->y1; e += 1)
+            put_grid_line(f, p, e, pow(10, e));
+    } else {
+        double step = nice_step(p->y1 - p->y0, 6);
+
+        for (double v = 0; v <= p->y1; v += step)
+            put_grid_line(f, p, v, v);
+    }
+    if (every < 1)
+        every = 1;
+    for (int k = (int)ceil(p->x0); k <= (int)floor(p->x1); k += every) {
+        char text[24];
+
+        if (p->by_ranks)
+            snprintf(text, sizeof(text), "%d", 1 << k);
+        else
+            pvn_report_size(1ull << k, text);
+        fprintf(f, "<line class=\"g\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", px(p, k),
+                p->top + TOP, px(p, k), p->top + PANEL_H - BOTTOM);
+        put_text(f, px(p, k), p->top + PANEL_H - BOTTOM + 18, "middle", text);
+    }
+    fprintf(f, "<rect class=\"a\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", LEFT,
+            p->top + TOP, WIDTH - LEFT - RIGHT, PANEL_H - TOP - BOTTOM);
+    put_text(f, (LEFT + WIDTH - RIGHT) / 2.0, p->top + PANEL_H - 14, "middle",
+             p->by_ranks ? "ranks" : "size");
+}
+
+/* Series of a panel: per plugin, and per size where ranks are the axis. */
+static int same_series(const struct panel *p, const struct pvn_summary *a,
+                       const struct pvn_summary *b)
+{
+    return a->plugin == b->plugin &&
+           (p->by_ranks ? a->key.bytes == b->key.bytes : a->key.ranks == b->key.ranks);
+}
+
+static int by_x(const void *a, const void *b)
+{
+    const struct pvn_summary *const *x = a, *const *y = b;
+
+    if ((*x)->key.bytes != (*y)->key.bytes)
+        return (*x)->key.bytes < (*y)->key.bytes ? -1 : 1;
+    return (*x)->key.ranks - (*y)->key.ranks;
+}
+
+static void put_series(FILE *f, const struct panel *p, const struct pvn_summary **pt, int n,
+                       const char *name, int index)
+{
+    const char *c = colour[index % (int)(sizeof(colour) / sizeof(colour[0]))];
+    double ly = p->top + TOP + 14 + 18 * index;
+
+    qsort(pt, (size_t)n, sizeof(*pt), by_x);
+    fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", c);
+    for (int i = 0; i < n; i++)
+        fprintf(f, "%s%.1f,%.1f", i ? " " : "", px(p, x_of(p, pt[i])),
+                py(p, y_of(p, pt[i]->median)));
+    fputs("\"/>\n", f);
+    for (int i = 0; i < n; i++)
+        fprintf(
+            f,
+            "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>%.2f %s</title></circle>\n",
+            px(p, x_of(p, pt[i])), py(p, y_of(p, pt[i]->median)), c, pt[i]->median, p->unit);
+    fprintf(
+        f, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"2\"/>\n",
+        WIDTH - RIGHT + 14, ly - 4, WIDTH - RIGHT + 38, ly - 4, c);
+    put_text(f, WIDTH - RIGHT + 44, ly, "start", name);
+}
+
+/* Ranges of the data; 0 when the panel would be empty. */
+static int measure(struct panel *p, const struct pvn_summary *sum, int n, int have_buckets)
+{
+    int any = 0;
+
+    for (int i = 0; i < n; i++) {
+        double x, y;
+
+        if (!wanted(p, &sum[i], have_buckets))
+            continue;
+        x = x_of(p, &sum[i]);
+        y = y_of(p, sum[i].median);
+        p->x0 = !any || x < p->x0 ? x : p->x0;
+        p->x1 = !any || x > p->x1 ? x : p->x1;
+        p->y0 = !any || y < p->y0 ? y : p->y0;
+        p->y1 = !any || y > p->y1 ? y : p->y1;
+        any = 1;
+    }
+    if (p->latency) {
+        p->y0 = floor(p->y0);
+        p->y1 = ceil(p->y1 + 1e-9);
+    } else {
+        p->y0 = 0;
+        p->y1 = p->y1 > 0 ? p->y1 * 1.08 : 1;
+    }
+    return any;
+}
+
+static int put_panel(FILE *f, const struct panel *p, const struct pvn_report *rep,
+                     const struct pvn_summary *sum, int n, int have_buckets)
+{
+    const struct pvn_summary **pt = calloc((size_t)n, sizeof(*pt));
+    int index = 0;
+
+    if (!pt)
+        return -ENOMEM;
+    put_axes(f, p);
+    for (int i = 0; i < n && index < MAX_SERIES; i++) {
+        char name[80], size[24];
+        int k = 0, first = wanted(p, &sum[i], have_buckets);
+
+        for (int j = 0; j < i && first; j++)
+            first = !(wanted(p, &sum[j], have_buckets) && same_series(p, &sum[i], &sum[j]));
+        if (!first)
+            continue;
+        for (int j = i; j < n; j++) {
+            if (wanted(p, &sum[j], have_buckets) && same_series(p, &sum[i], &sum[j]))
+                pt[k++] = &sum[j];
+        }
+        if (p->by_ranks)
+            snprintf(name, sizeof(name), "%s, %s", rep->o->plugin[sum[i].plugin].name,
+                     pvn_report_size(sum[i].key.bytes, size));
+        else
+            snprintf(name, sizeof(name), "%s, %d ranks", rep->o->plugin[sum[i].plugin].name,
+                     sum[i].key.ranks);
+        put_series(f, p, pt, k, name, index++);
+    }
+    free(pt);
+    return 0;
+}
+
+int pvn_report_svg(const struct pvn_report *rep, FILE *f)
+{
+    struct panel panel[2] = {{.title = "latency, us", .unit = "us", .latency = 1},
+                             {.title = "bandwidth, MB/s", .unit = "MB/s"}};
+    int n, shown = 0, have_buckets = 0, rc = 0, used[2];
+    struct pvn_summary *sum = pvn_report_summary(rep, &n);
+
+    for (int i = 0; sum && i < n; i++)
+        have_buckets |= strcmp(sum[i].key.test, "bucket") == 0;
+    panel[1].by_ranks = rep->o->mode == PVN_PERF_SCALE;
+    for (int i = 0; i < 2; i++) {
+        panel[i].top = shown * PANEL_H;
+        used[i] = sum && measure(&panel[i], sum, n, have_buckets);
+        shown += used[i];
+    }
+    fprintf(f,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+            "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
+            "<style>.g{stroke:#ddd}.a{fill:none;stroke:#888}</style>\n"
+            "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+            WIDTH, (shown ? shown : 1) * PANEL_H);
+    for (int i = 0; i < 2 && !rc; i++) {
+        if (used[i])
+            rc = put_panel(f, &panel[i], rep, sum, n, have_buckets);
+    }
+    if (!shown)
+        put_text(f, WIDTH / 2.0, PANEL_H / 2.0, "middle", "no results");
+    fputs("</svg>\n", f);
+    free(sum);
+    return rc ? rc : ferror(f) ? -EIO : 0;
+}

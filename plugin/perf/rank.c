@@ -1,0 +1,480 @@
+#include "config.h"
+
+#include "perf/rank.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define CHECK_PASSES   128  /* idle passes between looks at the clock */
+#define CHECK_INTERVAL 0.05 /* seconds between looks at the other ranks */
+
+/* NCCL's logger has no argument of its own: one rank per process. */
+static struct {
+    struct pvn_rank *r;
+    int banner; /* INFO lines are wanted: rank 0 during init */
+} log_to;
+
+static void send_row(struct pvn_rank *r, struct pvn_row *row)
+{
+    const char *p = (const char *)row;
+    size_t left = sizeof(*row);
+
+    if (r->row_fd < 0)
+        return;
+    row->plugin = r->plugin;
+    row->repeat = r->repeat;
+    row->abi = r->drv ? pvn_netdrv_abi(r->drv) : 0;
+    while (left) {
+        ssize_t n = write(r->row_fd, p, left);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return; /* the parent is gone, and so will this process be */
+        p += n;
+        left -= (size_t)n;
+    }
+}
+
+static void send_text(struct pvn_rank *r, int kind, const char *fmt, va_list ap)
+{
+    struct pvn_row row = {.kind = kind};
+
+    vsnprintf(row.u.text, sizeof(row.u.text), fmt, ap);
+    send_row(r, &row);
+}
+
+void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res)
+{
+    struct pvn_row row = {.kind = PVN_ROW_RESULT};
+
+    row.u.result = *res;
+    send_row(r, &row);
+}
+
+void pvn_rank_note(struct pvn_rank *r, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    send_text(r, PVN_ROW_NOTE, fmt, ap);
+    va_end(ap);
+}
+
+void pvn_rank_progress(struct pvn_rank *r, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    send_text(r, PVN_ROW_PROGRESS, fmt, ap);
+    va_end(ap);
+}
+
+static void plugin_log(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
+                       const char *fmt, ...)
+{
+    struct pvn_rank *r = log_to.r;
+    char text[480];
+    va_list ap;
+
+    if (level > NCCL_LOG_INFO && level != NCCL_LOG_ABORT)
+        return;
+    if (level == NCCL_LOG_INFO && !log_to.banner && !r->o->verbose)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (level == NCCL_LOG_INFO && log_to.banner)
+        pvn_rank_note(r, "%s: %s", r->o->plugin[r->plugin].name, text);
+    else
+        dprintf(STDERR_FILENO, "pvn-perf: rank %d: %s%s: %s\n", r->rank,
+                r->o->plugin[r->plugin].name, level == NCCL_LOG_INFO ? "" : " warns", text);
+}
+
+int pvn_rank_fail(struct pvn_rank *r, const char *fmt, ...)
+{
+    char told[sizeof(r->err) + 32];
+    va_list ap;
+
+    if (r->status == PVN_PERF_FAILED)
+        return -1;
+    r->status = PVN_PERF_FAILED;
+    va_start(ap, fmt);
+    vsnprintf(r->err, sizeof(r->err), fmt, ap);
+    va_end(ap);
+    snprintf(told, sizeof(told), "rank %d: %s", r->rank, r->err);
+    fprintf(stderr, "pvn-perf: %s\n", told);
+    pvn_boot_abort(&r->boot, told);
+    return -1;
+}
+
+int pvn_rank_fail_call(struct pvn_rank *r, const char *call, ncclResult_t rc)
+{
+    const char *hint = "the plugin's own messages say why; --verbose shows more";
+
+    /* The cause may well be that another rank has just ended. */
+    usleep(100000);
+    if (pvn_boot_check(&r->boot))
+        return pvn_rank_fail_boot(r);
+    return pvn_rank_fail(r, "%s of plugin %s failed with %s (%s)", call,
+                         r->o->plugin[r->plugin].name, pvn_netdrv_strerror(rc), hint);
+}
+
+int pvn_rank_fail_boot(struct pvn_rank *r)
+{
+    if (r->status == PVN_PERF_FAILED)
+        return -1;
+    r->status = PVN_PERF_FAILED;
+    snprintf(r->err, sizeof(r->err), "%s", r->boot.why);
+    /* A reason that came with words was printed by the rank it is about, perhaps on another
+     * machine. */
+    if (!r->boot.heard || r->external || r->o->verbose)
+        fprintf(stderr, "pvn-perf: rank %d ends: %s\n", r->rank, r->err);
+    if (r->rank == 0)
+        pvn_boot_abort(&r->boot, r->err);
+    return -1;
+}
+
+void pvn_rank_wrong(struct pvn_rank *r, const char *fmt, ...)
+{
+    va_list ap;
+
+    r->wrong = 1;
+    if (r->status == PVN_PERF_OK) {
+        va_start(ap, fmt);
+        vsnprintf(r->err, sizeof(r->err), fmt, ap);
+        va_end(ap);
+        fprintf(stderr, "pvn-perf: rank %d: WRONG DATA: %s\n", r->rank, r->err);
+        r->status = PVN_PERF_WRONG;
+    }
+}
+
+int pvn_rank_idle(struct pvn_rank *r)
+{
+    double now;
+
+    sched_yield();
+    if (++r->idle % CHECK_PASSES)
+        return 0;
+    atomic_fetch_add_explicit(&r->beat->count, 1, memory_order_relaxed);
+    now = pvn_boot_now();
+    if (r->idle == CHECK_PASSES)
+        r->idle_since = now;
+    if (now >= r->next_check) {
+        r->next_check = now + CHECK_INTERVAL;
+        if (pvn_boot_check(&r->boot))
+            return pvn_rank_fail_boot(r);
+    }
+    return now - r->idle_since > r->o->timeout;
+}
+
+double pvn_rank_cpu(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+void *pvn_rank_alloc(struct pvn_rank *r, size_t len)
+{
+    void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p != MAP_FAILED)
+        return p;
+    pvn_rank_fail(r, "cannot allocate %zu bytes: %s", len, strerror(errno));
+    return NULL;
+}
+
+/* The default plugin: the build tree's beside this program, then the installed one. */
+static void default_plugin(char *path, size_t len)
+{
+    static const char name[] = "libnccl-net-pvrdma.so";
+    char exe[384];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    char *slash;
+
+    exe[n > 0 ? n : 0] = '\0';
+    slash = strrchr(exe, '/');
+    if (slash) {
+        *slash = '\0';
+        snprintf(path, len, "%s/.libs/%s", exe, name);
+        if (access(path, R_OK) == 0)
+            return;
+    }
+    snprintf(path, len, "%s/%s", PVN_LIBDIR, name);
+    if (access(path, R_OK) != 0)
+        snprintf(path, len, "%s", name);
+}
+
+static void set_environment(const struct pvn_rank *r)
+{
+    char num[16];
+
+    snprintf(num, sizeof(num), "%d", r->rank);
+    setenv("PVN_PERF_RANK", num, 1);
+    for (int i = 0; i < r->o->nenv; i++) {
+        const struct pvn_perf_env *e = &r->o->env[i];
+
+        if (!e->plugin[0] || strcmp(e->plugin, r->o->plugin[r->plugin].name) == 0)
+            setenv(e->key, e->value, 1);
+    }
+}
+
+/* A device by number, or by the name the plugin gives it. */
+static int find_device(struct pvn_rank *r, const char *want, int ndev)
+{
+    char *end, names[256] = "";
+    long v = strtol(want, &end, 10);
+
+    if (!*end && v >= 0 && v < ndev)
+        return (int)v;
+    for (int i = 0; i < ndev; i++) {
+        ncclNetProperties_v12_t p;
+        ncclResult_t rc = pvn_netdrv_properties(r->drv, i, &p);
+
+        if (rc != ncclSuccess)
+            return pvn_rank_fail_call(r, "getProperties", rc);
+        if (p.name && strcmp(p.name, want) == 0)
+            return i;
+        snprintf(names + strlen(names), sizeof(names) - strlen(names), " %d=%s", i,
+                 p.name ? p.name : "?");
+    }
+    return pvn_rank_fail(r, "--dev %s: plugin %s has the devices%s", want,
+                         r->o->plugin[r->plugin].name, names);
+}
+
+static int load_plugin(struct pvn_rank *r)
+{
+    const struct pvn_perf_plugin *p = &r->o->plugin[r->plugin];
+    ncclNetCommConfig_v12_t config = {r->o->traffic_class};
+    char path[512], why[320];
+    ncclResult_t rc;
+
+    set_environment(r);
+    if (p->what[0] && strcmp(p->what, "pvrdma") != 0)
+        snprintf(path, sizeof(path), "%s", p->what);
+    else
+        default_plugin(path, sizeof(path));
+    pvn_rank_at(r, "loading");
+    if (pvn_netdrv_open(path, p->abi, &r->drv, why, sizeof(why)))
+        return pvn_rank_fail(r, "%s", why);
+    if (r->rank == 0)
+        pvn_rank_note(r, "%s: %s, interface v%d, %s", p->name, pvn_netdrv_name(r->drv),
+                      pvn_netdrv_abi(r->drv), pvn_netdrv_path(r->drv));
+    log_to.r = r;
+    log_to.banner = r->rank == 0;
+    pvn_rank_at(r, "init");
+    rc = pvn_netdrv_init(r->drv, &r->ctx, 0x70766e, &config, plugin_log, NULL);
+    log_to.banner = 0;
+    if (rc != ncclSuccess) {
+        pvn_netdrv_close(r->drv);
+        r->drv = NULL;
+        return pvn_rank_fail_call(r, "init", rc);
+    }
+    return 0;
+}
+
+static int pick_devices(struct pvn_rank *r)
+{
+    ncclResult_t rc;
+    int ndev = 0;
+
+    pvn_rank_at(r, "devices");
+    rc = pvn_netdrv_devices(r->drv, &ndev);
+    if (rc != ncclSuccess)
+        return pvn_rank_fail_call(r, "devices", rc);
+    if (ndev < 1)
+        return pvn_rank_fail(r, "plugin %s has no device here", r->o->plugin[r->plugin].name);
+    for (int c = 0; c < r->o->channels; c++) {
+        r->link[c].dev = find_device(r, r->o->dev[c % r->o->ndevs], ndev);
+        if (r->link[c].dev < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Every rank's devices, each once, to the parent. */
+static int report_devices(struct pvn_rank *r)
+{
+    int ndistinct = r->o->channels < r->o->ndevs ? r->o->channels : r->o->ndevs;
+
+    for (int c = 0; c < ndistinct; c++) {
+        struct pvn_row_device mine = {.rank = r->rank, .dev = r->link[c].dev}, *all;
+        ncclNetProperties_v12_t p;
+        ncclResult_t nr = pvn_netdrv_properties(r->drv, mine.dev, &p);
+        int rc;
+
+        if (nr != ncclSuccess)
+            return pvn_rank_fail_call(r, "getProperties", nr);
+        mine.speed = p.speed;
+        mine.port = p.port;
+        mine.max_recvs = p.maxRecvs;
+        mine.max_comms = p.maxComms;
+        mine.ptr_support = p.ptrSupport;
+        mine.latency = p.latency;
+        mine.guid = p.guid;
+        gethostname(mine.host, sizeof(mine.host) - 1);
+        snprintf(mine.name, sizeof(mine.name), "%s", p.name ? p.name : "?");
+        snprintf(mine.pci, sizeof(mine.pci), "%s", p.pciPath ? p.pciPath : "");
+        if (r->o->nnetns)
+            snprintf(mine.netns, sizeof(mine.netns), "%s", r->o->netns[r->rank % r->o->nnetns]);
+        all = calloc((size_t)r->nranks, sizeof(*all));
+        if (!all)
+            return pvn_rank_fail(r, "out of memory for %d ranks", r->nranks);
+        rc = pvn_boot_allgather(&r->boot, &mine, all, sizeof(mine));
+        for (int i = 0; !rc && i < r->nranks; i++) {
+            struct pvn_row row = {.kind = PVN_ROW_DEVICE};
+
+            row.u.device = all[i];
+            send_row(r, &row);
+        }
+        free(all);
+        if (rc)
+            return pvn_rank_fail_boot(r);
+    }
+    return 0;
+}
+
+/* Calls connect and accept of all channels in turn until each has given a comm, as NCCL does. */
+static int connect_links(struct pvn_rank *r, char (*handle)[NCCL_NET_HANDLE_MAXSIZE])
+{
+    int waiting = 2 * r->o->channels;
+
+    r->idle = 0;
+    while (waiting) {
+        int before = waiting, idle;
+
+        for (int c = 0; c < r->o->channels; c++) {
+            struct pvn_link *l = &r->link[c];
+            ncclResult_t rc;
+
+            pvn_rank_at(r, "connect");
+            if (!l->send) {
+                rc = pvn_netdrv_connect(r->drv, r->ctx, l->dev, handle[c], &l->send);
+                if (rc != ncclSuccess)
+                    return pvn_rank_fail_call(r, "connect", rc);
+                waiting -= l->send != NULL;
+            }
+            pvn_rank_at(r, "accept");
+            if (!l->recv) {
+                rc = pvn_netdrv_accept(r->drv, l->listen, &l->recv);
+                if (rc != ncclSuccess)
+                    return pvn_rank_fail_call(r, "accept", rc);
+                waiting -= l->recv != NULL;
+            }
+        }
+        if (waiting < before) {
+            pvn_rank_moved(r);
+            continue;
+        }
+        idle = pvn_rank_idle(r);
+        if (idle < 0)
+            return -1;
+        if (idle)
+            return pvn_rank_fail(r, "plugin %s did not connect ranks %d, %d and %d within %.0f s",
+                                 r->o->plugin[r->plugin].name,
+                                 (r->rank + r->nranks - 1) % r->nranks, r->rank,
+                                 (r->rank + 1) % r->nranks, r->o->timeout);
+    }
+    return 0;
+}
+
+static int make_ring(struct pvn_rank *r)
+{
+    size_t one = NCCL_NET_HANDLE_MAXSIZE, mine = one * (size_t)r->o->channels;
+    char(*all)[NCCL_NET_HANDLE_MAXSIZE] = calloc((size_t)r->nranks, mine);
+    int rc = 0;
+
+    if (!all)
+        return pvn_rank_fail(r, "out of memory for the handles of %d ranks", r->nranks);
+    for (int c = 0; c < r->o->channels && !rc; c++) {
+        char *h = all[r->rank * r->o->channels + c];
+        ncclResult_t nr;
+
+        pvn_rank_at(r, "listen");
+        nr = pvn_netdrv_listen(r->drv, r->ctx, r->link[c].dev, h, &r->link[c].listen);
+        if (nr != ncclSuccess)
+            rc = pvn_rank_fail_call(r, "listen", nr);
+    }
+    if (!rc && pvn_boot_allgather(&r->boot, all[r->rank * r->o->channels], all, mine))
+        rc = pvn_rank_fail_boot(r);
+    if (!rc)
+        rc = connect_links(r, &all[(r->rank + 1) % r->nranks * r->o->channels]);
+    free(all);
+    if (!rc && pvn_boot_barrier(&r->boot))
+        rc = pvn_rank_fail_boot(r);
+    return rc;
+}
+
+/* Resident memory of this process in KiB. */
+static double resident(void)
+{
+    unsigned long size, pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (f && fscanf(f, "%lu %lu", &size, &pages) != 2)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+int pvn_rank_open(struct pvn_rank *r)
+{
+    double before;
+
+    if (load_plugin(r) || pick_devices(r) || report_devices(r))
+        return -1;
+    before = resident();
+    if (r->nranks > 1 && make_ring(r))
+        return -1;
+    r->rss_per_comm = (resident() - before) / (2.0 * r->o->channels);
+    return 0;
+}
+
+static void close_one(struct pvn_rank *r, const char *call,
+                      ncclResult_t (*fn)(struct pvn_netdrv *, void *), void *comm)
+{
+    ncclResult_t rc;
+
+    if (!comm)
+        return;
+    pvn_rank_at(r, call);
+    rc = fn(r->drv, comm);
+    if (rc != ncclSuccess && r->status != PVN_PERF_FAILED)
+        pvn_rank_fail_call(r, call, rc);
+}
+
+void pvn_rank_close(struct pvn_rank *r)
+{
+    ncclResult_t rc;
+
+    if (!r->drv)
+        return;
+    /* After a failure the plugin may be in any state: the end of the process cleans up. */
+    if (r->status == PVN_PERF_FAILED)
+        return;
+    for (int c = 0; c < r->o->channels; c++) {
+        close_one(r, "closeSend", pvn_netdrv_close_send, r->link[c].send);
+        close_one(r, "closeRecv", pvn_netdrv_close_recv, r->link[c].recv);
+        close_one(r, "closeListen", pvn_netdrv_close_listen, r->link[c].listen);
+    }
+    pvn_rank_at(r, "finalize");
+    rc = pvn_netdrv_finalize(r->drv, r->ctx);
+    if (rc != ncclSuccess && r->status != PVN_PERF_FAILED)
+        pvn_rank_fail_call(r, "finalize", rc);
+    if (r->status != PVN_PERF_FAILED) {
+        pvn_rank_at(r, "unloading");
+        pvn_netdrv_close(r->drv);
+        r->drv = NULL;
+    }
+}

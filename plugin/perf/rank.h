@@ -1,0 +1,102 @@
+/*
+ * One rank of one job: loads the plugin, makes a ring of comms as NCCL's transport set-up does and
+ * gives the measuring loops what they share: waiting with a deadline, errors that reach all ranks,
+ * CPU time. One thread.
+ */
+#ifndef PVN_PERF_RANK_H
+#define PVN_PERF_RANK_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "perf/boot.h"
+#include "perf/netdrv.h"
+#include "perf/opts.h"
+#include "perf/row.h"
+
+/* In memory shared with the parent, which ends a rank that stays in one call of the plugin too
+ * long. */
+struct pvn_beat {
+    _Atomic uint64_t count;
+    _Atomic(const char *) where; /* a string literal: parent and rank are one image */
+};
+
+/* Channel c: sends to the next rank, receives from the previous one. */
+struct pvn_link {
+    int dev;
+    void *listen, *send, *recv;
+};
+
+struct pvn_rank {
+    const struct pvn_perf_opts *o;
+    int plugin; /* index in o->plugin */
+    int repeat;
+    int rank, nranks;
+    int external; /* started by a launcher, perhaps on several machines */
+    struct pvn_boot boot;
+    struct pvn_beat *beat;
+    int row_fd; /* rank 0's pipe to the parent, else -1 */
+    struct pvn_netdrv *drv;
+    void *ctx;
+    struct pvn_link link[PVN_PERF_MAX_CHANNELS];
+    int status; /* pvn_perf_exit: of the run; a failure hides wrong data */
+    int wrong;  /* this rank saw wrong data */
+    char err[512];
+    double rss_per_comm; /* KiB; 0 until the ring is made */
+    int sizes_missing;   /* test() left a size as it was */
+    unsigned idle;
+    double idle_since, next_check;
+};
+
+/* Loads and initialises the plugin and connects the ring; reports the devices. 0, or -1 after
+ * pvn_rank_fail. With one rank nothing is connected. */
+int pvn_rank_open(struct pvn_rank *r);
+/* Undoes what pvn_rank_open did, as far as it went; a failure makes the status FAILED. */
+void pvn_rank_close(struct pvn_rank *r);
+
+/*
+ * Notes a failure (the first one counts), prints it and tells the other ranks, unless they
+ * told us. Always -1, for `return pvn_rank_fail(...)`.
+ */
+int pvn_rank_fail(struct pvn_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* For a failed call of the plugin: says which and what it means. */
+int pvn_rank_fail_call(struct pvn_rank *r, const char *call, ncclResult_t rc);
+/* For a failed pvn_boot_ call. */
+int pvn_rank_fail_boot(struct pvn_rank *r);
+/* Data was wrong: printed, counted by the caller, the run goes on. */
+void pvn_rank_wrong(struct pvn_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * After a pass over all comms. moved: forgets the time waited. idle: yields the CPU; 0 go on, 1
+ * nothing has moved for the whole time-out (the caller says what it waits for), -1 failed.
+ */
+static inline void pvn_rank_moved(struct pvn_rank *r)
+{
+    r->idle = 0;
+    atomic_fetch_add_explicit(&r->beat->count, 1, memory_order_relaxed);
+}
+int pvn_rank_idle(struct pvn_rank *r);
+
+/* Where this rank is, for the parent's watch: a string literal. */
+static inline void pvn_rank_at(struct pvn_rank *r, const char *where)
+{
+    atomic_store_explicit(&r->beat->where, where, memory_order_relaxed);
+}
+
+/* User and system time of this process, seconds. */
+double pvn_rank_cpu(void);
+
+/* Page-aligned zeroed memory of the process, or NULL after pvn_rank_fail; munmap it. */
+void *pvn_rank_alloc(struct pvn_rank *r, size_t len);
+
+/* Rank 0 only, no-ops elsewhere. */
+void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
+void pvn_rank_note(struct pvn_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void pvn_rank_progress(struct pvn_rank *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The modes: 0, or -1 after pvn_rank_fail. Wrong data is in r->status. */
+int pvn_p2p_run(struct pvn_rank *r);
+int pvn_ring_run(struct pvn_rank *r);
+
+#endif

@@ -1,0 +1,335 @@
+#include "config.h"
+
+#include "perf/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o)
+{
+    int to_stdout =
+        strcmp(o->json, "-") == 0 || strcmp(o->csv, "-") == 0 || strcmp(o->plot, "-") == 0;
+
+    memset(rep, 0, sizeof(*rep));
+    rep->o = o;
+    rep->text = to_stdout ? stderr : stdout;
+    rep->tty = isatty(fileno(stderr));
+}
+
+const char *pvn_report_size(uint64_t bytes, char out[24])
+{
+    static const char unit[] = " KMGT";
+    int u = 0;
+    uint64_t v = bytes;
+
+    while (v >= 1024 && v % 1024 == 0 && u < 4) {
+        v /= 1024;
+        u++;
+    }
+    if (u)
+        snprintf(out, 24, "%llu %ciB", (unsigned long long)v, unit[u]);
+    else if (bytes >= 1000000)
+        snprintf(out, 24, "%.2f MB", (double)bytes / 1e6);
+    else
+        snprintf(out, 24, "%llu B", (unsigned long long)bytes);
+    return out;
+}
+
+int pvn_report_is_time(const struct pvn_row_result *r)
+{
+    return strcmp(r->test, "latency") == 0 || strcmp(r->test, "idle") == 0;
+}
+
+double pvn_report_value(const struct pvn_row_result *r)
+{
+    if (pvn_report_is_time(r))
+        return r->time_us;
+    return r->ranks > 1 ? r->busbw : r->algbw;
+}
+
+static void clear_progress(struct pvn_report *rep)
+{
+    if (rep->progress_shown)
+        fprintf(stderr, "\r%*s\r", rep->progress_shown, "");
+    rep->progress_shown = 0;
+}
+
+static void show_progress(struct pvn_report *rep, const struct pvn_row *row)
+{
+    char line[100];
+    int n;
+
+    if (!rep->tty || rep->o->quiet)
+        return;
+    n = snprintf(line, sizeof(line), "  ... %s: %s", rep->o->plugin[row->plugin].name, row->u.text);
+    clear_progress(rep);
+    rep->progress_shown = n < (int)sizeof(line) ? n : (int)sizeof(line) - 1;
+    fputs(line, stderr);
+}
+
+static void print_device(struct pvn_report *rep, const struct pvn_row *row)
+{
+    const struct pvn_row_device *d = &row->u.device;
+
+    if (rep->o->quiet || row->repeat > 0 || (rep->said_devices & 1 << row->plugin))
+        return;
+    fprintf(rep->text,
+            "  rank %-3d on %s%s%s: device %d %s, %d Mbit/s, port %d, %d receives per group%s%s\n",
+            d->rank, d->host, d->netns[0] ? ", namespace " : "", d->netns, d->dev, d->name,
+            d->speed, d->port, d->max_recvs, d->pci[0] ? ", " : "", d->pci);
+}
+
+static const char *right(int64_t errors, char out[24])
+{
+    if (errors < 0)
+        return "-";
+    snprintf(out, 24, "%lld", (long long)errors);
+    return out;
+}
+
+static void print_header(struct pvn_report *rep, const struct pvn_row_result *r)
+{
+    const char *latency = strcmp(r->test, "latency") == 0 ? "latency" : "rest";
+
+    if (strcmp(rep->header_for, latency) == 0)
+        return;
+    snprintf(rep->header_for, sizeof(rep->header_for), "%s", latency);
+    if (strcmp(latency, "latency") == 0)
+        fprintf(rep->text, "%-12s %-10s %12s %5s %10s %10s %10s %8s %6s\n", "plugin", "test",
+                "size", "ranks", "us", "us min", "us p99", "iters", "wrong");
+    else
+        fprintf(rep->text, "%-12s %-10s %12s %5s %10s %10s %10s %10s %8s %6s\n", "plugin", "test",
+                "size", "ranks", "us", "algbw MB/s", "busbw MB/s", "msg/s", "cpu s/GB", "wrong");
+}
+
+static void print_result(struct pvn_report *rep, const struct pvn_row *row)
+{
+    const struct pvn_row_result *r = &row->u.result;
+    const char *plugin = rep->o->plugin[row->plugin].name;
+    char size[24], wrong[24], rate[16] = "-", cpu[16] = "-";
+
+    /* A preset's buckets are in the files; the table has their sum. */
+    if (rep->o->quiet || (strcmp(r->test, "bucket") == 0 && !rep->o->verbose))
+        return;
+    if (strcmp(r->test, "idle") == 0) {
+        fprintf(rep->text,
+                "%s: %d idle comms: %.3f us per test() call, %.0f passes/s over all of them, "
+                "%.1f KiB of memory per comm\n",
+                plugin, r->channels, r->time_us, r->rate, r->rss);
+        return;
+    }
+    print_header(rep, r);
+    pvn_report_size(r->bytes, size);
+    if (strcmp(r->test, "latency") == 0) {
+        fprintf(rep->text, "%-12s %-10s %12s %5d %10.2f %10.2f %10.2f %8llu %6s\n", plugin, r->test,
+                size, r->ranks, r->time_us, r->min_us, r->p99_us, (unsigned long long)r->iters,
+                right(r->errors, wrong));
+    } else {
+        if (r->rate > 0)
+            snprintf(rate, sizeof(rate), "%.0f", r->rate);
+        if (r->cpu > 0 && r->bytes >= 4096) /* below, it is CPU time per message */
+            snprintf(cpu, sizeof(cpu), "%.3f", r->cpu);
+        fprintf(rep->text, "%-12s %-10s %12s %5d %10.1f %10.1f %10.1f %10s %8s %6s\n", plugin,
+                r->item[0] ? r->item : r->test, size, r->ranks, r->time_us, r->algbw, r->busbw,
+                rate, cpu, right(r->errors, wrong));
+    }
+    fflush(rep->text);
+}
+
+void pvn_report_row(void *arg, const struct pvn_row *row)
+{
+    struct pvn_report *rep = arg;
+
+    if (row->kind == PVN_ROW_PROGRESS) {
+        show_progress(rep, row);
+        return;
+    }
+    clear_progress(rep);
+    if (row->kind == PVN_ROW_NOTE) {
+        if (!rep->o->quiet && row->repeat == 0 && !(rep->said_devices & 1 << row->plugin))
+            fprintf(rep->text, "%s\n", row->u.text);
+        return;
+    }
+    if (rep->nrows == rep->cap) {
+        int cap = rep->cap ? rep->cap * 2 : 64;
+        struct pvn_row *more = realloc(rep->row, sizeof(*more) * (size_t)cap);
+
+        if (!more) {
+            rep->no_memory = 1;
+            return;
+        }
+        rep->row = more;
+        rep->cap = cap;
+    }
+    rep->row[rep->nrows++] = *row;
+    if (row->kind == PVN_ROW_DEVICE) {
+        print_device(rep, row);
+    } else {
+        rep->said_devices |= 1 << row->plugin;
+        print_result(rep, row);
+    }
+}
+
+static int same_point(const struct pvn_row *a, const struct pvn_row *b)
+{
+    return a->plugin == b->plugin && a->u.result.bytes == b->u.result.bytes &&
+           a->u.result.ranks == b->u.result.ranks &&
+           strcmp(a->u.result.test, b->u.result.test) == 0 &&
+           strcmp(a->u.result.item, b->u.result.item) == 0;
+}
+
+static int by_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof(*v), by_double);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+struct columns {
+    double *value, *cpu, *rate, *algbw, *p99;
+};
+
+/* The rows of one point, as columns; their number. */
+static int gather(const struct pvn_report *rep, int first, struct columns *c, int64_t *errors)
+{
+    int n = 0;
+
+    *errors = -1;
+    for (int i = first; i < rep->nrows; i++) {
+        const struct pvn_row_result *r = &rep->row[i].u.result;
+
+        if (rep->row[i].kind != PVN_ROW_RESULT || !same_point(&rep->row[first], &rep->row[i]))
+            continue;
+        c->value[n] = pvn_report_value(r);
+        c->cpu[n] = r->cpu;
+        c->rate[n] = r->rate;
+        c->algbw[n] = r->algbw;
+        c->p99[n] = r->p99_us;
+        n++;
+        if (r->errors >= 0)
+            *errors = (*errors > 0 ? *errors : 0) + r->errors;
+    }
+    return n;
+}
+
+struct pvn_summary *pvn_report_summary(const struct pvn_report *rep, int *n)
+{
+    size_t rows = (size_t)(rep->nrows ? rep->nrows : 1);
+    struct pvn_summary *sum = calloc(rows, sizeof(*sum));
+    double *buf = calloc(rows * 5, sizeof(*buf));
+    struct columns c = {buf, buf + rows, buf + 2 * rows, buf + 3 * rows, buf + 4 * rows};
+
+    *n = 0;
+    for (int i = 0; sum && buf && i < rep->nrows; i++) {
+        struct pvn_summary *s = &sum[*n];
+        int seen = rep->row[i].kind != PVN_ROW_RESULT;
+
+        for (int k = 0; k < i && !seen; k++)
+            seen = rep->row[k].kind == PVN_ROW_RESULT && same_point(&rep->row[k], &rep->row[i]);
+        if (seen)
+            continue;
+        s->plugin = rep->row[i].plugin;
+        s->key = rep->row[i].u.result;
+        s->n = gather(rep, i, &c, &s->errors);
+        s->median = median(c.value, s->n);
+        s->low = c.value[0];
+        s->high = c.value[s->n - 1];
+        s->cpu = median(c.cpu, s->n);
+        s->rate = median(c.rate, s->n);
+        s->algbw = median(c.algbw, s->n);
+        s->p99_us = median(c.p99, s->n);
+        (*n)++;
+    }
+    free(buf);
+    return sum;
+}
+
+/* The same point measured with the first plugin that has it. */
+static const struct pvn_summary *baseline(const struct pvn_summary *sum, int n,
+                                          const struct pvn_summary *s)
+{
+    for (int i = 0; i < n; i++) {
+        if (sum[i].key.bytes == s->key.bytes && sum[i].key.ranks == s->key.ranks &&
+            strcmp(sum[i].key.test, s->key.test) == 0 && strcmp(sum[i].key.item, s->key.item) == 0)
+            return &sum[i];
+    }
+    return s;
+}
+
+static void print_summary(const struct pvn_report *rep)
+{
+    int n;
+    struct pvn_summary *sum = pvn_report_summary(rep, &n);
+
+    fprintf(rep->text, "\nmedians of %d (us for latency and idle, else busbw MB/s); ratio to %s\n",
+            rep->o->repeat, rep->o->plugin[0].name);
+    fprintf(rep->text, "%-12s %-16s %12s %5s %10s %10s %10s %8s %8s\n", "plugin", "test", "size",
+            "ranks", "median", "min", "max", "cpu s/GB", "ratio");
+    for (int i = 0; sum && i < n; i++) {
+        const struct pvn_summary *s = &sum[i], *b = baseline(sum, n, s);
+        char size[24];
+
+        if (strcmp(s->key.test, "bucket") == 0)
+            continue;
+        fprintf(rep->text, "%-12s %-16s %12s %5d %10.2f %10.2f %10.2f %8.3f %8.2f\n",
+                rep->o->plugin[s->plugin].name, s->key.item[0] ? s->key.item : s->key.test,
+                pvn_report_size(s->key.bytes, size), s->key.ranks, s->median, s->low, s->high,
+                s->cpu, b->median > 0 ? s->median / b->median : 0.0);
+    }
+    free(sum);
+}
+
+static int write_file(const struct pvn_report *rep, const char *path, int kind, int status)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    int rc = f ? 0 : -errno;
+
+    if (f)
+        rc = kind == 'j'   ? pvn_report_json(rep, f, status)
+             : kind == 'c' ? pvn_report_csv(rep, f)
+                           : pvn_report_svg(rep, f);
+    if (f && (f == stdout ? fflush(f) : fclose(f)) && !rc)
+        rc = -errno;
+    if (rc)
+        fprintf(stderr, "pvn-perf: cannot write %s: %s\n", path, strerror(-rc));
+    return rc ? -1 : 0;
+}
+
+int pvn_report_close(struct pvn_report *rep, int status)
+{
+    const struct pvn_perf_opts *o = rep->o;
+    int rc = 0, results = 0;
+
+    clear_progress(rep);
+    for (int i = 0; i < rep->nrows; i++)
+        results += rep->row[i].kind == PVN_ROW_RESULT;
+    if (!o->quiet && results && (o->repeat > 1 || o->nplugins > 1))
+        print_summary(rep);
+    if (!o->quiet)
+        fprintf(rep->text, "%s\n",
+                status == PVN_PERF_FAILED  ? "FAILED: see the messages above"
+                : status == PVN_PERF_WRONG ? "WRONG DATA: see the messages above"
+                : o->check                 ? "all data verified"
+                                           : "done; data was not verified (--check does)");
+    if (rep->no_memory) {
+        fprintf(stderr, "pvn-perf: out of memory for the results\n");
+        rc = -1;
+    }
+    if (o->json[0])
+        rc |= write_file(rep, o->json, 'j', status);
+    if (o->csv[0])
+        rc |= write_file(rep, o->csv, 'c', status);
+    if (o->plot[0])
+        rc |= write_file(rep, o->plot, 's', status);
+    free(rep->row);
+    rep->row = NULL;
+    return rc;
+}

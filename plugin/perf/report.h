@@ -1,0 +1,67 @@
+/* Collects what the jobs report, prints it as it comes and writes it as JSON, CSV and SVG at the
+ * end. */
+#ifndef PVN_PERF_REPORT_H
+#define PVN_PERF_REPORT_H
+
+#include <stdio.h>
+
+#include "perf/opts.h"
+#include "perf/row.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One test point of one plugin over all repeats. */
+struct pvn_summary {
+    int plugin;
+    struct pvn_row_result key; /* test, item, ranks, bytes and so on, of the first repeat */
+    int n;                     /* repeats */
+    double median, low, high;  /* of pvn_report_value: us for latency, else MB/s busbw */
+    double cpu, rate, algbw, p99_us;
+    int64_t errors;
+};
+
+struct pvn_report {
+    const struct pvn_perf_opts *o;
+    FILE *text; /* tables: stdout, or stderr where stdout carries JSON or CSV */
+    int tty;
+    struct pvn_row *row; /* results and devices, in the order they came */
+    int nrows, cap;
+    int progress_shown; /* columns of the line that the next one overwrites */
+    char header_for[64];
+    int said_devices; /* plugins whose devices were printed, as bits */
+    int no_memory;
+};
+
+void pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o);
+void pvn_report_row(void *rep, const struct pvn_row *row); /* fits pvn_job.on_row */
+/*
+ * Comparison table, files. status: of the whole run. 0, or -1 after a message when a file failed.
+ */
+int pvn_report_close(struct pvn_report *rep, int status);
+
+/* Whether a result is compared by its time; else by bandwidth. */
+int pvn_report_is_time(const struct pvn_row_result *r);
+
+/*
+ * What is compared: a time in us, or bus bandwidth (with one rank: algorithm bandwidth) in MB/s.
+ */
+double pvn_report_value(const struct pvn_row_result *r);
+
+/* Medians over the repeats, in the order of the first repeat. malloc'ed; NULL with *n 0 if none. */
+struct pvn_summary *pvn_report_summary(const struct pvn_report *rep, int *n);
+
+/* "64 KiB"; out holds 24 characters. */
+const char *pvn_report_size(uint64_t bytes, char out[24]);
+
+/* 0 or a negative errno. */
+int pvn_report_json(const struct pvn_report *rep, FILE *f, int status);
+int pvn_report_csv(const struct pvn_report *rep, FILE *f);
+int pvn_report_svg(const struct pvn_report *rep, FILE *f);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

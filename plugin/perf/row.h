@@ -1,0 +1,44 @@
+/* What the ranks of a job report, as fixed records: rank 0 writes them into a pipe to the process
+ * that prints. */
+#ifndef PVN_PERF_ROW_H
+#define PVN_PERF_ROW_H
+
+#include <stdint.h>
+
+enum pvn_row_kind { PVN_ROW_RESULT = 1, PVN_ROW_DEVICE, PVN_ROW_NOTE, PVN_ROW_PROGRESS };
+
+struct pvn_row_result {
+    char test[12]; /* "latency", "bandwidth", "idle", "allreduce", "step", "bucket" */
+    char item[32]; /* which part of a preset, or "" */
+    int32_t ranks, channels, depth, group;
+    uint64_t bytes; /* message size; size of the array reduced */
+    uint64_t iters;
+    double time_us;        /* latency: median one way; else per iteration */
+    double min_us, p99_us; /* latency only, else 0 */
+    double algbw, busbw;   /* MB/s, 1 MB = 1e6 bytes, as nccl-tests defines them; 0 for latency */
+    double rate;           /* messages per second; p2p bandwidth only */
+    double cpu;            /* seconds of all ranks per GB (1e9 bytes) sent by all ranks */
+    double rss;            /* idle: KiB of memory a comm took, set-up included; else 0 */
+    int64_t errors;        /* wrong elements or messages; -1: not checked */
+};
+
+struct pvn_row_device {
+    int32_t rank, dev, speed, port, max_recvs, max_comms, ptr_support;
+    float latency;
+    uint64_t guid;
+    char host[64], name[64], pci[256], netns[32];
+};
+
+struct pvn_row {
+    int32_t kind;   /* pvn_row_kind */
+    int32_t plugin; /* index of the option */
+    int32_t abi;
+    int32_t repeat;
+    union {
+        struct pvn_row_result result;
+        struct pvn_row_device device;
+        char text[512]; /* note, progress */
+    } u;
+};
+
+#endif

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# From a fresh clone to a verified all-reduce in one command: installs what is missing, builds, and runs a ring
+# all-reduce of BERT-Large's gradients between 4 rank processes through the built plugin, every element
+# checked. Further arguments go to pvn-perf (e.g. --ranks 2, --preset resnet50, --json -).
+set -eu
+cd "$(dirname "$0")"
+# All ranks are on this machine: its loopback carries them, unless the caller names an interface.
+export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
+tests/install-deps.sh
+echo "building (build/) ..."
+tests/build-tree.sh build
+exec build/pvn-perf ring --plugin "$PWD/build/.libs/libnccl-net-pvrdma.so" --ranks 4 \
+    --preset bert-large --check "$@"

@@ -1,0 +1,15 @@
+# tests/abi/: the built plugin through every version of NCCL's interface.
+PVN_TESTS += tests/abi/test_transfer
+tests_abi_test_transfer_SOURCES = tests/abi/test_transfer.cc tests/abi/nccl_side.h
+tests_abi_test_transfer_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_transfer_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+
+PVN_TESTS += tests/abi/test_process
+tests_abi_test_process_SOURCES = tests/abi/test_process.cc tests/abi/nccl_side.h
+tests_abi_test_process_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_process_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+
+PVN_TESTS += tests/abi/test_peers
+tests_abi_test_peers_SOURCES = tests/abi/test_peers.cc tests/abi/nccl_side.h
+tests_abi_test_peers_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_peers_LDADD = libpvn-netdrv.la $(TEST_LDADD)

@@ -1,0 +1,356 @@
+// NCCL's side for the tests: loads the built plugin at any version of the interface and drives it
+// as NCCL's proxy does.
+#ifndef TESTS_ABI_NCCL_SIDE_H
+#define TESTS_ABI_NCCL_SIDE_H
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "plugin/perf/netdrv.h"
+
+namespace nccl
+{
+
+// Loopback only, and nothing of the caller's environment; before any test.
+struct Environment : testing::Environment {
+    void SetUp() override
+    {
+        setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+        unsetenv("NCCL_SOCKET_FAMILY");
+        unsetenv("NCCL_IB_TC");
+    }
+};
+static testing::Environment *const environment = testing::AddGlobalTestEnvironment(new Environment);
+
+inline const char *plugin_path()
+{
+    return PVN_BUILDDIR "/.libs/libnccl-net-pvrdma.so";
+}
+
+// What the plugin said, for tests that ask for a sentence.
+struct Log {
+    std::mutex m;
+    std::string warn, all;
+    static Log &get()
+    {
+        static Log l;
+        return l;
+    }
+    void clear()
+    {
+        std::lock_guard<std::mutex> g(m);
+        warn.clear();
+        all.clear();
+    }
+    std::string warnings()
+    {
+        std::lock_guard<std::mutex> g(m);
+        return warn;
+    }
+    std::string text()
+    {
+        std::lock_guard<std::mutex> g(m);
+        return all;
+    }
+};
+
+inline void logger(ncclDebugLogLevel level, unsigned long, const char *, int, const char *fmt, ...)
+{
+    char line[4096];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    static const bool show = getenv("PVN_TEST_VERBOSE") != nullptr;
+    if (show)
+        fprintf(stderr, "[%d] %s\n", static_cast<int>(level), line);
+    std::lock_guard<std::mutex> g(Log::get().m);
+    if (level == NCCL_LOG_TRACE)
+        return;
+    Log::get().all += std::string(line) + "\n";
+    if (level == NCCL_LOG_WARN)
+        Log::get().warn += std::string(line) + "\n";
+}
+
+// The last resort against a hang; no result depends on it.
+inline bool eventually(const std::function<bool()> &f, int seconds = 60)
+{
+    auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    while (std::chrono::steady_clock::now() < end) {
+        if (f())
+            return true;
+        std::this_thread::yield();
+    }
+    return f();
+}
+
+// One plugin at one version, initialised.
+struct Net {
+    pvn_netdrv *d = nullptr;
+    void *ctx = nullptr;
+    char msg[512] = "";
+
+    explicit Net(int abi, int traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF)
+    {
+        ncclNetCommConfig_v12_t config = {traffic_class};
+        if (pvn_netdrv_open(plugin_path(), abi, &d, msg, sizeof(msg)) != 0)
+            ADD_FAILURE() << msg;
+        else
+            rc = pvn_netdrv_init(d, &ctx, 0x1234, &config, logger, nullptr);
+    }
+    Net(const Net &) = delete;
+    Net &operator=(const Net &) = delete;
+    ~Net()
+    {
+        if (d && rc == ncclSuccess) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_finalize(d, ctx));
+        }
+        pvn_netdrv_close(d);
+    }
+    ncclResult_t rc = ncclSuccess;
+};
+
+// Two comms in one process, connected to each other.
+struct Pair {
+    pvn_netdrv *d;
+    void *lc = nullptr, *sc = nullptr, *rc = nullptr;
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+
+    explicit Pair(Net &n, int dev = 0) : d(n.d)
+    {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_listen(d, n.ctx, dev, handle, &lc));
+        EXPECT_NE(nullptr, lc);
+        if (!lc)
+            return;
+        bool ok = eventually([&] {
+            if (!sc && pvn_netdrv_connect(d, n.ctx, dev, handle, &sc) != ncclSuccess)
+                return true;
+            if (!rc && pvn_netdrv_accept(d, lc, &rc) != ncclSuccess)
+                return true;
+            return sc && rc;
+        });
+        EXPECT_TRUE(ok && sc && rc) << "no connection\n" << Log::get().text();
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(d, lc));
+    }
+    Pair(const Pair &) = delete;
+    Pair &operator=(const Pair &) = delete;
+    bool up() const
+    {
+        return sc && rc;
+    }
+    void close()
+    {
+        if (sc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(d, sc));
+        }
+        if (rc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(d, rc));
+        }
+        sc = rc = nullptr;
+    }
+    ~Pair()
+    {
+        close();
+    }
+};
+
+// A buffer with guard bytes on both sides.
+struct Buffer {
+    std::vector<unsigned char> v;
+    size_t n;
+    explicit Buffer(size_t bytes, unsigned seed = 0) : v(bytes + 128, 0xee), n(bytes)
+    {
+        for (size_t i = 0; i < n && seed; i++)
+            v[64 + i] = static_cast<unsigned char>(seed + i * 131 + (i >> 8) * 7);
+    }
+    unsigned char *data()
+    {
+        return v.data() + 64;
+    }
+    // The first `bytes` are the pattern of `seed`, and nothing else was written.
+    bool holds(size_t bytes, unsigned seed) const
+    {
+        for (size_t i = 0; i < v.size(); i++) {
+            bool inside = i >= 64 && i < 64 + bytes;
+            size_t k = i - 64;
+            if (v[i] != (inside ? static_cast<unsigned char>(seed + k * 131 + (k >> 8) * 7) : 0xee))
+                return false;
+        }
+        return true;
+    }
+};
+
+struct Send {
+    size_t size;
+    int tag;
+};
+struct Recv {
+    std::vector<size_t> sizes;
+    std::vector<int> tags;
+};
+
+// Drives sends and grouped receives of one comm pair as NCCL does: posts what the plugin takes,
+// tests the oldest first. Every message carries its own pattern; a receive's buffers are checked
+// against `expect`: for each buffer the index of the send that must land in it.
+class Flow
+{
+  public:
+    Flow(Pair &pair, std::vector<Send> sends, std::vector<Recv> recvs,
+         std::vector<std::vector<int>> expect)
+        : p(pair), sends_(std::move(sends)), recvs_(std::move(recvs)), expect_(std::move(expect))
+    {
+        for (size_t i = 0; i < sends_.size(); i++)
+            src_.emplace_back(sends_[i].size, seed(i));
+        for (auto &r : recvs_) {
+            dst_.emplace_back();
+            for (size_t n : r.sizes)
+                dst_.back().emplace_back(n);
+        }
+    }
+    size_t window = 32;       // requests in flight at each end
+    void *optional = nullptr; // initial value of irecv's request
+    ncclResult_t error = ncclSuccess;
+
+    bool run(int seconds = 60)
+    {
+        bool ok = eventually([&] { return !step() || done(); }, seconds);
+        return ok && error == ncclSuccess && done();
+    }
+    bool done() const
+    {
+        return sent_ == sends_.size() && received_ == recvs_.size();
+    }
+    // One pass; false after an error.
+    bool step()
+    {
+        return post_sends() && post_recvs() && test_sends() && test_recvs();
+    }
+    size_t sent() const
+    {
+        return sent_;
+    }
+    void check()
+    {
+        for (size_t g = 0; g < recvs_.size(); g++)
+            for (size_t i = 0; i < recvs_[g].sizes.size(); i++) {
+                int k = expect_[g][i];
+                EXPECT_EQ(static_cast<int>(sends_[k].size), sizes_[g][i])
+                    << "receive " << g << " buffer " << i;
+                EXPECT_TRUE(dst_[g][i].holds(sends_[k].size, seed(k)))
+                    << "receive " << g << " buffer " << i << " message " << k;
+            }
+    }
+
+  private:
+    static unsigned seed(size_t i)
+    {
+        return static_cast<unsigned>(i * 37 + 11);
+    }
+    bool ok(ncclResult_t rc)
+    {
+        if (rc != ncclSuccess)
+            error = rc;
+        return rc == ncclSuccess;
+    }
+    bool post_sends()
+    {
+        while (posted_sends_ < sends_.size() && sreq_.size() < window) {
+            auto &s = sends_[posted_sends_];
+            void *r = nullptr;
+            if (!ok(pvn_netdrv_isend(p.d, p.sc, src_[posted_sends_].data(), s.size, s.tag, nullptr,
+                                     nullptr, &r)))
+                return false;
+            if (!r)
+                break;
+            sreq_.push_back(r);
+            posted_sends_++;
+        }
+        return true;
+    }
+    bool post_recvs()
+    {
+        while (posted_recvs_ < recvs_.size() && rreq_.size() < window) {
+            auto &g = recvs_[posted_recvs_];
+            std::vector<void *> data, mh(g.sizes.size(), nullptr);
+            for (auto &b : dst_[posted_recvs_])
+                data.push_back(b.data());
+            void *r = optional;
+            if (!ok(pvn_netdrv_irecv(p.d, p.rc, static_cast<int>(g.sizes.size()), data.data(),
+                                     g.sizes.data(), g.tags.data(), mh.data(), nullptr, &r)))
+                return false;
+            if (!r)
+                break;
+            rreq_.push_back(r);
+            posted_recvs_++;
+        }
+        return true;
+    }
+    bool test_sends()
+    {
+        while (!sreq_.empty()) {
+            int d = 0, size = -1;
+            if (!ok(pvn_netdrv_test(p.d, sreq_.front(), &d, &size)))
+                return false;
+            if (!d)
+                break;
+            EXPECT_EQ(static_cast<int>(sends_[sent_].size), size);
+            sreq_.erase(sreq_.begin());
+            sent_++;
+        }
+        return true;
+    }
+    bool test_recvs()
+    {
+        while (!rreq_.empty()) {
+            int d = 0;
+            std::vector<int> sizes(recvs_[received_].sizes.size() + 1, -77);
+            if (!ok(pvn_netdrv_test(p.d, rreq_.front(), &d, sizes.data())))
+                return false;
+            if (!d)
+                break;
+            EXPECT_EQ(-77, sizes.back()) << "written past the caller's sizes";
+            sizes.pop_back();
+            sizes_.push_back(sizes);
+            rreq_.erase(rreq_.begin());
+            received_++;
+        }
+        return true;
+    }
+
+    Pair &p;
+    std::vector<Send> sends_;
+    std::vector<Recv> recvs_;
+    std::vector<std::vector<int>> expect_;
+    std::vector<Buffer> src_;
+    std::vector<std::vector<Buffer>> dst_;
+    std::vector<void *> sreq_, rreq_;
+    std::vector<std::vector<int>> sizes_;
+    size_t posted_sends_ = 0, posted_recvs_ = 0, sent_ = 0, received_ = 0;
+};
+
+// `n` plain messages of these sizes, each into a receive of its own that is `more` bytes longer.
+inline Flow plain(Pair &p, const std::vector<size_t> &sizes, size_t more = 0)
+{
+    std::vector<Send> s;
+    std::vector<Recv> r;
+    std::vector<std::vector<int>> e;
+    for (size_t i = 0; i < sizes.size(); i++) {
+        s.push_back({sizes[i], 0});
+        r.push_back({{sizes[i] + more}, {0}});
+        e.push_back({static_cast<int>(i)});
+    }
+    return Flow(p, s, r, e);
+}
+
+} // namespace nccl
+
+#endif

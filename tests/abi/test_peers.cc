@@ -1,0 +1,237 @@
+// Several processes: a forked child with its parent's comms, two ranks, a rank that is killed, one
+// that waits.
+#include "abi/nccl_side.h"
+
+#include <csignal>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace nccl;
+
+namespace
+{
+
+TEST(Fork, AChildGetsErrorsAndDoesNoHarm)
+{
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *lc = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+    Buffer in(10);
+    void *rreq = nullptr, *data = in.data(), *mh = nullptr;
+    size_t size = 10;
+    int tag = 0;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &mh, nullptr, &rreq));
+    ASSERT_NE(nullptr, rreq);
+    pid_t pid = fork();
+    if (pid == 0) {
+        unsigned bad = 0;
+        char b[10] = {};
+        void *req = nullptr, *rc = nullptr;
+        int d = 0, ndev = 0;
+        auto must = [&](int bit, bool ok) { bad |= ok ? 0u : 1u << bit; };
+        must(0, pvn_netdrv_isend(p.d, p.sc, b, 10, 0, nullptr, nullptr, &req) == ncclInvalidUsage);
+        must(0, pvn_netdrv_test(p.d, rreq, &d, nullptr) == ncclInvalidUsage);
+        must(1, pvn_netdrv_accept(n.d, lc, &rc) == ncclInvalidUsage);
+        must(1, pvn_netdrv_devices(n.d, &ndev) == ncclInvalidUsage);
+        must(2, Log::get().warnings().find("forked child") != std::string::npos);
+        must(3, pvn_netdrv_close_send(p.d, p.sc) == ncclSuccess);
+        must(3, pvn_netdrv_close_recv(p.d, p.rc) == ncclSuccess);
+        must(3, pvn_netdrv_close_listen(n.d, lc) == ncclSuccess);
+        must(4, pvn_netdrv_finalize(n.d, n.ctx) == ncclSuccess);
+        // For itself it may begin anew.
+        ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
+        must(5, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr) == ncclSuccess);
+        {
+            Pair q(n);
+            Flow f = plain(q, {3, 70000});
+            must(6, q.up() && f.run());
+        }
+        must(6, pvn_netdrv_isend(p.d, p.sc, b, 10, 0, nullptr, nullptr, &req) == ncclInvalidUsage);
+        must(7, pvn_netdrv_finalize(n.d, n.ctx) == ncclSuccess);
+        _exit(static_cast<int>(bad));
+    }
+    int status = -1;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(0, WEXITSTATUS(status)) << "bits name the step";
+    // The parent's receive, posted before the fork, and its connections are as they were.
+    Buffer out(10, 9);
+    void *sreq = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_isend(p.d, p.sc, out.data(), 10, 0, nullptr, nullptr, &sreq));
+    int sd = 0, rd = 0;
+    EXPECT_TRUE(eventually([&] {
+        if (!sd) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, sreq, &sd, nullptr));
+        }
+        if (!rd) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, rreq, &rd, nullptr));
+        }
+        return sd && rd;
+    }));
+    EXPECT_TRUE(in.holds(10, 9));
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+}
+
+// Runs `child` in a process that gets a listener's handle to connect to; returns its pid.
+pid_t with_child(const char *handle, int abi, void (*child)(Net &, void *sc))
+{
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    {
+        alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
+        memcpy(h, handle, sizeof(h));
+        Net n(abi);
+        void *sc = nullptr;
+        if (!eventually(
+                [&] { return pvn_netdrv_connect(n.d, n.ctx, 0, h, &sc) != ncclSuccess || sc; }) ||
+            !sc)
+            _exit(2);
+        child(n, sc);
+        pvn_netdrv_close_send(n.d, sc);
+    }
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+}
+
+class Processes : public testing::TestWithParam<int>
+{
+};
+INSTANTIATE_TEST_SUITE_P(Versions, Processes, testing::Range(4, 13),
+                         [](const auto &i) { return "v" + std::to_string(i.param); });
+
+enum { MESSAGES = 200 };
+
+TEST_P(Processes, DataBetweenTwo)
+{
+    Net n(GetParam());
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *lc = nullptr, *rc = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+    pid_t pid = with_child(handle, GetParam(), [](Net &c, void *sc) {
+        for (unsigned i = 0; i < MESSAGES; i++) {
+            Buffer b(i * 977 % 70000, i + 1);
+            void *req = nullptr;
+            int d = 0;
+            EXPECT_TRUE(eventually([&] {
+                if (!req && pvn_netdrv_isend(c.d, sc, b.data(), b.n, 0, nullptr, nullptr, &req))
+                    return true;
+                return req && (pvn_netdrv_test(c.d, req, &d, nullptr) != ncclSuccess || d);
+            }));
+            EXPECT_EQ(1, d);
+        }
+    });
+    ASSERT_TRUE(eventually([&] { return pvn_netdrv_accept(n.d, lc, &rc) != ncclSuccess || rc; }));
+    ASSERT_NE(nullptr, rc) << Log::get().text();
+    pvn_netdrv_close_listen(n.d, lc);
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        Buffer b(70000);
+        void *req = nullptr, *data = b.data(), *mh = nullptr;
+        size_t size = b.n;
+        int tag = 0, d = 0, got = -1;
+        ASSERT_TRUE(eventually([&] {
+            if (!req) {
+                EXPECT_EQ(ncclSuccess,
+                          pvn_netdrv_irecv(n.d, rc, 1, &data, &size, &tag, &mh, nullptr, &req));
+            }
+            if (req) {
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_test(n.d, req, &d, &got));
+            }
+            return d || HasFailure();
+        })) << i;
+        ASSERT_EQ(static_cast<int>(i * 977 % 70000), got);
+        ASSERT_TRUE(b.holds(got, i + 1)) << i;
+    }
+    pvn_netdrv_close_recv(n.d, rc);
+    int status = -1;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
+}
+
+TEST(Death, AKilledPeerIsToldOfAtOnceAndOthersLive)
+{
+    Net n(12);
+    Pair other(n);
+    ASSERT_TRUE(other.up());
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *lc = nullptr, *rc = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+    pid_t pid = with_child(handle, 12, [](Net &, void *) {
+        for (;;)
+            pause();
+    });
+    ASSERT_TRUE(eventually([&] { return pvn_netdrv_accept(n.d, lc, &rc) != ncclSuccess || rc; }));
+    ASSERT_NE(nullptr, rc) << Log::get().text();
+    Buffer b(100);
+    void *req = nullptr, *data = b.data(), *mh = nullptr;
+    size_t size = 100;
+    int tag = 0, d = 0;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_irecv(n.d, rc, 1, &data, &size, &tag, &mh, nullptr, &req));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_test(n.d, req, &d, nullptr));
+    Log::get().clear();
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    ncclResult_t r = ncclSuccess;
+    EXPECT_TRUE(eventually([&] {
+        r = pvn_netdrv_test(n.d, req, &d, nullptr);
+        return r != ncclSuccess || d;
+    }));
+    EXPECT_EQ(ncclRemoteError, r);
+    std::string w = Log::get().warnings();
+    EXPECT_NE(std::string::npos, w.find("pid " + std::to_string(pid))) << "who: " << w;
+    EXPECT_EQ(r, pvn_netdrv_test(n.d, req, &d, nullptr)) << "latched";
+    void *again = nullptr;
+    EXPECT_EQ(r, pvn_netdrv_irecv(n.d, rc, 1, &data, &size, &tag, &mh, nullptr, &again));
+    EXPECT_EQ(w, Log::get().warnings()) << "said once";
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+    Flow f = plain(other, {1, 50000});
+    EXPECT_TRUE(f.run());
+    f.check();
+}
+
+TEST(Death, AStallIsReportedWithTheSideThatOwesTheNextStep)
+{
+    setenv("NCCL_PVRDMA_STALL_WARN", "800ms", 1);
+    {
+        Net n(12);
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        Buffer b(100);
+        void *req = nullptr, *data = b.data(), *mh = nullptr;
+        size_t size = 100;
+        int tag = 0, d = 0;
+        Flow warm = plain(p, std::vector<size_t>(64, 10));
+        ASSERT_TRUE(warm.run());
+        std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+        Log::get().clear();
+        ASSERT_EQ(ncclSuccess,
+                  pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &mh, nullptr, &req));
+        for (int i = 0; i < 32; i++)
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, req, &d, nullptr));
+        EXPECT_EQ("", Log::get().warnings()) << "idle until now is no stall";
+        EXPECT_TRUE(eventually([&] {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, req, &d, nullptr));
+            return !Log::get().warnings().empty();
+        }));
+        std::string w = Log::get().warnings();
+        EXPECT_NE(std::string::npos, w.find("nothing has moved")) << w;
+        EXPECT_NE(std::string::npos, w.find("waiting for the peer")) << w;
+        EXPECT_NE(std::string::npos, w.find("pid " + std::to_string(getpid()))) << w;
+        for (int i = 0; i < 1000; i++)
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, req, &d, nullptr));
+        EXPECT_EQ(w, Log::get().warnings()) << "once, and the comm goes on";
+        void *sreq = nullptr;
+        ASSERT_EQ(ncclSuccess,
+                  pvn_netdrv_isend(p.d, p.sc, b.data(), 100, 0, nullptr, nullptr, &sreq));
+        EXPECT_TRUE(eventually([&] {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, req, &d, nullptr));
+            return d != 0;
+        }));
+    }
+    unsetenv("NCCL_PVRDMA_STALL_WARN");
+}
+
+} // namespace

@@ -1,0 +1,651 @@
+// The plugin as a guest in somebody else's process: what it leaves alone, its life, its devices,
+// many comms.
+#include "abi/nccl_side.h"
+#include "nccl/net_v4.h"
+#include "support/netns.h"
+
+#include <algorithm>
+#include <climits>
+#include <atomic>
+#include <csignal>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <map>
+#include <memory>
+#include <netinet/in.h>
+#include <random>
+#include <set>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using namespace nccl;
+
+namespace
+{
+
+std::set<int> descriptors()
+{
+    std::set<int> fds;
+    DIR *d = opendir("/proc/self/fd");
+    while (dirent *e = readdir(d))
+        if (e->d_name[0] != '.' && atoi(e->d_name) != dirfd(d))
+            fds.insert(atoi(e->d_name));
+    closedir(d);
+    return fds;
+}
+
+int threads()
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    while (dirent *e = readdir(d))
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+std::vector<std::string> environment_now()
+{
+    std::vector<std::string> v;
+    for (char **e = environ; *e; e++)
+        v.emplace_back(*e);
+    return v;
+}
+
+std::vector<void (*)(int)> handlers()
+{
+    std::vector<void (*)(int)> v;
+    for (int s = 1; s < 65; s++) {
+        struct sigaction sa = {};
+        sigaction(s, nullptr, &sa);
+        v.push_back(sa.sa_handler);
+    }
+    return v;
+}
+
+std::string output_of(const std::string &cmd)
+{
+    std::string out;
+    FILE *f = popen((cmd + " 2>/dev/null").c_str(), "r");
+    char buf[4096];
+    size_t n;
+    while (f && (n = fread(buf, 1, sizeof(buf), f)) > 0)
+        out.append(buf, n);
+    return f && pclose(f) == 0 ? out : "";
+}
+
+TEST(Guest, ExportsNothingButThePluginTables)
+{
+    std::string out = output_of(std::string("nm -D --defined-only ") + plugin_path());
+    if (out.empty())
+        GTEST_SKIP() << "nm is not installed";
+    std::set<std::string> got, want;
+    for (size_t at = 0; at < out.size();) {
+        size_t end = out.find('\n', at);
+        std::string line = out.substr(at, end - at);
+        got.insert(line.substr(line.rfind(' ') + 1));
+        at = end + 1;
+    }
+    for (int v = 4; v <= 12; v++)
+        want.insert("ncclNetPlugin_v" + std::to_string(v));
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    for (auto &w : want)
+        EXPECT_TRUE(got.count(w)) << w;
+#else
+    EXPECT_EQ(want, got);
+#endif
+}
+
+TEST(Guest, NeedsNoLibraryThatMayBeMissing)
+{
+    std::string out = output_of(std::string("readelf -d ") + plugin_path());
+    if (out.empty())
+        GTEST_SKIP() << "readelf is not installed";
+    for (const char *lib : {"libibverbs", "libnl", "libcuda", "librdmacm", "libpci"})
+        EXPECT_EQ(std::string::npos, out.find(lib)) << lib;
+    setenv("NCCL_PVRDMA_NL_LIB", "/nonexistent/libnl-route.so", 1);
+    setenv("NCCL_PVRDMA_VERBS_LIB", "/nonexistent/libibverbs.so", 1);
+    setenv("NCCL_PVRDMA_CUDA_LIB", "/nonexistent/libcuda.so", 1);
+    Log::get().clear();
+    {
+        Net n(12);
+        EXPECT_EQ(ncclSuccess, n.rc);
+        EXPECT_NE(std::string::npos, Log::get().text().find("/nonexistent/libnl-route.so"))
+            << "said, not fatal: " << Log::get().text();
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        Flow f = plain(p, {1000});
+        EXPECT_TRUE(f.run());
+        f.check();
+    }
+    unsetenv("NCCL_PVRDMA_NL_LIB");
+    unsetenv("NCCL_PVRDMA_VERBS_LIB");
+    unsetenv("NCCL_PVRDMA_CUDA_LIB");
+}
+
+TEST(Guest, LeavesTheProcessAsItWas)
+{
+    {
+        Net warm(12); // what libc opens once and for all
+        Pair p(warm);
+    }
+    auto fds = descriptors();
+    auto env = environment_now();
+    auto sig = handlers();
+    int tasks = threads();
+    for (int abi : {12, 11, 9, 5}) {
+        Net n(abi);
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        Flow f = plain(p, {1, 100000});
+        EXPECT_TRUE(f.run());
+        EXPECT_EQ(tasks, threads());
+        EXPECT_EQ(env, environment_now());
+        EXPECT_TRUE(sig == handlers());
+        for (int fd : descriptors())
+            if (!fds.count(fd)) {
+                EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC) << "descriptor " << fd;
+            }
+        p.close();
+        EXPECT_EQ(fds, descriptors()) << "nothing is open while nothing is connected";
+    }
+    EXPECT_EQ(fds, descriptors());
+    EXPECT_TRUE(sig == handlers());
+}
+
+TEST(Guest, BannerSaysVersionDevicesAndWhy)
+{
+    Log::get().clear();
+    Net n(11);
+    std::string t = Log::get().text();
+    EXPECT_NE(std::string::npos, t.find("nccl-net-pvrdma 0.")) << t;
+    EXPECT_NE(std::string::npos, t.find("interface v11")) << t;
+    EXPECT_NE(std::string::npos, t.find("1 device")) << t;
+    EXPECT_NE(std::string::npos, t.find("device 0: lo 127.0.0.1, tcp")) << t;
+    EXPECT_NE(std::string::npos, t.find("NCCL_SOCKET_IFNAME")) << "why: " << t;
+}
+
+TEST(Guest, NoUsableInterface)
+{
+    setenv("NCCL_SOCKET_IFNAME", "=nosuchif0", 1);
+    Log::get().clear();
+    {
+        Net n(12);
+        int ndev = -1;
+        EXPECT_EQ(ncclSuccess, n.rc);
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_devices(n.d, &ndev));
+        EXPECT_EQ(0, ndev);
+        EXPECT_NE(std::string::npos, Log::get().warnings().find("nosuchif0"));
+        EXPECT_NE(std::string::npos, Log::get().warnings().find("lo")) << "what there is";
+    }
+    setenv("NCCL_PVRDMA_STRICT", "1", 1);
+    {
+        Net n(12);
+        EXPECT_NE(ncclSuccess, n.rc);
+    }
+    unsetenv("NCCL_PVRDMA_STRICT");
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+}
+
+TEST(Guest, BadParameterRefusesInit)
+{
+    setenv("NCCL_PVRDMA_HELLO_TIMEOUT", "soon", 1);
+    Log::get().clear();
+    {
+        Net n(12);
+        EXPECT_EQ(ncclInvalidUsage, n.rc);
+        EXPECT_NE(std::string::npos, Log::get().warnings().find("NCCL_PVRDMA_HELLO_TIMEOUT"));
+    }
+    unsetenv("NCCL_PVRDMA_HELLO_TIMEOUT");
+    Net n(12);
+    EXPECT_EQ(ncclSuccess, n.rc);
+}
+
+// ---- life ----
+
+TEST(Life, FinalizeAndInitAgain)
+{
+    Net n(12);
+    for (int i = 0; i < 3; i++) {
+        ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_finalize(n.d, n.ctx));
+        int ndev;
+        EXPECT_EQ(ncclInvalidUsage, pvn_netdrv_devices(n.d, &ndev)) << "finalized";
+        n.ctx = nullptr;
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr));
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        Flow f = plain(p, {5});
+        EXPECT_TRUE(f.run());
+    }
+}
+
+TEST(Life, CommsOutliveTheLastFinalize)
+{
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_finalize(n.d, n.ctx));
+    Flow f = plain(p, {5, 100000});
+    EXPECT_TRUE(f.run()) << "what is open works";
+    f.check();
+    p.close();
+    ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr));
+}
+
+TEST(Life, SeveralCommunicatorsAndVersionsAtOnce)
+{
+    Net a(12), b(12), c(9), d(4);
+    ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
+    void *ctx2 = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_init(a.d, &ctx2, 2, &config, logger, nullptr));
+    EXPECT_NE(a.ctx, ctx2);
+    Pair pa(a), pb(b), pc(c), pd(d);
+    ASSERT_TRUE(pa.up() && pb.up() && pc.up() && pd.up());
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_finalize(a.d, ctx2));
+    EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_finalize(a.d, ctx2)) << "twice";
+    for (Pair *p : {&pa, &pb, &pc, &pd}) {
+        Flow f = plain(*p, {1, 2000, 300000});
+        EXPECT_TRUE(f.run());
+        f.check();
+    }
+}
+
+TEST(Life, SetNetAttrIsAccepted)
+{
+    Net n(12);
+    ncclNetAttr_v12_t attr;
+    memset(&attr, 0xff, sizeof(attr));
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_set_attr(n.d, n.ctx, &attr));
+}
+
+// v4's connect and accept block. A ring in which everybody connects first must not lock up, in
+// whatever order one thread calls them.
+TEST(Life, ARingOfBlockingCallsInOneThread)
+{
+    void *lib = dlopen(plugin_path(), RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(nullptr, lib) << dlerror();
+    auto *net = static_cast<const ncclNet_v4_t *>(dlsym(lib, "ncclNetPlugin_v4"));
+    ASSERT_NE(nullptr, net);
+    ASSERT_EQ(ncclSuccess, net->init(logger));
+    const int n = 5;
+    alignas(8) char handle[n][NCCL_NET_HANDLE_MAXSIZE_V4];
+    void *l[n], *s[n], *r[n];
+    for (int i = 0; i < n; i++)
+        ASSERT_EQ(ncclSuccess, net->listen(0, handle[i], &l[i]));
+    for (int i = 0; i < n; i++)
+        ASSERT_EQ(ncclSuccess, net->connect(0, handle[(i + 1) % n], &s[i]));
+    for (int i = 0; i < n; i++) {
+        ASSERT_EQ(ncclSuccess, net->accept(l[i], &r[i]));
+        ASSERT_EQ(ncclSuccess, net->closeListen(l[i])) << "as NCCL does, before the first transfer";
+    }
+    // Every rank sends its number round the ring.
+    std::vector<int> out(n), in(n, -1);
+    std::vector<void *> sr(n), rr(n);
+    std::vector<int> sd(n), rd(n);
+    EXPECT_TRUE(eventually([&] {
+        bool all = true;
+        for (int i = 0; i < n; i++) {
+            out[i] = i;
+            if (!rr[i]) {
+                EXPECT_EQ(ncclSuccess, net->irecv(r[i], &in[i], sizeof(int), nullptr, &rr[i]));
+            }
+            if (!sr[i]) {
+                EXPECT_EQ(ncclSuccess, net->isend(s[i], &out[i], sizeof(int), nullptr, &sr[i]));
+            }
+            if (sr[i] && !sd[i]) {
+                EXPECT_EQ(ncclSuccess, net->test(sr[i], &sd[i], nullptr));
+            }
+            if (rr[i] && !rd[i]) {
+                EXPECT_EQ(ncclSuccess, net->test(rr[i], &rd[i], nullptr));
+            }
+            all = all && sd[i] && rd[i];
+        }
+        return all || HasFailure();
+    }));
+    for (int i = 0; i < n; i++) {
+        EXPECT_EQ(i, in[(i + 1) % n]);
+        EXPECT_EQ(ncclSuccess, net->closeSend(s[i]));
+        EXPECT_EQ(ncclSuccess, net->closeRecv(r[i]));
+    }
+    dlclose(lib);
+}
+
+TEST(Life, OverIpv6)
+{
+    int probe = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in6 in6 = {};
+    in6.sin6_family = AF_INET6;
+    in6.sin6_addr = in6addr_loopback;
+    bool there = probe >= 0 && bind(probe, reinterpret_cast<sockaddr *>(&in6), sizeof(in6)) == 0;
+    close(probe);
+    if (!there)
+        GTEST_SKIP() << "no IPv6 on loopback";
+    setenv("NCCL_SOCKET_FAMILY", "AF_INET6", 1);
+    setenv("NCCL_PVRDMA_TC", "0x60", 1);
+    {
+        Log::get().clear();
+        Net n(12);
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        EXPECT_NE(std::string::npos, Log::get().text().find("[::1]:")) << Log::get().text();
+        Flow f = plain(p, {1, 100000, 0});
+        EXPECT_TRUE(f.run());
+        f.check();
+        int classed = 0;
+        for (int fd : descriptors()) {
+            int v = -1;
+            socklen_t len = sizeof(v);
+            if (getsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &v, &len) == 0 && v == 0x60)
+                classed++;
+        }
+        EXPECT_EQ(4, classed);
+    }
+    unsetenv("NCCL_PVRDMA_TC");
+    unsetenv("NCCL_SOCKET_FAMILY");
+}
+
+// ---- devices, traffic class ----
+
+TEST(Devices, VirtualOnes)
+{
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    Net n(12);
+    ncclNetVDeviceProps_v12_t v = {};
+    int d = -1;
+    v.ndevs = 1;
+    v.devs[0] = 0;
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &d, &v));
+    EXPECT_EQ(0, d) << "of one device: that device";
+    v.ndevs = 2;
+    v.devs[1] = 0;
+    EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_make_vdevice(n.d, &d, &v)) << "the same twice";
+    v.devs[1] = 7;
+    EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_make_vdevice(n.d, &d, &v));
+    v.ndevs = 0;
+    EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_make_vdevice(n.d, &d, &v));
+    v.ndevs = 9;
+    EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_make_vdevice(n.d, &d, &v));
+}
+
+// Two interfaces joined: a lane on each, and both carry data.
+TEST(Devices, TwoInterfacesJoined)
+{
+    std::string why = pvn_test::in_netns([] {
+        ASSERT_TRUE(pvn_test::sh(
+            "ip link set lo up && ip link add va type veth peer name vb && "
+            "ip addr add 198.51.100.1/25 dev va && ip addr add 198.51.100.129/25 dev vb "
+            "&& ip link set va up && ip link set vb up"));
+        ASSERT_TRUE(eventually([] {
+            return pvn_test::sh("test $(ip -br link show up | grep -c '^v[ab]@.*LOWER_UP') = 2");
+        }));
+        setenv("NCCL_SOCKET_IFNAME", "=va,vb", 1);
+        Log::get().clear();
+        for (int abi : {9, 12}) {
+            Net n(abi);
+            int ndev = 0, d = -1, again = -1;
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_devices(n.d, &ndev));
+            ASSERT_EQ(2, ndev) << Log::get().text();
+            ncclNetVDeviceProps_v12_t v = {};
+            v.ndevs = 2;
+            v.devs[1] = 1;
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &d, &v)) << Log::get().text();
+            EXPECT_EQ(2, d);
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &again, &v));
+            EXPECT_EQ(d, again) << "another communicator's wish for the same";
+            ncclNetProperties_v12_t one, both;
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, 0, &one));
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, d, &both));
+            EXPECT_EQ(std::string(one.name) == "va" ? "va+vb" : "vb+va", std::string(both.name));
+            EXPECT_EQ(2, both.vProps.ndevs);
+            EXPECT_EQ(1, both.vProps.devs[1]);
+            EXPECT_EQ(2 * one.speed, both.speed);
+            v.devs[1] = d;
+            EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_make_vdevice(n.d, &again, &v))
+                << "of a virtual one";
+
+            Pair p(n, d);
+            ASSERT_TRUE(p.up()) << Log::get().text();
+            EXPECT_NE(std::string::npos, Log::get().text().find("2 lanes")) << Log::get().text();
+            Flow f = plain(p, {1, 3000000, 0, 700000, 64, 5000000});
+            EXPECT_TRUE(f.run());
+            f.check();
+        }
+    });
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    if (!why.empty())
+        GTEST_SKIP() << why;
+}
+
+// Sockets of this process whose TOS is `tos`.
+int sockets_with_tos(int tos)
+{
+    int n = 0;
+    for (int fd : descriptors()) {
+        int v = -1, type = 0, listening = 0;
+        socklen_t len = sizeof(v), tl = sizeof(type), ll = sizeof(listening);
+        if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &tl) != 0 || type != SOCK_STREAM)
+            continue;
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &ll);
+        if (!listening && getsockopt(fd, IPPROTO_IP, IP_TOS, &v, &len) == 0 && v == tos)
+            n++;
+    }
+    return n;
+}
+
+TEST(TrafficClass, CommunicatorThenParameterThenNone)
+{
+    // A pair has two control and two data sockets in this process.
+    {
+        Net n(12, 0xb8);
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        EXPECT_EQ(4, sockets_with_tos(0xb8));
+    }
+    {
+        Net n(10, 0x48); // v10 tells connect alone; the acceptor hears it in HELLO
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        EXPECT_EQ(4, sockets_with_tos(0x48));
+    }
+    setenv("NCCL_PVRDMA_TC", "0x20", 1);
+    {
+        Net n(12);
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        EXPECT_EQ(4, sockets_with_tos(0x20));
+        EXPECT_EQ(0, sockets_with_tos(0xb8));
+    }
+    {
+        Net n(12, 0xb8);
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        EXPECT_EQ(4, sockets_with_tos(0xb8))
+            << "the communicator's wish comes before the environment";
+    }
+    setenv("NCCL_PVRDMA_TC_FORCE", "1", 1);
+    {
+        Net n(12, 0xb8);
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        EXPECT_EQ(4, sockets_with_tos(0x20));
+        EXPECT_EQ(0, sockets_with_tos(0xb8));
+    }
+    unsetenv("NCCL_PVRDMA_TC");
+    unsetenv("NCCL_PVRDMA_TC_FORCE");
+    Log::get().clear();
+    {
+        Net n(12, 300);
+        EXPECT_NE(std::string::npos, Log::get().warnings().find("300"));
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        EXPECT_EQ(4, sockets_with_tos(0));
+    }
+}
+
+// ---- many ----
+
+TEST(Many, AThousandRandomRounds)
+{
+    auto before = descriptors();
+    {
+        Net n(12);
+        std::mt19937 rng(42);
+        for (int round = 0; round < 1000; round++) {
+            Pair p(n);
+            ASSERT_TRUE(p.up()) << round;
+            std::vector<size_t> sizes(rng() % 6);
+            for (auto &s : sizes)
+                s = rng() % 4 ? rng() % 2000 : rng() % 100000;
+            Flow f = plain(p, sizes, rng() % 100);
+            if (rng() % 4) {
+                ASSERT_TRUE(f.run()) << round << Log::get().text();
+                f.check();
+            } else {
+                for (int i = rng() % 5; i > 0 && f.step() && !f.done(); i--)
+                    ;
+                ASSERT_EQ(ncclSuccess, f.error) << round;
+            }
+            if (rng() % 2) {
+                pvn_netdrv_close_recv(p.d, p.rc);
+                p.rc = nullptr;
+            }
+        }
+    }
+    EXPECT_EQ(before, descriptors());
+}
+
+long resident_kib()
+{
+    long kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "VmRSS: %ld", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib;
+}
+
+TEST(Many, AThousandCommsAtOnce)
+{
+    const int pairs = 500; // 500 sending and 500 receiving comms
+    rlimit r;
+    getrlimit(RLIMIT_NOFILE, &r);
+    if (r.rlim_cur < 8 * pairs) {
+        rlimit up = {r.rlim_max, r.rlim_max};
+        if (r.rlim_max < 8 * pairs || setrlimit(RLIMIT_NOFILE, &up) != 0)
+            GTEST_SKIP() << "RLIMIT_NOFILE is " << r.rlim_max;
+    }
+    auto before = descriptors();
+    {
+        Net n(12);
+        long kib = resident_kib();
+        std::vector<std::unique_ptr<Pair>> p;
+        for (int i = 0; i < pairs; i++) {
+            p.push_back(std::make_unique<Pair>(n));
+            ASSERT_TRUE(p.back()->up()) << i;
+        }
+        long used = resident_kib() - kib;
+        RecordProperty("kib_per_comm", static_cast<int>(used / (2 * pairs)));
+        printf("%ld KiB resident per comm\n", used / (2 * pairs));
+        std::vector<std::unique_ptr<Flow>> f;
+        for (auto &x : p)
+            f.push_back(std::make_unique<Flow>(plain(*x, {100, 3000, 1})));
+        EXPECT_TRUE(eventually([&] {
+            bool all = true;
+            for (auto &x : f)
+                all = (x->done() || (x->step() && x->done())) && all;
+            return all;
+        }));
+        for (auto &x : f)
+            x->check();
+    }
+    EXPECT_EQ(before, descriptors());
+    setrlimit(RLIMIT_NOFILE, &r);
+}
+
+// One message of more than 4 GiB. Both buffers are many windows onto the same few megabytes, so it
+// costs time but no memory.
+TEST(Many, AMessageOfMoreThanFourGibibytes)
+{
+    const size_t window = 64u << 20, windows = 65, size = window * windows - 12345;
+    int fd[2];
+    unsigned char *m[2];
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    if (!getenv("PVN_TEST_LARGE"))
+        GTEST_SKIP() << "slow with sanitizers; PVN_TEST_LARGE=1 runs it";
+#endif
+    for (int i = 0; i < 2; i++) {
+        fd[i] = memfd_create("window", MFD_CLOEXEC);
+        ASSERT_EQ(0, ftruncate(fd[i], window));
+        m[i] =
+            static_cast<unsigned char *>(mmap(nullptr, window * windows, PROT_NONE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        ASSERT_NE(MAP_FAILED, static_cast<void *>(m[i]));
+        for (size_t w = 0; w < windows; w++)
+            ASSERT_EQ(m[i] + w * window, mmap(m[i] + w * window, window, PROT_READ | PROT_WRITE,
+                                              MAP_SHARED | MAP_FIXED, fd[i], 0));
+    }
+    for (size_t k = 0; k < window; k += 4096)
+        m[0][k] = static_cast<unsigned char>(k >> 12) | 1;
+    {
+        Net n(12);
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        void *sr = nullptr, *rr = nullptr, *data = m[1], *mh = nullptr;
+        size_t room = window * windows;
+        int tag = 0, sd = 0, rd = 0, got = 0;
+        EXPECT_TRUE(eventually([&] {
+            if (!sr) {
+                EXPECT_EQ(ncclSuccess,
+                          pvn_netdrv_isend(p.d, p.sc, m[0], size, 0, nullptr, nullptr, &sr));
+            }
+            if (!rr) {
+                EXPECT_EQ(ncclSuccess,
+                          pvn_netdrv_irecv(p.d, p.rc, 1, &data, &room, &tag, &mh, nullptr, &rr));
+            }
+            if (sr && !sd) {
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, sr, &sd, nullptr));
+            }
+            if (rr && !rd) {
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, rr, &rd, &got));
+            }
+            return (sd && rd) || HasFailure();
+        }));
+        EXPECT_EQ(INT_MAX, got) << "test reports sizes as int";
+    }
+    EXPECT_EQ(0, memcmp(m[0], m[1], window - 12345));
+    for (int i = 0; i < 2; i++) {
+        munmap(m[i], window * windows);
+        close(fd[i]);
+    }
+}
+
+TEST(Many, ThreadsWithCommsOfTheirOwn)
+{
+    Net n(12);
+    std::atomic<int> good{0};
+    std::vector<std::thread> t;
+    for (int i = 0; i < 4; i++)
+        t.emplace_back([&] {
+            for (int round = 0; round < 10; round++) {
+                Pair p(n), q(n);
+                Flow f = plain(p, {1, 40000, 500}), g = plain(q, {2, 300000});
+                if (p.up() && q.up() && f.run() && g.run())
+                    good++;
+                f.check();
+                g.check();
+            }
+        });
+    for (auto &x : t)
+        x.join();
+    EXPECT_EQ(40, good);
+}
+
+} // namespace

@@ -1,0 +1,69 @@
+/* What a lookup in the registration cache costs, by the number of regions. Prints a table; asserts
+ * nothing. usage: memcache [LOOKUPS], 1000000 by default */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "core/memcache.h"
+
+static int reg(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_mem_sort *sort,
+               const void *extra, void **handle, struct pvn_err *err)
+{
+    *handle = arg;
+    return 0;
+}
+
+static void dereg(void *arg, int dev, void *handle)
+{
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int measure(size_t regions, size_t lookups)
+{
+    static const struct pvn_memcache_ops ops = {reg, dereg};
+    const struct pvn_mem_sort host = {1, 7, 0};
+    const uintptr_t base = 0x100000000, stride = 65536;
+    const struct pvn_mem *m;
+    struct pvn_memcache_stats before, after;
+    struct pvn_err err;
+    unsigned x = 1;
+    struct pvn_memcache *c = pvn_memcache_new(&ops, &err, 4096);
+    if (!c)
+        return 1;
+    double t = now();
+    for (size_t i = 0; i < regions; i++) /* each reaches into the next */
+        if (pvn_memcache_get(c, base + i * stride, 100000, &host, 1, NULL, &m, &err))
+            return 1;
+    double filled = (now() - t) / (double)regions;
+    pvn_memcache_get_stats(c, &before);
+    t = now();
+    for (size_t i = 0; i < lookups; i++) {
+        x = x * 1664525 + 1013904223;
+        if (pvn_memcache_get(c, base + (x >> 8) % regions * stride + 4096, 512, &host, 1, NULL, &m,
+                             &err))
+            return 1;
+        pvn_memcache_put(c, m);
+    }
+    t = (now() - t) / (double)lookups;
+    pvn_memcache_get_stats(c, &after);
+    printf("%8zu %12.0f %12.0f %12.1f\n", regions, filled, t,
+           (double)(after.steps - before.steps) / (double)lookups);
+    pvn_memcache_free(c);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    size_t lookups = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000000;
+    printf("%8s %12s %12s %12s\n", "regions", "insert ns", "get+put ns", "nodes seen");
+    for (size_t n = 10; n <= 100000; n *= 10)
+        if (measure(n, lookups))
+            return 1;
+    return 0;
+}

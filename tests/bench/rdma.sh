@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Measures the plugin on real kernel verbs in virtual machines (tests/vm), with perftest's
+# ib_write_bw and ib_write_lat in the same boot as the yardstick, everything interleaved and
+# repeated: bandwidth at 1 MiB, latency at 8 B and 4 KiB. Prints medians (min..max) and ratios. No
+# KVM: the figures compare programs, they say nothing about a network.
+# usage: tests/bench/rdma.sh [--device rxe|pvrdma] [--guests 1|2] [--transport rdma|tcp] [--rounds N]
+#                            [--build DIR]
+set -u
+usage() { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+
+src=$(cd "$(dirname "$0")/../.." && pwd)
+build=$src/build device=rxe guests=1 transport=rdma rounds=5 iterations=200
+while (($#)); do
+    case $1 in
+    --device) device=$2; shift 2 ;;
+    --guests) guests=$2; shift 2 ;;
+    --transport) transport=$2; shift 2 ;;
+    --rounds) rounds=$2; shift 2 ;;
+    --build) build=$2; shift 2 ;;
+    *) usage ;;
+    esac
+done
+PVN_BUILDDIR=$(cd "$build" && pwd) || exit 2
+[[ -x $PVN_BUILDDIR/pvn-perf ]] || { echo "no $build/pvn-perf: build first, or give --build DIR" >&2; exit 2; }
+
+# shellcheck source-path=SCRIPTDIR source=../vm/lib.sh
+. "$src/tests/vm/lib.sh"
+# shellcheck disable=SC2034
+VM_LIMIT=$((60 + 120 * rounds)) VM_MTU=4200
+vm_start "$device" 77
+settings=(TRANSPORT="$transport" ROUNDS="$rounds" ITERATIONS="$iterations")
+status=0
+if ((guests == 1)); then
+    a=$(vm_job bench "${settings[@]}")
+    VM_SMP=2 VM_V4SELF='' vm_alone "$a" || status=$?
+else
+    a=$(vm_job bench-a RANK=0 "${settings[@]}") b=$(vm_job bench-b RANK=1 "${settings[@]}")
+    vm_pair "$a" "$b" || status=$?
+fi
+if ((status != 0)) || grep -q '^not ok' "$a/results"; then
+    cat "$a/details" "$a/out" 2>/dev/null | tail -n 60
+    echo "the measurements did not end well (guest status $status); see $a" >&2
+    exit 1
+fi
+
+echo "$device, $guests guest(s), plugin by $transport, $rounds rounds: median (min..max)"
+printf '%-10s %8s  %28s  %28s  %s\n' "" bytes perftest plugin "plugin / perftest"
+sort -k2,2 -k3,3n -k1,1 -k4,4n "$a/rows" | awk '
+    {key = $2 " " $3; if (!(key in seen)) {seen[key] = 1; order[++keys] = key}
+     v[$1, key, ++n[$1, key]] = $4}
+    function text(tool, key, m) {
+        m = n[tool, key]
+        if (!m) return "-"
+        med[tool] = m % 2 ? v[tool, key, (m + 1) / 2] : (v[tool, key, m / 2] + v[tool, key, m / 2 + 1]) / 2
+        return sprintf("%.1f (%.1f..%.1f)", med[tool], v[tool, key, 1], v[tool, key, m])
+    }
+    END {
+        for (i = 1; i <= keys; i++) {
+            split(order[i], k, " ")
+            delete med
+            p = text("perftest", order[i]); q = text("plugin", order[i])
+            printf "%-10s %8d  %28s  %28s  %s %s\n", k[1], k[2], p, q,
+                med["perftest"] ? sprintf("%.2f", med["plugin"] / med["perftest"]) : "-",
+                k[1] == "latency" ? "(us)" : "(MB/s)"
+        }
+    }'

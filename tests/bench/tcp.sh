@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# Measures net plugins over TCP between two network namespaces joined by a veth pair, with iperf3 over the same
+# pair as the yardstick: p2p latency and bandwidth, 8-byte message rate, ring all-reduce with 2 and 4 ranks, CPU
+# per GB. Everything is interleaved and repeated; the tables show medians (min..max) and ratios to iperf3's
+# best, and this build's plugin against the best other one. Needs root; leaves nothing behind.
+# usage: tests/bench/tcp.sh [--plugin NAME=PATH]... [--env [NAME:]KEY=VALUE]... [--cc NAME] [--mtu N]
+#                           [--rounds N] [--quick] [--build DIR] [--csv FILE]
+set -eu
+usage() { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+
+src=$(cd "$(dirname "$0")/../.." && pwd)
+build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 cc= mtu=1500 keep_csv=
+plugins=() envs=()
+while (($#)); do
+    case $1 in
+    --plugin) plugins+=("$2"); shift 2 ;;
+    --env) envs+=(--env "$2"); shift 2 ;;
+    --cc) cc=$2; shift 2 ;;
+    --mtu) mtu=$2; shift 2 ;;
+    --rounds) rounds=$2; shift 2 ;;
+    --quick) rounds=1 seconds=0.1 iperf_seconds=1; shift ;;
+    --build) build=$2; shift 2 ;;
+    --csv) keep_csv=$2; shift 2 ;;
+    *) usage ;;
+    esac
+done
+
+skip() { echo "skip bench-tcp: $*"; exit 77; }
+((EUID == 0)) || skip "network namespaces need root"
+for tool in ip iperf3 awk; do
+    command -v "$tool" >/dev/null || skip "$tool is not installed"
+done
+perf=$build/pvn-perf
+[[ -x $perf ]] || { echo "no $perf: build first, or give --build DIR" >&2; exit 2; }
+own=$build/.libs/libnccl-net-pvrdma.so
+args=(--plugin "pvrdma=$own")
+for p in ${plugins[@]+"${plugins[@]}"}; do args+=(--plugin "$p"); done
+args+=(${envs[@]+"${envs[@]}"})
+
+a=pvnA$$ b=pvnB$$ allowed=
+allow=/proc/sys/net/ipv4/tcp_allowed_congestion_control
+tmp=$(mktemp -d)
+server=
+cleanup() {
+    [[ -z $server ]] || kill "$server" 2>/dev/null || true
+    ip netns del "$a" 2>/dev/null || true
+    ip netns del "$b" 2>/dev/null || true
+    [[ -z $allowed ]] || echo "$allowed" >"$allow"
+    rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+ip netns add "$a"
+ip netns add "$b"
+# Some plugins pass over interfaces called veth*.
+ip link add bench0 netns "$a" mtu "$mtu" type veth peer name bench0 netns "$b" mtu "$mtu"
+ip -n "$a" addr add 198.18.0.1/30 dev bench0
+ip -n "$b" addr add 198.18.0.2/30 dev bench0
+for n in "$a" "$b"; do
+    ip -n "$n" link set lo up
+    ip -n "$n" link set bench0 up
+    [[ -z $cc ]] && continue
+    key=net.ipv4.tcp_congestion_control
+    if ! ip netns exec "$n" sysctl -q -w "$key=$cc" 2>/dev/null; then
+        # A namespace may only take what the machine allows to everybody: lend it for the time of the run.
+        [[ -n $allowed ]] || allowed=$(<"$allow")
+        echo "$allowed $cc" >"$allow" 2>/dev/null ||
+            { echo "--cc $cc: this kernel has $(sysctl -n net.ipv4.tcp_available_congestion_control)" >&2; exit 2; }
+        ip netns exec "$n" sysctl -q -w "$key=$cc"
+    fi
+done
+cc=$(ip netns exec "$a" sysctl -n net.ipv4.tcp_congestion_control)
+
+# One line "round,streams,MB/s,cpu s/GB".
+iperf_round() {
+    local streams=$1 round=$2
+    ip netns exec "$b" iperf3 -s -1 -p 5201 >/dev/null 2>&1 &
+    server=$!
+    for _ in {1..100}; do
+        ip netns exec "$b" ss -Hltn 'sport = :5201' | grep -q . && break
+        sleep 0.05
+    done
+    ip netns exec "$a" iperf3 -J -c 198.18.0.2 -p 5201 -t "$iperf_seconds" -P "$streams" >"$tmp/iperf.json"
+    wait "$server" || true
+    server=
+    awk -v r="$round" -v s="$streams" '
+        /"sum_received"/ { in_sum = 1 }
+        in_sum && /"bits_per_second"/ { gsub(/[^0-9.e+]/, "", $2); mb = $2 / 8e6; in_sum = 0 }
+        /"host_total"/ { gsub(/[^0-9.e+]/, "", $2); cpu += $2 }
+        /"remote_total"/ { gsub(/[^0-9.e+]/, "", $2); cpu += $2 }
+        END { if (mb > 0) printf "%d,%d,%.1f,%.4f\n", r, s, mb, cpu / 100 / (mb / 1000) }' \
+        "$tmp/iperf.json" >>"$tmp/iperf.csv"
+}
+
+# p2p and ring runs of all plugins, in turn; the CSV lines without their header.
+perf_round() {
+    local out=$1
+    shift
+    "$perf" "$@" "${args[@]}" --netns "$a,$b" --quiet --csv "$tmp/one.csv" 2>"$tmp/err" ||
+        { cat "$tmp/err" >&2; echo "pvn-perf $* failed" >&2; exit 3; }
+    tail -n +2 "$tmp/one.csv" >>"$out"
+}
+
+# CPUs in use over a second, by whatever else runs here: with company, figures are off by factors.
+busy() {
+    local u1 n1 s1 i1 u2 n2 s2 i2
+    read -r _ u1 n1 s1 i1 _ </proc/stat
+    sleep 1
+    read -r _ u2 n2 s2 i2 _ </proc/stat
+    awk -v b=$((u2 - u1 + n2 - n1 + s2 - s1)) -v i=$((i2 - i1)) -v n="$(nproc)" 'BEGIN { printf "%.2f", n * b / (b + i) }'
+}
+company=$(busy)
+
+for ((r = 1; r <= rounds; r++)); do
+    echo "round $r of $rounds ..." >&2
+    for s in 1 2 4; do iperf_round "$s" "$r"; done
+    perf_round "$tmp/p2p.csv" p2p --ranks 2 --latency --sizes 8,512,4K,64K,512K,1M --time "$seconds"
+    perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --sizes 8,64K,256K,512K,1M,4M --time "$seconds"
+    for n in 2 4; do
+        perf_round "$tmp/ring.csv" ring --ranks "$n" --sizes 32M --time "$seconds"
+    done
+done
+perf_round "$tmp/check.csv" p2p --ranks 2 --bandwidth --sizes 8,64K --time 0.1 --check
+perf_round "$tmp/check.csv" ring --ranks 4 --sizes 4M --time 0.1 --check
+
+company="$company before, $(busy) after"
+echo "veth pair, MTU $mtu, $cc, $rounds rounds, $(nproc) CPUs, Linux $(uname -r); data verified with every plugin"
+echo "CPUs in use by other processes: $company (above 0.2 the figures below are not to be trusted)"
+awk -F, -v own=pvrdma '
+function sort(v, n,    i, j, t) {
+    for (i = 2; i <= n; i++) { t = v[i]; for (j = i - 1; j > 0 && v[j] > t; j--) v[j + 1] = v[j]; v[j + 1] = t }
+}
+function stats(list,    v, n) {
+    n = split(list, v, " "); sort(v, n)
+    lo = v[1]; hi = v[n]
+    return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
+}
+function size(x) { return x >= 1048576 ? x / 1048576 " MiB" : x >= 1024 ? x / 1024 " KiB" : x " B" }
+function add(row, plugin, value, cpu) {
+    if (!(row in known)) { known[row] = 1; rows[++nrows] = row }
+    if (!(plugin in seen)) { seen[plugin] = 1; names[++nnames] = plugin }
+    val[row, plugin] = val[row, plugin] " " value
+    if (cpu > 0) use[row, plugin] = use[row, plugin] " " cpu
+}
+FILENAME ~ /iperf.csv$/ { ip[$2] = ip[$2] " " $3; ipc[$2] = ipc[$2] " " $4; next }
+$4 == "latency" { add("latency " size($10) ", us", $1, $12); next }
+$4 == "bandwidth" && $10 == 8 { add("8 B messages, M/s", $1, $17 / 1e6); next }
+$4 == "bandwidth" { add("bandwidth " size($10) ", MB/s", $1, $16, $18); next }
+{ add("ring R=" $6 ", busbw MB/s", $1, $16, $18) }
+END {
+    for (s = 1; s <= 4; s *= 2) {
+        m = stats(ip[s]); if (m > best) best = m
+        printf "iperf3 x%d %.0f MB/s (%.0f..%.0f), %.2f cpu s/GB\n", s, m, lo, hi, stats(ipc[s])
+    }
+    printf "\n|"; for (i = 1; i <= nnames; i++) printf " | %s", names[i]
+    printf " | %s / best other |\n|---", own
+    for (i = 0; i <= nnames; i++) printf "|---"
+    print "|"
+    for (k = 1; k <= nrows; k++) {
+        row = rows[k]; lower = row ~ /^latency/; other = 0; mine = 0
+        printf "| %s", row
+        for (i = 1; i <= nnames; i++) {
+            m = stats(val[row, names[i]])
+            form = m < 10 ? "%.2f (%.2f..%.2f)" : "%.1f (%.1f..%.1f)"
+            printf " | " form, m, lo, hi
+            if (row ~ /MB\/s/) printf ", %.2f x iperf3", m / best
+            if (use[row, names[i]] != "") printf ", %.2f s/GB", stats(use[row, names[i]])
+            if (names[i] == own) mine = m
+            else if (!other || (lower ? m < other : m > other)) other = m
+        }
+        if (other > 0) printf " | %.2f", mine / other; else printf " | -"
+        print " |"
+    }
+}' "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
+if [[ -n $keep_csv ]]; then
+    head -n 1 "$tmp/one.csv" >"$keep_csv"
+    cat "$tmp/p2p.csv" "$tmp/ring.csv" >>"$keep_csv"
+fi

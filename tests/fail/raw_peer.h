@@ -1,0 +1,241 @@
+// A peer made by hand: it speaks the wire format byte by byte, so that it can stop, die or lie
+// anywhere.
+#ifndef TESTS_FAIL_RAW_PEER_H
+#define TESTS_FAIL_RAW_PEER_H
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "core/wire.h"
+}
+
+namespace raw
+{
+
+using Bytes = std::vector<uint8_t>;
+
+inline Bytes frame(pvn_frame_type type, const Bytes &body)
+{
+    pvn_frame_header h = {static_cast<uint8_t>(type), static_cast<uint32_t>(body.size())};
+    Bytes b(PVN_FRAME_HEADER_BYTES);
+    pvn_frame_header_encode(b.data(), &h);
+    b.insert(b.end(), body.begin(), body.end());
+    return b;
+}
+
+inline Bytes preamble(int kind, uint64_t session, uint64_t nonce, int lane = 0, int stream = 0)
+{
+    pvn_preamble p = {PVN_WIRE_VERSION,
+                      static_cast<uint8_t>(kind),
+                      static_cast<uint8_t>(lane),
+                      static_cast<uint16_t>(stream),
+                      session,
+                      nonce};
+    Bytes b(PVN_PREAMBLE_BYTES);
+    pvn_preamble_encode(b.data(), &p);
+    return b;
+}
+
+inline Bytes hello(uint64_t session, int min = PVN_WIRE_VERSION_MIN, int max = PVN_WIRE_VERSION)
+{
+    pvn_hello h = {};
+    h.version_min = static_cast<uint16_t>(min);
+    h.version_max = static_cast<uint16_t>(max);
+    h.pid = 4711;
+    h.session = session;
+    h.traffic_class = -1;
+    strcpy(h.plugin_version, "9.9.9");
+    strcpy(h.host, "rawhost");
+    strcpy(h.device, "raw0");
+    Bytes b(512);
+    b.resize(pvn_hello_encode(b.data(), b.size(), &h));
+    return frame(PVN_FRAME_HELLO, b);
+}
+
+// One TCP lane of one stream; port 0: the connector's offer, which names no address.
+inline Bytes tcp_blob(uint16_t port)
+{
+    Bytes b = {1, 1, static_cast<uint8_t>(port ? 19 : 0), 0};
+    if (port) {
+        Bytes a(19, 0);
+        a[0] = 4;
+        a[1] = static_cast<uint8_t>(port);
+        a[2] = static_cast<uint8_t>(port >> 8);
+        a[3] = 127;
+        a[6] = 1;
+        b.insert(b.end(), a.begin(), a.end());
+    }
+    return b;
+}
+
+inline Bytes offer(const Bytes &blob, const char *kind = "tcp", int n = 1)
+{
+    pvn_offer o = {};
+    o.n = n;
+    for (int i = 0; i < n; i++) {
+        o.lane[i].index = static_cast<uint8_t>(i);
+        strcpy(o.lane[i].kind, kind);
+        strcpy(o.lane[i].name, "raw0");
+        o.lane[i].len = static_cast<uint16_t>(blob.size());
+        o.lane[i].blob = blob.data();
+    }
+    Bytes b(PVN_FRAME_BODY_MAX);
+    b.resize(pvn_offer_encode(b.data(), b.size(), &o));
+    return frame(PVN_FRAME_OFFER, b);
+}
+
+inline Bytes ready(uint32_t lanes)
+{
+    Bytes b(8);
+    b.resize(pvn_ready_encode(b.data(), b.size(), lanes));
+    return frame(PVN_FRAME_READY, b);
+}
+
+// A blocking socket that gives up by itself.
+class Sock
+{
+  public:
+    int fd = -1;
+    Sock() = default;
+    explicit Sock(int f) : fd(f)
+    {
+        patience(20);
+    }
+    Sock(Sock &&o) noexcept : fd(o.fd)
+    {
+        o.fd = -1;
+    }
+    Sock &operator=(Sock &&o) noexcept
+    {
+        std::swap(fd, o.fd);
+        return *this;
+    }
+    ~Sock()
+    {
+        close();
+    }
+    void close()
+    {
+        if (fd >= 0)
+            ::close(fd);
+        fd = -1;
+    }
+    void reset()
+    {
+        linger l = {1, 0};
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+        close();
+    }
+    void patience(int seconds)
+    {
+        timeval tv = {seconds, 0};
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+    }
+    bool send(const Bytes &b, size_t n = SIZE_MAX)
+    {
+        n = n < b.size() ? n : b.size();
+        return n == 0 || ::send(fd, b.data(), n, MSG_NOSIGNAL) == static_cast<ssize_t>(n);
+    }
+    // Exactly n bytes, or fewer at the end of the stream.
+    Bytes recv(size_t n)
+    {
+        Bytes b(n);
+        size_t got = 0;
+        while (got < n) {
+            ssize_t r = ::recv(fd, b.data() + got, n - got, 0);
+            if (r <= 0)
+                break;
+            got += static_cast<size_t>(r);
+        }
+        b.resize(got);
+        return b;
+    }
+    // A frame's body; *type 0 at the end of the stream.
+    Bytes recv_frame(int *type)
+    {
+        pvn_frame_header h = {};
+        Bytes b = recv(PVN_FRAME_HEADER_BYTES);
+        *type = 0;
+        if (b.size() < PVN_FRAME_HEADER_BYTES || pvn_frame_header_decode(b.data(), &h, nullptr))
+            return {};
+        b = recv(h.len);
+        *type = b.size() == h.len ? h.type : 0;
+        return b;
+    }
+    // Reads to the end of the stream: the texts of ERROR frames on the way. *closed: the end was
+    // reached.
+    std::string last_words(bool *closed)
+    {
+        std::string text;
+        int type;
+        for (;;) {
+            Bytes b = recv_frame(&type);
+            if (type == 0)
+                break;
+            char t[PVN_REASON_MAX];
+            if (type == PVN_FRAME_ERROR && pvn_reason_decode(b.data(), b.size(), t, nullptr) == 0)
+                text += t;
+        }
+        char c;
+        ssize_t n = ::recv(fd, &c, 1, 0);
+        *closed = n == 0 || (n < 0 && errno == ECONNRESET);
+        return text;
+    }
+};
+
+inline Sock dial(uint16_t port)
+{
+    Sock s(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in in = {};
+    in.sin_family = AF_INET;
+    in.sin_port = htons(port);
+    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (connect(s.fd, reinterpret_cast<sockaddr *>(&in), sizeof(in)) != 0)
+        s.close();
+    return s;
+}
+
+struct Listener {
+    Sock s;
+    uint16_t port = 0;
+    Listener() : s(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))
+    {
+        sockaddr_in in = {};
+        socklen_t len = sizeof(in);
+        in.sin_family = AF_INET;
+        in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        if (bind(s.fd, reinterpret_cast<sockaddr *>(&in), len) != 0 || listen(s.fd, 16) != 0 ||
+            getsockname(s.fd, reinterpret_cast<sockaddr *>(&in), &len) != 0)
+            s.close();
+        port = ntohs(in.sin_port);
+    }
+    Sock accept()
+    {
+        return Sock(accept4(s.fd, nullptr, nullptr, SOCK_CLOEXEC));
+    }
+};
+
+// A handle that leads to `port` on this machine.
+inline void make_handle(void *out, uint16_t port, uint64_t session)
+{
+    pvn_handle h = {};
+    h.version = PVN_WIRE_VERSION;
+    h.session = session;
+    h.addr.family = 4;
+    h.addr.port = port;
+    h.addr.bytes[0] = 127;
+    h.addr.bytes[3] = 1;
+    pvn_handle_encode(static_cast<uint8_t *>(out), &h);
+}
+
+} // namespace raw
+
+#endif

@@ -1,0 +1,270 @@
+// A peer that was fine and then is not: the connection's sockets end one by one, in every order.
+#include "abi/nccl_side.h"
+#include "fail/raw_peer.h"
+
+extern "C" {
+#include "net-tcp/frame.h"
+}
+
+using namespace nccl;
+
+namespace
+{
+
+raw::Bytes reason(const char *text)
+{
+    raw::Bytes b(PVN_REASON_MAX + 2);
+    b.resize(pvn_reason_encode(b.data(), b.size(), text));
+    return raw::frame(PVN_FRAME_ERROR, b);
+}
+
+raw::Bytes message(uint64_t seq, const raw::Bytes &payload, size_t total)
+{
+    pvn_frame f = {};
+    f.seq = seq;
+    f.total = total;
+    f.len = static_cast<uint32_t>(payload.size());
+    raw::Bytes b(PVN_FRAME_LEN);
+    pvn_frame_encode(&f, b.data());
+    b.insert(b.end(), payload.begin(), payload.end());
+    return b;
+}
+
+// The plugin's sending comm, connected to a peer made by hand.
+struct Sender {
+    Net n{12};
+    raw::Listener l;
+    raw::Sock ctrl, stream;
+    void *sc = nullptr;
+    void *req = nullptr;
+    Buffer b{1 << 20, 3};
+    Sender()
+    {
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        raw::make_handle(handle, l.port, 77);
+        std::thread t([&] {
+            int type;
+            ctrl = l.accept();
+            ctrl.recv(PVN_PREAMBLE_BYTES);
+            ctrl.recv_frame(&type);
+            ctrl.send(raw::hello(77));
+            ctrl.recv_frame(&type);
+            ctrl.send(raw::offer(raw::tcp_blob(l.port)));
+            stream = l.accept();
+            stream.recv(PVN_PREAMBLE_BYTES);
+            stream.send({0x70});
+            ctrl.recv_frame(&type);
+            ctrl.send(raw::ready(1));
+        });
+        EXPECT_TRUE(eventually(
+            [&] { return pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc) != ncclSuccess || sc; }));
+        t.join();
+        EXPECT_NE(nullptr, sc) << Log::get().text();
+        Log::get().clear();
+    }
+    ~Sender()
+    {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(n.d, sc));
+    }
+    // Sends without end until that fails.
+    ncclResult_t until_error()
+    {
+        ncclResult_t r = ncclSuccess;
+        EXPECT_TRUE(eventually([&] {
+            int d = 0;
+            if (!req)
+                r = pvn_netdrv_isend(n.d, sc, b.data(), b.n, 0, nullptr, nullptr, &req);
+            if (req && r == ncclSuccess)
+                r = pvn_netdrv_test(n.d, req, &d, nullptr);
+            if (d)
+                req = nullptr;
+            return r != ncclSuccess;
+        }));
+        return r;
+    }
+};
+
+// The plugin's receiving comm likewise.
+struct Receiver {
+    Net n{12};
+    raw::Sock ctrl, stream;
+    void *lc = nullptr, *rc = nullptr, *req = nullptr;
+    Buffer b{1000};
+    int size = -1;
+    Receiver()
+    {
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+        pvn_handle h;
+        pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h, nullptr);
+        std::thread t([&] {
+            int type;
+            ctrl = raw::dial(h.addr.port);
+            ctrl.send(raw::preamble(PVN_PREAMBLE_CTRL, h.session, 9));
+            ctrl.send(raw::hello(h.session));
+            ctrl.recv_frame(&type);
+            ctrl.send(raw::offer(raw::tcp_blob(0)));
+            ctrl.recv_frame(&type);
+            stream = raw::dial(h.addr.port);
+            stream.send(raw::preamble(PVN_PREAMBLE_STREAM, h.session, 9));
+            stream.recv(1);
+            ctrl.recv_frame(&type);
+            ctrl.send(raw::ready(1));
+        });
+        EXPECT_TRUE(
+            eventually([&] { return pvn_netdrv_accept(n.d, lc, &rc) != ncclSuccess || rc; }));
+        t.join();
+        EXPECT_NE(nullptr, rc) << Log::get().text();
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+        Log::get().clear();
+    }
+    ~Receiver()
+    {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
+    }
+    // Posts a receive if there is none and tests it until it is done or fails.
+    ncclResult_t receive(int *done)
+    {
+        ncclResult_t r = ncclSuccess;
+        *done = 0;
+        EXPECT_TRUE(eventually([&] {
+            void *data = b.data(), *mh = nullptr;
+            size_t room = b.n;
+            int tag = 0;
+            if (!req)
+                r = pvn_netdrv_irecv(n.d, rc, 1, &data, &room, &tag, &mh, nullptr, &req);
+            if (req && r == ncclSuccess)
+                r = pvn_netdrv_test(n.d, req, done, &size);
+            return r != ncclSuccess || *done;
+        }));
+        if (*done)
+            req = nullptr;
+        return r;
+    }
+};
+
+bool said(const char *text)
+{
+    return Log::get().warnings().find(text) != std::string::npos;
+}
+
+TEST(Sending, DataSocketResetAndThePeersOwnAccountOfIt)
+{
+    Sender s;
+    s.stream.reset();
+    s.ctrl.send(reason("its GPU fell off the bus"));
+    EXPECT_EQ(ncclRemoteError, s.until_error());
+    EXPECT_TRUE(said("its GPU fell off the bus")) << Log::get().text();
+    EXPECT_TRUE(said("rawhost pid 4711"));
+    EXPECT_EQ(ncclRemoteError, s.until_error()) << "latched";
+}
+
+// A wrong call on a comm that has failed is told for itself and hides nothing.
+TEST(Sending, TheCommsErrorOutlivesAWrongCall)
+{
+    Sender s;
+    s.ctrl.send(reason("out of patience"));
+    EXPECT_EQ(ncclRemoteError, s.until_error());
+    EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_dereg_mr(s.n.d, s.sc, &s));
+    EXPECT_EQ(ncclRemoteError, s.until_error());
+}
+
+TEST(Sending, DataSocketResetInSilence)
+{
+    Sender s;
+    s.stream.reset();
+    EXPECT_EQ(ncclRemoteError, s.until_error());
+    EXPECT_TRUE(said("rawhost pid 4711")) << Log::get().text();
+    bool closed;
+    EXPECT_NE("", s.ctrl.last_words(&closed)) << "the peer is told what happened to its socket";
+    EXPECT_TRUE(closed);
+}
+
+TEST(Sending, ControlConnectionLost)
+{
+    Sender s;
+    s.ctrl.close();
+    EXPECT_EQ(ncclRemoteError, s.until_error());
+    EXPECT_TRUE(said("control connection")) << Log::get().text();
+}
+
+TEST(Sending, PeerSaysGoodbyeAndCloses)
+{
+    Sender s;
+    s.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, {}));
+    s.stream.reset();
+    s.ctrl.close();
+    EXPECT_EQ(ncclRemoteError, s.until_error());
+    EXPECT_TRUE(said("closed its end")) << Log::get().text();
+}
+
+TEST(Sending, NonsenseOnTheControlConnection)
+{
+    Sender s;
+    s.ctrl.send({99, 0, 0, 0, 1, 0, 0, 0, 0});
+    EXPECT_EQ(ncclRemoteError, s.until_error());
+    EXPECT_TRUE(said("unknown type 99")) << Log::get().text();
+    Sender t;
+    t.ctrl.send(raw::ready(1));
+    EXPECT_EQ(ncclRemoteError, t.until_error());
+    EXPECT_TRUE(said("READY frame on a connection that is up")) << Log::get().text();
+}
+
+TEST(Receiving, WhatWasSentBeforeThePeerVanishedStillArrives)
+{
+    Receiver r;
+    int done;
+    r.stream.send(message(0, {1, 2, 3}, 3));
+    r.ctrl.close(); // no goodbye: the process is gone, its data is not
+    ASSERT_EQ(ncclSuccess, r.receive(&done)) << Log::get().text();
+    EXPECT_EQ(3, r.size);
+    EXPECT_EQ(2, r.b.data()[1]);
+    EXPECT_EQ(ncclRemoteError, r.receive(&done)) << "and then the loss is reported";
+    EXPECT_TRUE(said("rawhost pid 4711")) << Log::get().text();
+}
+
+TEST(Receiving, GoodbyeThenTheEndOfTheStream)
+{
+    Receiver r;
+    int done;
+    r.stream.send(message(0, {7}, 1));
+    r.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, {}));
+    r.stream.close();
+    ASSERT_EQ(ncclSuccess, r.receive(&done)) << Log::get().text();
+    EXPECT_EQ(1, r.size);
+    EXPECT_EQ(ncclRemoteError, r.receive(&done));
+    EXPECT_TRUE(said("rawhost pid 4711")) << Log::get().text();
+}
+
+TEST(Receiving, StreamThatEndsWithinAMessage)
+{
+    Receiver r;
+    int done;
+    r.stream.send(message(0, raw::Bytes(100, 5), 100), 60);
+    r.stream.close();
+    EXPECT_EQ(ncclRemoteError, r.receive(&done));
+    EXPECT_EQ(0, done);
+    EXPECT_TRUE(said("rawhost pid 4711")) << Log::get().text();
+}
+
+TEST(Receiving, NonsenseOnADataSocket)
+{
+    Receiver r;
+    int done;
+    r.stream.send(raw::Bytes(200, 0xa5));
+    EXPECT_NE(ncclSuccess, r.receive(&done));
+    EXPECT_NE("", Log::get().warnings());
+    bool closed;
+    EXPECT_NE("", r.ctrl.last_words(&closed)) << "the peer is told";
+}
+
+TEST(Receiving, PeerGivesUpWhileWeWait)
+{
+    Receiver r;
+    int done;
+    r.ctrl.send(reason("out of memory"));
+    EXPECT_EQ(ncclRemoteError, r.receive(&done));
+    EXPECT_TRUE(said("the peer gave up: out of memory")) << Log::get().text();
+}
+
+} // namespace

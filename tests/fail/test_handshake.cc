@@ -1,0 +1,710 @@
+// Connection set-up against everything that can go wrong at the other end.
+#include "abi/nccl_side.h"
+#include "fail/raw_peer.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <random>
+
+using namespace nccl;
+
+namespace
+{
+
+// Sets variables for one test; the plugin reads them at its next init.
+struct Env {
+    std::vector<std::string> names;
+    Env(std::initializer_list<std::pair<const char *, const char *>> vars)
+    {
+        for (auto &v : vars) {
+            std::string name = std::string("NCCL_PVRDMA_") + v.first;
+            setenv(name.c_str(), v.second, 1);
+            names.push_back(name);
+        }
+    }
+    ~Env()
+    {
+        for (auto &n : names)
+            unsetenv(n.c_str());
+    }
+};
+
+struct Listen {
+    pvn_netdrv *d;
+    void *lc = nullptr;
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    pvn_handle h = {};
+    explicit Listen(Net &n) : d(n.d)
+    {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+        EXPECT_EQ(0, pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h,
+                                       nullptr));
+    }
+    ~Listen()
+    {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(d, lc));
+    }
+    uint16_t port() const
+    {
+        return h.addr.port;
+    }
+};
+
+// Calls accept until it gives a comm or an error.
+ncclResult_t accept_until(Net &n, void *lc, void **rc, int seconds = 20)
+{
+    ncclResult_t r = ncclSuccess;
+    *rc = nullptr;
+    EXPECT_TRUE(eventually(
+        [&] {
+            r = pvn_netdrv_accept(n.d, lc, rc);
+            return r != ncclSuccess || *rc;
+        },
+        seconds));
+    return r;
+}
+
+ncclResult_t connect_until(Net &n, void *handle, void **sc, int seconds = 20)
+{
+    ncclResult_t r = ncclSuccess;
+    *sc = nullptr;
+    EXPECT_TRUE(eventually(
+        [&] {
+            r = pvn_netdrv_connect(n.d, n.ctx, 0, handle, sc);
+            return r != ncclSuccess || *sc;
+        },
+        seconds));
+    return r;
+}
+
+bool said(const char *text)
+{
+    return Log::get().text().find(text) != std::string::npos;
+}
+
+void expect_working_pair(Net &n)
+{
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    Flow f = plain(p, {1, 5000, 0});
+    ASSERT_TRUE(f.run());
+    f.check();
+}
+
+// ---- handles ----
+
+TEST(Handle, DamagedOnesAreRefusedAtOnce)
+{
+    Net n(12);
+    Listen l(n);
+    for (int kind = 0; kind < 4; kind++) {
+        alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
+        memcpy(h, l.handle, sizeof(h));
+        const char *text = "";
+        switch (kind) {
+        case 0:
+            memset(h + 20, 0, sizeof(h) - 20);
+            text = "damaged or truncated";
+            break;
+        case 1:
+            h[33] ^= 1;
+            text = "damaged or truncated";
+            break;
+        case 2:
+            memset(h, 0x11, sizeof(h));
+            text = "another network plugin";
+            break;
+        case 3: {
+            pvn_handle old = l.h;
+            old.version = 0;
+            pvn_handle_encode(reinterpret_cast<uint8_t *>(h), &old);
+            text = "wire version 0";
+            break;
+        }
+        }
+        void *sc = nullptr;
+        Log::get().clear();
+        EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_connect(n.d, n.ctx, 0, h, &sc)) << kind;
+        EXPECT_EQ(nullptr, sc);
+        EXPECT_NE(std::string::npos, Log::get().warnings().find(text)) << Log::get().text();
+    }
+    // A cookie that nobody gave out is no pointer: the connection simply begins.
+    alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
+    memcpy(h, l.handle, sizeof(h));
+    pvn_handle_set_cookie(reinterpret_cast<uint8_t *>(h), 0xdeadbeefdeadbeefull);
+    void *sc = nullptr, *rc = nullptr;
+    EXPECT_TRUE(eventually([&] {
+        if (!sc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, h, &sc));
+        }
+        if (!rc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
+        }
+        return sc && rc;
+    }));
+    pvn_netdrv_close_send(n.d, sc);
+    pvn_netdrv_close_recv(n.d, rc);
+}
+
+// ---- nobody there ----
+
+TEST(Absent, PeerThatNeverConnects)
+{
+    Env e({{"ACCEPT_TIMEOUT", "150ms"}});
+    Net n(12);
+    Listen l(n);
+    void *rc;
+    Log::get().clear();
+    EXPECT_EQ(ncclRemoteError, accept_until(n, l.lc, &rc));
+    EXPECT_TRUE(said("no peer has connected")) << Log::get().text();
+    EXPECT_TRUE(said("NCCL_PVRDMA_ACCEPT_TIMEOUT"));
+}
+
+TEST(Absent, ListenerThatIsGone)
+{
+    Env e({{"CONNECT_TIMEOUT", "300ms"}});
+    Net n(12);
+    alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
+    {
+        Listen l(n);
+        memcpy(h, l.handle, sizeof(h));
+    }
+    void *sc;
+    Log::get().clear();
+    EXPECT_EQ(ncclRemoteError, connect_until(n, h, &sc));
+    EXPECT_TRUE(said("NCCL_PVRDMA_CONNECT_TIMEOUT")) << Log::get().text();
+    EXPECT_TRUE(said("Connection refused") || said("connecting failed")) << Log::get().text();
+    EXPECT_TRUE(said("127.0.0.1:")) << "the peer's address";
+}
+
+TEST(Absent, PeerThatNeverCallsAccept)
+{
+    Env e({{"ACCEPT_TIMEOUT", "150ms"}});
+    Net n(12);
+    Listen l(n);
+    void *sc;
+    Log::get().clear();
+    EXPECT_EQ(ncclRemoteError, connect_until(n, l.handle, &sc));
+    EXPECT_TRUE(said("to call accept")) << Log::get().text();
+    EXPECT_TRUE(said("NCCL_PVRDMA_ACCEPT_TIMEOUT"));
+}
+
+TEST(Absent, ConnectGivenUpByFinalize)
+{
+    alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
+    raw::Listener l;
+    raw::make_handle(h, l.port, 7);
+    {
+        Net n(12);
+        void *sc = nullptr;
+        for (int i = 0; i < 5; i++)
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, h, &sc));
+        EXPECT_EQ(nullptr, sc);
+    }
+    raw::Sock s = l.accept();
+    bool closed = false;
+    EXPECT_EQ(size_t{PVN_PREAMBLE_BYTES}, s.recv(PVN_PREAMBLE_BYTES).size());
+    EXPECT_NE(std::string::npos, s.last_words(&closed).find("finalized"));
+    EXPECT_TRUE(closed);
+}
+
+// ---- stalls and deaths at every byte ----
+
+enum class End { Stall, Close, Reset };
+
+// Plays the connector up to byte `cut` of what it sends on the control connection, then ends as
+// told. Returns what the acceptor said last; *closed: the acceptor has closed the connection.
+std::string play_connector(uint16_t port, uint64_t session, size_t cut, End end, bool *closed)
+{
+    raw::Sock ctrl = raw::dial(port), stream;
+    uint64_t nonce = 1000 + cut;
+    raw::Bytes first = raw::preamble(PVN_PREAMBLE_CTRL, session, nonce), h = raw::hello(session);
+    raw::Bytes parts[] = {first, raw::offer(raw::tcp_blob(0)), raw::ready(1)};
+    parts[0].insert(parts[0].end(), h.begin(), h.end());
+    int type = 0;
+    for (int i = 0; i < 3; i++) {
+        size_t n = std::min(cut, parts[i].size());
+        if (!ctrl.send(parts[i], n))
+            break;
+        cut -= n;
+        if (n < parts[i].size() || i == 2)
+            break;
+        ctrl.recv_frame(&type); // HELLO, then OFFER
+        if (i == 1) {
+            stream = raw::dial(port);
+            stream.send(raw::preamble(PVN_PREAMBLE_STREAM, session, nonce));
+        }
+    }
+    if (end == End::Close) {
+        ctrl.close();
+        return "";
+    }
+    if (end == End::Reset) {
+        ctrl.reset();
+        return "";
+    }
+    return ctrl.last_words(closed);
+}
+
+size_t connector_bytes(uint64_t session, size_t *until_hello)
+{
+    *until_hello = PVN_PREAMBLE_BYTES + raw::hello(session).size();
+    return *until_hello + raw::offer(raw::tcp_blob(0)).size() + raw::ready(1).size();
+}
+
+// Every text was in some case's last words.
+template <typename Cases> void expect_heard(const Cases &cases, std::vector<const char *> texts)
+{
+    for (const char *t : texts) {
+        bool heard = false;
+        for (auto &c : cases)
+            heard = heard || c->words.find(t) != std::string::npos;
+        EXPECT_TRUE(heard) << t;
+    }
+}
+
+class AcceptorMeets : public testing::TestWithParam<End>
+{
+};
+INSTANTIATE_TEST_SUITE_P(All, AcceptorMeets, testing::Values(End::Stall, End::Close, End::Reset),
+                         [](const auto &i) {
+                             return i.param == End::Stall   ? "Stall"
+                                    : i.param == End::Close ? "Close"
+                                                            : "Reset";
+                         });
+
+TEST_P(AcceptorMeets, AtEveryByte)
+{
+    Env e({{"HELLO_TIMEOUT", "300ms"},
+           {"OFFER_TIMEOUT", "300ms"},
+           {"BIND_TIMEOUT", "300ms"},
+           {"VERIFY_TIMEOUT", "300ms"},
+           {"READY_TIMEOUT", "300ms"}});
+    Net n(12);
+    size_t until_hello, total = connector_bytes(1, &until_hello);
+    struct Case {
+        std::unique_ptr<Listen> l;
+        std::thread t;
+        std::atomic<bool> over{false};
+        bool closed = false;
+        std::string words;
+        ncclResult_t r = ncclSuccess;
+        void *rc = nullptr;
+    };
+    Log::get().clear();
+    std::vector<std::unique_ptr<Case>> cases;
+    for (size_t cut = 0; cut < total; cut++) {
+        cases.push_back(std::make_unique<Case>());
+        Case *c = cases.back().get();
+        c->l = std::make_unique<Listen>(n);
+        c->t = std::thread([c, cut] {
+            c->words = play_connector(c->l->port(), c->l->h.session, cut, GetParam(), &c->closed);
+            c->over = true;
+        });
+    }
+    // A stranger must never be accept's business; a peer that has said HELLO must be.
+    auto verdict = [&](size_t cut) {
+        Case *c = cases[cut].get();
+        if (c->r == ncclSuccess && !c->rc)
+            c->r = pvn_netdrv_accept(n.d, c->l->lc, &c->rc);
+        return c->over && (cut < until_hello || c->r != ncclSuccess);
+    };
+    EXPECT_TRUE(eventually([&] {
+        bool all = true;
+        for (size_t cut = 0; cut < total; cut++)
+            all = verdict(cut) && all;
+        return all;
+    }));
+    for (size_t cut = 0; cut < total; cut++) {
+        Case *c = cases[cut].get();
+        c->t.join();
+        EXPECT_EQ(nullptr, c->rc) << cut;
+        EXPECT_EQ(cut < until_hello ? ncclSuccess : ncclRemoteError, c->r) << cut;
+        if (GetParam() == End::Stall) {
+            EXPECT_TRUE(c->closed) << "byte " << cut << ": the acceptor holds on";
+            if (cut > until_hello) {
+                EXPECT_NE(std::string::npos, c->words.find("_TIMEOUT")) << cut << ": " << c->words;
+            }
+        }
+    }
+    if (GetParam() == End::Stall) {
+        expect_heard(cases, {"OFFER_TIMEOUT", "READY_TIMEOUT", "rawhost pid 4711"});
+    }
+    cases.clear();
+    expect_working_pair(n);
+}
+
+// Plays the acceptor likewise.
+std::string play_acceptor(raw::Listener *l, size_t cut, End end, bool *closed)
+{
+    raw::Bytes parts[] = {raw::hello(77), raw::offer(raw::tcp_blob(l->port)), raw::ready(1)};
+    raw::Sock ctrl = l->accept(), stream;
+    int type;
+    ctrl.recv(PVN_PREAMBLE_BYTES);
+    ctrl.recv_frame(&type);
+    for (int i = 0; i < 3; i++) {
+        size_t n = std::min(cut, parts[i].size());
+        if (!ctrl.send(parts[i], n))
+            break;
+        cut -= n;
+        if (n < parts[i].size() || i == 2)
+            break;
+        if (i == 0) {
+            ctrl.recv_frame(&type); // OFFER
+        } else {
+            stream = l->accept();
+            stream.recv(PVN_PREAMBLE_BYTES);
+            stream.send({0x70});
+        }
+    }
+    if (end == End::Close) {
+        ctrl.close();
+        return "";
+    }
+    if (end == End::Reset) {
+        ctrl.reset();
+        return "";
+    }
+    return ctrl.last_words(closed);
+}
+
+class ConnectorMeets : public testing::TestWithParam<End>
+{
+};
+INSTANTIATE_TEST_SUITE_P(All, ConnectorMeets, testing::Values(End::Stall, End::Close, End::Reset),
+                         [](const auto &i) {
+                             return i.param == End::Stall   ? "Stall"
+                                    : i.param == End::Close ? "Close"
+                                                            : "Reset";
+                         });
+
+TEST_P(ConnectorMeets, AtEveryByte)
+{
+    Env e({{"CONNECT_TIMEOUT", "1s"},
+           {"ACCEPT_TIMEOUT", "300ms"},
+           {"HELLO_TIMEOUT", "300ms"},
+           {"OFFER_TIMEOUT", "300ms"},
+           {"BIND_TIMEOUT", "300ms"},
+           {"VERIFY_TIMEOUT", "300ms"},
+           {"READY_TIMEOUT", "300ms"}});
+    Net n(12);
+    size_t total =
+        raw::hello(77).size() + raw::offer(raw::tcp_blob(9)).size() + raw::ready(1).size();
+    struct Case {
+        raw::Listener l;
+        std::thread t;
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        bool closed = false;
+        std::string words;
+        ncclResult_t r = ncclSuccess;
+        void *sc = nullptr;
+    };
+    Log::get().clear();
+    std::vector<std::unique_ptr<Case>> cases;
+    for (size_t cut = 0; cut < total; cut++) {
+        cases.push_back(std::make_unique<Case>());
+        Case *c = cases.back().get();
+        raw::make_handle(c->handle, c->l.port, 77);
+        c->t = std::thread([c, cut] {
+            c->words = play_acceptor(&c->l, cut, GetParam(), &c->closed);
+            // Nobody listens any more: a redial must find that out.
+            if (GetParam() != End::Stall)
+                c->l.s.close();
+        });
+    }
+    EXPECT_TRUE(eventually([&] {
+        bool all = true;
+        for (auto &c : cases) {
+            if (c->r == ncclSuccess && !c->sc)
+                c->r = pvn_netdrv_connect(n.d, n.ctx, 0, c->handle, &c->sc);
+            all = all && (c->r != ncclSuccess || c->sc);
+        }
+        return all;
+    }));
+    for (size_t cut = 0; cut < total; cut++) {
+        Case *c = cases[cut].get();
+        EXPECT_EQ(ncclRemoteError, c->r) << cut;
+        EXPECT_EQ(nullptr, c->sc) << cut;
+        c->t.join();
+        if (GetParam() == End::Stall) {
+            EXPECT_TRUE(c->closed) << "byte " << cut << ": the connector holds on";
+            EXPECT_NE(std::string::npos, c->words.find("_TIMEOUT")) << cut << ": " << c->words;
+        }
+    }
+    if (GetParam() == End::Stall) {
+        expect_heard(cases, {"ACCEPT_TIMEOUT", "HELLO_TIMEOUT", "OFFER_TIMEOUT", "READY_TIMEOUT"});
+    }
+    cases.clear();
+    expect_working_pair(n);
+}
+
+TEST(Lanes, PeerWhoseDataSocketsNeverAnswer)
+{
+    Env e({{"VERIFY_TIMEOUT", "200ms"}});
+    Net n(12);
+    raw::Listener l;
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    raw::make_handle(handle, l.port, 77);
+    std::string words;
+    bool closed = false;
+    std::thread t([&] {
+        int type;
+        raw::Sock ctrl = l.accept();
+        ctrl.recv(PVN_PREAMBLE_BYTES);
+        ctrl.recv_frame(&type);
+        ctrl.send(raw::hello(77));
+        ctrl.recv_frame(&type);
+        ctrl.send(raw::offer(raw::tcp_blob(l.port)));
+        raw::Sock stream = l.accept(); // and no echo
+        words = ctrl.last_words(&closed);
+    });
+    void *sc;
+    Log::get().clear();
+    EXPECT_EQ(ncclRemoteError, connect_until(n, handle, &sc));
+    t.join();
+    EXPECT_TRUE(said("NCCL_PVRDMA_VERIFY_TIMEOUT")) << Log::get().text();
+    EXPECT_TRUE(said("no other is left"));
+    EXPECT_NE(std::string::npos, words.find("VERIFY_TIMEOUT")) << "the peer hears the reason";
+    EXPECT_TRUE(closed);
+}
+
+// ---- lies ----
+
+TEST(Versions, ConnectorFromAnotherWorld)
+{
+    Net n(12);
+    Listen l(n);
+    raw::Sock s = raw::dial(l.port());
+    s.send(raw::preamble(PVN_PREAMBLE_CTRL, l.h.session, 5));
+    s.send(raw::hello(l.h.session, 7, 9));
+    void *rc;
+    Log::get().clear();
+    EXPECT_EQ(ncclRemoteError, accept_until(n, l.lc, &rc));
+    EXPECT_TRUE(said("7 to 9")) << Log::get().text();
+    EXPECT_TRUE(said("9.9.9 on rawhost"));
+    bool closed;
+    EXPECT_NE(std::string::npos, s.last_words(&closed).find("7 to 9"))
+        << "both ends hear the reason";
+    expect_working_pair(n);
+}
+
+TEST(Versions, AcceptorFromAnotherWorld)
+{
+    Net n(12);
+    raw::Listener l;
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    raw::make_handle(handle, l.port, 77);
+    std::string words;
+    std::thread t([&] {
+        bool closed;
+        raw::Sock s = l.accept();
+        s.recv(PVN_PREAMBLE_BYTES);
+        s.send(raw::hello(77, 7, 9));
+        words = s.last_words(&closed);
+    });
+    void *sc;
+    Log::get().clear();
+    EXPECT_EQ(ncclRemoteError, connect_until(n, handle, &sc));
+    t.join();
+    EXPECT_TRUE(said("7 to 9")) << Log::get().text();
+    EXPECT_NE(std::string::npos, words.find("7 to 9"));
+}
+
+TEST(Lies, WrongAnswersEndTheConnectionWithAReason)
+{
+    Net n(12);
+    struct Lie {
+        const char *name;
+        raw::Bytes hello, second;
+        const char *text;
+    };
+    raw::Bytes huge = {PVN_FRAME_HELLO, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f};
+    raw::Bytes bad_type = {99, 0, 0, 0, 0, 0, 0, 0};
+    std::vector<Lie> lies = {
+        {"wrong session", raw::hello(78), {}, "another session"},
+        {"a frame of 2 GiB", huge, {}, "allowed are"},
+        {"unknown frame", bad_type, {}, "unknown type 99"},
+        {"READY instead of HELLO", raw::ready(1), {}, "READY frame from the peer in state HELLO"},
+        {"no common lane", raw::hello(77), raw::offer({}, "warp"), "paired its warp lane"},
+        {"no lane at all", raw::hello(77), raw::offer({}, "tcp", 0), "chose no lane"},
+        {"a lane we have not", raw::hello(77), raw::offer({}, "tcp", 8), "paired its tcp lane"},
+        {"malformed lane", raw::hello(77), raw::offer({1, 2, 3}), "malformed"},
+        {"lane without address", raw::hello(77), raw::offer(raw::tcp_blob(0)), "names no address"},
+    };
+    for (auto &lie : lies) {
+        raw::Listener l;
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        raw::make_handle(handle, l.port, 77);
+        std::string words;
+        bool closed = false;
+        std::thread t([&] {
+            raw::Sock s = l.accept();
+            int type;
+            s.recv(PVN_PREAMBLE_BYTES);
+            s.recv_frame(&type);
+            s.send(lie.hello);
+            if (!lie.second.empty()) {
+                s.recv_frame(&type);
+                s.send(lie.second);
+            }
+            words = s.last_words(&closed);
+        });
+        void *sc;
+        Log::get().clear();
+        EXPECT_EQ(ncclRemoteError, connect_until(n, handle, &sc)) << lie.name;
+        t.join();
+        // Both ends hear the reason; our own log folds what repeats, so the peer's ear is the
+        // judge.
+        EXPECT_NE(std::string::npos, words.find(lie.text)) << lie.name << ": " << words;
+        EXPECT_TRUE(closed) << lie.name;
+    }
+}
+
+TEST(Lies, AcceptorMeetsAConnectorWithOtherLanes)
+{
+    Net n(12);
+    Listen l(n);
+    raw::Sock s = raw::dial(l.port());
+    s.send(raw::preamble(PVN_PREAMBLE_CTRL, l.h.session, 5));
+    s.send(raw::hello(l.h.session));
+    s.send(raw::offer({}, "warp"));
+    void *rc;
+    Log::get().clear();
+    EXPECT_NE(ncclSuccess, accept_until(n, l.lc, &rc));
+    EXPECT_TRUE(said("no kind of lane in common")) << Log::get().text();
+    EXPECT_TRUE(said("warp on raw0"));
+    bool closed;
+    int type;
+    s.recv_frame(&type); // HELLO
+    EXPECT_NE(std::string::npos, s.last_words(&closed).find("in common"));
+}
+
+// ---- strangers ----
+
+TEST(Strangers, ScannersAndNoiseWhileAPeerConnects)
+{
+    Net n(12);
+    Listen l(n);
+    std::mt19937 rng(1);
+    std::vector<raw::Sock> noise;
+    void *sc = nullptr, *rc = nullptr;
+    Log::get().clear();
+    for (int i = 0; i < 150; i++) {
+        raw::Sock s = raw::dial(l.port());
+        ASSERT_GE(s.fd, 0);
+        raw::Bytes b(1 + rng() % 300);
+        for (auto &x : b)
+            x = static_cast<uint8_t>(rng());
+        switch (i % 6) {
+        case 0: // a port scan: gone at once
+            s.close();
+            break;
+        case 1:
+            s.reset();
+            break;
+        case 2:
+            s.send({'G', 'E', 'T', ' ', '/', ' '});
+            break;
+        case 3: // the right beginning, another session
+            s.send(raw::preamble(PVN_PREAMBLE_CTRL, l.h.session + 1, 3));
+            break;
+        case 4: // data for a connection that does not exist
+            s.send(raw::preamble(PVN_PREAMBLE_STREAM, l.h.session, 12345 + i));
+            break;
+        default:
+            s.send(b);
+        }
+        noise.push_back(std::move(s));
+        if (i == 75) { // in the middle of it
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, l.handle, &sc));
+        }
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
+    }
+    ASSERT_TRUE(eventually([&] {
+        if (!sc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, l.handle, &sc));
+        }
+        if (!rc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
+        }
+        return sc && rc;
+    })) << Log::get().text();
+    EXPECT_TRUE(said("not from a peer")) << "the fault fired";
+    EXPECT_EQ("", Log::get().warnings()) << "strangers are no reason to warn";
+    for (auto &s : noise) {
+        if (s.fd < 0)
+            continue;
+        EXPECT_TRUE(eventually([&] {
+            char c;
+            void *none = nullptr;
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &none));
+            ssize_t r = ::recv(s.fd, &c, 1, MSG_DONTWAIT);
+            return r == 0 || (r < 0 && errno != EAGAIN);
+        })) << "a stranger is still connected";
+    }
+    pvn_netdrv_close_send(n.d, sc);
+    pvn_netdrv_close_recv(n.d, rc);
+}
+
+TEST(Strangers, ACrowdOfSilentOnesDoesNotKeepAPeerOut)
+{
+    Net n(12); // HELLO_TIMEOUT stays at its 20 s: only the room's size helps
+    Listen l(n);
+    std::vector<raw::Sock> crowd;
+    void *rc = nullptr, *sc = nullptr;
+    Log::get().clear();
+    for (int i = 0; i < 200; i++) {
+        crowd.push_back(raw::dial(l.port()));
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
+    }
+    ASSERT_TRUE(eventually([&] {
+        if (!sc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, l.handle, &sc));
+        }
+        if (!rc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc));
+        }
+        return sc && rc;
+    }));
+    EXPECT_TRUE(said("too many connections that say nothing"));
+    char c;
+    crowd[0].patience(5);
+    EXPECT_EQ(0, ::recv(crowd[0].fd, &c, 1, 0)) << "the oldest was closed";
+    EXPECT_EQ(-1, ::recv(crowd[199].fd, &c, 1, MSG_DONTWAIT)) << "the youngest may still speak";
+    EXPECT_EQ(EAGAIN, errno);
+    pvn_netdrv_close_send(n.d, sc);
+    pvn_netdrv_close_recv(n.d, rc);
+}
+
+// A peer whose every byte comes in a packet of its own is slow, not strange.
+TEST(Strangers, ASlowPeerIsNone)
+{
+    Net n(12);
+    Listen l(n);
+    raw::Sock s = raw::dial(l.port()), stream;
+    raw::Bytes all = raw::preamble(PVN_PREAMBLE_CTRL, l.h.session, 5),
+               more = raw::hello(l.h.session);
+    void *rc = nullptr;
+    all.insert(all.end(), more.begin(), more.end());
+    more = raw::offer(raw::tcp_blob(0));
+    all.insert(all.end(), more.begin(), more.end());
+    for (uint8_t b : all) {
+        ASSERT_TRUE(s.send({b}));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc)) << Log::get().text();
+    }
+    stream = raw::dial(l.port());
+    for (uint8_t b : raw::preamble(PVN_PREAMBLE_STREAM, l.h.session, 5)) {
+        ASSERT_TRUE(stream.send({b}));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc)) << Log::get().text();
+    }
+    for (uint8_t b : raw::ready(1)) {
+        ASSERT_TRUE(s.send({b}));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &rc)) << Log::get().text();
+    }
+    EXPECT_EQ(ncclSuccess, accept_until(n, l.lc, &rc));
+    EXPECT_NE(nullptr, rc);
+    pvn_netdrv_close_recv(n.d, rc);
+}
+
+} // namespace

@@ -1,0 +1,145 @@
+/* Fuzz target: every decoder of the wire format. The first byte chooses; what is accepted is
+ * written again and reads as the same. */
+#include "config.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/wire.h"
+#include "fuzz/fuzz.h"
+#include "fuzz/hex.h"
+
+#define SESSION UINT64_C(0x4242424242424242)
+
+static void refused(int rc, const struct pvn_err *err)
+{
+    fuzz_require(rc < 0 && err->code == rc && err->reason[0][0], "a refusal has its reason");
+}
+
+static void handle(const uint8_t *p, size_t n)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_handle h, again;
+    uint8_t out[PVN_HANDLE_BYTES];
+    int rc = pvn_handle_decode(p, n, &h, &err);
+
+    if (rc) {
+        refused(rc, &err);
+        return;
+    }
+    pvn_handle_encode(out, &h);
+    fuzz_require(pvn_handle_decode(out, sizeof(out), &again, NULL) == 0, "handle reads back");
+    fuzz_require(h.session == again.session && h.cookie == again.cookie &&
+                     h.addr.port == again.addr.port,
+                 "the same handle");
+}
+
+static void preamble(const uint8_t *p, size_t n)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_preamble pre;
+    size_t i;
+    bool stranger = false;
+
+    for (i = 0; i <= n && i <= PVN_PREAMBLE_BYTES; i++) {
+        int rc = pvn_preamble_decode(p, i, SESSION, &pre, &err);
+
+        if (rc < 0) {
+            refused(rc, &err);
+            stranger = true;
+        } else {
+            fuzz_require(!stranger, "a stranger stays one");
+            fuzz_require((rc == 1) == (i == PVN_PREAMBLE_BYTES), "complete at the end, not before");
+        }
+        if (rc == 1)
+            fuzz_require(pre.session == SESSION && pre.lane < PVN_MAX_LANES && pre.nonce,
+                         "in range");
+    }
+}
+
+static void header(const uint8_t *p, size_t n)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_frame_header h;
+    int rc;
+
+    if (n < PVN_FRAME_HEADER_BYTES)
+        return;
+    rc = pvn_frame_header_decode(p, &h, &err);
+    if (rc)
+        refused(rc, &err);
+    else
+        fuzz_require(h.len <= PVN_FRAME_BODY_MAX && h.type < PVN_FRAME_TYPES, "in range");
+}
+
+static void hello(const uint8_t *p, size_t n)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_hello h, again;
+    uint8_t out[512];
+    int rc = pvn_hello_decode(p, n, &h, &err);
+
+    if (rc) {
+        refused(rc, &err);
+        return;
+    }
+    rc = pvn_hello_encode(out, sizeof(out), &h);
+    fuzz_require(rc > 0 && pvn_hello_decode(out, (size_t)rc, &again, NULL) == 0,
+                 "HELLO reads back");
+    fuzz_require(memcmp(&h, &again, sizeof(h)) == 0, "the same HELLO");
+}
+
+static void offer(const uint8_t *p, size_t n)
+{
+    static uint8_t out[PVN_FRAME_BODY_MAX];
+    struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_offer o, again;
+    int i, rc = pvn_offer_decode(p, n, &o, &err);
+
+    if (rc) {
+        refused(rc, &err);
+        return;
+    }
+    for (i = 0; i < o.n; i++)
+        fuzz_require(o.lane[i].len == 0 ||
+                         (o.lane[i].blob >= p && o.lane[i].blob + o.lane[i].len <= p + n),
+                     "blobs lie inside the frame");
+    rc = pvn_offer_encode(out, sizeof(out), &o);
+    fuzz_require(rc >= 0 && pvn_offer_decode(out, (size_t)rc, &again, NULL) == 0,
+                 "OFFER reads back");
+    fuzz_require(again.n == o.n, "the same OFFER");
+}
+
+static void small(const uint8_t *p, size_t n)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    char text[PVN_REASON_MAX];
+    uint32_t lanes;
+    int rc = pvn_ready_decode(p, n, &lanes, &err);
+
+    if (rc)
+        refused(rc, &err);
+    rc = pvn_reason_decode(p, n, text, &err);
+    if (rc)
+        refused(rc, &err);
+    else
+        fuzz_require(strlen(text) < PVN_REASON_MAX && !strpbrk(text, "\n\033"), "clean text");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static void (*const decoders[])(const uint8_t *, size_t) = {handle, preamble, header,
+                                                                hello,  offer,    small};
+    size_t n;
+    uint8_t *bytes = fuzz_bytes(data, size, &n), *exact;
+
+    if (n > 0) {
+        exact =
+            malloc(n > 1 ? n - 1 : 1); /* exactly the rest, so that a read past the end is seen */
+        memcpy(exact, bytes + 1, n - 1);
+        decoders[bytes[0] % 6](exact, n - 1);
+        free(exact);
+    }
+    free(bytes);
+    return 0;
+}

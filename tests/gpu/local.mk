@@ -1,0 +1,60 @@
+# tests/gpu/: what a machine with a GPU runs (run, bundle and what they call), and the unit tests of the GPU
+# memory code, which need none: they load the libcuda.so.1 double of tests/support.
+
+# The soname is the real library's, so that the double can be found as the real one is. The second and third
+# leave out entry points: those that an old driver lacks, and one that every driver has.
+FAKECUDA_LDFLAGS = $(AM_LDFLAGS) -shared -rpath /nowhere -version-info 1:0:0
+check_LTLIBRARIES += tests/support/libcuda.la tests/support/libcuda-old.la tests/support/libcuda-broken.la
+tests_support_libcuda_la_SOURCES = tests/support/fakecuda.c tests/support/fakecuda_ctl.c \
+    tests/support/fakecuda_app.c tests/support/fakecuda.h tests/support/fakecuda_priv.h
+tests_support_libcuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
+tests_support_libcuda_la_LDFLAGS = $(FAKECUDA_LDFLAGS)
+tests_support_libcuda_old_la_SOURCES = $(tests_support_libcuda_la_SOURCES)
+tests_support_libcuda_old_la_CPPFLAGS = $(tests_support_libcuda_la_CPPFLAGS) -DFAKECUDA_OLD
+tests_support_libcuda_old_la_LDFLAGS = $(FAKECUDA_LDFLAGS)
+tests_support_libcuda_broken_la_SOURCES = $(tests_support_libcuda_la_SOURCES)
+tests_support_libcuda_broken_la_CPPFLAGS = $(tests_support_libcuda_la_CPPFLAGS) -DFAKECUDA_BROKEN
+tests_support_libcuda_broken_la_LDFLAGS = $(FAKECUDA_LDFLAGS)
+
+# NCCL's calls on top of that, between processes, so that nccl_check itself can be tested.
+check_LTLIBRARIES += tests/support/libfakenccl.la
+tests_support_libfakenccl_la_SOURCES = tests/support/fakenccl.c
+tests_support_libfakenccl_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
+tests_support_libfakenccl_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+
+if HAVE_GTEST
+PVN_TESTS += tests/unit/test_cuda_shim
+tests_unit_test_cuda_shim_SOURCES = tests/unit/test_cuda_shim.cc tests/support/fakecuda_fixture.h
+tests_unit_test_cuda_shim_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_cuda_shim_LDADD = libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_unit_test_cuda_shim_DEPENDENCIES = tests/support/libcuda.la tests/support/libcuda-old.la \
+    tests/support/libcuda-broken.la
+
+PVN_TESTS += tests/unit/test_gpumem
+tests_unit_test_gpumem_SOURCES = tests/unit/test_gpumem.cc tests/support/fakecuda_fixture.h
+tests_unit_test_gpumem_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_gpumem_LDADD = libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_unit_test_gpumem_DEPENDENCIES = tests/support/libcuda.la
+
+PVN_TESTS += tests/unit/test_cuda_abi
+tests_unit_test_cuda_abi_SOURCES = tests/unit/test_cuda_abi.cc
+tests_unit_test_cuda_abi_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_cuda_abi_LDADD = $(TEST_LDADD)
+endif
+
+check_PROGRAMS += tests/gpu/nccl_check
+tests_gpu_nccl_check_SOURCES = tests/gpu/nccl_check.c tests/gpu/nccl_modes.c tests/gpu/nccl_rank.c \
+    tests/gpu/nccl_rank.h tests/gpu/nccl_api.h
+tests_gpu_nccl_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
+
+PVN_SCRIPT_TESTS += tests/gpu/test_nccl_check.sh tests/gpu/test_run.sh
+
+if HAVE_GTEST
+PVN_TESTS += tests/unit/test_nccl_abi
+tests_unit_test_nccl_abi_SOURCES = tests/unit/test_nccl_abi.cc
+tests_unit_test_nccl_abi_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_nccl_abi_LDADD = $(TEST_LDADD)
+endif
+
+EXTRA_DIST += plugin/USERS.md tests/gpu/README.md tests/gpu/run tests/gpu/bundle tests/gpu/ranks.py tests/gpu/models.py tests/gpu/ddp.py \
+    tests/gpu/fsdp.py tests/gpu/hvd.py

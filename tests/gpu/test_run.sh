@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# tests/gpu/run and bundle themselves: every part skips with its reason where there is no GPU, and with doubles of the
+# CUDA driver and of NCCL the parts in C run, need the plugin to be loaded, and end in a table. The parts in Python run on
+# the CPU where PyTorch is installed (PVN_PYTHON names its interpreter).
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+libs=$PVN_BUILDDIR/tests/support/.libs
+python=${PVN_PYTHON:-python3}
+export FAKENCCL_DIR=$work
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+
+check() { # check NAME FILE PATTERN...: every pattern has a line in the file
+    local name=$1 file=$2 p
+    shift 2
+    for p in "$@"; do
+        if ! grep -qE -- "$p" "$file"; then
+            echo "not ok $name: no line matches $p"
+            awk '{ print "    " $0 }' "$file"
+            return
+        fi
+    done
+    echo "ok $name"
+}
+
+if ! "$PVN_SRCDIR/tests/gpu/bundle" "$PVN_BUILDDIR" "$work/bundle" >"$work/out" 2>&1; then
+    echo "not ok bundle"
+    cat "$work/out"
+    exit 1
+fi
+(cd "$work/bundle" && find . -type f) >"$work/files"
+check bundle "$work/files" lib/libnccl-net-pvrdma.so bin/nccl_check gpu/run gpu/ddp.py VERSION
+"$PVN_SRCDIR/tests/gpu/bundle" "$PVN_BUILDDIR" "$work/bundle" >"$work/out" 2>&1
+check bundle_overwrites_nothing "$work/out" 'is already there'
+
+run=$work/bundle/gpu/run
+timeout 120 "$run" --cuda /no-such/libcuda.so.1 --nccl /no-such/libnccl.so.2 --python /no-such/python --mps no \
+    --parts abcdefg "$work/skipped" >"$work/out" 2>&1
+echo "status $?" >>"$work/out"
+check everything_skips_with_a_reason "$work/out" '^status 77' '^a .*SKIP.*libcuda' '^b .*SKIP.*libcuda' '^c .*SKIP' \
+    '^d .*SKIP' '^e .*SKIP' '^f .*SKIP.*libcuda' '^g .*SKIP.*libcuda'
+
+timeout 20 "$run" --parts xyz "$work/bad" >"$work/out" 2>&1
+check wrong_part "$work/out" 'not made of the letters a to h'
+timeout 20 "$run" --parts a "$work/skipped" >"$work/out" 2>&1
+check log_folder_must_be_empty "$work/out" 'is not empty'
+
+export FAKECUDA_APP=1 PVN_GPU_CHECK_SIZES=8,1000004 PVN_GPU_BENCH_SIZES=8,1m
+timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfg --rounds 2 \
+    "$work/doubles" >"$work/out" 2>&1
+echo "status $?" >>"$work/out"
+check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*interface v' '^b .*PASS.*tcp/2: 40.*tcp/4: 40|^b .*PASS' \
+    '^f .*PASS.*errors after' '^g .*PASS.*smallest ratio' '^ +1048576 \|'
+
+: >"$work/bundle/lib/libnccl-net-pvrdma.so" # a file that cannot be loaded
+timeout 120 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfg "$work/other" \
+    >"$work/out" 2>&1
+echo "status $?" >>"$work/out"
+check another_network_is_noticed "$work/out" '^status 1' '^a .*FAIL.*does not say that it uses the plugin' '^b .*FAIL' \
+    '^f .*FAIL' '^g .*FAIL'
+
+if ! "$python" -c 'import torch' >/dev/null 2>&1; then
+    echo "skip torch_parts_on_the_cpu: $python has no PyTorch"
+    exit 0
+fi
+timeout 400 "$run" --cpu --python "$python" --parts cde "$work/cpu" >"$work/out" 2>&1
+echo "status $?" >>"$work/out"
+check torch_parts_on_the_cpu "$work/out" '^status 0' '^c .*PASS.*tiny-resnet.*bit-equal.*tiny-bert.*bit-equal' '^d .*PASS' \
+    '^e .*PASS'

@@ -1,0 +1,34 @@
+# tests/: every test program registers itself in PVN_TESTS, every script test (tests/.../NAME.sh, found
+# in the source tree) in PVN_SCRIPT_TESTS; `make check` builds the programs and tests/run-all runs both
+# and adds up the counts.
+PVN_TESTS =
+PVN_SCRIPT_TESTS =
+TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests $(CUDA_CPPFLAGS) $(GTEST_CFLAGS) \
+    -DPVN_SRCDIR=\"$(abs_srcdir)\" -DPVN_BUILDDIR=\"$(abs_builddir)\"
+TEST_LDADD = $(GTEST_LIBS)
+
+if HAVE_GTEST
+include $(srcdir)/tests/unit/local.mk
+include $(srcdir)/tests/abi/local.mk
+include $(srcdir)/tests/fail/local.mk
+include $(srcdir)/tests/topo/local.mk
+include $(srcdir)/tests/topo/nccl.mk
+include $(srcdir)/tests/sim/local.mk
+include $(srcdir)/tests/tcp/local.mk
+include $(srcdir)/tests/fuzz/local.mk
+include $(srcdir)/tests/softverbs/local.mk
+include $(srcdir)/tests/rdma/local.mk
+include $(srcdir)/tests/perf/local.mk
+endif
+include $(srcdir)/tests/gpu/local.mk
+
+include $(srcdir)/tests/vm/local.mk
+
+check_PROGRAMS += $(PVN_TESTS)
+dist_noinst_SCRIPTS += tests/run-all $(PVN_SCRIPT_TESTS)
+
+check-local: $(check_PROGRAMS) $(check_LTLIBRARIES) all
+	$(srcdir)/tests/run-all $(abs_builddir) $(PVN_TESTS) $(PVN_SCRIPT_TESTS)
+
+clean-local:
+	-rm -rf test-logs

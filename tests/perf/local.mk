@@ -1,0 +1,18 @@
+# tests/perf/: pvn-perf. Its parts linked in, and the program itself run on tests/support/testnet.c, a
+# small plugin that can be told to misbehave.
+check_LTLIBRARIES += tests/support/testnet.la
+tests_support_testnet_la_SOURCES = tests/support/testnet.c
+tests_support_testnet_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+    -rpath $(abs_builddir)/tests/support
+
+EXTRA_DIST += tests/bench/README.md tests/bench/tcp.sh tests/bench/idle.sh
+
+PVN_TESTS += tests/perf/test_perf_parts
+tests_perf_test_perf_parts_SOURCES = tests/perf/test_perf_parts.cc
+tests_perf_test_perf_parts_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_perf_test_perf_parts_LDADD = libpvn-perf.la $(TEST_LDADD)
+
+PVN_TESTS += tests/perf/test_perf_run
+tests_perf_test_perf_run_SOURCES = tests/perf/test_perf_run.cc
+tests_perf_test_perf_run_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS) $(EXPAT_CFLAGS)
+tests_perf_test_perf_run_LDADD = $(TEST_LDADD) $(JANSSON_LIBS) $(EXPAT_LIBS)

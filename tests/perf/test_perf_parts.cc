@@ -1,0 +1,698 @@
+// The parts of pvn-perf that need no second process: options, models and their buckets, exact
+// values, launcher environments, the plugin driver, the ranks' meeting.
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "perf/boot_tcp.h"
+#include "perf/launch_env.h"
+#include "perf/model.h"
+#include "perf/netdrv.h"
+#include "perf/opts.h"
+#include "perf/values.h"
+
+namespace
+{
+
+int Parse(std::vector<std::string> args, pvn_perf_opts *o, std::string *err)
+{
+    std::vector<char *> argv{const_cast<char *>("pvn-perf")};
+
+    for (auto &a : args)
+        argv.push_back(a.data());
+    argv.push_back(nullptr);
+    testing::internal::CaptureStderr();
+    int rc = pvn_perf_opts_parse(o, static_cast<int>(argv.size()) - 1, argv.data());
+    *err = testing::internal::GetCapturedStderr();
+    return rc;
+}
+
+struct BadArgs {
+    std::vector<std::string> args;
+    const char *says;
+};
+
+class BadArguments : public testing::TestWithParam<BadArgs>
+{
+};
+
+TEST_P(BadArguments, NameTheValueAndTheRemedy)
+{
+    pvn_perf_opts o;
+    std::string err;
+
+    EXPECT_EQ(Parse(GetParam().args, &o, &err), PVN_PERF_USAGE);
+    EXPECT_NE(err.find(GetParam().says), std::string::npos) << err;
+}
+
+const BadArgs kBad[] = {
+    {{}, "usage:"},
+    {{"fly"}, "'fly' is no mode"},
+    {{"ring", "p2p"}, "one word too many"},
+    {{"ring", "--ranks", "0"}, "--ranks 0"},
+    {{"ring", "--ranks", "257"}, "1 to 256"},
+    {{"ring", "--ranks", "two"}, "--ranks two"},
+    {{"p2p", "--ranks", "3"}, "ring takes more"},
+    {{"p2p", "--sizes", "1Q"}, "'1Q' is no size"},
+    {{"p2p", "--sizes", "8-4"}, "'8-4' is no size"},
+    {{"p2p", "--sizes", "0-4"}, "'0-4' is no size"},
+    {{"p2p", "--sizes", "8*2"}, "'8*2' is no size"},
+    {{"p2p", "--sizes", "1-2*1"}, "is no size"},
+    {{"p2p", "--sizes", ","}, "empty list"},
+    {{"p2p", "--sizes", "1,2,3,4,1-1G,1-1G,1-1G"}, "more sizes"},
+    {{"ring", "--sizes", "10"}, "10 is not a multiple of 4"},
+    {{"ring", "--preset", "bert"}, "resnet50|bert-large|gpt2"},
+    {{"ring", "--preset", "gpt2", "--sizes", "4"}, "exclude each other"},
+    {{"p2p", "--preset", "gpt2"}, "for ring and scale"},
+    {{"ring", "--group", "2"}, "for p2p"},
+    {{"p2p", "--group", "9"}, "1 to 8"},
+    {{"p2p", "--abi", "4", "--group", "2"}, "no grouped receives"},
+    {{"p2p", "--abi", "3"}, "4 to 12"},
+    {{"p2p", "--abi", "13"}, "4 to 12"},
+    {{"p2p", "--depth", "33"}, "1 to 32"},
+    {{"ring", "--slot", "24"}, "multiple of 16"},
+    {{"ring", "--timeout", "0"}, "above 0"},
+    {{"ring", "--time", "x"}, "seconds"},
+    {{"ring", "--env", "NOVALUE"}, "KEY=VALUE"},
+    {{"ring", "--env", "other:A=1"}, "no plugin is called other"},
+    {{"ring", "--plugin", "=x"}, "empty or too long"},
+    {{"ring", "--plugin", "a,b=x"}, "letters"},
+    {{"ring", "--plugin", "a=x", "--plugin", "a=y"}, "two plugins are called a"},
+    {{"ring", "--netns", "a,,b"}, "an item of 'a,,b' is empty"},
+    {{"ring", "--master", "host:0"}, "1 to 65535"},
+    {{"ring", "--master", "[::1"}, "[ADDRESS]:PORT"},
+    {{"ring", "--json", ""}, "empty"},
+    {{"ring", "--nonsense"}, "nonsense"},
+};
+INSTANTIATE_TEST_SUITE_P(Each, BadArguments, testing::ValuesIn(kBad));
+
+TEST(Options, DefaultsAndLists)
+{
+    pvn_perf_opts o;
+    std::string err;
+
+    ASSERT_EQ(Parse({"p2p", "--sizes", "8,1K,64K-256K,1M-16M*4,1.5k"}, &o, &err), PVN_PERF_OK)
+        << err;
+    std::vector<uint64_t> want{8, 1024, 65536, 131072, 262144, 1u << 20, 4u << 20, 16u << 20, 1536};
+    EXPECT_EQ(std::vector<uint64_t>(o.size, o.size + o.nsizes), want);
+    EXPECT_EQ(o.channels, 1);
+    EXPECT_TRUE(o.latency && o.bandwidth);
+    ASSERT_EQ(Parse({"ring", "--plugin", "/x/libnccl-net-foo.so", "--plugin", "b=/y=z.so", "--env",
+                     "b:K=a=b:c", "--netns", "n1,n2", "--master", "[::1]:77"},
+                    &o, &err),
+              PVN_PERF_OK)
+        << err;
+    EXPECT_STREQ(o.plugin[0].name, "foo");
+    EXPECT_STREQ(o.plugin[1].name, "b");
+    EXPECT_STREQ(o.plugin[1].what, "/y=z.so");
+    EXPECT_STREQ(o.env[0].plugin, "b");
+    EXPECT_STREQ(o.env[0].key, "K");
+    EXPECT_STREQ(o.env[0].value, "a=b:c");
+    EXPECT_EQ(o.nnetns, 2);
+    EXPECT_STREQ(o.master, "::1");
+    EXPECT_EQ(o.port, 77);
+    EXPECT_EQ(o.channels, 2);
+}
+
+TEST(Options, TokenTellsMeasurementsApart)
+{
+    pvn_perf_opts a, b;
+    std::string err;
+
+    ASSERT_EQ(Parse({"ring", "--sizes", "4K"}, &a, &err), PVN_PERF_OK);
+    ASSERT_EQ(Parse({"ring", "--sizes", "4K", "--json", "f"}, &b, &err), PVN_PERF_OK);
+    EXPECT_EQ(pvn_perf_opts_token(&a), pvn_perf_opts_token(&b));
+    ASSERT_EQ(Parse({"ring", "--sizes", "8K"}, &b, &err), PVN_PERF_OK);
+    EXPECT_NE(pvn_perf_opts_token(&a), pvn_perf_opts_token(&b));
+}
+
+// Totals as the frameworks count them (sum of numel over parameters()).
+TEST(Models, HaveTheirRealSizes)
+{
+    const std::map<std::string, std::pair<uint64_t, int>> want{{"resnet50", {25557032, 161}},
+                                                               {"bert-large", {336226108, 398}},
+                                                               {"gpt2", {124439808, 148}}};
+
+    for (auto &[name, w] : want) {
+        pvn_model m;
+        uint64_t sum = 0;
+
+        ASSERT_EQ(pvn_model_load(name.c_str(), &m), 0);
+        EXPECT_EQ(m.count, w.first) << name;
+        EXPECT_EQ(m.nparams, w.second) << name;
+        for (int i = 0; i < m.nparams; i++)
+            sum += m.param[i].count;
+        EXPECT_EQ(sum, m.count);
+        pvn_model_free(&m);
+    }
+    pvn_model none;
+    EXPECT_EQ(pvn_model_load("alexnet", &none), -ENOENT);
+}
+
+TEST(Models, ShapesOfKnownParameters)
+{
+    pvn_model m;
+
+    ASSERT_EQ(pvn_model_load("resnet50", &m), 0);
+    EXPECT_STREQ(m.param[0].name, "conv1.weight");
+    EXPECT_EQ(m.param[0].count, 64u * 3 * 7 * 7);
+    EXPECT_STREQ(m.param[m.nparams - 2].name, "fc.weight");
+    EXPECT_EQ(m.param[m.nparams - 2].count, 1000u * 2048);
+    pvn_model_free(&m);
+}
+
+std::vector<std::pair<uint64_t, int>> Buckets(std::vector<uint64_t> count, uint64_t first,
+                                              uint64_t cap)
+{
+    std::vector<pvn_bucket> b(count.size());
+    int n = pvn_ddp_buckets(count.data(), static_cast<int>(count.size()), first, cap, b.data());
+    std::vector<std::pair<uint64_t, int>> out;
+
+    for (int i = 0; i < n; i++)
+        out.push_back({b[i].count, b[i].nparams});
+    return out;
+}
+
+using List = std::vector<std::pair<uint64_t, int>>;
+
+// By hand from the rule: last parameter first, a bucket closes once it has reached its cap.
+TEST(DdpBuckets, HandComputed)
+{
+    // 4 bytes each: caps of 40 and 100 bytes are 10 and 25 elements.
+    EXPECT_EQ(Buckets({5, 20, 4, 9, 3}, 40, 100), (List{{12, 2}, {29, 3}}));
+    EXPECT_EQ(Buckets({10}, 40, 100), (List{{10, 1}}));
+    EXPECT_EQ(Buckets({9}, 40, 100), (List{{9, 1}}));
+    EXPECT_EQ(Buckets({1000, 10}, 40, 100), (List{{10, 1}, {1000, 1}}));
+    EXPECT_EQ(Buckets({24, 1, 25, 10}, 40, 100), (List{{10, 1}, {25, 1}, {25, 2}}));
+    EXPECT_EQ(Buckets({}, 40, 100), (List{}));
+}
+
+// The first buckets of two models, worked out from their last layers.
+TEST(DdpBuckets, OfRealModels)
+{
+    pvn_model m;
+    pvn_bucket *b;
+
+    ASSERT_EQ(pvn_model_load("resnet50", &m), 0);
+    int n = pvn_model_buckets(&m, &b);
+    // fc.bias (1000) is below 1 MiB; with fc.weight (2,048,000) it is above.
+    EXPECT_EQ(b[0].count, 2049000u);
+    EXPECT_EQ(b[0].nparams, 2);
+    // layer4.2 (4,462,592), then layer4.1's bn3, conv3 and bn2 (22.1 MB) and conv2 (31.5 MB): past
+    // 25 MiB.
+    EXPECT_EQ(b[1].count, 4462592u + 2 * 2048 + 2048 * 512 + 2 * 512 + 512 * 512 * 9);
+    EXPECT_GT(b[1].count * 4, PVN_DDP_CAP);
+    uint64_t sum = 0;
+    int params = 0;
+    for (int i = 0; i < n; i++) {
+        sum += b[i].count;
+        params += b[i].nparams;
+        if (i > 0 && i + 1 < n) {
+            EXPECT_GE(b[i].count * 4, PVN_DDP_CAP) << i;
+        }
+    }
+    EXPECT_EQ(sum, m.count);
+    EXPECT_EQ(params, m.nparams);
+    free(b);
+    pvn_model_free(&m);
+
+    ASSERT_EQ(pvn_model_load("bert-large", &m), 0);
+    n = pvn_model_buckets(&m, &b);
+    // seq_relationship (2,050) + transform.LayerNorm (2,048) + transform.dense (bias, weight).
+    EXPECT_EQ(b[0].count, 2050u + 2048 + 1024 + 1048576);
+    // The word embeddings alone are 119 MiB; what precedes them in the bucket are those that
+    // follow.
+    EXPECT_GE(b[n - 1].count, 30522u * 1024);
+    free(b);
+    pvn_model_free(&m);
+}
+
+TEST(Values, SumIsExactAndWrongOnesAreFound)
+{
+    for (int nranks : {1, 2, 3, 7, 64, 4096}) {
+        const uint64_t n = 1003;
+        std::vector<float> sum(n, 0.0f), one(n);
+
+        for (int r = 0; r < nranks; r++) {
+            pvn_values_fill(one.data(), n, r, 5);
+            pvn_values_add(sum.data(), sum.data(), one.data(), n);
+        }
+        uint64_t first = 0;
+        EXPECT_EQ(pvn_values_check(sum.data(), n, nranks, 5, &first), 0u) << nranks;
+        EXPECT_LT(pvn_values_expected(n - 1, nranks, 5), 16777216.0f);
+        EXPECT_GT(pvn_values_check(sum.data(), n, nranks, 6, &first), n * 9 / 10) << "stale data";
+        sum[1001] += 1;
+        sum[17] += 1;
+        EXPECT_EQ(pvn_values_check(sum.data(), n, nranks, 5, &first), 2u);
+        EXPECT_EQ(first, 17u);
+    }
+}
+
+TEST(Values, EveryWrongByteIsFound)
+{
+    for (size_t len : {0, 1, 7, 8, 9, 100}) {
+        std::vector<unsigned char> b(len);
+        size_t first = 0;
+
+        pvn_bytes_fill(b.data(), len, 42);
+        EXPECT_EQ(pvn_bytes_check(b.data(), len, 42, &first), 0u);
+        for (size_t i = 0; i < len; i++) {
+            b[i] ^= 1;
+            EXPECT_EQ(pvn_bytes_check(b.data(), len, 42, &first), 1u);
+            EXPECT_EQ(first, i);
+            b[i] ^= 1;
+        }
+        if (len > 8) {
+            EXPECT_GT(pvn_bytes_check(b.data(), len, 43, &first), len / 2);
+        }
+    }
+}
+
+class LauncherEnv : public testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        for (const char *v : {"RANK",
+                              "WORLD_SIZE",
+                              "LOCAL_RANK",
+                              "MASTER_ADDR",
+                              "MASTER_PORT",
+                              "TORCHELASTIC_RUN_ID",
+                              "TORCHELASTIC_USE_AGENT_STORE",
+                              "OMPI_COMM_WORLD_RANK",
+                              "OMPI_COMM_WORLD_SIZE",
+                              "OMPI_COMM_WORLD_LOCAL_RANK",
+                              "OMPI_COMM_WORLD_LOCAL_SIZE",
+                              "PMIX_NAMESPACE",
+                              "PMI_RANK",
+                              "PMI_SIZE",
+                              "PMI_JOBID",
+                              "MPI_LOCALNRANKS",
+                              "SLURM_PROCID",
+                              "SLURM_NTASKS",
+                              "SLURM_STEP_NUM_TASKS",
+                              "SLURM_LOCALID",
+                              "SLURM_JOB_ID",
+                              "SLURM_STEP_ID",
+                              "SLURM_STEP_NODELIST"})
+            unsetenv(v);
+    }
+    void TearDown() override
+    {
+        SetUp();
+    }
+    int Read(std::map<std::string, std::string> env)
+    {
+        SetUp();
+        for (auto &[k, v] : env)
+            setenv(k.c_str(), v.c_str(), 1);
+        return pvn_launch_env_read(&le, why, sizeof(why));
+    }
+    pvn_launch_env le;
+    char why[256] = "";
+};
+
+TEST_F(LauncherEnv, None)
+{
+    ASSERT_EQ(Read({}), 0);
+    EXPECT_EQ(le.launcher, nullptr);
+    // A batch script has these without being a step.
+    ASSERT_EQ(Read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}), 0);
+    EXPECT_EQ(le.launcher, nullptr);
+}
+
+TEST_F(LauncherEnv, Torchrun)
+{
+    ASSERT_EQ(Read({{"RANK", "3"},
+                    {"WORLD_SIZE", "8"},
+                    {"LOCAL_RANK", "1"},
+                    {"MASTER_ADDR", "node7"},
+                    {"MASTER_PORT", "29500"}}),
+              0);
+    EXPECT_STREQ(le.launcher, "torchrun");
+    EXPECT_EQ(le.rank, 3);
+    EXPECT_EQ(le.nranks, 8);
+    EXPECT_STREQ(le.master, "node7");
+    EXPECT_EQ(le.port, 29500);
+    // torchrun's agent already listens on MASTER_PORT then.
+    ASSERT_EQ(Read({{"RANK", "0"},
+                    {"WORLD_SIZE", "2"},
+                    {"MASTER_ADDR", "h"},
+                    {"MASTER_PORT", "29500"},
+                    {"TORCHELASTIC_USE_AGENT_STORE", "True"}}),
+              0);
+    EXPECT_EQ(le.port, 29501);
+}
+
+TEST_F(LauncherEnv, Mpirun)
+{
+    ASSERT_EQ(Read({{"OMPI_COMM_WORLD_RANK", "1"},
+                    {"OMPI_COMM_WORLD_SIZE", "4"},
+                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                    {"PMIX_NAMESPACE", "job-17"}}),
+              0);
+    EXPECT_STREQ(le.launcher, "mpirun");
+    EXPECT_STREQ(le.master, "127.0.0.1") << "all ranks are on one machine";
+    int port = le.port;
+    EXPECT_GE(port, 1024);
+    ASSERT_EQ(Read({{"OMPI_COMM_WORLD_RANK", "2"},
+                    {"OMPI_COMM_WORLD_SIZE", "4"},
+                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                    {"PMIX_NAMESPACE", "job-17"}}),
+              0);
+    EXPECT_EQ(le.port, port) << "the same in all ranks";
+    EXPECT_STREQ(le.master, "") << "nothing says where rank 0 is";
+}
+
+TEST_F(LauncherEnv, PmiAndSrun)
+{
+    ASSERT_EQ(Read({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MASTER_ADDR", "a"}}), 0);
+    EXPECT_STREQ(le.launcher, "PMI");
+    ASSERT_EQ(Read({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}}), 0);
+    EXPECT_STREQ(le.master, "127.0.0.1");
+    ASSERT_EQ(Read({{"SLURM_PROCID", "5"},
+                    {"SLURM_STEP_NUM_TASKS", "16"},
+                    {"SLURM_LOCALID", "1"},
+                    {"SLURM_STEP_NODELIST", "gpu[003-010,12],login"},
+                    {"SLURM_JOB_ID", "9"},
+                    {"SLURM_STEP_ID", "0"}}),
+              0);
+    EXPECT_STREQ(le.launcher, "srun");
+    EXPECT_STREQ(le.master, "gpu003");
+    EXPECT_EQ(le.rank, 5);
+}
+
+TEST_F(LauncherEnv, BadValues)
+{
+    EXPECT_EQ(Read({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), -EINVAL);
+    EXPECT_NE(strstr(why, "RANK=x"), nullptr) << why;
+    EXPECT_EQ(Read({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), -EINVAL);
+    EXPECT_NE(strstr(why, "not below"), nullptr) << why;
+    EXPECT_EQ(Read({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "99999"}}), -EINVAL);
+    EXPECT_NE(strstr(why, "MASTER_PORT=99999"), nullptr) << why;
+}
+
+TEST(FirstHost, OfNodeLists)
+{
+    const std::map<std::string, std::string> want{
+        {"a", "a"},
+        {"a,b", "a"},
+        {"n[1-3]", "n1"},
+        {"n[07,09]", "n07"},
+        {"n[1-2]-ib,x", "n1-ib"},
+        {"n1,n[2-3]", "n1"},
+    };
+    char host[64];
+
+    for (auto &[list, first] : want) {
+        ASSERT_EQ(pvn_launch_first_host(list.c_str(), host, sizeof(host)), 0) << list;
+        EXPECT_EQ(host, first);
+    }
+    EXPECT_EQ(pvn_launch_first_host("n[", host, sizeof(host)), -EINVAL);
+    EXPECT_EQ(pvn_launch_first_host("n[1", host, sizeof(host)), -EINVAL);
+    EXPECT_EQ(pvn_launch_first_host("", host, sizeof(host)), -EINVAL);
+}
+
+int FreePort()
+{
+    sockaddr_in sa{};
+    socklen_t len = sizeof(sa);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    sa.sin_family = AF_INET;
+    sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr *>(&sa), sizeof(sa)), 0);
+    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr *>(&sa), &len), 0);
+    close(fd);
+    return ntohs(sa.sin_port);
+}
+
+int Dial(int port)
+{
+    sockaddr_in sa{};
+    int fd = -1;
+
+    sa.sin_family = AF_INET;
+    sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sa.sin_port = htons(static_cast<uint16_t>(port));
+    for (int i = 0; i < 200; i++) {
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(fd, reinterpret_cast<sockaddr *>(&sa), sizeof(sa)) == 0)
+            return fd;
+        close(fd);
+        usleep(10000);
+    }
+    return -1;
+}
+
+pvn_boot_tcp Meeting(int rank, int nranks, int port, double timeout, uint64_t token = 1)
+{
+    pvn_boot_tcp t{};
+
+    t.rank = rank;
+    t.nranks = nranks;
+    t.master = "127.0.0.1";
+    t.port = port;
+    t.token = token;
+    t.meet_timeout = timeout;
+    t.timeout = timeout;
+    return t;
+}
+
+TEST(MeetingOverTcp, StrangersDoNotDisturb)
+{
+    const int n = 4, port = FreePort();
+    std::vector<std::thread> ranks;
+    std::vector<int> rc(n, -1), sum(n, 0);
+
+    // A scanner that says nothing, one that leaves at once, and one that sends noise.
+    ranks.emplace_back([&] {
+        int silent = Dial(port);
+        close(Dial(port));
+        int noise = Dial(port);
+        char junk[64];
+        memset(junk, 'x', sizeof(junk));
+        (void)!write(noise, junk, sizeof(junk));
+        usleep(100000);
+        close(noise);
+        usleep(300000);
+        close(silent);
+    });
+    for (int i = 0; i < n; i++) {
+        ranks.emplace_back([&, i] {
+            pvn_boot b;
+            char why[512];
+            auto t = Meeting(i, n, port, 20);
+            int all[n];
+
+            usleep(static_cast<useconds_t>(i == 0 ? 0 : 50000 * i));
+            rc[i] = pvn_boot_tcp_meet(&b, &t, why, sizeof(why));
+            ASSERT_EQ(rc[i], 0) << why;
+            int mine = 10 + i;
+            ASSERT_EQ(pvn_boot_allgather(&b, &mine, all, sizeof(mine)), 0) << b.why;
+            for (int v : all)
+                sum[i] += v;
+            pvn_boot_close(&b);
+        });
+    }
+    for (auto &t : ranks)
+        t.join();
+    EXPECT_EQ(sum, std::vector<int>(n, 10 + 11 + 12 + 13));
+}
+
+TEST(MeetingOverTcp, MissingRanksAreNamed)
+{
+    pvn_boot b;
+    char why[512];
+    auto t = Meeting(0, 3, FreePort(), 0.3);
+
+    EXPECT_EQ(pvn_boot_tcp_meet(&b, &t, why, sizeof(why)), -ETIMEDOUT);
+    EXPECT_NE(strstr(why, "2 of 3 ranks had not reached rank 0"), nullptr) << why;
+    EXPECT_NE(strstr(why, "1, 2"), nullptr) << why;
+    auto u = Meeting(1, 3, t.port, 0.3);
+    EXPECT_EQ(pvn_boot_tcp_meet(&b, &u, why, sizeof(why)), -ETIMEDOUT);
+    EXPECT_NE(strstr(why, "rank 1 could not reach rank 0"), nullptr) << why;
+    u.master = "host.invalid";
+    EXPECT_EQ(pvn_boot_tcp_meet(&b, &u, why, sizeof(why)), -EHOSTUNREACH);
+    EXPECT_NE(strstr(why, "host.invalid"), nullptr) << why;
+}
+
+TEST(MeetingOverTcp, OtherJobsAndDoublesAreTurnedAway)
+{
+    const int port = FreePort();
+    char why0[512] = "", why1[512] = "", why2[512] = "";
+    pvn_boot b0{}, b1{}, b2{};
+    int rc0 = -1;
+
+    std::thread host([&] {
+        auto t = Meeting(0, 3, port, 2);
+        rc0 = pvn_boot_tcp_meet(&b0, &t, why0, sizeof(why0));
+    });
+    auto other = Meeting(1, 3, port, 5, 99);
+    EXPECT_EQ(pvn_boot_tcp_meet(&b2, &other, why2, sizeof(why2)), -EPERM);
+    EXPECT_NE(strstr(why2, "another job"), nullptr) << why2;
+    auto one = Meeting(1, 3, port, 5);
+    ASSERT_EQ(pvn_boot_tcp_meet(&b1, &one, why1, sizeof(why1)), 0) << why1;
+    EXPECT_EQ(pvn_boot_tcp_meet(&b2, &one, why2, sizeof(why2)), -EPERM);
+    EXPECT_NE(strstr(why2, "rank 1 is taken"), nullptr) << why2;
+    host.join();
+    EXPECT_EQ(rc0, -ETIMEDOUT) << "rank 2 never came";
+    EXPECT_NE(strstr(why0, ": 2"), nullptr) << why0;
+    pvn_boot_close(&b1);
+}
+
+TEST(Boot, ReasonsAndDeathsReachTheOthers)
+{
+    int *pairs;
+    char why[256];
+    pvn_boot b[3];
+
+    // All three ranks in one process: each takes its ends by hand.
+    ASSERT_EQ(pvn_boot_pairs(3, &pairs, why, sizeof(why)), 0);
+    int fd0[3] = {-1, pairs[2], pairs[4]}, fd1[1] = {pairs[3]}, fd2[1] = {pairs[5]};
+    for (int i = 0; i < 3; i++) {
+        b[i] = pvn_boot{};
+        b[i].rank = i;
+        b[i].nranks = 3;
+        b[i].timeout = 0.2;
+        b[i].fd = i == 0 ? fd0 : i == 1 ? fd1 : fd2;
+    }
+    EXPECT_EQ(pvn_boot_check(&b[0]), 0);
+    pvn_boot_abort(&b[1], "rank 1: no light");
+    EXPECT_EQ(pvn_boot_check(&b[0]), -ECONNABORTED);
+    EXPECT_STREQ(b[0].why, "rank 1: no light");
+    EXPECT_TRUE(b[0].heard);
+    close(fd2[0]);
+    b[0].heard = 0;
+    EXPECT_EQ(pvn_boot_barrier(&b[0]), -ECONNABORTED);
+    EXPECT_NE(strstr(b[0].why, "rank 1 did not answer"), nullptr) << b[0].why;
+    EXPECT_EQ(pvn_boot_check(&b[0]), -ECONNABORTED);
+    EXPECT_NE(strstr(b[0].why, "rank 2 ended without a word"), nullptr) << b[0].why;
+    for (int fd : {fd0[1], fd0[2], fd1[0]})
+        close(fd);
+    free(pairs);
+}
+
+std::string Testnet()
+{
+    return PVN_BUILDDIR "/tests/support/.libs/testnet.so";
+}
+
+TEST(Driver, PicksTheVersionAskedFor)
+{
+    pvn_netdrv *d;
+    char why[512];
+
+    ASSERT_EQ(pvn_netdrv_open(Testnet().c_str(), 0, &d, why, sizeof(why)), 0) << why;
+    EXPECT_EQ(pvn_netdrv_abi(d), 12);
+    EXPECT_EQ(pvn_netdrv_exported(d), 1u << 4 | 1u << 6 | 1u << 12);
+    EXPECT_EQ(pvn_netdrv_max_requests(d), 32);
+    pvn_netdrv_close(d);
+    ASSERT_EQ(pvn_netdrv_open(Testnet().c_str(), 4, &d, why, sizeof(why)), 0) << why;
+    EXPECT_EQ(pvn_netdrv_abi(d), 4);
+    EXPECT_EQ(pvn_netdrv_max_requests(d), 8);
+    EXPECT_EQ(pvn_netdrv_max_group(d), 1);
+    EXPECT_EQ(pvn_netdrv_handle_size(d), 64u);
+    pvn_netdrv_close(d);
+    EXPECT_EQ(pvn_netdrv_open(Testnet().c_str(), 9, &d, why, sizeof(why)), -EPROTO);
+    EXPECT_NE(strstr(why, "it has v4 v6 v12"), nullptr) << why;
+    EXPECT_EQ(pvn_netdrv_open("/nowhere/x.so", 0, &d, why, sizeof(why)), -ENOENT);
+    EXPECT_NE(strstr(why, "/nowhere/x.so"), nullptr) << why;
+    EXPECT_EQ(pvn_netdrv_open("libc.so.6", 0, &d, why, sizeof(why)), -ENOENT)
+        << "a name, not a file";
+    EXPECT_EQ(pvn_netdrv_open("x", 3, &d, why, sizeof(why)), -EINVAL);
+}
+
+void QuietLog(ncclDebugLogLevel, unsigned long, const char *, int, const char *, ...)
+{
+}
+
+// Both ends in one process and thread, which v4's blocking accept would not survive without the
+// driver.
+class DriverVersions : public testing::TestWithParam<int>
+{
+};
+
+TEST_P(DriverVersions, CarryAMessage)
+{
+    pvn_netdrv *d;
+    char why[512], handle[NCCL_NET_HANDLE_MAXSIZE] = "";
+    void *ctx, *lcomm, *scomm = nullptr, *rcomm = nullptr, *smh, *rmh, *sreq = nullptr,
+                       *rreq = nullptr;
+    char out[1000], in[2000];
+    int tag = 3, done = 0, size = -1;
+    size_t room = sizeof(in);
+    void *data = in;
+
+    ASSERT_EQ(pvn_netdrv_open(Testnet().c_str(), GetParam(), &d, why, sizeof(why)), 0) << why;
+    ASSERT_EQ(pvn_netdrv_init(d, &ctx, 1, nullptr, QuietLog, nullptr), ncclSuccess);
+    ASSERT_EQ(pvn_netdrv_listen(d, ctx, 0, handle, &lcomm), ncclSuccess);
+    for (int i = 0; i < 5000 && (!scomm || !rcomm); i++) {
+        if (!rcomm) {
+            ASSERT_EQ(pvn_netdrv_accept(d, lcomm, &rcomm), ncclSuccess);
+        }
+        if (!scomm) {
+            ASSERT_EQ(pvn_netdrv_connect(d, ctx, 0, handle, &scomm), ncclSuccess);
+        }
+        usleep(1000);
+    }
+    ASSERT_TRUE(scomm && rcomm);
+    ASSERT_EQ(pvn_netdrv_reg_mr(d, scomm, out, sizeof(out), NCCL_PTR_HOST, &smh), ncclSuccess);
+    ASSERT_EQ(pvn_netdrv_reg_mr(d, rcomm, in, sizeof(in), NCCL_PTR_HOST, &rmh), ncclSuccess);
+    pvn_bytes_fill(out, sizeof(out), 9);
+    ASSERT_EQ(pvn_netdrv_irecv(d, rcomm, 1, &data, &room, &tag, &rmh, nullptr, &rreq), ncclSuccess);
+    ASSERT_EQ(pvn_netdrv_isend(d, scomm, out, sizeof(out), tag, smh, nullptr, &sreq), ncclSuccess);
+    for (int i = 0; i < 5000 && !done; i++) {
+        if (sreq) {
+            ASSERT_EQ(pvn_netdrv_test(d, sreq, &done, nullptr), ncclSuccess);
+            sreq = done ? nullptr : sreq;
+        }
+        ASSERT_EQ(pvn_netdrv_test(d, rreq, &done, &size), ncclSuccess);
+    }
+    EXPECT_EQ(size, static_cast<int>(sizeof(out)));
+    EXPECT_EQ(memcmp(in, out, sizeof(out)), 0);
+    ASSERT_EQ(pvn_netdrv_dereg_mr(d, scomm, smh), ncclSuccess);
+    ASSERT_EQ(pvn_netdrv_dereg_mr(d, rcomm, rmh), ncclSuccess);
+    EXPECT_EQ(pvn_netdrv_close_send(d, scomm), ncclSuccess);
+    EXPECT_EQ(pvn_netdrv_close_recv(d, rcomm), ncclSuccess);
+    EXPECT_EQ(pvn_netdrv_close_listen(d, lcomm), ncclSuccess);
+    EXPECT_EQ(pvn_netdrv_finalize(d, ctx), ncclSuccess);
+    pvn_netdrv_close(d);
+}
+INSTANTIATE_TEST_SUITE_P(All, DriverVersions, testing::Values(4, 6, 12));
+
+TEST(Driver, WhatAVersionCannotExpressIsNotPassedOn)
+{
+    pvn_netdrv *d;
+    char why[512];
+    void *req = nullptr, *mh = nullptr, *data[2] = {nullptr, nullptr}, *mhs[2] = {nullptr, nullptr};
+    size_t sizes[2] = {1, 1};
+    int tags[2] = {0, 0};
+    ncclNetVDeviceProps_v12_t v{};
+    int dev;
+
+    ASSERT_EQ(pvn_netdrv_open(Testnet().c_str(), 4, &d, why, sizeof(why)), 0) << why;
+    EXPECT_EQ(pvn_netdrv_irecv(d, nullptr, 2, data, sizes, tags, mhs, nullptr, &req),
+              ncclInvalidArgument);
+    EXPECT_EQ(pvn_netdrv_isend(d, nullptr, nullptr, 3ul << 30, 0, nullptr, nullptr, &req),
+              ncclInvalidArgument);
+    EXPECT_EQ(pvn_netdrv_reg_mr(d, nullptr, nullptr, 3ul << 30, NCCL_PTR_HOST, &mh),
+              ncclInvalidArgument);
+    EXPECT_EQ(pvn_netdrv_reg_dmabuf(d, nullptr, nullptr, 1, NCCL_PTR_CUDA, 0, 0, &mh),
+              ncclInvalidUsage);
+    EXPECT_EQ(pvn_netdrv_make_vdevice(d, &dev, &v), ncclInvalidUsage);
+    pvn_netdrv_close(d);
+}
+
+} // namespace

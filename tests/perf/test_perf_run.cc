@@ -1,0 +1,553 @@
+// pvn-perf as its users run it, on the test plugin: right data, wrong data, every way to fail,
+// launchers, and the files it writes.
+#include <gtest/gtest.h>
+
+#include <expat.h>
+#include <jansson.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+const std::string kPerf = PVN_BUILDDIR "/pvn-perf";
+const std::string kTestnet = PVN_BUILDDIR "/tests/support/.libs/testnet.so";
+
+class Dir
+{
+  public:
+    Dir()
+    {
+        char t[] = "/tmp/pvn-perf-test.XXXXXX";
+        path = mkdtemp(t);
+    }
+    ~Dir()
+    {
+        if (system(("rm -rf " + path).c_str()) != 0)
+            perror("rm");
+    }
+    std::string operator/(const std::string &f) const
+    {
+        return path + "/" + f;
+    }
+
+  private:
+    std::string path;
+};
+
+std::string Slurp(const std::string &path)
+{
+    std::ifstream f(path);
+    std::stringstream s;
+
+    s << f.rdbuf();
+    return s.str();
+}
+
+struct Outcome {
+    int status;
+    std::string out, err;
+};
+
+// args are shell words; env is put in front of them. 124: it did not end by itself.
+Outcome Perf(const std::string &args, const std::string &env = "")
+{
+    Dir d;
+    std::string cmd = "env -u RANK -u WORLD_SIZE " + env + " timeout -k 5 100 " + kPerf + " " +
+                      args + " >" + (d / "out") + " 2>" + (d / "err") + " </dev/null";
+    int st = system(cmd.c_str());
+
+    return {WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st), Slurp(d / "out"),
+            Slurp(d / "err")};
+}
+
+std::string Ring(const std::string &more)
+{
+    return "ring --plugin t=" + kTestnet + " --iters 2 --warmup 1 --check " + more;
+}
+
+TEST(Run, HelpVersionAndUsage)
+{
+    EXPECT_EQ(Perf("--help").status, 0);
+    EXPECT_NE(Perf("--help").out.find("Exit status"), std::string::npos);
+    EXPECT_EQ(Perf("--version").out.find("pvn-perf "), 0u);
+    EXPECT_EQ(Perf("").status, 2);
+    EXPECT_EQ(Perf("ring --ranks many").status, 2);
+}
+
+class RingOf : public testing::TestWithParam<int>
+{
+};
+
+// Sizes around every boundary: less than a rank's chunk, odd, a slot more or less, several loops.
+TEST_P(RingOf, VerifiesAtEverySize)
+{
+    Outcome r = Perf(Ring("--ranks " + std::to_string(GetParam()) +
+                          " --slot 4K --sizes 0,4,12,100,4092,4096,16384,32772,262144,1000000"));
+
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_NE(r.out.find("all data verified"), std::string::npos) << r.out;
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, RingOf, testing::Values(1, 2, 3, 4, 5));
+
+TEST(Run, RingShapesAndVersions)
+{
+    for (const char *more :
+         {"--channels 1 --steps 1", "--channels 3 --steps 2 --slices 3", "--channels 5 --slot 64",
+          "--abi 6", "--abi 4", "--slices 2 --slot 1K"}) {
+        Outcome r = Perf(Ring("--ranks 3 --sizes 20000 ") + more);
+
+        EXPECT_EQ(r.status, 0) << more << r.err;
+    }
+}
+
+TEST(Run, PointToPoint)
+{
+    for (const char *more : {"", "--depth 1", "--group 8 --depth 4", "--channels 3", "--abi 6",
+                             "--abi 4", "--latency", "--bandwidth"}) {
+        Outcome r = Perf("p2p --check --iters 30 --sizes 0,1,8,5000,100000 --plugin t=" + kTestnet +
+                         " " + more);
+
+        EXPECT_EQ(r.status, 0) << more << r.err;
+        EXPECT_EQ(r.out.find("latency") != std::string::npos, std::string(more) != "--bandwidth");
+    }
+}
+
+TEST(Run, ManyIdleComms)
+{
+    Outcome r = Perf("p2p --idle 0.2 --channels 300 --json - --plugin t=" + kTestnet);
+    json_t *j = json_loads(r.out.c_str(), 0, nullptr);
+
+    ASSERT_EQ(r.status, 0) << r.err;
+    ASSERT_NE(j, nullptr) << r.out;
+    json_t *one = json_array_get(json_object_get(j, "results"), 0);
+    EXPECT_STREQ(json_string_value(json_object_get(one, "test")), "idle");
+    EXPECT_GT(json_integer_value(json_object_get(one, "iterations")), 0);
+    EXPECT_GT(json_number_value(json_object_get(one, "rss_KiB_per_comm")), 0);
+    json_decref(j);
+}
+
+TEST(Run, ScaleComparesPlugins)
+{
+    Outcome r =
+        Perf("scale --ranks 3 --check --iters 2 --sizes 40000 --repeat 2 --plugin a=" + kTestnet +
+             " --plugin b=" + kTestnet + " --csv -");
+    std::istringstream lines(r.out);
+    std::string line;
+    std::set<std::string> points;
+
+    ASSERT_EQ(r.status, 0) << r.err;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) {
+        std::istringstream f(line);
+        std::vector<std::string> col;
+        std::string c;
+
+        while (std::getline(f, c, ','))
+            col.push_back(c);
+        ASSERT_EQ(col.size(), 20u) << line;
+        EXPECT_EQ(col[19], "0");
+        points.insert(col[0] + col[2] + col[5]);
+    }
+    EXPECT_EQ(points.size(), 2u * 2 * 3) << "plugins, repeats, ranks";
+    EXPECT_NE(r.err.find("ratio to a"), std::string::npos) << r.err;
+}
+
+struct Fault {
+    const char *fault;
+    const char *args;
+    int status;
+    const char *says;
+    int or_status = -1; // where two outcomes are right
+};
+
+class Faults : public testing::TestWithParam<Fault>
+{
+};
+
+// Each fault fires in rank 1 only, and the plugin says that it did.
+TEST_P(Faults, AreFound)
+{
+    const Fault &f = GetParam();
+    Outcome r = Perf(std::string(f.args) + " --timeout 1.5 --plugin t=" + kTestnet,
+                     std::string("TESTNET_FAULT_RANK=1 TESTNET_FAULT=") + f.fault);
+
+    EXPECT_TRUE(r.status == f.status || r.status == f.or_status) << r.status << ": " << r.err;
+    EXPECT_NE(r.err.find(f.says), std::string::npos) << r.err;
+    if (strchr(f.fault, ':')) {
+        EXPECT_NE(r.err.find("fired"), std::string::npos) << "the fault did not happen: " << r.err;
+    }
+}
+
+#define RING3 "ring --ranks 3 --sizes 300000 --slot 16K --iters 2 --check"
+#define P2P   "p2p --sizes 5000 --iters 20 --check"
+const Fault kFaults[] = {
+    {"corrupt:30", RING3, 1, "WRONG DATA: element"},
+    {"short", RING3, 1, "bytes came where"},
+    // What came in the lost message's place is wrong, if it is looked at before the wait ends.
+    {"drop:30", RING3, 1, "nothing moved for 2 s", 3},
+    {"swap:30", RING3, 3, "waits for a message from the previous rank"},
+    {"stuck:30", RING3, 3, "rank 1 does not come back from 'isend'"},
+    {"die:30", RING3, 3, "rank 1 was killed by signal 9"},
+    {"error:30", RING3, 3, "rank 1: isend of plugin t failed with ncclSystemError"},
+    {"init", RING3, 3, "rank 1: init of plugin t failed"},
+    {"nosize", RING3, 0, "never says in test() how much"},
+    {"overrun", P2P, 1, "outside the message were written"},
+    {"short", P2P, 1, "test() reports"},
+    {"nosize", P2P, 0, "never says"},
+    {"die:10", P2P, 3, "rank 1 was killed by signal 9"},
+};
+INSTANTIATE_TEST_SUITE_P(Each, Faults, testing::ValuesIn(kFaults));
+
+TEST(Run, P2pCorruptionInTheSender)
+{
+    Outcome r = Perf(P2P " --plugin t=" + kTestnet, "TESTNET_FAULT_RANK=0 TESTNET_FAULT=corrupt:6");
+
+    EXPECT_EQ(r.status, 1) << r.err;
+    EXPECT_NE(r.err.find("bytes differ"), std::string::npos) << r.err;
+}
+
+// A rank that hangs in a call from the start: every rank waits for it, so the parent must find it.
+TEST(Run, AllRanksStuckInACallAreEnded)
+{
+    Outcome r = Perf("ring --ranks 2 --sizes 1000 --timeout 1 --plugin t=" + kTestnet,
+                     "TESTNET_FAULT=stuck:1");
+
+    EXPECT_EQ(r.status, 3) << r.err;
+    EXPECT_NE(r.err.find("has not come back from 'isend'"), std::string::npos) << r.err;
+}
+
+TEST(Run, PluginsThatCannotBeLoaded)
+{
+    Outcome r = Perf("ring --plugin /nowhere/x.so");
+
+    EXPECT_EQ(r.status, 3);
+    EXPECT_NE(r.err.find("/nowhere/x.so"), std::string::npos) << r.err;
+    r = Perf("ring --abi 9 --plugin " + kTestnet);
+    EXPECT_EQ(r.status, 3);
+    EXPECT_NE(r.err.find("it has v4 v6 v12"), std::string::npos) << r.err;
+    r = Perf("ring --dev eth9 --plugin " + kTestnet);
+    EXPECT_EQ(r.status, 3);
+    EXPECT_NE(r.err.find("0=testnet0"), std::string::npos) << r.err;
+    r = Perf("ring --steps 9 --abi 6 --plugin " + kTestnet);
+    EXPECT_EQ(r.status, 3);
+    EXPECT_NE(r.err.find("allows 8 requests"), std::string::npos) << r.err;
+    r = Perf("ring --ranks 2 --netns no-such-namespace --plugin " + kTestnet);
+    EXPECT_EQ(r.status, 3);
+    EXPECT_NE(r.err.find("ip netns add no-such-namespace"), std::string::npos) << r.err;
+}
+
+TEST(Run, ParamsAreListedAndChecked)
+{
+    Outcome r = Perf("--params", "NCCL_PVRDMA_TCP_STREAMS=3");
+
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_NE(r.out.find("NCCL_PVRDMA_TCP_STREAMS"), std::string::npos) << r.out;
+    r = Perf("--params", "NCCL_PVRDMA_TCP_STREAMS=many");
+    EXPECT_EQ(r.status, 2);
+    EXPECT_NE(r.err.find("many"), std::string::npos) << r.err;
+}
+
+// ---- This build's own plugin, found without being named ----
+
+TEST(OwnPlugin, VerifiesOnTheDefaultInterface)
+{
+    Outcome r = Perf("ring --ranks 4 --sizes 4,100000,5000000 --iters 2 --check");
+
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_NE(r.out.find(PVN_BUILDDIR), std::string::npos) << r.out;
+    r = Perf("p2p --sizes 0,8,70000 --iters 20 --check --group 4 --channels 2");
+    EXPECT_EQ(r.status, 0) << r.err;
+}
+
+// Two namespaces joined by a veth pair, removed at the end.
+class Namespaces : public testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        if (geteuid() != 0)
+            GTEST_SKIP() << "network namespaces need root";
+        if (!Sh("ip netns add " + a) || !Sh("ip netns add " + b))
+            GTEST_SKIP() << "this machine lets nobody make network namespaces";
+        ASSERT_TRUE(Sh("ip link add pt0 netns " + a + " type veth peer name pt0 netns " + b));
+        ASSERT_TRUE(Sh("ip -n " + a + " addr add 198.18.7.1/30 dev pt0"));
+        ASSERT_TRUE(Sh("ip -n " + b + " addr add 198.18.7.2/30 dev pt0"));
+        ASSERT_TRUE(Sh("ip -n " + a + " link set pt0 up"));
+        ASSERT_TRUE(Sh("ip -n " + b + " link set pt0 up"));
+        // The kernel tells of a new link with some delay; until then it counts as unplugged.
+        for (const std::string &n : {a, b})
+            ASSERT_TRUE(
+                Sh("for i in $(seq 100); do ip -n " + n +
+                   " -br link show pt0 | grep -q ' UP ' && exit 0; sleep 0.05; done; exit 1"));
+    }
+    void TearDown() override
+    {
+        Sh("ip netns del " + a);
+        Sh("ip netns del " + b);
+    }
+    static bool Sh(const std::string &cmd)
+    {
+        return system((cmd + " 2>/dev/null").c_str()) == 0;
+    }
+    const std::string a = "pvnta" + std::to_string(getpid()),
+                      b = "pvntb" + std::to_string(getpid());
+};
+
+TEST_F(Namespaces, RanksTalkAcrossThem)
+{
+    Outcome r = Perf("ring --ranks 4 --netns " + a + "," + b +
+                     " --sizes 1000000 --iters 2 --check --json -");
+    json_t *j = json_loads(r.out.c_str(), 0, nullptr);
+
+    ASSERT_EQ(r.status, 0) << r.err;
+    json_t *devices = json_object_get(j, "devices");
+    ASSERT_EQ(json_array_size(devices), 4u);
+    for (size_t i = 0; i < 4; i++) {
+        json_t *d = json_array_get(devices, i);
+        EXPECT_STREQ(json_string_value(json_object_get(d, "name")), "pt0");
+        EXPECT_EQ(json_string_value(json_object_get(d, "netns")), i % 2 ? b : a);
+    }
+    json_decref(j);
+}
+
+// ---- Files ----
+
+TEST(Output, JsonHasTheResults)
+{
+    Outcome r = Perf(Ring("--ranks 2 --sizes 4000,8000 --repeat 2 --json -"));
+    json_error_t e;
+    json_t *j = json_loads(r.out.c_str(), 0, &e);
+
+    ASSERT_EQ(r.status, 0) << r.err;
+    ASSERT_NE(j, nullptr) << e.text << r.out;
+    EXPECT_TRUE(json_is_true(json_object_get(j, "ok")));
+    EXPECT_EQ(json_array_size(json_object_get(j, "results")), 4u);
+    EXPECT_EQ(json_array_size(json_object_get(j, "summary")), 2u);
+    EXPECT_EQ(json_array_size(json_object_get(j, "devices")), 4u);
+    json_t *one = json_array_get(json_object_get(j, "results"), 0);
+    double t = json_number_value(json_object_get(one, "time_us"));
+    double alg = json_number_value(json_object_get(one, "algbw_MBps"));
+    EXPECT_EQ(json_integer_value(json_object_get(one, "bytes")), 4000);
+    EXPECT_EQ(json_integer_value(json_object_get(one, "errors")), 0);
+    EXPECT_NEAR(alg, 4000 / t, alg * 0.01) << "bytes per microsecond are MB/s";
+    EXPECT_NEAR(json_number_value(json_object_get(one, "busbw_MBps")), alg, alg * 0.01)
+        << "2 (n - 1) / n is 1 for two ranks";
+    json_decref(j);
+}
+
+TEST(Output, JsonSaysWhenDataWasWrong)
+{
+    Outcome r = Perf(Ring("--ranks 2 --sizes 40000 --json -"), "TESTNET_FAULT=corrupt:3");
+    json_t *j = json_loads(r.out.c_str(), 0, nullptr);
+
+    EXPECT_EQ(r.status, 1);
+    ASSERT_NE(j, nullptr);
+    EXPECT_TRUE(json_is_false(json_object_get(j, "ok")));
+    EXPECT_EQ(json_integer_value(json_object_get(j, "status")), 1);
+    json_decref(j);
+}
+
+TEST(Output, PresetIsBucketedAndAddsUp)
+{
+    Outcome r =
+        Perf("ring --ranks 2 --preset resnet50 --iters 1 --check --csv - --plugin t=" + kTestnet);
+    std::istringstream lines(r.out);
+    std::string line;
+    uint64_t buckets = 0, step = 0;
+
+    ASSERT_EQ(r.status, 0) << r.err;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) {
+        std::vector<std::string> col;
+        std::istringstream f(line);
+        std::string c;
+
+        while (std::getline(f, c, ','))
+            col.push_back(c);
+        ASSERT_EQ(col.size(), 20u);
+        (col[3] == "bucket" ? buckets : step) += std::stoull(col[9]);
+    }
+    EXPECT_EQ(buckets, 25557032u * 4);
+    EXPECT_EQ(step, buckets);
+}
+
+struct Svg {
+    int lines = 0, points = 0;
+    std::string text;
+};
+
+void OnStart(void *arg, const XML_Char *name, const XML_Char **)
+{
+    auto *s = static_cast<Svg *>(arg);
+    s->lines += std::string(name) == "polyline";
+    s->points += std::string(name) == "circle";
+}
+
+void OnText(void *arg, const XML_Char *t, int n)
+{
+    static_cast<Svg *>(arg)->text.append(t, static_cast<size_t>(n));
+}
+
+Svg ParseSvg(const std::string &s)
+{
+    Svg svg;
+    XML_Parser p = XML_ParserCreate(nullptr);
+
+    XML_SetUserData(p, &svg);
+    XML_SetElementHandler(p, OnStart, nullptr);
+    XML_SetCharacterDataHandler(p, OnText);
+    EXPECT_EQ(XML_Parse(p, s.data(), static_cast<int>(s.size()), 1), XML_STATUS_OK)
+        << XML_ErrorString(XML_GetErrorCode(p)) << s;
+    XML_ParserFree(p);
+    return svg;
+}
+
+TEST(Output, SvgIsWellFormedAndComplete)
+{
+    Outcome r = Perf("p2p --iters 20 --sizes 8,64,4096 --plot - --plugin one=" + kTestnet +
+                     " --plugin two=" + kTestnet);
+    Svg svg = ParseSvg(r.out);
+
+    ASSERT_EQ(r.status, 0) << r.err;
+    EXPECT_EQ(svg.lines, 4) << "latency and bandwidth of two plugins";
+    EXPECT_EQ(svg.points, 12);
+    EXPECT_NE(svg.text.find("two"), std::string::npos);
+    r = Perf("scale --ranks 3 --iters 1 --sizes 4000 --plot - --plugin t=" + kTestnet);
+    svg = ParseSvg(r.out);
+    EXPECT_EQ(svg.points, 2) << "one rank alone uses no network";
+    EXPECT_NE(svg.text.find("ranks"), std::string::npos);
+}
+
+TEST(Output, FilesThatCannotBeWritten)
+{
+    Outcome r = Perf(Ring("--ranks 1 --sizes 4 --json /nowhere/f.json"));
+
+    EXPECT_EQ(r.status, 3);
+    EXPECT_NE(r.err.find("cannot write /nowhere/f.json"), std::string::npos) << r.err;
+}
+
+// ---- Launchers ----
+
+// Starts one process per rank, each with the environment that the function gives it.
+std::vector<Outcome> Launch(int n, const std::string &args, std::string (*env)(int rank, int n))
+{
+    std::vector<Outcome> out(static_cast<size_t>(n));
+    std::vector<std::thread> t;
+
+    for (int i = 0; i < n; i++)
+        t.emplace_back([&, i] { out[static_cast<size_t>(i)] = Perf(args, env(i, n)); });
+    for (auto &x : t)
+        x.join();
+    return out;
+}
+
+int g_port;
+
+void NewPort()
+{
+    // Below the range the kernel hands out, and not the same in two runs of the tests at a time.
+    g_port = 15000 + static_cast<int>((static_cast<unsigned>(getpid()) * 7u +
+                                       static_cast<unsigned>(g_port) * 13u + 1) %
+                                      8000u);
+}
+
+std::string Torchrun(int rank, int n)
+{
+    return "RANK=" + std::to_string(rank) + " WORLD_SIZE=" + std::to_string(n) +
+           " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(g_port);
+}
+
+std::string Mpirun(int rank, int n)
+{
+    return "OMPI_COMM_WORLD_RANK=" + std::to_string(rank) +
+           " OMPI_COMM_WORLD_SIZE=" + std::to_string(n) +
+           " OMPI_COMM_WORLD_LOCAL_SIZE=" + std::to_string(n) + " PMIX_NAMESPACE=prte-" +
+           std::to_string(getpid());
+}
+
+std::string Srun(int rank, int n)
+{
+    return "SLURM_PROCID=" + std::to_string(rank) + " SLURM_STEP_NUM_TASKS=" + std::to_string(n) +
+           " SLURM_STEP_NODELIST=127.0.0.1 SLURM_JOB_ID=" + std::to_string(getpid());
+}
+
+TEST(Launchers, TorchrunMpirunSrun)
+{
+    std::string (*const all[])(int, int) = {Torchrun, Mpirun, Srun};
+
+    for (auto env : all) {
+        NewPort();
+        auto out = Launch(3, Ring("--sizes 40000,400"), env);
+
+        for (size_t i = 0; i < out.size(); i++)
+            EXPECT_EQ(out[i].status, 0) << i << out[i].err;
+        EXPECT_NE(out[0].out.find("all data verified"), std::string::npos);
+        EXPECT_EQ(out[1].out, "") << "only rank 0 prints";
+    }
+}
+
+TEST(Launchers, ScaleLeavesRanksOut)
+{
+    NewPort();
+    auto out = Launch(3, "scale --sizes 4000 --iters 2 --check --plugin t=" + kTestnet, Torchrun);
+
+    for (auto &o : out)
+        EXPECT_EQ(o.status, 0) << o.err;
+}
+
+std::string TorchrunDying(int rank, int n)
+{
+    return Torchrun(rank, n) + " TESTNET_FAULT_RANK=1 TESTNET_FAULT=die:10";
+}
+
+std::string TorchrunCorrupt(int rank, int n)
+{
+    return Torchrun(rank, n) + " TESTNET_FAULT_RANK=1 TESTNET_FAULT=corrupt:5";
+}
+
+TEST(Launchers, FailuresReachEveryRank)
+{
+    NewPort();
+    auto out = Launch(3, Ring("--sizes 400000 --slot 16K --timeout 5"), TorchrunDying);
+
+    for (auto &o : out)
+        EXPECT_EQ(o.status, 3) << o.err;
+    EXPECT_NE(out[1].err.find("killed by signal 9"), std::string::npos) << out[1].err;
+    NewPort();
+    out = Launch(3, Ring("--sizes 400000 --slot 16K"), TorchrunCorrupt);
+    for (auto &o : out)
+        EXPECT_EQ(o.status, 1) << o.err;
+}
+
+TEST(Launchers, ErrorsAreClear)
+{
+    Outcome r = Perf(Ring("--sizes 4"), "RANK=0 WORLD_SIZE=2");
+
+    EXPECT_EQ(r.status, 2);
+    EXPECT_NE(r.err.find("set MASTER_ADDR"), std::string::npos) << r.err;
+    r = Perf("p2p", "RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1");
+    EXPECT_EQ(r.status, 2);
+    EXPECT_NE(r.err.find("torchrun started 3"), std::string::npos) << r.err;
+    NewPort();
+    r = Perf(Ring("--sizes 4 --boot-timeout 0.5"), Torchrun(0, 2));
+    EXPECT_EQ(r.status, 3);
+    EXPECT_NE(r.err.find("1 of 2 ranks had not reached rank 0"), std::string::npos) << r.err;
+    r = Perf(Ring("--sizes 4"), "RANK=zero WORLD_SIZE=2");
+    EXPECT_EQ(r.status, 2);
+    EXPECT_NE(r.err.find("RANK=zero"), std::string::npos) << r.err;
+    // --ranks starts them here whatever a pod's environment says.
+    EXPECT_EQ(Perf(Ring("--ranks 2 --sizes 4"), "RANK=0 WORLD_SIZE=64").status, 0);
+}
+
+} // namespace

@@ -1,0 +1,193 @@
+// Both ends of one comm over RDMA lanes, in one process and without the handshake: on softverbs, or on the
+// machine's first device when PVN_TEST_REAL_VERBS is set (tests/vm does so in its guests; what commands
+// softverbs is not to be run then).
+#ifndef PVN_TESTS_RDMA_LANE_PAIR_H
+#define PVN_TESTS_RDMA_LANE_PAIR_H
+
+#include <cstdlib>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <memory>
+#include <vector>
+
+#include "softverbs/fixture.h"
+
+extern "C" {
+#include "core/clock.h"
+#include "core/engine.h"
+#include "net-pvrdma/rdma_lane.h"
+}
+
+inline bool real_verbs()
+{
+    return getenv("PVN_TEST_REAL_VERBS") != nullptr;
+}
+
+struct RdmaOptions {
+    const char *profile = "pvrdma"; // and further configuration lines
+    pvn_rdma_mode mode = PVN_RDMA_RECORD;
+    int qps = 1;
+    size_t chunk = 1 << 20;
+    bool costly = true;
+    uint8_t retry = 7;
+};
+
+// One device, opened as the plugin would, and a lane and an engine on it.
+struct RdmaEnd {
+    const pvn_verbs *v = nullptr;
+    ibv_context *ctx = nullptr;
+    ibv_pd *pd = nullptr;
+    pvn_lane *lane = nullptr;
+    pvn_engine *e = nullptr;
+    struct Reg {
+        pvn_mr mr = {};
+        pvn_rdma_mem *mem = nullptr;
+    };
+    std::vector<std::unique_ptr<Reg>> mrs;
+
+    void open(const RdmaOptions &o, bool sender)
+    {
+        pvn_err err = PVN_ERR_INIT;
+        v = pvn_verbs_get(real_verbs() ? "libibverbs.so.1" : sv::library().c_str(), &err);
+        ASSERT_NE(nullptr, v) << err.reason[0];
+        int n = 0;
+        ibv_device **list = v->get_device_list(&n);
+        ASSERT_GE(n, 1);
+        ctx = v->open_device(list[0]);
+        v->free_device_list(list);
+        ASSERT_NE(nullptr, ctx);
+        pd = v->alloc_pd(ctx);
+        ASSERT_NE(nullptr, pd);
+        pvn_rdma_lane_cfg c = {};
+        config(o, sender, &c);
+        lane = pvn_rdma_lane_new(&c, &err);
+        ASSERT_NE(nullptr, lane) << err.reason[0];
+    }
+
+    void config(const RdmaOptions &o, bool sender, pvn_rdma_lane_cfg *c)
+    {
+        ibv_device_attr da = {};
+        ibv_port_attr pa = {};
+        ASSERT_EQ(0, v->query_device(ctx, &da));
+        ASSERT_EQ(0, pvn_verbs_query_port(v, ctx, 1, &pa));
+        c->v = v;
+        c->ctx = ctx;
+        c->pd = pd;
+        strcpy(c->name, "soft0:1");
+        c->sender = sender;
+        c->mode = o.mode;
+        c->qps = o.qps;
+        c->max_chunk = o.chunk;
+        c->costly_poll = o.costly;
+        c->lazy_poll_ns = 20000;
+        c->port = 1;
+        c->ethernet = true;
+        c->mtu = pa.active_mtu;
+        for (int i = 0; i < pa.gid_tbl_len && c->ngids < PVN_RDMA_MAX_GIDS; i++) {
+            ibv_gid gid = {};
+            if (v->query_gid(ctx, 1, i, &gid) == 0) {
+                memcpy(c->gids[c->ngids].raw, gid.raw, 16);
+                c->gids[c->ngids].index = static_cast<uint8_t>(i);
+                c->gids[c->ngids].type = PVN_GID_ROCE_V1;
+                c->ngids++;
+            }
+        }
+        pvn_gid_policy any = {-1, 0, 0, ""};
+        c->ngids = pvn_gid_filter(c->gids, c->ngids, &any, nullptr, 0);
+        c->max_wr = static_cast<uint32_t>(da.max_qp_wr);
+        c->max_cqe = static_cast<uint32_t>(da.max_cqe);
+        c->max_sge = static_cast<uint32_t>(da.max_sge);
+        c->timeout = 14;
+        c->retry_cnt = o.retry;
+        c->rnr_retry = 7;
+        c->max_rd_atomic = 1;
+    }
+
+    void engine(bool sender, size_t chunk)
+    {
+        pvn_engine_cfg ec = {};
+        ec.sender = sender;
+        ec.nlanes = 1;
+        ec.lanes[0] = lane;
+        ec.chunk = chunk;
+        ec.stash_max = 1 << 20;
+        ec.now = [](void *) { return pvn_now_ns(); };
+        e = pvn_engine_new(&ec);
+        ASSERT_NE(nullptr, e);
+    }
+
+    // Registers memory for this end's lane; lives as long as the end.
+    pvn_mr *reg(void *p, size_t len)
+    {
+        auto r = std::make_unique<Reg>();
+        r->mr.addr = p;
+        r->mr.len = len;
+        r->mem = static_cast<pvn_rdma_mem *>(calloc(1, sizeof(pvn_rdma_mem) + 2 * sizeof(void *)));
+        r->mem->addr = reinterpret_cast<uintptr_t>(p);
+        r->mem->count = 1;
+        r->mem->part[0].mr = v->reg_mr(
+            pd, p, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+        EXPECT_NE(nullptr, r->mem->part[0].mr);
+        r->mr.lane_mr[0] = r->mem;
+        r->mr.rkey[0] = r->mem->part[0].mr->rkey;
+        mrs.push_back(std::move(r));
+        return &mrs.back()->mr;
+    }
+
+    void unreg_last()
+    {
+        v->dereg_mr(mrs.back()->mem->part[0].mr);
+        free(mrs.back()->mem);
+        mrs.pop_back();
+    }
+
+    ~RdmaEnd()
+    {
+        pvn_engine_free(e);
+        if (lane)
+            lane->ops->close(lane);
+        while (!mrs.empty())
+            unreg_last();
+        if (pd)
+            v->dealloc_pd(pd);
+        if (ctx)
+            v->close_device(ctx);
+        if (v)
+            pvn_verbs_put();
+    }
+};
+
+struct RdmaPair {
+    RdmaEnd tx, rx;
+
+    void open(const RdmaOptions &o)
+    {
+        std::string text = std::string("profile ") + o.profile + "\n";
+        if (!real_verbs()) {
+            ASSERT_EQ(0, sv::lib().sv_configure(text.c_str()));
+        }
+        tx.open(o, true);
+        rx.open(o, false);
+        ASSERT_TRUE(tx.lane && rx.lane);
+        uint8_t a[2048], b[2048];
+        int na = tx.lane->ops->offer(tx.lane, a, sizeof(a));
+        int nb = rx.lane->ops->offer(rx.lane, b, sizeof(b));
+        ASSERT_GT(na, 0);
+        ASSERT_GT(nb, 0);
+        ASSERT_EQ(0, rx.lane->ops->bind(rx.lane, a, static_cast<size_t>(na))) << rx.lane->err.reason[0];
+        ASSERT_EQ(0, tx.lane->ops->bind(tx.lane, b, static_cast<size_t>(nb))) << tx.lane->err.reason[0];
+        int vt = -EAGAIN, vr = -EAGAIN;
+        for (int i = 0; i < 1000000 && (vt || vr); i++) {
+            vt = vt ? tx.lane->ops->verify(tx.lane) : 0;
+            vr = vr ? rx.lane->ops->verify(rx.lane) : 0;
+            ASSERT_TRUE(vt == 0 || vt == -EAGAIN) << tx.lane->err.reason[0];
+            ASSERT_TRUE(vr == 0 || vr == -EAGAIN) << rx.lane->err.reason[0];
+        }
+        ASSERT_EQ(0, vt);
+        ASSERT_EQ(0, vr);
+        tx.engine(true, o.chunk);
+        rx.engine(false, o.chunk);
+    }
+};
+
+#endif

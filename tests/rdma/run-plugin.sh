@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# The whole plugin over RDMA on softverbs, two processes, driven by pvn-perf with every byte checked.
+# run-all limit: 300
+set -u
+build=$PVN_BUILDDIR
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+plugin=$build/.libs/libnccl-net-pvrdma.so
+mkdir "$tmp/fabric" "$tmp/sys0" "$tmp/sys1" "$tmp/sys"
+export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so
+export PVN_SOFTVERBS_DIR=$tmp/fabric
+
+# One rank each with its own environment: rank NUMBER VARIABLE=VALUE... -- pvn-perf arguments
+rank() {
+    local n=$1 vars=()
+    shift
+    while [ "$1" != -- ]; do
+        vars+=("$1")
+        shift
+    done
+    shift
+    env RANK="$n" WORLD_SIZE=2 LOCAL_RANK="$n" LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
+        PVN_SOFTVERBS_SYSFS="$tmp/sys$n" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys$n" PVN_SOFTVERBS_PROFILE="$profile" \
+        ${vars[@]+"${vars[@]}"} timeout 60 "$build/pvn-perf" "$@" --verbose --plugin "$plugin" >"$tmp/out$n" 2>&1 </dev/null
+}
+
+# pair NAME PROFILE "rank 0's variables" "rank 1's variables" pvn-perf arguments...: leaves rc0 and rc1
+pair() {
+    profile=$2
+    local v0=$3 v1=$4
+    shift 4
+    port=$((20000 + RANDOM % 10000))
+    rm -rf "$tmp"/fabric/* "$tmp"/sys0/* "$tmp"/sys1/*
+    # shellcheck disable=SC2086
+    rank 0 $v0 -- "$@" &
+    local pid=$!
+    # shellcheck disable=SC2086
+    rank 1 $v1 -- "$@"
+    rc1=$?
+    wait $pid
+    rc0=$?
+}
+
+# verdict NAME CONDITION...: prints ok or not ok, with both outputs in the second case
+verdict() {
+    local name=$1
+    shift
+    if "$@"; then
+        echo "ok $name"
+    else
+        echo "not ok $name (status $rc0 and $rc1)"
+        sed 's/^/  rank 0: /' "$tmp/out0"
+        sed 's/^/  rank 1: /' "$tmp/out1"
+    fi
+}
+
+by_rdma() {
+    [ $rc0 = 0 ] && [ $rc1 = 0 ] && grep -q 'all data verified' "$tmp/out0" &&
+        grep -q 'rdma on .* queue pair' "$tmp/out0" "$tmp/out1"
+}
+by_tcp() {
+    [ $rc0 = 0 ] && [ $rc1 = 0 ] && grep -q 'all data verified' "$tmp/out0" &&
+        ! grep -q 'rdma on .* queue pair' "$tmp/out0" "$tmp/out1"
+}
+warned() {
+    by_tcp && grep -q 'no usable rdma device.*only TCP is left' "$tmp/out0" "$tmp/out1" &&
+        grep -q 'TCP is used' "$tmp/out0" "$tmp/out1"
+}
+refused() {
+    [ $rc0 != 0 ] && [ $rc1 != 0 ] && grep -q "$pattern" "$tmp/out0" "$tmp/out1"
+}
+
+info="NCCL_DEBUG=INFO"
+p2p="p2p --check --sizes 0,8,4096,1048576 --time 0.1"
+pair record pvrdma $info $info $p2p
+verdict "plugin by RDMA, record mode, pvrdma" by_rdma
+pair ring pvrdma $info $info ring --check --size 4M
+verdict "ring all-reduce by RDMA, pvrdma" by_rdma
+pair imm roce "$info NCCL_PVRDMA_RDMA_MODE=imm" "$info NCCL_PVRDMA_RDMA_MODE=imm" $p2p --group 4
+verdict "imm mode, grouped receives, roce" by_rdma
+pair qps rxe "$info NCCL_PVRDMA_QPS=4" "$info NCCL_PVRDMA_QPS=3" $p2p
+verdict "different numbers of queue pairs, rxe" by_rdma
+pair ib ib $info $info $p2p
+verdict "InfiniBand profile" by_rdma
+pair modes pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" $info $p2p
+verdict "modes that differ fall back to TCP" by_tcp
+pair fallback pvrdma $info "$info NCCL_PVRDMA_TRANSPORT=tcp" $p2p
+verdict "a peer without RDMA: TCP with one warning" warned
+pair version roce "$info NCCL_PVRDMA_ROCE_VERSION=1" "$info NCCL_PVRDMA_ROCE_VERSION=2" $p2p
+verdict "RoCE v1 against v2 falls back to TCP" by_tcp
+pattern='NCCL_PVRDMA_STRICT'
+pair strict pvrdma "$info NCCL_PVRDMA_STRICT=1" "$info NCCL_PVRDMA_TRANSPORT=tcp" $p2p --timeout 20
+verdict "strict: a peer without RDMA is an error" refused
+pattern='vmw_pvrdma0'
+pair hca pvrdma "$info NCCL_IB_HCA=mlx9 NCCL_PVRDMA_TRANSPORT=rdma" "$info NCCL_IB_HCA=mlx9 NCCL_PVRDMA_TRANSPORT=rdma" $p2p --timeout 20
+verdict "NCCL_IB_HCA that names nothing says what exists" refused

@@ -1,0 +1,237 @@
+// GPU memory on the RDMA lane: the CUDA driver's double gives the memory, softverbs registers and writes it.
+#include "rdma/lane_pair.h"
+#include "support/fakecuda_fixture.h"
+
+#include <algorithm>
+#include <cstring>
+
+extern "C" {
+#include "net-pvrdma/gpu.h"
+#include "nccl/types.h"
+#include "softverbs/softverbs.h"
+}
+
+namespace
+{
+
+constexpr size_t kMiB = 1 << 20;
+
+// What a NIC without a peer-memory client does with GPU addresses. The double's memory is one mapping of 256 MiB.
+uint64_t gpu_first, gpu_last;
+int refuse_gpu(void *addr, size_t len, int)
+{
+    auto a = reinterpret_cast<uintptr_t>(addr);
+    return a < gpu_last && a + len > gpu_first ? EFAULT : 0;
+}
+
+// Where host memory goes: straight to the device, counted.
+struct HostRegistrar {
+    const pvn_verbs *v;
+    ibv_pd *pd;
+    int live = 0;
+    static int reg(void *arg, const pvn_mr *mr, int, uint64_t, pvn_rdma_mem **out, pvn_err *)
+    {
+        auto *h = static_cast<HostRegistrar *>(arg);
+        auto *mem = static_cast<pvn_rdma_mem *>(calloc(1, sizeof(pvn_rdma_mem) + 2 * sizeof(void *)));
+        mem->addr = reinterpret_cast<uintptr_t>(mr->addr);
+        mem->count = 1;
+        mem->part[0].mr = h->v->reg_mr(h->pd, mr->addr, mr->len, IBV_ACCESS_LOCAL_WRITE);
+        mem->part[0].owner = mem;
+        *out = mem;
+        h->live++;
+        return 0;
+    }
+    static void dereg(void *arg, pvn_rdma_mem *mem)
+    {
+        auto *h = static_cast<HostRegistrar *>(arg);
+        h->live--;
+        h->v->dereg_mr(mem->part[0].mr);
+        free(mem);
+    }
+};
+
+class RdmaGpu : public FakeCuda
+{
+  protected:
+    RdmaPair pair;
+    pvn_rdma_gpu *gpu = nullptr;
+    HostRegistrar host = {};
+    pvn_rdma_registrar registrar = {};
+    pvn_rdma_gpu_cfg cfg = {};
+    pvn_verbs table = {};
+    struct sv_hooks *hooks = nullptr;
+    int (*pin)(void *, size_t, int) = nullptr;
+
+    void open(const char *profile, bool peer_memory)
+    {
+        RdmaOptions o;
+        o.profile = profile;
+        pair.open(o);
+        hooks = static_cast<struct sv_hooks *>(dlsym(sv::lib().handle, "sv_hooks"));
+        ASSERT_NE(nullptr, hooks);
+        pin = hooks->pin;
+        gpu_first = fake->alloc(FAKECUDA_DEVICE, 0, 512, 512) & ~UINT64_C(4095);
+        fake->free(gpu_first);
+        gpu_last = gpu_first + 256 * kMiB;
+        if (!peer_memory)
+            hooks->pin = refuse_gpu;
+        table = *pair.rx.v;
+        cfg.v = &table;
+        cfg.pd = pair.rx.pd;
+        cfg.name = "soft0";
+        cfg.can_write = cfg.can_read = true;
+        cfg.cuda_lib = "libcuda.so.1";
+        reopen();
+    }
+
+    void reopen()
+    {
+        pvn_rdma_gpu_close(gpu);
+        gpu = pvn_rdma_gpu_open(&cfg, &why);
+        ASSERT_NE(nullptr, gpu);
+        host.v = cfg.v;
+        host.pd = cfg.pd;
+        pvn_rdma_registrar h = {HostRegistrar::reg, HostRegistrar::dereg, &host};
+        pvn_rdma_gpu_registrar(gpu, &h, &registrar);
+        EXPECT_EQ(fake->live(), 0u);
+    }
+
+    void TearDown() override
+    {
+        pvn_rdma_gpu_close(gpu);
+        if (hooks)
+            hooks->pin = pin;
+        EXPECT_EQ(host.live, 0);
+        FakeCuda::TearDown();
+    }
+
+    std::string text() const
+    {
+        return pvn_rdma_gpu_cap(gpu)->text;
+    }
+
+    pvn_mr region(uint64_t addr, size_t len, int type)
+    {
+        pvn_mr mr = {};
+        mr.addr = reinterpret_cast<void *>(addr);
+        mr.len = len;
+        mr.ptr_type = type;
+        return mr;
+    }
+
+    // Sends n bytes of host memory into registered GPU memory at `to` and compares.
+    void deliver(uint64_t to, size_t n)
+    {
+        pvn_mr mr = region(to, n, NCCL_PTR_CUDA);
+        pvn_rdma_mem *mem = nullptr;
+        ASSERT_EQ(0, registrar.reg(registrar.arg, &mr, -1, 0, &mem, &why)) << why.reason[0];
+        ASSERT_NE(nullptr, pvn_rdma_mem_find(mem, to, n));
+        mr.lane_mr[0] = mem;
+        mr.rkey[0] = mem->part[0].mr->rkey;
+        std::vector<uint8_t> out(n);
+        for (size_t i = 0; i < n; i++)
+            out[i] = static_cast<uint8_t>(i * 7 + i / 255);
+        pvn_mr *smr = pair.tx.reg(out.data(), n);
+        void *dst = mr.addr;
+        const pvn_mr *rmr = &mr;
+        int tag = 1, done_s = 0, done_r = 0;
+        size_t got = 0, sent = 0;
+        pvn_req *s = nullptr, *r = nullptr;
+        ASSERT_EQ(0, pvn_engine_irecv(pair.rx.e, 1, &dst, &n, &tag, &rmr, &r));
+        for (long i = 0; i < 10000000L && !(done_s && done_r); i++) {
+            if (!s) {
+                ASSERT_EQ(0, pvn_engine_isend(pair.tx.e, out.data(), n, tag, smr, &s));
+            } else if (!done_s) {
+                ASSERT_EQ(0, pvn_engine_test(s, &done_s, &sent)) << pair.tx.lane->err.reason[0];
+            }
+            if (!done_r) {
+                ASSERT_EQ(0, pvn_engine_test(r, &done_r, &got)) << pair.rx.lane->err.reason[0];
+            }
+        }
+        ASSERT_TRUE(done_s && done_r);
+        EXPECT_EQ(got, n);
+        EXPECT_EQ(0, memcmp(reinterpret_cast<void *>(to), out.data(), n));
+        registrar.dereg(registrar.arg, mem);
+    }
+};
+
+TEST_F(RdmaGpu, DataArriveInGpuMemoryByDmabuf)
+{
+    open("roce", false);
+    EXPECT_EQ(pvn_rdma_gpu_cap(gpu)->ptr_support, NCCL_PTR_HOST | NCCL_PTR_CUDA | NCCL_PTR_DMABUF) << text();
+    EXPECT_FALSE(pvn_rdma_gpu_cap(gpu)->peer) << text();
+    EXPECT_NE(text().find("gpu memory: dma-buf, proved on GPU 0000:0b:00.0"), std::string::npos) << text();
+    (void)fake->alloc(FAKECUDA_DEVICE, 0, 5 * 512, 512);
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, 3 * kMiB, 512);
+    ASSERT_NE(a % 4096, 0u);
+    deliver(a, 3 * kMiB);
+    deliver(a + kMiB + 1001, 70000);
+    deliver(a + 3 * kMiB - 8, 8);
+}
+
+TEST_F(RdmaGpu, DataArriveInGpuMemoryByPeerMemory)
+{
+    open("pvrdma", true);
+    EXPECT_EQ(pvn_rdma_gpu_cap(gpu)->ptr_support, NCCL_PTR_HOST | NCCL_PTR_CUDA) << text();
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512);
+    deliver(a + 99, 100000);
+}
+
+TEST_F(RdmaGpu, PvrdmaWithoutPeerMemoryStages)
+{
+    open("pvrdma", false);
+    EXPECT_EQ(pvn_rdma_gpu_cap(gpu)->ptr_support, NCCL_PTR_HOST);
+    EXPECT_NE(text().find("dma-buf: soft0: ibv_reg_dmabuf_mr: Operation not supported; peer memory: soft0: ibv_reg_mr: "
+                          "Bad address"),
+              std::string::npos)
+        << text();
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 512);
+    pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA);
+    pvn_rdma_mem *mem = nullptr;
+    EXPECT_EQ(registrar.reg(registrar.arg, &mr, -1, 0, &mem, &why), -EOPNOTSUPP);
+    EXPECT_EQ(mem, nullptr);
+}
+
+TEST_F(RdmaGpu, OldLibibverbsHasNoDmabuf)
+{
+    open("roce", false);
+    table.reg_dmabuf_mr = nullptr;
+    reopen();
+    EXPECT_EQ(pvn_rdma_gpu_cap(gpu)->ptr_support, NCCL_PTR_HOST);
+    EXPECT_NE(text().find("no ibv_reg_dmabuf_mr (rdma-core 34"), std::string::npos) << text();
+}
+
+TEST_F(RdmaGpu, NcclsDescriptorAndHostMemoryGoTheirWays)
+{
+    open("roce", true);
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+    int fd = -1;
+    ASSERT_EQ(pvn_cuda_export(cu, a, kMiB, false, &fd, &why), 0) << why.reason[0];
+    pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA);
+    pvn_rdma_mem *gmem = nullptr, *hmem = nullptr;
+    ASSERT_EQ(registrar.reg(registrar.arg, &mr, fd, 0, &gmem, &why), 0) << why.reason[0];
+    close(fd);
+    EXPECT_EQ(host.live, 0);
+    std::vector<uint8_t> buf(5000);
+    pvn_mr hmr = region(reinterpret_cast<uintptr_t>(buf.data()), buf.size(), NCCL_PTR_HOST);
+    ASSERT_EQ(registrar.reg(registrar.arg, &hmr, -1, 0, &hmem, &why), 0);
+    EXPECT_EQ(host.live, 1);
+
+    EXPECT_EQ(pvn_rdma_gpu_flush(gpu, gmem, &why), 0) << why.reason[0];
+    EXPECT_EQ(fake->calls("cuFlushGPUDirectRDMAWrites"), 1);
+    EXPECT_EQ(pvn_rdma_gpu_flush(gpu, hmem, &why), -EINVAL);
+    registrar.dereg(registrar.arg, hmem);
+    registrar.dereg(registrar.arg, gmem);
+}
+
+TEST_F(RdmaGpu, SwitchedOffAsksNobody)
+{
+    open("roce", true);
+    cfg.mode = PVN_GPU_MEM_OFF;
+    int asked = fake->calls("cuCtxGetCurrent");
+    reopen();
+    EXPECT_EQ(fake->calls("cuCtxGetCurrent"), asked);
+    EXPECT_NE(text().find("NCCL_PVRDMA_GPU_MEM=off"), std::string::npos) << text();
+}
+
+} // namespace

@@ -1,0 +1,370 @@
+// The RDMA lane under the engine, on softverbs.
+#include "rdma/lane_pair.h"
+
+#include <random>
+
+extern "C" {
+#include "net-pvrdma/rdma_wire.h"
+}
+
+namespace {
+
+std::vector<uint8_t> pattern(size_t n, unsigned seed)
+{
+    std::vector<uint8_t> v(n);
+    std::mt19937 r(seed);
+    for (auto &b : v)
+        b = static_cast<uint8_t>(r());
+    return v;
+}
+
+// Posts a grouped receive of one buffer.
+int irecv(RdmaPair &p, void *buf, size_t cap, int tag, const pvn_mr *mr, pvn_req **req)
+{
+    return pvn_engine_irecv(p.rx.e, 1, &buf, &cap, &tag, &mr, req);
+}
+
+class RdmaLane : public testing::TestWithParam<RdmaOptions>
+{
+  protected:
+    RdmaPair p;
+    void SetUp() override
+    {
+        p.open(GetParam());
+    }
+
+    // Sends one message into one receive and checks it.
+    void one(size_t n)
+    {
+        auto out = pattern(n + 1, static_cast<unsigned>(n));
+        std::vector<uint8_t> in(n + 64, 0xAA);
+        pvn_mr *smr = p.tx.reg(out.data(), n + 1), *rmr = p.rx.reg(in.data(), in.size());
+        pvn_req *r = nullptr, *s = nullptr;
+        ASSERT_EQ(0, irecv(p, in.data(), n + 32, 3, rmr, &r));
+        ASSERT_NE(nullptr, r);
+        size_t got = 99, sent = 99;
+        int sd = 0, rd = 0;
+        for (long i = 0; i < 100000000L && (!sd || !rd); i++) {
+            if (!s) {
+                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), n, 3, smr, &s));
+            } else if (!sd) {
+                ASSERT_EQ(0, pvn_engine_test(s, &sd, &sent)) << p.tx.lane->err.reason[0];
+            }
+            if (!rd) {
+                ASSERT_EQ(0, pvn_engine_test(r, &rd, &got)) << p.rx.lane->err.reason[0];
+            }
+        }
+        ASSERT_TRUE(sd && rd);
+        EXPECT_EQ(n, sent);
+        EXPECT_EQ(n, got);
+        EXPECT_TRUE(std::equal(out.begin(), out.end() - 1, in.begin())) << n;
+        for (size_t i = n; i < in.size(); i++)
+            ASSERT_EQ(0xAA, in[i]);
+        p.tx.unreg_last();
+        p.rx.unreg_last();
+    }
+};
+
+TEST_P(RdmaLane, EverySizeArrivesWhole)
+{
+    for (size_t n : {size_t(0), size_t(1), size_t(8), size_t(4096), size_t(65536), size_t(100003),
+                     size_t(1) << 20, (size_t(5) << 20) + 7})
+        one(n);
+}
+
+TEST_P(RdmaLane, NothingIsSentBeforeAReceive)
+{
+    char c[8] = "abcdefg";
+    pvn_mr *mr = p.tx.reg(c, sizeof(c));
+    pvn_req *s = nullptr;
+    for (int i = 0; i < 100; i++) {
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, c, sizeof(c), 0, mr, &s));
+        ASSERT_EQ(nullptr, s);
+    }
+}
+
+// What NCCL's proxy does: up to `depth` in flight, the oldest tested.
+void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
+{
+    std::mt19937 rnd(11);
+    std::vector<uint8_t> out(static_cast<size_t>(depth) * max_size), in(out.size());
+    for (auto &b : out)
+        b = static_cast<uint8_t>(rnd());
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    std::vector<pvn_req *> s(static_cast<size_t>(total)), r(static_cast<size_t>(total));
+    std::vector<size_t> size(static_cast<size_t>(total));
+    for (auto &n : size)
+        n = rnd() % (max_size + 1);
+    int sp = 0, st = 0, rp = 0, rt = 0;
+    for (long it = 0; it < 50000000L && (st < total || rt < total); it++) {
+        size_t at;
+        // Receives are posted ahead, as a proxy does whose network takes longer than its pass.
+        while (rp < total && rp - rt < depth) {
+            at = static_cast<size_t>(rp % depth) * max_size;
+            ASSERT_EQ(0, irecv(p, &in[at], max_size, 1, rmr, &r[static_cast<size_t>(rp)]));
+            ASSERT_NE(nullptr, r[static_cast<size_t>(rp)]);
+            rp++;
+        }
+        if (sp < total && sp - st < depth) {
+            at = static_cast<size_t>(sp % depth) * max_size;
+            ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[at], size[static_cast<size_t>(sp)], 1, smr,
+                                          &s[static_cast<size_t>(sp)]));
+            sp += s[static_cast<size_t>(sp)] != nullptr;
+        }
+        int d = 0;
+        size_t n = 0;
+        if (st < sp) {
+            ASSERT_EQ(0, pvn_engine_test(s[static_cast<size_t>(st)], &d, &n)) << p.tx.lane->err.reason[0];
+            st += d;
+        }
+        if (rt < rp) {
+            ASSERT_EQ(0, pvn_engine_test(r[static_cast<size_t>(rt)], &d, &n)) << p.rx.lane->err.reason[0];
+            if (d) {
+                at = static_cast<size_t>(rt % depth) * max_size;
+                ASSERT_EQ(size[static_cast<size_t>(rt)], n);
+                ASSERT_EQ(0, memcmp(&out[at], &in[at], n)) << rt;
+                rt++;
+            }
+        }
+    }
+    ASSERT_EQ(total, st);
+    ASSERT_EQ(total, rt);
+}
+
+TEST_P(RdmaLane, PipelineOfRandomSizes)
+{
+    pipeline(p, 3000, 8, 20000);
+}
+
+TEST_P(RdmaLane, PipelinesOfEveryDepth)
+{
+    for (int depth : {1, 2, 3, 4, 16, 32})
+        pipeline(p, 300, depth, 100);
+}
+
+TEST_P(RdmaLane, MoreChunksThanTheRingHolds)
+{
+    one(GetParam().chunk * 400 + 1);
+}
+
+TEST_P(RdmaLane, GroupedReceivesByTag)
+{
+    const int n = 8;
+    std::vector<uint8_t> out = pattern(n * 1000, 5), in(n * 1000);
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    for (int round = 0; round < 50; round++) {
+        void *buf[n];
+        size_t cap[n], got[n] = {};
+        int tags[n];
+        const pvn_mr *mrs[n];
+        for (int i = 0; i < n; i++) {
+            buf[i] = &in[static_cast<size_t>(i) * 1000];
+            cap[i] = 1000;
+            tags[i] = 100 + i;
+            mrs[i] = rmr;
+        }
+        pvn_req *r = nullptr, *s[n] = {};
+        ASSERT_EQ(0, pvn_engine_irecv(p.rx.e, n, buf, cap, tags, mrs, &r));
+        for (int i = n - 1; i >= 0; i--) {
+            for (int k = 0; k < 100000 && !s[i]; k++) {
+                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[static_cast<size_t>(i) * 1000],
+                                              static_cast<size_t>(100 * i), 100 + i, smr, &s[i]));
+                ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+            }
+            ASSERT_NE(nullptr, s[i]);
+        }
+        int done = 0;
+        for (int i = 0; i < n; i++)
+            for (done = 0; !done;)
+                ASSERT_EQ(0, pvn_engine_test(s[i], &done, nullptr));
+        for (done = 0; !done;)
+            ASSERT_EQ(0, pvn_engine_test(r, &done, got));
+        for (int i = 0; i < n; i++) {
+            ASSERT_EQ(static_cast<size_t>(100 * i), got[i]);
+            ASSERT_EQ(0, memcmp(&out[static_cast<size_t>(i) * 1000], &in[static_cast<size_t>(i) * 1000],
+                                got[i]));
+        }
+    }
+}
+
+RdmaOptions shape(const char *profile, pvn_rdma_mode mode, int qps, size_t chunk, bool costly)
+{
+    RdmaOptions o;
+    o.profile = profile;
+    o.mode = mode;
+    o.qps = qps;
+    o.chunk = chunk;
+    o.costly = costly;
+    return o;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, RdmaLane,
+    testing::Values(shape("pvrdma", PVN_RDMA_RECORD, 1, 5 << 16, true),
+                    shape("pvrdma", PVN_RDMA_RECORD, 4, 4096, true),
+                    shape("pvrdma\nset async 1", PVN_RDMA_RECORD, 2, 65536, true),
+                    shape("pvrdma\nset descend 1", PVN_RDMA_RECORD, 1, 65536, true),
+                    shape("pvrdma", PVN_RDMA_IMM, 1, 5 << 16, true),
+                    shape("roce", PVN_RDMA_IMM, 3, 8192, false),
+                    shape("roce\nset async 1", PVN_RDMA_RECORD, 8, 4096, false),
+                    shape("rxe", PVN_RDMA_RECORD, 1, 65536, false)));
+
+// The economy that the lane exists for: at depth 8, everything counted, both ends.
+TEST(RdmaDoorbells, PerMessageAtDepth8)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
+    sv_stats before[2], after[2];
+    pipeline(p, 200, 8, 64);
+    sv::lib().sv_ctx_stats(p.tx.ctx, &before[0]);
+    sv::lib().sv_ctx_stats(p.rx.ctx, &before[1]);
+    pvn_rdma_lane_stats t0 = *pvn_rdma_lane_get_stats(p.tx.lane), r0 = *pvn_rdma_lane_get_stats(p.rx.lane);
+    const int n = 4000;
+    pipeline(p, n, 8, 64);
+    sv::lib().sv_ctx_stats(p.tx.ctx, &after[0]);
+    sv::lib().sv_ctx_stats(p.rx.ctx, &after[1]);
+    const pvn_rdma_lane_stats *t1 = pvn_rdma_lane_get_stats(p.tx.lane), *r1 = pvn_rdma_lane_get_stats(p.rx.lane);
+    double sender = static_cast<double>(after[0].doorbells - before[0].doorbells) / n;
+    double receiver = static_cast<double>(after[1].doorbells - before[1].doorbells) / n;
+    printf("doorbells per message at depth 8: sender %.3f, receiver %.3f, together %.3f\n", sender, receiver,
+           sender + receiver);
+    EXPECT_LE(sender + receiver, 1.5);
+    // The lane's own count is what softverbs saw.
+    EXPECT_EQ(after[0].doorbells - before[0].doorbells,
+              t1->post_send + t1->post_recv + t1->empty_polls - t0.post_send - t0.post_recv - t0.empty_polls);
+    EXPECT_EQ(after[1].doorbells - before[1].doorbells,
+              r1->post_send + r1->post_recv + r1->empty_polls - r0.post_send - r0.post_recv - r0.empty_polls);
+}
+
+// Runs a sender until it fails and returns its error.
+const pvn_err *until_failed(RdmaPair &p)
+{
+    static uint8_t out[4096], in[4096];
+    pvn_mr *smr = p.tx.reg(out, sizeof(out)), *rmr = p.rx.reg(in, sizeof(in));
+    pvn_req *r = nullptr, *s = nullptr;
+    int done = 0;
+    double limit = 0; // the sender may never hear of it when the receiver has failed
+    for (long i = 0; i < 20000000L && !pvn_engine_err(p.tx.e); i++) {
+        if (pvn_engine_err(p.rx.e) && limit == 0)
+            limit = sv::now() + 1;
+        if (limit != 0 && sv::now() > limit)
+            break;
+        if (!r)
+            irecv(p, in, sizeof(in), 0, rmr, &r);
+        if (!s)
+            pvn_engine_isend(p.tx.e, out, sizeof(out), 0, smr, &s);
+        if (s && pvn_engine_test(s, &done, nullptr) == 0 && done)
+            s = nullptr;
+        if (r && pvn_engine_test(r, &done, nullptr) == 0 && done)
+            r = nullptr;
+    }
+    return pvn_engine_err(p.tx.e);
+}
+
+TEST(RdmaFaults, CompletionErrorSaysEverything)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
+    ASSERT_EQ(0, sv::command("rule broken status status=RETRY_EXC_ERR op=WRITE min_len=4096 nth=6"));
+    const pvn_err *err = until_failed(p);
+    ASSERT_NE(nullptr, err);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
+    char text[PVN_ERR_TEXT_LEN];
+    pvn_err_format(err, text, sizeof(text));
+    for (const char *want : {"soft0:1", "status 12", "QPN 0x", "GID ", "had worked for", "vendor error"})
+        EXPECT_NE(nullptr, strstr(text, want)) << want << " is missing in: " << text;
+}
+
+TEST(RdmaFaults, PostFails)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
+    ASSERT_EQ(0, sv::command("rule full fail call=post_send errno=ENOMEM nth=9"));
+    const pvn_err *err = until_failed(p);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("full"));
+    // Which end posts the ninth time is the pipeline's affair; the failed one knows why.
+    if (!err)
+        err = pvn_engine_err(p.rx.e);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "posting to the send queue")) << err->reason[0];
+}
+
+TEST(RdmaFaults, PeerDiesSilently)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma\nset timeout_cap_ms 20", PVN_RDMA_RECORD, 1, 1 << 20, true);
+    o.retry = 2;
+    p.open(o);
+    ASSERT_EQ(0, sv::command("rule gone die mode=1 nth=12"));
+    const pvn_err *err = until_failed(p);
+    ASSERT_NE(nullptr, err);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("gone"));
+    EXPECT_NE(nullptr, strstr(err->reason[0], "status 12")) << err->reason[0];
+}
+
+TEST(RdmaFaults, RegistrationOfItsRingsFails)
+{
+    ASSERT_EQ(0, sv::lib().sv_configure("profile pvrdma\nrule nomem fail call=reg_mr errno=ENOMEM nth=1\n"));
+    RdmaEnd e;
+    RdmaOptions o;
+    pvn_err err = PVN_ERR_INIT;
+    e.v = pvn_verbs_get(sv::library().c_str(), &err);
+    int n = 0;
+    ibv_device **list = e.v->get_device_list(&n);
+    e.ctx = e.v->open_device(list[0]);
+    e.v->free_device_list(list);
+    e.pd = e.v->alloc_pd(e.ctx);
+    pvn_rdma_lane_cfg c = {};
+    e.config(o, true, &c);
+    EXPECT_EQ(nullptr, pvn_rdma_lane_new(&c, &err));
+    EXPECT_EQ(-ENOMEM, err.code);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("nomem"));
+}
+
+TEST(RdmaFence, NothingLandsAfterIt)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma\nset async 1", PVN_RDMA_RECORD, 1, 1 << 20, true));
+    std::vector<uint8_t> out(1 << 20, 1), in(1 << 20, 0);
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    pvn_req *r = nullptr, *s = nullptr;
+    ASSERT_EQ(0, sv::command("rule slow delay ms=50 min_len=100000 count=0"));
+    ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r));
+    for (int i = 0; i < 10000000 && !s; i++) {
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
+        ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    }
+    ASSERT_NE(nullptr, s);
+    int rc = -EAGAIN;
+    for (int i = 0; i < 100000000 && rc == -EAGAIN; i++)
+        rc = p.rx.lane->ops->fence(p.rx.lane);
+    ASSERT_EQ(0, rc);
+    std::vector<uint8_t> snapshot = in;
+    usleep(200000);
+    EXPECT_GT(sv::lib().sv_rule_fired("slow"), 0);
+    EXPECT_EQ(snapshot, in);
+}
+
+TEST(RdmaOffer, LiesAreRefused)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_RECORD, 2, 1 << 20, true));
+    uint8_t good[2048];
+    rdma_offer o;
+    pvn_err err = PVN_ERR_INIT;
+    int n = p.tx.lane->ops->offer(p.tx.lane, good, sizeof(good));
+    ASSERT_GT(n, 24);
+    ASSERT_EQ(0, pvn_rdma_offer_decode(good, static_cast<size_t>(n), &o, &err));
+    for (int len = 0; len < n; len++)
+        EXPECT_EQ(-EPROTO, pvn_rdma_offer_decode(good, static_cast<size_t>(len), &o, &err)) << len;
+    // version, mode, queue pairs, link layer, MTU, queue depth, GIDs
+    for (int at : {0, 1, 2, 3, 4, 6, 7}) {
+        uint8_t bad[2048];
+        memcpy(bad, good, sizeof(bad));
+        bad[at] = 0xee;
+        EXPECT_EQ(-EPROTO, pvn_rdma_offer_decode(bad, static_cast<size_t>(n), &o, &err)) << at;
+        EXPECT_NE('\0', err.reason[0][0]);
+    }
+}
+
+} // namespace

@@ -1,0 +1,5 @@
+# The engine against a simulated network.
+PVN_TESTS += tests/sim/test_engine_sim
+tests_sim_test_engine_sim_SOURCES = tests/sim/test_engine_sim.cc tests/sim/world.cc tests/sim/world.h
+tests_sim_test_engine_sim_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_sim_test_engine_sim_LDADD = libpvn-core.la $(TEST_LDADD)

@@ -1,0 +1,350 @@
+#include "sim/world.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace sim {
+
+namespace {
+
+Lane *lane_of(pvn_lane *l)
+{
+    return reinterpret_cast<Lane *>(l);
+}
+
+bool is_dead(const Lane *l)
+{
+    const World *w = l->world;
+    return w->k.death_at && w->clock >= w->k.death_at && l->base.idx == w->k.death_lane;
+}
+
+int die(Lane *l)
+{
+    if (l->base.err.code == 0) {
+        pvn_err_set(&l->base.err, -EIO, "simulated lane %d died", l->base.idx);
+        l->world->deaths++;
+    }
+    return -EIO;
+}
+
+// Later than everything that left on this stream before.
+uint64_t arrival(Lane *from, size_t stream)
+{
+    World *w = from->world;
+    uint64_t t = w->clock + 1 + w->pick(w->k.max_delay);
+    if (t <= from->last[stream])
+        t = from->last[stream] + 1;
+    from->last[stream] = t;
+    return t;
+}
+
+bool refuses(World *w)
+{
+    if (!w->chance(w->k.refuse_pct))
+        return false;
+    w->refusals++;
+    return true;
+}
+
+int sim_post_write(pvn_lane *base, const pvn_write *post)
+{
+    Lane *l = lane_of(base);
+    World *w = l->world;
+    if (is_dead(l))
+        return die(l);
+    if (l->pending.size() >= static_cast<size_t>(w->k.capacity) || refuses(w))
+        return -EAGAIN;
+    Pending p;
+    p.at = w->clock + w->pick(w->k.max_delay / 4 + 1);
+    // Chunks are dealt to the streams in the order of the posts.
+    if (!l->pending.empty() && p.at < l->pending.back().at)
+        p.at = l->pending.back().at;
+    p.w = *post;
+    p.stream = w->pick(static_cast<uint64_t>(w->k.streams));
+    l->pending.push_back(p);
+    return 0;
+}
+
+int sim_post_cts(pvn_lane *base, const pvn_cts *cts, const pvn_mr *const *)
+{
+    Lane *l = lane_of(base);
+    World *w = l->world;
+    if (is_dead(l))
+        return die(l);
+    if (refuses(w))
+        return -EAGAIN;
+    int copies = 1;
+    if (w->chance(w->k.repeat_pct)) {
+        copies = 2;
+        w->repeats++;
+    }
+    for (int i = 0; i < copies; i++) {
+        Packet p;
+        p.is_cts = true;
+        p.cts = *cts;
+        p.arrive = arrival(l, 0);
+        l->peer->wire[0].push_back(p);
+    }
+    return 0;
+}
+
+void insert_event(Lane *l, uint64_t t, const pvn_event &ev)
+{
+    auto it = l->events.end();
+    while (it != l->events.begin() && std::prev(it)->first > t)
+        --it;
+    l->events.insert(it, {t, ev});
+}
+
+void event_at(Lane *l, uint64_t t, const pvn_event &ev)
+{
+    World *w = l->world;
+    insert_event(l, t, ev);
+    if (w->chance(w->k.repeat_pct)) {
+        w->repeats++;
+        insert_event(l, t + 1 + w->pick(w->k.max_delay), ev);
+    }
+}
+
+// The sending adapter reads the bytes of what is due and puts them on the wire.
+void transmit(Lane *l)
+{
+    World *w = l->world;
+    while (!l->pending.empty() && l->pending.front().at <= w->clock) {
+        Pending p = l->pending.front();
+        l->pending.pop_front();
+        Packet pk;
+        pk.f = p.w.f;
+        const auto *src = static_cast<const uint8_t *>(p.w.src);
+        pk.bytes.assign(src, src + p.w.f.len);
+        pk.raddr = p.w.raddr;
+        pk.rkey = p.w.rkey;
+        int copies = 1;
+        if (!w->k.cts && w->chance(w->k.dup_frame_pct)) {
+            copies = 2;
+            w->dups++;
+        }
+        for (int i = 0; i < copies; i++) {
+            pk.arrive = arrival(l, p.stream);
+            l->peer->wire[p.stream].push_back(pk);
+        }
+        pvn_event ev = {};
+        ev.kind = PVN_EV_SENT;
+        ev.id = p.w.cookie;
+        ev.chunk = p.w.f.chunk;
+        event_at(l, w->clock + w->pick(w->k.max_delay / 4 + 1), ev);
+    }
+}
+
+int place(Lane *l, Packet &p)
+{
+    void *dst = nullptr;
+    if (l->world->k.cts) {
+        dst = reinterpret_cast<void *>(p.raddr);
+    } else {
+        int rc = l->base.place(l->base.engine, &l->base, &p.f, &dst);
+        if (rc < 0)
+            return rc;
+    }
+    p.dst = static_cast<uint8_t *>(dst);
+    p.placed = true;
+    return 0;
+}
+
+// 0: the head of the stream is dealt with, -EAGAIN: it must wait, else an error.
+int receive_head(Lane *l, Packet &p)
+{
+    World *w = l->world;
+    if (p.is_cts) {
+        pvn_event ev = {};
+        l->cts_store.push_back(p.cts);
+        ev.kind = PVN_EV_CTS;
+        ev.cts = &l->cts_store.back();
+        insert_event(l, w->clock, ev);
+        return 0;
+    }
+    if (!p.placed) {
+        int rc = place(l, p);
+        if (rc < 0)
+            return rc == -EALREADY ? 0 : rc;
+    }
+    size_t half = p.bytes.size() / 2;
+    if (!p.half) {
+        w->write(p.dst, p.bytes.data(), half, p.rkey);
+        p.half = true;
+        p.arrive = w->clock + w->pick(w->k.max_delay / 8 + 1);
+        if (p.arrive > w->clock)
+            return -EAGAIN;
+    }
+    w->write(p.dst + half, p.bytes.data() + half, p.bytes.size() - half, p.rkey);
+    pvn_event ev = {};
+    ev.kind = PVN_EV_ARRIVED;
+    ev.id = pvn_id(p.f.seq);
+    ev.recv = p.f.recv;
+    ev.chunk = p.f.chunk;
+    ev.bytes = p.f.len;
+    ev.total = p.f.total;
+    event_at(l, w->clock, ev);
+    return 0;
+}
+
+int deliver(Lane *l)
+{
+    for (auto &stream : l->wire) {
+        while (!stream.empty() && stream.front().arrive <= l->world->clock) {
+            int rc = receive_head(l, stream.front());
+            if (rc == -EAGAIN)
+                break;
+            if (rc < 0)
+                return rc;
+            stream.pop_front();
+        }
+    }
+    return 0;
+}
+
+// An event of a generation that no slot of the run has.
+pvn_event stale_event(World *w)
+{
+    pvn_event ev = {};
+    ev.kind = w->chance(50) ? PVN_EV_SENT : PVN_EV_ARRIVED;
+    uint32_t slot = static_cast<uint32_t>(w->pick(256)), gen = 8 + static_cast<uint32_t>(w->pick(4000));
+    ev.id = slot | gen << 8;
+    ev.chunk = static_cast<uint16_t>(w->pick(PVN_MAX_CHUNKS));
+    ev.recv = static_cast<uint8_t>(w->pick(PVN_MAX_RECVS));
+    ev.bytes = static_cast<uint32_t>(w->pick(1000));
+    ev.total = ev.bytes;
+    return ev;
+}
+
+int sim_poll(pvn_lane *base, pvn_event *ev, int max)
+{
+    Lane *l = lane_of(base);
+    World *w = l->world;
+    if (is_dead(l))
+        return die(l);
+    int rc = deliver(l);
+    if (rc < 0)
+        return pvn_err_set(&base->err, rc, "simulated lane %d could not place a chunk", base->idx);
+    int n = 0;
+    if (w->chance(w->k.stale_pct)) {
+        w->stales++;
+        ev[n++] = stale_event(w);
+    }
+    while (n < max && !l->events.empty() && l->events.front().first <= w->clock) {
+        ev[n++] = l->events.front().second;
+        l->events.pop_front();
+    }
+    return n;
+}
+
+uint64_t virtual_now(void *ctx)
+{
+    return static_cast<World *>(ctx)->clock;
+}
+
+const pvn_lane_ops *sim_ops()
+{
+    static pvn_lane_ops ops = [] {
+        pvn_lane_ops o = {};
+        o.name = "sim";
+        o.post_cts = sim_post_cts;
+        o.post_write = sim_post_write;
+        o.poll = sim_poll;
+        pvn_lane_ops_fill(&o);
+        return o;
+    }();
+    return &ops;
+}
+
+std::unique_ptr<Lane> new_lane(World *w, int idx)
+{
+    auto l = std::make_unique<Lane>();
+    l->base.ops = sim_ops();
+    l->base.idx = idx;
+    l->base.caps = w->k.cts ? PVN_LANE_NEEDS_CTS : 0;
+    l->world = w;
+    l->wire.resize(static_cast<size_t>(w->k.streams));
+    l->last.resize(static_cast<size_t>(w->k.streams));
+    return l;
+}
+
+pvn_engine *new_engine(World *w, const std::vector<std::unique_ptr<Lane>> &lanes, bool sender)
+{
+    pvn_engine_cfg c = {};
+    c.sender = sender;
+    c.nlanes = w->k.lanes;
+    for (size_t i = 0; i < lanes.size(); i++)
+        c.lanes[i] = &lanes[i]->base;
+    c.chunk = w->k.chunk;
+    c.stash_max = 1 << 20;
+    c.now = virtual_now;
+    c.now_ctx = w;
+    return pvn_engine_new(&c);
+}
+
+} // namespace
+
+World::~World()
+{
+    pvn_engine_free(etx);
+    pvn_engine_free(erx);
+}
+
+uint64_t World::pick(uint64_t n)
+{
+    return n ? rnd() % n : 0;
+}
+
+bool World::chance(int pct)
+{
+    return pct > 0 && static_cast<int>(rnd() % 100) < pct;
+}
+
+void World::broken(const std::string &what)
+{
+    if (violation.empty())
+        violation = what;
+}
+
+void World::open()
+{
+    for (int i = 0; i < k.lanes; i++) {
+        tx.push_back(new_lane(this, i));
+        rx.push_back(new_lane(this, i));
+        tx.back()->peer = rx.back().get();
+        rx.back()->peer = tx.back().get();
+    }
+    etx = new_engine(this, tx, true);
+    erx = new_engine(this, rx, false);
+}
+
+void World::tick()
+{
+    clock += 1 + pick(k.max_delay / 4 + 1);
+    for (auto &l : tx)
+        if (!is_dead(l.get()))
+            transmit(l.get());
+}
+
+void World::write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key)
+{
+    if (n == 0)
+        return;
+    auto it = buffers.upper_bound(reinterpret_cast<uintptr_t>(dst));
+    Buffer *b = it == buffers.begin() ? nullptr : std::prev(it)->second;
+    if (b && dst + n <= b->data() + b->size) {
+        if (!b->open)
+            return broken("a write landed in a buffer whose receive had completed");
+        if (k.cts && key != b->key)
+            return broken("a write came with another buffer's key");
+        for (size_t i = 0; i < n; i++)
+            b->count[static_cast<size_t>(dst - b->mem.data()) + i]++;
+    } else if (k.cts) {
+        return broken("a write outside every posted buffer");
+    }
+    // A matched comm's only other place is the engine's stash, which the address sanitizer guards.
+    memcpy(dst, src, n);
+}
+
+} // namespace sim

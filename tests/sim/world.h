@@ -1,0 +1,119 @@
+// A simulated network for the message engine: virtual clock, one seed, and a checker.
+//
+// Two engines, one sending and one receiving, are joined by 1 to 4 simulated lanes. A lane delays, reorders
+// between its streams and between lanes, refuses posts, repeats events, invents stale ones, and can die.
+// Bytes are read from the sender's buffer when the simulated adapter gets to them and are written into
+// the receiver's in two halves with time between them, so that a buffer that is released too early shows.
+#ifndef PVN_TESTS_SIM_WORLD_H
+#define PVN_TESTS_SIM_WORLD_H
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+extern "C" {
+#include "core/engine.h"
+}
+
+namespace sim {
+
+struct World;
+
+// A posted buffer with guards on both sides, and how often each of its bytes was written.
+struct Buffer {
+    static constexpr size_t guard = 16;
+    static constexpr uint8_t fill = 0xC3;
+    std::vector<uint8_t> mem;
+    std::vector<uint16_t> count;
+    size_t size;
+    uint32_t key;
+    bool open = false;
+
+    Buffer(size_t n, uint32_t k) : mem(n + 2 * guard, fill), count(n + 2 * guard, 0), size(n), key(k)
+    {
+    }
+    uint8_t *data()
+    {
+        return mem.data() + guard;
+    }
+};
+
+// What a seed decides about the network.
+struct Knobs {
+    bool cts = false;
+    int lanes = 1, streams = 1;
+    int capacity = 8;      // posts a lane holds
+    int refuse_pct = 0;    // posts refused at random
+    int repeat_pct = 0;    // events repeated
+    int stale_pct = 0;     // polls that invent an event
+    int dup_frame_pct = 0; // matched comms: a chunk sent twice on its stream
+    uint64_t max_delay = 1000;
+    uint64_t death_at = 0; // virtual time at which one lane dies; 0: never
+    int death_lane = 0;
+    size_t chunk = 256;
+};
+
+// On the wire, or half written at the receiver.
+struct Packet {
+    uint64_t arrive = 0;
+    pvn_frame f = {};
+    std::vector<uint8_t> bytes;
+    uint64_t raddr = 0;
+    uint32_t rkey = 0;
+    bool is_cts = false;
+    pvn_cts cts = {};
+    uint8_t *dst = nullptr;
+    bool placed = false, half = false;
+};
+
+// A post that the adapter has not read yet.
+struct Pending {
+    uint64_t at = 0;
+    pvn_write w = {};
+    size_t stream = 0;
+};
+
+struct Lane {
+    pvn_lane base = {}; // first: what the engine sees
+    World *world = nullptr;
+    Lane *peer = nullptr;
+    std::deque<Pending> pending;
+    std::vector<std::deque<Packet>> wire;              // arriving here, by stream
+    std::deque<std::pair<uint64_t, pvn_event>> events; // to be reported here, by time
+    std::vector<uint64_t> last;                        // last arrival, per stream, of what left here
+    std::deque<pvn_cts> cts_store;
+};
+
+struct World {
+    std::mt19937_64 rnd;
+    uint64_t clock = 1;
+    Knobs k;
+    std::vector<std::unique_ptr<Lane>> tx, rx;
+    pvn_engine *etx = nullptr, *erx = nullptr;
+    std::map<uintptr_t, Buffer *> buffers; // by address of the first byte; posted ones only
+    std::string violation;                 // first broken promise
+    uint64_t repeats = 0, stales = 0, dups = 0, refusals = 0, deaths = 0; // faults that fired
+
+    explicit World(uint64_t seed) : rnd(seed)
+    {
+    }
+    ~World();
+    World(const World &) = delete;
+
+    void open(); // after k is set
+    void tick(); // time passes, adapters read what is due
+    // The only way a simulated byte reaches memory: inside an open buffer, with its key, and counted.
+    void write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key);
+    void broken(const std::string &what);
+    uint64_t pick(uint64_t n); // 0 .. n-1
+    bool chance(int pct);
+};
+
+} // namespace sim
+
+#endif

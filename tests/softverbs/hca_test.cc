@@ -1,0 +1,318 @@
+// The scan for RDMA adapters: filter, port states, GID tables, interfaces, limits, and what is said
+// about the rest.
+#include "softverbs/fixture.h"
+
+extern "C" {
+#include "net-pvrdma/hca.h"
+}
+
+#include <netinet/in.h>
+
+namespace
+{
+
+using namespace sv;
+
+// A sysfs tree and a scan of what softverbs plays.
+class Hca : public testing::Test
+{
+  protected:
+    char root[64] = "/tmp/pvn-hca-XXXXXX";
+    const pvn_verbs *v = nullptr;
+    pvn_hca_table t{};
+    pvn_err err{};
+    pvn_hca_options o{};
+    int rows = 16;
+
+    void SetUp() override
+    {
+        ASSERT_NE(mkdtemp(root), nullptr);
+        v = pvn_verbs_get(library().c_str(), &err);
+        ASSERT_NE(v, nullptr) << err.reason[0];
+        o.sys_root = root;
+        o.hca = "";
+        o.gids.index = -1;
+        o.prefix = [](void *, const char *, const uint8_t *) { return uint8_t(96 + 16); };
+    }
+    void TearDown() override
+    {
+        pvn_hca_close(v, &t);
+        pvn_verbs_put();
+        EXPECT_EQ(lib().sv_configure(""), 0);
+        EXPECT_EQ(system(("rm -r " + std::string(root)).c_str()), 0);
+    }
+    int scan(const std::string &config)
+    {
+        pvn_hca_close(v, &t);
+        pvn_err_clear(&err);
+        // Short tables: the tree has a file per row.
+        EXPECT_EQ(
+            lib().sv_configure((config + "\nset gid_tbl_len " + std::to_string(rows)).c_str()), 0);
+        EXPECT_EQ(system(("rm -rf " + std::string(root) + "/*").c_str()), 0);
+        EXPECT_EQ(lib().sv_write_sysfs(root), 0);
+        return pvn_hca_scan(v, &o, &t, &err);
+    }
+    bool left_out(const char *text)
+    {
+        return strstr(t.left_out, text) != nullptr;
+    }
+};
+
+TEST_F(Hca, PvrdmaWithItsInterfaceAndItsRealLimits)
+{
+    ASSERT_EQ(scan("profile pvrdma"), 0);
+    ASSERT_EQ(t.nports, 1);
+    const pvn_hca &h = t.hcas[0];
+    const pvn_hca_port &p = t.ports[0];
+    EXPECT_EQ(h.kind, PVN_HCA_PVRDMA);
+    EXPECT_STREQ(h.driver, "vmw_pvrdma");
+    EXPECT_NE(strstr(h.pci_path, "/bus/pci/devices/0000:03:00.1"), nullptr) << h.pci_path;
+    EXPECT_EQ(h.max_cqe, 4096u) << "28672 is announced";
+    EXPECT_EQ(h.max_wr, 2048u) << "10467 is announced";
+    EXPECT_EQ(h.max_sge, 4u);
+    EXPECT_EQ(h.max_inline, 0u);
+    EXPECT_EQ(h.max_mr, 1u << 30);
+    EXPECT_EQ(h.max_rd_atomic, 16);
+    EXPECT_TRUE(h.costly_poll);
+    EXPECT_TRUE(h.iova_ignored);
+    EXPECT_STREQ(p.name, "vmw_pvrdma0:1");
+    EXPECT_STREQ(p.ifname, "sveth0");
+    EXPECT_TRUE(p.ethernet);
+    EXPECT_FALSE(p.speed_known) << "2.5 Gb/s is a constant of the driver";
+    EXPECT_EQ(p.max_msg, UINT64_C(1) << 31) << "1024 is announced, and untrue";
+    ASSERT_EQ(p.ngids, 2);
+    EXPECT_EQ(p.gids[1].type, PVN_GID_ROCE_V2);
+    EXPECT_EQ(p.gids[1].index, 1);
+    EXPECT_EQ(p.gids[1].prefix, 112);
+    EXPECT_NE(strstr(p.why, "PVRDMA on sveth0"), nullptr) << p.why;
+    // What was taken from the limits can be had.
+    ibv_cq *cq = v->create_cq(h.ctx, int(h.max_cqe), nullptr, nullptr, 0);
+    ASSERT_NE(cq, nullptr);
+    ibv_qp_init_attr a{};
+    a.send_cq = a.recv_cq = cq;
+    a.qp_type = IBV_QPT_RC;
+    a.cap = {h.max_wr, h.max_wr, h.max_sge, h.max_sge, h.max_inline};
+    ibv_qp *qp = v->create_qp(h.pd, &a);
+    EXPECT_NE(qp, nullptr) << strerror(errno);
+    EXPECT_EQ(v->destroy_qp(qp), 0);
+    EXPECT_EQ(v->destroy_cq(cq), 0);
+}
+
+TEST_F(Hca, QemusVendorIdOfZeroIsStillPvrdma)
+{
+    ASSERT_EQ(scan("profile pvrdma\nset vendor_id 0"),
+              0); // sysfs then says 0 as well, the driver does not
+    ASSERT_EQ(t.nports, 1);
+    EXPECT_EQ(t.hcas[0].kind, PVN_HCA_PVRDMA);
+}
+
+TEST_F(Hca, RoceWithPortsAndBothVersions)
+{
+    ASSERT_EQ(scan("profile roce\nset devices 2\nset ports 2\nport mlx5_1 1 down"), 0);
+    EXPECT_EQ(t.nhcas, 2);
+    ASSERT_EQ(t.nports, 3);
+    EXPECT_STREQ(t.ports[2].name, "mlx5_1:2");
+    EXPECT_EQ(t.ports[2].hca, 1);
+    EXPECT_STREQ(t.ports[2].ifname, "sveth5");
+    EXPECT_EQ(t.ports[0].speed_mbps, 200000);
+    EXPECT_TRUE(t.ports[0].speed_known);
+    EXPECT_EQ(t.ports[0].ngids, 4);
+    EXPECT_EQ(t.hcas[0].kind, PVN_HCA_OTHER);
+    EXPECT_FALSE(t.hcas[0].costly_poll);
+    EXPECT_TRUE(left_out("mlx5_1:1 (port is down)")) << t.left_out;
+}
+
+TEST_F(Hca, InfinibandNeedsALidButNoInterface)
+{
+    ASSERT_EQ(scan("profile ib"), 0);
+    ASSERT_EQ(t.nports, 1);
+    EXPECT_FALSE(t.ports[0].ethernet);
+    EXPECT_NE(t.ports[0].lid, 0);
+    EXPECT_EQ(t.ports[0].speed_mbps, 400000);
+}
+
+TEST_F(Hca, GidPolicyAndItsReasons)
+{
+    o.gids.roce_version = 2;
+    o.gids.family = AF_INET;
+    ASSERT_EQ(scan("profile roce"), 0);
+    ASSERT_EQ(t.nports, 1);
+    ASSERT_EQ(t.ports[0].ngids, 1);
+    EXPECT_EQ(t.ports[0].gids[0].index, 3);
+    o.gids.index = 12;
+    ASSERT_EQ(scan("profile roce"), 0);
+    EXPECT_EQ(t.nports, 0);
+    EXPECT_TRUE(left_out("mlx5_0:1 (no usable GID")) << t.left_out;
+    o.gids.index = 16;
+    ASSERT_EQ(scan("profile roce"), 0);
+    EXPECT_EQ(t.nports, 0);
+    EXPECT_TRUE(left_out("GID index 16 is outside its table of 16 rows, 0 to 15")) << t.left_out;
+    o.gids.index = -1;
+    ASSERT_EQ(scan("profile roce\ngid * 1 clear all"), 0);
+    EXPECT_EQ(t.nports, 0);
+    EXPECT_EQ(t.nhcas, 0) << "a device without a usable port is closed again";
+    EXPECT_TRUE(left_out("mlx5_0:1 (its GID table is empty: give sveth0 an address)"))
+        << t.left_out;
+}
+
+// Old libraries have no call for the whole table: row by row, with the types from sysfs.
+TEST_F(Hca, GidTableRowByRowIsTheSame)
+{
+    ASSERT_EQ(scan("profile roce\ngid * 1 9 2001:db8::9 v2 sveth0"), 0);
+    ASSERT_EQ(t.nports, 1);
+    pvn_hca_port whole = t.ports[0];
+    pvn_hca_close(v, &t);
+    pvn_verbs old = *v;
+    old.query_gid_table = nullptr;
+    ASSERT_EQ(pvn_hca_scan(&old, &o, &t, &err), 0);
+    ASSERT_EQ(t.nports, 1);
+    ASSERT_EQ(t.ports[0].ngids, 5);
+    EXPECT_EQ(memcmp(t.ports[0].gids, whole.gids, sizeof whole.gids), 0);
+}
+
+TEST_F(Hca, MoreRowsThanCanBeOffered)
+{
+    std::string config = "profile roce";
+    rows = 64;
+    for (int i = 10; i < 60; i++)
+        config += "\ngid * 1 " + std::to_string(i) + " 10.1.0." + std::to_string(i) + " v2";
+    ASSERT_EQ(scan(config), 0);
+    ASSERT_EQ(t.nports, 1);
+    EXPECT_EQ(t.ports[0].ngids, int(PVN_RDMA_MAX_GIDS));
+    EXPECT_NE(strstr(t.ports[0].why, "32 GIDs of 54"), nullptr) << t.ports[0].why;
+}
+
+TEST_F(Hca, WithoutAnInterfaceRoceIsOfNoUse)
+{
+    ASSERT_EQ(scan("profile pvrdma"), 0);
+    pvn_hca_close(v, &t);
+    ASSERT_EQ(
+        system(("rm -r " + std::string(root) + "/class/infiniband/vmw_pvrdma0/ports").c_str()), 0);
+    ASSERT_EQ(pvn_hca_scan(v, &o, &t, &err), 0);
+    ASSERT_EQ(t.nports, 1) << "function 0's interface is found by the PCI address: " << t.left_out;
+    EXPECT_STREQ(t.ports[0].ifname, "sveth0");
+    pvn_hca_close(v, &t);
+    ASSERT_EQ(system(("rm -r " + std::string(root) + "/class/net").c_str()), 0);
+    ASSERT_EQ(pvn_hca_scan(v, &o, &t, &err), 0);
+    EXPECT_EQ(t.nports, 0);
+    EXPECT_TRUE(left_out("is vmxnet3 bound to function 0")) << t.left_out;
+}
+
+TEST_F(Hca, FilterNamesWhatExists)
+{
+    o.hca = "mlx5_1:2,mlx5_2";
+    ASSERT_EQ(scan("profile roce\nset devices 3\nset ports 2"), 0) << err.reason[0];
+    ASSERT_EQ(t.nports, 3);
+    EXPECT_STREQ(t.ports[0].name, "mlx5_1:2");
+    EXPECT_STREQ(t.ports[1].name, "mlx5_2:1");
+    EXPECT_TRUE(left_out("mlx5_0 (not in NCCL_IB_HCA)")) << t.left_out;
+    o.hca = "^mlx5_1";
+    ASSERT_EQ(scan("profile roce\nset devices 3"), 0);
+    EXPECT_EQ(t.nports, 2);
+    o.hca = "=mlx5";
+    EXPECT_EQ(scan("profile roce\nset devices 3"), -ENODEV);
+    EXPECT_EQ(err.fault, PVN_FAULT_USAGE);
+    EXPECT_NE(strstr(err.reason[0], "\"mlx5\"; there are: mlx5_0, mlx5_1, mlx5_2"), nullptr)
+        << err.reason[0];
+    o.hca = "mlx5_0,hfi1";
+    EXPECT_EQ(scan("profile roce"), -ENODEV) << "one wrong name of two is a mistake as well";
+    o.hca = "mlx5";
+    EXPECT_EQ(scan("set devices 0"), -ENODEV);
+    EXPECT_NE(strstr(err.reason[0], "there is none"), nullptr) << err.reason[0];
+    o.hca = "";
+    EXPECT_EQ(scan("set devices 0"), 0);
+    EXPECT_EQ(t.nports, 0);
+}
+
+TEST(HcaFilter, IsNccls)
+{
+    struct {
+        const char *filter, *name;
+        int port;
+        bool yes;
+    } const cases[] = {
+        {"", "mlx5_0", 1, true},
+        {nullptr, "mlx5_0", 1, true},
+        {"mlx5", "mlx5_0", 1, true},
+        {"mlx5_0", "mlx5_01", 1, true},
+        {"=mlx5_0", "mlx5_01", 1, false},
+        {"=mlx5_0", "mlx5_0", 2, true},
+        {"mlx5_0:1", "mlx5_0", 2, false},
+        {"mlx5_0:2", "mlx5_0", 2, true},
+        {"^mlx5_0:2", "mlx5_0", 2, false},
+        {"^mlx5_0:2", "mlx5_0", 1, true},
+        {"^=mlx5_0,mlx5_1", "mlx5_1", 1, false},
+        {"^=mlx5_0", "mlx5_00", 1, true},
+        {"a, mlx5_0", "mlx5_0", 1, true},
+        {"^", "mlx5_0", 1, true},
+        {"=", "mlx5_0", 1, true},
+        {",,", "mlx5_0", 1, true},
+        {":1", "mlx5_0", 2, true},
+        {"rxe", "mlx5_0", 1, false},
+        {"mlx5_0:1,mlx5_0:2", "mlx5_0", 2, true},
+    };
+    for (auto &c : cases)
+        EXPECT_EQ(pvn_hca_matches(c.filter, c.name, c.port), c.yes)
+            << (c.filter ? c.filter : "NULL") << " against " << c.name << ":" << c.port;
+}
+
+TEST(HcaSpeed, OfCodes)
+{
+    EXPECT_EQ(pvn_hca_speed_mbps(1, 1), 2500);
+    EXPECT_EQ(pvn_hca_speed_mbps(32, 2), 100000);
+    EXPECT_EQ(pvn_hca_speed_mbps(128, 2), 400000);
+    EXPECT_EQ(pvn_hca_speed_mbps(32, 16), 50000);
+    EXPECT_EQ(pvn_hca_speed_mbps(3, 2), 0);
+    EXPECT_EQ(pvn_hca_speed_mbps(32, 3), 0);
+}
+
+TEST_F(Hca, WhatFailsIsSaidAndLeaksNothing)
+{
+    struct {
+        const char *rule, *says;
+    } const cases[] = {
+        {"rule x fail call=open_device errno=EACCES", "cannot be opened: Permission denied"},
+        {"rule x fail call=query_device errno=EIO", "does not answer"},
+        {"rule x fail call=query_port errno=EIO", "its state cannot be read"},
+        {"rule x fail call=alloc_pd errno=ENOMEM", "no protection domain"},
+    };
+    for (auto &c : cases) {
+        ASSERT_EQ(scan(std::string("profile roce\nset devices 2\n") + c.rule), 0);
+        EXPECT_EQ(lib().sv_rule_fired("x"), 1) << c.rule;
+        EXPECT_EQ(t.nports, 1) << "the other device is not harmed: " << t.left_out;
+        EXPECT_TRUE(left_out(c.says)) << t.left_out;
+        EXPECT_TRUE(left_out("mlx5_0")) << t.left_out;
+        pvn_hca_close(v, &t);
+        char text[512];
+        ASSERT_EQ(lib().sv_command("stat", text, sizeof text), 0);
+        EXPECT_NE(strstr(text, "leaked=0"), nullptr) << text;
+    }
+    EXPECT_EQ(scan("rule x fail call=get_device_list errno=EIO"), -EIO);
+    EXPECT_EQ(lib().sv_rule_fired("x"), 1);
+    EXPECT_EQ(scan("rule x fail call=query_gid_table errno=EIO"), 0);
+    EXPECT_EQ(t.nports, 1) << "the table is then read row by row";
+    EXPECT_EQ(lib().sv_rule_fired("x"), 1);
+}
+
+// ---- the library itself ----
+
+TEST(Verbs, UselessLibrariesAreNamedWithTheRemedy)
+{
+    pvn_err err;
+    pvn_err_clear(&err);
+    EXPECT_EQ(pvn_verbs_get("/nonexistent/libibverbs.so.1", &err), nullptr);
+    EXPECT_NE(strstr(err.reason[0], "/nonexistent/libibverbs.so.1"), nullptr) << err.reason[0];
+    EXPECT_NE(strstr(err.reason[0], "install"), nullptr) << err.reason[0];
+    pvn_err_clear(&err);
+    EXPECT_EQ(pvn_verbs_get(PVN_BUILDDIR "/tests/softverbs/.libs/libsvpartial.so", &err), nullptr);
+    EXPECT_NE(strstr(err.reason[0], "ibv_get_device_name"), nullptr) << err.reason[0];
+    pvn_err_clear(&err);
+    const pvn_verbs *v = pvn_verbs_get(library().c_str(), &err);
+    ASSERT_NE(v, nullptr) << "a later attempt with another library is not harmed: "
+                          << err.reason[0];
+    EXPECT_EQ(pvn_verbs_get("anything", &err), v) << "one table per process";
+    pvn_verbs_put();
+    pvn_verbs_put();
+}
+
+} // namespace

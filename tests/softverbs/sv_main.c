@@ -1,0 +1,127 @@
+/* The fabric's state, its lock, clock and random numbers, event queues, and counting. */
+#include "sv_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+struct sv_fabric sv = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .acked = PTHREAD_COND_INITIALIZER,
+};
+
+/* The lock is not fair: a program that polls without pause would keep the service thread, which is
+ * what it is waiting for, from ever getting it. So the service thread goes first. */
+void sv_lock(void)
+{
+    for (int i = 0; i < 1000 && __atomic_load_n(&sv.service_waits, __ATOMIC_RELAXED); i++)
+        sched_yield();
+    pthread_mutex_lock(&sv.lock);
+    if (!sv.ready) {
+        sv.ready = true;
+        int rc = sv_load_config(NULL);
+        if (rc) {
+            fprintf(stderr, "softverbs: configuration refused: %s\n", strerror(rc));
+            abort();
+        }
+    }
+}
+
+void sv_lock_first(void)
+{
+    __atomic_store_n(&sv.service_waits, true, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&sv.lock);
+    __atomic_store_n(&sv.service_waits, false, __ATOMIC_RELAXED);
+}
+
+void sv_unlock(void)
+{
+    pthread_mutex_unlock(&sv.lock);
+}
+
+uint64_t sv_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* xorshift64*: the same sequence for the same seed everywhere. */
+uint32_t sv_rand(void)
+{
+    sv.rng ^= sv.rng >> 12;
+    sv.rng ^= sv.rng << 25;
+    sv.rng ^= sv.rng >> 27;
+    return (uint32_t)((sv.rng * 2685821657736338717u) >> 32);
+}
+
+bool sv_queue_open(struct sv_queue *q)
+{
+    q->head = NULL;
+    q->tail = &q->head;
+    q->fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+    return q->fd >= 0;
+}
+
+void sv_queue_close(struct sv_queue *q)
+{
+    while (q->head) {
+        struct sv_event *e = q->head;
+        q->head = e->next;
+        free(e);
+    }
+    close(q->fd);
+}
+
+void sv_queue_put(struct sv_queue *q, const struct sv_event *ev)
+{
+    struct sv_event *e = malloc(sizeof *e);
+    if (!e)
+        abort();
+    *e = *ev;
+    e->next = NULL;
+    *q->tail = e;
+    q->tail = &e->next;
+    uint64_t one = 1;
+    if (write(q->fd, &one, sizeof one) != sizeof one)
+        abort();
+}
+
+/* An object goes away: its events that nobody has fetched go with it, as in the kernel. */
+void sv_queue_purge(struct sv_queue *q, bool (*match)(const struct sv_event *, void *), void *arg)
+{
+    struct sv_event **at = &q->head;
+    while (*at) {
+        struct sv_event *e = *at;
+        if (!match(e, arg)) {
+            at = &e->next;
+            continue;
+        }
+        *at = e->next;
+        free(e);
+        /* The count cannot be below the number of queued events, so this does not block unless a
+         * reader took it already; that reader then finds the queue shorter and waits again. */
+        int fl = fcntl(q->fd, F_GETFL);
+        uint64_t v;
+        fcntl(q->fd, F_SETFL, fl | O_NONBLOCK);
+        if (read(q->fd, &v, sizeof v) < 0 && errno != EAGAIN)
+            abort();
+        fcntl(q->fd, F_SETFL, fl);
+    }
+    q->tail = at;
+}
+
+/* One event of the statistics, in the context's and the process's totals. */
+void sv_count(struct sv_ctx *ctx, size_t field, uint64_t n, bool doorbell)
+{
+    struct sv_stats *s[2] = {&ctx->stats, &sv.total};
+    for (int i = 0; i < 2; i++) {
+        *(uint64_t *)((char *)s[i] + field) += n;
+        s[i]->doorbells += doorbell;
+    }
+}

@@ -1,0 +1,98 @@
+/* What an application calls and the plugin never does: copies, streams, pinned memory. Everything
+ * is done when the call returns. */
+#include "config.h"
+#include "support/fakecuda_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+EXPORT pvn_cu_result cuDevicePrimaryCtxSetFlags_v2(pvn_cu_device dev, unsigned flags);
+EXPORT pvn_cu_result cuCtxSetCurrent(pvn_cu_context ctx);
+EXPORT pvn_cu_result cuMemAllocHost_v2(void **out, size_t len);
+EXPORT pvn_cu_result cuMemcpyHtoD_v2(pvn_cu_ptr to, const void *from, size_t len);
+EXPORT pvn_cu_result cuMemcpyDtoH_v2(void *to, pvn_cu_ptr from, size_t len);
+EXPORT pvn_cu_result cuMemsetD8_v2(pvn_cu_ptr to, unsigned char byte, size_t len);
+EXPORT pvn_cu_result cuCtxSynchronize(void);
+EXPORT pvn_cu_result cuStreamCreate(void **out, unsigned flags);
+EXPORT pvn_cu_result cuStreamQuery(void *stream);
+EXPORT pvn_cu_result cuStreamSynchronize(void *stream);
+
+/* All of [addr, addr + len) in one allocation: what a copy on a real GPU would fault on otherwise.
+ */
+static bool is_device(uint64_t addr, size_t len)
+{
+    const struct block *b = fake_find_block(addr);
+    return b && b->kind == BLOCK_DEVICE && addr + len <= b->base + b->len;
+}
+
+pvn_cu_result cuDevicePrimaryCtxSetFlags_v2(pvn_cu_device dev, unsigned flags)
+{
+    return dev >= 0 && dev < fake.ndevs ? PVN_CU_SUCCESS : PVN_CU_INVALID_DEVICE;
+}
+
+pvn_cu_result cuCtxSetCurrent(pvn_cu_context ctx)
+{
+    fake_depth = ctx ? 1 : 0;
+    fake_stack[0] = ctx;
+    return PVN_CU_SUCCESS;
+}
+
+pvn_cu_result cuMemAllocHost_v2(void **out, size_t len)
+{
+    *out = malloc(len);
+    return *out ? PVN_CU_SUCCESS : PVN_CU_OUT_OF_MEMORY;
+}
+
+pvn_cu_result cuMemcpyHtoD_v2(pvn_cu_ptr to, const void *from, size_t len)
+{
+    int rc = fake_begin("cuMemcpyHtoD_v2", true);
+    if (rc)
+        return rc;
+    if (!is_device(to, len))
+        return fake_end(PVN_CU_INVALID_VALUE);
+    memcpy((void *)(uintptr_t)to, from, len);
+    return fake_end(PVN_CU_SUCCESS);
+}
+
+pvn_cu_result cuMemcpyDtoH_v2(void *to, pvn_cu_ptr from, size_t len)
+{
+    int rc = fake_begin("cuMemcpyDtoH_v2", true);
+    if (rc)
+        return rc;
+    if (!is_device(from, len))
+        return fake_end(PVN_CU_INVALID_VALUE);
+    memcpy(to, (const void *)(uintptr_t)from, len);
+    return fake_end(PVN_CU_SUCCESS);
+}
+
+pvn_cu_result cuMemsetD8_v2(pvn_cu_ptr to, unsigned char byte, size_t len)
+{
+    if (!is_device(to, len))
+        return PVN_CU_INVALID_VALUE;
+    memset((void *)(uintptr_t)to, byte, len);
+    return PVN_CU_SUCCESS;
+}
+
+pvn_cu_result cuCtxSynchronize(void)
+{
+    return PVN_CU_SUCCESS;
+}
+
+pvn_cu_result cuStreamCreate(void **out, unsigned flags)
+{
+    static char stream;
+    *out = &stream;
+    return PVN_CU_SUCCESS;
+}
+
+pvn_cu_result cuStreamQuery(void *stream)
+{
+    int rc = fake_begin("cuStreamQuery", true);
+    return rc ? rc : fake_end(PVN_CU_SUCCESS);
+}
+
+pvn_cu_result cuStreamSynchronize(void *stream)
+{
+    int rc = fake_begin("cuStreamSynchronize", true);
+    return rc ? rc : fake_end(PVN_CU_SUCCESS);
+}

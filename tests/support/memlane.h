@@ -1,0 +1,32 @@
+/* A transport whose lanes carry nothing: they come up, or do not, as a test tells them. For tests
+ * of connection set-up. */
+#ifndef PVN_TESTS_SUPPORT_MEMLANE_H
+#define PVN_TESTS_SUPPORT_MEMLANE_H
+
+#include "core/transport.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PVN_MEMLANES = 4 };
+
+/* One plan per end (0 acceptor, 1 sender) and lane of a device. Values are what the operation
+ * returns: 0, -EAGAIN for ever, or an error. */
+struct pvn_memlane_plan {
+    int lane_new, bind, verify;
+};
+extern struct pvn_memlane_plan pvn_memlane_plan[2][PVN_MEMLANES];
+extern int pvn_memlane_open; /* lanes that exist */
+
+void pvn_memlane_reset(void);
+/* Their lanes are called "mem"; two of them, so that a device can have lanes that differ in kind.
+ */
+extern const struct pvn_transport_ops pvn_mem_transport;
+extern const struct pvn_transport_ops pvn_mem2_transport; /* "mem2" */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,179 @@
+// Two ends of one comm over a TCP lane on loopback, without the handshake: the test is the listener.
+#ifndef PVN_TESTS_TCP_LANE_PAIR_H
+#define PVN_TESTS_TCP_LANE_PAIR_H
+
+#include <arpa/inet.h>
+#include <cstring>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+extern "C" {
+#include "core/clock.h"
+#include "core/engine.h"
+#include "core/poller.h"
+#include "net-tcp/frame.h"
+#include "net-tcp/tcp_lane.h"
+}
+
+inline uint64_t lane_pair_now(void *)
+{
+    return pvn_now_ns();
+}
+
+struct LanePair {
+    pvn_lane *tx = nullptr, *rx = nullptr;
+    pvn_engine *etx = nullptr, *erx = nullptr;
+    int lfd = -1;
+    sockaddr_in addr = {};
+    int rcvbuf = 0, sndbuf = 0;
+    std::vector<int> strangers;
+
+    static int dial(void *ctx, const uint8_t *to, size_t len, int, int, pvn_err *err)
+    {
+        auto *p = static_cast<LanePair *>(ctx);
+        sockaddr_in sa;
+        if (len != sizeof(sa))
+            return -EINVAL;
+        memcpy(&sa, to, len);
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int one = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one));
+        if (p->sndbuf)
+            setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &p->sndbuf, sizeof(p->sndbuf));
+        if (connect(fd, reinterpret_cast<sockaddr *>(&sa), sizeof(sa)) < 0 && errno != EINPROGRESS) {
+            int e = errno;
+            close(fd);
+            return pvn_err_set(err, -e, "connect");
+        }
+        return fd;
+    }
+
+    static int preamble(void *, int lane, int stream, uint8_t *out)
+    {
+        out[0] = 'P';
+        out[1] = static_cast<uint8_t>(lane);
+        out[2] = static_cast<uint8_t>(stream);
+        return 3;
+    }
+
+    // Accepts what is there and hands those whose preamble has come to the receiving lane.
+    void accept_some()
+    {
+        int fd = accept4(lfd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            strangers.push_back(fd);
+        for (size_t i = 0; i < strangers.size();) {
+            uint8_t pre[3];
+            if (recv(strangers[i], pre, 3, MSG_PEEK) < 3) {
+                i++;
+                continue;
+            }
+            ASSERT_EQ(3, recv(strangers[i], pre, 3, 0));
+            ASSERT_EQ('P', pre[0]);
+            ASSERT_EQ(0, rx->ops->adopt(rx, pre[2], strangers[i]));
+            strangers.erase(strangers.begin() + static_cast<long>(i));
+        }
+    }
+
+    void listen_on_loopback()
+    {
+        lfd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        addr.sin_family = AF_INET;
+        addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        if (rcvbuf)
+            setsockopt(lfd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof(rcvbuf));
+        ASSERT_EQ(0, bind(lfd, reinterpret_cast<sockaddr *>(&addr), sizeof(addr)));
+        ASSERT_EQ(0, listen(lfd, 64));
+        socklen_t len = sizeof(addr);
+        ASSERT_EQ(0, getsockname(lfd, reinterpret_cast<sockaddr *>(&addr), &len));
+    }
+
+    void exchange_offers()
+    {
+        uint8_t a[256], b[256];
+        int na = tx->ops->offer(tx, a, sizeof(a));
+        int nb = rx->ops->offer(rx, b, sizeof(b));
+        ASSERT_GT(na, 0);
+        ASSERT_GT(nb, 0);
+        ASSERT_EQ(0, rx->ops->bind(rx, a, static_cast<size_t>(na)));
+        ASSERT_EQ(0, tx->ops->bind(tx, b, static_cast<size_t>(nb))) << tx->err.reason[0];
+    }
+
+    void make_lanes(int streams, size_t chunk, unsigned batch_us, size_t zc)
+    {
+        pvn_tcp_lane_cfg c = {};
+        c.streams = streams;
+        c.chunk = chunk;
+        c.batch_us = batch_us;
+        c.zerocopy_min = zc;
+        strcpy(c.name, "lo");
+        c.dial = dial;
+        c.preamble = preamble;
+        c.ctx = this;
+        c.sender = true;
+        tx = pvn_tcp_lane_new(&c);
+        c.sender = false;
+        memcpy(c.dial_to, &addr, sizeof(addr));
+        c.dial_to_len = sizeof(addr);
+        rx = pvn_tcp_lane_new(&c);
+        ASSERT_TRUE(tx && rx);
+    }
+
+    void open(int streams = 1, size_t chunk = 1 << 20, unsigned batch_us = 0, size_t zc = 0)
+    {
+        ASSERT_EQ(0, pvn_poller_get());
+        listen_on_loopback();
+        make_lanes(streams, chunk, batch_us, zc);
+        exchange_offers();
+        int vt = -EAGAIN, vr = -EAGAIN;
+        for (int i = 0; i < 100000 && (vt || vr); i++) {
+            accept_some();
+            if (vt)
+                vt = tx->ops->verify(tx);
+            if (vr)
+                vr = rx->ops->verify(rx);
+            ASSERT_TRUE(vt == 0 || vt == -EAGAIN) << tx->err.reason[0];
+            ASSERT_TRUE(vr == 0 || vr == -EAGAIN) << rx->err.reason[0];
+        }
+        ASSERT_EQ(0, vt);
+        ASSERT_EQ(0, vr);
+        engines(chunk);
+    }
+
+    void engines(size_t chunk)
+    {
+        pvn_engine_cfg ec = {};
+        ec.nlanes = 1;
+        ec.chunk = chunk;
+        ec.stash_max = 64 << 20;
+        ec.now = lane_pair_now;
+        ec.sender = true;
+        ec.lanes[0] = tx;
+        etx = pvn_engine_new(&ec);
+        ec.sender = false;
+        ec.lanes[0] = rx;
+        erx = pvn_engine_new(&ec);
+        ASSERT_TRUE(etx && erx);
+    }
+
+    ~LanePair()
+    {
+        pvn_engine_free(etx);
+        pvn_engine_free(erx);
+        if (tx)
+            tx->ops->close(tx);
+        if (rx)
+            rx->ops->close(rx);
+        if (lfd >= 0)
+            ::close(lfd);
+        pvn_poller_put();
+    }
+};
+
+#endif

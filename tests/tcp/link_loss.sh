@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# The whole plugin between two network namespaces whose connection is lost while data flows: both ranks must end,
+# soon and with a sentence that names peer, interface and knob. Prints TAP-like lines for tests/run-all.
+# usage: link_loss.sh   (in the build directory, or with PVN_BUILDDIR)
+set -u
+build=${PVN_BUILDDIR:-$PWD}
+a=pvnll$$a b=pvnll$$b
+log=$(mktemp)
+
+gone() {
+    ip netns del "$a" 2>/dev/null
+    ip netns del "$b" 2>/dev/null
+    rm -f "$log"
+}
+trap gone EXIT
+
+# A fresh pair of namespaces, joined by v0 at both ends.
+setup() {
+    ip netns del "$a" 2>/dev/null
+    ip netns del "$b" 2>/dev/null
+    ip netns add "$a" && ip netns add "$b" || return 1
+    ip link add v0 netns "$a" type veth peer name v0 netns "$b" || return 1
+    for n in "$a" "$b"; do
+        ip -n "$n" link set lo up
+        ip -n "$n" link set v0 up
+    done
+    ip -n "$a" addr add 10.9.0.1/24 dev v0 && ip -n "$b" addr add 10.9.0.2/24 dev v0
+}
+
+sent() { ip netns exec "$a" cat /sys/class/net/v0/statistics/tx_bytes; }
+
+# lose NAME WANT COMMAND...: runs a long transfer, COMMAND once data flows, and expects the transfer to fail with
+# a message that matches WANT.
+lose() {
+    local name=$1 want=$2 rc=0 pid i
+    shift 2
+    setup || { echo "not ok $name: no namespaces"; return; }
+    NCCL_SOCKET_IFNAME='' NCCL_PVRDMA_TCP_USER_TIMEOUT=2s NCCL_PVRDMA_KEEPALIVE_IDLE=1s \
+        NCCL_PVRDMA_KEEPALIVE_INTVL=1s NCCL_PVRDMA_KEEPALIVE_CNT=2 NCCL_DEBUG=WARN \
+        timeout -k 5 60 "$build/pvn-perf" p2p --netns "$a,$b" --sizes 4M --time 40 --timeout 45 --bandwidth >"$log" 2>&1 &
+    pid=$!
+    for ((i = 0; i < 600 && $(sent) < 20000000; i++)); do sleep 0.05; done
+    if (($(sent) < 20000000)); then
+        echo "not ok $name: no data flowed before the fault"
+        kill "$pid"
+    fi
+    "$@" || echo "not ok $name: the fault itself failed: $*"
+    wait "$pid" || rc=$?
+    if ((rc == 0 || rc >= 124)); then
+        echo "not ok $name: pvn-perf ended with status $rc"
+    elif ! grep -q 'ncclRemoteError' "$log"; then
+        echo "not ok $name: no ncclRemoteError"
+    elif ! grep -E 'pvrdma warns|NET/PVRDMA' "$log" | grep -Eq "$want"; then
+        echo "not ok $name: the reason is not told"
+    else
+        echo "ok $name"
+        return
+    fi
+    sed 's/^/# /' "$log" | tail -n 20
+}
+
+if ! command -v ip >/dev/null; then
+    echo "skip link loss: the ip command is not installed (iproute2)"
+elif ! ip netns add "$a" 2>/dev/null; then
+    echo "skip link loss: no network namespaces (run as root)"
+elif [ ! -x "$build/pvn-perf" ]; then
+    echo "skip link loss: pvn-perf is not built in $build"
+else
+    # Without a link both ends can only wait; in the other cases one may hear of the other's end first.
+    told='local v0; peer .*10\.9\.0\.[12]:.*; try: '
+    lose "interface down in mid-message" "$told.*NCCL_PVRDMA_TCP_USER_TIMEOUT" ip -n "$b" link set v0 down
+    lose "peer's address withdrawn" "$told" ip -n "$b" addr del 10.9.0.2/24 dev v0
+    lose "route withdrawn" "$told" ip -n "$a" route del 10.9.0.0/24
+fi

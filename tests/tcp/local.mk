@@ -1,0 +1,14 @@
+# The TCP lane under the engine, over loopback sockets.
+PVN_TESTS += tests/tcp/test_tcp_lane
+tests_tcp_test_tcp_lane_SOURCES = tests/tcp/test_tcp_lane.cc tests/tcp/lane_pair.h
+tests_tcp_test_tcp_lane_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_tcp_test_tcp_lane_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
+# The same with a misbehaving proxy between the ends.
+PVN_TESTS += tests/tcp/test_lane_chaos
+tests_tcp_test_lane_chaos_SOURCES = tests/tcp/test_lane_chaos.cc tests/tcp/lane_pair.h \
+    tests/support/chaosproxy.cc tests/support/chaosproxy.h
+tests_tcp_test_lane_chaos_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_tcp_test_lane_chaos_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
+PVN_SCRIPT_TESTS += tests/tcp/link_loss.sh

@@ -1,0 +1,375 @@
+// The TCP lane with a proxy between its ends that cuts, delays, reorders and ends its streams.
+#include "support/chaosproxy.h"
+#include "tcp/lane_pair.h"
+
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+using namespace std::chrono_literals;
+constexpr auto kToServer = ChaosProxy::kToServer;
+constexpr auto kToClient = ChaosProxy::kToClient;
+
+// A lane pair whose connector dials the proxy. Data flows to the server.
+struct ChaosPair : LanePair {
+    std::unique_ptr<ChaosProxy> proxy;
+
+    void open_through(int streams, size_t chunk, ChaosProxy::Plan plan = {})
+    {
+        ASSERT_EQ(0, pvn_poller_get());
+        listen_on_loopback();
+        sockaddr_storage target = {};
+        memcpy(&target, &addr, sizeof(addr));
+        proxy = std::make_unique<ChaosProxy>(target, std::move(plan));
+        const sockaddr_storage front = proxy->address();
+        memcpy(&addr, &front, sizeof(addr));
+        make_lanes(streams, chunk, 0, 0);
+        exchange_offers();
+        int vt = -EAGAIN, vr = -EAGAIN;
+        ASSERT_TRUE(ChaosProxy::wait_for([&] {
+            accept_some();
+            if (vt == -EAGAIN)
+                vt = tx->ops->verify(tx);
+            if (vr == -EAGAIN)
+                vr = rx->ops->verify(rx);
+            return vt != -EAGAIN && vr != -EAGAIN;
+        }));
+        ASSERT_EQ(0, vt) << tx->err.reason[0];
+        ASSERT_EQ(0, vr) << rx->err.reason[0];
+        engines(chunk);
+    }
+
+    static void close_lane(pvn_lane *&lane)
+    {
+        if (lane)
+            lane->ops->close(lane);
+        lane = nullptr;
+    }
+};
+
+std::vector<uint8_t> pattern(size_t n, unsigned seed)
+{
+    std::vector<uint8_t> v(n);
+    std::mt19937 r(seed);
+
+    for (auto &b : v)
+        b = static_cast<uint8_t>(r());
+    return v;
+}
+
+// Messages in flight from one end to the other, each between guard bytes.
+class Traffic
+{
+  public:
+    Traffic(ChaosPair &pair, int messages, size_t largest, unsigned seed) : n(messages), p(pair)
+    {
+        std::mt19937 r(seed);
+
+        for (int i = 0; i < n; i++) {
+            out.push_back(pattern(r() % 3 == 0 ? r() % (largest + 1) : r() % 300, r()));
+            in.emplace_back(out.back().size() + 2 * kGuard, 0xAA);
+        }
+        s.resize(static_cast<size_t>(n));
+        r_.resize(static_cast<size_t>(n));
+    }
+
+    // Posts and tests once around, as a proxy thread does. 0, or the first error of either end.
+    int turn()
+    {
+        if (sent_rc == 0)
+            sent_rc = turn_sender();
+        if (got_rc == 0)
+            got_rc = turn_receiver();
+        return sent_rc ? sent_rc : got_rc;
+    }
+
+    bool all_done() const
+    {
+        return st == n && rt == n;
+    }
+
+    // Until everything has arrived, or an end reports an error.
+    int run()
+    {
+        EXPECT_TRUE(ChaosProxy::wait_for([&] {
+            int rc = 0;
+            for (int i = 0; i < 200 && !rc && !all_done(); i++)
+                rc = turn();
+            return rc || all_done();
+        })) << "hangs with "
+            << st << " sent, " << rt << " received of " << n;
+        return sent_rc ? sent_rc : got_rc;
+    }
+
+    void expect_guards_whole() const
+    {
+        for (int i = 0; i < n; i++) {
+            const auto &b = in[static_cast<size_t>(i)];
+            for (size_t k = 0; k < kGuard; k++) {
+                ASSERT_EQ(0xAA, b[k]) << "before message " << i;
+                ASSERT_EQ(0xAA, b[b.size() - 1 - k]) << "behind message " << i;
+            }
+        }
+    }
+
+    void expect_all_right() const
+    {
+        ASSERT_TRUE(all_done());
+        for (size_t i = 0; i < out.size(); i++)
+            ASSERT_TRUE(std::equal(out[i].begin(), out[i].end(), in[i].begin() + kGuard)) << i;
+        expect_guards_whole();
+    }
+
+    size_t total() const
+    {
+        size_t sum = 0;
+        for (const auto &m : out)
+            sum += m.size();
+        return sum;
+    }
+
+    int sent_rc = 0, got_rc = 0;
+    int rt = 0, st = 0; /* received and sent messages */
+    const int n;
+
+  private:
+    static constexpr size_t kGuard = 32, kDepth = 8;
+
+    int turn_sender()
+    {
+        if (sp < n && sp - st < static_cast<int>(kDepth)) {
+            const auto &m = out[static_cast<size_t>(sp)];
+            const int rc = pvn_engine_isend(p.etx, m.data(), m.size(), 1, nullptr,
+                                            &s[static_cast<size_t>(sp)]);
+            if (rc)
+                return rc;
+            sp += s[static_cast<size_t>(sp)] != nullptr;
+        }
+        int done = 0;
+        const int rc = st < sp ? pvn_engine_test(s[static_cast<size_t>(st)], &done, nullptr)
+                               : pvn_engine_progress(p.etx);
+        st += done;
+        return rc;
+    }
+
+    int turn_receiver()
+    {
+        if (rp < n && rp - rt < static_cast<int>(kDepth)) {
+            void *buf = in[static_cast<size_t>(rp)].data() + kGuard;
+            size_t cap = in[static_cast<size_t>(rp)].size() - 2 * kGuard;
+            int tag = 1;
+            const int rc =
+                pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r_[static_cast<size_t>(rp)]);
+            if (rc)
+                return rc;
+            rp += r_[static_cast<size_t>(rp)] != nullptr;
+        }
+        int done = 0;
+        size_t size = 0;
+        const int rc = rt < rp ? pvn_engine_test(r_[static_cast<size_t>(rt)], &done, &size)
+                               : pvn_engine_progress(p.erx);
+        if (done) {
+            EXPECT_EQ(out[static_cast<size_t>(rt)].size(), size) << rt;
+        }
+        rt += done;
+        return rc;
+    }
+
+    ChaosPair &p;
+    int sp = 0, rp = 0;
+    std::vector<std::vector<uint8_t>> out, in;
+    std::vector<pvn_req *> s, r_;
+};
+
+class LaneChaos : public testing::TestWithParam<int>
+{
+  protected:
+    ChaosPair p;
+};
+
+TEST_P(LaneChaos, ByteByByte)
+{
+    p.open_through(GetParam(), 4096, [](int, ChaosFault f[2]) {
+        f[kToServer].max_write = 1;
+        f[kToClient].max_write = 1;
+    });
+    Traffic t(p, 40, 1000, 1);
+    ASSERT_EQ(0, t.run());
+    t.expect_all_right();
+    const ChaosCounters c = p.proxy->total(kToServer);
+    EXPECT_LT(t.total(), c.bytes);
+    EXPECT_EQ(c.bytes, c.writes);
+}
+
+TEST_P(LaneChaos, RandomPiecesAndPauses)
+{
+    p.open_through(GetParam(), 16384, [](int conn, ChaosFault f[2]) {
+        f[kToServer].seed = 77 + static_cast<unsigned>(conn);
+        f[kToServer].max_write = 3000;
+        f[kToServer].gap = 100us;
+    });
+    Traffic t(p, 200, 60000, 2);
+    ASSERT_EQ(0, t.run());
+    t.expect_all_right();
+    EXPECT_LT(t.total() / 3000, p.proxy->total(kToServer).writes);
+}
+
+// Whatever the others bring first, messages complete in order and whole.
+TEST_P(LaneChaos, StreamsTakeTurnsInStandingStill)
+{
+    p.open_through(GetParam(), 8192);
+    Traffic t(p, 150, 100000, 3);
+    const int streams = p.proxy->connections();
+    ASSERT_EQ(GetParam(), streams);
+    for (int still = 0; still < 3 * streams; still++) {
+        const int conn = still % streams;
+        p.proxy->hold(conn, kToServer, true);
+        if (still == 0) {
+            ASSERT_TRUE(ChaosProxy::wait_for([&] {
+                EXPECT_EQ(0, t.turn());
+                return p.proxy->counters(conn, kToServer).holds == 1;
+            })) << "no bytes came to be held back";
+        }
+        const auto until = std::chrono::steady_clock::now() + 5ms;
+        while (std::chrono::steady_clock::now() < until && !t.all_done())
+            ASSERT_EQ(0, t.turn());
+        p.proxy->hold(conn, kToServer, false);
+    }
+    ASSERT_EQ(0, t.run());
+    t.expect_all_right();
+}
+
+TEST_P(LaneChaos, StallInTheMiddle)
+{
+    p.open_through(GetParam(), 8192);
+    ChaosFault f;
+    f.stall_at = 30000;
+    f.stall_for = 50ms;
+    p.proxy->set(-1, kToServer, f);
+    Traffic t(p, 100, 200000, 4);
+    ASSERT_EQ(0, t.run());
+    t.expect_all_right();
+    EXPECT_LT(0u, p.proxy->total(kToServer).stalls);
+}
+
+// The end of a stream at any byte of a header or a payload: both ends report it, nothing is written
+// where it does not belong, and a comm beside it goes on.
+TEST_P(LaneChaos, ResetAtEveryByteOfAHeaderAndBehind)
+{
+    ChaosPair beside;
+    beside.open_through(1, 8192);
+    Traffic other(beside, 400, 2000, 5);
+
+    for (const uint64_t at : {0, 1, 4, 20, 39, 40, 41, 100, 5000, 50000}) {
+        SCOPED_TRACE("reset after " + std::to_string(at) + " bytes");
+        ChaosPair pair;
+        pair.open_through(GetParam(), 8192);
+        Traffic t(pair, 60, 200000, 6);
+        ChaosFault f;
+        f.reset_at = at;
+        pair.proxy->set(0, kToServer, f);
+        EXPECT_TRUE(ChaosProxy::wait_for([&] {
+            t.turn();
+            /* The end that hears first gives up the whole lane, as a comm does. */
+            if (t.sent_rc)
+                pair.close_lane(pair.tx);
+            if (t.got_rc)
+                pair.close_lane(pair.rx);
+            return (t.sent_rc || t.st == t.n) && t.got_rc;
+        })) << "one end never heard: sender "
+            << t.sent_rc << ", receiver " << t.got_rc << "; " << t.st << " sent, " << t.rt
+            << " received";
+        EXPECT_EQ(-ECONNRESET, t.got_rc);
+        EXPECT_NE(nullptr, pvn_engine_err(pair.erx));
+        /* A sender whose last byte the kernel has taken is done and need not hear. */
+        if (t.st < t.n) {
+            EXPECT_TRUE(t.sent_rc == -ECONNRESET || t.sent_rc == -EPIPE) << t.sent_rc;
+            EXPECT_NE(nullptr, pvn_engine_err(pair.etx));
+        }
+        t.expect_guards_whole();
+        EXPECT_EQ(1u, pair.proxy->counters(0, kToServer).resets);
+        for (int i = 0; i < 200; i++)
+            ASSERT_EQ(0, other.turn());
+    }
+    ASSERT_EQ(0, other.run());
+    other.expect_all_right();
+}
+
+// All streams end in one direction, the first at any byte of a header or payload: a peer that has
+// closed.
+TEST_P(LaneChaos, HalfCloseIsTheEnd)
+{
+    for (const uint64_t at : {0, 17, 40, 3000}) {
+        /* Behind messages that nobody can complete any more the end is not read; the control
+         * connection, which is not here, tells then. */
+        if (at == 3000 && GetParam() > 1)
+            continue;
+        SCOPED_TRACE("end after " + std::to_string(at) + " bytes");
+        ChaosPair pair;
+        pair.open_through(GetParam(), 8192);
+        Traffic t(pair, 60, 200000, 7);
+        ChaosFault f;
+        f.half_close_at = 0;
+        pair.proxy->set(-1, kToServer, f);
+        f.half_close_at = at;
+        pair.proxy->set(0, kToServer, f);
+        EXPECT_TRUE(ChaosProxy::wait_for([&] {
+            t.turn();
+            return t.got_rc != 0;
+        })) << t.st
+            << " sent, " << t.rt << " received";
+        EXPECT_EQ(-ECONNRESET, t.got_rc);
+        t.expect_guards_whole();
+        EXPECT_EQ(static_cast<unsigned>(GetParam()), pair.proxy->total(kToServer).half_closes);
+    }
+}
+
+// A network that takes everything and delivers nothing: calls return, nothing completes, close
+// works.
+TEST_P(LaneChaos, BlackHoleBlocksNobody)
+{
+    p.open_through(GetParam(), 8192);
+    ChaosFault f;
+    f.stall_at = 100;
+    p.proxy->set(-1, kToServer, f);
+    Traffic t(p, 60, 200000, 8);
+    ASSERT_TRUE(ChaosProxy::wait_for([&] {
+        EXPECT_EQ(0, t.turn());
+        return p.proxy->total(kToServer).stalls == static_cast<unsigned>(GetParam());
+    }));
+    for (int i = 0; i < 2000; i++)
+        ASSERT_EQ(0, t.turn());
+    EXPECT_FALSE(t.all_done());
+    t.expect_guards_whole();
+}
+
+// Every bit of the first header: whatever it makes of it, the receiver writes nowhere else.
+TEST_P(LaneChaos, DamagedHeaderHarmsNothing)
+{
+    for (uint64_t at = 0; at < PVN_FRAME_LEN; at++) {
+        SCOPED_TRACE("byte " + std::to_string(at));
+        ChaosPair pair;
+        pair.open_through(GetParam(), 8192);
+        Traffic t(pair, 10, 20000, 9);
+        ChaosFault f;
+        f.flip_at = at;
+        pair.proxy->set(0, kToServer, f);
+        EXPECT_TRUE(ChaosProxy::wait_for([&] {
+            t.turn();
+            return t.got_rc != 0;
+        }));
+        EXPECT_EQ(-EPROTO, t.got_rc) << pair.rx->err.reason[0];
+        EXPECT_EQ(1u, pair.proxy->counters(0, kToServer).flips);
+        t.expect_guards_whole();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Streams, LaneChaos, testing::Values(1, 4));
+
+} // namespace

@@ -1,0 +1,325 @@
+// The TCP lane under the engine, over loopback sockets.
+#include "tcp/lane_pair.h"
+
+#include <random>
+#include <vector>
+
+namespace {
+
+std::vector<uint8_t> pattern(size_t n, unsigned seed)
+{
+    std::vector<uint8_t> v(n);
+    std::mt19937 r(seed);
+    for (auto &b : v)
+        b = static_cast<uint8_t>(r());
+    return v;
+}
+
+// Tests both requests until both are done.
+void finish(pvn_req *s, pvn_req *r, size_t *ssize, size_t *rsizes)
+{
+    int sd = 0, rd = 0;
+    for (long i = 0; i < 200000000L && (!sd || !rd); i++) {
+        if (!sd) {
+            ASSERT_EQ(0, pvn_engine_test(s, &sd, ssize));
+        }
+        if (!rd) {
+            ASSERT_EQ(0, pvn_engine_test(r, &rd, rsizes));
+        }
+    }
+    ASSERT_TRUE(sd && rd);
+}
+
+struct Shape {
+    int streams;
+    size_t chunk;
+    unsigned batch_us;
+    size_t zc;
+    int buf;
+};
+
+class TcpLane : public testing::TestWithParam<Shape>
+{
+  protected:
+    LanePair p;
+    void SetUp() override
+    {
+        p.rcvbuf = p.sndbuf = GetParam().buf;
+        p.open(GetParam().streams, GetParam().chunk, GetParam().batch_us, GetParam().zc);
+    }
+};
+
+TEST_P(TcpLane, EverySizeArrivesWhole)
+{
+    for (size_t n : {size_t(0), size_t(1), size_t(8), size_t(215), size_t(216), size_t(217), size_t(4096),
+                     size_t(65536), size_t(100003), size_t(1) << 20, (size_t(5) << 20) + 7}) {
+        auto out = pattern(n, static_cast<unsigned>(n));
+        std::vector<uint8_t> in(n + 64, 0xAA);
+        void *buf = in.data();
+        size_t cap = n + 32, got = 99, sent = 99;
+        int tag = 3;
+        pvn_req *r = nullptr, *s = nullptr;
+        ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), n, 3, nullptr, &s));
+        ASSERT_TRUE(r && s);
+        finish(s, r, &sent, &got);
+        EXPECT_EQ(n, sent);
+        EXPECT_EQ(n, got);
+        EXPECT_TRUE(std::equal(out.begin(), out.end(), in.begin())) << n;
+        for (size_t i = n; i < in.size(); i++)
+            ASSERT_EQ(0xAA, in[i]) << "wrote behind a message of " << n;
+    }
+}
+
+TEST_P(TcpLane, SendsBeforeReceivesWait)
+{
+    std::vector<uint8_t> out = pattern(3000, 1), in(3000);
+    pvn_req *s = nullptr, *r = nullptr;
+    ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 0, nullptr, &s));
+    for (int i = 0; i < 1000; i++)
+        ASSERT_EQ(0, pvn_engine_progress(p.erx));
+    void *buf = in.data();
+    size_t cap = in.size();
+    int tag = 0;
+    ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+    finish(s, r, nullptr, nullptr);
+    EXPECT_EQ(out, in);
+}
+
+// 8 in flight, random sizes: what NCCL's proxy does.
+TEST_P(TcpLane, PipelineOfRandomSizes)
+{
+    const int total = 600, depth = 8;
+    std::mt19937 rnd(7);
+    std::vector<std::vector<uint8_t>> out(total), in(total);
+    for (int i = 0; i < total; i++) {
+        size_t n = rnd() % 4 == 0 ? rnd() % 300000 : rnd() % 500;
+        out[i] = pattern(n, static_cast<unsigned>(i));
+        in[i].resize(n + 5);
+    }
+    std::vector<pvn_req *> s(total), r(total);
+    int sp = 0, st = 0, rp = 0, rt = 0;
+    for (long it = 0; it < 100000000L && (st < total || rt < total); it++) {
+        if (sp < total && sp - st < depth) {
+            ASSERT_EQ(0, pvn_engine_isend(p.etx, out[sp].data(), out[sp].size(), 1, nullptr, &s[sp]));
+            sp += s[sp] != nullptr;
+        }
+        if (rp < total && rp - rt < depth) {
+            void *buf = in[rp].data();
+            size_t cap = in[rp].size();
+            int tag = 1;
+            ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r[rp]));
+            rp += r[rp] != nullptr;
+        }
+        int d = 0;
+        size_t n = 0;
+        if (st < sp) {
+            ASSERT_EQ(0, pvn_engine_test(s[st], &d, &n));
+            st += d;
+        }
+        if (rt < rp) {
+            ASSERT_EQ(0, pvn_engine_test(r[rt], &d, &n));
+            if (d) {
+                ASSERT_EQ(out[rt].size(), n);
+                in[rt].resize(n);
+                ASSERT_EQ(out[rt], in[rt]) << rt;
+                rt++;
+            }
+        }
+    }
+    EXPECT_EQ(total, st);
+    EXPECT_EQ(total, rt);
+}
+
+TEST_P(TcpLane, GroupedReceivesByTag)
+{
+    const int n = 8;
+    std::vector<std::vector<uint8_t>> out(n), in(n);
+    void *buf[n];
+    size_t cap[n], got[n] = {};
+    int tags[n];
+    for (int i = 0; i < n; i++) {
+        out[i] = pattern(1000 * static_cast<size_t>(i), static_cast<unsigned>(i));
+        in[i].resize(9000);
+        buf[i] = in[i].data();
+        cap[i] = 9000;
+        tags[i] = 100 + i;
+    }
+    pvn_req *r = nullptr, *s[n] = {};
+    ASSERT_EQ(0, pvn_engine_irecv(p.erx, n, buf, cap, tags, nullptr, &r));
+    for (int i = n - 1; i >= 0; i--)
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, out[i].data(), out[i].size(), 100 + i, nullptr, &s[i]));
+    int done = 0;
+    for (int i = 0; i < n; i++)
+        for (done = 0; !done;) {
+            int ignored;
+            ASSERT_EQ(0, pvn_engine_test(s[i], &done, nullptr));
+            ignored = pvn_engine_progress(p.erx);
+            ASSERT_EQ(0, ignored);
+        }
+    for (done = 0; !done;)
+        ASSERT_EQ(0, pvn_engine_test(r, &done, got));
+    for (int i = 0; i < n; i++) {
+        EXPECT_EQ(out[i].size(), got[i]);
+        in[i].resize(got[i]);
+        EXPECT_EQ(out[i], in[i]);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, TcpLane,
+                         testing::Values(Shape{1, 1 << 20, 0, 0, 0}, Shape{1, 1 << 20, 4, 0, 0},
+                                         Shape{3, 64 << 10, 0, 0, 0}, Shape{4, 5000, 3, 0, 32768},
+                                         Shape{16, 1 << 16, 0, 0, 32768},
+                                         Shape{1, 256 << 10, 0, 64 << 10, 0},
+                                         Shape{3, 32 << 10, 4, 16 << 10, 65536}));
+
+TEST(TcpLaneErrors, TooLongForTheReceive)
+{
+    LanePair p;
+    p.open();
+    std::vector<uint8_t> out(100), in(50);
+    pvn_req *r = nullptr, *s = nullptr;
+    void *buf = in.data();
+    size_t cap = in.size();
+    int tag = 5;
+    ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+    ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 5, nullptr, &s));
+    int rc = 0, done = 0;
+    for (int i = 0; i < 1000000 && rc == 0; i++) {
+        if (pvn_engine_err(p.etx) == nullptr && pvn_engine_pending(p.etx))
+            pvn_engine_progress(p.etx);
+        rc = pvn_engine_test(r, &done, nullptr);
+    }
+    EXPECT_EQ(-EMSGSIZE, rc);
+    ASSERT_NE(nullptr, pvn_engine_err(p.erx));
+    EXPECT_NE(nullptr, strstr(pvn_engine_err(p.erx)->reason[0], "100 bytes"));
+    EXPECT_NE(nullptr, strstr(pvn_engine_err(p.erx)->reason[0], "takes 50"));
+    for (uint8_t b : in)
+        EXPECT_EQ(0, b);
+}
+
+TEST(TcpLaneErrors, PeerGoneInMidMessage)
+{
+    LanePair p;
+    p.rcvbuf = p.sndbuf = 4096;
+    p.open();
+    std::vector<uint8_t> out(4 << 20), in(4 << 20);
+    pvn_req *r = nullptr, *s = nullptr;
+    void *buf = in.data();
+    size_t cap = in.size();
+    int tag = 0, done = 0;
+    ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+    ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 0, nullptr, &s));
+    ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+    ASSERT_FALSE(done) << "the message must not fit the socket buffers, or nothing is tested";
+    pvn_engine_free(p.etx);
+    p.etx = nullptr;
+    p.tx->ops->close(p.tx);
+    p.tx = nullptr;
+    int rc = 0;
+    for (int i = 0; i < 1000000 && rc == 0; i++)
+        rc = pvn_engine_test(r, &done, nullptr);
+    EXPECT_EQ(-ECONNRESET, rc);
+    EXPECT_NE(nullptr, strstr(pvn_engine_err(p.erx)->reason[0], "middle of a message"));
+}
+
+TEST(TcpLaneErrors, PeerGoneWhileWeWait)
+{
+    LanePair p;
+    p.open(3, 65536);
+    char in[8];
+    pvn_req *r = nullptr;
+    void *buf = in;
+    size_t cap = sizeof(in);
+    int tag = 0, done = 0, rc = 0;
+    ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+    p.tx->ops->close(p.tx);
+    p.tx = nullptr;
+    for (int i = 0; i < 1000000 && rc == 0; i++)
+        rc = pvn_engine_test(r, &done, nullptr);
+    EXPECT_EQ(-ECONNRESET, rc);
+}
+
+TEST(TcpLaneErrors, ReceiverGone)
+{
+    LanePair p;
+    p.rcvbuf = p.sndbuf = 4096;
+    p.open();
+    std::vector<uint8_t> out(4 << 20);
+    pvn_req *s = nullptr;
+    ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 0, nullptr, &s));
+    p.rx->ops->close(p.rx);
+    p.rx = nullptr;
+    int rc = 0, done = 0;
+    for (int i = 0; i < 1000000 && rc == 0; i++)
+        rc = pvn_engine_test(s, &done, nullptr);
+    EXPECT_TRUE(rc == -ECONNRESET || rc == -EPIPE) << rc;
+}
+
+TEST(TcpLaneIdle, CostsNoSystemCall)
+{
+    LanePair p;
+    p.open(2, 65536);
+    char in[8];
+    pvn_req *r = nullptr, *s = nullptr;
+    void *buf = in;
+    size_t cap = sizeof(in);
+    int tag = 0, done = 0;
+    ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+    for (int i = 0; i < 1000; i++)
+        ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+    uint64_t before = pvn_tcp_lane_get_stats(p.rx)->rx_calls;
+    EXPECT_EQ(2u, pvn_tcp_lane_get_stats(p.rx)->idle);
+    for (int i = 0; i < 100000; i++)
+        ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+    EXPECT_EQ(before, pvn_tcp_lane_get_stats(p.rx)->rx_calls);
+    ASSERT_EQ(0, pvn_engine_isend(p.etx, "12345678", 8, 0, nullptr, &s));
+    finish(s, r, nullptr, nullptr);
+    EXPECT_EQ(0, memcmp(in, "12345678", 8));
+}
+
+TEST(TcpLaneBatch, SmallMessagesShareCalls)
+{
+    LanePair p;
+    p.open(1, 65536, 1000000);
+    char in[8][8];
+    pvn_req *r[8], *s[8];
+    for (int i = 0; i < 8; i++) {
+        void *buf = in[i];
+        size_t cap = 8;
+        int tag = 0;
+        ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r[i]));
+    }
+    for (int i = 0; i < 8; i++)
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, "abcdefgh", 8, 0, nullptr, &s[i]));
+    EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.tx)->tx_calls) << "the first goes at once, the rest wait for company";
+}
+
+TEST(TcpFrame, RoundTripAndDamage)
+{
+    pvn_frame f = {}, g = {};
+    f.seq = 0x0123456789abcdefull;
+    f.total = 1ull << 39;
+    f.offset = 77;
+    f.len = 0xfffffff0u;
+    f.chunk = 511;
+    f.recv = 7;
+    f.tag = -5;
+    uint8_t b[PVN_FRAME_LEN];
+    pvn_frame_encode(&f, b);
+    ASSERT_EQ(0, pvn_frame_decode(b, &g));
+    EXPECT_EQ(f.seq, g.seq);
+    EXPECT_EQ(f.total, g.total);
+    EXPECT_EQ(f.offset, g.offset);
+    EXPECT_EQ(f.len, g.len);
+    EXPECT_EQ(f.chunk, g.chunk);
+    EXPECT_EQ(f.recv, g.recv);
+    EXPECT_EQ(f.tag, g.tag);
+    for (int i = 0; i < PVN_FRAME_LEN * 8; i++) {
+        b[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
+        EXPECT_EQ(-EPROTO, pvn_frame_decode(b, &g)) << "bit " << i;
+        b[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
+    }
+}
+
+} // namespace

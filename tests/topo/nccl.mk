@@ -1,0 +1,43 @@
+# Tests of NCCL's side of the topology library and of the pvn-topo command.
+EXTRA_DIST += $(srcdir)/tests/topo/data $(srcdir)/tests/topo/golden
+TOPO_TOOL_LDADD = libpvntopotool.la $(TEST_LDADD)
+
+PVN_TESTS += tests/topo/test_corpus
+tests_topo_test_corpus_SOURCES = tests/topo/test_corpus.cc tests/topo/shared.h
+tests_topo_test_corpus_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_corpus_LDADD = $(TOPO_TOOL_LDADD)
+
+PVN_TESTS += tests/topo/test_nccl_rules
+tests_topo_test_nccl_rules_SOURCES = tests/topo/test_nccl_rules.cc tests/topo/nccl_file.h
+tests_topo_test_nccl_rules_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_nccl_rules_LDADD = $(TOPO_TOOL_LDADD)
+
+PVN_TESTS += tests/topo/test_nccl_xml
+tests_topo_test_nccl_xml_SOURCES = tests/topo/test_nccl_xml.cc tests/topo/nccl_file.h
+tests_topo_test_nccl_xml_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_nccl_xml_LDADD = $(TOPO_TOOL_LDADD)
+
+PVN_TESTS += tests/topo/test_pair
+tests_topo_test_pair_SOURCES = tests/topo/test_pair.cc tests/topo/nccl_file.h
+tests_topo_test_pair_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_pair_LDADD = $(TOPO_TOOL_LDADD)
+
+PVN_TESTS += tests/topo/test_nccl_detect
+tests_topo_test_nccl_detect_SOURCES = tests/topo/test_nccl_detect.cc tests/topo/nccl_file.h
+tests_topo_test_nccl_detect_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_nccl_detect_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD)
+
+PVN_TESTS += tests/topo/test_cli
+tests_topo_test_cli_SOURCES = tests/topo/test_cli.cc tests/topo/shared.h
+tests_topo_test_cli_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_topo_test_cli_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD) libpvn-core.la $(JANSSON_LIBS)
+
+PVN_TESTS += tests/topo/test_layout
+tests_topo_test_layout_SOURCES = tests/topo/test_layout.cc
+tests_topo_test_layout_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_layout_LDADD = $(TEST_LDADD)
+
+PVN_TESTS += tests/fuzz/fuzz_nccl_xml
+tests_fuzz_fuzz_nccl_xml_SOURCES = tests/fuzz/fuzz_nccl_xml.c tests/fuzz/replay.cc
+tests_fuzz_fuzz_nccl_xml_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"nccl_xml\"
+tests_fuzz_fuzz_nccl_xml_LDADD = $(TOPO_TOOL_LDADD)

@@ -1,0 +1,350 @@
+// The command line: every command's output against a golden text, bad input, exit statuses.
+// PVN_UPDATE_GOLDEN=1 writes the golden texts anew; read the difference before you commit it.
+#include <gtest/gtest.h>
+#include <jansson.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+extern "C" {
+#include "plugin/core/version.h"
+}
+#include "tests/topo/shared.h"
+#include "tests/topo/tree.h"
+
+namespace fs = std::filesystem;
+
+namespace
+{
+
+struct Result {
+    int status;
+    std::string out, err;
+};
+
+// A directory with the machines that the tests speak of.
+class Cli : public ::testing::Test
+{
+  protected:
+    static TempDir *dir;
+
+    static void SetUpTestSuite()
+    {
+        dir = new TempDir;
+        put("guest.tar", vmware_guest({}).tar());
+        GuestVariant nodes;
+        nodes.two_nodes = true;
+        put("vnuma.tar", vmware_guest(nodes).tar());
+        GuestVariant mixed;
+        mixed.gpu_numa = "0";
+        mixed.rdma_bound = false;
+        put("mixed.tar", vmware_guest(mixed).tar());
+        put("server.tar", server8x8(false, false).tar());
+        Tree broken = server8x8(false, false);
+        broken.file("/sys/devices/pci0000:10/0000:10:01.0/max_link_width", "8\n");
+        put("broken.tar", broken.tar());
+        for (const auto &e : fs::directory_iterator(PVN_SRCDIR "/tests/topo/data"))
+            put(e.path().filename(), read_file(e.path()));
+    }
+    static void TearDownTestSuite()
+    {
+        delete dir;
+        dir = nullptr;
+    }
+    static void put(const std::string &name, const std::string &content)
+    {
+        std::ofstream(dir->path + "/" + name, std::ios::binary) << content;
+    }
+
+    // Runs the tool in that directory with a clean environment.
+    static Result run(const std::string &args, const std::string &env = "")
+    {
+        std::string out = dir->path + "/stdout", err = dir->path + "/stderr";
+        std::string command =
+            "cd '" + dir->path + "' && env -i PATH=\"$PATH\" LC_ALL=C " +
+            "ASAN_OPTIONS=\"$ASAN_OPTIONS\" LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" " + env +
+            " '" PVN_BUILDDIR "/topo/pvn-topo' --no-names </dev/null " + args + " >'" + out +
+            "' 2>'" + err + "'";
+        int rc = std::system(command.c_str());
+        return {WIFEXITED(rc) ? WEXITSTATUS(rc) : -1, read_file(out), read_file(err)};
+    }
+
+    static void expect_golden(const std::string &name, std::string text)
+    {
+        std::string path = PVN_SRCDIR "/tests/topo/golden/" + name;
+        std::string version = std::string("\"tool_version\": \"") + pvn_version() + "\"";
+        size_t at = text.find(version);
+        if (at != std::string::npos)
+            text.replace(at, version.size(), "\"tool_version\": \"VERSION\"");
+        if (std::getenv("PVN_UPDATE_GOLDEN") != nullptr) {
+            std::ofstream(path, std::ios::binary) << text;
+            return;
+        }
+        EXPECT_EQ(read_file(path), text) << "differs from " << path;
+    }
+};
+
+TempDir *Cli::dir;
+
+struct GoldenRow {
+    const char *name, *args;
+    int status;
+};
+
+class Golden : public Cli, public ::testing::WithParamInterface<GoldenRow>
+{
+};
+
+TEST_P(Golden, PrintsWhatIsKept)
+{
+    Result r = run(GetParam().args);
+    EXPECT_EQ(GetParam().status, r.status) << r.err;
+    EXPECT_EQ("", r.err);
+    expect_golden(std::string(GetParam().name) + ".txt", r.out);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Commands, Golden,
+    ::testing::Values(
+        GoldenRow{"help", "--help", 0}, GoldenRow{"guest-dump", "--root guest.tar dump", 0},
+        GoldenRow{"guest-dump-nccl", "--root guest.tar --nccl dump", 0},
+        GoldenRow{"guest-dump-xml", "--root guest.tar --xml dump", 0},
+        GoldenRow{"guest-dump-xml-full", "--root guest.tar --xml-full dump", 0},
+        GoldenRow{"guest-dump-dot", "--root guest.tar --dot dump", 0},
+        GoldenRow{"guest-matrix", "--root guest.tar matrix", 0},
+        GoldenRow{"guest-pairs", "--root guest.tar pairs", 0},
+        GoldenRow{"guest-pairs-json", "--root guest.tar --json pairs", 0},
+        GoldenRow{"guest-why", "--root guest.tar why GPU1 vmw_pvrdma0", 0},
+        GoldenRow{"guest-check", "--root guest.tar check", 1},
+        GoldenRow{"guest-hints-pairs", "--root guest.tar --hints guest.hints pairs", 0},
+        GoldenRow{"guest-merge", "--root guest.tar --hints guest.hints merge", 0},
+        GoldenRow{"guest-diff", "diff guest.tar vnuma.tar", 1},
+        GoldenRow{"guest-tcp-pairs", "--root guest.tar --nics tcp pairs", 0},
+        GoldenRow{"mixed-matrix", "--root mixed.tar matrix", 0},
+        GoldenRow{"mixed-pairs", "--root mixed.tar pairs", 0},
+        GoldenRow{"guest-hints-dot", "--root guest.tar --hints guest.hints --dot dump", 0},
+        GoldenRow{"server-dump", "--root server.tar dump", 0},
+        GoldenRow{"server-matrix", "--root server.tar matrix", 0},
+        GoldenRow{"server-pairs", "--root server.tar pairs", 0},
+        GoldenRow{"server-why", "--root server.tar why GPU0 mlx5_1", 0},
+        GoldenRow{"server-why-json", "--root server.tar --json why GPU0 mlx5_0", 0},
+        GoldenRow{"server-check", "--root server.tar check", 0},
+        GoldenRow{"server-diff", "diff server.tar broken.tar", 1},
+        GoldenRow{"file-dump", "--root two-switches.xml dump", 0},
+        GoldenRow{"file-dump-json", "--root two-switches.xml --json dump", 0},
+        GoldenRow{"file-matrix", "--root two-switches.xml matrix", 0},
+        GoldenRow{"file-matrix-json", "--root two-switches.xml --json matrix", 0},
+        GoldenRow{"file-pairs", "--root two-switches.xml pairs", 0},
+        GoldenRow{"file-why", "--root two-switches.xml why 0000:91:00.0 mlx5_0", 0},
+        GoldenRow{"file-diff", "diff two-switches.xml two-switches-broken.xml", 1},
+        GoldenRow{"file-diff-same", "diff two-switches.xml two-switches.xml", 0},
+        GoldenRow{"file-lint", "lint two-switches.xml", 0},
+        GoldenRow{"traps-lint", "lint traps.xml", 1},
+        GoldenRow{"traps-lint-json", "--json lint traps.xml", 1},
+        GoldenRow{"colour", "--root two-switches.xml --color always pairs", 0}),
+    [](const auto &row) {
+        std::string name = row.param.name;
+        for (char &c : name) {
+            c = c == '-' ? '_' : c;
+        }
+        return name;
+    });
+
+struct BadRow {
+    const char *args;
+    int status;
+    const char *says;
+};
+
+class BadUsage : public Cli, public ::testing::WithParamInterface<BadRow>
+{
+};
+
+TEST_P(BadUsage, EndsWithAReasonAndAStatus)
+{
+    Result r = run(GetParam().args);
+    EXPECT_EQ(GetParam().status, r.status) << r.out;
+    EXPECT_NE(std::string::npos, r.err.find(GetParam().says)) << r.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Inputs, BadUsage,
+    ::testing::Values(
+        BadRow{"", 2, "usage:"}, BadRow{"frobnicate", 2, "no command \"frobnicate\""},
+        BadRow{"--bogus dump", 2, "--help"}, BadRow{"dump extra", 2, "no arguments"},
+        BadRow{"--nics carrier-pigeon dump", 2,
+               "--nics=carrier-pigeon: it knows auto, rdma, tcp, all"},
+        BadRow{"--color sometimes dump", 2, "it knows auto, always, never"},
+        BadRow{"why GPU0", 2, "a GPU and a NIC"},
+        BadRow{"--root two-switches.xml why GPU7 mlx5_0", 2, "no GPU \"GPU7\""},
+        BadRow{"--root two-switches.xml why GPU0 mlx5_9", 2, "no NIC \"mlx5_9\""},
+        BadRow{"--root two-switches.xml check", 2, "holds only the tree"},
+        BadRow{"--root two-switches.xml --hints guest.hints pairs", 2, "want a machine"},
+        BadRow{"--root /nonexistent dump", 3, "/nonexistent"},
+        BadRow{"--root guest.hints dump", 3, "guest.hints"},
+        BadRow{"--root guest.tar --topo-file traps-missing.xml pairs", 3, "cannot be read"},
+        BadRow{"--root guest.tar --hints nowhere pairs", 3, "nowhere: cannot be read"},
+        BadRow{"--root guest.tar --host nowhere merge", 3, "nowhere"},
+        BadRow{"--root guest.tar --rails mlx5_0 pairs", 2, "NAME=NUMBER"},
+        BadRow{"--root guest.tar merge", 2, "--host"}, BadRow{"lint", 2, "wants a file"},
+        BadRow{"lint nowhere.xml", 3, "nowhere.xml: cannot be read"},
+        BadRow{"diff", 2, "diff wants"}, BadRow{"--svg pairs", 2, "are for dump"},
+        BadRow{"diff a b c", 2, "diff wants"},
+        BadRow{"diff two-switches.xml nowhere", 3, "nowhere"},
+        BadRow{"-o /nonexistent/x --root guest.tar dump", 3, "cannot be written"}));
+
+TEST_F(Cli, GatherMakesACaptureThatGivesTheSamePairs)
+{
+    Result r = run("--root server.tar gather copy.tar");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.out.find("copy.tar written")) << r.out;
+    EXPECT_EQ(run("--root server.tar pairs").out, run("--root copy.tar pairs").out);
+    r = run("gather /nonexistent/x.tar");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("/nonexistent/x.tar: cannot be written")) << r.err;
+}
+
+TEST_F(Cli, ParamsAreThePluginsTable)
+{
+    Result r = run("params", "NCCL_PVRDMA_STRICT=1");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.out.find("NCCL_PVRDMA_STRICT")) << r.out;
+    r = run("params", "NCCL_PVRDMA_STRICT=perhaps");
+    EXPECT_EQ(1, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("perhaps")) << r.err;
+}
+
+TEST_F(Cli, VersionIsTheBuilds)
+{
+    EXPECT_EQ(std::string("pvn-topo ") + pvn_version() + "\n", run("--version").out);
+}
+
+TEST_F(Cli, AnXmlErrorHasItsPlace)
+{
+    put("bad.xml", "<system version=\"1\">\n  <cpu/>\n</system>\n");
+    Result r = run("--root bad.xml dump");
+    EXPECT_EQ(3, r.status);
+    EXPECT_EQ("pvn-topo: bad.xml:2:3: <cpu> has no numaid: NCCL stops at such an element\n", r.err);
+}
+
+TEST_F(Cli, NcclsVariablesOfTheShellCount)
+{
+    Result r = run("--root two-switches.xml why GPU1 mlx5_0", "NCCL_NET_GDR_LEVEL=SYS");
+    EXPECT_NE(std::string::npos, r.out.find("5 yes     they are near enough: SYS")) << r.out;
+    r = run("--root two-switches.xml --no-env why GPU1 mlx5_0", "NCCL_NET_GDR_LEVEL=SYS");
+    EXPECT_NE(std::string::npos, r.out.find("5 NO      they are near enough: SYS")) << r.out;
+    r = run("--root two-switches.xml pairs", "NCCL_NET_GDR_LEVEL=phb");
+    EXPECT_NE(std::string::npos, r.out.find("NCCL_NET_GDR_LEVEL=phb is not understood")) << r.out;
+}
+
+TEST_F(Cli, ATopologyFileChangesTheGuest)
+{
+    ASSERT_EQ(0, run("--root guest.tar --hints guest.hints -o made.xml merge").status);
+    Result before = run("--root guest.tar --json matrix"),
+           after = run("--root guest.tar --topo-file made.xml --json matrix");
+    EXPECT_EQ(0, after.status) << after.err;
+    EXPECT_EQ(std::string::npos, before.out.find("\"nccl\": \"PIX\""));
+    EXPECT_NE(std::string::npos, after.out.find("\"nccl\": \"PIX\"")) << after.out;
+    EXPECT_EQ(0, run("lint made.xml").status);
+}
+
+TEST_F(Cli, OutputFilesAndStandardInputWork)
+{
+    Result r = run("-o out.txt --root two-switches.xml pairs");
+    EXPECT_EQ("", r.out);
+    EXPECT_EQ(run("--root two-switches.xml pairs").out, read_file(dir->path + "/out.txt"));
+    EXPECT_EQ(0, run("lint - <two-switches.xml").status);
+}
+
+TEST_F(Cli, SvgNeedsDotAndSaysSo)
+{
+    Result r = run("--root two-switches.xml --svg dump", "PATH=/nonexistent");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("install graphviz")) << r.err;
+    if (std::system("command -v dot >/dev/null 2>&1") != 0)
+        GTEST_SKIP() << "dot (graphviz) is not installed";
+    r = run("--root two-switches.xml --svg dump");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.out.find("<svg"));
+    EXPECT_NE(std::string::npos, r.out.find("mlx5_0"));
+}
+
+// Every name that a document has must be in the schema, and everything the schema requires in the
+// document: a small check of our own schema language subset (type, required, properties, items,
+// enum).
+void conforms(json_t *value, json_t *schema, json_t *root, const std::string &where)
+{
+    const char *ref = json_string_value(json_object_get(schema, "$ref"));
+    if (ref != nullptr) {
+        std::string name = std::string(ref).substr(std::string(ref).rfind('/') + 1);
+        schema = json_object_get(json_object_get(root, "$defs"), name.c_str());
+        ASSERT_NE(nullptr, schema) << ref;
+    }
+    auto type_of = [](json_t *v) -> std::string {
+        return json_is_object(v)    ? "object"
+               : json_is_array(v)   ? "array"
+               : json_is_string(v)  ? "string"
+               : json_is_integer(v) ? "integer"
+               : json_is_real(v)    ? "number"
+               : json_is_boolean(v) ? "boolean"
+                                    : "null";
+    };
+    json_t *type = json_object_get(schema, "type"), *option;
+    bool fits = type == nullptr;
+    size_t i;
+    if (json_is_string(type))
+        fits = type_of(value) == json_string_value(type);
+    json_array_foreach(type, i, option) fits |= type_of(value) == json_string_value(option);
+    EXPECT_TRUE(fits) << where << " is " << type_of(value);
+    json_t *choices = json_object_get(schema, "enum"), *choice;
+    bool known = choices == nullptr;
+    json_array_foreach(choices, i, choice) known |= json_equal(choice, value) != 0;
+    EXPECT_TRUE(known) << where << " is "
+                       << (json_is_string(value) ? json_string_value(value) : "?");
+    json_t *required;
+    json_array_foreach(json_object_get(schema, "required"), i, required)
+    {
+        if (json_is_object(value)) {
+            EXPECT_NE(nullptr, json_object_get(value, json_string_value(required)))
+                << where << "." << json_string_value(required);
+        }
+    }
+    const char *key;
+    json_t *inner;
+    if (json_is_object(value)) {
+        json_object_foreach(value, key, inner)
+        {
+            json_t *sub = json_object_get(json_object_get(schema, "properties"), key);
+            EXPECT_NE(nullptr, sub) << where << "." << key << " is not in the schema";
+            if (sub != nullptr)
+                conforms(inner, sub, root, where + "." + key);
+        }
+    }
+    json_array_foreach(value, i, inner)
+        conforms(inner, json_object_get(schema, "items"), root, where + "[]");
+}
+
+TEST_F(Cli, JsonConformsToTheSchema)
+{
+    json_error_t error;
+    json_t *schema = json_load_file(PVN_SRCDIR "/topo/pvn-topo.schema.json", 0, &error);
+    ASSERT_NE(nullptr, schema) << error.text << " line " << error.line;
+    for (const char *args :
+         {"--root guest.tar --json dump", "--root server.tar --json dump",
+          "--root two-switches.xml --json dump", "--root guest.tar --json matrix",
+          "--root guest.tar --json pairs", "--root guest.tar --json why GPU0 vmw_pvrdma0",
+          "--root guest.tar --json check", "--json lint traps.xml", "--json params",
+          "--json diff two-switches.xml two-switches-broken.xml"}) {
+        Result r = run(args);
+        json_t *doc = json_loads(r.out.c_str(), 0, &error);
+        ASSERT_NE(nullptr, doc) << args << ": " << error.text;
+        conforms(doc, schema, schema, args);
+        json_decref(doc);
+    }
+    json_decref(schema);
+}
+
+} // namespace

@@ -1,0 +1,575 @@
+// NCCL's document of a machine: the parent walk, the attributes, the order, on machines built for
+// it.
+#include "tests/topo/nccl_file.h"
+#include "tests/topo/tree.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "topo/nccl_detect.h"
+#include "topo/report.h"
+
+namespace
+{
+
+struct Detected {
+    Topo topo;
+    pvn_nics nics = {};
+    pvn_ndoc *file = nullptr;
+    pvn_pairs *pairs = nullptr;
+    char why[256] = "";
+
+    explicit Detected(const Tree &tree, pvn_nic_choice choice = PVN_NICS_AUTO,
+                      const std::string &xml = "", const Env &vars = {})
+        : topo(load(tree))
+    {
+        pvn_xml_error err;
+        pvn_nccl_env env = nccl_env(vars);
+        if (topo == nullptr)
+            return;
+        EXPECT_EQ(0, pvn_nics_find(topo.get(), choice, &nics));
+        if (!xml.empty()) {
+            EXPECT_EQ(0, pvn_nccl_xml_parse(xml.data(), xml.size(), &file, &err)) << err.text;
+        }
+        EXPECT_EQ(0, pvn_pairs_new(topo.get(), &nics, file, &env, &pairs, why, sizeof why)) << why;
+    }
+    ~Detected()
+    {
+        pvn_pairs_free(pairs);
+        pvn_ndoc_free(file);
+        pvn_nics_free(&nics);
+    }
+    Detected(const Detected &) = delete;
+    Detected &operator=(const Detected &) = delete;
+
+    std::string type(int gpu, int net) const
+    {
+        return pvn_npath_name(pvn_ntree_gpu_net(pairs->tree, gpu, net)->type);
+    }
+    // "cpu 0(pci A(pci B(gpu)))": the shape of the document.
+    std::string shape() const
+    {
+        return shape(pvn_ndoc_find(pairs->doc, "system", nullptr, nullptr));
+    }
+    const char *attr(const char *busid, const char *key) const
+    {
+        const pvn_ndoc_node *node = pvn_ndoc_find(pairs->doc, "pci", "busid", busid);
+        return node ? pvn_ndoc_get(node, key) : nullptr;
+    }
+
+  private:
+    static std::string shape(const pvn_ndoc_node *node)
+    {
+        std::string text;
+        for (int i = 0; i < node->n_subs; i++) {
+            const pvn_ndoc_node *sub = node->subs[i];
+            const char *key = pvn_ndoc_get(sub, pvn_ndoc_is(sub, "cpu")   ? "numaid"
+                                                : pvn_ndoc_is(sub, "pci") ? "busid"
+                                                                          : "name");
+            std::string inner = shape(sub);
+            text += (text.empty() ? "" : " ") + std::string(sub->name) +
+                    (key ? std::string(" ") + key : "") + (inner.empty() ? "" : "(" + inner + ")");
+        }
+        return text;
+    }
+};
+
+Tree one_gpu_one_nic(const std::string &gpu_above, const std::string &nic_above)
+{
+    Tree t;
+    std::string nic = t.pci(nic_above, "0000:02:00.0", Pci::nic());
+    t.pci(gpu_above, "0000:01:00.0", Pci::gpu());
+    t.rdma("mlx5_0", nic, "InfiniBand", {});
+    t.numa(0, "ff", "0-7", "10");
+    t.cpus("AuthenticAMD", 25, 1, false);
+    return t;
+}
+
+TEST(Walk, RootPortsDoNotShow)
+{
+    Tree t;
+    std::string port1 = t.pci("pci0000:00", "0000:00:01.0", Pci::bridge());
+    std::string port2 = t.pci("pci0000:00", "0000:00:02.0", Pci::bridge());
+    t.pci(port1, "0000:01:00.0", Pci::gpu());
+    t.rdma("mlx5_0", t.pci(port2, "0000:02:00.0", Pci::nic()), "InfiniBand", {});
+    EXPECT_EQ("cpu 0(pci 0000:01:00.0(gpu) pci 0000:02:00.0(nic(net mlx5_0)))",
+              Detected(t).shape());
+}
+
+TEST(Walk, ASwitchIsItsUpstreamPort)
+{
+    Tree t;
+    std::string port = t.pci("pci0000:00", "0000:00:01.0", Pci::bridge());
+    std::vector<std::string> sw = t.pcie_switch(port, "0000:10:00.0", 0x11, 2, Pci::bridge());
+    t.pci(sw[1], "0000:12:00.0", Pci::gpu());
+    t.rdma("mlx5_0", t.pci(sw[2], "0000:13:00.0", Pci::nic()), "InfiniBand", {});
+    Detected m(t);
+    EXPECT_EQ("cpu 0(pci 0000:10:00.0(pci 0000:12:00.0(gpu) pci 0000:13:00.0(nic(net mlx5_0))))",
+              m.shape());
+    EXPECT_EQ("PIX", m.type(0, 0));
+}
+
+TEST(Walk, ADeviceOnTheRootBusHangsOnTheCpu)
+{
+    EXPECT_EQ("cpu 0(pci 0000:01:00.0(gpu) pci 0000:02:00.0(nic(net mlx5_0)))",
+              Detected(one_gpu_one_nic("pci0000:00", "pci0000:00")).shape());
+}
+
+TEST(Walk, AnOddBridgeShiftsThePattern)
+{
+    // Root port, one PCI-to-PCI bridge, switch: the walk lands on the downstream port and the
+    // bridge.
+    Tree t;
+    std::string port = t.pci("pci0000:00", "0000:00:01.0", Pci::bridge());
+    std::string odd = t.pci(port, "0000:08:00.0", Pci::bridge());
+    std::vector<std::string> sw = t.pcie_switch(odd, "0000:10:00.0", 0x11, 2, Pci::bridge());
+    t.pci(sw[1], "0000:12:00.0", Pci::gpu());
+    t.rdma("mlx5_0", t.pci(sw[2], "0000:13:00.0", Pci::nic()), "InfiniBand", {});
+    Detected m(t);
+    // 12:00.0 -> two up is 10:00.0 -> two up is 00:01.0 on the root bus, a bridge this time.
+    EXPECT_EQ(
+        "cpu 0(pci 0000:00:01.0(pci 0000:10:00.0(pci 0000:12:00.0(gpu) pci 0000:13:00.0(nic(net "
+        "mlx5_0)))))",
+        m.shape());
+}
+
+TEST(Walk, TheTopmostVisitedDeviceDecidesTheNode)
+{
+    Tree t;
+    std::string port = t.pci("pci0000:00", "0000:00:01.0", Pci::bridge().with_numa("0"));
+    std::vector<std::string> sw =
+        t.pcie_switch(port, "0000:10:00.0", 0x11, 1, Pci::bridge().with_numa("1"));
+    t.pci(sw[1], "0000:12:00.0", Pci::gpu().with_numa("0"));
+    EXPECT_EQ("cpu 1(pci 0000:10:00.0(pci 0000:12:00.0(gpu)))", Detected(t).shape());
+}
+
+TEST(Walk, TwoTextsAreTwoCpus)
+{
+    Tree t;
+    t.pci(t.pci("pci0000:00", "0000:00:01.0", Pci::bridge()), "0000:01:00.0",
+          Pci::gpu().with_numa("0"));
+    t.rdma("mlx5_0",
+           t.pci(t.pci("pci0000:00", "0000:00:02.0", Pci::bridge()), "0000:02:00.0",
+                 Pci::nic().with_numa("-1")),
+           "InfiniBand", {});
+    Detected m(t);
+    EXPECT_EQ("cpu 0(pci 0000:01:00.0(gpu)) cpu -1(pci 0000:02:00.0(nic(net mlx5_0)))", m.shape());
+    EXPECT_EQ("SYS", m.type(0, 0));
+}
+
+TEST(Walk, AFiveDigitDomainCannotBePlaced)
+{
+    Tree t;
+    t.pci(t.pci("pci0000:00", "0000:00:01.0", Pci::bridge()), "0000:01:00.0", Pci::gpu());
+    std::string vmd = t.pci("pci0000:00", "0000:00:05.5", Pci::bridge());
+    std::string nic = t.pci(t.pci(vmd + "/pci10000:00", "10000:00:02.0", Pci::bridge()),
+                            "10000:01:00.0", Pci::nic());
+    t.rdma("mlx5_0", nic, "InfiniBand", {});
+    Detected m(t);
+    EXPECT_EQ("cpu 0(pci 0000:01:00.0(gpu)) cpu -1(pci 10000:01:00.0(nic(net mlx5_0)))", m.shape());
+    ASSERT_EQ(1, m.nics.n);
+    EXPECT_NE(nullptr, strstr(m.nics.list[0].path_note, "4-digit")) << m.nics.list[0].path_note;
+}
+
+TEST(Walk, ANetWithoutPciGoesToTheFirstCpu)
+{
+    Tree t;
+    t.pci(t.pci("pci0000:00", "0000:00:01.0", Pci::bridge()), "0000:01:00.0",
+          Pci::gpu().with_numa("1"));
+    t.rdma("rxe0", "", "Ethernet", {});
+    t.numa(0, "0f", "0-3", "10 20");
+    t.numa(1, "f0", "4-7", "20 10");
+    Detected m(t);
+    EXPECT_EQ("cpu 1(pci 0000:01:00.0(gpu) nic(net rxe0))", m.shape());
+    EXPECT_EQ(nullptr, m.nics.list[0].pci_path);
+    EXPECT_NE(nullptr, strstr(m.nics.list[0].path_note, "first NUMA node"))
+        << m.nics.list[0].path_note;
+}
+
+TEST(Attributes, ANicsLinkIsTheSmallerMaximumOfItAndItsPort)
+{
+    Tree t;
+    std::string port =
+        t.pci("pci0000:00", "0000:00:01.0", Pci::bridge().with_link("8.0 GT/s PCIe", "8"));
+    Pci nic = Pci::nic().with_link("16.0 GT/s PCIe", "16");
+    nic.speed = "2.5 GT/s PCIe"; // trained down: NCCL does not see it
+    nic.width = "1";
+    t.rdma("mlx5_0", t.pci(port, "0000:02:00.0", nic), "InfiniBand", {});
+    Detected m(t);
+    EXPECT_STREQ("8.0 GT/s PCIe", m.attr("0000:02:00.0", "link_speed"));
+    EXPECT_STREQ("8", m.attr("0000:02:00.0", "link_width"));
+}
+
+TEST(Attributes, UnreadableWidthIsZeroAndSpeedIsTheOthers)
+{
+    Tree t;
+    Pci port = Pci::bridge(), nic = Pci::nic();
+    port.width_max = nic.speed_max = "";
+    t.rdma("mlx5_0", t.pci(t.pci("pci0000:00", "0000:00:01.0", port), "0000:02:00.0", nic),
+           "InfiniBand", {});
+    Detected m(t);
+    EXPECT_STREQ("16.0 GT/s PCIe", m.attr("0000:02:00.0", "link_speed"));
+    EXPECT_STREQ("0", m.attr("0000:02:00.0", "link_width"));
+}
+
+TEST(Attributes, AGpuHasItsMaximumSpeedAndPresentWidth)
+{
+    Tree t;
+    Pci gpu = Pci::gpu();
+    gpu.speed = "2.5 GT/s PCIe"; // idle
+    gpu.width = "8";
+    t.pci(t.pci("pci0000:00", "0000:00:01.0", Pci::bridge()), "0000:01:00.0", gpu);
+    Detected m(t);
+    EXPECT_STREQ("16.0 GT/s PCIe", m.attr("0000:01:00.0", "link_speed"));
+    EXPECT_STREQ("8", m.attr("0000:01:00.0", "link_width"));
+}
+
+TEST(Attributes, AGpuInASlowerSlotIsAsFastAsTheSlotAndPassthroughAsItself)
+{
+    Tree t;
+    std::string port =
+        t.pci("pci0000:00", "0000:00:01.0", Pci::bridge().with_link("8.0 GT/s PCIe", "16"));
+    Pci idle = Pci::gpu(), passed = Pci::gpu();
+    idle.speed = "2.5 GT/s PCIe";
+    t.pci(port, "0000:01:00.0", idle);
+    t.pci(port, "0000:01:01.0", passed); // 16.0 GT/s now, which such a port cannot do
+    Detected m(t);
+    EXPECT_STREQ("8.0 GT/s PCIe", m.attr("0000:01:00.0", "link_speed"));
+    EXPECT_STREQ("16.0 GT/s PCIe", m.attr("0000:01:01.0", "link_speed"));
+}
+
+TEST(Attributes, IdsClassAndCpuAreWrittenAsNcclWritesThem)
+{
+    Detected m(one_gpu_one_nic("pci0000:00", "pci0000:00"));
+    EXPECT_STREQ("0x030200", m.attr("0000:01:00.0", "class"));
+    EXPECT_STREQ("0x10de", m.attr("0000:01:00.0", "vendor"));
+    EXPECT_STREQ("0x20b2", m.attr("0000:01:00.0", "device"));
+    const pvn_ndoc_node *cpu = pvn_ndoc_find(m.pairs->doc, "cpu", nullptr, nullptr);
+    EXPECT_STREQ("ff", pvn_ndoc_get(cpu, "affinity"));
+    EXPECT_STREQ("x86_64", pvn_ndoc_get(cpu, "arch"));
+    EXPECT_STREQ("AuthenticAMD", pvn_ndoc_get(cpu, "vendor"));
+    EXPECT_STREQ("175", pvn_ndoc_get(cpu, "familyid"))
+        << "15 + (10 << 4), where the kernel says 25";
+}
+
+TEST(File, GivenAttributesWinExceptTheClass)
+{
+    Detected m(
+        one_gpu_one_nic("pci0000:00", "pci0000:00"), PVN_NICS_AUTO,
+        sys("<cpu numaid=\"3\"><pci busid=\"ffff:ff:01.0\" class=\"0x060400\" link_speed=\"8.0 "
+            "GT/s PCIe\" "
+            "link_width=\"16\"><pci busid=\"0000:01:00.0\" class=\"0x020000\" link_width=\"4\"/>"
+            "<pci busid=\"0000:02:00.0\"/></pci></cpu><cpu numaid=\"5\"><pci "
+            "busid=\"0000:99:00.0\"/></cpu>"));
+    EXPECT_EQ("cpu 3(pci ffff:ff:01.0(pci 0000:01:00.0(gpu) pci 0000:02:00.0(nic(net mlx5_0))))",
+              m.shape())
+        << "what the job does not use is cut off";
+    EXPECT_STREQ("0x030200", m.attr("0000:01:00.0", "class"));
+    EXPECT_STREQ("4", m.attr("0000:01:00.0", "link_width"));
+    EXPECT_EQ("PIX", m.type(0, 0));
+}
+
+TEST(File, GpusAndNetsThatOnlyTheFileKnowsAreCutOff)
+{
+    Detected m(
+        one_gpu_one_nic("pci0000:00", "pci0000:00"), PVN_NICS_AUTO,
+        sys("<cpu numaid=\"0\"><pci busid=\"0000:01:00.0\"><gpu dev=\"6\" sm=\"90\"/></pci>"
+            "<pci busid=\"0000:55:00.0\" class=\"0x020000\"><nic><net name=\"other\" dev=\"-7\"/>"
+            "</nic></pci><pci busid=\"0000:66:00.0\" class=\"0x030000\"><gpu dev=\"1\" rank=\"1\"/>"
+            "</pci></cpu>"));
+    EXPECT_EQ("cpu 0(pci 0000:01:00.0(gpu) pci 0000:02:00.0(nic(net mlx5_0)))", m.shape());
+    const pvn_nnode &gpu = m.pairs->tree->nodes[m.pairs->tree->gpus[0]];
+    EXPECT_EQ(6, gpu.gpu.dev) << "the file's";
+    EXPECT_EQ(0, gpu.gpu.rank) << "the job's";
+}
+
+TEST(File, ANetOfTheSameNameIsUsedWhereItStands)
+{
+    Detected m(one_gpu_one_nic("pci0000:00", "pci0000:00"), PVN_NICS_AUTO,
+               sys("<cpu numaid=\"0\"><pci busid=\"0000:55:00.0\" class=\"0x020000\"><nic><net "
+                   "name=\"mlx5_0\" "
+                   "speed=\"5000\" dev=\"9\"/></nic></pci></cpu>"));
+    EXPECT_EQ("cpu 0(pci 0000:01:00.0(gpu) pci 0000:55:00.0(nic(net mlx5_0)))", m.shape());
+    EXPECT_EQ(5000, m.pairs->tree->nodes[m.pairs->tree->nets[0]].net.speed) << "the file's speed";
+    EXPECT_EQ(0, m.pairs->tree->nodes[m.pairs->tree->nets[0]].net.dev) << "the plugin's number";
+}
+
+TEST(Order, FirstGpuAndAllNicsAreSortedLaterGpusFollow)
+{
+    Tree t;
+    std::string bus = "pci0000:00";
+    for (const char *bdf : {"0000:01:00.0", "0000:04:00.0", "0000:06:00.0"})
+        t.pci(bus, bdf, Pci::gpu());
+    t.rdma("b", t.pci(bus, "0000:05:00.0", Pci::nic()), "InfiniBand", {});
+    t.rdma("a", t.pci(bus, "0000:00:1f.0", Pci::nic()), "InfiniBand", {});
+    EXPECT_EQ(
+        "cpu 0(pci 0000:00:1f.0(nic(net a)) pci 0000:01:00.0(gpu) pci 0000:05:00.0(nic(net b)) "
+        "pci 0000:04:00.0(gpu) pci 0000:06:00.0(gpu))",
+        Detected(t).shape());
+}
+
+TEST(Nics, DevicesThatAreDownAreLeftOutUnlessAllAre)
+{
+    Tree t;
+    t.rdma("up", t.pci("pci0000:00", "0000:01:00.0", Pci::nic()), "InfiniBand", {});
+    t.rdma("down", t.pci("pci0000:00", "0000:02:00.0", Pci::nic()), "InfiniBand", {}, "1: DOWN");
+    Detected m(t);
+    ASSERT_EQ(1, m.nics.n);
+    EXPECT_STREQ("up", m.nics.list[0].name);
+    EXPECT_STREQ("down", m.nics.left_out);
+    EXPECT_EQ(2, Detected(t, PVN_NICS_ALL).nics.n);
+    Tree d;
+    d.rdma("down", d.pci("pci0000:00", "0000:02:00.0", Pci::nic()), "InfiniBand", {}, "1: DOWN");
+    EXPECT_EQ(1, Detected(d).nics.n);
+}
+
+TEST(Nics, FallBackToInterfacesWithoutRdma)
+{
+    Tree t;
+    t.net("eth0", t.pci("pci0000:00", "0000:01:00.0", Pci::nic()),
+          {{"speed", "25000"}, {"address", "00:11:22:33:44:55"}});
+    t.net("lo", "", {{"type", "772"}});
+    t.net("veth1", "");
+    Detected m(t);
+    ASSERT_EQ(1, m.nics.n);
+    EXPECT_STREQ("eth0", m.nics.list[0].name);
+    EXPECT_EQ(25000, m.nics.list[0].speed_mbps);
+    EXPECT_EQ(0x001122334455u, m.nics.list[0].guid);
+    EXPECT_NE(nullptr, strstr(m.nics.list[0].pci_path, "0000:01:00.0"));
+}
+
+TEST(Nics, RailsFromTheUsersList)
+{
+    Tree t;
+    t.rdma("a", t.pci("pci0000:00", "0000:01:00.0", Pci::nic()), "InfiniBand", {});
+    t.rdma("b", t.pci("pci0000:00", "0000:02:00.0", Pci::nic()), "InfiniBand", {});
+    Detected m(t);
+    pvn_topo_err err;
+    EXPECT_EQ(0, pvn_nics_set_rails(&m.nics, "b=7,a=0", &err));
+    EXPECT_EQ(0, m.nics.list[0].rail);
+    EXPECT_EQ(7, m.nics.list[1].rail);
+    for (auto [text, says] : {std::pair<const char *, const char *>{"a", "\"a\""},
+                              {"a=x", "a=x"},
+                              {"a=-1", "a=-1"},
+                              {"a=40000", "a=40000"},
+                              {"c=1", "\"c\""},
+                              {"a=1,,", "\"\""}}) {
+        EXPECT_EQ(-EINVAL, pvn_nics_set_rails(&m.nics, text, &err)) << text;
+        EXPECT_NE(nullptr, strstr(err.text, says)) << err.text;
+        EXPECT_EQ(0, m.nics.list[0].rail) << "unchanged";
+    }
+}
+
+TEST(Nics, RailsFromSubnetPrefixes)
+{
+    auto gid = [](const char *prefix) {
+        return Tree::Gid{0, std::string(prefix) + ":0000:0000:0000:0001", "IB/RoCE v1", ""};
+    };
+    Tree t;
+    t.rdma("a", t.pci("pci0000:00", "0000:01:00.0", Pci::nic()), "InfiniBand",
+           {gid("fe80:0000:0000:0001")});
+    t.rdma("b", t.pci("pci0000:00", "0000:02:00.0", Pci::nic()), "InfiniBand",
+           {gid("fe80:0000:0000:0002")});
+    t.rdma("c", t.pci("pci0000:00", "0000:03:00.0", Pci::nic()), "InfiniBand",
+           {gid("fe80:0000:0000:0001")});
+    Detected m(t);
+    EXPECT_EQ(2, pvn_nics_find_rails(m.topo.get(), &m.nics));
+    EXPECT_EQ(m.nics.list[0].rail, m.nics.list[2].rail);
+    EXPECT_NE(m.nics.list[0].rail, m.nics.list[1].rail);
+    EXPECT_GE(m.nics.list[0].rail, 0);
+    EXPECT_LE(m.nics.list[0].rail, 32767);
+}
+
+// ---- whole machines ----
+
+TEST(Machines, AVmwareGuestIsFlat)
+{
+    Detected m(vmware_guest({}));
+    EXPECT_EQ("cpu -1(pci 0000:03:00.0(gpu) pci 0000:0b:00.1(nic(net vmw_pvrdma0)) "
+              "pci 0000:13:00.1(nic(net vmw_pvrdma1)) pci 0000:1b:00.0(gpu))",
+              m.shape());
+    for (int g = 0; g < 2; g++) {
+        for (int n = 0; n < 2; n++) {
+            EXPECT_EQ("PHB", m.type(g, n));
+            EXPECT_TRUE(pvn_pairs_hidden(m.pairs, g, n));
+        }
+    }
+    EXPECT_NE(m.pairs->list[0].advice, m.pairs->list[1].advice);
+    EXPECT_NE(nullptr, strstr(m.pairs->list[0].advice_why, "hypervisor hides"))
+        << m.pairs->list[0].advice_why;
+    EXPECT_FLOAT_EQ(12, m.pairs->tree->nodes[m.pairs->tree->nodes[m.pairs->tree->nets[0]].up].up_bw)
+        << "5.0 GT/s x32";
+}
+
+TEST(Machines, PvrdmaIsHostMemoryOnlyWhateverIsLoaded)
+{
+    Tree t = vmware_guest({});
+    t.module("nvidia_peermem", "535.104.05");
+    Detected m(t, PVN_NICS_AUTO, "", {{"NCCL_NET_GDR_LEVEL", "SYS"}});
+    pvn_gdr gdr;
+    pvn_gdr_judge(m.pairs, 0, 0, &gdr);
+    EXPECT_EQ(PVN_GDR_NIC, gdr.first_no);
+    EXPECT_NE(nullptr, strstr(gdr.verdict, "PVRDMA")) << gdr.verdict;
+    EXPECT_NE(nullptr, strstr(gdr.steps[PVN_GDR_NIC].remedy, "passthrough"));
+}
+
+TEST(Machines, AGuestWithMixedNodesIsSysToNccl)
+{
+    GuestVariant v;
+    v.gpu_numa = "0";
+    Detected m(vmware_guest(v));
+    EXPECT_EQ("SYS", m.type(0, 0));
+    EXPECT_NE(nullptr, strstr(m.pairs->note, "numa_node -1")) << m.pairs->note;
+}
+
+TEST(Machines, AGuestWithTwoNodesPairsByNode)
+{
+    GuestVariant v;
+    v.two_nodes = true;
+    Detected m(vmware_guest(v));
+    EXPECT_EQ("PHB", m.type(0, 0));
+    EXPECT_EQ("SYS", m.type(0, 1));
+    EXPECT_EQ(0, m.pairs->list[0].advice);
+    EXPECT_EQ(1, m.pairs->list[1].advice);
+}
+
+TEST(Machines, APassthroughNicIsRefusedByDistanceAndToldHowToHelp)
+{
+    GuestVariant v;
+    v.mellanox = true;
+    Tree t = vmware_guest(v);
+    t.module("nvidia_peermem", "535.104.05");
+    Detected m(t);
+    pvn_gdr gdr;
+    pvn_gdr_judge(m.pairs, 0, 0, &gdr);
+    EXPECT_EQ(PVN_GDR_DISTANCE, gdr.first_no) << gdr.verdict;
+    EXPECT_NE(nullptr, strstr(gdr.steps[PVN_GDR_DISTANCE].remedy, "RelaxACSforP2P"))
+        << gdr.steps[PVN_GDR_DISTANCE].remedy;
+}
+
+TEST(Machines, AServerWithTwoSwitchLevels)
+{
+    Detected m(server8x8(true, true));
+    ASSERT_EQ(8, m.pairs->tree->n_gpus);
+    ASSERT_EQ(8, m.pairs->tree->n_nets);
+    for (int g = 0; g < 8; g++) {
+        for (int n = 0; n < 8; n++)
+            EXPECT_EQ(g == n           ? "PIX"
+                      : g / 2 == n / 2 ? "PXB"
+                      : g / 4 == n / 4 ? "PHB"
+                                       : "SYS",
+                      m.type(g, n))
+                << g << " " << n;
+        EXPECT_EQ(g, m.pairs->list[g].advice);
+        EXPECT_EQ(g, m.pairs->list[g].nccl[0]);
+    }
+}
+
+// ---- what the plugin says ----
+
+const char *no_env(const char *, void *)
+{
+    return nullptr;
+}
+
+const char *with_topo_file(const char *name, void *)
+{
+    return strcmp(name, "NCCL_TOPO_FILE") == 0 ? "/etc/topo.xml" : nullptr;
+}
+
+void collect(const char *text, void *user)
+{
+    *static_cast<std::string *>(user) += std::string(text) + "\n";
+}
+
+TEST(Report, OneLinePerGpuInThePluginsOrder)
+{
+    TempDir dir;
+    server8x8(false, false).write_dir(dir.path);
+    std::vector<pvn_report_device> devices;
+    std::vector<std::string> names, paths;
+    for (int i = 7; i >= 0; i--)
+        names.push_back("mlx5_" + std::to_string(i));
+    for (const char *bus : {"ae", "a6", "7e", "76", "4e", "46", "1e", "16"})
+        paths.push_back("/sys/devices/somewhere/0000:" + std::string(bus) + ":00.0");
+    for (size_t i = 0; i < names.size(); i++)
+        devices.push_back({names[i].c_str(), paths[i].c_str(), 100 + i, 1, 200000, -1, true});
+    std::string text;
+    pvn_topo_report(dir.path.c_str(), devices.data(), 8, no_env, collect, &text);
+    EXPECT_EQ(0u, text.find("topology: 8 GPUs and 8 network devices, worked out in ")) << text;
+    for (int g = 0; g < 8; g++) {
+        std::string expected = "GPU" + std::to_string(g);
+        size_t at = text.find("\n" + expected + " ");
+        ASSERT_NE(std::string::npos, at) << text;
+        EXPECT_EQ("NCCL takes mlx5_" + std::to_string(g) + ": best",
+                  text.substr(text.find("NCCL takes", at), 23))
+            << text;
+    }
+    EXPECT_EQ(std::string::npos, text.find("refused")) << "GPU memory is offered";
+    text.clear();
+    for (pvn_report_device &d : devices)
+        d.gpu_memory = false;
+    pvn_topo_report(dir.path.c_str(), devices.data(), 8, with_topo_file, collect, &text);
+    EXPECT_NE(std::string::npos, text.find("because GPUDirect is refused")) << text;
+    EXPECT_NE(std::string::npos, text.find("NCCL_TOPO_FILE=/etc/topo.xml may change")) << text;
+}
+
+TEST(Report, WithoutGpusOrDevicesOrAMachine)
+{
+    TempDir dir;
+    Tree t;
+    t.net("eth0", t.pci("pci0000:00", "0000:01:00.0", Pci::nic()));
+    t.write_dir(dir.path);
+    pvn_report_device eth0 = {"eth0", "", 1, 1, 0, -1, false};
+    std::string text;
+    pvn_topo_report(dir.path.c_str(), &eth0, 1, no_env, collect, &text);
+    EXPECT_EQ(0u, text.find("topology: 0 GPUs and 1 network device, worked out in ")) << text;
+    EXPECT_EQ(1, std::count(text.begin(), text.end(), '\n')) << text;
+    text.clear();
+    pvn_topo_report("/nonexistent", &eth0, 1, no_env, collect, &text);
+    EXPECT_EQ(0u, text.find("topology: not known: ")) << text;
+}
+
+TEST(TopoFile, HasNoGpuOrNicAndExplicitLinks)
+{
+    Detected m(vmware_guest({}));
+    const char hints[] =
+        "pvn-topo-hints 1\nswitch S node 0\ndevice 0000:03:00.0 in S\ndevice 0000:0b:00.0 in S\n";
+    pvn_topo_err err = {""};
+    Topo guest = load(vmware_guest({}));
+    ASSERT_EQ(0, pvn_topo_apply_hints(guest.get(), hints, sizeof hints - 1, "hints", &err))
+        << err.text;
+    pvn_nics nics;
+    pvn_pairs *pairs = nullptr;
+    char why[256];
+    ASSERT_EQ(0, pvn_nics_find(guest.get(), PVN_NICS_AUTO, &nics));
+    ASSERT_EQ(0, pvn_pairs_new(guest.get(), &nics, nullptr, nullptr, &pairs, why, sizeof why))
+        << why;
+    int net = pvn_pairs_find_net(pairs, "vmw_pvrdma0");
+    EXPECT_STREQ("PIX", pvn_npath_name(pvn_ntree_gpu_net(pairs->tree, 0, net)->type));
+    EXPECT_EQ(net, pairs->list[0].advice);
+    ASSERT_EQ(0, pvn_ndoc_make_topo_file(pairs->doc));
+    char *text = nullptr;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    const pvn_ndoc_node *bad;
+    EXPECT_EQ(0, pvn_ndoc_write(pairs->doc, out, &bad));
+    fclose(out);
+    std::string xml(text, len);
+    free(text);
+    EXPECT_EQ(std::string::npos, xml.find("<gpu"));
+    EXPECT_EQ(std::string::npos, xml.find("<nic"));
+    pvn_lint lint;
+    ASSERT_EQ(0, pvn_nccl_lint(xml.data(), xml.size(), &lint));
+    for (int i = 0; i < lint.n; i++)
+        EXPECT_EQ(PVN_LINT_NOTE, lint.findings[i].level) << lint.findings[i].what << "\n" << xml;
+    pvn_lint_free(&lint);
+    // and NCCL, given that file in the guest as it is, sees the pair
+    Detected with_file(vmware_guest({}), PVN_NICS_AUTO, xml);
+    int again = pvn_pairs_find_net(with_file.pairs, "vmw_pvrdma0");
+    EXPECT_EQ("PIX", with_file.type(0, again)) << xml;
+    pvn_pairs_free(pairs);
+    pvn_nics_free(&nics);
+}
+
+} // namespace

@@ -1,0 +1,367 @@
+// Reading NCCL's topology files: errors with their line, and the linter's traps one by one.
+#include "tests/topo/nccl_file.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+
+namespace
+{
+
+// ---- the reader ----
+
+struct BadRow {
+    const char *name, *xml;
+    int code, line;
+    const char *says;
+};
+
+class Reader : public ::testing::TestWithParam<BadRow>
+{
+};
+
+TEST_P(Reader, SaysWhereAndWhatIsWrong)
+{
+    const BadRow &row = GetParam();
+    pvn_ndoc *doc = nullptr;
+    pvn_xml_error err;
+    EXPECT_EQ(row.code, pvn_nccl_xml_parse(row.xml, strlen(row.xml), &doc, &err));
+    EXPECT_EQ(nullptr, doc);
+    EXPECT_EQ(row.line, err.line) << err.text;
+    EXPECT_NE(nullptr, strstr(err.text, row.says)) << err.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Bad, Reader,
+    ::testing::Values(
+        BadRow{"empty", "", -EINVAL, 1, "the file is empty"},
+        BadRow{"no root", "hello", -EINVAL, 1, "not well-formed"},
+        BadRow{"graphs", "<graphs version=\"1\"/>", -EINVAL, 1, "NCCL_GRAPH_FILE"},
+        BadRow{"hwloc", "<topology/>", -EINVAL, 1, "lstopo"},
+        BadRow{"other root", "<html/>", -EINVAL, 1, "<html>"},
+        BadRow{"no version", "<system/>", -EINVAL, 1, "no version"},
+        BadRow{"version 3", "\n<system version=\"3\"/>", -EINVAL, 2, "version=\"3\""},
+        BadRow{"no numaid", "<system version=\"1\">\n<cpu/></system>", -EINVAL, 2, "numaid"},
+        BadRow{"no busid", "<system version=\"1\">\n<cpu numaid=\"0\">\n\n<pci/></cpu></system>",
+               -EINVAL, 4, "busid"},
+        BadRow{"no target",
+               "<system version=\"1\"><cpu numaid=\"0\"><pci "
+               "busid=\"x\"><gpu>\n<nvlink/></gpu></pci></cpu></system>",
+               -EINVAL, 2, "target"},
+        BadRow{"net without name",
+               "<system version=\"1\"><cpu numaid=\"0\"><nic>\n<net/></nic></cpu></system>",
+               -EINVAL, 2, "name"},
+        BadRow{"mismatch", "<system version=\"1\">\n</cpu>", -EINVAL, 2, "mismatched tag"},
+        BadRow{"cut off", "<system version=\"1\">\n<cpu numaid=\"0\">\n", -EINVAL, 3,
+               "no element found"},
+        BadRow{"text", "<system version=\"1\">\n  hello\n</system>", -EINVAL, 2, "\"hello\""},
+        BadRow{"twice", "<system version=\"1\">\n<cpu numaid=\"0\" numaid=\"1\"/></system>",
+               -EINVAL, 2, "duplicate attribute"},
+        BadRow{"doctype", "<!DOCTYPE x [<!ENTITY a \"b\">]>\n<system version=\"1\"/>", -EINVAL, 1,
+               "DOCTYPE"}),
+    [](const auto &row) {
+        std::string name = row.param.name;
+        for (char &c : name) {
+            c = c == ' ' ? '_' : c;
+        }
+        return name;
+    });
+
+TEST(ReaderLimits, DepthEndsInAnError)
+{
+    std::string xml = "<system version=\"1\"><cpu numaid=\"0\">";
+    for (int i = 0; i < 200; i++)
+        xml += "<pci busid=\"" + std::to_string(i) + "\">";
+    pvn_ndoc *doc = nullptr;
+    pvn_xml_error err;
+    EXPECT_EQ(-EFBIG, pvn_nccl_xml_parse(xml.data(), xml.size(), &doc, &err));
+    EXPECT_NE(nullptr, strstr(err.text, "64 levels")) << err.text;
+}
+
+TEST(ReaderLimits, NumberOfElementsEndsInAnError)
+{
+    std::string xml = "<system version=\"1\">";
+    for (int i = 0; i < PVN_XML_MAX_NODES + 10; i++)
+        xml += "<cpu numaid=\"0\"/>";
+    pvn_ndoc *doc = nullptr;
+    pvn_xml_error err;
+    EXPECT_EQ(-EFBIG, pvn_nccl_xml_parse(xml.data(), xml.size(), &doc, &err));
+    EXPECT_NE(nullptr, strstr(err.text, "elements")) << err.text;
+}
+
+TEST(ReaderLimits, SizeEndsInAnError)
+{
+    std::string xml(PVN_XML_MAX_BYTES + 1, ' ');
+    pvn_ndoc *doc = nullptr;
+    pvn_xml_error err;
+    EXPECT_EQ(-EFBIG, pvn_nccl_xml_parse(xml.data(), xml.size(), &doc, &err));
+    EXPECT_NE(nullptr, strstr(err.text, "4194305 bytes")) << err.text;
+}
+
+TEST(ReaderFiles, AMissingFileIsSaidToBeMissing)
+{
+    pvn_ndoc *doc = nullptr;
+    pvn_xml_error err;
+    EXPECT_EQ(-ENOENT, pvn_nccl_xml_read("/nonexistent/topo.xml", &doc, &err));
+    EXPECT_EQ(0, err.line);
+    EXPECT_NE(nullptr, strstr(err.text, "No such file")) << err.text;
+    EXPECT_EQ(-EISDIR, pvn_nccl_xml_read("/", &doc, &err));
+}
+
+TEST(ReaderTolerance, SkipsWhatNcclSkips)
+{
+    std::string xml =
+        "<!-- c -->\n<system version=\"1\"><host/><cpu numaid=\"0\"><gpu dev=\"0\"><x/></gpu>"
+        "<pci busid=\"0000:01:00.0\" class=\"0x030200\"/></cpu></system>";
+    NcclFile m(xml);
+    EXPECT_EQ(2, m.doc->n_ignored);
+    EXPECT_STREQ("host", m.doc->ignored[0].name);
+    EXPECT_STREQ("cpu", m.doc->ignored[1].parent);
+    EXPECT_EQ(1, m.tree->n_gpus);
+}
+
+// ---- the writer ----
+
+TEST(Writer, RefusesWhatNcclCouldNotRead)
+{
+    for (const char *value : {"a\"b", "a\nb", "\t"}) {
+        pvn_ndoc *doc = pvn_ndoc_new();
+        pvn_ndoc_node *system = pvn_ndoc_add(doc, nullptr, "system"),
+                      *cpu = pvn_ndoc_add(doc, system, "cpu");
+        const pvn_ndoc_node *bad = nullptr;
+        char *text = nullptr;
+        size_t len = 0;
+        FILE *out = open_memstream(&text, &len);
+        pvn_ndoc_set(system, "version", "1");
+        pvn_ndoc_set(cpu, "numaid", value);
+        EXPECT_EQ(-EINVAL, pvn_ndoc_write(doc, out, &bad));
+        EXPECT_EQ(cpu, bad);
+        fclose(out);
+        free(text);
+        pvn_ndoc_free(doc);
+    }
+}
+
+// ---- the linter ----
+
+std::vector<pvn_lint_finding> lint(const std::string &xml)
+{
+    pvn_lint l;
+    EXPECT_EQ(0, pvn_nccl_lint(xml.data(), xml.size(), &l));
+    std::vector<pvn_lint_finding> found(l.findings, l.findings + l.n);
+    pvn_lint_free(&l);
+    return found;
+}
+
+struct LintRow {
+    const char *rule;
+    pvn_lint_level level;
+    int line;
+    std::string xml;
+    const char *says;
+};
+
+std::string body(const std::string &inner)
+{
+    return "<system version=\"1\">\n<cpu numaid=\"0\">\n" + inner + "\n</cpu>\n</system>\n";
+}
+
+const char good_pci[] = "<pci busid=\"0000:01:00.0\" class=\"0x060400\"/>";
+
+std::string many(int n, const char *element)
+{
+    std::string text;
+    for (int i = 0; i < n; i++) {
+        char line[160];
+        snprintf(line, sizeof line, element, i >> 8, i & 255);
+        text += line;
+    }
+    return text;
+}
+
+class Lint : public ::testing::TestWithParam<LintRow>
+{
+};
+
+TEST_P(Lint, FindsTheTrap)
+{
+    const LintRow &row = GetParam();
+    bool found = false;
+    std::string all;
+    for (const pvn_lint_finding &f : lint(row.xml)) {
+        all += std::string(f.rule) + ":" + std::to_string(f.line) + " " + f.what + "\n";
+        EXPECT_STRNE("", f.remedy);
+        if (strcmp(f.rule, row.rule) == 0 && f.line == row.line && f.level == row.level)
+            found |= strstr(f.what, row.says) != nullptr;
+    }
+    EXPECT_TRUE(found) << row.rule << " in line " << row.line << " is missing among\n" << all;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Traps, Lint,
+    ::testing::Values(
+        // what NCCL's own scanner refuses although it is XML
+        LintRow{"scanner", PVN_LINT_ERROR, 1, "<?xml version=\"1.0\"?>\n" + body(good_pci),
+                "declaration"},
+        LintRow{"scanner", PVN_LINT_ERROR, 3, body("\t" + std::string(good_pci)), "tab"},
+        LintRow{"scanner", PVN_LINT_ERROR, 4,
+                body("<pci busid=\"0000:01:00.0\"\n class=\"0x060400\"/>"), "line break"},
+        LintRow{"scanner", PVN_LINT_ERROR, 3, body("<pci busid = \"0000:01:00.0\"/>"),
+                "not quoted"},
+        LintRow{"scanner", PVN_LINT_ERROR, 1, "<!--x=1 -->\n" + body(good_pci),
+                "first word of a comment"},
+        LintRow{"scanner", PVN_LINT_ERROR, 1, "<!--======-->\n" + body(good_pci),
+                "first word of a comment"},
+        LintRow{"scanner", PVN_LINT_ERROR, 1, "\xef\xbb\xbf" + body(good_pci), "byte order mark"},
+        LintRow{"scanner", PVN_LINT_ERROR, 5,
+                "<system version=\"1\">\n<cpu numaid=\"0\">\n\n</cpu>\n</system >\n", "end tag"},
+        LintRow{"scanner", PVN_LINT_ERROR, 3,
+                body("<pci busid=\"" + std::string(254, '0') + "\"/>"), "253"},
+        LintRow{"scanner", PVN_LINT_ERROR, 3, "<system version=\"1\">\n<cpu numaid=\"0\">\n",
+                "inside an element"},
+        // what cannot be parsed at all
+        LintRow{"parse", PVN_LINT_ERROR, 2, "<system version=\"1\">\n</cpu>", "mismatched"},
+        LintRow{"graph-file", PVN_LINT_ERROR, 1, "<graphs version=\"1\"/>", "NCCL_GRAPH_FILE"},
+        LintRow{"version", PVN_LINT_ERROR, 1, "<system version=\"2\"/>", "RCCL"},
+        // sizes
+        LintRow{"nodes", PVN_LINT_ERROR, 1, body(many(254, "<pci busid=\"00%02x:%02x:00.0\"/>\n")),
+                "256 elements"},
+        LintRow{"nodes", PVN_LINT_WARN, 1, body(many(230, "<pci busid=\"00%02x:%02x:00.0\"/>\n")),
+                "232 elements"},
+        LintRow{"children", PVN_LINT_ERROR, 2,
+                body(many(641, "<pci busid=\"00%02x:%02x:00.0\"/>\n")), "641"},
+        LintRow{"children", PVN_LINT_NOTE, 2, body(many(33, "<pci busid=\"00%02x:%02x:00.0\"/>\n")),
+                "33"},
+        LintRow{"attributes", PVN_LINT_WARN, 3,
+                body("<pci busid=\"0000:01:00.0\" a=\"1\" b=\"1\" c=\"1\" d=\"1\" e=\"1\" f=\"1\" "
+                     "g=\"1\" h=\"1\" "
+                     "i=\"1\" j=\"1\" k=\"1\" l=\"1\" m=\"1\" n=\"1\" o=\"1\" p=\"1\"/>"),
+                "17 attributes"},
+        LintRow{"value-length", PVN_LINT_ERROR, 3,
+                body("<pci busid=\"" + std::string(254, '0') + "\"/>"), "254"},
+        LintRow{"entity", PVN_LINT_WARN, 3, body("<nic><net name=\"a&amp;b\"/></nic>"), "entity"},
+        // bus ids
+        LintRow{"bus-id-form", PVN_LINT_WARN, 3,
+                body("<pci busid=\"10000:01:00.0\" class=\"0x060400\"/>"), "10000:01:00.0"},
+        LintRow{"bus-id-form", PVN_LINT_WARN, 3,
+                body("<pci busid=\"01:00.0\" class=\"0x060400\"/>"), "01:00.0"},
+        LintRow{"bus-id-case", PVN_LINT_WARN, 3,
+                body("<pci busid=\"0000:AB:00.0\" class=\"0x060400\"/>"), "AB"},
+        LintRow{"bus-id-repeated", PVN_LINT_WARN, 4, body(std::string(good_pci) + "\n" + good_pci),
+                "line 3"},
+        // links
+        LintRow{"slow-link", PVN_LINT_WARN, 3,
+                body("<pci busid=\"ffff:01:00.0\" class=\"0x060400\" link_speed=\"2.5 GT/s PCIe\" "
+                     "link_width=\"1\"/>"),
+                "0.19 GB/s"},
+        LintRow{"link-speed", PVN_LINT_WARN, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_speed=\"16.0 GT/s\"/>"),
+                "8 GT/s"},
+        LintRow{"link-speed", PVN_LINT_NOTE, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_speed=\"\"/>"), "8 GT/s"},
+        LintRow{"link-width", PVN_LINT_NOTE, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_width=\"0\"/>"), "16"},
+        LintRow{"invented-link", PVN_LINT_WARN, 3,
+                body("<pci busid=\"ffff:01:00.0\" class=\"0x060400\"/>"),
+                "no link_speed and no link_width"},
+        LintRow{
+            "class-missing", PVN_LINT_ERROR, 3,
+            body("<pci busid=\"ffff:01:00.0\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\"/>"),
+            "no class"},
+        // places
+        LintRow{"nic-in-bridge", PVN_LINT_WARN, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x060400\"><nic><net "
+                     "name=\"a\"/></nic></pci>"),
+                "bridge"},
+        LintRow{"nic-in-bridge", PVN_LINT_WARN, 3,
+                body("<pci busid=\"0000:01:00.0\"><nic><net name=\"a\"/></nic><pci "
+                     "busid=\"0000:02:00.0\"/></pci>"),
+                "ignores everything else"},
+        LintRow{"gpu-beside-nic", PVN_LINT_WARN, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x030200\"><nic><net "
+                     "name=\"a\"/></nic><gpu/></pci>"),
+                "the GPU is lost"},
+        LintRow{"gpu-class", PVN_LINT_ERROR, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x120000\"><gpu/></pci>"), "0x120000"},
+        LintRow{"leaf-with-children", PVN_LINT_WARN, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x030200\"><pci "
+                     "busid=\"0000:02:00.0\"/></pci>"),
+                "ignores what is below"},
+        LintRow{"ignored-element", PVN_LINT_WARN, 3, body("<gpu dev=\"0\"/>"),
+                "<gpu> inside <cpu>"},
+        LintRow{"gpu-net-tags", PVN_LINT_NOTE, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x030200\"><gpu dev=\"0\"/></pci>"),
+                "without rank"},
+        // cpus
+        LintRow{"numaid-repeated", PVN_LINT_WARN, 3,
+                "<system version=\"1\">\n<cpu numaid=\"0\"/>\n<cpu numaid=\"0\"/>\n</system>",
+                "line 2"},
+        LintRow{"numaid-form", PVN_LINT_WARN, 2,
+                "<system version=\"1\">\n<cpu numaid=\"node0\"/>\n</system>", "node0"},
+        LintRow{"numaid-unknown", PVN_LINT_NOTE, 2,
+                "<system version=\"1\">\n<cpu numaid=\"-1\"/>\n</system>", "-1"},
+        LintRow{"cpu-vendor", PVN_LINT_WARN, 2,
+                "<system version=\"1\">\n<cpu numaid=\"0\" arch=\"x86_64\" "
+                "vendor=\"Intel\"/>\n</system>",
+                "Intel"},
+        // nets
+        LintRow{"absurd-speed", PVN_LINT_WARN, 3,
+                body("<nic><net name=\"a\" speed=\"200000000\"/></nic>"), "25000 GB/s"},
+        LintRow{"no-speed", PVN_LINT_NOTE, 3, body("<nic><net name=\"a\" speed=\"-1\"/></nic>"),
+                "10 Gb/s"},
+        LintRow{"net-repeated", PVN_LINT_WARN, 4,
+                body("<nic><net name=\"a\"/></nic>\n<nic><net name=\"a\"/></nic>"), "line 3"},
+        LintRow{"net-on-cpu", PVN_LINT_NOTE, 3, body("<nic><net name=\"a\"/></nic>"), "5000 GB/s"},
+        LintRow{"nvlink-target", PVN_LINT_WARN, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x030200\"><gpu><nvlink "
+                     "target=\"0000:02:00.0\" "
+                     "tclass=\"0x030200\" count=\"1\"/></gpu></pci>"),
+                "0000:02:00.0"}),
+    [](const auto &row) {
+        std::string name = row.param.rule;
+        for (char &c : name) {
+            c = c == '-' ? '_' : c;
+        }
+        return name + "_" + std::to_string(row.index);
+    });
+
+TEST(LintClean, AGoodFileHasNoFindings)
+{
+    std::string xml =
+        "<!-- two switches, written by hand -->\n"
+        "<system version=\"1\">\n"
+        "  <cpu numaid=\"0\" affinity=\"ff\" arch=\"x86_64\" vendor=\"GenuineIntel\" "
+        "familyid=\"6\" "
+        "modelid=\"143\">\n"
+        "    <pci busid=\"ffff:ff:01.0\" class=\"0x060400\" link_speed=\"32.0 GT/s PCIe\" "
+        "link_width=\"16\">\n"
+        "      <pci busid=\"0000:03:00.0\" class=\"0x030200\"/>\n"
+        "      <pci busid=\"0000:0b:00.0\"/>\n"
+        "    </pci>\n"
+        "  </cpu>\n"
+        "</system>\n";
+    for (const pvn_lint_finding &f : lint(xml))
+        ADD_FAILURE() << f.line << ": " << f.rule << ": " << f.what;
+}
+
+TEST(LintClean, SpacesBeforeTheEndOfATagAreFine)
+{
+    for (const pvn_lint_finding &f : lint(body("<pci busid=\"0000:01:00.0\"  class='0x060400' />")))
+        ADD_FAILURE() << f.line << ": " << f.rule << ": " << f.what;
+}
+
+TEST(LintOrder, FindingsComeByLine)
+{
+    int last = 0;
+    std::string xml = "<system version=\"2\">\n<cpu numaid=\"-1\">\n<gpu/>\n<nic>\n<net name=\"a\" "
+                      "speed=\"0\"/></nic>\n"
+                      "</cpu>\n</system>";
+    auto found = lint(xml);
+    EXPECT_GE(found.size(), 4u);
+    for (const pvn_lint_finding &f : found) {
+        EXPECT_LE(last, f.line);
+        last = f.line;
+    }
+}
+
+} // namespace

@@ -1,0 +1,167 @@
+// Builds machines for tests: a set of files and links, written out as a tar image or a directory.
+#ifndef PVN_TESTS_TOPO_TREE_H
+#define PVN_TESTS_TOPO_TREE_H
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "topo/pvn_topo.h"
+
+// What to write for one PCI function. An empty text means: no such file.
+struct Pci {
+    unsigned cls = 0x020000;
+    unsigned vendor = 0x15b3, device = 0x101b;
+    unsigned subvendor = 0x15b3, subdevice = 0x0001;
+    std::string numa = "0";
+    std::string driver;
+    std::string speed = "16.0 GT/s PCIe", speed_max = "16.0 GT/s PCIe";
+    std::string width = "16", width_max = "16";
+    std::string config; // bytes of config space
+    int group = -1;
+
+    static Pci bridge(unsigned vendor = 0x8086, unsigned device = 0x2030)
+    {
+        Pci p;
+        p.cls = 0x060400;
+        p.vendor = vendor;
+        p.device = device;
+        p.driver = "pcieport";
+        return p;
+    }
+    static Pci gpu(unsigned device = 0x20b2)
+    {
+        Pci p;
+        p.cls = 0x030200;
+        p.vendor = 0x10de;
+        p.device = device;
+        p.driver = "nvidia";
+        return p;
+    }
+    static Pci nic()
+    {
+        Pci p;
+        p.cls = 0x020700;
+        p.driver = "mlx5_core";
+        return p;
+    }
+    Pci &with_numa(const std::string &n)
+    {
+        numa = n;
+        return *this;
+    }
+    Pci &with_link(const std::string &s, const std::string &w)
+    {
+        speed = speed_max = s;
+        width = width_max = w;
+        return *this;
+    }
+    Pci &no_link()
+    {
+        speed = speed_max = width = width_max = "";
+        return *this;
+    }
+};
+
+// Config space with an Express capability and, in 4096 bytes, ACS and ATS.
+struct Config {
+    int port_type = 0;
+    bool relaxed = true;
+    int mps_code = 1, mps_max_code = 2, mrrs_code = 2;
+    int speed_code = 4, width = 16;
+    bool acs = false, ats = false, ats_enabled = false, dsn = false;
+    unsigned acs_cap = 0, acs_ctl = 0;
+    uint64_t serial = 0;
+    size_t bytes = 4096;
+
+    std::string build() const;
+};
+
+class Tree
+{
+  public:
+    void file(const std::string &path, const std::string &content);
+    void link(const std::string &path, const std::string &target);
+    void remove(const std::string &path); // and what is below
+    bool has(const std::string &path) const
+    {
+        return nodes.count(path) != 0;
+    }
+
+    // A function below dir ("pci0000:17" or the path of the function above, both without
+    // "/sys/devices/"). Returns its own path in the same form.
+    std::string pci(const std::string &dir, const std::string &bdf, const Pci &p);
+    // Root port, switch upstream port and n downstream ports; returns the upstream port's path
+    // first, then those of the downstream ports.
+    std::vector<std::string> pcie_switch(const std::string &above, const std::string &up_bdf,
+                                         unsigned inner_bus, int ports, const Pci &like);
+    void net(const std::string &name, const std::string &pci_path,
+             const std::map<std::string, std::string> &files = {});
+    struct Gid {
+        int index;
+        std::string raw, type, ndev;
+    };
+    void rdma(const std::string &name, const std::string &pci_path, const std::string &link_layer,
+              const std::vector<Gid> &gids, const std::string &state = "4: ACTIVE",
+              const std::string &rate = "100 Gb/sec (4X EDR)");
+    void numa(int id, const std::string &cpumap, const std::string &cpulist,
+              const std::string &distance);
+    void cpus(const std::string &vendor, int family, int model, bool hypervisor, int sockets = 2,
+              int per_socket = 4);
+    void dmi(const std::string &vendor, const std::string &product);
+    void module(const std::string &name, const std::string &version = "");
+
+    std::string tar() const;
+    void write_dir(const std::string &dir) const;
+
+  private:
+    struct Node {
+        bool is_link;
+        std::string content;
+    };
+    std::map<std::string, Node> nodes; // by path
+};
+
+struct TopoDeleter {
+    void operator()(pvn_topo *t) const
+    {
+        pvn_topo_free(t);
+    }
+};
+using Topo = std::unique_ptr<pvn_topo, TopoDeleter>;
+
+// Loads through the tar store; a failure is a test failure.
+Topo load(const Tree &tree, unsigned flags = 0);
+Topo load_dir(const std::string &dir);
+std::string load_error(const std::string &tar_image, int *rc);
+
+// A directory that goes away with the object.
+class TempDir
+{
+  public:
+    TempDir();
+    ~TempDir();
+    std::string path;
+};
+
+// ../shared of the source tree or $PVN_SHARED; "" where there is none.
+std::string shared_dir();
+
+// The machines of the tests.
+struct GuestVariant {
+    std::string nic_numa = "-1", gpu_numa = "-1";
+    bool two_nodes = false; // vNUMA: devices at 03/0b on node 0, at 13/1b on node 1
+    bool vmxnet3 = true;    // false: PVRDMA without its partner
+    bool pvrdma = true;
+    bool mellanox = false;  // passthrough NIC in place of PVRDMA
+    bool rdma_bound = true; // the driver made devices
+};
+Tree vmware_guest(const GuestVariant &v);
+// 2 sockets; per socket 2 root ports, below each a switch, below that two switches with 1 GPU + 1
+// NIC each: 8 GPUs, 8 NICs. vmd adds NVMe drives in a 5-digit domain, sriov 4 virtual functions per
+// NIC.
+Tree server8x8(bool vmd, bool sriov);
+
+#endif

@@ -1,0 +1,171 @@
+#include <gtest/gtest.h>
+
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+extern "C" {
+#include "core/addr.h"
+}
+
+namespace
+{
+
+sockaddr_storage parse(const std::string &text)
+{
+    sockaddr_storage ss;
+    pvn_err err = PVN_ERR_INIT;
+
+    EXPECT_EQ(0, pvn_addr_parse(text.c_str(), &ss, &err)) << text << ": " << err.reason[0];
+    return ss;
+}
+
+const sockaddr *sa(const sockaddr_storage &ss)
+{
+    return reinterpret_cast<const sockaddr *>(&ss);
+}
+
+std::string format(const sockaddr_storage &ss)
+{
+    char buf[PVN_ADDR_TEXT_LEN];
+
+    return pvn_addr_format(sa(ss), buf, sizeof(buf));
+}
+
+class AddrText : public ::testing::TestWithParam<std::pair<const char *, const char *>>
+{
+};
+
+TEST_P(AddrText, IsReadAndPrinted)
+{
+    const sockaddr_storage ss = parse(GetParam().first);
+
+    EXPECT_EQ(GetParam().second, format(ss));
+    EXPECT_EQ(GetParam().second, format(parse(GetParam().second)));
+    EXPECT_NE(0u, pvn_addr_len(sa(ss)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, AddrText,
+    ::testing::Values(std::make_pair("192.0.2.1:4000", "192.0.2.1:4000"),
+                      std::make_pair("192.0.2.1", "192.0.2.1"),
+                      std::make_pair("192.0.2.1:0", "192.0.2.1"),
+                      std::make_pair("[2001:DB8:0::1]:65535", "[2001:db8::1]:65535"),
+                      std::make_pair("2001:db8::1", "2001:db8::1"),
+                      std::make_pair("[2001:db8::1]", "2001:db8::1"),
+                      std::make_pair("[fe80::1%lo]:7", "[fe80::1%lo]:7"),
+                      std::make_pair("fe80::1%1", "fe80::1%lo"),
+                      std::make_pair("[fe80::1%4000000]:7", "[fe80::1%4000000]:7"),
+                      std::make_pair("::ffff:192.0.2.1", "::ffff:192.0.2.1")));
+
+class AddrBad : public ::testing::TestWithParam<std::pair<const char *, const char *>>
+{
+};
+
+TEST_P(AddrBad, IsRefusedWithAReason)
+{
+    sockaddr_storage ss;
+    pvn_err err = PVN_ERR_INIT;
+
+    EXPECT_GT(0, pvn_addr_parse(GetParam().first, &ss, &err));
+    EXPECT_NE(nullptr, strstr(err.reason[0], GetParam().second)) << err.reason[0];
+    EXPECT_EQ(0, ss.ss_family) << "nothing half-read is left";
+    EXPECT_GT(0, pvn_addr_parse(GetParam().first, &ss, nullptr));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, AddrBad,
+    ::testing::Values(
+        std::make_pair("", "neither"), std::make_pair("node7:4000", "neither"),
+        std::make_pair("192.0.2.1:65536", "port"), std::make_pair("192.0.2.1:", "port"),
+        std::make_pair("192.0.2.1:-1", "port"), std::make_pair("192.0.2:1", "neither"),
+        std::make_pair("192.0.2.256:1", "neither"), std::make_pair("[::1", "bracket"),
+        std::make_pair("[::1]4000", "bracket"), std::make_pair("[::1]:x", "port"),
+        std::make_pair("fe80::1%nosuchif", "there is no interface 'nosuchif'"),
+        std::make_pair("fe80::1%", "there is no interface"),
+        std::make_pair("fe80::1%99999999999", "there is no interface"),
+        std::make_pair(
+            "1111:2222:3333:4444:5555:6666:7777:8888:9999:aaaa:bbbb:cccc:dddd:eeee:ffff:00001",
+            "too long")));
+
+TEST(Addr, Ports)
+{
+    for (const char *text : {"192.0.2.1:80", "[::1]:80"}) {
+        sockaddr_storage ss = parse(text);
+        EXPECT_EQ(80, pvn_addr_port(sa(ss)));
+        pvn_addr_set_port(reinterpret_cast<sockaddr *>(&ss), 65535);
+        EXPECT_EQ(65535, pvn_addr_port(sa(ss)));
+    }
+    sockaddr_storage other = {};
+    other.ss_family = AF_UNIX;
+    pvn_addr_set_port(reinterpret_cast<sockaddr *>(&other), 1);
+    EXPECT_EQ(0, pvn_addr_port(sa(other)));
+    EXPECT_EQ(0u, pvn_addr_len(sa(other)));
+    EXPECT_EQ("family 1", format(other));
+}
+
+bool same(const char *a, const char *b)
+{
+    const sockaddr_storage x = parse(a), y = parse(b);
+
+    return pvn_addr_same_host(sa(x), sa(y));
+}
+
+TEST(Addr, SameHost)
+{
+    EXPECT_TRUE(same("192.0.2.1:1", "192.0.2.1:2"));
+    EXPECT_FALSE(same("192.0.2.1", "192.0.2.2"));
+    EXPECT_TRUE(same("192.0.2.1", "::ffff:192.0.2.1"));
+    EXPECT_TRUE(same("2001:db8::1", "2001:db8:0::1"));
+    EXPECT_FALSE(same("fe80::1%1", "fe80::1%2"));
+    EXPECT_TRUE(same("fe80::1%1", "fe80::1%lo"));
+}
+
+bool net(const char *a, const char *b, unsigned bits)
+{
+    const sockaddr_storage x = parse(a), y = parse(b);
+
+    return pvn_addr_same_net(sa(x), sa(y), bits);
+}
+
+TEST(Addr, SameNet)
+{
+    EXPECT_TRUE(net("192.0.2.1", "192.0.2.200", 24));
+    EXPECT_FALSE(net("192.0.2.1", "192.0.3.1", 24));
+    EXPECT_TRUE(net("192.0.2.1", "192.0.3.1", 23));
+    EXPECT_FALSE(net("192.0.2.1", "192.0.2.3", 31));
+    EXPECT_TRUE(net("192.0.2.2", "192.0.2.3", 31));
+    EXPECT_TRUE(net("1.2.3.4", "200.2.3.4", 0));
+    EXPECT_FALSE(net("192.0.2.1", "192.0.2.2", 32));
+    EXPECT_FALSE(net("192.0.2.1", "192.0.2.2", 4000)) << "an impossible length counts as all bits";
+    EXPECT_TRUE(net("2001:db8::1", "2001:db8::ffff", 64));
+    EXPECT_FALSE(net("2001:db8::1", "2001:db8:0:1::1", 64));
+    EXPECT_FALSE(net("fe80::1%1", "fe80::2%2", 64)) << "the same prefix on another link";
+    EXPECT_FALSE(net("192.0.2.1", "::ffff:192.0.2.1", 0));
+}
+
+TEST(Addr, Kinds)
+{
+    const struct {
+        const char *text;
+        bool any, loopback, link_local;
+    } cases[] = {
+        {"0.0.0.0", true, false, false},     {"::", true, false, false},
+        {"127.0.0.1", false, true, false},   {"127.9.9.9", false, true, false},
+        {"::1", false, true, false},         {"::ffff:127.0.0.1", false, true, false},
+        {"169.254.1.1", false, false, true}, {"fe80::1", false, false, true},
+        {"10.0.0.1", false, false, false},   {"2001:db8::1", false, false, false},
+    };
+
+    for (const auto &c : cases) {
+        const sockaddr_storage ss = parse(c.text);
+        EXPECT_EQ(c.any, pvn_addr_is_any(sa(ss))) << c.text;
+        EXPECT_EQ(c.loopback, pvn_addr_is_loopback(sa(ss))) << c.text;
+        EXPECT_EQ(c.link_local, pvn_addr_is_link_local(sa(ss))) << c.text;
+    }
+}
+
+} // namespace

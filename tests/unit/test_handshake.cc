@@ -1,0 +1,376 @@
+// The state machine of connection set-up, both ends in one thread over real sockets, with lanes
+// that do as told.
+#include <gtest/gtest.h>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+
+extern "C" {
+#include "core/clock.h"
+#include "core/handshake.h"
+#include "core/listener.h"
+#include "core/log.h"
+#include "core/param.h"
+}
+#include "support/memlane.h"
+
+namespace
+{
+
+TEST(Table, EveryStateEndsAndNothingFollowsTheEnd)
+{
+    for (int s = 0; s < PVN_CONN_STATES; s++) {
+        auto from = static_cast<pvn_conn_state>(s);
+        EXPECT_STRNE("?", pvn_conn_state_name(from));
+        bool ended = from == PVN_CONN_CLOSED || from == PVN_CONN_FAILED;
+        EXPECT_EQ(!ended, pvn_conn_may_follow(from, PVN_CONN_FAILED)) << s;
+        EXPECT_FALSE(pvn_conn_may_follow(from, PVN_CONN_START)) << s;
+        EXPECT_FALSE(pvn_conn_may_follow(PVN_CONN_CLOSED, from)) << s;
+        if (from != PVN_CONN_CLOSED && from != PVN_CONN_UP) {
+            EXPECT_TRUE(pvn_conn_may_follow(from, PVN_CONN_CLOSED)) << s;
+        }
+    }
+    EXPECT_TRUE(pvn_conn_may_follow(PVN_CONN_HELLO, PVN_CONN_DIAL)) << "dialling again";
+    EXPECT_FALSE(pvn_conn_may_follow(PVN_CONN_OFFER, PVN_CONN_DIAL));
+    EXPECT_FALSE(pvn_conn_may_follow(PVN_CONN_UP, PVN_CONN_CLOSED)) << "by DRAIN only";
+    EXPECT_STREQ("?", pvn_conn_state_name(static_cast<pvn_conn_state>(99)));
+}
+
+std::string captured;
+void capture(void *, pvn_log_level level, unsigned long, const char *, int, const char *text)
+{
+    if (level == PVN_LOG_WARN)
+        captured += std::string(text) + "\n";
+}
+
+struct Handshake : testing::Test {
+    pvn_params params = *pvn_params_get();
+    pvn_device dev = {};
+    pvn_listener *l = nullptr;
+    uint8_t handle[PVN_HANDLE_BYTES] = {};
+    pvn_conn *a = nullptr, *s = nullptr; // acceptor, sender
+    int ra = -EAGAIN, rs = -EAGAIN;
+    pvn_err accept_err = {};
+
+    void SetUp() override
+    {
+        pvn_memlane_reset();
+        captured.clear();
+        pvn_log_set_capture(capture, nullptr);
+        ASSERT_EQ(0, pvn_poller_get());
+        strcpy(dev.name, "mem0");
+        auto *in = reinterpret_cast<sockaddr_in *>(&dev.addr);
+        in->sin_family = AF_INET;
+        in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        dev.addr_len = sizeof(*in);
+        lanes(2);
+        pvn_params_override(&params);
+    }
+    void TearDown() override
+    {
+        pvn_conn_close(a, nullptr);
+        pvn_conn_close(s, nullptr);
+        if (l)
+            pvn_listener_close(l);
+        EXPECT_EQ(0, pvn_memlane_open) << "a lane was left";
+        EXPECT_EQ(0, pvn_poller_watches()) << "a watch was left";
+        pvn_poller_put();
+        pvn_params_override(nullptr);
+        pvn_log_set_capture(nullptr, nullptr);
+    }
+    void lanes(int n)
+    {
+        dev.nvia = n;
+        for (int i = 0; i < n; i++) {
+            dev.via[i].ops = i ? &pvn_mem2_transport : &pvn_mem_transport;
+            dev.via[i].index = i;
+        }
+    }
+    void begin(bool lazy = false)
+    {
+        pvn_listener_cfg lc = {};
+        pvn_err err = {};
+        lc.dev = lc.port[0] = &dev;
+        lc.nports = 1;
+        lc.traffic_class = -1;
+        lc.lazy = lazy;
+        ASSERT_EQ(0, pvn_listener_open(&lc, handle, &l, &err)) << err.reason[0];
+        pvn_handle h;
+        ASSERT_EQ(0, pvn_handle_decode(handle, sizeof(handle), &h, &err));
+        pvn_conn_cfg cc = {};
+        cc.sender = true;
+        cc.dev = cc.port[0] = &dev;
+        cc.nports = 1;
+        cc.session = h.session;
+        cc.traffic_class = -1;
+        cc.lazy = lazy;
+        cc.peer_len = pvn_wire_addr_to_sockaddr(&h.addr, 0, &cc.peer);
+        s = pvn_conn_new(&cc);
+        ASSERT_NE(nullptr, s);
+    }
+    void step_acceptor()
+    {
+        if (!a && ra == -EAGAIN) {
+            int rc = pvn_listener_accept(l, &a, &accept_err);
+            if (a || rc)
+                ra = rc;
+        }
+    }
+    void step_sender()
+    {
+        if (rs == -EAGAIN)
+            rs = pvn_conn_step(s);
+    }
+    bool until(const std::function<bool()> &f)
+    {
+        uint64_t end = pvn_now_ns() + 20 * PVN_NS_PER_S;
+        while (!f()) {
+            if (pvn_now_ns() > end)
+                return false;
+            std::this_thread::yield();
+        }
+        return true;
+    }
+    bool both()
+    {
+        return until([&] {
+            step_sender();
+            step_acceptor();
+            return rs != -EAGAIN && ra != -EAGAIN;
+        });
+    }
+};
+
+TEST_F(Handshake, BothLanesComeUpInTheSameOrder)
+{
+    begin();
+    ASSERT_TRUE(both());
+    ASSERT_EQ(0, rs) << s->err.reason[0];
+    ASSERT_EQ(0, ra) << accept_err.reason[0];
+    ASSERT_EQ(2, s->nlanes);
+    ASSERT_EQ(2, a->nlanes);
+    for (int i = 0; i < 2; i++) {
+        EXPECT_STREQ(s->lane[i]->ops->name, a->lane[i]->ops->name);
+        EXPECT_EQ(i, s->lane[i]->idx);
+        EXPECT_EQ(i, a->lane[i]->idx);
+    }
+    EXPECT_NE(nullptr, strstr(s->who, "pid"));
+    EXPECT_EQ("", captured);
+}
+
+TEST_F(Handshake, ALaneThatDoesNotVerifyIsLeftOutWithASentence)
+{
+    pvn_memlane_plan[1][0].verify = -ENETUNREACH; // the sender's first
+    begin();
+    ASSERT_TRUE(both());
+    ASSERT_EQ(0, rs) << s->err.reason[0];
+    ASSERT_EQ(0, ra) << accept_err.reason[0];
+    ASSERT_EQ(1, s->nlanes);
+    ASSERT_EQ(1, a->nlanes);
+    EXPECT_STREQ("mem2", s->lane[0]->ops->name);
+    EXPECT_STREQ("mem2", a->lane[0]->ops->name);
+    EXPECT_EQ(0, s->lane[0]->idx);
+    EXPECT_EQ(0, a->lane[0]->idx) << "renumbered at both ends";
+    EXPECT_NE(std::string::npos, captured.find("told to fail at verify")) << captured;
+    EXPECT_NE(std::string::npos, captured.find("is left out")) << captured;
+    EXPECT_NE(std::string::npos, captured.find("the peer could not use the lane")) << captured;
+}
+
+TEST_F(Handshake, EachEndMayLoseALaneOfItsOwn)
+{
+    pvn_memlane_plan[0][0].bind = -EIO; // the acceptor's first, the sender's second: none is left
+    pvn_memlane_plan[1][1].verify = -EIO;
+    begin();
+    ASSERT_TRUE(both());
+    EXPECT_NE(0, rs);
+    EXPECT_NE(0, ra);
+}
+
+TEST_F(Handshake, StrictWantsAllLanes)
+{
+    params.strict = true;
+    pvn_memlane_plan[1][0].verify = -ENETUNREACH;
+    begin();
+    ASSERT_TRUE(both());
+    EXPECT_EQ(-ENETUNREACH, rs);
+    EXPECT_NE(nullptr, strstr(s->err.reason[1], "NCCL_PVRDMA_STRICT"));
+    EXPECT_NE(0, ra) << "the acceptor hears of it";
+    EXPECT_NE(nullptr, strstr(accept_err.reason[0], "told to fail at verify"));
+}
+
+TEST_F(Handshake, ALaneThatNeverVerifiesIsLeftOutInTime)
+{
+    params.verify_timeout = 50 * PVN_NS_PER_MS;
+    pvn_memlane_plan[0][1].verify = -EAGAIN; // for ever
+    begin();
+    ASSERT_TRUE(both());
+    ASSERT_EQ(0, rs) << s->err.reason[0];
+    ASSERT_EQ(0, ra) << accept_err.reason[0];
+    EXPECT_EQ(1, s->nlanes);
+    EXPECT_EQ(1, a->nlanes);
+    EXPECT_NE(std::string::npos, captured.find("NCCL_PVRDMA_VERIFY_TIMEOUT")) << captured;
+}
+
+TEST_F(Handshake, ALaneThatCannotBeMadeIsDoneWithout)
+{
+    pvn_memlane_plan[0][0].lane_new = -ENODEV;
+    begin();
+    ASSERT_TRUE(both());
+    ASSERT_EQ(0, rs) << s->err.reason[0];
+    ASSERT_EQ(0, ra) << accept_err.reason[0];
+    ASSERT_EQ(1, s->nlanes);
+    EXPECT_STREQ("mem2", s->lane[0]->ops->name);
+    EXPECT_NE(std::string::npos, captured.find("told not to be made")) << captured;
+}
+
+TEST_F(Handshake, NoLaneAtAllFailsBothEnds)
+{
+    pvn_memlane_plan[0][0].lane_new = pvn_memlane_plan[0][1].lane_new = -ENODEV;
+    begin();
+    ASSERT_TRUE(both());
+    EXPECT_EQ(-ENODEV, ra);
+    EXPECT_EQ(-EREMOTEIO, rs);
+    EXPECT_NE(nullptr, strstr(s->err.reason[0], "told not to be made")) << "the other end's words";
+}
+
+// NCCL's thread may be away: the peer is not to blame for that.
+TEST_F(Handshake, DeadlinesCountOnlyWhileSomebodyCalls)
+{
+    params.accept_timeout = 200 * PVN_NS_PER_MS;
+    begin();
+    for (int i = 0; i < 10; i++)
+        step_sender();
+    ASSERT_EQ(-EAGAIN, rs);
+    ASSERT_EQ(PVN_CONN_HELLO, s->state);
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    step_sender();
+    EXPECT_EQ(-EAGAIN, rs) << "away for 0.7 s, and no error";
+    EXPECT_TRUE(until([&] {
+        step_sender();
+        return rs != -EAGAIN;
+    }));
+    EXPECT_EQ(-ETIMEDOUT, rs) << "but calling for 0.2 s in vain is one";
+}
+
+// The last call before the absence is the one that entered the state, a little after it had begun.
+TEST_F(Handshake, AwayFromTheMomentAStateBegan)
+{
+    params.accept_timeout = 5 * PVN_NS_PER_S;
+    begin();
+    ASSERT_TRUE(until([&] {
+        step_sender();
+        return s->state == PVN_CONN_HELLO;
+    }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    step_sender();
+    EXPECT_EQ(-EAGAIN, rs) << s->err.reason[0];
+}
+
+// NCCL's v4: connect and accept return early, the rest happens when the user transfers, whenever
+// that is.
+TEST_F(Handshake, LazyEndsWaitWithoutDeadline)
+{
+    params.offer_timeout = params.hello_timeout = 20 * PVN_NS_PER_MS;
+    params.verify_timeout = params.ready_timeout = params.bind_timeout = 20 * PVN_NS_PER_MS;
+    begin(true);
+    ASSERT_TRUE(until([&] {
+        step_sender();
+        return pvn_conn_hello_sent(s);
+    }));
+    ASSERT_TRUE(until([&] {
+        step_acceptor();
+        return a != nullptr;
+    }));
+    EXPECT_EQ(0, ra);
+    EXPECT_NE(PVN_CONN_UP, a->state) << "given out at HELLO";
+    // The acceptor's user posts a receive and tests it; the sender's user computes.
+    uint64_t end = pvn_now_ns() + 200 * PVN_NS_PER_MS;
+    while (pvn_now_ns() < end)
+        ASSERT_EQ(-EAGAIN, pvn_listener_step(l, a)) << a->err.reason[0];
+    int up = -EAGAIN;
+    EXPECT_TRUE(until([&] {
+        step_sender();
+        if (up == -EAGAIN)
+            up = pvn_listener_step(l, a);
+        return rs != -EAGAIN && up != -EAGAIN;
+    }));
+    EXPECT_EQ(0, rs) << s->err.reason[0];
+    EXPECT_EQ(0, up) << a->err.reason[0];
+    pvn_listener_leave(l, a);
+}
+
+TEST_F(Handshake, GoodbyeAndErrorReachTheOtherEnd)
+{
+    begin();
+    ASSERT_TRUE(both());
+    pvn_err err = {}, reason = {};
+    EXPECT_EQ(0, pvn_conn_listen(s, &err)) << "silence";
+    pvn_err_set(&reason, -EIO, "the cable is cut");
+    EXPECT_EQ(-EIO, pvn_conn_fail(a, &reason));
+    EXPECT_TRUE(until([&] { return pvn_conn_listen(s, &err) != 0; }));
+    EXPECT_EQ(-EREMOTEIO, err.code);
+    EXPECT_NE(nullptr, strstr(err.reason[0], "the cable is cut"));
+    EXPECT_EQ(-EIO, pvn_conn_fail(a, &err)) << "the first reason stays";
+}
+
+TEST_F(Handshake, WatchCostsNothingUntilThePollerSaysSo)
+{
+    begin();
+    ASSERT_TRUE(both());
+    pvn_err err = {};
+    pvn_poller_poll_now();
+    EXPECT_EQ(0, pvn_conn_watch(s, &err));
+    pvn_conn_close(a, nullptr);
+    a = nullptr;
+    EXPECT_TRUE(until([&] {
+        pvn_poller_poll(0);
+        return pvn_conn_watch(s, &err) == 1;
+    })) << "goodbye";
+    EXPECT_TRUE(s->goodbye);
+    EXPECT_EQ(0, pvn_conn_watch(s, &err)) << "said once";
+}
+
+TEST_F(Handshake, ListenerCountsItsStrangers)
+{
+    begin();
+    pvn_handle h;
+    ASSERT_EQ(0, pvn_handle_decode(handle, sizeof(handle), &h, nullptr));
+    sockaddr_storage ss;
+    socklen_t len = pvn_wire_addr_to_sockaddr(&h.addr, 0, &ss);
+    int fd[4];
+    for (int &f : fd) {
+        f = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        ASSERT_EQ(0, connect(f, reinterpret_cast<sockaddr *>(&ss), len));
+    }
+    ASSERT_EQ(4, send(fd[0], "GET ", 4, 0));
+    close(fd[1]);
+    pvn_listener_stats st = {};
+    EXPECT_TRUE(until([&] {
+        step_acceptor();
+        pvn_listener_get_stats(l, &st);
+        return st.strangers == 2;
+    }));
+    EXPECT_EQ(4u, st.accepted);
+    EXPECT_EQ(0u, st.late);
+    params.hello_timeout = PVN_NS_PER_MS; // their time is over
+    EXPECT_TRUE(until([&] {
+        step_acceptor();
+        pvn_listener_get_stats(l, &st);
+        return st.late == 2;
+    }));
+    EXPECT_EQ("", captured);
+    for (int f : {fd[0], fd[2], fd[3]})
+        close(f);
+    EXPECT_TRUE(both());
+    EXPECT_EQ(0, rs);
+}
+
+} // namespace

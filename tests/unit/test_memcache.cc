@@ -1,0 +1,289 @@
+// The registration cache against a naive list, with devices that count and sometimes refuse.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+extern "C" {
+#include "core/memcache.h"
+}
+
+namespace
+{
+
+// Devices that remember what is registered with them.
+struct Devices {
+    std::set<uintptr_t> live; // handles
+    uintptr_t next = 1;
+    int regs = 0, deregs = 0, refuse_dev = -1, refuse_rc = 0;
+    const void *last_extra = nullptr;
+
+    static int reg(void *arg, int dev, uintptr_t, size_t, const pvn_mem_sort *, const void *extra,
+                   void **handle, pvn_err *err)
+    {
+        auto *d = static_cast<Devices *>(arg);
+        d->last_extra = extra;
+        if (dev == d->refuse_dev)
+            return pvn_err_set(err, d->refuse_rc, "device %d refuses", dev);
+        d->regs++;
+        *handle = reinterpret_cast<void *>(d->next);
+        d->live.insert(d->next++);
+        return 0;
+    }
+    static void dereg(void *arg, int, void *handle)
+    {
+        auto *d = static_cast<Devices *>(arg);
+        d->deregs++;
+        EXPECT_EQ(d->live.erase(reinterpret_cast<uintptr_t>(handle)), 1u) << "taken away twice";
+    }
+};
+
+const pvn_memcache_ops ops = {Devices::reg, Devices::dereg};
+
+class Memcache : public testing::Test
+{
+  protected:
+    Devices d;
+    pvn_memcache *c = pvn_memcache_new(&ops, &d, 4096);
+    pvn_err err{};
+    pvn_mem_sort host{1, 7, 0};
+
+    ~Memcache() override
+    {
+        if (c) {
+            EXPECT_EQ(pvn_memcache_free(c), 0u);
+        }
+        EXPECT_TRUE(d.live.empty());
+    }
+    const pvn_mem *get(uintptr_t addr, size_t len, uint32_t devs = 1)
+    {
+        const pvn_mem *m = nullptr;
+        EXPECT_EQ(pvn_memcache_get(c, addr, len, &host, devs, nullptr, &m, &err), 0)
+            << err.reason[0];
+        return m;
+    }
+    pvn_memcache_stats stats()
+    {
+        pvn_memcache_stats s;
+        pvn_memcache_get_stats(c, &s);
+        return s;
+    }
+};
+
+TEST_F(Memcache, PartsShareTheWhole)
+{
+    const pvn_mem *whole = get(0x10000, 0x8000);
+    EXPECT_EQ(whole->addr, 0x10000u);
+    EXPECT_EQ(whole->len, 0x8000u);
+    EXPECT_EQ(get(0x11000, 100), whole);
+    EXPECT_EQ(get(0x17fff, 1), whole);
+    EXPECT_EQ(d.regs, 1);
+    const pvn_mem *over = get(0x17fff, 2);
+    EXPECT_NE(over, whole) << "one byte beyond";
+    EXPECT_EQ(over->addr, 0x17000u) << "widened to pages";
+    EXPECT_EQ(over->len, 0x2000u);
+    for (int i = 0; i < 3; i++)
+        pvn_memcache_put(c, whole);
+    EXPECT_EQ(d.deregs, 1) << "the last reference takes it away";
+    pvn_memcache_put(c, over);
+}
+
+TEST_F(Memcache, SortsDoNotMix)
+{
+    pvn_mem_sort sorts[] = {{1, 7, 0}, {2, 7, 0}, {1, 3, 0}, {2, 7, 99}};
+    std::vector<const pvn_mem *> all;
+    for (auto &s : sorts) {
+        const pvn_mem *m;
+        ASSERT_EQ(pvn_memcache_get(c, 0x4000, 0x1000, &s, 1, nullptr, &m, &err), 0);
+        EXPECT_EQ(std::count(all.begin(), all.end(), m), 0);
+        EXPECT_EQ(m->sort.buffer_id, s.buffer_id);
+        all.push_back(m);
+    }
+    for (auto *m : all)
+        pvn_memcache_put(c, m);
+}
+
+TEST_F(Memcache, AllDevicesOrNone)
+{
+    d.refuse_dev = 2;
+    d.refuse_rc = -ENOMEM;
+    const pvn_mem *m = nullptr;
+    EXPECT_EQ(pvn_memcache_get(c, 0x4000, 100, &host, 0xf, nullptr, &m, &err), -ENOMEM);
+    EXPECT_EQ(m, nullptr);
+    EXPECT_STREQ(err.reason[0], "device 2 refuses");
+    EXPECT_TRUE(d.live.empty()) << "devices 0 and 1 were undone";
+    EXPECT_EQ(stats().regions, 0u);
+    m = get(0x4000, 100, 0x3);
+    EXPECT_NE(m->handle[0], nullptr);
+    EXPECT_EQ(m->handle[2], nullptr);
+    const pvn_mem *more = nullptr;
+    EXPECT_EQ(pvn_memcache_get(c, 0x4000, 100, &host, 0xe, nullptr, &more, &err), -ENOMEM);
+    EXPECT_EQ(d.live.size(), 2u) << "what was there before stays, what the call added is gone";
+    d.refuse_dev = -1;
+    int extra = 0;
+    EXPECT_EQ(pvn_memcache_get(c, 0x4000, 100, &host, 0xe, &extra, &more, &err), 0);
+    EXPECT_EQ(d.last_extra, &extra);
+    EXPECT_EQ(more, m);
+    EXPECT_EQ(d.live.size(), 4u);
+    pvn_memcache_put(c, m);
+    EXPECT_EQ(d.live.size(), 4u);
+    pvn_memcache_put(c, more);
+}
+
+TEST_F(Memcache, ImpossibleRangesAreRefused)
+{
+    const pvn_mem *m;
+    EXPECT_EQ(pvn_memcache_get(c, 0x4000, 0, &host, 1, nullptr, &m, &err), -EINVAL);
+    EXPECT_EQ(pvn_memcache_get(c, UINTPTR_MAX - 10, 100, &host, 1, nullptr, &m, &err), -EINVAL);
+    EXPECT_EQ(pvn_memcache_get(c, UINTPTR_MAX - 10, 5, &host, 1, nullptr, &m, &err), -EINVAL)
+        << "its last page ends beyond the address space";
+    EXPECT_EQ(pvn_memcache_get(c, 0x4000, 10, &host, 0, nullptr, &m, &err), -EINVAL);
+    EXPECT_EQ(d.regs, 0);
+}
+
+TEST_F(Memcache, WhatIsLeftIsCountedAndTakenAway)
+{
+    get(0x1000, 10);
+    get(0x9000, 10, 0x80000001u);
+    EXPECT_EQ(pvn_memcache_free(c), 2u);
+    c = nullptr;
+    EXPECT_EQ(d.deregs, 3);
+}
+
+// One naive entry per region that the cache must hold.
+struct Entry {
+    uintptr_t from, to;
+    std::tuple<int, unsigned, uint64_t> sort;
+    uint64_t refs;
+    uint32_t devs;
+};
+
+TEST_F(Memcache, BehavesLikeANaiveList)
+{
+    for (unsigned seed = 1; seed <= 40; seed++) {
+        std::mt19937 rng(seed);
+        auto pick = [&](unsigned n) { return unsigned(rng() % n); };
+        std::map<const pvn_mem *, Entry> model;
+        std::vector<const pvn_mem *> held;
+        const unsigned span =
+            seed % 4 == 0 ? 12 : 400; // pages: crowded, so that much overlaps, or wide
+        for (int step = 0; step < 1500; step++) {
+            d.refuse_dev = pick(20) ? -1 : int(pick(4));
+            d.refuse_rc = -EIO;
+            if (!held.empty() && pick(100) < (step < 1000 ? 40u : 70u)) {
+                size_t i = pick(unsigned(held.size()));
+                const pvn_mem *m = held[i];
+                held[i] = held.back();
+                held.pop_back();
+                pvn_memcache_put(c, m);
+                if (--model.at(m).refs == 0)
+                    model.erase(m);
+            } else {
+                uintptr_t addr = 0x100000 + pick(span) * 4096 + pick(4096);
+                size_t len = 1 + pick(pick(2) ? 8192 : span * 2048);
+                pvn_mem_sort s{int(1 + pick(2)), 7, pick(2)};
+                uint32_t devs = 1 + pick(15);
+                uintptr_t from = addr & ~uintptr_t(4095),
+                          to = (addr + len + 4095) & ~uintptr_t(4095);
+                auto sort = std::make_tuple(s.kind, s.access, s.buffer_id);
+                bool hit = std::any_of(model.begin(), model.end(), [&](auto &e) {
+                    return e.second.sort == sort && e.second.from <= from && e.second.to >= to;
+                });
+                const pvn_mem *m = nullptr;
+                int rc = pvn_memcache_get(c, addr, len, &s, devs, nullptr, &m, &err);
+                if (rc) {
+                    ASSERT_EQ(rc, -EIO);
+                    ASSERT_GE(d.refuse_dev, 0) << "nothing refused";
+                    ASSERT_TRUE(devs & 1u << d.refuse_dev);
+                } else {
+                    ASSERT_EQ(model.count(m) == 1, hit) << "seed " << seed << " step " << step;
+                    Entry &e = model[m];
+                    if (!hit)
+                        e = {from, to, sort, 0, 0};
+                    ASSERT_TRUE(e.sort == sort && e.from <= from && e.to >= to)
+                        << "not the region asked for";
+                    ASSERT_EQ(m->addr, e.from);
+                    ASSERT_EQ(m->len, e.to - e.from);
+                    e.refs++;
+                    e.devs |= devs;
+                    for (int i = 0; i < 4; i++)
+                        ASSERT_EQ(m->handle[i] != nullptr, (e.devs >> i & 1) != 0);
+                    held.push_back(m);
+                }
+            }
+            if (step % 100 == 0) {
+                pvn_memcache_stats st = stats();
+                ASSERT_EQ(st.regions, model.size());
+                ASSERT_EQ(st.refs, held.size());
+                size_t handles = 0, bytes = 0;
+                for (auto &e : model) {
+                    handles += size_t(__builtin_popcount(e.second.devs));
+                    bytes += e.second.to - e.second.from;
+                }
+                ASSERT_EQ(d.live.size(), handles);
+                ASSERT_EQ(st.bytes, bytes);
+            }
+        }
+        for (auto *m : held)
+            pvn_memcache_put(c, m);
+        ASSERT_TRUE(d.live.empty());
+    }
+}
+
+// Lookups visit a number of nodes that grows with the logarithm, however the regions lie.
+TEST_F(Memcache, LookupIsLogarithmic)
+{
+    enum { N = 10000 };
+    for (int shape = 0; shape < 3; shape++) {
+        std::vector<const pvn_mem *> all;
+        std::mt19937 rng(7);
+        for (uintptr_t i = 0; i < N; i++) {
+            // side by side, each reaching into the next, or all around one point
+            uintptr_t at = shape == 2 ? 0x100000000 - i * 8192 : 0x100000000 + i * 65536;
+            all.push_back(get(at, shape == 0 ? 65536 : shape == 1 ? 100000 : 8192 * (2 * i + 1)));
+        }
+        ASSERT_EQ(stats().regions, unsigned(N));
+        uint64_t before = stats().steps, worst = 0;
+        for (int k = 0; k < N; k++) {
+            const pvn_mem *m = all[rng() % N];
+            uint64_t s = stats().steps;
+            const pvn_mem *found = get(m->addr + 100, 1);
+            worst = std::max(worst, stats().steps - s);
+            pvn_memcache_put(c, found);
+        }
+        EXPECT_LT((stats().steps - before) / N, 30u) << "on average, shape " << shape;
+        EXPECT_LT(worst, 60u) << "shape " << shape;
+        for (auto *m : all)
+            pvn_memcache_put(c, m);
+    }
+}
+
+TEST_F(Memcache, ManyThreadsShareOneRegion)
+{
+    const pvn_mem *keep = get(0x100000, 0x10000);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; t++)
+        threads.emplace_back([&] {
+            for (int i = 0; i < 2000; i++) {
+                const pvn_mem *m = nullptr;
+                pvn_err e{};
+                ASSERT_EQ(pvn_memcache_get(c, 0x101000, 64, &host, 1, nullptr, &m, &e), 0);
+                ASSERT_EQ(m, keep);
+                pvn_memcache_put(c, m);
+            }
+        });
+    for (auto &t : threads)
+        t.join();
+    EXPECT_EQ(stats().hits, 8000u);
+    EXPECT_EQ(d.regs, 1);
+    pvn_memcache_put(c, keep);
+}
+
+} // namespace

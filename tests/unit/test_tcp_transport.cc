@@ -1,0 +1,309 @@
+/* TCP interfaces as devices, and what the sockets that their lanes dial look like. */
+#include <gtest/gtest.h>
+
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "support/netns.h"
+
+extern "C" {
+#include "core/addr.h"
+#include "core/log.h"
+#include "core/param.h"
+#include "core/poller.h"
+#include "core/sock.h"
+#include "core/transport.h"
+#include "net-tcp/tcp_transport.h"
+}
+
+namespace
+{
+
+class TcpTransport : public ::testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        ASSERT_EQ(0, pvn_poller_get());
+    }
+
+    void TearDown() override
+    {
+        pvn_params_override(nullptr);
+        pvn_poller_put();
+    }
+
+    void params(std::vector<std::string> env)
+    {
+        std::vector<char *> envp;
+
+        for (auto &e : env)
+            envp.push_back(&e[0]);
+        envp.push_back(nullptr);
+        ASSERT_EQ(0, pvn_params_read(&params_, envp.data(), nullptr));
+        pvn_params_override(&params_);
+    }
+
+    int scan()
+    {
+        pvn_err_clear(&err);
+        return pvn_tcp_transport.scan(devices, 8, left_out, sizeof(left_out), &err);
+    }
+
+    /* Makes both lanes of a pair on device 0, lets the sender dial, and returns its sockets. */
+    std::vector<int> dialled(size_t want)
+    {
+        pvn_lane_args args = {};
+        uint8_t offer[2][1024];
+
+        args.dev = &devices[0];
+        args.traffic_class = -1;
+        args.listen_addr = devices[0].addr;
+        args.listen_len = devices[0].addr_len;
+        listener = pvn_sock_listen(&args.listen_addr, args.listen_len, &err);
+        EXPECT_LE(0, listener) << err.reason[0];
+        EXPECT_EQ(0, pvn_tcp_transport.lane_new(0, &args, &acceptor, &err)) << err.reason[0];
+        sender_args = args;
+        sender_args.sender = true;
+        EXPECT_EQ(0, pvn_tcp_transport.lane_new(0, &sender_args, &sender, &err)) << err.reason[0];
+        const int a = acceptor->ops->offer(acceptor, offer[0], sizeof(offer[0]));
+        const int s = sender->ops->offer(sender, offer[1], sizeof(offer[1]));
+        EXPECT_LT(0, a);
+        EXPECT_LT(0, s);
+        EXPECT_EQ(0, acceptor->ops->bind(acceptor, offer[1], (size_t)s));
+        EXPECT_EQ(0, sender->ops->bind(sender, offer[0], (size_t)a));
+
+        std::vector<int> fds;
+        for (int tries = 0; tries < 1000 && fds.size() < want; tries++) {
+            EXPECT_EQ(-EAGAIN, sender->ops->verify(sender)) << sender->err.reason[0];
+            pollfd p = {listener, POLLIN, 0};
+            poll(&p, 1, 10);
+            fds = connected_to((const sockaddr *)&args.listen_addr);
+        }
+        EXPECT_EQ(want, fds.size());
+        return fds;
+    }
+
+    /* Lets a sender on this device start to dial an address where perhaps nobody is. */
+    void dial_only(int device, const char *peer)
+    {
+        pvn_lane_args args = {};
+        uint8_t offer[2][1024];
+
+        args.dev = &devices[device];
+        args.traffic_class = -1;
+        ASSERT_EQ(0, pvn_addr_parse(peer, &args.listen_addr, nullptr));
+        args.listen_len = pvn_addr_len((sockaddr *)&args.listen_addr);
+        ASSERT_EQ(0, pvn_tcp_transport.lane_new(device, &args, &acceptor, &err)) << err.reason[0];
+        sender_args = args;
+        sender_args.sender = true;
+        ASSERT_EQ(0, pvn_tcp_transport.lane_new(device, &sender_args, &sender, &err))
+            << err.reason[0];
+        const int a = acceptor->ops->offer(acceptor, offer[0], sizeof(offer[0]));
+        ASSERT_EQ(0, sender->ops->bind(sender, offer[0], (size_t)a));
+        sender->ops->verify(sender);
+    }
+
+    static std::vector<int> connected_to(const sockaddr *peer)
+    {
+        std::vector<int> fds;
+
+        for (int fd = 0; fd < 256; fd++) {
+            sockaddr_storage ss = {};
+            socklen_t len = sizeof(ss);
+            if (getpeername(fd, (sockaddr *)&ss, &len) == 0 && pvn_addr_len((sockaddr *)&ss) &&
+                pvn_addr_same_host((sockaddr *)&ss, peer) &&
+                pvn_addr_port((sockaddr *)&ss) == pvn_addr_port(peer))
+                fds.push_back(fd);
+        }
+        return fds;
+    }
+
+    void end()
+    {
+        sender->ops->close(sender);
+        acceptor->ops->close(acceptor);
+        if (listener >= 0)
+            close(listener);
+        listener = -1;
+    }
+
+    static int get(int fd, int level, int option)
+    {
+        int value = -1;
+        socklen_t len = sizeof(value);
+
+        EXPECT_EQ(0, getsockopt(fd, level, option, &value, &len));
+        return value;
+    }
+
+    pvn_params params_;
+    pvn_device devices[8] = {};
+    char left_out[512] = "";
+    pvn_err err = PVN_ERR_INIT;
+    pvn_lane *sender = nullptr, *acceptor = nullptr;
+    pvn_lane_args sender_args = {};
+    int listener = -1;
+};
+
+TEST_F(TcpTransport, ScanFillsDevices)
+{
+    params({"NCCL_SOCKET_IFNAME==lo"});
+    ASSERT_EQ(1, scan()) << err.reason[0];
+    EXPECT_STREQ("lo", devices[0].name);
+    EXPECT_STREQ("lo", devices[0].ifname);
+    EXPECT_TRUE(pvn_addr_is_loopback((sockaddr *)&devices[0].addr));
+    EXPECT_EQ(10000, devices[0].speed_mbps);
+    EXPECT_FALSE(devices[0].speed_known);
+    EXPECT_STREQ("", devices[0].pci_path);
+    EXPECT_LT(0, devices[0].max_comms);
+    EXPECT_NE(nullptr, strstr(devices[0].why, "named by NCCL_SOCKET_IFNAME"));
+}
+
+TEST_F(TcpTransport, ScanRefusesANameThatNothingHas)
+{
+    params({"NCCL_SOCKET_IFNAME=nosuchif"});
+    EXPECT_EQ(-ENODEV, scan());
+    EXPECT_NE(nullptr, strstr(err.reason[0], "NCCL_SOCKET_IFNAME=nosuchif; there are: lo"))
+        << err.reason[0];
+}
+
+TEST_F(TcpTransport, ScanTakesNoMoreThanThereIsRoomFor)
+{
+    const std::string why = pvn_test::in_netns([&] {
+        ASSERT_TRUE(pvn_test::sh(
+            "for i in $(seq 12); do ip link add v$i type veth peer name p$i; "
+            "ip addr add 10.$i.0.1/24 dev v$i; ip link set v$i up; ip link set p$i up; done"));
+        params({});
+        EXPECT_EQ(8, scan());
+        EXPECT_NE(nullptr, strstr(left_out, "v9 (too many)")) << left_out;
+        EXPECT_NE(devices[0].guid, devices[1].guid);
+    });
+    if (!why.empty())
+        GTEST_SKIP() << why;
+}
+
+TEST_F(TcpTransport, DialledSocketsHaveTheOptionsAskedFor)
+{
+    params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_STREAMS=3", "NCCL_PVRDMA_TCP_CC=reno",
+            "NCCL_PVRDMA_TCP_NOTSENT_LOWAT=77777", "NCCL_PVRDMA_TCP_SNDBUF=100000",
+            "NCCL_PVRDMA_TCP_ZEROCOPY=1", "NCCL_PVRDMA_KEEPALIVE_IDLE=7s",
+            "NCCL_PVRDMA_TCP_USER_TIMEOUT=9s"});
+    ASSERT_EQ(1, scan());
+    for (const int fd : dialled(3)) {
+        char cc[16] = "";
+        socklen_t len = sizeof(cc);
+        EXPECT_EQ(0, getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, &len));
+        EXPECT_STREQ("reno", cc);
+        EXPECT_EQ(77777, get(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT));
+        EXPECT_EQ(200000, get(fd, SOL_SOCKET, SO_SNDBUF));
+        EXPECT_EQ(1, get(fd, SOL_SOCKET, SO_ZEROCOPY)) << "MSG_ZEROCOPY would never complete";
+        EXPECT_EQ(7, get(fd, IPPROTO_TCP, TCP_KEEPIDLE));
+        EXPECT_EQ(9000, get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT));
+        EXPECT_EQ(1, get(fd, IPPROTO_TCP, TCP_NODELAY));
+    }
+    end();
+}
+
+TEST_F(TcpTransport, LoneStreamOnLoopbackIsLeftToTheKernel)
+{
+    params({"NCCL_SOCKET_IFNAME==lo"});
+    ASSERT_EQ(1, scan());
+    const int fresh = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    for (const int fd : dialled(1)) {
+        EXPECT_EQ(get(fresh, IPPROTO_TCP, TCP_NOTSENT_LOWAT),
+                  get(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT));
+        EXPECT_EQ(0, get(fd, SOL_SOCKET, SO_ZEROCOPY));
+    }
+    close(fresh);
+    end();
+}
+
+TEST_F(TcpTransport, ReceiveBufferIsSetBeforeListening)
+{
+    params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_RCVBUF=50000"});
+    ASSERT_EQ(1, scan());
+    dialled(1);
+    sockaddr_storage peer;
+    const int fd = pvn_sock_accept(listener, &peer, &err);
+    ASSERT_LE(0, fd);
+    EXPECT_EQ(100000, get(fd, SOL_SOCKET, SO_RCVBUF));
+    close(fd);
+    end();
+}
+
+/* Sockets of this process that are tied to an interface. */
+std::vector<std::string> tied()
+{
+    std::vector<std::string> names;
+
+    for (int fd = 0; fd < 256; fd++) {
+        char name[IF_NAMESIZE] = "";
+        socklen_t len = sizeof(name);
+        if (getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, &len) == 0 && *name)
+            names.push_back(name);
+    }
+    return names;
+}
+
+/* Two interfaces in one network: routing would send everything by the first. */
+TEST_F(TcpTransport, SharedNetworkIsSteered)
+{
+    const std::string why = pvn_test::in_netns([&] {
+        ASSERT_TRUE(pvn_test::sh(
+            "for i in a b; do ip link add ${i}0 type veth peer name ${i}1; "
+            "ip link set ${i}0 up; ip link set ${i}1 up; done; ip link set lo up; "
+            "ip addr add 10.7.0.1/24 dev a0; ip addr add 10.7.0.2/24 dev b0; "
+            "ip link add c0 type veth peer name c1; ip link set c0 up; ip link set c1 up; "
+            "ip addr add 10.8.0.1/24 dev c0"));
+        params({"NCCL_SOCKET_IFNAME==a0,b0,c0"});
+        ASSERT_EQ(3, scan()) << err.reason[0];
+        EXPECT_NE(nullptr, strstr(devices[1].why, "same network as a0"));
+        const struct {
+            int device;
+            const char *peer;
+            std::vector<std::string> want;
+        } cases[] = {
+            {0, "10.7.0.9:4000", {}},     /* goes that way by itself */
+            {1, "10.7.0.9:4000", {"b0"}}, /* a neighbour */
+            {1, "10.8.0.9:4000", {}},     /* somebody else's network: left to the routing table */
+            {1, "10.7.0.1:4000", {}},     /* this very machine */
+            {2, "10.8.0.9:4000", {}},
+        };
+        /* While any interface answers ARP for any address, tying would cut the way back. */
+        std::vector<std::string> lines;
+        pvn_log_set_capture(
+            [](void *arg, pvn_log_level, unsigned long, const char *, int, const char *text) {
+                static_cast<std::vector<std::string> *>(arg)->push_back(text);
+            },
+            &lines);
+        dial_only(1, "10.7.0.9:4000");
+        EXPECT_TRUE(tied().empty());
+        end();
+        pvn_log_set_capture(nullptr, nullptr);
+        ASSERT_EQ(1u, lines.size());
+        EXPECT_EQ(0u, lines[0].find("b0: packets to 10.7.0.9 leave by a0")) << lines[0];
+        EXPECT_NE(std::string::npos, lines[0].find("arp_ignore=1"));
+
+        ASSERT_TRUE(pvn_test::sh("echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore"));
+        for (const auto &c : cases) {
+            SCOPED_TRACE(std::string(devices[c.device].name) + " to " + c.peer);
+            dial_only(c.device, c.peer);
+            EXPECT_EQ(c.want, tied());
+            end();
+        }
+    });
+    if (!why.empty())
+        GTEST_SKIP() << why;
+}
+
+} // namespace

@@ -1,0 +1,10 @@
+#include <gtest/gtest.h>
+#include <regex>
+extern "C" {
+#include "core/version.h"
+}
+
+TEST(Version, HasThreeNumbers)
+{
+    EXPECT_TRUE(std::regex_match(pvn_version(), std::regex("[0-9]+\\.[0-9]+\\.[0-9]+")));
+}

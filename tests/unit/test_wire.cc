@@ -1,0 +1,357 @@
+// The wire format: what is written is read back, and nothing damaged is believed.
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "core/wire.h"
+}
+
+namespace
+{
+
+pvn_handle sample_handle()
+{
+    pvn_handle h = {};
+    h.version = PVN_WIRE_VERSION;
+    h.session = 0x1122334455667788ull;
+    h.addr.family = 4;
+    h.addr.port = 4711;
+    h.addr.bytes[0] = 192;
+    h.addr.bytes[3] = 7;
+    return h;
+}
+
+TEST(Handle, RoundTrip)
+{
+    uint8_t b[PVN_HANDLE_BYTES];
+    pvn_handle h = sample_handle(), g;
+    pvn_err err = {};
+    pvn_handle_encode(b, &h);
+    ASSERT_EQ(0, pvn_handle_decode(b, sizeof(b), &g, &err)) << err.reason[0];
+    EXPECT_EQ(h.session, g.session);
+    EXPECT_EQ(h.addr.port, g.addr.port);
+    EXPECT_EQ(0, memcmp(h.addr.bytes, g.addr.bytes, 16));
+    EXPECT_EQ(0u, pvn_handle_cookie(b));
+}
+
+TEST(Handle, CookieIsOutsideTheChecksum)
+{
+    uint8_t b[PVN_HANDLE_BYTES];
+    pvn_handle h = sample_handle(), g;
+    pvn_handle_encode(b, &h);
+    pvn_handle_set_cookie(b, 0xfeedfacecafebeefull);
+    ASSERT_EQ(0, pvn_handle_decode(b, sizeof(b), &g, nullptr));
+    EXPECT_EQ(0xfeedfacecafebeefull, g.cookie);
+    EXPECT_EQ(0xfeedfacecafebeefull, pvn_handle_cookie(b));
+}
+
+TEST(Handle, EveryFlippedBitIsNoticed)
+{
+    uint8_t b[PVN_HANDLE_BYTES];
+    pvn_handle h = sample_handle(), g;
+    pvn_handle_encode(b, &h);
+    for (int bit = 0; bit < 52 * 8; bit++) {
+        pvn_err err = {};
+        b[bit / 8] ^= 1 << bit % 8;
+        EXPECT_NE(0, pvn_handle_decode(b, sizeof(b), &g, &err)) << "bit " << bit;
+        EXPECT_STRNE("", err.reason[0]);
+        b[bit / 8] ^= 1 << bit % 8;
+    }
+}
+
+TEST(Handle, TruncatedSaysSo)
+{
+    uint8_t b[PVN_HANDLE_BYTES];
+    pvn_handle h = sample_handle(), g;
+    pvn_err err = {};
+    pvn_handle_encode(b, &h);
+    for (size_t n = 0; n < sizeof(b); n++) {
+        EXPECT_EQ(-EINVAL, pvn_handle_decode(b, n, &g, &err));
+        EXPECT_NE(nullptr, strstr(err.reason[0], "truncated"));
+    }
+    // NCCL always hands over the full size: what was cut off then reads as zeros.
+    for (size_t n = 4; n < 52; n++) {
+        uint8_t c[PVN_HANDLE_BYTES] = {};
+        memcpy(c, b, n);
+        if (memcmp(c, b, sizeof(c)) != 0) {
+            EXPECT_NE(0, pvn_handle_decode(c, sizeof(c), &g, &err)) << n;
+        }
+    }
+}
+
+TEST(Handle, OtherVersionAndOtherPlugin)
+{
+    uint8_t b[PVN_HANDLE_BYTES];
+    pvn_handle h = sample_handle(), g;
+    pvn_err err = {};
+    h.version = 0;
+    pvn_handle_encode(b, &h);
+    EXPECT_EQ(-EPROTONOSUPPORT, pvn_handle_decode(b, sizeof(b), &g, &err));
+    EXPECT_NE(nullptr, strstr(err.reason[0], "version 0"));
+    memset(b, 0x42, sizeof(b));
+    EXPECT_EQ(-EINVAL, pvn_handle_decode(b, sizeof(b), &g, &err));
+    EXPECT_NE(nullptr, strstr(err.reason[0], "other rank uses another network plugin"));
+    // A newer listener may still speak our version: HELLO decides.
+    h.version = 7;
+    pvn_handle_encode(b, &h);
+    EXPECT_EQ(0, pvn_handle_decode(b, sizeof(b), &g, &err));
+}
+
+TEST(Addr, BothFamilies)
+{
+    sockaddr_in in = {};
+    in.sin_family = AF_INET;
+    in.sin_port = htons(99);
+    inet_pton(AF_INET, "127.0.0.9", &in.sin_addr);
+    pvn_wire_addr a;
+    sockaddr_storage ss;
+    ASSERT_EQ(0, pvn_wire_addr_from_sockaddr(&a, reinterpret_cast<sockaddr *>(&in)));
+    ASSERT_EQ(sizeof(in), pvn_wire_addr_to_sockaddr(&a, 3, &ss));
+    EXPECT_EQ(0, memcmp(&in, &ss, sizeof(in)));
+
+    sockaddr_in6 in6 = {};
+    in6.sin6_family = AF_INET6;
+    in6.sin6_port = htons(98);
+    in6.sin6_scope_id = 77;
+    inet_pton(AF_INET6, "fe80::1", &in6.sin6_addr);
+    ASSERT_EQ(0, pvn_wire_addr_from_sockaddr(&a, reinterpret_cast<sockaddr *>(&in6)));
+    ASSERT_EQ(sizeof(in6), pvn_wire_addr_to_sockaddr(&a, 3, &ss));
+    EXPECT_EQ(3u, reinterpret_cast<sockaddr_in6 *>(&ss)->sin6_scope_id) << "the reader's own scope";
+
+    sockaddr un = {};
+    un.sa_family = AF_UNIX;
+    EXPECT_EQ(-EAFNOSUPPORT, pvn_wire_addr_from_sockaddr(&a, &un));
+}
+
+TEST(Preamble, AnyPrefixIsUndecidedAndTheWholeValid)
+{
+    uint8_t b[PVN_PREAMBLE_BYTES];
+    pvn_preamble p = {PVN_WIRE_VERSION, PVN_PREAMBLE_STREAM, 3, 5, 0x1234567890ull, 42}, q;
+    pvn_preamble_encode(b, &p);
+    for (size_t n = 0; n < sizeof(b); n++)
+        EXPECT_EQ(0, pvn_preamble_decode(b, n, p.session, &q, nullptr)) << n;
+    ASSERT_EQ(1, pvn_preamble_decode(b, sizeof(b), p.session, &q, nullptr));
+    EXPECT_EQ(3, q.lane);
+    EXPECT_EQ(5, q.stream);
+    EXPECT_EQ(42u, q.nonce);
+    EXPECT_EQ(PVN_PREAMBLE_STREAM, q.kind);
+}
+
+TEST(Preamble, AStrangerIsKnownAtTheFirstWrongByte)
+{
+    uint8_t b[PVN_PREAMBLE_BYTES];
+    pvn_preamble p = {PVN_WIRE_VERSION, PVN_PREAMBLE_CTRL, 0, 0, 0x1234567890ull, 42}, q;
+    pvn_err err = {};
+    pvn_preamble_encode(b, &p);
+    EXPECT_GT(0,
+              pvn_preamble_decode(reinterpret_cast<const uint8_t *>("G"), 1, p.session, &q, &err));
+    for (size_t i = 0; i < 4; i++) {
+        b[i] ^= 0x80;
+        EXPECT_GT(0, pvn_preamble_decode(b, i + 1, p.session, &q, &err)) << i;
+        b[i] ^= 0x80;
+    }
+    for (size_t i = 16; i < 24; i++) {
+        b[i] ^= 1;
+        EXPECT_GT(0, pvn_preamble_decode(b, i + 1, p.session, &q, &err)) << i;
+        EXPECT_NE(nullptr, strstr(err.reason[0], "another listener"));
+        b[i] ^= 1;
+    }
+    b[6] = 9;
+    EXPECT_GT(0, pvn_preamble_decode(b, sizeof(b), p.session, &q, &err));
+    b[6] = PVN_PREAMBLE_STREAM;
+    b[7] = PVN_MAX_LANES;
+    EXPECT_GT(0, pvn_preamble_decode(b, sizeof(b), p.session, &q, &err));
+}
+
+TEST(Frame, HeaderBounds)
+{
+    uint8_t b[PVN_FRAME_HEADER_BYTES];
+    pvn_frame_header h = {PVN_FRAME_READY, 4}, g;
+    pvn_err err = {};
+    pvn_frame_header_encode(b, &h);
+    EXPECT_EQ(0, pvn_frame_header_decode(b, &g, &err));
+    EXPECT_EQ(4u, g.len);
+    for (uint32_t len : {0u, 3u, 65u, 0x7fffffffu, 0xffffffffu}) {
+        h.len = len;
+        pvn_frame_header_encode(b, &h);
+        EXPECT_EQ(-EPROTO, pvn_frame_header_decode(b, &g, &err)) << len;
+    }
+    for (int type : {0, 6, 255}) {
+        h = {static_cast<uint8_t>(type), 4};
+        pvn_frame_header_encode(b, &h);
+        EXPECT_EQ(-EPROTO, pvn_frame_header_decode(b, &g, &err)) << type;
+    }
+}
+
+pvn_hello sample_hello()
+{
+    pvn_hello h = {};
+    h.version_min = 1;
+    h.version_max = 3;
+    h.pid = 4711;
+    h.session = 99;
+    h.features = 5;
+    h.traffic_class = -1;
+    strcpy(h.plugin_version, "0.1.0");
+    strcpy(h.host, "node7");
+    strcpy(h.device, "eth2");
+    return h;
+}
+
+TEST(Hello, RoundTripAndTruncation)
+{
+    uint8_t b[512];
+    pvn_hello h = sample_hello(), g;
+    int n = pvn_hello_encode(b, sizeof(b), &h);
+    ASSERT_GT(n, 0);
+    ASSERT_EQ(0, pvn_hello_decode(b, n, &g, nullptr));
+    EXPECT_STREQ("node7", g.host);
+    EXPECT_EQ(-1, g.traffic_class);
+    EXPECT_EQ(3, g.version_max);
+    for (int i = 0; i < n; i++) {
+        std::vector<uint8_t> cut(b,
+                                 b + i); // its own allocation: a read past the end is seen by ASan
+        EXPECT_EQ(-EPROTO, pvn_hello_decode(cut.data(), i, &g, nullptr)) << i;
+        EXPECT_EQ(-ENOSPC, pvn_hello_encode(b + 256, i, &h));
+    }
+    // A later version appends; this one skips it.
+    EXPECT_EQ(0, pvn_hello_decode(b, n + 20, &g, nullptr));
+}
+
+TEST(Hello, NamesAreCutAndCleaned)
+{
+    uint8_t b[512];
+    pvn_hello h = sample_hello(), g;
+    memset(h.host, 'x', sizeof(h.host)); // no terminating zero
+    strcpy(h.device, "a\x1b[31m\nb");
+    int n = pvn_hello_encode(b, sizeof(b), &h);
+    ASSERT_EQ(0, pvn_hello_decode(b, n, &g, nullptr));
+    EXPECT_EQ(size_t{PVN_NAME_MAX - 1}, strlen(g.host));
+    EXPECT_STREQ("a?[31m?b", g.device);
+}
+
+TEST(Hello, RangesAreChecked)
+{
+    uint8_t b[512];
+    pvn_hello h = sample_hello(), g;
+    h.version_min = 4;
+    int n = pvn_hello_encode(b, sizeof(b), &h);
+    EXPECT_EQ(-EPROTO, pvn_hello_decode(b, n, &g, nullptr));
+    h = sample_hello();
+    h.traffic_class = 256;
+    n = pvn_hello_encode(b, sizeof(b), &h);
+    EXPECT_EQ(-EPROTO, pvn_hello_decode(b, n, &g, nullptr));
+}
+
+TEST(Hello, VersionsMeetOrSayWhyNot)
+{
+    pvn_hello a = sample_hello(), b = sample_hello();
+    pvn_err err = {};
+    EXPECT_EQ(3, pvn_wire_agree(&a, &b, &err));
+    b.version_max = 2;
+    EXPECT_EQ(2, pvn_wire_agree(&a, &b, &err));
+    b.version_min = 4;
+    b.version_max = 6;
+    strcpy(b.host, "node9");
+    EXPECT_EQ(-EPROTONOSUPPORT, pvn_wire_agree(&a, &b, &err));
+    EXPECT_NE(nullptr, strstr(err.reason[0], "node9"));
+    EXPECT_NE(nullptr, strstr(err.reason[0], "1 to 3"));
+    EXPECT_NE(nullptr, strstr(err.reason[0], "4 to 6"));
+}
+
+TEST(Offer, RoundTripAndTruncation)
+{
+    uint8_t b[4096], blob[300];
+    pvn_offer o = {}, p;
+    memset(blob, 0x5a, sizeof(blob));
+    o.n = 2;
+    o.lane[0].index = 1;
+    strcpy(o.lane[0].kind, "tcp");
+    strcpy(o.lane[0].name, "eth0");
+    o.lane[0].len = sizeof(blob);
+    o.lane[0].blob = blob;
+    o.lane[1].index = 0;
+    strcpy(o.lane[1].kind, "rdma");
+    int n = pvn_offer_encode(b, sizeof(b), &o);
+    ASSERT_GT(n, 300);
+    ASSERT_EQ(0, pvn_offer_decode(b, n, &p, nullptr));
+    EXPECT_EQ(2, p.n);
+    EXPECT_EQ(1, p.lane[0].index);
+    EXPECT_EQ(300, p.lane[0].len);
+    EXPECT_EQ(0, memcmp(blob, p.lane[0].blob, 300));
+    EXPECT_STREQ("rdma", p.lane[1].kind);
+    for (int i = 0; i < n; i++) {
+        std::vector<uint8_t> cut(b, b + i);
+        EXPECT_EQ(-EPROTO, pvn_offer_decode(cut.data(), i, &p, nullptr)) << i;
+    }
+    EXPECT_EQ(-EPROTO, pvn_offer_decode(b, n + 1, &p, nullptr)) << "trailing bytes";
+    o.lane[1].index = 1;
+    n = pvn_offer_encode(b, sizeof(b), &o);
+    EXPECT_EQ(-EPROTO, pvn_offer_decode(b, n, &p, nullptr)) << "a lane twice";
+    o.n = PVN_MAX_LANES + 1;
+    EXPECT_EQ(-EINVAL, pvn_offer_encode(b, sizeof(b), &o));
+    b[0] = PVN_MAX_LANES + 1;
+    EXPECT_EQ(-EPROTO, pvn_offer_decode(b, n, &p, nullptr));
+}
+
+TEST(Bodies, ReadyAndReason)
+{
+    uint8_t b[2048];
+    uint32_t lanes;
+    char text[PVN_REASON_MAX];
+    ASSERT_EQ(4, pvn_ready_encode(b, sizeof(b), 0x81));
+    ASSERT_EQ(0, pvn_ready_decode(b, 4, &lanes, nullptr));
+    EXPECT_EQ(0x81u, lanes);
+    pvn_ready_encode(b, sizeof(b), 0x100);
+    EXPECT_EQ(-EPROTO, pvn_ready_decode(b, 4, &lanes, nullptr));
+    EXPECT_EQ(-EPROTO, pvn_ready_decode(b, 3, &lanes, nullptr));
+
+    int n = pvn_reason_encode(b, sizeof(b), "no\nroute");
+    ASSERT_EQ(0, pvn_reason_decode(b, n, text, nullptr));
+    EXPECT_STREQ("no?route", text);
+    EXPECT_EQ(-EPROTO, pvn_reason_decode(b, n - 1, text, nullptr));
+    std::string lengthy(5000, 'y');
+    n = pvn_reason_encode(b, sizeof(b), lengthy.c_str());
+    ASSERT_EQ(0, pvn_reason_decode(b, n, text, nullptr));
+    EXPECT_EQ(size_t{PVN_REASON_MAX - 1}, strlen(text));
+}
+
+TEST(Bodies, RandomBytesNeverCrash)
+{
+    std::mt19937 rng(20260101);
+    pvn_hello h;
+    pvn_offer o;
+    pvn_handle hd;
+    pvn_preamble p;
+    pvn_frame_header fh;
+    uint32_t lanes;
+    char text[PVN_REASON_MAX];
+    for (int i = 0; i < 20000; i++) {
+        std::vector<uint8_t> v(rng() % 200);
+        for (auto &x : v)
+            x = rng() % 4 ? rng() : rng() % 9;
+        pvn_hello_decode(v.data(), v.size(), &h, nullptr);
+        pvn_offer_decode(v.data(), v.size(), &o, nullptr);
+        pvn_handle_decode(v.data(), v.size(), &hd, nullptr);
+        pvn_preamble_decode(v.data(), v.size(), rng(), &p, nullptr);
+        pvn_ready_decode(v.data(), v.size(), &lanes, nullptr);
+        pvn_reason_decode(v.data(), v.size(), text, nullptr);
+        if (v.size() >= PVN_FRAME_HEADER_BYTES)
+            pvn_frame_header_decode(v.data(), &fh, nullptr);
+    }
+}
+
+TEST(Random, Distinct)
+{
+    uint64_t a = pvn_random64(), b = pvn_random64();
+    EXPECT_NE(0u, a);
+    EXPECT_NE(a, b);
+}
+
+} // namespace

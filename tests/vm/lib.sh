@@ -1,0 +1,271 @@
+# shellcheck shell=bash
+# What the virtual machine tests share; sourced, not run. Boots guests under QEMU without KVM,
+# without privileges and without a network: guests are joined by Unix sockets.
+#
+#   vm_start DEVICE [STATUS]   set-up for rxe or pvrdma; ends the script with a skip, and STATUS (0), when
+#                          it cannot be
+#   vm_job NAME [VAR=VALUE...]   makes the directory of a job and prints its path. Its file `run` is what
+#                          the guest executes: the first of jobs/<device>-NAME, jobs/NAME and jobs/NAME
+#                          without -a or -b that there is. The job has BUILD (the build tree,
+#                          read-only in the guest) and the given variables
+#   vm_boot NAME JOB [QEMU ARGUMENT...]   one guest, in the foreground; returns the job's status
+#   vm_alone JOB           one guest, a: two rxe devices on a veth pair with 10.77.0.1 and .2, or one
+#                          PVRDMA device with 10.77.0.1. The rxe devices reach each other by IPv4 GID,
+#                          unless VM_V4SELF is empty: then each reaches itself
+#   vm_pair JOB_A JOB_B    two guests, a and b, joined by VM_RAILS wires; returns 0 if both jobs did.
+#                          Rail r: eth<r> with 10.77.<r>.1 and .2, MAC 52:54:00:00:0<r>:01 and :02
+#   vm_results NAME JOB N  passes on the result lines that the guest wrote to JOB/results; fails when
+#                          they are not N or when the guest failed
+#   vm_lane_tests RESULTS, vm_plugin_tests TRANSPORT   the tests of the RDMA lane and of the plugin
+#   ok, not_ok, skip       the result lines of tests/run-all
+#
+# Settings of a boot (shell variables): VM_SMP, VM_MEM (MiB), VM_LIMIT (seconds), VM_MTU, VM_IP,
+# VM_VETH, VM_V4SELF, VM_MODS (more module groups), VM_RAILS, VM_HOOKS (pvrdma: 0 for QEMU's device
+# as it is). vm_boot returns 124 when the guest ran out of time, 127 when it stopped without a
+# report (panic, killed). A job's directory is left as it was: console, out, dmesg, status.
+
+vm_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+PVN_SRCDIR=${PVN_SRCDIR:-$(cd "$vm_here/../.." && pwd)}
+PVN_BUILDDIR=${PVN_BUILDDIR:-$PWD}
+PVN_VM_CACHE=${PVN_VM_CACHE:-$PVN_BUILDDIR/vm-cache}
+export PVN_SRCDIR PVN_BUILDDIR PVN_VM_CACHE
+vm_qemu=${PVN_VM_QEMU:-qemu-system-x86_64}
+vm_tests=$PVN_BUILDDIR/tests/vm
+vm_device=
+vm_sockets= # short path: a Unix socket's has at most 107 bytes
+
+ok() {
+    echo "ok $1"
+}
+
+not_ok() { # not_ok NAME [JOB...]: with the end of what the jobs left behind
+    local job file
+    echo "not ok $1"
+    shift
+    for job; do
+        for file in console out; do
+            [[ -s $job/$file ]] || continue
+            echo "--- $job/$file"
+            tail -n 40 "$job/$file"
+        done
+    done
+    vm_failed=1
+}
+
+skip() { # skip NAME WHY
+    echo "skip $1: $2"
+}
+
+vm_end() {
+    local pids
+    pids=$(jobs -p)
+    # shellcheck disable=SC2086
+    [[ -z $pids ]] || kill $pids 2>/dev/null
+    wait
+    rm -rf "$vm_sockets"
+}
+
+vm_start() {
+    local why status
+    vm_device=$1
+    vm_failed=0
+    why=$("$vm_here/setup" "$1")
+    status=$?
+    if ((status == 77)); then
+        skip "$1" "${why##*$'\n'}"
+        exit "${2:-0}"
+    elif ((status != 0)); then
+        echo "$why"
+        echo "not ok set-up of the $1 guests"
+        exit 1
+    fi
+    vm_sockets=$(mktemp -d "${TMPDIR:-/tmp}/pvn-vm.XXXXXX")
+    trap vm_end EXIT
+    trap 'exit 143' TERM INT
+}
+
+vm_job() { # vm_job NAME [VARIABLE=VALUE...]
+    local name=$1 job file
+    shift
+    job=$PVN_BUILDDIR/vm-work/$vm_device-$name
+    rm -rf "$job"
+    mkdir -p "$job"
+    cp "$vm_here/guest-results" "$vm_here/guest-perf" "$job/"
+    for file in "$vm_device-$name" "$name" "${name%-[ab]}"; do
+        [[ -e $vm_here/jobs/$file ]] || continue
+        install -m 755 "$vm_here/jobs/$file" "$job/run"
+        break
+    done
+    # What the jobs compare with: the source tree itself may lie where a guest does not see it.
+    cp "$vm_here"/verbs/verbsprobe.rxe "$vm_here"/verbs/verbsprobe.pvrdma "$job/"
+    printf '%q\n' "BUILD=$PVN_BUILDDIR" "$@" >"$job/settings"
+    echo "$job"
+}
+
+# What a guest may ask for by `host WORD...`, until QEMU ends:
+#   monitor LINE     a line for QEMU's monitor, such as set_link nic0 off
+#   device COMMAND   a command for the PVRDMA stand-in of this guest
+#   kill NAME        kills the other guest's QEMU
+serve_guest() { # serve_guest NAME JOB
+    local word rest answer pid
+    exec 3<>"$vm_sockets/$1.in" 4<>"$vm_sockets/$1.out"
+    while :; do
+        read -r -t 0.05 -u 4 _
+        [[ -e $2/ask ]] || continue
+        read -r word rest <"$2/ask"
+        rm -f "$2/ask"
+        answer="done"
+        case $word in
+        monitor) echo "$rest" >&3 ;;
+        device) answer=$("$vm_tests/pvrdma-device/pvstand-ctl" "$vm_sockets/$1.ctl" "$rest" 2>&1) ;;
+        kill)
+            read -r pid <"$vm_sockets/$rest.pid"
+            kill -KILL "$pid"
+            ;;
+        *) answer="no such word: $word" ;;
+        esac
+        echo "$answer" >"$2/answer.new"
+        mv "$2/answer.new" "$2/answer"
+    done
+}
+
+# The network device and, behind it, the RDMA device of rail R of guest NAME: fills vm_args.
+pvrdma_args() { # pvrdma_args NAME RAIL NETDEV MAC
+    vm_args+=(
+        -device "vmxnet3,addr=1$2.0,multifunction=on,netdev=$3,id=nic$2,mac=$4,romfile="
+        -chardev "socket,id=mads$2,path=$vm_sockets/$1.mux"
+        -device "pvrdma,addr=1$2.1,ibdev=pvstand0,ibport=1,netdev=eth$2,mad-chardev=mads$2")
+}
+
+rxe_args() {
+    vm_args+=(-device "virtio-net-pci,netdev=$3,id=nic$2,mac=$4,romfile=")
+}
+
+vm_boot() {
+    local name=$1 job=$2 agent status words preload=()
+    local mem=${VM_MEM:-512} smp=${VM_SMP:-1} mods=${VM_MODS:-}
+    shift 2
+    if [[ $vm_device == pvrdma ]]; then
+        mods=nic,pvrdma${mods:+,$mods} mem=${VM_MEM:-1024}
+        preload=(PVSTAND_DIR="$vm_sockets/fabric" PVSTAND_MUX="$vm_sockets/$name.mux"
+            PVSTAND_CTL="$vm_sockets/$name.ctl" PVSTAND_HOOKS="${VM_HOOKS:-1}"
+            PVSTAND_STATS="$job/doorbells" LD_PRELOAD="$vm_tests/pvrdma-device/.libs/pvstand.so")
+        mkdir -p "$vm_sockets/fabric"
+    else
+        mods=nic,rxe${VM_VETH:+,veth}${mods:+,$mods}
+    fi
+    words="console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr cryptomgr.notests"
+    words+=" no_timer_check tsc=reliable audit=0 pvn.name=$name pvn.mods=$mods pvn.ip=${VM_IP:-}"
+    words+=" pvn.mtu=${VM_MTU:-} pvn.veth=${VM_VETH:-0} pvn.v4self=${VM_V4SELF:-}"
+    [[ $vm_device == rxe ]] && words+=" pvn.rxe=1"
+    # -nodefaults leaves no device that is not named here; share=on is what the pvrdma device maps.
+    local args=(-accel "tcg,thread=multi" -cpu max -M q35 -smp "$smp" -m "$mem"
+        -object "memory-backend-ram,id=ram0,size=${mem}M,share=on" -machine memory-backend=ram0
+        -nodefaults -no-user-config -display none -no-reboot -serial "${VM_SERIAL:-file:$job/console}"
+        -kernel "$PVN_VM_CACHE/vmlinux" -initrd "$PVN_VM_CACHE/initrd-$vm_device"
+        -device "isa-debug-exit,iobase=0x501,iosize=1" -pidfile "$vm_sockets/$name.pid"
+        -virtfs "local,path=$job,mount_tag=job,security_model=none"
+        -virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
+        -chardev "pipe,id=mon,path=$vm_sockets/$name" -mon chardev=mon)
+    if [[ $PVN_BUILDDIR == /tmp/* || $PVN_BUILDDIR == /run/* ]]; then
+        args+=(-virtfs "local,path=$PVN_BUILDDIR,mount_tag=share,security_model=none,readonly=on")
+        words+=" pvn.share=$PVN_BUILDDIR"
+    fi
+    rm -f "$job"/{status,dmesg,ask,answer} "$vm_sockets/$name".{in,out}
+    mkfifo "$vm_sockets/$name.in" "$vm_sockets/$name.out"
+    serve_guest "$name" "$job" &
+    agent=$!
+    if [[ ${VM_SERIAL:-} == stdio ]]; then
+        env "${preload[@]}" "$vm_qemu" "${args[@]}" -append "$words" "$@"
+    else
+        # The braces keep bash's own words about a killed QEMU out of the results.
+        {
+            timeout --foreground -k 5 "${VM_LIMIT:-300}" env "${preload[@]}" "$vm_qemu" \
+                "${args[@]}" -append "$words" "$@" </dev/null >"$job/qemu" 2>&1
+        } 2>/dev/null
+    fi
+    status=$?
+    kill "$agent" 2>/dev/null
+    wait "$agent" 2>/dev/null
+    [[ $status != 124 && $status != 137 ]] || return "$status"
+    ((status & 1)) && [[ -s $job/status ]] && return $((status >> 1))
+    return 127
+}
+
+vm_alone() { # vm_alone JOB
+    vm_args=()
+    if [[ $vm_device == rxe ]]; then
+        VM_VETH=1 VM_V4SELF=${VM_V4SELF-1} VM_IP=10.77.0.1/24,10.77.0.2/24 VM_MODS=netem vm_boot a "$1"
+    else
+        vm_args=(-netdev "hubport,id=n0,hubid=0")
+        pvrdma_args a 0 n0 52:54:00:00:00:01
+        VM_IP=10.77.0.1/24 vm_boot a "$1" "${vm_args[@]}"
+    fi
+}
+
+vm_pair() {
+    local rail wire end other name pids=() addresses
+    for end in 1 2; do
+        name=$([[ $end == 1 ]] && echo a || echo b)
+        other=$((3 - end)) addresses='' vm_args=()
+        for ((rail = 0; rail < ${VM_RAILS:-1}; rail++)); do
+            wire=$vm_sockets/wire$rail
+            # Datagrams between Unix sockets need no order of starting.
+            vm_args+=(-netdev "dgram,id=n$rail,local.type=unix,local.path=$wire.$end,remote.type=unix,remote.path=$wire.$other")
+            "${vm_device}_args" "$name" "$rail" "n$rail" "52:54:00:00:0$rail:0$end"
+            addresses+=${addresses:+,}10.77.$rail.$end/24
+        done
+        VM_IP=$addresses vm_boot "$name" "${!end}" "${vm_args[@]}" &
+        pids+=($!)
+    done
+    vm_status_a=0 vm_status_b=0
+    wait "${pids[0]}" || vm_status_a=$?
+    wait "${pids[1]}" || vm_status_b=$?
+    ((vm_status_a == 0 && vm_status_b == 0))
+}
+
+# Runs the jobs of the plugin, by TRANSPORT: in one guest, between two, with the peer killed, with
+# the link of one going down and up; for RDMA also with a peer that has none.
+vm_plugin_tests() { # vm_plugin_tests TRANSPORT
+    local job status=0
+    job=$(vm_job perf-one TRANSPORT="$1")
+    VM_SMP=2 VM_LIMIT=400 VM_V4SELF='' vm_alone "$job" || status=$?
+    vm_results "$1, one guest" "$job" 3 "$status"
+    vm_plugin_pair "$1" perf-pair "two guests" 3 3
+    vm_plugin_pair "$1" perf-kill "two guests" 1
+    vm_plugin_pair "$1" perf-link "two guests" 2 2
+    [[ $1 != rdma ]] || vm_plugin_pair auto perf-refused "two guests" 2 2
+}
+
+# The RDMA lane without the rest of the plugin, in one guest.
+vm_lane_tests() { # vm_lane_tests RESULTS
+    local job status=0
+    if [[ ! -e $PVN_BUILDDIR/tests/rdma/test_rdma_lane ]]; then
+        skip "RDMA lane" "its tests have not been built (no GoogleTest)"
+        return
+    fi
+    job=$(vm_job lane)
+    VM_SMP=2 VM_MEM=1024 VM_LIMIT=400 VM_V4SELF='' vm_alone "$job" || status=$?
+    vm_results "RDMA lane" "$job" "$1" "$status"
+}
+
+vm_plugin_pair() { # vm_plugin_pair TRANSPORT JOB TITLE RESULTS_A [RESULTS_B]
+    local a b
+    a=$(vm_job "$2-a" TRANSPORT="$1" RANK=0)
+    b=$(vm_job "$2-b" TRANSPORT="$1" RANK=1)
+    VM_LIMIT=400 vm_pair "$a" "$b"
+    vm_results "$1, $3, rank 0" "$a" "$4" "$vm_status_a"
+    [[ -z ${5:-} ]] || vm_results "$1, $3, rank 1" "$b" "$5" "$vm_status_b"
+}
+
+vm_results() {
+    local name=$1 job=$2 expected=$3 status=${4:-0} found
+    found=$(grep -cE '^(ok|not ok|skip) ' "$job/results" 2>/dev/null)
+    [[ ! -e $job/results ]] || sed -E "s/^(ok|not ok|skip) /\\1 $name: /" "$job/results"
+    if ((found != expected || status != 0)); then
+        not_ok "$name: $found of $expected results, guest status $status" "$job"
+    elif grep -q '^not ok' "$job/results"; then
+        [[ ! -e $job/details ]] || sed 's/^/    /' "$job/details"
+        vm_failed=1
+    fi
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Verbs on Linux's vmw_pvrdma driver and its libibverbs provider, on QEMU's emulated PVRDMA device.
+# run-all limit: 1800
+# A script test in the format of tests/run-all, which runs in the build directory. What the guests
+# do is in jobs/pvrdma-*; what they left behind is then in vm-work/pvrdma-*.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+one() { # one JOB TITLE RESULTS: one guest with one device
+    local job status=0
+    job=$(vm_job "$1")
+    VM_SMP=2 vm_alone "$job" || status=$?
+    vm_results "$2" "$job" "$3" "$status"
+}
+
+pair() { # pair JOB TITLE RESULTS_A RESULTS_B [STATUS_B]
+    local a b
+    a=$(vm_job "$1-a") b=$(vm_job "$1-b")
+    vm_pair "$a" "$b"
+    vm_results "$2" "$a" "$3" "$vm_status_a"
+    [[ -z ${4:-} ]] || vm_results "$2" "$b" "$4" "$vm_status_b"
+}
+
+vm_start pvrdma
+one device "one guest" 32
+pair pair "two guests" 4 4
+pair kill "peer killed" 2
+vm_lane_tests 2
+vm_plugin_tests rdma
+exit "$vm_failed"

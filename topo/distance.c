@@ -1,0 +1,223 @@
+// Distance between two functions in the full tree, with nvidia-smi's names (its legend: PIX at most
+// one bridge, PXB several without the host bridge, PHB through a host bridge, NODE between host
+// bridges of one NUMA node, SYS between nodes).
+#include "topo/pvn_topo.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+// Switch ports come in pairs; the upstream one stands for the switch.
+static bool counts_as_switch(const struct pvn_pci *p)
+{
+    return p->kind == PVN_PCI_SWITCH_UP || p->kind == PVN_PCI_BRIDGE || p->kind == PVN_PCI_UNKNOWN;
+}
+
+static bool same_slot(const struct pvn_pci *a, const struct pvn_pci *b)
+{
+    return a->domain == b->domain && a->bus == b->bus && a->dev == b->dev;
+}
+
+static int common_ancestor(const struct pvn_topo *t, int a, int b)
+{
+    while (a >= 0 && b >= 0 && a != b) {
+        if (t->pci[a].depth >= t->pci[b].depth) {
+            a = t->pci[a].parent;
+        } else {
+            b = t->pci[b].parent;
+        }
+    }
+    return a == b ? a : -1;
+}
+
+// The slower of two links by their maximum; both may be -1.
+static void note_link(const struct pvn_topo *t, int i, struct pvn_distance *out, int *slowest)
+{
+    const struct pvn_pci_link *l = &t->pci[i].link;
+    int rate = pvn_link_mbytes(l->speed_max_mts, l->width_max);
+
+    if (rate != PVN_UNKNOWN && rate > 0 && rate < *slowest) {
+        *slowest = rate;
+        out->narrow = i;
+    }
+}
+
+// Counts from below up to stop, which is not included.
+static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_distance *out,
+                    int *slowest)
+{
+    for (int i = from; i >= 0 && i != stop; i = t->pci[i].parent) {
+        // A device's own bus segment: functions that are no bridge are the two ends.
+        if (i != from && counts_as_switch(&t->pci[i])) {
+            out->switches++;
+        }
+        if (t->pci[i].parent >= 0) {
+            out->hops++;
+        }
+        note_link(t, i, out, slowest);
+    }
+}
+
+// Domains made by VMD lie behind a function of another root bus; physically that is where they are.
+static int physical_root(const struct pvn_topo *t, int root)
+{
+    for (int guard = 0; root >= 0 && t->roots[root].via >= 0 && guard < t->nroots; guard++) {
+        int up = t->pci[t->roots[root].via].root;
+
+        if (up < 0 || up == root) {
+            break;
+        }
+        root = up;
+    }
+    return root;
+}
+
+// The node of a function, or of what is above it; negative when none is known.
+static int numa_of(const struct pvn_topo *t, int i)
+{
+    int root = t->pci[i].root;
+
+    for (; i >= 0; i = t->pci[i].parent) {
+        if (t->pci[i].numa >= 0) {
+            return t->pci[i].numa;
+        }
+    }
+    return root >= 0 && t->roots[root].numa >= 0 ? t->roots[root].numa : -1;
+}
+
+static void set_slit(const struct pvn_topo *t, int na, int nb, struct pvn_distance *out)
+{
+    int a = pvn_topo_find_numa(t, na), b = pvn_topo_find_numa(t, nb);
+
+    if (a >= 0 && b >= 0 && t->numas[a].distance != NULL && b < t->numas[a].ndistance) {
+        out->slit = t->numas[a].distance[b];
+    }
+}
+
+static void below_common(const struct pvn_topo *t, const struct pvn_pci *a, const struct pvn_pci *b,
+                         struct pvn_distance *out)
+{
+    const struct pvn_pci *c = &t->pci[out->common];
+
+    out->seen = out->switches <= 1 ? PVN_SMI_PIX : PVN_SMI_PXB;
+    if (same_slot(a, b)) {
+        snprintf(out->reason, sizeof out->reason, "two functions of one device");
+    } else if (out->switches == 0) {
+        snprintf(out->reason, sizeof out->reason, "both on the bus below %s %s",
+                 pvn_pci_kind_name(c->kind), c->bdf);
+    } else if (out->switches == 1) {
+        snprintf(out->reason, sizeof out->reason, "one switch between them, they meet at %s %s",
+                 pvn_pci_kind_name(c->kind), c->bdf);
+    } else {
+        snprintf(out->reason, sizeof out->reason, "%d switches between them, they meet at %s %s",
+                 out->switches, pvn_pci_kind_name(c->kind), c->bdf);
+    }
+}
+
+static void across_roots(const struct pvn_topo *t, int ia, int ib, struct pvn_distance *out)
+{
+    const struct pvn_pci *a = &t->pci[ia], *b = &t->pci[ib];
+    int ra = physical_root(t, a->root), rb = physical_root(t, b->root);
+    int na = numa_of(t, ia), nb = numa_of(t, ib);
+
+    if (na >= 0 && nb >= 0) {
+        set_slit(t, na, nb, out);
+    }
+    if (ra == rb) {
+        out->seen = PVN_SMI_PHB;
+        snprintf(out->reason, sizeof out->reason, "they meet at host bridge %s%s",
+                 t->roots[ra].name, a->root != b->root ? " (one of them behind VMD)" : "");
+    } else if (na >= 0 && nb >= 0) {
+        out->seen = na == nb ? PVN_SMI_NODE : PVN_SMI_SYS;
+        if (na == nb) {
+            snprintf(out->reason, sizeof out->reason, "host bridges %s and %s of NUMA node %d",
+                     t->roots[ra].name, t->roots[rb].name, na);
+        } else {
+            snprintf(out->reason, sizeof out->reason, "NUMA node %d and NUMA node %d", na, nb);
+        }
+    } else if (t->nnumas == 1) {
+        out->seen = PVN_SMI_NODE;
+        snprintf(out->reason, sizeof out->reason,
+                 "host bridges %s and %s of the machine's only NUMA node", t->roots[ra].name,
+                 t->roots[rb].name);
+    } else {
+        out->seen = PVN_SMI_UNKNOWN;
+        snprintf(out->reason, sizeof out->reason,
+                 "different host bridges, and %s does not tell its NUMA node (numa_node \"%s\")",
+                 na < 0 ? a->bdf : b->bdf, na < 0 ? a->numa_text : b->numa_text);
+    }
+}
+
+static bool hinted(const struct pvn_topo *t, int i)
+{
+    for (; i >= 0; i = t->pci[i].parent) {
+        if ((t->pci[i].flags & (PVN_PCI_MOVED | PVN_PCI_NUMA_HINTED | PVN_PCI_INVENTED)) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void set_trust(const struct pvn_topo *t, int a, int b, struct pvn_distance *out)
+{
+    size_t used;
+
+    if (same_slot(&t->pci[a], &t->pci[b])) {
+        out->trust = pvn_topo_is_guest(t) ? PVN_TRUST_PRESENTED : PVN_TRUST_MEASURED;
+    } else if (hinted(t, a) && hinted(t, b)) {
+        out->trust = PVN_TRUST_HINTED;
+    } else if (!pvn_topo_is_guest(t)) {
+        out->trust = PVN_TRUST_MEASURED;
+    } else if (out->common >= 0) {
+        out->trust = PVN_TRUST_PRESENTED;
+    } else {
+        out->trust = PVN_TRUST_HIDDEN;
+    }
+    out->smi = out->trust == PVN_TRUST_HIDDEN ? PVN_SMI_UNKNOWN : out->seen;
+    if (out->trust == PVN_TRUST_HIDDEN) {
+        used = strlen(out->reason);
+        snprintf(out->reason + used, sizeof out->reason - used,
+                 "%sas this %s guest shows it; the real place of both is hidden",
+                 used > 0 ? ", " : "", pvn_hypervisor_name(t->guest.hypervisor));
+    }
+}
+
+void pvn_topo_distance(const struct pvn_topo *t, int a, int b, struct pvn_distance *out)
+{
+    int slowest = INT_MAX;
+
+    *out = (struct pvn_distance){.smi = PVN_SMI_UNKNOWN,
+                                 .seen = PVN_SMI_UNKNOWN,
+                                 .common = -1,
+                                 .slit = PVN_UNKNOWN,
+                                 .narrow = -1};
+    if (a < 0 || b < 0 || a >= t->npci || b >= t->npci) {
+        snprintf(out->reason, sizeof out->reason, "no such PCI function");
+        return;
+    }
+    if (a == b) {
+        out->smi = out->seen = PVN_SMI_SELF;
+        snprintf(out->reason, sizeof out->reason, "the same function");
+        return;
+    }
+    if (((t->pci[a].flags | t->pci[b].flags) & PVN_PCI_NO_PATH) != 0) {
+        snprintf(out->reason, sizeof out->reason, "the place of %s in the PCI tree is unknown",
+                 (t->pci[a].flags & PVN_PCI_NO_PATH) != 0 ? t->pci[a].bdf : t->pci[b].bdf);
+        return;
+    }
+    out->common = common_ancestor(t, a, b);
+    walk_up(t, a, out->common, out, &slowest);
+    walk_up(t, b, out->common, out, &slowest);
+    if (out->common >= 0) {
+        if (counts_as_switch(&t->pci[out->common])) {
+            out->switches++;
+        }
+        below_common(t, &t->pci[a], &t->pci[b], out);
+    } else if (same_slot(&t->pci[a], &t->pci[b])) {
+        out->seen = PVN_SMI_PIX;
+        snprintf(out->reason, sizeof out->reason, "two functions of one device");
+    } else {
+        across_roots(t, a, b, out);
+    }
+    set_trust(t, a, b, out);
+}

@@ -1,0 +1,116 @@
+// Is this a guest, and of which hypervisor? DMI first (it names the maker), then devices that only
+// one hypervisor has, then the CPU's hypervisor bit, which says that there is one but not which.
+#include "topo/reader.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+struct sign {
+    enum pvn_hypervisor hv;
+    const char *vendor;  // start of DMI sys_vendor, or NULL
+    const char *product; // somewhere in DMI product_name, or NULL
+};
+
+// Texts as the hypervisors write them; the list follows systemd's detect-virt (src/basic/virt.c)
+// and the makers' documentation.
+static const struct sign signs[] = {
+    {PVN_HV_VMWARE, "VMware", NULL},
+    {PVN_HV_VMWARE, NULL, "VMware"},
+    {PVN_HV_HYPERV, "Microsoft Corporation", "Virtual Machine"},
+    {PVN_HV_NITRO, "Amazon EC2", NULL},
+    {PVN_HV_GOOGLE, "Google", "Google Compute Engine"},
+    {PVN_HV_XEN, "Xen", NULL},
+    {PVN_HV_KVM, "QEMU", NULL},
+    {PVN_HV_KVM, NULL, "KVM"},
+    {PVN_HV_KVM, "Red Hat", "OpenStack"},
+    {PVN_HV_KVM, "OpenStack Foundation", NULL},
+    {PVN_HV_KVM, "Alibaba Cloud", NULL},
+    {PVN_HV_KVM, "DigitalOcean", NULL},
+    {PVN_HV_OTHER, "innotek", "VirtualBox"},
+    {PVN_HV_OTHER, "Parallels", NULL},
+    {PVN_HV_OTHER, "Apple Virtualization", NULL},
+};
+
+static bool starts(const char *text, const char *with)
+{
+    return strncasecmp(text, with, strlen(with)) == 0;
+}
+
+static bool by_dmi(struct pvn_guest *g)
+{
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        const struct sign *s = &signs[i];
+
+        if ((s->vendor != NULL && !starts(g->sys_vendor, s->vendor)) ||
+            (s->product != NULL && strstr(g->product_name, s->product) == NULL)) {
+            continue;
+        }
+        // Clouds rent the bare machine under the same DMI vendor; there the CPU shows no bit.
+        if ((s->hv == PVN_HV_NITRO && strstr(g->product_name, ".metal") != NULL) ||
+            ((s->hv == PVN_HV_GOOGLE || s->hv == PVN_HV_NITRO || s->hv == PVN_HV_KVM) &&
+             g->cpu_flag == PVN_TRI_NO && s->product == NULL && !starts(g->sys_vendor, "QEMU"))) {
+            continue;
+        }
+        g->hypervisor = s->hv;
+        snprintf(g->evidence, sizeof g->evidence, "DMI: %.100s, %.100s", g->sys_vendor,
+                 g->product_name);
+        return true;
+    }
+    return false;
+}
+
+static bool by_devices(struct pvn_topo *t)
+{
+    for (int i = 0; i < t->npci; i++) {
+        const struct pvn_pci *p = &t->pci[i];
+        enum pvn_hypervisor hv = PVN_HV_UNKNOWN;
+
+        if (p->vendor == 0x15ad &&
+            (p->device == 0x0740 || p->device == 0x07a0 || p->device == 0x0790)) {
+            hv = PVN_HV_VMWARE; // VMCI, root port, PCI bridge
+        } else if (p->vendor == 0x1af4 || (p->vendor == 0x1b36 && p->class_code >> 8 != 0x0300)) {
+            hv = PVN_HV_KVM; // virtio; QEMU's own bridges
+        } else if (p->vendor == 0x5853) {
+            hv = PVN_HV_XEN;
+        } else if (p->path != NULL && strstr(p->path, "/VMBUS:") != NULL) {
+            hv = PVN_HV_HYPERV;
+        }
+        // SmartNICs offer virtio functions on bare metal, so they need the CPU's bit beside them.
+        if (hv == PVN_HV_UNKNOWN || (hv == PVN_HV_KVM && t->guest.cpu_flag == PVN_TRI_NO)) {
+            continue;
+        }
+        t->guest.hypervisor = hv;
+        snprintf(t->guest.evidence, sizeof t->guest.evidence, "PCI function %s is %04x:%04x",
+                 p->bdf, (unsigned)p->vendor & 0xffff, (unsigned)p->device & 0xffff);
+        return true;
+    }
+    return false;
+}
+
+void pvn_recognise_guest(struct pvn_reader *r)
+{
+    struct pvn_topo *t = r->topo;
+    struct pvn_guest *g = &t->guest;
+    char type[32] = "";
+    ssize_t got = pvn_fs_read(r->fs, "/sys/hypervisor/type", type, sizeof type - 1);
+
+    type[got > 0 ? got : 0] = '\0';
+    if (by_dmi(g) || by_devices(t)) {
+        return;
+    }
+    if (starts(type, "xen")) {
+        g->hypervisor = PVN_HV_XEN;
+        snprintf(g->evidence, sizeof g->evidence, "/sys/hypervisor/type is xen");
+    } else if (g->cpu_flag == PVN_TRI_YES) {
+        g->hypervisor = PVN_HV_OTHER;
+        snprintf(g->evidence, sizeof g->evidence, "the CPU shows the hypervisor bit");
+    } else if (g->cpu_flag == PVN_TRI_NO) {
+        g->hypervisor = PVN_HV_NONE;
+        snprintf(g->evidence, sizeof g->evidence, "the CPU shows no hypervisor bit");
+    } else if (g->sys_vendor[0] != '\0') {
+        g->hypervisor = PVN_HV_NONE;
+        snprintf(g->evidence, sizeof g->evidence, "DMI (%.100s, %.100s) names no hypervisor",
+                 g->sys_vendor, g->product_name);
+    }
+}

@@ -1,0 +1,46 @@
+# bash completion for pvn-topo
+_pvn_topo()
+{
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+    local commands="dump matrix pairs why check lint merge diff gather params" word command=
+    case $prev in
+    --root | --topo-file | --host | --hints | -o | --output)
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return
+        ;;
+    --nics)
+        mapfile -t COMPREPLY < <(compgen -W "auto rdma tcp all" -- "$cur")
+        return
+        ;;
+    --color)
+        mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur")
+        return
+        ;;
+    --rails)
+        return
+        ;;
+    esac
+    if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "--root --topo-file --host --hints --nics --rails --no-env
+            --json --xml --xml-full --dot --svg --nccl --all --output --color --no-names
+            --keep-addresses --help --version" -- "$cur")
+        return
+    fi
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        [[ " $commands " == *" $word "* ]] && command=$word && break
+    done
+    case $command in
+    "")
+        mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur")
+        ;;
+    lint | diff | gather)
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        ;;
+    why)
+        # Names of this machine's devices; a pair of another machine is typed by hand.
+        mapfile -t COMPREPLY < <(compgen -W "$(pvn-topo --json matrix 2>/dev/null |
+            sed -n 's/^ *"\(name\|device\)": "\([^"]*\)",*$/\2/p')" -- "$cur")
+        ;;
+    esac
+}
+complete -o filenames -F _pvn_topo pvn-topo

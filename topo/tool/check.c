@@ -1,0 +1,190 @@
+/* pvn-topo check: the checks of the library on the pairs that matter, and whether NCCL can load the
+ * plugin. */
+#include "topo/tool/tool.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Subjects named in one row; the others are counted. */
+#define NAMED 3
+
+static const char *shade(const struct tool *t, enum pvn_level level)
+{
+    switch (level) {
+    case PVN_LEVEL_OK:
+        return t->green;
+    case PVN_LEVEL_FAIL:
+        return t->red;
+    default:
+        return t->yellow;
+    }
+}
+
+static bool alike(const struct pvn_check *a, const struct pvn_check *b)
+{
+    return a->level == b->level && strcmp(a->id, b->id) == 0 && strcmp(a->text, b->text) == 0 &&
+           strcmp(a->remedy, b->remedy) == 0;
+}
+
+/* One row for everything that says the same. */
+static void print_row(const struct tool *t, const struct pvn_checks *checks, int first)
+{
+    const struct pvn_check *c = &checks->rows[first];
+    char text[1024] = "";
+    int n = 0;
+    for (int i = first; i < checks->n; i++) {
+        size_t used = strlen(text);
+        if (!alike(&checks->rows[i], c))
+            continue;
+        if (n++ < NAMED)
+            snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "",
+                     checks->rows[i].subject);
+    }
+    size_t used = strlen(text);
+    if (n > NAMED)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, " and %d more", n - NAMED);
+    snprintf(text + used, sizeof(text) - used, "%s%s", used ? ": " : "", c->text);
+    fprintf(t->out, "%s%-7s%s %-16s ", shade(t, c->level), pvn_level_name(c->level), t->off, c->id);
+    tool_wrap(t, 25, 25, text);
+    if (c->remedy[0] && c->level != PVN_LEVEL_OK) {
+        fprintf(t->out, "%25s%s-> ", "", t->bold);
+        tool_wrap(t, 28, 28, c->remedy);
+        fputs(t->off, t->out);
+    }
+}
+
+/* Without --all, what is in order gets one line per kind of check. */
+static void print_ok(const struct tool *t, const struct pvn_checks *checks)
+{
+    fprintf(t->out, "%sOK%s      ", t->green, t->off);
+    char text[1024] = "";
+    for (int i = 0; i < checks->n; i++) {
+        const struct pvn_check *c = &checks->rows[i];
+        bool first = c->level == PVN_LEVEL_OK;
+        int n = 0;
+        for (int j = 0; first && j < checks->n; j++) {
+            bool same =
+                checks->rows[j].level == PVN_LEVEL_OK && strcmp(checks->rows[j].id, c->id) == 0;
+            first = !(same && j < i);
+            n += same;
+        }
+        size_t used = strlen(text);
+        if (first)
+            snprintf(text + used, sizeof(text) - used, "%s%s (%d)", used ? ", " : "", c->id, n);
+    }
+    tool_wrap(t, 8, 8, text[0] ? text : "nothing");
+}
+
+static void print_checks(const struct tool *t, const struct pvn_checks *checks)
+{
+    static const enum pvn_level order[] = {PVN_LEVEL_FAIL, PVN_LEVEL_WARN, PVN_LEVEL_UNKNOWN,
+                                           PVN_LEVEL_OK};
+    int count[4] = {0};
+    for (int i = 0; i < checks->n; i++)
+        count[checks->rows[i].level]++;
+    for (size_t o = 0; o < sizeof(order) / sizeof(order[0]); o++) {
+        if (order[o] == PVN_LEVEL_OK && !t->all) {
+            print_ok(t, checks);
+            continue;
+        }
+        for (int i = 0; i < checks->n; i++) {
+            bool told = checks->rows[i].level != order[o];
+            for (int j = 0; !told && j < i; j++)
+                told = alike(&checks->rows[j], &checks->rows[i]);
+            if (!told)
+                print_row(t, checks, i);
+        }
+    }
+    fprintf(t->out, "\n%d failed, %d to look at, %d not readable, %d ok%s\n", count[PVN_LEVEL_FAIL],
+            count[PVN_LEVEL_WARN], count[PVN_LEVEL_UNKNOWN], count[PVN_LEVEL_OK],
+            t->all ? "" : " (--all lists them)");
+}
+
+/* The pairs that matter: what NCCL takes, and what we advise where that differs. */
+static int list_pairs(const struct tool *t, struct pvn_check_pair *list)
+{
+    int n = 0;
+    for (int g = 0; g < t->pairs->n; g++) {
+        const struct pvn_pair *p = &t->pairs->list[g];
+        int nets[2] = {p->n_nccl ? p->nccl[0] : -1, p->advice};
+        for (int i = 0; i < 2; i++) {
+            int nic = nets[i] >= 0 ? pvn_pairs_net_pci(t->pairs, nets[i]) : -1;
+            int gpu = pvn_pairs_gpu_pci(t->pairs, g);
+            if (nic >= 0 && gpu >= 0 && (i == 0 || nets[0] != nets[1]))
+                list[n++] = (struct pvn_check_pair){.gpu = gpu, .nic = nic};
+        }
+    }
+    return n;
+}
+
+/* NCCL loads libnccl-net-<NCCL_NET_PLUGIN>.so, or the very file that the variable names. */
+static int check_plugin(const struct tool *t, struct pvn_checks *checks)
+{
+    const char *name = t->ignore_env ? NULL : getenv("NCCL_NET_PLUGIN");
+    char file[512], versions[128] = "", text[384];
+    if (name == NULL || name[0] == '\0')
+        name = "pvrdma";
+    snprintf(file, sizeof(file),
+             strchr(name, '/') || strstr(name, ".so") ? "%s" : "libnccl-net-%s.so", name);
+    void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    if (lib == NULL) {
+        snprintf(text, sizeof(text), "cannot be loaded: %s", dlerror());
+        return pvn_checks_add(
+            checks, "plugin", PVN_LEVEL_WARN, file, text,
+            "install it where the loader looks (ldconfig, LD_LIBRARY_PATH), or name "
+            "the file in NCCL_NET_PLUGIN");
+    }
+    for (int v = 4; v <= 12; v++) {
+        char symbol[32];
+        size_t used = strlen(versions);
+        snprintf(symbol, sizeof(symbol), "ncclNetPlugin_v%d", v);
+        if (dlsym(lib, symbol) != NULL)
+            snprintf(versions + used, sizeof(versions) - used, "%sv%d", used ? " " : "", v);
+    }
+    dlclose(lib);
+    if (versions[0] == '\0')
+        return pvn_checks_add(checks, "plugin", PVN_LEVEL_FAIL, file,
+                              "can be loaded but offers no ncclNetPlugin_v4 to _v12",
+                              "this is no NCCL net plugin: correct NCCL_NET_PLUGIN");
+    snprintf(text, sizeof(text), "can be loaded and offers %s", versions);
+    return pvn_checks_add(checks, "plugin", PVN_LEVEL_OK, file, text, "");
+}
+
+int cmd_check(struct tool *t, int argc, char **argv)
+{
+    struct pvn_checks checks = {0};
+    (void)argv;
+    if (argc > 0) {
+        tool_error("check takes no arguments");
+        return TOOL_USAGE;
+    }
+    int status = tool_load(t);
+    if (status == TOOL_OK)
+        status = tool_need_machine(t, "check");
+    if (status != TOOL_OK)
+        return status;
+    struct pvn_check_pair *pairs = calloc(2 * (size_t)t->pairs->n + 1, sizeof(*pairs));
+    int n = pairs ? list_pairs(t, pairs) : 0;
+    int err = pairs == NULL ? -1 : pvn_topo_check(t->topo, n ? pairs : NULL, n, &checks);
+    free(pairs);
+    if (err == 0 && t->topo->live)
+        err = check_plugin(t, &checks);
+    if (err < 0) {
+        pvn_checks_free(&checks);
+        tool_error("out of memory");
+        return TOOL_INPUT;
+    }
+    if (t->json)
+        status = json_check(t, &checks);
+    else
+        print_checks(t, &checks);
+    if (!t->json)
+        tool_print_remedies(t);
+    for (int i = 0; i < checks.n && status == TOOL_OK; i++) {
+        if (checks.rows[i].level == PVN_LEVEL_FAIL)
+            status = TOOL_FOUND;
+    }
+    pvn_checks_free(&checks);
+    return status;
+}

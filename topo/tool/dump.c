@@ -1,0 +1,389 @@
+/* pvn-topo dump: the machine as text, in the full PCI tree or in NCCL's. */
+#include "topo/tool/tool.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Prefix of a line of the tree: what lies left of it, then the branch. */
+struct branch {
+    char text[512];
+};
+
+static struct branch grow(const struct tool *t, const struct branch *above, bool last)
+{
+    struct branch b;
+    snprintf(b.text, sizeof(b.text), "%.480s%s", above->text,
+             last      ? "   "
+             : t->utf8 ? "\u2502  "
+                       : "|  ");
+    return b;
+}
+
+static void start_line(const struct tool *t, const struct branch *b, bool last)
+{
+    fprintf(t->out, "%s%s", b->text,
+            t->utf8 ? (last ? "\u2514\u2500 " : "\u251c\u2500 ") : (last ? "`- " : "|- "));
+}
+
+/* ---- full tree ---- */
+
+static bool is_interesting(const struct pvn_topo *topo, int pci)
+{
+    return pvn_topo_gpu_of_pci(topo, pci) >= 0 || pvn_topo_rdma_of_pci(topo, pci) >= 0 ||
+           pvn_topo_net_of_pci(topo, pci) >= 0 || topo->pci[pci].class_code >> 16 == 0x02;
+}
+
+static bool *mark_wanted(const struct tool *t)
+{
+    const struct pvn_topo *topo = t->topo;
+    bool *wanted = calloc((size_t)topo->npci + 1, sizeof(*wanted));
+    for (int i = 0; wanted && i < topo->npci; i++) {
+        if (!t->all && !is_interesting(topo, i))
+            continue;
+        for (int up = i, steps = 0; up >= 0 && steps <= topo->npci;
+             up = topo->pci[up].parent, steps++)
+            wanted[up] = true;
+    }
+    return wanted;
+}
+
+static void print_link(const struct tool *t, const struct pvn_pci *f)
+{
+    const struct pvn_pci_link *l = &f->link;
+    if (l->speed_max_mts == PVN_UNKNOWN && l->speed_mts == PVN_UNKNOWN)
+        return;
+    int speed = l->speed_mts != PVN_UNKNOWN ? l->speed_mts : l->speed_max_mts;
+    int width = l->width != PVN_UNKNOWN ? l->width : l->width_max;
+    fprintf(t->out, "  %s%.1f GT/s", t->dim, speed / 1000.0);
+    if (width != PVN_UNKNOWN)
+        fprintf(t->out, " x%d", width);
+    fputs(t->off, t->out);
+    bool slow = l->speed_max_mts != PVN_UNKNOWN && l->speed_mts != PVN_UNKNOWN &&
+                l->speed_mts < l->speed_max_mts;
+    bool narrow = l->width_max != PVN_UNKNOWN && l->width != PVN_UNKNOWN && l->width < l->width_max;
+    if (slow || narrow)
+        fprintf(t->out, " %s(can do %.1f GT/s x%d)%s", t->yellow, l->speed_max_mts / 1000.0,
+                l->width_max, t->off);
+}
+
+static void print_rdma(const struct tool *t, int index)
+{
+    const struct pvn_rdma *r = &t->topo->rdmas[index];
+    fprintf(t->out, "  %s%s%s", t->green, r->name, t->off);
+    for (int p = 0; p < r->nports; p++) {
+        const struct pvn_rdma_port *port = &r->ports[p];
+        char speed[32];
+        fprintf(t->out, "%s port %d %s %s", p ? "," : "", port->num,
+                port->state == 4      ? "active"
+                : port->state_text[0] ? port->state_text
+                                      : "state unknown",
+                tool_speed(port->rate_mbps, speed, sizeof(speed)));
+        if (port->netdev >= 0)
+            fprintf(t->out, " (%s)", t->topo->nets[port->netdev].name);
+    }
+}
+
+static void print_function(const struct tool *t, int index)
+{
+    const struct pvn_topo *topo = t->topo;
+    const struct pvn_pci *f = &topo->pci[index];
+    int gpu = pvn_topo_gpu_of_pci(topo, index), rdma = pvn_topo_rdma_of_pci(topo, index);
+    char what[160];
+    fprintf(t->out, "%s%s%s", gpu >= 0 || rdma >= 0 ? t->bold : "", f->bdf, t->off);
+    if (f->flags & PVN_PCI_INVENTED)
+        fprintf(t->out, " %s[from hints]%s", t->blue, t->off);
+    if (f->kind != PVN_PCI_ENDPOINT)
+        fprintf(t->out, " %s", pvn_pci_kind_name(f->kind));
+    if (gpu >= 0)
+        fprintf(t->out, " %sGPU%s %s", t->green, t->off, topo->gpus[gpu].model);
+    if (f->kind == PVN_PCI_ENDPOINT && !(gpu >= 0 && topo->gpus[gpu].model[0]))
+        fprintf(t->out, " %s", tool_pci_what(t, index, what, sizeof(what)));
+    if (rdma >= 0)
+        print_rdma(t, rdma);
+    for (int i = 0; i < topo->nnets; i++) {
+        char speed[32];
+        const struct pvn_net *net = &topo->nets[i];
+        if (net->pci == index)
+            fprintf(t->out, "  %s %s%s%s", net->name, net->operstate[0] ? net->operstate : "?",
+                    net->speed_mbps > 0 ? " " : "",
+                    net->speed_mbps > 0 ? tool_speed(net->speed_mbps, speed, sizeof(speed)) : "");
+    }
+    if (f->driver_bound == PVN_TRI_NO && (gpu >= 0 || f->class_code >> 16 == 0x02))
+        fprintf(t->out, " %sno driver%s", t->yellow, t->off);
+    if (f->physfn >= 0)
+        fprintf(t->out, " VF of %s", topo->pci[f->physfn].bdf);
+    print_link(t, f);
+    fputc('\n', t->out);
+}
+
+static void print_below(const struct tool *t, const bool *wanted, int parent, int root,
+                        const struct branch *b, int level)
+{
+    const struct pvn_topo *topo = t->topo;
+    int last = -1;
+    for (int i = 0; i < topo->npci; i++) {
+        if (wanted[i] && topo->pci[i].parent == parent && topo->pci[i].root == root)
+            last = i;
+    }
+    for (int i = 0; level < PVN_NDOC_MAX_DEPTH && i <= last; i++) {
+        if (!wanted[i] || topo->pci[i].parent != parent || topo->pci[i].root != root)
+            continue;
+        struct branch below = grow(t, b, i == last);
+        start_line(t, b, i == last);
+        print_function(t, i);
+        print_below(t, wanted, i, root, &below, level + 1);
+    }
+}
+
+static bool root_wanted(const struct tool *t, const bool *wanted, int root)
+{
+    for (int i = 0; i < t->topo->npci; i++) {
+        if (wanted[i] && t->topo->pci[i].root == root)
+            return true;
+    }
+    return false;
+}
+
+static void print_header(const struct tool *t)
+{
+    const struct pvn_topo *topo = t->topo;
+    const struct pvn_guest *g = &topo->guest;
+    fprintf(t->out, "%s%s%s", t->bold, topo->live ? "this machine" : topo->source, t->off);
+    if (g->product_name[0])
+        fprintf(t->out, ", %s%s%s", g->sys_vendor, g->sys_vendor[0] ? " " : "", g->product_name);
+    if (topo->cpu.model_name[0])
+        fprintf(t->out, ", %s", topo->cpu.model_name);
+    fputc('\n', t->out);
+    if (pvn_topo_is_guest(topo))
+        fprintf(t->out, "%sguest of %s%s (%s)\n", t->yellow, pvn_hypervisor_name(g->hypervisor),
+                t->off, g->evidence);
+    if (topo->nvidia.loaded == PVN_TRI_YES)
+        fprintf(t->out, "NVIDIA driver %s%s, nvidia_peermem %s\n",
+                topo->nvidia.version[0] ? topo->nvidia.version : "of unknown version",
+                topo->nvidia.open_modules == PVN_TRI_YES ? " (open modules)" : "",
+                topo->nvidia.peermem == PVN_TRI_YES ? "loaded" : "not loaded");
+    for (int i = 0; i < topo->nnumas; i++)
+        fprintf(t->out, "NUMA node %d: %s\n", topo->numas[i].id,
+                topo->numas[i].has_cpus ? topo->numas[i].cpulist : "memory only");
+}
+
+/* Devices that have no place in the tree. */
+static void print_rest(const struct tool *t)
+{
+    const struct pvn_topo *topo = t->topo;
+    for (int i = 0; i < topo->nrdmas; i++) {
+        if (topo->rdmas[i].pci < 0) {
+            fprintf(t->out, "no PCI:");
+            print_rdma(t, i);
+            fputc('\n', t->out);
+        }
+    }
+    for (int i = 0; i < topo->npvrdma; i++) {
+        if (topo->pvrdma[i].problem[0])
+            fprintf(t->out, "%sPVRDMA:%s %s\n", t->yellow, t->off, topo->pvrdma[i].problem);
+    }
+    if (topo->nnotes > 0)
+        fprintf(t->out, "\n%sNot read as it should be:%s\n", t->yellow, t->off);
+    for (int i = 0; i < topo->nnotes; i++)
+        fprintf(t->out, "  %s: %s\n", topo->notes[i].where, topo->notes[i].text);
+    if (topo->notes_dropped > 0)
+        fprintf(t->out, "  and %d more\n", topo->notes_dropped);
+}
+
+int dump_text(const struct tool *t)
+{
+    const struct pvn_topo *topo = t->topo;
+    const struct branch none = {""};
+    bool *wanted = mark_wanted(t);
+    int hidden = 0;
+    if (wanted == NULL)
+        return TOOL_INPUT;
+    print_header(t);
+    for (int r = 0; r < topo->nroots; r++) {
+        if (!root_wanted(t, wanted, r))
+            continue;
+        fprintf(t->out, "%s%s%s", t->bold, topo->roots[r].name, t->off);
+        if (topo->roots[r].numa == PVN_UNKNOWN)
+            fprintf(t->out, "  numa unknown\n");
+        else
+            fprintf(t->out, "  numa %d\n", topo->roots[r].numa);
+        print_below(t, wanted, -1, r, &none, 0);
+    }
+    for (int i = 0; i < topo->npci; i++) {
+        if (topo->pci[i].root < 0 && wanted[i]) {
+            fprintf(t->out, "%splace unknown:%s ", t->yellow, t->off);
+            print_function(t, i);
+        }
+        hidden += !wanted[i];
+    }
+    print_rest(t);
+    if (hidden > 0)
+        fprintf(t->out, "%s%d other PCI functions; --all shows them%s\n", t->dim, hidden, t->off);
+    free(wanted);
+    return TOOL_OK;
+}
+
+/* ---- NCCL's tree ---- */
+
+static void print_nccl_node(const struct tool *t, int index)
+{
+    const struct pvn_nnode *n = &t->tree->nodes[index];
+    char speed[32];
+    switch (n->kind) {
+    case PVN_NN_CPU:
+        fprintf(t->out, "%sNUMA node %d%s", t->bold, n->cpu.numa, t->off);
+        if (t->tree->n_cpus > 1)
+            fprintf(t->out, "  %s%.0f GB/s to the others%s", t->dim, n->cpu.inter_bw, t->off);
+        break;
+    case PVN_NN_PCI:
+        fprintf(t->out, "%s switch", n->busid);
+        if (n->flattened)
+            fprintf(t->out, " (+%d Broadcom sub-switches)", n->flattened);
+        break;
+    case PVN_NN_DEV:
+        fprintf(t->out, "%s%s GPU%s", t->green, n->busid, t->off);
+        break;
+    case PVN_NN_GPU:
+        fprintf(t->out, "GPU%d", n->gpu.dev);
+        if (n->gpu.sm > 0)
+            fprintf(t->out, " sm %d", n->gpu.sm);
+        break;
+    case PVN_NN_NIC:
+        fprintf(t->out, "%s%s NIC%s", t->green, n->busid[0] ? n->busid : "(no PCI)", t->off);
+        break;
+    case PVN_NN_NET:
+        fprintf(t->out, "NIC%d %s %s", n->net.dev, n->net.name,
+                tool_speed(pvn_ndoc_get_int(n->doc, "speed", 0) > 0 ? n->net.speed : 0, speed,
+                           sizeof(speed)));
+        if (n->net.rail >= 0)
+            fprintf(t->out, " rail %d", n->net.rail);
+        break;
+    case PVN_NN_NVS:
+        fprintf(t->out, "NVSwitch");
+        break;
+    }
+    if (n->kind != PVN_NN_CPU && n->kind != PVN_NN_GPU && n->kind != PVN_NN_NET && n->up >= 0 &&
+        n->up_bw < 4999)
+        fprintf(t->out, "  %s%.1f GB/s%s", t->dim, n->up_bw, t->off);
+    for (int i = 0; i < n->n_links; i++) {
+        const struct pvn_nnode *to = &t->tree->nodes[n->links[i].to];
+        if (n->kind != PVN_NN_DEV || n->links[i].kind == PVN_NL_PCI ||
+            n->links[i].kind == PVN_NL_LOC)
+            continue;
+        fprintf(t->out, "  %s%s %.0f GB/s %s%s", t->dim,
+                n->links[i].kind == PVN_NL_C2C ? "C2C" : "NVLink", n->links[i].bw,
+                to->kind == PVN_NN_NVS   ? "NVSwitch"
+                : to->kind == PVN_NN_CPU ? "CPU"
+                                         : to->busid,
+                t->off);
+    }
+    fputc('\n', t->out);
+}
+
+static void print_nccl_below(const struct tool *t, int up, const struct branch *b, int level)
+{
+    int last = -1;
+    for (int i = 0; i < t->tree->n_nodes; i++) {
+        if (t->tree->nodes[i].up == up)
+            last = i;
+    }
+    for (int i = 0; level < PVN_NDOC_MAX_DEPTH && i <= last; i++) {
+        if (t->tree->nodes[i].up != up)
+            continue;
+        struct branch below = grow(t, b, i == last);
+        start_line(t, b, i == last);
+        print_nccl_node(t, i);
+        print_nccl_below(t, i, &below, level + 1);
+    }
+}
+
+int dump_nccl_text(const struct tool *t)
+{
+    const struct branch none = {""};
+    fprintf(t->out, "%sNCCL's tree%s of %s%s\n", t->bold, t->off,
+            strcmp(t->root, "/") == 0 ? "this machine" : t->root,
+            t->tree->doc->rccl ? " (written by RCCL)" : "");
+    for (int c = 0; c < t->tree->n_cpus; c++) {
+        print_nccl_node(t, t->tree->cpus[c]);
+        print_nccl_below(t, t->tree->cpus[c], &none, 0);
+    }
+    return TOOL_OK;
+}
+
+int dump_xml(const struct tool *t, bool full, FILE *out)
+{
+    const struct pvn_ndoc_node *bad = NULL;
+    struct pvn_ndoc *doc = pvn_ndoc_clone(t->tree->doc);
+    int err = doc == NULL ? -1 : 0;
+    if (err == 0 && !full)
+        err = pvn_ndoc_make_topo_file(doc);
+    if (err == 0 && (err = pvn_ndoc_write(doc, out, &bad)) < 0 && bad != NULL)
+        tool_error("a value of <%s> cannot be written in NCCL's file format", bad->name);
+    pvn_ndoc_free(doc);
+    return err < 0 ? TOOL_INPUT : TOOL_OK;
+}
+
+int dump_svg(const struct tool *t)
+{
+    int to_dot[2], status;
+    fflush(t->out);
+    /* Without dot the writes below meet a closed pipe; its exit status says why. */
+    signal(SIGPIPE, SIG_IGN);
+    if (pipe(to_dot) < 0)
+        goto cannot;
+    pid_t child = fork();
+    if (child < 0)
+        goto cannot;
+    if (child == 0) {
+        dup2(to_dot[0], STDIN_FILENO);
+        dup2(fileno(t->out), STDOUT_FILENO);
+        close(to_dot[0]);
+        close(to_dot[1]);
+        execlp("dot", "dot", "-Tsvg", (char *)NULL);
+        _exit(127);
+    }
+    close(to_dot[0]);
+    FILE *out = fdopen(to_dot[1], "w");
+    if (out != NULL) {
+        dump_dot(t, out);
+        fclose(out);
+    }
+    waitpid(child, &status, 0);
+    if (out != NULL && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return TOOL_OK;
+    tool_error(WIFEXITED(status) && WEXITSTATUS(status) == 127
+                   ? "the program dot is not installed: install graphviz, or use --dot"
+                   : "dot failed");
+    return TOOL_INPUT;
+cannot:
+    tool_error("cannot start dot: %m");
+    return TOOL_INPUT;
+}
+
+int cmd_dump(struct tool *t, int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 0) {
+        tool_error("dump takes no arguments; another machine is named by --root");
+        return TOOL_USAGE;
+    }
+    int status = tool_load(t);
+    if (status != TOOL_OK)
+        return status;
+    if (t->json)
+        return json_machine(t);
+    switch (t->format) {
+    case TOOL_XML:
+    case TOOL_XML_FULL:
+        return dump_xml(t, t->format == TOOL_XML_FULL, t->out);
+    case TOOL_DOT:
+        return dump_dot(t, t->out);
+    case TOOL_SVG:
+        return dump_svg(t);
+    default:
+        return t->topo == NULL || t->nccl_tree ? dump_nccl_text(t) : dump_text(t);
+    }
+}

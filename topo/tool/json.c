@@ -1,0 +1,362 @@
+/* JSON for programs. Everything is described by topo/pvn-topo.schema.json; the version goes up when
+ * a reader of the old one would break. */
+#include "topo/tool/tool.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "plugin/core/version.h"
+
+#define JSON_FORMAT 1
+
+/* Text of the machine may hold any byte; JSON only UTF-8. */
+static json_t *text(const char *s)
+{
+    json_t *value = json_string(s);
+    if (value != NULL)
+        return value;
+    char clean[1024];
+    size_t n = 0;
+    for (; s[n] && n < sizeof(clean) - 1; n++)
+        clean[n] = (unsigned char)s[n] < 0x80 ? s[n] : '?';
+    clean[n] = '\0';
+    return json_string(clean);
+}
+
+static json_t *text_or_null(const char *s)
+{
+    return s[0] ? text(s) : json_null();
+}
+
+static json_t *known(int value)
+{
+    return value == PVN_UNKNOWN ? json_null() : json_integer(value);
+}
+
+static json_t *tri(enum pvn_tri value)
+{
+    return value == PVN_TRI_UNKNOWN ? json_null() : json_boolean(value == PVN_TRI_YES);
+}
+
+static json_t *hex(int value, int digits)
+{
+    char buf[24];
+    if (value == PVN_UNKNOWN)
+        return json_null();
+    snprintf(buf, sizeof(buf), "0x%0*x", digits, (unsigned)value);
+    return json_string(buf);
+}
+
+static json_t *head(const char *kind)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "format", json_string("pvn-topo"));
+    json_object_set_new(o, "format_version", json_integer(JSON_FORMAT));
+    json_object_set_new(o, "tool_version", json_string(pvn_version()));
+    json_object_set_new(o, "kind", json_string(kind));
+    return o;
+}
+
+static int print(const struct tool *t, json_t *o)
+{
+    int err = json_dumpf(o, t->out, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    fputc('\n', t->out);
+    json_decref(o);
+    if (err == 0)
+        return TOOL_OK;
+    tool_error("the JSON text could not be made");
+    return TOOL_INPUT;
+}
+
+static json_t *pci_function(const struct tool *t, int index)
+{
+    const struct pvn_pci *f = &t->topo->pci[index];
+    json_t *o = json_object();
+    json_object_set_new(o, "address", text(f->bdf));
+    json_object_set_new(o, "kind", text(pvn_pci_kind_name(f->kind)));
+    json_object_set_new(o, "parent",
+                        f->parent >= 0 ? text(t->topo->pci[f->parent].bdf) : json_null());
+    json_object_set_new(o, "root", f->root >= 0 ? text(t->topo->roots[f->root].name) : json_null());
+    json_object_set_new(o, "class", hex(f->class_code, 6));
+    json_object_set_new(o, "vendor", hex(f->vendor, 4));
+    json_object_set_new(o, "device", hex(f->device, 4));
+    json_object_set_new(o, "subsystem_vendor", hex(f->subvendor, 4));
+    json_object_set_new(o, "subsystem_device", hex(f->subdevice, 4));
+    json_object_set_new(o, "driver", text_or_null(f->driver));
+    json_object_set_new(o, "numa_node", known(f->numa));
+    json_object_set_new(o, "iommu_group", known(f->iommu_group));
+    json_object_set_new(o, "link_mts", known(f->link.speed_mts));
+    json_object_set_new(o, "link_max_mts", known(f->link.speed_max_mts));
+    json_object_set_new(o, "link_width", known(f->link.width));
+    json_object_set_new(o, "link_max_width", known(f->link.width_max));
+    json_object_set_new(o, "invented", json_boolean(f->flags & PVN_PCI_INVENTED));
+    json_object_set_new(o, "physical_function",
+                        f->physfn >= 0 ? text(t->topo->pci[f->physfn].bdf) : json_null());
+    return o;
+}
+
+static json_t *machine(const struct tool *t)
+{
+    const struct pvn_topo *topo = t->topo;
+    json_t *o = json_object(), *numas = json_array(), *pci = json_array(), *notes = json_array();
+    json_object_set_new(o, "source", text(topo->source));
+    json_object_set_new(o, "kernel", text_or_null(topo->kernel));
+    json_object_set_new(o, "cpu", text_or_null(topo->cpu.model_name));
+    json_object_set_new(o, "hypervisor", text(pvn_hypervisor_name(topo->guest.hypervisor)));
+    json_object_set_new(o, "guest", json_boolean(pvn_topo_is_guest(topo)));
+    json_object_set_new(o, "nvidia_driver", text_or_null(topo->nvidia.version));
+    json_object_set_new(o, "nvidia_peermem", tri(topo->nvidia.peermem));
+    for (int i = 0; i < topo->nnumas; i++) {
+        json_t *numa = json_object();
+        json_object_set_new(numa, "id", json_integer(topo->numas[i].id));
+        json_object_set_new(numa, "cpus", text(topo->numas[i].cpulist));
+        json_array_append_new(numas, numa);
+    }
+    json_object_set_new(o, "numa_nodes", numas);
+    for (int i = 0; i < topo->npci; i++)
+        json_array_append_new(pci, pci_function(t, i));
+    json_object_set_new(o, "pci", pci);
+    for (int i = 0; i < topo->nnotes; i++) {
+        json_t *note = json_object();
+        json_object_set_new(note, "where", text(topo->notes[i].where));
+        json_object_set_new(note, "text", text(topo->notes[i].text));
+        json_array_append_new(notes, note);
+    }
+    json_object_set_new(o, "notes", notes);
+    return o;
+}
+
+static json_t *gpus(const struct tool *t)
+{
+    json_t *list = json_array();
+    for (int g = 0; g < t->tree->n_gpus; g++) {
+        const struct pvn_nnode *n = tool_gpu(t, g);
+        char label[16], what[160];
+        json_t *o = json_object();
+        json_object_set_new(o, "name", json_string(tool_gpu_label(t, g, label)));
+        json_object_set_new(o, "address", text(n->busid));
+        json_object_set_new(o, "numa", json_integer(pvn_ntree_numa(t->tree, t->tree->gpus[g])));
+        json_object_set_new(o, "model", text_or_null(tool_gpu_what(t, g, what, sizeof(what))));
+        json_object_set_new(o, "link_gbytes", json_real(t->tree->nodes[n->up].up_bw));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *nets(const struct tool *t)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < t->tree->n_nets; i++) {
+        const struct pvn_nnode *n = tool_net(t, i);
+        char label[16], guid[24];
+        json_t *o = json_object();
+        snprintf(guid, sizeof(guid), "0x%llx", (unsigned long long)n->net.guid);
+        json_object_set_new(o, "name", json_string(tool_net_label(t, i, label)));
+        json_object_set_new(o, "device", text(n->net.name));
+        json_object_set_new(o, "address", text_or_null(tool_net_busid(t, i)));
+        json_object_set_new(o, "numa", json_integer(pvn_ntree_numa(t->tree, t->tree->nets[i])));
+        json_object_set_new(o, "speed_mbits", json_integer(n->net.speed));
+        json_object_set_new(o, "guid", json_string(guid));
+        json_object_set_new(o, "port", json_integer(n->net.port));
+        json_object_set_new(o, "rail", n->net.rail >= 0 ? json_integer(n->net.rail) : json_null());
+        const struct pvn_nic *nic = pvn_pairs_nic(t->pairs, i);
+        if (nic != NULL) {
+            json_object_set_new(o, "up", json_boolean(nic->up));
+            json_object_set_new(o, "pci_path", nic->pci_path ? text(nic->pci_path) : json_null());
+            json_object_set_new(o, "pci_path_note", text_or_null(nic->path_note));
+        }
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *distances(const struct tool *t)
+{
+    json_t *list = json_array();
+    for (int g = 0; g < t->tree->n_gpus; g++) {
+        for (int i = 0; i < t->tree->n_nets; i++) {
+            const struct pvn_npath_info *path = pvn_ntree_gpu_net(t->tree, g, i);
+            const struct pvn_nroute *route = pvn_ntree_route(t->tree, g, i);
+            struct pvn_distance d;
+            enum pvn_smi_class smi =
+                tool_smi(t, pvn_pairs_gpu_pci(t->pairs, g), pvn_pairs_net_pci(t->pairs, i), &d);
+            char label[16];
+            json_t *o = json_object();
+            json_object_set_new(o, "gpu", json_string(tool_gpu_label(t, g, label)));
+            json_object_set_new(o, "nic", json_string(tool_net_label(t, i, label)));
+            json_object_set_new(o, "nccl", json_string(pvn_npath_name(path->type)));
+            json_object_set_new(o, "nccl_gbytes", json_real(path->bw));
+            json_object_set_new(o, "nccl_used", json_string(pvn_npath_name(route->type)));
+            json_object_set_new(o, "nccl_used_gbytes", json_real(route->bw));
+            json_object_set_new(o, "nvidia_smi",
+                                smi == PVN_SMI_UNKNOWN ? json_null()
+                                                       : json_string(pvn_smi_class_name(smi)));
+            json_object_set_new(o, "hidden", json_boolean(d.trust == PVN_TRUST_HIDDEN));
+            json_array_append_new(list, o);
+        }
+    }
+    return list;
+}
+
+static json_t *verdict(const struct tool *t, int gpu, int net)
+{
+    struct pvn_gdr gdr;
+    json_t *o = json_object(), *steps = json_array();
+    pvn_gdr_judge(t->pairs, gpu, net, &gdr);
+    json_object_set_new(o, "verdict", text(gdr.verdict));
+    json_object_set_new(o, "refused", json_boolean(gdr.first_no >= 0));
+    for (int i = 0; i < PVN_GDR_CONDITIONS; i++) {
+        json_t *step = json_object();
+        json_object_set_new(step, "condition", text(gdr.steps[i].title));
+        json_object_set_new(step, "result", text(pvn_gdr_result_name(gdr.steps[i].result)));
+        json_object_set_new(step, "seen", text(gdr.steps[i].seen));
+        json_object_set_new(step, "needed", text_or_null(gdr.steps[i].needed));
+        json_object_set_new(step, "remedy", text_or_null(gdr.steps[i].remedy));
+        json_array_append_new(steps, step);
+    }
+    json_object_set_new(o, "conditions", steps);
+    return o;
+}
+
+static json_t *pair(const struct tool *t, int g)
+{
+    const struct pvn_pair *p = &t->pairs->list[g];
+    char label[16];
+    json_t *o = json_object(), *taken = json_array();
+    json_object_set_new(o, "gpu", json_string(tool_gpu_label(t, g, label)));
+    for (int i = 0; i < p->n_nccl; i++)
+        json_array_append_new(taken, json_string(tool_net_label(t, p->nccl[i], label)));
+    json_object_set_new(o, "nccl", taken);
+    json_object_set_new(o, "nccl_why", text(p->nccl_why));
+    json_object_set_new(o, "advice",
+                        p->advice >= 0 ? json_string(tool_net_label(t, p->advice, label))
+                                       : json_null());
+    json_object_set_new(o, "advice_why", text(p->advice_why));
+    if (p->advice >= 0)
+        json_object_set_new(o, "gpudirect", verdict(t, g, p->advice));
+    return o;
+}
+
+static json_t *pair_list(const struct tool *t)
+{
+    json_t *list = json_array();
+    for (int g = 0; g < t->pairs->n; g++)
+        json_array_append_new(list, pair(t, g));
+    return list;
+}
+
+int json_machine(const struct tool *t)
+{
+    json_t *o = head("machine");
+    json_object_set_new(o, "machine", t->topo ? machine(t) : json_null());
+    json_object_set_new(o, "gpus", gpus(t));
+    json_object_set_new(o, "nics", nets(t));
+    json_object_set_new(o, "distances", distances(t));
+    json_object_set_new(o, "pairs", pair_list(t));
+    json_object_set_new(o, "note", text_or_null(t->pairs->note));
+    return print(t, o);
+}
+
+int json_pairs(const struct tool *t)
+{
+    json_t *o = head("pairs");
+    json_object_set_new(o, "gpus", gpus(t));
+    json_object_set_new(o, "nics", nets(t));
+    json_object_set_new(o, "pairs", pair_list(t));
+    json_object_set_new(o, "optimum_proven", json_boolean(t->pairs->exact));
+    json_object_set_new(o, "note", text_or_null(t->pairs->note));
+    return print(t, o);
+}
+
+int json_matrix(const struct tool *t)
+{
+    json_t *o = head("matrix");
+    json_object_set_new(o, "gpus", gpus(t));
+    json_object_set_new(o, "nics", nets(t));
+    json_object_set_new(o, "distances", distances(t));
+    return print(t, o);
+}
+
+int json_why(const struct tool *t, int gpu, int net)
+{
+    json_t *o = head("why"), *hops = json_array();
+    int list[256], n = pvn_ntree_hops(t->tree, gpu, net, list, 256);
+    char label[16];
+    struct pvn_distance d;
+    json_object_set_new(o, "gpu", json_string(tool_gpu_label(t, gpu, label)));
+    json_object_set_new(o, "nic", json_string(tool_net_label(t, net, label)));
+    json_object_set_new(o, "nccl",
+                        json_string(pvn_npath_name(pvn_ntree_gpu_net(t->tree, gpu, net)->type)));
+    json_object_set_new(o, "nccl_gbytes", json_real(pvn_ntree_gpu_net(t->tree, gpu, net)->bw));
+    json_object_set_new(o, "nccl_used",
+                        json_string(pvn_npath_name(pvn_ntree_route(t->tree, gpu, net)->type)));
+    tool_smi(t, pvn_pairs_gpu_pci(t->pairs, gpu), pvn_pairs_net_pci(t->pairs, net), &d);
+    json_object_set_new(o, "nvidia_smi",
+                        d.smi == PVN_SMI_UNKNOWN ? json_null()
+                                                 : json_string(pvn_smi_class_name(d.smi)));
+    json_object_set_new(o, "hidden", json_boolean(d.trust == PVN_TRUST_HIDDEN));
+    for (int i = 0; i < n; i++) {
+        const struct pvn_nnode *node = &t->tree->nodes[list[i]];
+        char numa[24];
+        snprintf(numa, sizeof(numa), "numa:%d", node->kind == PVN_NN_CPU ? node->cpu.numa : 0);
+        if (node->kind != PVN_NN_GPU)
+            json_array_append_new(hops, text(node->kind == PVN_NN_CPU   ? numa
+                                             : node->kind == PVN_NN_NET ? node->net.name
+                                                                        : node->busid));
+    }
+    json_object_set_new(o, "path", hops);
+    json_object_set_new(o, "choice", pair(t, gpu));
+    json_object_set_new(o, "gpudirect", verdict(t, gpu, net));
+    return print(t, o);
+}
+
+int json_check(const struct tool *t, const struct pvn_checks *checks)
+{
+    json_t *o = head("check"), *rows = json_array();
+    for (int i = 0; i < checks->n; i++) {
+        const struct pvn_check *c = &checks->rows[i];
+        json_t *row = json_object();
+        json_object_set_new(row, "check", text(c->id));
+        json_object_set_new(row, "level", text(pvn_level_name(c->level)));
+        json_object_set_new(row, "subject", text(c->subject));
+        json_object_set_new(row, "text", text(c->text));
+        json_object_set_new(row, "remedy", text_or_null(c->remedy));
+        json_array_append_new(rows, row);
+    }
+    json_object_set_new(o, "checks", rows);
+    return print(t, o);
+}
+
+int json_diff(const struct tool *t, const char *a, const char *b, json_t *differences)
+{
+    json_t *o = head("diff");
+    json_object_set_new(o, "a", text(a));
+    json_object_set_new(o, "b", text(b));
+    json_object_set_new(o, "differences", differences);
+    return print(t, o);
+}
+
+int json_params(const struct tool *t, json_t *list)
+{
+    json_t *o = head("params");
+    json_object_set_new(o, "params", list);
+    return print(t, o);
+}
+
+int json_lint(const struct tool *t, const char *name, const struct pvn_lint *lint)
+{
+    json_t *o = head("lint"), *rows = json_array();
+    json_object_set_new(o, "file", text(name));
+    for (int i = 0; i < lint->n; i++) {
+        const struct pvn_lint_finding *f = &lint->findings[i];
+        json_t *row = json_object();
+        json_object_set_new(row, "rule", text(f->rule));
+        json_object_set_new(row, "level", text(pvn_lint_level_name(f->level)));
+        json_object_set_new(row, "line", f->line > 0 ? json_integer(f->line) : json_null());
+        json_object_set_new(row, "text", text(f->what));
+        json_object_set_new(row, "remedy", text(f->remedy));
+        json_array_append_new(rows, row);
+    }
+    json_object_set_new(o, "findings", rows);
+    return print(t, o);
+}

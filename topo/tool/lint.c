@@ -1,0 +1,64 @@
+/* pvn-topo lint: a user's NCCL_TOPO_FILE. */
+#include "topo/tool/tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int lint_file(const struct tool *t, const char *path)
+{
+    struct pvn_lint lint;
+    size_t len = 0;
+    char *text = pvn_xml_slurp(path, &len);
+    int status = TOOL_OK, count[3] = {0};
+    if (text == NULL) {
+        tool_error("%s: cannot be read: %s", path, strerror(errno));
+        return TOOL_INPUT;
+    }
+    if (pvn_nccl_lint(text, len, &lint) < 0) {
+        tool_error("out of memory");
+        free(text);
+        return TOOL_INPUT;
+    }
+    for (int i = 0; i < lint.n; i++) {
+        const struct pvn_lint_finding *f = &lint.findings[i];
+        count[f->level]++;
+        if (f->level == PVN_LINT_ERROR)
+            status = TOOL_FOUND;
+        if (t->json)
+            continue;
+        const char *level_shade = f->level == PVN_LINT_ERROR  ? t->red
+                                  : f->level == PVN_LINT_WARN ? t->yellow
+                                                              : t->dim;
+        fprintf(t->out, "%s:%d: %s%s%s [%s]\n    ", path, f->line, level_shade,
+                pvn_lint_level_name(f->level), t->off, f->rule);
+        tool_wrap(t, 4, 4, f->what);
+        fprintf(t->out, "    -> ");
+        tool_wrap(t, 7, 7, f->remedy);
+    }
+    if (t->json)
+        status = json_lint(t, path, &lint) == TOOL_OK ? status : TOOL_INPUT;
+    else
+        fprintf(t->out, "%s: %d error%s, %d warning%s, %d note%s%s\n", path, count[PVN_LINT_ERROR],
+                count[PVN_LINT_ERROR] == 1 ? "" : "s", count[PVN_LINT_WARN],
+                count[PVN_LINT_WARN] == 1 ? "" : "s", count[PVN_LINT_NOTE],
+                count[PVN_LINT_NOTE] == 1 ? "" : "s",
+                lint.n == 0 ? ": NCCL will read it as it stands" : "");
+    pvn_lint_free(&lint);
+    free(text);
+    return status;
+}
+
+int cmd_lint(struct tool *t, int argc, char **argv)
+{
+    int worst = TOOL_OK;
+    if (argc == 0) {
+        tool_error("lint wants a file, for example: pvn-topo lint topo.xml (- is standard input)");
+        return TOOL_USAGE;
+    }
+    for (int i = 0; i < argc; i++) {
+        int status = lint_file(t, argv[i]);
+        worst = status > worst ? status : worst;
+    }
+    return worst;
+}

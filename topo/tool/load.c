@@ -1,0 +1,135 @@
+/* What the commands work on: a machine (live, a directory, a tar) or an NCCL XML file. */
+#include "topo/tool/tool.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *from_environment(const char *name, void *user)
+{
+    (void)user;
+    return getenv(name);
+}
+
+/* XML is told by its first character: neither a tar nor a directory starts with "<". */
+static bool is_xml(const char *path)
+{
+    char head[256];
+    FILE *in = fopen(path, "re");
+    size_t got = in ? fread(head, 1, sizeof(head), in) : 0, at = 0;
+    if (in != NULL)
+        fclose(in);
+    if (got >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0)
+        at = 3;
+    while (at < got && strchr(" \t\r\n", head[at]) != NULL)
+        at++;
+    return at < got && head[at] == '<';
+}
+
+static int read_doc(const char *path, struct pvn_ndoc **doc)
+{
+    struct pvn_xml_error err;
+    if (pvn_nccl_xml_read(path, doc, &err) == 0)
+        return TOOL_OK;
+    if (err.line > 0)
+        tool_error("%s:%d:%d: %s", path, err.line, err.column, err.text);
+    else
+        tool_error("%s: %s", path, err.text);
+    return TOOL_INPUT;
+}
+
+/* NCCL reads the variable, else NVIDIA's file for VMs if there is one. Somebody else's machine is
+ * not bent by the variables of this one. */
+static const char *default_topo_file(const struct tool *t, char *buf, size_t len)
+{
+    static const char virtual_file[] = "var/run/nvidia-topologyd/virtualTopology.xml";
+    const char *name = getenv("NCCL_TOPO_FILE");
+    if (strcmp(t->root, "/") == 0 && name != NULL && !t->ignore_env)
+        return name;
+    snprintf(buf, len, "%s/%s", strcmp(t->root, "/") == 0 ? "" : t->root, virtual_file);
+    return access(buf, R_OK) == 0 ? buf : NULL;
+}
+
+static int load_machine(struct tool *t)
+{
+    struct pvn_topo_err err;
+    char why[256] = "", path[PATH_MAX];
+    int status;
+    if (pvn_topo_load(t->root, NULL, &t->topo, &err) < 0) {
+        tool_error("%s", err.text);
+        return TOOL_INPUT;
+    }
+    if ((status = tool_apply_merge(t)) != TOOL_OK)
+        return status;
+    if (pvn_nics_find(t->topo, t->nics_choice, &t->nics) < 0) {
+        tool_error("out of memory");
+        return TOOL_INPUT;
+    }
+    pvn_nics_find_rails(t->topo, &t->nics);
+    if (t->rails != NULL && pvn_nics_set_rails(&t->nics, t->rails, &err) < 0) {
+        tool_error("%s", err.text);
+        return TOOL_USAGE;
+    }
+    const char *file = t->topo_file ? t->topo_file : default_topo_file(t, path, sizeof(path));
+    if (file != NULL && (status = read_doc(file, &t->file)) != TOOL_OK)
+        return status;
+    if (pvn_pairs_new(t->topo, &t->nics, t->file, &t->env, &t->pairs, why, sizeof(why)) < 0) {
+        tool_error("%s: %s", t->root, why);
+        return TOOL_INPUT;
+    }
+    t->tree = t->pairs->tree;
+    return TOOL_OK;
+}
+
+static int load_xml(struct tool *t)
+{
+    char why[256] = "";
+    int status = read_doc(t->root, &t->doc);
+    if (status != TOOL_OK)
+        return status;
+    if (t->hints || t->host || t->topo_file || t->rails) {
+        tool_error("%s is an NCCL file: --hints, --host, --topo-file and --rails want a machine",
+                   t->root);
+        return TOOL_USAGE;
+    }
+    if (pvn_ndoc_complete(t->doc) < 0 ||
+        pvn_ntree_new(t->doc, &t->env, &t->tree, why, sizeof(why)) < 0) {
+        tool_error("%s: %s", t->root, why[0] ? why : "out of memory");
+        return TOOL_INPUT;
+    }
+    if (pvn_pairs_of_tree(NULL, NULL, t->tree, &t->pairs) < 0) {
+        tool_error("out of memory");
+        return TOOL_INPUT;
+    }
+    return TOOL_OK;
+}
+
+int tool_load(struct tool *t)
+{
+    pvn_nccl_env_load(&t->env, t->ignore_env ? NULL : from_environment, NULL);
+    return is_xml(t->root) ? load_xml(t) : load_machine(t);
+}
+
+void tool_unload(struct tool *t)
+{
+    bool owned = t->pairs != NULL && t->pairs->owns;
+    pvn_pairs_free(t->pairs);
+    if (!owned)
+        pvn_ntree_free(t->tree);
+    pvn_ndoc_free(t->doc);
+    pvn_ndoc_free(t->file);
+    pvn_nics_free(&t->nics);
+    pvn_topo_free(t->topo);
+}
+
+int tool_need_machine(const struct tool *t, const char *command)
+{
+    if (t->topo != NULL)
+        return TOOL_OK;
+    tool_error(
+        "%s wants a machine (a directory or a tar made by pvn-topo gather); %s is an NCCL file, "
+        "which holds only the tree",
+        command, t->root);
+    return TOOL_USAGE;
+}

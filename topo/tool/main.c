@@ -1,0 +1,257 @@
+/* pvn-topo: reads the PCIe layout of a machine, pairs its NICs with its GPUs, explains and checks.
+ */
+#include "topo/tool/tool.h"
+
+#include <getopt.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "plugin/core/version.h"
+
+static const struct {
+    const char *name;
+    int (*run)(struct tool *t, int argc, char **argv);
+    const char *arguments, *help;
+} commands[] = {
+    {"dump", cmd_dump, "", "the machine as a tree (--json, --xml, --dot, --svg)"},
+    {"matrix", cmd_matrix, "", "all distances, in NCCL's words and in nvidia-smi's"},
+    {"pairs", cmd_pairs, "", "the NIC that NCCL takes for each GPU, the one we advise, and why"},
+    {"why", cmd_why, "GPU NIC", "one pair: path, choice, GPUDirect, with the reason of each"},
+    {"check", cmd_check, "", "what is wrong with this machine, and what to do about it"},
+    {"lint", cmd_lint, "FILE...", "what is wrong with a file for NCCL_TOPO_FILE"},
+    {"merge", cmd_merge, "", "a guest's NCCL_TOPO_FILE from --host or --hints"},
+    {"diff", cmd_diff, "A [B]", "two machines or NCCL files compared; without B with this machine"},
+    {"gather", cmd_gather, "[FILE.tar]", "a small tar of what is read here, for a bug report"},
+    {"params", cmd_params, "", "the plugin's parameters as this environment sets them"},
+};
+
+static void usage(FILE *out)
+{
+    fputs("usage: pvn-topo [OPTION]... COMMAND [ARGUMENT]...\n\n", out);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        fprintf(out, "  %-7s%-11s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
+    fputs("\n"
+          "What to look at:\n"
+          "  --root PATH        another machine: a directory, a tar of `gather`, or an NCCL XML "
+          "file\n"
+          "  --topo-file FILE   as if NCCL_TOPO_FILE were FILE\n"
+          "  --host PATH        the tree of the host that this guest runs on (capture, or\n"
+          "                     `esxcli hardware pci list`)\n"
+          "  --hints FILE       what the hypervisor hides, in a small language (see the manual)\n"
+          "  --nics KIND        auto, rdma, tcp or all\n"
+          "  --rails LIST       NAME=NUMBER,...\n"
+          "  --no-env           ignore the NCCL_ variables of this shell\n"
+          "How to show it:\n"
+          "  --json --xml --xml-full --dot --svg   instead of text\n"
+          "  --nccl             dump: NCCL's reduced tree\n"
+          "  --all              dump: every PCI function, not only those near GPUs and NICs\n"
+          "  -o, --output FILE  write there\n"
+          "  --color WHEN       auto, always, never\n"
+          "  --no-names         numbers instead of names from pci.ids\n"
+          "  --keep-addresses   gather: do not replace MAC addresses, GIDs and GUIDs\n"
+          "  -h, --help   -V, --version\n\n"
+          "Exit status: 0 fine, 1 something was found (check, lint, diff), 2 wrong usage,\n"
+          "3 something cannot be read or written.\n",
+          out);
+}
+
+enum {
+    OPT_ROOT = 256,
+    OPT_TOPO_FILE,
+    OPT_HOST,
+    OPT_HINTS,
+    OPT_NICS,
+    OPT_RAILS,
+    OPT_NO_ENV,
+    OPT_JSON,
+    OPT_XML,
+    OPT_XML_FULL,
+    OPT_DOT,
+    OPT_SVG,
+    OPT_NCCL,
+    OPT_ALL,
+    OPT_COLOR,
+    OPT_NO_NAMES,
+    OPT_KEEP,
+};
+
+static const struct option options[] = {
+    {"root", required_argument, NULL, OPT_ROOT},
+    {"topo-file", required_argument, NULL, OPT_TOPO_FILE},
+    {"host", required_argument, NULL, OPT_HOST},
+    {"hints", required_argument, NULL, OPT_HINTS},
+    {"nics", required_argument, NULL, OPT_NICS},
+    {"rails", required_argument, NULL, OPT_RAILS},
+    {"no-env", no_argument, NULL, OPT_NO_ENV},
+    {"json", no_argument, NULL, OPT_JSON},
+    {"xml", no_argument, NULL, OPT_XML},
+    {"xml-full", no_argument, NULL, OPT_XML_FULL},
+    {"dot", no_argument, NULL, OPT_DOT},
+    {"svg", no_argument, NULL, OPT_SVG},
+    {"nccl", no_argument, NULL, OPT_NCCL},
+    {"all", no_argument, NULL, OPT_ALL},
+    {"output", required_argument, NULL, 'o'},
+    {"color", required_argument, NULL, OPT_COLOR},
+    {"no-names", no_argument, NULL, OPT_NO_NAMES},
+    {"keep-addresses", no_argument, NULL, OPT_KEEP},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {NULL, 0, NULL, 0},
+};
+
+static int choose(const char *option, const char *text, const char *const *words)
+{
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(text, words[i]) == 0)
+            return i;
+    }
+    tool_error("--%s=%s: it knows %s, %s, %s%s%s", option, text, words[0], words[1], words[2],
+               words[3] ? ", " : "", words[3] ? words[3] : "");
+    return -1;
+}
+
+/* -1: go on; else an exit status. */
+static int set_option(struct tool *t, int option, int *color)
+{
+    static const char *const kinds[] = {"auto", "rdma", "tcp", "all", NULL};
+    static const char *const when[] = {"auto", "always", "never", NULL};
+    int choice;
+    switch (option) {
+    case OPT_ROOT:
+        t->root = optarg;
+        break;
+    case OPT_TOPO_FILE:
+        t->topo_file = optarg;
+        break;
+    case OPT_HOST:
+        t->host = optarg;
+        break;
+    case OPT_HINTS:
+        t->hints = optarg;
+        break;
+    case OPT_RAILS:
+        t->rails = optarg;
+        break;
+    case OPT_NO_ENV:
+        t->ignore_env = true;
+        break;
+    case OPT_JSON:
+        t->json = true;
+        break;
+    case OPT_XML:
+        t->format = TOOL_XML;
+        break;
+    case OPT_XML_FULL:
+        t->format = TOOL_XML_FULL;
+        break;
+    case OPT_DOT:
+        t->format = TOOL_DOT;
+        break;
+    case OPT_SVG:
+        t->format = TOOL_SVG;
+        break;
+    case OPT_NCCL:
+        t->nccl_tree = true;
+        break;
+    case OPT_ALL:
+        t->all = true;
+        break;
+    case OPT_NO_NAMES:
+        t->names = false;
+        break;
+    case OPT_KEEP:
+        t->keep_addresses = true;
+        break;
+    case 'o':
+        t->output = optarg;
+        break;
+    case OPT_NICS:
+        if ((choice = choose("nics", optarg, kinds)) < 0)
+            return TOOL_USAGE;
+        t->nics_choice = (enum pvn_nic_choice)choice;
+        break;
+    case OPT_COLOR:
+        if ((*color = choose("color", optarg, when)) < 0)
+            return TOOL_USAGE;
+        break;
+    case 'h':
+        usage(stdout);
+        return TOOL_OK;
+    case 'V':
+        printf("pvn-topo %s\n", pvn_version());
+        return TOOL_OK;
+    default:
+        fputs("Try pvn-topo --help.\n", stderr);
+        return TOOL_USAGE;
+    }
+    return -1;
+}
+
+static void set_look(struct tool *t, int color)
+{
+    struct winsize size;
+    bool terminal = isatty(STDOUT_FILENO) && t->output == NULL;
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool on = color == 1 || (color == 0 && terminal && !(no_color && no_color[0]) &&
+                             !(term && strcmp(term, "dumb") == 0));
+    t->bold = on ? "\033[1m" : "";
+    t->dim = on ? "\033[2m" : "";
+    t->red = on ? "\033[31m" : "";
+    t->green = on ? "\033[32m" : "";
+    t->yellow = on ? "\033[33m" : "";
+    t->blue = on ? "\033[34m" : "";
+    t->off = on ? "\033[0m" : "";
+    t->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    t->width = 96;
+    if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+        t->width = size.ws_col < 120 ? size.ws_col : 120;
+}
+
+static int run_command(struct tool *t, int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(argv[0], commands[i].name) != 0)
+            continue;
+        if (t->format != TOOL_TEXT && commands[i].run != cmd_dump && commands[i].run != cmd_merge) {
+            tool_error("--xml, --xml-full, --dot and --svg are for dump (and merge), not for %s",
+                       argv[0]);
+            return TOOL_USAGE;
+        }
+        return commands[i].run(t, argc - 1, argv + 1);
+    }
+    tool_error("there is no command \"%s\"; pvn-topo --help lists them", argv[0]);
+    return TOOL_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    struct tool t = {.root = "/", .names = true, .out = stdout};
+    int option, color = 0, status;
+    setlocale(LC_CTYPE, "");
+    while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1) {
+        if ((status = set_option(&t, option, &color)) >= 0)
+            return status;
+    }
+    if (optind == argc) {
+        usage(stderr);
+        return TOOL_USAGE;
+    }
+    set_look(&t, color);
+    /* gather writes its own file; the others print. */
+    bool redirect = t.output != NULL && strcmp(argv[optind], "gather") != 0;
+    if (redirect && (t.out = fopen(t.output, "we")) == NULL) {
+        tool_error("%s: cannot be written: %m", t.output);
+        return TOOL_INPUT;
+    }
+    status = run_command(&t, argc - optind, argv + optind);
+    tool_unload(&t);
+    if ((redirect ? fclose(t.out) : fflush(stdout)) != 0 || ferror(stdout)) {
+        tool_error("%s: cannot be written: %m", redirect ? t.output : "standard output");
+        return TOOL_INPUT;
+    }
+    return status;
+}

@@ -1,0 +1,198 @@
+/* pvn-topo matrix: every distance, in NCCL's words and in nvidia-smi's. */
+#include "topo/tool/tool.h"
+
+#include <string.h>
+
+#define CELL 5
+
+/* Rows and columns are the GPUs, then the nets. */
+static int count(const struct tool *t)
+{
+    return t->tree->n_gpus + t->tree->n_nets;
+}
+
+static const char *label(const struct tool *t, int i, char *buf)
+{
+    return i < t->tree->n_gpus ? tool_gpu_label(t, i, buf)
+                               : tool_net_label(t, i - t->tree->n_gpus, buf);
+}
+
+static int pci_of(const struct tool *t, int i)
+{
+    return i < t->tree->n_gpus ? pvn_pairs_gpu_pci(t->pairs, i)
+                               : pvn_pairs_net_pci(t->pairs, i - t->tree->n_gpus);
+}
+
+static enum pvn_npath nccl_class(const struct tool *t, int row, int col)
+{
+    int n_gpus = t->tree->n_gpus;
+    if (row < n_gpus && col < n_gpus)
+        return pvn_ntree_gpu_gpu(t->tree, row, col)->type;
+    if (row < n_gpus)
+        return pvn_ntree_gpu_net(t->tree, row, col - n_gpus)->type;
+    if (col < n_gpus)
+        return pvn_ntree_gpu_net(t->tree, col, row - n_gpus)->type;
+    return pvn_ntree_net_net(t->tree, row - n_gpus, col - n_gpus)->type;
+}
+
+static bool is_hidden(const struct tool *t, int row, int col)
+{
+    struct pvn_distance d;
+    tool_smi(t, pci_of(t, row), pci_of(t, col), &d);
+    return d.trust == PVN_TRUST_HIDDEN;
+}
+
+/* nvidia-smi has no word for NVLink hops, so a GPU pair with NVLink is NV there. */
+static const char *smi_class(const struct tool *t, int row, int col)
+{
+    struct pvn_distance d;
+    if (row < t->tree->n_gpus && col < t->tree->n_gpus &&
+        nccl_class(t, row, col) <= PVN_NPATH_NVB && nccl_class(t, row, col) > PVN_NPATH_LOC)
+        return "NV";
+    return pvn_smi_class_name(tool_smi(t, pci_of(t, row), pci_of(t, col), &d));
+}
+
+static void print_table(const struct tool *t, bool smi)
+{
+    char buf[16];
+    int n = count(t);
+    fprintf(t->out, "%s%-6s%s", t->bold, "", t->off);
+    for (int c = 0; c < n; c++)
+        fprintf(t->out, "%s%*s%s", t->bold, CELL + (c == t->tree->n_gpus), label(t, c, buf),
+                t->off);
+    fputc('\n', t->out);
+    for (int r = 0; r < n; r++) {
+        fprintf(t->out, "%s%-6s%s", t->bold, label(t, r, buf), t->off);
+        for (int c = 0; c < n; c++) {
+            const char *text = r == c ? "X"
+                               : smi  ? smi_class(t, r, c)
+                                      : pvn_npath_name(nccl_class(t, r, c));
+            enum pvn_npath type = nccl_class(t, r, c);
+            const char *shade = r == c || smi           ? ""
+                                : type <= PVN_NPATH_PXB ? t->green
+                                : type >= PVN_NPATH_SYS ? t->red
+                                                        : t->yellow;
+            fprintf(t->out, "%*s%s%s%s", CELL + (c == t->tree->n_gpus) - (int)strlen(text), "",
+                    shade, text, t->off);
+        }
+        fputc('\n', t->out);
+    }
+}
+
+/* Why the two vocabularies disagree about a pair; NULL when they say the same. */
+static const char *difference(const struct tool *t, int row, int col, enum pvn_smi_class smi)
+{
+    enum pvn_npath type = nccl_class(t, row, col);
+    static const enum pvn_npath same[] = {
+        [PVN_SMI_SELF] = PVN_NPATH_LOC, [PVN_SMI_PIX] = PVN_NPATH_PIX,
+        [PVN_SMI_PXB] = PVN_NPATH_PXB,  [PVN_SMI_PHB] = PVN_NPATH_PHB,
+        [PVN_SMI_NODE] = PVN_NPATH_DIS, [PVN_SMI_SYS] = PVN_NPATH_SYS,
+    };
+    if (smi == PVN_SMI_UNKNOWN || type <= PVN_NPATH_C2C || same[smi] == type)
+        return NULL;
+    if (smi == PVN_SMI_NODE && type == PVN_NPATH_PHB)
+        return "NCCL has no NODE: to it, all host bridges of a NUMA node are one CPU";
+    if (smi == PVN_SMI_SELF || type == PVN_NPATH_LOC)
+        return "two ports of one card are one device to NCCL's tree";
+    if (type == PVN_NPATH_SYS)
+        return "NCCL compares the text of numa_node: it differs (-1 beside 0, say), so it sees two "
+               "CPUs "
+               "where the PCI tree shows one";
+    if (smi == PVN_SMI_SYS)
+        return "the devices have the same numa_node text, which is all that NCCL looks at";
+    if (type == PVN_NPATH_PIX)
+        return "NCCL keeps every second bridge and folds Broadcom's two-level switches into one, "
+               "so "
+               "several bridges can count as one switch";
+    if (type == PVN_NPATH_PXB)
+        return "NCCL counts two switch nodes on the way, nvidia-smi one bridge";
+    if (smi == PVN_SMI_PIX || smi == PVN_SMI_PXB)
+        return "the bridge they share is not one that NCCL visits (it goes up two bridges at a "
+               "time), "
+               "so their paths meet at the CPU";
+    return "NCCL's reduced tree joins them at another place than the full PCI tree";
+}
+
+static void print_differences(const struct tool *t)
+{
+    const char *told[8];
+    int n = count(t), n_told = 0;
+    for (int r = 0; r < n; r++) {
+        for (int c = r + 1; c < n; c++) {
+            struct pvn_distance d;
+            char a[16], b[16], text[320];
+            enum pvn_smi_class smi = tool_smi(t, pci_of(t, r), pci_of(t, c), &d);
+            const char *why = difference(t, r, c, smi);
+            int i = 0;
+            while (i < n_told && told[i] != why)
+                i++;
+            if (why == NULL || i < n_told || n_told == 8)
+                continue;
+            told[n_told++] = why;
+            if (n_told == 1)
+                fprintf(t->out, "\n%sWhere they differ%s (first pair of each kind)\n", t->bold,
+                        t->off);
+            snprintf(text, sizeof(text), "%s-%s is %s to NCCL and %s to nvidia-smi: %s.",
+                     label(t, r, a), label(t, c, b), pvn_npath_name(nccl_class(t, r, c)),
+                     pvn_smi_class_name(smi), why);
+            fputs("  ", t->out);
+            tool_wrap(t, 2, 4, text);
+        }
+    }
+}
+
+static void print_legend(const struct tool *t)
+{
+    char buf[16], speed[32], what[128];
+    fputc('\n', t->out);
+    for (int g = 0; g < t->tree->n_gpus; g++)
+        fprintf(t->out, "%-6s %-14s numa %d%s%s\n", tool_gpu_label(t, g, buf),
+                tool_gpu(t, g)->busid, pvn_ntree_numa(t->tree, t->tree->gpus[g]),
+                tool_gpu_what(t, g, what, sizeof(what))[0] ? "  " : "", what);
+    for (int n = 0; n < t->tree->n_nets; n++)
+        fprintf(t->out, "%-6s %-14s numa %d  %s, %s\n", tool_net_label(t, n, buf),
+                tool_net_busid(t, n)[0] ? tool_net_busid(t, n) : "no PCI",
+                pvn_ntree_numa(t->tree, t->tree->nets[n]), tool_net(t, n)->net.name,
+                tool_net_speed(t, n, speed, sizeof(speed)));
+}
+
+int cmd_matrix(struct tool *t, int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 0) {
+        tool_error("matrix takes no arguments");
+        return TOOL_USAGE;
+    }
+    int status = tool_load(t);
+    if (status != TOOL_OK)
+        return status;
+    if (t->json)
+        return json_matrix(t);
+    if (count(t) == 0) {
+        fprintf(t->out, "No GPU and no network device was found.\n");
+        return TOOL_OK;
+    }
+    fprintf(t->out, "%sNCCL%s (the path in its tree, before PXN)\n", t->bold, t->off);
+    print_table(t, false);
+    if (t->topo != NULL) {
+        fprintf(t->out, "\n%snvidia-smi topo -m%s (the full PCI tree)\n", t->bold, t->off);
+        print_table(t, true);
+    }
+    print_legend(t);
+    bool hidden = false;
+    for (int r = 0; r < count(t); r++) {
+        for (int c = r + 1; c < count(t); c++)
+            hidden |= is_hidden(t, r, c);
+    }
+    if (hidden) {
+        fputc('\n', t->out);
+        tool_wrap(t, 0, 0,
+                  "This is a guest whose hypervisor hides the PCIe tree. NCCL's classes above are "
+                  "what it will believe, not how the hardware is wired; ? is not known.");
+    }
+    print_differences(t);
+    fprintf(t->out,
+            "\nBest first: NVL NVLink, PIX one PCIe switch, PXB several switches, PHB the CPU,\n"
+            "NODE host bridges of one NUMA node (nvidia-smi only), SYS between NUMA nodes.\n");
+    return TOOL_OK;
+}

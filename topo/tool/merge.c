@@ -1,0 +1,84 @@
+/* A guest's tree made right by its host's, or by hints; pvn-topo merge. */
+#include "topo/tool/tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int tool_apply_merge(struct tool *t)
+{
+    struct pvn_topo_err err;
+    struct pvn_topo *host = NULL;
+    size_t len = 0;
+    char *hints = NULL;
+    int code = 0;
+
+    if (t->hints != NULL && (hints = pvn_xml_slurp(t->hints, &len)) == NULL) {
+        tool_error("%s: cannot be read: %s", t->hints, strerror(errno));
+        return TOOL_INPUT;
+    }
+    if (t->host != NULL) {
+        struct stat st;
+        code = stat(t->host, &st) == 0 ? 0 : -errno;
+        if (code < 0)
+            snprintf(err.text, sizeof(err.text), "%s: %s", t->host, strerror(errno));
+        else
+            code = pvn_topo_load(t->host, NULL, &host, &err);
+        if (code == -EINVAL || code == -ENOTDIR) {
+            size_t size = 0;
+            char *text = pvn_xml_slurp(t->host, &size);
+            if (text != NULL)
+                code = pvn_topo_load_esxcli(text, size, t->host, &host, &err);
+            free(text);
+        }
+        if (code == 0)
+            code = pvn_topo_merge_host(t->topo, host, hints, len, t->hints, &err);
+        pvn_topo_free(host);
+    } else if (hints != NULL) {
+        code = pvn_topo_apply_hints(t->topo, hints, len, t->hints, &err);
+    }
+    free(hints);
+    if (code < 0)
+        tool_error("%s", err.text);
+    return code < 0 ? TOOL_INPUT : TOOL_OK;
+}
+
+void tool_print_remedies(const struct tool *t)
+{
+    struct pvn_remedy remedies[16];
+    int n = pvn_topo_guest_remedies(t->topo, remedies, 16);
+    if (n > 0)
+        fprintf(t->out, "\n%sThis is a guest. What can be done about the hidden layout:%s\n",
+                t->bold, t->off);
+    for (int i = 0; i < n && i < 16; i++) {
+        char text[900];
+        fprintf(t->out, "  on the %-6s ", remedies[i].where);
+        snprintf(text, sizeof(text), "%s", remedies[i].text);
+        tool_wrap(t, 16, 16, text);
+        if (remedies[i].why[0]) {
+            fprintf(t->out, "%16s%s", "", t->dim);
+            tool_wrap(t, 16, 16, remedies[i].why);
+            fputs(t->off, t->out);
+        }
+    }
+}
+
+int cmd_merge(struct tool *t, int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 0 || (t->host == NULL && t->hints == NULL)) {
+        tool_error("merge wants the host's tree or hints: pvn-topo --root GUEST --host HOST merge");
+        return TOOL_USAGE;
+    }
+    int status = tool_load(t);
+    if (status == TOOL_OK)
+        status = tool_need_machine(t, "merge");
+    if (status != TOOL_OK)
+        return status;
+    if (t->topo->merged & PVN_MERGED_ORDER)
+        tool_error(
+            "some devices were matched by their order alone; say which is which with --hints "
+            "(device GUEST-ADDRESS host HOST-ADDRESS)");
+    return t->json ? json_machine(t) : dump_xml(t, t->format == TOOL_XML_FULL, t->out);
+}

@@ -1,0 +1,122 @@
+/* Labels, device names and wrapped sentences. */
+#include "topo/tool/tool.h"
+
+#include <pci/pci.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tool_error(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("pvn-topo: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+void tool_wrap(const struct tool *t, int at, int indent, const char *text)
+{
+    bool fresh = true;
+    while (*text) {
+        int len = (int)strcspn(text, " ");
+        if (!fresh && at + 1 + len > t->width) {
+            fprintf(t->out, "\n%*s", indent, "");
+            at = indent;
+            fresh = true;
+        }
+        at += fprintf(t->out, "%s%.*s", fresh ? "" : " ", len, text);
+        fresh = false;
+        text += len;
+        while (*text == ' ')
+            text++;
+    }
+    fputc('\n', t->out);
+}
+
+const struct pvn_nnode *tool_gpu(const struct tool *t, int gpu)
+{
+    return &t->tree->nodes[t->tree->gpus[gpu]];
+}
+
+const struct pvn_nnode *tool_net(const struct tool *t, int net)
+{
+    return &t->tree->nodes[t->tree->nets[net]];
+}
+
+const char *tool_gpu_label(const struct tool *t, int gpu, char *buf)
+{
+    snprintf(buf, 16, "GPU%d", tool_gpu(t, gpu)->gpu.dev);
+    return buf;
+}
+
+const char *tool_net_label(const struct tool *t, int net, char *buf)
+{
+    snprintf(buf, 16, "NIC%d", tool_net(t, net)->net.dev);
+    return buf;
+}
+
+const char *tool_net_busid(const struct tool *t, int net)
+{
+    return t->tree->nodes[tool_net(t, net)->up].busid;
+}
+
+const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len)
+{
+    static struct pci_access *access;
+    const struct pvn_pci *f = &t->topo->pci[pci];
+    buf[0] = '\0';
+    if (f->vendor == PVN_UNKNOWN || f->device == PVN_UNKNOWN)
+        return buf;
+    if (!t->names) {
+        snprintf(buf, len, "%04x:%04x", (unsigned)f->vendor, (unsigned)f->device);
+        return buf;
+    }
+    if (access == NULL && (access = pci_alloc()) == NULL)
+        return buf;
+    /* Names only from the local file; never from the network. */
+    char *name = pci_lookup_name(access, buf, (int)len, PCI_LOOKUP_DEVICE | PCI_LOOKUP_NO_NUMBERS,
+                                 f->vendor, f->device);
+    if (name == NULL || name[0] == '\0')
+        snprintf(buf, len, "%04x:%04x", (unsigned)f->vendor, (unsigned)f->device);
+    return buf;
+}
+
+const char *tool_gpu_what(const struct tool *t, int gpu, char *buf, size_t len)
+{
+    int pci = t->topo ? pvn_pairs_gpu_pci(t->pairs, gpu) : -1;
+    int index = pci >= 0 ? pvn_topo_gpu_of_pci(t->topo, pci) : -1;
+    buf[0] = '\0';
+    if (index >= 0 && t->topo->gpus[index].model[0])
+        snprintf(buf, len, "%s", t->topo->gpus[index].model);
+    else if (pci >= 0)
+        tool_pci_what(t, pci, buf, len);
+    return buf;
+}
+
+const char *tool_speed(int mbps, char *buf, size_t len)
+{
+    if (mbps <= 0)
+        snprintf(buf, len, "speed unknown");
+    else if (mbps % 1000 == 0)
+        snprintf(buf, len, "%d Gb/s", mbps / 1000);
+    else
+        snprintf(buf, len, "%d Mb/s", mbps);
+    return buf;
+}
+
+const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len)
+{
+    const struct pvn_nnode *node = tool_net(t, net);
+    return tool_speed(pvn_ndoc_get_int(node->doc, "speed", 0) > 0 ? node->net.speed : 0, buf, len);
+}
+
+enum pvn_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b, struct pvn_distance *d)
+{
+    *d = (struct pvn_distance){.smi = PVN_SMI_UNKNOWN, .common = -1};
+    if (t->topo == NULL || pci_a < 0 || pci_b < 0)
+        return PVN_SMI_UNKNOWN;
+    pvn_topo_distance(t->topo, pci_a, pci_b, d);
+    return d->smi;
+}

@@ -1,0 +1,358 @@
+/* pvn-topo pairs and why: which NIC for which GPU, by whom, and for what reason. */
+#include "topo/tool/tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void print_note(const struct tool *t)
+{
+    if (t->pairs->note[0]) {
+        fprintf(t->out, "%sNote:%s ", t->yellow, t->off);
+        tool_wrap(t, 6, 6, t->pairs->note);
+        fputc('\n', t->out);
+    }
+}
+
+/* A question mark: the class is what the hypervisor shows. What is refused GPUDirect keeps the name
+ * of its path, because that is what can be compared. */
+static const char *class_of(const struct tool *t, int gpu, int net, bool taken, char *buf,
+                            size_t len)
+{
+    const struct pvn_nroute *route = pvn_ntree_route(t->tree, gpu, net);
+    enum pvn_npath path = pvn_ntree_gpu_net(t->tree, gpu, net)->type;
+    snprintf(buf, len, "%s%s%s", pvn_npath_name(taken && !route->detour ? route->type : path),
+             pvn_pairs_hidden(t->pairs, gpu, net) ? "?" : "",
+             taken && route->detour ? " by way of the CPU" : "");
+    return buf;
+}
+
+static void print_verdict(const struct tool *t, const struct pvn_pair *pair)
+{
+    struct pvn_gdr gdr;
+    pvn_gdr_judge(t->pairs, pair->gpu, pair->advice, &gdr);
+    fprintf(t->out, "  GPUDirect ");
+    tool_wrap(t, 12, 10, gdr.verdict);
+}
+
+static void print_pair(const struct tool *t, const struct pvn_pair *pair)
+{
+    char gpu[16], what[128], class[48], text[128 * PVN_PAIR_NETS] = "";
+    const struct pvn_nnode *node = tool_gpu(t, pair->gpu);
+    fprintf(t->out, "%s%s%s %s", t->bold, tool_gpu_label(t, pair->gpu, gpu), t->off, node->busid);
+    tool_gpu_what(t, pair->gpu, what, sizeof(what));
+    fprintf(t->out, "%s%s\n", what[0] ? "  " : "", what);
+
+    fprintf(t->out, "  NCCL    ");
+    for (int i = 0; i < pair->n_nccl; i++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s (%s)", i ? ", " : "",
+                 tool_net(t, pair->nccl[i])->net.name,
+                 class_of(t, pair->gpu, pair->nccl[i],
+                          pvn_ntree_route(t->tree, pair->gpu, pair->nccl[i])->type, class,
+                          sizeof(class)));
+    if (pair->n_nccl == 0)
+        snprintf(text, sizeof(text), "none");
+    tool_wrap(t, 10, 10, text);
+    fprintf(t->out, "%*s%s", 10, "", t->dim);
+    tool_wrap(t, 10, 10, pair->nccl_why);
+    fputs(t->off, t->out);
+
+    bool same = pair->n_nccl == 1 && pair->nccl[0] == pair->advice;
+    if (pair->advice < 0)
+        return;
+    if (same) {
+        char whole[PVN_PAIR_WHY + 16];
+        snprintf(whole, sizeof(whole), "the same; %s", pair->advice_why);
+        fprintf(t->out, "  advice  ");
+        tool_wrap(t, 10, 10, whole);
+        print_verdict(t, pair);
+        return;
+    }
+    fprintf(t->out, "  advice  %s%s (%s)%s\n", t->green, tool_net(t, pair->advice)->net.name,
+            class_of(t, pair->gpu, pair->advice, false, class, sizeof(class)), t->off);
+    fprintf(t->out, "%*s%s", 10, "", t->dim);
+    tool_wrap(t, 10, 10, pair->advice_why);
+    fputs(t->off, t->out);
+    print_verdict(t, pair);
+}
+
+/* What a plugin with virtual devices (our own has them from API 11 on) would be asked to join. */
+static void print_fusion(const struct tool *t)
+{
+    int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group));
+    bool any = false;
+    if (group == NULL || pvn_pairs_fusion(t->pairs, 4, group) < 0) {
+        free(group);
+        return;
+    }
+    for (int first = 0; first < n; first++) {
+        int members = 0;
+        for (int i = 0; i < n; i++)
+            members += group[i] == first;
+        if (members < 2)
+            continue;
+        fprintf(t->out, "%s", any ? ", " : "Fused when the plugin offers it: ");
+        any = true;
+        for (int i = 0, shown = 0; i < n; i++) {
+            if (group[i] == first)
+                fprintf(t->out, "%s%s", shown++ ? "+" : "", tool_net(t, i)->net.name);
+        }
+    }
+    if (any)
+        fprintf(t->out, " (NCCL_NET_MERGE_LEVEL=LOC keeps them apart)\n");
+    free(group);
+}
+
+/* A card whose driver did not bind is the usual reason for a NIC that nobody takes. */
+static void print_idle_nics(const struct tool *t)
+{
+    char text[900] = "Network functions without a device: ", what[128];
+    int n = 0;
+    for (int i = 0; t->topo != NULL && i < t->topo->npci; i++) {
+        const struct pvn_pci *f = &t->topo->pci[i];
+        size_t used = strlen(text);
+        if (f->class_code == PVN_UNKNOWN || f->class_code >> 16 != 0x02 || f->physfn >= 0 ||
+            pvn_topo_net_of_pci(t->topo, i) >= 0 || pvn_topo_rdma_of_pci(t->topo, i) >= 0)
+            continue;
+        if (n++ < 4)
+            snprintf(text + used, sizeof(text) - used, "%s%s %s", n > 1 ? ", " : "", f->bdf,
+                     tool_pci_what(t, i, what, sizeof(what)));
+    }
+    if (n == 0)
+        return;
+    size_t used = strlen(text);
+    if (n > 4)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, " and %d more", n - 4);
+    snprintf(text + used, sizeof(text) - used, " (no driver, or the capture lacks it)");
+    tool_wrap(t, 0, 2, text);
+}
+
+static void print_machine_lines(const struct tool *t)
+{
+    char text[320];
+    bool rails = false;
+    pvn_pairs_cross_nic(t->pairs, text, sizeof(text));
+    fprintf(t->out, "\nBetween hosts: ");
+    tool_wrap(t, 15, 15, text);
+    for (int n = 0; n < t->tree->n_nets; n++)
+        rails |= tool_net(t, n)->net.rail >= 0;
+    if (rails) {
+        fprintf(t->out, "Rails:");
+        for (int n = 0; n < t->tree->n_nets; n++) {
+            if (tool_net(t, n)->net.rail >= 0)
+                fprintf(t->out, " %s=%d", tool_net(t, n)->net.name, tool_net(t, n)->net.rail);
+        }
+        fputc('\n', t->out);
+    }
+    print_fusion(t);
+    if (t->nics.left_out[0])
+        fprintf(t->out, "Left out because they are down: %s\n", t->nics.left_out);
+    print_idle_nics(t);
+    if (t->pairs->n > 1)
+        fprintf(t->out, "%sThe advice is %s.%s\n", t->dim,
+                t->pairs->exact ? "a proven optimum" : "the best found, not proven", t->off);
+}
+
+int cmd_pairs(struct tool *t, int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 0) {
+        tool_error("pairs takes no arguments; for one pair use: pvn-topo why GPU NIC");
+        return TOOL_USAGE;
+    }
+    int status = tool_load(t);
+    if (status != TOOL_OK)
+        return status;
+    if (t->json)
+        return json_pairs(t);
+    print_note(t);
+    if (t->pairs->n == 0 || t->tree->n_nets == 0) {
+        fprintf(t->out, "Nothing to pair: %d GPU%s, %d network device%s.\n", t->pairs->n,
+                t->pairs->n == 1 ? "" : "s", t->tree->n_nets, t->tree->n_nets == 1 ? "" : "s");
+        return TOOL_OK;
+    }
+    for (int g = 0; g < t->pairs->n; g++) {
+        if (g > 0)
+            fputc('\n', t->out);
+        print_pair(t, &t->pairs->list[g]);
+    }
+    print_machine_lines(t);
+    return TOOL_OK;
+}
+
+static void print_hop(const struct tool *t, int node, int next)
+{
+    const struct pvn_nnode *n = &t->tree->nodes[node];
+    static const char *const kinds[] = {
+        [PVN_NN_CPU] = "NUMA node", [PVN_NN_PCI] = "switch", [PVN_NN_DEV] = "GPU",
+        [PVN_NN_NVS] = "NVSwitch",  [PVN_NN_NIC] = "NIC",    [PVN_NN_NET] = "network device"};
+    if (n->kind == PVN_NN_GPU)
+        return;
+    fprintf(t->out, "    %-15s ", kinds[n->kind]);
+    if (n->kind == PVN_NN_CPU)
+        fprintf(t->out, "%d", n->cpu.numa);
+    else if (n->kind == PVN_NN_NET)
+        fprintf(t->out, "%s", n->net.name);
+    else
+        fprintf(t->out, "%s", n->busid[0] ? n->busid : "-");
+    if (n->flattened)
+        fprintf(t->out, " (with %d Broadcom sub-switches folded in)", n->flattened);
+    for (int i = 0; next >= 0 && i < n->n_links; i++) {
+        if (n->links[i].to == next)
+            fprintf(t->out, "%s  | %.1f GB/s%s", t->dim, n->links[i].bw, t->off);
+    }
+    fputc('\n', t->out);
+}
+
+static void print_route(const struct tool *t, int gpu, int net)
+{
+    int hops[256];
+    int n = pvn_ntree_hops(t->tree, gpu, net, hops, 256);
+    const struct pvn_npath_info *path = pvn_ntree_gpu_net(t->tree, gpu, net);
+    const struct pvn_nroute *route = pvn_ntree_route(t->tree, gpu, net);
+    struct pvn_distance d;
+    char text[512];
+
+    fprintf(t->out, "  %sPath%s ", t->bold, t->off);
+    snprintf(text, sizeof(text), "NCCL: %s, %s; %.1f GB/s by its model.",
+             pvn_npath_name(path->type), pvn_npath_words(path->type), path->bw);
+    tool_wrap(t, 7, 7, text);
+    for (int i = 0; i < n; i++)
+        print_hop(t, hops[i], i + 1 < n ? hops[i + 1] : -1);
+    if (route->type == PVN_NPATH_PXN) {
+        char relay[16];
+        fprintf(t->out, "       In use: PXN, %.1f GB/s: over NVLink to %s, which sends for it.\n",
+                route->bw, tool_gpu_label(t, route->via_gpu, relay));
+    } else if (route->detour) {
+        fprintf(t->out,
+                "       In use: %s, %.1f GB/s: GPUDirect is refused, so the data goes through "
+                "the CPU.\n",
+                pvn_npath_name(route->type), route->bw);
+    } else if (route->type != path->type) {
+        fprintf(t->out, "       In use: %s: %s.\n", pvn_npath_name(route->type),
+                pvn_npath_words(route->type));
+    }
+    if (tool_smi(t, pvn_pairs_gpu_pci(t->pairs, gpu), pvn_pairs_net_pci(t->pairs, net), &d) !=
+            PVN_SMI_UNKNOWN ||
+        d.reason[0]) {
+        fprintf(t->out, "       ");
+        snprintf(text, sizeof(text), "nvidia-smi: %s. %s%s", pvn_smi_class_name(d.smi), d.reason,
+                 d.trust == PVN_TRUST_MEASURED ? "" : " (");
+        if (d.trust != PVN_TRUST_MEASURED)
+            snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s)",
+                     pvn_trust_text(d.trust));
+        tool_wrap(t, 7, 7, text);
+    }
+}
+
+static void print_links(const struct tool *t, int gpu, int net)
+{
+    int ends[2] = {t->topo ? pvn_pairs_gpu_pci(t->pairs, gpu) : -1,
+                   t->topo ? pvn_pairs_net_pci(t->pairs, net) : -1};
+    for (int i = 0; i < 2; i++) {
+        const struct pvn_pci *f = ends[i] >= 0 ? &t->topo->pci[ends[i]] : NULL;
+        if (f == NULL || f->link.speed_mts == PVN_UNKNOWN || f->link.width == PVN_UNKNOWN)
+            continue;
+        if (f->link.speed_mts < f->link.speed_max_mts || f->link.width < f->link.width_max) {
+            char text[320];
+            snprintf(text, sizeof(text), "Link of %s: now %s x%d, can do %s x%d. %s", f->bdf,
+                     pvn_link_speed_name(f->link.speed_mts), f->link.width,
+                     pvn_link_speed_name(f->link.speed_max_mts), f->link.width_max,
+                     i == 0
+                         ? "An idle GPU lowers its speed; NCCL reads what it is when a job starts."
+                         : "NCCL uses the maximum and does not notice.");
+            fputs("       ", t->out);
+            tool_wrap(t, 7, 7, text);
+        }
+    }
+}
+
+static void print_choice(const struct tool *t, int gpu, int net)
+{
+    const struct pvn_pair *pair = &t->pairs->list[gpu];
+    char text[PVN_PAIR_WHY + 160], label[16];
+    bool taken = false;
+    for (int i = 0; i < pair->n_nccl; i++)
+        taken |= pair->nccl[i] == net;
+    fprintf(t->out, "  %sChoice%s ", t->bold, t->off);
+    if (taken)
+        snprintf(text, sizeof(text), "NCCL takes it for %s: %s.", tool_gpu_label(t, gpu, label),
+                 pair->nccl_why);
+    else if (pair->n_nccl > 0)
+        snprintf(text, sizeof(text), "NCCL takes %s instead: %s.",
+                 tool_net(t, pair->nccl[0])->net.name, pair->nccl_why);
+    else
+        snprintf(text, sizeof(text), "NCCL has no NIC for this GPU: %s.", pair->nccl_why);
+    tool_wrap(t, 9, 9, text);
+    if (pair->advice >= 0) {
+        snprintf(text, sizeof(text), "We advise %s: %s.",
+                 pair->advice == net ? "it" : tool_net(t, pair->advice)->net.name,
+                 pair->advice_why);
+        fputs("         ", t->out);
+        tool_wrap(t, 9, 9, text);
+    }
+}
+
+static void print_gdr(const struct tool *t, int gpu, int net)
+{
+    struct pvn_gdr gdr;
+    char text[900];
+    pvn_gdr_judge(t->pairs, gpu, net, &gdr);
+    fprintf(t->out, "  %sGPUDirect%s ", t->bold, t->off);
+    tool_wrap(t, 12, 12, gdr.verdict);
+    for (int i = 0; i < PVN_GDR_CONDITIONS; i++) {
+        const struct pvn_gdr_step *step = &gdr.steps[i];
+        const char *shade = step->result == PVN_GDR_NO        ? t->red
+                            : step->result == PVN_GDR_UNKNOWN ? t->yellow
+                                                              : t->green;
+        fprintf(t->out, "    %d %s%-7s%s ", i + 1, shade, pvn_gdr_result_name(step->result),
+                t->off);
+        snprintf(text, sizeof(text), "%s: %s", step->title, step->seen);
+        tool_wrap(t, 14, 14, text);
+        if (step->result == PVN_GDR_YES || step->result == PVN_GDR_LIKELY)
+            continue;
+        if (step->needed[0]) {
+            snprintf(text, sizeof(text), "needed: %s", step->needed);
+            fprintf(t->out, "%14s", "");
+            tool_wrap(t, 14, 14, text);
+        }
+        if (step->remedy[0]) {
+            snprintf(text, sizeof(text), "remedy: %s", step->remedy);
+            fprintf(t->out, "%14s", "");
+            tool_wrap(t, 14, 14, text);
+        }
+    }
+}
+
+int cmd_why(struct tool *t, int argc, char **argv)
+{
+    char gpu_name[16], net_label[16], speed[32];
+    if (argc != 2) {
+        tool_error("why wants a GPU and a NIC, for example: pvn-topo why GPU0 mlx5_0");
+        return TOOL_USAGE;
+    }
+    int status = tool_load(t);
+    if (status != TOOL_OK)
+        return status;
+    int gpu = pvn_pairs_find_gpu(t->pairs, argv[0]), net = pvn_pairs_find_net(t->pairs, argv[1]);
+    if (gpu < 0 || net < 0) {
+        tool_error("there is no %s \"%s\"; pvn-topo matrix lists what there is",
+                   gpu < 0 ? "GPU" : "NIC", gpu < 0 ? argv[0] : argv[1]);
+        return TOOL_USAGE;
+    }
+    if (t->json)
+        return json_why(t, gpu, net);
+    fprintf(t->out, "%s%s %s  -  %s %s%s%s, %s%s\n", t->bold, tool_gpu_label(t, gpu, gpu_name),
+            tool_gpu(t, gpu)->busid, tool_net_label(t, net, net_label), tool_net(t, net)->net.name,
+            tool_net_busid(t, net)[0] ? " " : "", tool_net_busid(t, net),
+            tool_net_speed(t, net, speed, sizeof(speed)), t->off);
+    print_route(t, gpu, net);
+    print_links(t, gpu, net);
+    print_choice(t, gpu, net);
+    print_gdr(t, gpu, net);
+    const struct pvn_nic *nic = pvn_pairs_nic(t->pairs, net);
+    if (nic != NULL && nic->path_note[0]) {
+        fprintf(t->out, "  %spciPath%s ", t->bold, t->off);
+        tool_wrap(t, 10, 10, nic->path_note);
+    }
+    return TOOL_OK;
+}

@@ -1,0 +1,59 @@
+/* pvn-topo params: the plugin's parameters with the values that it would take from this
+ * environment. */
+#include "topo/tool/tool.h"
+
+#include <jansson.h>
+
+#include "plugin/core/log.h"
+#include "plugin/core/param.h"
+
+static json_t *row(const struct pvn_param_def *def, size_t index, const struct pvn_params *params)
+{
+    static const char *const types[] = {"bool", "int",    "size", "duration",
+                                        "enum", "string", "list"};
+    static const char *const sources[] = {"default", "environment", "alias"};
+    char text[PVN_PARAM_STR_LEN], name[128];
+    json_t *o = json_object();
+    snprintf(name, sizeof(name), PVN_PARAM_PREFIX "%s", def->name);
+    json_object_set_new(o, "name", json_string(name));
+    json_object_set_new(o, "alias", def->alias ? json_string(def->alias) : json_null());
+    json_object_set_new(o, "type", json_string(types[def->type]));
+    json_object_set_new(o, "unit", def->unit ? json_string(def->unit) : json_null());
+    json_object_set_new(o, "default", json_string(def->def));
+    json_object_set_new(o, "value", json_string(pvn_param_format(def, params, text, sizeof(text))));
+    json_object_set_new(o, "source", json_string(sources[params->source[index]]));
+    json_object_set_new(o, "range", json_string(pvn_param_range(def, text, sizeof(text))));
+    json_object_set_new(o, "help", json_string(def->help));
+    return o;
+}
+
+int cmd_params(struct tool *t, int argc, char **argv)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    size_t count = 0;
+    int status = TOOL_OK;
+    (void)argv;
+    if (argc > 0) {
+        tool_error("params takes no arguments");
+        return TOOL_USAGE;
+    }
+    pvn_log_set_level(PVN_LOG_WARN);
+    if (pvn_params_load(&err) < 0) {
+        char text[PVN_ERR_TEXT_LEN];
+        pvn_err_format(&err, text, sizeof(text));
+        tool_error("the plugin would refuse to start: %s", text);
+        status = TOOL_FOUND;
+    }
+    if (t->json) {
+        const struct pvn_param_def *table = pvn_param_table(&count);
+        json_t *list = json_array();
+        for (size_t i = 0; i < count; i++)
+            json_array_append_new(list, row(&table[i], i, pvn_params_get()));
+        if (json_params(t, list) != TOOL_OK)
+            status = TOOL_INPUT;
+    } else {
+        pvn_params_print(t->out, pvn_params_get());
+    }
+    pvn_params_unload();
+    return status;
+}

@@ -1,0 +1,117 @@
+/* pvn-topo: what its commands share. */
+#ifndef PVN_TOPO_TOOL_H
+#define PVN_TOPO_TOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "topo/gdr.h"
+#include "topo/nccl_detect.h"
+#include "topo/nccl_xml.h"
+#include "topo/pair.h"
+
+/* Exit statuses, documented in the manual page. */
+enum tool_exit {
+    TOOL_OK = 0,
+    TOOL_FOUND = 1, /* check failed, lint found an error, diff found a difference */
+    TOOL_USAGE = 2,
+    TOOL_INPUT = 3, /* something could not be read or written */
+};
+
+struct tool {
+    FILE *out;
+    /* Escape sequences, "" unless the output is a terminal. */
+    const char *bold, *dim, *red, *green, *yellow, *blue, *off;
+    bool utf8;
+    int width; /* columns that sentences are wrapped to */
+
+    /* Options. */
+    const char *root;      /* --root, default "/" */
+    const char *topo_file; /* --topo-file, or NCCL_TOPO_FILE for this machine, or NULL */
+    const char *hints, *host, *rails;
+    enum pvn_nic_choice nics_choice;
+    bool json, all, names, nccl_tree;
+    enum { TOOL_TEXT, TOOL_XML, TOOL_XML_FULL, TOOL_DOT, TOOL_SVG } format;
+    const char *output; /* -o, or NULL */
+    bool ignore_env, keep_addresses;
+
+    /* What was loaded. topo is NULL when the root is an XML file. */
+    struct pvn_topo *topo;
+    struct pvn_nics nics;
+    struct pvn_ndoc *file; /* the topology file, if any */
+    struct pvn_ndoc *doc;  /* of an XML root */
+    struct pvn_ntree *tree;
+    struct pvn_pairs *pairs;
+    struct pvn_nccl_env env;
+};
+
+/* Loads what the options name and makes the pairs. Prints why on standard error and returns an exit
+ * status when it cannot. */
+int tool_load(struct tool *t);
+void tool_unload(struct tool *t);
+/* Applies --hints and --host to t->topo. */
+int tool_apply_merge(struct tool *t);
+/* What can be done on the host and in the guest where the layout is hidden. */
+void tool_print_remedies(const struct tool *t);
+/* For commands that need the machine's own model: says so and returns TOOL_USAGE for an XML root.
+ */
+int tool_need_machine(const struct tool *t, const char *command);
+
+/* "pvn-topo: ..." on standard error. */
+void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Prints text wrapped to the width; the first line starts at column `at` (already printed), the
+ * others are indented by `indent`. Ends the line. */
+void tool_wrap(const struct tool *t, int at, int indent, const char *text);
+
+/* Short name of a GPU or net for tables: "GPU0", "NIC2"; buf holds 16. */
+const char *tool_gpu_label(const struct tool *t, int gpu, char *buf);
+const char *tool_net_label(const struct tool *t, int net, char *buf);
+const struct pvn_nnode *tool_gpu(const struct tool *t, int gpu);
+const struct pvn_nnode *tool_net(const struct tool *t, int net);
+/* Bus id of the NIC a net belongs to, "" when it has none. */
+const char *tool_net_busid(const struct tool *t, int net);
+/* "H100 80GB HBM3", "ConnectX-7 mlx5_0": what is known of the device; buf is filled and returned.
+ */
+const char *tool_gpu_what(const struct tool *t, int gpu, char *buf, size_t len);
+const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len);
+/* Speed of a net as stated by the machine or file; "speed unknown" where NCCL would assume 10 Gb/s.
+ */
+const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len);
+/* "100 Gb/s", "10 Gb/s", "speed unknown". */
+const char *tool_speed(int mbps, char *buf, size_t len);
+/* nvidia-smi's class of a pair where a model is loaded; UNKNOWN otherwise. */
+enum pvn_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b, struct pvn_distance *d);
+
+/* Commands. Each gets the arguments behind its name and returns an exit status. */
+int cmd_dump(struct tool *t, int argc, char **argv);
+int cmd_matrix(struct tool *t, int argc, char **argv);
+int cmd_pairs(struct tool *t, int argc, char **argv);
+int cmd_why(struct tool *t, int argc, char **argv);
+int cmd_check(struct tool *t, int argc, char **argv);
+int cmd_lint(struct tool *t, int argc, char **argv);
+int cmd_diff(struct tool *t, int argc, char **argv);
+int cmd_merge(struct tool *t, int argc, char **argv);
+int cmd_gather(struct tool *t, int argc, char **argv);
+int cmd_params(struct tool *t, int argc, char **argv);
+
+/* Formats of dump. 0 or an exit status. */
+int dump_text(const struct tool *t);
+int dump_nccl_text(const struct tool *t);
+int dump_dot(const struct tool *t, FILE *out);
+int dump_svg(const struct tool *t);
+int dump_xml(const struct tool *t, bool full, FILE *out);
+
+/* The whole machine as one JSON document (schema: pvn-topo.schema.json). */
+int json_machine(const struct tool *t);
+int json_pairs(const struct tool *t);
+int json_matrix(const struct tool *t);
+int json_why(const struct tool *t, int gpu, int net);
+int json_check(const struct tool *t, const struct pvn_checks *checks);
+struct json_t;
+int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
+int json_params(const struct tool *t, struct json_t *list); /* takes the list over */
+int json_lint(const struct tool *t, const char *name, const struct pvn_lint *lint);
+
+#endif
