@@ -332,17 +332,6 @@ int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *s
     return 0;
 }
 
-/* Whether bytes reported as received may still be on their way into GPU memory. */
-static bool needs_flush(const struct pvn_mr *const *m, const size_t *sizes, int n)
-{
-    int i;
-
-    for (i = 0; i < n; i++)
-        if (sizes[i] && m[i] && m[i]->ptr_type != NCCL_PTR_HOST)
-            return true;
-    return false;
-}
-
 int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                     void *const *mrs, void **request)
 {
@@ -362,9 +351,10 @@ int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *
         if (rc)
             return rc;
     }
-    if (!needs_flush(m, sizes, n))
-        return 0;
     rc = pvn_engine_iflush(c->engine, n, data, sizes, m, &req);
+    if (rc == -EBUSY)
+        return comm_refuse(c, rc, PVN_FAULT_USAGE, "iflush: %d flushes are in flight already",
+                           PVN_MAX_REQS);
     if (rc)
         return answer(c, rc, "iflush");
     *request = req;

@@ -49,7 +49,8 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
                  struct pvn_comm_mr **mr);
 int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr);
 
-/* *request NULL and 0: call again. n at most PVN_MAX_RECVS. */
+/* *request NULL and 0: call again; of iflush: nothing has to be waited for. n at most
+ * PVN_MAX_RECVS. */
 int pvn_comm_isend(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
                    void **request);
 int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,

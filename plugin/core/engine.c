@@ -157,80 +157,17 @@ void eng_req_done(struct pvn_req *req)
     req->e->stats.msgs++;
 }
 
-static void req_put(struct pvn_req *req)
+void eng_req_put(struct pvn_req *req)
 {
     req->kind = REQ_FREE;
     req->e->freed[req->e->nfree++] = req;
-}
-
-static int flush_post(struct pvn_engine *e, struct pvn_req *req)
-{
-    uint32_t id = (uint32_t)(req - e->reqs);
-    for (int i = 0; i < e->cfg.nlanes; i++) {
-        if (!(req->unflushed >> i & 1))
-            continue;
-        struct pvn_lane *l = e->cfg.lanes[i];
-        int rc = l->ops->post_flush(l, id, req->flush_addr, req->flush_mr);
-        if (rc == -EAGAIN)
-            continue;
-        /* A lane that has nothing to flush has finished already. */
-        if (rc == -EOPNOTSUPP)
-            req->flushes--;
-        else if (rc < 0)
-            return eng_fail_lane(e, l, rc);
-        req->unflushed &= (uint16_t)~(1u << i);
-    }
-    if (req->unflushed == 0)
-        e->flushing--;
-    if (req->flushes == 0 && !req->done)
-        eng_req_done(req);
-    return 0;
-}
-
-int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
-                      const struct pvn_mr *const *mrs, struct pvn_req **out)
-{
-    *out = NULL;
-    if (e->failed)
-        return e->err.code;
-    /* The last buffer that got bytes is enough: a read behind the writes of a lane pushes them all. */
-    int last = -1;
-    for (int i = 0; i < n; i++)
-        if (sizes[i] > 0)
-            last = i;
-    if (last < 0)
-        return 0;
-    struct pvn_req *req = eng_req_get(e, REQ_FLUSH);
-    if (!req)
-        return 0;
-    req->flush_addr = data[last];
-    req->flush_mr = mrs ? mrs[last] : NULL;
-    req->flushes = (uint16_t)e->cfg.nlanes;
-    req->unflushed = (uint16_t)((1u << e->cfg.nlanes) - 1);
-    e->flushing++;
-    int rc = flush_post(e, req);
-    if (rc < 0)
-        return rc;
-    *out = req;
-    return 0;
-}
-
-static void flush_event(struct pvn_engine *e, const struct pvn_event *ev)
-{
-    struct pvn_req *req = ev->id < PVN_MAX_SENDS ? &e->reqs[ev->id] : NULL;
-    if (!req || req->kind != REQ_FLUSH || req->done || req->flushes == 0) {
-        e->stats.stale++;
-        return;
-    }
-    if (--req->flushes == 0 && req->unflushed == 0)
-        eng_req_done(req);
 }
 
 static int take_event(struct pvn_engine *e, const struct pvn_event *ev)
 {
     switch (ev->kind) {
     case PVN_EV_FLUSHED:
-        flush_event(e, ev);
+        eng_flush_event(e, ev);
         return 0;
     case PVN_EV_ARRIVED:
         if (e->rx)
@@ -270,14 +207,9 @@ static int poll_lane(struct pvn_engine *e, struct pvn_lane *l)
 
 static int post_all(struct pvn_engine *e)
 {
-    for (int i = 0; e->flushing > 0 && i < PVN_MAX_SENDS; i++) {
-        struct pvn_req *req = &e->reqs[i];
-        if (req->kind != REQ_FLUSH || req->unflushed == 0)
-            continue;
-        int rc = flush_post(e, req);
-        if (rc < 0)
-            return rc;
-    }
+    int rc = eng_flush_post(e);
+    if (rc < 0)
+        return rc;
     return e->tx ? eng_tx_post(e) : eng_rx_post(e);
 }
 
@@ -326,8 +258,10 @@ int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes)
         for (int i = 0; sizes && i < g->n; i++)
             sizes[i] = g->ent[i].total;
         e->rx->freed[e->rx->nfree++] = req->group;
+    } else if (req->kind == REQ_FLUSH) {
+        eng_flush_free(e, req);
     }
-    req_put(req);
+    eng_req_put(req);
     *done = 1;
     return 0;
 }

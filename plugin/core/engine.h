@@ -60,6 +60,8 @@ int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int ta
                      const struct pvn_mr *mr, struct pvn_req **req);
 int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
                      const int *tags, const struct pvn_mr *const *mrs, struct pvn_req **req);
+/* Of buffers of completed receives. *req NULL with 0: nothing has to be waited for. -EBUSY:
+ * PVN_MAX_REQS flushes are in flight. */
 int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
                       const struct pvn_mr *const *mrs, struct pvn_req **req);
 /* Moves the comm along; *done 1 frees the request and fills sizes[0..n-1] when sizes is not NULL. */

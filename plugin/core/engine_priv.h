@@ -40,12 +40,8 @@ struct pvn_req {
     struct pvn_engine *e;
     enum req_kind kind;
     bool done;
-    int16_t group;   /* REQ_RECV: index into groups */
-    uint16_t flushes; /* REQ_FLUSH: lanes that have not answered */
-    uint16_t unflushed; /* REQ_FLUSH: lanes that have not taken the request yet, a bit each */
-    size_t size;     /* REQ_SEND: bytes sent. REQ_FLUSH: unused */
-    const void *flush_addr;
-    const struct pvn_mr *flush_mr;
+    int16_t group;   /* REQ_RECV: index into groups. REQ_FLUSH: into flush */
+    size_t size;     /* REQ_SEND: bytes sent */
     uint64_t born;   /* ns */
 };
 
@@ -101,6 +97,16 @@ struct recv_group {
     struct recv_ent ent[PVN_MAX_RECVS];
 };
 
+/* One flush: a buffer of each GPU, with every lane. */
+struct flush_job {
+    bool used;
+    int n;
+    const void *addr[PVN_MAX_RECVS];
+    const struct pvn_mr *mr[PVN_MAX_RECVS];
+    uint64_t unposted; /* a bit per buffer and lane: that lane has not taken it yet */
+    unsigned waiting;  /* answers that are still to come */
+};
+
 /* A message that came before a buffer with its tag was posted. */
 struct stash {
     bool used;
@@ -143,6 +149,8 @@ struct receiver {
     struct recv_group groups[PVN_MAX_REQS];
     struct msg_map map[MSG_RING];
     struct stash stash[STASH_SLOTS];
+    int flushing; /* flushes that some lane has not taken */
+    struct flush_job flush[PVN_MAX_REQS];
 };
 
 struct pvn_engine {
@@ -152,7 +160,6 @@ struct pvn_engine {
     int rr;       /* lane that gets the next chunk first */
     int pending;  /* requests not done */
     int nfree;
-    int flushing; /* flush requests that some lane has not taken */
     unsigned ticks;
     uint64_t now; /* sampled every few progress calls */
     struct pvn_req *freed[PVN_MAX_SENDS];
@@ -166,6 +173,7 @@ struct pvn_engine {
 /* engine.c */
 struct pvn_req *eng_req_get(struct pvn_engine *e, enum req_kind kind); /* NULL: none free */
 void eng_req_done(struct pvn_req *req);
+void eng_req_put(struct pvn_req *req); /* free again */
 /* Latches err->code with a text; returns the code. */
 int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
     PVN_PRINTF(4, 5);
@@ -184,6 +192,11 @@ int eng_rx_event(struct pvn_engine *e, const struct pvn_event *ev);
 int eng_rx_post(struct pvn_engine *e);
 void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
+
+/* engine_flush.c */
+void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev);
+int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
+void eng_flush_free(struct pvn_engine *e, const struct pvn_req *req);
 
 /* engine_match.c: matched comms, receiving side */
 int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f, void **dst);

@@ -45,6 +45,7 @@ struct pvn_mr {
     void *addr;                     /* start of the registered range */
     size_t len;                     /* bytes */
     int ptr_type;                   /* NCCL_PTR_HOST, NCCL_PTR_CUDA or NCCL_PTR_DMABUF */
+    unsigned gpu; /* ordinal of the memory's GPU plus one, by the lanes; 0: host */
     uint32_t rkey[PVN_MAX_LANES];   /* what the peer needs to write through lane i; 0 where unused */
     void *lane_mr[PVN_MAX_LANES];   /* the lane's own handle, NULL where the lane needs none */
 };
@@ -137,6 +138,9 @@ struct pvn_lane_ops {
     /* Data. post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. */
     int (*post_cts)(struct pvn_lane *l, const struct pvn_cts *cts, const struct pvn_mr *const *mrs);
     int (*post_write)(struct pvn_lane *l, const struct pvn_write *w);
+    /* Makes what has arrived in the GPU memory at addr visible to the GPU. 0: PVN_EV_FLUSHED
+     * follows; -EALREADY: nothing has to be waited for; -EOPNOTSUPP: this lane never writes such
+     * memory. */
     int (*post_flush)(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
     int (*kick)(struct pvn_lane *l);
     int (*poll)(struct pvn_lane *l, struct pvn_event *ev, int max); /* number of events */

@@ -4,7 +4,8 @@ libpvn_core_la_SOURCES += plugin/core/clock.h plugin/core/err.c plugin/core/err.
     plugin/core/hints.c plugin/core/hints.h plugin/core/log.c plugin/core/log.h \
     plugin/core/param.c plugin/core/param.h plugin/core/param_print.c plugin/core/param_table.c \
     plugin/core/param_value.c plugin/core/param_value.h plugin/core/result.c plugin/core/result.h
-libpvn_core_la_SOURCES += plugin/core/lane.c plugin/core/engine.c plugin/core/engine_plan.c \
+libpvn_core_la_SOURCES += plugin/core/lane.c plugin/core/engine.c plugin/core/engine_flush.c \
+    plugin/core/engine_plan.c \
     plugin/core/engine_send.c plugin/core/engine_recv.c plugin/core/engine_match.c \
     plugin/core/engine_priv.h
 libpvn_core_la_SOURCES += plugin/core/fork.c plugin/core/fork.h plugin/core/poller.c plugin/core/poller.h \
