@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "core/memcache.h"
 #include "nccl/types.h"
 
 struct pvn_rdma_gpu {
@@ -14,13 +16,21 @@ struct pvn_rdma_gpu {
     struct pvn_cuda *cuda; /* NULL: this process does not use CUDA */
     struct pvn_gpumem_nic nic;
     struct pvn_gpumem_cap cap;
+    struct pvn_memcache *cache;
     struct pvn_rdma_registrar host;
 };
 
-/* A GPU registration: this, and right behind it the pvn_rdma_mem that the lane gets, whose owner is
- * the pvn_rdma_gpu; a host registration's owner is something of the host registrar's. */
-struct gpu_region {
-    struct pvn_gpumem_mr mr;
+/* What one regMr holds: this, and right behind it the pvn_rdma_mem that the lane gets, whose owner
+ * is the pvn_rdma_gpu; a host registration's owner is something of the host registrar's. */
+struct gpu_ref {
+    const struct pvn_mem *region; /* of the cache; its handle is a pvn_gpumem_mr */
+};
+
+/* What a new region is made of. */
+struct gpu_ask {
+    uint64_t addr, len;
+    int fd; /* NCCL's descriptor, -1: none */
+    uint64_t offset;
 };
 
 /* No relaxed ordering: the record or immediate behind the data must not overtake it. */
@@ -73,10 +83,41 @@ static int gpu_dereg_mr(void *nic, void *mr, struct pvn_err *err)
 static const struct pvn_gpumem_ops gpu_ops = {
     .reg_mr = gpu_reg_mr, .reg_dmabuf_mr = gpu_reg_dmabuf_mr, .dereg_mr = gpu_dereg_mr};
 
+/* The range that the cache counts with is what the registration covers: see pvn_gpumem_register. */
+static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
+                     const struct pvn_mem_sort *sort, const void *extra, void **handle,
+                     struct pvn_err *err)
+{
+    struct pvn_rdma_gpu *g = arg;
+    const struct gpu_ask *ask = extra;
+    struct pvn_gpumem_mr *mr = malloc(sizeof(*mr));
+    if (!mr)
+        return pvn_err_set(err, -ENOMEM, "no memory for a registration");
+    int rc = pvn_gpumem_register(g->cuda, &g->nic, &g->cap, ask->addr, ask->len, ask->fd,
+                                 ask->offset, mr, err);
+    if (rc)
+        free(mr);
+    else
+        *handle = mr;
+    return rc;
+}
+
+static void cache_dereg(void *arg, int dev, void *handle)
+{
+    struct pvn_rdma_gpu *g = arg;
+    pvn_gpumem_deregister(&g->nic, handle, NULL);
+    free(handle);
+}
+
+static const struct pvn_memcache_ops cache_ops = {.reg = cache_reg, .dereg = cache_dereg};
+
 struct pvn_rdma_gpu *pvn_rdma_gpu_open(const struct pvn_rdma_gpu_cfg *cfg, struct pvn_err *err)
 {
     struct pvn_rdma_gpu *g = calloc(1, sizeof(*g));
-    if (!g) {
+    if (g)
+        g->cache = pvn_memcache_new(&cache_ops, g, (size_t)sysconf(_SC_PAGESIZE));
+    if (!g || !g->cache) {
+        free(g);
         pvn_err_set(err, -ENOMEM, "no memory for a device's GPU side");
         return NULL;
     }
@@ -87,7 +128,8 @@ struct pvn_rdma_gpu *pvn_rdma_gpu_open(const struct pvn_rdma_gpu_cfg *cfg, struc
                                      .ops = &gpu_ops,
                                      .nic = g,
                                      .can_write = cfg->can_write,
-                                     .can_read = cfg->can_read};
+                                     .can_read = cfg->can_read,
+                                     .lacks = cfg->lacks};
     struct pvn_err why = PVN_ERR_INIT;
     if (cfg->mode != PVN_GPU_MEM_OFF)
         pvn_cuda_open(&g->cuda, cfg->cuda_lib, &why);
@@ -102,6 +144,7 @@ void pvn_rdma_gpu_close(struct pvn_rdma_gpu *g)
 {
     if (!g)
         return;
+    pvn_memcache_free(g->cache);
     pvn_cuda_close(g->cuda);
     free(g);
 }
@@ -113,9 +156,29 @@ const struct pvn_gpumem_cap *pvn_rdma_gpu_cap(const struct pvn_rdma_gpu *g)
 
 /* ---- registrar ---- */
 
-static struct gpu_region *region_of(const struct pvn_rdma_gpu *g, const struct pvn_rdma_mem *mem)
+static struct gpu_ref *ref_of(const struct pvn_rdma_gpu *g, const struct pvn_rdma_mem *mem)
 {
-    return mem->part[0].owner == g ? (struct gpu_region *)(uintptr_t)mem - 1 : NULL;
+    return mem->part[0].owner == g ? (struct gpu_ref *)(uintptr_t)mem - 1 : NULL;
+}
+
+/* A region that holds the buffer: one that is there already, as long as it is of the very same
+ * allocations, which their ids say. An address that was freed and given out again has another id.
+ */
+static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask,
+                       const struct pvn_mem **out, struct pvn_gpumem_view *view,
+                       struct pvn_err *err)
+{
+    struct pvn_gpumem_plan plan = {.addr = ask->addr, .len = ask->len};
+    int rc = pvn_gpumem_usable(&g->nic, &g->cap, ask->fd, err);
+    if (!rc)
+        rc = pvn_gpumem_look(g->cuda, ask->addr, ask->len, view, err);
+    if (!rc && ask->fd < 0)
+        rc = pvn_gpumem_plan_region(ask->addr, ask->len, view, (uint64_t)sysconf(_SC_PAGESIZE),
+                                    &plan, err);
+    if (rc)
+        return rc;
+    struct pvn_mem_sort sort = {.kind = NCCL_PTR_CUDA, .access = GPU_ACCESS, .buffer_id = view->id};
+    return pvn_memcache_get(g->cache, plan.addr, plan.len, &sort, 1, ask, out, err);
 }
 
 static int gpu_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
@@ -124,21 +187,25 @@ static int gpu_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t d
     struct pvn_rdma_gpu *g = arg;
     if (mr->ptr_type == NCCL_PTR_HOST)
         return g->host.reg(g->host.arg, mr, dmabuf_fd, dmabuf_offset, out, err);
-    struct gpu_region *region =
-        calloc(1, sizeof(*region) + sizeof(struct pvn_rdma_mem) + sizeof((*out)->part[0]));
-    if (!region)
+    struct gpu_ref *ref =
+        calloc(1, sizeof(*ref) + sizeof(struct pvn_rdma_mem) + sizeof((*out)->part[0]));
+    if (!ref)
         return pvn_err_set(err, -ENOMEM, "no memory for a registration");
-    int rc = pvn_gpumem_register(g->cuda, &g->nic, &g->cap, (uintptr_t)mr->addr, mr->len, dmabuf_fd,
-                                 dmabuf_offset, &region->mr, err);
+    struct gpu_ask ask = {
+        .addr = (uintptr_t)mr->addr, .len = mr->len, .fd = dmabuf_fd, .offset = dmabuf_offset};
+    struct pvn_gpumem_view view;
+    int rc = find_region(g, &ask, &ref->region, &view, err);
     if (rc) {
-        free(region);
+        free(ref);
         return rc;
     }
-    struct pvn_rdma_mem *mem = (struct pvn_rdma_mem *)(region + 1);
+    const struct pvn_gpumem_mr *region = ref->region->handle[0];
+    struct pvn_rdma_mem *mem = (struct pvn_rdma_mem *)(ref + 1);
     mem->addr = (uintptr_t)mr->addr;
     mem->stride = mr->len;
     mem->count = 1;
-    mem->part[0].mr = region->mr.mr;
+    mem->gpu = (unsigned)view.dev + 1;
+    mem->part[0].mr = region->mr;
     mem->part[0].owner = g;
     *out = mem;
     return 0;
@@ -147,26 +214,27 @@ static int gpu_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t d
 static void gpu_dereg(void *arg, struct pvn_rdma_mem *mem)
 {
     struct pvn_rdma_gpu *g = arg;
-    struct gpu_region *region = region_of(g, mem);
-    if (!region) {
+    struct gpu_ref *ref = ref_of(g, mem);
+    if (!ref) {
         g->host.dereg(g->host.arg, mem);
         return;
     }
-    pvn_gpumem_deregister(&g->nic, &region->mr, NULL);
-    free(region);
+    pvn_memcache_put(g->cache, ref->region);
+    free(ref);
+}
+
+static int gpu_flush(void *arg, const struct pvn_rdma_mem *mem, struct pvn_err *err)
+{
+    struct pvn_rdma_gpu *g = arg;
+    if (!ref_of(g, mem))
+        return pvn_err_set(err, -EINVAL, "%s: flush of memory that is not a GPU's", g->name);
+    return pvn_cuda_flush(g->cuda, (int)mem->gpu - 1, err);
 }
 
 void pvn_rdma_gpu_registrar(struct pvn_rdma_gpu *g, const struct pvn_rdma_registrar *host,
                             struct pvn_rdma_registrar *out)
 {
     g->host = *host;
-    *out = (struct pvn_rdma_registrar){.reg = gpu_reg, .dereg = gpu_dereg, .arg = g};
-}
-
-int pvn_rdma_gpu_flush(struct pvn_rdma_gpu *g, const struct pvn_rdma_mem *mem, struct pvn_err *err)
-{
-    const struct gpu_region *region = region_of(g, mem);
-    if (!region)
-        return pvn_err_set(err, -EINVAL, "%s: flush of memory that is not a GPU's", g->name);
-    return pvn_cuda_flush(g->cuda, region->mr.dev, err);
+    *out = (struct pvn_rdma_registrar){
+        .reg = gpu_reg, .dereg = gpu_dereg, .flush = gpu_flush, .arg = g};
 }

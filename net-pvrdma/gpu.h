@@ -20,6 +20,7 @@ struct pvn_rdma_gpu_cfg {
     const char *name; /* of the device, for messages; copied */
     bool can_write;   /* RDMA WRITE works on it */
     bool can_read;    /* RDMA READ too: max_qp_rd_atom > 0 */
+    const char *lacks; /* see pvn_gpumem_nic */
     enum pvn_gpu_mem_mode mode;
     enum pvn_flush_mode flush;
     bool nccl_no_dmabuf;  /* NCCL_DMABUF_ENABLE=0 */
@@ -37,12 +38,9 @@ void pvn_rdma_gpu_close(struct pvn_rdma_gpu *g);
  * close. */
 const struct pvn_gpumem_cap *pvn_rdma_gpu_cap(const struct pvn_rdma_gpu *g);
 
-/* A registrar in front of `host`, which is copied and outlives *g. */
+/* A registrar in front of `host`, which is copied and outlives *g. Regions are shared by
+ * registrations of the same allocation and kept as long as one of them is there. */
 void pvn_rdma_gpu_registrar(struct pvn_rdma_gpu *g, const struct pvn_rdma_registrar *host,
                             struct pvn_rdma_registrar *out);
-
-/* Flush by the CUDA call, for cap's PVN_FLUSH_CUDA: blocks for microseconds. mem is a GPU
- * registration of this registrar. 0 or a negative errno with *err. */
-int pvn_rdma_gpu_flush(struct pvn_rdma_gpu *g, const struct pvn_rdma_mem *mem, struct pvn_err *err);
 
 #endif

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { FLUSH_SPOT = 64 }; /* bytes behind the rings: where reads of GPU memory end */
+
 const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode)
 {
     static const char *const names[] = {"auto", "record", "imm"};
@@ -36,7 +38,14 @@ static int rdma_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     int rc = healthy(r);
     if (rc < 0)
         return rc;
-    return r->cfg.sender ? rdma_tx_poll(r, ev, max) : rdma_rx_poll(r, ev, max);
+    if (r->cfg.sender)
+        return rdma_tx_poll(r, ev, max);
+    int n = 0;
+    rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0;
+    if (rc < 0 || n == max)
+        return rc < 0 ? rc : n;
+    rc = rdma_rx_poll(r, ev + n, max - n);
+    return rc < 0 ? rc : n + rc;
 }
 
 static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset)
@@ -55,6 +64,7 @@ static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, ui
     }
     mr->lane_mr[l->idx] = mem;
     mr->rkey[l->idx] = mem->part[0].mr->rkey;
+    mr->gpu = mem->gpu;
     return 0;
 }
 
@@ -87,6 +97,7 @@ static void rdma_close(struct pvn_lane *l)
         rdma_qps_error(r);
         rdma_qps_destroy(r);
     }
+    rdma_flush_destroy(r);
     if (r->mem_mr)
         r->cfg.v->dereg_mr(r->mem_mr);
     free(r->mem);
@@ -115,6 +126,7 @@ static struct pvn_lane_ops rdma_ops = {
     .mem_dereg = rdma_mem_dereg,
     .post_cts = rdma_post_cts,
     .post_write = rdma_post_write,
+    .post_flush = rdma_post_flush,
     .kick = rdma_kick,
     .poll = rdma_poll,
     .fence = rdma_fence,
@@ -130,7 +142,7 @@ static void fill_ops(void)
 
 static int map_memory(struct rdma_lane *r)
 {
-    size_t len = mem_size(r->cfg.qps);
+    size_t spot = mem_size(r->cfg.qps), len = spot + FLUSH_SPOT;
     void *mem = NULL;
     /* Whole pages of our own: after a fork a child's copy never shares one with somebody else's data. */
     len = (len + 4095) / 4096 * 4096;
@@ -138,6 +150,7 @@ static int map_memory(struct rdma_lane *r)
         return rdma_dead(r, -ENOMEM, "allocating its rings");
     memset(mem, 0, len);
     r->mem = mem;
+    r->flush.spot = r->mem + spot;
     r->mem_mr = r->cfg.v->reg_mr(r->cfg.pd, mem, len,
                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
     if (!r->mem_mr)
@@ -151,8 +164,8 @@ static int map_memory(struct rdma_lane *r)
 
 struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct pvn_err *err)
 {
-    if (cfg->qps < 1 || cfg->qps > PVN_RDMA_MAX_QPS || cfg->ngids < 0 || cfg->ngids > PVN_RDMA_MAX_GIDS ||
-        cfg->mode == PVN_RDMA_AUTO || cfg->max_wr < 64) {
+    if (cfg->qps < 1 || cfg->qps > PVN_RDMA_MAX_QPS || cfg->ngids < 0 ||
+        cfg->ngids > PVN_RDMA_MAX_GIDS || cfg->max_wr < 64) {
         pvn_err_set(err, -EINVAL, "an RDMA lane on %s with %d queue pairs of %u requests is not possible",
                     cfg->name, cfg->qps, cfg->max_wr);
         return NULL;
@@ -170,10 +183,10 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     r->gid.local = r->gid.remote = -1;
     r->l.ops = &rdma_ops;
     r->l.sender = cfg->sender;
-    r->l.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED;
+    r->l.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | cfg->gpu_caps;
     r->l.max_posted = RECORD_RING * cfg->qps;
     r->l.max_chunk = cfg->max_chunk;
-    if (map_memory(r) < 0 || rdma_qps_create(r) < 0) {
+    if (map_memory(r) < 0 || rdma_qps_create(r) < 0 || rdma_flush_create(r) < 0) {
         *err = r->l.err;
         rdma_close(&r->l);
         return NULL;

@@ -1,18 +1,22 @@
 /*
  * The RDMA lane: reliable queue pairs between one pair of ports.
  *
- * Receiver-driven. The receiver writes clear-to-send entries into a ring in the sender's memory by RDMA WRITE;
- * the sender writes the data straight into the posted buffers. How the receiver learns of it is the mode:
+ * Receiver-driven. The receiver writes clear-to-send entries into a ring in the sender's memory by
+ * RDMA WRITE; the sender writes the data straight into the posted buffers. How the receiver learns
+ * of it is the mode:
  * - record: a 32-byte record is written behind the data on the same queue pair into a ring in the
- *   receiver's memory, which is polled there. No receive requests, no completion queue, no doorbell on the
- *   receiving side. It needs data and record to become visible in order, so not for relaxed ordering
- *   nor for memory on another device.
- * - imm: RDMA WRITE with immediate, one receive request and one completion per chunk.
+ *   receiver's memory, which is polled there. No receive requests, no completion queue, no doorbell
+ * on the receiving side. It needs data and record to become visible in order, so not for relaxed
+ * ordering nor for memory on another device.
+ * - imm: RDMA WRITE with immediate, one receive request and one completion per chunk. GPU memory is
+ * another device, so ports that offer it ask for this mode.
+ * - auto: record, unless the peer asks for imm.
  *
- * Doorbells cost an exit to the hypervisor on a paravirtual device, so: requests are chained and rung once per
- * kick; clear-to-send entries wait while the sender still holds unused ones; acknowledgements (how many
- * chunks of each queue pair have been seen) ride behind the entries into the sender's memory, so that the sender's
- * completion queue is polled only for as many entries as are known to be there.
+ * Doorbells cost an exit to the hypervisor on a paravirtual device, so: requests are chained and
+ * rung once per kick; clear-to-send entries wait while the sender still holds unused ones;
+ * acknowledgements (how many chunks of each queue pair have been seen) ride behind the entries into
+ * the sender's memory, so that the sender's completion queue is polled only for as many entries as
+ * are known to be there.
  */
 #ifndef PVN_NET_PVRDMA_RDMA_LANE_H
 #define PVN_NET_PVRDMA_RDMA_LANE_H
@@ -20,6 +24,7 @@
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
+#include "core/gpumem.h"
 #include "core/lane.h"
 #include "net-pvrdma/gid.h"
 #include "net-pvrdma/verbs.h"
@@ -37,6 +42,7 @@ struct pvn_rdma_mem {
     uintptr_t addr;
     uint64_t stride;
     unsigned count;
+    unsigned gpu; /* ordinal of the GPU the memory is on plus one, 0: host memory */
     struct {
         struct ibv_mr *mr;
         void *owner; /* the registrar's own */
@@ -60,6 +66,9 @@ struct pvn_rdma_registrar {
     int (*reg)(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
                struct pvn_rdma_mem **out, struct pvn_err *err);
     void (*dereg)(void *arg, struct pvn_rdma_mem *mem);
+    /* PVN_FLUSH_CUDA of a GPU registration: 0 or a negative errno with *err. NULL: no GPU memory.
+     */
+    int (*flush)(void *arg, const struct pvn_rdma_mem *mem, struct pvn_err *err);
     void *arg;
 };
 
@@ -70,7 +79,10 @@ struct pvn_rdma_lane_cfg {
     struct ibv_pd *pd;
     char name[64];          /* "vmw_pvrdma0:1", for messages */
     bool sender;
-    enum pvn_rdma_mode mode; /* not AUTO: resolved per device; both ends must agree */
+    enum pvn_rdma_mode
+        mode;          /* of AUTO and another mode the other wins; record and imm do not meet */
+    unsigned gpu_caps; /* PVN_LANE_GPU_*: what of GPU memory has been proved */
+    enum pvn_flush_kind flush; /* of GPU memory that this end has received */
     int qps;                /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
     size_t max_chunk;       /* bytes a single request may carry */
     bool costly_poll;       /* an empty poll of a completion queue is a doorbell */

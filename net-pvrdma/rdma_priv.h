@@ -13,7 +13,7 @@ enum {
 };
 
 /* What a completion stands for, in wr_id: kind, queue pair, send-queue places it frees. */
-enum wr_kind { WR_DATA = 1, WR_CTS, WR_ACK, WR_VERIFY, WR_RECV };
+enum wr_kind { WR_DATA = 1, WR_CTS, WR_ACK, WR_VERIFY, WR_RECV, WR_FLUSH };
 
 static inline uint64_t wr_id_make(enum wr_kind kind, int qp, unsigned places)
 {
@@ -44,6 +44,16 @@ struct rqp {
     uint32_t recv_lack; /* imm: receive requests to be posted again */
 };
 
+/* PVN_FLUSH_READ: see rdma_flush.c. */
+struct flush_qp {
+    struct ibv_qp *qp; /* NULL: this lane flushes in no such way */
+    struct ibv_cq *cq; /* its own, so that nobody polls it in vain while nothing is flushed */
+    uint32_t psn;
+    unsigned pending; /* READs posted and not completed */
+    bool proved;      /* one has worked */
+    uint8_t *spot;    /* where they put their byte, in the lane's block */
+};
+
 struct rdma_lane {
     struct pvn_lane l;
     struct pvn_rdma_lane_cfg cfg;
@@ -54,7 +64,7 @@ struct rdma_lane {
     struct pvn_gid_choice gid;
     enum ibv_mtu mtu;
     int next_qp;
-    bool bound, verified, errored;
+    bool bound, probed, verified, errored;
     uint64_t born_ns;    /* verified */
     uint64_t last_ask_ns; /* of the completion queue, with nothing known */
     uint64_t chunks_done;
@@ -78,6 +88,7 @@ struct rdma_lane {
     uint32_t chain_head, chain_tail;
     /* send-side completions: rung and signalled, not taken */
     uint32_t owed;
+    struct flush_qp flush;
 
     struct pvn_rdma_lane_stats stats;
 };
@@ -92,6 +103,10 @@ int rdma_dead(struct rdma_lane *r, int code, const char *doing);
 int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc);
 
 /* rdma_qp.c */
+int rdma_qp_to_init(struct rdma_lane *r, struct ibv_qp *qp);
+int rdma_qp_to_rtr(struct rdma_lane *r, struct ibv_qp *qp, const struct ibv_ah_attr *ah,
+                   uint32_t dest, uint32_t psn);
+int rdma_qp_to_rts(struct rdma_lane *r, struct ibv_qp *qp, uint32_t psn, uint8_t rd_atomic);
 int rdma_qps_create(struct rdma_lane *r);
 int rdma_qps_connect(struct rdma_lane *r);
 void rdma_qps_error(struct rdma_lane *r);
@@ -110,6 +125,14 @@ int rdma_refill(struct rdma_lane *r, int qp);
 /* Takes up to max completions. ev/n: events of receives, may be NULL on the sending side. */
 int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n);
 bool rdma_time_to_ask(struct rdma_lane *r);
+
+/* rdma_flush.c: the queue pair that reads GPU memory, on receivers with PVN_FLUSH_READ */
+int rdma_flush_create(struct rdma_lane *r);
+int rdma_flush_connect(struct rdma_lane *r);
+int rdma_flush_verify(struct rdma_lane *r); /* 0, -EAGAIN, or the lane is dead */
+void rdma_flush_destroy(struct rdma_lane *r);
+int rdma_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
+int rdma_flush_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n);
 
 /* rdma_tx.c, rdma_rx.c */
 int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w);

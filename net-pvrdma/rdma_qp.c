@@ -43,14 +43,14 @@ static int create_one(struct rdma_lane *r, struct rqp *q)
     return 0;
 }
 
-static int to_init(struct rdma_lane *r, struct rqp *q)
+int rdma_qp_to_init(struct rdma_lane *r, struct ibv_qp *qp)
 {
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
                             .pkey_index = r->cfg.pkey_index,
                             .port_num = r->cfg.port,
                             .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
-    int rc = r->cfg.v->modify_qp(q->qp, &a,
-                                 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    int rc = r->cfg.v->modify_qp(
+        qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     return rc ? rdma_dead(r, -rc, "moving a queue pair to INIT") : 0;
 }
 
@@ -63,7 +63,7 @@ int rdma_qps_create(struct rdma_lane *r)
     for (int i = 0; i < r->cfg.qps; i++) {
         int rc = create_one(r, &r->qp[i]);
         if (rc == 0)
-            rc = to_init(r, &r->qp[i]);
+            rc = rdma_qp_to_init(r, r->qp[i].qp);
         if (rc < 0)
             return rc;
     }
@@ -86,39 +86,54 @@ static void address(const struct rdma_lane *r, struct ibv_ah_attr *ah)
     memcpy(ah->grh.dgid.raw, r->peer.gids[r->gid.remote].raw, 16);
 }
 
+int rdma_qp_to_rtr(struct rdma_lane *r, struct ibv_qp *qp, const struct ibv_ah_attr *ah,
+                   uint32_t dest, uint32_t psn)
+{
+    struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
+                            .path_mtu = r->mtu,
+                            .dest_qp_num = dest,
+                            .rq_psn = psn,
+                            .ah_attr = *ah,
+                            .max_dest_rd_atomic = r->cfg.max_rd_atomic,
+                            .min_rnr_timer = 12};
+    int rc =
+        r->cfg.v->modify_qp(qp, &a,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    return rc ? rdma_dead(
+                    r, -rc,
+                    "moving a queue pair to RTR (is the peer's address reachable from this port?)")
+              : 0;
+}
+
+int rdma_qp_to_rts(struct rdma_lane *r, struct ibv_qp *qp, uint32_t psn, uint8_t rd_atomic)
+{
+    struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTS,
+                            .timeout = r->cfg.timeout,
+                            .retry_cnt = r->cfg.retry_cnt,
+                            .rnr_retry = r->cfg.rnr_retry,
+                            .sq_psn = psn,
+                            .max_rd_atomic = rd_atomic};
+    int rc = r->cfg.v->modify_qp(qp, &a,
+                                 IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    return rc ? rdma_dead(r, -rc, "moving a queue pair to RTS") : 0;
+}
+
 static int connect_one(struct rdma_lane *r, int i)
 {
     struct rqp *q = &r->qp[i];
-    struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
-                            .path_mtu = r->mtu,
-                            .dest_qp_num = r->peer.qpn[i],
-                            .rq_psn = r->peer.psn[i],
-                            .max_dest_rd_atomic = r->cfg.max_rd_atomic,
-                            .min_rnr_timer = 12};
-    address(r, &a.ah_attr);
-    int rc = r->cfg.v->modify_qp(q->qp, &a,
-                                 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-    if (rc)
-        return rdma_dead(r, -rc, "moving a queue pair to RTR (is the peer's address reachable from this port?)");
-    if (r->cfg.mode == PVN_RDMA_IMM && !r->cfg.sender) {
+    struct ibv_ah_attr ah = {0};
+    address(r, &ah);
+    int rc = rdma_qp_to_rtr(r, q->qp, &ah, r->peer.qpn[i], r->peer.psn[i]);
+    if (rc == 0 && r->cfg.mode == PVN_RDMA_IMM && !r->cfg.sender) {
         q->recv_lack = smaller(DATA_RECVS, r->cfg.max_wr);
         rc = rdma_refill(r, i);
-        if (rc < 0)
-            return rc;
     }
-    memset(&a, 0, sizeof(a));
-    a.qp_state = IBV_QPS_RTS;
-    a.timeout = r->cfg.timeout;
-    a.retry_cnt = r->cfg.retry_cnt;
-    a.rnr_retry = r->cfg.rnr_retry;
-    a.sq_psn = q->psn;
-    a.max_rd_atomic = r->cfg.max_rd_atomic < r->peer.max_rd_atomic ? r->cfg.max_rd_atomic
-                                                                    : r->peer.max_rd_atomic;
-    rc = r->cfg.v->modify_qp(q->qp, &a,
-                             IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                 IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-    return rc ? rdma_dead(r, -rc, "moving a queue pair to RTS") : 0;
+    if (rc < 0)
+        return rc;
+    return rdma_qp_to_rts(r, q->qp, q->psn,
+                          (uint8_t)smaller(r->cfg.max_rd_atomic, r->peer.max_rd_atomic));
 }
 
 int rdma_qps_connect(struct rdma_lane *r)

@@ -36,6 +36,21 @@ static const char *layer(bool ethernet)
     return ethernet ? "RoCE" : "InfiniBand";
 }
 
+/* A peer that could do either leaves the choice to this end; where both could, records are cheaper.
+ */
+static int agree_on_mode(struct rdma_lane *r)
+{
+    enum pvn_rdma_mode theirs = (enum pvn_rdma_mode)r->peer.mode;
+    if (r->cfg.mode == PVN_RDMA_AUTO)
+        r->cfg.mode = theirs == PVN_RDMA_AUTO ? PVN_RDMA_RECORD : theirs;
+    if (theirs == PVN_RDMA_AUTO || theirs == r->cfg.mode)
+        return 0;
+    return pvn_err_set(&r->l.err, -EPROTONOSUPPORT,
+                       "%s works in %s mode and the peer's device in %s mode; set "
+                       "NCCL_PVRDMA_RDMA_MODE=imm on both",
+                       r->cfg.name, pvn_rdma_mode_name(r->cfg.mode), pvn_rdma_mode_name(theirs));
+}
+
 int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
 {
     struct rdma_lane *r = rdma_of(l);
@@ -45,11 +60,9 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     if ((bool)r->peer.ethernet != r->cfg.ethernet)
         return pvn_err_set(&l->err, -EPROTONOSUPPORT, "%s is %s and the peer's port is %s", r->cfg.name,
                            layer(r->cfg.ethernet), layer(r->peer.ethernet));
-    if (r->peer.mode != (uint8_t)r->cfg.mode)
-        return pvn_err_set(&l->err, -EPROTONOSUPPORT,
-                           "%s works in %s mode and the peer's device in %s mode; set NCCL_PVRDMA_RDMA_MODE=imm on both",
-                           r->cfg.name, pvn_rdma_mode_name(r->cfg.mode),
-                           pvn_rdma_mode_name((enum pvn_rdma_mode)r->peer.mode));
+    rc = agree_on_mode(r);
+    if (rc < 0)
+        return rc;
     r->gid.local = r->gid.remote = -1;
     if (r->cfg.ethernet) {
         /* Both ends choose from the same two tables by the same rule, the connector's first. */
@@ -61,7 +74,8 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     r->nqps = r->peer.nqps < r->cfg.qps ? r->peer.nqps : r->cfg.qps;
     r->mtu = r->peer.mtu < r->cfg.mtu ? (enum ibv_mtu)r->peer.mtu : r->cfg.mtu;
     r->bound = true;
-    return rdma_qps_connect(r);
+    rc = rdma_qps_connect(r);
+    return rc < 0 ? rc : rdma_flush_connect(r);
 }
 
 /* A zero-byte write on every queue pair; its completion says that the way there and back works. */
@@ -83,7 +97,8 @@ int rdma_verify(struct pvn_lane *l)
     struct rdma_lane *r = rdma_of(l);
     if (r->verified)
         return 0;
-    if (r->owed == 0) {
+    if (r->owed == 0 && !r->probed) {
+        r->probed = true;
         int rc = send_probes(r);
         if (rc < 0)
             return rc;
@@ -93,6 +108,9 @@ int rdma_verify(struct pvn_lane *l)
         return rc;
     if (r->owed > 0)
         return -EAGAIN;
+    rc = rdma_flush_verify(r);
+    if (rc < 0)
+        return rc;
     r->verified = true;
     r->born_ns = pvn_now_ns();
     memset(&r->stats, 0, sizeof(r->stats));

@@ -80,9 +80,9 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
     o->rq_depth_log2 = b[6];
     o->ngids = b[7];
     o->port = b[8];
-    if (o->mode < PVN_RDMA_RECORD || o->mode > PVN_RDMA_IMM || o->nqps < 1 ||
-        o->nqps > PVN_RDMA_MAX_QPS || o->ethernet > 1 || o->mtu < IBV_MTU_256 || o->mtu > IBV_MTU_4096 ||
-        o->ngids > PVN_RDMA_MAX_GIDS || o->rq_depth_log2 > 15 ||
+    if (o->mode > PVN_RDMA_IMM || o->nqps < 1 || o->nqps > PVN_RDMA_MAX_QPS || o->ethernet > 1 ||
+        o->mtu < IBV_MTU_256 || o->mtu > IBV_MTU_4096 || o->ngids > PVN_RDMA_MAX_GIDS ||
+        o->rq_depth_log2 > 15 ||
         len != HEAD + (size_t)o->nqps * PER_QP + (size_t)o->ngids * PER_GID)
         return pvn_err_set(err, -EPROTO,
                            "the peer's RDMA offer is impossible: mode %u, %u queue pairs, MTU code %u, %u GIDs, %zu bytes",

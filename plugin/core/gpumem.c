@@ -131,23 +131,28 @@ static int register_given(const struct pvn_gpumem_nic *nic, uint64_t addr, uint6
                                    err);
 }
 
+int pvn_gpumem_usable(const struct pvn_gpumem_nic *nic, const struct pvn_gpumem_cap *cap, int fd,
+                      struct pvn_err *err)
+{
+    if (fd >= 0 ? cap->dmabuf : cap->peer || cap->dmabuf)
+        return 0;
+    return pvn_err_set(err, -EOPNOTSUPP, "%s cannot register GPU memory%s: %s", nic->name,
+                       fd >= 0 ? " by dma-buf" : "", cap->text);
+}
+
 int pvn_gpumem_register(const struct pvn_cuda *cu, const struct pvn_gpumem_nic *nic,
                         const struct pvn_gpumem_cap *cap, uint64_t addr, uint64_t len, int fd,
                         uint64_t offset, struct pvn_gpumem_mr *out, struct pvn_err *err)
 {
     memset(out, 0, sizeof(*out));
     out->dev = -1;
-    if (fd >= 0 ? !cap->dmabuf : !cap->peer && !cap->dmabuf)
-        return pvn_err_set(err, -EOPNOTSUPP, "%s cannot register GPU memory%s: %s", nic->name,
-                           fd >= 0 ? " by dma-buf" : "", cap->text);
     struct pvn_gpumem_view view;
-    int rc = pvn_gpumem_look(cu, addr, len, &view, err);
+    int rc = pvn_gpumem_usable(nic, cap, fd, err);
+    if (!rc)
+        rc = pvn_gpumem_look(cu, addr, len, &view, err);
     if (rc)
         return rc;
     out->dev = view.dev;
-    out->id = view.id;
-    out->asked_addr = addr;
-    out->asked_len = len;
     if (fd >= 0) {
         rc = register_given(nic, addr, len, fd, offset, out, err);
         return rc ? explain(&view, rc, err) : 0;
@@ -179,13 +184,6 @@ int pvn_gpumem_deregister(const struct pvn_gpumem_nic *nic, struct pvn_gpumem_mr
     int rc = nic->ops->dereg_mr(nic->nic, mr->mr, err);
     mr->mr = NULL;
     return rc;
-}
-
-bool pvn_gpumem_is_current(const struct pvn_cuda *cu, const struct pvn_gpumem_mr *mr)
-{
-    struct pvn_gpumem_view view;
-    return pvn_gpumem_look(cu, mr->asked_addr, mr->asked_len, &view, NULL) == 0 &&
-           view.id == mr->id;
 }
 
 /* ---- the trial ---- */
@@ -256,6 +254,7 @@ void pvn_gpumem_prove(const struct pvn_cuda *cu, const char *cuda_why, int dev,
     struct pvn_err err = PVN_ERR_INIT;
     f->can_write = nic->can_write;
     f->can_read = nic->can_read;
+    f->lacks = nic->lacks;
     f->cuda_rc = 0;
     memset(&f->peer, 0, sizeof(f->peer));
     memset(&f->dmabuf, 0, sizeof(f->dmabuf));

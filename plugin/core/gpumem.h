@@ -52,14 +52,16 @@ struct pvn_gpumem_nic {
     const struct pvn_gpumem_ops *ops;
     void *nic;      /* first argument of the callbacks */
     bool can_write; /* RDMA WRITE: a peer can place data in registered memory */
-    bool can_read;  /* RDMA READ on the data's own queue pair */
+    bool can_read;  /* RDMA READ */
+    const char *
+        lacks; /* what is known of its driver, for the sentence when nothing works; NULL: nothing */
 };
 
 /* ---- flush ---- */
 
 enum pvn_flush_kind {
     PVN_FLUSH_NONE,       /* nothing to do: iflush completes at once */
-    PVN_FLUSH_READ,       /* an RDMA READ from the buffer on the queue pair that wrote it */
+    PVN_FLUSH_READ,       /* an RDMA READ from the buffer by the adapter that wrote it */
     PVN_FLUSH_CUDA,       /* pvn_cuda_flush() */
     PVN_FLUSH_IMPOSSIBLE, /* so GPU memory must not be offered */
 };
@@ -90,6 +92,7 @@ struct pvn_gpumem_facts {
     enum pvn_flush_mode flush;  /* NCCL_PVRDMA_FLUSH */
     bool nccl_no_dmabuf;        /* NCCL_DMABUF_ENABLE=0 */
     bool can_write, can_read;   /* of the NIC */
+    const char *lacks;          /* of the NIC, see pvn_gpumem_nic */
     int cuda_rc;                /* 0: CUDA is there and gpu is filled; else why not */
     char cuda_why[192];
     struct pvn_cuda_caps gpu;
@@ -151,10 +154,13 @@ struct pvn_gpumem_mr {
     void *mr; /* the lane's */
     bool by_dmabuf;
     int dev;
-    uint64_t addr, len;             /* the region, in whole host pages */
-    uint64_t asked_addr, asked_len; /* what it was made for */
-    uint64_t id;                    /* pvn_gpumem_view.id at that time */
+    uint64_t addr, len; /* the region, in whole host pages */
 };
+
+/* Whether cap allows a registration with NCCL's descriptor fd, or, -1, without one. 0 or
+ * -EOPNOTSUPP. */
+int pvn_gpumem_usable(const struct pvn_gpumem_nic *nic, const struct pvn_gpumem_cap *cap, int fd,
+                      struct pvn_err *err);
 
 /* Registers GPU memory in the way that cap has proved. `fd` -1: a peer-memory registration, or a
  * dma-buf that is exported here; otherwise NCCL's descriptor (regMrDmaBuf) with its offset, which
@@ -164,9 +170,5 @@ int pvn_gpumem_register(const struct pvn_cuda *cu, const struct pvn_gpumem_nic *
                         uint64_t offset, struct pvn_gpumem_mr *out, struct pvn_err *err);
 int pvn_gpumem_deregister(const struct pvn_gpumem_nic *nic, struct pvn_gpumem_mr *mr,
                           struct pvn_err *err);
-
-/* Whether the memory behind a kept registration is still the one it was made for. False too when
- * CUDA cannot say. */
-bool pvn_gpumem_is_current(const struct pvn_cuda *cu, const struct pvn_gpumem_mr *mr);
 
 #endif

@@ -36,7 +36,7 @@ static const char *means_text(enum pvn_flush_kind kind)
 {
     switch (kind) {
     case PVN_FLUSH_READ:
-        return "RDMA READ on the data's queue pair";
+        return "RDMA READ by the adapter";
     case PVN_FLUSH_CUDA:
         return "cuFlushGPUDirectRDMAWrites";
     case PVN_FLUSH_NONE:
@@ -131,15 +131,17 @@ static void refuse(struct pvn_gpumem_cap *cap, const char *reason)
 static void refuse_trials(const struct pvn_gpumem_facts *f, struct pvn_gpumem_cap *cap)
 {
     char reason[460];
+    int n = f->lacks ? snprintf(reason, sizeof(reason), "%s: ", f->lacks) : 0;
+    char *to = reason + n;
+    size_t room = sizeof(reason) - (size_t)n;
     if (f->peer.done && f->dmabuf.done)
-        snprintf(reason, sizeof(reason), "dma-buf: %s; peer memory: %s", f->dmabuf.why,
-                 f->peer.why);
+        snprintf(to, room, "dma-buf: %s; peer memory: %s", f->dmabuf.why, f->peer.why);
     else if (f->dmabuf.done)
-        snprintf(reason, sizeof(reason), "dma-buf: %s", f->dmabuf.why);
+        snprintf(to, room, "dma-buf: %s", f->dmabuf.why);
     else if (f->peer.done)
-        snprintf(reason, sizeof(reason), "peer memory: %s", f->peer.why);
+        snprintf(to, room, "peer memory: %s", f->peer.why);
     else
-        snprintf(reason, sizeof(reason), "NCCL_PVRDMA_GPU_MEM=dmabuf, but NCCL_DMABUF_ENABLE=0");
+        snprintf(to, room, "NCCL_PVRDMA_GPU_MEM=dmabuf, but NCCL_DMABUF_ENABLE=0");
     refuse(cap, reason);
 }
 

@@ -30,6 +30,9 @@ struct RdmaOptions {
     size_t chunk = 1 << 20;
     bool costly = true;
     uint8_t retry = 7;
+    int rx_mode = -1; // of the receiver, -1: the same
+    pvn_flush_kind flush = PVN_FLUSH_NONE;
+    pvn_rdma_registrar registrar = {};
 };
 
 // One device, opened as the plugin would, and a lane and an engine on it.
@@ -75,7 +78,9 @@ struct RdmaEnd {
         c->pd = pd;
         strcpy(c->name, "soft0:1");
         c->sender = sender;
-        c->mode = o.mode;
+        c->mode = sender || o.rx_mode < 0 ? o.mode : static_cast<pvn_rdma_mode>(o.rx_mode);
+        c->flush = o.flush;
+        c->registrar = o.registrar;
         c->qps = o.qps;
         c->max_chunk = o.chunk;
         c->costly_poll = o.costly;

@@ -62,10 +62,30 @@ class RdmaGpu : public FakeCuda
     struct sv_hooks *hooks = nullptr;
     int (*pin)(void *, size_t, int) = nullptr;
 
-    void open(const char *profile, bool peer_memory)
+    // The lane is there before the device's verdict, so it asks through these.
+    static int lane_reg(void *arg, const pvn_mr *mr, int fd, uint64_t offset, pvn_rdma_mem **out,
+                        pvn_err *err)
+    {
+        auto &r = static_cast<RdmaGpu *>(arg)->registrar;
+        return r.reg(r.arg, mr, fd, offset, out, err);
+    }
+    static void lane_dereg(void *arg, pvn_rdma_mem *mem)
+    {
+        auto &r = static_cast<RdmaGpu *>(arg)->registrar;
+        r.dereg(r.arg, mem);
+    }
+    static int lane_flush(void *arg, const pvn_rdma_mem *mem, pvn_err *err)
+    {
+        auto &r = static_cast<RdmaGpu *>(arg)->registrar;
+        return r.flush(r.arg, mem, err);
+    }
+
+    void open(const char *profile, bool peer_memory, pvn_flush_kind flush = PVN_FLUSH_NONE)
     {
         RdmaOptions o;
         o.profile = profile;
+        o.flush = flush;
+        o.registrar = {lane_reg, lane_dereg, lane_flush, this};
         pair.open(o);
         hooks = static_cast<struct sv_hooks *>(dlsym(sv::lib().handle, "sv_hooks"));
         ASSERT_NE(nullptr, hooks);
@@ -91,7 +111,7 @@ class RdmaGpu : public FakeCuda
         ASSERT_NE(nullptr, gpu);
         host.v = cfg.v;
         host.pd = cfg.pd;
-        pvn_rdma_registrar h = {HostRegistrar::reg, HostRegistrar::dereg, &host};
+        pvn_rdma_registrar h = {HostRegistrar::reg, HostRegistrar::dereg, nullptr, &host};
         pvn_rdma_gpu_registrar(gpu, &h, &registrar);
         EXPECT_EQ(fake->live(), 0u);
     }
@@ -123,11 +143,10 @@ class RdmaGpu : public FakeCuda
     void deliver(uint64_t to, size_t n)
     {
         pvn_mr mr = region(to, n, NCCL_PTR_CUDA);
-        pvn_rdma_mem *mem = nullptr;
-        ASSERT_EQ(0, registrar.reg(registrar.arg, &mr, -1, 0, &mem, &why)) << why.reason[0];
-        ASSERT_NE(nullptr, pvn_rdma_mem_find(mem, to, n));
-        mr.lane_mr[0] = mem;
-        mr.rkey[0] = mem->part[0].mr->rkey;
+        pvn_lane *lane = pair.rx.lane;
+        ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr, -1, 0)) << lane->err.reason[0];
+        ASSERT_NE(nullptr, pvn_rdma_mem_find(static_cast<pvn_rdma_mem *>(mr.lane_mr[0]), to, n));
+        EXPECT_EQ(mr.gpu, 1u);
         std::vector<uint8_t> out(n);
         for (size_t i = 0; i < n; i++)
             out[i] = static_cast<uint8_t>(i * 7 + i / 255);
@@ -151,7 +170,23 @@ class RdmaGpu : public FakeCuda
         ASSERT_TRUE(done_s && done_r);
         EXPECT_EQ(got, n);
         EXPECT_EQ(0, memcmp(reinterpret_cast<void *>(to), out.data(), n));
-        registrar.dereg(registrar.arg, mem);
+        flush_one(dst, n, rmr);
+        lane->ops->mem_dereg(lane, &mr);
+    }
+
+    // As NCCL does behind a receive. Counts the flushes that had to be waited for.
+    int waited = 0;
+    void flush_one(void *p, size_t n, const pvn_mr *mr)
+    {
+        pvn_req *req = nullptr;
+        int done = 0;
+        ASSERT_EQ(0, pvn_engine_iflush(pair.rx.e, 1, &p, &n, &mr, &req))
+            << pair.rx.lane->err.reason[0];
+        waited += req != nullptr;
+        for (long i = 0; req && !done; i++) {
+            ASSERT_LT(i, 10000000L);
+            ASSERT_EQ(0, pvn_engine_test(req, &done, nullptr)) << pair.rx.lane->err.reason[0];
+        }
     }
 };
 
@@ -217,11 +252,139 @@ TEST_F(RdmaGpu, NcclsDescriptorAndHostMemoryGoTheirWays)
     ASSERT_EQ(registrar.reg(registrar.arg, &hmr, -1, 0, &hmem, &why), 0);
     EXPECT_EQ(host.live, 1);
 
-    EXPECT_EQ(pvn_rdma_gpu_flush(gpu, gmem, &why), 0) << why.reason[0];
+    EXPECT_EQ(registrar.flush(registrar.arg, gmem, &why), 0) << why.reason[0];
     EXPECT_EQ(fake->calls("cuFlushGPUDirectRDMAWrites"), 1);
-    EXPECT_EQ(pvn_rdma_gpu_flush(gpu, hmem, &why), -EINVAL);
+    EXPECT_EQ(registrar.flush(registrar.arg, hmem, &why), -EINVAL);
     registrar.dereg(registrar.arg, hmem);
     registrar.dereg(registrar.arg, gmem);
+}
+
+uint64_t reads_seen()
+{
+    return static_cast<uint64_t>(sv::lib().sv_rule_seen("reads"));
+}
+
+TEST_F(RdmaGpu, FlushByReadIsOneReadOfTheBuffer)
+{
+    open("roce", false, PVN_FLUSH_READ);
+    ASSERT_EQ(0, sv::command("rule reads delay ms=1 op=READ nth=1000000"));
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+    deliver(a, kMiB);
+    deliver(a + 1001, 1);
+    EXPECT_EQ(reads_seen(), 2u);
+    EXPECT_EQ(waited, 2);
+    EXPECT_EQ(fake->calls("cuFlushGPUDirectRDMAWrites"), 0);
+}
+
+TEST_F(RdmaGpu, FlushThatFailsFailsTheReceiver)
+{
+    open("roce", false, PVN_FLUSH_READ);
+    ASSERT_EQ(0, sv::command("rule broken status status=REM_ACCESS_ERR op=READ"));
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+    pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA);
+    pvn_lane *lane = pair.rx.lane;
+    ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr, -1, 0));
+    void *p = mr.addr;
+    size_t n = kMiB;
+    const pvn_mr *m = &mr;
+    pvn_req *req = nullptr;
+    int done = 0, rc = 0;
+    ASSERT_EQ(0, pvn_engine_iflush(pair.rx.e, 1, &p, &n, &m, &req));
+    ASSERT_NE(nullptr, req);
+    for (long i = 0; i < 10000000L && rc == 0 && !done; i++)
+        rc = pvn_engine_test(req, &done, nullptr);
+    EXPECT_EQ(rc, -EIO);
+    EXPECT_FALSE(done) << "a flush that failed must not look done";
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
+    EXPECT_NE(nullptr, strstr(pvn_engine_err(pair.rx.e)->reason[0], "GPU memory to flush it"))
+        << pvn_engine_err(pair.rx.e)->reason[0];
+    lane->ops->mem_dereg(lane, &mr);
+}
+
+TEST_F(RdmaGpu, FlushByTheDriver)
+{
+    open("roce", false, PVN_FLUSH_CUDA);
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+    deliver(a, 5000);
+    EXPECT_EQ(fake->calls("cuFlushGPUDirectRDMAWrites"), 1);
+    EXPECT_EQ(waited, 0) << "done when the call returns";
+    fake->fail("cuFlushGPUDirectRDMAWrites", 1, PVN_CU_UNKNOWN);
+    pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA);
+    pvn_lane *lane = pair.rx.lane;
+    ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr, -1, 0));
+    void *p = mr.addr;
+    size_t n = kMiB;
+    const pvn_mr *m = &mr;
+    pvn_req *req = nullptr;
+    EXPECT_EQ(pvn_engine_iflush(pair.rx.e, 1, &p, &n, &m, &req), -EIO);
+    EXPECT_EQ(req, nullptr);
+    EXPECT_EQ(fake->fired("cuFlushGPUDirectRDMAWrites"), 1);
+    lane->ops->mem_dereg(lane, &mr);
+}
+
+// Several buffers: one flush covers those of one GPU, another GPU's needs its own, host memory
+// none.
+TEST_F(RdmaGpu, FlushOfAGroupIsOnePerGpu)
+{
+    open("roce", false, PVN_FLUSH_READ);
+    ASSERT_EQ(0, sv::command("rule reads delay ms=1 op=READ nth=1000000"));
+    fake->activate_primary(1, 1);
+    std::vector<uint8_t> host_memory(4096);
+    uint64_t where[] = {fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536),
+                        fake->alloc(FAKECUDA_DEVICE, 1, kMiB, 65536),
+                        fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536),
+                        reinterpret_cast<uintptr_t>(host_memory.data())};
+    pvn_mr mr[4];
+    const pvn_mr *mrs[4];
+    void *p[4];
+    size_t n[4];
+    pvn_lane *lane = pair.rx.lane;
+    for (int i = 0; i < 4; i++) {
+        mr[i] = region(where[i], 4096, i < 3 ? NCCL_PTR_CUDA : NCCL_PTR_HOST);
+        ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr[i], -1, 0)) << lane->err.reason[0];
+        mrs[i] = &mr[i];
+        p[i] = mr[i].addr;
+        n[i] = 4096;
+    }
+    auto flush = [&](int count) {
+        pvn_req *req = nullptr;
+        int done = 0;
+        uint64_t before = reads_seen();
+        EXPECT_EQ(0, pvn_engine_iflush(pair.rx.e, count, p, n, mrs, &req));
+        for (long i = 0; req && !done && i < 10000000L; i++)
+            EXPECT_EQ(0, pvn_engine_test(req, &done, nullptr));
+        EXPECT_TRUE(!req || done);
+        return reads_seen() - before;
+    };
+    EXPECT_EQ(flush(4), 2u);
+    EXPECT_EQ(flush(1), 1u);
+    n[0] = n[2] = 0;
+    EXPECT_EQ(flush(4), 1u) << "GPU 0 got nothing";
+    n[1] = 0;
+    EXPECT_EQ(flush(4), 0u) << "host memory is not flushed";
+    for (auto &m : mr)
+        lane->ops->mem_dereg(lane, &m);
+}
+
+// The region stays for the second user; an address that is given out again is not taken for the
+// first buffer.
+TEST_F(RdmaGpu, RegionsAreSharedByBufferIdNotByAddress)
+{
+    open("roce", false);
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+    pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA), part = region(a + 5000, 1000, NCCL_PTR_CUDA);
+    pvn_rdma_mem *first = nullptr, *second = nullptr, *fresh = nullptr;
+    ASSERT_EQ(registrar.reg(registrar.arg, &mr, -1, 0, &first, &why), 0);
+    ASSERT_EQ(registrar.reg(registrar.arg, &part, -1, 0, &second, &why), 0);
+    EXPECT_EQ(first->part[0].mr, second->part[0].mr);
+    registrar.dereg(registrar.arg, first);
+    fake->free(a);
+    ASSERT_EQ(a, fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536))
+        << "the double gives the address out again";
+    ASSERT_EQ(registrar.reg(registrar.arg, &mr, -1, 0, &fresh, &why), 0);
+    EXPECT_NE(second->part[0].mr, fresh->part[0].mr) << "the region of freed memory";
+    registrar.dereg(registrar.arg, second);
+    registrar.dereg(registrar.arg, fresh);
 }
 
 TEST_F(RdmaGpu, SwitchedOffAsksNobody)

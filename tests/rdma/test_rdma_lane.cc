@@ -207,7 +207,34 @@ INSTANTIATE_TEST_SUITE_P(
                     shape("pvrdma", PVN_RDMA_IMM, 1, 5 << 16, true),
                     shape("roce", PVN_RDMA_IMM, 3, 8192, false),
                     shape("roce\nset async 1", PVN_RDMA_RECORD, 8, 4096, false),
+                    shape("roce", PVN_RDMA_AUTO, 2, 65536, false),
                     shape("rxe", PVN_RDMA_RECORD, 1, 65536, false)));
+
+// The end that could do either follows the one that cannot; two of them use records.
+TEST(RdmaModes, AutoFollowsThePeer)
+{
+    struct {
+        pvn_rdma_mode tx, rx;
+        const char *agreed;
+    } cases[] = {{PVN_RDMA_AUTO, PVN_RDMA_AUTO, "record mode"},
+                 {PVN_RDMA_AUTO, PVN_RDMA_IMM, "imm mode"},
+                 {PVN_RDMA_IMM, PVN_RDMA_AUTO, "imm mode"},
+                 {PVN_RDMA_RECORD, PVN_RDMA_AUTO, "record mode"}};
+    for (auto &c : cases) {
+        RdmaPair p;
+        RdmaOptions o = shape("pvrdma", c.tx, 2, 65536, true);
+        o.rx_mode = c.rx;
+        p.open(o);
+        if (HasFatalFailure())
+            return;
+        pipeline(p, 300, 8, 4096);
+        for (const pvn_lane *l : {p.tx.lane, p.rx.lane}) {
+            char text[256];
+            l->ops->describe(l, text, sizeof(text));
+            EXPECT_NE(nullptr, strstr(text, c.agreed)) << text;
+        }
+    }
+}
 
 // The economy that the lane exists for: at depth 8, everything counted, both ends.
 TEST(RdmaDoorbells, PerMessageAtDepth8)
