@@ -10,6 +10,7 @@
 #include "core/param.h"
 #include "core/poller.h"
 #include "nccl/types.h"
+#include "net-pvrdma/gpu.h"
 #include "net-pvrdma/hca.h"
 #include "net-pvrdma/nic.h"
 #include "net-tcp/tcp_transport.h"
@@ -24,7 +25,9 @@ static struct {
     const struct pvn_verbs *v;
     struct pvn_hca_options options;
     struct pvn_hca_table table;
-    struct pvn_rdma_nic **nics; /* by adapter */
+    /* by adapter */
+    struct pvn_rdma_nic **nics;
+    struct pvn_rdma_gpu **gpus;
     bool poller;
 } found;
 
@@ -40,8 +43,11 @@ static bool given(const char *name)
 
 static void rdma_unload(void)
 {
+    for (int i = 0; found.gpus && i < found.table.nhcas; i++)
+        pvn_rdma_gpu_close(found.gpus[i]);
     for (int i = 0; found.nics && i < found.table.nhcas; i++)
         pvn_rdma_nic_free(found.nics[i]);
+    free(found.gpus);
     free(found.nics);
     if (found.v) {
         pvn_hca_close(found.v, &found.table);
@@ -64,15 +70,39 @@ static void protect_from_fork(const struct pvn_verbs *v)
                  rc);
 }
 
+/* Tries what the adapter can do with GPU memory, and says it. */
+static struct pvn_rdma_gpu *prove_gpu_memory(const struct pvn_hca *h, struct pvn_err *err)
+{
+    const struct pvn_params *p = pvn_params_get();
+    const struct pvn_rdma_gpu_cfg cfg = {
+        .v = found.v,
+        .pd = h->pd,
+        .name = h->name,
+        .can_write = true,
+        .can_read = h->max_rd_atomic > 0,
+        .lacks = h->kind == PVN_HCA_PVRDMA ? "PVRDMA has neither peer memory nor dma-buf" : NULL,
+        .mode = (enum pvn_gpu_mem_mode)p->gpu_mem,
+        .flush = (enum pvn_flush_mode)p->flush,
+        .nccl_no_dmabuf = !p->dmabuf,
+        .cuda_lib = p->cuda_lib};
+    struct pvn_rdma_gpu *g = pvn_rdma_gpu_open(&cfg, err);
+    if (g)
+        pvn_info(PVN_INIT | PVN_NET, "%s: %s", h->name, pvn_rdma_gpu_cap(g)->text);
+    return g;
+}
+
 static int open_nics(struct pvn_err *err)
 {
     found.nics = calloc((size_t)found.table.nhcas + 1, sizeof(struct pvn_rdma_nic *));
-    if (!found.nics)
+    found.gpus = calloc((size_t)found.table.nhcas + 1, sizeof(struct pvn_rdma_gpu *));
+    if (!found.nics || !found.gpus)
         return pvn_err_set(err, -ENOMEM, "no memory for the RDMA devices");
     for (int i = 0; i < found.table.nhcas; i++) {
         const struct pvn_hca *h = &found.table.hcas[i];
         found.nics[i] = pvn_rdma_nic_new(found.v, h->ctx, h->pd, h->name, h->max_mr, err);
-        if (!found.nics[i])
+        if (found.nics[i])
+            found.gpus[i] = prove_gpu_memory(h, err);
+        if (!found.gpus[i])
             return err->code;
     }
     return 0;
@@ -95,13 +125,18 @@ static void fill(struct pvn_device *d, int index, const struct pvn_device *tcp, 
     pvn_str_append(d->name, sizeof(d->name), "%s", h->nports > 1 ? p->name : h->name);
     pvn_str_append(d->pci_path, sizeof(d->pci_path), "%s", h->pci_path);
     d->guid = h->guid;
-    d->ptr_support = NCCL_PTR_HOST;
+    const struct pvn_gpumem_cap *gpu = pvn_rdma_gpu_cap(found.gpus[p->hca]);
+    d->ptr_support = gpu->ptr_support;
+    d->force_flush = gpu->flush.force;
     d->speed_known = p->speed_known || t->speed_known;
     d->speed_mbps = p->speed_known ? p->speed_mbps : t->speed_mbps;
     d->port = p->port;
     d->max_comms = 65536;
     d->rail = d->plane = NCCL_NET_ID_UNDEF;
-    pvn_str_append(d->why, sizeof(d->why), "%s; gpu memory: staged in host memory", p->why);
+    pvn_str_append(d->why, sizeof(d->why), "%s; gpu memory: %s", p->why,
+                   !(gpu->ptr_support & NCCL_PTR_CUDA) ? "staged in host memory"
+                   : gpu->dmabuf                       ? "by dma-buf"
+                                                       : "by peer memory");
     if (!p->ifname[0] || strcmp(t->ifname, p->ifname) != 0)
         pvn_str_append(d->why, sizeof(d->why), "; control connections over %s", t->ifname);
     pvn_str_append(d->ifname, sizeof(d->ifname), "%s", t->ifname);
@@ -178,15 +213,17 @@ static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap
     return n;
 }
 
-/* Records need data and record to become visible in order. A network that reorders packets may place a later write
- * before an earlier one, so there the adapter's own completion is waited for. */
+/* Records need data and record to become visible in order. A network that reorders packets may
+ * place a later write before an earlier one, and GPU memory is reached on another way than the host
+ * memory that records are in, so there the adapter's own completion is waited for. */
 static enum pvn_rdma_mode mode_of(const struct pvn_hca_port *port)
 {
     const struct pvn_params *p = pvn_params_get();
     if (p->rdma_mode != PVN_RDMA_MODE_AUTO)
         return p->rdma_mode == PVN_RDMA_MODE_IMM ? PVN_RDMA_IMM : PVN_RDMA_RECORD;
     bool reorders = p->adaptive_routing < 0 ? !port->ethernet : p->adaptive_routing;
-    return reorders ? PVN_RDMA_IMM : PVN_RDMA_RECORD;
+    bool gpu = pvn_rdma_gpu_cap(found.gpus[port->hca])->ptr_support & NCCL_PTR_CUDA;
+    return reorders || gpu ? PVN_RDMA_IMM : PVN_RDMA_AUTO;
 }
 
 static int health(void *arg, struct pvn_err *err)
@@ -201,12 +238,15 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
     const struct pvn_params *p = pvn_params_get();
     struct pvn_hca_port *port = &found.table.ports[index];
     const struct pvn_hca *h = &found.table.hcas[port->hca];
+    const struct pvn_gpumem_cap *gpu = pvn_rdma_gpu_cap(found.gpus[port->hca]);
     struct pvn_rdma_lane_cfg c = {
         .v = found.v,
         .ctx = h->ctx,
         .pd = h->pd,
         .sender = args->sender,
         .mode = mode_of(port),
+        .gpu_caps = (gpu->peer ? PVN_LANE_GPU_PEER : 0u) | (gpu->dmabuf ? PVN_LANE_GPU_DMABUF : 0u),
+        .flush = gpu->flush.kind,
         .qps = p->qps,
         .max_chunk = port->max_msg < MAX_CHUNK ? (size_t)port->max_msg : MAX_CHUNK,
         .costly_poll = h->costly_poll,
@@ -235,7 +275,9 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         c.ngids = pvn_hca_current_gids(found.v, &found.options, h, port, c.gids, PVN_RDMA_MAX_GIDS);
     if (c.ngids < 0)
         return pvn_err_set(err, c.ngids, "the GID table of %s cannot be read", port->name);
-    pvn_rdma_nic_registrar(found.nics[port->hca], &c.registrar);
+    struct pvn_rdma_registrar host;
+    pvn_rdma_nic_registrar(found.nics[port->hca], &host);
+    pvn_rdma_gpu_registrar(found.gpus[port->hca], &host, &c.registrar);
     *out = pvn_rdma_lane_new(&c, err);
     return *out ? 0 : err->code;
 }

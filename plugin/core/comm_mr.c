@@ -2,7 +2,9 @@
 #include "core/comm_priv.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/fork.h"
 #include "core/hints.h"
@@ -24,6 +26,21 @@ static void detach(struct pvn_comm *c, struct pvn_comm_mr *m, int lanes)
     }
 }
 
+/* A device may promise what the lanes of this comm do not keep: it fell back to TCP. */
+static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l)
+{
+    if (m->mr.ptr_type != NCCL_PTR_HOST && !(l->caps & (PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF))) {
+        pvn_err_set(&l->err, -EOPNOTSUPP,
+                    "this connection fell back to %s, which cannot reach GPU memory; "
+                    "NCCL_PVRDMA_GPU_MEM=off lets "
+                    "NCCL stage in host memory everywhere",
+                    l->ops->name);
+        pvn_err_set_fault(&l->err, PVN_FAULT_USAGE);
+        return l->err.code;
+    }
+    return l->ops->mem_reg(l, &m->mr, m->dmabuf_fd, m->dmabuf_offset);
+}
+
 /* With every lane or with none. */
 static int attach(struct pvn_comm *c, struct pvn_comm_mr *m, struct pvn_err *err)
 {
@@ -31,9 +48,10 @@ static int attach(struct pvn_comm *c, struct pvn_comm_mr *m, struct pvn_err *err
 
     for (i = 0; i < c->conn->nlanes; i++) {
         struct pvn_lane *l = c->conn->lane[i];
-        int rc = l->ops->mem_reg(l, &m->mr, m->dmabuf_fd, m->dmabuf_offset);
+        int rc = register_with(m, l);
 
-        if (rc == 0 || rc == -EOPNOTSUPP) /* a lane that needs no registration */
+        /* -EOPNOTSUPP for host memory: a lane that needs no registration */
+        if (rc == 0 || (rc == -EOPNOTSUPP && m->mr.ptr_type == NCCL_PTR_HOST))
             continue;
         detach(c, m, i);
         *err = l->err;
@@ -50,13 +68,40 @@ static int attach(struct pvn_comm *c, struct pvn_comm_mr *m, struct pvn_err *err
     return 0;
 }
 
+static void close_dmabuf(struct pvn_comm_mr *m)
+{
+    if (m->dmabuf_fd >= 0)
+        close(m->dmabuf_fd);
+    m->dmabuf_fd = -1;
+}
+
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err)
 {
     struct pvn_comm_mr *m;
     int rc = 0;
 
-    for (m = c->mrs; m && rc == 0; m = m->next)
+    for (m = c->mrs; m && rc == 0; m = m->next) {
         rc = attach(c, m, err);
+        close_dmabuf(m);
+    }
+    return rc;
+}
+
+/* Registers with the lanes; as long as there are none, keeps a descriptor of its own, for NCCL
+ * closes the one it gave when regMrDmaBuf returns. */
+static int attach_or_keep(struct pvn_comm *c, struct pvn_comm_mr *m, int fd, struct pvn_err *err)
+{
+    int rc;
+
+    if (!c->engine) {
+        m->dmabuf_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (fd >= 0 && m->dmabuf_fd < 0)
+            return pvn_err_set(err, -errno, "the dma-buf descriptor %d cannot be duplicated", fd);
+        return 0;
+    }
+    m->dmabuf_fd = fd;
+    rc = attach(c, m, err);
+    m->dmabuf_fd = -1;
     return rc;
 }
 
@@ -64,6 +109,7 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
                  struct pvn_comm_mr **out)
 {
     const struct pvn_device *dev;
+    struct pvn_err err = PVN_ERR_INIT;
     struct pvn_comm_mr *m;
     int rc;
 
@@ -92,19 +138,14 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
     m->mr.addr = data;
     m->mr.len = size;
     m->mr.ptr_type = ptr_type;
-    m->dmabuf_fd = fd;
     m->dmabuf_offset = offset;
-    if (c->engine) { /* else when the lanes are there */
-        struct pvn_err err = PVN_ERR_INIT;
-
-        rc = attach(c, m, &err);
-        if (rc) {
-            c->call_err = err;
-            c->refused = true;
-            pvn_warn_err(&err);
-            free(m);
-            return rc;
-        }
+    rc = attach_or_keep(c, m, fd, &err);
+    if (rc) {
+        c->call_err = err;
+        c->refused = true;
+        pvn_warn_err(&err);
+        free(m);
+        return rc;
     }
     m->next = c->mrs;
     if (m->next)
@@ -124,6 +165,7 @@ static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
         m->next->prev = m->prev;
     if (c->engine)
         detach(c, m, c->conn->nlanes);
+    close_dmabuf(m);
     m->magic = 0;
     free(m);
 }

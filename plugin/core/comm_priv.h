@@ -16,7 +16,7 @@ struct pvn_comm_mr {
     uint32_t magic;
     struct pvn_comm *comm;
     struct pvn_comm_mr *next, *prev;
-    int dmabuf_fd; /* until registered with the lanes, -1: none */
+    int dmabuf_fd; /* our own, until registered with the lanes; -1: none */
     uint64_t dmabuf_offset;
 };
 

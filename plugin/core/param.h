@@ -65,6 +65,9 @@ struct pvn_params {
     int adaptive_routing; /* -1: by link type, 0, 1 */
     int rdma_mode;        /* enum pvn_rdma_mode_param */
     uint64_t rdma_poll;
+    int gpu_mem; /* enum pvn_gpu_mem_mode (gpumem.h) */
+    int flush;   /* enum pvn_flush_mode */
+    bool dmabuf;
 
     /* both */
     int traffic_class; /* -1: not set */

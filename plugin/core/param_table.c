@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "core/clock.h"
+#include "core/gpumem.h"
 
 #define FIELD(f)                                                                                   \
     .offset = offsetof(struct pvn_params, f), .size = sizeof(((struct pvn_params *)0)->f)
@@ -28,6 +29,18 @@ static const struct pvn_param_word rdma_mode_words[] = {{"auto", PVN_RDMA_MODE_A
                                                         {"record", PVN_RDMA_MODE_RECORD},
                                                         {"imm", PVN_RDMA_MODE_IMM},
                                                         {NULL, 0}};
+
+static const struct pvn_param_word gpu_mem_words[] = {{"auto", PVN_GPU_MEM_AUTO},
+                                                      {"off", PVN_GPU_MEM_OFF},
+                                                      {"peermem", PVN_GPU_MEM_PEERMEM},
+                                                      {"dmabuf", PVN_GPU_MEM_DMABUF},
+                                                      {NULL, 0}};
+
+static const struct pvn_param_word flush_words[] = {{"auto", PVN_FLUSH_MODE_AUTO},
+                                                    {"read", PVN_FLUSH_MODE_READ},
+                                                    {"cuda", PVN_FLUSH_MODE_CUDA},
+                                                    {"none", PVN_FLUSH_MODE_NONE},
+                                                    {NULL, 0}};
 
 static const struct pvn_param_word auto0_words[] = {{"auto", 0}, {NULL, 0}};
 static const struct pvn_param_word auto1_words[] = {{"auto", -1}, {NULL, 0}};
@@ -233,8 +246,9 @@ static const struct pvn_param_def table[] = {
      .def = "auto",
      .words = rdma_mode_words,
      FIELD(rdma_mode),
-     .help = "How a receiver learns of data. record: a record behind it in memory, fewest doorbells; "
-             "imm: a completion per chunk. Both ends must agree. auto: by device and network."},
+     .help =
+         "How a receiver learns of data. record: a record behind it in memory, fewest doorbells; "
+         "imm: a completion per chunk. Both ends must agree. auto: by device and network."},
     {.name = "RDMA_POLL",
      .type = PVN_PARAM_DURATION,
      .unit = "us",
@@ -242,8 +256,31 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = SEC,
      FIELD(rdma_poll),
-     .help = "On adapters where an empty completion queue is expensive to ask: how often it is asked "
-             "when nothing is known to be in it."},
+     .help =
+         "On adapters where an empty completion queue is expensive to ask: how often it is asked "
+         "when nothing is known to be in it."},
+    {.name = "GPU_MEM",
+     .type = PVN_PARAM_ENUM,
+     .def = "auto",
+     .words = gpu_mem_words,
+     FIELD(gpu_mem),
+     .help = "How RDMA adapters may reach GPU memory. auto: by dma-buf or a peer-memory client, "
+             "whichever a trial registration at start shows to work; dmabuf, peermem: only that "
+             "one; off: NCCL stages GPU data in host memory."},
+    {.name = "FLUSH",
+     .type = PVN_PARAM_ENUM,
+     .def = "auto",
+     .words = flush_words,
+     FIELD(flush),
+     .help = "How data that an adapter has written into GPU memory are made visible to the GPU. "
+             "read: an RDMA READ by the adapter; cuda: the CUDA driver's flush call; none: not at "
+             "all, for GPUs known to need none; auto: by GPU generation, driver and adapter."},
+    {.name = "DMABUF",
+     .alias = "NCCL_DMABUF_ENABLE",
+     .type = PVN_PARAM_BOOL,
+     .def = "1",
+     FIELD(dmabuf),
+     .help = "Whether dma-buf may be used for GPU memory."},
 
     {.name = "TC",
      .alias = "NCCL_IB_TC",

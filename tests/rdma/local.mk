@@ -16,4 +16,10 @@ tests_rdma_test_rdma_gpu_LDADD = libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_rdma_gpu_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
 
 # The whole plugin over it.
+PVN_TESTS += tests/rdma/test_plugin_gpu
+tests_rdma_test_plugin_gpu_SOURCES = tests/rdma/test_plugin_gpu.cc tests/abi/nccl_side.h tests/softverbs/fixture.h \
+    tests/support/fakecuda_fixture.h
+tests_rdma_test_plugin_gpu_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_gpu_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_gpu_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
 PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh

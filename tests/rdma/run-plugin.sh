@@ -82,8 +82,10 @@ pair qps rxe "$info NCCL_PVRDMA_QPS=4" "$info NCCL_PVRDMA_QPS=3" $p2p
 verdict "different numbers of queue pairs, rxe" by_rdma
 pair ib ib $info $info $p2p
 verdict "InfiniBand profile" by_rdma
-pair modes pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" $info $p2p
+pair modes pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" "$info NCCL_PVRDMA_RDMA_MODE=record" $p2p
 verdict "modes that differ fall back to TCP" by_tcp
+pair follow pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" $info $p2p
+verdict "a peer without a mode of its own follows" by_rdma
 pair fallback pvrdma $info "$info NCCL_PVRDMA_TRANSPORT=tcp" $p2p
 verdict "a peer without RDMA: TCP with one warning" warned
 pair version roce "$info NCCL_PVRDMA_ROCE_VERSION=1" "$info NCCL_PVRDMA_ROCE_VERSION=2" $p2p
