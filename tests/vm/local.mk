@@ -4,7 +4,7 @@
 #   pvrdma-device/   what stands behind QEMU's PVRDMA device: pvstand.so, preloaded into QEMU
 
 VM_HELPERS = tests/vm/verbs/pvtest tests/vm/verbs/rcfault tests/vm/verbs/verbsprobe \
-    tests/vm/pvrdma-device/pvstand-ctl
+    tests/vm/pvrdma-device/pvstand-ctl tests/vm/tsc-khz
 VM_BOOTS = tests/vm/run-soft-roce.sh tests/vm/run-pvrdma.sh
 check_PROGRAMS += $(VM_HELPERS)
 
@@ -29,6 +29,7 @@ tests_vm_pvrdma_device_pvstand_la_SOURCES = tests/vm/pvrdma-device/pvstand.h \
 tests_vm_pvrdma_device_pvstand_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath $(abs_builddir)
 endif
+tests_vm_tsc_khz_SOURCES = tests/vm/tsc-khz.c
 tests_vm_pvrdma_device_pvstand_ctl_SOURCES = tests/vm/pvrdma-device/pvstand-ctl.c
 
 VM_PARTS = tests/softverbs/libsoftverbs.la
