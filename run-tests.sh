@@ -41,10 +41,9 @@ if [ $quick = 1 ]; then
 else
     add "ordinary build, virtual machines" build-check --enable-vm-tests ${strict[@]+"${strict[@]}"}
     add "AddressSanitizer, UndefinedBehaviorSanitizer" build-asan \
-        --enable-sanitize=address,undefined --enable-coverage CFLAGS="-g -O1" CXXFLAGS="-g -O1"
+        --enable-sanitize=address,undefined --enable-coverage CFLAGS="-g -O1"
     tests/coverage.sh build-asan
-    add "ThreadSanitizer" build-tsan --enable-sanitize=thread CFLAGS="-g -O1" \
-        CXXFLAGS="-g -O1"
+    add "ThreadSanitizer" build-tsan --enable-sanitize=thread CFLAGS="-g -O1"
     echo "== distribution ($((SECONDS - start)) s)"
     if make -C build-check -s distcheck PVN_ONLY=tests/unit/test_version >build-check/distcheck.log 2>&1; then
         passed=$((passed + 1))
