@@ -61,6 +61,11 @@ static const struct pvn_hint table[] = {
      "this node has no route to the peer's network, or lacks addresses of that family",
      "try `ip route get PEER`; set NCCL_SOCKET_FAMILY when only one of IPv4 and IPv6 is set up "
      "everywhere"},
+    {PVN_HINT_WRONG_SOURCE, PVN_HINT_ERRNO, EINVAL, PVN_PHASE_DIAL, PVN_PAST_ANY,
+     "the local address cannot send to that peer: it is the loopback's, or an interface's without a "
+     "link",
+     "see in the log which interface was chosen and why; bring the network's interface up, or set "
+     "NCCL_SOCKET_IFNAME to it"},
     {PVN_HINT_RESET_WORKING, PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_ANY, PVN_PAST_WORKED,
      "the peer's process ended without closing, or a firewall dropped an idle connection",
      "look at the peer's log for the first error; behind a firewall lower "
