@@ -1,8 +1,10 @@
 /* Which nets NCCL would fuse into one virtual device, and which may face each other across hosts
- * (NCCL 2.30 src/graph/topo.cc ncclTopoAutoMerge, ncclTopoGetPath; search.cc NCCL_CROSS_NIC). */
+ * (NCCL 2.30 src/graph/topo.cc ncclTopoForceMerge, ncclTopoAutoMerge, ncclTopoGetPath;
+ * misc/utils.cc parseStringList; search.cc NCCL_CROSS_NIC). */
 #include "topo/pair.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,20 +53,88 @@ static int document_distance(const struct pvn_ntree *t, int a, int b)
     return n_a <= 2 && n_b <= 2 ? PVN_NPATH_PIX : PVN_NPATH_PXB;
 }
 
-int pvn_pairs_fusion(const struct pvn_pairs *p, int max_devs, int *group)
+/* Of a piece of text between separators, empty ones passed over as strtok does. NULL at the end. */
+static const char *next_piece(const char **at, char separator, size_t *len)
+{
+    const char *piece;
+    while (**at == separator)
+        ++*at;
+    piece = *at;
+    while (**at != '\0' && **at != separator)
+        ++*at;
+    *len = (size_t)(*at - piece);
+    return *len > 0 ? piece : NULL;
+}
+
+/* "NAME", "NAME:PORT" against a net; NCCL cuts at the first colon and wants the whole name. */
+static bool item_matches(const char *item, size_t len, const struct pvn_nnode *net)
+{
+    const char *colon = memchr(item, ':', len);
+    size_t name = colon != NULL ? (size_t)(colon - item) : len;
+    int port = colon != NULL && name + 1 < len && colon[1] != ':' ? atoi(colon + 1) : -1;
+    return strlen(net->net.name) == name && memcmp(net->net.name, item, name) == 0 &&
+           (port == -1 || net->net.port == -1 || net->net.port == port);
+}
+
+/* How many names are in the set, and whether the net is one of them. NCCL reads no more names than
+ * a virtual device of the newest interface can have. */
+static int in_set(const char *set, size_t set_len, const struct pvn_nnode *net, bool *matches)
+{
+    char text[1024];
+    const char *at = text, *item;
+    size_t len;
+    int names = 0;
+    snprintf(text, sizeof(text), "%.*s", (int)set_len, set);
+    *matches = false;
+    while (names < PVN_FUSION_MAX && (item = next_piece(&at, ',', &len)) != NULL) {
+        names += item[0] != ':';
+        *matches |= net != NULL && item[0] != ':' && item_matches(item, len, net);
+    }
+    return names;
+}
+
+/* The sets of NCCL_NET_FORCE_MERGE. False, with a sentence, for what ends the job's start. */
+static bool force_merge(const struct pvn_pairs *p, const int *by_dev, int max_devs, int *group,
+                        char *problem, size_t len)
 {
     const struct pvn_ntree *t = p->tree;
-    int *by_dev = calloc((size_t)t->n_nets + 1, sizeof(*by_dev));
-    if (by_dev == NULL)
-        return -ENOMEM;
-    /* NCCL goes through the plugin's list, not the tree's. */
-    for (int i = 0; i < t->n_nets; i++) {
-        int at = i;
-        for (; at > 0 && net_node(p, by_dev[at - 1])->net.dev > net_node(p, i)->net.dev; at--)
-            by_dev[at] = by_dev[at - 1];
-        by_dev[at] = i;
-        group[i] = -1;
+    const char *at = t->env.force_merge, *set;
+    size_t set_len;
+    while ((set = next_piece(&at, ';', &set_len)) != NULL) {
+        int first = -1, found = 0, names;
+        bool matches;
+        names = in_set(set, set_len, NULL, &matches);
+        for (int i = 0; i < t->n_nets; i++) {
+            in_set(set, set_len, net_node(p, by_dev[i]), &matches);
+            if (!matches)
+                continue;
+            first = found++ == 0 ? by_dev[i] : first;
+            group[by_dev[i]] = first;
+        }
+        if (names == 0)
+            snprintf(problem, len,
+                     "\"%.*s\" holds no name: NCCL 2.30 reads it for ever and never starts",
+                     (int)set_len, set);
+        else if (found != names)
+            snprintf(problem, len,
+                     "\"%.*s\" names %d devices and %d of them %s there: NCCL refuses to start "
+                     "(whole names, apart by commas, :PORT behind; sets apart by semicolons)",
+                     (int)set_len, set, names, found, found == 1 ? "is" : "are");
+        else if (found > max_devs)
+            snprintf(problem, len,
+                     "\"%.*s\" joins %d devices and %d are possible: NCCL refuses to "
+                     "start",
+                     (int)set_len, set, found, max_devs);
+        else
+            continue;
+        return false;
     }
+    return true;
+}
+
+static void auto_merge(const struct pvn_pairs *p, const int *by_dev, int max_devs, int *group)
+{
+    const struct pvn_ntree *t = p->tree;
     for (int i = 0; i < t->n_nets; i++) {
         int first = by_dev[i], members = 1;
         if (group[first] >= 0)
@@ -82,6 +152,29 @@ int pvn_pairs_fusion(const struct pvn_pairs *p, int max_devs, int *group)
             group[other] = first;
             members++;
         }
+    }
+}
+
+int pvn_pairs_fusion(const struct pvn_pairs *p, int max_devs, int *group, char *problem, size_t len)
+{
+    const struct pvn_ntree *t = p->tree;
+    int *by_dev = calloc((size_t)t->n_nets + 1, sizeof(*by_dev));
+    if (by_dev == NULL)
+        return -ENOMEM;
+    problem[0] = '\0';
+    /* NCCL goes through the plugin's list, not the tree's. */
+    for (int i = 0; i < t->n_nets; i++) {
+        int at = i;
+        for (; at > 0 && net_node(p, by_dev[at - 1])->net.dev > net_node(p, i)->net.dev; at--)
+            by_dev[at] = by_dev[at - 1];
+        by_dev[at] = i;
+        group[i] = -1;
+    }
+    if (t->env.force_merge == NULL || force_merge(p, by_dev, max_devs, group, problem, len)) {
+        auto_merge(p, by_dev, max_devs, group);
+    } else {
+        for (int i = 0; i < t->n_nets; i++)
+            group[i] = i;
     }
     free(by_dev);
     return 0;

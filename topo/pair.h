@@ -78,10 +78,15 @@ int pvn_pairs_net_pci(const struct pvn_pairs *pairs, int net);
 /* The machine's entry for a net of the tree, NULL when it was made from a file. */
 const struct pvn_nic *pvn_pairs_nic(const struct pvn_pairs *pairs, int net);
 
-/* The sets of nets that NCCL would fuse into one virtual device if the plugin has makeVDevice, by
- * NCCL_NET_MERGE_LEVEL and _POLICY: group[net] gets the lowest net of its set. max_devs: 4 up to
- * plugin API 11, 8 in 12. NCCL_NET_FORCE_MERGE is not applied. 0 or -ENOMEM. */
-int pvn_pairs_fusion(const struct pvn_pairs *pairs, int max_devs, int *group);
+/* Most devices of a virtual one: plugin API 12; up to 11 it is 4. */
+#define PVN_FUSION_MAX 8
+
+/* The sets of nets that NCCL would fuse into one virtual device if the plugin has makeVDevice:
+ * those of NCCL_NET_FORCE_MERGE, the others by NCCL_NET_MERGE_LEVEL and _POLICY. group[net] gets
+ * the set's net that comes first in the plugin's list. problem (len bytes): "", or what is wrong
+ * with NCCL_NET_FORCE_MERGE and keeps NCCL from starting; then nothing is fused. 0 or -ENOMEM. */
+int pvn_pairs_fusion(const struct pvn_pairs *pairs, int max_devs, int *group, char *problem,
+                     size_t len);
 
 /* One sentence on which nets of two hosts may face each other under NCCL_CROSS_NIC. */
 void pvn_pairs_cross_nic(const struct pvn_pairs *pairs, char *text, size_t len);

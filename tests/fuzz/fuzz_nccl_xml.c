@@ -23,7 +23,8 @@ static void use_pairs(struct pvn_ntree *tree)
         for (int n = 0; n < tree->n_nets && n < 4; n++)
             pvn_gdr_judge(pairs, g, n, &gdr);
     }
-    fuzz_require(pvn_pairs_fusion(pairs, 4, group) == 0, "and its nets grouped");
+    fuzz_require(pvn_pairs_fusion(pairs, PVN_FUSION_MAX, group, text, sizeof(text)) == 0,
+                 "and its nets grouped");
     pvn_pairs_cross_nic(pairs, text, sizeof(text));
     pvn_pairs_free(pairs);
     free(group);

@@ -518,7 +518,10 @@ std::string fused(const NcclFile &m, int max = 4)
 {
     std::vector<int> group(m.tree->n_nets);
     std::string text;
-    EXPECT_EQ(0, pvn_pairs_fusion(m.pairs, max, group.data()));
+    char problem[512];
+    EXPECT_EQ(0, pvn_pairs_fusion(m.pairs, max, group.data(), problem, sizeof problem));
+    if (problem[0])
+        return problem;
     for (int g : group)
         text += m.net_name(g) + " ";
     return text;
@@ -543,6 +546,25 @@ TEST(Fusion, ByRailOnlyEqualRails)
                                      nic("0000:22:00.0", "c", 2, 1000, "rail=\"1\"") +
                                      nic("0000:23:00.0", "d", 3)));
     EXPECT_EQ("a b a d ", fused(NcclFile(xml, env)));
+}
+
+TEST(Fusion, ForcedSetsComeBeforeTheAutomaticOnes)
+{
+    std::string xml = sys(cpu(0, nic("0000:20:00.0", "a", 0) + nic("0000:20:00.1", "b", 1) +
+                                     nic("0000:21:00.0", "c", 2) + nic("0000:22:00.0", "d", 3)));
+    auto with = [&](const char *force, int max = 4) {
+        return fused(NcclFile(xml, {{"NCCL_NET_FORCE_MERGE", force}}), max);
+    };
+    EXPECT_EQ("a b a b ", with("c,a;b,d"));
+    EXPECT_EQ("a a c c ", with("c,d")) << "the rest as ever";
+    EXPECT_EQ("a b c d ", with("a")) << "one alone stays alone";
+    EXPECT_EQ("a a c c ", with(";;d,,c;"));
+    EXPECT_EQ("a a c c ", with("c:1,d")) << "by port";
+    EXPECT_NE(std::string::npos, with("c:2,d").find("names 2 devices and 1 of them is there"));
+    EXPECT_NE(std::string::npos, with("a,bb").find("names 2 devices and 1 of them is there"));
+    EXPECT_NE(std::string::npos, with("a,b;x,y").find("\"x,y\" names 2 devices and 0 of them are"));
+    EXPECT_NE(std::string::npos, with("a,b,c", 2).find("joins 3 devices and 2 are possible"));
+    EXPECT_NE(std::string::npos, with("a,b;,").find("never starts"));
 }
 
 TEST(CrossNic, EachValueIsExplained)

@@ -3,6 +3,7 @@
 #include "topo/tool/tool.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plugin/core/version.h"
@@ -257,12 +258,37 @@ int json_machine(const struct tool *t)
     return print(t, o);
 }
 
+/* The virtual devices that NCCL would ask the plugin for, each as its members' names. */
+static void put_fused(const struct tool *t, json_t *o)
+{
+    int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group));
+    char problem[512] = "";
+    json_t *sets = json_array();
+    if (group == NULL ||
+        pvn_pairs_fusion(t->pairs, PVN_FUSION_MAX, group, problem, sizeof(problem)) < 0)
+        n = 0;
+    for (int first = 0; first < n; first++) {
+        json_t *set = json_array();
+        for (int i = 0; i < n; i++) {
+            if (group[i] == first)
+                json_array_append_new(set, text(tool_net(t, i)->net.name));
+        }
+        if (json_array_size(set) > 1)
+            json_array_append(sets, set);
+        json_decref(set);
+    }
+    free(group);
+    json_object_set_new(o, "fused", sets);
+    json_object_set_new(o, "force_merge_problem", text_or_null(problem));
+}
+
 int json_pairs(const struct tool *t)
 {
     json_t *o = head("pairs");
     json_object_set_new(o, "gpus", gpus(t));
     json_object_set_new(o, "nics", nets(t));
     json_object_set_new(o, "pairs", pair_list(t));
+    put_fused(t, o);
     json_object_set_new(o, "optimum_proven", json_boolean(t->pairs->exact));
     json_object_set_new(o, "note", text_or_null(t->pairs->note));
     return print(t, o);

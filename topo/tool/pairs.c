@@ -75,30 +75,43 @@ static void print_pair(const struct tool *t, const struct pvn_pair *pair)
     print_verdict(t, pair);
 }
 
-/* What a plugin with virtual devices (our own has them from API 11 on) would be asked to join. */
+/* What a plugin with virtual devices (our own has them from API 9 on) would be asked to join. */
 static void print_fusion(const struct tool *t)
 {
-    int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group));
-    bool any = false;
-    if (group == NULL || pvn_pairs_fusion(t->pairs, 4, group) < 0) {
+    int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group)), most = 0;
+    char text[1200] = "", problem[512];
+    if (group == NULL ||
+        pvn_pairs_fusion(t->pairs, PVN_FUSION_MAX, group, problem, sizeof(problem)) < 0) {
         free(group);
         return;
     }
     for (int first = 0; first < n; first++) {
-        int members = 0;
+        int members = 0, shown = 0;
         for (int i = 0; i < n; i++)
             members += group[i] == first;
-        if (members < 2)
-            continue;
-        fprintf(t->out, "%s", any ? ", " : "Fused when the plugin offers it: ");
-        any = true;
-        for (int i = 0, shown = 0; i < n; i++) {
+        most = members > most ? members : most;
+        for (int i = 0; members > 1 && i < n; i++) {
+            size_t used = strlen(text);
             if (group[i] == first)
-                fprintf(t->out, "%s%s", shown++ ? "+" : "", tool_net(t, i)->net.name);
+                snprintf(text + used, sizeof(text) - used, "%s%s",
+                         shown++ ? "+"
+                         : used  ? ", "
+                                 : "",
+                         tool_net(t, i)->net.name);
         }
     }
-    if (any)
-        fprintf(t->out, " (NCCL_NET_MERGE_LEVEL=LOC keeps them apart)\n");
+    size_t used = strlen(text);
+    if (problem[0])
+        snprintf(text, sizeof(text), "NCCL_NET_FORCE_MERGE: %s", problem);
+    else if (used > 0)
+        snprintf(text + used, sizeof(text) - used, " (%s keeps them apart%s)",
+                 t->env.force_merge ? "without NCCL_NET_FORCE_MERGE, NCCL_NET_MERGE_LEVEL=LOC"
+                                    : "NCCL_NET_MERGE_LEVEL=LOC",
+                 most > 4 ? "; NCCL before 2.30 joins 4 at most" : "");
+    if (text[0]) {
+        fprintf(t->out, problem[0] ? "Fused: " : "Fused when the plugin offers it: ");
+        tool_wrap(t, problem[0] ? 7 : 32, problem[0] ? 7 : 2, text);
+    }
     free(group);
 }
 
