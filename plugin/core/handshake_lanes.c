@@ -80,6 +80,7 @@ static int put_offer(struct pvn_conn *c, const uint8_t *index)
             return conn_fail_now(c, &err);
         }
         o.lane[i].index = index[i];
+        o.lane[i].rail = lane_device(c, i)->rail;
         o.lane[i].len = (uint16_t)n;
         o.lane[i].blob = blob[i];
         snprintf(o.lane[i].kind, sizeof(o.lane[i].kind), "%s", l->ops->name);
@@ -212,23 +213,48 @@ int conn_step_offer_connector(struct pvn_conn *c)
     return 0;
 }
 
-/* Lane k of the connector goes with lane k of the acceptor, by kind and order. */
+static bool same_kind(const struct pvn_conn *c, int j, const struct pvn_lane_offer *o)
+{
+    return strcmp(c->lane[j]->ops->name, o->kind) == 0;
+}
+
+/* Which lane of this end goes with each of the peer's, -1: none. Lanes of a kind: first those on
+ * the same rail, as far as both ends know theirs, then the others by order. */
+static void match_lanes(const struct pvn_conn *c, const struct pvn_offer *theirs, int *mate)
+{
+    unsigned used = 0;
+    int by_order, i, j;
+
+    for (i = 0; i < theirs->n; i++)
+        mate[i] = -1;
+    for (by_order = 0; by_order < 2; by_order++)
+        for (i = 0; i < theirs->n; i++)
+            for (j = 0; j < c->nlanes && mate[i] < 0; j++) {
+                const struct pvn_lane_offer *o = &theirs->lane[i];
+                bool same_rail = o->rail >= 0 && o->rail == lane_device(c, j)->rail;
+
+                if (used >> j & 1 || !same_kind(c, j, o) || !(same_rail || by_order))
+                    continue;
+                mate[i] = j;
+                used |= 1u << j;
+            }
+}
+
+/* The pairs keep the connector's order, which is NCCL's. */
 static int choose_pairs(struct pvn_conn *c, const struct pvn_offer *theirs, int *own,
                         uint8_t *index)
 {
-    unsigned used = 0;
-    int i, j, pairs = 0;
+    int mate[PVN_MAX_LANES], i, pairs = 0;
 
-    for (i = 0; i < theirs->n; i++)
-        for (j = 0; j < c->nlanes; j++)
-            if (!(used >> j & 1) && strcmp(c->lane[j]->ops->name, theirs->lane[i].kind) == 0) {
-                if (keep_blob(c, pairs, &theirs->lane[i]) != 0)
-                    return -ENOMEM;
-                used |= 1u << j;
-                own[pairs] = j;
-                index[pairs++] = theirs->lane[i].index;
-                break;
-            }
+    match_lanes(c, theirs, mate);
+    for (i = 0; i < theirs->n; i++) {
+        if (mate[i] < 0)
+            continue;
+        if (keep_blob(c, pairs, &theirs->lane[i]) != 0)
+            return -ENOMEM;
+        own[pairs] = mate[i];
+        index[pairs++] = theirs->lane[i].index;
+    }
     return pairs;
 }
 

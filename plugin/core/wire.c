@@ -444,9 +444,10 @@ int pvn_offer_encode(uint8_t *out, size_t cap, const struct pvn_offer *o)
     for (i = 0; i < o->n; i++) {
         const struct pvn_lane_offer *l = &o->lane[i];
 
-        if (l->index >= PVN_MAX_LANES || l->len > PVN_OFFER_BLOB_MAX)
+        if (l->index >= PVN_MAX_LANES || l->rail < -1 || l->len > PVN_OFFER_BLOB_MAX)
             return -EINVAL;
         write_int(&w, l->index, 1);
+        write_int(&w, (uint16_t)l->rail, 2);
         write_name(&w, l->kind);
         write_name(&w, l->name);
         write_int(&w, l->len, 2);
@@ -471,6 +472,7 @@ int pvn_offer_decode(const uint8_t *in, size_t len, struct pvn_offer *o, struct 
         struct pvn_lane_offer *l = &o->lane[i];
 
         l->index = (uint8_t)read_int(&r, 1);
+        l->rail = (int16_t)read_int(&r, 2);
         read_name(&r, l->kind);
         read_name(&r, l->name);
         l->len = (uint16_t)read_int(&r, 2);
@@ -482,6 +484,8 @@ int pvn_offer_decode(const uint8_t *in, size_t len, struct pvn_offer *o, struct 
         if (!r.bad && (l->index >= PVN_MAX_LANES || seen & 1u << l->index))
             return pvn_err_set(err, -EPROTO, "OFFER names lane %u twice or out of range", l->index);
         seen |= 1u << (l->index % PVN_MAX_LANES);
+        if (l->rail < -1)
+            return pvn_err_set(err, -EPROTO, "OFFER with the impossible rail %d", l->rail);
     }
     if (r.bad || r.left)
         return pvn_err_set(err, -EPROTO, "OFFER of %zu bytes does not add up", len);

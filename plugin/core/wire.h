@@ -133,6 +133,7 @@ struct pvn_hello {
 struct pvn_lane_offer {
     uint8_t
         index; /* connector: own lane number; acceptor: which of the connector's lanes it pairs */
+    int16_t rail;            /* of its device; -1: not known */
     char kind[PVN_NAME_MAX]; /* lane->ops->name */
     char name[PVN_NAME_MAX]; /* interface or port, for messages */
     uint16_t len;

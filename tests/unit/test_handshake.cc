@@ -166,6 +166,54 @@ TEST_F(Handshake, BothLanesComeUpInTheSameOrder)
     EXPECT_EQ("", captured);
 }
 
+// What the connector's port i faces: rails of its ports and of the acceptor's, -1 unknown.
+struct Rails : Handshake, testing::WithParamInterface<std::vector<std::vector<int>>> {
+};
+
+TEST_P(Rails, LanesOfOneRailFaceEachOther)
+{
+    const std::vector<int> &ours = GetParam()[0], &theirs = GetParam()[1], &want = GetParam()[2];
+    pvn_device port[2][PVN_MAX_LANES];
+    pvn_listener_cfg lc = {};
+    pvn_conn_cfg cc = {};
+    pvn_handle h;
+    pvn_err err = {};
+    lanes(1);
+    for (int end = 0; end < 2; end++)
+        for (size_t i = 0; i < (end ? theirs : ours).size(); i++) {
+            port[end][i] = dev;
+            port[end][i].rail = (int16_t)(end ? theirs : ours)[i];
+            (end ? lc.port : cc.port)[i] = &port[end][i];
+        }
+    lc.dev = lc.port[0];
+    lc.nports = (int)theirs.size();
+    lc.traffic_class = cc.traffic_class = -1;
+    ASSERT_EQ(0, pvn_listener_open(&lc, handle, &l, &err)) << err.reason[0];
+    ASSERT_EQ(0, pvn_handle_decode(handle, sizeof(handle), &h, &err));
+    cc.sender = true;
+    cc.dev = cc.port[0];
+    cc.nports = (int)ours.size();
+    cc.session = h.session;
+    cc.peer_len = pvn_wire_addr_to_sockaddr(&h.addr, 0, &cc.peer);
+    s = pvn_conn_new(&cc);
+    ASSERT_NE(nullptr, s);
+    ASSERT_TRUE(both());
+    ASSERT_EQ(0, rs) << s->err.reason[0];
+    ASSERT_EQ(0, ra) << accept_err.reason[0];
+    ASSERT_EQ((int)want.size(), s->nlanes);
+    ASSERT_EQ((int)want.size(), a->nlanes);
+    for (size_t k = 0; k < want.size(); k++)
+        EXPECT_EQ(&port[1][want[k]], a->lane_args[a->lane_arg[k]].dev) << "pair " << k;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Pairs, Rails,
+    testing::Values(std::vector<std::vector<int>>{{0, 1}, {1, 0}, {1, 0}}, // crossed over
+                    std::vector<std::vector<int>>{{0, 1}, {0, 1}, {0, 1}},
+                    std::vector<std::vector<int>>{{-1, -1}, {1, 0}, {0, 1}}, // by order
+                    std::vector<std::vector<int>>{{-1, 1}, {1, 5}, {1, 0}},  // 1 keeps its own
+                    std::vector<std::vector<int>>{{2, 3, 4}, {4, 2}, {1, 0}}));
+
 TEST_F(Handshake, ALaneThatDoesNotVerifyIsLeftOutWithASentence)
 {
     pvn_memlane_plan[1][0].verify = -ENETUNREACH; // the sender's first

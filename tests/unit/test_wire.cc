@@ -272,6 +272,8 @@ TEST(Offer, RoundTripAndTruncation)
     memset(blob, 0x5a, sizeof(blob));
     o.n = 2;
     o.lane[0].index = 1;
+    o.lane[0].rail = -1;
+    o.lane[1].rail = 32767;
     strcpy(o.lane[0].kind, "tcp");
     strcpy(o.lane[0].name, "eth0");
     o.lane[0].len = sizeof(blob);
@@ -286,6 +288,8 @@ TEST(Offer, RoundTripAndTruncation)
     EXPECT_EQ(300, p.lane[0].len);
     EXPECT_EQ(0, memcmp(blob, p.lane[0].blob, 300));
     EXPECT_STREQ("rdma", p.lane[1].kind);
+    EXPECT_EQ(-1, p.lane[0].rail);
+    EXPECT_EQ(32767, p.lane[1].rail);
     for (int i = 0; i < n; i++) {
         std::vector<uint8_t> cut(b, b + i);
         EXPECT_EQ(-EPROTO, pvn_offer_decode(cut.data(), i, &p, nullptr)) << i;
@@ -294,6 +298,8 @@ TEST(Offer, RoundTripAndTruncation)
     o.lane[1].index = 1;
     n = pvn_offer_encode(b, sizeof(b), &o);
     EXPECT_EQ(-EPROTO, pvn_offer_decode(b, n, &p, nullptr)) << "a lane twice";
+    o.lane[1].rail = -2;
+    EXPECT_EQ(-EINVAL, pvn_offer_encode(b, sizeof(b), &o));
     o.n = PVN_MAX_LANES + 1;
     EXPECT_EQ(-EINVAL, pvn_offer_encode(b, sizeof(b), &o));
     b[0] = PVN_MAX_LANES + 1;
