@@ -128,7 +128,9 @@ static void fill(struct pvn_device *d, int index, const struct pvn_device *tcp, 
     const struct pvn_gpumem_cap *gpu = pvn_rdma_gpu_cap(found.gpus[p->hca]);
     d->ptr_support = gpu->ptr_support;
     d->force_flush = gpu->flush.force;
-    d->speed_known = p->speed_known || t->speed_known;
+    /* Another interface's speed says nothing of this port. */
+    bool own = p->ifname[0] && strcmp(t->ifname, p->ifname) == 0;
+    d->speed_known = p->speed_known || (own && t->speed_known);
     d->speed_mbps = p->speed_known ? p->speed_mbps : t->speed_mbps;
     d->port = p->port;
     d->max_comms = 65536;
@@ -137,7 +139,7 @@ static void fill(struct pvn_device *d, int index, const struct pvn_device *tcp, 
                    !(gpu->ptr_support & NCCL_PTR_CUDA) ? "staged in host memory"
                    : gpu->dmabuf                       ? "by dma-buf"
                                                        : "by peer memory");
-    if (!p->ifname[0] || strcmp(t->ifname, p->ifname) != 0)
+    if (!own)
         pvn_str_append(d->why, sizeof(d->why), "; control connections over %s", t->ifname);
     pvn_str_append(d->ifname, sizeof(d->ifname), "%s", t->ifname);
     d->ifindex = t->ifindex;

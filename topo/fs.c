@@ -85,7 +85,7 @@ int pvn_fs_open(const char *root, struct pvn_fs **fs, struct pvn_topo_err *err)
             root);
         return -ENOTDIR;
     }
-    rc = pvn_fs_open_dir(root, fs);
+    rc = pvn_fs_open_dir(root, NULL, fs);
     if (rc != 0) {
         snprintf(err->text, sizeof err->text, "%s: %s", root, strerror(-rc));
     }

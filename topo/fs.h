@@ -63,7 +63,8 @@ struct pvn_fs {
 
 // Opens a directory or a tar file, whichever root is. 0 or negative errno with a sentence.
 int pvn_fs_open(const char *root, struct pvn_fs **fs, struct pvn_topo_err *err);
-int pvn_fs_open_dir(const char *root, struct pvn_fs **fs);
+// sys: the directory that stands for the root's /sys, or NULL for its own.
+int pvn_fs_open_dir(const char *root, const char *sys, struct pvn_fs **fs);
 // The image is copied.
 int pvn_fs_open_tar(const void *image, size_t bytes, struct pvn_fs **fs, struct pvn_topo_err *err);
 void pvn_fs_close(struct pvn_fs *fs);

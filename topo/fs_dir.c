@@ -26,17 +26,28 @@ struct inside {
 struct fs_dir {
     struct pvn_fs fs;
     int fd;
+    int sys_fd; // stands for /sys, or -1
     struct inside in;
 };
 
-static int root_fd(struct pvn_fs *fs)
+// Where to look path up (start) and under which name.
+static int start(struct pvn_fs *fs, const char *path, const char **name)
 {
-    return ((struct fs_dir *)fs)->fd;
+    const struct fs_dir *d = (const struct fs_dir *)fs;
+    bool in_sys =
+        d->sys_fd >= 0 && strncmp(path, "/sys", 4) == 0 && (path[4] == '/' || path[4] == '\0');
+
+    path += in_sys ? 4 : 0;
+    *name = path[0] == '\0' || path[1] == '\0' ? "." : path + 1;
+    return in_sys ? d->sys_fd : d->fd;
 }
 
-static const char *below(const char *path)
+static int open_dir_at(struct pvn_fs *fs, const char *path)
 {
-    return path[1] == '\0' ? "." : path + 1;
+    const char *name;
+    int fd = start(fs, path, &name);
+
+    return openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
 static int by_text(const void *a, const void *b)
@@ -116,7 +127,7 @@ static void dir_enter(struct pvn_fs *fs, const char *dir)
         return;
     }
     leave(in);
-    in->fd = openat(root_fd(fs), below(dir), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    in->fd = open_dir_at(fs, dir);
     if (in->fd < 0) {
         return;
     }
@@ -160,11 +171,12 @@ static enum pvn_fs_type type_of_entry(unsigned char type)
 static struct place find(struct pvn_fs *fs, const char *path)
 {
     const struct inside *in = &((struct fs_dir *)fs)->in;
-    struct place place = {.fd = root_fd(fs), .name = below(path)};
+    struct place place = {0};
     size_t n = in->dir != NULL ? strlen(in->dir) : 0;
     const struct name *entry;
     struct name key;
 
+    place.fd = start(fs, path, &place.name);
     if (n == 0 || strncmp(path, in->dir, n) != 0 || path[n] != '/' ||
         strchr(path + n + 1, '/') != NULL) {
         return place;
@@ -267,7 +279,7 @@ static int list_entry(void *ctx, const struct dirent *e)
 
 static int dir_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *names)
 {
-    int fd = openat(root_fd(fs), below(path), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open_dir_at(fs, path);
     int rc;
 
     if (fd < 0) {
@@ -280,12 +292,17 @@ static int dir_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *na
 
 static void dir_close(struct pvn_fs *fs)
 {
-    leave(&((struct fs_dir *)fs)->in);
-    close(root_fd(fs));
-    free(fs);
+    struct fs_dir *d = (struct fs_dir *)fs;
+
+    leave(&d->in);
+    close(d->fd);
+    if (d->sys_fd >= 0) {
+        close(d->sys_fd);
+    }
+    free(d);
 }
 
-int pvn_fs_open_dir(const char *root, struct pvn_fs **fs)
+int pvn_fs_open_dir(const char *root, const char *sys, struct pvn_fs **fs)
 {
     static const struct pvn_fs_ops ops = {
         .type = dir_type,
@@ -302,9 +319,13 @@ int pvn_fs_open_dir(const char *root, struct pvn_fs **fs)
     }
     d->fs.ops = &ops;
     d->fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->fd < 0) {
+    d->sys_fd = sys != NULL && d->fd >= 0 ? open(sys, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (d->fd < 0 || (sys != NULL && d->sys_fd < 0)) {
         int rc = -errno;
 
+        if (d->fd >= 0) {
+            close(d->fd);
+        }
         free(d);
         return rc;
     }

@@ -99,7 +99,7 @@ static void read_net(struct pvn_reader *r, const char *dir, struct pvn_net *net)
     char dev[PVN_FS_PATH_MAX];
     bool has_device = pvn_real_below(r, dir, "device", dev);
 
-    net->pci = pvn_pci_of_path(r->topo, has_device ? dev : dir);
+    net->pci = pvn_topo_pci_of_path(r->topo, has_device ? dev : dir);
     if (has_device) {
         pvn_read_link_name(r, dev, "driver", net->driver, sizeof net->driver);
     }

@@ -81,31 +81,51 @@ static int grow(struct pvn_nics *nics, struct pvn_nic **slot)
     return 0;
 }
 
-static int add_rdma(const struct pvn_topo *topo, struct pvn_nics *nics, int index)
+static uint64_t guid_of_rdma(const struct pvn_rdma *rdma)
+{
+    uint64_t guid = hex_number(rdma->sys_image_guid);
+    if (guid == 0)
+        guid = hex_number(rdma->node_guid);
+    return guid != 0 ? guid : name_number(rdma->name);
+}
+
+/* vmw_pvrdma announces a constant; what its traffic gets is what the paired vmxnet3 gets. */
+static int speed_of_port(const struct pvn_topo *topo, const struct pvn_rdma *rdma,
+                         const struct pvn_rdma_port *port)
+{
+    int speed = port->rate_mbps;
+    if (rdma->kind == PVN_RDMA_PVRDMA && port->netdev >= 0 &&
+        topo->nets[port->netdev].speed_mbps > 0)
+        speed = topo->nets[port->netdev].speed_mbps;
+    return speed > 0 ? speed : 0;
+}
+
+static void fill_rdma(const struct pvn_topo *topo, struct pvn_nic *nic, int index, int p)
 {
     const struct pvn_rdma *rdma = &topo->rdmas[index];
-    for (int p = 0; p < rdma->nports; p++) {
-        const struct pvn_rdma_port *port = &rdma->ports[p];
+    const struct pvn_rdma_port *port = &rdma->ports[p];
+    if (rdma->nports == 1)
+        snprintf(nic->name, sizeof(nic->name), "%s", rdma->name);
+    else
+        snprintf(nic->name, sizeof(nic->name), "%.50s:%d", rdma->name, port->num);
+    nic->rdma = index;
+    nic->port_index = p;
+    nic->net = port->netdev;
+    nic->pci = rdma->pci;
+    nic->up = port->state == 4;
+    nic->pvrdma = rdma->kind == PVN_RDMA_PVRDMA;
+    nic->port = port->num;
+    nic->speed_mbps = speed_of_port(topo, rdma, port);
+    nic->guid = guid_of_rdma(rdma);
+}
+
+static int add_rdma(const struct pvn_topo *topo, struct pvn_nics *nics, int index)
+{
+    for (int p = 0; p < topo->rdmas[index].nports; p++) {
         struct pvn_nic *nic;
         if (grow(nics, &nic) < 0)
             return -ENOMEM;
-        if (p == 0)
-            snprintf(nic->name, sizeof(nic->name), "%s", rdma->name);
-        else
-            snprintf(nic->name, sizeof(nic->name), "%.50s:%d", rdma->name, port->num);
-        nic->rdma = index;
-        nic->port_index = p;
-        nic->net = port->netdev;
-        nic->pci = rdma->pci;
-        nic->up = port->state == 4;
-        nic->pvrdma = rdma->kind == PVN_RDMA_PVRDMA;
-        nic->port = port->num;
-        nic->speed_mbps = port->rate_mbps > 0 ? port->rate_mbps : 0;
-        nic->guid = hex_number(rdma->sys_image_guid);
-        if (nic->guid == 0)
-            nic->guid = hex_number(rdma->node_guid);
-        if (nic->guid == 0)
-            nic->guid = name_number(rdma->name);
+        fill_rdma(topo, nic, index, p);
         set_path(topo, nic);
     }
     return 0;
@@ -125,33 +145,63 @@ static bool carries_traffic(const struct pvn_topo *topo, const struct pvn_net *n
     }
 }
 
-/* A bond stands where its first member stands. */
+/* A bond stands where its first member stands, a VLAN where the interface below it does. */
 static int pci_of_net(const struct pvn_topo *topo, int index)
 {
-    for (int i = 0; topo->nets[index].pci < 0 && i < topo->nnets; i++) {
-        if (topo->nets[i].master == index && topo->nets[i].pci >= 0)
+    int at =
+        topo->nets[index].pci < 0 && topo->nets[index].lower >= 0 ? topo->nets[index].lower : index;
+    for (int i = 0; topo->nets[at].pci < 0 && i < topo->nnets; i++) {
+        if (topo->nets[i].master == at && topo->nets[i].pci >= 0)
             return topo->nets[i].pci;
     }
-    return topo->nets[index].pci;
+    return topo->nets[at].pci;
 }
 
-static int add_net(const struct pvn_topo *topo, struct pvn_nics *nics, int index)
+/* The function whose wire it is: itself, or of a virtual function the physical one. */
+static int wire_of(const struct pvn_topo *topo, int pci)
+{
+    return pci >= 0 && topo->pci[pci].physfn >= 0 ? topo->pci[pci].physfn : pci;
+}
+
+static bool same_slot(const struct pvn_pci *a, const struct pvn_pci *b)
+{
+    return a->domain == b->domain && a->bus == b->bus && a->dev == b->dev;
+}
+
+/* The hardware address of the first interface of the card: other hosts have others. */
+static uint64_t guid_of_net(const struct pvn_topo *topo, int index, int pci)
+{
+    int first = index, wire = wire_of(topo, pci);
+    for (int i = 0; wire >= 0 && i < topo->nnets; i++) {
+        int at = topo->nets[i].pci;
+        if (at >= 0 && same_slot(&topo->pci[at], &topo->pci[wire]) &&
+            (topo->nets[first].pci < 0 || at < topo->nets[first].pci))
+            first = i;
+    }
+    uint64_t guid = hex_number(topo->nets[first].address);
+    return guid != 0 ? guid : name_number(topo->nets[index].name);
+}
+
+static void fill_net(const struct pvn_topo *topo, struct pvn_nic *nic, int index)
 {
     const struct pvn_net *net = &topo->nets[index];
-    struct pvn_nic *nic;
-    if (!carries_traffic(topo, net))
-        return 0;
-    if (grow(nics, &nic) < 0)
-        return -ENOMEM;
     snprintf(nic->name, sizeof(nic->name), "%s", net->name);
     nic->net = index;
     nic->pci = pci_of_net(topo, index);
     nic->up = net->carrier == 1 || strcmp(net->operstate, "up") == 0;
     nic->port = net->dev_port >= 0 ? net->dev_port + 1 : 1;
     nic->speed_mbps = net->speed_mbps > 0 ? net->speed_mbps : 0;
-    nic->guid = hex_number(net->address);
-    if (nic->guid == 0)
-        nic->guid = name_number(net->name);
+    nic->guid = guid_of_net(topo, index, nic->pci);
+}
+
+static int add_net(const struct pvn_topo *topo, struct pvn_nics *nics, int index)
+{
+    struct pvn_nic *nic;
+    if (!carries_traffic(topo, &topo->nets[index]))
+        return 0;
+    if (grow(nics, &nic) < 0)
+        return -ENOMEM;
+    fill_net(topo, nic, index);
     set_path(topo, nic);
     return 0;
 }
@@ -165,6 +215,46 @@ static int in_order(const void *a, const void *b)
     if (x->port != y->port)
         return x->port < y->port ? -1 : 1;
     return strcmp(x->name, y->name);
+}
+
+static bool port_taken(const struct pvn_nics *nics, int n, uint64_t guid, int port)
+{
+    for (int i = 0; i < n; i++) {
+        if (nics->list[i].guid == guid && nics->list[i].port == port)
+            return true;
+    }
+    return false;
+}
+
+/* Functions of one card each begin with port 1. The list is in its final order. */
+static int number_ports(const struct pvn_topo *topo, struct pvn_nics *nics)
+{
+    int *own = calloc((size_t)nics->n + 1, sizeof(*own));
+    if (own == NULL)
+        return -ENOMEM;
+    for (int i = 0; i < nics->n; i++) {
+        struct pvn_nic *nic = &nics->list[i];
+        int wire = wire_of(topo, nic->pci), j = 0;
+        own[i] = nic->port;
+        while (j < i && (wire < 0 || nics->list[j].guid != nic->guid || own[j] != own[i] ||
+                         wire_of(topo, nics->list[j].pci) != wire))
+            j++;
+        if (j < i) {
+            nic->port = nics->list[j].port;
+            continue;
+        }
+        while (port_taken(nics, i, nic->guid, nic->port))
+            nic->port++;
+    }
+    free(own);
+    return 0;
+}
+
+static int finish(const struct pvn_topo *topo, struct pvn_nics *nics)
+{
+    if (nics->n > 1)
+        qsort(nics->list, (size_t)nics->n, sizeof(nics->list[0]), in_order);
+    return number_ports(topo, nics);
 }
 
 static void leave_out_down(struct pvn_nics *nics)
@@ -210,11 +300,73 @@ int pvn_nics_find(const struct pvn_topo *topo, enum pvn_nic_choice choice, struc
                 goto no_memory;
         }
     }
-    if (out->n > 1)
-        qsort(out->list, (size_t)out->n, sizeof(out->list[0]), in_order);
+    if (finish(topo, out) < 0)
+        goto no_memory;
     if (choice != PVN_NICS_ALL)
         leave_out_down(out);
     return 0;
+no_memory:
+    pvn_nics_free(out);
+    return -ENOMEM;
+}
+
+/* "mlx4_0:2" is port 2. False when there is no such RDMA device. */
+static bool find_port(const struct pvn_topo *topo, const char *name, struct pvn_nic *nic)
+{
+    char device[PVN_NAME_MAX];
+    const char *colon = strrchr(name, ':');
+    int index = pvn_topo_find_rdma(topo, name), num = 1;
+    if (index < 0 && colon != NULL) {
+        snprintf(device, sizeof(device), "%.*s", (int)(colon - name), name);
+        index = pvn_topo_find_rdma(topo, device);
+        num = atoi(colon + 1);
+    }
+    for (int p = 0; index >= 0 && p < topo->rdmas[index].nports; p++) {
+        if (topo->rdmas[index].ports[p].num == num) {
+            fill_rdma(topo, nic, index, p);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_interface(const struct pvn_topo *topo, const struct pvn_nic_device *d,
+                           struct pvn_nic *nic)
+{
+    int index = d->ifname != NULL ? pvn_topo_find_net(topo, d->ifname) : -1;
+    if (index < 0 || topo->nets[index].ifindex != d->ifindex)
+        return false;
+    fill_net(topo, nic, index);
+    return true;
+}
+
+int pvn_nics_of_devices(const struct pvn_topo *topo, const struct pvn_nic_device *devices, int n,
+                        struct pvn_nics *out)
+{
+    *out = (struct pvn_nics){0};
+    for (int i = 0; i < n; i++) {
+        const struct pvn_nic_device *d = &devices[i];
+        struct pvn_nic *nic;
+        if (grow(out, &nic) < 0)
+            goto no_memory;
+        nic->from = i;
+        nic->port = d->port;
+        nic->guid = d->guid;
+        if (topo != NULL && !find_interface(topo, d, nic) && (d->ifname == NULL || !d->ifname[0]))
+            find_port(topo, d->name, nic);
+        if (topo != NULL && nic->pci < 0 && d->pci_path != NULL)
+            nic->pci = pvn_topo_pci_of_path(topo, d->pci_path);
+        snprintf(nic->name, sizeof(nic->name), "%s", d->name);
+        nic->up = true;
+        nic->rail = d->rail;
+        nic->gdr = d->gpu_memory;
+        if (d->speed_mbps > 0)
+            nic->speed_mbps = d->speed_mbps;
+        if (topo != NULL)
+            set_path(topo, nic);
+    }
+    if (topo == NULL || finish(topo, out) == 0)
+        return 0;
 no_memory:
     pvn_nics_free(out);
     return -ENOMEM;
@@ -224,6 +376,7 @@ int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_
 {
     int *rails = calloc((size_t)nics->n + 1, sizeof(*rails));
     const char *at = text;
+    int rc = 0;
     if (rails == NULL) {
         snprintf(err->text, sizeof(err->text), "out of memory");
         return -ENOMEM;
@@ -239,25 +392,24 @@ int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_
         if (equal == NULL || end == equal + 1 || *end || rail < 0 || rail > 32767) {
             snprintf(err->text, sizeof(err->text),
                      "rail list: \"%s\" is not NAME=NUMBER with a number from 0 to 32767", item);
-            goto bad;
+            free(rails);
+            return -EINVAL;
         }
         *equal = '\0';
         int nic = pvn_nics_by_name(nics, item);
-        if (nic < 0) {
+        if (nic >= 0) {
+            rails[nic] = (int)rail;
+        } else if (rc == 0) {
             snprintf(err->text, sizeof(err->text), "rail list: there is no network device \"%s\"",
                      item);
-            goto bad;
+            rc = -ENOENT;
         }
-        rails[nic] = (int)rail;
         at += len + (at[len] == ',');
     }
     for (int i = 0; i < nics->n; i++)
         nics->list[i].rail = rails[i];
     free(rails);
-    return 0;
-bad:
-    free(rails);
-    return -EINVAL;
+    return rc;
 }
 
 static bool subnet_prefix(const struct pvn_topo *topo, const struct pvn_nic *nic, uint64_t *prefix)

@@ -4,6 +4,7 @@
 #define PVN_TOPO_NIC_H
 
 #include "topo/pvn_topo.h"
+#include "topo/report.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,19 +18,22 @@ enum pvn_nic_choice {
 };
 
 struct pvn_nic {
-    char name[PVN_NAME_MAX]; /* "mlx5_0", "mlx5_0:2" for a second port, "ens1f0" */
+    char name[PVN_NAME_MAX]; /* "mlx5_0", "mlx4_0:2" where there are several ports, "ens1f0" */
     int rdma, port_index;    /* index in topo->rdmas and its ports, or -1 */
     int net;                 /* index in topo->nets, or -1 */
     int pci;                 /* index in topo->pci, or -1 */
     bool up;                 /* port active, or interface with carrier */
     bool pvrdma;
-    int port;             /* physical port, from 1; interfaces of a multi-port function count too */
-    int speed_mbps;       /* 0 unknown (NCCL then takes 10000) */
-    uint64_t guid;        /* equal for the ports of one card */
+    /* From 1, the port number counted on over the functions of a card: NCCL takes two NICs of equal
+     * guid and port for one wire. Virtual functions have the number of their physical one. */
+    int port;
+    int speed_mbps;       /* 0 unknown (NCCL then takes 10000); of PVRDMA that of its interface */
+    uint64_t guid;        /* equal for the ports and functions of one card */
     int rail;             /* -1 unset */
     int gdr;              /* offered for GPU memory: 1, 0, or -1 not known */
     const char *pci_path; /* what pciPath should be: the real path, owned by topo; or NULL */
     char path_note[256];  /* "" or why pci_path is NULL or what NCCL will make of it */
+    int from;             /* pvn_nics_of_devices: its place in the caller's list */
 };
 
 struct pvn_nics {
@@ -45,8 +49,15 @@ int pvn_nics_find(const struct pvn_topo *topo, enum pvn_nic_choice choice, struc
 void pvn_nics_free(struct pvn_nics *nics);
 int pvn_nics_by_name(const struct pvn_nics *nics, const char *name); /* index or -1 */
 
-/* Rails from a user's text "mlx5_0=0,mlx5_1=1" (0..32767; every rank must number them alike). 0, or
- * -EINVAL with a sentence in err and nothing changed. */
+/* The devices as NICs of the model, in the order of pvn_nics_find, with what the model knows of
+ * their place, card and port; a speed that is given stays. With topo NULL, and where the model does
+ * not know a device, everything is as given. 0 or -ENOMEM; free with pvn_nics_free. */
+int pvn_nics_of_devices(const struct pvn_topo *topo, const struct pvn_nic_device *devices, int n,
+                        struct pvn_nics *out);
+
+/* Rails from a user's text "mlx5_0=0,mlx5_1=1" (0..32767; every rank must number them alike). 0;
+ * -EINVAL with a sentence in err and nothing changed; -ENOENT with a sentence when it names a
+ * device that is not there, with the others set. */
 int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_err *err);
 
 /* Rails from what the ports tell: InfiniBand ports whose subnet prefixes differ from each other get

@@ -108,7 +108,7 @@ static bool parse_root(const char *part, uint32_t *domain, uint8_t *bus)
     return pvn_bdf_parse(bdf, domain, bus, &dev, &fn) == 0;
 }
 
-int pvn_pci_of_path(const struct pvn_topo *topo, const char *real)
+int pvn_topo_pci_of_path(const struct pvn_topo *topo, const char *real)
 {
     char part[PVN_NAME_MAX];
     int found = -1;

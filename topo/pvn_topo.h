@@ -402,10 +402,13 @@ enum pvn_topo_merged {
 enum pvn_topo_load_flags {
     PVN_TOPO_NO_CONFIG = 1 << 0, // do not open config space (all capabilities PVN_CAP_UNKNOWN)
     PVN_TOPO_NO_GIDS = 1 << 1,   // do not read GID tables
+    PVN_TOPO_FIRST_GID = 1 << 2, // read entry 0 only: an InfiniBand port's subnet prefix
 };
 
 struct pvn_topo_options {
     unsigned flags; // enum pvn_topo_load_flags
+    // Directory that stands for /sys below a root that is a directory; NULL or "/sys": its own.
+    const char *sysfs;
 };
 
 // Reads the machine below root: a directory ("/" for this machine, an unpacked capture) or a tar
@@ -428,6 +431,8 @@ void pvn_topo_free(struct pvn_topo *topo);
 // "0000:3b:00.0", "3b:00.0" (domain 0), any case, any number of domain digits up to eight.
 int pvn_topo_find_pci(const struct pvn_topo *topo, const char *bdf);
 int pvn_topo_find_pci_addr(const struct pvn_topo *topo, uint32_t domain, int bus, int dev, int fn);
+// The last function that a sysfs path leads through: ".../0000:00:03.0/virtio0" is 0000:00:03.0.
+int pvn_topo_pci_of_path(const struct pvn_topo *topo, const char *path);
 int pvn_topo_find_net(const struct pvn_topo *topo, const char *name);
 int pvn_topo_find_rdma(const struct pvn_topo *topo, const char *name);
 int pvn_topo_find_numa(const struct pvn_topo *topo, int id);

@@ -171,6 +171,9 @@ static int read_gids(struct pvn_reader *r, const char *dir, struct pvn_rdma_port
     }
     pvn_real_below(r, dir, "gid_attrs/types", dirs.types);
     pvn_real_below(r, dir, "gid_attrs/ndevs", dirs.ndevs);
+    if ((r->flags & PVN_TOPO_FIRST_GID) != 0) {
+        return read_gid(r, &dirs, 0, port);
+    }
     rc = list_numbers(r, dirs.gids, 0, PVN_MAX_GIDS - 1, &index, &n);
     for (int i = 0; rc == 0 && i < n; i++) {
         rc = read_gid(r, &dirs, index[i], port);
@@ -284,10 +287,10 @@ static int read_rdma(struct pvn_reader *r, const char *dir, struct pvn_rdma *dev
     int rc;
 
     if (pvn_real_below(r, dir, "device", real)) {
-        dev->pci = pvn_pci_of_path(r->topo, real);
+        dev->pci = pvn_topo_pci_of_path(r->topo, real);
         pvn_read_link_name(r, real, "driver", dev->driver, sizeof dev->driver);
     } else {
-        dev->pci = pvn_pci_of_path(r->topo, dir);
+        dev->pci = pvn_topo_pci_of_path(r->topo, dir);
     }
     dev->kind = kind_of(r->topo, dev);
     pvn_read_text(r, dir, "fw_ver", dev->fw_ver, sizeof dev->fw_ver);

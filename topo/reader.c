@@ -207,7 +207,8 @@ int pvn_topo_load_fs(struct pvn_fs *fs, const char *source, const struct pvn_top
         return pvn_reader_nomem(&r);
     }
     r.topo->source = strdup(source);
-    r.topo->live = strcmp(source, "/") == 0;
+    r.topo->live = strcmp(source, "/") == 0 && (options == NULL || options->sysfs == NULL ||
+                                                strcmp(options->sysfs, "/sys") == 0);
     rc = r.topo->source == NULL ? pvn_reader_nomem(&r) : read_all(&r);
     if (rc != 0) {
         pvn_topo_free(r.topo);
@@ -220,9 +221,16 @@ int pvn_topo_load_fs(struct pvn_fs *fs, const char *source, const struct pvn_top
 int pvn_topo_load(const char *root, const struct pvn_topo_options *options, struct pvn_topo **topo,
                   struct pvn_topo_err *err)
 {
+    const char *sysfs = options != NULL ? options->sysfs : NULL;
     struct pvn_fs *fs;
-    int rc = pvn_fs_open(root, &fs, err);
+    int rc;
 
+    if (sysfs == NULL || strcmp(sysfs, "/sys") == 0) {
+        rc = pvn_fs_open(root, &fs, err);
+    } else if ((rc = pvn_fs_open_dir(root, sysfs, &fs)) != 0) {
+        snprintf(err->text, sizeof err->text, "%.200s with %.200s for its /sys: %s", root, sysfs,
+                 strerror(-rc));
+    }
     if (rc == 0) {
         rc = pvn_topo_load_fs(fs, root, options, topo, err);
         pvn_fs_close(fs);

@@ -92,8 +92,6 @@ bool pvn_cmdline_word_kept(const char *word);
 
 // A function of which nothing but the address is known.
 void pvn_pci_clear(struct pvn_pci *p, uint32_t domain, int bus, int dev, int fn);
-// The PCI function that a real sysfs path leads through last, or -1.
-int pvn_pci_of_path(const struct pvn_topo *topo, const char *real);
 // Index of the function by bisection in the sorted array (no invented ones), or -1.
 int pvn_pci_index(const struct pvn_topo *topo, uint32_t domain, int bus, int dev, int fn);
 

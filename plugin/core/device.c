@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/addr.h"
+#include "core/layout.h"
 #include "core/log.h"
 #include "core/param.h"
 
@@ -73,6 +74,8 @@ static int scan_all(struct pvn_err *err)
         } else if (n < 0) {
             pvn_warn_err(err);
         }
+        if (rc == 0 && n > 0)
+            rc = pvn_layout_arrange(found, n, err);
         for (i = 0; i < n && rc == 0; i++)
             add(&found[i]);
     }

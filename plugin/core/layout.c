@@ -1,13 +1,18 @@
 #include "config.h"
 #include "core/layout.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
-#include "core/device.h"
 #include "core/log.h"
+#include "core/param.h"
 #include "nccl/types.h"
 #include "topo/report.h"
+
+static struct pvn_placement placed; /* between arrange and log */
 
 static const char *from_environment(const char *name, void *user)
 {
@@ -28,25 +33,77 @@ static bool wanted(void)
            (strcasecmp(debug, "INFO") == 0 || strcasecmp(debug, "TRACE") == 0);
 }
 
+/* NCCL finds the function again by the path, below whatever /sys this process has. What is no PCI
+ * function must not be named: NCCL would take the last part of the path for an address. */
+static void set_pci_path(struct pvn_device *d, const struct pvn_placed *at)
+{
+    const char *sysfs = pvn_params_get()->sysfs_root, *last = strrchr(d->pci_path, '/');
+
+    if (at->pci_path)
+        snprintf(d->pci_path, sizeof(d->pci_path), "%.200s%.300s", sysfs,
+                 at->pci_path + strlen("/sys"));
+    else if (!at->on_pci && last && !strchr(last, ':'))
+        d->pci_path[0] = '\0';
+}
+
+static void complete(struct pvn_device *d, const struct pvn_placed *at)
+{
+    set_pci_path(d, at);
+    d->guid = at->guid;
+    d->port = at->port;
+    if (at->rail >= 0)
+        d->rail = (int16_t)at->rail;
+    if (!d->speed_known && at->speed_mbps > 0) {
+        d->speed_mbps = at->speed_mbps;
+        d->speed_known = true;
+    }
+}
+
+static int place(const struct pvn_device *d, int n, struct pvn_err *err)
+{
+    const struct pvn_params *p = pvn_params_get();
+    struct pvn_nic_device given[PVN_MAX_DEVICES];
+    char why[512];
+    int i, rc;
+
+    for (i = 0; i < n; i++)
+        given[i] = (struct pvn_nic_device){
+            .name = d[i].name,
+            .pci_path = d[i].pci_path,
+            /* an RDMA device has another one's, that of its control connections */
+            .ifname = strcmp(d[i].ifname, d[i].name) == 0 ? d[i].ifname : NULL,
+            .ifindex = (int)d[i].ifindex,
+            .guid = d[i].guid,
+            .port = d[i].port,
+            .speed_mbps = d[i].speed_known ? d[i].speed_mbps : 0,
+            .rail = d[i].rail,
+            .gpu_memory = (d[i].ptr_support & (NCCL_PTR_CUDA | NCCL_PTR_DMABUF)) != 0,
+        };
+    rc = pvn_placement_make("/", p->sysfs_root, given, n, p->rails, &placed, why, sizeof(why));
+    return rc ? pvn_err_set(err, rc, "NCCL_PVRDMA_RAILS=%.200s: %s", p->rails, why) : 0;
+}
+
+int pvn_layout_arrange(struct pvn_device *d, int n, struct pvn_err *err)
+{
+    struct pvn_device *before = malloc((size_t)n * sizeof(*before) + 1);
+    int i, rc;
+
+    if (!before)
+        return pvn_err_set(err, -ENOMEM, "no memory for the device table");
+    memcpy(before, d, (size_t)n * sizeof(*before));
+    pvn_placement_free(&placed);
+    rc = place(before, n, err);
+    for (i = 0; rc == 0 && i < n; i++) {
+        d[i] = before[placed.list[i].from];
+        complete(&d[i], &placed.list[i]);
+    }
+    free(before);
+    return rc;
+}
+
 void pvn_layout_log(void)
 {
-    struct pvn_report_device devices[PVN_MAX_DEVICES];
-    int i, n = pvn_devices_count();
-
-    if (!wanted())
-        return;
-    for (i = 0; i < n; i++) {
-        const struct pvn_device *d = pvn_device_get(i);
-
-        devices[i] = (struct pvn_report_device){
-            .name = d->name,
-            .pci_path = d->pci_path,
-            .guid = d->guid,
-            .port = d->port,
-            .speed_mbps = d->speed_mbps,
-            .rail = d->rail,
-            .gpu_memory = (d->ptr_support & (NCCL_PTR_CUDA | NCCL_PTR_DMABUF)) != 0,
-        };
-    }
-    pvn_topo_report("/", devices, n, from_environment, to_log, NULL);
+    if (wanted())
+        pvn_placement_report(&placed, from_environment, to_log, NULL);
+    pvn_placement_free(&placed);
 }

@@ -86,6 +86,14 @@ static const struct pvn_param_def table[] = {
      .help =
          "RDMA devices and ports, as NCCL reads it: a list of DEVICE[:PORT] prefixes, with `=` and "
          "`^` as in SOCKET_IFNAME. Empty: every usable one."},
+    {.name = "RAILS",
+     .type = PVN_PARAM_LIST,
+     .def = "",
+     FIELD(rails),
+     .help =
+         "Which devices of all hosts reach each other: a list of DEVICE=NUMBER (0 to 32767), alike "
+         "on every host. NCCL 2.30 then keeps rings and trees on one rail, and lanes of joined "
+         "devices are paired by it. Empty: by InfiniBand subnet, where ports have several."},
 
     {.name = "TCP_STREAMS",
      .alias = "NCCL_NSOCKS_PERTHREAD",
@@ -408,8 +416,8 @@ static const struct pvn_param_def table[] = {
      .type = PVN_PARAM_STRING,
      .def = "/sys",
      FIELD(sysfs_root),
-     .help = "Where the kernel's /sys is, for what is read of RDMA devices; for containers that "
-             "mount it elsewhere."},
+     .help = "Where the kernel's /sys is, for what is read of RDMA devices and of the PCIe layout; "
+             "for containers that mount it elsewhere."},
     {.name = "VERBS_LIB",
      .type = PVN_PARAM_STRING,
      .def = "libibverbs.so.1",

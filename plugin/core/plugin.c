@@ -70,8 +70,7 @@ static void banner(int abi)
                  pvn_device_describe(pvn_device_get(i), text, sizeof(text)));
     if (pvn_devices_left_out()[0])
         pvn_info(PVN_INIT | PVN_NET, "not used: %s", pvn_devices_left_out());
-    if (n > 0)
-        pvn_layout_log();
+    pvn_layout_log();
     if (n == 0)
         pvn_warn("found no usable network device: %s; NCCL will use another transport",
                  pvn_devices_left_out()[0] ? pvn_devices_left_out() : "there is none");

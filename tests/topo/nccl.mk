@@ -35,7 +35,8 @@ tests_topo_test_cli_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD) libpvn-core.la 
 PVN_TESTS += tests/topo/test_layout
 tests_topo_test_layout_SOURCES = tests/topo/test_layout.cc
 tests_topo_test_layout_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_layout_LDADD = $(TEST_LDADD)
+tests_topo_test_layout_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+EXTRA_tests_topo_test_layout_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
 PVN_TESTS += tests/fuzz/fuzz_nccl_xml
 tests_fuzz_fuzz_nccl_xml_SOURCES = tests/fuzz/fuzz_nccl_xml.c tests/fuzz/replay.cc

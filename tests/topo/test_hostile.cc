@@ -27,7 +27,7 @@ class Store
 
         if (as_dir) {
             tree.write_dir(dir.path);
-            EXPECT_EQ(pvn_fs_open_dir(dir.path.c_str(), &store), 0);
+            EXPECT_EQ(pvn_fs_open_dir(dir.path.c_str(), nullptr, &store), 0);
         } else {
             std::string image = tree.tar();
 

@@ -352,12 +352,14 @@ TEST(Nics, RailsFromTheUsersList)
                               {"a=x", "a=x"},
                               {"a=-1", "a=-1"},
                               {"a=40000", "a=40000"},
-                              {"c=1", "\"c\""},
                               {"a=1,,", "\"\""}}) {
         EXPECT_EQ(-EINVAL, pvn_nics_set_rails(&m.nics, text, &err)) << text;
         EXPECT_NE(nullptr, strstr(err.text, says)) << err.text;
         EXPECT_EQ(0, m.nics.list[0].rail) << "unchanged";
     }
+    EXPECT_EQ(-ENOENT, pvn_nics_set_rails(&m.nics, "c=1,a=5", &err));
+    EXPECT_NE(nullptr, strstr(err.text, "\"c\"")) << err.text;
+    EXPECT_EQ(5, m.nics.list[0].rail) << "one list serves hosts with other devices";
 }
 
 TEST(Nics, RailsFromSubnetPrefixes)
@@ -482,21 +484,35 @@ void collect(const char *text, void *user)
     *static_cast<std::string *>(user) += std::string(text) + "\n";
 }
 
+std::string report(const std::string &root, const std::vector<pvn_nic_device> &devices,
+                   const char *(*get)(const char *, void *) = no_env)
+{
+    pvn_placement placed;
+    char why[512];
+    std::string text;
+    EXPECT_EQ(0, pvn_placement_make(root.c_str(), nullptr, devices.data(), (int)devices.size(), "",
+                                    &placed, why, sizeof why))
+        << why;
+    pvn_placement_report(&placed, get, collect, &text);
+    pvn_placement_free(&placed);
+    return text;
+}
+
 TEST(Report, OneLinePerGpuInThePluginsOrder)
 {
     TempDir dir;
     server8x8(false, false).write_dir(dir.path);
-    std::vector<pvn_report_device> devices;
+    std::vector<pvn_nic_device> devices;
     std::vector<std::string> names, paths;
     for (int i = 7; i >= 0; i--)
         names.push_back("mlx5_" + std::to_string(i));
     for (const char *bus : {"ae", "a6", "7e", "76", "4e", "46", "1e", "16"})
         paths.push_back("/sys/devices/somewhere/0000:" + std::string(bus) + ":00.0");
     for (size_t i = 0; i < names.size(); i++)
-        devices.push_back({names[i].c_str(), paths[i].c_str(), 100 + i, 1, 200000, -1, true});
-    std::string text;
-    pvn_topo_report(dir.path.c_str(), devices.data(), 8, no_env, collect, &text);
-    EXPECT_EQ(0u, text.find("topology: 8 GPUs and 8 network devices, worked out in ")) << text;
+        devices.push_back(
+            {names[i].c_str(), paths[i].c_str(), nullptr, 0, 100 + i, 1, 200000, -1, true});
+    std::string text = report(dir.path, devices);
+    EXPECT_EQ(0u, text.find("topology: 8 GPUs and 8 network devices, read in ")) << text;
     for (int g = 0; g < 8; g++) {
         std::string expected = "GPU" + std::to_string(g);
         size_t at = text.find("\n" + expected + " ");
@@ -506,10 +522,9 @@ TEST(Report, OneLinePerGpuInThePluginsOrder)
             << text;
     }
     EXPECT_EQ(std::string::npos, text.find("refused")) << "GPU memory is offered";
-    text.clear();
-    for (pvn_report_device &d : devices)
+    for (pvn_nic_device &d : devices)
         d.gpu_memory = false;
-    pvn_topo_report(dir.path.c_str(), devices.data(), 8, with_topo_file, collect, &text);
+    text = report(dir.path, devices, with_topo_file);
     EXPECT_NE(std::string::npos, text.find("because GPUDirect is refused")) << text;
     EXPECT_NE(std::string::npos, text.find("NCCL_TOPO_FILE=/etc/topo.xml may change")) << text;
 }
@@ -520,14 +535,11 @@ TEST(Report, WithoutGpusOrDevicesOrAMachine)
     Tree t;
     t.net("eth0", t.pci("pci0000:00", "0000:01:00.0", Pci::nic()));
     t.write_dir(dir.path);
-    pvn_report_device eth0 = {"eth0", "", 1, 1, 0, -1, false};
-    std::string text;
-    pvn_topo_report(dir.path.c_str(), &eth0, 1, no_env, collect, &text);
-    EXPECT_EQ(0u, text.find("topology: 0 GPUs and 1 network device, worked out in ")) << text;
+    pvn_nic_device eth0 = {"eth0", "/sys/x/0000:01:00.0", "eth0", 2, 1, 1, 0, -1, false};
+    std::string text = report(dir.path, {eth0});
+    EXPECT_EQ(0u, text.find("topology: 0 GPUs and 1 network device, read in ")) << text;
     EXPECT_EQ(1, std::count(text.begin(), text.end(), '\n')) << text;
-    text.clear();
-    pvn_topo_report("/nonexistent", &eth0, 1, no_env, collect, &text);
-    EXPECT_EQ(0u, text.find("topology: not known: ")) << text;
+    EXPECT_EQ(0u, report("/nonexistent", {eth0}).find("topology: not known, "));
 }
 
 TEST(TopoFile, HasNoGpuOrNicAndExplicitLinks)

@@ -706,7 +706,7 @@ TEST(LoadTime, SixtyFourFunctions)
         }
     }
     for (unsigned flags : {0u, (unsigned)(PVN_TOPO_NO_CONFIG | PVN_TOPO_NO_GIDS)}) {
-        pvn_topo_options options = {flags};
+        pvn_topo_options options = {flags, nullptr};
         pvn_topo_err err = {""};
         pvn_topo *t = nullptr;
         auto start = std::chrono::steady_clock::now();

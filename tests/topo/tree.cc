@@ -322,7 +322,7 @@ void Tree::write_dir(const std::string &dir) const
 
 Topo load(const Tree &tree, unsigned flags)
 {
-    pvn_topo_options options = {flags};
+    pvn_topo_options options = {flags, nullptr};
     pvn_topo_err err = {""};
     pvn_topo *t = nullptr;
     std::string image = tree.tar();
