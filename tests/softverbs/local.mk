@@ -7,7 +7,7 @@ EXTRA_DIST += tests/softverbs/README.md tests/softverbs/softverbs.map \
 check_LTLIBRARIES += tests/softverbs/libsoftverbs.la
 tests_softverbs_libsoftverbs_la_SOURCES = \
     tests/softverbs/softverbs.h tests/softverbs/sv_int.h tests/softverbs/sv_config.c \
-    tests/softverbs/sv_ctl.c tests/softverbs/sv_dev.c tests/softverbs/sv_fault.c \
+    tests/softverbs/sv_ctl.c tests/softverbs/sv_cuda.c tests/softverbs/sv_dev.c tests/softverbs/sv_fault.c \
     tests/softverbs/sv_link.c tests/softverbs/sv_main.c tests/softverbs/sv_misc.c \
     tests/softverbs/sv_mr.c tests/softverbs/sv_obj.c tests/softverbs/sv_provider.c tests/softverbs/sv_qp.c \
     tests/softverbs/sv_req.c tests/softverbs/sv_resp.c tests/softverbs/sv_sysfs.c
@@ -45,6 +45,13 @@ PVN_TESTS += tests/softverbs/device_test
 tests_softverbs_device_test_SOURCES = tests/softverbs/device_test.cc tests/softverbs/fixture.h
 tests_softverbs_device_test_CPPFLAGS = $(SOFTVERBS_TEST_CPPFLAGS)
 tests_softverbs_device_test_LDADD = $(TEST_LDADD)
+
+PVN_TESTS += tests/softverbs/cuda_test
+tests_softverbs_cuda_test_SOURCES = tests/softverbs/cuda_test.cc tests/softverbs/fixture.h \
+    tests/support/fakecuda_fixture.h
+tests_softverbs_cuda_test_CPPFLAGS = $(SOFTVERBS_TEST_CPPFLAGS)
+tests_softverbs_cuda_test_LDADD = libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_softverbs_cuda_test_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
 
 PVN_TESTS += tests/softverbs/objects_test
 tests_softverbs_objects_test_SOURCES = tests/softverbs/objects_test.cc tests/softverbs/fixture.h

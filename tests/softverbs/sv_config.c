@@ -225,15 +225,22 @@ static const struct {
     KEY(descend),
     KEY(routed),
     KEY(fork_safe),
+    KEY(cuda),
+    KEY(peer_memory),
+    KEY(no_pci),
     KEY(seed),
 #undef KEY
 };
 
 int sv_profile_by_name(struct sv_profile *p, const char *name)
 {
+    bool cuda = !strcmp(name, "cuda"); /* the adapter of "roce", beside GPUs */
+    if (cuda)
+        name = "roce";
     for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++)
         if (!strcmp(profiles[i].name, name)) {
             *p = profiles[i];
+            p->cuda = cuda;
             return 0;
         }
     return ENOENT;

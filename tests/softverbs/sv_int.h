@@ -65,6 +65,9 @@ struct sv_profile {
     long descend;        /* place the cache lines of a piece from the last to the first */
     long routed;         /* IPv4 GIDs of different /24 networks reach each other */
     long fork_safe;
+    long cuda;        /* memory of a GPU is copied by the CUDA driver, see sv_cuda.c */
+    long peer_memory; /* and may be registered by its address, without a dma-buf */
+    long no_pci;      /* sysfs shows no PCI functions: none is taken for one of the machine's */
     long seed;
 };
 
@@ -124,6 +127,7 @@ struct sv_mr {
     uint64_t iova;
     char *mem;   /* where iova is in this process */
     bool mapped; /* mem is a mapping of ours (dma-buf) */
+    bool device; /* mem is an address on a GPU */
 };
 
 struct sv_cqe {
@@ -344,6 +348,14 @@ int sv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 /* sv_mr.c: key to memory. NULL when key, PD, range or access does not fit. */
 char *sv_mr_local(struct sv_qp *qp, const struct ibv_sge *sge, bool write);
 char *sv_mr_remote(struct sv_qp *qp, uint32_t rkey, uint64_t addr, uint64_t len, int access);
+
+/* sv_cuda.c, with `set cuda 1`: memory of GPUs. Sizes in bytes; 0 or an errno. */
+bool sv_cuda_is_device(const void *addr, size_t len); /* some of it is */
+int sv_cuda_check_dmabuf(int fd, uint64_t offset, size_t len);
+int sv_cuda_add(const void *addr, size_t len); /* a region: from now on put and get know it */
+void sv_cuda_remove(const void *addr, size_t len);
+bool sv_cuda_put(void *dst, const void *src, size_t len); /* false: not in such a region */
+bool sv_cuda_get(void *dst, const void *src, size_t len);
 
 /* sv_qp.c */
 struct sv_qp *sv_qp_find(uint32_t qpn);

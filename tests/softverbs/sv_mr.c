@@ -139,6 +139,8 @@ static void get_bytes(void *to, const void *from, size_t len)
 
 static void put_host(void *dst, const void *src, size_t len)
 {
+    if (sv_cuda_put(dst, src, len))
+        return;
     unseen(true);
     put_bytes(dst, src, len);
     unseen(false);
@@ -146,6 +148,8 @@ static void put_host(void *dst, const void *src, size_t len)
 
 static void get_host(void *dst, const void *src, size_t len)
 {
+    if (sv_cuda_get(dst, src, len))
+        return;
     unseen(true);
     get_bytes(dst, src, len);
     unseen(false);
@@ -223,13 +227,44 @@ static int check_access(unsigned int access)
     return access & ~(known | IBV_ACCESS_OPTIONAL_RANGE) ? EINVAL : 0;
 }
 
+/* Finds the bytes behind a registration. 0 with *mem (and, *device, on a GPU) or an errno. */
+static int find_memory(void *addr, size_t len, uint64_t iova, bool write, int dmabuf_fd,
+                       uint64_t offset, char **mem, bool *device)
+{
+    *mem = dmabuf_fd >= 0 ? (char *)(uintptr_t)iova : addr;
+    *device = sv.p.cuda && sv_cuda_is_device(*mem, len);
+    if (*device) {
+        int err = dmabuf_fd >= 0 ? sv_cuda_check_dmabuf(dmabuf_fd, offset, len) : 0;
+        if (dmabuf_fd < 0 && !sv.p.peer_memory)
+            err = EFAULT;
+        return err ? err : sv_cuda_add(*mem, len);
+    }
+    if (dmabuf_fd < 0)
+        return sv_hooks.pin(addr, len, write);
+    /* A double of an exporter says by the file position where in its file the buffer begins. */
+    off_t start = lseek(dmabuf_fd, 0, SEEK_CUR);
+    void *map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, dmabuf_fd,
+                     (start > 0 ? start : 0) + (off_t)offset);
+    *mem = map == MAP_FAILED ? NULL : map;
+    return map == MAP_FAILED ? (errno == EBADF ? EBADF : EINVAL) : 0;
+}
+
+static void forget_memory(char *mem, size_t len, bool device, bool mapped)
+{
+    if (device)
+        sv_cuda_remove(mem, len);
+    else if (mapped)
+        munmap(mem, len);
+}
+
 static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
                           unsigned int access, const char *call, int dmabuf_fd, uint64_t offset)
 {
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(pd->context);
     struct sv_mr *mr = NULL;
-    char *mem = addr;
+    char *mem = NULL;
+    bool device = false, found = false;
     uint32_t index = 0;
     int err = sv_ctx_check(c);
     if (!err)
@@ -244,14 +279,10 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t io
         err = ENOMEM;
     if (!err && sv.p.memlock_kb && (sv.pinned + pages(addr, len)) * 4 > (uint64_t)sv.p.memlock_kb)
         err = ENOMEM; /* RLIMIT_MEMLOCK: ib_umem_get */
-    if (!err && dmabuf_fd >= 0) {
-        /* A double of an exporter says by the file position where in its file the buffer begins. */
-        off_t start = lseek(dmabuf_fd, 0, SEEK_CUR);
-        mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, dmabuf_fd,
-                   (start > 0 ? start : 0) + (off_t)offset);
-        err = mem == MAP_FAILED ? (errno == EBADF ? EBADF : EINVAL) : 0;
-    } else if (!err) {
-        err = sv_hooks.pin(addr, len, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+    if (!err) {
+        err = find_memory(addr, len, iova, (access & IBV_ACCESS_LOCAL_WRITE) != 0, dmabuf_fd,
+                          offset, &mem, &device);
+        found = !err;
     }
     if (!err)
         err = mr_slot(&index);
@@ -269,14 +300,15 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t io
         mr->access = (int)access;
         mr->iova = sv.p.ignore_iova && dmabuf_fd < 0 ? (uintptr_t)addr : iova;
         mr->mem = mem;
-        mr->mapped = dmabuf_fd >= 0;
+        mr->mapped = dmabuf_fd >= 0 && !device;
+        mr->device = device;
         sv.mr[index] = mr;
         sv.mr_count++;
         sv.pinned += pages(addr, len);
         ((struct sv_pd *)pd)->refs++;
         c->refs++;
-    } else if (dmabuf_fd >= 0 && mem && mem != MAP_FAILED) {
-        munmap(mem, len);
+    } else if (found) {
+        forget_memory(mem, len, device, dmabuf_fd >= 0);
     }
     sv_unlock();
     if (!mr)
@@ -315,8 +347,7 @@ SV_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
     struct sv_ctx *c = sv_ctx_of(ibmr->context);
     int rc = sv_fault_call("dereg_mr", c->dev, NULL);
     if (!rc) {
-        if (mr->mapped)
-            munmap(mr->mem, ibmr->length);
+        forget_memory(mr->mem, ibmr->length, mr->device, mr->mapped);
         if (ibmr->handle < sv.mr_cap && sv.mr[ibmr->handle] == mr) { /* else: a parent's */
             sv.mr[ibmr->handle] = NULL;
             sv.mr_count--;

@@ -142,34 +142,18 @@ static void put_netdev(int *rc, const struct sv_dev *d, int port, const char *pc
     put(rc, path, "1500");
     snprintf(path, sizeof path, "class/net/sveth%u/speed", rail);
     put(rc, path, "10000");
+    if (sv.p.no_pci)
+        return;
     snprintf(path, sizeof path, "class/net/sveth%u/device", rail);
     snprintf(target, sizeof target, "../../../bus/pci/devices/%s", pci);
     link_to(rc, path, target);
 }
 
-static void put_device(int *rc, const struct sv_dev *d)
+static void put_functions(int *rc, const struct sv_dev *d, const char *rdma_pci,
+                          const char *net_pci)
 {
-    char path[256], target[256], rdma_pci[32], net_pci[32];
-    bool pair =
-        !strcmp(sv.p.name, "pvrdma"); /* function 0 is the vmxnet3, function 1 the RDMA device */
-    snprintf(rdma_pci, sizeof rdma_pci, "0000:%02x:00.%d", d->index + 3, pair);
-    snprintf(net_pci, sizeof net_pci, "0000:%02x:00.0", d->index + 3);
-    uint8_t g[8];
-    __be64 guid = ibv_get_device_guid((struct ibv_device *)&d->ibv);
-    memcpy(g, &guid, sizeof g);
-    char guid_text[24];
-    snprintf(guid_text, sizeof guid_text, "%02x%02x:%02x%02x:%02x%02x:%02x%02x", g[0], g[1], g[2],
-             g[3], g[4], g[5], g[6], g[7]);
-    const struct {
-        const char *name, *text;
-    } attrs[] = {
-        {"node_type", "1: CA"},   {"fw_ver", sv.p.fw_ver},       {"hca_type", sv.p.hca_type},
-        {"node_guid", guid_text}, {"sys_image_guid", guid_text}, {"board_id", "1"},
-    };
-    for (size_t i = 0; i < sizeof attrs / sizeof attrs[0]; i++) {
-        snprintf(path, sizeof path, "class/infiniband/%s/%s", d->ibv.name, attrs[i].name);
-        put(rc, path, "%s", attrs[i].text);
-    }
+    char path[256], target[256];
+    bool pair = strcmp(rdma_pci, net_pci) != 0;
     const struct {
         const char *pci, *driver;
         long vendor, device, class;
@@ -195,6 +179,33 @@ static void put_device(int *rc, const struct sv_dev *d)
     link_to(rc, path, target);
     snprintf(path, sizeof path, "class/infiniband_verbs/%s/device", d->ibv.dev_name);
     link_to(rc, path, target);
+}
+
+static void put_device(int *rc, const struct sv_dev *d)
+{
+    char path[256], rdma_pci[32], net_pci[32];
+    bool pair =
+        !strcmp(sv.p.name, "pvrdma"); /* function 0 is the vmxnet3, function 1 the RDMA device */
+    snprintf(rdma_pci, sizeof rdma_pci, "0000:%02x:00.%d", d->index + 3, pair);
+    snprintf(net_pci, sizeof net_pci, "0000:%02x:00.0", d->index + 3);
+    uint8_t g[8];
+    __be64 guid = ibv_get_device_guid((struct ibv_device *)&d->ibv);
+    memcpy(g, &guid, sizeof g);
+    char guid_text[24];
+    snprintf(guid_text, sizeof guid_text, "%02x%02x:%02x%02x:%02x%02x:%02x%02x", g[0], g[1], g[2],
+             g[3], g[4], g[5], g[6], g[7]);
+    const struct {
+        const char *name, *text;
+    } attrs[] = {
+        {"node_type", "1: CA"},   {"fw_ver", sv.p.fw_ver},       {"hca_type", sv.p.hca_type},
+        {"node_guid", guid_text}, {"sys_image_guid", guid_text}, {"board_id", "1"},
+    };
+    for (size_t i = 0; i < sizeof attrs / sizeof attrs[0]; i++) {
+        snprintf(path, sizeof path, "class/infiniband/%s/%s", d->ibv.name, attrs[i].name);
+        put(rc, path, "%s", attrs[i].text);
+    }
+    if (!sv.p.no_pci)
+        put_functions(rc, d, rdma_pci, net_pci);
     snprintf(path, sizeof path, "class/infiniband_verbs/%s/ibdev", d->ibv.dev_name);
     put(rc, path, "%s", d->ibv.name);
     snprintf(path, sizeof path, "class/infiniband_verbs/%s/abi_version", d->ibv.dev_name);

@@ -38,6 +38,8 @@ void fake_name_calls(void)
                                         "cuStreamSynchronize",
                                         "cuMemcpyHtoD_v2",
                                         "cuMemcpyDtoH_v2",
+                                        "cuMemcpyHtoDAsync_v2",
+                                        "cuMemcpyDtoHAsync_v2",
 #define NAME(name, member, optional, params) #name,
                                         PVN_CU_ENTRIES(NAME)
 #undef NAME

@@ -11,6 +11,10 @@ EXPORT pvn_cu_result cuCtxSetCurrent(pvn_cu_context ctx);
 EXPORT pvn_cu_result cuMemAllocHost_v2(void **out, size_t len);
 EXPORT pvn_cu_result cuMemcpyHtoD_v2(pvn_cu_ptr to, const void *from, size_t len);
 EXPORT pvn_cu_result cuMemcpyDtoH_v2(void *to, pvn_cu_ptr from, size_t len);
+EXPORT pvn_cu_result cuMemcpyHtoDAsync_v2(pvn_cu_ptr to, const void *from, size_t len,
+                                          void *stream);
+EXPORT pvn_cu_result cuMemcpyDtoHAsync_v2(void *to, pvn_cu_ptr from, size_t len, void *stream);
+EXPORT pvn_cu_result cuStreamDestroy_v2(void *stream);
 EXPORT pvn_cu_result cuMemsetD8_v2(pvn_cu_ptr to, unsigned char byte, size_t len);
 EXPORT pvn_cu_result cuCtxSynchronize(void);
 EXPORT pvn_cu_result cuStreamCreate(void **out, unsigned flags);
@@ -22,7 +26,8 @@ EXPORT pvn_cu_result cuStreamSynchronize(void *stream);
 static bool is_device(uint64_t addr, size_t len)
 {
     const struct block *b = fake_find_block(addr);
-    return b && b->kind == BLOCK_DEVICE && addr + len <= b->base + b->len;
+    return b && (b->kind == BLOCK_DEVICE || b->kind == BLOCK_SEGMENT) &&
+           addr + len <= b->base + b->len;
 }
 
 pvn_cu_result cuDevicePrimaryCtxSetFlags_v2(pvn_cu_device dev, unsigned flags)
@@ -63,6 +68,34 @@ pvn_cu_result cuMemcpyDtoH_v2(void *to, pvn_cu_ptr from, size_t len)
         return fake_end(PVN_CU_INVALID_VALUE);
     memcpy(to, (const void *)(uintptr_t)from, len);
     return fake_end(PVN_CU_SUCCESS);
+}
+
+/* These are only given streams that exist: a real driver may crash on another. */
+pvn_cu_result cuMemcpyHtoDAsync_v2(pvn_cu_ptr to, const void *from, size_t len, void *stream)
+{
+    int rc = fake_begin("cuMemcpyHtoDAsync_v2", true);
+    if (rc)
+        return rc;
+    if (!fake_top() || !stream || !is_device(to, len))
+        return fake_end(PVN_CU_INVALID_VALUE);
+    memcpy((void *)(uintptr_t)to, from, len);
+    return fake_end(PVN_CU_SUCCESS);
+}
+
+pvn_cu_result cuMemcpyDtoHAsync_v2(void *to, pvn_cu_ptr from, size_t len, void *stream)
+{
+    int rc = fake_begin("cuMemcpyDtoHAsync_v2", true);
+    if (rc)
+        return rc;
+    if (!fake_top() || !stream || !is_device(from, len))
+        return fake_end(PVN_CU_INVALID_VALUE);
+    memcpy(to, (const void *)(uintptr_t)from, len);
+    return fake_end(PVN_CU_SUCCESS);
+}
+
+pvn_cu_result cuStreamDestroy_v2(void *stream)
+{
+    return stream ? PVN_CU_SUCCESS : PVN_CU_INVALID_VALUE;
 }
 
 pvn_cu_result cuMemsetD8_v2(pvn_cu_ptr to, unsigned char byte, size_t len)
