@@ -18,7 +18,9 @@ tests_support_libcuda_broken_la_LDFLAGS = $(FAKECUDA_LDFLAGS)
 
 # NCCL's calls on top of that, between processes, so that nccl_check itself can be tested.
 check_LTLIBRARIES += tests/support/libfakenccl.la
-tests_support_libfakenccl_la_SOURCES = tests/support/fakenccl.c
+tests_support_libfakenccl_la_SOURCES = tests/support/fakenccl.c tests/support/fakenccl_net.c \
+    tests/support/fakenccl.h
+tests_support_libfakenccl_la_LIBADD = libpvn-netdrv.la
 tests_support_libfakenccl_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 tests_support_libfakenccl_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 

@@ -2,10 +2,12 @@
 #include "gpu/nccl_rank.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -145,6 +147,22 @@ static int open_comm(struct nc_rank *r)
     return NC_OK;
 }
 
+/* The devices of software verbs are not in /sys: each process has a tree of its own, in their
+ * directory. */
+static int show_software_verbs(struct nc_rank *r)
+{
+    const char *dir = getenv("PVN_SOFTVERBS_DIR");
+    char tree[256];
+    if (!dir)
+        return NC_OK;
+    int n = snprintf(tree, sizeof(tree), "%s/sys%d", dir, r->rank);
+    if (n >= (int)sizeof(tree) || (mkdir(tree, 0700) && errno != EEXIST))
+        return nc_fail(r, "making the directory of a sysfs tree", errno);
+    setenv("PVN_SOFTVERBS_SYSFS", tree, 1);
+    setenv("NCCL_PVRDMA_SYSFS_ROOT", tree, 1);
+    return NC_OK;
+}
+
 int nc_rank_open(struct nc_rank *r)
 {
     char host[64];
@@ -157,7 +175,9 @@ int nc_rank_open(struct nc_rank *r)
         if (getenv("PVN_SOFTVERBS_DIR"))
             setenv("PVN_SOFTVERBS_HOST", host, 1);
     }
-    int rc = load_apis(r);
+    int rc = show_software_verbs(r);
+    if (!rc)
+        rc = load_apis(r);
     if (!rc)
         rc = open_gpu(r);
     if (!rc)

@@ -108,7 +108,9 @@ def identity(args, rank):
         return {}
     host = {"NCCL_HOSTID": f"pvn-rank-{rank}"}
     if "PVN_SOFTVERBS_DIR" in os.environ:
-        host["PVN_SOFTVERBS_HOST"] = str(rank + 1)
+        tree = os.path.join(os.environ["PVN_SOFTVERBS_DIR"], f"sys{rank}")
+        os.makedirs(tree, exist_ok=True)
+        host.update(PVN_SOFTVERBS_HOST=str(rank + 1), PVN_SOFTVERBS_SYSFS=tree, NCCL_PVRDMA_SYSFS_ROOT=tree)
     return host
 
 

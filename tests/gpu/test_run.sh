@@ -49,8 +49,18 @@ export FAKECUDA_APP=1 PVN_GPU_CHECK_SIZES=8,1000004 PVN_GPU_BENCH_SIZES=8,1m
 timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfg --rounds 2 \
     "$work/doubles" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
-check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*interface v' '^b .*PASS.*tcp/2: 40.*tcp/4: 40|^b .*PASS' \
+check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*interface v' \
+    '^b .*PASS.*tcp/2: 40 tcp/4: 40 softverbs/2: 40 softverbs/4: 40 dmabuf/2: 40 GDRDMA dmabuf/4: 40 GDRDMA peermem/2: 40 GDRDMA' \
     '^f .*PASS.*errors after' '^g .*PASS.*smallest ratio' '^ +1048576 \|'
+
+grep -rh 'gpu memory' "$work/doubles" | sort -u >"$work/out"
+check gpu_memory_both_ways "$work/out" 'dma-buf, proved on GPU .*flush: RDMA READ' \
+    'peer memory, proved on GPU .*flush: cuFlushGPUDirectRDMAWrites'
+# A byte that does not reach the GPU's memory (the second copy of softverbs; the first is its trial).
+FAKECUDA_FAIL=cuMemcpyHtoDAsync_v2:2:719 timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" \
+    --mps no --parts b "$work/lost" >"$work/out" 2>&1
+echo "status $?" >>"$work/out"
+check lost_copy_is_noticed "$work/out" '^status 1' '^b .*FAIL.*dmabuf, 2 ranks'
 
 : >"$work/bundle/lib/libnccl-net-pvrdma.so" # a file that cannot be loaded
 timeout 120 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfg "$work/other" \

@@ -2,8 +2,8 @@
  * data through a shared memory file, and every call is finished when it returns. Sums are formed as
  * NCCL forms them, in the element's type.
  *
- * It loads a network plugin as NCCL finds it (NCCL_NET_PLUGIN, LD_LIBRARY_PATH), looks for its
- * newest interface, says so in NCCL_DEBUG_FILE, and does not use it.
+ * It loads a network plugin as NCCL finds it (NCCL_NET_PLUGIN, LD_LIBRARY_PATH), tries it on a
+ * connection to itself (fakenccl_net.c), says so in NCCL_DEBUG_FILE, and does not use it for more.
  *
  * The memory file is in FAKENCCL_DIR (/dev/shm). FAKENCCL_FAULT makes rank 1 misbehave, so that a
  * test can see that nccl_check notices: flip:N     one bit of the N-th collective's result is wrong
@@ -11,8 +11,8 @@
  *   overrun:N  the N-th collective writes one byte past its result */
 #include "config.h"
 #include "gpu/nccl_api.h"
+#include "support/fakenccl.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -168,29 +168,22 @@ static nc_result collective(struct comm *c, const void *send, size_t bytes, stru
     return nr;
 }
 
-/* NCCL's two lines about a plugin, in the file that NCCL_DEBUG_FILE names (of its patterns %p
- * only). */
-static void load_plugin(void)
+/* What NCCL_DEBUG_FILE names (of its patterns %p only) gets NCCL's lines about the network. */
+static bool try_network(void)
 {
     const char *name = getenv("NCCL_NET_PLUGIN"), *file = getenv("NCCL_DEBUG_FILE");
-    char path[512], symbol[32];
+    char path[512];
     if (!file)
-        return;
+        return true;
     const char *mark = strstr(file, "%p");
     snprintf(path, sizeof(path), "%.*s%d", mark ? (int)(mark - file) : (int)strlen(file), file,
              (int)getpid());
     FILE *log = fopen(path, "a");
     if (!log)
-        return;
-    snprintf(symbol, sizeof(symbol), "libnccl-net-%.10s.so", name ? name : "none");
-    void *lib = dlopen(symbol, RTLD_NOW | RTLD_LOCAL), *table = NULL;
-    for (int v = 12; lib && !table && v >= 4; v--) {
-        snprintf(symbol, sizeof(symbol), "ncclNetPlugin_v%d", v);
-        table = dlsym(lib, symbol);
-    }
-    fprintf(log, "NCCL INFO NET/Plugin: %s\n", table ? symbol : "no plugin loaded");
-    fprintf(log, "NCCL INFO Using network %s\n", table ? name : "Socket");
+        return false;
+    bool ok = fakenccl_try_network(log, name ? name : "none");
     fclose(log);
+    return ok;
 }
 
 nc_result ncclGetVersion(int *version)
@@ -229,7 +222,8 @@ nc_result ncclCommInitRank(nc_comm *out, int ranks, nc_id id, int rank)
         free(c);
         return NC_SYSTEM_ERROR;
     }
-    load_plugin();
+    if (!try_network())
+        return NC_SYSTEM_ERROR;
     atomic_store(&c->w->pids[rank], (int)getpid());
     if (!barrier(c))
         return NC_REMOTE_ERROR;
