@@ -13,3 +13,10 @@ PVN_TESTS += tests/abi/test_peers
 tests_abi_test_peers_SOURCES = tests/abi/test_peers.cc tests/abi/nccl_side.h
 tests_abi_test_peers_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_peers_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+
+# Its own send and recv come before those of the C library, for the plugin too.
+PVN_TESTS += tests/abi/test_zero_copy
+tests_abi_test_zero_copy_SOURCES = tests/abi/test_zero_copy.cc tests/abi/nccl_side.h
+tests_abi_test_zero_copy_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_zero_copy_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
+tests_abi_test_zero_copy_LDADD = libpvn-netdrv.la $(TEST_LDADD)

@@ -454,6 +454,45 @@ TEST_F(PluginGpu, AKeptDescriptorIsClosedWithItsComm)
     });
 }
 
+// With host memory too: the adapter reads from the caller's buffer and writes into the other's.
+struct {
+    uintptr_t from, to;
+    size_t len, got, put;
+    void (*real_get)(void *, const void *, size_t);
+    void (*real_put)(void *, const void *, size_t);
+} spy;
+
+TEST_F(PluginGpu, HostBuffersAreReadAndWrittenInPlace)
+{
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    std::vector<unsigned char> src(4 * kMiB), dst(4 * kMiB);
+    void *smh = nullptr, *rmh = nullptr;
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_reg_mr(p.d, p.sc, src.data(), src.size(), NCCL_PTR_HOST, &smh));
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), dst.size(), NCCL_PTR_HOST, &rmh));
+    auto a = reinterpret_cast<uintptr_t>(src.data()), b = reinterpret_cast<uintptr_t>(dst.data());
+    spy = {a, b, src.size(), 0, 0, hooks->get, hooks->put};
+    hooks->get = [](void *to, const void *from, size_t len) {
+        auto at = reinterpret_cast<uintptr_t>(from);
+        spy.got += at >= spy.from && at + len <= spy.from + spy.len ? len : 0;
+        spy.real_get(to, from, len);
+    };
+    hooks->put = [](void *to, const void *from, size_t len) {
+        auto at = reinterpret_cast<uintptr_t>(to);
+        spy.put += at >= spy.to && at + len <= spy.to + spy.len ? len : 0;
+        spy.real_put(to, from, len);
+    };
+    EXPECT_TRUE(move(p, a, smh, b, rmh, src.size(), true));
+    hooks->get = spy.real_get;
+    hooks->put = spy.real_put;
+    EXPECT_EQ(src.size(), spy.got);
+    EXPECT_EQ(src.size(), spy.put);
+    EXPECT_EQ(0, waited_) << "host memory needs no flush";
+}
+
 // ---- flush ----
 
 TEST_F(PluginGpu, FlushPolicies)
@@ -550,6 +589,28 @@ TEST_F(PluginGpu, HostMemoryIsNotTakenForGpuMemory)
     EXPECT_NE(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, host.data(), 4096, NCCL_PTR_CUDA, &mh));
     EXPECT_EQ(nullptr, mh);
     EXPECT_TRUE(said("is not device memory")) << Log::get().text();
+}
+
+// softverbs that copies by the driver, as tests/gpu/run uses it beside real NCCL.
+TEST_F(PluginGpu, CopiedByTheDriver)
+{
+    setenv("PVN_SOFTVERBS_CUDA_LIB", fakecuda_path().c_str(), 1);
+    adapter("cuda", true);
+    Net n(12);
+    EXPECT_EQ(NCCL_PTR_HOST | NCCL_PTR_CUDA | NCCL_PTR_DMABUF, properties(n).ptrSupport);
+    EXPECT_TRUE(said("gpu memory: dma-buf, proved")) << Log::get().text();
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, 3 * kMiB, 512),
+             b = fake->alloc(FAKECUDA_DEVICE, 0, 3 * kMiB, 512);
+    void *smh = nullptr, *rmh = nullptr;
+    ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.sc, a, 3 * kMiB, &smh));
+    ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.rc, b, 3 * kMiB, &rmh));
+    int in = fake->calls("cuMemcpyHtoDAsync_v2"), out = fake->calls("cuMemcpyDtoHAsync_v2");
+    EXPECT_TRUE(move(p, a + 999, smh, b + 4097, rmh, 2 * kMiB, true));
+    EXPECT_GE(fake->calls("cuMemcpyHtoDAsync_v2") - in, 8) << "256 KiB at a time";
+    EXPECT_GE(fake->calls("cuMemcpyDtoHAsync_v2") - out, 9) << "and the flush";
+    EXPECT_EQ(1, waited_);
 }
 
 // The device can reach GPU memory, this connection cannot: no byte is written to a wrong place.
