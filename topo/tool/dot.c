@@ -99,12 +99,13 @@ static void draw_block(const struct tool *t, int cpu, FILE *out)
     fputs(" }\n", out);
 }
 
+/* xlabel: Graphviz 2.43 fails ("trouble in init_rank") on labels of edges that do not rank. */
 static void draw_cpu_link(const struct tool *t, int from, const struct pvn_nlink *link, FILE *out)
 {
     char label[32] = "";
     if (t->tree->n_cpus == 2)
         snprintf(label, sizeof(label), "%.4g", link->bw);
-    fprintf(out, " n%d -- n%d [label=\"%s\", style=bold, color=\"#e08214\", constraint=false];\n",
+    fprintf(out, " n%d -- n%d [xlabel=\"%s\", style=bold, color=\"#e08214\", constraint=false];\n",
             from, link->to, label);
 }
 
@@ -128,7 +129,7 @@ static void draw_tree_links(const struct tool *t, FILE *out)
             if (n->links[l].kind == PVN_NL_NVL && n->kind == PVN_NN_DEV && once)
                 fprintf(out,
                         " n%d -- n%d [color=\"#7fbf7b\", penwidth=2, constraint=false, "
-                        "label=\"NVLink %.4g\", fontcolor=\"#7fbf7b\"];\n",
+                        "xlabel=\"NVLink %.4g\", fontcolor=\"#7fbf7b\"];\n",
                         i, to, n->links[l].bw);
             if (n->links[l].kind == PVN_NL_C2C && to > i)
                 fprintf(out, " n%d -- n%d [color=\"#7fbf7b\", penwidth=3, label=\"C2C %.4g\"];\n",
