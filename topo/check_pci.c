@@ -47,6 +47,9 @@ static void check_link(struct pvn_check_run *run, int i)
                       "sysfs does not show the link's %s",
                       speed == PVN_UNKNOWN || width == PVN_UNKNOWN ? "present speed and width"
                                                                    : "maximum speed and width");
+    } else if (width == 0 && pvn_topo_is_guest(run->t)) {
+        pvn_check_row(run, "link", PVN_LEVEL_UNKNOWN, p->bdf, "",
+                      "the hypervisor shows no width of the link");
     } else if (width == 0) {
         pvn_check_row(run, "link", PVN_LEVEL_WARN, p->bdf,
                       "reseat the card or look at the slot's power and the kernel log",
@@ -392,7 +395,7 @@ void pvn_check_ats(struct pvn_check_run *run, const struct pvn_check_pair *pair)
         pvn_check_row(run, "ats", PVN_LEVEL_OK, subject, "",
                       "not needed: a paravirtual NIC reaches no GPU memory");
     } else if (cannot_tell(nic, nic->config.ats, &why, &remedy)) {
-        pvn_check_row(run, "ats", PVN_LEVEL_UNKNOWN, subject, remedy, "%s: %s", nic->bdf, why);
+        pvn_check_row(run, "ats", PVN_LEVEL_UNKNOWN, subject, remedy, "of the NIC: %s", why);
     } else if (ats_on(nic)) {
         pvn_check_row(run, "ats", PVN_LEVEL_OK, subject, "", "on for %s", nic->bdf);
     } else if (translated == PVN_TRI_UNKNOWN) {

@@ -180,6 +180,17 @@ static void judge_send(struct judge *j)
     }
 }
 
+/* Grace: NVIDIA's own CPU, whose NVLink-C2C to the GPU only NVML tells. */
+static bool may_have_c2c(const struct judge *j)
+{
+    int pci = j->topo ? pvn_pairs_gpu_pci(j->pairs, j->gpu) : -1;
+    if (pci < 0 || j->topo->cpu.arch != PVN_ARCH_ARM64 || !j->tree->env.gdr_c2c)
+        return false;
+    while (j->topo->pci[pci].parent >= 0)
+        pci = j->topo->pci[pci].parent;
+    return j->topo->pci[pci].vendor == 0x10de;
+}
+
 static void judge_distance(struct judge *j)
 {
     const struct pvn_nccl_env *env = &j->tree->env;
@@ -205,12 +216,20 @@ static void judge_distance(struct judge *j)
             hidden ? " as far as the hypervisor shows" : "");
     if (j->step->result == PVN_GDR_YES)
         return;
+    if (type == PVN_NPATH_PHB && limit >= PVN_NPATH_P2C && may_have_c2c(j)) {
+        j->step->result = PVN_GDR_UNKNOWN;
+        SAY(seen,
+            "PHB by PCIe; NVLink-C2C from GPU to CPU, which sysfs does not show, makes it P2C");
+        return;
+    }
     if (hidden)
         SAY(remedy,
             "if the host has both under one switch or root complex: describe that with "
             "pvn-topo merge and NCCL_TOPO_FILE, or NCCL_NET_GDR_LEVEL=%s; the host must allow "
-            "peer-to-peer (pciPassthru.allowP2P, RelaxACSforP2P)",
-            pvn_npath_name(type));
+            "peer-to-peer%s",
+            pvn_npath_name(type),
+            j->topo->guest.hypervisor == PVN_HV_VMWARE ? " (pciPassthru.allowP2P, RelaxACSforP2P)"
+                                                       : "");
     else if (type < PVN_NPATH_NET)
         SAY(remedy,
             "move one of the cards below the other's switch, or NCCL_NET_GDR_LEVEL=%s "

@@ -368,6 +368,10 @@ static void drop_subs(struct pvn_ndoc_node *node, const char *name)
 
 int pvn_ndoc_make_topo_file(struct pvn_ndoc *doc)
 {
+    struct pvn_ndoc_node *system = pvn_ndoc_find(doc, "system", NULL, NULL);
+    /* RCCL writes 2 for what differs in the gpu elements, which go. */
+    if (system != NULL && pvn_ndoc_set(system, "version", "1") < 0)
+        return -ENOMEM;
     for (int i = 0; i < doc->n_nodes; i++) {
         struct pvn_ndoc_node *node = doc->nodes[i];
         const char *busid = pvn_ndoc_get(node, "busid");

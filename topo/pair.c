@@ -42,9 +42,15 @@ static const char *net_name(const struct pvn_pairs *p, int net)
     return net_node(p, net)->net.name;
 }
 
+/* Of any bus id, those with a domain that NCCL cannot find again included. */
+static int pci_of_busid(const struct pvn_pairs *p, const char *busid)
+{
+    return p->topo != NULL ? pvn_topo_find_pci(p->topo, busid) : -1;
+}
+
 int pvn_pairs_gpu_pci(const struct pvn_pairs *p, int gpu)
 {
-    return pvn_ndoc_pci_index(p->topo, gpu_node(p, gpu)->busid);
+    return pci_of_busid(p, gpu_node(p, gpu)->busid);
 }
 
 const struct pvn_nic *pvn_pairs_nic(const struct pvn_pairs *p, int net)
@@ -58,7 +64,7 @@ int pvn_pairs_net_pci(const struct pvn_pairs *p, int net)
     const struct pvn_nic *nic = pvn_pairs_nic(p, net);
     if (nic != NULL)
         return nic->pci;
-    return pvn_ndoc_pci_index(p->topo, p->tree->nodes[net_node(p, net)->up].busid);
+    return pci_of_busid(p, p->tree->nodes[net_node(p, net)->up].busid);
 }
 
 bool pvn_pairs_hidden(const struct pvn_pairs *p, int gpu, int net)
@@ -336,9 +342,13 @@ out:
 
 static void explain_machine(struct pvn_pairs *p)
 {
-    bool hidden = false, odd_numa = false;
+    bool hidden = false, odd_numa = false, lost = false;
     for (int g = 0; g < p->n; g++)
         hidden |= p->list[g].hidden;
+    for (int i = 0; i < p->n + p->tree->n_nets; i++) {
+        int pci = i < p->n ? pvn_pairs_gpu_pci(p, i) : pvn_pairs_net_pci(p, i - p->n);
+        lost |= pci >= 0 && p->topo->pci[pci].domain > 0xffff;
+    }
     for (int c = 0; c < p->tree->n_cpus; c++)
         odd_numa |= p->tree->nodes[p->tree->cpus[c]].cpu.numa < 0;
     if (p->tree->env.bad[0])
@@ -348,7 +358,12 @@ static void explain_machine(struct pvn_pairs *p)
             p->note, sizeof(p->note),
             "This is a guest whose hypervisor hides the PCIe tree: the classes are what NCCL will "
             "believe, not the hardware. ");
-    if (odd_numa && p->tree->n_cpus > 1)
+    if (lost)
+        append(
+            p->note, sizeof(p->note),
+            "NCCL reads only 4-digit PCI domains: devices in others (Intel VMD, some hypervisors) "
+            "land on a NUMA node of their own, -1, wherever they are. ");
+    if (odd_numa && !lost && p->tree->n_cpus > 1)
         append(
             p->note, sizeof(p->note),
             "Some devices have numa_node -1: NCCL makes a NUMA node of its own for them, and SYS "

@@ -12,18 +12,13 @@
 extern "C" {
 #include "plugin/core/version.h"
 }
-#include "tests/topo/shared.h"
+#include "tests/topo/cli.h"
 #include "tests/topo/tree.h"
 
 namespace fs = std::filesystem;
 
 namespace
 {
-
-struct Result {
-    int status;
-    std::string out, err;
-};
 
 // A directory with the machines that the tests speak of.
 class Cli : public ::testing::Test
@@ -59,17 +54,9 @@ class Cli : public ::testing::Test
         std::ofstream(dir->path + "/" + name, std::ios::binary) << content;
     }
 
-    // Runs the tool in that directory with a clean environment.
     static Result run(const std::string &args, const std::string &env = "")
     {
-        std::string out = dir->path + "/stdout", err = dir->path + "/stderr";
-        std::string command =
-            "cd '" + dir->path + "' && env -i PATH=\"$PATH\" LC_ALL=C " +
-            "ASAN_OPTIONS=\"$ASAN_OPTIONS\" LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" " + env +
-            " '" PVN_BUILDDIR "/topo/pvn-topo' --no-names </dev/null " + args + " >'" + out +
-            "' 2>'" + err + "'";
-        int rc = std::system(command.c_str());
-        return {WIFEXITED(rc) ? WEXITSTATUS(rc) : -1, read_file(out), read_file(err)};
+        return run_tool(dir->path, "--no-names " + args, env);
     }
 
     static void expect_golden(const std::string &name, std::string text)
@@ -179,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
                "--nics=carrier-pigeon: it knows auto, rdma, tcp, all"},
         BadRow{"--color sometimes dump", 2, "it knows auto, always, never"},
         BadRow{"why GPU0", 2, "a GPU and a NIC"},
-        BadRow{"--root two-switches.xml why GPU7 mlx5_0", 2, "no GPU \"GPU7\""},
+        BadRow{"--root two-switches.xml why GPU7 mlx5_0", 2, "no GPU \"GPU7\", there are: GPU0, "},
         BadRow{"--root two-switches.xml why GPU0 mlx5_9", 2, "no NIC \"mlx5_9\""},
         BadRow{"--root two-switches.xml check", 2, "holds only the tree"},
         BadRow{"--root two-switches.xml --hints guest.hints pairs", 2, "want a machine"},
@@ -192,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"--root guest.tar merge", 2, "--host"}, BadRow{"lint", 2, "wants a file"},
         BadRow{"lint nowhere.xml", 3, "nowhere.xml: cannot be read"},
         BadRow{"diff", 2, "diff wants"}, BadRow{"--svg pairs", 2, "are for dump"},
-        BadRow{"diff a b c", 2, "diff wants"},
+        BadRow{"--json --dot dump", 2, "give one of"}, BadRow{"diff a b c", 2, "diff wants"},
         BadRow{"diff two-switches.xml nowhere", 3, "nowhere"},
         BadRow{"-o /nonexistent/x --root guest.tar dump", 3, "cannot be written"}));
 

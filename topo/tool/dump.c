@@ -28,6 +28,58 @@ static void start_line(const struct tool *t, const struct branch *b, bool last)
             t->utf8 ? (last ? "\u2514\u2500 " : "\u251c\u2500 ") : (last ? "`- " : "|- "));
 }
 
+static int columns(const char *text, size_t len)
+{
+    int n = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '\033') {
+            while (i < len && text[i] != 'm')
+                i++;
+            continue;
+        }
+        n += ((unsigned char)text[i] & 0xc0) != 0x80;
+    }
+    return n;
+}
+
+/* Prints a node's text at column `at`. What is apart by two spaces may go to a line of its own when
+ * the line is full; these begin with what lies left of the node. */
+static void emit(const struct tool *t, const char *left, int at, const char *text)
+{
+    bool fresh = true;
+    while (*text) {
+        const char *end = strstr(text + 2, "  ");
+        size_t len = end ? (size_t)(end - text) : strlen(text);
+        if (!fresh && at + columns(text, len) > t->width) {
+            size_t gap = strspn(text, " ");
+            fprintf(t->out, "\n%s    ", left);
+            at = columns(left, strlen(left)) + 4;
+            text += gap;
+            len -= gap;
+        }
+        fprintf(t->out, "%.*s", (int)len, text);
+        at += columns(text, len);
+        text += len;
+        fresh = false;
+    }
+}
+
+/* One node of a tree on lines of its own. */
+static void print_line(const struct tool *t, const struct branch *left, int at,
+                       void (*print)(const struct tool *t, int node), int node)
+{
+    struct tool sub = *t;
+    char *text = NULL;
+    size_t len;
+    if ((sub.out = open_memstream(&text, &len)) == NULL)
+        return;
+    print(&sub, node);
+    if (fclose(sub.out) == 0)
+        emit(t, left->text, at, text);
+    fputc('\n', t->out);
+    free(text);
+}
+
 /* ---- full tree ---- */
 
 static bool is_interesting(const struct pvn_topo *topo, int pci)
@@ -116,7 +168,6 @@ static void print_function(const struct tool *t, int index)
     if (f->physfn >= 0)
         fprintf(t->out, " VF of %s", topo->pci[f->physfn].bdf);
     print_link(t, f);
-    fputc('\n', t->out);
 }
 
 static void print_below(const struct tool *t, const bool *wanted, int parent, int root,
@@ -133,7 +184,7 @@ static void print_below(const struct tool *t, const bool *wanted, int parent, in
             continue;
         struct branch below = grow(t, b, i == last);
         start_line(t, b, i == last);
-        print_function(t, i);
+        print_line(t, &below, columns(below.text, strlen(below.text)), print_function, i);
         print_below(t, wanted, i, root, &below, level + 1);
     }
 }
@@ -187,8 +238,12 @@ static void print_rest(const struct tool *t)
     }
     if (topo->nnotes > 0)
         fprintf(t->out, "\n%sNot read as it should be:%s\n", t->yellow, t->off);
-    for (int i = 0; i < topo->nnotes; i++)
-        fprintf(t->out, "  %s: %s\n", topo->notes[i].where, topo->notes[i].text);
+    for (int i = 0; i < topo->nnotes; i++) {
+        char text[520];
+        snprintf(text, sizeof(text), "%s: %s", topo->notes[i].where, topo->notes[i].text);
+        fputs("  ", t->out);
+        tool_wrap(t, 2, 4, text);
+    }
     if (topo->notes_dropped > 0)
         fprintf(t->out, "  and %d more\n", topo->notes_dropped);
 }
@@ -215,7 +270,7 @@ int dump_text(const struct tool *t)
     for (int i = 0; i < topo->npci; i++) {
         if (topo->pci[i].root < 0 && wanted[i]) {
             fprintf(t->out, "%splace unknown:%s ", t->yellow, t->off);
-            print_function(t, i);
+            print_line(t, &none, 15, print_function, i);
         }
         hidden += !wanted[i];
     }
@@ -280,7 +335,6 @@ static void print_nccl_node(const struct tool *t, int index)
                                          : to->busid,
                 t->off);
     }
-    fputc('\n', t->out);
 }
 
 static void print_nccl_below(const struct tool *t, int up, const struct branch *b, int level)
@@ -295,7 +349,7 @@ static void print_nccl_below(const struct tool *t, int up, const struct branch *
             continue;
         struct branch below = grow(t, b, i == last);
         start_line(t, b, i == last);
-        print_nccl_node(t, i);
+        print_line(t, &below, columns(below.text, strlen(below.text)), print_nccl_node, i);
         print_nccl_below(t, i, &below, level + 1);
     }
 }
@@ -307,7 +361,7 @@ int dump_nccl_text(const struct tool *t)
             strcmp(t->root, "/") == 0 ? "this machine" : t->root,
             t->tree->doc->rccl ? " (written by RCCL)" : "");
     for (int c = 0; c < t->tree->n_cpus; c++) {
-        print_nccl_node(t, t->tree->cpus[c]);
+        print_line(t, &none, 0, print_nccl_node, t->tree->cpus[c]);
         print_nccl_below(t, t->tree->cpus[c], &none, 0);
     }
     return TOOL_OK;

@@ -136,7 +136,8 @@ static json_t *gpus(const struct tool *t)
         json_t *o = json_object();
         json_object_set_new(o, "name", json_string(tool_gpu_label(t, g, label)));
         json_object_set_new(o, "address", text(n->busid));
-        json_object_set_new(o, "numa", json_integer(pvn_ntree_numa(t->tree, t->tree->gpus[g])));
+        json_object_set_new(o, "numa",
+                            known(tool_numa(t, pvn_pairs_gpu_pci(t->pairs, g), t->tree->gpus[g])));
         json_object_set_new(o, "model", text_or_null(tool_gpu_what(t, g, what, sizeof(what))));
         json_object_set_new(o, "link_gbytes", json_real(t->tree->nodes[n->up].up_bw));
         json_array_append_new(list, o);
@@ -155,7 +156,8 @@ static json_t *nets(const struct tool *t)
         json_object_set_new(o, "name", json_string(tool_net_label(t, i, label)));
         json_object_set_new(o, "device", text(n->net.name));
         json_object_set_new(o, "address", text_or_null(tool_net_busid(t, i)));
-        json_object_set_new(o, "numa", json_integer(pvn_ntree_numa(t->tree, t->tree->nets[i])));
+        json_object_set_new(o, "numa",
+                            known(tool_numa(t, pvn_pairs_net_pci(t->pairs, i), t->tree->nets[i])));
         json_object_set_new(o, "speed_mbits", json_integer(n->net.speed));
         json_object_set_new(o, "guid", json_string(guid));
         json_object_set_new(o, "port", json_integer(n->net.port));

@@ -240,6 +240,11 @@ int main(int argc, char **argv)
         usage(stderr);
         return TOOL_USAGE;
     }
+    if (t.json && t.format != TOOL_TEXT) {
+        tool_error(
+            "--json and another format: give one of --json, --xml, --xml-full, --dot, --svg");
+        return TOOL_USAGE;
+    }
     set_look(&t, color);
     /* gather writes its own file; the others print. */
     bool redirect = t.output != NULL && strcmp(argv[optind], "gather") != 0;

@@ -5,22 +5,37 @@
 
 #define CELL 5
 
-/* Rows and columns are the GPUs, then the nets. */
+/* Rows and columns are the GPUs, then the nets in the order of their numbers. */
 static int count(const struct tool *t)
 {
     return t->tree->n_gpus + t->tree->n_nets;
 }
 
+/* Index in the tree's nets of a row behind the GPUs. */
+static int net_of(const struct tool *t, int row)
+{
+    int place = row - t->tree->n_gpus;
+    for (int n = 0; n < t->tree->n_nets; n++) {
+        int before = 0;
+        for (int m = 0; m < t->tree->n_nets; m++) {
+            int x = tool_net(t, m)->net.dev, y = tool_net(t, n)->net.dev;
+            before += x < y || (x == y && m < n);
+        }
+        if (before == place)
+            return n;
+    }
+    return place;
+}
+
 static const char *label(const struct tool *t, int i, char *buf)
 {
-    return i < t->tree->n_gpus ? tool_gpu_label(t, i, buf)
-                               : tool_net_label(t, i - t->tree->n_gpus, buf);
+    return i < t->tree->n_gpus ? tool_gpu_label(t, i, buf) : tool_net_label(t, net_of(t, i), buf);
 }
 
 static int pci_of(const struct tool *t, int i)
 {
     return i < t->tree->n_gpus ? pvn_pairs_gpu_pci(t->pairs, i)
-                               : pvn_pairs_net_pci(t->pairs, i - t->tree->n_gpus);
+                               : pvn_pairs_net_pci(t->pairs, net_of(t, i));
 }
 
 static enum pvn_npath nccl_class(const struct tool *t, int row, int col)
@@ -29,10 +44,10 @@ static enum pvn_npath nccl_class(const struct tool *t, int row, int col)
     if (row < n_gpus && col < n_gpus)
         return pvn_ntree_gpu_gpu(t->tree, row, col)->type;
     if (row < n_gpus)
-        return pvn_ntree_gpu_net(t->tree, row, col - n_gpus)->type;
+        return pvn_ntree_gpu_net(t->tree, row, net_of(t, col))->type;
     if (col < n_gpus)
-        return pvn_ntree_gpu_net(t->tree, col, row - n_gpus)->type;
-    return pvn_ntree_net_net(t->tree, row - n_gpus, col - n_gpus)->type;
+        return pvn_ntree_gpu_net(t->tree, col, net_of(t, row))->type;
+    return pvn_ntree_net_net(t->tree, net_of(t, row), net_of(t, col))->type;
 }
 
 static bool is_hidden(const struct tool *t, int row, int col)
@@ -79,6 +94,12 @@ static void print_table(const struct tool *t, bool smi)
     }
 }
 
+static bool far_domain(const struct tool *t, int i)
+{
+    int pci = pci_of(t, i);
+    return pci >= 0 && t->topo->pci[pci].domain > 0xffff;
+}
+
 /* Why the two vocabularies disagree about a pair; NULL when they say the same. */
 static const char *difference(const struct tool *t, int row, int col, enum pvn_smi_class smi)
 {
@@ -94,6 +115,8 @@ static const char *difference(const struct tool *t, int row, int col, enum pvn_s
         return "NCCL has no NODE: to it, all host bridges of a NUMA node are one CPU";
     if (smi == PVN_SMI_SELF || type == PVN_NPATH_LOC)
         return "two ports of one card are one device to NCCL's tree";
+    if (type == PVN_NPATH_SYS && (far_domain(t, row) || far_domain(t, col)))
+        return "NCCL reads only 4-digit PCI domains and puts what is in others on a NUMA node -1";
     if (type == PVN_NPATH_SYS)
         return "NCCL compares the text of numa_node: it differs (-1 beside 0, say), so it sees two "
                "CPUs "
@@ -143,17 +166,22 @@ static void print_differences(const struct tool *t)
 
 static void print_legend(const struct tool *t)
 {
-    char buf[16], speed[32], what[128];
+    char buf[16], speed[32], what[128], numa[16];
     fputc('\n', t->out);
-    for (int g = 0; g < t->tree->n_gpus; g++)
-        fprintf(t->out, "%-6s %-14s numa %d%s%s\n", tool_gpu_label(t, g, buf),
-                tool_gpu(t, g)->busid, pvn_ntree_numa(t->tree, t->tree->gpus[g]),
-                tool_gpu_what(t, g, what, sizeof(what))[0] ? "  " : "", what);
-    for (int n = 0; n < t->tree->n_nets; n++)
-        fprintf(t->out, "%-6s %-14s numa %d  %s, %s\n", tool_net_label(t, n, buf),
-                tool_net_busid(t, n)[0] ? tool_net_busid(t, n) : "no PCI",
-                pvn_ntree_numa(t->tree, t->tree->nets[n]), tool_net(t, n)->net.name,
-                tool_net_speed(t, n, speed, sizeof(speed)));
+    for (int i = 0; i < count(t); i++) {
+        bool gpu = i < t->tree->n_gpus;
+        int n = gpu ? i : net_of(t, i);
+        int node = tool_numa(t, pci_of(t, i), gpu ? t->tree->gpus[n] : t->tree->nets[n]);
+        const char *busid = gpu ? tool_gpu(t, n)->busid : tool_net_busid(t, n);
+        snprintf(numa, sizeof(numa), node == PVN_UNKNOWN ? "?" : "%d", node);
+        fprintf(t->out, "%-6s %-14s numa %s", label(t, i, buf), busid[0] ? busid : "no PCI", numa);
+        if (!gpu)
+            fprintf(t->out, "  %s, %s", tool_net(t, n)->net.name,
+                    tool_net_speed(t, n, speed, sizeof(speed)));
+        else if (tool_gpu_what(t, n, what, sizeof(what))[0])
+            fprintf(t->out, "  %s", what);
+        fputc('\n', t->out);
+    }
 }
 
 int cmd_matrix(struct tool *t, int argc, char **argv)
@@ -174,16 +202,20 @@ int cmd_matrix(struct tool *t, int argc, char **argv)
     }
     fprintf(t->out, "%sNCCL%s (the path in its tree, before PXN)\n", t->bold, t->off);
     print_table(t, false);
+    bool hidden = false, known = false;
+    for (int r = 0; r < count(t); r++) {
+        for (int c = r + 1; c < count(t); c++) {
+            hidden |= is_hidden(t, r, c);
+            known |= strcmp(smi_class(t, r, c), "?") != 0;
+        }
+    }
     if (t->topo != NULL) {
-        fprintf(t->out, "\n%snvidia-smi topo -m%s (the full PCI tree)\n", t->bold, t->off);
-        print_table(t, true);
+        fprintf(t->out, "\n%snvidia-smi topo -m%s (the full PCI tree)%s\n", t->bold, t->off,
+                known || count(t) == 1 ? "" : ": nothing of it is known here");
+        if (known || count(t) == 1)
+            print_table(t, true);
     }
     print_legend(t);
-    bool hidden = false;
-    for (int r = 0; r < count(t); r++) {
-        for (int c = r + 1; c < count(t); c++)
-            hidden |= is_hidden(t, r, c);
-    }
     if (hidden) {
         fputc('\n', t->out);
         tool_wrap(t, 0, 0,
@@ -191,8 +223,10 @@ int cmd_matrix(struct tool *t, int argc, char **argv)
                   "what it will believe, not how the hardware is wired; ? is not known.");
     }
     print_differences(t);
+    fputc('\n', t->out);
+    tool_print_nvlink_remark(t);
     fprintf(t->out,
-            "\nBest first: NVL NVLink, PIX one PCIe switch, PXB several switches, PHB the CPU,\n"
+            "Best first: NVL NVLink, PIX one PCIe switch, PXB several switches, PHB the CPU,\n"
             "NODE host bridges of one NUMA node (nvidia-smi only), SYS between NUMA nodes.\n");
     return TOOL_OK;
 }

@@ -62,10 +62,40 @@ const char *tool_net_busid(const struct tool *t, int net)
     return t->tree->nodes[tool_net(t, net)->up].busid;
 }
 
-const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len)
+/* libpci reports through these and calls them without looking. The first must not return. */
+static void pci_fatal(char *format, ...) __attribute__((noreturn));
+
+static void pci_fatal(char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("pvn-topo: device names: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(TOOL_INPUT);
+}
+
+static void pci_quiet(char *format, ...)
+{
+    (void)format;
+}
+
+/* Without pci_init, which looks for devices and ends the program where there is no bus. */
+static struct pci_access *name_access(void)
 {
     static struct pci_access *access;
+    if (access == NULL && (access = pci_alloc()) != NULL) {
+        access->error = pci_fatal;
+        access->warning = access->debug = pci_quiet;
+    }
+    return access;
+}
+
+const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len)
+{
     const struct pvn_pci *f = &t->topo->pci[pci];
+    struct pci_access *access;
     buf[0] = '\0';
     if (f->vendor == PVN_UNKNOWN || f->device == PVN_UNKNOWN)
         return buf;
@@ -73,9 +103,9 @@ const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len)
         snprintf(buf, len, "%04x:%04x", (unsigned)f->vendor, (unsigned)f->device);
         return buf;
     }
-    if (access == NULL && (access = pci_alloc()) == NULL)
+    if ((access = name_access()) == NULL)
         return buf;
-    /* Names only from the local file; never from the network. */
+    /* Names only from local files; never from the network. */
     char *name = pci_lookup_name(access, buf, (int)len, PCI_LOOKUP_DEVICE | PCI_LOOKUP_NO_NUMBERS,
                                  f->vendor, f->device);
     if (name == NULL || name[0] == '\0')
@@ -110,6 +140,30 @@ const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len)
 {
     const struct pvn_nnode *node = tool_net(t, net);
     return tool_speed(pvn_ndoc_get_int(node->doc, "speed", 0) > 0 ? node->net.speed : 0, buf, len);
+}
+
+int tool_numa(const struct tool *t, int pci, int node)
+{
+    return t->topo != NULL && pci >= 0 ? t->topo->pci[pci].numa : pvn_ntree_numa(t->tree, node);
+}
+
+void tool_print_nvlink_remark(const struct tool *t)
+{
+    int nvidia = 0;
+    for (int i = 0; t->topo != NULL && i < t->topo->ngpus; i++)
+        nvidia += t->topo->gpus[i].kind == PVN_GPU_NVIDIA;
+    for (int g = 0; g < t->tree->n_gpus; g++) {
+        const struct pvn_nnode *dev = &t->tree->nodes[tool_gpu(t, g)->up];
+        for (int l = 0; l < dev->n_links; l++) {
+            if (dev->links[l].kind == PVN_NL_NVL)
+                return;
+        }
+    }
+    if (nvidia > 1)
+        tool_wrap(
+            t, 0, 0,
+            "NVLink cannot be seen in sysfs: GPU pairs are shown by their PCIe path, and where "
+            "there is NVLink NCCL may also send through the GPU beside a NIC (PXN).");
 }
 
 enum pvn_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b, struct pvn_distance *d)

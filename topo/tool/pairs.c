@@ -160,6 +160,7 @@ static void print_machine_lines(const struct tool *t)
     if (t->nics.left_out[0])
         fprintf(t->out, "Left out because they are down: %s\n", t->nics.left_out);
     print_idle_nics(t);
+    tool_print_nvlink_remark(t);
     if (t->pairs->n > 1)
         fprintf(t->out, "%sThe advice is %s.%s\n", t->dim,
                 t->pairs->exact ? "a proven optimum" : "the best found, not proven", t->off);
@@ -336,6 +337,21 @@ static void print_gdr(const struct tool *t, int gpu, int net)
     }
 }
 
+static int no_such(const struct tool *t, bool gpu, const char *name)
+{
+    int n = gpu ? t->tree->n_gpus : t->tree->n_nets;
+    char list[256] = "", label[16];
+    for (int i = 0; i < n && i < 8; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof(list) - used, "%s%.24s", i ? ", " : "",
+                 gpu ? tool_gpu_label(t, i, label) : tool_net(t, i)->net.name);
+    }
+    tool_error("there is no %s \"%s\", %s%s%s", gpu ? "GPU" : "NIC", name,
+               n ? "there are: " : "there is none at all", list,
+               n > 8 ? ", ... (pvn-topo matrix lists them)" : "");
+    return TOOL_USAGE;
+}
+
 int cmd_why(struct tool *t, int argc, char **argv)
 {
     char gpu_name[16], net_label[16], speed[32];
@@ -347,11 +363,8 @@ int cmd_why(struct tool *t, int argc, char **argv)
     if (status != TOOL_OK)
         return status;
     int gpu = pvn_pairs_find_gpu(t->pairs, argv[0]), net = pvn_pairs_find_net(t->pairs, argv[1]);
-    if (gpu < 0 || net < 0) {
-        tool_error("there is no %s \"%s\"; pvn-topo matrix lists what there is",
-                   gpu < 0 ? "GPU" : "NIC", gpu < 0 ? argv[0] : argv[1]);
-        return TOOL_USAGE;
-    }
+    if (gpu < 0 || net < 0)
+        return no_such(t, gpu < 0, gpu < 0 ? argv[0] : argv[1]);
     if (t->json)
         return json_why(t, gpu, net);
     fprintf(t->out, "%s%s %s  -  %s %s%s%s, %s%s\n", t->bold, tool_gpu_label(t, gpu, gpu_name),

@@ -84,6 +84,12 @@ const char *tool_speed(int mbps, char *buf, size_t len);
 /* nvidia-smi's class of a pair where a model is loaded; UNKNOWN otherwise. */
 enum pvn_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b, struct pvn_distance *d);
 
+/* NUMA node of a function as the machine tells it, PVN_UNKNOWN where it does not; without a machine
+ * that of a node of NCCL's tree. */
+int tool_numa(const struct tool *t, int pci, int node);
+/* That NVLink is missing in what is shown, where there may be some. */
+void tool_print_nvlink_remark(const struct tool *t);
+
 /* Commands. Each gets the arguments behind its name and returns an exit status. */
 int cmd_dump(struct tool *t, int argc, char **argv);
 int cmd_matrix(struct tool *t, int argc, char **argv);

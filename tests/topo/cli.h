@@ -1,0 +1,30 @@
+// Runs pvn-topo as a user does.
+#ifndef PVN_TESTS_TOPO_CLI_H
+#define PVN_TESTS_TOPO_CLI_H
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/topo/shared.h"
+
+struct Result {
+    int status; // -1: killed by a signal
+    std::string out, err;
+};
+
+// In directory dir, with a clean environment but for env ("NAME=VALUE ...").
+inline Result run_tool(const std::string &dir, const std::string &args, const std::string &env = "")
+{
+    std::string out = dir + "/stdout", err = dir + "/stderr";
+    std::string command =
+        "cd '" + dir + "' && env -i PATH=\"$PATH\" LC_ALL=C " +
+        "ASAN_OPTIONS=\"$ASAN_OPTIONS\" LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" " + env +
+        " '" PVN_BUILDDIR "/topo/pvn-topo' </dev/null " + args + " >'" + out + "' 2>'" + err + "'";
+    int rc = std::system(command.c_str());
+    return {WIFEXITED(rc) && WEXITSTATUS(rc) < 128 ? WEXITSTATUS(rc) : -1, read_file(out),
+            read_file(err)};
+}
+
+#endif

@@ -1,0 +1,208 @@
+// Machines unlike those of the collection, as their owners would see them: the rules must hold for
+// what nobody has sent in yet.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/topo/cli.h"
+#include "tests/topo/tree.h"
+
+namespace
+{
+
+const char link_local[] = "fe80:0000:0000:0000:0250:56ff:fe00:0001";
+
+// A capture of the tree, and the tool on it.
+class Odd : public ::testing::Test
+{
+  protected:
+    TempDir dir;
+    Tree t;
+
+    Result run(const std::string &args, const std::string &env = "")
+    {
+        std::ofstream(dir.path + "/m.tar", std::ios::binary) << t.tar();
+        return run_tool(dir.path, "--root m.tar " + args, env);
+    }
+    std::string out(const std::string &args, const std::string &env = "")
+    {
+        Result r = run(args, env);
+        EXPECT_LE(0, r.status) << "killed by a signal";
+        EXPECT_EQ("", r.err);
+        return r.out;
+    }
+    std::string nic(const std::string &above, const std::string &bdf, const std::string &name,
+                    Pci like = Pci::nic())
+    {
+        std::string path = t.pci(above, bdf, like);
+        t.rdma(name, path, "InfiniBand", {{0, link_local, "IB/RoCE v1", ""}});
+        return path;
+    }
+    std::string port(const std::string &root, const std::string &bdf, Pci like = Pci::bridge())
+    {
+        return t.pci(root, bdf, like);
+    }
+};
+
+// Sentences are wrapped: any white space counts as one space.
+std::string squeeze(const std::string &text)
+{
+    std::istringstream in(text);
+    std::string all;
+    for (std::string word; in >> word;)
+        all += (all.empty() ? "" : " ") + word;
+    return all;
+}
+
+bool has(const std::string &text, const std::string &part)
+{
+    return squeeze(text).find(squeeze(part)) != std::string::npos;
+}
+
+// libpci looks unknown numbers up in other places than its list, and calls back on the way.
+TEST_F(Odd, IdsThatNoListOfNamesHas)
+{
+    t.pci(port("pci0000:00", "0000:00:01.0"), "0000:01:00.0", Pci::gpu(0xfffe));
+    Pci card = Pci::nic();
+    card.device = 0xfffd;
+    nic(port("pci0000:00", "0000:00:02.0"), "0000:02:00.0", "mlx5_0", card);
+    for (const char *command : {"dump --all", "matrix", "pairs", "why GPU0 mlx5_0", "--dot dump"})
+        EXPECT_TRUE(has(out(command), "GPU")) << command;
+    EXPECT_TRUE(has(out("dump"), "10de:fffe"));
+    EXPECT_TRUE(has(out("dump"), "15b3:fffd"));
+}
+
+TEST_F(Odd, BehindVmdNcclPutsThemOnANodeOfTheirOwn)
+{
+    std::string vmd = t.pci("pci0000:10", "0000:10:05.5", Pci().no_link());
+    t.pci(port(vmd + "/pci10000:00", "10000:00:02.0"), "10000:01:00.0", Pci::gpu());
+    nic(port(vmd + "/pci10000:00", "10000:00:03.0"), "10000:02:00.0", "mlx5_0");
+    nic(port("pci0000:20", "0000:20:01.0"), "0000:21:00.0", "mlx5_1");
+    t.numa(0, "ff", "0-7", "10");
+    std::string text = out("matrix");
+    EXPECT_TRUE(has(text, "GPU0   10000:01:00.0  numa 0")) << text;
+    EXPECT_TRUE(has(text, "GPU0-NIC0 is SYS to NCCL and NODE to nvidia-smi: NCCL reads only 4-digit"))
+        << text;
+    EXPECT_TRUE(has(out("pairs"), "Note: NCCL reads only 4-digit PCI domains")) << out("pairs");
+    EXPECT_TRUE(has(out("why GPU0 mlx5_0"), "nvidia-smi: PHB")) << out("why GPU0 mlx5_0");
+}
+
+TEST_F(Odd, NoNumaFilesMeansUnknownAndNotZero)
+{
+    t.pci(port("pci0000:00", "0000:00:01.0"), "0000:01:00.0", Pci::gpu().with_numa(""));
+    nic(port("pci0000:00", "0000:00:02.0"), "0000:02:00.0", "mlx5_0", Pci::nic().with_numa(""));
+    std::string text = out("matrix");
+    EXPECT_TRUE(has(text, "GPU0   0000:01:00.0   numa ?")) << text;
+    EXPECT_TRUE(has(text, "NIC0   0000:02:00.0   numa ?")) << text;
+    EXPECT_TRUE(has(out("--json matrix"), "\"numa\": null")) << out("--json matrix");
+}
+
+// As Azure shows them: every device is its own PCI domain, GPUs have no link width.
+TEST_F(Odd, AHyperVGuest)
+{
+    for (int i = 0; i < 2; i++) {
+        std::string n = std::to_string(i + 1), v = "LNXSYSTM:00/VMBUS:00/guid-" + n;
+        Pci gpu = Pci::gpu();
+        gpu.width = gpu.width_max = "0";
+        t.pci(v + "/pci000" + n + ":00", "000" + n + ":00:00.0", gpu);
+        nic(v + "/pci010" + n + ":00", "010" + n + ":00:00.0", "mlx5_ib" + std::to_string(i));
+    }
+    t.cpus("AuthenticAMD", 23, 49, true);
+    t.dmi("Microsoft Corporation", "Virtual Machine");
+    std::string text = out("matrix");
+    EXPECT_TRUE(has(text, "nvidia-smi topo -m (the full PCI tree): nothing of it is known here"));
+    EXPECT_FALSE(has(text, "GPU0      X    ?"));
+    text = out("check");
+    EXPECT_TRUE(has(text, "the hypervisor shows no width of the link")) << text;
+    EXPECT_FALSE(has(text, "reseat")) << text;
+    EXPECT_TRUE(has(text, "of the NIC: there is no config space")) << text;
+    Result r = run("why GPU0 mlx5_0");
+    EXPECT_EQ(2, r.status);
+    EXPECT_TRUE(has(r.err, "there are: mlx5_ib0, mlx5_ib1")) << r.err;
+}
+
+TEST_F(Odd, VmwaresKeysAreNamedToVmwaresGuestsOnly)
+{
+    t.pci(port("pci0000:00", "0000:00:02.0"), "0000:05:00.0", Pci::gpu());
+    nic(port("pci0000:00", "0000:00:03.0"), "0000:06:00.0", "mlx5_0");
+    t.cpus("GenuineIntel", 6, 143, true);
+    t.dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)");
+    EXPECT_FALSE(has(out("why GPU0 mlx5_0"), "pciPassthru"));
+    EXPECT_TRUE(has(out("why GPU0 mlx5_0"), "the host must allow peer-to-peer"));
+    t.dmi("VMware, Inc.", "VMware20,1");
+    EXPECT_TRUE(has(out("why GPU0 mlx5_0"), "pciPassthru.allowP2P"));
+}
+
+// Grace: GPU and NIC below ports of NVIDIA's own CPU. What makes GPUDirect possible there, NVLink-C2C,
+// is not in sysfs, so the tool may not say no.
+TEST_F(Odd, OnGraceTheLinkToTheCpuIsNotKnown)
+{
+    Pci above = Pci::bridge(0x10de, 0x22b1);
+    t.pci(port("pci0000:00", "0000:00:00.0", above), "0000:01:00.0", Pci::gpu(0x2342));
+    nic(port("pci0002:00", "0002:00:00.0", above), "0002:01:00.0", "mlx5_0");
+    t.file("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\n"
+                            "CPU part\t: 0xd4f\n\n");
+    std::string text = out("why GPU0 mlx5_0");
+    EXPECT_TRUE(has(text, "5 unknown they are near enough")) << text;
+    EXPECT_TRUE(has(text, "NVLink-C2C")) << text;
+    EXPECT_TRUE(has(out("pairs"), "GPUDirect possible")) << out("pairs");
+    EXPECT_TRUE(has(out("why GPU0 mlx5_0", "NCCL_NET_GDR_C2C=0"), "5 NO      they are near enough"));
+}
+
+TEST_F(Odd, NvlinkIsSaidToBeMissing)
+{
+    t.pci(port("pci0000:00", "0000:00:01.0"), "0000:01:00.0", Pci::gpu());
+    nic(port("pci0000:00", "0000:00:02.0"), "0000:02:00.0", "mlx5_0");
+    EXPECT_FALSE(has(out("matrix"), "NVLink cannot be seen"));
+    t.pci(port("pci0000:00", "0000:00:03.0"), "0000:03:00.0", Pci::gpu());
+    EXPECT_TRUE(has(out("matrix"), "NVLink cannot be seen"));
+    EXPECT_TRUE(has(out("pairs"), "NVLink cannot be seen"));
+}
+
+TEST_F(Odd, ATreeOfManyFactsStaysNarrow)
+{
+    std::string deep = port("pci0000:00", "0000:00:01.0");
+    for (int i = 1; i <= 4; i++)
+        deep = t.pcie_switch(deep, "0000:0" + std::to_string(2 * i) + ":00.0", 2 * (unsigned)i + 1, 1,
+                             Pci::bridge())[1];
+    Pci card = Pci::nic();
+    card.speed = "2.5 GT/s PCIe";
+    std::string path = nic(deep, "0000:20:00.0", "mlx5_of_a_long_name", card);
+    t.net("enp32s0f0np0", path, {{"speed", "100000"}});
+    t.net("enp32s0f1np1", path, {{"speed", "100000"}, {"dev_port", "1"}});
+    std::istringstream lines(out("dump"));
+    for (std::string line; std::getline(lines, line);)
+        EXPECT_LE(line.size(), 96u) << line;
+    EXPECT_TRUE(has(out("dump"), "(can do 16.0 GT/s x16)"));
+}
+
+// NICs are numbered by the plugin; NCCL's tree has them in another order.
+TEST_F(Odd, TheMatrixIsInTheOrderOfTheNumbers)
+{
+    auto top = t.pcie_switch(port("pci0000:80", "0000:80:01.0"), "0000:81:00.0", 0x82, 1, Pci::bridge());
+    nic(top[1], "0000:83:00.0", "mlx5_0");
+    nic(port("pci0000:10", "0000:10:01.0", Pci::bridge().with_numa("1")), "0000:11:00.0", "mlx5_1",
+        Pci::nic().with_numa("1"));
+    nic(port("pci0000:20", "0000:20:01.0"), "0000:21:00.0", "mlx5_2");
+    std::string text = out("matrix");
+    EXPECT_TRUE(has(text, "NIC0 NIC1 NIC2\n")) << text;
+    EXPECT_TRUE(has(text, "NIC0   0000:11:00.0   numa 1  mlx5_1")) << text;
+    EXPECT_TRUE(has(text, "NIC1   0000:21:00.0   numa 0  mlx5_2")) << text;
+    EXPECT_TRUE(has(text, "NIC2   0000:83:00.0   numa 0  mlx5_0")) << text;
+}
+
+// RCCL's files say version 2; what is written for NCCL_TOPO_FILE must be 1 for NCCL to take it.
+TEST_F(Odd, AFileOfRcclBecomesOneForNccl)
+{
+    std::ofstream(dir.path + "/rccl.xml")
+        << "<system version=\"2\">\n<cpu numaid=\"0\" arch=\"x86_64\" vendor=\"AuthenticAMD\" "
+           "familyid=\"143\" modelid=\"49\" affinity=\"ff\">\n<pci busid=\"0000:01:00.0\" "
+           "class=\"0x038000\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">\n<gpu dev=\"0\" "
+           "sm=\"90\" rank=\"0\" gdr=\"1\"/>\n</pci>\n</cpu>\n</system>\n";
+    EXPECT_EQ(1, run_tool(dir.path, "lint rccl.xml").status) << "NCCL refuses it as it is";
+    ASSERT_EQ(0, run_tool(dir.path, "--root rccl.xml --xml -o made.xml dump").status);
+    Result r = run_tool(dir.path, "lint made.xml");
+    EXPECT_EQ(0, r.status) << r.out;
+}
+
+} // namespace
