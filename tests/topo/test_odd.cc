@@ -191,6 +191,34 @@ TEST_F(Odd, TheMatrixIsInTheOrderOfTheNumbers)
     EXPECT_TRUE(has(text, "NIC2   0000:83:00.0   numa 0  mlx5_0")) << text;
 }
 
+TEST_F(Odd, AGuestThatShowsSwitchesAndEmulatedLinks)
+{
+    Pci emulated = Pci::bridge(0x104c, 0x8232).with_link("2.5 GT/s PCIe", "1");
+    auto ports = t.pcie_switch(port("pci0000:00", "0000:00:03.0"), "0000:01:00.0", 2, 2, emulated);
+    for (int i : {1, 2}) {
+        t.file("/sys/devices/" + ports[i] + "/max_link_speed", "16.0 GT/s PCIe\n");
+        t.file("/sys/devices/" + ports[i] + "/max_link_width", "16\n");
+    }
+    t.pci(ports[1], "0000:03:00.0", Pci::gpu());
+    nic(ports[2], "0000:04:00.0", "mlx5_0");
+    t.cpus("GenuineIntel", 6, 143, true);
+    t.dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)");
+    std::string text = out("--all check");
+    EXPECT_TRUE(has(text,
+                    "OK guest machine: guest of KVM (DMI: QEMU, Standard PC (Q35 + ICH9, 2009)), "
+                    "which shows GPUs and NICs below switches"))
+        << text;
+    EXPECT_FALSE(has(text, "slow-path")) << "GPU and NIC do not leave the switch";
+    EXPECT_TRUE(has(out("pairs"), "NCCL mlx5_0 (PIX)")) << out("pairs");
+    nic(t.pci("pci0000:00", "0000:00:04.0", emulated), "0000:05:00.0", "mlx5_1",
+        Pci::nic().with_link("2.5 GT/s PCIe", "1"));
+    t.remove("/sys/bus/pci/devices/0000:04:00.0");
+    t.remove("/sys/class/infiniband/mlx5_0");
+    text = out("check");
+    EXPECT_TRUE(has(text, "slow-path GPU0 - mlx5_1: the link of")) << text;
+    EXPECT_TRUE(has(text, "at 0.19 GB/s in NCCL's model")) << text;
+}
+
 // RCCL's files say version 2; what is written for NCCL_TOPO_FILE must be 1 for NCCL to take it.
 TEST_F(Odd, AFileOfRcclBecomesOneForNccl)
 {

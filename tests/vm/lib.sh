@@ -21,7 +21,7 @@
 #
 # Settings of a boot (shell variables): VM_SMP, VM_MEM (MiB), VM_LIMIT (seconds), VM_MTU, VM_IP,
 # VM_VETH, VM_V4SELF, VM_MODS (more module groups), VM_RAILS, VM_HOOKS (pvrdma: 0 for QEMU's device
-# as it is). vm_boot returns 124 when the guest ran out of time, 127 when it stopped without a
+# as it is), VM_SWITCH (pvrdma: below a PCIe switch, with a graphics card below its other port). vm_boot returns 124 when the guest ran out of time, 127 when it stopped without a
 # report (panic, killed). A job's directory is left as it was: console, out, dmesg, status.
 
 vm_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -133,10 +133,19 @@ serve_guest() { # serve_guest NAME JOB
 
 # The network device and, behind it, the RDMA device of rail R of guest NAME: fills vm_args.
 pvrdma_args() { # pvrdma_args NAME RAIL NETDEV MAC
+    local slot="addr=1$2"
+    if [[ -n ${VM_SWITCH:-} ]]; then
+        slot="bus=down$2,addr=0"
+        vm_args+=(-device "pcie-root-port,id=root$2,chassis=1$2"
+            -device "x3130-upstream,id=up$2,bus=root$2"
+            -device "xio3130-downstream,id=down$2,bus=up$2,chassis=2$2"
+            -device "xio3130-downstream,id=beside$2,bus=up$2,chassis=3$2"
+            -device "ati-vga,bus=beside$2,romfile=")
+    fi
     vm_args+=(
-        -device "vmxnet3,addr=1$2.0,multifunction=on,netdev=$3,id=nic$2,mac=$4,romfile="
+        -device "vmxnet3,$slot.0,multifunction=on,netdev=$3,id=nic$2,mac=$4,romfile="
         -chardev "socket,id=mads$2,path=$vm_sockets/$1.mux"
-        -device "pvrdma,addr=1$2.1,ibdev=pvstand0,ibport=1,netdev=eth$2,mad-chardev=mads$2")
+        -device "pvrdma,$slot.1,ibdev=pvstand0,ibport=1,netdev=eth$2,mad-chardev=mads$2")
 }
 
 rxe_args() {

@@ -23,6 +23,7 @@ pair() { # pair JOB TITLE RESULTS_A RESULTS_B [STATUS_B]
 
 vm_start pvrdma
 one device "one guest" 32
+VM_SWITCH=1 one topo "below a switch" 4
 pair pair "two guests" 4 4
 pair kill "peer killed" 2
 vm_lane_tests 2

@@ -151,6 +151,54 @@ static int check_plugin(const struct tool *t, struct pvn_checks *checks)
     return pvn_checks_add(checks, "plugin", PVN_LEVEL_OK, file, text, "");
 }
 
+/* The node whose link upwards is the slowest on the way from `node` to `top` (-1: to the CPU). */
+static int slowest_up(const struct pvn_ntree *tree, int node, int top, int best)
+{
+    for (; node >= 0 && node != top && tree->nodes[node].up >= 0; node = tree->nodes[node].up) {
+        const struct pvn_nnode *n = &tree->nodes[node];
+        if (n->kind != PVN_NN_NET && n->kind != PVN_NN_GPU && n->up_bw > 0 &&
+            (best < 0 || n->up_bw < tree->nodes[best].up_bw))
+            best = node;
+    }
+    return best;
+}
+
+/* The slowest PCIe link that data takes between the two; -1 where there is none. */
+static int slowest_link(const struct tool *t, int gpu, int net)
+{
+    const struct pvn_ntree *tree = t->tree;
+    int hops[256], n = pvn_ntree_hops(tree, gpu, net, hops, 256), top = -1;
+    for (int i = 1; i + 1 < n && top < 0; i++) {
+        if (tree->nodes[hops[i - 1]].up == hops[i] && tree->nodes[hops[i + 1]].up == hops[i])
+            top = hops[i];
+    }
+    if (pvn_ntree_route(tree, gpu, net)->detour)
+        top = -1;
+    return slowest_up(tree, tree->nets[net], top, slowest_up(tree, tree->gpus[gpu], top, -1));
+}
+
+/* A link that says 2.5 GT/s x1 is an emulated one, but NCCL counts with it. */
+static int check_model(const struct tool *t, struct pvn_checks *checks)
+{
+    int err = 0;
+    for (int g = 0; g < t->pairs->n && err == 0; g++) {
+        const struct pvn_pair *p = &t->pairs->list[g];
+        int slow = p->n_nccl ? slowest_link(t, g, p->nccl[0]) : -1;
+        char subject[64], text[128], label[16];
+        if (slow < 0 || t->tree->nodes[slow].up_bw >= 1.0f)
+            continue;
+        snprintf(subject, sizeof(subject), "%s - %.40s", tool_gpu_label(t, g, label),
+                 tool_net(t, p->nccl[0])->net.name);
+        snprintf(text, sizeof(text), "the link of %.20s caps the path at %.2f GB/s in NCCL's model",
+                 t->tree->nodes[slow].busid, t->tree->nodes[slow].up_bw);
+        err = pvn_checks_add(checks, "slow-path", PVN_LEVEL_WARN, subject, text,
+                             "an emulated port says 2.5 GT/s x1 whatever it is: set x-speed and "
+                             "x-width of QEMU's ports, or write the links of the hardware into "
+                             "NCCL_TOPO_FILE; a real card at that speed wants another slot");
+    }
+    return err;
+}
+
 int cmd_check(struct tool *t, int argc, char **argv)
 {
     struct pvn_checks checks = {0};
@@ -168,6 +216,8 @@ int cmd_check(struct tool *t, int argc, char **argv)
     int n = pairs ? list_pairs(t, pairs) : 0;
     int err = pairs == NULL ? -1 : pvn_topo_check(t->topo, n ? pairs : NULL, n, &checks);
     free(pairs);
+    if (err == 0)
+        err = check_model(t, &checks);
     if (err == 0 && t->topo->live)
         err = check_plugin(t, &checks);
     if (err < 0) {
