@@ -86,7 +86,9 @@ struct pvn_rdma_lane_cfg {
     int qps;                /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
     size_t max_chunk;       /* bytes a single request may carry */
     bool costly_poll;       /* an empty poll of a completion queue is a doorbell */
-    uint64_t lazy_poll_ns;  /* costly_poll: when nothing is known, ask the queue no more often than this */
+    /* costly_poll: with nothing known to be in the queue it is asked only after this long without any movement, and after
+     * twice that when it was empty, and so on: that is how an error shows. */
+    uint64_t quiet_poll_ns;
 
     /* the port */
     uint8_t port;
@@ -97,7 +99,7 @@ struct pvn_rdma_lane_cfg {
     int ngids;
 
     /* the device's limits */
-    uint32_t max_wr, max_cqe, max_sge, max_inline;
+    uint32_t max_wr, max_cqe, max_inline;
 
     /* connection parameters, as ibv_modify_qp takes them */
     uint8_t timeout, retry_cnt, rnr_retry, sl, traffic_class;

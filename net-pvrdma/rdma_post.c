@@ -6,6 +6,9 @@
 
 #include "core/clock.h"
 
+/* The longest silence after which an expensive queue is asked. */
+#define ASK_WAIT_MAX_NS PVN_NS_PER_S
+
 /* One more request for the chain of a queue pair: an RDMA WRITE of one piece. NULL when the chain or the
  * send queue is full. len 0: a request without a piece. */
 struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src, uint32_t len, uint32_t lkey,
@@ -39,6 +42,7 @@ int rdma_ring(struct rdma_lane *r, int qp)
     int n = q->nwr;
     q->nwr = 0;
     r->stats.post_send++;
+    r->moved = true;
     int rc = ibv_post_send(q->qp, &q->wr[0], &bad);
     if (rc)
         return rdma_dead(r, -(rc < 0 ? EIO : rc), "posting to the send queue");
@@ -104,7 +108,7 @@ static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *
         q->completed++;
         if ((int32_t)(q->completed - q->acked) > 0)
             q->acked = q->completed;
-    } else if (kind == WR_CTS) {
+    } else if (kind == WR_CHAIN) {
         r->chain_head++;
     }
     return 0;
@@ -125,6 +129,7 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
         return rdma_dead(r, -EIO, "polling the completion queue");
     if (got < max)
         r->stats.empty_polls++;
+    r->moved |= got > 0;
     for (int i = 0; i < got; i++) {
         int rc = took(r, &wc[i], ev, n);
         if (rc < 0)
@@ -133,8 +138,8 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
     return got;
 }
 
-/* With nothing known to be in the queue, it is asked now and then: that is how an error shows, and how the last
- * requests end when no acknowledgement follows them. */
+/* Whether to ask the queue with nothing known to be in it. Where that costs, only after a silence, ever longer ones while it
+ * stays empty: everything that goes well makes itself known, only an error does not. */
 bool rdma_time_to_ask(struct rdma_lane *r)
 {
     if (r->owed == 0)
@@ -142,8 +147,16 @@ bool rdma_time_to_ask(struct rdma_lane *r)
     if (!r->cfg.costly_poll)
         return true;
     uint64_t now = pvn_now_ns();
-    if (now - r->last_ask_ns < r->cfg.lazy_poll_ns)
+    if (r->moved) {
+        r->moved = false;
+        r->ask_from_ns = now;
+        r->ask_wait_ns = r->cfg.quiet_poll_ns;
         return false;
-    r->last_ask_ns = now;
+    }
+    if (now - r->ask_from_ns < r->ask_wait_ns)
+        return false;
+    r->ask_from_ns = now;
+    if (r->ask_wait_ns < ASK_WAIT_MAX_NS)
+        r->ask_wait_ns *= 2;
     return true;
 }

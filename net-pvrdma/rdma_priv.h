@@ -13,7 +13,7 @@ enum {
 };
 
 /* What a completion stands for, in wr_id: kind, queue pair, send-queue places it frees. */
-enum wr_kind { WR_DATA = 1, WR_CTS, WR_ACK, WR_VERIFY, WR_RECV, WR_FLUSH };
+enum wr_kind { WR_DATA = 1, WR_CHAIN, WR_VERIFY, WR_RECV, WR_FLUSH };
 
 static inline uint64_t wr_id_make(enum wr_kind kind, int qp, unsigned places)
 {
@@ -61,12 +61,15 @@ struct rdma_lane {
     struct ibv_cq *cq;
     struct rqp *qp; /* PVN_RDMA_MAX_QPS */
     struct rdma_offer peer;
+    uint32_t window; /* sender: chunks of a queue pair that may be unacknowledged */
     struct pvn_gid_choice gid;
     enum ibv_mtu mtu;
     int next_qp;
     bool bound, probed, verified, errored;
     uint64_t born_ns;    /* verified */
-    uint64_t last_ask_ns; /* of the completion queue, with nothing known */
+    /* when to ask the completion queue with nothing known, see rdma_time_to_ask */
+    bool moved;
+    uint64_t ask_from_ns, ask_wait_ns;
     uint64_t chunks_done;
 
     /* One registered block: what the peer writes into, then what we write from; see mem_layout. */
@@ -84,8 +87,9 @@ struct rdma_lane {
     uint64_t staged;    /* slots given to post_cts */
     uint64_t published; /* of them with the peer */
     uint64_t started;   /* slots below it have been used by the peer, as far as seen */
-    uint64_t cts_chain[CTS_SLOTS * 2]; /* last slot + 1 of each chain that has not completed */
-    uint32_t chain_head, chain_tail;
+    uint64_t chain[CTS_SLOTS * 2]; /* each chain rung: it has completed once `started` is as far as this */
+    uint32_t chain_head, chain_known, chain_tail; /* taken, known to have completed, rung */
+    bool fresh; /* the last poll found something */
     /* send-side completions: rung and signalled, not taken */
     uint32_t owed;
     struct flush_qp flush;

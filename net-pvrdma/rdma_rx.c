@@ -71,14 +71,15 @@ static struct ibv_send_wr *put_acks(struct rdma_lane *r)
     return wr;
 }
 
-/* Chains behind whose entries the peer has sent are complete. */
-static uint32_t known_completions(const struct rdma_lane *r)
+/* Chains whose entries, or later ones, the peer has used are complete. */
+static uint32_t known_completions(struct rdma_lane *r)
 {
-    uint32_t known = 0;
-    for (uint32_t c = r->chain_head; c != r->chain_tail; c++, known++)
-        if (r->cts_chain[c % (CTS_SLOTS * 2)] > r->started)
-            break;
-    return known;
+    while (r->chain_known != r->chain_tail && r->chain[r->chain_known % (CTS_SLOTS * 2)] <= r->started)
+        r->chain_known++;
+    /* A poll may have found more than was known. */
+    if ((int32_t)(r->chain_known - r->chain_head) < 0)
+        r->chain_known = r->chain_head;
+    return r->chain_known - r->chain_head;
 }
 
 static int reap(struct rdma_lane *r, bool pressed)
@@ -91,17 +92,33 @@ static int reap(struct rdma_lane *r, bool pressed)
     return 0;
 }
 
+/* Signals the last request of a chain and rings it. done_at: the chain has completed when the peer has used slots up to here. */
+static int ring_chain(struct rdma_lane *r, struct ibv_send_wr *last, unsigned places, uint64_t done_at)
+{
+    last->wr_id = wr_id_make(WR_CHAIN, 0, places);
+    last->send_flags |= IBV_SEND_SIGNALED;
+    r->chain[r->chain_tail++ % (CTS_SLOTS * 2)] = done_at;
+    return rdma_ring(r, 0);
+}
+
+/* Whether a chain of so many requests may be rung; if not, what is complete is taken first. */
+static int make_room(struct rdma_lane *r, uint64_t requests)
+{
+    if (r->qp[0].places >= requests && r->chain_tail - r->chain_head < CTS_SLOTS * 2)
+        return 0;
+    int rc = reap(r, true);
+    return rc < 0 ? rc : -EAGAIN;
+}
+
 /* One chain: the waiting entries, then the acknowledgements, signalled once. */
 static int publish(struct rdma_lane *r)
 {
-    struct rqp *q = &r->qp[0];
     uint64_t waiting = r->staged - r->published;
     if (waiting > CHAIN - 1)
         waiting = CHAIN - 1;
-    if (q->places < waiting + 1 || r->chain_tail - r->chain_head == CTS_SLOTS * 2) {
-        int rc = reap(r, true);
-        return rc < 0 ? rc : -EAGAIN;
-    }
+    int rc = make_room(r, waiting + 1);
+    if (rc < 0)
+        return rc;
     uint64_t first = r->published;
     for (uint64_t s = first; s < first + waiting; s++) {
         const struct cts_line *line = line_of(r, s);
@@ -114,32 +131,41 @@ static int publish(struct rdma_lane *r)
             wr->send_flags |= IBV_SEND_INLINE;
     }
     struct ibv_send_wr *last = put_acks(r);
-    last->wr_id = wr_id_make(WR_CTS, 0, (unsigned)waiting + 1);
-    last->send_flags |= IBV_SEND_SIGNALED;
-    r->cts_chain[r->chain_tail++ % (CTS_SLOTS * 2)] = first + waiting;
     r->published += waiting;
     r->stats.cts_entries += waiting;
     r->stats.cts_rings++;
-    return rdma_ring(r, 0);
+    return ring_chain(r, last, (unsigned)waiting + 1, r->published);
 }
 
-/* Long messages without new receives: the peer must hear of what was seen before its window is full. */
+/*
+ * Acknowledgements that no entry carries. In a long message without new receives the peer must hear of what was seen before
+ * its window is full. A peer whose queue is expensive to ask learns only from acknowledgements that its last messages
+ * are out: it gets one when no receive is open, for then the caller may not come back for long, and, over a lane
+ * that carries no entries because another one of the comm does, when nothing more is arriving.
+ */
+static bool must_acknowledge(const struct rdma_lane *r)
+{
+    uint32_t most = 0;
+    for (int k = 0; k < r->nqps; k++)
+        if (r->qp[k].seen - r->qp[k].told > most)
+            most = r->qp[k].seen - r->qp[k].told;
+    if (most == 0)
+        return false;
+    return most >= (1u << r->peer.window_log2) / 2 ||
+           (r->peer.wants_acks && (r->l.idle || (r->staged == 0 && !r->fresh)));
+}
+
 static int acknowledge_alone(struct rdma_lane *r)
 {
-    bool due = false;
-    for (int k = 0; k < r->nqps; k++)
-        due |= r->qp[k].seen - r->qp[k].told >= RECORD_RING / 2;
-    if (!due)
+    if (!must_acknowledge(r))
         return 0;
-    if (r->qp[0].places == 0) {
-        int rc = reap(r, true);
-        return rc < 0 ? rc : 0;
-    }
+    int rc = make_room(r, 1);
+    if (rc < 0)
+        return rc == -EAGAIN ? 0 : rc;
     struct ibv_send_wr *wr = put_acks(r);
-    wr->wr_id = wr_id_make(WR_ACK, 0, 1);
-    wr->send_flags |= IBV_SEND_SIGNALED;
     r->stats.acks_alone++;
-    return rdma_ring(r, 0);
+    /* Known when an entry published after it is used. */
+    return ring_chain(r, wr, 1, r->published + 1);
 }
 
 int rdma_rx_kick(struct rdma_lane *r)
@@ -160,26 +186,30 @@ static void note_started(struct rdma_lane *r, uint32_t id)
         r->started += ahead + 1;
 }
 
-static int read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
+static void note_arrival(struct rdma_lane *r, const struct pvn_event *ev)
+{
+    note_started(r, ev->id);
+    r->stats.chunks++;
+    r->chunks_done++;
+}
+
+static void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
 {
     struct rqp *q = &r->qp[k];
     while (*n < max) {
         const struct record *rec = &r->record[(size_t)k * RECORD_RING + q->seen % RECORD_RING];
         if (__atomic_load_n(&rec->stamp, __ATOMIC_ACQUIRE) != htole32(q->seen + 1))
-            return 0;
+            return;
         uint32_t imm = le32toh(rec->imm);
-        note_started(r, imm_id(imm));
-        ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
+        ev[*n] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
                                         .id = imm_id(imm),
                                         .recv = imm_recv(imm),
                                         .chunk = imm_chunk(imm),
                                         .bytes = le32toh(rec->bytes),
                                         .total = le64toh(rec->total)};
         q->seen++;
-        r->stats.chunks++;
-        r->chunks_done++;
+        note_arrival(r, &ev[(*n)++]);
     }
-    return 0;
 }
 
 static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
@@ -188,11 +218,8 @@ static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
     int rc = rdma_take(r, CQ_BATCH, ev, max, n);
     if (rc < 0)
         return rc;
-    for (int i = before; i < *n; i++) {
-        note_started(r, ev[i].id);
-        r->stats.chunks++;
-        r->chunks_done++;
-    }
+    for (int i = before; i < *n; i++)
+        note_arrival(r, &ev[i]);
     for (int k = 0; k < r->nqps; k++) {
         /* In batches: each call is a doorbell. The peer's window is smaller than what stays posted. */
         if (r->qp[k].recv_lack < CHAIN)
@@ -206,16 +233,15 @@ static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 
 int rdma_rx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
-    int n = 0;
-    if (r->cfg.mode == PVN_RDMA_IMM) {
-        int rc = poll_imm(r, ev, max, &n);
-        return rc < 0 ? rc : n;
-    }
-    for (int k = 0; k < r->nqps; k++) {
-        int rc = read_records(r, k, ev, max, &n);
-        if (rc < 0)
-            return rc;
-    }
-    int rc = reap(r, false);
+    int n = 0, rc = 0;
+    if (r->cfg.mode == PVN_RDMA_IMM)
+        rc = poll_imm(r, ev, max, &n);
+    else
+        for (int k = 0; k < r->nqps; k++)
+            read_records(r, k, ev, max, &n);
+    r->fresh = n > 0;
+    r->moved |= r->fresh;
+    if (rc == 0 && r->cfg.mode != PVN_RDMA_IMM)
+        rc = reap(r, false);
     return rc < 0 ? rc : n;
 }

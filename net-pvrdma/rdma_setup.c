@@ -7,6 +7,15 @@
 #include "core/clock.h"
 #include "core/log.h"
 
+/* Each chunk takes two places in the send queue and one record. */
+static uint8_t window_log2(const struct rdma_lane *r)
+{
+    uint8_t n = 1;
+    while (n < RECORD_RING_LOG2 && 4u << n <= r->qp[0].places)
+        n++;
+    return n;
+}
+
 int rdma_offer(struct pvn_lane *l, void *buf, size_t cap)
 {
     struct rdma_lane *r = rdma_of(l);
@@ -16,7 +25,8 @@ int rdma_offer(struct pvn_lane *l, void *buf, size_t cap)
                            .mtu = (uint8_t)r->cfg.mtu,
                            .max_rd_atomic = r->cfg.max_rd_atomic,
                            .ngids = (uint8_t)r->cfg.ngids,
-                           .port = r->cfg.port,
+                           .window_log2 = window_log2(r),
+                           .wants_acks = r->cfg.costly_poll,
                            .lid = r->cfg.lid,
                            .mem_rkey = r->mem_mr->rkey,
                            .mem_addr = (uintptr_t)r->mem};
@@ -57,7 +67,7 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     int rc = pvn_rdma_offer_decode(peer, len, &r->peer, &l->err);
     if (rc < 0)
         return rc;
-    if ((bool)r->peer.ethernet != r->cfg.ethernet)
+    if (r->peer.ethernet != r->cfg.ethernet)
         return pvn_err_set(&l->err, -EPROTONOSUPPORT, "%s is %s and the peer's port is %s", r->cfg.name,
                            layer(r->cfg.ethernet), layer(r->peer.ethernet));
     rc = agree_on_mode(r);
@@ -73,6 +83,7 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     }
     r->nqps = r->peer.nqps < r->cfg.qps ? r->peer.nqps : r->cfg.qps;
     r->mtu = r->peer.mtu < r->cfg.mtu ? (enum ibv_mtu)r->peer.mtu : r->cfg.mtu;
+    r->window = 1u << window_log2(r);
     r->bound = true;
     rc = rdma_qps_connect(r);
     return rc < 0 ? rc : rdma_flush_connect(r);

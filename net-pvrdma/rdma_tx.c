@@ -12,7 +12,7 @@ enum { PER_CHUNK = 2 };
 
 static bool has_room(const struct rdma_lane *r, const struct rqp *q)
 {
-    return q->posted - q->acked < RECORD_RING && q->posted - q->reported < RECORD_RING &&
+    return q->posted - q->acked < r->window && q->posted - q->reported < RECORD_RING &&
            q->places >= PER_CHUNK;
 }
 
@@ -130,6 +130,7 @@ static int next_slot(struct rdma_lane *r, struct pvn_cts *c)
     for (int i = 1; i < n; i++)
         if (__atomic_load_n(&line[i].stamp, __ATOMIC_ACQUIRE) != stamp)
             return 0;
+    r->moved = true;
     c->seq = r->next_cts;
     c->n = n;
     for (int i = 0; i < n; i++) {
@@ -164,6 +165,7 @@ static int read_acks(struct rdma_lane *r)
         if (seen - q->acked > q->posted - q->acked)
             return rdma_dead(r, -EPROTO, "reading acknowledgements: more than was sent");
         q->acked = seen;
+        r->moved = true;
     }
     return 0;
 }

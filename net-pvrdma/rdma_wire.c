@@ -6,11 +6,11 @@
 #include <string.h>
 
 /*
- *  0 u8 version   1 mode  2 queue pairs  3 ethernet  4 mtu  5 max_rd_atomic  6 receive queue depth (log2)
- *  7 number of GIDs  8 u8 port  9 u8 0  10 u16 lid  12 u32 rkey  16 u64 address of the registered block
+ *  0 u8 version   1 mode  2 queue pairs  3 flags: 1 ethernet, 2 wants acknowledgements  4 mtu  5 max_rd_atomic
+ *  6 window (log2)  7 number of GIDs  8 u16 0  10 u16 lid  12 u32 rkey  16 u64 address of the registered block
  * 24 per queue pair: u32 number, u32 first packet number; then per GID: 16 bytes, u8 type, u8 row, u8 prefix, u8 0
  */
-enum { HEAD = 24, PER_QP = 8, PER_GID = 20 };
+enum { HEAD = 24, PER_QP = 8, PER_GID = 20, FLAG_ETHERNET = 1, FLAG_WANTS_ACKS = 2 };
 
 static void put16(uint8_t *p, uint16_t v)
 {
@@ -41,12 +41,11 @@ int pvn_rdma_offer_encode(const struct rdma_offer *o, void *buf, size_t cap)
     b[0] = RDMA_OFFER_VERSION;
     b[1] = o->mode;
     b[2] = o->nqps;
-    b[3] = o->ethernet;
+    b[3] = (uint8_t)((o->ethernet ? FLAG_ETHERNET : 0) | (o->wants_acks ? FLAG_WANTS_ACKS : 0));
     b[4] = o->mtu;
     b[5] = o->max_rd_atomic;
-    b[6] = o->rq_depth_log2;
+    b[6] = o->window_log2;
     b[7] = o->ngids;
-    b[8] = o->port;
     put16(b + 10, o->lid);
     put32(b + 12, o->mem_rkey);
     uint64_t addr = htole64(o->mem_addr);
@@ -74,15 +73,15 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
                            len ? b[0] : 0, RDMA_OFFER_VERSION);
     o->mode = b[1];
     o->nqps = b[2];
-    o->ethernet = b[3];
+    o->ethernet = b[3] & FLAG_ETHERNET;
+    o->wants_acks = b[3] & FLAG_WANTS_ACKS;
     o->mtu = b[4];
     o->max_rd_atomic = b[5];
-    o->rq_depth_log2 = b[6];
+    o->window_log2 = b[6];
     o->ngids = b[7];
-    o->port = b[8];
-    if (o->mode > PVN_RDMA_IMM || o->nqps < 1 || o->nqps > PVN_RDMA_MAX_QPS || o->ethernet > 1 ||
-        o->mtu < IBV_MTU_256 || o->mtu > IBV_MTU_4096 || o->ngids > PVN_RDMA_MAX_GIDS ||
-        o->rq_depth_log2 > 15 ||
+    if (o->mode > PVN_RDMA_IMM || o->nqps < 1 || o->nqps > PVN_RDMA_MAX_QPS ||
+        b[3] > (FLAG_ETHERNET | FLAG_WANTS_ACKS) || o->mtu < IBV_MTU_256 || o->mtu > IBV_MTU_4096 ||
+        o->ngids > PVN_RDMA_MAX_GIDS || o->window_log2 < 1 || o->window_log2 > RECORD_RING_LOG2 ||
         len != HEAD + (size_t)o->nqps * PER_QP + (size_t)o->ngids * PER_GID)
         return pvn_err_set(err, -EPROTO,
                            "the peer's RDMA offer is impossible: mode %u, %u queue pairs, MTU code %u, %u GIDs, %zu bytes",

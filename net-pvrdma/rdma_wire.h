@@ -12,7 +12,8 @@
 
 enum {
     CTS_SLOTS = 64,    /* ring of slots in the sender's memory; more than PVN_MAX_REQS can be open */
-    RECORD_RING = 256, /* records per queue pair, and so chunks in flight on one */
+    RECORD_RING_LOG2 = 8,
+    RECORD_RING = 1 << RECORD_RING_LOG2, /* records per queue pair, and so chunks in flight on one */
     RDMA_OFFER_VERSION = 1,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
@@ -67,8 +68,11 @@ static inline uint16_t imm_chunk(uint32_t imm)
 
 /* What one end tells the other before the queue pairs are connected. */
 struct rdma_offer {
-    uint8_t mode, nqps, ethernet, mtu;
-    uint8_t max_rd_atomic, rq_depth_log2, ngids, port;
+    uint8_t mode, nqps, mtu, max_rd_atomic;
+    uint8_t window_log2; /* chunks of a queue pair that a sending end leaves unacknowledged at most */
+    uint8_t ngids;
+    bool ethernet;
+    bool wants_acks; /* completions are expensive to ask for: the peer says soon what it has seen */
     uint16_t lid;
     uint32_t mem_rkey;
     uint64_t mem_addr;

@@ -217,6 +217,7 @@ static int kick_all(struct pvn_engine *e)
 {
     for (int i = 0; i < e->cfg.nlanes; i++) {
         struct pvn_lane *l = e->cfg.lanes[i];
+        l->idle = e->pending == 0;
         int rc = l->ops->kick(l);
         if (rc < 0 && rc != -EAGAIN)
             return eng_fail_lane(e, l, rc);

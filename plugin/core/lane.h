@@ -158,6 +158,7 @@ struct pvn_lane {
     unsigned caps;
     int idx;          /* index in the comm, the same at both ends once paired */
     int sender;       /* 1: this end sends data, 0: receives */
+    int idle;         /* kick: 1 when no request of the comm is open; the engine's to set */
     int max_posted;   /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
     size_t min_chunk; /* bytes; the plan does not cut finer, 0: no preference */
     size_t max_chunk; /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */

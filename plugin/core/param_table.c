@@ -260,13 +260,13 @@ static const struct pvn_param_def table[] = {
     {.name = "RDMA_POLL",
      .type = PVN_PARAM_DURATION,
      .unit = "us",
-     .def = "20us",
+     .def = "10ms",
      .min = 0,
      .max = SEC,
      FIELD(rdma_poll),
-     .help =
-         "On adapters where an empty completion queue is expensive to ask: how often it is asked "
-         "when nothing is known to be in it."},
+     .help = "On adapters where an empty completion queue is expensive to ask: after how long without "
+             "any movement it is asked although nothing is known to be in it, which is how a failed "
+             "request shows. The time doubles while the queue stays empty, up to 1 s."},
     {.name = "GPU_MEM",
      .type = PVN_PARAM_ENUM,
      .def = "auto",
