@@ -11,7 +11,7 @@ enum { FLUSH_SPOT = 64 }; /* bytes behind the rings: where reads of GPU memory e
 
 const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode)
 {
-    static const char *const names[] = {"auto", "record", "imm"};
+    static const char *const names[] = {"auto", "record", "imm", "send"};
     return (unsigned)mode < sizeof(names) / sizeof(*names) ? names[mode] : "unknown";
 }
 
@@ -46,6 +46,18 @@ static int rdma_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
         return rc < 0 ? rc : n;
     rc = rdma_rx_poll(r, ev + n, max - n);
     return rc < 0 ? rc : n + rc;
+}
+
+static int two_sided_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    struct rdma_lane *r = rdma_of(l);
+    int rc = healthy(r);
+    return rc < 0 ? rc : rdma_two_poll(r, ev, max);
+}
+
+static int two_sided_kick(struct pvn_lane *l)
+{
+    return rdma_tx_kick(rdma_of(l));
 }
 
 static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset)
@@ -94,10 +106,12 @@ static void rdma_close(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
     if (r->qp) {
+        rdma_two_drain(r);
         rdma_qps_error(r);
         rdma_qps_destroy(r);
     }
     rdma_flush_destroy(r);
+    rdma_two_close(r);
     if (r->mem_mr)
         r->cfg.v->dereg_mr(r->mem_mr);
     free(r->mem);
@@ -133,11 +147,26 @@ static struct pvn_lane_ops rdma_ops = {
     .close = rdma_close,
     .describe = rdma_describe,
 };
+static struct pvn_lane_ops two_sided_ops;
 static pthread_once_t rdma_ops_once = PTHREAD_ONCE_INIT;
 
 static void fill_ops(void)
 {
+    two_sided_ops = rdma_ops;
+    two_sided_ops.post_cts = NULL;
+    two_sided_ops.post_flush = NULL;
+    two_sided_ops.mem_reg = rdma_two_mem_reg;
+    two_sided_ops.post_write = rdma_two_post_write;
+    two_sided_ops.kick = two_sided_kick;
+    two_sided_ops.poll = two_sided_poll;
     pvn_lane_ops_fill(&rdma_ops);
+    pvn_lane_ops_fill(&two_sided_ops);
+}
+
+void rdma_two_sided(struct rdma_lane *r)
+{
+    r->l.ops = &two_sided_ops;
+    r->l.caps = 0;
 }
 
 static int map_memory(struct rdma_lane *r)
@@ -180,6 +209,8 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
         return NULL;
     }
     r->cfg = *cfg;
+    if (r->cfg.modes == 0)
+        r->cfg.modes = cfg->mode == PVN_RDMA_AUTO ? PVN_RDMA_ANY_MODE : 1u << cfg->mode;
     r->gid.local = r->gid.remote = -1;
     r->l.ops = &rdma_ops;
     r->l.sender = cfg->sender;

@@ -10,7 +10,8 @@
  * ordering nor for memory on another device.
  * - imm: RDMA WRITE with immediate, one receive request and one completion per chunk. GPU memory is
  * another device, so ports that offer it ask for this mode.
- * - auto: record, unless the peer asks for imm.
+ * - send: two-sided, for devices without RDMA WRITE. No clear-to-send: see rdma_two.c.
+ * - auto: record, unless the peer asks for another one.
  *
  * Doorbells cost an exit to the hypervisor on a paravirtual device, so: requests are chained and
  * rung once per kick; clear-to-send entries wait while the sender still holds unused ones;
@@ -34,7 +35,8 @@ enum {
     PVN_RDMA_MAX_GIDS = 32 /* rows of the GID table that are offered to the peer */
 };
 
-enum pvn_rdma_mode { PVN_RDMA_AUTO, PVN_RDMA_RECORD, PVN_RDMA_IMM };
+enum pvn_rdma_mode { PVN_RDMA_AUTO, PVN_RDMA_RECORD, PVN_RDMA_IMM, PVN_RDMA_SEND };
+#define PVN_RDMA_ANY_MODE (1u << PVN_RDMA_RECORD | 1u << PVN_RDMA_IMM | 1u << PVN_RDMA_SEND)
 
 /* A registration on the lane's device: what pvn_mr.lane_mr points to. Usually one region; a range that the device
  * does not take in one piece has several, each `stride` bytes behind the one before and overlapping it. */
@@ -81,6 +83,7 @@ struct pvn_rdma_lane_cfg {
     bool sender;
     enum pvn_rdma_mode
         mode;          /* of AUTO and another mode the other wins; record and imm do not meet */
+    unsigned modes;          /* those that will do, a bit each; 0: the one named, of AUTO all */
     unsigned gpu_caps; /* PVN_LANE_GPU_*: what of GPU memory has been proved */
     enum pvn_flush_kind flush; /* of GPU memory that this end has received */
     int qps;                /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
@@ -128,7 +131,7 @@ struct pvn_rdma_lane_stats {
 };
 const struct pvn_rdma_lane_stats *pvn_rdma_lane_get_stats(const struct pvn_lane *l);
 
-/* "record", "imm", "auto" */
+/* "record", "imm", "send", "auto" */
 const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode);
 
 #endif

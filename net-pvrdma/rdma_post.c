@@ -95,6 +95,8 @@ static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *
         return rdma_dead_wc(r, wc);
     if (qp >= r->nqps)
         return rdma_dead(r, -EPROTO, "reading a completion that is not ours");
+    if (kind == WR_RECV && r->two)
+        return rdma_two_took_recv(r, qp, wc);
     if (kind == WR_RECV) {
         if (!ev)
             return rdma_dead(r, -EPROTO, "reading a receive completion on a sending lane");
@@ -108,6 +110,8 @@ static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *
         q->completed++;
         if ((int32_t)(q->completed - q->acked) > 0)
             q->acked = q->completed;
+    } else if (kind == WR_PIECE) {
+        q->completed++;
     } else if (kind == WR_CHAIN) {
         r->chain_head++;
     }
@@ -142,7 +146,7 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
  * stays empty: everything that goes well makes itself known, only an error does not. */
 bool rdma_time_to_ask(struct rdma_lane *r)
 {
-    if (r->owed == 0)
+    if (r->owed == 0 && !r->two)
         return false;
     if (!r->cfg.costly_poll)
         return true;

@@ -13,7 +13,7 @@ enum {
 };
 
 /* What a completion stands for, in wr_id: kind, queue pair, send-queue places it frees. */
-enum wr_kind { WR_DATA = 1, WR_CHAIN, WR_VERIFY, WR_RECV, WR_FLUSH };
+enum wr_kind { WR_DATA = 1, WR_CHAIN, WR_VERIFY, WR_RECV, WR_FLUSH, WR_PIECE, WR_CREDIT };
 
 static inline uint64_t wr_id_make(enum wr_kind kind, int qp, unsigned places)
 {
@@ -93,6 +93,7 @@ struct rdma_lane {
     /* send-side completions: rung and signalled, not taken */
     uint32_t owed;
     struct flush_qp flush;
+    struct two_sided *two; /* two-sided mode */
 
     struct pvn_rdma_lane_stats stats;
 };
@@ -117,6 +118,7 @@ void rdma_qps_error(struct rdma_lane *r);
 void rdma_qps_destroy(struct rdma_lane *r);
 
 /* rdma_setup.c */
+void rdma_two_sided(struct rdma_lane *r); /* rdma_lane.c: takes the two-sided table */
 int rdma_offer(struct pvn_lane *l, void *buf, size_t cap);
 int rdma_bind(struct pvn_lane *l, const void *peer, size_t len);
 int rdma_verify(struct pvn_lane *l);
@@ -137,6 +139,20 @@ int rdma_flush_verify(struct rdma_lane *r); /* 0, -EAGAIN, or the lane is dead *
 void rdma_flush_destroy(struct rdma_lane *r);
 int rdma_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
 int rdma_flush_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n);
+
+/* rdma_two.c: the two-sided mode. open allocates, once the mode has been agreed; the first receives are posted before
+ * the queue pairs can send. */
+uint8_t rdma_two_depth_log2(const struct rdma_lane *r);
+uint32_t rdma_two_recvs(const struct rdma_lane *r); /* places of the receive queue it needs */
+int rdma_two_open(struct rdma_lane *r);
+int rdma_two_post_first(struct rdma_lane *r, int qp);
+int rdma_two_probe(struct rdma_lane *r, int qp);
+int rdma_two_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc);
+int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w);
+int rdma_two_poll(struct rdma_lane *r, struct pvn_event *ev, int max);
+int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset);
+void rdma_two_drain(struct rdma_lane *r); /* blocks for a second at most */
+void rdma_two_close(struct rdma_lane *r);
 
 /* rdma_tx.c, rdma_rx.c */
 int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w);

@@ -17,15 +17,25 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* Places of the receive queue: enough for every mode that may be agreed on. */
+static uint32_t recv_places(const struct rdma_lane *r)
+{
+    uint32_t n = 1;
+    if (r->cfg.modes >> PVN_RDMA_IMM & 1 && !r->cfg.sender)
+        n = DATA_RECVS;
+    if (r->cfg.modes >> PVN_RDMA_SEND & 1 && rdma_two_recvs(r) > n)
+        n = rdma_two_recvs(r);
+    return smaller(n, r->cfg.max_wr);
+}
+
 static int create_one(struct rdma_lane *r, struct rqp *q)
 {
-    bool imm = r->cfg.mode != PVN_RDMA_RECORD && !r->cfg.sender;
     struct ibv_qp_init_attr a = {
         .send_cq = r->cq,
         .recv_cq = r->cq,
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = smaller(SEND_PLACES, r->cfg.max_wr),
-                .max_recv_wr = imm ? smaller(DATA_RECVS, r->cfg.max_wr) : 1,
+                .max_recv_wr = recv_places(r),
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
                 .max_inline_data = r->cfg.max_inline}};
@@ -56,7 +66,9 @@ int rdma_qp_to_init(struct rdma_lane *r, struct ibv_qp *qp)
 
 int rdma_qps_create(struct rdma_lane *r)
 {
-    uint32_t cqe = (uint32_t)r->cfg.qps * (SEND_PLACES + (r->cfg.mode == PVN_RDMA_RECORD ? 0 : DATA_RECVS));
+    /* One signalled request per chunk, or per chain of the receiver's. */
+    uint32_t sends = r->cfg.sender ? RECORD_RING : 2 * CTS_SLOTS;
+    uint32_t cqe = (uint32_t)r->cfg.qps * (sends + recv_places(r));
     r->cq = r->cfg.v->create_cq(r->cfg.ctx, (int)smaller(cqe, r->cfg.max_cqe), NULL, NULL, 0);
     if (!r->cq)
         return rdma_dead(r, -(errno ? errno : EIO), "creating a completion queue");
@@ -130,6 +142,8 @@ static int connect_one(struct rdma_lane *r, int i)
         q->recv_lack = smaller(DATA_RECVS, r->cfg.max_wr);
         rc = rdma_refill(r, i);
     }
+    if (rc == 0 && r->two)
+        rc = rdma_two_post_first(r, i);
     if (rc < 0)
         return rc;
     return rdma_qp_to_rts(r, q->qp, q->psn,

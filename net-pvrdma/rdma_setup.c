@@ -27,6 +27,8 @@ int rdma_offer(struct pvn_lane *l, void *buf, size_t cap)
                            .ngids = (uint8_t)r->cfg.ngids,
                            .window_log2 = window_log2(r),
                            .wants_acks = r->cfg.costly_poll,
+                           .modes = (uint8_t)r->cfg.modes,
+                           .pieces_log2 = rdma_two_depth_log2(r),
                            .lid = r->cfg.lid,
                            .mem_rkey = r->mem_mr->rkey,
                            .mem_addr = (uintptr_t)r->mem};
@@ -46,19 +48,37 @@ static const char *layer(bool ethernet)
     return ethernet ? "RoCE" : "InfiniBand";
 }
 
-/* A peer that could do either leaves the choice to this end; where both could, records are cheaper.
- */
+/* Both ends come to the same answer: what either asks for if the other can do it, and where both could do
+ * anything, records, which are the cheapest. */
+static enum pvn_rdma_mode common_mode(const struct rdma_lane *r)
+{
+    unsigned both = r->cfg.modes & r->peer.modes;
+    bool imm = r->cfg.mode == PVN_RDMA_IMM || r->peer.mode == PVN_RDMA_IMM;
+    bool send = r->cfg.mode == PVN_RDMA_SEND || r->peer.mode == PVN_RDMA_SEND;
+    if (send && both >> PVN_RDMA_SEND & 1)
+        return PVN_RDMA_SEND;
+    if (imm && both >> PVN_RDMA_IMM & 1)
+        return PVN_RDMA_IMM;
+    for (enum pvn_rdma_mode m = PVN_RDMA_RECORD; m <= PVN_RDMA_SEND; m++)
+        if (both >> m & 1)
+            return m;
+    return PVN_RDMA_AUTO;
+}
+
 static int agree_on_mode(struct rdma_lane *r)
 {
-    enum pvn_rdma_mode theirs = (enum pvn_rdma_mode)r->peer.mode;
-    if (r->cfg.mode == PVN_RDMA_AUTO)
-        r->cfg.mode = theirs == PVN_RDMA_AUTO ? PVN_RDMA_RECORD : theirs;
-    if (theirs == PVN_RDMA_AUTO || theirs == r->cfg.mode)
+    enum pvn_rdma_mode mode = common_mode(r);
+    if (mode == PVN_RDMA_AUTO)
+        return pvn_err_set(&r->l.err, -EPROTONOSUPPORT,
+                           "%s works in %s mode and the peer's device in %s mode, and neither can do the "
+                           "other; NCCL_PVRDMA_RDMA_MODE=auto on both lets them agree",
+                           r->cfg.name, pvn_rdma_mode_name(r->cfg.mode),
+                           pvn_rdma_mode_name((enum pvn_rdma_mode)r->peer.mode));
+    r->cfg.mode = mode;
+    if (mode != PVN_RDMA_SEND)
         return 0;
-    return pvn_err_set(&r->l.err, -EPROTONOSUPPORT,
-                       "%s works in %s mode and the peer's device in %s mode; set "
-                       "NCCL_PVRDMA_RDMA_MODE=imm on both",
-                       r->cfg.name, pvn_rdma_mode_name(r->cfg.mode), pvn_rdma_mode_name(theirs));
+    rdma_two_sided(r);
+    return rdma_two_open(r);
 }
 
 int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
@@ -70,9 +90,6 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     if (r->peer.ethernet != r->cfg.ethernet)
         return pvn_err_set(&l->err, -EPROTONOSUPPORT, "%s is %s and the peer's port is %s", r->cfg.name,
                            layer(r->cfg.ethernet), layer(r->peer.ethernet));
-    rc = agree_on_mode(r);
-    if (rc < 0)
-        return rc;
     r->gid.local = r->gid.remote = -1;
     if (r->cfg.ethernet) {
         /* Both ends choose from the same two tables by the same rule, the connector's first. */
@@ -84,23 +101,29 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     r->nqps = r->peer.nqps < r->cfg.qps ? r->peer.nqps : r->cfg.qps;
     r->mtu = r->peer.mtu < r->cfg.mtu ? (enum ibv_mtu)r->peer.mtu : r->cfg.mtu;
     r->window = 1u << window_log2(r);
+    rc = agree_on_mode(r);
+    if (rc < 0)
+        return rc;
     r->bound = true;
     rc = rdma_qps_connect(r);
     return rc < 0 ? rc : rdma_flush_connect(r);
 }
 
-/* A zero-byte write on every queue pair; its completion says that the way there and back works. */
+/* An empty request on every queue pair; its completion says that the way there and back works. */
 static int send_probes(struct rdma_lane *r)
 {
-    for (int k = 0; k < r->nqps; k++) {
+    int rc = 0;
+    for (int k = 0; rc == 0 && k < r->nqps; k++) {
+        if (r->two) {
+            rc = rdma_two_probe(r, k);
+            continue;
+        }
         struct ibv_send_wr *wr = rdma_wr(r, k, NULL, 0, 0, r->peer.mem_addr, r->peer.mem_rkey);
         wr->wr_id = wr_id_make(WR_VERIFY, k, 1);
         wr->send_flags = IBV_SEND_SIGNALED;
-        int rc = rdma_ring(r, k);
-        if (rc < 0)
-            return rc;
+        rc = rdma_ring(r, k);
     }
-    return 0;
+    return rc;
 }
 
 int rdma_verify(struct pvn_lane *l)

@@ -14,6 +14,9 @@ enum {
     CTS_SLOTS = 64,    /* ring of slots in the sender's memory; more than PVN_MAX_REQS can be open */
     RECORD_RING_LOG2 = 8,
     RECORD_RING = 1 << RECORD_RING_LOG2, /* records per queue pair, and so chunks in flight on one */
+    PIECE = 32768,     /* bytes of a message buffer of the two-sided mode */
+    PIECES_LOG2 = 5,   /* of them on a queue pair at most */
+    CREDIT_RECVS = 16, /* receives of its sender; the peer has four messages under way at most */
     RDMA_OFFER_VERSION = 1,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
@@ -48,6 +51,26 @@ struct record {
 };
 static_assert(sizeof(struct record) == 32, "two records share a cache line, none crosses one");
 
+/* Two-sided mode: what a message buffer begins with. The payload follows. */
+enum piece_kind { PIECE_PROBE, PIECE_FIRST, PIECE_MORE };
+struct piece_head {
+    uint64_t seq, total, offset; /* of the chunk: see struct pvn_frame */
+    uint32_t len;
+    int32_t tag;
+    uint16_t chunk;
+    uint8_t kind;
+    uint8_t zero[21];
+    uint32_t stamp; /* its position in the queue pair's count, plus one */
+    uint32_t zero2;
+};
+static_assert(sizeof(struct piece_head) == 64, "the payload begins at a cache line");
+
+/* Two-sided mode: receives posted anew, counted for ever. */
+struct credit {
+    uint32_t returned;
+    uint32_t stamp; /* its position, plus one */
+};
+
 /* slot:8 | generation:12 | buffer:3 | chunk:9 */
 static inline uint32_t imm_make(uint64_t slot, unsigned recv, unsigned chunk)
 {
@@ -71,6 +94,8 @@ struct rdma_offer {
     uint8_t mode, nqps, mtu, max_rd_atomic;
     uint8_t window_log2; /* chunks of a queue pair that a sending end leaves unacknowledged at most */
     uint8_t ngids;
+    uint8_t modes;       /* that this end can do: a bit for each */
+    uint8_t pieces_log2; /* receives of a queue pair in the two-sided mode; the sender's credits */
     bool ethernet;
     bool wants_acks; /* completions are expensive to ask for: the peer says soon what it has seen */
     uint16_t lid;

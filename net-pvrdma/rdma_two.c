@@ -1,0 +1,455 @@
+/*
+ * The two-sided mode, for devices without RDMA WRITE: messages travel as SENDs into receives that the
+ * receiver has posted.
+ *
+ * A chunk is cut into pieces, each copied into a buffer of the sender's, sent, and copied out of the
+ * receiver's buffer to its place. The sender has a credit for each posted receive; the receiver
+ * posts half of them anew at a time and returns their credits in one small SEND of its own. So
+ * nothing ever meets an empty receive queue, and a message that has no place yet stays in its
+ * buffer, with those behind it on the same queue pair, until the sender has no credits left.
+ *
+ * Only a completion says that a piece is whole. But where asking the queue is expensive, it is asked
+ * when a stamp in the next buffer shows that something has begun to arrive.
+ */
+#include "net-pvrdma/rdma_priv.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "nccl/types.h"
+
+enum {
+    CREDIT_BYTES = 64, /* between two credit buffers */
+    PIECE_BYTES = PIECE - (int)sizeof(struct piece_head)
+};
+
+/* How long a close waits for what has been reported as sent. */
+#define DRAIN_NS PVN_NS_PER_S
+
+/* The chunk that a queue pair of the sender is at, or one of the receiver. */
+struct chunk {
+    bool open;
+    struct pvn_write w;   /* sender */
+    struct pvn_frame f;   /* receiver */
+    uint8_t *dst;         /* receiver: NULL where the bytes are not wanted */
+    bool wanted;
+    uint32_t done;        /* bytes of it handed over or placed */
+};
+
+struct two_qp {
+    uint8_t *piece;    /* depth buffers: sent from, or received into */
+    uint8_t *credit;   /* CREDIT_RECVS buffers: received into, or sent from */
+    uint32_t arrived;  /* completions of receives taken */
+    uint32_t posted;   /* receives posted */
+    uint32_t returned; /* receiver: messages with credits sent */
+    uint32_t handed;   /* sender: chunks handed over whole */
+    struct chunk c;
+    uint32_t len[1 << PIECES_LOG2]; /* receiver: of what has arrived and was not placed */
+};
+
+struct two_sided {
+    uint32_t depth; /* receives posted by the receiver, on each queue pair */
+    uint8_t *mem;
+    struct ibv_mr *mr;
+    struct two_qp q[PVN_RDMA_MAX_QPS];
+};
+
+uint8_t rdma_two_depth_log2(const struct rdma_lane *r)
+{
+    uint8_t n = PIECES_LOG2;
+    while (n > 2 && (r->cfg.qps << n > 1 << (PIECES_LOG2 + 1) || 1u << n > r->cfg.max_wr))
+        n--;
+    return n;
+}
+
+uint32_t rdma_two_recvs(const struct rdma_lane *r)
+{
+    return r->cfg.sender ? CREDIT_RECVS : 1u << rdma_two_depth_log2(r);
+}
+
+int rdma_two_open(struct rdma_lane *r)
+{
+    uint8_t log2 = r->cfg.sender ? r->peer.pieces_log2 : rdma_two_depth_log2(r);
+    struct two_sided *t = calloc(1, sizeof(*t));
+    if (!t)
+        return rdma_dead(r, -ENOMEM, "allocating its two-sided state");
+    r->two = t;
+    t->depth = 1u << log2;
+    size_t per_qp = (size_t)t->depth * PIECE + CREDIT_RECVS * CREDIT_BYTES;
+    size_t len = (per_qp * (size_t)r->nqps + 4095) / 4096 * 4096;
+    void *mem = NULL;
+    if (posix_memalign(&mem, 4096, len))
+        return rdma_dead(r, -ENOMEM, "allocating its message buffers");
+    memset(mem, 0, len);
+    t->mem = mem;
+    t->mr = r->cfg.v->reg_mr(r->cfg.pd, mem, len, IBV_ACCESS_LOCAL_WRITE);
+    if (!t->mr)
+        return rdma_dead(r, -(errno ? errno : EIO), "registering its message buffers");
+    for (int k = 0; k < r->nqps; k++) {
+        t->q[k].piece = t->mem + (size_t)k * t->depth * PIECE;
+        t->q[k].credit = t->mem + (size_t)r->nqps * t->depth * PIECE +
+                         (size_t)k * CREDIT_RECVS * CREDIT_BYTES;
+    }
+    return 0;
+}
+
+void rdma_two_close(struct rdma_lane *r)
+{
+    if (!r->two)
+        return;
+    if (r->two->mr)
+        r->cfg.v->dereg_mr(r->two->mr);
+    free(r->two->mem);
+    free(r->two);
+    r->two = NULL;
+}
+
+static uint8_t *piece_at(const struct two_sided *t, int k, uint32_t i)
+{
+    return t->q[k].piece + (size_t)(i % t->depth) * PIECE;
+}
+
+static uint8_t *credit_at(const struct two_sided *t, int k, uint32_t i)
+{
+    return t->q[k].credit + (size_t)(i % CREDIT_RECVS) * CREDIT_BYTES;
+}
+
+/* Posts `count` receives of queue pair k, in as few calls as the chain allows. */
+static int post_recvs(struct rdma_lane *r, int k, uint32_t count)
+{
+    struct two_sided *t = r->two;
+    struct two_qp *q = &t->q[k];
+    while (count > 0) {
+        struct ibv_recv_wr wr[CHAIN];
+        struct ibv_sge sge[CHAIN];
+        struct ibv_recv_wr *bad = NULL;
+        uint32_t n = count < CHAIN ? count : CHAIN;
+        for (uint32_t i = 0; i < n; i++) {
+            uint8_t *to = r->cfg.sender ? credit_at(t, k, q->posted + i) : piece_at(t, k, q->posted + i);
+            sge[i] = (struct ibv_sge){.addr = (uintptr_t)to,
+                                      .length = r->cfg.sender ? CREDIT_BYTES : PIECE,
+                                      .lkey = t->mr->lkey};
+            wr[i] = (struct ibv_recv_wr){.wr_id = wr_id_make(WR_RECV, k, 0),
+                                         .sg_list = &sge[i],
+                                         .num_sge = 1,
+                                         .next = i + 1 < n ? &wr[i + 1] : NULL};
+        }
+        r->stats.post_recv++;
+        int rc = ibv_post_recv(r->qp[k].qp, wr, &bad);
+        if (rc)
+            return rdma_dead(r, -(rc < 0 ? EIO : rc), "posting to the receive queue");
+        q->posted += n;
+        count -= n;
+    }
+    return 0;
+}
+
+int rdma_two_post_first(struct rdma_lane *r, int k)
+{
+    return post_recvs(r, k, r->cfg.sender ? CREDIT_RECVS : r->two->depth);
+}
+
+/* ---- requests ---- */
+
+static int send_piece(struct rdma_lane *r, int k, enum piece_kind kind, const struct pvn_frame *f,
+                      const uint8_t *src, uint32_t len)
+{
+    struct two_sided *t = r->two;
+    struct rqp *q = &r->qp[k];
+    if (q->nwr == CHAIN) {
+        int rc = rdma_ring(r, k);
+        if (rc < 0)
+            return rc;
+    }
+    uint8_t *buf = piece_at(t, k, q->posted);
+    *(struct piece_head *)buf = (struct piece_head){.seq = htole64(f->seq),
+                                                    .total = htole64(f->total),
+                                                    .offset = htole64(f->offset),
+                                                    .len = htole32(f->len),
+                                                    .tag = (int32_t)htole32((uint32_t)f->tag),
+                                                    .chunk = htole16(f->chunk),
+                                                    .kind = (uint8_t)kind,
+                                                    .stamp = htole32(q->posted + 1)};
+    if (len)
+        memcpy(buf + sizeof(struct piece_head), src, len);
+    uint32_t bytes = (uint32_t)sizeof(struct piece_head) + len;
+    struct ibv_send_wr *wr = rdma_wr(r, k, buf, bytes, t->mr->lkey, 0, 0);
+    wr->opcode = IBV_WR_SEND;
+    wr->wr_id = wr_id_make(WR_PIECE, k, 1);
+    wr->send_flags = IBV_SEND_SIGNALED;
+    q->posted++;
+    return 0;
+}
+
+/* A message from the receiver: how many receives it has posted anew. */
+static int send_credits(struct rdma_lane *r, int k)
+{
+    struct two_sided *t = r->two;
+    struct two_qp *q = &t->q[k];
+    struct credit *c = (struct credit *)credit_at(t, k, q->returned);
+    *c = (struct credit){.returned = htole32(q->posted - t->depth), .stamp = htole32(q->returned + 1)};
+    struct ibv_send_wr *wr = rdma_wr(r, k, c, sizeof(*c), t->mr->lkey, 0, 0);
+    if (!wr)
+        return rdma_dead(r, -ENOBUFS, "returning credits: its send queue is full");
+    wr->opcode = IBV_WR_SEND;
+    wr->wr_id = wr_id_make(WR_CREDIT, k, 1);
+    wr->send_flags = IBV_SEND_SIGNALED;
+    q->returned++;
+    r->stats.acks_alone++;
+    return rdma_ring(r, k);
+}
+
+/* What the first round trip is made of: an empty piece one way, no credits the other. */
+int rdma_two_probe(struct rdma_lane *r, int k)
+{
+    static const struct pvn_frame none;
+    if (!r->cfg.sender)
+        return send_credits(r, k);
+    int rc = send_piece(r, k, PIECE_PROBE, &none, NULL, 0);
+    return rc < 0 ? rc : rdma_ring(r, k);
+}
+
+/* ---- completions ---- */
+
+/* Receives of queue pair k that have visibly begun to complete, and what is ahead of them in the queue. */
+static uint32_t visible(const struct rdma_lane *r, int k)
+{
+    const struct two_sided *t = r->two;
+    const struct two_qp *q = &t->q[k];
+    uint32_t n = 0;
+    if (r->cfg.sender) {
+        const struct credit *c = (const struct credit *)credit_at(t, k, q->arrived);
+        if (__atomic_load_n(&c->stamp, __ATOMIC_ACQUIRE) != htole32(q->arrived + 1))
+            return 0;
+        uint32_t done = le32toh(c->returned) - r->qp[k].completed;
+        return 1 + (done <= t->depth ? done : 0);
+    }
+    for (; n < CQ_BATCH && q->arrived + n != q->posted; n++) {
+        const struct piece_head *h = (const struct piece_head *)piece_at(t, k, q->arrived + n);
+        if (__atomic_load_n(&h->stamp, __ATOMIC_ACQUIRE) != htole32(q->arrived + n + 1))
+            break;
+    }
+    return n;
+}
+
+/* Sends that the receiver's credits say have ended. */
+static uint32_t ended(const struct rdma_lane *r, int k)
+{
+    uint32_t n = r->qp[k].acked - r->qp[k].completed;
+    return r->cfg.sender && n <= r->two->depth && n >= REAP_AT ? n : 0;
+}
+
+static int take(struct rdma_lane *r)
+{
+    uint32_t known = 0;
+    if (!r->cfg.costly_poll) {
+        int rc = !r->cfg.sender || r->owed || r->two->q[0].posted ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
+        return rc < 0 ? rc : 0;
+    }
+    for (int k = 0; k < r->nqps; k++)
+        known += visible(r, k) + ended(r, k);
+    if (known == 0 && rdma_time_to_ask(r))
+        known = 1;
+    int rc = known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
+    return rc < 0 ? rc : 0;
+}
+
+static int took_credits(struct rdma_lane *r, int k, const struct ibv_wc *wc)
+{
+    struct two_qp *q = &r->two->q[k];
+    struct rqp *qp = &r->qp[k];
+    const struct credit *c = (const struct credit *)credit_at(r->two, k, q->arrived);
+    uint32_t returned = le32toh(c->returned);
+    if (wc->byte_len != sizeof(*c) || le32toh(c->stamp) != q->arrived + 1 ||
+        returned - qp->acked > qp->posted - qp->acked)
+        return rdma_dead(r, -EPROTO, "reading returned credits: more than were spent, or not credits");
+    qp->acked = returned;
+    q->arrived++;
+    return 0;
+}
+
+int rdma_two_took_recv(struct rdma_lane *r, int k, const struct ibv_wc *wc)
+{
+    struct two_sided *t = r->two;
+    struct two_qp *q = &t->q[k];
+    if (q->arrived == q->posted)
+        return rdma_dead(r, -EPROTO, "reading a receive completion: none was posted");
+    if (r->cfg.sender)
+        return took_credits(r, k, wc);
+    q->len[q->arrived % t->depth] = wc->byte_len;
+    q->arrived++;
+    return 0;
+}
+
+/* ---- sender ---- */
+
+/* Hands over as much of the chunk as there are credits for. */
+static int push(struct rdma_lane *r, int k)
+{
+    struct two_sided *t = r->two;
+    struct two_qp *q = &t->q[k];
+    struct rqp *qp = &r->qp[k];
+    while (q->c.open && qp->posted - qp->acked < t->depth && qp->places > 0) {
+        const struct pvn_write *w = &q->c.w;
+        uint32_t left = w->f.len - q->c.done;
+        uint32_t n = left < PIECE_BYTES ? left : PIECE_BYTES;
+        int rc = send_piece(r, k, q->c.done ? PIECE_MORE : PIECE_FIRST, &w->f,
+                            (const uint8_t *)w->src + q->c.done, n);
+        if (rc < 0)
+            return rc;
+        q->c.done += n;
+        if (q->c.done < w->f.len)
+            continue;
+        qp->note[q->handed++ % RECORD_RING] = (struct note){.cookie = w->cookie, .chunk = w->f.chunk};
+        q->c.open = false;
+    }
+    return 0;
+}
+
+int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w)
+{
+    struct rdma_lane *r = rdma_of(l);
+    struct two_sided *t = r->two;
+    for (int i = 0; i < r->nqps; i++) {
+        int k = r->next_qp;
+        struct rqp *qp = &r->qp[k];
+        r->next_qp = k + 1 == r->nqps ? 0 : k + 1;
+        if (t->q[k].c.open || qp->posted - qp->acked == t->depth || qp->places == 0 ||
+            t->q[k].handed - qp->reported == RECORD_RING)
+            continue;
+        t->q[k].c = (struct chunk){.open = true, .w = *w};
+        r->stats.chunks++;
+        return push(r, k);
+    }
+    return -EAGAIN;
+}
+
+static int tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
+{
+    int n = 0, rc = take(r);
+    for (int k = 0; rc >= 0 && k < r->nqps; k++) {
+        struct two_qp *q = &r->two->q[k];
+        struct rqp *qp = &r->qp[k];
+        if (q->c.open)
+            rc = push(r, k);
+        for (; n < max && qp->reported != q->handed; qp->reported++, r->chunks_done++) {
+            const struct note *note = &qp->note[qp->reported % RECORD_RING];
+            ev[n++] = (struct pvn_event){.kind = PVN_EV_SENT, .id = note->cookie, .chunk = note->chunk};
+        }
+        if (rc >= 0 && q->arrived + CREDIT_RECVS - q->posted >= CREDIT_RECVS / 2)
+            rc = post_recvs(r, k, q->arrived + CREDIT_RECVS - q->posted);
+    }
+    return rc < 0 ? rc : n;
+}
+
+/* A copy of what is reported as sent may still be on its way: its buffers go with the lane. */
+void rdma_two_drain(struct rdma_lane *r)
+{
+    uint64_t until = pvn_now_ns() + DRAIN_NS;
+    if (!r->two || !r->cfg.sender || !r->verified || r->errored)
+        return;
+    for (int k = 0; k < r->nqps; k++)
+        rdma_ring(r, k);
+    while (r->l.err.code == 0 && r->owed > 0 && pvn_now_ns() < until)
+        if (rdma_take(r, CQ_BATCH, NULL, 0, NULL) < 0)
+            return;
+}
+
+/* ---- receiver ---- */
+
+static int begin_chunk(struct rdma_lane *r, struct chunk *c, const struct piece_head *h)
+{
+    void *dst = NULL;
+    c->f = (struct pvn_frame){.seq = le64toh(h->seq),
+                              .total = le64toh(h->total),
+                              .offset = le64toh(h->offset),
+                              .len = le32toh(h->len),
+                              .chunk = le16toh(h->chunk),
+                              .tag = (int32_t)le32toh((uint32_t)h->tag)};
+    int rc = r->l.place(r->l.engine, &r->l, &c->f, &dst);
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc < 0 && rc != -EALREADY)
+        return rdma_dead(r, rc, "placing a message");
+    c->wanted = rc == 0;
+    c->dst = dst;
+    c->done = 0;
+    c->open = true;
+    return 0;
+}
+
+/* Takes one piece out of its buffer. 0, -EAGAIN: it has no place yet, or the lane is dead. */
+static int place_piece(struct rdma_lane *r, int k, struct pvn_event *ev, int *n)
+{
+    struct two_sided *t = r->two;
+    struct chunk *c = &t->q[k].c;
+    uint32_t at = r->qp[k].seen, bytes = t->q[k].len[at % t->depth];
+    const struct piece_head *h = (const struct piece_head *)piece_at(t, k, at);
+    bool whole = bytes >= sizeof(*h) && le32toh(h->stamp) == at + 1;
+    if (!whole || h->kind > PIECE_MORE || (h->kind == PIECE_MORE) != c->open)
+        return rdma_dead(r, -EPROTO, "reading a piece of a message: it is not what must come next");
+    if (h->kind == PIECE_PROBE)
+        return 0;
+    int rc = h->kind == PIECE_FIRST ? begin_chunk(r, c, h) : 0;
+    if (rc < 0)
+        return rc;
+    bytes -= (uint32_t)sizeof(*h);
+    if (bytes > c->f.len - c->done || (bytes == 0 && c->f.len > 0))
+        return rdma_dead(r, -EPROTO, "reading a piece of a message: its length is impossible");
+    if (c->wanted && bytes)
+        memcpy(c->dst + c->done, h + 1, bytes);
+    c->done += bytes;
+    if (c->done < c->f.len)
+        return 0;
+    c->open = false;
+    r->stats.chunks++;
+    r->chunks_done++;
+    if (c->wanted)
+        ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
+                                        .id = pvn_id(c->f.seq),
+                                        .chunk = c->f.chunk,
+                                        .bytes = c->f.len,
+                                        .total = c->f.total};
+    return 0;
+}
+
+static int rx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
+{
+    struct two_sided *t = r->two;
+    int n = 0, rc = take(r);
+    for (int k = 0; rc >= 0 && k < r->nqps; k++) {
+        struct rqp *qp = &r->qp[k];
+        while (rc == 0 && n < max && qp->seen != t->q[k].arrived) {
+            rc = place_piece(r, k, ev, &n);
+            qp->seen += rc == 0;
+        }
+        if (rc == -EAGAIN)
+            rc = 0;
+        uint32_t lack = qp->seen + t->depth - t->q[k].posted;
+        if (rc == 0 && lack >= t->depth / 2) {
+            rc = post_recvs(r, k, lack);
+            if (rc == 0)
+                rc = send_credits(r, k);
+        }
+    }
+    return rc < 0 ? rc : n;
+}
+
+int rdma_two_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
+{
+    return r->cfg.sender ? tx_poll(r, ev, max) : rx_poll(r, ev, max);
+}
+
+/* Everything is copied through the lane's own buffers: nothing is registered. */
+int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset)
+{
+    (void)dmabuf_fd, (void)dmabuf_offset;
+    if (mr->ptr_type == NCCL_PTR_HOST)
+        return 0;
+    return pvn_err_set(&l->err, -EOPNOTSUPP,
+                       "%s works in send mode with this peer, which copies and cannot reach GPU memory",
+                       rdma_of(l)->cfg.name);
+}
