@@ -46,6 +46,7 @@ struct pvn_hca {
     uint64_t max_mr;       /* bytes of one region; vmw_pvrdma: 1 GiB whatever it says */
     uint8_t max_rd_atomic; /* READs in flight, the smaller of both directions; 0: no READ */
     bool costly_poll;      /* polling an empty completion queue is an exit to the hypervisor */
+    bool no_write;         /* a trial at start has shown that RDMA WRITE does not work */
     bool iova_ignored;     /* a region's address is always its address in this process */
 };
 

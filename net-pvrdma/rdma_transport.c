@@ -13,6 +13,7 @@
 #include "net-pvrdma/gpu.h"
 #include "net-pvrdma/hca.h"
 #include "net-pvrdma/nic.h"
+#include "net-pvrdma/probe.h"
 #include "net-tcp/tcp_transport.h"
 
 enum {
@@ -78,7 +79,7 @@ static struct pvn_rdma_gpu *prove_gpu_memory(const struct pvn_hca *h, struct pvn
         .v = found.v,
         .pd = h->pd,
         .name = h->name,
-        .can_write = true,
+        .can_write = !h->no_write,
         .can_read = h->max_rd_atomic > 0,
         .lacks = h->kind == PVN_HCA_PVRDMA ? "PVRDMA has neither peer memory nor dma-buf" : NULL,
         .mode = (enum pvn_gpu_mem_mode)p->gpu_mem,
@@ -91,6 +92,22 @@ static struct pvn_rdma_gpu *prove_gpu_memory(const struct pvn_hca *h, struct pvn
     return g;
 }
 
+/* The trial is made on the adapter's first usable port. */
+static bool cannot_write(int hca)
+{
+    for (int i = 0; i < found.table.nports; i++) {
+        if (found.table.ports[i].hca != hca)
+            continue;
+        enum pvn_probe p = pvn_probe_write(found.v, &found.table.hcas[hca], &found.table.ports[i]);
+        if (p != PVN_PROBE_WORKS)
+            pvn_info(PVN_INIT | PVN_NET, "%s: %s", found.table.ports[i].name,
+                     p == PVN_PROBE_FAILS ? "SEND works and RDMA WRITE does not: two-sided mode"
+                                          : "cannot talk to itself, RDMA WRITE is taken for granted");
+        return p == PVN_PROBE_FAILS;
+    }
+    return false;
+}
+
 static int open_nics(struct pvn_err *err)
 {
     found.nics = calloc((size_t)found.table.nhcas + 1, sizeof(struct pvn_rdma_nic *));
@@ -98,7 +115,8 @@ static int open_nics(struct pvn_err *err)
     if (!found.nics || !found.gpus)
         return pvn_err_set(err, -ENOMEM, "no memory for the RDMA devices");
     for (int i = 0; i < found.table.nhcas; i++) {
-        const struct pvn_hca *h = &found.table.hcas[i];
+        struct pvn_hca *h = &found.table.hcas[i];
+        h->no_write = cannot_write(i);
         found.nics[i] = pvn_rdma_nic_new(found.v, h->ctx, h->pd, h->name, h->max_mr, err);
         if (found.nics[i])
             found.gpus[i] = prove_gpu_memory(h, err);
@@ -215,6 +233,15 @@ static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap
     return n;
 }
 
+/* With no mode asked for, those that this port can do. */
+static unsigned modes_of(const struct pvn_hca_port *port, enum pvn_rdma_mode mode)
+{
+    if (pvn_params_get()->rdma_mode != PVN_RDMA_MODE_AUTO || mode == PVN_RDMA_AUTO)
+        return 0;
+    bool gpu = pvn_rdma_gpu_cap(found.gpus[port->hca])->ptr_support & NCCL_PTR_CUDA;
+    return 1u << mode | (gpu ? 0u : 1u << PVN_RDMA_SEND);
+}
+
 /* Records need data and record to become visible in order. A network that reorders packets may
  * place a later write before an earlier one, and GPU memory is reached on another way than the host
  * memory that records are in, so there the adapter's own completion is waited for. */
@@ -222,7 +249,11 @@ static enum pvn_rdma_mode mode_of(const struct pvn_hca_port *port)
 {
     const struct pvn_params *p = pvn_params_get();
     if (p->rdma_mode != PVN_RDMA_MODE_AUTO)
-        return p->rdma_mode == PVN_RDMA_MODE_IMM ? PVN_RDMA_IMM : PVN_RDMA_RECORD;
+        return p->rdma_mode == PVN_RDMA_MODE_IMM    ? PVN_RDMA_IMM
+               : p->rdma_mode == PVN_RDMA_MODE_SEND ? PVN_RDMA_SEND
+                                                    : PVN_RDMA_RECORD;
+    if (found.table.hcas[port->hca].no_write)
+        return PVN_RDMA_SEND;
     bool reorders = p->adaptive_routing < 0 ? !port->ethernet : p->adaptive_routing;
     bool gpu = pvn_rdma_gpu_cap(found.gpus[port->hca])->ptr_support & NCCL_PTR_CUDA;
     return reorders || gpu ? PVN_RDMA_IMM : PVN_RDMA_AUTO;
@@ -247,6 +278,7 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         .pd = h->pd,
         .sender = args->sender,
         .mode = mode_of(port),
+        .modes = modes_of(port, mode_of(port)),
         .gpu_caps = (gpu->peer ? PVN_LANE_GPU_PEER : 0u) | (gpu->dmabuf ? PVN_LANE_GPU_DMABUF : 0u),
         .flush = gpu->flush.kind,
         .qps = p->qps,

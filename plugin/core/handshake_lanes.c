@@ -481,17 +481,22 @@ int conn_step_verify(struct pvn_conn *c)
 
 /* ---- READY ---- */
 
-/* A faster kind of lane has come up at both ends: TCP lanes were its spare. Both ends decide alike,
- * for they keep the same lanes. */
+/* TCP is a spare for RDMA, and lanes that need no clear-to-send do not mix with those that do. */
+static int rank(const struct pvn_lane *l)
+{
+    return is_spare(l) ? 0 : l->caps & PVN_LANE_NEEDS_CTS ? 2 : 1;
+}
+
+/* Keeps the best kind of lane that has come up at both ends. They decide alike, for they have the same lanes. */
 static void release_spares(struct pvn_conn *c)
 {
-    bool better = false;
-    int k;
+    int best = 0, k;
 
     for (k = 0; k < c->nlanes; k++)
-        better |= c->lane[k] && !is_spare(c->lane[k]);
-    for (k = 0; better && k < c->nlanes; k++)
-        if (c->lane[k] && is_spare(c->lane[k])) {
+        if (c->lane[k] && rank(c->lane[k]) > best)
+            best = rank(c->lane[k]);
+    for (k = 0; k < c->nlanes; k++)
+        if (c->lane[k] && rank(c->lane[k]) < best) {
             c->lane[k]->ops->close(c->lane[k]);
             c->lane[k] = NULL;
         }

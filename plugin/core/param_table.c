@@ -28,6 +28,7 @@ static const struct pvn_param_word family_words[] = {{"auto", AF_UNSPEC},    {"A
 static const struct pvn_param_word rdma_mode_words[] = {{"auto", PVN_RDMA_MODE_AUTO},
                                                         {"record", PVN_RDMA_MODE_RECORD},
                                                         {"imm", PVN_RDMA_MODE_IMM},
+                                                        {"send", PVN_RDMA_MODE_SEND},
                                                         {NULL, 0}};
 
 static const struct pvn_param_word gpu_mem_words[] = {{"auto", PVN_GPU_MEM_AUTO},
@@ -256,7 +257,8 @@ static const struct pvn_param_def table[] = {
      FIELD(rdma_mode),
      .help =
          "How a receiver learns of data. record: a record behind it in memory, fewest doorbells; "
-         "imm: a completion per chunk. Both ends must agree. auto: by device and network."},
+         "imm: a completion per chunk; send: two-sided, with copies, for devices without RDMA "
+         "WRITE. auto: what the device, the network and the peer can do."},
     {.name = "RDMA_POLL",
      .type = PVN_PARAM_DURATION,
      .unit = "us",

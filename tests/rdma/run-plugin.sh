@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole plugin over RDMA on softverbs, two processes, driven by pvn-perf with every byte checked.
-# run-all limit: 300
+# run-all limit: 400
 set -u
 build=$PVN_BUILDDIR
 tmp=$(mktemp -d)
@@ -82,10 +82,33 @@ pair qps rxe "$info NCCL_PVRDMA_QPS=4" "$info NCCL_PVRDMA_QPS=3" $p2p
 verdict "different numbers of queue pairs, rxe" by_rdma
 pair ib ib $info $info $p2p
 verdict "InfiniBand profile" by_rdma
-pair modes pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" "$info NCCL_PVRDMA_RDMA_MODE=record" $p2p
-verdict "modes that differ fall back to TCP" by_tcp
-pair follow pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" $info $p2p
-verdict "a peer without a mode of its own follows" by_rdma
+# both ends have come up in this mode
+mode_is() {
+    by_rdma && grep -q "rdma on .*, $mode mode" "$tmp/out0" && grep -q "rdma on .*, $mode mode" "$tmp/out1"
+}
+mode=imm
+pair modes pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" $info $p2p
+verdict "a mode asked for on one side is used by both" mode_is
+no_modes() { by_tcp && grep -q 'mode, and neither can do the other' "$tmp/out0" "$tmp/out1"; }
+pair nomode pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" "$info NCCL_PVRDMA_RDMA_MODE=record" $p2p
+verdict "modes that exclude each other fall back to TCP" no_modes
+
+mode=send
+send=NCCL_PVRDMA_RDMA_MODE=send
+pair send pvrdma "$info $send NCCL_PVRDMA_QPS=3" "$info $send" $p2p --group 4
+verdict "two-sided mode, grouped receives, pvrdma" mode_is
+pair sendring roce "$info $send" "$info $send" ring --check --size 4M
+verdict "ring all-reduce in two-sided mode, roce" mode_is
+probed() { mode_is && grep -q 'SEND works and RDMA WRITE does not' "$tmp/out0"; }
+for how in 1 2 3; do
+    export PVN_SOFTVERBS_SET="set no_write $how;set rd_atom 0;set atomics 0"
+    pair probe pvrdma $info $info $p2p
+    verdict "RDMA WRITE broken in way $how is found out and the two-sided mode taken" probed
+done
+unset PVN_SOFTVERBS_SET
+echo "set no_write 3" >"$tmp/no_write"
+pair oneside pvrdma "$info PVN_SOFTVERBS_CONFIG=$tmp/no_write" $info $p2p
+verdict "one side without RDMA WRITE" probed
 pair fallback pvrdma $info "$info NCCL_PVRDMA_TRANSPORT=tcp" $p2p
 verdict "a peer without RDMA: TCP with one warning" warned
 pair version roce "$info NCCL_PVRDMA_ROCE_VERSION=1" "$info NCCL_PVRDMA_ROCE_VERSION=2" $p2p

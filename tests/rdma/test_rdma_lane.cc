@@ -273,10 +273,10 @@ INSTANTIATE_TEST_SUITE_P(
                     shape("roce\nset async 1", PVN_RDMA_RECORD, 8, 4096, false),
                     shape("roce", PVN_RDMA_AUTO, 2, 65536, false),
                     shape("rxe", PVN_RDMA_RECORD, 1, 65536, false),
-                    shape("pvrdma", PVN_RDMA_SEND, 1, 1 << 20, true),
+                    shape("pvrdma", PVN_RDMA_SEND, 1, 100000, true),
                     shape("pvrdma\nset async 1", PVN_RDMA_SEND, 3, 50000, true),
                     shape("roce", PVN_RDMA_SEND, 2, 4096, false),
-                    shape("roce\nset async 1", PVN_RDMA_SEND, 8, 1 << 20, false)));
+                    shape("roce\nset async 1", PVN_RDMA_SEND, 8, 150000, false)));
 
 // The end that could do either follows the one that cannot; two of them use records.
 TEST(RdmaModes, AutoFollowsThePeer)
@@ -304,11 +304,15 @@ TEST(RdmaModes, AutoFollowsThePeer)
     }
 }
 
+class RdmaDoorbells : public testing::TestWithParam<pvn_rdma_mode>
+{
+};
+
 // The economy that the lane exists for: at depth 8, everything counted, both ends.
-TEST(RdmaDoorbells, PerMessageAtDepth8)
+TEST_P(RdmaDoorbells, PerMessageAtDepth8)
 {
     RdmaPair p;
-    p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
+    p.open(shape("pvrdma", GetParam(), 1, 1 << 20, true));
     sv_stats before[2], after[2];
     pipeline(p, 200, 8, 64);
     sv::lib().sv_ctx_stats(p.tx.ctx, &before[0]);
@@ -331,11 +335,13 @@ TEST(RdmaDoorbells, PerMessageAtDepth8)
               r1->post_send + r1->post_recv + r1->empty_polls - r0.post_send - r0.post_recv - r0.empty_polls);
 }
 
+INSTANTIATE_TEST_SUITE_P(Modes, RdmaDoorbells, testing::Values(PVN_RDMA_RECORD, PVN_RDMA_SEND));
+
 // However long a request takes: its end shows in memory, and the queue is asked only for what is known to be in it.
-TEST(RdmaDoorbells, SlowDeviceIsNotAskedInVain)
+TEST_P(RdmaDoorbells, SlowDeviceIsNotAskedInVain)
 {
     RdmaPair p;
-    RdmaOptions o = shape("pvrdma\nset async 1", PVN_RDMA_RECORD, 1, 1 << 20, true);
+    RdmaOptions o = shape("pvrdma\nset async 1", GetParam(), 1, 1 << 20, true);
     o.quiet_ns = UINT64_MAX / 4;
     p.open(o);
     ASSERT_EQ(0, sv::command("rule slow delay ms=1 count=0"));
@@ -412,6 +418,59 @@ TEST(RdmaFaults, PeerDiesSilently)
     ASSERT_NE(nullptr, err);
     EXPECT_EQ(1, sv::lib().sv_rule_fired("gone"));
     EXPECT_NE(nullptr, strstr(err->reason[0], "status 12")) << err->reason[0];
+}
+
+TEST(RdmaFaults, TwoSidedPeerDies)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma\nset timeout_cap_ms 20", PVN_RDMA_SEND, 1, 1 << 20, true);
+    o.retry = 2;
+    p.open(o);
+    ASSERT_EQ(0, sv::command("rule gone die mode=1 nth=12"));
+    const pvn_err *err = until_failed(p);
+    ASSERT_NE(nullptr, err);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("gone"));
+    EXPECT_NE(nullptr, strstr(err->reason[0], "status 12")) << err->reason[0];
+}
+
+TEST(RdmaFaults, TwoSidedRequestFails)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_SEND, 1, 1 << 20, true));
+    ASSERT_EQ(0, sv::command("rule broken status status=REM_OP_ERR op=SEND min_len=4096 nth=6"));
+    const pvn_err *err = until_failed(p);
+    ASSERT_NE(nullptr, err);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
+    EXPECT_NE(nullptr, strstr(err->reason[0], "had worked for")) << err->reason[0];
+}
+
+// What was reported as sent arrives, although its copy was still on its way when the sender closed.
+TEST(RdmaTwoSided, ClosingLosesNothing)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma\nset async 1", PVN_RDMA_SEND, 2, 1 << 20, true));
+    ASSERT_EQ(0, sv::command("rule slow delay ms=5 count=0"));
+    const size_t size = 100000;
+    std::vector<uint8_t> out = pattern(size, 1), in(size);
+    pvn_mr *smr = p.tx.reg(out.data(), size), *rmr = p.rx.reg(in.data(), size);
+    pvn_req *s = nullptr, *r = nullptr;
+    int done = 0;
+    ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
+    ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), size, 0, smr, &s));
+    ASSERT_NE(nullptr, s);
+    for (Patience wait; wait.left() && !done;)
+        ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
+    ASSERT_TRUE(done);
+    pvn_engine_free(p.tx.e);
+    p.tx.e = nullptr;
+    p.tx.lane->ops->close(p.tx.lane);
+    p.tx.lane = nullptr;
+    EXPECT_GT(sv::lib().sv_rule_fired("slow"), 0);
+    done = 0;
+    for (Patience wait; wait.left() && !done;)
+        ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+    ASSERT_TRUE(done);
+    EXPECT_EQ(out, in);
 }
 
 TEST(RdmaFaults, RegistrationOfItsRingsFails)

@@ -224,6 +224,7 @@ static const struct {
     KEY(timeout_cap_ms),
     KEY(descend),
     KEY(routed),
+    KEY(no_write),
     KEY(fork_safe),
     KEY(cuda),
     KEY(peer_memory),

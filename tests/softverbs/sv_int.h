@@ -64,6 +64,7 @@ struct sv_profile {
     long timeout_cap_ms; /* 0: the QP's own timeout */
     long descend;        /* place the cache lines of a piece from the last to the first */
     long routed;         /* IPv4 GIDs of different /24 networks reach each other */
+    long no_write; /* RDMA WRITE: 1 refused by the post, 2 by the peer, 3 executed as SEND */
     long fork_safe;
     long cuda;        /* memory of a GPU is copied by the CUDA driver, see sv_cuda.c */
     long peer_memory; /* and may be registered by its address, without a dma-buf */

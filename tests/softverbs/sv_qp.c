@@ -399,6 +399,9 @@ static int take_send(struct sv_qp *qp, const struct ibv_send_wr *wr)
         (uint32_t)wr->num_sge > qp->init.cap.max_send_sge ||
         ((rd || atomic) && !qp->attr.max_rd_atomic))
         return EINVAL;
+    bool write = wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    if (write && sv.p.no_write == 1)
+        return EINVAL;
     if (qp->sq_tail - qp->sq_free >= qp->sq_cap)
         return ENOMEM;
     uint64_t n = qp->sq_tail, len = 0;
@@ -421,6 +424,10 @@ static int take_send(struct sv_qp *qp, const struct ibv_send_wr *wr)
                          .imm = wr->imm_data,
                          .num_sge = wr->num_sge,
                          .sge = sge};
+    if (write && sv.p.no_write == 3) { /* as QEMU 7.2's pvrdma device */
+        w->opcode = IBV_WR_SEND;
+        w->flags |= IBV_SEND_SIGNALED;
+    }
     if (wr->num_sge)
         memcpy(sge, wr->sg_list, (size_t)wr->num_sge * sizeof *sge);
     if (atomic) {

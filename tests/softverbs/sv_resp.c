@@ -244,6 +244,11 @@ static bool execute(struct sv_qp *qp, const struct sv_packet *p)
     switch (p->h.opcode) {
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
+        if (sv.p.no_write == 2) {
+            answer(qp, &p->h, SV_P_NAK, p->h.msn, p->h.off, IBV_WC_REM_INV_REQ_ERR);
+            sv_qp_error(qp);
+            return false;
+        }
         if (!do_write(qp, p))
             return false;
         break;
