@@ -338,6 +338,17 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
 
 /* ---- close ---- */
 
+static void say_what_it_did(const struct pvn_comm *c)
+{
+    const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
+    char lanes[PVN_ERR_TEXT_LEN];
+
+    pvn_conn_lanes_text(c->conn, lanes, sizeof(lanes));
+    pvn_info(PVN_NET, "%s %s %s: closed after %llu messages, %llu bytes: %s", c->conn->where,
+             c->sender ? "to" : "from", c->conn->who, (unsigned long long)s->msgs,
+             (unsigned long long)s->bytes, lanes);
+}
+
 int pvn_comm_close(struct pvn_comm *c)
 {
     if (!c || c->magic != COMM_MAGIC)
@@ -350,6 +361,8 @@ int pvn_comm_close(struct pvn_comm *c)
         pvn_listener_leave(c->listener, c->conn);
     if (c->engine && !c->failed)
         pvn_engine_progress(c->engine); /* what was accepted and batched leaves now */
+    if (c->engine)
+        say_what_it_did(c);
     pvn_engine_free(c->engine);
     pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
     c->magic = 0;

@@ -116,6 +116,9 @@ struct pvn_conn {
 struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg);
 struct pvn_conn *pvn_conn_accepted(const struct pvn_conn_cfg *cfg, int fd);
 
+/* The lanes, each as it describes itself with its counters, in one line. From UP on. */
+void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap);
+
 /* One step: 0 UP, -EAGAIN call again, else FAILED with conn->err. The peer has then been told. */
 int pvn_conn_step(struct pvn_conn *c);
 

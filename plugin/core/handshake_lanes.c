@@ -531,9 +531,22 @@ static int settle(struct pvn_conn *c)
     return 0;
 }
 
+void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap)
+{
+    char lane[256];
+    int i;
+
+    buf[0] = '\0';
+    for (i = 0; i < c->nlanes; i++) {
+        if (c->lane[i]->ops->describe(c->lane[i], lane, sizeof(lane)) <= 0)
+            lane_where(c, i, lane, sizeof(lane));
+        pvn_str_append(buf, cap, "%s%s", i ? "; " : "", lane);
+    }
+}
+
 static void come_up(struct pvn_conn *c)
 {
-    char text[PVN_ERR_TEXT_LEN] = "", lane[256];
+    char text[PVN_ERR_TEXT_LEN] = "";
     int i;
 
     for (i = 0; i < c->ninbox; i++)
@@ -550,12 +563,7 @@ static void come_up(struct pvn_conn *c)
                  "and then",
                  c->where, c->who, pvn_strerror(errno, text, sizeof(text)));
     conn_goto(c, PVN_CONN_UP);
-    text[0] = '\0';
-    for (i = 0; i < c->nlanes; i++) {
-        if (c->lane[i]->ops->describe(c->lane[i], lane, sizeof(lane)) <= 0)
-            lane_where(c, i, lane, sizeof(lane));
-        pvn_str_append(text, sizeof(text), "%s%s", i ? "; " : "", lane);
-    }
+    pvn_conn_lanes_text(c, text, sizeof(text));
     pvn_info(PVN_NET, "%s: %s %s, wire version %d, %d lane%s: %s", c->where,
              c->cfg.sender ? "sends to" : "receives from", c->who,
              pvn_wire_agree(&c->mine, &c->theirs, NULL), c->nlanes, c->nlanes == 1 ? "" : "s",

@@ -3,10 +3,12 @@
 # ib_write_bw and ib_write_lat in the same boot as the yardstick, everything interleaved and
 # repeated: bandwidth at 1 MiB, latency at 8 B and 4 KiB. Prints medians (min..max) and ratios. No
 # KVM: the figures compare programs, they say nothing about a network.
-# usage: tests/bench/rdma.sh [--device rxe|pvrdma] [--guests 1|2] [--transport rdma|tcp] [--rounds N]
-#                            [--build DIR]
+# --device softverbs needs no virtual machine and counts doorbells: pvn-perf ring at depth 8 on a device
+# that behaves as PVRDMA does, each mode, everything counted on both sides.
+# usage: tests/bench/rdma.sh [--device rxe|pvrdma|softverbs] [--guests 1|2] [--transport rdma|tcp]
+#                            [--rounds N] [--build DIR]
 set -u
-usage() { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '2,9s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build device=rxe guests=1 transport=rdma rounds=5 iterations=200
@@ -22,6 +24,40 @@ while (($#)); do
 done
 PVN_BUILDDIR=$(cd "$build" && pwd) || exit 2
 [[ -x $PVN_BUILDDIR/pvn-perf ]] || { echo "no $build/pvn-perf: build first, or give --build DIR" >&2; exit 2; }
+
+# One ring in two processes; what its comms say of themselves at their end goes to standard output.
+softverbs_ring() {
+    local mode=$1 dir n pids=()
+    dir=$(mktemp -d)
+    mkdir "$dir/fabric" "$dir/sys0" "$dir/sys1"
+    local port=$((20000 + RANDOM % 10000))
+    for n in 0 1; do
+        env RANK=$n WORLD_SIZE=2 LOCAL_RANK=$n LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+            NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_RDMA_MODE="$mode" \
+            NCCL_PVRDMA_VERBS_LIB="$PVN_BUILDDIR/tests/softverbs/.libs/libsoftverbs.so" \
+            NCCL_PVRDMA_SYSFS_ROOT="$dir/sys$n" PVN_SOFTVERBS_SYSFS="$dir/sys$n" \
+            PVN_SOFTVERBS_DIR="$dir/fabric" PVN_SOFTVERBS_PROFILE=pvrdma \
+            timeout 120 "$PVN_BUILDDIR/pvn-perf" ring --check --size 16M --slot 64K --steps 8 --time 1 --verbose \
+            --plugin "$PVN_BUILDDIR/.libs/libnccl-net-pvrdma.so" >"$dir/out$n" 2>&1 </dev/null &
+        pids+=($!)
+    done
+    wait "${pids[@]}"
+    grep -h 'closed after .* rdma on' "$dir/out0" "$dir/out1" || sed 's/^/  /' "$dir/out0" >&2
+    rm -rf "$dir"
+}
+
+softverbs_doorbells() {
+    printf '%-8s %10s  %10s  %10s  %10s  %10s\n' mode messages sends receives "empty polls" "per message"
+    for mode in record imm send; do
+        softverbs_ring "$mode" | sed -n 's/.* \(to\|from\) .*closed after \([0-9]*\) .*doorbells: \([0-9]*\) send, \([0-9]*\) receive, \([0-9]*\) empty.*/\1 \2 \3 \4 \5/p' |
+            awk -v mode=$mode '$1 == "to" {m += $2} {s += $3; r += $4; e += $5}
+                END {if (!m) exit 1
+                     printf "%-8s %10d  %10d  %10d  %11d  %11.2f\n", mode, m, s, r, e, (s + r + e) / m}' ||
+            { echo "no figures in $mode mode" >&2; exit 1; }
+    done
+    exit 0
+}
+[[ $device == softverbs ]] && softverbs_doorbells
 
 # shellcheck source-path=SCRIPTDIR source=../vm/lib.sh
 . "$src/tests/vm/lib.sh"
