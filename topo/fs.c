@@ -14,6 +14,33 @@ enum {
     TAR_IMAGE_MAX = 256 << 20,
 };
 
+// What a file is that is no tar, by its first bytes; NULL when that is not known. pvn-topo tells
+// XML before it comes here.
+static const char *other_format(const char *image, size_t have)
+{
+    static const struct {
+        const char *bytes, *what;
+    } known[] = {
+        {"BZh", "compressed by bzip2: unpack it (tar xjf) and give the directory"},
+        {"\x1f\x8b", "compressed by gzip: unpack it (tar xzf) and give the directory"},
+        {"\xfd"
+         "7zXZ",
+         "compressed by xz: unpack it (tar xJf) and give the directory"},
+        {"\x28\xb5\x2f\xfd",
+         "compressed by zstd: unpack it (tar --zstd -xf) and give the directory"},
+        {"{", "JSON, which is not read here (as rdma_topo and pvn-topo --json write it): on that "
+              "machine run pvn-topo gather"},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (have >= strlen(known[i].bytes) &&
+            memcmp(image, known[i].bytes, strlen(known[i].bytes)) == 0) {
+            return known[i].what;
+        }
+    }
+    return have < 512 ? "neither a tar file nor NCCL's XML" : NULL;
+}
+
 static int open_tar_file(const char *root, off_t size, struct pvn_fs **fs, struct pvn_topo_err *err)
 {
     char *image = NULL;
@@ -49,6 +76,12 @@ static int open_tar_file(const char *root, off_t size, struct pvn_fs **fs, struc
             break;
         }
         have += got;
+    }
+    if (other_format(image, (size_t)have) != NULL) {
+        snprintf(err->text, sizeof err->text, "%.250s: %s", root,
+                 other_format(image, (size_t)have));
+        rc = -EINVAL;
+        goto out;
     }
     rc = pvn_fs_open_tar(image, (size_t)have, fs, err);
     if (rc != 0) {

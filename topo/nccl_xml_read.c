@@ -171,8 +171,13 @@ static void XMLCALL on_text(void *user, const char *text, int len)
 static void XMLCALL on_doctype(void *user, const char *name, const char *system_id,
                                const char *public_id, int internal)
 {
-    fail(user, -EINVAL, "<!DOCTYPE %.40s>: a topology file has no document type; remove that line",
-         name);
+    if (strcmp(name, "topology") == 0)
+        fail(user, -EINVAL,
+             "this is hwloc's XML (lstopo), which lacks what NCCL goes by; give the "
+             "directory or tar of the machine, or NCCL's XML");
+    else
+        fail(user, -EINVAL,
+             "<!DOCTYPE %.40s>: a topology file has no document type; remove that line", name);
 }
 
 int pvn_nccl_xml_parse(const char *text, size_t len, struct pvn_ndoc **doc,

@@ -41,6 +41,11 @@ class Cli : public ::testing::Test
         Tree broken = server8x8(false, false);
         broken.file("/sys/devices/pci0000:10/0000:10:01.0/max_link_width", "8\n");
         put("broken.tar", broken.tar());
+        put("rdma_topo.json", "{\"0000:01:00.0\": {}}\n");
+        put("some.tar.bz2", "BZh91AY&SY");
+        put("hwloc.xml", "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
+                         "<topology version=\"2.0\"/>\n");
+        put("empty", "");
         for (const auto &e : fs::directory_iterator(PVN_SRCDIR "/tests/topo/data"))
             put(e.path().filename(), read_file(e.path()));
     }
@@ -181,7 +186,42 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"diff", 2, "diff wants"}, BadRow{"--svg pairs", 2, "are for dump"},
         BadRow{"--json --dot dump", 2, "give one of"}, BadRow{"diff a b c", 2, "diff wants"},
         BadRow{"diff two-switches.xml nowhere", 3, "nowhere"},
+        BadRow{"--root rdma_topo.json dump", 3, "JSON, which is not read here"},
+        BadRow{"--root some.tar.bz2 dump", 3, "unpack it (tar xjf)"},
+        BadRow{"--root hwloc.xml dump", 3, "hwloc's XML"},
+        BadRow{"--root empty dump", 3, "neither a tar file nor NCCL's XML"},
         BadRow{"-o /nonexistent/x --root guest.tar dump", 3, "cannot be written"}));
+
+// The README's outputs: each line of an example is printed, in that order, without anything left
+// out where it does not say so.
+TEST_F(Cli, TheReadmeShowsWhatIsPrinted)
+{
+    std::istringstream readme(read_file(PVN_SRCDIR "/README.md"));
+    const std::string prompt = "    $ pvn-topo ";
+    int examples = 0;
+    for (std::string line; std::getline(readme, line);) {
+        if (line.compare(0, prompt.size(), prompt) != 0)
+            continue;
+        std::string args = line.substr(prompt.size());
+        bool guest = args.compare(0, 4, "why ") == 0 || args == "check";
+        std::string out = run((guest ? "--root guest.tar " : "") + args).out;
+        size_t at = 0;
+        bool gap = false;
+        examples++;
+        while (std::getline(readme, line) && line.compare(0, 4, "    ") == 0) {
+            std::string want = line.substr(4) + "\n";
+            size_t found = gap                                       ? out.find(want, at)
+                           : out.compare(at, want.size(), want) == 0 ? at
+                                                                     : std::string::npos;
+            gap = want == "...\n";
+            if (gap)
+                continue;
+            ASSERT_NE(std::string::npos, found) << args << " does not print: " << want << out;
+            at = found + want.size();
+        }
+    }
+    EXPECT_EQ(4, examples);
+}
 
 TEST_F(Cli, GatherMakesACaptureThatGivesTheSamePairs)
 {
@@ -236,6 +276,16 @@ TEST_F(Cli, ATopologyFileChangesTheGuest)
     EXPECT_EQ(std::string::npos, before.out.find("\"nccl\": \"PIX\""));
     EXPECT_NE(std::string::npos, after.out.find("\"nccl\": \"PIX\"")) << after.out;
     EXPECT_EQ(0, run("lint made.xml").status);
+}
+
+TEST_F(Cli, JsonHasTheFactsOfRdmaDevicesAndConfigSpace)
+{
+    Result r = run("--root guest.tar --json dump");
+    for (const char *fact :
+         {"\"gid\": \"0000:0000:0000:0000:0000:ffff:0a00:0001\"", "\"type\": \"RoCE v2\"",
+          "\"gid_pick\": 1", "\"pvrdma\": true", "\"interface\": \"ens192\"", "\"mtu\": 9000",
+          "\"acs\": \"unknown\"", "\"virtual_functions\": null"})
+        EXPECT_NE(std::string::npos, r.out.find(fact)) << fact;
 }
 
 TEST_F(Cli, OutputFilesAndStandardInputWork)

@@ -69,6 +69,107 @@ static int print(const struct tool *t, json_t *o)
     return TOOL_INPUT;
 }
 
+static json_t *capability(enum pvn_cap cap, const char *present)
+{
+    static const char *const names[] = {
+        [PVN_CAP_UNKNOWN] = "unknown",
+        [PVN_CAP_NOT_READABLE] = "not readable",
+        [PVN_CAP_ABSENT] = "absent",
+    };
+    return json_string(cap == PVN_CAP_PRESENT ? present : names[cap]);
+}
+
+/* What config space tells. */
+static void put_config(json_t *o, const struct pvn_pci *f)
+{
+    const struct pvn_pci_config *c = &f->config;
+    bool pcie = c->pcie == PVN_CAP_PRESENT;
+    json_object_set_new(o, "acs", capability(c->acs, c->acs_ctl ? "on" : "off"));
+    json_object_set_new(o, "acs_capability",
+                        hex(c->acs == PVN_CAP_PRESENT ? c->acs_cap : PVN_UNKNOWN, 2));
+    json_object_set_new(o, "acs_control",
+                        hex(c->acs == PVN_CAP_PRESENT ? c->acs_ctl : PVN_UNKNOWN, 2));
+    json_object_set_new(o, "ats", capability(c->ats, c->ats_enabled ? "on" : "off"));
+    json_object_set_new(o, "relaxed_ordering",
+                        pcie ? json_boolean(c->relaxed_ordering) : json_null());
+    json_object_set_new(o, "max_payload", pcie ? known(c->mps) : json_null());
+    json_object_set_new(o, "max_read_request", pcie ? known(c->mrrs) : json_null());
+    json_object_set_new(o, "virtual_functions", known(f->num_vfs));
+}
+
+static json_t *address_of(const struct pvn_topo *topo, int pci)
+{
+    return pci >= 0 ? text(topo->pci[pci].bdf) : json_null();
+}
+
+static json_t *interface(const struct pvn_topo *topo, const struct pvn_net *net)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "name", text(net->name));
+    json_object_set_new(o, "pci", address_of(topo, net->pci));
+    json_object_set_new(o, "driver", text_or_null(net->driver));
+    json_object_set_new(o, "state", text_or_null(net->operstate));
+    json_object_set_new(o, "mtu", known(net->mtu));
+    json_object_set_new(o, "speed_mbits", known(net->speed_mbps));
+    json_object_set_new(o, "master",
+                        net->master >= 0 ? text(topo->nets[net->master].name) : json_null());
+    return o;
+}
+
+static json_t *gid_entry(const struct pvn_gid *gid)
+{
+    static const char *const types[] = {
+        [PVN_GID_IB] = "IB", [PVN_GID_ROCE_V1] = "RoCE v1", [PVN_GID_ROCE_V2] = "RoCE v2"};
+    char raw[40] = "";
+    json_t *o = json_object();
+    for (int i = 0; i < 16; i++)
+        snprintf(raw + strlen(raw), sizeof(raw) - strlen(raw), "%s%02x",
+                 i > 0 && i % 2 == 0 ? ":" : "", gid->raw[i]);
+    json_object_set_new(o, "index", json_integer(gid->index));
+    json_object_set_new(o, "gid", json_string(raw));
+    json_object_set_new(o, "type",
+                        gid->type == PVN_GID_UNKNOWN ? json_null() : json_string(types[gid->type]));
+    json_object_set_new(o, "interface", text_or_null(gid->ndev));
+    return o;
+}
+
+static json_t *rdma_port(const struct pvn_topo *topo, const struct pvn_rdma_port *port)
+{
+    json_t *o = json_object(), *gids = json_array();
+    char why[256];
+    bool usable;
+    int pick = pvn_gid_pick(port, &usable, why, sizeof(why));
+    json_object_set_new(o, "port", json_integer(port->num));
+    json_object_set_new(o, "state", text_or_null(port->state_text));
+    json_object_set_new(o, "rate_mbits", known(port->rate_mbps));
+    json_object_set_new(
+        o, "link_layer",
+        port->layer == PVN_LINK_UNKNOWN
+            ? json_null()
+            : json_string(port->layer == PVN_LINK_ETHERNET ? "Ethernet" : "InfiniBand"));
+    json_object_set_new(o, "interface",
+                        port->netdev >= 0 ? text(topo->nets[port->netdev].name) : json_null());
+    for (int i = 0; i < port->ngids; i++)
+        json_array_append_new(gids, gid_entry(&port->gids[i]));
+    json_object_set_new(o, "gids", gids);
+    json_object_set_new(o, "gid_pick", pick >= 0 ? json_integer(pick) : json_null());
+    return o;
+}
+
+static json_t *rdma_device(const struct pvn_topo *topo, const struct pvn_rdma *r)
+{
+    json_t *o = json_object(), *ports = json_array();
+    json_object_set_new(o, "name", text(r->name));
+    json_object_set_new(o, "pci", address_of(topo, r->pci));
+    json_object_set_new(o, "driver", text_or_null(r->driver));
+    json_object_set_new(o, "firmware", text_or_null(r->fw_ver));
+    json_object_set_new(o, "pvrdma", json_boolean(r->kind == PVN_RDMA_PVRDMA));
+    for (int i = 0; i < r->nports; i++)
+        json_array_append_new(ports, rdma_port(topo, &r->ports[i]));
+    json_object_set_new(o, "ports", ports);
+    return o;
+}
+
 static json_t *pci_function(const struct tool *t, int index)
 {
     const struct pvn_pci *f = &t->topo->pci[index];
@@ -91,8 +192,8 @@ static json_t *pci_function(const struct tool *t, int index)
     json_object_set_new(o, "link_width", known(f->link.width));
     json_object_set_new(o, "link_max_width", known(f->link.width_max));
     json_object_set_new(o, "invented", json_boolean(f->flags & PVN_PCI_INVENTED));
-    json_object_set_new(o, "physical_function",
-                        f->physfn >= 0 ? text(t->topo->pci[f->physfn].bdf) : json_null());
+    json_object_set_new(o, "physical_function", address_of(t->topo, f->physfn));
+    put_config(o, f);
     return o;
 }
 
@@ -100,6 +201,7 @@ static json_t *machine(const struct tool *t)
 {
     const struct pvn_topo *topo = t->topo;
     json_t *o = json_object(), *numas = json_array(), *pci = json_array(), *notes = json_array();
+    json_t *nets = json_array(), *rdmas = json_array();
     json_object_set_new(o, "source", text(topo->source));
     json_object_set_new(o, "kernel", text_or_null(topo->kernel));
     json_object_set_new(o, "cpu", text_or_null(topo->cpu.model_name));
@@ -117,6 +219,12 @@ static json_t *machine(const struct tool *t)
     for (int i = 0; i < topo->npci; i++)
         json_array_append_new(pci, pci_function(t, i));
     json_object_set_new(o, "pci", pci);
+    for (int i = 0; i < topo->nnets; i++)
+        json_array_append_new(nets, interface(topo, &topo->nets[i]));
+    json_object_set_new(o, "interfaces", nets);
+    for (int i = 0; i < topo->nrdmas; i++)
+        json_array_append_new(rdmas, rdma_device(topo, &topo->rdmas[i]));
+    json_object_set_new(o, "rdma", rdmas);
     for (int i = 0; i < topo->nnotes; i++) {
         json_t *note = json_object();
         json_object_set_new(note, "where", text(topo->notes[i].where));
