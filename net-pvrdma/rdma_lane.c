@@ -214,7 +214,8 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     r->gid.local = r->gid.remote = -1;
     r->l.ops = &rdma_ops;
     r->l.sender = cfg->sender;
-    r->l.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | cfg->gpu_caps;
+    r->l.caps =
+        PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | PVN_LANE_CONNECTOR_FIRST | cfg->gpu_caps;
     r->l.max_posted = RECORD_RING * cfg->qps;
     r->l.max_chunk = cfg->max_chunk;
     if (map_memory(r) < 0 || rdma_qps_create(r) < 0 || rdma_flush_create(r) < 0) {

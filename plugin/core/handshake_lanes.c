@@ -422,10 +422,8 @@ static void empty_inbox(struct pvn_conn *c)
 int conn_step_bind(struct pvn_conn *c)
 {
     unsigned all = (1u << c->nlanes) - 1;
-    int k, rc = listen_to_peer(c);
+    int k, rc;
 
-    if (rc)
-        return rc;
     for (k = 0; k < c->nlanes; k++) {
         if ((c->bound | c->dropped) >> k & 1)
             continue;
@@ -435,6 +433,11 @@ int conn_step_bind(struct pvn_conn *c)
         else if (rc != -EAGAIN && (rc = lane_failed(c, k, rc)) != 0)
             return rc;
     }
+    /* Only now does the acceptor's offer leave: when the connector has it, this end's lanes listen.
+     */
+    rc = listen_to_peer(c);
+    if (rc)
+        return rc;
     if (((c->bound | c->dropped) & all) != all)
         return -EAGAIN;
     for (k = 0; k < c->nlanes; k++) {
@@ -443,6 +446,14 @@ int conn_step_bind(struct pvn_conn *c)
     }
     conn_goto(c, PVN_CONN_VERIFY);
     return 0;
+}
+
+/* A queue pair's first request, sent while the peer's is not connected, is repeated after a
+ * time-out of seconds only. The acceptor cannot know when the connector has bound its lanes, the
+ * connector knows that the acceptor has. */
+static bool goes_second(const struct pvn_conn *c, const struct pvn_lane *l)
+{
+    return !c->cfg.sender && !c->ready_seen && l->caps & PVN_LANE_CONNECTOR_FIRST;
 }
 
 int conn_step_verify(struct pvn_conn *c)
@@ -454,7 +465,7 @@ int conn_step_verify(struct pvn_conn *c)
         return rc;
     empty_inbox(c);
     for (k = 0; k < c->nlanes; k++) {
-        if ((c->verified | c->dropped) >> k & 1)
+        if ((c->verified | c->dropped) >> k & 1 || goes_second(c, c->lane[k]))
             continue;
         /* The peer has left it out and waits for us: its own log says why. */
         if (c->ready_seen && !(c->ready_mask >> k & 1)) {

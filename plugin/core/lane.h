@@ -114,11 +114,13 @@ typedef int (*pvn_place_fn)(void *engine, const struct pvn_lane *lane, const str
 
 /* Capabilities, fixed once the lane is bound. */
 enum {
-    PVN_LANE_NEEDS_CTS = 1 << 0,  /* writes go to a remote address: nothing is sent before a CTS entry */
-    PVN_LANE_GPU_PEER = 1 << 1,   /* GPU memory by a peer-memory client, proved */
-    PVN_LANE_GPU_DMABUF = 1 << 2, /* GPU memory by dma-buf, proved */
-    PVN_LANE_ORDERED = 1 << 3,    /* chunks arrive in the order in which they were posted */
+    PVN_LANE_NEEDS_CTS =
+        1 << 0, /* writes go to a remote address: nothing is sent before a CTS entry */
+    PVN_LANE_GPU_PEER = 1 << 1,          /* GPU memory by a peer-memory client, proved */
+    PVN_LANE_GPU_DMABUF = 1 << 2,        /* GPU memory by dma-buf, proved */
+    PVN_LANE_ORDERED = 1 << 3,           /* chunks arrive in the order in which they were posted */
     PVN_LANE_SENT_IS_DELIVERED = 1 << 4, /* PVN_EV_SENT means the peer has the bytes */
+    PVN_LANE_CONNECTOR_FIRST = 1 << 5,   /* what verify sends is lost while the peer is not bound */
 };
 
 struct pvn_lane_ops {

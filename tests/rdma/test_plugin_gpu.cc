@@ -36,6 +36,7 @@ int open_files()
 // What fails when: softverbs' rules that only count.
 const char *const kCounters = "set timeout_cap_ms 100;"
                               "rule reads delay ms=1 op=READ nth=1000000;"
+                              "rule writes delay ms=1 op=WRITE nth=1000000;"
                               "rule dmabufs fail call=reg_dmabuf_mr errno=EIO nth=1000000";
 
 class PluginGpu : public FakeCuda
@@ -452,6 +453,20 @@ TEST_F(PluginGpu, AKeptDescriptorIsClosedWithItsComm)
         EXPECT_EQ(files, open_files());
         EXPECT_EQ(0, fake->dmabuf_open());
     });
+}
+
+// A request to a queue pair that is not connected yet is repeated after seconds, so there must be
+// none.
+TEST_F(PluginGpu, ConnectingTransmitsEveryRequestOnce)
+{
+    setenv("NCCL_PVRDMA_GPU_MEM", "off", 1);
+    Net n(12);
+    for (int i = 0; i < 5; i++) {
+        int64_t before = seen("writes");
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        EXPECT_EQ(2, seen("writes") - before) << "one of each end";
+    }
 }
 
 // With host memory too: the adapter reads from the caller's buffer and writes into the other's.
