@@ -56,6 +56,39 @@ check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*interface v' \
 grep -rh 'gpu memory' "$work/doubles" | sort -u >"$work/out"
 check gpu_memory_both_ways "$work/out" 'dma-buf, proved on GPU .*flush: RDMA READ' \
     'peer memory, proved on GPU .*flush: cuFlushGPUDirectRDMAWrites'
+# Part h, with an nvidia-smi that tells of the machine of the topology tests, one cell of it differently, and the tool's
+# own output for that machine.
+mkdir -p "$work/fakebin" "$work/real"
+golden=$PVN_SRCDIR/tests/topo/golden
+{
+    sed -n '/^nvidia-smi/,/^$/p' "$golden/server-matrix.txt" | sed '1d; /^NIC/d; s/^GPU0      X  PXB/GPU0      X  PIX/; s/ \+/\t/g'
+    printf 'NIC Legend:\n\n'
+    sed -n 's/^\(NIC[0-9]\) .* \(mlx5_[0-9]\),.*/  \1: \2/p' "$golden/server-matrix.txt"
+} >"$work/smi.txt"
+cat >"$work/fakebin/nvidia-smi" <<SMI
+#!/bin/sh
+case "\$*" in
+"topo -m") cat "$work/smi.txt" ;;
+*pci.bus_id*) echo 00000000:15:00.0 ;;
+esac
+SMI
+mv "$work/bundle/bin/pvn-topo" "$work/real/"
+cat >"$work/bundle/bin/pvn-topo" <<TOPO
+#!/bin/sh
+case "\$1" in
+matrix | dump) cat "$golden/server-\$1.txt" ;;
+*) exec "$work/real/pvn-topo" --root "$PVN_SRCDIR/tests/topo/data/two-switches.xml" "\$@" ;;
+esac
+TOPO
+chmod +x "$work/fakebin/nvidia-smi" "$work/bundle/bin/pvn-topo"
+FAKENCCL_TOPO=$PVN_SRCDIR/tests/topo/data/two-switches.xml PATH=$work/fakebin:$PATH timeout 120 "$run" \
+    --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts h "$work/topo" >"$work/out" 2>&1
+echo "status $?" >>"$work/out"
+cat "$work/topo/h.compared.txt" >>"$work/out"
+check topology_is_compared "$work/out" '^status 0' '^h .*PASS.*120 distances compared, 1 differ; NCCL.s dump against ours: 0 diff' \
+    '^GPU0-GPU1: nvidia-smi PIX, pvn-topo PXB'
+mv "$work/real/pvn-topo" "$work/bundle/bin/"
+
 # A byte that does not reach the GPU's memory (the second copy of softverbs; the first is its trial).
 FAKECUDA_FAIL=cuMemcpyHtoDAsync_v2:2:719 timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" \
     --mps no --parts b "$work/lost" >"$work/out" 2>&1

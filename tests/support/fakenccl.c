@@ -5,6 +5,8 @@
  * It loads a network plugin as NCCL finds it (NCCL_NET_PLUGIN, LD_LIBRARY_PATH), tries it on a
  * connection to itself (fakenccl_net.c), says so in NCCL_DEBUG_FILE, and does not use it for more.
  *
+ * With NCCL_TOPO_DUMP_FILE it writes a copy of the file that FAKENCCL_TOPO names there.
+ *
  * The memory file is in FAKENCCL_DIR (/dev/shm). FAKENCCL_FAULT makes rank 1 misbehave, so that a
  * test can see that nccl_check notices: flip:N     one bit of the N-th collective's result is wrong
  *   stale:N    the N-th collective leaves its result as it was
@@ -186,6 +188,22 @@ static bool try_network(void)
     return ok;
 }
 
+static bool dump_topology(void)
+{
+    const char *from = getenv("FAKENCCL_TOPO"), *to = getenv("NCCL_TOPO_DUMP_FILE");
+    if (!from || !to)
+        return true;
+    FILE *in = fopen(from, "r"), *out = fopen(to, "w");
+    for (int c; in && out && (c = fgetc(in)) != EOF;)
+        fputc(c, out);
+    bool ok = in && out;
+    if (in)
+        fclose(in);
+    if (out)
+        fclose(out);
+    return ok;
+}
+
 nc_result ncclGetVersion(int *version)
 {
     *version = 22809;
@@ -222,7 +240,7 @@ nc_result ncclCommInitRank(nc_comm *out, int ranks, nc_id id, int rank)
         free(c);
         return NC_SYSTEM_ERROR;
     }
-    if (!try_network())
+    if (!try_network() || (rank == 0 && !dump_topology()))
         return NC_SYSTEM_ERROR;
     atomic_store(&c->w->pids[rank], (int)getpid());
     if (!barrier(c))
