@@ -85,3 +85,8 @@ tests_unit_test_handshake_SOURCES = tests/unit/test_handshake.cc tests/support/m
     tests/support/memlane.h
 tests_unit_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_handshake_LDADD = libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/unit/test_engine_flush
+tests_unit_test_engine_flush_SOURCES = tests/unit/test_engine_flush.cc
+tests_unit_test_engine_flush_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_engine_flush_LDADD = libpvn-core.la $(TEST_LDADD)
