@@ -631,11 +631,9 @@ TEST_F(PluginGpu, CopiedByTheDriver)
 // The device can reach GPU memory, this connection cannot: no byte is written to a wrong place.
 TEST_F(PluginGpu, AConnectionThatFellBackToTcpRefusesGpuMemory)
 {
-    adapter("roce", false);
-    setenv("PVN_SOFTVERBS_SET",
-           "set timeout_cap_ms 100;rule dead status status=RETRY_EXC_ERR op=WRITE count=0", 1);
-    ASSERT_EQ(0, sv::lib().sv_configure(nullptr));
     Net n(12);
+    ASSERT_NE(0, properties(n).ptrSupport & NCCL_PTR_CUDA);
+    ASSERT_EQ(0, sv::command("rule dead status status=RETRY_EXC_ERR op=WRITE count=0"));
     Pair p(n);
     ASSERT_TRUE(p.up());
     EXPECT_GT(sv::lib().sv_rule_fired("dead"), 0);
