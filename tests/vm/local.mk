@@ -55,5 +55,5 @@ check-vm: $(VM_HELPERS) $(VM_PARTS) all
 EXTRA_DIST += $(VM_BOOTS) tests/vm/README.md tests/vm/extract-kernel tests/vm/guest-init \
     tests/vm/guest-perf tests/vm/guest-results tests/vm/in-guest tests/vm/jobs tests/vm/lib.sh tests/vm/make-initrd \
     tests/vm/setup tests/vm/pvrdma-device/build-module tests/vm/verbs/verbsprobe.pvrdma \
-    tests/vm/verbs/verbsprobe.rxe tests/vm/verbs/softverbs-differs tests/bench/rdma.sh
+    tests/vm/verbs/verbsprobe.rxe tests/vm/verbs/softverbs-differs tests/bench/rdma.sh tests/bench/scale.sh
 .PHONY: check-vm
