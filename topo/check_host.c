@@ -5,25 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-// Whether some GPU and network function are as far apart as nobody but the host knows.
-static bool any_hidden(const struct pvn_topo *t)
-{
-    struct pvn_distance d;
-
-    for (int g = 0; g < t->ngpus; g++) {
-        for (int i = 0; i < t->npci; i++) {
-            if (pvn_topo_rdma_of_pci(t, i) < 0 && pvn_topo_net_of_pci(t, i) < 0) {
-                continue;
-            }
-            pvn_topo_distance(t, t->gpus[g].pci, i, &d);
-            if (d.trust == PVN_TRUST_HIDDEN) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 void pvn_check_guest(struct pvn_check_run *run)
 {
     const struct pvn_topo *t = run->t;
@@ -48,7 +29,7 @@ void pvn_check_guest(struct pvn_check_run *run)
         pvn_check_row(run, "guest", PVN_LEVEL_OK, "machine", "",
                       "guest of %s (%s); there is no GPU whose place would matter",
                       pvn_hypervisor_name(t->guest.hypervisor), t->guest.evidence);
-    } else if (!any_hidden(t)) {
+    } else if (!pvn_topo_layout_hidden(t)) {
         pvn_check_row(run, "guest", PVN_LEVEL_OK, "machine", "",
                       "guest of %s (%s), which shows GPUs and NICs below switches; that the "
                       "hardware is like it is the host's word",

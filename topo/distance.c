@@ -221,3 +221,21 @@ void pvn_topo_distance(const struct pvn_topo *t, int a, int b, struct pvn_distan
     }
     set_trust(t, a, b, out);
 }
+
+bool pvn_topo_layout_hidden(const struct pvn_topo *t)
+{
+    struct pvn_distance d;
+
+    for (int g = 0; g < t->ngpus; g++) {
+        for (int i = 0; i < t->npci; i++) {
+            if (pvn_topo_rdma_of_pci(t, i) < 0 && pvn_topo_net_of_pci(t, i) < 0) {
+                continue;
+            }
+            pvn_topo_distance(t, t->gpus[g].pci, i, &d);
+            if (d.trust == PVN_TRUST_HIDDEN) {
+                return true;
+            }
+        }
+    }
+    return false;
+}

@@ -484,6 +484,8 @@ struct pvn_distance {
 
 // Distance between two PCI functions of topo. Total: every valid pair gets an answer. Symmetric.
 void pvn_topo_distance(const struct pvn_topo *topo, int a, int b, struct pvn_distance *out);
+// Whether there are a GPU and a network function whose distance nobody but the host knows.
+bool pvn_topo_layout_hidden(const struct pvn_topo *topo);
 const char *pvn_smi_class_name(enum pvn_smi_class c); // "PIX"
 const char *pvn_trust_text(enum pvn_trust t);         // "hidden by the hypervisor"
 const char *pvn_pci_kind_name(enum pvn_pci_kind k);

@@ -98,15 +98,27 @@ static void kvm(struct find *f, bool real_nic)
     }
 }
 
+// The host is somebody else's.
+static bool is_cloud(const struct pvn_topo *t)
+{
+    return t->guest.hypervisor == PVN_HV_HYPERV || t->guest.hypervisor == PVN_HV_NITRO ||
+           t->guest.hypervisor == PVN_HV_GOOGLE;
+}
+
 int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_remedy *out, int max)
 {
     struct find f = {topo, out, max, 0};
-    bool real_nic = has_real_nic(topo);
+    bool real_nic = has_real_nic(topo), hidden = pvn_topo_layout_hidden(topo);
 
     if (!pvn_topo_is_guest(topo)) {
         return 0;
     }
-    if (topo->ngpus > 0 && topo->merged == 0) {
+    if (hidden && is_cloud(topo)) {
+        add(&f, "cloud-file", "guest",
+            "NCCL_TOPO_FILE with the provider's file for this size of VM (Azure: azhpc-images has "
+            "them; AWS: the aws-ofi-nccl plugin brings its own), or hints from its documentation",
+            "the host belongs to the provider, who knows the layout and publishes it");
+    } else if (hidden && topo->merged == 0) {
         add(&f, "hints", "guest",
             "write the layout down: pvn-topo with a hints file, or with the host's dump (pvn-topo "
             "gather "
@@ -116,14 +128,16 @@ int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_remedy *out,
     if (topo->guest.hypervisor == PVN_HV_VMWARE) {
         vmware(&f, real_nic);
     } else if (topo->guest.hypervisor == PVN_HV_KVM) {
-        kvm(&f, real_nic);
+        kvm(&f, real_nic && hidden);
     }
-    if (topo->ngpus > 0 && real_nic) {
+    if (topo->ngpus > 0 && real_nic && !is_cloud(topo)) {
         add(&f, "ats", "host",
             "NIC: mlxconfig -d DEVICE set ATS_ENABLED=true and a restart of the host; on the "
             "bridges "
             "between GPU and NIC set ACS direct translated P2P",
             "with the host's IOMMU on, only translated requests go straight from NIC to GPU");
+    }
+    if (hidden && real_nic) {
         add(&f, "topo-check", "guest", "NVIDIA module option NVreg_GrdmaPciTopoCheckOverride=1",
             "the NVIDIA driver refuses GPUDirect when it sees no shared bridge, and a guest shows "
             "none");

@@ -116,6 +116,8 @@ TEST_F(Odd, AHyperVGuest)
     EXPECT_TRUE(has(text, "the hypervisor shows no width of the link")) << text;
     EXPECT_FALSE(has(text, "reseat")) << text;
     EXPECT_TRUE(has(text, "of the NIC: there is no config space")) << text;
+    EXPECT_TRUE(has(text, "NCCL_TOPO_FILE with the provider's file")) << text;
+    EXPECT_FALSE(has(text, "mlxconfig")) << "on the host, which is not the user's: " << text;
     Result r = run("why GPU0 mlx5_0");
     EXPECT_EQ(2, r.status);
     EXPECT_TRUE(has(r.err, "there are: mlx5_ib0, mlx5_ib1")) << r.err;
@@ -208,6 +210,8 @@ TEST_F(Odd, AGuestThatShowsSwitchesAndEmulatedLinks)
                     "OK guest machine: guest of KVM (DMI: QEMU, Standard PC (Q35 + ICH9, 2009)), "
                     "which shows GPUs and NICs below switches"))
         << text;
+    EXPECT_TRUE(has(text, "This is a guest. What can be done:")) << text;
+    EXPECT_FALSE(has(text, "hints file")) << "there is nothing to write down: " << text;
     EXPECT_FALSE(has(text, "slow-path")) << "GPU and NIC do not leave the switch";
     EXPECT_TRUE(has(out("pairs"), "NCCL mlx5_0 (PIX)")) << out("pairs");
     nic(t.pci("pci0000:00", "0000:00:04.0", emulated), "0000:05:00.0", "mlx5_1",

@@ -49,8 +49,8 @@ void tool_print_remedies(const struct tool *t)
     struct pvn_remedy remedies[16];
     int n = pvn_topo_guest_remedies(t->topo, remedies, 16);
     if (n > 0)
-        fprintf(t->out, "\n%sThis is a guest. What can be done about the hidden layout:%s\n",
-                t->bold, t->off);
+        fprintf(t->out, "\n%sThis is a guest. What can be done%s:%s\n", t->bold,
+                pvn_topo_layout_hidden(t->topo) ? " about the hidden layout" : "", t->off);
     for (int i = 0; i < n && i < 16; i++) {
         char text[900];
         fprintf(t->out, "  on the %-6s ", remedies[i].where);
