@@ -223,6 +223,34 @@ TEST_F(Odd, AGuestThatShowsSwitchesAndEmulatedLinks)
     EXPECT_TRUE(has(text, "at 0.19 GB/s in NCCL's model")) << text;
 }
 
+// NCCL_IB_HCA is what people set first: a NIC that it leaves out has no number and is not taken.
+TEST_F(Odd, NicsThatVariablesLeaveOut)
+{
+    t.pci(port("pci0000:00", "0000:00:01.0"), "0000:01:00.0", Pci::gpu());
+    for (int i = 0; i < 3; i++) {
+        std::string n = std::to_string(i), bus = std::to_string(i + 2);
+        std::string path = nic(port("pci0000:00", "0000:00:0" + bus + ".0"),
+                               "0000:0" + bus + ":00.0", "mlx5_" + n);
+        t.net("ens" + n, path);
+    }
+    EXPECT_TRUE(has(out("pairs"), "NCCL mlx5_0 (PHB), mlx5_1 (PHB), mlx5_2 (PHB)")) << out("pairs");
+    std::string text = out("pairs", "NCCL_IB_HCA=^=mlx5_0");
+    EXPECT_TRUE(has(text, "NCCL mlx5_1 (PHB), mlx5_2 (PHB)")) << text;
+    EXPECT_TRUE(has(text, "Left out by variables: mlx5_0 (NCCL_IB_HCA)")) << text;
+    EXPECT_TRUE(has(out("why GPU0 NIC0", "NCCL_IB_HCA=mlx5_2:1"), "NIC0 mlx5_2"));
+    EXPECT_TRUE(
+        has(out("pairs", "NCCL_IB_HCA=mlx5_2:2"), "Nothing to pair: 1 GPU, 0 network devices"));
+    text = out("--nics tcp pairs", "NCCL_SOCKET_IFNAME==ens1");
+    EXPECT_TRUE(has(text, "ens0 (NCCL_SOCKET_IFNAME), ens2 (NCCL_SOCKET_IFNAME)")) << text;
+    EXPECT_FALSE(has(out("--no-env pairs", "NCCL_IB_HCA=mlx5_1"), "Left out"));
+    text = out("pairs", "NCCL_IB_HCA=mlx5_1 NCCL_PVRDMA_IB_HCA=mlx5_0,mlx5_2 "
+                        "NCCL_PVRDMA_RAILS=mlx5_0=4,mlx5_2=5,mlx5_7=1");
+    EXPECT_TRUE(has(text, "mlx5_1 (NCCL_PVRDMA_IB_HCA)")) << text;
+    EXPECT_TRUE(has(text, "Rails: mlx5_0=4 mlx5_2=5")) << text;
+    EXPECT_TRUE(has(out("pairs", "NCCL_PVRDMA_TRANSPORT=tcp"), "NCCL ens0"));
+    EXPECT_EQ(2, run("pairs", "NCCL_PVRDMA_RAILS=mlx5_0").status);
+}
+
 // RCCL's files say version 2; what is written for NCCL_TOPO_FILE must be 1 for NCCL to take it.
 TEST_F(Odd, AFileOfRcclBecomesOneForNccl)
 {

@@ -1,10 +1,13 @@
 /* What the commands work on: a machine (live, a directory, a tar) or an NCCL XML file. */
 #include "topo/tool/tool.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "topo/tool/choice.h"
 
 static const char *from_environment(const char *name, void *user)
 {
@@ -51,6 +54,75 @@ static const char *default_topo_file(const struct tool *t, char *buf, size_t len
     return access(buf, R_OK) == 0 ? buf : NULL;
 }
 
+/* NULL where it is not set; an empty value counts as unset, as in the plugin. */
+static const char *variable_of(const struct tool *t, const char *name)
+{
+    const char *value = t->ignore_env ? NULL : getenv(name);
+    return value != NULL && value[0] ? value : NULL;
+}
+
+/* The variable that chooses among NICs of its kind, and whether it lets this one through. The
+ * plugin's own wins over NCCL's. */
+static bool chosen(const struct tool *t, const struct pvn_nic *nic, const char **variable)
+{
+    const char *value;
+    *variable = nic->rdma >= 0 ? "NCCL_PVRDMA_IB_HCA" : "NCCL_PVRDMA_SOCKET_IFNAME";
+    if ((value = variable_of(t, *variable)) == NULL) {
+        *variable = nic->rdma >= 0 ? "NCCL_IB_HCA" : "NCCL_SOCKET_IFNAME";
+        value = variable_of(t, *variable);
+    }
+    if (value == NULL)
+        return true;
+    if (nic->rdma < 0)
+        return tool_socket_ifname_takes(value, nic->name);
+    const struct pvn_rdma *r = &t->topo->rdmas[nic->rdma];
+    return tool_ib_hca_takes(value, r->name, r->ports[nic->port_index].num);
+}
+
+/* What the plugin would not offer is not numbered either. */
+static void apply_choice(struct tool *t)
+{
+    struct pvn_nics *nics = &t->nics;
+    const char *variable;
+    int kept = 0;
+    for (int i = 0; i < nics->n; i++) {
+        size_t used = strlen(t->not_chosen);
+        if (chosen(t, &nics->list[i], &variable))
+            nics->list[kept++] = nics->list[i];
+        else
+            snprintf(t->not_chosen + used, sizeof(t->not_chosen) - used, "%s%s (%s)",
+                     used ? ", " : "", nics->list[i].name, variable);
+    }
+    nics->n = kept;
+}
+
+static enum pvn_nic_choice kind_of_nics(const struct tool *t)
+{
+    const char *transport = variable_of(t, "NCCL_PVRDMA_TRANSPORT");
+    if (t->nics_choice != PVN_NICS_AUTO || transport == NULL)
+        return t->nics_choice;
+    return strcmp(transport, "tcp") == 0    ? PVN_NICS_TCP
+           : strcmp(transport, "rdma") == 0 ? PVN_NICS_RDMA
+                                            : PVN_NICS_AUTO;
+}
+
+/* In a list for a whole cluster a name may be another host's; a name given here may not. */
+static int set_rails(struct tool *t)
+{
+    const char *variable = variable_of(t, "NCCL_PVRDMA_RAILS");
+    struct pvn_topo_err err;
+    int rc = 0;
+    pvn_nics_find_rails(t->topo, &t->nics);
+    if (t->rails != NULL)
+        rc = pvn_nics_set_rails(&t->nics, t->rails, &err);
+    else if (variable != NULL && (rc = pvn_nics_set_rails(&t->nics, variable, &err)) == -ENOENT)
+        rc = 0;
+    if (rc == 0)
+        return TOOL_OK;
+    tool_error("%s%s", t->rails != NULL ? "" : "NCCL_PVRDMA_RAILS: ", err.text);
+    return TOOL_USAGE;
+}
+
 static int load_machine(struct tool *t)
 {
     struct pvn_topo_err err;
@@ -62,15 +134,13 @@ static int load_machine(struct tool *t)
     }
     if ((status = tool_apply_merge(t)) != TOOL_OK)
         return status;
-    if (pvn_nics_find(t->topo, t->nics_choice, &t->nics) < 0) {
+    if (pvn_nics_find(t->topo, kind_of_nics(t), &t->nics) < 0) {
         tool_error("out of memory");
         return TOOL_INPUT;
     }
-    pvn_nics_find_rails(t->topo, &t->nics);
-    if (t->rails != NULL && pvn_nics_set_rails(&t->nics, t->rails, &err) < 0) {
-        tool_error("%s", err.text);
-        return TOOL_USAGE;
-    }
+    apply_choice(t);
+    if ((status = set_rails(t)) != TOOL_OK)
+        return status;
     const char *file = t->topo_file ? t->topo_file : default_topo_file(t, path, sizeof(path));
     if (file != NULL && (status = read_doc(file, &t->file)) != TOOL_OK)
         return status;

@@ -139,6 +139,14 @@ static void print_idle_nics(const struct tool *t)
     tool_wrap(t, 0, 2, text);
 }
 
+static void print_not_chosen(const struct tool *t)
+{
+    if (t->not_chosen[0]) {
+        fputs("Left out by variables: ", t->out);
+        tool_wrap(t, 23, 2, t->not_chosen);
+    }
+}
+
 static void print_machine_lines(const struct tool *t)
 {
     char text[320];
@@ -159,6 +167,7 @@ static void print_machine_lines(const struct tool *t)
     print_fusion(t);
     if (t->nics.left_out[0])
         fprintf(t->out, "Left out because they are down: %s\n", t->nics.left_out);
+    print_not_chosen(t);
     print_idle_nics(t);
     tool_print_nvlink_remark(t);
     if (t->pairs->n > 1)
@@ -182,6 +191,7 @@ int cmd_pairs(struct tool *t, int argc, char **argv)
     if (t->pairs->n == 0 || t->tree->n_nets == 0) {
         fprintf(t->out, "Nothing to pair: %d GPU%s, %d network device%s.\n", t->pairs->n,
                 t->pairs->n == 1 ? "" : "s", t->tree->n_nets, t->tree->n_nets == 1 ? "" : "s");
+        print_not_chosen(t);
         return TOOL_OK;
     }
     for (int g = 0; g < t->pairs->n; g++) {

@@ -39,6 +39,7 @@ struct tool {
     /* What was loaded. topo is NULL when the root is an XML file. */
     struct pvn_topo *topo;
     struct pvn_nics nics;
+    char not_chosen[512];  /* NICs that NCCL's variables leave out, with the variable; "" none */
     struct pvn_ndoc *file; /* the topology file, if any */
     struct pvn_ndoc *doc;  /* of an XML root */
     struct pvn_ntree *tree;
