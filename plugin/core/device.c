@@ -38,6 +38,7 @@ static void clear(void)
     __atomic_store_n(&count, 0, __ATOMIC_RELEASE);
     physical = 0;
     left_out[0] = '\0';
+    pvn_layout_forget();
 }
 
 /* A transport that may not be used is not asked. */

@@ -105,5 +105,10 @@ void pvn_layout_log(void)
 {
     if (wanted())
         pvn_placement_report(&placed, from_environment, to_log, NULL);
+    pvn_layout_forget();
+}
+
+void pvn_layout_forget(void)
+{
     pvn_placement_free(&placed);
 }

@@ -19,5 +19,6 @@ int pvn_layout_arrange(struct pvn_device *d, int n, struct pvn_err *err);
 
 /* At INFO: what arranging took, what it could not do, and one line per GPU. Forgets the machine. */
 void pvn_layout_log(void);
+void pvn_layout_forget(void);
 
 #endif
