@@ -30,8 +30,10 @@ static void tcp_close(struct pvn_lane *l)
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
         struct stream *s = &t->s[i];
         pvn_poller_remove(s->watch);
-        if (s->fd >= 0)
+        if (s->fd >= 0) {
+            tcp_rx_take_peeked(s);
             close(s->fd);
+        }
         free(s->stage);
     }
     free(t->q);

@@ -54,6 +54,7 @@ struct pvn_tcp_lane_stats {
     uint64_t tx_calls, tx_full;      /* sendmsg calls; those that the kernel refused (EAGAIN) */
     uint64_t rx_calls, rx_empty;     /* recvmsg calls; those that found nothing */
     uint64_t tx_bytes, rx_bytes;     /* with headers */
+    uint64_t rx_peeks;               /* of rx_calls, those that left what they found with the kernel */
     uint64_t rx_copied;              /* payload bytes that came through the staging buffer */
     uint64_t idle;                   /* times that a stream was left to the poller */
     uint64_t zc_sends, zc_copied;    /* zero-copy calls; completions in which the kernel copied anyway */

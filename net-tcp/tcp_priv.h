@@ -14,6 +14,7 @@ enum {
     TX_BUDGET = 1024 * 1024,   /* bytes that one call writes */
     RX_STAGE = 16 * 1024,      /* bytes read ahead of a header while messages are small */
     RX_STAGE_LARGE = 128,      /* and while they are large: their payload should not be copied */
+    RX_PEEK = 4 * 1024 + 512,  /* bytes of a lone message that are looked at before they are taken */
     RX_LARGE = 8 * 1024,       /* bytes: what counts as large */
     RX_IDLE_AFTER = 512,        /* empty reads in a row after which a stream is left to the poller */
     RX_BUDGET = 1024 * 1024    /* bytes that one poll takes from one stream */
@@ -58,6 +59,7 @@ struct stream {
     size_t stage_want;
     uint8_t *stage; /* RX_STAGE bytes */
     size_t s_begin, s_end;
+    uint32_t peeked; /* bytes at the head of the kernel's queue that are in hand already */
 };
 
 struct tcp_lane {
@@ -97,5 +99,7 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 
 /* tcp_rx.c */
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
+/* Before the socket is closed: bytes left unread would turn the end of the stream into a reset. */
+void tcp_rx_take_peeked(struct stream *s);
 
 #endif

@@ -71,9 +71,8 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
     return 0;
 }
 
-/* Reads once: the rest of the payload into its place, and what follows it into the staging buffer. *more: the
- * kernel filled everything and may have more; a short read saves asking. */
-static ssize_t read_some(struct tcp_lane *t, struct stream *s, bool *more)
+/* Room for the next read in the staging buffer, behind what it still holds. */
+static size_t make_room(struct stream *s)
 {
     if (s->s_begin == s->s_end) {
         s->s_begin = s->s_end = 0;
@@ -82,34 +81,75 @@ static ssize_t read_some(struct tcp_lane *t, struct stream *s, bool *more)
         s->s_end -= s->s_begin;
         s->s_begin = 0;
     }
-    struct iovec iov[2];
-    size_t n = 0, direct = 0;
+    size_t room = RX_STAGE - s->s_end;
+    size_t want = s->have_frame && s->dst ? RX_STAGE_LARGE : s->have_frame ? room : s->stage_want;
+    return room > want ? want : room;
+}
+
+/*
+ * A lone small message is looked at and left with the kernel until the next call. Taking it makes
+ * Linux acknowledge every second small segment from within the receiver's own call, once its queue
+ * is empty (tcp_cleanup_rbuf in net/ipv4/tcp.c): 1 to 2 us for which the message would wait. The
+ * next call comes while there is nothing else to do.
+ */
+static bool worth_peeking(const struct stream *s)
+{
+    return s->empty > 0 && !s->have_frame && s->s_begin == s->s_end && s->stage_want == RX_STAGE;
+}
+
+/* Reads once: the rest of the payload into its place, and what follows it into the staging buffer.
+ * *more: the kernel filled everything and may have more; a short read saves asking. */
+static ssize_t read_some(struct tcp_lane *t, struct stream *s, bool *more)
+{
+    uint8_t seen[RX_PEEK];
+    struct iovec iov[3];
+    size_t n = 0, direct = 0, old = s->peeked, room = make_room(s);
+    bool peek = worth_peeking(s);
+    if (peek && room > RX_PEEK)
+        room = RX_PEEK;
+    if (old)
+        iov[n++] = (struct iovec){seen, old};
     if (s->have_frame && s->dst) {
         direct = s->left;
         iov[n++] = (struct iovec){s->dst + (s->f.len - s->left), direct};
     }
-    size_t room = RX_STAGE - s->s_end;
-    if (!s->have_frame && room > s->stage_want)
-        room = s->stage_want;
-    else if (s->have_frame && s->dst && room > RX_STAGE_LARGE)
-        room = RX_STAGE_LARGE;
     iov[n++] = (struct iovec){s->stage + s->s_end, room};
     struct msghdr mh = {.msg_iov = iov, .msg_iovlen = n};
+    int flags = MSG_DONTWAIT | (peek ? MSG_PEEK : 0);
     t->stats.rx_calls++;
     ssize_t got;
     do {
         /* The short call for the short case: small messages are where a few ns count. */
-        got = n == 1 ? recv(s->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT)
-                     : recvmsg(s->fd, &mh, MSG_DONTWAIT);
+        got = n == 1 ? recv(s->fd, iov[0].iov_base, iov[0].iov_len, flags)
+                     : recvmsg(s->fd, &mh, flags);
     } while (got < 0 && errno == EINTR);
     if (got <= 0)
         return got < 0 ? -errno : 0;
+    if (old) {
+        s->peeked = (size_t)got < old ? (uint32_t)(old - (size_t)got) : 0;
+        got = (size_t)got > old ? got - (ssize_t)old : 0;
+        if (got == 0)
+            return -EAGAIN;
+    }
+    if (peek) {
+        s->peeked = (uint32_t)got;
+        t->stats.rx_peeks++;
+    }
     t->stats.rx_bytes += (uint64_t)got;
     size_t placed = (size_t)got < direct ? (size_t)got : direct;
     s->left -= (uint32_t)placed;
     s->s_end += (size_t)got - placed;
     *more = (size_t)got == direct + room;
     return got;
+}
+
+void tcp_rx_take_peeked(struct stream *s)
+{
+    /* A failure is of no consequence: the stream is about to be closed. */
+    while (s->peeked && recv(s->fd, NULL, s->peeked, MSG_DONTWAIT | MSG_TRUNC) < 0 &&
+           errno == EINTR)
+        ;
+    s->peeked = 0;
 }
 
 static int go_idle(struct tcp_lane *t, struct stream *s)

@@ -295,6 +295,72 @@ TEST(TcpLaneBatch, SmallMessagesShareCalls)
     EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.tx)->tx_calls) << "the first goes at once, the rest wait for company";
 }
 
+// A lone small message stays in the kernel's queue until the next call; nobody may notice.
+class TcpLanePeek : public testing::Test
+{
+  protected:
+    LanePair p;
+    char in[3][64] = {};
+    pvn_req *r[3];
+    void SetUp() override
+    {
+        p.open(1, 65536);
+        for (int i = 0; i < 3; i++) {
+            void *buf = in[i];
+            size_t cap = sizeof(in[i]);
+            int tag = 0;
+            ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r[i]));
+        }
+        int done = 0;
+        ASSERT_EQ(0, pvn_engine_test(r[0], &done, nullptr)); // finds nothing: the receiver waits
+    }
+    void send_one(const char *text)
+    {
+        pvn_req *s = nullptr;
+        int done = 0;
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, text, strlen(text), 0, nullptr, &s));
+        for (int i = 0; i < 1000 && !done; i++)
+            ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
+        ASSERT_TRUE(done);
+    }
+    void receive_one(int i, const char *text)
+    {
+        int done = 0;
+        size_t got = 0;
+        for (int k = 0; k < 100000 && !done; k++)
+            ASSERT_EQ(0, pvn_engine_test(r[i], &done, &got));
+        ASSERT_TRUE(done);
+        ASSERT_EQ(strlen(text), got);
+        EXPECT_EQ(0, memcmp(in[i], text, got));
+    }
+};
+
+TEST_F(TcpLanePeek, EveryMessageArrivesOnce)
+{
+    send_one("first");
+    receive_one(0, "first");
+    EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.rx)->rx_peeks);
+    send_one("second, behind one that is still queued");
+    receive_one(1, "second, behind one that is still queued");
+    send_one("third");
+    receive_one(2, "third");
+    uint64_t sent = pvn_tcp_lane_get_stats(p.tx)->tx_bytes;
+    EXPECT_EQ(sent, pvn_tcp_lane_get_stats(p.rx)->rx_bytes);
+}
+
+TEST_F(TcpLanePeek, ClosingBehindItIsNoReset)
+{
+    send_one("first");
+    receive_one(0, "first");
+    ASSERT_EQ(1u, pvn_tcp_lane_get_stats(p.rx)->rx_peeks);
+    pvn_engine_free(p.erx);
+    p.erx = nullptr;
+    p.rx->ops->close(p.rx);
+    p.rx = nullptr;
+    usleep(1000);
+    send_one("the kernel takes it: the peer has only said that it reads no more");
+}
+
 TEST(TcpFrame, RoundTripAndDamage)
 {
     pvn_frame f = {}, g = {};
