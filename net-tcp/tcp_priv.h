@@ -68,6 +68,7 @@ struct tcp_lane {
     int nstreams;
     int up;
     uint64_t batch_ns, last_tx_ns;
+    unsigned quiet; /* polls since the last post_write, saturated at 2 */
     bool zc_off;
     /* queue positions run on for ever; position p is q[p % TXQ]: freed <= dealt <= tail */
     uint32_t freed, dealt, tail;

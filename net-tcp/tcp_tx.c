@@ -47,6 +47,7 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     }
     t->queued_bytes += frame_len(f);
     t->tail++;
+    t->quiet = 0;
     return 0;
 }
 
@@ -164,25 +165,26 @@ static int pump(struct tcp_lane *t)
             return rc;
         at = at + 1 == t->nstreams ? 0 : at + 1;
     }
+    if (t->batch_ns)
+        t->last_tx_ns = pvn_now_ns();
     return 0;
 }
 
 /*
- * Small messages that follow each other at once share a system call: the first goes out immediately, those
- * that come within batch_ns of it wait for each other. A request is not done before its bytes are with
- * the kernel, so its owner keeps calling test and nothing can be left behind here.
+ * Small messages that follow each other at once share a system call: the first goes out
+ * immediately, those that come within batch_ns of it wait for each other, until the caller has
+ * nothing more to add (two polls without a new message between them: its window is full or it waits
+ * for an answer). A request is not done before its bytes are with the kernel, so its owner keeps
+ * calling test and nothing can be left behind here.
  */
-static bool worth_sending(struct tcp_lane *t)
+static bool worth_sending(const struct tcp_lane *t)
 {
     if (t->dealt == t->tail)
         return false;
-    if (t->batch_ns == 0 || t->queued_bytes >= SEND_NOW_BYTES || t->tail - t->dealt >= TX_RUN)
+    if (t->batch_ns == 0 || t->quiet > 1 || t->queued_bytes >= SEND_NOW_BYTES ||
+        t->tail - t->dealt >= TX_RUN)
         return true;
-    uint64_t now = pvn_now_ns();
-    if (now - t->last_tx_ns < t->batch_ns)
-        return false;
-    t->last_tx_ns = now;
-    return true;
+    return pvn_now_ns() - t->last_tx_ns >= t->batch_ns;
 }
 
 static bool any_run(const struct tcp_lane *t)
@@ -265,6 +267,8 @@ static int report_sent(struct tcp_lane *t, struct pvn_event *ev, int max)
 
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
+    if (t->quiet < 2)
+        t->quiet++;
     /* A stream in the middle of a run goes on; what is only queued may wait for company. */
     if (any_run(t) || worth_sending(t)) {
         int rc = pump(t);

@@ -161,12 +161,13 @@ static const struct pvn_param_def table[] = {
     {.name = "TCP_BATCH_US",
      .type = PVN_PARAM_DURATION,
      .unit = "us",
-     .def = "0",
+     .def = "2us",
      .min = 0,
      .max = 10 * MS,
      FIELD(tcp_batch),
      .help =
-         "How long a small message may wait for others to share one system call with. 0: never."},
+         "A small message that follows the last one within this time waits for others to share a "
+         "system call with, until nothing more is posted. 0: never."},
 
     {.name = "GID_INDEX",
      .alias = "NCCL_IB_GID_INDEX",

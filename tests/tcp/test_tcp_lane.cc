@@ -293,6 +293,32 @@ TEST(TcpLaneBatch, SmallMessagesShareCalls)
     for (int i = 0; i < 8; i++)
         ASSERT_EQ(0, pvn_engine_isend(p.etx, "abcdefgh", 8, 0, nullptr, &s[i]));
     EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.tx)->tx_calls) << "the first goes at once, the rest wait for company";
+    int done = 0;
+    ASSERT_EQ(0, pvn_engine_test(s[7], &done, nullptr));
+    EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.tx)->tx_calls) << "one test follows each message anyway";
+    ASSERT_EQ(0, pvn_engine_test(s[7], &done, nullptr));
+    EXPECT_EQ(2u, pvn_tcp_lane_get_stats(p.tx)->tx_calls) << "nothing more is coming: all in one call";
+    EXPECT_TRUE(done);
+    finish(s[6], r[7], nullptr, nullptr);
+    EXPECT_EQ(0, memcmp(in[7], "abcdefgh", 8));
+}
+
+TEST(TcpLaneBatch, MessagesFarApartDoNotWait)
+{
+    LanePair p;
+    p.open(1, 65536, 1);
+    for (uint64_t i = 1; i <= 3; i++) {
+        char in[8];
+        void *buf = in;
+        size_t cap = 8;
+        int tag = 0;
+        pvn_req *r, *s;
+        ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, "abcdefgh", 8, 0, nullptr, &s));
+        EXPECT_EQ(i, pvn_tcp_lane_get_stats(p.tx)->tx_calls);
+        finish(s, r, nullptr, nullptr);
+        usleep(10);
+    }
 }
 
 // A lone small message stays in the kernel's queue until the next call; nobody may notice.
