@@ -66,14 +66,12 @@ static void set_cc(int fd, const char *name)
     }
 }
 
-void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params, bool several)
+void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params)
 {
     set_cc(fd, params->tcp_cc);
     set_size(fd, SOL_SOCKET, SO_SNDBUF, "SO_SNDBUF", params->tcp_sndbuf);
     set_size(fd, SOL_SOCKET, SO_RCVBUF, "SO_RCVBUF", params->tcp_rcvbuf);
-    if (several)
-        set_size(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, "TCP_NOTSENT_LOWAT",
-                 params->tcp_notsent_lowat);
+    set_size(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, "TCP_NOTSENT_LOWAT", params->tcp_notsent_lowat);
 }
 
 bool pvn_tcp_sockopt_zerocopy(int fd)

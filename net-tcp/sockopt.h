@@ -12,11 +12,11 @@
 
 /* Sets, from the parameters, congestion control (TCP_CC), TCP_NOTSENT_LOWAT and the buffers' sizes
  * (TCP_SNDBUF, TCP_RCVBUF). Best before connect or listen, for the receive buffer decides on the
- * window scale; accepted sockets inherit from the listener. `several` says that the lane has more
- * than one stream: the limit of unsent bytes is there to choose among them, and a lone stream goes
- * without. A refused congestion control is warned of once per process and name, with the ones that
- * are allowed. */
-void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params, bool several);
+ * window scale; accepted sockets inherit from the listener. The limit of unsent bytes is for the
+ * choice among several streams, and a lone one gains by it as well where bbr paces it (figures in
+ * tests/bench/README.md). A refused congestion control is warned of once per process and name, with
+ * the ones that are allowed. */
+void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params);
 
 /* Asks for MSG_ZEROCOPY; false where the kernel has none. */
 bool pvn_tcp_sockopt_zerocopy(int fd);

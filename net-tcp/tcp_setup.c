@@ -62,7 +62,7 @@ int tcp_adopt(struct pvn_lane *l, int stream, int fd)
     struct tcp_lane *t = tcp_of(l);
     if (t->cfg.sender || stream < 0 || stream >= t->nstreams || t->s[stream].step != ST_NONE)
         return -EINVAL;
-    pvn_tcp_sockopt_data(fd, pvn_params_get(), t->nstreams > 1);
+    pvn_tcp_sockopt_data(fd, pvn_params_get());
     t->s[stream].fd = fd;
     t->s[stream].step = ST_ECHO;
     return 0;

@@ -157,7 +157,7 @@ static int dial(void *ctx, const uint8_t *to, size_t len, int lane, int stream, 
     fd = pvn_sock_open(&ss, a->traffic_class, err);
     if (fd < 0)
         return fd;
-    pvn_tcp_sockopt_data(fd, pvn_params_get(), streams_for(index_of(a->dev)) > 1);
+    pvn_tcp_sockopt_data(fd, pvn_params_get());
     if (pvn_params_get()->tcp_zerocopy)
         pvn_tcp_sockopt_zerocopy(fd);
     if (source)

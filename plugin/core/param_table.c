@@ -130,7 +130,8 @@ static const struct pvn_param_def table[] = {
      FIELD(tcp_notsent_lowat),
      .help =
          "Unsent bytes that a stream may hold in the kernel before it counts as full. It keeps a "
-         "slow stream from hoarding data. 0: the kernel's setting."},
+         "slow stream from hoarding data, and bbr from pacing a fast one down. 0: the kernel's "
+         "setting."},
     {.name = "TCP_SNDBUF",
      .alias = "NCCL_SOCKET_SNDBUF",
      .type = PVN_PARAM_SIZE,

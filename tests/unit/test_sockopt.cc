@@ -39,7 +39,7 @@ class SockOpt : public ::testing::Test
         close(fd);
     }
 
-    void apply(std::vector<std::string> env, bool several = true)
+    void apply(std::vector<std::string> env)
     {
         std::vector<char *> envp;
 
@@ -47,7 +47,7 @@ class SockOpt : public ::testing::Test
             envp.push_back(&e[0]);
         envp.push_back(nullptr);
         ASSERT_EQ(0, pvn_params_read(&params, envp.data(), nullptr));
-        pvn_tcp_sockopt_data(fd, &params, several);
+        pvn_tcp_sockopt_data(fd, &params);
     }
 
     int get(int level, int option)
@@ -84,11 +84,11 @@ TEST_F(SockOpt, DefaultsLeaveTheKernelsBuffersAndCongestionControl)
     EXPECT_TRUE(warnings.empty());
 }
 
-TEST_F(SockOpt, LoneStreamHasNoLimitOfUnsentBytes)
+TEST_F(SockOpt, ZeroLeavesTheKernelsLimitOfUnsentBytes)
 {
     const int before = get(IPPROTO_TCP, TCP_NOTSENT_LOWAT);
 
-    apply({}, false);
+    apply({"NCCL_PVRDMA_TCP_NOTSENT_LOWAT=0"});
     EXPECT_EQ(before, get(IPPROTO_TCP, TCP_NOTSENT_LOWAT));
 }
 
@@ -158,7 +158,7 @@ TEST_F(SockOpt, BindToDevice)
 TEST_F(SockOpt, ClosedDescriptorHarmsNobody)
 {
     ASSERT_EQ(0, pvn_params_read(&params, nullptr, nullptr));
-    pvn_tcp_sockopt_data(-1, &params, true);
+    pvn_tcp_sockopt_data(-1, &params);
     char buf[32];
     EXPECT_STREQ("?", pvn_tcp_sockopt_cc(-1, buf, sizeof(buf)));
     EXPECT_STREQ("?", pvn_tcp_sockopt_cc(fd, buf, 1));
