@@ -107,8 +107,24 @@ static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
     return n;
 }
 
-/* One stream fills a virtual link, for both ends copy on one core; clouds and switches limit a flow
- * on a real one. */
+/* Whether new connections from this device will be paced, each by itself: by bbr, any version. */
+static bool is_paced(int index)
+{
+    const char *asked = pvn_params_get()->tcp_cc;
+    char cc[32] = "";
+    int fd;
+
+    if (!*asked) {
+        fd = socket(facts[index].own.addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        asked = pvn_tcp_sockopt_cc(fd, cc, sizeof(cc));
+        if (fd >= 0)
+            close(fd);
+    }
+    return strncmp(asked, "bbr", 3) == 0;
+}
+
+/* One stream fills a virtual link, for both ends copy on one core, unless it is paced below what
+ * the link takes; clouds and switches limit a flow on a real one. */
 static int streams_for(int index)
 {
     int asked = pvn_params_get()->tcp_streams;
@@ -122,7 +138,7 @@ static int streams_for(int index)
     case PVN_IFACE_MACVLAN:
         return facts[index].speed_mbps >= 100000 ? 8 : facts[index].speed_mbps >= 25000 ? 4 : 2;
     default:
-        return 1;
+        return is_paced(index) ? 2 : 1;
     }
 }
 

@@ -147,12 +147,12 @@ static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
     return 0;
 }
 
-/* Every stream that has work gets a turn, the first one in rotation, until the budget is spent. */
+/* Every stream that has work gets a turn, the first one in rotation, until the budget is spent.
+ * Small messages do not turn it: they keep to one stream, and the others cost the receiver no call. */
 static int pump(struct tcp_lane *t)
 {
     size_t budget = TX_BUDGET;
     int at = t->next_stream;
-    t->next_stream = at + 1 == t->nstreams ? 0 : at + 1;
     for (int i = 0; i < t->nstreams && budget > 0; i++) {
         struct stream *s = &t->s[at];
         int rc = 0;
@@ -165,6 +165,8 @@ static int pump(struct tcp_lane *t)
             return rc;
         at = at + 1 == t->nstreams ? 0 : at + 1;
     }
+    if (TX_BUDGET - budget >= SEND_NOW_BYTES)
+        t->next_stream = t->next_stream + 1 == t->nstreams ? 0 : t->next_stream + 1;
     if (t->batch_ns)
         t->last_tx_ns = pvn_now_ns();
     return 0;

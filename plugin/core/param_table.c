@@ -105,7 +105,7 @@ static const struct pvn_param_def table[] = {
      .words = auto0_words,
      FIELD(tcp_streams),
      .help = "TCP connections per communicator, direction and interface. auto: one on loopback and "
-             "virtual links, more where a single flow cannot fill the link."},
+             "virtual links, two there under bbr, more where a single flow cannot fill the link."},
     {.name = "TCP_CHUNK",
      .type = PVN_PARAM_SIZE,
      .unit = "bytes",

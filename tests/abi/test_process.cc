@@ -327,6 +327,7 @@ TEST(Life, OverIpv6)
         GTEST_SKIP() << "no IPv6 on loopback";
     setenv("NCCL_SOCKET_FAMILY", "AF_INET6", 1);
     setenv("NCCL_PVRDMA_TC", "0x60", 1);
+    setenv("NCCL_PVRDMA_TCP_STREAMS", "1", 1);
     {
         Log::get().clear();
         Net n(12);
@@ -345,6 +346,7 @@ TEST(Life, OverIpv6)
         }
         EXPECT_EQ(4, classed);
     }
+    unsetenv("NCCL_PVRDMA_TCP_STREAMS");
     unsetenv("NCCL_PVRDMA_TC");
     unsetenv("NCCL_SOCKET_FAMILY");
 }
@@ -439,7 +441,8 @@ int sockets_with_tos(int tos)
 
 TEST(TrafficClass, CommunicatorThenParameterThenNone)
 {
-    // A pair has two control and two data sockets in this process.
+    // A pair has two control and two data sockets in this process, with one stream.
+    setenv("NCCL_PVRDMA_TCP_STREAMS", "1", 1);
     {
         Net n(12, 0xb8);
         Pair p(n);
@@ -485,6 +488,7 @@ TEST(TrafficClass, CommunicatorThenParameterThenNone)
         ASSERT_TRUE(p.up());
         EXPECT_EQ(4, sockets_with_tos(0));
     }
+    unsetenv("NCCL_PVRDMA_TCP_STREAMS");
 }
 
 // ---- many ----

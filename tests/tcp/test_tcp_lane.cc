@@ -321,6 +321,23 @@ TEST(TcpLaneBatch, MessagesFarApartDoNotWait)
     }
 }
 
+TEST(TcpLaneStreams, SmallMessagesKeepToOne)
+{
+    LanePair p;
+    p.open(2, 65536);
+    for (int i = 0; i < 1000; i++) {
+        char in[8];
+        void *buf = in;
+        size_t cap = 8;
+        int tag = 0;
+        pvn_req *r, *s;
+        ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, "abcdefgh", 8, 0, nullptr, &s));
+        finish(s, r, nullptr, nullptr);
+    }
+    EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.rx)->idle) << "the other stream is left to the poller";
+}
+
 // A lone small message stays in the kernel's queue until the next call; nobody may notice.
 class TcpLanePeek : public testing::Test
 {

@@ -214,9 +214,23 @@ TEST_F(TcpTransport, DialledSocketsHaveTheOptionsAskedFor)
     end();
 }
 
+TEST_F(TcpTransport, SecondStreamOnLoopbackWhereOneIsPaced)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool allowed = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) == 0;
+
+    close(fd);
+    if (!allowed)
+        GTEST_SKIP() << "this kernel does not allow bbr";
+    params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=bbr"});
+    ASSERT_EQ(1, scan());
+    EXPECT_EQ(2u, dialled(2).size());
+    end();
+}
+
 TEST_F(TcpTransport, LoneStreamOnLoopbackHasTheLimitOfUnsentBytes)
 {
-    params({"NCCL_SOCKET_IFNAME==lo"});
+    params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno"});
     ASSERT_EQ(1, scan());
     for (const int fd : dialled(1)) {
         EXPECT_EQ(256 << 10, get(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT));
@@ -227,7 +241,8 @@ TEST_F(TcpTransport, LoneStreamOnLoopbackHasTheLimitOfUnsentBytes)
 
 TEST_F(TcpTransport, ReceiveBufferIsSetBeforeListening)
 {
-    params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_RCVBUF=50000"});
+    params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_STREAMS=1",
+            "NCCL_PVRDMA_TCP_RCVBUF=50000"});
     ASSERT_EQ(1, scan());
     dialled(1);
     sockaddr_storage peer;
@@ -262,7 +277,7 @@ TEST_F(TcpTransport, SharedNetworkIsSteered)
             "ip addr add 10.7.0.1/24 dev a0; ip addr add 10.7.0.2/24 dev b0; "
             "ip link add c0 type veth peer name c1; ip link set c0 up; ip link set c1 up; "
             "ip addr add 10.8.0.1/24 dev c0"));
-        params({"NCCL_SOCKET_IFNAME==a0,b0,c0"});
+        params({"NCCL_SOCKET_IFNAME==a0,b0,c0", "NCCL_PVRDMA_TCP_STREAMS=1"});
         ASSERT_EQ(3, scan()) << err.reason[0];
         EXPECT_NE(nullptr, strstr(devices[1].why, "same network as a0"));
         const struct {
