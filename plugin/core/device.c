@@ -51,6 +51,20 @@ static bool wanted(const struct pvn_transport_ops *t)
     return choice != PVN_TRANSPORT_RDMA || strcmp(t->name, "tcp") != 0;
 }
 
+/* Half of the table is for virtual devices. Of more than the other half the first in PCI order are
+ * taken. */
+static int leave_room(int n, const char *transport)
+{
+    int most = PVN_MAX_DEVICES / 2;
+
+    if (n <= most)
+        return n;
+    pvn_str_append(left_out, sizeof(left_out), "%s%d more %s devices (%d are taken; choose by %s)",
+                   left_out[0] ? ", " : "", n - most, transport, most,
+                   strcmp(transport, "tcp") == 0 ? "NCCL_SOCKET_IFNAME" : "NCCL_IB_HCA");
+    return most;
+}
+
 /* A transport that comes later is only asked when the better ones found nothing: NCCL would else
  * use the same NIC twice, as an RDMA device and as its own interface. */
 static int scan_all(struct pvn_err *err)
@@ -68,8 +82,8 @@ static int scan_all(struct pvn_err *err)
         len = strlen(left_out);
         if (len > 0 && len < sizeof(left_out) - 3)
             len = pvn_str_append(left_out, sizeof(left_out), ", ");
-        n = pvn_transports[t]->scan(found, PVN_MAX_DEVICES / 2, left_out + len,
-                                    sizeof(left_out) - len, err);
+        n = pvn_transports[t]->scan(found, PVN_MAX_DEVICES, left_out + len, sizeof(left_out) - len,
+                                    err);
         if (n < 0 && pvn_params_get()->strict) {
             rc = n;
         } else if (n < 0) {
@@ -77,6 +91,8 @@ static int scan_all(struct pvn_err *err)
         }
         if (rc == 0 && n > 0)
             rc = pvn_layout_arrange(found, n, err);
+        if (rc == 0)
+            n = leave_room(n, pvn_transports[t]->name);
         for (i = 0; i < n && rc == 0; i++)
             add(&found[i]);
     }

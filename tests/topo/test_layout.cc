@@ -289,6 +289,31 @@ TEST(Layout, IsToldAtInfoOnly)
     EXPECT_FALSE(start(tcp).says("topology: "));
 }
 
+// A host with virtual functions has more devices than NCCL can number.
+TEST(Layout, OfTooManyDevicesTheFirstInPciOrderAreTaken)
+{
+    Tree t;
+    std::string above = t.pci("pci0000:40", "0000:40:01.0", Pci::bridge());
+    for (int i = 0; i < 10; i++) {
+        std::string name = "mlx5_" + std::to_string(i), net = "net" + std::to_string(i);
+        std::string path = t.pci(above, "0000:41:0" + std::to_string(9 - i) + ".0", Pci::nic());
+        t.net(net, path);
+        t.rdma(name, path, "Ethernet", {{0, gid("fe80"), "RoCE v2", net}});
+        for (int p = 2; p <= 4; p++) {
+            std::string dir =
+                "/sys/devices/" + path + "/infiniband/" + name + "/ports/" + std::to_string(p);
+            t.file(dir + "/state", "4: ACTIVE\n");
+            t.file(dir + "/gid_attrs/ndevs/0", net + "\n");
+        }
+    }
+    Started s = Machine(t, "roce", 10).run({{"PVN_SOFTVERBS_PORTS", "4"}});
+    ASSERT_EQ(32u, s.devices.size()) << s.log;
+    EXPECT_EQ("mlx5_9:1", s.devices[0].name);
+    EXPECT_EQ("mlx5_2:4", s.devices[31].name);
+    EXPECT_EQ(4, s.devices[31].port);
+    EXPECT_TRUE(s.says("8 more rdma devices (32 are taken; choose by NCCL_IB_HCA)")) << s.log;
+}
+
 // No limit is asserted, timings on a shared machine mean little; tests/bench/README.md has figures.
 TEST(Layout, WhatStartingCostsIsTold)
 {

@@ -251,6 +251,24 @@ TEST_F(Odd, NicsThatVariablesLeaveOut)
     EXPECT_EQ(2, run("pairs", "NCCL_PVRDMA_RAILS=mlx5_0").status);
 }
 
+TEST_F(Odd, MoreVirtualFunctionsThanNcclHasNumbersFor)
+{
+    std::string above = port("pci0000:40", "0000:40:01.0");
+    t.pci(port("pci0000:40", "0000:40:02.0"), "0000:42:00.0", Pci::gpu());
+    for (int i = 0; i < 200; i++) {
+        char bdf[16];
+        snprintf(bdf, sizeof bdf, "0000:41:%02x.%d", i / 8, i % 8);
+        std::string path = nic(above, bdf, "mlx5_" + std::to_string(i));
+        if (i > 0)
+            t.link("/sys/devices/" + path + "/physfn", "../0000:41:00.0");
+    }
+    std::string text = out("pairs");
+    EXPECT_TRUE(has(text, "168 more NICs are left out: 32 are what NCCL and the plugin take"))
+        << text;
+    EXPECT_TRUE(has(out("pairs", "NCCL_IB_HCA==mlx5_150"), "NCCL mlx5_150"));
+    EXPECT_TRUE(has(out("--json dump"), "\"mlx5_199\"")) << "the machine is shown whole";
+}
+
 // RCCL's files say version 2; what is written for NCCL_TOPO_FILE must be 1 for NCCL to take it.
 TEST_F(Odd, AFileOfRcclBecomesOneForNccl)
 {

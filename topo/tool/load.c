@@ -96,6 +96,27 @@ static void apply_choice(struct tool *t)
     nics->n = kept;
 }
 
+/* NCCL's own transport and the plugin take 32 devices; a host with virtual functions has more. */
+static int cut_list(struct tool *t)
+{
+    int most = t->nics_choice == PVN_NICS_ALL ? 256 : 32, more = t->nics.n - most;
+    if (more <= 0)
+        return 0;
+    t->nics.n = most;
+    return more;
+}
+
+static void note_cut(struct tool *t, int more)
+{
+    char *note = t->pairs->note;
+    size_t used = strlen(note);
+    if (more > 0)
+        snprintf(note + used, sizeof(t->pairs->note) - used,
+                 "%s%d more NICs are left out: %d are what NCCL and the plugin take, in PCI order. "
+                 "Choose by NCCL_IB_HCA.",
+                 used ? " " : "", more, t->nics.n);
+}
+
 static enum pvn_nic_choice kind_of_nics(const struct tool *t)
 {
     const char *transport = variable_of(t, "NCCL_PVRDMA_TRANSPORT");
@@ -139,6 +160,7 @@ static int load_machine(struct tool *t)
         return TOOL_INPUT;
     }
     apply_choice(t);
+    int more = cut_list(t);
     if ((status = set_rails(t)) != TOOL_OK)
         return status;
     const char *file = t->topo_file ? t->topo_file : default_topo_file(t, path, sizeof(path));
@@ -149,6 +171,7 @@ static int load_machine(struct tool *t)
         return TOOL_INPUT;
     }
     t->tree = t->pairs->tree;
+    note_cut(t, more);
     return TOOL_OK;
 }
 
