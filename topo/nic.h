@@ -31,7 +31,10 @@ struct pvn_nic {
     uint64_t guid;        /* equal for the ports and functions of one card */
     int rail;             /* -1 unset */
     int gdr;              /* offered for GPU memory: 1, 0, or -1 not known */
-    const char *pci_path; /* what pciPath should be: the real path, owned by topo; or NULL */
+    /* What pciPath should be, owned by topo, or NULL. The device's own function, of PVRDMA function
+     * 1: NCCL's own transport names function 0 (and, of virtual functions, device 0), which may be
+     * no NIC, a bridge or not there at all (NCCL#811). The place in NCCL's tree is the same. */
+    const char *pci_path;
     char path_note[256];  /* "" or why pci_path is NULL or what NCCL will make of it */
     int from;             /* pvn_nics_of_devices: its place in the caller's list */
 };
