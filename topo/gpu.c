@@ -182,6 +182,10 @@ int pvn_read_nvidia(struct pvn_reader *r)
     if (r->topo->modules_known == PVN_TRI_YES) {
         nv->loaded = pvn_topo_find_module(r->topo, "nvidia") >= 0 ? PVN_TRI_YES : PVN_TRI_NO;
     }
+    // The directory is the driver's: it is there while the driver is.
+    if (nv->loaded == PVN_TRI_UNKNOWN && pvn_fs_type(r->fs, nvidia_gpus) == PVN_FS_DIR) {
+        nv->loaded = PVN_TRI_YES;
+    }
     read_driver_version(r, nv);
     read_peermem(r, nv);
     got = pvn_fs_read(r->fs, "/proc/driver/nvidia/params", text, sizeof text - 1);

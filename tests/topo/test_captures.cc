@@ -225,6 +225,7 @@ TEST(Captures, Power9WithGpuMemoryNodes)
     ASSERT_TRUE(t);
     EXPECT_EQ(t->npci, 6);
     EXPECT_EQ(t->ngpus, 6) << "known to the driver's own directory";
+    EXPECT_EQ(t->nvidia.loaded, PVN_TRI_YES) << "which is there while the driver is";
     EXPECT_EQ(t->nnumas, 8);
     for (int i = 0; i < t->nnumas; i++) {
         without_cpus += !t->numas[i].has_cpus;

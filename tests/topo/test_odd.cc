@@ -221,6 +221,12 @@ TEST_F(Odd, AGuestThatShowsSwitchesAndEmulatedLinks)
     text = out("check");
     EXPECT_TRUE(has(text, "slow-path GPU0 - mlx5_1: the link of")) << text;
     EXPECT_TRUE(has(text, "at 0.19 GB/s in NCCL's model")) << text;
+    EXPECT_TRUE(has(text, "QEMU's ports")) << text;
+    t.cpus("GenuineIntel", 6, 143, false);
+    t.dmi("Supermicro", "SYS-821GE-TNHR");
+    text = out("check");
+    EXPECT_TRUE(has(text, "a card at that speed wants another slot")) << text;
+    EXPECT_FALSE(has(text, "QEMU")) << text;
 }
 
 // NCCL_IB_HCA is what people set first: a NIC that it leaves out has no number and is not taken.

@@ -177,7 +177,7 @@ static int slowest_link(const struct tool *t, int gpu, int net)
     return slowest_up(tree, tree->nets[net], top, slowest_up(tree, tree->gpus[gpu], top, -1));
 }
 
-/* A link that says 2.5 GT/s x1 is an emulated one, but NCCL counts with it. */
+/* Emulated ports and devices on the board say 2.5 GT/s x1, and NCCL counts with it. */
 static int check_model(const struct tool *t, struct pvn_checks *checks)
 {
     int err = 0;
@@ -192,9 +192,13 @@ static int check_model(const struct tool *t, struct pvn_checks *checks)
         snprintf(text, sizeof(text), "the link of %.20s caps the path at %.2f GB/s in NCCL's model",
                  t->tree->nodes[slow].busid, t->tree->nodes[slow].up_bw);
         err = pvn_checks_add(checks, "slow-path", PVN_LEVEL_WARN, subject, text,
-                             "an emulated port says 2.5 GT/s x1 whatever it is: set x-speed and "
-                             "x-width of QEMU's ports, or write the links of the hardware into "
-                             "NCCL_TOPO_FILE; a real card at that speed wants another slot");
+                             pvn_topo_is_guest(t->topo)
+                                 ? "an emulated port says 2.5 GT/s x1 whatever it is: set x-speed "
+                                   "and x-width of QEMU's ports, or write the links of the "
+                                   "hardware into NCCL_TOPO_FILE"
+                                 : "a card at that speed wants another slot or a new seat; a "
+                                   "device on the board may say so whatever it is: write its link "
+                                   "into NCCL_TOPO_FILE");
     }
     return err;
 }
