@@ -4,12 +4,14 @@
 # per GB. Everything is interleaved and repeated; the tables show medians (min..max) and ratios to iperf3's
 # best, and this build's plugin against the best other one. Needs root; leaves nothing behind.
 # usage: tests/bench/tcp.sh [--plugin NAME=PATH]... [--env [NAME:]KEY=VALUE]... [--cc NAME] [--mtu N]
-#                           [--rounds N] [--quick] [--build DIR] [--csv FILE]
+#                           [--rounds N] [--quick] [--rt] [--build DIR] [--csv FILE]
+# --rt is for a machine that others use as well: real-time priority in short bursts, with pauses for the
+# others. A plugin whose own threads spin would starve itself; a burst is ended after 30 s.
 set -eu
-usage() { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '2,9s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
-build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 cc= mtu=1500 keep_csv=
+build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 pause=0 rt=() cc="" mtu=1500 keep_csv=
 plugins=() envs=()
 while (($#)); do
     case $1 in
@@ -19,6 +21,7 @@ while (($#)); do
     --mtu) mtu=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
     --quick) rounds=1 seconds=0.1 iperf_seconds=1; shift ;;
+    --rt) rt=(chrt -f 2 timeout -k 1 30 chrt -f 1) seconds=0.15 iperf_seconds=1 pause=2; shift ;;
     --build) build=$2; shift 2 ;;
     --csv) keep_csv=$2; shift 2 ;;
     *) usage ;;
@@ -27,7 +30,7 @@ done
 
 skip() { echo "skip bench-tcp: $*"; exit 77; }
 ((EUID == 0)) || skip "network namespaces need root"
-for tool in ip iperf3 awk; do
+for tool in ip iperf3 awk chrt; do
     command -v "$tool" >/dev/null || skip "$tool is not installed"
 done
 perf=$build/pvn-perf
@@ -75,13 +78,13 @@ cc=$(ip netns exec "$a" sysctl -n net.ipv4.tcp_congestion_control)
 # One line "round,streams,MB/s,cpu s/GB".
 iperf_round() {
     local streams=$1 round=$2
-    ip netns exec "$b" iperf3 -s -1 -p 5201 >/dev/null 2>&1 &
+    ${rt[@]+"${rt[@]}"} ip netns exec "$b" iperf3 -s -1 -p 5201 >/dev/null 2>&1 &
     server=$!
     for _ in {1..100}; do
         ip netns exec "$b" ss -Hltn 'sport = :5201' | grep -q . && break
         sleep 0.05
     done
-    ip netns exec "$a" iperf3 -J -c 198.18.0.2 -p 5201 -t "$iperf_seconds" -P "$streams" >"$tmp/iperf.json"
+    ${rt[@]+"${rt[@]}"} ip netns exec "$a" iperf3 -J -c 198.18.0.2 -p 5201 -t "$iperf_seconds" -P "$streams" >"$tmp/iperf.json"
     wait "$server" || true
     server=
     awk -v r="$round" -v s="$streams" '
@@ -97,9 +100,10 @@ iperf_round() {
 perf_round() {
     local out=$1
     shift
-    "$perf" "$@" "${args[@]}" --netns "$a,$b" --quiet --csv "$tmp/one.csv" 2>"$tmp/err" ||
+    ${rt[@]+"${rt[@]}"} "$perf" "$@" "${args[@]}" --netns "$a,$b" --quiet --csv "$tmp/one.csv" 2>"$tmp/err" ||
         { cat "$tmp/err" >&2; echo "pvn-perf $* failed" >&2; exit 3; }
     tail -n +2 "$tmp/one.csv" >>"$out"
+    sleep "$pause"
 }
 
 # CPUs in use over a second, by whatever else runs here: with company, figures are off by factors.
