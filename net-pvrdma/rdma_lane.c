@@ -19,11 +19,7 @@ static int healthy(struct rdma_lane *r)
 {
     if (!r->cfg.health)
         return 0;
-    struct pvn_err err = PVN_ERR_INIT;
-    int rc = r->cfg.health(r->cfg.health_arg, &err);
-    if (rc < 0 && r->l.err.code == 0)
-        r->l.err = err;
-    return rc;
+    return r->l.err.code ? r->l.err.code : r->cfg.health(r->cfg.health_arg, &r->l.err);
 }
 
 static int rdma_kick(struct pvn_lane *l)

@@ -20,7 +20,10 @@ struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src, uint32
     struct ibv_send_wr *wr = &q->wr[q->nwr];
     struct ibv_sge *sge = &q->sge[q->nwr];
     *sge = (struct ibv_sge){.addr = (uintptr_t)src, .length = len, .lkey = lkey};
-    memset(wr, 0, sizeof(*wr));
+    /* The rest is zero from the start. */
+    wr->wr_id = 0;
+    wr->next = NULL;
+    wr->send_flags = 0;
     wr->opcode = IBV_WR_RDMA_WRITE;
     wr->sg_list = sge;
     wr->num_sge = len ? 1 : 0;

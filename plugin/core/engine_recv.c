@@ -44,13 +44,17 @@ int eng_rx_post(struct pvn_engine *e)
     struct receiver *rx = e->rx;
     while (e->needs_cts && rx->cts_next < rx->next_slot) {
         const struct recv_group *g = &rx->groups[rx->ring[rx->cts_next % SLOT_RING]];
-        struct pvn_cts c = {.seq = g->slot, .n = g->n};
+        struct pvn_cts c; /* large, so no more of it is filled than is looked at */
+        c.seq = g->slot;
+        c.n = g->n;
         for (int i = 0; i < g->n; i++) {
             c.e[i].addr = (uint64_t)(uintptr_t)g->ent[i].addr;
             c.e[i].size = g->ent[i].size;
             c.e[i].tag = g->ent[i].tag;
             if (g->mrs[i])
                 memcpy(c.e[i].rkey, g->mrs[i]->rkey, sizeof(c.e[i].rkey));
+            else
+                memset(c.e[i].rkey, 0, sizeof(c.e[i].rkey));
         }
         int rc = -EAGAIN;
         for (int i = 0; i < e->cfg.nlanes && rc == -EAGAIN; i++) {

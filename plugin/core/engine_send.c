@@ -180,7 +180,11 @@ static void cts(struct pvn_engine *e, const struct pvn_cts *c)
         e->stats.stale++;
         return;
     }
-    *s = (struct send_slot){.valid = true, .cts = *c};
+    s->valid = true;
+    s->taken = 0;
+    s->cts.seq = c->seq;
+    s->cts.n = c->n;
+    memcpy(s->cts.e, c->e, (size_t)c->n * sizeof(c->e[0]));
 }
 
 void eng_tx_event(struct pvn_engine *e, const struct pvn_event *ev)

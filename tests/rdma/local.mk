@@ -23,3 +23,9 @@ tests_rdma_test_plugin_gpu_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_gpu_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_gpu_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
 PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh
+
+# What tests/bench/instructions.sh runs under callgrind.
+check_PROGRAMS += tests/bench/messages
+tests_bench_messages_SOURCES = tests/bench/messages.c
+tests_bench_messages_LDADD = libpvn-netdrv.la
+EXTRA_DIST += tests/bench/instructions.sh
