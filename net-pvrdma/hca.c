@@ -362,6 +362,10 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
         return rc;
     errno = 0;
     struct ibv_device **list = v->get_device_list(&n);
+    int why = errno;
+    if (list || why == ENOSYS || why == ENODEV)
+        pvn_hca_name_missing(v, o, list, list ? n : 0, out);
+    errno = why;
     if (!list)
         return errno == ENOSYS || errno == ENODEV
                    ? 0 /* no RDMA in this kernel: nothing to offer, no failure */

@@ -9,6 +9,10 @@
 void pvn_hca_left_out(struct pvn_hca_table *t, const char *name, const char *fmt, ...)
     PVN_PRINTF(3, 4);
 
+/* Names the kernel's adapters that are not in libibverbs' list. */
+void pvn_hca_name_missing(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                          struct ibv_device **list, int n, struct pvn_hca_table *t);
+
 /* Fills driver and pci_path; vendor and device stay 0 where sysfs does not tell. */
 void pvn_hca_read_pci(const struct pvn_hca_options *o, struct pvn_hca *h, unsigned int *vendor,
                       unsigned int *device);

@@ -40,6 +40,29 @@ static bool read_attr(const struct pvn_hca_options *o, char *out, size_t cap, co
     return true;
 }
 
+static bool listed(const struct pvn_verbs *v, struct ibv_device **list, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(v->get_device_name(list[i]), name) == 0)
+            return true;
+    return false;
+}
+
+void pvn_hca_name_missing(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                          struct ibv_device **list, int n, struct pvn_hca_table *t)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/class/infiniband", root(o));
+    DIR *d = opendir(path);
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
+        if (e->d_name[0] != '.' && !listed(v, list, n, e->d_name))
+            pvn_hca_left_out(t, e->d_name,
+                             "the kernel has it, libibverbs does not: install its provider (package "
+                             "ibverbs-providers), or in a container pass /dev/infiniband in");
+    if (d)
+        closedir(d);
+}
+
 void pvn_hca_read_pci(const struct pvn_hca_options *o, struct pvn_hca *h, unsigned int *vendor,
                       unsigned int *device)
 {

@@ -40,7 +40,9 @@ static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len, const struc
     struct ibv_mr *mr = n->v->reg_mr(n->pd, (void *)addr, len, (int)sort->access);
     if (!mr) {
         int e = errno ? errno : EIO;
-        return pvn_err_set(err, -e, "%s: the device refused to register %zu bytes", n->name, len);
+        pvn_err_set(err, -e, "%s: the device refused to register %zu bytes", n->name, len);
+        pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, e, PVN_PHASE_REG, PVN_PAST_ANY));
+        return -e;
     }
     *handle = mr;
     return 0;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hints.h"
+
 enum { FLUSH_SPOT = 64 }; /* bytes behind the rings: where reads of GPU memory end */
 
 const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode)
@@ -178,11 +180,15 @@ static int map_memory(struct rdma_lane *r)
     r->flush.spot = r->mem + spot;
     r->mem_mr = r->cfg.v->reg_mr(r->cfg.pd, mem, len,
                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-    if (!r->mem_mr)
-        return rdma_dead(r, -(errno ? errno : EIO), "registering its rings");
+    if (!r->mem_mr) {
+        int rc = rdma_dead(r, -(errno ? errno : EIO), "registering its rings");
+        pvn_err_set_hint(&r->l.err, pvn_hint_id_find(PVN_HINT_ERRNO, -rc, PVN_PHASE_REG, PVN_PAST_ANY));
+        return rc;
+    }
     r->cts = (struct cts_line *)(r->mem + MEM_CTS);
     r->ack = (struct ack_line *)(r->mem + MEM_ACK);
     r->totals = (uint64_t *)(r->mem + MEM_TOTALS);
+    r->hello = (uint64_t *)(r->mem + MEM_HELLO);
     r->record = (struct record *)(r->mem + MEM_RECORD);
     return 0;
 }

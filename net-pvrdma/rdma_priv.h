@@ -77,6 +77,7 @@ struct rdma_lane {
     struct ibv_mr *mem_mr;
     struct cts_line *cts;     /* sender: ring the peer fills; receiver: staging */
     struct ack_line *ack;     /* sender: the peer fills it; receiver: staging */
+    uint64_t *hello;          /* see MEM_HELLO */
     struct record *record;    /* receiver: rings the peer fills; sender: staging; RECORD_RING per QP */
     uint64_t *totals;         /* imm mode, CTS_SLOTS * PVN_MAX_RECVS message sizes, both ends */
 
@@ -147,6 +148,7 @@ uint32_t rdma_two_recvs(const struct rdma_lane *r); /* places of the receive que
 int rdma_two_open(struct rdma_lane *r);
 int rdma_two_post_first(struct rdma_lane *r, int qp);
 int rdma_two_probe(struct rdma_lane *r, int qp);
+bool rdma_two_heard(const struct rdma_lane *r); /* something has come from the peer */
 int rdma_two_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc);
 int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int rdma_two_poll(struct rdma_lane *r, struct pvn_event *ev, int max);

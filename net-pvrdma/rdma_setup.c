@@ -1,6 +1,7 @@
 /* How an RDMA lane comes up: offer, bind (GIDs, MTU, queue pairs), and a zero-byte round trip. */
 #include "net-pvrdma/rdma_priv.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -109,7 +110,8 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     return rc < 0 ? rc : rdma_flush_connect(r);
 }
 
-/* An empty request on every queue pair; its completion says that the way there and back works. */
+/* A request on every queue pair; its completion says that the way there and back works. The sender's first one carries a
+ * word for the receiver, the rest are empty. */
 static int send_probes(struct rdma_lane *r)
 {
     int rc = 0;
@@ -118,7 +120,10 @@ static int send_probes(struct rdma_lane *r)
             rc = rdma_two_probe(r, k);
             continue;
         }
-        struct ibv_send_wr *wr = rdma_wr(r, k, NULL, 0, 0, r->peer.mem_addr, r->peer.mem_rkey);
+        bool word = r->cfg.sender && k == 0;
+        *r->hello |= htole64(word);
+        struct ibv_send_wr *wr = rdma_wr(r, k, r->hello, word ? sizeof(*r->hello) : 0, r->mem_mr->lkey,
+                                         r->peer.mem_addr + MEM_HELLO, r->peer.mem_rkey);
         wr->wr_id = wr_id_make(WR_VERIFY, k, 1);
         wr->send_flags = IBV_SEND_SIGNALED;
         rc = rdma_ring(r, k);
@@ -126,11 +131,27 @@ static int send_probes(struct rdma_lane *r)
     return rc;
 }
 
+/* The acceptor's offer leaves when its queue pairs can receive, so the connector's requests are heard at once. The other way
+ * round nothing says so but these requests themselves: one that came too early would be repeated only after the
+ * time-out of a lost packet, seconds. */
+static int peer_connected(struct rdma_lane *r)
+{
+    if (r->cfg.sender || r->probed)
+        return 0;
+    if (!r->two)
+        return __atomic_load_n(r->hello, __ATOMIC_ACQUIRE) ? 0 : -EAGAIN;
+    int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
+    return rc < 0 ? rc : rdma_two_heard(r) ? 0 : -EAGAIN;
+}
+
 int rdma_verify(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
     if (r->verified)
         return 0;
+    int heard = peer_connected(r);
+    if (heard < 0)
+        return heard;
     if (r->owed == 0 && !r->probed) {
         r->probed = true;
         int rc = send_probes(r);

@@ -284,6 +284,11 @@ int rdma_two_took_recv(struct rdma_lane *r, int k, const struct ibv_wc *wc)
     return 0;
 }
 
+bool rdma_two_heard(const struct rdma_lane *r)
+{
+    return r->two->q[0].arrived > 0;
+}
+
 /* ---- sender ---- */
 
 /* Hands over as much of the chunk as there are credits for. */

@@ -117,7 +117,8 @@ enum {
     MEM_CTS = 0,
     MEM_ACK = MEM_CTS + CTS_SLOTS * PVN_MAX_RECVS * 64,
     MEM_TOTALS = MEM_ACK + 64,
-    MEM_RECORD = MEM_TOTALS + CTS_SLOTS * PVN_MAX_RECVS * 8
+    MEM_HELLO = MEM_TOTALS + CTS_SLOTS * PVN_MAX_RECVS * 8, /* 1: the sender is connected */
+    MEM_RECORD = MEM_HELLO + 64
 };
 static inline size_t mem_size(int nqps)
 {

@@ -17,8 +17,8 @@ struct symbol {
 
 #define AT(field) offsetof(struct pvn_verbs, field)
 
-/* The versions are those that match this header's structures (rdma-core 44, libibverbs.map.in); without them
- * dlsym would give the default, which is the same today but need not stay so. */
+/* The versions are those that match this header's structures (rdma-core 44, libibverbs.map.in): functions of the same name
+ * and another version take other structures. */
 static const struct symbol symbols[] = {
     {"ibv_get_device_list", "IBVERBS_1.1", AT(get_device_list), 0},
     {"ibv_free_device_list", "IBVERBS_1.1", AT(free_device_list), 0},
@@ -57,13 +57,12 @@ static int resolve(void *lib, const char *name, struct pvn_err *err)
 {
     for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
         const struct symbol *s = &symbols[i];
-        void *f = s->version ? dlvsym(lib, s->name, s->version) : NULL;
-        if (!f)
-            f = dlsym(lib, s->name);
+        void *f = s->version ? dlvsym(lib, s->name, s->version) : dlsym(lib, s->name);
         if (!f && !s->optional)
             return pvn_err_set(err, -ENOSYS,
-                               "%s has no function %s: it is too old or not libibverbs; install rdma-core 12 or newer",
-                               name, s->name);
+                               "%s has no function %s%s%s: it is too old or not libibverbs; install rdma-core 12 or "
+                               "newer",
+                               name, s->name, s->version ? " of version " : "", s->version ? s->version : "");
         memcpy((char *)&table + s->offset, &f, sizeof(f));
     }
     return 0;

@@ -125,9 +125,11 @@ struct Pair {
     void *lc = nullptr, *sc = nullptr, *rc = nullptr;
     alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
 
-    explicit Pair(Net &n, int dev = 0) : d(n.d)
+    explicit Pair(Net &n, int dev = 0, int listen_dev = -1) : d(n.d)
     {
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_listen(d, n.ctx, dev, handle, &lc));
+        if (listen_dev < 0)
+            listen_dev = dev;
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_listen(d, n.ctx, listen_dev, handle, &lc));
         EXPECT_NE(nullptr, lc);
         if (!lc)
             return;

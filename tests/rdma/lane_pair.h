@@ -34,6 +34,7 @@ struct RdmaOptions {
     pvn_flush_kind flush = PVN_FLUSH_NONE;
     pvn_rdma_registrar registrar = {};
     uint64_t quiet_ns = 10000000;
+    ibv_mtu rx_mtu = static_cast<ibv_mtu>(0); // of the receiver, 0: the same
 };
 
 // One device, opened as the plugin would, and a lane and an engine on it.
@@ -88,7 +89,7 @@ struct RdmaEnd {
         c->quiet_poll_ns = o.quiet_ns;
         c->port = 1;
         c->ethernet = true;
-        c->mtu = pa.active_mtu;
+        c->mtu = !sender && o.rx_mtu ? o.rx_mtu : pa.active_mtu;
         for (int i = 0; i < pa.gid_tbl_len && c->ngids < PVN_RDMA_MAX_GIDS; i++) {
             ibv_gid gid = {};
             if (v->query_gid(ctx, 1, i, &gid) == 0) {

@@ -516,6 +516,45 @@ TEST(RdmaFence, NothingLandsAfterIt)
     EXPECT_EQ(snapshot, in);
 }
 
+// Lies that no range check can find: the first round trip does, before any data.
+TEST(RdmaOffer, AWrongKeyOrAddressIsFoundAtVerify)
+{
+    for (size_t at : {12, 21}) { // of the key, of the address
+        RdmaPair p;
+        RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
+        ASSERT_EQ(0, sv::lib().sv_configure("profile pvrdma"));
+        p.tx.open(o, true);
+        p.rx.open(o, false);
+        uint8_t a[2048], b[2048];
+        auto na = static_cast<size_t>(p.tx.lane->ops->offer(p.tx.lane, a, sizeof(a)));
+        auto nb = static_cast<size_t>(p.rx.lane->ops->offer(p.rx.lane, b, sizeof(b)));
+        b[at] ^= 0x55;
+        ASSERT_EQ(0, p.rx.lane->ops->bind(p.rx.lane, a, na));
+        ASSERT_EQ(0, p.tx.lane->ops->bind(p.tx.lane, b, nb));
+        int rc = -EAGAIN;
+        for (Patience wait; wait.left() && rc == -EAGAIN;)
+            rc = p.tx.lane->ops->verify(p.tx.lane);
+        EXPECT_EQ(-EIO, rc);
+        EXPECT_NE(nullptr, strstr(p.tx.lane->err.reason[0], "status 10")) << p.tx.lane->err.reason[0];
+        EXPECT_NE(nullptr, strstr(p.tx.lane->err.reason[0], "never carried data"));
+        EXPECT_EQ(-EAGAIN, p.rx.lane->ops->verify(p.rx.lane));
+    }
+}
+
+TEST(RdmaOffer, TheSmallerMtuIsUsedByBoth)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("roce", PVN_RDMA_RECORD, 1, 1 << 20, false);
+    o.rx_mtu = IBV_MTU_512;
+    p.open(o);
+    for (RdmaEnd *e : {&p.tx, &p.rx}) {
+        char text[400];
+        e->lane->ops->describe(e->lane, text, sizeof(text));
+        EXPECT_NE(nullptr, strstr(text, "MTU 512;")) << text;
+    }
+    pipeline(p, 100, 8, 5000);
+}
+
 TEST(RdmaOffer, LiesAreRefused)
 {
     RdmaPair p;
@@ -528,8 +567,8 @@ TEST(RdmaOffer, LiesAreRefused)
     ASSERT_EQ(0, pvn_rdma_offer_decode(good, static_cast<size_t>(n), &o, &err));
     for (int len = 0; len < n; len++)
         EXPECT_EQ(-EPROTO, pvn_rdma_offer_decode(good, static_cast<size_t>(len), &o, &err)) << len;
-    // version, mode, queue pairs, flags, MTU, window, GIDs
-    for (int at : {0, 1, 2, 3, 4, 6, 7}) {
+    // version, mode, queue pairs, flags, MTU, window, GIDs, modes, pieces
+    for (int at : {0, 1, 2, 3, 4, 6, 7, 8, 9}) {
         uint8_t bad[2048];
         memcpy(bad, good, sizeof(bad));
         bad[at] = 0xee;

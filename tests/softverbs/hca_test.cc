@@ -294,6 +294,18 @@ TEST_F(Hca, WhatFailsIsSaidAndLeaksNothing)
     EXPECT_EQ(lib().sv_rule_fired("x"), 1);
 }
 
+TEST_F(Hca, ADeviceWithoutAProviderIsNamed)
+{
+    ASSERT_EQ(scan("profile roce"), 0);
+    EXPECT_FALSE(left_out("provider")) << t.left_out;
+    pvn_hca_close(v, &t);
+    ASSERT_EQ(system(("mkdir " + std::string(root) + "/class/infiniband/vmw_pvrdma7").c_str()), 0);
+    ASSERT_EQ(pvn_hca_scan(v, &o, &t, &err), 0);
+    EXPECT_EQ(t.nports, 1);
+    EXPECT_TRUE(left_out("vmw_pvrdma7 (the kernel has it, libibverbs does not")) << t.left_out;
+    EXPECT_TRUE(left_out("ibverbs-providers")) << t.left_out;
+}
+
 // ---- the library itself ----
 
 TEST(Verbs, UselessLibrariesAreNamedWithTheRemedy)
@@ -306,6 +318,9 @@ TEST(Verbs, UselessLibrariesAreNamedWithTheRemedy)
     pvn_err_clear(&err);
     EXPECT_EQ(pvn_verbs_get(PVN_BUILDDIR "/tests/softverbs/.libs/libsvpartial.so", &err), nullptr);
     EXPECT_NE(strstr(err.reason[0], "ibv_get_device_name"), nullptr) << err.reason[0];
+    pvn_err_clear(&err);
+    EXPECT_EQ(pvn_verbs_get(PVN_BUILDDIR "/tests/softverbs/.libs/libsvancient.so", &err), nullptr);
+    EXPECT_NE(strstr(err.reason[0], "of version IBVERBS_1.1"), nullptr) << err.reason[0];
     pvn_err_clear(&err);
     const pvn_verbs *v = pvn_verbs_get(library().c_str(), &err);
     ASSERT_NE(v, nullptr) << "a later attempt with another library is not harmed: "

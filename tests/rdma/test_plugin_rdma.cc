@@ -1,0 +1,265 @@
+// The whole plugin over RDMA in one process: NCCL's calls, softverbs as the adapters.
+#include "abi/nccl_side.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "softverbs/fixture.h"
+
+using namespace nccl;
+
+namespace
+{
+
+int open_files()
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+long resident_kib()
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%*d %ld", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+class PluginRdma : public testing::Test
+{
+  protected:
+    std::string sysfs;
+
+    void SetUp() override
+    {
+        char dir[] = "/tmp/pvn-plugin-rdma.XXXXXX";
+        ASSERT_NE(nullptr, mkdtemp(dir));
+        sysfs = dir;
+        setenv("PVN_SOFTVERBS_SYSFS", dir, 1);
+        setenv("NCCL_PVRDMA_SYSFS_ROOT", dir, 1);
+        setenv("NCCL_PVRDMA_VERBS_LIB", sv::library().c_str(), 1);
+        setenv("NCCL_PVRDMA_RDMA_POLL", "1ms", 1);
+        Log::get().clear();
+    }
+
+    void TearDown() override
+    {
+        for (const char *name : {"PVN_SOFTVERBS_SET", "NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_TRANSPORT"})
+            unsetenv(name);
+        EXPECT_EQ(0, system(("rm -rf " + sysfs).c_str()));
+    }
+
+    // What softverbs plays; before a Net is made.
+    void adapters(const char *profile, const std::string &set)
+    {
+        setenv("PVN_SOFTVERBS_PROFILE", profile, 1);
+        // Short tables: the sysfs tree has a file per row.
+        setenv("PVN_SOFTVERBS_SET", (set + ";set gid_tbl_len 8").c_str(), 1);
+        ASSERT_EQ(0, sv::lib().sv_configure(nullptr));
+    }
+
+    static bool said(const std::string &what)
+    {
+        return Log::get().text().find(what) != std::string::npos;
+    }
+
+    static std::string stat()
+    {
+        char text[512] = "";
+        EXPECT_EQ(0, sv::lib().sv_command("stat", text, sizeof(text)));
+        return text;
+    }
+};
+
+// One comm pair with a registered buffer at each end.
+struct Route {
+    enum { SIZE = 5000 };
+    Pair p;
+    void *smh = nullptr, *rmh = nullptr;
+    std::vector<unsigned char> src, dst;
+    ncclResult_t send_rc = ncclSuccess, recv_rc = ncclSuccess;
+
+    explicit Route(Net &n, int sdev = 0, int rdev = 0) : p(n, sdev, rdev), src(SIZE), dst(SIZE)
+    {
+        // A comm that is accepted lazily takes registrations before it is up.
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), SIZE, NCCL_PTR_HOST, &smh));
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), SIZE, NCCL_PTR_HOST, &rmh));
+    }
+    ~Route()
+    {
+        if (smh)
+            pvn_netdrv_dereg_mr(p.d, p.sc, smh);
+        if (rmh)
+            pvn_netdrv_dereg_mr(p.d, p.rc, rmh);
+    }
+    // Moves one message. false: an end has failed; with `both` the other end has gone on until it knew too, or was done.
+    bool move(unsigned salt, bool both = false)
+    {
+        void *sr = nullptr, *rr = nullptr, *data = dst.data();
+        size_t n = SIZE;
+        int tag = 0, sd = 0, rd = 0, got = -1;
+        for (size_t i = 0; i < n; i++)
+            src[i] = static_cast<unsigned char>(salt + i * 13 + (i >> 8));
+        std::fill(dst.begin(), dst.end(), 0);
+        bool ok = eventually([&] {
+            if (!rr && !recv_rc)
+                recv_rc = pvn_netdrv_irecv(p.d, p.rc, 1, &data, &n, &tag, &rmh, nullptr, &rr);
+            if (!sr && !send_rc)
+                send_rc = pvn_netdrv_isend(p.d, p.sc, src.data(), n, 0, smh, nullptr, &sr);
+            if (sr && !sd && !send_rc)
+                send_rc = pvn_netdrv_test(p.d, sr, &sd, nullptr);
+            if (rr && !rd && !recv_rc)
+                recv_rc = pvn_netdrv_test(p.d, rr, &rd, &got);
+            if (!both && (send_rc || recv_rc))
+                return true;
+            return (sd || send_rc) && (rd || recv_rc);
+        });
+        EXPECT_TRUE(ok) << "neither done nor failed";
+        return !send_rc && !recv_rc && sd && rd && src == dst;
+    }
+};
+
+TEST_F(PluginRdma, AThousandCommsLeaveNothing)
+{
+    const int pairs = 500; // 500 sending and 500 receiving comms
+    rlimit r;
+    getrlimit(RLIMIT_NOFILE, &r);
+    if (r.rlim_cur < 8 * pairs) {
+        rlimit up = {r.rlim_max, r.rlim_max};
+        if (r.rlim_max < 8 * pairs || setrlimit(RLIMIT_NOFILE, &up) != 0)
+            GTEST_SKIP() << "RLIMIT_NOFILE is " << r.rlim_max;
+    }
+    adapters("pvrdma", "set max_qp 4000;set max_cq 4000;set max_mr 8000");
+    int files = open_files();
+    {
+        Net n(12);
+        long kib = resident_kib();
+        std::vector<std::unique_ptr<Route>> routes;
+        for (int i = 0; i < pairs; i++) {
+            routes.push_back(std::make_unique<Route>(n));
+            ASSERT_TRUE(routes.back()->p.up()) << i;
+        }
+        for (int i = 0; i < pairs; i++)
+            ASSERT_TRUE(routes[static_cast<size_t>(i)]->move(static_cast<unsigned>(i))) << i;
+        printf("%ld KiB resident per comm, softverbs' own queues included\n",
+               (resident_kib() - kib) / (2 * pairs));
+        EXPECT_NE(std::string::npos, stat().find("qps=1000 ")) << stat();
+    }
+    EXPECT_EQ(files, open_files());
+    EXPECT_NE(std::string::npos, stat().find("qps=0 mrs=0")) << stat();
+    EXPECT_NE(std::string::npos, stat().find("leaked=0")) << stat();
+    setrlimit(RLIMIT_NOFILE, &r);
+}
+
+// A device that dies takes its comms with it, each end with a sentence, and nobody else's.
+TEST_F(PluginRdma, ADeadDeviceHurtsOnlyItsComms)
+{
+    adapters("roce", "set devices 2");
+    Net n(12);
+    Route dead(n, 0, 0), alive(n, 1, 1);
+    ASSERT_TRUE(dead.move(1));
+    ASSERT_TRUE(alive.move(2));
+    ASSERT_EQ(0, sv::command("fatal mlx5_0"));
+    EXPECT_FALSE(dead.move(3, true));
+    EXPECT_NE(ncclSuccess, dead.send_rc);
+    EXPECT_NE(ncclSuccess, dead.recv_rc);
+    // Whichever shows first, a post that fails or the event.
+    EXPECT_TRUE(said("mlx5_0 has failed: the device reported") ||
+                said("mlx5_0:1, posting to the send queue"))
+        << Log::get().warnings();
+    EXPECT_TRUE(alive.move(4));
+}
+
+// A link that stays down ends the comm in bounded time, although its requests would be retried for long.
+TEST_F(PluginRdma, APortThatStaysDownEndsItsComms)
+{
+    adapters("roce", "set devices 2");
+    Net n(12);
+    Route down(n, 0, 0), up(n, 1, 1);
+    ASSERT_TRUE(down.move(1));
+    ASSERT_EQ(0, sv::command("port mlx5_0 1 down"));
+    EXPECT_FALSE(down.move(2, true));
+    EXPECT_TRUE(said("mlx5_0 port 1 has been down for")) << Log::get().warnings();
+    EXPECT_TRUE(up.move(3));
+}
+
+TEST_F(PluginRdma, AQueueThatCannotBePolled)
+{
+    adapters("roce", "rule poll fail call=poll_cq errno=EIO nth=1000000");
+    Net n(12);
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    ASSERT_EQ(0, sv::command("rule broken fail call=poll_cq errno=EIO nth=1 count=0"));
+    EXPECT_FALSE(r.move(2, true));
+    EXPECT_GT(sv::lib().sv_rule_fired("broken"), 0);
+    EXPECT_TRUE(said("polling the completion queue")) << Log::get().warnings();
+}
+
+// One end's request fails; the other learns of it over the control connection.
+TEST_F(PluginRdma, BothEndsHearOfAFailedRequest)
+{
+    adapters("roce", "set timeout_cap_ms 20");
+    Net n(12);
+    Route r(n), other(n);
+    ASSERT_TRUE(r.move(1));
+    ASSERT_TRUE(other.move(1));
+    ASSERT_EQ(0, sv::command("rule broken status status=REM_ACCESS_ERR op=WRITE min_len=5000"));
+    EXPECT_FALSE(r.move(2, true));
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
+    EXPECT_NE(ncclSuccess, r.send_rc);
+    EXPECT_NE(ncclSuccess, r.recv_rc);
+    EXPECT_TRUE(said("status 10")) << Log::get().warnings();
+    EXPECT_TRUE(said("had worked for")) << Log::get().warnings();
+    EXPECT_TRUE(other.move(3));
+}
+
+TEST_F(PluginRdma, MemlockTooSmallIsNamed)
+{
+    adapters("roce", "set memlock_kb 2048");
+    Net n(12);
+    Pair p(n);
+    std::vector<char> big(8 << 20);
+    void *mh = nullptr;
+    EXPECT_NE(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, big.data(), big.size(), NCCL_PTR_HOST, &mh));
+    EXPECT_TRUE(said("RLIMIT_MEMLOCK")) << Log::get().warnings();
+    EXPECT_TRUE(said("ulimit -l unlimited")) << Log::get().warnings();
+}
+
+// Two devices joined at one end, a single one at the other: what both have is used.
+TEST_F(PluginRdma, DifferentNumbersOfDevices)
+{
+    adapters("roce", "set devices 2");
+    Net n(12);
+    ncclNetVDeviceProps_v12_t join = {};
+    join.ndevs = 2;
+    join.devs[0] = 0;
+    join.devs[1] = 1;
+    int both = -1;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &both, &join));
+    Log::get().clear();
+    Route r(n, both, 0), same(n, both, both);
+    EXPECT_TRUE(r.move(1));
+    EXPECT_TRUE(said("1 lane: rdma on")) << Log::get().text();
+    EXPECT_TRUE(same.move(2));
+    EXPECT_TRUE(same.move(3));
+    EXPECT_TRUE(said("2 lanes: rdma on")) << Log::get().text();
+}
+
+TEST_F(PluginRdma, OnlyLinkLocalAddressesDoOnOneLink)
+{
+    adapters("roce", "set ipv4 0");
+    Net n(12);
+    Route r(n);
+    EXPECT_TRUE(r.move(1));
+    EXPECT_TRUE(said("1 lane: rdma on")) << Log::get().text();
+}
+
+} // namespace
