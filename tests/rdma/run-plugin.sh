@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole plugin over RDMA on softverbs, two processes, driven by pvn-perf with every byte checked.
-# run-all limit: 400
+# run-all limit: 500
 set -u
 build=$PVN_BUILDDIR
 tmp=$(mktemp -d)
@@ -109,6 +109,43 @@ unset PVN_SOFTVERBS_SET
 echo "set no_write 3" >"$tmp/no_write"
 pair oneside pvrdma "$info PVN_SOFTVERBS_CONFIG=$tmp/no_write" $info $p2p
 verdict "one side without RDMA WRITE" probed
+# Rank 1 is killed in the middle of a ring; rank 0 has to end by itself, by the plugin's word or by pvn-perf's.
+killed() {
+    profile=pvrdma
+    port=$((20000 + RANDOM % 10000))
+    rm -rf "$tmp"/fabric/* "$tmp"/sys0/* "$tmp"/sys1/* "$tmp"/out*
+    local pids vars
+    echo "set timeout_cap_ms 50" >"$tmp/cap"
+    vars="$info NCCL_PVRDMA_RDMA_MODE=$1 PVN_SOFTVERBS_CONFIG=$tmp/cap"
+    # shellcheck disable=SC2086
+    rank 0 $vars -- ring --check --size 4M --time 30 &
+    pids=$!
+    # shellcheck disable=SC2086
+    rank 1 $vars -- ring --check --size 4M --time 30 &
+    pids="$pids $!"
+    for _ in $(seq 300); do
+        grep -q 'receives from' "$tmp/out1" 2>/dev/null && break
+        sleep 0.1
+    done
+    sleep 0.5
+    victim=$(sed -n "s/.*receives from .* pid \([0-9]*\) at.*/\1/p" "$tmp/out0" | head -n 1)
+    kill -9 "$victim"
+    rc1=killed
+    # shellcheck disable=SC2086
+    set -- $pids
+    wait "$1"
+    rc0=$?
+    wait "$2"
+}
+told() {
+    [ -n "$victim" ] && [ $rc0 != 0 ] && [ $rc0 != 124 ] &&
+        grep -Eq 'warns: .*(status 12|ended or was killed|closed the control connection|reset)|rank 1 failed' "$tmp/out0"
+}
+for mode in record imm send; do
+    killed $mode
+    verdict "a killed peer, $mode mode" told
+done
+
 pair fallback pvrdma $info "$info NCCL_PVRDMA_TRANSPORT=tcp" $p2p
 verdict "a peer without RDMA: TCP with one warning" warned
 pair version roce "$info NCCL_PVRDMA_ROCE_VERSION=1" "$info NCCL_PVRDMA_ROCE_VERSION=2" $p2p
