@@ -136,6 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
         GoldenRow{"file-lint", "lint two-switches.xml", 0},
         GoldenRow{"traps-lint", "lint traps.xml", 1},
         GoldenRow{"traps-lint-json", "--json lint traps.xml", 1},
+        GoldenRow{"params", "params", 0},
         GoldenRow{"colour", "--root two-switches.xml --color always pairs", 0}),
     [](const auto &row) {
         std::string name = row.param.name;
@@ -232,6 +233,18 @@ TEST_F(Cli, GatherMakesACaptureThatGivesTheSamePairs)
     r = run("gather /nonexistent/x.tar");
     EXPECT_EQ(3, r.status);
     EXPECT_NE(std::string::npos, r.err.find("/nonexistent/x.tar: cannot be written")) << r.err;
+}
+
+TEST_F(Cli, GatherKeepsTheseFiles)
+{
+    Result r = run("--root guest.tar gather guest-copy.tar");
+    EXPECT_EQ(0, r.status) << r.err;
+    const std::string list = dir->path + "/guest-copy.list";
+    const std::string command = "tar -tf " + dir->path + "/guest-copy.tar >" + list;
+    if (std::system("command -v tar >/dev/null") != 0)
+        GTEST_SKIP() << "no tar command";
+    ASSERT_EQ(0, std::system(command.c_str()));
+    expect_golden("guest-gather.txt", r.out + read_file(list));
 }
 
 TEST_F(Cli, ParamsAreThePluginsTable)
