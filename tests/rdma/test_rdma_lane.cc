@@ -420,6 +420,37 @@ TEST(RdmaFaults, PeerDiesSilently)
     EXPECT_NE(nullptr, strstr(err->reason[0], "status 12")) << err->reason[0];
 }
 
+// More chunks than there are receive requests, and nobody looks at the receiving end: the device answers "not ready", and the
+// sender's waits, which is no error.
+TEST(RdmaFaults, ALateReceiverIsWaitedFor)
+{
+    RdmaPair p;
+    p.open(shape("roce", PVN_RDMA_IMM, 1, 4096, false));
+    const size_t size = 4096 * 400;
+    std::vector<uint8_t> out = pattern(size, 9), in(size);
+    pvn_mr *smr = p.tx.reg(out.data(), size), *rmr = p.rx.reg(in.data(), size);
+    pvn_req *s = nullptr, *r = nullptr;
+    int sd = 0, rd = 0;
+    ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
+    ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    for (Patience wait; wait.left() && !s;)
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), size, 0, smr, &s));
+    ASSERT_NE(nullptr, s);
+    for (double until = sv::now() + 0.2; sv::now() < until;)
+        ASSERT_EQ(0, pvn_engine_test(s, &sd, nullptr));
+    EXPECT_EQ(0, sd) << "there were receive requests for all chunks";
+    for (Patience wait; wait.left() && (!sd || !rd);) {
+        if (!sd) {
+            ASSERT_EQ(0, pvn_engine_test(s, &sd, nullptr)) << p.tx.lane->err.reason[0];
+        }
+        if (!rd) {
+            ASSERT_EQ(0, pvn_engine_test(r, &rd, nullptr)) << p.rx.lane->err.reason[0];
+        }
+    }
+    ASSERT_TRUE(sd && rd) << stuck(p);
+    EXPECT_EQ(out, in);
+}
+
 TEST(RdmaFaults, TwoSidedPeerDies)
 {
     RdmaPair p;
