@@ -61,7 +61,8 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
     }
     void TearDown() override
     {
-        if (!GetParam().costly || GetParam().mode == PVN_RDMA_IMM)
+        // A real device may show an acknowledgement before the completion that it stands for.
+        if (!GetParam().costly || GetParam().mode == PVN_RDMA_IMM || real_verbs())
             return;
         EXPECT_EQ(0u, pvn_rdma_lane_get_stats(p.tx.lane)->empty_polls);
         EXPECT_EQ(0u, pvn_rdma_lane_get_stats(p.rx.lane)->empty_polls);
