@@ -214,6 +214,7 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     if (r->cfg.modes == 0)
         r->cfg.modes = cfg->mode == PVN_RDMA_AUTO ? PVN_RDMA_ANY_MODE : 1u << cfg->mode;
     r->gid.local = r->gid.remote = -1;
+    r->reap_at = REAP_AT;
     r->l.ops = &rdma_ops;
     r->l.sender = cfg->sender;
     r->l.caps =

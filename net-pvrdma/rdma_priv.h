@@ -83,6 +83,7 @@ struct rdma_lane {
 
     /* sender */
     uint64_t next_cts; /* slot number looked for */
+    uint32_t reap_at;  /* known completions that are worth a poll now */
     struct pvn_cts cts_seen[CTS_SLOTS];
     /* receiver */
     uint64_t staged;    /* slots given to post_cts */

@@ -194,8 +194,11 @@ static int reap(struct rdma_lane *r)
         int rc = r->owed ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
         return rc < 0 ? rc : 0;
     }
-    if (known >= REAP_AT || (known > 0 && short_of_places(r))) {
+    if (known >= r->reap_at || (known > 0 && short_of_places(r))) {
         int rc = rdma_take(r, (int)known, NULL, 0, NULL);
+        /* A device may show the acknowledgement before the completions; they are not asked for again at once. */
+        bool early = rc >= 0 && rc < (known < CQ_BATCH ? (int)known : CQ_BATCH);
+        r->reap_at = REAP_AT + (early ? known - (uint32_t)rc : 0);
         return rc < 0 ? rc : 0;
     }
     /* Something is on its way that nobody has acknowledged: ask, but not too often. */
