@@ -215,6 +215,16 @@ static void default_plugin(char *path, size_t len)
         snprintf(path, len, "%s", name);
 }
 
+void pvn_rank_find_plugin(struct pvn_rank *r)
+{
+    const char *what = r->o->plugin[r->plugin].what;
+
+    if (what[0] && strcmp(what, "pvrdma") != 0)
+        snprintf(r->path, sizeof(r->path), "%s", what);
+    else
+        default_plugin(r->path, sizeof(r->path));
+}
+
 static void set_environment(const struct pvn_rank *r)
 {
     char num[16];
@@ -256,16 +266,12 @@ static int load_plugin(struct pvn_rank *r)
 {
     const struct pvn_perf_plugin *p = &r->o->plugin[r->plugin];
     ncclNetCommConfig_v12_t config = {r->o->traffic_class};
-    char path[512], why[320];
+    char why[320];
     ncclResult_t rc;
 
     set_environment(r);
-    if (p->what[0] && strcmp(p->what, "pvrdma") != 0)
-        snprintf(path, sizeof(path), "%s", p->what);
-    else
-        default_plugin(path, sizeof(path));
     pvn_rank_at(r, "loading");
-    if (pvn_netdrv_open(path, p->abi, &r->drv, why, sizeof(why)))
+    if (pvn_netdrv_open(r->path, p->abi, &r->drv, why, sizeof(why)))
         return pvn_rank_fail(r, "%s", why);
     if (r->rank == 0)
         pvn_rank_note(r, "%s: %s, interface v%d, %s", p->name, pvn_netdrv_name(r->drv),

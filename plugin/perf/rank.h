@@ -35,7 +35,8 @@ struct pvn_rank {
     int external; /* started by a launcher, perhaps on several machines */
     struct pvn_boot boot;
     struct pvn_beat *beat;
-    int row_fd; /* rank 0's pipe to the parent, else -1 */
+    int row_fd;     /* rank 0's pipe to the parent, else -1 */
+    char path[512]; /* of the plugin */
     struct pvn_netdrv *drv;
     void *ctx;
     struct pvn_link link[PVN_PERF_MAX_CHANNELS];
@@ -48,6 +49,9 @@ struct pvn_rank {
     double idle_since, next_check;
 };
 
+/* Fills path. Before the rank gets a mount namespace of its own: from within a new one the kernel
+ * tells where this program lies as seen from outside a chroot. */
+void pvn_rank_find_plugin(struct pvn_rank *r);
 /* Loads and initialises the plugin and connects the ring; reports the devices. 0, or -1 after
  * pvn_rank_fail. With one rank nothing is connected. */
 int pvn_rank_open(struct pvn_rank *r);
