@@ -9,7 +9,7 @@
 /* How good a pair is; larger is better, 0 does not work at all. */
 enum rank {
     IMPOSSIBLE,
-    LINK_LOCAL,  /* works inside one link only, which nobody can promise: last resort */
+    LINK_LOCAL, /* works inside one link only, which nobody can promise: last resort */
     ROUTED_V6,
     ROUTED_V4,
     SUBNET_V6,
@@ -109,20 +109,21 @@ static void list(const struct pvn_gid_row *rows, int n, char *buf, size_t cap)
 
 static const char *rank_text(enum rank r)
 {
-    static const char *const text[RANKS] = {"not possible",         "link-local, the last resort",
-                                            "IPv6, routed",         "IPv4, routed",
-                                            "IPv6, same subnet",    "IPv4, same subnet"};
+    static const char *const text[RANKS] = {"not possible",      "link-local, the last resort",
+                                            "IPv6, routed",      "IPv4, routed",
+                                            "IPv6, same subnet", "IPv4, same subnet"};
     return text[r];
 }
 
-/* Type first (version 2 is routable and what switches are set up for), then the way, then the order of rows. */
+/* Type first (version 2 is routable and what switches are set up for), then the way, then the order
+ * of rows. */
 static int score(const struct pvn_gid_row *a, enum rank r)
 {
     return r == LINK_LOCAL ? (int)r : (a->type == PVN_GID_ROCE_V2 ? RANKS : 0) + (int)r;
 }
 
-static void explain(const struct pvn_gid_row *a, const struct pvn_gid_row *b, enum rank r, int pairs,
-                    int impossible, const char *why, struct pvn_gid_choice *out)
+static void explain(const struct pvn_gid_row *a, const struct pvn_gid_row *b, enum rank r,
+                    int pairs, int impossible, const char *why, struct pvn_gid_choice *out)
 {
     char x[80], y[80];
     snprintf(out->text, sizeof(out->text), "GID %u %s to the peer's %u %s: %s", a->index,
@@ -130,7 +131,8 @@ static void explain(const struct pvn_gid_row *a, const struct pvn_gid_row *b, en
     if (pairs > 1)
         pvn_str_append(out->text, sizeof(out->text), "; best of %d pairs", pairs);
     if (impossible)
-        pvn_str_append(out->text, sizeof(out->text), ", %d of them not possible (%s)", impossible, why);
+        pvn_str_append(out->text, sizeof(out->text), ", %d of them not possible (%s)", impossible,
+                       why);
 }
 
 int pvn_gid_choose(const struct pvn_gid_row *mine, int nmine, const struct pvn_gid_row *theirs,
@@ -164,8 +166,8 @@ int pvn_gid_choose(const struct pvn_gid_row *mine, int nmine, const struct pvn_g
         char x[512], y[512];
         list(mine, nmine, x, sizeof(x));
         list(theirs, ntheirs, y, sizeof(y));
-        pvn_err_set(err, -EADDRNOTAVAIL,
-                    "no GID of ours reaches one of the peer's (%s)", nmine && ntheirs ? last_why : "a table is empty");
+        pvn_err_set(err, -EADDRNOTAVAIL, "no GID of ours reaches one of the peer's (%s)",
+                    nmine && ntheirs ? last_why : "a table is empty");
         pvn_err_add(err, "our GIDs are [%s]", x);
         pvn_err_add(err, "the peer's are [%s]", y);
         return -EADDRNOTAVAIL;
@@ -212,7 +214,8 @@ int pvn_gid_policy_check(const struct pvn_gid_policy *policy, struct pvn_err *er
     if (!policy->range[0] || parse_range(policy->range, raw, &bits))
         return 0;
     pvn_err_set(err, -EINVAL,
-                "NCCL_IB_ADDR_RANGE=%.63s is not a network: write ADDRESS/PREFIX, e.g. 10.1.0.0/16 or fd00::/64",
+                "NCCL_IB_ADDR_RANGE=%.63s is not a network: write ADDRESS/PREFIX, e.g. 10.1.0.0/16 "
+                "or fd00::/64",
                 policy->range);
     pvn_err_set_fault(err, PVN_FAULT_USAGE);
     return -EINVAL;
@@ -227,7 +230,8 @@ static const char *refused(const struct pvn_gid_row *r, const struct pvn_gid_pol
         return "empty";
     if (p->index >= 0)
         return r->index == p->index ? NULL : "another GID index is asked for";
-    if (r->type != PVN_GID_IB && p->roce_version && p->roce_version != (r->type == PVN_GID_ROCE_V2 ? 2 : 1))
+    if (r->type != PVN_GID_IB && p->roce_version &&
+        p->roce_version != (r->type == PVN_GID_ROCE_V2 ? 2 : 1))
         return "another RoCE version is asked for";
     if (p->family == AF_INET && !is_v4(r))
         return "not IPv4";

@@ -1,8 +1,8 @@
 /*
  * GIDs: which row of this port's table meets which row of the peer's.
  *
- * The choice is a pure function of both tables and the policy, so both ends come to the same pair without another
- * message: the connector's table is always taken first.
+ * The choice is a pure function of both tables and the policy, so both ends come to the same pair
+ * without another message: the connector's table is always taken first.
  */
 #ifndef PVN_NET_PVRDMA_GID_H
 #define PVN_NET_PVRDMA_GID_H
@@ -30,11 +30,13 @@ struct pvn_gid_policy {
     char range[64];   /* "": any; ADDRESS/PREFIX */
 };
 
-/* 0, or -EINVAL with *err when a range is not ADDRESS/PREFIX. Such a range would allow everything. */
+/* 0, or -EINVAL with *err when a range is not ADDRESS/PREFIX. Such a range would allow everything.
+ */
 int pvn_gid_policy_check(const struct pvn_gid_policy *policy, struct pvn_err *err);
 
-/* Keeps the rows that the policy allows, in place, and returns their number. text: why the others were left out,
- * a clause each; may be empty, or NULL with cap 0. The rest is then offered to the peer. */
+/* Keeps the rows that the policy allows, in place, and returns their number. text: why the others
+ * were left out, a clause each; may be empty, or NULL with cap 0. The rest is then offered to the
+ * peer. */
 int pvn_gid_filter(struct pvn_gid_row *rows, int n, const struct pvn_gid_policy *policy, char *text,
                    size_t cap);
 
@@ -43,7 +45,8 @@ struct pvn_gid_choice {
     char text[512];    /* the chosen pair and why the others lost */
 };
 
-/* `connector`: mine is the connector's table. 0, or a negative errno with *err naming both tables. */
+/* `connector`: mine is the connector's table. 0, or a negative errno with *err naming both tables.
+ */
 int pvn_gid_choose(const struct pvn_gid_row *mine, int nmine, const struct pvn_gid_row *theirs,
                    int ntheirs, bool connector, struct pvn_gid_choice *out, struct pvn_err *err);
 

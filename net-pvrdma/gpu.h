@@ -17,9 +17,9 @@ struct pvn_rdma_gpu;
 struct pvn_rdma_gpu_cfg {
     const struct pvn_verbs *v;
     struct ibv_pd *pd;
-    const char *name; /* of the device, for messages; copied */
-    bool can_write;   /* RDMA WRITE works on it */
-    bool can_read;    /* RDMA READ too: max_qp_rd_atom > 0 */
+    const char *name;  /* of the device, for messages; copied */
+    bool can_write;    /* RDMA WRITE works on it */
+    bool can_read;     /* RDMA READ too: max_qp_rd_atom > 0 */
     const char *lacks; /* see pvn_gpumem_nic */
     enum pvn_gpu_mem_mode mode;
     enum pvn_flush_mode flush;

@@ -54,7 +54,7 @@ struct pvn_hca_port {
     int hca; /* index in the table */
     uint8_t port;
     char name[IBV_SYSFS_NAME_MAX + 12]; /* "mlx5_0:1" */
-    bool ethernet;                     /* RoCE; else InfiniBand */
+    bool ethernet;                      /* RoCE; else InfiniBand */
     uint16_t lid;
     enum ibv_mtu mtu; /* active */
     int speed_mbps;   /* of the link, where speed_known */
@@ -95,8 +95,8 @@ struct pvn_hca_options {
 int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                  struct pvn_hca_table *out, struct pvn_err *err);
 
-/* The port's GID table as it is now, filtered by the policy: rows in use, at most max, or a negative errno. Any thread, while
- * the table is open. */
+/* The port's GID table as it is now, filtered by the policy: rows in use, at most max, or a
+ * negative errno. Any thread, while the table is open. */
 int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                          const struct pvn_hca *h, const struct pvn_hca_port *p,
                          struct pvn_gid_row *rows, int max);

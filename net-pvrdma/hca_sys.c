@@ -56,9 +56,10 @@ void pvn_hca_name_missing(const struct pvn_verbs *v, const struct pvn_hca_option
     DIR *d = opendir(path);
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
         if (e->d_name[0] != '.' && !listed(v, list, n, e->d_name))
-            pvn_hca_left_out(t, e->d_name,
-                             "the kernel has it, libibverbs does not: install its provider (package "
-                             "ibverbs-providers), or in a container pass /dev/infiniband in");
+            pvn_hca_left_out(
+                t, e->d_name,
+                "the kernel has it, libibverbs does not: install its provider (package "
+                "ibverbs-providers), or in a container pass /dev/infiniband in");
     if (d)
         closedir(d);
 }

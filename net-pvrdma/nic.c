@@ -33,8 +33,9 @@ struct pvn_rdma_nic {
     _Atomic uint64_t down_since[MAX_PORTS];
 };
 
-static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_mem_sort *sort,
-                     const void *extra, void **handle, struct pvn_err *err)
+static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
+                     const struct pvn_mem_sort *sort, const void *extra, void **handle,
+                     struct pvn_err *err)
 {
     struct pvn_rdma_nic *n = arg;
     struct ibv_mr *mr = n->v->reg_mr(n->pd, (void *)addr, len, (int)sort->access);
@@ -65,8 +66,9 @@ static int watch_events(struct pvn_rdma_nic *n)
     return n->watch ? pvn_poller_arm(n->watch) : -errno;
 }
 
-struct pvn_rdma_nic *pvn_rdma_nic_new(const struct pvn_verbs *v, struct ibv_context *ctx, struct ibv_pd *pd,
-                                      const char *name, uint64_t max_mr, struct pvn_err *err)
+struct pvn_rdma_nic *pvn_rdma_nic_new(const struct pvn_verbs *v, struct ibv_context *ctx,
+                                      struct ibv_pd *pd, const char *name, uint64_t max_mr,
+                                      struct pvn_err *err)
 {
     struct pvn_rdma_nic *n = calloc(1, sizeof(*n));
     if (n)

@@ -1,5 +1,6 @@
 /*
- * What all lanes on one opened RDMA device share beside its context: registrations and the device's state.
+ * What all lanes on one opened RDMA device share beside its context: registrations and the device's
+ * state.
  *
  * Threads: new and free from one thread at a time per device; everything else from any thread.
  */
@@ -12,10 +13,11 @@
 
 struct pvn_rdma_nic;
 
-/* Context and domain are the caller's and outlive it, as do the verbs table and the poller's reference. max_mr: bytes of
- * one region. NULL with *err. */
-struct pvn_rdma_nic *pvn_rdma_nic_new(const struct pvn_verbs *v, struct ibv_context *ctx, struct ibv_pd *pd,
-                                      const char *name, uint64_t max_mr, struct pvn_err *err);
+/* Context and domain are the caller's and outlive it, as do the verbs table and the poller's
+ * reference. max_mr: bytes of one region. NULL with *err. */
+struct pvn_rdma_nic *pvn_rdma_nic_new(const struct pvn_verbs *v, struct ibv_context *ctx,
+                                      struct ibv_pd *pd, const char *name, uint64_t max_mr,
+                                      struct pvn_err *err);
 /* No lane and no registration is left; a registration that is left is counted in the log. */
 void pvn_rdma_nic_free(struct pvn_rdma_nic *n);
 
@@ -25,8 +27,9 @@ void pvn_rdma_nic_registrar(struct pvn_rdma_nic *n, struct pvn_rdma_registrar *o
 void pvn_rdma_nic_mem_stats(struct pvn_rdma_nic *n, struct pvn_memcache_stats *out);
 
 /*
- * What the device has reported about itself: 0, or -ENODEV (device lost or fatal error) or -ENETDOWN (the port has been down
- * for longer than retransmission bridges) with *err. Cheap while nothing happened: a few loads.
+ * What the device has reported about itself: 0, or -ENODEV (device lost or fatal error) or
+ * -ENETDOWN (the port has been down for longer than retransmission bridges) with *err. Cheap while
+ * nothing happened: a few loads.
  */
 int pvn_rdma_nic_health(struct pvn_rdma_nic *n, int port, struct pvn_err *err);
 

@@ -33,9 +33,8 @@ static void loop_close(struct loop *l)
 
 static int loop_connect(struct loop *l, const struct pvn_hca *h, const struct pvn_hca_port *p)
 {
-    struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
-                            .port_num = p->port,
-                            .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    struct ibv_qp_attr a = {
+        .qp_state = IBV_QPS_INIT, .port_num = p->port, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
     int rc = l->v->modify_qp(l->qp, &a,
                              IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     if (rc)
@@ -54,8 +53,8 @@ static int loop_connect(struct loop *l, const struct pvn_hca *h, const struct pv
         memcpy(a.ah_attr.grh.dgid.raw, p->gids[0].raw, sizeof(p->gids[0].raw));
     }
     rc = l->v->modify_qp(l->qp, &a,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     if (rc)
         return rc;
     a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
@@ -111,8 +110,8 @@ static bool wait_for(struct loop *l, int n)
     return true;
 }
 
-/* Whether the bytes get where the opcode says. A receive is posted in any case: a device that makes a SEND of a WRITE would
- * wait for one. */
+/* Whether the bytes get where the opcode says. A receive is posted in any case: a device that makes
+ * a SEND of a WRITE would wait for one. */
 static bool try_it(const struct pvn_verbs *v, const struct pvn_hca *h, const struct pvn_hca_port *p,
                    enum ibv_wr_opcode op)
 {
@@ -123,15 +122,16 @@ static bool try_it(const struct pvn_verbs *v, const struct pvn_hca *h, const str
         struct ibv_sge from = {.addr = (uintptr_t)source, .length = SPOT, .lkey = l.mr->lkey};
         struct ibv_sge to = {.addr = (uintptr_t)receive, .length = SPOT, .lkey = l.mr->lkey};
         struct ibv_recv_wr recv = {.sg_list = &to, .num_sge = 1}, *bad_recv = NULL;
-        struct ibv_send_wr send = {.sg_list = &from,
-                                   .num_sge = 1,
-                                   .opcode = op,
-                                   .send_flags = IBV_SEND_SIGNALED,
-                                   .wr.rdma = {.remote_addr = (uintptr_t)target, .rkey = l.mr->rkey}};
+        struct ibv_send_wr send = {
+            .sg_list = &from,
+            .num_sge = 1,
+            .opcode = op,
+            .send_flags = IBV_SEND_SIGNALED,
+            .wr.rdma = {.remote_addr = (uintptr_t)target, .rkey = l.mr->rkey}};
         struct ibv_send_wr *bad = NULL;
         memset(source, 0x5a, SPOT);
-        works = ibv_post_recv(l.qp, &recv, &bad_recv) == 0 && ibv_post_send(l.qp, &send, &bad) == 0 &&
-                wait_for(&l, op == IBV_WR_SEND ? 2 : 1) &&
+        works = ibv_post_recv(l.qp, &recv, &bad_recv) == 0 &&
+                ibv_post_send(l.qp, &send, &bad) == 0 && wait_for(&l, op == IBV_WR_SEND ? 2 : 1) &&
                 memcmp(source, op == IBV_WR_SEND ? receive : target, SPOT) == 0;
     }
     loop_close(&l);

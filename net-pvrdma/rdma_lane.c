@@ -58,7 +58,8 @@ static int two_sided_kick(struct pvn_lane *l)
     return rdma_tx_kick(rdma_of(l));
 }
 
-static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset)
+static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd,
+                        uint64_t dmabuf_offset)
 {
     struct rdma_lane *r = rdma_of(l);
     struct pvn_rdma_mem *mem = NULL;
@@ -121,12 +122,13 @@ static int rdma_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     const struct rdma_lane *r = (const struct rdma_lane *)l;
     return snprintf(buf, cap,
-                    "rdma on %s, %s mode, %d queue pair%s, MTU %d; doorbells: %llu send, %llu receive, %llu empty polls "
+                    "rdma on %s, %s mode, %d queue pair%s, MTU %d; doorbells: %llu send, %llu "
+                    "receive, %llu empty polls "
                     "for %llu chunks",
                     r->cfg.name, pvn_rdma_mode_name(r->cfg.mode), r->nqps, r->nqps == 1 ? "" : "s",
                     128 << (r->mtu ? r->mtu : r->cfg.mtu), (unsigned long long)r->stats.post_send,
-                    (unsigned long long)r->stats.post_recv, (unsigned long long)r->stats.empty_polls,
-                    (unsigned long long)r->stats.chunks);
+                    (unsigned long long)r->stats.post_recv,
+                    (unsigned long long)r->stats.empty_polls, (unsigned long long)r->stats.chunks);
 }
 
 static struct pvn_lane_ops rdma_ops = {
@@ -171,18 +173,21 @@ static int map_memory(struct rdma_lane *r)
 {
     size_t spot = mem_size(r->cfg.qps), len = spot + FLUSH_SPOT;
     void *mem = NULL;
-    /* Whole pages of our own: after a fork a child's copy never shares one with somebody else's data. */
+    /* Whole pages of our own: after a fork a child's copy never shares one with somebody else's
+     * data. */
     len = (len + 4095) / 4096 * 4096;
     if (posix_memalign(&mem, 4096, len))
         return rdma_dead(r, -ENOMEM, "allocating its rings");
     memset(mem, 0, len);
     r->mem = mem;
     r->flush.spot = r->mem + spot;
-    r->mem_mr = r->cfg.v->reg_mr(r->cfg.pd, mem, len,
-                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    r->mem_mr =
+        r->cfg.v->reg_mr(r->cfg.pd, mem, len,
+                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
     if (!r->mem_mr) {
         int rc = rdma_dead(r, -(errno ? errno : EIO), "registering its rings");
-        pvn_err_set_hint(&r->l.err, pvn_hint_id_find(PVN_HINT_ERRNO, -rc, PVN_PHASE_REG, PVN_PAST_ANY));
+        pvn_err_set_hint(&r->l.err,
+                         pvn_hint_id_find(PVN_HINT_ERRNO, -rc, PVN_PHASE_REG, PVN_PAST_ANY));
         return rc;
     }
     r->cts = (struct cts_line *)(r->mem + MEM_CTS);
@@ -197,7 +202,8 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
 {
     if (cfg->qps < 1 || cfg->qps > PVN_RDMA_MAX_QPS || cfg->ngids < 0 ||
         cfg->ngids > PVN_RDMA_MAX_GIDS || cfg->max_wr < 64) {
-        pvn_err_set(err, -EINVAL, "an RDMA lane on %s with %d queue pairs of %u requests is not possible",
+        pvn_err_set(err, -EINVAL,
+                    "an RDMA lane on %s with %d queue pairs of %u requests is not possible",
                     cfg->name, cfg->qps, cfg->max_wr);
         return NULL;
     }

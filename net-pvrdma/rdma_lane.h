@@ -38,8 +38,9 @@ enum {
 enum pvn_rdma_mode { PVN_RDMA_AUTO, PVN_RDMA_RECORD, PVN_RDMA_IMM, PVN_RDMA_SEND };
 #define PVN_RDMA_ANY_MODE (1u << PVN_RDMA_RECORD | 1u << PVN_RDMA_IMM | 1u << PVN_RDMA_SEND)
 
-/* A registration on the lane's device: what pvn_mr.lane_mr points to. Usually one region; a range that the device
- * does not take in one piece has several, each `stride` bytes behind the one before and overlapping it. */
+/* A registration on the lane's device: what pvn_mr.lane_mr points to. Usually one region; a range
+ * that the device does not take in one piece has several, each `stride` bytes behind the one before
+ * and overlapping it. */
 struct pvn_rdma_mem {
     uintptr_t addr;
     uint64_t stride;
@@ -52,19 +53,22 @@ struct pvn_rdma_mem {
 };
 
 /* The region that holds [addr, addr + len), NULL when none does. */
-static inline struct ibv_mr *pvn_rdma_mem_find(const struct pvn_rdma_mem *mem, uintptr_t addr, uint64_t len)
+static inline struct ibv_mr *pvn_rdma_mem_find(const struct pvn_rdma_mem *mem, uintptr_t addr,
+                                               uint64_t len)
 {
     uint64_t i = mem->count > 1 ? (addr - mem->addr) / mem->stride : 0;
     if (i >= mem->count)
         i = mem->count - 1;
     struct ibv_mr *mr = mem->part[i].mr;
     uintptr_t start = (uintptr_t)mr->addr;
-    return addr >= start && addr - start <= mr->length && len <= mr->length - (addr - start) ? mr : NULL;
+    return addr >= start && addr - start <= mr->length && len <= mr->length - (addr - start) ? mr
+                                                                                             : NULL;
 }
 
 /* Who registers memory for lanes of one device: it may keep a cache. Any thread. */
 struct pvn_rdma_registrar {
-    /* dmabuf_fd -1: host memory or a peer-memory client. 0 and *out, or a negative errno with *err. */
+    /* dmabuf_fd -1: host memory or a peer-memory client. 0 and *out, or a negative errno with *err.
+     */
     int (*reg)(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
                struct pvn_rdma_mem **out, struct pvn_err *err);
     void (*dereg)(void *arg, struct pvn_rdma_mem *mem);
@@ -79,25 +83,26 @@ struct pvn_rdma_lane_cfg {
     const struct pvn_verbs *v;
     struct ibv_context *ctx;
     struct ibv_pd *pd;
-    char name[64];          /* "vmw_pvrdma0:1", for messages */
+    char name[64]; /* "vmw_pvrdma0:1", for messages */
     bool sender;
     enum pvn_rdma_mode
         mode;          /* of AUTO and another mode the other wins; record and imm do not meet */
-    unsigned modes;          /* those that will do, a bit each; 0: the one named, of AUTO all */
+    unsigned modes;    /* those that will do, a bit each; 0: the one named, of AUTO all */
     unsigned gpu_caps; /* PVN_LANE_GPU_*: what of GPU memory has been proved */
     enum pvn_flush_kind flush; /* of GPU memory that this end has received */
-    int qps;                /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
-    size_t max_chunk;       /* bytes a single request may carry */
-    bool costly_poll;       /* an empty poll of a completion queue is a doorbell */
-    /* costly_poll: with nothing known to be in the queue it is asked only after this long without any movement, and after
-     * twice that when it was empty, and so on: that is how an error shows. */
+    int qps;          /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
+    size_t max_chunk; /* bytes a single request may carry */
+    bool costly_poll; /* an empty poll of a completion queue is a doorbell */
+    /* costly_poll: with nothing known to be in the queue it is asked only after this long without
+     * any movement, and after twice that when it was empty, and so on: that is how an error shows.
+     */
     uint64_t quiet_poll_ns;
 
     /* the port */
     uint8_t port;
-    bool ethernet;          /* RoCE: addressed by GID; else InfiniBand: by LID */
+    bool ethernet; /* RoCE: addressed by GID; else InfiniBand: by LID */
     uint16_t lid;
-    enum ibv_mtu mtu;       /* active; the smaller of both ends' is used */
+    enum ibv_mtu mtu;                           /* active; the smaller of both ends' is used */
     struct pvn_gid_row gids[PVN_RDMA_MAX_GIDS]; /* those that may be used, see pvn_gid_filter */
     int ngids;
 
@@ -123,11 +128,12 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
 /* Every doorbell the lane knows of, and what it was spent on; the calling thread's lane only. */
 struct pvn_rdma_lane_stats {
     uint64_t post_send, post_recv; /* calls: a doorbell each */
-    uint64_t empty_polls;          /* calls of poll_cq that met an empty ring: a doorbell each where costly */
-    uint64_t polls;                /* all of them */
-    uint64_t chunks;               /* data chunks posted or seen */
+    uint64_t
+        empty_polls; /* calls of poll_cq that met an empty ring: a doorbell each where costly */
+    uint64_t polls;  /* all of them */
+    uint64_t chunks; /* data chunks posted or seen */
     uint64_t cts_entries, cts_rings; /* entries published, and the post_send calls that took */
-    uint64_t acks_alone;           /* acknowledgements that no entry carried */
+    uint64_t acks_alone;             /* acknowledgements that no entry carried */
 };
 const struct pvn_rdma_lane_stats *pvn_rdma_lane_get_stats(const struct pvn_lane *l);
 

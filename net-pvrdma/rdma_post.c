@@ -9,10 +9,10 @@
 /* The longest silence after which an expensive queue is asked. */
 #define ASK_WAIT_MAX_NS PVN_NS_PER_S
 
-/* One more request for the chain of a queue pair: an RDMA WRITE of one piece. NULL when the chain or the
- * send queue is full. len 0: a request without a piece. */
-struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src, uint32_t len, uint32_t lkey,
-                            uint64_t raddr, uint32_t rkey)
+/* One more request for the chain of a queue pair: an RDMA WRITE of one piece. NULL when the chain
+ * or the send queue is full. len 0: a request without a piece. */
+struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src, uint32_t len,
+                            uint32_t lkey, uint64_t raddr, uint32_t rkey)
 {
     struct rqp *q = &r->qp[qp];
     if (q->nwr == CHAIN || q->places == 0)
@@ -87,7 +87,8 @@ static void took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, stru
                              .recv = imm_recv(imm),
                              .chunk = imm_chunk(imm),
                              .bytes = wc->byte_len,
-                             .total = le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE))};
+                             .total =
+                                 le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE))};
 }
 
 static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *ev, int *n)
@@ -145,8 +146,9 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
     return got;
 }
 
-/* Whether to ask the queue with nothing known to be in it. Where that costs, only after a silence, ever longer ones while it
- * stays empty: everything that goes well makes itself known, only an error does not. */
+/* Whether to ask the queue with nothing known to be in it. Where that costs, only after a silence,
+ * ever longer ones while it stays empty: everything that goes well makes itself known, only an
+ * error does not. */
 bool rdma_time_to_ask(struct rdma_lane *r)
 {
     if (r->owed == 0 && !r->two)

@@ -66,7 +66,7 @@ struct rdma_lane {
     enum ibv_mtu mtu;
     int next_qp;
     bool bound, probed, verified, errored;
-    uint64_t born_ns;    /* verified */
+    uint64_t born_ns; /* verified */
     /* when to ask the completion queue with nothing known, see rdma_time_to_ask */
     bool moved;
     uint64_t ask_from_ns, ask_wait_ns;
@@ -75,11 +75,11 @@ struct rdma_lane {
     /* One registered block: what the peer writes into, then what we write from; see mem_layout. */
     uint8_t *mem;
     struct ibv_mr *mem_mr;
-    struct cts_line *cts;     /* sender: ring the peer fills; receiver: staging */
-    struct ack_line *ack;     /* sender: the peer fills it; receiver: staging */
-    uint64_t *hello;          /* see MEM_HELLO */
-    struct record *record;    /* receiver: rings the peer fills; sender: staging; RECORD_RING per QP */
-    uint64_t *totals;         /* imm mode, CTS_SLOTS * PVN_MAX_RECVS message sizes, both ends */
+    struct cts_line *cts;  /* sender: ring the peer fills; receiver: staging */
+    struct ack_line *ack;  /* sender: the peer fills it; receiver: staging */
+    uint64_t *hello;       /* see MEM_HELLO */
+    struct record *record; /* receiver: rings the peer fills; sender: staging; RECORD_RING per QP */
+    uint64_t *totals;      /* imm mode, CTS_SLOTS * PVN_MAX_RECVS message sizes, both ends */
 
     /* sender */
     uint64_t next_cts; /* slot number looked for */
@@ -89,9 +89,10 @@ struct rdma_lane {
     uint64_t staged;    /* slots given to post_cts */
     uint64_t published; /* of them with the peer */
     uint64_t started;   /* slots below it have been used by the peer, as far as seen */
-    uint64_t chain[CTS_SLOTS * 2]; /* each chain rung: it has completed once `started` is as far as this */
+    uint64_t chain[CTS_SLOTS *
+                   2]; /* each chain rung: it has completed once `started` is as far as this */
     uint32_t chain_head, chain_known, chain_tail; /* taken, known to have completed, rung */
-    bool fresh; /* the last poll found something */
+    bool fresh;                                   /* the last poll found something */
     /* send-side completions: rung and signalled, not taken */
     uint32_t owed;
     struct flush_qp flush;
@@ -126,8 +127,8 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len);
 int rdma_verify(struct pvn_lane *l);
 
 /* rdma_post.c: chains and the completion queue */
-struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src, uint32_t len, uint32_t lkey,
-                            uint64_t raddr, uint32_t rkey);
+struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src, uint32_t len,
+                            uint32_t lkey, uint64_t raddr, uint32_t rkey);
 int rdma_ring(struct rdma_lane *r, int qp); /* the doorbell, if anything is chained */
 int rdma_refill(struct rdma_lane *r, int qp);
 /* Takes up to max completions. ev/n: events of receives, may be NULL on the sending side. */
@@ -142,8 +143,8 @@ void rdma_flush_destroy(struct rdma_lane *r);
 int rdma_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
 int rdma_flush_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n);
 
-/* rdma_two.c: the two-sided mode. open allocates, once the mode has been agreed; the first receives are posted before
- * the queue pairs can send. */
+/* rdma_two.c: the two-sided mode. open allocates, once the mode has been agreed; the first receives
+ * are posted before the queue pairs can send. */
 uint8_t rdma_two_depth_log2(const struct rdma_lane *r);
 uint32_t rdma_two_recvs(const struct rdma_lane *r); /* places of the receive queue it needs */
 int rdma_two_open(struct rdma_lane *r);

@@ -30,15 +30,14 @@ static uint32_t recv_places(const struct rdma_lane *r)
 
 static int create_one(struct rdma_lane *r, struct rqp *q)
 {
-    struct ibv_qp_init_attr a = {
-        .send_cq = r->cq,
-        .recv_cq = r->cq,
-        .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = smaller(SEND_PLACES, r->cfg.max_wr),
-                .max_recv_wr = recv_places(r),
-                .max_send_sge = 1,
-                .max_recv_sge = 1,
-                .max_inline_data = r->cfg.max_inline}};
+    struct ibv_qp_init_attr a = {.send_cq = r->cq,
+                                 .recv_cq = r->cq,
+                                 .qp_type = IBV_QPT_RC,
+                                 .cap = {.max_send_wr = smaller(SEND_PLACES, r->cfg.max_wr),
+                                         .max_recv_wr = recv_places(r),
+                                         .max_send_sge = 1,
+                                         .max_recv_sge = 1,
+                                         .max_inline_data = r->cfg.max_inline}};
     q->qp = r->cfg.v->create_qp(r->cfg.pd, &a);
     if (!q->qp && r->cfg.max_inline) {
         /* A device may promise more inline data than it gives to a queue of this length. */
@@ -170,8 +169,9 @@ void rdma_qps_error(struct rdma_lane *r)
     r->errored = true;
 }
 
-/* Queue pairs go before their completion queue: vmw_pvrdma's library cannot consume a completion whose queue pair it no
- * longer knows, and would stop there (rdma-core 44, providers/vmw_pvrdma/cq.c). */
+/* Queue pairs go before their completion queue: vmw_pvrdma's library cannot consume a completion
+ * whose queue pair it no longer knows, and would stop there (rdma-core 44,
+ * providers/vmw_pvrdma/cq.c). */
 void rdma_qps_destroy(struct rdma_lane *r)
 {
     for (int i = 0; i < r->cfg.qps; i++)

@@ -11,14 +11,17 @@ static struct cts_line *line_of(struct rdma_lane *r, uint64_t slot)
 }
 
 /* The keys of one buffer, for every lane of the comm: all of them are RDMA lanes. */
-static int keys_of(struct rdma_lane *r, const struct pvn_cts *c, int i, const struct pvn_mr *mr, uint32_t *rkey)
+static int keys_of(struct rdma_lane *r, const struct pvn_cts *c, int i, const struct pvn_mr *mr,
+                   uint32_t *rkey)
 {
     for (int k = 0; k < PVN_MAX_LANES; k++) {
         const struct pvn_rdma_mem *mem = mr ? mr->lane_mr[k] : NULL;
-        const struct ibv_mr *m = mem ? pvn_rdma_mem_find(mem, (uintptr_t)c->e[i].addr, c->e[i].size) : NULL;
+        const struct ibv_mr *m =
+            mem ? pvn_rdma_mem_find(mem, (uintptr_t)c->e[i].addr, c->e[i].size) : NULL;
         if (mem && !m && c->e[i].size > 0)
             return rdma_dead(r, -EFAULT,
-                             "receiving into bytes outside the registration given with them (or larger than half the "
+                             "receiving into bytes outside the registration given with them (or "
+                             "larger than half the "
                              "device's largest region)");
         rkey[k] = m ? m->rkey : c->e[i].rkey[k];
     }
@@ -28,7 +31,8 @@ static int keys_of(struct rdma_lane *r, const struct pvn_cts *c, int i, const st
 int rdma_post_cts(struct pvn_lane *l, const struct pvn_cts *c, const struct pvn_mr *const *mrs)
 {
     struct rdma_lane *r = rdma_of(l);
-    /* The staging ring is as long as the peer's; the engine keeps fewer slots open, so this only guards. */
+    /* The staging ring is as long as the peer's; the engine keeps fewer slots open, so this only
+     * guards. */
     if (r->staged - r->started >= CTS_SLOTS || c->seq != r->staged)
         return c->seq < r->staged ? 0 : -EAGAIN;
     struct cts_line *line = line_of(r, c->seq);
@@ -74,7 +78,8 @@ static struct ibv_send_wr *put_acks(struct rdma_lane *r)
 /* Chains whose entries, or later ones, the peer has used are complete. */
 static uint32_t known_completions(struct rdma_lane *r)
 {
-    while (r->chain_known != r->chain_tail && r->chain[r->chain_known % (CTS_SLOTS * 2)] <= r->started)
+    while (r->chain_known != r->chain_tail &&
+           r->chain[r->chain_known % (CTS_SLOTS * 2)] <= r->started)
         r->chain_known++;
     /* A poll may have found more than was known. */
     if ((int32_t)(r->chain_known - r->chain_head) < 0)
@@ -92,8 +97,10 @@ static int reap(struct rdma_lane *r, bool pressed)
     return 0;
 }
 
-/* Signals the last request of a chain and rings it. done_at: the chain has completed when the peer has used slots up to here. */
-static int ring_chain(struct rdma_lane *r, struct ibv_send_wr *last, unsigned places, uint64_t done_at)
+/* Signals the last request of a chain and rings it. done_at: the chain has completed when the peer
+ * has used slots up to here. */
+static int ring_chain(struct rdma_lane *r, struct ibv_send_wr *last, unsigned places,
+                      uint64_t done_at)
 {
     last->wr_id = wr_id_make(WR_CHAIN, 0, places);
     last->send_flags |= IBV_SEND_SIGNALED;
@@ -138,10 +145,11 @@ static int publish(struct rdma_lane *r)
 }
 
 /*
- * Acknowledgements that no entry carries. In a long message without new receives the peer must hear of what was seen before
- * its window is full. A peer whose queue is expensive to ask learns only from acknowledgements that its last messages
- * are out: it gets one when no receive is open, for then the caller may not come back for long, and, over a lane
- * that carries no entries because another one of the comm does, when nothing more is arriving.
+ * Acknowledgements that no entry carries. In a long message without new receives the peer must hear
+ * of what was seen before its window is full. A peer whose queue is expensive to ask learns only
+ * from acknowledgements that its last messages are out: it gets one when no receive is open, for
+ * then the caller may not come back for long, and, over a lane that carries no entries because
+ * another one of the comm does, when nothing more is arriving.
  */
 static bool must_acknowledge(const struct rdma_lane *r)
 {
@@ -202,11 +210,11 @@ static void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int m
             return;
         uint32_t imm = le32toh(rec->imm);
         ev[*n] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
-                                        .id = imm_id(imm),
-                                        .recv = imm_recv(imm),
-                                        .chunk = imm_chunk(imm),
-                                        .bytes = le32toh(rec->bytes),
-                                        .total = le64toh(rec->total)};
+                                    .id = imm_id(imm),
+                                    .recv = imm_recv(imm),
+                                    .chunk = imm_chunk(imm),
+                                    .bytes = le32toh(rec->bytes),
+                                    .total = le64toh(rec->total)};
         q->seen++;
         note_arrival(r, &ev[(*n)++]);
     }
@@ -221,7 +229,8 @@ static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
     for (int i = before; i < *n; i++)
         note_arrival(r, &ev[i]);
     for (int k = 0; k < r->nqps; k++) {
-        /* In batches: each call is a doorbell. The peer's window is smaller than what stays posted. */
+        /* In batches: each call is a doorbell. The peer's window is smaller than what stays posted.
+         */
         if (r->qp[k].recv_lack < CHAIN)
             continue;
         rc = rdma_refill(r, k);

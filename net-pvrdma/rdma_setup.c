@@ -40,7 +40,8 @@ int rdma_offer(struct pvn_lane *l, void *buf, size_t cap)
     memcpy(o.gids, r->cfg.gids, sizeof(o.gids));
     int len = pvn_rdma_offer_encode(&o, buf, cap);
     if (len < 0)
-        return pvn_err_set(&l->err, len, "the RDMA offer of %s does not fit %zu bytes", r->cfg.name, cap);
+        return pvn_err_set(&l->err, len, "the RDMA offer of %s does not fit %zu bytes", r->cfg.name,
+                           cap);
     return len;
 }
 
@@ -49,8 +50,8 @@ static const char *layer(bool ethernet)
     return ethernet ? "RoCE" : "InfiniBand";
 }
 
-/* Both ends come to the same answer: what either asks for if the other can do it, and where both could do
- * anything, records, which are the cheapest. */
+/* Both ends come to the same answer: what either asks for if the other can do it, and where both
+ * could do anything, records, which are the cheapest. */
 static enum pvn_rdma_mode common_mode(const struct rdma_lane *r)
 {
     unsigned both = r->cfg.modes & r->peer.modes;
@@ -70,11 +71,12 @@ static int agree_on_mode(struct rdma_lane *r)
 {
     enum pvn_rdma_mode mode = common_mode(r);
     if (mode == PVN_RDMA_AUTO)
-        return pvn_err_set(&r->l.err, -EPROTONOSUPPORT,
-                           "%s works in %s mode and the peer's device in %s mode, and neither can do the "
-                           "other; NCCL_PVRDMA_RDMA_MODE=auto on both lets them agree",
-                           r->cfg.name, pvn_rdma_mode_name(r->cfg.mode),
-                           pvn_rdma_mode_name((enum pvn_rdma_mode)r->peer.mode));
+        return pvn_err_set(
+            &r->l.err, -EPROTONOSUPPORT,
+            "%s works in %s mode and the peer's device in %s mode, and neither can do the "
+            "other; NCCL_PVRDMA_RDMA_MODE=auto on both lets them agree",
+            r->cfg.name, pvn_rdma_mode_name(r->cfg.mode),
+            pvn_rdma_mode_name((enum pvn_rdma_mode)r->peer.mode));
     r->cfg.mode = mode;
     if (mode != PVN_RDMA_SEND)
         return 0;
@@ -89,8 +91,8 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     if (rc < 0)
         return rc;
     if (r->peer.ethernet != r->cfg.ethernet)
-        return pvn_err_set(&l->err, -EPROTONOSUPPORT, "%s is %s and the peer's port is %s", r->cfg.name,
-                           layer(r->cfg.ethernet), layer(r->peer.ethernet));
+        return pvn_err_set(&l->err, -EPROTONOSUPPORT, "%s is %s and the peer's port is %s",
+                           r->cfg.name, layer(r->cfg.ethernet), layer(r->peer.ethernet));
     r->gid.local = r->gid.remote = -1;
     if (r->cfg.ethernet) {
         /* Both ends choose from the same two tables by the same rule, the connector's first. */
@@ -110,8 +112,8 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     return rc < 0 ? rc : rdma_flush_connect(r);
 }
 
-/* A request on every queue pair; its completion says that the way there and back works. The sender's first one carries a
- * word for the receiver, the rest are empty. */
+/* A request on every queue pair; its completion says that the way there and back works. The
+ * sender's first one carries a word for the receiver, the rest are empty. */
 static int send_probes(struct rdma_lane *r)
 {
     int rc = 0;
@@ -122,8 +124,9 @@ static int send_probes(struct rdma_lane *r)
         }
         bool word = r->cfg.sender && k == 0;
         *r->hello |= htole64(word);
-        struct ibv_send_wr *wr = rdma_wr(r, k, r->hello, word ? sizeof(*r->hello) : 0, r->mem_mr->lkey,
-                                         r->peer.mem_addr + MEM_HELLO, r->peer.mem_rkey);
+        struct ibv_send_wr *wr =
+            rdma_wr(r, k, r->hello, word ? sizeof(*r->hello) : 0, r->mem_mr->lkey,
+                    r->peer.mem_addr + MEM_HELLO, r->peer.mem_rkey);
         wr->wr_id = wr_id_make(WR_VERIFY, k, 1);
         wr->send_flags = IBV_SEND_SIGNALED;
         rc = rdma_ring(r, k);
@@ -131,9 +134,9 @@ static int send_probes(struct rdma_lane *r)
     return rc;
 }
 
-/* The acceptor's offer leaves when its queue pairs can receive, so the connector's requests are heard at once. The other way
- * round nothing says so but these requests themselves: one that came too early would be repeated only after the
- * time-out of a lost packet, seconds. */
+/* The acceptor's offer leaves when its queue pairs can receive, so the connector's requests are
+ * heard at once. The other way round nothing says so but these requests themselves: one that came
+ * too early would be repeated only after the time-out of a lost packet, seconds. */
 static int peer_connected(struct rdma_lane *r)
 {
     if (r->cfg.sender || r->probed)

@@ -17,7 +17,7 @@
 #include "net-tcp/tcp_transport.h"
 
 enum {
-    RNR_FOREVER = 7,  /* a receiver that is late is not an error */
+    RNR_FOREVER = 7,    /* a receiver that is late is not an error */
     MAX_CHUNK = 1 << 30 /* bytes of one request: beyond it nothing gets faster */
 };
 
@@ -59,15 +59,17 @@ static void rdma_unload(void)
     memset(&found, 0, sizeof(found));
 }
 
-/* A child of fork must not find pages that the adapter writes into copied behind its back. Kernels since 5.12 need
- * nothing; before, the library must be told before the first registration. */
+/* A child of fork must not find pages that the adapter writes into copied behind its back. Kernels
+ * since 5.12 need nothing; before, the library must be told before the first registration. */
 static void protect_from_fork(const struct pvn_verbs *v)
 {
     if (v->is_fork_initialized && v->is_fork_initialized() != IBV_FORK_DISABLED)
         return;
     int rc = v->fork_init();
     if (rc)
-        pvn_info(PVN_NET, "RDMA: no protection against fork() (%d): a child that is forked after this may lose data",
+        pvn_info(PVN_NET,
+                 "RDMA: no protection against fork() (%d): a child that is forked after this may "
+                 "lose data",
                  rc);
 }
 
@@ -101,8 +103,9 @@ static bool cannot_write(int hca)
         enum pvn_probe p = pvn_probe_write(found.v, &found.table.hcas[hca], &found.table.ports[i]);
         if (p != PVN_PROBE_WORKS)
             pvn_info(PVN_INIT | PVN_NET, "%s: %s", found.table.ports[i].name,
-                     p == PVN_PROBE_FAILS ? "SEND works and RDMA WRITE does not: two-sided mode"
-                                          : "cannot talk to itself, RDMA WRITE is taken for granted");
+                     p == PVN_PROBE_FAILS
+                         ? "SEND works and RDMA WRITE does not: two-sided mode"
+                         : "cannot talk to itself, RDMA WRITE is taken for granted");
         return p == PVN_PROBE_FAILS;
     }
     return false;
@@ -126,7 +129,8 @@ static int open_nics(struct pvn_err *err)
     return 0;
 }
 
-/* The TCP device on this interface; the first one where RDMA has no interface that TCP could use. */
+/* The TCP device on this interface; the first one where RDMA has no interface that TCP could use.
+ */
 static int control_device(const struct pvn_hca_port *p, const struct pvn_device *tcp, int ntcp)
 {
     for (int i = 0; i < ntcp; i++)
@@ -169,7 +173,8 @@ static void fill(struct pvn_device *d, int index, const struct pvn_device *tcp, 
         d->via[d->nvia++] = t->via[0];
 }
 
-static int offer_devices(struct pvn_device *out, int max, char *left_out, size_t cap, struct pvn_err *err)
+static int offer_devices(struct pvn_device *out, int max, char *left_out, size_t cap,
+                         struct pvn_err *err)
 {
     struct pvn_device *tcp = calloc(PVN_MAX_DEVICES, sizeof(*tcp));
     char ignored[512] = "";
@@ -183,8 +188,9 @@ static int offer_devices(struct pvn_device *out, int max, char *left_out, size_t
         return pvn_err_set(err, -ENOMEM, "no memory for the device table");
     int ntcp = pvn_tcp_transport.scan(tcp, PVN_MAX_DEVICES, ignored, sizeof(ignored), err);
     if (ntcp == 0)
-        ntcp = pvn_err_set(err, -ENODEV, "RDMA needs an IP interface for control connections, and there is none: %s",
-                           ignored);
+        ntcp = pvn_err_set(
+            err, -ENODEV,
+            "RDMA needs an IP interface for control connections, and there is none: %s", ignored);
     int n = 0;
     for (; ntcp > 0 && n < found.table.nports && n < max; n++)
         fill(&out[n], n, tcp, ntcp);
@@ -192,14 +198,14 @@ static int offer_devices(struct pvn_device *out, int max, char *left_out, size_t
     return ntcp < 0 ? ntcp : n;
 }
 
-static int scan_with_library(struct pvn_device *out, int max, char *left_out, size_t cap, struct pvn_err *err)
+static int scan_with_library(struct pvn_device *out, int max, char *left_out, size_t cap,
+                             struct pvn_err *err)
 {
     const struct pvn_params *p = pvn_params_get();
-    found.options = (struct pvn_hca_options){.sys_root = p->sysfs_root,
-                                             .hca = p->ib_hca,
-                                             .gids = {.index = p->gid_index,
-                                                      .roce_version = p->roce_version,
-                                                      .family = p->addr_family}};
+    found.options = (struct pvn_hca_options){
+        .sys_root = p->sysfs_root,
+        .hca = p->ib_hca,
+        .gids = {.index = p->gid_index, .roce_version = p->roce_version, .family = p->addr_family}};
     pvn_str_append(found.options.gids.range, sizeof(found.options.gids.range), "%s", p->addr_range);
     int rc = pvn_poller_get();
     if (rc < 0)
@@ -213,7 +219,8 @@ static int scan_with_library(struct pvn_device *out, int max, char *left_out, si
 }
 
 /* In automatic choice the absence of RDMA is a remark; asked for by name it is an error. */
-static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap, struct pvn_err *err)
+static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
+                     struct pvn_err *err)
 {
     bool asked = pvn_params_get()->transport == PVN_TRANSPORT_RDMA;
     found.v = pvn_verbs_get(pvn_params_get()->verbs_lib, err);

@@ -1,4 +1,5 @@
-/* RDMA as a transport (core/transport.h): ports become devices, each with its interface's TCP lane as a spare. */
+/* RDMA as a transport (core/transport.h): ports become devices, each with its interface's TCP lane
+ * as a spare. */
 #ifndef PVN_NET_PVRDMA_RDMA_TRANSPORT_H
 #define PVN_NET_PVRDMA_RDMA_TRANSPORT_H
 

@@ -1,15 +1,15 @@
 /*
- * The two-sided mode, for devices without RDMA WRITE: messages travel as SENDs into receives that the
- * receiver has posted.
+ * The two-sided mode, for devices without RDMA WRITE: messages travel as SENDs into receives that
+ * the receiver has posted.
  *
- * A chunk is cut into pieces, each copied into a buffer of the sender's, sent, and copied out of the
- * receiver's buffer to its place. The sender has a credit for each posted receive; the receiver
+ * A chunk is cut into pieces, each copied into a buffer of the sender's, sent, and copied out of
+ * the receiver's buffer to its place. The sender has a credit for each posted receive; the receiver
  * posts half of them anew at a time and returns their credits in one small SEND of its own. So
  * nothing ever meets an empty receive queue, and a message that has no place yet stays in its
  * buffer, with those behind it on the same queue pair, until the sender has no credits left.
  *
- * Only a completion says that a piece is whole. But where asking the queue is expensive, it is asked
- * when a stamp in the next buffer shows that something has begun to arrive.
+ * Only a completion says that a piece is whole. But where asking the queue is expensive, it is
+ * asked when a stamp in the next buffer shows that something has begun to arrive.
  */
 #include "net-pvrdma/rdma_priv.h"
 
@@ -32,11 +32,11 @@ enum {
 /* The chunk that a queue pair of the sender is at, or one of the receiver. */
 struct chunk {
     bool open;
-    struct pvn_write w;   /* sender */
-    struct pvn_frame f;   /* receiver */
-    uint8_t *dst;         /* receiver: NULL where the bytes are not wanted */
+    struct pvn_write w; /* sender */
+    struct pvn_frame f; /* receiver */
+    uint8_t *dst;       /* receiver: NULL where the bytes are not wanted */
     bool wanted;
-    uint32_t done;        /* bytes of it handed over or placed */
+    uint32_t done; /* bytes of it handed over or placed */
 };
 
 struct two_qp {
@@ -90,8 +90,8 @@ int rdma_two_open(struct rdma_lane *r)
         return rdma_dead(r, -(errno ? errno : EIO), "registering its message buffers");
     for (int k = 0; k < r->nqps; k++) {
         t->q[k].piece = t->mem + (size_t)k * t->depth * PIECE;
-        t->q[k].credit = t->mem + (size_t)r->nqps * t->depth * PIECE +
-                         (size_t)k * CREDIT_RECVS * CREDIT_BYTES;
+        t->q[k].credit =
+            t->mem + (size_t)r->nqps * t->depth * PIECE + (size_t)k * CREDIT_RECVS * CREDIT_BYTES;
     }
     return 0;
 }
@@ -128,7 +128,8 @@ static int post_recvs(struct rdma_lane *r, int k, uint32_t count)
         struct ibv_recv_wr *bad = NULL;
         uint32_t n = count < CHAIN ? count : CHAIN;
         for (uint32_t i = 0; i < n; i++) {
-            uint8_t *to = r->cfg.sender ? credit_at(t, k, q->posted + i) : piece_at(t, k, q->posted + i);
+            uint8_t *to =
+                r->cfg.sender ? credit_at(t, k, q->posted + i) : piece_at(t, k, q->posted + i);
             sge[i] = (struct ibv_sge){.addr = (uintptr_t)to,
                                       .length = r->cfg.sender ? CREDIT_BYTES : PIECE,
                                       .lkey = t->mr->lkey};
@@ -190,7 +191,8 @@ static int send_credits(struct rdma_lane *r, int k)
     struct two_sided *t = r->two;
     struct two_qp *q = &t->q[k];
     struct credit *c = (struct credit *)credit_at(t, k, q->returned);
-    *c = (struct credit){.returned = htole32(q->posted - t->depth), .stamp = htole32(q->returned + 1)};
+    *c = (struct credit){.returned = htole32(q->posted - t->depth),
+                         .stamp = htole32(q->returned + 1)};
     struct ibv_send_wr *wr = rdma_wr(r, k, c, sizeof(*c), t->mr->lkey, 0, 0);
     if (!wr)
         return rdma_dead(r, -ENOBUFS, "returning credits: its send queue is full");
@@ -214,7 +216,8 @@ int rdma_two_probe(struct rdma_lane *r, int k)
 
 /* ---- completions ---- */
 
-/* Receives of queue pair k that have visibly begun to complete, and what is ahead of them in the queue. */
+/* Receives of queue pair k that have visibly begun to complete, and what is ahead of them in the
+ * queue. */
 static uint32_t visible(const struct rdma_lane *r, int k)
 {
     const struct two_sided *t = r->two;
@@ -246,7 +249,9 @@ static int take(struct rdma_lane *r)
 {
     uint32_t known = 0;
     if (!r->cfg.costly_poll) {
-        int rc = !r->cfg.sender || r->owed || r->two->q[0].posted ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
+        int rc = !r->cfg.sender || r->owed || r->two->q[0].posted
+                     ? rdma_take(r, CQ_BATCH, NULL, 0, NULL)
+                     : 0;
         return rc < 0 ? rc : 0;
     }
     for (int k = 0; k < r->nqps; k++)
@@ -265,7 +270,8 @@ static int took_credits(struct rdma_lane *r, int k, const struct ibv_wc *wc)
     uint32_t returned = le32toh(c->returned);
     if (wc->byte_len != sizeof(*c) || le32toh(c->stamp) != q->arrived + 1 ||
         returned - qp->acked > qp->posted - qp->acked)
-        return rdma_dead(r, -EPROTO, "reading returned credits: more than were spent, or not credits");
+        return rdma_dead(r, -EPROTO,
+                         "reading returned credits: more than were spent, or not credits");
     qp->acked = returned;
     q->arrived++;
     return 0;
@@ -308,7 +314,8 @@ static int push(struct rdma_lane *r, int k)
         q->c.done += n;
         if (q->c.done < w->f.len)
             continue;
-        qp->note[q->handed++ % RECORD_RING] = (struct note){.cookie = w->cookie, .chunk = w->f.chunk};
+        qp->note[q->handed++ % RECORD_RING] =
+            (struct note){.cookie = w->cookie, .chunk = w->f.chunk};
         q->c.open = false;
     }
     return 0;
@@ -342,7 +349,8 @@ static int tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
             rc = push(r, k);
         for (; n < max && qp->reported != q->handed; qp->reported++, r->chunks_done++) {
             const struct note *note = &qp->note[qp->reported % RECORD_RING];
-            ev[n++] = (struct pvn_event){.kind = PVN_EV_SENT, .id = note->cookie, .chunk = note->chunk};
+            ev[n++] =
+                (struct pvn_event){.kind = PVN_EV_SENT, .id = note->cookie, .chunk = note->chunk};
         }
         if (rc >= 0 && q->arrived + CREDIT_RECVS - q->posted >= CREDIT_RECVS / 2)
             rc = post_recvs(r, k, q->arrived + CREDIT_RECVS - q->posted);
@@ -454,7 +462,8 @@ int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint6
     (void)dmabuf_fd, (void)dmabuf_offset;
     if (mr->ptr_type == NCCL_PTR_HOST)
         return 0;
-    return pvn_err_set(&l->err, -EOPNOTSUPP,
-                       "%s works in send mode with this peer, which copies and cannot reach GPU memory",
-                       rdma_of(l)->cfg.name);
+    return pvn_err_set(
+        &l->err, -EOPNOTSUPP,
+        "%s works in send mode with this peer, which copies and cannot reach GPU memory",
+        rdma_of(l)->cfg.name);
 }

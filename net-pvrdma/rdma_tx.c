@@ -35,8 +35,9 @@ static int lkey_of(struct rdma_lane *r, const struct pvn_write *w, uint32_t *lke
     *lkey = mr ? mr->lkey : 0;
     if (mr || w->f.len == 0)
         return 0;
-    return rdma_dead(r, -EFAULT, mem ? "sending bytes outside the registration given with them"
-                                     : "sending from memory that is not registered");
+    return rdma_dead(r, -EFAULT,
+                     mem ? "sending bytes outside the registration given with them"
+                         : "sending from memory that is not registered");
 }
 
 static void put_record(struct rdma_lane *r, int k, const struct pvn_write *w)
@@ -62,7 +63,8 @@ static void put_data(struct rdma_lane *r, int k, const struct pvn_write *w, uint
     rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
 }
 
-/* imm: the size goes first, so that it is there when the immediate arrives on the same queue pair. */
+/* imm: the size goes first, so that it is there when the immediate arrives on the same queue pair.
+ */
 static void put_size_and_data(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey)
 {
     size_t at = (w->f.seq % CTS_SLOTS) * PVN_MAX_RECVS + w->f.recv;
@@ -126,7 +128,8 @@ static int next_slot(struct rdma_lane *r, struct pvn_cts *c)
         return 0;
     int n = line[0].n;
     if (n < 1 || n > PVN_MAX_RECVS)
-        return rdma_dead(r, -EPROTO, "reading a clear-to-send entry: its number of buffers is impossible");
+        return rdma_dead(r, -EPROTO,
+                         "reading a clear-to-send entry: its number of buffers is impossible");
     for (int i = 1; i < n; i++)
         if (__atomic_load_n(&line[i].stamp, __ATOMIC_ACQUIRE) != stamp)
             return 0;
@@ -196,7 +199,8 @@ static int reap(struct rdma_lane *r)
     }
     if (known >= r->reap_at || (known > 0 && short_of_places(r))) {
         int rc = rdma_take(r, (int)known, NULL, 0, NULL);
-        /* A device may show the acknowledgement before the completions; they are not asked for again at once. */
+        /* A device may show the acknowledgement before the completions; they are not asked for
+         * again at once. */
         bool early = rc >= 0 && rc < (known < CQ_BATCH ? (int)known : CQ_BATCH);
         r->reap_at = REAP_AT + (early ? known - (uint32_t)rc : 0);
         return rc < 0 ? rc : 0;
@@ -221,8 +225,8 @@ int rdma_tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
         struct rqp *q = &r->qp[k];
         for (; n < max && q->reported != q->acked; q->reported++) {
             const struct note *note = &q->note[q->reported % RECORD_RING];
-            ev[n++] = (struct pvn_event){
-                .kind = PVN_EV_SENT, .id = note->cookie, .chunk = note->chunk};
+            ev[n++] =
+                (struct pvn_event){.kind = PVN_EV_SENT, .id = note->cookie, .chunk = note->chunk};
             r->chunks_done++;
         }
     }

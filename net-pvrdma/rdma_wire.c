@@ -6,9 +6,10 @@
 #include <string.h>
 
 /*
- *  0 u8 version   1 mode  2 queue pairs  3 flags: 1 ethernet, 2 wants acknowledgements  4 mtu  5 max_rd_atomic
- *  6 window (log2)  7 number of GIDs  8 modes  9 pieces (log2)  10 u16 lid  12 u32 rkey  16 u64 address of the registered block
- * 24 per queue pair: u32 number, u32 first packet number; then per GID: 16 bytes, u8 type, u8 row, u8 prefix, u8 0
+ *  0 u8 version   1 mode  2 queue pairs  3 flags: 1 ethernet, 2 wants acknowledgements  4 mtu  5
+ * max_rd_atomic 6 window (log2)  7 number of GIDs  8 modes  9 pieces (log2)  10 u16 lid  12 u32
+ * rkey  16 u64 address of the registered block 24 per queue pair: u32 number, u32 first packet
+ * number; then per GID: 16 bytes, u8 type, u8 row, u8 prefix, u8 0
  */
 enum { HEAD = 24, PER_QP = 8, PER_GID = 20, FLAG_ETHERNET = 1, FLAG_WANTS_ACKS = 2 };
 
@@ -71,8 +72,9 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
     const uint8_t *b = buf;
     memset(o, 0, sizeof(*o));
     if (len < HEAD || b[0] != RDMA_OFFER_VERSION)
-        return pvn_err_set(err, -EPROTO, "the peer's RDMA offer has %zu bytes and version %u, not version %d", len,
-                           len ? b[0] : 0, RDMA_OFFER_VERSION);
+        return pvn_err_set(err, -EPROTO,
+                           "the peer's RDMA offer has %zu bytes and version %u, not version %d",
+                           len, len ? b[0] : 0, RDMA_OFFER_VERSION);
     o->mode = b[1];
     o->nqps = b[2];
     o->ethernet = b[3] & FLAG_ETHERNET;
@@ -84,12 +86,14 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
     o->modes = b[8];
     o->pieces_log2 = b[9];
     if (o->mode > PVN_RDMA_SEND || o->modes == 0 || o->modes >> (PVN_RDMA_SEND + 1) ||
-        o->pieces_log2 < 2 || o->pieces_log2 > PIECES_LOG2 || o->nqps < 1 || o->nqps > PVN_RDMA_MAX_QPS ||
-        b[3] > (FLAG_ETHERNET | FLAG_WANTS_ACKS) || o->mtu < IBV_MTU_256 || o->mtu > IBV_MTU_4096 ||
-        o->ngids > PVN_RDMA_MAX_GIDS || o->window_log2 < 1 || o->window_log2 > RECORD_RING_LOG2 ||
+        o->pieces_log2 < 2 || o->pieces_log2 > PIECES_LOG2 || o->nqps < 1 ||
+        o->nqps > PVN_RDMA_MAX_QPS || b[3] > (FLAG_ETHERNET | FLAG_WANTS_ACKS) ||
+        o->mtu < IBV_MTU_256 || o->mtu > IBV_MTU_4096 || o->ngids > PVN_RDMA_MAX_GIDS ||
+        o->window_log2 < 1 || o->window_log2 > RECORD_RING_LOG2 ||
         len != HEAD + (size_t)o->nqps * PER_QP + (size_t)o->ngids * PER_GID)
         return pvn_err_set(err, -EPROTO,
-                           "the peer's RDMA offer is impossible: mode %u, %u queue pairs, MTU code %u, %u GIDs, %zu bytes",
+                           "the peer's RDMA offer is impossible: mode %u, %u queue pairs, MTU code "
+                           "%u, %u GIDs, %zu bytes",
                            o->mode, o->nqps, o->mtu, o->ngids, len);
     o->lid = (uint16_t)(b[10] | b[11] << 8);
     o->mem_rkey = get32(b + 12);
@@ -100,8 +104,8 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
         o->qpn[i] = get32(p);
         o->psn[i] = get32(p + 4) & 0xffffff;
         if (o->qpn[i] > 0xffffff)
-            return pvn_err_set(err, -EPROTO, "the peer's queue pair number 0x%x has more than 24 bits",
-                               o->qpn[i]);
+            return pvn_err_set(
+                err, -EPROTO, "the peer's queue pair number 0x%x has more than 24 bits", o->qpn[i]);
     }
     for (int i = 0; i < o->ngids; i++, p += PER_GID) {
         memcpy(o->gids[i].raw, p, 16);

@@ -1,6 +1,6 @@
 /*
- * What RDMA lanes put into each other's memory and into their offers. Little endian; both ends of a lane run the
- * same layout, which the offer's version says.
+ * What RDMA lanes put into each other's memory and into their offers. Little endian; both ends of a
+ * lane run the same layout, which the offer's version says.
  */
 #ifndef PVN_NET_PVRDMA_RDMA_WIRE_H
 #define PVN_NET_PVRDMA_RDMA_WIRE_H
@@ -11,24 +11,25 @@
 #include "net-pvrdma/rdma_lane.h"
 
 enum {
-    CTS_SLOTS = 64,    /* ring of slots in the sender's memory; more than PVN_MAX_REQS can be open */
+    CTS_SLOTS = 64, /* ring of slots in the sender's memory; more than PVN_MAX_REQS can be open */
     RECORD_RING_LOG2 = 8,
-    RECORD_RING = 1 << RECORD_RING_LOG2, /* records per queue pair, and so chunks in flight on one */
-    PIECE = 32768,     /* bytes of a message buffer of the two-sided mode */
-    PIECES_LOG2 = 5,   /* of them on a queue pair at most */
+    RECORD_RING =
+        1 << RECORD_RING_LOG2, /* records per queue pair, and so chunks in flight on one */
+    PIECE = 32768,             /* bytes of a message buffer of the two-sided mode */
+    PIECES_LOG2 = 5,           /* of them on a queue pair at most */
     CREDIT_RECVS = 16, /* receives of its sender; the peer has four messages under way at most */
     RDMA_OFFER_VERSION = 1,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
 
-/* One buffer of a slot: one cache line, which an adapter writes whole. A line is valid when its stamp is the
- * slot's number plus one. */
+/* One buffer of a slot: one cache line, which an adapter writes whole. A line is valid when its
+ * stamp is the slot's number plus one. */
 struct cts_line {
     uint64_t addr;
     uint64_t size;
     uint32_t rkey[PVN_MAX_LANES];
     int32_t tag;
-    uint8_t n;    /* lines of this slot */
+    uint8_t n; /* lines of this slot */
     uint8_t zero[3];
     uint64_t stamp;
 };
@@ -41,7 +42,8 @@ struct ack_line {
 };
 static_assert(sizeof(struct ack_line) == 64, "the acknowledgements are one cache line");
 
-/* Written behind a chunk's data. Valid when the stamp is its position in the queue pair's count, plus one. */
+/* Written behind a chunk's data. Valid when the stamp is its position in the queue pair's count,
+ * plus one. */
 struct record {
     uint64_t total; /* bytes of the whole message */
     uint32_t imm;   /* imm_make() */
@@ -92,7 +94,8 @@ static inline uint16_t imm_chunk(uint32_t imm)
 /* What one end tells the other before the queue pairs are connected. */
 struct rdma_offer {
     uint8_t mode, nqps, mtu, max_rd_atomic;
-    uint8_t window_log2; /* chunks of a queue pair that a sending end leaves unacknowledged at most */
+    uint8_t
+        window_log2; /* chunks of a queue pair that a sending end leaves unacknowledged at most */
     uint8_t ngids;
     uint8_t modes;       /* that this end can do: a bit for each */
     uint8_t pieces_log2; /* receives of a queue pair in the two-sided mode; the sender's credits */
@@ -110,8 +113,9 @@ int pvn_rdma_offer_encode(const struct rdma_offer *o, void *buf, size_t cap);
 int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, struct pvn_err *err);
 
 /*
- * The registered block at both ends: cts ring (sender: the peer writes it; receiver: it writes from it), ack line,
- * message sizes, record rings. The same layout everywhere, so that one address and key describe it.
+ * The registered block at both ends: cts ring (sender: the peer writes it; receiver: it writes from
+ * it), ack line, message sizes, record rings. The same layout everywhere, so that one address and
+ * key describe it.
  */
 enum {
     MEM_CTS = 0,

@@ -17,8 +17,8 @@ struct symbol {
 
 #define AT(field) offsetof(struct pvn_verbs, field)
 
-/* The versions are those that match this header's structures (rdma-core 44, libibverbs.map.in): functions of the same name
- * and another version take other structures. */
+/* The versions are those that match this header's structures (rdma-core 44, libibverbs.map.in):
+ * functions of the same name and another version take other structures. */
 static const struct symbol symbols[] = {
     {"ibv_get_device_list", "IBVERBS_1.1", AT(get_device_list), 0},
     {"ibv_free_device_list", "IBVERBS_1.1", AT(free_device_list), 0},
@@ -60,9 +60,11 @@ static int resolve(void *lib, const char *name, struct pvn_err *err)
         void *f = s->version ? dlvsym(lib, s->name, s->version) : dlsym(lib, s->name);
         if (!f && !s->optional)
             return pvn_err_set(err, -ENOSYS,
-                               "%s has no function %s%s%s: it is too old or not libibverbs; install rdma-core 12 or "
+                               "%s has no function %s%s%s: it is too old or not libibverbs; "
+                               "install rdma-core 12 or "
                                "newer",
-                               name, s->name, s->version ? " of version " : "", s->version ? s->version : "");
+                               name, s->name, s->version ? " of version " : "",
+                               s->version ? s->version : "");
         memcpy((char *)&table + s->offset, &f, sizeof(f));
     }
     return 0;
@@ -73,9 +75,10 @@ static int load(const char *name, struct pvn_err *err)
     void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
         const char *why = dlerror();
-        return pvn_err_set(err, -ELIBACC,
-                           "RDMA is not available: %s (install libibverbs1 and ibverbs-providers, or rdma-core)",
-                           why ? why : "the library cannot be loaded");
+        return pvn_err_set(
+            err, -ELIBACC,
+            "RDMA is not available: %s (install libibverbs1 and ibverbs-providers, or rdma-core)",
+            why ? why : "the library cannot be loaded");
     }
     int rc = resolve(lib, name, err);
     if (rc < 0) {

@@ -43,8 +43,8 @@ static void tcp_close(struct pvn_lane *l)
 static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     const struct tcp_lane *t = (const struct tcp_lane *)l;
-    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes", t->cfg.name, t->nstreams,
-                    t->nstreams == 1 ? "" : "s", t->cfg.chunk);
+    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes", t->cfg.name,
+                    t->nstreams, t->nstreams == 1 ? "" : "s", t->cfg.chunk);
 }
 
 static struct pvn_lane_ops tcp_ops = {

@@ -1,13 +1,15 @@
 /*
  * The TCP lane: several streams between one pair of interfaces.
  *
- * The connector (the sending end of a comm) dials the streams, the acceptor's listener hands the accepted
- * sockets in by adopt. Chunks are dealt in order to whichever stream has room, so a slow flow takes less
- * instead of setting the pace; each is announced by a fixed header in front of its payload (frame.h). The
- * receiver reads payloads straight into the posted buffer; what has no buffer yet stays in the kernel.
+ * The connector (the sending end of a comm) dials the streams, the acceptor's listener hands the
+ * accepted sockets in by adopt. Chunks are dealt in order to whichever stream has room, so a slow
+ * flow takes less instead of setting the pace; each is announced by a fixed header in front of its
+ * payload (frame.h). The receiver reads payloads straight into the posted buffer; what has no
+ * buffer yet stays in the kernel.
  *
- * There is no thread: everything moves inside post_write, kick and poll. A stream that has been silent for a
- * while is left to the poller (core/poller.h) and costs no system call until it has something to say.
+ * There is no thread: everything moves inside post_write, kick and poll. A stream that has been
+ * silent for a while is left to the poller (core/poller.h) and costs no system call until it has
+ * something to say.
  */
 #ifndef PVN_NET_TCP_LANE_H
 #define PVN_NET_TCP_LANE_H
@@ -24,40 +26,43 @@ enum {
 
 struct pvn_tcp_lane_cfg {
     bool sender;
-    int streams;          /* wished, 1 .. PVN_TCP_MAX_STREAMS; the smaller of both ends' is used */
-    size_t chunk;         /* bytes; upper bound of a chunk, > 0 */
-    unsigned batch_us;    /* small messages that follow each other faster are sent together; 0: never */
-    size_t zerocopy_min;  /* bytes; chunks of at least this size use MSG_ZEROCOPY; 0: never */
-    char name[64];        /* for messages, e.g. "eth2" */
+    int streams;  /* wished, 1 .. PVN_TCP_MAX_STREAMS; the smaller of both ends' is used */
+    size_t chunk; /* bytes; upper bound of a chunk, > 0 */
+    unsigned
+        batch_us; /* small messages that follow each other faster are sent together; 0: never */
+    size_t zerocopy_min; /* bytes; chunks of at least this size use MSG_ZEROCOPY; 0: never */
+    char name[64];       /* for messages, e.g. "eth2" */
 
     /* Acceptor: opaque bytes for the connector's dial (address of the listener). */
     uint8_t dial_to[PVN_TCP_DIAL_MAX];
     size_t dial_to_len;
 
     /*
-     * Connector. dial starts a connection of its own to what the acceptor put into dial_to: a non-blocking,
-     * close-on-exec socket with all options set is returned (connect in progress or done), or a negative
-     * errno with *err filled. preamble writes the bytes that open stream `stream` and returns their
-     * number. ctx must outlive the lane's set-up.
+     * Connector. dial starts a connection of its own to what the acceptor put into dial_to: a
+     * non-blocking, close-on-exec socket with all options set is returned (connect in progress or
+     * done), or a negative errno with *err filled. preamble writes the bytes that open stream
+     * `stream` and returns their number. ctx must outlive the lane's set-up.
      */
-    int (*dial)(void *ctx, const uint8_t *to, size_t len, int lane, int stream, struct pvn_err *err);
+    int (*dial)(void *ctx, const uint8_t *to, size_t len, int lane, int stream,
+                struct pvn_err *err);
     int (*preamble)(void *ctx, int lane, int stream, uint8_t *out);
     void *ctx;
 };
 
-/* NULL with errno ENOMEM or EINVAL. Freed by its ops->close, which closes the sockets: bytes that the
- * kernel has accepted are still delivered. The caller holds a reference of the poller. */
+/* NULL with errno ENOMEM or EINVAL. Freed by its ops->close, which closes the sockets: bytes that
+ * the kernel has accepted are still delivered. The caller holds a reference of the poller. */
 struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg);
 
 /* What the lane did so far; for statistics and tests. */
 struct pvn_tcp_lane_stats {
-    uint64_t tx_calls, tx_full;      /* sendmsg calls; those that the kernel refused (EAGAIN) */
-    uint64_t rx_calls, rx_empty;     /* recvmsg calls; those that found nothing */
-    uint64_t tx_bytes, rx_bytes;     /* with headers */
-    uint64_t rx_peeks;               /* of rx_calls, those that left what they found with the kernel */
-    uint64_t rx_copied;              /* payload bytes that came through the staging buffer */
-    uint64_t idle;                   /* times that a stream was left to the poller */
-    uint64_t zc_sends, zc_copied;    /* zero-copy calls; completions in which the kernel copied anyway */
+    uint64_t tx_calls, tx_full;  /* sendmsg calls; those that the kernel refused (EAGAIN) */
+    uint64_t rx_calls, rx_empty; /* recvmsg calls; those that found nothing */
+    uint64_t tx_bytes, rx_bytes; /* with headers */
+    uint64_t rx_peeks;           /* of rx_calls, those that left what they found with the kernel */
+    uint64_t rx_copied;          /* payload bytes that came through the staging buffer */
+    uint64_t idle;               /* times that a stream was left to the poller */
+    uint64_t zc_sends,
+        zc_copied; /* zero-copy calls; completions in which the kernel copied anyway */
 };
 const struct pvn_tcp_lane_stats *pvn_tcp_lane_get_stats(const struct pvn_lane *l);
 

@@ -7,17 +7,17 @@
 #include "net-tcp/tcp_lane.h"
 
 enum {
-    TXQ = 64,            /* chunks queued per lane (a power of two) */
-    TX_INLINE = 216,     /* payload bytes that are copied behind the header: one piece for the kernel */
-    TX_RUN = 32,         /* chunks that one stream takes at once */
+    TXQ = 64,        /* chunks queued per lane (a power of two) */
+    TX_INLINE = 216, /* payload bytes that are copied behind the header: one piece for the kernel */
+    TX_RUN = 32,     /* chunks that one stream takes at once */
     TX_RUN_BYTES = 256 * 1024, /* and no more bytes than this, beside the first chunk */
     TX_BUDGET = 1024 * 1024,   /* bytes that one call writes */
     RX_STAGE = 16 * 1024,      /* bytes read ahead of a header while messages are small */
     RX_STAGE_LARGE = 128,      /* and while they are large: their payload should not be copied */
-    RX_PEEK = 4 * 1024 + 512,  /* bytes of a lone message that are looked at before they are taken */
-    RX_LARGE = 8 * 1024,       /* bytes: what counts as large */
-    RX_IDLE_AFTER = 512,        /* empty reads in a row after which a stream is left to the poller */
-    RX_BUDGET = 1024 * 1024    /* bytes that one poll takes from one stream */
+    RX_PEEK = 4 * 1024 + 512, /* bytes of a lone message that are looked at before they are taken */
+    RX_LARGE = 8 * 1024,      /* bytes: what counts as large */
+    RX_IDLE_AFTER = 512,      /* empty reads in a row after which a stream is left to the poller */
+    RX_BUDGET = 1024 * 1024   /* bytes that one poll takes from one stream */
 };
 
 enum tx_state { TX_FREE, TX_QUEUED, TX_TAKEN, TX_WAIT_ACK, TX_SENT };
@@ -29,7 +29,7 @@ struct tx_frame {
     uint16_t head_len; /* header, and payload when it is small */
     uint8_t stream;    /* that has written it */
     uint32_t cookie;
-    uint32_t zc_last;  /* TX_WAIT_ACK: zero-copy calls of the stream that must be acknowledged */
+    uint32_t zc_last; /* TX_WAIT_ACK: zero-copy calls of the stream that must be acknowledged */
     const uint8_t *src;
     size_t len; /* payload bytes at src, 0 when inlined */
     uint8_t head[PVN_FRAME_LEN + TX_INLINE];
@@ -43,10 +43,11 @@ struct stream {
     /* set-up */
     uint8_t pre[PVN_TCP_PREAMBLE_MAX];
     int pre_len, pre_done;
-    /* sender: the run [first, first + count) of queue positions, `done` bytes of its first chunk are out */
+    /* sender: the run [first, first + count) of queue positions, `done` bytes of its first chunk
+     * are out */
     uint32_t first, count;
     size_t done;
-    uint32_t zc_next; /* number that the kernel gives the next zero-copy call */
+    uint32_t zc_next;  /* number that the kernel gives the next zero-copy call */
     uint32_t zc_acked; /* all below are acknowledged */
     /* receiver */
     struct pvn_watch *watch;

@@ -38,7 +38,8 @@ static void drain_stage(struct tcp_lane *t, struct stream *s)
     s->left -= (uint32_t)n;
 }
 
-/* Works through what has been read. Stops for want of bytes, of a buffer (stalled) or of room for events. */
+/* Works through what has been read. Stops for want of bytes, of a buffer (stalled) or of room for
+ * events. */
 static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int max, int *n)
 {
     s->stalled = false;
@@ -56,7 +57,8 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
             }
             if (rc < 0 && rc != -EALREADY)
                 return tcp_dead(t, s, rc, "placing a message");
-            /* An address only says that the payload is wanted; an empty message has no bytes to put. */
+            /* An address only says that the payload is wanted; an empty message has no bytes to
+             * put. */
             static uint8_t nowhere;
             s->dst = rc == -EALREADY ? NULL : dst ? dst : &nowhere;
             s->left = s->f.len;
@@ -174,7 +176,8 @@ static int go_idle(struct tcp_lane *t, struct stream *s)
 static int end_of_stream(struct tcp_lane *t, struct stream *s)
 {
     if (s->have_frame || staged(s) > 0)
-        return tcp_dead(t, s, -ECONNRESET, "receiving: the peer's stream ended in the middle of a message");
+        return tcp_dead(t, s, -ECONNRESET,
+                        "receiving: the peer's stream ended in the middle of a message");
     s->eof = true;
     return 0;
 }
@@ -220,7 +223,8 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
             return rc;
         ended += s->eof;
     }
-    /* The engine asks only while somebody waits: when every stream is at its end, nothing will come. */
+    /* The engine asks only while somebody waits: when every stream is at its end, nothing will
+     * come. */
     if (n == 0 && ended == t->nstreams)
         return tcp_dead(t, &t->s[0], -ECONNRESET, "receiving: the peer has closed the connection");
     return n;

@@ -110,8 +110,8 @@ static bool wants_zerocopy(const struct tcp_lane *t, const struct tx_frame *f)
     return t->cfg.zerocopy_min && !t->zc_off && f->len >= t->cfg.zerocopy_min;
 }
 
-/* Writes as much of the stream's run as the kernel takes. Bytes written are taken off *budget. 0, -EAGAIN
- * or an error. */
+/* Writes as much of the stream's run as the kernel takes. Bytes written are taken off *budget. 0,
+ * -EAGAIN or an error. */
 static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
 {
     while (s->count > 0) {
@@ -148,7 +148,8 @@ static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
 }
 
 /* Every stream that has work gets a turn, the first one in rotation, until the budget is spent.
- * Small messages do not turn it: they keep to one stream, and the others cost the receiver no call. */
+ * Small messages do not turn it: they keep to one stream, and the others cost the receiver no call.
+ */
 static int pump(struct tcp_lane *t)
 {
     size_t budget = TX_BUDGET;

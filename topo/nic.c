@@ -77,7 +77,8 @@ static int grow(struct pvn_nics *nics, struct pvn_nic **slot)
         nics->list = more;
     }
     *slot = &nics->list[nics->n++];
-    **slot = (struct pvn_nic){.rdma = -1, .port_index = -1, .net = -1, .pci = -1, .rail = -1, .gdr = -1};
+    **slot =
+        (struct pvn_nic){.rdma = -1, .port_index = -1, .net = -1, .pci = -1, .rail = -1, .gdr = -1};
     return 0;
 }
 

@@ -27,16 +27,16 @@ struct pvn_nic {
     /* From 1, the port number counted on over the functions of a card: NCCL takes two NICs of equal
      * guid and port for one wire. Virtual functions have the number of their physical one. */
     int port;
-    int speed_mbps;       /* 0 unknown (NCCL then takes 10000); of PVRDMA that of its interface */
-    uint64_t guid;        /* equal for the ports and functions of one card */
-    int rail;             /* -1 unset */
-    int gdr;              /* offered for GPU memory: 1, 0, or -1 not known */
+    int speed_mbps; /* 0 unknown (NCCL then takes 10000); of PVRDMA that of its interface */
+    uint64_t guid;  /* equal for the ports and functions of one card */
+    int rail;       /* -1 unset */
+    int gdr;        /* offered for GPU memory: 1, 0, or -1 not known */
     /* What pciPath should be, owned by topo, or NULL. The device's own function, of PVRDMA function
      * 1: NCCL's own transport names function 0 (and, of virtual functions, device 0), which may be
      * no NIC, a bridge or not there at all (NCCL#811). The place in NCCL's tree is the same. */
     const char *pci_path;
-    char path_note[256];  /* "" or why pci_path is NULL or what NCCL will make of it */
-    int from;             /* pvn_nics_of_devices: its place in the caller's list */
+    char path_note[256]; /* "" or why pci_path is NULL or what NCCL will make of it */
+    int from;            /* pvn_nics_of_devices: its place in the caller's list */
 };
 
 struct pvn_nics {

@@ -8,9 +8,10 @@
 #include <string.h>
 
 enum {
-    POLL_BATCH = 32,  /* events taken from a lane at once */
-    POLL_ROUNDS = 4,  /* batches per lane and progress call: a busy lane must not starve its caller */
-    CLOCK_EVERY = 16  /* progress calls between two readings of the clock (a power of two) */
+    POLL_BATCH = 32, /* events taken from a lane at once */
+    POLL_ROUNDS =
+        4, /* batches per lane and progress call: a busy lane must not starve its caller */
+    CLOCK_EVERY = 16 /* progress calls between two readings of the clock (a power of two) */
 };
 
 static bool any_needs_cts(const struct pvn_engine_cfg *cfg)
@@ -53,7 +54,8 @@ struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
         errno = ENOMEM;
         return NULL;
     }
-    /* Lowest addresses are handed out first, so that a shallow pipeline stays in few cache lines. */
+    /* Lowest addresses are handed out first, so that a shallow pipeline stays in few cache lines.
+     */
     for (int i = PVN_MAX_SENDS - 1; i >= 0; i--) {
         e->reqs[i].e = e;
         e->freed[e->nfree++] = &e->reqs[i];

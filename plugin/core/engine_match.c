@@ -1,11 +1,11 @@
 /*
  * Matching on the receiving side of comms without clear-to-send.
  *
- * Message k, in the sender's order, goes to the oldest posted buffer with its tag. Lanes deliver chunks of
- * several streams in any order between streams, so a chunk of message k+1 may be met first: it then waits
- * in its stream until message k is known, because only k's tag tells which buffer is left for k+1.
- * That cannot lock up: the sender hands out chunks in message order, so the first chunk of the lowest unknown
- * message is always at the head of some stream.
+ * Message k, in the sender's order, goes to the oldest posted buffer with its tag. Lanes deliver
+ * chunks of several streams in any order between streams, so a chunk of message k+1 may be met
+ * first: it then waits in its stream until message k is known, because only k's tag tells which
+ * buffer is left for k+1. That cannot lock up: the sender hands out chunks in message order, so the
+ * first chunk of the lowest unknown message is always at the head of some stream.
  */
 #include "core/engine_priv.h"
 
@@ -34,9 +34,10 @@ static struct recv_ent *find_buffer(struct receiver *rx, int tag, int *group, in
 
 static int too_long(struct pvn_engine *e, uint64_t msg, int tag, uint64_t total, size_t size)
 {
-    return eng_fail(e, -EMSGSIZE, PVN_FAULT_REMOTE,
-                    "the peer's message %llu (tag %d) has %llu bytes, the receive posted for it takes %zu",
-                    (unsigned long long)msg, tag, (unsigned long long)total, size);
+    return eng_fail(
+        e, -EMSGSIZE, PVN_FAULT_REMOTE,
+        "the peer's message %llu (tag %d) has %llu bytes, the receive posted for it takes %zu",
+        (unsigned long long)msg, tag, (unsigned long long)total, size);
 }
 
 static struct stash *stash_new(struct pvn_engine *e, const struct pvn_frame *f, int *idx)
@@ -45,7 +46,8 @@ static struct stash *stash_new(struct pvn_engine *e, const struct pvn_frame *f, 
     if (rx->nstash == STASH_SLOTS || f->total > e->cfg.stash_max ||
         rx->stash_bytes > e->cfg.stash_max - f->total) {
         eng_fail(e, -ENOBUFS, PVN_FAULT_ARGUMENT,
-                 "message %llu has tag %d and %llu bytes, no posted receive has that tag, and %d messages "
+                 "message %llu has tag %d and %llu bytes, no posted receive has that tag, and %d "
+                 "messages "
                  "of %zu bytes are kept aside already (limits: %d, %zu bytes)",
                  (unsigned long long)f->seq, f->tag, (unsigned long long)f->total, rx->nstash,
                  rx->stash_bytes, STASH_SLOTS, e->cfg.stash_max);
@@ -102,7 +104,8 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
         ent->total = f->total;
         ent->total_known = true;
         rx->unmatched--;
-        *m = (struct msg_map){.kind = MAP_ENT, .idx = (int16_t)gi, .ent = (uint8_t)ei, .msg = f->seq};
+        *m = (struct msg_map){
+            .kind = MAP_ENT, .idx = (int16_t)gi, .ent = (uint8_t)ei, .msg = f->seq};
     } else {
         int si = 0;
         if (!stash_new(e, f, &si))
@@ -113,8 +116,8 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
     return 0;
 }
 
-/* Checks a chunk against what is known of its message and returns its address, once: a second attempt while
- * the first is still being written could outlive the message. */
+/* Checks a chunk against what is known of its message and returns its address, once: a second
+ * attempt while the first is still being written could outlive the message. */
 static int locate(struct pvn_engine *e, const struct pvn_frame *f, uint64_t total,
                   struct chunk_set *placed, uint8_t *base, void **dst)
 {
@@ -132,7 +135,8 @@ static int locate(struct pvn_engine *e, const struct pvn_frame *f, uint64_t tota
     return 0;
 }
 
-int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f, void **dst)
+int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
+                    void **dst)
 {
     struct pvn_engine *e = engine;
     struct receiver *rx = e->rx;
@@ -140,10 +144,10 @@ int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_
         return e->err.code;
     if (!rx || f->chunk >= PVN_MAX_CHUNKS || f->total >> MAX_TOTAL_LOG2 || f->len > f->total ||
         f->offset > f->total - f->len)
-        return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
-                        "the peer sent an impossible chunk: number %u, offset %llu, %u of %llu bytes",
-                        f->chunk, (unsigned long long)f->offset, f->len,
-                        (unsigned long long)f->total);
+        return eng_fail(
+            e, -EPROTO, PVN_FAULT_REMOTE,
+            "the peer sent an impossible chunk: number %u, offset %llu, %u of %llu bytes", f->chunk,
+            (unsigned long long)f->offset, f->len, (unsigned long long)f->total);
     if (f->seq > rx->next_match)
         return -EAGAIN;
     if (f->seq == rx->next_match) {

@@ -3,8 +3,9 @@
 
 enum { PAGE = 4096 };
 
-/* Chunks of the preferred size; larger ones when the message would need more than PVN_MAX_CHUNKS, in whole
- * pages so that no page is written by two lanes. A message that one lane takes whole is not cut. */
+/* Chunks of the preferred size; larger ones when the message would need more than PVN_MAX_CHUNKS,
+ * in whole pages so that no page is written by two lanes. A message that one lane takes whole is
+ * not cut. */
 struct plan eng_plan(const struct pvn_engine *e, size_t size)
 {
     size_t chunk = e->cfg.chunk;

@@ -40,9 +40,9 @@ struct pvn_req {
     struct pvn_engine *e;
     enum req_kind kind;
     bool done;
-    int16_t group;   /* REQ_RECV: index into groups. REQ_FLUSH: into flush */
-    size_t size;     /* REQ_SEND: bytes sent */
-    uint64_t born;   /* ns */
+    int16_t group; /* REQ_RECV: index into groups. REQ_FLUSH: into flush */
+    size_t size;   /* REQ_SEND: bytes sent */
+    uint64_t born; /* ns */
 };
 
 /* One message at its sender, in sends[seq % MSG_RING]. */
@@ -55,8 +55,8 @@ struct send_msg {
     const struct pvn_mr *mr;
     struct pvn_req *req;
     struct plan plan;
-    unsigned next;     /* first chunk not posted yet */
-    unsigned ndone;    /* chunks whose PVN_EV_SENT came */
+    unsigned next;  /* first chunk not posted yet */
+    unsigned ndone; /* chunks whose PVN_EV_SENT came */
     struct chunk_set done;
     /* clear-to-send comms: where it goes */
     uint64_t slot;
@@ -91,7 +91,7 @@ struct recv_ent {
 struct recv_group {
     uint64_t slot;
     int n;
-    int left;  /* buffers not done */
+    int left; /* buffers not done */
     struct pvn_req *req;
     const struct pvn_mr *mrs[PVN_MAX_RECVS];
     struct recv_ent ent[PVN_MAX_RECVS];
@@ -128,8 +128,8 @@ struct msg_map {
 };
 
 struct sender {
-    uint64_t next;   /* number of the next message */
-    uint64_t unposted; /* first message that may have chunks to post */
+    uint64_t next;      /* number of the next message */
+    uint64_t unposted;  /* first message that may have chunks to post */
     uint64_t slot_head; /* oldest slot with free buffers */
     struct send_msg msg[MSG_RING];
     struct send_slot slots[SLOT_RING];
@@ -157,14 +157,14 @@ struct pvn_engine {
     struct pvn_engine_cfg cfg;
     bool needs_cts;
     bool failed;
-    int rr;       /* lane that gets the next chunk first */
-    int pending;  /* requests not done */
+    int rr;      /* lane that gets the next chunk first */
+    int pending; /* requests not done */
     int nfree;
     unsigned ticks;
     uint64_t now; /* sampled every few progress calls */
     struct pvn_req *freed[PVN_MAX_SENDS];
     struct pvn_req reqs[PVN_MAX_SENDS];
-    struct sender *tx;   /* one of the two, by cfg.sender */
+    struct sender *tx; /* one of the two, by cfg.sender */
     struct receiver *rx;
     struct pvn_engine_stats stats;
     struct pvn_err err;
@@ -199,7 +199,8 @@ int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
 void eng_flush_free(struct pvn_engine *e, const struct pvn_req *req);
 
 /* engine_match.c: matched comms, receiving side */
-int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f, void **dst);
+int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
+                    void **dst);
 int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev);
 /* Gives stashed messages to the buffers of a group that has just been posted. */
 int eng_match_claim(struct pvn_engine *e, int group);

@@ -38,7 +38,8 @@ int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_
     return 0;
 }
 
-/* Publishes slots in order. Which lane carries the entry does not matter; the first that has room. */
+/* Publishes slots in order. Which lane carries the entry does not matter; the first that has room.
+ */
 int eng_rx_post(struct pvn_engine *e)
 {
     struct receiver *rx = e->rx;
@@ -102,11 +103,12 @@ static int slot_arrived(struct pvn_engine *e, const struct pvn_event *ev)
     }
     if (ev->total > ent->size || ev->bytes > ev->total - ent->got ||
         (ent->total_known && ent->total != ev->total))
-        return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
-                        "the peer reports chunk %u of %u bytes of a message of %llu bytes for a receive of %zu "
-                        "bytes, of which %llu have arrived",
-                        ev->chunk, ev->bytes, (unsigned long long)ev->total, ent->size,
-                        (unsigned long long)ent->got);
+        return eng_fail(
+            e, -EPROTO, PVN_FAULT_REMOTE,
+            "the peer reports chunk %u of %u bytes of a message of %llu bytes for a receive of %zu "
+            "bytes, of which %llu have arrived",
+            ev->chunk, ev->bytes, (unsigned long long)ev->total, ent->size,
+            (unsigned long long)ent->got);
     chunk_add(&ent->seen, ev->chunk);
     ent->total = ev->total;
     ent->total_known = true;
@@ -140,7 +142,8 @@ void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *
                          ? "not announced to the peer yet, the lanes have no room"
                          : "waiting for the peer's send");
         else
-            snprintf(text, cap, "receive %llu, buffer %d of %d (tag %d): %llu of %llu bytes are here, "
+            snprintf(text, cap,
+                     "receive %llu, buffer %d of %d (tag %d): %llu of %llu bytes are here, "
                      "waiting for the rest from the peer",
                      (unsigned long long)g->slot, i + 1, g->n, ent->tag,
                      (unsigned long long)ent->got, (unsigned long long)ent->total);

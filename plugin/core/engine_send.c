@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Finds a free buffer with this tag in the oldest slot that has free buffers. Sends never look past it:
- * the receiver's groups are filled in order, as NCCL's own verbs transport does. */
+/* Finds a free buffer with this tag in the oldest slot that has free buffers. Sends never look past
+ * it: the receiver's groups are filled in order, as NCCL's own verbs transport does. */
 static struct send_slot *match_slot(struct sender *tx, int tag, int *buf)
 {
     struct send_slot *s = &tx->slots[tx->slot_head % SLOT_RING];
@@ -69,8 +69,9 @@ static int post_chunk(struct pvn_engine *e, struct send_msg *m)
     return -EAGAIN;
 }
 
-/* Hands chunks to the lanes in message order; the order is what keeps a matched receiver, whose streams
- * may each be stopped at a message that has no buffer yet, from waiting for one that is behind it. */
+/* Hands chunks to the lanes in message order; the order is what keeps a matched receiver, whose
+ * streams may each be stopped at a message that has no buffer yet, from waiting for one that is
+ * behind it. */
 int eng_tx_post(struct pvn_engine *e)
 {
     struct sender *tx = e->tx;
@@ -173,7 +174,8 @@ static void cts(struct pvn_engine *e, const struct pvn_cts *c)
                  PVN_MAX_RECVS);
         return;
     }
-    /* An entry that is published again (a repeated event, a replay) must not free what was taken. */
+    /* An entry that is published again (a repeated event, a replay) must not free what was taken.
+     */
     struct send_slot *s = &tx->slots[c->seq % SLOT_RING];
     if (c->seq < tx->slot_head || c->seq >= tx->slot_head + SLOT_RING ||
         (s->valid && s->cts.seq == c->seq)) {
@@ -201,12 +203,13 @@ void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *
         const struct send_msg *m = &e->tx->msg[i];
         if (!m->open || m->req != req)
             continue;
-        snprintf(text, cap,
-                 "message %llu (%zu bytes, tag %d): %u of %u chunks handed to the lanes, %u of them "
-                 "accepted; waiting for %s",
-                 (unsigned long long)m->seq, m->size, m->tag, m->next, m->plan.count, m->ndone,
-                 m->next < m->plan.count ? "the lanes or the peer to take more"
-                                         : "the lanes to report them sent");
+        snprintf(
+            text, cap,
+            "message %llu (%zu bytes, tag %d): %u of %u chunks handed to the lanes, %u of them "
+            "accepted; waiting for %s",
+            (unsigned long long)m->seq, m->size, m->tag, m->next, m->plan.count, m->ndone,
+            m->next < m->plan.count ? "the lanes or the peer to take more"
+                                    : "the lanes to report them sent");
         return;
     }
 }

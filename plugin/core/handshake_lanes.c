@@ -113,7 +113,8 @@ static int fall_back(struct pvn_conn *c, const char *kind)
     struct pvn_err err = PVN_ERR_INIT;
 
     pvn_err_set(&err, -EPROTONOSUPPORT,
-                "the peer has no usable %s device for this connection (its own log says why), so only TCP is left",
+                "the peer has no usable %s device for this connection (its own log says why), so "
+                "only TCP is left",
                 kind);
     pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
     pvn_err_set_where(&err, "%s", c->where);
@@ -498,7 +499,8 @@ static int rank(const struct pvn_lane *l)
     return is_spare(l) ? 0 : l->caps & PVN_LANE_NEEDS_CTS ? 2 : 1;
 }
 
-/* Keeps the best kind of lane that has come up at both ends. They decide alike, for they have the same lanes. */
+/* Keeps the best kind of lane that has come up at both ends. They decide alike, for they have the
+ * same lanes. */
 static void release_spares(struct pvn_conn *c)
 {
     int best = 0, k;

@@ -62,7 +62,8 @@ static const struct pvn_hint table[] = {
      "try `ip route get PEER`; set NCCL_SOCKET_FAMILY when only one of IPv4 and IPv6 is set up "
      "everywhere"},
     {PVN_HINT_WRONG_SOURCE, PVN_HINT_ERRNO, EINVAL, PVN_PHASE_DIAL, PVN_PAST_ANY,
-     "the local address cannot send to that peer: it is the loopback's, or an interface's without a "
+     "the local address cannot send to that peer: it is the loopback's, or an interface's without "
+     "a "
      "link",
      "see in the log which interface was chosen and why; bring the network's interface up, or set "
      "NCCL_SOCKET_IFNAME to it"},

@@ -34,7 +34,8 @@ static int ok_dereg(struct pvn_lane *l, struct pvn_mr *mr)
     return 0;
 }
 
-static int no_post_cts(struct pvn_lane *l, const struct pvn_cts *cts, const struct pvn_mr *const *mrs)
+static int no_post_cts(struct pvn_lane *l, const struct pvn_cts *cts,
+                       const struct pvn_mr *const *mrs)
 {
     return -EOPNOTSUPP;
 }

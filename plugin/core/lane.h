@@ -1,17 +1,18 @@
 /*
  * The lane interface: what the message engine asks of a transport.
  *
- * A comm is one direction to one peer. Its bytes travel over lanes: the TCP streams of one interface
- * pair, the queue pairs of one RDMA port pair, or the simulated lane of the tests. A lane moves chunks and
- * reports what happened as plain values; it never sees a request, and the engine never looks inside a
- * lane. Matching, sizes, chunk plans, clear-to-send and completion live in the engine only.
+ * A comm is one direction to one peer. Its bytes travel over lanes: the TCP streams of one
+ * interface pair, the queue pairs of one RDMA port pair, or the simulated lane of the tests. A lane
+ * moves chunks and reports what happened as plain values; it never sees a request, and the engine
+ * never looks inside a lane. Matching, sizes, chunk plans, clear-to-send and completion live in the
+ * engine only.
  *
- * Threads: every call for one comm's lanes comes from one thread at a time (NCCL's proxy progress thread
- * of that comm), so a lane has no lock of its own. What lanes of several comms share must be safe by itself.
- * No operation blocks.
+ * Threads: every call for one comm's lanes comes from one thread at a time (NCCL's proxy progress
+ * thread of that comm), so a lane has no lock of its own. What lanes of several comms share must be
+ * safe by itself. No operation blocks.
  *
- * Return values of every operation: 0 (or a count) done, -EAGAIN call again, any other negative errno:
- * the lane is dead and lane->err says why.
+ * Return values of every operation: 0 (or a count) done, -EAGAIN call again, any other negative
+ * errno: the lane is dead and lane->err says why.
  */
 #ifndef PVN_CORE_LANE_H
 #define PVN_CORE_LANE_H
@@ -30,9 +31,9 @@ enum {
 };
 
 /*
- * Low bits of a 64-bit sequence number that identify a slot and its generation in events and in the RDMA
- * immediate (slot:8 | gen:12). At most PVN_MAX_SENDS messages are open at once, so an id that is 4096 rounds
- * old or less is always told apart from the live one.
+ * Low bits of a 64-bit sequence number that identify a slot and its generation in events and in the
+ * RDMA immediate (slot:8 | gen:12). At most PVN_MAX_SENDS messages are open at once, so an id that
+ * is 4096 rounds old or less is always told apart from the live one.
  */
 enum { PVN_ID_BITS = 20 };
 static inline uint32_t pvn_id(uint64_t seq)
@@ -40,19 +41,20 @@ static inline uint32_t pvn_id(uint64_t seq)
     return (uint32_t)(seq & ((1u << PVN_ID_BITS) - 1));
 }
 
-/* A registered buffer. Owned by the registration (regMr .. deregMr); lanes fill their own columns. */
+/* A registered buffer. Owned by the registration (regMr .. deregMr); lanes fill their own columns.
+ */
 struct pvn_mr {
-    void *addr;                     /* start of the registered range */
-    size_t len;                     /* bytes */
-    int ptr_type;                   /* NCCL_PTR_HOST, NCCL_PTR_CUDA or NCCL_PTR_DMABUF */
-    unsigned gpu; /* ordinal of the memory's GPU plus one, by the lanes; 0: host */
-    uint32_t rkey[PVN_MAX_LANES];   /* what the peer needs to write through lane i; 0 where unused */
-    void *lane_mr[PVN_MAX_LANES];   /* the lane's own handle, NULL where the lane needs none */
+    void *addr;                   /* start of the registered range */
+    size_t len;                   /* bytes */
+    int ptr_type;                 /* NCCL_PTR_HOST, NCCL_PTR_CUDA or NCCL_PTR_DMABUF */
+    unsigned gpu;                 /* ordinal of the memory's GPU plus one, by the lanes; 0: host */
+    uint32_t rkey[PVN_MAX_LANES]; /* what the peer needs to write through lane i; 0 where unused */
+    void *lane_mr[PVN_MAX_LANES]; /* the lane's own handle, NULL where the lane needs none */
 };
 
 /* One chunk of one message, as both ends describe it. */
 struct pvn_frame {
-    uint64_t seq;    /* message number (matched comms) or slot number (clear-to-send comms), from 0 */
+    uint64_t seq; /* message number (matched comms) or slot number (clear-to-send comms), from 0 */
     uint64_t total;  /* bytes of the whole message */
     uint64_t offset; /* of this chunk in the message */
     uint32_t len;    /* bytes of this chunk; 0 only for a zero-byte message */
@@ -64,8 +66,8 @@ struct pvn_frame {
 /* A chunk to be sent. Valid during the call only; the bytes at src must stay until PVN_EV_SENT. */
 struct pvn_write {
     struct pvn_frame f;
-    uint32_t cookie;         /* comes back in PVN_EV_SENT: pvn_id() of the sender's own message number */
-    const void *src;         /* the chunk's first byte */
+    uint32_t cookie; /* comes back in PVN_EV_SENT: pvn_id() of the sender's own message number */
+    const void *src; /* the chunk's first byte */
     const struct pvn_mr *mr; /* registration that covers src; NULL where the lane needs none */
     uint64_t raddr;          /* clear-to-send comms: where the chunk goes in the peer's memory */
     uint32_t rkey;           /* and the key for this lane */
@@ -84,8 +86,9 @@ struct pvn_cts {
 };
 
 enum pvn_ev_kind {
-    PVN_EV_CTS,     /* sender: ev.cts is valid until the next poll of this lane */
-    PVN_EV_SENT,    /* sender: chunk `chunk` of message `id` (the write's cookie) needs its source no longer */
+    PVN_EV_CTS,  /* sender: ev.cts is valid until the next poll of this lane */
+    PVN_EV_SENT, /* sender: chunk `chunk` of message `id` (the write's cookie) needs its source no
+                    longer */
     PVN_EV_ARRIVED, /* receiver: chunk `chunk` of `id`/`recv` is complete in memory */
     PVN_EV_FLUSHED, /* receiver: flush `id` is done */
 };
@@ -93,7 +96,7 @@ enum pvn_ev_kind {
 /* What happened. Values only, so that a late or repeated event can be recognised and dropped. */
 struct pvn_event {
     enum pvn_ev_kind kind;
-    uint32_t id;    /* see pvn_id() */
+    uint32_t id; /* see pvn_id() */
     uint8_t recv;
     uint16_t chunk;
     uint32_t bytes; /* ARRIVED: of this chunk */
@@ -104,10 +107,11 @@ struct pvn_event {
 struct pvn_lane;
 
 /*
- * Where an arriving chunk goes: asked by lanes that place payloads themselves (TCP), answered by the
- * engine. 0: write f->len bytes at *dst, then report PVN_EV_ARRIVED. -EAGAIN: nothing posted yet, leave the
- * bytes where they are and ask again at the next poll. -EALREADY: known or stale, read and drop them.
- * Anything else: the peer broke the protocol; the lane reports the error and dies.
+ * Where an arriving chunk goes: asked by lanes that place payloads themselves (TCP), answered by
+ * the engine. 0: write f->len bytes at *dst, then report PVN_EV_ARRIVED. -EAGAIN: nothing posted
+ * yet, leave the bytes where they are and ask again at the next poll. -EALREADY: known or stale,
+ * read and drop them. Anything else: the peer broke the protocol; the lane reports the error and
+ * dies.
  */
 typedef int (*pvn_place_fn)(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
                             void **dst);
@@ -126,11 +130,13 @@ enum {
 struct pvn_lane_ops {
     const char *name; /* "tcp", "rdma", "sim" */
 
-    /* Connection set-up, in this order. The acceptor's listener hands incoming data sockets to adopt. */
+    /* Connection set-up, in this order. The acceptor's listener hands incoming data sockets to
+     * adopt. */
     int (*offer)(struct pvn_lane *l, void *buf, size_t cap); /* bytes written for the peer's bind */
     int (*bind)(struct pvn_lane *l, const void *peer, size_t len);
-    int (*adopt)(struct pvn_lane *l, int stream, int fd); /* takes fd on 0; else the caller closes it */
-    int (*verify)(struct pvn_lane *l);                    /* zero-byte round trip */
+    int (*adopt)(struct pvn_lane *l, int stream,
+                 int fd);              /* takes fd on 0; else the caller closes it */
+    int (*verify)(struct pvn_lane *l); /* zero-byte round trip */
 
     /* Memory. idx is the lane's index in its comm; fills mr->lane_mr[idx] and mr->rkey[idx].
      * A refusal leaves the lane as it was: the caller reads the reason from err and clears it. */
@@ -163,13 +169,15 @@ struct pvn_lane {
     int idle;         /* kick: 1 when no request of the comm is open; the engine's to set */
     int max_posted;   /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
     size_t min_chunk; /* bytes; the plan does not cut finer, 0: no preference */
-    size_t max_chunk; /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
+    size_t
+        max_chunk; /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
     pvn_place_fn place;
-    void *engine;     /* first argument of place */
+    void *engine; /* first argument of place */
     struct pvn_err err;
 };
 
-/* Fills the holes of a table with defaults that answer -EOPNOTSUPP (poll: 0 events, kick, fence: 0). */
+/* Fills the holes of a table with defaults that answer -EOPNOTSUPP (poll: 0 events, kick, fence:
+ * 0). */
 void pvn_lane_ops_fill(struct pvn_lane_ops *ops);
 
 #endif

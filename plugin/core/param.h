@@ -25,7 +25,12 @@
 
 enum pvn_transport { PVN_TRANSPORT_AUTO = 0, PVN_TRANSPORT_RDMA, PVN_TRANSPORT_TCP };
 
-enum pvn_rdma_mode_param { PVN_RDMA_MODE_AUTO = 0, PVN_RDMA_MODE_RECORD, PVN_RDMA_MODE_IMM, PVN_RDMA_MODE_SEND };
+enum pvn_rdma_mode_param {
+    PVN_RDMA_MODE_AUTO = 0,
+    PVN_RDMA_MODE_RECORD,
+    PVN_RDMA_MODE_IMM,
+    PVN_RDMA_MODE_SEND
+};
 
 enum pvn_param_source {
     PVN_PARAM_FROM_DEFAULT = 0,

@@ -268,9 +268,10 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = SEC,
      FIELD(rdma_poll),
-     .help = "On adapters where an empty completion queue is expensive to ask: after how long without "
-             "any movement it is asked although nothing is known to be in it, which is how a failed "
-             "request shows. The time doubles while the queue stays empty, up to 1 s."},
+     .help =
+         "On adapters where an empty completion queue is expensive to ask: after how long without "
+         "any movement it is asked although nothing is known to be in it, which is how a failed "
+         "request shows. The time doubles while the queue stays empty, up to 1 s."},
     {.name = "GPU_MEM",
      .type = PVN_PARAM_ENUM,
      .def = "auto",

@@ -57,16 +57,18 @@ __attribute__((noinline)) void move_messages(struct end *s, struct end *r, long 
 {
     while (s->done < count || r->done < count) {
         if (r->posted < count && r->posted - r->done < DEPTH) {
-            void *data = r->buf + (size_t)(r->posted % DEPTH) * size, **req = &r->req[r->posted % DEPTH];
+            void *data = r->buf + (size_t)(r->posted % DEPTH) * size,
+                 **req = &r->req[r->posted % DEPTH];
             int tag = 0;
             *req = NULL;
-            check(pvn_netdrv_irecv(drv, r->comm, 1, &data, &size, &tag, &r->mr, NULL, req), "irecv");
+            check(pvn_netdrv_irecv(drv, r->comm, 1, &data, &size, &tag, &r->mr, NULL, req),
+                  "irecv");
             r->posted += *req != NULL;
         }
         if (s->posted < count && s->posted - s->done < DEPTH) {
             void **req = &s->req[s->posted % DEPTH];
-            check(pvn_netdrv_isend(drv, s->comm, s->buf + (size_t)(s->posted % DEPTH) * size, size, 0, s->mr,
-                                   NULL, req),
+            check(pvn_netdrv_isend(drv, s->comm, s->buf + (size_t)(s->posted % DEPTH) * size, size,
+                                   0, s->mr, NULL, req),
                   "isend");
             s->posted += *req != NULL;
         }

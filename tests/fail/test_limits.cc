@@ -330,8 +330,8 @@ out:
     return ok;
 }
 
-// The C library keeps a thread's last loading error until it has been read twice. A round that fails
-// inside dlopen() would give back the one before, or leave its own for the next.
+// The C library keeps a thread's last loading error until it has been read twice. A round that
+// fails inside dlopen() would give back the one before, or leave its own for the next.
 void forget_loading_error()
 {
     dlerror();

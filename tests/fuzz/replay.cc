@@ -153,7 +153,8 @@ TEST(Fuzz, Corpus)
 TEST(Fuzz, Mutations)
 {
     const auto files = corpus();
-    const long runs = number("PVN_FUZZ_RUNS", PVN_FUZZ_DEFAULT_RUNS), first = number("PVN_FUZZ_SEED", 1);
+    const long runs = number("PVN_FUZZ_RUNS", PVN_FUZZ_DEFAULT_RUNS),
+               first = number("PVN_FUZZ_SEED", 1);
 
     ASSERT_FALSE(files.empty());
     for (long i = 0; i < runs; i++)

@@ -1,6 +1,6 @@
-// Both ends of one comm over RDMA lanes, in one process and without the handshake: on softverbs, or on the
-// machine's first device when PVN_TEST_REAL_VERBS is set (tests/vm does so in its guests; what commands
-// softverbs is not to be run then).
+// Both ends of one comm over RDMA lanes, in one process and without the handshake: on softverbs, or
+// on the machine's first device when PVN_TEST_REAL_VERBS is set (tests/vm does so in its guests;
+// what commands softverbs is not to be run then).
 #ifndef PVN_TESTS_RDMA_LANE_PAIR_H
 #define PVN_TESTS_RDMA_LANE_PAIR_H
 
@@ -180,8 +180,10 @@ struct RdmaPair {
         int nb = rx.lane->ops->offer(rx.lane, b, sizeof(b));
         ASSERT_GT(na, 0);
         ASSERT_GT(nb, 0);
-        ASSERT_EQ(0, rx.lane->ops->bind(rx.lane, a, static_cast<size_t>(na))) << rx.lane->err.reason[0];
-        ASSERT_EQ(0, tx.lane->ops->bind(tx.lane, b, static_cast<size_t>(nb))) << tx.lane->err.reason[0];
+        ASSERT_EQ(0, rx.lane->ops->bind(rx.lane, a, static_cast<size_t>(na)))
+            << rx.lane->err.reason[0];
+        ASSERT_EQ(0, tx.lane->ops->bind(tx.lane, b, static_cast<size_t>(nb)))
+            << tx.lane->err.reason[0];
         int vt = -EAGAIN, vr = -EAGAIN;
         for (double until = sv::now() + 30; sv::now() < until && (vt || vr);) {
             vt = vt ? tx.lane->ops->verify(tx.lane) : 0;

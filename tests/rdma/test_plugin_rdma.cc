@@ -52,7 +52,8 @@ class PluginRdma : public testing::Test
 
     void TearDown() override
     {
-        for (const char *name : {"PVN_SOFTVERBS_SET", "NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_TRANSPORT"})
+        for (const char *name :
+             {"PVN_SOFTVERBS_SET", "NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_TRANSPORT"})
             unsetenv(name);
         EXPECT_EQ(0, system(("rm -rf " + sysfs).c_str()));
     }
@@ -100,7 +101,8 @@ struct Route {
         if (rmh)
             pvn_netdrv_dereg_mr(p.d, p.rc, rmh);
     }
-    // Moves one message. false: an end has failed; with `both` the other end has gone on until it knew too, or was done.
+    // Moves one message. false: an end has failed; with `both` the other end has gone on until it
+    // knew too, or was done.
     bool move(unsigned salt, bool both = false)
     {
         void *sr = nullptr, *rr = nullptr, *data = dst.data();
@@ -178,7 +180,8 @@ TEST_F(PluginRdma, ADeadDeviceHurtsOnlyItsComms)
     EXPECT_TRUE(alive.move(4));
 }
 
-// A link that stays down ends the comm in bounded time, although its requests would be retried for long.
+// A link that stays down ends the comm in bounded time, although its requests would be retried for
+// long.
 TEST_F(PluginRdma, APortThatStaysDownEndsItsComms)
 {
     adapters("roce", "set devices 2");
@@ -228,7 +231,8 @@ TEST_F(PluginRdma, MemlockTooSmallIsNamed)
     Pair p(n);
     std::vector<char> big(8 << 20);
     void *mh = nullptr;
-    EXPECT_NE(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, big.data(), big.size(), NCCL_PTR_HOST, &mh));
+    EXPECT_NE(ncclSuccess,
+              pvn_netdrv_reg_mr(p.d, p.sc, big.data(), big.size(), NCCL_PTR_HOST, &mh));
     EXPECT_TRUE(said("RLIMIT_MEMLOCK")) << Log::get().warnings();
     EXPECT_TRUE(said("ulimit -l unlimited")) << Log::get().warnings();
 }

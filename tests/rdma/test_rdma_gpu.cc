@@ -1,4 +1,5 @@
-// GPU memory on the RDMA lane: the CUDA driver's double gives the memory, softverbs registers and writes it.
+// GPU memory on the RDMA lane: the CUDA driver's double gives the memory, softverbs registers and
+// writes it.
 #include "rdma/lane_pair.h"
 #include "support/fakecuda_fixture.h"
 
@@ -16,7 +17,8 @@ namespace
 
 constexpr size_t kMiB = 1 << 20;
 
-// What a NIC without a peer-memory client does with GPU addresses. The double's memory is one mapping of 256 MiB.
+// What a NIC without a peer-memory client does with GPU addresses. The double's memory is one
+// mapping of 256 MiB.
 uint64_t gpu_first, gpu_last;
 int refuse_gpu(void *addr, size_t len, int)
 {
@@ -32,7 +34,8 @@ struct HostRegistrar {
     static int reg(void *arg, const pvn_mr *mr, int, uint64_t, pvn_rdma_mem **out, pvn_err *)
     {
         auto *h = static_cast<HostRegistrar *>(arg);
-        auto *mem = static_cast<pvn_rdma_mem *>(calloc(1, sizeof(pvn_rdma_mem) + 2 * sizeof(void *)));
+        auto *mem =
+            static_cast<pvn_rdma_mem *>(calloc(1, sizeof(pvn_rdma_mem) + 2 * sizeof(void *)));
         mem->addr = reinterpret_cast<uintptr_t>(mr->addr);
         mem->count = 1;
         mem->part[0].mr = h->v->reg_mr(h->pd, mr->addr, mr->len, IBV_ACCESS_LOCAL_WRITE);
@@ -193,9 +196,11 @@ class RdmaGpu : public FakeCuda
 TEST_F(RdmaGpu, DataArriveInGpuMemoryByDmabuf)
 {
     open("roce", false);
-    EXPECT_EQ(pvn_rdma_gpu_cap(gpu)->ptr_support, NCCL_PTR_HOST | NCCL_PTR_CUDA | NCCL_PTR_DMABUF) << text();
+    EXPECT_EQ(pvn_rdma_gpu_cap(gpu)->ptr_support, NCCL_PTR_HOST | NCCL_PTR_CUDA | NCCL_PTR_DMABUF)
+        << text();
     EXPECT_FALSE(pvn_rdma_gpu_cap(gpu)->peer) << text();
-    EXPECT_NE(text().find("gpu memory: dma-buf, proved on GPU 0000:0b:00.0"), std::string::npos) << text();
+    EXPECT_NE(text().find("gpu memory: dma-buf, proved on GPU 0000:0b:00.0"), std::string::npos)
+        << text();
     (void)fake->alloc(FAKECUDA_DEVICE, 0, 5 * 512, 512);
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, 3 * kMiB, 512);
     ASSERT_NE(a % 4096, 0u);
@@ -216,7 +221,8 @@ TEST_F(RdmaGpu, PvrdmaWithoutPeerMemoryStages)
 {
     open("pvrdma", false);
     EXPECT_EQ(pvn_rdma_gpu_cap(gpu)->ptr_support, NCCL_PTR_HOST);
-    EXPECT_NE(text().find("dma-buf: soft0: ibv_reg_dmabuf_mr: Operation not supported; peer memory: soft0: ibv_reg_mr: "
+    EXPECT_NE(text().find("dma-buf: soft0: ibv_reg_dmabuf_mr: Operation not supported; peer "
+                          "memory: soft0: ibv_reg_mr: "
                           "Bad address"),
               std::string::npos)
         << text();

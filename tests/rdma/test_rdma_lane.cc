@@ -7,7 +7,8 @@ extern "C" {
 #include "net-pvrdma/rdma_wire.h"
 }
 
-namespace {
+namespace
+{
 
 std::vector<uint8_t> pattern(size_t n, unsigned seed)
 {
@@ -54,7 +55,8 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
     RdmaPair p;
     void SetUp() override
     {
-        // Nothing here fails, so an expensive queue is never to be asked in vain, however long something takes.
+        // Nothing here fails, so an expensive queue is never to be asked in vain, however long
+        // something takes.
         RdmaOptions o = GetParam();
         o.quiet_ns = UINT64_MAX / 4;
         p.open(o);
@@ -107,8 +109,8 @@ TEST_P(RdmaLane, EverySizeArrivesWhole)
         one(n);
 }
 
-// Memory of the peer is written only where it has said so; in the two-sided mode what comes early waits, as much of it as
-// there are credits.
+// Memory of the peer is written only where it has said so; in the two-sided mode what comes early
+// waits, as much of it as there are credits.
 TEST_P(RdmaLane, SendsBeforeAReceive)
 {
     static int out[400], in[400];
@@ -177,11 +179,13 @@ void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
         int d = 0;
         size_t n = 0;
         if (st < sp) {
-            ASSERT_EQ(0, pvn_engine_test(s[static_cast<size_t>(st)], &d, &n)) << p.tx.lane->err.reason[0];
+            ASSERT_EQ(0, pvn_engine_test(s[static_cast<size_t>(st)], &d, &n))
+                << p.tx.lane->err.reason[0];
             st += d;
         }
         if (rt < rp) {
-            ASSERT_EQ(0, pvn_engine_test(r[static_cast<size_t>(rt)], &d, &n)) << p.rx.lane->err.reason[0];
+            ASSERT_EQ(0, pvn_engine_test(r[static_cast<size_t>(rt)], &d, &n))
+                << p.rx.lane->err.reason[0];
             if (d) {
                 at = static_cast<size_t>(rt % depth) * max_size;
                 ASSERT_EQ(size[static_cast<size_t>(rt)], n);
@@ -246,8 +250,8 @@ TEST_P(RdmaLane, GroupedReceivesByTag)
             ASSERT_EQ(0, pvn_engine_test(r, &done, got));
         for (int i = 0; i < n; i++) {
             ASSERT_EQ(static_cast<size_t>(100 * i), got[i]);
-            ASSERT_EQ(0, memcmp(&out[static_cast<size_t>(i) * 1000], &in[static_cast<size_t>(i) * 1000],
-                                got[i]));
+            ASSERT_EQ(0, memcmp(&out[static_cast<size_t>(i) * 1000],
+                                &in[static_cast<size_t>(i) * 1000], got[i]));
         }
     }
 }
@@ -318,27 +322,32 @@ TEST_P(RdmaDoorbells, PerMessageAtDepth8)
     pipeline(p, 200, 8, 64);
     sv::lib().sv_ctx_stats(p.tx.ctx, &before[0]);
     sv::lib().sv_ctx_stats(p.rx.ctx, &before[1]);
-    pvn_rdma_lane_stats t0 = *pvn_rdma_lane_get_stats(p.tx.lane), r0 = *pvn_rdma_lane_get_stats(p.rx.lane);
+    pvn_rdma_lane_stats t0 = *pvn_rdma_lane_get_stats(p.tx.lane),
+                        r0 = *pvn_rdma_lane_get_stats(p.rx.lane);
     const int n = 4000;
     pipeline(p, n, 8, 64);
     sv::lib().sv_ctx_stats(p.tx.ctx, &after[0]);
     sv::lib().sv_ctx_stats(p.rx.ctx, &after[1]);
-    const pvn_rdma_lane_stats *t1 = pvn_rdma_lane_get_stats(p.tx.lane), *r1 = pvn_rdma_lane_get_stats(p.rx.lane);
+    const pvn_rdma_lane_stats *t1 = pvn_rdma_lane_get_stats(p.tx.lane),
+                              *r1 = pvn_rdma_lane_get_stats(p.rx.lane);
     double sender = static_cast<double>(after[0].doorbells - before[0].doorbells) / n;
     double receiver = static_cast<double>(after[1].doorbells - before[1].doorbells) / n;
-    printf("doorbells per message at depth 8: sender %.3f, receiver %.3f, together %.3f\n", sender, receiver,
-           sender + receiver);
+    printf("doorbells per message at depth 8: sender %.3f, receiver %.3f, together %.3f\n", sender,
+           receiver, sender + receiver);
     EXPECT_LE(sender + receiver, 1.5);
     // The lane's own count is what softverbs saw.
-    EXPECT_EQ(after[0].doorbells - before[0].doorbells,
-              t1->post_send + t1->post_recv + t1->empty_polls - t0.post_send - t0.post_recv - t0.empty_polls);
-    EXPECT_EQ(after[1].doorbells - before[1].doorbells,
-              r1->post_send + r1->post_recv + r1->empty_polls - r0.post_send - r0.post_recv - r0.empty_polls);
+    EXPECT_EQ(after[0].doorbells - before[0].doorbells, t1->post_send + t1->post_recv +
+                                                            t1->empty_polls - t0.post_send -
+                                                            t0.post_recv - t0.empty_polls);
+    EXPECT_EQ(after[1].doorbells - before[1].doorbells, r1->post_send + r1->post_recv +
+                                                            r1->empty_polls - r0.post_send -
+                                                            r0.post_recv - r0.empty_polls);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, RdmaDoorbells, testing::Values(PVN_RDMA_RECORD, PVN_RDMA_SEND));
 
-// However long a request takes: its end shows in memory, and the queue is asked only for what is known to be in it.
+// However long a request takes: its end shows in memory, and the queue is asked only for what is
+// known to be in it.
 TEST_P(RdmaDoorbells, SlowDeviceIsNotAskedInVain)
 {
     RdmaPair p;
@@ -349,7 +358,8 @@ TEST_P(RdmaDoorbells, SlowDeviceIsNotAskedInVain)
     for (int depth : {1, 8})
         pipeline(p, 100, depth, 64);
     EXPECT_GT(sv::lib().sv_rule_fired("slow"), 200);
-    const pvn_rdma_lane_stats *t = pvn_rdma_lane_get_stats(p.tx.lane), *r = pvn_rdma_lane_get_stats(p.rx.lane);
+    const pvn_rdma_lane_stats *t = pvn_rdma_lane_get_stats(p.tx.lane),
+                              *r = pvn_rdma_lane_get_stats(p.rx.lane);
     EXPECT_GT(t->polls, 0u);
     EXPECT_EQ(0u, t->empty_polls);
     EXPECT_EQ(0u, r->empty_polls);
@@ -384,13 +394,15 @@ TEST(RdmaFaults, CompletionErrorSaysEverything)
 {
     RdmaPair p;
     p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
-    ASSERT_EQ(0, sv::command("rule broken status status=RETRY_EXC_ERR op=WRITE min_len=4096 nth=6"));
+    ASSERT_EQ(0,
+              sv::command("rule broken status status=RETRY_EXC_ERR op=WRITE min_len=4096 nth=6"));
     const pvn_err *err = until_failed(p);
     ASSERT_NE(nullptr, err);
     EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
     char text[PVN_ERR_TEXT_LEN];
     pvn_err_format(err, text, sizeof(text));
-    for (const char *want : {"soft0:1", "status 12", "QPN 0x", "GID ", "had worked for", "vendor error"})
+    for (const char *want :
+         {"soft0:1", "status 12", "QPN 0x", "GID ", "had worked for", "vendor error"})
         EXPECT_NE(nullptr, strstr(text, want)) << want << " is missing in: " << text;
 }
 
@@ -421,8 +433,8 @@ TEST(RdmaFaults, PeerDiesSilently)
     EXPECT_NE(nullptr, strstr(err->reason[0], "status 12")) << err->reason[0];
 }
 
-// More chunks than there are receive requests, and nobody looks at the receiving end: the device answers "not ready", and the
-// sender's waits, which is no error.
+// More chunks than there are receive requests, and nobody looks at the receiving end: the device
+// answers "not ready", and the sender's waits, which is no error.
 TEST(RdmaFaults, ALateReceiverIsWaitedFor)
 {
     RdmaPair p;
@@ -507,7 +519,8 @@ TEST(RdmaTwoSided, ClosingLosesNothing)
 
 TEST(RdmaFaults, RegistrationOfItsRingsFails)
 {
-    ASSERT_EQ(0, sv::lib().sv_configure("profile pvrdma\nrule nomem fail call=reg_mr errno=ENOMEM nth=1\n"));
+    ASSERT_EQ(0, sv::lib().sv_configure(
+                     "profile pvrdma\nrule nomem fail call=reg_mr errno=ENOMEM nth=1\n"));
     RdmaEnd e;
     RdmaOptions o;
     pvn_err err = PVN_ERR_INIT;
@@ -567,7 +580,8 @@ TEST(RdmaOffer, AWrongKeyOrAddressIsFoundAtVerify)
         for (Patience wait; wait.left() && rc == -EAGAIN;)
             rc = p.tx.lane->ops->verify(p.tx.lane);
         EXPECT_EQ(-EIO, rc);
-        EXPECT_NE(nullptr, strstr(p.tx.lane->err.reason[0], "status 10")) << p.tx.lane->err.reason[0];
+        EXPECT_NE(nullptr, strstr(p.tx.lane->err.reason[0], "status 10"))
+            << p.tx.lane->err.reason[0];
         EXPECT_NE(nullptr, strstr(p.tx.lane->err.reason[0], "never carried data"));
         EXPECT_EQ(-EAGAIN, p.rx.lane->ops->verify(p.rx.lane));
     }

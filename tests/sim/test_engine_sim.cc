@@ -14,7 +14,8 @@
 using sim::Buffer;
 using sim::World;
 
-namespace {
+namespace
+{
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t default_seeds = 4000;
@@ -113,8 +114,9 @@ void Trial::choose_group(size_t n)
     }
 }
 
-// Inside a window of receives the sender may go in any order, but equal tags keep theirs: that is what pairs
-// them. The window is one group, or, on matched comms, several: then messages come before their tag is posted.
+// Inside a window of receives the sender may go in any order, but equal tags keep theirs: that is
+// what pairs them. The window is one group, or, on matched comms, several: then messages come
+// before their tag is posted.
 void Trial::choose_send_order(const std::vector<size_t> &window)
 {
     std::vector<size_t> o = window;
@@ -268,7 +270,8 @@ std::string Trial::verdict(long steps) const
     char r[256], s[256];
     pvn_engine_oldest(w.erx, r, sizeof(r));
     pvn_engine_oldest(w.etx, s, sizeof(s));
-    return "not finished after " + std::to_string(steps) + " steps; receiver: " + r + "; sender: " + s;
+    return "not finished after " + std::to_string(steps) + " steps; receiver: " + r +
+           "; sender: " + s;
 }
 
 std::string Trial::go()

@@ -3,9 +3,11 @@
 #include <cerrno>
 #include <cstring>
 
-namespace sim {
+namespace sim
+{
 
-namespace {
+namespace
+{
 
 Lane *lane_of(pvn_lane *l)
 {
@@ -208,7 +210,8 @@ pvn_event stale_event(World *w)
 {
     pvn_event ev = {};
     ev.kind = w->chance(50) ? PVN_EV_SENT : PVN_EV_ARRIVED;
-    uint32_t slot = static_cast<uint32_t>(w->pick(256)), gen = 8 + static_cast<uint32_t>(w->pick(4000));
+    uint32_t slot = static_cast<uint32_t>(w->pick(256)),
+             gen = 8 + static_cast<uint32_t>(w->pick(4000));
     ev.id = slot | gen << 8;
     ev.chunk = static_cast<uint16_t>(w->pick(PVN_MAX_CHUNKS));
     ev.recv = static_cast<uint8_t>(w->pick(PVN_MAX_RECVS));

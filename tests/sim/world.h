@@ -1,9 +1,10 @@
 // A simulated network for the message engine: virtual clock, one seed, and a checker.
 //
-// Two engines, one sending and one receiving, are joined by 1 to 4 simulated lanes. A lane delays, reorders
-// between its streams and between lanes, refuses posts, repeats events, invents stale ones, and can die.
-// Bytes are read from the sender's buffer when the simulated adapter gets to them and are written into
-// the receiver's in two halves with time between them, so that a buffer that is released too early shows.
+// Two engines, one sending and one receiving, are joined by 1 to 4 simulated lanes. A lane delays,
+// reorders between its streams and between lanes, refuses posts, repeats events, invents stale
+// ones, and can die. Bytes are read from the sender's buffer when the simulated adapter gets to
+// them and are written into the receiver's in two halves with time between them, so that a buffer
+// that is released too early shows.
 #ifndef PVN_TESTS_SIM_WORLD_H
 #define PVN_TESTS_SIM_WORLD_H
 
@@ -20,7 +21,8 @@ extern "C" {
 #include "core/engine.h"
 }
 
-namespace sim {
+namespace sim
+{
 
 struct World;
 
@@ -34,7 +36,8 @@ struct Buffer {
     uint32_t key;
     bool open = false;
 
-    Buffer(size_t n, uint32_t k) : mem(n + 2 * guard, fill), count(n + 2 * guard, 0), size(n), key(k)
+    Buffer(size_t n, uint32_t k)
+        : mem(n + 2 * guard, fill), count(n + 2 * guard, 0), size(n), key(k)
     {
     }
     uint8_t *data()
@@ -85,7 +88,7 @@ struct Lane {
     std::deque<Pending> pending;
     std::vector<std::deque<Packet>> wire;              // arriving here, by stream
     std::deque<std::pair<uint64_t, pvn_event>> events; // to be reported here, by time
-    std::vector<uint64_t> last;                        // last arrival, per stream, of what left here
+    std::vector<uint64_t> last; // last arrival, per stream, of what left here
     std::deque<pvn_cts> cts_store;
 };
 
@@ -107,7 +110,8 @@ struct World {
 
     void open(); // after k is set
     void tick(); // time passes, adapters read what is due
-    // The only way a simulated byte reaches memory: inside an open buffer, with its key, and counted.
+    // The only way a simulated byte reaches memory: inside an open buffer, with its key, and
+    // counted.
     void write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key);
     void broken(const std::string &what);
     uint64_t pick(uint64_t n); // 0 .. n-1

@@ -64,7 +64,7 @@ struct sv_profile {
     long timeout_cap_ms; /* 0: the QP's own timeout */
     long descend;        /* place the cache lines of a piece from the last to the first */
     long routed;         /* IPv4 GIDs of different /24 networks reach each other */
-    long no_write; /* RDMA WRITE: 1 refused by the post, 2 by the peer, 3 executed as SEND */
+    long no_write;       /* RDMA WRITE: 1 refused by the post, 2 by the peer, 3 executed as SEND */
     long fork_safe;
     long cuda;        /* memory of a GPU is copied by the CUDA driver, see sv_cuda.c */
     long peer_memory; /* and may be registered by its address, without a dma-buf */
@@ -281,7 +281,7 @@ struct sv_rule {
 struct sv_fabric {
     pthread_mutex_t lock;
     pthread_cond_t acked; /* an event was acknowledged */
-    bool service_waits; /* atomic */
+    bool service_waits;   /* atomic */
     bool ready;
     struct sv_profile p;
     struct sv_dev dev[SV_DEV_MAX];
@@ -308,7 +308,7 @@ struct sv_fabric {
 extern struct sv_fabric sv;
 
 /* sv_main.c */
-void sv_lock(void); /* takes the lock; sets the fabric up on first use */
+void sv_lock(void);       /* takes the lock; sets the fabric up on first use */
 void sv_lock_first(void); /* the service thread's way in */
 void sv_unlock(void);
 uint64_t sv_now(void); /* ns, monotonic */

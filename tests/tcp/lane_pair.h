@@ -1,4 +1,5 @@
-// Two ends of one comm over a TCP lane on loopback, without the handshake: the test is the listener.
+// Two ends of one comm over a TCP lane on loopback, without the handshake: the test is the
+// listener.
 #ifndef PVN_TESTS_TCP_LANE_PAIR_H
 #define PVN_TESTS_TCP_LANE_PAIR_H
 
@@ -46,7 +47,8 @@ struct LanePair {
         setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one));
         if (p->sndbuf)
             setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &p->sndbuf, sizeof(p->sndbuf));
-        if (connect(fd, reinterpret_cast<sockaddr *>(&sa), sizeof(sa)) < 0 && errno != EINPROGRESS) {
+        if (connect(fd, reinterpret_cast<sockaddr *>(&sa), sizeof(sa)) < 0 &&
+            errno != EINPROGRESS) {
             int e = errno;
             close(fd);
             return pvn_err_set(err, -e, "connect");

@@ -4,7 +4,8 @@
 #include <random>
 #include <vector>
 
-namespace {
+namespace
+{
 
 std::vector<uint8_t> pattern(size_t n, unsigned seed)
 {
@@ -51,8 +52,9 @@ class TcpLane : public testing::TestWithParam<Shape>
 
 TEST_P(TcpLane, EverySizeArrivesWhole)
 {
-    for (size_t n : {size_t(0), size_t(1), size_t(8), size_t(215), size_t(216), size_t(217), size_t(4096),
-                     size_t(65536), size_t(100003), size_t(1) << 20, (size_t(5) << 20) + 7}) {
+    for (size_t n :
+         {size_t(0), size_t(1), size_t(8), size_t(215), size_t(216), size_t(217), size_t(4096),
+          size_t(65536), size_t(100003), size_t(1) << 20, (size_t(5) << 20) + 7}) {
         auto out = pattern(n, static_cast<unsigned>(n));
         std::vector<uint8_t> in(n + 64, 0xAA);
         void *buf = in.data();
@@ -101,7 +103,8 @@ TEST_P(TcpLane, PipelineOfRandomSizes)
     int sp = 0, st = 0, rp = 0, rt = 0;
     for (long it = 0; it < 100000000L && (st < total || rt < total); it++) {
         if (sp < total && sp - st < depth) {
-            ASSERT_EQ(0, pvn_engine_isend(p.etx, out[sp].data(), out[sp].size(), 1, nullptr, &s[sp]));
+            ASSERT_EQ(0,
+                      pvn_engine_isend(p.etx, out[sp].data(), out[sp].size(), 1, nullptr, &s[sp]));
             sp += s[sp] != nullptr;
         }
         if (rp < total && rp - rt < depth) {
@@ -148,7 +151,8 @@ TEST_P(TcpLane, GroupedReceivesByTag)
     pvn_req *r = nullptr, *s[n] = {};
     ASSERT_EQ(0, pvn_engine_irecv(p.erx, n, buf, cap, tags, nullptr, &r));
     for (int i = n - 1; i >= 0; i--)
-        ASSERT_EQ(0, pvn_engine_isend(p.etx, out[i].data(), out[i].size(), 100 + i, nullptr, &s[i]));
+        ASSERT_EQ(0,
+                  pvn_engine_isend(p.etx, out[i].data(), out[i].size(), 100 + i, nullptr, &s[i]));
     int done = 0;
     for (int i = 0; i < n; i++)
         for (done = 0; !done;) {
@@ -292,12 +296,14 @@ TEST(TcpLaneBatch, SmallMessagesShareCalls)
     }
     for (int i = 0; i < 8; i++)
         ASSERT_EQ(0, pvn_engine_isend(p.etx, "abcdefgh", 8, 0, nullptr, &s[i]));
-    EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.tx)->tx_calls) << "the first goes at once, the rest wait for company";
+    EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.tx)->tx_calls)
+        << "the first goes at once, the rest wait for company";
     int done = 0;
     ASSERT_EQ(0, pvn_engine_test(s[7], &done, nullptr));
     EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.tx)->tx_calls) << "one test follows each message anyway";
     ASSERT_EQ(0, pvn_engine_test(s[7], &done, nullptr));
-    EXPECT_EQ(2u, pvn_tcp_lane_get_stats(p.tx)->tx_calls) << "nothing more is coming: all in one call";
+    EXPECT_EQ(2u, pvn_tcp_lane_get_stats(p.tx)->tx_calls)
+        << "nothing more is coming: all in one call";
     EXPECT_TRUE(done);
     finish(s[6], r[7], nullptr, nullptr);
     EXPECT_EQ(0, memcmp(in[7], "abcdefgh", 8));

@@ -18,10 +18,10 @@ struct Result {
 inline Result run_tool(const std::string &dir, const std::string &args, const std::string &env = "")
 {
     std::string out = dir + "/stdout", err = dir + "/stderr";
-    std::string command =
-        "cd '" + dir + "' && env -i PATH=\"$PATH\" LC_ALL=C " +
-        "ASAN_OPTIONS=\"$ASAN_OPTIONS\" LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" " + env +
-        " '" PVN_BUILDDIR "/topo/pvn-topo' </dev/null " + args + " >'" + out + "' 2>'" + err + "'";
+    std::string command = "cd '" + dir + "' && env -i PATH=\"$PATH\" LC_ALL=C " +
+                          "ASAN_OPTIONS=\"$ASAN_OPTIONS\" LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" " +
+                          env + " '" PVN_BUILDDIR "/topo/pvn-topo' </dev/null " + args + " >'" +
+                          out + "' 2>'" + err + "'";
     int rc = std::system(command.c_str());
     return {WIFEXITED(rc) && WEXITSTATUS(rc) < 128 ? WEXITSTATUS(rc) : -1, read_file(out),
             read_file(err)};

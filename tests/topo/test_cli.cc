@@ -135,8 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
         GoldenRow{"file-diff-same", "diff two-switches.xml two-switches.xml", 0},
         GoldenRow{"file-lint", "lint two-switches.xml", 0},
         GoldenRow{"traps-lint", "lint traps.xml", 1},
-        GoldenRow{"traps-lint-json", "--json lint traps.xml", 1},
-        GoldenRow{"params", "params", 0},
+        GoldenRow{"traps-lint-json", "--json lint traps.xml", 1}, GoldenRow{"params", "params", 0},
         GoldenRow{"colour", "--root two-switches.xml --color always pairs", 0}),
     [](const auto &row) {
         std::string name = row.param.name;

@@ -81,7 +81,8 @@ TEST_F(Odd, BehindVmdNcclPutsThemOnANodeOfTheirOwn)
     t.numa(0, "ff", "0-7", "10");
     std::string text = out("matrix");
     EXPECT_TRUE(has(text, "GPU0   10000:01:00.0  numa 0")) << text;
-    EXPECT_TRUE(has(text, "GPU0-NIC0 is SYS to NCCL and NODE to nvidia-smi: NCCL reads only 4-digit"))
+    EXPECT_TRUE(
+        has(text, "GPU0-NIC0 is SYS to NCCL and NODE to nvidia-smi: NCCL reads only 4-digit"))
         << text;
     EXPECT_TRUE(has(out("pairs"), "Note: NCCL reads only 4-digit PCI domains")) << out("pairs");
     EXPECT_TRUE(has(out("why GPU0 mlx5_0"), "nvidia-smi: PHB")) << out("why GPU0 mlx5_0");
@@ -135,8 +136,8 @@ TEST_F(Odd, VmwaresKeysAreNamedToVmwaresGuestsOnly)
     EXPECT_TRUE(has(out("why GPU0 mlx5_0"), "pciPassthru.allowP2P"));
 }
 
-// Grace: GPU and NIC below ports of NVIDIA's own CPU. What makes GPUDirect possible there, NVLink-C2C,
-// is not in sysfs, so the tool may not say no.
+// Grace: GPU and NIC below ports of NVIDIA's own CPU. What makes GPUDirect possible there,
+// NVLink-C2C, is not in sysfs, so the tool may not say no.
 TEST_F(Odd, OnGraceTheLinkToTheCpuIsNotKnown)
 {
     Pci above = Pci::bridge(0x10de, 0x22b1);
@@ -148,7 +149,8 @@ TEST_F(Odd, OnGraceTheLinkToTheCpuIsNotKnown)
     EXPECT_TRUE(has(text, "5 unknown they are near enough")) << text;
     EXPECT_TRUE(has(text, "NVLink-C2C")) << text;
     EXPECT_TRUE(has(out("pairs"), "GPUDirect possible")) << out("pairs");
-    EXPECT_TRUE(has(out("why GPU0 mlx5_0", "NCCL_NET_GDR_C2C=0"), "5 NO      they are near enough"));
+    EXPECT_TRUE(
+        has(out("why GPU0 mlx5_0", "NCCL_NET_GDR_C2C=0"), "5 NO      they are near enough"));
 }
 
 TEST_F(Odd, NvlinkIsSaidToBeMissing)
@@ -165,8 +167,8 @@ TEST_F(Odd, ATreeOfManyFactsStaysNarrow)
 {
     std::string deep = port("pci0000:00", "0000:00:01.0");
     for (int i = 1; i <= 4; i++)
-        deep = t.pcie_switch(deep, "0000:0" + std::to_string(2 * i) + ":00.0", 2 * (unsigned)i + 1, 1,
-                             Pci::bridge())[1];
+        deep = t.pcie_switch(deep, "0000:0" + std::to_string(2 * i) + ":00.0", 2 * (unsigned)i + 1,
+                             1, Pci::bridge())[1];
     Pci card = Pci::nic();
     card.speed = "2.5 GT/s PCIe";
     std::string path = nic(deep, "0000:20:00.0", "mlx5_of_a_long_name", card);
@@ -181,7 +183,8 @@ TEST_F(Odd, ATreeOfManyFactsStaysNarrow)
 // NICs are numbered by the plugin; NCCL's tree has them in another order.
 TEST_F(Odd, TheMatrixIsInTheOrderOfTheNumbers)
 {
-    auto top = t.pcie_switch(port("pci0000:80", "0000:80:01.0"), "0000:81:00.0", 0x82, 1, Pci::bridge());
+    auto top =
+        t.pcie_switch(port("pci0000:80", "0000:80:01.0"), "0000:81:00.0", 0x82, 1, Pci::bridge());
     nic(top[1], "0000:83:00.0", "mlx5_0");
     nic(port("pci0000:10", "0000:10:01.0", Pci::bridge().with_numa("1")), "0000:11:00.0", "mlx5_1",
         Pci::nic().with_numa("1"));

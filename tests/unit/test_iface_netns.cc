@@ -345,8 +345,9 @@ TEST_P(IfaceNetns, ManyInterfaces)
                        "echo addr add 10.$((i / 250)).$((i % 250)).1/24 dev v$i; "
                        "echo link set v$i up; echo link set p$i up; done | ip -batch -"));
         // The kernel reports links of a thousand interfaces when it comes to it.
-        ASSERT_TRUE(sh("for t in $(seq 300); do ip -o link show v500 | grep -q 'state UP' && exit 0; "
-                       "sleep 0.1; done; exit 1"));
+        ASSERT_TRUE(
+            sh("for t in $(seq 300); do ip -o link show v500 | grep -q 'state UP' && exit 0; "
+               "sleep 0.1; done; exit 1"));
         load();
         EXPECT_LE(1001u, table.n);
         EXPECT_EQ("v500=10.2.0.1", choose("=v500"));

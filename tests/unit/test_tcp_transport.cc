@@ -241,8 +241,7 @@ TEST_F(TcpTransport, LoneStreamOnLoopbackHasTheLimitOfUnsentBytes)
 
 TEST_F(TcpTransport, ReceiveBufferIsSetBeforeListening)
 {
-    params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_STREAMS=1",
-            "NCCL_PVRDMA_TCP_RCVBUF=50000"});
+    params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_STREAMS=1", "NCCL_PVRDMA_TCP_RCVBUF=50000"});
     ASSERT_EQ(1, scan());
     dialled(1);
     sockaddr_storage peer;

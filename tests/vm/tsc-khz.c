@@ -1,7 +1,8 @@
 /* Prints the frequency of this machine's time stamp counter in kHz, for the guests' kernel.
  * QEMU without KVM hands the host's counter to its guests, and their kernel finds its frequency by
- * counting for some milliseconds. A guest that did not run for part of these is off by a factor, and
- * then so is every deadline in it. Prints nothing and exits with 1 on other processors than x86-64. */
+ * counting for some milliseconds. A guest that did not run for part of these is off by a factor,
+ * and then so is every deadline in it. Prints nothing and exits with 1 on other processors than
+ * x86-64. */
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
