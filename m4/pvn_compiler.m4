@@ -33,4 +33,5 @@ AC_DEFUN([PVN_CHECK_SANITIZE], [
   PVN_CFLAGS="$PVN_CFLAGS $PVN_SAN_FLAGS"
   AC_SUBST([PVN_SAN_FLAGS])
   AM_CONDITIONAL([SANITIZE], [test "x$enable_sanitize" != xno])
+  AM_CONDITIONAL([SANITIZE_THREAD], [test "x$enable_sanitize" = xthread])
 ])

@@ -11,14 +11,17 @@ if HAVE_GTEST
 include $(srcdir)/tests/unit/local.mk
 include $(srcdir)/tests/abi/local.mk
 include $(srcdir)/tests/fail/local.mk
-include $(srcdir)/tests/topo/local.mk
-include $(srcdir)/tests/topo/nccl.mk
 include $(srcdir)/tests/sim/local.mk
 include $(srcdir)/tests/tcp/local.mk
-include $(srcdir)/tests/fuzz/local.mk
 include $(srcdir)/tests/softverbs/local.mk
 include $(srcdir)/tests/rdma/local.mk
 include $(srcdir)/tests/perf/local.mk
+# ThreadSanitizer has nothing to say of programs that have one thread.
+if !SANITIZE_THREAD
+include $(srcdir)/tests/topo/local.mk
+include $(srcdir)/tests/topo/nccl.mk
+include $(srcdir)/tests/fuzz/local.mk
+endif
 endif
 include $(srcdir)/tests/gpu/local.mk
 
