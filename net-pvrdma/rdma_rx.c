@@ -65,7 +65,8 @@ static bool worth_publishing(const struct rdma_lane *r)
 static struct ibv_send_wr *put_acks(struct rdma_lane *r)
 {
     for (int k = 0; k < r->nqps; k++) {
-        r->ack->seen[k] = htole32(r->qp[k].seen);
+        /* The device may still be reading the line for an earlier request: either value will do. */
+        __atomic_store_n(&r->ack->seen[k], htole32(r->qp[k].seen), __ATOMIC_RELAXED);
         r->qp[k].told = r->qp[k].seen;
     }
     struct ibv_send_wr *wr = rdma_wr(r, 0, r->ack, sizeof(*r->ack), r->mem_mr->lkey,

@@ -227,7 +227,8 @@ static uint32_t visible(const struct rdma_lane *r, int k)
         const struct credit *c = (const struct credit *)credit_at(t, k, q->arrived);
         if (__atomic_load_n(&c->stamp, __ATOMIC_ACQUIRE) != htole32(q->arrived + 1))
             return 0;
-        uint32_t done = le32toh(c->returned) - r->qp[k].completed;
+        uint32_t done =
+            le32toh(__atomic_load_n(&c->returned, __ATOMIC_RELAXED)) - r->qp[k].completed;
         return 1 + (done <= t->depth ? done : 0);
     }
     for (; n < CQ_BATCH && q->arrived + n != q->posted; n++) {

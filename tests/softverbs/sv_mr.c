@@ -65,7 +65,8 @@ enum {
     RKEY_BIT = 1u << 31, /* remote keys are never equal to local ones, so mixing them up shows */
     KEY_GEN_BITS = 8,
     /* Up to here bytes are placed by release stores, word by word, so that a program may poll any
-     * aligned word of it while it lands (and ThreadSanitizer sees the order). */
+     * aligned word of it while it lands (and ThreadSanitizer sees the order). Of more, the first
+     * and the last line. */
     WORDWISE = 4096,
 };
 
@@ -98,7 +99,8 @@ static void put_bytes(void *to, const void *from, size_t len)
     char *dst = to;
     const char *src = from;
     if (len > WORDWISE) {
-        memcpy(dst, src, len - LINE);
+        put_words(dst, src, LINE);
+        memcpy(dst + LINE, src + LINE, len - 2 * LINE);
         put_words(dst + len - LINE, src + len - LINE, LINE); /* behind the rest */
         return;
     }
