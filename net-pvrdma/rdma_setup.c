@@ -123,7 +123,8 @@ static int send_probes(struct rdma_lane *r)
             continue;
         }
         bool word = r->cfg.sender && k == 0;
-        *r->hello |= htole64(word);
+        if (word)
+            *r->hello = htole64(1);
         struct ibv_send_wr *wr =
             rdma_wr(r, k, r->hello, word ? sizeof(*r->hello) : 0, r->mem_mr->lkey,
                     r->peer.mem_addr + MEM_HELLO, r->peer.mem_rkey);
