@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Verbs on Linux's vmw_pvrdma driver and its libibverbs provider, on QEMU's emulated PVRDMA device.
 # run-all limit: 1800
+# run-all alone
 # A script test in the format of tests/run-all, which runs in the build directory. What the guests
 # do is in jobs/pvrdma-*; what they left behind is then in vm-work/pvrdma-*.
 # shellcheck source-path=SCRIPTDIR source=lib.sh

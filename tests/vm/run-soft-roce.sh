@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Verbs on the kernel's Soft-RoCE (rdma_rxe) in small virtual machines.
 # run-all limit: 1800
+# run-all alone
 # A script test in the format of tests/run-all, which runs in the build directory. What the guests
 # do is in jobs/rxe-*; what they left behind is then in vm-work/rxe-*.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
