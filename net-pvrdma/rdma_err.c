@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/clock.h"
 #include "core/hints.h"
 
 static void gid_text(const uint8_t *raw, char *buf, size_t cap)
@@ -15,7 +14,8 @@ static void gid_text(const uint8_t *raw, char *buf, size_t cap)
         snprintf(buf, cap, "?");
 }
 
-static void place(const struct rdma_lane *r, int qp, struct pvn_err *err)
+/* Queue pair qp's two ends. */
+static void locate(const struct rdma_lane *r, int qp, struct pvn_err *err)
 {
     char mine[INET6_ADDRSTRLEN] = "none", theirs[INET6_ADDRSTRLEN] = "none";
     if (r->bound && r->gid.local >= 0) {
@@ -28,18 +28,9 @@ static void place(const struct rdma_lane *r, int qp, struct pvn_err *err)
         pvn_err_set_who(err, "QPN 0x%x GID %s", r->peer.qpn[qp], theirs);
 }
 
-static const char *worked_for(const struct rdma_lane *r, char *buf, size_t cap)
+void rdma_locate(const struct pvn_lane *l, struct pvn_err *err)
 {
-    if (r->chunks_done == 0)
-        return "it has never carried data";
-    double s = (double)(pvn_now_ns() - r->born_ns) / 1e9;
-    if (s < 120)
-        snprintf(buf, cap, "it had worked for %.1f s (%llu chunks)", s,
-                 (unsigned long long)r->chunks_done);
-    else
-        snprintf(buf, cap, "it had worked for %.0f min (%llu chunks)", s / 60,
-                 (unsigned long long)r->chunks_done);
-    return buf;
+    locate((const struct rdma_lane *)l, 0, err);
 }
 
 int rdma_dead(struct rdma_lane *r, int code, const char *doing)
@@ -49,7 +40,7 @@ int rdma_dead(struct rdma_lane *r, int code, const char *doing)
         return r->l.err.code;
     pvn_err_set(&r->l.err, code, "RDMA lane on %s, %s: %s", r->cfg.name, doing,
                 pvn_strerror(code, why, sizeof(why)));
-    place(r, 0, &r->l.err);
+    locate(r, 0, &r->l.err);
     return r->l.err.code;
 }
 
@@ -62,17 +53,16 @@ int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc)
     for (int i = 0; i < r->cfg.qps; i++)
         if (r->qp[i].qp && r->qp[i].qp->qp_num == wc->qp_num)
             qp = i;
-    char worked[96];
     const char *name = r->cfg.v->wc_status_str ? r->cfg.v->wc_status_str(wc->status) : "";
     pvn_err_set(&r->l.err, -EIO,
-                "RDMA lane on %s: a request completed with status %d (%s), vendor error 0x%x; %s",
+                "RDMA lane on %s: a request completed with status %d (%s), vendor error 0x%x%s",
                 r->cfg.name, wc->status, name, wc->vendor_err,
-                worked_for(r, worked, sizeof(worked)));
+                r->chunks_done ? "" : "; it has never carried data");
     pvn_err_set_fault(&r->l.err, PVN_FAULT_REMOTE);
     pvn_err_set_hint(&r->l.err,
                      pvn_hint_id_find(PVN_HINT_WC, wc->status,
                                       r->verified ? PVN_PHASE_TRANSFER : PVN_PHASE_VERIFY,
                                       r->chunks_done ? PVN_PAST_WORKED : PVN_PAST_NEVER_WORKED));
-    place(r, qp, &r->l.err);
+    locate(r, qp, &r->l.err);
     return r->l.err.code;
 }

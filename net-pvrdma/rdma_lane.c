@@ -145,6 +145,7 @@ static struct pvn_lane_ops rdma_ops = {
     .poll = rdma_poll,
     .fence = rdma_fence,
     .close = rdma_close,
+    .locate = rdma_locate,
     .describe = rdma_describe,
 };
 static struct pvn_lane_ops two_sided_ops;

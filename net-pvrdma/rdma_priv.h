@@ -66,7 +66,6 @@ struct rdma_lane {
     enum ibv_mtu mtu;
     int next_qp;
     bool bound, probed, verified, errored;
-    uint64_t born_ns; /* verified */
     /* when to ask the completion queue with nothing known, see rdma_time_to_ask */
     bool moved;
     uint64_t ask_from_ns, ask_wait_ns;
@@ -109,6 +108,7 @@ static inline struct rdma_lane *rdma_of(struct pvn_lane *l)
 /* rdma_err.c: records why the lane died, once; returns the negative code. */
 int rdma_dead(struct rdma_lane *r, int code, const char *doing);
 int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc);
+void rdma_locate(const struct pvn_lane *l, struct pvn_err *err);
 
 /* rdma_qp.c */
 int rdma_qp_to_init(struct rdma_lane *r, struct ibv_qp *qp);

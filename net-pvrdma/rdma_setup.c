@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/clock.h"
 #include "core/log.h"
 
 /* Each chunk takes two places in the send queue and one record. */
@@ -171,7 +170,6 @@ int rdma_verify(struct pvn_lane *l)
     if (rc < 0)
         return rc;
     r->verified = true;
-    r->born_ns = pvn_now_ns();
     memset(&r->stats, 0, sizeof(r->stats));
     if (r->gid.text[0])
         pvn_info(PVN_NET, "%s: %s", r->cfg.name, r->gid.text);

@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/addr.h"
+
 int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing)
 {
     char why[128];
@@ -40,6 +42,20 @@ static void tcp_close(struct pvn_lane *l)
     free(t);
 }
 
+/* The first stream's own address: the peer's is that of its control connection, but for the port.
+ */
+static void tcp_locate(const struct pvn_lane *l, struct pvn_err *err)
+{
+    const struct tcp_lane *t = (const struct tcp_lane *)l;
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof(ss);
+    char addr[PVN_ADDR_TEXT_LEN];
+    if (getsockname(t->s[0].fd, (struct sockaddr *)&ss, &len) != 0)
+        return;
+    pvn_err_set_where(err, "%s %s", t->cfg.name,
+                      pvn_addr_format((const struct sockaddr *)&ss, addr, sizeof(addr)));
+}
+
 static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     const struct tcp_lane *t = (const struct tcp_lane *)l;
@@ -57,6 +73,7 @@ static struct pvn_lane_ops tcp_ops = {
     .kick = tcp_kick,
     .poll = tcp_poll,
     .close = tcp_close,
+    .locate = tcp_locate,
     .describe = tcp_describe,
 };
 static pthread_once_t tcp_ops_once = PTHREAD_ONCE_INIT;

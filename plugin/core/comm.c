@@ -81,6 +81,19 @@ int comm_usable(struct pvn_comm *c, const char *call)
     return c->failed ? c->err.code : 0;
 }
 
+/* What ended a comm that was up knows its own part only. */
+static void complete(const struct pvn_comm *c, struct pvn_err *err)
+{
+    static const struct pvn_engine_stats none;
+    const struct pvn_engine_stats *s = c->engine ? pvn_engine_get_stats(c->engine) : &none;
+    char worked[128];
+
+    pvn_err_add(err, "%s",
+                pvn_worked_text(pvn_now_ns() - c->conn->entered_ns, s->msgs, s->bytes, worked,
+                                sizeof(worked)));
+    pvn_conn_locate(c->conn, 0, err);
+}
+
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
 {
     c->refused = false;
@@ -90,10 +103,8 @@ int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
     c->err = *err;
     if (c->err.code >= 0)
         c->err.code = -EIO;
-    if (c->err.who[0] == '\0')
-        pvn_err_set_who(&c->err, "%s", c->conn->who);
-    if (c->err.where[0] == '\0')
-        pvn_err_set_where(&c->err, "%s", c->conn->where);
+    if (c->conn->state == PVN_CONN_UP)
+        complete(c, &c->err);
     pvn_warn_err(&c->err);
     pvn_conn_fail(c->conn, &c->err);
     return c->err.code;

@@ -102,6 +102,23 @@ void pvn_err_set_where(struct pvn_err *err, const char *fmt, ...)
     va_end(ap);
 }
 
+const char *pvn_worked_text(uint64_t ns, uint64_t msgs, uint64_t bytes, char *buf, size_t size)
+{
+    double s = (double)ns / 1e9;
+    char time[32];
+
+    if (s < 120)
+        snprintf(time, sizeof(time), "%.1f s", s);
+    else
+        snprintf(time, sizeof(time), "%.0f min", s / 60);
+    if (msgs)
+        snprintf(buf, size, "the comm had worked for %s (%llu message%s, %llu bytes)", time,
+                 (unsigned long long)msgs, msgs == 1 ? "" : "s", (unsigned long long)bytes);
+    else
+        snprintf(buf, size, "the comm had been up for %s and never carried a message", time);
+    return buf;
+}
+
 const char *pvn_strerror(int code, char *buf, size_t size)
 {
     const char *s;

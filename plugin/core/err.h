@@ -10,11 +10,12 @@
 #define PVN_CORE_ERR_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define PVN_ERR_REASONS    3
 #define PVN_ERR_REASON_LEN 320
-#define PVN_ERR_PLACE_LEN  128
-#define PVN_ERR_TEXT_LEN   2304 /* holds any formatted pvn_err with its hint */
+#define PVN_ERR_PLACE_LEN  192
+#define PVN_ERR_TEXT_LEN   2432 /* holds any formatted pvn_err with its hint */
 
 /* Who has to act. It selects the ncclResult_t (result.h). */
 enum pvn_fault {
@@ -33,8 +34,9 @@ struct pvn_err {
     int hint;                    /* enum pvn_hint_id (hints.h); 0: none */
     int n;                       /* reasons in use, 0 .. PVN_ERR_REASONS */
     int dropped;                 /* reasons that found no room */
-    char who[PVN_ERR_PLACE_LEN]; /* the peer, e.g. "node7 pid 4711 192.0.2.7:40123"; may be empty */
-    char where[PVN_ERR_PLACE_LEN]; /* our side, e.g. "eth2 192.0.2.6:40100"; may be empty */
+    char who[PVN_ERR_PLACE_LEN]; /* the peer, e.g. "node7 pid 4711 at 192.0.2.7:40123"; may be empty
+                                  */
+    char where[PVN_ERR_PLACE_LEN]; /* our side, e.g. "node6 eth2 192.0.2.6:40100"; may be empty */
     char reason[PVN_ERR_REASONS][PVN_ERR_REASON_LEN]; /* [0] is the root cause */
 };
 
@@ -68,6 +70,10 @@ void pvn_err_set_where(struct pvn_err *err, const char *fmt, ...) PVN_PRINTF(2, 
 /* One line: "OUTER: ... ROOT: description (errno N); local WHERE, peer WHO; likely ...; try ...".
  * Always terminated; returns the length written, at most size - 1. Any thread. */
 size_t pvn_err_format(const struct pvn_err *err, char *buf, size_t size);
+
+/* How long a comm had worked when it ended, as a reason of its own: "the comm had worked for 41 min
+ * (1000 messages, 5000 bytes)". ns: since it came up. Any thread. Returns buf. */
+const char *pvn_worked_text(uint64_t ns, uint64_t msgs, uint64_t bytes, char *buf, size_t size);
 
 /* The system's description of an errno of either sign, thread safe: "Connection reset by peer". */
 const char *pvn_strerror(int code, char *buf, size_t size);

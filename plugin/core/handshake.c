@@ -215,12 +215,20 @@ int pvn_conn_fail(struct pvn_conn *c, const struct pvn_err *err)
     return c->err.code;
 }
 
+void pvn_conn_locate(const struct pvn_conn *c, int k, struct pvn_err *err)
+{
+    struct pvn_err lane = *err;
+
+    if (lane.where[0] == '\0' && lane.who[0] == '\0' && k >= 0)
+        c->lane[k]->ops->locate(c->lane[k], &lane);
+    pvn_err_set_where(err, "%.50s %s", c->mine.host, lane.where[0] ? lane.where : c->where);
+    pvn_err_set_who(err, "%s%s%s", c->who, lane.who[0] ? " " : "", lane.who);
+}
+
 int conn_fail_now(struct pvn_conn *c, struct pvn_err *err)
 {
-    if (err->who[0] == '\0')
-        pvn_err_set_who(err, "%s", c->who);
     if (err->where[0] == '\0')
-        pvn_err_set_where(err, "%s", c->where);
+        pvn_conn_locate(c, -1, err);
     if (err->hint == 0)
         pvn_err_set_hint(
             err, pvn_hint_id_find(PVN_HINT_ERRNO, err->code, conn_phase(c), PVN_PAST_NEVER_WORKED));
@@ -369,8 +377,6 @@ int pvn_conn_listen(struct pvn_conn *c, struct pvn_err *err)
     if (rc < 0) {
         c->ctrl.eof = true; /* nothing more is expected from there */
         pvn_err_set_fault(err, PVN_FAULT_REMOTE);
-        pvn_err_set_who(err, "%s", c->who);
-        pvn_err_set_where(err, "%s", c->where);
     }
     return rc;
 }

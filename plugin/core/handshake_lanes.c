@@ -117,8 +117,7 @@ static int fall_back(struct pvn_conn *c, const char *kind)
                 "only TCP is left",
                 kind);
     pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
-    pvn_err_set_where(&err, "%s", c->where);
-    pvn_err_set_who(&err, "%s", c->who);
+    pvn_conn_locate(c, -1, &err);
     if (pvn_params_get()->strict) {
         pvn_err_add(&err, "NCCL_PVRDMA_STRICT is set");
         return conn_fail_now(c, &err);
@@ -320,10 +319,7 @@ static int drop_lane(struct pvn_conn *c, int k, struct pvn_err *err)
     char lane[128];
 
     lane_where(c, k, lane, sizeof(lane));
-    if (err->where[0] == '\0')
-        pvn_err_set_where(err, "%s", c->where);
-    if (err->who[0] == '\0')
-        pvn_err_set_who(err, "%s", c->who);
+    pvn_conn_locate(c, k, err);
     c->dropped |= 1u << k;
     if (pvn_params_get()->strict || (c->dropped & all) == all) {
         pvn_err_add(err, "%s does not work%s", lane,

@@ -59,6 +59,10 @@ static void no_close(struct pvn_lane *l)
 {
 }
 
+static void no_locate(const struct pvn_lane *l, struct pvn_err *err)
+{
+}
+
 static int plain_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     return snprintf(buf, cap, "%s lane %d", l->ops->name, l->idx);
@@ -94,6 +98,8 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->fence = ok_lane;
     if (!ops->close)
         ops->close = no_close;
+    if (!ops->locate)
+        ops->locate = no_locate;
     if (!ops->describe)
         ops->describe = plain_describe;
 }

@@ -156,6 +156,9 @@ struct pvn_lane_ops {
     /* End. fence: 0 when no earlier remote write can land any more. close frees the lane. */
     int (*fence)(struct pvn_lane *l);
     void (*close)(struct pvn_lane *l);
+    /* Sets where and who of *err to the lane's two ends, where it knows more than the connection:
+     * addresses, QPNs, GIDs. Without host names. */
+    void (*locate)(const struct pvn_lane *l, struct pvn_err *err);
     /* One line for a person: addresses, streams or QPNs, counters. Returns its length. */
     int (*describe)(const struct pvn_lane *l, char *buf, size_t cap);
 };

@@ -34,7 +34,7 @@ enum pvn_log_level {
 #define PVN_DESTROY 0x10000ul
 #define PVN_ALL     (~0ul)
 
-#define PVN_LOG_LINE 2304 /* longest message; what is longer is cut */
+#define PVN_LOG_LINE 2432 /* longest message; what is longer is cut */
 
 #define PVN_LOG_FOLD_NS    UINT64_C(10000000000)
 #define PVN_LOG_FOLD_TEXTS 4

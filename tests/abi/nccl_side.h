@@ -5,12 +5,16 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -61,7 +65,26 @@ struct Log {
         std::lock_guard<std::mutex> g(m);
         return all;
     }
+    // Whether a single warning holds all of these.
+    bool warned(const std::vector<std::string> &words)
+    {
+        std::istringstream lines(warnings());
+        for (std::string line; std::getline(lines, line);)
+            if (std::all_of(words.begin(), words.end(), [&](const std::string &w) {
+                    return line.find(w) != std::string::npos;
+                }))
+                return true;
+        return false;
+    }
 };
+
+// As it stands in the plugin's messages.
+inline std::string host_name()
+{
+    char name[51] = "";
+    gethostname(name, sizeof(name) - 1);
+    return name;
+}
 
 inline void logger(ncclDebugLogLevel level, unsigned long, const char *, int, const char *fmt, ...)
 {

@@ -219,8 +219,15 @@ TEST_F(PluginRdma, BothEndsHearOfAFailedRequest)
     EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
     EXPECT_NE(ncclSuccess, r.send_rc);
     EXPECT_NE(ncclSuccess, r.recv_rc);
-    EXPECT_TRUE(said("status 10")) << Log::get().warnings();
-    EXPECT_TRUE(said("had worked for")) << Log::get().warnings();
+    const std::string ends[] = {"local " + host_name() + " mlx5_0:1 QPN 0x",
+                                "peer " + host_name() + " pid "};
+    EXPECT_TRUE(Log::get().warned({"status 10 (remote access error)", "the comm had worked for",
+                                   "(1 message, 5000 bytes)", ends[0], ends[1], " QPN 0x",
+                                   " GID ::ffff:", "; likely: ", "; try: "}))
+        << Log::get().warnings();
+    EXPECT_TRUE(Log::get().warned(
+        {"the peer gave up: ", "status 10", "(1 message, 5000 bytes)", ends[0], ends[1]}))
+        << Log::get().warnings();
     EXPECT_TRUE(other.move(3));
 }
 

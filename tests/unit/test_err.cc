@@ -46,6 +46,19 @@ TEST(Err, NamesBothEndsAndTheHint)
     EXPECT_NE(std::string::npos, text.find("; try: "));
 }
 
+TEST(Err, HowLongItHadWorked)
+{
+    const uint64_t second = 1000000000;
+    char text[128];
+
+    EXPECT_STREQ("the comm had worked for 12.3 s (5 messages, 4096 bytes)",
+                 pvn_worked_text(12 * second + second / 3, 5, 4096, text, sizeof(text)));
+    EXPECT_STREQ("the comm had worked for 41 min (1 message, 0 bytes)",
+                 pvn_worked_text(41 * 60 * second, 1, 0, text, sizeof(text)));
+    EXPECT_STREQ("the comm had been up for 0.3 s and never carried a message",
+                 pvn_worked_text(second / 3, 0, 0, text, sizeof(text)));
+}
+
 TEST(Err, InputErrorsShowNoErrno)
 {
     pvn_err err = PVN_ERR_INIT;
