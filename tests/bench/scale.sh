@@ -3,7 +3,8 @@
 # plugin by RDMA, in one run and verified: pvn-perf's scale table. No KVM, and all guests on one host:
 # the figures compare transports, they say nothing about a network.
 # usage: tests/bench/scale.sh [--device rxe|pvrdma] [--guests N] [--models "resnet50 bert-large"]
-#                             [--iterations N] [--build DIR]
+#                             [--iterations N] [--alone] [--transports "rdma tcp"] [--build DIR]
+# --alone: N guests only, not 1 to N, and --transports leaves one out: parts of a long table.
 # Needs the right to make a network namespace, in which everything happens.
 set -u
 if [[ -z ${PVN_SCALE_NETNS:-} ]]; then
@@ -11,16 +12,19 @@ if [[ -z ${PVN_SCALE_NETNS:-} ]]; then
     (($(id -u) == 0)) || share+=(--map-root-user)
     PVN_SCALE_NETNS=1 exec unshare "${share[@]}" "$0" "$@"
 fi
-usage() { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '2,8s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build device=rxe guests=4 models="resnet50 bert-large" iterations=2
+mode=scale transports="rdma tcp"
 while (($#)); do
     case $1 in
     --device) device=$2; shift 2 ;;
     --guests) guests=$2; shift 2 ;;
     --models) models=$2; shift 2 ;;
     --iterations) iterations=$2; shift 2 ;;
+    --alone) mode=ring; shift ;;
+    --transports) transports=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
     *) usage ;;
     esac
@@ -31,9 +35,9 @@ PVN_BUILDDIR=$(cd "$build" && pwd) || exit 2
 
 # shellcheck source-path=SCRIPTDIR source=../vm/lib.sh
 . "$src/tests/vm/lib.sh"
-# A rank holds BERT-Large's gradients, 1.36 GB, and their sums.
+# A rank holds the largest bucket, 127 MB of BERT-Large, and its sums.
 # shellcheck disable=SC2034
-VM_LIMIT=5400 VM_MTU=4200 VM_MEM=4096
+VM_LIMIT=5400 VM_MTU=4200 VM_MEM=1536
 vm_start "$device" 77
 
 # One bridge joins the guests. QEMU's own hub will not do: it takes what a guest sends at once and
@@ -45,7 +49,7 @@ ip link set br0 up
 status=0 pids=() first=
 for ((n = 1; n <= guests; n++)); do
     job=$(vm_job "scale-$n" RANK=$((n - 1)) WORLD="$guests" MODELS="$models" \
-        ITERATIONS="$iterations" SCALE_LIMIT=5000)
+        ITERATIONS="$iterations" MODE=$mode TRANSPORTS="$transports" SCALE_LIMIT=5000)
     install -m 755 "$src/tests/vm/jobs/scale" "$job/run"
     [[ $n != 1 ]] || first=$job
     ip tuntap add dev "tap$n" mode tap
