@@ -209,7 +209,7 @@ void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *
             "accepted; waiting for %s",
             (unsigned long long)m->seq, m->size, m->tag, m->next, m->plan.count, m->ndone,
             m->next < m->plan.count ? "the lanes or the peer to take more"
-                                    : "the lanes to report them sent");
+                                    : "the peer or the network to take what the lanes hold");
         return;
     }
 }
