@@ -131,6 +131,16 @@ static int rdma_describe(const struct pvn_lane *l, char *buf, size_t cap)
                     (unsigned long long)r->stats.empty_polls, (unsigned long long)r->stats.chunks);
 }
 
+static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
+{
+    const struct rdma_lane *r = (const struct rdma_lane *)l;
+    sum->doorbells_known = true;
+    sum->bells_send += r->stats.post_send;
+    sum->bells_recv += r->stats.post_recv;
+    if (r->cfg.costly_poll)
+        sum->bells_empty += r->stats.empty_polls;
+}
+
 static struct pvn_lane_ops rdma_ops = {
     .name = "rdma",
     .offer = rdma_offer,
@@ -147,6 +157,7 @@ static struct pvn_lane_ops rdma_ops = {
     .close = rdma_close,
     .locate = rdma_locate,
     .describe = rdma_describe,
+    .count = rdma_count,
 };
 static struct pvn_lane_ops two_sided_ops;
 static pthread_once_t rdma_ops_once = PTHREAD_ONCE_INIT;

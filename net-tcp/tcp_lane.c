@@ -2,6 +2,8 @@
 #include "net-tcp/tcp_priv.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +65,19 @@ static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
                     t->nstreams, t->nstreams == 1 ? "" : "s", t->cfg.chunk);
 }
 
+static void tcp_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
+{
+    const struct tcp_lane *t = (const struct tcp_lane *)l;
+    for (int i = 0; i < t->nstreams; i++) {
+        struct tcp_info info;
+        socklen_t len = sizeof(info);
+        if (getsockopt(t->s[i].fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+            continue;
+        sum->retransmits += info.tcpi_total_retrans;
+        sum->retransmits_known = true;
+    }
+}
+
 static struct pvn_lane_ops tcp_ops = {
     .name = "tcp",
     .offer = tcp_offer,
@@ -75,6 +90,7 @@ static struct pvn_lane_ops tcp_ops = {
     .close = tcp_close,
     .locate = tcp_locate,
     .describe = tcp_describe,
+    .count = tcp_count,
 };
 static pthread_once_t tcp_ops_once = PTHREAD_ONCE_INIT;
 

@@ -106,6 +106,8 @@ int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
     if (c->conn->state == PVN_CONN_UP)
         complete(c, &c->err);
     pvn_warn_err(&c->err);
+    if (c->engine)
+        comm_publish(c, pvn_now_ns());
     pvn_conn_fail(c->conn, &c->err);
     return c->err.code;
 }
@@ -218,8 +220,10 @@ static void attend(struct pvn_comm *c)
         take_news(c, news);
     if (c->lost_ns)
         check_lost(c);
-    if (now >= c->look_ns)
+    if (now >= c->look_ns) {
         check_stall(c, now);
+        comm_publish(c, now);
+    }
 }
 
 static bool from_the_wire(int code)

@@ -1,5 +1,5 @@
-/* What comm.c (data and errors), comm_setup.c (listen, connect, accept, close) and comm_mr.c
- * (registrations) share. */
+/* What comm.c (data and errors), comm_setup.c (listen, connect, accept, close), comm_mr.c
+ * (registrations) and comm_stats.c share. */
 #ifndef PVN_CORE_COMM_PRIV_H
 #define PVN_CORE_COMM_PRIV_H
 
@@ -7,6 +7,7 @@
 #include "core/engine.h"
 #include "core/handshake.h"
 #include "core/listener.h"
+#include "core/stats.h"
 
 #define COMM_MAGIC UINT32_C(0x50564e43)
 #define MR_MAGIC   UINT32_C(0x50564e4d)
@@ -33,6 +34,8 @@ struct pvn_comm {
     uint64_t moved_bytes; /* bytes_moved() then */
     uint64_t look_ns;     /* when that is looked at next */
     bool said_stall;
+    struct pvn_stat_counts counts; /* as published last */
+    uint64_t lanes_ns;             /* when the lanes are asked for theirs next */
     bool failed;  /* err is latched */
     bool refused; /* the last call that failed did so by itself, for the reason in call_err */
     struct pvn_err err;
@@ -53,6 +56,9 @@ int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
 /* Moves the set-up along: 0 the engine runs, -EAGAIN, or the comm has failed. */
 int comm_come_up(struct pvn_comm *c);
+
+/* comm_stats.c: puts the comm's numbers into its row of the statistics. The engine runs. */
+void comm_publish(struct pvn_comm *c, uint64_t now);
 
 /* comm_mr.c */
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);

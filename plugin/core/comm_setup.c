@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/addr.h"
+#include "core/clock.h"
 #include "core/device.h"
 #include "core/fork.h"
 #include "core/hints.h"
@@ -363,6 +364,8 @@ int pvn_comm_close(struct pvn_comm *c)
         pvn_engine_progress(c->engine); /* what was accepted and batched leaves now */
     if (c->engine)
         say_what_it_did(c);
+    if (c->engine && !c->failed)
+        comm_publish(c, pvn_now_ns());
     pvn_engine_free(c->engine);
     pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
     c->magic = 0;

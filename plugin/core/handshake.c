@@ -107,6 +107,32 @@ enum pvn_phase conn_phase(const struct pvn_conn *c)
     return states[c->state].phase;
 }
 
+/* What is not done yet in the present state, and so who has to do something. */
+static const char *doing(const struct pvn_conn *c)
+{
+    if (c->state == PVN_CONN_HELLO && c->cfg.sender && !c->began_ns)
+        return "waiting for the peer's process to call accept";
+    return states[c->state].doing;
+}
+
+static void tell_stat(struct pvn_conn *c)
+{
+    char text[PVN_ERR_TEXT_LEN] = "";
+    enum pvn_stat_phase phase = PVN_STAT_SETUP;
+
+    if (!c->stat || c->state == PVN_CONN_CLOSED)
+        return;
+    if (c->state == PVN_CONN_FAILED) {
+        phase = PVN_STAT_FAILED;
+        pvn_err_format(&c->err, text, sizeof(text));
+    } else if (c->state >= PVN_CONN_UP) {
+        phase = PVN_STAT_UP;
+    } else {
+        snprintf(text, sizeof(text), "%s", doing(c));
+    }
+    pvn_stat_state(c->stat, phase, states[c->state].name, text);
+}
+
 void conn_goto(struct pvn_conn *c, enum pvn_conn_state to)
 {
     uint64_t now = pvn_now_ns();
@@ -125,14 +151,17 @@ void conn_goto(struct pvn_conn *c, enum pvn_conn_state to)
     c->entered_ns = now;
     c->frame_sent = false;
     c->said_waiting = false;
+    tell_stat(c);
 }
 
 void conn_name_peer(struct pvn_conn *c)
 {
     char addr[PVN_ADDR_TEXT_LEN];
+    bool known = c->hello_seen && c->theirs.host[0];
 
     pvn_addr_format((const struct sockaddr *)&c->cfg.peer, addr, sizeof(addr));
-    if (c->hello_seen && c->theirs.host[0])
+    pvn_stat_peer(c->stat, known ? c->theirs.host : "", known ? c->theirs.pid : 0, addr);
+    if (known)
         snprintf(c->who, sizeof(c->who), "%.50s pid %u at %.60s", c->theirs.host, c->theirs.pid,
                  addr);
     else
@@ -168,7 +197,9 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
         snprintf(c->mine.host, sizeof(c->mine.host), "unknown");
     snprintf(c->mine.device, sizeof(c->mine.device), "%s", cfg->dev->name);
     snprintf(c->where, sizeof(c->where), "%s", cfg->dev->name);
+    c->stat = pvn_stat_new(PVN_STAT_SETUP, cfg->sender, cfg->dev->name);
     conn_name_peer(c);
+    tell_stat(c);
     c->entered_ns = c->stepped_ns = pvn_now_ns();
     return c;
 }
@@ -262,7 +293,7 @@ static int check_deadline(struct pvn_conn *c, uint64_t now)
     const struct pvn_params *p = pvn_params_get();
     const struct state *s = &states[c->state];
     uint64_t since = c->began_ns ? c->began_ns : c->entered_ns, limit = 0;
-    const char *knob = s->knob, *doing = s->doing;
+    const char *knob = s->knob;
     struct pvn_err err = PVN_ERR_INIT;
     int rc;
 
@@ -271,15 +302,15 @@ static int check_deadline(struct pvn_conn *c, uint64_t now)
     if (c->state == PVN_CONN_HELLO && c->cfg.sender && !c->began_ns) {
         limit = p->accept_timeout;
         knob = KNOB("ACCEPT_TIMEOUT");
-        doing = "waiting for the peer's process to call accept";
     }
     say_waiting(c, now - c->entered_ns);
+    pvn_stat_look(c->stat, now);
     if (limit == 0 || now - since < limit)
         return -EAGAIN;
     rc = conn_late_lanes(c, knob);
     if (rc <= 0)
         return rc ? rc : -EAGAIN;
-    pvn_err_set(&err, -ETIMEDOUT, "%s took longer than %.3g s (%s)", doing,
+    pvn_err_set(&err, -ETIMEDOUT, "%s took longer than %.3g s (%s)", doing(c),
                 (double)limit / PVN_NS_PER_S, knob);
     pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
     if (c->err.code) /* the last attempt's reason */
@@ -413,6 +444,7 @@ void pvn_conn_close(struct pvn_conn *c, const char *why)
     pvn_poller_remove(c->watch);
     pvn_ctrl_close(&c->ctrl);
     conn_goto(c, PVN_CONN_CLOSED);
+    pvn_stat_end(c->stat);
     free(c->lane_args);
     free(c->inbox);
     free(c);

@@ -30,6 +30,7 @@
 #include "core/ctrl.h"
 #include "core/poller.h"
 #include "core/sock.h"
+#include "core/stats.h"
 #include "core/transport.h"
 #include "core/wire.h"
 
@@ -106,6 +107,7 @@ struct pvn_conn {
     struct pvn_conn_socket *inbox; /* PVN_CONN_INBOX, acceptor until UP */
     int ninbox;
 
+    struct pvn_stat *stat;         /* its row of the statistics, may be NULL */
     bool goodbye;                  /* the peer has closed in good order */
     char who[PVN_ERR_PLACE_LEN];   /* the peer, as well as it is known */
     char where[PVN_ERR_PLACE_LEN]; /* this end */
@@ -122,6 +124,9 @@ void pvn_conn_locate(const struct pvn_conn *c, int k, struct pvn_err *err);
 
 /* The lanes, each as it describes itself with its counters, in one line. From UP on. */
 void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap);
+
+/* What they have counted. From UP on. */
+void pvn_conn_count(const struct pvn_conn *c, struct pvn_lane_counters *sum);
 
 /* One step: 0 UP, -EAGAIN call again, else FAILED with conn->err. The peer has then been told. */
 int pvn_conn_step(struct pvn_conn *c);

@@ -553,6 +553,15 @@ void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap)
     }
 }
 
+void pvn_conn_count(const struct pvn_conn *c, struct pvn_lane_counters *sum)
+{
+    int i;
+
+    memset(sum, 0, sizeof(*sum));
+    for (i = 0; i < c->nlanes; i++)
+        c->lane[i]->ops->count(c->lane[i], sum);
+}
+
 static void come_up(struct pvn_conn *c)
 {
     char text[PVN_ERR_TEXT_LEN] = "";
@@ -573,6 +582,7 @@ static void come_up(struct pvn_conn *c)
                  c->where, c->who, pvn_strerror(errno, text, sizeof(text)));
     conn_goto(c, PVN_CONN_UP);
     pvn_conn_lanes_text(c, text, sizeof(text));
+    pvn_stat_lanes(c->stat, text);
     pvn_info(PVN_NET, "%s: %s %s, wire version %d, %d lane%s: %s", c->where,
              c->cfg.sender ? "sends to" : "receives from", c->who,
              pvn_wire_agree(&c->mine, &c->theirs, NULL), c->nlanes, c->nlanes == 1 ? "" : "s",

@@ -68,6 +68,10 @@ static int plain_describe(const struct pvn_lane *l, char *buf, size_t cap)
     return snprintf(buf, cap, "%s lane %d", l->ops->name, l->idx);
 }
 
+static void no_counters(const struct pvn_lane *l, struct pvn_lane_counters *sum)
+{
+}
+
 void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
 {
     if (!ops->name)
@@ -102,4 +106,6 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->locate = no_locate;
     if (!ops->describe)
         ops->describe = plain_describe;
+    if (!ops->count)
+        ops->count = no_counters;
 }

@@ -17,6 +17,7 @@
 #ifndef PVN_CORE_LANE_H
 #define PVN_CORE_LANE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -104,6 +105,13 @@ struct pvn_event {
     const struct pvn_cts *cts;
 };
 
+/* What lanes count for the statistics, summed up over a comm. */
+struct pvn_lane_counters {
+    bool doorbells_known, retransmits_known;
+    uint64_t bells_send, bells_recv, bells_empty; /* doorbells by what rang them */
+    uint64_t retransmits;                         /* TCP segments */
+};
+
 struct pvn_lane;
 
 /*
@@ -161,6 +169,8 @@ struct pvn_lane_ops {
     void (*locate)(const struct pvn_lane *l, struct pvn_err *err);
     /* One line for a person: addresses, streams or QPNs, counters. Returns its length. */
     int (*describe)(const struct pvn_lane *l, char *buf, size_t cap);
+    /* Adds this lane's counters to *sum. May make system calls: about once a second. */
+    void (*count)(const struct pvn_lane *l, struct pvn_lane_counters *sum);
 };
 
 /* Every transport's lane begins with this. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "core/hints.h"
 #include "core/log.h"
 #include "core/param.h"
+#include "core/stats.h"
 
 /* Connections taken from one listening socket per call: a flood must not keep its caller. */
 enum { ACCEPT_BATCH = 64 };
@@ -51,6 +53,7 @@ struct pvn_listener {
     int no_files; /* errno of the last accept that failed for lack of something, 0: none */
     bool said_no_files, said_stranger;
     struct pvn_listener_stats stats;
+    struct pvn_stat *stat; /* its row of the statistics while it is open, may be NULL */
 };
 
 static void destroy(struct pvn_listener *l)
@@ -108,6 +111,8 @@ int pvn_listener_open(const struct pvn_listener_cfg *cfg, uint8_t *handle,
     }
     h.session = l->session;
     pvn_handle_encode(handle, &h);
+    l->stat = pvn_stat_new(PVN_STAT_LISTEN, false, cfg->dev->name);
+    pvn_stat_state(l->stat, PVN_STAT_LISTEN, "LISTEN", "accept is not being called");
     *out = l;
     return 0;
 }
@@ -331,6 +336,20 @@ static bool conn_failed(struct pvn_listener *l, struct member **at, struct pvn_e
     return known;
 }
 
+/* Until a peer is there its row says where it is expected. */
+static void tell_stat(struct pvn_listener *l, uint64_t now)
+{
+    char text[160], addr[PVN_ADDR_TEXT_LEN];
+
+    if (now != l->waiting_ns) {
+        pvn_stat_look(l->stat, now);
+        return;
+    }
+    snprintf(text, sizeof(text), "waiting for a peer to connect to %s",
+             pvn_addr_format((const struct sockaddr *)&l->addr[0], addr, sizeof(addr)));
+    pvn_stat_state(l->stat, PVN_STAT_LISTEN, "ACCEPT", text);
+}
+
 static int accept_deadline(struct pvn_listener *l, uint64_t now, struct pvn_err *err)
 {
     uint64_t limit = pvn_params_get()->accept_timeout;
@@ -341,6 +360,7 @@ static int accept_deadline(struct pvn_listener *l, uint64_t now, struct pvn_err 
     else if (now - l->called_ns > AWAY_NS)
         l->waiting_ns += now - l->called_ns;
     l->called_ns = now;
+    tell_stat(l, now);
     if (limit == 0 || now - l->waiting_ns < limit)
         return 0;
     if (l->no_files)
@@ -387,10 +407,12 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
             rc = 0;
         }
     }
-    if (*conn || rc)
+    if (*conn || rc) {
         l->waiting_ns = 0;
-    else
+        pvn_stat_state(l->stat, PVN_STAT_LISTEN, "LISTEN", "accept is not being called");
+    } else {
         rc = accept_deadline(l, now, err);
+    }
     pthread_mutex_unlock(&l->lock);
     return rc;
 }
@@ -426,6 +448,8 @@ void pvn_listener_close(struct pvn_listener *l)
 
     pthread_mutex_lock(&l->lock);
     l->closed = true;
+    pvn_stat_end(l->stat);
+    l->stat = NULL;
     if (l->stats.strangers + l->stats.late + l->stats.crowded > 1)
         pvn_info(PVN_NET,
                  "%s: of %llu connections %llu were not from a peer, %llu said too little in time, "

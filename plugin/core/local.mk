@@ -20,6 +20,9 @@ libpvn_core_la_SOURCES += plugin/core/ctrl.c plugin/core/ctrl.h plugin/core/hand
 libpvn_core_la_SOURCES += plugin/core/comm.c plugin/core/comm.h plugin/core/comm_mr.c \
     plugin/core/comm_priv.h plugin/core/comm_setup.c plugin/core/device.c plugin/core/device.h \
     plugin/core/plugin.c plugin/core/plugin.h
+libpvn_core_la_SOURCES += plugin/core/comm_stats.c plugin/core/stat_layout.h \
+    plugin/core/stats.c plugin/core/stats.h plugin/core/stats_dir.c plugin/core/stats_dir.h \
+    plugin/core/stats_read.c plugin/core/stats_read.h
 libpvn_core_la_SOURCES += plugin/core/memcache.c plugin/core/memcache.h
 # The layout of the machine is the topology library's, which needs nothing but libc.
 libpvn_core_la_SOURCES += plugin/core/layout.c plugin/core/layout.h

@@ -95,6 +95,8 @@ struct pvn_params {
     uint64_t tcp_user_timeout; /* 0: the kernel's */
     uint64_t stall_warn;       /* 0: never */
 
+    char stats_dir[PVN_PARAM_STR_LEN]; /* "": the user's own; "none": no file; see stats_dir.h */
+
     char sysfs_root[PVN_PARAM_STR_LEN];
 
     /* libraries loaded at run time */

@@ -417,6 +417,13 @@ static const struct pvn_param_def table[] = {
          "A request that has not moved for this long is reported, with the side that owes the next "
          "step. 0: never."},
 
+    {.name = "STATS_DIR",
+     .type = PVN_PARAM_STRING,
+     .def = "",
+     FIELD(stats_dir),
+     .help = "Where each process keeps its statistics file, which `pvn-topo stat` reads, also when "
+             "the process hangs or is dead. Empty: /dev/shm/nccl-net-pvrdma-UID; none: no file."},
+
     {.name = "SYSFS_ROOT",
      .type = PVN_PARAM_STRING,
      .def = "/sys",

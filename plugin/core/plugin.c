@@ -15,6 +15,7 @@
 #include "core/layout.h"
 #include "core/param.h"
 #include "core/poller.h"
+#include "core/stats.h"
 #include "core/version.h"
 
 struct pvn_ctx {
@@ -36,6 +37,7 @@ static void unload_if_idle(void)
     pvn_comm_drop_pending();
     if (held)
         return;
+    pvn_stats_close();
     pvn_devices_unload();
     pvn_params_unload();
     pvn_log_flush(1);
@@ -52,6 +54,7 @@ static void start_afresh(void)
     atomic_store(&loaded, false);
     pvn_comm_after_fork();
     pvn_poller_after_fork();
+    pvn_stats_after_fork();
     pvn_devices_unload();
     pvn_params_unload();
 }
@@ -71,6 +74,8 @@ static void banner(int abi)
     if (pvn_devices_left_out()[0])
         pvn_info(PVN_INIT | PVN_NET, "not used: %s", pvn_devices_left_out());
     pvn_layout_log();
+    if (pvn_stats_path()[0])
+        pvn_info(PVN_INIT | PVN_NET, "statistics for pvn-topo stat: %s", pvn_stats_path());
     if (n == 0)
         pvn_warn("found no usable network device: %s; NCCL will use another transport",
                  pvn_devices_left_out()[0] ? pvn_devices_left_out() : "there is none");
@@ -91,6 +96,7 @@ static int load(int abi, struct pvn_err *err)
         return rc;
     }
     atomic_store(&loaded, true);
+    pvn_stats_open(abi);
     banner(abi);
     return 0;
 }

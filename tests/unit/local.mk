@@ -90,3 +90,8 @@ PVN_TESTS += tests/unit/test_engine_flush
 tests_unit_test_engine_flush_SOURCES = tests/unit/test_engine_flush.cc
 tests_unit_test_engine_flush_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_engine_flush_LDADD = libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/unit/test_stats
+tests_unit_test_stats_SOURCES = tests/unit/test_stats.cc
+tests_unit_test_stats_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_stats_LDADD = libpvn-core.la $(TEST_LDADD)

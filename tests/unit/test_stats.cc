@@ -1,0 +1,667 @@
+// The statistics file: what is written is what is read, also from a process that was killed, from a
+// damaged file and while it is being written; who may make it, and which files may be removed.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <sched.h>
+#include <set>
+#include <string>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+extern "C" {
+#include "core/clock.h"
+#include "core/fork.h"
+#include "core/log.h"
+#include "core/param.h"
+#include "core/stats.h"
+#include "core/stats_read.h"
+}
+
+namespace
+{
+
+std::string said;
+
+void capture(void *, enum pvn_log_level, unsigned long, const char *, int, const char *text)
+{
+    said += std::string(text) + "\n";
+}
+
+std::string slurp(const std::string &path)
+{
+    std::ifstream f(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(f), {}};
+}
+
+void spill(const std::string &path, const std::string &content)
+{
+    std::ofstream(path, std::ios::binary) << content;
+}
+
+class Stats : public testing::Test
+{
+  protected:
+    std::string top, dir;
+    pvn_params params;
+
+    void SetUp() override
+    {
+        char t[] = "/tmp/pvn-stats-test.XXXXXX";
+        top = mkdtemp(t);
+        use(top + "/d");
+        said.clear();
+        pvn_log_set_capture(capture, nullptr);
+        ASSERT_EQ(0, pvn_fork_mark());
+    }
+    void TearDown() override
+    {
+        pvn_stats_close();
+        pvn_params_override(nullptr);
+        pvn_log_set_capture(nullptr, nullptr);
+        std::string rm = "rm -rf " + top;
+        EXPECT_EQ(0, system(rm.c_str()));
+    }
+    void use(const std::string &d)
+    {
+        dir = d;
+        params = *pvn_params_get();
+        snprintf(params.stats_dir, sizeof(params.stats_dir), "%s", d.c_str());
+        pvn_params_override(&params);
+    }
+    std::set<std::string> files() const
+    {
+        std::set<std::string> names;
+        std::string list = "ls " + dir + " 2>/dev/null";
+        FILE *p = popen(list.c_str(), "r");
+        char line[256];
+        while (fgets(line, sizeof(line), p))
+            names.insert(std::string(line, strlen(line) - 1));
+        pclose(p);
+        return names;
+    }
+    // A child that does `body` and is gone without a word; its pid.
+    static pid_t child(const std::function<void()> &body)
+    {
+        pid_t pid = fork();
+        if (pid == 0) {
+            body();
+            _exit(0);
+        }
+        int status = 0;
+        waitpid(pid, &status, 0);
+        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+        return pid;
+    }
+    // As the plugin does in a child that initialises for itself.
+    static void begin_afresh()
+    {
+        pvn_stats_after_fork();
+        pvn_fork_mark();
+        pvn_stats_open(12);
+    }
+    // The file of a process that is dead, its header changed by `change`, under another name.
+    std::string dead_file(int n, const std::function<void(pvn_stat_head *)> &change)
+    {
+        static std::string image;
+        if (image.empty()) {
+            child([] {
+                begin_afresh();
+                pvn_stat_new(PVN_STAT_UP, true, "eth0");
+            });
+            for (auto &f : files()) {
+                image = slurp(dir + "/" + f);
+                unlink((dir + "/" + f).c_str());
+            }
+        }
+        mkdir(dir.c_str(), 0700);
+        std::string copy = image, name = "1-" + std::to_string(n) + "-0.stat";
+        auto *h = reinterpret_cast<pvn_stat_head *>(copy.data());
+        change(h);
+        spill(dir + "/" + name, copy);
+        return name;
+    }
+};
+
+struct Read {
+    pvn_stats s;
+    int rc;
+    pvn_err err = PVN_ERR_INIT;
+    explicit Read(const std::string &path)
+    {
+        rc = pvn_stats_read(path.c_str(), &s, &err);
+    }
+    Read(const Read &) = delete;
+    Read &operator=(const Read &) = delete;
+    ~Read()
+    {
+        pvn_stats_free(&s);
+    }
+};
+
+TEST_F(Stats, WhatIsWrittenIsWhatIsRead)
+{
+    setenv("RANK", "7", 1);
+    pvn_stats_open(11);
+    unsetenv("RANK");
+    ASSERT_STRNE("", pvn_stats_path()) << said;
+    struct stat st;
+    ASSERT_EQ(0, stat(pvn_stats_path(), &st));
+    EXPECT_EQ(0600u, st.st_mode & 07777);
+    EXPECT_LT(st.st_size, 64 * 1024) << "small until there are many comms";
+    ASSERT_EQ(0, stat(dir.c_str(), &st));
+    EXPECT_EQ(0700u, st.st_mode & 07777);
+
+    pvn_stat *a = pvn_stat_new(PVN_STAT_SETUP, true, "mlx5_0");
+    pvn_stat *b = pvn_stat_new(PVN_STAT_SETUP, false, "eth1");
+    pvn_stat *l = pvn_stat_new(PVN_STAT_LISTEN, false, "eth2");
+    ASSERT_TRUE(a && b && l);
+    pvn_stat_peer(a, "node8", 812, "192.0.2.8:4711");
+    pvn_stat_state(a, PVN_STAT_SETUP, "VERIFY", "the lanes' first round trip");
+    pvn_stat_lanes(a, "rdma on mlx5_0:1");
+    pvn_stat_state(b, PVN_STAT_UP, "UP", "");
+    pvn_stat_counts n = {};
+    n.look_ns = pvn_now_ns();
+    n.moved_ns = n.look_ns - 5;
+    n.stuck_ns = n.look_ns - 3;
+    n.open = 3;
+    n.msgs = 4;
+    n.bytes = UINT64_C(1) << 40;
+    n.retransmits = 17;
+    n.known = PVN_STAT_KNOWS_RETRANSMITS;
+    pvn_stat_put(b, &n, "waiting for the peer's send");
+
+    Read r(pvn_stats_path());
+    ASSERT_EQ(0, r.rc) << r.err.reason[0];
+    EXPECT_EQ(PVN_STATS_ALIVE, r.s.life);
+    EXPECT_EQ(static_cast<uint64_t>(getpid()), r.s.head.id.pid);
+    EXPECT_EQ(11u, r.s.head.abi);
+    EXPECT_STREQ("7", r.s.head.rank);
+    EXPECT_STREQ("RANK", r.s.head.rank_from);
+    EXPECT_EQ(3u, r.s.head.open);
+    ASSERT_EQ(3, r.s.nrows);
+    const pvn_stat_row &ra = r.s.row[0], &rb = r.s.row[1], &rl = r.s.row[2];
+    EXPECT_EQ(1u, ra.id);
+    EXPECT_EQ(1u, ra.sender);
+    EXPECT_EQ(static_cast<uint32_t>(PVN_STAT_SETUP), ra.phase);
+    EXPECT_STREQ("VERIFY", ra.state);
+    EXPECT_STREQ("the lanes' first round trip", ra.text);
+    EXPECT_STREQ("mlx5_0", ra.device);
+    EXPECT_STREQ("node8", ra.peer_host);
+    EXPECT_STREQ("192.0.2.8:4711", ra.peer_addr);
+    EXPECT_STREQ("rdma on mlx5_0:1", ra.lanes);
+    EXPECT_EQ(812u, ra.peer_pid);
+    EXPECT_EQ(0, memcmp(&n, &rb.n, sizeof(n)));
+    EXPECT_STREQ("waiting for the peer's send", rb.text);
+    EXPECT_EQ(static_cast<uint32_t>(PVN_STAT_LISTEN), rl.phase);
+    EXPECT_GE(r.s.now_ns, n.look_ns);
+
+    pvn_stat_put(b, &n, "");
+    pvn_stat_end(a);
+    pvn_stat_end(l);
+    Read again(pvn_stats_path());
+    ASSERT_EQ(2, again.s.nrows) << "a listener leaves no row";
+    EXPECT_EQ(static_cast<uint32_t>(PVN_STAT_CLOSED), again.s.row[0].phase);
+    EXPECT_NE(0u, again.s.row[0].ended_ns);
+    EXPECT_STREQ("", again.s.row[1].text);
+    EXPECT_EQ(1u, again.s.head.open);
+
+    pvn_stats_close();
+    EXPECT_EQ(1u, files().size()) << "a comm is still there";
+    pvn_stat_end(b);
+    EXPECT_EQ(0u, files().size()) << "all is well: nothing to look at";
+    EXPECT_STREQ("", pvn_stats_path());
+}
+
+TEST_F(Stats, AFailureIsKept)
+{
+    pvn_stats_open(12);
+    pvn_stat *a = pvn_stat_new(PVN_STAT_UP, true, "eth0");
+    std::string path = pvn_stats_path();
+    pvn_stat_state(a, PVN_STAT_FAILED, "FAILED", "the peer's process\nwas killed");
+    pvn_stat_end(a);
+    pvn_stats_close();
+    Read r(path);
+    ASSERT_EQ(0, r.rc);
+    EXPECT_EQ(1u, r.s.head.failed);
+    ASSERT_EQ(1, r.s.nrows);
+    EXPECT_EQ(static_cast<uint32_t>(PVN_STAT_FAILED), r.s.row[0].phase);
+    EXPECT_STREQ("the peer's process?was killed", r.s.row[0].text);
+    EXPECT_NE(0u, r.s.row[0].ended_ns);
+    pvn_stats_open(12);
+    EXPECT_NE(path, pvn_stats_path()) << "a new file beside it";
+    pvn_stats_close();
+    EXPECT_EQ(1u, files().size());
+}
+
+TEST_F(Stats, MoreCommsThanRows)
+{
+    pvn_stats_open(12);
+    std::vector<pvn_stat *> all;
+    for (int i = 0; i < PVN_STAT_ROWS; i++)
+        all.push_back(pvn_stat_new(PVN_STAT_UP, true, "eth0"));
+    for (auto *s : all)
+        ASSERT_NE(nullptr, s);
+    EXPECT_EQ(nullptr, pvn_stat_new(PVN_STAT_UP, true, "eth0"));
+    EXPECT_EQ(nullptr, pvn_stat_new(PVN_STAT_UP, true, "eth0"));
+    pvn_stat_counts n = {};
+    pvn_stat_put(nullptr, &n, "");
+    pvn_stat_end(nullptr);
+    Read r(pvn_stats_path());
+    ASSERT_EQ(0, r.rc);
+    EXPECT_EQ(PVN_STAT_ROWS, r.s.nrows);
+    EXPECT_EQ(2u, r.s.head.untracked);
+    pvn_stat_state(all[3], PVN_STAT_FAILED, "FAILED", "x");
+    pvn_stat_end(all[3]);
+    pvn_stat_end(all[5]);
+    pvn_stat *late = pvn_stat_new(PVN_STAT_UP, false, "eth0");
+    ASSERT_NE(nullptr, late) << "in the place of the one that was closed";
+    Read again(pvn_stats_path());
+    EXPECT_EQ(static_cast<uint32_t>(PVN_STAT_FAILED), again.s.row[3].phase) << "failures stay";
+    EXPECT_EQ(7u, again.s.row[5].id);
+    pvn_stat_end(late);
+    for (size_t i = 0; i < all.size(); i++)
+        if (i != 3 && i != 5)
+            pvn_stat_end(all[i]);
+}
+
+TEST_F(Stats, AFileThatWasRemovedCostsRowsOnly)
+{
+    pvn_stats_open(12);
+    std::vector<pvn_stat *> all;
+    unlink(pvn_stats_path());
+    for (int i = 0; i < PVN_STAT_GROW; i++)
+        all.push_back(pvn_stat_new(PVN_STAT_UP, true, "eth0"));
+    EXPECT_NE(nullptr, all.back());
+    EXPECT_EQ(nullptr, pvn_stat_new(PVN_STAT_UP, true, "eth0"));
+    spill(pvn_stats_path(), "somebody else's");
+    EXPECT_EQ(nullptr, pvn_stat_new(PVN_STAT_UP, true, "eth0"));
+    EXPECT_EQ("somebody else's", slurp(pvn_stats_path()));
+    for (auto *s : all)
+        pvn_stat_end(s);
+}
+
+TEST_F(Stats, RowsAreReadWhole)
+{
+    pvn_stats_open(12);
+    pvn_stat *s = pvn_stat_new(PVN_STAT_UP, true, "eth0");
+    std::string path = pvn_stats_path();
+    std::atomic<bool> stop{false};
+    std::thread writer([&] {
+        pvn_stat_counts n = {};
+        char text[600];
+        for (uint64_t i = 1; !stop; i++) {
+            n.msgs = n.bytes = n.chunks = n.retransmits = n.moved_ns = i;
+            memset(text, 'a' + static_cast<int>(i % 26), sizeof(text) - 1);
+            text[sizeof(text) - 1] = '\0';
+            pvn_stat_put(s, &n, text);
+        }
+    });
+    std::set<uint64_t> seen;
+    int torn = 0;
+    for (int i = 0; i < 100000 && seen.size() < 50; i++) {
+        Read r(path);
+        ASSERT_EQ(0, r.rc);
+        ASSERT_EQ(1, r.s.nrows);
+        const pvn_stat_row &row = r.s.row[0];
+        torn += row.seq != 0;
+        if (row.seq || row.n.msgs == 0)
+            continue;
+        EXPECT_EQ(row.n.msgs, row.n.bytes);
+        EXPECT_EQ(row.n.msgs, row.n.moved_ns);
+        EXPECT_EQ(row.n.msgs, row.n.retransmits);
+        EXPECT_EQ(std::string(599, static_cast<char>('a' + row.n.msgs % 26)), row.text);
+        seen.insert(row.n.msgs);
+    }
+    stop = true;
+    writer.join();
+    EXPECT_EQ(50u, seen.size()) << torn << " torn";
+    pvn_stat_end(s);
+}
+
+TEST_F(Stats, ARowLeftHalfWrittenIsSaidToBe)
+{
+    std::string name = dead_file(1, [](pvn_stat_head *h) {
+        auto *row = reinterpret_cast<pvn_stat_row *>(h + 1);
+        row->seq++;
+    });
+    Read r(dir + "/" + name);
+    ASSERT_EQ(0, r.rc);
+    ASSERT_EQ(1, r.s.nrows);
+    EXPECT_EQ(1u, r.s.row[0].seq);
+}
+
+TEST_F(Stats, DamagedFiles)
+{
+    std::string good = dead_file(1, [](pvn_stat_head *) {});
+    std::string image = slurp(dir + "/" + good), path = dir + "/x.stat";
+    auto code = [&](size_t at, const std::string &bytes) {
+        std::string copy = image;
+        copy.replace(at, bytes.size(), bytes);
+        spill(path, copy);
+        return Read(path).rc;
+    };
+    EXPECT_EQ(0, code(0, ""));
+    EXPECT_EQ(-EBADMSG, code(0, "X"));
+    EXPECT_EQ(-EPROTONOSUPPORT, code(8, "\x02"));
+    EXPECT_EQ(-EBADMSG, code(12, "\x01")) << "bytes of the header";
+    EXPECT_EQ(-EBADMSG, code(16, "\x01")) << "bytes of a row";
+    EXPECT_EQ(-EBADMSG, code(offsetof(pvn_stat_head, rows), "\xff\xff\xff\xff"));
+    EXPECT_EQ(-EBADMSG, code(offsetof(pvn_stat_head, rows), "\x40")) << "more than there are";
+    for (size_t n : {size_t{0}, size_t{7}, sizeof(pvn_stat_ident), sizeof(pvn_stat_head) - 1,
+                     sizeof(pvn_stat_head) + 1, image.size() - 1}) {
+        spill(path, image.substr(0, n));
+        EXPECT_EQ(-EBADMSG, Read(path).rc) << n << " bytes";
+    }
+    spill(path, image);
+    {
+        std::string copy = image;
+        copy[8] = 2;
+        spill(path, copy);
+        Read r(path);
+        EXPECT_NE(nullptr, strstr(r.err.reason[0], "version 2")) << r.err.reason[0];
+        EXPECT_EQ(PVN_STATS_DEAD, r.s.life) << "whose it is can still be told";
+    }
+    // Texts without an end, or with what a terminal would obey.
+    size_t texts = offsetof(pvn_stat_row, state);
+    EXPECT_EQ(
+        0, code(sizeof(pvn_stat_head) + texts, std::string(sizeof(pvn_stat_row) - texts, '\x1b')));
+    {
+        Read r(path);
+        ASSERT_EQ(1, r.s.nrows);
+        EXPECT_EQ(std::string(sizeof(r.s.row[0].state) - 1, '?'), r.s.row[0].state);
+        EXPECT_EQ(std::string(sizeof(r.s.row[0].text) - 1, '?'), r.s.row[0].text);
+    }
+    std::mt19937 rng(20261122);
+    int read = 0;
+    for (int i = 0; i < 500; i++) {
+        std::string copy = image;
+        for (int k = 0; k < 30; k++)
+            copy[rng() % (i % 2 ? copy.size() : 2000)] = static_cast<char>(rng());
+        if (i % 3 == 0)
+            memcpy(copy.data(), image.data(), 32); // else hardly one is read beyond that
+        spill(path, copy);
+        Read r(path);
+        read += r.rc == 0;
+        for (int k = 0; k < r.s.nrows; k++)
+            EXPECT_LT(strlen(r.s.row[k].text), sizeof(r.s.row[k].text));
+    }
+    EXPECT_GT(read, 50);
+}
+
+TEST_F(Stats, NotAFile)
+{
+    std::string name = dir + "/" + dead_file(1, [](pvn_stat_head *) {});
+    std::string link = dir + "/link", fifo = dir + "/fifo";
+    ASSERT_EQ(0, symlink(name.c_str(), link.c_str()));
+    ASSERT_EQ(0, mkfifo(fifo.c_str(), 0600));
+    EXPECT_EQ(0, Read(name).rc);
+    EXPECT_EQ(-ELOOP, Read(link).rc);
+    EXPECT_EQ(-EBADMSG, Read(fifo).rc);
+    EXPECT_EQ(-EBADMSG, Read(dir).rc);
+    EXPECT_EQ(-ENOENT, Read(dir + "/none").rc);
+}
+
+// ---- the directory ----
+
+TEST_F(Stats, NoneIsNoFile)
+{
+    use("none");
+    pvn_stats_open(12);
+    EXPECT_EQ(nullptr, pvn_stat_new(PVN_STAT_UP, true, "eth0"));
+    EXPECT_EQ("", said);
+}
+
+TEST_F(Stats, DirectoriesThatAreNotTaken)
+{
+    std::string target = top + "/target", link = top + "/link", open = top + "/open",
+                file = top + "/file";
+    mkdir(target.c_str(), 0700);
+    ASSERT_EQ(0, symlink(target.c_str(), link.c_str()));
+    mkdir(open.c_str(), 0700);
+    chmod(open.c_str(), 0777);
+    spill(file, "");
+    std::vector<std::string> bad = {link, open, file, "/proc/none/d", top + "/no/where"};
+    if (geteuid() == 0) {
+        std::string other = top + "/other";
+        mkdir(other.c_str(), 0700);
+        ASSERT_EQ(0, chown(other.c_str(), 12345, 12345));
+        bad.push_back(other);
+    }
+    for (auto &d : bad) {
+        use(d);
+        said.clear();
+        pvn_stats_open(12);
+        EXPECT_STREQ("", pvn_stats_path()) << d;
+        EXPECT_EQ(0u, said.find("no statistics file: " + d)) << said;
+        EXPECT_EQ(1, std::count(said.begin(), said.end(), '\n')) << said;
+        EXPECT_EQ(nullptr, pvn_stat_new(PVN_STAT_UP, true, "eth0"));
+    }
+    chmod(open.c_str(), 01777);
+    use(open);
+    pvn_stats_open(12);
+    EXPECT_STRNE("", pvn_stats_path()) << "as /tmp is";
+}
+
+// A link under the name that the file would have is not followed.
+TEST_F(Stats, ALinkInTheWay)
+{
+    pvn_stat_ident id;
+    ASSERT_EQ(0, pvn_stats_ident_self(&id));
+    std::string victim = top + "/victim";
+    mkdir(dir.c_str(), 0700);
+    spill(victim, "precious");
+    for (int i = 0; i < 16; i++) {
+        std::string name = dir + "/" + std::to_string(id.pid) + "-" + std::to_string(id.start) +
+                           "-" + std::to_string(i) + ".stat";
+        ASSERT_EQ(0, symlink(victim.c_str(), name.c_str()));
+        if (i == 14) {
+            pvn_stats_open(12);
+            EXPECT_STRNE("", pvn_stats_path()) << "the next number is free";
+            pvn_stats_close();
+        }
+    }
+    pvn_stats_open(12);
+    EXPECT_STREQ("", pvn_stats_path());
+    EXPECT_NE(std::string::npos, said.find("File exists")) << said;
+    EXPECT_EQ("precious", slurp(victim));
+}
+
+TEST_F(Stats, AFullFileSystem)
+{
+    mkdir(dir.c_str(), 0700);
+    std::string why;
+    std::thread([&] {
+        if (unshare(CLONE_NEWNS | CLONE_FS) != 0 ||
+            mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+            why = strerror(errno);
+            return;
+        }
+        for (int kib : {16, 100}) {
+            std::string size = "size=" + std::to_string(kib) + "k";
+            ASSERT_EQ(0, mount("tmpfs", dir.c_str(), "tmpfs", 0, size.c_str()));
+            said.clear();
+            pvn_stats_open(12);
+            std::vector<pvn_stat *> all;
+            for (int i = 0; i < 3 * PVN_STAT_GROW; i++)
+                all.push_back(pvn_stat_new(PVN_STAT_UP, true, "eth0"));
+            if (kib == 16) {
+                EXPECT_EQ(nullptr, all[0]);
+                EXPECT_NE(std::string::npos, said.find("no room")) << said;
+            } else {
+                EXPECT_NE(nullptr, all[PVN_STAT_GROW - 1]) << said;
+                EXPECT_EQ(nullptr, all.back());
+            }
+            for (auto *s : all)
+                pvn_stat_end(s);
+            pvn_stats_close();
+            EXPECT_EQ(0, umount(dir.c_str()));
+            // Read-only: as a read-only root file system.
+            ASSERT_EQ(0, mount("tmpfs", dir.c_str(), "tmpfs", MS_RDONLY, ""));
+            pvn_stats_open(12);
+            EXPECT_NE(std::string::npos, said.find("Read-only file system")) << said;
+            EXPECT_EQ(0, umount(dir.c_str()));
+        }
+    }).join();
+    if (!why.empty())
+        GTEST_SKIP() << "no mount namespace of its own: " << why << " (run as root)";
+}
+
+// ---- processes ----
+
+TEST_F(Stats, AChildLeavesTheParentsFileAlone)
+{
+    pvn_stats_open(12);
+    pvn_stat *s = pvn_stat_new(PVN_STAT_UP, true, "eth0");
+    std::string path = pvn_stats_path(), before = slurp(path);
+    child([&] {
+        pvn_stat_counts n = {};
+        n.msgs = 99;
+        pvn_stat_put(s, &n, "from the child");
+        pvn_stat_state(s, PVN_STAT_FAILED, "FAILED", "from the child");
+        pvn_stat_look(s, pvn_now_ns() + PVN_NS_PER_S);
+        if (pvn_stat_new(PVN_STAT_UP, true, "eth0"))
+            _exit(1);
+        pvn_stat_end(s);
+    });
+    EXPECT_EQ(before, slurp(path));
+    pid_t pid = child([&] {
+        begin_afresh();
+        pvn_stat *own = pvn_stat_new(PVN_STAT_UP, false, "eth0");
+        if (!own || path == pvn_stats_path())
+            _exit(1);
+        pvn_stat_end(s); // the parent's
+    });
+    EXPECT_EQ(before, slurp(path));
+    ASSERT_EQ(2u, files().size()) << "and its own, for it has not closed";
+    for (auto &f : files())
+        if (dir + "/" + f != path) {
+            Read r(dir + "/" + f);
+            EXPECT_EQ(static_cast<uint64_t>(pid), r.s.head.id.pid);
+            EXPECT_EQ(PVN_STATS_DEAD, r.s.life);
+        }
+    pvn_stat_end(s);
+}
+
+TEST_F(Stats, KilledStoppedAlive)
+{
+    int p[2];
+    ASSERT_EQ(0, pipe(p));
+    pid_t pid = fork();
+    if (pid == 0) {
+        begin_afresh();
+        pvn_stat *s = pvn_stat_new(PVN_STAT_UP, true, "eth0");
+        pvn_stat_counts n = {};
+        n.bytes = 12345;
+        pvn_stat_put(s, &n, "");
+        if (write(p[1], pvn_stats_path(), strlen(pvn_stats_path())) < 0)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    char path[512] = "";
+    ASSERT_GT(read(p[0], path, sizeof(path) - 1), 0);
+    close(p[0]);
+    close(p[1]);
+    EXPECT_EQ(PVN_STATS_ALIVE, Read(path).s.life);
+    // From another container only the lock tells.
+    auto from_elsewhere = [&] {
+        Read r(path);
+        int fd = open(path, O_RDONLY);
+        pvn_stat_ident id = r.s.head.id;
+        id.pid_ns++;
+        auto life = pvn_stats_life_of(&id, fd, nullptr);
+        close(fd);
+        return life;
+    };
+    EXPECT_EQ(PVN_STATS_ALIVE, from_elsewhere());
+    // Another process has got the number.
+    {
+        Read r(path);
+        int fd = open(path, O_RDONLY);
+        pvn_stat_ident id = r.s.head.id;
+        id.start++;
+        EXPECT_EQ(PVN_STATS_DEAD, pvn_stats_life_of(&id, fd, nullptr));
+        id = r.s.head.id;
+        id.boot_id[0] ^= 1;
+        EXPECT_EQ(PVN_STATS_DEAD, pvn_stats_life_of(&id, fd, nullptr)) << "before the last boot";
+        id.host[0] ^= 1;
+        EXPECT_EQ(PVN_STATS_ELSEWHERE, pvn_stats_life_of(&id, fd, nullptr));
+        close(fd);
+    }
+    kill(pid, SIGSTOP);
+    waitpid(pid, nullptr, WUNTRACED);
+    {
+        Read r(path);
+        EXPECT_EQ('T', r.s.state);
+        EXPECT_EQ(PVN_STATS_ALIVE, r.s.life);
+    }
+    kill(pid, SIGKILL);
+    siginfo_t info;
+    waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+    EXPECT_EQ(PVN_STATS_DEAD, Read(path).s.life) << "its parent has not asked for it yet";
+    waitpid(pid, nullptr, 0);
+    Read r(path);
+    EXPECT_EQ(PVN_STATS_DEAD, r.s.life);
+    EXPECT_EQ(PVN_STATS_DEAD, from_elsewhere());
+    ASSERT_EQ(1, r.s.nrows);
+    EXPECT_EQ(12345u, r.s.row[0].n.bytes);
+}
+
+// ---- what is removed ----
+
+TEST_F(Stats, OldFilesOfDeadProcessesGo)
+{
+    const uint64_t hour = 3600 * PVN_NS_PER_S;
+    std::string young = dead_file(1, [](pvn_stat_head *) {});
+    dead_file(2, [](pvn_stat_head *h) { h->open = 0; });
+    std::string failed = dead_file(3, [](pvn_stat_head *h) {
+        h->open = 0;
+        h->failed = 1;
+    });
+    dead_file(4, [&](pvn_stat_head *h) { h->real_ns -= 25 * hour; });
+    std::string worked = dead_file(5, [&](pvn_stat_head *h) {
+        h->real_ns -= 100 * hour; // long ago, but it wrote until now
+        h->touched_ns = h->mono_ns + 100 * hour;
+    });
+    std::string foreign = "notes.stat", near = "1-2-3.statx";
+    spill(dir + "/" + foreign, "mine");
+    spill(dir + "/" + near, "mine");
+    pvn_stats_open(12);
+    std::string own = strrchr(pvn_stats_path(), '/') + 1;
+    EXPECT_EQ((std::set<std::string>{young, failed, worked, foreign, near, own}), files());
+
+    int fd = open(dir.c_str(), O_RDONLY | O_DIRECTORY);
+    EXPECT_EQ(0, pvn_stats_sweep(fd, geteuid() + 1, true)) << "another user's";
+    spill(dir + "/77-1-0.stat", "no statistics at all");
+    EXPECT_EQ(4, pvn_stats_sweep(fd, geteuid(), true));
+    close(fd);
+    EXPECT_EQ((std::set<std::string>{foreign, near, own}), files()) << "who lives keeps his";
+}
+
+TEST_F(Stats, NotTooManyFilesOfDeadProcesses)
+{
+    for (int i = 0; i < PVN_STATS_KEEP + 6; i++)
+        dead_file(i + 100,
+                  [&](pvn_stat_head *h) { h->real_ns -= static_cast<uint64_t>(i) * PVN_NS_PER_S; });
+    pvn_stats_open(12);
+    auto left = files();
+    EXPECT_EQ(PVN_STATS_KEEP + 1u, left.size());
+    EXPECT_TRUE(left.count("1-100-0.stat")) << "the youngest";
+    EXPECT_FALSE(left.count("1-165-0.stat"));
+}
+
+} // namespace
