@@ -2,7 +2,7 @@
 _pvn_topo()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local commands="dump matrix pairs why check lint merge diff gather params" word command=
+    local commands="dump matrix pairs why check lint merge diff gather params stat" word command=
     case $prev in
     --root | --topo-file | --host | --hints | -o | --output)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -23,7 +23,7 @@ _pvn_topo()
     if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "--root --topo-file --host --hints --nics --rails --no-env
             --json --xml --xml-full --dot --svg --nccl --all --output --color --no-names
-            --keep-addresses --help --version" -- "$cur")
+            --keep-addresses --prom --clean --help --version" -- "$cur")
         return
     fi
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
@@ -33,7 +33,7 @@ _pvn_topo()
     "")
         mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur")
         ;;
-    lint | diff | gather)
+    lint | diff | gather | stat)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         ;;
     why)

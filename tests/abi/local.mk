@@ -20,3 +20,11 @@ tests_abi_test_zero_copy_SOURCES = tests/abi/test_zero_copy.cc tests/abi/nccl_si
 tests_abi_test_zero_copy_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_zero_copy_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_abi_test_zero_copy_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+
+# Other processes, which ThreadSanitizer does not see.
+if !SANITIZE_THREAD
+PVN_TESTS += tests/abi/test_stat
+tests_abi_test_stat_SOURCES = tests/abi/test_stat.cc tests/abi/nccl_side.h
+tests_abi_test_stat_CPPFLAGS = $(TEST_CPPFLAGS) -I$(srcdir) $(JANSSON_CFLAGS)
+tests_abi_test_stat_LDADD = libpvn-netdrv.la $(TEST_LDADD) $(JANSSON_LIBS)
+endif

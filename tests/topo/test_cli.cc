@@ -10,6 +10,8 @@
 #include <sstream>
 
 extern "C" {
+#include "plugin/core/param.h"
+#include "plugin/core/stats.h"
 #include "plugin/core/version.h"
 }
 #include "tests/topo/cli.h"
@@ -393,6 +395,28 @@ TEST_F(Cli, JsonConformsToTheSchema)
         conforms(doc, schema, schema, args);
         json_decref(doc);
     }
+    // And of a process of the plugin: this one.
+    pvn_params params = *pvn_params_get();
+    snprintf(params.stats_dir, sizeof(params.stats_dir), "%s/stats", dir->path.c_str());
+    pvn_params_override(&params);
+    pvn_stats_open(12);
+    pvn_stat *s = pvn_stat_new(PVN_STAT_SETUP, true, "mlx5_0");
+    ASSERT_NE(nullptr, s);
+    for (unsigned known : {0, PVN_STAT_KNOWS_DOORBELLS | PVN_STAT_KNOWS_RETRANSMITS}) {
+        pvn_stat_counts n = {};
+        n.known = known;
+        pvn_stat_put(s, &n, "");
+        Result r = run(std::string("--json stat ") + pvn_stats_path());
+        EXPECT_EQ(0, r.status) << r.err;
+        json_t *doc = json_loads(r.out.c_str(), 0, &error);
+        ASSERT_NE(nullptr, doc) << error.text;
+        EXPECT_EQ(1u, json_array_size(json_object_get(doc, "processes")));
+        conforms(doc, schema, schema, "stat");
+        json_decref(doc);
+    }
+    pvn_stat_end(s);
+    pvn_stats_close();
+    pvn_params_override(nullptr);
     json_decref(schema);
 }
 

@@ -479,6 +479,13 @@ int json_params(const struct tool *t, json_t *list)
     return print(t, o);
 }
 
+int json_stat(const struct tool *t, json_t *processes)
+{
+    json_t *o = head("stat");
+    json_object_set_new(o, "processes", processes);
+    return print(t, o);
+}
+
 int json_lint(const struct tool *t, const char *name, const struct pvn_lint *lint)
 {
     json_t *o = head("lint"), *rows = json_array();

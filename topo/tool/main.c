@@ -27,6 +27,7 @@ static const struct {
     {"diff", cmd_diff, "A [B]", "two machines or NCCL files compared; without B with this machine"},
     {"gather", cmd_gather, "[FILE.tar]", "a small tar of what is read here, for a bug report"},
     {"params", cmd_params, "", "the plugin's parameters as this environment sets them"},
+    {"stat", cmd_stat, "[PID|FILE]", "what the plugin's processes do, and who waits for whom"},
 };
 
 static void usage(FILE *out)
@@ -48,13 +49,16 @@ static void usage(FILE *out)
           "How to show it:\n"
           "  --json --xml --xml-full --dot --svg   instead of text\n"
           "  --nccl             dump: NCCL's reduced tree\n"
-          "  --all              dump: every PCI function, not only those near GPUs and NICs\n"
+          "  --all              dump: every PCI function, not only those near GPUs and NICs;\n"
+          "                     stat: comms that are closed, and lanes\n"
+          "  --prom             stat: as metrics for Prometheus\n"
+          "  --clean            stat: remove the files of dead processes\n"
           "  -o, --output FILE  write there\n"
           "  --color WHEN       auto, always, never\n"
           "  --no-names         numbers instead of names from pci.ids\n"
           "  --keep-addresses   gather: do not replace MAC addresses, GIDs and GUIDs\n"
           "  -h, --help   -V, --version\n\n"
-          "Exit status: 0 fine, 1 something was found (check, lint, diff), 2 wrong usage,\n"
+          "Exit status: 0 fine, 1 something was found (check, lint, diff, stat), 2 wrong usage,\n"
           "3 something cannot be read or written.\n",
           out);
 }
@@ -77,6 +81,8 @@ enum {
     OPT_COLOR,
     OPT_NO_NAMES,
     OPT_KEEP,
+    OPT_PROM,
+    OPT_CLEAN,
 };
 
 static const struct option options[] = {
@@ -98,6 +104,8 @@ static const struct option options[] = {
     {"color", required_argument, NULL, OPT_COLOR},
     {"no-names", no_argument, NULL, OPT_NO_NAMES},
     {"keep-addresses", no_argument, NULL, OPT_KEEP},
+    {"prom", no_argument, NULL, OPT_PROM},
+    {"clean", no_argument, NULL, OPT_CLEAN},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -166,6 +174,12 @@ static int set_option(struct tool *t, int option, int *color)
     case OPT_KEEP:
         t->keep_addresses = true;
         break;
+    case OPT_PROM:
+        t->prom = true;
+        break;
+    case OPT_CLEAN:
+        t->clean = true;
+        break;
     case 'o':
         t->output = optarg;
         break;
@@ -219,6 +233,10 @@ static int run_command(struct tool *t, int argc, char **argv)
         if (t->format != TOOL_TEXT && commands[i].run != cmd_dump && commands[i].run != cmd_merge) {
             tool_error("--xml, --xml-full, --dot and --svg are for dump (and merge), not for %s",
                        argv[0]);
+            return TOOL_USAGE;
+        }
+        if ((t->prom || t->clean) && commands[i].run != cmd_stat) {
+            tool_error("--prom and --clean are for stat, not for %s", argv[0]);
             return TOOL_USAGE;
         }
         return commands[i].run(t, argc - 1, argv + 1);

@@ -35,6 +35,7 @@ struct tool {
     enum { TOOL_TEXT, TOOL_XML, TOOL_XML_FULL, TOOL_DOT, TOOL_SVG } format;
     const char *output; /* -o, or NULL */
     bool ignore_env, keep_addresses;
+    bool prom, clean; /* stat */
 
     /* What was loaded. topo is NULL when the root is an XML file. */
     struct pvn_topo *topo;
@@ -102,6 +103,7 @@ int cmd_diff(struct tool *t, int argc, char **argv);
 int cmd_merge(struct tool *t, int argc, char **argv);
 int cmd_gather(struct tool *t, int argc, char **argv);
 int cmd_params(struct tool *t, int argc, char **argv);
+int cmd_stat(struct tool *t, int argc, char **argv);
 
 /* Formats of dump. 0 or an exit status. */
 int dump_text(const struct tool *t);
@@ -119,6 +121,7 @@ int json_check(const struct tool *t, const struct pvn_checks *checks);
 struct json_t;
 int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
 int json_params(const struct tool *t, struct json_t *list); /* takes the list over */
+int json_stat(const struct tool *t, struct json_t *processes); /* so does this */
 int json_lint(const struct tool *t, const char *name, const struct pvn_lint *lint);
 
 #endif

@@ -1,0 +1,322 @@
+// The statistics of real processes, read from outside by pvn-topo stat: ranks that run, are stopped
+// and are killed, connections that do not come up, and what is left when all is over.
+#include "abi/nccl_side.h"
+#include "tests/topo/cli.h"
+
+#include <jansson.h>
+
+#include <csignal>
+#include <fcntl.h>
+#include <memory>
+#include <regex>
+#include <set>
+#include <spawn.h>
+#include <sstream>
+#include <unistd.h>
+
+using namespace nccl;
+
+namespace
+{
+
+struct JsonFree {
+    void operator()(json_t *j) const
+    {
+        json_decref(j);
+    }
+};
+
+// A comm as --json shows it, with its process.
+struct Comm {
+    json_t *process, *comm;
+    std::string text(const char *key) const
+    {
+        const char *s = json_string_value(json_object_get(comm, key));
+        return s ? s : "";
+    }
+    double number(const char *key) const
+    {
+        return json_number_value(json_object_get(comm, key));
+    }
+    bool has(const char *key) const
+    {
+        return !json_is_null(json_object_get(comm, key));
+    }
+    pid_t pid() const
+    {
+        return static_cast<pid_t>(json_integer_value(json_object_get(process, "pid")));
+    }
+    std::string of_process(const char *key) const
+    {
+        const char *s = json_string_value(json_object_get(process, key));
+        return s ? s : "";
+    }
+};
+
+class Stat : public testing::Test
+{
+  protected:
+    std::string dir;
+    std::unique_ptr<json_t, JsonFree> doc;
+    int status = -1;
+    pid_t perf = 0;
+
+    void SetUp() override
+    {
+        char t[] = "/tmp/pvn-stat-test.XXXXXX";
+        dir = mkdtemp(t);
+        setenv("NCCL_PVRDMA_STATS_DIR", (dir + "/d").c_str(), 1);
+    }
+    void TearDown() override
+    {
+        if (perf > 0) {
+            kill(-perf, SIGKILL);
+            waitpid(perf, nullptr, 0);
+        }
+        unsetenv("NCCL_PVRDMA_STATS_DIR");
+        EXPECT_EQ(0, system(("rm -rf " + dir).c_str()));
+    }
+    Result tool(const std::string &args)
+    {
+        return run_tool(dir, args, "NCCL_PVRDMA_STATS_DIR='" + dir + "/d'");
+    }
+    // All comms that carried or carry something, or wait.
+    std::vector<Comm> comms()
+    {
+        Result r = tool("--json stat");
+        json_error_t error;
+        status = r.status;
+        doc.reset(json_loads(r.out.c_str(), 0, &error));
+        EXPECT_NE(nullptr, doc) << error.text << "\n" << r.out << r.err;
+        std::vector<Comm> all;
+        size_t i, k;
+        json_t *process, *comm;
+        json_array_foreach(json_object_get(doc.get(), "processes"), i, process)
+            json_array_foreach(json_object_get(process, "comms"), k, comm)
+                all.push_back({process, comm});
+        return all;
+    }
+    // The first that fits, once there is one.
+    Comm wait_for(const std::function<bool(const Comm &)> &fits)
+    {
+        Comm found = {};
+        EXPECT_TRUE(eventually([&] {
+            for (auto &c : comms())
+                if (fits(c)) {
+                    found = c;
+                    return true;
+                }
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            return false;
+        })) << tool("--all stat").out;
+        return found;
+    }
+    // Two ranks that send until they are stopped; in a group of their own.
+    void start_perf()
+    {
+        std::string exe = PVN_BUILDDIR "/pvn-perf";
+        const char *argv[] = {exe.c_str(), "p2p",     "--bandwidth", "--plugin", plugin_path(),
+                              "--sizes",   "256K",    "--time",      "100",      "--timeout",
+                              "90",        "--quiet", nullptr};
+        posix_spawnattr_t attr;
+        posix_spawn_file_actions_t files;
+        posix_spawnattr_init(&attr);
+        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);
+        posix_spawn_file_actions_init(&files);
+        posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+        posix_spawn_file_actions_adddup2(&files, 1, 2);
+        unsetenv("RANK");
+        ASSERT_EQ(0, posix_spawn(&perf, exe.c_str(), &files, &attr, const_cast<char *const *>(argv),
+                                 environ));
+        posix_spawnattr_destroy(&attr);
+        posix_spawn_file_actions_destroy(&files);
+    }
+    int left()
+    {
+        std::string ls = "ls " + dir + "/d >" + dir + "/names", line;
+        EXPECT_EQ(0, system(ls.c_str()));
+        int n = 0;
+        for (std::ifstream f(dir + "/names"); std::getline(f, line);)
+            n++;
+        return n;
+    }
+};
+
+bool carries(const Comm &c)
+{
+    return c.text("state") == "UP" && c.number("bytes") > 1000000;
+}
+
+TEST_F(Stat, AKilledRankAndTheOneThatOutlivesIt)
+{
+    start_perf();
+    Comm c = wait_for([](const Comm &x) { return carries(x) && x.text("kind") == "recv"; });
+    ASSERT_NE(nullptr, c.comm);
+    pid_t victim = c.pid();
+    EXPECT_EQ("alive", c.of_process("life"));
+    EXPECT_EQ("pvn-perf", c.of_process("command"));
+    EXPECT_NE(std::string::npos, c.text("lanes").find("tcp on lo"));
+    EXPECT_TRUE(c.has("tcp_retransmits"));
+    ASSERT_EQ(0, kill(victim, SIGKILL));
+    c = wait_for([&](const Comm &x) {
+        return x.pid() == victim && carries(x) && x.of_process("life") == "dead";
+    });
+    EXPECT_EQ("lost", c.text("trouble"));
+    EXPECT_EQ(1, status);
+    // The other hears of it, ends too, and its reason can still be read.
+    c = wait_for([&](const Comm &x) {
+        return x.pid() != victim && x.text("trouble") == "failed" && x.number("peer_pid") == victim;
+    });
+    EXPECT_NE("", c.text("text"));
+    waitpid(perf, nullptr, 0);
+    perf = 0;
+    Result r = tool("stat " + std::to_string(victim));
+    EXPECT_EQ(1, r.status);
+    EXPECT_NE(std::string::npos, r.out.find("pid " + std::to_string(victim))) << r.out;
+    EXPECT_NE(std::string::npos, r.out.find(": dead; began ")) << r.out;
+    EXPECT_NE(std::string::npos, r.out.find("it ended without closing its comms")) << r.out;
+    EXPECT_EQ(std::string::npos, r.out.find("FAILED")) << "one process was asked for: " << r.out;
+    r = tool("stat");
+    EXPECT_NE(std::string::npos, r.out.find("FAILED")) << r.out;
+    r = tool("--prom stat");
+    EXPECT_EQ(0, r.status);
+    EXPECT_NE(std::string::npos, r.out.find("nccl_pvrdma_process_up{")) << r.out;
+    EXPECT_EQ(std::string::npos, r.out.find("nccl_pvrdma_bytes_total{")) << "their series end";
+    EXPECT_EQ(2, left());
+    r = tool("--clean stat");
+    EXPECT_EQ("2 files of dead processes removed\n", r.out);
+    EXPECT_EQ(0, left());
+    EXPECT_EQ(3, tool("stat " + std::to_string(victim)).status);
+    EXPECT_EQ(0, tool("stat").status);
+}
+
+TEST_F(Stat, AStoppedRankIsNamedByTheOther)
+{
+    start_perf();
+    for (std::string kind : {"recv", "send"}) {
+        Comm c = wait_for([&](const Comm &x) { return carries(x) && x.text("kind") == kind; });
+        ASSERT_NE(nullptr, c.comm);
+        pid_t stopped = c.pid();
+        ASSERT_EQ(0, kill(stopped, SIGSTOP));
+        c = wait_for(
+            [&](const Comm &x) { return x.pid() != stopped && carries(x) && x.has("stalled_s"); });
+        EXPECT_EQ(stopped, static_cast<pid_t>(c.number("peer_pid")));
+        EXPECT_NE(kind, c.text("kind"));
+        EXPECT_NE(std::string::npos, c.text("text").find("peer")) << c.text("text");
+        EXPECT_GT(c.number("requests_open"), 0);
+        EXPECT_GT(c.number("moved_s_ago"), 0.5);
+        EXPECT_LT(c.number("asked_s_ago"), c.number("moved_s_ago")) << "NCCL goes on asking";
+        for (auto &x : comms())
+            if (x.pid() == stopped) {
+                EXPECT_EQ("stopped", x.of_process("state"));
+            }
+        EXPECT_NE(std::string::npos, tool("stat").out.find("alive, stopped")) << tool("stat").out;
+        ASSERT_EQ(0, kill(stopped, SIGCONT));
+        wait_for(
+            [&](const Comm &x) { return x.pid() != stopped && carries(x) && !x.has("stalled_s"); });
+    }
+}
+
+// Lines of the text exposition format, version 0.0.4.
+TEST_F(Stat, PrometheusGrammar)
+{
+    const std::string name = "nccl_pvrdma_[a-z_]+", value = R"re("([^"\\]|\\["\\n])*")re";
+    std::regex comment("# (HELP|TYPE) (" + name + ") (.+)");
+    std::regex sample("(" + name + R"(\{([a-z_]+=)" + value + R"((,[a-z_]+=)" + value +
+                      R"()*)?\}) (-?[0-9.]+(e[+-][0-9]+)?))");
+    start_perf();
+    setenv("RANK", "odd\"\\rank\n", 1);
+    {
+        Net n(12);
+        unsetenv("RANK");
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        Flow f = plain(p, {5, 100000});
+        EXPECT_TRUE(f.run());
+        wait_for(carries);
+        Result r = tool("--prom stat");
+        EXPECT_EQ(0, r.status) << r.err;
+        std::istringstream lines(r.out);
+        std::string line, family;
+        std::set<std::string> families, series;
+        while (std::getline(lines, line)) {
+            std::smatch m;
+            if (std::regex_match(line, m, comment)) {
+                family = m[2];
+                if (m[1] == "HELP") {
+                    EXPECT_TRUE(families.insert(family).second) << "twice: " << family;
+                } else {
+                    EXPECT_TRUE(m[3] == "counter" || m[3] == "gauge") << line;
+                    EXPECT_EQ(m[3] == "counter", family.rfind("_total") == family.size() - 6);
+                }
+                continue;
+            }
+            ASSERT_TRUE(std::regex_match(line, m, sample)) << line;
+            EXPECT_EQ(0u, line.find(family + "{")) << line << " is not in " << family;
+            EXPECT_TRUE(series.insert(m[1]).second) << "twice: " << line;
+        }
+        EXPECT_NE(std::string::npos, r.out.find("rank=\"odd\\\"\\\\rank?\"")) << r.out;
+        EXPECT_TRUE(families.count("nccl_pvrdma_stalled_seconds"));
+        EXPECT_GT(series.size(), 40u);
+    }
+}
+
+TEST_F(Stat, ConnectionsThatDoNotComeUp)
+{
+    Net n(12);
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *lc = nullptr, *sc = nullptr, *rc = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, &rc));
+    Comm c = wait_for([](const Comm &x) { return x.text("state") == "ACCEPT"; });
+    EXPECT_NE(std::string::npos, c.text("text").find("waiting for a peer to connect to 127.0.0.1:"))
+        << c.text("text");
+    EXPECT_NE(std::string::npos, tool("stat").out.find("waiting for a peer to connect to"));
+    for (int i = 0; i < 100; i++)
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc));
+    ASSERT_EQ(nullptr, sc);
+    c = wait_for([](const Comm &x) { return x.text("state") == "HELLO"; });
+    EXPECT_EQ("waiting for the peer's process to call accept", c.text("text"));
+    EXPECT_EQ("send", c.text("kind"));
+    EXPECT_EQ(0, status) << "nothing is wrong yet";
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+}
+
+TEST_F(Stat, NothingIsLeftWhenAllWentWell)
+{
+    {
+        Net n(12);
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        Flow f = plain(p, {5, 100000});
+        EXPECT_TRUE(f.run());
+        EXPECT_EQ(1, left());
+        EXPECT_NE(std::string::npos,
+                  Log::get().text().find("statistics for pvn-topo stat: " + dir));
+        p.close();
+        auto all = comms();
+        ASSERT_EQ(2u, all.size()) << "closed comms stay to be seen";
+        for (auto &c : all) {
+            EXPECT_TRUE(json_is_true(json_object_get(c.comm, "closed")));
+            EXPECT_EQ(2, c.number("messages"));
+            EXPECT_EQ(100005, c.number("bytes"));
+        }
+        EXPECT_EQ(0, status);
+    }
+    EXPECT_EQ(0, left());
+}
+
+TEST_F(Stat, WrongUsage)
+{
+    EXPECT_EQ(2, tool("--prom --json stat").status);
+    EXPECT_EQ(2, tool("--clean stat 1").status);
+    EXPECT_EQ(2, tool("--prom pairs").status);
+    Result r = tool("stat /nonexistent");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("/nonexistent: ")) << r.err;
+    r = tool("stat");
+    EXPECT_EQ(0, r.status);
+    EXPECT_EQ(0u, r.out.find("no statistics files")) << r.out;
+}
+
+} // namespace

@@ -1,0 +1,266 @@
+/* pvn-topo stat: the statistics that running, hanging and dead processes have left. */
+#include "config.h"
+#include "topo/tool/stat.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "plugin/core/clock.h"
+#include "plugin/core/log.h"
+#include "plugin/core/param.h"
+
+double stat_age(const struct pvn_stats *f, uint64_t stamp)
+{
+    if (stamp == 0)
+        return -1;
+    return f->now_ns > stamp ? (double)(f->now_ns - stamp) / PVN_NS_PER_S : 0;
+}
+
+double stat_wall(const struct pvn_stats *f, uint64_t stamp)
+{
+    return (double)f->head.real_ns / PVN_NS_PER_S +
+           ((double)stamp - (double)f->head.mono_ns) / PVN_NS_PER_S;
+}
+
+bool stat_is_comm(const struct pvn_stat_row *r)
+{
+    return r->phase != PVN_STAT_LISTEN;
+}
+
+enum stat_trouble stat_trouble(const struct pvn_stats *f, const struct pvn_stat_row *r)
+{
+    if (r->phase == PVN_STAT_FAILED)
+        return STAT_FAILED;
+    if (r->ended_ns)
+        return STAT_FINE;
+    if (f->life == PVN_STATS_DEAD)
+        return stat_is_comm(r) ? STAT_LOST : STAT_FINE;
+    if (r->phase == PVN_STAT_UP && stat_age(f, r->n.stuck_ns) >= STAT_STALLED_S)
+        return STAT_STALLED;
+    return STAT_FINE;
+}
+
+const char *stat_trouble_name(enum stat_trouble t)
+{
+    static const char *const names[] = {"fine", "stalled", "failed", "lost"};
+    return names[t];
+}
+
+const char *stat_life_name(const struct pvn_stats *f)
+{
+    return f->life == PVN_STATS_ALIVE  ? "alive"
+           : f->life == PVN_STATS_DEAD ? "dead"
+                                       : "on another host";
+}
+
+const char *stat_process_state(const struct pvn_stats *f)
+{
+    static const struct {
+        char letter;
+        const char *text;
+    } states[] = {{'R', "running"},
+                  {'S', "sleeping"},
+                  {'D', "in the kernel"},
+                  {'T', "stopped"},
+                  {'t', "stopped by a tracer"}};
+    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+        if (states[i].letter == f->state)
+            return states[i].text;
+    }
+    return "";
+}
+
+const char *stat_peer(const struct pvn_stat_row *r, char *buf, size_t len)
+{
+    if (r->peer_host[0])
+        snprintf(buf, len, "%s pid %u at %s", r->peer_host, r->peer_pid, r->peer_addr);
+    else
+        snprintf(buf, len, "%s", r->peer_addr);
+    return buf;
+}
+
+/* ---- which files ---- */
+
+static void add(struct stat_list *list, const char *path, bool named)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    char text[PVN_ERR_TEXT_LEN];
+    if (list->n == list->cap) {
+        int cap = list->cap ? 2 * list->cap : 16;
+        struct pvn_stats *more = realloc(list->file, (size_t)cap * sizeof(*more));
+        if (!more) {
+            tool_error("no memory for %d files", cap);
+            list->unread++;
+            return;
+        }
+        list->file = more;
+        list->cap = cap;
+    }
+    int rc = pvn_stats_read(path, &list->file[list->n], &err);
+    if (rc == 0) {
+        list->n++;
+    } else if (rc != -ENOENT || named) { /* else its process has just finished */
+        pvn_err_format(&err, text, sizeof(text));
+        tool_error("%s: %s", path, text);
+        list->unread++;
+    }
+}
+
+static int by_number(const struct dirent **a, const struct dirent **b)
+{
+    return strverscmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_stat(const struct dirent *e)
+{
+    size_t n = strlen(e->d_name), suffix = strlen(PVN_STATS_SUFFIX);
+    return n > suffix && strcmp(e->d_name + n - suffix, PVN_STATS_SUFFIX) == 0;
+}
+
+/* The files of a directory; pid: NULL, or of this process only. */
+static void add_dir(struct stat_list *list, const char *dir, const char *pid)
+{
+    struct dirent **entries = NULL;
+    int n = scandir(dir, &entries, is_stat, by_number);
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name;
+        char path[PATH_MAX];
+        size_t len = pid ? strlen(pid) : 0;
+        snprintf(path, sizeof(path), "%s/%s", dir, name);
+        if (!pid || (strncmp(name, pid, len) == 0 && name[len] == '-'))
+            add(list, path, false);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+/* Where the plugin of this environment keeps its files; for root, where everybody's does. */
+static glob_t directories(void)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    char dir[PVN_PARAM_STR_LEN + 32];
+    glob_t found = {0};
+    pvn_log_set_level(PVN_LOG_WARN);
+    pvn_params_load(&err);
+    const char *param = pvn_params_get()->stats_dir;
+    if (strcmp(param, "none") == 0)
+        param = "";
+    if (param[0] == '\0' && geteuid() == 0)
+        snprintf(dir, sizeof(dir), PVN_STATS_DEFAULT_DIR "*");
+    else
+        pvn_stats_dir_name(param, geteuid(), dir, sizeof(dir));
+    glob(dir, param[0] ? GLOB_NOCHECK : 0, NULL, &found);
+    pvn_params_unload();
+    return found;
+}
+
+static bool is_pid(const char *s)
+{
+    return s[0] != '\0' && s[strspn(s, "0123456789")] == '\0';
+}
+
+static void add_argument(struct stat_list *list, const glob_t *dirs, const char *arg)
+{
+    int before = list->n + list->unread;
+    if (!is_pid(arg)) {
+        add(list, arg, true);
+        return;
+    }
+    for (size_t i = 0; i < dirs->gl_pathc; i++)
+        add_dir(list, dirs->gl_pathv[i], arg);
+    if (list->n + list->unread == before) {
+        tool_error("process %s has left no statistics file", arg);
+        list->unread++;
+    }
+}
+
+/* Its owner's files: root must not be led by a link that a user has put there. */
+static int clean(const struct tool *t, const glob_t *dirs)
+{
+    int gone = 0, status = TOOL_OK;
+    for (size_t i = 0; i < dirs->gl_pathc; i++) {
+        const char *dir = dirs->gl_pathv[i];
+        int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        struct stat st;
+        if (fd < 0 && errno == ENOENT)
+            continue;
+        if (fd < 0 || fstat(fd, &st) != 0) {
+            tool_error("%s: %m", dir);
+            status = TOOL_INPUT;
+        } else {
+            gone += pvn_stats_sweep(fd, geteuid() == 0 ? st.st_uid : geteuid(), true);
+        }
+        if (fd >= 0)
+            close(fd);
+    }
+    fprintf(t->out, "%d file%s of dead processes removed\n", gone, gone == 1 ? "" : "s");
+    return status;
+}
+
+static bool anything_wrong(const struct stat_list *list)
+{
+    for (int i = 0; i < list->n; i++) {
+        for (int k = 0; k < list->file[i].nrows; k++) {
+            if (stat_trouble(&list->file[i], &list->file[i].row[k]) != STAT_FINE)
+                return true;
+        }
+    }
+    return false;
+}
+
+static int show(const struct tool *t, const struct stat_list *list)
+{
+    int status = anything_wrong(list) ? TOOL_FOUND : TOOL_OK;
+    if (t->json) {
+        int rc = stat_print_json(t, list);
+        status = rc == TOOL_OK ? status : rc;
+    } else if (t->prom) {
+        stat_print_prom(t, list);
+        status = TOOL_OK; /* what is wrong is in the metrics */
+    } else {
+        stat_print(t, list);
+    }
+    return list->unread ? TOOL_INPUT : status;
+}
+
+static void say_nothing_there(const struct tool *t, const glob_t *dirs)
+{
+    fputs("no statistics files", t->out);
+    for (size_t i = 0; i < dirs->gl_pathc; i++)
+        fprintf(t->out, "%s%s", i ? ", " : " in ", dirs->gl_pathv[i]);
+    fputs(": nobody has used the plugin, or all have finished well\n", t->out);
+}
+
+int cmd_stat(struct tool *t, int argc, char **argv)
+{
+    struct stat_list list = {0};
+    int status;
+    if ((t->clean && (argc > 0 || t->json || t->prom)) || (t->json && t->prom)) {
+        tool_error("stat takes one of --json, --prom and --clean; --clean takes no arguments");
+        return TOOL_USAGE;
+    }
+    glob_t dirs = directories();
+    if (t->clean) {
+        status = clean(t, &dirs);
+    } else {
+        for (int i = 0; i < argc; i++)
+            add_argument(&list, &dirs, argv[i]);
+        for (size_t i = 0; argc == 0 && i < dirs.gl_pathc; i++)
+            add_dir(&list, dirs.gl_pathv[i], NULL);
+        status = show(t, &list);
+        if (list.n + list.unread == 0 && !t->json && !t->prom)
+            say_nothing_there(t, &dirs);
+    }
+    for (int i = 0; i < list.n; i++)
+        pvn_stats_free(&list.file[i]);
+    free(list.file);
+    globfree(&dirs);
+    return status;
+}

@@ -1,0 +1,43 @@
+/* pvn-topo stat: what its files share. The statistics files themselves: plugin/core/stat_layout.h.
+ */
+#ifndef PVN_TOPO_TOOL_STAT_H
+#define PVN_TOPO_TOOL_STAT_H
+
+#include "plugin/core/stats_read.h"
+#include "topo/tool/tool.h"
+
+struct stat_list {
+    struct pvn_stats *file;
+    int n, cap;
+    int unread; /* files that could not be read; said on standard error */
+};
+
+/* What is wrong with a comm. */
+enum stat_trouble {
+    STAT_FINE,
+    STAT_STALLED, /* requests are open and for STAT_STALLED_S nothing has moved */
+    STAT_FAILED,
+    STAT_LOST /* its process is dead and had not closed it */
+};
+
+/* A receiver waits for as long as its peer computes; from then on it is worth a word. */
+#define STAT_STALLED_S 5.0
+
+enum stat_trouble stat_trouble(const struct pvn_stats *f, const struct pvn_stat_row *r);
+const char *stat_trouble_name(enum stat_trouble t); /* "stalled", ... */
+bool stat_is_comm(const struct pvn_stat_row *r);    /* not a listener */
+const char *stat_life_name(const struct pvn_stats *f);
+/* "alive, sleeping" */
+const char *stat_process_state(const struct pvn_stats *f);
+/* Seconds from a stamp of the file to the time of reading; negative for a stamp of 0. */
+double stat_age(const struct pvn_stats *f, uint64_t stamp);
+/* Seconds since the epoch of a stamp of the file. */
+double stat_wall(const struct pvn_stats *f, uint64_t stamp);
+/* "node8 pid 812 at 192.0.2.8:4711", as much as is known. Returns buf. */
+const char *stat_peer(const struct pvn_stat_row *r, char *buf, size_t len);
+
+void stat_print(const struct tool *t, const struct stat_list *list);
+void stat_print_prom(const struct tool *t, const struct stat_list *list);
+int stat_print_json(const struct tool *t, const struct stat_list *list); /* an exit status */
+
+#endif

@@ -1,0 +1,103 @@
+/* pvn-topo stat --json: the "processes" of pvn-topo.schema.json. */
+#include "topo/tool/stat.h"
+
+#include <jansson.h>
+
+static json_t *text_or_null(const char *s)
+{
+    return s[0] ? json_string(s) : json_null();
+}
+
+static json_t *number(uint64_t v)
+{
+    return json_integer((json_int_t)v);
+}
+
+static json_t *age(const struct pvn_stats *f, uint64_t stamp)
+{
+    return stamp ? json_real(stat_age(f, stamp)) : json_null();
+}
+
+static void put_counts(json_t *o, const struct pvn_stat_counts *n)
+{
+    bool bells = (n->known & PVN_STAT_KNOWS_DOORBELLS) != 0;
+    json_t *rung = bells ? json_object() : json_null();
+    json_object_set_new(o, "messages", number(n->msgs));
+    json_object_set_new(o, "bytes", number(n->bytes));
+    json_object_set_new(o, "chunks", number(n->chunks));
+    json_object_set_new(o, "requests_open", number(n->open));
+    json_object_set_new(o, "stashed", number(n->stashed));
+    json_object_set_new(o, "lane_full", number(n->lane_full));
+    json_object_set_new(o, "empty_polls", number(n->empty_polls));
+    if (bells) {
+        json_object_set_new(rung, "send", number(n->bells_send));
+        json_object_set_new(rung, "recv", number(n->bells_recv));
+        json_object_set_new(rung, "empty_poll", number(n->bells_empty));
+    }
+    json_object_set_new(o, "doorbells", rung);
+    json_object_set_new(o, "tcp_retransmits",
+                        n->known & PVN_STAT_KNOWS_RETRANSMITS ? number(n->retransmits)
+                                                              : json_null());
+}
+
+static json_t *comm(const struct pvn_stats *f, const struct pvn_stat_row *r)
+{
+    enum stat_trouble trouble = stat_trouble(f, r);
+    json_t *o = json_object();
+    json_object_set_new(o, "comm", number(r->id));
+    json_object_set_new(o, "kind",
+                        json_string(!stat_is_comm(r) ? "listener"
+                                    : r->sender      ? "send"
+                                                     : "recv"));
+    json_object_set_new(o, "state", json_string(r->state));
+    json_object_set_new(o, "closed", json_boolean(r->ended_ns != 0));
+    json_object_set_new(
+        o, "trouble", trouble == STAT_FINE ? json_null() : json_string(stat_trouble_name(trouble)));
+    json_object_set_new(o, "text", text_or_null(r->text));
+    json_object_set_new(o, "device", json_string(r->device));
+    json_object_set_new(o, "peer_host", text_or_null(r->peer_host));
+    json_object_set_new(o, "peer_pid", r->peer_pid ? number(r->peer_pid) : json_null());
+    json_object_set_new(o, "peer_address", text_or_null(r->peer_addr));
+    json_object_set_new(o, "lanes", text_or_null(r->lanes));
+    json_object_set_new(o, "born_s_ago", age(f, r->born_ns));
+    json_object_set_new(o, "in_state_s", age(f, r->state_ns));
+    json_object_set_new(o, "moved_s_ago", age(f, r->n.moved_ns));
+    json_object_set_new(o, "asked_s_ago", age(f, r->n.look_ns));
+    json_object_set_new(o, "stalled_s", age(f, r->n.stuck_ns));
+    json_object_set_new(o, "torn", json_boolean(r->seq != 0));
+    put_counts(o, &r->n);
+    return o;
+}
+
+static json_t *process(const struct pvn_stats *f)
+{
+    const struct pvn_stat_head *h = &f->head;
+    json_t *o = json_object(), *comms = json_array();
+    json_object_set_new(o, "file", json_string(f->path));
+    json_object_set_new(o, "pid", number(h->id.pid));
+    json_object_set_new(o, "host", json_string(h->id.host));
+    json_object_set_new(o, "command", json_string(h->command));
+    json_object_set_new(o, "rank", text_or_null(h->rank));
+    json_object_set_new(o, "rank_from", text_or_null(h->rank_from));
+    json_object_set_new(o, "life", json_string(stat_life_name(f)));
+    json_object_set_new(o, "state", text_or_null(stat_process_state(f)));
+    json_object_set_new(o, "plugin", json_string(h->plugin));
+    json_object_set_new(o, "interface", number(h->abi));
+    json_object_set_new(o, "began_s_ago", age(f, h->mono_ns));
+    json_object_set_new(o, "written_s_ago", age(f, h->touched_ns));
+    json_object_set_new(o, "opened", number(h->comms));
+    json_object_set_new(o, "failed", number(h->failed));
+    json_object_set_new(o, "untracked", number(h->untracked));
+    for (int i = 0; i < f->nrows; i++)
+        json_array_append_new(comms, comm(f, &f->row[i]));
+    json_object_set_new(o, "comms", comms);
+    return o;
+}
+
+int stat_print_json(const struct tool *t, const struct stat_list *list)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < list->n; i++)
+        json_array_append_new(all, process(&list->file[i]));
+    return json_stat(t, all);
+}

@@ -1,0 +1,172 @@
+/* pvn-topo stat for people. */
+#include "topo/tool/stat.h"
+
+#include <string.h>
+
+/* "0.3 s", "12 min", "3 h 07 min"; "-" for never. */
+static const char *span(double s, char *buf, size_t len)
+{
+    if (s < 0)
+        snprintf(buf, len, "-");
+    else if (s < 99.95)
+        snprintf(buf, len, "%.1f s", s);
+    else if (s < 7200)
+        snprintf(buf, len, "%.0f min", s / 60);
+    else if (s < 172800)
+        snprintf(buf, len, "%.0f h", s / 3600);
+    else
+        snprintf(buf, len, "%.0f d", s / 86400);
+    return buf;
+}
+
+static const char *amount(uint64_t bytes, char *buf, size_t len)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double v = (double)bytes;
+    int u = 0;
+    while (v >= 9999.5 && u < 6) {
+        v /= 1024;
+        u++;
+    }
+    snprintf(buf, len, "%.*f %s", u > 0 && v < 99.95 ? 1 : 0, v, units[u]);
+    return buf;
+}
+
+static void process(const struct tool *t, const struct pvn_stats *f)
+{
+    const struct pvn_stat_head *h = &f->head;
+    const char *state = stat_process_state(f);
+    char age[32];
+    bool dead = f->life == PVN_STATS_DEAD;
+    fprintf(t->out, "%s", t->bold);
+    if (h->rank[0])
+        fprintf(t->out, "rank %s, ", h->rank);
+    fprintf(t->out, "%s pid %llu on %s: %s%s%s%s%s", h->command, (unsigned long long)h->id.pid,
+            h->id.host, t->off, dead ? t->red : "", stat_life_name(f), state[0] ? ", " : "", state);
+    fprintf(t->out, "%s; began %s ago, ", dead ? t->off : "",
+            span(stat_age(f, h->mono_ns), age, sizeof(age)));
+    fprintf(t->out, "plugin %s, interface v%u\n", h->plugin, h->abi);
+    if (dead && h->open)
+        fprintf(t->out,
+                "    it ended without closing its comms: killed, crashed, or by exit%s; last "
+                "numbers %s ago\n",
+                h->abi < 11 ? " (NCCL has no finalize before v11)" : "",
+                span(stat_age(f, h->touched_ns), age, sizeof(age)));
+    if (f->state == 'T' || f->state == 't')
+        fprintf(t->out, "    it is stopped, by a signal or a debugger: its peers wait for it\n");
+    else if (!dead && h->open && stat_age(f, h->touched_ns) > STAT_STALLED_S)
+        fprintf(t->out,
+                "    NCCL has asked nothing of the plugin for %s: the process computes, idles, or "
+                "hangs\n    elsewhere; the numbers are of then\n",
+                span(stat_age(f, h->touched_ns), age, sizeof(age)));
+    if (h->untracked)
+        fprintf(t->out, "    %u comms have no row: there were more than %u, or no room for them\n",
+                h->untracked, h->id.max_rows);
+}
+
+/* The first word of the lanes' description: "tcp", "rdma". */
+static void by(const struct pvn_stat_row *r, char *buf, size_t len)
+{
+    snprintf(buf, len, "%.*s", (int)strcspn(r->lanes, " "), r->lanes);
+}
+
+static void row(const struct tool *t, const struct pvn_stats *f, const struct pvn_stat_row *r)
+{
+    char bytes[32], moved[32], asked[32], lane[8], peer[240];
+    const char *state = r->ended_ns && r->phase != PVN_STAT_FAILED ? "closed" : r->state;
+    enum stat_trouble trouble = stat_trouble(f, r);
+    by(r, lane, sizeof(lane));
+    fprintf(t->out, "%5llu %-6s %-4s %-11s %s%-8s%s", (unsigned long long)r->id,
+            !stat_is_comm(r) ? "listen"
+            : r->sender      ? "send"
+                             : "recv",
+            lane, r->device, trouble != STAT_FINE ? t->red : "", state,
+            trouble != STAT_FINE ? t->off : "");
+    fprintf(t->out, "%12llu %11s %5llu %8s %8s  %s%s\n", (unsigned long long)r->n.msgs,
+            amount(r->n.bytes, bytes, sizeof(bytes)), (unsigned long long)r->n.open,
+            span(stat_age(f, r->n.moved_ns), moved, sizeof(moved)),
+            span(stat_age(f, r->n.look_ns), asked, sizeof(asked)), stat_peer(r, peer, sizeof(peer)),
+            r->seq ? " (caught while being written)" : "");
+}
+
+static void wrapped(const struct tool *t, const char *what, const char *text)
+{
+    enum { INDENT = 6 };
+    fprintf(t->out, "%*s%s", INDENT, "", what);
+    tool_wrap(t, INDENT + (int)strlen(what), INDENT + 2, text);
+}
+
+/* Why the comm is where it is, where there is something to say. */
+static void reason(const struct tool *t, const struct pvn_stats *f, const struct pvn_stat_row *r)
+{
+    char text[1200], a[32], peer[240];
+    uint64_t since;
+    switch (stat_trouble(f, r)) {
+    case STAT_STALLED:
+        snprintf(text, sizeof(text), "for %s: %s; peer %s",
+                 span(stat_age(f, r->n.stuck_ns), a, sizeof(a)), r->text,
+                 stat_peer(r, peer, sizeof(peer)));
+        wrapped(t, "STALLED ", text);
+        break;
+    case STAT_FAILED:
+        snprintf(text, sizeof(text), "%s ago: %s", span(stat_age(f, r->state_ns), a, sizeof(a)),
+                 r->text);
+        wrapped(t, "FAILED ", text);
+        break;
+    case STAT_LOST:
+    case STAT_FINE:
+        since = r->n.stuck_ns ? r->n.stuck_ns : r->state_ns;
+        if (r->ended_ns || !r->text[0])
+            break;
+        snprintf(text, sizeof(text), "for %s: %s", span(stat_age(f, since), a, sizeof(a)), r->text);
+        wrapped(t, "", text);
+        break;
+    }
+}
+
+static void details(const struct tool *t, const struct pvn_stat_row *r)
+{
+    char text[200];
+    if (r->lanes[0])
+        wrapped(t, "", r->lanes);
+    if (r->n.known & PVN_STAT_KNOWS_RETRANSMITS) {
+        snprintf(text, sizeof(text), "%llu TCP segments sent again",
+                 (unsigned long long)r->n.retransmits);
+        wrapped(t, "", text);
+    }
+}
+
+static void rows(const struct tool *t, const struct pvn_stats *f, int *count)
+{
+    bool headed = false;
+    for (int i = 0; i < f->nrows; i++) {
+        const struct pvn_stat_row *r = &f->row[i];
+        enum stat_trouble trouble = stat_trouble(f, r);
+        count[trouble]++;
+        if (trouble == STAT_FINE && !t->all && (r->ended_ns || strcmp(r->state, "LISTEN") == 0))
+            continue;
+        if (!headed)
+            fprintf(t->out, "%s%5s %-6s %-4s %-11s %-8s%12s %11s %5s %8s %8s  %s%s\n", t->dim,
+                    "comm", "way", "by", "device", "state", "messages", "bytes", "open", "moved",
+                    "asked", "peer", t->off);
+        headed = true;
+        row(t, f, r);
+        reason(t, f, r);
+        if (t->all)
+            details(t, r);
+    }
+}
+
+void stat_print(const struct tool *t, const struct stat_list *list)
+{
+    int count[STAT_LOST + 1] = {0};
+    for (int i = 0; i < list->n; i++) {
+        if (i > 0)
+            fputc('\n', t->out);
+        process(t, &list->file[i]);
+        rows(t, &list->file[i], count);
+    }
+    if (count[STAT_STALLED] + count[STAT_FAILED] + count[STAT_LOST])
+        fprintf(t->out, "\n%d stalled, %d failed, %d left by dead processes\n", count[STAT_STALLED],
+                count[STAT_FAILED], count[STAT_LOST]);
+}
