@@ -4,15 +4,17 @@
 # per GB. Everything is interleaved and repeated; the tables show medians (min..max) and ratios to iperf3's
 # best, and this build's plugin against the best other one. Needs root; leaves nothing behind.
 # usage: tests/bench/tcp.sh [--plugin NAME=PATH]... [--env [NAME:]KEY=VALUE]... [--cc NAME] [--mtu N]
-#                           [--rounds N] [--quick] [--rt] [--build DIR] [--csv FILE]
+#                           [--rounds N] [--quick] [--rt] [--only KIND[:SIZES]]... [--build DIR] [--csv FILE]
 # --rt is for a machine that others use as well: real-time priority in short bursts, with pauses for the
 # others. A plugin whose own threads spin would starve itself; a burst is ended after 30 s.
+# --only leaves out iperf3 and all but the KINDs named: latency, bandwidth, ring2, ring4. For one change
+# against the build before it: --plugin before=PATH --only latency:512,4K
 set -eu
-usage() { sed -n '2,9s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '2,11s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 pause=0 rt=() cc="" mtu=1500 keep_csv=
-plugins=() envs=()
+plugins=() envs=() only=()
 while (($#)); do
     case $1 in
     --plugin) plugins+=("$2"); shift 2 ;;
@@ -22,6 +24,7 @@ while (($#)); do
     --rounds) rounds=$2; shift 2 ;;
     --quick) rounds=1 seconds=0.1 iperf_seconds=1; shift ;;
     --rt) rt=(chrt -f 2 timeout -k 1 30 chrt -f 1) seconds=0.15 iperf_seconds=1 pause=2; shift ;;
+    --only) only+=("$2"); shift 2 ;;
     --build) build=$2; shift 2 ;;
     --csv) keep_csv=$2; shift 2 ;;
     *) usage ;;
@@ -116,18 +119,26 @@ busy() {
 }
 company=$(busy)
 
+# One round of a KIND[:SIZES], see --only.
+kind_round() {
+    local kind=${1%%:*} sizes=
+    [[ $1 != *:* ]] || sizes=${1#*:}
+    case $kind in
+    latency) perf_round "$tmp/p2p.csv" p2p --ranks 2 --latency --sizes "${sizes:-8,512,4K,64K,512K,1M}" --time "$seconds" ;;
+    bandwidth) perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --sizes "${sizes:-8,64K,256K,512K,1M,4M}" --time "$seconds" ;;
+    ring2 | ring4) perf_round "$tmp/ring.csv" ring --ranks "${kind#ring}" --sizes "${sizes:-32M}" --time "$seconds" ;;
+    *) echo "--only $1: no such measurement" >&2; exit 2 ;;
+    esac
+}
+
+touch "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
 for ((r = 1; r <= rounds; r++)); do
     echo "round $r of $rounds ..." >&2
+    for k in ${only[@]+"${only[@]}"}; do kind_round "$k"; done
+    ((${#only[@]} == 0)) || continue
     for s in 1 2 4; do iperf_round "$s" "$r"; done
-    perf_round "$tmp/p2p.csv" p2p --ranks 2 --latency --sizes 8,512,4K,64K,512K,1M --time "$seconds"
-    perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --sizes 8,64K,256K,512K,1M,4M --time "$seconds"
-    for n in 2 4; do
-        perf_round "$tmp/ring.csv" ring --ranks "$n" --sizes 32M --time "$seconds"
-    done
+    for k in latency bandwidth ring2 ring4; do kind_round "$k"; done
 done
-perf_round "$tmp/check.csv" p2p --ranks 2 --bandwidth --sizes 8,64K --time 0.1 --check
-perf_round "$tmp/check.csv" ring --ranks 4 --sizes 4M --time 0.1 --check
-
 company="$company before, $(busy) after"
 echo "veth pair, MTU $mtu, $cc, $rounds rounds, $(nproc) CPUs, Linux $(uname -r); data verified with every plugin"
 echo "CPUs in use by other processes: $company (above 0.2 the figures below are not to be trusted)"
@@ -153,7 +164,7 @@ $4 == "bandwidth" && $10 == 8 { add("8 B messages, M/s", $1, $17 / 1e6); next }
 $4 == "bandwidth" { add("bandwidth " size($10) ", MB/s", $1, $16, $18); next }
 { add("ring R=" $6 ", busbw MB/s", $1, $16, $18) }
 END {
-    for (s = 1; s <= 4; s *= 2) {
+    for (s = 1; s <= 4 && s in ip; s *= 2) {
         m = stats(ip[s]); if (m > best) best = m
         printf "iperf3 x%d %.0f MB/s (%.0f..%.0f), %.2f cpu s/GB\n", s, m, lo, hi, stats(ipc[s])
     }
@@ -168,7 +179,7 @@ END {
             m = stats(val[row, names[i]])
             form = m < 10 ? "%.2f (%.2f..%.2f)" : "%.1f (%.1f..%.1f)"
             printf " | " form, m, lo, hi
-            if (row ~ /MB\/s/) printf ", %.2f x iperf3", m / best
+            if (row ~ /MB\/s/ && best) printf ", %.2f x iperf3", m / best
             if (use[row, names[i]] != "") printf ", %.2f s/GB", stats(use[row, names[i]])
             if (names[i] == own) mine = m
             else if (!other || (lower ? m < other : m > other)) other = m
