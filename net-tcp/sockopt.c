@@ -16,12 +16,13 @@
 #define SO_ZEROCOPY 60
 #endif
 
-static void set_size(int fd, int level, int option, const char *name, uint64_t bytes)
+/* 0 leaves the option alone. */
+static void set_number(int fd, int level, int option, const char *name, uint64_t number)
 {
-    int value = bytes > INT_MAX ? INT_MAX : (int)bytes;
+    int value = number > INT_MAX ? INT_MAX : (int)number;
     char text[128];
 
-    if (bytes && setsockopt(fd, level, option, &value, sizeof(value)))
+    if (number && setsockopt(fd, level, option, &value, sizeof(value)))
         pvn_trace(PVN_NET, "setsockopt %s to %d: %s", name, value,
                   pvn_strerror(errno, text, sizeof(text)));
 }
@@ -69,9 +70,9 @@ static void set_cc(int fd, const char *name)
 void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params)
 {
     set_cc(fd, params->tcp_cc);
-    set_size(fd, SOL_SOCKET, SO_SNDBUF, "SO_SNDBUF", params->tcp_sndbuf);
-    set_size(fd, SOL_SOCKET, SO_RCVBUF, "SO_RCVBUF", params->tcp_rcvbuf);
-    set_size(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, "TCP_NOTSENT_LOWAT", params->tcp_notsent_lowat);
+    set_number(fd, SOL_SOCKET, SO_SNDBUF, "SO_SNDBUF", params->tcp_sndbuf);
+    set_number(fd, SOL_SOCKET, SO_RCVBUF, "SO_RCVBUF", params->tcp_rcvbuf);
+    set_number(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, "TCP_NOTSENT_LOWAT", params->tcp_notsent_lowat);
 }
 
 bool pvn_tcp_sockopt_zerocopy(int fd)
@@ -79,6 +80,12 @@ bool pvn_tcp_sockopt_zerocopy(int fd)
     int one = 1;
 
     return setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)) == 0;
+}
+
+void pvn_tcp_sockopt_one_way(int fd)
+{
+    /* TCP_QUICKACK lasts until the socket sends again. */
+    set_number(fd, IPPROTO_TCP, TCP_QUICKACK, "TCP_QUICKACK", 1);
 }
 
 int pvn_tcp_sockopt_bind_device(int fd, const char *ifname)

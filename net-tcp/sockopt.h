@@ -21,6 +21,15 @@ void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params);
 /* Asks for MSG_ZEROCOPY; false where the kernel has none. */
 bool pvn_tcp_sockopt_zerocopy(int fd);
 
+/* Tells the kernel that nothing more will be sent on this socket, for one that receives. Having
+ * answered once it passes for interactive, and Linux then keeps the acknowledgement of a small
+ * segment for the next one to come; two of more than 268 bytes are past what it leaves
+ * unacknowledged (rcv_mss, 536 until larger segments were seen), so the second is acknowledged
+ * while it is delivered, with the socket locked against the reader (__tcp_ack_snd_check in
+ * net/ipv4/tcp_input.c, seen on Linux 6.18). From here on the reader's own call acknowledges what
+ * it has taken. */
+void pvn_tcp_sockopt_one_way(int fd);
+
 /* Ties a socket to an interface, for interfaces that share a network: the route alone would send by
  * one of them only. 0, or a negative errno: -EPERM before Linux 5.7 without CAP_NET_RAW, -ENODEV.
  */

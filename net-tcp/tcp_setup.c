@@ -113,6 +113,8 @@ static int echo(struct tcp_lane *t, struct stream *s)
         return tcp_dead(t, s, -ECONNRESET, "verifying a stream: the peer closed it");
     if (b != ECHO_BYTE)
         return tcp_dead(t, s, -EPROTO, "verifying a stream: the answer is not ours");
+    if (!t->cfg.sender)
+        pvn_tcp_sockopt_one_way(s->fd);
     return 0;
 }
 

@@ -33,6 +33,7 @@ struct LanePair {
     sockaddr_in addr = {};
     int rcvbuf = 0, sndbuf = 0;
     std::vector<int> strangers;
+    std::vector<int> adopted; // the receiving ends, which are the lane's
 
     static int dial(void *ctx, const uint8_t *to, size_t len, int, int, pvn_err *err)
     {
@@ -79,6 +80,7 @@ struct LanePair {
             ASSERT_EQ(3, recv(strangers[i], pre, 3, 0));
             ASSERT_EQ('P', pre[0]);
             ASSERT_EQ(0, rx->ops->adopt(rx, pre[2], strangers[i]));
+            adopted.push_back(strangers[i]);
             strangers.erase(strangers.begin() + static_cast<long>(i));
         }
     }

@@ -397,6 +397,17 @@ TEST_F(TcpLanePeek, EveryMessageArrivesOnce)
     EXPECT_EQ(sent, pvn_tcp_lane_get_stats(p.rx)->rx_bytes);
 }
 
+TEST_F(TcpLanePeek, TheReaderAcknowledges)
+{
+    send_one("first");
+    receive_one(0, "first");
+    int quick = 0;
+    socklen_t len = sizeof(quick);
+    ASSERT_EQ(1u, p.adopted.size());
+    ASSERT_EQ(0, getsockopt(p.adopted[0], IPPROTO_TCP, TCP_QUICKACK, &quick, &len));
+    EXPECT_EQ(1, quick) << "the socket passes for interactive";
+}
+
 TEST_F(TcpLanePeek, ClosingBehindItIsNoReset)
 {
     send_one("first");
