@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <dirent.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -77,6 +79,24 @@ struct Log {
         return false;
     }
 };
+
+// Whether the plugin has said so, at any level.
+inline bool said(const std::string &what)
+{
+    return Log::get().text().find(what) != std::string::npos;
+}
+
+// What this process has open.
+inline std::set<int> descriptors()
+{
+    std::set<int> fds;
+    DIR *d = opendir("/proc/self/fd");
+    while (dirent *e = readdir(d))
+        if (e->d_name[0] != '.' && atoi(e->d_name) != dirfd(d))
+            fds.insert(atoi(e->d_name));
+    closedir(d);
+    return fds;
+}
 
 // As it stands in the plugin's messages.
 inline std::string host_name()

@@ -15,7 +15,6 @@
 #include <memory>
 #include <netinet/in.h>
 #include <random>
-#include <set>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -25,17 +24,6 @@ using namespace nccl;
 
 namespace
 {
-
-std::set<int> descriptors()
-{
-    std::set<int> fds;
-    DIR *d = opendir("/proc/self/fd");
-    while (dirent *e = readdir(d))
-        if (e->d_name[0] != '.' && atoi(e->d_name) != dirfd(d))
-            fds.insert(atoi(e->d_name));
-    closedir(d);
-    return fds;
-}
 
 int threads()
 {

@@ -78,11 +78,6 @@ ncclResult_t connect_until(Net &n, void *handle, void **sc, int seconds = 20)
     return r;
 }
 
-bool said(const char *text)
-{
-    return Log::get().text().find(text) != std::string::npos;
-}
-
 void expect_working_pair(Net &n)
 {
     Pair p(n);

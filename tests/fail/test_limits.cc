@@ -35,11 +35,6 @@ class NoFiles
     rlimit old_;
 };
 
-bool said(const char *text)
-{
-    return Log::get().text().find(text) != std::string::npos;
-}
-
 int times(const std::string &text, const char *what)
 {
     int n = 0;

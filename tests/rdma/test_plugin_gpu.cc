@@ -2,7 +2,6 @@
 // CUDA driver as the GPU.
 #include "abi/nccl_side.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -23,16 +22,6 @@ int refuse_gpu(void *addr, size_t len, int)
     return a < gpu_last && a + len > gpu_first ? EFAULT : 0;
 }
 
-int open_files()
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
-
 // What fails when: softverbs' rules that only count.
 const char *const kCounters = "set timeout_cap_ms 100;"
                               "rule reads delay ms=1 op=READ nth=1000000;"
@@ -42,19 +31,13 @@ const char *const kCounters = "set timeout_cap_ms 100;"
 class PluginGpu : public FakeCuda
 {
   protected:
-    std::string sysfs;
+    sv::ForPlugin softverbs;
     struct sv_hooks *hooks = nullptr;
     int (*pin)(void *, size_t, int) = nullptr;
 
     void SetUp() override
     {
         FakeCuda::SetUp();
-        char dir[] = "/tmp/pvn-plugin-gpu.XXXXXX";
-        ASSERT_NE(nullptr, mkdtemp(dir));
-        sysfs = dir;
-        setenv("PVN_SOFTVERBS_SYSFS", dir, 1);
-        setenv("NCCL_PVRDMA_SYSFS_ROOT", dir, 1);
-        setenv("NCCL_PVRDMA_VERBS_LIB", sv::library().c_str(), 1);
         setenv("NCCL_PVRDMA_CUDA_LIB", fakecuda_path().c_str(), 1);
         hooks = static_cast<struct sv_hooks *>(dlsym(sv::lib().handle, "sv_hooks"));
         pin = hooks->pin;
@@ -65,12 +48,6 @@ class PluginGpu : public FakeCuda
         Log::get().clear();
     }
 
-    void remove_sysfs() const
-    {
-        std::string remove = "rm -rf " + sysfs;
-        EXPECT_EQ(0, system(remove.c_str()));
-    }
-
     // In a process of its own: up to v10 the interface has no finalize, so what the plugin has
     // found stays.
     void alone(const std::function<void()> &body)
@@ -79,7 +56,7 @@ class PluginGpu : public FakeCuda
         EXPECT_EXIT(
             {
                 body();
-                remove_sysfs();
+                softverbs.remove();
                 const testing::TestResult *r =
                     testing::UnitTest::GetInstance()->current_test_info()->result();
                 for (int i = 0; i < r->total_part_count(); i++)
@@ -95,9 +72,8 @@ class PluginGpu : public FakeCuda
     {
         hooks->pin = pin;
         for (const char *name : {"NCCL_PVRDMA_CUDA_LIB", "NCCL_PVRDMA_GPU_MEM", "NCCL_PVRDMA_FLUSH",
-                                 "NCCL_DMABUF_ENABLE", "PVN_SOFTVERBS_SET"})
+                                 "NCCL_DMABUF_ENABLE"})
             unsetenv(name);
-        remove_sysfs();
         FakeCuda::TearDown();
     }
 
@@ -105,9 +81,7 @@ class PluginGpu : public FakeCuda
     void adapter(const char *profile, bool peer_memory)
     {
         hooks->pin = peer_memory ? pin : refuse_gpu;
-        setenv("PVN_SOFTVERBS_PROFILE", profile, 1);
-        setenv("PVN_SOFTVERBS_SET", kCounters, 1);
-        ASSERT_EQ(0, sv::lib().sv_configure(nullptr));
+        sv::ForPlugin::play(profile, kCounters);
     }
 
     // One GPU of this generation: what the flush policy goes by.
@@ -131,11 +105,6 @@ class PluginGpu : public FakeCuda
     static int64_t seen(const char *rule)
     {
         return sv::lib().sv_rule_seen(rule);
-    }
-
-    static bool said(const std::string &what)
-    {
-        return Log::get().text().find(what) != std::string::npos;
     }
 
     static void *ptr(uint64_t a)
@@ -331,7 +300,7 @@ TEST_F(PluginGpu, DmabufsWithOffsetsAndSubRanges)
     ASSERT_TRUE(p.up());
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, 8 * kMiB, 65536),
              b = fake->alloc(FAKECUDA_DEVICE, 0, 8 * kMiB, 65536);
-    int files = open_files();
+    size_t files = descriptors().size();
     // 64 KiB and 2 MiB pieces, and odd ones
     size_t spots[][2] = {{0, 8 * kMiB},           {65536, 65536},        {2 * kMiB, 2 * kMiB},
                          {3 * kMiB + 512, 40000}, {5 * kMiB + 4097, 77}, {8 * kMiB - 4096, 4096}};
@@ -345,7 +314,7 @@ TEST_F(PluginGpu, DmabufsWithOffsetsAndSubRanges)
         EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, smh));
         EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, rmh));
     }
-    EXPECT_EQ(files, open_files());
+    EXPECT_EQ(files, descriptors().size());
 }
 
 TEST_F(PluginGpu, MappedSegmentsWithOneOfThemExchanged)
@@ -426,15 +395,15 @@ TEST_F(PluginGpu, ADescriptorIsKeptUntilTheLanesAreThere)
         ASSERT_EQ(ncclSuccess, reg_dmabuf(newer.d, p.sc, a, kMiB, &smh));
         ASSERT_EQ(ncclSuccess, reg_dmabuf(newer.d, p.rc, b, kMiB, &rmh));
         ASSERT_EQ(ncclSuccess, reg_dmabuf(newer.d, p.rc, b, 4096, &unused));
-        int files = open_files();
+        size_t files = descriptors().size();
         EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, unused));
-        EXPECT_EQ(files - 1, open_files()) << "given back before it was used";
+        EXPECT_EQ(files - 1, descriptors().size()) << "given back before it was used";
         EXPECT_TRUE(move(p, a, smh, b, rmh, kMiB, true));
         EXPECT_EQ(open_before, fake->dmabuf_open());
         void *more = nullptr;
-        files = open_files();
+        files = descriptors().size();
         ASSERT_EQ(ncclSuccess, reg_dmabuf(newer.d, p.rc, b + 4096, 4096, &more));
-        EXPECT_EQ(files, open_files()) << "with lanes there is nothing to keep";
+        EXPECT_EQ(files, descriptors().size()) << "with lanes there is nothing to keep";
     });
 }
 
@@ -442,7 +411,7 @@ TEST_F(PluginGpu, AKeptDescriptorIsClosedWithItsComm)
 {
     alone([&] {
         Net lazy(4), newer(6);
-        int files = open_files();
+        size_t files = descriptors().size();
         {
             Pair p(lazy);
             ASSERT_TRUE(p.up());
@@ -450,7 +419,7 @@ TEST_F(PluginGpu, AKeptDescriptorIsClosedWithItsComm)
             void *mh = nullptr;
             ASSERT_EQ(ncclSuccess, reg_dmabuf(newer.d, p.sc, a, kMiB, &mh));
         }
-        EXPECT_EQ(files, open_files());
+        EXPECT_EQ(files, descriptors().size());
         EXPECT_EQ(0, fake->dmabuf_open());
     });
 }
@@ -571,7 +540,7 @@ TEST_F(PluginGpu, ARefusedBufferHurtsNobodyElse)
     ASSERT_TRUE(p.up());
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536),
              b = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
-    int files = open_files();
+    size_t files = descriptors().size();
     void *mh = nullptr;
     const char *calls[] = {"cuMemGetHandleForAddressRange", "cuPointerGetAttribute",
                            "cuMemGetAddressRange_v2"};
@@ -587,7 +556,7 @@ TEST_F(PluginGpu, ARefusedBufferHurtsNobodyElse)
     EXPECT_NE(ncclSuccess, reg_dmabuf(p.d, p.sc, a, kMiB, &mh));
     EXPECT_EQ(1, sv::lib().sv_rule_fired("full"));
     EXPECT_TRUE(said("registering 1048576 bytes of GPU memory")) << Log::get().warnings();
-    EXPECT_EQ(files, open_files());
+    EXPECT_EQ(files, descriptors().size());
     void *smh = nullptr, *rmh = nullptr;
     ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kMiB, NCCL_PTR_CUDA, &smh));
     ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(b), kMiB, NCCL_PTR_CUDA, &rmh));

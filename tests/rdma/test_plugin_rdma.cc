@@ -1,7 +1,6 @@
 // The whole plugin over RDMA in one process: NCCL's calls, softverbs as the adapters.
 #include "abi/nccl_side.h"
 
-#include <dirent.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,16 +10,6 @@ using namespace nccl;
 
 namespace
 {
-
-int open_files()
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
 
 long resident_kib()
 {
@@ -36,40 +25,24 @@ long resident_kib()
 class PluginRdma : public testing::Test
 {
   protected:
-    std::string sysfs;
+    sv::ForPlugin softverbs;
 
     void SetUp() override
     {
-        char dir[] = "/tmp/pvn-plugin-rdma.XXXXXX";
-        ASSERT_NE(nullptr, mkdtemp(dir));
-        sysfs = dir;
-        setenv("PVN_SOFTVERBS_SYSFS", dir, 1);
-        setenv("NCCL_PVRDMA_SYSFS_ROOT", dir, 1);
-        setenv("NCCL_PVRDMA_VERBS_LIB", sv::library().c_str(), 1);
         setenv("NCCL_PVRDMA_RDMA_POLL", "1ms", 1);
         Log::get().clear();
     }
 
     void TearDown() override
     {
-        for (const char *name :
-             {"PVN_SOFTVERBS_SET", "NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_TRANSPORT"})
+        for (const char *name : {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_TRANSPORT"})
             unsetenv(name);
-        EXPECT_EQ(0, system(("rm -rf " + sysfs).c_str()));
     }
 
-    // What softverbs plays; before a Net is made.
-    void adapters(const char *profile, const std::string &set)
+    // What softverbs plays; before a Net is made. Short tables: the sysfs tree has a file per row.
+    static void adapters(const char *profile, const std::string &set)
     {
-        setenv("PVN_SOFTVERBS_PROFILE", profile, 1);
-        // Short tables: the sysfs tree has a file per row.
-        setenv("PVN_SOFTVERBS_SET", (set + ";set gid_tbl_len 8").c_str(), 1);
-        ASSERT_EQ(0, sv::lib().sv_configure(nullptr));
-    }
-
-    static bool said(const std::string &what)
-    {
-        return Log::get().text().find(what) != std::string::npos;
+        sv::ForPlugin::play(profile, set + ";set gid_tbl_len 8");
     }
 
     static std::string stat()
@@ -140,7 +113,7 @@ TEST_F(PluginRdma, AThousandCommsLeaveNothing)
             GTEST_SKIP() << "RLIMIT_NOFILE is " << r.rlim_max;
     }
     adapters("pvrdma", "set max_qp 4000;set max_cq 4000;set max_mr 8000");
-    int files = open_files();
+    auto files = descriptors();
     {
         Net n(12);
         long kib = resident_kib();
@@ -155,7 +128,7 @@ TEST_F(PluginRdma, AThousandCommsLeaveNothing)
                (resident_kib() - kib) / (2 * pairs));
         EXPECT_NE(std::string::npos, stat().find("qps=1000 ")) << stat();
     }
-    EXPECT_EQ(files, open_files());
+    EXPECT_EQ(files, descriptors());
     EXPECT_NE(std::string::npos, stat().find("qps=0 mrs=0")) << stat();
     EXPECT_NE(std::string::npos, stat().find("leaked=0")) << stat();
     setrlimit(RLIMIT_NOFILE, &r);

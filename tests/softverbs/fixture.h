@@ -144,6 +144,44 @@ inline int command(const std::string &line)
     return rc;
 }
 
+// Lets a plugin find softverbs and the sysfs tree of its adapters, until it goes.
+class ForPlugin
+{
+  public:
+    ForPlugin()
+    {
+        char dir[] = "/tmp/pvn-softverbs.XXXXXX";
+        if (mkdtemp(dir) == nullptr)
+            ADD_FAILURE() << dir << ": " << strerror(errno);
+        sysfs_ = dir;
+        setenv("PVN_SOFTVERBS_SYSFS", dir, 1);
+        setenv("NCCL_PVRDMA_SYSFS_ROOT", dir, 1);
+        setenv("NCCL_PVRDMA_VERBS_LIB", library().c_str(), 1);
+    }
+    ForPlugin(const ForPlugin &) = delete;
+    ForPlugin &operator=(const ForPlugin &) = delete;
+    ~ForPlugin()
+    {
+        unsetenv("PVN_SOFTVERBS_SET");
+        remove();
+    }
+    // What it plays; before the plugin is loaded.
+    static void play(const char *profile, const std::string &set)
+    {
+        setenv("PVN_SOFTVERBS_PROFILE", profile, 1);
+        setenv("PVN_SOFTVERBS_SET", set.c_str(), 1);
+        ASSERT_EQ(0, lib().sv_configure(nullptr));
+    }
+    // Before its time, in a process that ends by _exit.
+    void remove() const
+    {
+        EXPECT_EQ(0, system(("rm -rf " + sysfs_).c_str()));
+    }
+
+  private:
+    std::string sysfs_;
+};
+
 inline double now()
 {
     timespec t;
