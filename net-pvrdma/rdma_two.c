@@ -363,7 +363,7 @@ static int tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
 void rdma_two_drain(struct rdma_lane *r)
 {
     uint64_t until = pvn_now_ns() + DRAIN_NS;
-    if (!r->two || !r->cfg.sender || !r->verified || r->errored)
+    if (!r->two || !r->cfg.sender || !r->verified || r->errored || r->l.abandoned)
         return;
     for (int k = 0; k < r->nqps; k++)
         rdma_ring(r, k);

@@ -421,12 +421,23 @@ int pvn_conn_watch(struct pvn_conn *c, struct pvn_err *err)
     return pvn_conn_listen(c, err);
 }
 
+/* Nobody is left who waits for what was sent, though none of this end's calls may have met that. */
+static bool peer_is_gone(struct pvn_conn *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+
+    return c->state == PVN_CONN_FAILED || pvn_conn_listen(c, &err) != 0 || c->goodbye ||
+           c->ctrl.eof;
+}
+
 void pvn_conn_close(struct pvn_conn *c, const char *why)
 {
+    bool gone;
     int i;
 
     if (!c)
         return;
+    gone = peer_is_gone(c);
     if (c->state == PVN_CONN_UP) {
         conn_goto(c, PVN_CONN_DRAIN);
         if (pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_GOODBYE, NULL, 0, NULL) == 0)
@@ -435,8 +446,10 @@ void pvn_conn_close(struct pvn_conn *c, const char *why)
         tell_peer(c, why);
     }
     for (i = 0; i < PVN_MAX_LANES; i++) {
-        if (c->lane[i])
+        if (c->lane[i]) {
+            c->lane[i]->abandoned = gone;
             c->lane[i]->ops->close(c->lane[i]);
+        }
         free(c->peer_blob[i]);
     }
     for (i = 0; i < c->ninbox; i++)

@@ -180,6 +180,7 @@ struct pvn_lane {
     int idx;          /* index in the comm, the same at both ends once paired */
     int sender;       /* 1: this end sends data, 0: receives */
     int idle;         /* kick: 1 when no request of the comm is open; the engine's to set */
+    int abandoned;    /* close: 1 when nobody waits for what was posted; the connection's to set */
     int max_posted;   /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
     size_t min_chunk; /* bytes; the plan does not cut finer, 0: no preference */
     size_t

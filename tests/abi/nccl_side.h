@@ -192,15 +192,24 @@ struct Pair {
     {
         return sc && rc;
     }
-    void close()
+    void close_send()
     {
         if (sc) {
             EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(d, sc));
         }
+        sc = nullptr;
+    }
+    void close_recv()
+    {
         if (rc) {
             EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(d, rc));
         }
-        sc = rc = nullptr;
+        rc = nullptr;
+    }
+    void close()
+    {
+        close_send();
+        close_recv();
     }
     ~Pair()
     {

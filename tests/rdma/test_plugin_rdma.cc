@@ -35,7 +35,8 @@ class PluginRdma : public testing::Test
 
     void TearDown() override
     {
-        for (const char *name : {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_TRANSPORT"})
+        for (const char *name :
+             {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_RDMA_MODE", "NCCL_PVRDMA_TRANSPORT"})
             unsetenv(name);
     }
 
@@ -69,10 +70,20 @@ struct Route {
     }
     ~Route()
     {
-        if (smh)
+        close_send();
+        close_recv();
+    }
+    void close_send()
+    {
+        if (p.sc && smh)
             pvn_netdrv_dereg_mr(p.d, p.sc, smh);
-        if (rmh)
+        p.close_send();
+    }
+    void close_recv()
+    {
+        if (p.rc && rmh)
             pvn_netdrv_dereg_mr(p.d, p.rc, rmh);
+        p.close_recv();
     }
     // Moves one message. false: an end has failed; with `both` the other end has gone on until it
     // knew too, or was done.
@@ -202,6 +213,40 @@ TEST_F(PluginRdma, BothEndsHearOfAFailedRequest)
         {"the peer gave up: ", "status 10", "(1 message, 5000 bytes)", ends[0], ends[1]}))
         << Log::get().warnings();
     EXPECT_TRUE(other.move(3));
+}
+
+// A sender in two-sided mode waits at its end for copies that are still on their way, though not
+// for those that nobody wants any more: the queue is then not asked again and again.
+TEST_F(PluginRdma, ASenderThatClosesWaitsForNobodyWhoIsGone)
+{
+    setenv("NCCL_PVRDMA_RDMA_MODE", "send", 1);
+    adapters("roce", "set async 1");
+    Net n(12);
+    uint64_t polls[2] = {};
+    for (bool gone : {false, true}) {
+        Route r(n);
+        ASSERT_TRUE(r.move(1));
+        ASSERT_EQ(0, sv::command("rule slow delay ms=200 op=SEND min_len=5000"));
+        void *req = nullptr;
+        int done = 0;
+        ASSERT_TRUE(eventually([&] {
+            return (req ? pvn_netdrv_test(r.p.d, req, &done, nullptr)
+                        : pvn_netdrv_isend(r.p.d, r.p.sc, r.src.data(), Route::SIZE, 0, r.smh,
+                                           nullptr, &req)) != ncclSuccess ||
+                   done;
+        }));
+        EXPECT_EQ(1, done) << Log::get().warnings();
+        if (gone)
+            r.close_recv();
+        struct sv_stats before, after;
+        sv::lib().sv_total_stats(&before);
+        r.close_send();
+        sv::lib().sv_total_stats(&after);
+        polls[gone] = after.poll - before.poll;
+        EXPECT_EQ(1, sv::lib().sv_rule_fired("slow"));
+    }
+    EXPECT_GT(polls[0], 20U) << "nothing was on its way";
+    EXPECT_LE(polls[1], 4U);
 }
 
 TEST_F(PluginRdma, MemlockTooSmallIsNamed)
