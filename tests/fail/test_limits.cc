@@ -179,7 +179,8 @@ TEST(Descriptors, RunningOutAtEveryStep)
     {
         Net n(12);
         int came_up = 0, failed = 0;
-        for (int spare = 0; spare < 8; spare++) {
+        // On a busy machine the short deadlines may run out where descriptors no longer do.
+        for (int spare = 0; spare < 8 || (came_up == 0 && spare < 40); spare++) {
             int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
             close(lowest);
             {
