@@ -121,14 +121,9 @@ static void rdma_close(struct pvn_lane *l)
 static int rdma_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     const struct rdma_lane *r = (const struct rdma_lane *)l;
-    return snprintf(buf, cap,
-                    "rdma on %s, %s mode, %d queue pair%s, MTU %d; doorbells: %llu send, %llu "
-                    "receive, %llu empty polls "
-                    "for %llu chunks",
-                    r->cfg.name, pvn_rdma_mode_name(r->cfg.mode), r->nqps, r->nqps == 1 ? "" : "s",
-                    128 << (r->mtu ? r->mtu : r->cfg.mtu), (unsigned long long)r->stats.post_send,
-                    (unsigned long long)r->stats.post_recv,
-                    (unsigned long long)r->stats.empty_polls, (unsigned long long)r->stats.chunks);
+    return snprintf(buf, cap, "rdma on %s, %s mode, %d queue pair%s, MTU %d", r->cfg.name,
+                    pvn_rdma_mode_name(r->cfg.mode), r->nqps, r->nqps == 1 ? "" : "s",
+                    128 << (r->mtu ? r->mtu : r->cfg.mtu));
 }
 
 static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/addr.h"
+#include "core/bells.h"
 #include "core/clock.h"
 #include "core/device.h"
 #include "core/fork.h"
@@ -342,12 +343,14 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
 static void say_what_it_did(const struct pvn_comm *c)
 {
     const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
-    char lanes[PVN_ERR_TEXT_LEN];
+    struct pvn_lane_counters n;
+    char lanes[PVN_ERR_TEXT_LEN], closed[192];
 
+    pvn_conn_count(c->conn, &n);
+    pvn_bells_text(c->sender, s->msgs, s->bytes, &n, closed, sizeof(closed));
     pvn_conn_lanes_text(c->conn, lanes, sizeof(lanes));
-    pvn_info(PVN_NET, "%s %s %s: closed after %llu messages, %llu bytes: %s", c->conn->where,
-             c->sender ? "to" : "from", c->conn->who, (unsigned long long)s->msgs,
-             (unsigned long long)s->bytes, lanes);
+    pvn_info(PVN_NET, "%s %s %s%s: %s", c->conn->where, c->sender ? "to" : "from", c->conn->who,
+             closed, lanes);
 }
 
 int pvn_comm_close(struct pvn_comm *c)

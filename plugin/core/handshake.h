@@ -122,7 +122,7 @@ struct pvn_conn *pvn_conn_accepted(const struct pvn_conn_cfg *cfg, int fd);
  * none has, what lane k knows, and the devices at least. k < 0: no lane. Once per error. */
 void pvn_conn_locate(const struct pvn_conn *c, int k, struct pvn_err *err);
 
-/* The lanes, each as it describes itself with its counters, in one line. From UP on. */
+/* The lanes, each as it describes itself, in one line. From UP on. */
 void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap);
 
 /* What they have counted. From UP on. */

@@ -167,7 +167,7 @@ struct pvn_lane_ops {
     /* Sets where and who of *err to the lane's two ends, where it knows more than the connection:
      * addresses, QPNs, GIDs. Without host names. */
     void (*locate)(const struct pvn_lane *l, struct pvn_err *err);
-    /* One line for a person: addresses, streams or QPNs, counters. Returns its length. */
+    /* One line for a person: what it is and how it is set up. Returns its length. */
     int (*describe)(const struct pvn_lane *l, char *buf, size_t cap);
     /* Adds this lane's counters to *sum. May make system calls: about once a second. */
     void (*count)(const struct pvn_lane *l, struct pvn_lane_counters *sum);

@@ -10,6 +10,7 @@ libpvn_core_la_SOURCES += plugin/core/lane.c plugin/core/engine.c plugin/core/en
     plugin/core/engine_priv.h
 libpvn_core_la_SOURCES += plugin/core/fork.c plugin/core/fork.h plugin/core/poller.c plugin/core/poller.h \
     plugin/core/random.c plugin/core/transport.h plugin/core/wire.c plugin/core/wire.h
+libpvn_core_la_SOURCES += plugin/core/bells.c plugin/core/bells.h
 libpvn_core_la_SOURCES += plugin/core/addr.c plugin/core/addr.h
 libpvn_core_la_SOURCES += plugin/core/cuda_abi.h plugin/core/cuda_shim.c plugin/core/cuda_shim.h \
     plugin/core/gpumem.c plugin/core/gpumem.h plugin/core/gpumem_policy.c

@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/log.h"
+
 #define CHECK_PASSES   128  /* idle passes between looks at the clock */
 #define CHECK_INTERVAL 0.05 /* seconds between looks at the other ranks */
 
@@ -30,7 +32,7 @@ static void send_row(struct pvn_rank *r, struct pvn_row *row)
         return;
     row->plugin = r->plugin;
     row->repeat = r->repeat;
-    row->abi = r->drv ? pvn_netdrv_abi(r->drv) : 0;
+    row->abi = r->abi;
     while (left) {
         ssize_t n = write(r->row_fd, p, left);
 
@@ -81,16 +83,18 @@ static void plugin_log(ncclDebugLogLevel level, unsigned long flags, const char 
                        const char *fmt, ...)
 {
     struct pvn_rank *r = log_to.r;
-    char text[480];
+    char text[PVN_LOG_LINE + 64];
     va_list ap;
 
     if (level > NCCL_LOG_INFO && level != NCCL_LOG_ABORT)
         return;
-    if (level == NCCL_LOG_INFO && !log_to.banner && !r->o->verbose)
-        return;
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    if (level == NCCL_LOG_INFO)
+        pvn_bells_read(text, &r->bells);
+    if (level == NCCL_LOG_INFO && !log_to.banner && !r->o->verbose)
+        return;
     if (level == NCCL_LOG_INFO && log_to.banner)
         pvn_rank_note(r, "%s: %s", r->o->plugin[r->plugin].name, text);
     else
@@ -273,9 +277,10 @@ static int load_plugin(struct pvn_rank *r)
     pvn_rank_at(r, "loading");
     if (pvn_netdrv_open(r->path, p->abi, &r->drv, why, sizeof(why)))
         return pvn_rank_fail(r, "%s", why);
+    r->abi = pvn_netdrv_abi(r->drv);
     if (r->rank == 0)
-        pvn_rank_note(r, "%s: %s, interface v%d, %s", p->name, pvn_netdrv_name(r->drv),
-                      pvn_netdrv_abi(r->drv), pvn_netdrv_path(r->drv));
+        pvn_rank_note(r, "%s: %s, interface v%d, %s", p->name, pvn_netdrv_name(r->drv), r->abi,
+                      pvn_netdrv_path(r->drv));
     log_to.r = r;
     log_to.banner = r->rank == 0;
     pvn_rank_at(r, "init");
@@ -483,4 +488,33 @@ void pvn_rank_close(struct pvn_rank *r)
         pvn_netdrv_close(r->drv);
         r->drv = NULL;
     }
+}
+
+void pvn_rank_bells(struct pvn_rank *r)
+{
+    struct pvn_row row = {.kind = PVN_ROW_BELLS};
+    struct pvn_bells *all, *sum = &row.u.bells.sum;
+
+    /* Who has failed has told the others, who do not wait for it then. */
+    if (r->status == PVN_PERF_FAILED)
+        return;
+    all = calloc((size_t)r->nranks, sizeof(*all));
+    if (!all) {
+        pvn_rank_fail(r, "out of memory for the doorbells of %d ranks", r->nranks);
+        return;
+    }
+    pvn_rank_at(r, "waiting for the other ranks");
+    if (pvn_boot_allgather(&r->boot, &r->bells, all, sizeof(*all)))
+        pvn_rank_fail_boot(r);
+    for (int i = 0; i < r->nranks; i++) {
+        sum->comms += all[i].comms;
+        sum->msgs += all[i].msgs;
+        sum->send += all[i].send;
+        sum->recv += all[i].recv;
+        sum->empty += all[i].empty;
+    }
+    free(all);
+    row.u.bells.ranks = r->nranks;
+    if (sum->msgs && r->status != PVN_PERF_FAILED)
+        send_row(r, &row);
 }

@@ -43,8 +43,10 @@ struct pvn_rank {
     int status; /* pvn_perf_exit: of the run; a failure hides wrong data */
     int wrong;  /* this rank saw wrong data */
     char err[512];
-    double rss_per_comm; /* KiB; 0 until the ring is made */
-    int sizes_missing;   /* test() left a size as it was */
+    double rss_per_comm;    /* KiB; 0 until the ring is made */
+    int sizes_missing;      /* test() left a size as it was */
+    int abi;                /* version of the interface, also after the plugin was unloaded */
+    struct pvn_bells bells; /* of this rank's comms that have been closed */
     unsigned idle;
     double idle_since, next_check;
 };
@@ -57,6 +59,8 @@ void pvn_rank_find_plugin(struct pvn_rank *r);
 int pvn_rank_open(struct pvn_rank *r);
 /* Undoes what pvn_rank_open did, as far as it went; a failure makes the status FAILED. */
 void pvn_rank_close(struct pvn_rank *r);
+/* After that: reports the doorbells of all ranks, if the plugin counts any. */
+void pvn_rank_bells(struct pvn_rank *r);
 
 /*
  * Notes a failure (the first one counts), prints it and tells the other ranks, unless they

@@ -5,7 +5,15 @@
 
 #include <stdint.h>
 
-enum pvn_row_kind { PVN_ROW_RESULT = 1, PVN_ROW_DEVICE, PVN_ROW_NOTE, PVN_ROW_PROGRESS };
+#include "core/bells.h"
+
+enum pvn_row_kind {
+    PVN_ROW_RESULT = 1,
+    PVN_ROW_DEVICE,
+    PVN_ROW_NOTE,
+    PVN_ROW_PROGRESS,
+    PVN_ROW_BELLS
+};
 
 struct pvn_row_result {
     char test[12]; /* "latency", "bandwidth", "idle", "allreduce", "step", "bucket" */
@@ -29,6 +37,12 @@ struct pvn_row_device {
     char host[64], name[64], pci[256], netns[32];
 };
 
+/* Of all comms of a job from beginning to end, as the plugin tells when they are closed. */
+struct pvn_row_bells {
+    int32_t ranks;
+    struct pvn_bells sum;
+};
+
 struct pvn_row {
     int32_t kind;   /* pvn_row_kind */
     int32_t plugin; /* index of the option */
@@ -37,6 +51,7 @@ struct pvn_row {
     union {
         struct pvn_row_result result;
         struct pvn_row_device device;
+        struct pvn_row_bells bells;
         char text[512]; /* note, progress */
     } u;
 };

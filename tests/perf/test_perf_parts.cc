@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/bells.h"
 #include "perf/boot_tcp.h"
 #include "perf/launch_env.h"
 #include "perf/model.h"
@@ -693,6 +694,35 @@ TEST(Driver, WhatAVersionCannotExpressIsNotPassedOn)
               ncclInvalidUsage);
     EXPECT_EQ(pvn_netdrv_make_vdevice(d, &dev, &v), ncclInvalidUsage);
     pvn_netdrv_close(d);
+}
+
+// What the plugin writes at a comm's end is what is read; anybody else's words are not.
+TEST(Doorbells, TheMessageAtTheEndOfAComm)
+{
+    pvn_lane_counters n = {};
+    pvn_bells sum = {};
+    char text[192];
+    auto message = [&](bool sender) {
+        pvn_bells_text(sender, 100, 6400, &n, text, sizeof(text));
+        return "NET/PVRDMA : p0 to host pid 7" + std::string(text) + ": rdma on p0, record mode";
+    };
+
+    EXPECT_FALSE(pvn_bells_read(message(true).c_str(), &sum)) << "TCP counts none";
+    n.doorbells_known = true;
+    n.bells_send = 90;
+    n.bells_recv = 10;
+    n.bells_empty = 7;
+    EXPECT_TRUE(pvn_bells_read(message(true).c_str(), &sum));
+    EXPECT_EQ(sum.msgs, 100u);
+    EXPECT_TRUE(pvn_bells_read(message(false).c_str(), &sum));
+    EXPECT_EQ(sum.msgs, 100u) << "its sender counts a message";
+    for (const char *other : {"; doorbells: 1 send, 1 receive, 1 empty polls",
+                              ": closed after sending 3 messages; doorbells: many", ""})
+        EXPECT_FALSE(pvn_bells_read(other, &sum)) << other;
+    EXPECT_EQ(sum.comms, 2u);
+    EXPECT_EQ(sum.send, 180u);
+    EXPECT_EQ(sum.recv, 20u);
+    EXPECT_EQ(sum.empty, 14u);
 }
 
 } // namespace
