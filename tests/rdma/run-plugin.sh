@@ -165,7 +165,8 @@ done
 pair fallback pvrdma $info "$info NCCL_PVRDMA_TRANSPORT=tcp" $p2p
 verdict "a peer without RDMA: TCP with one warning" warned
 pair version roce "$info NCCL_PVRDMA_ROCE_VERSION=1" "$info NCCL_PVRDMA_ROCE_VERSION=2" $p2p
-verdict "RoCE v1 against v2 falls back to TCP" by_tcp
+versions() { by_tcp && grep -q 'warns: .*different RoCE versions' "$tmp/out0" "$tmp/out1"; }
+verdict "RoCE v1 against v2 falls back to TCP and says so" versions
 pattern='NCCL_PVRDMA_STRICT'
 pair strict pvrdma "$info NCCL_PVRDMA_STRICT=1" "$info NCCL_PVRDMA_TRANSPORT=tcp" $p2p --timeout 20
 verdict "strict: a peer without RDMA is an error" refused
