@@ -36,6 +36,7 @@ struct rqp {
     struct ibv_sge sge[CHAIN];
     /* sender: chunks of this queue pair, counted for ever */
     uint32_t posted, acked, reported;
+    uint32_t consumed;  /* seen by the peer, whose record ring has room again */
     uint32_t completed; /* data completions taken from the queue */
     struct note note[RECORD_RING];
     /* receiver */

@@ -118,6 +118,25 @@ static int make_room(struct rdma_lane *r, uint64_t requests)
     return rc < 0 ? rc : -EAGAIN;
 }
 
+/* The most chunks of one queue pair that the peer has not been told of. */
+static uint32_t most_untold(const struct rdma_lane *r)
+{
+    uint32_t most = 0;
+    for (int k = 0; k < r->nqps; k++)
+        if (r->qp[k].seen - r->qp[k].told > most)
+            most = r->qp[k].seen - r->qp[k].told;
+    return most;
+}
+
+/* Whether entries take the acknowledgements with them. A peer whose queue is cheap to ask needs
+ * these only to know how far its records have been read. */
+static bool worth_telling(const struct rdma_lane *r)
+{
+    if (r->peer.wants_acks)
+        return true;
+    return r->cfg.mode == PVN_RDMA_RECORD && most_untold(r) >= (1u << r->peer.window_log2) / 4;
+}
+
 /* One chain: the waiting entries, then the acknowledgements, signalled once. */
 static int publish(struct rdma_lane *r)
 {
@@ -127,22 +146,24 @@ static int publish(struct rdma_lane *r)
     int rc = make_room(r, waiting + 1);
     if (rc < 0)
         return rc;
+    struct ibv_send_wr *last = NULL;
     uint64_t first = r->published;
     for (uint64_t s = first; s < first + waiting; s++) {
         const struct cts_line *line = line_of(r, s);
         uint32_t len = line->n * (uint32_t)sizeof(*line);
-        struct ibv_send_wr *wr =
-            rdma_wr(r, 0, line, len, r->mem_mr->lkey,
-                    r->peer.mem_addr + MEM_CTS + (s % CTS_SLOTS) * PVN_MAX_RECVS * sizeof(*line),
-                    r->peer.mem_rkey);
+        last = rdma_wr(r, 0, line, len, r->mem_mr->lkey,
+                       r->peer.mem_addr + MEM_CTS + (s % CTS_SLOTS) * PVN_MAX_RECVS * sizeof(*line),
+                       r->peer.mem_rkey);
         if (r->cfg.max_inline >= len)
-            wr->send_flags |= IBV_SEND_INLINE;
+            last->send_flags |= IBV_SEND_INLINE;
     }
-    struct ibv_send_wr *last = put_acks(r);
+    bool tell = worth_telling(r);
+    if (tell)
+        last = put_acks(r);
     r->published += waiting;
     r->stats.cts_entries += waiting;
     r->stats.cts_rings++;
-    return ring_chain(r, last, (unsigned)waiting + 1, r->published);
+    return ring_chain(r, last, (unsigned)waiting + tell, r->published);
 }
 
 /*
@@ -154,11 +175,8 @@ static int publish(struct rdma_lane *r)
  */
 static bool must_acknowledge(const struct rdma_lane *r)
 {
-    uint32_t most = 0;
-    for (int k = 0; k < r->nqps; k++)
-        if (r->qp[k].seen - r->qp[k].told > most)
-            most = r->qp[k].seen - r->qp[k].told;
-    if (most == 0)
+    uint32_t most = most_untold(r);
+    if (most == 0 || !(r->peer.wants_acks || r->cfg.mode == PVN_RDMA_RECORD))
         return false;
     return most >= (1u << r->peer.window_log2) / 2 ||
            (r->peer.wants_acks && (r->l.idle || (r->staged == 0 && !r->fresh)));

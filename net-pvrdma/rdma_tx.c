@@ -10,9 +10,12 @@
 /* Requests of one chunk: its data, and its record or (imm) its message's size before it. */
 enum { PER_CHUNK = 2 };
 
+/* A completion says that a record is in the peer's ring, not that the peer has read it. An
+ * immediate that comes too early finds no receive request, and the device waits. */
 static bool has_room(const struct rdma_lane *r, const struct rqp *q)
 {
-    return q->posted - q->acked < r->window && q->posted - q->reported < RECORD_RING &&
+    uint32_t free_from = r->cfg.mode == PVN_RDMA_RECORD ? q->consumed : q->acked;
+    return q->posted - free_from < r->window && q->posted - q->reported < RECORD_RING &&
            q->places >= PER_CHUNK;
 }
 
@@ -163,11 +166,13 @@ static int read_acks(struct rdma_lane *r)
     for (int k = 0; k < r->nqps; k++) {
         struct rqp *q = &r->qp[k];
         uint32_t seen = le32toh(__atomic_load_n(&r->ack->seen[k], __ATOMIC_ACQUIRE));
-        if ((int32_t)(seen - q->acked) <= 0)
+        if ((int32_t)(seen - q->consumed) <= 0)
             continue;
-        if (seen - q->acked > q->posted - q->acked)
+        if (seen - q->consumed > q->posted - q->consumed)
             return rdma_dead(r, -EPROTO, "reading acknowledgements: more than was sent");
-        q->acked = seen;
+        q->consumed = seen;
+        if ((int32_t)(seen - q->acked) > 0)
+            q->acked = seen;
         r->moved = true;
     }
     return 0;
