@@ -8,8 +8,9 @@
  *   receiver's memory, which is polled there. No receive requests, no completion queue, no doorbell
  * on the receiving side. It needs data and record to become visible in order, so not for relaxed
  * ordering nor for memory on another device.
- * - imm: RDMA WRITE with immediate, one receive request and one completion per chunk. GPU memory is
- * another device, so ports that offer it ask for this mode.
+ * - imm: RDMA WRITE with immediate, one receive request and one completion per chunk; a message of
+ * one chunk is a single request. GPU memory is another device, so ports that offer it ask for this
+ * mode.
  * - send: two-sided, for devices without RDMA WRITE. No clear-to-send: see rdma_two.c.
  * - auto: record, unless the peer asks for another one.
  *

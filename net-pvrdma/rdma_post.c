@@ -80,15 +80,17 @@ static void took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, stru
     struct rqp *q = &r->qp[qp];
     uint32_t imm = be32toh(wc->imm_data);
     uint32_t total_at = (imm_id(imm) % CTS_SLOTS) * PVN_MAX_RECVS + imm_recv(imm);
+    bool whole = imm_chunk(imm) == CHUNK_WHOLE;
     q->seen++;
     q->recv_lack++;
-    *ev = (struct pvn_event){.kind = PVN_EV_ARRIVED,
-                             .id = imm_id(imm),
-                             .recv = imm_recv(imm),
-                             .chunk = imm_chunk(imm),
-                             .bytes = wc->byte_len,
-                             .total =
-                                 le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE))};
+    *ev = (struct pvn_event){
+        .kind = PVN_EV_ARRIVED,
+        .id = imm_id(imm),
+        .recv = imm_recv(imm),
+        .chunk = whole ? 0 : imm_chunk(imm),
+        .bytes = wc->byte_len,
+        .total = whole ? wc->byte_len
+                       : le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE))};
 }
 
 static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *ev, int *n)

@@ -7,7 +7,7 @@
 
 #include "core/clock.h"
 
-/* Requests of one chunk: its data, and its record or (imm) its message's size before it. */
+/* Requests of one chunk at most: its data, and its record or (imm) its message's size before it. */
 enum { PER_CHUNK = 2 };
 
 /* A completion says that a record is in the peer's ring, not that the peer has read it. An
@@ -68,7 +68,7 @@ static void put_data(struct rdma_lane *r, int k, const struct pvn_write *w, uint
 
 /* imm: the size goes first, so that it is there when the immediate arrives on the same queue pair.
  */
-static void put_size_and_data(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey)
+static void put_size(struct rdma_lane *r, int k, const struct pvn_write *w)
 {
     size_t at = (w->f.seq % CTS_SLOTS) * PVN_MAX_RECVS + w->f.recv;
     r->totals[at] = htole64(w->f.total);
@@ -77,11 +77,22 @@ static void put_size_and_data(struct rdma_lane *r, int k, const struct pvn_write
                 r->peer.mem_addr + MEM_TOTALS + at * sizeof(uint64_t), r->peer.mem_rkey);
     if (r->cfg.max_inline >= sizeof(uint64_t))
         size->send_flags |= IBV_SEND_INLINE;
+}
+
+/* A message of one chunk is one request, and on a network one packet if it is short. */
+static void put_with_imm(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey)
+{
+    bool whole = w->f.len == w->f.total;
+    if (!whole)
+        put_size(r, k, w);
     struct ibv_send_wr *wr = rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    wr->imm_data = htobe32(imm_make(w->f.seq, w->f.recv, w->f.chunk));
-    wr->wr_id = wr_id_make(WR_DATA, k, PER_CHUNK);
+    wr->imm_data = htobe32(imm_make(w->f.seq, w->f.recv, whole ? CHUNK_WHOLE : w->f.chunk));
+    wr->wr_id = wr_id_make(WR_DATA, k, whole ? 1 : PER_CHUNK);
     wr->send_flags = IBV_SEND_SIGNALED;
+    /* The processor copies inline data, so not from a GPU. */
+    if (w->f.len <= r->cfg.max_inline && w->mr && w->mr->gpu == 0)
+        wr->send_flags |= IBV_SEND_INLINE;
 }
 
 int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
@@ -100,7 +111,7 @@ int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
             return rc;
     }
     if (r->cfg.mode == PVN_RDMA_IMM) {
-        put_size_and_data(r, k, w, lkey);
+        put_with_imm(r, k, w, lkey);
     } else {
         if (w->f.len)
             put_data(r, k, w, lkey);

@@ -18,7 +18,7 @@ enum {
     PIECE = 32768,             /* bytes of a message buffer of the two-sided mode */
     PIECES_LOG2 = 5,           /* of them on a queue pair at most */
     CREDIT_RECVS = 16, /* receives of its sender; the peer has four messages under way at most */
-    RDMA_OFFER_VERSION = 1,
+    RDMA_OFFER_VERSION = 2,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
 
@@ -73,7 +73,11 @@ struct credit {
     uint32_t stamp; /* its position, plus one */
 };
 
-/* slot:8 | generation:12 | buffer:3 | chunk:9 */
+/* slot:8 | generation:12 | buffer:3 | chunk:9. CHUNK_WHOLE, imm mode: the message is one chunk, so
+ * the completion's own length is its size. */
+enum { CHUNK_WHOLE = 511 };
+static_assert((int)CHUNK_WHOLE >= (int)PVN_MAX_CHUNKS,
+              "no chunk has the number that means a whole message");
 static inline uint32_t imm_make(uint64_t slot, unsigned recv, unsigned chunk)
 {
     return pvn_id(slot) << 12 | recv << 9 | chunk;

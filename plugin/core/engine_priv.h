@@ -5,7 +5,7 @@
 #include "core/engine.h"
 
 enum {
-    CHUNK_WORDS = PVN_MAX_CHUNKS / 64,
+    CHUNK_WORDS = (PVN_MAX_CHUNKS + 63) / 64,
     SLOT_RING = 64,   /* > PVN_MAX_REQS: open slots of a clear-to-send comm, both ends */
     MSG_RING = 256,   /* PVN_MAX_SENDS: open messages, both ends */
     STASH_SLOTS = 64, /* messages kept aside for a buffer with their tag */
