@@ -246,7 +246,7 @@ struct goal {
 };
 
 /* Every pass tests both directions: some plugins move a message only when its own request is
- * tested. */
+ * tested. Receives are posted ahead of what goal asks for, one in a pass and behind the send. */
 static int reach(struct p2p *p, struct goal goal)
 {
     struct flow *out = &p->out[0], *in = &p->in[0];
@@ -256,11 +256,10 @@ static int reach(struct p2p *p, struct goal goal)
            in->posted < goal.in_posted || in->done < goal.in_done) {
         int moved = 0, rc = 0;
 
-        if (in->posted < goal.in_posted && in->posted - in->done < in->window)
-            rc = post_recv(p, in);
-        moved |= rc;
-        if (rc >= 0 && out->posted < goal.out_posted && out->posted - out->done < out->window)
+        if (out->posted < goal.out_posted && out->posted - out->done < out->window)
             moved |= rc = post_send(p, 0, out);
+        if (rc >= 0 && in->posted < in->total && in->posted - in->done < in->window)
+            moved |= rc = post_recv(p, in);
         if (rc >= 0 && in->done < goal.in_done)
             moved |= rc = complete(p, 0, in, 0);
         if (rc >= 0)
@@ -279,8 +278,9 @@ static int reach(struct p2p *p, struct goal goal)
     return 0;
 }
 
-/* n messages back and forth on channel 0; a receive is posted before the message is asked for.
- * sample: half of each round trip in seconds, on rank 0; may be NULL. */
+/* n messages back and forth on channel 0. Up to p->depth receives are posted ahead, as NCCL's proxy
+ * posts those of the next steps while it waits for this one. sample: half of each round trip in
+ * seconds, on rank 0; may be NULL. */
 static int ping_pong(struct p2p *p, uint64_t n, float *sample)
 {
     int group = p->group, rc = 0;
