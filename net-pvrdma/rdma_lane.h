@@ -12,7 +12,8 @@
  * one chunk is a single request. GPU memory is another device, so ports that offer it ask for this
  * mode.
  * - send: two-sided, for devices without RDMA WRITE. No clear-to-send: see rdma_two.c.
- * - auto: record, unless the peer asks for another one.
+ * - auto: what the peer asks for; with nothing asked for, record where an empty poll of either
+ * end's completion queue is expensive, else imm.
  *
  * Doorbells cost an exit to the hypervisor on a paravirtual device, so: requests are chained and
  * rung once per kick; clear-to-send entries wait while the sender still holds unused ones;

@@ -49,12 +49,15 @@ static const char *layer(bool ethernet)
     return ethernet ? "RoCE" : "InfiniBand";
 }
 
-/* Both ends come to the same answer: what either asks for if the other can do it, and where both
- * could do anything, records, which are the cheapest. */
+/* Both ends come to the same answer: what either asks for if the other can do it. Where both could
+ * do anything, an immediate takes one request and one packet for a message of one chunk, a record
+ * two; but its receiver asks the completion queue all the time, so where that is expensive for
+ * either end it is records. */
 static enum pvn_rdma_mode common_mode(const struct rdma_lane *r)
 {
     unsigned both = r->cfg.modes & r->peer.modes;
-    bool imm = r->cfg.mode == PVN_RDMA_IMM || r->peer.mode == PVN_RDMA_IMM;
+    bool costly = r->cfg.costly_poll || r->peer.wants_acks;
+    bool imm = r->cfg.mode == PVN_RDMA_IMM || r->peer.mode == PVN_RDMA_IMM || !costly;
     bool send = r->cfg.mode == PVN_RDMA_SEND || r->peer.mode == PVN_RDMA_SEND;
     if (send && both >> PVN_RDMA_SEND & 1)
         return PVN_RDMA_SEND;

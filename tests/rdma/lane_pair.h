@@ -30,7 +30,8 @@ struct RdmaOptions {
     size_t chunk = 1 << 20;
     bool costly = true;
     uint8_t retry = 7;
-    int rx_mode = -1; // of the receiver, -1: the same
+    int rx_mode = -1;   // of the receiver, -1: the same
+    int rx_costly = -1; // of the receiver, -1: the same
     pvn_flush_kind flush = PVN_FLUSH_NONE;
     pvn_rdma_registrar registrar = {};
     uint64_t quiet_ns = 10000000;
@@ -85,7 +86,7 @@ struct RdmaEnd {
         c->registrar = o.registrar;
         c->qps = o.qps;
         c->max_chunk = o.chunk;
-        c->costly_poll = o.costly;
+        c->costly_poll = sender || o.rx_costly < 0 ? o.costly : o.rx_costly;
         c->quiet_poll_ns = o.quiet_ns;
         c->port = 1;
         c->ethernet = true;

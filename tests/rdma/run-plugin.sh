@@ -97,6 +97,8 @@ mode_is() {
     by_rdma && grep -q "rdma on .*, $mode mode" "$tmp/out0" && grep -q "rdma on .*, $mode mode" "$tmp/out1"
 }
 mode=imm
+pair cheap roce $info $info $p2p
+verdict "a device whose queue is cheap to ask takes imm mode by itself" mode_is
 pair modes pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" $info $p2p
 verdict "a mode asked for on one side is used by both" mode_is
 no_modes() { by_tcp && grep -q 'mode, and neither can do the other' "$tmp/out0" "$tmp/out1"; }

@@ -283,20 +283,27 @@ INSTANTIATE_TEST_SUITE_P(
                     shape("roce", PVN_RDMA_SEND, 2, 4096, false),
                     shape("roce\nset async 1", PVN_RDMA_SEND, 8, 150000, false)));
 
-// The end that could do either follows the one that cannot; two of them use records.
+// The end that could do either follows the one that cannot; two of them use records unless polls
+// are cheap for both.
 TEST(RdmaModes, AutoFollowsThePeer)
 {
     struct {
         pvn_rdma_mode tx, rx;
+        bool tx_costly, rx_costly;
         const char *agreed;
-    } cases[] = {{PVN_RDMA_AUTO, PVN_RDMA_AUTO, "record mode"},
-                 {PVN_RDMA_AUTO, PVN_RDMA_IMM, "imm mode"},
-                 {PVN_RDMA_IMM, PVN_RDMA_AUTO, "imm mode"},
-                 {PVN_RDMA_RECORD, PVN_RDMA_AUTO, "record mode"}};
+    } cases[] = {{PVN_RDMA_AUTO, PVN_RDMA_AUTO, true, true, "record mode"},
+                 {PVN_RDMA_AUTO, PVN_RDMA_AUTO, true, false, "record mode"},
+                 {PVN_RDMA_AUTO, PVN_RDMA_AUTO, false, true, "record mode"},
+                 {PVN_RDMA_AUTO, PVN_RDMA_AUTO, false, false, "imm mode"},
+                 {PVN_RDMA_AUTO, PVN_RDMA_IMM, true, true, "imm mode"},
+                 {PVN_RDMA_IMM, PVN_RDMA_AUTO, true, true, "imm mode"},
+                 {PVN_RDMA_RECORD, PVN_RDMA_AUTO, true, true, "record mode"},
+                 {PVN_RDMA_AUTO, PVN_RDMA_RECORD, false, false, "record mode"}};
     for (auto &c : cases) {
         RdmaPair p;
-        RdmaOptions o = shape("pvrdma", c.tx, 2, 65536, true);
+        RdmaOptions o = shape("pvrdma", c.tx, 2, 65536, c.tx_costly);
         o.rx_mode = c.rx;
+        o.rx_costly = c.rx_costly;
         p.open(o);
         if (HasFatalFailure())
             return;
