@@ -82,13 +82,15 @@ struct rdma_lane {
     uint64_t *totals;      /* imm mode, CTS_SLOTS * PVN_MAX_RECVS message sizes, both ends */
 
     /* sender */
-    uint64_t next_cts; /* slot number looked for */
-    uint32_t reap_at;  /* known completions that are worth a poll now */
+    uint64_t next_cts;  /* slot number looked for */
+    uint64_t next_line; /* of it, counted for ever */
+    uint32_t reap_at;   /* known completions that are worth a poll now */
     struct pvn_cts cts_seen[CTS_SLOTS];
     /* receiver */
     uint64_t staged;    /* slots given to post_cts */
     uint64_t published; /* of them with the peer */
-    uint64_t started;   /* slots below it have been used by the peer, as far as seen */
+    uint64_t staged_lines, published_lines;
+    uint64_t started; /* slots below it have been used by the peer, as far as seen */
     uint64_t chain[CTS_SLOTS *
                    2]; /* each chain rung: it has completed once `started` is as far as this */
     uint32_t chain_head, chain_known, chain_tail; /* taken, known to have completed, rung */

@@ -5,11 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-static struct cts_line *line_of(struct rdma_lane *r, uint64_t slot)
-{
-    return &r->cts[(slot % CTS_SLOTS) * PVN_MAX_RECVS];
-}
-
 /* The keys of one buffer, for every lane of the comm: all of them are RDMA lanes. */
 static int keys_of(struct rdma_lane *r, const struct pvn_cts *c, int i, const struct pvn_mr *mr,
                    uint32_t *rkey)
@@ -35,20 +30,21 @@ int rdma_post_cts(struct pvn_lane *l, const struct pvn_cts *c, const struct pvn_
      * guards. */
     if (r->staged - r->started >= CTS_SLOTS || c->seq != r->staged)
         return c->seq < r->staged ? 0 : -EAGAIN;
-    struct cts_line *line = line_of(r, c->seq);
     for (int i = 0; i < c->n; i++) {
         uint32_t rkey[PVN_MAX_LANES];
         if (keys_of(r, c, i, mrs[i], rkey) < 0)
             return r->l.err.code;
-        line[i] = (struct cts_line){.addr = htole64(c->e[i].addr),
-                                    .size = htole64(c->e[i].size),
-                                    .tag = (int32_t)htole32((uint32_t)c->e[i].tag),
-                                    .n = (uint8_t)c->n,
-                                    .stamp = htole64(c->seq + 1)};
+        struct cts_line *line = &r->cts[(r->staged_lines + (unsigned)i) % CTS_LINES];
+        *line = (struct cts_line){.addr = htole64(c->e[i].addr),
+                                  .size = htole64(c->e[i].size),
+                                  .tag = (int32_t)htole32((uint32_t)c->e[i].tag),
+                                  .n = (uint8_t)c->n,
+                                  .stamp = htole64(c->seq + 1)};
         for (int k = 0; k < PVN_MAX_LANES; k++)
-            line[i].rkey[k] = htole32(rkey[k]);
+            line->rkey[k] = htole32(rkey[k]);
     }
     r->staged++;
+    r->staged_lines += (unsigned)c->n;
     return 0;
 }
 
@@ -137,33 +133,42 @@ static bool worth_telling(const struct rdma_lane *r)
     return r->cfg.mode == PVN_RDMA_RECORD && most_untold(r) >= (1u << r->peer.window_log2) / 4;
 }
 
-/* One chain: the waiting entries, then the acknowledgements, signalled once. */
+/* The waiting lines up to the end of the ring: one request. */
+static struct ibv_send_wr *put_lines(struct rdma_lane *r)
+{
+    uint64_t at = r->published_lines % CTS_LINES;
+    uint64_t n = r->staged_lines - r->published_lines;
+    if (n > CTS_LINES - at)
+        n = CTS_LINES - at;
+    uint32_t len = (uint32_t)(n * sizeof(struct cts_line));
+    struct ibv_send_wr *wr =
+        rdma_wr(r, 0, &r->cts[at], len, r->mem_mr->lkey,
+                r->peer.mem_addr + MEM_CTS + at * sizeof(struct cts_line), r->peer.mem_rkey);
+    if (r->cfg.max_inline >= len)
+        wr->send_flags |= IBV_SEND_INLINE;
+    r->published_lines += n;
+    return wr;
+}
+
+/* One chain: the waiting entries, in two pieces where the ring begins anew, then the
+ * acknowledgements, signalled once. */
 static int publish(struct rdma_lane *r)
 {
-    uint64_t waiting = r->staged - r->published;
-    if (waiting > CHAIN - 1)
-        waiting = CHAIN - 1;
-    int rc = make_room(r, waiting + 1);
+    int rc = make_room(r, 3);
     if (rc < 0)
         return rc;
     struct ibv_send_wr *last = NULL;
-    uint64_t first = r->published;
-    for (uint64_t s = first; s < first + waiting; s++) {
-        const struct cts_line *line = line_of(r, s);
-        uint32_t len = line->n * (uint32_t)sizeof(*line);
-        last = rdma_wr(r, 0, line, len, r->mem_mr->lkey,
-                       r->peer.mem_addr + MEM_CTS + (s % CTS_SLOTS) * PVN_MAX_RECVS * sizeof(*line),
-                       r->peer.mem_rkey);
-        if (r->cfg.max_inline >= len)
-            last->send_flags |= IBV_SEND_INLINE;
-    }
-    bool tell = worth_telling(r);
-    if (tell)
+    unsigned places = 0;
+    for (; r->published_lines < r->staged_lines; places++)
+        last = put_lines(r);
+    if (worth_telling(r)) {
         last = put_acks(r);
-    r->published += waiting;
-    r->stats.cts_entries += waiting;
+        places++;
+    }
+    r->stats.cts_entries += r->staged - r->published;
     r->stats.cts_rings++;
-    return ring_chain(r, last, (unsigned)waiting + tell, r->published);
+    r->published = r->staged;
+    return ring_chain(r, last, places, r->published);
 }
 
 /*
@@ -197,11 +202,9 @@ static int acknowledge_alone(struct rdma_lane *r)
 
 int rdma_rx_kick(struct rdma_lane *r)
 {
-    while (worth_publishing(r)) {
-        int rc = publish(r);
-        if (rc < 0)
-            return rc == -EAGAIN ? 0 : rc;
-    }
+    int rc = worth_publishing(r) ? publish(r) : 0;
+    if (rc < 0)
+        return rc == -EAGAIN ? 0 : rc;
     return acknowledge_alone(r);
 }
 

@@ -136,28 +136,32 @@ int rdma_tx_kick(struct rdma_lane *r)
 /* The next slot, if all its lines are there. 1: *c is filled, 0: not yet. */
 static int next_slot(struct rdma_lane *r, struct pvn_cts *c)
 {
-    const struct cts_line *line = &r->cts[(r->next_cts % CTS_SLOTS) * PVN_MAX_RECVS];
+    const struct cts_line *line = &r->cts[r->next_line % CTS_LINES];
     uint64_t stamp = htole64(r->next_cts + 1);
-    if (__atomic_load_n(&line[0].stamp, __ATOMIC_ACQUIRE) != stamp)
+    if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != stamp)
         return 0;
-    int n = line[0].n;
+    int n = line->n;
     if (n < 1 || n > PVN_MAX_RECVS)
         return rdma_dead(r, -EPROTO,
                          "reading a clear-to-send entry: its number of buffers is impossible");
-    for (int i = 1; i < n; i++)
-        if (__atomic_load_n(&line[i].stamp, __ATOMIC_ACQUIRE) != stamp)
+    for (int i = 1; i < n; i++) {
+        line = &r->cts[(r->next_line + (unsigned)i) % CTS_LINES];
+        if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != stamp)
             return 0;
+    }
     r->moved = true;
     c->seq = r->next_cts;
     c->n = n;
     for (int i = 0; i < n; i++) {
-        c->e[i].addr = le64toh(line[i].addr);
-        c->e[i].size = le64toh(line[i].size);
-        c->e[i].tag = (int32_t)le32toh((uint32_t)line[i].tag);
+        line = &r->cts[(r->next_line + (unsigned)i) % CTS_LINES];
+        c->e[i].addr = le64toh(line->addr);
+        c->e[i].size = le64toh(line->size);
+        c->e[i].tag = (int32_t)le32toh((uint32_t)line->tag);
         for (int k = 0; k < PVN_MAX_LANES; k++)
-            c->e[i].rkey[k] = le32toh(line[i].rkey[k]);
+            c->e[i].rkey[k] = le32toh(line->rkey[k]);
     }
     r->next_cts++;
+    r->next_line += (unsigned)n;
     return 1;
 }
 

@@ -11,19 +11,21 @@
 #include "net-pvrdma/rdma_lane.h"
 
 enum {
-    CTS_SLOTS = 64, /* ring of slots in the sender's memory; more than PVN_MAX_REQS can be open */
+    CTS_SLOTS = 64, /* slots the peer may hold; more than PVN_MAX_REQS are never open */
+    CTS_LINES = CTS_SLOTS * PVN_MAX_RECVS, /* ring of their lines in the sender's memory */
     RECORD_RING_LOG2 = 8,
     RECORD_RING =
         1 << RECORD_RING_LOG2, /* records per queue pair, and so chunks in flight on one */
     PIECE = 32768,             /* bytes of a message buffer of the two-sided mode */
     PIECES_LOG2 = 5,           /* of them on a queue pair at most */
     CREDIT_RECVS = 16, /* receives of its sender; the peer has four messages under way at most */
-    RDMA_OFFER_VERSION = 2,
+    RDMA_OFFER_VERSION = 3,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
 
 /* One buffer of a slot: one cache line, which an adapter writes whole. A line is valid when its
- * stamp is the slot's number plus one. */
+ * stamp is the slot's number plus one. Slots lie in the ring one behind the other, each with as
+ * many lines as it has buffers, so that what is published together is one write. */
 struct cts_line {
     uint64_t addr;
     uint64_t size;
@@ -123,7 +125,7 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
  */
 enum {
     MEM_CTS = 0,
-    MEM_ACK = MEM_CTS + CTS_SLOTS * PVN_MAX_RECVS * 64,
+    MEM_ACK = MEM_CTS + CTS_LINES * 64,
     MEM_TOTALS = MEM_ACK + 64,
     MEM_HELLO = MEM_TOTALS + CTS_SLOTS * PVN_MAX_RECVS * 8, /* 1: the sender is connected */
     MEM_RECORD = MEM_HELLO + 64
