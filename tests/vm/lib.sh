@@ -58,7 +58,11 @@ skip() { # skip NAME WHY
 }
 
 vm_end() {
-    local pids
+    local pids file
+    # A guest in the background hangs on a shell of its own, which would leave it behind.
+    for file in "$vm_sockets"/*.pid; do
+        [[ ! -s $file ]] || kill "$(<"$file")" 2>/dev/null
+    done
     pids=$(jobs -p)
     # shellcheck disable=SC2086
     [[ -z $pids ]] || kill $pids 2>/dev/null
@@ -111,7 +115,7 @@ vm_job() { # vm_job NAME [VARIABLE=VALUE...]
 serve_guest() { # serve_guest NAME JOB
     local word rest answer pid
     exec 3<>"$vm_sockets/$1.in" 4<>"$vm_sockets/$1.out"
-    while :; do
+    while [[ -d $vm_sockets ]]; do
         read -r -t 0.05 -u 4 _
         [[ -e $2/ask ]] || continue
         read -r word rest <"$2/ask"
