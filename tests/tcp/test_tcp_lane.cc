@@ -2,6 +2,7 @@
 #include "tcp/lane_pair.h"
 
 #include <random>
+#include <string>
 #include <vector>
 
 namespace
@@ -349,7 +350,7 @@ class TcpLanePeek : public testing::Test
 {
   protected:
     LanePair p;
-    char in[3][64] = {};
+    char in[3][8192] = {};
     pvn_req *r[3];
     void SetUp() override
     {
@@ -360,27 +361,33 @@ class TcpLanePeek : public testing::Test
             int tag = 0;
             ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r[i]));
         }
-        int done = 0;
-        ASSERT_EQ(0, pvn_engine_test(r[0], &done, nullptr)); // finds nothing: the receiver waits
+        look_in_vain(0);
     }
-    void send_one(const char *text)
+    // The receiver waits: what comes next is a lone message.
+    void look_in_vain(int i)
+    {
+        int done = 0;
+        ASSERT_EQ(0, pvn_engine_test(r[i], &done, nullptr));
+        ASSERT_FALSE(done);
+    }
+    void send_one(const std::string &text)
     {
         pvn_req *s = nullptr;
         int done = 0;
-        ASSERT_EQ(0, pvn_engine_isend(p.etx, text, strlen(text), 0, nullptr, &s));
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, text.data(), text.size(), 0, nullptr, &s));
         for (int i = 0; i < 1000 && !done; i++)
             ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
         ASSERT_TRUE(done);
     }
-    void receive_one(int i, const char *text)
+    void receive_one(int i, const std::string &text)
     {
         int done = 0;
         size_t got = 0;
         for (int k = 0; k < 100000 && !done; k++)
             ASSERT_EQ(0, pvn_engine_test(r[i], &done, &got));
         ASSERT_TRUE(done);
-        ASSERT_EQ(strlen(text), got);
-        EXPECT_EQ(0, memcmp(in[i], text, got));
+        ASSERT_EQ(text.size(), got);
+        EXPECT_EQ(0, memcmp(in[i], text.data(), got));
     }
 };
 
@@ -395,6 +402,22 @@ TEST_F(TcpLanePeek, EveryMessageArrivesOnce)
     receive_one(2, "third");
     uint64_t sent = pvn_tcp_lane_get_stats(p.tx)->tx_bytes;
     EXPECT_EQ(sent, pvn_tcp_lane_get_stats(p.rx)->rx_bytes);
+}
+
+TEST_F(TcpLanePeek, MessagesOfAnySmallSize)
+{
+    std::string text(8000, ' ');
+    for (size_t i = 0; i < text.size(); i++)
+        text[i] = static_cast<char>('a' + i % 23);
+    size_t sizes[] = {text.size(), 1, text.size() / 2};
+    for (int i = 0; i < 3; i++) {
+        if (i > 0)
+            look_in_vain(i);
+        send_one(text.substr(0, sizes[i]));
+        receive_one(i, text.substr(0, sizes[i]));
+        EXPECT_GE(pvn_tcp_lane_get_stats(p.rx)->rx_peeks, static_cast<uint64_t>(i) + 1);
+    }
+    EXPECT_EQ(pvn_tcp_lane_get_stats(p.tx)->tx_bytes, pvn_tcp_lane_get_stats(p.rx)->rx_bytes);
 }
 
 TEST_F(TcpLanePeek, TheReaderAcknowledges)
