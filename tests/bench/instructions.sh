@@ -1,12 +1,22 @@
 #!/usr/bin/env bash
-# Instructions that the plugin executes per message (isend, irecv and every test of both ends), by
-# callgrind: both ends in one process on softverbs as a PVRDMA device, depth 8. Only the plugin's own
-# object counts, not softverbs nor the C library, and only while messages move.
-# usage: tests/bench/instructions.sh [--build DIR]
+# Instructions that the plugin executes per message, by callgrind: both ends in one process on
+# softverbs as a PVRDMA device, one message at a time and eight in flight. Only the plugin's own object
+# counts, not softverbs nor the C library, and only while messages move. "all" is every call of both
+# ends. "useful" is one isend and one irecv that gave a request and the two tests that found it done:
+# all, less the calls that came to nothing at what one of those costs, which the last columns show.
+# usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build
-[[ ${1:-} == --build ]] && build=$2
+modes="record imm send"
+while [[ $# -ge 2 ]]; do
+    case $1 in
+    --build) build=$2 ;;
+    --modes) modes=$2 ;;
+    *) echo "unknown option $1" >&2; exit 2 ;;
+    esac
+    shift 2
+done
 command -v valgrind >/dev/null && command -v callgrind_annotate >/dev/null ||
     { echo "SKIP: there is no valgrind (package valgrind)"; exit 77; }
 [[ -x $build/tests/bench/messages ]] || { echo "no $build/tests/bench/messages: make tests/bench/messages there" >&2; exit 2; }
@@ -16,20 +26,31 @@ mkdir "$tmp/sys"
 export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so
 export PVN_SOFTVERBS_PROFILE=pvrdma PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
 
-# of COUNT messages of BYTES
+count=500
+phases="post_send post_receive test_oldest send_in_vain test_of_receive test_of_send"
+
+# instructions BYTES DEPTH: sum of each phase, then the counts that messages prints
 instructions() {
-    "$build/libtool" --mode=execute valgrind -q --tool=callgrind --toggle-collect=move_messages --callgrind-out-file="$tmp/out" \
-        "$build/tests/bench/messages" "$build/.libs/libnccl-net-pvrdma.so" "$1" "$2" >&2 || exit 1
-    callgrind_annotate --threshold=100 --auto=no --show-percs=no "$tmp/out" |
-        awk '/libnccl-net-pvrdma/ {gsub(",", "", $1); n += $1} END {printf "%d\n", n}'
+    local calls
+    calls=$("$build/libtool" --mode=execute valgrind -q --tool=callgrind --separate-callers=16 --callgrind-out-file="$tmp/out" \
+        "$build/tests/bench/messages" "$build/.libs/libnccl-net-pvrdma.so" $count "$1" "$2") || exit 1
+    echo "$(awk -v object=libnccl-net-pvrdma -v phases="$phases" -f "$src/tests/bench/instructions.awk" "$tmp/out") $calls"
 }
 
-count=500
-printf '%-6s %10s  %s\n' mode bytes "instructions per message"
-for mode in record imm send; do
+format='%-6s %7s %5s %7s %7s %7s %7s %7s %9s %9s %9s\n'
+printf "$format" mode bytes depth isend irecv test all useful "no isend" "no recv" "no send"
+for mode in $modes; do
     export NCCL_PVRDMA_RDMA_MODE=$mode
     for bytes in 8 524288; do
-        sum=$(instructions $count $bytes) || exit 1
-        printf '%-6s %10d  %d\n' $mode $bytes $((sum / count))
+        for depth in 1 8; do
+            read -r isend irecv test vsend vrecv vtest nsend ntest sends receives tests < <(instructions $bytes $depth)
+            [[ -n ${tests:-} ]] || exit 1
+            # what one call that comes to nothing costs
+            a=$((vsend / (sends ? sends : 1))) b=$((vrecv / (receives ? receives : 1))) c=$((vtest / (tests ? tests : 1)))
+            all=$((isend + irecv + test))
+            useful=$((all - nsend * a - ntest * (b + c) / 2))
+            printf "$format" $mode $bytes $depth $((isend / count)) $((irecv / count)) $((test / count)) $((all / count)) \
+                $((useful / count)) $a $b $c
+        done
     done
 done

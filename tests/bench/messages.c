@@ -1,15 +1,18 @@
 /*
- * Both ends of one comm of the plugin in one process, on softverbs, eight messages in flight: what
+ * Both ends of one comm of the plugin in one process, on softverbs, DEPTH messages in flight: what
  * instructions.sh counts. One thread calls everything and the device works inside the calls, so two
- * runs do the same. Prints nothing; exits with 1 and a sentence when something fails.
- * usage: messages PLUGIN COUNT BYTES, environment as softverbs needs it
+ * runs do the same. Then COUNT calls of each kind that come to nothing. Prints how many isends and
+ * tests of the messages came to nothing, then how many isends, tests of a receive and tests of a
+ * send at the end did; exits with 1 and a sentence when something fails.
+ * usage: messages PLUGIN COUNT BYTES DEPTH, environment as softverbs needs it
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "plugin/perf/netdrv.h"
 
-enum { DEPTH = 8 };
+enum { MAX_DEPTH = 32 };
 
 static struct pvn_netdrv *drv;
 
@@ -29,52 +32,135 @@ static void quiet(ncclDebugLogLevel level, unsigned long flags, const char *file
 struct end {
     void *comm, *mr;
     char *buf;
-    void *req[DEPTH];
+    void *req[MAX_DEPTH];
     long posted, done;
+    long posts_in_vain, tests_in_vain;
 };
 
-void move_messages(struct end *s, struct end *r, long count, size_t size);
+/* instructions.sh knows these by name, so they are neither inlined nor static. */
+void move_messages(struct end *s, struct end *r, long count, size_t size, int depth);
+void post_receive(struct end *e, size_t size, int depth);
+void post_send(struct end *e, size_t size, int depth);
+void test_oldest(struct end *e, int depth);
+void send_in_vain(struct end *e, size_t size);
+void test_of_receive(struct end *e);
+void test_of_send(struct end *e);
 
-static void reg(struct end *e, size_t size)
+static void reg(struct end *e, size_t size, int depth)
 {
-    e->buf = calloc(DEPTH, size);
+    size_t len = (size_t)depth * size;
+    e->buf = calloc(1, len);
     if (!e->buf)
         exit(1);
-    check(pvn_netdrv_reg_mr(drv, e->comm, e->buf, DEPTH * size, NCCL_PTR_HOST, &e->mr), "regMr");
+    check(pvn_netdrv_reg_mr(drv, e->comm, e->buf, len, NCCL_PTR_HOST, &e->mr), "regMr");
 }
 
-static void test_oldest(struct end *e)
+__attribute__((noinline)) void post_receive(struct end *e, size_t size, int depth)
+{
+    void *data = e->buf + (size_t)(e->posted % depth) * size, **req = &e->req[e->posted % depth];
+    int tag = 0;
+    *req = NULL;
+    check(pvn_netdrv_irecv(drv, e->comm, 1, &data, &size, &tag, &e->mr, NULL, req), "irecv");
+    e->posted += *req != NULL;
+}
+
+__attribute__((noinline)) void post_send(struct end *e, size_t size, int depth)
+{
+    void *data = e->buf + (size_t)(e->posted % depth) * size, **req = &e->req[e->posted % depth];
+    check(pvn_netdrv_isend(drv, e->comm, data, size, 0, e->mr, NULL, req), "isend");
+    e->posted += *req != NULL;
+    e->posts_in_vain += *req == NULL;
+}
+
+__attribute__((noinline)) void test_oldest(struct end *e, int depth)
 {
     int done = 0, size;
-    if (e->done == e->posted)
-        return;
-    check(pvn_netdrv_test(drv, e->req[e->done % DEPTH], &done, &size), "test");
+    check(pvn_netdrv_test(drv, e->req[e->done % depth], &done, &size), "test");
     e->done += done;
+    e->tests_in_vain += !done;
 }
 
-/* Kept apart by name: only what runs below it is counted. */
-__attribute__((noinline)) void move_messages(struct end *s, struct end *r, long count, size_t size)
+/* Posts until the window is full or a call finds no room. */
+static void fill(struct end *e, void (*post)(struct end *, size_t, int), long count, size_t size,
+                 int depth)
+{
+    long before = -1;
+    while (e->posted < count && e->posted - e->done < depth && e->posted != before) {
+        before = e->posted;
+        post(e, size, depth);
+    }
+}
+
+__attribute__((noinline)) void move_messages(struct end *s, struct end *r, long count, size_t size,
+                                             int depth)
 {
     while (s->done < count || r->done < count) {
-        if (r->posted < count && r->posted - r->done < DEPTH) {
-            void *data = r->buf + (size_t)(r->posted % DEPTH) * size,
-                 **req = &r->req[r->posted % DEPTH];
-            int tag = 0;
-            *req = NULL;
-            check(pvn_netdrv_irecv(drv, r->comm, 1, &data, &size, &tag, &r->mr, NULL, req),
-                  "irecv");
-            r->posted += *req != NULL;
-        }
-        if (s->posted < count && s->posted - s->done < DEPTH) {
-            void **req = &s->req[s->posted % DEPTH];
-            check(pvn_netdrv_isend(drv, s->comm, s->buf + (size_t)(s->posted % DEPTH) * size, size,
-                                   0, s->mr, NULL, req),
-                  "isend");
-            s->posted += *req != NULL;
-        }
-        test_oldest(s);
-        test_oldest(r);
+        fill(r, post_receive, count, size, depth);
+        fill(s, post_send, count, size, depth);
+        if (s->done < s->posted)
+            test_oldest(s, depth);
+        if (r->done < r->posted)
+            test_oldest(r, depth);
     }
+}
+
+static void one_isend(struct end *e, size_t size)
+{
+    check(pvn_netdrv_isend(drv, e->comm, e->buf, size, 0, e->mr, NULL, &e->req[0]), "isend");
+}
+
+static void one_test(struct end *e)
+{
+    int done = 0, size;
+    check(pvn_netdrv_test(drv, e->req[0], &done, &size), "test");
+    if (done)
+        e->req[0] = NULL;
+}
+
+__attribute__((noinline)) void send_in_vain(struct end *e, size_t size)
+{
+    one_isend(e, size);
+}
+
+__attribute__((noinline)) void test_of_receive(struct end *e)
+{
+    one_test(e);
+}
+
+__attribute__((noinline)) void test_of_send(struct end *e)
+{
+    one_test(e);
+}
+
+/* One more message: sent before it can be, its receive tested before it is sent, its send before
+ * the receiver has said anything. A sender may learn from its queue that it is done all the same. */
+static void in_vain(struct end *s, struct end *r, long count, size_t size)
+{
+    void *data = r->buf;
+    int tag = 0;
+    long sends = 0, of_receive = 0, of_send = 0;
+    s->req[0] = r->req[0] = NULL;
+    /* In send mode an isend needs no clear-to-send. */
+    for (; sends < count && !s->req[0]; sends += !s->req[0])
+        send_in_vain(s, size);
+    bool early = s->req[0];
+    if (!early) {
+        check(pvn_netdrv_irecv(drv, r->comm, 1, &data, &size, &tag, &r->mr, NULL, &r->req[0]),
+              "irecv");
+        for (; of_receive < count; of_receive++)
+            test_of_receive(r);
+    }
+    while (!s->req[0] && !early)
+        one_isend(s, size);
+    for (; of_send < count && s->req[0]; of_send += s->req[0] != NULL)
+        test_of_send(s);
+    printf("%ld %ld %ld %ld %ld\n", s->posts_in_vain, s->tests_in_vain + r->tests_in_vain, sends,
+           of_receive, of_send);
+    if (early)
+        check(pvn_netdrv_irecv(drv, r->comm, 1, &data, &size, &tag, &r->mr, NULL, &r->req[0]),
+              "irecv");
+    while (r->req[0] || s->req[0])
+        one_test(r->req[0] ? r : s);
 }
 
 int main(int argc, char **argv)
@@ -84,10 +170,13 @@ int main(int argc, char **argv)
     void *ctx, *listener = NULL;
     struct end s = {0}, r = {0};
     char msg[512];
-    if (argc != 4)
+    if (argc != 5)
         return 2;
     long count = atol(argv[2]);
     size_t size = strtoul(argv[3], NULL, 10);
+    int depth = atoi(argv[4]);
+    if (depth < 1 || depth > MAX_DEPTH)
+        return 2;
     if (pvn_netdrv_open(argv[1], 0, &drv, msg, sizeof(msg)) != 0) {
         fprintf(stderr, "messages: %s\n", msg);
         return 1;
@@ -100,9 +189,10 @@ int main(int argc, char **argv)
         if (!r.comm)
             check(pvn_netdrv_accept(drv, listener, &r.comm), "accept");
     }
-    reg(&s, size);
-    reg(&r, size);
-    move_messages(&s, &r, count, size);
+    reg(&s, size, depth);
+    reg(&r, size, depth);
+    move_messages(&s, &r, count, size, depth);
+    in_vain(&s, &r, count, size);
     check(pvn_netdrv_dereg_mr(drv, s.comm, s.mr), "deregMr");
     check(pvn_netdrv_dereg_mr(drv, r.comm, r.mr), "deregMr");
     check(pvn_netdrv_close_send(drv, s.comm), "closeSend");

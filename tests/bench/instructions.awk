@@ -1,0 +1,42 @@
+# Of a callgrind file with callers: the instructions of the objects whose path matches `object`, code inlined into them
+# included, by the function of messages.c that they ran below. Prints those of each of `phases`, in that order.
+BEGIN {
+    n = split(phases, phase)
+}
+
+# "(number) name" the first time, "(number)" from then on
+function known(line, names,   id) {
+    id = substr(line, 1, index(line, ")"))
+    if (length(line) > length(id))
+        names[id] = substr(line, length(id) + 2)
+    return names[id]
+}
+
+/^ob=/ {
+    ours = known(substr($0, 4), path) ~ object
+}
+/^cob=/ {
+    known(substr($0, 5), path)
+}
+/^cfn=/ {
+    known(substr($0, 5), fn)
+}
+/^fn=/ {
+    callers = known(substr($0, 4), fn)
+    below = ""
+    for (i = 1; i <= n; i++)
+        if (index(callers "\047", "\047" phase[i] "\047"))
+            below = phase[i]
+}
+# The line behind calls= is what the callee used.
+/^calls=/ {
+    getline
+    next
+}
+ours && /^[-+*0-9]/ {
+    sum[below] += $NF
+}
+END {
+    for (i = 1; i <= n; i++)
+        printf "%d%s", sum[phase[i]], i < n ? " " : "\n"
+}
