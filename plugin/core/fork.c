@@ -8,15 +8,20 @@
 
 enum { MARK_BYTES = 4096 };
 
-/* NULL until marked; page[0] is 1 in the marked process and 0 in its children. */
-static _Atomic(_Atomic int *) page;
+/* Before the first mark nothing is anybody else's: epoch 0 is this process's. */
+static const unsigned unmarked = 0;
+/* After it: the first word of the page, which stays 0 where the kernel leaves a child its copy. */
+const unsigned *pvn_fork_certain = &unmarked;
+
+/* NULL until marked; page[0] is the epoch in the marked process and 0 in its children. */
+static _Atomic(unsigned *) page;
 static atomic_int marker;
 static atomic_uint epoch_now;
-static atomic_int by_pid;
+static atomic_int by_pid; /* the page says nothing and stays 0 */
 
 int pvn_fork_mark(void)
 {
-    _Atomic int *p = atomic_load(&page);
+    unsigned *p = atomic_load(&page);
 
     if (!p) {
         void *m =
@@ -31,20 +36,22 @@ int pvn_fork_mark(void)
     if (atomic_load(&marker) != (int)getpid())
         atomic_fetch_add(&epoch_now, 1);
     atomic_store(&marker, (int)getpid());
-    atomic_store(p, 1);
+    if (!atomic_load(&by_pid))
+        __atomic_store_n(p, atomic_load(&epoch_now), __ATOMIC_RELAXED);
     atomic_store(&page, p);
+    __atomic_store_n(&pvn_fork_certain, p, __ATOMIC_RELEASE);
     return 0;
 }
 
 bool pvn_forked(void)
 {
-    _Atomic int *p = atomic_load_explicit(&page, memory_order_acquire);
+    unsigned *p = atomic_load_explicit(&page, memory_order_acquire);
 
     if (!p)
         return false;
-    if (atomic_load_explicit(p, memory_order_relaxed) == 0)
-        return true;
-    return atomic_load_explicit(&by_pid, memory_order_relaxed) != 0 && (int)getpid() != marker;
+    if (atomic_load_explicit(&by_pid, memory_order_relaxed) != 0)
+        return (int)getpid() != marker;
+    return __atomic_load_n(p, __ATOMIC_RELAXED) == 0;
 }
 
 unsigned pvn_fork_epoch(void)
@@ -52,7 +59,7 @@ unsigned pvn_fork_epoch(void)
     return atomic_load_explicit(&epoch_now, memory_order_relaxed);
 }
 
-bool pvn_fork_alien(unsigned epoch)
+bool pvn_fork_alien_slow(unsigned epoch)
 {
     return epoch != pvn_fork_epoch() || pvn_forked();
 }

@@ -2,7 +2,7 @@
  * Whether this process is a forked child of the one that initialised the plugin.
  *
  * The mark is a page that the kernel empties in a child (MADV_WIPEONFORK, Linux 4.14), so no
- * handler has to be registered in the host process and the check is one load. Older kernels: the
+ * handler has to be registered in the host process and the check is two loads. Older kernels: the
  * process id is compared instead.
  */
 #ifndef PVN_CORE_FORK_H
@@ -22,8 +22,19 @@ bool pvn_forked(void);
 /* Number of marks in this process and its ancestors; what is created carries it. */
 unsigned pvn_fork_epoch(void);
 
+/* For pvn_fork_alien: the epoch of this process as long as that is certain without a closer look,
+ * else 0. Never NULL. */
+extern const unsigned *pvn_fork_certain;
+bool pvn_fork_alien_slow(unsigned epoch);
+
 /* True where something created in `epoch` belongs to a parent of this process. Any thread. */
-bool pvn_fork_alien(unsigned epoch);
+static inline bool pvn_fork_alien(unsigned epoch)
+{
+    const unsigned *certain = __atomic_load_n(&pvn_fork_certain, __ATOMIC_ACQUIRE);
+
+    return __builtin_expect(__atomic_load_n(certain, __ATOMIC_RELAXED) != epoch, 0) &&
+           pvn_fork_alien_slow(epoch);
+}
 
 /* The process that set the mark, 0 before. For messages. */
 int pvn_fork_parent(void);
