@@ -17,47 +17,6 @@ const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode)
     return (unsigned)mode < sizeof(names) / sizeof(*names) ? names[mode] : "unknown";
 }
 
-static int healthy(struct rdma_lane *r)
-{
-    if (!r->cfg.health)
-        return 0;
-    return r->l.err.code ? r->l.err.code : r->cfg.health(r->cfg.health_arg, &r->l.err);
-}
-
-static int rdma_kick(struct pvn_lane *l)
-{
-    struct rdma_lane *r = rdma_of(l);
-    return r->cfg.sender ? rdma_tx_kick(r) : rdma_rx_kick(r);
-}
-
-static int rdma_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
-{
-    struct rdma_lane *r = rdma_of(l);
-    int rc = healthy(r);
-    if (rc < 0)
-        return rc;
-    if (r->cfg.sender)
-        return rdma_tx_poll(r, ev, max);
-    int n = 0;
-    rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0;
-    if (rc < 0 || n == max)
-        return rc < 0 ? rc : n;
-    rc = rdma_rx_poll(r, ev + n, max - n);
-    return rc < 0 ? rc : n + rc;
-}
-
-static int two_sided_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
-{
-    struct rdma_lane *r = rdma_of(l);
-    int rc = healthy(r);
-    return rc < 0 ? rc : rdma_two_poll(r, ev, max);
-}
-
-static int two_sided_kick(struct pvn_lane *l)
-{
-    return rdma_tx_kick(rdma_of(l));
-}
-
 static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd,
                         uint64_t dmabuf_offset)
 {
@@ -136,7 +95,7 @@ static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
         sum->bells_empty += r->stats.empty_polls;
 }
 
-static struct pvn_lane_ops rdma_ops = {
+static struct pvn_lane_ops rx_ops = {
     .name = "rdma",
     .offer = rdma_offer,
     .bind = rdma_bind,
@@ -146,27 +105,30 @@ static struct pvn_lane_ops rdma_ops = {
     .post_cts = rdma_post_cts,
     .post_write = rdma_post_write,
     .post_flush = rdma_post_flush,
-    .kick = rdma_kick,
-    .poll = rdma_poll,
+    .kick = rdma_rx_kick,
+    .poll = rdma_rx_poll,
     .fence = rdma_fence,
     .close = rdma_close,
     .locate = rdma_locate,
     .describe = rdma_describe,
     .count = rdma_count,
 };
-static struct pvn_lane_ops two_sided_ops;
+static struct pvn_lane_ops tx_ops, two_sided_ops;
 static pthread_once_t rdma_ops_once = PTHREAD_ONCE_INIT;
 
 static void fill_ops(void)
 {
-    two_sided_ops = rdma_ops;
+    tx_ops = two_sided_ops = rx_ops;
+    tx_ops.kick = rdma_tx_kick;
+    tx_ops.poll = rdma_tx_poll;
     two_sided_ops.post_cts = NULL;
     two_sided_ops.post_flush = NULL;
     two_sided_ops.mem_reg = rdma_two_mem_reg;
     two_sided_ops.post_write = rdma_two_post_write;
-    two_sided_ops.kick = two_sided_kick;
-    two_sided_ops.poll = two_sided_poll;
-    pvn_lane_ops_fill(&rdma_ops);
+    two_sided_ops.kick = rdma_tx_kick;
+    two_sided_ops.poll = rdma_two_poll;
+    pvn_lane_ops_fill(&rx_ops);
+    pvn_lane_ops_fill(&tx_ops);
     pvn_lane_ops_fill(&two_sided_ops);
 }
 
@@ -228,7 +190,7 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
         r->cfg.modes = cfg->mode == PVN_RDMA_AUTO ? PVN_RDMA_ANY_MODE : 1u << cfg->mode;
     r->gid.local = r->gid.remote = -1;
     r->reap_at = REAP_AT;
-    r->l.ops = &rdma_ops;
+    r->l.ops = cfg->sender ? &tx_ops : &rx_ops;
     r->l.sender = cfg->sender;
     r->l.caps =
         PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | PVN_LANE_CONNECTOR_FIRST | cfg->gpu_caps;

@@ -9,31 +9,12 @@
 /* The longest silence after which an expensive queue is asked. */
 #define ASK_WAIT_MAX_NS PVN_NS_PER_S
 
-/* One more request for the chain of a queue pair: an RDMA WRITE of one piece. NULL when the chain
- * or the send queue is full. len 0: a request without a piece. */
-struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src, uint32_t len,
-                            uint32_t lkey, uint64_t raddr, uint32_t rkey)
+void rdma_chain_init(struct rqp *q)
 {
-    struct rqp *q = &r->qp[qp];
-    if (q->nwr == CHAIN || q->places == 0)
-        return NULL;
-    struct ibv_send_wr *wr = &q->wr[q->nwr];
-    struct ibv_sge *sge = &q->sge[q->nwr];
-    *sge = (struct ibv_sge){.addr = (uintptr_t)src, .length = len, .lkey = lkey};
-    /* The rest is zero from the start. */
-    wr->wr_id = 0;
-    wr->next = NULL;
-    wr->send_flags = 0;
-    wr->opcode = IBV_WR_RDMA_WRITE;
-    wr->sg_list = sge;
-    wr->num_sge = len ? 1 : 0;
-    wr->wr.rdma.remote_addr = raddr;
-    wr->wr.rdma.rkey = rkey;
-    if (q->nwr > 0)
-        q->wr[q->nwr - 1].next = wr;
-    q->nwr++;
-    q->places--;
-    return wr;
+    for (int i = 0; i < CHAIN; i++) {
+        q->wr[i].sg_list = &q->sge[i];
+        q->wr[i].next = i + 1 < CHAIN ? &q->wr[i + 1] : NULL;
+    }
 }
 
 int rdma_ring(struct rdma_lane *r, int qp)
@@ -46,7 +27,10 @@ int rdma_ring(struct rdma_lane *r, int qp)
     q->nwr = 0;
     r->stats.post_send++;
     r->moved = true;
+    struct ibv_send_wr *last = &q->wr[n - 1], *after = last->next;
+    last->next = NULL;
     int rc = ibv_post_send(q->qp, &q->wr[0], &bad);
+    last->next = after;
     if (rc)
         return rdma_dead(r, -(rc < 0 ? EIO : rc), "posting to the send queue");
     for (int i = 0; i < n; i++)
@@ -170,4 +154,19 @@ bool rdma_time_to_ask(struct rdma_lane *r)
     if (r->ask_wait_ns < ASK_WAIT_MAX_NS)
         r->ask_wait_ns *= 2;
     return true;
+}
+
+int rdma_healthy(struct rdma_lane *r)
+{
+    if (r->l.err.code)
+        return r->l.err.code;
+    return r->cfg.health ? r->cfg.health(r->cfg.health_arg, &r->l.err) : 0;
+}
+
+int rdma_look_around(struct rdma_lane *r, uint32_t known)
+{
+    int rc = rdma_healthy(r);
+    if (rc == 0 && r->owed > known && rdma_time_to_ask(r))
+        rc = rdma_take(r, (int)known + 1, NULL, 0, NULL);
+    return rc < 0 ? rc : 0;
 }

@@ -9,7 +9,8 @@ enum {
     CHAIN = 32,        /* requests that one doorbell rings at most */
     CQ_BATCH = 16,     /* completions taken by one poll where empty polls are free */
     CTS_BATCH_MAX = 8, /* entries that wait at most */
-    REAP_AT = 16       /* known completions that are worth a poll */
+    REAP_AT = 16,      /* known completions that are worth a poll */
+    LOOK_EVERY = 16    /* polls in vain between two that look around (a power of two) */
 };
 
 /* What a completion stands for, in wr_id: kind, queue pair, send-queue places it frees. */
@@ -30,7 +31,7 @@ struct rqp {
     struct ibv_qp *qp;
     uint32_t psn;
     uint32_t places; /* free places of the send queue */
-    /* requests chained but not rung */
+    /* requests chained but not rung; each is linked to the next one for good, see rdma_ring */
     int nwr;
     struct ibv_send_wr wr[CHAIN];
     struct ibv_sge sge[CHAIN];
@@ -69,6 +70,7 @@ struct rdma_lane {
     bool bound, probed, verified, errored;
     /* when to ask the completion queue with nothing known, see rdma_time_to_ask */
     bool moved;
+    unsigned vain; /* polls that found nothing */
     uint64_t ask_from_ns, ask_wait_ns;
     uint64_t chunks_done;
 
@@ -85,6 +87,7 @@ struct rdma_lane {
     uint64_t next_cts;  /* slot number looked for */
     uint64_t next_line; /* of it, counted for ever */
     uint32_t reap_at;   /* known completions that are worth a poll now */
+    bool starved;       /* a chunk found no place in a send queue */
     struct pvn_cts cts_seen[CTS_SLOTS];
     /* receiver */
     uint64_t staged;    /* slots given to post_cts */
@@ -130,13 +133,48 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len);
 int rdma_verify(struct pvn_lane *l);
 
 /* rdma_post.c: chains and the completion queue */
-struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src, uint32_t len,
-                            uint32_t lkey, uint64_t raddr, uint32_t rkey);
+void rdma_chain_init(struct rqp *q);
 int rdma_ring(struct rdma_lane *r, int qp); /* the doorbell, if anything is chained */
 int rdma_refill(struct rdma_lane *r, int qp);
 /* Takes up to max completions. ev/n: events of receives, may be NULL on the sending side. */
 int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n);
 bool rdma_time_to_ask(struct rdma_lane *r);
+/* Whether the device has failed. What moves needs no other sign of life. 0 or the lane is dead. */
+int rdma_healthy(struct rdma_lane *r);
+/* Asks that and, where `known` completions are not all that is owed, the queue if it is time. */
+int rdma_look_around(struct rdma_lane *r, uint32_t known);
+/* Whether a poll that found nothing looks around. */
+static inline bool rdma_vain_enough(struct rdma_lane *r)
+{
+    return __builtin_expect((++r->vain & (LOOK_EVERY - 1)) == 0, 0);
+}
+
+/* One more request for the chain of a queue pair: an RDMA WRITE of one piece. NULL when the chain
+ * or the send queue is full. len 0: a request without a piece. */
+static inline struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src,
+                                          uint32_t len, uint32_t lkey, uint64_t raddr,
+                                          uint32_t rkey)
+{
+    struct rqp *q = &r->qp[qp];
+    if (q->nwr == CHAIN || q->places == 0)
+        return NULL;
+    struct ibv_send_wr *wr = &q->wr[q->nwr];
+    struct ibv_sge *sge = &q->sge[q->nwr];
+    sge->addr = (uintptr_t)src;
+    sge->length = len;
+    sge->lkey = lkey;
+    /* The rest is zero from the start. */
+    wr->wr_id = 0;
+    wr->send_flags = 0;
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    wr->num_sge = len ? 1 : 0;
+    wr->wr.rdma.remote_addr = raddr;
+    wr->wr.rdma.rkey = rkey;
+    q->nwr++;
+    q->places--;
+    r->l.kick_due = true;
+    return wr;
+}
 
 /* rdma_flush.c: the queue pair that reads GPU memory, on receivers with PVN_FLUSH_READ */
 int rdma_flush_create(struct rdma_lane *r);
@@ -156,17 +194,17 @@ int rdma_two_probe(struct rdma_lane *r, int qp);
 bool rdma_two_heard(const struct rdma_lane *r); /* something has come from the peer */
 int rdma_two_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc);
 int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w);
-int rdma_two_poll(struct rdma_lane *r, struct pvn_event *ev, int max);
+int rdma_two_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset);
 void rdma_two_drain(struct rdma_lane *r); /* blocks for a second at most, where the peer lives */
 void rdma_two_close(struct rdma_lane *r);
 
 /* rdma_tx.c, rdma_rx.c */
 int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w);
-int rdma_tx_kick(struct rdma_lane *r);
-int rdma_tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max);
+int rdma_tx_kick(struct pvn_lane *l);
+int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 int rdma_post_cts(struct pvn_lane *l, const struct pvn_cts *cts, const struct pvn_mr *const *mrs);
-int rdma_rx_kick(struct rdma_lane *r);
-int rdma_rx_poll(struct rdma_lane *r, struct pvn_event *ev, int max);
+int rdma_rx_kick(struct pvn_lane *l);
+int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 
 #endif

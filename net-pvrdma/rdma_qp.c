@@ -47,6 +47,7 @@ static int create_one(struct rdma_lane *r, struct rqp *q)
     if (!q->qp)
         return rdma_dead(r, -(errno ? errno : EIO), "creating a queue pair");
     r->cfg.max_inline = smaller(r->cfg.max_inline, a.cap.max_inline_data);
+    rdma_chain_init(q);
     q->places = smaller(a.cap.max_send_wr, SEND_PLACES);
     q->psn = (uint32_t)pvn_random64() & 0xffffff;
     return 0;

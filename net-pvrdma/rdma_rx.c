@@ -6,10 +6,10 @@
 #include <string.h>
 
 /* The keys of one buffer, for every lane of the comm: all of them are RDMA lanes. */
-static int keys_of(struct rdma_lane *r, const struct pvn_cts *c, int i, const struct pvn_mr *mr,
-                   uint32_t *rkey)
+static int put_keys(struct rdma_lane *r, const struct pvn_cts *c, int i, const struct pvn_mr *mr,
+                    uint32_t *rkey)
 {
-    for (int k = 0; k < PVN_MAX_LANES; k++) {
+    for (int k = 0; k < r->l.nlanes; k++) {
         const struct pvn_rdma_mem *mem = mr ? mr->lane_mr[k] : NULL;
         const struct ibv_mr *m =
             mem ? pvn_rdma_mem_find(mem, (uintptr_t)c->e[i].addr, c->e[i].size) : NULL;
@@ -18,7 +18,7 @@ static int keys_of(struct rdma_lane *r, const struct pvn_cts *c, int i, const st
                              "receiving into bytes outside the registration given with them (or "
                              "larger than half the "
                              "device's largest region)");
-        rkey[k] = m ? m->rkey : c->e[i].rkey[k];
+        rkey[k] = htole32(m ? m->rkey : c->e[i].rkey[k]);
     }
     return 0;
 }
@@ -31,17 +31,15 @@ int rdma_post_cts(struct pvn_lane *l, const struct pvn_cts *c, const struct pvn_
     if (r->staged - r->started >= CTS_SLOTS || c->seq != r->staged)
         return c->seq < r->staged ? 0 : -EAGAIN;
     for (int i = 0; i < c->n; i++) {
-        uint32_t rkey[PVN_MAX_LANES];
-        if (keys_of(r, c, i, mrs[i], rkey) < 0)
-            return r->l.err.code;
         struct cts_line *line = &r->cts[(r->staged_lines + (unsigned)i) % CTS_LINES];
-        *line = (struct cts_line){.addr = htole64(c->e[i].addr),
-                                  .size = htole64(c->e[i].size),
-                                  .tag = (int32_t)htole32((uint32_t)c->e[i].tag),
-                                  .n = (uint8_t)c->n,
-                                  .stamp = htole64(c->seq + 1)};
-        for (int k = 0; k < PVN_MAX_LANES; k++)
-            line->rkey[k] = htole32(rkey[k]);
+        if (put_keys(r, c, i, mrs[i], line->rkey) < 0)
+            return r->l.err.code;
+        /* The rest is zero from the start. */
+        line->addr = htole64(c->e[i].addr);
+        line->size = htole64(c->e[i].size);
+        line->tag = (int32_t)htole32((uint32_t)c->e[i].tag);
+        line->n = (uint8_t)c->n;
+        line->stamp = htole64(c->seq + 1);
     }
     r->staged++;
     r->staged_lines += (unsigned)c->n;
@@ -84,14 +82,22 @@ static uint32_t known_completions(struct rdma_lane *r)
     return r->chain_known - r->chain_head;
 }
 
-static int reap(struct rdma_lane *r, bool pressed)
+/* Takes what is known to be there when it is much. In imm mode the queue is asked all the time. */
+static int reap_known(struct rdma_lane *r)
+{
+    if (r->cfg.mode == PVN_RDMA_IMM)
+        return 0;
+    uint32_t known = known_completions(r);
+    return known >= REAP_AT ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
+}
+
+/* Places are needed. */
+static int reap_now(struct rdma_lane *r)
 {
     uint32_t known = known_completions(r);
-    if (known >= REAP_AT || (pressed && known > 0))
-        return rdma_take(r, (int)known, NULL, 0, NULL);
-    if (r->owed > known && (pressed || rdma_time_to_ask(r)))
-        return rdma_take(r, (int)known + 1, NULL, 0, NULL);
-    return 0;
+    if (known == 0 && r->owed > 0)
+        known = 1;
+    return known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
 }
 
 /* Signals the last request of a chain and rings it. done_at: the chain has completed when the peer
@@ -110,7 +116,7 @@ static int make_room(struct rdma_lane *r, uint64_t requests)
 {
     if (r->qp[0].places >= requests && r->chain_tail - r->chain_head < CTS_SLOTS * 2)
         return 0;
-    int rc = reap(r, true);
+    int rc = reap_now(r);
     return rc < 0 ? rc : -EAGAIN;
 }
 
@@ -193,18 +199,19 @@ static int acknowledge_alone(struct rdma_lane *r)
         return 0;
     int rc = make_room(r, 1);
     if (rc < 0)
-        return rc == -EAGAIN ? 0 : rc;
+        return rc;
     struct ibv_send_wr *wr = put_acks(r);
     r->stats.acks_alone++;
     /* Known when an entry published after it is used. */
     return ring_chain(r, wr, 1, r->published + 1);
 }
 
-int rdma_rx_kick(struct rdma_lane *r)
+int rdma_rx_kick(struct pvn_lane *l)
 {
+    struct rdma_lane *r = rdma_of(l);
     int rc = worth_publishing(r) ? publish(r) : 0;
     if (rc < 0)
-        return rc == -EAGAIN ? 0 : rc;
+        return rc;
     return acknowledge_alone(r);
 }
 
@@ -223,13 +230,21 @@ static void note_arrival(struct rdma_lane *r, const struct pvn_event *ev)
     r->chunks_done++;
 }
 
+static const struct record *next_record(const struct rdma_lane *r, int k)
+{
+    return &r->record[(size_t)k * RECORD_RING + r->qp[k].seen % RECORD_RING];
+}
+
+static bool record_is_there(const struct rdma_lane *r, int k)
+{
+    return __atomic_load_n(&next_record(r, k)->stamp, __ATOMIC_ACQUIRE) ==
+           htole32(r->qp[k].seen + 1);
+}
+
 static void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
 {
-    struct rqp *q = &r->qp[k];
-    while (*n < max) {
-        const struct record *rec = &r->record[(size_t)k * RECORD_RING + q->seen % RECORD_RING];
-        if (__atomic_load_n(&rec->stamp, __ATOMIC_ACQUIRE) != htole32(q->seen + 1))
-            return;
+    for (; *n < max && record_is_there(r, k); r->qp[k].seen++) {
+        const struct record *rec = next_record(r, k);
         uint32_t imm = le32toh(rec->imm);
         ev[*n] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
                                     .id = imm_id(imm),
@@ -237,7 +252,6 @@ static void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int m
                                     .chunk = imm_chunk(imm),
                                     .bytes = le32toh(rec->bytes),
                                     .total = le64toh(rec->total)};
-        q->seen++;
         note_arrival(r, &ev[(*n)++]);
     }
 }
@@ -262,17 +276,50 @@ static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
     return 0;
 }
 
-int rdma_rx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
+/* Whether a look at memory says that a poll would find something, or ask the queue. */
+static bool any_news(const struct rdma_lane *r)
 {
-    int n = 0, rc = 0;
-    if (r->cfg.mode == PVN_RDMA_IMM)
+    if (r->flush.pending || r->cfg.mode == PVN_RDMA_IMM)
+        return true;
+    for (int k = 0; k < r->nqps; k++)
+        if (record_is_there(r, k))
+            return true;
+    return false;
+}
+
+__attribute__((noinline)) static int look_around(struct rdma_lane *r)
+{
+    return rdma_look_around(r, r->cfg.mode == PVN_RDMA_IMM ? r->owed : known_completions(r));
+}
+
+/* What arrived last may have to be acknowledged now. */
+static inline int found_nothing(struct rdma_lane *r)
+{
+    r->l.kick_due |= r->fresh;
+    r->fresh = false;
+    return rdma_vain_enough(r) ? look_around(r) : 0;
+}
+
+__attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
+{
+    int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0;
+    int flushed = n;
+    if (rc == 0 && r->cfg.mode == PVN_RDMA_IMM)
         rc = poll_imm(r, ev, max, &n);
     else
-        for (int k = 0; k < r->nqps; k++)
+        for (int k = 0; rc == 0 && k < r->nqps; k++)
             read_records(r, k, ev, max, &n);
-    r->fresh = n > 0;
-    r->moved |= r->fresh;
-    if (rc == 0 && r->cfg.mode != PVN_RDMA_IMM)
-        rc = reap(r, false);
+    if (rc == 0 && n > flushed) {
+        r->fresh = r->moved = true;
+        rc = reap_known(r);
+    } else if (rc == 0) {
+        rc = found_nothing(r);
+    }
     return rc < 0 ? rc : n;
+}
+
+int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    struct rdma_lane *r = rdma_of(l);
+    return any_news(r) ? take_all(r, ev, max) : found_nothing(r);
 }

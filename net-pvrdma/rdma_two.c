@@ -452,9 +452,13 @@ static int rx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
     return rc < 0 ? rc : n;
 }
 
-int rdma_two_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
+int rdma_two_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
-    return r->cfg.sender ? tx_poll(r, ev, max) : rx_poll(r, ev, max);
+    struct rdma_lane *r = rdma_of(l);
+    int n = r->cfg.sender ? tx_poll(r, ev, max) : rx_poll(r, ev, max);
+    if (n != 0)
+        return n;
+    return rdma_healthy(r);
 }
 
 /* Everything is copied through the lane's own buffers: nothing is registered. */

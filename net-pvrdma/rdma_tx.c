@@ -26,6 +26,7 @@ static int pick_qp(struct rdma_lane *r)
         r->next_qp = k + 1 == r->nqps ? 0 : k + 1;
         if (has_room(r, &r->qp[k]))
             return k;
+        r->starved |= r->qp[k].places < PER_CHUNK;
     }
     return -1;
 }
@@ -123,8 +124,9 @@ int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
     return 0;
 }
 
-int rdma_tx_kick(struct rdma_lane *r)
+int rdma_tx_kick(struct pvn_lane *l)
 {
+    struct rdma_lane *r = rdma_of(l);
     for (int k = 0; k < r->nqps; k++) {
         int rc = rdma_ring(r, k);
         if (rc < 0)
@@ -133,12 +135,23 @@ int rdma_tx_kick(struct rdma_lane *r)
     return 0;
 }
 
+static const struct cts_line *next_line(const struct rdma_lane *r)
+{
+    return &r->cts[r->next_line % CTS_LINES];
+}
+
+/* At least the first line of the next slot. */
+static bool cts_is_there(const struct rdma_lane *r)
+{
+    return __atomic_load_n(&next_line(r)->stamp, __ATOMIC_ACQUIRE) == htole64(r->next_cts + 1);
+}
+
 /* The next slot, if all its lines are there. 1: *c is filled, 0: not yet. */
 static int next_slot(struct rdma_lane *r, struct pvn_cts *c)
 {
-    const struct cts_line *line = &r->cts[r->next_line % CTS_LINES];
+    const struct cts_line *line = next_line(r);
     uint64_t stamp = htole64(r->next_cts + 1);
-    if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != stamp)
+    if (!cts_is_there(r))
         return 0;
     int n = line->n;
     if (n < 1 || n > PVN_MAX_RECVS)
@@ -157,7 +170,7 @@ static int next_slot(struct rdma_lane *r, struct pvn_cts *c)
         c->e[i].addr = le64toh(line->addr);
         c->e[i].size = le64toh(line->size);
         c->e[i].tag = (int32_t)le32toh((uint32_t)line->tag);
-        for (int k = 0; k < PVN_MAX_LANES; k++)
+        for (int k = 0; k < r->l.nlanes; k++)
             c->e[i].rkey[k] = le32toh(line->rkey[k]);
     }
     r->next_cts++;
@@ -176,11 +189,16 @@ static int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
     return 0;
 }
 
+static uint32_t ack_of(const struct rdma_lane *r, int k)
+{
+    return le32toh(__atomic_load_n(&r->ack->seen[k], __ATOMIC_ACQUIRE));
+}
+
 static int read_acks(struct rdma_lane *r)
 {
     for (int k = 0; k < r->nqps; k++) {
         struct rqp *q = &r->qp[k];
-        uint32_t seen = le32toh(__atomic_load_n(&r->ack->seen[k], __ATOMIC_ACQUIRE));
+        uint32_t seen = ack_of(r, k);
         if ((int32_t)(seen - q->consumed) <= 0)
             continue;
         if (seen - q->consumed > q->posted - q->consumed)
@@ -202,54 +220,79 @@ static uint32_t known_completions(const struct rdma_lane *r)
     return known;
 }
 
-static bool short_of_places(const struct rdma_lane *r)
-{
-    for (int k = 0; k < r->nqps; k++)
-        if (r->qp[k].places < PER_CHUNK)
-            return true;
-    return false;
-}
-
-static int reap(struct rdma_lane *r)
+/* Takes what is known to be there, when it is much or when places are needed. */
+static int reap_known(struct rdma_lane *r)
 {
     uint32_t known = known_completions(r);
-    if (!r->cfg.costly_poll) {
-        int rc = r->owed ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
-        return rc < 0 ? rc : 0;
-    }
-    if (known >= r->reap_at || (known > 0 && short_of_places(r))) {
-        int rc = rdma_take(r, (int)known, NULL, 0, NULL);
-        /* A device may show the acknowledgement before the completions; they are not asked for
-         * again at once. */
-        bool early = rc >= 0 && rc < (known < CQ_BATCH ? (int)known : CQ_BATCH);
-        r->reap_at = REAP_AT + (early ? known - (uint32_t)rc : 0);
-        return rc < 0 ? rc : 0;
-    }
-    /* Something is on its way that nobody has acknowledged: ask, but not too often. */
-    if (r->owed > known && rdma_time_to_ask(r)) {
-        int rc = rdma_take(r, (int)known + 1, NULL, 0, NULL);
-        return rc < 0 ? rc : 0;
-    }
+    if (known < r->reap_at && (known == 0 || !r->starved))
+        return 0;
+    int rc = rdma_take(r, (int)known, NULL, 0, NULL);
+    if (rc < 0)
+        return rc;
+    /* A device may show the acknowledgement before the completions; they are not asked for again at
+     * once. */
+    bool early = rc < (known < CQ_BATCH ? (int)known : CQ_BATCH);
+    r->reap_at = REAP_AT + (early ? known - (uint32_t)rc : 0);
+    r->starved = false;
     return 0;
 }
 
-int rdma_tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
+/* What is acknowledged and what has completed. */
+static int take_news(struct rdma_lane *r)
 {
-    int n = 0;
     int rc = read_acks(r);
-    if (rc == 0)
-        rc = reap(r);
     if (rc < 0)
         return rc;
-    for (int k = 0; k < r->nqps; k++) {
-        struct rqp *q = &r->qp[k];
-        for (; n < max && q->reported != q->acked; q->reported++) {
-            const struct note *note = &q->note[q->reported % RECORD_RING];
-            ev[n++] =
-                (struct pvn_event){.kind = PVN_EV_SENT, .id = note->cookie, .chunk = note->chunk};
-            r->chunks_done++;
-        }
+    if (r->cfg.costly_poll)
+        return reap_known(r);
+    return r->owed ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
+}
+
+static void report_sent(struct rdma_lane *r, struct rqp *q, struct pvn_event *ev, int max, int *n)
+{
+    for (; *n < max && q->reported != q->acked; q->reported++) {
+        const struct note *note = &q->note[q->reported % RECORD_RING];
+        ev[(*n)++] =
+            (struct pvn_event){.kind = PVN_EV_SENT, .id = note->cookie, .chunk = note->chunk};
+        r->chunks_done++;
     }
+}
+
+/* Whether a look at memory says that a poll would find something. */
+static bool any_news(const struct rdma_lane *r)
+{
+    if (cts_is_there(r) || r->starved || (!r->cfg.costly_poll && r->owed))
+        return true;
+    for (int k = 0; k < r->nqps; k++) {
+        const struct rqp *q = &r->qp[k];
+        if (q->acked != q->reported || (int32_t)(ack_of(r, k) - q->consumed) > 0)
+            return true;
+    }
+    return false;
+}
+
+__attribute__((noinline)) static int found_nothing(struct rdma_lane *r)
+{
+    return rdma_look_around(r, known_completions(r));
+}
+
+__attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
+{
+    int n = 0, rc = take_news(r);
+    if (rc < 0)
+        return rc;
+    for (int k = 0; k < r->nqps; k++)
+        report_sent(r, &r->qp[k], ev, max, &n);
     rc = read_cts(r, ev, max, &n);
+    if (rc == 0 && n == 0 && rdma_vain_enough(r))
+        rc = found_nothing(r);
     return rc < 0 ? rc : n;
+}
+
+int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    struct rdma_lane *r = rdma_of(l);
+    if (any_news(r))
+        return take_all(r, ev, max);
+    return rdma_vain_enough(r) ? found_nothing(r) : 0;
 }

@@ -411,16 +411,15 @@ ncclResult_t iflush_v4(void *recvComm, void *data, int size, void *mhandle, void
 ncclResult_t test_v4(void *request, int *done, int *sizes)
 {
     size_t wide[PVN_MAX_RECVS];
-    struct pvn_comm *c;
-    int i, rc;
+    int i, n, rc;
 
-    /* A request fills as many as it has buffers, and the caller's array has room for just these. */
-    for (i = 0; sizes && i < PVN_MAX_RECVS; i++)
-        wide[i] = SIZE_MAX;
-    rc = pvn_comm_test(request, done, sizes ? wide : NULL, &c);
+    rc = pvn_comm_test(request, &n, wide);
+    *done = n > 0;
     if (__builtin_expect(rc != 0, 0))
-        return c ? result(rc, pvn_comm_err(c)) : wrong("test", "no request");
-    for (i = 0; sizes && *done && i < PVN_MAX_RECVS && wide[i] != SIZE_MAX; i++)
+        return request ? result(rc, pvn_comm_err(pvn_comm_of(request)))
+                       : wrong("test", "no request");
+    /* The caller's array has room for as many as the request has buffers. */
+    for (i = 0; sizes && i < n; i++)
         sizes[i] = wide[i] > INT_MAX ? INT_MAX : (int)wide[i];
     return ncclSuccess;
 }

@@ -26,7 +26,8 @@
 /* Payload that may wait for a buffer with its tag; NCCL's own use stays far below. */
 enum { STASH_MAX = 64 << 20 };
 
-/* Calls of test between two looks at the control connection (a power of two). */
+/* Calls of test, and of others that found no room, between two looks at the control connection (a
+ * power of two). */
 enum { ATTEND_EVERY = 16 };
 
 const struct pvn_err *pvn_comm_err(const struct pvn_comm *c)
@@ -226,6 +227,12 @@ static void attend(struct pvn_comm *c)
     }
 }
 
+static inline void attend_now_and_then(struct pvn_comm *c)
+{
+    if (__builtin_expect((c->calls++ & (ATTEND_EVERY - 1)) == 0, 0))
+        attend(c);
+}
+
 static bool from_the_wire(int code)
 {
     return code == -ECONNRESET || code == -EPIPE || code == -ECONNABORTED || code == -ENOTCONN;
@@ -268,15 +275,23 @@ static int engine_failed(struct pvn_comm *c)
     return comm_fail(c, &err);
 }
 
-/* What every data call begins with. 0 go on, -EAGAIN not up yet, else the comm's error. */
-static int ready(struct pvn_comm *c, const char *call)
+static int make_ready(struct pvn_comm *c, const char *call)
 {
     int rc = comm_usable(c, call);
 
     if (rc)
         return rc;
-    if (__builtin_expect(c->engine == NULL, 0))
-        return comm_come_up(c);
+    return c->engine ? 0 : comm_come_up(c);
+}
+
+/* What every data call begins with. 0 go on, -EAGAIN not up yet, else the comm's error. */
+static inline int ready(struct pvn_comm *c, const char *call)
+{
+    if (__builtin_expect(c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch) || c->failed ||
+                             c->engine == NULL,
+                         0))
+        return make_ready(c, call);
+    c->refused = false;
     return 0;
 }
 
@@ -311,7 +326,7 @@ int pvn_comm_isend(struct pvn_comm *c, void *data, size_t size, int tag, struct 
     if (rc)
         return answer(c, rc, "isend");
     if (!req) /* no room: the caller may call nothing but isend until there is */
-        attend(c);
+        attend_now_and_then(c);
     *request = req;
     return 0;
 }
@@ -342,7 +357,7 @@ int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *s
     if (rc)
         return answer(c, rc, "irecv");
     if (!req)
-        attend(c);
+        attend_now_and_then(c);
     *request = req;
     return 0;
 }
@@ -376,29 +391,39 @@ int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *
     return 0;
 }
 
-int pvn_comm_test(void *request, int *done, size_t *sizes, struct pvn_comm **out)
+struct pvn_comm *pvn_comm_of(void *request)
+{
+    return request ? pvn_req_owner(request) : NULL;
+}
+
+/* Of a request of a comm that may not be used, or whose engine has failed. */
+static int test_failed(struct pvn_req *req, int rc)
+{
+    struct pvn_comm *c = pvn_req_owner(req);
+
+    if (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch))
+        return comm_usable(c, "test");
+    if (pvn_engine_err(c->engine))
+        return engine_failed(c);
+    return comm_refuse(c, rc, PVN_FAULT_ARGUMENT,
+                       "test: request %p is not in use (it was completed before)", (void *)req);
+}
+
+int pvn_comm_test(void *request, int *done, size_t *sizes)
 {
     struct pvn_req *req = request;
     struct pvn_comm *c;
     int rc;
 
     *done = 0;
-    *out = NULL;
-    if (!req)
+    if (__builtin_expect(!req, 0))
         return -EINVAL;
-    c = *out = pvn_engine_owner(pvn_req_engine(req));
+    c = pvn_req_owner(req);
     if (__builtin_expect(c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch), 0))
-        return comm_usable(c, "test");
+        return test_failed(req, 0);
+    /* Whether done or not: a sender whose every message fits into the kernel's buffer must hear of
+     * its peer's end too. */
+    attend_now_and_then(c);
     rc = pvn_engine_test(req, done, sizes);
-    if (__builtin_expect(*done || rc == 0, 1)) {
-        /* Whether done or not: a sender whose every message fits into the kernel's buffer must hear
-         * of its peer's end too. */
-        if ((c->tests++ & (ATTEND_EVERY - 1)) == 0)
-            attend(c);
-        return 0;
-    }
-    if (pvn_engine_err(c->engine))
-        return engine_failed(c);
-    return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
-                       "test: request %p is not in use (it was completed before)", request);
+    return __builtin_expect(rc == 0, 1) ? 0 : test_failed(req, rc);
 }

@@ -57,9 +57,10 @@ int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *s
                    const int *tags, void *const *mrs, void **request);
 int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                     void *const *mrs, void **request);
-/* *c is the request's comm even when the call fails, NULL for no request. sizes: NULL, or of the
- * request's buffers: one each of a receive, one of a send, none of a flush. */
-int pvn_comm_test(void *request, int *done, size_t *sizes, struct pvn_comm **c);
+/* *done and sizes: see pvn_engine_test. */
+int pvn_comm_test(void *request, int *done, size_t *sizes);
+/* The comm of a request, also after a test that failed; NULL for NULL. */
+struct pvn_comm *pvn_comm_of(void *request);
 
 /* Frees everything, in whatever state the comm is. What isend has completed still reaches the peer.
  */

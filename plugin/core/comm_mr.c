@@ -196,13 +196,8 @@ void comm_mr_free_all(struct pvn_comm *c)
         unlink_mr(c, c->mrs);
 }
 
-int comm_mr_check(struct pvn_comm *c, void *handle, const struct pvn_mr **mr)
+int comm_mr_refuse(struct pvn_comm *c, const void *handle)
 {
-    struct pvn_comm_mr *m = handle;
-
-    *mr = m ? &m->mr : NULL;
-    if (!m || (m->magic == MR_MAGIC && m->comm == c))
-        return 0;
     return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "%p is no registration of this comm",
                        handle);
 }

@@ -29,14 +29,14 @@ struct pvn_comm {
     struct pvn_listener *listener; /* lazy acceptor until it is up */
     struct pvn_engine *engine;     /* NULL until the conn is UP */
     struct pvn_comm_mr *mrs;
-    unsigned tests;       /* calls that found no error */
+    unsigned calls;       /* see attend_now_and_then */
     uint64_t moved_ns;    /* when bytes last moved or nothing was asked for */
     uint64_t moved_bytes; /* bytes_moved() then */
     uint64_t look_ns;     /* when that is looked at next */
     bool said_stall;
     struct pvn_stat_counts counts; /* as published last */
     uint64_t lanes_ns;             /* when the lanes are asked for theirs next */
-    bool failed;  /* err is latched */
+    bool failed;                   /* err is latched */
     bool refused; /* the last call that failed did so by itself, for the reason in call_err */
     struct pvn_err err;
     struct pvn_err call_err;
@@ -63,7 +63,16 @@ void comm_publish(struct pvn_comm *c, uint64_t now);
 /* comm_mr.c */
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);
 void comm_mr_free_all(struct pvn_comm *c);
+int comm_mr_refuse(struct pvn_comm *c, const void *handle);
 /* NULL for a NULL handle; -EINVAL when it is not one of this comm. */
-int comm_mr_check(struct pvn_comm *c, void *handle, const struct pvn_mr **mr);
+static inline int comm_mr_check(struct pvn_comm *c, void *handle, const struct pvn_mr **mr)
+{
+    struct pvn_comm_mr *m = handle;
+
+    *mr = m ? &m->mr : NULL;
+    if (__builtin_expect(m && (m->magic != MR_MAGIC || m->comm != c), 0))
+        return comm_mr_refuse(c, handle);
+    return 0;
+}
 
 #endif

@@ -27,8 +27,6 @@ static struct receiver *receiver_new(void)
     struct receiver *rx = calloc(1, sizeof(*rx));
     if (!rx)
         return NULL;
-    for (int i = 0; i < SLOT_RING; i++)
-        rx->ring[i] = NO_INDEX;
     for (int i = PVN_MAX_REQS - 1; i >= 0; i--)
         rx->freed[rx->nfree++] = (int16_t)i;
     return rx;
@@ -45,6 +43,7 @@ struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
         return NULL;
     e->cfg = *cfg;
     e->needs_cts = any_needs_cts(cfg);
+    e->chunk = eng_chunk(cfg);
     if (cfg->sender)
         e->tx = calloc(1, sizeof(*e->tx));
     else
@@ -57,11 +56,14 @@ struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
     /* Lowest addresses are handed out first, so that a shallow pipeline stays in few cache lines.
      */
     for (int i = PVN_MAX_SENDS - 1; i >= 0; i--) {
+        e->reqs[i].owner = cfg->owner;
         e->reqs[i].e = e;
         e->freed[e->nfree++] = &e->reqs[i];
     }
     for (int i = 0; i < cfg->nlanes; i++) {
         cfg->lanes[i]->engine = e;
+        cfg->lanes[i]->nlanes = cfg->nlanes;
+        cfg->lanes[i]->kick_due = true;
         cfg->lanes[i]->place = eng_match_place;
     }
     e->now = cfg->now(cfg->now_ctx);
@@ -128,44 +130,7 @@ int pvn_engine_pending(const struct pvn_engine *e)
     return e->pending;
 }
 
-struct pvn_engine *pvn_req_engine(const struct pvn_req *req)
-{
-    return req->e;
-}
-
-void *pvn_engine_owner(const struct pvn_engine *e)
-{
-    return e->cfg.owner;
-}
-
-struct pvn_req *eng_req_get(struct pvn_engine *e, enum req_kind kind)
-{
-    if (e->nfree == 0)
-        return NULL;
-    struct pvn_req *req = e->freed[--e->nfree];
-    req->kind = kind;
-    req->done = false;
-    req->size = 0;
-    req->group = NO_INDEX;
-    req->born = e->now;
-    e->pending++;
-    return req;
-}
-
-void eng_req_done(struct pvn_req *req)
-{
-    req->done = true;
-    req->e->pending--;
-    req->e->stats.msgs++;
-}
-
-void eng_req_put(struct pvn_req *req)
-{
-    req->kind = REQ_FREE;
-    req->e->freed[req->e->nfree++] = req;
-}
-
-static int take_event(struct pvn_engine *e, const struct pvn_event *ev)
+static inline int take_event(struct pvn_engine *e, const struct pvn_event *ev)
 {
     switch (ev->kind) {
     case PVN_EV_FLUSHED:
@@ -187,85 +152,110 @@ static int take_event(struct pvn_engine *e, const struct pvn_event *ev)
     return 0;
 }
 
-static int poll_lane(struct pvn_engine *e, struct pvn_lane *l)
+/* Takes n events of a lane, and while there may be more the next ones. */
+__attribute__((noinline)) static int take_events(struct pvn_engine *e, struct pvn_lane *l,
+                                                 struct pvn_event *ev, int n)
 {
-    struct pvn_event ev[POLL_BATCH];
-    for (int round = 0; round < POLL_ROUNDS; round++) {
-        int n = l->ops->poll(l, ev, POLL_BATCH);
-        if (n < 0)
-            return eng_fail_lane(e, l, n);
-        if (n == 0 && round == 0)
-            e->stats.empty_polls++;
+    l->kick_due = true;
+    for (int round = 1;; round++) {
         for (int i = 0; i < n; i++) {
             int rc = take_event(e, &ev[i]);
             if (rc < 0)
                 return rc;
         }
-        if (n < POLL_BATCH)
-            break;
+        if (n < POLL_BATCH || round == POLL_ROUNDS)
+            return 0;
+        n = l->ops->poll(l, ev, POLL_BATCH);
+        if (n < 0)
+            return eng_fail_lane(e, l, n);
     }
-    return 0;
 }
 
-static int post_all(struct pvn_engine *e)
+/* Whether there is something that the lanes had no room for. */
+static inline bool unposted(const struct pvn_engine *e)
 {
-    int rc = eng_flush_post(e);
-    if (rc < 0)
-        return rc;
-    return e->tx ? eng_tx_post(e) : eng_rx_post(e);
+    if (e->tx)
+        return e->tx->unposted < e->tx->next;
+    return e->rx->flushing > 0 || (e->needs_cts && e->rx->cts_next < e->rx->next_slot);
 }
 
-static int kick_all(struct pvn_engine *e)
+int eng_kick(struct pvn_engine *e)
 {
     for (int i = 0; i < e->cfg.nlanes; i++) {
         struct pvn_lane *l = e->cfg.lanes[i];
+        if (!l->kick_due)
+            continue;
         l->idle = e->pending == 0;
         int rc = l->ops->kick(l);
-        if (rc < 0 && rc != -EAGAIN)
+        if (rc == 0)
+            l->kick_due = false;
+        else if (rc != -EAGAIN)
             return eng_fail_lane(e, l, rc);
     }
     return 0;
 }
 
+__attribute__((noinline)) static int post_and_kick(struct pvn_engine *e)
+{
+    int rc = e->tx ? eng_tx_post(e) : eng_flush_post(e);
+    if (rc == 0 && e->rx)
+        rc = eng_rx_post(e);
+    return rc < 0 ? rc : eng_kick(e);
+}
+
+/* What nobody waits for costs little: a call that finds nothing is this far and no further. */
 int pvn_engine_progress(struct pvn_engine *e)
 {
-    if (e->failed)
+    struct pvn_event ev[POLL_BATCH];
+    bool due = false;
+    if (__builtin_expect(e->failed, 0))
         return e->err.code;
     if ((e->ticks++ & (CLOCK_EVERY - 1)) == 0)
         e->now = e->cfg.now(e->cfg.now_ctx);
     for (int i = 0; i < e->cfg.nlanes; i++) {
-        int rc = poll_lane(e, e->cfg.lanes[i]);
+        struct pvn_lane *l = e->cfg.lanes[i];
+        int n = l->ops->poll(l, ev, POLL_BATCH);
+        int rc = n > 0 ? take_events(e, l, ev, n) : n < 0 ? eng_fail_lane(e, l, n) : 0;
         if (rc < 0)
             return rc;
+        e->stats.empty_polls += n == 0;
+        due |= l->kick_due;
     }
-    int rc = post_all(e);
-    return rc < 0 ? rc : kick_all(e);
+    return due || unposted(e) ? post_and_kick(e) : 0;
+}
+
+/* Fills in the sizes of a completed request and frees it. */
+static inline int finish(struct pvn_engine *e, struct pvn_req *req, size_t *sizes)
+{
+    int n = 1;
+    if (req->kind == REQ_RECV) {
+        const struct recv_group *g = &e->rx->groups[req->group];
+        n = g->n;
+        for (int i = 0; sizes && i < n; i++)
+            sizes[i] = g->ent[i].total;
+        e->rx->freed[e->rx->nfree++] = req->group;
+    } else {
+        if (sizes)
+            sizes[0] = req->size;
+        if (req->kind == REQ_FLUSH)
+            eng_flush_free(e, req);
+    }
+    eng_req_put(req);
+    return n;
 }
 
 int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes)
 {
-    struct pvn_engine *e = req->e;
     *done = 0;
-    if (req->kind == REQ_FREE)
+    if (__builtin_expect(req->kind == REQ_FREE, 0))
         return -EINVAL;
     /* What completed before the comm failed did complete: report it. */
     if (!req->done) {
-        int rc = pvn_engine_progress(e);
+        int rc = pvn_engine_progress(req->e);
         if (!req->done)
             return rc;
     }
-    if (req->kind == REQ_SEND && sizes)
-        sizes[0] = req->size;
-    if (req->kind == REQ_RECV) {
-        const struct recv_group *g = &e->rx->groups[req->group];
-        for (int i = 0; sizes && i < g->n; i++)
-            sizes[i] = g->ent[i].total;
-        e->rx->freed[e->rx->nfree++] = req->group;
-    } else if (req->kind == REQ_FLUSH) {
-        eng_flush_free(e, req);
-    }
-    eng_req_put(req);
-    *done = 1;
+    *done = finish(req->e, req, sizes);
     return 0;
 }
 

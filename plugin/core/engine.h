@@ -34,7 +34,7 @@ struct pvn_engine_cfg {
     size_t stash_max;           /* bytes of out-of-order payload kept aside before the comm fails */
     uint64_t (*now)(void *ctx); /* ns, monotonic */
     void *now_ctx;
-    void *owner; /* the caller's own, see pvn_engine_owner */
+    void *owner; /* the caller's own, see pvn_req_owner */
 };
 
 /* Counters since creation; read by the thread of the comm. */
@@ -64,7 +64,10 @@ int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_
  * PVN_MAX_REQS flushes are in flight. */
 int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
                       const struct pvn_mr *const *mrs, struct pvn_req **req);
-/* Moves the comm along; *done 1 frees the request and fills sizes[0..n-1] when sizes is not NULL.
+/*
+ * Moves the comm along unless the request has completed. *done: 0, or the number of the completed
+ * request's sizes, which are in sizes unless that is NULL: one for each buffer of a receive, one
+ * for a send, a 0 for a flush. The request is free then.
  */
 int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes);
 /* Moves the comm along without a request: posts what was blocked, takes events. */
@@ -78,9 +81,12 @@ const struct pvn_err *pvn_engine_err(const struct pvn_engine *e);
 const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e);
 /* Requests not completed yet. */
 int pvn_engine_pending(const struct pvn_engine *e);
-/* The engine of a request; NULL for a pointer that is no live request of it is not detected. */
-struct pvn_engine *pvn_req_engine(const struct pvn_req *req);
-void *pvn_engine_owner(const struct pvn_engine *e);
+/* The owner of the engine of a request, done and free ones included: it begins with that. A pointer
+ * that is no request is not detected. */
+static inline void *pvn_req_owner(const struct pvn_req *req)
+{
+    return *(void *const *)req;
+}
 /*
  * Who owes the next step of the oldest open request, for stall reports: a sentence without a full
  * stop, e.g. "waiting for the peer's receive". age_ns: how long it has been open; 0 and an empty

@@ -62,6 +62,7 @@ static int post(struct pvn_engine *e, struct pvn_req *req)
             else if (rc < 0)
                 return eng_fail_lane(e, l, rc);
             j->unposted &= ~bit(t, i);
+            l->kick_due = true;
         }
     }
     if (j->unposted == 0)

@@ -17,13 +17,10 @@
 static struct recv_ent *find_buffer(struct receiver *rx, int tag, int *group, int *ent)
 {
     for (uint64_t s = rx->oldest_slot; s < rx->next_slot; s++) {
-        int gi = rx->ring[s % SLOT_RING];
-        if (gi == NO_INDEX)
-            continue;
-        struct recv_group *g = &rx->groups[gi];
-        for (int i = 0; i < g->n; i++) {
+        struct recv_group *g = rx->ring[s % SLOT_RING];
+        for (int i = 0; g && i < g->n; i++) {
             if (!g->ent[i].matched && g->ent[i].tag == tag) {
-                *group = gi;
+                *group = (int)(g - rx->groups);
                 *ent = i;
                 return &g->ent[i];
             }

@@ -3,24 +3,24 @@
 
 enum { PAGE = 4096 };
 
-/* Chunks of the preferred size; larger ones when the message would need more than PVN_MAX_CHUNKS,
- * in whole pages so that no page is written by two lanes. A message that one lane takes whole is
- * not cut. */
-struct plan eng_plan(const struct pvn_engine *e, size_t size)
+size_t eng_chunk(const struct pvn_engine_cfg *cfg)
 {
-    size_t chunk = e->cfg.chunk;
-    for (int i = 0; i < e->cfg.nlanes; i++) {
-        const struct pvn_lane *l = e->cfg.lanes[i];
-        if (l->min_chunk > chunk)
-            chunk = l->min_chunk;
-    }
-    for (int i = 0; i < e->cfg.nlanes; i++) {
-        const struct pvn_lane *l = e->cfg.lanes[i];
+    size_t chunk = cfg->chunk;
+    for (int i = 0; i < cfg->nlanes; i++)
+        if (cfg->lanes[i]->min_chunk > chunk)
+            chunk = cfg->lanes[i]->min_chunk;
+    for (int i = 0; i < cfg->nlanes; i++) {
+        const struct pvn_lane *l = cfg->lanes[i];
         if (l->max_chunk && chunk > l->max_chunk)
             chunk = l->max_chunk;
     }
-    if (size <= chunk)
-        return (struct plan){.chunk = size, .count = 1};
+    return chunk;
+}
+
+/* Chunks of the usual size; larger ones when the message would need more than PVN_MAX_CHUNKS, in
+ * whole pages so that no page is written by two lanes. */
+struct plan eng_cut(size_t size, size_t chunk)
+{
     size_t least = (size + PVN_MAX_CHUNKS - 1) / PVN_MAX_CHUNKS;
     if (chunk < least)
         chunk = (least + PAGE - 1) / PAGE * PAGE;

@@ -2,6 +2,8 @@
 #ifndef PVN_CORE_ENGINE_PRIV_H
 #define PVN_CORE_ENGINE_PRIV_H
 
+#include <assert.h>
+
 #include "core/engine.h"
 
 enum {
@@ -23,6 +25,14 @@ static inline bool chunk_test(const struct chunk_set *s, unsigned c)
     return s->w[c / 64] >> (c % 64) & 1;
 }
 
+/* Of a set that will hold the chunks of one message: no more of it is touched than those need. */
+static inline void chunk_clear(struct chunk_set *s, unsigned count)
+{
+    s->w[0] = 0;
+    for (unsigned i = 1; i <= (count - 1) / 64; i++)
+        s->w[i] = 0;
+}
+
 static inline void chunk_add(struct chunk_set *s, unsigned c)
 {
     s->w[c / 64] |= UINT64_C(1) << (c % 64);
@@ -37,6 +47,7 @@ struct plan {
 enum req_kind { REQ_FREE, REQ_SEND, REQ_RECV, REQ_FLUSH };
 
 struct pvn_req {
+    void *owner; /* see pvn_req_owner */
     struct pvn_engine *e;
     enum req_kind kind;
     bool done;
@@ -44,6 +55,8 @@ struct pvn_req {
     size_t size;   /* REQ_SEND: bytes sent */
     uint64_t born; /* ns */
 };
+
+static_assert(offsetof(struct pvn_req, owner) == 0, "pvn_req_owner looks there");
 
 /* One message at its sender, in sends[seq % MSG_RING]. */
 struct send_msg {
@@ -61,8 +74,7 @@ struct send_msg {
     /* clear-to-send comms: where it goes */
     uint64_t slot;
     uint8_t recv;
-    uint64_t raddr;
-    uint32_t rkey[PVN_MAX_LANES];
+    const struct pvn_cts_entry *to; /* in slots; stays until the peer has used the slot */
 };
 
 /* A clear-to-send entry at the sender, in slots[seq % SLOT_RING]. */
@@ -144,8 +156,8 @@ struct receiver {
     int nstash;
     size_t stash_bytes;
     int nfree;
-    int16_t freed[PVN_MAX_REQS]; /* groups without a request */
-    int16_t ring[SLOT_RING];     /* slot % SLOT_RING -> group that is not full yet, else NO_INDEX */
+    int16_t freed[PVN_MAX_REQS];        /* groups without a request */
+    struct recv_group *ring[SLOT_RING]; /* slot % SLOT_RING -> group not full yet, or NULL */
     struct recv_group groups[PVN_MAX_REQS];
     struct msg_map map[MSG_RING];
     struct stash stash[STASH_SLOTS];
@@ -162,6 +174,7 @@ struct pvn_engine {
     int nfree;
     unsigned ticks;
     uint64_t now; /* sampled every few progress calls */
+    size_t chunk; /* what messages are cut into: the preferred size as far as the lanes allow it */
     struct pvn_req *freed[PVN_MAX_SENDS];
     struct pvn_req reqs[PVN_MAX_SENDS];
     struct sender *tx; /* one of the two, by cfg.sender */
@@ -170,26 +183,59 @@ struct pvn_engine {
     struct pvn_err err;
 };
 
+/* NULL: none free */
+static inline struct pvn_req *eng_req_get(struct pvn_engine *e, enum req_kind kind)
+{
+    if (e->nfree == 0)
+        return NULL;
+    struct pvn_req *req = e->freed[--e->nfree];
+    req->kind = kind;
+    req->done = false;
+    req->size = 0;
+    req->group = NO_INDEX;
+    req->born = e->now;
+    e->pending++;
+    return req;
+}
+
+static inline void eng_req_done(struct pvn_req *req)
+{
+    req->done = true;
+    req->e->pending--;
+    req->e->stats.msgs++;
+}
+
+/* Free again. */
+static inline void eng_req_put(struct pvn_req *req)
+{
+    req->kind = REQ_FREE;
+    req->e->freed[req->e->nfree++] = req;
+}
+
 /* engine.c */
-struct pvn_req *eng_req_get(struct pvn_engine *e, enum req_kind kind); /* NULL: none free */
-void eng_req_done(struct pvn_req *req);
-void eng_req_put(struct pvn_req *req); /* free again */
+int eng_kick(struct pvn_engine *e); /* the lanes that are due */
 /* Latches err->code with a text; returns the code. */
 int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
     PVN_PRINTF(4, 5);
 int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code);
 
 /* engine_plan.c */
-struct plan eng_plan(const struct pvn_engine *e, size_t size);
+size_t eng_chunk(const struct pvn_engine_cfg *cfg);
+struct plan eng_cut(size_t size, size_t chunk); /* size > chunk */
+
+static inline struct plan eng_plan(const struct pvn_engine *e, size_t size)
+{
+    return size <= e->chunk ? (struct plan){.chunk = size, .count = 1} : eng_cut(size, e->chunk);
+}
 
 /* engine_send.c */
 void eng_tx_event(struct pvn_engine *e, const struct pvn_event *ev);
-int eng_tx_post(struct pvn_engine *e);
+int eng_tx_post(struct pvn_engine *e); /* what lanes had no room for */
 void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
 
 /* engine_recv.c */
 int eng_rx_event(struct pvn_engine *e, const struct pvn_event *ev);
-int eng_rx_post(struct pvn_engine *e);
+int eng_rx_post(struct pvn_engine *e); /* likewise */
 void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
 

@@ -5,6 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* places: a matched comm, which also keeps which chunks have a place. */
+static inline void open_entry(struct recv_ent *ent, void *data, size_t size, int tag, bool places)
+{
+    ent->addr = data;
+    ent->size = size;
+    ent->tag = tag;
+    ent->matched = ent->done = ent->total_known = false;
+    ent->msg = ent->total = ent->got = 0;
+    chunk_clear(&ent->seen, PVN_MAX_CHUNKS);
+    if (places)
+        chunk_clear(&ent->placed, PVN_MAX_CHUNKS);
+}
+
 int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
                      const int *tags, const struct pvn_mr *const *mrs, struct pvn_req **out)
 {
@@ -14,7 +27,7 @@ int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_
     if (!e->rx || n < 1 || n > PVN_MAX_RECVS)
         return -EINVAL;
     struct receiver *rx = e->rx;
-    if (rx->nfree == 0 || e->nfree == 0 || rx->ring[rx->next_slot % SLOT_RING] != NO_INDEX)
+    if (rx->nfree == 0 || e->nfree == 0 || rx->ring[rx->next_slot % SLOT_RING])
         return 0;
     int gi = rx->freed[--rx->nfree];
     struct recv_group *g = &rx->groups[gi];
@@ -23,11 +36,11 @@ int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_
     g->left = n;
     for (int i = 0; i < n; i++) {
         g->mrs[i] = mrs ? mrs[i] : NULL;
-        g->ent[i] = (struct recv_ent){.addr = data[i], .size = sizes[i], .tag = tags[i]};
+        open_entry(&g->ent[i], data[i], sizes[i], tags[i], !e->needs_cts);
     }
     g->req = eng_req_get(e, REQ_RECV);
     g->req->group = (int16_t)gi;
-    rx->ring[rx->next_slot % SLOT_RING] = (int16_t)gi;
+    rx->ring[rx->next_slot % SLOT_RING] = g;
     rx->next_slot++;
     rx->unmatched += n;
     struct pvn_req *req = g->req;
@@ -44,7 +57,7 @@ int eng_rx_post(struct pvn_engine *e)
 {
     struct receiver *rx = e->rx;
     while (e->needs_cts && rx->cts_next < rx->next_slot) {
-        const struct recv_group *g = &rx->groups[rx->ring[rx->cts_next % SLOT_RING]];
+        const struct recv_group *g = rx->ring[rx->cts_next % SLOT_RING];
         struct pvn_cts c; /* large, so no more of it is filled than is looked at */
         c.seq = g->slot;
         c.n = g->n;
@@ -52,10 +65,8 @@ int eng_rx_post(struct pvn_engine *e)
             c.e[i].addr = (uint64_t)(uintptr_t)g->ent[i].addr;
             c.e[i].size = g->ent[i].size;
             c.e[i].tag = g->ent[i].tag;
-            if (g->mrs[i])
-                memcpy(c.e[i].rkey, g->mrs[i]->rkey, sizeof(c.e[i].rkey));
-            else
-                memset(c.e[i].rkey, 0, sizeof(c.e[i].rkey));
+            for (int k = 0; k < e->cfg.nlanes; k++)
+                c.e[i].rkey[k] = g->mrs[i] ? g->mrs[i]->rkey[k] : 0;
         }
         int rc = -EAGAIN;
         for (int i = 0; i < e->cfg.nlanes && rc == -EAGAIN; i++) {
@@ -63,6 +74,7 @@ int eng_rx_post(struct pvn_engine *e)
             rc = l->ops->post_cts(l, &c, g->mrs);
             if (rc < 0 && rc != -EAGAIN)
                 return eng_fail_lane(e, l, rc);
+            l->kick_due |= rc == 0;
         }
         if (rc == -EAGAIN) {
             e->stats.again++;
@@ -81,17 +93,27 @@ void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct rec
     e->stats.bytes += ent->total;
     if (--g->left > 0)
         return;
-    rx->ring[g->slot % SLOT_RING] = NO_INDEX;
-    while (rx->oldest_slot < rx->next_slot && rx->ring[rx->oldest_slot % SLOT_RING] == NO_INDEX)
+    rx->ring[g->slot % SLOT_RING] = NULL;
+    while (rx->oldest_slot < rx->next_slot && !rx->ring[rx->oldest_slot % SLOT_RING])
         rx->oldest_slot++;
     eng_req_done(g->req);
+}
+
+static int __attribute__((noinline))
+impossible_chunk(struct pvn_engine *e, const struct recv_ent *ent, const struct pvn_event *ev)
+{
+    return eng_fail(
+        e, -EPROTO, PVN_FAULT_REMOTE,
+        "the peer reports chunk %u of %u bytes of a message of %llu bytes for a receive of %zu "
+        "bytes, of which %llu have arrived",
+        ev->chunk, ev->bytes, (unsigned long long)ev->total, ent->size,
+        (unsigned long long)ent->got);
 }
 
 static int slot_arrived(struct pvn_engine *e, const struct pvn_event *ev)
 {
     struct receiver *rx = e->rx;
-    int gi = rx->ring[ev->id % SLOT_RING];
-    struct recv_group *g = gi == NO_INDEX ? NULL : &rx->groups[gi];
+    struct recv_group *g = rx->ring[ev->id % SLOT_RING];
     if (!g || pvn_id(g->slot) != ev->id || ev->recv >= g->n || ev->chunk >= PVN_MAX_CHUNKS) {
         e->stats.stale++;
         return 0;
@@ -103,12 +125,7 @@ static int slot_arrived(struct pvn_engine *e, const struct pvn_event *ev)
     }
     if (ev->total > ent->size || ev->bytes > ev->total - ent->got ||
         (ent->total_known && ent->total != ev->total))
-        return eng_fail(
-            e, -EPROTO, PVN_FAULT_REMOTE,
-            "the peer reports chunk %u of %u bytes of a message of %llu bytes for a receive of %zu "
-            "bytes, of which %llu have arrived",
-            ev->chunk, ev->bytes, (unsigned long long)ev->total, ent->size,
-            (unsigned long long)ent->got);
+        return impossible_chunk(e, ent, ev);
     chunk_add(&ent->seen, ev->chunk);
     ent->total = ev->total;
     ent->total_known = true;

@@ -21,12 +21,11 @@ static struct send_slot *match_slot(struct sender *tx, int tag, int *buf)
     return NULL;
 }
 
-static void take_slot(struct sender *tx, struct send_slot *s, int buf, struct send_msg *m)
+static inline void take_slot(struct sender *tx, struct send_slot *s, int buf, struct send_msg *m)
 {
     m->slot = s->cts.seq;
     m->recv = (uint8_t)buf;
-    m->raddr = s->cts.e[buf].addr;
-    memcpy(m->rkey, s->cts.e[buf].rkey, sizeof(m->rkey));
+    m->to = &s->cts.e[buf];
     s->taken |= 1u << buf;
     if (s->taken == (1u << s->cts.n) - 1) {
         s->valid = false;
@@ -50,14 +49,15 @@ static int post_chunk(struct pvn_engine *e, struct send_msg *m)
         .cookie = pvn_id(m->seq),
         .src = m->src + offset,
         .mr = m->mr,
-        .raddr = m->raddr + offset,
+        .raddr = m->to ? m->to->addr + offset : 0,
     };
     for (int tried = 0; tried < e->cfg.nlanes; tried++) {
         struct pvn_lane *l = e->cfg.lanes[e->rr];
-        w.rkey = m->rkey[e->rr];
+        w.rkey = m->to ? m->to->rkey[e->rr] : 0;
         e->rr = e->rr + 1 == e->cfg.nlanes ? 0 : e->rr + 1;
         int rc = l->ops->post_write(l, &w);
         if (rc == 0) {
+            l->kick_due = true;
             m->next++;
             e->stats.chunks++;
             return 0;
@@ -121,25 +121,24 @@ int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int ta
                             "a send of %zu bytes (tag %d) met a receive of %llu bytes", size, tag,
                             (unsigned long long)s->cts.e[buf].size);
     }
-    *m = (struct send_msg){.open = true,
-                           .seq = tx->next,
-                           .src = data,
-                           .size = size,
-                           .tag = tag,
-                           .mr = mr,
-                           .plan = eng_plan(e, size)};
+    m->open = true;
+    m->seq = tx->next++;
+    m->src = data;
+    m->size = size;
+    m->tag = tag;
+    m->mr = mr;
+    m->to = NULL;
+    m->plan = eng_plan(e, size);
+    m->next = 0;
+    m->ndone = 0;
+    chunk_clear(&m->done, m->plan.count);
     if (s)
         take_slot(tx, s, buf, m);
     m->req = eng_req_get(e, REQ_SEND);
     m->req->size = size;
-    tx->next++;
     int rc = eng_tx_post(e);
-    for (int i = 0; rc == 0 && i < e->cfg.nlanes; i++) {
-        struct pvn_lane *l = e->cfg.lanes[i];
-        int k = l->ops->kick(l);
-        if (k < 0 && k != -EAGAIN)
-            rc = eng_fail_lane(e, l, k);
-    }
+    if (rc == 0)
+        rc = eng_kick(e);
     if (rc < 0)
         return rc;
     *out = m->req;
@@ -186,7 +185,8 @@ static void cts(struct pvn_engine *e, const struct pvn_cts *c)
     s->taken = 0;
     s->cts.seq = c->seq;
     s->cts.n = c->n;
-    memcpy(s->cts.e, c->e, (size_t)c->n * sizeof(c->e[0]));
+    for (int i = 0; i < c->n; i++)
+        s->cts.e[i] = c->e[i];
 }
 
 void eng_tx_event(struct pvn_engine *e, const struct pvn_event *ev)

@@ -79,11 +79,11 @@ struct pvn_write {
 struct pvn_cts {
     uint64_t seq; /* slot number */
     int n;
-    struct {
+    struct pvn_cts_entry {
         uint64_t addr;
         uint64_t size; /* bytes the receiver can take */
         int32_t tag;
-        uint32_t rkey[PVN_MAX_LANES];
+        uint32_t rkey[PVN_MAX_LANES]; /* as many as the comm has lanes */
     } e[PVN_MAX_RECVS];
 };
 
@@ -159,6 +159,7 @@ struct pvn_lane_ops {
      * follows; -EALREADY: nothing has to be waited for; -EOPNOTSUPP: this lane never writes such
      * memory. */
     int (*post_flush)(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
+    /* Called while kick_due: lets go what was held back. -EAGAIN: some of it has to wait. */
     int (*kick)(struct pvn_lane *l);
     int (*poll)(struct pvn_lane *l, struct pvn_event *ev, int max); /* number of events */
 
@@ -178,10 +179,14 @@ struct pvn_lane_ops {
 struct pvn_lane {
     const struct pvn_lane_ops *ops; /* no NULL member: see pvn_lane_ops_fill */
     unsigned caps;
-    int idx;          /* index in the comm, the same at both ends once paired */
-    int sender;       /* 1: this end sends data, 0: receives */
-    int idle;         /* kick: 1 when no request of the comm is open; the engine's to set */
-    int abandoned;    /* close: 1 when nobody waits for what was posted; the connection's to set */
+    int idx;       /* index in the comm, the same at both ends once paired */
+    int sender;    /* 1: this end sends data, 0: receives */
+    int nlanes;    /* of the comm; the engine's to set */
+    bool idle;     /* kick: no request of the comm is open; the engine's to set */
+    int abandoned; /* close: 1 when nobody waits for what was posted; the connection's to set */
+    /* kick has something to do: set by the engine with every post and event, by the lane when a
+     * poll leaves it something without an event; cleared when kick has returned 0 */
+    bool kick_due;
     int max_posted;   /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
     size_t min_chunk; /* bytes; the plan does not cut finer, 0: no preference */
     size_t
