@@ -108,7 +108,7 @@ int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
         complete(c, &c->err);
     pvn_warn_err(&c->err);
     if (c->engine)
-        comm_publish(c, pvn_now_ns());
+        comm_publish_last(c);
     pvn_conn_fail(c->conn, &c->err);
     return c->err.code;
 }

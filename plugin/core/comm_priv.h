@@ -59,6 +59,8 @@ int comm_come_up(struct pvn_comm *c);
 
 /* comm_stats.c: puts the comm's numbers into its row of the statistics. The engine runs. */
 void comm_publish(struct pvn_comm *c, uint64_t now);
+/* The same when the comm comes to its end, with the lanes' last numbers. */
+void comm_publish_last(struct pvn_comm *c);
 
 /* comm_mr.c */
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);

@@ -8,7 +8,6 @@
 
 #include "core/addr.h"
 #include "core/bells.h"
-#include "core/clock.h"
 #include "core/device.h"
 #include "core/fork.h"
 #include "core/hints.h"
@@ -368,7 +367,7 @@ int pvn_comm_close(struct pvn_comm *c)
     if (c->engine)
         say_what_it_did(c);
     if (c->engine && !c->failed)
-        comm_publish(c, pvn_now_ns());
+        comm_publish_last(c);
     pvn_engine_free(c->engine);
     pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
     c->magic = 0;

@@ -6,6 +6,10 @@
 
 #include "softverbs/fixture.h"
 
+extern "C" {
+#include "core/stats_read.h"
+}
+
 using namespace nccl;
 
 namespace
@@ -143,6 +147,46 @@ TEST_F(PluginRdma, AThousandCommsLeaveNothing)
     EXPECT_NE(std::string::npos, stat().find("qps=0 mrs=0")) << stat();
     EXPECT_NE(std::string::npos, stat().find("leaked=0")) << stat();
     setrlimit(RLIMIT_NOFILE, &r);
+}
+
+// The statistics file has what an adapter's lane counts, and why a comm has failed.
+TEST_F(PluginRdma, DoorbellsAndFailuresAreInTheStatistics)
+{
+    adapters("pvrdma", "");
+    std::string path;
+    pvn_stats s;
+    {
+        Net n(12);
+        const std::string before = "statistics for pvn-topo stat: ";
+        std::string log = Log::get().text();
+        size_t at = log.find(before);
+        ASSERT_NE(std::string::npos, at) << log;
+        path = log.substr(at + before.size(), log.find('\n', at) - at - before.size());
+        Route good(n), bad(n);
+        ASSERT_TRUE(good.p.up() && bad.p.up());
+        ASSERT_TRUE(good.move(1) && good.move(2) && bad.move(3));
+        good.close_send();
+        good.close_recv();
+        ASSERT_EQ(0, sv::command("fatal vmw_pvrdma0"));
+        EXPECT_FALSE(bad.move(4, true));
+    }
+    ASSERT_EQ(0, pvn_stats_read(path.c_str(), &s, nullptr)) << "a failure keeps the file";
+    ASSERT_EQ(4, s.nrows);
+    int failed = 0;
+    for (int i = 0; i < s.nrows; i++) {
+        const pvn_stat_row &r = s.row[i];
+        EXPECT_EQ(0, strncmp("rdma on vmw_pvrdma0:1", r.lanes, 21)) << r.lanes;
+        EXPECT_EQ(static_cast<uint64_t>(PVN_STAT_KNOWS_DOORBELLS), r.n.known);
+        EXPECT_GT(r.n.bells_send, 0u);
+        failed += r.phase == PVN_STAT_FAILED && strstr(r.text, "pid ");
+        if (r.phase == PVN_STAT_CLOSED) {
+            EXPECT_EQ(2u, r.n.msgs);
+            EXPECT_EQ(2u * Route::SIZE, r.n.bytes);
+        }
+    }
+    EXPECT_EQ(2, failed);
+    pvn_stats_free(&s);
+    EXPECT_EQ(0, unlink(path.c_str()));
 }
 
 // A device that dies takes its comms with it, each end with a sentence, and nobody else's.
