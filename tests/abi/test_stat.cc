@@ -1,6 +1,7 @@
 // The statistics of real processes, read from outside by pvn-topo stat: ranks that run, are stopped
 // and are killed, connections that do not come up, and what is left when all is over.
 #include "abi/nccl_side.h"
+#include "core/stat_layout.h"
 #include "tests/topo/cli.h"
 
 #include <jansson.h>
@@ -279,6 +280,18 @@ TEST_F(Stat, ConnectionsThatDoNotComeUp)
     EXPECT_EQ("waiting for the peer's process to call accept", c.text("text"));
     EXPECT_EQ("send", c.text("kind"));
     EXPECT_EQ(0, status) << "nothing is wrong yet";
+    // Half a minute later.
+    std::string image = read_file(c.of_process("file")), later = dir + "/later.stat";
+    for (size_t at = sizeof(pvn_stat_head); at < image.size(); at += sizeof(pvn_stat_row))
+        reinterpret_cast<pvn_stat_row *>(image.data() + at)->state_ns -= UINT64_C(31000000000);
+    std::ofstream(later, std::ios::binary) << image;
+    Result r = tool("stat " + later);
+    EXPECT_EQ(1, r.status) << r.out;
+    for (const char *what : {"call accept", "to connect to"})
+        EXPECT_TRUE(std::regex_search(r.out, std::regex(std::string("STALLED for 3[0-9.]+ s: "
+                                                                    "waiting[^;]*") +
+                                                        what)))
+            << r.out;
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
 }
 

@@ -34,6 +34,14 @@ bool stat_is_comm(const struct pvn_stat_row *r)
     return r->phase != PVN_STAT_LISTEN;
 }
 
+double stat_stalled(const struct pvn_stats *f, const struct pvn_stat_row *r)
+{
+    bool waits = r->phase == PVN_STAT_SETUP ||
+                 (r->phase == PVN_STAT_LISTEN && strcmp(r->state, "ACCEPT") == 0);
+    uint64_t since = r->phase == PVN_STAT_UP ? r->n.stuck_ns : waits ? r->state_ns : 0;
+    return r->ended_ns || since == 0 ? 0 : stat_age(f, since);
+}
+
 enum stat_trouble stat_trouble(const struct pvn_stats *f, const struct pvn_stat_row *r)
 {
     if (r->phase == PVN_STAT_FAILED)
@@ -42,9 +50,9 @@ enum stat_trouble stat_trouble(const struct pvn_stats *f, const struct pvn_stat_
         return STAT_FINE;
     if (f->life == PVN_STATS_DEAD)
         return stat_is_comm(r) ? STAT_LOST : STAT_FINE;
-    if (r->phase == PVN_STAT_UP && stat_age(f, r->n.stuck_ns) >= STAT_STALLED_S)
-        return STAT_STALLED;
-    return STAT_FINE;
+    return stat_stalled(f, r) >= (r->phase == PVN_STAT_UP ? STAT_STALLED_S : STAT_SETUP_S)
+               ? STAT_STALLED
+               : STAT_FINE;
 }
 
 const char *stat_trouble_name(enum stat_trouble t)

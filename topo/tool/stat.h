@@ -15,13 +15,19 @@ struct stat_list {
 /* What is wrong with a comm. */
 enum stat_trouble {
     STAT_FINE,
-    STAT_STALLED, /* requests are open and for STAT_STALLED_S nothing has moved */
+    STAT_STALLED, /* see below */
     STAT_FAILED,
     STAT_LOST /* its process is dead and had not closed it */
 };
 
-/* A receiver waits for as long as its peer computes; from then on it is worth a word. */
+/* A receiver waits for as long as its peer computes, a connection for its peer's process to come
+ * so far; from then on it is worth a word. */
 #define STAT_STALLED_S 5.0
+#define STAT_SETUP_S   30.0
+
+/* For how many seconds nothing has moved though requests are open, or setting up has not got on; 0:
+ * it does. */
+double stat_stalled(const struct pvn_stats *f, const struct pvn_stat_row *r);
 
 enum stat_trouble stat_trouble(const struct pvn_stats *f, const struct pvn_stat_row *r);
 const char *stat_trouble_name(enum stat_trouble t); /* "stalled", ... */

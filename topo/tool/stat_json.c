@@ -63,7 +63,8 @@ static json_t *comm(const struct pvn_stats *f, const struct pvn_stat_row *r)
     json_object_set_new(o, "in_state_s", age(f, r->state_ns));
     json_object_set_new(o, "moved_s_ago", age(f, r->n.moved_ns));
     json_object_set_new(o, "asked_s_ago", age(f, r->n.look_ns));
-    json_object_set_new(o, "stalled_s", age(f, r->n.stuck_ns));
+    json_object_set_new(o, "stalled_s",
+                        stat_stalled(f, r) > 0 ? json_real(stat_stalled(f, r)) : json_null());
     json_object_set_new(o, "torn", json_boolean(r->seq != 0));
     put_counts(o, &r->n);
     return o;

@@ -169,7 +169,7 @@ static void stalled(FILE *out, const struct pvn_stats *f, const struct pvn_stat_
     (void)m;
     fputs(PREFIX "stalled_seconds{", out);
     comm_labels(out, f, r);
-    fprintf(out, "} %.3f\n", r->n.stuck_ns ? stat_age(f, r->n.stuck_ns) : 0.0);
+    fprintf(out, "} %.3f\n", stat_stalled(f, r));
 }
 
 static void looked(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r, size_t m)
@@ -190,8 +190,10 @@ void stat_print_prom(const struct tool *t, const struct stat_list *list)
     }
     heading(t->out, "comm_state", "gauge", "The connection's state, as a label.");
     each(t->out, list, state, 0);
-    heading(t->out, "stalled_seconds", "gauge",
-            "For how long nothing has moved though requests are open; 0: it does.");
+    heading(
+        t->out, "stalled_seconds", "gauge",
+        "For how long nothing has moved though requests are open, or connecting has not got on; "
+        "0: it does.");
     each(t->out, list, stalled, 0);
     heading(t->out, "last_look_time_seconds", "gauge",
             "When NCCL last asked the plugin about it, since the epoch.");

@@ -103,9 +103,8 @@ static void reason(const struct tool *t, const struct pvn_stats *f, const struct
     uint64_t since;
     switch (stat_trouble(f, r)) {
     case STAT_STALLED:
-        snprintf(text, sizeof(text), "for %s: %s; peer %s",
-                 span(stat_age(f, r->n.stuck_ns), a, sizeof(a)), r->text,
-                 stat_peer(r, peer, sizeof(peer)));
+        snprintf(text, sizeof(text), "for %s: %s; peer %s", span(stat_stalled(f, r), a, sizeof(a)),
+                 r->text, stat_peer(r, peer, sizeof(peer)));
         wrapped(t, "STALLED ", text);
         break;
     case STAT_FAILED:
