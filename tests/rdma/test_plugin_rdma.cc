@@ -242,7 +242,7 @@ TEST_F(PluginRdma, BothEndsHearOfAFailedRequest)
     Route r(n), other(n);
     ASSERT_TRUE(r.move(1));
     ASSERT_TRUE(other.move(1));
-    ASSERT_EQ(0, sv::command("rule broken status status=REM_ACCESS_ERR op=WRITE min_len=5000"));
+    ASSERT_EQ(0, sv::command("rule broken status status=REM_ACCESS_ERR op=WRITE_IMM min_len=5000"));
     EXPECT_FALSE(r.move(2, true));
     EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
     EXPECT_NE(ncclSuccess, r.send_rc);
