@@ -279,8 +279,9 @@ static int reach(struct p2p *p, struct goal goal)
 }
 
 /* n messages back and forth on channel 0. Up to p->depth receives are posted ahead, as NCCL's proxy
- * posts those of the next steps while it waits for this one. sample: half of each round trip in
- * seconds, on rank 0; may be NULL. */
+ * posts those of the next steps while it waits for this one; as many sends may be incomplete, for
+ * the answer does not depend on them. sample: half of each round trip in seconds, on rank 0; may be
+ * NULL. */
 static int ping_pong(struct p2p *p, uint64_t n, float *sample)
 {
     int group = p->group, rc = 0;
@@ -292,7 +293,7 @@ static int ping_pong(struct p2p *p, uint64_t n, float *sample)
         double t0 = pvn_boot_now();
 
         if (p->r->rank == 0) {
-            rc = reach(p, (struct goal){i + 1, i, i + 1, i + 1});
+            rc = reach(p, (struct goal){i + 1, 0, i + 1, i + 1});
             if (sample && i < MAX_SAMPLES)
                 sample[i] = (float)((pvn_boot_now() - t0) / 2);
         } else {
