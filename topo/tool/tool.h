@@ -120,7 +120,7 @@ int json_why(const struct tool *t, int gpu, int net);
 int json_check(const struct tool *t, const struct pvn_checks *checks);
 struct json_t;
 int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
-int json_params(const struct tool *t, struct json_t *list); /* takes the list over */
+int json_params(const struct tool *t, struct json_t *list);    /* takes the list over */
 int json_stat(const struct tool *t, struct json_t *processes); /* so does this */
 int json_lint(const struct tool *t, const char *name, const struct pvn_lint *lint);
 
