@@ -67,7 +67,7 @@ elif [ ! -x "$build/pvn-perf" ]; then
     echo "skip link loss: pvn-perf is not built in $build"
 else
     # Without a link both ends can only wait; in the other cases one may hear of the other's end first.
-    told='local v0; peer .*10\.9\.0\.[12]:.*; try: '
+    told='the comm had worked for .*; local .* v0 10\.9\.0\.[12]:[0-9]+; peer .*10\.9\.0\.[12]:.*; try: '
     lose "interface down in mid-message" "$told.*NCCL_PVRDMA_TCP_USER_TIMEOUT" ip -n "$b" link set v0 down
     lose "peer's address withdrawn" "$told" ip -n "$b" addr del 10.9.0.2/24 dev v0
     lose "route withdrawn" "$told" ip -n "$a" route del 10.9.0.0/24
