@@ -21,7 +21,7 @@ rank() {
     shift
     env RANK="$n" WORLD_SIZE=2 LOCAL_RANK="$n" LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
         PVN_SOFTVERBS_SYSFS="$tmp/sys$n" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys$n" PVN_SOFTVERBS_PROFILE="$profile" \
-        ${vars[@]+"${vars[@]}"} timeout 60 "$build/pvn-perf" "$@" --verbose --plugin "$plugin" >"$tmp/out$n" 2>&1 </dev/null
+        ${vars[@]+"${vars[@]}"} timeout 120 "$build/pvn-perf" "$@" --verbose --plugin "$plugin" >"$tmp/out$n" 2>&1 </dev/null
 }
 
 # pair NAME PROFILE "rank 0's variables" "rank 1's variables" pvn-perf arguments...: leaves rc0 and rc1
