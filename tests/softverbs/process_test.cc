@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <fstream>
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -376,6 +377,28 @@ TEST_F(Processes, WrongAddressIsSilence)
         });
 }
 
+/* Until every other thread sleeps. One that has just been made asks AddressSanitizer's allocator
+ * for memory, whose lock a child would inherit held by nobody. */
+void wait_for_threads_to_sleep()
+{
+    bool busy = true;
+    for (int i = 0; busy && i < 10000; i++) {
+        usleep(1000);
+        busy = false;
+        DIR *d = opendir("/proc/self/task");
+        while (dirent *e = readdir(d)) {
+            if (e->d_name[0] == '.' || atoi(e->d_name) == getpid())
+                continue;
+            std::ifstream stat(std::string("/proc/self/task/") + e->d_name + "/stat");
+            std::string text((std::istreambuf_iterator<char>(stat)), {});
+            size_t name_end = text.rfind(") ");
+            busy |= name_end == std::string::npos || text[name_end + 2] != 'S';
+        }
+        closedir(d);
+    }
+    ASSERT_FALSE(busy);
+}
+
 TEST_F(Processes, WhatAParentOpenedIsUselessInItsChild)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -384,6 +407,7 @@ TEST_F(Processes, WhatAParentOpenedIsUselessInItsChild)
     ASSERT_EQ(lib().sv_configure(""), 0);
     End e;
     e.create();
+    wait_for_threads_to_sleep();
     pid_t pid = fork();
     if (!pid) {
         alarm(60);
