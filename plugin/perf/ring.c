@@ -4,7 +4,8 @@
  * again as the sum; messages travel through slots of registered memory, received and sent in slot
  * order (src/device/all_reduce.h, runRing, and src/transport/net.cc, sendProxyProgress and
  * recvProxyProgress, of NCCL 2.30.7). What the GPU kernel does there (copying and adding between
- * slots and the user's arrays) is done here by the polling thread, so a figure includes it.
+ * slots and the user's arrays, each slice in one pass) is done here by the polling thread, so a
+ * figure includes it; results are written past the caches, which a GPU's memory does not use.
  */
 #include "config.h"
 
@@ -159,12 +160,9 @@ static int compute(struct ring *g, struct channel *c)
     } else if (m.phase < n - 1) {
         pvn_values_add(to, in, from, m.count);
     } else if (m.phase == n - 1) {
-        pvn_values_add(to, in, from, m.count);
-        memcpy(out, to, m.count * sizeof(float));
+        pvn_values_add_out(to, out, in, from, m.count);
     } else {
-        memcpy(out, from, m.count * sizeof(float));
-        if (to)
-            memcpy(to, from, m.count * sizeof(float));
+        pvn_values_copy_out(to, out, from, m.count);
     }
     if (from)
         check_size(g, c->rsize[c->recv_used++ % (uint64_t)steps], m.count * sizeof(float));

@@ -3,6 +3,9 @@
 #include "perf/values.h"
 
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 /* A constant trip count lets -O2 use vector instructions, which it does not for unknown ones. */
 #define BLOCK 16
@@ -81,6 +84,55 @@ void pvn_values_add(float *dst, const float *a, const float *b, uint64_t count)
     }
     for (; i < count; i++)
         dst[i] = a[i] + b[i];
+}
+
+/* Four elements to memory, past the caches where processor and address allow it. */
+static void write_around(float *to, const float *v)
+{
+#ifdef __SSE2__
+    if ((uintptr_t)to % 16 == 0) {
+        _mm_stream_ps(to, _mm_loadu_ps(v));
+        return;
+    }
+#endif
+    memcpy(to, v, 4 * sizeof(float));
+}
+
+void pvn_values_add_out(float *dst, float *out, const float *a, const float *b, uint64_t count)
+{
+    uint64_t i = 0;
+
+    for (; i + BLOCK <= count; i += BLOCK) {
+        float sum[BLOCK];
+
+        for (int k = 0; k < BLOCK; k++)
+            sum[k] = a[i + (uint64_t)k] + b[i + (uint64_t)k];
+        memcpy(dst + i, sum, sizeof(sum));
+        for (int k = 0; k < BLOCK; k += 4)
+            write_around(out + i + k, sum + k);
+    }
+    for (; i < count; i++)
+        out[i] = dst[i] = a[i] + b[i];
+}
+
+void pvn_values_copy_out(float *dst, float *out, const float *src, uint64_t count)
+{
+    uint64_t i = 0;
+
+    for (; i + BLOCK <= count; i += BLOCK) {
+        float v[BLOCK];
+
+        memcpy(v, src + i, sizeof(v));
+        if (dst)
+            memcpy(dst + i, v, sizeof(v));
+        for (int k = 0; k < BLOCK; k += 4)
+            write_around(out + i + k, v + k);
+    }
+    for (; i < count; i++) {
+        out[i] = src[i];
+        if (dst)
+            dst[i] = src[i];
+    }
 }
 
 /* splitmix64's finaliser: neighbouring words of neighbouring messages have nothing in common. */

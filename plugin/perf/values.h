@@ -26,6 +26,14 @@ uint64_t pvn_values_check(const float *got, uint64_t count, int nranks, uint32_t
 /* dst[i] = a[i] + b[i]; dst may be a or b. */
 void pvn_values_add(float *dst, const float *a, const float *b, uint64_t count);
 
+/*
+ * The same into two places, and a copy likewise (dst may be NULL there). out stands for memory of a
+ * GPU: what is written there takes no part in this processor's caches, if it begins at whole 16
+ * bytes.
+ */
+void pvn_values_add_out(float *dst, float *out, const float *a, const float *b, uint64_t count);
+void pvn_values_copy_out(float *dst, float *out, const float *src, uint64_t count);
+
 /* Bytes of message `id`. */
 void pvn_bytes_fill(void *dst, size_t len, uint64_t id);
 /* Number of wrong bytes; *first is the offset of the first one. */

@@ -259,6 +259,36 @@ TEST(Values, SumIsExactAndWrongOnesAreFound)
     }
 }
 
+TEST(Values, TwoPlacesAtAnyAddressAndLength)
+{
+    std::vector<float> a(80), b(80);
+
+    for (int i = 0; i < 80; i++) {
+        a[static_cast<size_t>(i)] = static_cast<float>(i);
+        b[static_cast<size_t>(i)] = static_cast<float>(1000 * i);
+    }
+    for (size_t at = 0; at < 5; at++) {
+        for (size_t n = 0; n < 70; n++) {
+            std::vector<float> dst(80, -1), out(80, -1), want_sum(80, -1), want_copy(80, -1);
+
+            for (size_t i = 0; i < n; i++) {
+                want_sum[at + i] = 1001 * static_cast<float>(i);
+                want_copy[at + i] = static_cast<float>(i);
+            }
+            pvn_values_add_out(&dst[at], &out[at], a.data(), b.data(), n);
+            EXPECT_EQ(want_sum, dst) << at << ", " << n;
+            EXPECT_EQ(want_sum, out) << at << ", " << n;
+            dst = out = std::vector<float>(80, -1);
+            pvn_values_copy_out(&dst[at], &out[at], a.data(), n);
+            EXPECT_EQ(want_copy, dst) << at << ", " << n;
+            EXPECT_EQ(want_copy, out) << at << ", " << n;
+            out = std::vector<float>(80, -1);
+            pvn_values_copy_out(nullptr, &out[at], a.data(), n);
+            EXPECT_EQ(want_copy, out) << at << ", " << n;
+        }
+    }
+}
+
 TEST(Values, EveryWrongByteIsFound)
 {
     for (size_t len : {0, 1, 7, 8, 9, 100}) {
