@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define FRAME_MAGIC 0x70760001u
+#define RECEIPT     0x80 /* in recv */
 
 struct wire {
     uint32_t magic, len;
@@ -27,7 +28,7 @@ static uint8_t fold(const uint8_t *b)
     return (uint8_t)x;
 }
 
-void pvn_frame_encode(const struct pvn_frame *f, uint8_t out[PVN_FRAME_LEN])
+void pvn_frame_encode(const struct pvn_frame *f, bool receipt, uint8_t out[PVN_FRAME_LEN])
 {
     struct wire w = {.magic = htole32(FRAME_MAGIC),
                      .len = htole32(f->len),
@@ -36,12 +37,12 @@ void pvn_frame_encode(const struct pvn_frame *f, uint8_t out[PVN_FRAME_LEN])
                      .offset = htole64(f->offset),
                      .tag = htole32((uint32_t)f->tag),
                      .chunk = htole16(f->chunk),
-                     .recv = f->recv};
+                     .recv = (uint8_t)(f->recv | (receipt ? RECEIPT : 0))};
     memcpy(out, &w, sizeof(w));
     out[PVN_FRAME_LEN - 1] = fold(out);
 }
 
-int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f)
+int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *receipt)
 {
     struct wire w;
     memcpy(&w, in, sizeof(w));
@@ -52,7 +53,8 @@ int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f)
                             .offset = le64toh(w.offset),
                             .len = le32toh(w.len),
                             .chunk = le16toh(w.chunk),
-                            .recv = w.recv,
+                            .recv = w.recv & (RECEIPT - 1),
                             .tag = (int32_t)le32toh(w.tag)};
+    *receipt = w.recv & RECEIPT;
     return 0;
 }

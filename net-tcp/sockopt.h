@@ -18,10 +18,11 @@
  * the ones that are allowed. */
 void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params);
 
-/* Asks for MSG_ZEROCOPY; false where the kernel has none. */
-bool pvn_tcp_sockopt_zerocopy(int fd);
+/* Makes room on a receiving socket for all receipts that can be under way at once, one byte and one
+ * packet each: a receipt that did not fit would have to wait for a call that may not come. */
+void pvn_tcp_sockopt_answers(int fd);
 
-/* Tells the kernel that nothing more will be sent on this socket, for one that receives. Having
+/* Tells the kernel that nothing will be sent on this socket for now, for one that receives. Having
  * answered once it passes for interactive, and Linux then keeps the acknowledgement of a small
  * segment for the next one to come; two of more than 268 bytes are past what it leaves
  * unacknowledged (rcv_mss, 536 until larger segments were seen), so the second is acknowledged

@@ -36,6 +36,7 @@ static void tcp_close(struct pvn_lane *l)
         pvn_poller_remove(s->watch);
         if (s->fd >= 0) {
             tcp_rx_take_peeked(s);
+            tcp_lend_close(s);
             close(s->fd);
         }
         free(s->stage);
@@ -132,6 +133,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->batch_ns = (uint64_t)cfg->batch_us * 1000;
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
         t->s[i].fd = -1;
+        tcp_lend_init(&t->s[i]);
         t->s[i].stage_want = RX_STAGE;
     }
     if (allocate(t) < 0) {

@@ -7,6 +7,11 @@
  * payload (frame.h). The receiver reads payloads straight into the posted buffer; what has no
  * buffer yet stays in the kernel.
  *
+ * Large chunks are not copied on their way out: the stream takes references of the caller's pages
+ * (tcp_lend.c). On loopback, virtual links and between containers the receiver reads those very
+ * pages, so a chunk is reported sent when the receiver's receipt has come, and not before. A comm
+ * that is closed before that resets its streams, for the pages may get other contents now.
+ *
  * There is no thread: everything moves inside post_write, kick and poll. A stream that has been
  * silent for a while is left to the poller (core/poller.h) and costs no system call until it has
  * something to say.
@@ -26,11 +31,12 @@ enum {
 
 struct pvn_tcp_lane_cfg {
     bool sender;
-    int streams;  /* wished, 1 .. PVN_TCP_MAX_STREAMS; the smaller of both ends' is used */
-    size_t chunk; /* bytes; upper bound of a chunk, > 0 */
+    int streams;       /* wished, 1 .. PVN_TCP_MAX_STREAMS; the smaller of both ends' is used */
+    size_t chunk;      /* bytes; upper bound of a chunk, > 0 */
+    size_t lone_chunk; /* bytes; the same where there is one stream only, if larger */
     unsigned
         batch_us; /* small messages that follow each other faster are sent together; 0: never */
-    size_t zerocopy_min; /* bytes; chunks of at least this size use MSG_ZEROCOPY; 0: never */
+    size_t zerocopy_min; /* bytes; chunks of at least this size are lent, not copied; 0: never */
     char name[64];       /* for messages, e.g. "eth2" */
 
     /* Acceptor: opaque bytes for the connector's dial (address of the listener). */
@@ -50,7 +56,8 @@ struct pvn_tcp_lane_cfg {
 };
 
 /* NULL with errno ENOMEM or EINVAL. Freed by its ops->close, which closes the sockets: bytes that
- * the kernel has accepted are still delivered. The caller holds a reference of the poller. */
+ * the kernel has accepted are still delivered, unless chunks are lent and not receipted.
+ * The caller holds a reference of the poller. */
 struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg);
 
 /* What the lane did so far; for statistics and tests. */
@@ -61,8 +68,8 @@ struct pvn_tcp_lane_stats {
     uint64_t rx_peeks;           /* of rx_calls, those that left what they found with the kernel */
     uint64_t rx_copied;          /* payload bytes that came through the staging buffer */
     uint64_t idle;               /* times that a stream was left to the poller */
-    uint64_t zc_sends,
-        zc_copied; /* zero-copy calls; completions in which the kernel copied anyway */
+    uint64_t lent;               /* payload bytes that were not copied on their way out */
+    uint64_t receipts;           /* chunks whose receipt came (sender) or was given (receiver) */
 };
 const struct pvn_tcp_lane_stats *pvn_tcp_lane_get_stats(const struct pvn_lane *l);
 

@@ -2,6 +2,8 @@
 #ifndef PVN_NET_TCP_PRIV_H
 #define PVN_NET_TCP_PRIV_H
 
+#include <sys/types.h>
+
 #include "core/poller.h"
 #include "net-tcp/frame.h"
 #include "net-tcp/tcp_lane.h"
@@ -10,17 +12,18 @@ enum {
     TXQ = 64,        /* chunks queued per lane (a power of two) */
     TX_INLINE = 216, /* payload bytes that are copied behind the header: one piece for the kernel */
     TX_RUN = 32,     /* chunks that one stream takes at once */
-    TX_RUN_BYTES = 256 * 1024, /* and no more bytes than this, beside the first chunk */
-    TX_BUDGET = 1024 * 1024,   /* bytes that one call writes */
-    RX_STAGE = 16 * 1024,      /* bytes read ahead of a header while messages are small */
-    RX_STAGE_LARGE = 128,      /* and while they are large: their payload should not be copied */
+    TX_RUN_BYTES = 256 * 1024,        /* and no more bytes than this, beside the first chunk */
+    TX_BUDGET = 1024 * 1024,          /* bytes that one call writes */
+    TX_LEND_BYTES = 16 * 1024 * 1024, /* on their way at once, beyond which nothing more is lent */
+    RX_STAGE = 16 * 1024,             /* bytes read ahead of a header while messages are small */
+    RX_STAGE_LARGE = 128,     /* and while they are large: their payload should not be copied */
     RX_PEEK = 4 * 1024 + 512, /* bytes of a lone message that are looked at before they are taken */
     RX_LARGE = 8 * 1024,      /* bytes: what counts as large */
     RX_IDLE_AFTER = 512,      /* empty reads in a row after which a stream is left to the poller */
     RX_BUDGET = 1024 * 1024   /* bytes that one poll takes from one stream */
 };
 
-enum tx_state { TX_FREE, TX_QUEUED, TX_TAKEN, TX_WAIT_ACK, TX_SENT };
+enum tx_state { TX_FREE, TX_QUEUED, TX_TAKEN, TX_LENT, TX_SENT };
 
 /* One chunk on its way out. */
 struct tx_frame {
@@ -28,14 +31,21 @@ struct tx_frame {
     uint16_t chunk;
     uint16_t head_len; /* header, and payload when it is small */
     uint8_t stream;    /* that has written it */
+    bool receipt;      /* asked for in the header: the payload is to be lent */
     uint32_t cookie;
-    uint32_t zc_last; /* TX_WAIT_ACK: zero-copy calls of the stream that must be acknowledged */
+    uint32_t nth; /* TX_LENT: receipts of the stream that must have come */
     const uint8_t *src;
     size_t len; /* payload bytes at src, 0 when inlined */
     uint8_t head[PVN_FRAME_LEN + TX_INLINE];
 };
 
 enum st_step { ST_NONE, ST_CONNECTING, ST_PREAMBLE, ST_ECHO, ST_UP };
+
+/* What the pages of a chunk pass through on their way into a socket. */
+struct lend_pipe {
+    int rd, wr;  /* -1: none yet */
+    size_t held; /* bytes of the current chunk that are in it */
+};
 
 struct stream {
     int fd; /* -1: none */
@@ -47,16 +57,20 @@ struct stream {
      * are out */
     uint32_t first, count;
     size_t done;
-    uint32_t zc_next;  /* number that the kernel gives the next zero-copy call */
-    uint32_t zc_acked; /* all below are acknowledged */
+    struct lend_pipe pipe;
+    uint32_t lent;      /* chunks written that a receipt was asked for, since the start */
+    uint32_t receipted; /* those whose receipt has come */
     /* receiver */
     struct pvn_watch *watch;
     bool idle, eof, stalled;
     unsigned empty;
     bool have_frame;
     struct pvn_frame f;
-    uint8_t *dst;  /* where the rest of the payload goes; NULL: to be dropped */
-    uint32_t left; /* payload bytes still to come */
+    bool receipt;          /* f asks for one */
+    unsigned receipts_due; /* chunks that are here, and the peer does not know */
+    bool answered;         /* has sent since it was last declared to be one-way */
+    uint8_t *dst;          /* where the rest of the payload goes; NULL: to be dropped */
+    uint32_t left;         /* payload bytes still to come */
     size_t stage_want;
     uint8_t *stage; /* RX_STAGE bytes */
     size_t s_begin, s_end;
@@ -69,8 +83,10 @@ struct tcp_lane {
     int nstreams;
     int up;
     uint64_t batch_ns, last_tx_ns;
-    unsigned quiet; /* polls since the last post_write, saturated at 2 */
-    bool zc_off;
+    unsigned quiet;       /* polls since the last post_write, saturated at 2 */
+    size_t lend_min;      /* bytes; chunks of at least this size are lent; 0: none */
+    uint32_t unreceipted; /* frames in TX_LENT */
+    size_t open_bytes;    /* at src of all frames that are not free */
     /* queue positions run on for ever; position p is q[p % TXQ]: freed <= dealt <= tail */
     uint32_t freed, dealt, tail;
     size_t queued_bytes; /* of frames not dealt yet */
@@ -98,6 +114,16 @@ int tcp_verify(struct pvn_lane *l);
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int tcp_kick(struct pvn_lane *l);
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
+
+/* tcp_lend.c: large chunks, uncopied. */
+void tcp_lend_init(struct stream *s);
+void tcp_lend_close(struct stream *s);
+/* Writes some of the len bytes at src to the stream; once the first are in, only the rest of the
+ * same chunk may follow. The number of bytes written, -EAGAIN; -EOPNOTSUPP: it must be copied, and
+ * so must all others; other errors of the stream. */
+ssize_t tcp_lend(struct stream *s, const uint8_t *src, size_t len);
+/* Collects receipts: 0 or an error of the stream, which is then recorded. */
+int tcp_lend_settle(struct tcp_lane *t);
 
 /* tcp_rx.c */
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "net-tcp/sockopt.h"
+
 static size_t staged(const struct stream *s)
 {
     return s->s_end - s->s_begin;
@@ -16,6 +18,7 @@ static void finish(struct stream *s, struct pvn_event *ev, int *n)
 {
     s->have_frame = false;
     s->stage_want = s->f.total >= RX_LARGE ? RX_STAGE_LARGE : RX_STAGE;
+    s->receipts_due += s->receipt;
     if (s->dst)
         ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
                                         .id = pvn_id(s->f.seq),
@@ -47,7 +50,7 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
         if (!s->have_frame) {
             if (staged(s) < PVN_FRAME_LEN)
                 return 0;
-            if (pvn_frame_decode(s->stage + s->s_begin, &s->f) < 0)
+            if (pvn_frame_decode(s->stage + s->s_begin, &s->f, &s->receipt) < 0)
                 return tcp_dead(t, s, -EPROTO, "reading a header: these bytes are not one");
             void *dst = NULL;
             int rc = t->l.place(t->l.engine, &t->l, &s->f, &dst);
@@ -204,6 +207,34 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
     }
 }
 
+/*
+ * Tells the sender that chunks it lent are here, in bytes of up to 255 chunks each. What cannot be
+ * sent now waits for the next poll; an error shows where the stream is read.
+ */
+static void give_receipts(struct tcp_lane *t, struct stream *s)
+{
+    while (s->receipts_due) {
+        uint8_t n = s->receipts_due < 255 ? (uint8_t)s->receipts_due : 255;
+        ssize_t rc = send(s->fd, &n, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (rc < 0 && errno == EINTR)
+            continue;
+        if (rc < 0)
+            return;
+        s->answered = true;
+        s->receipts_due -= n;
+        t->stats.receipts += n;
+    }
+}
+
+/* Before a small message is waited for: see pvn_tcp_sockopt_one_way. */
+static void be_one_way(struct stream *s)
+{
+    if (s->answered && s->stage_want == RX_STAGE) {
+        pvn_tcp_sockopt_one_way(s->fd);
+        s->answered = false;
+    }
+}
+
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     int n = 0, ended = 0;
@@ -219,6 +250,9 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
             s->idle = false;
         }
         int rc = poll_stream(t, s, ev, max, &n);
+        if (s->receipts_due)
+            give_receipts(t, s);
+        be_one_way(s);
         if (rc < 0)
             return rc;
         ended += s->eof;

@@ -18,8 +18,8 @@
 
 enum {
     MAX_COMMS = 65536,
-    ZEROCOPY_MIN = 128 << 10, /* bytes: below, pinning pages costs more than the copy */
-    DIAL_TO_LEN = 19          /* family, port, address */
+    LONE_CHUNK = 4 << 20, /* bytes; what messages are cut into where there is one stream */
+    DIAL_TO_LEN = 19      /* family, port, address */
 };
 
 /* What scan learned that lanes need, by the device's index; written by scan, before any lane is
@@ -174,28 +174,10 @@ static int dial(void *ctx, const uint8_t *to, size_t len, int lane, int stream, 
     if (fd < 0)
         return fd;
     pvn_tcp_sockopt_data(fd, pvn_params_get());
-    if (pvn_params_get()->tcp_zerocopy)
-        pvn_tcp_sockopt_zerocopy(fd);
     if (source)
         pvn_tcp_steer(fd, source, &facts[index_of(a->dev)].own, (const struct sockaddr *)&ss);
     rc = pvn_sock_connect(fd, &a->dev->addr, a->dev->addr_len, &ss, ss_len, err);
     return rc < 0 ? rc : fd;
-}
-
-/* MSG_ZEROCOPY is silently ignored, and never completed, on a socket that has not asked for it: so
- * a lane may use it only where asking works. */
-static size_t zerocopy_min(const struct pvn_params *p)
-{
-    int fd;
-    bool works;
-
-    if (!p->tcp_zerocopy)
-        return 0;
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    works = fd >= 0 && pvn_tcp_sockopt_zerocopy(fd);
-    if (fd >= 0)
-        close(fd);
-    return works ? ZEROCOPY_MIN : 0;
 }
 
 static int preamble(void *ctx, int lane, int stream, uint8_t *out)
@@ -220,8 +202,10 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
     struct pvn_tcp_lane_cfg cfg = {.sender = args->sender,
                                    .streams = streams_for(index),
                                    .chunk = (size_t)p->tcp_chunk,
+                                   .lone_chunk = LONE_CHUNK,
                                    .batch_us = (unsigned)(p->tcp_batch / PVN_NS_PER_US),
-                                   .zerocopy_min = zerocopy_min(p),
+                                   .zerocopy_min =
+                                       is_paced(index) ? 0 : (size_t)p->tcp_zerocopy_min,
                                    .dial = dial,
                                    .preamble = preamble,
                                    .ctx = (void *)args};

@@ -1,4 +1,4 @@
-/* The sending side of the TCP lane: the queue, runs, vectored writes, batching, zero copy. */
+/* The sending side of the TCP lane: the queue, runs, vectored writes, batching. */
 #include "net-tcp/tcp_priv.h"
 
 #include <errno.h>
@@ -6,9 +6,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <time.h>
-
-#include <linux/errqueue.h> /* needs time.h */
 
 #include "core/clock.h"
 
@@ -24,6 +21,13 @@ static size_t frame_len(const struct tx_frame *f)
     return f->head_len + f->len;
 }
 
+/* Pages of much more than the caches hold are cold when the receiver comes to them; it is then
+ * better off with the kernel's own, which are few and always the same. */
+static bool worth_lending(const struct tcp_lane *t, size_t len)
+{
+    return t->lend_min && len >= t->lend_min && t->open_bytes + len <= TX_LEND_BYTES;
+}
+
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     struct tcp_lane *t = tcp_of(l);
@@ -33,7 +37,8 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     f->state = TX_QUEUED;
     f->chunk = w->f.chunk;
     f->cookie = w->cookie;
-    pvn_frame_encode(&w->f, f->head);
+    f->receipt = worth_lending(t, w->f.len);
+    pvn_frame_encode(&w->f, f->receipt, f->head);
     f->head_len = PVN_FRAME_LEN;
     if (w->f.len <= TX_INLINE) {
         if (w->f.len)
@@ -46,6 +51,7 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
         f->len = w->f.len;
     }
     t->queued_bytes += frame_len(f);
+    t->open_bytes += f->len;
     t->tail++;
     t->quiet = 0;
     return 0;
@@ -71,6 +77,7 @@ static void deal(struct tcp_lane *t, struct stream *s)
     }
 }
 
+/* As many of the run's bytes as one call can write: up to a payload that is to be lent. */
 static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov)
 {
     int n = 0;
@@ -79,6 +86,8 @@ static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov)
         struct tx_frame *f = frame_at(t, s->first + i);
         if (skip < f->head_len)
             iov[n++] = (struct iovec){f->head + skip, f->head_len - skip};
+        if (f->receipt && t->lend_min)
+            return n;
         skip = skip > f->head_len ? skip - f->head_len : 0;
         if (f->len)
             iov[n++] = (struct iovec){(void *)(uintptr_t)(f->src + skip), f->len - skip};
@@ -96,18 +105,40 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
         if (s->done < frame_len(f))
             return;
         s->done -= frame_len(f);
-        /* While zero-copy calls of the stream are unacknowledged its pages belong to the kernel. */
-        f->state = f->len && s->zc_acked != s->zc_next ? TX_WAIT_ACK : TX_SENT;
-        f->zc_last = s->zc_next;
+        f->state = f->receipt ? TX_LENT : TX_SENT;
+        if (f->receipt) {
+            f->nth = ++s->lent;
+            t->unreceipted++;
+        }
         f->stream = (uint8_t)(s - t->s);
         s->first++;
         s->count--;
     }
 }
 
-static bool wants_zerocopy(const struct tcp_lane *t, const struct tx_frame *f)
+/* Writes once: bytes written, -EAGAIN or an error. */
+static ssize_t write_some(struct tcp_lane *t, struct stream *s)
 {
-    return t->cfg.zerocopy_min && !t->zc_off && f->len >= t->cfg.zerocopy_min;
+    struct tx_frame *f = frame_at(t, s->first);
+    t->stats.tx_calls++;
+    if (f->receipt && t->lend_min && s->done >= f->head_len) {
+        size_t skip = s->done - f->head_len;
+        ssize_t n = tcp_lend(s, f->src + skip, f->len - skip);
+        if (n > 0)
+            t->stats.lent += (uint64_t)n;
+        if (n != -EOPNOTSUPP)
+            return n;
+        t->lend_min = 0;
+    }
+    struct iovec iov[2 * TX_RUN];
+    struct msghdr mh = {.msg_iov = iov};
+    mh.msg_iovlen = (size_t)gather(t, s, iov);
+    /* A header alone goes with the payload that is lent behind it. */
+    bool corked = f->receipt && t->lend_min && mh.msg_iovlen == 1;
+    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (corked ? MSG_MORE : 0);
+    ssize_t n = mh.msg_iovlen == 1 ? send(s->fd, iov[0].iov_base, iov[0].iov_len, flags)
+                                   : sendmsg(s->fd, &mh, flags);
+    return n < 0 ? -errno : n;
 }
 
 /* Writes as much of the stream's run as the kernel takes. Bytes written are taken off *budget. 0,
@@ -115,32 +146,16 @@ static bool wants_zerocopy(const struct tcp_lane *t, const struct tx_frame *f)
 static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
 {
     while (s->count > 0) {
-        struct iovec iov[2 * TX_RUN];
-        struct msghdr mh = {.msg_iov = iov};
-        mh.msg_iovlen = (size_t)gather(t, s, iov);
-        bool zc = wants_zerocopy(t, frame_at(t, s->first));
-        t->stats.tx_calls++;
-        int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (zc ? MSG_ZEROCOPY : 0);
-        ssize_t n = mh.msg_iovlen == 1 ? send(s->fd, iov[0].iov_base, iov[0].iov_len, flags)
-                                       : sendmsg(s->fd, &mh, flags);
-        if (n < 0 && errno == EINTR)
+        ssize_t n = write_some(t, s);
+        if (n == -EINTR)
             continue;
-        if (n < 0 && errno == ENOBUFS && zc) {
-            /* No room for notifications (net.core.optmem_max): go on the ordinary way. */
-            t->zc_off = true;
-            continue;
-        }
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        if (n == -EAGAIN || n == -EWOULDBLOCK) {
             t->stats.tx_full++;
             return -EAGAIN;
         }
         if (n < 0)
-            return tcp_dead(t, s, -errno, "sending");
+            return tcp_dead(t, s, (int)n, "sending");
         t->stats.tx_bytes += (uint64_t)n;
-        if (zc) {
-            t->stats.zc_sends++;
-            s->zc_next++;
-        }
         advance(t, s, (size_t)n);
         *budget -= (size_t)n < *budget ? (size_t)n : *budget;
     }
@@ -204,54 +219,6 @@ int tcp_kick(struct pvn_lane *l)
     return t->cfg.sender && worth_sending(t) ? pump(t) : 0;
 }
 
-/* Takes the kernel's notifications that zero-copy pages are free again. */
-static int reap_zerocopy(struct tcp_lane *t, struct stream *s)
-{
-    while (s->zc_acked != s->zc_next) {
-        char control[128];
-        struct msghdr mh = {.msg_control = control, .msg_controllen = sizeof(control)};
-        if (recvmsg(s->fd, &mh, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) {
-            if (errno == EINTR)
-                continue;
-            if (errno == EAGAIN || errno == EWOULDBLOCK)
-                return 0;
-            return tcp_dead(t, s, -errno, "reading zero-copy notifications");
-        }
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
-            bool mine = (c->cmsg_level == SOL_IP && c->cmsg_type == IP_RECVERR) ||
-                        (c->cmsg_level == SOL_IPV6 && c->cmsg_type == IPV6_RECVERR);
-            struct sock_extended_err ee;
-            if (!mine || c->cmsg_len < CMSG_LEN(sizeof(ee)))
-                continue;
-            memcpy(&ee, CMSG_DATA(c), sizeof(ee));
-            if (ee.ee_errno != 0 || ee.ee_origin != SO_EE_ORIGIN_ZEROCOPY)
-                continue;
-            /* [ee_info, ee_data] are done; the kernel merges ranges and reports TCP's in order. */
-            s->zc_acked = ee.ee_data + 1;
-            if (ee.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) {
-                t->stats.zc_copied++;
-                t->zc_off = true;
-            }
-        }
-    }
-    return 0;
-}
-
-static int settle_zerocopy(struct tcp_lane *t)
-{
-    for (int i = 0; i < t->nstreams; i++) {
-        int rc = reap_zerocopy(t, &t->s[i]);
-        if (rc < 0)
-            return rc;
-    }
-    for (uint32_t p = t->freed; p != t->dealt; p++) {
-        struct tx_frame *f = frame_at(t, p);
-        if (f->state == TX_WAIT_ACK && (int32_t)(t->s[f->stream].zc_acked - f->zc_last) >= 0)
-            f->state = TX_SENT;
-    }
-    return 0;
-}
-
 /* Completed chunks are reported in any order: a slow stream holds back nobody else's request. */
 static int report_sent(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
@@ -262,6 +229,7 @@ static int report_sent(struct tcp_lane *t, struct pvn_event *ev, int max)
             continue;
         ev[n++] = (struct pvn_event){.kind = PVN_EV_SENT, .id = f->cookie, .chunk = f->chunk};
         f->state = TX_FREE;
+        t->open_bytes -= f->len;
     }
     while (t->freed != t->dealt && frame_at(t, t->freed)->state == TX_FREE)
         t->freed++;
@@ -278,8 +246,8 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
         if (rc < 0)
             return rc;
     }
-    if (t->stats.zc_sends) {
-        int rc = settle_zerocopy(t);
+    if (t->unreceipted > 0) {
+        int rc = tcp_lend_settle(t);
         if (rc < 0)
             return rc;
     }

@@ -6,9 +6,9 @@ enum { PAGE = 4096 };
 size_t eng_chunk(const struct pvn_engine_cfg *cfg)
 {
     size_t chunk = cfg->chunk;
-    for (int i = 0; i < cfg->nlanes; i++)
-        if (cfg->lanes[i]->min_chunk > chunk)
-            chunk = cfg->lanes[i]->min_chunk;
+    /* With nothing to share a message with, cutting it only costs. */
+    if (cfg->nlanes == 1 && cfg->lanes[0]->lone_chunk > chunk)
+        chunk = cfg->lanes[0]->lone_chunk;
     for (int i = 0; i < cfg->nlanes; i++) {
         const struct pvn_lane *l = cfg->lanes[i];
         if (l->max_chunk && chunk > l->max_chunk)

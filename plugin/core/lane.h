@@ -188,7 +188,7 @@ struct pvn_lane {
      * poll leaves it something without an event; cleared when kick has returned 0 */
     bool kick_due;
     int max_posted;   /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
-    size_t min_chunk; /* bytes; the plan does not cut finer, 0: no preference */
+    size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
     size_t
         max_chunk; /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
     pvn_place_fn place;

@@ -55,7 +55,7 @@ struct pvn_params {
     uint64_t tcp_notsent_lowat;     /* 0: the kernel's */
     uint64_t tcp_sndbuf;            /* 0: the kernel's */
     uint64_t tcp_rcvbuf;            /* 0: the kernel's */
-    bool tcp_zerocopy;
+    uint64_t tcp_zerocopy_min;
     uint64_t tcp_batch;
 
     /* RDMA lane */

@@ -113,7 +113,8 @@ static const struct pvn_param_def table[] = {
      .min = 4 * KIB,
      .max = 64 * MIB,
      FIELD(tcp_chunk),
-     .help = "Messages are cut into pieces of this size, each going to the stream that has room."},
+     .help = "Messages are cut into pieces of this size, each going to the stream that has room. "
+             "Where there is only one, pieces of less than 4 MiB are not made."},
     {.name = "TCP_CC",
      .type = PVN_PARAM_STRING,
      .def = "",
@@ -152,13 +153,15 @@ static const struct pvn_param_def table[] = {
      .max = GIB,
      FIELD(tcp_rcvbuf),
      .help = "Receive buffer of a TCP connection. 0: the kernel tunes it by itself."},
-    {.name = "TCP_ZEROCOPY",
-     .type = PVN_PARAM_BOOL,
-     .def = "0",
-     FIELD(tcp_zerocopy),
-     .help =
-         "Send large messages with MSG_ZEROCOPY. Switched off again for a connection whose kernel "
-         "copies anyway (loopback, virtual links)."},
+    {.name = "TCP_ZEROCOPY_MIN",
+     .type = PVN_PARAM_SIZE,
+     .unit = "bytes",
+     .def = "128K",
+     .min = 0,
+     .max = GIB,
+     FIELD(tcp_zerocopy_min),
+     .help = "Messages, or the pieces that large ones are cut into, are sent from where they are, "
+             "without a copy, from this size on. Not under bbr, which is slower so. 0: never."},
     {.name = "TCP_BATCH_US",
      .type = PVN_PARAM_DURATION,
      .unit = "us",

@@ -33,7 +33,10 @@ struct LanePair {
     sockaddr_in addr = {};
     int rcvbuf = 0, sndbuf = 0;
     std::vector<int> strangers;
-    std::vector<int> adopted; // the receiving ends, which are the lane's
+    std::vector<int> dialed;  // the sending ends, which are the lane's
+    std::vector<int> adopted; // the receiving ends, likewise
+    bool receipts = true;     // the receiver offers them
+    size_t lone_chunk = 0;
 
     static int dial(void *ctx, const uint8_t *to, size_t len, int, int, pvn_err *err)
     {
@@ -45,7 +48,6 @@ struct LanePair {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         int one = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one));
         if (p->sndbuf)
             setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &p->sndbuf, sizeof(p->sndbuf));
         if (connect(fd, reinterpret_cast<sockaddr *>(&sa), sizeof(sa)) < 0 &&
@@ -54,6 +56,7 @@ struct LanePair {
             close(fd);
             return pvn_err_set(err, -e, "connect");
         }
+        p->dialed.push_back(fd);
         return fd;
     }
 
@@ -105,6 +108,8 @@ struct LanePair {
         int nb = rx->ops->offer(rx, b, sizeof(b));
         ASSERT_GT(na, 0);
         ASSERT_GT(nb, 0);
+        if (!receipts)
+            b[3] = 0;
         ASSERT_EQ(0, rx->ops->bind(rx, a, static_cast<size_t>(na)));
         ASSERT_EQ(0, tx->ops->bind(tx, b, static_cast<size_t>(nb))) << tx->err.reason[0];
     }
@@ -114,6 +119,7 @@ struct LanePair {
         pvn_tcp_lane_cfg c = {};
         c.streams = streams;
         c.chunk = chunk;
+        c.lone_chunk = lone_chunk;
         c.batch_us = batch_us;
         c.zerocopy_min = zc;
         strcpy(c.name, "lo");

@@ -345,6 +345,26 @@ TEST(TcpLaneStreams, SmallMessagesKeepToOne)
     EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.rx)->idle) << "the other stream is left to the poller";
 }
 
+TEST(TcpLaneStreams, ALoneOneSharesWithNobody)
+{
+    for (int streams : {1, 2}) {
+        LanePair p;
+        p.lone_chunk = 512 << 10;
+        p.open(streams, 64 << 10);
+        auto out = pattern(1 << 20, 1);
+        std::vector<uint8_t> in(out.size());
+        void *buf = in.data();
+        size_t cap = in.size();
+        int tag = 0;
+        pvn_req *r, *s;
+        ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 0, nullptr, &s));
+        finish(s, r, nullptr, nullptr);
+        EXPECT_EQ(out, in);
+        EXPECT_EQ(streams == 1 ? 2u : 16u, pvn_engine_get_stats(p.etx)->chunks);
+    }
+}
+
 // A lone small message stays in the kernel's queue until the next call; nobody may notice.
 class TcpLanePeek : public testing::Test
 {
@@ -455,8 +475,10 @@ TEST(TcpFrame, RoundTripAndDamage)
     f.recv = 7;
     f.tag = -5;
     uint8_t b[PVN_FRAME_LEN];
-    pvn_frame_encode(&f, b);
-    ASSERT_EQ(0, pvn_frame_decode(b, &g));
+    bool receipt = false;
+    pvn_frame_encode(&f, true, b);
+    ASSERT_EQ(0, pvn_frame_decode(b, &g, &receipt));
+    EXPECT_TRUE(receipt);
     EXPECT_EQ(f.seq, g.seq);
     EXPECT_EQ(f.total, g.total);
     EXPECT_EQ(f.offset, g.offset);
@@ -466,7 +488,7 @@ TEST(TcpFrame, RoundTripAndDamage)
     EXPECT_EQ(f.tag, g.tag);
     for (int i = 0; i < PVN_FRAME_LEN * 8; i++) {
         b[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
-        EXPECT_EQ(-EPROTO, pvn_frame_decode(b, &g)) << "bit " << i;
+        EXPECT_EQ(-EPROTO, pvn_frame_decode(b, &g, &receipt)) << "bit " << i;
         b[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
     }
 }

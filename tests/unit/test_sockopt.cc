@@ -132,10 +132,15 @@ TEST_F(SockOpt, RefusedCongestionControlIsSaidOnceAndDoneWithout)
     EXPECT_EQ(2u, warnings.size());
 }
 
-TEST_F(SockOpt, ZeroCopyCanBeAskedFor)
+TEST_F(SockOpt, RoomForAnswers)
 {
-    EXPECT_TRUE(pvn_tcp_sockopt_zerocopy(fd)) << "Linux 4.14 and newer have it";
-    EXPECT_FALSE(pvn_tcp_sockopt_zerocopy(-1));
+    int bytes = 1;
+    socklen_t len = sizeof(bytes);
+
+    ASSERT_EQ(0, setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)));
+    pvn_tcp_sockopt_answers(fd);
+    ASSERT_EQ(0, getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, &len));
+    EXPECT_GE(bytes, 64 * 2560);
 }
 
 TEST_F(SockOpt, BindToDevice)

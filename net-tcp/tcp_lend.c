@@ -1,0 +1,155 @@
+/*
+ * Large chunks, uncopied: the sending side's pages are put into a pipe by reference (vmsplice) and
+ * from there into the socket (splice). Linux then sends those pages, and on loopback and virtual
+ * links queues them for the receiver as they are, where it would copy those of MSG_ZEROCOPY.
+ */
+#include "config.h"
+#include "net-tcp/tcp_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    PIPE_BYTES = 256 * 1024, /* in the pipe at once; the kernel counts them against the user */
+    RECEIPTS = 64            /* bytes of receipts that are read at once */
+};
+
+void tcp_lend_init(struct stream *s)
+{
+    s->pipe = (struct lend_pipe){.rd = -1, .wr = -1};
+}
+
+static void close_pipe(struct lend_pipe *p)
+{
+    if (p->rd >= 0) {
+        close(p->rd);
+        close(p->wr);
+    }
+    *p = (struct lend_pipe){.rd = -1, .wr = -1};
+}
+
+void tcp_lend_close(struct stream *s)
+{
+    struct linger reset = {.l_onoff = 1};
+    close_pipe(&s->pipe);
+    /* What is still under way would arrive with whatever its pages hold by then. */
+    if (s->lent != s->receipted)
+        setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+}
+
+/* A pipe must not take descriptors that the process may need: with half of them in use, there is
+ * none. */
+static int open_pipe(struct lend_pipe *p)
+{
+    struct rlimit files;
+    int fd[2];
+    if (pipe2(fd, O_CLOEXEC | O_NONBLOCK) < 0)
+        return -errno;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && (rlim_t)fd[1] > files.rlim_cur / 2) {
+        close(fd[0]);
+        close(fd[1]);
+        return -EMFILE;
+    }
+    /* Refused where the user has many pipes already: a smaller one does too. */
+    (void)fcntl(fd[1], F_SETPIPE_SZ, PIPE_BYTES);
+    *p = (struct lend_pipe){.rd = fd[0], .wr = fd[1]};
+    return 0;
+}
+
+/*
+ * splice knows no MSG_NOSIGNAL: on a stream that the peer has closed the calling thread would get a
+ * SIGPIPE. It is blocked meanwhile, and one that came is taken away again.
+ */
+static ssize_t splice_quietly(int from, int to, size_t len)
+{
+    sigset_t sigpipe, before, pending;
+    struct timespec at_once = {0};
+    bool expected = false;
+    sigemptyset(&sigpipe);
+    sigaddset(&sigpipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &sigpipe, &before);
+    if (sigismember(&before, SIGPIPE)) {
+        sigpending(&pending);
+        expected = sigismember(&pending, SIGPIPE);
+    }
+    ssize_t n = splice(from, NULL, to, NULL, len, SPLICE_F_NONBLOCK);
+    int code = errno;
+    if (n < 0 && code == EPIPE && !expected)
+        while (sigtimedwait(&sigpipe, NULL, &at_once) < 0 && errno == EINTR)
+            ;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return n < 0 ? -code : n;
+}
+
+ssize_t tcp_lend(struct stream *s, const uint8_t *src, size_t len)
+{
+    struct lend_pipe *p = &s->pipe;
+    if (p->rd < 0 && open_pipe(p) < 0)
+        return -EOPNOTSUPP;
+    if (p->held == 0) {
+        struct iovec iov = {(void *)(uintptr_t)src, len < PIPE_BYTES ? len : PIPE_BYTES};
+        ssize_t n = vmsplice(p->wr, &iov, 1, SPLICE_F_NONBLOCK);
+        if (n < 0 && errno == EINTR)
+            return -EINTR;
+        if (n <= 0)
+            return -EOPNOTSUPP; /* ENOSYS, EFAULT for memory without pages of its own, ... */
+        p->held = (size_t)n;
+    }
+    ssize_t n = splice_quietly(p->rd, s->fd, p->held);
+    if (n == -EINVAL || n == -ENOSYS || n == -EOPNOTSUPP) {
+        close_pipe(p);
+        return -EOPNOTSUPP;
+    }
+    if (n > 0)
+        p->held -= (size_t)n;
+    return n == 0 ? -EAGAIN : n;
+}
+
+/* Each byte that comes is the number of chunks of the stream that the peer has in its memory. */
+static int collect(struct tcp_lane *t, struct stream *s)
+{
+    while (s->receipted != s->lent) {
+        uint8_t b[RECEIPTS];
+        ssize_t n = recv(s->fd, b, sizeof(b), MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return 0;
+        if (n <= 0)
+            return tcp_dead(t, s, n < 0 ? -errno : -ECONNRESET, "waiting for the peer's receipt");
+        for (ssize_t i = 0; i < n; i++) {
+            if (b[i] == 0 || b[i] > s->lent - s->receipted)
+                return tcp_dead(t, s, -EPROTO,
+                                "reading receipts: these are for more than was sent");
+            s->receipted += b[i];
+            t->stats.receipts += b[i];
+        }
+        if ((size_t)n < sizeof(b))
+            return 0;
+    }
+    return 0;
+}
+
+int tcp_lend_settle(struct tcp_lane *t)
+{
+    for (int i = 0; i < t->nstreams; i++) {
+        int rc = collect(t, &t->s[i]);
+        if (rc < 0)
+            return rc;
+    }
+    for (uint32_t p = t->freed; p != t->dealt; p++) {
+        struct tx_frame *f = &t->q[p % TXQ];
+        if (f->state == TX_LENT && (int32_t)(t->s[f->stream].receipted - f->nth) >= 0) {
+            f->state = TX_SENT;
+            t->unreceipted--;
+        }
+    }
+    return 0;
+}

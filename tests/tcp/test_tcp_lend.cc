@@ -1,0 +1,310 @@
+// Large chunks are lent to the kernel: what arrives, when a send is done, and all that can go wrong
+// with pipes, receipts and the peer.
+#include "tcp/lane_pair.h"
+
+#include <csignal>
+#include <random>
+#include <string>
+#include <sys/resource.h>
+#include <vector>
+
+namespace
+{
+
+constexpr size_t LEND = 64 << 10; // chunks of at least this size are lent
+constexpr size_t MSG = 300000;
+
+std::vector<uint8_t> pattern(size_t n, unsigned seed)
+{
+    std::vector<uint8_t> v(n);
+    std::mt19937 r(seed);
+    for (auto &b : v)
+        b = static_cast<uint8_t>(r());
+    return v;
+}
+
+class TcpLend : public testing::Test
+{
+  protected:
+    LanePair p;
+
+    void open(int streams = 1, size_t chunk = 128 << 10)
+    {
+        p.open(streams, chunk, 0, LEND);
+    }
+    pvn_req *send(const void *data, size_t n)
+    {
+        pvn_req *s = nullptr;
+        EXPECT_EQ(0, pvn_engine_isend(p.etx, data, n, 0, nullptr, &s));
+        EXPECT_NE(nullptr, s);
+        return s;
+    }
+    pvn_req *receive(void *data, size_t n)
+    {
+        pvn_req *r = nullptr;
+        int tag = 0;
+        EXPECT_EQ(0, pvn_engine_irecv(p.erx, 1, &data, &n, &tag, nullptr, &r));
+        EXPECT_NE(nullptr, r);
+        return r;
+    }
+    void finish(pvn_req *s, pvn_req *r)
+    {
+        int sd = 0, rd = 0;
+        for (long i = 0; i < 100000000L && (!sd || !rd); i++) {
+            if (!rd) {
+                ASSERT_EQ(0, pvn_engine_test(r, &rd, nullptr));
+            }
+            if (!sd) {
+                ASSERT_EQ(0, pvn_engine_test(s, &sd, nullptr));
+            }
+        }
+        ASSERT_TRUE(sd && rd);
+    }
+    // One message there; both ends work on it.
+    void exchange(const uint8_t *from, size_t n)
+    {
+        std::vector<uint8_t> in(n + 1, 0xAA);
+        pvn_req *r = receive(in.data(), n);
+        finish(send(from, n), r);
+        EXPECT_EQ(0, memcmp(in.data(), from, n));
+        EXPECT_EQ(0xAA, in[n]);
+    }
+    // Tests a send until it fails; what it failed with.
+    int until_error(pvn_req *s)
+    {
+        int rc = 0, done = 0;
+        for (int i = 0; i < 1000000 && rc == 0 && !done; i++)
+            rc = pvn_engine_test(s, &done, nullptr);
+        EXPECT_FALSE(done);
+        return rc;
+    }
+    const pvn_tcp_lane_stats *tx()
+    {
+        return pvn_tcp_lane_get_stats(p.tx);
+    }
+    const pvn_tcp_lane_stats *rx()
+    {
+        return pvn_tcp_lane_get_stats(p.rx);
+    }
+};
+
+TEST_F(TcpLend, LargeChunksAreNotCopied)
+{
+    open();
+    auto data = pattern(MSG, 1);
+    exchange(data.data(), MSG);
+    // 131072 + 131072 + 37856: the last chunk is below the size that is lent.
+    EXPECT_EQ(262144u, tx()->lent);
+    EXPECT_EQ(2u, tx()->receipts);
+    EXPECT_EQ(2u, rx()->receipts);
+    EXPECT_EQ(tx()->tx_bytes, rx()->rx_bytes);
+    exchange(data.data(), LEND - 1);
+    EXPECT_EQ(262144u, tx()->lent) << "too small";
+    exchange(data.data(), LEND);
+    EXPECT_EQ(262144u + LEND, tx()->lent);
+}
+
+TEST_F(TcpLend, AnyAddressAndLength)
+{
+    open(3);
+    auto data = pattern(3 << 20, 2);
+    std::mt19937 rnd(3);
+    for (int i = 0; i < 100; i++) {
+        size_t at = rnd() % 9000, n = rnd() % 3 ? rnd() % (2 << 20) : rnd() % 500;
+        exchange(data.data() + at, n);
+    }
+    EXPECT_GT(tx()->lent, 20u << 20);
+    EXPECT_EQ(tx()->receipts, rx()->receipts);
+}
+
+// The kernel has taken all of it, and yet the buffer is not the caller's again.
+TEST_F(TcpLend, DoneWhenTheReceiverHasIt)
+{
+    open();
+    auto data = pattern(100000, 4);
+    std::vector<uint8_t> in(100000);
+    pvn_req *s = send(data.data(), data.size());
+    int done = 0;
+    for (int i = 0; i < 1000; i++) {
+        ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
+        ASSERT_FALSE(done);
+    }
+    EXPECT_EQ(100000u, tx()->lent) << "it waits for the receipt, for nothing else";
+    finish(s, receive(in.data(), in.size()));
+    EXPECT_EQ(data, in);
+}
+
+TEST_F(TcpLend, APeerWithoutReceiptsGetsCopies)
+{
+    p.receipts = false;
+    open();
+    auto data = pattern(MSG, 5);
+    exchange(data.data(), MSG);
+    EXPECT_EQ(0u, tx()->lent);
+    EXPECT_EQ(0u, rx()->receipts);
+}
+
+TEST_F(TcpLend, DescriptorsAreLeftToTheProcess)
+{
+    open();
+    rlimit before, few;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    int next = dup(0);
+    ASSERT_EQ(0, close(next));
+    few = before;
+    few.rlim_cur = 2 * static_cast<rlim_t>(next) + 1; // a pipe is to be had, and half are in use
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
+    auto data = pattern(MSG, 6);
+    exchange(data.data(), MSG);
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+    EXPECT_EQ(0u, tx()->lent);
+    EXPECT_EQ(2u, tx()->receipts) << "the headers had asked for them";
+    exchange(data.data(), MSG);
+    EXPECT_EQ(0u, tx()->lent) << "once it did not work it is not tried again";
+    EXPECT_EQ(2u, tx()->receipts);
+}
+
+TEST_F(TcpLend, NotMoreThanTheCachesHold)
+{
+    open(1, 4 << 20);
+    const int n = 7; // of 4 MiB: 16 MiB may be lent at once
+    std::vector<uint8_t> data = pattern(4 << 20, 7);
+    std::vector<std::vector<uint8_t>> in(n, std::vector<uint8_t>(data.size()));
+    pvn_req *s[n];
+    for (int i = 0; i < n; i++)
+        s[i] = send(data.data(), data.size());
+    for (int i = 0; i < n; i++) {
+        finish(s[i], receive(in[i].data(), in[i].size()));
+        EXPECT_EQ(data, in[i]);
+    }
+    EXPECT_EQ(4u, tx()->receipts);
+    EXPECT_EQ(16u << 20, tx()->lent);
+    exchange(data.data(), data.size());
+    EXPECT_EQ(5u, tx()->receipts) << "there is room again";
+}
+
+// splice raises SIGPIPE, whose default action would end the process, and so this test.
+TEST_F(TcpLend, NoSignalFromAClosedStream)
+{
+    open();
+    auto data = pattern(100000, 8);
+    exchange(data.data(), data.size());
+    sigset_t before, after, pending;
+    pthread_sigmask(SIG_SETMASK, nullptr, &before);
+    ASSERT_FALSE(sigismember(&before, SIGPIPE));
+    ASSERT_EQ(SIG_DFL, signal(SIGPIPE, SIG_DFL));
+
+    // The header is in, so that the next call is the one that lends.
+    pvn_req *s = nullptr;
+    int size = 4096;
+    ASSERT_EQ(0, setsockopt(p.dialed[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
+    s = send(data.data(), data.size());
+    ASSERT_LT(tx()->lent, 200000u) << "all of it fitted: nothing is tested";
+    ASSERT_EQ(0, shutdown(p.dialed[0], SHUT_WR));
+    EXPECT_EQ(-EPIPE, until_error(s));
+
+    pthread_sigmask(SIG_SETMASK, nullptr, &after);
+    EXPECT_FALSE(sigismember(&after, SIGPIPE));
+    sigpending(&pending);
+    EXPECT_FALSE(sigismember(&pending, SIGPIPE));
+}
+
+// One that was pending before is somebody else's.
+TEST_F(TcpLend, AnotherSignalStays)
+{
+    open();
+    auto data = pattern(100000, 9);
+    exchange(data.data(), data.size());
+    int size = 4096;
+    ASSERT_EQ(0, setsockopt(p.dialed[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
+    pvn_req *s = send(data.data(), data.size());
+    ASSERT_EQ(0, shutdown(p.dialed[0], SHUT_WR));
+    sigset_t sigpipe, pending;
+    sigemptyset(&sigpipe);
+    sigaddset(&sigpipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &sigpipe, nullptr);
+    pthread_kill(pthread_self(), SIGPIPE);
+    EXPECT_EQ(-EPIPE, until_error(s));
+    sigpending(&pending);
+    EXPECT_TRUE(sigismember(&pending, SIGPIPE));
+    timespec now = {};
+    EXPECT_EQ(SIGPIPE, sigtimedwait(&sigpipe, nullptr, &now));
+    pthread_sigmask(SIG_UNBLOCK, &sigpipe, nullptr);
+}
+
+TEST_F(TcpLend, ReceiverGone)
+{
+    open();
+    auto data = pattern(100000, 10);
+    pvn_req *s = send(data.data(), data.size());
+    p.rx->ops->close(p.rx);
+    p.rx = nullptr;
+    int rc = until_error(s);
+    EXPECT_TRUE(rc == -ECONNRESET || rc == -EPIPE) << rc;
+    EXPECT_NE(nullptr, strstr(p.tx->err.reason[0], "receipt")) << p.tx->err.reason[0];
+}
+
+TEST_F(TcpLend, ReceiptsForMoreThanWasSent)
+{
+    open();
+    auto data = pattern(100000, 11);
+    pvn_req *s = send(data.data(), data.size());
+    ASSERT_EQ(1, ::send(p.adopted[0], "\2", 1, 0));
+    EXPECT_EQ(-EPROTO, until_error(s));
+    EXPECT_NE(nullptr, strstr(p.tx->err.reason[0], "more than was sent")) << p.tx->err.reason[0];
+}
+
+TEST_F(TcpLend, AReceiptForNothing)
+{
+    open();
+    auto data = pattern(100000, 12);
+    pvn_req *s = send(data.data(), data.size());
+    ASSERT_EQ(1, ::send(p.adopted[0], "\0", 1, 0));
+    EXPECT_EQ(-EPROTO, until_error(s));
+}
+
+// The pages are the caller's again: what is under way must not look whole.
+TEST_F(TcpLend, ClosingBeforeTheReceiptIsAReset)
+{
+    open();
+    auto data = pattern(100000, 13);
+    send(data.data(), data.size());
+    pvn_engine_free(p.etx);
+    p.etx = nullptr;
+    p.tx->ops->close(p.tx);
+    p.tx = nullptr;
+    usleep(1000);
+    int error = 0;
+    socklen_t len = sizeof(error);
+    ASSERT_EQ(0, getsockopt(p.adopted[0], SOL_SOCKET, SO_ERROR, &error, &len));
+    EXPECT_EQ(ECONNRESET, error);
+}
+
+TEST_F(TcpLend, ClosingAfterItIsNone)
+{
+    open();
+    auto data = pattern(MSG, 14);
+    exchange(data.data(), MSG);
+    ASSERT_GT(tx()->receipts, 0u);
+    p.tx->ops->close(p.tx);
+    p.tx = nullptr;
+    usleep(1000);
+    char byte;
+    EXPECT_EQ(0, recv(p.adopted[0], &byte, 1, MSG_DONTWAIT)) << "not an orderly end";
+}
+
+// A receipt makes the socket pass for interactive; small messages must not suffer.
+TEST_F(TcpLend, SmallMessagesAfterwards)
+{
+    open();
+    auto data = pattern(MSG, 15);
+    exchange(data.data(), LEND);
+    ASSERT_EQ(1u, rx()->receipts);
+    exchange(data.data(), 8);
+    int quick = 0;
+    socklen_t len = sizeof(quick);
+    ASSERT_EQ(0, getsockopt(p.adopted[0], IPPROTO_TCP, TCP_QUICKACK, &quick, &len));
+    EXPECT_EQ(1, quick);
+}
+
+} // namespace
