@@ -62,8 +62,11 @@ static void tcp_locate(const struct pvn_lane *l, struct pvn_err *err)
 static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     const struct tcp_lane *t = (const struct tcp_lane *)l;
-    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes", t->cfg.name,
-                    t->nstreams, t->nstreams == 1 ? "" : "s", t->cfg.chunk);
+    char copies[64] = "";
+    if (t->lend_min)
+        snprintf(copies, sizeof(copies), ", without a copy from %zu bytes on", t->lend_min);
+    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes%s", t->cfg.name,
+                    t->nstreams, t->nstreams == 1 ? "" : "s", t->l.max_chunk, copies);
 }
 
 static void tcp_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
