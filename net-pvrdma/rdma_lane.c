@@ -135,7 +135,7 @@ static void fill_ops(void)
 void rdma_two_sided(struct rdma_lane *r)
 {
     r->l.ops = &two_sided_ops;
-    r->l.caps = 0;
+    r->l.caps = PVN_LANE_SETS_KICK_DUE;
 }
 
 static int map_memory(struct rdma_lane *r)
@@ -192,8 +192,8 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     r->reap_at = REAP_AT;
     r->l.ops = cfg->sender ? &tx_ops : &rx_ops;
     r->l.sender = cfg->sender;
-    r->l.caps =
-        PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | PVN_LANE_CONNECTOR_FIRST | cfg->gpu_caps;
+    r->l.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | PVN_LANE_CONNECTOR_FIRST |
+                PVN_LANE_SETS_KICK_DUE | cfg->gpu_caps;
     r->l.max_posted = RECORD_RING * cfg->qps;
     r->l.max_chunk = cfg->max_chunk;
     if (map_memory(r) < 0 || rdma_qps_create(r) < 0 || rdma_flush_create(r) < 0) {

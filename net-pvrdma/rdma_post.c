@@ -17,11 +17,8 @@ void rdma_chain_init(struct rqp *q)
     }
 }
 
-int rdma_ring(struct rdma_lane *r, int qp)
+int rdma_ring_chain(struct rdma_lane *r, struct rqp *q)
 {
-    struct rqp *q = &r->qp[qp];
-    if (q->nwr == 0)
-        return 0;
     struct ibv_send_wr *bad = NULL;
     int n = q->nwr;
     q->nwr = 0;
@@ -31,11 +28,10 @@ int rdma_ring(struct rdma_lane *r, int qp)
     last->next = NULL;
     int rc = ibv_post_send(q->qp, &q->wr[0], &bad);
     last->next = after;
-    if (rc)
+    if (__builtin_expect(rc != 0, 0))
         return rdma_dead(r, -(rc < 0 ? EIO : rc), "posting to the send queue");
-    for (int i = 0; i < n; i++)
-        if (q->wr[i].send_flags & IBV_SEND_SIGNALED)
-            r->owed++;
+    r->owed += q->signalled;
+    q->signalled = 0;
     return 0;
 }
 
@@ -67,14 +63,13 @@ static void took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, stru
     bool whole = imm_chunk(imm) == CHUNK_WHOLE;
     q->seen++;
     q->recv_lack++;
-    *ev = (struct pvn_event){
-        .kind = PVN_EV_ARRIVED,
-        .id = imm_id(imm),
-        .recv = imm_recv(imm),
-        .chunk = whole ? 0 : imm_chunk(imm),
-        .bytes = wc->byte_len,
-        .total = whole ? wc->byte_len
-                       : le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE))};
+    ev->kind = PVN_EV_ARRIVED;
+    ev->id = imm_id(imm);
+    ev->recv = imm_recv(imm);
+    ev->chunk = whole ? 0 : imm_chunk(imm);
+    ev->bytes = wc->byte_len;
+    ev->total =
+        whole ? wc->byte_len : le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE));
 }
 
 static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *ev, int *n)

@@ -33,6 +33,7 @@ struct rqp {
     uint32_t places; /* free places of the send queue */
     /* requests chained but not rung; each is linked to the next one for good, see rdma_ring */
     int nwr;
+    uint32_t signalled; /* of them */
     struct ibv_send_wr wr[CHAIN];
     struct ibv_sge sge[CHAIN];
     /* sender: chunks of this queue pair, counted for ever */
@@ -84,11 +85,11 @@ struct rdma_lane {
     uint64_t *totals;      /* imm mode, CTS_SLOTS * PVN_MAX_RECVS message sizes, both ends */
 
     /* sender */
-    uint64_t next_cts;  /* slot number looked for */
-    uint64_t next_line; /* of it, counted for ever */
-    uint32_t reap_at;   /* known completions that are worth a poll now */
-    bool starved;       /* a chunk found no place in a send queue */
-    struct pvn_cts cts_seen[CTS_SLOTS];
+    uint64_t next_cts;                  /* slot number looked for */
+    uint64_t next_line;                 /* of it, counted for ever */
+    uint32_t reap_at;                   /* known completions that are worth a poll now */
+    bool starved;                       /* a chunk found no place in a send queue */
+    struct pvn_cts cts_seen[CTS_SLOTS]; /* slot % CTS_SLOTS: what the engine was told of */
     /* receiver */
     uint64_t staged;    /* slots given to post_cts */
     uint64_t published; /* of them with the peer */
@@ -134,7 +135,11 @@ int rdma_verify(struct pvn_lane *l);
 
 /* rdma_post.c: chains and the completion queue */
 void rdma_chain_init(struct rqp *q);
-int rdma_ring(struct rdma_lane *r, int qp); /* the doorbell, if anything is chained */
+int rdma_ring_chain(struct rdma_lane *r, struct rqp *q); /* the doorbell, of a chain not empty */
+static inline int rdma_ring(struct rdma_lane *r, int qp)
+{
+    return r->qp[qp].nwr ? rdma_ring_chain(r, &r->qp[qp]) : 0;
+}
 int rdma_refill(struct rdma_lane *r, int qp);
 /* Takes up to max completions. ev/n: events of receives, may be NULL on the sending side. */
 int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n);
@@ -176,6 +181,14 @@ static inline struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const voi
     return wr;
 }
 
+/* Of a request of the chain: it is to have a completion. */
+static inline void rdma_signal(struct rqp *q, struct ibv_send_wr *wr, uint64_t id)
+{
+    wr->wr_id = id;
+    wr->send_flags |= IBV_SEND_SIGNALED;
+    q->signalled++;
+}
+
 /* rdma_flush.c: the queue pair that reads GPU memory, on receivers with PVN_FLUSH_READ */
 int rdma_flush_create(struct rdma_lane *r);
 int rdma_flush_connect(struct rdma_lane *r);
@@ -203,7 +216,7 @@ void rdma_two_close(struct rdma_lane *r);
 int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int rdma_tx_kick(struct pvn_lane *l);
 int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
-int rdma_post_cts(struct pvn_lane *l, const struct pvn_cts *cts, const struct pvn_mr *const *mrs);
+int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
 int rdma_rx_kick(struct pvn_lane *l);
 int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 

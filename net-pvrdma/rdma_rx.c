@@ -5,44 +5,47 @@
 #include <errno.h>
 #include <string.h>
 
+__attribute__((noinline, cold)) static int not_registered(struct rdma_lane *r)
+{
+    return rdma_dead(r, -EFAULT,
+                     "receiving into bytes outside the registration given with them (or larger "
+                     "than half the device's largest region)");
+}
+
 /* The keys of one buffer, for every lane of the comm: all of them are RDMA lanes. */
-static int put_keys(struct rdma_lane *r, const struct pvn_cts *c, int i, const struct pvn_mr *mr,
-                    uint32_t *rkey)
+static inline int put_keys(struct rdma_lane *r, const struct pvn_buffer *b, uint32_t *rkey)
 {
     for (int k = 0; k < r->l.nlanes; k++) {
-        const struct pvn_rdma_mem *mem = mr ? mr->lane_mr[k] : NULL;
-        const struct ibv_mr *m =
-            mem ? pvn_rdma_mem_find(mem, (uintptr_t)c->e[i].addr, c->e[i].size) : NULL;
-        if (mem && !m && c->e[i].size > 0)
-            return rdma_dead(r, -EFAULT,
-                             "receiving into bytes outside the registration given with them (or "
-                             "larger than half the "
-                             "device's largest region)");
-        rkey[k] = htole32(m ? m->rkey : c->e[i].rkey[k]);
+        const struct pvn_rdma_mem *mem = b->mr ? b->mr->lane_mr[k] : NULL;
+        const struct ibv_mr *m = mem ? pvn_rdma_mem_find(mem, (uintptr_t)b->addr, b->size) : NULL;
+        if (__builtin_expect(mem && !m && b->size > 0, 0))
+            return not_registered(r);
+        rkey[k] = htole32(m ? m->rkey : b->mr ? b->mr->rkey[k] : 0);
     }
     return 0;
 }
 
-int rdma_post_cts(struct pvn_lane *l, const struct pvn_cts *c, const struct pvn_mr *const *mrs)
+int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
 {
     struct rdma_lane *r = rdma_of(l);
     /* The staging ring is as long as the peer's; the engine keeps fewer slots open, so this only
      * guards. */
-    if (r->staged - r->started >= CTS_SLOTS || c->seq != r->staged)
-        return c->seq < r->staged ? 0 : -EAGAIN;
-    for (int i = 0; i < c->n; i++) {
+    if (r->staged - r->started >= CTS_SLOTS || slot != r->staged)
+        return slot < r->staged ? 0 : -EAGAIN;
+    for (int i = 0; i < n; i++) {
         struct cts_line *line = &r->cts[(r->staged_lines + (unsigned)i) % CTS_LINES];
-        if (put_keys(r, c, i, mrs[i], line->rkey) < 0)
+        if (put_keys(r, &b[i], line->rkey) < 0)
             return r->l.err.code;
         /* The rest is zero from the start. */
-        line->addr = htole64(c->e[i].addr);
-        line->size = htole64(c->e[i].size);
-        line->tag = (int32_t)htole32((uint32_t)c->e[i].tag);
-        line->n = (uint8_t)c->n;
-        line->stamp = htole64(c->seq + 1);
+        line->addr = htole64((uintptr_t)b[i].addr);
+        line->size = htole64(b[i].size);
+        line->tag = (int32_t)htole32((uint32_t)b[i].tag);
+        line->n = (uint8_t)n;
+        line->stamp = htole64(slot + 1);
     }
     r->staged++;
-    r->staged_lines += (unsigned)c->n;
+    r->staged_lines += (unsigned)n;
+    r->l.kick_due = true;
     return 0;
 }
 
@@ -105,8 +108,7 @@ static int reap_now(struct rdma_lane *r)
 static int ring_chain(struct rdma_lane *r, struct ibv_send_wr *last, unsigned places,
                       uint64_t done_at)
 {
-    last->wr_id = wr_id_make(WR_CHAIN, 0, places);
-    last->send_flags |= IBV_SEND_SIGNALED;
+    rdma_signal(&r->qp[0], last, wr_id_make(WR_CHAIN, 0, places));
     r->chain[r->chain_tail++ % (CTS_SLOTS * 2)] = done_at;
     return rdma_ring(r, 0);
 }
@@ -241,18 +243,19 @@ static bool record_is_there(const struct rdma_lane *r, int k)
            htole32(r->qp[k].seen + 1);
 }
 
-static void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
+static inline void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
 {
     for (; *n < max && record_is_there(r, k); r->qp[k].seen++) {
         const struct record *rec = next_record(r, k);
         uint32_t imm = le32toh(rec->imm);
-        ev[*n] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
-                                    .id = imm_id(imm),
-                                    .recv = imm_recv(imm),
-                                    .chunk = imm_chunk(imm),
-                                    .bytes = le32toh(rec->bytes),
-                                    .total = le64toh(rec->total)};
-        note_arrival(r, &ev[(*n)++]);
+        struct pvn_event *e = &ev[(*n)++];
+        e->kind = PVN_EV_ARRIVED;
+        e->id = imm_id(imm);
+        e->recv = imm_recv(imm);
+        e->chunk = imm_chunk(imm);
+        e->bytes = le32toh(rec->bytes);
+        e->total = le64toh(rec->total);
+        note_arrival(r, e);
     }
 }
 
@@ -310,7 +313,7 @@ __attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_ev
         for (int k = 0; rc == 0 && k < r->nqps; k++)
             read_records(r, k, ev, max, &n);
     if (rc == 0 && n > flushed) {
-        r->fresh = r->moved = true;
+        r->fresh = r->moved = r->l.kick_due = true;
         rc = reap_known(r);
     } else if (rc == 0) {
         rc = found_nothing(r);

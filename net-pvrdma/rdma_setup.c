@@ -130,8 +130,7 @@ static int send_probes(struct rdma_lane *r)
         struct ibv_send_wr *wr =
             rdma_wr(r, k, r->hello, word ? sizeof(*r->hello) : 0, r->mem_mr->lkey,
                     r->peer.mem_addr + MEM_HELLO, r->peer.mem_rkey);
-        wr->wr_id = wr_id_make(WR_VERIFY, k, 1);
-        wr->send_flags = IBV_SEND_SIGNALED;
+        rdma_signal(&r->qp[k], wr, wr_id_make(WR_VERIFY, k, 1));
         rc = rdma_ring(r, k);
     }
     return rc;

@@ -179,8 +179,7 @@ static int send_piece(struct rdma_lane *r, int k, enum piece_kind kind, const st
     uint32_t bytes = (uint32_t)sizeof(struct piece_head) + len;
     struct ibv_send_wr *wr = rdma_wr(r, k, buf, bytes, t->mr->lkey, 0, 0);
     wr->opcode = IBV_WR_SEND;
-    wr->wr_id = wr_id_make(WR_PIECE, k, 1);
-    wr->send_flags = IBV_SEND_SIGNALED;
+    rdma_signal(q, wr, wr_id_make(WR_PIECE, k, 1));
     q->posted++;
     return 0;
 }
@@ -197,8 +196,7 @@ static int send_credits(struct rdma_lane *r, int k)
     if (!wr)
         return rdma_dead(r, -ENOBUFS, "returning credits: its send queue is full");
     wr->opcode = IBV_WR_SEND;
-    wr->wr_id = wr_id_make(WR_CREDIT, k, 1);
-    wr->send_flags = IBV_SEND_SIGNALED;
+    rdma_signal(&r->qp[k], wr, wr_id_make(WR_CREDIT, k, 1));
     q->returned++;
     r->stats.acks_alone++;
     return rdma_ring(r, k);

@@ -19,7 +19,7 @@ static bool has_room(const struct rdma_lane *r, const struct rqp *q)
            q->places >= PER_CHUNK;
 }
 
-static int pick_qp(struct rdma_lane *r)
+static int pick_of_many(struct rdma_lane *r)
 {
     for (int i = 0; i < r->nqps; i++) {
         int k = r->next_qp;
@@ -31,40 +31,43 @@ static int pick_qp(struct rdma_lane *r)
     return -1;
 }
 
-/* 0 and the key, or -EFAULT: the bytes are not in the registration that came with them. */
-static int lkey_of(struct rdma_lane *r, const struct pvn_write *w, uint32_t *lkey)
+static inline int pick_qp(struct rdma_lane *r)
 {
-    const struct pvn_rdma_mem *mem = w->mr ? w->mr->lane_mr[r->l.idx] : NULL;
-    const struct ibv_mr *mr = mem ? pvn_rdma_mem_find(mem, (uintptr_t)w->src, w->f.len) : NULL;
-    *lkey = mr ? mr->lkey : 0;
-    if (mr || w->f.len == 0)
-        return 0;
+    return r->nqps == 1 && has_room(r, &r->qp[0]) ? 0 : pick_of_many(r);
+}
+
+__attribute__((noinline, cold)) static int not_registered(struct rdma_lane *r, bool mem)
+{
     return rdma_dead(r, -EFAULT,
                      mem ? "sending bytes outside the registration given with them"
                          : "sending from memory that is not registered");
 }
 
-static void put_record(struct rdma_lane *r, int k, const struct pvn_write *w)
+/* 0 and the key, or -EFAULT: the bytes are not in the registration that came with them. */
+static inline int lkey_of(struct rdma_lane *r, const struct pvn_write *w, uint32_t *lkey)
+{
+    const struct pvn_rdma_mem *mem = w->mr ? w->mr->lane_mr[r->l.idx] : NULL;
+    const struct ibv_mr *mr = mem ? pvn_rdma_mem_find(mem, (uintptr_t)w->src, w->f.len) : NULL;
+    *lkey = mr ? mr->lkey : 0;
+    return __builtin_expect(mr || w->f.len == 0, 1) ? 0 : not_registered(r, mem);
+}
+
+static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write *w)
 {
     struct rqp *q = &r->qp[k];
     size_t at = (size_t)k * RECORD_RING + q->posted % RECORD_RING;
     struct record *rec = &r->record[at];
-    *rec = (struct record){.total = htole64(w->f.total),
-                           .imm = htole32(imm_make(w->f.seq, w->f.recv, w->f.chunk)),
-                           .bytes = htole32(w->f.len),
-                           .stamp = htole32(q->posted + 1)};
+    /* The rest is zero from the start. */
+    rec->total = htole64(w->f.total);
+    rec->imm = htole32(imm_make(w->f.seq, w->f.recv, w->f.chunk));
+    rec->bytes = htole32(w->f.len);
+    rec->stamp = htole32(q->posted + 1);
     struct ibv_send_wr *wr =
         rdma_wr(r, k, rec, sizeof(*rec), r->mem_mr->lkey,
                 r->peer.mem_addr + MEM_RECORD + at * sizeof(*rec), r->peer.mem_rkey);
-    wr->wr_id = wr_id_make(WR_DATA, k, w->f.len ? PER_CHUNK : 1);
-    wr->send_flags = IBV_SEND_SIGNALED;
+    rdma_signal(q, wr, wr_id_make(WR_DATA, k, w->f.len ? PER_CHUNK : 1));
     if (r->cfg.max_inline >= sizeof(*rec))
         wr->send_flags |= IBV_SEND_INLINE;
-}
-
-static void put_data(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey)
-{
-    rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
 }
 
 /* imm: the size goes first, so that it is there when the immediate arrives on the same queue pair.
@@ -89,8 +92,7 @@ static void put_with_imm(struct rdma_lane *r, int k, const struct pvn_write *w, 
     struct ibv_send_wr *wr = rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = htobe32(imm_make(w->f.seq, w->f.recv, whole ? CHUNK_WHOLE : w->f.chunk));
-    wr->wr_id = wr_id_make(WR_DATA, k, whole ? 1 : PER_CHUNK);
-    wr->send_flags = IBV_SEND_SIGNALED;
+    rdma_signal(&r->qp[k], wr, wr_id_make(WR_DATA, k, whole ? 1 : PER_CHUNK));
     /* The processor copies inline data, so not from a GPU. */
     if (w->f.len <= r->cfg.max_inline && w->mr && w->mr->gpu == 0)
         wr->send_flags |= IBV_SEND_INLINE;
@@ -115,13 +117,18 @@ int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
         put_with_imm(r, k, w, lkey);
     } else {
         if (w->f.len)
-            put_data(r, k, w, lkey);
+            rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
         put_record(r, k, w);
     }
-    q->note[q->posted % RECORD_RING] = (struct note){.cookie = w->cookie, .chunk = w->f.chunk};
-    q->posted++;
+    struct note *note = &q->note[q->posted++ % RECORD_RING];
+    note->cookie = w->cookie;
+    note->chunk = w->f.chunk;
     r->stats.chunks++;
-    return 0;
+    if (w->more)
+        return 0;
+    /* Usually this message is all there is, and then nothing is left for a kick. */
+    r->l.kick_due = r->nqps > 1;
+    return rdma_ring_chain(r, q);
 }
 
 int rdma_tx_kick(struct pvn_lane *l)
@@ -141,78 +148,92 @@ static const struct cts_line *next_line(const struct rdma_lane *r)
 }
 
 /* At least the first line of the next slot. */
-static bool cts_is_there(const struct rdma_lane *r)
+static inline bool cts_is_there(const struct rdma_lane *r)
 {
     return __atomic_load_n(&next_line(r)->stamp, __ATOMIC_ACQUIRE) == htole64(r->next_cts + 1);
 }
 
-/* The next slot, if all its lines are there. 1: *c is filled, 0: not yet. */
-static int next_slot(struct rdma_lane *r, struct pvn_cts *c)
+static inline void read_line(const struct rdma_lane *r, const struct cts_line *line,
+                             struct pvn_cts_entry *e)
 {
-    const struct cts_line *line = next_line(r);
-    uint64_t stamp = htole64(r->next_cts + 1);
-    if (!cts_is_there(r))
-        return 0;
-    int n = line->n;
+    e->addr = le64toh(line->addr);
+    e->size = le64toh(line->size);
+    e->tag = (int32_t)le32toh((uint32_t)line->tag);
+    for (int k = 0; k < r->l.nlanes; k++)
+        e->rkey[k] = le32toh(line->rkey[k]);
+}
+
+/* The other lines of a slot of several: 1, or 0: not all are there. */
+__attribute__((noinline)) static int read_more_lines(struct rdma_lane *r, struct pvn_cts *c, int n)
+{
     if (n < 1 || n > PVN_MAX_RECVS)
         return rdma_dead(r, -EPROTO,
                          "reading a clear-to-send entry: its number of buffers is impossible");
     for (int i = 1; i < n; i++) {
-        line = &r->cts[(r->next_line + (unsigned)i) % CTS_LINES];
-        if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != stamp)
+        const struct cts_line *line = &r->cts[(r->next_line + (unsigned)i) % CTS_LINES];
+        if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != htole64(r->next_cts + 1))
             return 0;
+        read_line(r, line, &c->e[i]);
     }
-    r->moved = true;
-    c->seq = r->next_cts;
+    return 1;
+}
+
+/* The next slot, if all its lines are there. 1: it is in cts_seen, 0: not yet. */
+static inline int next_slot(struct rdma_lane *r)
+{
+    const struct cts_line *line = next_line(r);
+    if (!cts_is_there(r))
+        return 0;
+    int n = line->n;
+    struct pvn_cts *c = &r->cts_seen[r->next_cts % CTS_SLOTS];
+    if (n != 1) {
+        int rc = read_more_lines(r, c, n);
+        if (rc <= 0)
+            return rc;
+    }
+    read_line(r, line, &c->e[0]);
+    c->seq = r->next_cts++;
     c->n = n;
-    for (int i = 0; i < n; i++) {
-        line = &r->cts[(r->next_line + (unsigned)i) % CTS_LINES];
-        c->e[i].addr = le64toh(line->addr);
-        c->e[i].size = le64toh(line->size);
-        c->e[i].tag = (int32_t)le32toh((uint32_t)line->tag);
-        for (int k = 0; k < r->l.nlanes; k++)
-            c->e[i].rkey[k] = le32toh(line->rkey[k]);
-    }
-    r->next_cts++;
     r->next_line += (unsigned)n;
     return 1;
 }
 
-static int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+static inline int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
-    for (int k = 0; *n < max && k < CTS_SLOTS; k++) {
-        int rc = next_slot(r, &r->cts_seen[k]);
+    /* A slot is reported only while the one that it takes the place of cannot be in use. */
+    while (*n < max) {
+        int rc = next_slot(r);
         if (rc <= 0)
             return rc;
-        ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_CTS, .cts = &r->cts_seen[k]};
+        r->moved = true;
+        ev[*n].kind = PVN_EV_CTS;
+        ev[(*n)++].cts = &r->cts_seen[(r->next_cts - 1) % CTS_SLOTS];
     }
     return 0;
 }
 
-static uint32_t ack_of(const struct rdma_lane *r, int k)
+static inline uint32_t ack_of(const struct rdma_lane *r, int k)
 {
     return le32toh(__atomic_load_n(&r->ack->seen[k], __ATOMIC_ACQUIRE));
 }
 
-static int read_acks(struct rdma_lane *r)
+static inline int read_ack(struct rdma_lane *r, int k)
 {
-    for (int k = 0; k < r->nqps; k++) {
-        struct rqp *q = &r->qp[k];
-        uint32_t seen = ack_of(r, k);
-        if ((int32_t)(seen - q->consumed) <= 0)
-            continue;
-        if (seen - q->consumed > q->posted - q->consumed)
-            return rdma_dead(r, -EPROTO, "reading acknowledgements: more than was sent");
-        q->consumed = seen;
-        if ((int32_t)(seen - q->acked) > 0)
-            q->acked = seen;
-        r->moved = true;
-    }
+    struct rqp *q = &r->qp[k];
+    uint32_t seen = ack_of(r, k);
+    if ((int32_t)(seen - q->consumed) <= 0)
+        return 0;
+    if (__builtin_expect(seen - q->consumed > q->posted - q->consumed, 0))
+        return rdma_dead(r, -EPROTO, "reading acknowledgements: more than was sent");
+    q->consumed = seen;
+    if ((int32_t)(seen - q->acked) > 0)
+        q->acked = seen;
+    r->moved = true;
     return 0;
 }
 
 /* What is acknowledged is in the completion queue, or will be at once. */
-static uint32_t known_completions(const struct rdma_lane *r)
+static inline uint32_t known_completions(const struct rdma_lane *r)
 {
     uint32_t known = 0;
     for (int k = 0; k < r->nqps; k++)
@@ -221,11 +242,8 @@ static uint32_t known_completions(const struct rdma_lane *r)
 }
 
 /* Takes what is known to be there, when it is much or when places are needed. */
-static int reap_known(struct rdma_lane *r)
+static int reap(struct rdma_lane *r, uint32_t known)
 {
-    uint32_t known = known_completions(r);
-    if (known < r->reap_at && (known == 0 || !r->starved))
-        return 0;
     int rc = rdma_take(r, (int)known, NULL, 0, NULL);
     if (rc < 0)
         return rc;
@@ -238,28 +256,38 @@ static int reap_known(struct rdma_lane *r)
 }
 
 /* What is acknowledged and what has completed. */
-static int take_news(struct rdma_lane *r)
+static inline int take_news(struct rdma_lane *r)
 {
-    int rc = read_acks(r);
-    if (rc < 0)
-        return rc;
-    if (r->cfg.costly_poll)
-        return reap_known(r);
-    return r->owed ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
+    for (int k = 0; k < r->nqps; k++) {
+        int rc = read_ack(r, k);
+        if (rc < 0)
+            return rc;
+    }
+    if (!r->cfg.costly_poll)
+        return r->owed ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
+    uint32_t known = known_completions(r);
+    return known >= r->reap_at || (known && r->starved) ? reap(r, known) : 0;
 }
 
-static void report_sent(struct rdma_lane *r, struct rqp *q, struct pvn_event *ev, int max, int *n)
+static inline void report_sent(struct rdma_lane *r, struct rqp *q, struct pvn_event *ev, int max,
+                               int *n)
 {
-    for (; *n < max && q->reported != q->acked; q->reported++) {
-        const struct note *note = &q->note[q->reported % RECORD_RING];
-        ev[(*n)++] =
-            (struct pvn_event){.kind = PVN_EV_SENT, .id = note->cookie, .chunk = note->chunk};
-        r->chunks_done++;
+    uint32_t count = q->acked - q->reported;
+    if (count > (uint32_t)(max - *n))
+        count = (uint32_t)(max - *n);
+    for (uint32_t i = 0; i < count; i++, ev++) {
+        const struct note *note = &q->note[(q->reported + i) % RECORD_RING];
+        ev[*n].kind = PVN_EV_SENT;
+        ev[*n].id = note->cookie;
+        ev[*n].chunk = note->chunk;
     }
+    *n += (int)count;
+    q->reported += count;
+    r->chunks_done += count;
 }
 
 /* Whether a look at memory says that a poll would find something. */
-static bool any_news(const struct rdma_lane *r)
+static inline bool any_news(const struct rdma_lane *r)
 {
     if (cts_is_there(r) || r->starved || (!r->cfg.costly_poll && r->owed))
         return true;

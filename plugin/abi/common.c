@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <time.h>
 
-#include "core/comm.h"
+#include "core/comm_hot.h"
 #include "core/device.h"
 #include "core/log.h"
 #include "core/plugin.h"
@@ -23,13 +23,13 @@ _Static_assert((int)ncclSuccess == PVN_RESULT_SUCCESS &&
                    (int)ncclRemoteError == PVN_RESULT_REMOTE_ERROR,
                "enum pvn_result is ncclResult_t");
 
-static ncclResult_t result(int rc, const struct pvn_err *err)
+__attribute__((noinline, cold)) static ncclResult_t result(int rc, const struct pvn_err *err)
 {
     return (ncclResult_t)pvn_result_of(rc, err);
 }
 
 /* A call that cannot be right, whatever the state. */
-static ncclResult_t wrong(const char *call, const char *what)
+__attribute__((noinline, cold)) static ncclResult_t wrong(const char *call, const char *what)
 {
     struct pvn_err err = PVN_ERR_INIT;
 
@@ -314,7 +314,7 @@ ncclResult_t isend_v9(void *sendComm, void *data, size_t size, int tag, void *mh
     if (__builtin_expect(!sendComm, 0))
         return wrong("isend", "no comm");
     rc = pvn_comm_isend(sendComm, data, size, tag, mhandle, request);
-    return rc ? result(rc, pvn_comm_err(sendComm)) : ncclSuccess;
+    return __builtin_expect(rc == 0, 1) ? ncclSuccess : result(rc, pvn_comm_err(sendComm));
 }
 
 ncclResult_t isend_v10(void *sendComm, void *data, size_t size, int tag, void *mhandle,
@@ -348,7 +348,7 @@ ncclResult_t irecv_v9(void *recvComm, int n, void **data, size_t *sizes, int *ta
     if (__builtin_expect(!recvComm, 0))
         return wrong("irecv", "no comm");
     rc = pvn_comm_irecv(recvComm, n, data, sizes, tags, mhandles, request);
-    return rc ? result(rc, pvn_comm_err(recvComm)) : ncclSuccess;
+    return __builtin_expect(rc == 0, 1) ? ncclSuccess : result(rc, pvn_comm_err(recvComm));
 }
 
 ncclResult_t irecv_v10(void *recvComm, int n, void **data, size_t *sizes, int *tags,

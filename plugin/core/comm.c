@@ -1,5 +1,5 @@
 #include "config.h"
-#include "core/comm_priv.h"
+#include "core/comm_hot.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -25,10 +25,6 @@
 
 /* Payload that may wait for a buffer with its tag; NCCL's own use stays far below. */
 enum { STASH_MAX = 64 << 20 };
-
-/* Calls of test, and of others that found no room, between two looks at the control connection (a
- * power of two). */
-enum { ATTEND_EVERY = 16 };
 
 const struct pvn_err *pvn_comm_err(const struct pvn_comm *c)
 {
@@ -101,6 +97,7 @@ int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
     if (c->failed)
         return c->err.code;
     c->failed = true;
+    c->sends = c->receives = NULL;
     c->err = *err;
     if (c->err.code >= 0)
         c->err.code = -EIO;
@@ -137,6 +134,8 @@ static int start_engine(struct pvn_comm *c)
     }
     if (comm_mr_attach_all(c, &err) != 0)
         return comm_fail(c, &err);
+    c->sends = c->sender ? c->engine : NULL;
+    c->receives = c->sender ? NULL : c->engine;
     return 0;
 }
 
@@ -212,7 +211,7 @@ static void check_stall(struct pvn_comm *c, uint64_t now)
 }
 
 /* Looks at the control connection. While it is silent: a reading of the clock and a few loads. */
-static void attend(struct pvn_comm *c)
+void comm_attend(struct pvn_comm *c)
 {
     uint64_t now = pvn_poller_poll(PVN_POLLER_CALM_NS);
     int news = pvn_conn_watch(c->conn, &c->ctrl_err);
@@ -225,12 +224,6 @@ static void attend(struct pvn_comm *c)
         check_stall(c, now);
         comm_publish(c, now);
     }
-}
-
-static inline void attend_now_and_then(struct pvn_comm *c)
-{
-    if (__builtin_expect((c->calls++ & (ATTEND_EVERY - 1)) == 0, 0))
-        attend(c);
 }
 
 static bool from_the_wire(int code)
@@ -275,7 +268,8 @@ static int engine_failed(struct pvn_comm *c)
     return comm_fail(c, &err);
 }
 
-static int make_ready(struct pvn_comm *c, const char *call)
+/* What every data call begins with. 0 go on, -EAGAIN not up yet, else the comm's error. */
+static int ready(struct pvn_comm *c, const char *call)
 {
     int rc = comm_usable(c, call);
 
@@ -284,88 +278,81 @@ static int make_ready(struct pvn_comm *c, const char *call)
     return c->engine ? 0 : comm_come_up(c);
 }
 
-/* What every data call begins with. 0 go on, -EAGAIN not up yet, else the comm's error. */
-static inline int ready(struct pvn_comm *c, const char *call)
-{
-    if (__builtin_expect(c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch) || c->failed ||
-                             c->engine == NULL,
-                         0))
-        return make_ready(c, call);
-    c->refused = false;
-    return 0;
-}
-
 /* An engine's answer becomes a call's. */
 static int answer(struct pvn_comm *c, int rc, const char *call)
 {
-    if (__builtin_expect(rc == 0, 1))
+    if (rc == 0)
         return 0;
     if (pvn_engine_err(c->engine))
         return engine_failed(c);
     return comm_refuse(c, rc, PVN_FAULT_ARGUMENT, "%s: wrong arguments", call);
 }
 
-int pvn_comm_isend(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
-                   void **request)
+int comm_no_request(struct pvn_comm *c, int rc, const char *call)
 {
-    const struct pvn_mr *m;
+    /* No room: the caller may call nothing but this until there is. */
+    if (rc == 0 && (c->calls++ & (ATTEND_EVERY - 1)) == 0)
+        comm_attend(c);
+    return answer(c, rc, call);
+}
+
+int comm_isend_unusual(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
+                       void **request)
+{
     struct pvn_req *req;
-    int rc;
+    int rc = ready(c, "isend");
 
     *request = NULL;
-    rc = ready(c, "isend");
     if (rc)
         return rc == -EAGAIN ? 0 : rc;
-    rc = comm_mr_check(c, mr, &m);
-    if (rc)
-        return rc;
+    if (!comm_mr_ok(c, mr))
+        return comm_mr_refuse(c, mr);
     if (!c->sender || (!data && size))
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "isend: %s",
                            c->sender ? "bytes at address 0" : "this is the receiving end");
-    rc = pvn_engine_isend(c->engine, data, size, tag, m, &req);
-    if (rc)
-        return answer(c, rc, "isend");
-    if (!req) /* no room: the caller may call nothing but isend until there is */
-        attend_now_and_then(c);
+    rc = pvn_engine_isend(c->engine, data, size, tag, (const struct pvn_mr *)mr, &req);
     *request = req;
+    return req ? 0 : comm_no_request(c, rc, "isend");
+}
+
+static int check_buffers(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                         void *const *mrs)
+{
+    int i;
+
+    for (i = 0; i < n; i++) {
+        if (mrs && !comm_mr_ok(c, mrs[i]))
+            return comm_mr_refuse(c, mrs[i]);
+        if (!data[i] && sizes[i])
+            return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv: %zu bytes at address 0",
+                               sizes[i]);
+    }
     return 0;
 }
 
-int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                   const int *tags, void *const *mrs, void **request)
+int comm_irecv_unusual(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                       const int *tags, void *const *mrs, void **request)
 {
-    const struct pvn_mr *m[PVN_MAX_RECVS];
     struct pvn_req *req;
-    int i, rc;
+    int rc = ready(c, "irecv");
 
     *request = NULL;
-    rc = ready(c, "irecv");
     if (rc)
         return rc == -EAGAIN ? 0 : rc;
     if (c->sender || n < 1 || n > PVN_MAX_RECVS)
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv of %d buffers: %s", n,
                            c->sender ? "this is the sending end" : "1 to 8 are possible");
-    for (i = 0; i < n; i++) {
-        rc = comm_mr_check(c, mrs ? mrs[i] : NULL, &m[i]);
-        if (rc)
-            return rc;
-        if (!data[i] && sizes[i])
-            return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv: %zu bytes at address 0",
-                               sizes[i]);
-    }
-    rc = pvn_engine_irecv(c->engine, n, data, sizes, tags, m, &req);
+    rc = check_buffers(c, n, data, sizes, mrs);
     if (rc)
-        return answer(c, rc, "irecv");
-    if (!req)
-        attend_now_and_then(c);
+        return rc;
+    rc = pvn_engine_irecv(c->engine, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
     *request = req;
-    return 0;
+    return req ? 0 : comm_no_request(c, rc, "irecv");
 }
 
 int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                     void *const *mrs, void **request)
 {
-    const struct pvn_mr *m[PVN_MAX_RECVS];
     struct pvn_req *req;
     int i, rc;
 
@@ -376,12 +363,10 @@ int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *
     if (n < 1 || n > PVN_MAX_RECVS)
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
                            "iflush of %d buffers: 1 to 8 are possible", n);
-    for (i = 0; i < n; i++) {
-        rc = comm_mr_check(c, mrs ? mrs[i] : NULL, &m[i]);
-        if (rc)
-            return rc;
-    }
-    rc = pvn_engine_iflush(c->engine, n, data, sizes, m, &req);
+    for (i = 0; i < n; i++)
+        if (mrs && !comm_mr_ok(c, mrs[i]))
+            return comm_mr_refuse(c, mrs[i]);
+    rc = pvn_engine_iflush(c->engine, n, data, sizes, (const struct pvn_mr *const *)mrs, &req);
     if (rc == -EBUSY)
         return comm_refuse(c, rc, PVN_FAULT_USAGE, "iflush: %d flushes are in flight already",
                            PVN_MAX_REQS);
@@ -396,34 +381,27 @@ struct pvn_comm *pvn_comm_of(void *request)
     return request ? pvn_req_owner(request) : NULL;
 }
 
-/* Of a request of a comm that may not be used, or whose engine has failed. */
-static int test_failed(struct pvn_req *req, int rc)
+int comm_test_failed(struct pvn_req *req, int rc)
 {
     struct pvn_comm *c = pvn_req_owner(req);
 
-    if (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch))
-        return comm_usable(c, "test");
     if (pvn_engine_err(c->engine))
         return engine_failed(c);
     return comm_refuse(c, rc, PVN_FAULT_ARGUMENT,
                        "test: request %p is not in use (it was completed before)", (void *)req);
 }
 
-int pvn_comm_test(void *request, int *done, size_t *sizes)
+/* Of a comm that may not be used, or has failed: what completed before that did complete. */
+int comm_test_unusual(struct pvn_req *req, int *done, size_t *sizes)
 {
-    struct pvn_req *req = request;
-    struct pvn_comm *c;
+    struct pvn_comm *c = pvn_comm_of(req);
     int rc;
 
     *done = 0;
-    if (__builtin_expect(!req, 0))
+    if (!c)
         return -EINVAL;
-    c = pvn_req_owner(req);
-    if (__builtin_expect(c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch), 0))
-        return test_failed(req, 0);
-    /* Whether done or not: a sender whose every message fits into the kernel's buffer must hear of
-     * its peer's end too. */
-    attend_now_and_then(c);
+    if (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch))
+        return comm_usable(c, "test");
     rc = pvn_engine_test(req, done, sizes);
-    return __builtin_expect(rc == 0, 1) ? 0 : test_failed(req, rc);
+    return rc == 0 ? 0 : comm_test_failed(req, rc);
 }

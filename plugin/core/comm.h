@@ -49,16 +49,14 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
                  struct pvn_comm_mr **mr);
 int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr);
 
-/* *request NULL and 0: call again; of iflush: nothing has to be waited for. n at most
- * PVN_MAX_RECVS. */
-int pvn_comm_isend(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
-                   void **request);
-int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                   const int *tags, void *const *mrs, void **request);
+/* The data calls, inline in comm_hot.h except iflush. *request NULL and 0: call again; of iflush:
+ * nothing has to be waited for. n at most PVN_MAX_RECVS. *done and sizes: see pvn_engine_test.
+ *   int pvn_comm_isend(c, void *data, size_t size, int tag, struct pvn_comm_mr *mr, void **request)
+ *   int pvn_comm_irecv(c, int n, void *const *data, const size_t *sizes, const int *tags,
+ *                      void *const *mrs, void **request)
+ *   int pvn_comm_test(void *request, int *done, size_t *sizes) */
 int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                     void *const *mrs, void **request);
-/* *done and sizes: see pvn_engine_test. */
-int pvn_comm_test(void *request, int *done, size_t *sizes);
 /* The comm of a request, also after a test that failed; NULL for NULL. */
 struct pvn_comm *pvn_comm_of(void *request);
 

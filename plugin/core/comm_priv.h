@@ -21,15 +21,21 @@ struct pvn_comm_mr {
     uint64_t dmabuf_offset;
 };
 
+/* Calls of test, and of others that found no room, between two looks at the control connection (a
+ * power of two). */
+enum { ATTEND_EVERY = 16 };
+
 struct pvn_comm {
     uint32_t magic;
-    unsigned epoch; /* of the process it belongs to, see fork.h */
+    unsigned epoch;                      /* of the process it belongs to, see fork.h */
+    struct pvn_engine *sends, *receives; /* of the two the one that may be used: the engine of a
+                                            comm that is up and has not failed */
+    unsigned calls;                      /* see ATTEND_EVERY */
     bool sender;
     struct pvn_conn *conn;
     struct pvn_listener *listener; /* lazy acceptor until it is up */
     struct pvn_engine *engine;     /* NULL until the conn is UP */
     struct pvn_comm_mr *mrs;
-    unsigned calls;       /* see attend_now_and_then */
     uint64_t moved_ns;    /* when bytes last moved or nothing was asked for */
     uint64_t moved_bytes; /* bytes_moved() then */
     uint64_t look_ns;     /* when that is looked at next */
@@ -65,16 +71,7 @@ void comm_publish_last(struct pvn_comm *c);
 /* comm_mr.c */
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);
 void comm_mr_free_all(struct pvn_comm *c);
+/* A handle that is none of this comm. */
 int comm_mr_refuse(struct pvn_comm *c, const void *handle);
-/* NULL for a NULL handle; -EINVAL when it is not one of this comm. */
-static inline int comm_mr_check(struct pvn_comm *c, void *handle, const struct pvn_mr **mr)
-{
-    struct pvn_comm_mr *m = handle;
-
-    *mr = m ? &m->mr : NULL;
-    if (__builtin_expect(m && (m->magic != MR_MAGIC || m->comm != c), 0))
-        return comm_mr_refuse(c, handle);
-    return 0;
-}
 
 #endif

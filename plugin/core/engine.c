@@ -22,14 +22,34 @@ static bool any_needs_cts(const struct pvn_engine_cfg *cfg)
     return false;
 }
 
-static struct receiver *receiver_new(void)
+static void init_req(struct pvn_engine *e, struct pvn_req *req, enum req_kind kind)
+{
+    req->owner = e->cfg.owner;
+    req->e = e;
+    req->kind = (uint8_t)kind;
+}
+
+static struct receiver *receiver_new(struct pvn_engine *e)
 {
     struct receiver *rx = calloc(1, sizeof(*rx));
     if (!rx)
         return NULL;
-    for (int i = PVN_MAX_REQS - 1; i >= 0; i--)
+    /* Lowest addresses are handed out first, so that a shallow pipeline stays in few cache lines.
+     */
+    for (int i = PVN_MAX_REQS - 1; i >= 0; i--) {
         rx->freed[rx->nfree++] = (int16_t)i;
+        init_req(e, &rx->groups[i].req, REQ_RECV);
+        init_req(e, &rx->flush[i].req, REQ_FLUSH);
+    }
     return rx;
+}
+
+static struct sender *sender_new(struct pvn_engine *e)
+{
+    struct sender *tx = calloc(1, sizeof(*tx));
+    for (int i = 0; tx && i < MSG_RING; i++)
+        init_req(e, &tx->msg[i].req, REQ_SEND);
+    return tx;
 }
 
 struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
@@ -45,20 +65,13 @@ struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
     e->needs_cts = any_needs_cts(cfg);
     e->chunk = eng_chunk(cfg);
     if (cfg->sender)
-        e->tx = calloc(1, sizeof(*e->tx));
+        e->tx = sender_new(e);
     else
-        e->rx = receiver_new();
+        e->rx = receiver_new(e);
     if (!e->tx && !e->rx) {
         free(e);
         errno = ENOMEM;
         return NULL;
-    }
-    /* Lowest addresses are handed out first, so that a shallow pipeline stays in few cache lines.
-     */
-    for (int i = PVN_MAX_SENDS - 1; i >= 0; i--) {
-        e->reqs[i].owner = cfg->owner;
-        e->reqs[i].e = e;
-        e->freed[e->nfree++] = &e->reqs[i];
     }
     for (int i = 0; i < cfg->nlanes; i++) {
         cfg->lanes[i]->engine = e;
@@ -156,7 +169,7 @@ static inline int take_event(struct pvn_engine *e, const struct pvn_event *ev)
 __attribute__((noinline)) static int take_events(struct pvn_engine *e, struct pvn_lane *l,
                                                  struct pvn_event *ev, int n)
 {
-    l->kick_due = true;
+    eng_moved(l);
     for (int round = 1;; round++) {
         for (int i = 0; i < n; i++) {
             int rc = take_event(e, &ev[i]);
@@ -171,15 +184,7 @@ __attribute__((noinline)) static int take_events(struct pvn_engine *e, struct pv
     }
 }
 
-/* Whether there is something that the lanes had no room for. */
-static inline bool unposted(const struct pvn_engine *e)
-{
-    if (e->tx)
-        return e->tx->unposted < e->tx->next;
-    return e->rx->flushing > 0 || (e->needs_cts && e->rx->cts_next < e->rx->next_slot);
-}
-
-int eng_kick(struct pvn_engine *e)
+int eng_kick_all(struct pvn_engine *e)
 {
     for (int i = 0; i < e->cfg.nlanes; i++) {
         struct pvn_lane *l = e->cfg.lanes[i];
@@ -195,19 +200,27 @@ int eng_kick(struct pvn_engine *e)
     return 0;
 }
 
+/* What the lanes had no room for. */
+static int post_again(struct pvn_engine *e)
+{
+    if (e->tx)
+        return eng_tx_post(e);
+    e->unposted = false;
+    int rc = eng_flush_post(e);
+    return rc < 0 ? rc : eng_rx_post(e);
+}
+
 __attribute__((noinline)) static int post_and_kick(struct pvn_engine *e)
 {
-    int rc = e->tx ? eng_tx_post(e) : eng_flush_post(e);
-    if (rc == 0 && e->rx)
-        rc = eng_rx_post(e);
-    return rc < 0 ? rc : eng_kick(e);
+    int rc = e->unposted ? post_again(e) : 0;
+    return rc < 0 ? rc : eng_kick_all(e);
 }
 
 /* What nobody waits for costs little: a call that finds nothing is this far and no further. */
 int pvn_engine_progress(struct pvn_engine *e)
 {
     struct pvn_event ev[POLL_BATCH];
-    bool due = false;
+    bool due = e->unposted;
     if (__builtin_expect(e->failed, 0))
         return e->err.code;
     if ((e->ticks++ & (CLOCK_EVERY - 1)) == 0)
@@ -215,57 +228,65 @@ int pvn_engine_progress(struct pvn_engine *e)
     for (int i = 0; i < e->cfg.nlanes; i++) {
         struct pvn_lane *l = e->cfg.lanes[i];
         int n = l->ops->poll(l, ev, POLL_BATCH);
-        int rc = n > 0 ? take_events(e, l, ev, n) : n < 0 ? eng_fail_lane(e, l, n) : 0;
-        if (rc < 0)
-            return rc;
-        e->stats.empty_polls += n == 0;
+        if (n > 0)
+            n = take_events(e, l, ev, n);
+        else if (n == 0)
+            e->stats.empty_polls++;
+        else
+            n = eng_fail_lane(e, l, n);
+        if (n < 0)
+            return n;
         due |= l->kick_due;
     }
-    return due || unposted(e) ? post_and_kick(e) : 0;
+    return due ? post_and_kick(e) : 0;
+}
+
+static inline int finish_receive(struct pvn_engine *e, struct recv_group *g, size_t *sizes)
+{
+    for (int i = 0; sizes && i < g->n; i++)
+        sizes[i] = g->ent[i].total;
+    e->rx->freed[e->rx->nfree++] = (int16_t)(g - e->rx->groups);
+    return g->n;
 }
 
 /* Fills in the sizes of a completed request and frees it. */
-static inline int finish(struct pvn_engine *e, struct pvn_req *req, size_t *sizes)
+static inline int finish(struct pvn_req *req, size_t *sizes)
 {
-    int n = 1;
-    if (req->kind == REQ_RECV) {
-        const struct recv_group *g = &e->rx->groups[req->group];
-        n = g->n;
-        for (int i = 0; sizes && i < n; i++)
-            sizes[i] = g->ent[i].total;
-        e->rx->freed[e->rx->nfree++] = req->group;
-    } else {
-        if (sizes)
-            sizes[0] = req->size;
-        if (req->kind == REQ_FLUSH)
-            eng_flush_free(e, req);
-    }
-    eng_req_put(req);
-    return n;
+    req->state = REQ_FREE;
+    if (req->kind == REQ_RECV)
+        return finish_receive(req->e, (struct recv_group *)req, sizes);
+    if (sizes)
+        sizes[0] = req->kind == REQ_SEND ? ((struct send_msg *)req)->w.f.total : 0;
+    return 1;
 }
 
 int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes)
 {
-    *done = 0;
-    if (__builtin_expect(req->kind == REQ_FREE, 0))
-        return -EINVAL;
     /* What completed before the comm failed did complete: report it. */
-    if (!req->done) {
-        int rc = pvn_engine_progress(req->e);
-        if (!req->done)
+    if (req->state != REQ_DONE) {
+        *done = 0;
+        int rc = req->state == REQ_OPEN ? pvn_engine_progress(req->e) : -EINVAL;
+        if (req->state != REQ_DONE)
             return rc;
     }
-    *done = finish(req->e, req, sizes);
+    *done = finish(req, sizes);
     return 0;
+}
+
+static void older(const struct pvn_req *r, const struct pvn_req **oldest)
+{
+    if (r->state == REQ_OPEN && (!*oldest || r->born < (*oldest)->born))
+        *oldest = r;
 }
 
 uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap)
 {
     const struct pvn_req *oldest = NULL;
-    for (int i = 0; i < PVN_MAX_SENDS; i++) {
-        const struct pvn_req *r = &e->reqs[i];
-        if (r->kind != REQ_FREE && !r->done && (!oldest || r->born < oldest->born))
-            oldest = r;
+    for (int i = 0; e->tx && i < MSG_RING; i++)
+        older(&e->tx->msg[i].req, &oldest);
+    for (int i = 0; e->rx && i < PVN_MAX_REQS; i++) {
+        older(&e->rx->groups[i].req, &oldest);
+        older(&e->rx->flush[i].req, &oldest);
     }
     if (cap > 0)
         text[0] = '\0';

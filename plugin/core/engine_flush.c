@@ -34,21 +34,18 @@ static void choose_targets(struct flush_job *j, int n, void *const *data, const 
     }
 }
 
-static struct flush_job *find_free(struct receiver *rx, int16_t *index)
+static struct flush_job *find_free(struct receiver *rx)
 {
     for (int i = 0; i < PVN_MAX_REQS; i++)
-        if (!rx->flush[i].used) {
-            *index = (int16_t)i;
+        if (rx->flush[i].req.state == REQ_FREE)
             return &rx->flush[i];
-        }
     return NULL;
 }
 
 /* Hands to the lanes what they have not taken yet. */
-static int post(struct pvn_engine *e, struct pvn_req *req)
+static int post(struct pvn_engine *e, struct flush_job *j)
 {
-    struct flush_job *j = &e->rx->flush[req->group];
-    uint32_t id = (uint32_t)(req - e->reqs);
+    uint32_t id = (uint32_t)(j - e->rx->flush);
     for (int t = 0; t < j->n; t++) {
         for (int i = 0; i < e->cfg.nlanes; i++) {
             if (!(j->unposted & bit(t, i)))
@@ -62,13 +59,15 @@ static int post(struct pvn_engine *e, struct pvn_req *req)
             else if (rc < 0)
                 return eng_fail_lane(e, l, rc);
             j->unposted &= ~bit(t, i);
-            l->kick_due = true;
+            eng_moved(l);
         }
     }
     if (j->unposted == 0)
         e->rx->flushing--;
+    else
+        e->unposted = true;
     if (j->waiting == 0)
-        eng_req_done(req);
+        eng_req_done(e, &j->req);
     return 0;
 }
 
@@ -80,59 +79,47 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
         return e->err.code;
     if (!e->rx || n < 1 || n > PVN_MAX_RECVS)
         return -EINVAL;
-    int16_t index;
-    struct flush_job *j = find_free(e->rx, &index);
+    struct flush_job *j = find_free(e->rx);
     if (!j)
         return -EBUSY;
     choose_targets(j, n, data, sizes, mrs);
     if (j->n == 0)
         return 0;
-    struct pvn_req *req = eng_req_get(e, REQ_FLUSH);
-    if (!req)
-        return -EBUSY;
-    req->group = index;
-    j->used = true;
+    eng_req_open(e, &j->req);
     j->waiting = (unsigned)(j->n * e->cfg.nlanes);
     j->unposted = 0;
     for (int t = 0; t < j->n; t++)
         for (int i = 0; i < e->cfg.nlanes; i++)
             j->unposted |= bit(t, i);
     e->rx->flushing++;
-    int rc = post(e, req);
+    int rc = post(e, j);
     if (rc < 0)
         return rc;
-    if (req->done) { /* nothing to wait for: no request */
-        eng_flush_free(e, req);
-        eng_req_put(req);
-        return 0;
-    }
-    *out = req;
+    if (j->req.state == REQ_DONE) /* nothing to wait for: no request */
+        j->req.state = REQ_FREE;
+    else
+        *out = &j->req;
     return 0;
-}
-
-void eng_flush_free(struct pvn_engine *e, const struct pvn_req *req)
-{
-    e->rx->flush[req->group].used = false;
 }
 
 void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev)
 {
-    struct pvn_req *req = ev->id < PVN_MAX_SENDS ? &e->reqs[ev->id] : NULL;
-    if (!e->rx || !req || req->kind != REQ_FLUSH || req->done) {
+    struct flush_job *j = e->rx && ev->id < PVN_MAX_REQS ? &e->rx->flush[ev->id] : NULL;
+    if (!j || j->req.state != REQ_OPEN) {
         e->stats.stale++;
         return;
     }
-    if (--e->rx->flush[req->group].waiting == 0)
-        eng_req_done(req);
+    if (--j->waiting == 0)
+        eng_req_done(e, &j->req);
 }
 
 int eng_flush_post(struct pvn_engine *e)
 {
-    for (int i = 0; e->rx && e->rx->flushing > 0 && i < PVN_MAX_SENDS; i++) {
-        struct pvn_req *req = &e->reqs[i];
-        if (req->kind != REQ_FLUSH || req->done || e->rx->flush[req->group].unposted == 0)
+    for (int i = 0; e->rx->flushing > 0 && i < PVN_MAX_REQS; i++) {
+        struct flush_job *j = &e->rx->flush[i];
+        if (j->req.state != REQ_OPEN || j->unposted == 0)
             continue;
-        int rc = post(e, req);
+        int rc = post(e, j);
         if (rc < 0)
             return rc;
     }

@@ -19,7 +19,7 @@ static struct recv_ent *find_buffer(struct receiver *rx, int tag, int *group, in
     for (uint64_t s = rx->oldest_slot; s < rx->next_slot; s++) {
         struct recv_group *g = rx->ring[s % SLOT_RING];
         for (int i = 0; g && i < g->n; i++) {
-            if (!g->ent[i].matched && g->ent[i].tag == tag) {
+            if (!g->ent[i].matched && g->buf[i].tag == tag) {
                 *group = (int)(g - rx->groups);
                 *ent = i;
                 return &g->ent[i];
@@ -81,6 +81,17 @@ static void stash_free(struct receiver *rx, struct stash *s)
     *s = (struct stash){0};
 }
 
+static inline void give(struct receiver *rx, struct recv_ent *ent, uint64_t msg, uint64_t total)
+{
+    ent->matched = true;
+    ent->msg = msg;
+    ent->total = total;
+    ent->total_known = true;
+    chunk_clear(&ent->placed);
+    chunk_clear(&ent->seen);
+    rx->unmatched--;
+}
+
 /* Gives message f->seq == next_match a place. 0, -EAGAIN or an error. */
 static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
 {
@@ -94,13 +105,10 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
     int gi = 0, ei = 0;
     struct recv_ent *ent = find_buffer(rx, f->tag, &gi, &ei);
     if (ent) {
-        if (f->total > ent->size)
-            return too_long(e, f->seq, f->tag, f->total, ent->size);
-        ent->matched = true;
-        ent->msg = f->seq;
-        ent->total = f->total;
-        ent->total_known = true;
-        rx->unmatched--;
+        size_t size = rx->groups[gi].buf[ei].size;
+        if (f->total > size)
+            return too_long(e, f->seq, f->tag, f->total, size);
+        give(rx, ent, f->seq, f->total);
         *m = (struct msg_map){
             .kind = MAP_ENT, .idx = (int16_t)gi, .ent = (uint8_t)ei, .msg = f->seq};
     } else {
@@ -161,8 +169,9 @@ int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_
         struct stash *s = &rx->stash[m->idx];
         return locate(e, f, s->total, &s->placed, s->buf, dst);
     }
-    struct recv_ent *ent = &rx->groups[m->idx].ent[m->ent];
-    return locate(e, f, ent->total, &ent->placed, ent->addr, dst);
+    struct recv_group *g = &rx->groups[m->idx];
+    struct recv_ent *ent = &g->ent[m->ent];
+    return locate(e, f, ent->total, &ent->placed, g->buf[m->ent].addr, dst);
 }
 
 /* A whole message that was kept aside goes to the buffer that claimed it. */
@@ -172,7 +181,7 @@ static void deliver_stash(struct pvn_engine *e, struct stash *s)
     struct recv_group *g = &rx->groups[s->group];
     struct recv_ent *ent = &g->ent[s->ent];
     if (s->total)
-        memcpy(ent->addr, s->buf, s->total);
+        memcpy(g->buf[s->ent].addr, s->buf, s->total);
     ent->got = s->total;
     ent->seen = s->seen;
     rx->map[s->msg % MSG_RING].kind = MAP_DONE;
@@ -195,20 +204,15 @@ int eng_match_claim(struct pvn_engine *e, int group)
         struct stash *oldest = NULL;
         for (int k = 0; k < STASH_SLOTS; k++) {
             struct stash *s = &rx->stash[k];
-            if (s->used && s->group == NO_INDEX && s->tag == g->ent[i].tag &&
+            if (s->used && s->group == NO_INDEX && s->tag == g->buf[i].tag &&
                 (!oldest || s->msg < oldest->msg))
                 oldest = s;
         }
         if (!oldest)
             continue;
-        struct recv_ent *ent = &g->ent[i];
-        if (oldest->total > ent->size)
-            return too_long(e, oldest->msg, oldest->tag, oldest->total, ent->size);
-        ent->matched = true;
-        ent->msg = oldest->msg;
-        ent->total = oldest->total;
-        ent->total_known = true;
-        rx->unmatched--;
+        if (oldest->total > g->buf[i].size)
+            return too_long(e, oldest->msg, oldest->tag, oldest->total, g->buf[i].size);
+        give(rx, &g->ent[i], oldest->msg, oldest->total);
         oldest->group = (int16_t)group;
         oldest->ent = (uint8_t)i;
         if (stash_complete(oldest))

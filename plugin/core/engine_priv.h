@@ -25,12 +25,9 @@ static inline bool chunk_test(const struct chunk_set *s, unsigned c)
     return s->w[c / 64] >> (c % 64) & 1;
 }
 
-/* Of a set that will hold the chunks of one message: no more of it is touched than those need. */
-static inline void chunk_clear(struct chunk_set *s, unsigned count)
+static inline void chunk_clear(struct chunk_set *s)
 {
-    s->w[0] = 0;
-    for (unsigned i = 1; i <= (count - 1) / 64; i++)
-        s->w[i] = 0;
+    *s = (struct chunk_set){{0}};
 }
 
 static inline void chunk_add(struct chunk_set *s, unsigned c)
@@ -44,74 +41,67 @@ struct plan {
     unsigned count; /* 1 .. PVN_MAX_CHUNKS */
 };
 
-enum req_kind { REQ_FREE, REQ_SEND, REQ_RECV, REQ_FLUSH };
+enum req_kind { REQ_SEND, REQ_RECV, REQ_FLUSH };
+enum req_state { REQ_FREE, REQ_OPEN, REQ_DONE };
 
+/* What the caller holds: the first member of a message, a group or a flush, whose life it shares
+ * until the caller has been told that it is done. */
 struct pvn_req {
     void *owner; /* see pvn_req_owner */
     struct pvn_engine *e;
-    enum req_kind kind;
-    bool done;
-    int16_t group; /* REQ_RECV: index into groups. REQ_FLUSH: into flush */
-    size_t size;   /* REQ_SEND: bytes sent */
     uint64_t born; /* ns */
+    uint8_t kind;  /* fixed */
+    uint8_t state;
 };
 
 static_assert(offsetof(struct pvn_req, owner) == 0, "pvn_req_owner looks there");
 
-/* One message at its sender, in sends[seq % MSG_RING]. */
+/* One message at its sender, in msg[its number % MSG_RING]; whole cache lines. */
 struct send_msg {
-    bool open;
-    uint64_t seq;
-    const uint8_t *src;
-    size_t size;
-    int tag;
-    const struct pvn_mr *mr;
-    struct pvn_req *req;
-    struct plan plan;
-    unsigned next;  /* first chunk not posted yet */
-    unsigned ndone; /* chunks whose PVN_EV_SENT came */
-    struct chunk_set done;
-    /* clear-to-send comms: where it goes */
-    uint64_t slot;
-    uint8_t recv;
-    const struct pvn_cts_entry *to; /* in slots; stays until the peer has used the slot */
-};
+    struct pvn_req req;
+    uint16_t count; /* chunks */
+    uint16_t next;  /* first chunk not posted yet */
+    /* The first chunk; the others are made of it. Its offset and number stay 0. */
+    struct pvn_write w;
+    const struct pvn_cts_entry *to; /* clear-to-send comms: where it goes, the lane's own */
+    /* of a message that has to wait or to be cut: */
+    size_t chunk;          /* bytes of every chunk but the last */
+    uint16_t ndone;        /* chunks whose PVN_EV_SENT came */
+    struct chunk_set done; /* those */
+} __attribute__((aligned(64)));
 
-/* A clear-to-send entry at the sender, in slots[seq % SLOT_RING]. */
+/* A slot at the sender, in slots[its number % SLOT_RING]. */
 struct send_slot {
-    bool valid;
-    unsigned taken; /* bit per buffer: a send has been matched to it */
-    struct pvn_cts cts;
+    const struct pvn_cts *cts; /* the lane's; NULL: not announced, or all its buffers are taken */
+    unsigned taken;            /* bit per buffer: a send has been matched to it */
 };
 
-/* One buffer of a grouped receive. */
+/* What has come of one buffer of a grouped receive. */
 struct recv_ent {
-    uint8_t *addr;
-    size_t size; /* bytes posted */
-    int tag;
     bool matched; /* a message has been given to it */
     bool done;
     bool total_known;
     uint64_t msg;
     uint64_t total;
     uint64_t got;
+    /* Valid once the total is known. */
     struct chunk_set placed; /* matched comms: chunks that some lane is writing or has written */
     struct chunk_set seen;   /* chunks that are complete */
 };
 
 /* One grouped receive. */
 struct recv_group {
+    struct pvn_req req;
     uint64_t slot;
     int n;
     int left; /* buffers not done */
-    struct pvn_req *req;
-    const struct pvn_mr *mrs[PVN_MAX_RECVS];
+    struct pvn_buffer buf[PVN_MAX_RECVS];
     struct recv_ent ent[PVN_MAX_RECVS];
 };
 
 /* One flush: a buffer of each GPU, with every lane. */
 struct flush_job {
-    bool used;
+    struct pvn_req req;
     int n;
     const void *addr[PVN_MAX_RECVS];
     const struct pvn_mr *mr[PVN_MAX_RECVS];
@@ -141,7 +131,7 @@ struct msg_map {
 
 struct sender {
     uint64_t next;      /* number of the next message */
-    uint64_t unposted;  /* first message that may have chunks to post */
+    uint64_t unposted;  /* where e->unposted: first message that has chunks to post */
     uint64_t slot_head; /* oldest slot with free buffers */
     struct send_msg msg[MSG_RING];
     struct send_slot slots[SLOT_RING];
@@ -169,51 +159,47 @@ struct pvn_engine {
     struct pvn_engine_cfg cfg;
     bool needs_cts;
     bool failed;
-    int rr;      /* lane that gets the next chunk first */
-    int pending; /* requests not done */
-    int nfree;
+    bool unposted; /* there is something that the lanes had no room for */
+    int rr;        /* lane that gets the next chunk first */
+    int pending;   /* requests not done */
     unsigned ticks;
     uint64_t now; /* sampled every few progress calls */
     size_t chunk; /* what messages are cut into: the preferred size as far as the lanes allow it */
-    struct pvn_req *freed[PVN_MAX_SENDS];
-    struct pvn_req reqs[PVN_MAX_SENDS];
     struct sender *tx; /* one of the two, by cfg.sender */
     struct receiver *rx;
     struct pvn_engine_stats stats;
     struct pvn_err err;
 };
 
-/* NULL: none free */
-static inline struct pvn_req *eng_req_get(struct pvn_engine *e, enum req_kind kind)
+static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
 {
-    if (e->nfree == 0)
-        return NULL;
-    struct pvn_req *req = e->freed[--e->nfree];
-    req->kind = kind;
-    req->done = false;
-    req->size = 0;
-    req->group = NO_INDEX;
+    req->state = REQ_OPEN;
     req->born = e->now;
     e->pending++;
-    return req;
 }
 
-static inline void eng_req_done(struct pvn_req *req)
+static inline void eng_req_done(struct pvn_engine *e, struct pvn_req *req)
 {
-    req->done = true;
-    req->e->pending--;
-    req->e->stats.msgs++;
+    req->state = REQ_DONE;
+    e->pending--;
+    e->stats.msgs++;
 }
 
-/* Free again. */
-static inline void eng_req_put(struct pvn_req *req)
+/* What was posted to a lane, or came from it. */
+static inline void eng_moved(struct pvn_lane *l)
 {
-    req->kind = REQ_FREE;
-    req->e->freed[req->e->nfree++] = req;
+    l->kick_due |= !(l->caps & PVN_LANE_SETS_KICK_DUE);
 }
 
 /* engine.c */
-int eng_kick(struct pvn_engine *e); /* the lanes that are due */
+int eng_kick_all(struct pvn_engine *e); /* the lanes that are due */
+static inline int eng_kick(struct pvn_engine *e)
+{
+    bool due = false;
+    for (int i = 0; i < e->cfg.nlanes; i++)
+        due |= e->cfg.lanes[i]->kick_due;
+    return due ? eng_kick_all(e) : 0;
+}
 /* Latches err->code with a text; returns the code. */
 int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
     PVN_PRINTF(4, 5);
@@ -242,7 +228,6 @@ void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *
 /* engine_flush.c */
 void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev);
 int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
-void eng_flush_free(struct pvn_engine *e, const struct pvn_req *req);
 
 /* engine_match.c: matched comms, receiving side */
 int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,

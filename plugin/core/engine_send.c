@@ -5,68 +5,72 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Finds a free buffer with this tag in the oldest slot that has free buffers. Sends never look past
- * it: the receiver's groups are filled in order, as NCCL's own verbs transport does. */
-static struct send_slot *match_slot(struct sender *tx, int tag, int *buf)
+/* Finds a free buffer with this tag in a slot. */
+static int match_buffer(const struct send_slot *s, int tag)
 {
-    struct send_slot *s = &tx->slots[tx->slot_head % SLOT_RING];
-    if (!s->valid || s->cts.seq != tx->slot_head)
-        return NULL;
-    for (int i = 0; i < s->cts.n; i++) {
-        if (s->cts.e[i].tag == tag && !(s->taken >> i & 1)) {
-            *buf = i;
-            return s;
-        }
-    }
-    return NULL;
+    for (int i = 0; i < s->cts->n; i++)
+        if (s->cts->e[i].tag == tag && !(s->taken >> i & 1))
+            return i;
+    return NO_INDEX;
 }
 
-static inline void take_slot(struct sender *tx, struct send_slot *s, int buf, struct send_msg *m)
+/* The oldest slot that has free buffers: sends never look past it, for the receiver's groups are
+ * filled in order, as NCCL's own verbs transport does. */
+static inline struct send_slot *first_slot(struct sender *tx)
 {
-    m->slot = s->cts.seq;
-    m->recv = (uint8_t)buf;
-    m->to = &s->cts.e[buf];
-    s->taken |= 1u << buf;
-    if (s->taken == (1u << s->cts.n) - 1) {
-        s->valid = false;
-        tx->slot_head++;
-    }
+    return &tx->slots[tx->slot_head % SLOT_RING];
 }
 
-/* 0: posted, -EAGAIN: no lane has room, other: failed. */
+static inline void take_buffer(struct sender *tx, struct send_slot *s, int buf)
+{
+    if (s->cts->n > 1) {
+        s->taken |= 1u << buf;
+        if (s->taken != (1u << s->cts->n) - 1)
+            return;
+    }
+    s->cts = NULL;
+    tx->slot_head++;
+}
+
+/* 0: posted, -EAGAIN: no room, other: failed. */
+static inline int post_to(struct pvn_engine *e, int lane, struct send_msg *m, struct pvn_write *w)
+{
+    struct pvn_lane *l = e->cfg.lanes[lane];
+    w->rkey = m->to ? m->to->rkey[lane] : 0;
+    int rc = l->ops->post_write(l, w);
+    if (__builtin_expect(rc != 0, 0)) {
+        e->stats.again += rc == -EAGAIN;
+        return rc == -EAGAIN ? rc : eng_fail_lane(e, l, rc);
+    }
+    eng_moved(l);
+    m->next++;
+    e->stats.chunks++;
+    return 0;
+}
+
+/* To the lane whose turn it is, or the next one that has room. */
+static int post_to_any(struct pvn_engine *e, struct send_msg *m, struct pvn_write *w)
+{
+    int rc = -EAGAIN;
+    for (int tried = 0; tried < e->cfg.nlanes && rc == -EAGAIN; tried++) {
+        int lane = e->rr;
+        e->rr = lane + 1 == e->cfg.nlanes ? 0 : lane + 1;
+        rc = post_to(e, lane, m, w);
+    }
+    return rc;
+}
+
 static int post_chunk(struct pvn_engine *e, struct send_msg *m)
 {
-    size_t offset = (size_t)m->next * m->plan.chunk;
-    size_t len = m->size - offset < m->plan.chunk ? m->size - offset : m->plan.chunk;
-    struct pvn_write w = {
-        .f = {.seq = e->needs_cts ? m->slot : m->seq,
-              .total = m->size,
-              .offset = offset,
-              .len = (uint32_t)len,
-              .chunk = (uint16_t)m->next,
-              .recv = m->recv,
-              .tag = m->tag},
-        .cookie = pvn_id(m->seq),
-        .src = m->src + offset,
-        .mr = m->mr,
-        .raddr = m->to ? m->to->addr + offset : 0,
-    };
-    for (int tried = 0; tried < e->cfg.nlanes; tried++) {
-        struct pvn_lane *l = e->cfg.lanes[e->rr];
-        w.rkey = m->to ? m->to->rkey[e->rr] : 0;
-        e->rr = e->rr + 1 == e->cfg.nlanes ? 0 : e->rr + 1;
-        int rc = l->ops->post_write(l, &w);
-        if (rc == 0) {
-            l->kick_due = true;
-            m->next++;
-            e->stats.chunks++;
-            return 0;
-        }
-        if (rc != -EAGAIN)
-            return eng_fail_lane(e, l, rc);
-        e->stats.again++;
-    }
-    return -EAGAIN;
+    struct pvn_write w = m->w;
+    size_t offset = (size_t)m->next * m->chunk, left = m->w.f.total - offset;
+    w.f.offset = offset;
+    w.f.len = (uint32_t)(left < m->chunk ? left : m->chunk);
+    w.f.chunk = m->next;
+    w.more = m->next + 1 < m->count;
+    w.src = (const uint8_t *)m->w.src + offset;
+    w.raddr += offset;
+    return post_to_any(e, m, &w);
 }
 
 /* Hands chunks to the lanes in message order; the order is what keeps a matched receiver, whose
@@ -75,9 +79,10 @@ static int post_chunk(struct pvn_engine *e, struct send_msg *m)
 int eng_tx_post(struct pvn_engine *e)
 {
     struct sender *tx = e->tx;
+    e->unposted = true;
     while (tx->unposted < tx->next) {
         struct send_msg *m = &tx->msg[tx->unposted % MSG_RING];
-        while (m->next < m->plan.count) {
+        while (m->next < m->count) {
             int rc = post_chunk(e, m);
             if (rc == -EAGAIN)
                 return 0;
@@ -86,107 +91,165 @@ int eng_tx_post(struct pvn_engine *e)
         }
         tx->unposted++;
     }
+    e->unposted = false;
     return 0;
+}
+
+/* A message is cut, or waits for room. */
+__attribute__((noinline)) static int post_cut(struct pvn_engine *e, struct send_msg *m)
+{
+    struct plan plan = eng_plan(e, m->w.f.total);
+    m->chunk = plan.chunk;
+    m->count = (uint16_t)plan.count;
+    m->ndone = 0;
+    chunk_clear(&m->done);
+    if (!e->unposted)
+        e->tx->unposted = e->tx->next - 1;
+    return eng_tx_post(e);
+}
+
+/* A message that is one chunk, before which nothing waits, and with no other lane to choose. */
+static inline int post_whole(struct pvn_engine *e, struct send_msg *m)
+{
+    struct pvn_lane *l = e->cfg.lanes[0];
+    int rc = l->ops->post_write(l, &m->w);
+    if (__builtin_expect(rc != 0, 0))
+        return rc == -EAGAIN ? post_cut(e, m) : eng_fail_lane(e, l, rc);
+    m->next = 1;
+    e->stats.chunks++;
+    eng_moved(l);
+    return l->kick_due ? eng_kick_all(e) : 0;
+}
+
+__attribute__((noinline, cold)) static int refuse(struct pvn_engine *e)
+{
+    return e->failed ? e->err.code : e->tx ? -EMSGSIZE : -EINVAL;
+}
+
+__attribute__((noinline, cold)) static int too_long(struct pvn_engine *e, size_t size, int tag,
+                                                    uint64_t room)
+{
+    return eng_fail(e, -EMSGSIZE, PVN_FAULT_ARGUMENT,
+                    "a send of %zu bytes (tag %d) met a receive of %llu bytes", size, tag,
+                    (unsigned long long)room);
+}
+
+/* The slot may be waiting in a lane: look, and if it was, send. */
+__attribute__((noinline)) static int isend_after_look(struct pvn_engine *e, const void *data,
+                                                      size_t size, int tag, const struct pvn_mr *mr,
+                                                      struct pvn_req **out)
+{
+    int rc = pvn_engine_progress(e);
+    struct send_slot *s = first_slot(e->tx);
+    if (rc == 0 && s->cts && match_buffer(s, tag) >= 0)
+        return pvn_engine_isend(e, data, size, tag, mr, out);
+    *out = NULL;
+    return rc;
 }
 
 int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int tag,
                      const struct pvn_mr *mr, struct pvn_req **out)
 {
-    *out = NULL;
-    if (e->failed)
-        return e->err.code;
-    if (!e->tx)
-        return -EINVAL;
-    if (size >> MAX_TOTAL_LOG2)
-        return -EMSGSIZE;
     struct sender *tx = e->tx;
+    *out = NULL;
+    if (__builtin_expect(e->failed || !tx || size >> MAX_TOTAL_LOG2, 0))
+        return refuse(e);
     struct send_msg *m = &tx->msg[tx->next % MSG_RING];
-    if (m->open || e->nfree == 0)
+    if (m->req.state != REQ_FREE)
         return 0;
-    struct send_slot *s = NULL;
-    int buf = 0;
     if (e->needs_cts) {
-        s = match_slot(tx, tag, &buf);
-        if (!s) {
-            /* The entry may be waiting in a lane: look, then try once more. */
-            int rc = pvn_engine_progress(e);
-            if (rc < 0)
-                return rc;
-            s = match_slot(tx, tag, &buf);
-            if (!s)
-                return 0;
-        }
-        if (size > s->cts.e[buf].size)
-            return eng_fail(e, -EMSGSIZE, PVN_FAULT_ARGUMENT,
-                            "a send of %zu bytes (tag %d) met a receive of %llu bytes", size, tag,
-                            (unsigned long long)s->cts.e[buf].size);
+        struct send_slot *s = first_slot(tx);
+        const struct pvn_cts *c = s->cts;
+        int buf = 0;
+        if (!c)
+            return isend_after_look(e, data, size, tag, mr, out);
+        if (c->n > 1 || c->e[0].tag != tag)
+            buf = match_buffer(s, tag);
+        if (buf < 0)
+            return isend_after_look(e, data, size, tag, mr, out);
+        const struct pvn_cts_entry *to = &c->e[buf];
+        if (__builtin_expect(size > to->size, 0))
+            return too_long(e, size, tag, to->size);
+        m->w.f.seq = tx->slot_head;
+        m->w.f.recv = (uint8_t)buf;
+        m->w.raddr = to->addr;
+        m->w.rkey = to->rkey[0];
+        m->to = to;
+        take_buffer(tx, s, buf);
+    } else {
+        m->w.f.seq = tx->next;
     }
-    m->open = true;
-    m->seq = tx->next++;
-    m->src = data;
-    m->size = size;
-    m->tag = tag;
-    m->mr = mr;
-    m->to = NULL;
-    m->plan = eng_plan(e, size);
+    m->w.cookie = pvn_id(tx->next++);
+    m->w.f.total = size;
+    m->w.f.len = (uint32_t)size;
+    m->w.f.tag = tag;
+    m->w.src = data;
+    m->w.mr = mr;
+    m->count = 1;
     m->next = 0;
-    m->ndone = 0;
-    chunk_clear(&m->done, m->plan.count);
-    if (s)
-        take_slot(tx, s, buf, m);
-    m->req = eng_req_get(e, REQ_SEND);
-    m->req->size = size;
-    int rc = eng_tx_post(e);
-    if (rc == 0)
-        rc = eng_kick(e);
-    if (rc < 0)
+    eng_req_open(e, &m->req);
+    int rc;
+    if (__builtin_expect(size <= e->chunk && !e->unposted && e->cfg.nlanes == 1, 1)) {
+        rc = post_whole(e, m);
+    } else {
+        rc = post_cut(e, m);
+        if (rc == 0)
+            rc = eng_kick(e);
+    }
+    if (__builtin_expect(rc < 0, 0))
         return rc;
-    *out = m->req;
+    *out = &m->req;
     return 0;
 }
 
-static void sent(struct pvn_engine *e, const struct pvn_event *ev)
+/* A message of several chunks: whether this was the last. */
+__attribute__((noinline)) static bool last_of_many(struct pvn_engine *e, struct send_msg *m,
+                                                   unsigned chunk)
+{
+    if (chunk_test(&m->done, chunk)) {
+        e->stats.dups++;
+        return false;
+    }
+    chunk_add(&m->done, chunk);
+    return ++m->ndone == m->count;
+}
+
+static inline void sent(struct pvn_engine *e, const struct pvn_event *ev)
 {
     struct send_msg *m = &e->tx->msg[ev->id % MSG_RING];
-    if (!m->open || pvn_id(m->seq) != ev->id || ev->chunk >= m->next) {
+    if (m->req.state != REQ_OPEN || m->w.cookie != ev->id || ev->chunk >= m->next) {
         e->stats.stale++;
         return;
     }
-    if (chunk_test(&m->done, ev->chunk)) {
-        e->stats.dups++;
+    if (m->count > 1 && !last_of_many(e, m, ev->chunk))
         return;
-    }
-    chunk_add(&m->done, ev->chunk);
-    if (++m->ndone < m->plan.count)
-        return;
-    m->open = false;
-    e->stats.bytes += m->size;
-    eng_req_done(m->req);
+    e->stats.bytes += m->w.f.total;
+    eng_req_done(e, &m->req);
 }
 
-static void cts(struct pvn_engine *e, const struct pvn_cts *c)
+__attribute__((noinline, cold)) static void impossible_cts(struct pvn_engine *e, int n)
+{
+    eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
+             "the peer announced a grouped receive of %d buffers; 1 to %d are possible", n,
+             PVN_MAX_RECVS);
+}
+
+static inline void cts(struct pvn_engine *e, const struct pvn_cts *c)
 {
     struct sender *tx = e->tx;
     if (c->n < 1 || c->n > PVN_MAX_RECVS) {
-        eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
-                 "the peer announced a grouped receive of %d buffers; 1 to %d are possible", c->n,
-                 PVN_MAX_RECVS);
+        impossible_cts(e, c->n);
         return;
     }
     /* An entry that is published again (a repeated event, a replay) must not free what was taken.
      */
     struct send_slot *s = &tx->slots[c->seq % SLOT_RING];
-    if (c->seq < tx->slot_head || c->seq >= tx->slot_head + SLOT_RING ||
-        (s->valid && s->cts.seq == c->seq)) {
+    if (c->seq - tx->slot_head >= SLOT_RING || s->cts) {
         e->stats.stale++;
         return;
     }
-    s->valid = true;
+    s->cts = c;
     s->taken = 0;
-    s->cts.seq = c->seq;
-    s->cts.n = c->n;
-    for (int i = 0; i < c->n; i++)
-        s->cts.e[i] = c->e[i];
 }
 
 void eng_tx_event(struct pvn_engine *e, const struct pvn_event *ev)
@@ -199,17 +262,13 @@ void eng_tx_event(struct pvn_engine *e, const struct pvn_event *ev)
 
 void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap)
 {
-    for (int i = 0; i < MSG_RING; i++) {
-        const struct send_msg *m = &e->tx->msg[i];
-        if (!m->open || m->req != req)
-            continue;
-        snprintf(
-            text, cap,
-            "message %llu (%zu bytes, tag %d): %u of %u chunks handed to the lanes, %u of them "
-            "accepted; waiting for %s",
-            (unsigned long long)m->seq, m->size, m->tag, m->next, m->plan.count, m->ndone,
-            m->next < m->plan.count ? "the lanes or the peer to take more"
-                                    : "the peer or the network to take what the lanes hold");
-        return;
-    }
+    const struct send_msg *m = (const struct send_msg *)req;
+    uint64_t behind = pvn_id(e->tx->next - m->w.cookie);
+    snprintf(text, cap,
+             "message %llu (%llu bytes, tag %d): %u of %u chunks handed to the lanes, %u of them "
+             "accepted; waiting for %s",
+             (unsigned long long)(e->tx->next - behind), (unsigned long long)m->w.f.total,
+             m->w.f.tag, m->next, m->count, m->count > 1 ? m->ndone : 0,
+             m->next < m->count ? "the lanes or the peer to take more"
+                                : "the peer or the network to take what the lanes hold");
 }

@@ -34,8 +34,7 @@ static int ok_dereg(struct pvn_lane *l, struct pvn_mr *mr)
     return 0;
 }
 
-static int no_post_cts(struct pvn_lane *l, const struct pvn_cts *cts,
-                       const struct pvn_mr *const *mrs)
+static int no_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
 {
     return -EOPNOTSUPP;
 }

@@ -69,10 +69,19 @@ struct pvn_frame {
 struct pvn_write {
     struct pvn_frame f;
     uint32_t cookie; /* comes back in PVN_EV_SENT: pvn_id() of the sender's own message number */
+    bool more;       /* the message's next chunk follows in the next call */
     const void *src; /* the chunk's first byte */
     const struct pvn_mr *mr; /* registration that covers src; NULL where the lane needs none */
     uint64_t raddr;          /* clear-to-send comms: where the chunk goes in the peer's memory */
     uint32_t rkey;           /* and the key for this lane */
+};
+
+/* A posted buffer of a grouped receive. */
+struct pvn_buffer {
+    void *addr;
+    size_t size; /* bytes it takes */
+    const struct pvn_mr *mr;
+    int32_t tag;
 };
 
 /* A clear-to-send entry: the receiver's slot with up to PVN_MAX_RECVS buffers. */
@@ -88,7 +97,7 @@ struct pvn_cts {
 };
 
 enum pvn_ev_kind {
-    PVN_EV_CTS,  /* sender: ev.cts is valid until the next poll of this lane */
+    PVN_EV_CTS,  /* sender: ev.cts is valid until all buffers of the slot have been written to */
     PVN_EV_SENT, /* sender: chunk `chunk` of message `id` (the write's cookie) needs its source no
                     longer */
     PVN_EV_ARRIVED, /* receiver: chunk `chunk` of `id`/`recv` is complete in memory */
@@ -134,6 +143,7 @@ enum {
     PVN_LANE_ORDERED = 1 << 3,           /* chunks arrive in the order in which they were posted */
     PVN_LANE_SENT_IS_DELIVERED = 1 << 4, /* PVN_EV_SENT means the peer has the bytes */
     PVN_LANE_CONNECTOR_FIRST = 1 << 5,   /* what verify sends is lost while the peer is not bound */
+    PVN_LANE_SETS_KICK_DUE = 1 << 6,     /* the lane does that by itself, the engine does not */
 };
 
 struct pvn_lane_ops {
@@ -153,7 +163,7 @@ struct pvn_lane_ops {
     int (*mem_dereg)(struct pvn_lane *l, struct pvn_mr *mr);
 
     /* Data. post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. */
-    int (*post_cts)(struct pvn_lane *l, const struct pvn_cts *cts, const struct pvn_mr *const *mrs);
+    int (*post_cts)(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
     int (*post_write)(struct pvn_lane *l, const struct pvn_write *w);
     /* Makes what has arrived in the GPU memory at addr visible to the GPU. 0: PVN_EV_FLUSHED
      * follows; -EALREADY: nothing has to be waited for; -EOPNOTSUPP: this lane never writes such
@@ -184,8 +194,9 @@ struct pvn_lane {
     int nlanes;    /* of the comm; the engine's to set */
     bool idle;     /* kick: no request of the comm is open; the engine's to set */
     int abandoned; /* close: 1 when nobody waits for what was posted; the connection's to set */
-    /* kick has something to do: set by the engine with every post and event, by the lane when a
-     * poll leaves it something without an event; cleared when kick has returned 0 */
+    /* kick has something to do: set by the engine with every post and event unless the lane has
+     * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
+     * know of; cleared when kick has returned 0 */
     bool kick_due;
     int max_posted;   /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
     size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */

@@ -19,7 +19,7 @@ libpvn_core_la_SOURCES += plugin/core/ctrl.c plugin/core/ctrl.h plugin/core/hand
     plugin/core/listener.c plugin/core/listener.h \
     plugin/core/sock.c plugin/core/sock.h
 libpvn_core_la_SOURCES += plugin/core/comm.c plugin/core/comm.h plugin/core/comm_mr.c \
-    plugin/core/comm_priv.h plugin/core/comm_setup.c plugin/core/device.c plugin/core/device.h \
+    plugin/core/comm_hot.h plugin/core/comm_priv.h plugin/core/comm_setup.c plugin/core/device.c plugin/core/device.h \
     plugin/core/plugin.c plugin/core/plugin.h
 libpvn_core_la_SOURCES += plugin/core/comm_stats.c plugin/core/stat_layout.h \
     plugin/core/stats.c plugin/core/stats.h plugin/core/stats_dir.c plugin/core/stats_dir.h \

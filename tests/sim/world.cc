@@ -67,7 +67,7 @@ int sim_post_write(pvn_lane *base, const pvn_write *post)
     return 0;
 }
 
-int sim_post_cts(pvn_lane *base, const pvn_cts *cts, const pvn_mr *const *)
+int sim_post_cts(pvn_lane *base, uint64_t slot, int n, const pvn_buffer *b)
 {
     Lane *l = lane_of(base);
     World *w = l->world;
@@ -83,7 +83,15 @@ int sim_post_cts(pvn_lane *base, const pvn_cts *cts, const pvn_mr *const *)
     for (int i = 0; i < copies; i++) {
         Packet p;
         p.is_cts = true;
-        p.cts = *cts;
+        p.cts.seq = slot;
+        p.cts.n = n;
+        for (int k = 0; k < n; k++) {
+            p.cts.e[k].addr = reinterpret_cast<uint64_t>(b[k].addr);
+            p.cts.e[k].size = b[k].size;
+            p.cts.e[k].tag = b[k].tag;
+            for (int lane = 0; lane < base->nlanes; lane++)
+                p.cts.e[k].rkey[lane] = b[k].mr ? b[k].mr->rkey[lane] : 0;
+        }
         p.arrive = arrival(l, 0);
         l->peer->wire[0].push_back(p);
     }
