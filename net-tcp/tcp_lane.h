@@ -68,7 +68,7 @@ struct pvn_tcp_lane_stats {
     uint64_t rx_peeks;           /* of rx_calls, those that left what they found with the kernel */
     uint64_t rx_copied;          /* payload bytes that came through the staging buffer */
     uint64_t idle;               /* times that a stream was left to the poller */
-    uint64_t lent;               /* payload bytes that were not copied on their way out */
+    uint64_t lent;               /* bytes that were not copied on their way out, with headers */
     uint64_t receipts;           /* chunks whose receipt came (sender) or was given (receiver) */
 };
 const struct pvn_tcp_lane_stats *pvn_tcp_lane_get_stats(const struct pvn_lane *l);

@@ -88,14 +88,13 @@ static ssize_t splice_quietly(int from, int to, size_t len)
     return n < 0 ? -code : n;
 }
 
-ssize_t tcp_lend(struct stream *s, const uint8_t *src, size_t len)
+ssize_t tcp_lend(struct stream *s, const struct iovec *iov, int count)
 {
     struct lend_pipe *p = &s->pipe;
     if (p->rd < 0 && open_pipe(p) < 0)
         return -EOPNOTSUPP;
     if (p->held == 0) {
-        struct iovec iov = {(void *)(uintptr_t)src, len < PIPE_BYTES ? len : PIPE_BYTES};
-        ssize_t n = vmsplice(p->wr, &iov, 1, SPLICE_F_NONBLOCK);
+        ssize_t n = vmsplice(p->wr, iov, (size_t)count, SPLICE_F_NONBLOCK);
         if (n < 0 && errno == EINTR)
             return -EINTR;
         if (n <= 0)

@@ -3,6 +3,7 @@
 #define PVN_NET_TCP_PRIV_H
 
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "core/poller.h"
 #include "net-tcp/frame.h"
@@ -118,10 +119,10 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 /* tcp_lend.c: large chunks, uncopied. */
 void tcp_lend_init(struct stream *s);
 void tcp_lend_close(struct stream *s);
-/* Writes some of the len bytes at src to the stream; once the first are in, only the rest of the
- * same chunk may follow. The number of bytes written, -EAGAIN; -EOPNOTSUPP: it must be copied, and
- * so must all others; other errors of the stream. */
-ssize_t tcp_lend(struct stream *s, const uint8_t *src, size_t len);
+/* Writes some of these pieces to the stream; once the first bytes are in, only the rest of the same
+ * chunk may follow. The number of bytes written, -EAGAIN; -EOPNOTSUPP: it must be copied, and so
+ * must all others; other errors of the stream. */
+ssize_t tcp_lend(struct stream *s, const struct iovec *iov, int count);
 /* Collects receipts: 0 or an error of the stream, which is then recorded. */
 int tcp_lend_settle(struct tcp_lane *t);
 

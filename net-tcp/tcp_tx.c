@@ -77,21 +77,32 @@ static void deal(struct tcp_lane *t, struct stream *s)
     }
 }
 
-/* As many of the run's bytes as one call can write: up to a payload that is to be lent. */
-static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov)
+static bool is_lent(const struct tcp_lane *t, const struct tx_frame *f)
+{
+    return f->receipt && t->lend_min;
+}
+
+/* What of a frame is left behind its first `skip` bytes, as one or two pieces. */
+static int pieces(struct tx_frame *f, size_t skip, struct iovec *iov)
 {
     int n = 0;
-    size_t skip = s->done;
-    for (uint32_t i = 0; i < s->count; i++) {
+    if (skip < f->head_len)
+        iov[n++] = (struct iovec){f->head + skip, f->head_len - skip};
+    skip = skip > f->head_len ? skip - f->head_len : 0;
+    if (f->len)
+        iov[n++] = (struct iovec){(void *)(uintptr_t)(f->src + skip), f->len - skip};
+    return n;
+}
+
+/* As many of the run's bytes as one call can write: up to a chunk that is to be lent. */
+static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov)
+{
+    int n = pieces(frame_at(t, s->first), s->done, iov);
+    for (uint32_t i = 1; i < s->count; i++) {
         struct tx_frame *f = frame_at(t, s->first + i);
-        if (skip < f->head_len)
-            iov[n++] = (struct iovec){f->head + skip, f->head_len - skip};
-        if (f->receipt && t->lend_min)
-            return n;
-        skip = skip > f->head_len ? skip - f->head_len : 0;
-        if (f->len)
-            iov[n++] = (struct iovec){(void *)(uintptr_t)(f->src + skip), f->len - skip};
-        skip = 0;
+        if (is_lent(t, f))
+            break;
+        n += pieces(f, 0, iov + n);
     }
     return n;
 }
@@ -120,22 +131,19 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
 static ssize_t write_some(struct tcp_lane *t, struct stream *s)
 {
     struct tx_frame *f = frame_at(t, s->first);
+    struct iovec iov[2 * TX_RUN];
     t->stats.tx_calls++;
-    if (f->receipt && t->lend_min && s->done >= f->head_len) {
-        size_t skip = s->done - f->head_len;
-        ssize_t n = tcp_lend(s, f->src + skip, f->len - skip);
+    if (is_lent(t, f)) {
+        ssize_t n = tcp_lend(s, iov, pieces(f, s->done, iov));
         if (n > 0)
             t->stats.lent += (uint64_t)n;
         if (n != -EOPNOTSUPP)
             return n;
         t->lend_min = 0;
     }
-    struct iovec iov[2 * TX_RUN];
     struct msghdr mh = {.msg_iov = iov};
     mh.msg_iovlen = (size_t)gather(t, s, iov);
-    /* A header alone goes with the payload that is lent behind it. */
-    bool corked = f->receipt && t->lend_min && mh.msg_iovlen == 1;
-    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (corked ? MSG_MORE : 0);
+    int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
     ssize_t n = mh.msg_iovlen == 1 ? send(s->fd, iov[0].iov_base, iov[0].iov_len, flags)
                                    : sendmsg(s->fd, &mh, flags);
     return n < 0 ? -errno : n;

@@ -156,7 +156,7 @@ static const struct pvn_param_def table[] = {
     {.name = "TCP_ZEROCOPY_MIN",
      .type = PVN_PARAM_SIZE,
      .unit = "bytes",
-     .def = "128K",
+     .def = "256K",
      .min = 0,
      .max = GIB,
      FIELD(tcp_zerocopy_min),

@@ -250,7 +250,7 @@ TEST_F(TcpTransport, SizesThatAreCutAndLent)
     params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno"});
     ASSERT_EQ(1, scan());
     dialled(1);
-    EXPECT_EQ("tcp on lo, 1 stream, chunks of 4194304 bytes, without a copy from 131072 bytes on",
+    EXPECT_EQ("tcp on lo, 1 stream, chunks of 4194304 bytes, without a copy from 262144 bytes on",
               described());
     end();
     params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno", "NCCL_PVRDMA_TCP_STREAMS=2",
