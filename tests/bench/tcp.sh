@@ -131,6 +131,11 @@ kind_round() {
     esac
 }
 
+# Before anything is timed every plugin shows that it carries the data.
+echo "verifying ..." >&2
+perf_round /dev/null p2p --ranks 2 --check --bandwidth --sizes 8,4K,64K,1M,4M --time 0.01
+perf_round /dev/null ring --ranks 4 --check --sizes 4M --time 0.01
+
 touch "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
 for ((r = 1; r <= rounds; r++)); do
     echo "round $r of $rounds ..." >&2
