@@ -165,6 +165,29 @@ TEST_F(TcpLend, DescriptorsAreLeftToTheProcess)
     EXPECT_EQ(2u, tx()->receipts);
 }
 
+// Memory that belongs to a device, or to the kernel as here, has no pages to take a reference of.
+TEST_F(TcpLend, MemoryWithoutPagesIsCopied)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    ASSERT_NE(nullptr, maps);
+    char line[512];
+    unsigned long vvar = 0;
+    while (!vvar && fgets(line, sizeof(line), maps)) {
+        if (strstr(line, "[vvar]"))
+            vvar = strtoul(line, nullptr, 16);
+    }
+    fclose(maps);
+    if (!vvar)
+        GTEST_SKIP() << "this system has no vvar pages";
+    p.open(1, 128 << 10, 0, 2000);
+    std::vector<uint8_t> in(2000);
+    pvn_req *r = receive(in.data(), in.size());
+    finish(send(reinterpret_cast<const void *>(vvar), in.size()), r);
+    EXPECT_GE(HEAD, tx()->lent) << "nothing of the payload";
+    EXPECT_EQ(1u, tx()->receipts);
+    EXPECT_EQ(in.size() + HEAD, rx()->rx_bytes);
+}
+
 TEST_F(TcpLend, NotMoreThanTheCachesHold)
 {
     open(1, 4 << 20);
