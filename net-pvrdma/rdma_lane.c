@@ -107,6 +107,7 @@ static struct pvn_lane_ops rx_ops = {
     .post_flush = rdma_post_flush,
     .kick = rdma_rx_kick,
     .poll = rdma_rx_poll,
+    .copy_out = rdma_copy_out,
     .fence = rdma_fence,
     .close = rdma_close,
     .locate = rdma_locate,

@@ -12,6 +12,8 @@
  * one chunk is a single request. GPU memory is another device, so ports that offer it ask for this
  * mode.
  * - send: two-sided, for devices without RDMA WRITE. No clear-to-send: see rdma_two.c.
+ * A short message into host memory is one write in either mode: it lies with its record in a ring
+ * in the receiver's memory and is copied from there.
  * - auto: what the peer asks for; with nothing asked for, record where an empty poll of either
  * end's completion queue is expensive, else imm.
  *
@@ -92,6 +94,7 @@ struct pvn_rdma_lane_cfg {
     unsigned modes;    /* those that will do, a bit each; 0: the one named, of AUTO all */
     unsigned gpu_caps; /* PVN_LANE_GPU_*: what of GPU memory has been proved */
     enum pvn_flush_kind flush; /* of GPU memory that this end has received */
+    bool shorts;      /* short messages are sent and taken, by a peer that does so as well */
     int qps;          /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
     size_t max_chunk; /* bytes a single request may carry */
     bool costly_poll; /* an empty poll of a completion queue is a doorbell */
@@ -134,6 +137,7 @@ struct pvn_rdma_lane_stats {
         empty_polls; /* calls of poll_cq that met an empty ring: a doorbell each where costly */
     uint64_t polls;  /* all of them */
     uint64_t chunks; /* data chunks posted or seen */
+    uint64_t shorts; /* of them, short messages */
     uint64_t cts_entries, cts_rings; /* entries published, and the post_send calls that took */
     uint64_t acks_alone;             /* acknowledgements that no entry carried */
 };

@@ -17,6 +17,11 @@ void rdma_chain_init(struct rqp *q)
     }
 }
 
+int rdma_not_posted(struct rdma_lane *r, int rc)
+{
+    return rdma_dead(r, -(rc < 0 ? EIO : rc), "posting to the send queue");
+}
+
 int rdma_ring_chain(struct rdma_lane *r, struct rqp *q)
 {
     struct ibv_send_wr *bad = NULL;
@@ -29,7 +34,7 @@ int rdma_ring_chain(struct rdma_lane *r, struct rqp *q)
     int rc = ibv_post_send(q->qp, &q->wr[0], &bad);
     last->next = after;
     if (__builtin_expect(rc != 0, 0))
-        return rdma_dead(r, -(rc < 0 ? EIO : rc), "posting to the send queue");
+        return rdma_not_posted(r, rc);
     r->owed += q->signalled;
     q->signalled = 0;
     return 0;
@@ -67,6 +72,7 @@ static void took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, stru
     ev->id = imm_id(imm);
     ev->recv = imm_recv(imm);
     ev->chunk = whole ? 0 : imm_chunk(imm);
+    ev->data = NULL;
     ev->bytes = wc->byte_len;
     ev->total =
         whole ? wc->byte_len : le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE));

@@ -2,6 +2,8 @@
 #ifndef PVN_NET_PVRDMA_RDMA_PRIV_H
 #define PVN_NET_PVRDMA_RDMA_PRIV_H
 
+#include <endian.h>
+
 #include "net-pvrdma/rdma_lane.h"
 #include "net-pvrdma/rdma_wire.h"
 
@@ -27,6 +29,19 @@ struct note {
     uint16_t chunk;
 };
 
+/* A queue pair's short messages: the ring that the peer fills, or where they are sent from. */
+struct short_ring {
+    uint8_t *base;
+    const struct short_head *next; /* the one at `at` */
+    uint32_t count, lines;         /* messages, and their lines, counted for ever */
+    uint32_t at;                   /* line at which the next one begins */
+    uint32_t told;                 /* receiver: lines of which the peer knows that they are read */
+    uint32_t free_from;            /* sender: lines that the peer has read */
+    uint64_t remote;               /* sender: the ring at the peer */
+    struct ibv_sge sge;
+    struct ibv_send_wr wr;
+};
+
 struct rqp {
     struct ibv_qp *qp;
     uint32_t psn;
@@ -41,8 +56,10 @@ struct rqp {
     uint32_t consumed;  /* seen by the peer, whose record ring has room again */
     uint32_t completed; /* data completions taken from the queue */
     struct note note[RECORD_RING];
+    uint32_t records; /* of the chunks, written or taken */
+    struct short_ring shorts;
     /* receiver */
-    uint32_t seen;      /* records or completions taken */
+    uint32_t seen;      /* records, short messages or completions taken */
     uint32_t told;      /* of them the peer has been told */
     uint32_t recv_lack; /* imm: receive requests to be posted again */
 };
@@ -69,6 +86,7 @@ struct rdma_lane {
     enum ibv_mtu mtu;
     int next_qp;
     bool bound, probed, verified, errored;
+    bool shorts; /* both ends know short messages */
     /* when to ask the completion queue with nothing known, see rdma_time_to_ask */
     bool moved;
     unsigned vain; /* polls that found nothing */
@@ -141,6 +159,7 @@ static inline int rdma_ring(struct rdma_lane *r, int qp)
     return r->qp[qp].nwr ? rdma_ring_chain(r, &r->qp[qp]) : 0;
 }
 int rdma_refill(struct rdma_lane *r, int qp);
+int rdma_not_posted(struct rdma_lane *r, int rc); /* ibv_post_send's answer: the lane is dead */
 /* Takes up to max completions. ev/n: events of receives, may be NULL on the sending side. */
 int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n);
 bool rdma_time_to_ask(struct rdma_lane *r);
@@ -189,6 +208,45 @@ static inline void rdma_signal(struct rqp *q, struct ibv_send_wr *wr, uint64_t i
     q->signalled++;
 }
 
+/* What a completion or an acknowledgement of the chunk will stand for. */
+static inline void rdma_note(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w)
+{
+    struct note *note = &q->note[q->posted++ % RECORD_RING];
+    note->cookie = w->cookie;
+    note->chunk = w->f.chunk;
+    r->stats.chunks++;
+}
+
+/* Requests of one chunk at most: its data, and its record or (imm) its message's size before it. */
+enum { PER_CHUNK = 2 };
+
+/* A completion says that a record is in the peer's ring, not that the peer has read it. An
+ * immediate that comes too early finds no receive request, and the device waits. */
+static inline bool rdma_has_room(const struct rdma_lane *r, const struct rqp *q)
+{
+    uint32_t free_from = r->cfg.mode == PVN_RDMA_RECORD ? q->consumed : q->acked;
+    return q->posted - free_from < r->window && q->posted - q->reported < RECORD_RING &&
+           q->places >= PER_CHUNK;
+}
+
+int rdma_pick_of_many(struct rdma_lane *r);
+/* A queue pair that has room for a chunk, -1: none has. */
+static inline int rdma_pick_qp(struct rdma_lane *r)
+{
+    return r->nqps == 1 && rdma_has_room(r, &r->qp[0]) ? 0 : rdma_pick_of_many(r);
+}
+
+/* rdma_short.c */
+void rdma_short_open(struct rdma_lane *r); /* once the peer's offer is known and the mode agreed */
+int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w);
+int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n);
+void rdma_copy_out(const struct pvn_event *ev, void *dst);
+static inline bool rdma_short_is_there(const struct rqp *q)
+{
+    return __atomic_load_n(&q->shorts.next->stamp, __ATOMIC_ACQUIRE) ==
+           htole32(q->shorts.count + 1);
+}
+
 /* rdma_flush.c: the queue pair that reads GPU memory, on receivers with PVN_FLUSH_READ */
 int rdma_flush_create(struct rdma_lane *r);
 int rdma_flush_connect(struct rdma_lane *r);
@@ -214,6 +272,7 @@ void rdma_two_close(struct rdma_lane *r);
 
 /* rdma_tx.c, rdma_rx.c */
 int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w);
+int rdma_post_long(struct rdma_lane *r, const struct pvn_write *w); /* not as a short message */
 int rdma_tx_kick(struct pvn_lane *l);
 int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);

@@ -41,6 +41,7 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
         line->size = htole64(b[i].size);
         line->tag = (int32_t)htole32((uint32_t)b[i].tag);
         line->n = (uint8_t)n;
+        line->copies = r->shorts && b[i].mr && b[i].mr->gpu == 0;
         line->stamp = htole64(slot + 1);
     }
     r->staged++;
@@ -65,6 +66,9 @@ static struct ibv_send_wr *put_acks(struct rdma_lane *r)
         /* The device may still be reading the line for an earlier request: either value will do. */
         __atomic_store_n(&r->ack->seen[k], htole32(r->qp[k].seen), __ATOMIC_RELAXED);
         r->qp[k].told = r->qp[k].seen;
+        struct short_ring *s = &r->qp[k].shorts;
+        __atomic_store_n(&r->ack->lines[k], htole32(s->lines), __ATOMIC_RELAXED);
+        s->told = s->lines;
     }
     struct ibv_send_wr *wr = rdma_wr(r, 0, r->ack, sizeof(*r->ack), r->mem_mr->lkey,
                                      r->peer.mem_addr + MEM_ACK, r->peer.mem_rkey);
@@ -132,11 +136,21 @@ static uint32_t most_untold(const struct rdma_lane *r)
     return most;
 }
 
+/* The same of lines of short messages. */
+static uint32_t most_lines(const struct rdma_lane *r)
+{
+    uint32_t most = 0;
+    for (int k = 0; k < r->nqps; k++)
+        if (r->qp[k].shorts.lines - r->qp[k].shorts.told > most)
+            most = r->qp[k].shorts.lines - r->qp[k].shorts.told;
+    return most;
+}
+
 /* Whether entries take the acknowledgements with them. A peer whose queue is cheap to ask needs
- * these only to know how far its records have been read. */
+ * these only to know how far its records and short messages have been read. */
 static bool worth_telling(const struct rdma_lane *r)
 {
-    if (r->peer.wants_acks)
+    if (r->peer.wants_acks || most_lines(r) >= SHORT_LINES / 4)
         return true;
     return r->cfg.mode == PVN_RDMA_RECORD && most_untold(r) >= (1u << r->peer.window_log2) / 4;
 }
@@ -189,6 +203,8 @@ static int publish(struct rdma_lane *r)
 static bool must_acknowledge(const struct rdma_lane *r)
 {
     uint32_t most = most_untold(r);
+    if (most_lines(r) >= SHORT_LINES / 2)
+        return true;
     if (most == 0 || !(r->peer.wants_acks || r->cfg.mode == PVN_RDMA_RECORD))
         return false;
     return most >= (1u << r->peer.window_log2) / 2 ||
@@ -225,27 +241,20 @@ static void note_started(struct rdma_lane *r, uint32_t id)
         r->started += ahead + 1;
 }
 
-static void note_arrival(struct rdma_lane *r, const struct pvn_event *ev)
-{
-    note_started(r, ev->id);
-    r->stats.chunks++;
-    r->chunks_done++;
-}
-
 static const struct record *next_record(const struct rdma_lane *r, int k)
 {
-    return &r->record[(size_t)k * RECORD_RING + r->qp[k].seen % RECORD_RING];
+    return &r->record[(size_t)k * RECORD_RING + r->qp[k].records % RECORD_RING];
 }
 
 static bool record_is_there(const struct rdma_lane *r, int k)
 {
     return __atomic_load_n(&next_record(r, k)->stamp, __ATOMIC_ACQUIRE) ==
-           htole32(r->qp[k].seen + 1);
+           htole32(r->qp[k].records + 1);
 }
 
 static inline void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
 {
-    for (; *n < max && record_is_there(r, k); r->qp[k].seen++) {
+    for (; *n < max && record_is_there(r, k); r->qp[k].seen++, r->qp[k].records++) {
         const struct record *rec = next_record(r, k);
         uint32_t imm = le32toh(rec->imm);
         struct pvn_event *e = &ev[(*n)++];
@@ -255,28 +264,20 @@ static inline void read_records(struct rdma_lane *r, int k, struct pvn_event *ev
         e->chunk = imm_chunk(imm);
         e->bytes = le32toh(rec->bytes);
         e->total = le64toh(rec->total);
-        note_arrival(r, e);
+        e->data = NULL;
     }
 }
 
 static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
-    int before = *n;
     int rc = rdma_take(r, CQ_BATCH, ev, max, n);
-    if (rc < 0)
-        return rc;
-    for (int i = before; i < *n; i++)
-        note_arrival(r, &ev[i]);
-    for (int k = 0; k < r->nqps; k++) {
+    for (int k = 0; rc >= 0 && k < r->nqps; k++) {
         /* In batches: each call is a doorbell. The peer's window is smaller than what stays posted.
          */
-        if (r->qp[k].recv_lack < CHAIN)
-            continue;
-        rc = rdma_refill(r, k);
-        if (rc < 0)
-            return rc;
+        if (r->qp[k].recv_lack >= CHAIN)
+            rc = rdma_refill(r, k);
     }
-    return 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* Whether a look at memory says that a poll would find something, or ask the queue. */
@@ -285,7 +286,7 @@ static bool any_news(const struct rdma_lane *r)
     if (r->flush.pending || r->cfg.mode == PVN_RDMA_IMM)
         return true;
     for (int k = 0; k < r->nqps; k++)
-        if (record_is_there(r, k))
+        if (rdma_short_is_there(&r->qp[k]) || record_is_there(r, k))
             return true;
     return false;
 }
@@ -307,12 +308,18 @@ __attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_ev
 {
     int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0;
     int flushed = n;
+    for (int k = 0; rc == 0 && k < r->nqps; k++) {
+        rc = rdma_read_shorts(r, k, ev, max, &n);
+        if (rc == 0 && r->cfg.mode == PVN_RDMA_RECORD)
+            read_records(r, k, ev, max, &n);
+    }
     if (rc == 0 && r->cfg.mode == PVN_RDMA_IMM)
         rc = poll_imm(r, ev, max, &n);
-    else
-        for (int k = 0; rc == 0 && k < r->nqps; k++)
-            read_records(r, k, ev, max, &n);
+    for (int i = flushed; i < n; i++)
+        note_started(r, ev[i].id);
     if (rc == 0 && n > flushed) {
+        r->stats.chunks += (unsigned)(n - flushed);
+        r->chunks_done += (unsigned)(n - flushed);
         r->fresh = r->moved = r->l.kick_due = true;
         rc = reap_known(r);
     } else if (rc == 0) {

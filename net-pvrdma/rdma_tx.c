@@ -7,33 +7,16 @@
 
 #include "core/clock.h"
 
-/* Requests of one chunk at most: its data, and its record or (imm) its message's size before it. */
-enum { PER_CHUNK = 2 };
-
-/* A completion says that a record is in the peer's ring, not that the peer has read it. An
- * immediate that comes too early finds no receive request, and the device waits. */
-static bool has_room(const struct rdma_lane *r, const struct rqp *q)
-{
-    uint32_t free_from = r->cfg.mode == PVN_RDMA_RECORD ? q->consumed : q->acked;
-    return q->posted - free_from < r->window && q->posted - q->reported < RECORD_RING &&
-           q->places >= PER_CHUNK;
-}
-
-static int pick_of_many(struct rdma_lane *r)
+int rdma_pick_of_many(struct rdma_lane *r)
 {
     for (int i = 0; i < r->nqps; i++) {
         int k = r->next_qp;
         r->next_qp = k + 1 == r->nqps ? 0 : k + 1;
-        if (has_room(r, &r->qp[k]))
+        if (rdma_has_room(r, &r->qp[k]))
             return k;
         r->starved |= r->qp[k].places < PER_CHUNK;
     }
     return -1;
-}
-
-static inline int pick_qp(struct rdma_lane *r)
-{
-    return r->nqps == 1 && has_room(r, &r->qp[0]) ? 0 : pick_of_many(r);
 }
 
 __attribute__((noinline, cold)) static int not_registered(struct rdma_lane *r, bool mem)
@@ -55,13 +38,13 @@ static inline int lkey_of(struct rdma_lane *r, const struct pvn_write *w, uint32
 static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write *w)
 {
     struct rqp *q = &r->qp[k];
-    size_t at = (size_t)k * RECORD_RING + q->posted % RECORD_RING;
+    size_t at = (size_t)k * RECORD_RING + q->records++ % RECORD_RING;
     struct record *rec = &r->record[at];
     /* The rest is zero from the start. */
     rec->total = htole64(w->f.total);
     rec->imm = htole32(imm_make(w->f.seq, w->f.recv, w->f.chunk));
     rec->bytes = htole32(w->f.len);
-    rec->stamp = htole32(q->posted + 1);
+    rec->stamp = htole32(q->records);
     struct ibv_send_wr *wr =
         rdma_wr(r, k, rec, sizeof(*rec), r->mem_mr->lkey,
                 r->peer.mem_addr + MEM_RECORD + at * sizeof(*rec), r->peer.mem_rkey);
@@ -98,10 +81,9 @@ static void put_with_imm(struct rdma_lane *r, int k, const struct pvn_write *w, 
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
+int rdma_post_long(struct rdma_lane *r, const struct pvn_write *w)
 {
-    struct rdma_lane *r = rdma_of(l);
-    int k = pick_qp(r);
+    int k = rdma_pick_qp(r);
     uint32_t lkey;
     if (k < 0)
         return -EAGAIN;
@@ -120,15 +102,21 @@ int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
             rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
         put_record(r, k, w);
     }
-    struct note *note = &q->note[q->posted++ % RECORD_RING];
-    note->cookie = w->cookie;
-    note->chunk = w->f.chunk;
-    r->stats.chunks++;
+    rdma_note(r, q, w);
     if (w->more)
         return 0;
     /* Usually this message is all there is, and then nothing is left for a kick. */
     r->l.kick_due = r->nqps > 1;
     return rdma_ring_chain(r, q);
+}
+
+int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
+{
+    struct rdma_lane *r = rdma_of(l);
+    /* The receiver copies only host memory, and only from host memory can it be copied here. */
+    if (w->copies && r->shorts && w->f.total <= SHORT_MAX && w->mr && w->mr->gpu == 0)
+        return rdma_post_short(r, w);
+    return rdma_post_long(r, w);
 }
 
 int rdma_tx_kick(struct pvn_lane *l)
@@ -159,6 +147,7 @@ static inline void read_line(const struct rdma_lane *r, const struct cts_line *l
     e->addr = le64toh(line->addr);
     e->size = le64toh(line->size);
     e->tag = (int32_t)le32toh((uint32_t)line->tag);
+    e->copies = line->copies & 1;
     for (int k = 0; k < r->l.nlanes; k++)
         e->rkey[k] = le32toh(line->rkey[k]);
 }

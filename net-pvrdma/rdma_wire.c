@@ -10,8 +10,18 @@
  * max_rd_atomic 6 window (log2)  7 number of GIDs  8 modes  9 pieces (log2)  10 u16 lid  12 u32
  * rkey  16 u64 address of the registered block 24 per queue pair: u32 number, u32 first packet
  * number; then per GID: 16 bytes, u8 type, u8 row, u8 prefix, u8 0
+ *
+ * A packet number has 24 bits, and who does not know better ignores the other eight: those of the
+ * first queue pair are what this end can do beyond the above.
  */
-enum { HEAD = 24, PER_QP = 8, PER_GID = 20, FLAG_ETHERNET = 1, FLAG_WANTS_ACKS = 2 };
+enum {
+    HEAD = 24,
+    PER_QP = 8,
+    PER_GID = 20,
+    FLAG_ETHERNET = 1,
+    FLAG_WANTS_ACKS = 2,
+    CAN_SHORTS = 1
+};
 
 static void put16(uint8_t *p, uint16_t v)
 {
@@ -58,6 +68,7 @@ int pvn_rdma_offer_encode(const struct rdma_offer *o, void *buf, size_t cap)
         put32(p, o->qpn[i]);
         put32(p + 4, o->psn[i]);
     }
+    b[HEAD + 7] = o->shorts ? CAN_SHORTS : 0;
     for (int i = 0; i < o->ngids; i++, p += PER_GID) {
         memcpy(p, o->gids[i].raw, 16);
         p[16] = o->gids[i].type;
@@ -99,6 +110,7 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
     o->mem_rkey = get32(b + 12);
     memcpy(&o->mem_addr, b + 16, sizeof(o->mem_addr));
     o->mem_addr = le64toh(o->mem_addr);
+    o->shorts = b[HEAD + 7] & CAN_SHORTS;
     const uint8_t *p = b + HEAD;
     for (int i = 0; i < o->nqps; i++, p += PER_QP) {
         o->qpn[i] = get32(p);

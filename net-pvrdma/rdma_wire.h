@@ -18,7 +18,9 @@ enum {
         1 << RECORD_RING_LOG2, /* records per queue pair, and so chunks in flight on one */
     PIECE = 32768,             /* bytes of a message buffer of the two-sided mode */
     PIECES_LOG2 = 5,           /* of them on a queue pair at most */
-    CREDIT_RECVS = 16, /* receives of its sender; the peer has four messages under way at most */
+    CREDIT_RECVS = 16,   /* receives of its sender; the peer has four messages under way at most */
+    SHORT_LINES = 256,   /* where a short message may begin, in each queue pair's ring of them */
+    SHORT_MAX_LINES = 5, /* that one may have */
     RDMA_OFFER_VERSION = 3,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
@@ -31,21 +33,57 @@ struct cts_line {
     uint64_t size;
     uint32_t rkey[PVN_MAX_LANES];
     int32_t tag;
-    uint8_t n; /* lines of this slot */
-    uint8_t zero[3];
+    uint8_t n;      /* lines of this slot */
+    uint8_t copies; /* 1: the buffer takes a short message, too */
+    uint8_t zero[2];
     uint64_t stamp;
 };
 static_assert(sizeof(struct cts_line) == 64, "a clear-to-send entry is one cache line");
 
-/* How many chunks of each queue pair the receiver has seen; counts run on for ever. */
+/* How many chunks of each queue pair the receiver has seen, and how many lines of short messages it
+ * has no more use for; counts run on for ever. */
 struct ack_line {
     uint32_t seen[PVN_RDMA_MAX_QPS];
-    uint32_t zero[8];
+    uint32_t lines[PVN_RDMA_MAX_QPS];
 };
 static_assert(sizeof(struct ack_line) == 64, "the acknowledgements are one cache line");
 
-/* Written behind a chunk's data. Valid when the stamp is its position in the queue pair's count,
- * plus one. */
+/*
+ * A short message: one that is written whole, with what a record says, into a ring in the
+ * receiver's memory, from where the processor copies it into its buffer. It is one request and
+ * needs no receive request nor completion; for host memory only.
+ *
+ * A cache line becomes visible whole and the order between lines is not promised, so each line has
+ * a stamp: the message's position in the queue pair's count of them, plus one. A message lies in
+ * one piece: one that begins in the ring's last lines ends behind them, and the next one begins at
+ * the ring's first.
+ */
+enum { SHORT_HEAD_BYTES = 52, SHORT_MORE_BYTES = 60 };
+struct short_head {
+    uint32_t imm; /* imm_make(), chunk 0 */
+    uint32_t bytes;
+    uint8_t data[SHORT_HEAD_BYTES];
+    uint32_t stamp;
+};
+struct short_more {
+    uint8_t data[SHORT_MORE_BYTES];
+    uint32_t stamp;
+};
+static_assert(sizeof(struct short_head) == 64 && sizeof(struct short_more) == 64,
+              "a line of a short message is one cache line");
+enum {
+    SHORT_MAX = SHORT_HEAD_BYTES + (SHORT_MAX_LINES - 1) * SHORT_MORE_BYTES,
+    SHORT_RING_BYTES = (SHORT_LINES + SHORT_MAX_LINES - 1) * 64 /* of one queue pair */
+};
+static inline uint32_t short_lines(uint32_t bytes)
+{
+    return bytes <= SHORT_HEAD_BYTES
+               ? 1
+               : 1 + (bytes - SHORT_HEAD_BYTES + SHORT_MORE_BYTES - 1) / SHORT_MORE_BYTES;
+}
+
+/* Written behind a chunk's data. Valid when the stamp is its position in the queue pair's count of
+ * records, plus one. */
 struct record {
     uint64_t total; /* bytes of the whole message */
     uint32_t imm;   /* imm_make() */
@@ -105,6 +143,7 @@ struct rdma_offer {
     uint8_t ngids;
     uint8_t modes;       /* that this end can do: a bit for each */
     uint8_t pieces_log2; /* receives of a queue pair in the two-sided mode; the sender's credits */
+    bool shorts;         /* this end knows short messages */
     bool ethernet;
     bool wants_acks; /* completions are expensive to ask for: the peer says soon what it has seen */
     uint16_t lid;
@@ -120,8 +159,9 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
 
 /*
  * The registered block at both ends: cts ring (sender: the peer writes it; receiver: it writes from
- * it), ack line, message sizes, record rings. The same layout everywhere, so that one address and
- * key describe it.
+ * it), ack line, message sizes, record rings, rings of short messages. The same layout everywhere,
+ * so that one address and key describe it; only where the last ones begin depends on the number of
+ * queue pairs in its owner's offer.
  */
 enum {
     MEM_CTS = 0,
@@ -130,9 +170,15 @@ enum {
     MEM_HELLO = MEM_TOTALS + CTS_SLOTS * PVN_MAX_RECVS * 8, /* 1: the sender is connected */
     MEM_RECORD = MEM_HELLO + 64
 };
-static inline size_t mem_size(int nqps)
+static inline size_t mem_short(int nqps)
 {
     return MEM_RECORD + (size_t)nqps * RECORD_RING * sizeof(struct record);
 }
+static inline size_t mem_size(int nqps)
+{
+    return mem_short(nqps) + (size_t)nqps * SHORT_RING_BYTES;
+}
+static_assert(MEM_RECORD % 64 == 0 && RECORD_RING * sizeof(struct record) % 64 == 0,
+              "a short message begins at a cache line");
 
 #endif

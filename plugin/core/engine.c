@@ -143,41 +143,15 @@ int pvn_engine_pending(const struct pvn_engine *e)
     return e->pending;
 }
 
-static inline int take_event(struct pvn_engine *e, const struct pvn_event *ev)
-{
-    switch (ev->kind) {
-    case PVN_EV_FLUSHED:
-        eng_flush_event(e, ev);
-        return 0;
-    case PVN_EV_ARRIVED:
-        if (e->rx)
-            return eng_rx_event(e, ev);
-        break;
-    case PVN_EV_CTS:
-    case PVN_EV_SENT:
-        if (e->tx) {
-            eng_tx_event(e, ev);
-            return e->failed ? e->err.code : 0;
-        }
-        break;
-    }
-    e->stats.stale++;
-    return 0;
-}
-
 /* Takes n events of a lane, and while there may be more the next ones. */
 __attribute__((noinline)) static int take_events(struct pvn_engine *e, struct pvn_lane *l,
                                                  struct pvn_event *ev, int n)
 {
     eng_moved(l);
     for (int round = 1;; round++) {
-        for (int i = 0; i < n; i++) {
-            int rc = take_event(e, &ev[i]);
-            if (rc < 0)
-                return rc;
-        }
-        if (n < POLL_BATCH || round == POLL_ROUNDS)
-            return 0;
+        int rc = e->tx ? eng_tx_events(e, ev, n) : eng_rx_events(e, l, ev, n);
+        if (rc < 0 || n < POLL_BATCH || round == POLL_ROUNDS)
+            return rc;
         n = l->ops->poll(l, ev, POLL_BATCH);
         if (n < 0)
             return eng_fail_lane(e, l, n);

@@ -215,12 +215,14 @@ static inline struct plan eng_plan(const struct pvn_engine *e, size_t size)
 }
 
 /* engine_send.c */
-void eng_tx_event(struct pvn_engine *e, const struct pvn_event *ev);
+/* A batch of events. 0 or the engine's error. */
+int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n);
 int eng_tx_post(struct pvn_engine *e); /* what lanes had no room for */
 void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
 
 /* engine_recv.c */
-int eng_rx_event(struct pvn_engine *e, const struct pvn_event *ev);
+int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct pvn_event *ev,
+                  int n);
 int eng_rx_post(struct pvn_engine *e); /* likewise */
 void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);

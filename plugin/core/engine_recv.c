@@ -23,6 +23,36 @@ __attribute__((noinline, cold)) static int refuse(const struct pvn_engine *e)
     return e->failed ? e->err.code : -EINVAL;
 }
 
+/* Hands a slot to the first lane that has room; which one does not matter. 0, -EAGAIN: none has, or
+ * an error. */
+static inline int publish_next(struct pvn_engine *e, const struct recv_group *g)
+{
+    for (int i = 0; i < e->cfg.nlanes; i++) {
+        struct pvn_lane *l = e->cfg.lanes[i];
+        int rc = l->ops->post_cts(l, g->slot, g->n, g->buf);
+        if (__builtin_expect(rc == 0, 1)) {
+            eng_moved(l);
+            e->rx->cts_next++;
+            return 0;
+        }
+        if (rc != -EAGAIN)
+            return eng_fail_lane(e, l, rc);
+    }
+    e->stats.again++;
+    e->unposted = true;
+    return -EAGAIN;
+}
+
+/* Publishes slots in order. */
+int eng_rx_post(struct pvn_engine *e)
+{
+    struct receiver *rx = e->rx;
+    int rc = 0;
+    while (rc == 0 && e->needs_cts && rx->cts_next < rx->next_slot)
+        rc = publish_next(e, rx->ring[rx->cts_next % SLOT_RING]);
+    return rc == -EAGAIN ? 0 : rc;
+}
+
 int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
                      const int *tags, const struct pvn_mr *const *mrs, struct pvn_req **out)
 {
@@ -44,45 +74,19 @@ int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_
     rx->next_slot++;
     int rc;
     if (e->needs_cts) {
-        rc = eng_rx_post(e);
+        rc = __builtin_expect(e->unposted, 0) ? eng_rx_post(e) : publish_next(e, g);
     } else {
         rx->unmatched += n;
         rc = eng_match_claim(e, gi);
     }
-    if (rc < 0)
+    if (__builtin_expect(rc < 0 && rc != -EAGAIN, 0))
         return rc;
     *out = &g->req;
     return 0;
 }
 
-/* Publishes slots in order. Which lane carries the entry does not matter; the first that has room.
- */
-int eng_rx_post(struct pvn_engine *e)
-{
-    struct receiver *rx = e->rx;
-    while (e->needs_cts && rx->cts_next < rx->next_slot) {
-        const struct recv_group *g = rx->ring[rx->cts_next % SLOT_RING];
-        int rc = -EAGAIN;
-        for (int i = 0; i < e->cfg.nlanes && rc == -EAGAIN; i++) {
-            struct pvn_lane *l = e->cfg.lanes[i];
-            rc = l->ops->post_cts(l, g->slot, g->n, g->buf);
-            if (rc == 0)
-                eng_moved(l);
-            else if (rc != -EAGAIN)
-                return eng_fail_lane(e, l, rc);
-        }
-        if (rc == -EAGAIN) {
-            e->stats.again++;
-            e->unposted = true;
-            return 0;
-        }
-        rx->cts_next++;
-    }
-    return 0;
-}
-
 /* One buffer is full: close it, its group and the request when it was the last. */
-void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent)
+static inline void entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent)
 {
     struct receiver *rx = e->rx;
     ent->done = true;
@@ -95,6 +99,11 @@ void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct rec
     eng_req_done(e, &g->req);
 }
 
+void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent)
+{
+    entry_arrived(e, g, ent);
+}
+
 __attribute__((noinline, cold)) static int
 impossible_chunk(struct pvn_engine *e, const struct recv_group *g, const struct pvn_event *ev)
 {
@@ -105,6 +114,17 @@ impossible_chunk(struct pvn_engine *e, const struct recv_group *g, const struct 
         "bytes, of which %llu have arrived",
         ev->chunk, ev->bytes, (unsigned long long)ev->total, g->buf[ev->recv].size,
         (unsigned long long)ent->got);
+}
+
+__attribute__((noinline, cold)) static int
+cannot_be_copied(struct pvn_engine *e, const struct recv_group *g, const struct pvn_event *ev)
+{
+    const struct pvn_mr *mr = g->buf[ev->recv].mr;
+    return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
+                    "the peer sent %u of %llu bytes to be copied into a buffer %s", ev->bytes,
+                    (unsigned long long)ev->total,
+                    mr && mr->gpu ? "on a GPU, where they cannot be"
+                                  : "that takes only whole messages in that way");
 }
 
 /* Of a message of several chunks. 0: this one is new. */
@@ -124,7 +144,8 @@ __attribute__((noinline)) static int one_of_many(struct pvn_engine *e, struct re
     return 0;
 }
 
-static inline int slot_arrived(struct pvn_engine *e, const struct pvn_event *ev)
+static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,
+                               const struct pvn_event *ev)
 {
     struct receiver *rx = e->rx;
     struct recv_group *g = rx->ring[ev->id % SLOT_RING];
@@ -144,19 +165,36 @@ static inline int slot_arrived(struct pvn_engine *e, const struct pvn_event *ev)
         if (rc < 0)
             return rc == -EALREADY ? 0 : rc;
     }
+    if (ev->data && ev->bytes) {
+        const struct pvn_mr *mr = g->buf[ev->recv].mr;
+        if (__builtin_expect(ev->bytes != ev->total || (mr && mr->gpu), 0))
+            return cannot_be_copied(e, g, ev);
+        l->ops->copy_out(ev, g->buf[ev->recv].addr);
+    }
     ent->total = ev->total;
     ent->total_known = true;
     ent->got += ev->bytes;
     e->stats.chunks++;
     ent->matched = true;
     if (ent->got == ent->total)
-        eng_rx_entry_arrived(e, g, ent);
+        entry_arrived(e, g, ent);
     return 0;
 }
 
-int eng_rx_event(struct pvn_engine *e, const struct pvn_event *ev)
+int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct pvn_event *ev, int n)
 {
-    return e->needs_cts ? slot_arrived(e, ev) : eng_match_arrived(e, ev);
+    for (const struct pvn_event *end = ev + n; ev < end; ev++) {
+        int rc = 0;
+        if (ev->kind == PVN_EV_ARRIVED)
+            rc = e->needs_cts ? slot_arrived(e, l, ev) : eng_match_arrived(e, ev);
+        else if (ev->kind == PVN_EV_FLUSHED)
+            eng_flush_event(e, ev);
+        else
+            e->stats.stale++;
+        if (__builtin_expect(rc < 0, 0))
+            return rc;
+    }
+    return 0;
 }
 
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap)

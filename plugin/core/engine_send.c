@@ -174,6 +174,7 @@ int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int ta
         m->w.f.recv = (uint8_t)buf;
         m->w.raddr = to->addr;
         m->w.rkey = to->rkey[0];
+        m->w.copies = to->copies;
         m->to = to;
         take_buffer(tx, s, buf);
     } else {
@@ -252,12 +253,17 @@ static inline void cts(struct pvn_engine *e, const struct pvn_cts *c)
     s->taken = 0;
 }
 
-void eng_tx_event(struct pvn_engine *e, const struct pvn_event *ev)
+int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n)
 {
-    if (ev->kind == PVN_EV_SENT)
-        sent(e, ev);
-    else
-        cts(e, ev->cts);
+    for (const struct pvn_event *end = ev + n; ev < end; ev++) {
+        if (ev->kind == PVN_EV_SENT)
+            sent(e, ev);
+        else if (ev->kind == PVN_EV_CTS)
+            cts(e, ev->cts);
+        else
+            e->stats.stale++;
+    }
+    return __builtin_expect(e->failed, 0) ? e->err.code : 0;
 }
 
 void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap)

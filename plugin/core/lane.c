@@ -54,6 +54,10 @@ static int no_events(struct pvn_lane *l, struct pvn_event *ev, int max)
     return 0;
 }
 
+static void no_copy(const struct pvn_event *ev, void *dst)
+{
+}
+
 static void no_close(struct pvn_lane *l)
 {
 }
@@ -97,6 +101,8 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->kick = ok_lane;
     if (!ops->poll)
         ops->poll = no_events;
+    if (!ops->copy_out)
+        ops->copy_out = no_copy;
     if (!ops->fence)
         ops->fence = ok_lane;
     if (!ops->close)

@@ -70,6 +70,7 @@ struct pvn_write {
     struct pvn_frame f;
     uint32_t cookie; /* comes back in PVN_EV_SENT: pvn_id() of the sender's own message number */
     bool more;       /* the message's next chunk follows in the next call */
+    bool copies;     /* clear-to-send comms: as the entry says */
     const void *src; /* the chunk's first byte */
     const struct pvn_mr *mr; /* registration that covers src; NULL where the lane needs none */
     uint64_t raddr;          /* clear-to-send comms: where the chunk goes in the peer's memory */
@@ -92,6 +93,7 @@ struct pvn_cts {
         uint64_t addr;
         uint64_t size; /* bytes the receiver can take */
         int32_t tag;
+        bool copies;                  /* the receiver takes a short message by copy, too */
         uint32_t rkey[PVN_MAX_LANES]; /* as many as the comm has lanes */
     } e[PVN_MAX_RECVS];
 };
@@ -112,7 +114,12 @@ struct pvn_event {
     uint16_t chunk;
     uint32_t bytes; /* ARRIVED: of this chunk */
     uint64_t total; /* ARRIVED: bytes of the whole message */
-    const struct pvn_cts *cts;
+    union {
+        const struct pvn_cts *cts;
+        /* ARRIVED, of a message that lies whole in the lane until the next kick: where, for
+         * copy_out. NULL: it is in its buffer. */
+        const void *data;
+    };
 };
 
 /* What lanes count for the statistics, summed up over a comm. */
@@ -172,6 +179,8 @@ struct pvn_lane_ops {
     /* Called while kick_due: lets go what was held back. -EAGAIN: some of it has to wait. */
     int (*kick)(struct pvn_lane *l);
     int (*poll)(struct pvn_lane *l, struct pvn_event *ev, int max); /* number of events */
+    /* Brings the bytes of an event with data, all of them, to dst. */
+    void (*copy_out)(const struct pvn_event *ev, void *dst);
 
     /* End. fence: 0 when no earlier remote write can land any more. close frees the lane. */
     int (*fence)(struct pvn_lane *l);
@@ -198,7 +207,7 @@ struct pvn_lane {
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
      * know of; cleared when kick has returned 0 */
     bool kick_due;
-    int max_posted;   /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
+    int max_posted;    /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
     size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
     size_t
         max_chunk; /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */

@@ -29,6 +29,8 @@ struct RdmaOptions {
     int qps = 1;
     size_t chunk = 1 << 20;
     bool costly = true;
+    bool shorts = true;
+    int rx_shorts = -1; // of the receiver, -1: the same
     uint8_t retry = 7;
     int rx_mode = -1;   // of the receiver, -1: the same
     int rx_costly = -1; // of the receiver, -1: the same
@@ -85,6 +87,7 @@ struct RdmaEnd {
         c->flush = o.flush;
         c->registrar = o.registrar;
         c->qps = o.qps;
+        c->shorts = sender || o.rx_shorts < 0 ? o.shorts : o.rx_shorts;
         c->max_chunk = o.chunk;
         c->costly_poll = sender || o.rx_costly < 0 ? o.costly : o.rx_costly;
         c->quiet_poll_ns = o.quiet_ns;

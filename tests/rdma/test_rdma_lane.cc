@@ -109,6 +109,19 @@ TEST_P(RdmaLane, EverySizeArrivesWhole)
         one(n);
 }
 
+// Around each number of lines that a short message can have, and often enough for the ring to begin
+// anew in the middle of one.
+TEST_P(RdmaLane, EveryShortSizeArrivesWhole)
+{
+    for (size_t n = 0; n < size_t(SHORT_MAX) + 10; n++)
+        one(n);
+    const pvn_rdma_lane_stats *t = pvn_rdma_lane_get_stats(p.tx.lane),
+                              *r = pvn_rdma_lane_get_stats(p.rx.lane);
+    EXPECT_EQ(uint64_t(SHORT_MAX) + 10, t->chunks);
+    EXPECT_EQ(GetParam().mode == PVN_RDMA_SEND ? 0 : uint64_t(SHORT_MAX) + 1, t->shorts);
+    EXPECT_EQ(t->shorts, r->shorts);
+}
+
 // Memory of the peer is written only where it has said so; in the two-sided mode what comes early
 // waits, as much of it as there are credits.
 TEST_P(RdmaLane, SendsBeforeAReceive)
@@ -275,6 +288,7 @@ INSTANTIATE_TEST_SUITE_P(
                     shape("pvrdma", PVN_RDMA_RECORD, 4, 4096, true),
                     shape("pvrdma\nset async 1", PVN_RDMA_RECORD, 2, 65536, true),
                     shape("pvrdma\nset descend 1", PVN_RDMA_RECORD, 1, 65536, true),
+                    shape("pvrdma\nset descend 1\nset async 1", PVN_RDMA_IMM, 1, 65536, true),
                     shape("pvrdma", PVN_RDMA_IMM, 1, 5 << 16, true),
                     shape("roce", PVN_RDMA_IMM, 3, 8192, false),
                     shape("roce\nset async 1", PVN_RDMA_RECORD, 8, 4096, false),
@@ -316,6 +330,218 @@ TEST(RdmaModes, AutoFollowsThePeer)
             EXPECT_NE(nullptr, strstr(text, c.agreed)) << text;
         }
     }
+}
+
+// An end that does not know short messages neither gets nor sends any.
+TEST(RdmaShort, OnlyWhereBothEndsKnowThem)
+{
+    for (pvn_rdma_mode mode : {PVN_RDMA_RECORD, PVN_RDMA_IMM})
+        for (int known = 0; known < 4; known++) {
+            RdmaPair p;
+            RdmaOptions o = shape("pvrdma", mode, 2, 65536, true);
+            o.shorts = known & 1;
+            o.rx_shorts = known >> 1;
+            p.open(o);
+            if (HasFatalFailure())
+                return;
+            pipeline(p, 300, 8, SHORT_MAX);
+            EXPECT_EQ(known == 3 ? 300u : 0u, pvn_rdma_lane_get_stats(p.tx.lane)->shorts);
+        }
+}
+
+// A receive of one buffer and a send, until both have been posted.
+void post_pair(RdmaPair &p, void *in, const pvn_mr *rmr, const void *out, size_t size,
+               const pvn_mr *smr, pvn_req **r, pvn_req **s)
+{
+    ASSERT_EQ(0, irecv(p, in, size, 0, rmr, r));
+    for (Patience wait; wait.left() && !*s;) {
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out, size, 0, smr, s));
+        ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    }
+    ASSERT_NE(nullptr, *s);
+}
+
+// The processor reaches no GPU memory, at neither end.
+TEST(RdmaShort, GpuMemoryTakesNone)
+{
+    for (int end = 0; end < 2; end++) {
+        RdmaPair p;
+        p.open(shape("roce", PVN_RDMA_IMM, 1, 65536, false));
+        uint64_t out = 5, in = 0;
+        pvn_mr *smr = p.tx.reg(&out, sizeof(out)), *rmr = p.rx.reg(&in, sizeof(in));
+        (end ? rmr : smr)->gpu = 1;
+        pvn_req *r = nullptr, *s = nullptr;
+        post_pair(p, &in, rmr, &out, sizeof(out), smr, &r, &s);
+        int done = 0;
+        for (Patience wait; wait.left() && !done;)
+            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+        EXPECT_EQ(5u, in);
+        EXPECT_EQ(0u, pvn_rdma_lane_get_stats(p.tx.lane)->shorts);
+    }
+}
+
+// More of them than their ring holds, and nobody looks at the receiving end: the rest go the other
+// way.
+TEST(RdmaShort, ALateReceiversAreNotOverwritten)
+{
+    for (pvn_rdma_mode mode : {PVN_RDMA_RECORD, PVN_RDMA_IMM})
+        for (bool costly : {false, true}) {
+            RdmaPair p;
+            p.open(shape(costly ? "pvrdma" : "roce", mode, 1, 65536, costly));
+            const int groups = 32, each = 8;
+            const size_t size = SHORT_MAX;
+            std::vector<uint8_t> out = pattern(groups * each * size, 3), in(out.size());
+            pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+            pvn_req *r[groups] = {}, *s[groups * each] = {};
+            for (int g = 0; g < groups; g++) {
+                void *buf[each];
+                size_t cap[each];
+                int tags[each];
+                const pvn_mr *mrs[each];
+                for (int i = 0; i < each; i++) {
+                    buf[i] = &in[static_cast<size_t>(g * each + i) * size];
+                    cap[i] = size;
+                    tags[i] = i;
+                    mrs[i] = rmr;
+                }
+                ASSERT_EQ(0, pvn_engine_irecv(p.rx.e, each, buf, cap, tags, mrs, &r[g]));
+                ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+            }
+            // All that has been announced is sent before the receiver looks for the first time.
+            int sent = 0;
+            for (int misses = 0; sent < groups * each && misses < 1000;) {
+                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[static_cast<size_t>(sent) * size], size,
+                                              sent % each, smr, &s[sent]));
+                misses = s[sent] ? 0 : misses + 1;
+                sent += s[sent] != nullptr;
+            }
+            const pvn_rdma_lane_stats *t = pvn_rdma_lane_get_stats(p.tx.lane);
+            EXPECT_GT(t->shorts, 40u);
+            EXPECT_LE(t->shorts * SHORT_MAX_LINES, uint64_t(SHORT_LINES));
+            EXPECT_GT(sent, static_cast<int>(t->shorts));
+            int done = 0;
+            for (int g = 0; g < groups; g++, done = 0)
+                for (Patience wait; wait.left() && !done;) {
+                    ASSERT_EQ(0, pvn_engine_test(r[g], &done, nullptr)) << p.rx.lane->err.reason[0];
+                    if (sent < groups * each) {
+                        ASSERT_EQ(0,
+                                  pvn_engine_isend(p.tx.e, &out[static_cast<size_t>(sent) * size],
+                                                   size, sent % each, smr, &s[sent]));
+                        sent += s[sent] != nullptr;
+                    } else {
+                        ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
+                    }
+                }
+            EXPECT_EQ(out, in);
+        }
+}
+
+// What a peer could write into the ring that it may write to.
+class RdmaLies : public testing::Test
+{
+  protected:
+    RdmaPair p;
+    uint8_t in[128] = {};
+    pvn_mr *mr = nullptr;
+    pvn_req *r = nullptr;
+    short_head *head = nullptr;
+
+    void SetUp() override
+    {
+        p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
+        uint8_t offer[2048];
+        rdma_offer o;
+        pvn_err err = PVN_ERR_INIT;
+        int n = p.rx.lane->ops->offer(p.rx.lane, offer, sizeof(offer));
+        ASSERT_GT(n, 0);
+        ASSERT_EQ(0, pvn_rdma_offer_decode(offer, static_cast<size_t>(n), &o, &err));
+        ASSERT_TRUE(o.shorts);
+        head = reinterpret_cast<short_head *>(o.mem_addr + mem_short(o.nqps));
+        memset(in, 0xAA, sizeof(in));
+        mr = p.rx.reg(in, sizeof(in));
+    }
+    // A message of n bytes for a buffer of a slot appears; the receiver looks. Its error.
+    const pvn_err *appears(uint64_t slot, unsigned buffer, uint32_t n)
+    {
+        memset(head->data, 0x55, sizeof(head->data));
+        head->imm = imm_make(slot, buffer, 0);
+        head->bytes = n;
+        __atomic_store_n(&head->stamp, 1, __ATOMIC_RELEASE);
+        pvn_engine_progress(p.rx.e);
+        for (size_t i = 8; i < sizeof(in); i++)
+            EXPECT_EQ(0xAA, in[i]) << i;
+        return pvn_engine_err(p.rx.e);
+    }
+    void receive()
+    {
+        ASSERT_EQ(0, irecv(p, in, 8, 0, mr, &r));
+    }
+};
+
+TEST_F(RdmaLies, LongerThanAShortMessageCanBe)
+{
+    receive();
+    const pvn_err *err = appears(0, 0, SHORT_MAX + 1);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "longer than any can be")) << err->reason[0];
+}
+
+TEST_F(RdmaLies, LongerThanTheReceive)
+{
+    receive();
+    const pvn_err *err = appears(0, 0, 9);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "for a receive of 8 bytes")) << err->reason[0];
+}
+
+TEST_F(RdmaLies, IntoAGpusBuffer)
+{
+    mr->gpu = 1;
+    receive();
+    const pvn_err *err = appears(0, 0, 8);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "on a GPU")) << err->reason[0];
+    EXPECT_EQ(0xAA, in[0]);
+}
+
+TEST_F(RdmaLies, ForABufferThatNobodyPosted)
+{
+    receive();
+    EXPECT_EQ(nullptr, appears(0, 1, 8));
+    EXPECT_EQ(0xAA, in[0]);
+    EXPECT_EQ(1u, pvn_engine_get_stats(p.rx.e)->stale);
+}
+
+TEST_F(RdmaLies, ForASlotThatNobodyPosted)
+{
+    receive();
+    EXPECT_EQ(nullptr, appears(1, 0, 8));
+    EXPECT_EQ(0xAA, in[0]);
+    EXPECT_EQ(1u, pvn_engine_get_stats(p.rx.e)->stale);
+}
+
+// Lines become visible in any order: what lacks one has not arrived.
+TEST_F(RdmaLies, AMessageIsWholeWhenItsLastLineIs)
+{
+    ASSERT_EQ(0, irecv(p, in, 60, 0, mr, &r));
+    auto *more = reinterpret_cast<short_more *>(head + 1);
+    memset(more->data, 0x55, 8);
+    head->imm = imm_make(0, 0, 0);
+    head->bytes = 60;
+    memset(head->data, 0x55, sizeof(head->data));
+    __atomic_store_n(&head->stamp, 1, __ATOMIC_RELEASE);
+    int done = 0;
+    size_t got = 0;
+    for (int i = 0; i < 100; i++)
+        ASSERT_EQ(0, pvn_engine_test(r, &done, &got));
+    EXPECT_EQ(0, done);
+    EXPECT_EQ(0xAA, in[0]);
+    __atomic_store_n(&more->stamp, 1, __ATOMIC_RELEASE);
+    ASSERT_EQ(0, pvn_engine_test(r, &done, &got));
+    EXPECT_EQ(1, done);
+    EXPECT_EQ(60u, got);
+    for (size_t i = 0; i < sizeof(in); i++)
+        EXPECT_EQ(i < 60 ? 0x55 : 0xAA, in[i]) << i;
 }
 
 class RdmaDoorbells : public testing::TestWithParam<pvn_rdma_mode>
