@@ -134,7 +134,7 @@ int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, 
         e->chunk = 0;
         e->bytes = bytes;
         e->total = bytes;
-        e->data = h;
+        e->data = bytes ? h : NULL;
         step(&q->shorts, lines);
         q->seen++;
         r->stats.shorts++;

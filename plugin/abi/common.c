@@ -414,10 +414,12 @@ ncclResult_t test_v4(void *request, int *done, int *sizes)
     int i, n, rc;
 
     rc = pvn_comm_test(request, &n, wide);
-    *done = n > 0;
-    if (__builtin_expect(rc != 0, 0))
+    if (__builtin_expect(rc != 0, 0)) {
+        *done = 0;
         return request ? result(rc, pvn_comm_err(pvn_comm_of(request)))
                        : wrong("test", "no request");
+    }
+    *done = n > 0;
     /* The caller's array has room for as many as the request has buffers. */
     for (i = 0; sizes && i < n; i++)
         sizes[i] = wide[i] > INT_MAX ? INT_MAX : (int)wide[i];

@@ -94,7 +94,9 @@ static inline void entry_arrived(struct pvn_engine *e, struct recv_group *g, str
     if (--g->left > 0)
         return;
     rx->ring[g->slot % SLOT_RING] = NULL;
-    while (rx->oldest_slot < rx->next_slot && !rx->ring[rx->oldest_slot % SLOT_RING])
+    /* Only matching looks for it. */
+    while (!e->needs_cts && rx->oldest_slot < rx->next_slot &&
+           !rx->ring[rx->oldest_slot % SLOT_RING])
         rx->oldest_slot++;
     eng_req_done(e, &g->req);
 }
@@ -127,7 +129,7 @@ cannot_be_copied(struct pvn_engine *e, const struct recv_group *g, const struct 
                                   : "that takes only whole messages in that way");
 }
 
-/* Of a message of several chunks. 0: this one is new. */
+/* Of a message of several chunks. 1: it was the last, 0: not, or the engine's error. */
 __attribute__((noinline)) static int one_of_many(struct pvn_engine *e, struct recv_group *g,
                                                  const struct pvn_event *ev)
 {
@@ -136,12 +138,17 @@ __attribute__((noinline)) static int one_of_many(struct pvn_engine *e, struct re
         chunk_clear(&ent->seen);
     if (chunk_test(&ent->seen, ev->chunk)) {
         e->stats.dups++;
-        return -EALREADY;
+        return 0;
     }
     if (ev->bytes > ev->total - ent->got || (ent->total_known && ent->total != ev->total))
         return impossible_chunk(e, g, ev);
     chunk_add(&ent->seen, ev->chunk);
-    return 0;
+    e->stats.chunks++;
+    ent->total = ev->total;
+    ent->total_known = true;
+    ent->matched = true;
+    ent->got += ev->bytes;
+    return ent->got == ent->total;
 }
 
 static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,
@@ -160,24 +167,21 @@ static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,
     }
     if (__builtin_expect(ev->total > g->buf[ev->recv].size, 0))
         return impossible_chunk(e, g, ev);
-    if (ev->bytes != ev->total || ent->total_known) {
-        int rc = one_of_many(e, g, ev);
-        if (rc < 0)
-            return rc == -EALREADY ? 0 : rc;
-    }
-    if (ev->data && ev->bytes) {
+    if (ev->data) {
         const struct pvn_mr *mr = g->buf[ev->recv].mr;
-        if (__builtin_expect(ev->bytes != ev->total || (mr && mr->gpu), 0))
+        if (__builtin_expect(ev->bytes != ev->total || ent->total_known || (mr && mr->gpu), 0))
             return cannot_be_copied(e, g, ev);
         l->ops->copy_out(ev, g->buf[ev->recv].addr);
     }
-    ent->total = ev->total;
-    ent->total_known = true;
-    ent->got += ev->bytes;
-    e->stats.chunks++;
-    ent->matched = true;
-    if (ent->got == ent->total)
-        entry_arrived(e, g, ent);
+    if (ev->bytes == ev->total && !ent->total_known) {
+        ent->total = ev->total;
+        e->stats.chunks++;
+    } else {
+        int rc = one_of_many(e, g, ev);
+        if (rc <= 0)
+            return rc;
+    }
+    entry_arrived(e, g, ent);
     return 0;
 }
 
