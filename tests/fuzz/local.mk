@@ -50,3 +50,9 @@ PVN_TESTS += tests/fuzz/fuzz_pciconfig
 tests_fuzz_fuzz_pciconfig_SOURCES = tests/fuzz/fuzz_pciconfig.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_pciconfig_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"pciconfig\"
 tests_fuzz_fuzz_pciconfig_LDADD = libpvntopo.la $(TEST_LDADD)
+
+PVN_TESTS += tests/fuzz/fuzz_stats
+tests_fuzz_fuzz_stats_SOURCES = tests/fuzz/fuzz_stats.c tests/fuzz/replay.cc
+tests_fuzz_fuzz_stats_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"stats\" \
+    -DPVN_FUZZ_DEFAULT_RUNS=3000
+tests_fuzz_fuzz_stats_LDADD = libpvn-core.la $(TEST_LDADD)
