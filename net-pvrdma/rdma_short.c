@@ -107,11 +107,12 @@ int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w)
 
 /* ---- receiver ---- */
 
-__attribute__((noinline)) static bool all_lines(const struct short_head *h, uint32_t lines)
+__attribute__((noinline)) static bool all_lines(const struct short_head *h, uint32_t lines,
+                                                uint32_t stamp)
 {
     const struct short_more *m = (const struct short_more *)(h + 1);
     for (uint32_t i = 0; i + 1 < lines; i++)
-        if (__atomic_load_n(&m[i].stamp, __ATOMIC_ACQUIRE) != h->stamp)
+        if (__atomic_load_n(&m[i].stamp, __ATOMIC_ACQUIRE) != stamp)
             return false;
     return true;
 }
@@ -125,7 +126,7 @@ int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, 
         if (__builtin_expect(bytes > SHORT_MAX, 0))
             return rdma_dead(r, -EPROTO, "reading a short message: it is longer than any can be");
         uint32_t lines = short_lines(bytes);
-        if (lines > 1 && !all_lines(h, lines))
+        if (lines > 1 && !all_lines(h, lines, htole32(q->shorts.count + 1)))
             break;
         struct pvn_event *e = &ev[(*n)++];
         e->kind = PVN_EV_ARRIVED;
