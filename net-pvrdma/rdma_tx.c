@@ -58,7 +58,8 @@ static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write
 static void put_size(struct rdma_lane *r, int k, const struct pvn_write *w)
 {
     size_t at = (w->f.seq % CTS_SLOTS) * PVN_MAX_RECVS + w->f.recv;
-    r->totals[at] = htole64(w->f.total);
+    /* The device may still be reading it for an earlier chunk, which says the same. */
+    __atomic_store_n(&r->totals[at], htole64(w->f.total), __ATOMIC_RELAXED);
     struct ibv_send_wr *size =
         rdma_wr(r, k, &r->totals[at], sizeof(uint64_t), r->mem_mr->lkey,
                 r->peer.mem_addr + MEM_TOTALS + at * sizeof(uint64_t), r->peer.mem_rkey);
