@@ -8,13 +8,14 @@ TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests $(CUDA_CPPFLAGS) $(GTEST_CFLAGS
 TEST_LDADD = $(GTEST_LIBS)
 
 if HAVE_GTEST
+# First what takes longest, so that it does not run on by itself at the end.
+include $(srcdir)/tests/rdma/local.mk
 include $(srcdir)/tests/unit/local.mk
 include $(srcdir)/tests/abi/local.mk
 include $(srcdir)/tests/fail/local.mk
 include $(srcdir)/tests/sim/local.mk
 include $(srcdir)/tests/tcp/local.mk
 include $(srcdir)/tests/softverbs/local.mk
-include $(srcdir)/tests/rdma/local.mk
 include $(srcdir)/tests/perf/local.mk
 # ThreadSanitizer has nothing to say of programs that have one thread.
 if !SANITIZE_THREAD
