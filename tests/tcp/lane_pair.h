@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <random>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
@@ -24,6 +25,30 @@ extern "C" {
 inline uint64_t lane_pair_now(void *)
 {
     return pvn_now_ns();
+}
+
+inline std::vector<uint8_t> pattern(size_t n, unsigned seed)
+{
+    std::vector<uint8_t> v(n);
+    std::mt19937 r(seed);
+    for (auto &b : v)
+        b = static_cast<uint8_t>(r());
+    return v;
+}
+
+// Tests both requests until both are done.
+inline void finish(pvn_req *s, pvn_req *r, size_t *ssize, size_t *rsizes)
+{
+    int sd = 0, rd = 0;
+    for (long i = 0; i < 200000000L && (!sd || !rd); i++) {
+        if (!sd) {
+            ASSERT_EQ(0, pvn_engine_test(s, &sd, ssize));
+        }
+        if (!rd) {
+            ASSERT_EQ(0, pvn_engine_test(r, &rd, rsizes));
+        }
+    }
+    ASSERT_TRUE(sd && rd);
 }
 
 struct LanePair {

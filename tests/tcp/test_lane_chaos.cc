@@ -54,16 +54,6 @@ struct ChaosPair : LanePair {
     }
 };
 
-std::vector<uint8_t> pattern(size_t n, unsigned seed)
-{
-    std::vector<uint8_t> v(n);
-    std::mt19937 r(seed);
-
-    for (auto &b : v)
-        b = static_cast<uint8_t>(r());
-    return v;
-}
-
 // Messages in flight from one end to the other, each between guard bytes.
 class Traffic
 {

@@ -15,15 +15,6 @@ constexpr size_t LEND = 64 << 10; // chunks of at least this size are lent
 constexpr size_t MSG = 300000;
 constexpr size_t HEAD = PVN_FRAME_LEN;
 
-std::vector<uint8_t> pattern(size_t n, unsigned seed)
-{
-    std::vector<uint8_t> v(n);
-    std::mt19937 r(seed);
-    for (auto &b : v)
-        b = static_cast<uint8_t>(r());
-    return v;
-}
-
 class TcpLend : public testing::Test
 {
   protected:
@@ -48,25 +39,12 @@ class TcpLend : public testing::Test
         EXPECT_NE(nullptr, r);
         return r;
     }
-    void finish(pvn_req *s, pvn_req *r)
-    {
-        int sd = 0, rd = 0;
-        for (long i = 0; i < 100000000L && (!sd || !rd); i++) {
-            if (!rd) {
-                ASSERT_EQ(0, pvn_engine_test(r, &rd, nullptr));
-            }
-            if (!sd) {
-                ASSERT_EQ(0, pvn_engine_test(s, &sd, nullptr));
-            }
-        }
-        ASSERT_TRUE(sd && rd);
-    }
     // One message there; both ends work on it.
     void exchange(const uint8_t *from, size_t n)
     {
         std::vector<uint8_t> in(n + 1, 0xAA);
         pvn_req *r = receive(in.data(), n);
-        finish(send(from, n), r);
+        finish(send(from, n), r, nullptr, nullptr);
         EXPECT_EQ(0, memcmp(in.data(), from, n));
         EXPECT_EQ(0xAA, in[n]);
     }
@@ -131,7 +109,7 @@ TEST_F(TcpLend, DoneWhenTheReceiverHasIt)
         ASSERT_FALSE(done);
     }
     EXPECT_EQ(100000u + HEAD, tx()->lent) << "it waits for the receipt, for nothing else";
-    finish(s, receive(in.data(), in.size()));
+    finish(s, receive(in.data(), in.size()), nullptr, nullptr);
     EXPECT_EQ(data, in);
 }
 
@@ -182,7 +160,7 @@ TEST_F(TcpLend, MemoryWithoutPagesIsCopied)
     p.open(1, 128 << 10, 0, 2000);
     std::vector<uint8_t> in(2000);
     pvn_req *r = receive(in.data(), in.size());
-    finish(send(reinterpret_cast<const void *>(vvar), in.size()), r);
+    finish(send(reinterpret_cast<const void *>(vvar), in.size()), r, nullptr, nullptr);
     EXPECT_GE(HEAD, tx()->lent) << "nothing of the payload";
     EXPECT_EQ(1u, tx()->receipts);
     EXPECT_EQ(in.size() + HEAD, rx()->rx_bytes);
@@ -198,7 +176,7 @@ TEST_F(TcpLend, NotMoreThanTheCachesHold)
     for (int i = 0; i < n; i++)
         s[i] = send(data.data(), data.size());
     for (int i = 0; i < n; i++) {
-        finish(s[i], receive(in[i].data(), in[i].size()));
+        finish(s[i], receive(in[i].data(), in[i].size()), nullptr, nullptr);
         EXPECT_EQ(data, in[i]);
     }
     EXPECT_EQ(4u, tx()->receipts);
