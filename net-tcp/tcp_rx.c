@@ -241,6 +241,9 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
     bool asked = false;
     for (int i = 0; i < t->nstreams; i++) {
         struct stream *s = &t->s[i];
+        /* One that found no room goes out even if the stream has nothing to say any more. */
+        if (s->receipts_due)
+            give_receipts(t, s);
         if (s->idle) {
             if (!asked)
                 pvn_poller_poll(PVN_POLLER_EAGER_NS);
