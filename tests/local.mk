@@ -31,8 +31,13 @@ include $(srcdir)/tests/vm/local.mk
 check_PROGRAMS += $(PVN_TESTS)
 dist_noinst_SCRIPTS += tests/run-all $(PVN_SCRIPT_TESTS)
 
-check-local: $(check_PROGRAMS) $(check_LTLIBRARIES) all
+# All that `make check` needs, without running it.
+check-build: $(check_PROGRAMS) $(check_LTLIBRARIES) all
+
+check-local: check-build
 	$(srcdir)/tests/run-all $(abs_builddir) $(PVN_TESTS) $(PVN_SCRIPT_TESTS)
+
+.PHONY: check-build
 
 clean-local:
 	-rm -rf test-logs
