@@ -33,7 +33,7 @@ static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd,
         return rc;
     }
     mr->lane_mr[l->idx] = mem;
-    mr->rkey[l->idx] = mem->part[0].mr->rkey;
+    mr->rkey[l->idx] = mem->count == 1 ? mem->part[0].mr->rkey : 0;
     mr->gpu = mem->gpu;
     return 0;
 }
@@ -54,10 +54,11 @@ static int rdma_fence(struct pvn_lane *l)
     rdma_qps_error(r);
     struct ibv_wc wc[CQ_BATCH];
     int got = ibv_poll_cq(r->cq, CQ_BATCH, wc);
+    /* Those without a completion have one as well when they have not been carried out. */
     for (int i = 0; i < got; i++)
-        if (wc[i].wr_id >> 56 != WR_RECV)
+        if (wc[i].wr_id >> 56 != WR_RECV && r->owed > 0)
             r->owed--;
-    return r->owed > 0 ? -EAGAIN : 0;
+    return r->owed > 0 || got == CQ_BATCH ? -EAGAIN : 0;
 }
 
 static void rdma_close(struct pvn_lane *l)
@@ -85,14 +86,28 @@ static int rdma_describe(const struct pvn_lane *l, char *buf, size_t cap)
                     128 << (r->mtu ? r->mtu : r->cfg.mtu));
 }
 
+void pvn_rdma_lane_get_stats(const struct pvn_lane *l, struct pvn_rdma_lane_stats *out)
+{
+    const struct rdma_lane *r = (const struct rdma_lane *)l;
+    *out = r->stats;
+    for (int k = 0; k < r->nqps && !r->two; k++) {
+        uint32_t chunks = l->sender ? r->qp[k].posted : r->qp[k].seen;
+        out->chunks += chunks;
+        out->shorts += chunks - r->qp[k].longs;
+        out->post_send += l->sender ? chunks - r->qp[k].longs : 0;
+    }
+}
+
 static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
 {
     const struct rdma_lane *r = (const struct rdma_lane *)l;
+    struct pvn_rdma_lane_stats s;
+    pvn_rdma_lane_get_stats(l, &s);
     sum->doorbells_known = true;
-    sum->bells_send += r->stats.post_send;
-    sum->bells_recv += r->stats.post_recv;
+    sum->bells_send += s.post_send;
+    sum->bells_recv += s.post_recv;
     if (r->cfg.costly_poll)
-        sum->bells_empty += r->stats.empty_polls;
+        sum->bells_empty += s.empty_polls;
 }
 
 static struct pvn_lane_ops rx_ops = {
@@ -122,6 +137,7 @@ static void fill_ops(void)
     tx_ops = two_sided_ops = rx_ops;
     tx_ops.kick = rdma_tx_kick;
     tx_ops.poll = rdma_tx_poll;
+    tx_ops.send_next = rdma_send_next;
     two_sided_ops.post_cts = NULL;
     two_sided_ops.post_flush = NULL;
     two_sided_ops.mem_reg = rdma_two_mem_reg;
@@ -160,7 +176,7 @@ static int map_memory(struct rdma_lane *r)
                          pvn_hint_id_find(PVN_HINT_ERRNO, -rc, PVN_PHASE_REG, PVN_PAST_ANY));
         return rc;
     }
-    r->cts = (struct cts_line *)(r->mem + MEM_CTS);
+    r->line = r->cts = (struct cts_line *)(r->mem + MEM_CTS);
     r->ack = (struct ack_line *)(r->mem + MEM_ACK);
     r->totals = (uint64_t *)(r->mem + MEM_TOTALS);
     r->hello = (uint64_t *)(r->mem + MEM_HELLO);
@@ -203,9 +219,4 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
         return NULL;
     }
     return &r->l;
-}
-
-const struct pvn_rdma_lane_stats *pvn_rdma_lane_get_stats(const struct pvn_lane *l)
-{
-    return &((const struct rdma_lane *)l)->stats;
 }

@@ -35,8 +35,9 @@
 #include "net-pvrdma/verbs.h"
 
 enum {
-    PVN_RDMA_MAX_QPS = 8,  /* queue pairs of a lane; the parameter allows no more */
-    PVN_RDMA_MAX_GIDS = 32 /* rows of the GID table that are offered to the peer */
+    PVN_RDMA_MAX_QPS = 8,    /* queue pairs of a lane; the parameter allows no more */
+    PVN_RDMA_MAX_GIDS = 32,  /* rows of the GID table that are offered to the peer */
+    PVN_RDMA_SHORT_MAX = 292 /* bytes of a short message */
 };
 
 enum pvn_rdma_mode { PVN_RDMA_AUTO, PVN_RDMA_RECORD, PVN_RDMA_IMM, PVN_RDMA_SEND };
@@ -94,7 +95,9 @@ struct pvn_rdma_lane_cfg {
     unsigned modes;    /* those that will do, a bit each; 0: the one named, of AUTO all */
     unsigned gpu_caps; /* PVN_LANE_GPU_*: what of GPU memory has been proved */
     enum pvn_flush_kind flush; /* of GPU memory that this end has received */
-    bool shorts;      /* short messages are sent and taken, by a peer that does so as well */
+    /* Messages of no more bytes than this are sent as short ones, to a peer that takes them; 0:
+     * none are, and none are taken. PVN_RDMA_SHORT_MAX at most. */
+    uint32_t short_max;
     int qps;          /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
     size_t max_chunk; /* bytes a single request may carry */
     bool costly_poll; /* an empty poll of a completion queue is a doorbell */
@@ -141,7 +144,7 @@ struct pvn_rdma_lane_stats {
     uint64_t cts_entries, cts_rings; /* entries published, and the post_send calls that took */
     uint64_t acks_alone;             /* acknowledgements that no entry carried */
 };
-const struct pvn_rdma_lane_stats *pvn_rdma_lane_get_stats(const struct pvn_lane *l);
+void pvn_rdma_lane_get_stats(const struct pvn_lane *l, struct pvn_rdma_lane_stats *out);
 
 /* "record", "imm", "send", "auto" */
 const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode);

@@ -67,9 +67,11 @@ static void took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, stru
     uint32_t total_at = (imm_id(imm) % CTS_SLOTS) * PVN_MAX_RECVS + imm_recv(imm);
     bool whole = imm_chunk(imm) == CHUNK_WHOLE;
     q->seen++;
+    q->longs++;
     q->recv_lack++;
     ev->kind = PVN_EV_ARRIVED;
     ev->id = imm_id(imm);
+    ev->part = 0;
     ev->recv = imm_recv(imm);
     ev->chunk = whole ? 0 : imm_chunk(imm);
     ev->data = NULL;
@@ -98,7 +100,7 @@ static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *
     r->owed--;
     q->places += (uint32_t)(wc->wr_id & 0xffff);
     if (kind == WR_DATA) {
-        q->completed++;
+        q->completed = q->signal_at[q->signals_taken++ % SIGNALS];
         if ((int32_t)(q->completed - q->acked) > 0)
             q->acked = q->completed;
     } else if (kind == WR_PIECE) {
@@ -138,13 +140,15 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
  * error does not. */
 bool rdma_time_to_ask(struct rdma_lane *r)
 {
-    if (r->owed == 0 && !r->two)
-        return false;
     if (!r->cfg.costly_poll)
         return true;
     uint64_t now = pvn_now_ns();
-    if (r->moved) {
+    uint32_t posted = 0;
+    for (int k = 0; k < r->nqps; k++)
+        posted += r->qp[k].posted;
+    if (r->moved || posted != r->posted_then) {
         r->moved = false;
+        r->posted_then = posted;
         r->ask_from_ns = now;
         r->ask_wait_ns = r->cfg.quiet_poll_ns;
         return false;
@@ -164,10 +168,10 @@ int rdma_healthy(struct rdma_lane *r)
     return r->cfg.health ? r->cfg.health(r->cfg.health_arg, &r->l.err) : 0;
 }
 
-int rdma_look_around(struct rdma_lane *r, uint32_t known)
+int rdma_look_around(struct rdma_lane *r, uint32_t known, bool quiet)
 {
     int rc = rdma_healthy(r);
-    if (rc == 0 && r->owed > known && rdma_time_to_ask(r))
+    if (rc == 0 && (r->owed > known || quiet) && rdma_time_to_ask(r))
         rc = rdma_take(r, (int)known + 1, NULL, 0, NULL);
     return rc < 0 ? rc : 0;
 }

@@ -8,11 +8,13 @@
 #include "net-pvrdma/rdma_wire.h"
 
 enum {
-    CHAIN = 32,        /* requests that one doorbell rings at most */
-    CQ_BATCH = 16,     /* completions taken by one poll where empty polls are free */
-    CTS_BATCH_MAX = 8, /* entries that wait at most */
-    REAP_AT = 16,      /* known completions that are worth a poll */
-    LOOK_EVERY = 16    /* polls in vain between two that look around (a power of two) */
+    CHAIN = 32,                /* requests that one doorbell rings at most */
+    CQ_BATCH = 16,             /* completions taken by one poll where empty polls are free */
+    CTS_BATCH_MAX = 8,         /* entries that wait at most */
+    SIGNAL_AT = 16,            /* requests of which only the last one has a completion */
+    REAP_AT = 4,               /* known completions that are worth a poll, then */
+    SIGNALS = 2 * RECORD_RING, /* that are not taken yet; more places no send queue has */
+    LOOK_EVERY = 16            /* polls in vain between two that look around (a power of two) */
 };
 
 /* What a completion stands for, in wr_id: kind, queue pair, send-queue places it frees. */
@@ -23,29 +25,40 @@ static inline uint64_t wr_id_make(enum wr_kind kind, int qp, unsigned places)
     return (uint64_t)kind << 56 | (uint64_t)qp << 48 | places;
 }
 
-/* A chunk that the peer has not acknowledged. */
-struct note {
-    uint32_t cookie;
-    uint16_t chunk;
-};
+/* A chunk that the peer has not acknowledged, chunk:9 | cookie:20, so that whole messages in a row
+ * have numbers in a row. */
+static inline uint32_t rdma_note_make(uint32_t cookie, uint32_t chunk)
+{
+    return chunk << PVN_ID_BITS | cookie;
+}
+static inline uint32_t rdma_note_id(uint32_t note)
+{
+    return pvn_id(note);
+}
+static inline uint16_t rdma_note_chunk(uint32_t note)
+{
+    return (uint16_t)(note >> PVN_ID_BITS);
+}
 
 /* A queue pair's short messages: the ring that the peer fills, or where they are sent from. */
 struct short_ring {
-    uint8_t *base;
-    const struct short_head *next; /* the one at `at` */
-    uint32_t count, lines;         /* messages, and their lines, counted for ever */
-    uint32_t at;                   /* line at which the next one begins */
+    struct short_head *base, *end; /* between them a message may begin */
+    struct short_head *next;       /* where the next one does */
+    uint32_t lines;                /* of all messages, counted for ever */
     uint32_t told;                 /* receiver: lines of which the peer knows that they are read */
-    uint32_t free_from;            /* sender: lines that the peer has read */
-    uint64_t remote;               /* sender: the ring at the peer */
+    /* sender */
+    uint32_t free_from; /* lines that the peer has read */
+    int32_t room;       /* lines that may go out with nothing else to be asked; -1: as 0 */
+    uint64_t to_remote; /* from an address here to the same one in the peer's ring */
     struct ibv_sge sge;
     struct ibv_send_wr wr;
 };
 
 struct rqp {
     struct ibv_qp *qp;
-    uint32_t psn;
     uint32_t places; /* free places of the send queue */
+    uint32_t psn;
+    uint32_t quiet; /* places of requests behind the last one that has a completion */
     /* requests chained but not rung; each is linked to the next one for good, see rdma_ring */
     int nwr;
     uint32_t signalled; /* of them */
@@ -53,15 +66,28 @@ struct rqp {
     struct ibv_sge sge[CHAIN];
     /* sender: chunks of this queue pair, counted for ever */
     uint32_t posted, acked, reported;
+    uint32_t longs;     /* of those posted or seen, not short messages */
     uint32_t consumed;  /* seen by the peer, whose record ring has room again */
-    uint32_t completed; /* data completions taken from the queue */
-    struct note note[RECORD_RING];
-    uint32_t records; /* of the chunks, written or taken */
+    uint32_t completed; /* known by data completions that were taken from the queue */
+    /* Chunks that had been posted with each request that has a completion, and how many such
+     * requests there have been, are known to have completed, and were taken from the queue. */
+    uint32_t signal_at[SIGNALS];
+    uint32_t signals, signals_known, signals_taken;
+    uint32_t note[RECORD_RING]; /* rdma_note_make() of those not reported */
+    uint32_t records;           /* of the chunks, written or taken */
     struct short_ring shorts;
     /* receiver */
     uint32_t seen;      /* records, short messages or completions taken */
     uint32_t told;      /* of them the peer has been told */
     uint32_t recv_lack; /* imm: receive requests to be posted again */
+};
+
+/* Receiver: the requests of a chain of entries, filled in as far as they are always the same. Two
+ * of lines, for the ring may begin anew between them, and the acknowledgements. */
+enum { ACKS = 2 };
+struct publication {
+    struct ibv_send_wr wr[ACKS + 1];
+    struct ibv_sge sge[ACKS + 1];
 };
 
 /* PVN_FLUSH_READ: see rdma_flush.c. */
@@ -86,10 +112,15 @@ struct rdma_lane {
     enum ibv_mtu mtu;
     int next_qp;
     bool bound, probed, verified, errored;
-    bool shorts; /* both ends know short messages */
+    uint8_t copies;     /* 1: short messages are taken, see struct cts_line */
+    uint32_t line_max;  /* of one line */
+    uint32_t signal_at; /* requests of short messages up to the one that has a completion */
+    uint32_t
+        short_max; /* bytes of a message that goes as a short one; 0: both ends must know them */
     /* when to ask the completion queue with nothing known, see rdma_time_to_ask */
-    bool moved;
-    unsigned vain; /* polls that found nothing */
+    bool moved;           /* something has, or see posted_then */
+    uint32_t posted_then; /* chunks that had been posted when last looked at */
+    unsigned vain;        /* polls that found nothing */
     uint64_t ask_from_ns, ask_wait_ns;
     uint64_t chunks_done;
 
@@ -104,8 +135,9 @@ struct rdma_lane {
 
     /* sender */
     uint64_t next_cts;                  /* slot number looked for */
-    uint64_t next_line;                 /* of it, counted for ever */
     uint32_t reap_at;                   /* known completions that are worth a poll now */
+    uint64_t next_line;                 /* of that slot, counted for ever */
+    const struct cts_line *line;        /* that one */
     bool starved;                       /* a chunk found no place in a send queue */
     struct pvn_cts cts_seen[CTS_SLOTS]; /* slot % CTS_SLOTS: what the engine was told of */
     /* receiver */
@@ -113,8 +145,9 @@ struct rdma_lane {
     uint64_t published; /* of them with the peer */
     uint64_t staged_lines, published_lines;
     uint64_t started; /* slots below it have been used by the peer, as far as seen */
-    uint64_t chain[CTS_SLOTS *
-                   2]; /* each chain rung: it has completed once `started` is as far as this */
+    struct publication publication;
+    /* each chain with a completion: it has completed once `started` is as far as this */
+    uint64_t chain[CTS_SLOTS * 2];
     uint32_t chain_head, chain_known, chain_tail; /* taken, known to have completed, rung */
     bool fresh;                                   /* the last poll found something */
     /* send-side completions: rung and signalled, not taken */
@@ -165,8 +198,9 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
 bool rdma_time_to_ask(struct rdma_lane *r);
 /* Whether the device has failed. What moves needs no other sign of life. 0 or the lane is dead. */
 int rdma_healthy(struct rdma_lane *r);
-/* Asks that and, where `known` completions are not all that is owed, the queue if it is time. */
-int rdma_look_around(struct rdma_lane *r, uint32_t known);
+/* Asks that and, where `known` completions are not all that is owed, the queue if it is time.
+ * quiet: there are requests without a completion, whose errors have one. */
+int rdma_look_around(struct rdma_lane *r, uint32_t known, bool quiet);
 /* Whether a poll that found nothing looks around. */
 static inline bool rdma_vain_enough(struct rdma_lane *r)
 {
@@ -208,25 +242,43 @@ static inline void rdma_signal(struct rqp *q, struct ibv_send_wr *wr, uint64_t i
     q->signalled++;
 }
 
-/* What a completion or an acknowledgement of the chunk will stand for. */
-static inline void rdma_note(struct rdma_lane *r, struct rqp *q, const struct pvn_write *w)
+/* Of a request of a sender: it is to have a completion, which stands for all chunks up to `posted`,
+ * and for its places and those of all before that have none. */
+static inline void rdma_signal_data(struct rqp *q, struct ibv_send_wr *wr, int qp, uint32_t places,
+                                    uint32_t posted)
 {
-    struct note *note = &q->note[q->posted++ % RECORD_RING];
-    note->cookie = w->cookie;
-    note->chunk = w->f.chunk;
-    r->stats.chunks++;
+    rdma_signal(q, wr, wr_id_make(WR_DATA, qp, q->quiet + places));
+    q->signal_at[q->signals++ % SIGNALS] = posted;
+    q->quiet = 0;
+}
+
+/* What a completion or an acknowledgement of the chunk will stand for. */
+static inline void rdma_note(struct rqp *q, uint32_t cookie, uint32_t chunk)
+{
+    q->note[q->posted++ % RECORD_RING] = rdma_note_make(cookie, chunk);
 }
 
 /* Requests of one chunk at most: its data, and its record or (imm) its message's size before it. */
 enum { PER_CHUNK = 2 };
 
-/* A completion says that a record is in the peer's ring, not that the peer has read it. An
- * immediate that comes too early finds no receive request, and the device waits. */
+/* Chunks from whose number on a queue pair's window is counted. A completion says that a record is
+ * in the peer's ring, not that the peer has read it. An immediate that comes too early finds no
+ * receive request, and the device waits. */
+static inline uint32_t rdma_window_from(const struct rdma_lane *r, const struct rqp *q)
+{
+    return r->cfg.mode == PVN_RDMA_RECORD ? q->consumed : q->acked;
+}
 static inline bool rdma_has_room(const struct rdma_lane *r, const struct rqp *q)
 {
-    uint32_t free_from = r->cfg.mode == PVN_RDMA_RECORD ? q->consumed : q->acked;
-    return q->posted - free_from < r->window && q->posted - q->reported < RECORD_RING &&
-           q->places >= PER_CHUNK;
+    return q->posted - rdma_window_from(r, q) < r->window &&
+           q->posted - q->reported < RECORD_RING && q->places >= PER_CHUNK;
+}
+
+/* Whether the bytes are in the registration. */
+static inline bool rdma_within(const struct pvn_mr *mr, const void *addr, size_t len)
+{
+    uintptr_t at = (uintptr_t)addr - (uintptr_t)mr->addr;
+    return at <= mr->len && len <= mr->len - at;
 }
 
 int rdma_pick_of_many(struct rdma_lane *r);
@@ -239,12 +291,27 @@ static inline int rdma_pick_qp(struct rdma_lane *r)
 /* rdma_short.c */
 void rdma_short_open(struct rdma_lane *r); /* once the peer's offer is known and the mode agreed */
 int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w);
+int rdma_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
+                   const struct pvn_mr *mr, uint32_t cookie);
 int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n);
 void rdma_copy_out(const struct pvn_event *ev, void *dst);
 static inline bool rdma_short_is_there(const struct rqp *q)
 {
     return __atomic_load_n(&q->shorts.next->stamp, __ATOMIC_ACQUIRE) ==
-           htole32(q->shorts.count + 1);
+           htole32(q->shorts.lines + 1);
+}
+
+/* Sender: whether the next clear-to-send line is there, at least the first of its slot. */
+static inline bool rdma_cts_is_there(const struct rdma_lane *r)
+{
+    return __atomic_load_n(&r->line->stamp, __ATOMIC_ACQUIRE) == htole64(r->next_cts + 1);
+}
+/* Goes on to the next slot, behind one of n lines, whose number is returned. */
+static inline uint64_t rdma_take_slot(struct rdma_lane *r, int n)
+{
+    r->next_line += (unsigned)n;
+    r->line = &r->cts[r->next_line % CTS_LINES];
+    return r->next_cts++;
 }
 
 /* rdma_flush.c: the queue pair that reads GPU memory, on receivers with PVN_FLUSH_READ */
@@ -270,12 +337,22 @@ int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint6
 void rdma_two_drain(struct rdma_lane *r); /* blocks for a second at most, where the peer lives */
 void rdma_two_close(struct rdma_lane *r);
 
+/* Receiver: a chunk of this slot has come. The peer uses slots in order, so all before it are in
+ * use. */
+static inline void rdma_started(struct rdma_lane *r, uint32_t id)
+{
+    uint32_t ahead = (id - pvn_id(r->started)) & ((1u << PVN_ID_BITS) - 1);
+    if (ahead < r->published - r->started)
+        r->started += ahead + 1;
+}
+
 /* rdma_tx.c, rdma_rx.c */
 int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int rdma_post_long(struct rdma_lane *r, const struct pvn_write *w); /* not as a short message */
 int rdma_tx_kick(struct pvn_lane *l);
 int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
+void rdma_rx_open(struct rdma_lane *r); /* once the peer's offer is known */
 int rdma_rx_kick(struct pvn_lane *l);
 int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 

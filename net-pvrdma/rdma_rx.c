@@ -25,28 +25,60 @@ static inline int put_keys(struct rdma_lane *r, const struct pvn_buffer *b, uint
     return 0;
 }
 
-int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
+enum { NOT_REGISTERED = 1 }; /* such memory takes no short messages, as that of a GPU */
+static inline void put_line(const struct rdma_lane *r, struct cts_line *line, uint64_t slot, int n,
+                            const struct pvn_buffer *b, unsigned gpu)
 {
-    struct rdma_lane *r = rdma_of(l);
+    /* The rest is zero from the start. */
+    line->addr = htole64((uintptr_t)b->addr);
+    line->size = htole64(b->size);
+    line->tag = (int32_t)htole32((uint32_t)b->tag);
+    line->n = (uint8_t)n;
+    line->copies = r->copies & (gpu == 0);
+    line->stamp = htole64(slot + 1);
+}
+
+static inline struct cts_line *staged_line(const struct rdma_lane *r, int i)
+{
+    return &r->cts[(r->staged_lines + (unsigned)i) % CTS_LINES];
+}
+
+static inline void staged(struct rdma_lane *r, int n)
+{
+    r->staged++;
+    r->staged_lines += (unsigned)n;
+    r->l.kick_due = true;
+}
+
+__attribute__((noinline)) static int stage_any(struct rdma_lane *r, uint64_t slot, int n,
+                                               const struct pvn_buffer *b)
+{
     /* The staging ring is as long as the peer's; the engine keeps fewer slots open, so this only
      * guards. */
     if (r->staged - r->started >= CTS_SLOTS || slot != r->staged)
         return slot < r->staged ? 0 : -EAGAIN;
     for (int i = 0; i < n; i++) {
-        struct cts_line *line = &r->cts[(r->staged_lines + (unsigned)i) % CTS_LINES];
+        struct cts_line *line = staged_line(r, i);
         if (put_keys(r, &b[i], line->rkey) < 0)
             return r->l.err.code;
-        /* The rest is zero from the start. */
-        line->addr = htole64((uintptr_t)b[i].addr);
-        line->size = htole64(b[i].size);
-        line->tag = (int32_t)htole32((uint32_t)b[i].tag);
-        line->n = (uint8_t)n;
-        line->copies = r->shorts && b[i].mr && b[i].mr->gpu == 0;
-        line->stamp = htole64(slot + 1);
+        put_line(r, line, slot, n, &b[i], b[i].mr ? b[i].mr->gpu : NOT_REGISTERED);
     }
-    r->staged++;
-    r->staged_lines += (unsigned)n;
-    r->l.kick_due = true;
+    staged(r, n);
+    return 0;
+}
+
+int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
+{
+    struct rdma_lane *r = rdma_of(l);
+    uint32_t rkey = b->mr ? b->mr->rkey[0] : 0;
+    /* Of a comm's only lane no more slots are unused than the engine keeps open. */
+    if (n != 1 || l->nlanes != 1 || slot != r->staged || rkey == 0 ||
+        !rdma_within(b->mr, b->addr, b->size))
+        return stage_any(r, slot, n, b);
+    struct cts_line *line = staged_line(r, 0);
+    line->rkey[0] = htole32(rkey);
+    put_line(r, line, slot, 1, b, b->mr->gpu);
+    staged(r, 1);
     return 0;
 }
 
@@ -58,23 +90,6 @@ static bool worth_publishing(const struct rdma_lane *r)
         return false;
     uint64_t unused = r->published - r->started, open = r->staged - r->started;
     return unused <= open / 2 || waiting >= CTS_BATCH_MAX;
-}
-
-static struct ibv_send_wr *put_acks(struct rdma_lane *r)
-{
-    for (int k = 0; k < r->nqps; k++) {
-        /* The device may still be reading the line for an earlier request: either value will do. */
-        __atomic_store_n(&r->ack->seen[k], htole32(r->qp[k].seen), __ATOMIC_RELAXED);
-        r->qp[k].told = r->qp[k].seen;
-        struct short_ring *s = &r->qp[k].shorts;
-        __atomic_store_n(&r->ack->lines[k], htole32(s->lines), __ATOMIC_RELAXED);
-        s->told = s->lines;
-    }
-    struct ibv_send_wr *wr = rdma_wr(r, 0, r->ack, sizeof(*r->ack), r->mem_mr->lkey,
-                                     r->peer.mem_addr + MEM_ACK, r->peer.mem_rkey);
-    if (r->cfg.max_inline >= sizeof(*r->ack))
-        wr->send_flags |= IBV_SEND_INLINE;
-    return wr;
 }
 
 /* Chains whose entries, or later ones, the peer has used are complete. */
@@ -107,16 +122,6 @@ static int reap_now(struct rdma_lane *r)
     return known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
 }
 
-/* Signals the last request of a chain and rings it. done_at: the chain has completed when the peer
- * has used slots up to here. */
-static int ring_chain(struct rdma_lane *r, struct ibv_send_wr *last, unsigned places,
-                      uint64_t done_at)
-{
-    rdma_signal(&r->qp[0], last, wr_id_make(WR_CHAIN, 0, places));
-    r->chain[r->chain_tail++ % (CTS_SLOTS * 2)] = done_at;
-    return rdma_ring(r, 0);
-}
-
 /* Whether a chain of so many requests may be rung; if not, what is complete is taken first. */
 static int make_room(struct rdma_lane *r, uint64_t requests)
 {
@@ -124,6 +129,29 @@ static int make_room(struct rdma_lane *r, uint64_t requests)
         return 0;
     int rc = reap_now(r);
     return rc < 0 ? rc : -EAGAIN;
+}
+
+/* Rings a chain. Its last request, and with it all before, has a completion when enough have had
+ * none. done_at: the chain has completed when the peer has used slots up to here. */
+static int ring_chain(struct rdma_lane *r, struct ibv_send_wr *first, struct ibv_send_wr *last,
+                      uint32_t places, uint64_t done_at)
+{
+    struct rqp *q = &r->qp[0];
+    struct ibv_send_wr *bad;
+    q->places -= places;
+    q->quiet += places;
+    last->next = NULL;
+    if (q->quiet >= SIGNAL_AT) {
+        last->wr_id = wr_id_make(WR_CHAIN, 0, q->quiet);
+        last->send_flags |= IBV_SEND_SIGNALED;
+        r->chain[r->chain_tail++ % (CTS_SLOTS * 2)] = done_at;
+        r->owed++;
+        q->quiet = 0;
+    }
+    r->stats.post_send++;
+    r->moved = true;
+    int rc = ibv_post_send(q->qp, first, &bad);
+    return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
 }
 
 /* The most chunks of one queue pair that the peer has not been told of. */
@@ -155,42 +183,70 @@ static bool worth_telling(const struct rdma_lane *r)
     return r->cfg.mode == PVN_RDMA_RECORD && most_untold(r) >= (1u << r->peer.window_log2) / 4;
 }
 
-/* The waiting lines up to the end of the ring: one request. */
-static struct ibv_send_wr *put_lines(struct rdma_lane *r)
+/* The waiting lines up to the end of the ring, in the request of the chain. */
+static void put_lines(struct rdma_lane *r, int i)
 {
     uint64_t at = r->published_lines % CTS_LINES;
     uint64_t n = r->staged_lines - r->published_lines;
     if (n > CTS_LINES - at)
         n = CTS_LINES - at;
+    struct publication *p = &r->publication;
     uint32_t len = (uint32_t)(n * sizeof(struct cts_line));
-    struct ibv_send_wr *wr =
-        rdma_wr(r, 0, &r->cts[at], len, r->mem_mr->lkey,
-                r->peer.mem_addr + MEM_CTS + at * sizeof(struct cts_line), r->peer.mem_rkey);
-    if (r->cfg.max_inline >= len)
-        wr->send_flags |= IBV_SEND_INLINE;
+    p->sge[i].addr = (uintptr_t)&r->cts[at];
+    p->sge[i].length = len;
+    p->wr[i].send_flags = r->cfg.max_inline >= len ? IBV_SEND_INLINE : 0;
+    p->wr[i].wr.rdma.remote_addr = r->peer.mem_addr + MEM_CTS + at * sizeof(struct cts_line);
+    p->wr[i].next = &p->wr[i + 1];
     r->published_lines += n;
+}
+
+static struct ibv_send_wr *put_acks(struct rdma_lane *r)
+{
+    for (int k = 0; k < r->nqps; k++) {
+        struct rqp *q = &r->qp[k];
+        /* The device may still be reading the line for an earlier request: either value will do. */
+        __atomic_store_n(&r->ack->seen[k], htole32(q->seen), __ATOMIC_RELAXED);
+        __atomic_store_n(&r->ack->lines[k], htole32(q->shorts.lines), __ATOMIC_RELAXED);
+        q->told = q->seen;
+        q->shorts.told = q->shorts.lines;
+    }
+    struct ibv_send_wr *wr = &r->publication.wr[ACKS];
+    wr->send_flags = r->cfg.max_inline >= sizeof(*r->ack) ? IBV_SEND_INLINE : 0;
     return wr;
 }
 
+void rdma_rx_open(struct rdma_lane *r)
+{
+    struct publication *p = &r->publication;
+    for (int i = 0; i <= ACKS; i++) {
+        p->sge[i] = (struct ibv_sge){
+            .addr = (uintptr_t)r->ack, .length = sizeof(*r->ack), .lkey = r->mem_mr->lkey};
+        p->wr[i] = (struct ibv_send_wr){
+            .sg_list = &p->sge[i],
+            .num_sge = 1,
+            .opcode = IBV_WR_RDMA_WRITE,
+            .wr.rdma = {.remote_addr = r->peer.mem_addr + MEM_ACK, .rkey = r->peer.mem_rkey}};
+    }
+}
+
 /* One chain: the waiting entries, in two pieces where the ring begins anew, then the
- * acknowledgements, signalled once. */
+ * acknowledgements. 1: with these, 0: without, negative: not at all. */
 static int publish(struct rdma_lane *r)
 {
-    int rc = make_room(r, 3);
+    int rc = make_room(r, ACKS + 1), n = 0;
     if (rc < 0)
         return rc;
-    struct ibv_send_wr *last = NULL;
-    unsigned places = 0;
-    for (; r->published_lines < r->staged_lines; places++)
-        last = put_lines(r);
-    if (worth_telling(r)) {
-        last = put_acks(r);
-        places++;
-    }
+    while (r->published_lines < r->staged_lines)
+        put_lines(r, n++);
+    struct ibv_send_wr *first = r->publication.wr, *last = first + n - 1;
+    bool tells = worth_telling(r);
+    if (tells)
+        last = last->next = put_acks(r);
     r->stats.cts_entries += r->staged - r->published;
     r->stats.cts_rings++;
     r->published = r->staged;
-    return ring_chain(r, last, places, r->published);
+    rc = ring_chain(r, first, last, (uint32_t)(n + tells), r->published);
+    return rc < 0 ? rc : tells;
 }
 
 /*
@@ -213,32 +269,22 @@ static bool must_acknowledge(const struct rdma_lane *r)
 
 static int acknowledge_alone(struct rdma_lane *r)
 {
-    if (!must_acknowledge(r))
-        return 0;
     int rc = make_room(r, 1);
     if (rc < 0)
         return rc;
     struct ibv_send_wr *wr = put_acks(r);
     r->stats.acks_alone++;
     /* Known when an entry published after it is used. */
-    return ring_chain(r, wr, 1, r->published + 1);
+    return ring_chain(r, wr, wr, 1, r->published + 1);
 }
 
 int rdma_rx_kick(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
     int rc = worth_publishing(r) ? publish(r) : 0;
-    if (rc < 0)
-        return rc;
-    return acknowledge_alone(r);
-}
-
-/* The peer uses slots in order, so a chunk of slot s says that all before it are in use. */
-static void note_started(struct rdma_lane *r, uint32_t id)
-{
-    uint32_t ahead = (id - pvn_id(r->started)) & ((1u << PVN_ID_BITS) - 1);
-    if (ahead < r->published - r->started)
-        r->started += ahead + 1;
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    return must_acknowledge(r) ? acknowledge_alone(r) : 0;
 }
 
 static const struct record *next_record(const struct rdma_lane *r, int k)
@@ -254,23 +300,31 @@ static bool record_is_there(const struct rdma_lane *r, int k)
 
 static inline void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
 {
+    uint32_t before = r->qp[k].seen;
     for (; *n < max && record_is_there(r, k); r->qp[k].seen++, r->qp[k].records++) {
+        r->qp[k].longs++;
         const struct record *rec = next_record(r, k);
         uint32_t imm = le32toh(rec->imm);
         struct pvn_event *e = &ev[(*n)++];
         e->kind = PVN_EV_ARRIVED;
         e->id = imm_id(imm);
+        e->part = 0;
         e->recv = imm_recv(imm);
         e->chunk = imm_chunk(imm);
         e->bytes = le32toh(rec->bytes);
         e->total = le64toh(rec->total);
         e->data = NULL;
     }
+    if (r->qp[k].seen != before)
+        rdma_started(r, ev[*n - 1].id);
 }
 
 static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
-    int rc = rdma_take(r, CQ_BATCH, ev, max, n);
+    int before = *n, rc = rdma_take(r, CQ_BATCH, ev, max, n);
+    /* Of several queue pairs. */
+    for (int i = before; i < *n; i++)
+        rdma_started(r, ev[i].id);
     for (int k = 0; rc >= 0 && k < r->nqps; k++) {
         /* In batches: each call is a doorbell. The peer's window is smaller than what stays posted.
          */
@@ -293,7 +347,9 @@ static bool any_news(const struct rdma_lane *r)
 
 __attribute__((noinline)) static int look_around(struct rdma_lane *r)
 {
-    return rdma_look_around(r, r->cfg.mode == PVN_RDMA_IMM ? r->owed : known_completions(r));
+    if (r->cfg.mode == PVN_RDMA_IMM)
+        return rdma_healthy(r);
+    return rdma_look_around(r, known_completions(r), r->qp[0].quiet > 0);
 }
 
 /* What arrived last may have to be acknowledged now. */
@@ -315,10 +371,7 @@ __attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_ev
     }
     if (rc == 0 && r->cfg.mode == PVN_RDMA_IMM)
         rc = poll_imm(r, ev, max, &n);
-    for (int i = flushed; i < n; i++)
-        note_started(r, ev[i].id);
     if (rc == 0 && n > flushed) {
-        r->stats.chunks += (unsigned)(n - flushed);
         r->chunks_done += (unsigned)(n - flushed);
         r->fresh = r->moved = r->l.kick_due = true;
         rc = reap_known(r);

@@ -28,7 +28,7 @@ int rdma_offer(struct pvn_lane *l, void *buf, size_t cap)
                            .window_log2 = window_log2(r),
                            .wants_acks = r->cfg.costly_poll,
                            .modes = (uint8_t)r->cfg.modes,
-                           .shorts = r->cfg.shorts,
+                           .shorts = r->cfg.short_max > 0,
                            .pieces_log2 = rdma_two_depth_log2(r),
                            .lid = r->cfg.lid,
                            .mem_rkey = r->mem_mr->rkey,
@@ -112,6 +112,7 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
         return rc;
     r->bound = true;
     rdma_short_open(r);
+    rdma_rx_open(r);
     rc = rdma_qps_connect(r);
     return rc < 0 ? rc : rdma_flush_connect(r);
 }

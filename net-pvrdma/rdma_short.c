@@ -6,75 +6,186 @@
 #include <errno.h>
 #include <string.h>
 
-/* The requests of all short messages of a queue pair differ in two addresses and a length. */
+static inline uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Of the next request. Between two messages it is that of a message of one line. */
+static void set_length(const struct rdma_lane *r, struct short_ring *s, uint32_t lines)
+{
+    uint32_t bytes = lines * (uint32_t)sizeof(struct short_head);
+    s->sge.length = bytes;
+    s->wr.send_flags = bytes <= r->cfg.max_inline ? IBV_SEND_INLINE : 0;
+}
+
+/* The requests of all short messages of a queue pair differ in two addresses, and in what
+ * set_length says. */
 void rdma_short_open(struct rdma_lane *r)
 {
-    r->shorts = r->cfg.shorts && r->peer.shorts && r->cfg.mode != PVN_RDMA_SEND;
+    /* A peer that is told that completions are expensive acknowledges soon. */
+    r->signal_at = r->cfg.costly_poll ? SIGNAL_AT : 1;
+    bool both = r->peer.shorts && r->cfg.mode != PVN_RDMA_SEND;
+    r->short_max = both ? r->cfg.short_max : 0;
+    r->copies = r->short_max > 0;
+    r->line_max = smaller(r->short_max, SHORT_HEAD_BYTES);
+    if (r->nqps == 1 && r->cfg.mode != PVN_RDMA_SEND)
+        r->l.caps |= PVN_LANE_SENDS_NEXT;
     for (int k = 0; k < r->nqps; k++) {
         struct short_ring *s = &r->qp[k].shorts;
-        s->base = r->mem + mem_short(r->cfg.qps) + (size_t)k * SHORT_RING_BYTES;
-        s->next = (const struct short_head *)s->base;
-        s->remote = r->peer.mem_addr + mem_short(r->peer.nqps) + (size_t)k * SHORT_RING_BYTES;
+        uint8_t *base = r->mem + mem_short(r->cfg.qps) + (size_t)k * SHORT_RING_BYTES;
+        uint64_t remote = r->peer.mem_addr + mem_short(r->peer.nqps) + (size_t)k * SHORT_RING_BYTES;
+        s->base = s->next = (struct short_head *)base;
+        s->end = s->base + SHORT_LINES;
+        s->to_remote = remote - (uintptr_t)base;
         s->sge.lkey = r->mem_mr->lkey;
-        s->wr = (struct ibv_send_wr){.wr_id = wr_id_make(WR_DATA, k, 1),
-                                     .sg_list = &s->sge,
+        s->wr = (struct ibv_send_wr){.sg_list = &s->sge,
                                      .num_sge = 1,
                                      .opcode = IBV_WR_RDMA_WRITE,
                                      .wr.rdma.rkey = r->peer.mem_rkey};
+        set_length(r, s, 1);
     }
 }
 
-static inline void step(struct short_ring *s, uint32_t lines)
+/* Where the message behind one of so many lines begins. */
+static inline struct short_head *behind(const struct short_ring *s, struct short_head *h,
+                                        uint32_t lines)
 {
-    s->count++;
-    s->lines += lines;
-    s->at += lines;
-    if (s->at >= SHORT_LINES)
-        s->at = 0;
-    s->next = (const struct short_head *)(s->base + (size_t)s->at * sizeof(struct short_head));
+    h += lines;
+    return h < s->end ? h : s->base;
 }
+
+/* The bytes of one line at most: the first and the last 4, 8 or 16 of them, which may overlap, so
+ * that nothing is called and nothing is looped over. */
+static inline void copy_few(void *dst, const void *src, uint32_t n)
+{
+    uint8_t *to = dst;
+    const uint8_t *from = src;
+    if (n - 8 <= 8) {
+        uint64_t first, last;
+        memcpy(&first, from, 8);
+        memcpy(&last, from + n - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + n - 8, &last, 8);
+    } else if (n > 16) {
+        memcpy(to, from, 16);
+        if (n > 32) {
+            memcpy(to + 16, from + 16, 16);
+            memcpy(to + n - 32, from + n - 32, 16);
+        }
+        memcpy(to + n - 16, from + n - 16, 16);
+    } else if (n >= 4) {
+        uint32_t first, last;
+        memcpy(&first, from, 4);
+        memcpy(&last, from + n - 4, 4);
+        memcpy(to, &first, 4);
+        memcpy(to + n - 4, &last, 4);
+    } else if (n > 0) {
+        to[0] = from[0];
+        to[n / 2] = from[n / 2];
+        to[n - 1] = from[n - 1];
+    }
+}
+static_assert(SHORT_HEAD_BYTES <= 64, "four pieces of 16 bytes are all of them");
 
 /* ---- sender ---- */
 
-/* Whether the ring has room, as far as is known; if not, what the receiver says now is looked at.
- */
-static inline bool has_lines(struct rdma_lane *r, int k, uint32_t lines)
+/* Counts anew how many lines may go out on a queue pair; what the receiver says now is looked at. A
+ * message of several lines takes less than it is counted for here. */
+__attribute__((noinline)) static int32_t count_room(struct rdma_lane *r, struct rqp *q)
 {
-    struct short_ring *s = &r->qp[k].shorts;
-    if (s->lines + lines - s->free_from <= SHORT_LINES)
-        return true;
-    uint32_t told = le32toh(__atomic_load_n(&r->ack->lines[k], __ATOMIC_ACQUIRE));
+    struct short_ring *s = &q->shorts;
+    uint32_t told = le32toh(__atomic_load_n(&r->ack->lines[q - r->qp], __ATOMIC_ACQUIRE));
     if (s->lines - told <= s->lines - s->free_from)
         s->free_from = told;
-    return s->lines + lines - s->free_from <= SHORT_LINES;
+    s->room = 0;
+    if (q->nwr == 0 && rdma_has_room(r, q)) {
+        uint32_t chunks = smaller(r->window - (q->posted - rdma_window_from(r, q)),
+                                  RECORD_RING - (q->posted - q->reported));
+        s->room =
+            (int32_t)smaller(smaller(chunks, q->places), SHORT_LINES - (s->lines - s->free_from));
+    }
+    return s->room;
 }
 
-static inline bool is_registered(const struct pvn_write *w)
+/* Whether a message of `len` bytes may go out; if so, its lines are no longer free. */
+static bool take_room(struct rdma_lane *r, struct rqp *q, uint32_t len)
 {
-    uintptr_t at = (uintptr_t)w->src - (uintptr_t)w->mr->addr;
-    return at <= w->mr->len && w->f.len <= w->mr->len - at;
+    int32_t lines = (int32_t)short_lines(len);
+    if (q->shorts.room < lines && count_room(r, q) < lines)
+        return false;
+    q->shorts.room -= lines;
+    return true;
 }
 
-static void fill_more(struct short_more *m, const uint8_t *src, uint32_t left, uint32_t stamp)
+/* The request of a short message, with a completion. */
+__attribute__((noinline)) static int post_signalled(struct rdma_lane *r, struct rqp *q)
 {
-    for (; left > 0; m++) {
-        uint32_t n = left < SHORT_MORE_BYTES ? left : SHORT_MORE_BYTES;
+    struct ibv_send_wr wr = q->shorts.wr, *bad;
+    rdma_signal_data(q, &wr, (int)(q - r->qp), 0, q->posted);
+    r->owed += q->signalled;
+    q->signalled = 0;
+    int rc = ibv_post_send(q->qp, &wr, &bad);
+    return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
+}
+
+/* The next message lies in the ring, and its lines have been counted: sends it. */
+static inline int post_lines(struct rdma_lane *r, struct rqp *q, struct short_head *h,
+                             uint32_t lines, uint32_t cookie)
+{
+    struct short_ring *s = &q->shorts;
+    struct ibv_send_wr *bad;
+    s->sge.addr = (uintptr_t)h;
+    s->wr.wr.rdma.remote_addr = (uintptr_t)h + s->to_remote;
+    s->next = behind(s, h, lines);
+    q->places--;
+    rdma_note(q, cookie, 0);
+    if (__builtin_expect(++q->quiet >= r->signal_at, 0))
+        return post_signalled(r, q);
+    int rc = ibv_post_send(q->qp, &s->wr, &bad);
+    return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
+}
+
+static inline int post_line(struct rdma_lane *r, struct rqp *q, uint32_t imm, const void *src,
+                            uint32_t len, uint32_t cookie)
+{
+    struct short_head *h = q->shorts.next;
+    uint32_t lines = q->shorts.lines + 1;
+    q->shorts.lines = lines;
+    h->imm = htole32(imm);
+    h->bytes = htole32(len);
+    h->stamp = htole32(lines);
+    copy_few(h->data, src, len);
+    return post_lines(r, q, h, 1, cookie);
+}
+
+/* Room for it has been taken. */
+__attribute__((noinline)) static int post_any(struct rdma_lane *r, struct rqp *q, uint32_t imm,
+                                              const uint8_t *src, uint32_t len, uint32_t cookie)
+{
+    if (len <= SHORT_HEAD_BYTES)
+        return post_line(r, q, imm, src, len, cookie);
+    struct short_ring *s = &q->shorts;
+    struct short_head *h = s->next;
+    uint32_t stamp = htole32(s->lines + 1), lines = short_lines(len);
+    s->lines += lines;
+    h->imm = htole32(imm);
+    h->bytes = htole32(len);
+    h->stamp = stamp;
+    memcpy(h->data, src, SHORT_HEAD_BYTES);
+    src += SHORT_HEAD_BYTES;
+    len -= SHORT_HEAD_BYTES;
+    for (struct short_more *m = (struct short_more *)(h + 1); len > 0; m++) {
+        uint32_t n = smaller(len, SHORT_MORE_BYTES);
         memcpy(m->data, src, n);
         m->stamp = stamp;
         src += n;
-        left -= n;
+        len -= n;
     }
-}
-
-static inline void fill(struct short_head *h, const struct pvn_write *w, uint32_t stamp)
-{
-    uint32_t len = w->f.len, n = len < SHORT_HEAD_BYTES ? len : SHORT_HEAD_BYTES;
-    h->imm = htole32(imm_make(w->f.seq, w->f.recv, 0));
-    h->bytes = htole32(len);
-    memcpy(h->data, w->src, n);
-    h->stamp = stamp;
-    if (len > n)
-        fill_more((struct short_more *)(h + 1), (const uint8_t *)w->src + n, len - n, stamp);
+    set_length(r, s, lines);
+    int rc = post_lines(r, q, h, lines, cookie);
+    set_length(r, s, 1);
+    return rc;
 }
 
 int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w)
@@ -83,29 +194,55 @@ int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w)
     if (k < 0)
         return -EAGAIN;
     struct rqp *q = &r->qp[k];
-    struct short_ring *s = &q->shorts;
-    uint32_t lines = short_lines(w->f.len), bytes = lines * (uint32_t)sizeof(struct short_head);
-    if (__builtin_expect(!has_lines(r, k, lines) || !is_registered(w) || q->nwr, 0))
+    uint32_t len = w->f.len;
+    if (!rdma_within(w->mr, w->src, len) || !take_room(r, q, len))
         return rdma_post_long(r, w);
-    struct short_head *h = (struct short_head *)(s->base + (size_t)s->at * sizeof(*h));
-    fill(h, w, htole32(s->count + 1));
-    s->sge.addr = (uintptr_t)h;
-    s->sge.length = bytes;
-    s->wr.send_flags = IBV_SEND_SIGNALED | (bytes <= r->cfg.max_inline ? IBV_SEND_INLINE : 0);
-    s->wr.wr.rdma.remote_addr = s->remote + (size_t)s->at * sizeof(*h);
-    step(s, lines);
-    q->places--;
-    rdma_note(r, q, w);
-    r->stats.shorts++;
-    struct ibv_send_wr *bad = NULL;
-    r->stats.post_send++;
-    r->moved = true;
-    r->owed++;
-    int rc = ibv_post_send(q->qp, &s->wr, &bad);
-    return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
+    return post_any(r, q, imm_make(w->f.seq, w->f.recv, 0), w->src, len, w->cookie);
+}
+
+/* rdma_send_next, of several lines, or where the room has to be counted. */
+__attribute__((noinline)) static int send_next_any(struct rdma_lane *r, const void *src,
+                                                   size_t size, uint32_t cookie)
+{
+    if (size > r->short_max || !take_room(r, r->qp, (uint32_t)size))
+        return -EAGAIN;
+    uint32_t imm = imm_make(rdma_take_slot(r, 1), 0, 0);
+    int rc = post_any(r, r->qp, imm, src, (uint32_t)size, cookie);
+    return rc < 0 ? rc : 1;
+}
+
+/* To the slot of the line. */
+__attribute__((noinline)) static int send_to(struct rdma_lane *r, const void *src, size_t size,
+                                             int32_t tag, const struct pvn_mr *mr, uint32_t cookie)
+{
+    const struct cts_line *line = r->line;
+    if (__builtin_expect(
+            line->n != 1 || !line->copies || (int32_t)le32toh((uint32_t)line->tag) != tag ||
+                le64toh(line->size) < size || mr->gpu != 0 || !rdma_within(mr, src, size),
+            0))
+        return -EAGAIN;
+    struct rqp *q = r->qp;
+    if (size > r->line_max || --q->shorts.room < 0)
+        return send_next_any(r, src, size, cookie);
+    uint32_t imm = imm_make(rdma_take_slot(r, 1), 0, 0);
+    int rc = post_line(r, q, imm, src, (uint32_t)size, cookie);
+    return __builtin_expect(rc == 0, 1) ? 1 : rc;
+}
+
+int rdma_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
+                   const struct pvn_mr *mr, uint32_t cookie)
+{
+    struct rdma_lane *r = rdma_of(l);
+    return rdma_cts_is_there(r) ? send_to(r, src, size, tag, mr, cookie) : 0;
 }
 
 /* ---- receiver ---- */
+
+/* Whether the first line of a message has come, behind so many lines. */
+static inline bool is_there(const struct short_head *h, uint32_t before)
+{
+    return __atomic_load_n(&h->stamp, __ATOMIC_ACQUIRE) == htole32(before + 1);
+}
 
 __attribute__((noinline)) static bool all_lines(const struct short_head *h, uint32_t lines,
                                                 uint32_t stamp)
@@ -120,25 +257,35 @@ __attribute__((noinline)) static bool all_lines(const struct short_head *h, uint
 int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
 {
     struct rqp *q = &r->qp[k];
-    while (*n < max && rdma_short_is_there(q)) {
-        const struct short_head *h = q->shorts.next;
-        uint32_t bytes = le32toh(h->bytes), imm = le32toh(h->imm);
-        if (__builtin_expect(bytes > SHORT_MAX, 0))
-            return rdma_dead(r, -EPROTO, "reading a short message: it is longer than any can be");
-        uint32_t lines = short_lines(bytes);
-        if (lines > 1 && !all_lines(h, lines, htole32(q->shorts.count + 1)))
-            break;
-        struct pvn_event *e = &ev[(*n)++];
+    struct short_ring *s = &q->shorts;
+    struct pvn_event *const first = ev + *n, *const end = ev + max, *e = first;
+    struct short_head *h = s->next;
+    uint32_t before = s->lines;
+    for (; e < end && is_there(h, before); e++) {
+        uint32_t bytes = le32toh(h->bytes), imm = le32toh(h->imm), lines = 1;
+        if (__builtin_expect(bytes > SHORT_HEAD_BYTES, 0)) {
+            if (bytes > SHORT_MAX)
+                return rdma_dead(r, -EPROTO,
+                                 "reading a short message: it is longer than any can be");
+            lines = short_lines(bytes);
+            if (!all_lines(h, lines, htole32(before + 1)))
+                break;
+        }
         e->kind = PVN_EV_ARRIVED;
         e->id = imm_id(imm);
-        e->recv = imm_recv(imm);
-        e->chunk = 0;
+        e->part = htole32(imm_recv(imm)); /* its first byte is the buffer's number */
         e->bytes = bytes;
         e->total = bytes;
         e->data = bytes ? h : NULL;
-        step(&q->shorts, lines);
-        q->seen++;
-        r->stats.shorts++;
+        before += lines;
+        h = behind(s, h, lines);
+    }
+    s->lines = before;
+    s->next = h;
+    if (e > first) {
+        q->seen += (uint32_t)(e - first);
+        *n += (int)(e - first);
+        rdma_started(r, e[-1].id);
     }
     return 0;
 }
@@ -146,13 +293,18 @@ int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, 
 void rdma_copy_out(const struct pvn_event *ev, void *dst)
 {
     const struct short_head *h = ev->data;
-    uint32_t left = ev->bytes, n = left < SHORT_HEAD_BYTES ? left : SHORT_HEAD_BYTES;
-    uint8_t *to = dst;
-    memcpy(to, h->data, n);
-    const struct short_more *m = (const struct short_more *)(h + 1);
-    for (left -= n; left > 0; left -= n, m++) {
-        to += n;
-        n = left < SHORT_MORE_BYTES ? left : SHORT_MORE_BYTES;
+    uint32_t left = ev->bytes;
+    if (left <= SHORT_HEAD_BYTES) {
+        copy_few(dst, h->data, left);
+        return;
+    }
+    memcpy(dst, h->data, SHORT_HEAD_BYTES);
+    uint8_t *to = (uint8_t *)dst + SHORT_HEAD_BYTES;
+    left -= SHORT_HEAD_BYTES;
+    for (const struct short_more *m = (const struct short_more *)(h + 1); left > 0; m++) {
+        uint32_t n = left < SHORT_MORE_BYTES ? left : SHORT_MORE_BYTES;
         memcpy(to, m->data, n);
+        to += n;
+        left -= n;
     }
 }

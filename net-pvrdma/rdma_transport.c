@@ -292,7 +292,7 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         .max_chunk = port->max_msg < MAX_CHUNK ? (size_t)port->max_msg : MAX_CHUNK,
         .costly_poll = h->costly_poll,
         .quiet_poll_ns = p->rdma_poll,
-        .shorts = true,
+        .short_max = PVN_RDMA_SHORT_MAX,
         .port = port->port,
         .ethernet = port->ethernet,
         .lid = port->lid,

@@ -313,8 +313,7 @@ static int push(struct rdma_lane *r, int k)
         q->c.done += n;
         if (q->c.done < w->f.len)
             continue;
-        qp->note[q->handed++ % RECORD_RING] =
-            (struct note){.cookie = w->cookie, .chunk = w->f.chunk};
+        qp->note[q->handed++ % RECORD_RING] = rdma_note_make(w->cookie, w->f.chunk);
         q->c.open = false;
     }
     return 0;
@@ -347,9 +346,9 @@ static int tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
         if (q->c.open)
             rc = push(r, k);
         for (; n < max && qp->reported != q->handed; qp->reported++, r->chunks_done++) {
-            const struct note *note = &qp->note[qp->reported % RECORD_RING];
-            ev[n++] =
-                (struct pvn_event){.kind = PVN_EV_SENT, .id = note->cookie, .chunk = note->chunk};
+            uint32_t note = qp->note[qp->reported % RECORD_RING];
+            ev[n++] = (struct pvn_event){
+                .kind = PVN_EV_SENT, .id = rdma_note_id(note), .chunk = rdma_note_chunk(note)};
         }
         if (rc >= 0 && q->arrived + CREDIT_RECVS - q->posted >= CREDIT_RECVS / 2)
             rc = post_recvs(r, k, q->arrived + CREDIT_RECVS - q->posted);

@@ -48,7 +48,7 @@ static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write
     struct ibv_send_wr *wr =
         rdma_wr(r, k, rec, sizeof(*rec), r->mem_mr->lkey,
                 r->peer.mem_addr + MEM_RECORD + at * sizeof(*rec), r->peer.mem_rkey);
-    rdma_signal(q, wr, wr_id_make(WR_DATA, k, w->f.len ? PER_CHUNK : 1));
+    rdma_signal_data(q, wr, k, w->f.len ? PER_CHUNK : 1, q->posted + 1);
     if (r->cfg.max_inline >= sizeof(*rec))
         wr->send_flags |= IBV_SEND_INLINE;
 }
@@ -76,7 +76,7 @@ static void put_with_imm(struct rdma_lane *r, int k, const struct pvn_write *w, 
     struct ibv_send_wr *wr = rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = htobe32(imm_make(w->f.seq, w->f.recv, whole ? CHUNK_WHOLE : w->f.chunk));
-    rdma_signal(&r->qp[k], wr, wr_id_make(WR_DATA, k, whole ? 1 : PER_CHUNK));
+    rdma_signal_data(&r->qp[k], wr, k, whole ? 1 : PER_CHUNK, r->qp[k].posted + 1);
     /* The processor copies inline data, so not from a GPU. */
     if (w->f.len <= r->cfg.max_inline && w->mr && w->mr->gpu == 0)
         wr->send_flags |= IBV_SEND_INLINE;
@@ -103,7 +103,9 @@ int rdma_post_long(struct rdma_lane *r, const struct pvn_write *w)
             rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
         put_record(r, k, w);
     }
-    rdma_note(r, q, w);
+    rdma_note(q, w->cookie, w->f.chunk);
+    q->longs++;
+    q->shorts.room = 0; /* to be counted anew */
     if (w->more)
         return 0;
     /* Usually this message is all there is, and then nothing is left for a kick. */
@@ -115,7 +117,7 @@ int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     struct rdma_lane *r = rdma_of(l);
     /* The receiver copies only host memory, and only from host memory can it be copied here. */
-    if (w->copies && r->shorts && w->f.total <= SHORT_MAX && w->mr && w->mr->gpu == 0)
+    if (w->copies && w->f.total <= r->short_max && w->mr && w->mr->gpu == 0)
         return rdma_post_short(r, w);
     return rdma_post_long(r, w);
 }
@@ -129,17 +131,6 @@ int rdma_tx_kick(struct pvn_lane *l)
             return rc;
     }
     return 0;
-}
-
-static const struct cts_line *next_line(const struct rdma_lane *r)
-{
-    return &r->cts[r->next_line % CTS_LINES];
-}
-
-/* At least the first line of the next slot. */
-static inline bool cts_is_there(const struct rdma_lane *r)
-{
-    return __atomic_load_n(&next_line(r)->stamp, __ATOMIC_ACQUIRE) == htole64(r->next_cts + 1);
 }
 
 static inline void read_line(const struct rdma_lane *r, const struct cts_line *line,
@@ -171,8 +162,8 @@ __attribute__((noinline)) static int read_more_lines(struct rdma_lane *r, struct
 /* The next slot, if all its lines are there. 1: it is in cts_seen, 0: not yet. */
 static inline int next_slot(struct rdma_lane *r)
 {
-    const struct cts_line *line = next_line(r);
-    if (!cts_is_there(r))
+    const struct cts_line *line = r->line;
+    if (!rdma_cts_is_there(r))
         return 0;
     int n = line->n;
     struct pvn_cts *c = &r->cts_seen[r->next_cts % CTS_SLOTS];
@@ -182,16 +173,15 @@ static inline int next_slot(struct rdma_lane *r)
             return rc;
     }
     read_line(r, line, &c->e[0]);
-    c->seq = r->next_cts++;
+    c->seq = rdma_take_slot(r, n);
     c->n = n;
-    r->next_line += (unsigned)n;
     return 1;
 }
 
 static inline int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     /* A slot is reported only while the one that it takes the place of cannot be in use. */
-    while (*n < max) {
+    while (*n < max && !r->l.holds_cts) {
         int rc = next_slot(r);
         if (rc <= 0)
             return rc;
@@ -222,12 +212,21 @@ static inline int read_ack(struct rdma_lane *r, int k)
     return 0;
 }
 
-/* What is acknowledged is in the completion queue, or will be at once. */
-static inline uint32_t known_completions(const struct rdma_lane *r)
+/* Requests that have a completion and whose chunks are acknowledged: it is in the queue, or will be
+ * at once. */
+static inline uint32_t known_completions(struct rdma_lane *r)
 {
     uint32_t known = 0;
-    for (int k = 0; k < r->nqps; k++)
-        known += r->qp[k].acked - r->qp[k].completed;
+    for (int k = 0; k < r->nqps; k++) {
+        struct rqp *q = &r->qp[k];
+        /* A poll may have found more than was known. */
+        if ((int32_t)(q->signals_known - q->signals_taken) < 0)
+            q->signals_known = q->signals_taken;
+        while (q->signals_known != q->signals &&
+               (int32_t)(q->acked - q->signal_at[q->signals_known % SIGNALS]) >= 0)
+            q->signals_known++;
+        known += q->signals_known - q->signals_taken;
+    }
     return known;
 }
 
@@ -265,21 +264,29 @@ static inline void report_sent(struct rdma_lane *r, struct rqp *q, struct pvn_ev
     uint32_t count = q->acked - q->reported;
     if (count > (uint32_t)(max - *n))
         count = (uint32_t)(max - *n);
-    for (uint32_t i = 0; i < count; i++, ev++) {
-        const struct note *note = &q->note[(q->reported + i) % RECORD_RING];
-        ev[*n].kind = PVN_EV_SENT;
-        ev[*n].id = note->cookie;
-        ev[*n].chunk = note->chunk;
+    uint32_t at = q->reported, end = at + count;
+    while (at != end) {
+        struct pvn_event *e = &ev[(*n)++];
+        uint32_t note = q->note[at++ % RECORD_RING], id = rdma_note_id(note), more = 0;
+        e->kind = PVN_EV_SENT;
+        e->id = id;
+        e->part = 0;
+        e->chunk = rdma_note_chunk(note);
+        /* Whole messages that follow. */
+        while (at != end && q->note[at % RECORD_RING] == rdma_note_make(pvn_id(++id), 0)) {
+            at++;
+            more++;
+        }
+        e->more = more;
     }
-    *n += (int)count;
-    q->reported += count;
+    q->reported = end;
     r->chunks_done += count;
 }
 
 /* Whether a look at memory says that a poll would find something. */
 static inline bool any_news(const struct rdma_lane *r)
 {
-    if (cts_is_there(r) || r->starved || (!r->cfg.costly_poll && r->owed))
+    if ((!r->l.holds_cts && rdma_cts_is_there(r)) || r->starved || (!r->cfg.costly_poll && r->owed))
         return true;
     for (int k = 0; k < r->nqps; k++) {
         const struct rqp *q = &r->qp[k];
@@ -289,9 +296,44 @@ static inline bool any_news(const struct rdma_lane *r)
     return false;
 }
 
-__attribute__((noinline)) static int found_nothing(struct rdma_lane *r)
+/* Whether chunks are on their way for which neither an acknowledgement nor a completion has to
+ * come. */
+static bool may_stay_unknown(const struct rqp *q)
 {
-    return rdma_look_around(r, known_completions(r));
+    return q->quiet > 0 && q->nwr == 0 && q->acked != q->posted;
+}
+
+/* An empty request behind them, with a completion. */
+static int ask_of(struct rdma_lane *r, int k)
+{
+    struct rqp *q = &r->qp[k];
+    struct ibv_send_wr *wr = rdma_wr(r, k, NULL, 0, 0, r->peer.mem_addr, r->peer.mem_rkey);
+    if (!wr)
+        return 0;
+    q->shorts.room = 0;
+    rdma_signal_data(q, wr, k, 1, q->posted);
+    return rdma_ring_chain(r, q);
+}
+
+/* The peer acknowledges with its next entries; should these not come, a silence is the end of it.
+ */
+static int found_nothing(struct rdma_lane *r)
+{
+    bool quiet = false;
+    for (int k = 0; k < r->nqps; k++)
+        quiet |= may_stay_unknown(&r->qp[k]);
+    if (!quiet)
+        return rdma_look_around(r, known_completions(r), false);
+    int rc = rdma_healthy(r);
+    if (rc < 0 || !rdma_time_to_ask(r))
+        return rc;
+    for (int k = 0; rc == 0 && k < r->nqps; k++)
+        if (may_stay_unknown(&r->qp[k]))
+            rc = ask_of(r, k);
+    /* Its completion is a round trip away. */
+    r->moved = false;
+    r->ask_wait_ns = r->cfg.quiet_poll_ns / 16;
+    return rc;
 }
 
 __attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_event *ev, int max)

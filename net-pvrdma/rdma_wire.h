@@ -21,7 +21,7 @@ enum {
     CREDIT_RECVS = 16,   /* receives of its sender; the peer has four messages under way at most */
     SHORT_LINES = 256,   /* where a short message may begin, in each queue pair's ring of them */
     SHORT_MAX_LINES = 5, /* that one may have */
-    RDMA_OFFER_VERSION = 3,
+    RDMA_OFFER_VERSION = 4,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
 
@@ -54,7 +54,7 @@ static_assert(sizeof(struct ack_line) == 64, "the acknowledgements are one cache
  * needs no receive request nor completion; for host memory only.
  *
  * A cache line becomes visible whole and the order between lines is not promised, so each line has
- * a stamp: the message's position in the queue pair's count of them, plus one. A message lies in
+ * a stamp: the lines of the queue pair's messages before this one, plus one. A message lies in
  * one piece: one that begins in the ring's last lines ends behind them, and the next one begins at
  * the ring's first.
  */
@@ -75,6 +75,7 @@ enum {
     SHORT_MAX = SHORT_HEAD_BYTES + (SHORT_MAX_LINES - 1) * SHORT_MORE_BYTES,
     SHORT_RING_BYTES = (SHORT_LINES + SHORT_MAX_LINES - 1) * 64 /* of one queue pair */
 };
+static_assert((int)SHORT_MAX == (int)PVN_RDMA_SHORT_MAX, "what the parameter says");
 static inline uint32_t short_lines(uint32_t bytes)
 {
     return bytes <= SHORT_HEAD_BYTES

@@ -11,6 +11,7 @@
 #include "core/hints.h"
 #include "core/log.h"
 #include "core/param.h"
+#include "core/result.h"
 #include "nccl/types.h"
 
 /* When a data socket breaks, the peer's own account of it is usually already on its way over the
@@ -97,7 +98,7 @@ int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
     if (c->failed)
         return c->err.code;
     c->failed = true;
-    c->sends = c->receives = NULL;
+    c->sends = c->receives = NO_EPOCH;
     c->err = *err;
     if (c->err.code >= 0)
         c->err.code = -EIO;
@@ -134,8 +135,10 @@ static int start_engine(struct pvn_comm *c)
     }
     if (comm_mr_attach_all(c, &err) != 0)
         return comm_fail(c, &err);
-    c->sends = c->sender ? c->engine : NULL;
-    c->receives = c->sender ? NULL : c->engine;
+    if (c->sender)
+        c->sends = c->epoch;
+    else
+        c->receives = c->epoch;
     return 0;
 }
 
@@ -211,11 +214,12 @@ static void check_stall(struct pvn_comm *c, uint64_t now)
 }
 
 /* Looks at the control connection. While it is silent: a reading of the clock and a few loads. */
-void comm_attend(struct pvn_comm *c)
+static void attend(struct pvn_comm *c)
 {
     uint64_t now = pvn_poller_poll(PVN_POLLER_CALM_NS);
     int news = pvn_conn_watch(c->conn, &c->ctrl_err);
 
+    c->calm = ATTEND_EVERY - 1;
     if (news)
         take_news(c, news);
     if (c->lost_ns)
@@ -288,31 +292,72 @@ static int answer(struct pvn_comm *c, int rc, const char *call)
     return comm_refuse(c, rc, PVN_FAULT_ARGUMENT, "%s: wrong arguments", call);
 }
 
-int comm_no_request(struct pvn_comm *c, int rc, const char *call)
+/* A data call's answer to NCCL. */
+static int result(const struct pvn_comm *c, int rc)
+{
+    return rc ? (int)pvn_result_of(rc, pvn_comm_err(c)) : PVN_RESULT_SUCCESS;
+}
+
+static int no_request(struct pvn_comm *c, int rc, const char *call)
 {
     /* No room: the caller may call nothing but this until there is. */
-    if (rc == 0 && (c->calls++ & (ATTEND_EVERY - 1)) == 0)
-        comm_attend(c);
-    return answer(c, rc, call);
+    if (rc == 0 && comm_attends(c))
+        attend(c);
+    return result(c, answer(c, rc, call));
+}
+
+static bool mr_ok(const struct pvn_comm *c, const struct pvn_comm_mr *m)
+{
+    return !m || m->comm == c;
+}
+
+int comm_isend_general(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
+                       void **request)
+{
+    struct pvn_req *req;
+    int rc = pvn_engine_isend(c->engine, data, size, tag, (const struct pvn_mr *)mr, &req);
+
+    *request = req;
+    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
+}
+
+int comm_isend_later(struct send_msg *m, int rc, void **request)
+{
+    struct pvn_comm *c = m->req.owner;
+
+    *request = NULL;
+    if (rc == 0 && --c->calm >= 0)
+        return PVN_RESULT_SUCCESS;
+    if (rc < 0 && rc != -EAGAIN)
+        return no_request(c, eng_fail_lane(c->engine, c->engine->cfg.lanes[0], rc), "isend");
+    return comm_isend_general(c, (void *)(uintptr_t)m->w.src, m->req.size, m->w.f.tag,
+                              (struct pvn_comm_mr *)(uintptr_t)m->w.mr, request);
+}
+
+static int isend_ready(struct pvn_comm *c, const void *data, size_t size,
+                       const struct pvn_comm_mr *mr)
+{
+    int rc = ready(c, "isend");
+
+    if (rc)
+        return rc;
+    if (!mr_ok(c, mr))
+        return comm_mr_refuse(c, mr);
+    if (!c->sender || (!data && size))
+        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "isend: %s",
+                           c->sender ? "bytes at address 0" : "this is the receiving end");
+    return 0;
 }
 
 int comm_isend_unusual(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
                        void **request)
 {
-    struct pvn_req *req;
-    int rc = ready(c, "isend");
+    int rc = isend_ready(c, data, size, mr);
 
     *request = NULL;
     if (rc)
-        return rc == -EAGAIN ? 0 : rc;
-    if (!comm_mr_ok(c, mr))
-        return comm_mr_refuse(c, mr);
-    if (!c->sender || (!data && size))
-        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "isend: %s",
-                           c->sender ? "bytes at address 0" : "this is the receiving end");
-    rc = pvn_engine_isend(c->engine, data, size, tag, (const struct pvn_mr *)mr, &req);
-    *request = req;
-    return req ? 0 : comm_no_request(c, rc, "isend");
+        return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
+    return comm_isend_general(c, data, size, tag, mr, request);
 }
 
 static int check_buffers(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
@@ -321,7 +366,7 @@ static int check_buffers(struct pvn_comm *c, int n, void *const *data, const siz
     int i;
 
     for (i = 0; i < n; i++) {
-        if (mrs && !comm_mr_ok(c, mrs[i]))
+        if (mrs && !mr_ok(c, mrs[i]))
             return comm_mr_refuse(c, mrs[i]);
         if (!data[i] && sizes[i])
             return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv: %zu bytes at address 0",
@@ -330,24 +375,48 @@ static int check_buffers(struct pvn_comm *c, int n, void *const *data, const siz
     return 0;
 }
 
-int comm_irecv_unusual(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+int comm_irecv_general(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                        const int *tags, void *const *mrs, void **request)
 {
     struct pvn_req *req;
+    int rc =
+        pvn_engine_irecv(c->engine, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
+
+    *request = req;
+    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");
+}
+
+int comm_irecv_later(struct recv_group *g, int rc, void **request)
+{
+    struct pvn_comm *c = g->req.owner;
+
+    rc = eng_not_published(c->engine, rc);
+    *request = rc ? NULL : g;
+    return rc ? no_request(c, rc, "irecv") : PVN_RESULT_SUCCESS;
+}
+
+static int irecv_ready(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                       void *const *mrs)
+{
     int rc = ready(c, "irecv");
 
-    *request = NULL;
     if (rc)
-        return rc == -EAGAIN ? 0 : rc;
+        return rc;
     if (c->sender || n < 1 || n > PVN_MAX_RECVS)
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv of %d buffers: %s", n,
                            c->sender ? "this is the sending end" : "1 to 8 are possible");
-    rc = check_buffers(c, n, data, sizes, mrs);
+    return check_buffers(c, n, data, sizes, mrs);
+}
+
+int comm_irecv_unusual(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                       const int *tags, void *const *mrs, void **request)
+{
+    int rc = irecv_ready(c, n, data, sizes, mrs);
+
+    *request = NULL;
     if (rc)
-        return rc;
-    rc = pvn_engine_irecv(c->engine, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
-    *request = req;
-    return req ? 0 : comm_no_request(c, rc, "irecv");
+        return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
+    return comm_irecv_general(c, n, data, sizes, tags, mrs, request);
 }
 
 int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
@@ -364,7 +433,7 @@ int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
                            "iflush of %d buffers: 1 to 8 are possible", n);
     for (i = 0; i < n; i++)
-        if (mrs && !comm_mr_ok(c, mrs[i]))
+        if (mrs && !mr_ok(c, mrs[i]))
             return comm_mr_refuse(c, mrs[i]);
     rc = pvn_engine_iflush(c->engine, n, data, sizes, (const struct pvn_mr *const *)mrs, &req);
     if (rc == -EBUSY)
@@ -376,12 +445,7 @@ int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *
     return 0;
 }
 
-struct pvn_comm *pvn_comm_of(void *request)
-{
-    return request ? pvn_req_owner(request) : NULL;
-}
-
-int comm_test_failed(struct pvn_req *req, int rc)
+static int test_failed(struct pvn_req *req, int rc)
 {
     struct pvn_comm *c = pvn_req_owner(req);
 
@@ -391,17 +455,41 @@ int comm_test_failed(struct pvn_req *req, int rc)
                        "test: request %p is not in use (it was completed before)", (void *)req);
 }
 
-/* Of a comm that may not be used, or has failed: what completed before that did complete. */
-int comm_test_unusual(struct pvn_req *req, int *done, size_t *sizes)
+/* sizes: PVN_MAX_RECVS of them. */
+static int test(struct pvn_comm *c, struct pvn_req *req, int *n, size_t *sizes)
 {
-    struct pvn_comm *c = pvn_comm_of(req);
     int rc;
 
-    *done = 0;
-    if (!c)
-        return -EINVAL;
-    if (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch))
+    *n = 0;
+    if (!comm_surely(c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch)))
         return comm_usable(c, "test");
-    rc = pvn_engine_test(req, done, sizes);
-    return rc == 0 ? 0 : comm_test_failed(req, rc);
+    if (comm_attends(c))
+        attend(c);
+    rc = pvn_engine_test(req, n, sizes);
+    return rc == 0 ? 0 : test_failed(req, rc);
+}
+
+int comm_test_any(void *request, int *done, int *sizes)
+{
+    struct pvn_comm *c = pvn_req_owner(request);
+    size_t wide[PVN_MAX_RECVS];
+    int i, n, rc = test(c, request, &n, wide);
+
+    *done = n > 0;
+    /* The caller's array has room for as many as the request has buffers. */
+    for (i = 0; sizes && i < n; i++)
+        sizes[i] = comm_size(wide[i]);
+    return result(c, rc);
+}
+
+int comm_test_open(struct pvn_req *req, int *done, int *sizes)
+{
+    if (req->state != REQ_OPEN || pvn_engine_progress(req->e) != 0)
+        return comm_test_any(req, done, sizes);
+    if (eng_hot_is_done(req))
+        return comm_finish(req, done, sizes);
+    if (__builtin_expect(req->state == REQ_DONE, 0))
+        return comm_test_any(req, done, sizes);
+    *done = 0;
+    return PVN_RESULT_SUCCESS;
 }

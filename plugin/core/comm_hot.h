@@ -8,84 +8,109 @@
 #define PVN_CORE_COMM_HOT_H
 
 #include <assert.h>
+#include <limits.h>
 #include <stddef.h>
 
 #include "core/comm_priv.h"
+#include "core/engine_hot.h"
 #include "core/fork.h"
+#include "core/result.h"
 
 static_assert(offsetof(struct pvn_comm_mr, mr) == 0, "a handle is the engine's registration");
 
-/* comm.c: the same calls in every other case, and what follows an engine's answer that is not
- * simply a request. */
+/* comm.c: the same calls in every other case, with every check, and where nothing is left to be
+ * checked. */
 int comm_isend_unusual(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
+                       void **request);
+int comm_isend_general(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
                        void **request);
 int comm_irecv_unusual(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                        const int *tags, void *const *mrs, void **request);
-int comm_test_unusual(struct pvn_req *req, int *done, size_t *sizes);
-int comm_no_request(struct pvn_comm *c, int rc, const char *call);
-int comm_test_failed(struct pvn_req *req, int rc);
-void comm_attend(struct pvn_comm *c);
+int comm_irecv_general(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                       const int *tags, void *const *mrs, void **request);
+/* What follows an answer of eng_hot_isend and eng_hot_irecv. */
+int comm_isend_later(struct send_msg *m, int rc, void **request);
+int comm_irecv_later(struct recv_group *g, int rc, void **request);
+int comm_test_any(void *request, int *done, int *sizes);
+/* Of a request that has not been found to be done with one size, and with nothing else to be said.
+ */
+int comm_test_open(struct pvn_req *req, int *done, int *sizes);
 
-static inline bool comm_ours(const struct pvn_comm *c)
+/* Of a comm's epoch, or the one that says what it may be used for. It is a number that hardly
+ * anything but a comm has there, so this is also the check that it is one. False: it may be ours
+ * nevertheless.
+ */
+static inline bool comm_surely(unsigned epoch)
 {
-    return __builtin_expect(c->magic == COMM_MAGIC && !pvn_fork_alien(c->epoch), 1);
+    return __builtin_expect(pvn_fork_surely(epoch), 1);
 }
 
-static inline bool comm_mr_ok(const struct pvn_comm *c, const struct pvn_comm_mr *m)
+/* Whether the comm is to look at its control connection now. */
+static inline bool comm_attends(struct pvn_comm *c)
 {
-    return !m || (m->magic == MR_MAGIC && m->comm == c);
+    return __builtin_expect(--c->calm < 0, 0);
 }
 
 static inline int pvn_comm_isend(struct pvn_comm *c, void *data, size_t size, int tag,
                                  struct pvn_comm_mr *mr, void **request)
 {
-    struct pvn_engine *e = comm_ours(c) ? c->sends : NULL;
-    struct pvn_req *req;
-
-    if (__builtin_expect(!e || !comm_mr_ok(c, mr) || (!data && size), 0))
+    if (__builtin_expect(!comm_surely(c->sends) || !mr || mr->comm != c || !data, 0))
         return comm_isend_unusual(c, data, size, tag, mr, request);
-    int rc = pvn_engine_isend(e, data, size, tag, (const struct pvn_mr *)mr, &req);
-    *request = req;
-    return __builtin_expect(req != NULL, 1) ? 0 : comm_no_request(c, rc, "isend");
-}
-
-static inline bool comm_buffers_ok(const struct pvn_comm *c, int n, void *const *data,
-                                   const size_t *sizes, void *const *mrs)
-{
-    for (int i = 0; i < n; i++)
-        if (!comm_mr_ok(c, mrs[i]) || (!data[i] && sizes[i]))
-            return false;
-    return true;
+    struct pvn_engine *e = c->engine;
+    struct send_msg *m = eng_hot_place(e);
+    if (__builtin_expect(!m, 0))
+        return comm_isend_general(c, data, size, tag, mr, request);
+    int rc = eng_hot_isend(e, m, data, size, tag, &mr->mr);
+    if (rc != 1)
+        return comm_isend_later(m, rc, request);
+    *request = m;
+    return PVN_RESULT_SUCCESS;
 }
 
 static inline int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                                  const int *tags, void *const *mrs, void **request)
 {
-    struct pvn_engine *e = comm_ours(c) ? c->receives : NULL;
-    struct pvn_req *req;
-
-    if (__builtin_expect(!e || n < 1 || n > PVN_MAX_RECVS || !mrs ||
-                             !comm_buffers_ok(c, n, data, sizes, mrs),
-                         0))
+    if (__builtin_expect(!comm_surely(c->receives) || n != 1 || !mrs, 0))
         return comm_irecv_unusual(c, n, data, sizes, tags, mrs, request);
-    int rc = pvn_engine_irecv(e, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
-    *request = req;
-    return __builtin_expect(req != NULL, 1) ? 0 : comm_no_request(c, rc, "irecv");
+    struct pvn_comm_mr *mr = mrs[0];
+    if (__builtin_expect(!mr || mr->comm != c || !data[0], 0))
+        return comm_irecv_unusual(c, n, data, sizes, tags, mrs, request);
+    struct pvn_engine *e = c->engine;
+    struct recv_group *g = eng_hot_group(e);
+    if (__builtin_expect(!g, 0))
+        return comm_irecv_general(c, n, data, sizes, tags, mrs, request);
+    int rc = eng_hot_irecv(e, g, data[0], sizes[0], tags[0], &mr->mr);
+    if (__builtin_expect(rc != 0, 0))
+        return comm_irecv_later(g, rc, request);
+    *request = g;
+    return PVN_RESULT_SUCCESS;
 }
 
-static inline int pvn_comm_test(void *request, int *done, size_t *sizes)
+static inline int comm_size(size_t size)
+{
+    return size > INT_MAX ? INT_MAX : (int)size;
+}
+
+static inline int comm_finish(struct pvn_req *req, int *done, int *sizes)
+{
+    size_t size = eng_hot_finish(req);
+
+    *done = 1;
+    if (sizes)
+        *sizes = comm_size(size);
+    return PVN_RESULT_SUCCESS;
+}
+
+static inline int pvn_comm_test(void *request, int *done, int *sizes)
 {
     struct pvn_req *req = request;
 
-    if (__builtin_expect(!req || !comm_ours(pvn_req_owner(req)), 0))
-        return comm_test_unusual(req, done, sizes);
-    struct pvn_comm *c = pvn_req_owner(req);
     /* Whether done or not: a sender whose every message fits into the kernel's buffer must hear of
      * its peer's end too. */
-    if (__builtin_expect((c->calls++ & (ATTEND_EVERY - 1)) == 0, 0))
-        comm_attend(c);
-    int rc = pvn_engine_test(req, done, sizes);
-    return __builtin_expect(rc == 0, 1) ? 0 : comm_test_failed(req, rc);
+    struct pvn_comm *c = pvn_req_owner(req);
+    if (!comm_surely(c->epoch) || comm_attends(c))
+        return comm_test_any(request, done, sizes);
+    return eng_hot_is_done(req) ? comm_finish(req, done, sizes) : comm_test_open(req, done, sizes);
 }
 
 #endif

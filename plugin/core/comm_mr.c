@@ -133,7 +133,6 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
     m = calloc(1, sizeof(*m));
     if (!m)
         return comm_refuse(c, -ENOMEM, PVN_FAULT_SYSTEM, "regMr: no memory for a registration");
-    m->magic = MR_MAGIC;
     m->comm = c;
     m->mr.addr = data;
     m->mr.len = size;
@@ -166,7 +165,7 @@ static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
     if (c->engine)
         detach(c, m, c->conn->nlanes);
     close_dmabuf(m);
-    m->magic = 0;
+    m->comm = NULL;
     free(m);
 }
 

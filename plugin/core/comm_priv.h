@@ -10,31 +10,32 @@
 #include "core/stats.h"
 
 #define COMM_MAGIC UINT32_C(0x50564e43)
-#define MR_MAGIC   UINT32_C(0x50564e4d)
 
 struct pvn_comm_mr {
     struct pvn_mr mr;
-    uint32_t magic;
-    struct pvn_comm *comm;
+    struct pvn_comm *comm; /* also what tells a handle from something else */
     struct pvn_comm_mr *next, *prev;
     int dmabuf_fd; /* our own, until registered with the lanes; -1: none */
     uint64_t dmabuf_offset;
 };
 
-/* Calls of test, and of others that found no room, between two looks at the control connection (a
- * power of two). */
-enum { ATTEND_EVERY = 16 };
+/* Calls of test, and of others that found no room, from one look at the control connection to the
+ * next. */
+enum { ATTEND_EVERY = 64 };
+
+#define NO_EPOCH UINT32_MAX
 
 struct pvn_comm {
     uint32_t magic;
-    unsigned epoch;                      /* of the process it belongs to, see fork.h */
-    struct pvn_engine *sends, *receives; /* of the two the one that may be used: the engine of a
-                                            comm that is up and has not failed */
-    unsigned calls;                      /* see ATTEND_EVERY */
+    unsigned epoch; /* of the process it belongs to, see fork.h */
+    /* Of the two the one that may be used is the same, of a comm that is up and has not failed;
+     * else NO_EPOCH. */
+    unsigned sends, receives;
+    struct pvn_engine *engine; /* NULL until the conn is UP */
+    int calm;                  /* calls until the next look, see ATTEND_EVERY */
     bool sender;
     struct pvn_conn *conn;
     struct pvn_listener *listener; /* lazy acceptor until it is up */
-    struct pvn_engine *engine;     /* NULL until the conn is UP */
     struct pvn_comm_mr *mrs;
     uint64_t moved_ns;    /* when bytes last moved or nothing was asked for */
     uint64_t moved_bytes; /* bytes_moved() then */

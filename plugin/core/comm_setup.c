@@ -76,6 +76,7 @@ static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_
     }
     c->magic = COMM_MAGIC;
     c->epoch = pvn_fork_epoch();
+    c->sends = c->receives = NO_EPOCH;
     c->sender = sender;
     c->conn = conn;
     return c;
@@ -370,7 +371,7 @@ int pvn_comm_close(struct pvn_comm *c)
         comm_publish_last(c);
     pvn_engine_free(c->engine);
     pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
-    c->magic = 0;
+    c->magic = c->epoch = c->sends = c->receives = 0;
     free(c);
     pvn_plugin_release();
     return 0;

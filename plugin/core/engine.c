@@ -22,11 +22,17 @@ static bool any_needs_cts(const struct pvn_engine_cfg *cfg)
     return false;
 }
 
+static bool sets_kick_due(const struct pvn_lane *l)
+{
+    return l->caps & PVN_LANE_SETS_KICK_DUE;
+}
+
 static void init_req(struct pvn_engine *e, struct pvn_req *req, enum req_kind kind)
 {
     req->owner = e->cfg.owner;
     req->e = e;
     req->kind = (uint8_t)kind;
+    req->sizes = 1;
 }
 
 static struct receiver *receiver_new(struct pvn_engine *e)
@@ -37,7 +43,8 @@ static struct receiver *receiver_new(struct pvn_engine *e)
     /* Lowest addresses are handed out first, so that a shallow pipeline stays in few cache lines.
      */
     for (int i = PVN_MAX_REQS - 1; i >= 0; i--) {
-        rx->freed[rx->nfree++] = (int16_t)i;
+        rx->groups[i].next_free = rx->free;
+        rx->free = &rx->groups[i];
         init_req(e, &rx->groups[i].req, REQ_RECV);
         init_req(e, &rx->flush[i].req, REQ_FLUSH);
     }
@@ -47,8 +54,10 @@ static struct receiver *receiver_new(struct pvn_engine *e)
 static struct sender *sender_new(struct pvn_engine *e)
 {
     struct sender *tx = calloc(1, sizeof(*tx));
-    for (int i = 0; tx && i < MSG_RING; i++)
+    for (int i = 0; tx && i < MSG_RING; i++) {
         init_req(e, &tx->msg[i].req, REQ_SEND);
+        tx->msg[i].count = tx->msg[i].next = 1;
+    }
     return tx;
 }
 
@@ -64,6 +73,9 @@ struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
     e->cfg = *cfg;
     e->needs_cts = any_needs_cts(cfg);
     e->chunk = eng_chunk(cfg);
+    e->general = !(cfg->nlanes == 1 && e->needs_cts && sets_kick_due(cfg->lanes[0]));
+    e->sends_next = !e->general && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_SENDS_NEXT;
+    e->general |= cfg->sender && !e->sends_next;
     if (cfg->sender)
         e->tx = sender_new(e);
     else
@@ -77,6 +89,7 @@ struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
         cfg->lanes[i]->engine = e;
         cfg->lanes[i]->nlanes = cfg->nlanes;
         cfg->lanes[i]->kick_due = true;
+        cfg->lanes[i]->holds_cts = e->sends_next;
         cfg->lanes[i]->place = eng_match_place;
     }
     e->now = cfg->now(cfg->now_ctx);
@@ -140,38 +153,47 @@ const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e)
 
 int pvn_engine_pending(const struct pvn_engine *e)
 {
-    return e->pending;
+    return eng_pending(e);
 }
 
-/* Takes n events of a lane, and while there may be more the next ones. */
-__attribute__((noinline)) static int take_events(struct pvn_engine *e, struct pvn_lane *l,
-                                                 struct pvn_event *ev, int n)
+static inline int take(struct pvn_engine *e, struct pvn_lane *l, const struct pvn_event *ev, int n)
 {
     eng_moved(l);
-    for (int round = 1;; round++) {
-        int rc = e->tx ? eng_tx_events(e, ev, n) : eng_rx_events(e, l, ev, n);
-        if (rc < 0 || n < POLL_BATCH || round == POLL_ROUNDS)
-            return rc;
-        n = l->ops->poll(l, ev, POLL_BATCH);
-        if (n < 0)
-            return eng_fail_lane(e, l, n);
+    return e->tx ? eng_tx_events(e, ev, n) : eng_rx_events(e, l, ev, n);
+}
+
+/* Takes a whole batch of events of a lane, and the next ones while there may be more. */
+__attribute__((noinline)) static int take_more(struct pvn_engine *e, struct pvn_lane *l,
+                                               struct pvn_event *ev)
+{
+    int rc = take(e, l, ev, POLL_BATCH);
+    for (int round = 1; rc == 0 && round < POLL_ROUNDS; round++) {
+        int n = l->ops->poll(l, ev, POLL_BATCH);
+        rc = n < 0 ? eng_fail_lane(e, l, n) : take(e, l, ev, n);
+        if (n < POLL_BATCH)
+            break;
     }
+    return rc;
+}
+
+static inline int kick(struct pvn_engine *e, struct pvn_lane *l)
+{
+    l->idle = eng_pending(e) == 0;
+    int rc = l->ops->kick(l);
+    if (__builtin_expect(rc != 0, 0))
+        return rc == -EAGAIN ? 0 : eng_fail_lane(e, l, rc);
+    l->kick_due = false;
+    return 0;
 }
 
 int eng_kick_all(struct pvn_engine *e)
 {
-    for (int i = 0; i < e->cfg.nlanes; i++) {
+    int i = 0, rc = 0;
+    do {
         struct pvn_lane *l = e->cfg.lanes[i];
-        if (!l->kick_due)
-            continue;
-        l->idle = e->pending == 0;
-        int rc = l->ops->kick(l);
-        if (rc == 0)
-            l->kick_due = false;
-        else if (rc != -EAGAIN)
-            return eng_fail_lane(e, l, rc);
-    }
-    return 0;
+        rc = l->kick_due ? kick(e, l) : 0;
+    } while (rc == 0 && ++i < e->cfg.nlanes);
+    return rc;
 }
 
 /* What the lanes had no room for. */
@@ -190,48 +212,57 @@ __attribute__((noinline)) static int post_and_kick(struct pvn_engine *e)
     return rc < 0 ? rc : eng_kick_all(e);
 }
 
-/* What nobody waits for costs little: a call that finds nothing is this far and no further. */
-int pvn_engine_progress(struct pvn_engine *e)
+/* What a lane has to say. 0 or the engine's error. */
+static inline __attribute__((always_inline)) int poll_lane(struct pvn_engine *e, struct pvn_lane *l)
 {
     struct pvn_event ev[POLL_BATCH];
+    int n = l->ops->poll(l, ev, POLL_BATCH);
+    if (n > 0)
+        return n < POLL_BATCH ? take(e, l, ev, n) : take_more(e, l, ev);
+    e->stats.empty_polls += n == 0;
+    return __builtin_expect(n == 0, 1) ? 0 : eng_fail_lane(e, l, n);
+}
+
+__attribute__((noinline)) static int progress_all(struct pvn_engine *e)
+{
     bool due = e->unposted;
-    if (__builtin_expect(e->failed, 0))
-        return e->err.code;
-    if ((e->ticks++ & (CLOCK_EVERY - 1)) == 0)
-        e->now = e->cfg.now(e->cfg.now_ctx);
     for (int i = 0; i < e->cfg.nlanes; i++) {
-        struct pvn_lane *l = e->cfg.lanes[i];
-        int n = l->ops->poll(l, ev, POLL_BATCH);
-        if (n > 0)
-            n = take_events(e, l, ev, n);
-        else if (n == 0)
-            e->stats.empty_polls++;
-        else
-            n = eng_fail_lane(e, l, n);
-        if (n < 0)
-            return n;
-        due |= l->kick_due;
+        int rc = poll_lane(e, e->cfg.lanes[i]);
+        if (rc < 0)
+            return rc;
+        due |= e->cfg.lanes[i]->kick_due;
     }
     return due ? post_and_kick(e) : 0;
 }
 
-static inline int finish_receive(struct pvn_engine *e, struct recv_group *g, size_t *sizes)
+/* What nobody waits for costs little: a call that finds nothing is this far and no further. */
+int pvn_engine_progress(struct pvn_engine *e)
 {
-    for (int i = 0; sizes && i < g->n; i++)
-        sizes[i] = g->ent[i].total;
-    e->rx->freed[e->rx->nfree++] = (int16_t)(g - e->rx->groups);
-    return g->n;
+    if (__builtin_expect(e->failed, 0))
+        return e->err.code;
+    if (__builtin_expect((e->ticks++ & (CLOCK_EVERY - 1)) == 0, 0))
+        e->now = e->cfg.now(e->cfg.now_ctx);
+    if (e->cfg.nlanes > 1)
+        return progress_all(e);
+    int rc = poll_lane(e, e->cfg.lanes[0]);
+    if (__builtin_expect(rc < 0, 0))
+        return rc;
+    return e->unposted || e->cfg.lanes[0]->kick_due ? post_and_kick(e) : 0;
 }
 
 /* Fills in the sizes of a completed request and frees it. */
-static inline int finish(struct pvn_req *req, size_t *sizes)
+static int finish(struct pvn_req *req, size_t *sizes)
 {
     req->state = REQ_FREE;
-    if (req->kind == REQ_RECV)
-        return finish_receive(req->e, (struct recv_group *)req, sizes);
     if (sizes)
-        sizes[0] = req->kind == REQ_SEND ? ((struct send_msg *)req)->w.f.total : 0;
-    return 1;
+        sizes[0] = req->size;
+    if (req->kind == REQ_RECV) {
+        struct recv_group *g = (struct recv_group *)req;
+        for (int i = 0; sizes && g->req.sizes > 1 && i < g->req.sizes; i++)
+            sizes[i] = g->ent[i].total;
+        eng_free_group(g);
+    }
+    return req->sizes;
 }
 
 int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes)

@@ -18,7 +18,7 @@ static struct recv_ent *find_buffer(struct receiver *rx, int tag, int *group, in
 {
     for (uint64_t s = rx->oldest_slot; s < rx->next_slot; s++) {
         struct recv_group *g = rx->ring[s % SLOT_RING];
-        for (int i = 0; g && i < g->n; i++) {
+        for (int i = 0; g && i < g->req.sizes; i++) {
             if (!g->ent[i].matched && g->buf[i].tag == tag) {
                 *group = (int)(g - rx->groups);
                 *ent = i;
@@ -87,6 +87,7 @@ static inline void give(struct receiver *rx, struct recv_ent *ent, uint64_t msg,
     ent->msg = msg;
     ent->total = total;
     ent->total_known = true;
+    ent->got = 0;
     chunk_clear(&ent->placed);
     chunk_clear(&ent->seen);
     rx->unmatched--;
@@ -194,13 +195,12 @@ static bool stash_complete(const struct stash *s)
     return s->got == s->total && chunk_test(&s->seen, 0);
 }
 
-int eng_match_claim(struct pvn_engine *e, int group)
+int eng_match_claim(struct pvn_engine *e, struct recv_group *g)
 {
     struct receiver *rx = e->rx;
-    struct recv_group *g = &rx->groups[group];
     if (rx->nstash == 0)
         return 0;
-    for (int i = 0; i < g->n; i++) {
+    for (int i = 0; i < g->req.sizes; i++) {
         struct stash *oldest = NULL;
         for (int k = 0; k < STASH_SLOTS; k++) {
             struct stash *s = &rx->stash[k];
@@ -213,7 +213,7 @@ int eng_match_claim(struct pvn_engine *e, int group)
         if (oldest->total > g->buf[i].size)
             return too_long(e, oldest->msg, oldest->tag, oldest->total, g->buf[i].size);
         give(rx, &g->ent[i], oldest->msg, oldest->total);
-        oldest->group = (int16_t)group;
+        oldest->group = (int16_t)(g - rx->groups);
         oldest->ent = (uint8_t)i;
         if (stash_complete(oldest))
             deliver_stash(e, oldest);

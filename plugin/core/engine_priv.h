@@ -1,4 +1,4 @@
-/* What the engine's files share. Nothing outside engine*.c includes this. */
+/* What the engine's files share. Nothing outside engine*.c and engine_hot.h includes this. */
 #ifndef PVN_CORE_ENGINE_PRIV_H
 #define PVN_CORE_ENGINE_PRIV_H
 
@@ -50,18 +50,29 @@ struct pvn_req {
     void *owner; /* see pvn_req_owner */
     struct pvn_engine *e;
     uint64_t born; /* ns */
+    size_t size;   /* of a send; of a receive of one buffer, once it is done; of a flush 0 */
     uint8_t kind;  /* fixed */
     uint8_t state;
+    uint8_t sizes; /* that test gives: buffers of a receive, else 1 */
+    uint8_t left;  /* of a receive: buffers not done */
 };
 
 static_assert(offsetof(struct pvn_req, owner) == 0, "pvn_req_owner looks there");
 
+#define ONE_POSTED UINT32_C(0x00010001)
+
 /* One message at its sender, in msg[its number % MSG_RING]; whole cache lines. */
 struct send_msg {
     struct pvn_req req;
-    uint16_t count; /* chunks */
-    uint16_t next;  /* first chunk not posted yet */
-    /* The first chunk; the others are made of it. Its offset and number stay 0. */
+    union {
+        struct {
+            uint16_t count; /* chunks; 1 while it is free */
+            uint16_t next;  /* first chunk not posted yet; 1 while it is free */
+        };
+        uint32_t posted; /* of both; ONE_POSTED: a message of one chunk, which has been posted */
+    };
+    /* The first chunk; the others are made of it. Its offset and number stay 0. Of a message that
+     * went by send_next only the cookie and the tag are valid. */
     struct pvn_write w;
     const struct pvn_cts_entry *to; /* clear-to-send comms: where it goes, the lane's own */
     /* of a message that has to wait or to be cut: */
@@ -78,13 +89,18 @@ struct send_slot {
 
 /* What has come of one buffer of a grouped receive. */
 struct recv_ent {
-    bool matched; /* a message has been given to it */
-    bool done;
-    bool total_known;
+    union {
+        struct {
+            bool matched; /* a message has been given to it */
+            bool done;
+            bool total_known;
+        };
+        uint32_t begun; /* any of them */
+    };
     uint64_t msg;
     uint64_t total;
-    uint64_t got;
     /* Valid once the total is known. */
+    uint64_t got;
     struct chunk_set placed; /* matched comms: chunks that some lane is writing or has written */
     struct chunk_set seen;   /* chunks that are complete */
 };
@@ -92,9 +108,8 @@ struct recv_ent {
 /* One grouped receive. */
 struct recv_group {
     struct pvn_req req;
+    struct recv_group *next_free; /* behind it in the list of those without a request */
     uint64_t slot;
-    int n;
-    int left; /* buffers not done */
     struct pvn_buffer buf[PVN_MAX_RECVS];
     struct recv_ent ent[PVN_MAX_RECVS];
 };
@@ -130,38 +145,46 @@ struct msg_map {
 };
 
 struct sender {
+    struct send_msg msg[MSG_RING];
     uint64_t next;      /* number of the next message */
     uint64_t unposted;  /* where e->unposted: first message that has chunks to post */
     uint64_t slot_head; /* oldest slot with free buffers */
-    struct send_msg msg[MSG_RING];
+    uint32_t known;     /* slots that have been announced and have free buffers */
     struct send_slot slots[SLOT_RING];
 };
 
 struct receiver {
     uint64_t next_slot;   /* number of the next group */
     uint64_t oldest_slot; /* no open group is older */
-    uint64_t cts_next;    /* first slot that has not been published */
+    unsigned unpublished; /* newest slots, for which no lane has had room */
     uint64_t next_match;  /* matched comms: first message not given to a buffer */
     int unmatched;        /* posted buffers without a message */
     int nstash;
     size_t stash_bytes;
-    int nfree;
-    int16_t freed[PVN_MAX_REQS];        /* groups without a request */
+    struct recv_group *free;            /* groups without a request, the last one used first */
     struct recv_group *ring[SLOT_RING]; /* slot % SLOT_RING -> group not full yet, or NULL */
     struct recv_group groups[PVN_MAX_REQS];
     struct msg_map map[MSG_RING];
     struct stash stash[STASH_SLOTS];
-    int flushing; /* flushes that some lane has not taken */
+    int flushing;     /* flushes that some lane has not taken */
+    uint64_t flushes; /* ever */
     struct flush_job flush[PVN_MAX_REQS];
 };
 
 struct pvn_engine {
     struct pvn_engine_cfg cfg;
     bool needs_cts;
-    bool failed;
-    bool unposted; /* there is something that the lanes had no room for */
-    int rr;        /* lane that gets the next chunk first */
-    int pending;   /* requests not done */
+    union {
+        struct {
+            bool failed;
+            bool unposted;  /* there is something that the lanes had no room for */
+            bool announced; /* sender: there are slots, announced, with free buffers: tx->known */
+            bool general;   /* the lanes are not such that engine_hot.h will do, see engine.c */
+        };
+        uint32_t unusual; /* any of them: not the case that engine_hot.h is for */
+    };
+    bool sends_next; /* the only lane is asked for clear-to-send entries as far as it does that */
+    int rr;          /* lane that gets the next chunk first */
     unsigned ticks;
     uint64_t now; /* sampled every few progress calls */
     size_t chunk; /* what messages are cut into: the preferred size as far as the lanes allow it */
@@ -173,16 +196,53 @@ struct pvn_engine {
 
 static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
 {
-    req->state = REQ_OPEN;
     req->born = e->now;
-    e->pending++;
+    req->state = REQ_OPEN;
 }
 
 static inline void eng_req_done(struct pvn_engine *e, struct pvn_req *req)
 {
     req->state = REQ_DONE;
-    e->pending--;
     e->stats.msgs++;
+}
+
+/* Requests not done. */
+static inline int eng_pending(const struct pvn_engine *e)
+{
+    uint64_t opened = e->tx ? e->tx->next : e->rx->next_slot + e->rx->flushes;
+    return (int)(opened - e->stats.msgs);
+}
+
+/* Of a group without a request: what buffer i of it will be. */
+static inline void eng_open_entry(struct recv_group *g, int i, void *data, size_t size, int tag,
+                                  const struct pvn_mr *mr)
+{
+    struct pvn_buffer *b = &g->buf[i];
+    struct recv_ent *ent = &g->ent[i];
+    b->addr = data;
+    b->size = size;
+    b->mr = mr;
+    b->tag = tag;
+    ent->begun = 0;
+}
+
+/* The first group without a request, whose buffers are known, gets one, and the next slot. */
+static inline void eng_open_group(struct pvn_engine *e, struct recv_group *g, uint64_t slot, int n)
+{
+    struct receiver *rx = e->rx;
+    rx->free = g->next_free;
+    g->slot = slot;
+    rx->ring[slot % SLOT_RING] = g;
+    rx->next_slot = slot + 1;
+    eng_req_open(e, &g->req);
+    g->req.sizes = g->req.left = (uint8_t)n;
+}
+
+static inline void eng_free_group(struct recv_group *g)
+{
+    struct receiver *rx = g->req.e->rx;
+    g->next_free = rx->free;
+    rx->free = g;
 }
 
 /* What was posted to a lane, or came from it. */
@@ -224,6 +284,10 @@ void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *
 int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct pvn_event *ev,
                   int n);
 int eng_rx_post(struct pvn_engine *e); /* likewise */
+/* The only lane has not taken the newest slot, rc says why. 0: it will later, or the engine's
+ * error.
+ */
+int eng_not_published(struct pvn_engine *e, int rc);
 void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
 
@@ -236,7 +300,7 @@ int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_
                     void **dst);
 int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev);
 /* Gives stashed messages to the buffers of a group that has just been posted. */
-int eng_match_claim(struct pvn_engine *e, int group);
+int eng_match_claim(struct pvn_engine *e, struct recv_group *g);
 void eng_match_free(struct pvn_engine *e);
 
 #endif

@@ -5,19 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static inline void open_entry(struct recv_group *g, int i, void *data, size_t size, int tag,
-                              const struct pvn_mr *mr)
-{
-    struct pvn_buffer *b = &g->buf[i];
-    struct recv_ent *ent = &g->ent[i];
-    b->addr = data;
-    b->size = size;
-    b->mr = mr;
-    b->tag = tag;
-    ent->matched = ent->done = ent->total_known = false;
-    ent->got = 0;
-}
-
 __attribute__((noinline, cold)) static int refuse(const struct pvn_engine *e)
 {
     return e->failed ? e->err.code : -EINVAL;
@@ -29,10 +16,9 @@ static inline int publish_next(struct pvn_engine *e, const struct recv_group *g)
 {
     for (int i = 0; i < e->cfg.nlanes; i++) {
         struct pvn_lane *l = e->cfg.lanes[i];
-        int rc = l->ops->post_cts(l, g->slot, g->n, g->buf);
+        int rc = l->ops->post_cts(l, g->slot, g->req.sizes, g->buf);
         if (__builtin_expect(rc == 0, 1)) {
             eng_moved(l);
-            e->rx->cts_next++;
             return 0;
         }
         if (rc != -EAGAIN)
@@ -48,9 +34,21 @@ int eng_rx_post(struct pvn_engine *e)
 {
     struct receiver *rx = e->rx;
     int rc = 0;
-    while (rc == 0 && e->needs_cts && rx->cts_next < rx->next_slot)
-        rc = publish_next(e, rx->ring[rx->cts_next % SLOT_RING]);
+    while (rc == 0 && rx->unpublished > 0) {
+        rc = publish_next(e, rx->ring[(rx->next_slot - rx->unpublished) % SLOT_RING]);
+        rx->unpublished -= rc == 0;
+    }
     return rc == -EAGAIN ? 0 : rc;
+}
+
+__attribute__((noinline, cold)) int eng_not_published(struct pvn_engine *e, int rc)
+{
+    if (rc != -EAGAIN)
+        return eng_fail_lane(e, e->cfg.lanes[0], rc);
+    e->stats.again++;
+    e->unposted = true;
+    e->rx->unpublished++;
+    return 0;
 }
 
 int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
@@ -60,26 +58,21 @@ int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_
     *out = NULL;
     if (__builtin_expect(e->failed || !rx || n < 1 || n > PVN_MAX_RECVS, 0))
         return refuse(e);
-    if (rx->nfree == 0 || rx->ring[rx->next_slot % SLOT_RING])
+    struct recv_group *g = rx->free;
+    if (!g || rx->ring[rx->next_slot % SLOT_RING])
         return 0;
-    int gi = rx->freed[--rx->nfree];
-    struct recv_group *g = &rx->groups[gi];
-    g->slot = rx->next_slot;
-    g->n = n;
-    g->left = n;
     for (int i = 0; i < n; i++)
-        open_entry(g, i, data[i], sizes[i], tags[i], mrs ? mrs[i] : NULL);
-    eng_req_open(e, &g->req);
-    rx->ring[rx->next_slot % SLOT_RING] = g;
-    rx->next_slot++;
+        eng_open_entry(g, i, data[i], sizes[i], tags[i], mrs ? mrs[i] : NULL);
+    eng_open_group(e, g, rx->next_slot, n);
     int rc;
     if (e->needs_cts) {
-        rc = __builtin_expect(e->unposted, 0) ? eng_rx_post(e) : publish_next(e, g);
+        rx->unpublished++;
+        rc = eng_rx_post(e);
     } else {
         rx->unmatched += n;
-        rc = eng_match_claim(e, gi);
+        rc = eng_match_claim(e, g);
     }
-    if (__builtin_expect(rc < 0 && rc != -EAGAIN, 0))
+    if (__builtin_expect(rc < 0, 0))
         return rc;
     *out = &g->req;
     return 0;
@@ -91,9 +84,10 @@ static inline void entry_arrived(struct pvn_engine *e, struct recv_group *g, str
     struct receiver *rx = e->rx;
     ent->done = true;
     e->stats.bytes += ent->total;
-    if (--g->left > 0)
+    if (--g->req.left > 0)
         return;
     rx->ring[g->slot % SLOT_RING] = NULL;
+    g->req.size = g->ent[0].total;
     /* Only matching looks for it. */
     while (!e->needs_cts && rx->oldest_slot < rx->next_slot &&
            !rx->ring[rx->oldest_slot % SLOT_RING])
@@ -115,7 +109,7 @@ impossible_chunk(struct pvn_engine *e, const struct recv_group *g, const struct 
         "the peer reports chunk %u of %u bytes of a message of %llu bytes for a receive of %zu "
         "bytes, of which %llu have arrived",
         ev->chunk, ev->bytes, (unsigned long long)ev->total, g->buf[ev->recv].size,
-        (unsigned long long)ent->got);
+        (unsigned long long)(ent->total_known ? ent->got : 0));
 }
 
 __attribute__((noinline, cold)) static int
@@ -130,12 +124,19 @@ cannot_be_copied(struct pvn_engine *e, const struct recv_group *g, const struct 
 }
 
 /* Of a message of several chunks. 1: it was the last, 0: not, or the engine's error. */
-__attribute__((noinline)) static int one_of_many(struct pvn_engine *e, struct recv_group *g,
-                                                 const struct pvn_event *ev)
+static int one_of_many(struct pvn_engine *e, struct recv_group *g, const struct pvn_event *ev)
 {
     struct recv_ent *ent = &g->ent[ev->recv];
-    if (!ent->total_known)
+    if (ent->done) {
+        e->stats.dups++;
+        return 0;
+    }
+    if (ev->data)
+        return cannot_be_copied(e, g, ev);
+    if (!ent->total_known) {
+        ent->got = 0;
         chunk_clear(&ent->seen);
+    }
     if (chunk_test(&ent->seen, ev->chunk)) {
         e->stats.dups++;
         return 0;
@@ -151,50 +152,90 @@ __attribute__((noinline)) static int one_of_many(struct pvn_engine *e, struct re
     return ent->got == ent->total;
 }
 
-static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,
-                               const struct pvn_event *ev)
+/* Of a message that came whole. b: its buffer. */
+static inline int copy_out(struct pvn_engine *e, const struct pvn_lane *l, struct recv_group *g,
+                           const struct pvn_buffer *b, const struct pvn_event *ev)
 {
-    struct receiver *rx = e->rx;
-    struct recv_group *g = rx->ring[ev->id % SLOT_RING];
-    if (!g || pvn_id(g->slot) != ev->id || ev->recv >= g->n || ev->chunk >= PVN_MAX_CHUNKS) {
+    if (__builtin_expect(b->mr && b->mr->gpu, 0))
+        return cannot_be_copied(e, g, ev);
+    l->ops->copy_out(ev, b->addr);
+    return 0;
+}
+
+/* A message of several chunks, or for a group of several buffers. */
+__attribute__((noinline)) static int arrived_in_part(struct pvn_engine *e, const struct pvn_lane *l,
+                                                     struct recv_group *g,
+                                                     const struct pvn_event *ev)
+{
+    struct recv_ent *ent = &g->ent[ev->recv];
+    if (ev->recv >= g->req.sizes || ev->chunk >= PVN_MAX_CHUNKS) {
         e->stats.stale++;
         return 0;
     }
-    struct recv_ent *ent = &g->ent[ev->recv];
-    if (ent->done) {
-        e->stats.dups++;
-        return 0;
-    }
-    if (__builtin_expect(ev->total > g->buf[ev->recv].size, 0))
+    if (ev->total > g->buf[ev->recv].size && !ent->done)
         return impossible_chunk(e, g, ev);
-    if (ev->data) {
-        const struct pvn_mr *mr = g->buf[ev->recv].mr;
-        if (__builtin_expect(ev->bytes != ev->total || ent->total_known || (mr && mr->gpu), 0))
-            return cannot_be_copied(e, g, ev);
-        l->ops->copy_out(ev, g->buf[ev->recv].addr);
-    }
-    if (ev->bytes == ev->total && !ent->total_known) {
-        ent->total = ev->total;
-        e->stats.chunks++;
-    } else {
+    if (ev->bytes != ev->total || ent->begun) {
         int rc = one_of_many(e, g, ev);
         if (rc <= 0)
             return rc;
+    } else {
+        int rc = ev->data ? copy_out(e, l, g, &g->buf[ev->recv], ev) : 0;
+        if (rc < 0)
+            return rc;
+        ent->total = ev->total;
+        e->stats.chunks++;
     }
     entry_arrived(e, g, ent);
     return 0;
 }
 
+/* The usual receive: of one buffer, whose message came whole. */
+static inline int arrived_whole(struct pvn_engine *e, const struct pvn_lane *l,
+                                struct recv_group *g, const struct pvn_event *ev)
+{
+    uint64_t total = ev->total;
+    if (__builtin_expect(total > g->buf[0].size, 0))
+        return impossible_chunk(e, g, ev);
+    e->rx->ring[ev->id % SLOT_RING] = NULL;
+    g->req.size = total;
+    e->stats.chunks++;
+    e->stats.bytes += total;
+    eng_req_done(e, &g->req);
+    return ev->data ? copy_out(e, l, g, &g->buf[0], ev) : 0;
+}
+
+static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,
+                               const struct pvn_event *ev)
+{
+    struct receiver *rx = e->rx;
+    struct recv_group *g = rx->ring[ev->id % SLOT_RING];
+    if (__builtin_expect(!g || pvn_id(g->slot) != ev->id, 0)) {
+        e->stats.stale++;
+        return 0;
+    }
+    if (__builtin_expect(
+            ev->bytes == ev->total && ev->part == 0 && g->req.sizes == 1 && !g->ent[0].begun, 1))
+        return arrived_whole(e, l, g, ev);
+    return arrived_in_part(e, l, g, ev);
+}
+
+/* Anything but an arrival in a slot. */
+__attribute__((noinline)) static int other_event(struct pvn_engine *e, const struct pvn_event *ev)
+{
+    if (ev->kind == PVN_EV_ARRIVED)
+        return eng_match_arrived(e, ev);
+    if (ev->kind == PVN_EV_FLUSHED)
+        eng_flush_event(e, ev);
+    else
+        e->stats.stale++;
+    return 0;
+}
+
 int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct pvn_event *ev, int n)
 {
+    const enum pvn_ev_kind slot = e->needs_cts ? PVN_EV_ARRIVED : PVN_EV_NONE;
     for (const struct pvn_event *end = ev + n; ev < end; ev++) {
-        int rc = 0;
-        if (ev->kind == PVN_EV_ARRIVED)
-            rc = e->needs_cts ? slot_arrived(e, l, ev) : eng_match_arrived(e, ev);
-        else if (ev->kind == PVN_EV_FLUSHED)
-            eng_flush_event(e, ev);
-        else
-            e->stats.stale++;
+        int rc = ev->kind == slot ? slot_arrived(e, l, ev) : other_event(e, ev);
         if (__builtin_expect(rc < 0, 0))
             return rc;
     }
@@ -204,23 +245,23 @@ int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct p
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap)
 {
     const struct recv_group *g = (const struct recv_group *)req;
-    for (int i = 0; i < g->n; i++) {
+    for (int i = 0; i < g->req.sizes; i++) {
         const struct recv_ent *ent = &g->ent[i];
         const struct pvn_buffer *b = &g->buf[i];
         if (ent->done)
             continue;
         if (!ent->matched)
             snprintf(text, cap, "receive %llu, buffer %d of %d (%zu bytes, tag %d): %s",
-                     (unsigned long long)g->slot, i + 1, g->n, b->size, b->tag,
-                     e->needs_cts && g->slot >= e->rx->cts_next
+                     (unsigned long long)g->slot, i + 1, g->req.sizes, b->size, b->tag,
+                     g->slot >= e->rx->next_slot - e->rx->unpublished
                          ? "not announced to the peer yet, the lanes have no room"
                          : "waiting for the peer's send");
         else
             snprintf(text, cap,
                      "receive %llu, buffer %d of %d (tag %d): %llu of %llu bytes are here, "
                      "waiting for the rest from the peer",
-                     (unsigned long long)g->slot, i + 1, g->n, b->tag, (unsigned long long)ent->got,
-                     (unsigned long long)ent->total);
+                     (unsigned long long)g->slot, i + 1, g->req.sizes, b->tag,
+                     (unsigned long long)ent->got, (unsigned long long)ent->total);
         return;
     }
 }

@@ -21,8 +21,9 @@ static inline struct send_slot *first_slot(struct sender *tx)
     return &tx->slots[tx->slot_head % SLOT_RING];
 }
 
-static inline void take_buffer(struct sender *tx, struct send_slot *s, int buf)
+static inline void take_buffer(struct pvn_engine *e, struct send_slot *s, int buf)
 {
+    struct sender *tx = e->tx;
     if (s->cts->n > 1) {
         s->taken |= 1u << buf;
         if (s->taken != (1u << s->cts->n) - 1)
@@ -30,6 +31,7 @@ static inline void take_buffer(struct sender *tx, struct send_slot *s, int buf)
     }
     s->cts = NULL;
     tx->slot_head++;
+    e->announced = --tx->known > 0;
 }
 
 /* 0: posted, -EAGAIN: no room, other: failed. */
@@ -139,7 +141,9 @@ __attribute__((noinline)) static int isend_after_look(struct pvn_engine *e, cons
                                                       size_t size, int tag, const struct pvn_mr *mr,
                                                       struct pvn_req **out)
 {
+    e->cfg.lanes[0]->holds_cts = false;
     int rc = pvn_engine_progress(e);
+    e->cfg.lanes[0]->holds_cts = e->sends_next;
     struct send_slot *s = first_slot(e->tx);
     if (rc == 0 && s->cts && match_buffer(s, tag) >= 0)
         return pvn_engine_isend(e, data, size, tag, mr, out);
@@ -176,7 +180,7 @@ int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int ta
         m->w.rkey = to->rkey[0];
         m->w.copies = to->copies;
         m->to = to;
-        take_buffer(tx, s, buf);
+        take_buffer(e, s, buf);
     } else {
         m->w.f.seq = tx->next;
     }
@@ -186,6 +190,7 @@ int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int ta
     m->w.f.tag = tag;
     m->w.src = data;
     m->w.mr = mr;
+    m->req.size = size;
     m->count = 1;
     m->next = 0;
     eng_req_open(e, &m->req);
@@ -212,19 +217,36 @@ __attribute__((noinline)) static bool last_of_many(struct pvn_engine *e, struct 
         return false;
     }
     chunk_add(&m->done, chunk);
-    return ++m->ndone == m->count;
+    if (++m->ndone < m->count)
+        return false;
+    m->count = m->next = 1;
+    return true;
 }
 
-static inline void sent(struct pvn_engine *e, const struct pvn_event *ev)
+/* Any chunk. */
+__attribute__((noinline)) static void sent_any(struct pvn_engine *e, uint32_t id, unsigned chunk)
 {
-    struct send_msg *m = &e->tx->msg[ev->id % MSG_RING];
-    if (m->req.state != REQ_OPEN || m->w.cookie != ev->id || ev->chunk >= m->next) {
+    struct send_msg *m = &e->tx->msg[id % MSG_RING];
+    if (m->req.state != REQ_OPEN || m->w.cookie != id || chunk >= m->next) {
         e->stats.stale++;
         return;
     }
-    if (m->count > 1 && !last_of_many(e, m, ev->chunk))
+    if (m->count > 1 && !last_of_many(e, m, chunk))
         return;
-    e->stats.bytes += m->w.f.total;
+    e->stats.bytes += m->req.size;
+    eng_req_done(e, &m->req);
+}
+
+/* Chunk 0. */
+static inline void sent(struct pvn_engine *e, uint32_t id)
+{
+    struct send_msg *m = &e->tx->msg[id % MSG_RING];
+    if (__builtin_expect(m->req.state != REQ_OPEN || m->w.cookie != id || m->posted != ONE_POSTED,
+                         0)) {
+        sent_any(e, id, 0);
+        return;
+    }
+    e->stats.bytes += m->req.size;
     eng_req_done(e, &m->req);
 }
 
@@ -251,14 +273,22 @@ static inline void cts(struct pvn_engine *e, const struct pvn_cts *c)
     }
     s->cts = c;
     s->taken = 0;
+    tx->known++;
+    e->announced = true;
 }
 
 int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n)
 {
     for (const struct pvn_event *end = ev + n; ev < end; ev++) {
-        if (ev->kind == PVN_EV_SENT)
-            sent(e, ev);
-        else if (ev->kind == PVN_EV_CTS)
+        if (ev->kind == PVN_EV_SENT) {
+            uint32_t id = ev->id, more = ev->more;
+            if (ev->part == 0)
+                sent(e, id);
+            else
+                sent_any(e, id, ev->chunk);
+            for (; more > 0; more--)
+                sent(e, id = pvn_id(id + 1));
+        } else if (ev->kind == PVN_EV_CTS)
             cts(e, ev->cts);
         else
             e->stats.stale++;
@@ -273,7 +303,7 @@ void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *
     snprintf(text, cap,
              "message %llu (%llu bytes, tag %d): %u of %u chunks handed to the lanes, %u of them "
              "accepted; waiting for %s",
-             (unsigned long long)(e->tx->next - behind), (unsigned long long)m->w.f.total,
+             (unsigned long long)(e->tx->next - behind), (unsigned long long)m->req.size,
              m->w.f.tag, m->next, m->count, m->count > 1 ? m->ndone : 0,
              m->next < m->count ? "the lanes or the peer to take more"
                                 : "the peer or the network to take what the lanes hold");

@@ -6,7 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MARK_BYTES = 4096 };
+enum {
+    MARK_BYTES = 4096,
+    EPOCH_BASE = 0x50560000 /* epochs begin behind it, see pvn_fork_epoch */
+};
 
 /* Before the first mark nothing is anybody else's: epoch 0 is this process's. */
 static const unsigned unmarked = 0;
@@ -34,7 +37,7 @@ int pvn_fork_mark(void)
         p = m;
     }
     if (atomic_load(&marker) != (int)getpid())
-        atomic_fetch_add(&epoch_now, 1);
+        atomic_fetch_add(&epoch_now, atomic_load(&epoch_now) ? 1 : EPOCH_BASE + 1);
     atomic_store(&marker, (int)getpid());
     if (!atomic_load(&by_pid))
         __atomic_store_n(p, atomic_load(&epoch_now), __ATOMIC_RELAXED);

@@ -19,21 +19,27 @@ int pvn_fork_mark(void);
 /* True in a child of the marked process, false there and before any mark. Any thread. */
 bool pvn_forked(void);
 
-/* Number of marks in this process and its ancestors; what is created carries it. */
+/* Counts the marks in this process and its ancestors; what is created carries it. 0 before the
+ * first; from then on a number that is hardly met by chance. */
 unsigned pvn_fork_epoch(void);
 
 /* For pvn_fork_alien: the epoch of this process as long as that is certain without a closer look,
  * else 0. Never NULL. */
-extern const unsigned *pvn_fork_certain;
+extern const unsigned *pvn_fork_certain __attribute__((visibility("hidden")));
 bool pvn_fork_alien_slow(unsigned epoch);
+
+/* True: something created in `epoch` is this process's. False: it may be. Any thread. */
+static inline bool pvn_fork_surely(unsigned epoch)
+{
+    const unsigned *certain = __atomic_load_n(&pvn_fork_certain, __ATOMIC_ACQUIRE);
+
+    return __atomic_load_n(certain, __ATOMIC_RELAXED) == epoch;
+}
 
 /* True where something created in `epoch` belongs to a parent of this process. Any thread. */
 static inline bool pvn_fork_alien(unsigned epoch)
 {
-    const unsigned *certain = __atomic_load_n(&pvn_fork_certain, __ATOMIC_ACQUIRE);
-
-    return __builtin_expect(__atomic_load_n(certain, __ATOMIC_RELAXED) != epoch, 0) &&
-           pvn_fork_alien_slow(epoch);
+    return __builtin_expect(!pvn_fork_surely(epoch), 0) && pvn_fork_alien_slow(epoch);
 }
 
 /* The process that set the mark, 0 before. For messages. */

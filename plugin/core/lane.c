@@ -44,6 +44,12 @@ static int no_post_write(struct pvn_lane *l, const struct pvn_write *w)
     return -EOPNOTSUPP;
 }
 
+static int no_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
+                        const struct pvn_mr *mr, uint32_t cookie)
+{
+    return -EAGAIN;
+}
+
 static int no_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr)
 {
     return -EOPNOTSUPP;
@@ -95,6 +101,8 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->post_cts = no_post_cts;
     if (!ops->post_write)
         ops->post_write = no_post_write;
+    if (!ops->send_next)
+        ops->send_next = no_send_next;
     if (!ops->post_flush)
         ops->post_flush = no_post_flush;
     if (!ops->kick)

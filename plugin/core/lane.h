@@ -101,18 +101,28 @@ struct pvn_cts {
 enum pvn_ev_kind {
     PVN_EV_CTS,  /* sender: ev.cts is valid until all buffers of the slot have been written to */
     PVN_EV_SENT, /* sender: chunk `chunk` of message `id` (the write's cookie) needs its source no
-                    longer */
+                    longer. And chunk 0 of the next `more` messages behind it, too */
     PVN_EV_ARRIVED, /* receiver: chunk `chunk` of `id`/`recv` is complete in memory */
     PVN_EV_FLUSHED, /* receiver: flush `id` is done */
+    PVN_EV_NONE     /* no event has this kind */
 };
 
 /* What happened. Values only, so that a late or repeated event can be recognised and dropped. */
 struct pvn_event {
     enum pvn_ev_kind kind;
     uint32_t id; /* see pvn_id() */
-    uint8_t recv;
-    uint16_t chunk;
-    uint32_t bytes; /* ARRIVED: of this chunk */
+    union {
+        struct {
+            uint8_t recv;
+            uint8_t zero;
+            uint16_t chunk;
+        };
+        uint32_t part; /* 0: chunk 0 of buffer 0 */
+    };
+    union {
+        uint32_t bytes; /* ARRIVED: of this chunk */
+        uint32_t more;  /* SENT */
+    };
     uint64_t total; /* ARRIVED: bytes of the whole message */
     union {
         const struct pvn_cts *cts;
@@ -151,6 +161,7 @@ enum {
     PVN_LANE_SENT_IS_DELIVERED = 1 << 4, /* PVN_EV_SENT means the peer has the bytes */
     PVN_LANE_CONNECTOR_FIRST = 1 << 5,   /* what verify sends is lost while the peer is not bound */
     PVN_LANE_SETS_KICK_DUE = 1 << 6,     /* the lane does that by itself, the engine does not */
+    PVN_LANE_SENDS_NEXT = 1 << 7,        /* send_next is worth a call, see there */
 };
 
 struct pvn_lane_ops {
@@ -172,6 +183,14 @@ struct pvn_lane_ops {
     /* Data. post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. */
     int (*post_cts)(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
     int (*post_write)(struct pvn_lane *l, const struct pvn_write *w);
+    /*
+     * Where the engine has taken all slots that were announced, of a comm's only lane: sends a
+     * whole message to the next slot's only buffer. 1: posted, and the slot and its PVN_EV_CTS are
+     * used up; 0: no slot has been announced; -EAGAIN: not in this way, nothing was done.
+     * PVN_EV_SENT follows with the cookie, as for post_write, chunk 0.
+     */
+    int (*send_next)(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
+                     const struct pvn_mr *mr, uint32_t cookie);
     /* Makes what has arrived in the GPU memory at addr visible to the GPU. 0: PVN_EV_FLUSHED
      * follows; -EALREADY: nothing has to be waited for; -EOPNOTSUPP: this lane never writes such
      * memory. */
@@ -198,10 +217,12 @@ struct pvn_lane_ops {
 struct pvn_lane {
     const struct pvn_lane_ops *ops; /* no NULL member: see pvn_lane_ops_fill */
     unsigned caps;
-    int idx;       /* index in the comm, the same at both ends once paired */
-    int sender;    /* 1: this end sends data, 0: receives */
-    int nlanes;    /* of the comm; the engine's to set */
-    bool idle;     /* kick: no request of the comm is open; the engine's to set */
+    int idx;    /* index in the comm, the same at both ends once paired */
+    int sender; /* 1: this end sends data, 0: receives */
+    int nlanes; /* of the comm; the engine's to set */
+    bool idle;  /* kick: no request of the comm is open; the engine's to set */
+    /* poll: the next clear-to-send entries are asked for by send_next; the engine's to set */
+    bool holds_cts;
     int abandoned; /* close: 1 when nobody waits for what was posted; the connection's to set */
     /* kick has something to do: set by the engine with every post and event unless the lane has
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not

@@ -87,7 +87,8 @@ struct RdmaEnd {
         c->flush = o.flush;
         c->registrar = o.registrar;
         c->qps = o.qps;
-        c->shorts = sender || o.rx_shorts < 0 ? o.shorts : o.rx_shorts;
+        bool shorts = sender || o.rx_shorts < 0 ? o.shorts : o.rx_shorts;
+        c->short_max = shorts ? PVN_RDMA_SHORT_MAX : 0;
         c->max_chunk = o.chunk;
         c->costly_poll = sender || o.rx_costly < 0 ? o.costly : o.rx_costly;
         c->quiet_poll_ns = o.quiet_ns;
@@ -166,6 +167,13 @@ struct RdmaEnd {
             pvn_verbs_put();
     }
 };
+
+inline pvn_rdma_lane_stats lane_stats(const pvn_lane *l)
+{
+    pvn_rdma_lane_stats s;
+    pvn_rdma_lane_get_stats(l, &s);
+    return s;
+}
 
 struct RdmaPair {
     RdmaEnd tx, rx;

@@ -5,6 +5,7 @@
 
 extern "C" {
 #include "net-pvrdma/rdma_wire.h"
+#include "support/hot.h"
 }
 
 namespace
@@ -46,7 +47,7 @@ std::string stuck(RdmaPair &p)
 // Posts a grouped receive of one buffer.
 int irecv(RdmaPair &p, void *buf, size_t cap, int tag, const pvn_mr *mr, pvn_req **req)
 {
-    return pvn_engine_irecv(p.rx.e, 1, &buf, &cap, &tag, &mr, req);
+    return hot_irecv(p.rx.e, 1, &buf, &cap, &tag, &mr, req);
 }
 
 class RdmaLane : public testing::TestWithParam<RdmaOptions>
@@ -66,8 +67,8 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
         // A real device may show an acknowledgement before the completion that it stands for.
         if (!GetParam().costly || GetParam().mode == PVN_RDMA_IMM || real_verbs())
             return;
-        EXPECT_EQ(0u, pvn_rdma_lane_get_stats(p.tx.lane)->empty_polls);
-        EXPECT_EQ(0u, pvn_rdma_lane_get_stats(p.rx.lane)->empty_polls);
+        EXPECT_EQ(0u, lane_stats(p.tx.lane).empty_polls);
+        EXPECT_EQ(0u, lane_stats(p.rx.lane).empty_polls);
     }
 
     // Sends one message into one receive and checks it.
@@ -83,12 +84,12 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
         int sd = 0, rd = 0;
         for (Patience wait; wait.left() && (!sd || !rd);) {
             if (!s) {
-                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), n, 3, smr, &s));
+                ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), n, 3, smr, &s));
             } else if (!sd) {
-                ASSERT_EQ(0, pvn_engine_test(s, &sd, &sent)) << p.tx.lane->err.reason[0];
+                ASSERT_EQ(0, hot_test(s, &sd, &sent)) << p.tx.lane->err.reason[0];
             }
             if (!rd) {
-                ASSERT_EQ(0, pvn_engine_test(r, &rd, &got)) << p.rx.lane->err.reason[0];
+                ASSERT_EQ(0, hot_test(r, &rd, &got)) << p.rx.lane->err.reason[0];
             }
         }
         ASSERT_TRUE(sd && rd) << stuck(p);
@@ -115,11 +116,10 @@ TEST_P(RdmaLane, EveryShortSizeArrivesWhole)
 {
     for (size_t n = 0; n < size_t(SHORT_MAX) + 10; n++)
         one(n);
-    const pvn_rdma_lane_stats *t = pvn_rdma_lane_get_stats(p.tx.lane),
-                              *r = pvn_rdma_lane_get_stats(p.rx.lane);
-    EXPECT_EQ(uint64_t(SHORT_MAX) + 10, t->chunks);
-    EXPECT_EQ(GetParam().mode == PVN_RDMA_SEND ? 0 : uint64_t(SHORT_MAX) + 1, t->shorts);
-    EXPECT_EQ(t->shorts, r->shorts);
+    const pvn_rdma_lane_stats t = lane_stats(p.tx.lane), r = lane_stats(p.rx.lane);
+    EXPECT_EQ(uint64_t(SHORT_MAX) + 10, t.chunks);
+    EXPECT_EQ(GetParam().mode == PVN_RDMA_SEND ? 0 : uint64_t(SHORT_MAX) + 1, t.shorts);
+    EXPECT_EQ(t.shorts, r.shorts);
 }
 
 // Memory of the peer is written only where it has said so; in the two-sided mode what comes early
@@ -133,12 +133,12 @@ TEST_P(RdmaLane, SendsBeforeAReceive)
     for (int i = 0; i < 400; i++) {
         out[i] = i;
         in[i] = -1;
-        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[i], sizeof(int), 0, smr, &s[i]));
+        ASSERT_EQ(0, hot_isend(p.tx.e, &out[i], sizeof(int), 0, smr, &s[i]));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         if (!s[i])
             break;
         taken++;
-        for (; ended < taken && pvn_engine_test(s[ended], &done, nullptr) == 0 && done;)
+        for (; ended < taken && hot_test(s[ended], &done, nullptr) == 0 && done;)
             ended++;
     }
     if (GetParam().mode != PVN_RDMA_SEND) {
@@ -154,7 +154,7 @@ TEST_P(RdmaLane, SendsBeforeAReceive)
         done = 0;
         for (Patience wait; wait.left() && !done;) {
             ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
-            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+            ASSERT_EQ(0, hot_test(r, &done, nullptr));
         }
         ASSERT_TRUE(done) << i << stuck(p);
         ASSERT_EQ(i, in[i]);
@@ -185,20 +185,18 @@ void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
         }
         if (sp < total && sp - st < depth) {
             at = static_cast<size_t>(sp % depth) * max_size;
-            ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[at], size[static_cast<size_t>(sp)], 1, smr,
-                                          &s[static_cast<size_t>(sp)]));
+            ASSERT_EQ(0, hot_isend(p.tx.e, &out[at], size[static_cast<size_t>(sp)], 1, smr,
+                                   &s[static_cast<size_t>(sp)]));
             sp += s[static_cast<size_t>(sp)] != nullptr;
         }
         int d = 0;
         size_t n = 0;
         if (st < sp) {
-            ASSERT_EQ(0, pvn_engine_test(s[static_cast<size_t>(st)], &d, &n))
-                << p.tx.lane->err.reason[0];
+            ASSERT_EQ(0, hot_test(s[static_cast<size_t>(st)], &d, &n)) << p.tx.lane->err.reason[0];
             st += d;
         }
         if (rt < rp) {
-            ASSERT_EQ(0, pvn_engine_test(r[static_cast<size_t>(rt)], &d, &n))
-                << p.rx.lane->err.reason[0];
+            ASSERT_EQ(0, hot_test(r[static_cast<size_t>(rt)], &d, &n)) << p.rx.lane->err.reason[0];
             if (d) {
                 at = static_cast<size_t>(rt % depth) * max_size;
                 ASSERT_EQ(size[static_cast<size_t>(rt)], n);
@@ -248,9 +246,9 @@ TEST_P(RdmaLane, GroupedReceivesByTag)
         pvn_req *r = nullptr, *s[most] = {};
         ASSERT_EQ(0, pvn_engine_irecv(p.rx.e, n, buf, cap, tags, mrs, &r));
         for (int i = n - 1; i >= 0; i--) {
-            for (int k = 0; k < 100000 && !s[i]; k++) {
-                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[static_cast<size_t>(i) * 1000],
-                                              static_cast<size_t>(100 * i), 100 + i, smr, &s[i]));
+            for (Patience patience; !s[i] && patience.left();) {
+                ASSERT_EQ(0, hot_isend(p.tx.e, &out[static_cast<size_t>(i) * 1000],
+                                       static_cast<size_t>(100 * i), 100 + i, smr, &s[i]));
                 ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
             }
             ASSERT_NE(nullptr, s[i]);
@@ -259,10 +257,10 @@ TEST_P(RdmaLane, GroupedReceivesByTag)
         for (int i = 0; i < n; i++)
             for (done = 0; !done;) {
                 ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
-                ASSERT_EQ(0, pvn_engine_test(s[i], &done, nullptr));
+                ASSERT_EQ(0, hot_test(s[i], &done, nullptr));
             }
         for (done = 0; !done;)
-            ASSERT_EQ(0, pvn_engine_test(r, &done, got));
+            ASSERT_EQ(0, hot_test(r, &done, got));
         for (int i = 0; i < n; i++) {
             ASSERT_EQ(static_cast<size_t>(100 * i), got[i]);
             ASSERT_EQ(0, memcmp(&out[static_cast<size_t>(i) * 1000],
@@ -345,7 +343,7 @@ TEST(RdmaShort, OnlyWhereBothEndsKnowThem)
             if (HasFatalFailure())
                 return;
             pipeline(p, 300, 8, SHORT_MAX);
-            EXPECT_EQ(known == 3 ? 300u : 0u, pvn_rdma_lane_get_stats(p.tx.lane)->shorts);
+            EXPECT_EQ(known == 3 ? 300u : 0u, lane_stats(p.tx.lane).shorts);
         }
 }
 
@@ -355,7 +353,7 @@ void post_pair(RdmaPair &p, void *in, const pvn_mr *rmr, const void *out, size_t
 {
     ASSERT_EQ(0, irecv(p, in, size, 0, rmr, r));
     for (Patience wait; wait.left() && !*s;) {
-        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out, size, 0, smr, s));
+        ASSERT_EQ(0, hot_isend(p.tx.e, out, size, 0, smr, s));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
     }
     ASSERT_NE(nullptr, *s);
@@ -374,9 +372,9 @@ TEST(RdmaShort, GpuMemoryTakesNone)
         post_pair(p, &in, rmr, &out, sizeof(out), smr, &r, &s);
         int done = 0;
         for (Patience wait; wait.left() && !done;)
-            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+            ASSERT_EQ(0, hot_test(r, &done, nullptr));
         EXPECT_EQ(5u, in);
-        EXPECT_EQ(0u, pvn_rdma_lane_get_stats(p.tx.lane)->shorts);
+        EXPECT_EQ(0u, lane_stats(p.tx.lane).shorts);
     }
 }
 
@@ -410,23 +408,22 @@ TEST(RdmaShort, ALateReceiversAreNotOverwritten)
             // All that has been announced is sent before the receiver looks for the first time.
             int sent = 0;
             for (int misses = 0; sent < groups * each && misses < 1000;) {
-                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[static_cast<size_t>(sent) * size], size,
-                                              sent % each, smr, &s[sent]));
+                ASSERT_EQ(0, hot_isend(p.tx.e, &out[static_cast<size_t>(sent) * size], size,
+                                       sent % each, smr, &s[sent]));
                 misses = s[sent] ? 0 : misses + 1;
                 sent += s[sent] != nullptr;
             }
-            const pvn_rdma_lane_stats *t = pvn_rdma_lane_get_stats(p.tx.lane);
-            EXPECT_GT(t->shorts, 40u);
-            EXPECT_LE(t->shorts * SHORT_MAX_LINES, uint64_t(SHORT_LINES));
-            EXPECT_GT(sent, static_cast<int>(t->shorts));
+            const pvn_rdma_lane_stats t = lane_stats(p.tx.lane);
+            EXPECT_GT(t.shorts, 40u);
+            EXPECT_LE(t.shorts * SHORT_MAX_LINES, uint64_t(SHORT_LINES));
+            EXPECT_GT(sent, static_cast<int>(t.shorts));
             int done = 0;
             for (int g = 0; g < groups; g++, done = 0)
                 for (Patience wait; wait.left() && !done;) {
-                    ASSERT_EQ(0, pvn_engine_test(r[g], &done, nullptr)) << p.rx.lane->err.reason[0];
+                    ASSERT_EQ(0, hot_test(r[g], &done, nullptr)) << p.rx.lane->err.reason[0];
                     if (sent < groups * each) {
-                        ASSERT_EQ(0,
-                                  pvn_engine_isend(p.tx.e, &out[static_cast<size_t>(sent) * size],
-                                                   size, sent % each, smr, &s[sent]));
+                        ASSERT_EQ(0, hot_isend(p.tx.e, &out[static_cast<size_t>(sent) * size], size,
+                                               sent % each, smr, &s[sent]));
                         sent += s[sent] != nullptr;
                     } else {
                         ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
@@ -533,11 +530,11 @@ TEST_F(RdmaLies, AMessageIsWholeWhenItsLastLineIs)
     int done = 0;
     size_t got = 0;
     for (int i = 0; i < 100; i++)
-        ASSERT_EQ(0, pvn_engine_test(r, &done, &got));
+        ASSERT_EQ(0, hot_test(r, &done, &got));
     EXPECT_EQ(0, done);
     EXPECT_EQ(0xAA, in[0]);
     __atomic_store_n(&more->stamp, 1, __ATOMIC_RELEASE);
-    ASSERT_EQ(0, pvn_engine_test(r, &done, &got));
+    ASSERT_EQ(0, hot_test(r, &done, &got));
     EXPECT_EQ(1, done);
     EXPECT_EQ(60u, got);
     for (size_t i = 0; i < sizeof(in); i++)
@@ -557,25 +554,23 @@ TEST_P(RdmaDoorbells, PerMessageAtDepth8)
     pipeline(p, 200, 8, 64);
     sv::lib().sv_ctx_stats(p.tx.ctx, &before[0]);
     sv::lib().sv_ctx_stats(p.rx.ctx, &before[1]);
-    pvn_rdma_lane_stats t0 = *pvn_rdma_lane_get_stats(p.tx.lane),
-                        r0 = *pvn_rdma_lane_get_stats(p.rx.lane);
+    const pvn_rdma_lane_stats t0 = lane_stats(p.tx.lane), r0 = lane_stats(p.rx.lane);
     const int n = 4000;
     pipeline(p, n, 8, 64);
     sv::lib().sv_ctx_stats(p.tx.ctx, &after[0]);
     sv::lib().sv_ctx_stats(p.rx.ctx, &after[1]);
-    const pvn_rdma_lane_stats *t1 = pvn_rdma_lane_get_stats(p.tx.lane),
-                              *r1 = pvn_rdma_lane_get_stats(p.rx.lane);
+    const pvn_rdma_lane_stats t1 = lane_stats(p.tx.lane), r1 = lane_stats(p.rx.lane);
     double sender = static_cast<double>(after[0].doorbells - before[0].doorbells) / n;
     double receiver = static_cast<double>(after[1].doorbells - before[1].doorbells) / n;
     printf("doorbells per message at depth 8: sender %.3f, receiver %.3f, together %.3f\n", sender,
            receiver, sender + receiver);
     EXPECT_LE(sender + receiver, 1.5);
     // The lane's own count is what softverbs saw.
-    EXPECT_EQ(after[0].doorbells - before[0].doorbells, t1->post_send + t1->post_recv +
-                                                            t1->empty_polls - t0.post_send -
+    EXPECT_EQ(after[0].doorbells - before[0].doorbells, t1.post_send + t1.post_recv +
+                                                            t1.empty_polls - t0.post_send -
                                                             t0.post_recv - t0.empty_polls);
-    EXPECT_EQ(after[1].doorbells - before[1].doorbells, r1->post_send + r1->post_recv +
-                                                            r1->empty_polls - r0.post_send -
+    EXPECT_EQ(after[1].doorbells - before[1].doorbells, r1.post_send + r1.post_recv +
+                                                            r1.empty_polls - r0.post_send -
                                                             r0.post_recv - r0.empty_polls);
 }
 
@@ -593,11 +588,10 @@ TEST_P(RdmaDoorbells, SlowDeviceIsNotAskedInVain)
     for (int depth : {1, 8})
         pipeline(p, 100, depth, 64);
     EXPECT_GT(sv::lib().sv_rule_fired("slow"), 200);
-    const pvn_rdma_lane_stats *t = pvn_rdma_lane_get_stats(p.tx.lane),
-                              *r = pvn_rdma_lane_get_stats(p.rx.lane);
-    EXPECT_GT(t->polls, 0u);
-    EXPECT_EQ(0u, t->empty_polls);
-    EXPECT_EQ(0u, r->empty_polls);
+    const pvn_rdma_lane_stats t = lane_stats(p.tx.lane), r = lane_stats(p.rx.lane);
+    EXPECT_GT(t.polls, 0u);
+    EXPECT_EQ(0u, t.empty_polls);
+    EXPECT_EQ(0u, r.empty_polls);
 }
 
 // Runs a sender until it fails and returns its error.
@@ -616,10 +610,10 @@ const pvn_err *until_failed(RdmaPair &p)
         if (!r)
             irecv(p, in, sizeof(in), 0, rmr, &r);
         if (!s)
-            pvn_engine_isend(p.tx.e, out, sizeof(out), 0, smr, &s);
-        if (s && pvn_engine_test(s, &done, nullptr) == 0 && done)
+            hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s);
+        if (s && hot_test(s, &done, nullptr) == 0 && done)
             s = nullptr;
-        if (r && pvn_engine_test(r, &done, nullptr) == 0 && done)
+        if (r && hot_test(r, &done, nullptr) == 0 && done)
             r = nullptr;
     }
     return pvn_engine_err(p.tx.e);
@@ -684,20 +678,20 @@ class RdmaLateReceiver : public testing::Test
         ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         for (Patience wait; wait.left() && !s;)
-            ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), size, 0, smr, &s));
+            ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &s));
         ASSERT_NE(nullptr, s);
         for (double until = sv::now() + 0.2; sv::now() < until && !sd;)
-            ASSERT_EQ(0, pvn_engine_test(s, &sd, nullptr));
+            ASSERT_EQ(0, hot_test(s, &sd, nullptr));
     }
     // The receiver looks, and has everything.
     void finish()
     {
         for (Patience wait; wait.left() && (!sd || !rd);) {
             if (!sd) {
-                ASSERT_EQ(0, pvn_engine_test(s, &sd, nullptr)) << p.tx.lane->err.reason[0];
+                ASSERT_EQ(0, hot_test(s, &sd, nullptr)) << p.tx.lane->err.reason[0];
             }
             if (!rd) {
-                ASSERT_EQ(0, pvn_engine_test(r, &rd, nullptr)) << p.rx.lane->err.reason[0];
+                ASSERT_EQ(0, hot_test(r, &rd, nullptr)) << p.rx.lane->err.reason[0];
             }
         }
         ASSERT_TRUE(sd && rd) << stuck(p);
@@ -728,7 +722,7 @@ class RdmaLateReader : public RdmaLateReceiver, public testing::WithParamInterfa
 TEST_P(RdmaLateReader, RecordsAreNotOverwritten)
 {
     ASSERT_NO_FATAL_FAILURE(start(GetParam() ? "pvrdma" : "roce", PVN_RDMA_RECORD, GetParam()));
-    EXPECT_LE(pvn_rdma_lane_get_stats(p.tx.lane)->chunks, uint64_t(RECORD_RING));
+    EXPECT_LE(lane_stats(p.tx.lane).chunks, uint64_t(RECORD_RING));
     finish();
 }
 
@@ -770,10 +764,10 @@ TEST(RdmaTwoSided, ClosingLosesNothing)
     pvn_req *s = nullptr, *r = nullptr;
     int done = 0;
     ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
-    ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), size, 0, smr, &s));
+    ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &s));
     ASSERT_NE(nullptr, s);
     for (Patience wait; wait.left() && !done;)
-        ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
+        ASSERT_EQ(0, hot_test(s, &done, nullptr));
     ASSERT_TRUE(done);
     pvn_engine_free(p.tx.e);
     p.tx.e = nullptr;
@@ -782,7 +776,7 @@ TEST(RdmaTwoSided, ClosingLosesNothing)
     EXPECT_GT(sv::lib().sv_rule_fired("slow"), 0);
     done = 0;
     for (Patience wait; wait.left() && !done;)
-        ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+        ASSERT_EQ(0, hot_test(r, &done, nullptr));
     ASSERT_TRUE(done);
     EXPECT_EQ(out, in);
 }
@@ -817,7 +811,7 @@ TEST(RdmaFence, NothingLandsAfterIt)
     ASSERT_EQ(0, sv::command("rule slow delay ms=50 min_len=100000 count=0"));
     ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r));
     for (int i = 0; i < 10000000 && !s; i++) {
-        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
+        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
     }
     ASSERT_NE(nullptr, s);

@@ -48,12 +48,10 @@ bool refuses(World *w)
     return true;
 }
 
-int sim_post_write(pvn_lane *base, const pvn_write *post)
+// Takes a post, if there is room.
+int post(Lane *l, const pvn_write &post)
 {
-    Lane *l = lane_of(base);
     World *w = l->world;
-    if (is_dead(l))
-        return die(l);
     if (l->pending.size() >= static_cast<size_t>(w->k.capacity) || refuses(w))
         return -EAGAIN;
     Pending p;
@@ -61,10 +59,47 @@ int sim_post_write(pvn_lane *base, const pvn_write *post)
     // Chunks are dealt to the streams in the order of the posts.
     if (!l->pending.empty() && p.at < l->pending.back().at)
         p.at = l->pending.back().at;
-    p.w = *post;
+    p.w = post;
     p.stream = w->pick(static_cast<uint64_t>(w->k.streams));
     l->pending.push_back(p);
     return 0;
+}
+
+int sim_post_write(pvn_lane *base, const pvn_write *w)
+{
+    Lane *l = lane_of(base);
+    return is_dead(l) ? die(l) : post(l, *w);
+}
+
+int deliver(Lane *l);
+
+int sim_send_next(pvn_lane *base, const void *src, size_t size, int32_t tag, const pvn_mr *,
+                  uint32_t cookie)
+{
+    Lane *l = lane_of(base);
+    World *w = l->world;
+    if (is_dead(l))
+        return die(l);
+    deliver(l);
+    if (l->cts_held.empty())
+        return 0;
+    const pvn_cts *c = l->cts_held.front();
+    if (c->n != 1 || c->e[0].tag != tag || c->e[0].size < size || size > w->k.chunk)
+        return -EAGAIN;
+    pvn_write p = {};
+    p.f.seq = c->seq;
+    p.f.total = p.f.len = static_cast<uint32_t>(size);
+    p.f.tag = tag;
+    p.cookie = cookie;
+    p.src = src;
+    p.raddr = c->e[0].addr;
+    p.rkey = c->e[0].rkey[0];
+    int rc = post(l, p);
+    if (rc < 0)
+        return rc;
+    l->cts_held.pop_front();
+    w->nexts++;
+    return 1;
 }
 
 int sim_post_cts(pvn_lane *base, uint64_t slot, int n, const pvn_buffer *b)
@@ -161,16 +196,30 @@ int place(Lane *l, Packet &p)
     return 0;
 }
 
+pvn_event cts_event(const pvn_cts *c)
+{
+    pvn_event ev = {};
+    ev.kind = PVN_EV_CTS;
+    ev.cts = c;
+    return ev;
+}
+
 // 0: the head of the stream is dealt with, -EAGAIN: it must wait, else an error.
 int receive_head(Lane *l, Packet &p)
 {
     World *w = l->world;
+    if (p.is_cts && w->k.next) {
+        // A lane that looks for the next one does not see one again.
+        if (p.cts.seq == l->next_slot) {
+            l->cts_store.push_back(p.cts);
+            l->cts_held.push_back(&l->cts_store.back());
+            l->next_slot++;
+        }
+        return 0;
+    }
     if (p.is_cts) {
-        pvn_event ev = {};
         l->cts_store.push_back(p.cts);
-        ev.kind = PVN_EV_CTS;
-        ev.cts = &l->cts_store.back();
-        insert_event(l, w->clock, ev);
+        insert_event(l, w->clock, cts_event(&l->cts_store.back()));
         return 0;
     }
     if (!p.placed) {
@@ -223,9 +272,18 @@ pvn_event stale_event(World *w)
     ev.id = slot | gen << 8;
     ev.chunk = static_cast<uint16_t>(w->pick(PVN_MAX_CHUNKS));
     ev.recv = static_cast<uint8_t>(w->pick(PVN_MAX_RECVS));
-    ev.bytes = static_cast<uint32_t>(w->pick(1000));
-    ev.total = ev.bytes;
+    if (ev.kind == PVN_EV_SENT)
+        ev.more = static_cast<uint32_t>(w->pick(4));
+    else
+        ev.total = ev.bytes = static_cast<uint32_t>(w->pick(1000));
     return ev;
+}
+
+// Two messages' ends that one event can tell.
+bool follows(const pvn_event &a, const pvn_event &b)
+{
+    return a.kind == PVN_EV_SENT && b.kind == PVN_EV_SENT && b.part == 0 && b.more == 0 &&
+           b.id == pvn_id(a.id + a.more + 1);
 }
 
 int sim_poll(pvn_lane *base, pvn_event *ev, int max)
@@ -238,12 +296,20 @@ int sim_poll(pvn_lane *base, pvn_event *ev, int max)
     if (rc < 0)
         return pvn_err_set(&base->err, rc, "simulated lane %d could not place a chunk", base->idx);
     int n = 0;
+    for (; !base->holds_cts && !l->cts_held.empty(); l->cts_held.pop_front())
+        insert_event(l, w->clock, cts_event(l->cts_held.front()));
     if (w->chance(w->k.stale_pct)) {
         w->stales++;
         ev[n++] = stale_event(w);
     }
     while (n < max && !l->events.empty() && l->events.front().first <= w->clock) {
-        ev[n++] = l->events.front().second;
+        const pvn_event &next = l->events.front().second;
+        if (n > 0 && follows(ev[n - 1], next) && w->chance(80)) {
+            ev[n - 1].more++;
+            w->runs++;
+        } else {
+            ev[n++] = next;
+        }
         l->events.pop_front();
     }
     return n;
@@ -261,6 +327,7 @@ const pvn_lane_ops *sim_ops()
         o.name = "sim";
         o.post_cts = sim_post_cts;
         o.post_write = sim_post_write;
+        o.send_next = sim_send_next;
         o.poll = sim_poll;
         pvn_lane_ops_fill(&o);
         return o;
@@ -274,6 +341,8 @@ std::unique_ptr<Lane> new_lane(World *w, int idx)
     l->base.ops = sim_ops();
     l->base.idx = idx;
     l->base.caps = w->k.cts ? PVN_LANE_NEEDS_CTS : 0;
+    if (w->k.next)
+        l->base.caps |= PVN_LANE_SETS_KICK_DUE | PVN_LANE_SENDS_NEXT;
     l->world = w;
     l->wire.resize(static_cast<size_t>(w->k.streams));
     l->last.resize(static_cast<size_t>(w->k.streams));

@@ -49,6 +49,7 @@ struct Buffer {
 // What a seed decides about the network.
 struct Knobs {
     bool cts = false;
+    bool next = false; // with it: a lone sending lane is asked for entries as an RDMA lane is
     int lanes = 1, streams = 1;
     int capacity = 8;      // posts a lane holds
     int refuse_pct = 0;    // posts refused at random
@@ -90,6 +91,8 @@ struct Lane {
     std::deque<std::pair<uint64_t, pvn_event>> events; // to be reported here, by time
     std::vector<uint64_t> last; // last arrival, per stream, of what left here
     std::deque<pvn_cts> cts_store;
+    std::deque<const pvn_cts *> cts_held; // next: arrived, and neither reported nor used
+    uint64_t next_slot = 0;               // next: the one that arrives next
 };
 
 struct World {
@@ -101,6 +104,7 @@ struct World {
     std::map<uintptr_t, Buffer *> buffers; // by address of the first byte; posted ones only
     std::string violation;                 // first broken promise
     uint64_t repeats = 0, stales = 0, dups = 0, refusals = 0, deaths = 0; // faults that fired
+    uint64_t nexts = 0, runs = 0; // messages that went by send_next, SENT events of several
 
     explicit World(uint64_t seed) : rnd(seed)
     {

@@ -37,11 +37,11 @@ Count of_lanes(const RdmaPair &p)
 {
     Count c;
     for (const RdmaEnd *e : {&p.tx, &p.rx}) {
-        const pvn_rdma_lane_stats *s = pvn_rdma_lane_get_stats(e->lane);
-        c.send += s->post_send;
-        c.recv += s->post_recv;
-        c.poll += s->empty_polls;
-        c.calls += s->polls;
+        const pvn_rdma_lane_stats s = lane_stats(e->lane);
+        c.send += s.post_send;
+        c.recv += s.post_recv;
+        c.poll += s.empty_polls;
+        c.calls += s.polls;
     }
     return c;
 }

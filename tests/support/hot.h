@@ -1,0 +1,15 @@
+/* The engine's inline calls (core/engine_hot.h) with what comm_hot.h does around them, for tests
+ * that have an engine and no comm: as the calls of engine.h, and by those wherever the inline ones
+ * do not do. */
+#ifndef PVN_TESTS_SUPPORT_HOT_H
+#define PVN_TESTS_SUPPORT_HOT_H
+
+#include "core/engine.h"
+
+int hot_isend(struct pvn_engine *e, const void *data, size_t size, int tag, const struct pvn_mr *mr,
+              struct pvn_req **req);
+int hot_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes, const int *tags,
+              const struct pvn_mr *const *mrs, struct pvn_req **req);
+int hot_test(struct pvn_req *req, int *done, size_t *sizes);
+
+#endif
