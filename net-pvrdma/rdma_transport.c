@@ -1,5 +1,6 @@
 #include "net-pvrdma/rdma_transport.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@
 #include "net-pvrdma/nic.h"
 #include "net-pvrdma/probe.h"
 #include "net-tcp/tcp_transport.h"
+
+static_assert((int)PVN_PARAM_RDMA_SHORT_MAX == (int)PVN_RDMA_SHORT_MAX, "what the table allows");
 
 enum {
     RNR_FOREVER = 7,    /* a receiver that is late is not an error */
@@ -292,7 +295,7 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         .max_chunk = port->max_msg < MAX_CHUNK ? (size_t)port->max_msg : MAX_CHUNK,
         .costly_poll = h->costly_poll,
         .quiet_poll_ns = p->rdma_poll,
-        .short_max = PVN_RDMA_SHORT_MAX,
+        .short_max = (uint32_t)p->rdma_short,
         .port = port->port,
         .ethernet = port->ethernet,
         .lid = port->lid,

@@ -38,6 +38,9 @@ enum pvn_param_source {
     PVN_PARAM_FROM_ALIAS /* NCCL's own variable */
 };
 
+/* RDMA_SHORT: the longest message that can be a short one (rdma_wire.h). */
+enum { PVN_PARAM_RDMA_SHORT_MAX = 292 };
+
 /* Sizes are bytes, durations nanoseconds. Meaning, range and default of each: param_table.c. */
 struct pvn_params {
     /* what to use */
@@ -71,6 +74,7 @@ struct pvn_params {
     int adaptive_routing; /* -1: by link type, 0, 1 */
     int rdma_mode;        /* enum pvn_rdma_mode_param */
     uint64_t rdma_poll;
+    uint64_t rdma_short;
     int gpu_mem; /* enum pvn_gpu_mem_mode (gpumem.h) */
     int flush;   /* enum pvn_flush_mode */
     bool dmabuf;

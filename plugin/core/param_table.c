@@ -275,6 +275,16 @@ static const struct pvn_param_def table[] = {
          "On adapters where an empty completion queue is expensive to ask: after how long without "
          "any movement it is asked although nothing is known to be in it, which is how a failed "
          "request shows. The time doubles while the queue stays empty, up to 1 s."},
+    {.name = "RDMA_SHORT",
+     .type = PVN_PARAM_SIZE,
+     .unit = "bytes",
+     .def = "292",
+     .min = 0,
+     .max = PVN_PARAM_RDMA_SHORT_MAX,
+     FIELD(rdma_short),
+     .help = "Messages of no more than this, from host memory into host memory, travel together with "
+             "their record in one write, and the receiver copies them into their buffer. 0: none do, "
+             "and the peer is told to send none; every message goes straight into its buffer."},
     {.name = "GPU_MEM",
      .type = PVN_PARAM_ENUM,
      .def = "auto",

@@ -29,8 +29,8 @@ struct RdmaOptions {
     int qps = 1;
     size_t chunk = 1 << 20;
     bool costly = true;
-    bool shorts = true;
-    int rx_shorts = -1; // of the receiver, -1: the same
+    int short_max = PVN_RDMA_SHORT_MAX;
+    int rx_short_max = -1; // of the receiver, -1: the same
     uint8_t retry = 7;
     int rx_mode = -1;   // of the receiver, -1: the same
     int rx_costly = -1; // of the receiver, -1: the same
@@ -87,8 +87,8 @@ struct RdmaEnd {
         c->flush = o.flush;
         c->registrar = o.registrar;
         c->qps = o.qps;
-        bool shorts = sender || o.rx_shorts < 0 ? o.shorts : o.rx_shorts;
-        c->short_max = shorts ? PVN_RDMA_SHORT_MAX : 0;
+        c->short_max =
+            static_cast<uint32_t>(sender || o.rx_short_max < 0 ? o.short_max : o.rx_short_max);
         c->max_chunk = o.chunk;
         c->costly_poll = sender || o.rx_costly < 0 ? o.costly : o.rx_costly;
         c->quiet_poll_ns = o.quiet_ns;

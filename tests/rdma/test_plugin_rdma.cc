@@ -39,8 +39,8 @@ class PluginRdma : public testing::Test
 
     void TearDown() override
     {
-        for (const char *name :
-             {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_RDMA_MODE", "NCCL_PVRDMA_TRANSPORT"})
+        for (const char *name : {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_RDMA_MODE",
+                                 "NCCL_PVRDMA_RDMA_SHORT", "NCCL_PVRDMA_TRANSPORT"})
             unsetenv(name);
     }
 
@@ -64,6 +64,7 @@ struct Route {
     Pair p;
     void *smh = nullptr, *rmh = nullptr;
     std::vector<unsigned char> src, dst;
+    size_t size = SIZE; // of a message
     ncclResult_t send_rc = ncclSuccess, recv_rc = ncclSuccess;
 
     explicit Route(Net &n, int sdev = 0, int rdev = 0) : p(n, sdev, rdev), src(SIZE), dst(SIZE)
@@ -94,7 +95,7 @@ struct Route {
     bool move(unsigned salt, bool both = false)
     {
         void *sr = nullptr, *rr = nullptr, *data = dst.data();
-        size_t n = SIZE;
+        size_t n = size;
         int tag = 0, sd = 0, rd = 0, got = -1;
         for (size_t i = 0; i < n; i++)
             src[i] = static_cast<unsigned char>(salt + i * 13 + (i >> 8));
@@ -113,9 +114,36 @@ struct Route {
             return (sd || send_rc) && (rd || recv_rc);
         });
         EXPECT_TRUE(ok) << "neither done nor failed";
-        return !send_rc && !recv_rc && sd && rd && src == dst;
+        return !send_rc && !recv_rc && sd && rd &&
+               std::equal(dst.begin(), dst.begin() + n, src.begin());
     }
 };
+
+// What the parameter bounds goes with its record in one request, anything longer in two.
+TEST_F(PluginRdma, ShortMessagesAreBoundedByAParameter)
+{
+    setenv("NCCL_PVRDMA_RDMA_MODE", "record", 1);
+    adapters("pvrdma", "");
+    uint64_t requests[3] = {};
+    const char *const limit[3] = {nullptr, "100", "0"};
+    const uint64_t messages = 50;
+    for (int i = 0; i < 3; i++) {
+        if (limit[i])
+            setenv("NCCL_PVRDMA_RDMA_SHORT", limit[i], 1);
+        Net n(12);
+        Route r(n);
+        r.size = 101;
+        ASSERT_TRUE(r.move(1));
+        sv_stats before, after;
+        sv::lib().sv_total_stats(&before);
+        for (uint64_t m = 0; m < messages; m++)
+            ASSERT_TRUE(r.move(static_cast<unsigned>(m)));
+        sv::lib().sv_total_stats(&after);
+        requests[i] = after.send_wr - before.send_wr;
+    }
+    EXPECT_GE(requests[1], requests[0] + messages);
+    EXPECT_GE(requests[2], requests[0] + messages);
+}
 
 TEST_F(PluginRdma, AThousandCommsLeaveNothing)
 {

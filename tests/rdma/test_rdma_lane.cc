@@ -337,14 +337,37 @@ TEST(RdmaShort, OnlyWhereBothEndsKnowThem)
         for (int known = 0; known < 4; known++) {
             RdmaPair p;
             RdmaOptions o = shape("pvrdma", mode, 2, 65536, true);
-            o.shorts = known & 1;
-            o.rx_shorts = known >> 1;
+            o.short_max = known & 1 ? PVN_RDMA_SHORT_MAX : 0;
+            o.rx_short_max = known >> 1 ? PVN_RDMA_SHORT_MAX : 0;
             p.open(o);
             if (HasFatalFailure())
                 return;
             pipeline(p, 300, 8, SHORT_MAX);
             EXPECT_EQ(known == 3 ? 300u : 0u, lane_stats(p.tx.lane).shorts);
         }
+}
+
+// The sender keeps to its own limit; the receiver takes what it is sent.
+TEST(RdmaShort, NoLongerThanTheSenderMaySend)
+{
+    for (int max : {1, 52, 53, 200, static_cast<int>(SHORT_MAX)}) {
+        RdmaPair p;
+        RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 65536, true);
+        o.short_max = max;
+        o.rx_short_max = 1;
+        p.open(o);
+        if (HasFatalFailure())
+            return;
+        const size_t size = static_cast<size_t>(max);
+        pipeline(p, 300, 8, size);
+        EXPECT_EQ(300u, lane_stats(p.tx.lane).shorts) << max;
+        EXPECT_EQ(300u, lane_stats(p.rx.lane).shorts) << max;
+        // Sizes are random; some are the longest.
+        pipeline(p, 3000, 8, size + 1);
+        EXPECT_EQ(3300u, lane_stats(p.tx.lane).chunks) << max;
+        EXPECT_LT(lane_stats(p.tx.lane).shorts, 3300u) << max;
+        EXPECT_GT(lane_stats(p.tx.lane).shorts, 300u) << max;
+    }
 }
 
 // A receive of one buffer and a send, until both have been posted.
@@ -592,6 +615,38 @@ TEST_P(RdmaDoorbells, SlowDeviceIsNotAskedInVain)
     EXPECT_GT(t.polls, 0u);
     EXPECT_EQ(0u, t.empty_polls);
     EXPECT_EQ(0u, r.empty_polls);
+}
+
+// Few requests have a completion, and a receiver that holds enough entries ready says nothing of a
+// message that it has got: the sender learns of it after a silence, by one request more.
+TEST(RdmaDoorbells, TheLastMessageIsNotForgotten)
+{
+    for (int before : {0, 1, 3, 14, 15, 16, 40}) {
+        RdmaPair p;
+        RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
+        o.quiet_ns = 2000000;
+        p.open(o);
+        if (before > 0)
+            pipeline(p, before, 8, 8);
+        uint8_t out[8] = {1, 2, 3}, in[8][8] = {};
+        pvn_mr *smr = p.tx.reg(out, sizeof(out)), *rmr = p.rx.reg(in, sizeof(in));
+        pvn_req *s = nullptr, *r[8] = {};
+        const uint64_t acks = lane_stats(p.rx.lane).acks_alone;
+        for (int i = 0; i < 8; i++) {
+            ASSERT_EQ(0, irecv(p, in[i], sizeof(in[i]), 0, rmr, &r[i]));
+            ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+        }
+        int done = 0;
+        for (Patience patience; !s && patience.left();)
+            ASSERT_EQ(0, hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s));
+        for (Patience patience; !done && patience.left();) {
+            ASSERT_EQ(0, hot_test(s, &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+        }
+        EXPECT_EQ(1, done) << "after " << before << ": " << stuck(p);
+        EXPECT_EQ(0, memcmp(out, in[0], sizeof(out)));
+        EXPECT_EQ(acks, lane_stats(p.rx.lane).acks_alone);
+    }
 }
 
 // Runs a sender until it fails and returns its error.
