@@ -4,17 +4,20 @@
 # per GB. Everything is interleaved and repeated; the tables show medians (min..max) and ratios to iperf3's
 # best, and this build's plugin against the best other one. Needs root; leaves nothing behind.
 # usage: tests/bench/tcp.sh [--plugin NAME=PATH]... [--env [NAME:]KEY=VALUE]... [--cc NAME] [--mtu N]
-#                           [--rounds N] [--quick] [--rt] [--only KIND[:SIZES]]... [--build DIR] [--csv FILE]
+#                           [--rounds N] [--quick] [--rt] [--bare] [--only KIND[:SIZES]]... [--build DIR] [--csv FILE]
 # --rt is for a machine that others use as well: real-time priority in short bursts, with pauses for the
 # others. A plugin whose own threads spin would starve itself; a burst is ended after 30 s.
 # --only leaves out iperf3 and all but the KINDs named: latency, bandwidth, ring2, ring4. For one change
 # against the build before it: --plugin before=PATH --only latency:512,4K
+# --bare adds tests/bench/bare_net.c, which does the least that a plugin must, as "bare": not one of the others,
+# but what both are divided by in two more columns. A target below what bare reaches asks TCP for more than
+# sending and receiving once.
 set -eu
-usage() { sed -n '2,11s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '2,14s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 pause=0 rt=() cc="" mtu=1500 keep_csv=
-plugins=() envs=() only=()
+plugins=() envs=() only=() bare=
 while (($#)); do
     case $1 in
     --plugin) plugins+=("$2"); shift 2 ;;
@@ -24,6 +27,7 @@ while (($#)); do
     --rounds) rounds=$2; shift 2 ;;
     --quick) rounds=1 seconds=0.1 iperf_seconds=1; shift ;;
     --rt) rt=(chrt -f 2 timeout -k 1 30 chrt -f 1) seconds=0.15 iperf_seconds=1 pause=2; shift ;;
+    --bare) bare=1; shift ;;
     --only) only+=("$2"); shift 2 ;;
     --build) build=$2; shift 2 ;;
     --csv) keep_csv=$2; shift 2 ;;
@@ -41,6 +45,11 @@ perf=$build/pvn-perf
 own=$build/.libs/libnccl-net-pvrdma.so
 args=(--plugin "pvrdma=$own")
 for p in ${plugins[@]+"${plugins[@]}"}; do args+=(--plugin "$p"); done
+if [[ $bare ]]; then
+    bare=$build/tests/bench/.libs/bare_net.so
+    [[ -e $bare ]] || { echo "no $bare: make tests/bench/bare_net.la there" >&2; exit 2; }
+    args+=(--plugin "bare=$bare")
+fi
 args+=(${envs[@]+"${envs[@]}"})
 
 a=pvnA$$ b=pvnB$$ allowed=
@@ -174,11 +183,13 @@ END {
         printf "iperf3 x%d %.0f MB/s (%.0f..%.0f), %.2f cpu s/GB\n", s, m, lo, hi, stats(ipc[s])
     }
     printf "\n|"; for (i = 1; i <= nnames; i++) printf " | %s", names[i]
-    printf " | %s / best other |\n|---", own
-    for (i = 0; i <= nnames; i++) printf "|---"
+    printf " | %s / best other |", own
+    if ("bare" in seen) printf " %s / bare | best other / bare |", own
+    printf "\n|---"
+    for (i = 0; i <= nnames + 2 * ("bare" in seen); i++) printf "|---"
     print "|"
     for (k = 1; k <= nrows; k++) {
-        row = rows[k]; lower = row ~ /^latency/; other = 0; mine = 0
+        row = rows[k]; lower = row ~ /^latency/; other = mine = floor = 0
         printf "| %s", row
         for (i = 1; i <= nnames; i++) {
             m = stats(val[row, names[i]])
@@ -187,9 +198,12 @@ END {
             if (row ~ /MB\/s/ && best) printf ", %.2f x iperf3", m / best
             if (use[row, names[i]] != "") printf ", %.2f s/GB", stats(use[row, names[i]])
             if (names[i] == own) mine = m
+            else if (names[i] == "bare") floor = m
             else if (!other || (lower ? m < other : m > other)) other = m
         }
         if (other > 0) printf " | %.2f", mine / other; else printf " | -"
+        if (floor > 0) printf " | %.2f", mine / floor
+        if (floor > 0) printf (other > 0 ? " | %.2f" : " | -"), other / floor
         print " |"
     }
 }' "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"

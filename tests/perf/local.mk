@@ -5,6 +5,12 @@ tests_support_testnet_la_SOURCES = tests/support/testnet.c
 tests_support_testnet_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath $(abs_builddir)/tests/support
 
+# A net plugin that does the least, beside which tests/bench/tcp.sh --bare measures the others.
+check_LTLIBRARIES += tests/bench/bare_net.la
+tests_bench_bare_net_la_SOURCES = tests/bench/bare_net.c
+tests_bench_bare_net_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+    -rpath $(abs_builddir)/tests/bench
+
 EXTRA_DIST += tests/bench/README.md tests/bench/tcp.sh tests/bench/idle.sh
 
 PVN_TESTS += tests/perf/test_perf_parts
