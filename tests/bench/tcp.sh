@@ -85,6 +85,13 @@ for n in "$a" "$b"; do
         ip netns exec "$n" sysctl -q -w "$key=$cc"
     fi
 done
+# The kernel takes a moment to call a link up, and plugins pass over one that is not.
+for n in "$a" "$b"; do
+    for _ in {1..100}; do
+        ip -n "$n" -o link show bench0 | grep -q 'state UP' && break
+        sleep 0.05
+    done
+done
 cc=$(ip netns exec "$a" sysctl -n net.ipv4.tcp_congestion_control)
 
 # One line "round,streams,MB/s,cpu s/GB".
