@@ -37,11 +37,12 @@ static void close_pipe(struct lend_pipe *p)
 
 void tcp_lend_close(struct stream *s)
 {
-    struct linger reset = {.l_onoff = 1};
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     close_pipe(&s->pipe);
-    /* What is still under way would arrive with whatever its pages hold by then. */
+    /* What is still under way would arrive with whatever its pages hold by then: a reset, at once,
+     * whoever else has the descriptor. */
     if (s->lent != s->receipted)
-        setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        connect(s->fd, &nobody, sizeof(nobody));
 }
 
 /* A pipe must not take descriptors that the process may need: with half of them in use, there is

@@ -209,21 +209,26 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
 
 /*
  * Tells the sender that chunks it lent are here, in bytes of up to 255 chunks each. What cannot be
- * sent now waits for the next poll; an error shows where the stream is read.
+ * sent now waits for the next poll. After a reset the pages may have been the sender's again before
+ * they were copied, though the stream can still be read: those chunks must not be reported.
  */
-static void give_receipts(struct tcp_lane *t, struct stream *s)
+static int give_receipts(struct tcp_lane *t, struct stream *s)
 {
     while (s->receipts_due) {
         uint8_t n = s->receipts_due < 255 ? (uint8_t)s->receipts_due : 255;
         ssize_t rc = send(s->fd, &n, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (rc < 0 && errno == EINTR)
             continue;
+        if (rc < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return 0;
         if (rc < 0)
-            return;
+            return tcp_dead(t, s, errno == EPIPE ? -ECONNRESET : -errno,
+                            "giving a receipt: the sender has taken its memory back");
         s->answered = true;
         s->receipts_due -= n;
         t->stats.receipts += n;
     }
+    return 0;
 }
 
 /* Before a small message is waited for: see pvn_tcp_sockopt_one_way. */
@@ -242,8 +247,9 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
     for (int i = 0; i < t->nstreams; i++) {
         struct stream *s = &t->s[i];
         /* One that found no room goes out even if the stream has nothing to say any more. */
-        if (s->receipts_due)
-            give_receipts(t, s);
+        int rc = s->receipts_due ? give_receipts(t, s) : 0;
+        if (rc < 0)
+            return rc;
         if (s->idle) {
             if (!asked)
                 pvn_poller_poll(PVN_POLLER_EAGER_NS);
@@ -252,9 +258,9 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
                 continue;
             s->idle = false;
         }
-        int rc = poll_stream(t, s, ev, max, &n);
-        if (s->receipts_due)
-            give_receipts(t, s);
+        rc = poll_stream(t, s, ev, max, &n);
+        if (rc == 0 && s->receipts_due)
+            rc = give_receipts(t, s);
         be_one_way(s);
         if (rc < 0)
             return rc;

@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <vector>
 
 namespace
@@ -47,6 +48,13 @@ class TcpLend : public testing::Test
         finish(send(from, n), r, nullptr, nullptr);
         EXPECT_EQ(0, memcmp(in.data(), from, n));
         EXPECT_EQ(0xAA, in[n]);
+    }
+    void close_sender()
+    {
+        pvn_engine_free(p.etx);
+        p.etx = nullptr;
+        p.tx->ops->close(p.tx);
+        p.tx = nullptr;
     }
     // Tests a send until it fails; what it failed with.
     int until_error(pvn_req *s)
@@ -270,15 +278,52 @@ TEST_F(TcpLend, ClosingBeforeTheReceiptIsAReset)
     open();
     auto data = pattern(100000, 13);
     send(data.data(), data.size());
-    pvn_engine_free(p.etx);
-    p.etx = nullptr;
-    p.tx->ops->close(p.tx);
-    p.tx = nullptr;
+    close_sender();
     usleep(1000);
     int error = 0;
     socklen_t len = sizeof(error);
     ASSERT_EQ(0, getsockopt(p.adopted[0], SOL_SOCKET, SO_ERROR, &error, &len));
     EXPECT_EQ(ECONNRESET, error);
+}
+
+// A child that was forked meanwhile has the descriptors, too, and would keep the stream open.
+TEST_F(TcpLend, AResetDespiteAForkedChild)
+{
+    open();
+    auto data = pattern(100000, 17);
+    send(data.data(), data.size());
+    pid_t child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    close_sender();
+    usleep(1000);
+    int error = 0;
+    socklen_t len = sizeof(error);
+    EXPECT_EQ(0, getsockopt(p.adopted[0], SOL_SOCKET, SO_ERROR, &error, &len));
+    EXPECT_EQ(ECONNRESET, error);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+}
+
+// What the receiver's kernel has of a chunk by then are the pages themselves.
+TEST_F(TcpLend, WhatIsOverwrittenAfterAResetDoesNotArrive)
+{
+    open();
+    auto data = pattern(100000, 16);
+    const auto was = data;
+    std::vector<uint8_t> in(data.size());
+    send(data.data(), data.size());
+    ASSERT_EQ(data.size() + HEAD, tx()->lent) << "not all of it is under way: nothing is tested";
+    close_sender();
+    memset(data.data(), 0x5a, data.size());
+    pvn_req *r = receive(in.data(), in.size());
+    int done = 0, rc = 0;
+    for (int i = 0; i < 1000000 && rc == 0 && !done; i++)
+        rc = pvn_engine_test(r, &done, nullptr);
+    EXPECT_FALSE(done && in != was) << "a receive is done with bytes that were never sent";
+    EXPECT_EQ(-ECONNRESET, rc);
 }
 
 TEST_F(TcpLend, ClosingAfterItIsNone)
