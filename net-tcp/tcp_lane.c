@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "core/addr.h"
+#include "core/sock.h"
 
 int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing)
 {
@@ -37,7 +37,7 @@ static void tcp_close(struct pvn_lane *l)
         if (s->fd >= 0) {
             tcp_rx_take_peeked(s);
             tcp_lend_close(s);
-            close(s->fd);
+            pvn_sock_close(s->fd);
         }
         free(s->stage);
     }

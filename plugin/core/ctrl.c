@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
+
+#include "core/sock.h"
 
 void pvn_ctrl_init(struct pvn_ctrl *c, int fd)
 {
@@ -21,7 +22,7 @@ void pvn_ctrl_close(struct pvn_ctrl *c)
     if (c->fd >= 0) {
         for (i = 0; i < 8 && recv(c->fd, drop, sizeof(drop), MSG_DONTWAIT) > 0; i++)
             ;
-        close(c->fd);
+        pvn_sock_close(c->fd);
     }
     free(c->tx);
     free(c->body);

@@ -364,7 +364,7 @@ void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd)
     }
     pvn_info(PVN_NET, "%s: data connection %d of lane %d from %s came too late and was closed",
              c->where, stream, lane, c->who);
-    close(fd);
+    pvn_sock_close(fd);
 }
 
 /* A frame that came while UP. 1 goodbye, negative the peer's error or its breach of the rules. */
@@ -453,7 +453,7 @@ void pvn_conn_close(struct pvn_conn *c, const char *why)
         free(c->peer_blob[i]);
     }
     for (i = 0; i < c->ninbox; i++)
-        close(c->inbox[i].fd);
+        pvn_sock_close(c->inbox[i].fd);
     pvn_poller_remove(c->watch);
     pvn_ctrl_close(&c->ctrl);
     conn_goto(c, PVN_CONN_CLOSED);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/hints.h"
 #include "core/log.h"
@@ -410,7 +409,7 @@ static void empty_inbox(struct pvn_conn *c)
         if (rc) {
             pvn_info(PVN_NET, "%s: data connection %u of lane %u from %s is not wanted (%d)",
                      c->where, s->stream, s->lane, c->who, rc);
-            close(s->fd);
+            pvn_sock_close(s->fd);
         }
     }
     c->ninbox = kept;
@@ -568,7 +567,7 @@ static void come_up(struct pvn_conn *c)
     int i;
 
     for (i = 0; i < c->ninbox; i++)
-        close(c->inbox[i].fd);
+        pvn_sock_close(c->inbox[i].fd);
     c->ninbox = 0;
     free(c->inbox);
     c->inbox = NULL;

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/addr.h"
 #include "core/clock.h"
@@ -62,9 +61,9 @@ static void destroy(struct pvn_listener *l)
 
     for (i = 0; i < l->cfg.nports; i++)
         if (l->fd[i] >= 0)
-            close(l->fd[i]);
+            pvn_sock_close(l->fd[i]);
     for (i = 0; i < l->nroom; i++)
-        close(l->room[i].fd);
+        pvn_sock_close(l->room[i].fd);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
@@ -173,7 +172,7 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
     if (!m || !m->conn) {
         pvn_warn("%s: no memory for a new connection", l->cfg.dev->name);
         free(m);
-        close(u->fd);
+        pvn_sock_close(u->fd);
         return;
     }
     while (*end)
@@ -199,7 +198,7 @@ static void sort_out(struct pvn_listener *l, const struct undecided *u,
                          ? "data for a connection that is not being set up"
                      : m ? "a second control connection with the same nonce"
                          : "the listener is closed");
-        close(u->fd);
+        pvn_sock_close(u->fd);
     }
 }
 
@@ -244,7 +243,7 @@ static bool decide(struct pvn_listener *l, int i, uint64_t now)
         return false;
     }
     say_stranger(l, u, why);
-    close(u->fd);
+    pvn_sock_close(u->fd);
     leave_room(l, i);
     return true;
 }
@@ -267,7 +266,7 @@ static void make_room(struct pvn_listener *l, uint64_t now)
         return;
     l->stats.crowded++;
     say_stranger(l, &l->room[0], "too many connections that say nothing, this is the oldest");
-    close(l->room[0].fd);
+    pvn_sock_close(l->room[0].fd);
     leave_room(l, 0);
 }
 

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "core/addr.h"
@@ -171,4 +172,17 @@ int pvn_sock_connected(int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len) != 0)
         return -errno;
     return -e;
+}
+
+void pvn_sock_close(int fd)
+{
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    int unread = 0;
+
+    /* What close does with the last descriptor: a reset if there is something unread. */
+    if (ioctl(fd, FIONREAD, &unread) == 0 && unread > 0)
+        connect(fd, &nobody, sizeof(nobody));
+    else
+        shutdown(fd, SHUT_RDWR);
+    close(fd);
 }

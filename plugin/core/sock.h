@@ -43,4 +43,8 @@ void pvn_sock_tune(int fd, int traffic_class);
  */
 int pvn_sock_connected(int fd);
 
+/* Ends a connection, or listening, and closes fd. A close alone would leave the other side waiting
+ * for as long as a child of this process, forked meanwhile, has the descriptor, too. */
+void pvn_sock_close(int fd);
+
 #endif

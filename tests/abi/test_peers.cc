@@ -75,6 +75,75 @@ TEST(Fork, AChildGetsErrorsAndDoesNoHarm)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
 }
 
+// Forked like a data loader's workers: has every descriptor, does nothing with them.
+struct Bystander {
+    pid_t pid = fork();
+    Bystander()
+    {
+        while (pid == 0)
+            pause();
+    }
+    ~Bystander()
+    {
+        kill(pid, SIGKILL);
+        waitpid(pid, nullptr, 0);
+    }
+};
+
+// What a comm answers in the end to what it is asked again and again.
+ncclResult_t until_it_fails(const std::function<ncclResult_t()> &call)
+{
+    ncclResult_t rc = ncclSuccess;
+    EXPECT_TRUE(eventually([&] { return (rc = call()) != ncclSuccess; }, 10)) << "it waits on";
+    return rc;
+}
+
+TEST(Fork, TheReceiverHearsOfTheEndDespiteAChild)
+{
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    Bystander child;
+    Buffer in(10);
+    void *req = nullptr, *data = in.data(), *mh = nullptr;
+    size_t size = 10;
+    int tag = 0, done = 0;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &mh, nullptr, &req));
+    p.close_send();
+    EXPECT_EQ(ncclRemoteError,
+              until_it_fails([&] { return pvn_netdrv_test(p.d, req, &done, nullptr); }));
+}
+
+TEST(Fork, TheSenderHearsOfTheEndDespiteAChild)
+{
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    Bystander child;
+    Buffer out(32 << 20); // more than any socket takes
+    void *req = nullptr;
+    int done = 0;
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_isend(p.d, p.sc, out.data(), out.n, 0, nullptr, nullptr, &req));
+    p.close_recv();
+    EXPECT_EQ(ncclRemoteError,
+              until_it_fails([&] { return pvn_netdrv_test(p.d, req, &done, nullptr); }));
+}
+
+TEST(Fork, AClosedListenerTakesNobodyInDespiteAChild)
+{
+    setenv("NCCL_PVRDMA_ACCEPT_TIMEOUT", "60s", 1);
+    Net n(12);
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *lc = nullptr, *sc = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+    Bystander child;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+    EXPECT_EQ(ncclRemoteError,
+              until_it_fails([&] { return pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc); }));
+    unsetenv("NCCL_PVRDMA_ACCEPT_TIMEOUT");
+}
+
 // Runs `child` in a process that gets a listener's handle to connect to; returns its pid.
 pid_t with_child(const char *handle, int abi, void (*child)(Net &, void *sc))
 {
