@@ -8,7 +8,8 @@
  * buffer yet stays in the kernel.
  *
  * Large chunks are not copied on their way out: the stream takes references of the caller's pages
- * (tcp_lend.c). On loopback, virtual links and between containers the receiver reads those very
+ * (tcp_lend.c), if these are huge ones: registration moves the caller's buffer into such
+ * (tcp_mem.c). On loopback, virtual links and between containers the receiver reads those very
  * pages, so a chunk is reported sent when the receiver's receipt has come, and not before. A comm
  * that is closed before that resets its streams, for the pages may get other contents now.
  *

@@ -126,6 +126,11 @@ ssize_t tcp_lend(struct stream *s, const struct iovec *iov, int count);
 /* Collects receipts: 0 or an error of the stream, which is then recorded. */
 int tcp_lend_settle(struct tcp_lane *t);
 
+/* tcp_mem.c: which memory is lent. */
+int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset);
+int tcp_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr);
+bool tcp_mem_lendable(const struct tcp_lane *t, const struct pvn_write *w);
+
 /* tcp_rx.c */
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 /* Before the socket is closed: bytes left unread would turn the end of the stream into a reset. */

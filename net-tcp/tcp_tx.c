@@ -23,9 +23,10 @@ static size_t frame_len(const struct tx_frame *f)
 
 /* Pages of much more than the caches hold are cold when the receiver comes to them; it is then
  * better off with the kernel's own, which are few and always the same. */
-static bool worth_lending(const struct tcp_lane *t, size_t len)
+static bool worth_lending(const struct tcp_lane *t, const struct pvn_write *w)
 {
-    return t->lend_min && len >= t->lend_min && t->open_bytes + len <= TX_LEND_BYTES;
+    return t->lend_min && w->f.len >= t->lend_min && t->open_bytes + w->f.len <= TX_LEND_BYTES &&
+           tcp_mem_lendable(t, w);
 }
 
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
@@ -37,7 +38,7 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     f->state = TX_QUEUED;
     f->chunk = w->f.chunk;
     f->cookie = w->cookie;
-    f->receipt = worth_lending(t, w->f.len);
+    f->receipt = worth_lending(t, w);
     pvn_frame_encode(&w->f, f->receipt, f->head);
     f->head_len = PVN_FRAME_LEN;
     if (w->f.len <= TX_INLINE) {

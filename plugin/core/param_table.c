@@ -161,7 +161,8 @@ static const struct pvn_param_def table[] = {
      .max = GIB,
      FIELD(tcp_zerocopy_min),
      .help = "Messages, or the pieces that large ones are cut into, are sent from where they are, "
-             "without a copy, from this size on. Not under bbr, which is slower so. 0: never."},
+             "without a copy, from this size on. Only from buffers that the kernel could put into "
+             "huge pages (Linux 6.1), and not under bbr, which is slower so. 0: never."},
     {.name = "TCP_BATCH_US",
      .type = PVN_PARAM_DURATION,
      .unit = "us",
@@ -282,9 +283,10 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = PVN_PARAM_RDMA_SHORT_MAX,
      FIELD(rdma_short),
-     .help = "Messages of no more than this, from host memory into host memory, travel together with "
-             "their record in one write, and the receiver copies them into their buffer. 0: none do, "
-             "and the peer is told to send none; every message goes straight into its buffer."},
+     .help =
+         "Messages of no more than this, from host memory into host memory, travel together with "
+         "their record in one write, and the receiver copies them into their buffer. 0: none do, "
+         "and the peer is told to send none; every message goes straight into its buffer."},
     {.name = "GPU_MEM",
      .type = PVN_PARAM_ENUM,
      .def = "auto",

@@ -5,9 +5,16 @@
 #include <csignal>
 #include <random>
 #include <string>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <vector>
+
+#include "nccl/types.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 namespace
 {
@@ -25,10 +32,10 @@ class TcpLend : public testing::Test
     {
         p.open(streams, chunk, 0, LEND);
     }
-    pvn_req *send(const void *data, size_t n)
+    pvn_req *send(const void *data, size_t n, const pvn_mr *mr = nullptr)
     {
         pvn_req *s = nullptr;
-        EXPECT_EQ(0, pvn_engine_isend(p.etx, data, n, 0, nullptr, &s));
+        EXPECT_EQ(0, pvn_engine_isend(p.etx, data, n, 0, mr, &s));
         EXPECT_NE(nullptr, s);
         return s;
     }
@@ -41,11 +48,11 @@ class TcpLend : public testing::Test
         return r;
     }
     // One message there; both ends work on it.
-    void exchange(const uint8_t *from, size_t n)
+    void exchange(const uint8_t *from, size_t n, const pvn_mr *mr = nullptr)
     {
         std::vector<uint8_t> in(n + 1, 0xAA);
         pvn_req *r = receive(in.data(), n);
-        finish(send(from, n), r, nullptr, nullptr);
+        finish(send(from, n, mr), r, nullptr, nullptr);
         EXPECT_EQ(0, memcmp(in.data(), from, n));
         EXPECT_EQ(0xAA, in[n]);
     }
@@ -351,6 +358,117 @@ TEST_F(TcpLend, SmallMessagesAfterwards)
     socklen_t len = sizeof(quick);
     ASSERT_EQ(0, getsockopt(p.adopted[0], IPPROTO_TCP, TCP_QUICKACK, &quick, &len));
     EXPECT_EQ(1, quick);
+}
+
+// A buffer of 2 huge pages and half of one before and behind them, registered with the sender.
+class TcpLendRegistered : public TcpLend
+{
+  protected:
+    static constexpr size_t HUGE = 2 << 20;
+    uint8_t *mem = nullptr; // 4 * HUGE
+    uint8_t *first = nullptr;
+    pvn_mr mr = {};
+
+    // Huge pages are to be had: the kernel is new enough and has memory in one piece.
+    bool available()
+    {
+        return madvise(first, HUGE, MADV_COLLAPSE) == 0;
+    }
+    void make()
+    {
+        open(1, 512 << 10);
+        mem = static_cast<uint8_t *>(
+            mmap(nullptr, 5 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        ASSERT_NE(MAP_FAILED, mem);
+        first = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(mem) + 2 * HUGE - 1) &
+                                            ~(HUGE - 1));
+        auto data = pattern(3 * HUGE, 16);
+        memcpy(first - HUGE / 2, data.data(), data.size());
+        mr.addr = first - HUGE / 2;
+        mr.len = 3 * HUGE;
+        mr.ptr_type = NCCL_PTR_HOST;
+    }
+    // Kilobytes of the buffer that are in huge pages.
+    long in_huge_pages()
+    {
+        FILE *f = fopen("/proc/self/smaps", "re");
+        char line[256];
+        long kb = -1;
+        bool ours = false;
+        while (f && fgets(line, sizeof(line), f)) {
+            unsigned long from, to;
+            if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+                ours = from <= reinterpret_cast<uintptr_t>(first) &&
+                       reinterpret_cast<uintptr_t>(first) < to;
+            if (ours)
+                sscanf(line, "AnonHugePages: %ld kB", &kb);
+        }
+        if (f)
+            fclose(f);
+        return kb;
+    }
+    void TearDown() override
+    {
+        if (mem)
+            munmap(mem, 5 * HUGE);
+    }
+};
+
+TEST_F(TcpLendRegistered, BuffersAreMovedIntoHugePages)
+{
+    make();
+    if (!available())
+        GTEST_SKIP() << "no huge pages here";
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0));
+    EXPECT_NE(nullptr, mr.lane_mr[p.tx->idx]);
+    EXPECT_EQ(static_cast<long>(2 * HUGE / 1024), in_huge_pages());
+    exchange(first, 512 << 10, &mr);
+    EXPECT_EQ((512u << 10) + HEAD, tx()->lent);
+    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
+    EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
+}
+
+TEST_F(TcpLendRegistered, WhatLiesBesideThemIsCopied)
+{
+    make();
+    if (!available())
+        GTEST_SKIP() << "no huge pages here";
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0));
+    exchange(first - (512 << 10), 512 << 10, &mr);
+    exchange(first + 2 * HUGE, 512 << 10, &mr);
+    exchange(first - (257 << 10), 512 << 10, &mr); // the smaller half is in them
+    EXPECT_EQ(0u, tx()->lent);
+    exchange(first - (256 << 10), 512 << 10, &mr);
+    EXPECT_EQ((512u << 10) + HEAD, tx()->lent);
+}
+
+TEST_F(TcpLendRegistered, SmallPagesAreCopied)
+{
+    make();
+    mr.len = HUGE; // no huge page fits in
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0));
+    EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
+    exchange(first - HUGE / 2, HUGE, &mr);
+    EXPECT_EQ(0u, tx()->lent);
+}
+
+TEST_F(TcpLendRegistered, ReceivingBuffersStayWhereTheyAre)
+{
+    make();
+    ASSERT_EQ(0, p.rx->ops->mem_reg(p.rx, &mr, -1, 0));
+    EXPECT_EQ(nullptr, mr.lane_mr[p.rx->idx]);
+    EXPECT_EQ(0, in_huge_pages());
+}
+
+// What the kernel refuses, it is done without.
+TEST_F(TcpLendRegistered, ARefusalIsNoError)
+{
+    make();
+    ASSERT_EQ(0, madvise(first, 2 * HUGE, MADV_NOHUGEPAGE));
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0));
+    EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
+    exchange(first, 512 << 10, &mr);
+    EXPECT_EQ(0u, tx()->lent);
 }
 
 } // namespace
