@@ -363,8 +363,10 @@ int pvn_comm_close(struct pvn_comm *c)
     comm_mr_free_all(c);
     if (c->listener)
         pvn_listener_leave(c->listener, c->conn);
-    if (c->engine && !c->failed)
-        pvn_engine_progress(c->engine); /* what was accepted and batched leaves now */
+    /* What completed receives owe the peer leaves now. Not while requests are open: their buffers
+     * are gone already when NCCL aborts. */
+    if (c->engine && !c->failed && pvn_engine_pending(c->engine) == 0)
+        pvn_engine_progress(c->engine);
     if (c->engine)
         say_what_it_did(c);
     if (c->engine && !c->failed)

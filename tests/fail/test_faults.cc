@@ -269,4 +269,39 @@ TEST(Receiving, PeerGivesUpWhileWeWait)
         << Log::get().text();
 }
 
+// NCCL frees the buffers of a communicator that is aborted before it closes the comms.
+TEST(Closing, AReceiveThatIsOpenIsNotWrittenAnyMore)
+{
+    Receiver r;
+    void *data = r.b.data(), *mh = nullptr;
+    size_t room = r.b.n;
+    int tag = 0;
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_irecv(r.n.d, r.rc, 1, &data, &room, &tag, &mh, nullptr, &r.req));
+    r.stream.send(message(0, raw::Bytes(100, 5), 100));
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(r.n.d, r.rc));
+    r.rc = nullptr;
+    EXPECT_TRUE(r.b.holds(0, 0));
+}
+
+TEST(Closing, ASendThatIsOpenIsNotReadAnyMore)
+{
+    Sender s;
+    Buffer b(32 << 20); // more than the sockets take
+    raw::Bytes got(1 << 20);
+    size_t total = 0;
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_isend(s.n.d, s.sc, b.data(), b.n, 0, nullptr, nullptr, &s.req));
+    for (ssize_t n; (n = recv(s.stream.fd, got.data(), got.size(), MSG_DONTWAIT)) > 0;)
+        total += static_cast<size_t>(n); // there is room
+    ASSERT_GT(total, 0u);
+    memset(b.data(), 0x5a, b.n);
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(s.n.d, s.sc));
+    s.sc = nullptr;
+    long strange = 0;
+    for (ssize_t n; (n = recv(s.stream.fd, got.data(), got.size(), 0)) > 0;)
+        strange += std::count(got.begin(), got.begin() + n, 0x5a);
+    EXPECT_EQ(0, strange) << "bytes left that were written after the last call before close";
+}
+
 } // namespace

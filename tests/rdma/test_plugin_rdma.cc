@@ -321,6 +321,45 @@ TEST_F(PluginRdma, ASenderThatClosesWaitsForNobodyWhoIsGone)
     EXPECT_LE(polls[1], 4U);
 }
 
+// As when NCCL aborts: the registration goes while some of the message has not been handed to the
+// adapter for want of room, and then the comm.
+TEST_F(PluginRdma, ARegistrationGivenBackWithRequestsOpen)
+{
+    setenv("NCCL_PVRDMA_TCP_CHUNK", "64K", 1);
+    adapters("pvrdma", "set max_qp_wr 64");
+    Net n(12);
+    unsetenv("NCCL_PVRDMA_TCP_CHUNK");
+    for (bool sender : {true, false}) {
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        std::vector<unsigned char> src(16 << 20), dst(16 << 20);
+        void *smh = nullptr, *rmh = nullptr, *sreq = nullptr, *rreq = nullptr, *data = dst.data();
+        size_t size = dst.size();
+        int tag = 0;
+        ASSERT_EQ(ncclSuccess,
+                  pvn_netdrv_reg_mr(p.d, p.sc, src.data(), size, NCCL_PTR_HOST, &smh));
+        ASSERT_EQ(ncclSuccess,
+                  pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), size, NCCL_PTR_HOST, &rmh));
+        ASSERT_EQ(ncclSuccess,
+                  pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh, nullptr, &rreq));
+        int done = 0;
+        ASSERT_TRUE(eventually([&] {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, rreq, &done, nullptr));
+            EXPECT_EQ(ncclSuccess,
+                      pvn_netdrv_isend(p.d, p.sc, src.data(), size, 0, smh, nullptr, &sreq));
+            return sreq != nullptr;
+        }));
+        if (sender) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, smh));
+            p.close_send();
+        } else {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, rmh));
+            p.close_recv();
+        }
+        EXPECT_EQ(0, done);
+    }
+}
+
 TEST_F(PluginRdma, MemlockTooSmallIsNamed)
 {
     adapters("roce", "set memlock_kb 2048");
