@@ -131,7 +131,7 @@ static int print_params(void)
     return rc ? PVN_PERF_USAGE : PVN_PERF_OK;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     static struct pvn_perf_opts o;
     struct pvn_report rep;
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
     int rc = pvn_perf_opts_parse(&o, argc, argv);
 
     if (rc != PVN_PERF_OK)
-        return rc == PVN_PERF_HELP ? 0 : rc;
+        return rc == PVN_PERF_HELP ? PVN_PERF_OK : rc;
     if (o.mode == PVN_PERF_PARAMS)
         return print_params();
     rc = find_place(&place, &o);
@@ -152,4 +152,14 @@ int main(int argc, char **argv)
     if (place.external)
         pvn_boot_close(&place.boot);
     return rc;
+}
+
+int main(int argc, char **argv)
+{
+    int rc = run(argc, argv);
+
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return rc;
+    fprintf(stderr, "pvn-perf: standard output cannot be written\n");
+    return rc == PVN_PERF_OK ? PVN_PERF_FAILED : rc;
 }

@@ -60,11 +60,12 @@ struct Outcome {
 };
 
 // args are shell words; env is put in front of them. 124: it did not end by itself.
-Outcome Perf(const std::string &args, const std::string &env = "")
+Outcome Perf(const std::string &args, const std::string &env = "", const std::string &out = "")
 {
     Dir d;
     std::string cmd = "env -u RANK -u WORLD_SIZE " + env + " timeout -k 5 100 " + kPerf + " " +
-                      args + " >" + (d / "out") + " 2>" + (d / "err") + " </dev/null";
+                      args + " >" + (out.empty() ? d / "out" : out) + " 2>" + (d / "err") +
+                      " </dev/null";
     int st = system(cmd.c_str());
 
     return {WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st), Slurp(d / "out"),
@@ -436,6 +437,18 @@ TEST(Output, FilesThatCannotBeWritten)
 
     EXPECT_EQ(r.status, 3);
     EXPECT_NE(r.err.find("cannot write /nowhere/f.json"), std::string::npos) << r.err;
+}
+
+TEST(Output, StandardOutputThatIsFull)
+{
+    for (const std::string &args :
+         {Ring("--ranks 1 --sizes 4"), Ring("--ranks 1 --sizes 4 --json -"),
+          std::string("--params"), std::string("--help")}) {
+        Outcome r = Perf(args, "", "/dev/full");
+
+        EXPECT_EQ(r.status, 3) << args;
+        EXPECT_NE(r.err.find("standard output cannot be written"), std::string::npos) << r.err;
+    }
 }
 
 // ---- Launchers ----

@@ -336,10 +336,8 @@ TEST_F(PluginRdma, ARegistrationGivenBackWithRequestsOpen)
         void *smh = nullptr, *rmh = nullptr, *sreq = nullptr, *rreq = nullptr, *data = dst.data();
         size_t size = dst.size();
         int tag = 0;
-        ASSERT_EQ(ncclSuccess,
-                  pvn_netdrv_reg_mr(p.d, p.sc, src.data(), size, NCCL_PTR_HOST, &smh));
-        ASSERT_EQ(ncclSuccess,
-                  pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), size, NCCL_PTR_HOST, &rmh));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), size, NCCL_PTR_HOST, &smh));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), size, NCCL_PTR_HOST, &rmh));
         ASSERT_EQ(ncclSuccess,
                   pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh, nullptr, &rreq));
         int done = 0;
