@@ -133,8 +133,10 @@ static int make_room(struct rdma_lane *r, uint64_t requests)
 
 /* Rings a chain. Its last request, and with it all before, has a completion when enough have had
  * none. done_at: the chain has completed when the peer has used slots up to here. */
-static int ring_chain(struct rdma_lane *r, struct ibv_send_wr *first, struct ibv_send_wr *last,
-                      uint32_t places, uint64_t done_at)
+static inline __attribute__((always_inline)) int ring_chain(struct rdma_lane *r,
+                                                            struct ibv_send_wr *first,
+                                                            struct ibv_send_wr *last,
+                                                            uint32_t places, uint64_t done_at)
 {
     struct rqp *q = &r->qp[0];
     struct ibv_send_wr *bad;

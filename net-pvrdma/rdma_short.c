@@ -12,15 +12,14 @@ static inline uint32_t smaller(uint32_t a, uint32_t b)
 }
 
 /* Of the next request. Between two messages it is that of a message of one line. */
-static void set_length(const struct rdma_lane *r, struct short_ring *s, uint32_t lines)
+static void set_inline(const struct rdma_lane *r, struct short_ring *s, uint32_t lines)
 {
-    uint32_t bytes = lines * (uint32_t)sizeof(struct short_head);
-    s->sge.length = bytes;
-    s->wr.send_flags = bytes <= r->cfg.max_inline ? IBV_SEND_INLINE : 0;
+    bool fits = lines * sizeof(struct short_head) <= r->cfg.max_inline;
+    s->wr.send_flags = fits ? IBV_SEND_INLINE : 0;
 }
 
-/* The requests of all short messages of a queue pair differ in two addresses, and in what
- * set_length says. */
+/* The requests of all short messages of a queue pair differ in two addresses, a length, and in what
+ * set_inline says. */
 void rdma_short_open(struct rdma_lane *r)
 {
     /* A peer that is told that completions are expensive acknowledges soon. */
@@ -43,7 +42,7 @@ void rdma_short_open(struct rdma_lane *r)
                                      .num_sge = 1,
                                      .opcode = IBV_WR_RDMA_WRITE,
                                      .wr.rdma.rkey = r->peer.mem_rkey};
-        set_length(r, s, 1);
+        set_inline(r, s, 1);
     }
 }
 
@@ -129,14 +128,17 @@ __attribute__((noinline)) static int post_signalled(struct rdma_lane *r, struct 
     return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
 }
 
-/* The next message lies in the ring, and its lines have been counted: sends it. */
+/* The next message lies in the ring, and its lines have been counted: sends it, but for the bytes
+ * before it. */
 static inline int post_lines(struct rdma_lane *r, struct rqp *q, struct short_head *h,
-                             uint32_t lines, uint32_t cookie)
+                             uint32_t lines, uint32_t skip, uint32_t cookie)
 {
     struct short_ring *s = &q->shorts;
     struct ibv_send_wr *bad;
-    s->sge.addr = (uintptr_t)h;
-    s->wr.wr.rdma.remote_addr = (uintptr_t)h + s->to_remote;
+    uintptr_t at = (uintptr_t)h->data + skip;
+    s->sge.addr = at;
+    s->sge.length = lines * (uint32_t)sizeof(*h) - skip;
+    s->wr.wr.rdma.remote_addr = at + s->to_remote;
     s->next = behind(s, h, lines);
     q->places--;
     rdma_note(q, cookie, 0);
@@ -150,13 +152,13 @@ static inline int post_line(struct rdma_lane *r, struct rqp *q, uint32_t imm, co
                             uint32_t len, uint32_t cookie)
 {
     struct short_head *h = q->shorts.next;
-    uint32_t lines = q->shorts.lines + 1;
+    uint32_t lines = q->shorts.lines + 1, skip = short_skip(len);
     q->shorts.lines = lines;
     h->imm = htole32(imm);
     h->bytes = htole32(len);
     h->stamp = htole32(lines);
-    copy_few(h->data, src, len);
-    return post_lines(r, q, h, 1, cookie);
+    copy_few(h->data + skip, src, len);
+    return post_lines(r, q, h, 1, skip, cookie);
 }
 
 /* Room for it has been taken. */
@@ -182,9 +184,9 @@ __attribute__((noinline)) static int post_any(struct rdma_lane *r, struct rqp *q
         src += n;
         len -= n;
     }
-    set_length(r, s, lines);
-    int rc = post_lines(r, q, h, lines, cookie);
-    set_length(r, s, 1);
+    set_inline(r, s, lines);
+    int rc = post_lines(r, q, h, lines, 0, cookie);
+    set_inline(r, s, 1);
     return rc;
 }
 
@@ -217,7 +219,7 @@ __attribute__((noinline)) static int send_to(struct rdma_lane *r, const void *sr
 {
     const struct cts_line *line = r->line;
     if (__builtin_expect(
-            line->n != 1 || !line->copies || (int32_t)le32toh((uint32_t)line->tag) != tag ||
+            line->kind != ONE_THAT_COPIES || (int32_t)le32toh((uint32_t)line->tag) != tag ||
                 le64toh(line->size) < size || mr->gpu != 0 || !rdma_within(mr, src, size),
             0))
         return -EAGAIN;
@@ -295,7 +297,7 @@ void rdma_copy_out(const struct pvn_event *ev, void *dst)
     const struct short_head *h = ev->data;
     uint32_t left = ev->bytes;
     if (left <= SHORT_HEAD_BYTES) {
-        copy_few(dst, h->data, left);
+        copy_few(dst, h->data + short_skip(left), left);
         return;
     }
     memcpy(dst, h->data, SHORT_HEAD_BYTES);

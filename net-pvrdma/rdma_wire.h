@@ -33,11 +33,17 @@ struct cts_line {
     uint64_t size;
     uint32_t rkey[PVN_MAX_LANES];
     int32_t tag;
-    uint8_t n;      /* lines of this slot */
-    uint8_t copies; /* 1: the buffer takes a short message, too */
+    union {
+        struct {
+            uint8_t n;      /* lines of this slot */
+            uint8_t copies; /* 1: the buffer takes a short message, too */
+        };
+        uint16_t kind; /* of both; ONE_THAT_COPIES: 1 and 1 */
+    };
     uint8_t zero[2];
     uint64_t stamp;
 };
+enum { ONE_THAT_COPIES = 0x0101 };
 static_assert(sizeof(struct cts_line) == 64, "a clear-to-send entry is one cache line");
 
 /* How many chunks of each queue pair the receiver has seen, and how many lines of short messages it
@@ -60,11 +66,16 @@ static_assert(sizeof(struct ack_line) == 64, "the acknowledgements are one cache
  */
 enum { SHORT_HEAD_BYTES = 52, SHORT_MORE_BYTES = 60 };
 struct short_head {
+    uint8_t data[SHORT_HEAD_BYTES];
     uint32_t imm; /* imm_make(), chunk 0 */
     uint32_t bytes;
-    uint8_t data[SHORT_HEAD_BYTES];
     uint32_t stamp;
 };
+/* A message of one line lies at the end of data, so that what is before it need not be written. */
+static inline uint32_t short_skip(uint32_t bytes)
+{
+    return SHORT_HEAD_BYTES - ((bytes + 3) & ~3u);
+}
 struct short_more {
     uint8_t data[SHORT_MORE_BYTES];
     uint32_t stamp;

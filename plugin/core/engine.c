@@ -247,7 +247,9 @@ int pvn_engine_progress(struct pvn_engine *e)
     int rc = poll_lane(e, e->cfg.lanes[0]);
     if (__builtin_expect(rc < 0, 0))
         return rc;
-    return e->unposted || e->cfg.lanes[0]->kick_due ? post_and_kick(e) : 0;
+    if (__builtin_expect(e->unposted, 0))
+        return post_and_kick(e);
+    return e->cfg.lanes[0]->kick_due ? kick(e, e->cfg.lanes[0]) : 0;
 }
 
 /* Fills in the sizes of a completed request and frees it. */
