@@ -50,6 +50,7 @@ static const char usage[] =
     "  --time SECONDS         per size (default: 0.3)\n"
     "  --repeat N             the whole run N times, plugins interleaved; medians at the end\n"
     "  --timeout SECONDS      without progress before a rank gives up (default: 30)\n"
+    "  --spin                 never yield the processor while nothing moves; NCCL does yield\n"
     "\n"
     "Where\n"
     "  --ranks N              processes started here (default: 2); without it, the environment of\n"
@@ -88,6 +89,7 @@ enum {
     O_TIME,
     O_REPEAT,
     O_TIMEOUT,
+    O_SPIN,
     O_RANKS,
     O_NETNS,
     O_MASTER,
@@ -125,6 +127,7 @@ static const struct option longopts[] = {
     {"time", required_argument, NULL, O_TIME},
     {"repeat", required_argument, NULL, O_REPEAT},
     {"timeout", required_argument, NULL, O_TIMEOUT},
+    {"spin", no_argument, NULL, O_SPIN},
     {"ranks", required_argument, NULL, O_RANKS},
     {"netns", required_argument, NULL, O_NETNS},
     {"master", required_argument, NULL, O_MASTER},
@@ -445,6 +448,9 @@ static int take_how(struct pvn_perf_opts *o, int c, const char *arg)
         return want_int("repeat", arg, 1, 1000, &o->repeat);
     case O_TIMEOUT:
         return want_seconds("timeout", arg, &o->timeout);
+    case O_SPIN:
+        o->spin = 1;
+        return PVN_PERF_OK;
     case O_RANKS:
         return want_int("ranks", arg, 1, MAX_FORKED_RANKS, &o->ranks);
     case O_NETNS:

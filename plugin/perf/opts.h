@@ -67,6 +67,7 @@ struct pvn_perf_opts {
     double idle;            /* p2p: seconds to wait on silent comms instead; 0: no */
     int repeat;
     double timeout;
+    int spin;
     double boot_timeout;
     char master[256]; /* "": from the environment */
     int port;         /* 0: from the environment */

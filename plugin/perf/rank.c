@@ -164,7 +164,8 @@ int pvn_rank_idle(struct pvn_rank *r)
 {
     double now;
 
-    sched_yield();
+    if (!r->o->spin)
+        sched_yield();
     if (++r->idle % CHECK_PASSES)
         return 0;
     atomic_fetch_add_explicit(&r->beat->count, 1, memory_order_relaxed);

@@ -108,6 +108,9 @@ TEST(Options, DefaultsAndLists)
     EXPECT_EQ(std::vector<uint64_t>(o.size, o.size + o.nsizes), want);
     EXPECT_EQ(o.channels, 1);
     EXPECT_TRUE(o.latency && o.bandwidth);
+    EXPECT_FALSE(o.spin);
+    ASSERT_EQ(Parse({"p2p", "--spin"}, &o, &err), PVN_PERF_OK) << err;
+    EXPECT_TRUE(o.spin);
     ASSERT_EQ(Parse({"ring", "--plugin", "/x/libnccl-net-foo.so", "--plugin", "b=/y=z.so", "--env",
                      "b:K=a=b:c", "--netns", "n1,n2", "--master", "[::1]:77"},
                     &o, &err),

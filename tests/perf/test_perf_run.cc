@@ -115,7 +115,7 @@ TEST(Run, RingShapesAndVersions)
 TEST(Run, PointToPoint)
 {
     for (const char *more : {"", "--depth 1", "--group 8 --depth 4", "--channels 3", "--abi 6",
-                             "--abi 4", "--latency", "--bandwidth"}) {
+                             "--abi 4", "--latency", "--bandwidth", "--spin"}) {
         Outcome r = Perf("p2p --check --iters 30 --sizes 0,1,8,5000,100000 --plugin t=" + kTestnet +
                          " " + more);
 
