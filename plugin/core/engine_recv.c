@@ -152,14 +152,10 @@ static int one_of_many(struct pvn_engine *e, struct recv_group *g, const struct 
     return ent->got == ent->total;
 }
 
-/* Of a message that came whole. b: its buffer. */
-static inline int copy_out(struct pvn_engine *e, const struct pvn_lane *l, struct recv_group *g,
-                           const struct pvn_buffer *b, const struct pvn_event *ev)
+/* Whether the event's bytes are to be copied to where the processor cannot. */
+static inline bool out_of_reach(const struct pvn_buffer *b, const struct pvn_event *ev)
 {
-    if (__builtin_expect(b->mr && b->mr->gpu, 0))
-        return cannot_be_copied(e, g, ev);
-    l->ops->copy_out(ev, b->addr);
-    return 0;
+    return __builtin_expect(ev->data && b->mr && b->mr->gpu, 0);
 }
 
 /* A message of several chunks, or for a group of several buffers. */
@@ -179,9 +175,10 @@ __attribute__((noinline)) static int arrived_in_part(struct pvn_engine *e, const
         if (rc <= 0)
             return rc;
     } else {
-        int rc = ev->data ? copy_out(e, l, g, &g->buf[ev->recv], ev) : 0;
-        if (rc < 0)
-            return rc;
+        if (out_of_reach(&g->buf[ev->recv], ev))
+            return cannot_be_copied(e, g, ev);
+        if (ev->data)
+            l->ops->copy_out(ev, g->buf[ev->recv].addr);
         ent->total = ev->total;
         e->stats.chunks++;
     }
@@ -196,12 +193,16 @@ static inline int arrived_whole(struct pvn_engine *e, const struct pvn_lane *l,
     uint64_t total = ev->total;
     if (__builtin_expect(total > g->buf[0].size, 0))
         return impossible_chunk(e, g, ev);
+    if (out_of_reach(&g->buf[0], ev))
+        return cannot_be_copied(e, g, ev);
     e->rx->ring[ev->id % SLOT_RING] = NULL;
     g->req.size = total;
     e->stats.chunks++;
     e->stats.bytes += total;
     eng_req_done(e, &g->req);
-    return ev->data ? copy_out(e, l, g, &g->buf[0], ev) : 0;
+    if (ev->data)
+        l->ops->copy_out(ev, g->buf[0].addr);
+    return 0;
 }
 
 static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,

@@ -522,6 +522,9 @@ TEST_F(RdmaLies, IntoAGpusBuffer)
     ASSERT_NE(nullptr, err);
     EXPECT_NE(nullptr, strstr(err->reason[0], "on a GPU")) << err->reason[0];
     EXPECT_EQ(0xAA, in[0]);
+    int done = 0;
+    EXPECT_NE(0, hot_test(r, &done, nullptr));
+    EXPECT_EQ(0, done) << "there is nothing in the buffer";
 }
 
 TEST_F(RdmaLies, ForABufferThatNobodyPosted)
