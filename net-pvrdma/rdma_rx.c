@@ -82,12 +82,14 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
     return 0;
 }
 
-/* Entries may wait while the peer has at least as many unused ones as half of what is open. */
+/* Entries may wait while the peer has at least as many unused ones as half of what is open. With
+ * other lanes beside this one that is not known: messages that come over those use up entries too.
+ */
 static bool worth_publishing(const struct rdma_lane *r)
 {
     uint64_t waiting = r->staged - r->published;
-    if (waiting == 0)
-        return false;
+    if (waiting == 0 || r->l.nlanes > 1)
+        return waiting > 0;
     uint64_t unused = r->published - r->started, open = r->staged - r->started;
     return unused <= open / 2 || waiting >= CTS_BATCH_MAX;
 }

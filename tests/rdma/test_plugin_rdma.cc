@@ -391,6 +391,28 @@ TEST_F(PluginRdma, DifferentNumbersOfDevices)
     EXPECT_TRUE(said("2 lanes: rdma on")) << Log::get().text();
 }
 
+// Receives that are posted one at a time: entries go over one lane, most messages over others.
+TEST_F(PluginRdma, ManyDevicesAndOneReceiveAtATime)
+{
+    for (const char *profile : {"pvrdma", "roce"}) {
+        adapters(profile, "set devices 4");
+        Net n(12);
+        ncclNetVDeviceProps_v12_t join = {};
+        join.ndevs = 4;
+        for (int i = 0; i < join.ndevs; i++)
+            join.devs[i] = i;
+        int all = -1;
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &all, &join));
+        Log::get().clear();
+        Route r(n, all, all);
+        for (unsigned i = 0; i < 200; i++) {
+            r.size = i % 3 ? 100 : Route::SIZE;
+            ASSERT_TRUE(r.move(i)) << profile << " message " << i;
+        }
+        EXPECT_TRUE(said("4 lanes: rdma on")) << Log::get().text();
+    }
+}
+
 TEST_F(PluginRdma, OnlyLinkLocalAddressesDoOnOneLink)
 {
     adapters("roce", "set ipv4 0");
