@@ -66,6 +66,7 @@ static void rdma_close(struct pvn_lane *l)
     struct rdma_lane *r = rdma_of(l);
     if (r->qp) {
         rdma_two_drain(r);
+        rdma_rx_farewell(r);
         rdma_qps_error(r);
         rdma_qps_destroy(r);
     }

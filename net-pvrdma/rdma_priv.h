@@ -114,7 +114,7 @@ struct rdma_lane {
     bool bound, probed, verified, errored;
     uint8_t copies;     /* 1: short messages are taken, see struct cts_line */
     uint32_t line_max;  /* of one line */
-    uint32_t signal_at; /* requests of short messages up to the one that has a completion */
+    uint32_t signal_at; /* of short messages' requests, or of chains', this many: one completion */
     uint32_t
         short_max; /* bytes of a message that goes as a short one; 0: both ends must know them */
     /* when to ask the completion queue with nothing known, see rdma_time_to_ask */
@@ -354,6 +354,7 @@ int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
 void rdma_rx_open(struct rdma_lane *r); /* once the peer's offer is known */
 int rdma_rx_kick(struct pvn_lane *l);
+void rdma_rx_farewell(struct rdma_lane *r); /* blocks for a moment at most, where the peer lives */
 int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 
 #endif

@@ -5,6 +5,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/clock.h"
+
+/* The longest time for which a lane that closes waits for its last acknowledgement. */
+#define FAREWELL_NS (PVN_NS_PER_S / 4)
+
 __attribute__((noinline, cold)) static int not_registered(struct rdma_lane *r)
 {
     return rdma_dead(r, -EFAULT,
@@ -145,7 +150,7 @@ static inline __attribute__((always_inline)) int ring_chain(struct rdma_lane *r,
     q->places -= places;
     q->quiet += places;
     last->next = NULL;
-    if (q->quiet >= SIGNAL_AT) {
+    if (q->quiet >= r->signal_at) {
         last->wr_id = wr_id_make(WR_CHAIN, 0, q->quiet);
         last->send_flags |= IBV_SEND_SIGNALED;
         r->chain[r->chain_tail++ % (CTS_SLOTS * 2)] = done_at;
@@ -280,6 +285,36 @@ static int acknowledge_alone(struct rdma_lane *r)
     r->stats.acks_alone++;
     /* Known when an entry published after it is used. */
     return ring_chain(r, wr, wr, 1, r->published + 1);
+}
+
+/* Whether the peer's last requests may have no completion by which it learns what has come of them.
+ */
+static bool owes_farewell(const struct rdma_lane *r)
+{
+    bool seen = false;
+    for (int k = 0; k < r->nqps; k++)
+        seen |= r->qp[k].seen > 0;
+    return seen && !r->cfg.sender && !r->two && r->verified && !r->errored && !r->l.abandoned &&
+           r->peer.wants_acks;
+}
+
+/* What has arrived must not be given up by a peer that finds nobody there when it asks. That an
+ * acknowledgement was posted is not enough: what is on its way ends with the queue pair. */
+void rdma_rx_farewell(struct rdma_lane *r)
+{
+    uint64_t until = pvn_now_ns() + FAREWELL_NS;
+    bool said = false;
+    if (!owes_farewell(r))
+        return;
+    r->signal_at = 1;
+    while (r->l.err.code == 0 && (!said || r->owed > 0) && pvn_now_ns() < until) {
+        struct pvn_event ev[CQ_BATCH];
+        int n = 0;
+        if (!said)
+            said = acknowledge_alone(r) == 0;
+        if (r->owed > 0 && rdma_take(r, CQ_BATCH, ev, CQ_BATCH, &n) < 0)
+            return;
+    }
 }
 
 int rdma_rx_kick(struct pvn_lane *l)

@@ -22,8 +22,9 @@ static void set_inline(const struct rdma_lane *r, struct short_ring *s, uint32_t
  * set_inline says. */
 void rdma_short_open(struct rdma_lane *r)
 {
-    /* A peer that is told that completions are expensive acknowledges soon. */
-    r->signal_at = r->cfg.costly_poll ? SIGNAL_AT : 1;
+    /* A peer that is told that completions are expensive acknowledges soon, and what becomes of a
+     * receiver's chains shows in what the peer does. */
+    r->signal_at = r->cfg.costly_poll || !r->cfg.sender ? SIGNAL_AT : 1;
     bool both = r->peer.shorts && r->cfg.mode != PVN_RDMA_SEND;
     r->short_max = both ? r->cfg.short_max : 0;
     r->copies = r->short_max > 0;

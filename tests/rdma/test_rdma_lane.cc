@@ -652,6 +652,42 @@ TEST(RdmaDoorbells, TheLastMessageIsNotForgotten)
     }
 }
 
+// A receiver that has got a message and closes has not always told of it before: the sender, whose
+// request had no completion, must not take the end of the connection for the loss of the message.
+TEST(RdmaDoorbells, WhatHasArrivedIsSentAlthoughTheReceiverCloses)
+{
+    for (int qps : {1, 2}) {
+        RdmaPair p;
+        RdmaOptions o = shape("pvrdma\nset timeout_cap_ms 20", PVN_RDMA_RECORD, qps, 1 << 20, true);
+        o.quiet_ns = 2000000;
+        o.retry = 2;
+        p.open(o);
+        uint8_t out[8] = {1, 2, 3}, in[8][8] = {};
+        pvn_mr *smr = p.tx.reg(out, sizeof(out)), *rmr = p.rx.reg(in, sizeof(in));
+        pvn_req *s = nullptr, *r[8] = {};
+        for (int i = 0; i < 8; i++) {
+            ASSERT_EQ(0, irecv(p, in[i], sizeof(in[i]), 0, rmr, &r[i]));
+            ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+        }
+        int done = 0;
+        for (Patience patience; !s && patience.left();)
+            ASSERT_EQ(0, hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s));
+        for (Patience patience; !done && patience.left();)
+            ASSERT_EQ(0, hot_test(r[0], &done, nullptr));
+        ASSERT_EQ(1, done);
+        pvn_engine_free(p.rx.e);
+        p.rx.e = nullptr;
+        p.rx.lane->ops->close(p.rx.lane);
+        p.rx.lane = nullptr;
+        done = 0;
+        int rc = 0;
+        for (Patience patience; rc == 0 && !done && patience.left();)
+            rc = hot_test(s, &done, nullptr);
+        EXPECT_EQ(0, rc) << p.tx.lane->err.reason[0];
+        EXPECT_EQ(1, done);
+    }
+}
+
 // Runs a sender until it fails and returns its error.
 const pvn_err *until_failed(RdmaPair &p)
 {
