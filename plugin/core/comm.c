@@ -178,11 +178,14 @@ static void take_news(struct pvn_comm *c, int news)
 
 static void check_lost(struct pvn_comm *c)
 {
-    uint64_t now = pvn_now_ns(), bytes = bytes_moved(c);
+    uint64_t now = pvn_now_ns();
 
-    if (pvn_engine_pending(c->engine) == 0 || bytes != c->lost_bytes) {
+    /* Nobody may have called for long, and what has come meanwhile waits to be taken. */
+    if (now - c->lost_ns > LOST_NS)
+        pvn_engine_progress(c->engine);
+    if (pvn_engine_pending(c->engine) == 0 || bytes_moved(c) != c->lost_bytes) {
         c->lost_ns = now;
-        c->lost_bytes = bytes;
+        c->lost_bytes = bytes_moved(c);
     } else if (now - c->lost_ns > LOST_NS) {
         pvn_engine_fail(c->engine, &c->ctrl_err);
         c->grace_ns = 1;

@@ -2,6 +2,8 @@
 #include "abi/nccl_side.h"
 #include "fail/raw_peer.h"
 
+#include <memory>
+
 extern "C" {
 #include "net-tcp/frame.h"
 }
@@ -222,6 +224,32 @@ TEST(Receiving, WhatWasSentBeforeThePeerVanishedStillArrives)
     EXPECT_EQ(2, r.b.data()[1]);
     EXPECT_EQ(ncclRemoteError, r.receive(&done)) << "and then the loss is reported";
     EXPECT_TRUE(told("control connection", "(1 message, 3 bytes)")) << Log::get().text();
+}
+
+// The loss is noticed, then the last message comes, and nobody calls for longer than a receiver
+// waits for more. Some call in 64 looks at the connection, so there are as many of them.
+TEST(Receiving, WhatCameWhileNobodyCalledIsStillTaken)
+{
+    std::vector<std::unique_ptr<Receiver>> all(64);
+    for (size_t i = 0; i < all.size(); i++) {
+        Receiver &r = *(all[i] = std::make_unique<Receiver>());
+        void *data = r.b.data(), *mh = nullptr;
+        size_t room = r.b.n;
+        int tag = 0, done = 0;
+        ASSERT_EQ(ncclSuccess,
+                  pvn_netdrv_irecv(r.n.d, r.rc, 1, &data, &room, &tag, &mh, nullptr, &r.req));
+        r.ctrl.close();
+        auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+        for (size_t k = 0; k % all.size() != i || std::chrono::steady_clock::now() < end; k++)
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_test(r.n.d, r.req, &done, &r.size));
+        r.stream.send(message(0, {1, 2, 3}, 3));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    for (auto &r : all) {
+        int done;
+        EXPECT_EQ(ncclSuccess, r->receive(&done)) << Log::get().text();
+        EXPECT_EQ(3, r->size);
+    }
 }
 
 TEST(Receiving, GoodbyeThenTheEndOfTheStream)
