@@ -133,6 +133,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->cfg = *cfg;
     t->l.ops = &tcp_ops;
     t->l.sender = cfg->sender;
+    t->l.caps = PVN_LANE_ENDS;
     t->l.max_posted = TXQ;
     t->l.max_chunk = cfg->chunk;
     t->batch_ns = (uint64_t)cfg->batch_us * 1000;

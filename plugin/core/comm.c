@@ -17,8 +17,8 @@
 /* When a data socket breaks, the peer's own account of it is usually already on its way over the
  * control connection; this long it is waited for, so that both logs tell the same story. */
 #define GRACE_NS (PVN_NS_PER_S / 4)
-/* A receiver whose peer is gone without goodbye goes on taking what the kernel still holds; without
- * any new byte for this long the rest will not come. */
+/* When the peer is gone, what it sent before is still taken, and acknowledgements; without any new
+ * byte for this long the rest will not come. */
 #define LOST_NS PVN_NS_PER_S
 
 /* Time between two looks at whether bytes have moved. */
@@ -162,15 +162,26 @@ static uint64_t bytes_moved(const struct pvn_comm *c)
     return s->bytes + s->chunks;
 }
 
+/* By what the control connection has brought; nothing more will be said. */
+static void fail_by_news(struct pvn_comm *c)
+{
+    pvn_engine_fail(c->engine, &c->ctrl_err);
+    c->grace_ns = 1;
+}
+
 /* The control connection has brought something. */
 static void take_news(struct pvn_comm *c, int news)
 {
-    if (news >= 0)
-        return; /* goodbye: what was sent before it is still on the data streams */
-    if (news == -EREMOTEIO || news == -EPROTO || c->sender) {
-        pvn_engine_fail(c->engine, &c->ctrl_err);
-        c->grace_ns = 1; /* nothing more will be said */
+    if (news == -EREMOTEIO || news == -EPROTO || (news < 0 && c->sender)) {
+        fail_by_news(c);
         return;
+    }
+    if (news > 0) {
+        /* What was sent before the goodbye is still on the data streams, and so is their end. */
+        if (!c->sender && c->conn->lane[0]->caps & PVN_LANE_ENDS)
+            return;
+        pvn_err_set(&c->ctrl_err, -ECONNRESET, "the peer has closed its end of the comm");
+        pvn_err_set_fault(&c->ctrl_err, PVN_FAULT_REMOTE);
     }
     c->lost_ns = pvn_now_ns();
     c->lost_bytes = bytes_moved(c);
@@ -187,8 +198,7 @@ static void check_lost(struct pvn_comm *c)
         c->lost_ns = now;
         c->lost_bytes = bytes_moved(c);
     } else if (now - c->lost_ns > LOST_NS) {
-        pvn_engine_fail(c->engine, &c->ctrl_err);
-        c->grace_ns = 1;
+        fail_by_news(c);
     }
 }
 
@@ -306,6 +316,9 @@ static int no_request(struct pvn_comm *c, int rc, const char *call)
     /* No room: the caller may call nothing but this until there is. */
     if (rc == 0 && comm_attends(c))
         attend(c);
+    /* Nor will there be any when the receiver has closed. */
+    if (rc == 0 && c->sender && c->conn->goodbye && pvn_engine_pending(c->engine) == 0)
+        fail_by_news(c);
     return result(c, answer(c, rc, call));
 }
 

@@ -49,8 +49,8 @@ struct pvn_comm {
     struct pvn_err call_err;
     struct pvn_err ctrl_err; /* what the control connection brought last */
     uint64_t grace_ns;       /* engine failed: until when the peer's reason is waited for */
-    uint64_t lost_ns;        /* receiver: the control connection ended without goodbye */
-    uint64_t lost_bytes;     /* received when that was last looked at */
+    uint64_t lost_ns;        /* the peer is gone, and something may still come of it */
+    uint64_t lost_bytes;     /* moved when that was last looked at */
 };
 
 /* comm.c: what to do before a call on the comm. 0, or the reason why not is what pvn_comm_err()

@@ -162,6 +162,7 @@ enum {
     PVN_LANE_CONNECTOR_FIRST = 1 << 5,   /* what verify sends is lost while the peer is not bound */
     PVN_LANE_SETS_KICK_DUE = 1 << 6,     /* the lane does that by itself, the engine does not */
     PVN_LANE_SENDS_NEXT = 1 << 7,        /* send_next is worth a call, see there */
+    PVN_LANE_ENDS = 1 << 8, /* a receiver's poll fails when the peer has closed and all is taken */
 };
 
 struct pvn_lane_ops {

@@ -358,6 +358,62 @@ TEST_F(PluginRdma, ARegistrationGivenBackWithRequestsOpen)
     }
 }
 
+// Tests or posts, whatever is due, until that fails.
+ncclResult_t until_it_fails(const std::function<ncclResult_t()> &call)
+{
+    ncclResult_t rc = ncclSuccess;
+    EXPECT_TRUE(eventually([&] { return (rc = call()) != ncclSuccess; }, 10)) << "it waits on";
+    return rc;
+}
+
+class Goodbye : public PluginRdma, public testing::WithParamInterface<const char *>
+{
+};
+INSTANTIATE_TEST_SUITE_P(Modes, Goodbye, testing::Values("record", "imm", "send"),
+                         [](const auto &i) { return std::string(i.param); });
+
+// An adapter does not tell that the other one's queue pair is gone.
+TEST_P(Goodbye, TheSenderHearsIt)
+{
+    setenv("NCCL_PVRDMA_RDMA_MODE", GetParam(), 1);
+    adapters("pvrdma", "");
+    Net n(12);
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    r.close_recv();
+    void *req = nullptr;
+    EXPECT_EQ(ncclRemoteError, until_it_fails([&] {
+                  int done = 0;
+                  ncclResult_t rc = req ? pvn_netdrv_test(r.p.d, req, &done, nullptr)
+                                        : pvn_netdrv_isend(r.p.d, r.p.sc, r.src.data(), Route::SIZE,
+                                                           0, r.smh, nullptr, &req);
+                  if (done)
+                      req = nullptr;
+                  return rc;
+              }));
+    EXPECT_TRUE(Log::get().warned({"closed its end"})) << Log::get().warnings();
+}
+
+TEST_P(Goodbye, TheReceiverHearsIt)
+{
+    setenv("NCCL_PVRDMA_RDMA_MODE", GetParam(), 1);
+    adapters("pvrdma", "");
+    Net n(12);
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    r.close_send();
+    void *req = nullptr, *data = r.dst.data();
+    size_t size = Route::SIZE;
+    int tag = 0, done = 0;
+    EXPECT_EQ(ncclRemoteError, until_it_fails([&] {
+                  return req ? pvn_netdrv_test(r.p.d, req, &done, nullptr)
+                             : pvn_netdrv_irecv(r.p.d, r.p.rc, 1, &data, &size, &tag, &r.rmh,
+                                                nullptr, &req);
+              }));
+    EXPECT_EQ(0, done);
+    EXPECT_TRUE(Log::get().warned({"closed its end"})) << Log::get().warnings();
+}
+
 TEST_F(PluginRdma, MemlockTooSmallIsNamed)
 {
     adapters("roce", "set memlock_kb 2048");
