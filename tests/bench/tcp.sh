@@ -43,14 +43,13 @@ done
 perf=$build/pvn-perf
 [[ -x $perf ]] || { echo "no $perf: build first, or give --build DIR" >&2; exit 2; }
 own=$build/.libs/libnccl-net-pvrdma.so
-args=(--plugin "pvrdma=$own")
-for p in ${plugins[@]+"${plugins[@]}"}; do args+=(--plugin "$p"); done
+plugins=("pvrdma=$own" ${plugins[@]+"${plugins[@]}"})
 if [[ $bare ]]; then
     bare=$build/tests/bench/.libs/bare_net.so
     [[ -e $bare ]] || { echo "no $bare: make tests/bench/bare_net.la there" >&2; exit 2; }
-    args+=(--plugin "bare=$bare")
+    plugins+=("bare=$bare")
 fi
-args+=(${envs[@]+"${envs[@]}"})
+order=${plugins[*]%%=*}
 
 a=pvnA$$ b=pvnB$$ allowed=
 allow=/proc/sys/net/ipv4/tcp_allowed_congestion_control
@@ -117,8 +116,10 @@ iperf_round() {
 
 # p2p and ring runs of all plugins, in turn; the CSV lines without their header.
 perf_round() {
-    local out=$1
+    local out=$1 p args=()
     shift
+    for p in "${plugins[@]}"; do args+=(--plugin "$p"); done
+    args+=(${envs[@]+"${envs[@]}"})
     ${rt[@]+"${rt[@]}"} "$perf" "$@" "${args[@]}" --netns "$a,$b" --quiet --csv "$tmp/one.csv" 2>"$tmp/err" ||
         { cat "$tmp/err" >&2; echo "pvn-perf $* failed" >&2; exit 3; }
     tail -n +2 "$tmp/one.csv" >>"$out"
@@ -155,6 +156,8 @@ perf_round /dev/null ring --ranks 4 --check --sizes 4M --time 0.01
 touch "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
 for ((r = 1; r <= rounds; r++)); do
     echo "round $r of $rounds ..." >&2
+    # Who comes first finds the processors at rest and is up to 4 % slower: another one each time.
+    plugins=("${plugins[@]:1}" "${plugins[0]}")
     for k in ${only[@]+"${only[@]}"}; do kind_round "$k"; done
     ((${#only[@]} == 0)) || continue
     for s in 1 2 4; do iperf_round "$s" "$r"; done
@@ -163,7 +166,7 @@ done
 company="$company before, $(busy) after"
 echo "veth pair, MTU $mtu, $cc, $rounds rounds, $(nproc) CPUs, Linux $(uname -r); data verified with every plugin"
 echo "CPUs in use by other processes: $company (above 0.2 the figures below are not to be trusted)"
-awk -F, -v own=pvrdma '
+awk -F, -v own=pvrdma -v order="$order" '
 function sort(v, n,    i, j, t) {
     for (i = 2; i <= n; i++) { t = v[i]; for (j = i - 1; j > 0 && v[j] > t; j--) v[j + 1] = v[j]; v[j + 1] = t }
 }
@@ -175,10 +178,10 @@ function stats(list,    v, n) {
 function size(x) { return x >= 1048576 ? x / 1048576 " MiB" : x >= 1024 ? x / 1024 " KiB" : x " B" }
 function add(row, plugin, value, cpu) {
     if (!(row in known)) { known[row] = 1; rows[++nrows] = row }
-    if (!(plugin in seen)) { seen[plugin] = 1; names[++nnames] = plugin }
     val[row, plugin] = val[row, plugin] " " value
     if (cpu > 0) use[row, plugin] = use[row, plugin] " " cpu
 }
+BEGIN { nnames = split(order, names, " "); for (i = 1; i <= nnames; i++) seen[names[i]] = 1 }
 FILENAME ~ /iperf.csv$/ { ip[$2] = ip[$2] " " $3; ipc[$2] = ipc[$2] " " $4; next }
 $4 == "latency" { add("latency " size($10) ", us", $1, $12); next }
 $4 == "bandwidth" && $10 == 8 { add("8 B messages, M/s", $1, $17 / 1e6); next }
