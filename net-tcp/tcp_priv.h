@@ -15,7 +15,7 @@ enum {
     TX_RUN = 32,     /* chunks that one stream takes at once */
     TX_RUN_BYTES = 256 * 1024,        /* and no more bytes than this, beside the first chunk */
     TX_BUDGET = 1024 * 1024,          /* bytes that one call writes */
-    TX_LEND_BYTES = 16 * 1024 * 1024, /* on their way at once, beyond which nothing more is lent */
+    TX_LEND_BYTES = 64 * 1024 * 1024, /* on their way at once, beyond which nothing more is lent */
     RX_STAGE = 16 * 1024,             /* bytes read ahead of a header while messages are small */
     RX_STAGE_LARGE = 128,     /* and while they are large: their payload should not be copied */
     RX_PEEK = 4 * 1024 + 512, /* bytes of a lone message that are looked at before they are taken */

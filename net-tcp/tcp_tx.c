@@ -9,7 +9,11 @@
 
 #include "core/clock.h"
 
-enum { SEND_NOW_BYTES = 16 * 1024 }; /* queued bytes that are worth a call at once */
+enum {
+    SEND_NOW_BYTES = 16 * 1024, /* queued bytes that are worth a call at once */
+    HALVE_FROM = 60 * 1024,     /* bytes of a lone payload that is sent in two halves */
+    HALVE_TO = 96 * 1024
+};
 
 static struct tx_frame *frame_at(struct tcp_lane *t, uint32_t pos)
 {
@@ -21,8 +25,6 @@ static size_t frame_len(const struct tx_frame *f)
     return f->head_len + f->len;
 }
 
-/* Pages of much more than the caches hold are cold when the receiver comes to them; it is then
- * better off with the kernel's own, which are few and always the same. */
 static bool worth_lending(const struct tcp_lane *t, const struct pvn_write *w)
 {
     return t->lend_min && w->f.len >= t->lend_min && t->open_bytes + w->f.len <= TX_LEND_BYTES &&
@@ -128,6 +130,19 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
     }
 }
 
+/*
+ * What is sent once in a while, and not into a stream of messages: the peer is likely to wait for
+ * it. Linux makes packets of up to 45 segments of it (64 KiB on Ethernet) and hands each on when it
+ * is full. A little more than one of these is one that the peer gets when all has been copied here,
+ * and a small one behind it that meets the peer's copying. Halves are copied at both ends at a
+ * time.
+ */
+static bool worth_halving(const struct tcp_lane *t, const struct stream *s, size_t len)
+{
+    return s->count == 1 && s->done == 0 && len >= HALVE_FROM && len <= HALVE_TO && t->batch_ns &&
+           pvn_now_ns() - t->last_tx_ns >= t->batch_ns;
+}
+
 /* Writes once: bytes written, -EAGAIN or an error. */
 static ssize_t write_some(struct tcp_lane *t, struct stream *s)
 {
@@ -144,6 +159,8 @@ static ssize_t write_some(struct tcp_lane *t, struct stream *s)
     }
     struct msghdr mh = {.msg_iov = iov};
     mh.msg_iovlen = (size_t)gather(t, s, iov);
+    if (worth_halving(t, s, f->len))
+        iov[1].iov_len = f->len / 2;
     int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
     ssize_t n = mh.msg_iovlen == 1 ? send(s->fd, iov[0].iov_base, iov[0].iov_len, flags)
                                    : sendmsg(s->fd, &mh, flags);

@@ -304,6 +304,38 @@ TEST(TcpLaneBatch, MessagesFarApartDoNotWait)
     }
 }
 
+// Two messages of n bytes, `pause` apart: the sender's system calls for the second.
+static uint64_t calls_for_second(unsigned batch_us, size_t n, unsigned pause)
+{
+    LanePair p;
+    p.open(1, 512 << 10, batch_us);
+    auto out = pattern(n, 2);
+    uint64_t before = 0;
+    for (int i = 0; i < 2; i++) {
+        std::vector<uint8_t> in(n);
+        void *buf = in.data();
+        int tag = 0;
+        pvn_req *r, *s;
+        before = pvn_tcp_lane_get_stats(p.tx)->tx_calls;
+        EXPECT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &n, &tag, nullptr, &r));
+        EXPECT_EQ(0, pvn_engine_isend(p.etx, out.data(), n, 0, nullptr, &s));
+        finish(s, r, nullptr, nullptr);
+        EXPECT_EQ(out, in);
+        usleep(pause);
+    }
+    return pvn_tcp_lane_get_stats(p.tx)->tx_calls - before;
+}
+
+TEST(TcpLaneBatch, ALoneMessageThatIsALittleMoreThanAPacketGoesInHalves)
+{
+    EXPECT_EQ(2u, calls_for_second(1, 64 << 10, 100));
+    EXPECT_EQ(2u, calls_for_second(1, 96 << 10, 100));
+    EXPECT_EQ(1u, calls_for_second(1, 48 << 10, 100)) << "one packet";
+    EXPECT_EQ(1u, calls_for_second(1, 128 << 10, 100)) << "two packets as it is";
+    EXPECT_EQ(1u, calls_for_second(10000000, 64 << 10, 0)) << "one of many";
+    EXPECT_EQ(1u, calls_for_second(0, 64 << 10, 100)) << "it is not known which are lone";
+}
+
 TEST(TcpLaneStreams, SmallMessagesKeepToOne)
 {
     LanePair p;
