@@ -91,12 +91,17 @@ void pvn_rdma_lane_get_stats(const struct pvn_lane *l, struct pvn_rdma_lane_stat
 {
     const struct rdma_lane *r = (const struct rdma_lane *)l;
     *out = r->stats;
-    for (int k = 0; k < r->nqps && !r->two; k++) {
-        uint32_t chunks = l->sender ? r->qp[k].posted : r->qp[k].seen;
-        out->chunks += chunks;
-        out->shorts += chunks - r->qp[k].longs;
-        out->post_send += l->sender ? chunks - r->qp[k].longs : 0;
+    if (r->two)
+        return;
+    /* Those of the queue pairs begin again after 2^32. */
+    uint64_t longs = 0;
+    out->chunks = r->chunks_done;
+    for (int k = 0; k < r->nqps; k++) {
+        longs += r->qp[k].longs;
+        out->chunks += l->sender ? r->qp[k].posted - r->qp[k].reported : 0;
     }
+    out->shorts = out->chunks - longs;
+    out->post_send += l->sender ? out->shorts : 0;
 }
 
 static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)

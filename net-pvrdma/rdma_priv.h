@@ -66,7 +66,7 @@ struct rqp {
     struct ibv_sge sge[CHAIN];
     /* sender: chunks of this queue pair, counted for ever */
     uint32_t posted, acked, reported;
-    uint32_t longs;     /* of those posted or seen, not short messages */
+    uint64_t longs;     /* of those posted or seen, not short messages */
     uint32_t consumed;  /* seen by the peer, whose record ring has room again */
     uint32_t completed; /* known by data completions that were taken from the queue */
     /* Chunks that had been posted with each request that has a completion, and how many such

@@ -5,6 +5,7 @@
 
 extern "C" {
 #include "net-pvrdma/rdma_wire.h"
+#include "rdma/wrap.h"
 #include "support/hot.h"
 }
 
@@ -296,6 +297,34 @@ INSTANTIATE_TEST_SUITE_P(
                     shape("pvrdma\nset async 1", PVN_RDMA_SEND, 3, 50000, true),
                     shape("roce", PVN_RDMA_SEND, 2, 4096, false),
                     shape("roce\nset async 1", PVN_RDMA_SEND, 8, 150000, false)));
+
+// Messages have numbers of 20 bits on the wire, chunks and lines of 32; the rings are filled anew
+// once before these begin again at 0.
+class RdmaCounters : public RdmaLane
+{
+};
+
+TEST_P(RdmaCounters, BeginAgain)
+{
+    const uint64_t first = (UINT64_C(1) << PVN_ID_BITS) - 2000;
+    for (pvn_engine *e : {p.tx.e, p.rx.e})
+        wrap_start_at(e, first, UINT32_MAX - 600);
+    pipeline(p, 3000, 8, 400);
+    pipeline(p, 3000, 32, SHORT_MAX);
+    one(GetParam().chunk * 400 + 1);
+    // What is counted for a person does not.
+    for (const pvn_lane *l : {p.tx.lane, p.rx.lane})
+        EXPECT_EQ(6401u, lane_stats(l).chunks);
+    EXPECT_EQ(lane_stats(p.tx.lane).shorts, lane_stats(p.rx.lane).shorts);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, RdmaCounters,
+                         testing::Values(shape("pvrdma", PVN_RDMA_RECORD, 1, 65536, true),
+                                         shape("pvrdma", PVN_RDMA_RECORD, 3, 4096, true),
+                                         shape("pvrdma", PVN_RDMA_IMM, 1, 65536, true),
+                                         shape("roce\nset async 1", PVN_RDMA_RECORD, 2, 4096,
+                                               false),
+                                         shape("roce", PVN_RDMA_IMM, 2, 4096, false)));
 
 // The end that could do either follows the one that cannot; two of them use records unless polls
 // are cheap for both.
