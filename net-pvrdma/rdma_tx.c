@@ -303,13 +303,16 @@ static bool may_stay_unknown(const struct rqp *q)
     return q->quiet > 0 && q->nwr == 0 && q->acked != q->posted;
 }
 
-/* An empty request behind them, with a completion. */
+/* An empty request behind them, with a completion. Where there is no place for it, there are
+ * completions before. */
 static int ask_of(struct rdma_lane *r, int k)
 {
     struct rqp *q = &r->qp[k];
     struct ibv_send_wr *wr = rdma_wr(r, k, NULL, 0, 0, r->peer.mem_addr, r->peer.mem_rkey);
-    if (!wr)
-        return 0;
+    if (!wr) {
+        int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
+        return rc < 0 ? rc : 0;
+    }
     q->shorts.room = 0;
     rdma_signal_data(q, wr, k, 1, q->posted);
     return rdma_ring_chain(r, q);

@@ -32,6 +32,7 @@ struct RdmaOptions {
     int short_max = PVN_RDMA_SHORT_MAX;
     int rx_short_max = -1; // of the receiver, -1: the same
     uint8_t retry = 7;
+    uint32_t max_wr = 0; // places of a queue, 0: as many as the device has
     int rx_mode = -1;   // of the receiver, -1: the same
     int rx_costly = -1; // of the receiver, -1: the same
     pvn_flush_kind flush = PVN_FLUSH_NONE;
@@ -106,7 +107,7 @@ struct RdmaEnd {
         }
         pvn_gid_policy any = {-1, 0, 0, ""};
         c->ngids = pvn_gid_filter(c->gids, c->ngids, &any, nullptr, 0);
-        c->max_wr = static_cast<uint32_t>(da.max_qp_wr);
+        c->max_wr = o.max_wr ? o.max_wr : static_cast<uint32_t>(da.max_qp_wr);
         c->max_cqe = static_cast<uint32_t>(da.max_cqe);
         c->timeout = 14;
         c->retry_cnt = o.retry;

@@ -759,6 +759,97 @@ TEST(RdmaFaults, CompletionErrorSaysEverything)
     EXPECT_EQ(nullptr, strstr(text, "never carried data")) << text;
 }
 
+// The number of a lane's first queue pair.
+uint32_t qpn_of(pvn_lane *l)
+{
+    uint8_t offer[2048];
+    rdma_offer o;
+    pvn_err err = PVN_ERR_INIT;
+    int n = l->ops->offer(l, offer, sizeof(offer));
+    return n > 0 && pvn_rdma_offer_decode(offer, static_cast<size_t>(n), &o, &err) == 0 ? o.qpn[0]
+                                                                                       : 0;
+}
+
+// A short message's request, of which only the error has a completion, to a peer that is silent.
+TEST(RdmaFaults, AShortMessageFails)
+{
+    for (bool costly : {true, false})
+        for (int nth : {1, 2, 15, 16, 17}) {
+            RdmaPair p;
+            RdmaOptions o = shape(costly ? "pvrdma" : "roce", PVN_RDMA_RECORD, 1, 1 << 20, costly);
+            o.quiet_ns = 2000000;
+            p.open(o);
+            uint8_t out[8] = {1, 2, 3}, in[32][8] = {};
+            pvn_mr *smr = p.tx.reg(out, sizeof(out)), *rmr = p.rx.reg(in, sizeof(in));
+            pvn_req *s[32] = {}, *r[32] = {};
+            for (int i = 0; i < 32; i++)
+                ASSERT_EQ(0, irecv(p, in[i], sizeof(in[i]), 0, rmr, &r[i]));
+            ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+            ASSERT_EQ(0, sv::command("rule broken status status=REM_OP_ERR qpn=" +
+                                     std::to_string(qpn_of(p.tx.lane)) +
+                                     " op=WRITE nth=" + std::to_string(nth)));
+            for (int i = 0; i < 20; i++) {
+                ASSERT_EQ(0, hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s[i])) << i;
+                ASSERT_NE(nullptr, s[i]) << i;
+            }
+            int done = 0, rc = 0;
+            for (Patience wait; wait.left() && rc == 0;)
+                rc = hot_test(s[19], &done, nullptr);
+            EXPECT_NE(0, rc) << nth;
+            EXPECT_EQ(0, done);
+            ASSERT_NE(nullptr, pvn_engine_err(p.tx.e));
+            EXPECT_NE(nullptr, strstr(pvn_engine_err(p.tx.e)->reason[0], "status 11"))
+                << pvn_engine_err(p.tx.e)->reason[0];
+            EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
+        }
+}
+
+// No place is left in the send queue for the request that would ask what has come of them.
+TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma\nset timeout_cap_ms 20", PVN_RDMA_RECORD, 1, 1 << 20, true);
+    o.quiet_ns = 2000000;
+    o.max_wr = 64;
+    o.retry = 2;
+    p.open(o);
+    const int half = 32, all = 63;
+    std::vector<uint8_t> out = pattern(1000, 4), in(1000);
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    pvn_req *s[all] = {}, *r[all] = {};
+    int sent = 0, done = 0;
+    auto post = [&](int end) {
+        for (int i = end == half ? 0 : half; i < end; i++)
+            ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[i]));
+        ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    };
+    // The first one is long and has two places, the others have one each.
+    auto send = [&](int end) {
+        for (Patience wait; sent < end && wait.left(); sent += s[sent] != nullptr)
+            ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), sent ? 8 : 1000, 0, smr, &s[sent]));
+        ASSERT_EQ(end, sent);
+    };
+    post(half);
+    send(half);
+    // The receiver says that it has these; of their completions too few are known to be worth a
+    // look.
+    for (int i = 0; i < half; i++)
+        for (done = 0; !done;)
+            ASSERT_EQ(0, hot_test(r[i], &done, nullptr));
+    for (done = 0; !done;)
+        ASSERT_EQ(0, hot_test(s[0], &done, nullptr));
+    post(all);
+    ASSERT_EQ(0, sv::command("rule gone die mode=1"));
+    send(all);
+    EXPECT_EQ(0u, lane_stats(p.tx.lane).polls);
+    int rc = 0;
+    done = 0;
+    for (double until = sv::now() + 5; sv::now() < until && rc == 0;)
+        rc = hot_test(s[all - 1], &done, nullptr);
+    EXPECT_NE(0, rc) << stuck(p);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("gone"));
+}
+
 TEST(RdmaFaults, PostFails)
 {
     RdmaPair p;
