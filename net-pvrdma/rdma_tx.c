@@ -116,8 +116,10 @@ int rdma_post_long(struct rdma_lane *r, const struct pvn_write *w)
 int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     struct rdma_lane *r = rdma_of(l);
-    /* The receiver copies only host memory, and only from host memory can it be copied here. */
-    if (w->copies && w->f.total <= r->short_max && w->mr && w->mr->gpu == 0)
+    /* The receiver copies only host memory, and only from host memory can it be copied here. A part
+     * of a message is no message, however short. */
+    if (w->copies && w->f.total <= r->short_max && w->f.len == w->f.total && w->mr &&
+        w->mr->gpu == 0)
         return rdma_post_short(r, w);
     return rdma_post_long(r, w);
 }

@@ -270,6 +270,192 @@ TEST_P(RdmaLane, GroupedReceivesByTag)
     }
 }
 
+// Receives of one and of several buffers, sizes on both sides of every limit, tags in any order,
+// memory of every kind, ends that do not look for a while, inline calls and general ones.
+class Mixture
+{
+    struct Message {
+        std::vector<uint8_t> out, in;
+        size_t size;
+        int tag;
+        pvn_req *s = nullptr;
+        bool sent = false;
+    };
+    struct Group {
+        std::vector<size_t> msgs;
+        pvn_req *r = nullptr;
+        bool done = false;
+    };
+    enum { GUARD = 8 };
+    RdmaPair &p;
+    std::mt19937 rnd;
+    std::vector<Message> msgs;
+    std::vector<Group> groups;
+    std::vector<size_t> order;
+    std::vector<const pvn_mr *> smr, rmr;
+    size_t next_group = 0, next_send = 0, open_groups = 0, first_group = 0, first_send = 0;
+
+    size_t pick(size_t n)
+    {
+        return rnd() % n;
+    }
+    const pvn_mr *reg(RdmaEnd &e, std::vector<uint8_t> &v, bool gpu)
+    {
+        pvn_mr *mr = e.reg(v.data(), v.size());
+        mr->gpu = gpu && pick(10) == 0;
+        if (pick(10) == 0)
+            mr->rkey[0] = 0; // as if it had several regions
+        return mr;
+    }
+    void receive()
+    {
+        Group &g = groups[next_group];
+        void *buf[PVN_MAX_RECVS];
+        size_t cap[PVN_MAX_RECVS];
+        int tags[PVN_MAX_RECVS];
+        const pvn_mr *mrs[PVN_MAX_RECVS];
+        for (size_t i = 0; i < g.msgs.size(); i++) {
+            Message &m = msgs[g.msgs[i]];
+            buf[i] = m.in.data();
+            cap[i] = m.in.size() - GUARD;
+            tags[i] = m.tag;
+            mrs[i] = rmr[g.msgs[i]];
+        }
+        auto call = pick(2) ? hot_irecv : pvn_engine_irecv;
+        ASSERT_EQ(0, call(p.rx.e, static_cast<int>(g.msgs.size()), buf, cap, tags, mrs, &g.r));
+        next_group += g.r != nullptr;
+        open_groups += g.r != nullptr;
+    }
+    void send()
+    {
+        Message &m = msgs[order[next_send]];
+        auto call = pick(8) ? hot_isend : pvn_engine_isend;
+        ASSERT_EQ(0, call(p.tx.e, m.out.data(), m.size, m.tag, smr[order[next_send]], &m.s));
+        next_send += m.s != nullptr;
+    }
+    void look_at_sender()
+    {
+        for (size_t i = first_send; i < next_send; i++) {
+            Message &m = msgs[order[i]];
+            int done = 0;
+            size_t size = 0;
+            if (m.sent || pick(2))
+                continue;
+            ASSERT_EQ(0, (pick(2) ? hot_test : pvn_engine_test)(m.s, &done, &size))
+                << p.tx.lane->err.reason[0];
+            if (!done)
+                continue;
+            m.sent = true;
+            ASSERT_EQ(m.size, size);
+            // The memory is the caller's again: what is still read of it arrives wrong.
+            std::fill(m.out.begin(), m.out.end(), uint8_t(0xEE));
+        }
+        while (first_send < next_send && msgs[order[first_send]].sent)
+            first_send++;
+    }
+    void look_at_receiver()
+    {
+        for (size_t k = first_group; k < next_group; k++) {
+            Group &g = groups[k];
+            int done = 0;
+            size_t size[PVN_MAX_RECVS] = {};
+            if (g.done || pick(2))
+                continue;
+            ASSERT_EQ(0, (pick(2) ? hot_test : pvn_engine_test)(g.r, &done, size))
+                << p.rx.lane->err.reason[0];
+            if (!done)
+                continue;
+            g.done = true;
+            open_groups--;
+            for (size_t i = 0; i < g.msgs.size(); i++) {
+                Message &m = msgs[g.msgs[i]];
+                ASSERT_EQ(m.size, size[i]);
+                auto good = pattern(m.size, static_cast<unsigned>(g.msgs[i]));
+                ASSERT_TRUE(std::equal(good.begin(), good.end(), m.in.begin())) << m.size;
+                for (size_t b = m.size; b < m.in.size(); b++)
+                    ASSERT_EQ(0xAA, m.in[b]);
+            }
+        }
+        while (first_group < next_group && groups[first_group].done)
+            first_group++;
+    }
+
+  public:
+    Mixture(RdmaPair &pair, unsigned seed, size_t n, bool gpus) : p(pair), rnd(seed)
+    {
+        const size_t limits[] = {0, 1, 52, 53, 112, 113, SHORT_MAX, SHORT_MAX + 1, 4096, 9000};
+        size_t usual = pick(3) == 0 ? 4 : 1;
+        for (size_t g = 0; g < n; g++) {
+            groups.emplace_back();
+            size_t width = pick(usual) == 0 ? 1 : 1 + pick(PVN_MAX_RECVS);
+            std::vector<size_t> o;
+            for (size_t i = 0; i < width; i++) {
+                Message m;
+                m.tag = width > 1 ? static_cast<int>(i) : static_cast<int>(pick(2));
+                m.size = pick(3) ? pick(60) : limits[pick(10)];
+                m.out = pattern(m.size, static_cast<unsigned>(msgs.size()));
+                m.out.resize(m.size + 1);
+                m.in.assign(m.size + (pick(2) ? 0 : pick(100)) + GUARD, 0xAA);
+                groups.back().msgs.push_back(msgs.size());
+                o.push_back(msgs.size());
+                msgs.push_back(std::move(m));
+            }
+            std::shuffle(o.begin(), o.end(), rnd);
+            order.insert(order.end(), o.begin(), o.end());
+        }
+        for (auto &m : msgs) {
+            smr.push_back(reg(p.tx, m.out, gpus));
+            rmr.push_back(reg(p.rx, m.in, gpus));
+        }
+    }
+    void go()
+    {
+        size_t depth = 1 + pick(32);
+        Patience wait;
+        while (wait.left() && (first_send < order.size() || first_group < groups.size())) {
+            size_t what = pick(4);
+            for (size_t i = 0; what == 0 && i < 1 + pick(40) && next_group < groups.size() &&
+                               open_groups < depth && !testing::Test::HasFailure();
+                 i++)
+                receive();
+            for (size_t i = 0; what == 1 && i < 1 + pick(40) && next_send < order.size() &&
+                               !testing::Test::HasFailure();
+                 i++)
+                send();
+            if (what == 2)
+                look_at_sender();
+            if (what == 3)
+                look_at_receiver();
+            if (testing::Test::HasFailure())
+                return;
+        }
+        ASSERT_EQ(order.size(), first_send) << stuck(p);
+        ASSERT_EQ(groups.size(), first_group) << stuck(p);
+    }
+    ~Mixture()
+    {
+        for (size_t i = 0; i < msgs.size(); i++) {
+            p.tx.unreg_last();
+            p.rx.unreg_last();
+        }
+    }
+};
+
+// PVN_MIX_SEEDS: how many.
+unsigned mix_seeds()
+{
+    const char *n = getenv("PVN_MIX_SEEDS");
+    return n ? static_cast<unsigned>(atoi(n)) : 10;
+}
+
+TEST_P(RdmaLane, EveryKindOfCallMixed)
+{
+    for (unsigned seed = 1; seed <= mix_seeds() && !HasFailure(); seed++) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        Mixture(p, seed, 60, GetParam().mode == PVN_RDMA_IMM).go();
+    }
+}
+
 RdmaOptions shape(const char *profile, pvn_rdma_mode mode, int qps, size_t chunk, bool costly)
 {
     RdmaOptions o;
@@ -297,6 +483,35 @@ INSTANTIATE_TEST_SUITE_P(
                     shape("pvrdma\nset async 1", PVN_RDMA_SEND, 3, 50000, true),
                     shape("roce", PVN_RDMA_SEND, 2, 4096, false),
                     shape("roce\nset async 1", PVN_RDMA_SEND, 8, 150000, false)));
+
+// Queues of the fewest places, queues that are asked all the time, other limits of what is short.
+TEST(RdmaMixture, WithEveryOption)
+{
+    for (unsigned seed = 1; seed <= 5 * mix_seeds() && !HasFailure(); seed++) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        std::mt19937 rnd(seed);
+        auto one_of = [&](std::initializer_list<unsigned> v) {
+            return v.begin()[rnd() % v.size()];
+        };
+        RdmaOptions o;
+        o.profile = rnd() % 2 ? "pvrdma\nset async 1" : "pvrdma";
+        o.mode =
+            static_cast<pvn_rdma_mode>(one_of({PVN_RDMA_RECORD, PVN_RDMA_RECORD, PVN_RDMA_IMM}));
+        o.qps = static_cast<int>(one_of({1, 1, 2, 8}));
+        o.chunk = one_of({256, 4096, 65536});
+        o.costly = rnd() % 4 != 0;
+        o.rx_costly = rnd() % 2;
+        o.max_wr = one_of({0, 64, 100});
+        o.quiet_ns = one_of({0, 1000, 100000});
+        o.short_max = static_cast<int>(one_of({0, 10, 60, SHORT_MAX}));
+        o.rx_short_max = static_cast<int>(one_of({0, 10, SHORT_MAX, SHORT_MAX}));
+        RdmaPair p;
+        p.open(o);
+        if (HasFatalFailure())
+            return;
+        Mixture(p, seed, 60, o.mode == PVN_RDMA_IMM).go();
+    }
+}
 
 // Messages have numbers of 20 bits on the wire, chunks and lines of 32; the rings are filled anew
 // once before these begin again at 0.
@@ -767,7 +982,7 @@ uint32_t qpn_of(pvn_lane *l)
     pvn_err err = PVN_ERR_INIT;
     int n = l->ops->offer(l, offer, sizeof(offer));
     return n > 0 && pvn_rdma_offer_decode(offer, static_cast<size_t>(n), &o, &err) == 0 ? o.qpn[0]
-                                                                                       : 0;
+                                                                                        : 0;
 }
 
 // A short message's request, of which only the error has a completion, to a peer that is silent.
