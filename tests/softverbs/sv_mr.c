@@ -29,13 +29,15 @@ void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
 void AnnotateIgnoreWritesBegin(const char *file, int line);
 void AnnotateIgnoreWritesEnd(const char *file, int line);
-void __tsan_release(void *addr);
 
-/* It pairs a release with an acquire of the very same address only, so a reader that polls the
- * upper half of a word needs one of its own. */
-static void release_half(char *addr)
+/* It pairs a release with an acquire of the very same address only. For a reader that polls the
+ * upper half of a word and then reads the lower one, that one is stored last and by itself. */
+static void put_word(char *dst, uint64_t w)
 {
-    __tsan_release(addr);
+    uint64_t lower = w;
+    memcpy((char *)&lower + 4, dst + 4, 4);
+    __atomic_store_n((uint64_t *)(void *)dst, lower, __ATOMIC_RELEASE);
+    __atomic_store_n((uint32_t *)(void *)(dst + 4), (uint32_t)(w >> 32), __ATOMIC_RELEASE);
 }
 
 static void unseen(bool begin)
@@ -51,8 +53,9 @@ static void unseen(bool begin)
     }
 }
 #else
-static void release_half(char *addr)
+static void put_word(char *dst, uint64_t w)
 {
+    __atomic_store_n((uint64_t *)(void *)dst, w, __ATOMIC_RELEASE);
 }
 
 static void unseen(bool begin)
@@ -80,8 +83,7 @@ static void put_words(char *dst, const char *src, size_t len)
         uint32_t w4;
         if (n == 8) {
             memcpy(&w8, src, 8);
-            release_half(dst + 4);
-            __atomic_store_n((uint64_t *)(void *)dst, w8, __ATOMIC_RELEASE);
+            put_word(dst, w8);
         } else if (n == 4) {
             memcpy(&w4, src, 4);
             __atomic_store_n((uint32_t *)(void *)dst, w4, __ATOMIC_RELEASE);
