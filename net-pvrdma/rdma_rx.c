@@ -8,7 +8,7 @@
 #include "core/clock.h"
 
 /* The longest time for which a lane that closes waits for its last acknowledgement. */
-#define FAREWELL_NS (PVN_NS_PER_S / 4)
+#define FAREWELL_NS (PVN_NS_PER_S / 10)
 
 __attribute__((noinline, cold)) static int not_registered(struct rdma_lane *r)
 {
