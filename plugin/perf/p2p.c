@@ -554,6 +554,8 @@ static int set_up(struct p2p *p)
     p->in = calloc((size_t)p->channels, sizeof(*p->in));
     if (!p->out || !p->in)
         return pvn_rank_fail(p->r, "out of memory for %d channels", p->channels);
+    if (pvn_rank_room(p->r, p->region * 2 * (size_t)p->channels))
+        return -1;
     p->mem = pvn_rank_alloc(p->r, p->region * 2 * (size_t)p->channels);
     if (!p->mem)
         return -1;

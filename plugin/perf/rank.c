@@ -199,6 +199,35 @@ void *pvn_rank_alloc(struct pvn_rank *r, size_t len)
     return NULL;
 }
 
+/* Bytes that can be had without harm to others; SIZE_MAX: unknown. */
+static size_t available(void)
+{
+    FILE *f = fopen("/proc/meminfo", "re");
+    unsigned long long kib;
+    size_t bytes = SIZE_MAX;
+    char line[128];
+
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            bytes = (size_t)kib * 1024;
+    if (f)
+        fclose(f);
+    return bytes;
+}
+
+int pvn_rank_room(struct pvn_rank *r, size_t len)
+{
+    int here = r->external ? 1 : r->nranks;
+    size_t room = available();
+
+    if (len > room / (size_t)here)
+        return pvn_rank_fail(r,
+                             "buffers of %zu MiB in each of %d ranks do not fit into the %zu MiB "
+                             "that are free here: smaller --sizes, --depth or --channels do",
+                             len >> 20, here, room >> 20);
+    return pvn_boot_barrier(&r->boot) ? pvn_rank_fail_boot(r) : 0;
+}
+
 /* The default plugin: the build tree's beside this program, then the installed one. */
 static void default_plugin(char *path, size_t len)
 {

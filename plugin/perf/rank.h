@@ -97,6 +97,10 @@ double pvn_rank_cpu(void);
 /* Page-aligned zeroed memory of the process, or NULL after pvn_rank_fail; munmap it. */
 void *pvn_rank_alloc(struct pvn_rank *r, size_t len);
 
+/* Whether there is memory for `len` bytes in every rank of this machine; for all ranks together,
+ * before any of them takes its own. 0, or the rank has failed. */
+int pvn_rank_room(struct pvn_rank *r, size_t len);
+
 /* Rank 0 only, no-ops elsewhere. */
 void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
 void pvn_rank_note(struct pvn_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

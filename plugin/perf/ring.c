@@ -508,6 +508,8 @@ static int set_up(struct ring *g)
                              o->steps, pvn_netdrv_abi(g->r->drv),
                              pvn_netdrv_max_requests(g->r->drv));
     g->mem_len = each * 2 * (size_t)o->channels;
+    if (pvn_rank_room(g->r, 2 * (g->cap + 16) * sizeof(float) + g->mem_len))
+        return -1;
     g->ch = calloc((size_t)o->channels, sizeof(*g->ch));
     g->in = pvn_rank_alloc(g->r, (g->cap + 16) * sizeof(float));
     g->out = g->in ? pvn_rank_alloc(g->r, (g->cap + 16) * sizeof(float)) : NULL;

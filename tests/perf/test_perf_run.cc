@@ -451,6 +451,17 @@ TEST(Output, StandardOutputThatIsFull)
     }
 }
 
+// The machine's other processes must not pay for it.
+TEST(Run, MoreMemoryThanThereIs)
+{
+    for (const char *args : {"p2p --sizes 1000G --depth 32", "ring --sizes 1000G"}) {
+        Outcome r = Perf(args + (" --plugin t=" + kTestnet));
+
+        EXPECT_EQ(r.status, 3);
+        EXPECT_NE(r.err.find("do not fit into the"), std::string::npos) << r.err;
+    }
+}
+
 // ---- Launchers ----
 
 // Starts one process per rank, each with the environment that the function gives it.
