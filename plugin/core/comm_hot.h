@@ -2,7 +2,7 @@
  * What every message passes through between NCCL's interface and the engine, inline: whether the
  * comm may be used and the handles are its own. Whatever is not as usual goes to comm.c.
  *
- * Only the adapters include this; what the calls promise is in comm.h.
+ * Only the adapters and comm.c include this; what the calls promise is in comm.h.
  */
 #ifndef PVN_CORE_COMM_HOT_H
 #define PVN_CORE_COMM_HOT_H

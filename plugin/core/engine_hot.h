@@ -9,9 +9,10 @@
 #ifndef PVN_CORE_ENGINE_HOT_H
 #define PVN_CORE_ENGINE_HOT_H
 
-#include <errno.h>
-
 #include "core/engine_priv.h"
+
+static_assert(offsetof(struct send_msg, req) == 0 && offsetof(struct recv_group, req) == 0,
+              "the address of either is its request's");
 
 /* The place of the next message, free; NULL: pvn_engine_isend is to be called. */
 static inline struct send_msg *eng_hot_place(struct pvn_engine *e)
@@ -69,13 +70,6 @@ static inline int eng_hot_irecv(struct pvn_engine *e, struct recv_group *g, void
 static inline bool eng_hot_is_done(const struct pvn_req *req)
 {
     return req->state == REQ_DONE && req->sizes == 1;
-}
-
-/* A test of an open request of one size: moves the comm along. Not 0: pvn_engine_test has to say
- * what it is. */
-static inline int eng_hot_progress(struct pvn_req *req)
-{
-    return req->state == REQ_OPEN && req->sizes == 1 ? pvn_engine_progress(req->e) : -EINVAL;
 }
 
 /* Frees such a request, whose size it returns. */
