@@ -134,9 +134,8 @@ static ncclResult_t do_listen(int dev, int traffic_class, bool lazy, void *handl
     return result(rc, &err);
 }
 
-static ncclResult_t do_connect(int dev, int traffic_class, bool lazy, void *handle, void **sendComm)
+static ncclResult_t do_connect(const struct pvn_comm_cfg *cfg, void *handle, void **sendComm)
 {
-    struct pvn_comm_cfg cfg = {.dev = dev, .traffic_class = traffic_class, .lazy = lazy};
     struct pvn_err err = PVN_ERR_INIT;
     struct pvn_comm *c;
     int rc;
@@ -144,7 +143,7 @@ static ncclResult_t do_connect(int dev, int traffic_class, bool lazy, void *hand
     *sendComm = NULL;
     if (!handle)
         return wrong("connect", "no handle");
-    rc = pvn_comm_connect(&cfg, handle, &c, &err);
+    rc = pvn_comm_connect(cfg, handle, &c, &err);
     *sendComm = c;
     return result(rc, &err);
 }
@@ -176,10 +175,11 @@ ncclResult_t listen_v4(int dev, void *handle, void **listenComm)
 
 ncclResult_t connect_v4(int dev, void *handle, void **sendComm)
 {
+    struct pvn_comm_cfg cfg = {.dev = dev, .traffic_class = -1, .lazy = true};
     unsigned turn = 0;
     ncclResult_t rc;
 
-    while ((rc = do_connect(dev, -1, true, handle, sendComm)) == ncclSuccess && !*sendComm)
+    while ((rc = do_connect(&cfg, handle, sendComm)) == ncclSuccess && !*sendComm)
         pause_a_little(&turn);
     return rc;
 }
@@ -201,7 +201,9 @@ ncclResult_t listen_v5(int dev, void *handle, void **listenComm)
 
 ncclResult_t connect_v5(int dev, void *handle, void **sendComm)
 {
-    return do_connect(dev, -1, false, handle, sendComm);
+    struct pvn_comm_cfg cfg = {.dev = dev, .traffic_class = -1};
+
+    return do_connect(&cfg, handle, sendComm);
 }
 
 ncclResult_t connect_v7(int dev, void *handle, void **sendComm,
@@ -220,9 +222,11 @@ ncclResult_t accept_v7(void *listenComm, void **recvComm, ncclNetDeviceHandle_v7
 ncclResult_t abi_connect_class(int dev, int traffic_class, void *handle, void **sendComm,
                                ncclNetDeviceHandle_v7_t **sendDevComm)
 {
+    struct pvn_comm_cfg cfg = {.dev = dev, .traffic_class = traffic_class};
+
     if (sendDevComm)
         *sendDevComm = NULL;
-    return do_connect(dev, traffic_class, false, handle, sendComm);
+    return do_connect(&cfg, handle, sendComm);
 }
 
 ncclResult_t listen_v11(void *ctx, int dev, void *handle, void **listenComm)
@@ -233,7 +237,12 @@ ncclResult_t listen_v11(void *ctx, int dev, void *handle, void **listenComm)
 ncclResult_t connect_v11(void *ctx, int dev, void *handle, void **sendComm,
                          ncclNetDeviceHandle_v7_t **sendDevComm)
 {
-    return abi_connect_class(dev, pvn_ctx_traffic_class(ctx), handle, sendComm, sendDevComm);
+    struct pvn_comm_cfg cfg = {
+        .dev = dev, .owner = ctx, .traffic_class = pvn_ctx_traffic_class(ctx)};
+
+    if (sendDevComm)
+        *sendDevComm = NULL;
+    return do_connect(&cfg, handle, sendComm);
 }
 
 ncclResult_t finalize_v11(void *ctx)

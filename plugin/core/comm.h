@@ -29,6 +29,7 @@ struct pvn_comm_mr;
 
 struct pvn_comm_cfg {
     int dev;           /* index in the device table */
+    const void *owner; /* connect: whose end gives it up while it is not done; NULL: the last's */
     int traffic_class; /* that the communicator asks for, -1: none */
     bool lazy;         /* connect and accept return early, the transfers do the rest (NCCL v4) */
 };
@@ -65,8 +66,9 @@ int pvn_comm_close(struct pvn_comm *c);
 /* Why the last call failed. Never NULL. */
 const struct pvn_err *pvn_comm_err(const struct pvn_comm *c);
 
-/* Connections begun by connect and not finished: closes them all (at the last finalize). */
-void pvn_comm_drop_pending(void);
+/* Connections that connect has begun for this owner and not finished: closes them. NULL: all (at
+ * the last finalize). */
+void pvn_comm_drop_pending(const void *owner);
 /* In a child that starts afresh. */
 void pvn_comm_after_fork(void);
 

@@ -23,10 +23,11 @@ struct pvn_listen {
 };
 
 /* A connection that connect has begun and not finished; the handle holds its cookie. It keeps the
- * poller, but not the plugin: the last finalize gives it up. */
+ * poller, but not the plugin: its owner's finalize gives it up, or the last. */
 struct pending {
     struct pending *next;
     uint64_t cookie;
+    const void *owner;
     struct pvn_conn *conn;
     bool busy; /* a thread is stepping it */
 };
@@ -225,16 +226,20 @@ static void free_pending(struct pending *p)
     free(p);
 }
 
-void pvn_comm_drop_pending(void)
+void pvn_comm_drop_pending(const void *owner)
 {
     int i;
 
     pthread_mutex_lock(&pending_lock);
     for (i = 0; i < BUCKETS; i++)
-        while (pending[i] && !pending[i]->busy) {
-            struct pending *p = pending[i];
+        for (struct pending **at = &pending[i]; *at;) {
+            struct pending *p = *at;
 
-            pending[i] = p->next;
+            if (p->busy || (owner && p->owner != owner)) {
+                at = &p->next;
+                continue;
+            }
+            *at = p->next;
             pvn_info(PVN_NET, "finalize gives up connecting to %s, which connect had begun",
                      p->conn->who);
             pvn_conn_close(p->conn, "the connecting process has finalized the plugin");
@@ -287,6 +292,7 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct p
         return pvn_err_set(err, -ENOMEM, "no memory for a connection");
     }
     p->cookie = pvn_random64();
+    p->owner = cfg->owner;
     *out = p;
     return 0;
 }

@@ -34,7 +34,7 @@ static void unload_if_idle(void)
 {
     if (!atomic_load(&loaded) || contexts || forever)
         return;
-    pvn_comm_drop_pending();
+    pvn_comm_drop_pending(NULL);
     if (held)
         return;
     pvn_stats_close();
@@ -153,6 +153,7 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
         return err->code;
     }
     *at = ctx->next;
+    pvn_comm_drop_pending(ctx);
     free(ctx);
     if (!contexts && held)
         pvn_info(PVN_NET,

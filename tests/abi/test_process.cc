@@ -225,6 +225,35 @@ TEST(Life, CommsOutliveTheLastFinalize)
     ASSERT_EQ(ncclSuccess, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr));
 }
 
+// A communicator that is aborted while it connects, beside one that goes on.
+TEST(Life, FinalizeGivesUpTheConnectionsOfItsOwn)
+{
+    Net n(12);
+    alignas(8) char handle[2][NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *lc[2] = {}, *sc = nullptr, *rc = nullptr;
+    for (int i = 0; i < 2; i++)
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle[i], &lc[i]));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, handle[0], &sc));
+    ASSERT_EQ(nullptr, sc);
+    std::set<int> before = descriptors();
+    {
+        Net aborted(12);
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_connect(aborted.d, aborted.ctx, 0, handle[1], &sc));
+        ASSERT_EQ(nullptr, sc);
+        ASSERT_LT(before.size(), descriptors().size());
+    }
+    EXPECT_EQ(before, descriptors());
+    EXPECT_TRUE(eventually([&] {
+        return (!sc && pvn_netdrv_connect(n.d, n.ctx, 0, handle[0], &sc)) ||
+               (!rc && pvn_netdrv_accept(n.d, lc[0], &rc)) || (sc && rc);
+    }));
+    EXPECT_TRUE(sc && rc) << "that of the other communicator";
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_send(n.d, sc));
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
+    for (void *l : lc)
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, l));
+}
+
 TEST(Life, SeveralCommunicatorsAndVersionsAtOnce)
 {
     Net a(12), b(12), c(9), d(4);
