@@ -384,7 +384,7 @@ class Mixture
     Mixture(RdmaPair &pair, unsigned seed, size_t n, bool gpus) : p(pair), rnd(seed)
     {
         const size_t limits[] = {0, 1, 52, 53, 112, 113, SHORT_MAX, SHORT_MAX + 1, 4096, 9000};
-        size_t usual = pick(3) == 0 ? 4 : 1;
+        const size_t usual = pick(2) ? 4 : 1, many_lines = pick(2);
         for (size_t g = 0; g < n; g++) {
             groups.emplace_back();
             size_t width = pick(usual) == 0 ? 1 : 1 + pick(PVN_MAX_RECVS);
@@ -392,7 +392,7 @@ class Mixture
             for (size_t i = 0; i < width; i++) {
                 Message m;
                 m.tag = width > 1 ? static_cast<int>(i) : static_cast<int>(pick(2));
-                m.size = pick(3) ? pick(60) : limits[pick(10)];
+                m.size = many_lines == 0 ? 240 + pick(60) : pick(3) ? pick(60) : limits[pick(10)];
                 m.out = pattern(m.size, static_cast<unsigned>(msgs.size()));
                 m.out.resize(m.size + 1);
                 m.in.assign(m.size + (pick(2) ? 0 : pick(100)) + GUARD, 0xAA);
@@ -408,24 +408,27 @@ class Mixture
             rmr.push_back(reg(p.rx, m.in, gpus));
         }
     }
+    // One end does its part for a while, then another one; how long is each seed's own.
     void go()
     {
-        size_t depth = 1 + pick(32);
+        const size_t slots = PVN_MAX_REQS, depth = pick(2) ? slots : 1 + pick(slots),
+                     most = pick(2) ? 300 : 1 + pick(10);
         Patience wait;
         while (wait.left() && (first_send < order.size() || first_group < groups.size())) {
-            size_t what = pick(4);
-            for (size_t i = 0; what == 0 && i < 1 + pick(40) && next_group < groups.size() &&
-                               open_groups < depth && !testing::Test::HasFailure();
-                 i++)
-                receive();
-            for (size_t i = 0; what == 1 && i < 1 + pick(40) && next_send < order.size() &&
-                               !testing::Test::HasFailure();
-                 i++)
-                send();
-            if (what == 2)
-                look_at_sender();
-            if (what == 3)
-                look_at_receiver();
+            const size_t what = pick(4), end = 1 + pick(most);
+            for (size_t i = 0; i < end && !testing::Test::HasFailure(); i++) {
+                if (what == 0 && next_group < groups.size() && open_groups < depth)
+                    receive();
+                else if (what == 1 && next_send < order.size())
+                    send();
+                else if (what == 2)
+                    look_at_sender(), i += 20;
+                else if (what == 3)
+                    look_at_receiver(), i += 20;
+            }
+            if (what == 0) {
+                ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+            }
             if (testing::Test::HasFailure())
                 return;
         }
