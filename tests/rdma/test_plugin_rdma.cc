@@ -4,6 +4,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <functional>
+#include <thread>
+
 #include "softverbs/fixture.h"
 
 extern "C" {
@@ -467,6 +470,100 @@ TEST_F(PluginRdma, ManyDevicesAndOneReceiveAtATime)
         }
         EXPECT_TRUE(said("4 lanes: rdma on")) << Log::get().text();
     }
+}
+
+// The two ends of a comm in two threads, as on two machines: several messages in flight, and what
+// is in a buffer is the message it was posted for.
+struct InTwoThreads {
+    enum { DEPTH = 4 };
+    Route r;
+    size_t most; // bytes of a message
+    unsigned rounds;
+    std::thread sends, receives;
+    bool good = true;
+
+    InTwoThreads(Net &n, size_t bytes, unsigned count) : r(n), most(bytes), rounds(count)
+    {
+        EXPECT_TRUE(r.p.up());
+    }
+    size_t size_of(unsigned i) const
+    {
+        return i * 7 % (most + 1);
+    }
+    // Calls until it fails or `done` messages have gone; post(i, request) and look(i, size).
+    void run(ncclResult_t *rc, const std::function<ncclResult_t(unsigned, void **)> &post,
+             const std::function<void(unsigned, int)> &look)
+    {
+        void *req[DEPTH] = {};
+        unsigned posted = 0, done = 0;
+        *rc = ncclSuccess;
+        while (done < rounds && *rc == ncclSuccess) {
+            if (posted < rounds && posted - done < DEPTH) {
+                *rc = post(posted, &req[posted % DEPTH]);
+                posted += req[posted % DEPTH] != nullptr;
+            }
+            int got = 0, ended = 0;
+            if (*rc == ncclSuccess && done < posted)
+                *rc = pvn_netdrv_test(r.p.d, req[done % DEPTH], &ended, &got);
+            if (!ended) {
+                std::this_thread::yield();
+                continue;
+            }
+            look(done, got);
+            req[done++ % DEPTH] = nullptr;
+        }
+    }
+    void start()
+    {
+        sends = std::thread([this] {
+            run(
+                &r.send_rc,
+                [this](unsigned i, void **req) {
+                    unsigned char *at = &r.src[i % DEPTH * most];
+                    if (size_of(i))
+                        memset(at, static_cast<int>(i & 0xff), size_of(i));
+                    return pvn_netdrv_isend(r.p.d, r.p.sc, at, size_of(i), 0, r.smh, nullptr, req);
+                },
+                [](unsigned, int) {});
+        });
+        receives = std::thread([this] {
+            run(
+                &r.recv_rc,
+                [this](unsigned i, void **req) {
+                    void *at = &r.dst[i % DEPTH * most];
+                    int tag = 0;
+                    return pvn_netdrv_irecv(r.p.d, r.p.rc, 1, &at, &most, &tag, &r.rmh, nullptr,
+                                            req);
+                },
+                [this](unsigned i, int got) {
+                    const unsigned char *at = &r.dst[i % DEPTH * most];
+                    good = good && static_cast<size_t>(got) == size_of(i);
+                    for (size_t b = 0; good && b < size_of(i); b++)
+                        good = at[b] == (i & 0xff);
+                });
+        });
+    }
+};
+
+TEST_F(PluginRdma, EveryEndInAThreadOfItsOwn)
+{
+    for (const char *profile : {"pvrdma", "roce"})
+        for (const char *set : {"", "set async 1"}) {
+            adapters(profile, set);
+            Net n(12);
+            std::vector<std::unique_ptr<InTwoThreads>> all;
+            for (size_t most : {size_t(8), size_t(300), size_t(Route::SIZE / InTwoThreads::DEPTH)})
+                all.push_back(std::make_unique<InTwoThreads>(n, most, 1000));
+            for (auto &t : all)
+                t->start();
+            for (auto &t : all) {
+                t->sends.join();
+                t->receives.join();
+                EXPECT_EQ(ncclSuccess, t->r.send_rc) << Log::get().warnings();
+                EXPECT_EQ(ncclSuccess, t->r.recv_rc) << Log::get().warnings();
+                EXPECT_TRUE(t->good) << profile << " " << set << " up to " << t->most;
+            }
+        }
 }
 
 TEST_F(PluginRdma, OnlyLinkLocalAddressesDoOnOneLink)
