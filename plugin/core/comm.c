@@ -23,6 +23,9 @@
 
 /* Time between two looks at whether bytes have moved. */
 #define LOOK_NS (PVN_NS_PER_S / 10)
+/* Between two calls that look: nobody called for so long, and while nobody does nothing can move.
+ */
+#define AWAY_NS PVN_NS_PER_S
 
 /* Payload that may wait for a buffer with its tag; NCCL's own use stays far below. */
 enum { STASH_MAX = 64 << 20 };
@@ -233,6 +236,9 @@ static void attend(struct pvn_comm *c)
     int news = pvn_conn_watch(c->conn, &c->ctrl_err);
 
     c->calm = ATTEND_EVERY - 1;
+    if (now - c->attended_ns > AWAY_NS)
+        c->moved_ns = now;
+    c->attended_ns = now;
     if (news)
         take_news(c, news);
     if (c->lost_ns)

@@ -37,7 +37,8 @@ struct pvn_comm {
     struct pvn_conn *conn;
     struct pvn_listener *listener; /* lazy acceptor until it is up */
     struct pvn_comm_mr *mrs;
-    uint64_t moved_ns;    /* when bytes last moved or nothing was asked for */
+    uint64_t attended_ns; /* when the control connection was looked at */
+    uint64_t moved_ns;    /* when bytes last moved or nothing was asked for, or nobody called */
     uint64_t moved_bytes; /* bytes_moved() then */
     uint64_t look_ns;     /* when that is looked at next */
     bool said_stall;

@@ -472,6 +472,51 @@ TEST_F(PluginRdma, ManyDevicesAndOneReceiveAtATime)
     }
 }
 
+// Time in which nobody called is no stall of what is asked for next. The connection is looked at in
+// every 64th test: here in the one that ends the last message, so that from there on nothing moves.
+TEST_F(PluginRdma, AReceiveAfterAnIdleTimeIsNotStalled)
+{
+    setenv("NCCL_PVRDMA_STALL_WARN", "1s", 1);
+    adapters("pvrdma", "");
+    {
+        Net n(12);
+        Route r(n);
+        ASSERT_TRUE(r.p.up());
+        void *req[3] = {}, *sent[2] = {}, *data = r.dst.data();
+        int tag = 0, done = 0;
+        auto receive = [&](int i) {
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_irecv(r.p.d, r.p.rc, 1, &data, &r.size, &tag, &r.rmh,
+                                                    nullptr, &req[i]));
+            ASSERT_NE(nullptr, req[i]);
+        };
+        receive(0);
+        receive(1);
+        for (int i = 0; i < 63; i++)
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_test(r.p.d, req[0], &done, nullptr));
+        for (auto &s : sent)
+            ASSERT_TRUE(eventually([&] {
+                return pvn_netdrv_isend(r.p.d, r.p.sc, r.src.data(), 8, 0, r.smh, nullptr, &s) !=
+                           ncclSuccess ||
+                       s;
+            }));
+        for (int i = 0; i < 2; i++) {
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_test(r.p.d, req[i], &done, nullptr));
+            ASSERT_EQ(1, done);
+            usleep(i == 0 ? 150000 : 1300000);
+        }
+        receive(2);
+        for (int i = 0; i < 200; i++)
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_test(r.p.d, req[2], &done, nullptr));
+        EXPECT_FALSE(said("nothing has moved")) << Log::get().warnings();
+        // From now on it is.
+        EXPECT_TRUE(eventually([&] {
+            pvn_netdrv_test(r.p.d, req[2], &done, nullptr);
+            return said("nothing has moved");
+        }));
+    }
+    unsetenv("NCCL_PVRDMA_STALL_WARN");
+}
+
 // The two ends of a comm in two threads, as on two machines: several messages in flight, and what
 // is in a buffer is the message it was posted for.
 struct InTwoThreads {
