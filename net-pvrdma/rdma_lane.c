@@ -18,20 +18,17 @@ const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode)
 }
 
 static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd,
-                        uint64_t dmabuf_offset)
+                        uint64_t dmabuf_offset, struct pvn_err *err)
 {
     struct rdma_lane *r = rdma_of(l);
     struct pvn_rdma_mem *mem = NULL;
-    struct pvn_err err = PVN_ERR_INIT;
     if (!r->cfg.registrar.reg)
         return -EOPNOTSUPP;
     if (mr->len == 0)
         return 0;
-    int rc = r->cfg.registrar.reg(r->cfg.registrar.arg, mr, dmabuf_fd, dmabuf_offset, &mem, &err);
-    if (rc < 0) {
-        l->err = err;
+    int rc = r->cfg.registrar.reg(r->cfg.registrar.arg, mr, dmabuf_fd, dmabuf_offset, &mem, err);
+    if (rc < 0)
         return rc;
-    }
     mr->lane_mr[l->idx] = mem;
     mr->rkey[l->idx] = mem->count == 1 ? mem->part[0].mr->rkey : 0;
     mr->gpu = mem->gpu;

@@ -333,7 +333,8 @@ bool rdma_two_heard(const struct rdma_lane *r); /* something has come from the p
 int rdma_two_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc);
 int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int rdma_two_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
-int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset);
+int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                     struct pvn_err *err);
 void rdma_two_drain(struct rdma_lane *r); /* blocks for a second at most, where the peer lives */
 void rdma_two_close(struct rdma_lane *r);
 

@@ -459,13 +459,14 @@ int rdma_two_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 }
 
 /* Everything is copied through the lane's own buffers: nothing is registered. */
-int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset)
+int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                     struct pvn_err *err)
 {
     (void)dmabuf_fd, (void)dmabuf_offset;
     if (mr->ptr_type == NCCL_PTR_HOST)
         return 0;
     return pvn_err_set(
-        &l->err, -EOPNOTSUPP,
+        err, -EOPNOTSUPP,
         "%s works in send mode with this peer, which copies and cannot reach GPU memory",
         rdma_of(l)->cfg.name);
 }

@@ -32,13 +32,15 @@ static struct range huge_pages(const struct pvn_mr *mr)
 }
 
 /* lane_mr says whether the buffer is in huge pages. */
-int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset)
+int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                struct pvn_err *err)
 {
     static char yes;
     const struct tcp_lane *t = tcp_of(l);
     struct range r = huge_pages(mr);
     (void)dmabuf_fd;
     (void)dmabuf_offset;
+    (void)err;
     mr->lane_mr[l->idx] = NULL;
     mr->rkey[l->idx] = 0;
     if (!t->cfg.sender || !t->lend_min || mr->ptr_type != NCCL_PTR_HOST || r.end <= r.first ||

@@ -127,7 +127,8 @@ ssize_t tcp_lend(struct stream *s, const struct iovec *iov, int count);
 int tcp_lend_settle(struct tcp_lane *t);
 
 /* tcp_mem.c: which memory is lent. */
-int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset);
+int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                struct pvn_err *err);
 int tcp_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr);
 bool tcp_mem_lendable(const struct tcp_lane *t, const struct pvn_write *w);
 

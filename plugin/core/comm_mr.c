@@ -27,18 +27,18 @@ static void detach(struct pvn_comm *c, struct pvn_comm_mr *m, int lanes)
 }
 
 /* A device may promise what the lanes of this comm do not keep: it fell back to TCP. */
-static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l)
+static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct pvn_err *err)
 {
     if (m->mr.ptr_type != NCCL_PTR_HOST && !(l->caps & (PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF))) {
-        pvn_err_set(&l->err, -EOPNOTSUPP,
+        pvn_err_set(err, -EOPNOTSUPP,
                     "this connection fell back to %s, which cannot reach GPU memory; "
                     "NCCL_PVRDMA_GPU_MEM=off lets "
                     "NCCL stage in host memory everywhere",
                     l->ops->name);
-        pvn_err_set_fault(&l->err, PVN_FAULT_USAGE);
-        return l->err.code;
+        pvn_err_set_fault(err, PVN_FAULT_USAGE);
+        return err->code;
     }
-    return l->ops->mem_reg(l, &m->mr, m->dmabuf_fd, m->dmabuf_offset);
+    return l->ops->mem_reg(l, &m->mr, m->dmabuf_fd, m->dmabuf_offset, err);
 }
 
 /* With every lane or with none. */
@@ -48,14 +48,14 @@ static int attach(struct pvn_comm *c, struct pvn_comm_mr *m, struct pvn_err *err
 
     for (i = 0; i < c->conn->nlanes; i++) {
         struct pvn_lane *l = c->conn->lane[i];
-        int rc = register_with(m, l);
+        int rc = register_with(m, l, err);
 
         /* -EOPNOTSUPP for host memory: a lane that needs no registration */
-        if (rc == 0 || (rc == -EOPNOTSUPP && m->mr.ptr_type == NCCL_PTR_HOST))
+        if (rc == 0 || (rc == -EOPNOTSUPP && m->mr.ptr_type == NCCL_PTR_HOST)) {
+            pvn_err_clear(err);
             continue;
+        }
         detach(c, m, i);
-        *err = l->err;
-        pvn_err_clear(&l->err); /* the buffer was refused, the lane lives on */
         if (err->code == 0)
             pvn_err_set(err, rc, "lane %d (%s) refused the memory", i, l->ops->name);
         pvn_err_add(err, "registering %zu bytes of %s memory at %p", m->mr.len,

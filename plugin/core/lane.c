@@ -24,7 +24,8 @@ static int ok_lane(struct pvn_lane *l)
     return 0;
 }
 
-static int ok_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset)
+static int ok_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                  struct pvn_err *err)
 {
     return 0;
 }

@@ -177,8 +177,10 @@ struct pvn_lane_ops {
     int (*verify)(struct pvn_lane *l); /* zero-byte round trip */
 
     /* Memory. idx is the lane's index in its comm; fills mr->lane_mr[idx] and mr->rkey[idx].
-     * A refusal leaves the lane as it was: the caller reads the reason from err and clears it. */
-    int (*mem_reg)(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset);
+     * Of all that is here only these may be called while another thread uses the lane, so a refusal
+     * leaves the lane as it was, its err, too. */
+    int (*mem_reg)(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                   struct pvn_err *err);
     int (*mem_dereg)(struct pvn_lane *l, struct pvn_mr *mr);
 
     /* Data. post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. */

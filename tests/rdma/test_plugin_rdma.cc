@@ -1,6 +1,7 @@
 // The whole plugin over RDMA in one process: NCCL's calls, softverbs as the adapters.
 #include "abi/nccl_side.h"
 
+#include <atomic>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -415,6 +416,39 @@ TEST_P(Goodbye, TheReceiverHearsIt)
               }));
     EXPECT_EQ(0, done);
     EXPECT_TRUE(Log::get().warned({"closed its end"})) << Log::get().warnings();
+}
+
+// NCCL registers users' buffers from one thread while another moves data on the same comm, and goes
+// on without those that are refused.
+TEST_F(PluginRdma, ARefusedRegistrationLeavesTheTrafficAlone)
+{
+    adapters("pvrdma", "set memlock_kb 4096");
+    Net n(12);
+    Route r(n);
+    std::vector<char> big(32 << 20);
+    std::atomic<bool> stop{false};
+    std::atomic<int> refused{0};
+    std::thread other([&] {
+        while (!stop) {
+            void *mh = nullptr;
+            refused +=
+                pvn_netdrv_reg_mr(r.p.d, r.p.sc, big.data(), big.size(), NCCL_PTR_HOST, &mh) != 0;
+            refused +=
+                pvn_netdrv_reg_mr(r.p.d, r.p.rc, big.data(), big.size(), NCCL_PTR_HOST, &mh) != 0;
+        }
+    });
+    // Whoever waits looks whether its lane is well.
+    void *req = nullptr, *data = r.dst.data();
+    size_t size = Route::SIZE;
+    int tag = 0, done = 0;
+    ncclResult_t rc = pvn_netdrv_irecv(r.p.d, r.p.rc, 1, &data, &size, &tag, &r.rmh, nullptr, &req);
+    EXPECT_EQ(ncclSuccess, rc);
+    eventually([&] { return (rc = pvn_netdrv_test(r.p.d, req, &done, nullptr)) != ncclSuccess; },
+               3);
+    EXPECT_EQ(ncclSuccess, rc);
+    stop = true;
+    other.join();
+    EXPECT_GT(refused, 100);
 }
 
 TEST_F(PluginRdma, MemlockTooSmallIsNamed)

@@ -147,7 +147,7 @@ class RdmaGpu : public FakeCuda
     {
         pvn_mr mr = region(to, n, NCCL_PTR_CUDA);
         pvn_lane *lane = pair.rx.lane;
-        ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr, -1, 0)) << lane->err.reason[0];
+        ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr, -1, 0, nullptr)) << lane->err.reason[0];
         ASSERT_NE(nullptr, pvn_rdma_mem_find(static_cast<pvn_rdma_mem *>(mr.lane_mr[0]), to, n));
         EXPECT_EQ(mr.gpu, 1u);
         std::vector<uint8_t> out(n);
@@ -289,7 +289,7 @@ TEST_F(RdmaGpu, FlushThatFailsFailsTheReceiver)
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
     pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA);
     pvn_lane *lane = pair.rx.lane;
-    ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr, -1, 0));
+    ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr, -1, 0, nullptr));
     void *p = mr.addr;
     size_t n = kMiB;
     const pvn_mr *m = &mr;
@@ -317,7 +317,7 @@ TEST_F(RdmaGpu, FlushByTheDriver)
     fake->fail("cuFlushGPUDirectRDMAWrites", 1, PVN_CU_UNKNOWN);
     pvn_mr mr = region(a, kMiB, NCCL_PTR_CUDA);
     pvn_lane *lane = pair.rx.lane;
-    ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr, -1, 0));
+    ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr, -1, 0, nullptr));
     void *p = mr.addr;
     size_t n = kMiB;
     const pvn_mr *m = &mr;
@@ -347,7 +347,7 @@ TEST_F(RdmaGpu, FlushOfAGroupIsOnePerGpu)
     pvn_lane *lane = pair.rx.lane;
     for (int i = 0; i < 4; i++) {
         mr[i] = region(where[i], 4096, i < 3 ? NCCL_PTR_CUDA : NCCL_PTR_HOST);
-        ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr[i], -1, 0)) << lane->err.reason[0];
+        ASSERT_EQ(0, lane->ops->mem_reg(lane, &mr[i], -1, 0, nullptr)) << lane->err.reason[0];
         mrs[i] = &mr[i];
         p[i] = mr[i].addr;
         n[i] = 4096;

@@ -419,7 +419,7 @@ TEST_F(TcpLendRegistered, BuffersAreMovedIntoHugePages)
     make();
     if (!available())
         GTEST_SKIP() << "no huge pages here";
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0));
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
     EXPECT_NE(nullptr, mr.lane_mr[p.tx->idx]);
     EXPECT_EQ(static_cast<long>(2 * HUGE / 1024), in_huge_pages());
     exchange(first, 512 << 10, &mr);
@@ -433,7 +433,7 @@ TEST_F(TcpLendRegistered, WhatLiesBesideThemIsCopied)
     make();
     if (!available())
         GTEST_SKIP() << "no huge pages here";
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0));
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
     exchange(first - (512 << 10), 512 << 10, &mr);
     exchange(first + 2 * HUGE, 512 << 10, &mr);
     exchange(first - (257 << 10), 512 << 10, &mr); // the smaller half is in them
@@ -446,7 +446,7 @@ TEST_F(TcpLendRegistered, SmallPagesAreCopied)
 {
     make();
     mr.len = HUGE; // no huge page fits in
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0));
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
     EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
     exchange(first - HUGE / 2, HUGE, &mr);
     EXPECT_EQ(0u, tx()->lent);
@@ -455,7 +455,7 @@ TEST_F(TcpLendRegistered, SmallPagesAreCopied)
 TEST_F(TcpLendRegistered, ReceivingBuffersStayWhereTheyAre)
 {
     make();
-    ASSERT_EQ(0, p.rx->ops->mem_reg(p.rx, &mr, -1, 0));
+    ASSERT_EQ(0, p.rx->ops->mem_reg(p.rx, &mr, -1, 0, nullptr));
     EXPECT_EQ(nullptr, mr.lane_mr[p.rx->idx]);
     EXPECT_EQ(0, in_huge_pages());
 }
@@ -465,7 +465,7 @@ TEST_F(TcpLendRegistered, ARefusalIsNoError)
 {
     make();
     ASSERT_EQ(0, madvise(first, 2 * HUGE, MADV_NOHUGEPAGE));
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0));
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
     EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
     exchange(first, 512 << 10, &mr);
     EXPECT_EQ(0u, tx()->lent);
