@@ -17,7 +17,7 @@
 
 enum {
     HUGE_PAGE = 2 * 1024 * 1024,
-    MOVE_MAX = 64 * 1024 * 1024 /* bytes: some 10 ms; a buffer to send from is smaller */
+    MOVE_MAX = 32 * 1024 * 1024 /* bytes: tens of ms; buffers to send from are smaller */
 };
 
 struct range {
