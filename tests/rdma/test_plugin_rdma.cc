@@ -484,18 +484,27 @@ TEST_F(PluginRdma, DifferentNumbersOfDevices)
     EXPECT_TRUE(said("2 lanes: rdma on")) << Log::get().text();
 }
 
+// All adapters as one device.
+int joined(Net &n, int adapters)
+{
+    ncclNetVDeviceProps_v12_t join = {};
+    int all = 0;
+    join.ndevs = adapters;
+    for (int i = 0; i < adapters; i++)
+        join.devs[i] = i;
+    if (adapters > 1) {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &all, &join));
+    }
+    return all;
+}
+
 // Receives that are posted one at a time: entries go over one lane, most messages over others.
 TEST_F(PluginRdma, ManyDevicesAndOneReceiveAtATime)
 {
     for (const char *profile : {"pvrdma", "roce"}) {
         adapters(profile, "set devices 4");
         Net n(12);
-        ncclNetVDeviceProps_v12_t join = {};
-        join.ndevs = 4;
-        for (int i = 0; i < join.ndevs; i++)
-            join.devs[i] = i;
-        int all = -1;
-        ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &all, &join));
+        const int all = joined(n, 4);
         Log::get().clear();
         Route r(n, all, all);
         for (unsigned i = 0; i < 200; i++) {
@@ -561,7 +570,8 @@ struct InTwoThreads {
     std::thread sends, receives;
     bool good = true;
 
-    InTwoThreads(Net &n, size_t bytes, unsigned count) : r(n), most(bytes), rounds(count)
+    InTwoThreads(Net &n, int dev, size_t bytes, unsigned count)
+        : r(n, dev, dev), most(bytes), rounds(count)
     {
         EXPECT_TRUE(r.p.up());
     }
@@ -626,23 +636,29 @@ struct InTwoThreads {
 
 TEST_F(PluginRdma, EveryEndInAThreadOfItsOwn)
 {
-    for (const char *profile : {"pvrdma", "roce"})
-        for (const char *set : {"", "set async 1"}) {
-            adapters(profile, set);
-            Net n(12);
-            std::vector<std::unique_ptr<InTwoThreads>> all;
-            for (size_t most : {size_t(8), size_t(300), size_t(Route::SIZE / InTwoThreads::DEPTH)})
-                all.push_back(std::make_unique<InTwoThreads>(n, most, 1000));
-            for (auto &t : all)
-                t->start();
-            for (auto &t : all) {
-                t->sends.join();
-                t->receives.join();
-                EXPECT_EQ(ncclSuccess, t->r.send_rc) << Log::get().warnings();
-                EXPECT_EQ(ncclSuccess, t->r.recv_rc) << Log::get().warnings();
-                EXPECT_TRUE(t->good) << profile << " " << set << " up to " << t->most;
-            }
-        }
+    for (const char *mode : {"record", "imm"})
+        for (const char *profile : {"pvrdma", "roce"})
+            for (const char *set : {"set async 0", "set async 1"})
+                for (int devices : {1, 3}) {
+                    SCOPED_TRACE(std::string(mode) + " " + profile + " " + set);
+                    setenv("NCCL_PVRDMA_RDMA_MODE", mode, 1);
+                    adapters(profile, std::string(set) + ";set devices " + std::to_string(devices));
+                    Net n(12);
+                    const int dev = joined(n, devices);
+                    const size_t large = Route::SIZE / InTwoThreads::DEPTH;
+                    std::vector<std::unique_ptr<InTwoThreads>> all;
+                    for (size_t most : {size_t(8), size_t(300), large})
+                        all.push_back(std::make_unique<InTwoThreads>(n, dev, most, 500));
+                    for (auto &t : all)
+                        t->start();
+                    for (auto &t : all) {
+                        t->sends.join();
+                        t->receives.join();
+                        EXPECT_EQ(ncclSuccess, t->r.send_rc) << Log::get().warnings();
+                        EXPECT_EQ(ncclSuccess, t->r.recv_rc) << Log::get().warnings();
+                        EXPECT_TRUE(t->good) << "up to " << t->most;
+                    }
+                }
 }
 
 TEST_F(PluginRdma, OnlyLinkLocalAddressesDoOnOneLink)
