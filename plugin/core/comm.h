@@ -4,7 +4,8 @@
  * others.
  *
  * Threads: one at a time per comm; NCCL hands it from its proxy service thread to the progress
- * thread.
+ * thread. Only reg and dereg of a comm that is up may come from the one while the other uses it:
+ * users' buffers are registered so.
  *
  * Errors: every function returns 0 or a negative errno and leaves the reason in *err, or for a
  * comm's data calls in pvn_comm_err(). Each was printed once, where it was understood. An error of

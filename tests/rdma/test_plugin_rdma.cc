@@ -451,6 +451,36 @@ TEST_F(PluginRdma, ARefusedRegistrationLeavesTheTrafficAlone)
     EXPECT_GT(refused, 100);
 }
 
+TEST_F(PluginRdma, RegistrationsComeAndGoBesideTheTraffic)
+{
+    for (const char *transport : {"rdma", "tcp"}) {
+        setenv("NCCL_PVRDMA_TRANSPORT", transport, 1);
+        adapters("pvrdma", "");
+        Net n(12);
+        Route r(n);
+        std::vector<char> more(2 << 20);
+        std::atomic<bool> stop{false};
+        std::atomic<int> refused{0}, made{0};
+        std::thread other([&] {
+            while (!stop)
+                for (void *comm : {r.p.sc, r.p.rc}) {
+                    void *mh = nullptr;
+                    refused += pvn_netdrv_reg_mr(r.p.d, comm, more.data(), more.size(),
+                                                 NCCL_PTR_HOST, &mh) != ncclSuccess;
+                    refused += pvn_netdrv_dereg_mr(r.p.d, comm, mh) != ncclSuccess;
+                    made++;
+                }
+        });
+        bool ok = true;
+        for (unsigned i = 1; ok && (i < 200 || made < 200); i++)
+            ok = r.move(i);
+        stop = true;
+        other.join();
+        EXPECT_TRUE(ok) << transport << ": " << r.send_rc << " " << r.recv_rc;
+        EXPECT_EQ(0, refused) << transport;
+    }
+}
+
 TEST_F(PluginRdma, MemlockTooSmallIsNamed)
 {
     adapters("roce", "set memlock_kb 2048");
