@@ -109,6 +109,11 @@ void Trial::choose_network()
     k.dup_frame_pct = w.chance(40) ? static_cast<int>(w.pick(30)) : 0;
     k.max_delay = 1 + w.pick(w.chance(50) ? 20 : 2000);
     k.chunk = w.chance(50) ? 64 : 1 + w.pick(512);
+    // Else hardly any message goes that way: one that is cut takes all slots that are announced.
+    if (k.next && w.chance(70)) {
+        k.chunk = 4096;
+        k.refuse_pct /= 8;
+    }
     if (w.chance(15)) {
         k.death_at = 1 + w.pick(k.max_delay * 20);
         k.death_lane = static_cast<int>(w.pick(static_cast<uint64_t>(k.lanes)));
@@ -157,7 +162,7 @@ void Trial::choose_send_order(const std::vector<size_t> &window)
 void Trial::choose_traffic()
 {
     size_t n = 1 + w.pick(40), width = !w.k.cts && w.chance(30) ? 1 + w.pick(4) : 1;
-    bool grouped = w.chance(50);
+    bool grouped = w.chance(w.k.next ? 20 : 50);
     std::vector<size_t> window;
     for (size_t g = 0; g < n; g++) {
         choose_group(grouped ? 1 + w.pick(PVN_MAX_RECVS) : 1);
