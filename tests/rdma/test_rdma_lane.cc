@@ -1283,6 +1283,35 @@ TEST(RdmaOffer, AWrongKeyOrAddressIsFoundAtVerify)
     }
 }
 
+// Arrivals and what a receiver has written end in one completion queue. A receiver that wants a
+// place for its entries leaves the arrivals to the poll that reports them.
+TEST(RdmaImm, AFullSendQueueTakesNoArrival)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_IMM, 1, 1 << 20, true));
+    std::vector<uint8_t> out = pattern(1000, 1), in(1000);
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    pvn_req *s = nullptr, *r[10] = {};
+    ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[0]));
+    ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    for (Patience wait; wait.left() && !s;)
+        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
+    ASSERT_NE(nullptr, s);
+    const uint32_t places = wrap_places(p.rx.e, 100);
+    // One more chain, whose completion is behind the arrival; then enough entries for another one.
+    ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[1]));
+    ASSERT_EQ(0, p.rx.lane->ops->kick(p.rx.lane));
+    wrap_places(p.rx.e, 0);
+    for (int i = 2; i < 10; i++)
+        ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[i]));
+    EXPECT_EQ(-EAGAIN, p.rx.lane->ops->kick(p.rx.lane)) << p.rx.lane->err.reason[0];
+    wrap_places(p.rx.e, places);
+    int done = 0;
+    for (Patience wait; wait.left() && !done;)
+        ASSERT_EQ(0, hot_test(r[0], &done, nullptr)) << p.rx.lane->err.reason[0];
+    EXPECT_EQ(out, in);
+}
+
 TEST(RdmaOffer, TheSmallerMtuIsUsedByBoth)
 {
     RdmaPair p;

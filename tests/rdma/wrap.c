@@ -29,3 +29,12 @@ void wrap_start_at(struct pvn_engine *e, uint64_t messages, uint32_t chunks)
     else
         e->rx->next_slot = e->rx->oldest_slot = messages;
 }
+
+uint32_t wrap_places(struct pvn_engine *e, uint32_t places)
+{
+    struct rdma_lane *r = rdma_of(e->cfg.lanes[0]);
+    uint32_t before = r->qp[0].places;
+    r->qp[0].places = places;
+    r->signal_at = 1;
+    return before;
+}

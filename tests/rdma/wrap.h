@@ -1,4 +1,5 @@
-/* Counters that run on for ever end somewhere: lets a test begin shortly before. */
+/* States of an RDMA lane that take long to reach: counters that run on for ever end somewhere, and
+ * a send queue is seldom full. */
 #ifndef PVN_TESTS_RDMA_WRAP_H
 #define PVN_TESTS_RDMA_WRAP_H
 
@@ -7,5 +8,9 @@
 /* Of an engine on one RDMA lane that writes, neither used yet: as if so many messages, and chunks
  * of each queue pair, had gone. The same at both ends. */
 void wrap_start_at(struct pvn_engine *e, uint64_t messages, uint32_t chunks);
+
+/* From now on so many places of the first queue pair's send queue are free, and every chain of a
+ * receiver has a completion. How many there were. */
+uint32_t wrap_places(struct pvn_engine *e, uint32_t places);
 
 #endif
