@@ -11,7 +11,7 @@
 # against the build before it: --plugin before=PATH --only latency:512,4K
 # --bare adds tests/bench/bare_net.c, which does the least that a plugin must, as "bare": not one of the others,
 # but what both are divided by in two more columns. A target below what bare reaches asks TCP for more than
-# sending and receiving once.
+# sending and receiving once. Two processes that only call send and recv are measured, too.
 set -eu
 usage() { sed -n '2,14s/^# //p' "$0" >&2; exit 2; }
 
@@ -48,6 +48,8 @@ if [[ $bare ]]; then
     bare=$build/tests/bench/.libs/bare_net.so
     [[ -e $bare ]] || { echo "no $bare: make tests/bench/bare_net.la there" >&2; exit 2; }
     plugins+=("bare=$bare")
+    alone=$build/tests/bench/tcp_alone
+    [[ -x $alone ]] || { echo "no $alone: make tests/bench/tcp_alone there" >&2; exit 2; }
 fi
 order=${plugins[*]%%=*}
 
@@ -141,7 +143,12 @@ kind_round() {
     local kind=${1%%:*} sizes=
     [[ $1 != *:* ]] || sizes=${1#*:}
     case $kind in
-    latency) perf_round "$tmp/p2p.csv" p2p --ranks 2 --latency --sizes "${sizes:-8,512,4K,64K,512K,1M}" --time "$seconds" ;;
+    latency)
+        if [[ $bare ]]; then
+            ${rt[@]+"${rt[@]}"} "$alone" "$a" "$b" 198.18.0.1 8 512 4096 65536 524288 1048576 >>"$tmp/alone.csv"
+        fi
+        perf_round "$tmp/p2p.csv" p2p --ranks 2 --latency --sizes "${sizes:-8,512,4K,64K,512K,1M}" --time "$seconds"
+        ;;
     bandwidth) perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --sizes "${sizes:-8,64K,256K,512K,1M,4M}" --time "$seconds" ;;
     ring2 | ring4) perf_round "$tmp/ring.csv" ring --ranks "${kind#ring}" --sizes "${sizes:-32M}" --time "$seconds" ;;
     *) echo "--only $1: no such measurement" >&2; exit 2 ;;
@@ -153,7 +160,7 @@ echo "verifying ..." >&2
 perf_round /dev/null p2p --ranks 2 --check --bandwidth --sizes 8,4K,64K,1M,4M --time 0.01
 perf_round /dev/null ring --ranks 4 --check --sizes 4M --time 0.01
 
-touch "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
+touch "$tmp/alone.csv" "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
 for ((r = 1; r <= rounds; r++)); do
     echo "round $r of $rounds ..." >&2
     # Who comes first finds the processors at rest and is up to 4 % slower: another one each time.
@@ -182,6 +189,7 @@ function add(row, plugin, value, cpu) {
     if (cpu > 0) use[row, plugin] = use[row, plugin] " " cpu
 }
 BEGIN { nnames = split(order, names, " "); for (i = 1; i <= nnames; i++) seen[names[i]] = 1 }
+FILENAME ~ /alone.csv$/ { if (!($1 in alone)) sizes[++nsizes] = $1; alone[$1] = alone[$1] " " $2; next }
 FILENAME ~ /iperf.csv$/ { ip[$2] = ip[$2] " " $3; ipc[$2] = ipc[$2] " " $4; next }
 $4 == "latency" { add("latency " size($10) ", us", $1, $12); next }
 $4 == "bandwidth" && $10 == 8 { add("8 B messages, M/s", $1, $17 / 1e6); next }
@@ -191,6 +199,10 @@ END {
     for (s = 1; s <= 4 && s in ip; s *= 2) {
         m = stats(ip[s]); if (m > best) best = m
         printf "iperf3 x%d %.0f MB/s (%.0f..%.0f), %.2f cpu s/GB\n", s, m, lo, hi, stats(ipc[s])
+    }
+    for (i = 1; i <= nsizes; i++) {
+        m = stats(alone[sizes[i]])
+        printf "send and recv alone, %s: %.2f us (%.2f..%.2f)\n", size(sizes[i]), m, lo, hi
     }
     printf "\n|"; for (i = 1; i <= nnames; i++) printf " | %s", names[i]
     printf " | %s / best other |", own
@@ -216,7 +228,7 @@ END {
         if (floor > 0) printf (other > 0 ? " | %.2f" : " | -"), other / floor
         print " |"
     }
-}' "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
+}' "$tmp/alone.csv" "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
 if [[ -n $keep_csv ]]; then
     head -n 1 "$tmp/one.csv" >"$keep_csv"
     cat "$tmp/p2p.csv" "$tmp/ring.csv" >>"$keep_csv"

@@ -11,6 +11,10 @@ tests_bench_bare_net_la_SOURCES = tests/bench/bare_net.c
 tests_bench_bare_net_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath $(abs_builddir)/tests/bench
 
+# The two calls that no plugin over TCP does without, and nothing else.
+check_PROGRAMS += tests/bench/tcp_alone
+tests_bench_tcp_alone_SOURCES = tests/bench/tcp_alone.c
+
 EXTRA_DIST += tests/bench/README.md tests/bench/tcp.sh tests/bench/idle.sh
 
 PVN_TESTS += tests/perf/test_perf_parts

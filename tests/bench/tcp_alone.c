@@ -1,0 +1,188 @@
+/*
+ * What a round trip costs two processes that call nothing but send and recv, and sched_yield in
+ * between as NCCL does: a TCP connection for each direction, as in a ring. tests/bench/tcp.sh --bare
+ * prints it beside the plugins' latencies.
+ *
+ * Messages are read in two ways, and the better one counts: read where they arrive, or looked at
+ * (MSG_PEEK), answered, and taken afterwards, which keeps the acknowledgement out of the way.
+ *
+ * usage: tcp_alone NETNS NETNS ADDRESS BYTES...   (the address is the first namespace's)
+ * Prints a line "BYTES,US" for each size: the median, one way.
+ */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    MAX_BYTES = 1 << 20,
+    PEEK_MAX = 16 * 1024, /* a message has to be there as a whole, and larger ones gain nothing */
+    WARM_UP = 1000,
+    ROUNDS = 8000
+};
+
+static char buf[MAX_BYTES];
+static int out, in; /* the connections */
+
+_Noreturn static void fail(const char *what)
+{
+    fprintf(stderr, "tcp_alone: %s: %s\n", what, strerror(errno));
+    exit(3);
+}
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static void enter(const char *netns)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "/var/run/netns/%s", netns);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
+        fail(path);
+    close(fd);
+}
+
+static int connection(int fd)
+{
+    int on = 1;
+    if (fd < 0 || setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) < 0)
+        fail("connecting");
+    return fd;
+}
+
+static void put(size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n = send(out, buf + at, size - at, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno != EAGAIN)
+            fail("send");
+        at += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* A whole message; with MSG_PEEK it stays where it is. */
+static void get(size_t size, int flags)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n = recv(in, buf + at, size - at, MSG_DONTWAIT | flags);
+        if (n == 0 || (n < 0 && errno != EAGAIN))
+            fail("recv");
+        /* Part of a message, looked at, is looked at again. */
+        if (n > 0 && ((flags & MSG_PEEK) == 0 || (size_t)n == size))
+            at += (size_t)n;
+        if (n < 0)
+            sched_yield();
+    }
+}
+
+static void round_trip(bool first, size_t size, bool peek)
+{
+    if (first)
+        put(size);
+    get(size, peek ? MSG_PEEK : 0);
+    if (!first)
+        put(size);
+    if (peek)
+        get(size, 0);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of half a round trip. */
+static double measure(bool first, size_t size, bool peek)
+{
+    static double took[ROUNDS];
+    for (int i = -WARM_UP; i < ROUNDS; i++) {
+        double start = now_us();
+        round_trip(first, size, peek);
+        if (i >= 0)
+            took[i] = (now_us() - start) / 2;
+    }
+    qsort(took, ROUNDS, sizeof(*took), by_value);
+    return took[ROUNDS / 2];
+}
+
+static void serve(const struct sockaddr_in *own, int told)
+{
+    struct sockaddr_in a = *own;
+    socklen_t len = sizeof(a);
+    int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (l < 0 || bind(l, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(l, 2) < 0 ||
+        getsockname(l, (struct sockaddr *)&a, &len) < 0)
+        fail("listening");
+    if (write(told, &a, sizeof(a)) != sizeof(a))
+        fail("telling the port");
+    out = connection(accept(l, NULL, NULL));
+    in = connection(accept(l, NULL, NULL));
+}
+
+static void dial(int told)
+{
+    struct sockaddr_in a;
+    if (read(told, &a, sizeof(a)) != sizeof(a))
+        fail("learning the port");
+    int fd[2];
+    for (int i = 0; i < 2; i++) {
+        fd[i] = connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (connect(fd[i], (struct sockaddr *)&a, sizeof(a)) < 0)
+            fail("connecting");
+    }
+    in = fd[0];
+    out = fd[1];
+}
+
+int main(int argc, char **argv)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET};
+    int told[2];
+    if (argc < 5 || inet_pton(AF_INET, argv[3], &own.sin_addr) != 1) {
+        fprintf(stderr, "usage: tcp_alone NETNS NETNS ADDRESS BYTES...\n");
+        return 2;
+    }
+    if (pipe2(told, O_CLOEXEC) < 0)
+        fail("pipe");
+    pid_t child = fork();
+    if (child < 0)
+        fail("fork");
+    bool first = child > 0;
+    /* Neither polls on without the other: whose peer has gone meets the end of its connection. */
+    enter(argv[first ? 1 : 2]);
+    if (first)
+        serve(&own, told[1]);
+    else
+        dial(told[0]);
+    for (int i = 4; i < argc; i++) {
+        size_t size = strtoul(argv[i], NULL, 10);
+        if (size < 1 || size > MAX_BYTES) {
+            fprintf(stderr, "tcp_alone: %s is not 1 to %d bytes\n", argv[i], MAX_BYTES);
+            return 2;
+        }
+        double us = measure(first, size, false);
+        if (size <= PEEK_MAX) {
+            double peeked = measure(first, size, true);
+            us = peeked < us ? peeked : us;
+        }
+        if (first)
+            printf("%zu,%.3f\n", size, us);
+    }
+    return 0;
+}
