@@ -1,7 +1,7 @@
 /*
  * What a round trip costs two processes that call nothing but send and recv, and sched_yield in
- * between as NCCL does: a TCP connection for each direction, as in a ring. tests/bench/tcp.sh --bare
- * prints it beside the plugins' latencies.
+ * between as NCCL does: a TCP connection for each direction, as in a ring. tests/bench/tcp.sh
+ * --bare prints it beside the plugins' latencies.
  *
  * Messages are read in two ways, and the better one counts: read where they arrive, or looked at
  * (MSG_PEEK), answered, and taken afterwards, which keeps the acknowledgement out of the way.

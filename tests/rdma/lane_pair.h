@@ -33,8 +33,8 @@ struct RdmaOptions {
     int rx_short_max = -1; // of the receiver, -1: the same
     uint8_t retry = 7;
     uint32_t max_wr = 0; // places of a queue, 0: as many as the device has
-    int rx_mode = -1;   // of the receiver, -1: the same
-    int rx_costly = -1; // of the receiver, -1: the same
+    int rx_mode = -1;    // of the receiver, -1: the same
+    int rx_costly = -1;  // of the receiver, -1: the same
     pvn_flush_kind flush = PVN_FLUSH_NONE;
     pvn_rdma_registrar registrar = {};
     uint64_t quiet_ns = 10000000;
