@@ -68,9 +68,9 @@ enum {
     RKEY_BIT = 1u << 31, /* remote keys are never equal to local ones, so mixing them up shows */
     KEY_GEN_BITS = 8,
     /* Up to here bytes are placed by release stores, word by word, so that a program may poll any
-     * aligned word of it while it lands (and ThreadSanitizer sees the order). Of more, the first
-     * and the last line. */
-    WORDWISE = 4096,
+     * aligned word of it while it lands (and ThreadSanitizer sees the order): a whole ring of
+     * entries that are polled may be one write. Of more, the first and the last line. */
+    WORDWISE = 32768,
 };
 
 /* Aligned words by release stores: whoever sees the word sees everything placed before. */
