@@ -7,7 +7,7 @@ libpvn_core_la_SOURCES += plugin/core/clock.h plugin/core/err.c plugin/core/err.
 libpvn_core_la_SOURCES += plugin/core/lane.c plugin/core/engine.c plugin/core/engine_flush.c \
     plugin/core/engine_plan.c \
     plugin/core/engine_send.c plugin/core/engine_recv.c plugin/core/engine_match.c \
-    plugin/core/engine_hot.h core/engine_priv.h
+    plugin/core/engine_hot.h plugin/core/engine_priv.h
 libpvn_core_la_SOURCES += plugin/core/fork.c plugin/core/fork.h plugin/core/poller.c plugin/core/poller.h \
     plugin/core/random.c plugin/core/transport.h plugin/core/wire.c plugin/core/wire.h
 libpvn_core_la_SOURCES += plugin/core/bells.c plugin/core/bells.h
