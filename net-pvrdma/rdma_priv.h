@@ -11,7 +11,7 @@ enum {
     CHAIN = 32,                /* requests that one doorbell rings at most */
     CQ_BATCH = 16,             /* completions taken by one poll where empty polls are free */
     CTS_BATCH_MAX = 8,         /* entries that wait at most */
-    SIGNAL_AT = 16,            /* requests of which only the last one has a completion */
+    SIGNAL_EVERY = 16,         /* requests of which only the last one has a completion */
     REAP_AT = 4,               /* known completions that are worth a poll, then */
     SIGNALS = 2 * RECORD_RING, /* that are not taken yet; more places no send queue has */
     LOOK_EVERY = 16            /* polls in vain between two that look around (a power of two) */
@@ -112,11 +112,11 @@ struct rdma_lane {
     enum ibv_mtu mtu;
     int next_qp;
     bool bound, probed, verified, errored;
-    uint8_t copies;     /* 1: short messages are taken, see struct cts_line */
-    uint32_t line_max;  /* of one line */
-    uint32_t signal_at; /* of short messages' requests, or of chains', this many: one completion */
-    uint32_t
-        short_max; /* bytes of a message that goes as a short one; 0: both ends must know them */
+    uint8_t copies; /* 1: short messages are taken, see struct cts_line */
+    /* bytes of a message that goes as a short one, and of one that takes one line; 0: none does,
+     * for both ends must know them */
+    uint32_t short_max, line_max;
+    uint32_t signal_every; /* of short messages' requests, or of chains', one has a completion */
     /* when to ask the completion queue with nothing known, see rdma_time_to_ask */
     bool moved;           /* something has, or see posted_then */
     uint32_t posted_then; /* chunks that had been posted when last looked at */

@@ -153,7 +153,7 @@ static inline __attribute__((always_inline)) int ring_chain(struct rdma_lane *r,
     q->places -= places;
     q->quiet += places;
     last->next = NULL;
-    if (q->quiet >= r->signal_at) {
+    if (q->quiet >= r->signal_every) {
         last->wr_id = wr_id_make(WR_CHAIN, 0, q->quiet);
         last->send_flags |= IBV_SEND_SIGNALED;
         r->chain[r->chain_tail++ % (CTS_SLOTS * 2)] = done_at;
@@ -309,7 +309,7 @@ void rdma_rx_farewell(struct rdma_lane *r)
     bool said = false;
     if (!owes_farewell(r))
         return;
-    r->signal_at = 1;
+    r->signal_every = 1;
     while (r->l.err.code == 0 && (!said || r->owed > 0) && pvn_now_ns() < until) {
         struct pvn_event ev[CQ_BATCH];
         int n = 0;

@@ -24,7 +24,7 @@ void rdma_short_open(struct rdma_lane *r)
 {
     /* A peer that is told that completions are expensive acknowledges soon, and what becomes of a
      * receiver's chains shows in what the peer does. */
-    r->signal_at = r->cfg.costly_poll || !r->cfg.sender ? SIGNAL_AT : 1;
+    r->signal_every = r->cfg.costly_poll || !r->cfg.sender ? SIGNAL_EVERY : 1;
     bool both = r->peer.shorts && r->cfg.mode != PVN_RDMA_SEND;
     r->short_max = both ? r->cfg.short_max : 0;
     r->copies = r->short_max > 0;
@@ -143,7 +143,7 @@ static inline int post_lines(struct rdma_lane *r, struct rqp *q, struct short_he
     s->next = behind(s, h, lines);
     q->places--;
     rdma_note(q, cookie, 0);
-    if (__builtin_expect(++q->quiet >= r->signal_at, 0))
+    if (__builtin_expect(++q->quiet >= r->signal_every, 0))
         return post_signalled(r, q);
     int rc = ibv_post_send(q->qp, &s->wr, &bad);
     return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);

@@ -372,6 +372,13 @@ ncclResult_t until_it_fails(const std::function<ncclResult_t()> &call)
 
 class Goodbye : public PluginRdma, public testing::WithParamInterface<const char *>
 {
+  protected:
+    void SetUp() override
+    {
+        PluginRdma::SetUp();
+        setenv("NCCL_PVRDMA_RDMA_MODE", GetParam(), 1);
+        adapters("pvrdma", "");
+    }
 };
 INSTANTIATE_TEST_SUITE_P(Modes, Goodbye, testing::Values("record", "imm", "send"),
                          [](const auto &i) { return std::string(i.param); });
@@ -379,8 +386,6 @@ INSTANTIATE_TEST_SUITE_P(Modes, Goodbye, testing::Values("record", "imm", "send"
 // An adapter does not tell that the other one's queue pair is gone.
 TEST_P(Goodbye, TheSenderHearsIt)
 {
-    setenv("NCCL_PVRDMA_RDMA_MODE", GetParam(), 1);
-    adapters("pvrdma", "");
     Net n(12);
     Route r(n);
     ASSERT_TRUE(r.move(1));
@@ -400,8 +405,6 @@ TEST_P(Goodbye, TheSenderHearsIt)
 
 TEST_P(Goodbye, TheReceiverHearsIt)
 {
-    setenv("NCCL_PVRDMA_RDMA_MODE", GetParam(), 1);
-    adapters("pvrdma", "");
     Net n(12);
     Route r(n);
     ASSERT_TRUE(r.move(1));

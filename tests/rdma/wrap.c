@@ -35,6 +35,6 @@ uint32_t wrap_places(struct pvn_engine *e, uint32_t places)
     struct rdma_lane *r = rdma_of(e->cfg.lanes[0]);
     uint32_t before = r->qp[0].places;
     r->qp[0].places = places;
-    r->signal_at = 1;
+    r->signal_every = 1;
     return before;
 }

@@ -63,6 +63,15 @@ class TcpLend : public testing::Test
         p.tx->ops->close(p.tx);
         p.tx = nullptr;
     }
+    // What has become of the stream, as the receiver's socket says.
+    int receivers_error()
+    {
+        usleep(1000);
+        int error = 0;
+        socklen_t len = sizeof(error);
+        EXPECT_EQ(0, getsockopt(p.adopted[0], SOL_SOCKET, SO_ERROR, &error, &len));
+        return error;
+    }
     // Tests a send until it fails; what it failed with.
     int until_error(pvn_req *s)
     {
@@ -286,11 +295,7 @@ TEST_F(TcpLend, ClosingBeforeTheReceiptIsAReset)
     auto data = pattern(100000, 13);
     send(data.data(), data.size());
     close_sender();
-    usleep(1000);
-    int error = 0;
-    socklen_t len = sizeof(error);
-    ASSERT_EQ(0, getsockopt(p.adopted[0], SOL_SOCKET, SO_ERROR, &error, &len));
-    EXPECT_EQ(ECONNRESET, error);
+    EXPECT_EQ(ECONNRESET, receivers_error());
 }
 
 // A child that was forked meanwhile has the descriptors, too, and would keep the stream open.
@@ -305,11 +310,7 @@ TEST_F(TcpLend, AResetDespiteAForkedChild)
         _exit(0);
     }
     close_sender();
-    usleep(1000);
-    int error = 0;
-    socklen_t len = sizeof(error);
-    EXPECT_EQ(0, getsockopt(p.adopted[0], SOL_SOCKET, SO_ERROR, &error, &len));
-    EXPECT_EQ(ECONNRESET, error);
+    EXPECT_EQ(ECONNRESET, receivers_error());
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
 }
