@@ -399,9 +399,7 @@ TEST(Devices, TwoInterfacesJoined)
             "ip link set lo up && ip link add va type veth peer name vb && "
             "ip addr add 198.51.100.1/25 dev va && ip addr add 198.51.100.129/25 dev vb "
             "&& ip link set va up && ip link set vb up"));
-        ASSERT_TRUE(eventually([] {
-            return pvn_test::sh("test $(ip -br link show up | grep -c '^v[ab]@.*LOWER_UP') = 2");
-        }));
+        ASSERT_TRUE(pvn_test::links_run("va vb"));
         setenv("NCCL_SOCKET_IFNAME", "=va,vb", 1);
         Log::get().clear();
         for (int abi : {9, 12}) {

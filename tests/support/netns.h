@@ -3,12 +3,18 @@
 #ifndef PVN_TESTS_SUPPORT_NETNS_H
 #define PVN_TESTS_SUPPORT_NETNS_H
 
+#include <net/if.h>
 #include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -41,6 +47,30 @@ inline std::string in_netns(const std::function<void()> &body)
 inline bool sh(const std::string &command)
 {
     return system(command.c_str()) == 0;
+}
+
+// Waits until each of the interfaces runs, or does not. The kernel tells of a carrier that came or went
+// from a work queue, up to a second after the command that caused it has returned.
+inline bool links_run(const std::string &names, bool want = true)
+{
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    std::istringstream list(names);
+    bool good = fd >= 0;
+
+    for (std::string name; good && list >> name;) {
+        struct ifreq ifr = {};
+        strncpy(ifr.ifr_name, name.c_str(), sizeof(ifr.ifr_name) - 1);
+        for (;;) {
+            good = ioctl(fd, SIOCGIFFLAGS, &ifr) == 0 && std::chrono::steady_clock::now() < deadline;
+            if (!good || ((ifr.ifr_flags & IFF_RUNNING) != 0) == want)
+                break;
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+    return good;
 }
 
 } // namespace pvn_test

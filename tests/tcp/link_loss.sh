@@ -24,7 +24,15 @@ setup() {
         ip -n "$n" link set lo up
         ip -n "$n" link set v0 up
     done
-    ip -n "$a" addr add 10.9.0.1/24 dev v0 && ip -n "$b" addr add 10.9.0.2/24 dev v0
+    ip -n "$a" addr add 10.9.0.1/24 dev v0 && ip -n "$b" addr add 10.9.0.2/24 dev v0 || return 1
+    for n in "$a" "$b"; do
+        # The kernel tells of a new link with some delay; until then it counts as unplugged.
+        for ((i = 0; i < 200; i++)); do
+            ip -n "$n" -br link show v0 | grep -q ' UP ' && continue 2
+            sleep 0.05
+        done
+        return 1
+    done
 }
 
 sent() { ip netns exec "$a" cat /sys/class/net/v0/statistics/tx_bytes; }
@@ -34,7 +42,7 @@ sent() { ip netns exec "$a" cat /sys/class/net/v0/statistics/tx_bytes; }
 lose() {
     local name=$1 want=$2 rc=0 pid i
     shift 2
-    setup || { echo "not ok $name: no namespaces"; return; }
+    setup || { echo "not ok $name: no namespaces with a running link"; return; }
     NCCL_SOCKET_IFNAME='' NCCL_PVRDMA_TCP_USER_TIMEOUT=2s NCCL_PVRDMA_KEEPALIVE_IDLE=1s \
         NCCL_PVRDMA_KEEPALIVE_INTVL=1s NCCL_PVRDMA_KEEPALIVE_CNT=2 NCCL_DEBUG=WARN \
         timeout -k 5 60 "$build/pvn-perf" p2p --netns "$a,$b" --sizes 4M --time 40 --timeout 45 --bandwidth >"$log" 2>&1 &

@@ -22,6 +22,7 @@ namespace
 {
 
 using pvn_test::in_netns;
+using pvn_test::links_run;
 using pvn_test::sh;
 
 const char *const nl_lib = "libnl-route-3.so.200";
@@ -106,6 +107,11 @@ bool up(const std::string &names)
               "; do ip link set $i addrgenmode none && ip link set $i up || exit 1; done");
 }
 
+bool up_and_running(const std::string &names)
+{
+    return up(names) && links_run(names);
+}
+
 /* Whether the kernel can make a link of this type is asked by making one. */
 bool make(const std::string &what)
 {
@@ -144,10 +150,10 @@ TEST_P(IfaceNetns, VethPair)
         load();
         EXPECT_FALSE(get("veth0")->up);
         EXPECT_EQ("lo=127.0.0.1", choose());
-        ASSERT_TRUE(up("veth0"));
+        ASSERT_TRUE(up("veth0") && links_run("veth0", false));
         load();
         EXPECT_FALSE(get("veth0")->running) << "the other end is down";
-        ASSERT_TRUE(up("veth1"));
+        ASSERT_TRUE(up("veth1") && links_run("veth0 veth1"));
         load();
         const pvn_iface *veth = get("veth0");
         EXPECT_TRUE(veth->up && veth->running);
@@ -217,7 +223,7 @@ TEST_P(IfaceNetns, RouteNamesInterfaceSourceAndGateway)
     RUN_IN_NETNS({
         ASSERT_TRUE(sh("ip link set lo up"));
         ASSERT_TRUE(make("a0 type veth peer name a1") && make("b0 type veth peer name b1"));
-        ASSERT_TRUE(up("a0 a1 b0 b1"));
+        ASSERT_TRUE(up_and_running("a0 a1 b0 b1"));
         ASSERT_TRUE(sh("ip addr add 10.7.0.1/24 dev a0; ip addr add 10.8.0.1/24 dev b0"));
         ASSERT_TRUE(
             sh("ip -6 addr add fd07::1/64 dev a0 nodad; ip -6 addr add fe80::b/64 dev b0 nodad"));
@@ -263,7 +269,7 @@ TEST_P(IfaceNetns, SamePrefixTwice)
 {
     RUN_IN_NETNS({
         ASSERT_TRUE(make("a0 type veth peer name a1") && make("b0 type veth peer name b1"));
-        ASSERT_TRUE(up("a0 a1 b0 b1"));
+        ASSERT_TRUE(up_and_running("a0 a1 b0 b1"));
         ASSERT_TRUE(sh("ip addr add 10.7.0.1/24 dev a0; ip addr add 10.7.0.2/24 dev b0"));
         pvn_iface_route r;
         ASSERT_EQ(0, route("10.7.0.9", &r));
@@ -276,7 +282,7 @@ TEST_P(IfaceNetns, PointToPointUsesOurOwnAddress)
 {
     RUN_IN_NETNS({
         ASSERT_TRUE(make("a0 type veth peer name a1"));
-        ASSERT_TRUE(sh("ip addr add 10.7.0.1 peer 10.7.0.2 dev a0") && up("a0 a1"));
+        ASSERT_TRUE(sh("ip addr add 10.7.0.1 peer 10.7.0.2 dev a0") && up_and_running("a0 a1"));
         load();
         EXPECT_EQ("a0=10.7.0.1", choose());
         pvn_iface_route r;
@@ -289,7 +295,7 @@ TEST_P(IfaceNetns, PointToPointUsesOurOwnAddress)
 TEST_P(IfaceNetns, TentativeAddressIsLeftOut)
 {
     RUN_IN_NETNS({
-        ASSERT_TRUE(make("a0 type veth peer name a1") && up("a0 a1"));
+        ASSERT_TRUE(make("a0 type veth peer name a1") && up_and_running("a0 a1"));
         ASSERT_TRUE(sh("echo 60 >/proc/sys/net/ipv6/conf/a0/dad_transmits"));
         ASSERT_TRUE(sh("ip -6 addr add fd07::1/64 dev a0"));
         load();
@@ -306,7 +312,7 @@ TEST_P(IfaceNetns, LinkLocalHasItsScope)
 {
     RUN_IN_NETNS({
         ASSERT_TRUE(make("a0 type veth peer name a1"));
-        ASSERT_TRUE(up("a0 a1"));
+        ASSERT_TRUE(up_and_running("a0 a1"));
         ASSERT_TRUE(sh("ip -6 addr add fe80::77/64 dev a0 nodad"));
         load();
         EXPECT_EQ("a0=fe80::77%a0", choose());

@@ -191,6 +191,7 @@ TEST_F(TcpTransport, ScanTakesNoMoreThanThereIsRoomFor)
         ASSERT_TRUE(pvn_test::sh(
             "for i in $(seq 12); do ip link add v$i type veth peer name p$i; "
             "ip addr add 10.$i.0.1/24 dev v$i; ip link set v$i up; ip link set p$i up; done"));
+        ASSERT_TRUE(pvn_test::links_run("v1 v2 v3 v4 v5 v6 v7 v8 v9 v10 v11 v12"));
         params({});
         EXPECT_EQ(8, scan());
         EXPECT_NE(nullptr, strstr(left_out, "v9 (too many)")) << left_out;
@@ -298,6 +299,7 @@ TEST_F(TcpTransport, SharedNetworkIsSteered)
             "ip addr add 10.7.0.1/24 dev a0; ip addr add 10.7.0.2/24 dev b0; "
             "ip link add c0 type veth peer name c1; ip link set c0 up; ip link set c1 up; "
             "ip addr add 10.8.0.1/24 dev c0"));
+        ASSERT_TRUE(pvn_test::links_run("a0 b0 c0"));
         params({"NCCL_SOCKET_IFNAME==a0,b0,c0", "NCCL_PVRDMA_TCP_STREAMS=1"});
         ASSERT_EQ(3, scan()) << err.reason[0];
         EXPECT_NE(nullptr, strstr(devices[1].why, "same network as a0"));
