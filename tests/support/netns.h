@@ -49,8 +49,8 @@ inline bool sh(const std::string &command)
     return system(command.c_str()) == 0;
 }
 
-// Waits until each of the interfaces runs, or does not. The kernel tells of a carrier that came or went
-// from a work queue, up to a second after the command that caused it has returned.
+// Waits until each of the interfaces runs, or does not. The kernel tells of a carrier that came or
+// went from a work queue, up to a second after the command that caused it has returned.
 inline bool links_run(const std::string &names, bool want = true)
 {
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -62,7 +62,8 @@ inline bool links_run(const std::string &names, bool want = true)
         struct ifreq ifr = {};
         strncpy(ifr.ifr_name, name.c_str(), sizeof(ifr.ifr_name) - 1);
         for (;;) {
-            good = ioctl(fd, SIOCGIFFLAGS, &ifr) == 0 && std::chrono::steady_clock::now() < deadline;
+            good =
+                ioctl(fd, SIOCGIFFLAGS, &ifr) == 0 && std::chrono::steady_clock::now() < deadline;
             if (!good || ((ifr.ifr_flags & IFF_RUNNING) != 0) == want)
                 break;
             std::this_thread::sleep_for(std::chrono::milliseconds(2));
