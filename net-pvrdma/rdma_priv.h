@@ -14,7 +14,8 @@ enum {
     SIGNAL_EVERY = 16,         /* requests of which only the last one has a completion */
     REAP_AT = 4,               /* known completions that are worth a poll, then */
     SIGNALS = 2 * RECORD_RING, /* that are not taken yet; more places no send queue has */
-    LOOK_EVERY = 16            /* polls in vain between two that look around (a power of two) */
+    WATCH_POLLS = 8,           /* polls for which a look at memory stands, see pvn_lane_watch */
+    LOOK_EVERY = 16            /* polls in vain, those among them, between two that look around */
 };
 
 /* What a completion stands for, in wr_id: kind, queue pair, send-queue places it frees. */
@@ -120,7 +121,7 @@ struct rdma_lane {
     /* when to ask the completion queue with nothing known, see rdma_time_to_ask */
     bool moved;           /* something has, or see posted_then */
     uint32_t posted_then; /* chunks that had been posted when last looked at */
-    unsigned vain;        /* polls that found nothing */
+    unsigned vain;        /* polls that found nothing, since one looked around */
     uint64_t ask_from_ns, ask_wait_ns;
     uint64_t chunks_done;
 
@@ -149,7 +150,10 @@ struct rdma_lane {
     /* each chain with a completion: it has completed once `started` is as far as this */
     uint64_t chain[CTS_SLOTS * 2];
     uint32_t chain_head, chain_known, chain_tail; /* taken, known to have completed, rung */
-    bool fresh;                                   /* the last poll found something */
+    /* imm: what came last was not in the queue, which is then asked less often */
+    bool quiet_queue;
+    /* both */
+    bool fresh; /* the last poll found something */
     /* send-side completions: rung and signalled, not taken */
     uint32_t owed;
     struct flush_qp flush;
@@ -204,7 +208,17 @@ int rdma_look_around(struct rdma_lane *r, uint32_t known, bool quiet);
 /* Whether a poll that found nothing looks around. */
 static inline bool rdma_vain_enough(struct rdma_lane *r)
 {
-    return __builtin_expect((++r->vain & (LOOK_EVERY - 1)) == 0, 0);
+    if (__builtin_expect(++r->vain < LOOK_EVERY, 1))
+        return false;
+    r->vain = 0;
+    return true;
+}
+/* A poll has found nothing, and so will the next ones while these two words are as they were. */
+static inline void rdma_watch(struct rdma_lane *r, const uint32_t *a, uint32_t same_a,
+                              const uint32_t *b, uint32_t same_b)
+{
+    r->l.watch = (struct pvn_lane_watch){{a, b}, {same_a, same_b}, WATCH_POLLS};
+    r->vain += WATCH_POLLS;
 }
 
 /* One more request for the chain of a queue pair: an RDMA WRITE of one piece. NULL when the chain

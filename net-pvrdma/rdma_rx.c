@@ -394,9 +394,27 @@ __attribute__((noinline)) static int look_around(struct rdma_lane *r)
     return rdma_look_around(r, known_completions(r), r->qp[0].quiet > 0);
 }
 
+/* Where all there is to look at is the next short message and the next record. In imm mode long
+ * messages show in the queue. */
+static inline void watch_memory(struct rdma_lane *r)
+{
+    bool imm = r->cfg.mode == PVN_RDMA_IMM;
+    if (r->nqps > 1 || r->flush.pending || (imm && !r->quiet_queue))
+        return;
+    const struct rqp *q = &r->qp[0];
+    const uint32_t *line = &q->shorts.next->stamp;
+    const uint32_t *record = imm ? line : &next_record(r, 0)->stamp;
+    uint32_t at_line = __atomic_load_n(line, __ATOMIC_RELAXED);
+    uint32_t at_record = __atomic_load_n(record, __ATOMIC_RELAXED);
+    if (at_line != htole32(q->shorts.lines + 1) && (imm || at_record != htole32(q->records + 1)))
+        rdma_watch(r, line, at_line, record, at_record);
+}
+
 /* What arrived last may have to be acknowledged now. */
 static inline int found_nothing(struct rdma_lane *r)
 {
+    if (!r->fresh)
+        watch_memory(r);
     r->l.kick_due |= r->fresh;
     r->fresh = false;
     return rdma_vain_enough(r) ? look_around(r) : 0;
@@ -411,9 +429,11 @@ __attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_ev
         if (rc == 0 && r->cfg.mode == PVN_RDMA_RECORD)
             read_records(r, k, ev, max, &n);
     }
+    int in_memory = n;
     if (rc == 0 && r->cfg.mode == PVN_RDMA_IMM)
         rc = poll_imm(r, ev, max, &n);
     if (rc == 0 && n > flushed) {
+        r->quiet_queue = n == in_memory;
         r->chunks_done += (unsigned)(n - flushed);
         r->fresh = r->moved = r->l.kick_due = true;
         rc = reap_known(r);
@@ -426,5 +446,6 @@ __attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_ev
 int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
+    l->watch.polls = 0;
     return any_news(r) ? take_all(r, ev, max) : found_nothing(r);
 }

@@ -320,6 +320,17 @@ static int ask_of(struct rdma_lane *r, int k)
     return rdma_ring_chain(r, q);
 }
 
+/* Where all there is to look at is the peer's acknowledgement. */
+static inline void watch_memory(struct rdma_lane *r)
+{
+    if (r->nqps > 1 || !r->cfg.costly_poll || !r->l.holds_cts)
+        return;
+    const uint32_t *seen = &r->ack->seen[0];
+    uint32_t at_seen = __atomic_load_n(seen, __ATOMIC_RELAXED);
+    if (at_seen == htole32(r->qp[0].consumed))
+        rdma_watch(r, seen, at_seen, seen, at_seen);
+}
+
 /* The peer acknowledges with its next entries; should these not come, a silence is the end of it.
  */
 static int found_nothing(struct rdma_lane *r)
@@ -349,6 +360,7 @@ __attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_ev
     for (int k = 0; k < r->nqps; k++)
         report_sent(r, &r->qp[k], ev, max, &n);
     rc = read_cts(r, ev, max, &n);
+    r->fresh = n > 0;
     if (rc == 0 && n == 0 && rdma_vain_enough(r))
         rc = found_nothing(r);
     return rc < 0 ? rc : n;
@@ -357,7 +369,11 @@ __attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_ev
 int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
+    l->watch.polls = 0;
     if (any_news(r))
         return take_all(r, ev, max);
+    if (!r->fresh)
+        watch_memory(r);
+    r->fresh = false;
     return rdma_vain_enough(r) ? found_nothing(r) : 0;
 }

@@ -110,7 +110,12 @@ static inline int pvn_comm_test(void *request, int *done, int *sizes)
     struct pvn_comm *c = pvn_req_owner(req);
     if (!comm_surely(c->epoch) || comm_attends(c))
         return comm_test_any(request, done, sizes);
-    return eng_hot_is_done(req) ? comm_finish(req, done, sizes) : comm_test_open(req, done, sizes);
+    if (eng_hot_is_done(req))
+        return comm_finish(req, done, sizes);
+    if (req->state != REQ_OPEN || !eng_hot_no_news(req))
+        return comm_test_open(req, done, sizes);
+    *done = 0;
+    return PVN_RESULT_SUCCESS;
 }
 
 #endif

@@ -66,6 +66,21 @@ static inline int eng_hot_irecv(struct pvn_engine *e, struct recv_group *g, void
     return l->ops->post_cts(l, slot, 1, g->buf);
 }
 
+/* Whether a look at what the lane of an open request watches says that progress would find nothing.
+ */
+static inline bool eng_hot_no_news(const struct pvn_req *req)
+{
+    const struct pvn_engine *e = req->e;
+    struct pvn_lane *l = e->cfg.lanes[0];
+    struct pvn_lane_watch *w = &l->watch;
+    if (w->polls == 0 || l->kick_due || e->unusual ||
+        __atomic_load_n(w->at[0], __ATOMIC_RELAXED) != w->same[0] ||
+        __atomic_load_n(w->at[1], __ATOMIC_RELAXED) != w->same[1])
+        return false;
+    w->polls--;
+    return true;
+}
+
 /* A request that is done and has one size. */
 static inline bool eng_hot_is_done(const struct pvn_req *req)
 {

@@ -139,6 +139,17 @@ struct pvn_lane_counters {
     uint64_t retransmits;                         /* TCP segments */
 };
 
+/*
+ * Words in memory that change when something comes. While neither has changed, so many of the next
+ * calls of poll would find nothing. Filled in by a lane that has just found nothing, again and
+ * again; in any other case it sets polls to 0.
+ */
+struct pvn_lane_watch {
+    const uint32_t *at[2];
+    uint32_t same[2];
+    int polls;
+};
+
 struct pvn_lane;
 
 /*
@@ -231,6 +242,7 @@ struct pvn_lane {
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
      * know of; cleared when kick has returned 0 */
     bool kick_due;
+    struct pvn_lane_watch watch; /* the lane's; the engine counts its polls down */
     int max_posted;    /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
     size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
     size_t

@@ -2,8 +2,9 @@
 # Instructions that the plugin executes per message, by callgrind: both ends in one process on
 # softverbs as a PVRDMA device, one message at a time and eight in flight. Only the plugin's own object
 # counts, not softverbs nor the C library, and only while messages move. "all" is every call of both
-# ends. "useful" is one isend and one irecv that gave a request and the two tests that found it done:
-# all, less the calls that came to nothing at what one of those costs, which the last columns show.
+# ends. "useful" is one isend and one irecv that gave a request and the two tests that found it done;
+# a run before the one that is counted has told which calls these are. The last columns are what a call
+# costs that comes to nothing, one of many in a row.
 # usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
@@ -27,13 +28,15 @@ export NCCL_PVRDMA_TRANSPORT=rdma NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_VERBS_LIB=$b
 export PVN_SOFTVERBS_PROFILE=pvrdma PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
 
 count=500
-phases="post_send post_receive test_oldest send_in_vain test_of_receive test_of_send"
+phases="post_send post_receive test_oldest post_send_to_no_end test_to_no_end send_in_vain test_of_receive test_of_send"
 
 # instructions BYTES DEPTH: sum of each phase, then the counts that messages prints
 instructions() {
-    local calls
+    local calls run=("$build/tests/bench/messages" "$build/.libs/libnccl-net-pvrdma.so" $count "$1" "$2" "$tmp/outcomes")
+    rm -f "$tmp/outcomes"
+    "$build/libtool" --mode=execute "${run[@]}" >/dev/null || exit 1
     calls=$("$build/libtool" --mode=execute valgrind -q --tool=callgrind --separate-callers=16 --callgrind-out-file="$tmp/out" \
-        "$build/tests/bench/messages" "$build/.libs/libnccl-net-pvrdma.so" $count "$1" "$2") || exit 1
+        "${run[@]}") || exit 1
     echo "$(awk -v object=libnccl-net-pvrdma -v phases="$phases" -f "$src/tests/bench/instructions.awk" "$tmp/out") $calls"
 }
 
@@ -43,14 +46,13 @@ for mode in $modes; do
     export NCCL_PVRDMA_RDMA_MODE=$mode
     for bytes in 8 524288; do
         for depth in 1 8; do
-            read -r isend irecv test vsend vrecv vtest nsend ntest sends receives tests < <(instructions $bytes $depth)
+            read -r isend irecv test nsend ntest vsend vrecv vtest sends receives tests < <(instructions $bytes $depth)
             [[ -n ${tests:-} ]] || exit 1
-            # what one call that comes to nothing costs
-            a=$((vsend / (sends ? sends : 1))) b=$((vrecv / (receives ? receives : 1))) c=$((vtest / (tests ? tests : 1)))
+            useful=$((isend + irecv + test)) isend=$((isend + nsend)) test=$((test + ntest))
             all=$((isend + irecv + test))
-            useful=$((all - nsend * a - ntest * (b + c) / 2))
             printf "$format" $mode $bytes $depth $((isend / count)) $((irecv / count)) $((test / count)) $((all / count)) \
-                $((useful / count)) $a $b $c
+                $((useful / count)) \
+                $((vsend / (sends ? sends : 1))) $((vrecv / (receives ? receives : 1))) $((vtest / (tests ? tests : 1)))
         done
     done
 done

@@ -867,6 +867,127 @@ TEST_P(RdmaDoorbells, SlowDeviceIsNotAskedInVain)
     EXPECT_EQ(0u, r.empty_polls);
 }
 
+// A receiver that has found nothing looks at memory only, and its engine does that without a call.
+struct Watched {
+    RdmaPair p;
+    uint8_t out[4096] = {7}, in[4096] = {};
+    pvn_mr *smr = nullptr, *rmr = nullptr;
+
+    explicit Watched(const RdmaOptions &o)
+    {
+        p.open(o);
+        smr = p.tx.reg(out, sizeof(out));
+        rmr = p.rx.reg(in, sizeof(in));
+    }
+    // How many tests in vain there were before a message of n bytes was sent and at most how many
+    // after it, while the queue was polled so many times.
+    void message(size_t n, int before, int after, uint64_t *polls)
+    {
+        pvn_req *r = nullptr, *s = nullptr;
+        int done = 0;
+        ASSERT_EQ(0, irecv(p, in, sizeof(in), 0, rmr, &r));
+        ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+        const uint64_t polled = lane_stats(p.rx.lane).polls;
+        for (int i = 0; i < before; i++) {
+            ASSERT_EQ(0, hot_test(r, &done, nullptr));
+            ASSERT_EQ(0, done);
+        }
+        *polls = lane_stats(p.rx.lane).polls - polled;
+        for (Patience patience; !s && patience.left();)
+            ASSERT_EQ(0, hot_isend(p.tx.e, out, n, 0, smr, &s));
+        ASSERT_NE(nullptr, s);
+        for (int i = 0; i <= after && !done; i++)
+            ASSERT_EQ(0, hot_test(r, &done, nullptr));
+        EXPECT_EQ(1, done) << n << " bytes: " << stuck(p);
+        EXPECT_EQ(0, memcmp(out, in, n));
+        for (Patience patience; !s_done(s) && patience.left();)
+            ;
+    }
+    bool s_done(pvn_req *s)
+    {
+        int done = 0;
+        EXPECT_EQ(0, hot_test(s, &done, nullptr));
+        EXPECT_EQ(0, pvn_engine_progress(p.rx.e));
+        return done;
+    }
+};
+
+TEST(RdmaWatch, RecordsAndShortMessagesEndIt)
+{
+    RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
+    o.quiet_ns = UINT64_MAX / 4;
+    Watched w(o);
+    uint64_t polls;
+    for (size_t n : {8u, 4096u, 8u, 200u, 4096u}) {
+        ASSERT_NO_FATAL_FAILURE(w.message(n, 100, 0, &polls));
+        EXPECT_EQ(0u, polls);
+    }
+    pvn_req *r = nullptr;
+    int done = 0;
+    ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
+    for (int i = 0; i < 100 && w.p.rx.lane->watch.polls == 0; i++)
+        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    EXPECT_GT(w.p.rx.lane->watch.polls, 0) << "the fault of this test: nothing was ever watched";
+}
+
+// In imm mode a long message shows in the queue: while such ones come it is polled each time, while
+// short ones come now and then.
+TEST(RdmaWatch, AQueueIsPolledLessWhereShortMessagesCome)
+{
+    Watched w(shape("roce", PVN_RDMA_IMM, 1, 1 << 20, false));
+    uint64_t polls;
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 0, 0, &polls));
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 900, 0, &polls));
+    EXPECT_GE(polls, 900u / 9);
+    EXPECT_LE(polls, 900u / 9 + 4);
+    ASSERT_NO_FATAL_FAILURE(w.message(4096, 900, 9, &polls)) << "the first long one may be late";
+    EXPECT_LE(polls, 900u / 9 + 4);
+    ASSERT_NO_FATAL_FAILURE(w.message(4096, 900, 0, &polls));
+    EXPECT_EQ(900u, polls);
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 900, 0, &polls));
+    EXPECT_EQ(900u, polls);
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 900, 0, &polls));
+    EXPECT_LE(polls, 900u / 9 + 4);
+}
+
+// A word for each queue pair would be too many.
+TEST(RdmaWatch, NotWithSeveralQueuePairs)
+{
+    Watched w(shape("roce", PVN_RDMA_IMM, 2, 1 << 20, false));
+    uint64_t polls;
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 0, 0, &polls));
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 100, 0, &polls));
+    EXPECT_EQ(100u, polls);
+}
+
+// What a sender waits for is the acknowledgement.
+TEST(RdmaWatch, AnAcknowledgementEndsIt)
+{
+    RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
+    o.quiet_ns = UINT64_MAX / 4;
+    Watched w(o);
+    pvn_req *r = nullptr, *s = nullptr;
+    int done = 0;
+    ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
+    ASSERT_EQ(0, pvn_engine_progress(w.p.rx.e));
+    for (Patience patience; !s && patience.left();)
+        ASSERT_EQ(0, hot_isend(w.p.tx.e, w.out, 8, 0, w.smr, &s));
+    for (int i = 0; i < 100; i++) {
+        ASSERT_EQ(0, hot_test(s, &done, nullptr));
+        ASSERT_EQ(0, done);
+    }
+    for (int i = 0; i < 9 && w.p.tx.lane->watch.polls == 0; i++)
+        ASSERT_EQ(0, hot_test(s, &done, nullptr));
+    EXPECT_GT(w.p.tx.lane->watch.polls, 0);
+    ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    ASSERT_EQ(1, done);
+    for (int i = 0; i < 3; i++)
+        ASSERT_EQ(0, pvn_engine_progress(w.p.rx.e));
+    done = 0;
+    ASSERT_EQ(0, hot_test(s, &done, nullptr));
+    EXPECT_EQ(1, done) << stuck(w.p);
+}
+
 // A message that is sent while its receiver has announced eight buffers: it need not say soon that
 // it has got it.
 struct OneOfEight {

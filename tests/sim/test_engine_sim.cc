@@ -35,14 +35,15 @@ constexpr long max_steps = 200000;
 
 struct Totals {
     uint64_t sends = 0, receives = 0, chunks = 0, repeats = 0, stales = 0, dups = 0, refusals = 0,
-             deaths = 0, stashed = 0, dropped_stale = 0, dropped_dup = 0, nexts = 0, runs = 0;
+             deaths = 0, stashed = 0, dropped_stale = 0, dropped_dup = 0, nexts = 0, runs = 0,
+             watches = 0;
 
     void operator+=(const Totals &o)
     {
         sends += o.sends, receives += o.receives, chunks += o.chunks, repeats += o.repeats;
         stales += o.stales, dups += o.dups, refusals += o.refusals, deaths += o.deaths;
         stashed += o.stashed, dropped_stale += o.dropped_stale, dropped_dup += o.dropped_dup;
-        nexts += o.nexts, runs += o.runs;
+        nexts += o.nexts, runs += o.runs, watches += o.watches;
     }
 };
 
@@ -331,6 +332,7 @@ void Trial::add(Totals &t) const
     t.deaths += w.deaths;
     t.nexts += w.nexts;
     t.runs += w.runs;
+    t.watches += w.watches;
 }
 
 uint64_t from_env(const char *name, uint64_t def)
@@ -349,6 +351,7 @@ void report(uint64_t seeds, const Totals &t)
         {"messages kept aside", t.stashed},
         {"messages sent to the next slot without an event", t.nexts},
         {"messages whose end another one's event told", t.runs},
+        {"polls in vain that stood for the next ones", t.watches},
         {"injected: repeated events", t.repeats},
         {"injected: stale events", t.stales},
         {"injected: repeated chunks", t.dups},
@@ -433,7 +436,7 @@ TEST(EngineSimulation, ExactlyOnceForEverySeed)
         return;
     // Every kind of fault must have happened, and the engine must have met it.
     for (uint64_t fired : {t.repeats, t.stales, t.dups, t.refusals, t.deaths, t.stashed,
-                           t.dropped_stale, t.dropped_dup, t.nexts, t.runs})
+                           t.dropped_stale, t.dropped_dup, t.nexts, t.runs, t.watches})
         EXPECT_GT(fired, 0u);
 }
 

@@ -286,10 +286,33 @@ bool follows(const pvn_event &a, const pvn_event &b)
            b.id == pvn_id(a.id + a.more + 1);
 }
 
+// Whether a poll would report something now.
+bool has_news(const Lane *l)
+{
+    uint64_t now = l->world->clock;
+    bool news = (!l->base.holds_cts && !l->cts_held.empty()) ||
+                (!l->events.empty() && l->events.front().first <= now);
+    for (const auto &stream : l->wire)
+        news |= !stream.empty() && stream.front().arrive <= now;
+    return news;
+}
+
+// Some of the polls that find nothing have the next ones left out, as on a lane whose news lie in
+// memory.
+void watch(Lane *l)
+{
+    World *w = l->world;
+    if (!w->chance(w->k.next ? 80 : 0) || has_news(l))
+        return;
+    l->base.watch = {{&l->news, &l->news}, {l->news, l->news}, static_cast<int>(1 + w->pick(8))};
+    w->watches++;
+}
+
 int sim_poll(pvn_lane *base, pvn_event *ev, int max)
 {
     Lane *l = lane_of(base);
     World *w = l->world;
+    base->watch.polls = 0;
     if (is_dead(l))
         return die(l);
     int rc = deliver(l);
@@ -312,6 +335,8 @@ int sim_poll(pvn_lane *base, pvn_event *ev, int max)
         }
         l->events.pop_front();
     }
+    if (n == 0)
+        watch(l);
     return n;
 }
 
@@ -405,6 +430,9 @@ void World::tick()
     for (auto &l : tx)
         if (!is_dead(l.get()))
             transmit(l.get());
+    for (auto *end : {&tx, &rx})
+        for (auto &l : *end)
+            l->news += l->base.watch.polls > 0 && has_news(l.get());
 }
 
 void World::write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key)

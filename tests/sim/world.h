@@ -93,6 +93,7 @@ struct Lane {
     std::deque<pvn_cts> cts_store;
     std::deque<const pvn_cts *> cts_held; // next: arrived, and neither reported nor used
     uint64_t next_slot = 0;               // next: the one that arrives next
+    uint32_t news = 0;                    // changes while there is something to be found
 };
 
 struct World {
@@ -105,6 +106,7 @@ struct World {
     std::string violation;                 // first broken promise
     uint64_t repeats = 0, stales = 0, dups = 0, refusals = 0, deaths = 0; // faults that fired
     uint64_t nexts = 0, runs = 0; // messages that went by send_next, SENT events of several
+    uint64_t watches = 0;         // polls that found nothing and said what they watch
 
     explicit World(uint64_t seed) : rnd(seed)
     {

@@ -32,8 +32,10 @@ int hot_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *size
 
 int hot_test(struct pvn_req *req, int *done, size_t *sizes)
 {
+    *done = 0;
     if (!eng_hot_is_done(req))
-        return pvn_engine_test(req, done, sizes);
+        return req->state == REQ_OPEN && eng_hot_no_news(req) ? 0
+                                                              : pvn_engine_test(req, done, sizes);
     size_t size = eng_hot_finish(req);
     if (sizes)
         sizes[0] = size;
