@@ -3,25 +3,29 @@
 # ib_write_bw and ib_write_lat in the same boot as the yardstick, everything interleaved and
 # repeated: bandwidth at 1 MiB, latency at 8 B and 4 KiB. Prints medians (min..max) and ratios. No
 # KVM: the figures compare programs, they say nothing about a network.
+# --bare (rxe, one guest) adds tests/bench/bare_verbs.c, which does the least that a plugin can do for short
+# messages: what NCCL's interface, pvn-perf and the device leave to be won.
 # --device softverbs needs no virtual machine and counts doorbells: pvn-perf ring at depth 8 on a device
 # that behaves as PVRDMA does, each mode, everything counted on both sides.
 # usage: tests/bench/rdma.sh [--device rxe|pvrdma|softverbs] [--guests 1|2] [--transport rdma|tcp]
-#                            [--rounds N] [--build DIR]
+#                            [--rounds N] [--bare] [--build DIR]
 set -u
-usage() { sed -n '2,9s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '2,11s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
-build=$src/build device=rxe guests=1 transport=rdma rounds=5 iterations=200
+build=$src/build device=rxe guests=1 transport=rdma rounds=5 iterations=200 bare=
 while (($#)); do
     case $1 in
     --device) device=$2; shift 2 ;;
     --guests) guests=$2; shift 2 ;;
     --transport) transport=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
+    --bare) bare=1; shift ;;
     --build) build=$2; shift 2 ;;
     *) usage ;;
     esac
 done
+[[ -z $bare ]] || { [[ $device == rxe ]] && ((guests == 1)); } || usage
 PVN_BUILDDIR=$(cd "$build" && pwd) || exit 2
 [[ -x $PVN_BUILDDIR/pvn-perf ]] || { echo "no $build/pvn-perf: build first, or give --build DIR" >&2; exit 2; }
 
@@ -63,6 +67,11 @@ softverbs_doorbells() {
 VM_LIMIT=$((60 + 120 * rounds)) VM_MTU=4200
 vm_start "$device" 77
 settings=(TRANSPORT="$transport" ROUNDS="$rounds" ITERATIONS="$iterations")
+if [[ $bare ]]; then
+    bare=$PVN_BUILDDIR/tests/bench/.libs/bare_verbs.so
+    [[ -e $bare ]] || { echo "no $bare: make tests/bench/bare_verbs.la there" >&2; exit 2; }
+    settings+=(BARE="$bare")
+fi
 status=0
 if ((guests == 1)); then
     a=$(vm_job bench "${settings[@]}")
@@ -78,7 +87,7 @@ if ((status != 0)) || grep -q '^not ok' "$a/results"; then
 fi
 
 echo "$device, $guests guest(s), plugin by $transport, $rounds rounds: median (min..max)"
-printf '%-10s %8s  %28s  %28s  %s\n' "" bytes perftest plugin "plugin / perftest"
+printf '%-10s %8s  %28s  %28s  %s\n' "" bytes perftest plugin "plugin / perftest${bare:+; bare, bare / perftest}"
 sort -k2,2 -k3,3n -k1,1 -k4,4n "$a/rows" | awk '
     {key = $2 " " $3; if (!(key in seen)) {seen[key] = 1; order[++keys] = key}
      v[$1, key, ++n[$1, key]] = $4}
@@ -93,8 +102,10 @@ sort -k2,2 -k3,3n -k1,1 -k4,4n "$a/rows" | awk '
             split(order[i], k, " ")
             delete med
             p = text("perftest", order[i]); q = text("plugin", order[i])
-            printf "%-10s %8d  %28s  %28s  %s %s\n", k[1], k[2], p, q,
+            b = text("bare", order[i])
+            printf "%-10s %8d  %28s  %28s  %s %s%s\n", k[1], k[2], p, q,
                 med["perftest"] ? sprintf("%.2f", med["plugin"] / med["perftest"]) : "-",
-                k[1] == "latency" ? "(us)" : "(MB/s)"
+                k[1] == "latency" ? "(us)" : "(MB/s)",
+                b == "-" ? "" : sprintf("; %s, %.2f", b, med["bare"] / med["perftest"])
         }
     }'

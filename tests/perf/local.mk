@@ -11,6 +11,13 @@ tests_bench_bare_net_la_SOURCES = tests/bench/bare_net.c
 tests_bench_bare_net_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath $(abs_builddir)/tests/bench
 
+# The same over verbs, for tests/bench/rdma.sh --bare.
+check_LTLIBRARIES += tests/bench/bare_verbs.la
+tests_bench_bare_verbs_la_SOURCES = tests/bench/bare_verbs.c
+tests_bench_bare_verbs_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+    -rpath $(abs_builddir)/tests/bench
+tests_bench_bare_verbs_la_LIBADD = -libverbs
+
 # The two calls that no plugin over TCP does without, and nothing else.
 check_PROGRAMS += tests/bench/tcp_alone
 tests_bench_tcp_alone_SOURCES = tests/bench/tcp_alone.c
