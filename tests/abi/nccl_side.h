@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "plugin/perf/netdrv.h"
+#include "support/bytes.h"
 
 namespace nccl
 {
@@ -221,25 +222,20 @@ struct Pair {
 struct Buffer {
     std::vector<unsigned char> v;
     size_t n;
-    explicit Buffer(size_t bytes, unsigned seed = 0) : v(bytes + 128, 0xee), n(bytes)
+    explicit Buffer(size_t count, unsigned seed = 0) : v(count + 128, 0xee), n(count)
     {
-        for (size_t i = 0; i < n && seed; i++)
-            v[64 + i] = static_cast<unsigned char>(seed + i * 131 + (i >> 8) * 7);
+        if (seed)
+            bytes::fill(data(), n, seed);
     }
     unsigned char *data()
     {
         return v.data() + 64;
     }
-    // The first `bytes` are the pattern of `seed`, and nothing else was written.
-    bool holds(size_t bytes, unsigned seed) const
+    // The first `count` are the pattern of `seed`, and nothing else was written.
+    bool holds(size_t count, unsigned seed) const
     {
-        for (size_t i = 0; i < v.size(); i++) {
-            bool inside = i >= 64 && i < 64 + bytes;
-            size_t k = i - 64;
-            if (v[i] != (inside ? static_cast<unsigned char>(seed + k * 131 + (k >> 8) * 7) : 0xee))
-                return false;
-        }
-        return true;
+        return bytes::all(v.data(), 64, 0xee) && bytes::are(&v[64], count, seed) &&
+               bytes::all(&v[64 + count], v.size() - 64 - count, 0xee);
     }
 };
 

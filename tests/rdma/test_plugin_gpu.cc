@@ -132,8 +132,7 @@ class PluginGpu : public FakeCuda
     {
         auto *src = static_cast<unsigned char *>(ptr(from)),
              *dst = static_cast<unsigned char *>(ptr(to));
-        for (size_t i = 0; i < n; i++)
-            src[i] = static_cast<unsigned char>(salt_ + i * 13 + (i >> 9));
+        bytes::fill(src, n, salt_);
         memset(dst, 0, n);
         salt_++;
         void *sr = nullptr, *rr = nullptr, *data = dst;

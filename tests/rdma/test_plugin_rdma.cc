@@ -101,9 +101,8 @@ struct Route {
         void *sr = nullptr, *rr = nullptr, *data = dst.data();
         size_t n = size;
         int tag = 0, sd = 0, rd = 0, got = -1;
-        for (size_t i = 0; i < n; i++)
-            src[i] = static_cast<unsigned char>(salt + i * 13 + (i >> 8));
-        std::fill(dst.begin(), dst.end(), 0);
+        bytes::fill(src.data(), n, salt);
+        memset(dst.data(), 0, dst.size());
         bool ok = eventually([&] {
             if (!rr && !recv_rc)
                 recv_rc = pvn_netdrv_irecv(p.d, p.rc, 1, &data, &n, &tag, &rmh, nullptr, &rr);
@@ -118,8 +117,7 @@ struct Route {
             return (sd || send_rc) && (rd || recv_rc);
         });
         EXPECT_TRUE(ok) << "neither done nor failed";
-        return !send_rc && !recv_rc && sd && rd &&
-               std::equal(dst.begin(), dst.begin() + n, src.begin());
+        return !send_rc && !recv_rc && sd && rd && bytes::same(dst.data(), src.data(), n);
     }
 };
 

@@ -1,5 +1,6 @@
 // The RDMA lane under the engine, on softverbs.
 #include "rdma/lane_pair.h"
+#include "support/bytes.h"
 
 #include <random>
 
@@ -11,15 +12,6 @@ extern "C" {
 
 namespace
 {
-
-std::vector<uint8_t> pattern(size_t n, unsigned seed)
-{
-    std::vector<uint8_t> v(n);
-    std::mt19937 r(seed);
-    for (auto &b : v)
-        b = static_cast<uint8_t>(r());
-    return v;
-}
 
 // For loops that end by themselves unless something hangs: false once a minute has passed.
 class Patience
@@ -75,7 +67,7 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
     // Sends one message into one receive and checks it.
     void one(size_t n)
     {
-        auto out = pattern(n + 1, static_cast<unsigned>(n));
+        auto out = bytes::of(n + 1, static_cast<unsigned>(n));
         std::vector<uint8_t> in(n + 64, 0xAA);
         pvn_mr *smr = p.tx.reg(out.data(), n + 1), *rmr = p.rx.reg(in.data(), in.size());
         pvn_req *r = nullptr, *s = nullptr;
@@ -96,9 +88,8 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
         ASSERT_TRUE(sd && rd) << stuck(p);
         EXPECT_EQ(n, sent);
         EXPECT_EQ(n, got);
-        EXPECT_TRUE(std::equal(out.begin(), out.end() - 1, in.begin())) << n;
-        for (size_t i = n; i < in.size(); i++)
-            ASSERT_EQ(0xAA, in[i]);
+        EXPECT_TRUE(bytes::same(out.data(), in.data(), n)) << n;
+        EXPECT_TRUE(bytes::all(&in[n], in.size() - n, 0xAA)) << n;
         p.tx.unreg_last();
         p.rx.unreg_last();
     }
@@ -167,8 +158,7 @@ void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
 {
     std::mt19937 rnd(11);
     std::vector<uint8_t> out(static_cast<size_t>(depth) * max_size), in(out.size());
-    for (auto &b : out)
-        b = static_cast<uint8_t>(rnd());
+    bytes::fill(out.data(), out.size(), 11);
     pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
     std::vector<pvn_req *> s(static_cast<size_t>(total)), r(static_cast<size_t>(total));
     std::vector<size_t> size(static_cast<size_t>(total));
@@ -230,7 +220,7 @@ TEST_P(RdmaLane, MoreChunksThanTheRingHolds)
 TEST_P(RdmaLane, GroupedReceivesByTag)
 {
     const int most = 8;
-    std::vector<uint8_t> out = pattern(most * 1000, 5), in(most * 1000);
+    std::vector<uint8_t> out = bytes::of(most * 1000, 5), in(most * 1000);
     pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
     for (int round = 0; round < 250; round++) {
         const int n = round % 2 ? most : 3;
@@ -370,10 +360,8 @@ class Mixture
             for (size_t i = 0; i < g.msgs.size(); i++) {
                 Message &m = msgs[g.msgs[i]];
                 ASSERT_EQ(m.size, size[i]);
-                auto good = pattern(m.size, static_cast<unsigned>(g.msgs[i]));
-                ASSERT_TRUE(std::equal(good.begin(), good.end(), m.in.begin())) << m.size;
-                for (size_t b = m.size; b < m.in.size(); b++)
-                    ASSERT_EQ(0xAA, m.in[b]);
+                ASSERT_TRUE(bytes::are(m.in.data(), m.size, g.msgs[i])) << m.size;
+                ASSERT_TRUE(bytes::all(&m.in[m.size], m.in.size() - m.size, 0xAA)) << m.size;
             }
         }
         while (first_group < next_group && groups[first_group].done)
@@ -393,7 +381,7 @@ class Mixture
                 Message m;
                 m.tag = width > 1 ? static_cast<int>(i) : static_cast<int>(pick(2));
                 m.size = many_lines == 0 ? 240 + pick(60) : pick(3) ? pick(60) : limits[pick(10)];
-                m.out = pattern(m.size, static_cast<unsigned>(msgs.size()));
+                m.out = bytes::of(m.size, static_cast<unsigned>(msgs.size()));
                 m.out.resize(m.size + 1);
                 m.in.assign(m.size + (pick(2) ? 0 : pick(100)) + GUARD, 0xAA);
                 groups.back().msgs.push_back(msgs.size());
@@ -658,7 +646,7 @@ TEST(RdmaShort, ALateReceiversAreNotOverwritten)
             p.open(shape(costly ? "pvrdma" : "roce", mode, 1, 65536, costly));
             const int groups = 32, each = 8;
             const size_t size = SHORT_MAX;
-            std::vector<uint8_t> out = pattern(groups * each * size, 3), in(out.size());
+            std::vector<uint8_t> out = bytes::of(groups * each * size, 3), in(out.size());
             pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
             pvn_req *r[groups] = {}, *s[groups * each] = {};
             for (int g = 0; g < groups; g++) {
@@ -1158,7 +1146,7 @@ TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
     o.retry = 2;
     p.open(o);
     const int half = 32, all = 63;
-    std::vector<uint8_t> out = pattern(1000, 4), in(1000);
+    std::vector<uint8_t> out = bytes::of(1000, 4), in(1000);
     pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
     pvn_req *s[all] = {}, *r[all] = {};
     int sent = 0, done = 0;
@@ -1258,7 +1246,7 @@ class RdmaLateReceiver : public testing::Test
 
   private:
     static constexpr size_t size = 4096 * 400;
-    std::vector<uint8_t> out = pattern(size, 9), in = std::vector<uint8_t>(size);
+    std::vector<uint8_t> out = bytes::of(size, 9), in = std::vector<uint8_t>(size);
     pvn_req *s = nullptr, *r = nullptr;
 };
 
@@ -1317,7 +1305,7 @@ TEST(RdmaTwoSided, ClosingLosesNothing)
     p.open(shape("pvrdma\nset async 1", PVN_RDMA_SEND, 2, 1 << 20, true));
     ASSERT_EQ(0, sv::command("rule slow delay ms=5 count=0"));
     const size_t size = 100000;
-    std::vector<uint8_t> out = pattern(size, 1), in(size);
+    std::vector<uint8_t> out = bytes::of(size, 1), in(size);
     pvn_mr *smr = p.tx.reg(out.data(), size), *rmr = p.rx.reg(in.data(), size);
     pvn_req *s = nullptr, *r = nullptr;
     int done = 0;
@@ -1415,7 +1403,7 @@ TEST(RdmaImm, AFullSendQueueTakesNoArrival)
 {
     RdmaPair p;
     p.open(shape("pvrdma", PVN_RDMA_IMM, 1, 1 << 20, true));
-    std::vector<uint8_t> out = pattern(1000, 1), in(1000);
+    std::vector<uint8_t> out = bytes::of(1000, 1), in(1000);
     pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
     pvn_req *s = nullptr, *r[10] = {};
     ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[0]));

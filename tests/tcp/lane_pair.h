@@ -9,10 +9,11 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <random>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
+
+#include "support/bytes.h"
 
 extern "C" {
 #include "core/clock.h"
@@ -25,15 +26,6 @@ extern "C" {
 inline uint64_t lane_pair_now(void *)
 {
     return pvn_now_ns();
-}
-
-inline std::vector<uint8_t> pattern(size_t n, unsigned seed)
-{
-    std::vector<uint8_t> v(n);
-    std::mt19937 r(seed);
-    for (auto &b : v)
-        b = static_cast<uint8_t>(r());
-    return v;
 }
 
 // Tests both requests until both are done.

@@ -63,7 +63,7 @@ class Traffic
         std::mt19937 r(seed);
 
         for (int i = 0; i < n; i++) {
-            out.push_back(pattern(r() % 3 == 0 ? r() % (largest + 1) : r() % 300, r()));
+            out.push_back(bytes::of(r() % 3 == 0 ? r() % (largest + 1) : r() % 300, r()));
             in.emplace_back(out.back().size() + 2 * kGuard, 0xAA);
         }
         s.resize(static_cast<size_t>(n));
@@ -113,7 +113,7 @@ class Traffic
     {
         ASSERT_TRUE(all_done());
         for (size_t i = 0; i < out.size(); i++)
-            ASSERT_TRUE(std::equal(out[i].begin(), out[i].end(), in[i].begin() + kGuard)) << i;
+            ASSERT_TRUE(bytes::same(out[i].data(), &in[i][kGuard], out[i].size())) << i;
         expect_guards_whole();
     }
 

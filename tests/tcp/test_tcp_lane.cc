@@ -32,7 +32,7 @@ TEST_P(TcpLane, EverySizeArrivesWhole)
     for (size_t n :
          {size_t(0), size_t(1), size_t(8), size_t(215), size_t(216), size_t(217), size_t(4096),
           size_t(65536), size_t(100003), size_t(1) << 20, (size_t(5) << 20) + 7}) {
-        auto out = pattern(n, static_cast<unsigned>(n));
+        auto out = bytes::of(n, static_cast<unsigned>(n));
         std::vector<uint8_t> in(n + 64, 0xAA);
         void *buf = in.data();
         size_t cap = n + 32, got = 99, sent = 99;
@@ -44,7 +44,7 @@ TEST_P(TcpLane, EverySizeArrivesWhole)
         finish(s, r, &sent, &got);
         EXPECT_EQ(n, sent);
         EXPECT_EQ(n, got);
-        EXPECT_TRUE(std::equal(out.begin(), out.end(), in.begin())) << n;
+        EXPECT_TRUE(bytes::same(out.data(), in.data(), n)) << n;
         for (size_t i = n; i < in.size(); i++)
             ASSERT_EQ(0xAA, in[i]) << "wrote behind a message of " << n;
     }
@@ -52,7 +52,7 @@ TEST_P(TcpLane, EverySizeArrivesWhole)
 
 TEST_P(TcpLane, SendsBeforeReceivesWait)
 {
-    std::vector<uint8_t> out = pattern(3000, 1), in(3000);
+    std::vector<uint8_t> out = bytes::of(3000, 1), in(3000);
     pvn_req *s = nullptr, *r = nullptr;
     ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 0, nullptr, &s));
     for (int i = 0; i < 1000; i++)
@@ -73,7 +73,7 @@ TEST_P(TcpLane, PipelineOfRandomSizes)
     std::vector<std::vector<uint8_t>> out(total), in(total);
     for (int i = 0; i < total; i++) {
         size_t n = rnd() % 4 == 0 ? rnd() % 300000 : rnd() % 500;
-        out[i] = pattern(n, static_cast<unsigned>(i));
+        out[i] = bytes::of(n, static_cast<unsigned>(i));
         in[i].resize(n + 5);
     }
     std::vector<pvn_req *> s(total), r(total);
@@ -119,7 +119,7 @@ TEST_P(TcpLane, GroupedReceivesByTag)
     size_t cap[n], got[n] = {};
     int tags[n];
     for (int i = 0; i < n; i++) {
-        out[i] = pattern(1000 * static_cast<size_t>(i), static_cast<unsigned>(i));
+        out[i] = bytes::of(1000 * static_cast<size_t>(i), static_cast<unsigned>(i));
         in[i].resize(9000);
         buf[i] = in[i].data();
         cap[i] = 9000;
@@ -309,7 +309,7 @@ static uint64_t calls_for_second(unsigned batch_us, size_t n, unsigned pause)
 {
     LanePair p;
     p.open(1, 512 << 10, batch_us);
-    auto out = pattern(n, 2);
+    auto out = bytes::of(n, 2);
     uint64_t before = 0;
     for (int i = 0; i < 2; i++) {
         std::vector<uint8_t> in(n);
@@ -359,7 +359,7 @@ TEST(TcpLaneStreams, ALoneOneSharesWithNobody)
         LanePair p;
         p.lone_chunk = 512 << 10;
         p.open(streams, 64 << 10);
-        auto out = pattern(1 << 20, 1);
+        auto out = bytes::of(1 << 20, 1);
         std::vector<uint8_t> in(out.size());
         void *buf = in.data();
         size_t cap = in.size();

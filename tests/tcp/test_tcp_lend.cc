@@ -94,7 +94,7 @@ class TcpLend : public testing::Test
 TEST_F(TcpLend, LargeChunksAreNotCopied)
 {
     open();
-    auto data = pattern(MSG, 1);
+    auto data = bytes::of(MSG, 1);
     exchange(data.data(), MSG);
     // 131072 + 131072 + 37856: the last chunk is below the size that is lent.
     EXPECT_EQ(262144u + 2 * HEAD, tx()->lent);
@@ -110,7 +110,7 @@ TEST_F(TcpLend, LargeChunksAreNotCopied)
 TEST_F(TcpLend, AnyAddressAndLength)
 {
     open(3);
-    auto data = pattern(3 << 20, 2);
+    auto data = bytes::of(3 << 20, 2);
     std::mt19937 rnd(3);
     for (int i = 0; i < 100; i++) {
         size_t at = rnd() % 9000, n = rnd() % 3 ? rnd() % (2 << 20) : rnd() % 500;
@@ -124,7 +124,7 @@ TEST_F(TcpLend, AnyAddressAndLength)
 TEST_F(TcpLend, DoneWhenTheReceiverHasIt)
 {
     open();
-    auto data = pattern(100000, 4);
+    auto data = bytes::of(100000, 4);
     std::vector<uint8_t> in(100000);
     pvn_req *s = send(data.data(), data.size());
     int done = 0;
@@ -141,7 +141,7 @@ TEST_F(TcpLend, APeerWithoutReceiptsGetsCopies)
 {
     p.receipts = false;
     open();
-    auto data = pattern(MSG, 5);
+    auto data = bytes::of(MSG, 5);
     exchange(data.data(), MSG);
     EXPECT_EQ(0u, tx()->lent);
     EXPECT_EQ(0u, rx()->receipts);
@@ -157,7 +157,7 @@ TEST_F(TcpLend, DescriptorsAreLeftToTheProcess)
     few = before;
     few.rlim_cur = 2 * static_cast<rlim_t>(next) + 1; // a pipe is to be had, and half are in use
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
-    auto data = pattern(MSG, 6);
+    auto data = bytes::of(MSG, 6);
     exchange(data.data(), MSG);
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
     EXPECT_EQ(0u, tx()->lent);
@@ -194,7 +194,7 @@ TEST_F(TcpLend, ThereIsALimit)
 {
     open(1, 4 << 20);
     const int n = 18; // of 4 MiB: 64 MiB may be lent at once
-    std::vector<uint8_t> data = pattern(4 << 20, 7);
+    std::vector<uint8_t> data = bytes::of(4 << 20, 7);
     pvn_req *s[n];
     for (int i = 0; i < n; i++)
         s[i] = send(data.data(), data.size());
@@ -213,7 +213,7 @@ TEST_F(TcpLend, ThereIsALimit)
 TEST_F(TcpLend, NoSignalFromAClosedStream)
 {
     open();
-    auto data = pattern(100000, 8);
+    auto data = bytes::of(100000, 8);
     exchange(data.data(), data.size());
     sigset_t before, after, pending;
     pthread_sigmask(SIG_SETMASK, nullptr, &before);
@@ -238,7 +238,7 @@ TEST_F(TcpLend, NoSignalFromAClosedStream)
 TEST_F(TcpLend, AnotherSignalStays)
 {
     open();
-    auto data = pattern(100000, 9);
+    auto data = bytes::of(100000, 9);
     exchange(data.data(), data.size());
     int size = 4096;
     ASSERT_EQ(0, setsockopt(p.dialed[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
@@ -260,7 +260,7 @@ TEST_F(TcpLend, AnotherSignalStays)
 TEST_F(TcpLend, ReceiverGone)
 {
     open();
-    auto data = pattern(100000, 10);
+    auto data = bytes::of(100000, 10);
     pvn_req *s = send(data.data(), data.size());
     p.rx->ops->close(p.rx);
     p.rx = nullptr;
@@ -272,7 +272,7 @@ TEST_F(TcpLend, ReceiverGone)
 TEST_F(TcpLend, ReceiptsForMoreThanWasSent)
 {
     open();
-    auto data = pattern(100000, 11);
+    auto data = bytes::of(100000, 11);
     pvn_req *s = send(data.data(), data.size());
     ASSERT_EQ(1, ::send(p.adopted[0], "\2", 1, 0));
     EXPECT_EQ(-EPROTO, until_error(s));
@@ -282,7 +282,7 @@ TEST_F(TcpLend, ReceiptsForMoreThanWasSent)
 TEST_F(TcpLend, AReceiptForNothing)
 {
     open();
-    auto data = pattern(100000, 12);
+    auto data = bytes::of(100000, 12);
     pvn_req *s = send(data.data(), data.size());
     ASSERT_EQ(1, ::send(p.adopted[0], "\0", 1, 0));
     EXPECT_EQ(-EPROTO, until_error(s));
@@ -292,7 +292,7 @@ TEST_F(TcpLend, AReceiptForNothing)
 TEST_F(TcpLend, ClosingBeforeTheReceiptIsAReset)
 {
     open();
-    auto data = pattern(100000, 13);
+    auto data = bytes::of(100000, 13);
     send(data.data(), data.size());
     close_sender();
     EXPECT_EQ(ECONNRESET, receivers_error());
@@ -302,7 +302,7 @@ TEST_F(TcpLend, ClosingBeforeTheReceiptIsAReset)
 TEST_F(TcpLend, AResetDespiteAForkedChild)
 {
     open();
-    auto data = pattern(100000, 17);
+    auto data = bytes::of(100000, 17);
     send(data.data(), data.size());
     pid_t child = fork();
     if (child == 0) {
@@ -319,7 +319,7 @@ TEST_F(TcpLend, AResetDespiteAForkedChild)
 TEST_F(TcpLend, WhatIsOverwrittenAfterAResetDoesNotArrive)
 {
     open();
-    auto data = pattern(100000, 16);
+    auto data = bytes::of(100000, 16);
     const auto was = data;
     std::vector<uint8_t> in(data.size());
     send(data.data(), data.size());
@@ -337,7 +337,7 @@ TEST_F(TcpLend, WhatIsOverwrittenAfterAResetDoesNotArrive)
 TEST_F(TcpLend, ClosingAfterItIsNone)
 {
     open();
-    auto data = pattern(MSG, 14);
+    auto data = bytes::of(MSG, 14);
     exchange(data.data(), MSG);
     ASSERT_GT(tx()->receipts, 0u);
     p.tx->ops->close(p.tx);
@@ -351,7 +351,7 @@ TEST_F(TcpLend, ClosingAfterItIsNone)
 TEST_F(TcpLend, SmallMessagesAfterwards)
 {
     open();
-    auto data = pattern(MSG, 15);
+    auto data = bytes::of(MSG, 15);
     exchange(data.data(), LEND);
     ASSERT_EQ(1u, rx()->receipts);
     exchange(data.data(), 8);
@@ -383,7 +383,7 @@ class TcpLendRegistered : public TcpLend
         ASSERT_NE(MAP_FAILED, mem);
         first = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(mem) + 2 * HUGE - 1) &
                                             ~(HUGE - 1));
-        auto data = pattern(3 * HUGE, 16);
+        auto data = bytes::of(3 * HUGE, 16);
         memcpy(first - HUGE / 2, data.data(), data.size());
         mr.addr = first - HUGE / 2;
         mr.len = 3 * HUGE;

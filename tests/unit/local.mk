@@ -37,7 +37,7 @@ tests_unit_test_addr_SOURCES = tests/unit/test_addr.cc
 tests_unit_test_addr_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_addr_LDADD = libpvn-core.la $(TEST_LDADD)
 
-EXTRA_DIST += tests/support/netns.h
+EXTRA_DIST += tests/support/netns.h tests/support/bytes.h
 
 PVN_TESTS += tests/unit/test_iface
 tests_unit_test_iface_SOURCES = tests/unit/test_iface.cc
