@@ -71,7 +71,7 @@ refused() {
 }
 
 info="NCCL_DEBUG=INFO"
-p2p="p2p --check --sizes 0,8,4096,1048576 --time 0.1"
+p2p="p2p --check --sizes 0,8,4096,300000 --time 0.1"
 pair record pvrdma $info $info $p2p
 verdict "plugin by RDMA, record mode, pvrdma" by_rdma
 # pvn-perf adds up what the comms of both ranks tell at their end.
