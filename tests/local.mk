@@ -19,6 +19,7 @@ include $(srcdir)/tests/softverbs/local.mk
 include $(srcdir)/tests/perf/local.mk
 # ThreadSanitizer has nothing to say of programs that have one thread.
 if !SANITIZE_THREAD
+include $(srcdir)/tests/unit/one_thread.mk
 include $(srcdir)/tests/topo/local.mk
 include $(srcdir)/tests/topo/nccl.mk
 include $(srcdir)/tests/fuzz/local.mk

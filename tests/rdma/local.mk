@@ -5,11 +5,6 @@ tests_rdma_test_rdma_lane_SOURCES = tests/rdma/test_rdma_lane.cc tests/rdma/lane
 tests_rdma_test_rdma_lane_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_rdma_lane_LDADD = libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
 
-PVN_TESTS += tests/rdma/test_gid
-tests_rdma_test_gid_SOURCES = tests/rdma/test_gid.cc
-tests_rdma_test_gid_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_rdma_test_gid_LDADD = libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
-
 PVN_TESTS += tests/rdma/test_rdma_gpu
 tests_rdma_test_rdma_gpu_SOURCES = tests/rdma/test_rdma_gpu.cc tests/rdma/lane_pair.h tests/support/fakecuda_fixture.h
 tests_rdma_test_rdma_gpu_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -1,58 +1,19 @@
-PVN_TESTS += tests/unit/test_version
-tests_unit_test_version_SOURCES = tests/unit/test_version.cc
-tests_unit_test_version_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_version_LDADD = libpvn-core.la $(TEST_LDADD)
-
-PVN_TESTS += tests/unit/test_wire
-tests_unit_test_wire_SOURCES = tests/unit/test_wire.cc
-tests_unit_test_wire_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_wire_LDADD = libpvn-core.la $(TEST_LDADD)
-
 PVN_TESTS += tests/unit/test_poller
 tests_unit_test_poller_SOURCES = tests/unit/test_poller.cc
 tests_unit_test_poller_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_poller_LDADD = libpvn-core.la $(TEST_LDADD)
-PVN_TESTS += tests/unit/test_err
-tests_unit_test_err_SOURCES = tests/unit/test_err.cc
-tests_unit_test_err_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_err_LDADD = libpvn-core.la $(TEST_LDADD)
-
-PVN_TESTS += tests/unit/test_hints
-tests_unit_test_hints_SOURCES = tests/unit/test_hints.cc
-tests_unit_test_hints_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_hints_LDADD = libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/unit/test_log
 tests_unit_test_log_SOURCES = tests/unit/test_log.cc
 tests_unit_test_log_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_log_LDADD = libpvn-core.la $(TEST_LDADD)
 
-PVN_TESTS += tests/unit/test_param
-tests_unit_test_param_SOURCES = tests/unit/test_param.cc
-tests_unit_test_param_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_param_LDADD = libpvn-core.la $(TEST_LDADD)
-
-PVN_TESTS += tests/unit/test_addr
-tests_unit_test_addr_SOURCES = tests/unit/test_addr.cc
-tests_unit_test_addr_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_addr_LDADD = libpvn-core.la $(TEST_LDADD)
-
 EXTRA_DIST += tests/support/netns.h tests/support/bytes.h
-
-PVN_TESTS += tests/unit/test_iface
-tests_unit_test_iface_SOURCES = tests/unit/test_iface.cc
-tests_unit_test_iface_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_iface_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/unit/test_iface_netns
 tests_unit_test_iface_netns_SOURCES = tests/unit/test_iface_netns.cc
 tests_unit_test_iface_netns_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_iface_netns_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
-
-PVN_TESTS += tests/unit/test_sockopt
-tests_unit_test_sockopt_SOURCES = tests/unit/test_sockopt.cc
-tests_unit_test_sockopt_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_sockopt_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/unit/test_chaosproxy
 tests_unit_test_chaosproxy_SOURCES = tests/unit/test_chaosproxy.cc tests/support/chaosproxy.cc \
@@ -65,11 +26,6 @@ tests_unit_test_tcp_transport_SOURCES = tests/unit/test_tcp_transport.cc
 tests_unit_test_tcp_transport_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_tcp_transport_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-PVN_TESTS += tests/unit/test_sock
-tests_unit_test_sock_SOURCES = tests/unit/test_sock.cc
-tests_unit_test_sock_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_sock_LDADD = libpvn-core.la $(TEST_LDADD)
-
 PVN_TESTS += tests/unit/test_memcache
 tests_unit_test_memcache_SOURCES = tests/unit/test_memcache.cc
 tests_unit_test_memcache_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -79,17 +35,6 @@ tests_unit_test_memcache_LDADD = libpvn-core.la $(TEST_LDADD)
 check_PROGRAMS += tests/bench/memcache
 tests_bench_memcache_SOURCES = tests/bench/memcache.c
 tests_bench_memcache_LDADD = libpvn-core.la
-
-PVN_TESTS += tests/unit/test_handshake
-tests_unit_test_handshake_SOURCES = tests/unit/test_handshake.cc tests/support/memlane.c \
-    tests/support/memlane.h
-tests_unit_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_handshake_LDADD = libpvn-core.la $(TEST_LDADD)
-
-PVN_TESTS += tests/unit/test_engine_flush
-tests_unit_test_engine_flush_SOURCES = tests/unit/test_engine_flush.cc
-tests_unit_test_engine_flush_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_engine_flush_LDADD = libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/unit/test_stats
 tests_unit_test_stats_SOURCES = tests/unit/test_stats.cc
