@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/hints.h"
 
 static void gid_text(const uint8_t *raw, char *buf, size_t cap)
@@ -42,6 +43,25 @@ int rdma_dead(struct rdma_lane *r, int code, const char *doing)
                 pvn_strerror(code, why, sizeof(why)));
     locate(r, 0, &r->l.err);
     return r->l.err.code;
+}
+
+/* What is on its way takes nanoseconds. */
+#define TORN_NS PVN_NS_PER_S
+
+__attribute__((noinline, cold)) int rdma_torn(struct rdma_lane *r, uint64_t number,
+                                              const char *doing)
+{
+    uint64_t now = pvn_now_ns();
+    r->stats.torn++;
+    if (r->torn_until_ns == 0 || r->torn != number) {
+        r->torn = number;
+        r->torn_until_ns = now + TORN_NS;
+    }
+    if (now < r->torn_until_ns)
+        return 0;
+    char what[128];
+    snprintf(what, sizeof(what), "%s: what has come does not add up, for a second now", doing);
+    return rdma_dead(r, -EBADMSG, what);
 }
 
 /* The opcode of a failed completion is not defined; only these fields are (ibv_poll_cq(3)). */

@@ -143,6 +143,7 @@ struct pvn_rdma_lane_stats {
     uint64_t shorts; /* of them, short messages */
     uint64_t cts_entries, cts_rings; /* entries published, and the post_send calls that took */
     uint64_t acks_alone;             /* acknowledgements that no entry carried */
+    uint64_t torn; /* looks at an entry or a message whose stamp was there before the rest */
 };
 void pvn_rdma_lane_get_stats(const struct pvn_lane *l, struct pvn_rdma_lane_stats *out);
 

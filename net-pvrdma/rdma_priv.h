@@ -113,7 +113,7 @@ struct rdma_lane {
     enum ibv_mtu mtu;
     int next_qp;
     bool bound, probed, verified, errored;
-    uint8_t copies; /* 1: short messages are taken, see struct cts_line */
+    uint64_t copies; /* CTS_COPIES where short messages are taken */
     /* bytes of a message that goes as a short one, and of one that takes one line; 0: none does,
      * for both ends must know them */
     uint32_t short_max, line_max;
@@ -124,6 +124,7 @@ struct rdma_lane {
     unsigned vain;        /* polls that found nothing, since one looked around */
     uint64_t ask_from_ns, ask_wait_ns;
     uint64_t chunks_done;
+    uint64_t torn, torn_until_ns; /* what is not whole yet, and by when it has to be; 0: nothing */
 
     /* One registered block: what the peer writes into, then what we write from; see mem_layout. */
     uint8_t *mem;
@@ -315,10 +316,15 @@ static inline bool rdma_short_is_there(const struct rqp *q)
            htole32(q->shorts.lines + 1);
 }
 
+/* A word that the peer writes, which may be under way behind its stamp. */
+static inline uint64_t rdma_word(const uint64_t *word)
+{
+    return le64toh(__atomic_load_n(word, __ATOMIC_ACQUIRE));
+}
 /* Sender: whether the next clear-to-send line is there, at least the first of its slot. */
 static inline bool rdma_cts_is_there(const struct rdma_lane *r)
 {
-    return __atomic_load_n(&r->line->stamp, __ATOMIC_ACQUIRE) == htole64(r->next_cts + 1);
+    return __atomic_load_n(&r->line->stamp, __ATOMIC_ACQUIRE) == htole32((uint32_t)r->next_cts + 1);
 }
 /* Goes on to the next slot, behind one of n lines, whose number is returned. */
 static inline uint64_t rdma_take_slot(struct rdma_lane *r, int n)
@@ -360,6 +366,12 @@ static inline void rdma_started(struct rdma_lane *r, uint32_t id)
     if (ahead < r->published - r->started)
         r->started += ahead + 1;
 }
+
+/* rdma_err.c: what is numbered so has its stamp, and does not add up to its sum. 0: it may still
+ * do, or the lane is dead. */
+#define TORN_CTS   "reading a clear-to-send entry"
+#define TORN_SHORT "reading a short message"
+int rdma_torn(struct rdma_lane *r, uint64_t number, const char *doing);
 
 /* rdma_tx.c, rdma_rx.c */
 int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w);

@@ -17,30 +17,39 @@ __attribute__((noinline, cold)) static int not_registered(struct rdma_lane *r)
                      "than half the device's largest region)");
 }
 
-/* The keys of one buffer, for every lane of the comm: all of them are RDMA lanes. */
-static inline int put_keys(struct rdma_lane *r, const struct pvn_buffer *b, uint32_t *rkey)
+/* The keys of one buffer, for every lane of the comm: all of them are RDMA lanes. *keys, 0 before:
+ * as cts_sum() wants them. */
+static inline int put_keys(struct rdma_lane *r, const struct pvn_buffer *b, struct cts_line *line,
+                           uint64_t *keys)
 {
+    uint32_t rkey[PVN_MAX_LANES] = {0};
     for (int k = 0; k < r->l.nlanes; k++) {
         const struct pvn_rdma_mem *mem = b->mr ? b->mr->lane_mr[k] : NULL;
         const struct ibv_mr *m = mem ? pvn_rdma_mem_find(mem, (uintptr_t)b->addr, b->size) : NULL;
         if (__builtin_expect(mem && !m && b->size > 0, 0))
             return not_registered(r);
-        rkey[k] = htole32(m ? m->rkey : b->mr ? b->mr->rkey[k] : 0);
+        rkey[k] = m ? m->rkey : b->mr ? b->mr->rkey[k] : 0;
+    }
+    for (int i = 0; 2 * i < r->l.nlanes; i++) {
+        uint64_t word = cts_keys(rkey[2 * i], rkey[2 * i + 1]);
+        line->keys[i] = htole64(word);
+        *keys = cts_more_keys(*keys, word, i);
     }
     return 0;
 }
 
+/* But for the keys. */
 enum { NOT_REGISTERED = 1 }; /* such memory takes no short messages, as that of a GPU */
 static inline void put_line(const struct rdma_lane *r, struct cts_line *line, uint64_t slot, int n,
-                            const struct pvn_buffer *b, unsigned gpu)
+                            const struct pvn_buffer *b, unsigned gpu, uint64_t keys)
 {
-    /* The rest is zero from the start. */
-    line->addr = htole64((uintptr_t)b->addr);
+    uint64_t what = cts_what(b->tag, n, __builtin_expect(gpu == 0, 1) ? r->copies : 0),
+             addr = (uintptr_t)b->addr;
+    line->addr = htole64(addr);
     line->size = htole64(b->size);
-    line->tag = (int32_t)htole32((uint32_t)b->tag);
-    line->n = (uint8_t)n;
-    line->copies = r->copies & (gpu == 0);
-    line->stamp = htole64(slot + 1);
+    line->what = htole64(what);
+    line->sum = htole32(cts_sum(addr, b->size, keys, what));
+    line->stamp = htole32((uint32_t)(slot + 1));
 }
 
 static inline struct cts_line *staged_line(const struct rdma_lane *r, int i)
@@ -64,9 +73,10 @@ __attribute__((noinline)) static int stage_any(struct rdma_lane *r, uint64_t slo
         return slot < r->staged ? 0 : -EAGAIN;
     for (int i = 0; i < n; i++) {
         struct cts_line *line = staged_line(r, i);
-        if (put_keys(r, &b[i], line->rkey) < 0)
+        uint64_t keys = 0;
+        if (put_keys(r, &b[i], line, &keys) < 0)
             return r->l.err.code;
-        put_line(r, line, slot, n, &b[i], b[i].mr ? b[i].mr->gpu : NOT_REGISTERED);
+        put_line(r, line, slot, n, &b[i], b[i].mr ? b[i].mr->gpu : NOT_REGISTERED, keys);
     }
     staged(r, n);
     return 0;
@@ -81,8 +91,9 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
         !rdma_within(b->mr, b->addr, b->size))
         return stage_any(r, slot, n, b);
     struct cts_line *line = staged_line(r, 0);
-    line->rkey[0] = htole32(rkey);
-    put_line(r, line, slot, 1, b, b->mr->gpu);
+    uint64_t keys = cts_keys(rkey, 0);
+    line->keys[0] = htole64(keys);
+    put_line(r, line, r->staged, 1, b, b->mr->gpu, keys);
     staged(r, 1);
     return 0;
 }

@@ -27,7 +27,7 @@ void rdma_short_open(struct rdma_lane *r)
     r->signal_every = r->cfg.costly_poll || !r->cfg.sender ? SIGNAL_EVERY : 1;
     bool both = r->peer.shorts && r->cfg.mode != PVN_RDMA_SEND;
     r->short_max = both ? r->cfg.short_max : 0;
-    r->copies = r->short_max > 0;
+    r->copies = r->short_max > 0 ? CTS_COPIES : 0;
     r->line_max = smaller(r->short_max, SHORT_HEAD_BYTES);
     if (r->nqps == 1 && r->cfg.mode != PVN_RDMA_SEND)
         r->l.caps |= PVN_LANE_SENDS_NEXT;
@@ -156,7 +156,7 @@ static inline int post_line(struct rdma_lane *r, struct rqp *q, uint32_t imm, co
     uint32_t lines = q->shorts.lines + 1, skip = short_skip(len);
     q->shorts.lines = lines;
     h->imm = htole32(imm);
-    h->bytes = htole32(len);
+    h->bytes = htole16((uint16_t)len);
     h->stamp = htole32(lines);
     copy_few(h->data + skip, src, len);
     return post_lines(r, q, h, 1, skip, cookie);
@@ -173,7 +173,7 @@ __attribute__((noinline)) static int post_any(struct rdma_lane *r, struct rqp *q
     uint32_t stamp = htole32(s->lines + 1), lines = short_lines(len);
     s->lines += lines;
     h->imm = htole32(imm);
-    h->bytes = htole32(len);
+    h->bytes = htole16((uint16_t)len);
     h->stamp = stamp;
     memcpy(h->data, src, SHORT_HEAD_BYTES);
     src += SHORT_HEAD_BYTES;
@@ -185,6 +185,7 @@ __attribute__((noinline)) static int post_any(struct rdma_lane *r, struct rqp *q
         src += n;
         len -= n;
     }
+    h->sum = htole16(short_sum(h, lines));
     set_inline(r, s, lines);
     int rc = post_lines(r, q, h, lines, 0, cookie);
     set_inline(r, s, 1);
@@ -219,10 +220,11 @@ __attribute__((noinline)) static int send_to(struct rdma_lane *r, const void *sr
                                              int32_t tag, const struct pvn_mr *mr, uint32_t cookie)
 {
     const struct cts_line *line = r->line;
-    if (__builtin_expect(
-            line->kind != ONE_THAT_COPIES || (int32_t)le32toh((uint32_t)line->tag) != tag ||
-                le64toh(line->size) < size || mr->gpu != 0 || !rdma_within(mr, src, size),
-            0))
+    uint64_t what = cts_what(tag, 1, CTS_COPIES), room = rdma_word(&line->size);
+    uint32_t sum = cts_sum(rdma_word(&line->addr), room, rdma_word(&line->keys[0]), what);
+    if (__builtin_expect(rdma_word(&line->what) != what || le32toh(line->sum) != sum ||
+                             room < size || mr->gpu != 0 || !rdma_within(mr, src, size),
+                         0))
         return -EAGAIN;
     struct rqp *q = r->qp;
     if (size > r->line_max || --q->shorts.room < 0)
@@ -247,14 +249,17 @@ static inline bool is_there(const struct short_head *h, uint32_t before)
     return __atomic_load_n(&h->stamp, __ATOMIC_ACQUIRE) == htole32(before + 1);
 }
 
-__attribute__((noinline)) static bool all_lines(const struct short_head *h, uint32_t lines,
-                                                uint32_t stamp)
+/* The other lines of a message of several, of queue pair k: 1, or 0: not all is there. */
+__attribute__((noinline)) static int
+all_lines(struct rdma_lane *r, int k, const struct short_head *h, uint32_t lines, uint32_t before)
 {
     const struct short_more *m = (const struct short_more *)(h + 1);
     for (uint32_t i = 0; i + 1 < lines; i++)
-        if (__atomic_load_n(&m[i].stamp, __ATOMIC_ACQUIRE) != stamp)
-            return false;
-    return true;
+        if (__atomic_load_n(&m[i].stamp, __ATOMIC_ACQUIRE) != htole32(before + 1))
+            return 0;
+    if (le16toh(h->sum) == short_sum(h, lines))
+        return 1;
+    return rdma_torn(r, (uint64_t)k << 32 | before, TORN_SHORT);
 }
 
 int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
@@ -265,15 +270,18 @@ int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, 
     struct short_head *h = s->next;
     uint32_t before = s->lines;
     for (; e < end && is_there(h, before); e++) {
-        uint32_t bytes = le32toh(h->bytes), imm = le32toh(h->imm), lines = 1;
+        uint32_t bytes = le16toh(h->bytes), lines = 1;
         if (__builtin_expect(bytes > SHORT_HEAD_BYTES, 0)) {
             if (bytes > SHORT_MAX)
-                return rdma_dead(r, -EPROTO,
-                                 "reading a short message: it is longer than any can be");
+                return rdma_dead(r, -EPROTO, TORN_SHORT ": it is longer than any can be");
             lines = short_lines(bytes);
-            if (!all_lines(h, lines, htole32(before + 1)))
+            int rc = all_lines(r, k, h, lines, before);
+            if (rc < 0)
+                return rc;
+            if (rc == 0)
                 break;
         }
+        uint32_t imm = le32toh(h->imm);
         e->kind = PVN_EV_ARRIVED;
         e->id = imm_id(imm);
         e->part = htole32(imm_recv(imm)); /* its first byte is the buffer's number */

@@ -135,28 +135,38 @@ int rdma_tx_kick(struct pvn_lane *l)
     return 0;
 }
 
-static inline void read_line(const struct rdma_lane *r, const struct cts_line *line,
-                             struct pvn_cts_entry *e)
+/* A line of the next slot whose stamp is there: 0, when the rest is not, or its number of lines. */
+static inline int read_line(const struct rdma_lane *r, const struct cts_line *line,
+                            struct pvn_cts_entry *e)
 {
-    e->addr = le64toh(line->addr);
-    e->size = le64toh(line->size);
-    e->tag = (int32_t)le32toh((uint32_t)line->tag);
-    e->copies = line->copies & 1;
-    for (int k = 0; k < r->l.nlanes; k++)
-        e->rkey[k] = le32toh(line->rkey[k]);
+    uint64_t keys = 0, what = rdma_word(&line->what);
+    e->addr = rdma_word(&line->addr);
+    e->size = rdma_word(&line->size);
+    e->tag = (int32_t)what;
+    e->copies = cts_copies(what);
+    for (int i = 0; 2 * i < r->l.nlanes; i++) {
+        uint64_t word = rdma_word(&line->keys[i]);
+        e->rkey[2 * i] = (uint32_t)word;
+        e->rkey[2 * i + 1] = word >> 32;
+        keys = cts_more_keys(keys, word, i);
+    }
+    return le32toh(line->sum) == cts_sum(e->addr, e->size, keys, what) ? cts_n(what) : 0;
 }
 
-/* The other lines of a slot of several: 1, or 0: not all are there. */
+/* The other lines of a slot of n: 1, or 0: not all are there. */
 __attribute__((noinline)) static int read_more_lines(struct rdma_lane *r, struct pvn_cts *c, int n)
 {
-    if (n < 1 || n > PVN_MAX_RECVS)
+    if (n == 0)
+        return rdma_torn(r, r->next_cts, TORN_CTS);
+    if (n > PVN_MAX_RECVS)
         return rdma_dead(r, -EPROTO,
                          "reading a clear-to-send entry: its number of buffers is impossible");
     for (int i = 1; i < n; i++) {
         const struct cts_line *line = &r->cts[(r->next_line + (unsigned)i) % CTS_LINES];
-        if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != htole64(r->next_cts + 1))
+        if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != htole32((uint32_t)r->next_cts + 1))
             return 0;
-        read_line(r, line, &c->e[i]);
+        if (!read_line(r, line, &c->e[i]))
+            return rdma_torn(r, r->next_cts, TORN_CTS);
     }
     return 1;
 }
@@ -167,14 +177,13 @@ static inline int next_slot(struct rdma_lane *r)
     const struct cts_line *line = r->line;
     if (!rdma_cts_is_there(r))
         return 0;
-    int n = line->n;
     struct pvn_cts *c = &r->cts_seen[r->next_cts % CTS_SLOTS];
+    int n = read_line(r, line, &c->e[0]);
     if (n != 1) {
         int rc = read_more_lines(r, c, n);
         if (rc <= 0)
             return rc;
     }
-    read_line(r, line, &c->e[0]);
     c->seq = rdma_take_slot(r, n);
     c->n = n;
     return 1;

@@ -6,6 +6,7 @@
 #define PVN_NET_PVRDMA_RDMA_WIRE_H
 
 #include <assert.h>
+#include <endian.h>
 
 #include "core/lane.h"
 #include "net-pvrdma/rdma_lane.h"
@@ -21,30 +22,68 @@ enum {
     CREDIT_RECVS = 16,   /* receives of its sender; the peer has four messages under way at most */
     SHORT_LINES = 256,   /* where a short message may begin, in each queue pair's ring of them */
     SHORT_MAX_LINES = 5, /* that one may have */
-    RDMA_OFFER_VERSION = 4,
+    RDMA_OFFER_VERSION = 5,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
 
-/* One buffer of a slot: one cache line, which an adapter writes whole. A line is valid when its
- * stamp is the slot's number plus one. Slots lie in the ring one behind the other, each with as
- * many lines as it has buffers, so that what is published together is one write. */
+/*
+ * What both ends poll, and how much of it is there when a stamp is. Of a write that lies in one
+ * cache line the last word becomes visible last: adapters write lines whole, and what copies by
+ * processor (rdma_rxe, a hypervisor between two machines of one host) takes them in few and
+ * ascending pieces. Of a longer write nothing is relied upon: a processor may store the end of a
+ * copy before its middle (glibc's memcpy does above 64 bytes, string instructions may), so that a
+ * line's stamp is there and what is before it is of the ring's last turn. What goes out several
+ * lines at a time has therefore a sum besides, and has come when that is right.
+ */
+
+/* The upper bits of a product take part in every bit of what was multiplied. */
+#define SUM_FACTOR UINT64_C(0x9e3779b97f4a7c15)
+static inline uint64_t sum_turn(uint64_t x, unsigned bits)
+{
+    return x << bits | x >> (-bits & 63);
+}
+
+/* One buffer of a slot. Slots lie in the ring one behind the other, each with as many lines as it
+ * has buffers, so that what is published together is one write. */
 struct cts_line {
     uint64_t addr;
     uint64_t size;
-    uint32_t rkey[PVN_MAX_LANES];
-    int32_t tag;
-    union {
-        struct {
-            uint8_t n;      /* lines of this slot */
-            uint8_t copies; /* 1: the buffer takes a short message, too */
-        };
-        uint16_t kind; /* of both; ONE_THAT_COPIES: 1 and 1 */
-    };
-    uint8_t zero[2];
-    uint64_t stamp;
+    uint64_t keys[PVN_MAX_LANES / 2]; /* cts_keys() of two lanes each, 0 for those there are not */
+    uint64_t what;                    /* cts_what() */
+    uint32_t sum;                     /* cts_sum() */
+    uint32_t stamp;                   /* the number of its slot, plus one */
 };
-enum { ONE_THAT_COPIES = 0x0101 };
 static_assert(sizeof(struct cts_line) == 64, "a clear-to-send entry is one cache line");
+
+static inline uint64_t cts_keys(uint32_t even, uint32_t odd)
+{
+    return even | (uint64_t)odd << 32;
+}
+/* All words of keys as one: of those so far and the i-th. */
+static inline uint64_t cts_more_keys(uint64_t keys, uint64_t word, int i)
+{
+    return keys ^ sum_turn(word, (unsigned)i);
+}
+/* n: lines of this slot; copies: CTS_COPIES, the buffer takes a short message, too, or 0. */
+#define CTS_COPIES (UINT64_C(1) << 40)
+static inline uint64_t cts_what(int32_t tag, int n, uint64_t copies)
+{
+    return (uint32_t)tag | (uint64_t)(unsigned)n << 32 | copies;
+}
+static inline int cts_n(uint64_t what)
+{
+    return what >> 32 & 0xff;
+}
+static inline bool cts_copies(uint64_t what)
+{
+    return (what & CTS_COPIES) != 0;
+}
+/* Of a line but for its last word, of which either all is there or nothing. Addresses have less
+ * than 61 bits. */
+static inline uint32_t cts_sum(uint64_t addr, uint64_t size, uint64_t keys, uint64_t what)
+{
+    return (size + 8 * addr + (keys ^ what)) * SUM_FACTOR >> 32;
+}
 
 /* How many chunks of each queue pair the receiver has seen, and how many lines of short messages it
  * has no more use for; counts run on for ever. */
@@ -59,16 +98,16 @@ static_assert(sizeof(struct ack_line) == 64, "the acknowledgements are one cache
  * receiver's memory, from where the processor copies it into its buffer. It is one request and
  * needs no receive request nor completion; for host memory only.
  *
- * A cache line becomes visible whole and the order between lines is not promised, so each line has
- * a stamp: the lines of the queue pair's messages before this one, plus one. A message lies in
- * one piece: one that begins in the ring's last lines ends behind them, and the next one begins at
- * the ring's first.
+ * Each line has a stamp: the lines of the queue pair's messages before this one, plus one; a
+ * message of several has a sum, too. A message lies in one piece: one that begins in the ring's
+ * last lines ends behind them, and the next one begins at the ring's first.
  */
 enum { SHORT_HEAD_BYTES = 52, SHORT_MORE_BYTES = 60 };
 struct short_head {
     uint8_t data[SHORT_HEAD_BYTES];
     uint32_t imm; /* imm_make(), chunk 0 */
-    uint32_t bytes;
+    uint16_t bytes;
+    uint16_t sum; /* short_sum() of a message of several lines */
     uint32_t stamp;
 };
 /* A message of one line lies at the end of data, so that what is before it need not be written. */
@@ -92,6 +131,20 @@ static inline uint32_t short_lines(uint32_t bytes)
     return bytes <= SHORT_HEAD_BYTES
                ? 1
                : 1 + (bytes - SHORT_HEAD_BYTES + SHORT_MORE_BYTES - 1) / SHORT_MORE_BYTES;
+}
+
+/* Of all its lines, but for the sum itself. Each word is read once, and what was stored before it
+ * is then visible. */
+typedef uint64_t __attribute__((may_alias)) short_word;
+static inline uint16_t short_sum(const struct short_head *h, uint32_t lines)
+{
+    enum { OF_SUM = 7, WORDS = sizeof(*h) / sizeof(short_word) }; /* the word that has it */
+    const short_word *w = (const short_word *)h;
+    uint64_t x = le64toh(__atomic_load_n(&w[OF_SUM], __ATOMIC_ACQUIRE)) & ~UINT64_C(0xffff0000);
+    for (uint32_t i = 0; i < lines * WORDS; i++)
+        if (i != OF_SUM)
+            x = sum_turn(x, 9) + le64toh(__atomic_load_n(&w[i], __ATOMIC_ACQUIRE));
+    return (uint16_t)(x * SUM_FACTOR >> 48);
 }
 
 /* Written behind a chunk's data. Valid when the stamp is its position in the queue pair's count of

@@ -71,6 +71,8 @@ enum {
      * aligned word of it while it lands (and ThreadSanitizer sees the order): a whole ring of
      * entries that are polled may be one write. Of more, the first and the last line. */
     WORDWISE = 32768,
+    BY_WORDS = 2,      /* value of `descend` */
+    SEEN_AFTER = 3000, /* turns of a loop, a microsecond or two */
 };
 
 /* Aligned words by release stores: whoever sees the word sees everything placed before. */
@@ -96,6 +98,30 @@ static void put_words(char *dst, const char *src, size_t len)
     }
 }
 
+/* As a copy by processor may store it that is longer than a cache line: the last word first, and
+ * between that of a line and the rest of it time to be seen. */
+static void put_backwards(char *dst, const char *src, size_t len)
+{
+    while (len) {
+        size_t n = ((uintptr_t)dst + len) % 8;
+        if (!n)
+            n = 8;
+        if (n > len)
+            n = len;
+        bool last_of_line = ((uintptr_t)dst + len) % LINE == 0;
+        len -= n;
+        uint64_t w;
+        if (last_of_line || n < sizeof w) { /* of other words nobody polls a half */
+            put_words(dst + len, src + len, n);
+        } else {
+            memcpy(&w, src + len, sizeof w);
+            __atomic_store_n((uint64_t *)(void *)(dst + len), w, __ATOMIC_RELEASE);
+        }
+        for (int i = 0; last_of_line && i < SEEN_AFTER; i++)
+            __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    }
+}
+
 static void put_bytes(void *to, const void *from, size_t len)
 {
     char *dst = to;
@@ -106,8 +132,12 @@ static void put_bytes(void *to, const void *from, size_t len)
         put_words(dst + len - LINE, src + len - LINE, LINE); /* behind the rest */
         return;
     }
-    if (!sv.p.descend) {
+    if (!sv.p.descend || (sv.p.descend == BY_WORDS && len <= LINE)) {
         put_words(dst, src, len);
+        return;
+    }
+    if (sv.p.descend == BY_WORDS) {
+        put_backwards(dst, src, len);
         return;
     }
     while (len) { /* cache lines from the last to the first */
