@@ -700,6 +700,18 @@ TEST(RdmaShort, ALateReceiversAreNotOverwritten)
         }
 }
 
+// Where a lane's memory is, and what it takes, as its peer is told.
+rdma_offer offer_of(pvn_lane *l)
+{
+    uint8_t text[2048];
+    rdma_offer o = {};
+    pvn_err err = PVN_ERR_INIT;
+    int n = l->ops->offer(l, text, sizeof(text));
+    EXPECT_GT(n, 0);
+    EXPECT_EQ(0, pvn_rdma_offer_decode(text, static_cast<size_t>(std::max(n, 0)), &o, &err));
+    return o;
+}
+
 // What a peer could write into the ring that it may write to.
 class RdmaLies : public testing::Test
 {
@@ -713,12 +725,7 @@ class RdmaLies : public testing::Test
     void SetUp() override
     {
         p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
-        uint8_t offer[2048];
-        rdma_offer o;
-        pvn_err err = PVN_ERR_INIT;
-        int n = p.rx.lane->ops->offer(p.rx.lane, offer, sizeof(offer));
-        ASSERT_GT(n, 0);
-        ASSERT_EQ(0, pvn_rdma_offer_decode(offer, static_cast<size_t>(n), &o, &err));
+        const rdma_offer o = offer_of(p.rx.lane);
         ASSERT_TRUE(o.shorts);
         head = reinterpret_cast<short_head *>(o.mem_addr + mem_short(o.nqps));
         memset(in, 0xAA, sizeof(in));
@@ -842,12 +849,7 @@ TEST_F(RdmaLies, AMessageThatNeverAddsUp)
 
 TEST_F(RdmaLies, AnEntryThatNeverAddsUp)
 {
-    uint8_t offer[2048];
-    rdma_offer o;
-    pvn_err none = PVN_ERR_INIT;
-    int n = p.tx.lane->ops->offer(p.tx.lane, offer, sizeof(offer));
-    ASSERT_GT(n, 0);
-    ASSERT_EQ(0, pvn_rdma_offer_decode(offer, static_cast<size_t>(n), &o, &none));
+    const rdma_offer o = offer_of(p.tx.lane);
     auto *line = reinterpret_cast<cts_line *>(o.mem_addr + MEM_CTS);
     line->addr = o.mem_addr;
     line->size = 8;
