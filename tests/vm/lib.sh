@@ -167,7 +167,7 @@ rxe_args() {
     vm_args+=(-device "virtio-net-pci,netdev=$3,id=nic$2,mac=$4,romfile=")
 }
 
-# An interpreted kernel with two processors stops for ever before its first process about once in a hundred boots,
+# An interpreted kernel with two processors was seen to stop for ever before its first process, once in some sixty boots,
 # here with nothing of ours in the guest yet: it is booted again, which is said.
 vm_boot() {
     local status=0 boots=1
