@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/err.h"
+#include "base/err.h"
 
 enum pvn_gid_type { PVN_GID_IB, PVN_GID_ROCE_V1, PVN_GID_ROCE_V2 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/memcache.h"
+#include "memory/memcache.h"
 #include "nccl/types.h"
 
 struct pvn_rdma_gpu {

@@ -8,7 +8,7 @@
 #ifndef PVN_NET_PVRDMA_GPU_H
 #define PVN_NET_PVRDMA_GPU_H
 
-#include "core/gpumem.h"
+#include "memory/gpumem.h"
 #include "net-pvrdma/rdma_lane.h"
 #include "net-pvrdma/verbs.h"
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/err.h"
+#include "base/err.h"
 #include "net-pvrdma/gid.h"
 #include "net-pvrdma/rdma_lane.h"
 #include "net-pvrdma/verbs.h"

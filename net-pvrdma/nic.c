@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/hints.h"
-#include "core/log.h"
-#include "core/poller.h"
+#include "base/clock.h"
+#include "base/hints.h"
+#include "base/log.h"
+#include "base/poller.h"
 #include "nccl/types.h"
 
 enum { MAX_PORTS = 256 };

@@ -7,7 +7,7 @@
 #ifndef PVN_NET_PVRDMA_NIC_H
 #define PVN_NET_PVRDMA_NIC_H
 
-#include "core/memcache.h"
+#include "memory/memcache.h"
 #include "net-pvrdma/rdma_lane.h"
 #include "net-pvrdma/verbs.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/clock.h"
+#include "base/clock.h"
 
 enum { SPOT = 64, PSN = 1 };
 /* Far above any loop within one adapter, retries included. */

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/clock.h"
-#include "core/hints.h"
+#include "base/clock.h"
+#include "base/hints.h"
 
 static void gid_text(const uint8_t *raw, char *buf, size_t cap)
 {

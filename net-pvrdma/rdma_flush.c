@@ -6,13 +6,14 @@
  * A READ posted on the data's queue pair would read the peer's memory. So each receiver has one
  * more queue pair on the same port, connected to itself.
  */
+#include "base/random.h"
 #include "net-pvrdma/rdma_priv.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/wire.h"
+#include "connect/wire.h"
 
 enum {
     READS = 64, /* in flight on one lane: PVN_MAX_REQS flushes of up to two GPUs */

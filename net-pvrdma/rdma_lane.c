@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/hints.h"
+#include "base/hints.h"
 
 enum { FLUSH_SPOT = 64 }; /* bytes behind the rings: where reads of GPU memory end */
 

@@ -29,8 +29,8 @@
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
-#include "core/gpumem.h"
-#include "core/lane.h"
+#include "memory/gpumem.h"
+#include "engine/lane.h"
 #include "net-pvrdma/gid.h"
 #include "net-pvrdma/verbs.h"
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/clock.h"
+#include "base/clock.h"
 
 /* The longest silence after which an expensive queue is asked. */
 #define ASK_WAIT_MAX_NS PVN_NS_PER_S

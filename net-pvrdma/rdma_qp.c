@@ -1,10 +1,11 @@
 /* The queue pairs' life: create, INIT, RTR, RTS, ERR, destroy. */
+#include "base/random.h"
 #include "net-pvrdma/rdma_priv.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "core/wire.h"
+#include "connect/wire.h"
 
 enum {
     /* Two requests per chunk and a full ring of chunks: what a queue pair can have in flight. */

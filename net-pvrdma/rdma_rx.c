@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/clock.h"
+#include "base/clock.h"
 
 /* The longest time for which a lane that closes waits for its last acknowledgement. */
 #define FAREWELL_NS (PVN_NS_PER_S / 10)

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/log.h"
+#include "base/log.h"
 
 /* Each chunk takes two places in the send queue and one record. */
 static uint8_t window_log2(const struct rdma_lane *r)

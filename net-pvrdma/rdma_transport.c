@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/clock.h"
-#include "core/log.h"
-#include "core/param.h"
-#include "core/poller.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/param.h"
+#include "base/poller.h"
 #include "nccl/types.h"
 #include "net-pvrdma/gpu.h"
 #include "net-pvrdma/hca.h"

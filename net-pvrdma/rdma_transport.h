@@ -1,9 +1,9 @@
-/* RDMA as a transport (core/transport.h): ports become devices, each with its interface's TCP lane
+/* RDMA as a transport (connect/transport.h): ports become devices, each with its interface's TCP lane
  * as a spare. */
 #ifndef PVN_NET_PVRDMA_RDMA_TRANSPORT_H
 #define PVN_NET_PVRDMA_RDMA_TRANSPORT_H
 
-#include "core/transport.h"
+#include "connect/transport.h"
 
 extern const struct pvn_transport_ops pvn_rdma_transport;
 

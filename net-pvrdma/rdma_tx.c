@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/clock.h"
+#include "base/clock.h"
 
 int rdma_pick_of_many(struct rdma_lane *r)
 {

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <endian.h>
 
-#include "core/lane.h"
+#include "engine/lane.h"
 #include "net-pvrdma/rdma_lane.h"
 
 enum {

@@ -12,7 +12,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "core/err.h"
+#include "base/err.h"
 
 struct pvn_verbs {
     struct ibv_device **(*get_device_list)(int *num);

@@ -14,7 +14,7 @@
 #ifndef PVN_NET_TCP_FRAME_H
 #define PVN_NET_TCP_FRAME_H
 
-#include "core/lane.h"
+#include "engine/lane.h"
 
 enum { PVN_FRAME_LEN = 40 };
 

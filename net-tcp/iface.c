@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/addr.h"
-#include "core/hints.h"
-#include "core/log.h"
+#include "base/addr.h"
+#include "base/hints.h"
+#include "base/log.h"
 #include "net-tcp/iface_priv.h"
 
 struct pvn_iface *pvn_iface_append(struct pvn_iface_table *table)

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "core/err.h"
+#include "base/err.h"
 
 /* What kind of link it is; the order is that of preference in the automatic choice. */
 enum pvn_iface_kind {

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/addr.h"
-#include "core/param.h"
+#include "base/addr.h"
+#include "base/param.h"
 
 /* NCCL_SOCKET_IFNAME taken apart. */
 struct name_filter {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/addr.h"
+#include "base/addr.h"
 #include "net-tcp/iface_priv.h"
 #include "net-tcp/nl.h"
 

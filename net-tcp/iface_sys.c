@@ -20,7 +20,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "core/addr.h"
+#include "base/addr.h"
 #include "net-tcp/iface_priv.h"
 
 /* One line of a file below /sys/class/net/NAME. */

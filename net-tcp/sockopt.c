@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/log.h"
+#include "base/log.h"
 
 /* 64 chunks may wait for a receipt (TXQ), and Linux counts no more than 2.5 KiB for a packet of one
  * byte; it doubles what is asked for. */

@@ -1,4 +1,4 @@
-/* Options of a lane's data sockets, beyond those that every socket of ours gets (core/sock.h). None
+/* Options of a lane's data sockets, beyond those that every socket of ours gets (connect/sock.h). None
  * of them is worth a connection: what the kernel refuses is said once and done without. */
 #ifndef PVN_NET_TCP_SOCKOPT_H
 #define PVN_NET_TCP_SOCKOPT_H
@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "core/err.h"
-#include "core/param.h"
+#include "base/err.h"
+#include "base/param.h"
 
 /* Sets, from the parameters, congestion control (TCP_CC), TCP_NOTSENT_LOWAT and the buffers' sizes
  * (TCP_SNDBUF, TCP_RCVBUF). Best before connect or listen, for the receive buffer decides on the

@@ -4,8 +4,8 @@
 #include <netinet/in.h>
 #include <stdio.h>
 
-#include "core/addr.h"
-#include "core/log.h"
+#include "base/addr.h"
+#include "base/log.h"
 #include "net-tcp/sockopt.h"
 
 static int arp_ignore(const char *ifname)

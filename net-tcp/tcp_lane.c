@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "core/addr.h"
-#include "core/sock.h"
+#include "base/addr.h"
+#include "connect/sock.h"
 
 int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing)
 {

@@ -14,7 +14,7 @@
  * that is closed before that resets its streams, for the pages may get other contents now.
  *
  * There is no thread: everything moves inside post_write, kick and poll. A stream that has been
- * silent for a while is left to the poller (core/poller.h) and costs no system call until it has
+ * silent for a while is left to the poller (base/poller.h) and costs no system call until it has
  * something to say.
  */
 #ifndef PVN_NET_TCP_LANE_H
@@ -22,7 +22,7 @@
 
 #include <stdbool.h>
 
-#include "core/lane.h"
+#include "engine/lane.h"
 
 enum {
     PVN_TCP_MAX_STREAMS = 16,

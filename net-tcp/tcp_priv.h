@@ -5,7 +5,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include "core/poller.h"
+#include "base/poller.h"
 #include "net-tcp/frame.h"
 #include "net-tcp/tcp_lane.h"
 

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/addr.h"
-#include "core/clock.h"
-#include "core/param.h"
-#include "core/sock.h"
+#include "base/addr.h"
+#include "base/clock.h"
+#include "base/param.h"
+#include "connect/sock.h"
 #include "nccl/types.h"
 #include "net-tcp/iface.h"
 #include "net-tcp/sockopt.h"

@@ -1,9 +1,9 @@
-/* TCP as a transport (core/transport.h): interfaces become devices, lanes are sets of TCP streams.
+/* TCP as a transport (connect/transport.h): interfaces become devices, lanes are sets of TCP streams.
  */
 #ifndef PVN_NET_TCP_TRANSPORT_H
 #define PVN_NET_TCP_TRANSPORT_H
 
-#include "core/transport.h"
+#include "connect/transport.h"
 
 extern const struct pvn_transport_ops pvn_tcp_transport;
 

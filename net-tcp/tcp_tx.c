@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "core/clock.h"
+#include "base/clock.h"
 
 enum {
     SEND_NOW_BYTES = 16 * 1024, /* queued bytes that are worth a call at once */

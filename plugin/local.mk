@@ -1,11 +1,19 @@
 # plugin/: the shared object that NCCL loads, and pvn-perf.
-#   libpvn-core.la          engine, handshake, parameters, log, errors, CUDA shim (no transport)
+#   libpvn-core.la          all but the transports and the ABI adapters, in layers: base, engine, stats,
+#                           memory, connect, comm; each may include what stands before it
 #   libnccl-net-pvrdma.so   core + lanes + the ABI adapters; exports only NCCL's plugin symbols
 
 noinst_LTLIBRARIES += libpvn-core.la
 libpvn_core_la_SOURCES =
-include $(srcdir)/plugin/core/local.mk
+include $(srcdir)/plugin/base/local.mk
+include $(srcdir)/plugin/engine/local.mk
+include $(srcdir)/plugin/connect/local.mk
+include $(srcdir)/plugin/memory/local.mk
+include $(srcdir)/plugin/stats/local.mk
+include $(srcdir)/plugin/comm/local.mk
 include $(srcdir)/plugin/nccl/local.mk
+# The layout of the machine is the topology library's, which needs nothing but libc.
+libpvn_core_la_LIBADD = libpvntopo.la
 
 lib_LTLIBRARIES += libnccl-net-pvrdma.la
 libnccl_net_pvrdma_la_SOURCES =

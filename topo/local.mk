@@ -1,10 +1,16 @@
-# topo/: libpvntopo (the machine model: libc only, so that the plugin links it) and the pvn-topo tool.
-noinst_LTLIBRARIES += libpvntopo.la
-libpvntopo_la_SOURCES = topo/pvn_topo.h topo/model.c topo/names.c topo/reader.h topo/reader.c \
-    topo/fs.h topo/fs.c topo/fs_dir.c topo/fs_tar.c topo/system.c topo/pci.c topo/pci_kind.c \
-    topo/config.c topo/net.c topo/rdma.c topo/gpu.c topo/guest.c topo/distance.c topo/check.h \
-    topo/check.c topo/check_pci.c topo/check_net.c topo/check_host.c topo/edit.h topo/edit.c \
-    topo/hints.c topo/merge.c topo/esxcli.c topo/remedies.c topo/gather.h topo/gather.c \
-    topo/redact.c topo/tar_write.c
+# topo/: the topology library and the pvn-topo tool.
+#   libpvntopo.la       the machine as sysfs shows it, and what NCCL makes of it: libc only, so that the
+#                       plugin links it
+#   libpvntopotool.la   what only the tools need: NCCL's XML read and judged (expat)
+noinst_LTLIBRARIES += libpvntopo.la libpvntopotool.la
+libpvntopo_la_SOURCES = topo/config.c topo/distance.c topo/fs.c topo/fs.h topo/fs_dir.c topo/gpu.c \
+    topo/guest.c topo/model.c topo/names.c topo/net.c topo/pci.c topo/pci_kind.c topo/pvn_topo.h \
+    topo/rdma.c topo/reader.c topo/reader.h topo/system.c
+libpvntopotool_la_SOURCES =
+libpvntopotool_la_CPPFLAGS = $(AM_CPPFLAGS) $(EXPAT_CFLAGS) $(JANSSON_CFLAGS)
+libpvntopotool_la_LIBADD = libpvntopo.la $(EXPAT_LIBS) $(JANSSON_LIBS)
 
-include $(srcdir)/topo/nccl.mk
+include $(srcdir)/topo/nccl/local.mk
+include $(srcdir)/topo/capture/local.mk
+include $(srcdir)/topo/check/local.mk
+include $(srcdir)/topo/tool/local.mk

@@ -501,7 +501,7 @@ int pvn_link_mbytes(int speed_mts, int width);
 const char *pvn_link_speed_name(int speed_mts);
 
 // ----------------------------------------------------------------------------
-// Hints and host dumps: where the hypervisor hides the tree (topo/hints.c, topo/merge.c)
+// Hints and host dumps: where the hypervisor hides the tree (topo/capture/hints.c, topo/capture/merge.c)
 
 // Applies a hints file (text of len bytes; name is used in errors, "name:LINE: ..."). Format, one
 // statement a line, '#' starts a comment:

@@ -5,12 +5,12 @@
 #include <limits.h>
 #include <time.h>
 
-#include "core/comm_hot.h"
-#include "core/device.h"
-#include "core/log.h"
-#include "core/plugin.h"
-#include "core/result.h"
-#include "core/wire.h"
+#include "comm/comm_hot.h"
+#include "comm/device.h"
+#include "base/log.h"
+#include "comm/plugin.h"
+#include "base/result.h"
+#include "connect/wire.h"
 
 _Static_assert((int)PVN_HANDLE_BYTES <= NCCL_NET_HANDLE_MAXSIZE_V4,
                "the handle of the oldest version");

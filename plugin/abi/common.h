@@ -4,12 +4,12 @@
  * changed.
  *
  * The adapters translate argument shapes and results, nothing else: what a call does is in
- * core/comm.h.
+ * comm/comm.h.
  */
 #ifndef PVN_ABI_COMMON_H
 #define PVN_ABI_COMMON_H
 
-#include "core/transport.h"
+#include "connect/transport.h"
 #include "nccl/types.h"
 
 /* init of every version; ctx is NULL for those without contexts. The profiler's callback (v10 on)

@@ -1,7 +1,7 @@
 /* NCCL's net plugin interface, version 11: see nccl/net_v11.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"
-#include "core/lane.h"
+#include "engine/lane.h"
 #include "nccl/net_v11.h"
 
 static ncclResult_t init(void **ctx, uint64_t commId, ncclNetCommConfig_v11_t *config,

@@ -1,7 +1,7 @@
 /* NCCL's net plugin interface, version 6: see nccl/net_v6.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"
-#include "core/lane.h"
+#include "engine/lane.h"
 #include "nccl/net_v6.h"
 
 static ncclResult_t init(ncclDebugLogger_t logFunction)

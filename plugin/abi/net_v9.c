@@ -1,7 +1,7 @@
 /* NCCL's net plugin interface, version 9: see nccl/net_v9.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"
-#include "core/lane.h"
+#include "engine/lane.h"
 #include "nccl/net_v9.h"
 
 static ncclResult_t init(ncclDebugLogger_t logFunction)

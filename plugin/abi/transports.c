@@ -1,6 +1,6 @@
 /* Which transports this plugin is made of, the preferred one first. */
 #include "config.h"
-#include "core/transport.h"
+#include "connect/transport.h"
 #include "net-pvrdma/rdma_transport.h"
 #include "net-tcp/tcp_transport.h"
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/err.h"
-#include "core/log.h"
-#include "core/param.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/param.h"
 #include "perf/boot_tcp.h"
 #include "perf/job.h"
 #include "perf/launch_env.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/version.h"
+#include "base/version.h"
 #include "perf/boot.h"
 #include "perf/launch_env.h"
 #include "perf/model.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/version.h"
+#include "base/version.h"
 #include "perf/report.h"
 
 static const char *mode_name(const struct pvn_perf_opts *o)

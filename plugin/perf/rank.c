@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/log.h"
+#include "base/log.h"
 
 #define CHECK_PASSES   128  /* idle passes between looks at the clock */
 #define CHECK_INTERVAL 0.05 /* seconds between looks at the other ranks */

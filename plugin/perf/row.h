@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "core/bells.h"
+#include "engine/bells.h"
 
 enum pvn_row_kind {
     PVN_ROW_RESULT = 1,

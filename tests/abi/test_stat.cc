@@ -1,7 +1,7 @@
 // The statistics of real processes, read from outside by pvn-topo stat: ranks that run, are stopped
 // and are killed, connections that do not come up, and what is left when all is over.
 #include "abi/nccl_side.h"
-#include "core/stat_layout.h"
+#include "stats/stat_layout.h"
 #include "tests/topo/cli.h"
 
 #include <jansson.h>

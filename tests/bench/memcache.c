@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "core/memcache.h"
+#include "memory/memcache.h"
 
 static int reg(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_mem_sort *sort,
                const void *extra, void **handle, struct pvn_err *err)

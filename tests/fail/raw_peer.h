@@ -14,7 +14,7 @@
 #include <vector>
 
 extern "C" {
-#include "core/wire.h"
+#include "connect/wire.h"
 }
 
 namespace raw

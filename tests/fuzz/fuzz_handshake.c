@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/handshake_priv.h"
+#include "connect/handshake_priv.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/hex.h"
 #include "support/memlane.h"

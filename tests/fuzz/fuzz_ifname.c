@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/addr.h"
+#include "base/addr.h"
 #include "fuzz/fuzz.h"
 #include "net-tcp/iface.h"
 #include "net-tcp/iface_priv.h"

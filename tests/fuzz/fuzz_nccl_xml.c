@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "topo/gdr.h"
-#include "topo/nccl_xml.h"
-#include "topo/pair.h"
+#include "topo/nccl/gdr.h"
+#include "topo/nccl/nccl_xml.h"
+#include "topo/nccl/pair.h"
 
 static void use_pairs(struct pvn_ntree *tree)
 {

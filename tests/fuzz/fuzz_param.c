@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/param.h"
-#include "core/param_value.h"
+#include "base/param.h"
+#include "base/param_value.h"
 #include "fuzz/fuzz.h"
 
 enum { MAX_ENTRIES = 64 };

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/stats_read.h"
+#include "stats/stats_read.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/hex.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
-#include "topo/gather.h"
+#include "topo/capture/gather.h"
 #include "topo/pvn_topo.h"
 
 enum {

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "core/wire.h"
+#include "connect/wire.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/hex.h"
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/cuda_abi.h"
+#include "memory/cuda_abi.h"
 
 typedef int nc_result; /* ncclResult_t */
 typedef void *nc_comm; /* ncclComm_t */

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/bells.h"
+#include "engine/bells.h"
 #include "perf/boot_tcp.h"
 #include "perf/launch_env.h"
 #include "perf/model.h"

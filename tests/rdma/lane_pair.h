@@ -13,8 +13,8 @@
 #include "softverbs/fixture.h"
 
 extern "C" {
-#include "core/clock.h"
-#include "core/engine.h"
+#include "base/clock.h"
+#include "engine/engine.h"
 #include "net-pvrdma/rdma_lane.h"
 }
 

@@ -11,7 +11,7 @@
 #include "softverbs/fixture.h"
 
 extern "C" {
-#include "core/stats_read.h"
+#include "stats/stats_read.h"
 }
 
 using namespace nccl;

@@ -1,6 +1,6 @@
 #include "rdma/wrap.h"
 
-#include "core/engine_priv.h"
+#include "engine/engine_priv.h"
 #include "net-pvrdma/rdma_priv.h"
 
 static void start_queue_pair(struct rdma_lane *r, int k, uint32_t n)

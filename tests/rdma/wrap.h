@@ -3,7 +3,7 @@
 #ifndef PVN_TESTS_RDMA_WRAP_H
 #define PVN_TESTS_RDMA_WRAP_H
 
-#include "core/engine.h"
+#include "engine/engine.h"
 
 /* Of an engine on one RDMA lane that writes, neither used yet: as if so many messages, and chunks
  * of each queue pair, had gone. The same at both ends. */

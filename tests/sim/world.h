@@ -17,7 +17,7 @@
 #include <vector>
 
 extern "C" {
-#include "core/engine.h"
+#include "engine/engine.h"
 }
 
 namespace sim

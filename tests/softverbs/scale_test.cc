@@ -5,7 +5,7 @@
 #include <thread>
 
 extern "C" {
-#include "core/memcache.h"
+#include "memory/memcache.h"
 }
 
 namespace

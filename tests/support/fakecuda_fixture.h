@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 extern "C" {
-#include "core/cuda_abi.h"
-#include "core/cuda_shim.h"
+#include "memory/cuda_abi.h"
+#include "memory/cuda_shim.h"
 #include "support/fakecuda.h"
 }
 

@@ -5,7 +5,7 @@
 #define PVN_TESTS_FAKECUDA_PRIV_H
 
 #include "support/fakecuda.h"
-#include "core/cuda_abi.h"
+#include "memory/cuda_abi.h"
 
 #include <pthread.h>
 #include <stdbool.h>

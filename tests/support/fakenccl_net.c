@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/cuda_abi.h"
+#include "memory/cuda_abi.h"
 #include "perf/netdrv.h"
 
 enum { BYTES = 1 << 20, ROUNDS = 3, PATIENCE_S = 30 };

@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "core/engine_hot.h"
+#include "engine/engine_hot.h"
 
 int hot_isend(struct pvn_engine *e, const void *data, size_t size, int tag, const struct pvn_mr *mr,
               struct pvn_req **req)

@@ -1,10 +1,10 @@
-/* The engine's inline calls (core/engine_hot.h) with what comm_hot.h does around them, for tests
+/* The engine's inline calls (engine/engine_hot.h) with what comm_hot.h does around them, for tests
  * that have an engine and no comm: as the calls of engine.h, and by those wherever the inline ones
  * do not do. */
 #ifndef PVN_TESTS_SUPPORT_HOT_H
 #define PVN_TESTS_SUPPORT_HOT_H
 
-#include "core/engine.h"
+#include "engine/engine.h"
 
 int hot_isend(struct pvn_engine *e, const void *data, size_t size, int tag, const struct pvn_mr *mr,
               struct pvn_req **req);

@@ -3,7 +3,7 @@
 #ifndef PVN_TESTS_SUPPORT_MEMLANE_H
 #define PVN_TESTS_SUPPORT_MEMLANE_H
 
-#include "core/transport.h"
+#include "connect/transport.h"
 
 #ifdef __cplusplus
 extern "C" {

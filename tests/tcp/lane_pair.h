@@ -16,9 +16,9 @@
 #include "support/bytes.h"
 
 extern "C" {
-#include "core/clock.h"
-#include "core/engine.h"
-#include "core/poller.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "base/poller.h"
 #include "net-tcp/frame.h"
 #include "net-tcp/tcp_lane.h"
 }

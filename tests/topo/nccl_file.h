@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "topo/gdr.h"
-#include "topo/nccl_xml.h"
-#include "topo/pair.h"
+#include "topo/nccl/gdr.h"
+#include "topo/nccl/nccl_xml.h"
+#include "topo/nccl/pair.h"
 
 using Env = std::map<std::string, std::string>;
 

@@ -10,9 +10,9 @@
 #include <sstream>
 
 extern "C" {
-#include "plugin/core/param.h"
-#include "plugin/core/stats.h"
-#include "plugin/core/version.h"
+#include "plugin/base/param.h"
+#include "plugin/stats/stats.h"
+#include "plugin/base/version.h"
 }
 #include "tests/topo/cli.h"
 #include "tests/topo/tree.h"

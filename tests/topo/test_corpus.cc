@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "shared.h"
-#include "topo/nccl_tree.h"
-#include "topo/nccl_xml.h"
+#include "topo/nccl/nccl_tree.h"
+#include "topo/nccl/nccl_xml.h"
 
 namespace
 {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "nccl/net_v12.h"
-#include "topo/nic.h"
+#include "topo/nccl/nic.h"
 #include "topo/tree.h"
 
 namespace

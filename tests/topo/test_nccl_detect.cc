@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "topo/nccl_detect.h"
-#include "topo/report.h"
+#include "topo/nccl/nccl_detect.h"
+#include "topo/nccl/report.h"
 
 namespace
 {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <random>
 
-#include "topo/assign.h"
+#include "topo/nccl/assign.h"
 
 namespace
 {

@@ -8,7 +8,7 @@
 #include <string>
 
 extern "C" {
-#include "core/addr.h"
+#include "base/addr.h"
 }
 
 namespace

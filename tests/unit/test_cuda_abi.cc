@@ -1,7 +1,7 @@
 /* Our declarations of the CUDA driver API against cuda.h, where the CUDA Toolkit is installed. */
 #include <gtest/gtest.h>
 extern "C" {
-#include "core/cuda_abi.h"
+#include "memory/cuda_abi.h"
 }
 
 #if __has_include(<cuda.h>)

@@ -5,8 +5,8 @@
 #include <vector>
 
 extern "C" {
-#include "core/clock.h"
-#include "core/engine.h"
+#include "base/clock.h"
+#include "engine/engine.h"
 }
 
 namespace

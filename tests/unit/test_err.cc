@@ -6,9 +6,9 @@
 #include <string>
 
 extern "C" {
-#include "core/err.h"
-#include "core/hints.h"
-#include "core/result.h"
+#include "base/err.h"
+#include "base/hints.h"
+#include "base/result.h"
 }
 
 namespace

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 extern "C" {
-#include "core/gpumem.h"
+#include "memory/gpumem.h"
 #include "nccl/types.h"
 }
 

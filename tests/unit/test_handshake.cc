@@ -14,11 +14,11 @@
 #include <thread>
 
 extern "C" {
-#include "core/clock.h"
-#include "core/handshake.h"
-#include "core/listener.h"
-#include "core/log.h"
-#include "core/param.h"
+#include "base/clock.h"
+#include "connect/handshake.h"
+#include "connect/listener.h"
+#include "base/log.h"
+#include "base/param.h"
 }
 #include "support/memlane.h"
 

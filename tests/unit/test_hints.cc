@@ -10,8 +10,8 @@
 #include <vector>
 
 extern "C" {
-#include "core/hints.h"
-#include "core/param.h"
+#include "base/hints.h"
+#include "base/param.h"
 }
 
 namespace

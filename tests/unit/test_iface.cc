@@ -10,8 +10,8 @@
 #include <vector>
 
 extern "C" {
-#include "core/addr.h"
-#include "core/result.h"
+#include "base/addr.h"
+#include "base/result.h"
 #include "net-tcp/iface.h"
 #include "net-tcp/iface_priv.h"
 }

@@ -13,7 +13,7 @@
 #include "support/netns.h"
 
 extern "C" {
-#include "core/addr.h"
+#include "base/addr.h"
 #include "net-tcp/iface.h"
 #include "net-tcp/iface_priv.h"
 }

@@ -12,9 +12,9 @@
 #include <vector>
 
 extern "C" {
-#include "core/clock.h"
-#include "core/hints.h"
-#include "core/log.h"
+#include "base/clock.h"
+#include "base/hints.h"
+#include "base/log.h"
 }
 
 namespace

@@ -12,7 +12,7 @@
 #include <vector>
 
 extern "C" {
-#include "core/memcache.h"
+#include "memory/memcache.h"
 }
 
 namespace

@@ -13,11 +13,11 @@
 #include <vector>
 
 extern "C" {
-#include "core/clock.h"
-#include "core/log.h"
-#include "core/param.h"
-#include "core/param_value.h"
-#include "core/result.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/param.h"
+#include "base/param_value.h"
+#include "base/result.h"
 }
 
 namespace

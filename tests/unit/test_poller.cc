@@ -13,8 +13,8 @@
 #include <vector>
 
 extern "C" {
-#include "core/fork.h"
-#include "core/poller.h"
+#include "base/fork.h"
+#include "base/poller.h"
 }
 
 namespace

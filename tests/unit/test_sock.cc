@@ -18,9 +18,9 @@
 #include <vector>
 
 extern "C" {
-#include "core/addr.h"
-#include "core/param.h"
-#include "core/sock.h"
+#include "base/addr.h"
+#include "base/param.h"
+#include "connect/sock.h"
 }
 
 namespace

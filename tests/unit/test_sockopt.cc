@@ -11,8 +11,8 @@
 #include <vector>
 
 extern "C" {
-#include "core/log.h"
-#include "core/param.h"
+#include "base/log.h"
+#include "base/param.h"
 #include "net-tcp/sockopt.h"
 }
 

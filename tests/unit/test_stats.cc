@@ -23,12 +23,12 @@
 #include <vector>
 
 extern "C" {
-#include "core/clock.h"
-#include "core/fork.h"
-#include "core/log.h"
-#include "core/param.h"
-#include "core/stats.h"
-#include "core/stats_read.h"
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "base/param.h"
+#include "stats/stats.h"
+#include "stats/stats_read.h"
 }
 
 namespace

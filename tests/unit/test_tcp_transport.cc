@@ -16,12 +16,12 @@
 #include "support/netns.h"
 
 extern "C" {
-#include "core/addr.h"
-#include "core/log.h"
-#include "core/param.h"
-#include "core/poller.h"
-#include "core/sock.h"
-#include "core/transport.h"
+#include "base/addr.h"
+#include "base/log.h"
+#include "base/param.h"
+#include "base/poller.h"
+#include "connect/sock.h"
+#include "connect/transport.h"
 #include "net-tcp/tcp_transport.h"
 }
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 #include <regex>
 extern "C" {
-#include "core/version.h"
+#include "base/version.h"
 }
 
 TEST(Version, HasThreeNumbers)

@@ -9,7 +9,8 @@
 #include <vector>
 
 extern "C" {
-#include "core/wire.h"
+#include "base/random.h"
+#include "connect/wire.h"
 }
 
 namespace

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plugin/core/version.h"
+#include "plugin/base/version.h"
 
 #define JSON_FORMAT 1
 

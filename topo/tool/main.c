@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "plugin/core/version.h"
+#include "plugin/base/version.h"
 
 static const struct {
     const char *name;

@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-#include "plugin/core/log.h"
-#include "plugin/core/param.h"
+#include "plugin/base/log.h"
+#include "plugin/base/param.h"
 
 static json_t *row(const struct pvn_param_def *def, size_t index, const struct pvn_params *params)
 {

@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "plugin/core/clock.h"
-#include "plugin/core/log.h"
-#include "plugin/core/param.h"
+#include "plugin/base/clock.h"
+#include "plugin/base/log.h"
+#include "plugin/base/param.h"
 
 double stat_age(const struct pvn_stats *f, uint64_t stamp)
 {

@@ -1,9 +1,9 @@
-/* pvn-topo stat: what its files share. The statistics files themselves: plugin/core/stat_layout.h.
+/* pvn-topo stat: what its files share. The statistics files themselves: plugin/stats/stat_layout.h.
  */
 #ifndef PVN_TOPO_TOOL_STAT_H
 #define PVN_TOPO_TOOL_STAT_H
 
-#include "plugin/core/stats_read.h"
+#include "plugin/stats/stats_read.h"
 #include "topo/tool/tool.h"
 
 struct stat_list {

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "topo/gdr.h"
-#include "topo/nccl_detect.h"
-#include "topo/nccl_xml.h"
-#include "topo/pair.h"
+#include "topo/nccl/gdr.h"
+#include "topo/nccl/nccl_detect.h"
+#include "topo/nccl/nccl_xml.h"
+#include "topo/nccl/pair.h"
 
 /* Exit statuses, documented in the manual page. */
 enum tool_exit {

@@ -1,0 +1,21 @@
+/* Monotonic time. */
+#ifndef PVN_BASE_CLOCK_H
+#define PVN_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define PVN_NS_PER_US UINT64_C(1000)
+#define PVN_NS_PER_MS UINT64_C(1000000)
+#define PVN_NS_PER_S  UINT64_C(1000000000)
+
+/* Nanoseconds since some fixed point (CLOCK_MONOTONIC); never 0, never goes back. Any thread. */
+static inline uint64_t pvn_now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * PVN_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+#endif

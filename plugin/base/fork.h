@@ -1,0 +1,48 @@
+/*
+ * Whether this process is a forked child of the one that initialised the plugin.
+ *
+ * The mark is a page that the kernel empties in a child (MADV_WIPEONFORK, Linux 4.14), so no
+ * handler has to be registered in the host process and the check is two loads. Older kernels: the
+ * process id is compared instead.
+ */
+#ifndef PVN_BASE_FORK_H
+#define PVN_BASE_FORK_H
+
+#include <stdbool.h>
+
+/*
+ * Marks this process. In a child it makes the child a process of its own with a new epoch. Not at
+ * the same time as another call. 0 or a negative errno.
+ */
+int pvn_fork_mark(void);
+
+/* True in a child of the marked process, false there and before any mark. Any thread. */
+bool pvn_forked(void);
+
+/* Counts the marks in this process and its ancestors; what is created carries it. 0 before the
+ * first; from then on a number that is hardly met by chance. */
+unsigned pvn_fork_epoch(void);
+
+/* For pvn_fork_alien: the epoch of this process as long as that is certain without a closer look,
+ * else 0. Never NULL. */
+extern const unsigned *pvn_fork_certain __attribute__((visibility("hidden")));
+bool pvn_fork_alien_slow(unsigned epoch);
+
+/* True: something created in `epoch` is this process's. False: it may be. Any thread. */
+static inline bool pvn_fork_surely(unsigned epoch)
+{
+    const unsigned *certain = __atomic_load_n(&pvn_fork_certain, __ATOMIC_ACQUIRE);
+
+    return __atomic_load_n(certain, __ATOMIC_RELAXED) == epoch;
+}
+
+/* True where something created in `epoch` belongs to a parent of this process. Any thread. */
+static inline bool pvn_fork_alien(unsigned epoch)
+{
+    return __builtin_expect(!pvn_fork_surely(epoch), 0) && pvn_fork_alien_slow(epoch);
+}
+
+/* The process that set the mark, 0 before. For messages. */
+int pvn_fork_parent(void);
+
+#endif

@@ -1,0 +1,27 @@
+# plugin/base: what every other part uses and that knows none of them: errors, hints, log, parameters, clock, fork, addresses, the poller.
+libpvn_core_la_SOURCES += \
+    plugin/base/addr.c \
+    plugin/base/addr.h \
+    plugin/base/clock.h \
+    plugin/base/err.c \
+    plugin/base/err.h \
+    plugin/base/fork.c \
+    plugin/base/fork.h \
+    plugin/base/hints.c \
+    plugin/base/hints.h \
+    plugin/base/log.c \
+    plugin/base/log.h \
+    plugin/base/param.c \
+    plugin/base/param.h \
+    plugin/base/param_print.c \
+    plugin/base/param_table.c \
+    plugin/base/param_value.c \
+    plugin/base/param_value.h \
+    plugin/base/poller.c \
+    plugin/base/poller.h \
+    plugin/base/random.c \
+    plugin/base/random.h \
+    plugin/base/result.c \
+    plugin/base/result.h \
+    plugin/base/version.c \
+    plugin/base/version.h

@@ -1,0 +1,258 @@
+#include "config.h"
+#include "base/param.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/param_value.h"
+
+extern char **environ;
+
+#define NAME_MAX_LEN 48 /* longest name that is compared for "did you mean" */
+
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t defaults_once = PTHREAD_ONCE_INIT;
+static struct pvn_params defaults;
+static struct pvn_params loaded;
+static const struct pvn_params *current;  /* atomic; NULL: not loaded */
+static const struct pvn_params *override; /* atomic; tests only */
+
+static void set_default(const struct pvn_param_def *def, struct pvn_params *out)
+{
+    char why[64];
+
+    /* A default that does not parse is a mistake in the table, which a test finds. */
+    (void)pvn_param_parse(def, def->def, out, why, sizeof(why));
+}
+
+static void make_defaults(void)
+{
+    size_t count, i;
+    const struct pvn_param_def *table = pvn_param_table(&count);
+
+    for (i = 0; i < count; i++)
+        set_default(&table[i], &defaults);
+}
+
+/* The value of PREFIX+NAME in the environment; the first entry counts, as with getenv. */
+static const char *env_find(char *const *envp, const char *prefix, const char *name)
+{
+    size_t plen = strlen(prefix), nlen = strlen(name);
+
+    for (; envp && *envp; envp++)
+        if (strncmp(*envp, prefix, plen) == 0 && strncmp(*envp + plen, name, nlen) == 0 &&
+            (*envp)[plen + nlen] == '=')
+            return *envp + plen + nlen + 1;
+    return NULL;
+}
+
+/* Optimal string alignment distance: insertions, deletions, replacements, swapped neighbours. */
+static int distance(const char *a, const char *b)
+{
+    int d[NAME_MAX_LEN + 1][NAME_MAX_LEN + 1];
+    int la = (int)strlen(a), lb = (int)strlen(b);
+    int i, j;
+
+    for (i = 0; i <= la; i++)
+        d[i][0] = i;
+    for (j = 0; j <= lb; j++)
+        d[0][j] = j;
+    for (i = 1; i <= la; i++) {
+        for (j = 1; j <= lb; j++) {
+            int cost = toupper((unsigned char)a[i - 1]) != b[j - 1];
+            int best = d[i - 1][j - 1] + cost;
+
+            if (d[i - 1][j] + 1 < best)
+                best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best)
+                best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    }
+    return d[la][lb];
+}
+
+const char *pvn_param_suggest(const char *name)
+{
+    size_t count, i;
+    const struct pvn_param_def *table = pvn_param_table(&count);
+    const char *best = NULL;
+    int best_distance;
+
+    if (strlen(name) > NAME_MAX_LEN)
+        return NULL;
+    /* Near enough: a typo or two, or a third of a longer name. */
+    best_distance = strlen(name) < 6 ? 2 : (int)strlen(name) / 3;
+    for (i = 0; i < count; i++) {
+        int d = distance(name, table[i].name);
+
+        if (d < best_distance || (d == best_distance && !best)) {
+            best = table[i].name;
+            best_distance = d;
+        }
+    }
+    return best;
+}
+
+static bool known(const char *name)
+{
+    size_t count, i;
+    const struct pvn_param_def *table = pvn_param_table(&count);
+
+    for (i = 0; i < count; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static void warn_unknown(char *const *envp)
+{
+    const size_t plen = strlen(PVN_PARAM_PREFIX);
+
+    for (; envp && *envp; envp++) {
+        const char *eq = strchr(*envp, '=');
+        const char *near_name;
+        char name[80];
+
+        if (strncmp(*envp, PVN_PARAM_PREFIX, plen) != 0 || !eq || eq < *envp + plen)
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)(eq - *envp - (ptrdiff_t)plen), *envp + plen);
+        if (known(name))
+            continue;
+        near_name = pvn_param_suggest(name);
+        if (near_name)
+            pvn_warn(PVN_PARAM_PREFIX "%s is not a parameter; did you mean " PVN_PARAM_PREFIX "%s?",
+                     name, near_name);
+        else
+            pvn_warn(PVN_PARAM_PREFIX "%s is not a parameter; `pvn-topo params` lists them", name);
+    }
+}
+
+static int read_own(const struct pvn_param_def *def, const char *text, struct pvn_params *out,
+                    struct pvn_err *err)
+{
+    char why[96], range[256];
+    int rc = pvn_param_parse(def, text, out, why, sizeof(why));
+
+    if (rc == 0)
+        return 0;
+    pvn_err_set(err, -EINVAL,
+                PVN_PARAM_PREFIX "%s=%.64s %s; it takes %s; unset it for the default, %s",
+                def->name, text, why, pvn_param_range(def, range, sizeof(range)),
+                *def->def ? def->def : "empty");
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return -EINVAL;
+}
+
+/* True when the alias set the value. */
+static bool read_alias(const struct pvn_param_def *def, const char *text, struct pvn_params *out)
+{
+    char why[96], range[256];
+
+    if (pvn_param_is_nccl_unset(def, text))
+        return false;
+    if (pvn_param_parse(def, text, out, why, sizeof(why)) == 0)
+        return true;
+    pvn_warn("%s=%.64s %s; this plugin takes %s there and uses its default, %s; " PVN_PARAM_PREFIX
+             "%s overrides it",
+             def->alias, text, why, pvn_param_range(def, range, sizeof(range)),
+             *def->def ? def->def : "empty", def->name);
+    return false;
+}
+
+int pvn_params_read(struct pvn_params *out, char *const *envp, struct pvn_err *err)
+{
+    size_t count, i;
+    const struct pvn_param_def *table = pvn_param_table(&count);
+
+    pthread_once(&defaults_once, make_defaults);
+    *out = defaults;
+    warn_unknown(envp);
+    for (i = 0; i < count; i++) {
+        const struct pvn_param_def *def = &table[i];
+        const char *own = env_find(envp, PVN_PARAM_PREFIX, def->name);
+        const char *alias = def->alias ? env_find(envp, "", def->alias) : NULL;
+
+        if (own && *own) {
+            int rc = read_own(def, own, out, err);
+
+            if (rc)
+                return rc;
+            out->source[i] = PVN_PARAM_FROM_ENV;
+        } else if (alias && *alias && read_alias(def, alias, out)) {
+            out->source[i] = PVN_PARAM_FROM_ALIAS;
+        }
+    }
+    return 0;
+}
+
+int pvn_params_load(struct pvn_err *err)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&load_lock);
+    if (!__atomic_load_n(&current, __ATOMIC_ACQUIRE)) {
+        rc = pvn_params_read(&loaded, environ, err);
+        if (rc == 0)
+            __atomic_store_n(&current, &loaded, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&load_lock);
+    return rc;
+}
+
+void pvn_params_unload(void)
+{
+    pthread_mutex_lock(&load_lock);
+    __atomic_store_n(&current, NULL, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&load_lock);
+}
+
+const struct pvn_params *pvn_params_get(void)
+{
+    const struct pvn_params *p = __atomic_load_n(&override, __ATOMIC_ACQUIRE);
+
+    if (!p)
+        p = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
+    if (p)
+        return p;
+    pthread_once(&defaults_once, make_defaults);
+    return &defaults;
+}
+
+void pvn_params_override(const struct pvn_params *params)
+{
+    __atomic_store_n(&override, params, __ATOMIC_RELEASE);
+}
+
+bool pvn_param_list_next(const char **cursor, char *item, size_t size)
+{
+    const char *s = *cursor;
+
+    while (*s) {
+        size_t len = strcspn(s, ",");
+        const char *next = s + len + (s[len] == ',');
+
+        while (len && isspace((unsigned char)*s)) {
+            s++;
+            len--;
+        }
+        while (len && isspace((unsigned char)s[len - 1]))
+            len--;
+        if (len) {
+            snprintf(item, size, "%.*s", (int)len, s);
+            *cursor = next;
+            return true;
+        }
+        s = next;
+    }
+    *cursor = s;
+    return false;
+}

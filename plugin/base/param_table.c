@@ -1,0 +1,473 @@
+#include "config.h"
+#include "base/param.h"
+
+#include <sys/socket.h>
+
+#include "base/clock.h"
+
+#define FIELD(f)                                                                                   \
+    .offset = offsetof(struct pvn_params, f), .size = sizeof(((struct pvn_params *)0)->f)
+
+#define KIB INT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define US  ((int64_t)PVN_NS_PER_US)
+#define MS  ((int64_t)PVN_NS_PER_MS)
+#define SEC ((int64_t)PVN_NS_PER_S)
+
+static const struct pvn_param_word transport_words[] = {{"auto", PVN_TRANSPORT_AUTO},
+                                                        {"rdma", PVN_TRANSPORT_RDMA},
+                                                        {"tcp", PVN_TRANSPORT_TCP},
+                                                        {NULL, 0}};
+
+static const struct pvn_param_word family_words[] = {{"auto", AF_UNSPEC},    {"AF_INET", AF_INET},
+                                                     {"AF_INET6", AF_INET6}, {"ipv4", AF_INET},
+                                                     {"ipv6", AF_INET6},     {NULL, 0}};
+
+static const struct pvn_param_word rdma_mode_words[] = {{"auto", PVN_RDMA_MODE_AUTO},
+                                                        {"record", PVN_RDMA_MODE_RECORD},
+                                                        {"imm", PVN_RDMA_MODE_IMM},
+                                                        {"send", PVN_RDMA_MODE_SEND},
+                                                        {NULL, 0}};
+
+static const struct pvn_param_word gpu_mem_words[] = {{"auto", PVN_GPU_MEM_AUTO},
+                                                      {"off", PVN_GPU_MEM_OFF},
+                                                      {"peermem", PVN_GPU_MEM_PEERMEM},
+                                                      {"dmabuf", PVN_GPU_MEM_DMABUF},
+                                                      {NULL, 0}};
+
+static const struct pvn_param_word flush_words[] = {{"auto", PVN_FLUSH_MODE_AUTO},
+                                                    {"read", PVN_FLUSH_MODE_READ},
+                                                    {"cuda", PVN_FLUSH_MODE_CUDA},
+                                                    {"none", PVN_FLUSH_MODE_NONE},
+                                                    {NULL, 0}};
+
+static const struct pvn_param_word auto0_words[] = {{"auto", 0}, {NULL, 0}};
+static const struct pvn_param_word auto1_words[] = {{"auto", -1}, {NULL, 0}};
+static const struct pvn_param_word unset_words[] = {{"unset", -1}, {NULL, 0}};
+
+static const struct pvn_param_def table[] = {
+    {.name = "TRANSPORT",
+     .type = PVN_PARAM_ENUM,
+     .def = "auto",
+     .words = transport_words,
+     FIELD(transport),
+     .help =
+         "What may carry data. auto: RDMA where it works between both ends, else TCP; rdma: only "
+         "RDMA devices are offered; tcp: RDMA devices are left alone."},
+    {.name = "STRICT",
+     .type = PVN_PARAM_BOOL,
+     .def = "0",
+     FIELD(strict),
+     .help = "Fail, with the reason, where the plugin would otherwise go on with less: a lane that "
+             "does "
+             "not verify, a device left out."},
+    {.name = "SOCKET_IFNAME",
+     .alias = "NCCL_SOCKET_IFNAME",
+     .type = PVN_PARAM_LIST,
+     .def = "",
+     FIELD(socket_ifname),
+     .help =
+         "Network interfaces for TCP, as NCCL reads it: a list of prefixes; `=` before the list "
+         "makes them exact names, `^` excludes them, `^=` excludes exact names. Empty: chosen by "
+         "kind of link and by route."},
+    {.name = "SOCKET_FAMILY",
+     .alias = "NCCL_SOCKET_FAMILY",
+     .type = PVN_PARAM_ENUM,
+     .def = "auto",
+     .words = family_words,
+     FIELD(socket_family),
+     .help = "Address family of TCP connections. auto: IPv4 where an interface has it, else IPv6."},
+    {.name = "IB_HCA",
+     .alias = "NCCL_IB_HCA",
+     .type = PVN_PARAM_LIST,
+     .def = "",
+     FIELD(ib_hca),
+     .help =
+         "RDMA devices and ports, as NCCL reads it: a list of DEVICE[:PORT] prefixes, with `=` and "
+         "`^` as in SOCKET_IFNAME. Empty: every usable one."},
+    {.name = "RAILS",
+     .type = PVN_PARAM_LIST,
+     .def = "",
+     FIELD(rails),
+     .help =
+         "Which devices of all hosts reach each other: a list of DEVICE=NUMBER (0 to 32767), alike "
+         "on every host. NCCL 2.30 then keeps rings and trees on one rail, and lanes of joined "
+         "devices are paired by it. Empty: by InfiniBand subnet, where ports have several."},
+
+    {.name = "TCP_STREAMS",
+     .alias = "NCCL_NSOCKS_PERTHREAD",
+     .type = PVN_PARAM_INT,
+     .def = "auto",
+     .min = 0,
+     .max = 16,
+     .words = auto0_words,
+     FIELD(tcp_streams),
+     .help = "TCP connections per communicator, direction and interface. auto: one on loopback and "
+             "virtual links, two there under bbr, more where a single flow cannot fill the link."},
+    {.name = "TCP_CHUNK",
+     .type = PVN_PARAM_SIZE,
+     .unit = "bytes",
+     .def = "512K",
+     .min = 4 * KIB,
+     .max = 64 * MIB,
+     FIELD(tcp_chunk),
+     .help = "Messages are cut into pieces of this size, each going to the stream that has room. "
+             "Where there is only one, pieces of less than 4 MiB are not made."},
+    {.name = "TCP_CC",
+     .type = PVN_PARAM_STRING,
+     .def = "",
+     FIELD(tcp_cc),
+     .help =
+         "Congestion control of TCP connections, e.g. cubic or reno; what the kernel allows is in "
+         "/proc/sys/net/ipv4/tcp_allowed_congestion_control. Empty: the system's default."},
+    {.name = "TCP_NOTSENT_LOWAT",
+     .type = PVN_PARAM_SIZE,
+     .unit = "bytes",
+     .def = "256K",
+     .min = 0,
+     .max = GIB,
+     FIELD(tcp_notsent_lowat),
+     .help =
+         "Unsent bytes that a stream may hold in the kernel before it counts as full. It keeps a "
+         "slow stream from hoarding data, and bbr from pacing a fast one down. 0: the kernel's "
+         "setting."},
+    {.name = "TCP_SNDBUF",
+     .alias = "NCCL_SOCKET_SNDBUF",
+     .type = PVN_PARAM_SIZE,
+     .unit = "bytes",
+     .def = "0",
+     .min = 0,
+     .max = GIB,
+     FIELD(tcp_sndbuf),
+     .help = "Send buffer of a TCP connection. 0: the kernel tunes it by itself, which is nearly "
+             "always "
+             "better."},
+    {.name = "TCP_RCVBUF",
+     .alias = "NCCL_SOCKET_RCVBUF",
+     .type = PVN_PARAM_SIZE,
+     .unit = "bytes",
+     .def = "0",
+     .min = 0,
+     .max = GIB,
+     FIELD(tcp_rcvbuf),
+     .help = "Receive buffer of a TCP connection. 0: the kernel tunes it by itself."},
+    {.name = "TCP_ZEROCOPY_MIN",
+     .type = PVN_PARAM_SIZE,
+     .unit = "bytes",
+     .def = "256K",
+     .min = 0,
+     .max = GIB,
+     FIELD(tcp_zerocopy_min),
+     .help = "Messages, or the pieces that large ones are cut into, are sent from where they are, "
+             "without a copy, from this size on. Only from buffers that the kernel could put into "
+             "huge pages (Linux 6.1), and not under bbr, which is slower so. 0: never."},
+    {.name = "TCP_BATCH_US",
+     .type = PVN_PARAM_DURATION,
+     .unit = "us",
+     .def = "2us",
+     .min = 0,
+     .max = 10 * MS,
+     FIELD(tcp_batch),
+     .help =
+         "A small message that follows the last one within this time waits for others to share a "
+         "system call with, until nothing more is posted. 0: never."},
+
+    {.name = "GID_INDEX",
+     .alias = "NCCL_IB_GID_INDEX",
+     .type = PVN_PARAM_INT,
+     .def = "auto",
+     .min = -1,
+     .max = 65535,
+     .words = auto1_words,
+     FIELD(gid_index),
+     .help = "Row of a RoCE port's GID table. auto: chosen from both ends' tables."},
+    {.name = "ROCE_VERSION",
+     .alias = "NCCL_IB_ROCE_VERSION_NUM",
+     .type = PVN_PARAM_INT,
+     .def = "auto",
+     .min = 0,
+     .max = 2,
+     .words = auto0_words,
+     FIELD(roce_version),
+     .help = "RoCE version of the GIDs that may be used. auto: any, version 2 before 1."},
+    {.name = "ADDR_FAMILY",
+     .alias = "NCCL_IB_ADDR_FAMILY",
+     .type = PVN_PARAM_ENUM,
+     .def = "auto",
+     .words = family_words,
+     FIELD(addr_family),
+     .help = "Address family of RoCE GIDs. auto: what both ends share, IPv4 first."},
+    {.name = "ADDR_RANGE",
+     .alias = "NCCL_IB_ADDR_RANGE",
+     .type = PVN_PARAM_STRING,
+     .def = "",
+     FIELD(addr_range),
+     .help = "Use only GIDs inside ADDRESS/PREFIX. Empty: any."},
+    {.name = "SL",
+     .alias = "NCCL_IB_SL",
+     .type = PVN_PARAM_INT,
+     .def = "unset",
+     .min = -1,
+     .max = 15,
+     .words = unset_words,
+     FIELD(service_level),
+     .help = "InfiniBand service level of RDMA traffic."},
+    {.name = "IB_TIMEOUT",
+     .alias = "NCCL_IB_TIMEOUT",
+     .type = PVN_PARAM_INT,
+     .def = "20",
+     .min = 1,
+     .max = 31,
+     FIELD(ib_timeout),
+     .help = "Local ACK time-out of a queue pair: 4.096 us * 2^N per try (20: 4.3 s)."},
+    {.name = "IB_RETRY_CNT",
+     .alias = "NCCL_IB_RETRY_CNT",
+     .type = PVN_PARAM_INT,
+     .def = "7",
+     .min = 0,
+     .max = 7,
+     FIELD(ib_retry_cnt),
+     .help = "Tries of an RDMA packet that is not acknowledged."},
+    {.name = "PKEY",
+     .alias = "NCCL_IB_PKEY",
+     .type = PVN_PARAM_INT,
+     .def = "0",
+     .min = 0,
+     .max = 65535,
+     FIELD(pkey),
+     .help = "Index into an InfiniBand port's partition key table."},
+    {.name = "QPS",
+     .alias = "NCCL_IB_QPS_PER_CONNECTION",
+     .type = PVN_PARAM_INT,
+     .def = "1",
+     .min = 1,
+     .max = 8,
+     FIELD(qps),
+     .help = "Queue pairs per communicator, direction and port."},
+    {.name = "ADAPTIVE_ROUTING",
+     .alias = "NCCL_IB_ADAPTIVE_ROUTING",
+     .type = PVN_PARAM_INT,
+     .def = "auto",
+     .min = -1,
+     .max = 1,
+     .words = auto1_words,
+     FIELD(adaptive_routing),
+     .help = "Whether the network may reorder packets; RDMA_MODE auto is then imm. auto: on "
+             "InfiniBand only."},
+    {.name = "RDMA_MODE",
+     .type = PVN_PARAM_ENUM,
+     .def = "auto",
+     .words = rdma_mode_words,
+     FIELD(rdma_mode),
+     .help =
+         "How a receiver learns of data. record: a record behind it in memory, fewest doorbells; "
+         "imm: a completion per chunk; send: two-sided, with copies, for devices without RDMA "
+         "WRITE. auto: what the device, the network and the peer can do."},
+    {.name = "RDMA_POLL",
+     .type = PVN_PARAM_DURATION,
+     .unit = "us",
+     .def = "10ms",
+     .min = 0,
+     .max = SEC,
+     FIELD(rdma_poll),
+     .help =
+         "On adapters where an empty completion queue is expensive to ask: after how long without "
+         "any movement it is asked although nothing is known to be in it, which is how a failed "
+         "request shows. The time doubles while the queue stays empty, up to 1 s."},
+    {.name = "RDMA_SHORT",
+     .type = PVN_PARAM_SIZE,
+     .unit = "bytes",
+     .def = "292",
+     .min = 0,
+     .max = PVN_PARAM_RDMA_SHORT_MAX,
+     FIELD(rdma_short),
+     .help =
+         "Messages of no more than this, from host memory into host memory, travel together with "
+         "their record in one write, and the receiver copies them into their buffer. 0: none do, "
+         "and the peer is told to send none; every message goes straight into its buffer."},
+    {.name = "GPU_MEM",
+     .type = PVN_PARAM_ENUM,
+     .def = "auto",
+     .words = gpu_mem_words,
+     FIELD(gpu_mem),
+     .help = "How RDMA adapters may reach GPU memory. auto: by dma-buf or a peer-memory client, "
+             "whichever a trial registration at start shows to work; dmabuf, peermem: only that "
+             "one; off: NCCL stages GPU data in host memory."},
+    {.name = "FLUSH",
+     .type = PVN_PARAM_ENUM,
+     .def = "auto",
+     .words = flush_words,
+     FIELD(flush),
+     .help = "How data that an adapter has written into GPU memory are made visible to the GPU. "
+             "read: an RDMA READ by the adapter; cuda: the CUDA driver's flush call; none: not at "
+             "all, for GPUs known to need none; auto: by GPU generation, driver and adapter."},
+    {.name = "DMABUF",
+     .alias = "NCCL_DMABUF_ENABLE",
+     .type = PVN_PARAM_BOOL,
+     .def = "1",
+     FIELD(dmabuf),
+     .help = "Whether dma-buf may be used for GPU memory."},
+
+    {.name = "TC",
+     .alias = "NCCL_IB_TC",
+     .type = PVN_PARAM_INT,
+     .def = "unset",
+     .min = -1,
+     .max = 255,
+     .words = unset_words,
+     FIELD(traffic_class),
+     .help = "Traffic class (the IP header's TOS byte, DSCP in its upper six bits) where a "
+             "communicator "
+             "does not ask for one itself."},
+    {.name = "TC_FORCE",
+     .type = PVN_PARAM_BOOL,
+     .def = "0",
+     FIELD(tc_force),
+     .help = "Let TC win over the class that a communicator asks for."},
+
+    {.name = "CONNECT_TIMEOUT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "60s",
+     .min = 10 * MS,
+     .max = 3600 * SEC,
+     FIELD(connect_timeout),
+     .help = "How long to try to reach a peer's listening address."},
+    {.name = "ACCEPT_TIMEOUT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "300s",
+     .min = 0,
+     .max = 86400 * SEC,
+     FIELD(accept_timeout),
+     .help = "How long accept waits for the peer to appear, and connect for the peer's process to "
+             "call accept. 0: for ever."},
+    {.name = "HELLO_TIMEOUT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "20s",
+     .min = 10 * MS,
+     .max = 3600 * SEC,
+     FIELD(hello_timeout),
+     .help =
+         "How long a connected peer may take to say who it is. Also how long a stranger may hold a "
+         "connection to the listener."},
+    {.name = "OFFER_TIMEOUT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "20s",
+     .min = 10 * MS,
+     .max = 3600 * SEC,
+     FIELD(offer_timeout),
+     .help = "How long the peer may take to list its lanes."},
+    {.name = "BIND_TIMEOUT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "30s",
+     .min = 10 * MS,
+     .max = 3600 * SEC,
+     FIELD(bind_timeout),
+     .help = "How long setting up the chosen lanes may take."},
+    {.name = "VERIFY_TIMEOUT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "10s",
+     .min = 10 * MS,
+     .max = 3600 * SEC,
+     FIELD(verify_timeout),
+     .help = "How long the first round trip over a lane may take before the lane is left out."},
+    {.name = "READY_TIMEOUT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "20s",
+     .min = 10 * MS,
+     .max = 3600 * SEC,
+     FIELD(ready_timeout),
+     .help = "How long the peer may take to agree to the lanes that worked."},
+    {.name = "KEEPALIVE_IDLE",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "15s",
+     .min = 0,
+     .max = 32767 * SEC,
+     FIELD(keepalive_idle),
+     .help =
+         "Silence on a TCP connection before the kernel probes whether the peer is there, in whole "
+         "seconds. 0: no probes."},
+    {.name = "KEEPALIVE_INTVL",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "5s",
+     .min = SEC,
+     .max = 32767 * SEC,
+     FIELD(keepalive_intvl),
+     .help = "Time between two such probes, in whole seconds."},
+    {.name = "KEEPALIVE_CNT",
+     .type = PVN_PARAM_INT,
+     .def = "6",
+     .min = 1,
+     .max = 127,
+     FIELD(keepalive_cnt),
+     .help = "Unanswered probes after which the connection is dead."},
+    {.name = "TCP_USER_TIMEOUT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "60s",
+     .min = 0,
+     .max = 86400 * SEC,
+     FIELD(tcp_user_timeout),
+     .help = "How long sent data may stay unacknowledged before the connection is dead. 0: the "
+             "kernel's "
+             "own patience (about 15 minutes)."},
+    {.name = "STALL_WARN",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "30s",
+     .min = 0,
+     .max = 86400 * SEC,
+     FIELD(stall_warn),
+     .help =
+         "A request that has not moved for this long is reported, with the side that owes the next "
+         "step. 0: never."},
+
+    {.name = "STATS_DIR",
+     .type = PVN_PARAM_STRING,
+     .def = "",
+     FIELD(stats_dir),
+     .help = "Where each process keeps its statistics file, which `pvn-topo stat` reads, also when "
+             "the process hangs or is dead. Empty: /dev/shm/nccl-net-pvrdma-UID; none: no file."},
+
+    {.name = "SYSFS_ROOT",
+     .type = PVN_PARAM_STRING,
+     .def = "/sys",
+     FIELD(sysfs_root),
+     .help = "Where the kernel's /sys is, for what is read of RDMA devices and of the PCIe layout; "
+             "for containers that mount it elsewhere."},
+    {.name = "VERBS_LIB",
+     .type = PVN_PARAM_STRING,
+     .def = "libibverbs.so.1",
+     FIELD(verbs_lib),
+     .help = "The verbs library, by name or path; loaded when RDMA may be used."},
+    {.name = "CUDA_LIB",
+     .type = PVN_PARAM_STRING,
+     .def = "libcuda.so.1",
+     FIELD(cuda_lib),
+     .help =
+         "The CUDA driver library, by name or path; loaded when GPU memory is to be registered."},
+    {.name = "NL_LIB",
+     .type = PVN_PARAM_STRING,
+     .def = "libnl-route-3.so.200",
+     FIELD(nl_lib),
+     .help =
+         "The netlink library, by name or path. Without it interfaces and routes are known less "
+         "well."},
+};
+
+const struct pvn_param_def *pvn_param_table(size_t *count)
+{
+    _Static_assert(sizeof(table) / sizeof(table[0]) <= PVN_PARAM_MAX, "raise PVN_PARAM_MAX");
+
+    *count = sizeof(table) / sizeof(table[0]);
+    return table;
+}

@@ -1,0 +1,18 @@
+/* Random numbers that nobody can guess. */
+#ifndef PVN_BASE_RANDOM_H
+#define PVN_BASE_RANDOM_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* 64 bits for sessions, nonces and cookies. Never 0. Any thread. */
+uint64_t pvn_random64(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

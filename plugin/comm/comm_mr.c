@@ -1,0 +1,202 @@
+#include "config.h"
+#include "comm/comm_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fork.h"
+#include "base/hints.h"
+#include "base/log.h"
+#include "nccl/types.h"
+
+static const char *kind_name(int ptr_type)
+{
+    return ptr_type == NCCL_PTR_HOST ? "host" : ptr_type == NCCL_PTR_CUDA ? "GPU" : "dma-buf";
+}
+
+static void detach(struct pvn_comm *c, struct pvn_comm_mr *m, int lanes)
+{
+    while (lanes-- > 0) {
+        struct pvn_lane *l = c->conn->lane[lanes];
+
+        if (m->mr.lane_mr[lanes])
+            l->ops->mem_dereg(l, &m->mr);
+    }
+}
+
+/* A device may promise what the lanes of this comm do not keep: it fell back to TCP. */
+static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct pvn_err *err)
+{
+    if (m->mr.ptr_type != NCCL_PTR_HOST && !(l->caps & (PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF))) {
+        pvn_err_set(err, -EOPNOTSUPP,
+                    "this connection fell back to %s, which cannot reach GPU memory; "
+                    "NCCL_PVRDMA_GPU_MEM=off lets "
+                    "NCCL stage in host memory everywhere",
+                    l->ops->name);
+        pvn_err_set_fault(err, PVN_FAULT_USAGE);
+        return err->code;
+    }
+    return l->ops->mem_reg(l, &m->mr, m->dmabuf_fd, m->dmabuf_offset, err);
+}
+
+/* With every lane or with none. */
+static int attach(struct pvn_comm *c, struct pvn_comm_mr *m, struct pvn_err *err)
+{
+    int i;
+
+    for (i = 0; i < c->conn->nlanes; i++) {
+        struct pvn_lane *l = c->conn->lane[i];
+        int rc = register_with(m, l, err);
+
+        /* -EOPNOTSUPP for host memory: a lane that needs no registration */
+        if (rc == 0 || (rc == -EOPNOTSUPP && m->mr.ptr_type == NCCL_PTR_HOST)) {
+            pvn_err_clear(err);
+            continue;
+        }
+        detach(c, m, i);
+        if (err->code == 0)
+            pvn_err_set(err, rc, "lane %d (%s) refused the memory", i, l->ops->name);
+        pvn_err_add(err, "registering %zu bytes of %s memory at %p", m->mr.len,
+                    kind_name(m->mr.ptr_type), m->mr.addr);
+        if (err->hint == 0)
+            pvn_err_set_hint(err,
+                             pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_REG, PVN_PAST_ANY));
+        return rc;
+    }
+    return 0;
+}
+
+static void close_dmabuf(struct pvn_comm_mr *m)
+{
+    if (m->dmabuf_fd >= 0)
+        close(m->dmabuf_fd);
+    m->dmabuf_fd = -1;
+}
+
+int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err)
+{
+    struct pvn_comm_mr *m;
+    int rc = 0;
+
+    for (m = c->mrs; m && rc == 0; m = m->next) {
+        rc = attach(c, m, err);
+        close_dmabuf(m);
+    }
+    return rc;
+}
+
+/* Registers with the lanes; as long as there are none, keeps a descriptor of its own, for NCCL
+ * closes the one it gave when regMrDmaBuf returns. */
+static int attach_or_keep(struct pvn_comm *c, struct pvn_comm_mr *m, int fd, struct pvn_err *err)
+{
+    int rc;
+
+    if (!c->engine) {
+        m->dmabuf_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (fd >= 0 && m->dmabuf_fd < 0)
+            return pvn_err_set(err, -errno, "the dma-buf descriptor %d cannot be duplicated", fd);
+        return 0;
+    }
+    m->dmabuf_fd = fd;
+    rc = attach(c, m, err);
+    m->dmabuf_fd = -1;
+    return rc;
+}
+
+int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
+                 struct pvn_comm_mr **out)
+{
+    const struct pvn_device *dev;
+    struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_comm_mr *m;
+    int rc;
+
+    *out = NULL;
+    rc = comm_usable(c, "regMr");
+    if (rc)
+        return rc;
+    dev = c->conn->cfg.dev;
+    if (ptr_type != NCCL_PTR_HOST && ptr_type != NCCL_PTR_CUDA && ptr_type != NCCL_PTR_DMABUF)
+        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "regMr: memory of unknown kind %d",
+                           ptr_type);
+    if (ptr_type != NCCL_PTR_HOST &&
+        !(dev->ptr_support & (fd >= 0 ? NCCL_PTR_DMABUF : NCCL_PTR_CUDA)))
+        return comm_refuse(
+            c, -EOPNOTSUPP, PVN_FAULT_USAGE,
+            "regMr: device %s cannot reach %s memory (it says so in ptrSupport): NCCL stages "
+            "such buffers in host memory by itself",
+            dev->name, fd >= 0 ? "dma-buf" : "GPU");
+    if (!data && size)
+        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "regMr: %zu bytes at address 0", size);
+    m = calloc(1, sizeof(*m));
+    if (!m)
+        return comm_refuse(c, -ENOMEM, PVN_FAULT_SYSTEM, "regMr: no memory for a registration");
+    m->comm = c;
+    m->mr.addr = data;
+    m->mr.len = size;
+    m->mr.ptr_type = ptr_type;
+    m->dmabuf_offset = offset;
+    rc = attach_or_keep(c, m, fd, &err);
+    if (rc) {
+        c->call_err = err;
+        c->refused = true;
+        pvn_warn_err(&err);
+        free(m);
+        return rc;
+    }
+    m->next = c->mrs;
+    if (m->next)
+        m->next->prev = m;
+    c->mrs = m;
+    *out = m;
+    return 0;
+}
+
+static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
+{
+    if (m->prev)
+        m->prev->next = m->next;
+    else
+        c->mrs = m->next;
+    if (m->next)
+        m->next->prev = m->prev;
+    if (c->engine)
+        detach(c, m, c->conn->nlanes);
+    close_dmabuf(m);
+    m->comm = NULL;
+    free(m);
+}
+
+int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr)
+{
+    struct pvn_comm_mr *m;
+
+    if (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch))
+        return comm_usable(c, "deregMr");
+    if (!mr)
+        return 0;
+    /* A failed comm's registrations are given back as well, so the handle is looked for, not
+     * trusted. */
+    for (m = c->mrs; m && m != mr; m = m->next)
+        ;
+    if (!m)
+        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
+                           "deregMr: %p is no registration of this comm, or was given back before",
+                           (void *)mr);
+    unlink_mr(c, m);
+    return 0;
+}
+
+void comm_mr_free_all(struct pvn_comm *c)
+{
+    while (c->mrs)
+        unlink_mr(c, c->mrs);
+}
+
+int comm_mr_refuse(struct pvn_comm *c, const void *handle)
+{
+    return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "%p is no registration of this comm",
+                       handle);
+}

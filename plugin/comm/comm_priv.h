@@ -1,0 +1,79 @@
+/* What comm.c (data and errors), comm_setup.c (listen, connect, accept, close), comm_mr.c
+ * (registrations) and comm_stats.c share. */
+#ifndef PVN_COMM_COMM_PRIV_H
+#define PVN_COMM_COMM_PRIV_H
+
+#include "comm/comm.h"
+#include "engine/engine.h"
+#include "connect/handshake.h"
+#include "connect/listener.h"
+#include "stats/stats.h"
+
+#define COMM_MAGIC UINT32_C(0x50564e43)
+
+struct pvn_comm_mr {
+    struct pvn_mr mr;
+    struct pvn_comm *comm; /* also what tells a handle from something else */
+    struct pvn_comm_mr *next, *prev;
+    int dmabuf_fd; /* our own, until registered with the lanes; -1: none */
+    uint64_t dmabuf_offset;
+};
+
+/* Calls of test, and of others that found no room, from one look at the control connection to the
+ * next. */
+enum { ATTEND_EVERY = 64 };
+
+#define NO_EPOCH UINT32_MAX
+
+struct pvn_comm {
+    uint32_t magic;
+    unsigned epoch; /* of the process it belongs to, see fork.h */
+    /* Of the two the one that may be used is the same, of a comm that is up and has not failed;
+     * else NO_EPOCH. */
+    unsigned sends, receives;
+    struct pvn_engine *engine; /* NULL until the conn is UP */
+    int calm;                  /* calls until the next look, see ATTEND_EVERY */
+    bool sender;
+    struct pvn_conn *conn;
+    struct pvn_listener *listener; /* lazy acceptor until it is up */
+    struct pvn_comm_mr *mrs;
+    uint64_t attended_ns; /* when the control connection was looked at */
+    uint64_t moved_ns;    /* when bytes last moved or nothing was asked for, or nobody called */
+    uint64_t moved_bytes; /* bytes_moved() then */
+    uint64_t look_ns;     /* when that is looked at next */
+    bool said_stall;
+    struct pvn_stat_counts counts; /* as published last */
+    uint64_t lanes_ns;             /* when the lanes are asked for theirs next */
+    bool failed;                   /* err is latched */
+    bool refused; /* the last call that failed did so by itself, for the reason in call_err */
+    struct pvn_err err;
+    struct pvn_err call_err;
+    struct pvn_err ctrl_err; /* what the control connection brought last */
+    uint64_t grace_ns;       /* engine failed: until when the peer's reason is waited for */
+    uint64_t lost_ns;        /* the peer is gone, and something may still come of it */
+    uint64_t lost_bytes;     /* moved when that was last looked at */
+};
+
+/* comm.c: what to do before a call on the comm. 0, or the reason why not is what pvn_comm_err()
+ * gives. */
+int comm_usable(struct pvn_comm *c, const char *call);
+/* An error of this call alone: prints it, returns code. */
+int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *fmt, ...)
+    PVN_PRINTF(4, 5);
+/* Latches, prints, tells the peer. Returns the code. */
+int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
+/* Moves the set-up along: 0 the engine runs, -EAGAIN, or the comm has failed. */
+int comm_come_up(struct pvn_comm *c);
+
+/* comm_stats.c: puts the comm's numbers into its row of the statistics. The engine runs. */
+void comm_publish(struct pvn_comm *c, uint64_t now);
+/* The same when the comm comes to its end, with the lanes' last numbers. */
+void comm_publish_last(struct pvn_comm *c);
+
+/* comm_mr.c */
+int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);
+void comm_mr_free_all(struct pvn_comm *c);
+/* A handle that is none of this comm. */
+int comm_mr_refuse(struct pvn_comm *c, const void *handle);
+
+#endif

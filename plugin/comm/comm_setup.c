@@ -1,0 +1,387 @@
+#include "config.h"
+#include "comm/comm_priv.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/addr.h"
+#include "engine/bells.h"
+#include "comm/device.h"
+#include "base/fork.h"
+#include "base/hints.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "comm/plugin.h"
+
+#define LISTEN_MAGIC UINT32_C(0x50564e4c)
+
+struct pvn_listen {
+    uint32_t magic;
+    unsigned epoch;
+    struct pvn_listener *listener;
+};
+
+/* A connection that connect has begun and not finished; the handle holds its cookie. It keeps the
+ * poller, but not the plugin: its owner's finalize gives it up, or the last. */
+struct pending {
+    struct pending *next;
+    uint64_t cookie;
+    const void *owner;
+    struct pvn_conn *conn;
+    bool busy; /* a thread is stepping it */
+};
+
+enum { BUCKETS = 256 };
+static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pending *pending[BUCKETS];
+
+static int said(struct pvn_err *err)
+{
+    pvn_warn_err(err);
+    return err->code;
+}
+
+static int find_device(int dev, const struct pvn_device **out, struct pvn_err *err)
+{
+    int rc = pvn_plugin_ready(err);
+
+    if (rc)
+        return rc;
+    *out = pvn_device_get(dev);
+    if (*out)
+        return 0;
+    pvn_err_set(err, -EINVAL, "no device %d: there are %d", dev, pvn_devices_count());
+    pvn_err_set_fault(err, PVN_FAULT_ARGUMENT);
+    return err->code;
+}
+
+static int ports(const struct pvn_device *dev, const struct pvn_device **port)
+{
+    int i;
+
+    for (i = 0; i < dev->nmembers; i++)
+        port[i] = pvn_device_get(dev->members[i]);
+    return dev->nmembers;
+}
+
+static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_err *err)
+{
+    struct pvn_comm *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        pvn_err_set(err, -ENOMEM, "no memory for a comm");
+    if (!c || pvn_plugin_hold(err) != 0) {
+        free(c);
+        return NULL;
+    }
+    c->magic = COMM_MAGIC;
+    c->epoch = pvn_fork_epoch();
+    c->sends = c->receives = NO_EPOCH;
+    c->sender = sender;
+    c->conn = conn;
+    return c;
+}
+
+/* ---- listen, accept ---- */
+
+int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_listen **out,
+                    struct pvn_err *err)
+{
+    struct pvn_listener_cfg lc = {.traffic_class = cfg->traffic_class, .lazy = cfg->lazy};
+    struct pvn_listen *l;
+
+    *out = NULL;
+    if (find_device(cfg->dev, &lc.dev, err) != 0)
+        return said(err);
+    l = calloc(1, sizeof(*l));
+    if (!l) {
+        pvn_err_set(err, -ENOMEM, "no memory for a listener");
+        return said(err);
+    }
+    lc.nports = ports(lc.dev, lc.port);
+    if (pvn_plugin_hold(err) != 0) {
+        free(l);
+        return said(err);
+    }
+    if (pvn_listener_open(&lc, handle, &l->listener, err) != 0) {
+        free(l);
+        pvn_plugin_release();
+        return said(err);
+    }
+    l->magic = LISTEN_MAGIC;
+    l->epoch = pvn_fork_epoch();
+    *out = l;
+    return 0;
+}
+
+static int listen_usable(const struct pvn_listen *l, struct pvn_err *err)
+{
+    if (!l || l->magic != LISTEN_MAGIC)
+        pvn_err_set(err, -EINVAL, "%p is no listener of this plugin, or was closed before",
+                    (const void *)l);
+    else if (pvn_fork_alien(l->epoch))
+        pvn_err_set(err, -ECHILD,
+                    "this listener belongs to process %d; a forked child cannot use it",
+                    pvn_fork_parent());
+    else
+        return 0;
+    pvn_err_set_fault(err, err->code == -EINVAL ? PVN_FAULT_ARGUMENT : PVN_FAULT_USAGE);
+    return said(err);
+}
+
+int pvn_comm_accept(struct pvn_listen *l, struct pvn_comm **out, struct pvn_err *err)
+{
+    struct pvn_conn *conn;
+    struct pvn_comm *c;
+    int rc;
+
+    *out = NULL;
+    rc = listen_usable(l, err);
+    if (rc)
+        return rc;
+    rc = pvn_listener_accept(l->listener, &conn, err);
+    if (rc)
+        return said(err);
+    if (!conn)
+        return 0;
+    c = comm_new(conn, false, err);
+    if (!c) {
+        if (conn->state != PVN_CONN_UP)
+            pvn_listener_leave(l->listener, conn);
+        pvn_conn_close(conn, "no memory");
+        return said(err);
+    }
+    if (conn->state != PVN_CONN_UP) {
+        c->listener = l->listener;
+    } else if (comm_come_up(c) != 0) {
+        *err = c->err;
+        rc = err->code;
+        pvn_comm_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+int pvn_comm_close_listen(struct pvn_listen *l)
+{
+    if (!l || l->magic != LISTEN_MAGIC)
+        return -EINVAL;
+    if (pvn_fork_alien(l->epoch))
+        return 0;
+    pvn_listener_close(l->listener);
+    l->magic = 0;
+    free(l);
+    pvn_plugin_release();
+    return 0;
+}
+
+/* ---- connect ---- */
+
+/* Takes the entry for this thread. NULL with *busy: another thread has it. */
+static struct pending *take_pending(uint64_t cookie, bool *busy)
+{
+    struct pending *p;
+
+    *busy = false;
+    if (cookie == 0)
+        return NULL;
+    pthread_mutex_lock(&pending_lock);
+    for (p = pending[cookie % BUCKETS]; p && p->cookie != cookie; p = p->next)
+        ;
+    if (p && p->busy) {
+        *busy = true;
+        p = NULL;
+    } else if (p) {
+        p->busy = true;
+    }
+    pthread_mutex_unlock(&pending_lock);
+    return p;
+}
+
+static void put_pending(struct pending *p)
+{
+    pthread_mutex_lock(&pending_lock);
+    if (!p->busy) {
+        p->next = pending[p->cookie % BUCKETS];
+        pending[p->cookie % BUCKETS] = p;
+    }
+    p->busy = false;
+    pthread_mutex_unlock(&pending_lock);
+}
+
+static void free_pending(struct pending *p)
+{
+    struct pending **at;
+
+    pthread_mutex_lock(&pending_lock);
+    for (at = &pending[p->cookie % BUCKETS]; *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    pthread_mutex_unlock(&pending_lock);
+    pvn_poller_put();
+    free(p);
+}
+
+void pvn_comm_drop_pending(const void *owner)
+{
+    int i;
+
+    pthread_mutex_lock(&pending_lock);
+    for (i = 0; i < BUCKETS; i++)
+        for (struct pending **at = &pending[i]; *at;) {
+            struct pending *p = *at;
+
+            if (p->busy || (owner && p->owner != owner)) {
+                at = &p->next;
+                continue;
+            }
+            *at = p->next;
+            pvn_info(PVN_NET, "finalize gives up connecting to %s, which connect had begun",
+                     p->conn->who);
+            pvn_conn_close(p->conn, "the connecting process has finalized the plugin");
+            pvn_poller_put();
+            free(p);
+        }
+    pthread_mutex_unlock(&pending_lock);
+}
+
+void pvn_comm_after_fork(void)
+{
+    pthread_mutex_init(&pending_lock, NULL);
+    memset(pending, 0, sizeof(pending));
+}
+
+static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct pending **out,
+                 struct pvn_err *err)
+{
+    struct pvn_conn_cfg cc = {
+        .sender = true, .traffic_class = cfg->traffic_class, .lazy = cfg->lazy};
+    struct pvn_handle h;
+    struct pending *p;
+    int rc;
+
+    rc = find_device(cfg->dev, &cc.dev, err);
+    if (rc)
+        return rc;
+    rc = pvn_handle_decode(handle, PVN_HANDLE_BYTES, &h, err);
+    if (rc) {
+        pvn_err_set_fault(err, PVN_FAULT_ARGUMENT);
+        return rc;
+    }
+    cc.nports = ports(cc.dev, cc.port);
+    cc.session = h.session;
+    cc.peer_len = pvn_wire_addr_to_sockaddr(&h.addr, cc.port[0]->ifindex, &cc.peer);
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return pvn_err_set(err, -ENOMEM, "no memory for a connection");
+    rc = pvn_poller_get();
+    if (rc) {
+        free(p);
+        pvn_err_set(err, rc, "creating an epoll descriptor");
+        pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_DIAL, PVN_PAST_ANY));
+        return rc;
+    }
+    p->conn = pvn_conn_new(&cc);
+    if (!p->conn) {
+        pvn_poller_put();
+        free(p);
+        return pvn_err_set(err, -ENOMEM, "no memory for a connection");
+    }
+    p->cookie = pvn_random64();
+    p->owner = cfg->owner;
+    *out = p;
+    return 0;
+}
+
+int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_comm **out,
+                     struct pvn_err *err)
+{
+    struct pvn_conn *conn;
+    struct pending *p;
+    struct pvn_comm *c;
+    bool busy;
+    int rc;
+
+    *out = NULL;
+    if (pvn_plugin_ready(err) != 0)
+        return said(err);
+    p = take_pending(pvn_handle_cookie(handle), &busy);
+    if (busy)
+        return 0;
+    if (!p && begin(cfg, handle, &p, err) != 0)
+        return said(err);
+    conn = p->conn;
+    rc = pvn_conn_step(conn);
+    if (rc == -EAGAIN && !(cfg->lazy && pvn_conn_hello_sent(conn))) {
+        pvn_handle_set_cookie(handle, p->cookie);
+        put_pending(p);
+        return 0;
+    }
+    pvn_handle_set_cookie(handle, 0);
+    if (rc && rc != -EAGAIN) {
+        *err = conn->err;
+        pvn_conn_close(conn, NULL);
+        free_pending(p);
+        return said(err);
+    }
+    c = comm_new(conn, true, err);
+    if (!c)
+        pvn_conn_close(conn, "no memory");
+    free_pending(p);
+    if (!c)
+        return said(err);
+    if (conn->state == PVN_CONN_UP && comm_come_up(c) != 0) {
+        *err = c->err;
+        rc = err->code;
+        pvn_comm_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+/* ---- close ---- */
+
+static void say_what_it_did(const struct pvn_comm *c)
+{
+    const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
+    struct pvn_lane_counters n;
+    char lanes[PVN_ERR_TEXT_LEN], closed[192];
+
+    pvn_conn_count(c->conn, &n);
+    pvn_bells_text(c->sender, s->msgs, s->bytes, &n, closed, sizeof(closed));
+    pvn_conn_lanes_text(c->conn, lanes, sizeof(lanes));
+    pvn_info(PVN_NET, "%s %s %s%s: %s", c->conn->where, c->sender ? "to" : "from", c->conn->who,
+             closed, lanes);
+}
+
+int pvn_comm_close(struct pvn_comm *c)
+{
+    if (!c || c->magic != COMM_MAGIC)
+        return -EINVAL;
+    /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
+    if (pvn_fork_alien(c->epoch))
+        return 0;
+    comm_mr_free_all(c);
+    if (c->listener)
+        pvn_listener_leave(c->listener, c->conn);
+    /* What completed receives owe the peer leaves now. Not while requests are open: their buffers
+     * are gone already when NCCL aborts. */
+    if (c->engine && !c->failed && pvn_engine_pending(c->engine) == 0)
+        pvn_engine_progress(c->engine);
+    if (c->engine)
+        say_what_it_did(c);
+    if (c->engine && !c->failed)
+        comm_publish_last(c);
+    pvn_engine_free(c->engine);
+    pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
+    c->magic = c->epoch = c->sends = c->receives = 0;
+    free(c);
+    pvn_plugin_release();
+    return 0;
+}

@@ -1,0 +1,76 @@
+/* What of a comm goes into the statistics file; called at the looks of comm.c, off the path of its
+ * messages. */
+#include "config.h"
+#include "comm/comm_priv.h"
+
+#include "base/clock.h"
+
+/* Open requests that have not moved for this long are said to be stuck, with the side that owes the
+ * next step. */
+#define STUCK_NS PVN_NS_PER_S
+/* The lanes are asked less often, for TCP's counters cost a system call per stream. */
+#define LANES_NS PVN_NS_PER_S
+
+static void ask_lanes(struct pvn_comm *c, uint64_t now)
+{
+    struct pvn_stat_counts *n = &c->counts;
+    struct pvn_lane_counters sum;
+    char text[PVN_ERR_TEXT_LEN];
+
+    c->lanes_ns = now + LANES_NS;
+    pvn_conn_count(c->conn, &sum);
+    n->known = (sum.doorbells_known ? PVN_STAT_KNOWS_DOORBELLS : 0) |
+               (sum.retransmits_known ? PVN_STAT_KNOWS_RETRANSMITS : 0);
+    n->bells_send = sum.bells_send;
+    n->bells_recv = sum.bells_recv;
+    n->bells_empty = sum.bells_empty;
+    n->retransmits = sum.retransmits;
+    pvn_conn_lanes_text(c->conn, text, sizeof(text));
+    pvn_stat_lanes(c->conn->stat, text);
+}
+
+/* Since when, and on what the oldest request waits; 0: nothing is stuck. */
+static uint64_t stuck_since(const struct pvn_comm *c, uint64_t now, char *text, size_t cap)
+{
+    uint64_t still = now - c->moved_ns, open;
+
+    if (c->moved_ns == 0 || still < STUCK_NS || pvn_engine_pending(c->engine) == 0)
+        return 0;
+    /* The comm may have been idle until a moment ago. */
+    open = pvn_engine_oldest(c->engine, text, cap);
+    if (open < STUCK_NS) {
+        text[0] = '\0';
+        return 0;
+    }
+    return now - (open < still ? open : still);
+}
+
+void comm_publish_last(struct pvn_comm *c)
+{
+    c->lanes_ns = 0;
+    comm_publish(c, pvn_now_ns());
+}
+
+void comm_publish(struct pvn_comm *c, uint64_t now)
+{
+    const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
+    struct pvn_stat_counts *n = &c->counts;
+    char text[256] = "";
+
+    if (!c->conn->stat)
+        return;
+    if (s->bytes != n->bytes || s->chunks != n->chunks || s->msgs != n->msgs)
+        n->moved_ns = now;
+    n->look_ns = now;
+    n->stuck_ns = stuck_since(c, now, text, sizeof(text));
+    n->open = (uint64_t)pvn_engine_pending(c->engine);
+    n->msgs = s->msgs;
+    n->bytes = s->bytes;
+    n->chunks = s->chunks;
+    n->stashed = s->stashed;
+    n->lane_full = s->again;
+    n->empty_polls = s->empty_polls;
+    if (now >= c->lanes_ns)
+        ask_lanes(c, now);
+    pvn_stat_put(c->conn->stat, n, text);
+}

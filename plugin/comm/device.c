@@ -1,0 +1,254 @@
+#include "config.h"
+#include "comm/device.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/addr.h"
+#include "comm/placement.h"
+#include "base/log.h"
+#include "base/param.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool loaded;
+static int count, physical;
+static struct pvn_device
+    table[PVN_MAX_DEVICES]; /* no heap: interfaces before v11 never let go of it */
+static char left_out[1024];
+
+/* Under the lock; there is room. */
+static void add(const struct pvn_device *d)
+{
+    struct pvn_device *copy = &table[count];
+
+    *copy = *d;
+    if (copy->nmembers == 0) {
+        copy->nmembers = 1;
+        copy->members[0] = count;
+    }
+    /* Readers take no lock: the device is complete before the count says that it is there. */
+    __atomic_store_n(&count, count + 1, __ATOMIC_RELEASE);
+}
+
+static void clear(void)
+{
+    __atomic_store_n(&count, 0, __ATOMIC_RELEASE);
+    physical = 0;
+    left_out[0] = '\0';
+    pvn_placement_forget();
+}
+
+/* A transport that may not be used is not asked. */
+static bool wanted(const struct pvn_transport_ops *t)
+{
+    int choice = pvn_params_get()->transport;
+
+    if (choice == PVN_TRANSPORT_TCP)
+        return strcmp(t->name, "tcp") == 0;
+    return choice != PVN_TRANSPORT_RDMA || strcmp(t->name, "tcp") != 0;
+}
+
+/* Half of the table is for virtual devices. Of more than the other half the first in PCI order are
+ * taken. */
+static int leave_room(int n, const char *transport)
+{
+    int most = PVN_MAX_DEVICES / 2;
+
+    if (n <= most)
+        return n;
+    pvn_str_append(left_out, sizeof(left_out), "%s%d more %s devices (%d are taken; choose by %s)",
+                   left_out[0] ? ", " : "", n - most, transport, most,
+                   strcmp(transport, "tcp") == 0 ? "NCCL_SOCKET_IFNAME" : "NCCL_IB_HCA");
+    return most;
+}
+
+/* A transport that comes later is only asked when the better ones found nothing: NCCL would else
+ * use the same NIC twice, as an RDMA device and as its own interface. */
+static int scan_all(struct pvn_err *err)
+{
+    struct pvn_device *found = calloc(PVN_MAX_DEVICES, sizeof(*found));
+    int i, t, n, rc = 0;
+    size_t len;
+
+    if (!found)
+        return pvn_err_set(err, -ENOMEM, "no memory for the device table");
+    for (t = 0; pvn_transports[t] && count == 0 && rc == 0; t++) {
+        if (!wanted(pvn_transports[t]))
+            continue;
+        memset(found, 0, PVN_MAX_DEVICES * sizeof(*found));
+        len = strlen(left_out);
+        if (len > 0 && len < sizeof(left_out) - 3)
+            len = pvn_str_append(left_out, sizeof(left_out), ", ");
+        n = pvn_transports[t]->scan(found, PVN_MAX_DEVICES, left_out + len, sizeof(left_out) - len,
+                                    err);
+        if (n < 0 && pvn_params_get()->strict) {
+            rc = n;
+        } else if (n < 0) {
+            pvn_warn_err(err);
+        }
+        if (rc == 0 && n > 0)
+            rc = pvn_placement_arrange(found, n, err);
+        if (rc == 0)
+            n = leave_room(n, pvn_transports[t]->name);
+        for (i = 0; i < n && rc == 0; i++)
+            add(&found[i]);
+    }
+    free(found);
+    physical = count;
+    if (rc == 0 && count == 0 && pvn_params_get()->strict)
+        rc = pvn_err_set(err, -ENODEV, "no usable network device%s%s", left_out[0] ? ": " : "",
+                         left_out);
+    if (rc)
+        clear();
+    return rc;
+}
+
+int pvn_devices_load(struct pvn_err *err)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&lock);
+    if (!loaded)
+        rc = scan_all(err);
+    loaded = rc == 0;
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+void pvn_devices_unload(void)
+{
+    int t;
+
+    pthread_mutex_lock(&lock);
+    if (loaded) {
+        clear();
+        for (t = 0; pvn_transports[t]; t++)
+            if (pvn_transports[t]->unload)
+                pvn_transports[t]->unload();
+    }
+    loaded = false;
+    pthread_mutex_unlock(&lock);
+}
+
+int pvn_devices_count(void)
+{
+    return __atomic_load_n(&count, __ATOMIC_ACQUIRE);
+}
+
+const struct pvn_device *pvn_device_get(int i)
+{
+    if (i < 0 || i >= pvn_devices_count())
+        return NULL;
+    return &table[i];
+}
+
+const char *pvn_devices_left_out(void)
+{
+    return left_out;
+}
+
+static int check_members(const int *devs, int n, int max, struct pvn_err *err)
+{
+    int i, j;
+
+    if (n < 1 || n > max || n > PVN_MAX_LANES)
+        return pvn_err_set(err, -EINVAL, "a virtual device of %d devices: 1 to %d are possible", n,
+                           max < PVN_MAX_LANES ? max : PVN_MAX_LANES);
+    for (i = 0; i < n; i++) {
+        if (devs[i] < 0 || devs[i] >= physical)
+            return pvn_err_set(err, -EINVAL,
+                               "a virtual device of device %d: the physical ones are 0 to %d",
+                               devs[i], physical - 1);
+        for (j = 0; j < i; j++)
+            if (devs[j] == devs[i])
+                return pvn_err_set(err, -EINVAL, "a virtual device with device %d (%s) twice",
+                                   devs[i], table[devs[i]].name);
+        if (table[devs[i]].via[0].ops != table[devs[0]].via[0].ops)
+            return pvn_err_set(err, -EINVAL,
+                               "%s (%s) and %s (%s) cannot be joined: different transports",
+                               table[devs[0]].name, table[devs[0]].via[0].ops->name,
+                               table[devs[i]].name, table[devs[i]].via[0].ops->name);
+    }
+    return 0;
+}
+
+/* The weakest member decides what the whole can do; speeds add up. */
+static void join(struct pvn_device *v, const int *devs, int n)
+{
+    int i;
+
+    *v = table[devs[0]];
+    v->nmembers = n;
+    v->members[0] = devs[0];
+    for (i = 1; i < n; i++) {
+        const struct pvn_device *d = &table[devs[i]];
+
+        v->members[i] = devs[i];
+        pvn_str_append(v->name, sizeof(v->name), "+%s", d->name);
+        v->ptr_support &= d->ptr_support;
+        v->reg_is_global = v->reg_is_global && d->reg_is_global;
+        v->force_flush = v->force_flush || d->force_flush;
+        v->speed_mbps += d->speed_mbps;
+        v->speed_known = v->speed_known && d->speed_known;
+        v->latency_us = d->latency_us > v->latency_us ? d->latency_us : v->latency_us;
+        v->max_comms = d->max_comms < v->max_comms ? d->max_comms : v->max_comms;
+        v->rail = d->rail == v->rail ? v->rail : -1;
+        v->plane = -1;
+    }
+    snprintf(v->why, sizeof(v->why), "joined by NCCL");
+}
+
+int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err *err)
+{
+    struct pvn_device v;
+    int i, rc;
+
+    pthread_mutex_lock(&lock);
+    rc = check_members(devs, n, max, err);
+    if (rc)
+        goto out;
+    if (n == 1) {
+        *index = devs[0];
+        goto out;
+    }
+    /* Several communicators of a process ask for the same device: one is enough. */
+    for (i = physical; i < count; i++)
+        if (table[i].nmembers == n &&
+            memcmp(table[i].members, devs, sizeof(int) * (size_t)n) == 0) {
+            *index = i;
+            goto out;
+        }
+    if (count == PVN_MAX_DEVICES) {
+        rc = pvn_err_set(err, -ENOSPC, "no room for another virtual device, there are %d devices",
+                         count);
+        goto out;
+    }
+    join(&v, devs, n);
+    *index = count;
+    add(&v);
+out:
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+const char *pvn_device_describe(const struct pvn_device *d, char *buf, size_t cap)
+{
+    char addr[PVN_ADDR_TEXT_LEN];
+    const char *pci = d->pci_path[0] ? strrchr(d->pci_path, '/') : NULL;
+    int i;
+
+    buf[0] = '\0';
+    pvn_str_append(buf, cap, "%s %s, ", d->name,
+                   pvn_addr_format_host((const struct sockaddr *)&d->addr, addr, sizeof(addr)));
+    for (i = 0; i < d->nvia; i++)
+        pvn_str_append(buf, cap, "%s%s", i ? " then " : "", d->via[i].ops->name);
+    pvn_str_append(buf, cap, ", %g Gb/s%s, %s%s", d->speed_mbps / 1000.0,
+                   d->speed_known ? "" : " assumed", pci ? "PCI " : "no PCI device",
+                   pci ? pci + 1 : "");
+    if (d->why[0])
+        pvn_str_append(buf, cap, ": %s", d->why);
+    return buf;
+}

@@ -1,0 +1,37 @@
+/*
+ * The devices that NCCL sees, physical ones first, in an order that is the same in every process of
+ * a machine; then the virtual ones that NCCL had made of them.
+ *
+ * A device stays where it is until pvn_devices_unload, which is called when no comm is left. Any
+ * thread.
+ */
+#ifndef PVN_COMM_DEVICE_H
+#define PVN_COMM_DEVICE_H
+
+#include "connect/transport.h"
+
+/*
+ * Asks the transports. 0 even when there is no device; negative errno with *err when looking failed
+ * or, with NCCL_PVRDMA_STRICT, when nothing usable was found. A second call changes nothing.
+ */
+int pvn_devices_load(struct pvn_err *err);
+void pvn_devices_unload(void);
+
+int pvn_devices_count(void);
+/* NULL out of range. */
+const struct pvn_device *pvn_device_get(int i);
+
+/*
+ * Joins n physical devices into a new one, or finds the one that was made of the same before. 0 and
+ * *index, or a negative errno with *err. max: devices that the caller's version of the interface
+ * can list.
+ */
+int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err *err);
+
+/* What was looked at and not taken, for the banner; "" when nothing. */
+const char *pvn_devices_left_out(void);
+
+/* One line about a device for the log. Returns buf. */
+const char *pvn_device_describe(const struct pvn_device *d, char *buf, size_t cap);
+
+#endif

@@ -1,0 +1,15 @@
+# plugin/comm: a comm as NCCL knows it, the device table and its placement in the machine, the life of the plugin.
+libpvn_core_la_SOURCES += \
+    plugin/comm/comm.c \
+    plugin/comm/comm.h \
+    plugin/comm/comm_hot.h \
+    plugin/comm/comm_mr.c \
+    plugin/comm/comm_priv.h \
+    plugin/comm/comm_setup.c \
+    plugin/comm/comm_stats.c \
+    plugin/comm/device.c \
+    plugin/comm/device.h \
+    plugin/comm/placement.c \
+    plugin/comm/placement.h \
+    plugin/comm/plugin.c \
+    plugin/comm/plugin.h

@@ -1,0 +1,24 @@
+/* Where the devices stand in the machine, by the topology library (topo/nccl/report.h): their order,
+ * what the scan could not tell of them, and the log's lines on which NIC NCCL will take for each
+ * GPU.
+ *
+ * Called by the thread that loads the plugin, under its lock.
+ */
+#ifndef PVN_COMM_PLACEMENT_H
+#define PVN_COMM_PLACEMENT_H
+
+#include "connect/transport.h"
+
+/*
+ * Puts the n devices of a scan in PCI order, which is the same in every process of the machine, and
+ * sets pci_path, guid, port, rail, and the speed where the scan found none. Where the machine
+ * cannot be read they stay as they are. 0, or a negative errno with *err (NCCL_PVRDMA_RAILS, no
+ * memory) and nothing changed.
+ */
+int pvn_placement_arrange(struct pvn_device *d, int n, struct pvn_err *err);
+
+/* At INFO: what arranging took, what it could not do, and one line per GPU. Forgets the machine. */
+void pvn_placement_log(void);
+void pvn_placement_forget(void);
+
+#endif

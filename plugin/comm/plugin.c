@@ -1,0 +1,214 @@
+#include "config.h"
+#include "comm/plugin.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "comm/comm.h"
+#include "comm/device.h"
+#include "base/fork.h"
+#include "base/hints.h"
+#include "comm/placement.h"
+#include "base/param.h"
+#include "base/poller.h"
+#include "stats/stats.h"
+#include "base/version.h"
+
+struct pvn_ctx {
+    struct pvn_ctx *next;
+    struct pvn_init_args args;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* everything below */
+static struct pvn_ctx *contexts;
+static bool forever; /* a version without finalize has called init */
+static int held;
+static atomic_bool loaded;
+
+/* Under the lock. */
+static void unload_if_idle(void)
+{
+    if (!atomic_load(&loaded) || contexts || forever)
+        return;
+    pvn_comm_drop_pending(NULL);
+    if (held)
+        return;
+    pvn_stats_close();
+    pvn_devices_unload();
+    pvn_params_unload();
+    pvn_log_flush(1);
+    atomic_store(&loaded, false);
+}
+
+/* A child begins with nothing of its parent's: no device, no descriptor, no context. */
+static void start_afresh(void)
+{
+    pthread_mutex_init(&lock, NULL); /* another thread of the parent may have held it */
+    contexts = NULL;
+    forever = false;
+    held = 0;
+    atomic_store(&loaded, false);
+    pvn_comm_after_fork();
+    pvn_poller_after_fork();
+    pvn_stats_after_fork();
+    pvn_devices_unload();
+    pvn_params_unload();
+}
+
+static void banner(int abi)
+{
+    int i, n = pvn_devices_count();
+    char text[512];
+    Dl_info info;
+
+    pvn_info(PVN_INIT | PVN_NET, "nccl-net-pvrdma %s (interface v%d) from %s: %d device%s",
+             pvn_version(), abi, dladdr(&loaded, &info) && info.dli_fname ? info.dli_fname : "?", n,
+             n == 1 ? "" : "s");
+    for (i = 0; i < n; i++)
+        pvn_info(PVN_INIT | PVN_NET, "device %d: %s", i,
+                 pvn_device_describe(pvn_device_get(i), text, sizeof(text)));
+    if (pvn_devices_left_out()[0])
+        pvn_info(PVN_INIT | PVN_NET, "not used: %s", pvn_devices_left_out());
+    pvn_placement_log();
+    if (pvn_stats_path()[0])
+        pvn_info(PVN_INIT | PVN_NET, "statistics for pvn-topo stat: %s", pvn_stats_path());
+    if (n == 0)
+        pvn_warn("found no usable network device: %s; NCCL will use another transport",
+                 pvn_devices_left_out()[0] ? pvn_devices_left_out() : "there is none");
+}
+
+static int load(int abi, struct pvn_err *err)
+{
+    int rc = pvn_fork_mark();
+
+    if (rc)
+        return pvn_err_set(err, rc, "a page of memory for the fork mark");
+    rc = pvn_params_load(err);
+    if (rc)
+        return rc;
+    rc = pvn_devices_load(err);
+    if (rc) {
+        pvn_params_unload();
+        return rc;
+    }
+    atomic_store(&loaded, true);
+    pvn_stats_open(abi);
+    banner(abi);
+    return 0;
+}
+
+int pvn_plugin_init(const struct pvn_init_args *args, struct pvn_ctx **out, struct pvn_err *err)
+{
+    struct pvn_ctx *ctx = NULL;
+    int rc = 0;
+
+    if (out)
+        *out = NULL;
+    if (pvn_forked())
+        start_afresh();
+    pvn_log_set_logger(args->logger);
+    if (out) {
+        ctx = calloc(1, sizeof(*ctx));
+        if (!ctx)
+            return pvn_err_set(err, -ENOMEM, "no memory for a context");
+        ctx->args = *args;
+    }
+    pthread_mutex_lock(&lock);
+    if (!atomic_load(&loaded))
+        rc = load(args->abi, err);
+    if (rc == 0) {
+        if (ctx) {
+            ctx->next = contexts;
+            contexts = ctx;
+            *out = ctx;
+        } else {
+            forever = true;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (rc)
+        free(ctx);
+    return rc;
+}
+
+int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
+{
+    struct pvn_ctx **at;
+
+    if (pvn_forked())
+        return 0;
+    pthread_mutex_lock(&lock);
+    for (at = &contexts; *at && *at != ctx; at = &(*at)->next)
+        ;
+    if (!*at) {
+        pthread_mutex_unlock(&lock);
+        pvn_err_set(err, -EINVAL,
+                    "finalize: %p is no context of this plugin, or was finalized before",
+                    (void *)ctx);
+        pvn_err_set_fault(err, PVN_FAULT_ARGUMENT);
+        return err->code;
+    }
+    *at = ctx->next;
+    pvn_comm_drop_pending(ctx);
+    free(ctx);
+    if (!contexts && held)
+        pvn_info(PVN_NET,
+                 "finalize with %d comms and listeners still open: they work until they are closed",
+                 held);
+    unload_if_idle();
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+int pvn_plugin_ready(struct pvn_err *err)
+{
+    if (pvn_forked()) {
+        pvn_err_set(err, -ECHILD,
+                    "the network plugin was initialised by process %d, of which this is a forked "
+                    "child; it has "
+                    "to call init for itself",
+                    pvn_fork_parent());
+        pvn_err_set_fault(err, PVN_FAULT_USAGE);
+        return -ECHILD;
+    }
+    if (!atomic_load_explicit(&loaded, memory_order_acquire)) {
+        pvn_err_set(err, -EBADFD, "the network plugin is not initialised (or was finalized)");
+        pvn_err_set_fault(err, PVN_FAULT_USAGE);
+        return -EBADFD;
+    }
+    return 0;
+}
+
+int pvn_ctx_traffic_class(const struct pvn_ctx *ctx)
+{
+    return ctx ? ctx->args.traffic_class : -1;
+}
+
+int pvn_plugin_hold(struct pvn_err *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&lock);
+    rc = pvn_poller_get();
+    if (rc == 0)
+        held++;
+    else
+        pvn_err_set(err, rc, "creating an epoll descriptor");
+    pthread_mutex_unlock(&lock);
+    if (rc)
+        pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_LISTEN, PVN_PAST_ANY));
+    return rc;
+}
+
+void pvn_plugin_release(void)
+{
+    pthread_mutex_lock(&lock);
+    pvn_poller_put();
+    held--;
+    unload_if_idle();
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,133 @@
+#include "config.h"
+#include "connect/ctrl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "connect/sock.h"
+
+void pvn_ctrl_init(struct pvn_ctrl *c, int fd)
+{
+    memset(c, 0, sizeof(*c));
+    c->fd = fd;
+}
+
+void pvn_ctrl_close(struct pvn_ctrl *c)
+{
+    uint8_t drop[512];
+    int i;
+
+    if (c->fd >= 0) {
+        for (i = 0; i < 8 && recv(c->fd, drop, sizeof(drop), MSG_DONTWAIT) > 0; i++)
+            ;
+        pvn_sock_close(c->fd);
+    }
+    free(c->tx);
+    free(c->body);
+    pvn_ctrl_init(c, -1);
+}
+
+int pvn_ctrl_put(struct pvn_ctrl *c, const void *bytes, size_t len, struct pvn_err *err)
+{
+    uint8_t *p = realloc(c->tx, c->tx_len + len);
+
+    if (!p)
+        return pvn_err_set(err, -ENOMEM, "no memory for %zu bytes to be sent to the peer", len);
+    memcpy(p + c->tx_len, bytes, len);
+    c->tx = p;
+    c->tx_len += len;
+    return 0;
+}
+
+int pvn_ctrl_put_frame(struct pvn_ctrl *c, enum pvn_frame_type type, const void *body, size_t len,
+                       struct pvn_err *err)
+{
+    struct pvn_frame_header h = {.type = (uint8_t)type, .len = (uint32_t)len};
+    uint8_t buf[PVN_FRAME_HEADER_BYTES];
+    int rc;
+
+    pvn_frame_header_encode(buf, &h);
+    rc = pvn_ctrl_put(c, buf, sizeof(buf), err);
+    return rc || len == 0 ? rc : pvn_ctrl_put(c, body, len, err);
+}
+
+int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err)
+{
+    while (c->tx_done < c->tx_len) {
+        ssize_t n =
+            send(c->fd, c->tx + c->tx_done, c->tx_len - c->tx_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n >= 0) {
+            c->tx_done += (size_t)n;
+            continue;
+        }
+        if (errno == EINTR)
+            continue;
+        if (errno == EAGAIN)
+            return -EAGAIN;
+        return pvn_err_set(err, -errno, "sending on the control connection failed");
+    }
+    free(c->tx);
+    c->tx = NULL;
+    c->tx_len = c->tx_done = 0;
+    return 0;
+}
+
+/* Reads until `want` bytes are in buf, *have of which were there. 0 all there, -EAGAIN, or an
+ * error. */
+static int fill(struct pvn_ctrl *c, uint8_t *buf, size_t want, size_t *have, struct pvn_err *err)
+{
+    while (*have < want) {
+        ssize_t n = recv(c->fd, buf + *have, want - *have, MSG_DONTWAIT);
+
+        if (n > 0) {
+            *have += (size_t)n;
+            c->started = true;
+        } else if (n == 0) {
+            c->eof = true;
+            if (c->started)
+                return pvn_err_set(err, -ECONNRESET,
+                                   "peer closed the control connection within a frame");
+            return pvn_err_set(err, -EPIPE, "peer closed the control connection");
+        } else if (errno == EAGAIN) {
+            return -EAGAIN;
+        } else if (errno != EINTR) {
+            return pvn_err_set(err, -errno, "receiving on the control connection failed");
+        }
+    }
+    return 0;
+}
+
+int pvn_ctrl_get(struct pvn_ctrl *c, enum pvn_frame_type *type, const uint8_t **body, size_t *len,
+                 struct pvn_err *err)
+{
+    int rc;
+
+    if (!c->started) { /* the frame delivered last is not needed any more */
+        free(c->body);
+        c->body = NULL;
+        c->body_len = c->header_len = 0;
+    }
+    if (c->header_len < sizeof(c->header)) {
+        rc = fill(c, c->header, sizeof(c->header), &c->header_len, err);
+        if (rc)
+            return rc;
+        rc = pvn_frame_header_decode(c->header, &c->h, err);
+        if (rc)
+            return rc;
+        /* One byte more than nothing, so that an empty body is not mistaken for no memory. */
+        c->body = malloc(c->h.len + 1);
+        if (!c->body)
+            return pvn_err_set(err, -ENOMEM, "no memory for a frame of %u bytes", c->h.len);
+    }
+    rc = fill(c, c->body, c->h.len, &c->body_len, err);
+    if (rc)
+        return rc;
+    c->started = false;
+    *type = (enum pvn_frame_type)c->h.type;
+    *body = c->body;
+    *len = c->h.len;
+    return 1;
+}

@@ -1,0 +1,49 @@
+/*
+ * The control connection of a comm: frames in both directions over one non-blocking socket. What
+ * cannot be written at once is kept and written later; a frame is delivered when its last byte has
+ * come. Buffers exist only while they hold something, so an idle comm pays for none.
+ */
+#ifndef PVN_CONNECT_CTRL_H
+#define PVN_CONNECT_CTRL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "connect/wire.h"
+
+struct pvn_ctrl {
+    int fd; /* -1: none; owned */
+    bool eof;
+    bool started; /* the first byte of a frame has come, the last one has not */
+    uint8_t *tx;
+    size_t tx_len, tx_done;
+    uint8_t header[PVN_FRAME_HEADER_BYTES];
+    size_t header_len;
+    struct pvn_frame_header h;
+    uint8_t *body;
+    size_t body_len;
+};
+
+void pvn_ctrl_init(struct pvn_ctrl *c, int fd);
+/* Reads what the peer still sent, so that closing does not reset the connection under our last
+ * frame. */
+void pvn_ctrl_close(struct pvn_ctrl *c);
+
+/* Queues bytes or a frame. 0, or -ENOMEM. */
+int pvn_ctrl_put(struct pvn_ctrl *c, const void *bytes, size_t len, struct pvn_err *err);
+int pvn_ctrl_put_frame(struct pvn_ctrl *c, enum pvn_frame_type type, const void *body, size_t len,
+                       struct pvn_err *err);
+/* 0 everything is out, -EAGAIN, or the connection's error. */
+int pvn_ctrl_flush(struct pvn_ctrl *c, struct pvn_err *err);
+
+/*
+ * The next whole frame: 1 and *type, *body (valid until the next call), *len; -EAGAIN; -EPIPE the
+ * peer closed (no byte of a frame had come), -ECONNRESET it closed within a frame; or another
+ * error.
+ */
+int pvn_ctrl_get(struct pvn_ctrl *c, enum pvn_frame_type *type, const uint8_t **body, size_t *len,
+                 struct pvn_err *err);
+
+#endif

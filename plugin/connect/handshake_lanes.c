@@ -1,0 +1,613 @@
+/* The later half of connection set-up: which lanes there are, whether they work, and both ends'
+ * agreement. */
+#include "config.h"
+#include "connect/handshake_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hints.h"
+#include "base/log.h"
+#include "base/param.h"
+
+/* ---- OFFER ---- */
+
+static const struct pvn_device *lane_device(const struct pvn_conn *c, int k)
+{
+    return c->lane_args[c->lane_arg[k]].dev;
+}
+
+/* One lane per port and transport, as far as they can be made. 0, or a failure of the connection.
+ */
+static int make_lanes(struct pvn_conn *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    int i, v;
+
+    for (i = 0; i < c->cfg.nports; i++) {
+        const struct pvn_device *dev = c->cfg.port[i];
+
+        for (v = 0; v < dev->nvia && c->nlanes < PVN_MAX_LANES; v++) {
+            struct pvn_lane_args *a = &c->lane_args[c->nlanes];
+            struct pvn_lane *l = NULL;
+            int rc;
+
+            a->dev = dev;
+            a->sender = c->cfg.sender;
+            a->session = c->cfg.session;
+            a->nonce = c->cfg.nonce;
+            a->traffic_class = c->traffic_class;
+            a->listen_addr = c->cfg.listen_addr[i];
+            rc = dev->via[v].ops->lane_new(dev->via[v].index, a, &l, &err);
+            if (rc) {
+                pvn_err_add(&err, "no %s lane on %s", dev->via[v].ops->name, dev->name);
+                if (pvn_params_get()->strict)
+                    return conn_fail_now(c, &err);
+                pvn_warn_err(&err);
+                continue;
+            }
+            l->idx = c->nlanes;
+            c->lane_arg[c->nlanes] = c->nlanes;
+            c->lane[c->nlanes++] = l;
+        }
+    }
+    if (c->nlanes > 0)
+        return 0;
+    if (err.code == 0)
+        pvn_err_set(&err, -ENODEV, "device %s has no transport", c->cfg.dev->name);
+    return conn_fail_now(c, &err);
+}
+
+/* Sends lanes 0 .. nlanes-1; index[i] is what the offer calls lane i. */
+static int put_offer(struct pvn_conn *c, const uint8_t *index)
+{
+    uint8_t blob[PVN_MAX_LANES][PVN_OFFER_BLOB_MAX], body[PVN_FRAME_BODY_MAX];
+    struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_offer o = {.n = c->nlanes};
+    int i, n;
+
+    for (i = 0; i < c->nlanes; i++) {
+        struct pvn_lane *l = c->lane[i];
+
+        n = l->ops->offer(l, blob[i], sizeof(blob[i]));
+        if (n < 0) {
+            err = l->err;
+            if (err.code == 0)
+                pvn_err_set(&err, n, "lane on %s has no offer", lane_device(c, i)->name);
+            return conn_fail_now(c, &err);
+        }
+        o.lane[i].index = index[i];
+        o.lane[i].rail = lane_device(c, i)->rail;
+        o.lane[i].len = (uint16_t)n;
+        o.lane[i].blob = blob[i];
+        snprintf(o.lane[i].kind, sizeof(o.lane[i].kind), "%s", l->ops->name);
+        snprintf(o.lane[i].name, sizeof(o.lane[i].name), "%s", lane_device(c, i)->name);
+    }
+    n = conn_put_frame(c, PVN_FRAME_OFFER, body, pvn_offer_encode(body, sizeof(body), &o), &err);
+    return n ? conn_fail_now(c, &err) : 0;
+}
+
+static int keep_blob(struct pvn_conn *c, int k, const struct pvn_lane_offer *o)
+{
+    c->peer_blob[k] = malloc(o->len + 1u);
+    if (!c->peer_blob[k])
+        return -ENOMEM;
+    if (o->len)
+        memcpy(c->peer_blob[k], o->blob, o->len);
+    c->peer_blob_len[k] = o->len;
+    return 0;
+}
+
+/* TCP is what remains where nothing faster is common to both ends. */
+static bool is_spare(const struct pvn_lane *l)
+{
+    return strcmp(l->ops->name, "tcp") == 0;
+}
+
+/* This end has a faster kind of lane and the peer has none to go with it. */
+static int fall_back(struct pvn_conn *c, const char *kind)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+
+    pvn_err_set(&err, -EPROTONOSUPPORT,
+                "the peer has no usable %s device for this connection (its own log says why), so "
+                "only TCP is left",
+                kind);
+    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+    pvn_conn_locate(c, -1, &err);
+    if (pvn_params_get()->strict) {
+        pvn_err_add(&err, "NCCL_PVRDMA_STRICT is set");
+        return conn_fail_now(c, &err);
+    }
+    pvn_err_add(&err, "TCP is used; NCCL_PVRDMA_STRICT=1 makes this an error");
+    pvn_warn_err(&err);
+    return 0;
+}
+
+/* Lane `own` becomes pair k for each; lanes that are in no pair are closed. own[k] are distinct. */
+static int arrange(struct pvn_conn *c, const int *own, int pairs)
+{
+    struct pvn_lane *old[PVN_MAX_LANES];
+    bool kept_better = false;
+    char lost[64] = "";
+    int i, k;
+
+    memcpy(old, c->lane, sizeof(old));
+    memset(c->lane, 0, sizeof(c->lane));
+    for (k = 0; k < pairs; k++) {
+        c->lane[k] = old[own[k]];
+        c->lane[k]->idx = k;
+        c->lane_arg[k] = own[k];
+        old[own[k]] = NULL;
+        kept_better |= !is_spare(c->lane[k]);
+    }
+    for (i = 0; i < PVN_MAX_LANES; i++)
+        if (old[i]) {
+            if (!is_spare(old[i]))
+                snprintf(lost, sizeof(lost), "%s", old[i]->ops->name);
+            pvn_trace(PVN_NET, "%s to %s: lane %d (%s) has no partner", c->where, c->who, i,
+                      old[i]->ops->name);
+            old[i]->ops->close(old[i]);
+        }
+    c->nlanes = pairs;
+    return lost[0] && !kept_better ? fall_back(c, lost) : 0;
+}
+
+static void list_kinds(char *buf, size_t cap, const struct pvn_offer *o)
+{
+    int i;
+
+    buf[0] = '\0';
+    for (i = 0; i < o->n; i++)
+        pvn_str_append(buf, cap, "%s%s on %s", i ? ", " : "", o->lane[i].kind, o->lane[i].name);
+    if (o->n == 0)
+        pvn_str_append(buf, cap, "none");
+}
+
+int conn_step_offer_connector(struct pvn_conn *c)
+{
+    static const uint8_t index[PVN_MAX_LANES] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct pvn_err err = PVN_ERR_INIT;
+    enum pvn_frame_type type;
+    struct pvn_offer o;
+    const uint8_t *body;
+    size_t len;
+    int own[PVN_MAX_LANES], k, rc;
+
+    if (!c->frame_sent) {
+        rc = make_lanes(c);
+        if (rc == 0)
+            rc = put_offer(c, index);
+        if (rc)
+            return rc;
+    }
+    rc = conn_flush(c);
+    if (rc)
+        return rc;
+    rc = conn_expect(c, 1u << PVN_FRAME_OFFER, &type, &body, &len);
+    if (rc < 0)
+        return rc;
+    rc = pvn_offer_decode(body, len, &o, &err);
+    if (rc == 0 && o.n == 0)
+        rc = pvn_err_set(&err, -EPROTO, "the peer chose no lane");
+    for (k = 0; rc == 0 && k < o.n; k++) {
+        own[k] = o.lane[k].index;
+        if (own[k] >= c->nlanes || strcmp(c->lane[own[k]]->ops->name, o.lane[k].kind) != 0)
+            rc = pvn_err_set(&err, -EPROTO, "the peer paired its %s lane with our lane %d of %d",
+                             o.lane[k].kind, own[k], c->nlanes);
+        else if (keep_blob(c, k, &o.lane[k]) != 0)
+            rc = pvn_err_set(&err, -ENOMEM, "no memory for the peer's offer");
+    }
+    if (rc) {
+        if (rc == -EPROTO)
+            pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+        return conn_fail_now(c, &err);
+    }
+    rc = arrange(c, own, o.n);
+    if (rc)
+        return rc;
+    conn_goto(c, PVN_CONN_BIND);
+    return 0;
+}
+
+static bool same_kind(const struct pvn_conn *c, int j, const struct pvn_lane_offer *o)
+{
+    return strcmp(c->lane[j]->ops->name, o->kind) == 0;
+}
+
+/* Which lane of this end goes with each of the peer's, -1: none. Lanes of a kind: first those on
+ * the same rail, as far as both ends know theirs, then the others by order. */
+static void match_lanes(const struct pvn_conn *c, const struct pvn_offer *theirs, int *mate)
+{
+    unsigned used = 0;
+    int by_order, i, j;
+
+    for (i = 0; i < theirs->n; i++)
+        mate[i] = -1;
+    for (by_order = 0; by_order < 2; by_order++)
+        for (i = 0; i < theirs->n; i++)
+            for (j = 0; j < c->nlanes && mate[i] < 0; j++) {
+                const struct pvn_lane_offer *o = &theirs->lane[i];
+                bool same_rail = o->rail >= 0 && o->rail == lane_device(c, j)->rail;
+
+                if (used >> j & 1 || !same_kind(c, j, o) || !(same_rail || by_order))
+                    continue;
+                mate[i] = j;
+                used |= 1u << j;
+            }
+}
+
+/* The pairs keep the connector's order, which is NCCL's. */
+static int choose_pairs(struct pvn_conn *c, const struct pvn_offer *theirs, int *own,
+                        uint8_t *index)
+{
+    int mate[PVN_MAX_LANES], i, pairs = 0;
+
+    match_lanes(c, theirs, mate);
+    for (i = 0; i < theirs->n; i++) {
+        if (mate[i] < 0)
+            continue;
+        if (keep_blob(c, pairs, &theirs->lane[i]) != 0)
+            return -ENOMEM;
+        own[pairs] = mate[i];
+        index[pairs++] = theirs->lane[i].index;
+    }
+    return pairs;
+}
+
+int conn_step_offer_acceptor(struct pvn_conn *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    enum pvn_frame_type type;
+    struct pvn_offer o;
+    const uint8_t *body;
+    size_t len;
+    uint8_t index[PVN_MAX_LANES];
+    char text[PVN_ERR_REASON_LEN];
+    int own[PVN_MAX_LANES], n, rc;
+
+    rc = conn_flush(c); /* our HELLO may still be on its way */
+    if (rc)
+        return rc;
+    rc = conn_expect(c, 1u << PVN_FRAME_OFFER, &type, &body, &len);
+    if (rc < 0)
+        return rc;
+    rc = pvn_offer_decode(body, len, &o, &err);
+    if (rc) {
+        pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+        return conn_fail_now(c, &err);
+    }
+    rc = make_lanes(c);
+    if (rc)
+        return rc;
+    n = choose_pairs(c, &o, own, index);
+    if (n <= 0) {
+        list_kinds(text, sizeof(text), &o);
+        if (n < 0)
+            pvn_err_set(&err, n, "no memory for the peer's offer");
+        else
+            pvn_err_set(
+                &err, -EPROTONOSUPPORT,
+                "both ends have no kind of lane in common: the peer has %.200s, this end %s on %s",
+                text, c->lane[0]->ops->name, lane_device(c, 0)->name);
+        return conn_fail_now(c, &err);
+    }
+    rc = arrange(c, own, n);
+    if (rc)
+        return rc;
+    rc = put_offer(c, index);
+    if (rc)
+        return rc;
+    conn_goto(c, PVN_CONN_BIND);
+    return 0;
+}
+
+/* ---- BIND, VERIFY ---- */
+
+static void lane_where(const struct pvn_conn *c, int k, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "lane %d (%s on %.60s)", k, c->lane[k]->ops->name, lane_device(c, k)->name);
+}
+
+/* Leaves lane k out. 0: others are left or may still come; else the connection has failed. */
+static int drop_lane(struct pvn_conn *c, int k, struct pvn_err *err)
+{
+    unsigned all = (1u << c->nlanes) - 1;
+    char lane[128];
+
+    lane_where(c, k, lane, sizeof(lane));
+    pvn_conn_locate(c, k, err);
+    c->dropped |= 1u << k;
+    if (pvn_params_get()->strict || (c->dropped & all) == all) {
+        pvn_err_add(err, "%s does not work%s", lane,
+                    (c->dropped & all) == all ? " and no other is left"
+                                              : ", and NCCL_PVRDMA_STRICT is set");
+        return conn_fail_now(c, err);
+    }
+    pvn_err_add(err, "%s does not work and is left out", lane);
+    pvn_warn_err(err);
+    c->lane[k]->ops->close(c->lane[k]);
+    c->lane[k] = NULL;
+    return 0;
+}
+
+static int lane_failed(struct pvn_conn *c, int k, int code)
+{
+    struct pvn_err err = c->lane[k]->err;
+
+    if (err.code == 0)
+        pvn_err_set(&err, code, "the lane gave no reason");
+    return drop_lane(c, k, &err);
+}
+
+int conn_late_lanes(struct pvn_conn *c, const char *knob)
+{
+    unsigned done = c->state == PVN_CONN_BIND ? c->bound : c->verified;
+    bool bind = c->state == PVN_CONN_BIND;
+    int k, rc;
+
+    if (!bind && c->state != PVN_CONN_VERIFY)
+        return 1;
+    for (k = 0; k < c->nlanes; k++) {
+        struct pvn_err err = PVN_ERR_INIT;
+
+        if ((done | c->dropped) >> k & 1)
+            continue;
+        pvn_err_set(&err, -ETIMEDOUT, "%s not done in time (%s)",
+                    bind ? "connecting the lane" : "first round trip over the lane", knob);
+        pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+        pvn_err_set_hint(&err, pvn_hint_id_find(PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY,
+                                                PVN_PAST_NEVER_WORKED));
+        rc = drop_lane(c, k, &err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Takes what the peer says while lanes are being set up: it may be ready before us, or give up. */
+static int listen_to_peer(struct pvn_conn *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    enum pvn_frame_type type;
+    const uint8_t *body;
+    size_t len;
+    int rc = conn_flush(c);
+
+    if (rc || c->ready_seen)
+        return rc;
+    rc = conn_expect(c, 1u << PVN_FRAME_READY, &type, &body, &len);
+    if (rc < 0)
+        return rc == -EAGAIN ? 0 : rc;
+    rc = pvn_ready_decode(body, len, &c->ready_mask, &err);
+    if (rc) {
+        pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+        return conn_fail_now(c, &err);
+    }
+    c->ready_seen = true;
+    return 0;
+}
+
+/* Hands data sockets that have come in to their lanes. */
+static void empty_inbox(struct pvn_conn *c)
+{
+    int i, kept = 0;
+
+    for (i = 0; i < c->ninbox; i++) {
+        struct pvn_conn_socket *s = &c->inbox[i];
+        struct pvn_lane *l = s->lane < c->nlanes ? c->lane[s->lane] : NULL;
+        int rc;
+
+        if (l && !(c->bound >> s->lane & 1)) {
+            c->inbox[kept++] = *s;
+            continue;
+        }
+        pvn_sock_tune(s->fd, c->traffic_class); /* the listener did not know the class */
+        rc = l ? l->ops->adopt(l, s->stream, s->fd) : -ENOENT;
+        if (rc) {
+            pvn_info(PVN_NET, "%s: data connection %u of lane %u from %s is not wanted (%d)",
+                     c->where, s->stream, s->lane, c->who, rc);
+            pvn_sock_close(s->fd);
+        }
+    }
+    c->ninbox = kept;
+}
+
+int conn_step_bind(struct pvn_conn *c)
+{
+    unsigned all = (1u << c->nlanes) - 1;
+    int k, rc;
+
+    for (k = 0; k < c->nlanes; k++) {
+        if ((c->bound | c->dropped) >> k & 1)
+            continue;
+        rc = c->lane[k]->ops->bind(c->lane[k], c->peer_blob[k], c->peer_blob_len[k]);
+        if (rc == 0)
+            c->bound |= 1u << k;
+        else if (rc != -EAGAIN && (rc = lane_failed(c, k, rc)) != 0)
+            return rc;
+    }
+    /* Only now does the acceptor's offer leave: when the connector has it, this end's lanes listen.
+     */
+    rc = listen_to_peer(c);
+    if (rc)
+        return rc;
+    if (((c->bound | c->dropped) & all) != all)
+        return -EAGAIN;
+    for (k = 0; k < c->nlanes; k++) {
+        free(c->peer_blob[k]);
+        c->peer_blob[k] = NULL;
+    }
+    conn_goto(c, PVN_CONN_VERIFY);
+    return 0;
+}
+
+/* A queue pair's first request, sent while the peer's is not connected, is repeated after a
+ * time-out of seconds only. The acceptor cannot know when the connector has bound its lanes, the
+ * connector knows that the acceptor has. */
+static bool goes_second(const struct pvn_conn *c, const struct pvn_lane *l)
+{
+    return !c->cfg.sender && !c->ready_seen && l->caps & PVN_LANE_CONNECTOR_FIRST;
+}
+
+int conn_step_verify(struct pvn_conn *c)
+{
+    unsigned all = (1u << c->nlanes) - 1;
+    int k, rc = listen_to_peer(c);
+
+    if (rc)
+        return rc;
+    empty_inbox(c);
+    for (k = 0; k < c->nlanes; k++) {
+        if ((c->verified | c->dropped) >> k & 1 || goes_second(c, c->lane[k]))
+            continue;
+        /* The peer has left it out and waits for us: its own log says why. */
+        if (c->ready_seen && !(c->ready_mask >> k & 1)) {
+            struct pvn_err err = PVN_ERR_INIT;
+
+            pvn_err_set(&err, -EREMOTEIO, "the peer could not use the lane");
+            pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+            rc = drop_lane(c, k, &err);
+            if (rc)
+                return rc;
+            continue;
+        }
+        rc = c->lane[k]->ops->verify(c->lane[k]);
+        if (rc == 0)
+            c->verified |= 1u << k;
+        else if (rc != -EAGAIN && (rc = lane_failed(c, k, rc)) != 0)
+            return rc;
+    }
+    if (((c->verified | c->dropped) & all) != all)
+        return -EAGAIN;
+    conn_goto(c, PVN_CONN_READY);
+    return 0;
+}
+
+/* ---- READY ---- */
+
+/* TCP is a spare for RDMA, and lanes that need no clear-to-send do not mix with those that do. */
+static int rank(const struct pvn_lane *l)
+{
+    return is_spare(l) ? 0 : l->caps & PVN_LANE_NEEDS_CTS ? 2 : 1;
+}
+
+/* Keeps the best kind of lane that has come up at both ends. They decide alike, for they have the
+ * same lanes. */
+static void release_spares(struct pvn_conn *c)
+{
+    int best = 0, k;
+
+    for (k = 0; k < c->nlanes; k++)
+        if (c->lane[k] && rank(c->lane[k]) > best)
+            best = rank(c->lane[k]);
+    for (k = 0; k < c->nlanes; k++)
+        if (c->lane[k] && rank(c->lane[k]) < best) {
+            c->lane[k]->ops->close(c->lane[k]);
+            c->lane[k] = NULL;
+        }
+}
+
+/* Both ends keep the same lanes in the same order. */
+static int settle(struct pvn_conn *c)
+{
+    int k, kept = 0, rc;
+
+    for (k = 0; k < c->nlanes; k++)
+        if (c->lane[k] && !(c->ready_mask >> k & 1)) {
+            struct pvn_err err = PVN_ERR_INIT;
+
+            pvn_err_set(&err, -EREMOTEIO, "the peer could not use the lane");
+            pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+            rc = drop_lane(c, k, &err);
+            if (rc)
+                return rc;
+        }
+    release_spares(c);
+    for (k = 0; k < c->nlanes; k++)
+        if (c->lane[k]) {
+            struct pvn_lane *l = c->lane[k];
+
+            c->lane[k] = NULL;
+            c->lane_arg[kept] = c->lane_arg[k];
+            l->idx = kept;
+            c->lane[kept++] = l;
+        }
+    c->nlanes = kept;
+    return 0;
+}
+
+void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap)
+{
+    char lane[256];
+    int i;
+
+    buf[0] = '\0';
+    for (i = 0; i < c->nlanes; i++) {
+        if (c->lane[i]->ops->describe(c->lane[i], lane, sizeof(lane)) <= 0)
+            lane_where(c, i, lane, sizeof(lane));
+        pvn_str_append(buf, cap, "%s%s", i ? "; " : "", lane);
+    }
+}
+
+void pvn_conn_count(const struct pvn_conn *c, struct pvn_lane_counters *sum)
+{
+    int i;
+
+    memset(sum, 0, sizeof(*sum));
+    for (i = 0; i < c->nlanes; i++)
+        c->lane[i]->ops->count(c->lane[i], sum);
+}
+
+static void come_up(struct pvn_conn *c)
+{
+    char text[PVN_ERR_TEXT_LEN] = "";
+    int i;
+
+    for (i = 0; i < c->ninbox; i++)
+        pvn_sock_close(c->inbox[i].fd);
+    c->ninbox = 0;
+    free(c->inbox);
+    c->inbox = NULL;
+    c->watch = pvn_poller_add(c->ctrl.fd);
+    if (c->watch)
+        pvn_poller_arm(c->watch);
+    else
+        pvn_info(PVN_NET,
+                 "%s to %s: the control connection cannot be watched by epoll (%s), it is read now "
+                 "and then",
+                 c->where, c->who, pvn_strerror(errno, text, sizeof(text)));
+    conn_goto(c, PVN_CONN_UP);
+    pvn_conn_lanes_text(c, text, sizeof(text));
+    pvn_stat_lanes(c->stat, text);
+    pvn_info(PVN_NET, "%s: %s %s, wire version %d, %d lane%s: %s", c->where,
+             c->cfg.sender ? "sends to" : "receives from", c->who,
+             pvn_wire_agree(&c->mine, &c->theirs, NULL), c->nlanes, c->nlanes == 1 ? "" : "s",
+             text);
+}
+
+int conn_step_ready(struct pvn_conn *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    uint8_t body[16];
+    int rc;
+
+    if (!c->frame_sent) {
+        rc = conn_put_frame(c, PVN_FRAME_READY, body,
+                            pvn_ready_encode(body, sizeof(body), c->verified), &err);
+        if (rc)
+            return conn_fail_now(c, &err);
+    }
+    rc = listen_to_peer(c);
+    if (rc)
+        return rc;
+    if (!c->ready_seen || c->ctrl.tx_len)
+        return -EAGAIN;
+    rc = settle(c);
+    if (rc)
+        return rc;
+    come_up(c);
+    return 0;
+}

@@ -1,0 +1,308 @@
+#include "config.h"
+#include "connect/handshake_priv.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/hints.h"
+#include "base/log.h"
+#include "base/param.h"
+#include "base/random.h"
+
+/* A listener that refuses has lost its process or hides behind a firewall; the moment in which a
+ * fail-over address moves is what the patience is for. */
+#define REFUSED_PATIENCE_NS (2 * PVN_NS_PER_S)
+#define REDIAL_FIRST_NS     (10 * PVN_NS_PER_MS)
+#define REDIAL_MAX_NS       PVN_NS_PER_S
+/* Connections that may be closed by the other side before it said a word. */
+enum { MAX_REDIALS = 3 };
+
+int conn_step_start(struct pvn_conn *c)
+{
+    conn_goto(c, PVN_CONN_DIAL);
+    return 0;
+}
+
+/* ---- DIAL ---- */
+
+/* What the communicator asks for, else the parameter; the other way round if told so. */
+static int effective_class(int asked)
+{
+    const struct pvn_params *p = pvn_params_get();
+
+    if (asked < 0 || (p->tc_force && p->traffic_class >= 0))
+        return p->traffic_class;
+    return asked;
+}
+
+static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
+{
+    uint64_t now = pvn_now_ns(), pause;
+    bool again;
+
+    pvn_ctrl_close(&c->ctrl);
+    if (err->code == 0) {
+        pvn_err_set(err, code, "connecting failed");
+        pvn_err_set_hint(
+            err, pvn_hint_id_find(PVN_HINT_ERRNO, code, PVN_PHASE_DIAL, PVN_PAST_NEVER_WORKED));
+    }
+    switch (code) {
+    case -ECONNREFUSED:
+        if (c->refused_ns == 0)
+            c->refused_ns = now;
+        again = now - c->refused_ns < REFUSED_PATIENCE_NS;
+        break;
+    case -ETIMEDOUT:
+    case -EHOSTUNREACH:
+    case -ENETUNREACH:
+    case -ECONNRESET:
+    case -EADDRNOTAVAIL:
+    case -EAGAIN:
+    case -EMFILE:
+    case -ENFILE:
+    case -ENOBUFS:
+    case -ENOMEM:
+        c->refused_ns = 0;
+        again = true;
+        break;
+    default:
+        again = false;
+    }
+    if (!again) {
+        if (code == -ECONNREFUSED)
+            pvn_err_set_fault(err, PVN_FAULT_REMOTE);
+        return conn_fail_now(c, err);
+    }
+    if (!c->said_dial) {
+        char text[PVN_ERR_TEXT_LEN];
+
+        c->said_dial = true;
+        pvn_err_format(err, text, sizeof(text));
+        pvn_info(PVN_NET, "%s to %s: %s; trying again until NCCL_PVRDMA_CONNECT_TIMEOUT is over",
+                 c->where, c->who, text);
+    }
+    c->err = *err; /* quoted should the deadline come */
+    pause = REDIAL_FIRST_NS << (c->attempts < 7 ? c->attempts : 7);
+    c->attempts++;
+    c->redial_ns = now + (pause < REDIAL_MAX_NS ? pause : REDIAL_MAX_NS);
+    return -EAGAIN;
+}
+
+int conn_step_dial(struct pvn_conn *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    const struct pvn_device *dev = c->cfg.port[0];
+    int rc;
+
+    if (c->ctrl.fd < 0) {
+        if (pvn_now_ns() < c->redial_ns)
+            return -EAGAIN;
+        c->traffic_class = effective_class(c->cfg.traffic_class);
+        rc = pvn_sock_dial(&dev->addr, dev->addr_len, &c->cfg.peer, c->cfg.peer_len,
+                           c->traffic_class, &err);
+        if (rc < 0)
+            return dial_failed(c, rc, &err);
+        pvn_ctrl_init(&c->ctrl, rc);
+    }
+    rc = pvn_sock_connected(c->ctrl.fd);
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc)
+        return dial_failed(c, rc, &err);
+    pvn_err_clear(&c->err);
+    conn_goto(c, PVN_CONN_HELLO);
+    return 0;
+}
+
+/* ---- what all later states need ---- */
+
+int conn_put_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *body, int len,
+                   struct pvn_err *err)
+{
+    int rc;
+
+    if (len < 0)
+        return pvn_err_set(err, len, "%s frame cannot be encoded", pvn_frame_name(type));
+    rc = pvn_ctrl_put_frame(&c->ctrl, type, body, (size_t)len, err);
+    if (rc == 0)
+        c->frame_sent = true;
+    return rc;
+}
+
+/* 0 or the failure of the connection; a full socket is no failure. */
+int conn_flush(struct pvn_conn *c)
+{
+    struct pvn_err err = PVN_ERR_INIT, peers = PVN_ERR_INIT;
+    enum pvn_frame_type type;
+    const uint8_t *body;
+    size_t len;
+    char text[PVN_REASON_MAX];
+    int rc = pvn_ctrl_flush(&c->ctrl, &err);
+
+    if (rc == 0 || rc == -EAGAIN)
+        return 0;
+    /* The peer may have said why before it closed. */
+    while (pvn_ctrl_get(&c->ctrl, &type, &body, &len, &peers) > 0)
+        if (type == PVN_FRAME_ERROR && pvn_reason_decode(body, len, text, NULL) == 0) {
+            pvn_err_set(&err, -EREMOTEIO, "the peer gave up: %s", text);
+            break;
+        }
+    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+    return conn_fail_now(c, &err);
+}
+
+/*
+ * What pvn_ctrl_get brought: 1 it is a frame of those in `want` (bits), -EAGAIN, or the connection
+ * has failed: the peer gave up, closed, or sent something else.
+ */
+static int judge(struct pvn_conn *c, int rc, unsigned want, enum pvn_frame_type type,
+                 const uint8_t *body, size_t len, struct pvn_err *err)
+{
+    char text[PVN_REASON_MAX];
+
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc > 0) {
+        if (want >> type & 1)
+            return 1;
+        if (type == PVN_FRAME_ERROR && pvn_reason_decode(body, len, text, err) == 0)
+            pvn_err_set(err, -EREMOTEIO, "the peer gave up: %s", text);
+        else if (type == PVN_FRAME_GOODBYE)
+            pvn_err_set(err, -ECONNABORTED,
+                        "the peer closed while the connection was being set up");
+        else if (type != PVN_FRAME_ERROR)
+            pvn_err_set(err, -EPROTO, "%s frame from the peer in state %s", pvn_frame_name(type),
+                        pvn_conn_state_name(c->state));
+    }
+    if (err->code != -ENOMEM)
+        pvn_err_set_fault(err, PVN_FAULT_REMOTE);
+    return conn_fail_now(c, err);
+}
+
+int conn_expect(struct pvn_conn *c, unsigned want, enum pvn_frame_type *type, const uint8_t **body,
+                size_t *len)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    int rc;
+
+    *type = PVN_FRAME_ERROR;
+    *body = NULL;
+    *len = 0;
+    rc = pvn_ctrl_get(&c->ctrl, type, body, len, &err);
+    return judge(c, rc, want, *type, *body, *len, &err);
+}
+
+/* ---- HELLO ---- */
+
+static int put_hello(struct pvn_conn *c, struct pvn_err *err)
+{
+    uint8_t body[512];
+
+    return conn_put_frame(c, PVN_FRAME_HELLO, body, pvn_hello_encode(body, sizeof(body), &c->mine),
+                          err);
+}
+
+static int take_hello(struct pvn_conn *c, const uint8_t *body, size_t len, struct pvn_err *err)
+{
+    int rc = pvn_hello_decode(body, len, &c->theirs, err);
+
+    if (rc)
+        return rc;
+    rc = pvn_wire_agree(&c->mine, &c->theirs, err);
+    if (rc < 0)
+        return rc;
+    if (c->theirs.session != c->cfg.session)
+        return pvn_err_set(err, -EPROTO,
+                           "HELLO for another session: a stale or misdirected handle");
+    c->hello_seen = true;
+    conn_name_peer(c);
+    return 0;
+}
+
+/* HELLO's own failures are nobody's errno alone: the peer is another version or no peer. */
+static int hello_refused(struct pvn_conn *c, struct pvn_err *err)
+{
+    pvn_err_set_fault(err, PVN_FAULT_REMOTE);
+    return conn_fail_now(c, err);
+}
+
+/* The listener's process dropped us unheard, as it does with connections that are silent for too
+ * long while it is busy: worth another try. */
+static int redial(struct pvn_conn *c)
+{
+    pvn_trace(PVN_NET, "%s to %s: closed by the peer before its HELLO, dialling again", c->where,
+              c->who);
+    c->redials++;
+    pvn_ctrl_close(&c->ctrl);
+    c->redial_ns = pvn_now_ns() + (REDIAL_FIRST_NS << c->redials);
+    conn_goto(c, PVN_CONN_DIAL);
+    return -EAGAIN;
+}
+
+int conn_step_hello_connector(struct pvn_conn *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    enum pvn_frame_type type = PVN_FRAME_ERROR;
+    const uint8_t *body = NULL;
+    size_t len = 0;
+    int rc;
+
+    if (!c->frame_sent) {
+        struct pvn_preamble p = {.version = PVN_WIRE_VERSION,
+                                 .kind = PVN_PREAMBLE_CTRL,
+                                 .session = c->cfg.session,
+                                 .nonce = pvn_random64()};
+        uint8_t bytes[PVN_PREAMBLE_BYTES];
+
+        c->cfg.nonce = p.nonce;
+        c->mine.traffic_class = (int16_t)c->traffic_class;
+        pvn_preamble_encode(bytes, &p);
+        rc = pvn_ctrl_put(&c->ctrl, bytes, sizeof(bytes), &err);
+        if (rc == 0)
+            rc = put_hello(c, &err);
+        if (rc)
+            return conn_fail_now(c, &err);
+    }
+    pvn_ctrl_flush(&c->ctrl, NULL); /* if it fails, so does get */
+    rc = pvn_ctrl_get(&c->ctrl, &type, &body, &len, &err);
+    if ((rc == -EPIPE || rc == -ECONNRESET) && !c->ctrl.started && c->redials < MAX_REDIALS)
+        return redial(c);
+    rc = judge(c, rc, 1u << PVN_FRAME_HELLO, type, body, len, &err);
+    if (rc < 0)
+        return rc;
+    rc = take_hello(c, body, len, &err);
+    if (rc)
+        return hello_refused(c, &err);
+    conn_goto(c, PVN_CONN_OFFER);
+    return 0;
+}
+
+int conn_step_hello_acceptor(struct pvn_conn *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    enum pvn_frame_type type;
+    const uint8_t *body;
+    size_t len;
+    int rc;
+
+    if (!c->hello_seen) {
+        rc = conn_expect(c, 1u << PVN_FRAME_HELLO, &type, &body, &len);
+        if (rc < 0)
+            return rc;
+        rc = take_hello(c, body, len, &err);
+        if (rc)
+            return hello_refused(c, &err);
+        c->traffic_class = effective_class(c->cfg.traffic_class >= 0 ? c->cfg.traffic_class
+                                                                     : c->theirs.traffic_class);
+        pvn_sock_tune(c->ctrl.fd, c->traffic_class);
+        c->mine.traffic_class = (int16_t)c->traffic_class;
+        rc = put_hello(c, &err);
+        if (rc)
+            return conn_fail_now(c, &err);
+    }
+    rc = conn_flush(c);
+    if (rc)
+        return rc;
+    conn_goto(c, PVN_CONN_OFFER);
+    return 0;
+}

@@ -1,0 +1,64 @@
+/*
+ * A listener: where the comms of one device are reached. It sorts what connects: a control
+ * connection of a peer starts a pending conn (handshake.h), a data connection goes to the conn
+ * whose nonce it names, and everybody else is a stranger: closed at the first wrong byte, or when
+ * HELLO_TIMEOUT is over, or when the room for undecided connections is full and it is the oldest.
+ * None of that touches a real peer's state or makes it wait.
+ *
+ * A virtual device has one listening socket per member; the first one's address is in the handle,
+ * the others travel in the lanes' offers.
+ *
+ * Threads: any. The listener outlives its close while a conn still needs it (a lazy conn's data
+ * connections come in after NCCL's v4 has closed the listener).
+ */
+#ifndef PVN_CONNECT_LISTENER_H
+#define PVN_CONNECT_LISTENER_H
+
+#include "connect/handshake.h"
+
+enum { PVN_LISTENER_UNDECIDED = 64 }; /* connections whose preamble is not complete */
+
+struct pvn_listener;
+
+struct pvn_listener_cfg {
+    const struct pvn_device *dev;
+    int nports; /* as in struct pvn_conn_cfg */
+    const struct pvn_device *port[PVN_MAX_LANES];
+    int traffic_class;
+    bool lazy;
+};
+
+/* Counters, for tests and statistics. */
+struct pvn_listener_stats {
+    uint64_t accepted;  /* connections */
+    uint64_t strangers; /* of them closed as such: wrong bytes, or they closed or died themselves */
+    uint64_t late;      /* closed because their time was over */
+    uint64_t crowded;   /* closed because the room was full */
+    uint64_t streams;   /* data connections handed on */
+    uint64_t no_files;  /* accept calls that failed for lack of descriptors or memory */
+};
+
+/* 0 and *out with its handle in handle[PVN_HANDLE_BYTES], or a negative errno with *err. */
+int pvn_listener_open(const struct pvn_listener_cfg *cfg, uint8_t *handle,
+                      struct pvn_listener **out, struct pvn_err *err);
+
+/*
+ * The next comm: 0 with *conn UP (lazy: its HELLO is through), or *conn NULL: call again. Negative
+ * with *err: a peer that had said who it is failed, or nobody came within ACCEPT_TIMEOUT. The conn
+ * is the caller's.
+ */
+int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct pvn_err *err);
+
+/* For a lazy conn that accept has given out: sorts what has come in, then steps the conn; returns
+ * as pvn_conn_step. Once it is UP, or before it is closed, pvn_listener_leave gives the reference
+ * back. */
+int pvn_listener_step(struct pvn_listener *l, struct pvn_conn *conn);
+void pvn_listener_leave(struct pvn_listener *l, struct pvn_conn *conn);
+
+/* Closes pending conns (their peers are told) and gives the caller's reference back. */
+void pvn_listener_close(struct pvn_listener *l);
+
+/* What was said about strangers once is summed up when the listener is closed. */
+void pvn_listener_get_stats(struct pvn_listener *l, struct pvn_listener_stats *out);
+
+#endif

@@ -1,0 +1,16 @@
+# plugin/connect: the wire format, the control connection, the handshake and the listener.
+libpvn_core_la_SOURCES += \
+    plugin/connect/ctrl.c \
+    plugin/connect/ctrl.h \
+    plugin/connect/handshake.c \
+    plugin/connect/handshake.h \
+    plugin/connect/handshake_lanes.c \
+    plugin/connect/handshake_priv.h \
+    plugin/connect/handshake_steps.c \
+    plugin/connect/listener.c \
+    plugin/connect/listener.h \
+    plugin/connect/sock.c \
+    plugin/connect/sock.h \
+    plugin/connect/transport.h \
+    plugin/connect/wire.c \
+    plugin/connect/wire.h

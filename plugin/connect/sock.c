@@ -1,0 +1,188 @@
+#include "config.h"
+#include "connect/sock.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "base/clock.h"
+#include "base/hints.h"
+#include "base/log.h"
+#include "base/param.h"
+
+static int failed(struct pvn_err *err, int fd, enum pvn_phase phase, const char *doing,
+                  const struct sockaddr_storage *ss)
+{
+    int e = errno;
+    char text[PVN_ADDR_TEXT_LEN];
+
+    if (fd >= 0)
+        close(fd);
+    pvn_err_set(err, -e, "%s %s failed", doing,
+                pvn_addr_format((const struct sockaddr *)ss, text, sizeof(text)));
+    pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, e, phase, PVN_PAST_NEVER_WORKED));
+    return -e;
+}
+
+static void set_int(int fd, int level, int option, const char *name, int value)
+{
+    if (setsockopt(fd, level, option, &value, sizeof(value)) != 0) {
+        char text[128];
+
+        pvn_trace(PVN_NET, "setsockopt %s to %d: %s", name, value,
+                  pvn_strerror(errno, text, sizeof(text)));
+    }
+}
+
+int pvn_sock_listen(struct sockaddr_storage *addr, socklen_t len, struct pvn_err *err)
+{
+    /* The kernel cuts this to net.core.somaxconn; a ring of many channels may connect at once. */
+    enum { BACKLOG = 16384 };
+    socklen_t out = sizeof(*addr);
+    int fd = socket(addr->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    /* Accepted sockets inherit it, and it decides on the window scale that they offer. */
+    if (fd >= 0 && pvn_params_get()->tcp_rcvbuf)
+        set_int(fd, SOL_SOCKET, SO_RCVBUF, "SO_RCVBUF", (int)pvn_params_get()->tcp_rcvbuf);
+    pvn_addr_set_port((struct sockaddr *)addr, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)addr, len) != 0 || listen(fd, BACKLOG) != 0 ||
+        getsockname(fd, (struct sockaddr *)addr, &out) != 0)
+        return failed(err, fd, PVN_PHASE_LISTEN, "listening at", addr);
+    return fd;
+}
+
+void pvn_sock_tune(int fd, int traffic_class)
+{
+    const struct pvn_params *p = pvn_params_get();
+    int domain = AF_INET;
+    socklen_t len = sizeof(domain);
+
+    set_int(fd, IPPROTO_TCP, TCP_NODELAY, "TCP_NODELAY", 1);
+    if (p->keepalive_idle) {
+        set_int(fd, SOL_SOCKET, SO_KEEPALIVE, "SO_KEEPALIVE", 1);
+        set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, "TCP_KEEPIDLE",
+                (int)((p->keepalive_idle + PVN_NS_PER_S - 1) / PVN_NS_PER_S));
+        set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, "TCP_KEEPINTVL",
+                (int)((p->keepalive_intvl + PVN_NS_PER_S - 1) / PVN_NS_PER_S));
+        set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, "TCP_KEEPCNT", p->keepalive_cnt);
+    }
+    if (p->tcp_user_timeout)
+        set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, "TCP_USER_TIMEOUT",
+                (int)(p->tcp_user_timeout / PVN_NS_PER_MS));
+    if (traffic_class < 0)
+        return;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    if (domain == AF_INET6)
+        set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, "IPV6_TCLASS", traffic_class);
+    else
+        set_int(fd, IPPROTO_IP, IP_TOS, "IP_TOS", traffic_class);
+}
+
+int pvn_sock_open(const struct sockaddr_storage *peer, int traffic_class, struct pvn_err *err)
+{
+    int fd = socket(peer->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return failed(err, fd, PVN_PHASE_DIAL, "a socket for", peer);
+    pvn_sock_tune(fd, traffic_class);
+    return fd;
+}
+
+int pvn_sock_connect(int fd, const struct sockaddr_storage *local, socklen_t local_len,
+                     const struct sockaddr_storage *peer, socklen_t peer_len, struct pvn_err *err)
+{
+    if (local_len && local->ss_family == peer->ss_family) {
+        struct sockaddr_storage from = *local;
+
+        /* The port is chosen at connect, so that the same one may serve many destinations. */
+        set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, "IP_BIND_ADDRESS_NO_PORT", 1);
+        pvn_addr_set_port((struct sockaddr *)&from, 0);
+        if (bind(fd, (struct sockaddr *)&from, local_len) != 0)
+            return failed(err, fd, PVN_PHASE_DIAL, "binding a socket to", &from);
+    }
+    if (connect(fd, (const struct sockaddr *)peer, peer_len) != 0 && errno != EINPROGRESS &&
+        errno != EINTR)
+        return failed(err, fd, PVN_PHASE_DIAL, "connecting to", peer);
+    return 0;
+}
+
+int pvn_sock_dial(const struct sockaddr_storage *local, socklen_t local_len,
+                  const struct sockaddr_storage *peer, socklen_t peer_len, int traffic_class,
+                  struct pvn_err *err)
+{
+    int fd = pvn_sock_open(peer, traffic_class, err);
+    int rc = fd < 0 ? fd : pvn_sock_connect(fd, local, local_len, peer, peer_len, err);
+
+    return rc < 0 ? rc : fd;
+}
+
+int pvn_sock_accept(int listen_fd, struct sockaddr_storage *peer, struct pvn_err *err)
+{
+    int tries;
+
+    for (tries = 0; tries < 16; tries++) {
+        socklen_t len = sizeof(*peer);
+        int fd = accept4(listen_fd, (struct sockaddr *)peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd >= 0)
+            return fd;
+        /* accept(2): errors of the new connection itself are to be treated like EAGAIN by retrying.
+         */
+        switch (errno) {
+        case EINTR:
+        case ECONNABORTED:
+        case ENETDOWN:
+        case EPROTO:
+        case ENOPROTOOPT:
+        case EHOSTDOWN:
+        case ENONET:
+        case EHOSTUNREACH:
+        case EOPNOTSUPP:
+        case ENETUNREACH:
+            continue;
+        case EAGAIN:
+            return -EAGAIN;
+        default: {
+            int e = errno;
+
+            pvn_err_set(err, -e, "accepting a connection failed");
+            pvn_err_set_hint(err,
+                             pvn_hint_id_find(PVN_HINT_ERRNO, e, PVN_PHASE_ACCEPT, PVN_PAST_ANY));
+            return -e;
+        }
+        }
+    }
+    return -EAGAIN;
+}
+
+int pvn_sock_connected(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    int n = poll(&p, 1, 0), e = 0;
+    socklen_t len = sizeof(e);
+
+    if (n < 0)
+        return errno == EINTR ? -EAGAIN : -errno;
+    if (n == 0)
+        return -EAGAIN;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len) != 0)
+        return -errno;
+    return -e;
+}
+
+void pvn_sock_close(int fd)
+{
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    int unread = 0;
+
+    /* What close does with the last descriptor: a reset if there is something unread. */
+    if (ioctl(fd, FIONREAD, &unread) == 0 && unread > 0)
+        connect(fd, &nobody, sizeof(nobody));
+    else
+        shutdown(fd, SHUT_RDWR);
+    close(fd);
+}

@@ -1,0 +1,50 @@
+/*
+ * The sockets of connection set-up: listening, dialling, accepting. All are non-blocking and
+ * close-on-exec; none ever raises SIGPIPE. A lane's data sockets are dialled here too and get their
+ * data options from the lane.
+ */
+#ifndef PVN_CONNECT_SOCK_H
+#define PVN_CONNECT_SOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+
+/* All return a descriptor or a negative errno with *err set. */
+
+/* Bound to `addr` with a free port, which is written back to it. */
+int pvn_sock_listen(struct sockaddr_storage *addr, socklen_t len, struct pvn_err *err);
+
+/*
+ * A socket towards `peer`, not connected yet, tuned (see below): a lane adds its own options before
+ * pvn_sock_connect starts the connection from `local` (its port is not used; len 0 or another
+ * family: the kernel chooses). connect returns 0 when it is under way or done; it closes fd when it
+ * fails.
+ */
+int pvn_sock_open(const struct sockaddr_storage *peer, int traffic_class, struct pvn_err *err);
+int pvn_sock_connect(int fd, const struct sockaddr_storage *local, socklen_t local_len,
+                     const struct sockaddr_storage *peer, socklen_t peer_len, struct pvn_err *err);
+/* Both. */
+int pvn_sock_dial(const struct sockaddr_storage *local, socklen_t local_len,
+                  const struct sockaddr_storage *peer, socklen_t peer_len, int traffic_class,
+                  struct pvn_err *err);
+
+/* Next connection of a listening socket; -EAGAIN (without *err) when there is none. */
+int pvn_sock_accept(int listen_fd, struct sockaddr_storage *peer, struct pvn_err *err);
+
+/* The parameters' keepalive and time-outs, no delay; traffic class where it is not -1. Never fails:
+ * an option that the kernel refuses is worth a trace line, not a connection. */
+void pvn_sock_tune(int fd, int traffic_class);
+
+/* Whether a dialled socket is connected: 0, -EAGAIN, or the negative errno of the failed attempt.
+ */
+int pvn_sock_connected(int fd);
+
+/* Ends a connection, or listening, and closes fd. A close alone would leave the other side waiting
+ * for as long as a child of this process, forked meanwhile, has the descriptor, too. */
+void pvn_sock_close(int fd);
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * A transport: where devices come from and how a lane on one of them is made. net-tcp has one,
+ * net-pvrdma has one; the device table (device.h) asks them all once, at init.
+ *
+ * A device is what NCCL sees as a NIC. Its facts are filled in by the transport that finds it.
+ * Whatever carries its data, a device also has an IP address: there the listener of its comms
+ * waits, for the control connection is TCP.
+ */
+#ifndef PVN_CONNECT_TRANSPORT_H
+#define PVN_CONNECT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "engine/lane.h"
+#include "connect/wire.h"
+
+enum { PVN_MAX_DEVICES = 64 }; /* physical and virtual */
+
+struct pvn_transport_ops;
+
+struct pvn_device {
+    char name[PVN_NAME_MAX];
+    char pci_path[512]; /* real path of the PCI function in /sys; "": none, a virtual device */
+    uint64_t guid;      /* the same for all ports and functions of one adapter */
+    int ptr_support;    /* NCCL_PTR_ bits, proved */
+    bool reg_is_global;
+    bool force_flush;
+    int speed_mbps;
+    bool speed_known; /* false: speed_mbps is an assumption */
+    int port;         /* from 1 where ports are numbered, else 0 or 1 */
+    float latency_us;
+    int max_comms;
+    int16_t rail, plane; /* NCCL_NET_ID_UNDEF: not known */
+    char why[192];       /* why this device is offered, for the banner */
+
+    char ifname[PVN_NAME_MAX]; /* the interface of addr */
+    unsigned ifindex;
+    struct sockaddr_storage addr; /* where listeners bind and from where connectors dial; port 0 */
+    socklen_t addr_len;
+
+    /* Who makes its lanes, in order of preference; a device with a faster transport may list TCP
+     * behind it. */
+    struct {
+        const struct pvn_transport_ops *ops;
+        int index; /* the transport's own number of this device */
+    } via[2];
+    int nvia;
+
+    /* A virtual device: the devices it joins. A physical one: itself. */
+    int nmembers;
+    int members[PVN_MAX_LANES];
+};
+
+/* What a transport needs to know to make one lane. Valid during the call of lane_new only, except
+ * ctx. */
+struct pvn_lane_args {
+    const struct pvn_device *dev; /* a physical device */
+    bool sender;                  /* this end dials */
+    uint64_t session, nonce;      /* for the preambles of the lane's own connections */
+    int traffic_class;            /* 0 to 255, -1: the system's default */
+    /* Acceptor: the address of the listener on this device's interface, with its port. */
+    struct sockaddr_storage listen_addr;
+    socklen_t listen_len;
+};
+
+struct pvn_transport_ops {
+    const char *name; /* "tcp", "rdma" */
+    /*
+     * Finds devices: fills up to max entries and returns their number, 0 when there is none.
+     * Negative errno with *err only when looking itself failed. `via`, members and why are the
+     * transport's to fill as well. left_out gets what was not taken and why, for the log; it may
+     * stay empty.
+     */
+    int (*scan)(struct pvn_device *out, int max, char *left_out, size_t cap, struct pvn_err *err);
+    /* A fresh lane, not yet bound: see lane.h for its life. 0 or a negative errno with *err. */
+    int (*lane_new)(int index, const struct pvn_lane_args *args, struct pvn_lane **out,
+                    struct pvn_err *err);
+    /* Forgets what scan found. No lane is left. */
+    void (*unload)(void); /* may be NULL */
+};
+
+/* The transports of this build, in order of preference; NULL ends the list. */
+extern const struct pvn_transport_ops *const pvn_transports[];
+
+#endif

@@ -1,0 +1,551 @@
+#include "config.h"
+#include "connect/wire.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+/* "PVNh" and "PVNp" as bytes, so that a capture shows what it is. */
+static const uint8_t handle_magic[4] = {'P', 'V', 'N', 'h'};
+static const uint8_t preamble_magic[4] = {'P', 'V', 'N', 'p'};
+
+/* Offsets in the handle. */
+enum {
+    H_VERSION = 4,
+    H_FAMILY = 6,
+    H_SESSION = 8,
+    H_ADDR = 16,
+    H_PORT = 32,
+    H_RESERVED = 34, /* 14 bytes, zero */
+    H_SUM = 48,
+    H_COOKIE = 56
+};
+_Static_assert(H_COOKIE + 8 == PVN_HANDLE_BYTES, "the cookie ends the handle");
+_Static_assert(H_RESERVED + 14 == H_SUM, "the checksum covers all before it");
+_Static_assert(PVN_HANDLE_BYTES <= 64, "NCCL_NET_HANDLE_MAXSIZE of NCCL 2.8 to 2.11");
+
+/* Offsets in the preamble. */
+enum {
+    P_VERSION = 4,
+    P_KIND = 6,
+    P_LANE = 7,
+    P_STREAM = 8,
+    P_ZERO = 10,
+    P_SESSION = 16,
+    P_NONCE = 24
+};
+_Static_assert(P_NONCE + 8 == PVN_PREAMBLE_BYTES, "the nonce ends the preamble");
+
+static void put16(uint8_t *p, uint16_t v)
+{
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+
+static void put32(uint8_t *p, uint32_t v)
+{
+    put16(p, (uint16_t)v);
+    put16(p + 2, (uint16_t)(v >> 16));
+}
+
+static void put64(uint8_t *p, uint64_t v)
+{
+    put32(p, (uint32_t)v);
+    put32(p + 4, (uint32_t)(v >> 32));
+}
+
+static uint16_t get16(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+    return get16(p) | (uint32_t)get16(p + 2) << 16;
+}
+
+static uint64_t get64(const uint8_t *p)
+{
+    return get32(p) | (uint64_t)get32(p + 4) << 32;
+}
+
+/* CRC-32 (IEEE 802.3), bit by bit: it runs over 48 bytes once per connection. */
+static uint32_t crc32(const uint8_t *p, size_t n)
+{
+    uint32_t crc = 0xffffffffu;
+    int bit;
+
+    while (n--) {
+        crc ^= *p++;
+        for (bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+    }
+    return ~crc;
+}
+
+int pvn_wire_addr_from_sockaddr(struct pvn_wire_addr *a, const struct sockaddr *sa)
+{
+    memset(a, 0, sizeof(*a));
+    if (sa->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+
+        a->family = 4;
+        a->port = ntohs(in->sin_port);
+        memcpy(a->bytes, &in->sin_addr, 4);
+        return 0;
+    }
+    if (sa->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)sa;
+
+        a->family = 6;
+        a->port = ntohs(in6->sin6_port);
+        memcpy(a->bytes, &in6->sin6_addr, 16);
+        return 0;
+    }
+    return -EAFNOSUPPORT;
+}
+
+socklen_t pvn_wire_addr_to_sockaddr(const struct pvn_wire_addr *a, uint32_t scope_id,
+                                    struct sockaddr_storage *ss)
+{
+    memset(ss, 0, sizeof(*ss));
+    if (a->family == 4) {
+        struct sockaddr_in *in = (struct sockaddr_in *)ss;
+
+        in->sin_family = AF_INET;
+        in->sin_port = htons(a->port);
+        memcpy(&in->sin_addr, a->bytes, 4);
+        return sizeof(*in);
+    } else {
+        struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ss;
+
+        in6->sin6_family = AF_INET6;
+        in6->sin6_port = htons(a->port);
+        memcpy(&in6->sin6_addr, a->bytes, 16);
+        if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+            in6->sin6_scope_id = scope_id;
+        return sizeof(*in6);
+    }
+}
+
+void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h)
+{
+    memset(out, 0, PVN_HANDLE_BYTES);
+    memcpy(out, handle_magic, sizeof(handle_magic));
+    put16(out + H_VERSION, h->version);
+    out[H_FAMILY] = h->addr.family;
+    put64(out + H_SESSION, h->session);
+    memcpy(out + H_ADDR, h->addr.bytes, sizeof(h->addr.bytes));
+    put16(out + H_PORT, h->addr.port);
+    put32(out + H_SUM, crc32(out, H_SUM));
+    put64(out + H_COOKIE, h->cookie);
+}
+
+int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struct pvn_err *err)
+{
+    uint32_t sum, want;
+
+    memset(h, 0, sizeof(*h));
+    if (len < PVN_HANDLE_BYTES)
+        return pvn_err_set(err, -EINVAL, "connection handle is truncated: %zu of %d bytes", len,
+                           PVN_HANDLE_BYTES);
+    if (memcmp(in, handle_magic, sizeof(handle_magic)) != 0)
+        return pvn_err_set(
+            err, -EINVAL,
+            "connection handle is not one of this plugin (it begins %02x%02x%02x%02x): "
+            "the other rank uses another network plugin or NCCL's own transport",
+            in[0], in[1], in[2], in[3]);
+    sum = get32(in + H_SUM);
+    want = crc32(in, H_SUM);
+    if (sum != want)
+        return pvn_err_set(
+            err, -EINVAL, "connection handle is damaged or truncated: checksum %08x, computed %08x",
+            sum, want);
+    h->version = get16(in + H_VERSION);
+    if (h->version < PVN_WIRE_VERSION_MIN)
+        return pvn_err_set(
+            err, -EPROTONOSUPPORT,
+            "connection handle is from wire version %u, this plugin speaks %d to %d: "
+            "install the same release on all nodes",
+            h->version, PVN_WIRE_VERSION_MIN, PVN_WIRE_VERSION);
+    h->session = get64(in + H_SESSION);
+    h->addr.family = in[H_FAMILY];
+    h->addr.port = get16(in + H_PORT);
+    memcpy(h->addr.bytes, in + H_ADDR, sizeof(h->addr.bytes));
+    h->cookie = get64(in + H_COOKIE);
+    if ((h->addr.family != 4 && h->addr.family != 6) || h->addr.port == 0 || h->session == 0)
+        return pvn_err_set(
+            err, -EINVAL,
+            "connection handle has no usable address: family %u, port %u, session %llx",
+            h->addr.family, h->addr.port, (unsigned long long)h->session);
+    return 0;
+}
+
+uint64_t pvn_handle_cookie(const uint8_t *handle)
+{
+    return get64(handle + H_COOKIE);
+}
+
+void pvn_handle_set_cookie(uint8_t *handle, uint64_t cookie)
+{
+    put64(handle + H_COOKIE, cookie);
+}
+
+void pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_BYTES], const struct pvn_preamble *p)
+{
+    memset(out, 0, PVN_PREAMBLE_BYTES);
+    memcpy(out, preamble_magic, sizeof(preamble_magic));
+    put16(out + P_VERSION, p->version);
+    out[P_KIND] = p->kind;
+    out[P_LANE] = p->lane;
+    put16(out + P_STREAM, p->stream);
+    put64(out + P_SESSION, p->session);
+    put64(out + P_NONCE, p->nonce);
+}
+
+int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct pvn_preamble *p,
+                        struct pvn_err *err)
+{
+    uint8_t want[8];
+    size_t n = len < sizeof(preamble_magic) ? len : sizeof(preamble_magic);
+
+    memset(p, 0, sizeof(*p));
+    if (len == 0)
+        return 0;
+    if (memcmp(in, preamble_magic, n) != 0)
+        return pvn_err_set(err, -EINVAL,
+                           "not a peer of this plugin: its first bytes are something else");
+    if (len > P_KIND && in[P_KIND] != PVN_PREAMBLE_CTRL && in[P_KIND] != PVN_PREAMBLE_STREAM)
+        return pvn_err_set(err, -EPROTO, "connection of unknown kind %u", in[P_KIND]);
+    if (len > P_LANE && in[P_LANE] >= PVN_MAX_LANES)
+        return pvn_err_set(err, -EPROTO, "data connection of lane %u, there are at most %d",
+                           in[P_LANE], PVN_MAX_LANES);
+    /* A session is known byte by byte, so that guessing it is no cheaper than 64 bits. */
+    if (len > P_SESSION) {
+        put64(want, session);
+        n = len - P_SESSION < 8 ? len - P_SESSION : 8;
+        if (memcmp(in + P_SESSION, want, n) != 0)
+            return pvn_err_set(
+                err, -EINVAL,
+                "connection for another listener (its session id is not ours): an old or "
+                "misdirected handle");
+    }
+    if (len < PVN_PREAMBLE_BYTES)
+        return 0;
+    p->version = get16(in + P_VERSION);
+    p->kind = in[P_KIND];
+    p->lane = in[P_LANE];
+    p->stream = get16(in + P_STREAM);
+    p->session = get64(in + P_SESSION);
+    p->nonce = get64(in + P_NONCE);
+    if (p->nonce == 0)
+        return pvn_err_set(err, -EPROTO, "connection without a nonce");
+    return 1;
+}
+
+static const struct {
+    const char *name;
+    uint32_t min, max; /* bytes of the body */
+} frames[PVN_FRAME_TYPES] = {
+    [PVN_FRAME_HELLO] = {"HELLO", 30, PVN_FRAME_BODY_MAX},
+    [PVN_FRAME_OFFER] = {"OFFER", 2, PVN_FRAME_BODY_MAX},
+    [PVN_FRAME_READY] = {"READY", 4, 64},
+    [PVN_FRAME_ERROR] = {"ERROR", 2, PVN_REASON_MAX + 2},
+    [PVN_FRAME_GOODBYE] = {"GOODBYE", 0, 64},
+};
+
+const char *pvn_frame_name(int type)
+{
+    return type > 0 && type < PVN_FRAME_TYPES ? frames[type].name : "unknown";
+}
+
+void pvn_frame_header_encode(uint8_t out[PVN_FRAME_HEADER_BYTES], const struct pvn_frame_header *h)
+{
+    memset(out, 0, PVN_FRAME_HEADER_BYTES);
+    out[0] = h->type;
+    put32(out + 4, h->len);
+}
+
+int pvn_frame_header_decode(const uint8_t in[PVN_FRAME_HEADER_BYTES], struct pvn_frame_header *h,
+                            struct pvn_err *err)
+{
+    h->type = in[0];
+    h->len = get32(in + 4);
+    if (h->type == 0 || h->type >= PVN_FRAME_TYPES)
+        return pvn_err_set(err, -EPROTO, "frame of unknown type %u on the control connection",
+                           h->type);
+    if (h->len < frames[h->type].min || h->len > frames[h->type].max)
+        return pvn_err_set(err, -EPROTO, "%s frame of %u bytes, allowed are %u to %u",
+                           frames[h->type].name, h->len, frames[h->type].min, frames[h->type].max);
+    return 0;
+}
+
+/* Bytes to be written, or the fact that they did not fit. */
+struct writer {
+    uint8_t *p;
+    size_t left;
+    size_t used;
+    int full;
+};
+
+static uint8_t *room(struct writer *w, size_t n)
+{
+    uint8_t *p = w->p;
+
+    if (w->full || n > w->left) {
+        w->full = 1;
+        return NULL;
+    }
+    w->p += n;
+    w->left -= n;
+    w->used += n;
+    return p;
+}
+
+static void write_int(struct writer *w, uint64_t v, size_t bytes)
+{
+    uint8_t *p = room(w, bytes);
+    size_t i;
+
+    for (i = 0; p && i < bytes; i++)
+        p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static void write_bytes(struct writer *w, const void *src, size_t n)
+{
+    uint8_t *p = room(w, n);
+
+    if (p && n)
+        memcpy(p, src, n);
+}
+
+/* A length in one byte, then so many characters. */
+static void write_name(struct writer *w, const char *s)
+{
+    size_t n = strnlen(s, PVN_NAME_MAX - 1);
+
+    write_int(w, n, 1);
+    write_bytes(w, s, n);
+}
+
+static int written(const struct writer *w)
+{
+    return w->full ? -ENOSPC : (int)w->used;
+}
+
+/* Bytes to be read; `bad` once something ran past the end. Reads after that give zeros. */
+struct reader {
+    const uint8_t *p;
+    size_t left;
+    int bad;
+};
+
+static const uint8_t *next(struct reader *r, size_t n)
+{
+    const uint8_t *p = r->p;
+
+    if (r->bad || n > r->left) {
+        r->bad = 1;
+        return NULL;
+    }
+    r->p += n;
+    r->left -= n;
+    return p;
+}
+
+static uint64_t read_int(struct reader *r, size_t bytes)
+{
+    const uint8_t *p = next(r, bytes);
+    uint64_t v = 0;
+    size_t i;
+
+    for (i = 0; p && i < bytes; i++)
+        v |= (uint64_t)p[i] << (8 * i);
+    return v;
+}
+
+/* Text from the wire ends up in logs: no control characters. */
+static void clean_copy(char *dst, const uint8_t *src, size_t n)
+{
+    size_t i;
+
+    for (i = 0; i < n; i++)
+        dst[i] = src[i] < 0x20 || src[i] == 0x7f ? '?' : (char)src[i];
+    dst[n] = '\0';
+}
+
+static void read_name(struct reader *r, char dst[PVN_NAME_MAX])
+{
+    size_t n = read_int(r, 1);
+    const uint8_t *p;
+
+    dst[0] = '\0';
+    if (n >= PVN_NAME_MAX) {
+        r->bad = 1;
+        return;
+    }
+    p = next(r, n);
+    if (p)
+        clean_copy(dst, p, n);
+}
+
+int pvn_hello_encode(uint8_t *out, size_t cap, const struct pvn_hello *h)
+{
+    struct writer w = {out, cap, 0, 0};
+
+    write_int(&w, h->version_min, 2);
+    write_int(&w, h->version_max, 2);
+    write_int(&w, h->pid, 4);
+    write_int(&w, h->session, 8);
+    write_int(&w, h->features, 8);
+    write_int(&w, (uint16_t)h->traffic_class, 2);
+    write_int(&w, 0, 1); /* reserved */
+    write_name(&w, h->plugin_version);
+    write_name(&w, h->host);
+    write_name(&w, h->device);
+    return written(&w);
+}
+
+int pvn_hello_decode(const uint8_t *in, size_t len, struct pvn_hello *h, struct pvn_err *err)
+{
+    struct reader r = {in, len, 0};
+
+    memset(h, 0, sizeof(*h));
+    h->version_min = (uint16_t)read_int(&r, 2);
+    h->version_max = (uint16_t)read_int(&r, 2);
+    h->pid = (uint32_t)read_int(&r, 4);
+    h->session = read_int(&r, 8);
+    h->features = read_int(&r, 8);
+    h->traffic_class = (int16_t)read_int(&r, 2);
+    read_int(&r, 1);
+    read_name(&r, h->plugin_version);
+    read_name(&r, h->host);
+    read_name(&r, h->device);
+    if (r.bad)
+        return pvn_err_set(err, -EPROTO, "HELLO of %zu bytes ends too early", len);
+    if (h->version_min == 0 || h->version_min > h->version_max)
+        return pvn_err_set(err, -EPROTO, "HELLO with the impossible version range %u to %u",
+                           h->version_min, h->version_max);
+    if (h->traffic_class < -1 || h->traffic_class > 255)
+        return pvn_err_set(err, -EPROTO, "HELLO with the impossible traffic class %d",
+                           h->traffic_class);
+    return 0;
+}
+
+int pvn_offer_encode(uint8_t *out, size_t cap, const struct pvn_offer *o)
+{
+    struct writer w = {out, cap, 0, 0};
+    int i;
+
+    if (o->n < 0 || o->n > PVN_MAX_LANES)
+        return -EINVAL;
+    write_int(&w, (uint64_t)o->n, 1);
+    write_int(&w, 0, 1); /* reserved */
+    for (i = 0; i < o->n; i++) {
+        const struct pvn_lane_offer *l = &o->lane[i];
+
+        if (l->index >= PVN_MAX_LANES || l->rail < -1 || l->len > PVN_OFFER_BLOB_MAX)
+            return -EINVAL;
+        write_int(&w, l->index, 1);
+        write_int(&w, (uint16_t)l->rail, 2);
+        write_name(&w, l->kind);
+        write_name(&w, l->name);
+        write_int(&w, l->len, 2);
+        write_bytes(&w, l->blob, l->len);
+    }
+    return written(&w);
+}
+
+int pvn_offer_decode(const uint8_t *in, size_t len, struct pvn_offer *o, struct pvn_err *err)
+{
+    struct reader r = {in, len, 0};
+    unsigned seen = 0, n;
+    int i;
+
+    memset(o, 0, sizeof(*o));
+    n = (unsigned)read_int(&r, 1);
+    read_int(&r, 1);
+    if (!r.bad && n > PVN_MAX_LANES)
+        return pvn_err_set(err, -EPROTO, "OFFER of %u lanes, at most %d are possible", n,
+                           PVN_MAX_LANES);
+    for (i = 0; i < (int)n && !r.bad; i++) {
+        struct pvn_lane_offer *l = &o->lane[i];
+
+        l->index = (uint8_t)read_int(&r, 1);
+        l->rail = (int16_t)read_int(&r, 2);
+        read_name(&r, l->kind);
+        read_name(&r, l->name);
+        l->len = (uint16_t)read_int(&r, 2);
+        if (l->len > PVN_OFFER_BLOB_MAX)
+            return pvn_err_set(err, -EPROTO,
+                               "OFFER with %u bytes for one lane, at most %d are possible", l->len,
+                               PVN_OFFER_BLOB_MAX);
+        l->blob = next(&r, l->len);
+        if (!r.bad && (l->index >= PVN_MAX_LANES || seen & 1u << l->index))
+            return pvn_err_set(err, -EPROTO, "OFFER names lane %u twice or out of range", l->index);
+        seen |= 1u << (l->index % PVN_MAX_LANES);
+        if (l->rail < -1)
+            return pvn_err_set(err, -EPROTO, "OFFER with the impossible rail %d", l->rail);
+    }
+    if (r.bad || r.left)
+        return pvn_err_set(err, -EPROTO, "OFFER of %zu bytes does not add up", len);
+    o->n = (int)n;
+    return 0;
+}
+
+int pvn_ready_encode(uint8_t *out, size_t cap, uint32_t lanes)
+{
+    struct writer w = {out, cap, 0, 0};
+
+    write_int(&w, lanes, 4);
+    return written(&w);
+}
+
+int pvn_ready_decode(const uint8_t *in, size_t len, uint32_t *lanes, struct pvn_err *err)
+{
+    struct reader r = {in, len, 0};
+
+    *lanes = (uint32_t)read_int(&r, 4);
+    if (r.bad || *lanes >> PVN_MAX_LANES)
+        return pvn_err_set(err, -EPROTO, "READY of %zu bytes with lanes %#x", len, *lanes);
+    return 0;
+}
+
+int pvn_reason_encode(uint8_t *out, size_t cap, const char *text)
+{
+    struct writer w = {out, cap, 0, 0};
+    size_t n = strnlen(text, PVN_REASON_MAX - 1);
+
+    write_int(&w, n, 2);
+    write_bytes(&w, text, n);
+    return written(&w);
+}
+
+int pvn_reason_decode(const uint8_t *in, size_t len, char text[PVN_REASON_MAX], struct pvn_err *err)
+{
+    struct reader r = {in, len, 0};
+    size_t n = read_int(&r, 2);
+    const uint8_t *p = next(&r, n);
+
+    text[0] = '\0';
+    if (!p || n >= PVN_REASON_MAX)
+        return pvn_err_set(err, -EPROTO, "ERROR of %zu bytes with a text of %zu", len, n);
+    clean_copy(text, p, n);
+    return 0;
+}
+
+int pvn_wire_agree(const struct pvn_hello *mine, const struct pvn_hello *theirs,
+                   struct pvn_err *err)
+{
+    int best = mine->version_max < theirs->version_max ? mine->version_max : theirs->version_max;
+    int least = mine->version_min > theirs->version_min ? mine->version_min : theirs->version_min;
+
+    if (best >= least)
+        return best;
+    return pvn_err_set(
+        err, -EPROTONOSUPPORT,
+        "wire versions do not meet: plugin %s on %s speaks %u to %u, plugin %s on %s speaks "
+        "%u to %u; install the same release on all nodes",
+        mine->plugin_version, mine->host, mine->version_min, mine->version_max,
+        theirs->plugin_version, theirs->host, theirs->version_min, theirs->version_max);
+}

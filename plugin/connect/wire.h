@@ -1,0 +1,167 @@
+/*
+ * The wire format of connection set-up, version 1: everything two processes say to each other
+ * outside the lanes' own data. Integers are little endian; nothing here depends on the compiler's
+ * layout. The functions are pure: they look at bytes and write bytes, so they can be tested and
+ * fuzzed alone.
+ *
+ *   handle    64 bytes, carried from listener to connector by NCCL's bootstrap
+ *   preamble  32 bytes, the first bytes of every connection to a listener
+ *   frames    on the control connection: an 8-byte header, then a body of the length it names
+ *
+ * Nothing decoded is used before its length and range were checked. A decoder returns 0, or a
+ * negative errno with the reason in err: -EINVAL the bytes are not ours or damaged,
+ * -EPROTONOSUPPORT another version, -EPROTO against the rules of the format.
+ *
+ * Compatibility: the handle, the preamble and the frame header never change; HELLO only grows at
+ * its end, an old reader skips what it does not know; ERROR stays as it is. Everything else may
+ * change with the version, on which HELLO agrees first.
+ */
+#ifndef PVN_CONNECT_WIRE_H
+#define PVN_CONNECT_WIRE_H
+
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "engine/lane.h"
+
+enum {
+    PVN_WIRE_VERSION = 1,     /* what this code speaks best */
+    PVN_WIRE_VERSION_MIN = 1, /* and the oldest it still speaks */
+
+    PVN_HANDLE_BYTES =
+        64, /* NCCL_NET_HANDLE_MAXSIZE of the oldest supported release (nccl/types.h) */
+    PVN_PREAMBLE_BYTES = 32,
+    PVN_FRAME_HEADER_BYTES = 8,
+    PVN_FRAME_BODY_MAX = 16384,
+    PVN_OFFER_BLOB_MAX = 1024, /* of one lane */
+    PVN_NAME_MAX = 64,         /* host, device and interface names, with the terminating zero */
+    PVN_REASON_MAX = 1024      /* text of an ERROR frame, with the terminating zero */
+};
+
+/* An address as it travels: no scope, for an interface number means nothing on another machine. */
+struct pvn_wire_addr {
+    uint8_t family;    /* 4 or 6 */
+    uint16_t port;     /* host byte order */
+    uint8_t bytes[16]; /* network byte order, the first 4 for IPv4 */
+};
+
+/* -EAFNOSUPPORT for any other family. */
+int pvn_wire_addr_from_sockaddr(struct pvn_wire_addr *a, const struct sockaddr *sa);
+/* scope_id: of the local interface, used for link-local IPv6 addresses only. Returns the length. */
+socklen_t pvn_wire_addr_to_sockaddr(const struct pvn_wire_addr *a, uint32_t scope_id,
+                                    struct sockaddr_storage *ss);
+
+/*
+ * What listen() gives to NCCL. The cookie is the connector's own note between two calls of
+ * connect() with the same handle: zero when it leaves the listener, outside the checksum, and never
+ * trusted as a pointer.
+ */
+struct pvn_handle {
+    uint16_t version; /* of the wire format the listener speaks best */
+    uint64_t session; /* random, one per listener */
+    struct pvn_wire_addr addr;
+    uint64_t cookie;
+};
+
+void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h);
+int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struct pvn_err *err);
+/* The cookie alone, in place. */
+uint64_t pvn_handle_cookie(const uint8_t *handle);
+void pvn_handle_set_cookie(uint8_t *handle, uint64_t cookie);
+
+enum pvn_preamble_kind { PVN_PREAMBLE_CTRL = 1, PVN_PREAMBLE_STREAM = 2 };
+
+struct pvn_preamble {
+    uint16_t version;
+    uint8_t kind;     /* enum pvn_preamble_kind */
+    uint8_t lane;     /* STREAM: index of the pair in the accepted offer */
+    uint16_t stream;  /* STREAM: index within the lane */
+    uint64_t session; /* of the listener, from its handle */
+    uint64_t nonce;   /* random, one per connection; names the comm that a stream belongs to */
+};
+
+void pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_BYTES], const struct pvn_preamble *p);
+/*
+ * Judges the bytes that have come so far: 1 complete and valid, 0 so far so good, negative a
+ * stranger. A stranger is thus known at its first wrong byte. `session` must be the listener's.
+ */
+int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct pvn_preamble *p,
+                        struct pvn_err *err);
+
+enum pvn_frame_type {
+    PVN_FRAME_HELLO = 1,
+    PVN_FRAME_OFFER = 2,   /* connector: its lanes; acceptor: the pairs it chose */
+    PVN_FRAME_READY = 3,   /* lanes that passed verification */
+    PVN_FRAME_ERROR = 4,   /* why the sender of the frame gives up; it closes behind it */
+    PVN_FRAME_GOODBYE = 5, /* the sender of the frame closes its comm in good order */
+    PVN_FRAME_TYPES
+};
+
+struct pvn_frame_header {
+    uint8_t type; /* enum pvn_frame_type */
+    uint32_t len; /* bytes of the body */
+};
+
+void pvn_frame_header_encode(uint8_t out[PVN_FRAME_HEADER_BYTES], const struct pvn_frame_header *h);
+/* Checks the type's range and the length against the type's bounds. */
+int pvn_frame_header_decode(const uint8_t in[PVN_FRAME_HEADER_BYTES], struct pvn_frame_header *h,
+                            struct pvn_err *err);
+const char *pvn_frame_name(int type);
+
+/* Feature bits of HELLO. Unknown ones are ignored. */
+enum {
+    /* This end is driven by isend, irecv and test only, once HELLO is through (NCCL's v4
+     * interface): it may be away for as long as its user computes. */
+    PVN_FEATURE_LAZY = 1 << 0
+};
+
+struct pvn_hello {
+    uint16_t version_min, version_max; /* of the wire format */
+    uint32_t pid;
+    uint64_t session;
+    uint64_t features;
+    int16_t traffic_class; /* the sender's wish for both directions, -1: none */
+    char plugin_version[PVN_NAME_MAX];
+    char host[PVN_NAME_MAX];
+    char device[PVN_NAME_MAX];
+};
+
+/* One lane of an offer. The blob is the lane's business alone (lane.h, offer and bind). */
+struct pvn_lane_offer {
+    uint8_t
+        index; /* connector: own lane number; acceptor: which of the connector's lanes it pairs */
+    int16_t rail;            /* of its device; -1: not known */
+    char kind[PVN_NAME_MAX]; /* lane->ops->name */
+    char name[PVN_NAME_MAX]; /* interface or port, for messages */
+    uint16_t len;
+    const uint8_t *blob; /* borrowed: from the lane when encoding, from the frame when decoded */
+};
+
+struct pvn_offer {
+    int n;
+    struct pvn_lane_offer lane[PVN_MAX_LANES];
+};
+
+/*
+ * Bodies. Encoders return the number of bytes, or -ENOSPC when cap is too small and -EINVAL for
+ * what cannot be said. Names that do not fit are cut, names from the wire lose their control
+ * characters.
+ */
+int pvn_hello_encode(uint8_t *out, size_t cap, const struct pvn_hello *h);
+int pvn_hello_decode(const uint8_t *in, size_t len, struct pvn_hello *h, struct pvn_err *err);
+int pvn_offer_encode(uint8_t *out, size_t cap, const struct pvn_offer *o);
+int pvn_offer_decode(const uint8_t *in, size_t len, struct pvn_offer *o, struct pvn_err *err);
+int pvn_ready_encode(uint8_t *out, size_t cap, uint32_t lanes);
+int pvn_ready_decode(const uint8_t *in, size_t len, uint32_t *lanes, struct pvn_err *err);
+int pvn_reason_encode(uint8_t *out, size_t cap, const char *text);
+int pvn_reason_decode(const uint8_t *in, size_t len, char text[PVN_REASON_MAX],
+                      struct pvn_err *err);
+
+/* The version both ends speak, or -EPROTONOSUPPORT with a text that names both ranges. */
+int pvn_wire_agree(const struct pvn_hello *mine, const struct pvn_hello *theirs,
+                   struct pvn_err *err);
+
+#endif

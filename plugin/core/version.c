@@ -1,7 +1,0 @@
-#include "config.h"
-#include "core/version.h"
-
-const char *pvn_version(void)
-{
-    return PACKAGE_VERSION;
-}

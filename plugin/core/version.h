@@ -1,8 +1,0 @@
-/* What this build is: printed in the banner, sent in HELLO, shown by the tools' --version. */
-#ifndef PVN_CORE_VERSION_H
-#define PVN_CORE_VERSION_H
-
-/* "0.1.0"; static storage, any thread. */
-const char *pvn_version(void);
-
-#endif

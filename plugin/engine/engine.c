@@ -1,0 +1,310 @@
+/* The engine's life, its requests and its progress loop; see engine.h. */
+#include "engine/engine_priv.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    POLL_BATCH = 32, /* events taken from a lane at once */
+    POLL_ROUNDS =
+        4, /* batches per lane and progress call: a busy lane must not starve its caller */
+    CLOCK_EVERY = 16 /* progress calls between two readings of the clock (a power of two) */
+};
+
+static bool any_needs_cts(const struct pvn_engine_cfg *cfg)
+{
+    for (int i = 0; i < cfg->nlanes; i++)
+        if (cfg->lanes[i]->caps & PVN_LANE_NEEDS_CTS)
+            return true;
+    return false;
+}
+
+static bool sets_kick_due(const struct pvn_lane *l)
+{
+    return l->caps & PVN_LANE_SETS_KICK_DUE;
+}
+
+static void init_req(struct pvn_engine *e, struct pvn_req *req, enum req_kind kind)
+{
+    req->owner = e->cfg.owner;
+    req->e = e;
+    req->kind = (uint8_t)kind;
+    req->sizes = 1;
+}
+
+static struct receiver *receiver_new(struct pvn_engine *e)
+{
+    struct receiver *rx = calloc(1, sizeof(*rx));
+    if (!rx)
+        return NULL;
+    /* Lowest addresses are handed out first, so that a shallow pipeline stays in few cache lines.
+     */
+    for (int i = PVN_MAX_REQS - 1; i >= 0; i--) {
+        rx->groups[i].next_free = rx->free;
+        rx->free = &rx->groups[i];
+        init_req(e, &rx->groups[i].req, REQ_RECV);
+        init_req(e, &rx->flush[i].req, REQ_FLUSH);
+    }
+    return rx;
+}
+
+static struct sender *sender_new(struct pvn_engine *e)
+{
+    struct sender *tx = calloc(1, sizeof(*tx));
+    for (int i = 0; tx && i < MSG_RING; i++) {
+        init_req(e, &tx->msg[i].req, REQ_SEND);
+        tx->msg[i].count = tx->msg[i].next = 1;
+    }
+    return tx;
+}
+
+struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
+{
+    if (cfg->nlanes < 1 || cfg->nlanes > PVN_MAX_LANES || cfg->chunk == 0 || !cfg->now) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct pvn_engine *e = calloc(1, sizeof(*e));
+    if (!e)
+        return NULL;
+    e->cfg = *cfg;
+    e->needs_cts = any_needs_cts(cfg);
+    e->chunk = eng_chunk(cfg);
+    e->general = !(cfg->nlanes == 1 && e->needs_cts && sets_kick_due(cfg->lanes[0]));
+    e->sends_next = !e->general && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_SENDS_NEXT;
+    e->general |= cfg->sender && !e->sends_next;
+    if (cfg->sender)
+        e->tx = sender_new(e);
+    else
+        e->rx = receiver_new(e);
+    if (!e->tx && !e->rx) {
+        free(e);
+        errno = ENOMEM;
+        return NULL;
+    }
+    for (int i = 0; i < cfg->nlanes; i++) {
+        cfg->lanes[i]->engine = e;
+        cfg->lanes[i]->nlanes = cfg->nlanes;
+        cfg->lanes[i]->kick_due = true;
+        cfg->lanes[i]->holds_cts = e->sends_next;
+        cfg->lanes[i]->place = eng_match_place;
+    }
+    e->now = cfg->now(cfg->now_ctx);
+    return e;
+}
+
+void pvn_engine_free(struct pvn_engine *e)
+{
+    if (!e)
+        return;
+    if (e->rx)
+        eng_match_free(e);
+    free(e->rx);
+    free(e->tx);
+    free(e);
+}
+
+int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
+{
+    if (e->failed)
+        return e->err.code;
+    char text[PVN_ERR_REASON_LEN];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    e->failed = true;
+    pvn_err_set(&e->err, code, "%s", text);
+    pvn_err_set_fault(&e->err, fault);
+    return code;
+}
+
+int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code)
+{
+    if (l->err.code == 0)
+        return eng_fail(e, code, PVN_FAULT_INTERNAL, "lane %d (%s) failed without a reason", l->idx,
+                        l->ops->name);
+    pvn_engine_fail(e, &l->err);
+    return e->err.code;
+}
+
+void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err)
+{
+    if (e->failed)
+        return;
+    e->failed = true;
+    e->err = *err;
+    if (e->err.code >= 0)
+        e->err.code = -EIO;
+}
+
+const struct pvn_err *pvn_engine_err(const struct pvn_engine *e)
+{
+    return e->failed ? &e->err : NULL;
+}
+
+const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e)
+{
+    return &e->stats;
+}
+
+int pvn_engine_pending(const struct pvn_engine *e)
+{
+    return eng_pending(e);
+}
+
+static inline int take(struct pvn_engine *e, struct pvn_lane *l, const struct pvn_event *ev, int n)
+{
+    eng_moved(l);
+    return e->tx ? eng_tx_events(e, ev, n) : eng_rx_events(e, l, ev, n);
+}
+
+/* Takes a whole batch of events of a lane, and the next ones while there may be more. */
+__attribute__((noinline)) static int take_more(struct pvn_engine *e, struct pvn_lane *l,
+                                               struct pvn_event *ev)
+{
+    int rc = take(e, l, ev, POLL_BATCH);
+    for (int round = 1; rc == 0 && round < POLL_ROUNDS; round++) {
+        int n = l->ops->poll(l, ev, POLL_BATCH);
+        rc = n < 0 ? eng_fail_lane(e, l, n) : take(e, l, ev, n);
+        if (n < POLL_BATCH)
+            break;
+    }
+    return rc;
+}
+
+static inline int kick(struct pvn_engine *e, struct pvn_lane *l)
+{
+    l->idle = eng_pending(e) == 0;
+    int rc = l->ops->kick(l);
+    if (__builtin_expect(rc != 0, 0))
+        return rc == -EAGAIN ? 0 : eng_fail_lane(e, l, rc);
+    l->kick_due = false;
+    return 0;
+}
+
+int eng_kick_all(struct pvn_engine *e)
+{
+    int i = 0, rc = 0;
+    do {
+        struct pvn_lane *l = e->cfg.lanes[i];
+        rc = l->kick_due ? kick(e, l) : 0;
+    } while (rc == 0 && ++i < e->cfg.nlanes);
+    return rc;
+}
+
+/* What the lanes had no room for. */
+static int post_again(struct pvn_engine *e)
+{
+    if (e->tx)
+        return eng_tx_post(e);
+    e->unposted = false;
+    int rc = eng_flush_post(e);
+    return rc < 0 ? rc : eng_rx_post(e);
+}
+
+__attribute__((noinline)) static int post_and_kick(struct pvn_engine *e)
+{
+    int rc = e->unposted ? post_again(e) : 0;
+    return rc < 0 ? rc : eng_kick_all(e);
+}
+
+/* What a lane has to say. 0 or the engine's error. */
+static inline __attribute__((always_inline)) int poll_lane(struct pvn_engine *e, struct pvn_lane *l)
+{
+    struct pvn_event ev[POLL_BATCH];
+    int n = l->ops->poll(l, ev, POLL_BATCH);
+    if (n > 0)
+        return n < POLL_BATCH ? take(e, l, ev, n) : take_more(e, l, ev);
+    e->stats.empty_polls += n == 0;
+    return __builtin_expect(n == 0, 1) ? 0 : eng_fail_lane(e, l, n);
+}
+
+__attribute__((noinline)) static int progress_all(struct pvn_engine *e)
+{
+    bool due = e->unposted;
+    for (int i = 0; i < e->cfg.nlanes; i++) {
+        int rc = poll_lane(e, e->cfg.lanes[i]);
+        if (rc < 0)
+            return rc;
+        due |= e->cfg.lanes[i]->kick_due;
+    }
+    return due ? post_and_kick(e) : 0;
+}
+
+/* What nobody waits for costs little: a call that finds nothing is this far and no further. */
+int pvn_engine_progress(struct pvn_engine *e)
+{
+    if (__builtin_expect(e->failed, 0))
+        return e->err.code;
+    if (__builtin_expect((e->ticks++ & (CLOCK_EVERY - 1)) == 0, 0))
+        e->now = e->cfg.now(e->cfg.now_ctx);
+    if (e->cfg.nlanes > 1)
+        return progress_all(e);
+    int rc = poll_lane(e, e->cfg.lanes[0]);
+    if (__builtin_expect(rc < 0, 0))
+        return rc;
+    if (__builtin_expect(e->unposted, 0))
+        return post_and_kick(e);
+    return e->cfg.lanes[0]->kick_due ? kick(e, e->cfg.lanes[0]) : 0;
+}
+
+/* Fills in the sizes of a completed request and frees it. */
+static int finish(struct pvn_req *req, size_t *sizes)
+{
+    req->state = REQ_FREE;
+    if (sizes)
+        sizes[0] = req->size;
+    if (req->kind == REQ_RECV) {
+        struct recv_group *g = (struct recv_group *)req;
+        for (int i = 0; sizes && g->req.sizes > 1 && i < g->req.sizes; i++)
+            sizes[i] = g->ent[i].total;
+        eng_free_group(g);
+    }
+    return req->sizes;
+}
+
+int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes)
+{
+    /* What completed before the comm failed did complete: report it. */
+    if (req->state != REQ_DONE) {
+        *done = 0;
+        int rc = req->state == REQ_OPEN ? pvn_engine_progress(req->e) : -EINVAL;
+        if (req->state != REQ_DONE)
+            return rc;
+    }
+    *done = finish(req, sizes);
+    return 0;
+}
+
+static void older(const struct pvn_req *r, const struct pvn_req **oldest)
+{
+    if (r->state == REQ_OPEN && (!*oldest || r->born < (*oldest)->born))
+        *oldest = r;
+}
+
+uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap)
+{
+    const struct pvn_req *oldest = NULL;
+    for (int i = 0; e->tx && i < MSG_RING; i++)
+        older(&e->tx->msg[i].req, &oldest);
+    for (int i = 0; e->rx && i < PVN_MAX_REQS; i++) {
+        older(&e->rx->groups[i].req, &oldest);
+        older(&e->rx->flush[i].req, &oldest);
+    }
+    if (cap > 0)
+        text[0] = '\0';
+    if (!oldest)
+        return 0;
+    if (oldest->kind == REQ_FLUSH)
+        snprintf(text, cap, "waiting for the adapter to finish a flush");
+    else if (e->tx)
+        eng_tx_oldest(e, oldest, text, cap);
+    else
+        eng_rx_oldest(e, oldest, text, cap);
+    uint64_t now = e->cfg.now(e->cfg.now_ctx);
+    return now > oldest->born ? now - oldest->born : 0;
+}

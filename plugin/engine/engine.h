@@ -1,0 +1,97 @@
+/*
+ * The message engine: one comm's messages, whatever carries them.
+ *
+ * It consumes events and emits posts (lane.h); it does no I/O, reads no clock but the one it is
+ * given, and allocates only at creation and for out-of-order grouped receives, so the tests run it
+ * against a simulated lane by the hundred thousand seeds.
+ *
+ * Two kinds of comm:
+ * - matched (no lane needs clear-to-send, e.g. TCP): the sender numbers its messages and sends at
+ * once; the receiver gives message k, in that order, to the oldest posted buffer with its tag. A
+ * payload that has no buffer yet stays in the lane (the kernel's socket buffer). One that fits none
+ * of the posted tags is kept aside so that those behind it can be received.
+ * - clear-to-send (a lane that writes to remote addresses, e.g. RDMA): the receiver publishes each
+ * grouped receive as a slot; a send waits until the oldest slot with free buffers has its tag.
+ *
+ * Threads: one comm is used by one thread at a time. Errors are latched: the first one is kept in
+ * engine->err and returned by every later call.
+ */
+#ifndef PVN_ENGINE_ENGINE_H
+#define PVN_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+
+#include "engine/lane.h"
+
+struct pvn_engine;
+struct pvn_req;
+
+struct pvn_engine_cfg {
+    bool sender;
+    int nlanes;
+    struct pvn_lane *lanes[PVN_MAX_LANES]; /* borrowed; bound and verified */
+    size_t chunk;                          /* preferred chunk in bytes, > 0 */
+    size_t stash_max;           /* bytes of out-of-order payload kept aside before the comm fails */
+    uint64_t (*now)(void *ctx); /* ns, monotonic */
+    void *now_ctx;
+    void *owner; /* the caller's own, see pvn_req_owner */
+};
+
+/* Counters since creation; read by the thread of the comm. */
+struct pvn_engine_stats {
+    uint64_t msgs, bytes; /* completed */
+    uint64_t chunks;      /* posted (sender) or arrived (receiver) */
+    uint64_t stale, dups; /* events dropped: unknown or old id; a chunk that was already there */
+    uint64_t stashed;     /* messages that arrived before a buffer with their tag was posted */
+    uint64_t again;       /* posts that a lane refused for lack of room */
+    uint64_t empty_polls; /* polls of a lane that gave no event */
+};
+
+/* NULL with errno ENOMEM or EINVAL. The engine does not own the lanes. */
+struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg);
+void pvn_engine_free(struct pvn_engine *e);
+
+/*
+ * All return 0 or a negative errno (then pvn_engine_err says why). *req is NULL with 0 when the
+ * call must be repeated later (no free request, no clear-to-send yet). Buffers belong to the caller
+ * and stay until the request completes. mr may be NULL where no lane needs a registration.
+ */
+int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int tag,
+                     const struct pvn_mr *mr, struct pvn_req **req);
+int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
+                     const int *tags, const struct pvn_mr *const *mrs, struct pvn_req **req);
+/* Of buffers of completed receives. *req NULL with 0: nothing has to be waited for. -EBUSY:
+ * PVN_MAX_REQS flushes are in flight. */
+int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
+                      const struct pvn_mr *const *mrs, struct pvn_req **req);
+/*
+ * Moves the comm along unless the request has completed. *done: 0, or the number of the completed
+ * request's sizes, which are in sizes unless that is NULL: one for each buffer of a receive, one
+ * for a send, a 0 for a flush. The request is free then.
+ */
+int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes);
+/* Moves the comm along without a request: posts what was blocked, takes events. */
+int pvn_engine_progress(struct pvn_engine *e);
+
+/* The comm's end by somebody else's decision (peer's report, control stream lost). First one wins.
+ */
+void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err);
+/* NULL while healthy. */
+const struct pvn_err *pvn_engine_err(const struct pvn_engine *e);
+const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e);
+/* Requests not completed yet. */
+int pvn_engine_pending(const struct pvn_engine *e);
+/* The owner of the engine of a request, done and free ones included: it begins with that. A pointer
+ * that is no request is not detected. */
+static inline void *pvn_req_owner(const struct pvn_req *req)
+{
+    return *(void *const *)req;
+}
+/*
+ * Who owes the next step of the oldest open request, for stall reports: a sentence without a full
+ * stop, e.g. "waiting for the peer's receive". age_ns: how long it has been open; 0 and an empty
+ * text when idle.
+ */
+uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap);
+
+#endif

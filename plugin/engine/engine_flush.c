@@ -1,0 +1,128 @@
+/* Flushes: what a receiver's lanes have written into GPU memory is made visible to the GPU. */
+#include "engine/engine_priv.h"
+
+#include <assert.h>
+#include <errno.h>
+
+static_assert(PVN_MAX_RECVS * PVN_MAX_LANES <= 64, "a bit for every buffer and lane of a flush");
+
+static uint64_t bit(int target, int lane)
+{
+    return UINT64_C(1) << (target * PVN_MAX_LANES + lane);
+}
+
+static bool has_gpu(const struct flush_job *j, unsigned gpu)
+{
+    for (int i = 0; i < j->n; i++)
+        if (j->mr[i]->gpu == gpu)
+            return true;
+    return false;
+}
+
+/* The last buffer that got bytes of each GPU: behind a lane's writes to a GPU, one flush covers
+ * them all. */
+static void choose_targets(struct flush_job *j, int n, void *const *data, const size_t *sizes,
+                           const struct pvn_mr *const *mrs)
+{
+    j->n = 0;
+    for (int i = n - 1; i >= 0; i--) {
+        const struct pvn_mr *mr = mrs ? mrs[i] : NULL;
+        if (sizes[i] == 0 || !mr || mr->gpu == 0 || has_gpu(j, mr->gpu))
+            continue;
+        j->addr[j->n] = data[i];
+        j->mr[j->n++] = mr;
+    }
+}
+
+static struct flush_job *find_free(struct receiver *rx)
+{
+    for (int i = 0; i < PVN_MAX_REQS; i++)
+        if (rx->flush[i].req.state == REQ_FREE)
+            return &rx->flush[i];
+    return NULL;
+}
+
+/* Hands to the lanes what they have not taken yet. */
+static int post(struct pvn_engine *e, struct flush_job *j)
+{
+    uint32_t id = (uint32_t)(j - e->rx->flush);
+    for (int t = 0; t < j->n; t++) {
+        for (int i = 0; i < e->cfg.nlanes; i++) {
+            if (!(j->unposted & bit(t, i)))
+                continue;
+            struct pvn_lane *l = e->cfg.lanes[i];
+            int rc = l->ops->post_flush(l, id, j->addr[t], j->mr[t]);
+            if (rc == -EAGAIN)
+                continue;
+            if (rc == -EOPNOTSUPP || rc == -EALREADY)
+                j->waiting--;
+            else if (rc < 0)
+                return eng_fail_lane(e, l, rc);
+            j->unposted &= ~bit(t, i);
+            eng_moved(l);
+        }
+    }
+    if (j->unposted == 0)
+        e->rx->flushing--;
+    else
+        e->unposted = true;
+    if (j->waiting == 0)
+        eng_req_done(e, &j->req);
+    return 0;
+}
+
+int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
+                      const struct pvn_mr *const *mrs, struct pvn_req **out)
+{
+    *out = NULL;
+    if (e->failed)
+        return e->err.code;
+    if (!e->rx || n < 1 || n > PVN_MAX_RECVS)
+        return -EINVAL;
+    struct flush_job *j = find_free(e->rx);
+    if (!j)
+        return -EBUSY;
+    choose_targets(j, n, data, sizes, mrs);
+    if (j->n == 0)
+        return 0;
+    eng_req_open(e, &j->req);
+    e->rx->flushes++;
+    j->waiting = (unsigned)(j->n * e->cfg.nlanes);
+    j->unposted = 0;
+    for (int t = 0; t < j->n; t++)
+        for (int i = 0; i < e->cfg.nlanes; i++)
+            j->unposted |= bit(t, i);
+    e->rx->flushing++;
+    int rc = post(e, j);
+    if (rc < 0)
+        return rc;
+    if (j->req.state == REQ_DONE) /* nothing to wait for: no request */
+        j->req.state = REQ_FREE;
+    else
+        *out = &j->req;
+    return 0;
+}
+
+void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev)
+{
+    struct flush_job *j = e->rx && ev->id < PVN_MAX_REQS ? &e->rx->flush[ev->id] : NULL;
+    if (!j || j->req.state != REQ_OPEN) {
+        e->stats.stale++;
+        return;
+    }
+    if (--j->waiting == 0)
+        eng_req_done(e, &j->req);
+}
+
+int eng_flush_post(struct pvn_engine *e)
+{
+    for (int i = 0; e->rx->flushing > 0 && i < PVN_MAX_REQS; i++) {
+        struct flush_job *j = &e->rx->flush[i];
+        if (j->req.state != REQ_OPEN || j->unposted == 0)
+            continue;
+        int rc = post(e, j);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}

@@ -1,0 +1,264 @@
+/*
+ * Matching on the receiving side of comms without clear-to-send.
+ *
+ * Message k, in the sender's order, goes to the oldest posted buffer with its tag. Lanes deliver
+ * chunks of several streams in any order between streams, so a chunk of message k+1 may be met
+ * first: it then waits in its stream until message k is known, because only k's tag tells which
+ * buffer is left for k+1. That cannot lock up: the sender hands out chunks in message order, so the
+ * first chunk of the lowest unknown message is always at the head of some stream.
+ */
+#include "engine/engine_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The oldest posted buffer with this tag that has no message yet. */
+static struct recv_ent *find_buffer(struct receiver *rx, int tag, int *group, int *ent)
+{
+    for (uint64_t s = rx->oldest_slot; s < rx->next_slot; s++) {
+        struct recv_group *g = rx->ring[s % SLOT_RING];
+        for (int i = 0; g && i < g->req.sizes; i++) {
+            if (!g->ent[i].matched && g->buf[i].tag == tag) {
+                *group = (int)(g - rx->groups);
+                *ent = i;
+                return &g->ent[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static int too_long(struct pvn_engine *e, uint64_t msg, int tag, uint64_t total, size_t size)
+{
+    return eng_fail(
+        e, -EMSGSIZE, PVN_FAULT_REMOTE,
+        "the peer's message %llu (tag %d) has %llu bytes, the receive posted for it takes %zu",
+        (unsigned long long)msg, tag, (unsigned long long)total, size);
+}
+
+static struct stash *stash_new(struct pvn_engine *e, const struct pvn_frame *f, int *idx)
+{
+    struct receiver *rx = e->rx;
+    if (rx->nstash == STASH_SLOTS || f->total > e->cfg.stash_max ||
+        rx->stash_bytes > e->cfg.stash_max - f->total) {
+        eng_fail(e, -ENOBUFS, PVN_FAULT_ARGUMENT,
+                 "message %llu has tag %d and %llu bytes, no posted receive has that tag, and %d "
+                 "messages "
+                 "of %zu bytes are kept aside already (limits: %d, %zu bytes)",
+                 (unsigned long long)f->seq, f->tag, (unsigned long long)f->total, rx->nstash,
+                 rx->stash_bytes, STASH_SLOTS, e->cfg.stash_max);
+        return NULL;
+    }
+    int i = 0;
+    while (rx->stash[i].used)
+        i++;
+    struct stash *s = &rx->stash[i];
+    uint8_t *buf = malloc(f->total ? f->total : 1);
+    if (!buf) {
+        eng_fail(e, -ENOMEM, PVN_FAULT_SYSTEM, "no memory to keep %llu bytes of message %llu aside",
+                 (unsigned long long)f->total, (unsigned long long)f->seq);
+        return NULL;
+    }
+    *s = (struct stash){.used = true,
+                        .msg = f->seq,
+                        .total = f->total,
+                        .tag = f->tag,
+                        .buf = buf,
+                        .group = NO_INDEX};
+    rx->nstash++;
+    rx->stash_bytes += f->total;
+    e->stats.stashed++;
+    *idx = i;
+    return s;
+}
+
+static void stash_free(struct receiver *rx, struct stash *s)
+{
+    rx->nstash--;
+    rx->stash_bytes -= s->total;
+    free(s->buf);
+    *s = (struct stash){0};
+}
+
+static inline void give(struct receiver *rx, struct recv_ent *ent, uint64_t msg, uint64_t total)
+{
+    ent->matched = true;
+    ent->msg = msg;
+    ent->total = total;
+    ent->total_known = true;
+    ent->got = 0;
+    chunk_clear(&ent->placed);
+    chunk_clear(&ent->seen);
+    rx->unmatched--;
+}
+
+/* Gives message f->seq == next_match a place. 0, -EAGAIN or an error. */
+static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
+{
+    struct receiver *rx = e->rx;
+    struct msg_map *m = &rx->map[f->seq % MSG_RING];
+    /* A message that is 256 older is still coming in on another stream: wait for it. */
+    if (m->kind == MAP_ENT || m->kind == MAP_STASH)
+        return -EAGAIN;
+    if (rx->unmatched == 0)
+        return -EAGAIN;
+    int gi = 0, ei = 0;
+    struct recv_ent *ent = find_buffer(rx, f->tag, &gi, &ei);
+    if (ent) {
+        size_t size = rx->groups[gi].buf[ei].size;
+        if (f->total > size)
+            return too_long(e, f->seq, f->tag, f->total, size);
+        give(rx, ent, f->seq, f->total);
+        *m = (struct msg_map){
+            .kind = MAP_ENT, .idx = (int16_t)gi, .ent = (uint8_t)ei, .msg = f->seq};
+    } else {
+        int si = 0;
+        if (!stash_new(e, f, &si))
+            return e->err.code;
+        *m = (struct msg_map){.kind = MAP_STASH, .idx = (int16_t)si, .msg = f->seq};
+    }
+    rx->next_match++;
+    return 0;
+}
+
+/* Checks a chunk against what is known of its message and returns its address, once: a second
+ * attempt while the first is still being written could outlive the message. */
+static int locate(struct pvn_engine *e, const struct pvn_frame *f, uint64_t total,
+                  struct chunk_set *placed, uint8_t *base, void **dst)
+{
+    if (f->total != total)
+        return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
+                        "the peer gives message %llu two sizes, %llu and %llu bytes",
+                        (unsigned long long)f->seq, (unsigned long long)total,
+                        (unsigned long long)f->total);
+    if (chunk_test(placed, f->chunk)) {
+        e->stats.dups++;
+        return -EALREADY;
+    }
+    chunk_add(placed, f->chunk);
+    *dst = base + f->offset;
+    return 0;
+}
+
+int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
+                    void **dst)
+{
+    struct pvn_engine *e = engine;
+    struct receiver *rx = e->rx;
+    if (e->failed)
+        return e->err.code;
+    if (!rx || f->chunk >= PVN_MAX_CHUNKS || f->total >> MAX_TOTAL_LOG2 || f->len > f->total ||
+        f->offset > f->total - f->len)
+        return eng_fail(
+            e, -EPROTO, PVN_FAULT_REMOTE,
+            "the peer sent an impossible chunk: number %u, offset %llu, %u of %llu bytes", f->chunk,
+            (unsigned long long)f->offset, f->len, (unsigned long long)f->total);
+    if (f->seq > rx->next_match)
+        return -EAGAIN;
+    if (f->seq == rx->next_match) {
+        int rc = match_next(e, f);
+        if (rc < 0)
+            return rc;
+    }
+    const struct msg_map *m = &rx->map[f->seq % MSG_RING];
+    if (m->msg != f->seq || m->kind == MAP_NONE || m->kind == MAP_DONE) {
+        e->stats.stale++;
+        return -EALREADY;
+    }
+    if (m->kind == MAP_STASH) {
+        struct stash *s = &rx->stash[m->idx];
+        return locate(e, f, s->total, &s->placed, s->buf, dst);
+    }
+    struct recv_group *g = &rx->groups[m->idx];
+    struct recv_ent *ent = &g->ent[m->ent];
+    return locate(e, f, ent->total, &ent->placed, g->buf[m->ent].addr, dst);
+}
+
+/* A whole message that was kept aside goes to the buffer that claimed it. */
+static void deliver_stash(struct pvn_engine *e, struct stash *s)
+{
+    struct receiver *rx = e->rx;
+    struct recv_group *g = &rx->groups[s->group];
+    struct recv_ent *ent = &g->ent[s->ent];
+    if (s->total)
+        memcpy(g->buf[s->ent].addr, s->buf, s->total);
+    ent->got = s->total;
+    ent->seen = s->seen;
+    rx->map[s->msg % MSG_RING].kind = MAP_DONE;
+    stash_free(rx, s);
+    eng_rx_entry_arrived(e, g, ent);
+}
+
+static bool stash_complete(const struct stash *s)
+{
+    return s->got == s->total && chunk_test(&s->seen, 0);
+}
+
+int eng_match_claim(struct pvn_engine *e, struct recv_group *g)
+{
+    struct receiver *rx = e->rx;
+    if (rx->nstash == 0)
+        return 0;
+    for (int i = 0; i < g->req.sizes; i++) {
+        struct stash *oldest = NULL;
+        for (int k = 0; k < STASH_SLOTS; k++) {
+            struct stash *s = &rx->stash[k];
+            if (s->used && s->group == NO_INDEX && s->tag == g->buf[i].tag &&
+                (!oldest || s->msg < oldest->msg))
+                oldest = s;
+        }
+        if (!oldest)
+            continue;
+        if (oldest->total > g->buf[i].size)
+            return too_long(e, oldest->msg, oldest->tag, oldest->total, g->buf[i].size);
+        give(rx, &g->ent[i], oldest->msg, oldest->total);
+        oldest->group = (int16_t)(g - rx->groups);
+        oldest->ent = (uint8_t)i;
+        if (stash_complete(oldest))
+            deliver_stash(e, oldest);
+    }
+    return 0;
+}
+
+int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev)
+{
+    struct receiver *rx = e->rx;
+    struct msg_map *m = &rx->map[ev->id % MSG_RING];
+    if (ev->chunk >= PVN_MAX_CHUNKS || (m->kind != MAP_ENT && m->kind != MAP_STASH) ||
+        pvn_id(m->msg) != ev->id) {
+        e->stats.stale++;
+        return 0;
+    }
+    struct recv_group *g = m->kind == MAP_ENT ? &rx->groups[m->idx] : NULL;
+    struct recv_ent *ent = g ? &g->ent[m->ent] : NULL;
+    struct stash *s = g ? NULL : &rx->stash[m->idx];
+    struct chunk_set *seen = ent ? &ent->seen : &s->seen;
+    uint64_t *got = ent ? &ent->got : &s->got;
+    uint64_t total = ent ? ent->total : s->total;
+    if (chunk_test(seen, ev->chunk)) {
+        e->stats.dups++;
+        return 0;
+    }
+    if (ev->bytes > total - *got)
+        return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
+                        "the peer's chunks of message %llu overlap: %u more bytes than its %llu",
+                        (unsigned long long)m->msg, ev->bytes, (unsigned long long)total);
+    chunk_add(seen, ev->chunk);
+    *got += ev->bytes;
+    e->stats.chunks++;
+    if (s) {
+        if (s->group != NO_INDEX && stash_complete(s))
+            deliver_stash(e, s);
+    } else if (*got == total) {
+        m->kind = MAP_DONE;
+        eng_rx_entry_arrived(e, g, ent);
+    }
+    return 0;
+}
+
+void eng_match_free(struct pvn_engine *e)
+{
+    for (int i = 0; i < STASH_SLOTS; i++)
+        free(e->rx->stash[i].buf);
+}

@@ -1,0 +1,28 @@
+/* How a message is cut into chunks. */
+#include "engine/engine_priv.h"
+
+enum { PAGE = 4096 };
+
+size_t eng_chunk(const struct pvn_engine_cfg *cfg)
+{
+    size_t chunk = cfg->chunk;
+    /* With nothing to share a message with, cutting it only costs. */
+    if (cfg->nlanes == 1 && cfg->lanes[0]->lone_chunk > chunk)
+        chunk = cfg->lanes[0]->lone_chunk;
+    for (int i = 0; i < cfg->nlanes; i++) {
+        const struct pvn_lane *l = cfg->lanes[i];
+        if (l->max_chunk && chunk > l->max_chunk)
+            chunk = l->max_chunk;
+    }
+    return chunk;
+}
+
+/* Chunks of the usual size; larger ones when the message would need more than PVN_MAX_CHUNKS, in
+ * whole pages so that no page is written by two lanes. */
+struct plan eng_cut(size_t size, size_t chunk)
+{
+    size_t least = (size + PVN_MAX_CHUNKS - 1) / PVN_MAX_CHUNKS;
+    if (chunk < least)
+        chunk = (least + PAGE - 1) / PAGE * PAGE;
+    return (struct plan){.chunk = chunk, .count = (unsigned)((size + chunk - 1) / chunk)};
+}

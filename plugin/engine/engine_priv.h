@@ -1,0 +1,306 @@
+/* What the engine's files share. Nothing outside engine*.c and engine_hot.h includes this. */
+#ifndef PVN_ENGINE_ENGINE_PRIV_H
+#define PVN_ENGINE_ENGINE_PRIV_H
+
+#include <assert.h>
+
+#include "engine/engine.h"
+
+enum {
+    CHUNK_WORDS = (PVN_MAX_CHUNKS + 63) / 64,
+    SLOT_RING = 64,   /* > PVN_MAX_REQS: open slots of a clear-to-send comm, both ends */
+    MSG_RING = 256,   /* PVN_MAX_SENDS: open messages, both ends */
+    STASH_SLOTS = 64, /* messages kept aside for a buffer with their tag */
+    NO_INDEX = -1,
+    MAX_TOTAL_LOG2 = 40 /* 1 TiB: no message is longer; bounds what the wire can make us compute */
+};
+
+/* Which chunks have been seen. One bit each: the whole cost of exactly-once on the healthy path. */
+struct chunk_set {
+    uint64_t w[CHUNK_WORDS];
+};
+
+static inline bool chunk_test(const struct chunk_set *s, unsigned c)
+{
+    return s->w[c / 64] >> (c % 64) & 1;
+}
+
+static inline void chunk_clear(struct chunk_set *s)
+{
+    *s = (struct chunk_set){{0}};
+}
+
+static inline void chunk_add(struct chunk_set *s, unsigned c)
+{
+    s->w[c / 64] |= UINT64_C(1) << (c % 64);
+}
+
+/* How a message is cut. Both ends never need to agree on it: every chunk carries its offset. */
+struct plan {
+    size_t chunk;   /* bytes of every chunk but the last */
+    unsigned count; /* 1 .. PVN_MAX_CHUNKS */
+};
+
+enum req_kind { REQ_SEND, REQ_RECV, REQ_FLUSH };
+enum req_state { REQ_FREE, REQ_OPEN, REQ_DONE };
+
+/* What the caller holds: the first member of a message, a group or a flush, whose life it shares
+ * until the caller has been told that it is done. */
+struct pvn_req {
+    void *owner; /* see pvn_req_owner */
+    struct pvn_engine *e;
+    uint64_t born; /* ns */
+    size_t size;   /* of a send; of a receive of one buffer, once it is done; of a flush 0 */
+    uint8_t kind;  /* fixed */
+    uint8_t state;
+    uint8_t sizes; /* that test gives: buffers of a receive, else 1 */
+    uint8_t left;  /* of a receive: buffers not done */
+};
+
+static_assert(offsetof(struct pvn_req, owner) == 0, "pvn_req_owner looks there");
+
+#define ONE_POSTED UINT32_C(0x00010001)
+
+/* One message at its sender, in msg[its number % MSG_RING]; whole cache lines. */
+struct send_msg {
+    struct pvn_req req;
+    union {
+        struct {
+            uint16_t count; /* chunks; 1 while it is free */
+            uint16_t next;  /* first chunk not posted yet; 1 while it is free */
+        };
+        uint32_t posted; /* of both; ONE_POSTED: a message of one chunk, which has been posted */
+    };
+    /* The first chunk; the others are made of it. Its offset and number stay 0. Of a message that
+     * went by send_next only the cookie and the tag are valid. */
+    struct pvn_write w;
+    const struct pvn_cts_entry *to; /* clear-to-send comms: where it goes, the lane's own */
+    /* of a message that has to wait or to be cut: */
+    size_t chunk;          /* bytes of every chunk but the last */
+    uint16_t ndone;        /* chunks whose PVN_EV_SENT came */
+    struct chunk_set done; /* those */
+} __attribute__((aligned(64)));
+
+/* A slot at the sender, in slots[its number % SLOT_RING]. */
+struct send_slot {
+    const struct pvn_cts *cts; /* the lane's; NULL: not announced, or all its buffers are taken */
+    unsigned taken;            /* bit per buffer: a send has been matched to it */
+};
+
+/* What has come of one buffer of a grouped receive. */
+struct recv_ent {
+    union {
+        struct {
+            bool matched; /* a message has been given to it */
+            bool done;
+            bool total_known;
+        };
+        uint32_t begun; /* any of them */
+    };
+    uint64_t msg;
+    uint64_t total;
+    /* Valid once the total is known. */
+    uint64_t got;
+    struct chunk_set placed; /* matched comms: chunks that some lane is writing or has written */
+    struct chunk_set seen;   /* chunks that are complete */
+};
+
+/* One grouped receive. */
+struct recv_group {
+    struct pvn_req req;
+    struct recv_group *next_free; /* behind it in the list of those without a request */
+    uint64_t slot;
+    struct pvn_buffer buf[PVN_MAX_RECVS];
+    struct recv_ent ent[PVN_MAX_RECVS];
+};
+
+/* One flush: a buffer of each GPU, with every lane. */
+struct flush_job {
+    struct pvn_req req;
+    int n;
+    const void *addr[PVN_MAX_RECVS];
+    const struct pvn_mr *mr[PVN_MAX_RECVS];
+    uint64_t unposted; /* a bit per buffer and lane: that lane has not taken it yet */
+    unsigned waiting;  /* answers that are still to come */
+};
+
+/* A message that came before a buffer with its tag was posted. */
+struct stash {
+    bool used;
+    uint64_t msg, total, got;
+    int tag;
+    uint8_t *buf;
+    struct chunk_set placed, seen;
+    int16_t group; /* once claimed: the buffer that waits for it, else NO_INDEX */
+    uint8_t ent;
+};
+
+/* Where message k of a matched comm went, in map[k % MSG_RING]. */
+enum map_kind { MAP_NONE, MAP_ENT, MAP_STASH, MAP_DONE };
+struct msg_map {
+    enum map_kind kind;
+    int16_t idx; /* group or stash */
+    uint8_t ent;
+    uint64_t msg;
+};
+
+struct sender {
+    struct send_msg msg[MSG_RING];
+    uint64_t next;      /* number of the next message */
+    uint64_t unposted;  /* where e->unposted: first message that has chunks to post */
+    uint64_t slot_head; /* oldest slot with free buffers */
+    uint32_t known;     /* slots that have been announced and have free buffers */
+    struct send_slot slots[SLOT_RING];
+};
+
+struct receiver {
+    uint64_t next_slot;   /* number of the next group */
+    uint64_t oldest_slot; /* no open group is older */
+    unsigned unpublished; /* newest slots, for which no lane has had room */
+    uint64_t next_match;  /* matched comms: first message not given to a buffer */
+    int unmatched;        /* posted buffers without a message */
+    int nstash;
+    size_t stash_bytes;
+    struct recv_group *free;            /* groups without a request, the last one used first */
+    struct recv_group *ring[SLOT_RING]; /* slot % SLOT_RING -> group not full yet, or NULL */
+    struct recv_group groups[PVN_MAX_REQS];
+    struct msg_map map[MSG_RING];
+    struct stash stash[STASH_SLOTS];
+    int flushing;     /* flushes that some lane has not taken */
+    uint64_t flushes; /* ever */
+    struct flush_job flush[PVN_MAX_REQS];
+};
+
+struct pvn_engine {
+    struct pvn_engine_cfg cfg;
+    bool needs_cts;
+    union {
+        struct {
+            bool failed;
+            bool unposted;  /* there is something that the lanes had no room for */
+            bool announced; /* sender: there are slots, announced, with free buffers: tx->known */
+            bool general;   /* the lanes are not such that engine_hot.h will do, see engine.c */
+        };
+        uint32_t unusual; /* any of them: not the case that engine_hot.h is for */
+    };
+    bool sends_next; /* the only lane is asked for clear-to-send entries as far as it does that */
+    int rr;          /* lane that gets the next chunk first */
+    unsigned ticks;
+    uint64_t now; /* sampled every few progress calls */
+    size_t chunk; /* what messages are cut into: the preferred size as far as the lanes allow it */
+    struct sender *tx; /* one of the two, by cfg.sender */
+    struct receiver *rx;
+    struct pvn_engine_stats stats;
+    struct pvn_err err;
+};
+
+static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
+{
+    req->born = e->now;
+    req->state = REQ_OPEN;
+}
+
+static inline void eng_req_done(struct pvn_engine *e, struct pvn_req *req)
+{
+    req->state = REQ_DONE;
+    e->stats.msgs++;
+}
+
+/* Requests not done. */
+static inline int eng_pending(const struct pvn_engine *e)
+{
+    uint64_t opened = e->tx ? e->tx->next : e->rx->next_slot + e->rx->flushes;
+    return (int)(opened - e->stats.msgs);
+}
+
+/* Of a group without a request: what buffer i of it will be. */
+static inline void eng_open_entry(struct recv_group *g, int i, void *data, size_t size, int tag,
+                                  const struct pvn_mr *mr)
+{
+    struct pvn_buffer *b = &g->buf[i];
+    struct recv_ent *ent = &g->ent[i];
+    b->addr = data;
+    b->size = size;
+    b->mr = mr;
+    b->tag = tag;
+    ent->begun = 0;
+}
+
+/* The first group without a request, whose buffers are known, gets one, and the next slot. */
+static inline void eng_open_group(struct pvn_engine *e, struct recv_group *g, uint64_t slot, int n)
+{
+    struct receiver *rx = e->rx;
+    rx->free = g->next_free;
+    g->slot = slot;
+    rx->ring[slot % SLOT_RING] = g;
+    rx->next_slot = slot + 1;
+    eng_req_open(e, &g->req);
+    g->req.sizes = g->req.left = (uint8_t)n;
+}
+
+static inline void eng_free_group(struct recv_group *g)
+{
+    struct receiver *rx = g->req.e->rx;
+    g->next_free = rx->free;
+    rx->free = g;
+}
+
+/* What was posted to a lane, or came from it. */
+static inline void eng_moved(struct pvn_lane *l)
+{
+    l->kick_due |= !(l->caps & PVN_LANE_SETS_KICK_DUE);
+}
+
+/* engine.c */
+int eng_kick_all(struct pvn_engine *e); /* the lanes that are due */
+static inline int eng_kick(struct pvn_engine *e)
+{
+    bool due = false;
+    for (int i = 0; i < e->cfg.nlanes; i++)
+        due |= e->cfg.lanes[i]->kick_due;
+    return due ? eng_kick_all(e) : 0;
+}
+/* Latches err->code with a text; returns the code. */
+int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
+    PVN_PRINTF(4, 5);
+int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code);
+
+/* engine_plan.c */
+size_t eng_chunk(const struct pvn_engine_cfg *cfg);
+struct plan eng_cut(size_t size, size_t chunk); /* size > chunk */
+
+static inline struct plan eng_plan(const struct pvn_engine *e, size_t size)
+{
+    return size <= e->chunk ? (struct plan){.chunk = size, .count = 1} : eng_cut(size, e->chunk);
+}
+
+/* engine_send.c */
+/* A batch of events. 0 or the engine's error. */
+int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n);
+int eng_tx_post(struct pvn_engine *e); /* what lanes had no room for */
+void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
+
+/* engine_recv.c */
+int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct pvn_event *ev,
+                  int n);
+int eng_rx_post(struct pvn_engine *e); /* likewise */
+/* The only lane has not taken the newest slot, rc says why. 0: it will later, or the engine's
+ * error.
+ */
+int eng_not_published(struct pvn_engine *e, int rc);
+void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent);
+void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
+
+/* engine_flush.c */
+void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev);
+int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
+
+/* engine_match.c: matched comms, receiving side */
+int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
+                    void **dst);
+int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev);
+/* Gives stashed messages to the buffers of a group that has just been posted. */
+int eng_match_claim(struct pvn_engine *e, struct recv_group *g);
+void eng_match_free(struct pvn_engine *e);
+
+#endif

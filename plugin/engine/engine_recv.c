@@ -1,0 +1,268 @@
+/* The receiving half of the engine: grouped receives, clear-to-send out, arrivals in. */
+#include "engine/engine_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+__attribute__((noinline, cold)) static int refuse(const struct pvn_engine *e)
+{
+    return e->failed ? e->err.code : -EINVAL;
+}
+
+/* Hands a slot to the first lane that has room; which one does not matter. 0, -EAGAIN: none has, or
+ * an error. */
+static inline int publish_next(struct pvn_engine *e, const struct recv_group *g)
+{
+    for (int i = 0; i < e->cfg.nlanes; i++) {
+        struct pvn_lane *l = e->cfg.lanes[i];
+        int rc = l->ops->post_cts(l, g->slot, g->req.sizes, g->buf);
+        if (__builtin_expect(rc == 0, 1)) {
+            eng_moved(l);
+            return 0;
+        }
+        if (rc != -EAGAIN)
+            return eng_fail_lane(e, l, rc);
+    }
+    e->stats.again++;
+    e->unposted = true;
+    return -EAGAIN;
+}
+
+/* Publishes slots in order. */
+int eng_rx_post(struct pvn_engine *e)
+{
+    struct receiver *rx = e->rx;
+    int rc = 0;
+    while (rc == 0 && rx->unpublished > 0) {
+        rc = publish_next(e, rx->ring[(rx->next_slot - rx->unpublished) % SLOT_RING]);
+        rx->unpublished -= rc == 0;
+    }
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+__attribute__((noinline, cold)) int eng_not_published(struct pvn_engine *e, int rc)
+{
+    if (rc != -EAGAIN)
+        return eng_fail_lane(e, e->cfg.lanes[0], rc);
+    e->stats.again++;
+    e->unposted = true;
+    e->rx->unpublished++;
+    return 0;
+}
+
+int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
+                     const int *tags, const struct pvn_mr *const *mrs, struct pvn_req **out)
+{
+    struct receiver *rx = e->rx;
+    *out = NULL;
+    if (__builtin_expect(e->failed || !rx || n < 1 || n > PVN_MAX_RECVS, 0))
+        return refuse(e);
+    struct recv_group *g = rx->free;
+    if (!g || rx->ring[rx->next_slot % SLOT_RING])
+        return 0;
+    for (int i = 0; i < n; i++)
+        eng_open_entry(g, i, data[i], sizes[i], tags[i], mrs ? mrs[i] : NULL);
+    eng_open_group(e, g, rx->next_slot, n);
+    int rc;
+    if (e->needs_cts) {
+        rx->unpublished++;
+        rc = eng_rx_post(e);
+    } else {
+        rx->unmatched += n;
+        rc = eng_match_claim(e, g);
+    }
+    if (__builtin_expect(rc < 0, 0))
+        return rc;
+    *out = &g->req;
+    return 0;
+}
+
+/* One buffer is full: close it, its group and the request when it was the last. */
+static inline void entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent)
+{
+    struct receiver *rx = e->rx;
+    ent->done = true;
+    e->stats.bytes += ent->total;
+    if (--g->req.left > 0)
+        return;
+    rx->ring[g->slot % SLOT_RING] = NULL;
+    g->req.size = g->ent[0].total;
+    /* Only matching looks for it. */
+    while (!e->needs_cts && rx->oldest_slot < rx->next_slot &&
+           !rx->ring[rx->oldest_slot % SLOT_RING])
+        rx->oldest_slot++;
+    eng_req_done(e, &g->req);
+}
+
+void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent)
+{
+    entry_arrived(e, g, ent);
+}
+
+__attribute__((noinline, cold)) static int
+impossible_chunk(struct pvn_engine *e, const struct recv_group *g, const struct pvn_event *ev)
+{
+    const struct recv_ent *ent = &g->ent[ev->recv];
+    return eng_fail(
+        e, -EPROTO, PVN_FAULT_REMOTE,
+        "the peer reports chunk %u of %u bytes of a message of %llu bytes for a receive of %zu "
+        "bytes, of which %llu have arrived",
+        ev->chunk, ev->bytes, (unsigned long long)ev->total, g->buf[ev->recv].size,
+        (unsigned long long)(ent->total_known ? ent->got : 0));
+}
+
+__attribute__((noinline, cold)) static int
+cannot_be_copied(struct pvn_engine *e, const struct recv_group *g, const struct pvn_event *ev)
+{
+    const struct pvn_mr *mr = g->buf[ev->recv].mr;
+    return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
+                    "the peer sent %u of %llu bytes to be copied into a buffer %s", ev->bytes,
+                    (unsigned long long)ev->total,
+                    mr && mr->gpu ? "on a GPU, where they cannot be"
+                                  : "that takes only whole messages in that way");
+}
+
+/* Of a message of several chunks. 1: it was the last, 0: not, or the engine's error. */
+static int one_of_many(struct pvn_engine *e, struct recv_group *g, const struct pvn_event *ev)
+{
+    struct recv_ent *ent = &g->ent[ev->recv];
+    if (ent->done) {
+        e->stats.dups++;
+        return 0;
+    }
+    if (ev->data)
+        return cannot_be_copied(e, g, ev);
+    if (!ent->total_known) {
+        ent->got = 0;
+        chunk_clear(&ent->seen);
+    }
+    if (chunk_test(&ent->seen, ev->chunk)) {
+        e->stats.dups++;
+        return 0;
+    }
+    if (ev->bytes > ev->total - ent->got || (ent->total_known && ent->total != ev->total))
+        return impossible_chunk(e, g, ev);
+    chunk_add(&ent->seen, ev->chunk);
+    e->stats.chunks++;
+    ent->total = ev->total;
+    ent->total_known = true;
+    ent->matched = true;
+    ent->got += ev->bytes;
+    return ent->got == ent->total;
+}
+
+/* Whether the event's bytes are to be copied to where the processor cannot. */
+static inline bool out_of_reach(const struct pvn_buffer *b, const struct pvn_event *ev)
+{
+    return __builtin_expect(ev->data && b->mr && b->mr->gpu, 0);
+}
+
+/* A message of several chunks, or for a group of several buffers. */
+__attribute__((noinline)) static int arrived_in_part(struct pvn_engine *e, const struct pvn_lane *l,
+                                                     struct recv_group *g,
+                                                     const struct pvn_event *ev)
+{
+    struct recv_ent *ent = &g->ent[ev->recv];
+    if (ev->recv >= g->req.sizes || ev->chunk >= PVN_MAX_CHUNKS) {
+        e->stats.stale++;
+        return 0;
+    }
+    if (ev->total > g->buf[ev->recv].size && !ent->done)
+        return impossible_chunk(e, g, ev);
+    if (ev->bytes != ev->total || ent->begun) {
+        int rc = one_of_many(e, g, ev);
+        if (rc <= 0)
+            return rc;
+    } else {
+        if (out_of_reach(&g->buf[ev->recv], ev))
+            return cannot_be_copied(e, g, ev);
+        if (ev->data)
+            l->ops->copy_out(ev, g->buf[ev->recv].addr);
+        ent->total = ev->total;
+        e->stats.chunks++;
+    }
+    entry_arrived(e, g, ent);
+    return 0;
+}
+
+/* The usual receive: of one buffer, whose message came whole. */
+static inline int arrived_whole(struct pvn_engine *e, const struct pvn_lane *l,
+                                struct recv_group *g, const struct pvn_event *ev)
+{
+    uint64_t total = ev->total;
+    if (__builtin_expect(total > g->buf[0].size, 0))
+        return impossible_chunk(e, g, ev);
+    if (out_of_reach(&g->buf[0], ev))
+        return cannot_be_copied(e, g, ev);
+    e->rx->ring[ev->id % SLOT_RING] = NULL;
+    g->req.size = total;
+    e->stats.chunks++;
+    e->stats.bytes += total;
+    eng_req_done(e, &g->req);
+    if (ev->data)
+        l->ops->copy_out(ev, g->buf[0].addr);
+    return 0;
+}
+
+static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,
+                               const struct pvn_event *ev)
+{
+    struct receiver *rx = e->rx;
+    struct recv_group *g = rx->ring[ev->id % SLOT_RING];
+    if (__builtin_expect(!g || pvn_id(g->slot) != ev->id, 0)) {
+        e->stats.stale++;
+        return 0;
+    }
+    if (__builtin_expect(
+            ev->bytes == ev->total && ev->part == 0 && g->req.sizes == 1 && !g->ent[0].begun, 1))
+        return arrived_whole(e, l, g, ev);
+    return arrived_in_part(e, l, g, ev);
+}
+
+/* Anything but an arrival in a slot. */
+__attribute__((noinline)) static int other_event(struct pvn_engine *e, const struct pvn_event *ev)
+{
+    if (ev->kind == PVN_EV_ARRIVED)
+        return eng_match_arrived(e, ev);
+    if (ev->kind == PVN_EV_FLUSHED)
+        eng_flush_event(e, ev);
+    else
+        e->stats.stale++;
+    return 0;
+}
+
+int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct pvn_event *ev, int n)
+{
+    const enum pvn_ev_kind slot = e->needs_cts ? PVN_EV_ARRIVED : PVN_EV_NONE;
+    for (const struct pvn_event *end = ev + n; ev < end; ev++) {
+        int rc = ev->kind == slot ? slot_arrived(e, l, ev) : other_event(e, ev);
+        if (__builtin_expect(rc < 0, 0))
+            return rc;
+    }
+    return 0;
+}
+
+void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap)
+{
+    const struct recv_group *g = (const struct recv_group *)req;
+    for (int i = 0; i < g->req.sizes; i++) {
+        const struct recv_ent *ent = &g->ent[i];
+        const struct pvn_buffer *b = &g->buf[i];
+        if (ent->done)
+            continue;
+        if (!ent->matched)
+            snprintf(text, cap, "receive %llu, buffer %d of %d (%zu bytes, tag %d): %s",
+                     (unsigned long long)g->slot, i + 1, g->req.sizes, b->size, b->tag,
+                     g->slot >= e->rx->next_slot - e->rx->unpublished
+                         ? "not announced to the peer yet, the lanes have no room"
+                         : "waiting for the peer's send");
+        else
+            snprintf(text, cap,
+                     "receive %llu, buffer %d of %d (tag %d): %llu of %llu bytes are here, "
+                     "waiting for the rest from the peer",
+                     (unsigned long long)g->slot, i + 1, g->req.sizes, b->tag,
+                     (unsigned long long)ent->got, (unsigned long long)ent->total);
+        return;
+    }
+}

@@ -1,0 +1,125 @@
+/* Defaults for the holes of a lane's table, so that nobody tests for NULL. */
+#include "engine/lane.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static int no_offer(struct pvn_lane *l, void *buf, size_t cap)
+{
+    return -EOPNOTSUPP;
+}
+
+static int no_bind(struct pvn_lane *l, const void *peer, size_t len)
+{
+    return -EOPNOTSUPP;
+}
+
+static int no_adopt(struct pvn_lane *l, int stream, int fd)
+{
+    return -EOPNOTSUPP;
+}
+
+static int ok_lane(struct pvn_lane *l)
+{
+    return 0;
+}
+
+static int ok_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                  struct pvn_err *err)
+{
+    return 0;
+}
+
+static int ok_dereg(struct pvn_lane *l, struct pvn_mr *mr)
+{
+    return 0;
+}
+
+static int no_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
+{
+    return -EOPNOTSUPP;
+}
+
+static int no_post_write(struct pvn_lane *l, const struct pvn_write *w)
+{
+    return -EOPNOTSUPP;
+}
+
+static int no_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
+                        const struct pvn_mr *mr, uint32_t cookie)
+{
+    return -EAGAIN;
+}
+
+static int no_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr)
+{
+    return -EOPNOTSUPP;
+}
+
+static int no_events(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    return 0;
+}
+
+static void no_copy(const struct pvn_event *ev, void *dst)
+{
+}
+
+static void no_close(struct pvn_lane *l)
+{
+}
+
+static void no_locate(const struct pvn_lane *l, struct pvn_err *err)
+{
+}
+
+static int plain_describe(const struct pvn_lane *l, char *buf, size_t cap)
+{
+    return snprintf(buf, cap, "%s lane %d", l->ops->name, l->idx);
+}
+
+static void no_counters(const struct pvn_lane *l, struct pvn_lane_counters *sum)
+{
+}
+
+void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
+{
+    if (!ops->name)
+        ops->name = "unnamed";
+    if (!ops->offer)
+        ops->offer = no_offer;
+    if (!ops->bind)
+        ops->bind = no_bind;
+    if (!ops->adopt)
+        ops->adopt = no_adopt;
+    if (!ops->verify)
+        ops->verify = ok_lane;
+    if (!ops->mem_reg)
+        ops->mem_reg = ok_reg;
+    if (!ops->mem_dereg)
+        ops->mem_dereg = ok_dereg;
+    if (!ops->post_cts)
+        ops->post_cts = no_post_cts;
+    if (!ops->post_write)
+        ops->post_write = no_post_write;
+    if (!ops->send_next)
+        ops->send_next = no_send_next;
+    if (!ops->post_flush)
+        ops->post_flush = no_post_flush;
+    if (!ops->kick)
+        ops->kick = ok_lane;
+    if (!ops->poll)
+        ops->poll = no_events;
+    if (!ops->copy_out)
+        ops->copy_out = no_copy;
+    if (!ops->fence)
+        ops->fence = ok_lane;
+    if (!ops->close)
+        ops->close = no_close;
+    if (!ops->locate)
+        ops->locate = no_locate;
+    if (!ops->describe)
+        ops->describe = plain_describe;
+    if (!ops->count)
+        ops->count = no_counters;
+}

@@ -1,0 +1,259 @@
+/*
+ * The lane interface: what the message engine asks of a transport.
+ *
+ * A comm is one direction to one peer. Its bytes travel over lanes: the TCP streams of one
+ * interface pair, the queue pairs of one RDMA port pair, or the simulated lane of the tests. A lane
+ * moves chunks and reports what happened as plain values; it never sees a request, and the engine
+ * never looks inside a lane. Matching, sizes, chunk plans, clear-to-send and completion live in the
+ * engine only.
+ *
+ * Threads: every call for one comm's lanes comes from one thread at a time (NCCL's proxy progress
+ * thread of that comm), so a lane has no lock of its own. What lanes of several comms share must be
+ * safe by itself. No operation blocks.
+ *
+ * Return values of every operation: 0 (or a count) done, -EAGAIN call again, any other negative
+ * errno: the lane is dead and lane->err says why.
+ */
+#ifndef PVN_ENGINE_LANE_H
+#define PVN_ENGINE_LANE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum {
+    PVN_MAX_LANES = 8,   /* lanes of one comm; NCCL 2.30 fuses at most 8 devices (net_v12.h) */
+    PVN_MAX_RECVS = 8,   /* buffers of one grouped receive: NCCL's IB transport and plugins use 8 */
+    PVN_MAX_REQS = 32,   /* receive requests in flight per comm: NCCL_NET_MAX_REQUESTS */
+    PVN_MAX_SENDS = 256, /* PVN_MAX_REQS grouped receives, each fed by PVN_MAX_RECVS sends */
+    /* Chunks of one message: 9 bits of the RDMA immediate, of which one value means "whole". */
+    PVN_MAX_CHUNKS = 511
+};
+
+/*
+ * Low bits of a 64-bit sequence number that identify a slot and its generation in events and in the
+ * RDMA immediate (slot:8 | gen:12). At most PVN_MAX_SENDS messages are open at once, so an id that
+ * is 4096 rounds old or less is always told apart from the live one.
+ */
+enum { PVN_ID_BITS = 20 };
+static inline uint32_t pvn_id(uint64_t seq)
+{
+    return (uint32_t)(seq & ((1u << PVN_ID_BITS) - 1));
+}
+
+/* A registered buffer. Owned by the registration (regMr .. deregMr); lanes fill their own columns.
+ */
+struct pvn_mr {
+    void *addr;                   /* start of the registered range */
+    size_t len;                   /* bytes */
+    int ptr_type;                 /* NCCL_PTR_HOST, NCCL_PTR_CUDA or NCCL_PTR_DMABUF */
+    unsigned gpu;                 /* ordinal of the memory's GPU plus one, by the lanes; 0: host */
+    uint32_t rkey[PVN_MAX_LANES]; /* what the peer needs to write through lane i; 0 where unused */
+    void *lane_mr[PVN_MAX_LANES]; /* the lane's own handle, NULL where the lane needs none */
+};
+
+/* One chunk of one message, as both ends describe it. */
+struct pvn_frame {
+    uint64_t seq; /* message number (matched comms) or slot number (clear-to-send comms), from 0 */
+    uint64_t total;  /* bytes of the whole message */
+    uint64_t offset; /* of this chunk in the message */
+    uint32_t len;    /* bytes of this chunk; 0 only for a zero-byte message */
+    uint16_t chunk;  /* index of this chunk, below PVN_MAX_CHUNKS */
+    uint8_t recv;    /* which buffer of a grouped receive (clear-to-send comms), else 0 */
+    int32_t tag;
+};
+
+/* A chunk to be sent. Valid during the call only; the bytes at src must stay until PVN_EV_SENT. */
+struct pvn_write {
+    struct pvn_frame f;
+    uint32_t cookie; /* comes back in PVN_EV_SENT: pvn_id() of the sender's own message number */
+    bool more;       /* the message's next chunk follows in the next call */
+    bool copies;     /* clear-to-send comms: as the entry says */
+    const void *src; /* the chunk's first byte */
+    const struct pvn_mr *mr; /* registration that covers src; NULL where the lane needs none */
+    uint64_t raddr;          /* clear-to-send comms: where the chunk goes in the peer's memory */
+    uint32_t rkey;           /* and the key for this lane */
+};
+
+/* A posted buffer of a grouped receive. */
+struct pvn_buffer {
+    void *addr;
+    size_t size; /* bytes it takes */
+    const struct pvn_mr *mr;
+    int32_t tag;
+};
+
+/* A clear-to-send entry: the receiver's slot with up to PVN_MAX_RECVS buffers. */
+struct pvn_cts {
+    uint64_t seq; /* slot number */
+    int n;
+    struct pvn_cts_entry {
+        uint64_t addr;
+        uint64_t size; /* bytes the receiver can take */
+        int32_t tag;
+        bool copies;                  /* the receiver takes a short message by copy, too */
+        uint32_t rkey[PVN_MAX_LANES]; /* as many as the comm has lanes */
+    } e[PVN_MAX_RECVS];
+};
+
+enum pvn_ev_kind {
+    PVN_EV_CTS,  /* sender: ev.cts is valid until all buffers of the slot have been written to */
+    PVN_EV_SENT, /* sender: chunk `chunk` of message `id` (the write's cookie) needs its source no
+                    longer. And chunk 0 of the next `more` messages behind it, too */
+    PVN_EV_ARRIVED, /* receiver: chunk `chunk` of `id`/`recv` is complete in memory */
+    PVN_EV_FLUSHED, /* receiver: flush `id` is done */
+    PVN_EV_NONE     /* no event has this kind */
+};
+
+/* What happened. Values only, so that a late or repeated event can be recognised and dropped. */
+struct pvn_event {
+    enum pvn_ev_kind kind;
+    uint32_t id; /* see pvn_id() */
+    union {
+        struct {
+            uint8_t recv;
+            uint8_t zero;
+            uint16_t chunk;
+        };
+        uint32_t part; /* 0: chunk 0 of buffer 0 */
+    };
+    union {
+        uint32_t bytes; /* ARRIVED: of this chunk */
+        uint32_t more;  /* SENT */
+    };
+    uint64_t total; /* ARRIVED: bytes of the whole message */
+    union {
+        const struct pvn_cts *cts;
+        /* ARRIVED, of a message that lies whole in the lane until the next kick: where, for
+         * copy_out. NULL: it is in its buffer. */
+        const void *data;
+    };
+};
+
+/* What lanes count for the statistics, summed up over a comm. */
+struct pvn_lane_counters {
+    bool doorbells_known, retransmits_known;
+    uint64_t bells_send, bells_recv, bells_empty; /* doorbells by what rang them */
+    uint64_t retransmits;                         /* TCP segments */
+};
+
+/*
+ * Words in memory that change when something comes. While neither has changed, so many of the next
+ * calls of poll would find nothing. Filled in by a lane that has just found nothing, again and
+ * again; in any other case it sets polls to 0.
+ */
+struct pvn_lane_watch {
+    const uint32_t *at[2];
+    uint32_t same[2];
+    int polls;
+};
+
+struct pvn_lane;
+
+/*
+ * Where an arriving chunk goes: asked by lanes that place payloads themselves (TCP), answered by
+ * the engine. 0: write f->len bytes at *dst, then report PVN_EV_ARRIVED. -EAGAIN: nothing posted
+ * yet, leave the bytes where they are and ask again at the next poll. -EALREADY: known or stale,
+ * read and drop them. Anything else: the peer broke the protocol; the lane reports the error and
+ * dies.
+ */
+typedef int (*pvn_place_fn)(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
+                            void **dst);
+
+/* Capabilities, fixed once the lane is bound. */
+enum {
+    PVN_LANE_NEEDS_CTS =
+        1 << 0, /* writes go to a remote address: nothing is sent before a CTS entry */
+    PVN_LANE_GPU_PEER = 1 << 1,          /* GPU memory by a peer-memory client, proved */
+    PVN_LANE_GPU_DMABUF = 1 << 2,        /* GPU memory by dma-buf, proved */
+    PVN_LANE_ORDERED = 1 << 3,           /* chunks arrive in the order in which they were posted */
+    PVN_LANE_SENT_IS_DELIVERED = 1 << 4, /* PVN_EV_SENT means the peer has the bytes */
+    PVN_LANE_CONNECTOR_FIRST = 1 << 5,   /* what verify sends is lost while the peer is not bound */
+    PVN_LANE_SETS_KICK_DUE = 1 << 6,     /* the lane does that by itself, the engine does not */
+    PVN_LANE_SENDS_NEXT = 1 << 7,        /* send_next is worth a call, see there */
+    PVN_LANE_ENDS = 1 << 8, /* a receiver's poll fails when the peer has closed and all is taken */
+};
+
+struct pvn_lane_ops {
+    const char *name; /* "tcp", "rdma", "sim" */
+
+    /* Connection set-up, in this order. The acceptor's listener hands incoming data sockets to
+     * adopt. */
+    int (*offer)(struct pvn_lane *l, void *buf, size_t cap); /* bytes written for the peer's bind */
+    int (*bind)(struct pvn_lane *l, const void *peer, size_t len);
+    int (*adopt)(struct pvn_lane *l, int stream,
+                 int fd);              /* takes fd on 0; else the caller closes it */
+    int (*verify)(struct pvn_lane *l); /* zero-byte round trip */
+
+    /* Memory. idx is the lane's index in its comm; fills mr->lane_mr[idx] and mr->rkey[idx].
+     * Of all that is here only these may be called while another thread uses the lane, so a refusal
+     * leaves the lane as it was, its err, too. */
+    int (*mem_reg)(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                   struct pvn_err *err);
+    int (*mem_dereg)(struct pvn_lane *l, struct pvn_mr *mr);
+
+    /* Data. post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. */
+    int (*post_cts)(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
+    int (*post_write)(struct pvn_lane *l, const struct pvn_write *w);
+    /*
+     * Where the engine has taken all slots that were announced, of a comm's only lane: sends a
+     * whole message to the next slot's only buffer. 1: posted, and the slot and its PVN_EV_CTS are
+     * used up; 0: no slot has been announced; -EAGAIN: not in this way, nothing was done.
+     * PVN_EV_SENT follows with the cookie, as for post_write, chunk 0.
+     */
+    int (*send_next)(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
+                     const struct pvn_mr *mr, uint32_t cookie);
+    /* Makes what has arrived in the GPU memory at addr visible to the GPU. 0: PVN_EV_FLUSHED
+     * follows; -EALREADY: nothing has to be waited for; -EOPNOTSUPP: this lane never writes such
+     * memory. */
+    int (*post_flush)(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
+    /* Called while kick_due: lets go what was held back. -EAGAIN: some of it has to wait. */
+    int (*kick)(struct pvn_lane *l);
+    int (*poll)(struct pvn_lane *l, struct pvn_event *ev, int max); /* number of events */
+    /* Brings the bytes of an event with data, all of them, to dst. */
+    void (*copy_out)(const struct pvn_event *ev, void *dst);
+
+    /* End. fence: 0 when no earlier remote write can land any more. close frees the lane. */
+    int (*fence)(struct pvn_lane *l);
+    void (*close)(struct pvn_lane *l);
+    /* Sets where and who of *err to the lane's two ends, where it knows more than the connection:
+     * addresses, QPNs, GIDs. Without host names. */
+    void (*locate)(const struct pvn_lane *l, struct pvn_err *err);
+    /* One line for a person: what it is and how it is set up. Returns its length. */
+    int (*describe)(const struct pvn_lane *l, char *buf, size_t cap);
+    /* Adds this lane's counters to *sum. May make system calls: about once a second. */
+    void (*count)(const struct pvn_lane *l, struct pvn_lane_counters *sum);
+};
+
+/* Every transport's lane begins with this. */
+struct pvn_lane {
+    const struct pvn_lane_ops *ops; /* no NULL member: see pvn_lane_ops_fill */
+    unsigned caps;
+    int idx;    /* index in the comm, the same at both ends once paired */
+    int sender; /* 1: this end sends data, 0: receives */
+    int nlanes; /* of the comm; the engine's to set */
+    bool idle;  /* kick: no request of the comm is open; the engine's to set */
+    /* poll: the next clear-to-send entries are asked for by send_next; the engine's to set */
+    bool holds_cts;
+    int abandoned; /* close: 1 when nobody waits for what was posted; the connection's to set */
+    /* kick has something to do: set by the engine with every post and event unless the lane has
+     * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
+     * know of; cleared when kick has returned 0 */
+    bool kick_due;
+    struct pvn_lane_watch watch; /* the lane's; the engine counts its polls down */
+    int max_posted;    /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
+    size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
+    size_t
+        max_chunk; /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
+    pvn_place_fn place;
+    void *engine; /* first argument of place */
+    struct pvn_err err;
+};
+
+/* Fills the holes of a table with defaults that answer -EOPNOTSUPP (poll: 0 events, kick, fence:
+ * 0). */
+void pvn_lane_ops_fill(struct pvn_lane_ops *ops);
+
+#endif

@@ -1,0 +1,15 @@
+# plugin/engine: the lane interface and the message engine, which does no I/O.
+libpvn_core_la_SOURCES += \
+    plugin/engine/bells.c \
+    plugin/engine/bells.h \
+    plugin/engine/engine.c \
+    plugin/engine/engine.h \
+    plugin/engine/engine_flush.c \
+    plugin/engine/engine_hot.h \
+    plugin/engine/engine_match.c \
+    plugin/engine/engine_plan.c \
+    plugin/engine/engine_priv.h \
+    plugin/engine/engine_recv.c \
+    plugin/engine/engine_send.c \
+    plugin/engine/lane.c \
+    plugin/engine/lane.h

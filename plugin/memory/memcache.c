@@ -1,0 +1,372 @@
+#include "memory/memcache.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Regions of one sort may overlap as they like, so what is wanted is "some interval that begins at
+ * or before a and ends at or behind b". Each sort has a treap ordered by beginning in which every
+ * node knows the furthest end below it: whether a subtree holds an answer is then known before it
+ * is entered, and the way down is one path.
+ */
+struct node {
+    struct pvn_mem mem; /* first: what callers hold */
+    uintptr_t end, max_end;
+    struct node *left, *right;
+    uint32_t priority;
+    uint32_t devs;
+    uint64_t refs;
+    struct sort_tree *tree;
+};
+
+struct sort_tree {
+    struct pvn_mem_sort sort;
+    struct sort_tree *next; /* in its bucket */
+    struct node *root;
+};
+
+enum { FIRST_BUCKETS = 64 };
+
+struct pvn_memcache {
+    pthread_mutex_t lock;
+    const struct pvn_memcache_ops *ops;
+    void *arg;
+    size_t page;
+    struct sort_tree **bucket;
+    size_t buckets, trees;
+    uint32_t rng;
+    struct pvn_memcache_stats stats;
+};
+
+/* ---- sorts ---- */
+
+static size_t hash(const struct pvn_mem_sort *s)
+{
+    uint64_t h = s->buffer_id * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= ((uint64_t)s->access << 8 ^ (uint64_t)(unsigned)s->kind) * UINT64_C(0xc2b2ae3d27d4eb4f);
+    return (size_t)(h ^ h >> 32);
+}
+
+static int same_sort(const struct pvn_mem_sort *a, const struct pvn_mem_sort *b)
+{
+    return a->kind == b->kind && a->access == b->access && a->buffer_id == b->buffer_id;
+}
+
+static struct sort_tree **tree_place(struct pvn_memcache *c, const struct pvn_mem_sort *sort)
+{
+    struct sort_tree **at = &c->bucket[hash(sort) & (c->buckets - 1)];
+    while (*at && !same_sort(&(*at)->sort, sort))
+        at = &(*at)->next;
+    return at;
+}
+
+/* Device memory has a sort per allocation, so there can be many: the table grows with them. Without
+ * memory for it the buckets only get longer. */
+static void grow(struct pvn_memcache *c)
+{
+    size_t n = c->buckets * 2;
+    struct sort_tree **bigger = calloc(n, sizeof(*bigger));
+    if (!bigger)
+        return;
+    for (size_t i = 0; i < c->buckets; i++) {
+        while (c->bucket[i]) {
+            struct sort_tree *t = c->bucket[i];
+            struct sort_tree **to = &bigger[hash(&t->sort) & (n - 1)];
+            c->bucket[i] = t->next;
+            t->next = *to;
+            *to = t;
+        }
+    }
+    free(c->bucket);
+    c->bucket = bigger;
+    c->buckets = n;
+}
+
+static struct sort_tree *tree_of(struct pvn_memcache *c, const struct pvn_mem_sort *sort)
+{
+    struct sort_tree **at = tree_place(c, sort);
+    if (*at)
+        return *at;
+    if (c->trees >= 2 * c->buckets) {
+        grow(c);
+        at = tree_place(c, sort);
+    }
+    struct sort_tree *t = calloc(1, sizeof(*t));
+    if (t) {
+        t->sort = *sort;
+        *at = t;
+        c->trees++;
+    }
+    return t;
+}
+
+static void drop_empty_tree(struct pvn_memcache *c, struct sort_tree *t)
+{
+    if (t->root)
+        return;
+    *tree_place(c, &t->sort) = t->next;
+    c->trees--;
+    free(t);
+}
+
+/* ---- the treap ---- */
+
+static void update(struct node *n)
+{
+    n->max_end = n->end;
+    if (n->left && n->left->max_end > n->max_end)
+        n->max_end = n->left->max_end;
+    if (n->right && n->right->max_end > n->max_end)
+        n->max_end = n->right->max_end;
+}
+
+/* By beginning, then by address of the node, so that equal ones have an order as well. */
+static int before(const struct node *a, const struct node *b)
+{
+    return a->mem.addr != b->mem.addr ? a->mem.addr < b->mem.addr : (uintptr_t)a < (uintptr_t)b;
+}
+
+static struct node *rotate_right(struct node *n)
+{
+    struct node *l = n->left;
+    n->left = l->right;
+    l->right = n;
+    update(n);
+    update(l);
+    return l;
+}
+
+static struct node *rotate_left(struct node *n)
+{
+    struct node *r = n->right;
+    n->right = r->left;
+    r->left = n;
+    update(n);
+    update(r);
+    return r;
+}
+
+static struct node *insert(struct node *root, struct node *n)
+{
+    if (!root)
+        return n;
+    if (before(n, root)) {
+        root->left = insert(root->left, n);
+        if (root->left->priority > root->priority)
+            return rotate_right(root);
+    } else {
+        root->right = insert(root->right, n);
+        if (root->right->priority > root->priority)
+            return rotate_left(root);
+    }
+    update(root);
+    return root;
+}
+
+/* Everything in a comes before everything in b. */
+static struct node *join(struct node *a, struct node *b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    if (a->priority > b->priority) {
+        a->right = join(a->right, b);
+        update(a);
+        return a;
+    }
+    b->left = join(a, b->left);
+    update(b);
+    return b;
+}
+
+static struct node *take_out(struct node *root, struct node *n)
+{
+    if (root == n)
+        return join(n->left, n->right);
+    if (before(n, root))
+        root->left = take_out(root->left, n);
+    else
+        root->right = take_out(root->right, n);
+    update(root);
+    return root;
+}
+
+static struct node *find(struct pvn_memcache *c, struct node *n, uintptr_t addr, uintptr_t end)
+{
+    while (n) {
+        c->stats.steps++;
+        if (n->mem.addr > addr)
+            n = n->left;
+        else if (n->left && n->left->max_end >= end)
+            n = n->left; /* all there begin early enough, and one ends late enough */
+        else if (n->end >= end)
+            return n;
+        else
+            n = n->right;
+    }
+    return NULL;
+}
+
+/* ---- regions ---- */
+
+static void detach(struct pvn_memcache *c, struct node *n, uint32_t devs)
+{
+    for (int i = 0; i < PVN_MEMCACHE_DEVS; i++)
+        if (devs & n->devs & UINT32_C(1) << i) {
+            c->ops->dereg(c->arg, i, n->mem.handle[i]);
+            n->mem.handle[i] = NULL;
+        }
+    n->devs &= ~devs;
+}
+
+/* Adds the devices that are missing: all of them or none. */
+static int attach(struct pvn_memcache *c, struct node *n, uint32_t devs, const void *extra,
+                  struct pvn_err *err)
+{
+    uint32_t added = 0;
+    for (int i = 0; i < PVN_MEMCACHE_DEVS; i++) {
+        uint32_t bit = UINT32_C(1) << i;
+        if (!(devs & bit) || (n->devs & bit))
+            continue;
+        int rc = c->ops->reg(c->arg, i, n->mem.addr, n->mem.len, &n->mem.sort, extra,
+                             &n->mem.handle[i], err);
+        if (rc) {
+            n->mem.handle[i] = NULL;
+            detach(c, n, added);
+            return rc;
+        }
+        n->devs |= bit;
+        added |= bit;
+    }
+    return 0;
+}
+
+static int make(struct pvn_memcache *c, uintptr_t addr, uintptr_t end,
+                const struct pvn_mem_sort *sort, uint32_t devs, const void *extra,
+                struct node **out, struct pvn_err *err)
+{
+    struct sort_tree *t = tree_of(c, sort);
+    struct node *n = t ? calloc(1, sizeof(*n)) : NULL;
+    int rc;
+    if (!n) {
+        if (t)
+            drop_empty_tree(c, t);
+        return pvn_err_set(err, -ENOMEM, "no memory to note a registration of %zu bytes",
+                           (size_t)(end - addr));
+    }
+    n->mem.addr = addr;
+    n->mem.len = end - addr;
+    n->mem.sort = *sort;
+    n->end = n->max_end = end;
+    n->tree = t;
+    c->rng = c->rng * 1664525 + 1013904223;
+    n->priority = c->rng ^ c->rng >> 16;
+    rc = attach(c, n, devs, extra, err);
+    if (rc) {
+        free(n);
+        drop_empty_tree(c, t);
+        return rc;
+    }
+    t->root = insert(t->root, n);
+    c->stats.regions++;
+    c->stats.bytes += n->mem.len;
+    *out = n;
+    return 0;
+}
+
+static void destroy(struct pvn_memcache *c, struct node *n)
+{
+    struct sort_tree *t = n->tree;
+    t->root = take_out(t->root, n);
+    drop_empty_tree(c, t);
+    detach(c, n, n->devs);
+    c->stats.regions--;
+    c->stats.bytes -= n->mem.len;
+    free(n);
+}
+
+/* ---- the interface ---- */
+
+struct pvn_memcache *pvn_memcache_new(const struct pvn_memcache_ops *ops, void *arg, size_t page)
+{
+    struct pvn_memcache *c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->bucket = calloc(FIRST_BUCKETS, sizeof(*c->bucket));
+    if (!c->bucket) {
+        free(c);
+        return NULL;
+    }
+    pthread_mutex_init(&c->lock, NULL);
+    c->buckets = FIRST_BUCKETS;
+    c->ops = ops;
+    c->arg = arg;
+    c->page = page;
+    c->rng = 1;
+    return c;
+}
+
+size_t pvn_memcache_free(struct pvn_memcache *c)
+{
+    size_t left = 0;
+    if (!c)
+        return 0;
+    for (size_t i = 0; i < c->buckets; i++)
+        while (c->bucket[i]) {
+            left++;
+            destroy(c, c->bucket[i]->root);
+        }
+    pthread_mutex_destroy(&c->lock);
+    free(c->bucket);
+    free(c);
+    return left;
+}
+
+int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
+                     const struct pvn_mem_sort *sort, uint32_t devs, const void *extra,
+                     const struct pvn_mem **out, struct pvn_err *err)
+{
+    uintptr_t mask = c->page - 1, from = addr & ~mask, end = addr + len;
+    struct node *n;
+    int rc = 0;
+    *out = NULL;
+    if (len == 0 || end < addr || end > UINTPTR_MAX - mask || devs == 0)
+        return pvn_err_set(err, -EINVAL, "cannot register %zu bytes at 0x%llx with devices 0x%x",
+                           len, (unsigned long long)addr, (unsigned)devs);
+    end = (end + mask) & ~mask;
+    pthread_mutex_lock(&c->lock);
+    struct sort_tree *t = *tree_place(c, sort);
+    n = t ? find(c, t->root, from, end) : NULL;
+    if (n) {
+        rc = attach(c, n, devs, extra, err);
+        c->stats.hits += rc == 0;
+    } else {
+        rc = make(c, from, end, sort, devs, extra, &n, err);
+        c->stats.misses += rc == 0;
+    }
+    if (rc == 0) {
+        n->refs++;
+        c->stats.refs++;
+        *out = &n->mem;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+void pvn_memcache_put(struct pvn_memcache *c, const struct pvn_mem *mem)
+{
+    struct node *n = (struct node *)(uintptr_t)mem;
+    pthread_mutex_lock(&c->lock);
+    c->stats.refs--;
+    if (--n->refs == 0)
+        destroy(c, n);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void pvn_memcache_get_stats(struct pvn_memcache *c, struct pvn_memcache_stats *out)
+{
+    pthread_mutex_lock(&c->lock);
+    *out = c->stats;
+    pthread_mutex_unlock(&c->lock);
+}

@@ -1,0 +1,9 @@
+# plugin/stats: the statistics file of a process: its layout, writer and reader.
+libpvn_core_la_SOURCES += \
+    plugin/stats/stat_layout.h \
+    plugin/stats/stats.c \
+    plugin/stats/stats.h \
+    plugin/stats/stats_dir.c \
+    plugin/stats/stats_dir.h \
+    plugin/stats/stats_read.c \
+    plugin/stats/stats_read.h

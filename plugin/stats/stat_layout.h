@@ -1,0 +1,99 @@
+/*
+ * The statistics file as it lies on disk: a header, then one row per comm. A process writes its own
+ * (stats.h), others read it (stats_read.h). Nothing but fixed-width numbers and texts with their
+ * end, so that any program on the same machine can read it; byte order is the machine's.
+ *
+ * Times are ns of CLOCK_MONOTONIC; 0: never. mono_ns and real_ns of the header were read together
+ * and turn them into wall-clock time.
+ *
+ * A row is a sequence lock: seq is odd while its owner writes. A row whose seq stays odd belongs to
+ * a process that was killed or stopped in the middle of writing it.
+ */
+#ifndef PVN_STATS_STAT_LAYOUT_H
+#define PVN_STATS_STAT_LAYOUT_H
+
+#include <stdint.h>
+
+#define PVN_STAT_MAGIC "PVNSTAT" /* eight bytes with its end */
+
+enum {
+    PVN_STAT_VERSION = 1, /* goes up with every change below pvn_stat_ident */
+    PVN_STAT_ROWS = 1024, /* comms and listeners of a process that have a row at once */
+    PVN_STAT_GROW = 32    /* rows by which the file grows */
+};
+
+enum pvn_stat_phase {
+    PVN_STAT_LISTEN = 1, /* a listener: accept waits for a peer */
+    PVN_STAT_SETUP,      /* the state's name says how far */
+    PVN_STAT_UP,
+    PVN_STAT_FAILED, /* text: why */
+    PVN_STAT_CLOSED
+};
+
+/* Alike in every version, so that a reader of another one can still say whose file it is. */
+struct pvn_stat_ident {
+    char magic[8]; /* stored last: a file without it is not complete */
+    uint32_t version;
+    uint32_t head_bytes, row_bytes, max_rows;
+    uint64_t pid;    /* as the process sees itself */
+    uint64_t start;  /* field 22 of /proc/PID/stat: tells a reused pid */
+    uint64_t pid_ns; /* inode of /proc/PID/ns/pid */
+    char boot_id[40];
+    char host[64];
+};
+
+struct pvn_stat_head {
+    struct pvn_stat_ident id;
+    uint64_t mono_ns, real_ns; /* when the file was made, on both clocks */
+    uint64_t touched_ns;       /* when a row was last written */
+    uint64_t comms;            /* opened so far */
+    uint32_t rows;             /* that the file has room for by now */
+    uint32_t open;             /* comms and listeners that are there */
+    uint32_t failed;           /* comms that have failed so far */
+    uint32_t untracked;        /* comms that found no row */
+    uint32_t abi;              /* version of NCCL's interface that began */
+    uint32_t unused;
+    char plugin[32];    /* the plugin's version */
+    char command[16];   /* the process's name */
+    char rank[16];      /* "" where no launcher says it */
+    char rank_from[32]; /* the variable that does */
+};
+
+/* What pvn_stat_counts.known says of counters that not every lane has. */
+enum { PVN_STAT_KNOWS_DOORBELLS = 1, PVN_STAT_KNOWS_RETRANSMITS = 2 };
+
+struct pvn_stat_counts {
+    uint64_t look_ns;   /* when NCCL's calls last led here: the numbers are of then */
+    uint64_t moved_ns;  /* when bytes last moved */
+    uint64_t stuck_ns;  /* since when nothing moves though requests are open; 0: that is not so */
+    uint64_t open;      /* requests */
+    uint64_t msgs;      /* completed */
+    uint64_t bytes;     /* of those */
+    uint64_t chunks;    /* posted (sender) or arrived (receiver) */
+    uint64_t stashed;   /* messages that came before a buffer with their tag */
+    uint64_t lane_full; /* posts that a lane had no room for */
+    uint64_t empty_polls;
+    uint64_t known;
+    uint64_t bells_send, bells_recv, bells_empty; /* doorbells by what rang them */
+    uint64_t retransmits;                         /* TCP segments */
+};
+
+struct pvn_stat_row {
+    uint64_t seq;
+    uint64_t id;     /* number of the comm in its process, from 1; 0: never used */
+    uint32_t phase;  /* enum pvn_stat_phase */
+    uint32_t sender; /* 1 sends, 0 receives */
+    uint32_t peer_pid;
+    uint32_t unused;
+    uint64_t born_ns, state_ns; /* the comm; its present state */
+    uint64_t ended_ns;          /* closed; the phase stays FAILED for one that had failed */
+    struct pvn_stat_counts n;
+    char state[16]; /* "HELLO", "UP", ... */
+    char device[64];
+    char peer_host[64]; /* "" until the peer has said it */
+    char peer_addr[80];
+    char lanes[384];
+    char text[640]; /* SETUP: what is waited for; UP and stuck: who owes what; FAILED: why */
+};
+
+#endif

@@ -1,0 +1,424 @@
+#include "config.h"
+#include "stats/stats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "base/param.h"
+#include "stats/stats_dir.h"
+#include "base/version.h"
+
+#define LOOK_NS (PVN_NS_PER_S / 10)
+#define MAP_BYTES                                                                                  \
+    (sizeof(struct pvn_stat_head) + (size_t)PVN_STAT_ROWS * sizeof(struct pvn_stat_row))
+
+_Static_assert(sizeof(struct pvn_stat_ident) == 152 && sizeof(struct pvn_stat_head) == 304 &&
+                   sizeof(struct pvn_stat_row) == 1424,
+               "another layout is another PVN_STAT_VERSION");
+
+/* Copies of the plugin in one process, and files that its pid's owners before it have left. */
+enum { NAMES = 16 };
+
+struct pvn_stat {
+    unsigned epoch; /* of the process it belongs to, see fork.h */
+    int index;
+    struct pvn_stat_row now; /* what the row is to say */
+    struct pvn_stat_row *row;
+};
+
+/* Under the lock, but for what a row's owner writes to the row. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    struct pvn_stat_head *head; /* NULL: no file */
+    struct pvn_stat_row *rows;  /* behind it; the first head->rows are backed */
+    int used;                   /* rows with an owner */
+    bool leaving;               /* goes with the last of them */
+    bool owned[PVN_STAT_ROWS];
+    dev_t dev;
+    ino_t ino;
+    char path[PATH_MAX];
+} file;
+
+/* Readers are other processes: whole words, and in their order. */
+static void put32(uint32_t *at, uint32_t v)
+{
+    __atomic_store_n(at, v, __ATOMIC_RELEASE);
+}
+
+static void put64(uint64_t *at, uint64_t v)
+{
+    __atomic_store_n(at, v, __ATOMIC_RELEASE);
+}
+
+/* ---- the file's life ---- */
+
+static void name_rank(struct pvn_stat_head *h)
+{
+    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *v = getenv(names[i]);
+
+        if (!v || !v[0])
+            continue;
+        snprintf(h->rank, sizeof(h->rank), "%s", v);
+        snprintf(h->rank_from, sizeof(h->rank_from), "%s", names[i]);
+        return;
+    }
+}
+
+static void name_command(struct pvn_stat_head *h)
+{
+    FILE *f = fopen("/proc/self/comm", "re");
+
+    if (f && fgets(h->command, sizeof(h->command), f))
+        h->command[strcspn(h->command, "\n")] = '\0';
+    if (f)
+        fclose(f);
+}
+
+static void fill_head(struct pvn_stat_head *h, const struct pvn_stat_ident *id, int abi)
+{
+    struct timespec ts;
+
+    h->id = *id;
+    h->id.version = PVN_STAT_VERSION;
+    h->id.head_bytes = sizeof(struct pvn_stat_head);
+    h->id.row_bytes = sizeof(struct pvn_stat_row);
+    h->id.max_rows = PVN_STAT_ROWS;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    h->mono_ns = h->touched_ns = pvn_now_ns();
+    h->real_ns = (uint64_t)ts.tv_sec * PVN_NS_PER_S + (uint64_t)ts.tv_nsec;
+    h->abi = (uint32_t)abi;
+    snprintf(h->plugin, sizeof(h->plugin), "%s", pvn_version());
+    name_command(h);
+    name_rank(h);
+    h->rows = PVN_STAT_GROW;
+}
+
+static size_t bytes_of(uint32_t rows)
+{
+    return sizeof(struct pvn_stat_head) + (size_t)rows * sizeof(struct pvn_stat_row);
+}
+
+/* A new file in the directory, open, and its name. */
+static int create(int dirfd, const struct pvn_stat_ident *id, char *name, size_t cap,
+                  struct pvn_err *err)
+{
+    int i, fd = -1;
+
+    for (i = 0; i < NAMES && fd < 0; i++) {
+        snprintf(name, cap, "%llu-%llu-%d" PVN_STATS_SUFFIX, (unsigned long long)id->pid,
+                 (unsigned long long)id->start, i);
+        fd = openat(dirfd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    return fd >= 0 ? fd : pvn_err_set(err, -errno, "%s cannot be made", name);
+}
+
+/* Maps the file at fd and writes its header. The descriptor is not needed for that to stay, nor for
+ * the lock, which belongs to the open file and is held by the mapping. */
+static int map(int fd, const struct pvn_stat_ident *id, int abi, struct pvn_err *err)
+{
+    uint64_t magic;
+    struct stat st;
+    void *m;
+    int rc;
+
+    flock(fd, LOCK_EX | LOCK_NB); /* where the file system has no locks, pids have to do */
+    if (fstat(fd, &st) != 0)
+        return pvn_err_set(err, -errno, "the new file cannot be looked at");
+    rc = posix_fallocate(fd, 0, (off_t)bytes_of(PVN_STAT_GROW));
+    if (rc)
+        return pvn_err_set(err, -rc, "no room for %zu bytes", bytes_of(PVN_STAT_GROW));
+    m = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (m == MAP_FAILED)
+        return pvn_err_set(err, -errno, "the new file cannot be mapped");
+    /* A child that had the mapping would keep the lock of a parent that has died. */
+    if (madvise(m, MAP_BYTES, MADV_DONTFORK) != 0) {
+        rc = -errno;
+        munmap(m, MAP_BYTES);
+        return pvn_err_set(err, rc, "the mapping cannot be kept from children");
+    }
+    file.dev = st.st_dev;
+    file.ino = st.st_ino;
+    file.head = m;
+    file.rows = (struct pvn_stat_row *)(file.head + 1);
+    fill_head(file.head, id, abi);
+    memcpy(&magic, PVN_STAT_MAGIC, sizeof(magic));
+    put64(m, magic);
+    return 0;
+}
+
+static int make_file(int abi, struct pvn_err *err)
+{
+    char dir[PVN_PARAM_STR_LEN + 32], name[64];
+    struct pvn_stat_ident id;
+    int dirfd, fd, rc = pvn_stats_ident_self(&id);
+
+    if (rc)
+        return pvn_err_set(err, rc, "/proc does not say who this process is");
+    pvn_stats_dir_name(pvn_params_get()->stats_dir, geteuid(), dir, sizeof(dir));
+    dirfd = pvn_stats_dir_open(dir, err);
+    if (dirfd < 0)
+        return dirfd;
+    pvn_stats_sweep(dirfd, geteuid(), false);
+    fd = rc = create(dirfd, &id, name, sizeof(name), err);
+    if (fd >= 0) {
+        rc = map(fd, &id, abi, err);
+        if (rc)
+            unlinkat(dirfd, name, 0);
+        close(fd);
+    }
+    close(dirfd);
+    if (rc == 0)
+        snprintf(file.path, sizeof(file.path), "%s/%s", dir, name);
+    return rc;
+}
+
+void pvn_stats_open(int abi)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    char text[PVN_ERR_TEXT_LEN];
+
+    if (strcmp(pvn_params_get()->stats_dir, "none") == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    file.leaving = false;
+    if (!file.head && make_file(abi, &err) != 0) {
+        pvn_err_format(&err, text, sizeof(text));
+        pvn_info(PVN_INIT | PVN_NET, "no statistics file: %s", text);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Under the lock. A file that tells of a failure is kept for whoever looks for its reason. */
+static void let_go_if_idle(void)
+{
+    if (!file.head || !file.leaving || file.used)
+        return;
+    if (file.head->failed == 0)
+        unlink(file.path);
+    munmap(file.head, MAP_BYTES);
+    memset(&file, 0, sizeof(file));
+}
+
+void pvn_stats_close(void)
+{
+    pthread_mutex_lock(&lock);
+    file.leaving = true;
+    let_go_if_idle();
+    pthread_mutex_unlock(&lock);
+}
+
+void pvn_stats_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    memset(&file, 0, sizeof(file)); /* the mapping is not there any more */
+}
+
+const char *pvn_stats_path(void)
+{
+    return file.path;
+}
+
+/* ---- rows ---- */
+
+static bool grow(void)
+{
+    uint32_t rows = file.head->rows + PVN_STAT_GROW;
+    bool done = false;
+    struct stat st;
+    int fd;
+
+    if (rows > PVN_STAT_ROWS)
+        return false;
+    fd = open(file.path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    /* Somebody may have removed it, and another process have made one of the same name. */
+    if (fstat(fd, &st) == 0 && st.st_dev == file.dev && st.st_ino == file.ino)
+        done = posix_fallocate(fd, 0, (off_t)bytes_of(rows)) == 0;
+    close(fd);
+    if (done)
+        put32(&file.head->rows, rows);
+    return done;
+}
+
+/* A row that was never used, else that of the comm that ended first; -1: none. Those that failed
+ * are given up last. */
+static int ended_or_new(bool failed_too)
+{
+    int i, best = -1;
+
+    for (i = 0; i < (int)file.head->rows; i++) {
+        const struct pvn_stat_row *r = &file.rows[i];
+
+        if (file.owned[i] || (r->phase == PVN_STAT_FAILED && !failed_too))
+            continue;
+        if (r->id == 0)
+            return i;
+        if (best < 0 || r->ended_ns < file.rows[best].ended_ns)
+            best = i;
+    }
+    return best;
+}
+
+static int find_row(void)
+{
+    int i = ended_or_new(false);
+
+    if (i < 0 && grow())
+        i = ended_or_new(false);
+    return i < 0 ? ended_or_new(true) : i;
+}
+
+/* How far the words of a row reach that change at every look. */
+#define NUMBERS_END offsetof(struct pvn_stat_row, state)
+
+static void publish(struct pvn_stat *s, size_t upto)
+{
+    uint64_t *to = &s->row->seq, seq = *to + 1;
+    const uint64_t *from = &s->now.seq;
+    size_t i;
+
+    __atomic_store_n(to, seq, __ATOMIC_RELAXED);
+    for (i = 1; i < upto / sizeof(*to); i++)
+        put64(&to[i], from[i]);
+    put64(to, seq + 1);
+    put64(&file.head->touched_ns, s->now.n.look_ns);
+}
+
+static bool mine(const struct pvn_stat *s)
+{
+    return s && !pvn_fork_alien(s->epoch);
+}
+
+struct pvn_stat *pvn_stat_new(enum pvn_stat_phase phase, bool sender, const char *device)
+{
+    struct pvn_stat *s = NULL;
+    int i;
+
+    if (pvn_forked())
+        return NULL;
+    pthread_mutex_lock(&lock);
+    if (!file.head)
+        goto out;
+    i = find_row();
+    if (i >= 0)
+        s = calloc(1, sizeof(*s));
+    if (!s) {
+        put32(&file.head->untracked, file.head->untracked + 1);
+        goto out;
+    }
+    s->epoch = pvn_fork_epoch();
+    s->index = i;
+    s->row = &file.rows[i];
+    s->now.id = file.head->comms + 1;
+    s->now.phase = phase;
+    s->now.sender = sender;
+    s->now.born_ns = s->now.state_ns = s->now.n.look_ns = pvn_now_ns();
+    snprintf(s->now.device, sizeof(s->now.device), "%s", device);
+    file.owned[i] = true;
+    file.used++;
+    put64(&file.head->comms, s->now.id);
+    put32(&file.head->open, (uint32_t)file.used);
+    publish(s, sizeof(s->now));
+out:
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
+void pvn_stat_peer(struct pvn_stat *s, const char *host, uint32_t pid, const char *addr)
+{
+    if (!mine(s))
+        return;
+    snprintf(s->now.peer_host, sizeof(s->now.peer_host), "%s", host);
+    snprintf(s->now.peer_addr, sizeof(s->now.peer_addr), "%s", addr);
+    s->now.peer_pid = pid;
+    publish(s, sizeof(s->now));
+}
+
+void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *name,
+                    const char *text)
+{
+    if (!mine(s))
+        return;
+    if (phase == PVN_STAT_FAILED && s->now.phase != phase) {
+        pthread_mutex_lock(&lock);
+        put32(&file.head->failed, file.head->failed + 1);
+        pthread_mutex_unlock(&lock);
+    }
+    s->now.phase = phase;
+    s->now.state_ns = s->now.n.look_ns = pvn_now_ns();
+    snprintf(s->now.state, sizeof(s->now.state), "%s", name);
+    snprintf(s->now.text, sizeof(s->now.text), "%s", text);
+    publish(s, sizeof(s->now));
+}
+
+void pvn_stat_lanes(struct pvn_stat *s, const char *lanes)
+{
+    if (!mine(s))
+        return;
+    snprintf(s->now.lanes, sizeof(s->now.lanes), "%s", lanes);
+    publish(s, sizeof(s->now));
+}
+
+void pvn_stat_put(struct pvn_stat *s, const struct pvn_stat_counts *n, const char *text)
+{
+    bool same;
+
+    if (!mine(s))
+        return;
+    same = strncmp(s->now.text, text, sizeof(s->now.text) - 1) == 0;
+    s->now.n = *n;
+    if (!same)
+        snprintf(s->now.text, sizeof(s->now.text), "%s", text);
+    publish(s, same ? NUMBERS_END : sizeof(s->now));
+}
+
+void pvn_stat_look(struct pvn_stat *s, uint64_t now_ns)
+{
+    if (!s || now_ns - s->now.n.look_ns < LOOK_NS || !mine(s))
+        return;
+    s->now.n.look_ns = now_ns;
+    publish(s, NUMBERS_END);
+}
+
+void pvn_stat_end(struct pvn_stat *s)
+{
+    if (!s)
+        return;
+    if (mine(s)) {
+        pthread_mutex_lock(&lock);
+        if (s->now.phase == PVN_STAT_LISTEN)
+            memset(&s->now, 0, sizeof(s->now));
+        else if (s->now.phase != PVN_STAT_FAILED)
+            s->now.phase = PVN_STAT_CLOSED;
+        s->now.ended_ns = s->now.n.look_ns = pvn_now_ns();
+        publish(s, sizeof(s->now));
+        file.owned[s->index] = false;
+        file.used--;
+        put32(&file.head->open, (uint32_t)file.used);
+        let_go_if_idle();
+        pthread_mutex_unlock(&lock);
+    }
+    free(s);
+}

@@ -1,0 +1,28 @@
+/*
+ * Reads a statistics file (stat_layout.h), of a process that runs, hangs or is dead. The file may
+ * hold anything: sizes are checked, texts are made printable ASCII with their end.
+ */
+#ifndef PVN_STATS_STATS_READ_H
+#define PVN_STATS_STATS_READ_H
+
+#include <limits.h>
+
+#include "stats/stats_dir.h"
+
+struct pvn_stats {
+    char path[PATH_MAX];
+    struct pvn_stat_head head;
+    enum pvn_stats_life life;
+    char state;               /* of the process, as in /proc/PID/stat; '?' not known */
+    uint64_t now_ns;          /* the time of reading on the clock of the rows */
+    int nrows;                /* rows that were ever used, by id */
+    struct pvn_stat_row *row; /* seq 1: was being written, its numbers may not fit together */
+};
+
+/* 0; pvn_stats_free() afterwards. A negative errno with *err: cannot be opened; -EBADMSG is no
+ * statistics file or an incomplete one; -EPROTONOSUPPORT of another version (out->head.id and life
+ * are filled then). */
+int pvn_stats_read(const char *path, struct pvn_stats *out, struct pvn_err *err);
+void pvn_stats_free(struct pvn_stats *s);
+
+#endif

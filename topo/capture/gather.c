@@ -1,0 +1,186 @@
+// A machine as a small tar: the model is loaded once through a store that remembers what was read,
+// and that, with names and serial numbers taken out, is written. So a load of the result reads the
+// same.
+#include <errno.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/fs.h"
+#include "topo/capture/gather.h"
+#include "topo/pvn_topo.h"
+#include "topo/reader.h"
+
+struct recorder {
+    struct pvn_fs fs;
+    struct pvn_fs *inner;
+    void *tree; // tsearch, by path
+    struct pvn_record **records;
+    int n;
+    int rc; // of the first thing that could not be remembered
+};
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const struct pvn_record *)a)->path, ((const struct pvn_record *)b)->path);
+}
+
+static struct pvn_record *record_of(struct recorder *r, const char *path, enum pvn_fs_type type)
+{
+    struct pvn_record key = {.path = (char *)(uintptr_t)path}, *made, **slot;
+    void *found = tfind(&key, &r->tree, by_path);
+
+    if (found != NULL) {
+        return *(struct pvn_record **)found;
+    }
+    made = calloc(1, sizeof *made);
+    if (made == NULL || (made->path = strdup(path)) == NULL) {
+        goto fail;
+    }
+    made->type = type;
+    slot = pvn_array_add((void **)&r->records, &r->n, sizeof *slot);
+    if (slot == NULL) {
+        goto fail;
+    }
+    if (tsearch(made, &r->tree, by_path) == NULL) {
+        r->n--;
+        goto fail;
+    }
+    *slot = made;
+    return made;
+fail:
+    if (made != NULL) {
+        free(made->path);
+    }
+    free(made);
+    r->rc = -ENOMEM;
+    return NULL;
+}
+
+static void remember(struct recorder *r, const char *path, enum pvn_fs_type type, size_t at,
+                     const void *data, size_t len)
+{
+    struct pvn_record *rec = record_of(r, path, type);
+
+    if (rec == NULL || len == 0) {
+        return;
+    }
+    if (at + len > rec->len) {
+        char *bigger = realloc(rec->data, at + len + 1);
+
+        if (bigger == NULL) {
+            r->rc = -ENOMEM;
+            return;
+        }
+        rec->data = bigger;
+        memset(rec->data + rec->len, 0, at + len + 1 - rec->len);
+        rec->len = at + len;
+    }
+    memcpy(rec->data + at, data, len);
+}
+
+static enum pvn_fs_type rec_type(struct pvn_fs *fs, const char *path)
+{
+    struct recorder *r = (struct recorder *)fs;
+    enum pvn_fs_type type = r->inner->ops->type(r->inner, path);
+
+    if (type == PVN_FS_DIR) {
+        remember(r, path, PVN_FS_DIR, 0, NULL, 0);
+    }
+    return type;
+}
+
+static ssize_t rec_readlink(struct pvn_fs *fs, const char *path, char *buf, size_t cap)
+{
+    struct recorder *r = (struct recorder *)fs;
+    ssize_t got = r->inner->ops->readlink(r->inner, path, buf, cap);
+
+    if (got > 0) {
+        remember(r, path, PVN_FS_LINK, 0, buf, (size_t)got);
+    }
+    return got;
+}
+
+static ssize_t rec_read(struct pvn_fs *fs, const char *path, size_t at, void *buf, size_t cap)
+{
+    struct recorder *r = (struct recorder *)fs;
+    ssize_t got = r->inner->ops->read(r->inner, path, at, buf, cap);
+
+    if (got >= 0) {
+        remember(r, path, PVN_FS_FILE, at, buf, (size_t)got);
+    }
+    return got;
+}
+
+static int rec_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *names)
+{
+    struct recorder *r = (struct recorder *)fs;
+    int rc = r->inner->ops->list(r->inner, path, names);
+
+    if (rc == 0) {
+        remember(r, path, PVN_FS_DIR, 0, NULL, 0);
+    }
+    return rc;
+}
+
+static void rec_enter(struct pvn_fs *fs, const char *dir)
+{
+    pvn_fs_enter(((struct recorder *)fs)->inner, dir);
+}
+
+static void rec_close(struct pvn_fs *fs)
+{
+    struct recorder *r = (struct recorder *)fs;
+
+    for (int i = 0; i < r->n; i++) {
+        tdelete(r->records[i], &r->tree, by_path);
+        free(r->records[i]->path);
+        free(r->records[i]->data);
+        free(r->records[i]);
+    }
+    free(r->records);
+    pvn_fs_close(r->inner);
+}
+
+static int by_path_pointer(const void *a, const void *b)
+{
+    return by_path(*(struct pvn_record *const *)a, *(struct pvn_record *const *)b);
+}
+
+int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_err *err)
+{
+    static const struct pvn_fs_ops ops = {
+        .type = rec_type,
+        .readlink = rec_readlink,
+        .read = rec_read,
+        .list = rec_list,
+        .enter = rec_enter,
+        .close = rec_close,
+    };
+    struct recorder r = {.fs = {.ops = &ops}};
+    struct pvn_topo *topo = NULL;
+    int rc = pvn_fs_open(root, &r.inner, err);
+
+    if (rc != 0) {
+        return rc;
+    }
+    rc = pvn_topo_load_fs(&r.fs, root, NULL, &topo, err);
+    pvn_topo_free(topo);
+    if (rc != 0) {
+        goto out;
+    }
+    if (r.n > 1) {
+        qsort(r.records, (size_t)r.n, sizeof *r.records, by_path_pointer);
+    }
+    rc = r.rc != 0 ? r.rc : pvn_redact(r.records, r.n, flags);
+    if (rc == 0) {
+        rc = pvn_tar_write(fd, r.records, r.n);
+    }
+    if (rc != 0) {
+        snprintf(err->text, sizeof err->text, "%.300s: cannot gather: %s", root, strerror(-rc));
+    }
+out:
+    pvn_fs_close(&r.fs);
+    return rc;
+}

@@ -1,0 +1,12 @@
+# topo/capture: a machine described elsewhere: captures of sysfs as tar, hints, a host's dump merged into a guest's.
+libpvntopo_la_SOURCES += \
+    topo/capture/edit.c \
+    topo/capture/edit.h \
+    topo/capture/esxcli.c \
+    topo/capture/fs_tar.c \
+    topo/capture/gather.c \
+    topo/capture/gather.h \
+    topo/capture/hints.c \
+    topo/capture/merge.c \
+    topo/capture/redact.c \
+    topo/capture/tar_write.c

@@ -1,0 +1,185 @@
+// The list of checks: rows, pairs, order.
+#include "topo/check/check.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct pvn_check *new_row(struct pvn_checks *checks)
+{
+    // Grown at every power of two, so that no capacity has to be stored.
+    if ((checks->n & (checks->n - 1)) == 0) {
+        size_t cap = checks->n == 0 ? 1 : 2 * (size_t)checks->n;
+        struct pvn_check *bigger = realloc(checks->rows, cap * sizeof *bigger);
+
+        if (bigger == NULL) {
+            return NULL;
+        }
+        checks->rows = bigger;
+    }
+    return &checks->rows[checks->n++];
+}
+
+int pvn_checks_add(struct pvn_checks *checks, const char *id, enum pvn_level level,
+                   const char *subject, const char *text, const char *remedy)
+{
+    struct pvn_check *row = new_row(checks);
+
+    if (row == NULL) {
+        return -ENOMEM;
+    }
+    row->level = level;
+    snprintf(row->id, sizeof row->id, "%s", id);
+    snprintf(row->subject, sizeof row->subject, "%s", subject);
+    snprintf(row->text, sizeof row->text, "%s", text);
+    snprintf(row->remedy, sizeof row->remedy, "%s", remedy);
+    return 0;
+}
+
+void pvn_check_row(struct pvn_check_run *run, const char *id, enum pvn_level level,
+                   const char *subject, const char *remedy, const char *format, ...)
+{
+    char text[sizeof run->out->rows->text];
+    va_list args;
+    int rc;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    rc = pvn_checks_add(run->out, id, level, subject, text, remedy);
+    if (run->rc == 0) {
+        run->rc = rc;
+    }
+}
+
+void pvn_checks_free(struct pvn_checks *checks)
+{
+    free(checks->rows);
+    *checks = (struct pvn_checks){0};
+}
+
+static const char *nic_name(const struct pvn_topo *t, int pci)
+{
+    int rdma = pvn_topo_rdma_of_pci(t, pci), net = pvn_topo_net_of_pci(t, pci);
+
+    if (rdma >= 0) {
+        return t->rdmas[rdma].name;
+    }
+    return net >= 0 ? t->nets[net].name : t->pci[pci].bdf;
+}
+
+void pvn_check_pair_name(const struct pvn_topo *t, const struct pvn_check_pair *pair, char *out,
+                         size_t cap)
+{
+    snprintf(out, cap, "%s - %s", t->pci[pair->gpu].bdf, nic_name(t, pair->nic));
+}
+
+// Smaller is nearer: the class, then switches, then links on the way.
+static long far(const struct pvn_topo *t, int a, int b)
+{
+    struct pvn_distance d;
+
+    pvn_topo_distance(t, a, b, &d);
+    return (long)d.seen * 1000000 + (long)d.switches * 1000 + d.hops;
+}
+
+// Functions that can carry the traffic, each once.
+static int list_nics(const struct pvn_topo *t, int *nics)
+{
+    int n = 0;
+
+    for (int i = 0; i < t->nrdmas; i++) {
+        if (t->rdmas[i].pci >= 0) {
+            nics[n++] = t->rdmas[i].pci;
+        }
+    }
+    if (n > 0) {
+        return n;
+    }
+    // No RDMA device: the driver is not loaded, or a capture lacks the directory.
+    for (int i = 0; i < t->npci; i++) {
+        if (t->pci[i].class_code >> 16 == 0x02 && t->pci[i].physfn < 0) {
+            nics[n++] = i;
+        }
+    }
+    return n;
+}
+
+static int nearest_pairs(const struct pvn_topo *t, struct pvn_check_pair **pairs, int *npairs)
+{
+    int *nics = calloc((size_t)(t->nrdmas + t->npci) + 1, sizeof *nics);
+    int n, rc = 0;
+
+    *pairs = NULL;
+    *npairs = 0;
+    if (nics == NULL) {
+        return -ENOMEM;
+    }
+    n = list_nics(t, nics);
+    if (n > 0 && t->ngpus > 0) {
+        *pairs = calloc((size_t)t->ngpus, sizeof **pairs);
+        rc = *pairs == NULL ? -ENOMEM : 0;
+    }
+    for (int g = 0; *pairs != NULL && g < t->ngpus; g++) {
+        int best = nics[0];
+
+        for (int i = 1; i < n; i++) {
+            if (far(t, t->gpus[g].pci, nics[i]) < far(t, t->gpus[g].pci, best)) {
+                best = nics[i];
+            }
+        }
+        (*pairs)[(*npairs)++] = (struct pvn_check_pair){t->gpus[g].pci, best};
+    }
+    free(nics);
+    return rc;
+}
+
+static void check_pairs(struct pvn_check_run *run, const struct pvn_check_pair *pairs, int npairs)
+{
+    static void (*const checks[])(struct pvn_check_run *, const struct pvn_check_pair *) = {
+        pvn_check_acs, pvn_check_iommu, pvn_check_ats, pvn_check_payload, pvn_check_numa_pair,
+    };
+
+    for (size_t c = 0; c < sizeof checks / sizeof checks[0]; c++) {
+        for (int i = 0; i < npairs; i++) {
+            if (pairs[i].gpu >= 0 && pairs[i].gpu < run->t->npci && pairs[i].nic >= 0 &&
+                pairs[i].nic < run->t->npci) {
+                checks[c](run, &pairs[i]);
+            }
+        }
+    }
+}
+
+int pvn_topo_check(const struct pvn_topo *topo, const struct pvn_check_pair *pairs, int npairs,
+                   struct pvn_checks *out)
+{
+    static void (*const checks[])(struct pvn_check_run *) = {
+        pvn_check_guest,  pvn_check_links,     pvn_check_relaxed_ordering,
+        pvn_check_numa,   pvn_check_ports,     pvn_check_gids,
+        pvn_check_mtu,    pvn_check_pvrdma,    pvn_check_memlock,
+        pvn_check_nvidia, pvn_check_gpudirect,
+    };
+    struct pvn_check_run run = {topo, out, 0};
+    struct pvn_check_pair *own = NULL;
+
+    *out = (struct pvn_checks){0};
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
+        checks[i](&run);
+    }
+    if (pairs == NULL) {
+        int rc = nearest_pairs(topo, &own, &npairs);
+
+        run.rc = run.rc != 0 ? run.rc : rc;
+        pairs = own;
+    }
+    if (pairs != NULL) {
+        check_pairs(&run, pairs, npairs);
+    }
+    free(own);
+    if (run.rc != 0) {
+        pvn_checks_free(out);
+    }
+    return run.rc;
+}

@@ -1,0 +1,8 @@
+# topo/check: what is wrong with a machine, and what to do about it.
+libpvntopo_la_SOURCES += \
+    topo/check/check.c \
+    topo/check/check.h \
+    topo/check/check_host.c \
+    topo/check/check_net.c \
+    topo/check/check_pci.c \
+    topo/check/remedies.c

@@ -1,0 +1,397 @@
+#include "topo/nccl/nccl_detect.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct detect {
+    const struct pvn_ndetect *in;
+    const struct pvn_topo *topo;
+    struct pvn_ndoc *doc;
+    struct pvn_ndoc_node *system;
+    bool sorted; /* children by bus id, as while NCCL builds one rank's document; appended later on
+                  */
+};
+
+/* "DDDD:BB:DD.F" and nothing longer: a path component of any other shape ends NCCL's walk. */
+static bool is_busid(const char *text)
+{
+    static const char shape[] = "xxxx:xx:xx.x";
+    if (strlen(text) != sizeof(shape) - 1)
+        return false;
+    for (size_t i = 0; shape[i]; i++) {
+        if (shape[i] == 'x' ? !isxdigit((unsigned char)text[i]) : text[i] != shape[i])
+            return false;
+    }
+    return true;
+}
+
+int pvn_ndoc_pci_index(const struct pvn_topo *topo, const char *busid)
+{
+    return topo && busid && is_busid(busid) ? pvn_topo_find_pci(topo, busid) : -1;
+}
+
+static int set_hex(struct pvn_ndoc_node *node, const char *key, int value, int digits)
+{
+    char text[24];
+    if (value == PVN_UNKNOWN)
+        return 0;
+    snprintf(text, sizeof(text), "0x%0*x", digits, (unsigned)value);
+    return pvn_ndoc_set_if_unset(node, key, text);
+}
+
+/* The smaller of the function's and the port's maximum, as text; a text without a number counts as
+ * endless, so that the other one is taken. */
+static const char *slower(const struct pvn_pci *pci, const struct pvn_pci *port)
+{
+    const char *mine = pci->link.speed_max_text, *theirs = port ? port->link.speed_max_text : "";
+    float a = 1e9f, b = 1e9f;
+    sscanf(mine, "%f GT/s", &a);
+    sscanf(theirs, "%f GT/s", &b);
+    return b < a ? theirs : mine;
+}
+
+static int lanes(int width)
+{
+    return width == PVN_UNKNOWN ? 0 : width;
+}
+
+static int set_link(struct pvn_ndoc_node *node, const struct pvn_pci *pci,
+                    const struct pvn_pci *port, bool gpu)
+{
+    int mine = lanes(pci->link.width_max), theirs = port ? lanes(port->link.width_max) : 0;
+    int width = mine < theirs ? mine : theirs;
+    const char *speed = slower(pci, port);
+    if (gpu) {
+        /* NVML's answers; when it has none NCCL writes "16.0 GT/s" and 16 (xml.cc). A GPU that runs
+         * faster than its port claims is a passthrough below an emulated port. */
+        width = lanes(pci->link.width) > 0 ? pci->link.width : 16;
+        if (port != NULL && pci->link.speed_mts != PVN_UNKNOWN &&
+            pci->link.speed_mts > port->link.speed_max_mts)
+            speed = pci->link.speed_text;
+        if (speed[0] == '\0')
+            speed = "16.0 GT/s";
+    }
+    if (pvn_ndoc_set_if_unset(node, "link_speed", speed) < 0)
+        return -ENOMEM;
+    return pvn_ndoc_get(node, "link_width") ? 0 : pvn_ndoc_set_int(node, "link_width", width);
+}
+
+static int set_pci_attrs(struct detect *d, struct pvn_ndoc_node *node, int index)
+{
+    const struct pvn_pci *pci = &d->topo->pci[index];
+    const struct pvn_pci *port = pci->parent >= 0 ? &d->topo->pci[pci->parent] : NULL;
+    bool gpu = pvn_topo_gpu_of_pci(d->topo, index) >= 0;
+    char class[16];
+    if (pci->class_code != PVN_UNKNOWN) {
+        /* sysfs overrules the file here, and only here. */
+        snprintf(class, sizeof(class), "0x%06x", (unsigned)pci->class_code);
+        if (pvn_ndoc_set(node, "class", class) < 0)
+            return -ENOMEM;
+    }
+    if (set_hex(node, "vendor", pci->vendor, 4) < 0 ||
+        set_hex(node, "device", pci->device, 4) < 0 ||
+        set_hex(node, "subsystem_vendor", pci->subvendor, 4) < 0 ||
+        set_hex(node, "subsystem_device", pci->subdevice, 4) < 0)
+        return -ENOMEM;
+    return set_link(node, pci, port, gpu);
+}
+
+/* CPUID's family as NCCL adds it up: base plus extended family times 16, where the kernel adds the
+ * two. Zen 3, family 25, is 175 to NCCL. */
+static long nccl_family(int family)
+{
+    return family >= 15 ? 15 + ((long)(family - 15) << 4) : family;
+}
+
+static int set_cpu_attrs(struct detect *d, struct pvn_ndoc_node *node)
+{
+    static const char *const arch[] = {
+        [PVN_ARCH_X86_64] = "x86_64", [PVN_ARCH_ARM64] = "arm64", [PVN_ARCH_PPC64] = "ppc64"};
+    const struct pvn_cpu *cpu = &d->topo->cpu;
+    const char *numa_text = pvn_ndoc_get(node, "numaid");
+    int numa = pvn_topo_find_numa(d->topo, (int)strtol(numa_text ? numa_text : "", NULL, 0));
+    /* A node -1 or "" has no cpumap of its own: NCCL reads nodeN with strtoul, so -1 finds nothing
+     * and
+     * "" finds node 0. */
+    if (pvn_ndoc_set_if_unset(node, "affinity", numa >= 0 ? d->topo->numas[numa].cpumap : "") < 0)
+        return -ENOMEM;
+    if (cpu->arch <= PVN_ARCH_UNKNOWN || cpu->arch > PVN_ARCH_PPC64)
+        return 0;
+    if (pvn_ndoc_set_if_unset(node, "arch", arch[cpu->arch]) < 0)
+        return -ENOMEM;
+    if (cpu->arch != PVN_ARCH_X86_64 || cpu->vendor[0] == '\0')
+        return 0;
+    if (pvn_ndoc_set_if_unset(node, "vendor", cpu->vendor) < 0)
+        return -ENOMEM;
+    if (pvn_ndoc_get(node, "familyid") != NULL || cpu->family == PVN_UNKNOWN)
+        return 0;
+    if (pvn_ndoc_set_int(node, "familyid", nccl_family(cpu->family)) < 0)
+        return -ENOMEM;
+    return cpu->model == PVN_UNKNOWN ? 0 : pvn_ndoc_set_int(node, "modelid", cpu->model);
+}
+
+static struct pvn_ndoc_node *cpu_node(struct detect *d, const char *numa)
+{
+    struct pvn_ndoc_node *cpu = pvn_ndoc_sub_kv(d->system, "cpu", "numaid", numa);
+    if (cpu == NULL) {
+        cpu = pvn_ndoc_add(d->doc, d->system, "cpu");
+        if (cpu == NULL || pvn_ndoc_set(cpu, "numaid", numa) < 0)
+            return NULL;
+    }
+    return set_cpu_attrs(d, cpu) < 0 ? NULL : cpu;
+}
+
+/* The numa_node file's text. A hint or a host's tree that says otherwise is what a topology file
+ * will say, so it goes first. */
+static const char *numa_text(const struct pvn_pci *pci, char *buf, size_t len)
+{
+    if (!(pci->flags & PVN_PCI_NUMA_HINTED))
+        return pci->numa_text;
+    snprintf(buf, len, "%d", pci->numa);
+    return buf;
+}
+
+static int attach(struct detect *d, struct pvn_ndoc_node *parent, struct pvn_ndoc_node *node)
+{
+    int at = parent->n_subs;
+    const char *mine = pvn_ndoc_get(node, "busid");
+    for (int i = 0; d->sorted && i < parent->n_subs; i++) {
+        const char *other = pvn_ndoc_get(parent->subs[i], "busid");
+        if (other != NULL && strcmp(mine, other) < 0) {
+            at = i;
+            break;
+        }
+    }
+    return pvn_ndoc_attach(parent, node, at);
+}
+
+/* The pci node of a function with everything above it. NCCL goes up two components of the sysfs
+ * path at a time, so that root ports and a switch's downstream ports never show. */
+static struct pvn_ndoc_node *pci_node(struct detect *d, int index, int level)
+{
+    const struct pvn_pci *pci = &d->topo->pci[index];
+    struct pvn_ndoc_node *node = pvn_ndoc_find(d->doc, "pci", "busid", pci->bdf), *above;
+    char numa[16];
+
+    if (level > PVN_NDOC_MAX_DEPTH)
+        return NULL;
+    if (node == NULL) {
+        node = pvn_ndoc_add(d->doc, NULL, "pci");
+        if (node == NULL || pvn_ndoc_set(node, "busid", pci->bdf) < 0)
+            return NULL;
+    }
+    /* NCCL looks a function up by a 12-character name: with a longer domain it finds nothing, and
+     * the node stays without attributes on a cpu -1. */
+    bool found = is_busid(pci->bdf) && !(pci->flags & PVN_PCI_NO_PATH);
+    if (found && set_pci_attrs(d, node, index) < 0)
+        return NULL;
+    if (node->parent != NULL)
+        return node;
+    int up = pci->parent, upper = up >= 0 ? d->topo->pci[up].parent : -1;
+    if (!found) {
+        const char *text = "-1";
+        if (pvn_ndoc_set_if_unset(node, "link_speed", "") < 0 ||
+            pvn_ndoc_set_if_unset(node, "link_width", "") < 0)
+            return NULL;
+        above = cpu_node(d, text);
+    } else if (up < 0 || !is_busid(d->topo->pci[up].bdf) || upper < 0 ||
+               !is_busid(d->topo->pci[upper].bdf)) {
+        above = cpu_node(d, numa_text(pci, numa, sizeof(numa)));
+    } else {
+        above = pci_node(d, upper, level + 1);
+    }
+    return above == NULL || attach(d, above, node) < 0 ? NULL : node;
+}
+
+int pvn_ndoc_gpus(const struct pvn_topo *topo, int *list)
+{
+    static const enum pvn_gpu_kind order[] = {PVN_GPU_NVIDIA, PVN_GPU_AMD, PVN_GPU_ACCEL,
+                                              PVN_GPU_INTEL};
+    int n = 0;
+    for (size_t k = 0; n == 0 && k < sizeof(order) / sizeof(order[0]); k++) {
+        for (int i = 0; i < topo->ngpus; i++) {
+            int at = n;
+            if (topo->gpus[i].kind != order[k])
+                continue;
+            for (; at > 0 && topo->gpus[list[at - 1]].pci > topo->gpus[i].pci; at--)
+                list[at] = list[at - 1];
+            list[at] = i;
+            n++;
+        }
+    }
+    return n;
+}
+
+static int add_gpu(struct detect *d, int gpu, int number)
+{
+    char text[16];
+    int pci = d->topo->gpus[gpu].pci;
+    struct pvn_ndoc_node *node = pci_node(d, pci, 0), *sub;
+    if (node == NULL || pvn_ndoc_set_if_unset(node, "class", "0x03") < 0)
+        return -ENOMEM;
+    sub = pvn_ndoc_sub(node, "gpu");
+    if (sub == NULL) {
+        if ((sub = pvn_ndoc_add(d->doc, node, "gpu")) == NULL)
+            return -ENOMEM;
+        sub->added = d->in->file != NULL;
+    }
+    snprintf(text, sizeof(text), "%d", number);
+    return pvn_ndoc_set_if_unset(sub, "dev", text) < 0 || pvn_ndoc_set(sub, "rank", text) < 0 ||
+                   pvn_ndoc_set(sub, "keep", "1") < 0
+               ? -ENOMEM
+               : 0;
+}
+
+static int set_net_attrs(struct detect *d, struct pvn_ndoc_node *net, int dev)
+{
+    const struct pvn_nic *nic = &d->in->nics->list[dev];
+    char guid[24], number[16];
+    snprintf(guid, sizeof(guid), "0x%llx", (unsigned long long)nic->guid);
+    if (pvn_ndoc_set_int(net, "dev", dev) < 0 || pvn_ndoc_set(net, "keep", "1") < 0)
+        return -ENOMEM;
+    snprintf(number, sizeof(number), "%d", nic->speed_mbps);
+    if (pvn_ndoc_set_if_unset(net, "speed", number) < 0)
+        return -ENOMEM;
+    snprintf(number, sizeof(number), "%d", nic->port);
+    if (pvn_ndoc_set_if_unset(net, "port", number) < 0 ||
+        pvn_ndoc_set_if_unset(net, "guid", guid) < 0)
+        return -ENOMEM;
+    snprintf(number, sizeof(number), "%d", nic->rail);
+    if (nic->rail >= 0 && pvn_ndoc_set_if_unset(net, "rail", number) < 0)
+        return -ENOMEM;
+    int gdr = nic->pvrdma ? 0 : nic->gdr >= 0 ? nic->gdr : d->in->net_gdr;
+    snprintf(number, sizeof(number), "%d", gdr);
+    return gdr >= 0 ? pvn_ndoc_set_if_unset(net, "gdr", number) : 0;
+}
+
+static int add_net(struct detect *d, int dev)
+{
+    const struct pvn_nic *nic = &d->in->nics->list[dev];
+    /* The name is the key: a net of that name anywhere in the file is used where it stands. */
+    struct pvn_ndoc_node *net = pvn_ndoc_find(d->doc, "net", "name", nic->name), *above, *sub;
+    if (net != NULL)
+        return set_net_attrs(d, net, dev);
+    if (nic->pci >= 0 && nic->pci_path != NULL) {
+        above = pci_node(d, nic->pci, 0);
+        if (above == NULL || pvn_ndoc_set_if_unset(above, "class", "0x02") < 0)
+            return -ENOMEM;
+    } else {
+        above = pvn_ndoc_find(d->doc, "cpu", NULL, NULL);
+        if (above == NULL && (above = cpu_node(d, "0")) == NULL)
+            return -ENOMEM;
+    }
+    sub = pvn_ndoc_sub(above, "nic");
+    if (sub == NULL) {
+        if ((sub = pvn_ndoc_add(d->doc, above, "nic")) == NULL)
+            return -ENOMEM;
+        sub->added = d->in->file != NULL;
+    }
+    net = pvn_ndoc_add(d->doc, sub, "net");
+    if (net == NULL || pvn_ndoc_set(net, "name", nic->name) < 0)
+        return -ENOMEM;
+    net->added = d->in->file != NULL;
+    return set_net_attrs(d, net, dev);
+}
+
+/* What the job does not use is cut off, switches and cpus included: GPUs and nets that only the
+ * file knows have no keep mark. */
+static bool trim(struct pvn_ndoc_node *node, int level)
+{
+    if (pvn_ndoc_is(node, "gpu") || pvn_ndoc_is(node, "net"))
+        return pvn_ndoc_get_int(node, "keep", 0) == 1;
+    bool keep = false;
+    for (int i = 0; level <= PVN_NDOC_MAX_DEPTH && i < node->n_subs; i++) {
+        if (trim(node->subs[i], level + 1)) {
+            keep = true;
+        } else if (pvn_ndoc_is(node->subs[i], "pci") || pvn_ndoc_is(node->subs[i], "cpu") ||
+                   pvn_ndoc_is(node->subs[i], "nic") || pvn_ndoc_is(node->subs[i], "net")) {
+            memmove(node->subs + i, node->subs + i + 1,
+                    (size_t)(node->n_subs - i - 1) * sizeof(node->subs[0]));
+            node->n_subs--;
+            i--;
+        }
+    }
+    return keep;
+}
+
+int pvn_ndoc_detect(const struct pvn_ndetect *in, struct pvn_ndoc **doc, char *why, size_t why_len)
+{
+    struct detect d = {.in = in, .topo = in->topo, .sorted = true};
+    int *gpus = calloc((size_t)in->topo->ngpus + 1, sizeof(*gpus));
+    *doc = NULL;
+    if (gpus == NULL)
+        goto no_memory;
+    int n_gpus = pvn_ndoc_gpus(in->topo, gpus);
+    d.doc = in->file ? pvn_ndoc_clone(in->file) : pvn_ndoc_new();
+    if (d.doc == NULL)
+        goto no_memory;
+    d.system = pvn_ndoc_find(d.doc, "system", NULL, NULL);
+    if (d.system == NULL && ((d.system = pvn_ndoc_add(d.doc, NULL, "system")) == NULL ||
+                             pvn_ndoc_set(d.system, "version", "1") < 0))
+        goto no_memory;
+    /* Rank 0's GPU, then all nets; the other ranks' GPUs are fused in behind them. */
+    if (n_gpus > 0 && add_gpu(&d, gpus[0], 0) < 0)
+        goto no_memory;
+    for (int i = 0; i < in->nics->n; i++) {
+        if (add_net(&d, i) < 0)
+            goto no_memory;
+    }
+    d.sorted = false;
+    for (int i = 1; i < n_gpus; i++) {
+        if (add_gpu(&d, gpus[i], i) < 0)
+            goto no_memory;
+    }
+    trim(d.system, 0);
+    free(gpus);
+    *doc = d.doc;
+    return 0;
+no_memory:
+    free(gpus);
+    pvn_ndoc_free(d.doc);
+    snprintf(why, why_len, "out of memory, or a PCI tree more than %d bridges deep",
+             PVN_NDOC_MAX_DEPTH);
+    return -ENOMEM;
+}
+
+static void drop_subs(struct pvn_ndoc_node *node, const char *name)
+{
+    int kept = 0;
+    for (int i = 0; i < node->n_subs; i++) {
+        if (!pvn_ndoc_is(node->subs[i], name))
+            node->subs[kept++] = node->subs[i];
+    }
+    node->n_subs = kept;
+}
+
+int pvn_ndoc_make_topo_file(struct pvn_ndoc *doc)
+{
+    struct pvn_ndoc_node *system = pvn_ndoc_find(doc, "system", NULL, NULL);
+    /* RCCL writes 2 for what differs in the gpu elements, which go. */
+    if (system != NULL && pvn_ndoc_set(system, "version", "1") < 0)
+        return -ENOMEM;
+    for (int i = 0; i < doc->n_nodes; i++) {
+        struct pvn_ndoc_node *node = doc->nodes[i];
+        const char *busid = pvn_ndoc_get(node, "busid");
+        if (pvn_ndoc_is(node, "cpu"))
+            drop_subs(node, "nic");
+        if (!pvn_ndoc_is(node, "pci"))
+            continue;
+        drop_subs(node, "gpu");
+        drop_subs(node, "nic");
+        const char *speed = pvn_ndoc_get(node, "link_speed"),
+                   *width = pvn_ndoc_get(node, "link_width");
+        bool invented = busid != NULL && strncmp(busid, "ffff:", 5) == 0;
+        if (invented && (speed == NULL || speed[0] == '\0') &&
+            pvn_ndoc_set(node, "link_speed", "16.0 GT/s PCIe") < 0)
+            return -ENOMEM;
+        if (invented && (width == NULL || strtol(width, NULL, 0) == 0) &&
+            pvn_ndoc_set(node, "link_width", "16") < 0)
+            return -ENOMEM;
+        if (invented && pvn_ndoc_set_if_unset(node, "class", "0x060400") < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}

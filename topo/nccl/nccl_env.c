@@ -1,0 +1,154 @@
+#include "topo/nccl/nccl_tree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct {
+    const char *name, *words;
+} path_types[] = {
+    [PVN_NPATH_LOC] = {"LOC", "the same device"},
+    [PVN_NPATH_NVL] = {"NVL", "NVLink"},
+    [PVN_NPATH_NVB] = {"NVB", "NVLink through another GPU"},
+    [PVN_NPATH_C2C] = {"C2C", "NVLink-C2C to the CPU"},
+    [PVN_NPATH_PIX] = {"PIX", "one PCIe switch"},
+    [PVN_NPATH_PXB] = {"PXB", "several PCIe switches, not the CPU"},
+    [PVN_NPATH_P2C] = {"P2C", "NVLink-C2C to the CPU, then PCIe"},
+    [PVN_NPATH_PXN] = {"PXN", "NVLink to a GPU beside the NIC"},
+    [PVN_NPATH_PHB] = {"PHB", "the CPU's PCIe host bridges"},
+    [PVN_NPATH_SYS] = {"SYS", "the link between NUMA nodes"},
+    [PVN_NPATH_NET] = {"NET", "the network"},
+    [PVN_NPATH_DIS] = {"DIS", "nothing: not connected"},
+};
+
+const char *pvn_npath_name(enum pvn_npath type)
+{
+    return type <= PVN_NPATH_DIS ? path_types[type].name : "?";
+}
+
+const char *pvn_npath_words(enum pvn_npath type)
+{
+    return type <= PVN_NPATH_DIS ? path_types[type].words : "?";
+}
+
+/* Level names are compared whole and in upper case; a text that starts with a digit means the scale
+ * of NCCL before 2.5 (paths.cc ncclGetLevel). -1: NCCL does not understand it and goes on as if
+ * unset. */
+static int level(const char *text)
+{
+    static const int old_scale[] = {PVN_NPATH_LOC, PVN_NPATH_PIX, PVN_NPATH_PXB,
+                                    PVN_NPATH_PHB, PVN_NPATH_SYS, PVN_NPATH_SYS};
+    for (int i = 0; i <= PVN_NPATH_SYS; i++) {
+        if (strcmp(text, path_types[i].name) == 0)
+            return i;
+    }
+    if (text[0] >= '0' && text[0] <= '9') {
+        long old = strtol(text, NULL, 0);
+        return old_scale[old > 5 || old < 0 ? 5 : old];
+    }
+    return -1;
+}
+
+static void note_bad(struct pvn_nccl_env *env, const char *name, const char *text, const char *use)
+{
+    if (env->bad[0] == '\0')
+        snprintf(env->bad, sizeof(env->bad),
+                 "%s=%.40s is not understood by NCCL, which goes on with %s", name, text, use);
+}
+
+static void load_level(struct pvn_nccl_env *env, const char *name, const char *text, int *value)
+{
+    if (text == NULL)
+        return;
+    *value = level(text);
+    if (*value < 0)
+        note_bad(env, name, text, "its default (levels are LOC, NVL, PIX, PXB, PHB, SYS)");
+}
+
+static void load_policy(struct pvn_nccl_env *env, const char *text)
+{
+    if (text == NULL)
+        return;
+    if (strcasecmp(text, "ALL") == 0) {
+        env->netdevs = PVN_NETDEVS_ALL;
+    } else if (strncasecmp(text, "MAX:", 4) == 0 && atoi(text + 4) > 0) {
+        env->netdevs = PVN_NETDEVS_MAX;
+        env->netdevs_max = atoi(text + 4);
+    } else if (strcasecmp(text, "AUTO") != 0) {
+        note_bad(env, "NCCL_NETDEVS_POLICY", text, "AUTO (it knows AUTO, ALL and MAX:n)");
+    }
+}
+
+/* Prefix match in this order, and LOC for anything unknown (topo.cc nicPathKvList). */
+static void load_merge_level(struct pvn_nccl_env *env, const char *text)
+{
+    static const struct {
+        const char *name;
+        int level;
+    } levels[] = {
+        {"LOC", PVN_NPATH_LOC}, {"PORT", PVN_MERGE_PORT}, {"PIX", PVN_NPATH_PIX},
+        {"PXB", PVN_NPATH_PXB}, {"P2C", PVN_NPATH_P2C},   {"PXN", PVN_NPATH_PXN},
+        {"PHB", PVN_NPATH_PHB}, {"SYS", PVN_NPATH_SYS},
+    };
+    if (text == NULL)
+        return;
+    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+        if (strncmp(text, levels[i].name, strlen(levels[i].name)) == 0) {
+            env->merge_level = levels[i].level;
+            return;
+        }
+    }
+    env->merge_level = PVN_NPATH_LOC;
+    note_bad(env, "NCCL_NET_MERGE_LEVEL", text, "LOC: no NICs are merged");
+}
+
+void pvn_nccl_env_load(struct pvn_nccl_env *env, const char *(*get)(const char *name, void *user),
+                       void *user)
+{
+    *env = (struct pvn_nccl_env){
+        .p2p_level = -1,
+        .gdr_level = -1,
+        .gdr_read = -1,
+        .gdr_c2c = true,
+        .dmabuf = true,
+        .pxn_c2c = true,
+        .cross_nic = 2,
+        .p2p_pxn_level = 2,
+        .merge_level = PVN_MERGE_PORT,
+    };
+    if (get == NULL)
+        return;
+
+    const char *text = get("NCCL_P2P_DISABLE", user);
+    if (text != NULL && strtol(text, NULL, 0) == 1)
+        env->p2p_level = PVN_NPATH_LOC;
+    else
+        load_level(env, "NCCL_P2P_LEVEL", get("NCCL_P2P_LEVEL", user), &env->p2p_level);
+    load_level(env, "NCCL_NET_GDR_LEVEL", get("NCCL_NET_GDR_LEVEL", user), &env->gdr_level);
+    if ((text = get("NCCL_NET_GDR_READ", user)) != NULL)
+        env->gdr_read = strtol(text, NULL, 0) != 0;
+    if ((text = get("NCCL_NET_GDR_C2C", user)) != NULL)
+        env->gdr_c2c = strtol(text, NULL, 0) != 0;
+    if ((text = get("NCCL_DMABUF_ENABLE", user)) != NULL)
+        env->dmabuf = strtol(text, NULL, 0) != 0;
+    if ((text = get("NCCL_PXN_DISABLE", user)) != NULL)
+        env->pxn_disable = strtol(text, NULL, 0) == 1;
+    if ((text = get("NCCL_PXN_C2C", user)) != NULL)
+        env->pxn_c2c = strtol(text, NULL, 0) != 0;
+    if ((text = get("NCCL_NVB_DISABLE", user)) != NULL)
+        env->nvb_disable = strtol(text, NULL, 0) != 0;
+    if ((text = get("NCCL_CROSS_NIC", user)) != NULL)
+        env->cross_nic = (int)strtol(text, NULL, 0);
+    if ((text = get("NCCL_P2P_PXN_LEVEL", user)) != NULL)
+        env->p2p_pxn_level = (int)strtol(text, NULL, 0);
+    load_policy(env, get("NCCL_NETDEVS_POLICY", user));
+    load_merge_level(env, get("NCCL_NET_MERGE_LEVEL", user));
+    if ((text = get("NCCL_NET_MERGE_POLICY", user)) != NULL) {
+        if (strcasecmp(text, "RAIL") == 0)
+            env->merge_policy = PVN_MERGE_RAIL;
+        else if (strcasecmp(text, "ALL") != 0)
+            note_bad(env, "NCCL_NET_MERGE_POLICY", text, "ALL");
+    }
+    env->force_merge = get("NCCL_NET_FORCE_MERGE", user);
+}

@@ -1,0 +1,91 @@
+/* Reading an NCCL topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE), and judging one that a user
+ * wrote. Needs expat, so only the tools link it. */
+#ifndef PVN_TOPO_NCCL_NCCL_XML_H
+#define PVN_TOPO_NCCL_NCCL_XML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "topo/nccl/nccl_doc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What NCCL 2.19 to 2.30 can take (src/graph/xml.h, xml.cc, topo.h). 256 nodes are allocated and
+ * the reader wants one free when it meets the last end tag; 255 bytes hold a value, its closing
+ * quote and a NUL. */
+#define PVN_NCCL_XML_NODES 255
+#define PVN_NCCL_XML_ATTRS 16
+#define PVN_NCCL_XML_VALUE 253
+#define PVN_NCCL_XML_SUBS  640
+
+/* Our own limits, far above any real machine, so that a hostile file ends in an error. */
+#define PVN_XML_MAX_BYTES (4u << 20)
+#define PVN_XML_MAX_NODES 8192
+
+enum pvn_xml_kind {
+    PVN_XML_TOPOLOGY, /* <system>: what this reader is for */
+    PVN_XML_GRAPHS,   /* <graphs>: a file for NCCL_GRAPH_FILE */
+    PVN_XML_OTHER,
+};
+
+struct pvn_xml_error {
+    enum pvn_xml_kind kind;
+    int line, column; /* 1-based; 0 when the error is not about a place in the file */
+    char text[320];   /* one sentence, names the value and the remedy */
+};
+
+/* Reads a file, or len bytes. On success *doc is the caller's to free and the result is 0. On error
+ * -EINVAL (what the file says), -ENOENT, -EACCES, -EFBIG, -ENOMEM, -EIO, with err filled in.
+ *
+ * Strict in what would make NCCL fail or silently build another machine: it must be well-formed XML
+ * with one <system version="1"> (version 2 is AMD's RCCL and accepted as such), every cpu needs
+ * numaid, every pci busid, every nvlink and pcilink target, every net name. Elements where NCCL
+ * ignores them are skipped, as NCCL does. */
+int pvn_nccl_xml_read(const char *path, struct pvn_ndoc **doc, struct pvn_xml_error *err);
+int pvn_nccl_xml_parse(const char *text, size_t len, struct pvn_ndoc **doc,
+                       struct pvn_xml_error *err);
+
+enum pvn_lint_level {
+    PVN_LINT_NOTE,  /* legal, worth knowing */
+    PVN_LINT_WARN,  /* NCCL takes it but will build something else than meant */
+    PVN_LINT_ERROR, /* NCCL refuses the file, or ignores it altogether */
+};
+
+struct pvn_lint_finding {
+    enum pvn_lint_level level;
+    const char *rule;   /* stable short name, e.g. "bus-id-repeated" */
+    int line;           /* 1-based, 0 for the whole file */
+    char what[256];     /* what was seen, with its value */
+    const char *remedy; /* what to write instead; static text */
+};
+
+struct pvn_lint {
+    struct pvn_lint_finding *findings; /* in order of line */
+    int n;
+};
+
+/* Everything there is to say about a file meant for NCCL_TOPO_FILE. 0, or -ENOMEM. A file that
+ * cannot be parsed is a finding, not an error. */
+int pvn_nccl_lint(const char *text, size_t len, struct pvn_lint *lint);
+void pvn_lint_free(struct pvn_lint *lint);
+const char *pvn_lint_level_name(enum pvn_lint_level level);
+
+/* The whole file as text with a NUL behind it (caller frees), at most PVN_XML_MAX_BYTES; "-" is
+ * standard input. NULL with errno set. */
+char *pvn_xml_slurp(const char *path, size_t *len);
+
+/* Adds a finding; what is a printf format. 0 or -ENOMEM. For the two files of the linter only. */
+int pvn_lint_add(struct pvn_lint *lint, enum pvn_lint_level level, const char *rule, int line,
+                 const char *remedy, const char *what, ...) __attribute__((format(printf, 6, 7)));
+
+/* Reads the bytes exactly as NCCL's own scanner would and reports the first place where it would
+ * stop (rule "scanner"). Returns true when NCCL would read to the end. */
+bool pvn_lint_scan(const char *text, size_t len, struct pvn_lint *lint);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

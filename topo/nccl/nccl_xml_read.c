@@ -1,0 +1,275 @@
+#include "topo/nccl/nccl_xml.h"
+
+#include <errno.h>
+#include <expat.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reader {
+    XML_Parser parser;
+    struct pvn_ndoc *doc;
+    struct pvn_ndoc_node *open[PVN_NDOC_MAX_DEPTH]; /* the element and its parents */
+    int depth;
+    int skipping; /* depth below an ignored element, 0 outside */
+    int failed;   /* negative errno of the first failure */
+    struct pvn_xml_error *err;
+};
+
+static void fail(struct reader *r, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void fail(struct reader *r, int code, const char *format, ...)
+{
+    if (r->failed)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(r->err->text, sizeof(r->err->text), format, args);
+    va_end(args);
+    r->err->line = (int)XML_GetCurrentLineNumber(r->parser);
+    r->err->column = (int)XML_GetCurrentColumnNumber(r->parser) + 1;
+    r->failed = code;
+    XML_StopParser(r->parser, XML_FALSE);
+}
+
+/* Which children NCCL's loader knows (src/graph/xml.cc ncclTopoXmlLoad*), and the attribute without
+ * which it gives up. Any other element is skipped with everything below it. */
+static const struct {
+    const char *parent, *name, *required;
+} nesting[] = {
+    {"system", "cpu", "numaid"},  {"cpu", "pci", "busid"},     {"cpu", "nic", NULL},
+    {"pci", "pci", "busid"},      {"pci", "gpu", NULL},        {"pci", "nic", NULL},
+    {"pci", "pcilink", "target"}, {"gpu", "nvlink", "target"}, {"gpu", "c2c", NULL},
+    {"nic", "net", "name"},
+};
+
+static bool known(const struct reader *r, const char *parent, const char *name,
+                  const char **required)
+{
+    *required = NULL;
+    if (r->doc->rccl && strcmp(parent, "gpu") == 0 && strcmp(name, "xgmi") == 0) {
+        *required = "target";
+        return true;
+    }
+    for (size_t i = 0; i < sizeof(nesting) / sizeof(nesting[0]); i++) {
+        if (strcmp(nesting[i].parent, parent) == 0 && strcmp(nesting[i].name, name) == 0) {
+            *required = nesting[i].required;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void note_ignored(struct reader *r, const char *parent, const char *name)
+{
+    int at = r->doc->n_ignored++;
+    if (at >= (int)(sizeof(r->doc->ignored) / sizeof(r->doc->ignored[0])))
+        return;
+    r->doc->ignored[at].line = (int)XML_GetCurrentLineNumber(r->parser);
+    snprintf(r->doc->ignored[at].name, sizeof(r->doc->ignored[at].name), "%s", name);
+    snprintf(r->doc->ignored[at].parent, sizeof(r->doc->ignored[at].parent), "%s", parent);
+}
+
+static bool root_ok(struct reader *r, const char *name, const char **attrs)
+{
+    const char *version = NULL;
+    if (strcmp(name, "graphs") == 0) {
+        r->err->kind = PVN_XML_GRAPHS;
+        fail(r, -EINVAL,
+             "this is an NCCL graph file (<graphs>), not a topology: NCCL_GRAPH_FILE takes it; "
+             "NCCL_TOPO_FILE wants <system version=\"1\">");
+        return false;
+    }
+    if (strcmp(name, "system") != 0) {
+        r->err->kind = PVN_XML_OTHER;
+        fail(r, -EINVAL,
+             "the outermost element is <%.40s>: a topology starts with "
+             "<system version=\"1\">%s",
+             name,
+             strcmp(name, "topology") == 0 ? " (this looks like a file of hwloc's lstopo)" : "");
+        return false;
+    }
+    for (int i = 0; attrs[i] != NULL; i += 2) {
+        if (strcmp(attrs[i], "version") == 0)
+            version = attrs[i + 1];
+    }
+    if (version == NULL) {
+        fail(r, -EINVAL, "<system> has no version: write <system version=\"1\">");
+        return false;
+    }
+    long number = strtol(version, NULL, 0);
+    if (number != 1 && number != 2) {
+        fail(r, -EINVAL, "<system version=\"%.20s\">: NCCL knows only version 1", version);
+        return false;
+    }
+    r->doc->rccl = number == 2;
+    return true;
+}
+
+static void XMLCALL on_start(void *user, const char *name, const char **attrs)
+{
+    struct reader *r = user;
+    const char *required = NULL;
+    struct pvn_ndoc_node *parent = r->depth ? r->open[r->depth - 1] : NULL;
+
+    if (r->failed)
+        return;
+    if (r->skipping || (parent && !known(r, parent->name, name, &required))) {
+        if (r->skipping++ == 0)
+            note_ignored(r, parent->name, name);
+        return;
+    }
+    if (parent == NULL && !root_ok(r, name, attrs))
+        return;
+    if (r->depth == PVN_NDOC_MAX_DEPTH || r->doc->n_nodes == PVN_XML_MAX_NODES) {
+        fail(r, -EFBIG, "more than %d %s: no machine looks like this",
+             r->depth == PVN_NDOC_MAX_DEPTH ? PVN_NDOC_MAX_DEPTH : PVN_XML_MAX_NODES,
+             r->depth == PVN_NDOC_MAX_DEPTH ? "levels" : "elements");
+        return;
+    }
+    struct pvn_ndoc_node *node = pvn_ndoc_add(r->doc, parent, name);
+    if (node == NULL)
+        goto no_memory;
+    node->line = (int)XML_GetCurrentLineNumber(r->parser);
+    for (int i = 0; attrs[i] != NULL; i += 2) {
+        if (pvn_ndoc_set(node, attrs[i], attrs[i + 1]) < 0)
+            goto no_memory;
+    }
+    if (required != NULL && pvn_ndoc_get(node, required) == NULL) {
+        fail(r, -EINVAL, "<%s> has no %s: NCCL stops at such an element", name, required);
+        return;
+    }
+    r->open[r->depth++] = node;
+    return;
+no_memory:
+    fail(r, -ENOMEM, "out of memory");
+}
+
+static void XMLCALL on_end(void *user, const char *name)
+{
+    struct reader *r = user;
+    if (r->skipping)
+        r->skipping--;
+    else if (r->depth)
+        r->depth--;
+}
+
+static void XMLCALL on_text(void *user, const char *text, int len)
+{
+    struct reader *r = user;
+    for (int i = 0; i < len; i++) {
+        if (strchr(" \t\r\n", text[i]) == NULL) {
+            fail(r, -EINVAL, "text between the elements (\"%.*s\"): a topology has only elements",
+                 len - i > 20 ? 20 : len - i, text + i);
+            return;
+        }
+    }
+}
+
+/* Entities and DTDs have no use here, and NCCL's own reader knows neither. */
+static void XMLCALL on_doctype(void *user, const char *name, const char *system_id,
+                               const char *public_id, int internal)
+{
+    if (strcmp(name, "topology") == 0)
+        fail(user, -EINVAL,
+             "this is hwloc's XML (lstopo), which lacks what NCCL goes by; give the "
+             "directory or tar of the machine, or NCCL's XML");
+    else
+        fail(user, -EINVAL,
+             "<!DOCTYPE %.40s>: a topology file has no document type; remove that line", name);
+}
+
+int pvn_nccl_xml_parse(const char *text, size_t len, struct pvn_ndoc **doc,
+                       struct pvn_xml_error *err)
+{
+    struct reader r = {.err = err};
+    *doc = NULL;
+    memset(err, 0, sizeof(*err));
+    err->kind = PVN_XML_TOPOLOGY;
+    if (len > PVN_XML_MAX_BYTES) {
+        snprintf(err->text, sizeof(err->text), "%zu bytes: a topology file has at most %u", len,
+                 PVN_XML_MAX_BYTES);
+        return -EFBIG;
+    }
+    r.doc = pvn_ndoc_new();
+    r.parser = XML_ParserCreate(NULL);
+    if (r.doc == NULL || r.parser == NULL) {
+        r.failed = -ENOMEM;
+        snprintf(err->text, sizeof(err->text), "out of memory");
+        goto out;
+    }
+    XML_SetUserData(r.parser, &r);
+    XML_SetElementHandler(r.parser, on_start, on_end);
+    XML_SetCharacterDataHandler(r.parser, on_text);
+    XML_SetStartDoctypeDeclHandler(r.parser, on_doctype);
+    if (XML_Parse(r.parser, text, (int)len, 1) != XML_STATUS_OK)
+        fail(&r, -EINVAL, "not well-formed XML: %s%s", XML_ErrorString(XML_GetErrorCode(r.parser)),
+             len == 0 ? " (the file is empty)" : "");
+out:
+    if (r.parser != NULL)
+        XML_ParserFree(r.parser);
+    if (r.failed)
+        pvn_ndoc_free(r.doc);
+    else
+        *doc = r.doc;
+    return r.failed;
+}
+
+char *pvn_xml_slurp(const char *path, size_t *len)
+{
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    size_t got = 0, room = 16384;
+    char *text = in ? malloc(room) : NULL;
+    int saved = in ? ENOMEM : errno;
+
+    while (text != NULL) {
+        got += fread(text + got, 1, room - got - 1, in);
+        if (ferror(in)) {
+            saved = errno;
+            goto fail;
+        }
+        if (got < room - 1)
+            break;
+        if (room > PVN_XML_MAX_BYTES) {
+            saved = EFBIG;
+            goto fail;
+        }
+        char *more = realloc(text, room *= 2);
+        if (more == NULL)
+            goto fail;
+        text = more;
+    }
+    if (in != NULL && in != stdin)
+        fclose(in);
+    if (text == NULL) {
+        errno = saved;
+        return NULL;
+    }
+    text[got] = '\0';
+    *len = got;
+    return text;
+fail:
+    free(text);
+    if (in != stdin)
+        fclose(in);
+    errno = saved;
+    return NULL;
+}
+
+int pvn_nccl_xml_read(const char *path, struct pvn_ndoc **doc, struct pvn_xml_error *err)
+{
+    size_t len = 0;
+    char *text = pvn_xml_slurp(path, &len);
+    *doc = NULL;
+    if (text == NULL) {
+        int code = -errno;
+        memset(err, 0, sizeof(*err));
+        err->kind = PVN_XML_OTHER;
+        snprintf(err->text, sizeof(err->text), "cannot be read: %s", strerror(-code));
+        return code;
+    }
+    int code = pvn_nccl_xml_parse(text, len, doc, err);
+    free(text);
+    return code;
+}

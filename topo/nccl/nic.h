@@ -1,0 +1,76 @@
+/* The network devices that can carry NCCL's traffic, as the plugin reports them to NCCL and as the
+ * tool shows them. Made from a loaded struct pvn_topo; libc only. */
+#ifndef PVN_TOPO_NCCL_NIC_H
+#define PVN_TOPO_NCCL_NIC_H
+
+#include "topo/pvn_topo.h"
+#include "topo/nccl/report.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum pvn_nic_choice {
+    PVN_NICS_AUTO = 0, /* RDMA ports where there is an active one, else network interfaces */
+    PVN_NICS_RDMA,
+    PVN_NICS_TCP,
+    PVN_NICS_ALL,
+};
+
+struct pvn_nic {
+    char name[PVN_NAME_MAX]; /* "mlx5_0", "mlx4_0:2" where there are several ports, "ens1f0" */
+    int rdma, port_index;    /* index in topo->rdmas and its ports, or -1 */
+    int net;                 /* index in topo->nets, or -1 */
+    int pci;                 /* index in topo->pci, or -1 */
+    bool up;                 /* port active, or interface with carrier */
+    bool pvrdma;
+    /* From 1, the port number counted on over the functions of a card: NCCL takes two NICs of equal
+     * guid and port for one wire. Virtual functions have the number of their physical one. */
+    int port;
+    int speed_mbps; /* 0 unknown (NCCL then takes 10000); of PVRDMA that of its interface */
+    uint64_t guid;  /* equal for the ports and functions of one card */
+    int rail;       /* -1 unset */
+    int gdr;        /* offered for GPU memory: 1, 0, or -1 not known */
+    /* What pciPath should be, owned by topo, or NULL. The device's own function, of PVRDMA function
+     * 1: NCCL's own transport names function 0 (and, of virtual functions, device 0), which may be
+     * no NIC, a bridge or not there at all (NCCL#811). The place in NCCL's tree is the same. */
+    const char *pci_path;
+    char path_note[256]; /* "" or why pci_path is NULL or what NCCL will make of it */
+    int from;            /* pvn_nics_of_devices: its place in the caller's list */
+};
+
+struct pvn_nics {
+    struct pvn_nic *list; /* in PCI order, devices without PCI last, then by name */
+    int n;
+    char left_out[256]; /* names of devices that are down, "" when none was left out for that */
+};
+
+/* Loopback, bonds' members, bridges, VLANs and virtual interfaces are left out, and devices that
+ * are down, as NCCL does, unless all are down or the choice is PVN_NICS_ALL. 0 or -ENOMEM; free
+ * with pvn_nics_free. topo must outlive it. */
+int pvn_nics_find(const struct pvn_topo *topo, enum pvn_nic_choice choice, struct pvn_nics *out);
+void pvn_nics_free(struct pvn_nics *nics);
+int pvn_nics_by_name(const struct pvn_nics *nics, const char *name); /* index or -1 */
+
+/* The devices as NICs of the model, in the order of pvn_nics_find, with what the model knows of
+ * their place, card and port; a speed that is given stays. With topo NULL, and where the model does
+ * not know a device, everything is as given. 0 or -ENOMEM; free with pvn_nics_free. */
+int pvn_nics_of_devices(const struct pvn_topo *topo, const struct pvn_nic_device *devices, int n,
+                        struct pvn_nics *out);
+
+/* Rails from a user's text "mlx5_0=0,mlx5_1=1" (0..32767; every rank must number them alike). 0;
+ * -EINVAL with a sentence in err and nothing changed; -ENOENT with a sentence when it names a
+ * device that is not there, with the others set. */
+int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_err *err);
+
+/* Rails from what the ports tell: InfiniBand ports whose subnet prefixes differ from each other get
+ * one rail per prefix, the same number on every host. Returns how many rails, 0 when nothing can be
+ * said (one prefix only, or Ethernet: its addresses do not tell which ports can reach each other).
+ */
+int pvn_nics_find_rails(const struct pvn_topo *topo, struct pvn_nics *nics);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

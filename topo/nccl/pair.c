@@ -1,0 +1,446 @@
+#include "topo/nccl/pair.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "topo/nccl/assign.h"
+#include "topo/nccl/nccl_detect.h"
+#include "topo/nccl/nccl_graph.h"
+
+/* A NIC this many times slower than the fastest is for administration, and not advised. */
+#define SLOW 4
+
+static void append(char *text, size_t len, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void append(char *text, size_t len, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    if (used < len)
+        vsnprintf(text + used, len - used, format, args);
+    va_end(args);
+}
+
+static const struct pvn_nnode *gpu_node(const struct pvn_pairs *p, int gpu)
+{
+    return &p->tree->nodes[p->tree->gpus[gpu]];
+}
+
+static const struct pvn_nnode *net_node(const struct pvn_pairs *p, int net)
+{
+    return &p->tree->nodes[p->tree->nets[net]];
+}
+
+static const char *net_name(const struct pvn_pairs *p, int net)
+{
+    return net_node(p, net)->net.name;
+}
+
+/* Of any bus id, those with a domain that NCCL cannot find again included. */
+static int pci_of_busid(const struct pvn_pairs *p, const char *busid)
+{
+    return p->topo != NULL ? pvn_topo_find_pci(p->topo, busid) : -1;
+}
+
+int pvn_pairs_gpu_pci(const struct pvn_pairs *p, int gpu)
+{
+    return pci_of_busid(p, gpu_node(p, gpu)->busid);
+}
+
+const struct pvn_nic *pvn_pairs_nic(const struct pvn_pairs *p, int net)
+{
+    int dev = net_node(p, net)->net.dev;
+    return p->nics != NULL && dev >= 0 && dev < p->nics->n ? &p->nics->list[dev] : NULL;
+}
+
+int pvn_pairs_net_pci(const struct pvn_pairs *p, int net)
+{
+    const struct pvn_nic *nic = pvn_pairs_nic(p, net);
+    if (nic != NULL)
+        return nic->pci;
+    return pci_of_busid(p, p->tree->nodes[net_node(p, net)->up].busid);
+}
+
+bool pvn_pairs_hidden(const struct pvn_pairs *p, int gpu, int net)
+{
+    struct pvn_distance distance;
+    int a = p->topo ? pvn_pairs_gpu_pci(p, gpu) : -1, b = p->topo ? pvn_pairs_net_pci(p, net) : -1;
+    if (a < 0 || b < 0)
+        return false;
+    pvn_topo_distance(p->topo, a, b, &distance);
+    return distance.trust == PVN_TRUST_HIDDEN;
+}
+
+static bool same_busid(const char *a, const char *text)
+{
+    return pvn_nbusid_number(a) == pvn_nbusid_number(text);
+}
+
+/* A number with an optional prefix ("GPU3"), or -1. */
+static int number_after(const char *text, const char *prefix)
+{
+    char *end;
+    size_t len = strlen(prefix);
+    if (strncasecmp(text, prefix, len) == 0)
+        text += len;
+    if (!isdigit((unsigned char)*text))
+        return -1;
+    long value = strtol(text, &end, 10);
+    return *end || value > 100000 ? -1 : (int)value;
+}
+
+int pvn_pairs_find_gpu(const struct pvn_pairs *p, const char *text)
+{
+    bool busid = strchr(text, ':') != NULL;
+    int dev = busid ? -1 : number_after(text, "GPU");
+    char full[PVN_BDF_MAX + 8];
+    /* "3b:00.0" is domain 0. */
+    snprintf(full, sizeof(full), "%s%.20s", strlen(text) == 7 ? "0000:" : "", text);
+    for (int g = 0; g < p->tree->n_gpus; g++) {
+        if (busid ? same_busid(gpu_node(p, g)->busid, full) : gpu_node(p, g)->gpu.dev == dev)
+            return g;
+    }
+    return -1;
+}
+
+int pvn_pairs_find_net(const struct pvn_pairs *p, const char *text)
+{
+    char full[PVN_BDF_MAX + 8];
+    int dev;
+    for (int n = 0; n < p->tree->n_nets; n++) {
+        if (strcmp(net_name(p, n), text) == 0)
+            return n;
+    }
+    snprintf(full, sizeof(full), "%s%.20s", strlen(text) == 7 ? "0000:" : "", text);
+    dev = number_after(text, strncasecmp(text, "NIC", 3) == 0 ? "NIC" : "NET");
+    for (int n = 0; n < p->tree->n_nets; n++) {
+        const char *busid = p->tree->nodes[net_node(p, n)->up].busid;
+        if (strchr(text, ':') ? busid[0] && same_busid(busid, full)
+                              : dev >= 0 && net_node(p, n)->net.dev == dev)
+            return n;
+        /* The machine's own model may know the function by an interface behind it. */
+        const struct pvn_nic *nic = pvn_pairs_nic(p, n);
+        if (nic != NULL && nic->net >= 0 && strcmp(p->topo->nets[nic->net].name, text) == 0)
+            return n;
+    }
+    return -1;
+}
+
+/* NCCL's sentence. The order matters: bandwidth, type, index rule. */
+static void explain_nccl(struct pvn_pairs *p, struct pvn_pair *pair, const int *locals,
+                         int n_locals)
+{
+    const struct pvn_ntree *t = p->tree;
+    char *why = pair->nccl_why;
+    if (n_locals == 0) {
+        snprintf(why, PVN_PAIR_WHY, "no path leads from this GPU to any NIC");
+        return;
+    }
+    const struct pvn_nroute *best = pvn_ntree_route(t, pair->gpu, locals[0]);
+    snprintf(why, PVN_PAIR_WHY, "best bandwidth %.1f GB/s at %s (%s)", best->bw,
+             pvn_npath_name(best->type), pvn_npath_words(best->type));
+    if (best->via_gpu >= 0)
+        append(why, PVN_PAIR_WHY, " through GPU%d", gpu_node(p, best->via_gpu)->gpu.dev);
+    if (best->detour)
+        append(why, PVN_PAIR_WHY, ", through the CPU because GPUDirect is refused");
+    /* A nearer NIC with less bandwidth loses, which surprises people. */
+    for (int n = 0; n < t->n_nets; n++) {
+        const struct pvn_nroute *other = pvn_ntree_route(t, pair->gpu, n);
+        if (other->type < best->type && other->bw < best->bw) {
+            append(why, PVN_PAIR_WHY,
+                   "; %s is nearer (%s) but has only %.1f GB/s, and NCCL looks at bandwidth first",
+                   net_name(p, n), pvn_npath_name(other->type), other->bw);
+            break;
+        }
+    }
+    if (n_locals == 1) {
+        append(why, PVN_PAIR_WHY, "; no other NIC equals it");
+        return;
+    }
+    int place = 0, *sharers = calloc((size_t)t->n_gpus + 1, sizeof(*sharers));
+    int n_gpus = sharers ? pvn_ntree_local_gpus(t, locals[0], sharers) : 0;
+    free(sharers);
+    while (place < n_locals && locals[place] != pair->nccl[0])
+        place++;
+    append(why, PVN_PAIR_WHY,
+           "; %d NICs are equal, so the index rule decides: GPU number %d among %d sharing GPU%s%s "
+           "gives "
+           "place %d",
+           n_locals, gpu_node(p, pair->gpu)->gpu.dev, n_gpus, n_gpus == 1 ? "" : "s",
+           (n_locals & (n_locals - 1)) == 0 ? ", bits reversed," : "", place);
+}
+
+static int choose_nccl(struct pvn_pairs *p)
+{
+    const struct pvn_ntree *t = p->tree;
+    int *locals = calloc((size_t)t->n_nets + 1, sizeof(*locals));
+    if (locals == NULL)
+        return -ENOMEM;
+    for (int g = 0; g < t->n_gpus; g++) {
+        struct pvn_pair *pair = &p->list[g];
+        int n_locals = pvn_ntree_local_nets(t, g, locals);
+        for (int c = 0; c < n_locals; c++) {
+            int net = pvn_ntree_pick(t, g, c);
+            if (net < 0 || (c > 0 && net == pair->nccl[0]))
+                break;
+            if (pair->n_nccl < PVN_PAIR_NETS)
+                pair->nccl[pair->n_nccl++] = net;
+            pair->n_nccl_all++;
+        }
+        explain_nccl(p, pair, locals, n_locals);
+    }
+    free(locals);
+    return 0;
+}
+
+/* The distance that the advice goes by: the class of the graph's path. Where the hypervisor hides
+ * the tree, equal for all pairs that it does not itself put on different NUMA nodes. */
+static int advised_distance(const struct pvn_pairs *p, int gpu, int net)
+{
+    const struct pvn_ntree *t = p->tree;
+    int type = (int)pvn_ntree_gpu_net(t, gpu, net)->type;
+    if (type >= PVN_NPATH_DIS)
+        return PVN_ASSIGN_NEVER;
+    if (!pvn_pairs_hidden(p, gpu, net))
+        return type;
+    int a = pvn_ntree_numa(t, t->gpus[gpu]), b = pvn_ntree_numa(t, t->nets[net]);
+    return a >= 0 && b >= 0 && a != b ? PVN_NPATH_SYS : PVN_NPATH_PHB;
+}
+
+/* SLIT distance where the machine tells it, else 10 inside a node and 20 between nodes. */
+static int numa_distance(const struct pvn_pairs *p, int gpu, int net)
+{
+    const struct pvn_ntree *t = p->tree;
+    int a = pvn_ntree_numa(t, t->gpus[gpu]), b = pvn_ntree_numa(t, t->nets[net]);
+    int i = p->topo ? pvn_topo_find_numa(p->topo, a) : -1;
+    int j = p->topo ? pvn_topo_find_numa(p->topo, b) : -1;
+    if (i >= 0 && j >= 0 && p->topo->numas[i].distance && j < p->topo->numas[i].ndistance) {
+        int slit = p->topo->numas[i].distance[j];
+        return slit < 0 ? 20 : slit > 1000 ? 1000 : slit;
+    }
+    return a == b ? 10 : 20;
+}
+
+static int net_bw(const struct pvn_pairs *p, int net)
+{
+    return net_node(p, net)->net.speed;
+}
+
+/* Every link of the path except the two ends' own: the edges of the tree by the node below them,
+ * and the wire, which nets with equal guid and port share. Links between CPUs are not counted:
+ * which way the data takes there is not known. */
+static int *links_of(const struct pvn_pairs *p, int gpu, int net)
+{
+    const struct pvn_ntree *t = p->tree;
+    int hops[PVN_NDOC_MAX_DEPTH * 3];
+    int n = pvn_ntree_hops(t, gpu, net, hops, PVN_NDOC_MAX_DEPTH * 3), used = 0;
+    int *links = calloc((size_t)n + 2, sizeof(*links));
+    if (links == NULL)
+        return NULL;
+    for (int i = 1; i < n; i++) {
+        int below = t->nodes[hops[i]].up == hops[i - 1]   ? hops[i]
+                    : t->nodes[hops[i - 1]].up == hops[i] ? hops[i - 1]
+                                                          : -1;
+        if (below < 0 || t->nodes[below].kind == PVN_NN_GPU)
+            continue;
+        if (t->nodes[below].kind == PVN_NN_NET) {
+            /* The wire is named after the first net on it. */
+            for (int m = 0; m < t->n_nets; m++) {
+                const struct pvn_nnode *a = &t->nodes[t->nets[m]], *b = &t->nodes[below];
+                if (m == net || (a->net.has_guid && b->net.has_guid && a->net.guid == b->net.guid &&
+                                 a->net.port == b->net.port && a->net.guid != 0)) {
+                    below = t->nets[m];
+                    break;
+                }
+            }
+        }
+        links[used++] = below;
+    }
+    links[used] = -1;
+    return links;
+}
+
+static void explain_advice(struct pvn_pairs *p, const int *out)
+{
+    for (int g = 0; g < p->n; g++) {
+        struct pvn_pair *pair = &p->list[g];
+        int net = pair->advice, sharers = 0;
+        char *why = pair->advice_why;
+        if (net < 0) {
+            snprintf(why, PVN_PAIR_WHY, "no NIC can be reached from this GPU");
+            continue;
+        }
+        enum pvn_npath type = pvn_ntree_gpu_net(p->tree, g, net)->type;
+        pair->hidden = pvn_pairs_hidden(p, g, net);
+        if (pair->hidden)
+            snprintf(why, PVN_PAIR_WHY, "the hypervisor hides the distance; spread evenly");
+        else
+            snprintf(why, PVN_PAIR_WHY, "nearest: %s (%s)", pvn_npath_name(type),
+                     pvn_npath_words(type));
+        for (int o = 0; o < p->n; o++)
+            sharers += o != g && out[o] == net;
+        if (sharers == 0)
+            append(why, PVN_PAIR_WHY, "; no other GPU uses it");
+        else
+            append(why, PVN_PAIR_WHY, "; shared with %d other GPU%s, the least possible", sharers,
+                   sharers == 1 ? "" : "s");
+        bool taken = false;
+        for (int i = 0; i < pair->n_nccl; i++)
+            taken |= pair->nccl[i] == net;
+        if (!taken && pair->n_nccl > 0)
+            append(why, PVN_PAIR_WHY, "; NCCL will not take it by itself");
+    }
+}
+
+static int advise(struct pvn_pairs *p)
+{
+    const struct pvn_ntree *t = p->tree;
+    size_t cells = (size_t)p->n * (size_t)t->n_nets;
+    int *distance = calloc(cells + 1, sizeof(int)), *numa = calloc(cells + 1, sizeof(int));
+    int **links = calloc(cells + 1, sizeof(*links)), *out = calloc((size_t)p->n + 1, sizeof(int));
+    int fastest = 0, err = -ENOMEM;
+    if (distance == NULL || numa == NULL || links == NULL || out == NULL)
+        goto out;
+    for (int n = 0; n < t->n_nets; n++)
+        fastest = net_bw(p, n) > fastest ? net_bw(p, n) : fastest;
+    for (int g = 0; g < p->n; g++) {
+        for (int n = 0; n < t->n_nets; n++) {
+            size_t at = (size_t)g * (size_t)t->n_nets + (size_t)n;
+            distance[at] =
+                net_bw(p, n) < fastest / SLOW ? PVN_ASSIGN_NEVER : advised_distance(p, g, n);
+            numa[at] = numa_distance(p, g, n);
+            if ((links[at] = links_of(p, g, n)) == NULL)
+                goto out;
+        }
+    }
+    const struct pvn_assign problem = {.rows = p->n,
+                                       .cols = t->n_nets,
+                                       .links = t->n_nodes,
+                                       .distance = distance,
+                                       .second = numa,
+                                       .uses = (const int *const *)links};
+    if ((err = pvn_assign_solve(&problem, out, &p->exact)) < 0)
+        goto out;
+    for (int g = 0; g < p->n; g++)
+        p->list[g].advice = out[g];
+    explain_advice(p, out);
+out:
+    for (size_t i = 0; links != NULL && i < cells; i++)
+        free(links[i]);
+    free(distance);
+    free(numa);
+    free(links);
+    free(out);
+    return err;
+}
+
+static void explain_machine(struct pvn_pairs *p)
+{
+    bool hidden = false, odd_numa = false, lost = false;
+    for (int g = 0; g < p->n; g++)
+        hidden |= p->list[g].hidden;
+    for (int i = 0; i < p->n + p->tree->n_nets; i++) {
+        int pci = i < p->n ? pvn_pairs_gpu_pci(p, i) : pvn_pairs_net_pci(p, i - p->n);
+        lost |= pci >= 0 && p->topo->pci[pci].domain > 0xffff;
+    }
+    for (int c = 0; c < p->tree->n_cpus; c++)
+        odd_numa |= p->tree->nodes[p->tree->cpus[c]].cpu.numa < 0;
+    if (p->tree->env.bad[0])
+        append(p->note, sizeof(p->note), "%s. ", p->tree->env.bad);
+    if (hidden)
+        append(
+            p->note, sizeof(p->note),
+            "This is a guest whose hypervisor hides the PCIe tree: the classes are what NCCL will "
+            "believe, not the hardware. ");
+    if (lost)
+        append(
+            p->note, sizeof(p->note),
+            "NCCL reads only 4-digit PCI domains: devices in others (Intel VMD, some hypervisors) "
+            "land on a NUMA node of their own, -1, wherever they are. ");
+    if (odd_numa && !lost && p->tree->n_cpus > 1)
+        append(
+            p->note, sizeof(p->note),
+            "Some devices have numa_node -1: NCCL makes a NUMA node of its own for them, and SYS "
+            "(through the CPU interconnect) of every path to the others. ");
+    size_t used = strlen(p->note);
+    if (used > 0)
+        p->note[used - 1] = '\0';
+}
+
+int pvn_pairs_of_tree(const struct pvn_topo *topo, const struct pvn_nics *nics,
+                      struct pvn_ntree *tree, struct pvn_pairs **out)
+{
+    struct pvn_pairs *p = calloc(1, sizeof(*p));
+    *out = NULL;
+    if (p == NULL)
+        return -ENOMEM;
+    p->topo = topo;
+    p->nics = nics;
+    p->tree = tree;
+    p->n = tree->n_gpus;
+    p->list = calloc((size_t)p->n + 1, sizeof(*p->list));
+    for (int g = 0; p->list && g < p->n; g++)
+        p->list[g] = (struct pvn_pair){.gpu = g, .advice = -1};
+    if (p->list == NULL || choose_nccl(p) < 0 || advise(p) < 0) {
+        pvn_pairs_free(p);
+        return -ENOMEM;
+    }
+    explain_machine(p);
+    *out = p;
+    return 0;
+}
+
+int pvn_pairs_new(const struct pvn_topo *topo, const struct pvn_nics *nics,
+                  const struct pvn_ndoc *file, const struct pvn_nccl_env *env,
+                  struct pvn_pairs **out, char *why, size_t why_len)
+{
+    const struct pvn_ndetect in = {.topo = topo, .nics = nics, .file = file, .net_gdr = -1};
+    struct pvn_ndoc *doc = NULL;
+    struct pvn_ntree *tree = NULL;
+    *out = NULL;
+    int err = pvn_ndoc_detect(&in, &doc, why, why_len);
+    if (err == 0)
+        err = pvn_ntree_new(doc, env, &tree, why, why_len);
+    if (err == 0 && (err = pvn_pairs_of_tree(topo, nics, tree, out)) < 0)
+        snprintf(why, why_len, "out of memory");
+    if (err < 0) {
+        pvn_ntree_free(tree);
+        pvn_ndoc_free(doc);
+        return err;
+    }
+    (*out)->doc = doc;
+    (*out)->owns = true;
+    return 0;
+}
+
+void pvn_pairs_free(struct pvn_pairs *pairs)
+{
+    if (pairs == NULL)
+        return;
+    if (pairs->owns) {
+        pvn_ntree_free(pairs->tree);
+        pvn_ndoc_free(pairs->doc);
+    }
+    free(pairs->list);
+    free(pairs);
+}
+
+void pvn_pairs_line(const struct pvn_pairs *p, int gpu, char *text, size_t len)
+{
+    const struct pvn_pair *pair = &p->list[gpu];
+    snprintf(text, len, "GPU%d %s: NCCL takes ", gpu_node(p, gpu)->gpu.dev,
+             gpu_node(p, gpu)->busid);
+    if (pair->n_nccl == 0)
+        append(text, len, "no NIC");
+    for (int i = 0; i < pair->n_nccl; i++)
+        append(text, len, "%s%s", i ? ", " : "", net_name(p, pair->nccl[i]));
+    append(text, len, ": %s", pair->nccl_why);
+    if (pair->advice >= 0 && (pair->n_nccl == 0 || pair->advice != pair->nccl[0]))
+        append(text, len, ". Advised: %s, %s", net_name(p, pair->advice), pair->advice_why);
+}
