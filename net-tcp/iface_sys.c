@@ -34,7 +34,7 @@ static bool sys_read(const char *name, const char *file, char *buf, size_t size)
     f = fopen(path, "re");
     if (!f)
         return false;
-    ok = fgets(buf, (int)size, f) != NULL;
+    ok = fgets(buf, (int)size, f);
     fclose(f);
     if (ok)
         buf[strcspn(buf, "\n")] = '\0';
@@ -90,7 +90,7 @@ static bool first_lower(const char *name, char *lower, size_t size)
     if (e)
         snprintf(lower, size, "%s", e->d_name + 6);
     closedir(dir);
-    return e != NULL;
+    return e;
 }
 
 /* Real path of the PCI function behind an interface: its device, or a parent of it (a virtio device

@@ -1,6 +1,6 @@
-// Capabilities in PCI configuration space. Layouts: PCI Local Bus Specification 3.0 chapter 6
-// (header, list), PCI Express Base Specification 6.0 sections 7.5.3 (Express), 7.7.11 (ACS), 10.5.1
-// (ATS), 7.9.3 (serial number); offsets as in linux/pci_regs.h.
+/* Capabilities in PCI configuration space. Layouts: PCI Local Bus Specification 3.0 chapter 6
+ * (header, list), PCI Express Base Specification 6.0 sections 7.5.3 (Express), 7.7.11 (ACS), 10.5.1
+ * (ATS), 7.9.3 (serial number); offsets as in linux/pci_regs.h. */
 #include "topo/reader.h"
 
 enum {
@@ -97,13 +97,13 @@ static bool decode_express(const struct walk *w, size_t at)
     return true;
 }
 
-// Looks for the Express capability. Sets pcie unless it is present.
+/* Looks for the Express capability. Sets pcie unless it is present. */
 static void walk_standard(const struct walk *w, uint8_t first)
 {
     size_t at = first & ~3u;
 
     set_all(w->c, PVN_CAP_ABSENT);
-    // 192 bytes behind the header hold at most 48 capabilities; more steps mean a loop.
+    /* 192 bytes behind the header hold at most 48 capabilities; more steps mean a loop. */
     for (int steps = 0; at != 0; steps++) {
         uint8_t b[2];
 
@@ -124,7 +124,7 @@ static void walk_standard(const struct walk *w, uint8_t first)
     }
 }
 
-// What has not been found when the list breaks off may still be there.
+/* What has not been found when the list breaks off may still be there. */
 static void unfound(struct pvn_pci_config *c, enum pvn_cap as)
 {
     c->acs = c->acs == PVN_CAP_PRESENT ? c->acs : as;
@@ -155,7 +155,7 @@ static void walk_extended(const struct walk *w)
     size_t at = STANDARD_BYTES;
 
     unfound(w->c, PVN_CAP_ABSENT);
-    // A device without extended capabilities shows a zero header there.
+    /* A device without extended capabilities shows a zero header there. */
     for (int steps = 0; at != 0; steps++) {
         uint8_t b[4];
         uint32_t header;
@@ -165,8 +165,8 @@ static void walk_extended(const struct walk *w)
             unfound(w->c, PVN_CAP_UNKNOWN);
             return;
         }
-        // Short: not root, or a bridge above that does not pass extended accesses on (all ones
-        // too).
+        /* Short: not root, or a bridge above that does not pass extended accesses on (all ones
+         * too). */
         if (!get(w, at, b, sizeof b) || le32(b) == 0xffffffff) {
             unfound(w->c, PVN_CAP_NOT_READABLE);
             return;

@@ -1,13 +1,13 @@
-// Distance between two functions in the full tree, with nvidia-smi's names (its legend: PIX at most
-// one bridge, PXB several without the host bridge, PHB through a host bridge, NODE between host
-// bridges of one NUMA node, SYS between nodes).
+/* Distance between two functions in the full tree, with nvidia-smi's names (its legend: PIX at most
+ * one bridge, PXB several without the host bridge, PHB through a host bridge, NODE between host
+ * bridges of one NUMA node, SYS between nodes). */
 #include "topo/pvn_topo.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-// Switch ports come in pairs; the upstream one stands for the switch.
+/* Switch ports come in pairs; the upstream one stands for the switch. */
 static bool counts_as_switch(const struct pvn_pci *p)
 {
     return p->kind == PVN_PCI_SWITCH_UP || p->kind == PVN_PCI_BRIDGE || p->kind == PVN_PCI_UNKNOWN;
@@ -30,7 +30,7 @@ static int common_ancestor(const struct pvn_topo *t, int a, int b)
     return a == b ? a : -1;
 }
 
-// The slower of two links by their maximum; both may be -1.
+/* The slower of two links by their maximum; both may be -1. */
 static void note_link(const struct pvn_topo *t, int i, struct pvn_distance *out, int *slowest)
 {
     const struct pvn_pci_link *l = &t->pci[i].link;
@@ -42,12 +42,12 @@ static void note_link(const struct pvn_topo *t, int i, struct pvn_distance *out,
     }
 }
 
-// Counts from below up to stop, which is not included.
+/* Counts from below up to stop, which is not included. */
 static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_distance *out,
                     int *slowest)
 {
     for (int i = from; i >= 0 && i != stop; i = t->pci[i].parent) {
-        // A device's own bus segment: functions that are no bridge are the two ends.
+        /* A device's own bus segment: functions that are no bridge are the two ends. */
         if (i != from && counts_as_switch(&t->pci[i])) {
             out->switches++;
         }
@@ -58,7 +58,7 @@ static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_dis
     }
 }
 
-// Domains made by VMD lie behind a function of another root bus; physically that is where they are.
+/* Domains made by VMD lie behind a function of another root bus; physically that is where they are. */
 static int physical_root(const struct pvn_topo *t, int root)
 {
     for (int guard = 0; root >= 0 && t->roots[root].via >= 0 && guard < t->nroots; guard++) {
@@ -72,7 +72,7 @@ static int physical_root(const struct pvn_topo *t, int root)
     return root;
 }
 
-// The node of a function, or of what is above it; negative when none is known.
+/* The node of a function, or of what is above it; negative when none is known. */
 static int numa_of(const struct pvn_topo *t, int i)
 {
     int root = t->pci[i].root;
@@ -89,7 +89,7 @@ static void set_slit(const struct pvn_topo *t, int na, int nb, struct pvn_distan
 {
     int a = pvn_topo_find_numa(t, na), b = pvn_topo_find_numa(t, nb);
 
-    if (a >= 0 && b >= 0 && t->numas[a].distance != NULL && b < t->numas[a].ndistance) {
+    if (a >= 0 && b >= 0 && t->numas[a].distance && b < t->numas[a].ndistance) {
         out->slit = t->numas[a].distance[b];
     }
 }

@@ -1,4 +1,4 @@
-// Links, whole files and names on top of a store.
+/* Links, whole files and names on top of a store. */
 #include "topo/fs.h"
 #include "topo/pvn_topo.h"
 
@@ -14,8 +14,8 @@ enum {
     TAR_IMAGE_MAX = 256 << 20,
 };
 
-// What a file is that is no tar, by its first bytes; NULL when that is not known. pvn-topo tells
-// XML before it comes here.
+/* What a file is that is no tar, by its first bytes; NULL when that is not known. pvn-topo tells
+ * XML before it comes here. */
 static const char *other_format(const char *image, size_t have)
 {
     static const struct {
@@ -54,7 +54,7 @@ static int open_tar_file(const char *root, off_t size, struct pvn_fs **fs, struc
         return -EFBIG;
     }
     image = malloc(size > 0 ? (size_t)size : 1);
-    if (image == NULL) {
+    if (!image) {
         snprintf(err->text, sizeof err->text, "%s: out of memory", root);
         return -ENOMEM;
     }
@@ -77,7 +77,7 @@ static int open_tar_file(const char *root, off_t size, struct pvn_fs **fs, struc
         }
         have += got;
     }
-    if (other_format(image, (size_t)have) != NULL) {
+    if (other_format(image, (size_t)have)) {
         snprintf(err->text, sizeof err->text, "%.250s: %s", root,
                  other_format(image, (size_t)have));
         rc = -EINVAL;
@@ -127,7 +127,7 @@ int pvn_fs_open(const char *root, struct pvn_fs **fs, struct pvn_topo_err *err)
 
 void pvn_fs_close(struct pvn_fs *fs)
 {
-    if (fs == NULL) {
+    if (!fs) {
         return;
     }
     for (int i = 0; i < PVN_FS_KNOWN; i++) {
@@ -138,14 +138,14 @@ void pvn_fs_close(struct pvn_fs *fs)
 
 void pvn_fs_enter(struct pvn_fs *fs, const char *dir)
 {
-    if (fs->ops->enter != NULL) {
+    if (fs->ops->enter) {
         fs->ops->enter(fs, dir);
     }
 }
 
 static char **known_slot(struct pvn_fs *fs, const char *path)
 {
-    uint32_t hash = 2166136261u; // FNV-1a
+    uint32_t hash = 2166136261u; /* FNV-1a */
 
     while (*path != '\0') {
         hash = (hash ^ (unsigned char)*path++) * 16777619u;
@@ -157,7 +157,7 @@ static bool is_known(struct pvn_fs *fs, const char *path)
 {
     const char *known = *known_slot(fs, path);
 
-    return known != NULL && strcmp(known, path) == 0;
+    return known && strcmp(known, path) == 0;
 }
 
 static void set_known(struct pvn_fs *fs, const char *path)
@@ -165,14 +165,14 @@ static void set_known(struct pvn_fs *fs, const char *path)
     char **slot = known_slot(fs, path);
     char *copy = strdup(path);
 
-    if (copy != NULL) {
+    if (copy) {
         free(*slot);
         *slot = copy;
     }
 }
 
-// The part of a path that is still to be walked, kept at the end of its buffer so that the text of
-// a link can be put in front of it.
+/* The part of a path that is still to be walked, kept at the end of its buffer so that the text of
+ * a link can be put in front of it. */
 struct rest {
     char buf[2 * PVN_FS_PATH_MAX];
     size_t start;
@@ -189,7 +189,7 @@ static int rest_push(struct rest *rest, const char *text, size_t len)
     return 0;
 }
 
-// Takes the next component; NULL at the end.
+/* Takes the next component; NULL at the end. */
 static const char *rest_pop(struct rest *rest, size_t *len)
 {
     const char *end = rest->buf + sizeof rest->buf;
@@ -233,7 +233,7 @@ int pvn_fs_resolve(struct pvn_fs *fs, const char *path, char *out)
         return rc;
     }
     out[0] = '\0';
-    while ((part = rest_pop(&rest, &len)) != NULL) {
+    while ((part = rest_pop(&rest, &len))) {
         size_t before = used;
         ssize_t got;
 
@@ -257,7 +257,7 @@ int pvn_fs_resolve(struct pvn_fs *fs, const char *path, char *out)
         got = fs->ops->readlink(fs, out, link, sizeof link);
         if (got == -EINVAL) {
             if (rest.start < sizeof rest.buf) {
-                set_known(fs, out); // something is wanted below it
+                set_known(fs, out); /* something is wanted below it */
             }
             continue;
         }
@@ -366,7 +366,7 @@ int pvn_fs_read_all(struct pvn_fs *fs, const char *path, size_t max, char **text
         char *bigger = realloc(buf, cap + 1);
         ssize_t got;
 
-        if (bigger == NULL) {
+        if (!bigger) {
             free(buf);
             return -ENOMEM;
         }
@@ -408,13 +408,13 @@ int pvn_fs_names_add(struct pvn_fs_names *names, const char *name)
         size_t cap = names->n == 0 ? 1 : 2 * (size_t)names->n;
         char **bigger = realloc(names->name, cap * sizeof *bigger);
 
-        if (bigger == NULL) {
+        if (!bigger) {
             return -ENOMEM;
         }
         names->name = bigger;
     }
     names->name[names->n] = strdup(name);
-    if (names->name[names->n] == NULL) {
+    if (!names->name[names->n]) {
         return -ENOMEM;
     }
     names->n++;

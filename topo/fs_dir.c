@@ -1,4 +1,4 @@
-// A directory as the store.
+/* A directory as the store. */
 #include "topo/fs.h"
 
 #include <dirent.h>
@@ -11,26 +11,26 @@
 
 struct name {
     char *text;
-    unsigned char type; // DT_* of dirent.h
+    unsigned char type; /* DT_* of dirent.h */
 };
 
-// The directory that is being read: what it holds is listed once, which answers for all that it has
-// not.
+/* The directory that is being read: what it holds is listed once, which answers for all that it has
+ * not. */
 struct inside {
     char *dir;
     int fd;
-    struct name *names; // sorted
+    struct name *names; /* sorted */
     int n;
 };
 
 struct fs_dir {
     struct pvn_fs fs;
     int fd;
-    int sys_fd; // stands for /sys, or -1
+    int sys_fd; /* stands for /sys, or -1 */
     struct inside in;
 };
 
-// Where to look path up (start) and under which name.
+/* Where to look path up (start) and under which name. */
 static int start(struct pvn_fs *fs, const char *path, const char **name)
 {
     const struct fs_dir *d = (const struct fs_dir *)fs;
@@ -57,7 +57,7 @@ static int by_text(const void *a, const void *b)
 
 static void leave(struct inside *in)
 {
-    if (in->dir == NULL) {
+    if (!in->dir) {
         return;
     }
     for (int i = 0; i < in->n; i++) {
@@ -75,22 +75,22 @@ static bool add_name(struct inside *in, const char *text, unsigned char type)
         struct name *bigger =
             realloc(in->names, (in->n == 0 ? 1 : 2 * (size_t)in->n) * sizeof *bigger);
 
-        if (bigger == NULL) {
+        if (!bigger) {
             return false;
         }
         in->names = bigger;
     }
     in->names[in->n] = (struct name){strdup(text), type};
-    return in->names[in->n].text != NULL && ++in->n < PVN_FS_MAX_NAMES;
+    return in->names[in->n].text && ++in->n < PVN_FS_MAX_NAMES;
 }
 
-// Calls each with every entry but "." and ".." until it returns other than 0. 0 or negative errno.
+/* Calls each with every entry but "." and ".." until it returns other than 0. 0 or negative errno. */
 static int for_each_entry(int fd, int (*each)(void *ctx, const struct dirent *e), void *ctx)
 {
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0), rc = 0;
     DIR *dir = own >= 0 ? fdopendir(own) : NULL;
 
-    if (dir == NULL) {
+    if (!dir) {
         rc = -errno;
         if (own >= 0) {
             close(own);
@@ -102,7 +102,7 @@ static int for_each_entry(int fd, int (*each)(void *ctx, const struct dirent *e)
 
         errno = 0;
         e = readdir(dir);
-        if (e == NULL) {
+        if (!e) {
             rc = -errno;
             break;
         }
@@ -123,7 +123,7 @@ static void dir_enter(struct pvn_fs *fs, const char *dir)
 {
     struct inside *in = &((struct fs_dir *)fs)->in;
 
-    if (in->dir != NULL && strcmp(in->dir, dir) == 0) {
+    if (in->dir && strcmp(in->dir, dir) == 0) {
         return;
     }
     leave(in);
@@ -132,11 +132,11 @@ static void dir_enter(struct pvn_fs *fs, const char *dir)
         return;
     }
     in->dir = strdup(dir);
-    if (in->dir == NULL) {
+    if (!in->dir) {
         close(in->fd);
         return;
     }
-    // Without the list (too long, out of memory) every file is asked about by itself.
+    /* Without the list (too long, out of memory) every file is asked about by itself. */
     if (for_each_entry(in->fd, keep_entry, in) != 0) {
         leave(in);
         return;
@@ -146,11 +146,11 @@ static void dir_enter(struct pvn_fs *fs, const char *dir)
     }
 }
 
-// Where to look path up: the directory that is being read, with the plain name, or the root.
+/* Where to look path up: the directory that is being read, with the plain name, or the root. */
 struct place {
     int fd;
     const char *name;
-    bool listed; // type is known from the list
+    bool listed; /* type is known from the list */
     enum pvn_fs_type type;
 };
 
@@ -172,21 +172,20 @@ static struct place find(struct pvn_fs *fs, const char *path)
 {
     const struct inside *in = &((struct fs_dir *)fs)->in;
     struct place place = {0};
-    size_t n = in->dir != NULL ? strlen(in->dir) : 0;
+    size_t n = in->dir ? strlen(in->dir) : 0;
     const struct name *entry;
     struct name key;
 
     place.fd = start(fs, path, &place.name);
-    if (n == 0 || strncmp(path, in->dir, n) != 0 || path[n] != '/' ||
-        strchr(path + n + 1, '/') != NULL) {
+    if (n == 0 || strncmp(path, in->dir, n) != 0 || path[n] != '/' || strchr(path + n + 1, '/')) {
         return place;
     }
     place.fd = in->fd;
     place.name = path + n + 1;
     key.text = (char *)(uintptr_t)place.name;
     entry = in->n > 0 ? bsearch(&key, in->names, (size_t)in->n, sizeof key, by_text) : NULL;
-    place.listed = entry == NULL || entry->type != DT_UNKNOWN;
-    place.type = entry == NULL ? PVN_FS_NONE : type_of_entry(entry->type);
+    place.listed = !entry || entry->type != DT_UNKNOWN;
+    place.type = !entry ? PVN_FS_NONE : type_of_entry(entry->type);
     return place;
 }
 
@@ -238,7 +237,7 @@ static ssize_t dir_read(struct pvn_fs *fs, const char *path, size_t at, void *bu
     ssize_t rc;
     int fd;
 
-    // A pipe or a device in a hostile root must not be opened: that alone can block or act.
+    /* A pipe or a device in a hostile root must not be opened: that alone can block or act. */
     switch (type_at(&place)) {
     case PVN_FS_FILE:
         break;
@@ -259,11 +258,11 @@ static ssize_t dir_read(struct pvn_fs *fs, const char *path, size_t at, void *bu
         if (rc < 0) {
             rc = -errno;
             close(fd);
-            // Config space of a device that sleeps may end early: what was read is still true.
+            /* Config space of a device that sleeps may end early: what was read is still true. */
             return have > 0 ? (ssize_t)have : rc;
         }
         have += (size_t)rc;
-        // An attribute of sysfs comes whole in one read; only procfs hands out pieces.
+        /* An attribute of sysfs comes whole in one read; only procfs hands out pieces. */
         if (rc == 0 || strncmp(path, "/sys/", 5) == 0) {
             break;
         }
@@ -314,13 +313,13 @@ int pvn_fs_open_dir(const char *root, const char *sys, struct pvn_fs **fs)
     };
     struct fs_dir *d = calloc(1, sizeof *d);
 
-    if (d == NULL) {
+    if (!d) {
         return -ENOMEM;
     }
     d->fs.ops = &ops;
     d->fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    d->sys_fd = sys != NULL && d->fd >= 0 ? open(sys, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (d->fd < 0 || (sys != NULL && d->sys_fd < 0)) {
+    d->sys_fd = sys && d->fd >= 0 ? open(sys, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (d->fd < 0 || (sys && d->sys_fd < 0)) {
         int rc = -errno;
 
         if (d->fd >= 0) {

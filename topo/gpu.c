@@ -1,4 +1,4 @@
-// GPUs and accelerators, and the state of NVIDIA's driver.
+/* GPUs and accelerators, and the state of NVIDIA's driver. */
 #include "topo/reader.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 static const char nvidia_gpus[] = "/proc/driver/nvidia/gpus";
 
-// What the function is by its class and maker; false for what is no GPU.
+/* What the function is by its class and maker; false for what is no GPU. */
 static bool gpu_kind(const struct pvn_pci *p, enum pvn_gpu_kind *kind)
 {
     int base = p->class_code >> 16, sub = p->class_code >> 8 & 0xff;
@@ -17,8 +17,8 @@ static bool gpu_kind(const struct pvn_pci *p, enum pvn_gpu_kind *kind)
         return false;
     }
     if (base == 0x03) {
-        // 0300 VGA, 0302 3D, 0380 other. Display-only chips (management controllers, emulated VGA)
-        // are of other makers.
+        /* 0300 VGA, 0302 3D, 0380 other. Display-only chips (management controllers, emulated VGA)
+         * are of other makers. */
         switch (p->vendor) {
         case 0x10de:
             *kind = PVN_GPU_NVIDIA;
@@ -28,7 +28,8 @@ static bool gpu_kind(const struct pvn_pci *p, enum pvn_gpu_kind *kind)
             return true;
         case 0x8086:
             *kind = PVN_GPU_INTEL;
-            return p->parent >= 0 || sub != 0; // on the root bus it is the processor's own graphics
+            return p->parent >= 0 ||
+                   sub != 0; /* on the root bus it is the processor's own graphics */
         default:
             return false;
         }
@@ -39,17 +40,17 @@ static bool gpu_kind(const struct pvn_pci *p, enum pvn_gpu_kind *kind)
     }
     if (base == 0x0b && sub == 0x40) {
         *kind = PVN_GPU_ACCEL;
-        return p->vendor != 0x8086; // QuickAssist
+        return p->vendor != 0x8086; /* QuickAssist */
     }
     return false;
 }
 
-// Value of a "Key:   value" line of text into out.
+/* Value of a "Key:   value" line of text into out. */
 static bool find_value(const char *text, const char *key, char *out, size_t cap)
 {
     const char *at = strstr(text, key);
 
-    if (at == NULL || (at != text && at[-1] != '\n')) {
+    if (!at || (at != text && at[-1] != '\n')) {
         return false;
     }
     at += strlen(key);
@@ -65,7 +66,7 @@ static void read_information(struct pvn_reader *r, struct pvn_gpu *gpu)
     ssize_t got;
 
     gpu->minor = PVN_UNKNOWN;
-    if (gpu->kind != PVN_GPU_NVIDIA || r->fs == NULL) {
+    if (gpu->kind != PVN_GPU_NVIDIA || !r->fs) {
         return;
     }
     snprintf(path, sizeof path, "%s/%s/information", nvidia_gpus, r->topo->pci[gpu->pci].bdf);
@@ -81,7 +82,7 @@ static void read_information(struct pvn_reader *r, struct pvn_gpu *gpu)
     }
 }
 
-// A capture may lack ids, but the driver's own directory names its GPUs.
+/* A capture may lack ids, but the driver's own directory names its GPUs. */
 static bool driver_knows(struct pvn_reader *r, const struct pvn_pci *p, bool any)
 {
     char path[PVN_NAME_MAX * 2];
@@ -96,8 +97,8 @@ static bool driver_knows(struct pvn_reader *r, const struct pvn_pci *p, bool any
 int pvn_read_gpus(struct pvn_reader *r)
 {
     struct pvn_topo *t = r->topo;
-    // A machine known by a list alone has no files.
-    bool driver = r->fs != NULL && pvn_fs_type(r->fs, nvidia_gpus) == PVN_FS_DIR;
+    /* A machine known by a list alone has no files. */
+    bool driver = r->fs && pvn_fs_type(r->fs, nvidia_gpus) == PVN_FS_DIR;
 
     for (int i = 0; i < t->npci; i++) {
         enum pvn_gpu_kind kind = PVN_GPU_NVIDIA;
@@ -107,7 +108,7 @@ int pvn_read_gpus(struct pvn_reader *r)
             continue;
         }
         gpu = pvn_array_add((void **)&t->gpus, &t->ngpus, sizeof *gpu);
-        if (gpu == NULL) {
+        if (!gpu) {
             return pvn_reader_nomem(r);
         }
         gpu->pci = i;
@@ -117,8 +118,8 @@ int pvn_read_gpus(struct pvn_reader *r)
     return 0;
 }
 
-// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ..." or "... Open Kernel Module
-// for x86_64  535.104.05  Release Build ...".
+/* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ..." or "... Open Kernel Module
+ * for x86_64  535.104.05  Release Build ...". */
 static void read_driver_version(struct pvn_reader *r, struct pvn_nvidia *nv)
 {
     char text[1024];
@@ -130,8 +131,8 @@ static void read_driver_version(struct pvn_reader *r, struct pvn_nvidia *nv)
     }
     text[got] = '\0';
     nv->loaded = PVN_TRI_YES;
-    nv->open_modules = strstr(text, "Open Kernel Module") != NULL ? PVN_TRI_YES : PVN_TRI_NO;
-    for (at = strchr(text, '.'); at != NULL; at = strchr(at + 1, '.')) {
+    nv->open_modules = strstr(text, "Open Kernel Module") ? PVN_TRI_YES : PVN_TRI_NO;
+    for (at = strchr(text, '.'); at; at = strchr(at + 1, '.')) {
         const char *start = at;
         int major, minor;
 
@@ -182,7 +183,7 @@ int pvn_read_nvidia(struct pvn_reader *r)
     if (r->topo->modules_known == PVN_TRI_YES) {
         nv->loaded = pvn_topo_find_module(r->topo, "nvidia") >= 0 ? PVN_TRI_YES : PVN_TRI_NO;
     }
-    // The directory is the driver's: it is there while the driver is.
+    /* The directory is the driver's: it is there while the driver is. */
     if (nv->loaded == PVN_TRI_UNKNOWN && pvn_fs_type(r->fs, nvidia_gpus) == PVN_FS_DIR) {
         nv->loaded = PVN_TRI_YES;
     }

@@ -1,5 +1,5 @@
-// Is this a guest, and of which hypervisor? DMI first (it names the maker), then devices that only
-// one hypervisor has, then the CPU's hypervisor bit, which says that there is one but not which.
+/* Is this a guest, and of which hypervisor? DMI first (it names the maker), then devices that only
+ * one hypervisor has, then the CPU's hypervisor bit, which says that there is one but not which. */
 #include "topo/reader.h"
 
 #include <stdio.h>
@@ -8,12 +8,12 @@
 
 struct sign {
     enum pvn_hypervisor hv;
-    const char *vendor;  // start of DMI sys_vendor, or NULL
-    const char *product; // somewhere in DMI product_name, or NULL
+    const char *vendor;  /* start of DMI sys_vendor, or NULL */
+    const char *product; /* somewhere in DMI product_name, or NULL */
 };
 
-// Texts as the hypervisors write them; the list follows systemd's detect-virt (src/basic/virt.c)
-// and the makers' documentation.
+/* Texts as the hypervisors write them; the list follows systemd's detect-virt (src/basic/virt.c)
+ * and the makers' documentation. */
 static const struct sign signs[] = {
     {PVN_HV_VMWARE, "VMware", NULL},
     {PVN_HV_VMWARE, NULL, "VMware"},
@@ -42,14 +42,14 @@ static bool by_dmi(struct pvn_guest *g)
     for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
         const struct sign *s = &signs[i];
 
-        if ((s->vendor != NULL && !starts(g->sys_vendor, s->vendor)) ||
-            (s->product != NULL && strstr(g->product_name, s->product) == NULL)) {
+        if ((s->vendor && !starts(g->sys_vendor, s->vendor)) ||
+            (s->product && !strstr(g->product_name, s->product))) {
             continue;
         }
-        // Clouds rent the bare machine under the same DMI vendor; there the CPU shows no bit.
-        if ((s->hv == PVN_HV_NITRO && strstr(g->product_name, ".metal") != NULL) ||
+        /* Clouds rent the bare machine under the same DMI vendor; there the CPU shows no bit. */
+        if ((s->hv == PVN_HV_NITRO && strstr(g->product_name, ".metal")) ||
             ((s->hv == PVN_HV_GOOGLE || s->hv == PVN_HV_NITRO || s->hv == PVN_HV_KVM) &&
-             g->cpu_flag == PVN_TRI_NO && s->product == NULL && !starts(g->sys_vendor, "QEMU"))) {
+             g->cpu_flag == PVN_TRI_NO && !s->product && !starts(g->sys_vendor, "QEMU"))) {
             continue;
         }
         g->hypervisor = s->hv;
@@ -68,15 +68,15 @@ static bool by_devices(struct pvn_topo *t)
 
         if (p->vendor == 0x15ad &&
             (p->device == 0x0740 || p->device == 0x07a0 || p->device == 0x0790)) {
-            hv = PVN_HV_VMWARE; // VMCI, root port, PCI bridge
+            hv = PVN_HV_VMWARE; /* VMCI, root port, PCI bridge */
         } else if (p->vendor == 0x1af4 || (p->vendor == 0x1b36 && p->class_code >> 8 != 0x0300)) {
-            hv = PVN_HV_KVM; // virtio; QEMU's own bridges
+            hv = PVN_HV_KVM; /* virtio; QEMU's own bridges */
         } else if (p->vendor == 0x5853) {
             hv = PVN_HV_XEN;
-        } else if (p->path != NULL && strstr(p->path, "/VMBUS:") != NULL) {
+        } else if (p->path && strstr(p->path, "/VMBUS:")) {
             hv = PVN_HV_HYPERV;
         }
-        // SmartNICs offer virtio functions on bare metal, so they need the CPU's bit beside them.
+        /* SmartNICs offer virtio functions on bare metal, so they need the CPU's bit beside them. */
         if (hv == PVN_HV_UNKNOWN || (hv == PVN_HV_KVM && t->guest.cpu_flag == PVN_TRI_NO)) {
             continue;
         }

@@ -1,4 +1,4 @@
-// Life and lookups of the machine model.
+/* Life and lookups of the machine model. */
 #include "topo/pvn_topo.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 void pvn_topo_free(struct pvn_topo *topo)
 {
-    if (topo == NULL) {
+    if (!topo) {
         return;
     }
     for (int i = 0; i < topo->npci; i++) {
@@ -54,8 +54,8 @@ static int hex_value(char c)
     return -1;
 }
 
-// Reads 1 to max_digits hex digits up to the character end. Returns the position after end, or
-// NULL.
+/* Reads 1 to max_digits hex digits up to the character end. Returns the position after end, or
+ * NULL. */
 static const char *hex_field(const char *s, int max_digits, char end, uint32_t *value)
 {
     uint32_t v = 0;
@@ -78,25 +78,25 @@ int pvn_bdf_parse(const char *text, uint32_t *domain, uint8_t *bus, uint8_t *dev
     const char *first = strchr(text, ':');
     const char *s = text;
 
-    if (first == NULL) {
+    if (!first) {
         return -EINVAL;
     }
-    if (strchr(first + 1, ':') != NULL) {
+    if (strchr(first + 1, ':')) {
         s = hex_field(s, 8, ':', &dom);
-        if (s == NULL) {
+        if (!s) {
             return -EINVAL;
         }
     }
     s = hex_field(s, 2, ':', &b);
-    if (s == NULL) {
+    if (!s) {
         return -EINVAL;
     }
     s = hex_field(s, 2, '.', &d);
-    if (s == NULL || d > 31) {
+    if (!s || d > 31) {
         return -EINVAL;
     }
     s = hex_field(s, 1, '\0', &f);
-    if (s == NULL || f > 7) {
+    if (!s || f > 7) {
         return -EINVAL;
     }
     *domain = dom;
@@ -113,7 +113,7 @@ void pvn_bdf_format(char *out, uint32_t domain, unsigned bus, unsigned dev, unsi
 
 int pvn_topo_find_pci_addr(const struct pvn_topo *topo, uint32_t domain, int bus, int dev, int fn)
 {
-    // Invented functions are appended behind the sorted ones, so no bisection.
+    /* Invented functions are appended behind the sorted ones, so no bisection. */
     for (int i = 0; i < topo->npci; i++) {
         const struct pvn_pci *p = &topo->pci[i];
 

@@ -1,4 +1,4 @@
-// Texts for the model's enumerations, and link speeds.
+/* Texts for the model's enumerations, and link speeds. */
 #include "topo/pvn_topo.h"
 
 const char *pvn_smi_class_name(enum pvn_smi_class c)
@@ -62,8 +62,8 @@ const char *pvn_level_name(enum pvn_level level)
     return names[level];
 }
 
-// The generations of the PCI Express Base Specification: transfer rate, the text of the kernel's
-// pci_speed_string (drivers/pci/probe.c), and how many of 1000 bits carry data.
+/* The generations of the PCI Express Base Specification: transfer rate, the text of the kernel's
+ * pci_speed_string (drivers/pci/probe.c), and how many of 1000 bits carry data. */
 static const struct {
     int mts;
     const char *name;

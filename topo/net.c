@@ -1,4 +1,4 @@
-// Network interfaces, from /sys/class/net.
+/* Network interfaces, from /sys/class/net. */
 #include "topo/reader.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 static const char class_dir[] = "/sys/class/net";
 
-// linux/if_arp.h
+/* linux/if_arp.h */
 enum {
     ARP_ETHER = 1,
     ARP_INFINIBAND = 32,
@@ -21,7 +21,7 @@ enum {
     ARP_NONE = 0xfffe,
 };
 
-// DEVTYPE= of the uevent file, "" where there is none.
+/* DEVTYPE= of the uevent file, "" where there is none. */
 static void read_devtype(struct pvn_reader *r, const char *dir, char *out, size_t cap)
 {
     char text[1024];
@@ -31,7 +31,7 @@ static void read_devtype(struct pvn_reader *r, const char *dir, char *out, size_
     out[0] = '\0';
     text[got > 0 ? got : 0] = '\0';
     at = strstr(text, "DEVTYPE=");
-    if (at != NULL && (at == text || at[-1] == '\n')) {
+    if (at && (at == text || at[-1] == '\n')) {
         at += strlen("DEVTYPE=");
         snprintf(out, cap, "%.*s", (int)strcspn(at, "\n"), at);
         pvn_clean_text(out);
@@ -89,7 +89,7 @@ static enum pvn_net_kind kind_of(struct pvn_reader *r, const char *dir, const st
         return PVN_NET_BRIDGE;
     }
     if (pvn_read_text(r, dir, "tun_flags", devtype, sizeof devtype)) {
-        return PVN_NET_TUNNEL; // a tap looks like Ethernet otherwise
+        return PVN_NET_TUNNEL; /* a tap looks like Ethernet otherwise */
     }
     return net->arphrd == ARP_ETHER ? PVN_NET_VIRTUAL : PVN_NET_OTHER;
 }
@@ -111,7 +111,7 @@ static void read_net(struct pvn_reader *r, const char *dir, struct pvn_net *net)
     net->carrier = pvn_read_int(r, dir, "carrier", 10, 0, 1);
     net->speed_mbps = pvn_read_int(r, dir, "speed", 10, INT_MIN + 1, INT_MAX);
     if (net->speed_mbps <= 0) {
-        net->speed_mbps = PVN_UNKNOWN; // -1: SPEED_UNKNOWN of linux/ethtool.h
+        net->speed_mbps = PVN_UNKNOWN; /* -1: SPEED_UNKNOWN of linux/ethtool.h */
     }
     net->dev_port = pvn_read_int(r, dir, "dev_port", 10, 0, 65535);
     pvn_read_text(r, dir, "address", net->address, sizeof net->address);
@@ -119,7 +119,7 @@ static void read_net(struct pvn_reader *r, const char *dir, struct pvn_net *net)
     net->master = net->lower = -1;
 }
 
-// Bonds above and, for a VLAN, the interface below; both are links named after interfaces.
+/* Bonds above and, for a VLAN, the interface below; both are links named after interfaces. */
 static int link_net(struct pvn_reader *r, struct pvn_net *net)
 {
     char dir[PVN_FS_PATH_MAX], path[PVN_FS_PATH_MAX], name[PVN_NAME_MAX];
@@ -167,13 +167,13 @@ static int add_net(struct pvn_reader *r, const char *name)
         return 0;
     }
     if (pvn_fs_type(r->fs, dir) != PVN_FS_DIR) {
-        return 0; // bonding_masters is a file
+        return 0; /* bonding_masters is a file */
     }
     if (r->topo->nnets == PVN_MAX_NETS) {
         return pvn_reader_too_many(r, "network interfaces", PVN_MAX_NETS);
     }
     net = pvn_array_add((void **)&r->topo->nets, &r->topo->nnets, sizeof *net);
-    if (net == NULL) {
+    if (!net) {
         return pvn_reader_nomem(r);
     }
     pvn_copy_text(net->name, sizeof net->name, name);
@@ -182,7 +182,7 @@ static int add_net(struct pvn_reader *r, const char *name)
     return 0;
 }
 
-// A team has no file that says so; what tells is that others call it their master.
+/* A team has no file that says so; what tells is that others call it their master. */
 static void mark_teams(struct pvn_topo *t)
 {
     for (int i = 0; i < t->nnets; i++) {
@@ -206,7 +206,7 @@ int pvn_read_nets(struct pvn_reader *r)
         return pvn_reader_too_many(r, "network interfaces", PVN_MAX_NETS);
     }
     if (rc != 0) {
-        return 0; // a capture without it: no interface is known
+        return 0; /* a capture without it: no interface is known */
     }
     for (int i = 0; rc == 0 && i < names.n; i++) {
         rc = add_net(r, names.name[i]);

@@ -1,7 +1,7 @@
-// PCI functions and the tree they form, from /sys/bus/pci/devices.
-//
-// The place of a function is its real path: /sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0.
-// Every component that is an address is a function, whether or not it has an entry of its own.
+/* PCI functions and the tree they form, from /sys/bus/pci/devices.
+ *
+ * The place of a function is its real path: /sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0.
+ * Every component that is an address is a function, whether or not it has an entry of its own. */
 #include "topo/reader.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ struct addr {
     uint8_t bus, dev, fn;
 };
 
-// The functions that have an entry, with their real path (NULL where the link did not resolve).
+/* The functions that have an entry, with their real path (NULL where the link did not resolve). */
 struct listing {
     struct pvn_fs_names names;
     char **real;
@@ -66,7 +66,7 @@ int pvn_pci_index(const struct pvn_topo *topo, uint32_t domain, int bus, int dev
     return -1;
 }
 
-// Reads the component at *at of a path ("/x/y") into part and moves on. false at the end.
+/* Reads the component at *at of a path ("/x/y") into part and moves on. false at the end. */
 static bool next_component(const char **at, char *part, size_t cap)
 {
     const char *s = *at;
@@ -81,21 +81,21 @@ static bool next_component(const char **at, char *part, size_t cap)
     }
     *at = s + n;
     if (n >= cap) {
-        n = 0; // too long for an address or a root bus: no name that matters
+        n = 0; /* too long for an address or a root bus: no name that matters */
     }
     memcpy(part, s, n);
     part[n] = '\0';
     return true;
 }
 
-// sysfs writes the domain with at least four digits.
+/* sysfs writes the domain with at least four digits. */
 static bool parse_component(const char *part, struct addr *a)
 {
-    return strcspn(part, ":") >= 4 && strchr(part, ':') != NULL &&
+    return strcspn(part, ":") >= 4 && strchr(part, ':') &&
            pvn_bdf_parse(part, &a->domain, &a->bus, &a->dev, &a->fn) == 0;
 }
 
-// "pci0000:17" (or, for VMD, "pci10000:00").
+/* "pci0000:17" (or, for VMD, "pci10000:00"). */
 static bool parse_root(const char *part, uint32_t *domain, uint8_t *bus)
 {
     char bdf[PVN_NAME_MAX + 8];
@@ -124,7 +124,7 @@ int pvn_topo_pci_of_path(const struct pvn_topo *topo, const char *real)
     return found;
 }
 
-// The real path of an entry; NULL, with a note, when it is no place in the tree.
+/* The real path of an entry; NULL, with a note, when it is no place in the tree. */
 static int resolve_entry(struct pvn_reader *r, const char *name, char **real)
 {
     char path[PVN_FS_PATH_MAX], out[PVN_FS_PATH_MAX];
@@ -145,7 +145,7 @@ static int resolve_entry(struct pvn_reader *r, const char *name, char **real)
         return 0;
     }
     *real = strdup(out);
-    return *real == NULL ? pvn_reader_nomem(r) : 0;
+    return !*real ? pvn_reader_nomem(r) : 0;
 }
 
 static int list_functions(struct pvn_reader *r, struct listing *l)
@@ -183,7 +183,7 @@ static int list_functions(struct pvn_reader *r, struct listing *l)
         return pvn_reader_too_many(r, "PCI functions", PVN_MAX_PCI);
     }
     l->real = calloc((size_t)kept + 1, sizeof *l->real);
-    if (l->real == NULL) {
+    if (!l->real) {
         return pvn_reader_nomem(r);
     }
     for (int i = 0; i < kept; i++) {
@@ -195,11 +195,11 @@ static int list_functions(struct pvn_reader *r, struct listing *l)
     return 0;
 }
 
-// Every address that has an entry or is on the path of one.
+/* Every address that has an entry or is on the path of one. */
 static int collect_addrs(struct pvn_reader *r, const struct listing *l, struct addr **addrs, int *n)
 {
     for (int i = 0; i < l->names.n; i++) {
-        const char *at = l->real[i] != NULL ? l->real[i] : l->names.name[i];
+        const char *at = l->real[i] ? l->real[i] : l->names.name[i];
         char part[PVN_NAME_MAX];
         struct addr a, *slot;
 
@@ -208,7 +208,7 @@ static int collect_addrs(struct pvn_reader *r, const struct listing *l, struct a
                 continue;
             }
             slot = pvn_array_add((void **)addrs, n, sizeof **addrs);
-            if (slot == NULL) {
+            if (!slot) {
                 return pvn_reader_nomem(r);
             }
             *slot = a;
@@ -249,7 +249,7 @@ void pvn_pci_clear(struct pvn_pci *p, uint32_t domain, int bus, int dev, int fn)
     pvn_bdf_format(p->bdf, domain, (unsigned)bus, (unsigned)dev, (unsigned)fn);
 }
 
-// Sorts the addresses and drops repeats. Returns how many are left.
+/* Sorts the addresses and drops repeats. Returns how many are left. */
 static int sort_unique(struct addr *addrs, int n)
 {
     int kept = 0;
@@ -278,7 +278,7 @@ static int make_functions(struct pvn_reader *r, const struct listing *l)
         goto out;
     }
     t->pci = malloc((size_t)n * sizeof *t->pci);
-    if (t->pci == NULL) {
+    if (!t->pci) {
         rc = pvn_reader_nomem(r);
         goto out;
     }
@@ -307,7 +307,7 @@ static int root_index(struct pvn_reader *r, const char *name, uint32_t domain, u
         return pvn_reader_too_many(r, "PCI root buses", PVN_MAX_ROOTS);
     }
     root = pvn_array_add((void **)&t->roots, &t->nroots, sizeof *root);
-    if (root == NULL) {
+    if (!root) {
         return pvn_reader_nomem(r);
     }
     pvn_copy_text(root->name, sizeof root->name, name);
@@ -318,8 +318,8 @@ static int root_index(struct pvn_reader *r, const char *name, uint32_t domain, u
     return t->nroots - 1;
 }
 
-// Gives every function on the path its parent. The first path that names a function decides; since
-// all before it on that path have theirs by then, no chain of parents can ever close to a loop.
+/* Gives every function on the path its parent. The first path that names a function decides; since
+ * all before it on that path have theirs by then, no chain of parents can ever close to a loop. */
 static int place_path(struct pvn_reader *r, const char *real)
 {
     struct pvn_topo *t = r->topo;
@@ -347,7 +347,7 @@ static int place_path(struct pvn_reader *r, const char *real)
         last = pvn_pci_index(t, a.domain, a.bus, a.dev, a.fn);
         p = &t->pci[last];
         if (root < 0) {
-            // An address outside any pciDDDD:BB directory tells nothing about the tree.
+            /* An address outside any pciDDDD:BB directory tells nothing about the tree. */
             continue;
         }
         if ((p->flags & PVN_PCI_NO_PATH) != 0) {
@@ -356,7 +356,7 @@ static int place_path(struct pvn_reader *r, const char *real)
             p->root = root;
             p->depth = parent >= 0 ? t->pci[parent].depth + 1 : 0;
             p->path = strndup(real, (size_t)(at - real));
-            if (p->path == NULL) {
+            if (!p->path) {
                 return pvn_reader_nomem(r);
             }
         } else if (p->parent != parent || p->root != root) {
@@ -371,13 +371,13 @@ static int place_path(struct pvn_reader *r, const char *real)
 static int place_functions(struct pvn_reader *r, const struct listing *l)
 {
     for (int i = 0; i < l->names.n; i++) {
-        int rc = l->real[i] != NULL ? place_path(r, l->real[i]) : 0;
+        int rc = l->real[i] ? place_path(r, l->real[i]) : 0;
 
         if (rc != 0) {
             return rc;
         }
     }
-    // An entry that is a directory by itself (captures made without links) has files but no place.
+    /* An entry that is a directory by itself (captures made without links) has files but no place. */
     for (int i = 0; i < l->names.n; i++) {
         struct pvn_pci *p;
         struct addr a;
@@ -385,12 +385,12 @@ static int place_functions(struct pvn_reader *r, const struct listing *l)
         parse_component(l->names.name[i], &a);
         p = &r->topo->pci[pvn_pci_index(r->topo, a.domain, a.bus, a.dev, a.fn)];
         p->flags &= ~(unsigned)PVN_PCI_GAP;
-        if ((p->flags & PVN_PCI_NO_PATH) != 0 && l->real[i] != NULL && p->path == NULL) {
+        if ((p->flags & PVN_PCI_NO_PATH) != 0 && l->real[i] && !p->path) {
             pvn_note(r, l->real[i],
                      "not below a pciDDDD:BB directory: its place in the tree is "
                      "unknown");
             p->path = strdup(l->real[i]);
-            if (p->path == NULL) {
+            if (!p->path) {
                 return pvn_reader_nomem(r);
             }
         }
@@ -398,7 +398,7 @@ static int place_functions(struct pvn_reader *r, const struct listing *l)
     return 0;
 }
 
-// "8.0 GT/s PCIe", "8 GT/s" or "Unknown"; the kernel's own word for not knowing is "Unknown speed".
+/* "8.0 GT/s PCIe", "8 GT/s" or "Unknown"; the kernel's own word for not knowing is "Unknown speed". */
 static int parse_speed(const char *text)
 {
     int whole = 0, tenth = 0, used = 0;
@@ -420,7 +420,7 @@ static int read_width(struct pvn_reader *r, const char *dir, const char *name)
 {
     int width = pvn_read_int(r, dir, name, 10, 0, 255);
 
-    // 255 is the kernel's PCIE_LNK_WIDTH_UNKNOWN.
+    /* 255 is the kernel's PCIE_LNK_WIDTH_UNKNOWN. */
     return width > 32 ? PVN_UNKNOWN : width;
 }
 
@@ -452,7 +452,7 @@ static void read_bars(struct pvn_reader *r, struct pvn_pci *p)
         }
         p->bar_size[i] = end > start ? end - start + 1 : 0;
         line = strchr(line, '\n');
-        if (line == NULL) {
+        if (!line) {
             return;
         }
         line++;
@@ -531,7 +531,7 @@ static void read_function(struct pvn_reader *r, struct pvn_pci *p)
     pvn_read_text(r, p->path, "numa_node", p->numa_text, sizeof p->numa_text);
     pvn_read_text(r, p->path, "local_cpulist", p->local_cpulist, sizeof p->local_cpulist);
     if (strlen(p->local_cpulist) == sizeof p->local_cpulist - 1) {
-        p->local_cpulist[0] = '\0'; // cut: part of a list is a wrong list
+        p->local_cpulist[0] = '\0'; /* cut: part of a list is a wrong list */
     }
     read_link(r, p);
     read_config(r, p);
@@ -546,16 +546,16 @@ static void read_function(struct pvn_reader *r, struct pvn_pci *p)
     }
 }
 
-// The node of a root bus is the one that all its functions name.
+/* The node of a root bus is the one that all its functions name. */
 static void root_numas(struct pvn_topo *t)
 {
     for (int i = 0; i < t->nroots; i++) {
-        t->roots[i].numa = INT_MAX; // not seen yet
+        t->roots[i].numa = INT_MAX; /* not seen yet */
     }
     for (int i = 0; i < t->npci; i++) {
         struct pvn_root *root = t->pci[i].root >= 0 ? &t->roots[t->pci[i].root] : NULL;
 
-        if (root == NULL || t->pci[i].numa == PVN_UNKNOWN) {
+        if (!root || t->pci[i].numa == PVN_UNKNOWN) {
             continue;
         }
         if (root->numa == INT_MAX) {
@@ -584,14 +584,14 @@ int pvn_read_pci(struct pvn_reader *r)
     }
     if (rc == 0) {
         for (int i = 0; i < r->topo->npci; i++) {
-            if (r->topo->pci[i].path != NULL) {
+            if (r->topo->pci[i].path) {
                 read_function(r, &r->topo->pci[i]);
             }
         }
         pvn_pci_kinds(r->topo);
         root_numas(r->topo);
     }
-    for (int i = 0; l.real != NULL && i < l.names.n; i++) {
+    for (int i = 0; l.real && i < l.names.n; i++) {
         free(l.real[i]);
     }
     free(l.real);

@@ -1,9 +1,9 @@
-// What each function is: root port, switch port, bridge or endpoint.
+/* What each function is: root port, switch port, bridge or endpoint. */
 #include "topo/reader.h"
 
 #include <stdlib.h>
 
-// Device/port types of the PCI Express capability (linux/pci_regs.h, PCI_EXP_TYPE_*).
+/* Device/port types of the PCI Express capability (linux/pci_regs.h, PCI_EXP_TYPE_*). */
 static enum pvn_pci_kind kind_of_port_type(int type)
 {
     switch (type) {
@@ -25,7 +25,7 @@ struct children {
     int bridges, others;
 };
 
-// A gap has no class, but what other functions hang on is a bridge.
+/* A gap has no class, but what other functions hang on is a bridge. */
 static bool is_bridge(const struct pvn_pci *p, const struct children *c)
 {
     if (p->class_code == PVN_UNKNOWN) {
@@ -39,8 +39,8 @@ static bool has_link_files(const struct pvn_pci *p)
     return p->link.speed_max_text[0] != '\0' || p->link.width_max != PVN_UNKNOWN;
 }
 
-// any_links: the machine's kernel shows link files at all, so a bridge without them is no PCIe
-// port.
+/* any_links: the machine's kernel shows link files at all, so a bridge without them is no PCIe
+ * port. */
 static enum pvn_pci_kind kind_by_place(const struct pvn_topo *t, const struct pvn_pci *p,
                                        const struct children *c, bool any_links)
 {
@@ -62,7 +62,7 @@ static enum pvn_pci_kind kind_by_place(const struct pvn_topo *t, const struct pv
     switch (t->pci[p->parent].kind) {
     case PVN_PCI_ROOT_PORT:
     case PVN_PCI_SWITCH_DOWN:
-        // A switch has only bridges on its inner bus; a PCIe-to-PCI bridge has devices there.
+        /* A switch has only bridges on its inner bus; a PCIe-to-PCI bridge has devices there. */
         return c->others == 0 ? PVN_PCI_SWITCH_UP : PVN_PCI_BRIDGE;
     case PVN_PCI_SWITCH_UP:
         return PVN_PCI_SWITCH_DOWN;
@@ -74,7 +74,7 @@ static enum pvn_pci_kind kind_by_place(const struct pvn_topo *t, const struct pv
 static void set_kind(struct pvn_topo *t, struct pvn_pci *p, const struct children *c,
                      bool any_links)
 {
-    // Endpoints and host bridges are what their class says, whatever the port type.
+    /* Endpoints and host bridges are what their class says, whatever the port type. */
     p->kind_from_config = p->config.pcie == PVN_CAP_PRESENT && is_bridge(p, c) &&
                           kind_of_port_type(p->config.port_type) != PVN_PCI_ENDPOINT;
     p->kind = p->kind_from_config ? kind_of_port_type(p->config.port_type)
@@ -87,14 +87,14 @@ void pvn_pci_kinds(struct pvn_topo *t)
     bool any_links = false;
     int deepest = 0;
 
-    if (children == NULL) {
-        return; // kinds stay unknown, which is true
+    if (!children) {
+        return; /* kinds stay unknown, which is true */
     }
     for (int i = 0; i < t->npci; i++) {
         any_links |= has_link_files(&t->pci[i]);
         deepest = t->pci[i].depth > deepest ? t->pci[i].depth : deepest;
     }
-    // Children before parents for the counts, parents before children for the kinds.
+    /* Children before parents for the counts, parents before children for the kinds. */
     for (int d = deepest; d >= 0; d--) {
         for (int i = 0; i < t->npci; i++) {
             const struct pvn_pci *p = &t->pci[i];

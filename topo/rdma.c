@@ -1,4 +1,4 @@
-// RDMA devices, their ports and GID tables, from /sys/class/infiniband.
+/* RDMA devices, their ports and GID tables, from /sys/class/infiniband. */
 #include "topo/reader.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 static const char class_dir[] = "/sys/class/infiniband";
 
-// "4: ACTIVE": the number, and the word into text.
+/* "4: ACTIVE": the number, and the word into text. */
 static int read_numbered(struct pvn_reader *r, const char *dir, const char *name, char *text,
                          size_t cap)
 {
@@ -30,20 +30,20 @@ static int read_numbered(struct pvn_reader *r, const char *dir, const char *name
     return value;
 }
 
-// "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)".
+/* "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)". */
 static int parse_rate(const char *text)
 {
     char *end;
     double gbps = strtod(text, &end);
 
-    // The comparison is also false for what strtod reads as nan.
+    /* The comparison is also false for what strtod reads as nan. */
     if (end == text || strncmp(end, " Gb/sec", 7) != 0 || !(gbps > 0 && gbps < 1e6)) {
         return PVN_UNKNOWN;
     }
     return (int)(gbps * 1000 + 0.5);
 }
 
-// "fe80:0000:0000:0000:0202:c9ff:fe00:0001" into 16 bytes.
+/* "fe80:0000:0000:0000:0202:c9ff:fe00:0001" into 16 bytes. */
 static bool parse_gid(const char *text, uint8_t raw[16])
 {
     for (int i = 0; i < 8; i++) {
@@ -74,7 +74,7 @@ static enum pvn_gid_type parse_gid_type(const char *text, enum pvn_link_layer la
     return PVN_GID_UNKNOWN;
 }
 
-// The real paths of a port's three GID directories; "" where one is missing.
+/* The real paths of a port's three GID directories; "" where one is missing. */
 struct gid_dirs {
     char gids[PVN_FS_PATH_MAX], types[PVN_FS_PATH_MAX], ndevs[PVN_FS_PATH_MAX];
 };
@@ -102,7 +102,7 @@ static int read_gid(struct pvn_reader *r, const struct gid_dirs *dirs, int index
         return 0;
     }
     gid = pvn_array_add((void **)&port->gids, &port->ngids, sizeof *gid);
-    if (gid == NULL) {
+    if (!gid) {
         return pvn_reader_nomem(r);
     }
     gid->index = index;
@@ -123,8 +123,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// The directory entries that are numbers in [min, max], ascending. *numbers is for the caller to
-// free.
+/* The directory entries that are numbers in [min, max], ascending. *numbers is for the caller to
+ * free. */
 static int list_numbers(struct pvn_reader *r, const char *path, int min, int max, int **numbers,
                         int *n)
 {
@@ -148,7 +148,7 @@ static int list_numbers(struct pvn_reader *r, const char *path, int min, int max
             continue;
         }
         slot = pvn_array_add((void **)numbers, n, sizeof *slot);
-        if (slot == NULL) {
+        if (!slot) {
             pvn_fs_names_free(&names);
             return pvn_reader_nomem(r);
         }
@@ -223,7 +223,7 @@ static int read_ports(struct pvn_reader *r, const char *dir, struct pvn_rdma *de
             continue;
         }
         port = pvn_array_add((void **)&dev->ports, &dev->nports, sizeof *port);
-        if (port == NULL) {
+        if (!port) {
             rc = pvn_reader_nomem(r);
             break;
         }
@@ -234,8 +234,8 @@ static int read_ports(struct pvn_reader *r, const char *dir, struct pvn_rdma *de
     return rc;
 }
 
-// The interface that shares the port's wire: the kernel names it beside the GIDs; else the one of
-// the same function and port number; of a Soft-RoCE device its parent.
+/* The interface that shares the port's wire: the kernel names it beside the GIDs; else the one of
+ * the same function and port number; of a Soft-RoCE device its parent. */
 static int netdev_of_port(struct pvn_reader *r, const char *dir, const struct pvn_rdma *dev,
                           const struct pvn_rdma_port *port)
 {
@@ -245,7 +245,7 @@ static int netdev_of_port(struct pvn_reader *r, const char *dir, const struct pv
 
     for (int i = 0; i < port->ngids; i++) {
         found = port->gids[i].ndev[0] != '\0' ? pvn_topo_find_net(t, port->gids[i].ndev) : -1;
-        // A VLAN or bond carries GIDs of its own; the port's interface is the one with the device.
+        /* A VLAN or bond carries GIDs of its own; the port's interface is the one with the device. */
         if (found >= 0 && t->nets[found].pci >= 0) {
             return found;
         }
@@ -300,7 +300,7 @@ static int read_rdma(struct pvn_reader *r, const char *dir, struct pvn_rdma *dev
     pvn_read_text(r, dir, "sys_image_guid", dev->sys_image_guid, sizeof dev->sys_image_guid);
     if (pvn_read_text(r, dir, "node_type", type, sizeof type)) {
         word = strstr(type, ": ");
-        pvn_copy_text(dev->node_type, sizeof dev->node_type, word != NULL ? word + 2 : type);
+        pvn_copy_text(dev->node_type, sizeof dev->node_type, word ? word + 2 : type);
     }
     rc = read_ports(r, dir, dev);
     for (int i = 0; rc == 0 && i < dev->nports; i++) {
@@ -329,7 +329,7 @@ static int add_rdma(struct pvn_reader *r, const char *name)
         return pvn_reader_too_many(r, "RDMA devices", PVN_MAX_RDMAS);
     }
     dev = pvn_array_add((void **)&r->topo->rdmas, &r->topo->nrdmas, sizeof *dev);
-    if (dev == NULL) {
+    if (!dev) {
         return pvn_reader_nomem(r);
     }
     pvn_copy_text(dev->name, sizeof dev->name, name);
@@ -349,7 +349,7 @@ int pvn_read_rdmas(struct pvn_reader *r)
         return pvn_reader_too_many(r, "RDMA devices", PVN_MAX_RDMAS);
     }
     if (rc != 0) {
-        return 0; // no RDMA stack
+        return 0; /* no RDMA stack */
     }
     for (int i = 0; rc == 0 && i < names.n; i++) {
         rc = add_rdma(r, names.name[i]);
@@ -358,7 +358,7 @@ int pvn_read_rdmas(struct pvn_reader *r)
     return rc;
 }
 
-// What keeps the pair from working; "" when it is complete.
+/* What keeps the pair from working; "" when it is complete. */
 static void describe_pair(const struct pvn_topo *t, struct pvn_pvrdma_pair *pair)
 {
     const struct pvn_pci *p = &t->pci[pair->pci];
@@ -399,7 +399,7 @@ int pvn_pair_pvrdma(struct pvn_reader *r)
             continue;
         }
         pair = pvn_array_add((void **)&t->pvrdma, &t->npvrdma, sizeof *pair);
-        if (pair == NULL) {
+        if (!pair) {
             return pvn_reader_nomem(r);
         }
         zero = p->fn != 0 ? pvn_pci_index(t, p->domain, p->bus, p->dev, 0) : -1;

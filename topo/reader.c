@@ -1,4 +1,4 @@
-// pvn_topo_load: the order of the readers, and what they share.
+/* pvn_topo_load: the order of the readers, and what they share. */
 #include "topo/reader.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ void pvn_note(struct pvn_reader *r, const char *where, const char *format, ...)
         return;
     }
     note = pvn_array_add((void **)&t->notes, &t->nnotes, sizeof *note);
-    if (note == NULL) {
+    if (!note) {
         t->notes_dropped++;
         return;
     }
@@ -70,12 +70,12 @@ void *pvn_array_add(void **array, int *n, size_t size)
 {
     char *element;
 
-    // Grown at every power of two, so that no capacity has to be stored beside each array.
+    /* Grown at every power of two, so that no capacity has to be stored beside each array. */
     if ((*n & (*n - 1)) == 0) {
         size_t cap = *n == 0 ? 1 : 2 * (size_t)*n;
         void *bigger = realloc(*array, cap * size);
 
-        if (bigger == NULL) {
+        if (!bigger) {
             return NULL;
         }
         *array = bigger;
@@ -126,8 +126,8 @@ int pvn_read_int(struct pvn_reader *r, const char *dir, const char *name, int ba
     char text[64];
     int value;
 
-    // Captures hold an empty file where the kernel refused the read (the speed of a link that is
-    // down).
+    /* Captures hold an empty file where the kernel refused the read (the speed of a link that is
+     * down). */
     if (!pvn_read_text(r, dir, name, text, sizeof text) || text[0] == '\0') {
         return PVN_UNKNOWN;
     }
@@ -152,7 +152,7 @@ bool pvn_read_link_name(struct pvn_reader *r, const char *dir, const char *name,
         return false;
     }
     last = strrchr(link, '/');
-    last = last == NULL ? link : last + 1;
+    last = !last ? link : last + 1;
     pvn_copy_text(out, cap, last);
     pvn_clean_text(out);
     return out[0] != '\0';
@@ -191,7 +191,7 @@ static int read_all(struct pvn_reader *r)
 int pvn_topo_load_fs(struct pvn_fs *fs, const char *source, const struct pvn_topo_options *options,
                      struct pvn_topo **topo, struct pvn_topo_err *err)
 {
-    struct pvn_reader r = {.fs = fs, .flags = options != NULL ? options->flags : 0, .err = err};
+    struct pvn_reader r = {.fs = fs, .flags = options ? options->flags : 0, .err = err};
     int rc;
 
     if (pvn_fs_type(fs, "/sys") != PVN_FS_DIR && pvn_fs_type(fs, "/proc") != PVN_FS_DIR) {
@@ -203,13 +203,13 @@ int pvn_topo_load_fs(struct pvn_fs *fs, const char *source, const struct pvn_top
         return -EINVAL;
     }
     r.topo = calloc(1, sizeof *r.topo);
-    if (r.topo == NULL) {
+    if (!r.topo) {
         return pvn_reader_nomem(&r);
     }
     r.topo->source = strdup(source);
-    r.topo->live = strcmp(source, "/") == 0 && (options == NULL || options->sysfs == NULL ||
-                                                strcmp(options->sysfs, "/sys") == 0);
-    rc = r.topo->source == NULL ? pvn_reader_nomem(&r) : read_all(&r);
+    r.topo->live = strcmp(source, "/") == 0 &&
+                   (!options || !options->sysfs || strcmp(options->sysfs, "/sys") == 0);
+    rc = !r.topo->source ? pvn_reader_nomem(&r) : read_all(&r);
     if (rc != 0) {
         pvn_topo_free(r.topo);
         return rc;
@@ -221,11 +221,11 @@ int pvn_topo_load_fs(struct pvn_fs *fs, const char *source, const struct pvn_top
 int pvn_topo_load(const char *root, const struct pvn_topo_options *options, struct pvn_topo **topo,
                   struct pvn_topo_err *err)
 {
-    const char *sysfs = options != NULL ? options->sysfs : NULL;
+    const char *sysfs = options ? options->sysfs : NULL;
     struct pvn_fs *fs;
     int rc;
 
-    if (sysfs == NULL || strcmp(sysfs, "/sys") == 0) {
+    if (!sysfs || strcmp(sysfs, "/sys") == 0) {
         rc = pvn_fs_open(root, &fs, err);
     } else if ((rc = pvn_fs_open_dir(root, sysfs, &fs)) != 0) {
         snprintf(err->text, sizeof err->text, "%.200s with %.200s for its /sys: %s", root, sysfs,

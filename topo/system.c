@@ -1,4 +1,4 @@
-// The machine around the devices: CPUs, NUMA nodes, IOMMU, DMI, kernel, modules, limits.
+/* The machine around the devices: CPUs, NUMA nodes, IOMMU, DMI, kernel, modules, limits. */
 #include "topo/reader.h"
 
 #include <ctype.h>
@@ -10,10 +10,10 @@
 
 enum {
     CPUINFO_MAX = 64 << 20,
-    MAP_MAX = 65536, // cpumap of far more CPUs than any kernel supports
+    MAP_MAX = 65536, /* cpumap of far more CPUs than any kernel supports */
 };
 
-// Value of "KEY<blanks>:<blank>VALUE" when the line has that key, else NULL.
+/* Value of "KEY<blanks>:<blank>VALUE" when the line has that key, else NULL. */
 static const char *line_value(const char *line, const char *key)
 {
     size_t n = strlen(key);
@@ -36,7 +36,7 @@ static bool has_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
 
-    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + n, word)) {
+    for (const char *at = strstr(text, word); at; at = strstr(at + n, word)) {
         if ((at == text || isspace((unsigned char)at[-1])) &&
             (at[n] == '\0' || isspace((unsigned char)at[n]))) {
             return true;
@@ -47,28 +47,28 @@ static bool has_word(const char *text, const char *word)
 
 struct cpuinfo {
     struct pvn_topo *t;
-    unsigned char seen[8192 / 8]; // physical ids
+    unsigned char seen[8192 / 8]; /* physical ids */
 };
 
 static void cpuinfo_identity(struct pvn_cpu *cpu, const char *line)
 {
     const char *v;
 
-    if ((v = line_value(line, "vendor_id")) != NULL && cpu->vendor[0] == '\0') {
+    if ((v = line_value(line, "vendor_id")) && cpu->vendor[0] == '\0') {
         pvn_copy_text(cpu->vendor, sizeof cpu->vendor, v);
         cpu->arch = strncmp(v, "IBM/S390", 8) == 0 ? PVN_ARCH_OTHER : PVN_ARCH_X86_64;
-    } else if ((v = line_value(line, "CPU implementer")) != NULL && cpu->vendor[0] == '\0') {
+    } else if ((v = line_value(line, "CPU implementer")) && cpu->vendor[0] == '\0') {
         pvn_copy_text(cpu->vendor, sizeof cpu->vendor, "ARM");
         cpu->arch = PVN_ARCH_ARM64;
-    } else if ((v = line_value(line, "cpu")) != NULL && strncmp(v, "POWER", 5) == 0) {
+    } else if ((v = line_value(line, "cpu")) && strncmp(v, "POWER", 5) == 0) {
         pvn_copy_text(cpu->vendor, sizeof cpu->vendor, "IBM");
         pvn_copy_text(cpu->model_name, sizeof cpu->model_name, v);
         cpu->arch = PVN_ARCH_PPC64;
-    } else if ((v = line_value(line, "cpu family")) != NULL && cpu->family == PVN_UNKNOWN) {
+    } else if ((v = line_value(line, "cpu family")) && cpu->family == PVN_UNKNOWN) {
         pvn_parse_int(v, 10, 0, 65535, &cpu->family);
-    } else if ((v = line_value(line, "model")) != NULL && cpu->model == PVN_UNKNOWN) {
+    } else if ((v = line_value(line, "model")) && cpu->model == PVN_UNKNOWN) {
         pvn_parse_int(v, 10, 0, 65535, &cpu->model);
-    } else if ((v = line_value(line, "model name")) != NULL && cpu->model_name[0] == '\0') {
+    } else if ((v = line_value(line, "model name")) && cpu->model_name[0] == '\0') {
         pvn_copy_text(cpu->model_name, sizeof cpu->model_name, v);
     }
 }
@@ -80,15 +80,15 @@ static void cpuinfo_line(struct cpuinfo *info, char *line)
     int id;
 
     cpuinfo_identity(&t->cpu, line);
-    if (line_value(line, "processor") != NULL) {
+    if (line_value(line, "processor")) {
         t->cpu.logical = t->cpu.logical == PVN_UNKNOWN ? 1 : t->cpu.logical + 1;
-    } else if ((v = line_value(line, "physical id")) != NULL) {
+    } else if ((v = line_value(line, "physical id"))) {
         if (pvn_parse_int(v, 10, 0, (long)sizeof info->seen * 8 - 1, &id) &&
             (info->seen[id / 8] & 1 << id % 8) == 0) {
             info->seen[id / 8] |= (unsigned char)(1 << id % 8);
             t->cpu.sockets = t->cpu.sockets == PVN_UNKNOWN ? 1 : t->cpu.sockets + 1;
         }
-    } else if ((v = line_value(line, "flags")) != NULL && t->guest.cpu_flag == PVN_TRI_UNKNOWN) {
+    } else if ((v = line_value(line, "flags")) && t->guest.cpu_flag == PVN_TRI_UNKNOWN) {
         t->guest.cpu_flag = has_word(v, "hypervisor") ? PVN_TRI_YES : PVN_TRI_NO;
     }
 }
@@ -109,8 +109,7 @@ static int read_cpus(struct pvn_reader *r)
     if (rc != 0) {
         return 0;
     }
-    for (char *line = strtok_r(text, "\n", &save); line != NULL;
-         line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         cpuinfo_line(&info, line);
     }
     pvn_clean_text(r->topo->cpu.vendor);
@@ -119,7 +118,7 @@ static int read_cpus(struct pvn_reader *r)
     return 0;
 }
 
-// A text file of any length for the model to own; "" when it cannot be read. NULL: out of memory.
+/* A text file of any length for the model to own; "" when it cannot be read. NULL: out of memory. */
 static char *read_owned(struct pvn_reader *r, const char *dir, const char *name)
 {
     char path[PVN_FS_PATH_MAX];
@@ -153,7 +152,7 @@ static int read_distances(struct pvn_reader *r, const char *dir, struct pvn_numa
             break;
         }
         slot = pvn_array_add((void **)&node->distance, &node->ndistance, sizeof *slot);
-        if (slot == NULL) {
+        if (!slot) {
             return pvn_reader_nomem(r);
         }
         *slot = v >= 0 && v <= 65535 ? (int)v : PVN_UNKNOWN;
@@ -172,18 +171,17 @@ static int read_numa(struct pvn_reader *r, const char *parent, int id)
         return 0;
     }
     node = pvn_array_add((void **)&r->topo->numas, &r->topo->nnumas, sizeof *node);
-    if (node == NULL) {
+    if (!node) {
         return pvn_reader_nomem(r);
     }
     node->id = id;
     node->cpumap = read_owned(r, dir, "cpumap");
     node->cpulist = read_owned(r, dir, "cpulist");
-    if (node->cpumap == NULL || node->cpulist == NULL) {
+    if (!node->cpumap || !node->cpulist) {
         return pvn_reader_nomem(r);
     }
-    // Old captures have the map and no list.
-    node->has_cpus =
-        strpbrk(node->cpumap, "123456789abcdefABCDEF") != NULL || node->cpulist[0] != '\0';
+    /* Old captures have the map and no list. */
+    node->has_cpus = strpbrk(node->cpumap, "123456789abcdefABCDEF") || node->cpulist[0] != '\0';
     return read_distances(r, dir, node);
 }
 
@@ -202,7 +200,7 @@ static int read_numas(struct pvn_reader *r)
     int *ids = NULL, n = 0, rc = 0;
 
     if (!pvn_real_below(r, "", dir + 1, real) || pvn_fs_list(r->fs, real, &names) != 0) {
-        return 0; // a kernel without NUMA has no such directory
+        return 0; /* a kernel without NUMA has no such directory */
     }
     for (int i = 0; i < names.n && rc == 0; i++) {
         int id, *slot;
@@ -212,7 +210,7 @@ static int read_numas(struct pvn_reader *r)
             continue;
         }
         slot = n < PVN_MAX_NUMAS ? pvn_array_add((void **)&ids, &n, sizeof *ids) : NULL;
-        if (slot == NULL) {
+        if (!slot) {
             rc = n < PVN_MAX_NUMAS ? pvn_reader_nomem(r)
                                    : pvn_reader_too_many(r, "NUMA nodes", PVN_MAX_NUMAS);
             break;
@@ -263,7 +261,7 @@ static int read_iommu(struct pvn_reader *r)
             continue;
         }
         g = pvn_array_add((void **)&t->iommu_groups, &t->niommu_groups, sizeof *g);
-        if (g == NULL) {
+        if (!g) {
             rc = pvn_reader_nomem(r);
             break;
         }
@@ -321,8 +319,7 @@ static void read_kernel(struct pvn_reader *r)
     if (!pvn_read_text(r, real, "cmdline", text, sizeof text)) {
         return;
     }
-    for (char *word = strtok_r(text, " \t\n", &save); word != NULL;
-         word = strtok_r(NULL, " \t\n", &save)) {
+    for (char *word = strtok_r(text, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save)) {
         if (pvn_cmdline_word_kept(word) && used < sizeof t->cmdline) {
             used += (size_t)snprintf(t->cmdline + used, sizeof t->cmdline - used, "%s%s",
                                      used > 0 ? " " : "", word);
@@ -352,7 +349,7 @@ static int read_modules(struct pvn_reader *r)
             continue;
         }
         m = pvn_array_add((void **)&r->topo->modules, &r->topo->nmodules, sizeof *m);
-        if (m == NULL) {
+        if (!m) {
             return pvn_reader_nomem(r);
         }
         pvn_copy_text(m->name, sizeof m->name, wanted[i]);
@@ -385,7 +382,7 @@ static void read_limits(struct pvn_reader *r)
 
     text[got > 0 ? got : 0] = '\0';
     line = strstr(text, "Max locked memory");
-    if (line != NULL && sscanf(line, "Max locked memory %31s %31s", soft, hard) == 2) {
+    if (line && sscanf(line, "Max locked memory %31s %31s", soft, hard) == 2) {
         t->memlock_known =
             parse_limit(soft, &t->memlock_soft) && parse_limit(hard, &t->memlock_hard);
     }

@@ -265,8 +265,8 @@ int pvn_cuda_query(const struct pvn_cuda *cu, int dev, struct pvn_cuda_caps *out
         if (rc)
             return rc;
     }
-    out->has_flush = cu->api.flush_writes != NULL;
-    out->has_export = cu->api.range_handle != NULL;
+    out->has_flush = cu->api.flush_writes;
+    out->has_export = cu->api.range_handle;
     return 0;
 }
 

@@ -403,14 +403,14 @@ static int connect_links(struct pvn_rank *r, char (*handle)[NCCL_NET_HANDLE_MAXS
                 rc = pvn_netdrv_connect(r->drv, r->ctx, l->dev, handle[c], &l->send);
                 if (rc != ncclSuccess)
                     return pvn_rank_fail_call(r, "connect", rc);
-                waiting -= l->send != NULL;
+                waiting -= l->send ? 1 : 0;
             }
             pvn_rank_at(r, "accept");
             if (!l->recv) {
                 rc = pvn_netdrv_accept(r->drv, l->listen, &l->recv);
                 if (rc != ncclSuccess)
                     return pvn_rank_fail_call(r, "accept", rc);
-                waiting -= l->recv != NULL;
+                waiting -= l->recv ? 1 : 0;
             }
         }
         if (waiting < before) {

@@ -188,7 +188,7 @@ static int progress_recv(struct ring *g, struct channel *c)
                               &c->rreq[k]);
         if (rc != ncclSuccess)
             return pvn_rank_fail_call(g->r, "irecv", rc);
-        moved = c->rreq[k] != NULL;
+        moved = c->rreq[k] ? 1 : 0;
         c->recv_posted += (uint64_t)moved;
     }
     if (c->recv_done == c->recv_posted)
@@ -219,7 +219,7 @@ static int progress_send(struct ring *g, struct channel *c)
                               c->smh, NULL, &c->sreq[k]);
         if (rc != ncclSuccess)
             return pvn_rank_fail_call(g->r, "isend", rc);
-        moved = c->sreq[k] != NULL;
+        moved = c->sreq[k] ? 1 : 0;
         c->send_posted += (uint64_t)moved;
     }
     if (c->send_done == c->send_posted)

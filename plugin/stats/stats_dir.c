@@ -207,7 +207,7 @@ int pvn_stats_sweep(int dirfd, uid_t uid, bool all)
 
     if (!dir && fd >= 0)
         close(fd);
-    while (dir && seen++ < PVN_STATS_ENTRIES && (e = readdir(dir)) != NULL) {
+    while (dir && seen++ < PVN_STATS_ENTRIES && (e = readdir(dir))) {
         bool idle = false;
 
         if (!is_ours(e->d_name) || judge(dirfd, e->d_name, uid, &list[n], &idle) != 0)

@@ -78,7 +78,7 @@ static bool load(void)
         memcpy(names[i].to, &f, sizeof f);
     }
     cu.lib = lib;
-    return lib != NULL;
+    return lib;
 }
 
 static int complain(const char *what, int code)
@@ -214,7 +214,7 @@ bool sv_cuda_put(void *dst, const void *src, size_t len)
     const struct region *r = regions ? find(dst) : NULL;
     if (r)
         copy(r->dev, dst, (char *)(uintptr_t)src, len, true);
-    return r != NULL;
+    return r;
 }
 
 bool sv_cuda_get(void *dst, const void *src, size_t len)
@@ -222,7 +222,7 @@ bool sv_cuda_get(void *dst, const void *src, size_t len)
     const struct region *r = regions ? find(src) : NULL;
     if (r)
         copy(r->dev, (char *)(uintptr_t)src, dst, len, false);
-    return r != NULL;
+    return r;
 }
 
 /* A descriptor of device memory cannot be mapped; that it is one, and how long, it says itself. (A

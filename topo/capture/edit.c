@@ -19,11 +19,11 @@ static size_t room(int n)
 
 int pvn_edit_begin(struct pvn_edit *e, struct pvn_topo *t)
 {
-    // pvn_array_add wants arrays whose room is the next power of two.
+    /* pvn_array_add wants arrays whose room is the next power of two. */
     *e = (struct pvn_edit){.t = t, .npci = t->npci, .nroots = t->nroots};
     e->pci = malloc(room(t->npci) * sizeof *e->pci);
     e->roots = malloc(room(t->nroots) * sizeof *e->roots);
-    if (e->pci == NULL || e->roots == NULL) {
+    if (!e->pci || !e->roots) {
         pvn_edit_abort(e);
         return -ENOMEM;
     }
@@ -38,7 +38,7 @@ int pvn_edit_begin(struct pvn_edit *e, struct pvn_topo *t)
 
 void pvn_edit_abort(struct pvn_edit *e)
 {
-    // The paths belong to the model still.
+    /* The paths belong to the model still. */
     free(e->pci);
     free(e->roots);
     *e = (struct pvn_edit){0};
@@ -49,14 +49,14 @@ static bool invented_bridge(const struct pvn_pci *p)
     return (p->flags & PVN_PCI_INVENTED) != 0;
 }
 
-// A bridge whose link nobody told gets the fastest link below it, so that it never narrows a pair;
-// 16 GT/s x16 when nothing below tells one either.
+/* A bridge whose link nobody told gets the fastest link below it, so that it never narrows a pair;
+ * 16 GT/s x16 when nothing below tells one either. */
 static void fill_links(struct pvn_edit *e)
 {
     int *best = malloc(((size_t)e->npci + 1) * sizeof *best);
 
-    if (best == NULL) {
-        return; // they stay unknown
+    if (!best) {
+        return; /* they stay unknown */
     }
     for (int i = 0; i < e->npci; i++) {
         best[i] = -1;
@@ -70,7 +70,7 @@ static void fill_links(struct pvn_edit *e)
         for (int up = e->pci[i].parent; up >= 0; up = e->pci[up].parent) {
             const struct pvn_pci_link *l = best[up] >= 0 ? &e->pci[best[up]].link : NULL;
 
-            if (l == NULL || pvn_link_mbytes(l->speed_max_mts, l->width_max) < rate) {
+            if (!l || pvn_link_mbytes(l->speed_max_mts, l->width_max) < rate) {
                 best[up] = i;
             }
         }
@@ -112,7 +112,7 @@ int pvn_edit_add_root(struct pvn_edit *e, const char *name, uint32_t domain, uin
 {
     struct pvn_root *root = pvn_array_add((void **)&e->roots, &e->nroots, sizeof *root);
 
-    if (root == NULL) {
+    if (!root) {
         return -ENOMEM;
     }
     pvn_copy_text(root->name, sizeof root->name, name);
@@ -136,7 +136,7 @@ int pvn_edit_add_bridge(struct pvn_edit *e, uint32_t domain, int bus, int dev, i
 {
     struct pvn_pci *p = pvn_array_add((void **)&e->pci, &e->npci, sizeof *p);
 
-    if (p == NULL) {
+    if (!p) {
         return -ENOMEM;
     }
     pvn_pci_clear(p, domain, bus, dev, fn);
@@ -146,7 +146,7 @@ int pvn_edit_add_bridge(struct pvn_edit *e, uint32_t domain, int bus, int dev, i
     p->root = root;
     p->class_code = 0x060400;
     p->numa = numa;
-    if (link != NULL) {
+    if (link) {
         p->link = *link;
     }
     set_numa_text(p);

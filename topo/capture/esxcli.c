@@ -1,12 +1,12 @@
-// The text of `esxcli hardware pci list` as a host description. One block per function:
-//     0000:3b:00.0
-//        Address: 0000:3b:00.0
-//        Vendor ID: 0x10de
-//        Device Class: 0x0302
-//        Spawned Bus: 0x00
-//        Parent Device: PCI 0:58:2:0      (decimal)
-//        NUMA Node: 0                     (ESXi 7 and later)
-// Key names as printed by ESXi 5.5 to 8 (VMware community posts and the esxcli reference).
+/* The text of `esxcli hardware pci list` as a host description. One block per function:
+ *     0000:3b:00.0
+ *        Address: 0000:3b:00.0
+ *        Vendor ID: 0x10de
+ *        Device Class: 0x0302
+ *        Spawned Bus: 0x00
+ *        Parent Device: PCI 0:58:2:0      (decimal)
+ *        NUMA Node: 0                     (ESXi 7 and later)
+ * Key names as printed by ESXi 5.5 to 8 (VMware community posts and the esxcli reference). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct parent_of {
 
 struct esx {
     struct pvn_reader r;
-    struct parent_of *parents; // parallel to the functions
+    struct parent_of *parents; /* parallel to the functions */
     int nparents;
     const char *name;
     int line;
@@ -52,8 +52,7 @@ static int new_block(struct esx *e, uint32_t domain, uint8_t bus, uint8_t dev, u
         return pvn_reader_too_many(&e->r, "PCI functions", PVN_MAX_PCI);
     }
     p = pvn_array_add((void **)&t->pci, &t->npci, sizeof *p);
-    if (p == NULL ||
-        pvn_array_add((void **)&e->parents, &e->nparents, sizeof *e->parents) == NULL) {
+    if (!p || !pvn_array_add((void **)&e->parents, &e->nparents, sizeof *e->parents)) {
         return pvn_reader_nomem(&e->r);
     }
     pvn_pci_clear(p, domain, bus, dev, fn);
@@ -94,7 +93,7 @@ static int take_field(struct esx *e, const char *key, const char *value)
     struct parent_of *up = &e->parents[e->nparents - 1];
 
     if (strcmp(key, "NUMA Node") == 0) {
-        // Without a node the line holds a dash or nothing.
+        /* Without a node the line holds a dash or nothing. */
         if (pvn_parse_int(value, 10, -1, 65535, &p->numa)) {
             pvn_copy_text(p->numa_text, sizeof p->numa_text, value);
         }
@@ -131,10 +130,10 @@ static int take_line(struct esx *e, char *line)
         }
         return new_block(e, domain, bus, dev, fn);
     }
-    line += strspn(line, " ?"); // a tab became a question mark
+    line += strspn(line, " ?"); /* a tab became a question mark */
     value = strstr(line, ": ");
-    if (value == NULL) {
-        return 0; // "VMkernel Name:" without one
+    if (!value) {
+        return 0; /* "VMkernel Name:" without one */
     }
     if (e->r.topo->npci == 0) {
         return fail(e, "expected a PCI address, found", line);
@@ -148,7 +147,7 @@ static bool is_bridge(const struct pvn_pci *p)
     return p->class_code == 0x0604;
 }
 
-// The bridge above: the one that spawned this bus; failing that the parent that the block names.
+/* The bridge above: the one that spawned this bus; failing that the parent that the block names. */
 static int find_parent(const struct esx *e, int i)
 {
     const struct pvn_topo *t = e->r.topo;
@@ -163,7 +162,7 @@ static int find_parent(const struct esx *e, int i)
         }
     }
     parent = up->told ? pvn_topo_find_pci_addr(t, up->domain, up->bus, up->dev, up->fn) : -1;
-    // Bus numbers rise on the way down, which also keeps a damaged list from closing to a loop.
+    /* Bus numbers rise on the way down, which also keeps a damaged list from closing to a loop. */
     return parent >= 0 && is_bridge(&t->pci[parent]) && t->pci[parent].bus < p->bus ? parent : -1;
 }
 
@@ -181,7 +180,7 @@ static int find_root(struct esx *e, const struct pvn_pci *p)
         return pvn_reader_too_many(&e->r, "PCI root buses", PVN_MAX_ROOTS);
     }
     root = pvn_array_add((void **)&t->roots, &t->nroots, sizeof *root);
-    if (root == NULL) {
+    if (!root) {
         return pvn_reader_nomem(&e->r);
     }
     snprintf(root->name, sizeof root->name, "pci%04x:%02x", p->domain, p->bus);
@@ -214,7 +213,7 @@ static int build_tree(struct esx *e)
     }
     for (int i = 0; i < t->npci; i++) {
         if (t->pci[i].class_code != PVN_UNKNOWN) {
-            t->pci[i].class_code <<= 8; // ESXi prints class and subclass only
+            t->pci[i].class_code <<= 8; /* ESXi prints class and subclass only */
         }
         if (t->pci[i].secondary == 0) {
             t->pci[i].secondary = PVN_UNKNOWN;
@@ -238,15 +237,15 @@ int pvn_topo_load_esxcli(const char *text, size_t len, const char *name, struct 
     }
     e.r.topo = calloc(1, sizeof *e.r.topo);
     copy = malloc(len + 1);
-    if (e.r.topo == NULL || copy == NULL || (e.r.topo->source = strdup(name)) == NULL) {
+    if (!e.r.topo || !copy || !(e.r.topo->source = strdup(name))) {
         rc = pvn_reader_nomem(&e.r);
         goto out;
     }
     memcpy(copy, text, len);
     copy[len] = '\0';
-    for (char *line = copy; rc == 0 && line != NULL; line = next) {
+    for (char *line = copy; rc == 0 && line; line = next) {
         next = strchr(line, '\n');
-        if (next != NULL) {
+        if (next) {
             *next++ = '\0';
         }
         e.line++;

@@ -1,7 +1,7 @@
-// A tar image in memory as the store: POSIX ustar with GNU long names ('L', 'K') and the path and
-// linkpath records of pax headers, which is what pvn_topo_gather, GNU tar and bsdtar write.
-// A leading directory that all entries share and that is not sys, proc or etc (the name of a
-// capture) is dropped.
+/* A tar image in memory as the store: POSIX ustar with GNU long names ('L', 'K') and the path and
+ * linkpath records of pax headers, which is what pvn_topo_gather, GNU tar and bsdtar write.
+ * A leading directory that all entries share and that is not sys, proc or etc (the name of a
+ * capture) is dropped. */
 #include "topo/fs.h"
 #include "topo/pvn_topo.h"
 
@@ -16,18 +16,18 @@ enum {
 };
 
 struct entry {
-    char *path; // starts with '/', no trailing slash
+    char *path; /* starts with '/', no trailing slash */
     enum pvn_fs_type type;
-    const char *data; // file content, or a link's text
+    const char *data; /* file content, or a link's text */
     size_t len;
-    size_t order; // of two entries with one name the later counts
+    size_t order; /* of two entries with one name the later counts */
 };
 
 struct fs_tar {
     struct pvn_fs fs;
     char *image;
     size_t bytes;
-    struct entry *entries; // sorted by path
+    struct entry *entries; /* sorted by path */
     size_t n, cap;
 };
 
@@ -63,7 +63,7 @@ static const struct entry *find(struct pvn_fs *fs, const char *path)
     return NULL;
 }
 
-// First entry whose path is not before text.
+/* First entry whose path is not before text. */
 static size_t lower_bound(const struct fs_tar *t, const char *text)
 {
     size_t lo = 0, hi = t->n;
@@ -80,7 +80,7 @@ static size_t lower_bound(const struct fs_tar *t, const char *text)
     return lo;
 }
 
-// A directory need not have an entry of its own: "/a/b" implies "/a".
+/* A directory need not have an entry of its own: "/a/b" implies "/a". */
 static bool implied_dir(const struct fs_tar *t, const char *path, char *prefix)
 {
     size_t at;
@@ -98,7 +98,7 @@ static enum pvn_fs_type tar_type(struct pvn_fs *fs, const char *path)
     const struct entry *e = find(fs, path);
     char prefix[PVN_FS_PATH_MAX];
 
-    if (e != NULL) {
+    if (e) {
         return e->type;
     }
     return path[1] == '\0' || implied_dir((struct fs_tar *)fs, path, prefix) ? PVN_FS_DIR
@@ -109,7 +109,7 @@ static ssize_t tar_readlink(struct pvn_fs *fs, const char *path, char *buf, size
 {
     const struct entry *e = find(fs, path);
 
-    if (e == NULL) {
+    if (!e) {
         return tar_type(fs, path) == PVN_FS_DIR ? -EINVAL : -ENOENT;
     }
     if (e->type != PVN_FS_LINK) {
@@ -124,7 +124,7 @@ static ssize_t tar_read(struct pvn_fs *fs, const char *path, size_t at, void *bu
     const struct entry *e = find(fs, path);
     size_t len;
 
-    if (e == NULL) {
+    if (!e) {
         return tar_type(fs, path) == PVN_FS_DIR ? -EINVAL : -ENOENT;
     }
     if (e->type != PVN_FS_FILE) {
@@ -143,15 +143,15 @@ static int tar_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *na
     const struct entry *own = find(fs, path);
     size_t len;
 
-    if (own != NULL && own->type != PVN_FS_DIR) {
+    if (own && own->type != PVN_FS_DIR) {
         return -ENOTDIR;
     }
     if (!implied_dir(t, path, prefix)) {
-        return own != NULL ? 0 : -ENOENT;
+        return own ? 0 : -ENOENT;
     }
     len = strlen(prefix);
-    // "a-b" sorts between "a" and "a/c", so a directory with an entry of its own comes up twice:
-    // then the run of what is below it is passed over.
+    /* "a-b" sorts between "a" and "a/c", so a directory with an entry of its own comes up twice:
+     * then the run of what is below it is passed over. */
     for (size_t i = lower_bound(t, prefix);
          i < t->n && strncmp(t->entries[i].path, prefix, len) == 0; i++) {
         const char *rest = t->entries[i].path + len;
@@ -169,7 +169,7 @@ static int tar_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *na
 
             memcpy(full, t->entries[i].path, len + n);
             full[len + n] = '\0';
-            if (find(fs, full) != NULL) {
+            if (find(fs, full)) {
                 continue;
             }
         }
@@ -193,7 +193,7 @@ static void tar_close(struct pvn_fs *fs)
     free(t);
 }
 
-// Number fields are octal text; GNU's base-256 form (top bit set) is not needed below 8 GiB.
+/* Number fields are octal text; GNU's base-256 form (top bit set) is not needed below 8 GiB. */
 static bool parse_octal(const char *field, size_t n, uint64_t *value)
 {
     uint64_t v = 0;
@@ -230,15 +230,15 @@ static bool checksum_ok(const char *h)
     return parse_octal(h + 148, 8, &want) && want == sum;
 }
 
-// "./a//b/" becomes "/a/b". Refuses "..": no archive of ours has it. NULL when nothing is left or
-// memory ran out (*rc tells).
+/* "./a//b/" becomes "/a/b". Refuses "..": no archive of ours has it. NULL when nothing is left or
+ * memory ran out (*rc tells). */
 static char *clean_path(const char *raw, size_t len, int *rc)
 {
     char *out = malloc(len + 2);
     size_t used = 0, i = 0;
 
     *rc = 0;
-    if (out == NULL) {
+    if (!out) {
         *rc = -ENOMEM;
         return NULL;
     }
@@ -284,7 +284,7 @@ static int add_entry(struct fs_tar *t, char *path, enum pvn_fs_type type, const 
         size_t cap = t->cap == 0 ? 256 : 2 * t->cap;
         struct entry *bigger = realloc(t->entries, cap * sizeof *bigger);
 
-        if (bigger == NULL) {
+        if (!bigger) {
             return -ENOMEM;
         }
         t->entries = bigger;
@@ -295,13 +295,13 @@ static int add_entry(struct fs_tar *t, char *path, enum pvn_fs_type type, const 
     return 0;
 }
 
-// What a long-name or pax header says about the entry that follows it.
+/* What a long-name or pax header says about the entry that follows it. */
 struct next {
     const char *path, *link;
     size_t path_len, link_len;
 };
 
-// Records are "LENGTH KEY=VALUE\n".
+/* Records are "LENGTH KEY=VALUE\n". */
 static void read_pax(const char *data, size_t len, struct next *next)
 {
     size_t at = 0;
@@ -328,13 +328,13 @@ static void read_pax(const char *data, size_t len, struct next *next)
     }
 }
 
-// Path of a header: prefix and name, or what a header before it said.
+/* Path of a header: prefix and name, or what a header before it said. */
 static char *entry_path(const char *h, const struct next *next, int *rc)
 {
     char joined[155 + 1 + 100];
     size_t n = 0;
 
-    if (next->path != NULL) {
+    if (next->path) {
         return clean_path(next->path, strnlen(next->path, next->path_len), rc);
     }
     if (memcmp(h + 257, "ustar", 5) == 0 && memcmp(h + 257, "ustar  ", 7) != 0) {
@@ -363,8 +363,8 @@ static int take_entry(struct fs_tar *t, const char *h, size_t size, const struct
         break;
     case '2':
         type = PVN_FS_LINK;
-        data = next->link != NULL ? next->link : h + 157;
-        size = next->link != NULL ? strnlen(next->link, next->link_len) : strnlen(h + 157, 100);
+        data = next->link ? next->link : h + 157;
+        size = next->link ? strnlen(next->link, next->link_len) : strnlen(h + 157, 100);
         break;
     case '5':
         type = PVN_FS_DIR;
@@ -374,7 +374,7 @@ static int take_entry(struct fs_tar *t, const char *h, size_t size, const struct
         return 0;
     }
     path = entry_path(h, next, &rc);
-    if (path == NULL) {
+    if (!path) {
         return rc;
     }
     rc = add_entry(t, path, type, data, size);
@@ -441,7 +441,7 @@ static int read_image(struct fs_tar *t, struct pvn_topo_err *err)
     return 0;
 }
 
-// Of entries with one name the last stays.
+/* Of entries with one name the last stays. */
 static void drop_repeats(struct fs_tar *t)
 {
     size_t kept = 0;
@@ -500,13 +500,13 @@ int pvn_fs_open_tar(const void *image, size_t bytes, struct pvn_fs **fs, struct 
     struct fs_tar *t = calloc(1, sizeof *t);
     int rc;
 
-    if (t == NULL) {
+    if (!t) {
         snprintf(err->text, sizeof err->text, "out of memory");
         return -ENOMEM;
     }
     t->fs.ops = &ops;
     t->image = malloc(bytes > 0 ? bytes : 1);
-    if (t->image == NULL) {
+    if (!t->image) {
         snprintf(err->text, sizeof err->text, "out of memory");
         free(t);
         return -ENOMEM;

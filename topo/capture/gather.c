@@ -1,6 +1,6 @@
-// A machine as a small tar: the model is loaded once through a store that remembers what was read,
-// and that, with names and serial numbers taken out, is written. So a load of the result reads the
-// same.
+/* A machine as a small tar: the model is loaded once through a store that remembers what was read,
+ * and that, with names and serial numbers taken out, is written. So a load of the result reads the
+ * same. */
 #include <errno.h>
 #include <search.h>
 #include <stdio.h>
@@ -15,10 +15,10 @@
 struct recorder {
     struct pvn_fs fs;
     struct pvn_fs *inner;
-    void *tree; // tsearch, by path
+    void *tree; /* tsearch, by path */
     struct pvn_record **records;
     int n;
-    int rc; // of the first thing that could not be remembered
+    int rc; /* of the first thing that could not be remembered */
 };
 
 static int by_path(const void *a, const void *b)
@@ -31,26 +31,26 @@ static struct pvn_record *record_of(struct recorder *r, const char *path, enum p
     struct pvn_record key = {.path = (char *)(uintptr_t)path}, *made, **slot;
     void *found = tfind(&key, &r->tree, by_path);
 
-    if (found != NULL) {
+    if (found) {
         return *(struct pvn_record **)found;
     }
     made = calloc(1, sizeof *made);
-    if (made == NULL || (made->path = strdup(path)) == NULL) {
+    if (!made || !(made->path = strdup(path))) {
         goto fail;
     }
     made->type = type;
     slot = pvn_array_add((void **)&r->records, &r->n, sizeof *slot);
-    if (slot == NULL) {
+    if (!slot) {
         goto fail;
     }
-    if (tsearch(made, &r->tree, by_path) == NULL) {
+    if (!tsearch(made, &r->tree, by_path)) {
         r->n--;
         goto fail;
     }
     *slot = made;
     return made;
 fail:
-    if (made != NULL) {
+    if (made) {
         free(made->path);
     }
     free(made);
@@ -63,13 +63,13 @@ static void remember(struct recorder *r, const char *path, enum pvn_fs_type type
 {
     struct pvn_record *rec = record_of(r, path, type);
 
-    if (rec == NULL || len == 0) {
+    if (!rec || len == 0) {
         return;
     }
     if (at + len > rec->len) {
         char *bigger = realloc(rec->data, at + len + 1);
 
-        if (bigger == NULL) {
+        if (!bigger) {
             r->rc = -ENOMEM;
             return;
         }

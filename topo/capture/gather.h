@@ -1,4 +1,4 @@
-// The parts of pvn_topo_gather. Internal to topo/.
+/* The parts of pvn_topo_gather. Internal to topo/. */
 #ifndef PVN_TOPO_CAPTURE_GATHER_H
 #define PVN_TOPO_CAPTURE_GATHER_H
 
@@ -8,19 +8,19 @@
 extern "C" {
 #endif
 
-// A file, link or directory that was read.
+/* A file, link or directory that was read. */
 struct pvn_record {
-    char *path; // from the root, "/sys/..."
+    char *path; /* from the root, "/sys/..." */
     enum pvn_fs_type type;
-    char *data; // a file's content or a link's text, and a NUL that len does not count; NULL when
-                // empty
+    char *data; /* a file's content or a link's text, and a NUL that len does not count; NULL when
+                 * empty */
     size_t len;
 };
 
-// Takes out of the records what names the machine: see pvn_topo_gather. records are sorted by path.
+/* Takes out of the records what names the machine: see pvn_topo_gather. records are sorted by path. */
 int pvn_redact(struct pvn_record **records, int n, unsigned flags);
 
-// Writes the records as a tar file, all below one directory.
+/* Writes the records as a tar file, all below one directory. */
 int pvn_tar_write(int fd, struct pvn_record **records, int n);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// The hints file: what it says, and its effect on the model. The format is in pvn_topo.h.
+/* The hints file: what it says, and its effect on the model. The format is in pvn_topo.h. */
 #include "topo/capture/edit.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 enum {
     TEXT_MAX = 1 << 20,
     WORDS_MAX = 12,
-    SWITCHES_MAX = 255, // bus numbers of the invented domain
-    PORTS_MAX = 29 * 8, // downstream ports of one switch: devices 1 to 29, eight functions each
+    SWITCHES_MAX = 255, /* bus numbers of the invented domain */
+    PORTS_MAX = 29 * 8, /* downstream ports of one switch: devices 1 to 29, eight functions each */
 };
 
 struct parser {
@@ -46,7 +46,7 @@ static int fail_nomem(struct pvn_topo_err *err)
     return -ENOMEM;
 }
 
-// Splits the line in place; a word may stand in double quotes.
+/* Splits the line in place; a word may stand in double quotes. */
 static int split_words(struct parser *p, char *line)
 {
     p->nwords = 0;
@@ -189,7 +189,7 @@ static int parse_switch(struct parser *p)
         s.node = p->h->switches[s.in].node;
     }
     slot = pvn_array_add((void **)&p->h->switches, &p->h->nswitches, sizeof *slot);
-    if (slot == NULL) {
+    if (!slot) {
         return fail_nomem(p->err);
     }
     *slot = s;
@@ -241,7 +241,7 @@ static int parse_device(struct parser *p)
                     d.name);
     }
     slot = pvn_array_add((void **)&p->h->devices, &p->h->ndevices, sizeof *slot);
-    if (slot == NULL) {
+    if (!slot) {
         return fail_nomem(p->err);
     }
     *slot = d;
@@ -290,19 +290,19 @@ int pvn_hints_parse(struct pvn_hints *h, const char *text, size_t len, const cha
         return fail(&p, "%zu bytes are more than a hints file may have (%d)", len, TEXT_MAX);
     }
     copy = malloc(len + 1);
-    if (copy == NULL) {
+    if (!copy) {
         return fail_nomem(err);
     }
     memcpy(copy, text, len);
     copy[len] = '\0';
-    if (memchr(copy, '\0', len) != NULL) {
+    if (memchr(copy, '\0', len)) {
         p.line = 1;
         rc = fail(&p, "holds zero bytes: this is no text");
     }
-    for (line = copy; rc == 0 && line != NULL;) {
+    for (line = copy; rc == 0 && line;) {
         char *end = strchr(line, '\n');
 
-        if (end != NULL) {
+        if (end) {
             *end++ = '\0';
         }
         p.line++;
@@ -339,12 +339,12 @@ int pvn_hints_find(const struct pvn_topo *t, const char *name)
     return i >= 0 ? t->nets[i].pci : -1;
 }
 
-// ---- from the text to the model
+/* ---- from the text to the model */
 
 struct applied {
-    int up; // the upstream port
+    int up; /* the upstream port */
     int root;
-    int ports; // downstream ports handed out
+    int ports; /* downstream ports handed out */
 };
 
 struct apply {
@@ -354,8 +354,8 @@ struct apply {
     struct applied *sw;
 };
 
-// The next downstream port of the switch: below device numbers 1 to 29, port 30 is what is above
-// it.
+/* The next downstream port of the switch: below device numbers 1 to 29, port 30 is what is above
+ * it. */
 static int new_port(struct apply *a, int sw)
 {
     int n = a->sw[sw].ports++;
@@ -455,7 +455,7 @@ int pvn_topo_apply_hints(struct pvn_topo *topo, const char *text, size_t len, co
     }
     a.h = &h;
     a.sw = calloc((size_t)h.nswitches + 1, sizeof *a.sw);
-    if (a.sw == NULL || pvn_edit_begin(&a.edit, topo) != 0) {
+    if (!a.sw || pvn_edit_begin(&a.edit, topo) != 0) {
         rc = fail_nomem(err);
         goto out;
     }

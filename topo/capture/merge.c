@@ -1,4 +1,4 @@
-// The host's tree put under its guest's devices.
+/* The host's tree put under its guest's devices. */
 #include "topo/capture/edit.h"
 
 #include <errno.h>
@@ -11,15 +11,15 @@
 struct merge {
     struct pvn_edit edit;
     const struct pvn_topo *guest, *host;
-    int *match;       // by guest function: host function, or -1
-    bool *taken;      // by host function
-    int *copy;        // by host function: index of its invented copy in the edit, or -1
-    int *root_copy;   // by host root
-    uint32_t *domain; // by host function's domain: the invented one; parallel to host->pci
+    int *match;       /* by guest function: host function, or -1 */
+    bool *taken;      /* by host function */
+    int *copy;        /* by host function: index of its invented copy in the edit, or -1 */
+    int *root_copy;   /* by host root */
+    uint32_t *domain; /* by host function's domain: the invented one; parallel to host->pci */
     unsigned flags;
 };
 
-// Functions worth placing: GPUs, and what carries an interface or an RDMA device.
+/* Functions worth placing: GPUs, and what carries an interface or an RDMA device. */
 static bool is_device(const struct pvn_topo *t, int i)
 {
     int base = t->pci[i].class_code == PVN_UNKNOWN ? 0 : t->pci[i].class_code >> 16;
@@ -75,7 +75,7 @@ static int match_named(struct merge *m, const struct pvn_hints *hints, const cha
     return 0;
 }
 
-// The hardware address of the function's interface; "" without one that tells.
+/* The hardware address of the function's interface; "" without one that tells. */
 static const char *address_of(const struct pvn_topo *t, int pci)
 {
     int net = pvn_topo_net_of_pci(t, pci);
@@ -131,7 +131,7 @@ static bool open_host(const struct merge *m, int h, const struct pvn_pci *like)
     return !m->taken[h] && same_ids(&m->host->pci[h], like);
 }
 
-// Devices of one kind that are left: one on both sides is sure, equal counts are taken in order.
+/* Devices of one kind that are left: one on both sides is sure, equal counts are taken in order. */
 static void match_kind(struct merge *m, int first)
 {
     const struct pvn_pci *like = &m->guest->pci[first];
@@ -176,7 +176,7 @@ static int copy_root(struct merge *m, int h, uint32_t domain)
     return m->root_copy[r];
 }
 
-// One domain of the host is one invented domain of the guest.
+/* One domain of the host is one invented domain of the guest. */
 static uint32_t domain_for(struct merge *m, int h)
 {
     for (int i = 0; i < m->host->npci; i++) {
@@ -200,7 +200,7 @@ static uint32_t domain_for(struct merge *m, int h)
     return m->domain[h];
 }
 
-// Index of the copy of bridge h, made with all that is above it; -1 for h = -1; -ENOMEM.
+/* Index of the copy of bridge h, made with all that is above it; -1 for h = -1; -ENOMEM. */
 static int copy_bridge(struct merge *m, int h, int root)
 {
     int chain[PVN_MAX_CHAIN], n = 0, parent = -1;
@@ -236,7 +236,7 @@ static int place_matched(struct merge *m, int *placed)
     for (int g = 0; g < m->guest->npci; g++) {
         int h = m->match[g], root, parent;
 
-        // The functions of a slot move with the first of them.
+        /* The functions of a slot move with the first of them. */
         if (h < 0 || (m->edit.pci[g].flags & PVN_PCI_MOVED) != 0) {
             continue;
         }
@@ -246,7 +246,7 @@ static int place_matched(struct merge *m, int *placed)
             return -ENOMEM;
         }
         if (root < 0) {
-            continue; // the host does not know its place either
+            continue; /* the host does not know its place either */
         }
         pvn_edit_move_slot(&m->edit, g, parent, root);
         if (m->host->pci[h].numa != PVN_UNKNOWN) {
@@ -267,8 +267,7 @@ static int merge_init(struct merge *m, struct pvn_topo *guest, const struct pvn_
     m->copy = malloc(nh * sizeof *m->copy);
     m->root_copy = malloc(nr * sizeof *m->root_copy);
     m->domain = calloc(nh, sizeof *m->domain);
-    if (m->match == NULL || m->taken == NULL || m->copy == NULL || m->root_copy == NULL ||
-        m->domain == NULL) {
+    if (!m->match || !m->taken || !m->copy || !m->root_copy || !m->domain) {
         return -ENOMEM;
     }
     memset(m->match, -1, ng * sizeof *m->match);
@@ -296,7 +295,7 @@ static int match_all(struct merge *m, const struct pvn_hints *hints, const char 
     }
     match_unique_marks(m);
     for (int g = 0; g < m->guest->npci; g++) {
-        // A paravirtual function is no device of the host; only a hint can place it.
+        /* A paravirtual function is no device of the host; only a hint can place it. */
         if (m->match[g] < 0 && is_device(m->guest, g) && m->guest->pci[g].vendor != 0x15ad &&
             m->guest->pci[g].vendor != 0x1af4) {
             match_kind(m, g);
@@ -312,7 +311,7 @@ int pvn_topo_merge_host(struct pvn_topo *guest, const struct pvn_topo *host, con
     struct merge m;
     int rc = 0, placed = 0;
 
-    if (hints != NULL) {
+    if (hints) {
         rc = pvn_hints_parse(&h, hints, hints_len, hints_name, err);
         if (rc != 0) {
             pvn_hints_free(&h);

@@ -1,6 +1,6 @@
-// What a gathered machine must not tell: who it is. Stand-ins are numbered in the order of the
-// files, so that equal values stay equal, and keep the kind (link-local, IPv4, width), which the
-// checks look at.
+/* What a gathered machine must not tell: who it is. Stand-ins are numbered in the order of the
+ * files, so that equal values stay equal, and keep the kind (link-local, IPv4, width), which the
+ * checks look at. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct redact {
     unsigned flags;
 };
 
-// The number of a value, from 1. Negative: out of memory.
+/* The number of a value, from 1. Negative: out of memory. */
 static int number_of(struct seen *seen, const char *value)
 {
     char **slot;
@@ -31,11 +31,11 @@ static int number_of(struct seen *seen, const char *value)
         }
     }
     slot = pvn_array_add((void **)&seen->value, &seen->n, sizeof *slot);
-    if (slot == NULL) {
+    if (!slot) {
         return -ENOMEM;
     }
     *slot = strdup(value);
-    if (*slot == NULL) {
+    if (!*slot) {
         seen->n--;
         return -ENOMEM;
     }
@@ -54,7 +54,7 @@ static int set_text(struct pvn_record *r, const char *text)
 {
     char *copy = strdup(text);
 
-    if (copy == NULL) {
+    if (!copy) {
         return -ENOMEM;
     }
     free(r->data);
@@ -70,19 +70,19 @@ static bool ends_with(const char *text, const char *with)
     return n >= m && strcmp(text + n - m, with) == 0;
 }
 
-// Nothing but zeros and separators needs no stand-in.
+/* Nothing but zeros and separators needs no stand-in. */
 static bool all_zero(const char *text)
 {
-    return strpbrk(text, "123456789abcdefABCDEF") == NULL;
+    return !strpbrk(text, "123456789abcdefABCDEF");
 }
 
-// Hex digits of the value are replaced from the right by those of the number, the others by '0'.
+/* Hex digits of the value are replaced from the right by those of the number, the others by '0'. */
 static void put_number(char *text, size_t keep, int number)
 {
     static const char digits[] = "0123456789abcdef";
 
     for (size_t i = strlen(text); i-- > keep;) {
-        if (strchr(digits, text[i]) != NULL || (text[i] >= 'A' && text[i] <= 'F')) {
+        if (strchr(digits, text[i]) || (text[i] >= 'A' && text[i] <= 'F')) {
             text[i] = digits[number & 15];
             number >>= 4;
         }
@@ -106,8 +106,8 @@ static int redact_value(struct pvn_record *r, struct seen *seen, size_t keep)
     return 0;
 }
 
-// The prefix that tells the kind stays: fe80::/64, ::ffff:0:0/96; a global address becomes one of
-// 2001:db8::/32, which is for examples.
+/* The prefix that tells the kind stays: fe80::/64, ::ffff:0:0/96; a global address becomes one of
+ * 2001:db8::/32, which is for examples. */
 static int redact_gid(struct redact *x, struct pvn_record *r)
 {
     static const char mapped[] = "0000:0000:0000:0000:0000:ffff:";
@@ -125,19 +125,19 @@ static int redact_gid(struct redact *x, struct pvn_record *r)
         if (keep == 0) {
             memcpy(r->data, "2001:0db8", 9);
         } else if (keep == sizeof mapped - 1) {
-            memcpy(r->data + keep, "0a", 2); // 10.0.0.0/8
+            memcpy(r->data + keep, "0a", 2); /* 10.0.0.0/8 */
         }
     }
     return rc;
 }
 
-// The value after "key" of a line, in place.
+/* The value after "key" of a line, in place. */
 static int redact_line(struct seen *seen, struct pvn_record *r, const char *key)
 {
     char *at = strstr(r->data, key), *end, kept;
     int number;
 
-    if (at == NULL) {
+    if (!at) {
         return 0;
     }
     at += strlen(key);
@@ -160,7 +160,7 @@ static uint32_t le32(const char *p)
     return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-// The Device Serial Number capability (id 3): header, then eight bytes.
+/* The Device Serial Number capability (id 3): header, then eight bytes. */
 static int redact_config(struct redact *x, struct pvn_record *r)
 {
     size_t at = 256;
@@ -186,16 +186,16 @@ static int redact_config(struct redact *x, struct pvn_record *r)
     return 0;
 }
 
-// Only the words that the model keeps.
+/* Only the words that the model keeps. */
 static int redact_cmdline(struct pvn_record *r)
 {
     char *out = calloc(1, r->len + 2), *save = NULL;
     int rc;
 
-    if (out == NULL) {
+    if (!out) {
         return -ENOMEM;
     }
-    for (char *word = strtok_r(r->data, " \t\n", &save); word != NULL;
+    for (char *word = strtok_r(r->data, " \t\n", &save); word;
          word = strtok_r(NULL, " \t\n", &save)) {
         if (pvn_cmdline_word_kept(word)) {
             strcat(out, word);
@@ -207,21 +207,20 @@ static int redact_cmdline(struct pvn_record *r)
     return rc;
 }
 
-// All of the first processor, and of the others what is counted.
+/* All of the first processor, and of the others what is counted. */
 static int redact_cpuinfo(struct pvn_record *r)
 {
     char *out = calloc(1, r->len + 2), *save = NULL, *at;
     int processors = 0, rc;
 
-    if (out == NULL) {
+    if (!out) {
         return -ENOMEM;
     }
     at = out;
-    for (char *line = strtok_r(r->data, "\n", &save); line != NULL;
-         line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = strtok_r(r->data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         processors += strncmp(line, "processor", 9) == 0;
         if (strncmp(line, "Serial", 6) == 0) {
-            continue; // of Arm boards
+            continue; /* of Arm boards */
         }
         if (processors <= 1 || strncmp(line, "processor", 9) == 0 ||
             strncmp(line, "physical id", 11) == 0) {
@@ -233,7 +232,7 @@ static int redact_cpuinfo(struct pvn_record *r)
     return rc;
 }
 
-// "Linux version RELEASE", without who built it where.
+/* "Linux version RELEASE", without who built it where. */
 static int redact_version(struct pvn_record *r)
 {
     char text[256] = "", release[128];
@@ -260,14 +259,14 @@ static int redact_one(struct redact *x, struct pvn_record *r)
     if (keep) {
         return 0;
     }
-    if (strstr(r->path, "/net/") != NULL && ends_with(r->path, "/address")) {
+    if (strstr(r->path, "/net/") && ends_with(r->path, "/address")) {
         return redact_value(r, &x->macs, 0);
     }
-    if (strstr(r->path, "/infiniband/") != NULL &&
+    if (strstr(r->path, "/infiniband/") &&
         (ends_with(r->path, "/node_guid") || ends_with(r->path, "/sys_image_guid"))) {
         return redact_value(r, &x->guids, 0);
     }
-    if (strstr(r->path, "/gids/") != NULL) {
+    if (strstr(r->path, "/gids/")) {
         return redact_gid(x, r);
     }
     if (ends_with(r->path, "/config")) {

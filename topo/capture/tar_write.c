@@ -1,4 +1,4 @@
-// A tar file: POSIX ustar headers, with GNU 'L' and 'K' entries where a name or a link is too long.
+/* A tar file: POSIX ustar headers, with GNU 'L' and 'K' entries where a name or a link is too long. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,8 +41,8 @@ static int write_padded(int fd, const void *data, size_t len)
     return rc != 0 || len % BLOCK == 0 ? rc : write_all(fd, zeros, BLOCK - len % BLOCK);
 }
 
-// Where a long name can be cut so that its front fits the prefix field and the rest the name field;
-// 0 when it needs no cut or has none.
+/* Where a long name can be cut so that its front fits the prefix field and the rest the name field;
+ * 0 when it needs no cut or has none. */
 static size_t prefix_of(const char *name, size_t n)
 {
     size_t at = n < PREFIX_BYTES ? n : PREFIX_BYTES;

@@ -1,4 +1,4 @@
-// The list of checks: rows, pairs, order.
+/* The list of checks: rows, pairs, order. */
 #include "topo/check/check.h"
 
 #include <errno.h>
@@ -9,12 +9,12 @@
 
 static struct pvn_check *new_row(struct pvn_checks *checks)
 {
-    // Grown at every power of two, so that no capacity has to be stored.
+    /* Grown at every power of two, so that no capacity has to be stored. */
     if ((checks->n & (checks->n - 1)) == 0) {
         size_t cap = checks->n == 0 ? 1 : 2 * (size_t)checks->n;
         struct pvn_check *bigger = realloc(checks->rows, cap * sizeof *bigger);
 
-        if (bigger == NULL) {
+        if (!bigger) {
             return NULL;
         }
         checks->rows = bigger;
@@ -27,7 +27,7 @@ int pvn_checks_add(struct pvn_checks *checks, const char *id, enum pvn_level lev
 {
     struct pvn_check *row = new_row(checks);
 
-    if (row == NULL) {
+    if (!row) {
         return -ENOMEM;
     }
     row->level = level;
@@ -76,7 +76,7 @@ void pvn_check_pair_name(const struct pvn_topo *t, const struct pvn_check_pair *
     snprintf(out, cap, "%s - %s", t->pci[pair->gpu].bdf, nic_name(t, pair->nic));
 }
 
-// Smaller is nearer: the class, then switches, then links on the way.
+/* Smaller is nearer: the class, then switches, then links on the way. */
 static long far(const struct pvn_topo *t, int a, int b)
 {
     struct pvn_distance d;
@@ -85,7 +85,7 @@ static long far(const struct pvn_topo *t, int a, int b)
     return (long)d.seen * 1000000 + (long)d.switches * 1000 + d.hops;
 }
 
-// Functions that can carry the traffic, each once.
+/* Functions that can carry the traffic, each once. */
 static int list_nics(const struct pvn_topo *t, int *nics)
 {
     int n = 0;
@@ -98,7 +98,7 @@ static int list_nics(const struct pvn_topo *t, int *nics)
     if (n > 0) {
         return n;
     }
-    // No RDMA device: the driver is not loaded, or a capture lacks the directory.
+    /* No RDMA device: the driver is not loaded, or a capture lacks the directory. */
     for (int i = 0; i < t->npci; i++) {
         if (t->pci[i].class_code >> 16 == 0x02 && t->pci[i].physfn < 0) {
             nics[n++] = i;
@@ -114,15 +114,15 @@ static int nearest_pairs(const struct pvn_topo *t, struct pvn_check_pair **pairs
 
     *pairs = NULL;
     *npairs = 0;
-    if (nics == NULL) {
+    if (!nics) {
         return -ENOMEM;
     }
     n = list_nics(t, nics);
     if (n > 0 && t->ngpus > 0) {
         *pairs = calloc((size_t)t->ngpus, sizeof **pairs);
-        rc = *pairs == NULL ? -ENOMEM : 0;
+        rc = !*pairs ? -ENOMEM : 0;
     }
-    for (int g = 0; *pairs != NULL && g < t->ngpus; g++) {
+    for (int g = 0; *pairs && g < t->ngpus; g++) {
         int best = nics[0];
 
         for (int i = 1; i < n; i++) {
@@ -168,13 +168,13 @@ int pvn_topo_check(const struct pvn_topo *topo, const struct pvn_check_pair *pai
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](&run);
     }
-    if (pairs == NULL) {
+    if (!pairs) {
         int rc = nearest_pairs(topo, &own, &npairs);
 
         run.rc = run.rc != 0 ? run.rc : rc;
         pairs = own;
     }
-    if (pairs != NULL) {
+    if (pairs) {
         check_pairs(&run, pairs, npairs);
     }
     free(own);

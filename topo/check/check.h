@@ -1,4 +1,4 @@
-// What the checks share. Internal to topo/.
+/* What the checks share. Internal to topo/. */
 #ifndef PVN_TOPO_CHECK_CHECK_H
 #define PVN_TOPO_CHECK_CHECK_H
 
@@ -11,15 +11,15 @@ extern "C" {
 struct pvn_check_run {
     const struct pvn_topo *t;
     struct pvn_checks *out;
-    int rc; // of the first row that could not be kept
+    int rc; /* of the first row that could not be kept */
 };
 
-// One row. remedy may be "" (always with OK).
+/* One row. remedy may be "" (always with OK). */
 void pvn_check_row(struct pvn_check_run *run, const char *id, enum pvn_level level,
                    const char *subject, const char *remedy, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-// "GPU0 0000:3b:00.0" is too long for a subject; this is "0000:3b:00.0 - mlx5_0".
+/* "GPU0 0000:3b:00.0" is too long for a subject; this is "0000:3b:00.0 - mlx5_0". */
 void pvn_check_pair_name(const struct pvn_topo *t, const struct pvn_check_pair *pair, char *out,
                          size_t cap);
 
@@ -40,7 +40,7 @@ void pvn_check_nvidia(struct pvn_check_run *run);
 void pvn_check_gpudirect(struct pvn_check_run *run);
 void pvn_check_guest(struct pvn_check_run *run);
 
-// Is device memory behind translation there? UNKNOWN where the machine does not tell.
+/* Is device memory behind translation there? UNKNOWN where the machine does not tell. */
 enum pvn_tri pvn_iommu_translates(const struct pvn_topo *t, int pci);
 
 #ifdef __cplusplus

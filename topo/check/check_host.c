@@ -1,4 +1,4 @@
-// Checks on the machine: guest, NUMA, locked memory, NVIDIA's driver, the way to GPU memory.
+/* Checks on the machine: guest, NUMA, locked memory, NVIDIA's driver, the way to GPU memory. */
 #include "topo/check/check.h"
 
 #include <inttypes.h>
@@ -91,7 +91,7 @@ void pvn_check_numa_pair(struct pvn_check_run *run, const struct pvn_check_pair 
 
     pvn_check_pair_name(run->t, pair, subject, sizeof subject);
     if (gpu->numa == PVN_UNKNOWN || nic->numa == PVN_UNKNOWN || gpu->numa == nic->numa) {
-        return; // the rows of the devices say it all
+        return; /* the rows of the devices say it all */
     }
     if (gpu->numa < 0 || nic->numa < 0) {
         pvn_check_row(
@@ -169,7 +169,7 @@ void pvn_check_nvidia(struct pvn_check_run *run)
     }
 }
 
-// Providers of rdma-core with a reg_dmabuf_mr operation (rdma-core 2026, providers/*).
+/* Providers of rdma-core with a reg_dmabuf_mr operation (rdma-core 2026, below providers/). */
 static bool driver_has_dmabuf(const char *driver)
 {
     static const char *const drivers[] = {"mlx5_core", "mlx5_ib", "bnxt_en", "bnxt_re", "efa",
@@ -183,7 +183,7 @@ static bool driver_has_dmabuf(const char *driver)
     return false;
 }
 
-// dma-buf for RDMA came with Linux 5.12.
+/* dma-buf for RDMA came with Linux 5.12. */
 static enum pvn_tri kernel_has_dmabuf(const struct pvn_topo *t)
 {
     int major, minor;

@@ -1,4 +1,4 @@
-// Checks on RDMA ports: state, GID table, MTU, PVRDMA and its partner.
+/* Checks on RDMA ports: state, GID table, MTU, PVRDMA and its partner. */
 #include "topo/check/check.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@ static void port_name(const struct pvn_rdma *dev, const struct pvn_rdma_port *po
     snprintf(out, cap, "%.50s port %d", dev->name, port->num);
 }
 
-// ---- which GID
+/* ---- which GID */
 
 static const struct pvn_gid *gid_at(const struct pvn_rdma_port *port, int index)
 {
@@ -19,7 +19,7 @@ static const struct pvn_gid *gid_at(const struct pvn_rdma_port *port, int index)
             return &port->gids[i];
         }
     }
-    return NULL; // the kernel shows it as zeros
+    return NULL; /* the kernel shows it as zeros */
 }
 
 static bool is_ipv4(const struct pvn_gid *g)
@@ -27,31 +27,31 @@ static bool is_ipv4(const struct pvn_gid *g)
     static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     static const uint8_t multicast[12] = {0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-    return g != NULL && (memcmp(g->raw, mapped, 12) == 0 || memcmp(g->raw, multicast, 12) == 0);
+    return g && (memcmp(g->raw, mapped, 12) == 0 || memcmp(g->raw, multicast, 12) == 0);
 }
 
 static bool is_link_local(const struct pvn_gid *g)
 {
     static const uint8_t prefix[8] = {0xfe, 0x80};
 
-    return g != NULL && memcmp(g->raw, prefix, 8) == 0;
+    return g && memcmp(g->raw, prefix, 8) == 0;
 }
 
-// NCCL calls an entry valid when it is neither empty nor link-local.
+/* NCCL calls an entry valid when it is neither empty nor link-local. */
 static bool is_valid(const struct pvn_gid *g)
 {
-    return g != NULL && !is_link_local(g);
+    return g && !is_link_local(g);
 }
 
 static int roce_version(const struct pvn_gid *g)
 {
-    if (g == NULL || g->type == PVN_GID_UNKNOWN) {
+    if (!g || g->type == PVN_GID_UNKNOWN) {
         return -1;
     }
     return g->type == PVN_GID_ROCE_V2 ? 2 : 1;
 }
 
-// Whether the candidate takes the place of the entry chosen so far.
+/* Whether the candidate takes the place of the entry chosen so far. */
 static bool replaces(const struct pvn_gid *now, const struct pvn_gid *candidate)
 {
     if (!is_ipv4(candidate)) {
@@ -97,7 +97,7 @@ int pvn_gid_pick(const struct pvn_rdma_port *port, bool *usable, char *why, size
         }
     }
     g = gid_at(port, index);
-    if (g == NULL) {
+    if (!g) {
         snprintf(why, whylen, "index 0, which is empty: no entry holds an IPv4 address");
     } else if (is_ipv4(g)) {
         *usable = roce_version(g) == 2;
@@ -124,7 +124,7 @@ static void gid_row(struct pvn_check_run *run, const struct pvn_rdma *dev,
         pvn_check_row(run, "gid", PVN_LEVEL_UNKNOWN, subject, "", "the GID table was not read");
     } else if (usable) {
         pvn_check_row(run, "gid", PVN_LEVEL_OK, subject, "", "would be picked: %s", why);
-    } else if (index < 0 || (g != NULL && is_link_local(g)) || g == NULL) {
+    } else if (index < 0 || (g && is_link_local(g)) || !g) {
         pvn_check_row(run, "gid", PVN_LEVEL_FAIL, subject,
                       "give the interface an IPv4 address that the other hosts can reach, or set "
                       "NCCL_IB_ADDR_FAMILY=AF_INET6 and a routable IPv6 address",
@@ -143,7 +143,7 @@ void pvn_check_gids(struct pvn_check_run *run)
 {
     for (int i = 0; i < run->t->nrdmas; i++) {
         for (int p = 0; p < run->t->rdmas[i].nports; p++) {
-            // A port that is down gets its addresses later; the port check speaks for it.
+            /* A port that is down gets its addresses later; the port check speaks for it. */
             if (run->t->rdmas[i].ports[p].state == 4) {
                 gid_row(run, &run->t->rdmas[i], &run->t->rdmas[i].ports[p]);
             }
@@ -151,7 +151,7 @@ void pvn_check_gids(struct pvn_check_run *run)
     }
 }
 
-// ---- ports
+/* ---- ports */
 
 void pvn_check_ports(struct pvn_check_run *run)
 {
@@ -180,8 +180,8 @@ void pvn_check_ports(struct pvn_check_run *run)
     }
 }
 
-// Largest RDMA MTU that fits in an interface MTU: linux/include/rdma/ib_addr.h iboe_get_mtu takes
-// 96 bytes off for GRH, UDP, BTH, the longest extended headers and ICRC.
+/* Largest RDMA MTU that fits in an interface MTU: linux/include/rdma/ib_addr.h iboe_get_mtu takes
+ * 96 bytes off for GRH, UDP, BTH, the longest extended headers and ICRC. */
 static int rdma_mtu_of(int netdev_mtu)
 {
     static const int sizes[] = {4096, 2048, 1024, 512, 256};
@@ -202,10 +202,10 @@ static void mtu_row(struct pvn_check_run *run, const struct pvn_rdma *dev,
     int fits;
 
     port_name(dev, port, subject, sizeof subject);
-    if (net == NULL || net->mtu == PVN_UNKNOWN) {
+    if (!net || net->mtu == PVN_UNKNOWN) {
         pvn_check_row(run, "mtu", PVN_LEVEL_UNKNOWN, subject, "",
-                      net == NULL ? "no interface belongs to the port"
-                                  : "the MTU of its interface is not shown");
+                      !net ? "no interface belongs to the port"
+                           : "the MTU of its interface is not shown");
         return;
     }
     fits = rdma_mtu_of(net->mtu);
@@ -235,7 +235,7 @@ void pvn_check_mtu(struct pvn_check_run *run)
         for (int p = 0; p < run->t->rdmas[i].nports; p++) {
             const struct pvn_rdma_port *port = &run->t->rdmas[i].ports[p];
 
-            // An InfiniBand port's MTU comes from the subnet manager, not from IPoIB.
+            /* An InfiniBand port's MTU comes from the subnet manager, not from IPoIB. */
             if (port->layer == PVN_LINK_ETHERNET) {
                 mtu_row(run, &run->t->rdmas[i], port);
             }

@@ -1,4 +1,4 @@
-// Checks on links and bridges: speed and width, ACS, IOMMU, ATS, relaxed ordering, payload size.
+/* Checks on links and bridges: speed and width, ACS, IOMMU, ATS, relaxed ordering, payload size. */
 #include "topo/check/check.h"
 
 #include <errno.h>
@@ -17,14 +17,14 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-// What the link between a function and the port above it could do at best.
+/* What the link between a function and the port above it could do at best. */
 static void link_limit(const struct pvn_topo *t, const struct pvn_pci *p, int *speed, int *width)
 {
     const struct pvn_pci_link *up = p->seen_parent >= 0 ? &t->pci[p->seen_parent].link : NULL;
 
     *speed = p->link.speed_max_mts;
     *width = p->link.width_max;
-    if (up != NULL) {
+    if (up) {
         *speed = smaller(*speed, up->speed_max_mts);
         *width = smaller(*width, up->width_max);
     }
@@ -88,7 +88,7 @@ static void mark_up(const struct pvn_topo *t, int i, bool *marks)
     }
 }
 
-// Marks the GPUs, the NICs and all that is above them. marks has npci elements, all false.
+/* Marks the GPUs, the NICs and all that is above them. marks has npci elements, all false. */
 static void mark_traffic(const struct pvn_topo *t, bool *marks)
 {
     for (int i = 0; i < t->ngpus; i++) {
@@ -102,7 +102,7 @@ static void mark_traffic(const struct pvn_topo *t, bool *marks)
     }
 }
 
-// Functions of one device share its link: the first one speaks for it.
+/* Functions of one device share its link: the first one speaks for it. */
 static bool speaks_for_slot(const struct pvn_topo *t, int i)
 {
     const struct pvn_pci *p = &t->pci[i];
@@ -122,7 +122,7 @@ void pvn_check_links(struct pvn_check_run *run)
     const struct pvn_topo *t = run->t;
     bool *marks = calloc((size_t)t->npci + 1, sizeof *marks);
 
-    if (marks == NULL) {
+    if (!marks) {
         run->rc = -ENOMEM;
         return;
     }
@@ -130,7 +130,7 @@ void pvn_check_links(struct pvn_check_run *run)
     for (int i = 0; i < t->npci; i++) {
         const struct pvn_pci *p = &t->pci[i];
 
-        // A port's link is the one of what is below it; virtual functions have none of their own.
+        /* A port's link is the one of what is below it; virtual functions have none of their own. */
         if ((p->flags & (PVN_PCI_INVENTED | PVN_PCI_GAP)) != 0 || p->physfn >= 0 ||
             p->kind == PVN_PCI_ROOT_PORT || p->kind == PVN_PCI_SWITCH_DOWN ||
             p->kind == PVN_PCI_BRIDGE || p->kind == PVN_PCI_HOST_BRIDGE || !speaks_for_slot(t, i)) {
@@ -143,7 +143,7 @@ void pvn_check_links(struct pvn_check_run *run)
     free(marks);
 }
 
-// Why a capability's state cannot be told, as text and remedy. false when it can.
+/* Why a capability's state cannot be told, as text and remedy. false when it can. */
 static bool cannot_tell(const struct pvn_pci *p, enum pvn_cap cap, const char **why,
                         const char **remedy)
 {
@@ -166,8 +166,8 @@ static bool cannot_tell(const struct pvn_pci *p, enum pvn_cap cap, const char **
     }
 }
 
-// The register fields that a virtual function leaves to its physical one read as zero in the former
-// (PCI Express Base Specification 6.0 section 9.3.5.4).
+/* The register fields that a virtual function leaves to its physical one read as zero in the former
+ * (PCI Express Base Specification 6.0 section 9.3.5.4). */
 static const struct pvn_pci *with_settings(const struct pvn_topo *t, int i)
 {
     return &t->pci[t->pci[i].physfn >= 0 ? t->pci[i].physfn : i];
@@ -200,7 +200,7 @@ void pvn_check_relaxed_ordering(struct pvn_check_run *run)
         const struct pvn_pci *p;
 
         if (dev->kind != PVN_RDMA_HW) {
-            continue; // of a paravirtual device the host's function decides
+            continue; /* of a paravirtual device the host's function decides */
         }
         p = with_settings(t, dev->pci);
         if (cannot_tell(p, p->config.pcie, &why, &remedy)) {
@@ -217,7 +217,7 @@ void pvn_check_relaxed_ordering(struct pvn_check_run *run)
     }
 }
 
-// A port that sends peer traffic up instead of straight across.
+/* A port that sends peer traffic up instead of straight across. */
 static bool redirects(const struct pvn_pci *p)
 {
     return p->config.acs == PVN_CAP_PRESENT && (p->config.acs_ctl & (PVN_ACS_RR | PVN_ACS_CR)) != 0;
@@ -228,8 +228,8 @@ static bool is_downstream(const struct pvn_pci *p)
     return p->kind == PVN_PCI_SWITCH_DOWN || p->kind == PVN_PCI_ROOT_PORT;
 }
 
-// The first port between from and common (not included) for which the test is of interest: one that
-// redirects, or failing that one that cannot be read. -1: all is well.
+/* The first port between from and common (not included) for which the test is of interest: one that
+ * redirects, or failing that one that cannot be read. -1: all is well. */
 static int find_port(const struct pvn_topo *t, int from, int common, bool readable)
 {
     for (int i = t->pci[from].parent; i >= 0 && i != common; i = t->pci[i].parent) {
@@ -321,7 +321,7 @@ static bool cmdline_has(const struct pvn_topo *t, const char *word)
 {
     size_t n = strlen(word);
 
-    for (const char *at = strstr(t->cmdline, word); at != NULL; at = strstr(at + n, word)) {
+    for (const char *at = strstr(t->cmdline, word); at; at = strstr(at + n, word)) {
         if ((at == t->cmdline || at[-1] == ' ') && (at[n] == '\0' || at[n] == ' ')) {
             return true;
         }
@@ -413,7 +413,7 @@ void pvn_check_ats(struct pvn_check_run *run, const struct pvn_check_pair *pair)
     }
 }
 
-// The smallest payload in use and the largest that all on the way can, from the end up to stop.
+/* The smallest payload in use and the largest that all on the way can, from the end up to stop. */
 static void payload_range(const struct pvn_topo *t, int from, int stop, int *used, int *able)
 {
     for (int i = from; i >= 0; i = t->pci[i].parent) {

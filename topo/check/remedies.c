@@ -1,6 +1,6 @@
-// What can be done on the host of a guest, chosen by what was found. The settings are those of the
-// makers' documents: VMware (vSphere device groups, virtual machine PCI passthrough options, CPU
-// topology of vSphere 8), NVIDIA (GPU Operator, AI Enterprise VM guides, NCCL documentation).
+/* What can be done on the host of a guest, chosen by what was found. The settings are those of the
+ * makers' documents: VMware (vSphere device groups, virtual machine PCI passthrough options, CPU
+ * topology of vSphere 8), NVIDIA (GPU Operator, AI Enterprise VM guides, NCCL documentation). */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void add(struct find *f, const char *id, const char *where, const char *t
     f->n++;
 }
 
-// A NIC that is passed through whole or as a virtual function.
+/* A NIC that is passed through whole or as a virtual function. */
 static bool has_real_nic(const struct pvn_topo *t)
 {
     for (int i = 0; i < t->nrdmas; i++) {
@@ -98,7 +98,7 @@ static void kvm(struct find *f, bool real_nic)
     }
 }
 
-// The host is somebody else's.
+/* The host is somebody else's. */
 static bool is_cloud(const struct pvn_topo *t)
 {
     return t->guest.hypervisor == PVN_HV_HYPERV || t->guest.hypervisor == PVN_HV_NITRO ||

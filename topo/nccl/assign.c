@@ -171,7 +171,7 @@ int pvn_assign_solve(const struct pvn_assign *p, int *out, bool *exact)
     s.now = calloc((size_t)p->rows + 1, sizeof(int));
     s.least = calloc((size_t)p->rows + 1, sizeof(int));
     s.rest = calloc((size_t)p->rows + 1, sizeof(int));
-    if (s.users == NULL || s.now == NULL || s.least == NULL || s.rest == NULL)
+    if (!s.users || !s.now || !s.least || !s.rest)
         goto out;
     for (int row = 0; row < p->rows; row++) {
         s.least[row] = PVN_ASSIGN_NEVER;
@@ -197,7 +197,7 @@ int pvn_assign_solve(const struct pvn_assign *p, int *out, bool *exact)
     s.best_share = cost[1];
     s.best_second = cost[2];
     descend(&s, 0, 0, 0);
-    if (exact != NULL)
+    if (exact)
         *exact = s.budget > 0;
     err = 0;
 out:

@@ -70,8 +70,8 @@ static const char *next_piece(const char **at, char separator, size_t *len)
 static bool item_matches(const char *item, size_t len, const struct pvn_nnode *net)
 {
     const char *colon = memchr(item, ':', len);
-    size_t name = colon != NULL ? (size_t)(colon - item) : len;
-    int port = colon != NULL && name + 1 < len && colon[1] != ':' ? atoi(colon + 1) : -1;
+    size_t name = colon ? (size_t)(colon - item) : len;
+    int port = colon && name + 1 < len && colon[1] != ':' ? atoi(colon + 1) : -1;
     return strlen(net->net.name) == name && memcmp(net->net.name, item, name) == 0 &&
            (port == -1 || net->net.port == -1 || net->net.port == port);
 }
@@ -86,9 +86,9 @@ static int in_set(const char *set, size_t set_len, const struct pvn_nnode *net, 
     int names = 0;
     snprintf(text, sizeof(text), "%.*s", (int)set_len, set);
     *matches = false;
-    while (names < PVN_FUSION_MAX && (item = next_piece(&at, ',', &len)) != NULL) {
+    while (names < PVN_FUSION_MAX && (item = next_piece(&at, ',', &len))) {
         names += item[0] != ':';
-        *matches |= net != NULL && item[0] != ':' && item_matches(item, len, net);
+        *matches |= net && item[0] != ':' && item_matches(item, len, net);
     }
     return names;
 }
@@ -100,7 +100,7 @@ static bool force_merge(const struct pvn_pairs *p, const int *by_dev, int max_de
     const struct pvn_ntree *t = p->tree;
     const char *at = t->env.force_merge, *set;
     size_t set_len;
-    while ((set = next_piece(&at, ';', &set_len)) != NULL) {
+    while ((set = next_piece(&at, ';', &set_len))) {
         int first = -1, found = 0, names;
         bool matches;
         names = in_set(set, set_len, NULL, &matches);
@@ -159,7 +159,7 @@ int pvn_pairs_fusion(const struct pvn_pairs *p, int max_devs, int *group, char *
 {
     const struct pvn_ntree *t = p->tree;
     int *by_dev = calloc((size_t)t->n_nets + 1, sizeof(*by_dev));
-    if (by_dev == NULL)
+    if (!by_dev)
         return -ENOMEM;
     problem[0] = '\0';
     /* NCCL goes through the plugin's list, not the tree's. */
@@ -170,7 +170,7 @@ int pvn_pairs_fusion(const struct pvn_pairs *p, int max_devs, int *group, char *
         by_dev[at] = i;
         group[i] = -1;
     }
-    if (t->env.force_merge == NULL || force_merge(p, by_dev, max_devs, group, problem, len)) {
+    if (!t->env.force_merge || force_merge(p, by_dev, max_devs, group, problem, len)) {
         auto_merge(p, by_dev, max_devs, group);
     } else {
         for (int i = 0; i < t->n_nets; i++)

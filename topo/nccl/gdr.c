@@ -85,9 +85,9 @@ static void judge_nic_live(struct judge *j)
 static void judge_nic(struct judge *j)
 {
     j->step->title = "the NIC can reach GPU memory";
-    if (j->nic != NULL && j->nic->pvrdma) {
+    if (j->nic && j->nic->pvrdma) {
         judge_pvrdma(j);
-    } else if (j->nic != NULL && j->nic->rdma < 0) {
+    } else if (j->nic && j->nic->rdma < 0) {
         j->step->result = PVN_GDR_NO;
         SAY(seen, "%s is a network interface: TCP copies through host memory", j->nic->name);
         SAY(needed, "an RDMA device");
@@ -100,7 +100,7 @@ static void judge_nic(struct judge *j)
     } else if (j->net_node->net.gdr == 1) {
         j->step->result = PVN_GDR_YES;
         SAY(seen, "gdr=\"1\"");
-    } else if (j->nic != NULL && j->topo != NULL) {
+    } else if (j->nic && j->topo) {
         judge_nic_live(j);
     } else {
         j->step->result = PVN_GDR_UNKNOWN;
@@ -118,19 +118,19 @@ static void judge_gpu(struct judge *j)
     if (j->gpu_node->gpu.gdr == 0) {
         j->step->result = PVN_GDR_NO;
         SAY(seen, "the topology says gdr=\"0\" for the GPU");
-    } else if (gpu != NULL && strstr(gpu->model, "GeForce") != NULL) {
+    } else if (gpu && strstr(gpu->model, "GeForce")) {
         j->step->result = PVN_GDR_NO;
         SAY(seen, "%.80s: GeForce GPUs do not support GPUDirect RDMA", gpu->model);
-    } else if (gpu != NULL && gpu->kind != PVN_GPU_NVIDIA) {
+    } else if (gpu && gpu->kind != PVN_GPU_NVIDIA) {
         j->step->result = PVN_GDR_UNKNOWN;
         SAY(seen, "not an NVIDIA GPU: its own library decides");
     } else if (j->gpu_node->gpu.gdr == 1) {
         j->step->result = PVN_GDR_YES;
         SAY(seen, "gdr=\"1\"");
     } else {
-        j->step->result = gpu != NULL && gpu->model[0] ? PVN_GDR_LIKELY : PVN_GDR_UNKNOWN;
+        j->step->result = gpu && gpu->model[0] ? PVN_GDR_LIKELY : PVN_GDR_UNKNOWN;
         SAY(seen, "%s; the attribute is only readable through CUDA",
-            gpu != NULL && gpu->model[0] ? gpu->model : "model not known");
+            gpu && gpu->model[0] ? gpu->model : "model not known");
     }
 }
 
@@ -139,7 +139,7 @@ static void judge_partition(struct judge *j)
     j->step->title = "the GPU is whole";
     j->step->result = PVN_GDR_YES;
     SAY(seen, "no memory-locality partition");
-    if (pvn_ndoc_get(j->gpu_node->doc, "mlopart") != NULL) {
+    if (pvn_ndoc_get(j->gpu_node->doc, "mlopart")) {
         j->step->result = PVN_GDR_NO;
         SAY(seen, "mlopart=\"%.20s\"", pvn_ndoc_get(j->gpu_node->doc, "mlopart"));
         SAY(needed, "no memory-locality partition");

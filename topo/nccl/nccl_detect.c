@@ -68,7 +68,7 @@ static int set_link(struct pvn_ndoc_node *node, const struct pvn_pci *pci,
         /* NVML's answers; when it has none NCCL writes "16.0 GT/s" and 16 (xml.cc). A GPU that runs
          * faster than its port claims is a passthrough below an emulated port. */
         width = lanes(pci->link.width) > 0 ? pci->link.width : 16;
-        if (port != NULL && pci->link.speed_mts != PVN_UNKNOWN &&
+        if (port && pci->link.speed_mts != PVN_UNKNOWN &&
             pci->link.speed_mts > port->link.speed_max_mts)
             speed = pci->link.speed_text;
         if (speed[0] == '\0')
@@ -126,7 +126,7 @@ static int set_cpu_attrs(struct detect *d, struct pvn_ndoc_node *node)
         return 0;
     if (pvn_ndoc_set_if_unset(node, "vendor", cpu->vendor) < 0)
         return -ENOMEM;
-    if (pvn_ndoc_get(node, "familyid") != NULL || cpu->family == PVN_UNKNOWN)
+    if (pvn_ndoc_get(node, "familyid") || cpu->family == PVN_UNKNOWN)
         return 0;
     if (pvn_ndoc_set_int(node, "familyid", nccl_family(cpu->family)) < 0)
         return -ENOMEM;
@@ -136,9 +136,9 @@ static int set_cpu_attrs(struct detect *d, struct pvn_ndoc_node *node)
 static struct pvn_ndoc_node *cpu_node(struct detect *d, const char *numa)
 {
     struct pvn_ndoc_node *cpu = pvn_ndoc_sub_kv(d->system, "cpu", "numaid", numa);
-    if (cpu == NULL) {
+    if (!cpu) {
         cpu = pvn_ndoc_add(d->doc, d->system, "cpu");
-        if (cpu == NULL || pvn_ndoc_set(cpu, "numaid", numa) < 0)
+        if (!cpu || pvn_ndoc_set(cpu, "numaid", numa) < 0)
             return NULL;
     }
     return set_cpu_attrs(d, cpu) < 0 ? NULL : cpu;
@@ -160,7 +160,7 @@ static int attach(struct detect *d, struct pvn_ndoc_node *parent, struct pvn_ndo
     const char *mine = pvn_ndoc_get(node, "busid");
     for (int i = 0; d->sorted && i < parent->n_subs; i++) {
         const char *other = pvn_ndoc_get(parent->subs[i], "busid");
-        if (other != NULL && strcmp(mine, other) < 0) {
+        if (other && strcmp(mine, other) < 0) {
             at = i;
             break;
         }
@@ -178,9 +178,9 @@ static struct pvn_ndoc_node *pci_node(struct detect *d, int index, int level)
 
     if (level > PVN_NDOC_MAX_DEPTH)
         return NULL;
-    if (node == NULL) {
+    if (!node) {
         node = pvn_ndoc_add(d->doc, NULL, "pci");
-        if (node == NULL || pvn_ndoc_set(node, "busid", pci->bdf) < 0)
+        if (!node || pvn_ndoc_set(node, "busid", pci->bdf) < 0)
             return NULL;
     }
     /* NCCL looks a function up by a 12-character name: with a longer domain it finds nothing, and
@@ -188,7 +188,7 @@ static struct pvn_ndoc_node *pci_node(struct detect *d, int index, int level)
     bool found = is_busid(pci->bdf) && !(pci->flags & PVN_PCI_NO_PATH);
     if (found && set_pci_attrs(d, node, index) < 0)
         return NULL;
-    if (node->parent != NULL)
+    if (node->parent)
         return node;
     int up = pci->parent, upper = up >= 0 ? d->topo->pci[up].parent : -1;
     if (!found) {
@@ -203,7 +203,7 @@ static struct pvn_ndoc_node *pci_node(struct detect *d, int index, int level)
     } else {
         above = pci_node(d, upper, level + 1);
     }
-    return above == NULL || attach(d, above, node) < 0 ? NULL : node;
+    return !above || attach(d, above, node) < 0 ? NULL : node;
 }
 
 int pvn_ndoc_gpus(const struct pvn_topo *topo, int *list)
@@ -230,13 +230,13 @@ static int add_gpu(struct detect *d, int gpu, int number)
     char text[16];
     int pci = d->topo->gpus[gpu].pci;
     struct pvn_ndoc_node *node = pci_node(d, pci, 0), *sub;
-    if (node == NULL || pvn_ndoc_set_if_unset(node, "class", "0x03") < 0)
+    if (!node || pvn_ndoc_set_if_unset(node, "class", "0x03") < 0)
         return -ENOMEM;
     sub = pvn_ndoc_sub(node, "gpu");
-    if (sub == NULL) {
-        if ((sub = pvn_ndoc_add(d->doc, node, "gpu")) == NULL)
+    if (!sub) {
+        if (!(sub = pvn_ndoc_add(d->doc, node, "gpu")))
             return -ENOMEM;
-        sub->added = d->in->file != NULL;
+        sub->added = d->in->file;
     }
     snprintf(text, sizeof(text), "%d", number);
     return pvn_ndoc_set_if_unset(sub, "dev", text) < 0 || pvn_ndoc_set(sub, "rank", text) < 0 ||
@@ -272,27 +272,27 @@ static int add_net(struct detect *d, int dev)
     const struct pvn_nic *nic = &d->in->nics->list[dev];
     /* The name is the key: a net of that name anywhere in the file is used where it stands. */
     struct pvn_ndoc_node *net = pvn_ndoc_find(d->doc, "net", "name", nic->name), *above, *sub;
-    if (net != NULL)
+    if (net)
         return set_net_attrs(d, net, dev);
-    if (nic->pci >= 0 && nic->pci_path != NULL) {
+    if (nic->pci >= 0 && nic->pci_path) {
         above = pci_node(d, nic->pci, 0);
-        if (above == NULL || pvn_ndoc_set_if_unset(above, "class", "0x02") < 0)
+        if (!above || pvn_ndoc_set_if_unset(above, "class", "0x02") < 0)
             return -ENOMEM;
     } else {
         above = pvn_ndoc_find(d->doc, "cpu", NULL, NULL);
-        if (above == NULL && (above = cpu_node(d, "0")) == NULL)
+        if (!above && !(above = cpu_node(d, "0")))
             return -ENOMEM;
     }
     sub = pvn_ndoc_sub(above, "nic");
-    if (sub == NULL) {
-        if ((sub = pvn_ndoc_add(d->doc, above, "nic")) == NULL)
+    if (!sub) {
+        if (!(sub = pvn_ndoc_add(d->doc, above, "nic")))
             return -ENOMEM;
-        sub->added = d->in->file != NULL;
+        sub->added = d->in->file;
     }
     net = pvn_ndoc_add(d->doc, sub, "net");
-    if (net == NULL || pvn_ndoc_set(net, "name", nic->name) < 0)
+    if (!net || pvn_ndoc_set(net, "name", nic->name) < 0)
         return -ENOMEM;
-    net->added = d->in->file != NULL;
+    net->added = d->in->file;
     return set_net_attrs(d, net, dev);
 }
 
@@ -322,15 +322,15 @@ int pvn_ndoc_detect(const struct pvn_ndetect *in, struct pvn_ndoc **doc, char *w
     struct detect d = {.in = in, .topo = in->topo, .sorted = true};
     int *gpus = calloc((size_t)in->topo->ngpus + 1, sizeof(*gpus));
     *doc = NULL;
-    if (gpus == NULL)
+    if (!gpus)
         goto no_memory;
     int n_gpus = pvn_ndoc_gpus(in->topo, gpus);
     d.doc = in->file ? pvn_ndoc_clone(in->file) : pvn_ndoc_new();
-    if (d.doc == NULL)
+    if (!d.doc)
         goto no_memory;
     d.system = pvn_ndoc_find(d.doc, "system", NULL, NULL);
-    if (d.system == NULL && ((d.system = pvn_ndoc_add(d.doc, NULL, "system")) == NULL ||
-                             pvn_ndoc_set(d.system, "version", "1") < 0))
+    if (!d.system && (!(d.system = pvn_ndoc_add(d.doc, NULL, "system")) ||
+                      pvn_ndoc_set(d.system, "version", "1") < 0))
         goto no_memory;
     /* Rank 0's GPU, then all nets; the other ranks' GPUs are fused in behind them. */
     if (n_gpus > 0 && add_gpu(&d, gpus[0], 0) < 0)
@@ -370,7 +370,7 @@ int pvn_ndoc_make_topo_file(struct pvn_ndoc *doc)
 {
     struct pvn_ndoc_node *system = pvn_ndoc_find(doc, "system", NULL, NULL);
     /* RCCL writes 2 for what differs in the gpu elements, which go. */
-    if (system != NULL && pvn_ndoc_set(system, "version", "1") < 0)
+    if (system && pvn_ndoc_set(system, "version", "1") < 0)
         return -ENOMEM;
     for (int i = 0; i < doc->n_nodes; i++) {
         struct pvn_ndoc_node *node = doc->nodes[i];
@@ -383,11 +383,11 @@ int pvn_ndoc_make_topo_file(struct pvn_ndoc *doc)
         drop_subs(node, "nic");
         const char *speed = pvn_ndoc_get(node, "link_speed"),
                    *width = pvn_ndoc_get(node, "link_width");
-        bool invented = busid != NULL && strncmp(busid, "ffff:", 5) == 0;
-        if (invented && (speed == NULL || speed[0] == '\0') &&
+        bool invented = busid && strncmp(busid, "ffff:", 5) == 0;
+        if (invented && (!speed || speed[0] == '\0') &&
             pvn_ndoc_set(node, "link_speed", "16.0 GT/s PCIe") < 0)
             return -ENOMEM;
-        if (invented && (width == NULL || strtol(width, NULL, 0) == 0) &&
+        if (invented && (!width || strtol(width, NULL, 0) == 0) &&
             pvn_ndoc_set(node, "link_width", "16") < 0)
             return -ENOMEM;
         if (invented && pvn_ndoc_set_if_unset(node, "class", "0x060400") < 0)

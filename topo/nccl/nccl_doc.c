@@ -23,7 +23,7 @@ static void node_free(struct pvn_ndoc_node *node)
 
 void pvn_ndoc_free(struct pvn_ndoc *doc)
 {
-    if (doc == NULL)
+    if (!doc)
         return;
     for (int i = 0; i < doc->n_nodes; i++)
         node_free(doc->nodes[i]);
@@ -37,7 +37,7 @@ static int grow(void **array, int count, size_t size)
     if (count & (count - 1))
         return 0;
     void *more = realloc(*array, (count ? 2 * (size_t)count : 1) * size);
-    if (more == NULL)
+    if (!more)
         return -ENOMEM;
     *array = more;
     return 0;
@@ -59,11 +59,11 @@ struct pvn_ndoc_node *pvn_ndoc_add(struct pvn_ndoc *doc, struct pvn_ndoc_node *p
                                    const char *name)
 {
     struct pvn_ndoc_node *node = calloc(1, sizeof(*node));
-    if (node == NULL)
+    if (!node)
         return NULL;
     node->name = strdup(name);
-    if (node->name == NULL || grow((void **)&doc->nodes, doc->n_nodes, sizeof(doc->nodes[0])) < 0 ||
-        (parent != NULL && pvn_ndoc_attach(parent, node, parent->n_subs) < 0)) {
+    if (!node->name || grow((void **)&doc->nodes, doc->n_nodes, sizeof(doc->nodes[0])) < 0 ||
+        (parent && pvn_ndoc_attach(parent, node, parent->n_subs) < 0)) {
         node_free(node);
         return NULL;
     }
@@ -96,12 +96,11 @@ int pvn_ndoc_set(struct pvn_ndoc_node *node, const char *key, const char *value)
 {
     struct pvn_ndoc_attr *attr = attr_find(node, key);
     char *copy = strdup(value);
-    if (copy == NULL)
+    if (!copy)
         return -ENOMEM;
-    if (attr == NULL) {
+    if (!attr) {
         char *name = strdup(key);
-        if (name == NULL ||
-            grow((void **)&node->attrs, node->n_attrs, sizeof(node->attrs[0])) < 0) {
+        if (!name || grow((void **)&node->attrs, node->n_attrs, sizeof(node->attrs[0])) < 0) {
             free(name);
             free(copy);
             return -ENOMEM;
@@ -137,10 +136,10 @@ static bool matches(const struct pvn_ndoc_node *node, const char *name, const ch
 {
     if (strcmp(node->name, name) != 0)
         return false;
-    if (key == NULL)
+    if (!key)
         return true;
     const char *text = pvn_ndoc_get(node, key);
-    return text != NULL && strcmp(text, value) == 0;
+    return text && strcmp(text, value) == 0;
 }
 
 struct pvn_ndoc_node *pvn_ndoc_sub_kv(const struct pvn_ndoc_node *node, const char *name,
@@ -171,13 +170,13 @@ struct pvn_ndoc_node *pvn_ndoc_find(const struct pvn_ndoc *doc, const char *name
 struct pvn_ndoc *pvn_ndoc_clone(const struct pvn_ndoc *doc)
 {
     struct pvn_ndoc *copy = pvn_ndoc_new();
-    if (copy == NULL)
+    if (!copy)
         return NULL;
     copy->rccl = doc->rccl;
     for (int i = 0; i < doc->n_nodes; i++) {
         const struct pvn_ndoc_node *from = doc->nodes[i];
         struct pvn_ndoc_node *to = pvn_ndoc_add(copy, NULL, from->name);
-        if (to == NULL)
+        if (!to)
             goto fail;
         to->line = from->line;
         to->added = from->added;
@@ -206,7 +205,7 @@ fail:
 static bool is_leaf_of_class(const struct pvn_ndoc_node *node, const char *prefix)
 {
     const char *class = pvn_ndoc_get(node, "class");
-    return pvn_ndoc_is(node, "pci") && node->n_subs == 0 && class != NULL &&
+    return pvn_ndoc_is(node, "pci") && node->n_subs == 0 && class &&
            strncmp(class, prefix, strlen(prefix)) == 0;
 }
 
@@ -225,7 +224,7 @@ static int number(struct pvn_ndoc *doc, const char *name, const char *key)
     int n = 0, err = 0;
     long next = 0;
     struct pvn_ndoc_node **list = calloc((size_t)doc->n_nodes + 1, sizeof(*list));
-    if (list == NULL)
+    if (!list)
         return -ENOMEM;
     for (int i = 0; i < doc->n_nodes; i++) {
         if (pvn_ndoc_is(doc->nodes[i], name))
@@ -233,7 +232,7 @@ static int number(struct pvn_ndoc *doc, const char *name, const char *key)
     }
     qsort(list, (size_t)n, sizeof(*list), by_bus_id);
     for (int i = 0; i < n && err == 0; i++) {
-        if (pvn_ndoc_get(list[i], key) != NULL)
+        if (pvn_ndoc_get(list[i], key))
             continue;
         for (int j = 0; j < n; j++) {
             if (pvn_ndoc_get_int(list[j], key, -1) == next) {
@@ -256,7 +255,7 @@ int pvn_ndoc_complete(struct pvn_ndoc *doc)
         if (!gpu && !nic)
             continue;
         struct pvn_ndoc_node *sub = pvn_ndoc_add(doc, pci, gpu ? "gpu" : "nic");
-        if (sub == NULL)
+        if (!sub)
             return -ENOMEM;
         sub->added = true;
         sub->line = pci->line;
@@ -265,7 +264,7 @@ int pvn_ndoc_complete(struct pvn_ndoc *doc)
         char name[32];
         snprintf(name, sizeof(name), "nic%d", nics++);
         struct pvn_ndoc_node *net = pvn_ndoc_add(doc, sub, "net");
-        if (net == NULL || pvn_ndoc_set(net, "name", name) < 0)
+        if (!net || pvn_ndoc_set(net, "name", name) < 0)
             return -ENOMEM;
         net->added = true;
         net->line = pci->line;
@@ -323,7 +322,7 @@ int pvn_ndoc_write(const struct pvn_ndoc *doc, FILE *out, const struct pvn_ndoc_
 {
     const struct pvn_ndoc_node *system = pvn_ndoc_find(doc, "system", NULL, NULL);
     *bad = NULL;
-    if (system == NULL)
+    if (!system)
         return -EINVAL;
     int err = write_node(system, out, 0, bad);
     return err ? err : (ferror(out) ? -EIO : 0);

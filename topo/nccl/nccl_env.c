@@ -59,7 +59,7 @@ static void note_bad(struct pvn_nccl_env *env, const char *name, const char *tex
 
 static void load_level(struct pvn_nccl_env *env, const char *name, const char *text, int *value)
 {
-    if (text == NULL)
+    if (!text)
         return;
     *value = level(text);
     if (*value < 0)
@@ -68,7 +68,7 @@ static void load_level(struct pvn_nccl_env *env, const char *name, const char *t
 
 static void load_policy(struct pvn_nccl_env *env, const char *text)
 {
-    if (text == NULL)
+    if (!text)
         return;
     if (strcasecmp(text, "ALL") == 0) {
         env->netdevs = PVN_NETDEVS_ALL;
@@ -91,7 +91,7 @@ static void load_merge_level(struct pvn_nccl_env *env, const char *text)
         {"PXB", PVN_NPATH_PXB}, {"P2C", PVN_NPATH_P2C},   {"PXN", PVN_NPATH_PXN},
         {"PHB", PVN_NPATH_PHB}, {"SYS", PVN_NPATH_SYS},
     };
-    if (text == NULL)
+    if (!text)
         return;
     for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
         if (strncmp(text, levels[i].name, strlen(levels[i].name)) == 0) {
@@ -117,34 +117,34 @@ void pvn_nccl_env_load(struct pvn_nccl_env *env, const char *(*get)(const char *
         .p2p_pxn_level = 2,
         .merge_level = PVN_MERGE_PORT,
     };
-    if (get == NULL)
+    if (!get)
         return;
 
     const char *text = get("NCCL_P2P_DISABLE", user);
-    if (text != NULL && strtol(text, NULL, 0) == 1)
+    if (text && strtol(text, NULL, 0) == 1)
         env->p2p_level = PVN_NPATH_LOC;
     else
         load_level(env, "NCCL_P2P_LEVEL", get("NCCL_P2P_LEVEL", user), &env->p2p_level);
     load_level(env, "NCCL_NET_GDR_LEVEL", get("NCCL_NET_GDR_LEVEL", user), &env->gdr_level);
-    if ((text = get("NCCL_NET_GDR_READ", user)) != NULL)
+    if ((text = get("NCCL_NET_GDR_READ", user)))
         env->gdr_read = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_NET_GDR_C2C", user)) != NULL)
+    if ((text = get("NCCL_NET_GDR_C2C", user)))
         env->gdr_c2c = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_DMABUF_ENABLE", user)) != NULL)
+    if ((text = get("NCCL_DMABUF_ENABLE", user)))
         env->dmabuf = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_PXN_DISABLE", user)) != NULL)
+    if ((text = get("NCCL_PXN_DISABLE", user)))
         env->pxn_disable = strtol(text, NULL, 0) == 1;
-    if ((text = get("NCCL_PXN_C2C", user)) != NULL)
+    if ((text = get("NCCL_PXN_C2C", user)))
         env->pxn_c2c = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_NVB_DISABLE", user)) != NULL)
+    if ((text = get("NCCL_NVB_DISABLE", user)))
         env->nvb_disable = strtol(text, NULL, 0) != 0;
-    if ((text = get("NCCL_CROSS_NIC", user)) != NULL)
+    if ((text = get("NCCL_CROSS_NIC", user)))
         env->cross_nic = (int)strtol(text, NULL, 0);
-    if ((text = get("NCCL_P2P_PXN_LEVEL", user)) != NULL)
+    if ((text = get("NCCL_P2P_PXN_LEVEL", user)))
         env->p2p_pxn_level = (int)strtol(text, NULL, 0);
     load_policy(env, get("NCCL_NETDEVS_POLICY", user));
     load_merge_level(env, get("NCCL_NET_MERGE_LEVEL", user));
-    if ((text = get("NCCL_NET_MERGE_POLICY", user)) != NULL) {
+    if ((text = get("NCCL_NET_MERGE_POLICY", user))) {
         if (strcasecmp(text, "RAIL") == 0)
             env->merge_policy = PVN_MERGE_RAIL;
         else if (strcasecmp(text, "ALL") != 0)

@@ -50,9 +50,9 @@ float pvn_npci_bw(const char *speed, const char *width, bool *speed_known, bool 
             found = true;
         }
     }
-    if (speed_known != NULL)
+    if (speed_known)
         *speed_known = found;
-    if (width_known != NULL)
+    if (width_known)
         *width_known = lanes != 0;
     if (lanes == 0)
         lanes = 16;
@@ -67,7 +67,7 @@ uint64_t pvn_nbusid_number(const char *busid)
     for (const char *p = busid; *p && n < 16; p++) {
         if (*p == '.' || *p == ':')
             continue;
-        if (strchr("0123456789abcdefABCDEF", *p) == NULL)
+        if (!strchr("0123456789abcdefABCDEF", *p))
             break;
         hex[n++] = *p;
     }
@@ -115,7 +115,7 @@ static int add_node(struct pvn_ntree *t, enum pvn_nnode_kind kind, int up,
     if ((t->n_nodes & (t->n_nodes - 1)) == 0) {
         size_t room = t->n_nodes ? 2 * (size_t)t->n_nodes : 1;
         struct pvn_nnode *more = realloc(t->nodes, room * sizeof(*more));
-        if (more == NULL)
+        if (!more)
             return -ENOMEM;
         t->nodes = more;
     }
@@ -138,7 +138,7 @@ static int add_link(struct pvn_ntree *t, int from, int to, enum pvn_nlink_kind k
     if (i == node->n_links) {
         if ((i & (i - 1)) == 0) {
             struct pvn_nlink *more = realloc(node->links, (i ? 2 * (size_t)i : 1) * sizeof(*more));
-            if (more == NULL)
+            if (!more)
                 return -ENOMEM;
             node->links = more;
         }
@@ -175,7 +175,7 @@ static int add_net(struct pvn_ntree *t, int nic, const struct pvn_ndoc_node *xml
 {
     /* Without a number the plugin did not list it; gin- and rma-only devices are no networks here.
      */
-    if (pvn_ndoc_get(xml, "dev") == NULL || pvn_ndoc_get_int(xml, "net", 1) == 0)
+    if (!pvn_ndoc_get(xml, "dev") || pvn_ndoc_get_int(xml, "net", 1) == 0)
         return 0;
     int at = add_node(t, PVN_NN_NET, nic, xml);
     if (at < 0)
@@ -186,7 +186,7 @@ static int add_net(struct pvn_ntree *t, int nic, const struct pvn_ndoc_node *xml
     net->net.name = name ? name : "";
     net->net.dev = (int)pvn_ndoc_get_int(xml, "dev", 0);
     net->net.port = (int)pvn_ndoc_get_int(xml, "port", 0);
-    net->net.has_guid = guid != NULL;
+    net->net.has_guid = guid;
     net->net.guid = guid ? strtoull(guid, NULL, 16) : (uint64_t)net->net.dev;
     net->net.speed =
         speed <= 0 || speed > INT32_MAX ? (speed <= 0 ? 10000 : INT32_MAX) : (int)speed;
@@ -301,13 +301,13 @@ static int add_nic(struct pvn_ntree *t, int up, int numa, const struct pvn_ndoc_
     for (int i = 0; i < t->n_nodes && at < 0; i++) {
         if (t->nodes[i].kind == PVN_NN_NIC && pvn_ntree_numa(t, i) == numa &&
             pvn_ngraph_same_host(t, i, up) && pvn_nbusid_number(t->nodes[i].busid) == number &&
-            (t->nodes[i].busid[0] == '\0') == (pci == NULL))
+            (t->nodes[i].busid[0] == '\0') == (!pci))
             at = i;
     }
     bool fresh = at < 0;
     if (fresh && (at = add_node(t, PVN_NN_NIC, up, pci ? pci : xml)) < 0)
         return at;
-    if (fresh && pci != NULL) {
+    if (fresh && pci) {
         set_busid(&t->nodes[at], pci);
         t->nodes[at].ids = pci_ids(pci);
     }
@@ -332,7 +332,7 @@ static int add_pci(struct pvn_ntree *t, int up, int numa, const struct pvn_ndoc_
     for (int i = 0; i < xml->n_subs; i++) {
         if (!pvn_ndoc_is(xml->subs[i], "gpu"))
             continue;
-        if (pvn_ndoc_get(xml->subs[i], "rank") == NULL)
+        if (!pvn_ndoc_get(xml->subs[i], "rank"))
             return 0; /* a GPU that the job does not use ends this branch */
         int err = add_gpu(t, up, xml, xml->subs[i], bw);
         if (err < 0)
@@ -340,7 +340,7 @@ static int add_pci(struct pvn_ntree *t, int up, int numa, const struct pvn_ndoc_
         gpu = true;
     }
     const struct pvn_ndoc_node *nic = pvn_ndoc_sub(xml, "nic");
-    if (nic != NULL)
+    if (nic)
         return add_nic(t, up, numa, xml, nic, bw);
     return kind == PVN_NN_PCI && !gpu ? add_switch(t, up, numa, xml, bw, level) : 0;
 }
@@ -353,12 +353,12 @@ static int add_cpu(struct pvn_ntree *t, const struct pvn_ndoc_node *xml)
         return at;
     struct pvn_nnode *cpu = &t->nodes[at];
     int numa = cpu->cpu.numa = (int)pvn_ndoc_get_int(xml, "numaid", -1);
-    cpu->cpu.arch = arch == NULL                      ? PVN_NARCH_UNKNOWN
+    cpu->cpu.arch = !arch                             ? PVN_NARCH_UNKNOWN
                     : strncmp(arch, "x86_64", 6) == 0 ? PVN_NARCH_X86
                     : strncmp(arch, "arm64", 5) == 0  ? PVN_NARCH_ARM
                     : strncmp(arch, "ppc64", 5) == 0  ? PVN_NARCH_POWER
                                                       : PVN_NARCH_UNKNOWN;
-    cpu->cpu.vendor = vendor == NULL                             ? PVN_NCPU_UNKNOWN
+    cpu->cpu.vendor = !vendor                                    ? PVN_NCPU_UNKNOWN
                       : strncmp(vendor, "GenuineIntel", 12) == 0 ? PVN_NCPU_INTEL
                       : strncmp(vendor, "AuthenticAMD", 12) == 0 ? PVN_NCPU_AMD
                       : strncmp(vendor, "CentaurHauls", 12) == 0 ? PVN_NCPU_ZHAOXIN
@@ -481,7 +481,7 @@ static int fold(struct pvn_ntree *t, int top, int sub)
         if ((node->n_links & (node->n_links - 1)) == 0) {
             struct pvn_nlink *more = realloc(
                 node->links, (node->n_links ? 2 * (size_t)node->n_links : 1) * sizeof(*more));
-            if (more == NULL)
+            if (!more)
                 return -ENOMEM;
             node->links = more;
         }
@@ -507,7 +507,7 @@ static int flatten(struct pvn_ntree *t)
             continue;
         int *subs = calloc((size_t)t->nodes[s].n_links, sizeof(*subs));
         int n = 0, err = 0;
-        if (subs == NULL)
+        if (!subs)
             return -ENOMEM;
         for (int l = 0; l < t->nodes[s].n_links; l++) {
             int to = t->nodes[s].links[l].to;
@@ -553,7 +553,7 @@ int pvn_ngraph_build(struct pvn_ntree *t, char *why, size_t why_len)
 {
     const struct pvn_ndoc_node *system = pvn_ndoc_find(t->doc, "system", NULL, NULL);
     int err = 0;
-    if (system == NULL) {
+    if (!system) {
         snprintf(why, why_len, "the document has no <system>");
         return -EINVAL;
     }
@@ -574,7 +574,7 @@ int pvn_ngraph_build(struct pvn_ntree *t, char *why, size_t why_len)
     t->gpus = list_kind(t, PVN_NN_GPU, &t->n_gpus);
     t->nets = list_kind(t, PVN_NN_NET, &t->n_nets);
     t->cpus = list_kind(t, PVN_NN_CPU, &t->n_cpus);
-    if (t->gpus == NULL || t->nets == NULL || t->cpus == NULL) {
+    if (!t->gpus || !t->nets || !t->cpus) {
         snprintf(why, why_len, "out of memory");
         return -ENOMEM;
     }

@@ -28,7 +28,7 @@ struct rules {
 
 static bool has_sub(const struct pvn_ndoc_node *node, const char *name)
 {
-    return pvn_ndoc_sub(node, name) != NULL;
+    return pvn_ndoc_sub(node, name);
 }
 
 /* Bus ids that nobody's machine has: there is no sysfs entry to fill the gaps from. */
@@ -62,7 +62,7 @@ static void lint_busid(struct rules *r, const struct pvn_ndoc_node *pci, const c
         const char *theirs = pvn_ndoc_is(other, "pci") ? pvn_ndoc_get(other, "busid") : NULL;
         if (other == pci)
             break;
-        if (theirs != NULL && strcasecmp(theirs, busid) == 0) {
+        if (theirs && strcasecmp(theirs, busid) == 0) {
             SAY(r, PVN_LINT_WARN, "bus-id-repeated", pci,
                 "keep the one at the device's real place; NCCL only ever finds the first",
                 "busid=\"%s\" is also used in line %d", busid, other->line);
@@ -76,7 +76,7 @@ static void lint_link(struct rules *r, const struct pvn_ndoc_node *pci, const ch
     const char *speed = pvn_ndoc_get(pci, "link_speed"), *width = pvn_ndoc_get(pci, "link_width");
     bool known, wide;
     float bw = pvn_npci_bw(speed, width, &known, &wide);
-    if (invented(busid) && (speed == NULL || width == NULL)) {
+    if (invented(busid) && (!speed || !width)) {
         SAY(r, PVN_LINT_WARN, "invented-link", pci,
             "give every invented bridge link_speed=\"16.0 GT/s PCIe\" link_width=\"16\" or what it "
             "is",
@@ -85,16 +85,16 @@ static void lint_link(struct rules *r, const struct pvn_ndoc_node *pci, const ch
             width ? "" : "link_width");
         return;
     }
-    if (speed != NULL && !known)
+    if (speed && !known)
         SAY(r, speed[0] ? PVN_LINT_WARN : PVN_LINT_NOTE, "link-speed", pci,
             "write \"2.5 GT/s PCIe\", \"5.0 GT/s PCIe\", \"8.0 GT/s PCIe\", \"16.0 GT/s PCIe\", "
             "\"32.0 GT/s "
             "PCIe\" or \"64.0 GT/s PCIe\"",
             "link_speed=\"%.40s\" is not in NCCL's list: it counts as 8 GT/s", speed);
-    if (width != NULL && !wide)
+    if (width && !wide)
         SAY(r, PVN_LINT_NOTE, "link-width", pci, "write the number of lanes",
             "link_width=\"%.20s\" counts as 16", width);
-    if (speed != NULL && width != NULL && bw < SLOW_LINK)
+    if (speed && width && bw < SLOW_LINK)
         SAY(r, PVN_LINT_WARN, "slow-link", pci,
             "an emulated switch reports 2.5 GT/s x1 whatever it is: write the link of the hardware",
             "%s at %.30s x%.10s caps every path through it at %.2f GB/s", busid, speed, width,
@@ -107,7 +107,7 @@ static void lint_pci(struct rules *r, const struct pvn_ndoc_node *pci)
     bool gpu = has_sub(pci, "gpu"), nic = has_sub(pci, "nic"), below = has_sub(pci, "pci");
     lint_busid(r, pci, busid);
     lint_link(r, pci, busid);
-    if (class == NULL && invented(busid))
+    if (!class && invented(busid))
         SAY(r, PVN_LINT_ERROR, "class-missing", pci, "write class=\"0x060400\" for a bridge",
             "%s has no class and no sysfs entry: NCCL stops with an internal error", busid);
     if (nic && (below || (class && strncmp(class, "0x0604", 6) == 0)))
@@ -195,8 +195,7 @@ static void lint_net(struct rules *r, const struct pvn_ndoc_node *net)
 static void lint_nvlink(struct rules *r, const struct pvn_ndoc_node *link)
 {
     const char *target = pvn_ndoc_get(link, "target"), *class = pvn_ndoc_get(link, "tclass");
-    if (class && strncmp(class, "0x03", 4) == 0 &&
-        pvn_ndoc_find(r->doc, "pci", "busid", target) == NULL)
+    if (class && strncmp(class, "0x03", 4) == 0 && !pvn_ndoc_find(r->doc, "pci", "busid", target))
         SAY(r, PVN_LINT_WARN, "nvlink-target", link, "write the bus id of a GPU of this file",
             "<%s target=\"%.40s\"> leads to no pci of this file: NCCL drops the link", link->name,
             target);
@@ -235,12 +234,12 @@ static void lint_tags(struct rules *r)
         const struct pvn_ndoc_node *node = r->doc->nodes[i];
         if (!pvn_ndoc_is(node, "gpu") && !pvn_ndoc_is(node, "net"))
             continue;
-        if (first == NULL)
+        if (!first)
             first = node;
-        if (pvn_ndoc_is(node, "gpu") && pvn_ndoc_get(node, "rank") == NULL)
+        if (pvn_ndoc_is(node, "gpu") && !pvn_ndoc_get(node, "rank"))
             rank = false;
     }
-    if (first != NULL)
+    if (first)
         SAY(r, PVN_LINT_NOTE, "gpu-net-tags", first,
             "leave <gpu> and <nic> out of an NCCL_TOPO_FILE: pci and cpu are enough",
             "<%s>: what a file says about GPUs and networks wins over what NCCL finds, right or "

@@ -209,7 +209,7 @@ int pvn_ntree_pick(const struct pvn_ntree *t, int gpu, int channel)
     int most = t->n_nets > t->n_gpus ? t->n_nets : t->n_gpus;
     int *nets = calloc(2 * (size_t)most + 1, sizeof(*nets)), *gpus = nets + most;
     int picked = -1;
-    if (nets == NULL)
+    if (!nets)
         return -1;
     int n_nets = pvn_ntree_local_nets(t, gpu, nets);
     int n_gpus = n_nets ? pvn_ntree_local_gpus(t, nets[0], gpus) : 0;
@@ -331,7 +331,7 @@ static int decide_routes(struct pvn_ntree *t)
 {
     int most = t->n_nets > t->n_gpus ? t->n_nets : t->n_gpus;
     int *list = calloc((size_t)most + 1, sizeof(*list));
-    if (list == NULL)
+    if (!list)
         return -ENOMEM;
     for (int g = 0; g < t->n_gpus; g++) {
         for (int n = 0; n < t->n_nets; n++) {
@@ -394,7 +394,7 @@ int pvn_ntree_hops(const struct pvn_ntree *t, int gpu, int net, int *hops, int m
 
 void pvn_ntree_free(struct pvn_ntree *tree)
 {
-    if (tree == NULL)
+    if (!tree)
         return;
     for (int i = 0; i < tree->n_nodes; i++)
         free(tree->nodes[i].links);
@@ -414,7 +414,7 @@ static int compute_paths(struct pvn_ntree *t)
     int *work = calloc(2 * (size_t)t->n_nodes + 2, sizeof(*work));
     t->paths = calloc((size_t)bases * (size_t)t->n_nodes + 1, sizeof(*t->paths));
     t->routes = calloc(2 * pairs + 1, sizeof(*t->routes));
-    if (work == NULL || t->paths == NULL || t->routes == NULL) {
+    if (!work || !t->paths || !t->routes) {
         free(work);
         return -ENOMEM;
     }
@@ -434,12 +434,12 @@ int pvn_ntree_new(const struct pvn_ndoc *doc, const struct pvn_nccl_env *env,
 {
     struct pvn_ntree *t = calloc(1, sizeof(*t));
     *tree = NULL;
-    if (t == NULL) {
+    if (!t) {
         snprintf(why, why_len, "out of memory");
         return -ENOMEM;
     }
     t->doc = doc;
-    if (env != NULL)
+    if (env)
         t->env = *env;
     else
         pvn_nccl_env_load(&t->env, NULL, NULL);

@@ -34,7 +34,7 @@ int pvn_lint_add(struct pvn_lint *lint, enum pvn_lint_level level, const char *r
     if ((lint->n & (lint->n - 1)) == 0) {
         size_t room = lint->n ? 2 * (size_t)lint->n : 1;
         struct pvn_lint_finding *more = realloc(lint->findings, room * sizeof(*more));
-        if (more == NULL)
+        if (!more)
             return -ENOMEM;
         lint->findings = more;
     }

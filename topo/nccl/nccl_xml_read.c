@@ -90,11 +90,11 @@ static bool root_ok(struct reader *r, const char *name, const char **attrs)
              strcmp(name, "topology") == 0 ? " (this looks like a file of hwloc's lstopo)" : "");
         return false;
     }
-    for (int i = 0; attrs[i] != NULL; i += 2) {
+    for (int i = 0; attrs[i]; i += 2) {
         if (strcmp(attrs[i], "version") == 0)
             version = attrs[i + 1];
     }
-    if (version == NULL) {
+    if (!version) {
         fail(r, -EINVAL, "<system> has no version: write <system version=\"1\">");
         return false;
     }
@@ -120,7 +120,7 @@ static void XMLCALL on_start(void *user, const char *name, const char **attrs)
             note_ignored(r, parent->name, name);
         return;
     }
-    if (parent == NULL && !root_ok(r, name, attrs))
+    if (!parent && !root_ok(r, name, attrs))
         return;
     if (r->depth == PVN_NDOC_MAX_DEPTH || r->doc->n_nodes == PVN_XML_MAX_NODES) {
         fail(r, -EFBIG, "more than %d %s: no machine looks like this",
@@ -129,14 +129,14 @@ static void XMLCALL on_start(void *user, const char *name, const char **attrs)
         return;
     }
     struct pvn_ndoc_node *node = pvn_ndoc_add(r->doc, parent, name);
-    if (node == NULL)
+    if (!node)
         goto no_memory;
     node->line = (int)XML_GetCurrentLineNumber(r->parser);
-    for (int i = 0; attrs[i] != NULL; i += 2) {
+    for (int i = 0; attrs[i]; i += 2) {
         if (pvn_ndoc_set(node, attrs[i], attrs[i + 1]) < 0)
             goto no_memory;
     }
-    if (required != NULL && pvn_ndoc_get(node, required) == NULL) {
+    if (required && !pvn_ndoc_get(node, required)) {
         fail(r, -EINVAL, "<%s> has no %s: NCCL stops at such an element", name, required);
         return;
     }
@@ -159,7 +159,7 @@ static void XMLCALL on_text(void *user, const char *text, int len)
 {
     struct reader *r = user;
     for (int i = 0; i < len; i++) {
-        if (strchr(" \t\r\n", text[i]) == NULL) {
+        if (!strchr(" \t\r\n", text[i])) {
             fail(r, -EINVAL, "text between the elements (\"%.*s\"): a topology has only elements",
                  len - i > 20 ? 20 : len - i, text + i);
             return;
@@ -194,7 +194,7 @@ int pvn_nccl_xml_parse(const char *text, size_t len, struct pvn_ndoc **doc,
     }
     r.doc = pvn_ndoc_new();
     r.parser = XML_ParserCreate(NULL);
-    if (r.doc == NULL || r.parser == NULL) {
+    if (!r.doc || !r.parser) {
         r.failed = -ENOMEM;
         snprintf(err->text, sizeof(err->text), "out of memory");
         goto out;
@@ -207,7 +207,7 @@ int pvn_nccl_xml_parse(const char *text, size_t len, struct pvn_ndoc **doc,
         fail(&r, -EINVAL, "not well-formed XML: %s%s", XML_ErrorString(XML_GetErrorCode(r.parser)),
              len == 0 ? " (the file is empty)" : "");
 out:
-    if (r.parser != NULL)
+    if (r.parser)
         XML_ParserFree(r.parser);
     if (r.failed)
         pvn_ndoc_free(r.doc);
@@ -223,7 +223,7 @@ char *pvn_xml_slurp(const char *path, size_t *len)
     char *text = in ? malloc(room) : NULL;
     int saved = in ? ENOMEM : errno;
 
-    while (text != NULL) {
+    while (text) {
         got += fread(text + got, 1, room - got - 1, in);
         if (ferror(in)) {
             saved = errno;
@@ -236,13 +236,13 @@ char *pvn_xml_slurp(const char *path, size_t *len)
             goto fail;
         }
         char *more = realloc(text, room *= 2);
-        if (more == NULL)
+        if (!more)
             goto fail;
         text = more;
     }
-    if (in != NULL && in != stdin)
+    if (in && in != stdin)
         fclose(in);
-    if (text == NULL) {
+    if (!text) {
         errno = saved;
         return NULL;
     }
@@ -262,7 +262,7 @@ int pvn_nccl_xml_read(const char *path, struct pvn_ndoc **doc, struct pvn_xml_er
     size_t len = 0;
     char *text = pvn_xml_slurp(path, &len);
     *doc = NULL;
-    if (text == NULL) {
+    if (!text) {
         int code = -errno;
         memset(err, 0, sizeof(*err));
         err->kind = PVN_XML_OTHER;

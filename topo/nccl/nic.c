@@ -26,7 +26,7 @@ static uint64_t hex_number(const char *text)
     uint64_t value = 0;
     for (const char *p = text; *p; p++) {
         const char *digits = "0123456789abcdef", *at = strchr(digits, *p | 0x20);
-        if (at != NULL)
+        if (at)
             value = value << 4 | (uint64_t)(at - digits);
     }
     return value;
@@ -53,7 +53,7 @@ static void set_path(const struct pvn_topo *topo, struct pvn_nic *nic)
     }
     const struct pvn_pci *pci = &topo->pci[nic->pci];
     nic->pci_path = pci->path;
-    if (pci->path == NULL)
+    if (!pci->path)
         snprintf(
             nic->path_note, sizeof(nic->path_note),
             "the sysfs path of %s cannot be resolved: NCCL attaches %s to the first NUMA node it "
@@ -72,7 +72,7 @@ static int grow(struct pvn_nics *nics, struct pvn_nic **slot)
     if ((nics->n & (nics->n - 1)) == 0) {
         size_t room = nics->n ? 2 * (size_t)nics->n : 1;
         struct pvn_nic *more = realloc(nics->list, room * sizeof(*more));
-        if (more == NULL)
+        if (!more)
             return -ENOMEM;
         nics->list = more;
     }
@@ -231,7 +231,7 @@ static bool port_taken(const struct pvn_nics *nics, int n, uint64_t guid, int po
 static int number_ports(const struct pvn_topo *topo, struct pvn_nics *nics)
 {
     int *own = calloc((size_t)nics->n + 1, sizeof(*own));
-    if (own == NULL)
+    if (!own)
         return -ENOMEM;
     for (int i = 0; i < nics->n; i++) {
         struct pvn_nic *nic = &nics->list[i];
@@ -317,7 +317,7 @@ static bool find_port(const struct pvn_topo *topo, const char *name, struct pvn_
     char device[PVN_NAME_MAX];
     const char *colon = strrchr(name, ':');
     int index = pvn_topo_find_rdma(topo, name), num = 1;
-    if (index < 0 && colon != NULL) {
+    if (index < 0 && colon) {
         snprintf(device, sizeof(device), "%.*s", (int)(colon - name), name);
         index = pvn_topo_find_rdma(topo, device);
         num = atoi(colon + 1);
@@ -334,7 +334,7 @@ static bool find_port(const struct pvn_topo *topo, const char *name, struct pvn_
 static bool find_interface(const struct pvn_topo *topo, const struct pvn_nic_device *d,
                            struct pvn_nic *nic)
 {
-    int index = d->ifname != NULL ? pvn_topo_find_net(topo, d->ifname) : -1;
+    int index = d->ifname ? pvn_topo_find_net(topo, d->ifname) : -1;
     if (index < 0 || topo->nets[index].ifindex != d->ifindex)
         return false;
     fill_net(topo, nic, index);
@@ -353,9 +353,9 @@ int pvn_nics_of_devices(const struct pvn_topo *topo, const struct pvn_nic_device
         nic->from = i;
         nic->port = d->port;
         nic->guid = d->guid;
-        if (topo != NULL && !find_interface(topo, d, nic) && (d->ifname == NULL || !d->ifname[0]))
+        if (topo && !find_interface(topo, d, nic) && (!d->ifname || !d->ifname[0]))
             find_port(topo, d->name, nic);
-        if (topo != NULL && nic->pci < 0 && d->pci_path != NULL)
+        if (topo && nic->pci < 0 && d->pci_path)
             nic->pci = pvn_topo_pci_of_path(topo, d->pci_path);
         snprintf(nic->name, sizeof(nic->name), "%s", d->name);
         nic->up = true;
@@ -363,10 +363,10 @@ int pvn_nics_of_devices(const struct pvn_topo *topo, const struct pvn_nic_device
         nic->gdr = d->gpu_memory;
         if (d->speed_mbps > 0)
             nic->speed_mbps = d->speed_mbps;
-        if (topo != NULL)
+        if (topo)
             set_path(topo, nic);
     }
-    if (topo == NULL || finish(topo, out) == 0)
+    if (!topo || finish(topo, out) == 0)
         return 0;
 no_memory:
     pvn_nics_free(out);
@@ -378,7 +378,7 @@ int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_
     int *rails = calloc((size_t)nics->n + 1, sizeof(*rails));
     const char *at = text;
     int rc = 0;
-    if (rails == NULL) {
+    if (!rails) {
         snprintf(err->text, sizeof(err->text), "out of memory");
         return -ENOMEM;
     }
@@ -390,7 +390,7 @@ int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_
         snprintf(item, sizeof(item), "%.*s", (int)len, at);
         char *equal = strrchr(item, '=');
         long rail = equal ? strtol(equal + 1, &end, 10) : -1;
-        if (equal == NULL || end == equal + 1 || *end || rail < 0 || rail > 32767) {
+        if (!equal || end == equal + 1 || *end || rail < 0 || rail > 32767) {
             snprintf(err->text, sizeof(err->text),
                      "rail list: \"%s\" is not NAME=NUMBER with a number from 0 to 32767", item);
             free(rails);

@@ -45,7 +45,7 @@ static const char *net_name(const struct pvn_pairs *p, int net)
 /* Of any bus id, those with a domain that NCCL cannot find again included. */
 static int pci_of_busid(const struct pvn_pairs *p, const char *busid)
 {
-    return p->topo != NULL ? pvn_topo_find_pci(p->topo, busid) : -1;
+    return p->topo ? pvn_topo_find_pci(p->topo, busid) : -1;
 }
 
 int pvn_pairs_gpu_pci(const struct pvn_pairs *p, int gpu)
@@ -56,13 +56,13 @@ int pvn_pairs_gpu_pci(const struct pvn_pairs *p, int gpu)
 const struct pvn_nic *pvn_pairs_nic(const struct pvn_pairs *p, int net)
 {
     int dev = net_node(p, net)->net.dev;
-    return p->nics != NULL && dev >= 0 && dev < p->nics->n ? &p->nics->list[dev] : NULL;
+    return p->nics && dev >= 0 && dev < p->nics->n ? &p->nics->list[dev] : NULL;
 }
 
 int pvn_pairs_net_pci(const struct pvn_pairs *p, int net)
 {
     const struct pvn_nic *nic = pvn_pairs_nic(p, net);
-    if (nic != NULL)
+    if (nic)
         return nic->pci;
     return pci_of_busid(p, p->tree->nodes[net_node(p, net)->up].busid);
 }
@@ -97,7 +97,7 @@ static int number_after(const char *text, const char *prefix)
 
 int pvn_pairs_find_gpu(const struct pvn_pairs *p, const char *text)
 {
-    bool busid = strchr(text, ':') != NULL;
+    bool busid = strchr(text, ':');
     int dev = busid ? -1 : number_after(text, "GPU");
     char full[PVN_BDF_MAX + 8];
     /* "3b:00.0" is domain 0. */
@@ -126,7 +126,7 @@ int pvn_pairs_find_net(const struct pvn_pairs *p, const char *text)
             return n;
         /* The machine's own model may know the function by an interface behind it. */
         const struct pvn_nic *nic = pvn_pairs_nic(p, n);
-        if (nic != NULL && nic->net >= 0 && strcmp(p->topo->nets[nic->net].name, text) == 0)
+        if (nic && nic->net >= 0 && strcmp(p->topo->nets[nic->net].name, text) == 0)
             return n;
     }
     return -1;
@@ -180,7 +180,7 @@ static int choose_nccl(struct pvn_pairs *p)
 {
     const struct pvn_ntree *t = p->tree;
     int *locals = calloc((size_t)t->n_nets + 1, sizeof(*locals));
-    if (locals == NULL)
+    if (!locals)
         return -ENOMEM;
     for (int g = 0; g < t->n_gpus; g++) {
         struct pvn_pair *pair = &p->list[g];
@@ -241,7 +241,7 @@ static int *links_of(const struct pvn_pairs *p, int gpu, int net)
     int hops[PVN_NDOC_MAX_DEPTH * 3];
     int n = pvn_ntree_hops(t, gpu, net, hops, PVN_NDOC_MAX_DEPTH * 3), used = 0;
     int *links = calloc((size_t)n + 2, sizeof(*links));
-    if (links == NULL)
+    if (!links)
         return NULL;
     for (int i = 1; i < n; i++) {
         int below = t->nodes[hops[i]].up == hops[i - 1]   ? hops[i]
@@ -305,7 +305,7 @@ static int advise(struct pvn_pairs *p)
     int *distance = calloc(cells + 1, sizeof(int)), *numa = calloc(cells + 1, sizeof(int));
     int **links = calloc(cells + 1, sizeof(*links)), *out = calloc((size_t)p->n + 1, sizeof(int));
     int fastest = 0, err = -ENOMEM;
-    if (distance == NULL || numa == NULL || links == NULL || out == NULL)
+    if (!distance || !numa || !links || !out)
         goto out;
     for (int n = 0; n < t->n_nets; n++)
         fastest = net_bw(p, n) > fastest ? net_bw(p, n) : fastest;
@@ -315,7 +315,7 @@ static int advise(struct pvn_pairs *p)
             distance[at] =
                 net_bw(p, n) < fastest / SLOW ? PVN_ASSIGN_NEVER : advised_distance(p, g, n);
             numa[at] = numa_distance(p, g, n);
-            if ((links[at] = links_of(p, g, n)) == NULL)
+            if (!(links[at] = links_of(p, g, n)))
                 goto out;
         }
     }
@@ -331,7 +331,7 @@ static int advise(struct pvn_pairs *p)
         p->list[g].advice = out[g];
     explain_advice(p, out);
 out:
-    for (size_t i = 0; links != NULL && i < cells; i++)
+    for (size_t i = 0; links && i < cells; i++)
         free(links[i]);
     free(distance);
     free(numa);
@@ -378,7 +378,7 @@ int pvn_pairs_of_tree(const struct pvn_topo *topo, const struct pvn_nics *nics,
 {
     struct pvn_pairs *p = calloc(1, sizeof(*p));
     *out = NULL;
-    if (p == NULL)
+    if (!p)
         return -ENOMEM;
     p->topo = topo;
     p->nics = nics;
@@ -387,7 +387,7 @@ int pvn_pairs_of_tree(const struct pvn_topo *topo, const struct pvn_nics *nics,
     p->list = calloc((size_t)p->n + 1, sizeof(*p->list));
     for (int g = 0; p->list && g < p->n; g++)
         p->list[g] = (struct pvn_pair){.gpu = g, .advice = -1};
-    if (p->list == NULL || choose_nccl(p) < 0 || advise(p) < 0) {
+    if (!p->list || choose_nccl(p) < 0 || advise(p) < 0) {
         pvn_pairs_free(p);
         return -ENOMEM;
     }
@@ -421,7 +421,7 @@ int pvn_pairs_new(const struct pvn_topo *topo, const struct pvn_nics *nics,
 
 void pvn_pairs_free(struct pvn_pairs *pairs)
 {
-    if (pairs == NULL)
+    if (!pairs)
         return;
     if (pairs->owns) {
         pvn_ntree_free(pairs->tree);

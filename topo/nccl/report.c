@@ -19,7 +19,7 @@ static int take(struct pvn_placement *out)
 {
     out->n = out->nics->n;
     out->list = calloc((size_t)out->n + 1, sizeof(*out->list));
-    for (int i = 0; out->list != NULL && i < out->n; i++) {
+    for (int i = 0; out->list && i < out->n; i++) {
         const struct pvn_nic *nic = &out->nics->list[i];
         out->list[i] = (struct pvn_placed){.from = nic->from,
                                            .on_pci = nic->pci >= 0,
@@ -29,13 +29,13 @@ static int take(struct pvn_placement *out)
                                            .speed_mbps = nic->speed_mbps,
                                            .rail = nic->rail};
     }
-    return out->list != NULL ? 0 : -ENOMEM;
+    return out->list ? 0 : -ENOMEM;
 }
 
 static int set_rails(struct pvn_placement *out, const char *rails, struct pvn_topo_err *err)
 {
     int rc;
-    if (out->topo != NULL)
+    if (out->topo)
         pvn_nics_find_rails(out->topo, out->nics);
     if (rails[0] == '\0')
         return 0;
@@ -59,7 +59,7 @@ int pvn_placement_make(const char *root, const char *sysfs, const struct pvn_nic
 
     *out = (struct pvn_placement){.nics = calloc(1, sizeof(*out->nics))};
     clock_gettime(CLOCK_MONOTONIC, &start);
-    if (out->nics == NULL)
+    if (!out->nics)
         goto out;
     if (pvn_topo_load(root, &quick, &out->topo, &err) < 0) {
         out->topo = NULL;
@@ -83,7 +83,7 @@ out:
 
 void pvn_placement_free(struct pvn_placement *p)
 {
-    if (p->nics != NULL)
+    if (p->nics)
         pvn_nics_free(p->nics);
     free(p->nics);
     free(p->list);
@@ -103,7 +103,7 @@ static void say_pairs(const struct pvn_placement *p, const struct pvn_pairs *pai
              pairs->tree->n_nets == 1 ? "" : "s", p->ms, ms, pairs->note[0] ? ". " : "",
              pairs->note);
     line(text, user);
-    if (file != NULL && pairs->n > 0) {
+    if (file && pairs->n > 0) {
         snprintf(
             text, sizeof(text),
             "topology: NCCL_TOPO_FILE=%.200s may change what follows; `pvn-topo pairs` reads it",
@@ -127,7 +127,7 @@ void pvn_placement_report(const struct pvn_placement *p,
 
     if (p->note[0])
         line(p->note, user);
-    if (p->topo == NULL)
+    if (!p->topo)
         return;
     for (int i = 0; i < p->nics->n; i++) {
         if (p->nics->list[i].path_note[0]) {

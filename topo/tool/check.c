@@ -123,12 +123,12 @@ static int check_plugin(const struct tool *t, struct pvn_checks *checks)
 {
     const char *name = t->ignore_env ? NULL : getenv("NCCL_NET_PLUGIN");
     char file[512], versions[128] = "", text[384];
-    if (name == NULL || name[0] == '\0')
+    if (!name || name[0] == '\0')
         name = "pvrdma";
     snprintf(file, sizeof(file),
              strchr(name, '/') || strstr(name, ".so") ? "%s" : "libnccl-net-%s.so", name);
     void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
-    if (lib == NULL) {
+    if (!lib) {
         snprintf(text, sizeof(text), "cannot be loaded: %s", dlerror());
         return pvn_checks_add(
             checks, "plugin", PVN_LEVEL_WARN, file, text,
@@ -139,7 +139,7 @@ static int check_plugin(const struct tool *t, struct pvn_checks *checks)
         char symbol[32];
         size_t used = strlen(versions);
         snprintf(symbol, sizeof(symbol), "ncclNetPlugin_v%d", v);
-        if (dlsym(lib, symbol) != NULL)
+        if (dlsym(lib, symbol))
             snprintf(versions + used, sizeof(versions) - used, "%sv%d", used ? " " : "", v);
     }
     dlclose(lib);
@@ -218,7 +218,7 @@ int cmd_check(struct tool *t, int argc, char **argv)
         return status;
     struct pvn_check_pair *pairs = calloc(2 * (size_t)t->pairs->n + 1, sizeof(*pairs));
     int n = pairs ? list_pairs(t, pairs) : 0;
-    int err = pairs == NULL ? -1 : pvn_topo_check(t->topo, n ? pairs : NULL, n, &checks);
+    int err = !pairs ? -1 : pvn_topo_check(t->topo, n ? pairs : NULL, n, &checks);
     free(pairs);
     if (err == 0)
         err = check_model(t, &checks);

@@ -22,7 +22,7 @@ static void say(struct diff *d, char sign, const char *text)
     static const char *const kinds[] = {"removed", "added", "changed"};
     const char *shade = sign == '-' ? d->t->red : sign == '+' ? d->t->green : d->t->yellow;
     d->found++;
-    if (d->list != NULL) {
+    if (d->list) {
         json_t *o = json_object();
         json_object_set_new(o, "kind", json_string(kinds[sign == '-' ? 0 : sign == '+' ? 1 : 2]));
         json_object_set_new(o, "text", json_string(text));
@@ -42,7 +42,7 @@ static void key_of(const struct pvn_ndoc_node *node, char *buf, size_t len)
     buf[0] = '\0';
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         const char *value = pvn_ndoc_get(node, keys[i].key);
-        if (pvn_ndoc_is(node, keys[i].element) && value != NULL)
+        if (pvn_ndoc_is(node, keys[i].element) && value)
             snprintf(buf, len, "%s %s", keys[i].words, value);
     }
 }
@@ -51,7 +51,7 @@ static void key_of(const struct pvn_ndoc_node *node, char *buf, size_t len)
 static void place_of(const struct pvn_ndoc_node *node, char *buf, size_t len)
 {
     buf[0] = '\0';
-    for (node = node->parent; node != NULL && buf[0] == '\0'; node = node->parent)
+    for (node = node->parent; node && buf[0] == '\0'; node = node->parent)
         key_of(node, buf, len);
 }
 
@@ -69,7 +69,7 @@ static const struct pvn_ndoc_node *find(const struct pvn_ndoc *doc, const char *
 /* Nodes that trimming or a topology file's rules cut off are not part of the machine. */
 static bool attached(const struct pvn_ndoc_node *node)
 {
-    for (; node->parent != NULL; node = node->parent) {
+    for (; node->parent; node = node->parent) {
         bool child = false;
         for (int i = 0; i < node->parent->n_subs; i++)
             child |= node->parent->subs[i] == node;
@@ -86,7 +86,7 @@ static void compare_attrs(struct diff *d, const char *key, const struct pvn_ndoc
     for (int i = 0; i < a->n_attrs; i++) {
         const char *name = a->attrs[i].key, *theirs = pvn_ndoc_get(b, name);
         /* Numbers of this run, not of the machine. */
-        if (strcmp(name, "host_hash") == 0 || strcmp(name, "keep") == 0 || theirs == NULL ||
+        if (strcmp(name, "host_hash") == 0 || strcmp(name, "keep") == 0 || !theirs ||
             strcmp(a->attrs[i].value, theirs) == 0)
             continue;
         snprintf(text, sizeof(text), "%s: %s \"%s\" -> \"%s\"", key, name, a->attrs[i].value,
@@ -106,7 +106,7 @@ static void compare_docs(struct diff *d)
             continue;
         const struct pvn_ndoc_node *theirs = find(b, key);
         place_of(mine, place_a, sizeof(place_a));
-        if (theirs == NULL || !attached(theirs)) {
+        if (!theirs || !attached(theirs)) {
             snprintf(text, sizeof(text), "%s%s%s", key, place_a[0] ? " below " : "", place_a);
             say(d, '-', text);
             continue;
@@ -123,7 +123,7 @@ static void compare_docs(struct diff *d)
         if (key[0] == '\0' || !attached(b->nodes[i]))
             continue;
         const struct pvn_ndoc_node *mine = find(a, key);
-        if (mine == NULL || !attached(mine)) {
+        if (!mine || !attached(mine)) {
             place_of(b->nodes[i], place_b, sizeof(place_b));
             snprintf(text, sizeof(text), "%s%s%s", key, place_b[0] ? " below " : "", place_b);
             say(d, '+', text);
@@ -162,7 +162,7 @@ static void compare_pairs(struct diff *d)
         }
         const struct pvn_pair *pa = &d->a->tool.pairs->list[g];
         const struct pvn_pair *pb = other >= 0 ? &d->b->tool.pairs->list[other] : NULL;
-        if (pb == NULL || pa->n_nccl == 0 || pb->n_nccl == 0)
+        if (!pb || pa->n_nccl == 0 || pb->n_nccl == 0)
             continue;
         const char *na = tool_net(&d->a->tool, pa->nccl[0])->net.name;
         const char *nb = tool_net(&d->b->tool, pb->nccl[0])->net.name;

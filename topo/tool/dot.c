@@ -37,7 +37,7 @@ static void draw_gpu(const struct tool *t, int dev, FILE *out)
     for (int g = 0; g < tree->n_gpus; g++) {
         if (tree->nodes[tree->gpus[g]].up == dev) {
             fprintf(out, "%s ", tool_gpu_label(t, g, label));
-            if (t->topo != NULL)
+            if (t->topo)
                 tool_gpu_what(t, g, what, sizeof(what));
         }
     }

@@ -71,7 +71,7 @@ static void print_line(const struct tool *t, const struct branch *left, int at,
     struct tool sub = *t;
     char *text = NULL;
     size_t len;
-    if ((sub.out = open_memstream(&text, &len)) == NULL)
+    if (!(sub.out = open_memstream(&text, &len)))
         return;
     print(&sub, node);
     if (fclose(sub.out) == 0)
@@ -254,7 +254,7 @@ int dump_text(const struct tool *t)
     const struct branch none = {""};
     bool *wanted = mark_wanted(t);
     int hidden = 0;
-    if (wanted == NULL)
+    if (!wanted)
         return TOOL_INPUT;
     print_header(t);
     for (int r = 0; r < topo->nroots; r++) {
@@ -371,10 +371,10 @@ int dump_xml(const struct tool *t, bool full, FILE *out)
 {
     const struct pvn_ndoc_node *bad = NULL;
     struct pvn_ndoc *doc = pvn_ndoc_clone(t->tree->doc);
-    int err = doc == NULL ? -1 : 0;
+    int err = !doc ? -1 : 0;
     if (err == 0 && !full)
         err = pvn_ndoc_make_topo_file(doc);
-    if (err == 0 && (err = pvn_ndoc_write(doc, out, &bad)) < 0 && bad != NULL)
+    if (err == 0 && (err = pvn_ndoc_write(doc, out, &bad)) < 0 && bad)
         tool_error("a value of <%s> cannot be written in NCCL's file format", bad->name);
     pvn_ndoc_free(doc);
     return err < 0 ? TOOL_INPUT : TOOL_OK;
@@ -401,12 +401,12 @@ int dump_svg(const struct tool *t)
     }
     close(to_dot[0]);
     FILE *out = fdopen(to_dot[1], "w");
-    if (out != NULL) {
+    if (out) {
         dump_dot(t, out);
         fclose(out);
     }
     waitpid(child, &status, 0);
-    if (out != NULL && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (out && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return TOOL_OK;
     tool_error(WIFEXITED(status) && WEXITSTATUS(status) == 127
                    ? "the program dot is not installed: install graphviz, or use --dot"
@@ -438,6 +438,6 @@ int cmd_dump(struct tool *t, int argc, char **argv)
     case TOOL_SVG:
         return dump_svg(t);
     default:
-        return t->topo == NULL || t->nccl_tree ? dump_nccl_text(t) : dump_text(t);
+        return !t->topo || t->nccl_tree ? dump_nccl_text(t) : dump_text(t);
     }
 }

@@ -14,7 +14,7 @@
 static json_t *text(const char *s)
 {
     json_t *value = json_string(s);
-    if (value != NULL)
+    if (value)
         return value;
     char clean[1024];
     size_t n = 0;
@@ -271,7 +271,7 @@ static json_t *nets(const struct tool *t)
         json_object_set_new(o, "port", json_integer(n->net.port));
         json_object_set_new(o, "rail", n->net.rail >= 0 ? json_integer(n->net.rail) : json_null());
         const struct pvn_nic *nic = pvn_pairs_nic(t->pairs, i);
-        if (nic != NULL) {
+        if (nic) {
             json_object_set_new(o, "up", json_boolean(nic->up));
             json_object_set_new(o, "pci_path", nic->pci_path ? text(nic->pci_path) : json_null());
             json_object_set_new(o, "pci_path_note", text_or_null(nic->path_note));
@@ -374,8 +374,7 @@ static void put_fused(const struct tool *t, json_t *o)
     int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group));
     char problem[512] = "";
     json_t *sets = json_array();
-    if (group == NULL ||
-        pvn_pairs_fusion(t->pairs, PVN_FUSION_MAX, group, problem, sizeof(problem)) < 0)
+    if (!group || pvn_pairs_fusion(t->pairs, PVN_FUSION_MAX, group, problem, sizeof(problem)) < 0)
         n = 0;
     for (int first = 0; first < n; first++) {
         json_t *set = json_array();

@@ -11,7 +11,7 @@ static int lint_file(const struct tool *t, const char *path)
     size_t len = 0;
     char *text = pvn_xml_slurp(path, &len);
     int status = TOOL_OK, count[3] = {0};
-    if (text == NULL) {
+    if (!text) {
         tool_error("%s: cannot be read: %s", path, strerror(errno));
         return TOOL_INPUT;
     }

@@ -21,11 +21,11 @@ static bool is_xml(const char *path)
     char head[256];
     FILE *in = fopen(path, "re");
     size_t got = in ? fread(head, 1, sizeof(head), in) : 0, at = 0;
-    if (in != NULL)
+    if (in)
         fclose(in);
     if (got >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0)
         at = 3;
-    while (at < got && strchr(" \t\r\n", head[at]) != NULL)
+    while (at < got && strchr(" \t\r\n", head[at]))
         at++;
     return at < got && head[at] == '<';
 }
@@ -48,7 +48,7 @@ static const char *default_topo_file(const struct tool *t, char *buf, size_t len
 {
     static const char virtual_file[] = "var/run/nvidia-topologyd/virtualTopology.xml";
     const char *name = getenv("NCCL_TOPO_FILE");
-    if (strcmp(t->root, "/") == 0 && name != NULL && !t->ignore_env)
+    if (strcmp(t->root, "/") == 0 && name && !t->ignore_env)
         return name;
     snprintf(buf, len, "%s/%s", strcmp(t->root, "/") == 0 ? "" : t->root, virtual_file);
     return access(buf, R_OK) == 0 ? buf : NULL;
@@ -58,7 +58,7 @@ static const char *default_topo_file(const struct tool *t, char *buf, size_t len
 static const char *variable_of(const struct tool *t, const char *name)
 {
     const char *value = t->ignore_env ? NULL : getenv(name);
-    return value != NULL && value[0] ? value : NULL;
+    return value && value[0] ? value : NULL;
 }
 
 /* The variable that chooses among NICs of its kind, and whether it lets this one through. The
@@ -67,11 +67,11 @@ static bool chosen(const struct tool *t, const struct pvn_nic *nic, const char *
 {
     const char *value;
     *variable = nic->rdma >= 0 ? "NCCL_PVRDMA_IB_HCA" : "NCCL_PVRDMA_SOCKET_IFNAME";
-    if ((value = variable_of(t, *variable)) == NULL) {
+    if (!(value = variable_of(t, *variable))) {
         *variable = nic->rdma >= 0 ? "NCCL_IB_HCA" : "NCCL_SOCKET_IFNAME";
         value = variable_of(t, *variable);
     }
-    if (value == NULL)
+    if (!value)
         return true;
     if (nic->rdma < 0)
         return tool_socket_ifname_takes(value, nic->name);
@@ -120,7 +120,7 @@ static void note_cut(struct tool *t, int more)
 static enum pvn_nic_choice kind_of_nics(const struct tool *t)
 {
     const char *transport = variable_of(t, "NCCL_PVRDMA_TRANSPORT");
-    if (t->nics_choice != PVN_NICS_AUTO || transport == NULL)
+    if (t->nics_choice != PVN_NICS_AUTO || !transport)
         return t->nics_choice;
     return strcmp(transport, "tcp") == 0    ? PVN_NICS_TCP
            : strcmp(transport, "rdma") == 0 ? PVN_NICS_RDMA
@@ -134,13 +134,13 @@ static int set_rails(struct tool *t)
     struct pvn_topo_err err;
     int rc = 0;
     pvn_nics_find_rails(t->topo, &t->nics);
-    if (t->rails != NULL)
+    if (t->rails)
         rc = pvn_nics_set_rails(&t->nics, t->rails, &err);
-    else if (variable != NULL && (rc = pvn_nics_set_rails(&t->nics, variable, &err)) == -ENOENT)
+    else if (variable && (rc = pvn_nics_set_rails(&t->nics, variable, &err)) == -ENOENT)
         rc = 0;
     if (rc == 0)
         return TOOL_OK;
-    tool_error("%s%s", t->rails != NULL ? "" : "NCCL_PVRDMA_RAILS: ", err.text);
+    tool_error("%s%s", t->rails ? "" : "NCCL_PVRDMA_RAILS: ", err.text);
     return TOOL_USAGE;
 }
 
@@ -164,7 +164,7 @@ static int load_machine(struct tool *t)
     if ((status = set_rails(t)) != TOOL_OK)
         return status;
     const char *file = t->topo_file ? t->topo_file : default_topo_file(t, path, sizeof(path));
-    if (file != NULL && (status = read_doc(file, &t->file)) != TOOL_OK)
+    if (file && (status = read_doc(file, &t->file)) != TOOL_OK)
         return status;
     if (pvn_pairs_new(t->topo, &t->nics, t->file, &t->env, &t->pairs, why, sizeof(why)) < 0) {
         tool_error("%s: %s", t->root, why);
@@ -206,7 +206,7 @@ int tool_load(struct tool *t)
 
 void tool_unload(struct tool *t)
 {
-    bool owned = t->pairs != NULL && t->pairs->owns;
+    bool owned = t->pairs && t->pairs->owns;
     pvn_pairs_free(t->pairs);
     if (!owned)
         pvn_ntree_free(t->tree);
@@ -218,7 +218,7 @@ void tool_unload(struct tool *t)
 
 int tool_need_machine(const struct tool *t, const char *command)
 {
-    if (t->topo != NULL)
+    if (t->topo)
         return TOOL_OK;
     tool_error(
         "%s wants a machine (a directory or a tar made by pvn-topo gather); %s is an NCCL file, "

@@ -208,7 +208,7 @@ static int set_option(struct tool *t, int option, int *color)
 static void set_look(struct tool *t, int color)
 {
     struct winsize size;
-    bool terminal = isatty(STDOUT_FILENO) && t->output == NULL;
+    bool terminal = isatty(STDOUT_FILENO) && !t->output;
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     bool on = color == 1 || (color == 0 && terminal && !(no_color && no_color[0]) &&
                              !(term && strcmp(term, "dumb") == 0));
@@ -265,8 +265,8 @@ int main(int argc, char **argv)
     }
     set_look(&t, color);
     /* gather writes its own file; the others print. */
-    bool redirect = t.output != NULL && strcmp(argv[optind], "gather") != 0;
-    if (redirect && (t.out = fopen(t.output, "we")) == NULL) {
+    bool redirect = t.output && strcmp(argv[optind], "gather") != 0;
+    if (redirect && !(t.out = fopen(t.output, "we"))) {
         tool_error("%s: cannot be written: %m", t.output);
         return TOOL_INPUT;
     }

@@ -149,7 +149,7 @@ static void print_differences(const struct tool *t)
             int i = 0;
             while (i < n_told && told[i] != why)
                 i++;
-            if (why == NULL || i < n_told || n_told == 8)
+            if (!why || i < n_told || n_told == 8)
                 continue;
             told[n_told++] = why;
             if (n_told == 1)
@@ -209,7 +209,7 @@ int cmd_matrix(struct tool *t, int argc, char **argv)
             known |= strcmp(smi_class(t, r, c), "?") != 0;
         }
     }
-    if (t->topo != NULL) {
+    if (t->topo) {
         fprintf(t->out, "\n%snvidia-smi topo -m%s (the full PCI tree)%s\n", t->bold, t->off,
                 known || count(t) == 1 ? "" : ": nothing of it is known here");
         if (known || count(t) == 1)

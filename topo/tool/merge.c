@@ -14,11 +14,11 @@ int tool_apply_merge(struct tool *t)
     char *hints = NULL;
     int code = 0;
 
-    if (t->hints != NULL && (hints = pvn_xml_slurp(t->hints, &len)) == NULL) {
+    if (t->hints && !(hints = pvn_xml_slurp(t->hints, &len))) {
         tool_error("%s: cannot be read: %s", t->hints, strerror(errno));
         return TOOL_INPUT;
     }
-    if (t->host != NULL) {
+    if (t->host) {
         struct stat st;
         code = stat(t->host, &st) == 0 ? 0 : -errno;
         if (code < 0)
@@ -28,14 +28,14 @@ int tool_apply_merge(struct tool *t)
         if (code == -EINVAL || code == -ENOTDIR) {
             size_t size = 0;
             char *text = pvn_xml_slurp(t->host, &size);
-            if (text != NULL)
+            if (text)
                 code = pvn_topo_load_esxcli(text, size, t->host, &host, &err);
             free(text);
         }
         if (code == 0)
             code = pvn_topo_merge_host(t->topo, host, hints, len, t->hints, &err);
         pvn_topo_free(host);
-    } else if (hints != NULL) {
+    } else if (hints) {
         code = pvn_topo_apply_hints(t->topo, hints, len, t->hints, &err);
     }
     free(hints);
@@ -67,7 +67,7 @@ void tool_print_remedies(const struct tool *t)
 int cmd_merge(struct tool *t, int argc, char **argv)
 {
     (void)argv;
-    if (argc > 0 || (t->host == NULL && t->hints == NULL)) {
+    if (argc > 0 || (!t->host && !t->hints)) {
         tool_error("merge wants the host's tree or hints: pvn-topo --root GUEST --host HOST merge");
         return TOOL_USAGE;
     }

@@ -85,7 +85,7 @@ static void pci_quiet(char *format, ...)
 static struct pci_access *name_access(void)
 {
     static struct pci_access *access;
-    if (access == NULL && (access = pci_alloc()) != NULL) {
+    if (!access && (access = pci_alloc())) {
         access->error = pci_fatal;
         access->warning = access->debug = pci_quiet;
     }
@@ -103,12 +103,12 @@ const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len)
         snprintf(buf, len, "%04x:%04x", (unsigned)f->vendor, (unsigned)f->device);
         return buf;
     }
-    if ((access = name_access()) == NULL)
+    if (!(access = name_access()))
         return buf;
     /* Names only from local files; never from the network. */
     char *name = pci_lookup_name(access, buf, (int)len, PCI_LOOKUP_DEVICE | PCI_LOOKUP_NO_NUMBERS,
                                  f->vendor, f->device);
-    if (name == NULL || name[0] == '\0')
+    if (!name || name[0] == '\0')
         snprintf(buf, len, "%04x:%04x", (unsigned)f->vendor, (unsigned)f->device);
     return buf;
 }
@@ -144,13 +144,13 @@ const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len)
 
 int tool_numa(const struct tool *t, int pci, int node)
 {
-    return t->topo != NULL && pci >= 0 ? t->topo->pci[pci].numa : pvn_ntree_numa(t->tree, node);
+    return t->topo && pci >= 0 ? t->topo->pci[pci].numa : pvn_ntree_numa(t->tree, node);
 }
 
 void tool_print_nvlink_remark(const struct tool *t)
 {
     int nvidia = 0;
-    for (int i = 0; t->topo != NULL && i < t->topo->ngpus; i++)
+    for (int i = 0; t->topo && i < t->topo->ngpus; i++)
         nvidia += t->topo->gpus[i].kind == PVN_GPU_NVIDIA;
     for (int g = 0; g < t->tree->n_gpus; g++) {
         const struct pvn_nnode *dev = &t->tree->nodes[tool_gpu(t, g)->up];
@@ -169,7 +169,7 @@ void tool_print_nvlink_remark(const struct tool *t)
 enum pvn_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b, struct pvn_distance *d)
 {
     *d = (struct pvn_distance){.smi = PVN_SMI_UNKNOWN, .common = -1};
-    if (t->topo == NULL || pci_a < 0 || pci_b < 0)
+    if (!t->topo || pci_a < 0 || pci_b < 0)
         return PVN_SMI_UNKNOWN;
     pvn_topo_distance(t->topo, pci_a, pci_b, d);
     return d->smi;

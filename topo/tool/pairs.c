@@ -80,8 +80,7 @@ static void print_fusion(const struct tool *t)
 {
     int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group)), most = 0;
     char text[1200] = "", problem[512];
-    if (group == NULL ||
-        pvn_pairs_fusion(t->pairs, PVN_FUSION_MAX, group, problem, sizeof(problem)) < 0) {
+    if (!group || pvn_pairs_fusion(t->pairs, PVN_FUSION_MAX, group, problem, sizeof(problem)) < 0) {
         free(group);
         return;
     }
@@ -120,7 +119,7 @@ static void print_idle_nics(const struct tool *t)
 {
     char text[900] = "Network functions without a device: ", what[128];
     int n = 0;
-    for (int i = 0; t->topo != NULL && i < t->topo->npci; i++) {
+    for (int i = 0; t->topo && i < t->topo->npci; i++) {
         const struct pvn_pci *f = &t->topo->pci[i];
         size_t used = strlen(text);
         if (f->class_code == PVN_UNKNOWN || f->class_code >> 16 != 0x02 || f->physfn >= 0 ||
@@ -274,7 +273,7 @@ static void print_links(const struct tool *t, int gpu, int net)
                    t->topo ? pvn_pairs_net_pci(t->pairs, net) : -1};
     for (int i = 0; i < 2; i++) {
         const struct pvn_pci *f = ends[i] >= 0 ? &t->topo->pci[ends[i]] : NULL;
-        if (f == NULL || f->link.speed_mts == PVN_UNKNOWN || f->link.width == PVN_UNKNOWN)
+        if (!f || f->link.speed_mts == PVN_UNKNOWN || f->link.width == PVN_UNKNOWN)
             continue;
         if (f->link.speed_mts < f->link.speed_max_mts || f->link.width < f->link.width_max) {
             char text[320];
@@ -386,7 +385,7 @@ int cmd_why(struct tool *t, int argc, char **argv)
     print_choice(t, gpu, net);
     print_gdr(t, gpu, net);
     const struct pvn_nic *nic = pvn_pairs_nic(t->pairs, net);
-    if (nic != NULL && nic->path_note[0]) {
+    if (nic && nic->path_note[0]) {
         fprintf(t->out, "  %spciPath%s ", t->bold, t->off);
         tool_wrap(t, 10, 10, nic->path_note);
     }

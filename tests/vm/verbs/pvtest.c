@@ -326,7 +326,7 @@ static void check_region(const char *name, size_t offset, size_t len)
     char *p = mmap(NULL, offset + len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct ibv_mr *mr = p == MAP_FAILED ? NULL : ibv_reg_mr(a.pd, p + offset, len, SIDE_ACCESS);
 
-    result(name, mr != NULL, "%m");
+    result(name, mr, "%m");
     if (mr)
         ibv_dereg_mr(mr);
     if (p != MAP_FAILED)
