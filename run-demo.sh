@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # From a fresh clone to a verified all-reduce in one command: installs what is missing, builds, and runs a ring
 # all-reduce of BERT-Large's gradients between 4 rank processes through the built plugin, every element
 # checked. Further arguments go to pvn-perf (e.g. --ranks 2, --preset resnet50, --json -).

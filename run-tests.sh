@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds and runs all the tests: the ordinary build (with the virtual machines), the same
 # under AddressSanitizer and UndefinedBehaviorSanitizer (with coverage), and under ThreadSanitizer. Ends with the
 # sum of the counts. --quick: the ordinary build only, without virtual machines.

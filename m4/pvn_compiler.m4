@@ -1,3 +1,5 @@
+dnl SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+dnl SPDX-License-Identifier: Apache-2.0
 # PVN_CHECK_COMPILER: C11 and C++17, and the warnings this project is kept clean of. They go into
 # PVN_CFLAGS and PVN_CXXFLAGS; CFLAGS and CXXFLAGS stay the user's.
 AC_DEFUN([PVN_CHECK_COMPILER], [

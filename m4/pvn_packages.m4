@@ -1,3 +1,5 @@
+dnl SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+dnl SPDX-License-Identifier: Apache-2.0
 # Header probes. The plugin loads libibverbs, libnl and libcuda at run time, so only their headers are
 # wanted here; a missing one ends configure with the name of the package to install.
 

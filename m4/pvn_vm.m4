@@ -1,3 +1,5 @@
+dnl SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+dnl SPDX-License-Identifier: Apache-2.0
 # PVN_ARG_VM: --enable-vm-tests puts the tests that boot virtual machines (tests/vm) into `make check`.
 # They are built in any case, and `make check-vm` runs them alone.
 AC_DEFUN([PVN_ARG_VM], [

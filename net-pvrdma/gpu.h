@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * GPU memory on one RDMA device: gpumem.h's callbacks made of verbs, its verdict for the device,
  * and a registrar for lanes that sends GPU memory here and host memory where it went before.

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * RDMA adapters and their ports: which there are, which of them may carry NCCL's traffic and what
  * they can take.

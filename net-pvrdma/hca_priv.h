@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Between hca.c and hca_sys.c. */
 #ifndef PVN_NET_PVRDMA_HCA_PRIV_H
 #define PVN_NET_PVRDMA_HCA_PRIV_H

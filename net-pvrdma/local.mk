@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # net-pvrdma/: the RDMA lane.
 noinst_LTLIBRARIES += libpvn-rdma.la
 libpvn_rdma_la_SOURCES = net-pvrdma/gid.c net-pvrdma/gid.h net-pvrdma/nic.c net-pvrdma/nic.h net-pvrdma/rdma_err.c \

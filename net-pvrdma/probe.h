@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Trials of what an adapter really does, whatever it says of itself. */
 #ifndef PVN_NET_PVRDMA_PROBE_H
 #define PVN_NET_PVRDMA_PROBE_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Why an RDMA lane died, in one sentence that can be acted on. */
 #include "net-pvrdma/rdma_priv.h"
 

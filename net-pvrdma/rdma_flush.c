@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Flushing GPU memory: PCI Express lets no read overtake a write of the same requester, so when a
  * byte read back from a GPU by the adapter has come, what the adapter has written there before has

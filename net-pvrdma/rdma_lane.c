@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The RDMA lane's table, memory and end; see rdma_lane.h. */
 #include "net-pvrdma/rdma_priv.h"
 

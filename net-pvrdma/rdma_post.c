@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Chains of requests, doorbells and the completion queue. */
 #include "net-pvrdma/rdma_priv.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What the RDMA lane's files share. */
 #ifndef PVN_NET_PVRDMA_RDMA_PRIV_H
 #define PVN_NET_PVRDMA_RDMA_PRIV_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The queue pairs' life: create, INIT, RTR, RTS, ERR, destroy. */
 #include "base/random.h"
 #include "net-pvrdma/rdma_priv.h"

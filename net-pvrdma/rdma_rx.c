@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The receiving side: clear-to-send entries out, records or immediates in, acknowledgements out. */
 #include "net-pvrdma/rdma_priv.h"
 

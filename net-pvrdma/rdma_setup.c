@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* How an RDMA lane comes up: offer, bind (GIDs, MTU, queue pairs), and a zero-byte round trip. */
 #include "net-pvrdma/rdma_priv.h"
 

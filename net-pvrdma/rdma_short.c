@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Short messages: written whole into a ring in the receiver's memory, copied there into the posted
  * buffer; see rdma_wire.h. */
 #include "net-pvrdma/rdma_priv.h"

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The two-sided mode, for devices without RDMA WRITE: messages travel as SENDs into receives that
  * the receiver has posted.

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The sending side: clear-to-send entries in, data and records out, acknowledgements in. */
 #include "net-pvrdma/rdma_priv.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The offer's bytes; see rdma_wire.h. */
 #include "net-pvrdma/rdma_wire.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * What RDMA lanes put into each other's memory and into their offers. Little endian; both ends of a
  * lane run the same layout, which the offer's version says.

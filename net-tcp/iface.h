@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Network interfaces: what this machine (or container) has, which of them may carry NCCL's traffic,
  * and by which one a peer is reached.
  *

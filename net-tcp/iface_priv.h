@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the sources of interfaces. */
 #ifndef PVN_NET_TCP_IFACE_PRIV_H
 #define PVN_NET_TCP_IFACE_PRIV_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What can be learned of interfaces without netlink: getifaddrs, ioctls and /sys. */
 #include "config.h"
 #include "net-tcp/iface.h"

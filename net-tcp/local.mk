@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # net-tcp/: the TCP lane and the choice of interfaces.
 noinst_LTLIBRARIES += libpvn-tcp.la
 libpvn_tcp_la_SOURCES = net-tcp/frame.c net-tcp/frame.h net-tcp/tcp_lane.c net-tcp/tcp_lane.h \

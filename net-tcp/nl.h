@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* libnl-3 and libnl-route-3, loaded at run time: the functions that we use, in one table. */
 #ifndef PVN_NET_TCP_NL_H
 #define PVN_NET_TCP_NL_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Options of a lane's data sockets, beyond those that every socket of ours gets (connect/sock.h). None
  * of them is worth a connection: what the kernel refuses is said once and done without. */
 #ifndef PVN_NET_TCP_SOCKOPT_H

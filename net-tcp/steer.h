@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Which interface a lane's packets really leave by. */
 #ifndef PVN_NET_TCP_STEER_H
 #define PVN_NET_TCP_STEER_H

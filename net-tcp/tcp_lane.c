@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The TCP lane's table and life; see tcp_lane.h. */
 #include "net-tcp/tcp_priv.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Large chunks, uncopied: the sending side's pages are put into a pipe by reference (vmsplice) and
  * from there into the socket (splice). Linux then sends those pages, and on loopback and virtual

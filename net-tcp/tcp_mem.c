@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that is worth lending. The receiver of lent pages copies them one by one and the kernel
  * checks each before (hardened usercopy): 4 KiB at a time that takes longer than the copy that was

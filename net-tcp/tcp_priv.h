@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What the TCP lane's files share. */
 #ifndef PVN_NET_TCP_PRIV_H
 #define PVN_NET_TCP_PRIV_H

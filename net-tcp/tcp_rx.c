@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The receiving side of the TCP lane: headers, direct placement, reading ahead, idle streams. */
 #include "net-tcp/tcp_priv.h"
 

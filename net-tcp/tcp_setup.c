@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* How a TCP lane's streams come up: offer, bind, dial or adopt, preamble, echo. */
 #include "net-tcp/sockopt.h"
 #include "net-tcp/tcp_priv.h"

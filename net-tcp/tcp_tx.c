@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The sending side of the TCP lane: the queue, runs, vectored writes, batching. */
 #include "net-tcp/tcp_priv.h"
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # plugin/: the shared object that NCCL loads, and pvn-perf.
 #   libpvn-core.la          all but the transports and the ABI adapters, in layers: base, engine, stats,
 #                           memory, connect, comm; each may include what stands before it

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Configures and builds one tree out of the source, anew only when the flags changed; prints nothing but errors.
 # usage: build-tree.sh DIR [configure options...] [-- make targets...]
 set -eu

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Installs what building (and with --tests, testing) needs on Debian or Ubuntu, and nothing when it is all there.
 # Uses sudo only when something is missing and the caller is not root. Prints what it does.
 # usage: install-deps.sh [--tests]

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # tests/: every test program registers itself in PVN_TESTS, every script test (tests/.../NAME.sh, found
 # in the source tree) in PVN_SCRIPT_TESTS; `make check` builds the programs and tests/run-all runs both
 # and adds up the counts.

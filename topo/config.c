@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Capabilities in PCI configuration space. Layouts: PCI Local Bus Specification 3.0 chapter 6
  * (header, list), PCI Express Base Specification 6.0 sections 7.5.3 (Express), 7.7.11 (ACS), 10.5.1
  * (ATS), 7.9.3 (serial number); offsets as in linux/pci_regs.h. */

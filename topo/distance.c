@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Distance between two functions in the full tree, with nvidia-smi's names (its legend: PIX at most
  * one bridge, PXB several without the host bridge, PHB through a host bridge, NODE between host
  * bridges of one NUMA node, SYS between nodes). */

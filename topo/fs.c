@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Links, whole files and names on top of a store. */
 #include "topo/fs.h"
 #include "topo/pvn_topo.h"

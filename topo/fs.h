@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Read access to files below a root, with links kept inside it. Internal to topo/.
  *
  * Two stores hold the files: a directory, or a tar image in memory. Symbolic links are resolved

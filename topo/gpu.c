@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* GPUs and accelerators, and the state of NVIDIA's driver. */
 #include "topo/reader.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Is this a guest, and of which hypervisor? DMI first (it names the maker), then devices that only
  * one hypervisor has, then the CPU's hypervisor bit, which says that there is one but not which. */
 #include "topo/reader.h"

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # topo/: the topology library and the pvn-topo tool.
 #   libpvntopo.la       the machine as sysfs shows it, and what NCCL makes of it: libc only, so that the
 #                       plugin links it

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Texts for the model's enumerations, and link speeds. */
 #include "topo/pvn_topo.h"
 

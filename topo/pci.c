@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* PCI functions and the tree they form, from /sys/bus/pci/devices.
  *
  * The place of a function is its real path: /sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0.

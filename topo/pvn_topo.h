@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The machine as its files describe it: PCI tree, network and RDMA devices, GPUs, modules, guest
  * state.
  *

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* RDMA devices, their ports and GID tables, from /sys/class/infiniband. */
 #include "topo/reader.h"
 

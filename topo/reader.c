@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn_topo_load: the order of the readers, and what they share. */
 #include "topo/reader.h"
 

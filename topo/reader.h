@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What the readers of topo/ share while a model is built. Internal. */
 #ifndef PVN_TOPO_READER_H
 #define PVN_TOPO_READER_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The machine around the devices: CPUs, NUMA nodes, IOMMU, DMI, kernel, modules, limits. */
 #include "topo/reader.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's net plugin interface, version 10: see nccl/net_v10.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"

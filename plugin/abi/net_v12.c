@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's net plugin interface, version 12: see nccl/net_v12.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"

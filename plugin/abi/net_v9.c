@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's net plugin interface, version 9: see nccl/net_v9.h for what is new in it. */
 #include "config.h"
 #include "abi/common.h"

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Which transports this plugin is made of, the preferred one first. */
 #include "config.h"
 #include "connect/transport.h"

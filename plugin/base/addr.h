@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Socket addresses, IPv4 and IPv6 with scope: comparing, printing, reading. Nothing here asks a
  * name server. Any thread. */
 #ifndef PVN_BASE_ADDR_H

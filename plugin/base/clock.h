@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Monotonic time. */
 #ifndef PVN_BASE_CLOCK_H
 #define PVN_BASE_CLOCK_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* An error with its reasons. A function that can fail returns 0 or a negative errno; where the
  * caller must be able to say why, it also takes a `struct pvn_err *`, which may be NULL when nobody
  * asks. Everything is in fixed storage inside the struct, so that reporting ENOMEM needs no memory,

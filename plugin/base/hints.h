@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What an error probably means and what to do about it, as data: one row per known situation, each
  * with a test. A row is found either by what happened (pvn_hint_find) or by its id. */
 #ifndef PVN_BASE_HINTS_H

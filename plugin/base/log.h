@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Messages, through NCCL's logger once NCCL has handed it over, to stderr before that and in tools.
  *
  * Rules: a failure is printed once, at WARN, where it is first understood; INFO is for set-up and

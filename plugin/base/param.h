@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The parameters: one table (param_table.c) from which come parsing, range checks, the listing of
  * `--params`, the manual pages' section and the "did you mean" for unknown names.
  *

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Random numbers that nobody can guess. */
 #ifndef PVN_BASE_RANDOM_H
 #define PVN_BASE_RANDOM_H

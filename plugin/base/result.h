@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The one place where an error of ours becomes a ncclResult_t. */
 #ifndef PVN_BASE_RESULT_H
 #define PVN_BASE_RESULT_H

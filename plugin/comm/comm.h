@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * A comm as NCCL knows it: one direction to one peer. It joins the connection (handshake.h), the
  * message engine (engine.h) and the registrations, and decides what an error of one means for the

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * What every message passes through between NCCL's interface and the engine, inline: whether the
  * comm may be used and the handles are its own. Whatever is not as usual goes to comm.c.

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What comm.c (data and errors), comm_setup.c (listen, connect, accept, close), comm_mr.c
  * (registrations) and comm_stats.c share. */
 #ifndef PVN_COMM_COMM_PRIV_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What of a comm goes into the statistics file; called at the looks of comm.c, off the path of its
  * messages. */
 #include "config.h"

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The devices that NCCL sees, physical ones first, in an order that is the same in every process of
  * a machine; then the virtual ones that NCCL had made of them.

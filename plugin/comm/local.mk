@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # plugin/comm: a comm as NCCL knows it, the device table and its placement in the machine, the life of the plugin.
 libpvn_core_la_SOURCES += \
     plugin/comm/comm.c \

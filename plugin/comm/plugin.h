@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plugin in this process: one set of parameters, one device table, one poller, shared by all
  * communicators and all versions of NCCL's interface that are in use at the same time.

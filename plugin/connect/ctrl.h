@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The control connection of a comm: frames in both directions over one non-blocking socket. What
  * cannot be written at once is kept and written later; a frame is delivered when its last byte has

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Setting up a comm's connection: one state machine for both ends, from the first packet to lanes
  * that have carried a round trip (design: START, DIAL, HELLO, OFFER, BIND, VERIFY, READY, UP; then

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The later half of connection set-up: which lanes there are, whether they work, and both ends'
  * agreement. */
 #include "config.h"

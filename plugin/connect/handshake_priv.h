@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What handshake.c (the table, deadlines, the end), handshake_steps.c (START to HELLO) and
  * handshake_lanes.c (OFFER to READY) share. */
 #ifndef PVN_CONNECT_HANDSHAKE_PRIV_H

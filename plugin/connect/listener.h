@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * A listener: where the comms of one device are reached. It sorts what connects: a control
  * connection of a peer starts a pending conn (handshake.h), a data connection goes to the conn

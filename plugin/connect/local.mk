@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # plugin/connect: the wire format, the control connection, the handshake and the listener.
 libpvn_core_la_SOURCES += \
     plugin/connect/ctrl.c \

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The sockets of connection set-up: listening, dialling, accepting. All are non-blocking and
  * close-on-exec; none ever raises SIGPIPE. A lane's data sockets are dialled here too and get their

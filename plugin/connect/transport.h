@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * A transport: where devices come from and how a lane on one of them is made. net-tcp has one,
  * net-pvrdma has one; the device table (device.h) asks them all once, at init.

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The wire format of connection set-up, version 1: everything two processes say to each other
  * outside the lanes' own data. Integers are little endian; nothing here depends on the compiler's

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Doorbells, as a comm tells of them in the message at its end and as pvn-perf reads that message:
  * it is the one way by which a plugin that is loaded through NCCL's interface can give figures of

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The engine's life, its requests and its progress loop; see engine.h. */
 #include "engine/engine_priv.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Flushes: what a receiver's lanes have written into GPU memory is made visible to the GPU. */
 #include "engine/engine_priv.h"
 

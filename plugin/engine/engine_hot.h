@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The engine's calls for the usual message: one buffer, one lane that writes to remote addresses,
  * nothing that waits for room, and nothing wrong. Inline, for at eight bytes the way here is most

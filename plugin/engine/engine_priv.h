@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What the engine's files share. Nothing outside engine*.c and engine_hot.h includes this. */
 #ifndef PVN_ENGINE_ENGINE_PRIV_H
 #define PVN_ENGINE_ENGINE_PRIV_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The receiving half of the engine: grouped receives, clear-to-send out, arrivals in. */
 #include "engine/engine_priv.h"
 

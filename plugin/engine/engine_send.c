@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The sending half of the engine: numbering, clear-to-send, chunks out, completions in. */
 #include "engine/engine_priv.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Defaults for the holes of a lane's table, so that nobody tests for NULL. */
 #include "engine/lane.h"
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # plugin/engine: the lane interface and the message engine, which does no I/O.
 libpvn_core_la_SOURCES += \
     plugin/engine/bells.c \

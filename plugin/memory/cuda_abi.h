@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The part of the CUDA driver API that the shim uses, in our own words: the plugin must build
  * without the CUDA Toolkit. Numbers and shapes are facts of cuda.h (CUDA 13.0; beside them the
  * version that brought them, where it matters); tests/unit/test_cuda_abi.cc compares every one with

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What the plugin asks of the CUDA driver, and nothing more.
  *
  * libcuda.so.1 is found at run time, never linked. Three rules keep the plugin a guest in a process

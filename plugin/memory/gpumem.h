@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Registration and flush of GPU memory, without a line of verbs.
  *
  * The RDMA lane hands in what it can do as three callbacks and a few facts; here is decided, and

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # plugin/memory: registration cache, GPU memory, CUDA shim.
 libpvn_core_la_SOURCES += \
     plugin/memory/cuda_abi.h \

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 10: NCCL 2.26 and 2.27.
  * New against v9: a profiler callback to init and profiler handles to isend and irecv; a

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 11: NCCL 2.28 and 2.29.
  * New against v10: one init and finalize per communicator, with a context that listen and connect

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 12: NCCL 2.30.
  * New against v11: eight instead of four devices in a virtual one; the properties railId and

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 4: NCCL 2.8 to 2.11; loaded up to 2.18.
  * Differs from all later ones: connect and accept may block until the peer is there, one buffer per

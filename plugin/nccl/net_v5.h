@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 5: NCCL 2.12; loaded up to 2.25.
  * New against v4: connect and accept return with a NULL comm until the peer is there and are called

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 6: NCCL 2.13 to 2.18; the oldest one that NCCL 2.30.7 loads.
  * New against v5: regMrDmaBuf.

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 7: NCCL 2.19.
  * New against v6: device offload (two properties, a handle out of connect and accept, getDeviceMr

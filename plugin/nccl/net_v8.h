@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 8: NCCL 2.20 to 2.23.
  * New against v7: regMr takes a size_t; the property regIsGlobal (a registration serves every comm

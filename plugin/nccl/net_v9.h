@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL net plugin interface, version 9: NCCL 2.24 and 2.25.
  * New against v8: sizes of isend and irecv are size_t (those that test reports stay int);

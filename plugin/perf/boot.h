@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * How the ranks of pvn-perf find each other and agree: a star of stream sockets around rank 0,
  * either socket pairs made before fork or TCP connections between machines (boot_tcp.c). It carries

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Ranks on several machines meet: rank 0 listens, the others dial it. */
 #ifndef PVN_PERF_BOOT_TCP_H
 #define PVN_PERF_BOOT_TCP_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* One measurement: one plugin, a number of ranks, each rank in a process of its own. */
 #ifndef PVN_PERF_JOB_H
 #define PVN_PERF_JOB_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the program that started this process says about it: rank, number of ranks, where rank 0 is.
  * Read from the environment of torchrun (or anything else that sets RANK, WORLD_SIZE, MASTER_ADDR

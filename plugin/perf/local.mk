@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # plugin/perf/: pvn-perf, which loads any net plugin and drives it as NCCL does.
 #   libpvn-netdrv.la   the driver, for pvn-perf and for the tests of the plugin
 #   libpvn-perf.la     the rest of pvn-perf but its main, for pvn-perf and for its tests

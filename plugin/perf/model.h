@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gradients of real models: parameter shapes in the order the framework registers them, and
  * their grouping into all-reduces as PyTorch's DistributedDataParallel does it.

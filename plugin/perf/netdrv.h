@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Drives any NCCL net plugin through one interface, whatever version of NCCL's it exports: loads
  * the shared object, picks ncclNetPlugin_v4 to _v12 and translates calls shaped like the newest

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Version 4 of NCCL's net plugin interface has connect and accept calls that may block until the
  * peer is there. These two run such a call in a thread of its own and answer as the later versions

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The command line of pvn-perf, checked. */
 #ifndef PVN_PERF_OPTS_H
 #define PVN_PERF_OPTS_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-perf p2p: rank 0 and rank 1, one pair of comms per channel. */
 #include "config.h"
 

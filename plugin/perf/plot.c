@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The report as an SVG: one panel per unit, a line per plugin, logarithmic x axis. */
 #include "config.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * One rank of one job: loads the plugin, makes a ring of comms as NCCL's transport set-up does and
  * gives the measuring loops what they share: waiting with a deadline, errors that reach all ranks,

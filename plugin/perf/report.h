@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Collects what the jobs report, prints it as it comes and writes it as JSON, CSV and SVG at the
  * end. */
 #ifndef PVN_PERF_REPORT_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * pvn-perf ring: all-reduce of float32 over a ring, the way NCCL runs it on top of a net plugin: a
  * part of the array per channel; loops of nranks chunks; each chunk goes round reduced, then round

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What the ranks of a job report, as fixed records: rank 0 writes them into a pipe to the process
  * that prints. */
 #ifndef PVN_PERF_ROW_H

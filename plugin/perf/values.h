@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Data that can be checked exactly: what ranks contribute to an all-reduce, what the sum must be,
  * and bytes of a message that say which message they belong to.

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # plugin/stats: the statistics file of a process: its layout, writer and reader.
 libpvn_core_la_SOURCES += \
     plugin/stats/stat_layout.h \

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The statistics file as it lies on disk: a header, then one row per comm. A process writes its own
  * (stats.h), others read it (stats_read.h). Nothing but fixed-width numbers and texts with their

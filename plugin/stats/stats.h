@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The statistics of this process, in a file that survives it (stat_layout.h) and that pvn-topo stat
  * reads from outside: which comms there are, how far they have come, who is waited for.

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The directory of the statistics files: which one it is, who lives, what may be removed. For the
  * plugin and for pvn-topo stat.

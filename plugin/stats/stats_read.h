@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads a statistics file (stat_layout.h), of a process that runs, hangs or is dead. The file may
  * hold anything: sizes are checked, texts are made printable ASCII with their end.

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # tests/abi/: the built plugin through every version of NCCL's interface.
 PVN_TESTS += tests/abi/test_transfer
 tests_abi_test_transfer_SOURCES = tests/abi/test_transfer.cc tests/abi/nccl_side.h

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // NCCL's side for the tests: loads the built plugin at any version of the interface and drives it
 // as NCCL's proxy does.
 #ifndef TESTS_ABI_NCCL_SIDE_H

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Several processes: a forked child with its parent's comms, two ranks, a rank that is killed, one
 // that waits.
 #include "abi/nccl_side.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The plugin as a guest in somebody else's process: what it leaves alone, its life, its devices,
 // many comms.
 #include "abi/nccl_side.h"

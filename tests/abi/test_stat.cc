@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The statistics of real processes, read from outside by pvn-topo stat: ranks that run, are stopped
 // and are killed, connections that do not come up, and what is left when all is over.
 #include "abi/nccl_side.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // What the interface promises about data, through every version of it.
 #include "abi/nccl_side.h"
 

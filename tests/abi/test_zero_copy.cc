@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // NCCL stages GPU data in pinned host buffers where an adapter cannot reach the GPU. From there to
 // the socket, and back on the other end, the plugin copies nothing: the kernel is given NCCL's own
 // buffers. Every send and receive call of the process is watched for that.

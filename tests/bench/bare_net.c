@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The least that a net plugin over TCP can be: one stream per comm, a header of 16 bytes and the
  * payload in one sendmsg as soon as isend is called, one recvmsg straight into the posted buffer.

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * About the least that a net plugin over RDMA verbs can be, for messages of up to 4 KiB: isend
  * copies the bytes into a ring and writes them to the same place in the receiver's ring as one RDMA

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # What comms cost while nothing moves on them: time per test() call as their number grows, memory per comm, and
 # (with perf) system calls per test() call, sched_yield of the waiting loop aside. Needs no root; the two
 # ranks talk over the interface that the plugin chooses.
@@ -12,7 +14,7 @@ while (($#)); do
     --plugin | --env) args+=("$1" "$2"); shift 2 ;;
     --comms) comms=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
-    *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
+    *) sed -n '4,7s/^# //p' "$0" >&2; exit 2 ;;
     esac
 done
 perf=$build/pvn-perf

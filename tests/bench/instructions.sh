@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Instructions that the plugin executes per message, by callgrind: both ends in one process on
 # softverbs as a PVRDMA device, one message at a time and eight in flight. Only the plugin's own object
 # counts, not softverbs nor the C library, and only while messages move. "all" is every call of both

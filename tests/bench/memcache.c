@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What a lookup in the registration cache costs, by the number of regions. Prints a table; asserts
  * nothing. usage: memcache [LOOKUPS], 1000000 by default */
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Both ends of one comm of the plugin in one process, on softverbs, DEPTH messages in flight: what
  * instructions.sh counts. One thread calls everything and the device works inside the calls, so two

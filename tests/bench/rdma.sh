@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Measures the plugin on real kernel verbs in virtual machines (tests/vm), with perftest's
 # ib_write_bw and ib_write_lat in the same boot as the yardstick, everything interleaved and
 # repeated: bandwidth at 1 MiB, latency at 8 B and 4 KiB. Prints medians (min..max) and ratios. No
@@ -10,7 +12,7 @@
 # usage: tests/bench/rdma.sh [--device rxe|pvrdma|softverbs] [--guests 1|2] [--transport rdma|tcp]
 #                            [--rounds N] [--bare] [--build DIR]
 set -u
-usage() { sed -n '2,11s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,13s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build device=rxe guests=1 transport=rdma rounds=5 iterations=200 bare=

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # All-reduce of a model's gradients on 1 to N virtual machines (tests/vm), the plugin by TCP beside the
 # plugin by RDMA, in one run and verified: pvn-perf's scale table. No KVM, and all guests on one host:
 # the figures compare transports, they say nothing about a network.
@@ -12,7 +14,7 @@ if [[ -z ${PVN_SCALE_NETNS:-} ]]; then
     (($(id -u) == 0)) || share+=(--map-root-user)
     PVN_SCALE_NETNS=1 exec unshare "${share[@]}" "$0" "$@"
 fi
-usage() { sed -n '2,8s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,10s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build device=rxe guests=4 models="resnet50 bert-large" iterations=2

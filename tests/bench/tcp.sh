@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Measures net plugins over TCP between two network namespaces joined by a veth pair, with iperf3 over the same
 # pair as the yardstick: p2p latency and bandwidth, 8-byte message rate, ring all-reduce with 2 and 4 ranks, CPU
 # per GB. Everything is interleaved and repeated; the tables show medians (min..max) and ratios to iperf3's
@@ -13,7 +15,7 @@
 # but what both are divided by in two more columns. A target below what bare reaches asks TCP for more than
 # sending and receiving once. Two processes that only call send and recv are measured, too.
 set -eu
-usage() { sed -n '2,14s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,16s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 pause=0 rt=() cc="" mtu=1500 keep_csv=

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # tests/fail/: the plugin against peers and a system that misbehave.
 PVN_TESTS += tests/fail/test_handshake
 tests_fail_test_handshake_SOURCES = tests/fail/test_handshake.cc tests/fail/raw_peer.h

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // A peer made by hand: it speaks the wire format byte by byte, so that it can stop, die or lie
 // anywhere.
 #ifndef TESTS_FAIL_RAW_PEER_H

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // A peer that was fine and then is not: the connection's sockets end one by one, in every order.
 #include "abi/nccl_side.h"
 #include "fail/raw_peer.h"

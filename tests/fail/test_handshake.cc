@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Connection set-up against everything that can go wrong at the other end.
 #include "abi/nccl_side.h"
 #include "fail/raw_peer.h"

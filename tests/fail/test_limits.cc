@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The plugin when the system has no more to give: descriptors and memory.
 #include "abi/nccl_side.h"
 #include "fail/raw_peer.h"

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz targets: each is one C file with LLVMFuzzerTestOneInput. `make check` links it with
  * replay.cc, which feeds it the corpus and mutations of it; tests/fuzz/libfuzzer builds it with
  * libFuzzer for long runs. */

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: text read as a socket address. What is accepted prints as something that reads back
  * as the same address. */
 #include "config.h"

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the text of `esxcli hardware pci list`. Beyond not crashing: no loop, a root for
  * every function, an error names its line, and what was read merges into a copy of itself. */
 #include "config.h"

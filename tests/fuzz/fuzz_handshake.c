@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what a peer sends on the control connection, to a listening end (first byte even) or
  * to a connecting one (odd) that has said its own part. Whatever comes, the end waits, fails with a
  * reason or comes up, and gives everything back. */

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: a hints file for a fixed guest. Beyond not crashing: a refused file names its line
  * and changes nothing; an accepted one leaves a tree without loops and with distinct addresses. */
 #include "config.h"

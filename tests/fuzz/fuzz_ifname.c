@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: NCCL_SOCKET_IFNAME against a machine with one interface of each kind. Picks are
  * usable, and for a list without '^' each one's name matches it; otherwise there is an error with a
  * list. */

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: any bytes as an NCCL topology file, through the reader, the linter, the graph, the
  * pairing, the verdicts and the writer. */
 #include <stdint.h>

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the reader of statistics files. The input changes a whole file with two rows: its
  * first two bytes say how much of the file there is (from the end, little endian), then each three
  * bytes are an offset and the value there. */

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: a machine's files, one per line ("PATH=CONTENT", "PATH->LINK"), read into the model.
  * Beyond not crashing: the tree has no loop, every index is in range, every text is printable,
  * distances are the same in both directions, and the checks and remedies come to an end. */

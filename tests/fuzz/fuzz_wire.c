@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: every decoder of the wire format. The first byte chooses; what is accepted is
  * written again and reads as the same. */
 #include "config.h"

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Binary formats with a corpus that people can read and review: an input that begins with "hex:"
  * stands for the bytes whose hexadecimal digits follow; everything that is no digit is skipped.
  * Other inputs are taken as they are. */

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Fuzz targets, replayed with their corpus and mutations of it (see fuzz.h). To add one: fuzz_NAME.c, a
 # corpus in corpus/NAME, and the lines below.
 EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/corpus

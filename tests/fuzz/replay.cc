@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 /* Feeds a fuzz target with its corpus, cut short and mutated, where there is no libFuzzer. A
  * failing input is written to fuzz-crash.bin in the build directory and its seed printed.
  *   PVN_FUZZ_RUNS   mutations (default 20000, fewer for a target that says so)

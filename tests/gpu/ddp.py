@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch DistributedDataParallel over several ranks on one GPU.
 
 Passes when all ranks end with the same parameters bit for bit and have seen the same mean losses, and the loss has gone

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 """ZeRO-3 / FSDP traffic: parameters are sharded, all-gathered before use, gradients reduce-scattered.
 
 Uses PyTorch's fully_shard (FSDP2) where it exists, otherwise the same calls by hand, and says which. Passes when the

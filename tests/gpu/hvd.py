@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 """Horovod's traffic: parameters broadcast once, then gradients fused into buffers of 64 MiB and summed.
 
 Where Horovod with NCCL is installed, it is Horovod itself (hvd.DistributedOptimizer). Where it is not, the same

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # tests/gpu/: what a machine with a GPU runs (run, bundle and what they call), and the unit tests of the GPU
 # memory code, which need none: they load the libcuda.so.1 double of tests/support.
 

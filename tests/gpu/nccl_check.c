@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* nccl_check: NCCL's collectives from C, over several ranks on one GPU, each with its own
  * NCCL_HOSTID so that NCCL takes the network. Checks results exactly, measures, or kills a rank.
  * Needs a GPU, libcuda.so.1 and libnccl.so.2 at run time only; every rank is a process of its own.

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* One rank of nccl_check: a process with a GPU context, a communicator and two buffers. */
 #ifndef PVN_TESTS_NCCL_RANK_H
 #define PVN_TESTS_NCCL_RANK_H

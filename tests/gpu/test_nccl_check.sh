@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # nccl_check's own logic, with doubles in place of the GPU and of NCCL: that it accepts right results, and that it
 # notices wrong, stale and overrun ones, a hang, a dead rank and a missing library.
 set -u

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # tests/gpu/run and bundle themselves: every part skips with its reason where there is no GPU, and with doubles of the
 # CUDA driver and of NCCL the parts in C run, need the plugin to be loaded, and end in a table. The parts in Python run on
 # the CPU where PyTorch is installed (PVN_PYTHON names its interpreter).

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # tests/perf/: pvn-perf. Its parts linked in, and the program itself run on tests/support/testnet.c, a
 # small plugin that can be told to misbehave.
 check_LTLIBRARIES += tests/support/testnet.la

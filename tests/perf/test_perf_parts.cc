@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The parts of pvn-perf that need no second process: options, models and their buckets, exact
 // values, launcher environments, the plugin driver, the ranks' meeting.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // Both ends of one comm over RDMA lanes, in one process and without the handshake: on softverbs, or
 // on the machine's first device when PVN_TEST_REAL_VERBS is set (tests/vm does so in its guests;
 // what commands softverbs is not to be run then).

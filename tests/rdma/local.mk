@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # The RDMA lane on softverbs.
 PVN_TESTS += tests/rdma/test_rdma_lane
 tests_rdma_test_rdma_lane_SOURCES = tests/rdma/test_rdma_lane.cc tests/rdma/lane_pair.h tests/support/hot.c \

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # The whole plugin over RDMA on softverbs, two processes, driven by pvn-perf with every byte checked.
 # run-all limit: 500
 set -u

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The choice of a pair of GIDs as a table of situations, and what both ends must agree on in every
 // one.
 #include <gtest/gtest.h>

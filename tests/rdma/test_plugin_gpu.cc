@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // GPU memory through the whole plugin: NCCL's calls, softverbs as the adapter, the double of the
 // CUDA driver as the GPU.
 #include "abi/nccl_side.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The whole plugin over RDMA in one process: NCCL's calls, softverbs as the adapters.
 #include "abi/nccl_side.h"
 

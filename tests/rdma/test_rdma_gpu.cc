@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // GPU memory on the RDMA lane: the CUDA driver's double gives the memory, softverbs registers and
 // writes it.
 #include "rdma/lane_pair.h"

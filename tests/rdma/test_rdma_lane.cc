@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The RDMA lane under the engine, on softverbs.
 #include "rdma/lane_pair.h"
 #include "support/bytes.h"

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* States of an RDMA lane that take long to reach: counters that run on for ever end somewhere, and
  * a send queue is seldom full. */
 #ifndef PVN_TESTS_RDMA_WRAP_H

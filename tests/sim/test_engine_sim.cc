@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The engine against the simulated network, seed by seed.
 //
 // PVN_SIM_SEEDS=N   how many seeds (default 100000; 4000 under a sanitizer)

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // A simulated network for the message engine: virtual clock, one seed, and a checker.
 //
 // Two engines, one sending and one receiving, are joined by 1 to 4 simulated lanes. A lane delays,

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Devices, ports, GID tables, events, profiles, configuration, the sysfs tree, and the library
 // itself.
 #include "softverbs/fixture.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Fault rules: each does what README.md says, says how often it did, and does nothing else.
 #include "softverbs/fixture.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // What the softverbs tests share: the library loaded as the plugin loads it, and one end of a
 // connection.
 #ifndef PVN_TESTS_SOFTVERBS_FIXTURE_H

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The scan for RDMA adapters: filter, port states, GID tables, interfaces, limits, and what is said
 // about the rest.
 #include "softverbs/fixture.h"

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # tests/softverbs: a stand-in for libibverbs.so.1 that the code under test loads by dlopen.
 #   libsoftverbs.la   tests/softverbs/.libs/libsoftverbs.so, see README.md
 #   libsvpartial.la, libsvancient.la   libraries of that kind that are of no use

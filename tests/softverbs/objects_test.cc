@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Objects and their lives: QP states, completion queues and events, memory regions, doorbell
 // counts.
 #include "softverbs/fixture.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Softverbs between two processes: the same semantics, and what a dead peer looks like.
 #include "softverbs/fixture.h"
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Reliable connections within one process: what arrives, in which order, and what is refused how.
 #include "softverbs/fixture.h"
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Many connections, many threads, and registered memory by the plugin's cache.
 #include "softverbs/fixture.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Control and statistics of softverbs, the libibverbs.so.1 stand-in of the tests. A test finds
  * these by dlsym (version SOFTVERBS_1) in the very library that the code under test has loaded. All

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * Libraries that are present but useless. Two entry points, which find nothing: what fails is what
  * is missing around them. libsvpartial has them under the right version and nothing else,

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The command language of configuration files, fault rules and sv_command. See README.md. */
 #include "sv_int.h"
 

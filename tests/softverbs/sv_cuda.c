@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a GPU, with `set cuda 1`: what an adapter would move over PCI Express is copied by the
  * CUDA driver. */
 #include "sv_int.h"

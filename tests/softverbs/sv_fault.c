@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Fault rules: what matches, when it acts, what it does. The language is described in README.md. */
 #include "sv_int.h"
 

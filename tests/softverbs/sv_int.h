@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * softverbs inside. One lock (sv.lock) guards everything; functions named *_locked or taking an
  * object of this file expect it held. Only the public entry points take it.

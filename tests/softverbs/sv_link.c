@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * The wire. Packets for this process go through a queue that whoever holds the lock drains; packets
  * for another process go through a Unix stream socket per direction, which keeps them in order. A

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The fabric's state, its lock, clock and random numbers, event queues, and counting. */
 #include "sv_int.h"
 

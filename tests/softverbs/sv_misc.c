@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Names, rates, and the calls for what no profile has: they say so, as a provider without them
  * does. */
 #include "sv_int.h"

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Memory regions: registration with the checks of kernel and device, and lookup by key. */
 #include "sv_int.h"
 

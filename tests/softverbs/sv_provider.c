@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * What provider libraries and librdmacm import from libibverbs. Programs such as perftest are
  * linked to them with every symbol resolved at start, so the names must exist; softverbs has no

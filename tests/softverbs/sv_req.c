@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The requester of an RC connection: transmission, retries, completion. */
 #include "sv_int.h"
 

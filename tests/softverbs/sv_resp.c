@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The responder of an RC connection: order, checks, placement, answers. */
 #include "sv_int.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The devices as a sysfs tree below a directory of the test's choice. */
 #include "sv_int.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // The contents of messages under test. Tests are compiled without optimisation, also for
 // sanitizers, and there a loop over the bytes of a message costs more than everything that moves
 // it. So words are made in blocks that no sanitizer watches, and go to and from the message by

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // A TCP proxy that misbehaves on purpose, for tests of everything that speaks over sockets: it
 // stands on a loopback address before a real listener and forwards every connection, with the
 // faults that the test asked for. Every fault has a counter, so that a test can assert that it

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* A double of libcuda.so.1: device memory lives in host memory, devices are made up by the test,
  * and every entry point can be made to fail. Built with the soname of the real one, so that it can
  * be found the way the real one is.

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What an application calls and the plugin never does: copies, streams, pinned memory. Everything
  * is done when the call returns. */
 #include "config.h"

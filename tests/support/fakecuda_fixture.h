@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* GoogleTest fixture around the libcuda.so.1 double: three devices, CUDA initialised, device 0's
  * primary context current, and, after each test, nothing left over. */
 #ifndef PVN_TESTS_FAKECUDA_FIXTURE_H

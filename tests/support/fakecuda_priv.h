@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The double's state, shared by its entry points (fakecuda.c) and its control table
  * (fakecuda_ctl.c). Names begin with fake_, which nobody else in the process uses, though none of
  * them is exported. */

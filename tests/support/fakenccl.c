@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* A double of libnccl.so.2 for nccl_check: the ranks are processes of one machine that exchange
  * data through a shared memory file, and every call is finished when it returns. Sums are formed as
  * NCCL forms them, in the element's type.

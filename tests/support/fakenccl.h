@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Inside the double of NCCL: trying the network plugin. */
 #ifndef PVN_TESTS_FAKENCCL_H
 #define PVN_TESTS_FAKENCCL_H

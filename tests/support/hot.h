@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The engine's inline calls (engine/engine_hot.h) with what comm_hot.h does around them, for tests
  * that have an engine and no comm: as the calls of engine.h, and by those wherever the inline ones
  * do not do. */

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* A transport whose lanes carry nothing: they come up, or do not, as a test tells them. For tests
  * of connection set-up. */
 #ifndef PVN_TESTS_SUPPORT_MEMLANE_H

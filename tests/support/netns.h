@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // Network namespaces for tests: what runs inside sees only what it makes there, and everything is
 // gone when it ends, however it ends.
 #ifndef PVN_TESTS_SUPPORT_NETNS_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /*
  * A small, correct NCCL net plugin over loopback TCP, to test the tools that drive plugins: one
  * socket per comm, one frame per message, no thread. It exports versions 4 (blocking connect and

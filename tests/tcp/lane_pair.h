@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // Two ends of one comm over a TCP lane on loopback, without the handshake: the test is the
 // listener.
 #ifndef PVN_TESTS_TCP_LANE_PAIR_H

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # The whole plugin between two network namespaces whose connection is lost while data flows: both ranks must end,
 # soon and with a sentence that names peer, interface and knob. Prints TAP-like lines for tests/run-all.
 # usage: link_loss.sh   (in the build directory, or with PVN_BUILDDIR)

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The TCP lane with a proxy between its ends that cuts, delays, reorders and ends its streams.
 #include "support/chaosproxy.h"
 #include "tcp/lane_pair.h"

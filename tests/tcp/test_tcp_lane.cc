@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The TCP lane under the engine, over loopback sockets.
 #include "tcp/lane_pair.h"
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Large chunks are lent to the kernel: what arrives, when a send is done, and all that can go wrong
 // with pipes, receipts and the peer.
 #include "tcp/lane_pair.h"

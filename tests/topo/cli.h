@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // Runs pvn-topo as a user does.
 #ifndef PVN_TESTS_TOPO_CLI_H
 #define PVN_TESTS_TOPO_CLI_H

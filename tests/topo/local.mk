@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # tests/topo/: the machine model on built machines, captures and junk.
 check_LTLIBRARIES += libpvntopotest.la
 libpvntopotest_la_SOURCES = tests/topo/tree.h tests/topo/tree.cc

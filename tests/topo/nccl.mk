@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Tests of NCCL's side of the topology library and of the pvn-topo command.
 EXTRA_DIST += $(srcdir)/tests/topo/data $(srcdir)/tests/topo/golden
 TOPO_TOOL_LDADD = libpvntopotool.la $(TEST_LDADD)

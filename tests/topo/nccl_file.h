@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // A machine given as NCCL XML text, loaded up to its pairs.
 #ifndef PVN_TESTS_TOPO_NCCL_FILE_H
 #define PVN_TESTS_TOPO_NCCL_FILE_H

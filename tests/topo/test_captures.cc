@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Real machines: the sysfs captures of ../shared/topologies against the facts that its INDEX gives,
 // and hwloc's reading of the same files.
 #include "tests/topo/tree.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Every row of the checks: what makes it OK, WARN, FAIL and UNKNOWN.
 #include "tests/topo/tree.h"
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The command line: every command's output against a golden text, bad input, exit statuses.
 // PVN_UPDATE_GOLDEN=1 writes the golden texts anew; read the difference before you commit it.
 #include <gtest/gtest.h>

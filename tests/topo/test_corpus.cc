@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Every NCCL topology file of the collection against the facts that its INDEX states: NUMA nodes,
 // switches, GPUs, NICs and the nearest NIC's class. The INDEX was computed by other code.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Distances: the classes on known machines, and random trees against a path finder that knows
 // nothing of how the tree is stored.
 #include "tests/topo/tree.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // A gathered machine reads like the machine, and tells nothing that names it.
 #include "tests/topo/tree.h"
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Guests whose layout comes from elsewhere: hints, a host's dump, esxcli, and what to do on the
 // host.
 #include "tests/topo/tree.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Roots that mean harm, or are merely broken: loops, dangling links, links out of the root, pipes,
 // junk, too many of everything. Each ends in an error with a sentence, or in a model with a note.
 #include "tests/topo/tree.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The machines that hwloc's users collected (../shared/topologies/hwloc-xml), rebuilt as sysfs
 // trees: hwloc's nesting of objects is a second opinion on every GPU-NIC pair.
 #include "tests/topo/tree.h"

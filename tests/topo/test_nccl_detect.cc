@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's document of a machine: the parent walk, the attributes, the order, on machines built for
 // it.
 #include "tests/topo/nccl_file.h"

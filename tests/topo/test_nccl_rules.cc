@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's rules one by one: document to graph, bandwidth model, path types, choice of NIC. Every
 // expectation was worked out by hand from NCCL 2.30's source.
 #include "tests/topo/nccl_file.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Reading NCCL's topology files: errors with their line, and the linter's traps one by one.
 #include "tests/topo/nccl_file.h"
 

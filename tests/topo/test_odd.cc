@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Machines unlike those of the collection, as their owners would see them: the rules must hold for
 // what nobody has sent in yet.
 #include <gtest/gtest.h>

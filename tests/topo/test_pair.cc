@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // Pairing: the assignment against brute force, sentences, GPUDirect verdicts, path classes against
 // a naive path finder on random machines.
 #include "tests/topo/nccl_file.h"

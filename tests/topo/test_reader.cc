@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The readers on built machines: PCI, config space, interfaces, RDMA, GPUs, system, guest.
 #include "tests/topo/tree.h"
 

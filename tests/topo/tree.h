@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 // Builds machines for tests: a set of files and links, written out as a tar image or a directory.
 #ifndef PVN_TESTS_TOPO_TREE_H
 #define PVN_TESTS_TOPO_TREE_H

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 PVN_TESTS += tests/unit/test_poller
 tests_unit_test_poller_SOURCES = tests/unit/test_poller.cc
 tests_unit_test_poller_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Tests of what one thread does: with no other, ThreadSanitizer has nothing to say of them.
 PVN_TESTS += tests/unit/test_version
 tests_unit_test_version_SOURCES = tests/unit/test_version.cc

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 /* The proxy is what other tests stand on, so each of its faults is checked here, and that it is
  * there only when asked for. */
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 /* Our declarations of the CUDA driver API against cuda.h, where the CUDA Toolkit is installed. */
 #include <gtest/gtest.h>
 extern "C" {

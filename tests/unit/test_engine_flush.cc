@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The engine's flushes on lanes that do as the test says: no room, at once, later, or not at all.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 #include "support/fakecuda_fixture.h"
 #include <cerrno>
 #include <cstdint>

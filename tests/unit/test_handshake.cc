@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The state machine of connection set-up, both ends in one thread over real sockets, with lanes
 // that do as told.
 #include <gtest/gtest.h>

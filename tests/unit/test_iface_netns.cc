@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 /* The sources of interfaces against real kernel interfaces, in network namespaces of their own. */
 #include <gtest/gtest.h>
 

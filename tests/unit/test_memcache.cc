@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The registration cache against a naive list, with devices that count and sometimes refuse.
 #include <gtest/gtest.h>
 

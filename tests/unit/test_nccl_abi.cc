@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 /* nccl_check's declarations of NCCL's and of the CUDA driver's API against nccl.h and cuda.h, where
  * they are installed. */
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The poller: reports once per arm, forgets what was removed, and stays away from a parent's
 // descriptors.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 /* The sockets of connection set-up: their options, and what they say when something is refused. */
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The statistics file: what is written is what is read, also from a process that was killed, from a
 // damaged file and while it is being written; who may make it, and which files may be removed.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 /* TCP interfaces as devices, and what the sockets that their lanes dial look like. */
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The wire format: what is written is read back, and nothing damaged is believed.
 #include <gtest/gtest.h>
 

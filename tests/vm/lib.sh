@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # What the virtual machine tests share; sourced, not run. Boots guests under QEMU without KVM,
 # without privileges and without a network: guests are joined by Unix sockets.

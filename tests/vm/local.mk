@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # tests/vm/: real kernel verbs in small virtual machines, see README.md there.
 #   check-vm         the tests that boot guests, alone (--enable-vm-tests puts them into check)
 #   verbs/           test programs of libibverbs for the guests, and for any device at hand

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Verbs on Linux's vmw_pvrdma driver and its libibverbs provider, on QEMU's emulated PVRDMA device.
 # run-all limit: 1800
 # run-all alone

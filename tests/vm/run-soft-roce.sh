@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Verbs on the kernel's Soft-RoCE (rdma_rxe) in small virtual machines.
 # run-all limit: 1800
 # run-all alone

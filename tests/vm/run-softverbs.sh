@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # Does softverbs behave as the devices it plays? Runs the verbs test programs, which have been run
 # on real drivers (run-soft-roce.sh, run-pvrdma.sh), on tests/softverbs instead, and compares. No
 # virtual machine. A script test in the format of tests/run-all, which runs in the build directory.

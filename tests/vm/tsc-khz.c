@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Prints the frequency of this machine's time stamp counter in kHz, for the guests' kernel.
  * QEMU without KVM hands the host's counter to its guests, and their kernel finds its frequency by
  * counting for some milliseconds. A guest that did not run for part of these is off by a factor,

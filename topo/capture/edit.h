@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Changes to a loaded model that take effect all at once or not at all. Internal to topo/. */
 #ifndef PVN_TOPO_CAPTURE_EDIT_H
 #define PVN_TOPO_CAPTURE_EDIT_H

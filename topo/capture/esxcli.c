@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The text of `esxcli hardware pci list` as a host description. One block per function:
  *     0000:3b:00.0
  *        Address: 0000:3b:00.0

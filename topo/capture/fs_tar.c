@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* A tar image in memory as the store: POSIX ustar with GNU long names ('L', 'K') and the path and
  * linkpath records of pax headers, which is what pvn_topo_gather, GNU tar and bsdtar write.
  * A leading directory that all entries share and that is not sys, proc or etc (the name of a

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* A machine as a small tar: the model is loaded once through a store that remembers what was read,
  * and that, with names and serial numbers taken out, is written. So a load of the result reads the
  * same. */

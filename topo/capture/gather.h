@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The parts of pvn_topo_gather. Internal to topo/. */
 #ifndef PVN_TOPO_CAPTURE_GATHER_H
 #define PVN_TOPO_CAPTURE_GATHER_H

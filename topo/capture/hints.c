@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The hints file: what it says, and its effect on the model. The format is in pvn_topo.h. */
 #include "topo/capture/edit.h"
 

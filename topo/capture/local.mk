@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # topo/capture: a machine described elsewhere: captures of sysfs as tar, hints, a host's dump merged into a guest's.
 libpvntopo_la_SOURCES += \
     topo/capture/edit.c \

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What a gathered machine must not tell: who it is. Stand-ins are numbered in the order of the
  * files, so that equal values stay equal, and keep the kind (link-local, IPv4, width), which the
  * checks look at. */

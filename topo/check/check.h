@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What the checks share. Internal to topo/. */
 #ifndef PVN_TOPO_CHECK_CHECK_H
 #define PVN_TOPO_CHECK_CHECK_H

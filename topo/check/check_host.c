@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Checks on the machine: guest, NUMA, locked memory, NVIDIA's driver, the way to GPU memory. */
 #include "topo/check/check.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Checks on RDMA ports: state, GID table, MTU, PVRDMA and its partner. */
 #include "topo/check/check.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Checks on links and bridges: speed and width, ACS, IOMMU, ATS, relaxed ordering, payload size. */
 #include "topo/check/check.h"
 

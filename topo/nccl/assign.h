@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Assigns a column (NIC) to every row (GPU) so that the cost is least in this order: the sum of the
  * distances; then how much the rows share (for every link, users x (users - 1)); then the sum of a
  * second distance. Columns may be used by several rows. */

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Which nets NCCL would fuse into one virtual device, and which may face each other across hosts
  * (NCCL 2.30 src/graph/topo.cc ncclTopoForceMerge, ncclTopoAutoMerge, ncclTopoGetPath;
  * misc/utils.cc parseStringList; search.cc NCCL_CROSS_NIC). */

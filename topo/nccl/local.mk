@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # topo/nccl: NCCL's document, reduced tree, paths and choices, and the advice beside them.
 libpvntopo_la_SOURCES += \
     topo/nccl/assign.c topo/nccl/assign.h \

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's document as NCCL would make it on the machine: which PCI functions appear, under which
  * parent, with which attributes (NCCL 2.30 src/graph/xml.cc ncclTopoGetXmlFromSys, topo.cc,
  * os/linux.cc). */

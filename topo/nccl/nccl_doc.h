@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The document that NCCL builds before it makes a graph of a machine: the elements of an
  * NCCL_TOPO_FILE, in memory.
  *

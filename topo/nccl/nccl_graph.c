@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* From NCCL's document to its graph: nodes, links, bandwidths, Broadcom flattening
  * (NCCL 2.30 src/graph/topo.cc ncclTopoGetSystemFromXml). */
 #include "topo/nccl/nccl_graph.h"

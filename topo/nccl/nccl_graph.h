@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Inside the reduced tree: what nccl_graph.c makes and nccl_paths.c walks. */
 #ifndef PVN_TOPO_NCCL_NCCL_GRAPH_H
 #define PVN_TOPO_NCCL_NCCL_GRAPH_H

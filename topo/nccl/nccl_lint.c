@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Traps of a file meant for NCCL_TOPO_FILE. One function per element; each finding names the value
  * and what to write instead. Rules: NCCL 2.30 src/graph/xml.cc and topo.cc. */
 #include "topo/nccl/nccl_xml.h"

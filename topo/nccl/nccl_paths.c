@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Path types and bandwidths between the nodes of NCCL's graph, and what follows from them: PXN, the
  * detour for a refused GPUDirect, local nets (NCCL 2.30 src/graph/paths.cc, topo.cc). */
 #include "topo/nccl/nccl_graph.h"

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* NCCL reads its XML with a scanner of its own (src/graph/xml.cc xmlGetNode and friends), which
  * knows less than XML: no declaration, no tabs, no line break inside a tag, no entities. This walks
  * over the bytes by the same rules and says where NCCL would stop. */

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's reduced tree: the graph of GPUs, PCIe switches, NUMA nodes, NICs and networks that NCCL
  * makes from its document, its path types, its bandwidth model, and what it decides from them.
  *

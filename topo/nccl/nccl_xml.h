@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Reading an NCCL topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE), and judging one that a user
  * wrote. Needs expat, so only the tools link it. */
 #ifndef PVN_TOPO_NCCL_NCCL_XML_H

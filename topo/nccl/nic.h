@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The network devices that can carry NCCL's traffic, as the plugin reports them to NCCL and as the
  * tool shows them. Made from a loaded struct pvn_topo; libc only. */
 #ifndef PVN_TOPO_NCCL_NIC_H

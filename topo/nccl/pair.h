@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* Which NIC for which GPU: what NCCL will do, and what we advise. Two answers that are kept apart.
  *
  * This is the part of the topology library that the plugin uses:

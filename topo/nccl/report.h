@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's side of the library: its devices put in order and completed from the model of the
  * machine, and what it says about the layout when it starts. */
 #ifndef PVN_TOPO_NCCL_REPORT_H

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo check: the checks of the library on the pairs that matter, and whether NCCL can load the
  * plugin. */
 #include "topo/tool/tool.h"

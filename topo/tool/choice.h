@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's variables that choose devices, as the plugin reads them. Without the model's headers,
  * whose names the plugin's own use as well. */
 #ifndef PVN_TOPO_TOOL_CHOICE_H

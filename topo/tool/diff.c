@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo diff: two machines, two NCCL files, or one of each, by what NCCL makes of them. */
 #include "topo/tool/tool.h"
 

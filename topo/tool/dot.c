@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* A picture of NCCL's tree for Graphviz, with the pairs drawn in. */
 #include "topo/tool/tool.h"
 

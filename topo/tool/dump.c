@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo dump: the machine as text, in the full PCI tree or in NCCL's. */
 #include "topo/tool/tool.h"
 

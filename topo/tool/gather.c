@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo gather: a capture for a bug report. */
 #include "topo/tool/tool.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* JSON for programs. Everything is described by topo/pvn-topo.schema.json; the version goes up when
  * a reader of the old one would break. */
 #include "topo/tool/tool.h"

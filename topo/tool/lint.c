@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo lint: a user's NCCL_TOPO_FILE. */
 #include "topo/tool/tool.h"
 

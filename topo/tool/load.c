@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* What the commands work on: a machine (live, a directory, a tar) or an NCCL XML file. */
 #include "topo/tool/tool.h"
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 # topo/tool: the pvn-topo command (jansson, libpci).
 pvn_topo_schemadir = $(pkgdatadir)
 dist_pvn_topo_schema_DATA = topo/pvn-topo.schema.json

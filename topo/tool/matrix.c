@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo matrix: every distance, in NCCL's words and in nvidia-smi's. */
 #include "topo/tool/tool.h"
 

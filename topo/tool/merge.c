@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* A guest's tree made right by its host's, or by hints; pvn-topo merge. */
 #include "topo/tool/tool.h"
 

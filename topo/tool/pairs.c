@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo pairs and why: which NIC for which GPU, by whom, and for what reason. */
 #include "topo/tool/tool.h"
 

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo params: the plugin's parameters with the values that it would take from this
  * environment. */
 #include "topo/tool/tool.h"

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat: the statistics that running, hanging and dead processes have left. */
 #include "config.h"
 #include "topo/tool/stat.h"

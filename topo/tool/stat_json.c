@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat --json: the "processes" of pvn-topo.schema.json. */
 #include "topo/tool/stat.h"
 

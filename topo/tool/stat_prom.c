@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat in Prometheus's text exposition format, version 0.0.4: all samples of a metric
  * behind its HELP and TYPE. Comms of dead processes are left out, so that their series end. */
 #include "topo/tool/stat.h"

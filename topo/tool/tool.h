@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo: what its commands share. */
 #ifndef PVN_TOPO_TOOL_H
 #define PVN_TOPO_TOOL_H

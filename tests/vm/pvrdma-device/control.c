@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* control.c: commands on a datagram socket, asynchronous events, doorbell counts.
  *
  * Commands (text; each is answered by one datagram):

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* data.c: posting, polling, completions. */
 #define _GNU_SOURCE
 #include "pvstand.h"

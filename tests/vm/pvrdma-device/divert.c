@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* divert.c: diverts a function of the running program, by a jump at its entry and a trampoline for
  * the instructions that the jump replaces. x86-64 only. */
 #define _GNU_SOURCE

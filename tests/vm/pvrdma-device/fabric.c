@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* fabric.c: messages between the QEMUs of a fabric, and what a responder does with them. One thread
  * writes, one reads. A request is acknowledged by a response once it has been carried out; it waits
  * at the responder for as long as it needs a receive and there is none. */

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* hooks.c: completes QEMU 7.2's device by diverting functions of its RDMA code. Debian builds QEMU
  * with modules, so these functions are in its dynamic symbol table. Stock QEMU sends everything as
  * a plain SEND and reports neither immediate data nor events; what it lacks is read from, and

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* mux.c: QEMU's rdmacm-mux protocol. QEMU registers the GIDs of its guest with the mux; a
  * registered GID becomes a symbolic link in the fabric's folder, from the GID to this QEMU's
  * socket. Messages of the connection manager are acknowledged and dropped.

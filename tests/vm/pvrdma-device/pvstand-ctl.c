@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvstand-ctl: sends one command to a PVRDMA stand-in and prints the answer.
  *   pvstand-ctl SOCKET COMMAND     commands: see control.c
  * Exit status 0 when there was an answer within ten seconds. */

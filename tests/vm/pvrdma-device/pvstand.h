@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvstand: a stand-in for the host side of QEMU 7.2's "pvrdma" device.
  *
  * A library that is LD_PRELOADed into qemu-system-x86_64. It defines the libibverbs entry points

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* verbs.c: the control path of libibverbs as QEMU's backend uses it. One device, one port. */
 #define _GNU_SOURCE
 #include "pvstand.h"

@@ -1,3 +1,5 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
 // The RDMA lane's doorbell counts against those of the device, on a PVRDMA device that counts them:
 // run in a guest by run-pvrdma.sh with PVN_TEST_REAL_VERBS=1 and PVN_TEST_DOORBELLS, a command that
 // prints the device's counts (the totals of tests/vm/pvrdma-device/control.c).

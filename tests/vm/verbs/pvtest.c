@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* pvtest: the verbs that an RC plugin needs, each checked for effect, order and completion, between
  * two queue pairs of one device.
  *

@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* rcfault: how does an RC connection meet a fault?
  *
  * Writes a pattern from one device to another by RDMA WRITE, checks every byte, runs a shell

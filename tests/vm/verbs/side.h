@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* One end of an RC connection, for the verbs test programs: device, memory, completion queue and
  * queue pair of one process's own, connected to another side of the same process without any
  * exchange.

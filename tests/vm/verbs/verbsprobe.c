@@ -1,3 +1,5 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
 /* verbsprobe: which verbs does this device really do, and how does each mistake end?
  *
  *   verbsprobe DEVICE-A DEVICE-B GID-INDEX
