@@ -5,8 +5,7 @@
 # and adds up the counts.
 PVN_TESTS =
 PVN_SCRIPT_TESTS =
-TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests $(CUDA_CPPFLAGS) $(GTEST_CFLAGS) \
-    -DPVN_SRCDIR=\"$(abs_srcdir)\" -DPVN_BUILDDIR=\"$(abs_builddir)\"
+TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests $(CUDA_CPPFLAGS) $(GTEST_CFLAGS)
 TEST_LDADD = $(GTEST_LIBS)
 
 if HAVE_GTEST

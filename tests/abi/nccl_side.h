@@ -25,6 +25,7 @@
 
 #include "plugin/perf/netdrv.h"
 #include "support/bytes.h"
+#include "tests/support/paths.h"
 
 namespace nccl
 {

@@ -5,6 +5,7 @@
 #include "abi/nccl_side.h"
 #include "stats/stat_layout.h"
 #include "tests/topo/cli.h"
+#include "tests/support/paths.h"
 
 #include <jansson.h>
 

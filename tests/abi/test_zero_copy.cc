@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 
 using namespace nccl;

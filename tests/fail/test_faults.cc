@@ -4,6 +4,7 @@
 #include "abi/nccl_side.h"
 #include "fail/raw_peer.h"
 
+#include <algorithm>
 #include <memory>
 
 extern "C" {

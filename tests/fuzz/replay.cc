@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "fuzz/fuzz.h"
+#include "tests/support/paths.h"
 
 #ifndef PVN_FUZZ_DEFAULT_RUNS
 #define PVN_FUZZ_DEFAULT_RUNS 20000

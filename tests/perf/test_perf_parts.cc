@@ -23,6 +23,7 @@
 #include "perf/netdrv.h"
 #include "perf/opts.h"
 #include "perf/values.h"
+#include "tests/support/paths.h"
 
 namespace
 {

@@ -19,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/paths.h"
+
 namespace
 {
 

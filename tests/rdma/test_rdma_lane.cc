@@ -4,6 +4,7 @@
 #include "rdma/lane_pair.h"
 #include "support/bytes.h"
 
+#include <algorithm>
 #include <random>
 
 extern "C" {

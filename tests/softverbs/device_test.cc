@@ -3,6 +3,7 @@
 // Devices, ports, GID tables, events, profiles, configuration, the sysfs tree, and the library
 // itself.
 #include "softverbs/fixture.h"
+#include "tests/support/paths.h"
 
 #include <sys/stat.h>
 

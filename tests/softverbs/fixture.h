@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "softverbs/softverbs.h"
+#include "tests/support/paths.h"
 
 namespace sv
 {

@@ -6,6 +6,7 @@
 
 extern "C" {
 #include "net-pvrdma/hca.h"
+#include "tests/support/paths.h"
 }
 
 #include <netinet/in.h>

@@ -13,6 +13,7 @@ extern "C" {
 #include "memory/cuda_abi.h"
 #include "memory/cuda_shim.h"
 #include "support/fakecuda.h"
+#include "tests/support/paths.h"
 }
 
 inline std::string fakecuda_path(const std::string &which = "libcuda")

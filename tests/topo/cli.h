@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/topo/shared.h"
+#include "tests/support/paths.h"
 
 struct Result {
     int status; // -1: killed by a signal

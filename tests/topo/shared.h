@@ -9,6 +9,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/support/paths.h"
+
 inline std::string shared_topologies()
 {
     const char *env = std::getenv("PVN_SHARED");

@@ -18,6 +18,7 @@ extern "C" {
 }
 #include "tests/topo/cli.h"
 #include "tests/topo/tree.h"
+#include "tests/support/paths.h"
 
 namespace fs = std::filesystem;
 

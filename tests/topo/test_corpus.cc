@@ -4,6 +4,7 @@
 // switches, GPUs, NICs and the nearest NIC's class. The INDEX was computed by other code.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <map>
 #include <string>

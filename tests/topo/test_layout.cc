@@ -19,6 +19,7 @@
 #include "nccl/net_v12.h"
 #include "topo/nccl/nic.h"
 #include "topo/tree.h"
+#include "tests/support/paths.h"
 
 namespace
 {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's rules one by one: document to graph, bandwidth model, path types, choice of NIC. Every
 // expectation was worked out by hand from NCCL 2.30's source.
+#include <algorithm>
+
 #include "tests/topo/nccl_file.h"
 
 namespace

@@ -3,6 +3,7 @@
 // The readers on built machines: PCI, config space, interfaces, RDMA, GPUs, system, guest.
 #include "tests/topo/tree.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/topo/tree.h"
+#include "tests/support/paths.h"
 
 #include <cstdlib>
 #include <cstring>

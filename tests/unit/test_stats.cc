@@ -4,6 +4,7 @@
 // damaged file and while it is being written; who may make it, and which files may be removed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
