@@ -109,10 +109,10 @@ static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
     struct pvn_rdma_lane_stats s;
     pvn_rdma_lane_get_stats(l, &s);
     sum->doorbells_known = true;
-    sum->bells_send += s.post_send;
-    sum->bells_recv += s.post_recv;
+    sum->doorbells_send += s.post_send;
+    sum->doorbells_recv += s.post_recv;
     if (r->cfg.costly_poll)
-        sum->bells_empty += s.empty_polls;
+        sum->doorbells_empty += s.empty_polls;
 }
 
 static struct pvn_lane_ops rx_ops = {

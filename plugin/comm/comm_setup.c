@@ -4,12 +4,13 @@
 #include "comm/comm_priv.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/addr.h"
-#include "engine/bells.h"
 #include "comm/device.h"
 #include "base/fork.h"
 #include "base/hints.h"
@@ -353,13 +354,17 @@ static void say_what_it_did(const struct pvn_comm *c)
 {
     const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
     struct pvn_lane_counters n;
-    char lanes[PVN_ERR_TEXT_LEN], closed[192];
+    char lanes[PVN_ERR_TEXT_LEN], doorbells[96] = "";
 
     pvn_conn_count(c->conn, &n);
-    pvn_bells_text(c->sender, s->msgs, s->bytes, &n, closed, sizeof(closed));
+    if (n.doorbells_known)
+        snprintf(doorbells, sizeof(doorbells),
+                 "; doorbells: %" PRIu64 " send, %" PRIu64 " receive, %" PRIu64 " empty polls",
+                 n.doorbells_send, n.doorbells_recv, n.doorbells_empty);
     pvn_conn_lanes_text(c->conn, lanes, sizeof(lanes));
-    pvn_info(PVN_NET, "%s %s %s%s: %s", c->conn->where, c->sender ? "to" : "from", c->conn->who,
-             closed, lanes);
+    pvn_info(PVN_NET, "%s %s %s: closed after %s %" PRIu64 " messages, %" PRIu64 " bytes%s: %s",
+             c->conn->where, c->sender ? "to" : "from", c->conn->who,
+             c->sender ? "sending" : "receiving", s->msgs, s->bytes, doorbells, lanes);
 }
 
 int pvn_comm_close(struct pvn_comm *c)

@@ -23,9 +23,9 @@ static void ask_lanes(struct pvn_comm *c, uint64_t now)
     pvn_conn_count(c->conn, &sum);
     n->known = (sum.doorbells_known ? PVN_STAT_KNOWS_DOORBELLS : 0) |
                (sum.retransmits_known ? PVN_STAT_KNOWS_RETRANSMITS : 0);
-    n->bells_send = sum.bells_send;
-    n->bells_recv = sum.bells_recv;
-    n->bells_empty = sum.bells_empty;
+    n->doorbells_send = sum.doorbells_send;
+    n->doorbells_recv = sum.doorbells_recv;
+    n->doorbells_empty = sum.doorbells_empty;
     n->retransmits = sum.retransmits;
     pvn_conn_lanes_text(c->conn, text, sizeof(text));
     pvn_stat_lanes(c->conn->stat, text);

@@ -137,7 +137,7 @@ struct pvn_event {
 /* What lanes count for the statistics, summed up over a comm. */
 struct pvn_lane_counters {
     bool doorbells_known, retransmits_known;
-    uint64_t bells_send, bells_recv, bells_empty; /* doorbells by what rang them */
+    uint64_t doorbells_send, doorbells_recv, doorbells_empty; /* doorbells by what rang them */
     uint64_t retransmits;                         /* TCP segments */
 };
 

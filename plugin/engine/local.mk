@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # plugin/engine: the lane interface and the message engine, which does no I/O.
 libpvn_core_la_SOURCES += \
-    plugin/engine/bells.c \
-    plugin/engine/bells.h \
     plugin/engine/engine.c \
     plugin/engine/engine.h \
     plugin/engine/engine_flush.c \

@@ -130,7 +130,7 @@ static _Noreturn void rank_main(const struct pvn_job *j, int rank, const struct 
             pvn_rank_fail_boot(r);
     }
     pvn_rank_close(r);
-    pvn_rank_bells(r);
+    pvn_rank_doorbells(r);
     fflush(NULL);
     if (r->status == PVN_PERF_FAILED)
         _exit(r->wrong ? WRONG_THEN_FAILED

@@ -10,7 +10,7 @@ libpvn_netdrv_la_SOURCES = plugin/perf/netdrv.c plugin/perf/netdrv.h plugin/perf
 libpvn_perf_la_SOURCES = plugin/perf/boot.c plugin/perf/boot.h plugin/perf/boot_tcp.c \
     plugin/perf/boot_tcp.h plugin/perf/job.c plugin/perf/job.h plugin/perf/launch_env.c \
     plugin/perf/launch_env.h plugin/perf/model.c plugin/perf/model.h plugin/perf/opts.c \
-    plugin/perf/opts.h plugin/perf/output.c plugin/perf/p2p.c plugin/perf/plot.c \
+    plugin/perf/opts.h plugin/perf/output.c plugin/perf/own_stats.c plugin/perf/own_stats.h plugin/perf/p2p.c plugin/perf/plot.c \
     plugin/perf/rank.c plugin/perf/rank.h plugin/perf/report.c plugin/perf/report.h \
     plugin/perf/ring.c plugin/perf/row.h plugin/perf/values.c plugin/perf/values.h
 libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\"

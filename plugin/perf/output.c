@@ -60,12 +60,12 @@ static json_t *device_json(const struct pvn_report *rep, const struct pvn_row *r
                      d->ptr_support);
 }
 
-static json_t *bells_json(const struct pvn_report *rep, const struct pvn_row *row)
+static json_t *doorbells_json(const struct pvn_report *rep, const struct pvn_row *row)
 {
-    const struct pvn_bells *b = &row->u.bells.sum;
+    const struct pvn_doorbells *b = &row->u.doorbells.sum;
 
     return json_pack("{ss si si sI sI sI sI sf}", "plugin", rep->o->plugin[row->plugin].name,
-                     "repeat", row->repeat, "ranks", row->u.bells.ranks, "messages",
+                     "repeat", row->repeat, "ranks", row->u.doorbells.ranks, "messages",
                      (json_int_t)b->msgs, "post_send", (json_int_t)b->send, "post_recv",
                      (json_int_t)b->recv, "empty_polls", (json_int_t)b->empty, "per_message",
                      pvn_report_per_message(b));
@@ -98,7 +98,7 @@ int pvn_report_json(const struct pvn_report *rep, FILE *f, int status)
     json_t *root =
         json_pack("{ss ss ss sb si}", "tool", "pvn-perf", "version", pvn_version(), "mode",
                   mode_name(rep->o), "ok", status == PVN_PERF_OK, "status", status);
-    json_t *devices = json_array(), *results = json_array(), *bells = json_array();
+    json_t *devices = json_array(), *results = json_array(), *doorbells = json_array();
     int rc;
 
     for (int i = 0; i < rep->nrows; i++) {
@@ -106,15 +106,15 @@ int pvn_report_json(const struct pvn_report *rep, FILE *f, int status)
 
         if (row->kind == PVN_ROW_RESULT)
             json_array_append_new(results, result_json(rep, row));
-        else if (row->kind == PVN_ROW_BELLS)
-            json_array_append_new(bells, bells_json(rep, row));
+        else if (row->kind == PVN_ROW_DOORBELLS)
+            json_array_append_new(doorbells, doorbells_json(rep, row));
         else
             json_array_append_new(devices, device_json(rep, row));
     }
     json_object_set_new(root, "preset", json_string(rep->o->preset));
     json_object_set_new(root, "devices", devices);
     json_object_set_new(root, "results", results);
-    json_object_set_new(root, "doorbells", bells);
+    json_object_set_new(root, "doorbells", doorbells);
     json_object_set_new(root, "summary", summary_json(rep));
     rc = root ? json_dumpf(root, f, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) : -1;
     json_decref(root);
@@ -133,11 +133,11 @@ int pvn_report_csv(const struct pvn_report *rep, FILE *f)
         const struct pvn_row *row = &rep->row[i];
         const struct pvn_row_result *r = &row->u.result;
 
-        if (row->kind == PVN_ROW_BELLS)
+        if (row->kind == PVN_ROW_DOORBELLS)
             fprintf(f, "%s,%d,%d,doorbells,,%d,,,,,%llu,,,,,,,,,,%.4f\n",
-                    rep->o->plugin[row->plugin].name, row->abi, row->repeat, row->u.bells.ranks,
-                    (unsigned long long)row->u.bells.sum.msgs,
-                    pvn_report_per_message(&row->u.bells.sum));
+                    rep->o->plugin[row->plugin].name, row->abi, row->repeat, row->u.doorbells.ranks,
+                    (unsigned long long)row->u.doorbells.sum.msgs,
+                    pvn_report_per_message(&row->u.doorbells.sum));
         if (row->kind != PVN_ROW_RESULT)
             continue;
         fprintf(

@@ -55,11 +55,32 @@ static void send_text(struct pvn_rank *r, int kind, const char *fmt, va_list ap)
     send_row(r, &row);
 }
 
+/* The transports of all ranks' comms, and the lanes of this rank in words. */
+static void gather_lanes(struct pvn_rank *r, struct pvn_row_result *res)
+{
+    struct pvn_own_stats own;
+    uint32_t *all;
+
+    if (r->nranks == 1)
+        return;
+    pvn_own_stats_read(&own);
+    snprintf(res->lanes, sizeof(res->lanes), "%s", own.lanes);
+    all = calloc((size_t)r->nranks, sizeof(*all));
+    if (!all)
+        pvn_rank_fail(r, "out of memory for %d ranks", r->nranks);
+    else if (pvn_boot_allgather(&r->boot, &own.via, all, sizeof(*all)))
+        pvn_rank_fail_boot(r);
+    for (int i = 0; all && i < r->nranks; i++)
+        res->via |= all[i];
+    free(all);
+}
+
 void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res)
 {
     struct pvn_row row = {.kind = PVN_ROW_RESULT};
 
     row.u.result = *res;
+    gather_lanes(r, &row.u.result);
     send_row(r, &row);
 }
 
@@ -93,8 +114,6 @@ static void plugin_log(ncclDebugLogLevel level, unsigned long flags, const char 
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    if (level == NCCL_LOG_INFO)
-        pvn_bells_read(text, &r->bells);
     if (level == NCCL_LOG_INFO && !log_to.banner && !r->o->verbose)
         return;
     if (level == NCCL_LOG_INFO && log_to.banner)
@@ -499,6 +518,7 @@ static void close_one(struct pvn_rank *r, const char *call,
 
 void pvn_rank_close(struct pvn_rank *r)
 {
+    struct pvn_own_stats own;
     ncclResult_t rc;
 
     if (!r->drv)
@@ -511,6 +531,9 @@ void pvn_rank_close(struct pvn_rank *r)
         close_one(r, "closeRecv", pvn_netdrv_close_recv, r->link[c].recv);
         close_one(r, "closeListen", pvn_netdrv_close_listen, r->link[c].listen);
     }
+    /* The file goes with the plugin's last communicator. */
+    pvn_own_stats_read(&own);
+    r->doorbells = own.doorbells;
     pvn_rank_at(r, "finalize");
     rc = pvn_netdrv_finalize(r->drv, r->ctx);
     if (rc != ncclSuccess && r->status != PVN_PERF_FAILED)
@@ -522,12 +545,12 @@ void pvn_rank_close(struct pvn_rank *r)
     }
 }
 
-void pvn_rank_bells(struct pvn_rank *r)
+void pvn_rank_doorbells(struct pvn_rank *r)
 {
-    struct pvn_row row = {.kind = PVN_ROW_BELLS};
-    struct pvn_bells *all, *sum = &row.u.bells.sum;
+    struct pvn_row row = {.kind = PVN_ROW_DOORBELLS};
+    struct pvn_doorbells *all, *sum = &row.u.doorbells.sum;
 
-    /* Who has failed has told the others, who do not wait for it then. */
+    /* A rank that failed has reported it to the others, which do not wait for it then. */
     if (r->status == PVN_PERF_FAILED)
         return;
     all = calloc((size_t)r->nranks, sizeof(*all));
@@ -536,7 +559,7 @@ void pvn_rank_bells(struct pvn_rank *r)
         return;
     }
     pvn_rank_at(r, "waiting for the other ranks");
-    if (pvn_boot_allgather(&r->boot, &r->bells, all, sizeof(*all)))
+    if (pvn_boot_allgather(&r->boot, &r->doorbells, all, sizeof(*all)))
         pvn_rank_fail_boot(r);
     for (int i = 0; i < r->nranks; i++) {
         sum->comms += all[i].comms;
@@ -546,7 +569,7 @@ void pvn_rank_bells(struct pvn_rank *r)
         sum->empty += all[i].empty;
     }
     free(all);
-    row.u.bells.ranks = r->nranks;
+    row.u.doorbells.ranks = r->nranks;
     if (sum->msgs && r->status != PVN_PERF_FAILED)
         send_row(r, &row);
 }

@@ -45,10 +45,10 @@ struct pvn_rank {
     int status; /* pvn_perf_exit: of the run; a failure hides wrong data */
     int wrong;  /* this rank saw wrong data */
     char err[512];
-    double rss_per_comm;    /* KiB; 0 until the ring is made */
-    int sizes_missing;      /* test() left a size as it was */
-    int abi;                /* version of the interface, also after the plugin was unloaded */
-    struct pvn_bells bells; /* of this rank's comms that have been closed */
+    double rss_per_comm; /* KiB; 0 until the ring is made */
+    int sizes_missing;   /* test() left a size as it was */
+    int abi;             /* version of the interface, also after the plugin was unloaded */
+    struct pvn_doorbells doorbells; /* of this rank's comms, after they were closed */
     unsigned idle;
     double idle_since, next_check;
 };
@@ -62,7 +62,7 @@ int pvn_rank_open(struct pvn_rank *r);
 /* Undoes what pvn_rank_open did, as far as it went; a failure makes the status FAILED. */
 void pvn_rank_close(struct pvn_rank *r);
 /* After that: reports the doorbells of all ranks, if the plugin counts any. */
-void pvn_rank_bells(struct pvn_rank *r);
+void pvn_rank_doorbells(struct pvn_rank *r);
 
 /*
  * Notes a failure (the first one counts), prints it and tells the other ranks, unless they
@@ -103,8 +103,10 @@ void *pvn_rank_alloc(struct pvn_rank *r, size_t len);
  * before any of them takes its own. 0, or the rank has failed. */
 int pvn_rank_room(struct pvn_rank *r, size_t len);
 
-/* Rank 0 only, no-ops elsewhere. */
+/* Called by all ranks, which exchange the lanes they used; rank 0 reports it. A failure is in
+ * r->status. */
 void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
+/* Rank 0 only, no-ops elsewhere. */
 void pvn_rank_note(struct pvn_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void pvn_rank_progress(struct pvn_rank *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -140,14 +140,14 @@ static void print_result(struct pvn_report *rep, const struct pvn_row *row)
     fflush(rep->text);
 }
 
-double pvn_report_per_message(const struct pvn_bells *b)
+double pvn_report_per_message(const struct pvn_doorbells *b)
 {
     return (double)(b->send + b->recv + b->empty) / (double)b->msgs;
 }
 
-static void print_bells(struct pvn_report *rep, const struct pvn_row *row)
+static void print_doorbells(struct pvn_report *rep, const struct pvn_row *row)
 {
-    const struct pvn_bells *b = &row->u.bells.sum;
+    const struct pvn_doorbells *b = &row->u.doorbells.sum;
     double n = (double)b->msgs;
 
     if (rep->o->quiet)
@@ -155,7 +155,7 @@ static void print_bells(struct pvn_report *rep, const struct pvn_row *row)
     fprintf(rep->text,
             "%s: %d ranks: %.2f doorbells per message (%.2f post_send, %.2f post_recv, %.2f empty "
             "polls) over all %llu\n",
-            rep->o->plugin[row->plugin].name, row->u.bells.ranks, pvn_report_per_message(b),
+            rep->o->plugin[row->plugin].name, row->u.doorbells.ranks, pvn_report_per_message(b),
             (double)b->send / n, (double)b->recv / n, (double)b->empty / n,
             (unsigned long long)b->msgs);
     fflush(rep->text);
@@ -189,8 +189,8 @@ void pvn_report_row(void *arg, const struct pvn_row *row)
     rep->row[rep->nrows++] = *row;
     if (row->kind == PVN_ROW_DEVICE) {
         print_device(rep, row);
-    } else if (row->kind == PVN_ROW_BELLS) {
-        print_bells(rep, row);
+    } else if (row->kind == PVN_ROW_DOORBELLS) {
+        print_doorbells(rep, row);
     } else {
         rep->said_devices |= 1 << row->plugin;
         print_result(rep, row);

@@ -52,7 +52,7 @@ int pvn_report_is_time(const struct pvn_row_result *r);
 double pvn_report_value(const struct pvn_row_result *r);
 
 /* Doorbells of both ends; b->msgs is not 0. */
-double pvn_report_per_message(const struct pvn_bells *b);
+double pvn_report_per_message(const struct pvn_doorbells *b);
 
 /* Medians over the repeats, in the order of the first repeat. malloc'ed; NULL with *n 0 if none. */
 struct pvn_summary *pvn_report_summary(const struct pvn_report *rep, int *n);

@@ -7,14 +7,14 @@
 
 #include <stdint.h>
 
-#include "engine/bells.h"
+#include "perf/own_stats.h"
 
 enum pvn_row_kind {
     PVN_ROW_RESULT = 1,
     PVN_ROW_DEVICE,
     PVN_ROW_NOTE,
     PVN_ROW_PROGRESS,
-    PVN_ROW_BELLS
+    PVN_ROW_DOORBELLS
 };
 
 struct pvn_row_result {
@@ -30,6 +30,8 @@ struct pvn_row_result {
     double cpu;            /* seconds of all ranks per GB (1e9 bytes) sent by all ranks */
     double rss;            /* idle: KiB of memory a comm took, set-up included; else 0 */
     int64_t errors;        /* wrong elements or messages; -1: not checked */
+    uint32_t via;          /* PVN_VIA_ bits of all ranks' comms; 0: none or not known */
+    char lanes[PVN_LANES_TEXT]; /* of rank 0's first comm; "" likewise */
 };
 
 struct pvn_row_device {
@@ -39,10 +41,10 @@ struct pvn_row_device {
     char host[64], name[64], pci[256], netns[32];
 };
 
-/* Of all comms of a job from beginning to end, as the plugin tells when they are closed. */
-struct pvn_row_bells {
+/* Of all comms of a job from beginning to end, as the plugin's statistics have them. */
+struct pvn_row_doorbells {
     int32_t ranks;
-    struct pvn_bells sum;
+    struct pvn_doorbells sum;
 };
 
 struct pvn_row {
@@ -53,7 +55,7 @@ struct pvn_row {
     union {
         struct pvn_row_result result;
         struct pvn_row_device device;
-        struct pvn_row_bells bells;
+        struct pvn_row_doorbells doorbells;
         char text[512]; /* note, progress */
     } u;
 };

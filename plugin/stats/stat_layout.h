@@ -76,7 +76,7 @@ struct pvn_stat_counts {
     uint64_t lane_full; /* posts that a lane had no room for */
     uint64_t empty_polls;
     uint64_t known;
-    uint64_t bells_send, bells_recv, bells_empty; /* doorbells by what rang them */
+    uint64_t doorbells_send, doorbells_recv, doorbells_empty; /* doorbells by what rang them */
     uint64_t retransmits;                         /* TCP segments */
 };
 

@@ -76,8 +76,8 @@ info="NCCL_DEBUG=INFO"
 p2p="p2p --check --sizes 0,8,4096,300000 --time 0.1"
 pair record pvrdma $info $info $p2p
 verdict "plugin by RDMA, record mode, pvrdma" by_rdma
-# pvn-perf adds up what the comms of both ranks tell at their end.
-bells_add_up() {
+# pvn-perf adds up the statistics of both ranks; each comm logs its own figures when it is closed.
+doorbells_add_up() {
     local sum
     sum=$(cat "$tmp/out0" "$tmp/out1" | sed -n 's/.*closed after \([a-z]*\) \([0-9]*\) .*doorbells: \([0-9]*\) send, \([0-9]*\) receive, \([0-9]*\) empty polls: .*/\1 \2 \3 \4 \5/p' |
         awk '$1 == "sending" {m += $2} {s += $3; r += $4; e += $5}
@@ -85,7 +85,7 @@ bells_add_up() {
                      (s + r + e) / m, s / m, r / m, e / m, m}')
     [ -n "$sum" ] && grep -qxF "pvrdma: 2 ranks: $sum" "$tmp/out0"
 }
-verdict "doorbells per message" bells_add_up
+verdict "doorbells per message" doorbells_add_up
 pair ring pvrdma $info $info ring --check --size 4M
 verdict "ring all-reduce by RDMA, pvrdma" by_rdma
 pair imm roce "$info NCCL_PVRDMA_RDMA_MODE=imm" "$info NCCL_PVRDMA_RDMA_MODE=imm" $p2p --group 4

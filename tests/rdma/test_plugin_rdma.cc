@@ -209,7 +209,7 @@ TEST_F(PluginRdma, DoorbellsAndFailuresAreInTheStatistics)
         const pvn_stat_row &r = s.row[i];
         EXPECT_EQ(0, strncmp("rdma on vmw_pvrdma0:1", r.lanes, 21)) << r.lanes;
         EXPECT_EQ(static_cast<uint64_t>(PVN_STAT_KNOWS_DOORBELLS), r.n.known);
-        EXPECT_GT(r.n.bells_send, 0u);
+        EXPECT_GT(r.n.doorbells_send, 0u);
         failed += r.phase == PVN_STAT_FAILED && strstr(r.text, "pid ");
         if (r.phase == PVN_STAT_CLOSED) {
             EXPECT_EQ(2u, r.n.msgs);

@@ -22,8 +22,8 @@ static json_t *age(const struct pvn_stats *f, uint64_t stamp)
 
 static void put_counts(json_t *o, const struct pvn_stat_counts *n)
 {
-    bool bells = (n->known & PVN_STAT_KNOWS_DOORBELLS) != 0;
-    json_t *rung = bells ? json_object() : json_null();
+    bool counted = (n->known & PVN_STAT_KNOWS_DOORBELLS) != 0;
+    json_t *doorbells = counted ? json_object() : json_null();
     json_object_set_new(o, "messages", number(n->msgs));
     json_object_set_new(o, "bytes", number(n->bytes));
     json_object_set_new(o, "chunks", number(n->chunks));
@@ -31,12 +31,12 @@ static void put_counts(json_t *o, const struct pvn_stat_counts *n)
     json_object_set_new(o, "stashed", number(n->stashed));
     json_object_set_new(o, "lane_full", number(n->lane_full));
     json_object_set_new(o, "empty_polls", number(n->empty_polls));
-    if (bells) {
-        json_object_set_new(rung, "send", number(n->bells_send));
-        json_object_set_new(rung, "recv", number(n->bells_recv));
-        json_object_set_new(rung, "empty_poll", number(n->bells_empty));
+    if (counted) {
+        json_object_set_new(doorbells, "send", number(n->doorbells_send));
+        json_object_set_new(doorbells, "recv", number(n->doorbells_recv));
+        json_object_set_new(doorbells, "empty_poll", number(n->doorbells_empty));
     }
-    json_object_set_new(o, "doorbells", rung);
+    json_object_set_new(o, "doorbells", doorbells);
     json_object_set_new(o, "tcp_retransmits",
                         n->known & PVN_STAT_KNOWS_RETRANSMITS ? number(n->retransmits)
                                                               : json_null());

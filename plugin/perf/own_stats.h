@@ -1,0 +1,50 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the plugin in this process says about itself in its statistics file (stats/stat_layout.h):
+ * the lanes of its comms and their doorbells. A plugin that writes no such file, another vendor's
+ * or this one with NCCL_PVRDMA_STATS_DIR=none, says nothing.
+ */
+#ifndef PVN_PERF_OWN_STATS_H
+#define PVN_PERF_OWN_STATS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pvn_doorbells {
+    uint64_t comms;      /* that count doorbells */
+    uint64_t msgs;       /* sent by them: a message counts at its sender only */
+    uint64_t send, recv; /* calls of ibv_post_send and ibv_post_recv */
+    uint64_t empty;      /* polls of an empty completion queue, where each is a doorbell */
+};
+
+/* Transports, as bits: one comm may have lanes of several. */
+enum { PVN_VIA_RDMA = 1, PVN_VIA_TCP = 2, PVN_VIA_OTHER = 4 };
+
+#define PVN_LANES_TEXT 160
+
+struct pvn_own_stats {
+    struct pvn_doorbells doorbells; /* of all comms since the plugin was loaded */
+    uint32_t via;                   /* PVN_VIA_ bits of the comms that are open; 0: not known */
+    char lanes[PVN_LANES_TEXT];     /* the lanes of the first open sending comm, in words */
+};
+
+/* Reads the files of this process. false, and *out all zero, when there is none. Any thread. */
+bool pvn_own_stats_read(struct pvn_own_stats *out);
+
+/* The transports of a description such as "rdma on p0, record mode; tcp on lo". */
+uint32_t pvn_via_of_lanes(const char *lanes);
+
+/* "rdma", "tcp", "rdma+tcp"; "" for 0. Returns out. */
+const char *pvn_via_text(uint32_t via, char *out, size_t cap);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
