@@ -14,6 +14,7 @@
 
 #include "base/addr.h"
 #include "connect/sock.h"
+#include "net-tcp/tcp_pace.h"
 
 int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing)
 {
@@ -27,7 +28,11 @@ int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *d
 static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct tcp_lane *t = tcp_of(l);
-    return t->cfg.sender ? tcp_tx_poll(t, ev, max) : tcp_rx_poll(t, ev, max);
+    if (t->cfg.sender)
+        return tcp_tx_poll(t, ev, max);
+    int n = tcp_rx_poll(t, ev, max);
+    tcp_pace_polled(n == 0);
+    return n;
 }
 
 static void tcp_close(struct pvn_lane *l)
@@ -138,7 +143,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->l.caps = PVN_LANE_ENDS;
     t->l.max_posted = TXQ;
     t->l.max_chunk = cfg->chunk;
-    t->batch_ns = (uint64_t)cfg->batch_us * 1000;
+    t->idle_seen = tcp_pace.spells - 1; /* the first message is a lone one */
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
         t->s[i].fd = -1;
         tcp_lend_init(&t->s[i]);

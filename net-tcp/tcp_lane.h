@@ -34,11 +34,10 @@ enum {
 
 struct pvn_tcp_lane_cfg {
     bool sender;
-    int streams;       /* wished, 1 .. PVN_TCP_MAX_STREAMS; the smaller of both ends' is used */
-    size_t chunk;      /* bytes; upper bound of a chunk, > 0 */
-    size_t lone_chunk; /* bytes; the same where there is one stream only, if larger */
-    unsigned
-        batch_us; /* small messages that follow each other faster are sent together; 0: never */
+    int streams;         /* wished, 1 .. PVN_TCP_MAX_STREAMS; the smaller of both ends' is used */
+    size_t chunk;        /* bytes; upper bound of a chunk, > 0 */
+    size_t lone_chunk;   /* bytes; the same where there is one stream only, if larger */
+    bool batch;          /* small messages may share a system call, see worth_sending in tcp_tx.c */
     size_t zerocopy_min; /* bytes; chunks of at least this size are lent, not copied; 0: never */
     char name[64];       /* for messages, e.g. "eth2" */
 

@@ -85,7 +85,8 @@ struct tcp_lane {
     struct pvn_tcp_lane_cfg cfg;
     int nstreams;
     int up;
-    uint64_t batch_ns, last_tx_ns;
+    bool lone;            /* the newest message was posted into an idle thread, see tcp_pace.h */
+    unsigned idle_seen;   /* tcp_idle_spells() at the newest message */
     unsigned quiet;       /* polls since the last post_write, saturated at 2 */
     size_t lend_min;      /* bytes; chunks of at least this size are lent; 0: none */
     uint32_t unreceipted; /* frames in TX_LENT */

@@ -205,7 +205,7 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
                                    .streams = streams_for(index),
                                    .chunk = (size_t)p->tcp_chunk,
                                    .lone_chunk = LONE_CHUNK,
-                                   .batch_us = (unsigned)(p->tcp_batch / PVN_NS_PER_US),
+                                   .batch = p->tcp_batch,
                                    .zerocopy_min =
                                        is_paced(index) ? 0 : (size_t)p->tcp_zerocopy_min,
                                    .dial = dial,

@@ -9,13 +9,15 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "base/clock.h"
+#include "net-tcp/tcp_pace.h"
 
 enum {
     SEND_NOW_BYTES = 16 * 1024, /* queued bytes that are worth a call at once */
     HALVE_FROM = 60 * 1024,     /* bytes of a lone payload that is sent in two halves */
     HALVE_TO = 96 * 1024
 };
+
+__thread struct tcp_pace tcp_pace;
 
 static struct tx_frame *frame_at(struct tcp_lane *t, uint32_t pos)
 {
@@ -38,6 +40,9 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     struct tcp_lane *t = tcp_of(l);
     if (t->tail - t->freed == TXQ)
         return -EAGAIN;
+    unsigned spells = tcp_pace_posted();
+    t->lone = t->idle_seen != spells && t->dealt == t->tail;
+    t->idle_seen = spells;
     struct tx_frame *f = frame_at(t, t->tail);
     f->state = TX_QUEUED;
     f->chunk = w->f.chunk;
@@ -133,16 +138,15 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
 }
 
 /*
- * What is sent once in a while, and not into a stream of messages: the peer is likely to wait for
- * it. Linux makes packets of up to 45 segments of it (64 KiB on Ethernet) and hands each on when it
+ * A lone message, for which the peer is likely to wait. Linux makes packets of up to 45 segments of it (64 KiB on Ethernet) and hands each on when it
  * is full. A little more than one of these is one that the peer gets when all has been copied here,
  * and a small one behind it that meets the peer's copying. Halves are copied at both ends at a
  * time.
  */
 static bool worth_halving(const struct tcp_lane *t, const struct stream *s, size_t len)
 {
-    return s->count == 1 && s->done == 0 && len >= HALVE_FROM && len <= HALVE_TO && t->batch_ns &&
-           pvn_now_ns() - t->last_tx_ns >= t->batch_ns;
+    return t->lone && t->cfg.batch && s->count == 1 && s->done == 0 && len >= HALVE_FROM &&
+           len <= HALVE_TO;
 }
 
 /* Writes once: bytes written, -EAGAIN or an error. */
@@ -211,26 +215,22 @@ static int pump(struct tcp_lane *t)
     }
     if (TX_BUDGET - budget >= SEND_NOW_BYTES)
         t->next_stream = t->next_stream + 1 == t->nstreams ? 0 : t->next_stream + 1;
-    if (t->batch_ns)
-        t->last_tx_ns = pvn_now_ns();
     return 0;
 }
 
 /*
- * Small messages that follow each other at once share a system call: the first goes out
- * immediately, those that come within batch_ns of it wait for each other, until the caller has
- * nothing more to add (two polls without a new message between them: its window is full or it waits
- * for an answer). A request is not done before its bytes are with the kernel, so its owner keeps
- * calling test and nothing can be left behind here.
+ * Small messages of a busy thread share a system call: each waits for the next ones until the
+ * caller has nothing more to add (two polls without a new message between them: its window is full,
+ * or it waits for something else). A lone message goes out immediately. A request is not done
+ * before its bytes are with the kernel, so its owner keeps calling test and no message is left
+ * behind here.
  */
 static bool worth_sending(const struct tcp_lane *t)
 {
     if (t->dealt == t->tail)
         return false;
-    if (t->batch_ns == 0 || t->quiet > 1 || t->queued_bytes >= SEND_NOW_BYTES ||
-        t->tail - t->dealt >= TX_RUN)
-        return true;
-    return pvn_now_ns() - t->last_tx_ns >= t->batch_ns;
+    return t->lone || !t->cfg.batch || t->quiet > 1 || t->queued_bytes >= SEND_NOW_BYTES ||
+           t->tail - t->dealt >= TX_RUN;
 }
 
 static bool any_run(const struct tcp_lane *t)

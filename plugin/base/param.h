@@ -75,7 +75,7 @@ struct pvn_params {
     uint64_t tcp_sndbuf;            /* 0: the kernel's */
     uint64_t tcp_rcvbuf;            /* 0: the kernel's */
     uint64_t tcp_zerocopy_min;
-    uint64_t tcp_batch;
+    bool tcp_batch;
 
     /* RDMA lane */
     int gid_index; /* -1: chosen with the peer */

@@ -164,16 +164,12 @@ static const struct pvn_param_def table[] = {
      .help = "Messages, or the pieces that large ones are cut into, are sent from where they are, "
              "without a copy, from this size on. Only from buffers that the kernel could put into "
              "huge pages (Linux 6.1), and not under bbr, which is slower so. 0: never."},
-    {.name = "TCP_BATCH_US",
-     .type = PVN_PARAM_DURATION,
-     .unit = "us",
-     .def = "2us",
-     .min = 0,
-     .max = 10 * MS,
+    {.name = "TCP_BATCH",
+     .type = PVN_PARAM_BOOL,
+     .def = "1",
      FIELD(tcp_batch),
-     .help =
-         "A small message that follows the last one within this time waits for others to share a "
-         "system call with, until nothing more is posted. 0: never."},
+     .help = "Small messages of a thread that has more to send share a system call; one that is "
+             "posted after the thread was idle is sent at once. 0: each is sent at once."},
 
     {.name = "GID_INDEX",
      .alias = "NCCL_IB_GID_INDEX",

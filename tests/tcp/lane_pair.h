@@ -23,6 +23,7 @@ extern "C" {
 #include "base/poller.h"
 #include "net-tcp/frame.h"
 #include "net-tcp/tcp_lane.h"
+#include "net-tcp/tcp_pace.h"
 }
 
 inline uint64_t lane_pair_now(void *)
@@ -133,13 +134,13 @@ struct LanePair {
         ASSERT_EQ(0, tx->ops->bind(tx, b, static_cast<size_t>(nb))) << tx->err.reason[0];
     }
 
-    void make_lanes(int streams, size_t chunk, unsigned batch_us, size_t zc)
+    void make_lanes(int streams, size_t chunk, bool batch, size_t zc)
     {
         pvn_tcp_lane_cfg c = {};
         c.streams = streams;
         c.chunk = chunk;
         c.lone_chunk = lone_chunk;
-        c.batch_us = batch_us;
+        c.batch = batch;
         c.zerocopy_min = zc;
         strcpy(c.name, "lo");
         c.dial = dial;
@@ -154,11 +155,11 @@ struct LanePair {
         ASSERT_TRUE(tx && rx);
     }
 
-    void open(int streams = 1, size_t chunk = 1 << 20, unsigned batch_us = 0, size_t zc = 0)
+    void open(int streams = 1, size_t chunk = 1 << 20, bool batch = false, size_t zc = 0)
     {
         ASSERT_EQ(0, pvn_poller_get());
         listen_on_loopback();
-        make_lanes(streams, chunk, batch_us, zc);
+        make_lanes(streams, chunk, batch, zc);
         exchange_offers();
         int vt = -EAGAIN, vr = -EAGAIN;
         for (int i = 0; i < 100000 && (vt || vr); i++) {
