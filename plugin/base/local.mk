@@ -25,5 +25,7 @@ libpvn_core_la_SOURCES += \
     plugin/base/random.h \
     plugin/base/result.c \
     plugin/base/result.h \
+    plugin/base/suggest.c \
+    plugin/base/suggest.h \
     plugin/base/version.c \
     plugin/base/version.h

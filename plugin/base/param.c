@@ -12,10 +12,9 @@
 
 #include "base/log.h"
 #include "base/param_value.h"
+#include "base/suggest.h"
 
 extern char **environ;
-
-#define NAME_MAX_LEN 48 /* longest name that is compared for "did you mean" */
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t defaults_once = PTHREAD_ONCE_INIT;
@@ -53,55 +52,16 @@ static const char *env_find(char *const *envp, const char *prefix, const char *n
     return NULL;
 }
 
-/* Optimal string alignment distance: insertions, deletions, replacements, swapped neighbours. */
-static int distance(const char *a, const char *b)
-{
-    int d[NAME_MAX_LEN + 1][NAME_MAX_LEN + 1];
-    int la = (int)strlen(a), lb = (int)strlen(b);
-    int i, j;
-
-    for (i = 0; i <= la; i++)
-        d[i][0] = i;
-    for (j = 0; j <= lb; j++)
-        d[0][j] = j;
-    for (i = 1; i <= la; i++) {
-        for (j = 1; j <= lb; j++) {
-            int cost = toupper((unsigned char)a[i - 1]) != b[j - 1];
-            int best = d[i - 1][j - 1] + cost;
-
-            if (d[i - 1][j] + 1 < best)
-                best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best)
-                best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    }
-    return d[la][lb];
-}
-
 const char *pvn_param_suggest(const char *name)
 {
     size_t count, i;
     const struct pvn_param_def *table = pvn_param_table(&count);
-    const char *best = NULL;
-    int best_distance;
+    struct pvn_suggest s;
 
-    if (strlen(name) > NAME_MAX_LEN)
-        return NULL;
-    /* Near enough: a typo or two, or a third of a longer name. */
-    best_distance = strlen(name) < 6 ? 2 : (int)strlen(name) / 3;
-    for (i = 0; i < count; i++) {
-        int d = distance(name, table[i].name);
-
-        if (d < best_distance || (d == best_distance && !best)) {
-            best = table[i].name;
-            best_distance = d;
-        }
-    }
-    return best;
+    pvn_suggest_start(&s, name);
+    for (i = 0; i < count; i++)
+        pvn_suggest_offer(&s, table[i].name);
+    return s.best;
 }
 
 static bool known(const char *name)

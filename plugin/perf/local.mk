@@ -21,3 +21,4 @@ bin_PROGRAMS += pvn-perf
 pvn_perf_SOURCES = plugin/perf/main.c
 pvn_perf_LDADD = libpvn-perf.la
 dist_man_MANS += plugin/perf/pvn-perf.1
+dist_pvn_bashcomp_DATA += plugin/perf/pvn-perf.bash

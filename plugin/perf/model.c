@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/suggest.h"
+
 #define MAX_PARAMS 512
 
 /* A zero dimension ends the shape. */
@@ -166,7 +168,20 @@ static const struct {
 
 const char *pvn_model_names(void)
 {
-    return "resnet50|bert-large|gpt2";
+    return "resnet50, bert-large and gpt2";
+}
+
+const char *pvn_model_suggest(const char *name)
+{
+    struct pvn_suggest near;
+
+    pvn_suggest_start(&near, name);
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+        if (name[0] && strncmp(name, models[i].name, strlen(name)) == 0)
+            return models[i].name;
+        pvn_suggest_offer(&near, models[i].name);
+    }
+    return near.best;
 }
 
 int pvn_model_load(const char *name, struct pvn_model *m)

@@ -32,8 +32,10 @@ struct pvn_bucket {
     int nparams;
 };
 
-/* "resnet50|bert-large|gpt2", for messages. */
+/* "resnet50, bert-large and gpt2", for messages. */
 const char *pvn_model_names(void);
+/* The model whose name is nearest to an unknown one, or NULL when none is near. */
+const char *pvn_model_suggest(const char *name);
 
 /* 0; -ENOENT for an unknown name, -ENOMEM. Free with pvn_model_free. */
 int pvn_model_load(const char *name, struct pvn_model *m);

@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/suggest.h"
 #include "base/version.h"
 #include "perf/boot.h"
 #include "perf/launch_env.h"
@@ -20,6 +22,7 @@
 #define MAX_FORKED_RANKS 256
 #define MAX_DEPTH        NCCL_NET_MAX_REQUESTS
 #define MAX_GROUP        8
+#define NOT_AN_OPTION    100 /* beside pvn_perf_exit */
 #define NAME_CHARS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 
 static const char usage[] =
@@ -44,7 +47,7 @@ static const char usage[] =
     "  --slot BYTES           ring: bytes per message slot (default: 512K)\n"
     "  --steps N              ring: slots per comm (default: 8)\n"
     "  --slices N             ring: slots per chunk (default: 1)\n"
-    "  --traffic-class N      handed to the plugin as NCCL's trafficClass\n"
+    "  --traffic-class N      passed to the plugin as NCCL's trafficClass\n"
     "\n"
     "How\n"
     "  --check                verify every byte or element\n"
@@ -55,18 +58,19 @@ static const char usage[] =
     "  --spin                 never yield the processor while nothing moves; NCCL does yield\n"
     "\n"
     "Where\n"
-    "  --ranks N              processes started here (default: 2); without it, the environment of\n"
-    "                         torchrun, mpirun or srun is honoured\n"
+    "  --ranks N              processes started here (default: 2); without it, this is one rank of\n"
+    "                         torchrun, mpirun or srun if one of them started it\n"
     "  --netns A,B,...        rank i runs in the i-th network namespace, in turn (needs root)\n"
     "  --master HOST[:PORT]   where rank 0 is, if the environment does not say\n"
     "  --boot-timeout SECONDS for all ranks to appear (default: 60)\n"
     "\n"
     "Output\n"
-    "  --json FILE, --csv FILE, --plot FILE.svg   ('-' is standard output)\n"
-    "  --quiet, --verbose, --help, --version\n"
+    "  --json FILE, --csv FILE, --plot FILE.svg   (one of them may be '-', standard output)\n"
+    "  --quiet, --verbose, -h, --help, -V, --version\n"
     "\n"
     "Exit status: 0 all is well, 1 data was wrong, 2 bad arguments, 3 plugin or environment "
-    "failed.\n";
+    "failed,\n"
+    "128 and the signal's number (130 for Ctrl-C) when interrupted.\n";
 
 enum {
     O_PLUGIN = 256,
@@ -144,6 +148,13 @@ static const struct option longopts[] = {
     {"version", no_argument, NULL, O_VERSION},
     {0},
 };
+
+static const struct {
+    const char *name;
+    enum pvn_perf_mode mode;
+} modes[] = {{"p2p", PVN_PERF_P2P}, {"ring", PVN_PERF_RING}, {"scale", PVN_PERF_SCALE}};
+
+enum { MODES = sizeof(modes) / sizeof(modes[0]) };
 
 static int bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
@@ -233,12 +244,12 @@ int pvn_perf_parse_sizes(const char *s, uint64_t *out, int max, int *n, char *wh
         rc = parse_range(it, out, max, n);
         if (rc)
             snprintf(why, why_len,
-                     rc == -ERANGE ? "%s makes more sizes than can be measured in one run"
-                                   : "'%s' is no size: write 8, 64K, 1M-64M or 1M-64M*4",
+                     rc == -ERANGE ? "%s makes more sizes than one run can measure"
+                                   : "'%s' is not a size: write 8, 64K, 1M-64M or 1M-64M*4",
                      item);
     }
     if (!rc && *n == 0) {
-        snprintf(why, why_len, "an empty list of sizes");
+        snprintf(why, why_len, "the list of sizes is empty");
         rc = -EINVAL;
     }
     free(copy);
@@ -253,7 +264,7 @@ static int want_int(const char *opt, const char *s, int min, int max, int *out)
     errno = 0;
     v = strtol(s, &end, 10);
     if (errno || end == s || *end || v < min || v > max)
-        return bad("--%s %s: a number from %d to %d is wanted", opt, s, min, max);
+        return bad("--%s %s: expected a number from %d to %d", opt, s, min, max);
     *out = (int)v;
     return PVN_PERF_OK;
 }
@@ -264,7 +275,7 @@ static int want_seconds(const char *opt, const char *s, double *out)
     double v = strtod(s, &end);
 
     if (end == s || *end || !(v > 0) || v > 86400)
-        return bad("--%s %s: seconds are wanted, above 0 and up to 86400", opt, s);
+        return bad("--%s %s: expected seconds > 0 and at most 86400", opt, s);
     *out = v;
     return PVN_PERF_OK;
 }
@@ -293,7 +304,7 @@ static int want_list(const char *opt, const char *s, char (*out)[32], int max, i
         out[(*n)++][len] = '\0';
         s += len + (s[len] == ',');
     }
-    return *n ? PVN_PERF_OK : bad("--%s: an empty list", opt);
+    return *n ? PVN_PERF_OK : bad("--%s: the list is empty", opt);
 }
 
 /* NAME=PATH, or PATH alone, whose name is then taken from libnccl-net-NAME.so. */
@@ -325,7 +336,7 @@ static int add_plugin(struct pvn_perf_opts *o, const char *arg)
                    arg);
     for (int i = 0; i < o->nplugins; i++) {
         if (strcmp(o->plugin[i].name, p->name) == 0)
-            return bad("two plugins are called %s: give them names with --plugin NAME=PATH",
+            return bad("two plugins have the name %s: give each its own with --plugin NAME=PATH",
                        p->name);
     }
     o->nplugins++;
@@ -348,7 +359,7 @@ static int add_env(struct pvn_perf_opts *o, const char *arg)
     }
     if (!eq || eq == key || (size_t)(eq - key) >= sizeof(e->key) ||
         strlen(eq + 1) >= sizeof(e->value))
-        return bad("--env %s: KEY=VALUE or NAME:KEY=VALUE is wanted", arg);
+        return bad("--env %s: expected KEY=VALUE or NAME:KEY=VALUE", arg);
     snprintf(e->key, sizeof(e->key), "%.*s", (int)(eq - key), key);
     snprintf(e->value, sizeof(e->value), "%s", eq + 1);
     o->nenv++;
@@ -365,7 +376,7 @@ static int set_master(struct pvn_perf_opts *o, const char *arg)
         const char *close = strchr(arg, ']');
 
         if (!close || (close[1] && close[1] != ':'))
-            return bad("--master %s: [ADDRESS]:PORT is wanted", arg);
+            return bad("--master %s: expected [ADDRESS]:PORT", arg);
         colon = close[1] ? close + 1 : NULL;
         len = (size_t)(close - arg) - 1;
         arg++;
@@ -423,7 +434,7 @@ static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
     case O_SLOT:
         if (pvn_perf_parse_size(arg, &o->slot) || o->slot < 16 || o->slot > (1u << 30) ||
             o->slot % 16)
-            return bad("--slot %s: a multiple of 16 from 16 to 1G is wanted", arg);
+            return bad("--slot %s: expected a multiple of 16 from 16 to 1G", arg);
         return PVN_PERF_OK;
     case O_STEPS:
         return want_int("steps", arg, 1, MAX_DEPTH, &o->steps);
@@ -476,39 +487,149 @@ static int take_how(struct pvn_perf_opts *o, int c, const char *arg)
     case O_PARAMS:
         o->mode = PVN_PERF_PARAMS;
         return PVN_PERF_OK;
+    case 'h':
     case O_HELP:
         fputs(usage, stdout);
         return PVN_PERF_HELP;
+    case 'V':
     case O_VERSION:
         printf("pvn-perf %s\n", pvn_version());
         return PVN_PERF_HELP;
     default:
-        return PVN_PERF_USAGE; /* getopt has said it */
+        return NOT_AN_OPTION;
     }
+}
+
+/* What getopt_long did not take: an unknown option, or a known one with or without its value. */
+static int bad_option(const char *arg)
+{
+    size_t len = strcspn(arg, "=");
+    struct pvn_suggest near;
+    char name[64];
+
+    if (strncmp(arg, "--", 2) != 0)
+        return bad("%s is not an option", arg);
+    snprintf(name, sizeof(name), "%.*s", (int)len - 2, arg + 2);
+    pvn_suggest_start(&near, name);
+    for (int i = 0; longopts[i].name; i++) {
+        if (strcmp(longopts[i].name, name) == 0)
+            return bad("--%s %s", name, longopts[i].has_arg ? "needs a value" : "takes no value");
+        pvn_suggest_offer(&near, longopts[i].name);
+    }
+    return near.best ? bad("--%s is not an option; did you mean --%s?", name, near.best)
+                     : bad("--%s is not an option", name);
 }
 
 static int set_mode(struct pvn_perf_opts *o, int argc, char **argv, int at)
 {
-    static const struct {
-        const char *name;
-        enum pvn_perf_mode mode;
-    } modes[] = {{"p2p", PVN_PERF_P2P}, {"ring", PVN_PERF_RING}, {"scale", PVN_PERF_SCALE}};
+    struct pvn_suggest near;
 
-    if (o->mode == PVN_PERF_PARAMS && at == argc)
-        return PVN_PERF_OK;
+    if (o->mode == PVN_PERF_PARAMS)
+        return at == argc ? PVN_PERF_OK
+                          : bad("--params only prints the parameters: '%s' is too much", argv[at]);
     if (at == argc) {
         fputs(usage, stderr);
         return PVN_PERF_USAGE;
     }
     if (at + 1 < argc)
-        return bad("'%s' after '%s' is one word too many", argv[at + 1], argv[at]);
-    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        return bad("expected one mode, got '%s' and '%s'", argv[at], argv[at + 1]);
+    pvn_suggest_start(&near, argv[at]);
+    for (size_t i = 0; i < MODES; i++) {
         if (strcmp(argv[at], modes[i].name) == 0) {
             o->mode = modes[i].mode;
             return PVN_PERF_OK;
         }
+        pvn_suggest_offer(&near, modes[i].name);
     }
-    return bad("'%s' is no mode: p2p, ring or scale is wanted", argv[at]);
+    if (near.best)
+        return bad("'%s' is not a mode; did you mean %s?", argv[at], near.best);
+    return bad("'%s' is not a mode; the modes are p2p, ring and scale", argv[at]);
+}
+
+/* ---- options that would have no effect ---- */
+
+enum { IN_P2P = 1, IN_RING = 2, IN_IDLE = 4, IN_ALL = IN_P2P | IN_RING | IN_IDLE };
+
+/* Where an option has an effect, unless that is everywhere. ring and scale take the same ones. */
+static const struct {
+    int option;
+    int modes;
+} limited[] = {
+    {O_SIZES, IN_P2P | IN_RING}, {O_PRESET, IN_RING},         {O_DEPTH, IN_P2P},
+    {O_GROUP, IN_P2P},           {O_LATENCY, IN_P2P},         {O_BANDWIDTH, IN_P2P},
+    {O_SLOT, IN_RING},           {O_STEPS, IN_RING},          {O_SLICES, IN_RING},
+    {O_CHECK, IN_P2P | IN_RING}, {O_ITERS, IN_P2P | IN_RING}, {O_WARMUP, IN_P2P | IN_RING},
+    {O_TIME, IN_P2P | IN_RING},  {O_SPIN, IN_P2P | IN_RING},  {O_PLOT, IN_P2P | IN_RING},
+};
+
+static const char *option_name(int c)
+{
+    for (int i = 0; longopts[i].name; i++) {
+        if (longopts[i].val == c)
+            return longopts[i].name;
+    }
+    return "?";
+}
+
+static bool given(const struct pvn_perf_opts *o, int c)
+{
+    return (o->given & UINT64_C(1) << (c - O_PLUGIN)) != 0;
+}
+
+static int check_mode_takes(const struct pvn_perf_opts *o)
+{
+    int here = o->idle > 0 ? IN_IDLE : o->mode == PVN_PERF_P2P ? IN_P2P : IN_RING;
+
+    for (size_t i = 0; i < sizeof(limited) / sizeof(limited[0]); i++) {
+        int takes = limited[i].modes;
+
+        if (!given(o, limited[i].option) || (takes & here))
+            continue;
+        if (here == IN_IDLE)
+            return bad("--%s has no effect with --idle", option_name(limited[i].option));
+        return bad("--%s has no effect in %s: it is for %s", option_name(limited[i].option),
+                   modes[o->mode].name, takes & IN_RING ? "ring and scale" : "p2p");
+    }
+    if (o->idle > 0 && o->mode != PVN_PERF_P2P)
+        return bad("--idle has no effect in %s: it is for p2p", modes[o->mode].name);
+    return PVN_PERF_OK;
+}
+
+/* Pairs of which the first has no effect when the second is given. */
+static const struct {
+    int option, beside;
+    const char *because;
+} pointless[] = {
+    {O_TIME, O_ITERS, "the number of iterations is given"},
+    {O_TIME, O_PRESET, "a preset runs a number of steps: give --iters"},
+    {O_MASTER, O_RANKS, "all ranks are started here"},
+    {O_BOOT_TIMEOUT, O_RANKS, "all ranks are started here"},
+    {O_VERBOSE, O_QUIET, "they contradict each other"},
+};
+
+static int check_together(const struct pvn_perf_opts *o, int abi)
+{
+    const char *const out[] = {o->json, o->csv, o->plot};
+
+    for (size_t i = 0; i < sizeof(pointless) / sizeof(pointless[0]); i++) {
+        if (given(o, pointless[i].option) && given(o, pointless[i].beside))
+            return bad("--%s has no effect with --%s: %s", option_name(pointless[i].option),
+                       option_name(pointless[i].beside), pointless[i].because);
+    }
+    if (given(o, O_TC) && abi && abi < 10)
+        return bad("--traffic-class has no effect with --abi %d: NCCL's interface has it from "
+                   "version 10 on",
+                   abi);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < i; k++) {
+            if (!out[i][0] || strcmp(out[i], out[k]) != 0)
+                continue;
+            return strcmp(out[i], "-") == 0
+                       ? bad("only one of --json, --csv and --plot can be '-', standard output")
+                       : bad("%s is given for two kinds of output", out[i]);
+        }
+    }
+    return PVN_PERF_OK;
 }
 
 static int check_names(const struct pvn_perf_opts *o)
@@ -522,14 +643,18 @@ static int check_names(const struct pvn_perf_opts *o)
         for (int k = 0; k < o->nplugins; k++)
             known |= strcmp(o->env[i].plugin, o->plugin[k].name) == 0;
         if (!known)
-            return bad("--env %s:%s=...: no plugin is called %s", o->env[i].plugin, o->env[i].key,
-                       o->env[i].plugin);
+            return bad("--env %s:%s=...: no --plugin has the name %s", o->env[i].plugin,
+                       o->env[i].key, o->env[i].plugin);
     }
     if (!o->preset[0])
         return PVN_PERF_OK;
     rc = pvn_model_load(o->preset, &m);
-    if (rc == -ENOENT)
-        return bad("--preset %s: %s is wanted", o->preset, pvn_model_names());
+    if (rc == -ENOENT) {
+        const char *near = pvn_model_suggest(o->preset);
+
+        return near ? bad("--preset %s is not known; did you mean %s?", o->preset, near)
+                    : bad("--preset %s is not known; there are %s", o->preset, pvn_model_names());
+    }
     pvn_model_free(&m);
     return rc ? bad("out of memory for --preset %s", o->preset) : PVN_PERF_OK;
 }
@@ -550,15 +675,11 @@ static int settle(struct pvn_perf_opts *o, int abi)
     for (int i = 0; i < o->nplugins; i++)
         o->plugin[i].abi = abi;
     if (p2p && o->ranks && o->ranks != 2)
-        return bad("--ranks %d: p2p is between 2 ranks; ring takes more", o->ranks);
-    if (p2p && o->preset[0])
-        return bad("--preset %s is for ring and scale", o->preset);
+        return bad("--ranks %d: p2p runs between exactly 2 ranks; ring takes any number", o->ranks);
+    if (check_mode_takes(o) || check_together(o, abi))
+        return PVN_PERF_USAGE;
     if (o->preset[0] && o->nsizes)
         return bad("--sizes and --preset exclude each other");
-    if (!p2p && (o->latency || o->bandwidth || o->idle > 0 || o->group > 1))
-        return bad("--latency, --bandwidth, --idle and --group are for p2p");
-    if (o->idle > 0 && (o->latency || o->bandwidth || o->nsizes))
-        return bad("--idle excludes --latency, --bandwidth and --sizes");
     if (abi == 4 && o->group > 1)
         return bad("--group %d: version 4 of the interface has no grouped receives", o->group);
     if (!o->nsizes && !o->preset[0] && set_sizes(o, sizes))
@@ -570,6 +691,9 @@ static int settle(struct pvn_perf_opts *o, int abi)
     }
     if (!o->channels)
         o->channels = p2p ? 1 : 2;
+    if (o->ndevs > o->channels)
+        return bad("--dev names %d devices but there are %d channels: give --channels %d", o->ndevs,
+                   o->channels, o->ndevs);
     if (!o->ndevs)
         snprintf(o->dev[o->ndevs++], sizeof(o->dev[0]), "0");
     if (p2p && !o->latency && !o->bandwidth && !(o->idle > 0))
@@ -594,15 +718,21 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
     o->boot_timeout = 60;
     o->traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF;
     optind = 0; /* several command lines in one process: the tests */
-    while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, "hV", longopts, NULL)) != -1) {
         int rc =
             c >= O_PLUGIN && c <= O_TC ? take_what(o, c, optarg, &abi) : take_how(o, c, optarg);
 
+        if (rc == NOT_AN_OPTION)
+            return bad_option(argv[optind - 1]);
         if (rc != PVN_PERF_OK)
             return rc;
+        o->given |= UINT64_C(1) << (c - O_PLUGIN);
     }
+    if (o->mode == PVN_PERF_PARAMS && o->given != UINT64_C(1) << (O_PARAMS - O_PLUGIN))
+        return bad("--params only prints the parameters: it takes no other option");
     c = set_mode(o, argc, argv, optind);
-    return c == PVN_PERF_OK ? settle(o, abi) : c;
+    return c == PVN_PERF_OK && o->mode != PVN_PERF_PARAMS ? settle(o, abi) : c;
 }
 
 uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o)

@@ -77,6 +77,7 @@ struct pvn_perf_opts {
     char json[512], csv[512], plot[512]; /* "": not wanted */
     int verbose;
     int quiet;
+    uint64_t given; /* the options that were on the command line, as bits private to opts.c */
 };
 
 /*

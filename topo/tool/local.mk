@@ -5,8 +5,7 @@ pvn_topo_schemadir = $(pkgdatadir)
 dist_pvn_topo_schema_DATA = topo/pvn-topo.schema.json
 
 dist_man_MANS += topo/pvn-topo.1
-pvn_bashcompdir = $(datadir)/bash-completion/completions
-dist_pvn_bashcomp_DATA = topo/pvn-topo.bash
+dist_pvn_bashcomp_DATA += topo/pvn-topo.bash
 
 bin_PROGRAMS += topo/pvn-topo
 topo_pvn_topo_SOURCES = \

@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# bash completion for pvn-perf
+_pvn_perf()
+{
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+    local modes="p2p ring scale" word mode=
+    local p2p="--depth --group --latency --bandwidth --idle"
+    local ring="--preset --slot --steps --slices"
+    case $prev in
+    --json | --csv | --plot | --plugin)
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return
+        ;;
+    --preset)
+        mapfile -t COMPREPLY < <(compgen -W "resnet50 bert-large gpt2" -- "$cur")
+        return
+        ;;
+    --abi)
+        mapfile -t COMPREPLY < <(compgen -W "4 5 6 7 8 9 10 11 12" -- "$cur")
+        return
+        ;;
+    --netns)
+        mapfile -t COMPREPLY < <(compgen -W "$(ip netns list 2>/dev/null | cut -d' ' -f1)" -- "$cur")
+        return
+        ;;
+    --env | --dev | --sizes | --channels | --depth | --group | --idle | --slot | --steps | --slices | \
+        --traffic-class | --iters | --warmup | --time | --repeat | --timeout | --ranks | --master | \
+        --boot-timeout)
+        return
+        ;;
+    esac
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        [[ " $modes " == *" $word "* ]] && mode=$word && break
+    done
+    if [[ $cur == -* ]]; then
+        [[ $mode != p2p ]] || ring=
+        [[ $mode != ring && $mode != scale ]] || p2p=
+        mapfile -t COMPREPLY < <(compgen -W "$p2p $ring --plugin --abi --env --dev --sizes --channels
+            --traffic-class --check --iters --warmup --time --repeat --timeout --spin --ranks --netns
+            --master --boot-timeout --json --csv --plot --quiet --verbose --params --help --version" -- "$cur")
+    elif [[ -z $mode ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$modes" -- "$cur")
+    fi
+}
+complete -o filenames -F _pvn_perf pvn-perf
