@@ -34,6 +34,12 @@ tests_topo_test_cli_SOURCES = tests/topo/test_cli.cc tests/topo/cli.h tests/topo
 tests_topo_test_cli_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_topo_test_cli_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD) libpvn-core.la $(JANSSON_LIBS)
 
+EXTRA_DIST += tests/topo/schema_check.py
+PVN_TESTS += tests/topo/test_json
+tests_topo_test_json_SOURCES = tests/topo/test_json.cc tests/topo/cli.h tests/topo/shared.h
+tests_topo_test_json_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_topo_test_json_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD) $(JANSSON_LIBS)
+
 PVN_TESTS += tests/topo/test_odd
 tests_topo_test_odd_SOURCES = tests/topo/test_odd.cc tests/topo/cli.h tests/topo/shared.h
 tests_topo_test_odd_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -331,9 +331,13 @@ int pvn_ndoc_detect(const struct pvn_ndetect *in, struct pvn_ndoc **doc, char *w
     if (!d.doc)
         goto no_memory;
     d.system = pvn_ndoc_find(d.doc, "system", NULL, NULL);
-    if (!d.system && (!(d.system = pvn_ndoc_add(d.doc, NULL, "system")) ||
-                      pvn_ndoc_set(d.system, "version", "1") < 0))
-        goto no_memory;
+    if (!d.system) {
+        /* AMD's RCCL reads version 2 only, and NCCL version 1 only. */
+        d.doc->rccl = n_gpus > 0 && in->topo->gpus[gpus[0]].kind == PVN_GPU_AMD;
+        d.system = pvn_ndoc_add(d.doc, NULL, "system");
+        if (!d.system || pvn_ndoc_set(d.system, "version", d.doc->rccl ? "2" : "1") < 0)
+            goto no_memory;
+    }
     /* Rank 0's GPU, then all nets; the other ranks' GPUs are fused in behind them. */
     if (n_gpus > 0 && add_gpu(&d, gpus[0], 0) < 0)
         goto no_memory;
@@ -370,10 +374,6 @@ static void drop_subs(struct pvn_ndoc_node *node, const char *name)
 
 int pvn_ndoc_make_topo_file(struct pvn_ndoc *doc)
 {
-    struct pvn_ndoc_node *system = pvn_ndoc_find(doc, "system", NULL, NULL);
-    /* RCCL writes 2 for what differs in the gpu elements, which go. */
-    if (system && pvn_ndoc_set(system, "version", "1") < 0)
-        return -ENOMEM;
     for (int i = 0; i < doc->n_nodes; i++) {
         struct pvn_ndoc_node *node = doc->nodes[i];
         const char *busid = pvn_ndoc_get(node, "busid");

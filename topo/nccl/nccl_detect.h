@@ -34,7 +34,8 @@ int pvn_ndoc_gpus(const struct pvn_topo *topo, int *list);
 /* The model's function for a pci node's bus id, or -1. */
 int pvn_ndoc_pci_index(const struct pvn_topo *topo, const char *busid);
 
-/* Only what a file meant for NCCL_TOPO_FILE should hold: no gpu and nic elements (NCCL finds those
+/* Only what a file meant for NCCL_TOPO_FILE should hold: the version stays (1 for NCCL, 2 for AMD's
+ * RCCL, which accepts no other), no gpu and nic elements (NCCL finds those
  * by itself; given ones win even when wrong), link_speed and link_width spelled out on every bridge
  * that no sysfs describes. Changes doc. 0 or -ENOMEM. */
 int pvn_ndoc_make_topo_file(struct pvn_ndoc *doc);

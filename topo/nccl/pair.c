@@ -84,8 +84,9 @@ static bool same_busid(const char *a, const char *text)
     return pvn_nbusid_number(a) == pvn_nbusid_number(text);
 }
 
-/* A number with an optional prefix ("GPU3"), or -1. */
-static int number_after(const char *text, const char *prefix)
+/* A number with an optional prefix ("GPU3"), or -1. *nth is which of those with that number: 1, or
+ * what follows "#". */
+static int number_after(const char *text, const char *prefix, int *nth)
 {
     char *end;
     size_t len = strlen(prefix);
@@ -93,19 +94,39 @@ static int number_after(const char *text, const char *prefix)
         text += len;
     if (!isdigit((unsigned char)*text))
         return -1;
-    long value = strtol(text, &end, 10);
+    long value = strtol(text, &end, 10), which = 1;
+    if (*end == '#' && isdigit((unsigned char)end[1]))
+        which = strtol(end + 1, &end, 10);
+    *nth = which < 100000 ? (int)which : 0;
     return *end || value > 100000 ? -1 : (int)value;
+}
+
+int pvn_pairs_gpu_repeat(const struct pvn_pairs *p, int gpu)
+{
+    int before = 0;
+    for (int g = 0; g < gpu; g++)
+        before += gpu_node(p, g)->gpu.dev == gpu_node(p, gpu)->gpu.dev;
+    return before;
+}
+
+int pvn_pairs_net_repeat(const struct pvn_pairs *p, int net)
+{
+    int before = 0;
+    for (int n = 0; n < net; n++)
+        before += net_node(p, n)->net.dev == net_node(p, net)->net.dev;
+    return before;
 }
 
 int pvn_pairs_find_gpu(const struct pvn_pairs *p, const char *text)
 {
     bool busid = strchr(text, ':');
-    int dev = busid ? -1 : number_after(text, "GPU");
+    int nth = 1, dev = busid ? -1 : number_after(text, "GPU", &nth);
     char full[PVN_BDF_MAX + 8];
     /* "3b:00.0" is domain 0. */
     snprintf(full, sizeof(full), "%s%.20s", strlen(text) == 7 ? "0000:" : "", text);
     for (int g = 0; g < p->tree->n_gpus; g++) {
-        if (busid ? same_busid(gpu_node(p, g)->busid, full) : gpu_node(p, g)->gpu.dev == dev)
+        if (busid ? same_busid(gpu_node(p, g)->busid, full)
+                  : gpu_node(p, g)->gpu.dev == dev && --nth == 0)
             return g;
     }
     return -1;
@@ -114,17 +135,17 @@ int pvn_pairs_find_gpu(const struct pvn_pairs *p, const char *text)
 int pvn_pairs_find_net(const struct pvn_pairs *p, const char *text)
 {
     char full[PVN_BDF_MAX + 8];
-    int dev;
+    int dev, nth = 1;
     for (int n = 0; n < p->tree->n_nets; n++) {
         if (strcmp(net_name(p, n), text) == 0)
             return n;
     }
     snprintf(full, sizeof(full), "%s%.20s", strlen(text) == 7 ? "0000:" : "", text);
-    dev = number_after(text, strncasecmp(text, "NIC", 3) == 0 ? "NIC" : "NET");
+    dev = number_after(text, strncasecmp(text, "NIC", 3) == 0 ? "NIC" : "NET", &nth);
     for (int n = 0; n < p->tree->n_nets; n++) {
         const char *busid = p->tree->nodes[net_node(p, n)->up].busid;
         if (strchr(text, ':') ? busid[0] && same_busid(busid, full)
-                              : dev >= 0 && net_node(p, n)->net.dev == dev)
+                              : dev >= 0 && net_node(p, n)->net.dev == dev && --nth == 0)
             return n;
         /* The machine's own model may know the function by an interface behind it. */
         const struct pvn_nic *nic = pvn_pairs_nic(p, n);

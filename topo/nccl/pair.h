@@ -68,10 +68,15 @@ void pvn_pairs_line(const struct pvn_pairs *pairs, int gpu, char *text, size_t l
  * model. */
 bool pvn_pairs_hidden(const struct pvn_pairs *pairs, int gpu, int net);
 
-/* Index of the GPU whose bus id is given (any of NVML's and sysfs's spellings), or "GPU3", "3"; -1.
- */
+/* How many GPUs (nets) before this one have its number: several ranks on a GPU share one, and a file
+ * may repeat any. */
+int pvn_pairs_gpu_repeat(const struct pvn_pairs *pairs, int gpu);
+int pvn_pairs_net_repeat(const struct pvn_pairs *pairs, int net);
+
+/* Index of the GPU whose bus id is given (any of NVML's and sysfs's spellings), or "GPU3", "3",
+ * "GPU3#2" (the second with that number); -1. */
 int pvn_pairs_find_gpu(const struct pvn_pairs *pairs, const char *text);
-/* Index of the net by name, "NIC2", "NET2", "2" (the plugin's number) or bus id; -1. */
+/* Index of the net by name, "NIC2", "NET2", "2" (the plugin's number), "NIC2#2" or bus id; -1. */
 int pvn_pairs_find_net(const struct pvn_pairs *pairs, const char *text);
 
 /* Function in the machine's model of a GPU or net of the tree, or -1. */

@@ -54,7 +54,7 @@ static void draw_gpu(const struct tool *t, int dev, FILE *out)
 static void draw_nic(const struct tool *t, int nic, FILE *out)
 {
     const struct pvn_ntree *tree = t->tree;
-    char label[16], speed[32];
+    char label[16], speed[48];
     fprintf(out, "  n%d [shape=box, style=filled, fillcolor=\"#d1e5f0\", label=\"", nic);
     for (int n = 0; n < tree->n_nets; n++) {
         if (tree->nodes[tree->nets[n]].up != nic)

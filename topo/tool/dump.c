@@ -288,7 +288,7 @@ int dump_text(const struct tool *t)
 static void print_nccl_node(const struct tool *t, int index)
 {
     const struct pvn_nnode *n = &t->tree->nodes[index];
-    char speed[32];
+    char speed[48], label[16];
     switch (n->kind) {
     case PVN_NN_CPU:
         fprintf(t->out, "%sNUMA node %d%s", t->bold, n->cpu.numa, t->off);
@@ -304,7 +304,10 @@ static void print_nccl_node(const struct tool *t, int index)
         fprintf(t->out, "%s%s GPU%s", t->green, n->busid, t->off);
         break;
     case PVN_NN_GPU:
-        fprintf(t->out, "GPU%d", n->gpu.dev);
+        for (int g = 0; g < t->tree->n_gpus; g++) {
+            if (t->tree->gpus[g] == index)
+                fputs(tool_gpu_label(t, g, speed), t->out);
+        }
         if (n->gpu.sm > 0)
             fprintf(t->out, " sm %d", n->gpu.sm);
         break;
@@ -312,9 +315,11 @@ static void print_nccl_node(const struct tool *t, int index)
         fprintf(t->out, "%s%s NIC%s", t->green, n->busid[0] ? n->busid : "(no PCI)", t->off);
         break;
     case PVN_NN_NET:
-        fprintf(t->out, "NIC%d %s %s", n->net.dev, n->net.name,
-                tool_speed(pvn_ndoc_get_int(n->doc, "speed", 0) > 0 ? n->net.speed : 0, speed,
-                           sizeof(speed)));
+        for (int i = 0; i < t->tree->n_nets; i++) {
+            if (t->tree->nets[i] == index)
+                fprintf(t->out, "%s %s %s", tool_net_label(t, i, label), n->net.name,
+                        tool_net_speed(t, i, speed, sizeof(speed)));
+        }
         if (n->net.rail >= 0)
             fprintf(t->out, " rail %d", n->net.rail);
         break;

@@ -268,7 +268,9 @@ static json_t *nets(const struct tool *t)
         json_object_set_new(o, "address", text_or_null(tool_net_busid(t, i)));
         json_object_set_new(o, "numa",
                             known(tool_numa(t, pvn_pairs_net_pci(t->pairs, i), t->tree->nets[i])));
-        json_object_set_new(o, "speed_mbits", json_integer(n->net.speed));
+        json_object_set_new(o, "speed_mbits",
+                            tool_net_mbps(t, i) > 0 ? json_integer(tool_net_mbps(t, i))
+                                                    : json_null());
         json_object_set_new(o, "guid", json_string(guid));
         json_object_set_new(o, "port", json_integer(n->net.port));
         json_object_set_new(o, "rail", n->net.rail >= 0 ? json_integer(n->net.rail) : json_null());

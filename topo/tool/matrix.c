@@ -168,7 +168,7 @@ static void print_differences(const struct tool *t)
 
 static void print_legend(const struct tool *t)
 {
-    char buf[16], speed[32], what[128], numa[16];
+    char buf[16], speed[48], what[128], numa[16];
     fputc('\n', t->out);
     for (int i = 0; i < count(t); i++) {
         bool gpu = i < t->tree->n_gpus;

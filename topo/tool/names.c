@@ -49,13 +49,15 @@ const struct pvn_nnode *tool_net(const struct tool *t, int net)
 
 const char *tool_gpu_label(const struct tool *t, int gpu, char *buf)
 {
-    snprintf(buf, 16, "GPU%d", tool_gpu(t, gpu)->gpu.dev);
+    int repeat = pvn_pairs_gpu_repeat(t->pairs, gpu);
+    snprintf(buf, 16, repeat ? "GPU%d#%d" : "GPU%d", tool_gpu(t, gpu)->gpu.dev, repeat + 1);
     return buf;
 }
 
 const char *tool_net_label(const struct tool *t, int net, char *buf)
 {
-    snprintf(buf, 16, "NIC%d", tool_net(t, net)->net.dev);
+    int repeat = pvn_pairs_net_repeat(t->pairs, net);
+    snprintf(buf, 16, repeat ? "NIC%d#%d" : "NIC%d", tool_net(t, net)->net.dev, repeat + 1);
     return buf;
 }
 
@@ -138,10 +140,18 @@ const char *tool_speed(int mbps, char *buf, size_t len)
     return buf;
 }
 
-const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len)
+int tool_net_mbps(const struct tool *t, int net)
 {
     const struct pvn_nnode *node = tool_net(t, net);
-    return tool_speed(pvn_ndoc_get_int(node->doc, "speed", 0) > 0 ? node->net.speed : 0, buf, len);
+    return pvn_ndoc_get_int(node->doc, "speed", 0) > 0 ? node->net.speed : 0;
+}
+
+const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len)
+{
+    if (tool_net_mbps(t, net) > 0)
+        return tool_speed(tool_net_mbps(t, net), buf, len);
+    snprintf(buf, len, "speed unknown (NCCL counts 10 Gb/s)");
+    return buf;
 }
 
 int tool_numa(const struct tool *t, int pci, int node)

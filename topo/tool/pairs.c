@@ -365,7 +365,7 @@ static int no_such(const struct tool *t, bool gpu, const char *name)
 
 int cmd_why(struct tool *t, int argc, char **argv)
 {
-    char gpu_name[16], net_label[16], speed[32];
+    char gpu_name[16], net_label[16], speed[48];
     if (argc != 2) {
         tool_error("why wants a GPU and a NIC, for example: pvn-topo why GPU0 mlx5_0");
         return TOOL_USAGE;

@@ -69,7 +69,8 @@ void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * others are indented by `indent`. Ends the line. */
 void tool_wrap(const struct tool *t, int at, int indent, const char *text);
 
-/* Short name of a GPU or net for tables: "GPU0", "NIC2"; buf holds 16. */
+/* Short name of a GPU or net for tables: "GPU0", "NIC2"; buf holds 16. Where numbers repeat, as they
+ * do when several ranks share a GPU, the second is "GPU0#2", so that a name means one thing. */
 const char *tool_gpu_label(const struct tool *t, int gpu, char *buf);
 const char *tool_net_label(const struct tool *t, int net, char *buf);
 const struct pvn_nnode *tool_gpu(const struct tool *t, int gpu);
@@ -80,8 +81,10 @@ const char *tool_net_busid(const struct tool *t, int net);
  */
 const char *tool_gpu_what(const struct tool *t, int gpu, char *buf, size_t len);
 const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len);
-/* Speed of a net as stated by the machine or file; "speed unknown" where NCCL would assume 10 Gb/s.
+/* Speed of a net in Mb/s as stated by the machine or file, 0 where it is not: NCCL then counts 10000.
  */
+int tool_net_mbps(const struct tool *t, int net);
+/* The same in words; where it is not stated, with what NCCL counts instead. buf holds 48. */
 const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len);
 /* "100 Gb/s", "10 Gb/s", "speed unknown". */
 const char *tool_speed(int mbps, char *buf, size_t len);
