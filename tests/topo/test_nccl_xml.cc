@@ -327,6 +327,145 @@ INSTANTIATE_TEST_SUITE_P(
         return name + "_" + std::to_string(row.index);
     });
 
+class LintNumbers : public ::testing::TestWithParam<LintRow>
+{
+};
+
+TEST_P(LintNumbers, AreFound)
+{
+    const LintRow &row = GetParam();
+    bool found = false;
+    std::string all;
+    for (const pvn_lint_finding &f : lint(row.xml)) {
+        all += std::string(f.rule) + ":" + std::to_string(f.line) + " " + f.what + "\n";
+        if (strcmp(f.rule, row.rule) == 0 && f.line == row.line && f.level == row.level)
+            found |= strstr(f.what, row.says) != nullptr;
+        EXPECT_EQ(nullptr, strstr(f.what, "at -")) << f.what;
+    }
+    EXPECT_TRUE(found) << row.rule << " in line " << row.line << " is missing among\n" << all;
+}
+
+std::string gpu(const char *bus, const std::string &attrs, const char *inner = "")
+{
+    return std::string("<pci busid=\"0000:") + bus + ":00.0\" class=\"0x030200\"><gpu " + attrs +
+           ">" + inner + "</gpu></pci>\n";
+}
+
+std::string net(const char *name, const std::string &attrs)
+{
+    return std::string("<nic><net name=\"") + name + "\" " + attrs + "/></nic>\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Numbers, LintNumbers,
+    ::testing::Values(
+        LintRow{"out-of-range", PVN_LINT_WARN, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_speed=\"2.5 GT/s PCIe\" "
+                     "link_width=\"-2\"/>"),
+                "link_width=\"-2\" of <pci> is outside 0 to 32"},
+        LintRow{"out-of-range", PVN_LINT_WARN, 3,
+                body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_speed=\"2.5 GT/s PCIe\" "
+                     "link_width=\"99999999999\"/>"),
+                "does not fit 32 bits"},
+        LintRow{"out-of-range", PVN_LINT_WARN, 2,
+                "<system version=\"1\">\n<cpu numaid=\"-7\"/>\n</system>", "-1 to 1023"},
+        LintRow{"out-of-range", PVN_LINT_WARN, 3, body(gpu("01", "dev=\"-1\" rank=\"0\"")),
+                "dev=\"-1\""},
+        LintRow{"out-of-range", PVN_LINT_WARN, 3, body(gpu("01", "dev=\"0\" rank=\"-4\"")),
+                "rank=\"-4\""},
+        LintRow{"out-of-range", PVN_LINT_WARN, 3, body(net("a", "port=\"256\"")), "0 to 255"},
+        LintRow{"out-of-range", PVN_LINT_WARN, 3,
+                body(gpu("01", "dev=\"0\" rank=\"0\"",
+                         "<nvlink target=\"0000:02:00.0\" count=\"-3\"/>")),
+                "count=\"-3\""},
+        LintRow{"not-a-number", PVN_LINT_WARN, 3, body(gpu("01", "dev=\"first\" rank=\"0\"")),
+                "is not a number"},
+        LintRow{"absurd-speed", PVN_LINT_WARN, 3, body(net("a", "speed=\"99999999999999999999\"")),
+                "32 bits"},
+        LintRow{"rank-repeated", PVN_LINT_WARN, 4,
+                body(gpu("01", "dev=\"0\" rank=\"0\"") + gpu("02", "dev=\"1\" rank=\"0\"")),
+                "also used in line 3"},
+        LintRow{"gpu-dev-repeated", PVN_LINT_WARN, 4,
+                body(gpu("01", "dev=\"3\" rank=\"0\"") + gpu("02", "dev=\"3\" rank=\"1\"")),
+                "dev=\"3\" of <gpu> is also used in line 3"},
+        LintRow{"net-dev-repeated", PVN_LINT_WARN, 4,
+                body(net("a", "dev=\"0\"") + net("b", "dev=\"0\"")), "also used in line 3"},
+        LintRow{"nvlink-target", PVN_LINT_WARN, 3,
+                body(gpu("01", "dev=\"0\" rank=\"0\"",
+                         "<nvlink target=\"0000:01:00.0\" tclass=\"0x030200\" count=\"1\"/>")),
+                "the GPU it is in"}),
+    [](const auto &row) {
+        std::string name = row.param.rule;
+        for (char &c : name) {
+            c = c == '-' ? '_' : c;
+        }
+        return name + "_" + std::to_string(row.index);
+    });
+
+TEST(LintNumbersFine, SeveralRanksOnOneGpuAndSeveralHostsAreNoMistake)
+{
+    std::string two_hosts = "<system version=\"1\">\n"
+                            "<cpu numaid=\"0\" host_hash=\"0x1\">\n" +
+                            gpu("01", "dev=\"0\" rank=\"0\"") +
+                            "</cpu>\n<cpu numaid=\"0\" host_hash=\"0x2\">\n" +
+                            gpu("01", "dev=\"0\" rank=\"1\"") + "</cpu>\n</system>";
+    std::string shared = body("<pci busid=\"0000:01:00.0\" class=\"0x030200\">"
+                              "<gpu dev=\"0\" rank=\"0\"/><gpu dev=\"0\" rank=\"1\"/></pci>");
+    for (const auto &xml : {two_hosts, shared}) {
+        for (const pvn_lint_finding &f : lint(xml))
+            EXPECT_EQ(nullptr, strstr(f.rule, "dev-repeated")) << f.what;
+    }
+}
+
+// What a whole machine repeats is one remark for each place.
+TEST(LintFold, OneMistakeInOnePlaceIsOneRemark)
+{
+    auto count = [](const std::string &xml, const char *rule) {
+        int n = 0;
+        for (const pvn_lint_finding &f : lint(xml))
+            n += strcmp(f.rule, rule) == 0 ? f.count * 1000 + 1 : 0;
+        return n;
+    };
+    std::string flat = body(many(106, "<pci busid=\"00%02x:%02x:00.0\" link_speed=\"\"/>\n"));
+    EXPECT_EQ(106001, count(flat, "link-speed"));
+    for (const pvn_lint_finding &f : lint(flat)) {
+        if (strcmp(f.rule, "link-speed") == 0) {
+            EXPECT_EQ(3, f.line);
+            EXPECT_NE(nullptr, strstr(f.what, "so in line 4, 5")) << f.what;
+        }
+    }
+    // In places of their own a few are named, and the last stands for the rest.
+    std::string apart = body(many(106, "<pci busid=\"00%02x:%02x:00.0\" class=\"0x060400\">"
+                                       "<gpu dev=\"x\"/></pci>\n"));
+    EXPECT_EQ(106008, count(apart, "not-a-number"));
+    // Two kinds stay two.
+    EXPECT_EQ(1001, count(body("<pci busid=\"0000:01:00.0\" link_speed=\"\"/>\n"
+                               "<pci busid=\"0000:02:00.0\" link_width=\"0\"/>"),
+                          "link-width"));
+}
+
+// The remedy fits the case.
+TEST(LintRemedy, OfOneCaseIsNotGivenForAnother)
+{
+    auto remedy = [](const std::string &xml, const char *rule) -> std::string {
+        for (const pvn_lint_finding &f : lint(xml))
+            if (strcmp(f.rule, rule) == 0)
+                return f.remedy;
+        return "";
+    };
+    std::string link = "link_speed=\"2.5 GT/s PCIe\" link_width=\"1\"";
+    std::string gpu_pci = "<pci busid=\"0000:02:00.0\" class=\"0x030200\" ";
+    EXPECT_NE(std::string::npos, remedy(body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" " +
+                                             link + ">" + gpu_pci + "/></pci>"),
+                                        "slow-link")
+                                     .find("emulated"));
+    std::string of_gpu = remedy(body(gpu_pci + link + "/>"), "slow-link");
+    EXPECT_EQ(std::string::npos, of_gpu.find("switch")) << of_gpu;
+    EXPECT_NE(std::string::npos, of_gpu.find("the device")) << of_gpu;
+    EXPECT_NE(remedy("", "parse"), remedy("<system version=\"1\">\n</cpu>", "parse"));
+    EXPECT_NE(std::string::npos, remedy("<topology/>", "parse").find("outermost element"));
+}
+
 TEST(LintClean, AGoodFileHasNoFindings)
 {
     std::string xml =

@@ -10,5 +10,5 @@ libpvntopo_la_SOURCES += \
     topo/nccl/nic.c topo/nccl/nic.h \
     topo/nccl/pair.c topo/nccl/pair.h \
     topo/nccl/report.c topo/nccl/report.h
-libpvntopotool_la_SOURCES += topo/nccl/nccl_lint.c topo/nccl/nccl_scan.c topo/nccl/nccl_xml.h \
+libpvntopotool_la_SOURCES += topo/nccl/nccl_lint.c topo/nccl/nccl_lint_numbers.c topo/nccl/nccl_scan.c topo/nccl/nccl_xml.h \
     topo/nccl/nccl_xml_read.c

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -26,7 +27,8 @@ struct rules {
 };
 
 #define SAY(r, level, rule, node, remedy, ...)                                                     \
-    ((r)->err |= pvn_lint_add((r)->lint, (level), (rule), (node)->line, (remedy), __VA_ARGS__))
+    ((r)->err |= pvn_lint_add((r)->lint, (level), (rule), (node)->line,                            \
+                              (node)->parent ? (node)->parent->line : 0, (remedy), __VA_ARGS__))
 
 static bool has_sub(const struct pvn_ndoc_node *node, const char *name)
 {
@@ -73,6 +75,21 @@ static void lint_busid(struct rules *r, const struct pvn_ndoc_node *pci, const c
     }
 }
 
+static const char *slow_remedy(const struct pvn_ndoc_node *pci, const char *speed,
+                               const char *width)
+{
+    bool bridge = has_sub(pci, "pci"),
+         emulated = strncmp(speed, "2.5", 3) == 0 && strtol(width, NULL, 0) == 1;
+    if (bridge && emulated)
+        return "an emulated switch reports 2.5 GT/s x1 whatever it is: write the link of the "
+               "hardware";
+    if (bridge)
+        return "write the link of the hardware: the smaller of the switch's and its port's LnkCap "
+               "in lspci -vv";
+    return "write the most that the device can do (LnkCap in lspci -vv), or leave both out: NCCL "
+           "then takes them from sysfs";
+}
+
 static void lint_link(struct rules *r, const struct pvn_ndoc_node *pci, const char *busid)
 {
     const char *speed = pvn_ndoc_get(pci, "link_speed"), *width = pvn_ndoc_get(pci, "link_width");
@@ -92,13 +109,14 @@ static void lint_link(struct rules *r, const struct pvn_ndoc_node *pci, const ch
             "write \"2.5 GT/s PCIe\", \"5.0 GT/s PCIe\", \"8.0 GT/s PCIe\", \"16.0 GT/s PCIe\", "
             "\"32.0 GT/s "
             "PCIe\" or \"64.0 GT/s PCIe\"",
-            "link_speed=\"%.40s\" is not in NCCL's list: it counts as 8 GT/s", speed);
+            "link_speed=\"%.40s\" of %.20s is not in NCCL's list: it counts as 8 GT/s", speed,
+            busid);
     if (width && !wide)
         SAY(r, PVN_LINT_NOTE, "link-width", pci, "write the number of lanes",
-            "link_width=\"%.20s\" counts as 16", width);
-    if (speed && width && bw < SLOW_LINK)
-        SAY(r, PVN_LINT_WARN, "slow-link", pci,
-            "an emulated switch reports 2.5 GT/s x1 whatever it is: write the link of the hardware",
+            "link_width=\"%.20s\" of %.20s counts as 16", width, busid);
+    /* A width that no link has is the range's matter. */
+    if (speed && width && bw < SLOW_LINK && bw > 0)
+        SAY(r, PVN_LINT_WARN, "slow-link", pci, slow_remedy(pci, speed, width),
             "%s at %.30s x%.10s caps every path through it at %.2f GB/s", busid, speed, width,
             (double)bw);
 }
@@ -153,7 +171,7 @@ static void lint_cpu(struct rules *r, const struct pvn_ndoc_node *cpu)
     if (*end || end == numa)
         SAY(r, PVN_LINT_WARN, "numaid-form", cpu, "write the number of the NUMA node",
             "numaid=\"%.20s\" is not a number", numa);
-    else if (number < 0)
+    else if (number == -1)
         SAY(r, PVN_LINT_NOTE, "numaid-unknown", cpu,
             "if the devices' NUMA node is known, write it; otherwise leave them all at -1",
             "numaid=\"%.20s\": NCCL makes a NUMA node of its own, SYS away from all others", numa);
@@ -170,7 +188,10 @@ static void lint_net(struct rules *r, const struct pvn_ndoc_node *net)
 {
     const char *name = pvn_ndoc_get(net, "name"), *text = pvn_ndoc_get(net, "speed");
     long speed = pvn_ndoc_get_int(net, "speed", 1);
-    if (speed > ABSURD_MBPS)
+    if (speed > INT_MAX)
+        SAY(r, PVN_LINT_WARN, "absurd-speed", net, "speed is in Mb/s: 100000 for 100 Gb/s",
+            "net \"%.40s\" has speed=\"%.40s\", which does not fit NCCL's 32 bits", name, text);
+    else if (speed > ABSURD_MBPS)
         SAY(r, PVN_LINT_WARN, "absurd-speed", net, "speed is in Mb/s: 100000 for 100 Gb/s",
             "net \"%.40s\" has speed=\"%.20s\", which NCCL takes as %ld GB/s", name, text,
             speed / 8000);
@@ -200,6 +221,11 @@ static void lint_nvlink(struct rules *r, const struct pvn_ndoc_node *link)
     if (class && strncmp(class, "0x03", 4) == 0 && !pvn_ndoc_find(r->doc, "pci", "busid", target))
         SAY(r, PVN_LINT_WARN, "nvlink-target", link, "write the bus id of a GPU of this file",
             "<%s target=\"%.40s\"> leads to no pci of this file: NCCL drops the link", link->name,
+            target);
+    const char *own = link->parent->parent ? pvn_ndoc_get(link->parent->parent, "busid") : NULL;
+    if (own && strcasecmp(own, target) == 0)
+        SAY(r, PVN_LINT_WARN, "nvlink-target", link, "write the bus id of the GPU at its other end",
+            "<%s target=\"%.40s\"> leads to the GPU it is in: NCCL drops the link", link->name,
             target);
 }
 
@@ -268,6 +294,38 @@ static void lint_size(struct rules *r)
             "<system version=\"2\">: this file was written by AMD's RCCL and NCCL refuses it");
 }
 
+/* Elements of one name in elements of one name are one mistake. */
+static void lint_ignored(struct rules *r)
+{
+    const int most = sizeof(r->doc->ignored) / sizeof(r->doc->ignored[0]);
+    for (int i = 0; i < r->doc->n_ignored && i < most; i++) {
+        int first = 0;
+        while (strcmp(r->doc->ignored[first].name, r->doc->ignored[i].name) != 0 ||
+               strcmp(r->doc->ignored[first].parent, r->doc->ignored[i].parent) != 0)
+            first++;
+        r->err |=
+            pvn_lint_add(r->lint, PVN_LINT_WARN, "ignored-element", r->doc->ignored[i].line,
+                         r->doc->ignored[first].line,
+                         "check its name and its place: system > cpu > pci > pci, gpu, nic > net",
+                         "<%s> inside <%s> is ignored by NCCL with everything in it",
+                         r->doc->ignored[i].name, r->doc->ignored[i].parent);
+    }
+}
+
+static const char *parse_remedy(int code, size_t len, const struct pvn_xml_error *err)
+{
+    if (err->kind == PVN_XML_GRAPHS)
+        return "give it to NCCL_GRAPH_FILE; as NCCL_TOPO_FILE it is silently ignored";
+    if (err->kind == PVN_XML_OTHER)
+        return "give a file whose outermost element is <system>, as NCCL_TOPO_DUMP_FILE and "
+               "pvn-topo --xml dump write it";
+    if (code == -EFBIG)
+        return "give the description of one machine; NCCL holds 256 elements";
+    if (len == 0)
+        return "write one with pvn-topo --xml dump, or leave NCCL_TOPO_FILE unset";
+    return "correct that place; nothing behind it was looked at";
+}
+
 int pvn_nccl_lint(const char *text, size_t len, struct pvn_lint *lint)
 {
     struct rules r = {.lint = lint};
@@ -279,12 +337,9 @@ int pvn_nccl_lint(const char *text, size_t len, struct pvn_lint *lint)
     if (code == -ENOMEM)
         return code;
     if (code < 0)
-        return pvn_lint_add(
-            lint, PVN_LINT_ERROR, err.kind == PVN_XML_GRAPHS ? "graph-file" : "parse", err.line,
-            err.kind == PVN_XML_GRAPHS
-                ? "give it to NCCL_GRAPH_FILE; as NCCL_TOPO_FILE it is silently ignored"
-                : "correct that place; nothing behind it was looked at",
-            "%s", err.text);
+        return pvn_lint_add(lint, PVN_LINT_ERROR,
+                            err.kind == PVN_XML_GRAPHS ? "graph-file" : "parse", err.line, 0,
+                            parse_remedy(code, len, &err), "%s", err.text);
     r.doc = doc;
     lint_size(&r);
     for (int i = 0; i < doc->n_nodes; i++) {
@@ -299,14 +354,10 @@ int pvn_nccl_lint(const char *text, size_t len, struct pvn_lint *lint)
         else if (pvn_ndoc_is(node, "nvlink") || pvn_ndoc_is(node, "xgmi"))
             lint_nvlink(&r, node);
     }
-    for (int i = 0; i < doc->n_ignored && i < (int)(sizeof(doc->ignored) / sizeof(doc->ignored[0]));
-         i++)
-        r.err |=
-            pvn_lint_add(lint, PVN_LINT_WARN, "ignored-element", doc->ignored[i].line,
-                         "check its name and its place: system > cpu > pci > pci, gpu, nic > net",
-                         "<%s> inside <%s> is ignored by NCCL with everything in it",
-                         doc->ignored[i].name, doc->ignored[i].parent);
+    lint_ignored(&r);
     lint_tags(&r);
+    r.err |= pvn_lint_numbers(doc, lint);
     pvn_ndoc_free(doc);
+    pvn_lint_fold(lint);
     return r.err ? -ENOMEM : 0;
 }

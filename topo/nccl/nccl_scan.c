@@ -31,7 +31,7 @@ void pvn_lint_free(struct pvn_lint *lint)
 }
 
 int pvn_lint_add(struct pvn_lint *lint, enum pvn_lint_level level, const char *rule, int line,
-                 const char *remedy, const char *what, ...)
+                 int place, const char *remedy, const char *what, ...)
 {
     if ((lint->n & (lint->n - 1)) == 0) {
         size_t room = lint->n ? 2 * (size_t)lint->n : 1;
@@ -45,7 +45,8 @@ int pvn_lint_add(struct pvn_lint *lint, enum pvn_lint_level level, const char *r
     for (; at > 0 && lint->findings[at - 1].line > line; at--)
         lint->findings[at] = lint->findings[at - 1];
     struct pvn_lint_finding *f = &lint->findings[at];
-    *f = (struct pvn_lint_finding){.level = level, .rule = rule, .line = line, .remedy = remedy};
+    *f = (struct pvn_lint_finding){
+        .level = level, .rule = rule, .line = line, .place = place, .count = 1, .remedy = remedy};
     va_list args;
     va_start(args, what);
     vsnprintf(f->what, sizeof(f->what), what, args);
@@ -53,10 +54,54 @@ int pvn_lint_add(struct pvn_lint *lint, enum pvn_lint_level level, const char *r
     return 0;
 }
 
+/* More remarks of a kind than this do not help, wherever they are. */
+#define MOST_OF_A_KIND 8
+
+/* The finding among the first n that says it already, or -1. */
+static int find_like(const struct pvn_lint *lint, int n, const struct pvn_lint_finding *f)
+{
+    int alike = 0, last = -1;
+    for (int i = 0; i < n; i++) {
+        const struct pvn_lint_finding *other = &lint->findings[i];
+        if (other->level != f->level || strcmp(other->rule, f->rule) != 0 ||
+            strcmp(other->remedy, f->remedy) != 0)
+            continue;
+        if (other->place == f->place)
+            return i;
+        alike++;
+        last = i;
+    }
+    return alike >= MOST_OF_A_KIND ? last : -1;
+}
+
+void pvn_lint_fold(struct pvn_lint *lint)
+{
+    int kept = 0;
+    for (int i = 0; i < lint->n; i++) {
+        int like = find_like(lint, kept, &lint->findings[i]);
+        if (like < 0) {
+            lint->findings[kept++] = lint->findings[i];
+            continue;
+        }
+        struct pvn_lint_finding *f = &lint->findings[like];
+        size_t used = strlen(f->what);
+        /* Room for a few lines' numbers; the count says how many there are. */
+        if (f->count == 1)
+            snprintf(f->what + used, sizeof(f->what) - used, "; so in line %d",
+                     lint->findings[i].line);
+        else if (f->count < 8)
+            snprintf(f->what + used, sizeof(f->what) - used, ", %d", lint->findings[i].line);
+        else if (f->count == 8)
+            snprintf(f->what + used, sizeof(f->what) - used, " and more");
+        f->count++;
+    }
+    lint->n = kept;
+}
+
 static bool stop(struct scan *s, const char *what, const char *remedy)
 {
     if (!s->failed)
-        pvn_lint_add(s->lint, PVN_LINT_ERROR, "scanner", s->line, remedy,
+        pvn_lint_add(s->lint, PVN_LINT_ERROR, "scanner", s->line, 0, remedy,
                      "NCCL's reader stops here: %s", what);
     s->failed = true;
     return false;

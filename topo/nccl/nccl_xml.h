@@ -57,9 +57,11 @@ enum pvn_lint_level {
 
 struct pvn_lint_finding {
     enum pvn_lint_level level;
-    const char *rule;   /* stable short name, e.g. "bus-id-repeated" */
-    int line;           /* 1-based, 0 for the whole file */
-    char what[256];     /* what was seen, with its value */
+    const char *rule; /* stable short name, e.g. "bus-id-repeated" */
+    int line;         /* 1-based, 0 for the whole file; the first, where count is more than 1 */
+    int place;        /* line of the element around it, 0 none */
+    int count;        /* findings of this kind in this place that this one stands for, itself too */
+    char what[320];   /* what was seen, with its value */
     const char *remedy; /* what to write instead; static text */
 };
 
@@ -69,7 +71,8 @@ struct pvn_lint {
 };
 
 /* Everything there is to say about a file meant for NCCL_TOPO_FILE. 0, or -ENOMEM. A file that
- * cannot be parsed is a finding, not an error. */
+ * cannot be parsed is a finding, not an error. What one mistake repeats in one place (a rule broken
+ * by many children of one element) is one finding, which names the other lines. */
 int pvn_nccl_lint(const char *text, size_t len, struct pvn_lint *lint);
 void pvn_lint_free(struct pvn_lint *lint);
 const char *pvn_lint_level_name(enum pvn_lint_level level);
@@ -78,9 +81,17 @@ const char *pvn_lint_level_name(enum pvn_lint_level level);
  * standard input. NULL with errno set. */
 char *pvn_xml_slurp(const char *path, size_t *len);
 
-/* Adds a finding; what is a printf format. 0 or -ENOMEM. For the two files of the linter only. */
+/* Adds a finding; what is a printf format. 0 or -ENOMEM. For the files of the linter only, as are
+ * those below. */
 int pvn_lint_add(struct pvn_lint *lint, enum pvn_lint_level level, const char *rule, int line,
-                 const char *remedy, const char *what, ...) __attribute__((format(printf, 6, 7)));
+                 int place, const char *remedy, const char *what, ...)
+    __attribute__((format(printf, 7, 8)));
+
+/* Makes one of the findings of a kind in a place, and at most a few of a kind. */
+void pvn_lint_fold(struct pvn_lint *lint);
+
+/* Numbers out of range, and ranks and devs that repeat. 0 or -ENOMEM. */
+int pvn_lint_numbers(const struct pvn_ndoc *doc, struct pvn_lint *lint);
 
 /* Reads the bytes exactly as NCCL's own scanner would and reports the first place where it would
  * stop (rule "scanner"). Returns true when NCCL would read to the end. */

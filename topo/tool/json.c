@@ -499,6 +499,7 @@ int json_lint(const struct tool *t, const char *name, const struct pvn_lint *lin
         json_object_set_new(row, "rule", text(f->rule));
         json_object_set_new(row, "level", text(pvn_lint_level_name(f->level)));
         json_object_set_new(row, "line", f->line > 0 ? json_integer(f->line) : json_null());
+        json_object_set_new(row, "count", json_integer(f->count));
         json_object_set_new(row, "text", text(f->what));
         json_object_set_new(row, "remedy", text(f->remedy));
         json_array_append_new(rows, row);
