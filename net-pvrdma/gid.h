@@ -32,8 +32,8 @@ struct pvn_gid_policy {
     char range[64];   /* "": any; ADDRESS/PREFIX */
 };
 
-/* 0, or -EINVAL with *err when a range is not ADDRESS/PREFIX. Such a range would allow everything.
- */
+/* 0, or -EINVAL with *err when a range is not ADDRESS/PREFIX. Such
+ * a range would allow everything. */
 int pvn_gid_policy_check(const struct pvn_gid_policy *policy, struct pvn_err *err);
 
 /* Keeps the rows that the policy allows, in place, and returns their number. text: why the others
@@ -47,8 +47,8 @@ struct pvn_gid_choice {
     char text[512];    /* the chosen pair and why the others lost */
 };
 
-/* `connector`: mine is the connector's table. 0, or a negative errno with *err naming both tables.
- */
+/* `connector`: mine is the connector's table. 0, or a negative
+ * errno with *err naming both tables. */
 int pvn_gid_choose(const struct pvn_gid_row *mine, int nmine, const struct pvn_gid_row *theirs,
                    int ntheirs, bool connector, struct pvn_gid_choice *out, struct pvn_err *err);
 

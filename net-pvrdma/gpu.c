@@ -163,9 +163,9 @@ static struct gpu_ref *ref_of(const struct pvn_rdma_gpu *g, const struct pvn_rdm
     return mem->part[0].owner == g ? (struct gpu_ref *)(uintptr_t)mem - 1 : NULL;
 }
 
-/* A region that holds the buffer: one that is there already, as long as it is of the very same
- * allocations, which their ids say. An address that was freed and given out again has another id.
- */
+/* A region that holds the buffer: one that is there already, as long as it is of
+ * the very same allocations, which their ids say. An address that was freed and
+ * given out again has another id. */
 static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask,
                        const struct pvn_mem **out, struct pvn_gpumem_view *view,
                        struct pvn_err *err)

@@ -74,13 +74,13 @@ static inline struct ibv_mr *pvn_rdma_mem_find(const struct pvn_rdma_mem *mem, u
 
 /* Who registers memory for lanes of one device: it may keep a cache. Any thread. */
 struct pvn_rdma_registrar {
-    /* dmabuf_fd -1: host memory or a peer-memory client. 0 and *out, or a negative errno with *err.
-     */
+    /* dmabuf_fd -1: host memory or a peer-memory client. 0 and *out,
+     * or a negative errno with *err. */
     int (*reg)(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
                struct pvn_rdma_mem **out, struct pvn_err *err);
     void (*dereg)(void *arg, struct pvn_rdma_mem *mem);
-    /* PVN_FLUSH_CUDA of a GPU registration: 0 or a negative errno with *err. NULL: no GPU memory.
-     */
+    /* PVN_FLUSH_CUDA of a GPU registration: 0 or a negative errno
+     * with *err. NULL: no GPU memory. */
     int (*flush)(void *arg, const struct pvn_rdma_mem *mem, struct pvn_err *err);
     void *arg;
 };
@@ -92,10 +92,10 @@ struct pvn_rdma_lane_cfg {
     struct ibv_pd *pd;
     char name[64]; /* "vmw_pvrdma0:1", for messages */
     bool sender;
-    enum pvn_rdma_mode
-        mode;          /* of AUTO and another mode the other wins; record and imm do not meet */
-    unsigned modes;    /* those that will do, a bit each; 0: the one named, of AUTO all */
-    unsigned gpu_caps; /* PVN_LANE_GPU_*: what of GPU memory has been proved */
+    /* Of AUTO and another mode the other wins; record and imm do not meet. */
+    enum pvn_rdma_mode mode;
+    unsigned modes;            /* those that will do, a bit each; 0: the one named, of AUTO all */
+    unsigned gpu_caps;         /* PVN_LANE_GPU_*: what of GPU memory has been proved */
     enum pvn_flush_kind flush; /* of GPU memory that this end has received */
     /* Messages of no more bytes than this are sent as short ones, to a peer that takes them; 0:
      * none are, and none are taken. PVN_RDMA_SHORT_MAX at most. */
@@ -103,9 +103,9 @@ struct pvn_rdma_lane_cfg {
     int qps;          /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
     size_t max_chunk; /* bytes a single request may carry */
     bool costly_poll; /* an empty poll of a completion queue is a doorbell */
-    /* costly_poll: with nothing known to be in the queue it is asked only after this long without
-     * any movement, and after twice that when it was empty, and so on: that is how an error shows.
-     */
+    /* costly_poll: with nothing known to be in the queue it is asked only after
+     * this long without any movement, and after twice that when it was empty, and
+     * so on: that is how an error shows. */
     uint64_t quiet_poll_ns;
 
     /* the port */
@@ -138,11 +138,11 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
 /* Every doorbell the lane knows of, and what it was spent on; the calling thread's lane only. */
 struct pvn_rdma_lane_stats {
     uint64_t post_send, post_recv; /* calls: a doorbell each */
-    uint64_t
-        empty_polls; /* calls of poll_cq that met an empty ring: a doorbell each where costly */
-    uint64_t polls;  /* all of them */
-    uint64_t chunks; /* data chunks posted or seen */
-    uint64_t shorts; /* of them, short messages */
+    /* Calls of poll_cq that met an empty ring: a doorbell each where costly */
+    uint64_t empty_polls;
+    uint64_t polls;                  /* all of them */
+    uint64_t chunks;                 /* data chunks posted or seen */
+    uint64_t shorts;                 /* of them, short messages */
     uint64_t cts_entries, cts_rings; /* entries published, and the post_send calls that took */
     uint64_t acks_alone;             /* acknowledgements that no entry carried */
     uint64_t torn; /* looks at an entry or a message whose stamp was there before the rest */

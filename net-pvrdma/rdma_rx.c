@@ -100,9 +100,9 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
     return 0;
 }
 
-/* Entries may wait while the peer has at least as many unused ones as half of what is open. With
- * other lanes beside this one that is not known: messages that come over those use up entries too.
- */
+/* Entries may wait while the peer has at least as many unused ones as half of what
+ * is open. With other lanes beside this one that is not known: messages that come
+ * over those use up entries too. */
 static bool worth_publishing(const struct rdma_lane *r)
 {
     uint64_t waiting = r->staged - r->published;
@@ -303,8 +303,8 @@ static int acknowledge_alone(struct rdma_lane *r)
     return ring_chain(r, wr, wr, 1, r->published + 1);
 }
 
-/* Whether the peer's last requests may have no completion by which it learns what has come of them.
- */
+/* Whether the peer's last requests may have no completion by which
+ * it learns what has come of them. */
 static bool owes_farewell(const struct rdma_lane *r)
 {
     bool seen = false;
@@ -381,8 +381,8 @@ static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
     for (int i = before; i < *n; i++)
         rdma_started(r, ev[i].id);
     for (int k = 0; rc >= 0 && k < r->nqps; k++) {
-        /* In batches: each call is a doorbell. The peer's window is smaller than what stays posted.
-         */
+        /* In batches: each call is a doorbell. The peer's window is
+         * smaller than what stays posted. */
         if (r->qp[k].recv_lack >= CHAIN)
             rc = rdma_refill(r, k);
     }

@@ -78,8 +78,8 @@ static int agree_on_mode(struct rdma_lane *r)
     if (mode == PVN_RDMA_AUTO)
         return pvn_err_set(
             &r->l.err, -EPROTONOSUPPORT,
-            "%s works in %s mode and the peer's device in %s mode, and neither can do the "
-            "other; NCCL_PVRDMA_RDMA_MODE=auto on both lets them agree",
+            "%s works in %s mode and the peer's device in %s mode, and neither can do the other; "
+            "NCCL_PVRDMA_RDMA_MODE=auto on both lets them agree",
             r->cfg.name, pvn_rdma_mode_name(r->cfg.mode),
             pvn_rdma_mode_name((enum pvn_rdma_mode)r->peer.mode));
     r->cfg.mode = mode;

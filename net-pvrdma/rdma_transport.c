@@ -134,8 +134,8 @@ static int open_nics(struct pvn_err *err)
     return 0;
 }
 
-/* The TCP device on this interface; the first one where RDMA has no interface that TCP could use.
- */
+/* The TCP device on this interface; the first one where RDMA has
+ * no interface that TCP could use. */
 static int control_device(const struct pvn_hca_port *p, const struct pvn_device *tcp, int ntcp)
 {
     for (int i = 0; i < ntcp; i++)

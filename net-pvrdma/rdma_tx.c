@@ -55,8 +55,8 @@ static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-/* imm: the size goes first, so that it is there when the immediate arrives on the same queue pair.
- */
+/* imm: the size goes first, so that it is there when the immediate
+ * arrives on the same queue pair. */
 static void put_size(struct rdma_lane *r, int k, const struct pvn_write *w)
 {
     size_t at = (w->f.seq % CTS_SLOTS) * PVN_MAX_RECVS + w->f.recv;
@@ -342,8 +342,8 @@ static inline void watch_memory(struct rdma_lane *r)
         rdma_watch(r, seen, at_seen, seen, at_seen);
 }
 
-/* The peer acknowledges with its next entries; should these not come, a silence is the end of it.
- */
+/* The peer acknowledges with its next entries; should these not
+ * come, a silence is the end of it. */
 static int found_nothing(struct rdma_lane *r)
 {
     bool quiet = false;

@@ -205,8 +205,8 @@ static inline uint16_t imm_chunk(uint32_t imm)
 /* What one end tells the other before the queue pairs are connected. */
 struct rdma_offer {
     uint8_t mode, nqps, mtu, max_rd_atomic;
-    uint8_t
-        window_log2; /* chunks of a queue pair that a sending end leaves unacknowledged at most */
+    /* Chunks of a queue pair that a sending end leaves unacknowledged at most */
+    uint8_t window_log2;
     uint8_t ngids;
     uint8_t modes;       /* that this end can do: a bit for each */
     uint8_t pieces_log2; /* receives of a queue pair in the two-sided mode; the sender's credits */

@@ -72,8 +72,8 @@ struct pvn_iface_table {
 /* How to a destination. */
 struct pvn_iface_route {
     unsigned ifindex; /* 0: the source could not tell */
-    struct sockaddr_storage
-        src; /* the address that the kernel would put into the packets; port 0 */
+    /* The address that the kernel would put into the packets; port 0 */
+    struct sockaddr_storage src;
     struct sockaddr_storage gateway; /* family AF_UNSPEC: on the link itself, or unknown */
 };
 

@@ -51,8 +51,7 @@ static void warn_refused(const char *name, int code)
         allowed[strcspn(allowed, "\n")] = '\0';
     }
     pvn_warn("NCCL_PVRDMA_TCP_CC=%.64s is refused by the kernel (%s); it allows: %s; the system's "
-             "default "
-             "stays in use",
+             "default stays in use",
              name,
              code == ENOENT ? "no such congestion control" : pvn_strerror(code, text, sizeof(text)),
              *allowed ? allowed : "(not readable)");

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Options of a lane's data sockets, beyond those that every socket of ours gets (connect/sock.h). None
- * of them is worth a connection: what the kernel refuses is said once and done without. */
+/* Options of a lane's data sockets, beyond those that every socket of ours gets (connect/sock.h).
+ * None of them is worth a connection: what the kernel refuses is said once and done without. */
 #ifndef PVN_NET_TCP_SOCKOPT_H
 #define PVN_NET_TCP_SOCKOPT_H
 
@@ -33,9 +33,9 @@ void pvn_tcp_sockopt_answers(int fd);
  * it has taken. */
 void pvn_tcp_sockopt_one_way(int fd);
 
-/* Ties a socket to an interface, for interfaces that share a network: the route alone would send by
- * one of them only. 0, or a negative errno: -EPERM before Linux 5.7 without CAP_NET_RAW, -ENODEV.
- */
+/* Ties a socket to an interface, for interfaces that share a network: the route
+ * alone would send by one of them only. 0, or a negative errno: -EPERM before Linux
+ * 5.7 without CAP_NET_RAW, -ENODEV. */
 int pvn_tcp_sockopt_bind_device(int fd, const char *ifname);
 
 /* The congestion control in use ("bbr"); "?" where it cannot be read. */

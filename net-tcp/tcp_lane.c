@@ -52,8 +52,8 @@ static void tcp_close(struct pvn_lane *l)
     free(t);
 }
 
-/* The first stream's own address: the peer's is that of its control connection, but for the port.
- */
+/* The first stream's own address: the peer's is that of its
+ * control connection, but for the port. */
 static void tcp_locate(const struct pvn_lane *l, struct pvn_err *err)
 {
     const struct tcp_lane *t = (const struct tcp_lane *)l;

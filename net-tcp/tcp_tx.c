@@ -138,10 +138,10 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
 }
 
 /*
- * A lone message, for which the peer is likely to wait. Linux makes packets of up to 45 segments of it (64 KiB on Ethernet) and hands each on when it
- * is full. A little more than one of these is one that the peer gets when all has been copied here,
- * and a small one behind it that meets the peer's copying. Halves are copied at both ends at a
- * time.
+ * A lone message, for which the peer is likely to wait. Linux makes packets of up to 45 segments of
+ * it (64 KiB on Ethernet) and hands each on when it is full. A little more than one of these is one
+ * that the peer gets when all has been copied here, and a small one behind it that meets the peer's
+ * copying. Halves are copied at both ends at a time.
  */
 static bool worth_halving(const struct tcp_lane *t, const struct stream *s, size_t len)
 {
@@ -194,9 +194,9 @@ static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
     return 0;
 }
 
-/* Every stream that has work gets a turn, the first one in rotation, until the budget is spent.
- * Small messages do not turn it: they keep to one stream, and the others cost the receiver no call.
- */
+/* Every stream that has work gets a turn, the first one in rotation, until the
+ * budget is spent. Small messages do not turn it: they keep to one stream, and the
+ * others cost the receiver no call. */
 static int pump(struct tcp_lane *t)
 {
     size_t budget = TX_BUDGET;

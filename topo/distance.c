@@ -60,7 +60,8 @@ static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_dis
     }
 }
 
-/* Domains made by VMD lie behind a function of another root bus; physically that is where they are. */
+/* Domains made by VMD lie behind a function of another root bus;
+ * physically that is where they are. */
 static int physical_root(const struct pvn_topo *t, int root)
 {
     for (int guard = 0; root >= 0 && t->roots[root].via >= 0 && guard < t->nroots; guard++) {

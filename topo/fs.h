@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Read access to files below a root, with links kept inside it. Internal to topo/.
  *
- * Two stores hold the files: a directory, or a tar image in memory. Symbolic links are resolved
- * here, component by component, so an absolute link or ".." never leads out of the root in either. */
+ * Two stores hold the files: a directory, or a tar image in memory. Symbolic links
+ * are resolved here, component by component, so an absolute link or ".." never
+ * leads out of the root in either. */
 #ifndef PVN_TOPO_FS_H
 #define PVN_TOPO_FS_H
 
@@ -59,7 +60,8 @@ enum {
 
 struct pvn_fs {
     const struct pvn_fs_ops *ops;
-    /* Every path of a machine starts with the same few directories, so they are asked about once. */
+    /* Every path of a machine starts with the same few
+     * directories, so they are asked about once. */
     char *known[PVN_FS_KNOWN];
 };
 

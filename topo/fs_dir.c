@@ -86,7 +86,8 @@ static bool add_name(struct inside *in, const char *text, unsigned char type)
     return in->names[in->n].text && ++in->n < PVN_FS_MAX_NAMES;
 }
 
-/* Calls each with every entry but "." and ".." until it returns other than 0. 0 or negative errno. */
+/* Calls each with every entry but "." and ".." until it returns
+ * other than 0. 0 or negative errno. */
 static int for_each_entry(int fd, int (*each)(void *ctx, const struct dirent *e), void *ctx)
 {
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0), rc = 0;

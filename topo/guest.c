@@ -78,7 +78,8 @@ static bool by_devices(struct pvn_topo *t)
         } else if (p->path && strstr(p->path, "/VMBUS:")) {
             hv = PVN_HV_HYPERV;
         }
-        /* SmartNICs offer virtio functions on bare metal, so they need the CPU's bit beside them. */
+        /* SmartNICs offer virtio functions on bare metal, so they
+         * need the CPU's bit beside them. */
         if (hv == PVN_HV_UNKNOWN || (hv == PVN_HV_KVM && t->guest.cpu_flag == PVN_TRI_NO)) {
             continue;
         }

@@ -379,7 +379,8 @@ static int place_functions(struct pvn_reader *r, const struct listing *l)
             return rc;
         }
     }
-    /* An entry that is a directory by itself (captures made without links) has files but no place. */
+    /* An entry that is a directory by itself (captures made without
+     * links) has files but no place. */
     for (int i = 0; i < l->names.n; i++) {
         struct pvn_pci *p;
         struct addr a;
@@ -400,7 +401,8 @@ static int place_functions(struct pvn_reader *r, const struct listing *l)
     return 0;
 }
 
-/* "8.0 GT/s PCIe", "8 GT/s" or "Unknown"; the kernel's own word for not knowing is "Unknown speed". */
+/* "8.0 GT/s PCIe", "8 GT/s" or "Unknown"; the kernel's own word for
+ * not knowing is "Unknown speed". */
 static int parse_speed(const char *text)
 {
     int whole = 0, tenth = 0, used = 0;

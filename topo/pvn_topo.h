@@ -38,7 +38,8 @@ enum {
     PVN_TEXT_MAX = 128, /* DMI texts, versions, model names */
 };
 
-/* Why a call failed. text is one sentence that names the value and, where there is one, the remedy. */
+/* Why a call failed. text is one sentence that names the value and,
+ * where there is one, the remedy. */
 struct pvn_topo_err {
     char text[512];
 };
@@ -155,7 +156,7 @@ struct pvn_root {
     uint32_t domain;
     uint8_t bus;
     int via;  /* function whose driver made this bus (Intel VMD), or -1 */
-    int numa; /* the one that all its functions name (it may be -1), PVN_UNKNOWN where they differ */
+    int numa; /* the one all its functions name (it may be -1), PVN_UNKNOWN where they differ */
 };
 
 /* ----------------------------------------------------------------------------
@@ -220,9 +221,9 @@ struct pvn_rdma_port {
     int rate_mbps; /* or PVN_UNKNOWN */
     char rate_text[32];
     enum pvn_link_layer layer;
-    int lid;        /* or PVN_UNKNOWN */
-    int active_mtu; /* bytes; sysfs has no such file, so PVN_UNKNOWN unless the caller filled it in */
-    int netdev;     /* index in nets, or -1 */
+    int lid;              /* or PVN_UNKNOWN */
+    int active_mtu;       /* bytes; not in sysfs, so PVN_UNKNOWN unless the caller filled it in */
+    int netdev;           /* index in nets, or -1 */
     struct pvn_gid *gids; /* entries that are not zero, by index */
     int ngids;
     int gid_table_len; /* entries of the table, zero ones included */
@@ -253,8 +254,8 @@ struct pvn_pvrdma_pair {
     int vmxnet3; /* PCI index of function 0 of the slot when it is a vmxnet3, else -1 */
     int netdev;  /* its interface, or -1 */
     int rdma;    /* the RDMA device, or -1 when the driver did not bind */
-    char problem
-        [256]; /* "" when the pair is complete, else the sentence that says what is missing */
+    /* "" when the pair is complete, else the sentence that says what is missing */
+    char problem[256];
 };
 
 /* ----------------------------------------------------------------------------
@@ -505,7 +506,7 @@ int pvn_link_mbytes(int speed_mts, int width);
 const char *pvn_link_speed_name(int speed_mts);
 
 /* ----------------------------------------------------------------------------
- * Hints and host dumps: where the hypervisor hides the tree (topo/capture/hints.c, topo/capture/merge.c) */
+ * Hints and host dumps: where the hypervisor hides the tree (topo/capture/hints.c and merge.c) */
 
 /* Applies a hints file (text of len bytes; name is used in errors, "name:LINE: ..."). Format, one
  * statement a line, '#' starts a comment:

@@ -247,7 +247,8 @@ static int netdev_of_port(struct pvn_reader *r, const char *dir, const struct pv
 
     for (int i = 0; i < port->ngids; i++) {
         found = port->gids[i].ndev[0] != '\0' ? pvn_topo_find_net(t, port->gids[i].ndev) : -1;
-        /* A VLAN or bond carries GIDs of its own; the port's interface is the one with the device. */
+        /* A VLAN or bond carries GIDs of its own; the port's
+         * interface is the one with the device. */
         if (found >= 0 && t->nets[found].pci >= 0) {
             return found;
         }

@@ -54,7 +54,8 @@ struct pvn_config_source {
 /* *damaged: a capability list loops or leads out of its space. */
 void pvn_decode_config(struct pvn_pci_config *c, const struct pvn_config_source *src,
                        bool *damaged);
-/* Sets the kind of every function: by its config space, else by its place. Depths are set before. */
+/* Sets the kind of every function: by its config space, else by
+ * its place. Depths are set before. */
 void pvn_pci_kinds(struct pvn_topo *topo);
 
 /* Leaves a note. The text is cut to its field. */
@@ -65,8 +66,9 @@ int pvn_reader_nomem(struct pvn_reader *r);
 /* Sets err ("more than N WHAT") and returns -E2BIG. */
 int pvn_reader_too_many(struct pvn_reader *r, const char *what, int limit);
 
-/* Adds a zeroed element of size bytes to an array that only this function grows (it starts as NULL,
- * and its room is always the next power of two). NULL: out of memory, and the array is unchanged. */
+/* Adds a zeroed element of size bytes to an array that only this function grows (it
+ * starts as NULL, and its room is always the next power of two). NULL: out of
+ * memory, and the array is unchanged. */
 void *pvn_array_add(void **array, int *n, size_t size);
 
 /* Text of dir/name (dir is real) into out: cut to cap, without trailing blanks, bytes that are not

@@ -120,7 +120,8 @@ static int read_cpus(struct pvn_reader *r)
     return 0;
 }
 
-/* A text file of any length for the model to own; "" when it cannot be read. NULL: out of memory. */
+/* A text file of any length for the model to own; "" when it
+ * cannot be read. NULL: out of memory. */
 static char *read_owned(struct pvn_reader *r, const char *dir, const char *name)
 {
     char path[PVN_FS_PATH_MAX];

@@ -28,8 +28,8 @@ char *abi_pci_path(const struct pvn_device *d);
 #define ABI_MAX_BYTES ((size_t)NCCL_MAX_NET_SIZE_BYTES / 2)
 ncclResult_t abi_make_vdevice(int *d, const int *devs, int ndevs, int max);
 
-/* v4: connect and accept block until the peer is known, transfers do the rest. One buffer, no tags.
- */
+/* v4: connect and accept block until the peer is known, transfers do
+ * the rest. One buffer, no tags. */
 ncclResult_t listen_v4(int dev, void *handle, void **listenComm);
 ncclResult_t connect_v4(int dev, void *handle, void **sendComm);
 ncclResult_t accept_v4(void *listenComm, void **recvComm);

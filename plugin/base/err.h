@@ -80,9 +80,9 @@ const char *pvn_worked_text(uint64_t ns, uint64_t msgs, uint64_t bytes, char *bu
 /* The system's description of an errno of either sign, thread safe: "Connection reset by peer". */
 const char *pvn_strerror(int code, char *buf, size_t size);
 
-/* Appends formatted text to the string in buf (capacity `size`) and returns its new length; text
- * that does not fit is cut and the string stays terminated. For building messages in fixed buffers.
- */
+/* Appends formatted text to the string in buf (capacity `size`) and returns its new
+ * length; text that does not fit is cut and the string stays terminated. For
+ * building messages in fixed buffers. */
 size_t pvn_str_append(char *buf, size_t size, const char *fmt, ...) PVN_PRINTF(3, 4);
 
 #endif

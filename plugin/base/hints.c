@@ -37,15 +37,12 @@ static const struct pvn_hint table[] = {
      "the lane could be set up but a message over it did not arrive: a wrong GID or VLAN, no route "
      "between the two devices, or an MTU larger than the network carries",
      "compare the two GIDs and addresses in this message; try `ping -M do -s 8972` where jumbo "
-     "frames "
-     "are set; NCCL_IB_GID_INDEX or NCCL_IB_HCA choose others"},
+     "frames are set; NCCL_IB_GID_INDEX or NCCL_IB_HCA choose others"},
     {PVN_HINT_NO_PEER, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_ACCEPT, PVN_PAST_ANY,
      "the peer never connected: it failed earlier, it cannot reach the address listened at, or it "
-     "chose "
-     "another network plugin",
+     "chose another network plugin",
      "look at the peer's log; all nodes need the same NCCL_NET_PLUGIN; set NCCL_SOCKET_IFNAME to "
-     "an "
-     "interface that the nodes share; NCCL_PVRDMA_ACCEPT_TIMEOUT sets the patience"},
+     "an interface that the nodes share; NCCL_PVRDMA_ACCEPT_TIMEOUT sets the patience"},
     {PVN_HINT_LOST_AFTER_WORKING, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_ANY, PVN_PAST_WORKED,
      "the peer no longer answers: its machine stopped, or the link between went down",
      "check the peer's machine and `ip -s link` at both ends; NCCL_PVRDMA_TCP_USER_TIMEOUT sets "
@@ -72,8 +69,7 @@ static const struct pvn_hint table[] = {
     {PVN_HINT_RESET_WORKING, PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_ANY, PVN_PAST_WORKED,
      "the peer's process ended without closing, or a firewall dropped an idle connection",
      "look at the peer's log for the first error; behind a firewall lower "
-     "NCCL_PVRDMA_KEEPALIVE_IDLE "
-     "below its idle limit"},
+     "NCCL_PVRDMA_KEEPALIVE_IDLE below its idle limit"},
     {PVN_HINT_RESET_HANDSHAKE, PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_ANY, PVN_PAST_ANY,
      "the peer closed the connection during set-up: it failed, or what listens there is not this "
      "plugin",
@@ -112,8 +108,7 @@ static const struct pvn_hint table[] = {
     {PVN_HINT_FORBIDDEN, PVN_HINT_ERRNO, EACCES, PVN_PHASE_ANY, PVN_PAST_ANY,
      "a security policy forbids it",
      "look at `dmesg` and the audit log (SELinux, AppArmor, seccomp), and at the device nodes' "
-     "modes "
-     "below /dev/infiniband"},
+     "modes below /dev/infiniband"},
     {PVN_HINT_FIREWALL, PVN_HINT_ERRNO, EPERM, PVN_PHASE_ANY, PVN_PAST_ANY,
      "a local firewall rule rejects the traffic",
      "look at `nft list ruleset` or `iptables -S OUTPUT`"},
@@ -132,8 +127,7 @@ static const struct pvn_hint table[] = {
 
     {PVN_HINT_WC_RETRY_WORKED, PVN_HINT_WC, WC_RETRY_EXC_ERR, PVN_PHASE_ANY, PVN_PAST_WORKED,
      "the peer stopped acknowledging on a path that has worked: its process or machine stopped, "
-     "the link "
-     "went down, or the network drops packets",
+     "the link went down, or the network drops packets",
      "look at the peer's log and at both ports' counters and link state; NCCL_IB_TIMEOUT and "
      "NCCL_IB_RETRY_CNT set the patience"},
     {PVN_HINT_WC_RETRY_NEVER, PVN_HINT_WC, WC_RETRY_EXC_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
@@ -149,8 +143,7 @@ static const struct pvn_hint table[] = {
      "by the "
      "device",
      "try NCCL_NET_GDR_LEVEL=LOC to rule out GPUDirect; in virtual machines check that ACS and the "
-     "IOMMU "
-     "let NIC and GPU talk"},
+     "IOMMU let NIC and GPU talk"},
     {PVN_HINT_WC_LOC_LEN, PVN_HINT_WC, WC_LOC_LEN_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
      "a message is larger than the posted buffer: both ends disagree on sizes",
      "use the same NCCL and plugin release and the same NCCL_* variables on all nodes"},

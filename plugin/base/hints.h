@@ -31,8 +31,8 @@ enum pvn_phase {
     PVN_PHASE_COUNT
 };
 
-/* The same error means different things on a path that has carried data and on one that never has.
- */
+/* The same error means different things on a path that has carried
+ * data and on one that never has. */
 enum pvn_past { PVN_PAST_ANY = 0, PVN_PAST_NEVER_WORKED, PVN_PAST_WORKED, PVN_PAST_COUNT };
 
 /* Stable names of rows; the table is in hints.c. */

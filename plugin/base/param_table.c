@@ -62,8 +62,7 @@ static const struct pvn_param_def table[] = {
      .def = "0",
      FIELD(strict),
      .help = "Fail, with the reason, where the plugin would otherwise go on with less: a lane that "
-             "does "
-             "not verify, a device left out."},
+             "does not verify, a device left out."},
     {.name = "SOCKET_IFNAME",
      .alias = "NCCL_SOCKET_IFNAME",
      .type = PVN_PARAM_LIST,
@@ -316,8 +315,7 @@ static const struct pvn_param_def table[] = {
      .words = unset_words,
      FIELD(traffic_class),
      .help = "Traffic class (the IP header's TOS byte, DSCP in its upper six bits) where a "
-             "communicator "
-             "does not ask for one itself."},
+             "communicator does not ask for one itself."},
     {.name = "TC_FORCE",
      .type = PVN_PARAM_BOOL,
      .def = "0",
@@ -416,8 +414,7 @@ static const struct pvn_param_def table[] = {
      .max = 86400 * SEC,
      FIELD(tcp_user_timeout),
      .help = "How long sent data may stay unacknowledged before the connection is dead. 0: the "
-             "kernel's "
-             "own patience (about 15 minutes)."},
+             "kernel's own patience (about 15 minutes)."},
     {.name = "STALL_WARN",
      .type = PVN_PARAM_DURATION,
      .unit = "s",

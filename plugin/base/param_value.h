@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* One parameter's value between text and field: inside of param.c, param_print.c and their tests.
- */
+/* One parameter's value between text and field: inside of param.c,
+ * param_print.c and their tests. */
 #ifndef PVN_BASE_PARAM_VALUE_H
 #define PVN_BASE_PARAM_VALUE_H
 

@@ -47,8 +47,8 @@ void pvn_poller_put(void);
  */
 void pvn_poller_after_fork(void);
 
-/* Disarmed. NULL with errno set: ENOMEM, ENOSPC (fs.epoll.max_user_watches), EBADF without a get.
- */
+/* Disarmed. NULL with errno set: ENOMEM, ENOSPC
+ * (fs.epoll.max_user_watches), EBADF without a get. */
 struct pvn_watch *pvn_poller_add(int fd);
 /* Before the descriptor is closed. NULL is allowed. */
 void pvn_poller_remove(struct pvn_watch *w);

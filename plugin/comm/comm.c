@@ -25,8 +25,8 @@
 
 /* Time between two looks at whether bytes have moved. */
 #define LOOK_NS (PVN_NS_PER_S / 10)
-/* Between two calls that look: nobody called for so long, and while nobody does nothing can move.
- */
+/* Between two calls that look: nobody called for so long, and
+ * while nobody does nothing can move. */
 #define AWAY_NS PVN_NS_PER_S
 
 /* Payload that may wait for a buffer with its tag; NCCL's own use stays far below. */

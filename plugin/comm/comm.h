@@ -53,17 +53,25 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
                  struct pvn_comm_mr **mr);
 int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr);
 
-/* The data calls, inline in comm_hot.h except iflush; those return an enum pvn_result. *request
- * NULL and 0: call again; of iflush: nothing has to be waited for. n at most PVN_MAX_RECVS. *done:
- * 0, or 1 with as many sizes as the request has buffers, in sizes unless that is NULL. int
- * pvn_comm_isend(c, void *data, size_t size, int tag, struct pvn_comm_mr *mr, void **request) int
- * pvn_comm_irecv(c, int n, void *const *data, const size_t *sizes, const int *tags, void *const
- * *mrs, void **request) int pvn_comm_test(void *request, int *done, int *sizes) */
+/*
+ * The data calls. isend, irecv and test are inline functions of comm_hot.h and return an
+ * enum pvn_result:
+ *
+ *     int pvn_comm_isend(struct pvn_comm *c, void *data, size_t size, int tag,
+ *                        struct pvn_comm_mr *mr, void **request)
+ *     int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+ *                        const int *tags, void *const *mrs, void **request)
+ *     int pvn_comm_test(void *request, int *done, int *sizes)
+ *
+ * n        at most PVN_MAX_RECVS
+ * *request NULL with success: call again; after iflush: there is nothing to wait for
+ * *done    0, or 1 with one size per buffer of the request in sizes, which may be NULL
+ */
 int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                     void *const *mrs, void **request);
 
-/* Frees everything, in whatever state the comm is. What isend has completed still reaches the peer.
- */
+/* Frees everything, in whatever state the comm is. What isend has
+ * completed still reaches the peer. */
 int pvn_comm_close(struct pvn_comm *c);
 
 /* Why the last call failed. Never NULL. */

@@ -34,14 +34,13 @@ int comm_irecv_general(struct pvn_comm *c, int n, void *const *data, const size_
 int comm_isend_later(struct send_msg *m, int rc, void **request);
 int comm_irecv_later(struct recv_group *g, int rc, void **request);
 int comm_test_any(void *request, int *done, int *sizes);
-/* Of a request that has not been found to be done with one size, and with nothing else to be said.
- */
+/* Of a request that has not been found to be done with one size,
+ * and with nothing else to be said. */
 int comm_test_open(struct pvn_req *req, int *done, int *sizes);
 
-/* Of a comm's epoch, or the one that says what it may be used for. It is a number that hardly
- * anything but a comm has there, so this is also the check that it is one. False: it may be ours
- * nevertheless.
- */
+/* Of a comm's epoch, or the one that says what it may be used for. It is a number that
+ * hardly anything but a comm has there, so this is also the check that it is one.
+ * False: it may be ours nevertheless. */
 static inline bool comm_surely(unsigned epoch)
 {
     return __builtin_expect(pvn_fork_surely(epoch), 1);

@@ -34,8 +34,7 @@ static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct pvn_e
     if (m->mr.ptr_type != NCCL_PTR_HOST && !(l->caps & (PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF))) {
         pvn_err_set(err, -EOPNOTSUPP,
                     "this connection fell back to %s, which cannot reach GPU memory; "
-                    "NCCL_PVRDMA_GPU_MEM=off lets "
-                    "NCCL stage in host memory everywhere",
+                    "NCCL_PVRDMA_GPU_MEM=off lets NCCL stage in host memory everywhere",
                     l->ops->name);
         pvn_err_set_fault(err, PVN_FAULT_USAGE);
         return err->code;

@@ -1,11 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Where the devices stand in the machine, by the topology library (topo/nccl/report.h): their order,
- * what the scan could not tell of them, and the log's lines on which NIC NCCL will take for each
- * GPU.
+/* Where the devices stand in the machine, by the topology library (topo/nccl/report.h): their
+ * order, what the scan could not tell of them, and the log's lines on which NIC NCCL will take for
+ * each GPU.
  *
- * Called by the thread that loads the plugin, under its lock.
- */
+ * Called by the thread that loads the plugin, under its lock. */
 #ifndef PVN_COMM_PLACEMENT_H
 #define PVN_COMM_PLACEMENT_H
 

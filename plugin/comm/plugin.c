@@ -171,8 +171,7 @@ int pvn_plugin_ready(struct pvn_err *err)
     if (pvn_forked()) {
         pvn_err_set(err, -ECHILD,
                     "the network plugin was initialised by process %d, of which this is a forked "
-                    "child; it has "
-                    "to call init for itself",
+                    "child; it has to call init for itself",
                     pvn_fork_parent());
         pvn_err_set_fault(err, PVN_FAULT_USAGE);
         return -ECHILD;

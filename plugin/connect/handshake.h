@@ -12,9 +12,12 @@
  *             <--------------------------------- HELLO
  *     OFFER   its lanes ----------------------->
  *             <--------------------------------- the pairs it chose, with its own lanes' blobs
- *     BIND    lanes connect to each other: TCP streams come in at the listener, which hands them to
- * the lane VERIFY  a round trip on every lane; one that fails is left out with a sentence READY
- * <-------- lanes that work --------> both keep what works at both ends UP
+ *     BIND    the lanes connect to each other; TCP streams
+ *             come in at the listener, which hands them to
+ *             their lane
+ *     VERIFY  <---------- a round trip on each --------->  a lane that fails is left out and named
+ *     READY   <------------ lanes that work ------------>  both keep what works at both ends
+ *     UP      data flows over the lanes
  *
  * Deadlines count the time in which the caller drives the machine: NCCL's proxy thread may be busy
  * elsewhere for seconds, which is no fault of the peer. Where the peer's own caller has to come
@@ -51,9 +54,8 @@ enum pvn_conn_state {
     PVN_CONN_STATES
 };
 
-enum {
-    PVN_CONN_INBOX = 128
-}; /* data sockets that may wait for their lane: 8 lanes of 16 streams */
+/* Data sockets that may wait for their lane: 8 lanes of 16 streams. */
+enum { PVN_CONN_INBOX = 128 };
 
 struct pvn_conn_cfg {
     bool sender;                  /* the connector, which sends data */
@@ -62,8 +64,8 @@ struct pvn_conn_cfg {
     const struct pvn_device *port[PVN_MAX_LANES];
     /* Acceptor: where the listener waits for each member. */
     struct sockaddr_storage listen_addr[PVN_MAX_LANES];
-    struct sockaddr_storage
-        peer; /* connector: the listener; acceptor: the other end of the connection */
+    /* connector: the listener; acceptor: the other end of the connection */
+    struct sockaddr_storage peer;
     socklen_t peer_len;
     uint64_t session;
     uint64_t nonce;    /* connector: 0, made for every attempt */

@@ -21,8 +21,8 @@ static const struct pvn_device *lane_device(const struct pvn_conn *c, int k)
     return c->lane_args[c->lane_arg[k]].dev;
 }
 
-/* One lane per port and transport, as far as they can be made. 0, or a failure of the connection.
- */
+/* One lane per port and transport, as far as they can be made. 0,
+ * or a failure of the connection. */
 static int make_lanes(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -431,8 +431,8 @@ int conn_step_bind(struct pvn_conn *c)
         else if (rc != -EAGAIN && (rc = lane_failed(c, k, rc)) != 0)
             return rc;
     }
-    /* Only now does the acceptor's offer leave: when the connector has it, this end's lanes listen.
-     */
+    /* Only now does the acceptor's offer leave: when the connector
+     * has it, this end's lanes listen. */
     rc = listen_to_peer(c);
     if (rc)
         return rc;

@@ -49,8 +49,8 @@ struct pvn_listener {
     struct undecided room[PVN_LISTENER_UNDECIDED]; /* the first nroom, oldest first */
     int nroom;
     struct member *members; /* oldest first */
-    uint64_t
-        waiting_ns; /* first accept since the last success, moved on while nobody called; 0: none */
+    /* First accept since the last success, moved on while nobody called; 0: none */
+    uint64_t waiting_ns;
     uint64_t called_ns;
     int no_files; /* errno of the last accept that failed for lack of something, 0: none */
     bool said_no_files, said_stranger;
@@ -455,8 +455,7 @@ void pvn_listener_close(struct pvn_listener *l)
     if (l->stats.strangers + l->stats.late + l->stats.crowded > 1)
         pvn_info(PVN_NET,
                  "%s: of %llu connections %llu were not from a peer, %llu said too little in time, "
-                 "%llu were "
-                 "closed for lack of room",
+                 "%llu were closed for lack of room",
                  l->cfg.dev->name, (unsigned long long)l->stats.accepted,
                  (unsigned long long)l->stats.strangers, (unsigned long long)l->stats.late,
                  (unsigned long long)l->stats.crowded);

@@ -132,8 +132,8 @@ int pvn_sock_accept(int listen_fd, struct sockaddr_storage *peer, struct pvn_err
 
         if (fd >= 0)
             return fd;
-        /* accept(2): errors of the new connection itself are to be treated like EAGAIN by retrying.
-         */
+        /* accept(2): errors of the new connection itself are to be
+         * treated like EAGAIN by retrying. */
         switch (errno) {
         case EINTR:
         case ECONNABORTED:

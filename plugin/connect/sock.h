@@ -41,8 +41,8 @@ int pvn_sock_accept(int listen_fd, struct sockaddr_storage *peer, struct pvn_err
  * an option that the kernel refuses is worth a trace line, not a connection. */
 void pvn_sock_tune(int fd, int traffic_class);
 
-/* Whether a dialled socket is connected: 0, -EAGAIN, or the negative errno of the failed attempt.
- */
+/* Whether a dialled socket is connected: 0, -EAGAIN, or the
+ * negative errno of the failed attempt. */
 int pvn_sock_connected(int fd);
 
 /* Ends a connection, or listening, and closes fd. A close alone would leave the other side waiting

@@ -154,8 +154,8 @@ int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struc
     if (memcmp(in, handle_magic, sizeof(handle_magic)) != 0)
         return pvn_err_set(
             err, -EINVAL,
-            "connection handle is not one of this plugin (it begins %02x%02x%02x%02x): "
-            "the other rank uses another network plugin or NCCL's own transport",
+            "connection handle is not one of this plugin (it begins %02x%02x%02x%02x): the other "
+            "rank uses another network plugin or NCCL's own transport",
             in[0], in[1], in[2], in[3]);
     sum = get32(in + H_SUM);
     want = crc32(in, H_SUM);
@@ -167,8 +167,8 @@ int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struc
     if (h->version < PVN_WIRE_VERSION_MIN)
         return pvn_err_set(
             err, -EPROTONOSUPPORT,
-            "connection handle is from wire version %u, this plugin speaks %d to %d: "
-            "install the same release on all nodes",
+            "connection handle is from wire version %u, this plugin speaks %d to %d: install the "
+            "same release on all nodes",
             h->version, PVN_WIRE_VERSION_MIN, PVN_WIRE_VERSION);
     h->session = get64(in + H_SESSION);
     h->addr.family = in[H_FAMILY];
@@ -546,8 +546,8 @@ int pvn_wire_agree(const struct pvn_hello *mine, const struct pvn_hello *theirs,
         return best;
     return pvn_err_set(
         err, -EPROTONOSUPPORT,
-        "wire versions do not meet: plugin %s on %s speaks %u to %u, plugin %s on %s speaks "
-        "%u to %u; install the same release on all nodes",
+        "wire versions do not meet: plugin %s on %s speaks %u to %u, plugin %s on %s speaks %u to "
+        "%u; install the same release on all nodes",
         mine->plugin_version, mine->host, mine->version_min, mine->version_max,
         theirs->plugin_version, theirs->host, theirs->version_min, theirs->version_max);
 }

@@ -133,8 +133,8 @@ struct pvn_hello {
 
 /* One lane of an offer. The blob is the lane's business alone (lane.h, offer and bind). */
 struct pvn_lane_offer {
-    uint8_t
-        index; /* connector: own lane number; acceptor: which of the connector's lanes it pairs */
+    /* connector: own lane number; acceptor: which of the connector's lanes it pairs */
+    uint8_t index;
     int16_t rail;            /* of its device; -1: not known */
     char kind[PVN_NAME_MAX]; /* lane->ops->name */
     char name[PVN_NAME_MAX]; /* interface or port, for messages */

@@ -42,8 +42,8 @@ static struct receiver *receiver_new(struct pvn_engine *e)
     struct receiver *rx = calloc(1, sizeof(*rx));
     if (!rx)
         return NULL;
-    /* Lowest addresses are handed out first, so that a shallow pipeline stays in few cache lines.
-     */
+    /* Lowest addresses are handed out first, so that a shallow
+     * pipeline stays in few cache lines. */
     for (int i = PVN_MAX_REQS - 1; i >= 0; i--) {
         rx->groups[i].next_free = rx->free;
         rx->free = &rx->groups[i];

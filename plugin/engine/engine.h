@@ -75,8 +75,8 @@ int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes);
 /* Moves the comm along without a request: posts what was blocked, takes events. */
 int pvn_engine_progress(struct pvn_engine *e);
 
-/* The comm's end by somebody else's decision (peer's report, control stream lost). First one wins.
- */
+/* The comm's end by somebody else's decision (peer's report,
+ * control stream lost). First one wins. */
 void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err);
 /* NULL while healthy. */
 const struct pvn_err *pvn_engine_err(const struct pvn_engine *e);

@@ -68,8 +68,8 @@ static inline int eng_hot_irecv(struct pvn_engine *e, struct recv_group *g, void
     return l->ops->post_cts(l, slot, 1, g->buf);
 }
 
-/* Whether a look at what the lane of an open request watches says that progress would find nothing.
- */
+/* Whether a look at what the lane of an open request watches says
+ * that progress would find nothing. */
 static inline bool eng_hot_no_news(const struct pvn_req *req)
 {
     const struct pvn_engine *e = req->e;

@@ -46,8 +46,7 @@ static struct stash *stash_new(struct pvn_engine *e, const struct pvn_frame *f, 
         rx->stash_bytes > e->cfg.stash_max - f->total) {
         eng_fail(e, -ENOBUFS, PVN_FAULT_ARGUMENT,
                  "message %llu has tag %d and %llu bytes, no posted receive has that tag, and %d "
-                 "messages "
-                 "of %zu bytes are kept aside already (limits: %d, %zu bytes)",
+                 "messages of %zu bytes are kept aside already (limits: %d, %zu bytes)",
                  (unsigned long long)f->seq, f->tag, (unsigned long long)f->total, rx->nstash,
                  rx->stash_bytes, STASH_SLOTS, e->cfg.stash_max);
         return NULL;

@@ -286,9 +286,8 @@ void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *
 int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct pvn_event *ev,
                   int n);
 int eng_rx_post(struct pvn_engine *e); /* likewise */
-/* The only lane has not taken the newest slot, rc says why. 0: it will later, or the engine's
- * error.
- */
+/* The only lane has not taken the newest slot, rc says why. 0: it
+ * will later, or the engine's error. */
 int eng_not_published(struct pvn_engine *e, int rc);
 void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);

@@ -266,8 +266,8 @@ static inline void cts(struct pvn_engine *e, const struct pvn_cts *c)
         impossible_cts(e, c->n);
         return;
     }
-    /* An entry that is published again (a repeated event, a replay) must not free what was taken.
-     */
+    /* An entry that is published again (a repeated event, a
+     * replay) must not free what was taken. */
     struct send_slot *s = &tx->slots[c->seq % SLOT_RING];
     if (c->seq - tx->slot_head >= SLOT_RING || s->cts) {
         e->stats.stale++;

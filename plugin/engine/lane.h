@@ -45,8 +45,8 @@ static inline uint32_t pvn_id(uint64_t seq)
     return (uint32_t)(seq & ((1u << PVN_ID_BITS) - 1));
 }
 
-/* A registered buffer. Owned by the registration (regMr .. deregMr); lanes fill their own columns.
- */
+/* A registered buffer. Owned by the registration (regMr ..
+ * deregMr); lanes fill their own columns. */
 struct pvn_mr {
     void *addr;                   /* start of the registered range */
     size_t len;                   /* bytes */
@@ -138,7 +138,7 @@ struct pvn_event {
 struct pvn_lane_counters {
     bool doorbells_known, retransmits_known;
     uint64_t doorbells_send, doorbells_recv, doorbells_empty; /* doorbells by what rang them */
-    uint64_t retransmits;                         /* TCP segments */
+    uint64_t retransmits;                                     /* TCP segments */
 };
 
 /*
@@ -247,8 +247,8 @@ struct pvn_lane {
     struct pvn_lane_watch watch; /* the lane's; the engine counts its polls down */
     int max_posted;    /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
     size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
-    size_t
-        max_chunk; /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
+    /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
+    size_t max_chunk;
     pvn_place_fn place;
     void *engine; /* first argument of place */
     struct pvn_err err;

@@ -56,15 +56,10 @@ enum {
 };
 
 enum { PVN_CU_MEM_HOST = 1, PVN_CU_MEM_DEVICE = 2 }; /* CUmemorytype */
-enum {
-    PVN_CU_FLUSH_OPT_HOST = 1,
-    PVN_CU_FLUSH_OPT_MEMOPS = 2
-}; /* CUflushGPUDirectRDMAWritesOptions */
-enum {
-    PVN_CU_ORDER_NONE = 0,
-    PVN_CU_ORDER_OWNER = 100,
-    PVN_CU_ORDER_ALL = 200
-}; /* CUGPUDirectRDMAWritesOrdering */
+/* CUflushGPUDirectRDMAWritesOptions */
+enum { PVN_CU_FLUSH_OPT_HOST = 1, PVN_CU_FLUSH_OPT_MEMOPS = 2 };
+/* CUGPUDirectRDMAWritesOrdering */
+enum { PVN_CU_ORDER_NONE = 0, PVN_CU_ORDER_OWNER = 100, PVN_CU_ORDER_ALL = 200 };
 enum { PVN_CU_FLUSH_TARGET_CURRENT_CTX = 0, PVN_CU_FLUSH_TO_OWNER = 100 };
 enum { PVN_CU_RANGE_DMA_BUF_FD = 1, PVN_CU_RANGE_FLAG_PCIE = 1 }; /* 11.7; the flag 12.8 */
 enum { PVN_CU_CAPTURE_RELAXED = 2 };                              /* CUstreamCaptureMode */

@@ -66,8 +66,8 @@ static int cu_error(const struct pvn_cuda *cu, struct pvn_err *err, const char *
     case PVN_CU_STUB_LIBRARY:
         code = pvn_err_set(
             err, -ENODEV,
-            "%s: this libcuda.so.1 is the CUDA Toolkit's stub, not the driver: take the "
-            "stubs folder out of LD_LIBRARY_PATH",
+            "%s: this libcuda.so.1 is the CUDA Toolkit's stub, not the driver: take the stubs "
+            "folder out of LD_LIBRARY_PATH",
             call);
         break;
     case PVN_CU_INVALID_CONTEXT:

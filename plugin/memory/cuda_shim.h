@@ -86,8 +86,8 @@ struct pvn_cuda_ptr {
     int dev;            /* -1 unless device or managed memory */
     uint64_t buffer_id; /* unique in the process for ever: an address that is freed and given out
                            again has another */
-    uint64_t
-        block_id; /* of the physical allocation behind a mapped range; 0: the driver does not say */
+    /* Of the physical allocation behind a mapped range; 0: the driver does not say */
+    uint64_t block_id;
     int gdr_capable; /* 0: this allocation was made without GPUDirect RDMA; -1: not known */
 };
 /* Ordinary memory is not an error: mem is PVN_CUDA_MEM_UNKNOWN. */

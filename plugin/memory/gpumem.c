@@ -93,8 +93,8 @@ static int explain(const struct pvn_gpumem_view *view, int rc, struct pvn_err *e
     if (view->segments > 1)
         pvn_err_add(err,
                     "the buffer lies in %u separate physical allocations, which this driver or NIC "
-                    "does not register "
-                    "as one (PyTorch: unset expandable_segments in PYTORCH_CUDA_ALLOC_CONF)",
+                    "does not register as one (PyTorch: unset expandable_segments in "
+                    "PYTORCH_CUDA_ALLOC_CONF)",
                     view->segments);
     else if (view->gdr_capable == 0)
         pvn_err_add(err, "the allocation was made without GPUDirect RDMA (CUmemAllocationProp "

@@ -42,8 +42,8 @@ struct pvn_gpumem_nic {
     void *nic;      /* first argument of the callbacks */
     bool can_write; /* RDMA WRITE: a peer can place data in registered memory */
     bool can_read;  /* RDMA READ */
-    const char *
-        lacks; /* what is known of its driver, for the sentence when nothing works; NULL: nothing */
+    /* What is known of its driver, for the sentence when nothing works; NULL: nothing */
+    const char *lacks;
 };
 
 /* ---- flush ---- */
@@ -110,8 +110,8 @@ void pvn_gpumem_prove(const struct pvn_cuda *cu, const char *cuda_why, int dev,
 
 /* ---- one buffer ---- */
 
-/* The allocations that a buffer lies in: one for cudaMalloc, one or more for mapped (VMM) memory.
- */
+/* The allocations that a buffer lies in: one for cudaMalloc, one
+ * or more for mapped (VMM) memory. */
 struct pvn_gpumem_view {
     int dev;
     unsigned segments;

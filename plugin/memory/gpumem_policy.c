@@ -72,8 +72,7 @@ static void decide_auto(const struct pvn_cuda_caps *gpu, bool nic_can_read,
     if (out->kind == PVN_FLUSH_IMPOSSIBLE)
         snprintf(out->text, sizeof(out->text),
                  "flush: impossible (compute capability %d.%d needs one; this NIC has no RDMA "
-                 "READ, this driver and GPU "
-                 "no cuFlushGPUDirectRDMAWrites)",
+                 "READ, this driver and GPU no cuFlushGPUDirectRDMAWrites)",
                  gpu->cc_major, gpu->cc_minor);
     else
         snprintf(out->text, sizeof(out->text),

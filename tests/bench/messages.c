@@ -188,9 +188,9 @@ __attribute__((noinline)) void test_of_send(struct end *e)
     one_test(e);
 }
 
-/* One more message: sent before it can be, its receive tested before it is sent, its send before
- * the receiver has said anything. A sender may learn from its queue that it is done all the same.
- */
+/* One more message: sent before it can be, its receive tested before it is sent,
+ * its send before the receiver has said anything. A sender may learn from its
+ * queue that it is done all the same. */
 static void in_vain(struct end *s, struct end *r, long count, size_t size)
 {
     void *data = r->buf;

@@ -1,9 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* nccl_check: NCCL's collectives from C, over several ranks on one GPU, each with its own
- * NCCL_HOSTID so that NCCL takes the network. Checks results exactly, measures, or kills a rank.
- * Needs a GPU, libcuda.so.1 and libnccl.so.2 at run time only; every rank is a process of its own.
- */
+/* nccl_check: NCCL's collectives from C, over several ranks on one GPU, each with
+ * its own NCCL_HOSTID so that NCCL takes the network. Checks results exactly,
+ * measures, or kills a rank. Needs a GPU, libcuda.so.1 and libnccl.so.2 at run time
+ * only; every rank is a process of its own. */
 #include "config.h"
 #include "gpu/nccl_rank.h"
 
@@ -177,8 +177,8 @@ static int run_rank(const struct nc_options *o, struct nc_shared *shared, int ra
             break;
         }
     }
-    /* After a failure the other ranks may be stuck in a collective, and so would be an orderly end.
-     */
+    /* After a failure the other ranks may be stuck in a collective,
+     * and so would be an orderly end. */
     if (rc == NC_OK)
         nc_rank_close(&r);
     fflush(stdout);

@@ -260,8 +260,8 @@ static void put(void *buf, int type, size_t i, int value)
         ((uint16_t *)buf)[i] = (uint16_t)(bits >> 16); /* exact: at most 8 significant bits */
 }
 
-/* PERIOD * REPEAT elements of the pattern from index 0 on, the same block for the same arguments.
- */
+/* PERIOD * REPEAT elements of the pattern from index 0 on, the
+ * same block for the same arguments. */
 static const unsigned char *block(int type, int mul, int add)
 {
     static _Alignas(4) unsigned char memory[PERIOD * (REPEAT + 1) * 4];

@@ -48,15 +48,15 @@ extern struct sv_hooks sv_hooks;
  * environment names): devices, rules and totals are made anew. EBUSY while a device is open. */
 int sv_configure(const char *text);
 
-/* One command, now. 0 or an errno; reply (may be NULL) gets the answer or the reason, cut to size.
- */
+/* One command, now. 0 or an errno; reply (may be NULL) gets the
+ * answer or the reason, cut to size. */
 int sv_command(const char *line, char *reply, size_t size);
 
 /* The same in another process of the fabric directory, by its slot. */
 int sv_peer_command(unsigned int slot, const char *line, char *reply, size_t size);
 
-/* This process's number in the fabric: 1 without a directory, 0 before the first device was opened.
- */
+/* This process's number in the fabric: 1 without a directory, 0
+ * before the first device was opened. */
 unsigned int sv_slot(void);
 
 /* How often the rule of that name met a candidate / acted. -1: no such rule. */

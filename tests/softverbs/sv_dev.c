@@ -330,8 +330,8 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
     return rc;
 }
 
-/* The entry of programs built against an old rdma-core: the struct ended before link_layer's flags.
- */
+/* The entry of programs built against an old rdma-core: the struct
+ * ended before link_layer's flags. */
 SV_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port,
                              struct _compat_ibv_port_attr *attr)
 {

@@ -44,8 +44,8 @@ static int grant(struct ibv_qp_cap *cap)
     if (p->pow2) {
         cap->max_send_wr = pow2(cap->max_send_wr);
         cap->max_recv_wr = pow2(cap->max_recv_wr);
-        /* vmw_pvrdma: a 72-byte header and 16 bytes per element, rounded up, in at most 128 pages
-         */
+        /* vmw_pvrdma: a 72-byte header and 16 bytes per element,
+         * rounded up, in at most 128 pages */
         uint64_t wqe = pow2(72 + 16 * cap->max_send_sge);
         if (p->sq_ring_bytes && wqe * cap->max_send_wr > (uint64_t)p->sq_ring_bytes)
             return EFAULT;
@@ -200,9 +200,9 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
 
 /* ---- state machine ---- */
 
-/* Required and optional attributes of each step for RC: the table of IBTA 11.2.5.2, as the kernel
- * has it (drivers/infiniband/core/verbs.c, qp_state_table). To RESET and ERR nothing but the state.
- */
+/* Required and optional attributes of each step for RC: the table of IBTA 11.2.5.2,
+ * as the kernel has it (drivers/infiniband/core/verbs.c, qp_state_table). To RESET
+ * and ERR nothing but the state. */
 static const struct {
     enum ibv_qp_state from, to;
     int required, optional;

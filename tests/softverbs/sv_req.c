@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    GARBAGE_OPCODE = 0x7f
-}; /* of failed completions: only wr_id, status, qp_num, vendor_err count */
+/* Of failed completions: only wr_id, status, qp_num, vendor_err count. */
+enum { GARBAGE_OPCODE = 0x7f };
 
 static bool is_read(const struct sv_wqe *w)
 {

@@ -23,8 +23,8 @@ EXPORT pvn_cu_result cuStreamCreate(void **out, unsigned flags);
 EXPORT pvn_cu_result cuStreamQuery(void *stream);
 EXPORT pvn_cu_result cuStreamSynchronize(void *stream);
 
-/* All of [addr, addr + len) in one allocation: what a copy on a real GPU would fault on otherwise.
- */
+/* All of [addr, addr + len) in one allocation: what a copy on a
+ * real GPU would fault on otherwise. */
 static bool is_device(uint64_t addr, size_t len)
 {
     const struct block *b = fake_find_block(addr);

@@ -22,8 +22,8 @@ extern struct pvn_memlane_plan pvn_memlane_plan[2][PVN_MEMLANES];
 extern int pvn_memlane_open; /* lanes that exist */
 
 void pvn_memlane_reset(void);
-/* Their lanes are called "mem"; two of them, so that a device can have lanes that differ in kind.
- */
+/* Their lanes are called "mem"; two of them, so that a device can
+ * have lanes that differ in kind. */
 extern const struct pvn_transport_ops pvn_mem_transport;
 extern const struct pvn_transport_ops pvn_mem2_transport; /* "mem2" */
 

@@ -316,7 +316,8 @@ TEST(TcpLaneBatch, MessagesOfAnIdleThreadDoNotWait)
     }
 }
 
-// Two messages of n bytes: the sender's system calls for the second. idle: the thread was, between them.
+// Two messages of n bytes: the sender's system calls for the second. idle: the thread was,
+// between them.
 static uint64_t calls_for_second(bool batch, size_t n, bool idle)
 {
     LanePair p;
@@ -352,8 +353,9 @@ TEST(TcpLaneBatch, ALoneMessageThatIsALittleMoreThanAPacketGoesInHalves)
     EXPECT_EQ(1u, calls_for_second(false, 64 << 10, true)) << "it is not known which are lone";
 }
 
-// Streams of messages over several comms as NCCL's proxy moves them: every pass posts one message on each
-// and tests the oldest, with 8 in flight. Returns the system calls that sent something, per message.
+// Streams of messages over several comms as NCCL's proxy moves them: every pass posts one message
+// on each and tests the oldest, with 8 in flight. Returns the system calls that sent something, per
+// message.
 static double calls_per_message(int comms, size_t n, int messages)
 {
     enum { DEPTH = 8 };

@@ -383,8 +383,8 @@ TEST_F(GpuMem, ProofOnAnotherDeviceWithItsOwnPolicy)
     EXPECT_EQ(fake->current(), fake->primary(0));
 }
 
-/* The PVRDMA case: no dma-buf in the provider, and no peer-memory client that reaches the driver.
- */
+/* The PVRDMA case: no dma-buf in the provider, and no peer-memory
+ * client that reaches the driver. */
 TEST_F(GpuMem, PvrdmaIsStagedAndSaysWhy)
 {
     nic.peer_rc = -EFAULT;

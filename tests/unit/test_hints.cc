@@ -27,8 +27,8 @@ std::vector<pvn_hint> all_rows()
     return {table, table + count};
 }
 
-/* One test per row: some situation leads to it, so no earlier row hides it; and it says something.
- */
+/* One test per row: some situation leads to it, so no earlier row
+ * hides it; and it says something. */
 class HintRow : public ::testing::TestWithParam<pvn_hint>
 {
 };
@@ -74,8 +74,8 @@ TEST(Hints, EveryIdHasExactlyOneRow)
     EXPECT_EQ((size_t)PVN_HINT_COUNT - 1, seen.size());
 }
 
-/* Variables that a hint tells the user to set must exist: ours in the table, NCCL's as its aliases.
- */
+/* Variables that a hint tells the user to set must exist: ours in
+ * the table, NCCL's as its aliases. */
 TEST(Hints, NameOnlyRealVariables)
 {
     std::set<std::string> known = {"NCCL_DEBUG", "NCCL_NET_PLUGIN", "NCCL_NET_GDR_LEVEL", "NCCL_"};

@@ -305,8 +305,8 @@ TEST_F(Param, FirstOfTwoEntriesCountsAsWithGetenv)
     EXPECT_EQ(1, params.traffic_class);
 }
 
-/* NCCL's variables may be meant for NCCL's own transports, so they never stop us, but it is said.
- */
+/* NCCL's variables may be meant for NCCL's own transports, so they
+ * never stop us, but it is said. */
 TEST_F(Param, BadAliasIsWarnedOfAndNotUsed)
 {
     ASSERT_EQ(0, read({"NCCL_NSOCKS_PERTHREAD=64"}));

@@ -19,7 +19,8 @@ struct pvn_record {
     size_t len;
 };
 
-/* Takes out of the records what names the machine: see pvn_topo_gather. records are sorted by path. */
+/* Takes out of the records what names the machine: see
+ * pvn_topo_gather. records are sorted by path. */
 int pvn_redact(struct pvn_record **records, int n, unsigned flags);
 
 /* Writes the records as a tar file, all below one directory. */

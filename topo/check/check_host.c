@@ -73,8 +73,8 @@ void pvn_check_numa(struct pvn_check_run *run)
                     ? "on vSphere 8 assign the device to a vNUMA node (VM options, CPU "
                       "topology); on KVM use a pxb-pcie with numa_node"
                     : "update the BIOS: its tables do not say where the slot is",
-                "numa_node is -1 on a machine of %d nodes: NCCL binds nothing and makes a CPU "
-                "of its own for it",
+                "numa_node is -1 on a machine of %d nodes: NCCL binds nothing and makes a CPU of "
+                "its own for it",
                 t->nnumas);
         } else if (p->numa >= 0 && t->nnumas > 0 && pvn_topo_find_numa(t, p->numa) < 0) {
             pvn_check_row(run, "numa", PVN_LEVEL_WARN, p->bdf, "update the BIOS",
@@ -99,8 +99,8 @@ void pvn_check_numa_pair(struct pvn_check_run *run, const struct pvn_check_pair 
         pvn_check_row(
             run, "numa", PVN_LEVEL_WARN, subject,
             "give both a node (see above), or both in a file for NCCL_TOPO_FILE",
-            "numa_node \"%s\" and \"%s\": NCCL takes them for devices of two CPUs and counts "
-            "a hop between sockets that may not exist",
+            "numa_node \"%s\" and \"%s\": NCCL takes them for devices of two CPUs and counts a hop "
+            "between sockets that may not exist",
             gpu->numa_text, nic->numa_text);
     } else {
         pvn_check_row(
@@ -113,8 +113,7 @@ void pvn_check_memlock(struct pvn_check_run *run)
 {
     const struct pvn_topo *t = run->t;
     static const char remedy[] = "ulimit -l unlimited: in limits.conf 'memlock unlimited', in a "
-                                 "unit LimitMEMLOCK=infinity, for "
-                                 "containers --ulimit memlock=-1";
+                                 "unit LimitMEMLOCK=infinity, for containers --ulimit memlock=-1";
 
     if (!t->memlock_known) {
         pvn_check_row(run, "memlock", PVN_LEVEL_UNKNOWN, "process", "", "its limits are not shown");
@@ -134,8 +133,8 @@ void pvn_check_memlock(struct pvn_check_run *run)
                       t->memlock_soft < UINT64_C(1) << 30 ? PVN_LEVEL_FAIL : PVN_LEVEL_WARN,
                       "process", remedy,
                       "locked memory is limited to %" PRIu64
-                      " KiB (hard limit %s): registering buffers fails "
-                      "beyond that, unless the process has CAP_IPC_LOCK",
+                      " KiB (hard limit %s): registering buffers fails beyond that, unless the "
+                      "process has CAP_IPC_LOCK",
                       t->memlock_soft / 1024, hard);
     }
 }

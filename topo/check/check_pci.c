@@ -132,7 +132,8 @@ void pvn_check_links(struct pvn_check_run *run)
     for (int i = 0; i < t->npci; i++) {
         const struct pvn_pci *p = &t->pci[i];
 
-        /* A port's link is the one of what is below it; virtual functions have none of their own. */
+        /* A port's link is the one of what is below it; virtual
+         * functions have none of their own. */
         if ((p->flags & (PVN_PCI_INVENTED | PVN_PCI_GAP)) != 0 || p->physfn >= 0 ||
             p->kind == PVN_PCI_ROOT_PORT || p->kind == PVN_PCI_SWITCH_DOWN ||
             p->kind == PVN_PCI_BRIDGE || p->kind == PVN_PCI_HOST_BRIDGE || !speaks_for_slot(t, i)) {

@@ -57,8 +57,7 @@ static void vmware(struct find *f, bool real_nic)
     if (f->t->ngpus > 0 && real_nic) {
         add(f, "device-group", "host",
             "put the GPU and the NIC that share a switch into one vSphere device group, and give "
-            "the VM "
-            "the group: the two then always come together",
+            "the VM the group: the two then always come together",
             "a guest cannot see which NIC is near which GPU; the group makes it certain");
     }
     if (f->t->ngpus > 1 || (f->t->ngpus > 0 && real_nic)) {
@@ -67,21 +66,18 @@ static void vmware(struct find *f, bool real_nic)
             "pciPassthru.use64bitMMIO = TRUE, pciPassthru.64bitMMIOSizeGB large enough for all "
             "GPUs",
             "passthrough devices reach each other's memory only with these; reports of no effect "
-            "across "
-            "root ports exist, so measure");
+            "across root ports exist, so measure");
     }
     if (numa_unknown(f->t)) {
         add(f, "vnuma", "host",
             "vSphere 8: in the VM's CPU topology set cores per socket by hand and assign each "
-            "device to "
-            "a NUMA node; keep CPU hot-add off",
+            "device to a NUMA node; keep CPU hot-add off",
             "some numa_node is -1, which NCCL takes for a CPU of its own");
     }
     if (f->t->npvrdma > 0 && f->t->ngpus > 0) {
         add(f, "real-nic", "host",
             "pass a RoCE NIC through (DirectPath I/O) or give an SR-IOV virtual function in place "
-            "of, or "
-            "beside, PVRDMA",
+            "of, or beside, PVRDMA",
             "PVRDMA registers host memory only, so GPU data is copied");
     }
 }
@@ -91,8 +87,8 @@ static void kvm(struct find *f, bool real_nic)
     if (f->t->ngpus > 0 && real_nic) {
         add(f, "pcie-switch", "host",
             "QEMU: put GPU and NIC below one x3130-upstream/xio3130-downstream pair, on a pxb-pcie "
-            "with "
-            "numa_node for each host node; set speed and width (x-speed, x-width) on the ports",
+            "with numa_node for each host node; set speed and width (x-speed, x-width) on the "
+            "ports",
             "the guest shows a flat tree; like this it shows the host's");
     } else if (numa_unknown(f->t)) {
         add(f, "pxb-numa", "host", "QEMU: attach the devices to a pxb-pcie with numa_node",
@@ -123,8 +119,7 @@ int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_remedy *out,
     } else if (hidden && topo->merged == 0) {
         add(&f, "hints", "guest",
             "write the layout down: pvn-topo with a hints file, or with the host's dump (pvn-topo "
-            "gather "
-            "on a KVM host, esxcli hardware pci list on ESXi)",
+            "gather on a KVM host, esxcli hardware pci list on ESXi)",
             "pairing and NCCL_TOPO_FILE can then be right; the path of the data stays as it is");
     }
     if (topo->guest.hypervisor == PVN_HV_VMWARE) {
@@ -135,8 +130,7 @@ int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_remedy *out,
     if (topo->ngpus > 0 && real_nic && !is_cloud(topo)) {
         add(&f, "ats", "host",
             "NIC: mlxconfig -d DEVICE set ATS_ENABLED=true and a restart of the host; on the "
-            "bridges "
-            "between GPU and NIC set ACS direct translated P2P",
+            "bridges between GPU and NIC set ACS direct translated P2P",
             "with the host's IOMMU on, only translated requests go straight from NIC to GPU");
     }
     if (hidden && real_nic) {

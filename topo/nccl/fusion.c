@@ -23,8 +23,8 @@ static int up_from(const struct pvn_ntree *t, int node, int *chain, int max)
     return n;
 }
 
-/* NCCL measures this distance in its document, not in the graph: by the first element above both.
- */
+/* NCCL measures this distance in its document, not in the graph:
+ * by the first element above both. */
 static int document_distance(const struct pvn_ntree *t, int a, int b)
 {
     int up_a[PVN_NDOC_MAX_DEPTH + 8], up_b[PVN_NDOC_MAX_DEPTH + 8];

@@ -226,16 +226,16 @@ static void judge_distance(struct judge *j)
     }
     if (hidden)
         SAY(remedy,
-            "if the host has both under one switch or root complex: describe that with "
-            "pvn-topo merge and NCCL_TOPO_FILE, or NCCL_NET_GDR_LEVEL=%s; the host must allow "
+            "if the host has both under one switch or root complex: describe that with pvn-topo "
+            "merge and NCCL_TOPO_FILE, or NCCL_NET_GDR_LEVEL=%s; the host must allow "
             "peer-to-peer%s",
             pvn_npath_name(type),
             j->topo->guest.hypervisor == PVN_HV_VMWARE ? " (pciPassthru.allowP2P, RelaxACSforP2P)"
                                                        : "");
     else if (type < PVN_NPATH_NET)
         SAY(remedy,
-            "move one of the cards below the other's switch, or NCCL_NET_GDR_LEVEL=%s "
-            "(measure: data then crosses %s)",
+            "move one of the cards below the other's switch, or NCCL_NET_GDR_LEVEL=%s (measure: "
+            "data then crosses %s)",
             pvn_npath_name(type), pvn_npath_words(type));
 }
 

@@ -87,10 +87,10 @@ struct pvn_ndoc_node *pvn_ndoc_find(const struct pvn_ndoc *doc, const char *name
 /* A deep copy (creation order kept). NULL when out of memory. */
 struct pvn_ndoc *pvn_ndoc_clone(const struct pvn_ndoc *doc);
 
-/* Adds what NCCL adds from the running machine to a file that names only bus ids: a <gpu> to each
- * leaf pci of a display class, a <nic> with one <net> to each leaf pci of a network class, dev and
- * rank numbers in bus-id order where they are missing. Such nodes are marked `added`. 0 or -ENOMEM.
- */
+/* Adds what NCCL adds from the running machine to a file that names only bus ids: a <gpu>
+ * to each leaf pci of a display class, a <nic> with one <net> to each leaf pci of a
+ * network class, dev and rank numbers in bus-id order where they are missing. Such nodes
+ * are marked `added`. 0 or -ENOMEM. */
 int pvn_ndoc_complete(struct pvn_ndoc *doc);
 
 /* The document as NCCL_TOPO_FILE text (two spaces per level), without attributes that only a dump

@@ -32,8 +32,8 @@ static int class_kind(const char *class)
 
 float pvn_npci_bw(const char *speed, const char *width, bool *speed_known, bool *width_known)
 {
-    /* In 100 Mb/s per lane; prefix match in this order, gen3 when nothing matches (kvDictPciGen).
-     */
+    /* In 100 Mb/s per lane; prefix match in this order, gen3 when
+     * nothing matches (kvDictPciGen). */
     static const struct {
         const char *prefix;
         int speed;
@@ -175,8 +175,8 @@ static uint64_t pci_ids(const struct pvn_ndoc_node *pci)
 
 static int add_net(struct pvn_ntree *t, int nic, const struct pvn_ndoc_node *xml)
 {
-    /* Without a number the plugin did not list it; gin- and rma-only devices are no networks here.
-     */
+    /* Without a number the plugin did not list it; gin- and
+     * rma-only devices are no networks here. */
     if (!pvn_ndoc_get(xml, "dev") || pvn_ndoc_get_int(xml, "net", 1) == 0)
         return 0;
     int at = add_node(t, PVN_NN_NET, nic, xml);
@@ -290,10 +290,10 @@ static int add_switch(struct pvn_ntree *t, int up, int numa, const struct pvn_nd
     return connect_both(t, at, up, PVN_NL_PCI, bw);
 }
 
-/* A pci with a nic in it is a NIC and nothing else below it is looked at. Up to 2.23 NCCL dropped
- * the function digit here, so that the ports of a card shared one NIC node; since 2.24 only equal
- * bus ids of one NUMA node do (topo.h NCCL_TOPO_LOCAL_NIC_ID). Path types are the same either way.
- */
+/* A pci with a nic in it is a NIC and nothing else below it is looked at. Up to 2.23
+ * NCCL dropped the function digit here, so that the ports of a card shared one NIC node;
+ * since 2.24 only equal bus ids of one NUMA node do (topo.h NCCL_TOPO_LOCAL_NIC_ID).
+ * Path types are the same either way. */
 static int add_nic(struct pvn_ntree *t, int up, int numa, const struct pvn_ndoc_node *pci,
                    const struct pvn_ndoc_node *xml, float bw)
 {

@@ -58,8 +58,7 @@ static void lint_busid(struct rules *r, const struct pvn_ndoc_node *pci, const c
     else if (upper)
         SAY(r, PVN_LINT_WARN, "bus-id-case", pci, "write bus ids in lower case",
             "busid=\"%s\": NCCL compares with lower-case ids, so it never matches and the device "
-            "is added "
-            "a second time",
+            "is added a second time",
             busid);
     for (int i = 0; i < r->doc->n_nodes; i++) {
         const struct pvn_ndoc_node *other = r->doc->nodes[i];
@@ -107,8 +106,7 @@ static void lint_link(struct rules *r, const struct pvn_ndoc_node *pci, const ch
     if (speed && !known)
         SAY(r, speed[0] ? PVN_LINT_WARN : PVN_LINT_NOTE, "link-speed", pci,
             "write \"2.5 GT/s PCIe\", \"5.0 GT/s PCIe\", \"8.0 GT/s PCIe\", \"16.0 GT/s PCIe\", "
-            "\"32.0 GT/s "
-            "PCIe\" or \"64.0 GT/s PCIe\"",
+            "\"32.0 GT/s PCIe\" or \"64.0 GT/s PCIe\"",
             "link_speed=\"%.40s\" of %.20s is not in NCCL's list: it counts as 8 GT/s", speed,
             busid);
     if (width && !wide)

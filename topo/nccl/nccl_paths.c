@@ -10,8 +10,8 @@
 
 #define LOC_BW 5000.0f
 
-/* NCCL looks at this many channels when it asks which GPU a net belongs to (device.h MAXCHANNELS).
- */
+/* NCCL looks at this many channels when it asks which GPU a net
+ * belongs to (device.h MAXCHANNELS). */
 #define CHANNELS 64
 
 static float lesser(float a, float b)
@@ -296,8 +296,8 @@ static void use_c2c(struct pvn_ntree *t, int gpu, int *list)
     }
 }
 
-/* Whether another GPU with NVLink to this one stands so much better to the net that its help pays.
- */
+/* Whether another GPU with NVLink to this one stands so much better
+ * to the net that its help pays. */
 static void use_pxn(struct pvn_ntree *t, int gpu, int net, int relay)
 {
     struct pvn_nroute *mine = forward(t, gpu, net);

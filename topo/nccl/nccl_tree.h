@@ -155,8 +155,8 @@ struct pvn_ntree {
     int n_nodes;
     int *gpus, *nets, *cpus; /* node indices in NCCL's order */
     int n_gpus, n_nets, n_cpus;
-    /* paths[base][node], base counted over cpus, then gpus, then nets. Internal: use the accessors.
-     */
+    /* paths[base][node], base counted over cpus, then gpus, then
+     * nets. Internal: use the accessors. */
     struct pvn_npath_info *paths;
     struct pvn_nroute *routes; /* [gpu][net] */
 };

@@ -86,8 +86,7 @@ static bool root_ok(struct reader *r, const char *name, const char **attrs)
     if (strcmp(name, "system") != 0) {
         r->err->kind = PVN_XML_OTHER;
         fail(r, -EINVAL,
-             "the outermost element is <%.40s>: a topology starts with "
-             "<system version=\"1\">%s",
+             "the outermost element is <%.40s>: a topology starts with <system version=\"1\">%s",
              name,
              strcmp(name, "topology") == 0 ? " (this looks like a file of hwloc's lstopo)" : "");
         return false;
@@ -175,8 +174,8 @@ static void XMLCALL on_doctype(void *user, const char *name, const char *system_
 {
     if (strcmp(name, "topology") == 0)
         fail(user, -EINVAL,
-             "this is hwloc's XML (lstopo), which lacks what NCCL goes by; give the "
-             "directory or tar of the machine, or NCCL's XML");
+             "this is hwloc's XML (lstopo), which lacks what NCCL goes by; give the directory or "
+             "tar of the machine, or NCCL's XML");
     else
         fail(user, -EINVAL,
              "<!DOCTYPE %.40s>: a topology file has no document type; remove that line", name);

@@ -65,10 +65,10 @@ int pvn_nics_of_devices(const struct pvn_topo *topo, const struct pvn_nic_device
  * device that is not there, with the others set. */
 int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_err *err);
 
-/* Rails from what the ports tell: InfiniBand ports whose subnet prefixes differ from each other get
- * one rail per prefix, the same number on every host. Returns how many rails, 0 when nothing can be
- * said (one prefix only, or Ethernet: its addresses do not tell which ports can reach each other).
- */
+/* Rails from what the ports tell: InfiniBand ports whose subnet prefixes differ from
+ * each other get one rail per prefix, the same number on every host. Returns how many
+ * rails, 0 when nothing can be said (one prefix only, or Ethernet: its addresses do not
+ * tell which ports can reach each other). */
 int pvn_nics_find_rails(const struct pvn_topo *topo, struct pvn_nics *nics);
 
 #ifdef __cplusplus

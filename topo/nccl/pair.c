@@ -193,8 +193,7 @@ static void explain_nccl(struct pvn_pairs *p, struct pvn_pair *pair, const int *
         place++;
     append(why, PVN_PAIR_WHY,
            "; %d NICs are equal, so the index rule decides: GPU number %d among %d sharing GPU%s%s "
-           "gives "
-           "place %d",
+           "gives place %d",
            n_locals, gpu_node(p, pair->gpu)->gpu.dev, n_gpus, n_gpus == 1 ? "" : "s",
            (n_locals & (n_locals - 1)) == 0 ? ", bits reversed," : "", place);
 }

@@ -68,8 +68,8 @@ void pvn_pairs_line(const struct pvn_pairs *pairs, int gpu, char *text, size_t l
  * model. */
 bool pvn_pairs_hidden(const struct pvn_pairs *pairs, int gpu, int net);
 
-/* How many GPUs (nets) before this one have its number: several ranks on a GPU share one, and a file
- * may repeat any. */
+/* How many GPUs (nets) before this one have its number: several ranks on a GPU share
+ * one, and a file may repeat any. */
 int pvn_pairs_gpu_repeat(const struct pvn_pairs *pairs, int gpu);
 int pvn_pairs_net_repeat(const struct pvn_pairs *pairs, int net);
 

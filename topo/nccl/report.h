@@ -32,8 +32,8 @@ struct pvn_nic_device {
 struct pvn_placed {
     int from;    /* its place in the caller's list */
     bool on_pci; /* the model has its function */
-    const char
-        *pci_path; /* of the function, from /sys on, or NULL; lives as long as the placement */
+    /* Of the function, from /sys on, or NULL; lives as long as the placement */
+    const char *pci_path;
     uint64_t guid; /* guid and port: see struct pvn_nic */
     int port;
     int speed_mbps; /* as given, else what sysfs tells; 0 unknown */
@@ -42,8 +42,8 @@ struct pvn_placed {
 
 /* Constant after pvn_placement_make; any thread may read it. */
 struct pvn_placement {
-    struct pvn_placed
-        *list; /* in PCI order, then by name; in the caller's where nothing was read */
+    /* In PCI order, then by name; in the caller's where nothing was read */
+    struct pvn_placed *list;
     int n;
     struct pvn_topo *topo; /* NULL when the machine could not be read */
     struct pvn_nics *nics;

@@ -134,8 +134,8 @@ static int check_plugin(const struct tool *t, struct pvn_checks *checks)
         snprintf(text, sizeof(text), "cannot be loaded: %s", dlerror());
         return pvn_checks_add(
             checks, "plugin", PVN_LEVEL_WARN, file, text,
-            "install it where the loader looks (ldconfig, LD_LIBRARY_PATH), or name "
-            "the file in NCCL_NET_PLUGIN");
+            "install it where the loader looks (ldconfig, LD_LIBRARY_PATH), or name the file in "
+            "NCCL_NET_PLUGIN");
     }
     for (int v = 4; v <= 12; v++) {
         char symbol[32];

@@ -76,8 +76,8 @@ static void draw_block(const struct tool *t, int cpu, FILE *out)
             "fontsize=11;\n"
             "  n%d [shape=ellipse, style=filled, fillcolor=\"#fee0b6\", label=\"CPU",
             cpu, tree->nodes[cpu].cpu.numa, cpu);
-    /* With two nodes the link itself is labelled; among more, each says what it has to all others.
-     */
+    /* With two nodes the link itself is labelled; among more, each
+     * says what it has to all others. */
     if (tree->n_cpus > 2)
         fprintf(out, "\\n%.4g to each other", tree->nodes[cpu].cpu.inter_bw);
     fputs("\"];\n", out);
@@ -190,8 +190,7 @@ int dump_dot(const struct tool *t, FILE *out)
           out);
     quoted(out, strcmp(t->root, "/") == 0 ? "this machine" : t->root);
     fputs("\\nnumbers: GB/s in NCCL's model.  coloured: the NIC NCCL takes for a GPU; dashed: the "
-          "one we "
-          "advise instead",
+          "one we advise instead",
           out);
     if (t->pairs->note[0])
         fputs("\\n? : hidden by the hypervisor, or see pvn-topo pairs", out);

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo: reads the PCIe layout of a machine, pairs its NICs with its GPUs, explains and checks.
- */
+/* pvn-topo: reads the PCIe layout of a machine, pairs its NICs with
+ * its GPUs, explains and checks. */
 #include "topo/tool/tool.h"
 
 #include <getopt.h>

@@ -121,20 +121,17 @@ static const char *difference(const struct tool *t, int row, int col, enum pvn_s
         return "NCCL reads only 4-digit PCI domains and puts what is in others on a NUMA node -1";
     if (type == PVN_NPATH_SYS)
         return "NCCL compares the text of numa_node: it differs (-1 beside 0, say), so it sees two "
-               "CPUs "
-               "where the PCI tree shows one";
+               "CPUs where the PCI tree shows one";
     if (smi == PVN_SMI_SYS)
         return "the devices have the same numa_node text, which is all that NCCL looks at";
     if (type == PVN_NPATH_PIX)
         return "NCCL keeps every second bridge and folds Broadcom's two-level switches into one, "
-               "so "
-               "several bridges can count as one switch";
+               "so several bridges can count as one switch";
     if (type == PVN_NPATH_PXB)
         return "NCCL counts two switch nodes on the way, nvidia-smi one bridge";
     if (smi == PVN_SMI_PIX || smi == PVN_SMI_PXB)
         return "the bridge they share is not one that NCCL visits (it goes up two bridges at a "
-               "time), "
-               "so their paths meet at the CPU";
+               "time), so their paths meet at the CPU";
     return "NCCL's reduced tree joins them at another place than the full PCI tree";
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: what its files share. The statistics files themselves: plugin/stats/stat_layout.h.
- */
+/* pvn-topo stat: what its files share. The statistics files
+ * themselves: plugin/stats/stat_layout.h. */
 #ifndef PVN_TOPO_TOOL_STAT_H
 #define PVN_TOPO_TOOL_STAT_H
 

@@ -58,8 +58,8 @@ void tool_unload(struct tool *t);
 int tool_apply_merge(struct tool *t);
 /* What can be done on the host and in the guest where the layout is hidden. */
 void tool_print_remedies(const struct tool *t);
-/* For commands that need the machine's own model: says so and returns TOOL_USAGE for an XML root.
- */
+/* For commands that need the machine's own model: says so and
+ * returns TOOL_USAGE for an XML root. */
 int tool_need_machine(const struct tool *t, const char *command);
 
 /* "pvn-topo: ..." on standard error. */
@@ -69,20 +69,21 @@ void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * others are indented by `indent`. Ends the line. */
 void tool_wrap(const struct tool *t, int at, int indent, const char *text);
 
-/* Short name of a GPU or net for tables: "GPU0", "NIC2"; buf holds 16. Where numbers repeat, as they
- * do when several ranks share a GPU, the second is "GPU0#2", so that a name means one thing. */
+/* Short name of a GPU or net for tables: "GPU0", "NIC2"; buf holds 16. Where
+ * numbers repeat, as they do when several ranks share a GPU, the second is
+ * "GPU0#2", so that a name means one thing. */
 const char *tool_gpu_label(const struct tool *t, int gpu, char *buf);
 const char *tool_net_label(const struct tool *t, int net, char *buf);
 const struct pvn_nnode *tool_gpu(const struct tool *t, int gpu);
 const struct pvn_nnode *tool_net(const struct tool *t, int net);
 /* Bus id of the NIC a net belongs to, "" when it has none. */
 const char *tool_net_busid(const struct tool *t, int net);
-/* "H100 80GB HBM3", "ConnectX-7 mlx5_0": what is known of the device; buf is filled and returned.
- */
+/* "H100 80GB HBM3", "ConnectX-7 mlx5_0": what is known of the
+ * device; buf is filled and returned. */
 const char *tool_gpu_what(const struct tool *t, int gpu, char *buf, size_t len);
 const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len);
-/* Speed of a net in Mb/s as stated by the machine or file, 0 where it is not: NCCL then counts 10000.
- */
+/* Speed of a net in Mb/s as stated by the machine or file, 0 where it
+ * is not: NCCL then counts 10000. */
 int tool_net_mbps(const struct tool *t, int net);
 /* The same in words; where it is not stated, with what NCCL counts instead. buf holds 48. */
 const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len);

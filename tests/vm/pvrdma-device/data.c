@@ -190,8 +190,8 @@ static int poll_cq(struct ibv_cq *v, int n, struct ibv_wc *wc)
     return k;
 }
 
-/* QEMU passes a pointer to the scatter list inside the guest's queue entry: the header precedes it.
- */
+/* QEMU passes a pointer to the scatter list inside the guest's queue
+ * entry: the header precedes it. */
 static const struct pvrdma_sq_wqe_hdr *guest_send_entry(const struct ibv_send_wr *wr)
 {
     return stand_hooks

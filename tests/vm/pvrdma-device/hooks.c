@@ -83,8 +83,8 @@ static void (*qemu_cq_poll)(void *, uint32_t);
 
 /* -- set-up of the device ---------------------------------------------------------------------- */
 
-/* Recognises the shared region by its size, then the command and response slots by their addresses.
- */
+/* Recognises the shared region by its size, then the command and
+ * response slots by their addresses. */
 static void *dma_map(void *pci, uint64_t addr, uint64_t len)
 {
     void *p = qemu_dma_map(pci, addr, len);
