@@ -24,6 +24,9 @@ AC_DEFUN([PVN_CHECK_CUDA], [
     [CUDA_CPPFLAGS="-I$pvn_cuda_dir/include"; pvn_cuda_summary=yes])
   AC_SUBST([CUDA_CPPFLAGS])
   AM_CONDITIONAL([HAVE_CUDA_H], [test "x$pvn_cuda_summary" = xyes])
+  # The double of the runtime (tests/nccl) is one of version 13's.
+  AM_CONDITIONAL([HAVE_CUDART_H],
+    [grep -q 'CUDART_VERSION *13' "$pvn_cuda_dir/include/cuda_runtime_api.h" 2>/dev/null])
 ])
 
 # What only the command line tools link: the plugin itself never needs them.

@@ -27,6 +27,7 @@ include $(srcdir)/tests/fuzz/local.mk
 endif
 endif
 include $(srcdir)/tests/gpu/local.mk
+include $(srcdir)/tests/nccl/local.mk
 
 include $(srcdir)/tests/vm/local.mk
 

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+/* nccldrive: drives NCCL through its public interface and checks every byte. What its files share. */
+#pragma once
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace drive
+{
+
+/* The command line; the same for all ranks. */
+struct Options {
+    int ranks = 2;
+    int threads = 1; /* ranks of one process, each with a device of its own */
+    int rank = -1;   /* this process's (first) rank; -1: start all ranks as children */
+    int iters = 3, warmup = 1;
+    int traffic_class = -1; /* of the communicator's configuration; -1: NCCL's default */
+    int stop_ms = 50; /* stopped_init: when the last rank stops, after it began to initialise */
+    bool registered = false; /* user buffers are registered with the communicator */
+    std::string id_file;     /* where rank 0 leaves NCCL's unique id for the others */
+    std::vector<size_t> sizes;
+};
+extern Options opt;
+
+/* One rank; the ranks of a process are threads of it. */
+struct Rank {
+    int rank = 0, ranks = 0, iters = 0, warmup = 0;
+    int ids_shared = 0;
+    ncclComm_t comm = nullptr;
+    cudaStream_t stream = nullptr;
+    std::map<void *, void *> handles; /* buffer -> registration */
+};
+extern thread_local Rank me;
+
+double now();
+/* Prints one line with the rank's number in one write, so that lines of several ranks do not mix. */
+__attribute__((format(printf, 1, 2))) void line(const char *format, ...);
+void check_nccl(ncclResult_t r, const char *what, const char *file, int at);
+void check_cuda(cudaError_t e, const char *what, const char *file, int at);
+#define NC(call) drive::check_nccl((call), #call, __FILE__, __LINE__)
+#define CU(call) drive::check_cuda((call), #call, __FILE__, __LINE__)
+
+/* Rank 0 makes a unique id and leaves it in a file; each call uses another file. */
+ncclUniqueId share_id();
+ncclComm_t init_comm();
+ncclConfig_t comm_config();
+/* Waits for the stream as an application does that watches its communicator; an error of NCCL's threads ends this
+ * process. */
+void finish();
+
+/* Device memory, registered with the communicator where --register says so. */
+void *buffer(size_t bytes);
+void release(void *p);
+
+/* What an operation is expected to deliver: sums of up to 64 ranks' values are exact in float32. */
+float value(int rank, size_t i, int seed);
+unsigned char byte_of(int from, int to, size_t i, int seed);
+
+constexpr size_t kRight = ~size_t(0);
+/* Runs one operation warmup + iters times: FILL and CHECK get the round's number, and CHECK returns the index of the
+ * first wrong element or kRight. Prints the best time, or ends the process on a wrong element. FACTOR: bus bandwidth
+ * over algorithm bandwidth, as nccl-tests defines it. */
+void measure(const char *name, size_t bytes, double factor, const std::function<void(int)> &fill,
+             const std::function<void(int)> &go, const std::function<size_t(int)> &check);
+
+/* What a process holds, to be compared before and after. */
+struct Holdings {
+    long fds, threads, stats_maps, stats_files, rss_kb;
+};
+Holdings holdings();
+
+/* Each returns false where NAME is not one of its tests. */
+bool run_collective(const std::string &name);
+bool run_life(const std::string &name);
+
+void test_allreduce(bool in_place);
+void test_sendrecv();
+
+} // namespace drive
