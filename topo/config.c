@@ -32,8 +32,8 @@ enum {
 };
 
 struct walk {
-    const struct pvn_config_source *src;
-    struct pvn_pci_config *c;
+    const struct pvn_topo_config_source *src;
+    struct pvn_topo_pci_config *c;
     bool *damaged;
 };
 
@@ -52,7 +52,7 @@ static uint32_t le32(const uint8_t *b)
     return le16(b) | (uint32_t)le16(b + 2) << 16;
 }
 
-static void set_all(struct pvn_pci_config *c, enum pvn_cap to)
+static void set_all(struct pvn_topo_pci_config *c, enum pvn_topo_cap to)
 {
     c->pcie = c->acs = c->ats = c->dsn = to;
 }
@@ -70,20 +70,20 @@ static int speed_of_code(unsigned code)
     case 6:
         return 8000 << (code - 3);
     default:
-        return PVN_UNKNOWN;
+        return PVN_TOPO_UNKNOWN;
     }
 }
 
 static bool decode_express(const struct walk *w, size_t at)
 {
-    struct pvn_pci_config *c = w->c;
+    struct pvn_topo_pci_config *c = w->c;
     uint8_t b[EXP_BYTES];
     uint16_t devctl, lnksta;
 
     if (!get(w, at, b, sizeof b)) {
         return false;
     }
-    c->pcie = PVN_CAP_PRESENT;
+    c->pcie = PVN_TOPO_CAP_PRESENT;
     c->port_type = le16(b + EXP_FLAGS) >> 4 & 0xf;
     c->mps_max = 128 << (le32(b + EXP_DEVCAP) & 7);
     devctl = le16(b + EXP_DEVCTL);
@@ -93,7 +93,7 @@ static bool decode_express(const struct walk *w, size_t at)
     c->ext_tag = (devctl & DEVCTL_EXT_TAG) != 0;
     lnksta = le16(b + EXP_LNKSTA);
     c->lnk_speed_mts = speed_of_code(lnksta & 0xf);
-    if (c->lnk_speed_mts != PVN_UNKNOWN) {
+    if (c->lnk_speed_mts != PVN_TOPO_UNKNOWN) {
         c->lnk_width = lnksta >> 4 & 0x3f;
     }
     return true;
@@ -104,18 +104,18 @@ static void walk_standard(const struct walk *w, uint8_t first)
 {
     size_t at = first & ~3u;
 
-    set_all(w->c, PVN_CAP_ABSENT);
+    set_all(w->c, PVN_TOPO_CAP_ABSENT);
     /* 192 bytes behind the header hold at most 48 capabilities; more steps mean a loop. */
     for (int steps = 0; at != 0; steps++) {
         uint8_t b[2];
 
         if (steps == 48 || at < HEADER_BYTES) {
             *w->damaged = true;
-            set_all(w->c, PVN_CAP_UNKNOWN);
+            set_all(w->c, PVN_TOPO_CAP_UNKNOWN);
             return;
         }
         if (!get(w, at, b, sizeof b) || (b[0] == CAP_ID_EXP && !decode_express(w, at))) {
-            set_all(w->c, PVN_CAP_NOT_READABLE);
+            set_all(w->c, PVN_TOPO_CAP_NOT_READABLE);
             return;
         }
         w->c->bytes = STANDARD_BYTES;
@@ -127,27 +127,27 @@ static void walk_standard(const struct walk *w, uint8_t first)
 }
 
 /* What has not been found when the list breaks off may still be there. */
-static void unfound(struct pvn_pci_config *c, enum pvn_cap as)
+static void unfound(struct pvn_topo_pci_config *c, enum pvn_topo_cap as)
 {
-    c->acs = c->acs == PVN_CAP_PRESENT ? c->acs : as;
-    c->ats = c->ats == PVN_CAP_PRESENT ? c->ats : as;
-    c->dsn = c->dsn == PVN_CAP_PRESENT ? c->dsn : as;
+    c->acs = c->acs == PVN_TOPO_CAP_PRESENT ? c->acs : as;
+    c->ats = c->ats == PVN_TOPO_CAP_PRESENT ? c->ats : as;
+    c->dsn = c->dsn == PVN_TOPO_CAP_PRESENT ? c->dsn : as;
 }
 
 static void decode_extended(const struct walk *w, size_t at, uint16_t id)
 {
-    struct pvn_pci_config *c = w->c;
+    struct pvn_topo_pci_config *c = w->c;
     uint8_t b[12];
 
     if (id == EXT_ID_ACS && get(w, at, b, 8)) {
-        c->acs = PVN_CAP_PRESENT;
+        c->acs = PVN_TOPO_CAP_PRESENT;
         c->acs_cap = le16(b + ACS_CAP);
         c->acs_ctl = le16(b + ACS_CTL);
     } else if (id == EXT_ID_ATS && get(w, at, b, 8)) {
-        c->ats = PVN_CAP_PRESENT;
+        c->ats = PVN_TOPO_CAP_PRESENT;
         c->ats_enabled = (le16(b + ATS_CTL) & ATS_ENABLE) != 0;
     } else if (id == EXT_ID_DSN && get(w, at, b, 12)) {
-        c->dsn = PVN_CAP_PRESENT;
+        c->dsn = PVN_TOPO_CAP_PRESENT;
         c->serial = le32(b + 4) | (uint64_t)le32(b + 8) << 32;
     }
 }
@@ -156,7 +156,7 @@ static void walk_extended(const struct walk *w)
 {
     size_t at = STANDARD_BYTES;
 
-    unfound(w->c, PVN_CAP_ABSENT);
+    unfound(w->c, PVN_TOPO_CAP_ABSENT);
     /* A device without extended capabilities shows a zero header there. */
     for (int steps = 0; at != 0; steps++) {
         uint8_t b[4];
@@ -164,13 +164,13 @@ static void walk_extended(const struct walk *w)
 
         if (steps == (EXTENDED_BYTES - STANDARD_BYTES) / 8 || at < STANDARD_BYTES) {
             *w->damaged = true;
-            unfound(w->c, PVN_CAP_UNKNOWN);
+            unfound(w->c, PVN_TOPO_CAP_UNKNOWN);
             return;
         }
         /* Short: not root, or a bridge above that does not pass extended accesses on (all ones
          * too). */
         if (!get(w, at, b, sizeof b) || le32(b) == 0xffffffff) {
-            unfound(w->c, PVN_CAP_NOT_READABLE);
+            unfound(w->c, PVN_TOPO_CAP_NOT_READABLE);
             return;
         }
         w->c->bytes = EXTENDED_BYTES;
@@ -180,13 +180,15 @@ static void walk_extended(const struct walk *w)
     }
 }
 
-void pvn_decode_config(struct pvn_pci_config *c, const struct pvn_config_source *src, bool *damaged)
+void pvn_topo_decode_config(struct pvn_topo_pci_config *c, const struct pvn_topo_config_source *src,
+                            bool *damaged)
 {
     const struct walk w = {src, c, damaged};
     uint8_t header[HEADER_BYTES];
 
     *damaged = false;
-    *c = (struct pvn_pci_config){.lnk_speed_mts = PVN_UNKNOWN, .lnk_width = PVN_UNKNOWN};
+    *c = (struct pvn_topo_pci_config){.lnk_speed_mts = PVN_TOPO_UNKNOWN,
+                                      .lnk_width = PVN_TOPO_UNKNOWN};
     if (!get(&w, 0, header, sizeof header)) {
         return;
     }
@@ -196,11 +198,11 @@ void pvn_decode_config(struct pvn_pci_config *c, const struct pvn_config_source 
     }
     c->bytes = HEADER_BYTES;
     if ((le16(header + STATUS) & STATUS_CAP_LIST) == 0) {
-        set_all(c, PVN_CAP_ABSENT);
+        set_all(c, PVN_TOPO_CAP_ABSENT);
         return;
     }
     walk_standard(&w, header[CAP_POINTER]);
-    if (c->pcie == PVN_CAP_PRESENT) {
+    if (c->pcie == PVN_TOPO_CAP_PRESENT) {
         walk_extended(&w);
     }
 }

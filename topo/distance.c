@@ -10,12 +10,13 @@
 #include <string.h>
 
 /* Switch ports come in pairs; the upstream one stands for the switch. */
-static bool counts_as_switch(const struct pvn_pci *p)
+static bool counts_as_switch(const struct pvn_topo_pci *p)
 {
-    return p->kind == PVN_PCI_SWITCH_UP || p->kind == PVN_PCI_BRIDGE || p->kind == PVN_PCI_UNKNOWN;
+    return p->kind == PVN_TOPO_PCI_SWITCH_UP || p->kind == PVN_TOPO_PCI_BRIDGE ||
+           p->kind == PVN_TOPO_PCI_UNKNOWN;
 }
 
-static bool same_slot(const struct pvn_pci *a, const struct pvn_pci *b)
+static bool same_slot(const struct pvn_topo_pci *a, const struct pvn_topo_pci *b)
 {
     return a->domain == b->domain && a->bus == b->bus && a->dev == b->dev;
 }
@@ -33,19 +34,19 @@ static int common_ancestor(const struct pvn_topo *t, int a, int b)
 }
 
 /* The slower of two links by their maximum; both may be -1. */
-static void note_link(const struct pvn_topo *t, int i, struct pvn_distance *out, int *slowest)
+static void note_link(const struct pvn_topo *t, int i, struct pvn_topo_distance *out, int *slowest)
 {
-    const struct pvn_pci_link *l = &t->pci[i].link;
-    int rate = pvn_link_mbytes(l->speed_max_mts, l->width_max);
+    const struct pvn_topo_pci_link *l = &t->pci[i].link;
+    int rate = pvn_topo_link_mbytes(l->speed_max_mts, l->width_max);
 
-    if (rate != PVN_UNKNOWN && rate > 0 && rate < *slowest) {
+    if (rate != PVN_TOPO_UNKNOWN && rate > 0 && rate < *slowest) {
         *slowest = rate;
         out->narrow = i;
     }
 }
 
 /* Counts from below up to stop, which is not included. */
-static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_distance *out,
+static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_topo_distance *out,
                     int *slowest)
 {
     for (int i = from; i >= 0 && i != stop; i = t->pci[i].parent) {
@@ -88,7 +89,7 @@ static int numa_of(const struct pvn_topo *t, int i)
     return root >= 0 && t->roots[root].numa >= 0 ? t->roots[root].numa : -1;
 }
 
-static void set_slit(const struct pvn_topo *t, int na, int nb, struct pvn_distance *out)
+static void set_slit(const struct pvn_topo *t, int na, int nb, struct pvn_topo_distance *out)
 {
     int a = pvn_topo_find_numa(t, na), b = pvn_topo_find_numa(t, nb);
 
@@ -97,29 +98,29 @@ static void set_slit(const struct pvn_topo *t, int na, int nb, struct pvn_distan
     }
 }
 
-static void below_common(const struct pvn_topo *t, const struct pvn_pci *a, const struct pvn_pci *b,
-                         struct pvn_distance *out)
+static void below_common(const struct pvn_topo *t, const struct pvn_topo_pci *a,
+                         const struct pvn_topo_pci *b, struct pvn_topo_distance *out)
 {
-    const struct pvn_pci *c = &t->pci[out->common];
+    const struct pvn_topo_pci *c = &t->pci[out->common];
 
-    out->seen = out->switches <= 1 ? PVN_SMI_PIX : PVN_SMI_PXB;
+    out->seen = out->switches <= 1 ? PVN_TOPO_SMI_PIX : PVN_TOPO_SMI_PXB;
     if (same_slot(a, b)) {
         snprintf(out->reason, sizeof out->reason, "two functions of one device");
     } else if (out->switches == 0) {
         snprintf(out->reason, sizeof out->reason, "both on the bus below %s %s",
-                 pvn_pci_kind_name(c->kind), c->bdf);
+                 pvn_topo_pci_kind_name(c->kind), c->bdf);
     } else if (out->switches == 1) {
         snprintf(out->reason, sizeof out->reason, "one switch between them, they meet at %s %s",
-                 pvn_pci_kind_name(c->kind), c->bdf);
+                 pvn_topo_pci_kind_name(c->kind), c->bdf);
     } else {
         snprintf(out->reason, sizeof out->reason, "%d switches between them, they meet at %s %s",
-                 out->switches, pvn_pci_kind_name(c->kind), c->bdf);
+                 out->switches, pvn_topo_pci_kind_name(c->kind), c->bdf);
     }
 }
 
-static void across_roots(const struct pvn_topo *t, int ia, int ib, struct pvn_distance *out)
+static void across_roots(const struct pvn_topo *t, int ia, int ib, struct pvn_topo_distance *out)
 {
-    const struct pvn_pci *a = &t->pci[ia], *b = &t->pci[ib];
+    const struct pvn_topo_pci *a = &t->pci[ia], *b = &t->pci[ib];
     int ra = physical_root(t, a->root), rb = physical_root(t, b->root);
     int na = numa_of(t, ia), nb = numa_of(t, ib);
 
@@ -127,11 +128,11 @@ static void across_roots(const struct pvn_topo *t, int ia, int ib, struct pvn_di
         set_slit(t, na, nb, out);
     }
     if (ra == rb) {
-        out->seen = PVN_SMI_PHB;
+        out->seen = PVN_TOPO_SMI_PHB;
         snprintf(out->reason, sizeof out->reason, "they meet at host bridge %s%s",
                  t->roots[ra].name, a->root != b->root ? " (one of them behind VMD)" : "");
     } else if (na >= 0 && nb >= 0) {
-        out->seen = na == nb ? PVN_SMI_NODE : PVN_SMI_SYS;
+        out->seen = na == nb ? PVN_TOPO_SMI_NODE : PVN_TOPO_SMI_SYS;
         if (na == nb) {
             snprintf(out->reason, sizeof out->reason, "host bridges %s and %s of NUMA node %d",
                      t->roots[ra].name, t->roots[rb].name, na);
@@ -139,12 +140,12 @@ static void across_roots(const struct pvn_topo *t, int ia, int ib, struct pvn_di
             snprintf(out->reason, sizeof out->reason, "NUMA node %d and NUMA node %d", na, nb);
         }
     } else if (t->nnumas == 1) {
-        out->seen = PVN_SMI_NODE;
+        out->seen = PVN_TOPO_SMI_NODE;
         snprintf(out->reason, sizeof out->reason,
                  "host bridges %s and %s of the machine's only NUMA node", t->roots[ra].name,
                  t->roots[rb].name);
     } else {
-        out->seen = PVN_SMI_UNKNOWN;
+        out->seen = PVN_TOPO_SMI_UNKNOWN;
         snprintf(out->reason, sizeof out->reason,
                  "different host bridges, and %s does not tell its NUMA node (numa_node \"%s\")",
                  na < 0 ? a->bdf : b->bdf, na < 0 ? a->numa_text : b->numa_text);
@@ -154,58 +155,59 @@ static void across_roots(const struct pvn_topo *t, int ia, int ib, struct pvn_di
 static bool hinted(const struct pvn_topo *t, int i)
 {
     for (; i >= 0; i = t->pci[i].parent) {
-        if ((t->pci[i].flags & (PVN_PCI_MOVED | PVN_PCI_NUMA_HINTED | PVN_PCI_INVENTED)) != 0) {
+        if ((t->pci[i].flags &
+             (PVN_TOPO_PCI_MOVED | PVN_TOPO_PCI_NUMA_HINTED | PVN_TOPO_PCI_INVENTED)) != 0) {
             return true;
         }
     }
     return false;
 }
 
-static void set_trust(const struct pvn_topo *t, int a, int b, struct pvn_distance *out)
+static void set_trust(const struct pvn_topo *t, int a, int b, struct pvn_topo_distance *out)
 {
     size_t used;
 
     if (same_slot(&t->pci[a], &t->pci[b])) {
-        out->trust = pvn_topo_is_guest(t) ? PVN_TRUST_PRESENTED : PVN_TRUST_MEASURED;
+        out->trust = pvn_topo_is_guest(t) ? PVN_TOPO_TRUST_PRESENTED : PVN_TOPO_TRUST_MEASURED;
     } else if (hinted(t, a) && hinted(t, b)) {
-        out->trust = PVN_TRUST_HINTED;
+        out->trust = PVN_TOPO_TRUST_HINTED;
     } else if (!pvn_topo_is_guest(t)) {
-        out->trust = PVN_TRUST_MEASURED;
+        out->trust = PVN_TOPO_TRUST_MEASURED;
     } else if (out->common >= 0) {
-        out->trust = PVN_TRUST_PRESENTED;
+        out->trust = PVN_TOPO_TRUST_PRESENTED;
     } else {
-        out->trust = PVN_TRUST_HIDDEN;
+        out->trust = PVN_TOPO_TRUST_HIDDEN;
     }
-    out->smi = out->trust == PVN_TRUST_HIDDEN ? PVN_SMI_UNKNOWN : out->seen;
-    if (out->trust == PVN_TRUST_HIDDEN) {
+    out->smi = out->trust == PVN_TOPO_TRUST_HIDDEN ? PVN_TOPO_SMI_UNKNOWN : out->seen;
+    if (out->trust == PVN_TOPO_TRUST_HIDDEN) {
         used = strlen(out->reason);
         snprintf(out->reason + used, sizeof out->reason - used,
                  "%sas this %s guest shows it; the real place of both is hidden",
-                 used > 0 ? ", " : "", pvn_hypervisor_name(t->guest.hypervisor));
+                 used > 0 ? ", " : "", pvn_topo_hypervisor_name(t->guest.hypervisor));
     }
 }
 
-void pvn_topo_distance(const struct pvn_topo *t, int a, int b, struct pvn_distance *out)
+void pvn_topo_find_distance(const struct pvn_topo *t, int a, int b, struct pvn_topo_distance *out)
 {
     int slowest = INT_MAX;
 
-    *out = (struct pvn_distance){.smi = PVN_SMI_UNKNOWN,
-                                 .seen = PVN_SMI_UNKNOWN,
-                                 .common = -1,
-                                 .slit = PVN_UNKNOWN,
-                                 .narrow = -1};
+    *out = (struct pvn_topo_distance){.smi = PVN_TOPO_SMI_UNKNOWN,
+                                      .seen = PVN_TOPO_SMI_UNKNOWN,
+                                      .common = -1,
+                                      .slit = PVN_TOPO_UNKNOWN,
+                                      .narrow = -1};
     if (a < 0 || b < 0 || a >= t->npci || b >= t->npci) {
         snprintf(out->reason, sizeof out->reason, "no such PCI function");
         return;
     }
     if (a == b) {
-        out->smi = out->seen = PVN_SMI_SELF;
+        out->smi = out->seen = PVN_TOPO_SMI_SELF;
         snprintf(out->reason, sizeof out->reason, "the same function");
         return;
     }
-    if (((t->pci[a].flags | t->pci[b].flags) & PVN_PCI_NO_PATH) != 0) {
+    if (((t->pci[a].flags | t->pci[b].flags) & PVN_TOPO_PCI_NO_PATH) != 0) {
         snprintf(out->reason, sizeof out->reason, "the place of %s in the PCI tree is unknown",
-                 (t->pci[a].flags & PVN_PCI_NO_PATH) != 0 ? t->pci[a].bdf : t->pci[b].bdf);
+                 (t->pci[a].flags & PVN_TOPO_PCI_NO_PATH) != 0 ? t->pci[a].bdf : t->pci[b].bdf);
         return;
     }
     out->common = common_ancestor(t, a, b);
@@ -217,7 +219,7 @@ void pvn_topo_distance(const struct pvn_topo *t, int a, int b, struct pvn_distan
         }
         below_common(t, &t->pci[a], &t->pci[b], out);
     } else if (same_slot(&t->pci[a], &t->pci[b])) {
-        out->seen = PVN_SMI_PIX;
+        out->seen = PVN_TOPO_SMI_PIX;
         snprintf(out->reason, sizeof out->reason, "two functions of one device");
     } else {
         across_roots(t, a, b, out);
@@ -227,15 +229,15 @@ void pvn_topo_distance(const struct pvn_topo *t, int a, int b, struct pvn_distan
 
 bool pvn_topo_layout_hidden(const struct pvn_topo *t)
 {
-    struct pvn_distance d;
+    struct pvn_topo_distance d;
 
     for (int g = 0; g < t->ngpus; g++) {
         for (int i = 0; i < t->npci; i++) {
             if (pvn_topo_rdma_of_pci(t, i) < 0 && pvn_topo_net_of_pci(t, i) < 0) {
                 continue;
             }
-            pvn_topo_distance(t, t->gpus[g].pci, i, &d);
-            if (d.trust == PVN_TRUST_HIDDEN) {
+            pvn_topo_find_distance(t, t->gpus[g].pci, i, &d);
+            if (d.trust == PVN_TOPO_TRUST_HIDDEN) {
                 return true;
             }
         }

@@ -43,7 +43,8 @@ static const char *other_format(const char *image, size_t have)
     return have < 512 ? "neither a tar file nor NCCL's XML" : NULL;
 }
 
-static int open_tar_file(const char *root, off_t size, struct pvn_fs **fs, struct pvn_topo_err *err)
+static int open_tar_file(const char *root, off_t size, struct pvn_topo_fs **fs,
+                         struct pvn_topo_err *err)
 {
     char *image = NULL;
     int fd = -1, rc;
@@ -85,7 +86,7 @@ static int open_tar_file(const char *root, off_t size, struct pvn_fs **fs, struc
         rc = -EINVAL;
         goto out;
     }
-    rc = pvn_fs_open_tar(image, (size_t)have, fs, err);
+    rc = pvn_topo_fs_open_tar(image, (size_t)have, fs, err);
     if (rc != 0) {
         char reason[sizeof err->text];
 
@@ -100,7 +101,7 @@ out:
     return rc;
 }
 
-int pvn_fs_open(const char *root, struct pvn_fs **fs, struct pvn_topo_err *err)
+int pvn_topo_fs_open(const char *root, struct pvn_topo_fs **fs, struct pvn_topo_err *err)
 {
     struct stat st;
     int rc;
@@ -120,49 +121,49 @@ int pvn_fs_open(const char *root, struct pvn_fs **fs, struct pvn_topo_err *err)
             root);
         return -ENOTDIR;
     }
-    rc = pvn_fs_open_dir(root, NULL, fs);
+    rc = pvn_topo_fs_open_dir(root, NULL, fs);
     if (rc != 0) {
         snprintf(err->text, sizeof err->text, "%s: %s", root, strerror(-rc));
     }
     return rc;
 }
 
-void pvn_fs_close(struct pvn_fs *fs)
+void pvn_topo_fs_close(struct pvn_topo_fs *fs)
 {
     if (!fs) {
         return;
     }
-    for (int i = 0; i < PVN_FS_KNOWN; i++) {
+    for (int i = 0; i < PVN_TOPO_FS_KNOWN; i++) {
         free(fs->known[i]);
     }
     fs->ops->close(fs);
 }
 
-void pvn_fs_enter(struct pvn_fs *fs, const char *dir)
+void pvn_topo_fs_enter(struct pvn_topo_fs *fs, const char *dir)
 {
     if (fs->ops->enter) {
         fs->ops->enter(fs, dir);
     }
 }
 
-static char **known_slot(struct pvn_fs *fs, const char *path)
+static char **known_slot(struct pvn_topo_fs *fs, const char *path)
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
 
     while (*path != '\0') {
         hash = (hash ^ (unsigned char)*path++) * 16777619u;
     }
-    return &fs->known[hash % PVN_FS_KNOWN];
+    return &fs->known[hash % PVN_TOPO_FS_KNOWN];
 }
 
-static bool is_known(struct pvn_fs *fs, const char *path)
+static bool is_known(struct pvn_topo_fs *fs, const char *path)
 {
     const char *known = *known_slot(fs, path);
 
     return known && strcmp(known, path) == 0;
 }
 
-static void set_known(struct pvn_fs *fs, const char *path)
+static void set_known(struct pvn_topo_fs *fs, const char *path)
 {
     char **slot = known_slot(fs, path);
     char *copy = strdup(path);
@@ -176,13 +177,13 @@ static void set_known(struct pvn_fs *fs, const char *path)
 /* The part of a path that is still to be walked, kept at the end of its buffer so that the text of
  * a link can be put in front of it. */
 struct rest {
-    char buf[2 * PVN_FS_PATH_MAX];
+    char buf[2 * PVN_TOPO_FS_PATH_MAX];
     size_t start;
 };
 
 static int rest_push(struct rest *rest, const char *text, size_t len)
 {
-    if (len + 1 > rest->start || sizeof rest->buf - rest->start + len + 1 > PVN_FS_PATH_MAX) {
+    if (len + 1 > rest->start || sizeof rest->buf - rest->start + len + 1 > PVN_TOPO_FS_PATH_MAX) {
         return -ENAMETOOLONG;
     }
     rest->start -= len + 1;
@@ -222,10 +223,10 @@ static void drop_component(char *out, size_t *used)
     out[*used] = '\0';
 }
 
-int pvn_fs_resolve(struct pvn_fs *fs, const char *path, char *out)
+int pvn_topo_fs_resolve(struct pvn_topo_fs *fs, const char *path, char *out)
 {
     struct rest rest = {.start = sizeof rest.buf};
-    char link[PVN_FS_PATH_MAX];
+    char link[PVN_TOPO_FS_PATH_MAX];
     size_t used = 0, len;
     const char *part;
     int links = 0, rc;
@@ -246,7 +247,7 @@ int pvn_fs_resolve(struct pvn_fs *fs, const char *path, char *out)
             drop_component(out, &used);
             continue;
         }
-        if (used + len + 2 > PVN_FS_PATH_MAX) {
+        if (used + len + 2 > PVN_TOPO_FS_PATH_MAX) {
             return -ENAMETOOLONG;
         }
         out[used++] = '/';
@@ -266,7 +267,7 @@ int pvn_fs_resolve(struct pvn_fs *fs, const char *path, char *out)
         if (got < 0) {
             return (int)got;
         }
-        if (++links > PVN_FS_MAX_LINKS) {
+        if (++links > PVN_TOPO_FS_MAX_LINKS) {
             return -ELOOP;
         }
         if (got == 0) {
@@ -285,63 +286,64 @@ int pvn_fs_resolve(struct pvn_fs *fs, const char *path, char *out)
     return 0;
 }
 
-ssize_t pvn_fs_read(struct pvn_fs *fs, const char *path, void *buf, size_t cap)
+ssize_t pvn_topo_fs_read(struct pvn_topo_fs *fs, const char *path, void *buf, size_t cap)
 {
-    char real[PVN_FS_PATH_MAX];
-    int rc = pvn_fs_resolve(fs, path, real);
+    char real[PVN_TOPO_FS_PATH_MAX];
+    int rc = pvn_topo_fs_resolve(fs, path, real);
 
     return rc != 0 ? rc : fs->ops->read(fs, real, 0, buf, cap);
 }
 
-int pvn_fs_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *names)
+int pvn_topo_fs_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs_names *names)
 {
-    char real[PVN_FS_PATH_MAX];
-    int rc = pvn_fs_resolve(fs, path, real);
+    char real[PVN_TOPO_FS_PATH_MAX];
+    int rc = pvn_topo_fs_resolve(fs, path, real);
 
-    *names = (struct pvn_fs_names){0};
+    *names = (struct pvn_topo_fs_names){0};
     if (rc == 0) {
         rc = fs->ops->list(fs, real, names);
     }
     if (rc != 0) {
-        pvn_fs_names_free(names);
+        pvn_topo_fs_names_free(names);
         return rc;
     }
-    pvn_fs_names_sort(names);
+    pvn_topo_fs_names_sort(names);
     return 0;
 }
 
-enum pvn_fs_type pvn_fs_type(struct pvn_fs *fs, const char *path)
+enum pvn_topo_fs_type pvn_topo_fs_type(struct pvn_topo_fs *fs, const char *path)
 {
-    char real[PVN_FS_PATH_MAX];
+    char real[PVN_TOPO_FS_PATH_MAX];
 
-    return pvn_fs_resolve(fs, path, real) == 0 ? fs->ops->type(fs, real) : PVN_FS_NONE;
+    return pvn_topo_fs_resolve(fs, path, real) == 0 ? fs->ops->type(fs, real) : PVN_TOPO_FS_NONE;
 }
 
 static int join(char *out, const char *dir, const char *name)
 {
-    int n = snprintf(out, PVN_FS_PATH_MAX, "%s/%s", strcmp(dir, "/") == 0 ? "" : dir, name);
+    int n = snprintf(out, PVN_TOPO_FS_PATH_MAX, "%s/%s", strcmp(dir, "/") == 0 ? "" : dir, name);
 
-    return n < PVN_FS_PATH_MAX ? 0 : -ENAMETOOLONG;
+    return n < PVN_TOPO_FS_PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-ssize_t pvn_fs_pread_at(struct pvn_fs *fs, const char *dir, const char *name, size_t at, void *buf,
-                        size_t cap)
+ssize_t pvn_topo_fs_pread_at(struct pvn_topo_fs *fs, const char *dir, const char *name, size_t at,
+                             void *buf, size_t cap)
 {
-    char path[PVN_FS_PATH_MAX];
+    char path[PVN_TOPO_FS_PATH_MAX];
     int rc = join(path, dir, name);
 
     return rc != 0 ? rc : fs->ops->read(fs, path, at, buf, cap);
 }
 
-ssize_t pvn_fs_read_at(struct pvn_fs *fs, const char *dir, const char *name, void *buf, size_t cap)
+ssize_t pvn_topo_fs_read_at(struct pvn_topo_fs *fs, const char *dir, const char *name, void *buf,
+                            size_t cap)
 {
-    return pvn_fs_pread_at(fs, dir, name, 0, buf, cap);
+    return pvn_topo_fs_pread_at(fs, dir, name, 0, buf, cap);
 }
 
-ssize_t pvn_fs_readlink_at(struct pvn_fs *fs, const char *dir, const char *name, char *buf,
-                           size_t cap)
+ssize_t pvn_topo_fs_readlink_at(struct pvn_topo_fs *fs, const char *dir, const char *name,
+                                char *buf, size_t cap)
 {
-    char path[PVN_FS_PATH_MAX];
+    char path[PVN_TOPO_FS_PATH_MAX];
     int rc = join(path, dir, name);
     ssize_t got;
 
@@ -359,7 +361,8 @@ ssize_t pvn_fs_readlink_at(struct pvn_fs *fs, const char *dir, const char *name,
     return got;
 }
 
-int pvn_fs_read_all(struct pvn_fs *fs, const char *path, size_t max, char **text, size_t *len)
+int pvn_topo_fs_read_all(struct pvn_topo_fs *fs, const char *path, size_t max, char **text,
+                         size_t *len)
 {
     size_t cap = 4096;
     char *buf = NULL;
@@ -373,7 +376,7 @@ int pvn_fs_read_all(struct pvn_fs *fs, const char *path, size_t max, char **text
             return -ENOMEM;
         }
         buf = bigger;
-        got = pvn_fs_read(fs, path, buf, cap);
+        got = pvn_topo_fs_read(fs, path, buf, cap);
         if (got < 0) {
             free(buf);
             return (int)got;
@@ -392,18 +395,18 @@ int pvn_fs_read_all(struct pvn_fs *fs, const char *path, size_t max, char **text
     }
 }
 
-void pvn_fs_names_free(struct pvn_fs_names *names)
+void pvn_topo_fs_names_free(struct pvn_topo_fs_names *names)
 {
     for (int i = 0; i < names->n; i++) {
         free(names->name[i]);
     }
     free(names->name);
-    *names = (struct pvn_fs_names){0};
+    *names = (struct pvn_topo_fs_names){0};
 }
 
-int pvn_fs_names_add(struct pvn_fs_names *names, const char *name)
+int pvn_topo_fs_names_add(struct pvn_topo_fs_names *names, const char *name)
 {
-    if (names->n >= PVN_FS_MAX_NAMES) {
+    if (names->n >= PVN_TOPO_FS_MAX_NAMES) {
         return -E2BIG;
     }
     if ((names->n & (names->n - 1)) == 0) {
@@ -428,7 +431,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-void pvn_fs_names_sort(struct pvn_fs_names *names)
+void pvn_topo_fs_names_sort(struct pvn_topo_fs_names *names)
 {
     if (names->n > 1) {
         qsort(names->name, (size_t)names->n, sizeof *names->name, by_name);

@@ -20,88 +20,91 @@ extern "C" {
 struct pvn_topo_err;
 
 enum {
-    PVN_FS_PATH_MAX = 4096,   /* longest path, links resolved */
-    PVN_FS_MAX_LINKS = 40,    /* as the kernel's MAXSYMLINKS */
-    PVN_FS_MAX_NAMES = 65536, /* entries of a directory */
+    PVN_TOPO_FS_PATH_MAX = 4096,   /* longest path, links resolved */
+    PVN_TOPO_FS_MAX_LINKS = 40,    /* as the kernel's MAXSYMLINKS */
+    PVN_TOPO_FS_MAX_NAMES = 65536, /* entries of a directory */
 };
 
-enum pvn_fs_type {
-    PVN_FS_NONE = 0,
-    PVN_FS_FILE,
-    PVN_FS_DIR,
-    PVN_FS_LINK,
-    PVN_FS_OTHER, /* a device, a pipe, a socket: never opened */
+enum pvn_topo_fs_type {
+    PVN_TOPO_FS_NONE = 0,
+    PVN_TOPO_FS_FILE,
+    PVN_TOPO_FS_DIR,
+    PVN_TOPO_FS_LINK,
+    PVN_TOPO_FS_OTHER, /* a device, a pipe, a socket: never opened */
 };
 
-struct pvn_fs_names {
+struct pvn_topo_fs_names {
     char **name; /* sorted by strcmp, no "." and ".." */
     int n;
 };
 
-struct pvn_fs;
+struct pvn_topo_fs;
 
 /* One store. Paths start with '/', contain no "." or "..", no double slash and, but for the last
  * component, no link. */
-struct pvn_fs_ops {
-    enum pvn_fs_type (*type)(struct pvn_fs *fs, const char *path);
+struct pvn_topo_fs_ops {
+    enum pvn_topo_fs_type (*type)(struct pvn_topo_fs *fs, const char *path);
     /* Length of the link's text, or negative errno (-EINVAL: no link). Not NUL-terminated. */
-    ssize_t (*readlink)(struct pvn_fs *fs, const char *path, char *buf, size_t cap);
+    ssize_t (*readlink)(struct pvn_topo_fs *fs, const char *path, char *buf, size_t cap);
     /* At most cap bytes from offset at of a regular file (0 at its end), or negative errno. */
-    ssize_t (*read)(struct pvn_fs *fs, const char *path, size_t at, void *buf, size_t cap);
-    int (*list)(struct pvn_fs *fs, const char *path, struct pvn_fs_names *names);
+    ssize_t (*read)(struct pvn_topo_fs *fs, const char *path, size_t at, void *buf, size_t cap);
+    int (*list)(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs_names *names);
     /* The next reads are of files in this directory: a hint, which may be NULL. */
-    void (*enter)(struct pvn_fs *fs, const char *dir);
-    void (*close)(struct pvn_fs *fs);
+    void (*enter)(struct pvn_topo_fs *fs, const char *dir);
+    void (*close)(struct pvn_topo_fs *fs);
 };
 
 enum {
-    PVN_FS_KNOWN = 512, /* directories known to be no links; a power of two */
+    PVN_TOPO_FS_KNOWN = 512, /* directories known to be no links; a power of two */
 };
 
-struct pvn_fs {
-    const struct pvn_fs_ops *ops;
+struct pvn_topo_fs {
+    const struct pvn_topo_fs_ops *ops;
     /* Every path of a machine starts with the same few
      * directories, so they are asked about once. */
-    char *known[PVN_FS_KNOWN];
+    char *known[PVN_TOPO_FS_KNOWN];
 };
 
 /* Opens a directory or a tar file, whichever root is. 0 or negative errno with a sentence. */
-int pvn_fs_open(const char *root, struct pvn_fs **fs, struct pvn_topo_err *err);
+int pvn_topo_fs_open(const char *root, struct pvn_topo_fs **fs, struct pvn_topo_err *err);
 /* sys: the directory that stands for the root's /sys, or NULL for its own. */
-int pvn_fs_open_dir(const char *root, const char *sys, struct pvn_fs **fs);
+int pvn_topo_fs_open_dir(const char *root, const char *sys, struct pvn_topo_fs **fs);
 /* The image is copied. */
-int pvn_fs_open_tar(const void *image, size_t bytes, struct pvn_fs **fs, struct pvn_topo_err *err);
-void pvn_fs_close(struct pvn_fs *fs);
+int pvn_topo_fs_open_tar(const void *image, size_t bytes, struct pvn_topo_fs **fs,
+                         struct pvn_topo_err *err);
+void pvn_topo_fs_close(struct pvn_topo_fs *fs);
 
-/* Real path of path below the root, into out (PVN_FS_PATH_MAX bytes). 0 or negative errno: -ENOENT
- * for a dangling link, -ELOOP for a loop, -ENAMETOOLONG. */
-int pvn_fs_resolve(struct pvn_fs *fs, const char *path, char *out);
+/* Real path of path below the root, into out (PVN_TOPO_FS_PATH_MAX bytes). 0 or negative errno:
+ * -ENOENT for a dangling link, -ELOOP for a loop, -ENAMETOOLONG. */
+int pvn_topo_fs_resolve(struct pvn_topo_fs *fs, const char *path, char *out);
 
 /* The three below take any path; links in it are followed. */
-ssize_t pvn_fs_read(struct pvn_fs *fs, const char *path, void *buf, size_t cap);
-int pvn_fs_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *names);
-enum pvn_fs_type pvn_fs_type(struct pvn_fs *fs, const char *path);
+ssize_t pvn_topo_fs_read(struct pvn_topo_fs *fs, const char *path, void *buf, size_t cap);
+int pvn_topo_fs_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs_names *names);
+enum pvn_topo_fs_type pvn_topo_fs_type(struct pvn_topo_fs *fs, const char *path);
 
 /* Says that what follows reads files of the real path dir. */
-void pvn_fs_enter(struct pvn_fs *fs, const char *dir);
+void pvn_topo_fs_enter(struct pvn_topo_fs *fs, const char *dir);
 
 /* dir is a real path and name one component of no further meaning, so nothing has to be resolved. A
  * link is not followed. */
-ssize_t pvn_fs_read_at(struct pvn_fs *fs, const char *dir, const char *name, void *buf, size_t cap);
+ssize_t pvn_topo_fs_read_at(struct pvn_topo_fs *fs, const char *dir, const char *name, void *buf,
+                            size_t cap);
 /* The same from an offset. */
-ssize_t pvn_fs_pread_at(struct pvn_fs *fs, const char *dir, const char *name, size_t at, void *buf,
-                        size_t cap);
+ssize_t pvn_topo_fs_pread_at(struct pvn_topo_fs *fs, const char *dir, const char *name, size_t at,
+                             void *buf, size_t cap);
 /* Text of the link dir/name, NUL-terminated. Length or negative errno. */
-ssize_t pvn_fs_readlink_at(struct pvn_fs *fs, const char *dir, const char *name, char *buf,
-                           size_t cap);
+ssize_t pvn_topo_fs_readlink_at(struct pvn_topo_fs *fs, const char *dir, const char *name,
+                                char *buf, size_t cap);
 
 /* A whole file of at most max bytes, NUL-terminated, for the caller to free. -EFBIG beyond max. */
-int pvn_fs_read_all(struct pvn_fs *fs, const char *path, size_t max, char **text, size_t *len);
+int pvn_topo_fs_read_all(struct pvn_topo_fs *fs, const char *path, size_t max, char **text,
+                         size_t *len);
 
-void pvn_fs_names_free(struct pvn_fs_names *names);
+void pvn_topo_fs_names_free(struct pvn_topo_fs_names *names);
 /* Appends a copy of name. 0, -ENOMEM or -E2BIG. */
-int pvn_fs_names_add(struct pvn_fs_names *names, const char *name);
-void pvn_fs_names_sort(struct pvn_fs_names *names);
+int pvn_topo_fs_names_add(struct pvn_topo_fs_names *names, const char *name);
+void pvn_topo_fs_names_sort(struct pvn_topo_fs_names *names);
 
 #ifdef __cplusplus
 }

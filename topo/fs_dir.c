@@ -26,14 +26,14 @@ struct inside {
 };
 
 struct fs_dir {
-    struct pvn_fs fs;
+    struct pvn_topo_fs fs;
     int fd;
     int sys_fd; /* stands for /sys, or -1 */
     struct inside in;
 };
 
 /* Where to look path up (start) and under which name. */
-static int start(struct pvn_fs *fs, const char *path, const char **name)
+static int start(struct pvn_topo_fs *fs, const char *path, const char **name)
 {
     const struct fs_dir *d = (const struct fs_dir *)fs;
     bool in_sys =
@@ -44,7 +44,7 @@ static int start(struct pvn_fs *fs, const char *path, const char **name)
     return in_sys ? d->sys_fd : d->fd;
 }
 
-static int open_dir_at(struct pvn_fs *fs, const char *path)
+static int open_dir_at(struct pvn_topo_fs *fs, const char *path)
 {
     const char *name;
     int fd = start(fs, path, &name);
@@ -83,7 +83,7 @@ static bool add_name(struct inside *in, const char *text, unsigned char type)
         in->names = bigger;
     }
     in->names[in->n] = (struct name){strdup(text), type};
-    return in->names[in->n].text && ++in->n < PVN_FS_MAX_NAMES;
+    return in->names[in->n].text && ++in->n < PVN_TOPO_FS_MAX_NAMES;
 }
 
 /* Calls each with every entry but "." and ".." until it returns
@@ -122,7 +122,7 @@ static int keep_entry(void *ctx, const struct dirent *e)
     return add_name(ctx, e->d_name, e->d_type) ? 0 : -ENOMEM;
 }
 
-static void dir_enter(struct pvn_fs *fs, const char *dir)
+static void dir_enter(struct pvn_topo_fs *fs, const char *dir)
 {
     struct inside *in = &((struct fs_dir *)fs)->in;
 
@@ -154,24 +154,24 @@ struct place {
     int fd;
     const char *name;
     bool listed; /* type is known from the list */
-    enum pvn_fs_type type;
+    enum pvn_topo_fs_type type;
 };
 
-static enum pvn_fs_type type_of_entry(unsigned char type)
+static enum pvn_topo_fs_type type_of_entry(unsigned char type)
 {
     switch (type) {
     case DT_REG:
-        return PVN_FS_FILE;
+        return PVN_TOPO_FS_FILE;
     case DT_DIR:
-        return PVN_FS_DIR;
+        return PVN_TOPO_FS_DIR;
     case DT_LNK:
-        return PVN_FS_LINK;
+        return PVN_TOPO_FS_LINK;
     default:
-        return PVN_FS_OTHER;
+        return PVN_TOPO_FS_OTHER;
     }
 }
 
-static struct place find(struct pvn_fs *fs, const char *path)
+static struct place find(struct pvn_topo_fs *fs, const char *path)
 {
     const struct inside *in = &((struct fs_dir *)fs)->in;
     struct place place = {0};
@@ -188,11 +188,11 @@ static struct place find(struct pvn_fs *fs, const char *path)
     key.text = (char *)(uintptr_t)place.name;
     entry = in->n > 0 ? bsearch(&key, in->names, (size_t)in->n, sizeof key, by_text) : NULL;
     place.listed = !entry || entry->type != DT_UNKNOWN;
-    place.type = !entry ? PVN_FS_NONE : type_of_entry(entry->type);
+    place.type = !entry ? PVN_TOPO_FS_NONE : type_of_entry(entry->type);
     return place;
 }
 
-static enum pvn_fs_type type_at(const struct place *place)
+static enum pvn_topo_fs_type type_at(const struct place *place)
 {
     struct stat st;
 
@@ -200,40 +200,40 @@ static enum pvn_fs_type type_at(const struct place *place)
         return place->type;
     }
     if (fstatat(place->fd, place->name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        return PVN_FS_NONE;
+        return PVN_TOPO_FS_NONE;
     }
     switch (st.st_mode & S_IFMT) {
     case S_IFREG:
-        return PVN_FS_FILE;
+        return PVN_TOPO_FS_FILE;
     case S_IFDIR:
-        return PVN_FS_DIR;
+        return PVN_TOPO_FS_DIR;
     case S_IFLNK:
-        return PVN_FS_LINK;
+        return PVN_TOPO_FS_LINK;
     default:
-        return PVN_FS_OTHER;
+        return PVN_TOPO_FS_OTHER;
     }
 }
 
-static enum pvn_fs_type dir_type(struct pvn_fs *fs, const char *path)
+static enum pvn_topo_fs_type dir_type(struct pvn_topo_fs *fs, const char *path)
 {
     struct place place = find(fs, path);
 
     return type_at(&place);
 }
 
-static ssize_t dir_readlink(struct pvn_fs *fs, const char *path, char *buf, size_t cap)
+static ssize_t dir_readlink(struct pvn_topo_fs *fs, const char *path, char *buf, size_t cap)
 {
     struct place place = find(fs, path);
     ssize_t got;
 
-    if (place.listed && place.type != PVN_FS_LINK) {
-        return place.type == PVN_FS_NONE ? -ENOENT : -EINVAL;
+    if (place.listed && place.type != PVN_TOPO_FS_LINK) {
+        return place.type == PVN_TOPO_FS_NONE ? -ENOENT : -EINVAL;
     }
     got = readlinkat(place.fd, place.name, buf, cap);
     return got < 0 ? -errno : got;
 }
 
-static ssize_t dir_read(struct pvn_fs *fs, const char *path, size_t at, void *buf, size_t cap)
+static ssize_t dir_read(struct pvn_topo_fs *fs, const char *path, size_t at, void *buf, size_t cap)
 {
     struct place place = find(fs, path);
     size_t have = 0;
@@ -242,9 +242,9 @@ static ssize_t dir_read(struct pvn_fs *fs, const char *path, size_t at, void *bu
 
     /* A pipe or a device in a hostile root must not be opened: that alone can block or act. */
     switch (type_at(&place)) {
-    case PVN_FS_FILE:
+    case PVN_TOPO_FS_FILE:
         break;
-    case PVN_FS_NONE:
+    case PVN_TOPO_FS_NONE:
         return -ENOENT;
     default:
         return -EINVAL;
@@ -276,10 +276,10 @@ static ssize_t dir_read(struct pvn_fs *fs, const char *path, size_t at, void *bu
 
 static int list_entry(void *ctx, const struct dirent *e)
 {
-    return pvn_fs_names_add(ctx, e->d_name);
+    return pvn_topo_fs_names_add(ctx, e->d_name);
 }
 
-static int dir_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *names)
+static int dir_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs_names *names)
 {
     int fd = open_dir_at(fs, path);
     int rc;
@@ -292,7 +292,7 @@ static int dir_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *na
     return rc;
 }
 
-static void dir_close(struct pvn_fs *fs)
+static void dir_close(struct pvn_topo_fs *fs)
 {
     struct fs_dir *d = (struct fs_dir *)fs;
 
@@ -304,9 +304,9 @@ static void dir_close(struct pvn_fs *fs)
     free(d);
 }
 
-int pvn_fs_open_dir(const char *root, const char *sys, struct pvn_fs **fs)
+int pvn_topo_fs_open_dir(const char *root, const char *sys, struct pvn_topo_fs **fs)
 {
-    static const struct pvn_fs_ops ops = {
+    static const struct pvn_topo_fs_ops ops = {
         .type = dir_type,
         .readlink = dir_readlink,
         .read = dir_read,

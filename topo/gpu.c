@@ -11,11 +11,11 @@
 static const char nvidia_gpus[] = "/proc/driver/nvidia/gpus";
 
 /* What the function is by its class and maker; false for what is no GPU. */
-static bool gpu_kind(const struct pvn_pci *p, enum pvn_gpu_kind *kind)
+static bool gpu_kind(const struct pvn_topo_pci *p, enum pvn_topo_gpu_kind *kind)
 {
     int base = p->class_code >> 16, sub = p->class_code >> 8 & 0xff;
 
-    if (p->class_code == PVN_UNKNOWN) {
+    if (p->class_code == PVN_TOPO_UNKNOWN) {
         return false;
     }
     if (base == 0x03) {
@@ -23,13 +23,13 @@ static bool gpu_kind(const struct pvn_pci *p, enum pvn_gpu_kind *kind)
          * are of other makers. */
         switch (p->vendor) {
         case 0x10de:
-            *kind = PVN_GPU_NVIDIA;
+            *kind = PVN_TOPO_GPU_NVIDIA;
             return true;
         case 0x1002:
-            *kind = PVN_GPU_AMD;
+            *kind = PVN_TOPO_GPU_AMD;
             return true;
         case 0x8086:
-            *kind = PVN_GPU_INTEL;
+            *kind = PVN_TOPO_GPU_INTEL;
             return p->parent >= 0 ||
                    sub != 0; /* on the root bus it is the processor's own graphics */
         default:
@@ -37,11 +37,11 @@ static bool gpu_kind(const struct pvn_pci *p, enum pvn_gpu_kind *kind)
         }
     }
     if (base == 0x12) {
-        *kind = p->vendor == 0x1002 ? PVN_GPU_AMD : PVN_GPU_ACCEL;
+        *kind = p->vendor == 0x1002 ? PVN_TOPO_GPU_AMD : PVN_TOPO_GPU_ACCEL;
         return true;
     }
     if (base == 0x0b && sub == 0x40) {
-        *kind = PVN_GPU_ACCEL;
+        *kind = PVN_TOPO_GPU_ACCEL;
         return p->vendor != 0x8086; /* QuickAssist */
     }
     return false;
@@ -58,21 +58,21 @@ static bool find_value(const char *text, const char *key, char *out, size_t cap)
     at += strlen(key);
     at += strspn(at, " \t");
     snprintf(out, cap, "%.*s", (int)strcspn(at, "\n"), at);
-    pvn_clean_text(out);
+    pvn_topo_clean_text(out);
     return true;
 }
 
-static void read_information(struct pvn_reader *r, struct pvn_gpu *gpu)
+static void read_information(struct pvn_topo_reader *r, struct pvn_topo_gpu *gpu)
 {
-    char path[PVN_NAME_MAX * 2], text[4096], minor[16];
+    char path[PVN_TOPO_NAME_MAX * 2], text[4096], minor[16];
     ssize_t got;
 
-    gpu->minor = PVN_UNKNOWN;
-    if (gpu->kind != PVN_GPU_NVIDIA || !r->fs) {
+    gpu->minor = PVN_TOPO_UNKNOWN;
+    if (gpu->kind != PVN_TOPO_GPU_NVIDIA || !r->fs) {
         return;
     }
     snprintf(path, sizeof path, "%s/%s/information", nvidia_gpus, r->topo->pci[gpu->pci].bdf);
-    got = pvn_fs_read(r->fs, path, text, sizeof text - 1);
+    got = pvn_topo_fs_read(r->fs, path, text, sizeof text - 1);
     if (got <= 0) {
         return;
     }
@@ -80,38 +80,38 @@ static void read_information(struct pvn_reader *r, struct pvn_gpu *gpu)
     find_value(text, "Model:", gpu->model, sizeof gpu->model);
     find_value(text, "GPU UUID:", gpu->uuid, sizeof gpu->uuid);
     if (find_value(text, "Device Minor:", minor, sizeof minor)) {
-        pvn_parse_int(minor, 10, 0, 65535, &gpu->minor);
+        pvn_topo_parse_int(minor, 10, 0, 65535, &gpu->minor);
     }
 }
 
 /* A capture may lack ids, but the driver's own directory names its GPUs. */
-static bool driver_knows(struct pvn_reader *r, const struct pvn_pci *p, bool any)
+static bool driver_knows(struct pvn_topo_reader *r, const struct pvn_topo_pci *p, bool any)
 {
-    char path[PVN_NAME_MAX * 2];
+    char path[PVN_TOPO_NAME_MAX * 2];
 
-    if (!any || p->vendor != PVN_UNKNOWN) {
+    if (!any || p->vendor != PVN_TOPO_UNKNOWN) {
         return false;
     }
     snprintf(path, sizeof path, "%s/%s", nvidia_gpus, p->bdf);
-    return pvn_fs_type(r->fs, path) == PVN_FS_DIR;
+    return pvn_topo_fs_type(r->fs, path) == PVN_TOPO_FS_DIR;
 }
 
-int pvn_read_gpus(struct pvn_reader *r)
+int pvn_topo_read_gpus(struct pvn_topo_reader *r)
 {
     struct pvn_topo *t = r->topo;
     /* A machine known by a list alone has no files. */
-    bool driver = r->fs && pvn_fs_type(r->fs, nvidia_gpus) == PVN_FS_DIR;
+    bool driver = r->fs && pvn_topo_fs_type(r->fs, nvidia_gpus) == PVN_TOPO_FS_DIR;
 
     for (int i = 0; i < t->npci; i++) {
-        enum pvn_gpu_kind kind = PVN_GPU_NVIDIA;
-        struct pvn_gpu *gpu;
+        enum pvn_topo_gpu_kind kind = PVN_TOPO_GPU_NVIDIA;
+        struct pvn_topo_gpu *gpu;
 
         if (!gpu_kind(&t->pci[i], &kind) && !driver_knows(r, &t->pci[i], driver)) {
             continue;
         }
-        gpu = pvn_array_add((void **)&t->gpus, &t->ngpus, sizeof *gpu);
+        gpu = pvn_topo_array_add((void **)&t->gpus, &t->ngpus, sizeof *gpu);
         if (!gpu) {
-            return pvn_reader_nomem(r);
+            return pvn_topo_reader_nomem(r);
         }
         gpu->pci = i;
         gpu->kind = kind;
@@ -122,18 +122,18 @@ int pvn_read_gpus(struct pvn_reader *r)
 
 /* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ..." or "... Open Kernel Module
  * for x86_64  535.104.05  Release Build ...". */
-static void read_driver_version(struct pvn_reader *r, struct pvn_nvidia *nv)
+static void read_driver_version(struct pvn_topo_reader *r, struct pvn_topo_nvidia *nv)
 {
     char text[1024];
-    ssize_t got = pvn_fs_read(r->fs, "/proc/driver/nvidia/version", text, sizeof text - 1);
+    ssize_t got = pvn_topo_fs_read(r->fs, "/proc/driver/nvidia/version", text, sizeof text - 1);
     const char *at;
 
     if (got <= 0) {
         return;
     }
     text[got] = '\0';
-    nv->loaded = PVN_TRI_YES;
-    nv->open_modules = strstr(text, "Open Kernel Module") ? PVN_TRI_YES : PVN_TRI_NO;
+    nv->loaded = PVN_TOPO_TRI_YES;
+    nv->open_modules = strstr(text, "Open Kernel Module") ? PVN_TOPO_TRI_YES : PVN_TOPO_TRI_NO;
     for (at = strchr(text, '.'); at; at = strchr(at + 1, '.')) {
         const char *start = at;
         int major, minor;
@@ -149,53 +149,56 @@ static void read_driver_version(struct pvn_reader *r, struct pvn_nvidia *nv)
     }
 }
 
-static void read_peermem(struct pvn_reader *r, struct pvn_nvidia *nv)
+static void read_peermem(struct pvn_topo_reader *r, struct pvn_topo_nvidia *nv)
 {
     static const char *const clients[] = {"/sys/kernel/mm/memory_peers/nv_mem",
                                           "/sys/kernel/mm/memory_peers/nv_mem_nc"};
     static const char *const modules[] = {"nvidia_peermem", "nv_peer_mem"};
     const struct pvn_topo *t = r->topo;
 
-    nv->peermem = t->modules_known == PVN_TRI_YES ? PVN_TRI_NO : PVN_TRI_UNKNOWN;
+    nv->peermem = t->modules_known == PVN_TOPO_TRI_YES ? PVN_TOPO_TRI_NO : PVN_TOPO_TRI_UNKNOWN;
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++) {
         int m = pvn_topo_find_module(t, modules[i]);
 
         if (m >= 0) {
-            nv->peermem = PVN_TRI_YES;
-            pvn_copy_text(nv->peermem_version, sizeof nv->peermem_version, t->modules[m].version);
+            nv->peermem = PVN_TOPO_TRI_YES;
+            pvn_topo_copy_text(nv->peermem_version, sizeof nv->peermem_version,
+                               t->modules[m].version);
         }
     }
-    if (pvn_fs_type(r->fs, "/sys/kernel/mm") == PVN_FS_DIR) {
-        nv->memory_peers = PVN_TRI_NO;
+    if (pvn_topo_fs_type(r->fs, "/sys/kernel/mm") == PVN_TOPO_FS_DIR) {
+        nv->memory_peers = PVN_TOPO_TRI_NO;
     }
     for (size_t i = 0; i < sizeof clients / sizeof clients[0]; i++) {
-        if (pvn_fs_type(r->fs, clients[i]) == PVN_FS_DIR) {
-            nv->memory_peers = PVN_TRI_YES;
+        if (pvn_topo_fs_type(r->fs, clients[i]) == PVN_TOPO_FS_DIR) {
+            nv->memory_peers = PVN_TOPO_TRI_YES;
         }
     }
 }
 
-int pvn_read_nvidia(struct pvn_reader *r)
+int pvn_topo_read_nvidia(struct pvn_topo_reader *r)
 {
-    struct pvn_nvidia *nv = &r->topo->nvidia;
+    struct pvn_topo_nvidia *nv = &r->topo->nvidia;
     char text[8192], value[32];
     ssize_t got;
 
-    nv->topo_check_override = PVN_UNKNOWN;
-    if (r->topo->modules_known == PVN_TRI_YES) {
-        nv->loaded = pvn_topo_find_module(r->topo, "nvidia") >= 0 ? PVN_TRI_YES : PVN_TRI_NO;
+    nv->topo_check_override = PVN_TOPO_UNKNOWN;
+    if (r->topo->modules_known == PVN_TOPO_TRI_YES) {
+        nv->loaded =
+            pvn_topo_find_module(r->topo, "nvidia") >= 0 ? PVN_TOPO_TRI_YES : PVN_TOPO_TRI_NO;
     }
     /* The directory is the driver's: it is there while the driver is. */
-    if (nv->loaded == PVN_TRI_UNKNOWN && pvn_fs_type(r->fs, nvidia_gpus) == PVN_FS_DIR) {
-        nv->loaded = PVN_TRI_YES;
+    if (nv->loaded == PVN_TOPO_TRI_UNKNOWN &&
+        pvn_topo_fs_type(r->fs, nvidia_gpus) == PVN_TOPO_FS_DIR) {
+        nv->loaded = PVN_TOPO_TRI_YES;
     }
     read_driver_version(r, nv);
     read_peermem(r, nv);
-    got = pvn_fs_read(r->fs, "/proc/driver/nvidia/params", text, sizeof text - 1);
+    got = pvn_topo_fs_read(r->fs, "/proc/driver/nvidia/params", text, sizeof text - 1);
     if (got > 0) {
         text[got] = '\0';
         if (find_value(text, "GrdmaPciTopoCheckOverride:", value, sizeof value)) {
-            pvn_parse_int(value, 10, 0, 255, &nv->topo_check_override);
+            pvn_topo_parse_int(value, 10, 0, 255, &nv->topo_check_override);
         }
     }
     return 0;

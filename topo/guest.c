@@ -9,7 +9,7 @@
 #include <strings.h>
 
 struct sign {
-    enum pvn_hypervisor hv;
+    enum pvn_topo_hypervisor hv;
     const char *vendor;  /* start of DMI sys_vendor, or NULL */
     const char *product; /* somewhere in DMI product_name, or NULL */
 };
@@ -17,21 +17,21 @@ struct sign {
 /* Texts as the hypervisors write them; the list follows systemd's detect-virt (src/basic/virt.c)
  * and the makers' documentation. */
 static const struct sign signs[] = {
-    {PVN_HV_VMWARE, "VMware", NULL},
-    {PVN_HV_VMWARE, NULL, "VMware"},
-    {PVN_HV_HYPERV, "Microsoft Corporation", "Virtual Machine"},
-    {PVN_HV_NITRO, "Amazon EC2", NULL},
-    {PVN_HV_GOOGLE, "Google", "Google Compute Engine"},
-    {PVN_HV_XEN, "Xen", NULL},
-    {PVN_HV_KVM, "QEMU", NULL},
-    {PVN_HV_KVM, NULL, "KVM"},
-    {PVN_HV_KVM, "Red Hat", "OpenStack"},
-    {PVN_HV_KVM, "OpenStack Foundation", NULL},
-    {PVN_HV_KVM, "Alibaba Cloud", NULL},
-    {PVN_HV_KVM, "DigitalOcean", NULL},
-    {PVN_HV_OTHER, "innotek", "VirtualBox"},
-    {PVN_HV_OTHER, "Parallels", NULL},
-    {PVN_HV_OTHER, "Apple Virtualization", NULL},
+    {PVN_TOPO_HV_VMWARE, "VMware", NULL},
+    {PVN_TOPO_HV_VMWARE, NULL, "VMware"},
+    {PVN_TOPO_HV_HYPERV, "Microsoft Corporation", "Virtual Machine"},
+    {PVN_TOPO_HV_NITRO, "Amazon EC2", NULL},
+    {PVN_TOPO_HV_GOOGLE, "Google", "Google Compute Engine"},
+    {PVN_TOPO_HV_XEN, "Xen", NULL},
+    {PVN_TOPO_HV_KVM, "QEMU", NULL},
+    {PVN_TOPO_HV_KVM, NULL, "KVM"},
+    {PVN_TOPO_HV_KVM, "Red Hat", "OpenStack"},
+    {PVN_TOPO_HV_KVM, "OpenStack Foundation", NULL},
+    {PVN_TOPO_HV_KVM, "Alibaba Cloud", NULL},
+    {PVN_TOPO_HV_KVM, "DigitalOcean", NULL},
+    {PVN_TOPO_HV_OTHER, "innotek", "VirtualBox"},
+    {PVN_TOPO_HV_OTHER, "Parallels", NULL},
+    {PVN_TOPO_HV_OTHER, "Apple Virtualization", NULL},
 };
 
 static bool starts(const char *text, const char *with)
@@ -39,7 +39,7 @@ static bool starts(const char *text, const char *with)
     return strncasecmp(text, with, strlen(with)) == 0;
 }
 
-static bool by_dmi(struct pvn_guest *g)
+static bool by_dmi(struct pvn_topo_guest *g)
 {
     for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
         const struct sign *s = &signs[i];
@@ -49,9 +49,10 @@ static bool by_dmi(struct pvn_guest *g)
             continue;
         }
         /* Clouds rent the bare machine under the same DMI vendor; there the CPU shows no bit. */
-        if ((s->hv == PVN_HV_NITRO && strstr(g->product_name, ".metal")) ||
-            ((s->hv == PVN_HV_GOOGLE || s->hv == PVN_HV_NITRO || s->hv == PVN_HV_KVM) &&
-             g->cpu_flag == PVN_TRI_NO && !s->product && !starts(g->sys_vendor, "QEMU"))) {
+        if ((s->hv == PVN_TOPO_HV_NITRO && strstr(g->product_name, ".metal")) ||
+            ((s->hv == PVN_TOPO_HV_GOOGLE || s->hv == PVN_TOPO_HV_NITRO ||
+              s->hv == PVN_TOPO_HV_KVM) &&
+             g->cpu_flag == PVN_TOPO_TRI_NO && !s->product && !starts(g->sys_vendor, "QEMU"))) {
             continue;
         }
         g->hypervisor = s->hv;
@@ -65,22 +66,23 @@ static bool by_dmi(struct pvn_guest *g)
 static bool by_devices(struct pvn_topo *t)
 {
     for (int i = 0; i < t->npci; i++) {
-        const struct pvn_pci *p = &t->pci[i];
-        enum pvn_hypervisor hv = PVN_HV_UNKNOWN;
+        const struct pvn_topo_pci *p = &t->pci[i];
+        enum pvn_topo_hypervisor hv = PVN_TOPO_HV_UNKNOWN;
 
         if (p->vendor == 0x15ad &&
             (p->device == 0x0740 || p->device == 0x07a0 || p->device == 0x0790)) {
-            hv = PVN_HV_VMWARE; /* VMCI, root port, PCI bridge */
+            hv = PVN_TOPO_HV_VMWARE; /* VMCI, root port, PCI bridge */
         } else if (p->vendor == 0x1af4 || (p->vendor == 0x1b36 && p->class_code >> 8 != 0x0300)) {
-            hv = PVN_HV_KVM; /* virtio; QEMU's own bridges */
+            hv = PVN_TOPO_HV_KVM; /* virtio; QEMU's own bridges */
         } else if (p->vendor == 0x5853) {
-            hv = PVN_HV_XEN;
+            hv = PVN_TOPO_HV_XEN;
         } else if (p->path && strstr(p->path, "/VMBUS:")) {
-            hv = PVN_HV_HYPERV;
+            hv = PVN_TOPO_HV_HYPERV;
         }
         /* SmartNICs offer virtio functions on bare metal, so they
          * need the CPU's bit beside them. */
-        if (hv == PVN_HV_UNKNOWN || (hv == PVN_HV_KVM && t->guest.cpu_flag == PVN_TRI_NO)) {
+        if (hv == PVN_TOPO_HV_UNKNOWN ||
+            (hv == PVN_TOPO_HV_KVM && t->guest.cpu_flag == PVN_TOPO_TRI_NO)) {
             continue;
         }
         t->guest.hypervisor = hv;
@@ -91,28 +93,28 @@ static bool by_devices(struct pvn_topo *t)
     return false;
 }
 
-void pvn_recognise_guest(struct pvn_reader *r)
+void pvn_topo_recognise_guest(struct pvn_topo_reader *r)
 {
     struct pvn_topo *t = r->topo;
-    struct pvn_guest *g = &t->guest;
+    struct pvn_topo_guest *g = &t->guest;
     char type[32] = "";
-    ssize_t got = pvn_fs_read(r->fs, "/sys/hypervisor/type", type, sizeof type - 1);
+    ssize_t got = pvn_topo_fs_read(r->fs, "/sys/hypervisor/type", type, sizeof type - 1);
 
     type[got > 0 ? got : 0] = '\0';
     if (by_dmi(g) || by_devices(t)) {
         return;
     }
     if (starts(type, "xen")) {
-        g->hypervisor = PVN_HV_XEN;
+        g->hypervisor = PVN_TOPO_HV_XEN;
         snprintf(g->evidence, sizeof g->evidence, "/sys/hypervisor/type is xen");
-    } else if (g->cpu_flag == PVN_TRI_YES) {
-        g->hypervisor = PVN_HV_OTHER;
+    } else if (g->cpu_flag == PVN_TOPO_TRI_YES) {
+        g->hypervisor = PVN_TOPO_HV_OTHER;
         snprintf(g->evidence, sizeof g->evidence, "the CPU shows the hypervisor bit");
-    } else if (g->cpu_flag == PVN_TRI_NO) {
-        g->hypervisor = PVN_HV_NONE;
+    } else if (g->cpu_flag == PVN_TOPO_TRI_NO) {
+        g->hypervisor = PVN_TOPO_HV_NONE;
         snprintf(g->evidence, sizeof g->evidence, "the CPU shows no hypervisor bit");
     } else if (g->sys_vendor[0] != '\0') {
-        g->hypervisor = PVN_HV_NONE;
+        g->hypervisor = PVN_TOPO_HV_NONE;
         snprintf(g->evidence, sizeof g->evidence, "DMI (%.100s, %.100s) names no hypervisor",
                  g->sys_vendor, g->product_name);
     }

@@ -74,7 +74,7 @@ static const char *hex_field(const char *s, int max_digits, char end, uint32_t *
     return s + n + 1;
 }
 
-int pvn_bdf_parse(const char *text, uint32_t *domain, uint8_t *bus, uint8_t *dev, uint8_t *fn)
+int pvn_topo_bdf_parse(const char *text, uint32_t *domain, uint8_t *bus, uint8_t *dev, uint8_t *fn)
 {
     uint32_t dom = 0, b, d, f;
     const char *first = strchr(text, ':');
@@ -108,16 +108,16 @@ int pvn_bdf_parse(const char *text, uint32_t *domain, uint8_t *bus, uint8_t *dev
     return 0;
 }
 
-void pvn_bdf_format(char *out, uint32_t domain, unsigned bus, unsigned dev, unsigned fn)
+void pvn_topo_bdf_format(char *out, uint32_t domain, unsigned bus, unsigned dev, unsigned fn)
 {
-    snprintf(out, PVN_BDF_MAX, "%04x:%02x:%02x.%x", domain, bus & 0xff, dev & 0x1f, fn & 7);
+    snprintf(out, PVN_TOPO_BDF_MAX, "%04x:%02x:%02x.%x", domain, bus & 0xff, dev & 0x1f, fn & 7);
 }
 
 int pvn_topo_find_pci_addr(const struct pvn_topo *topo, uint32_t domain, int bus, int dev, int fn)
 {
     /* Invented functions are appended behind the sorted ones, so no bisection. */
     for (int i = 0; i < topo->npci; i++) {
-        const struct pvn_pci *p = &topo->pci[i];
+        const struct pvn_topo_pci *p = &topo->pci[i];
 
         if (p->domain == domain && p->bus == bus && p->dev == dev && p->fn == fn) {
             return i;
@@ -131,7 +131,7 @@ int pvn_topo_find_pci(const struct pvn_topo *topo, const char *bdf)
     uint32_t domain;
     uint8_t bus, dev, fn;
 
-    if (pvn_bdf_parse(bdf, &domain, &bus, &dev, &fn) != 0) {
+    if (pvn_topo_bdf_parse(bdf, &domain, &bus, &dev, &fn) != 0) {
         return -1;
     }
     return pvn_topo_find_pci_addr(topo, domain, bus, dev, fn);
@@ -223,5 +223,6 @@ int pvn_topo_find_module(const struct pvn_topo *topo, const char *name)
 
 bool pvn_topo_is_guest(const struct pvn_topo *topo)
 {
-    return topo->guest.hypervisor != PVN_HV_UNKNOWN && topo->guest.hypervisor != PVN_HV_NONE;
+    return topo->guest.hypervisor != PVN_TOPO_HV_UNKNOWN &&
+           topo->guest.hypervisor != PVN_TOPO_HV_NONE;
 }

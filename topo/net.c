@@ -24,10 +24,10 @@ enum {
 };
 
 /* DEVTYPE= of the uevent file, "" where there is none. */
-static void read_devtype(struct pvn_reader *r, const char *dir, char *out, size_t cap)
+static void read_devtype(struct pvn_topo_reader *r, const char *dir, char *out, size_t cap)
 {
     char text[1024];
-    ssize_t got = pvn_fs_read_at(r->fs, dir, "uevent", text, sizeof text - 1);
+    ssize_t got = pvn_topo_fs_read_at(r->fs, dir, "uevent", text, sizeof text - 1);
     const char *at;
 
     out[0] = '\0';
@@ -36,42 +36,44 @@ static void read_devtype(struct pvn_reader *r, const char *dir, char *out, size_
     if (at && (at == text || at[-1] == '\n')) {
         at += strlen("DEVTYPE=");
         snprintf(out, cap, "%.*s", (int)strcspn(at, "\n"), at);
-        pvn_clean_text(out);
+        pvn_topo_clean_text(out);
     }
 }
 
-static bool has_dir(struct pvn_reader *r, const char *dir, const char *name)
+static bool has_dir(struct pvn_topo_reader *r, const char *dir, const char *name)
 {
-    char real[PVN_FS_PATH_MAX];
+    char real[PVN_TOPO_FS_PATH_MAX];
 
-    return pvn_real_below(r, dir, name, real);
+    return pvn_topo_real_below(r, dir, name, real);
 }
 
-static enum pvn_net_kind kind_of(struct pvn_reader *r, const char *dir, const struct pvn_net *net,
-                                 bool has_device)
+static enum pvn_topo_net_kind kind_of(struct pvn_topo_reader *r, const char *dir,
+                                      const struct pvn_topo_net *net, bool has_device)
 {
     static const struct {
         const char *devtype;
-        enum pvn_net_kind kind;
+        enum pvn_topo_net_kind kind;
     } types[] = {
-        {"bond", PVN_NET_BOND},     {"bridge", PVN_NET_BRIDGE}, {"vlan", PVN_NET_VLAN},
-        {"wlan", PVN_NET_WIRELESS}, {"vxlan", PVN_NET_TUNNEL},  {"geneve", PVN_NET_TUNNEL},
-        {"gre", PVN_NET_TUNNEL},    {"vrf", PVN_NET_OTHER},     {"wireguard", PVN_NET_TUNNEL},
+        {"bond", PVN_TOPO_NET_BOND},        {"bridge", PVN_TOPO_NET_BRIDGE},
+        {"vlan", PVN_TOPO_NET_VLAN},        {"wlan", PVN_TOPO_NET_WIRELESS},
+        {"vxlan", PVN_TOPO_NET_TUNNEL},     {"geneve", PVN_TOPO_NET_TUNNEL},
+        {"gre", PVN_TOPO_NET_TUNNEL},       {"vrf", PVN_TOPO_NET_OTHER},
+        {"wireguard", PVN_TOPO_NET_TUNNEL},
     };
-    char devtype[PVN_NAME_MAX];
+    char devtype[PVN_TOPO_NAME_MAX];
 
     switch (net->arphrd) {
     case ARP_LOOPBACK:
-        return PVN_NET_LOOPBACK;
+        return PVN_TOPO_NET_LOOPBACK;
     case ARP_INFINIBAND:
-        return PVN_NET_IPOIB;
+        return PVN_TOPO_NET_IPOIB;
     case ARP_TUNNEL:
     case ARP_TUNNEL6:
     case ARP_SIT:
     case ARP_IPGRE:
     case ARP_IP6GRE:
     case ARP_NONE:
-        return PVN_NET_TUNNEL;
+        return PVN_TOPO_NET_TUNNEL;
     default:
         break;
     }
@@ -82,104 +84,105 @@ static enum pvn_net_kind kind_of(struct pvn_reader *r, const char *dir, const st
         }
     }
     if (has_device) {
-        return PVN_NET_ETHERNET;
+        return PVN_TOPO_NET_ETHERNET;
     }
     if (has_dir(r, dir, "bonding")) {
-        return PVN_NET_BOND;
+        return PVN_TOPO_NET_BOND;
     }
     if (has_dir(r, dir, "bridge")) {
-        return PVN_NET_BRIDGE;
+        return PVN_TOPO_NET_BRIDGE;
     }
-    if (pvn_read_text(r, dir, "tun_flags", devtype, sizeof devtype)) {
-        return PVN_NET_TUNNEL; /* a tap looks like Ethernet otherwise */
+    if (pvn_topo_read_text(r, dir, "tun_flags", devtype, sizeof devtype)) {
+        return PVN_TOPO_NET_TUNNEL; /* a tap looks like Ethernet otherwise */
     }
-    return net->arphrd == ARP_ETHER ? PVN_NET_VIRTUAL : PVN_NET_OTHER;
+    return net->arphrd == ARP_ETHER ? PVN_TOPO_NET_VIRTUAL : PVN_TOPO_NET_OTHER;
 }
 
-static void read_net(struct pvn_reader *r, const char *dir, struct pvn_net *net)
+static void read_net(struct pvn_topo_reader *r, const char *dir, struct pvn_topo_net *net)
 {
-    char dev[PVN_FS_PATH_MAX];
-    bool has_device = pvn_real_below(r, dir, "device", dev);
+    char dev[PVN_TOPO_FS_PATH_MAX];
+    bool has_device = pvn_topo_real_below(r, dir, "device", dev);
 
     net->pci = pvn_topo_pci_of_path(r->topo, has_device ? dev : dir);
     if (has_device) {
-        pvn_read_link_name(r, dev, "driver", net->driver, sizeof net->driver);
+        pvn_topo_read_link_name(r, dev, "driver", net->driver, sizeof net->driver);
     }
-    pvn_fs_enter(r->fs, dir);
-    net->arphrd = pvn_read_int(r, dir, "type", 10, 0, 65535);
-    net->ifindex = pvn_read_int(r, dir, "ifindex", 10, 0, INT_MAX);
-    net->mtu = pvn_read_int(r, dir, "mtu", 10, 0, INT_MAX);
-    pvn_read_text(r, dir, "operstate", net->operstate, sizeof net->operstate);
-    net->carrier = pvn_read_int(r, dir, "carrier", 10, 0, 1);
-    net->speed_mbps = pvn_read_int(r, dir, "speed", 10, INT_MIN + 1, INT_MAX);
+    pvn_topo_fs_enter(r->fs, dir);
+    net->arphrd = pvn_topo_read_int(r, dir, "type", 10, 0, 65535);
+    net->ifindex = pvn_topo_read_int(r, dir, "ifindex", 10, 0, INT_MAX);
+    net->mtu = pvn_topo_read_int(r, dir, "mtu", 10, 0, INT_MAX);
+    pvn_topo_read_text(r, dir, "operstate", net->operstate, sizeof net->operstate);
+    net->carrier = pvn_topo_read_int(r, dir, "carrier", 10, 0, 1);
+    net->speed_mbps = pvn_topo_read_int(r, dir, "speed", 10, INT_MIN + 1, INT_MAX);
     if (net->speed_mbps <= 0) {
-        net->speed_mbps = PVN_UNKNOWN; /* -1: SPEED_UNKNOWN of linux/ethtool.h */
+        net->speed_mbps = PVN_TOPO_UNKNOWN; /* -1: SPEED_UNKNOWN of linux/ethtool.h */
     }
-    net->dev_port = pvn_read_int(r, dir, "dev_port", 10, 0, 65535);
-    pvn_read_text(r, dir, "address", net->address, sizeof net->address);
+    net->dev_port = pvn_topo_read_int(r, dir, "dev_port", 10, 0, 65535);
+    pvn_topo_read_text(r, dir, "address", net->address, sizeof net->address);
     net->kind = kind_of(r, dir, net, has_device);
     net->master = net->lower = -1;
 }
 
 /* Bonds above and, for a VLAN, the interface below; both are links named after interfaces. */
-static int link_net(struct pvn_reader *r, struct pvn_net *net)
+static int link_net(struct pvn_topo_reader *r, struct pvn_topo_net *net)
 {
-    char dir[PVN_FS_PATH_MAX], path[PVN_FS_PATH_MAX], name[PVN_NAME_MAX];
-    struct pvn_fs_names names;
+    char dir[PVN_TOPO_FS_PATH_MAX], path[PVN_TOPO_FS_PATH_MAX], name[PVN_TOPO_NAME_MAX];
+    struct pvn_topo_fs_names names;
     int rc;
 
     snprintf(path, sizeof path, "%s/%s", class_dir, net->name);
-    if (pvn_fs_resolve(r->fs, path, dir) != 0) {
+    if (pvn_topo_fs_resolve(r->fs, path, dir) != 0) {
         return 0;
     }
-    if (pvn_read_link_name(r, dir, "master", name, sizeof name)) {
+    if (pvn_topo_read_link_name(r, dir, "master", name, sizeof name)) {
         net->master = pvn_topo_find_net(r->topo, name);
     }
-    if (net->kind != PVN_NET_VLAN) {
+    if (net->kind != PVN_TOPO_NET_VLAN) {
         return 0;
     }
-    rc = pvn_fs_list(r->fs, dir, &names);
+    rc = pvn_topo_fs_list(r->fs, dir, &names);
     if (rc == -ENOMEM) {
-        return pvn_reader_nomem(r);
+        return pvn_topo_reader_nomem(r);
     }
     for (int i = 0; i < names.n; i++) {
         if (strncmp(names.name[i], "lower_", 6) == 0 &&
-            pvn_read_link_name(r, dir, names.name[i], name, sizeof name)) {
+            pvn_topo_read_link_name(r, dir, names.name[i], name, sizeof name)) {
             net->lower = pvn_topo_find_net(r->topo, name);
         }
     }
-    pvn_fs_names_free(&names);
+    pvn_topo_fs_names_free(&names);
     return 0;
 }
 
-static int add_net(struct pvn_reader *r, const char *name)
+static int add_net(struct pvn_topo_reader *r, const char *name)
 {
-    char path[PVN_FS_PATH_MAX], dir[PVN_FS_PATH_MAX];
-    struct pvn_net *net;
+    char path[PVN_TOPO_FS_PATH_MAX], dir[PVN_TOPO_FS_PATH_MAX];
+    struct pvn_topo_net *net;
     int rc;
 
-    if (strlen(name) >= PVN_NAME_MAX) {
-        pvn_note(r, class_dir, "\"%.100s\" is too long for an interface; passed over", name);
+    if (strlen(name) >= PVN_TOPO_NAME_MAX) {
+        pvn_topo_leave_note(r, class_dir, "\"%.100s\" is too long for an interface; passed over",
+                            name);
         return 0;
     }
     snprintf(path, sizeof path, "%s/%s", class_dir, name);
-    rc = pvn_fs_resolve(r->fs, path, dir);
+    rc = pvn_topo_fs_resolve(r->fs, path, dir);
     if (rc != 0) {
-        pvn_note(r, path, "link cannot be followed: %s", strerror(-rc));
+        pvn_topo_leave_note(r, path, "link cannot be followed: %s", strerror(-rc));
         return 0;
     }
-    if (pvn_fs_type(r->fs, dir) != PVN_FS_DIR) {
+    if (pvn_topo_fs_type(r->fs, dir) != PVN_TOPO_FS_DIR) {
         return 0; /* bonding_masters is a file */
     }
-    if (r->topo->nnets == PVN_MAX_NETS) {
-        return pvn_reader_too_many(r, "network interfaces", PVN_MAX_NETS);
+    if (r->topo->nnets == PVN_TOPO_MAX_NETS) {
+        return pvn_topo_reader_too_many(r, "network interfaces", PVN_TOPO_MAX_NETS);
     }
-    net = pvn_array_add((void **)&r->topo->nets, &r->topo->nnets, sizeof *net);
+    net = pvn_topo_array_add((void **)&r->topo->nets, &r->topo->nnets, sizeof *net);
     if (!net) {
-        return pvn_reader_nomem(r);
+        return pvn_topo_reader_nomem(r);
     }
-    pvn_copy_text(net->name, sizeof net->name, name);
-    pvn_clean_text(net->name);
+    pvn_topo_copy_text(net->name, sizeof net->name, name);
+    pvn_topo_clean_text(net->name);
     read_net(r, dir, net);
     return 0;
 }
@@ -190,22 +193,22 @@ static void mark_teams(struct pvn_topo *t)
     for (int i = 0; i < t->nnets; i++) {
         int master = t->nets[i].master;
 
-        if (master >= 0 && t->nets[master].kind == PVN_NET_VIRTUAL) {
-            t->nets[master].kind = PVN_NET_TEAM;
+        if (master >= 0 && t->nets[master].kind == PVN_TOPO_NET_VIRTUAL) {
+            t->nets[master].kind = PVN_TOPO_NET_TEAM;
         }
     }
 }
 
-int pvn_read_nets(struct pvn_reader *r)
+int pvn_topo_read_nets(struct pvn_topo_reader *r)
 {
-    struct pvn_fs_names names;
-    int rc = pvn_fs_list(r->fs, class_dir, &names);
+    struct pvn_topo_fs_names names;
+    int rc = pvn_topo_fs_list(r->fs, class_dir, &names);
 
     if (rc == -ENOMEM) {
-        return pvn_reader_nomem(r);
+        return pvn_topo_reader_nomem(r);
     }
     if (rc == -E2BIG) {
-        return pvn_reader_too_many(r, "network interfaces", PVN_MAX_NETS);
+        return pvn_topo_reader_too_many(r, "network interfaces", PVN_TOPO_MAX_NETS);
     }
     if (rc != 0) {
         return 0; /* a capture without it: no interface is known */
@@ -213,7 +216,7 @@ int pvn_read_nets(struct pvn_reader *r)
     for (int i = 0; rc == 0 && i < names.n; i++) {
         rc = add_net(r, names.name[i]);
     }
-    pvn_fs_names_free(&names);
+    pvn_topo_fs_names_free(&names);
     for (int i = 0; rc == 0 && i < r->topo->nnets; i++) {
         rc = link_net(r, &r->topo->nets[i]);
     }

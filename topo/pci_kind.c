@@ -6,20 +6,20 @@
 #include <stdlib.h>
 
 /* Device/port types of the PCI Express capability (linux/pci_regs.h, PCI_EXP_TYPE_*). */
-static enum pvn_pci_kind kind_of_port_type(int type)
+static enum pvn_topo_pci_kind kind_of_port_type(int type)
 {
     switch (type) {
     case 4:
-        return PVN_PCI_ROOT_PORT;
+        return PVN_TOPO_PCI_ROOT_PORT;
     case 5:
-        return PVN_PCI_SWITCH_UP;
+        return PVN_TOPO_PCI_SWITCH_UP;
     case 6:
-        return PVN_PCI_SWITCH_DOWN;
+        return PVN_TOPO_PCI_SWITCH_DOWN;
     case 7:
     case 8:
-        return PVN_PCI_BRIDGE;
+        return PVN_TOPO_PCI_BRIDGE;
     default:
-        return PVN_PCI_ENDPOINT;
+        return PVN_TOPO_PCI_ENDPOINT;
     }
 }
 
@@ -28,62 +28,63 @@ struct children {
 };
 
 /* A gap has no class, but what other functions hang on is a bridge. */
-static bool is_bridge(const struct pvn_pci *p, const struct children *c)
+static bool is_bridge(const struct pvn_topo_pci *p, const struct children *c)
 {
-    if (p->class_code == PVN_UNKNOWN) {
+    if (p->class_code == PVN_TOPO_UNKNOWN) {
         return c->bridges + c->others > 0;
     }
     return p->class_code >> 8 == 0x0604;
 }
 
-static bool has_link_files(const struct pvn_pci *p)
+static bool has_link_files(const struct pvn_topo_pci *p)
 {
-    return p->link.speed_max_text[0] != '\0' || p->link.width_max != PVN_UNKNOWN;
+    return p->link.speed_max_text[0] != '\0' || p->link.width_max != PVN_TOPO_UNKNOWN;
 }
 
 /* any_links: the machine's kernel shows link files at all, so a bridge without them is no PCIe
  * port. */
-static enum pvn_pci_kind kind_by_place(const struct pvn_topo *t, const struct pvn_pci *p,
-                                       const struct children *c, bool any_links)
+static enum pvn_topo_pci_kind kind_by_place(const struct pvn_topo *t, const struct pvn_topo_pci *p,
+                                            const struct children *c, bool any_links)
 {
     bool conventional = p->class_code == 0x060401 ||
-                        (any_links && !has_link_files(p) && p->class_code != PVN_UNKNOWN);
+                        (any_links && !has_link_files(p) && p->class_code != PVN_TOPO_UNKNOWN);
 
     if (!is_bridge(p, c)) {
-        if (p->class_code == PVN_UNKNOWN) {
-            return PVN_PCI_UNKNOWN;
+        if (p->class_code == PVN_TOPO_UNKNOWN) {
+            return PVN_TOPO_PCI_UNKNOWN;
         }
-        return p->class_code >> 8 == 0x0600 ? PVN_PCI_HOST_BRIDGE : PVN_PCI_ENDPOINT;
+        return p->class_code >> 8 == 0x0600 ? PVN_TOPO_PCI_HOST_BRIDGE : PVN_TOPO_PCI_ENDPOINT;
     }
     if (conventional) {
-        return PVN_PCI_BRIDGE;
+        return PVN_TOPO_PCI_BRIDGE;
     }
     if (p->parent < 0) {
-        return (p->flags & PVN_PCI_NO_PATH) != 0 ? PVN_PCI_BRIDGE : PVN_PCI_ROOT_PORT;
+        return (p->flags & PVN_TOPO_PCI_NO_PATH) != 0 ? PVN_TOPO_PCI_BRIDGE
+                                                      : PVN_TOPO_PCI_ROOT_PORT;
     }
     switch (t->pci[p->parent].kind) {
-    case PVN_PCI_ROOT_PORT:
-    case PVN_PCI_SWITCH_DOWN:
+    case PVN_TOPO_PCI_ROOT_PORT:
+    case PVN_TOPO_PCI_SWITCH_DOWN:
         /* A switch has only bridges on its inner bus; a PCIe-to-PCI bridge has devices there. */
-        return c->others == 0 ? PVN_PCI_SWITCH_UP : PVN_PCI_BRIDGE;
-    case PVN_PCI_SWITCH_UP:
-        return PVN_PCI_SWITCH_DOWN;
+        return c->others == 0 ? PVN_TOPO_PCI_SWITCH_UP : PVN_TOPO_PCI_BRIDGE;
+    case PVN_TOPO_PCI_SWITCH_UP:
+        return PVN_TOPO_PCI_SWITCH_DOWN;
     default:
-        return PVN_PCI_BRIDGE;
+        return PVN_TOPO_PCI_BRIDGE;
     }
 }
 
-static void set_kind(struct pvn_topo *t, struct pvn_pci *p, const struct children *c,
+static void set_kind(struct pvn_topo *t, struct pvn_topo_pci *p, const struct children *c,
                      bool any_links)
 {
     /* Endpoints and host bridges are what their class says, whatever the port type. */
-    p->kind_from_config = p->config.pcie == PVN_CAP_PRESENT && is_bridge(p, c) &&
-                          kind_of_port_type(p->config.port_type) != PVN_PCI_ENDPOINT;
+    p->kind_from_config = p->config.pcie == PVN_TOPO_CAP_PRESENT && is_bridge(p, c) &&
+                          kind_of_port_type(p->config.port_type) != PVN_TOPO_PCI_ENDPOINT;
     p->kind = p->kind_from_config ? kind_of_port_type(p->config.port_type)
                                   : kind_by_place(t, p, c, any_links);
 }
 
-void pvn_pci_kinds(struct pvn_topo *t)
+void pvn_topo_pci_kinds(struct pvn_topo *t)
 {
     struct children *children = calloc((size_t)t->npci + 1, sizeof *children);
     bool any_links = false;
@@ -99,7 +100,7 @@ void pvn_pci_kinds(struct pvn_topo *t)
     /* Children before parents for the counts, parents before children for the kinds. */
     for (int d = deepest; d >= 0; d--) {
         for (int i = 0; i < t->npci; i++) {
-            const struct pvn_pci *p = &t->pci[i];
+            const struct pvn_topo_pci *p = &t->pci[i];
 
             if (p->depth != d || p->parent < 0) {
                 continue;

@@ -9,9 +9,9 @@
  * installed.
  *
  * Rules that hold for the whole model:
- * - A fact that could not be read is unknown, and says so: PVN_UNKNOWN for a number, "" for a
- *   text, PVN_TRI_UNKNOWN for a yes/no, PVN_CAP_NOT_READABLE for config space that needs root. No
- *   default stands in for a fact.
+ * - A fact that could not be read is unknown, and says so: PVN_TOPO_UNKNOWN for a number, "" for a
+ *   text, PVN_TOPO_TRI_UNKNOWN for a yes/no, PVN_TOPO_CAP_NOT_READABLE for config space that needs
+ *   root. No default stands in for a fact.
  * - Objects refer to each other by index into the arrays of one struct pvn_topo; -1 is "none".
  * - Arrays are sorted: PCI functions by address (invented ones behind them), everything else by
  *   name or number.
@@ -29,13 +29,13 @@ extern "C" {
 #endif
 
 /* A number that the machine did not tell. */
-#define PVN_UNKNOWN INT_MIN
+#define PVN_TOPO_UNKNOWN INT_MIN
 
 /* Length of the texts of the model, including the NUL. Longer ones are cut. */
 enum {
-    PVN_BDF_MAX = 20,   /* "ffffffff:ff:1f.7" is 16 */
-    PVN_NAME_MAX = 64,  /* device, driver and module names */
-    PVN_TEXT_MAX = 128, /* DMI texts, versions, model names */
+    PVN_TOPO_BDF_MAX = 20,   /* "ffffffff:ff:1f.7" is 16 */
+    PVN_TOPO_NAME_MAX = 64,  /* device, driver and module names */
+    PVN_TOPO_TEXT_MAX = 128, /* DMI texts, versions, model names */
 };
 
 /* Why a call failed. text is one sentence that names the value and,
@@ -44,10 +44,10 @@ struct pvn_topo_err {
     char text[512];
 };
 
-enum pvn_tri {
-    PVN_TRI_UNKNOWN = 0,
-    PVN_TRI_NO,
-    PVN_TRI_YES,
+enum pvn_topo_tri {
+    PVN_TOPO_TRI_UNKNOWN = 0,
+    PVN_TOPO_TRI_NO,
+    PVN_TOPO_TRI_YES,
 };
 
 /* ----------------------------------------------------------------------------
@@ -55,201 +55,206 @@ enum pvn_tri {
 
 /* Where a function sits. From the PCI Express capability where config space could be read, else
  * from its place in the tree (kind_from_config tells which). */
-enum pvn_pci_kind {
-    PVN_PCI_UNKNOWN = 0, /* a path component without files of its own */
-    PVN_PCI_ENDPOINT,    /* any function that is no bridge */
-    PVN_PCI_HOST_BRIDGE, /* class 0600: the root complex's own function on the root bus */
-    PVN_PCI_ROOT_PORT,   /* bridge on a root bus */
-    PVN_PCI_SWITCH_UP,   /* switch port towards the root */
-    PVN_PCI_SWITCH_DOWN, /* switch port towards the device */
-    PVN_PCI_BRIDGE,      /* PCI-to-PCI or PCIe-to-PCI bridge that is no switch port */
+enum pvn_topo_pci_kind {
+    PVN_TOPO_PCI_UNKNOWN = 0, /* a path component without files of its own */
+    PVN_TOPO_PCI_ENDPOINT,    /* any function that is no bridge */
+    PVN_TOPO_PCI_HOST_BRIDGE, /* class 0600: the root complex's own function on the root bus */
+    PVN_TOPO_PCI_ROOT_PORT,   /* bridge on a root bus */
+    PVN_TOPO_PCI_SWITCH_UP,   /* switch port towards the root */
+    PVN_TOPO_PCI_SWITCH_DOWN, /* switch port towards the device */
+    PVN_TOPO_PCI_BRIDGE,      /* PCI-to-PCI or PCIe-to-PCI bridge that is no switch port */
 };
 
-enum pvn_pci_flags {
-    PVN_PCI_GAP = 1 << 0,      /* named by the path of a device below, without files of its own */
-    PVN_PCI_NO_PATH = 1 << 1,  /* its place in the tree is unknown: the link did not resolve */
-    PVN_PCI_INVENTED = 1 << 2, /* made from hints or a host dump; the guest has no such function */
-    PVN_PCI_MOVED = 1 << 3,    /* hints or a host dump changed parent; see seen_parent */
-    PVN_PCI_NUMA_HINTED = 1 << 4, /* hints or a host dump changed numa; numa_text is the old one */
+enum pvn_topo_pci_flags {
+    PVN_TOPO_PCI_GAP = 1 << 0, /* named by the path of a device below, without files of its own */
+    PVN_TOPO_PCI_NO_PATH = 1 << 1, /* its place in the tree is unknown: the link did not resolve */
+    PVN_TOPO_PCI_INVENTED =
+        1 << 2, /* made from hints or a host dump; the guest has no such function */
+    PVN_TOPO_PCI_MOVED = 1 << 3, /* hints or a host dump changed parent; see seen_parent */
+    PVN_TOPO_PCI_NUMA_HINTED =
+        1 << 4, /* hints or a host dump changed numa; numa_text is the old one */
 };
 
 /* Whether a fact of config space is there. */
-enum pvn_cap {
-    PVN_CAP_UNKNOWN = 0,  /* no config file */
-    PVN_CAP_NOT_READABLE, /* the file ended before the capability could be looked for: not root */
-    PVN_CAP_ABSENT,       /* looked for, not there */
-    PVN_CAP_PRESENT,
+enum pvn_topo_cap {
+    PVN_TOPO_CAP_UNKNOWN = 0,  /* no config file */
+    PVN_TOPO_CAP_NOT_READABLE, /* the file ended before the capability: not root */
+    PVN_TOPO_CAP_ABSENT,       /* looked for, not there */
+    PVN_TOPO_CAP_PRESENT,
 };
 
 /* ACS bits, PCI Express Base Specification 6.0 section 7.7.11 (capability and control alike). */
-enum pvn_acs_bits {
-    PVN_ACS_SV = 0x01, /* source validation */
-    PVN_ACS_TB = 0x02, /* translation blocking */
-    PVN_ACS_RR = 0x04, /* P2P request redirect: peer traffic goes up to the root complex */
-    PVN_ACS_CR = 0x08, /* P2P completion redirect */
-    PVN_ACS_UF = 0x10, /* upstream forwarding */
-    PVN_ACS_EC = 0x20, /* P2P egress control */
-    PVN_ACS_DT = 0x40, /* direct translated P2P: translated (ATS) requests may go straight */
+enum pvn_topo_acs_bits {
+    PVN_TOPO_ACS_SV = 0x01, /* source validation */
+    PVN_TOPO_ACS_TB = 0x02, /* translation blocking */
+    PVN_TOPO_ACS_RR = 0x04, /* P2P request redirect: peer traffic goes up to the root complex */
+    PVN_TOPO_ACS_CR = 0x08, /* P2P completion redirect */
+    PVN_TOPO_ACS_UF = 0x10, /* upstream forwarding */
+    PVN_TOPO_ACS_EC = 0x20, /* P2P egress control */
+    PVN_TOPO_ACS_DT = 0x40, /* direct translated P2P: translated (ATS) requests may go straight */
 };
 
-struct pvn_pci_config {
-    int bytes;         /* how far config space is known to be readable: 0, 64, 256 or 4096 */
-    bool all_ones;     /* it reads as ones: the device is off, lost or asleep */
-    enum pvn_cap pcie; /* Express capability; the fields down to lnk_width need PVN_CAP_PRESENT */
-    int port_type;     /* device/port type, 0..15 */
-    int mps;           /* max payload size in use, bytes (DevCtl) */
-    int mps_max;       /* max payload size supported, bytes (DevCap) */
-    int mrrs;          /* max read request size, bytes */
+struct pvn_topo_pci_config {
+    int bytes;     /* how far config space is known to be readable: 0, 64, 256 or 4096 */
+    bool all_ones; /* it reads as ones: the device is off, lost or asleep */
+    enum pvn_topo_cap
+        pcie;      /* Express capability; the fields down to lnk_width need PVN_TOPO_CAP_PRESENT */
+    int port_type; /* device/port type, 0..15 */
+    int mps;       /* max payload size in use, bytes (DevCtl) */
+    int mps_max;   /* max payload size supported, bytes (DevCap) */
+    int mrrs;      /* max read request size, bytes */
     bool relaxed_ordering; /* DevCtl bit 4: the device may set the attribute on its requests */
     bool ext_tag;          /* DevCtl bit 8 */
-    int lnk_speed_mts;     /* LnkSta current speed, MT/s, or PVN_UNKNOWN */
-    int lnk_width;         /* LnkSta negotiated width, lanes, or PVN_UNKNOWN */
-    enum pvn_cap acs;
-    uint16_t acs_cap, acs_ctl; /* valid with acs == PVN_CAP_PRESENT */
-    enum pvn_cap ats;
-    bool ats_enabled; /* valid with ats == PVN_CAP_PRESENT */
-    enum pvn_cap dsn; /* Device Serial Number, used to match guest and host devices */
-    uint64_t serial;  /* valid with dsn == PVN_CAP_PRESENT */
+    int lnk_speed_mts;     /* LnkSta current speed, MT/s, or PVN_TOPO_UNKNOWN */
+    int lnk_width;         /* LnkSta negotiated width, lanes, or PVN_TOPO_UNKNOWN */
+    enum pvn_topo_cap acs;
+    uint16_t acs_cap, acs_ctl; /* valid with acs == PVN_TOPO_CAP_PRESENT */
+    enum pvn_topo_cap ats;
+    bool ats_enabled;      /* valid with ats == PVN_TOPO_CAP_PRESENT */
+    enum pvn_topo_cap dsn; /* Device Serial Number, used to match guest and host devices */
+    uint64_t serial;       /* valid with dsn == PVN_TOPO_CAP_PRESENT */
 };
 
-struct pvn_pci_link {
-    /* MT/s per lane (2500, 5000, 8000, 16000, 32000, 64000) or PVN_UNKNOWN; now and at most. */
+struct pvn_topo_pci_link {
+    /* MT/s per lane (2500, 5000, 8000, 16000, 32000, 64000) or PVN_TOPO_UNKNOWN; now and at
+     * most. */
     int speed_mts, speed_max_mts;
-    /* Lanes 0..32 (0: no link now) or PVN_UNKNOWN. */
+    /* Lanes 0..32 (0: no link now) or PVN_TOPO_UNKNOWN. */
     int width, width_max;
     /* As sysfs wrote them, "" where absent: NCCL compares texts. */
     char speed_text[32], speed_max_text[32];
 };
 
-struct pvn_pci {
+struct pvn_topo_pci {
     uint32_t domain; /* up to 32 bits: VMD and some hypervisors go beyond 16 */
     uint8_t bus, dev, fn;
-    char bdf[PVN_BDF_MAX]; /* as sysfs names it, lower case, 4 to 8 domain digits */
-    char *path;            /* canonical sysfs path without the root ("/sys/devices/..."), or NULL */
-    unsigned flags;        /* enum pvn_pci_flags */
-    enum pvn_pci_kind kind;
+    char bdf[PVN_TOPO_BDF_MAX]; /* as sysfs names it, lower case, 4 to 8 domain digits */
+    char *path;     /* canonical sysfs path without the root ("/sys/devices/..."), or NULL */
+    unsigned flags; /* enum pvn_topo_pci_flags */
+    enum pvn_topo_pci_kind kind;
     bool kind_from_config;
     int parent;      /* index of the bridge above; -1 on a root bus */
     int seen_parent; /* the parent that the machine itself shows (equal without a merge) */
-    int root;        /* index in roots; -1 with PVN_PCI_NO_PATH */
+    int root;        /* index in roots; -1 with PVN_TOPO_PCI_NO_PATH */
     int depth;       /* bridges above it */
-    int class_code;  /* 24 bits, or PVN_UNKNOWN, as the next four (16 bits) */
+    int class_code;  /* 24 bits, or PVN_TOPO_UNKNOWN, as the next four (16 bits) */
     int vendor, device, subvendor, subdevice;
-    int revision;                     /* 8 bits or PVN_UNKNOWN */
-    char driver[PVN_NAME_MAX];        /* "" when none is bound (driver_bound tells) or unknown */
-    enum pvn_tri driver_bound;        /* UNKNOWN where the function has no files */
-    int numa;                         /* as written, -1 kept; PVN_UNKNOWN where there is no file */
-    char numa_text[16];               /* the text itself: NCCL tells CPUs apart by it */
-    char local_cpulist[PVN_TEXT_MAX]; /* "0-15,32-47", "" unknown or too long */
-    int iommu_group;                  /* number, -1: function is in no group, PVN_UNKNOWN */
-    struct pvn_pci_link link;
-    struct pvn_pci_config config;
+    int revision;                   /* 8 bits or PVN_TOPO_UNKNOWN */
+    char driver[PVN_TOPO_NAME_MAX]; /* "" when none is bound (driver_bound tells) or unknown */
+    enum pvn_topo_tri driver_bound; /* UNKNOWN where the function has no files */
+    int numa;           /* as written, -1 kept; PVN_TOPO_UNKNOWN where there is no file */
+    char numa_text[16]; /* the text itself: NCCL tells CPUs apart by it */
+    char local_cpulist[PVN_TOPO_TEXT_MAX]; /* "0-15,32-47", "" unknown or too long */
+    int iommu_group; /* number, -1: function is in no group, PVN_TOPO_UNKNOWN */
+    struct pvn_topo_pci_link link;
+    struct pvn_topo_pci_config config;
     int physfn;             /* SR-IOV: index of the physical function; -1 when it is none's VF */
-    int num_vfs, total_vfs; /* of a physical function; PVN_UNKNOWN without SR-IOV */
+    int num_vfs, total_vfs; /* of a physical function; PVN_TOPO_UNKNOWN without SR-IOV */
     uint64_t bar_size[6];   /* bytes, 0 for none or unknown */
-    int secondary, subordinate; /* bus numbers below a bridge, or PVN_UNKNOWN */
+    int secondary, subordinate; /* bus numbers below a bridge, or PVN_TOPO_UNKNOWN */
 };
 
 /* A root bus: what stands behind one host bridge. pciDDDD:BB in the path of its functions. */
-struct pvn_root {
-    char name[PVN_NAME_MAX]; /* "pci0000:17"; invented ones "hint:NAME" */
+struct pvn_topo_root {
+    char name[PVN_TOPO_NAME_MAX]; /* "pci0000:17"; invented ones "hint:NAME" */
     uint32_t domain;
     uint8_t bus;
-    int via;  /* function whose driver made this bus (Intel VMD), or -1 */
-    int numa; /* the one all its functions name (it may be -1), PVN_UNKNOWN where they differ */
+    int via; /* function whose driver made this bus (Intel VMD), or -1 */
+    /* The one that all its functions name (it may be -1), PVN_TOPO_UNKNOWN where they differ. */
+    int numa;
 };
 
 /* ----------------------------------------------------------------------------
  * Network and RDMA */
 
-enum pvn_net_kind {
-    PVN_NET_OTHER = 0,
-    PVN_NET_ETHERNET, /* has a device below it */
-    PVN_NET_IPOIB,
-    PVN_NET_LOOPBACK,
-    PVN_NET_BOND,
-    PVN_NET_TEAM, /* a team, or another virtual interface with members (Open vSwitch) */
-    PVN_NET_BRIDGE,
-    PVN_NET_VLAN,
-    PVN_NET_WIRELESS,
-    PVN_NET_TUNNEL,  /* tun/tap, gre, vxlan ... */
-    PVN_NET_VIRTUAL, /* veth, dummy, ifb and whatever else has no device */
+enum pvn_topo_net_kind {
+    PVN_TOPO_NET_OTHER = 0,
+    PVN_TOPO_NET_ETHERNET, /* has a device below it */
+    PVN_TOPO_NET_IPOIB,
+    PVN_TOPO_NET_LOOPBACK,
+    PVN_TOPO_NET_BOND,
+    PVN_TOPO_NET_TEAM, /* a team, or another virtual interface with members (Open vSwitch) */
+    PVN_TOPO_NET_BRIDGE,
+    PVN_TOPO_NET_VLAN,
+    PVN_TOPO_NET_WIRELESS,
+    PVN_TOPO_NET_TUNNEL,  /* tun/tap, gre, vxlan ... */
+    PVN_TOPO_NET_VIRTUAL, /* veth, dummy, ifb and whatever else has no device */
 };
 
-struct pvn_net {
-    char name[PVN_NAME_MAX];
-    enum pvn_net_kind kind;
-    char driver[PVN_NAME_MAX];
+struct pvn_topo_net {
+    char name[PVN_TOPO_NAME_MAX];
+    enum pvn_topo_net_kind kind;
+    char driver[PVN_TOPO_NAME_MAX];
     int pci;            /* index, or -1 */
-    int ifindex;        /* or PVN_UNKNOWN */
-    int arphrd;         /* ARPHRD_* number, or PVN_UNKNOWN */
-    int mtu;            /* bytes, or PVN_UNKNOWN */
+    int ifindex;        /* or PVN_TOPO_UNKNOWN */
+    int arphrd;         /* ARPHRD_* number, or PVN_TOPO_UNKNOWN */
+    int mtu;            /* bytes, or PVN_TOPO_UNKNOWN */
     char operstate[16]; /* "up", "down", ... "" unknown */
-    int carrier;        /* 0, 1 or PVN_UNKNOWN (an interface that is down does not tell) */
-    int speed_mbps;     /* or PVN_UNKNOWN (the kernel's -1 as well) */
-    int dev_port;       /* port of a multi-port function, or PVN_UNKNOWN */
+    int carrier;        /* 0, 1 or PVN_TOPO_UNKNOWN (an interface that is down does not tell) */
+    int speed_mbps;     /* or PVN_TOPO_UNKNOWN (the kernel's -1 as well) */
+    int dev_port;       /* port of a multi-port function, or PVN_TOPO_UNKNOWN */
     int master;         /* index of the bond, team or bridge above, or -1 */
     int lower;          /* index of the interface a VLAN lies on, or -1 */
     char address[64];   /* hardware address as text */
 };
 
-enum pvn_gid_type {
-    PVN_GID_UNKNOWN = 0,
-    PVN_GID_IB,      /* "IB/RoCE v1" on an InfiniBand port */
-    PVN_GID_ROCE_V1, /* "IB/RoCE v1" on an Ethernet port */
-    PVN_GID_ROCE_V2,
+enum pvn_topo_gid_type {
+    PVN_TOPO_GID_UNKNOWN = 0,
+    PVN_TOPO_GID_IB,      /* "IB/RoCE v1" on an InfiniBand port */
+    PVN_TOPO_GID_ROCE_V1, /* "IB/RoCE v1" on an Ethernet port */
+    PVN_TOPO_GID_ROCE_V2,
 };
 
-struct pvn_gid {
+struct pvn_topo_gid {
     int index;
     uint8_t raw[16];
-    enum pvn_gid_type type;
-    char ndev[PVN_NAME_MAX]; /* "" where the kernel gives none */
+    enum pvn_topo_gid_type type;
+    char ndev[PVN_TOPO_NAME_MAX]; /* "" where the kernel gives none */
 };
 
-enum pvn_link_layer {
-    PVN_LINK_UNKNOWN = 0,
-    PVN_LINK_INFINIBAND,
-    PVN_LINK_ETHERNET,
+enum pvn_topo_link_layer {
+    PVN_TOPO_LINK_UNKNOWN = 0,
+    PVN_TOPO_LINK_INFINIBAND,
+    PVN_TOPO_LINK_ETHERNET,
 };
 
-struct pvn_rdma_port {
+struct pvn_topo_rdma_port {
     int num;   /* from 1 */
-    int state; /* IBTA port state 0..5 (4 active), or PVN_UNKNOWN */
+    int state; /* IBTA port state 0..5 (4 active), or PVN_TOPO_UNKNOWN */
     char state_text[32];
     char phys_state_text[32];
-    int rate_mbps; /* or PVN_UNKNOWN */
+    int rate_mbps; /* or PVN_TOPO_UNKNOWN */
     char rate_text[32];
-    enum pvn_link_layer layer;
-    int lid;              /* or PVN_UNKNOWN */
-    int active_mtu;       /* bytes; not in sysfs, so PVN_UNKNOWN unless the caller filled it in */
-    int netdev;           /* index in nets, or -1 */
-    struct pvn_gid *gids; /* entries that are not zero, by index */
+    enum pvn_topo_link_layer layer;
+    int lid;        /* or PVN_TOPO_UNKNOWN */
+    int active_mtu; /* bytes; not in sysfs, so PVN_TOPO_UNKNOWN unless the caller filled it in */
+    int netdev;     /* index in nets, or -1 */
+    struct pvn_topo_gid *gids; /* entries that are not zero, by index */
     int ngids;
     int gid_table_len; /* entries of the table, zero ones included */
 };
 
-enum pvn_rdma_kind {
-    PVN_RDMA_HW = 0,
-    PVN_RDMA_PVRDMA, /* VMware paravirtual: 15ad:0820, driver vmw_pvrdma */
-    PVN_RDMA_SOFT,   /* rxe, siw: no PCI function of its own */
+enum pvn_topo_rdma_kind {
+    PVN_TOPO_RDMA_HW = 0,
+    PVN_TOPO_RDMA_PVRDMA, /* VMware paravirtual: 15ad:0820, driver vmw_pvrdma */
+    PVN_TOPO_RDMA_SOFT,   /* rxe, siw: no PCI function of its own */
 };
 
-struct pvn_rdma {
-    char name[PVN_NAME_MAX];
-    enum pvn_rdma_kind kind;
-    char driver[PVN_NAME_MAX];
+struct pvn_topo_rdma {
+    char name[PVN_TOPO_NAME_MAX];
+    enum pvn_topo_rdma_kind kind;
+    char driver[PVN_TOPO_NAME_MAX];
     int pci; /* index, or -1 */
-    char fw_ver[PVN_NAME_MAX], hca_type[PVN_NAME_MAX], board_id[PVN_NAME_MAX];
+    char fw_ver[PVN_TOPO_NAME_MAX], hca_type[PVN_TOPO_NAME_MAX], board_id[PVN_TOPO_NAME_MAX];
     char node_type[32];                     /* "CA", "RNIC", ... "" unknown */
     char node_guid[24], sys_image_guid[24]; /* "xxxx:xxxx:xxxx:xxxx", "" unknown */
-    struct pvn_rdma_port *ports;
+    struct pvn_topo_rdma_port *ports;
     int nports;
 };
 
 /* A PVRDMA function and its vmxnet3: the driver wants function 0 of the same slot and will not
  * start without it. Recorded for every 15ad:0820 function, bound or not. */
-struct pvn_pvrdma_pair {
+struct pvn_topo_pvrdma_pair {
     int pci;     /* the 15ad:0820 function */
     int vmxnet3; /* PCI index of function 0 of the slot when it is a vmxnet3, else -1 */
     int netdev;  /* its interface, or -1 */
@@ -261,60 +266,62 @@ struct pvn_pvrdma_pair {
 /* ----------------------------------------------------------------------------
  * GPUs, modules, guest */
 
-enum pvn_gpu_kind {
-    PVN_GPU_NVIDIA = 0,
-    PVN_GPU_AMD,
-    PVN_GPU_INTEL,
-    PVN_GPU_ACCEL, /* class 0x12xx or 0x0b40: stands in for a GPU in the pictures */
+enum pvn_topo_gpu_kind {
+    PVN_TOPO_GPU_NVIDIA = 0,
+    PVN_TOPO_GPU_AMD,
+    PVN_TOPO_GPU_INTEL,
+    PVN_TOPO_GPU_ACCEL, /* class 0x12xx or 0x0b40: stands in for a GPU in the pictures */
 };
 
-struct pvn_gpu {
+struct pvn_topo_gpu {
     int pci;
-    enum pvn_gpu_kind kind;
-    char model[PVN_TEXT_MAX]; /* /proc/driver/nvidia/gpus/BDF/information, "" unknown */
-    char uuid[64];            /* same file; "" unknown */
-    int minor;                /* /dev/nvidiaN, or PVN_UNKNOWN */
+    enum pvn_topo_gpu_kind kind;
+    char model[PVN_TOPO_TEXT_MAX]; /* /proc/driver/nvidia/gpus/BDF/information, "" unknown */
+    char uuid[64];                 /* same file; "" unknown */
+    int minor;                     /* /dev/nvidiaN, or PVN_TOPO_UNKNOWN */
 };
 
-struct pvn_module {
-    char name[PVN_NAME_MAX];
-    char version[PVN_TEXT_MAX]; /* "" where the module states none */
+struct pvn_topo_module {
+    char name[PVN_TOPO_NAME_MAX];
+    char version[PVN_TOPO_TEXT_MAX]; /* "" where the module states none */
 };
 
-struct pvn_nvidia {
-    enum pvn_tri loaded;        /* kernel driver */
-    char version[PVN_NAME_MAX]; /* "535.104.05" */
-    enum pvn_tri open_modules;  /* open kernel modules: what dma-buf export needs */
-    enum pvn_tri peermem;       /* nvidia_peermem or nv_peer_mem loaded */
-    char peermem_version[PVN_TEXT_MAX];
-    enum pvn_tri memory_peers; /* ib_core has the peer-memory patches and a client registered */
-    int topo_check_override;   /* NVreg_GrdmaPciTopoCheckOverride, or PVN_UNKNOWN */
+struct pvn_topo_nvidia {
+    enum pvn_topo_tri loaded;        /* kernel driver */
+    char version[PVN_TOPO_NAME_MAX]; /* "535.104.05" */
+    enum pvn_topo_tri open_modules;  /* open kernel modules: what dma-buf export needs */
+    enum pvn_topo_tri peermem;       /* nvidia_peermem or nv_peer_mem loaded */
+    char peermem_version[PVN_TOPO_TEXT_MAX];
+    enum pvn_topo_tri
+        memory_peers;        /* ib_core has the peer-memory patches and a client registered */
+    int topo_check_override; /* NVreg_GrdmaPciTopoCheckOverride, or PVN_TOPO_UNKNOWN */
 };
 
-enum pvn_hypervisor {
-    PVN_HV_UNKNOWN = 0, /* no evidence either way */
-    PVN_HV_NONE,        /* CPU flags known, no hypervisor bit, no DMI sign */
-    PVN_HV_VMWARE,
-    PVN_HV_KVM,
-    PVN_HV_HYPERV,
-    PVN_HV_XEN,
-    PVN_HV_NITRO,
-    PVN_HV_GOOGLE,
-    PVN_HV_OTHER, /* hypervisor bit set, make unknown */
+enum pvn_topo_hypervisor {
+    PVN_TOPO_HV_UNKNOWN = 0, /* no evidence either way */
+    PVN_TOPO_HV_NONE,        /* CPU flags known, no hypervisor bit, no DMI sign */
+    PVN_TOPO_HV_VMWARE,
+    PVN_TOPO_HV_KVM,
+    PVN_TOPO_HV_HYPERV,
+    PVN_TOPO_HV_XEN,
+    PVN_TOPO_HV_NITRO,
+    PVN_TOPO_HV_GOOGLE,
+    PVN_TOPO_HV_OTHER, /* hypervisor bit set, make unknown */
 };
 
-struct pvn_guest {
-    enum pvn_hypervisor hypervisor;
-    char evidence[256];    /* what it was recognised by */
-    enum pvn_tri cpu_flag; /* the CPU's hypervisor bit */
-    char sys_vendor[PVN_TEXT_MAX], product_name[PVN_TEXT_MAX], bios_vendor[PVN_TEXT_MAX],
-        board_vendor[PVN_TEXT_MAX], board_name[PVN_TEXT_MAX], bios_version[PVN_TEXT_MAX];
+struct pvn_topo_guest {
+    enum pvn_topo_hypervisor hypervisor;
+    char evidence[256];         /* what it was recognised by */
+    enum pvn_topo_tri cpu_flag; /* the CPU's hypervisor bit */
+    char sys_vendor[PVN_TOPO_TEXT_MAX], product_name[PVN_TOPO_TEXT_MAX],
+        bios_vendor[PVN_TOPO_TEXT_MAX], board_vendor[PVN_TOPO_TEXT_MAX],
+        board_name[PVN_TOPO_TEXT_MAX], bios_version[PVN_TOPO_TEXT_MAX];
 };
 
 /* ----------------------------------------------------------------------------
  * CPUs, NUMA, IOMMU */
 
-struct pvn_numa {
+struct pvn_topo_numa {
     int id;
     char *cpumap;  /* text of cpumap ("00000000,0000ffff"): NCCL's affinity attribute; never NULL */
     char *cpulist; /* text of cpulist; never NULL */
@@ -323,30 +330,31 @@ struct pvn_numa {
     int ndistance;
 };
 
-enum pvn_arch {
-    PVN_ARCH_UNKNOWN = 0,
-    PVN_ARCH_X86_64,
-    PVN_ARCH_ARM64,
-    PVN_ARCH_PPC64,
-    PVN_ARCH_OTHER,
+enum pvn_topo_arch {
+    PVN_TOPO_ARCH_UNKNOWN = 0,
+    PVN_TOPO_ARCH_X86_64,
+    PVN_TOPO_ARCH_ARM64,
+    PVN_TOPO_ARCH_PPC64,
+    PVN_TOPO_ARCH_OTHER,
 };
 
-struct pvn_cpu {
-    enum pvn_arch arch;
-    char vendor[PVN_NAME_MAX]; /* "GenuineIntel", "AuthenticAMD", "ARM", "IBM" ..., "" unknown */
-    int family, model;         /* as in /proc/cpuinfo (decimal value), or PVN_UNKNOWN */
-    char model_name[PVN_TEXT_MAX];
-    int sockets; /* or PVN_UNKNOWN */
-    int logical; /* logical CPUs listed, or PVN_UNKNOWN */
+struct pvn_topo_cpu {
+    enum pvn_topo_arch arch;
+    char vendor
+        [PVN_TOPO_NAME_MAX]; /* "GenuineIntel", "AuthenticAMD", "ARM", "IBM" ..., "" unknown */
+    int family, model;       /* as in /proc/cpuinfo (decimal value), or PVN_TOPO_UNKNOWN */
+    char model_name[PVN_TOPO_TEXT_MAX];
+    int sockets; /* or PVN_TOPO_UNKNOWN */
+    int logical; /* logical CPUs listed, or PVN_TOPO_UNKNOWN */
 };
 
-struct pvn_iommu {
-    enum pvn_tri present;     /* /sys/class/iommu has an entry */
-    char names[PVN_TEXT_MAX]; /* "dmar0 dmar1" */
-    int ngroups;              /* or PVN_UNKNOWN */
+struct pvn_topo_iommu {
+    enum pvn_topo_tri present;     /* /sys/class/iommu has an entry */
+    char names[PVN_TOPO_TEXT_MAX]; /* "dmar0 dmar1" */
+    int ngroups;                   /* or PVN_TOPO_UNKNOWN */
 };
 
-struct pvn_iommu_group {
+struct pvn_topo_iommu_group {
     int id;
     char type[32]; /* "DMA", "DMA-FQ", "identity", "blocked"; "" unknown */
 };
@@ -363,33 +371,33 @@ struct pvn_topo {
     bool live;       /* it was "/" */
     unsigned merged; /* enum pvn_topo_merged, 0 when only this machine's own files were read */
 
-    struct pvn_pci *pci;
+    struct pvn_topo_pci *pci;
     int npci;
-    struct pvn_root *roots;
+    struct pvn_topo_root *roots;
     int nroots;
-    struct pvn_net *nets;
+    struct pvn_topo_net *nets;
     int nnets;
-    struct pvn_rdma *rdmas;
+    struct pvn_topo_rdma *rdmas;
     int nrdmas;
-    struct pvn_pvrdma_pair *pvrdma;
+    struct pvn_topo_pvrdma_pair *pvrdma;
     int npvrdma;
-    struct pvn_gpu *gpus;
+    struct pvn_topo_gpu *gpus;
     int ngpus;
-    struct pvn_numa *numas;
+    struct pvn_topo_numa *numas;
     int nnumas;
-    struct pvn_module *modules; /* the ones this library cares about, when loaded */
+    struct pvn_topo_module *modules; /* the ones this library cares about, when loaded */
     int nmodules;
-    enum pvn_tri modules_known; /* /sys/module could be listed */
-    struct pvn_iommu_group *iommu_groups;
+    enum pvn_topo_tri modules_known; /* /sys/module could be listed */
+    struct pvn_topo_iommu_group *iommu_groups;
     int niommu_groups;
 
-    struct pvn_nvidia nvidia;
-    struct pvn_guest guest;
-    struct pvn_cpu cpu;
-    struct pvn_iommu iommu;
-    char kernel[PVN_TEXT_MAX]; /* release, "5.15.0-91-generic", "" unknown */
-    char cmdline[512];         /* kernel parameters that concern PCI, IOMMU and NVIDIA only */
-    bool memlock_known;        /* /proc/self/limits */
+    struct pvn_topo_nvidia nvidia;
+    struct pvn_topo_guest guest;
+    struct pvn_topo_cpu cpu;
+    struct pvn_topo_iommu iommu;
+    char kernel[PVN_TOPO_TEXT_MAX]; /* release, "5.15.0-91-generic", "" unknown */
+    char cmdline[512];              /* kernel parameters that concern PCI, IOMMU and NVIDIA only */
+    bool memlock_known;             /* /proc/self/limits */
     uint64_t memlock_soft, memlock_hard; /* bytes, UINT64_MAX unlimited */
 
     struct pvn_topo_note *notes; /* at most 64; dropped ones are counted */
@@ -398,14 +406,15 @@ struct pvn_topo {
 };
 
 enum pvn_topo_merged {
-    PVN_MERGED_HINTS = 1 << 0,
-    PVN_MERGED_HOST = 1 << 1,
-    PVN_MERGED_ORDER =
+    PVN_TOPO_MERGED_HINTS = 1 << 0,
+    PVN_TOPO_MERGED_HOST = 1 << 1,
+    PVN_TOPO_MERGED_ORDER =
         1 << 2, /* at least one device was matched by order alone: say so to the user */
 };
 
 enum pvn_topo_load_flags {
-    PVN_TOPO_NO_CONFIG = 1 << 0, /* do not open config space (all capabilities PVN_CAP_UNKNOWN) */
+    PVN_TOPO_NO_CONFIG =
+        1 << 0, /* do not open config space (all capabilities PVN_TOPO_CAP_UNKNOWN) */
     PVN_TOPO_NO_GIDS = 1 << 1,   /* do not read GID tables */
     PVN_TOPO_FIRST_GID = 1 << 2, /* read entry 0 only: an InfiniBand port's subnet prefix */
 };
@@ -449,61 +458,62 @@ int pvn_topo_net_of_pci(const struct pvn_topo *topo, int pci);
 int pvn_topo_find_module(const struct pvn_topo *topo, const char *name);
 
 /* Splits "DDDD[DDDD]:BB:DD.F" (or "BB:DD.F"). Returns 0 or -EINVAL. */
-int pvn_bdf_parse(const char *text, uint32_t *domain, uint8_t *bus, uint8_t *dev, uint8_t *fn);
-/* Writes at least four domain digits. out holds PVN_BDF_MAX. */
-void pvn_bdf_format(char *out, uint32_t domain, unsigned bus, unsigned dev, unsigned fn);
+int pvn_topo_bdf_parse(const char *text, uint32_t *domain, uint8_t *bus, uint8_t *dev, uint8_t *fn);
+/* Writes at least four domain digits. out holds PVN_TOPO_BDF_MAX. */
+void pvn_topo_bdf_format(char *out, uint32_t domain, unsigned bus, unsigned dev, unsigned fn);
 
 /* ----------------------------------------------------------------------------
  * Distances in the full tree, with nvidia-smi's names. (NCCL's reduced tree and classes are in
  * nccl_tree.h and are computed from the same parents.) */
 
-enum pvn_smi_class {
-    PVN_SMI_SELF = 0, /* the same function */
-    PVN_SMI_PIX,      /* at most one bridge or switch */
-    PVN_SMI_PXB,      /* several switches, below one root port */
-    PVN_SMI_PHB,      /* through one host bridge */
-    PVN_SMI_NODE,     /* between host bridges of one NUMA node */
-    PVN_SMI_SYS,      /* between NUMA nodes */
-    PVN_SMI_UNKNOWN,  /* a gap in the tree or an unknown NUMA node in a machine that has several */
+enum pvn_topo_smi_class {
+    PVN_TOPO_SMI_SELF = 0, /* the same function */
+    PVN_TOPO_SMI_PIX,      /* at most one bridge or switch */
+    PVN_TOPO_SMI_PXB,      /* several switches, below one root port */
+    PVN_TOPO_SMI_PHB,      /* through one host bridge */
+    PVN_TOPO_SMI_NODE,     /* between host bridges of one NUMA node */
+    PVN_TOPO_SMI_SYS,      /* between NUMA nodes */
+    PVN_TOPO_SMI_UNKNOWN,  /* a gap in the tree, or an unknown NUMA node where there are several */
 };
 
 /* How far a distance may be believed. */
-enum pvn_trust {
-    PVN_TRUST_MEASURED = 0, /* bare metal */
-    PVN_TRUST_PRESENTED,    /* guest: the hypervisor shows this shared switch, real or not */
-    PVN_TRUST_HIDDEN,       /* guest: it shows nothing shared, so the real distance is unknown */
-    PVN_TRUST_HINTED,       /* from a hints file or the host's dump */
+enum pvn_topo_trust {
+    PVN_TOPO_TRUST_MEASURED = 0, /* bare metal */
+    PVN_TOPO_TRUST_PRESENTED,    /* guest: the hypervisor shows this shared switch, real or not */
+    PVN_TOPO_TRUST_HIDDEN, /* guest: it shows nothing shared, so the real distance is unknown */
+    PVN_TOPO_TRUST_HINTED, /* from a hints file or the host's dump */
 };
 
-struct pvn_distance {
-    enum pvn_smi_class smi;  /* PVN_SMI_UNKNOWN where trust is PVN_TRUST_HIDDEN */
-    enum pvn_smi_class seen; /* what the tree shows, hidden or not */
-    enum pvn_trust trust;
+struct pvn_topo_distance {
+    enum pvn_topo_smi_class smi;  /* PVN_TOPO_SMI_UNKNOWN where trust is PVN_TOPO_TRUST_HIDDEN */
+    enum pvn_topo_smi_class seen; /* what the tree shows, hidden or not */
+    enum pvn_topo_trust trust;
     int common; /* nearest common bridge (index), or -1 when they meet at a host bridge or above */
     int switches; /* switches on the way */
     int hops;     /* links on the way inside the PCI trees */
-    int slit;     /* SLIT distance of the NUMA nodes (10 local), or PVN_UNKNOWN */
+    int slit;     /* SLIT distance of the NUMA nodes (10 local), or PVN_TOPO_UNKNOWN */
     int narrow; /* function whose link is the slowest of the way (maximum values), or -1 unknown */
     char reason[256]; /* one sentence */
 };
 
 /* Distance between two PCI functions of topo. Total: every valid pair gets an answer. Symmetric. */
-void pvn_topo_distance(const struct pvn_topo *topo, int a, int b, struct pvn_distance *out);
+void pvn_topo_find_distance(const struct pvn_topo *topo, int a, int b,
+                            struct pvn_topo_distance *out);
 /* Whether there are a GPU and a network function whose distance nobody but the host knows. */
 bool pvn_topo_layout_hidden(const struct pvn_topo *topo);
-const char *pvn_smi_class_name(enum pvn_smi_class c); /* "PIX" */
-const char *pvn_trust_text(enum pvn_trust t);         /* "hidden by the hypervisor" */
-const char *pvn_pci_kind_name(enum pvn_pci_kind k);
-const char *pvn_hypervisor_name(enum pvn_hypervisor hv);
-/* Is the machine a guest? (A hypervisor was recognised and it is not PVN_HV_NONE/UNKNOWN.) */
+const char *pvn_topo_smi_class_name(enum pvn_topo_smi_class c); /* "PIX" */
+const char *pvn_topo_trust_text(enum pvn_topo_trust t);         /* "hidden by the hypervisor" */
+const char *pvn_topo_pci_kind_name(enum pvn_topo_pci_kind k);
+const char *pvn_topo_hypervisor_name(enum pvn_topo_hypervisor hv);
+/* Is the machine a guest? (A hypervisor was recognised and it is not PVN_TOPO_HV_NONE/UNKNOWN.) */
 bool pvn_topo_is_guest(const struct pvn_topo *topo);
 
 /* Link bandwidth in MB/s of payload-free line rate: speed x width with the coding of the generation
- * (8b/10b to 5 GT/s, 128b/130b to 32 GT/s, 64 GT/s flit mode counted as raw). PVN_UNKNOWN when
+ * (8b/10b to 5 GT/s, 128b/130b to 32 GT/s, 64 GT/s flit mode counted as raw). PVN_TOPO_UNKNOWN when
  * either is. */
-int pvn_link_mbytes(int speed_mts, int width);
+int pvn_topo_link_mbytes(int speed_mts, int width);
 /* "16.0 GT/s PCIe" for 16000. A static text; "unknown" for what is no PCIe speed. */
-const char *pvn_link_speed_name(int speed_mts);
+const char *pvn_topo_link_speed_name(int speed_mts);
 
 /* ----------------------------------------------------------------------------
  * Hints and host dumps: where the hypervisor hides the tree (topo/capture/hints.c and merge.c) */
@@ -515,16 +525,17 @@ const char *pvn_link_speed_name(int speed_mts);
  *     device ADDRESS|INTERFACE|RDMA-DEVICE [in NAME] [node N]
  *     device ADDRESS host ADDRESS          (only with a host dump: this device is that one there)
  * Every switch becomes an invented root port or downstream port above, an upstream port and one
- * downstream port for each device (domain ffff, PVN_PCI_INVENTED), and the devices move below it
- * (PVN_PCI_MOVED). All functions of a device's slot move together. On error *topo is unchanged. */
+ * downstream port for each device (domain ffff, PVN_TOPO_PCI_INVENTED), and the devices move below
+ * it (PVN_TOPO_PCI_MOVED). All functions of a device's slot move together. On error *topo is
+ * unchanged. */
 int pvn_topo_apply_hints(struct pvn_topo *topo, const char *text, size_t len, const char *name,
                          struct pvn_topo_err *err);
 
 /* Merges the tree of the host into its guest: devices are matched by the pairs of the hints text
  * (may be NULL), by PCI serial number, GPU UUID or MAC address, then by ids where exactly one
- * candidate is left on both sides, then by order where the counts agree (PVN_MERGED_ORDER). Bridges
- * above a matched device are copied as invented ones. On error *guest is unchanged; -ENOENT when
- * nothing matched. */
+ * candidate is left on both sides, then by order where the counts agree (PVN_TOPO_MERGED_ORDER).
+ * Bridges above a matched device are copied as invented ones. On error *guest is unchanged;
+ * -ENOENT when nothing matched. */
 int pvn_topo_merge_host(struct pvn_topo *guest, const struct pvn_topo *host, const char *hints,
                         size_t hints_len, const char *hints_name, struct pvn_topo_err *err);
 
@@ -533,65 +544,67 @@ int pvn_topo_load_esxcli(const char *text, size_t len, const char *name, struct 
                          struct pvn_topo_err *err);
 
 /* One thing to do on the host (or in the guest) that fits what was found. */
-struct pvn_remedy {
+struct pvn_topo_remedy {
     const char *id;    /* "hints", "device-group", "allow-p2p", "vnuma", "real-nic", "ats", ... */
     const char *where; /* "host" or "guest" */
     const char *text;  /* what to set, and what it does */
     char why[256];     /* which finding it answers */
 };
 /* Fills at most max entries, returns how many there are. Nothing for bare metal. */
-int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_remedy *out, int max);
+int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_topo_remedy *out, int max);
 
 /* ----------------------------------------------------------------------------
  * Checks (topo/check*.c) */
 
-enum pvn_level {
-    PVN_LEVEL_OK = 0,
-    PVN_LEVEL_WARN,
-    PVN_LEVEL_FAIL,
-    PVN_LEVEL_UNKNOWN, /* could not be looked at; text says why */
+enum pvn_topo_level {
+    PVN_TOPO_LEVEL_OK = 0,
+    PVN_TOPO_LEVEL_WARN,
+    PVN_TOPO_LEVEL_FAIL,
+    PVN_TOPO_LEVEL_UNKNOWN, /* could not be looked at; text says why */
 };
 
-struct pvn_check {
+struct pvn_topo_check {
     char id[32]; /* "link", "acs", "iommu", "ats", "relaxed-ordering", "numa", "gid", "mtu", ... */
-    enum pvn_level level;
+    enum pvn_topo_level level;
     char subject[64]; /* what it is about: "0000:3b:00.0", "mlx5_0 port 1", "GPU0 - mlx5_1" */
     char text[384];
     char remedy[384]; /* "" with OK */
 };
 
-struct pvn_checks {
-    struct pvn_check *rows;
+struct pvn_topo_checks {
+    struct pvn_topo_check *rows;
     int n;
 };
 
 /* A pair whose path is to be checked: PCI indexes of a GPU and a NIC. */
-struct pvn_check_pair {
+struct pvn_topo_check_pair {
     int gpu, nic;
 };
 
 /* Runs every check that needs only the model. pairs may be NULL with npairs 0: then, for each GPU,
- * the nearest RDMA function by pvn_topo_distance is taken (without any, the nearest network
- * function). Returns 0 or -ENOMEM. Free with pvn_checks_free. */
-int pvn_topo_check(const struct pvn_topo *topo, const struct pvn_check_pair *pairs, int npairs,
-                   struct pvn_checks *out);
+ * the nearest RDMA function by pvn_topo_find_distance is taken (without any, the nearest network
+ * function). Returns 0 or -ENOMEM. Free with pvn_topo_checks_free. */
+int pvn_topo_run_checks(const struct pvn_topo *topo, const struct pvn_topo_check_pair *pairs,
+                        int npairs, struct pvn_topo_checks *out);
 /* Appends one row (for checks made outside the library). The texts are copied and cut to size. */
-int pvn_checks_add(struct pvn_checks *checks, const char *id, enum pvn_level level,
-                   const char *subject, const char *text, const char *remedy);
-void pvn_checks_free(struct pvn_checks *checks);
-const char *pvn_level_name(enum pvn_level level); /* "OK", "WARN", "FAIL", "UNKNOWN" */
+int pvn_topo_checks_add(struct pvn_topo_checks *checks, const char *id, enum pvn_topo_level level,
+                        const char *subject, const char *text, const char *remedy);
+void pvn_topo_checks_free(struct pvn_topo_checks *checks);
+const char *pvn_topo_level_name(enum pvn_topo_level level); /* "OK", "WARN", "FAIL", "UNKNOWN" */
 
 /* The GID index that NCCL's automatic choice takes for the port (NCCL 2.30
  * src/transport/net_ib/connect.cc, ncclIbGetGidIndex with its defaults: IPv4, RoCE v2, any range),
  * or -1 for a port without a single GID. *usable: the entry can reach other hosts over RoCE v2 (of
  * an InfiniBand port: always). why gets one sentence. */
-int pvn_gid_pick(const struct pvn_rdma_port *port, bool *usable, char *why, size_t whylen);
+int pvn_topo_gid_pick(const struct pvn_topo_rdma_port *port, bool *usable, char *why,
+                      size_t whylen);
 
 /* ----------------------------------------------------------------------------
  * Gather */
 
-enum pvn_gather_flags {
-    PVN_GATHER_KEEP_ADDRESSES = 1 << 0, /* MAC, GID and GUID as they are, instead of stand-ins */
+enum pvn_topo_gather_flags {
+    PVN_TOPO_GATHER_KEEP_ADDRESSES = 1
+                                     << 0, /* MAC, GID and GUID as they are, instead of stand-ins */
 };
 
 /* Writes to fd a tar (ustar with GNU long names) of the files that pvn_topo_load reads below root,

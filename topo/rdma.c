@@ -11,24 +11,24 @@
 static const char class_dir[] = "/sys/class/infiniband";
 
 /* "4: ACTIVE": the number, and the word into text. */
-static int read_numbered(struct pvn_reader *r, const char *dir, const char *name, char *text,
+static int read_numbered(struct pvn_topo_reader *r, const char *dir, const char *name, char *text,
                          size_t cap)
 {
-    char line[PVN_NAME_MAX];
+    char line[PVN_TOPO_NAME_MAX];
     int value = 0, used = 0;
 
     text[0] = '\0';
-    if (!pvn_read_text(r, dir, name, line, sizeof line)) {
-        return PVN_UNKNOWN;
+    if (!pvn_topo_read_text(r, dir, name, line, sizeof line)) {
+        return PVN_TOPO_UNKNOWN;
     }
     if (sscanf(line, "%3d: %n", &value, &used) != 1 || used == 0) {
-        char where[PVN_FS_PATH_MAX];
+        char where[PVN_TOPO_FS_PATH_MAX];
 
         snprintf(where, sizeof where, "%.150s/%s", dir, name);
-        pvn_note(r, where, "\"%s\" is no state; taken as unknown", line);
-        return PVN_UNKNOWN;
+        pvn_topo_leave_note(r, where, "\"%s\" is no state; taken as unknown", line);
+        return PVN_TOPO_UNKNOWN;
     }
-    pvn_copy_text(text, cap, line + used);
+    pvn_topo_copy_text(text, cap, line + used);
     return value;
 }
 
@@ -40,7 +40,7 @@ static int parse_rate(const char *text)
 
     /* The comparison is also false for what strtod reads as nan. */
     if (end == text || strncmp(end, " Gb/sec", 7) != 0 || !(gbps > 0 && gbps < 1e6)) {
-        return PVN_UNKNOWN;
+        return PVN_TOPO_UNKNOWN;
     }
     return (int)(gbps * 1000 + 0.5);
 }
@@ -63,57 +63,57 @@ static bool parse_gid(const char *text, uint8_t raw[16])
     return true;
 }
 
-static enum pvn_gid_type parse_gid_type(const char *text, enum pvn_link_layer layer)
+static enum pvn_topo_gid_type parse_gid_type(const char *text, enum pvn_topo_link_layer layer)
 {
     if (strcmp(text, "RoCE v2") == 0) {
-        return PVN_GID_ROCE_V2;
+        return PVN_TOPO_GID_ROCE_V2;
     }
     if (strcmp(text, "IB/RoCE v1") == 0) {
-        return layer == PVN_LINK_INFINIBAND ? PVN_GID_IB
-               : layer == PVN_LINK_ETHERNET ? PVN_GID_ROCE_V1
-                                            : PVN_GID_UNKNOWN;
+        return layer == PVN_TOPO_LINK_INFINIBAND ? PVN_TOPO_GID_IB
+               : layer == PVN_TOPO_LINK_ETHERNET ? PVN_TOPO_GID_ROCE_V1
+                                                 : PVN_TOPO_GID_UNKNOWN;
     }
-    return PVN_GID_UNKNOWN;
+    return PVN_TOPO_GID_UNKNOWN;
 }
 
 /* The real paths of a port's three GID directories; "" where one is missing. */
 struct gid_dirs {
-    char gids[PVN_FS_PATH_MAX], types[PVN_FS_PATH_MAX], ndevs[PVN_FS_PATH_MAX];
+    char gids[PVN_TOPO_FS_PATH_MAX], types[PVN_TOPO_FS_PATH_MAX], ndevs[PVN_TOPO_FS_PATH_MAX];
 };
 
-static int read_gid(struct pvn_reader *r, const struct gid_dirs *dirs, int index,
-                    struct pvn_rdma_port *port)
+static int read_gid(struct pvn_topo_reader *r, const struct gid_dirs *dirs, int index,
+                    struct pvn_topo_rdma_port *port)
 {
     static const uint8_t zero[16];
-    char name[PVN_NAME_MAX], text[PVN_NAME_MAX];
+    char name[PVN_TOPO_NAME_MAX], text[PVN_TOPO_NAME_MAX];
     uint8_t raw[16];
-    struct pvn_gid *gid;
+    struct pvn_topo_gid *gid;
 
     snprintf(name, sizeof name, "%d", index);
-    if (!pvn_read_text(r, dirs->gids, name, text, sizeof text)) {
+    if (!pvn_topo_read_text(r, dirs->gids, name, text, sizeof text)) {
         return 0;
     }
     if (!parse_gid(text, raw)) {
-        char where[PVN_FS_PATH_MAX];
+        char where[PVN_TOPO_FS_PATH_MAX];
 
         snprintf(where, sizeof where, "%.150s/%s", dirs->gids, name);
-        pvn_note(r, where, "\"%s\" is no GID; passed over", text);
+        pvn_topo_leave_note(r, where, "\"%s\" is no GID; passed over", text);
         return 0;
     }
     if (memcmp(raw, zero, sizeof raw) == 0) {
         return 0;
     }
-    gid = pvn_array_add((void **)&port->gids, &port->ngids, sizeof *gid);
+    gid = pvn_topo_array_add((void **)&port->gids, &port->ngids, sizeof *gid);
     if (!gid) {
-        return pvn_reader_nomem(r);
+        return pvn_topo_reader_nomem(r);
     }
     gid->index = index;
     memcpy(gid->raw, raw, sizeof raw);
-    if (dirs->types[0] != '\0' && pvn_read_text(r, dirs->types, name, text, sizeof text)) {
+    if (dirs->types[0] != '\0' && pvn_topo_read_text(r, dirs->types, name, text, sizeof text)) {
         gid->type = parse_gid_type(text, port->layer);
     }
     if (dirs->ndevs[0] != '\0') {
-        pvn_read_text(r, dirs->ndevs, name, gid->ndev, sizeof gid->ndev);
+        pvn_topo_read_text(r, dirs->ndevs, name, gid->ndev, sizeof gid->ndev);
     }
     return 0;
 }
@@ -127,56 +127,56 @@ static int by_number(const void *a, const void *b)
 
 /* The directory entries that are numbers in [min, max], ascending. *numbers is for the caller to
  * free. */
-static int list_numbers(struct pvn_reader *r, const char *path, int min, int max, int **numbers,
-                        int *n)
+static int list_numbers(struct pvn_topo_reader *r, const char *path, int min, int max,
+                        int **numbers, int *n)
 {
-    struct pvn_fs_names names;
-    int rc = pvn_fs_list(r->fs, path, &names);
+    struct pvn_topo_fs_names names;
+    int rc = pvn_topo_fs_list(r->fs, path, &names);
 
     *numbers = NULL;
     *n = 0;
     if (rc == -ENOMEM) {
-        return pvn_reader_nomem(r);
+        return pvn_topo_reader_nomem(r);
     }
     if (rc == -E2BIG) {
-        return pvn_reader_too_many(r, "ports or GIDs", PVN_FS_MAX_NAMES);
+        return pvn_topo_reader_too_many(r, "ports or GIDs", PVN_TOPO_FS_MAX_NAMES);
     }
     for (int i = 0; rc == 0 && i < names.n; i++) {
         int value, *slot;
 
-        if (!pvn_parse_int(names.name[i], 10, min, max, &value)) {
-            pvn_note(r, path, "\"%.100s\" is no number from %d to %d; passed over", names.name[i],
-                     min, max);
+        if (!pvn_topo_parse_int(names.name[i], 10, min, max, &value)) {
+            pvn_topo_leave_note(r, path, "\"%.100s\" is no number from %d to %d; passed over",
+                                names.name[i], min, max);
             continue;
         }
-        slot = pvn_array_add((void **)numbers, n, sizeof *slot);
+        slot = pvn_topo_array_add((void **)numbers, n, sizeof *slot);
         if (!slot) {
-            pvn_fs_names_free(&names);
-            return pvn_reader_nomem(r);
+            pvn_topo_fs_names_free(&names);
+            return pvn_topo_reader_nomem(r);
         }
         *slot = value;
     }
-    pvn_fs_names_free(&names);
+    pvn_topo_fs_names_free(&names);
     if (*n > 1) {
         qsort(*numbers, (size_t)*n, sizeof **numbers, by_number);
     }
     return 0;
 }
 
-static int read_gids(struct pvn_reader *r, const char *dir, struct pvn_rdma_port *port)
+static int read_gids(struct pvn_topo_reader *r, const char *dir, struct pvn_topo_rdma_port *port)
 {
     struct gid_dirs dirs;
     int *index, n, rc;
 
-    if ((r->flags & PVN_TOPO_NO_GIDS) != 0 || !pvn_real_below(r, dir, "gids", dirs.gids)) {
+    if ((r->flags & PVN_TOPO_NO_GIDS) != 0 || !pvn_topo_real_below(r, dir, "gids", dirs.gids)) {
         return 0;
     }
-    pvn_real_below(r, dir, "gid_attrs/types", dirs.types);
-    pvn_real_below(r, dir, "gid_attrs/ndevs", dirs.ndevs);
+    pvn_topo_real_below(r, dir, "gid_attrs/types", dirs.types);
+    pvn_topo_real_below(r, dir, "gid_attrs/ndevs", dirs.ndevs);
     if ((r->flags & PVN_TOPO_FIRST_GID) != 0) {
         return read_gid(r, &dirs, 0, port);
     }
-    rc = list_numbers(r, dirs.gids, 0, PVN_MAX_GIDS - 1, &index, &n);
+    rc = list_numbers(r, dirs.gids, 0, PVN_TOPO_MAX_GIDS - 1, &index, &n);
     for (int i = 0; rc == 0 && i < n; i++) {
         rc = read_gid(r, &dirs, index[i], port);
         port->gid_table_len = index[i] + 1;
@@ -185,48 +185,48 @@ static int read_gids(struct pvn_reader *r, const char *dir, struct pvn_rdma_port
     return rc;
 }
 
-static int read_port(struct pvn_reader *r, const char *dir, struct pvn_rdma_port *port)
+static int read_port(struct pvn_topo_reader *r, const char *dir, struct pvn_topo_rdma_port *port)
 {
-    char text[PVN_NAME_MAX], lid[PVN_NAME_MAX];
+    char text[PVN_TOPO_NAME_MAX], lid[PVN_TOPO_NAME_MAX];
 
     port->netdev = -1;
-    port->active_mtu = PVN_UNKNOWN;
+    port->active_mtu = PVN_TOPO_UNKNOWN;
     port->state = read_numbered(r, dir, "state", port->state_text, sizeof port->state_text);
     read_numbered(r, dir, "phys_state", port->phys_state_text, sizeof port->phys_state_text);
-    pvn_read_text(r, dir, "rate", port->rate_text, sizeof port->rate_text);
+    pvn_topo_read_text(r, dir, "rate", port->rate_text, sizeof port->rate_text);
     port->rate_mbps = parse_rate(port->rate_text);
-    port->lid = PVN_UNKNOWN;
-    if (pvn_read_text(r, dir, "lid", lid, sizeof lid)) {
-        pvn_parse_int(lid, 16, 0, 0xffff, &port->lid);
+    port->lid = PVN_TOPO_UNKNOWN;
+    if (pvn_topo_read_text(r, dir, "lid", lid, sizeof lid)) {
+        pvn_topo_parse_int(lid, 16, 0, 0xffff, &port->lid);
     }
-    if (pvn_read_text(r, dir, "link_layer", text, sizeof text)) {
-        port->layer = strcmp(text, "Ethernet") == 0     ? PVN_LINK_ETHERNET
-                      : strcmp(text, "InfiniBand") == 0 ? PVN_LINK_INFINIBAND
-                                                        : PVN_LINK_UNKNOWN;
+    if (pvn_topo_read_text(r, dir, "link_layer", text, sizeof text)) {
+        port->layer = strcmp(text, "Ethernet") == 0     ? PVN_TOPO_LINK_ETHERNET
+                      : strcmp(text, "InfiniBand") == 0 ? PVN_TOPO_LINK_INFINIBAND
+                                                        : PVN_TOPO_LINK_UNKNOWN;
     }
     return read_gids(r, dir, port);
 }
 
-static int read_ports(struct pvn_reader *r, const char *dir, struct pvn_rdma *dev)
+static int read_ports(struct pvn_topo_reader *r, const char *dir, struct pvn_topo_rdma *dev)
 {
-    char ports[PVN_FS_PATH_MAX], path[PVN_FS_PATH_MAX], name[16];
+    char ports[PVN_TOPO_FS_PATH_MAX], path[PVN_TOPO_FS_PATH_MAX], name[16];
     int *num, n, rc;
 
-    if (!pvn_real_below(r, dir, "ports", ports)) {
+    if (!pvn_topo_real_below(r, dir, "ports", ports)) {
         return 0;
     }
-    rc = list_numbers(r, ports, 1, PVN_MAX_RDMA_PORTS, &num, &n);
+    rc = list_numbers(r, ports, 1, PVN_TOPO_MAX_RDMA_PORTS, &num, &n);
     for (int i = 0; rc == 0 && i < n; i++) {
-        struct pvn_rdma_port *port;
+        struct pvn_topo_rdma_port *port;
 
         snprintf(name, sizeof name, "%d", num[i]);
-        if (!pvn_real_below(r, ports, name, path)) {
-            pvn_note(r, ports, "port %d is no directory; passed over", num[i]);
+        if (!pvn_topo_real_below(r, ports, name, path)) {
+            pvn_topo_leave_note(r, ports, "port %d is no directory; passed over", num[i]);
             continue;
         }
-        port = pvn_array_add((void **)&dev->ports, &dev->nports, sizeof *port);
+        port = pvn_topo_array_add((void **)&dev->ports, &dev->nports, sizeof *port);
         if (!port) {
-            rc = pvn_reader_nomem(r);
+            rc = pvn_topo_reader_nomem(r);
             break;
         }
         port->num = num[i];
@@ -238,11 +238,11 @@ static int read_ports(struct pvn_reader *r, const char *dir, struct pvn_rdma *de
 
 /* The interface that shares the port's wire: the kernel names it beside the GIDs; else the one of
  * the same function and port number; of a Soft-RoCE device its parent. */
-static int netdev_of_port(struct pvn_reader *r, const char *dir, const struct pvn_rdma *dev,
-                          const struct pvn_rdma_port *port)
+static int netdev_of_port(struct pvn_topo_reader *r, const char *dir,
+                          const struct pvn_topo_rdma *dev, const struct pvn_topo_rdma_port *port)
 {
     const struct pvn_topo *t = r->topo;
-    char parent[PVN_NAME_MAX];
+    char parent[PVN_TOPO_NAME_MAX];
     int found = -1, on_function = 0;
 
     for (int i = 0; i < port->ngids; i++) {
@@ -253,13 +253,14 @@ static int netdev_of_port(struct pvn_reader *r, const char *dir, const struct pv
             return found;
         }
     }
-    if (dev->kind == PVN_RDMA_SOFT) {
-        return pvn_read_text(r, dir, "parent", parent, sizeof parent) ? pvn_topo_find_net(t, parent)
-                                                                      : found;
+    if (dev->kind == PVN_TOPO_RDMA_SOFT) {
+        return pvn_topo_read_text(r, dir, "parent", parent, sizeof parent)
+                   ? pvn_topo_find_net(t, parent)
+                   : found;
     }
     found = -1;
     for (int i = 0; dev->pci >= 0 && i < t->nnets; i++) {
-        const struct pvn_net *net = &t->nets[i];
+        const struct pvn_topo_net *net = &t->nets[i];
 
         if (net->pci != dev->pci) {
             continue;
@@ -272,38 +273,38 @@ static int netdev_of_port(struct pvn_reader *r, const char *dir, const struct pv
     return on_function > 0 ? found : -1;
 }
 
-static enum pvn_rdma_kind kind_of(const struct pvn_topo *t, const struct pvn_rdma *dev)
+static enum pvn_topo_rdma_kind kind_of(const struct pvn_topo *t, const struct pvn_topo_rdma *dev)
 {
     if (dev->pci < 0) {
-        return PVN_RDMA_SOFT;
+        return PVN_TOPO_RDMA_SOFT;
     }
     if (t->pci[dev->pci].vendor == 0x15ad && t->pci[dev->pci].device == 0x0820) {
-        return PVN_RDMA_PVRDMA;
+        return PVN_TOPO_RDMA_PVRDMA;
     }
-    return PVN_RDMA_HW;
+    return PVN_TOPO_RDMA_HW;
 }
 
-static int read_rdma(struct pvn_reader *r, const char *dir, struct pvn_rdma *dev)
+static int read_rdma(struct pvn_topo_reader *r, const char *dir, struct pvn_topo_rdma *dev)
 {
-    char real[PVN_FS_PATH_MAX], type[PVN_NAME_MAX];
+    char real[PVN_TOPO_FS_PATH_MAX], type[PVN_TOPO_NAME_MAX];
     const char *word;
     int rc;
 
-    if (pvn_real_below(r, dir, "device", real)) {
+    if (pvn_topo_real_below(r, dir, "device", real)) {
         dev->pci = pvn_topo_pci_of_path(r->topo, real);
-        pvn_read_link_name(r, real, "driver", dev->driver, sizeof dev->driver);
+        pvn_topo_read_link_name(r, real, "driver", dev->driver, sizeof dev->driver);
     } else {
         dev->pci = pvn_topo_pci_of_path(r->topo, dir);
     }
     dev->kind = kind_of(r->topo, dev);
-    pvn_read_text(r, dir, "fw_ver", dev->fw_ver, sizeof dev->fw_ver);
-    pvn_read_text(r, dir, "hca_type", dev->hca_type, sizeof dev->hca_type);
-    pvn_read_text(r, dir, "board_id", dev->board_id, sizeof dev->board_id);
-    pvn_read_text(r, dir, "node_guid", dev->node_guid, sizeof dev->node_guid);
-    pvn_read_text(r, dir, "sys_image_guid", dev->sys_image_guid, sizeof dev->sys_image_guid);
-    if (pvn_read_text(r, dir, "node_type", type, sizeof type)) {
+    pvn_topo_read_text(r, dir, "fw_ver", dev->fw_ver, sizeof dev->fw_ver);
+    pvn_topo_read_text(r, dir, "hca_type", dev->hca_type, sizeof dev->hca_type);
+    pvn_topo_read_text(r, dir, "board_id", dev->board_id, sizeof dev->board_id);
+    pvn_topo_read_text(r, dir, "node_guid", dev->node_guid, sizeof dev->node_guid);
+    pvn_topo_read_text(r, dir, "sys_image_guid", dev->sys_image_guid, sizeof dev->sys_image_guid);
+    if (pvn_topo_read_text(r, dir, "node_type", type, sizeof type)) {
         word = strstr(type, ": ");
-        pvn_copy_text(dev->node_type, sizeof dev->node_type, word ? word + 2 : type);
+        pvn_topo_copy_text(dev->node_type, sizeof dev->node_type, word ? word + 2 : type);
     }
     rc = read_ports(r, dir, dev);
     for (int i = 0; rc == 0 && i < dev->nports; i++) {
@@ -312,44 +313,44 @@ static int read_rdma(struct pvn_reader *r, const char *dir, struct pvn_rdma *dev
     return rc;
 }
 
-static int add_rdma(struct pvn_reader *r, const char *name)
+static int add_rdma(struct pvn_topo_reader *r, const char *name)
 {
-    char path[PVN_FS_PATH_MAX], dir[PVN_FS_PATH_MAX];
-    struct pvn_rdma *dev;
+    char path[PVN_TOPO_FS_PATH_MAX], dir[PVN_TOPO_FS_PATH_MAX];
+    struct pvn_topo_rdma *dev;
     int rc;
 
-    if (strlen(name) >= PVN_NAME_MAX) {
-        pvn_note(r, class_dir, "\"%.100s\" is too long for a device; passed over", name);
+    if (strlen(name) >= PVN_TOPO_NAME_MAX) {
+        pvn_topo_leave_note(r, class_dir, "\"%.100s\" is too long for a device; passed over", name);
         return 0;
     }
     snprintf(path, sizeof path, "%s/%s", class_dir, name);
-    rc = pvn_fs_resolve(r->fs, path, dir);
+    rc = pvn_topo_fs_resolve(r->fs, path, dir);
     if (rc != 0) {
-        pvn_note(r, path, "link cannot be followed: %s", strerror(-rc));
+        pvn_topo_leave_note(r, path, "link cannot be followed: %s", strerror(-rc));
         return 0;
     }
-    if (r->topo->nrdmas == PVN_MAX_RDMAS) {
-        return pvn_reader_too_many(r, "RDMA devices", PVN_MAX_RDMAS);
+    if (r->topo->nrdmas == PVN_TOPO_MAX_RDMAS) {
+        return pvn_topo_reader_too_many(r, "RDMA devices", PVN_TOPO_MAX_RDMAS);
     }
-    dev = pvn_array_add((void **)&r->topo->rdmas, &r->topo->nrdmas, sizeof *dev);
+    dev = pvn_topo_array_add((void **)&r->topo->rdmas, &r->topo->nrdmas, sizeof *dev);
     if (!dev) {
-        return pvn_reader_nomem(r);
+        return pvn_topo_reader_nomem(r);
     }
-    pvn_copy_text(dev->name, sizeof dev->name, name);
-    pvn_clean_text(dev->name);
+    pvn_topo_copy_text(dev->name, sizeof dev->name, name);
+    pvn_topo_clean_text(dev->name);
     return read_rdma(r, dir, dev);
 }
 
-int pvn_read_rdmas(struct pvn_reader *r)
+int pvn_topo_read_rdmas(struct pvn_topo_reader *r)
 {
-    struct pvn_fs_names names;
-    int rc = pvn_fs_list(r->fs, class_dir, &names);
+    struct pvn_topo_fs_names names;
+    int rc = pvn_topo_fs_list(r->fs, class_dir, &names);
 
     if (rc == -ENOMEM) {
-        return pvn_reader_nomem(r);
+        return pvn_topo_reader_nomem(r);
     }
     if (rc == -E2BIG) {
-        return pvn_reader_too_many(r, "RDMA devices", PVN_MAX_RDMAS);
+        return pvn_topo_reader_too_many(r, "RDMA devices", PVN_TOPO_MAX_RDMAS);
     }
     if (rc != 0) {
         return 0; /* no RDMA stack */
@@ -357,14 +358,14 @@ int pvn_read_rdmas(struct pvn_reader *r)
     for (int i = 0; rc == 0 && i < names.n; i++) {
         rc = add_rdma(r, names.name[i]);
     }
-    pvn_fs_names_free(&names);
+    pvn_topo_fs_names_free(&names);
     return rc;
 }
 
 /* What keeps the pair from working; "" when it is complete. */
-static void describe_pair(const struct pvn_topo *t, struct pvn_pvrdma_pair *pair)
+static void describe_pair(const struct pvn_topo *t, struct pvn_topo_pvrdma_pair *pair)
 {
-    const struct pvn_pci *p = &t->pci[pair->pci];
+    const struct pvn_topo_pci *p = &t->pci[pair->pci];
 
     if (p->fn == 0) {
         snprintf(pair->problem, sizeof pair->problem,
@@ -389,23 +390,23 @@ static void describe_pair(const struct pvn_topo *t, struct pvn_pvrdma_pair *pair
     }
 }
 
-int pvn_pair_pvrdma(struct pvn_reader *r)
+int pvn_topo_pair_pvrdma(struct pvn_topo_reader *r)
 {
     struct pvn_topo *t = r->topo;
 
     for (int i = 0; i < t->npci; i++) {
-        const struct pvn_pci *p = &t->pci[i];
-        struct pvn_pvrdma_pair *pair;
+        const struct pvn_topo_pci *p = &t->pci[i];
+        struct pvn_topo_pvrdma_pair *pair;
         int zero;
 
         if (p->vendor != 0x15ad || p->device != 0x0820) {
             continue;
         }
-        pair = pvn_array_add((void **)&t->pvrdma, &t->npvrdma, sizeof *pair);
+        pair = pvn_topo_array_add((void **)&t->pvrdma, &t->npvrdma, sizeof *pair);
         if (!pair) {
-            return pvn_reader_nomem(r);
+            return pvn_topo_reader_nomem(r);
         }
-        zero = p->fn != 0 ? pvn_pci_index(t, p->domain, p->bus, p->dev, 0) : -1;
+        zero = p->fn != 0 ? pvn_topo_pci_index(t, p->domain, p->bus, p->dev, 0) : -1;
         if (zero >= 0 && (t->pci[zero].vendor != 0x15ad || t->pci[zero].device != 0x07b0)) {
             zero = -1;
         }
@@ -415,7 +416,7 @@ int pvn_pair_pvrdma(struct pvn_reader *r)
         pair->rdma = pvn_topo_rdma_of_pci(t, i);
         describe_pair(t, pair);
         for (int k = 0; pair->rdma >= 0 && k < t->rdmas[pair->rdma].nports; k++) {
-            struct pvn_rdma_port *port = &t->rdmas[pair->rdma].ports[k];
+            struct pvn_topo_rdma_port *port = &t->rdmas[pair->rdma].ports[k];
 
             port->netdev = port->netdev >= 0 ? port->netdev : pair->netdev;
         }

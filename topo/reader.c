@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void pvn_copy_text(char *out, size_t cap, const char *text)
+void pvn_topo_copy_text(char *out, size_t cap, const char *text)
 {
     size_t n = strnlen(text, cap - 1);
 
@@ -17,7 +17,7 @@ void pvn_copy_text(char *out, size_t cap, const char *text)
     out[n] = '\0';
 }
 
-void pvn_clean_text(char *text)
+void pvn_topo_clean_text(char *text)
 {
     size_t n = strlen(text);
 
@@ -32,43 +32,43 @@ void pvn_clean_text(char *text)
     }
 }
 
-void pvn_note(struct pvn_reader *r, const char *where, const char *format, ...)
+void pvn_topo_leave_note(struct pvn_topo_reader *r, const char *where, const char *format, ...)
 {
     struct pvn_topo *t = r->topo;
     struct pvn_topo_note *note;
     va_list args;
 
-    if (t->nnotes >= PVN_MAX_NOTES) {
+    if (t->nnotes >= PVN_TOPO_MAX_NOTES) {
         t->notes_dropped++;
         return;
     }
-    note = pvn_array_add((void **)&t->notes, &t->nnotes, sizeof *note);
+    note = pvn_topo_array_add((void **)&t->notes, &t->nnotes, sizeof *note);
     if (!note) {
         t->notes_dropped++;
         return;
     }
-    pvn_copy_text(note->where, sizeof note->where, where);
+    pvn_topo_copy_text(note->where, sizeof note->where, where);
     va_start(args, format);
     vsnprintf(note->text, sizeof note->text, format, args);
     va_end(args);
-    pvn_clean_text(note->where);
-    pvn_clean_text(note->text);
+    pvn_topo_clean_text(note->where);
+    pvn_topo_clean_text(note->text);
 }
 
-int pvn_reader_nomem(struct pvn_reader *r)
+int pvn_topo_reader_nomem(struct pvn_topo_reader *r)
 {
     snprintf(r->err->text, sizeof r->err->text, "out of memory");
     return -ENOMEM;
 }
 
-int pvn_reader_too_many(struct pvn_reader *r, const char *what, int limit)
+int pvn_topo_reader_too_many(struct pvn_topo_reader *r, const char *what, int limit)
 {
     snprintf(r->err->text, sizeof r->err->text,
              "more than %d %s: this is no description of one machine", limit, what);
     return -E2BIG;
 }
 
-void *pvn_array_add(void **array, int *n, size_t size)
+void *pvn_topo_array_add(void **array, int *n, size_t size)
 {
     char *element;
 
@@ -88,9 +88,10 @@ void *pvn_array_add(void **array, int *n, size_t size)
     return element;
 }
 
-bool pvn_read_text(struct pvn_reader *r, const char *dir, const char *name, char *out, size_t cap)
+bool pvn_topo_read_text(struct pvn_topo_reader *r, const char *dir, const char *name, char *out,
+                        size_t cap)
 {
-    ssize_t got = pvn_fs_read_at(r->fs, dir, name, out, cap - 1);
+    ssize_t got = pvn_topo_fs_read_at(r->fs, dir, name, out, cap - 1);
 
     out[got > 0 ? got : 0] = '\0';
     if (got < 0) {
@@ -101,11 +102,11 @@ bool pvn_read_text(struct pvn_reader *r, const char *dir, const char *name, char
             out[i] = i == got - 1 ? '\n' : '?';
         }
     }
-    pvn_clean_text(out);
+    pvn_topo_clean_text(out);
     return true;
 }
 
-bool pvn_parse_int(const char *text, int base, long min, long max, int *value)
+bool pvn_topo_parse_int(const char *text, int base, long min, long max, int *value)
 {
     char *end;
     long v;
@@ -122,61 +123,63 @@ bool pvn_parse_int(const char *text, int base, long min, long max, int *value)
     return true;
 }
 
-int pvn_read_int(struct pvn_reader *r, const char *dir, const char *name, int base, int min,
-                 int max)
+int pvn_topo_read_int(struct pvn_topo_reader *r, const char *dir, const char *name, int base,
+                      int min, int max)
 {
     char text[64];
     int value;
 
     /* Captures hold an empty file where the kernel refused the read (the speed of a link that is
      * down). */
-    if (!pvn_read_text(r, dir, name, text, sizeof text) || text[0] == '\0') {
-        return PVN_UNKNOWN;
+    if (!pvn_topo_read_text(r, dir, name, text, sizeof text) || text[0] == '\0') {
+        return PVN_TOPO_UNKNOWN;
     }
-    if (!pvn_parse_int(text, base, min, max, &value)) {
-        char where[PVN_FS_PATH_MAX];
+    if (!pvn_topo_parse_int(text, base, min, max, &value)) {
+        char where[PVN_TOPO_FS_PATH_MAX];
 
         snprintf(where, sizeof where, "%.150s/%s", dir, name);
-        pvn_note(r, where, "\"%s\" is no number from %d to %d; taken as unknown", text, min, max);
-        return PVN_UNKNOWN;
+        pvn_topo_leave_note(r, where, "\"%s\" is no number from %d to %d; taken as unknown", text,
+                            min, max);
+        return PVN_TOPO_UNKNOWN;
     }
     return value;
 }
 
-bool pvn_read_link_name(struct pvn_reader *r, const char *dir, const char *name, char *out,
-                        size_t cap)
+bool pvn_topo_read_link_name(struct pvn_topo_reader *r, const char *dir, const char *name,
+                             char *out, size_t cap)
 {
-    char link[PVN_FS_PATH_MAX];
+    char link[PVN_TOPO_FS_PATH_MAX];
     const char *last;
 
     out[0] = '\0';
-    if (pvn_fs_readlink_at(r->fs, dir, name, link, sizeof link) < 0) {
+    if (pvn_topo_fs_readlink_at(r->fs, dir, name, link, sizeof link) < 0) {
         return false;
     }
     last = strrchr(link, '/');
     last = !last ? link : last + 1;
-    pvn_copy_text(out, cap, last);
-    pvn_clean_text(out);
+    pvn_topo_copy_text(out, cap, last);
+    pvn_topo_clean_text(out);
     return out[0] != '\0';
 }
 
-bool pvn_real_below(struct pvn_reader *r, const char *dir, const char *name, char *out)
+bool pvn_topo_real_below(struct pvn_topo_reader *r, const char *dir, const char *name, char *out)
 {
-    char path[PVN_FS_PATH_MAX];
+    char path[PVN_TOPO_FS_PATH_MAX];
 
     if (snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path &&
-        pvn_fs_resolve(r->fs, path, out) == 0 && pvn_fs_type(r->fs, out) == PVN_FS_DIR) {
+        pvn_topo_fs_resolve(r->fs, path, out) == 0 &&
+        pvn_topo_fs_type(r->fs, out) == PVN_TOPO_FS_DIR) {
         return true;
     }
     out[0] = '\0';
     return false;
 }
 
-static int read_all(struct pvn_reader *r)
+static int read_all(struct pvn_topo_reader *r)
 {
-    static int (*const readers[])(struct pvn_reader *) = {
-        pvn_read_system, pvn_read_pci,    pvn_read_nets,   pvn_read_rdmas,
-        pvn_read_gpus,   pvn_read_nvidia, pvn_pair_pvrdma,
+    static int (*const readers[])(struct pvn_topo_reader *) = {
+        pvn_topo_read_system, pvn_topo_read_pci,    pvn_topo_read_nets,   pvn_topo_read_rdmas,
+        pvn_topo_read_gpus,   pvn_topo_read_nvidia, pvn_topo_pair_pvrdma,
     };
 
     for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
@@ -186,17 +189,19 @@ static int read_all(struct pvn_reader *r)
             return rc;
         }
     }
-    pvn_recognise_guest(r);
+    pvn_topo_recognise_guest(r);
     return 0;
 }
 
-int pvn_topo_load_fs(struct pvn_fs *fs, const char *source, const struct pvn_topo_options *options,
-                     struct pvn_topo **topo, struct pvn_topo_err *err)
+int pvn_topo_load_fs(struct pvn_topo_fs *fs, const char *source,
+                     const struct pvn_topo_options *options, struct pvn_topo **topo,
+                     struct pvn_topo_err *err)
 {
-    struct pvn_reader r = {.fs = fs, .flags = options ? options->flags : 0, .err = err};
+    struct pvn_topo_reader r = {.fs = fs, .flags = options ? options->flags : 0, .err = err};
     int rc;
 
-    if (pvn_fs_type(fs, "/sys") != PVN_FS_DIR && pvn_fs_type(fs, "/proc") != PVN_FS_DIR) {
+    if (pvn_topo_fs_type(fs, "/sys") != PVN_TOPO_FS_DIR &&
+        pvn_topo_fs_type(fs, "/proc") != PVN_TOPO_FS_DIR) {
         snprintf(
             err->text, sizeof err->text,
             "%.300s: holds neither sys/ nor proc/, so it describes no machine; give the directory "
@@ -206,12 +211,12 @@ int pvn_topo_load_fs(struct pvn_fs *fs, const char *source, const struct pvn_top
     }
     r.topo = calloc(1, sizeof *r.topo);
     if (!r.topo) {
-        return pvn_reader_nomem(&r);
+        return pvn_topo_reader_nomem(&r);
     }
     r.topo->source = strdup(source);
     r.topo->live = strcmp(source, "/") == 0 &&
                    (!options || !options->sysfs || strcmp(options->sysfs, "/sys") == 0);
-    rc = !r.topo->source ? pvn_reader_nomem(&r) : read_all(&r);
+    rc = !r.topo->source ? pvn_topo_reader_nomem(&r) : read_all(&r);
     if (rc != 0) {
         pvn_topo_free(r.topo);
         return rc;
@@ -224,18 +229,18 @@ int pvn_topo_load(const char *root, const struct pvn_topo_options *options, stru
                   struct pvn_topo_err *err)
 {
     const char *sysfs = options ? options->sysfs : NULL;
-    struct pvn_fs *fs;
+    struct pvn_topo_fs *fs;
     int rc;
 
     if (!sysfs || strcmp(sysfs, "/sys") == 0) {
-        rc = pvn_fs_open(root, &fs, err);
-    } else if ((rc = pvn_fs_open_dir(root, sysfs, &fs)) != 0) {
+        rc = pvn_topo_fs_open(root, &fs, err);
+    } else if ((rc = pvn_topo_fs_open_dir(root, sysfs, &fs)) != 0) {
         snprintf(err->text, sizeof err->text, "%.200s with %.200s for its /sys: %s", root, sysfs,
                  strerror(-rc));
     }
     if (rc == 0) {
         rc = pvn_topo_load_fs(fs, root, options, topo, err);
-        pvn_fs_close(fs);
+        pvn_topo_fs_close(fs);
     }
     return rc;
 }
@@ -243,12 +248,12 @@ int pvn_topo_load(const char *root, const struct pvn_topo_options *options, stru
 int pvn_topo_load_tar(const void *image, size_t bytes, const struct pvn_topo_options *options,
                       struct pvn_topo **topo, struct pvn_topo_err *err)
 {
-    struct pvn_fs *fs;
-    int rc = pvn_fs_open_tar(image, bytes, &fs, err);
+    struct pvn_topo_fs *fs;
+    int rc = pvn_topo_fs_open_tar(image, bytes, &fs, err);
 
     if (rc == 0) {
         rc = pvn_topo_load_fs(fs, "tar image", options, topo, err);
-        pvn_fs_close(fs);
+        pvn_topo_fs_close(fs);
     }
     return rc;
 }

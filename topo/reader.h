@@ -12,92 +12,96 @@ extern "C" {
 #endif
 
 enum {
-    PVN_MAX_PCI = 16384,
-    PVN_MAX_ROOTS = 4096,
-    PVN_MAX_NETS = 16384,
-    PVN_MAX_RDMAS = 1024,
-    PVN_MAX_RDMA_PORTS = 255,
-    PVN_MAX_GIDS = 4096,
-    PVN_MAX_NUMAS = 1024,
-    PVN_MAX_NOTES = 64,
-    PVN_MAX_CHAIN = 512, /* bridges above a function: a path of 4096 bytes holds fewer */
+    PVN_TOPO_MAX_PCI = 16384,
+    PVN_TOPO_MAX_ROOTS = 4096,
+    PVN_TOPO_MAX_NETS = 16384,
+    PVN_TOPO_MAX_RDMAS = 1024,
+    PVN_TOPO_MAX_RDMA_PORTS = 255,
+    PVN_TOPO_MAX_GIDS = 4096,
+    PVN_TOPO_MAX_NUMAS = 1024,
+    PVN_TOPO_MAX_NOTES = 64,
+    PVN_TOPO_MAX_CHAIN = 512, /* bridges above a function: a path of 4096 bytes holds fewer */
 };
 
-struct pvn_reader {
-    struct pvn_fs *fs;
+struct pvn_topo_reader {
+    struct pvn_topo_fs *fs;
     struct pvn_topo *topo;
     unsigned flags; /* enum pvn_topo_load_flags */
     struct pvn_topo_err *err;
 };
 
 /* Builds the model from an open store, which stays the caller's. */
-int pvn_topo_load_fs(struct pvn_fs *fs, const char *source, const struct pvn_topo_options *options,
-                     struct pvn_topo **topo, struct pvn_topo_err *err);
+int pvn_topo_load_fs(struct pvn_topo_fs *fs, const char *source,
+                     const struct pvn_topo_options *options, struct pvn_topo **topo,
+                     struct pvn_topo_err *err);
 
 /* Each reads its part into reader->topo: 0, or -ENOMEM/-E2BIG with err set. */
-int pvn_read_system(struct pvn_reader *r); /* CPUs, NUMA, kernel, modules, limits, IOMMU, DMI */
-int pvn_read_pci(struct pvn_reader *r);
-int pvn_read_nets(struct pvn_reader *r);
-int pvn_read_rdmas(struct pvn_reader *r); /* after nets */
-int pvn_read_gpus(struct pvn_reader *r);  /* fs may be NULL: then by the functions' ids alone */
-int pvn_read_nvidia(struct pvn_reader *r);
-int pvn_pair_pvrdma(struct pvn_reader *r);      /* after rdmas */
-void pvn_recognise_guest(struct pvn_reader *r); /* last: looks at what the others found */
+int pvn_topo_read_system(
+    struct pvn_topo_reader *r); /* CPUs, NUMA, kernel, modules, limits, IOMMU, DMI */
+int pvn_topo_read_pci(struct pvn_topo_reader *r);
+int pvn_topo_read_nets(struct pvn_topo_reader *r);
+int pvn_topo_read_rdmas(struct pvn_topo_reader *r); /* after nets */
+int pvn_topo_read_gpus(
+    struct pvn_topo_reader *r); /* fs may be NULL: then by the functions' ids alone */
+int pvn_topo_read_nvidia(struct pvn_topo_reader *r);
+int pvn_topo_pair_pvrdma(struct pvn_topo_reader *r);      /* after rdmas */
+void pvn_topo_recognise_guest(struct pvn_topo_reader *r); /* last: looks at what the others found */
 
 /* Config space, read where the decoder looks and nowhere else: on hardware every four bytes are an
  * access of their own, and in a guest an exit. read returns how many bytes it could give, or
  * negative errno. */
-struct pvn_config_source {
+struct pvn_topo_config_source {
     ssize_t (*read)(void *ctx, size_t at, void *buf, size_t len);
     void *ctx;
 };
 /* *damaged: a capability list loops or leads out of its space. */
-void pvn_decode_config(struct pvn_pci_config *c, const struct pvn_config_source *src,
-                       bool *damaged);
+void pvn_topo_decode_config(struct pvn_topo_pci_config *c, const struct pvn_topo_config_source *src,
+                            bool *damaged);
 /* Sets the kind of every function: by its config space, else by
  * its place. Depths are set before. */
-void pvn_pci_kinds(struct pvn_topo *topo);
+void pvn_topo_pci_kinds(struct pvn_topo *topo);
 
 /* Leaves a note. The text is cut to its field. */
-void pvn_note(struct pvn_reader *r, const char *where, const char *format, ...)
+void pvn_topo_leave_note(struct pvn_topo_reader *r, const char *where, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Sets err and returns -ENOMEM. */
-int pvn_reader_nomem(struct pvn_reader *r);
+int pvn_topo_reader_nomem(struct pvn_topo_reader *r);
 /* Sets err ("more than N WHAT") and returns -E2BIG. */
-int pvn_reader_too_many(struct pvn_reader *r, const char *what, int limit);
+int pvn_topo_reader_too_many(struct pvn_topo_reader *r, const char *what, int limit);
 
 /* Adds a zeroed element of size bytes to an array that only this function grows (it
  * starts as NULL, and its room is always the next power of two). NULL: out of
  * memory, and the array is unchanged. */
-void *pvn_array_add(void **array, int *n, size_t size);
+void *pvn_topo_array_add(void **array, int *n, size_t size);
 
 /* Text of dir/name (dir is real) into out: cut to cap, without trailing blanks, bytes that are not
  * printable ASCII replaced by '?'. false when the file cannot be read (out is then ""). */
-bool pvn_read_text(struct pvn_reader *r, const char *dir, const char *name, char *out, size_t cap);
-/* A decimal (or, with base 16, hexadecimal) number within [min, max]. PVN_UNKNOWN when there is no
- * such file; also, with a note, when it holds something else. */
-int pvn_read_int(struct pvn_reader *r, const char *dir, const char *name, int base, int min,
-                 int max);
-/* Last component of the link dir/name into out. false when there is none. */
-bool pvn_read_link_name(struct pvn_reader *r, const char *dir, const char *name, char *out,
+bool pvn_topo_read_text(struct pvn_topo_reader *r, const char *dir, const char *name, char *out,
                         size_t cap);
-/* Real path of the directory dir/name into out (PVN_FS_PATH_MAX bytes). false, out "", when there
- * is none. */
-bool pvn_real_below(struct pvn_reader *r, const char *dir, const char *name, char *out);
-/* Cleans text in place as pvn_read_text does. */
-void pvn_clean_text(char *text);
+/* A decimal (or, with base 16, hexadecimal) number within [min, max]. PVN_TOPO_UNKNOWN when there
+ * is no such file; also, with a note, when it holds something else. */
+int pvn_topo_read_int(struct pvn_topo_reader *r, const char *dir, const char *name, int base,
+                      int min, int max);
+/* Last component of the link dir/name into out. false when there is none. */
+bool pvn_topo_read_link_name(struct pvn_topo_reader *r, const char *dir, const char *name,
+                             char *out, size_t cap);
+/* Real path of the directory dir/name into out (PVN_TOPO_FS_PATH_MAX bytes). false, out "", when
+ * there is none. */
+bool pvn_topo_real_below(struct pvn_topo_reader *r, const char *dir, const char *name, char *out);
+/* Cleans text in place as pvn_topo_read_text does. */
+void pvn_topo_clean_text(char *text);
 /* Copies with a cut. */
-void pvn_copy_text(char *out, size_t cap, const char *text);
+void pvn_topo_copy_text(char *out, size_t cap, const char *text);
 /* Whole text as a number; false for anything else, out of range included. */
-bool pvn_parse_int(const char *text, int base, long min, long max, int *value);
+bool pvn_topo_parse_int(const char *text, int base, long min, long max, int *value);
 
 /* Whether a word of the kernel command line is kept in the model. */
-bool pvn_cmdline_word_kept(const char *word);
+bool pvn_topo_cmdline_word_kept(const char *word);
 
 /* A function of which nothing but the address is known. */
-void pvn_pci_clear(struct pvn_pci *p, uint32_t domain, int bus, int dev, int fn);
+void pvn_topo_pci_clear(struct pvn_topo_pci *p, uint32_t domain, int bus, int dev, int fn);
 /* Index of the function by bisection in the sorted array (no invented ones), or -1. */
-int pvn_pci_index(const struct pvn_topo *topo, uint32_t domain, int bus, int dev, int fn);
+int pvn_topo_pci_index(const struct pvn_topo *topo, uint32_t domain, int bus, int dev, int fn);
 
 #ifdef __cplusplus
 }

@@ -52,26 +52,26 @@ struct cpuinfo {
     unsigned char seen[8192 / 8]; /* physical ids */
 };
 
-static void cpuinfo_identity(struct pvn_cpu *cpu, const char *line)
+static void cpuinfo_identity(struct pvn_topo_cpu *cpu, const char *line)
 {
     const char *v;
 
     if ((v = line_value(line, "vendor_id")) && cpu->vendor[0] == '\0') {
-        pvn_copy_text(cpu->vendor, sizeof cpu->vendor, v);
-        cpu->arch = strncmp(v, "IBM/S390", 8) == 0 ? PVN_ARCH_OTHER : PVN_ARCH_X86_64;
+        pvn_topo_copy_text(cpu->vendor, sizeof cpu->vendor, v);
+        cpu->arch = strncmp(v, "IBM/S390", 8) == 0 ? PVN_TOPO_ARCH_OTHER : PVN_TOPO_ARCH_X86_64;
     } else if ((v = line_value(line, "CPU implementer")) && cpu->vendor[0] == '\0') {
-        pvn_copy_text(cpu->vendor, sizeof cpu->vendor, "ARM");
-        cpu->arch = PVN_ARCH_ARM64;
+        pvn_topo_copy_text(cpu->vendor, sizeof cpu->vendor, "ARM");
+        cpu->arch = PVN_TOPO_ARCH_ARM64;
     } else if ((v = line_value(line, "cpu")) && strncmp(v, "POWER", 5) == 0) {
-        pvn_copy_text(cpu->vendor, sizeof cpu->vendor, "IBM");
-        pvn_copy_text(cpu->model_name, sizeof cpu->model_name, v);
-        cpu->arch = PVN_ARCH_PPC64;
-    } else if ((v = line_value(line, "cpu family")) && cpu->family == PVN_UNKNOWN) {
-        pvn_parse_int(v, 10, 0, 65535, &cpu->family);
-    } else if ((v = line_value(line, "model")) && cpu->model == PVN_UNKNOWN) {
-        pvn_parse_int(v, 10, 0, 65535, &cpu->model);
+        pvn_topo_copy_text(cpu->vendor, sizeof cpu->vendor, "IBM");
+        pvn_topo_copy_text(cpu->model_name, sizeof cpu->model_name, v);
+        cpu->arch = PVN_TOPO_ARCH_PPC64;
+    } else if ((v = line_value(line, "cpu family")) && cpu->family == PVN_TOPO_UNKNOWN) {
+        pvn_topo_parse_int(v, 10, 0, 65535, &cpu->family);
+    } else if ((v = line_value(line, "model")) && cpu->model == PVN_TOPO_UNKNOWN) {
+        pvn_topo_parse_int(v, 10, 0, 65535, &cpu->model);
     } else if ((v = line_value(line, "model name")) && cpu->model_name[0] == '\0') {
-        pvn_copy_text(cpu->model_name, sizeof cpu->model_name, v);
+        pvn_topo_copy_text(cpu->model_name, sizeof cpu->model_name, v);
     }
 }
 
@@ -83,30 +83,30 @@ static void cpuinfo_line(struct cpuinfo *info, char *line)
 
     cpuinfo_identity(&t->cpu, line);
     if (line_value(line, "processor")) {
-        t->cpu.logical = t->cpu.logical == PVN_UNKNOWN ? 1 : t->cpu.logical + 1;
+        t->cpu.logical = t->cpu.logical == PVN_TOPO_UNKNOWN ? 1 : t->cpu.logical + 1;
     } else if ((v = line_value(line, "physical id"))) {
-        if (pvn_parse_int(v, 10, 0, (long)sizeof info->seen * 8 - 1, &id) &&
+        if (pvn_topo_parse_int(v, 10, 0, (long)sizeof info->seen * 8 - 1, &id) &&
             (info->seen[id / 8] & 1 << id % 8) == 0) {
             info->seen[id / 8] |= (unsigned char)(1 << id % 8);
-            t->cpu.sockets = t->cpu.sockets == PVN_UNKNOWN ? 1 : t->cpu.sockets + 1;
+            t->cpu.sockets = t->cpu.sockets == PVN_TOPO_UNKNOWN ? 1 : t->cpu.sockets + 1;
         }
-    } else if ((v = line_value(line, "flags")) && t->guest.cpu_flag == PVN_TRI_UNKNOWN) {
-        t->guest.cpu_flag = has_word(v, "hypervisor") ? PVN_TRI_YES : PVN_TRI_NO;
+    } else if ((v = line_value(line, "flags")) && t->guest.cpu_flag == PVN_TOPO_TRI_UNKNOWN) {
+        t->guest.cpu_flag = has_word(v, "hypervisor") ? PVN_TOPO_TRI_YES : PVN_TOPO_TRI_NO;
     }
 }
 
-static int read_cpus(struct pvn_reader *r)
+static int read_cpus(struct pvn_topo_reader *r)
 {
     struct cpuinfo info = {.t = r->topo};
     char *text, *save = NULL;
     size_t len;
     int rc;
 
-    r->topo->cpu.family = r->topo->cpu.model = PVN_UNKNOWN;
-    r->topo->cpu.sockets = r->topo->cpu.logical = PVN_UNKNOWN;
-    rc = pvn_fs_read_all(r->fs, "/proc/cpuinfo", CPUINFO_MAX, &text, &len);
+    r->topo->cpu.family = r->topo->cpu.model = PVN_TOPO_UNKNOWN;
+    r->topo->cpu.sockets = r->topo->cpu.logical = PVN_TOPO_UNKNOWN;
+    rc = pvn_topo_fs_read_all(r->fs, "/proc/cpuinfo", CPUINFO_MAX, &text, &len);
     if (rc == -ENOMEM) {
-        return pvn_reader_nomem(r);
+        return pvn_topo_reader_nomem(r);
     }
     if (rc != 0) {
         return 0;
@@ -114,39 +114,39 @@ static int read_cpus(struct pvn_reader *r)
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         cpuinfo_line(&info, line);
     }
-    pvn_clean_text(r->topo->cpu.vendor);
-    pvn_clean_text(r->topo->cpu.model_name);
+    pvn_topo_clean_text(r->topo->cpu.vendor);
+    pvn_topo_clean_text(r->topo->cpu.model_name);
     free(text);
     return 0;
 }
 
 /* A text file of any length for the model to own; "" when it
  * cannot be read. NULL: out of memory. */
-static char *read_owned(struct pvn_reader *r, const char *dir, const char *name)
+static char *read_owned(struct pvn_topo_reader *r, const char *dir, const char *name)
 {
-    char path[PVN_FS_PATH_MAX];
+    char path[PVN_TOPO_FS_PATH_MAX];
     char *text = NULL;
     size_t len;
     int rc;
 
     snprintf(path, sizeof path, "%.4000s/%s", dir, name);
-    rc = pvn_fs_read_all(r->fs, path, MAP_MAX, &text, &len);
+    rc = pvn_topo_fs_read_all(r->fs, path, MAP_MAX, &text, &len);
     if (rc != 0) {
         return rc == -ENOMEM ? NULL : strdup("");
     }
-    pvn_clean_text(text);
+    pvn_topo_clean_text(text);
     return text;
 }
 
-static int read_distances(struct pvn_reader *r, const char *dir, struct pvn_numa *node)
+static int read_distances(struct pvn_topo_reader *r, const char *dir, struct pvn_topo_numa *node)
 {
     char text[8192];
     const char *at = text;
 
-    if (!pvn_read_text(r, dir, "distance", text, sizeof text)) {
+    if (!pvn_topo_read_text(r, dir, "distance", text, sizeof text)) {
         return 0;
     }
-    while (node->ndistance < PVN_MAX_NUMAS) {
+    while (node->ndistance < PVN_TOPO_MAX_NUMAS) {
         char *end;
         long v = strtol(at, &end, 10);
         int *slot;
@@ -154,34 +154,34 @@ static int read_distances(struct pvn_reader *r, const char *dir, struct pvn_numa
         if (end == at) {
             break;
         }
-        slot = pvn_array_add((void **)&node->distance, &node->ndistance, sizeof *slot);
+        slot = pvn_topo_array_add((void **)&node->distance, &node->ndistance, sizeof *slot);
         if (!slot) {
-            return pvn_reader_nomem(r);
+            return pvn_topo_reader_nomem(r);
         }
-        *slot = v >= 0 && v <= 65535 ? (int)v : PVN_UNKNOWN;
+        *slot = v >= 0 && v <= 65535 ? (int)v : PVN_TOPO_UNKNOWN;
         at = end;
     }
     return 0;
 }
 
-static int read_numa(struct pvn_reader *r, const char *parent, int id)
+static int read_numa(struct pvn_topo_reader *r, const char *parent, int id)
 {
-    char name[32], dir[PVN_FS_PATH_MAX];
-    struct pvn_numa *node;
+    char name[32], dir[PVN_TOPO_FS_PATH_MAX];
+    struct pvn_topo_numa *node;
 
     snprintf(name, sizeof name, "node%d", id);
-    if (!pvn_real_below(r, parent, name, dir)) {
+    if (!pvn_topo_real_below(r, parent, name, dir)) {
         return 0;
     }
-    node = pvn_array_add((void **)&r->topo->numas, &r->topo->nnumas, sizeof *node);
+    node = pvn_topo_array_add((void **)&r->topo->numas, &r->topo->nnumas, sizeof *node);
     if (!node) {
-        return pvn_reader_nomem(r);
+        return pvn_topo_reader_nomem(r);
     }
     node->id = id;
     node->cpumap = read_owned(r, dir, "cpumap");
     node->cpulist = read_owned(r, dir, "cpulist");
     if (!node->cpumap || !node->cpulist) {
-        return pvn_reader_nomem(r);
+        return pvn_topo_reader_nomem(r);
     }
     /* Old captures have the map and no list. */
     node->has_cpus = strpbrk(node->cpumap, "123456789abcdefABCDEF") || node->cpulist[0] != '\0';
@@ -195,32 +195,33 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int read_numas(struct pvn_reader *r)
+static int read_numas(struct pvn_topo_reader *r)
 {
     static const char dir[] = "/sys/devices/system/node";
-    char real[PVN_FS_PATH_MAX];
-    struct pvn_fs_names names;
+    char real[PVN_TOPO_FS_PATH_MAX];
+    struct pvn_topo_fs_names names;
     int *ids = NULL, n = 0, rc = 0;
 
-    if (!pvn_real_below(r, "", dir + 1, real) || pvn_fs_list(r->fs, real, &names) != 0) {
+    if (!pvn_topo_real_below(r, "", dir + 1, real) || pvn_topo_fs_list(r->fs, real, &names) != 0) {
         return 0; /* a kernel without NUMA has no such directory */
     }
     for (int i = 0; i < names.n && rc == 0; i++) {
         int id, *slot;
 
         if (strncmp(names.name[i], "node", 4) != 0 ||
-            !pvn_parse_int(names.name[i] + 4, 10, 0, 65535, &id)) {
+            !pvn_topo_parse_int(names.name[i] + 4, 10, 0, 65535, &id)) {
             continue;
         }
-        slot = n < PVN_MAX_NUMAS ? pvn_array_add((void **)&ids, &n, sizeof *ids) : NULL;
+        slot = n < PVN_TOPO_MAX_NUMAS ? pvn_topo_array_add((void **)&ids, &n, sizeof *ids) : NULL;
         if (!slot) {
-            rc = n < PVN_MAX_NUMAS ? pvn_reader_nomem(r)
-                                   : pvn_reader_too_many(r, "NUMA nodes", PVN_MAX_NUMAS);
+            rc = n < PVN_TOPO_MAX_NUMAS
+                     ? pvn_topo_reader_nomem(r)
+                     : pvn_topo_reader_too_many(r, "NUMA nodes", PVN_TOPO_MAX_NUMAS);
             break;
         }
         *slot = id;
     }
-    pvn_fs_names_free(&names);
+    pvn_topo_fs_names_free(&names);
     if (n > 1) {
         qsort(ids, (size_t)n, sizeof *ids, by_number);
     }
@@ -233,66 +234,66 @@ static int read_numas(struct pvn_reader *r)
     return rc;
 }
 
-static int read_iommu(struct pvn_reader *r)
+static int read_iommu(struct pvn_topo_reader *r)
 {
     struct pvn_topo *t = r->topo;
-    char real[PVN_FS_PATH_MAX];
-    struct pvn_fs_names names;
+    char real[PVN_TOPO_FS_PATH_MAX];
+    struct pvn_topo_fs_names names;
     size_t used = 0;
     int rc = 0;
 
-    t->iommu.ngroups = PVN_UNKNOWN;
-    if (pvn_fs_list(r->fs, "/sys/class/iommu", &names) == 0) {
-        t->iommu.present = names.n > 0 ? PVN_TRI_YES : PVN_TRI_NO;
+    t->iommu.ngroups = PVN_TOPO_UNKNOWN;
+    if (pvn_topo_fs_list(r->fs, "/sys/class/iommu", &names) == 0) {
+        t->iommu.present = names.n > 0 ? PVN_TOPO_TRI_YES : PVN_TOPO_TRI_NO;
         for (int i = 0; i < names.n && used < sizeof t->iommu.names; i++) {
             used += (size_t)snprintf(t->iommu.names + used, sizeof t->iommu.names - used, "%s%s",
                                      i > 0 ? " " : "", names.name[i]);
         }
-        pvn_clean_text(t->iommu.names);
-        pvn_fs_names_free(&names);
+        pvn_topo_clean_text(t->iommu.names);
+        pvn_topo_fs_names_free(&names);
     }
-    if (pvn_fs_list(r->fs, "/sys/kernel/iommu_groups", &names) != 0) {
+    if (pvn_topo_fs_list(r->fs, "/sys/kernel/iommu_groups", &names) != 0) {
         return 0;
     }
     t->iommu.ngroups = names.n;
     for (int i = 0; i < names.n && rc == 0; i++) {
-        struct pvn_iommu_group *g;
+        struct pvn_topo_iommu_group *g;
         int id;
 
-        if (!pvn_parse_int(names.name[i], 10, 0, INT_MAX, &id) ||
-            !pvn_real_below(r, "/sys/kernel/iommu_groups", names.name[i], real)) {
+        if (!pvn_topo_parse_int(names.name[i], 10, 0, INT_MAX, &id) ||
+            !pvn_topo_real_below(r, "/sys/kernel/iommu_groups", names.name[i], real)) {
             continue;
         }
-        g = pvn_array_add((void **)&t->iommu_groups, &t->niommu_groups, sizeof *g);
+        g = pvn_topo_array_add((void **)&t->iommu_groups, &t->niommu_groups, sizeof *g);
         if (!g) {
-            rc = pvn_reader_nomem(r);
+            rc = pvn_topo_reader_nomem(r);
             break;
         }
         g->id = id;
-        pvn_read_text(r, real, "type", g->type, sizeof g->type);
+        pvn_topo_read_text(r, real, "type", g->type, sizeof g->type);
     }
-    pvn_fs_names_free(&names);
+    pvn_topo_fs_names_free(&names);
     return rc;
 }
 
-static void read_dmi(struct pvn_reader *r)
+static void read_dmi(struct pvn_topo_reader *r)
 {
-    struct pvn_guest *g = &r->topo->guest;
-    char dir[PVN_FS_PATH_MAX];
+    struct pvn_topo_guest *g = &r->topo->guest;
+    char dir[PVN_TOPO_FS_PATH_MAX];
 
-    if (!pvn_real_below(r, "/sys/class/dmi", "id", dir) &&
-        !pvn_real_below(r, "/sys/devices/virtual/dmi", "id", dir)) {
+    if (!pvn_topo_real_below(r, "/sys/class/dmi", "id", dir) &&
+        !pvn_topo_real_below(r, "/sys/devices/virtual/dmi", "id", dir)) {
         return;
     }
-    pvn_read_text(r, dir, "sys_vendor", g->sys_vendor, sizeof g->sys_vendor);
-    pvn_read_text(r, dir, "product_name", g->product_name, sizeof g->product_name);
-    pvn_read_text(r, dir, "bios_vendor", g->bios_vendor, sizeof g->bios_vendor);
-    pvn_read_text(r, dir, "bios_version", g->bios_version, sizeof g->bios_version);
-    pvn_read_text(r, dir, "board_vendor", g->board_vendor, sizeof g->board_vendor);
-    pvn_read_text(r, dir, "board_name", g->board_name, sizeof g->board_name);
+    pvn_topo_read_text(r, dir, "sys_vendor", g->sys_vendor, sizeof g->sys_vendor);
+    pvn_topo_read_text(r, dir, "product_name", g->product_name, sizeof g->product_name);
+    pvn_topo_read_text(r, dir, "bios_vendor", g->bios_vendor, sizeof g->bios_vendor);
+    pvn_topo_read_text(r, dir, "bios_version", g->bios_version, sizeof g->bios_version);
+    pvn_topo_read_text(r, dir, "board_vendor", g->board_vendor, sizeof g->board_vendor);
+    pvn_topo_read_text(r, dir, "board_name", g->board_name, sizeof g->board_name);
 }
 
-bool pvn_cmdline_word_kept(const char *word)
+bool pvn_topo_cmdline_word_kept(const char *word)
 {
     static const char *const kept[] = {
         "iommu",  "intel_iommu", "amd_iommu", "arm-smmu",           "pci=", "pcie_",
@@ -306,31 +307,31 @@ bool pvn_cmdline_word_kept(const char *word)
     return false;
 }
 
-static void read_kernel(struct pvn_reader *r)
+static void read_kernel(struct pvn_topo_reader *r)
 {
     struct pvn_topo *t = r->topo;
     char text[8192], *save = NULL;
-    char real[PVN_FS_PATH_MAX];
+    char real[PVN_TOPO_FS_PATH_MAX];
     size_t used = 0;
 
-    if (!pvn_real_below(r, "", "proc", real)) {
+    if (!pvn_topo_real_below(r, "", "proc", real)) {
         return;
     }
-    if (pvn_read_text(r, real, "version", text, sizeof text)) {
+    if (pvn_topo_read_text(r, real, "version", text, sizeof text)) {
         sscanf(text, "Linux version %127s", t->kernel);
     }
-    if (!pvn_read_text(r, real, "cmdline", text, sizeof text)) {
+    if (!pvn_topo_read_text(r, real, "cmdline", text, sizeof text)) {
         return;
     }
     for (char *word = strtok_r(text, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save)) {
-        if (pvn_cmdline_word_kept(word) && used < sizeof t->cmdline) {
+        if (pvn_topo_cmdline_word_kept(word) && used < sizeof t->cmdline) {
             used += (size_t)snprintf(t->cmdline + used, sizeof t->cmdline - used, "%s%s",
                                      used > 0 ? " " : "", word);
         }
     }
 }
 
-static int read_modules(struct pvn_reader *r)
+static int read_modules(struct pvn_topo_reader *r)
 {
     static const char *const wanted[] = {
         "nvidia",    "nvidia_uvm", "nvidia_peermem", "nv_peer_mem", "gdrdrv",  "ib_core",
@@ -339,24 +340,24 @@ static int read_modules(struct pvn_reader *r)
         "rdma_rxe",  "siw",        "hfi1",           "qedr",        "erdma",   "mana_ib",
         "amdgpu",    "vfio_pci",   "nvidia_fs",
     };
-    char sys[PVN_FS_PATH_MAX], dir[PVN_FS_PATH_MAX];
+    char sys[PVN_TOPO_FS_PATH_MAX], dir[PVN_TOPO_FS_PATH_MAX];
 
-    if (!pvn_real_below(r, "/sys", "module", sys)) {
+    if (!pvn_topo_real_below(r, "/sys", "module", sys)) {
         return 0;
     }
-    r->topo->modules_known = PVN_TRI_YES;
+    r->topo->modules_known = PVN_TOPO_TRI_YES;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        struct pvn_module *m;
+        struct pvn_topo_module *m;
 
-        if (!pvn_real_below(r, sys, wanted[i], dir)) {
+        if (!pvn_topo_real_below(r, sys, wanted[i], dir)) {
             continue;
         }
-        m = pvn_array_add((void **)&r->topo->modules, &r->topo->nmodules, sizeof *m);
+        m = pvn_topo_array_add((void **)&r->topo->modules, &r->topo->nmodules, sizeof *m);
         if (!m) {
-            return pvn_reader_nomem(r);
+            return pvn_topo_reader_nomem(r);
         }
-        pvn_copy_text(m->name, sizeof m->name, wanted[i]);
-        pvn_read_text(r, dir, "version", m->version, sizeof m->version);
+        pvn_topo_copy_text(m->name, sizeof m->name, wanted[i]);
+        pvn_topo_read_text(r, dir, "version", m->version, sizeof m->version);
     }
     return 0;
 }
@@ -376,11 +377,11 @@ static bool parse_limit(const char *text, uint64_t *value)
     return true;
 }
 
-static void read_limits(struct pvn_reader *r)
+static void read_limits(struct pvn_topo_reader *r)
 {
     struct pvn_topo *t = r->topo;
     char text[4096], soft[32], hard[32];
-    ssize_t got = pvn_fs_read(r->fs, "/proc/self/limits", text, sizeof text - 1);
+    ssize_t got = pvn_topo_fs_read(r->fs, "/proc/self/limits", text, sizeof text - 1);
     const char *line;
 
     text[got > 0 ? got : 0] = '\0';
@@ -391,7 +392,7 @@ static void read_limits(struct pvn_reader *r)
     }
 }
 
-int pvn_read_system(struct pvn_reader *r)
+int pvn_topo_read_system(struct pvn_topo_reader *r)
 {
     int rc = read_cpus(r);
 

@@ -65,7 +65,7 @@ struct pvn_params {
     char socket_ifname[PVN_PARAM_STR_LEN]; /* NCCL's syntax, see net-tcp/iface.h */
     int socket_family;                     /* AF_UNSPEC, AF_INET or AF_INET6 */
     char ib_hca[PVN_PARAM_STR_LEN];        /* NCCL's syntax */
-    char rails[PVN_PARAM_STR_LEN];         /* "": found; else as pvn_nics_set_rails reads it */
+    char rails[PVN_PARAM_STR_LEN];         /* "": found; else as pvn_topo_nics_set_rails reads it */
 
     /* TCP lane */
     int tcp_streams; /* 0: the lane decides */

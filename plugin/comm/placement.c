@@ -14,7 +14,7 @@
 #include "nccl/types.h"
 #include "topo/nccl/report.h"
 
-static struct pvn_placement placed; /* between arrange and log */
+static struct pvn_topo_placement placed; /* between arrange and log */
 
 static const char *from_environment(const char *name, void *user)
 {
@@ -37,7 +37,7 @@ static bool wanted(void)
 
 /* NCCL finds the function again by the path, below whatever /sys this process has. What is no PCI
  * function must not be named: NCCL would take the last part of the path for an address. */
-static void set_pci_path(struct pvn_device *d, const struct pvn_placed *at)
+static void set_pci_path(struct pvn_device *d, const struct pvn_topo_placed *at)
 {
     const char *sysfs = pvn_params_get()->sysfs_root, *last = strrchr(d->pci_path, '/');
 
@@ -48,7 +48,7 @@ static void set_pci_path(struct pvn_device *d, const struct pvn_placed *at)
         d->pci_path[0] = '\0';
 }
 
-static void complete(struct pvn_device *d, const struct pvn_placed *at)
+static void complete(struct pvn_device *d, const struct pvn_topo_placed *at)
 {
     set_pci_path(d, at);
     d->guid = at->guid;
@@ -64,12 +64,12 @@ static void complete(struct pvn_device *d, const struct pvn_placed *at)
 static int place(const struct pvn_device *d, int n, struct pvn_err *err)
 {
     const struct pvn_params *p = pvn_params_get();
-    struct pvn_nic_device given[PVN_MAX_DEVICES];
+    struct pvn_topo_nic_device given[PVN_MAX_DEVICES];
     char why[512];
     int i, rc;
 
     for (i = 0; i < n; i++)
-        given[i] = (struct pvn_nic_device){
+        given[i] = (struct pvn_topo_nic_device){
             .name = d[i].name,
             .pci_path = d[i].pci_path,
             /* an RDMA device has another one's, that of its control connections */
@@ -81,7 +81,7 @@ static int place(const struct pvn_device *d, int n, struct pvn_err *err)
             .rail = d[i].rail,
             .gpu_memory = (d[i].ptr_support & (NCCL_PTR_CUDA | NCCL_PTR_DMABUF)) != 0,
         };
-    rc = pvn_placement_make("/", p->sysfs_root, given, n, p->rails, &placed, why, sizeof(why));
+    rc = pvn_topo_placement_make("/", p->sysfs_root, given, n, p->rails, &placed, why, sizeof(why));
     return rc ? pvn_err_set(err, rc, "NCCL_PVRDMA_RAILS=%.200s: %s", p->rails, why) : 0;
 }
 
@@ -93,7 +93,7 @@ int pvn_placement_arrange(struct pvn_device *d, int n, struct pvn_err *err)
     if (!before)
         return pvn_err_set(err, -ENOMEM, "no memory for the device table");
     memcpy(before, d, (size_t)n * sizeof(*before));
-    pvn_placement_free(&placed);
+    pvn_topo_placement_free(&placed);
     rc = place(before, n, err);
     for (i = 0; rc == 0 && i < n; i++) {
         d[i] = before[placed.list[i].from];
@@ -106,11 +106,11 @@ int pvn_placement_arrange(struct pvn_device *d, int n, struct pvn_err *err)
 void pvn_placement_log(void)
 {
     if (wanted())
-        pvn_placement_report(&placed, from_environment, to_log, NULL);
+        pvn_topo_placement_report(&placed, from_environment, to_log, NULL);
     pvn_placement_forget();
 }
 
 void pvn_placement_forget(void)
 {
-    pvn_placement_free(&placed);
+    pvn_topo_placement_free(&placed);
 }

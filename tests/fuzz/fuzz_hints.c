@@ -44,9 +44,10 @@ static void check_tree(const struct pvn_topo *t)
             fuzz_require(++depth <= t->npci, "parents do not close to a loop");
         fuzz_require(depth == t->pci[i].depth, "the depth is the number of bridges above");
         fuzz_require(t->pci[i].root >= 0 && t->pci[i].root < t->nroots, "a place has a root");
-        if ((t->pci[i].flags & PVN_PCI_INVENTED) == 0)
+        if ((t->pci[i].flags & PVN_TOPO_PCI_INVENTED) == 0)
             continue;
-        fuzz_require(pvn_link_mbytes(t->pci[i].link.speed_max_mts, t->pci[i].link.width_max) > 0,
+        fuzz_require(pvn_topo_link_mbytes(t->pci[i].link.speed_max_mts, t->pci[i].link.width_max) >
+                         0,
                      "an invented bridge has a link");
         fuzz_require(pvn_topo_find_pci(t, t->pci[i].bdf) == i, "addresses are distinct");
     }

@@ -35,20 +35,20 @@ static ssize_t read_bytes(void *ctx, size_t at, void *buf, size_t len)
 static void decode(const uint8_t *data, size_t size)
 {
     struct source s = {0};
-    struct pvn_config_source src = {read_bytes, &s};
-    struct pvn_pci_config c;
+    struct pvn_topo_config_source src = {read_bytes, &s};
+    struct pvn_topo_pci_config c;
     bool damaged;
 
     s.readable = (size_t)(data[0] | data[1] << 8) % 4097;
     s.data = data + 2;
     s.size = size - 2;
-    pvn_decode_config(&c, &src, &damaged);
+    pvn_topo_decode_config(&c, &src, &damaged);
     fuzz_require((size_t)c.bytes <= (s.readable < 64 ? 0 : 4096), "short space is not decoded");
-    fuzz_require(c.acs != PVN_CAP_PRESENT || s.readable > 256, "ACS is beyond 256 bytes");
-    fuzz_require(c.ats != PVN_CAP_PRESENT || s.readable > 256, "ATS is beyond 256 bytes");
-    fuzz_require(c.pcie == PVN_CAP_PRESENT || (c.acs != PVN_CAP_PRESENT && c.mps == 0),
+    fuzz_require(c.acs != PVN_TOPO_CAP_PRESENT || s.readable > 256, "ACS is beyond 256 bytes");
+    fuzz_require(c.ats != PVN_TOPO_CAP_PRESENT || s.readable > 256, "ATS is beyond 256 bytes");
+    fuzz_require(c.pcie == PVN_TOPO_CAP_PRESENT || (c.acs != PVN_TOPO_CAP_PRESENT && c.mps == 0),
                  "nothing is said without the Express capability");
-    if (c.pcie == PVN_CAP_PRESENT)
+    if (c.pcie == PVN_TOPO_CAP_PRESENT)
         fuzz_require(c.port_type >= 0 && c.port_type <= 15 && c.mps >= 128 && c.mps <= 16384,
                      "fields are in range");
 }

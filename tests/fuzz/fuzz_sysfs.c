@@ -54,26 +54,26 @@ static size_t unescape(char *s)
     return (size_t)(out - start);
 }
 
-static int parse_line(char *line, struct pvn_record *r)
+static int parse_line(char *line, struct pvn_topo_record *r)
 {
     char *link = strstr(line, "->"), *eq = strchr(line, '=');
     char *value = link != NULL && (eq == NULL || link < eq) ? link : eq;
 
     if (line[0] != '/' || value == NULL)
         return 0;
-    r->type = value == link ? PVN_FS_LINK : PVN_FS_FILE;
+    r->type = value == link ? PVN_TOPO_FS_LINK : PVN_TOPO_FS_FILE;
     r->path = line;
     r->data = value + (value == link ? 2 : 1);
     *value = '\0';
-    r->len = r->type == PVN_FS_FILE ? unescape(r->data) : strlen(r->data);
+    r->len = r->type == PVN_TOPO_FS_FILE ? unescape(r->data) : strlen(r->data);
     return 1;
 }
 
 /* The image of a tar file with those lines. NULL when it cannot be written (a name too long). */
 static void *build_image(char *text, size_t *size)
 {
-    static struct pvn_record records[MAX_RECORDS];
-    static struct pvn_record *order[MAX_RECORDS];
+    static struct pvn_topo_record records[MAX_RECORDS];
+    static struct pvn_topo_record *order[MAX_RECORDS];
     void *image = NULL;
     char *rest, *line;
     struct stat st;
@@ -88,7 +88,7 @@ static void *build_image(char *text, size_t *size)
     }
     fd = memfd_create("fuzz", 0);
     fuzz_require(fd >= 0, "a file in memory");
-    if (pvn_tar_write(fd, order, n) == 0 && fstat(fd, &st) == 0) {
+    if (pvn_topo_tar_write(fd, order, n) == 0 && fstat(fd, &st) == 0) {
         *size = (size_t)st.st_size;
         image = malloc(*size);
         fuzz_require(pread(fd, image, *size, 0) == (ssize_t)*size, "it reads back");
@@ -100,7 +100,7 @@ static void *build_image(char *text, size_t *size)
 static void check_tree(const struct pvn_topo *t)
 {
     for (int i = 0; i < t->npci; i++) {
-        const struct pvn_pci *p = &t->pci[i];
+        const struct pvn_topo_pci *p = &t->pci[i];
         int depth = 0;
 
         require_index(p->parent, t->npci);
@@ -109,7 +109,8 @@ static void check_tree(const struct pvn_topo *t)
         for (int up = p->parent; up >= 0; up = t->pci[up].parent)
             fuzz_require(++depth <= t->npci, "parents do not close to a loop");
         fuzz_require(depth == p->depth, "the depth is the number of bridges above");
-        fuzz_require((p->root < 0) == ((p->flags & PVN_PCI_NO_PATH) != 0), "a place has a root");
+        fuzz_require((p->root < 0) == ((p->flags & PVN_TOPO_PCI_NO_PATH) != 0),
+                     "a place has a root");
         require_text(p->bdf);
         require_text(p->driver);
         require_text(p->numa_text);
@@ -117,10 +118,10 @@ static void check_tree(const struct pvn_topo *t)
     }
     for (int i = 0; i < t->npci && i < PAIRS_OF; i++) {
         for (int k = 0; k < t->npci && k < PAIRS_OF; k++) {
-            struct pvn_distance d, back;
+            struct pvn_topo_distance d, back;
 
-            pvn_topo_distance(t, i, k, &d);
-            pvn_topo_distance(t, k, i, &back);
+            pvn_topo_find_distance(t, i, k, &d);
+            pvn_topo_find_distance(t, k, i, &back);
             fuzz_require(d.smi == back.smi && d.seen == back.seen && d.trust == back.trust &&
                              d.hops == back.hops && d.common == back.common,
                          "distances are symmetric");
@@ -142,10 +143,10 @@ static void check_devices(const struct pvn_topo *t)
         require_index(t->rdmas[i].pci, t->npci);
         require_text(t->rdmas[i].name);
         for (int p = 0; p < t->rdmas[i].nports; p++) {
-            const struct pvn_rdma_port *port = &t->rdmas[i].ports[p];
+            const struct pvn_topo_rdma_port *port = &t->rdmas[i].ports[p];
             char why[128];
             bool usable;
-            int index = pvn_gid_pick(port, &usable, why, sizeof(why));
+            int index = pvn_topo_gid_pick(port, &usable, why, sizeof(why));
 
             require_index(port->netdev, t->nnets);
             fuzz_require(index >= -1 && (index < port->gid_table_len || index <= 0),
@@ -159,18 +160,18 @@ static void check_devices(const struct pvn_topo *t)
 
 static void check_rows(const struct pvn_topo *t)
 {
-    struct pvn_remedy remedies[16];
-    struct pvn_checks rows;
+    struct pvn_topo_remedy remedies[16];
+    struct pvn_topo_checks rows;
 
-    fuzz_require(pvn_topo_check(t, NULL, 0, &rows) == 0, "the checks run");
+    fuzz_require(pvn_topo_run_checks(t, NULL, 0, &rows) == 0, "the checks run");
     for (int i = 0; i < rows.n; i++) {
         require_text(rows.rows[i].text);
         require_text(rows.rows[i].subject);
         fuzz_require(rows.rows[i].text[0] != '\0', "a row says something");
-        fuzz_require(rows.rows[i].level != PVN_LEVEL_FAIL || rows.rows[i].remedy[0] != '\0',
+        fuzz_require(rows.rows[i].level != PVN_TOPO_LEVEL_FAIL || rows.rows[i].remedy[0] != '\0',
                      "a failure has a remedy");
     }
-    pvn_checks_free(&rows);
+    pvn_topo_checks_free(&rows);
     fuzz_require(pvn_topo_guest_remedies(t, remedies, 16) <= 16, "there are few remedies");
 }
 

@@ -24,60 +24,60 @@ inline const char *env_get(const char *name, void *user)
     return it == env->end() ? nullptr : it->second.c_str();
 }
 
-inline pvn_nccl_env nccl_env(Env vars)
+inline pvn_topo_nccl_env nccl_env(Env vars)
 {
     static Env kept; // force_merge is borrowed
     kept = vars;
-    pvn_nccl_env env;
-    pvn_nccl_env_load(&env, env_get, &kept);
+    pvn_topo_nccl_env env;
+    pvn_topo_nccl_env_load(&env, env_get, &kept);
     return env;
 }
 
 struct NcclFile {
-    pvn_ndoc *doc = nullptr;
-    pvn_ntree *tree = nullptr;
-    pvn_pairs *pairs = nullptr;
+    pvn_topo_ndoc *doc = nullptr;
+    pvn_topo_ntree *tree = nullptr;
+    pvn_topo_pairs *pairs = nullptr;
 
     explicit NcclFile(const std::string &xml, const Env &vars = {}, bool complete = true)
     {
-        pvn_xml_error err;
+        pvn_topo_xml_error err;
         char why[256] = "";
-        pvn_nccl_env env = nccl_env(vars);
-        EXPECT_EQ(0, pvn_nccl_xml_parse(xml.data(), xml.size(), &doc, &err)) << err.text;
+        pvn_topo_nccl_env env = nccl_env(vars);
+        EXPECT_EQ(0, pvn_topo_nccl_xml_parse(xml.data(), xml.size(), &doc, &err)) << err.text;
         if (doc == nullptr)
             return;
         if (complete) {
-            EXPECT_EQ(0, pvn_ndoc_complete(doc));
+            EXPECT_EQ(0, pvn_topo_ndoc_complete(doc));
         }
-        EXPECT_EQ(0, pvn_ntree_new(doc, &env, &tree, why, sizeof why)) << why;
+        EXPECT_EQ(0, pvn_topo_ntree_new(doc, &env, &tree, why, sizeof why)) << why;
         if (tree != nullptr) {
-            EXPECT_EQ(0, pvn_pairs_of_tree(nullptr, nullptr, tree, &pairs));
+            EXPECT_EQ(0, pvn_topo_pairs_of_tree(nullptr, nullptr, tree, &pairs));
         }
     }
     ~NcclFile()
     {
-        pvn_pairs_free(pairs);
-        pvn_ntree_free(tree);
-        pvn_ndoc_free(doc);
+        pvn_topo_pairs_free(pairs);
+        pvn_topo_ntree_free(tree);
+        pvn_topo_ndoc_free(doc);
     }
     NcclFile(const NcclFile &) = delete;
     NcclFile &operator=(const NcclFile &) = delete;
 
     std::string type(int gpu, int net) const
     {
-        return pvn_npath_name(pvn_ntree_gpu_net(tree, gpu, net)->type);
+        return pvn_topo_npath_name(pvn_topo_ntree_gpu_net(tree, gpu, net)->type);
     }
     float bw(int gpu, int net) const
     {
-        return pvn_ntree_gpu_net(tree, gpu, net)->bw;
+        return pvn_topo_ntree_gpu_net(tree, gpu, net)->bw;
     }
     std::string used(int gpu, int net) const
     {
-        return pvn_npath_name(pvn_ntree_route(tree, gpu, net)->type);
+        return pvn_topo_npath_name(pvn_topo_ntree_route(tree, gpu, net)->type);
     }
     std::string gpus(int from, int to) const
     {
-        return pvn_npath_name(pvn_ntree_gpu_gpu(tree, from, to)->type);
+        return pvn_topo_npath_name(pvn_topo_ntree_gpu_gpu(tree, from, to)->type);
     }
     std::string net_name(int net) const
     {
@@ -85,14 +85,14 @@ struct NcclFile {
     }
     std::string pick(int gpu, int channel = 0) const
     {
-        int net = pvn_ntree_pick(tree, gpu, channel);
+        int net = pvn_topo_ntree_pick(tree, gpu, channel);
         return net < 0 ? "none" : net_name(net);
     }
-    int count(pvn_nnode_kind kind) const
+    int count(pvn_topo_nnode_kind kind) const
     {
         int n = 0;
         for (int i = 0; i < tree->n_nodes; i++)
-            n += tree->nodes[i].kind == kind && (kind != PVN_NN_PCI || tree->nodes[i].up >= 0);
+            n += tree->nodes[i].kind == kind && (kind != PVN_TOPO_NN_PCI || tree->nodes[i].up >= 0);
         return n;
     }
 };

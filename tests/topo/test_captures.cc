@@ -80,7 +80,7 @@ class Capture
         GTEST_SKIP() << (c).why;                                                                   \
     }
 
-static const pvn_pci &fn(const Topo &t, const char *bdf)
+static const pvn_topo_pci &fn(const Topo &t, const char *bdf)
 {
     int i = pvn_topo_find_pci(t.get(), bdf);
 
@@ -88,15 +88,16 @@ static const pvn_pci &fn(const Topo &t, const char *bdf)
     return t->pci[i >= 0 ? i : 0];
 }
 
-static pvn_distance distance(const Topo &t, const char *a, const char *b)
+static pvn_topo_distance distance(const Topo &t, const char *a, const char *b)
 {
-    pvn_distance d;
+    pvn_topo_distance d;
 
-    pvn_topo_distance(t.get(), pvn_topo_find_pci(t.get(), a), pvn_topo_find_pci(t.get(), b), &d);
+    pvn_topo_find_distance(t.get(), pvn_topo_find_pci(t.get(), a), pvn_topo_find_pci(t.get(), b),
+                           &d);
     return d;
 }
 
-static int count_kind(const Topo &t, pvn_pci_kind kind)
+static int count_kind(const Topo &t, pvn_topo_pci_kind kind)
 {
     int n = 0;
 
@@ -116,18 +117,18 @@ TEST(Captures, EightVectorEngines)
     EXPECT_EQ(t->npci, 29);
     EXPECT_EQ(t->ngpus, 8);
     for (int i = 0; i < t->ngpus; i++) {
-        EXPECT_EQ(t->gpus[i].kind, PVN_GPU_ACCEL);
+        EXPECT_EQ(t->gpus[i].kind, PVN_TOPO_GPU_ACCEL);
     }
     EXPECT_EQ(t->nnumas, 2);
-    EXPECT_EQ(t->guest.hypervisor, PVN_HV_NONE);
+    EXPECT_EQ(t->guest.hypervisor, PVN_TOPO_HV_NONE);
     // 17 bridges: three root ports, the two switches and the X722's own.
-    EXPECT_EQ(count_kind(t, PVN_PCI_ROOT_PORT), 3);
-    EXPECT_EQ(count_kind(t, PVN_PCI_SWITCH_UP), 3);
-    EXPECT_EQ(count_kind(t, PVN_PCI_SWITCH_DOWN), 11);
-    EXPECT_EQ(fn(t, "5f:03.0").kind, PVN_PCI_SWITCH_DOWN)
+    EXPECT_EQ(count_kind(t, PVN_TOPO_PCI_ROOT_PORT), 3);
+    EXPECT_EQ(count_kind(t, PVN_TOPO_PCI_SWITCH_UP), 3);
+    EXPECT_EQ(count_kind(t, PVN_TOPO_PCI_SWITCH_DOWN), 11);
+    EXPECT_EQ(fn(t, "5f:03.0").kind, PVN_TOPO_PCI_SWITCH_DOWN)
         << "on the path, without an entry of its own";
-    EXPECT_EQ(fn(t, "18:00.0").kind, PVN_PCI_SWITCH_UP);
-    EXPECT_EQ(fn(t, "3b:00.0").kind, PVN_PCI_SWITCH_UP);
+    EXPECT_EQ(fn(t, "18:00.0").kind, PVN_TOPO_PCI_SWITCH_UP);
+    EXPECT_EQ(fn(t, "3b:00.0").kind, PVN_TOPO_PCI_SWITCH_UP);
     for (const char *bdf : {"18:00.0", "1a:00.0", "1b:00.0", "3b:00.0", "3e:00.0", "41:00.0"}) {
         EXPECT_EQ(fn(t, bdf).link.speed_max_mts, 8000) << bdf;
         EXPECT_EQ(fn(t, bdf).link.width_max, 16) << bdf;
@@ -138,25 +139,25 @@ TEST(Captures, EightVectorEngines)
     EXPECT_EQ(fn(t, "5f:03.0").link.width_max, 1);
     // Config files of 64 bytes: not readable, which is not absent.
     EXPECT_EQ(fn(t, "1a:00.0").config.bytes, 64);
-    EXPECT_EQ(fn(t, "1a:00.0").config.acs, PVN_CAP_NOT_READABLE);
-    EXPECT_EQ(fn(t, "1a:00.0").config.ats, PVN_CAP_NOT_READABLE);
+    EXPECT_EQ(fn(t, "1a:00.0").config.acs, PVN_TOPO_CAP_NOT_READABLE);
+    EXPECT_EQ(fn(t, "1a:00.0").config.ats, PVN_TOPO_CAP_NOT_READABLE);
     // Inside a switch PIX, across the two switches NODE (NCCL: PHB).
     for (const char *ve : {"1b:00.0", "1c:00.0", "1d:00.0", "1e:00.0"}) {
-        EXPECT_EQ(distance(t, ve, "1a:00.0").smi, PVN_SMI_PIX) << ve;
-        EXPECT_EQ(distance(t, ve, "3e:00.0").smi, PVN_SMI_NODE) << ve;
-        EXPECT_EQ(distance(t, ve, "60:00.0").smi, PVN_SMI_NODE) << ve;
-        EXPECT_EQ(distance(t, ve, "1a:00.0").trust, PVN_TRUST_MEASURED);
+        EXPECT_EQ(distance(t, ve, "1a:00.0").smi, PVN_TOPO_SMI_PIX) << ve;
+        EXPECT_EQ(distance(t, ve, "3e:00.0").smi, PVN_TOPO_SMI_NODE) << ve;
+        EXPECT_EQ(distance(t, ve, "60:00.0").smi, PVN_TOPO_SMI_NODE) << ve;
+        EXPECT_EQ(distance(t, ve, "1a:00.0").trust, PVN_TOPO_TRUST_MEASURED);
     }
     for (const char *ve : {"3d:00.0", "3f:00.0", "40:00.0", "41:00.0"}) {
-        EXPECT_EQ(distance(t, ve, "3e:00.0").smi, PVN_SMI_PIX) << ve;
+        EXPECT_EQ(distance(t, ve, "3e:00.0").smi, PVN_TOPO_SMI_PIX) << ve;
     }
-    EXPECT_EQ(distance(t, "60:00.0", "60:00.1").smi, PVN_SMI_PIX);
+    EXPECT_EQ(distance(t, "60:00.0", "60:00.1").smi, PVN_TOPO_SMI_PIX);
 
-    pvn_checks rows;
-    ASSERT_EQ(pvn_topo_check(t.get(), nullptr, 0, &rows), 0);
+    pvn_topo_checks rows;
+    ASSERT_EQ(pvn_topo_run_checks(t.get(), nullptr, 0, &rows), 0);
     bool slow_x722 = false, nearest = false;
     for (int i = 0; i < rows.n; i++) {
-        EXPECT_NE(rows.rows[i].level, PVN_LEVEL_FAIL) << rows.rows[i].text;
+        EXPECT_NE(rows.rows[i].level, PVN_TOPO_LEVEL_FAIL) << rows.rows[i].text;
         nearest |= strcmp(rows.rows[i].id, "acs") == 0 &&
                    strcmp(rows.rows[i].subject, "0000:1b:00.0 - 0000:1a:00.0") == 0;
         slow_x722 |=
@@ -164,7 +165,7 @@ TEST(Captures, EightVectorEngines)
     }
     EXPECT_TRUE(slow_x722);
     EXPECT_TRUE(nearest) << "without an RDMA device the nearest network function is looked at";
-    pvn_checks_free(&rows);
+    pvn_topo_checks_free(&rows);
 }
 
 TEST(Captures, DellR910)
@@ -183,9 +184,9 @@ TEST(Captures, DellR910)
     EXPECT_EQ(t->nnets, 5);
     EXPECT_EQ(t->cpu.sockets, 4);
     // No link files on the bridges of this old kernel: unknown, not zero.
-    EXPECT_EQ(fn(t, "40:03.0").link.speed_max_mts, PVN_UNKNOWN);
-    EXPECT_EQ(fn(t, "40:03.0").kind, PVN_PCI_ROOT_PORT);
-    EXPECT_EQ(fn(t, "00:1e.0").kind, PVN_PCI_BRIDGE);
+    EXPECT_EQ(fn(t, "40:03.0").link.speed_max_mts, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(fn(t, "40:03.0").kind, PVN_TOPO_PCI_ROOT_PORT);
+    EXPECT_EQ(fn(t, "00:1e.0").kind, PVN_TOPO_PCI_BRIDGE);
 }
 
 TEST(Captures, EditedLocalities)
@@ -200,9 +201,9 @@ TEST(Captures, EditedLocalities)
     for (int i = 0; i < 4; i++) {
         EXPECT_EQ(t->roots[i].numa, i) << t->roots[i].name;
     }
-    EXPECT_EQ(distance(t, "02:00.0", "43:00.0").smi, PVN_SMI_SYS);
-    EXPECT_EQ(distance(t, "02:00.0", "03:00.0").smi, PVN_SMI_PHB);
-    EXPECT_EQ(distance(t, "02:00.0", "02:00.1").smi, PVN_SMI_PIX);
+    EXPECT_EQ(distance(t, "02:00.0", "43:00.0").smi, PVN_TOPO_SMI_SYS);
+    EXPECT_EQ(distance(t, "02:00.0", "03:00.0").smi, PVN_TOPO_SMI_PHB);
+    EXPECT_EQ(distance(t, "02:00.0", "02:00.1").smi, PVN_TOPO_SMI_PIX);
 }
 
 TEST(Captures, ConflictingLocalities)
@@ -214,7 +215,7 @@ TEST(Captures, ConflictingLocalities)
     ASSERT_TRUE(t);
     EXPECT_EQ(t->npci, 3);
     EXPECT_EQ(t->nnumas, 4);
-    EXPECT_EQ(count_kind(t, PVN_PCI_ROOT_PORT), 1);
+    EXPECT_EQ(count_kind(t, PVN_TOPO_PCI_ROOT_PORT), 1);
 }
 
 TEST(Captures, Power9WithGpuMemoryNodes)
@@ -227,16 +228,16 @@ TEST(Captures, Power9WithGpuMemoryNodes)
     ASSERT_TRUE(t);
     EXPECT_EQ(t->npci, 6);
     EXPECT_EQ(t->ngpus, 6) << "known to the driver's own directory";
-    EXPECT_EQ(t->nvidia.loaded, PVN_TRI_YES) << "which is there while the driver is";
+    EXPECT_EQ(t->nvidia.loaded, PVN_TOPO_TRI_YES) << "which is there while the driver is";
     EXPECT_EQ(t->nnumas, 8);
     for (int i = 0; i < t->nnumas; i++) {
         without_cpus += !t->numas[i].has_cpus;
     }
     EXPECT_EQ(without_cpus, 6);
-    EXPECT_EQ(t->cpu.arch, PVN_ARCH_PPC64);
-    EXPECT_EQ(fn(t, "0004:05:00.0").vendor, PVN_UNKNOWN);
-    EXPECT_TRUE(fn(t, "0004:05:00.0").flags & PVN_PCI_NO_PATH);
-    EXPECT_EQ(distance(t, "0004:05:00.0", "0035:04:00.0").smi, PVN_SMI_UNKNOWN);
+    EXPECT_EQ(t->cpu.arch, PVN_TOPO_ARCH_PPC64);
+    EXPECT_EQ(fn(t, "0004:05:00.0").vendor, PVN_TOPO_UNKNOWN);
+    EXPECT_TRUE(fn(t, "0004:05:00.0").flags & PVN_TOPO_PCI_NO_PATH);
+    EXPECT_EQ(distance(t, "0004:05:00.0", "0035:04:00.0").smi, PVN_TOPO_SMI_UNKNOWN);
     EXPECT_EQ(t->nnotes, 6);
 }
 
@@ -346,7 +347,7 @@ static void compare_with_hwloc(Capture &c, int at_least)
         int i = pvn_topo_find_pci(t.get(), s.first.c_str());
 
         ASSERT_GE(i, 0) << s.first << " is known to hwloc only";
-        const pvn_pci &p = t->pci[i];
+        const pvn_topo_pci &p = t->pci[i];
         int parent = p.parent;
         // hwloc knows functions by their entries alone, not by the paths of others.
         while (parent >= 0 && seen.count(t->pci[parent].bdf) == 0) {
@@ -361,8 +362,8 @@ static void compare_with_hwloc(Capture &c, int at_least)
             nodes++;
         }
         compared++;
-        int mbytes = pvn_link_mbytes(p.link.speed_mts, p.link.width);
-        if (s.second.gbytes > 0 && mbytes != PVN_UNKNOWN) {
+        int mbytes = pvn_topo_link_mbytes(p.link.speed_mts, p.link.width);
+        if (s.second.gbytes > 0 && mbytes != PVN_TOPO_UNKNOWN) {
             EXPECT_NEAR(mbytes / 1000.0, s.second.gbytes, 0.05 + s.second.gbytes / 50) << s.first;
             speeds++;
         }

@@ -12,14 +12,14 @@ class Checks
   public:
     explicit Checks(const Topo &t)
     {
-        EXPECT_EQ(pvn_topo_check(t.get(), nullptr, 0, &rows), 0);
+        EXPECT_EQ(pvn_topo_run_checks(t.get(), nullptr, 0, &rows), 0);
         for (int i = 0; i < rows.n; i++) {
             // Whoever is told of a fault is told what to do.
-            if (rows.rows[i].level == PVN_LEVEL_FAIL) {
+            if (rows.rows[i].level == PVN_TOPO_LEVEL_FAIL) {
                 EXPECT_STRNE(rows.rows[i].remedy, "")
                     << rows.rows[i].id << ": " << rows.rows[i].text;
             }
-            if (rows.rows[i].level == PVN_LEVEL_OK) {
+            if (rows.rows[i].level == PVN_TOPO_LEVEL_OK) {
                 EXPECT_STREQ(rows.rows[i].remedy, "") << rows.rows[i].id;
             }
             EXPECT_STRNE(rows.rows[i].text, "");
@@ -29,10 +29,10 @@ class Checks
     }
     ~Checks()
     {
-        pvn_checks_free(&rows);
+        pvn_topo_checks_free(&rows);
     }
     // The first row with that id whose subject contains the text; NULL without one.
-    const pvn_check *find(const char *id, const char *subject = "") const
+    const pvn_topo_check *find(const char *id, const char *subject = "") const
     {
         for (int i = 0; i < rows.n; i++) {
             if (strcmp(rows.rows[i].id, id) == 0 &&
@@ -42,16 +42,16 @@ class Checks
         }
         return nullptr;
     }
-    void expect(const char *id, const char *subject, pvn_level level, const char *text) const
+    void expect(const char *id, const char *subject, pvn_topo_level level, const char *text) const
     {
-        const pvn_check *c = find(id, subject);
+        const pvn_topo_check *c = find(id, subject);
 
         ASSERT_NE(c, nullptr) << "no row " << id << " for " << subject;
         EXPECT_EQ(c->level, level) << id << " " << subject << ": " << c->text;
         EXPECT_NE(strstr(c->text, text), nullptr) << c->text;
     }
 
-    pvn_checks rows;
+    pvn_topo_checks rows;
 };
 
 // A GPU and a NIC below one switch; every knob of the config space of each.
@@ -122,21 +122,21 @@ TEST(Check, HealthyServer)
 {
     Checks c{Server().topo()};
 
-    c.expect("guest", "machine", PVN_LEVEL_OK, "bare metal");
-    c.expect("link", "1a:00.0", PVN_LEVEL_OK, "16.0 GT/s PCIe x16");
-    c.expect("link", "1b:00.0", PVN_LEVEL_OK, "x16");
-    c.expect("link", "18:00.0", PVN_LEVEL_OK, "x16");
+    c.expect("guest", "machine", PVN_TOPO_LEVEL_OK, "bare metal");
+    c.expect("link", "1a:00.0", PVN_TOPO_LEVEL_OK, "16.0 GT/s PCIe x16");
+    c.expect("link", "1b:00.0", PVN_TOPO_LEVEL_OK, "x16");
+    c.expect("link", "18:00.0", PVN_TOPO_LEVEL_OK, "x16");
     EXPECT_EQ(c.find("link", "19:00.0"), nullptr) << "a downstream port's link is its device's";
-    c.expect("acs", "mlx5_0", PVN_LEVEL_OK, "no port between them");
-    c.expect("iommu", "mlx5_0", PVN_LEVEL_OK, "no IOMMU is in use");
-    c.expect("ats", "mlx5_0", PVN_LEVEL_OK, "not needed");
-    c.expect("relaxed-ordering", "mlx5_0", PVN_LEVEL_OK, "DevCtl");
-    c.expect("numa", "1a:00.0", PVN_LEVEL_OK, "NUMA node 0");
-    c.expect("port", "mlx5_0 port 1", PVN_LEVEL_OK, "100 Gb/sec");
-    c.expect("gid", "mlx5_0 port 1", PVN_LEVEL_OK, "index 3: IPv4 10.0.0.1, RoCE v2, eth0");
-    c.expect("mtu", "mlx5_0 port 1", PVN_LEVEL_OK, "4096");
-    c.expect("memlock", "process", PVN_LEVEL_OK, "not limited");
-    c.expect("nvidia-driver", "", PVN_LEVEL_OK, "550.54.15");
+    c.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_OK, "no port between them");
+    c.expect("iommu", "mlx5_0", PVN_TOPO_LEVEL_OK, "no IOMMU is in use");
+    c.expect("ats", "mlx5_0", PVN_TOPO_LEVEL_OK, "not needed");
+    c.expect("relaxed-ordering", "mlx5_0", PVN_TOPO_LEVEL_OK, "DevCtl");
+    c.expect("numa", "1a:00.0", PVN_TOPO_LEVEL_OK, "NUMA node 0");
+    c.expect("port", "mlx5_0 port 1", PVN_TOPO_LEVEL_OK, "100 Gb/sec");
+    c.expect("gid", "mlx5_0 port 1", PVN_TOPO_LEVEL_OK, "index 3: IPv4 10.0.0.1, RoCE v2, eth0");
+    c.expect("mtu", "mlx5_0 port 1", PVN_TOPO_LEVEL_OK, "4096");
+    c.expect("memlock", "process", PVN_TOPO_LEVEL_OK, "not limited");
+    c.expect("nvidia-driver", "", PVN_TOPO_LEVEL_OK, "550.54.15");
     EXPECT_EQ(c.find("pvrdma"), nullptr);
 }
 
@@ -147,23 +147,23 @@ TEST(Check, Links)
     s.nic_width = "8";
     s.gpu_speed = "2.5 GT/s PCIe";
     Checks narrow{s.topo()};
-    narrow.expect("link", "1b:00.0", PVN_LEVEL_WARN, "x8 of x16");
-    narrow.expect("link", "1a:00.0", PVN_LEVEL_OK, "lowers its speed while idle");
+    narrow.expect("link", "1b:00.0", PVN_TOPO_LEVEL_WARN, "x8 of x16");
+    narrow.expect("link", "1a:00.0", PVN_TOPO_LEVEL_OK, "lowers its speed while idle");
 
     s.nic_width = "16";
     s.nic_speed = "8.0 GT/s PCIe";
     Checks slow{s.topo()};
-    slow.expect("link", "1b:00.0", PVN_LEVEL_WARN, "8.0 GT/s PCIe of 16.0 GT/s PCIe");
+    slow.expect("link", "1b:00.0", PVN_TOPO_LEVEL_WARN, "8.0 GT/s PCIe of 16.0 GT/s PCIe");
 
     s.nic_width = "0";
     Checks down{s.topo()};
-    down.expect("link", "1b:00.0", PVN_LEVEL_WARN, "down");
+    down.expect("link", "1b:00.0", PVN_TOPO_LEVEL_WARN, "down");
 
     Tree t = s.tree();
     t.remove("/sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0/0000:19:04.0/0000:1b:00.0/"
              "current_link_width");
     Checks unknown{load(t)};
-    unknown.expect("link", "1b:00.0", PVN_LEVEL_UNKNOWN, "present speed and width");
+    unknown.expect("link", "1b:00.0", PVN_TOPO_LEVEL_UNKNOWN, "present speed and width");
 }
 
 TEST(Check, SlotOfALowerGenerationIsNoFault)
@@ -175,7 +175,7 @@ TEST(Check, SlotOfALowerGenerationIsNoFault)
     t.file(base + "max_link_speed", "8.0 GT/s PCIe\n");
     t.file(base + "0000:1b:00.0/current_link_speed", "8.0 GT/s PCIe\n");
     Checks c{load(t)};
-    c.expect("link", "1b:00.0", PVN_LEVEL_OK, "8.0 GT/s PCIe x16, the most both ends can");
+    c.expect("link", "1b:00.0", PVN_TOPO_LEVEL_OK, "8.0 GT/s PCIe x16, the most both ends can");
 }
 
 TEST(Check, Acs)
@@ -183,35 +183,36 @@ TEST(Check, Acs)
     Server s;
 
     s.down.acs_cap = 0x5f;
-    s.down.acs_ctl = PVN_ACS_SV | PVN_ACS_RR | PVN_ACS_CR | PVN_ACS_UF;
+    s.down.acs_ctl = PVN_TOPO_ACS_SV | PVN_TOPO_ACS_RR | PVN_TOPO_ACS_CR | PVN_TOPO_ACS_UF;
     Checks on{s.topo()};
-    on.expect("acs", "mlx5_0", PVN_LEVEL_WARN, "0000:19:00.0 redirects peer traffic");
+    on.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_WARN, "0000:19:00.0 redirects peer traffic");
 
-    s.down.acs_ctl |= PVN_ACS_DT;
+    s.down.acs_ctl |= PVN_TOPO_ACS_DT;
     s.nic.ats = s.nic.ats_enabled = true;
     Checks direct{s.topo()};
-    direct.expect("acs", "mlx5_0", PVN_LEVEL_OK, "translated ones (ATS) go straight");
+    direct.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_OK, "translated ones (ATS) go straight");
 
     s.nic.ats_enabled = false;
     Checks no_ats{s.topo()};
-    no_ats.expect("acs", "mlx5_0", PVN_LEVEL_WARN, "redirects");
+    no_ats.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_WARN, "redirects");
 
-    s.down.acs_ctl = PVN_ACS_SV;
+    s.down.acs_ctl = PVN_TOPO_ACS_SV;
     Checks only_sv{s.topo()};
-    only_sv.expect("acs", "mlx5_0", PVN_LEVEL_OK, "no port between them");
+    only_sv.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_OK, "no port between them");
 
     s.down.bytes = s.nic.bytes = s.gpu.bytes = 64;
     Checks user{s.topo()};
-    user.expect("acs", "mlx5_0", PVN_LEVEL_UNKNOWN, "not readable without root");
-    user.expect("relaxed-ordering", "mlx5_0", PVN_LEVEL_UNKNOWN, "not readable without root");
+    user.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "not readable without root");
+    user.expect("relaxed-ordering", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "not readable without root");
 
     s.down.bytes = 256;
     Checks standard{s.topo()};
-    standard.expect("acs", "mlx5_0", PVN_LEVEL_UNKNOWN, "extended config space is not reachable");
+    standard.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN,
+                    "extended config space is not reachable");
 
     s.config = false;
     Checks none{s.topo()};
-    none.expect("acs", "mlx5_0", PVN_LEVEL_UNKNOWN, "no config space");
+    none.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "no config space");
 }
 
 TEST(Check, AcsOfTheRootPortDoesNotMatterBelowASwitch)
@@ -219,9 +220,9 @@ TEST(Check, AcsOfTheRootPortDoesNotMatterBelowASwitch)
     Server s;
 
     s.port.acs = true;
-    s.port.acs_ctl = PVN_ACS_RR | PVN_ACS_CR;
+    s.port.acs_ctl = PVN_TOPO_ACS_RR | PVN_TOPO_ACS_CR;
     Checks c{s.topo()};
-    c.expect("acs", "mlx5_0", PVN_LEVEL_OK, "no port between them");
+    c.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_OK, "no port between them");
 }
 
 TEST(Check, IommuAndAts)
@@ -230,33 +231,33 @@ TEST(Check, IommuAndAts)
 
     s.group_type = "DMA-FQ";
     Checks on{s.topo()};
-    on.expect("iommu", "mlx5_0", PVN_LEVEL_WARN, "translates for 0000:1b:00.0");
-    on.expect("ats", "mlx5_0", PVN_LEVEL_WARN, "not offered");
+    on.expect("iommu", "mlx5_0", PVN_TOPO_LEVEL_WARN, "translates for 0000:1b:00.0");
+    on.expect("ats", "mlx5_0", PVN_TOPO_LEVEL_WARN, "not offered");
 
     s.nic.ats = true;
     Checks off{s.topo()};
-    off.expect("ats", "mlx5_0", PVN_LEVEL_WARN, "off for 0000:1b:00.0");
+    off.expect("ats", "mlx5_0", PVN_TOPO_LEVEL_WARN, "off for 0000:1b:00.0");
 
     s.nic.ats_enabled = true;
     Checks ats{s.topo()};
-    ats.expect("ats", "mlx5_0", PVN_LEVEL_OK, "on for");
+    ats.expect("ats", "mlx5_0", PVN_TOPO_LEVEL_OK, "on for");
 
     s.nic.bytes = 64;
     Checks user{s.topo()};
-    user.expect("ats", "mlx5_0", PVN_LEVEL_UNKNOWN, "not readable without root");
+    user.expect("ats", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "not readable without root");
 
     s.group_type = "";
     Checks old_kernel{s.topo()};
-    old_kernel.expect("iommu", "mlx5_0", PVN_LEVEL_UNKNOWN, "not shown");
+    old_kernel.expect("iommu", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "not shown");
 
     s.nic = Config();
     Checks unsure{s.topo()};
-    unsure.expect("ats", "mlx5_0", PVN_LEVEL_UNKNOWN, "depends on the IOMMU");
+    unsure.expect("ats", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "depends on the IOMMU");
 
     Tree t = s.tree();
     t.file("/proc/cmdline", "quiet intel_iommu=on iommu=pt\n");
     Checks pt{load(t)};
-    pt.expect("iommu", "mlx5_0", PVN_LEVEL_OK, "");
+    pt.expect("iommu", "mlx5_0", PVN_TOPO_LEVEL_OK, "");
 }
 
 TEST(Check, RelaxedOrderingAndPayload)
@@ -266,18 +267,18 @@ TEST(Check, RelaxedOrderingAndPayload)
     s.nic.relaxed = false;
     s.up.mps_code = 0;
     Checks c{s.topo()};
-    c.expect("relaxed-ordering", "mlx5_0", PVN_LEVEL_WARN, "DevCtl bit 4 is off");
-    c.expect("payload", "mlx5_0", PVN_LEVEL_WARN, "128 bytes, all on the way can 512");
+    c.expect("relaxed-ordering", "mlx5_0", PVN_TOPO_LEVEL_WARN, "DevCtl bit 4 is off");
+    c.expect("payload", "mlx5_0", PVN_TOPO_LEVEL_WARN, "128 bytes, all on the way can 512");
 
     Server full;
     for (Config *k : {&full.gpu, &full.nic, &full.up, &full.down}) {
         k->mps_code = 2;
     }
     Checks ok{full.topo()};
-    ok.expect("payload", "mlx5_0", PVN_LEVEL_OK, "512 bytes");
+    ok.expect("payload", "mlx5_0", PVN_TOPO_LEVEL_OK, "512 bytes");
     full.config = false;
     Checks unknown{full.topo()};
-    unknown.expect("payload", "mlx5_0", PVN_LEVEL_UNKNOWN, "cannot be read");
+    unknown.expect("payload", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "cannot be read");
 }
 
 TEST(Check, VirtualFunctionsGoByTheirPhysicalOne)
@@ -296,25 +297,26 @@ TEST(Check, VirtualFunctionsGoByTheirPhysicalOne)
     t.rdma("mlx5_vf", path, "Ethernet", {});
     Topo topo = load(t);
     Checks c{topo};
-    c.expect("relaxed-ordering", "mlx5_vf", PVN_LEVEL_OK, "allowed to 0000:1b:00.0");
+    c.expect("relaxed-ordering", "mlx5_vf", PVN_TOPO_LEVEL_OK, "allowed to 0000:1b:00.0");
     EXPECT_EQ(c.find("link", "1b:00.1"), nullptr);
 
-    pvn_check_pair pair = {topo->gpus[0].pci, pvn_topo_find_pci(topo.get(), "1b:00.1")};
-    pvn_checks rows;
-    ASSERT_EQ(pvn_topo_check(topo.get(), &pair, 1, &rows), 0);
+    pvn_topo_check_pair pair = {topo->gpus[0].pci, pvn_topo_find_pci(topo.get(), "1b:00.1")};
+    pvn_topo_checks rows;
+    ASSERT_EQ(pvn_topo_run_checks(topo.get(), &pair, 1, &rows), 0);
     for (int i = 0; i < rows.n; i++) {
         if (strcmp(rows.rows[i].id, "payload") == 0) {
             EXPECT_NE(strstr(rows.rows[i].text, "max payload size 256 bytes"), nullptr)
                 << rows.rows[i].text;
         }
     }
-    pvn_checks_free(&rows);
+    pvn_topo_checks_free(&rows);
 
     s.nic.relaxed = false;
     Tree guest = s.tree();
     guest.dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)");
     Checks in_guest{load(guest)};
-    in_guest.expect("relaxed-ordering", "mlx5_0", PVN_LEVEL_UNKNOWN, "the host's setting counts");
+    in_guest.expect("relaxed-ordering", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN,
+                    "the host's setting counts");
 }
 
 TEST(Check, Numa)
@@ -323,30 +325,31 @@ TEST(Check, Numa)
 
     s.nic_numa = "-1";
     Checks mixed{s.topo()};
-    mixed.expect("numa", "0000:1b:00.0", PVN_LEVEL_WARN, "-1 on a machine of 2 nodes");
-    mixed.expect("numa", "mlx5_0", PVN_LEVEL_WARN, "devices of two CPUs");
+    mixed.expect("numa", "0000:1b:00.0", PVN_TOPO_LEVEL_WARN, "-1 on a machine of 2 nodes");
+    mixed.expect("numa", "mlx5_0", PVN_TOPO_LEVEL_WARN, "devices of two CPUs");
 
     s.nic_numa = "1";
     Checks far{s.topo()};
-    far.expect("numa", "mlx5_0", PVN_LEVEL_WARN, "NIC is on NUMA node 1, the GPU on node 0");
+    far.expect("numa", "mlx5_0", PVN_TOPO_LEVEL_WARN, "NIC is on NUMA node 1, the GPU on node 0");
 
     s.nic_numa = "7";
     Checks none{s.topo()};
-    none.expect("numa", "0000:1b:00.0", PVN_LEVEL_WARN, "no such node");
+    none.expect("numa", "0000:1b:00.0", PVN_TOPO_LEVEL_WARN, "no such node");
 
     s.nic_numa = "";
     Checks missing{s.topo()};
-    missing.expect("numa", "0000:1b:00.0", PVN_LEVEL_UNKNOWN, "not shown");
+    missing.expect("numa", "0000:1b:00.0", PVN_TOPO_LEVEL_UNKNOWN, "not shown");
 
     Tree t = s.tree();
     t.remove("/sys/devices/system/node/node1");
     Checks single{load(t)};
-    single.expect("numa", "0000:1a:00.0", PVN_LEVEL_OK, "NUMA node 0");
+    single.expect("numa", "0000:1a:00.0", PVN_TOPO_LEVEL_OK, "NUMA node 0");
 }
 
-static pvn_rdma_port port_with(std::vector<pvn_gid> &gids, pvn_link_layer layer = PVN_LINK_ETHERNET)
+static pvn_topo_rdma_port port_with(std::vector<pvn_topo_gid> &gids,
+                                    pvn_topo_link_layer layer = PVN_TOPO_LINK_ETHERNET)
 {
-    pvn_rdma_port p = {};
+    pvn_topo_rdma_port p = {};
 
     p.layer = layer;
     p.gids = gids.data();
@@ -355,9 +358,9 @@ static pvn_rdma_port port_with(std::vector<pvn_gid> &gids, pvn_link_layer layer 
     return p;
 }
 
-static pvn_gid gid(int index, const char *kind, pvn_gid_type type)
+static pvn_topo_gid gid(int index, const char *kind, pvn_topo_gid_type type)
 {
-    pvn_gid g = {};
+    pvn_topo_gid g = {};
 
     g.index = index;
     g.type = type;
@@ -374,40 +377,42 @@ static pvn_gid gid(int index, const char *kind, pvn_gid_type type)
 TEST(Gid, FollowsNccl)
 {
     struct {
-        std::vector<pvn_gid> gids;
+        std::vector<pvn_topo_gid> gids;
         int index;
         bool usable;
     } cases[] = {
-        {{gid(0, "ll", PVN_GID_ROCE_V1), gid(1, "ll", PVN_GID_ROCE_V2),
-          gid(2, "v4", PVN_GID_ROCE_V1), gid(3, "v4", PVN_GID_ROCE_V2)},
+        {{gid(0, "ll", PVN_TOPO_GID_ROCE_V1), gid(1, "ll", PVN_TOPO_GID_ROCE_V2),
+          gid(2, "v4", PVN_TOPO_GID_ROCE_V1), gid(3, "v4", PVN_TOPO_GID_ROCE_V2)},
          3,
          true},
-        {{gid(0, "ll", PVN_GID_ROCE_V1), gid(1, "ll", PVN_GID_ROCE_V2)}, 0, false},
-        {{gid(0, "v4", PVN_GID_ROCE_V2)}, 0, true}, // NCCL#1131: only 0 works
-        {{gid(0, "v4", PVN_GID_ROCE_V1), gid(1, "v4", PVN_GID_ROCE_V2)}, 1, true},
-        {{gid(0, "ll", PVN_GID_ROCE_V1), gid(2, "v4", PVN_GID_ROCE_V1)}, 2, false}, // v1 only
-        {{gid(0, "v6", PVN_GID_ROCE_V2), gid(1, "ll", PVN_GID_ROCE_V2)}, 0, true},
-        {{gid(1, "v6", PVN_GID_ROCE_V2)}, 0, false}, // uccl#803: index 0 is empty
-        {{gid(0, "ll", PVN_GID_ROCE_V2), gid(5, "v4", PVN_GID_ROCE_V2),
-          gid(9, "v4", PVN_GID_ROCE_V2)},
+        {{gid(0, "ll", PVN_TOPO_GID_ROCE_V1), gid(1, "ll", PVN_TOPO_GID_ROCE_V2)}, 0, false},
+        {{gid(0, "v4", PVN_TOPO_GID_ROCE_V2)}, 0, true}, // NCCL#1131: only 0 works
+        {{gid(0, "v4", PVN_TOPO_GID_ROCE_V1), gid(1, "v4", PVN_TOPO_GID_ROCE_V2)}, 1, true},
+        {{gid(0, "ll", PVN_TOPO_GID_ROCE_V1), gid(2, "v4", PVN_TOPO_GID_ROCE_V1)},
+         2,
+         false}, // v1 only
+        {{gid(0, "v6", PVN_TOPO_GID_ROCE_V2), gid(1, "ll", PVN_TOPO_GID_ROCE_V2)}, 0, true},
+        {{gid(1, "v6", PVN_TOPO_GID_ROCE_V2)}, 0, false}, // uccl#803: index 0 is empty
+        {{gid(0, "ll", PVN_TOPO_GID_ROCE_V2), gid(5, "v4", PVN_TOPO_GID_ROCE_V2),
+          gid(9, "v4", PVN_TOPO_GID_ROCE_V2)},
          5,
          true},
         {{}, -1, false},
     };
 
     for (auto &c : cases) {
-        pvn_rdma_port p = port_with(c.gids);
+        pvn_topo_rdma_port p = port_with(c.gids);
         char why[256];
         bool usable = !c.usable;
 
-        EXPECT_EQ(pvn_gid_pick(&p, &usable, why, sizeof why), c.index) << why;
+        EXPECT_EQ(pvn_topo_gid_pick(&p, &usable, why, sizeof why), c.index) << why;
         EXPECT_EQ(usable, c.usable) << why;
     }
-    std::vector<pvn_gid> ib = {gid(0, "ll", PVN_GID_IB)};
-    pvn_rdma_port p = port_with(ib, PVN_LINK_INFINIBAND);
+    std::vector<pvn_topo_gid> ib = {gid(0, "ll", PVN_TOPO_GID_IB)};
+    pvn_topo_rdma_port p = port_with(ib, PVN_TOPO_LINK_INFINIBAND);
     char why[256];
     bool usable = false;
-    EXPECT_EQ(pvn_gid_pick(&p, &usable, why, sizeof why), 0);
+    EXPECT_EQ(pvn_topo_gid_pick(&p, &usable, why, sizeof why), 0);
     EXPECT_TRUE(usable);
 }
 
@@ -422,15 +427,15 @@ TEST(Check, GidRows)
     t.remove(gids + "2");
     t.remove(gids + "3");
     Checks c{load(t)};
-    c.expect("gid", "mlx5_0", PVN_LEVEL_FAIL, "link-local");
+    c.expect("gid", "mlx5_0", PVN_TOPO_LEVEL_FAIL, "link-local");
 
     t = s.tree();
     t.remove(gids + "3");
     Checks v1{load(t)};
-    v1.expect("gid", "mlx5_0", PVN_LEVEL_WARN, "RoCE v1");
+    v1.expect("gid", "mlx5_0", PVN_TOPO_LEVEL_WARN, "RoCE v1");
 
     Checks unread{load(s.tree(), PVN_TOPO_NO_GIDS)};
-    unread.expect("gid", "mlx5_0", PVN_LEVEL_UNKNOWN, "not read");
+    unread.expect("gid", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "not read");
 }
 
 TEST(Check, PortAndMtu)
@@ -443,24 +448,24 @@ TEST(Check, PortAndMtu)
     t.file(nic + "infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
     t.file(nic + "net/eth0/mtu", "1500\n");
     Checks c{load(t)};
-    c.expect("port", "mlx5_0", PVN_LEVEL_WARN, "DOWN (LinkUp)");
-    c.expect("mtu", "mlx5_0", PVN_LEVEL_WARN, "RDMA MTU 1024 because eth0 has MTU 1500");
+    c.expect("port", "mlx5_0", PVN_TOPO_LEVEL_WARN, "DOWN (LinkUp)");
+    c.expect("mtu", "mlx5_0", PVN_TOPO_LEVEL_WARN, "RDMA MTU 1024 because eth0 has MTU 1500");
     EXPECT_EQ(c.find("gid"), nullptr);
 
     for (int mtu : {4191, 4192}) {
         t.file(nic + "net/eth0/mtu", std::to_string(mtu) + "\n");
         Checks edge{load(t)};
-        edge.expect("mtu", "mlx5_0", mtu == 4192 ? PVN_LEVEL_OK : PVN_LEVEL_WARN, "");
+        edge.expect("mtu", "mlx5_0", mtu == 4192 ? PVN_TOPO_LEVEL_OK : PVN_TOPO_LEVEL_WARN, "");
     }
 
     t.remove(nic + "net/eth0/mtu");
     Checks none{load(t)};
-    none.expect("mtu", "mlx5_0", PVN_LEVEL_UNKNOWN, "not shown");
+    none.expect("mtu", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "not shown");
 
     Topo stale = load(s.tree());
     stale->rdmas[0].ports[0].active_mtu = 1024;
     Checks differ{stale};
-    differ.expect("mtu", "mlx5_0", PVN_LEVEL_WARN, "RDMA MTU 1024, but eth0 has MTU 9000");
+    differ.expect("mtu", "mlx5_0", PVN_TOPO_LEVEL_WARN, "RDMA MTU 1024, but eth0 has MTU 9000");
 }
 
 TEST(Check, Memlock)
@@ -474,17 +479,17 @@ TEST(Check, Memlock)
 
     limits("65536");
     Checks small{load(t)};
-    small.expect("memlock", "process", PVN_LEVEL_FAIL, "64 KiB (hard limit unlimited)");
+    small.expect("memlock", "process", PVN_TOPO_LEVEL_FAIL, "64 KiB (hard limit unlimited)");
     limits("17179869184");
     Checks large{load(t)};
-    large.expect("memlock", "process", PVN_LEVEL_WARN, "16777216 KiB");
+    large.expect("memlock", "process", PVN_TOPO_LEVEL_WARN, "16777216 KiB");
     t.remove("/proc/self/limits");
     Checks unknown{load(t)};
-    unknown.expect("memlock", "process", PVN_LEVEL_UNKNOWN, "not shown");
+    unknown.expect("memlock", "process", PVN_TOPO_LEVEL_UNKNOWN, "not shown");
     t.remove("/sys/class/infiniband");
     limits("65536");
     Checks no_rdma{load(t)};
-    no_rdma.expect("memlock", "process", PVN_LEVEL_OK, "only RDMA would mind");
+    no_rdma.expect("memlock", "process", PVN_TOPO_LEVEL_OK, "only RDMA would mind");
 }
 
 TEST(Check, NvidiaAndGpuDirect)
@@ -493,81 +498,84 @@ TEST(Check, NvidiaAndGpuDirect)
     Tree t = s.tree();
 
     Checks closed{load(t)};
-    closed.expect("gpudirect", "mlx5_0", PVN_LEVEL_WARN, "dma-buf needs the open kernel modules");
+    closed.expect("gpudirect", "mlx5_0", PVN_TOPO_LEVEL_WARN,
+                  "dma-buf needs the open kernel modules");
 
     t.file("/proc/driver/nvidia/version",
            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release\n");
     Checks open{load(t)};
-    open.expect("gpudirect", "mlx5_0", PVN_LEVEL_OK, "dma-buf should work");
+    open.expect("gpudirect", "mlx5_0", PVN_TOPO_LEVEL_OK, "dma-buf should work");
 
     t.file("/proc/version", "Linux version 4.18.0-553.el8_10.x86_64 (mockbuild@host)\n");
     Checks old{load(t)};
-    old.expect("gpudirect", "mlx5_0", PVN_LEVEL_WARN, "Linux 5.12 or later");
+    old.expect("gpudirect", "mlx5_0", PVN_TOPO_LEVEL_WARN, "Linux 5.12 or later");
 
     t.module("nvidia_peermem", "550.54.15");
     Checks peermem{load(t)};
-    peermem.expect("gpudirect", "mlx5_0", PVN_LEVEL_OK, "nvidia_peermem 550.54.15 is loaded");
+    peermem.expect("gpudirect", "mlx5_0", PVN_TOPO_LEVEL_OK, "nvidia_peermem 550.54.15 is loaded");
 
     t.remove("/sys/module/nvidia");
     t.remove("/proc/driver");
     Checks missing{load(t)};
-    missing.expect("nvidia-driver", "nvidia", PVN_LEVEL_FAIL, "not loaded");
+    missing.expect("nvidia-driver", "nvidia", PVN_TOPO_LEVEL_FAIL, "not loaded");
 
     t.remove("/sys/module");
     Checks unknown{load(t)};
-    unknown.expect("nvidia-driver", "nvidia", PVN_LEVEL_UNKNOWN, "can be seen");
-    unknown.expect("gpudirect", "mlx5_0", PVN_LEVEL_UNKNOWN, "not known");
+    unknown.expect("nvidia-driver", "nvidia", PVN_TOPO_LEVEL_UNKNOWN, "can be seen");
+    unknown.expect("gpudirect", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "not known");
 }
 
 TEST(Check, VmwareGuest)
 {
     Checks c{load(vmware_guest({}))};
 
-    c.expect("guest", "machine", PVN_LEVEL_WARN, "guest of VMware");
-    c.expect("pvrdma", "vmw_pvrdma0", PVN_LEVEL_OK, "paired with vmxnet3 0000:0b:00.0 (ens192)");
-    c.expect("gpudirect", "vmw_pvrdma0", PVN_LEVEL_WARN, "host memory only");
-    c.expect("acs", "0000:03:00.0", PVN_LEVEL_UNKNOWN, "the host's");
-    c.expect("ats", "0000:03:00.0", PVN_LEVEL_OK, "paravirtual");
-    c.expect("memlock", "process", PVN_LEVEL_FAIL, "64 KiB");
-    c.expect("gid", "vmw_pvrdma0", PVN_LEVEL_OK, "index 1");
-    c.expect("numa", "0000:03:00.0", PVN_LEVEL_OK, "one NUMA node");
+    c.expect("guest", "machine", PVN_TOPO_LEVEL_WARN, "guest of VMware");
+    c.expect("pvrdma", "vmw_pvrdma0", PVN_TOPO_LEVEL_OK,
+             "paired with vmxnet3 0000:0b:00.0 (ens192)");
+    c.expect("gpudirect", "vmw_pvrdma0", PVN_TOPO_LEVEL_WARN, "host memory only");
+    c.expect("acs", "0000:03:00.0", PVN_TOPO_LEVEL_UNKNOWN, "the host's");
+    c.expect("ats", "0000:03:00.0", PVN_TOPO_LEVEL_OK, "paravirtual");
+    c.expect("memlock", "process", PVN_TOPO_LEVEL_FAIL, "64 KiB");
+    c.expect("gid", "vmw_pvrdma0", PVN_TOPO_LEVEL_OK, "index 1");
+    c.expect("numa", "0000:03:00.0", PVN_TOPO_LEVEL_OK, "one NUMA node");
     EXPECT_EQ(c.find("relaxed-ordering"), nullptr);
 
     GuestVariant v;
     v.vmxnet3 = false;
     Checks broken{load(vmware_guest(v))};
-    broken.expect("pvrdma", "0000:0b:00.1", PVN_LEVEL_FAIL, "no vmxnet3");
+    broken.expect("pvrdma", "0000:0b:00.1", PVN_TOPO_LEVEL_FAIL, "no vmxnet3");
 
     v = {};
     v.rdma_bound = false;
     Checks unbound{load(vmware_guest(v))};
-    unbound.expect("pvrdma", "0000:0b:00.1", PVN_LEVEL_FAIL, "no RDMA device (driver not bound)");
+    unbound.expect("pvrdma", "0000:0b:00.1", PVN_TOPO_LEVEL_FAIL,
+                   "no RDMA device (driver not bound)");
 
     Tree no_gpu = vmware_guest({});
     no_gpu.remove("/sys/bus/pci/devices/0000:03:00.0");
     no_gpu.remove("/sys/bus/pci/devices/0000:1b:00.0");
     Checks plain{load(no_gpu)};
-    plain.expect("guest", "machine", PVN_LEVEL_OK, "no GPU whose place would matter");
+    plain.expect("guest", "machine", PVN_TOPO_LEVEL_OK, "no GPU whose place would matter");
 
     v = {};
     v.two_nodes = true;
     v.gpu_numa = "-1";
     Checks vnuma{load(vmware_guest(v))};
-    vnuma.expect("numa", "0000:1b:00.0", PVN_LEVEL_OK, "NUMA node 1");
+    vnuma.expect("numa", "0000:1b:00.0", PVN_TOPO_LEVEL_OK, "NUMA node 1");
 }
 
 TEST(Check, GivenPairsAndJunkIndexes)
 {
     Topo t = load(server8x8(false, false));
-    pvn_check_pair pairs[] = {{t->gpus[0].pci, t->rdmas[7].pci}, {-5, 3}, {99999, 0}};
-    pvn_checks rows;
+    pvn_topo_check_pair pairs[] = {{t->gpus[0].pci, t->rdmas[7].pci}, {-5, 3}, {99999, 0}};
+    pvn_topo_checks rows;
 
-    ASSERT_EQ(pvn_topo_check(t.get(), pairs, 3, &rows), 0);
+    ASSERT_EQ(pvn_topo_run_checks(t.get(), pairs, 3, &rows), 0);
     int acs = 0;
     for (int i = 0; i < rows.n; i++) {
         acs += strcmp(rows.rows[i].id, "acs") == 0;
     }
     EXPECT_EQ(acs, 1);
-    pvn_checks_free(&rows);
+    pvn_topo_checks_free(&rows);
     EXPECT_EQ(rows.n, 0);
 }

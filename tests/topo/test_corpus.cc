@@ -74,20 +74,21 @@ std::vector<Row> index_rows()
 }
 
 struct Loaded {
-    pvn_ndoc *doc = nullptr;
-    pvn_ntree *tree = nullptr;
+    pvn_topo_ndoc *doc = nullptr;
+    pvn_topo_ntree *tree = nullptr;
     ~Loaded()
     {
-        pvn_ntree_free(tree);
-        pvn_ndoc_free(doc);
+        pvn_topo_ntree_free(tree);
+        pvn_topo_ndoc_free(doc);
     }
     void load(const std::string &path)
     {
-        pvn_xml_error err;
+        pvn_topo_xml_error err;
         char why[256];
-        ASSERT_EQ(0, pvn_nccl_xml_read(path.c_str(), &doc, &err)) << path << ": " << err.text;
-        ASSERT_EQ(0, pvn_ndoc_complete(doc));
-        ASSERT_EQ(0, pvn_ntree_new(doc, nullptr, &tree, why, sizeof why)) << path << ": " << why;
+        ASSERT_EQ(0, pvn_topo_nccl_xml_read(path.c_str(), &doc, &err)) << path << ": " << err.text;
+        ASSERT_EQ(0, pvn_topo_ndoc_complete(doc));
+        ASSERT_EQ(0, pvn_topo_ntree_new(doc, nullptr, &tree, why, sizeof why))
+            << path << ": " << why;
     }
 };
 
@@ -116,11 +117,11 @@ TEST_F(Corpus, CountsAndNearestClassesAreThoseOfTheIndex)
         m.load(shared_topologies() + "/" + row.file);
         if (m.tree == nullptr)
             continue;
-        const pvn_ntree *t = m.tree;
+        const pvn_topo_ntree *t = m.tree;
         int switches = 0, nics = 0;
         for (int i = 0; i < t->n_nodes; i++) {
-            switches += t->nodes[i].kind == PVN_NN_PCI && t->nodes[i].up >= 0;
-            nics += t->nodes[i].kind == PVN_NN_NIC;
+            switches += t->nodes[i].kind == PVN_TOPO_NN_PCI && t->nodes[i].up >= 0;
+            nics += t->nodes[i].kind == PVN_TOPO_NN_NIC;
         }
         bool partial = row.notes.rfind("partial", 0) == 0;
         EXPECT_EQ(row.numa, t->n_cpus);
@@ -130,22 +131,22 @@ TEST_F(Corpus, CountsAndNearestClassesAreThoseOfTheIndex)
         EXPECT_EQ(row.nets >= 0 ? row.nets : row.nics, t->n_nets);
         std::map<std::string, int> nearest;
         for (int g = 0; g < t->n_gpus; g++) {
-            pvn_npath best = PVN_NPATH_DIS;
+            pvn_topo_npath best = PVN_TOPO_NPATH_DIS;
             for (int n = 0; n < t->n_nets; n++)
-                best = std::min(best, pvn_ntree_gpu_net(t, g, n)->type);
-            nearest[pvn_npath_name(best)]++;
+                best = std::min(best, pvn_topo_ntree_gpu_net(t, g, n)->type);
+            nearest[pvn_topo_npath_name(best)]++;
         }
         EXPECT_EQ(row.nearest, nearest);
     }
 }
 
-std::string written(const pvn_ndoc *doc)
+std::string written(const pvn_topo_ndoc *doc)
 {
     char *text = nullptr;
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
-    const pvn_ndoc_node *bad = nullptr;
-    EXPECT_EQ(0, pvn_ndoc_write(doc, out, &bad));
+    const pvn_topo_ndoc_node *bad = nullptr;
+    EXPECT_EQ(0, pvn_topo_ndoc_write(doc, out, &bad));
     fclose(out);
     std::string result(text, len);
     free(text);
@@ -153,7 +154,7 @@ std::string written(const pvn_ndoc *doc)
 }
 
 // Every node with its attributes in order, as one text: what a reader made of a file.
-std::string flat(const pvn_ndoc_node *node, int level)
+std::string flat(const pvn_topo_ndoc_node *node, int level)
 {
     std::string text = std::to_string(level) + " " + node->name;
     for (int i = 0; i < node->n_attrs; i++)
@@ -168,29 +169,29 @@ TEST_F(Corpus, WhatIsWrittenReadsBackTheSame)
 {
     for (const Row &row : rows) {
         SCOPED_TRACE(row.file);
-        pvn_xml_error err;
-        pvn_ndoc *first = nullptr, *second = nullptr;
+        pvn_topo_xml_error err;
+        pvn_topo_ndoc *first = nullptr, *second = nullptr;
         std::string path = shared_topologies() + "/" + row.file;
-        ASSERT_EQ(0, pvn_nccl_xml_read(path.c_str(), &first, &err)) << err.text;
+        ASSERT_EQ(0, pvn_topo_nccl_xml_read(path.c_str(), &first, &err)) << err.text;
         std::string text = written(first);
-        ASSERT_EQ(0, pvn_nccl_xml_parse(text.data(), text.size(), &second, &err))
+        ASSERT_EQ(0, pvn_topo_nccl_xml_parse(text.data(), text.size(), &second, &err))
             << err.line << ": " << err.text;
-        EXPECT_EQ(flat(pvn_ndoc_find(first, "system", nullptr, nullptr), 0),
-                  flat(pvn_ndoc_find(second, "system", nullptr, nullptr), 0));
+        EXPECT_EQ(flat(pvn_topo_ndoc_find(first, "system", nullptr, nullptr), 0),
+                  flat(pvn_topo_ndoc_find(second, "system", nullptr, nullptr), 0));
         EXPECT_EQ(text, written(second));
-        pvn_ndoc_free(first);
-        pvn_ndoc_free(second);
+        pvn_topo_ndoc_free(first);
+        pvn_topo_ndoc_free(second);
     }
 }
 
 TEST_F(Corpus, AGraphFileIsRecognisedAsOne)
 {
-    pvn_xml_error err;
-    pvn_ndoc *doc = nullptr;
+    pvn_topo_xml_error err;
+    pvn_topo_ndoc *doc = nullptr;
     std::string path = shared_topologies() + "/nccl-xml/azure/ncv4-graph.xml";
-    EXPECT_EQ(-EINVAL, pvn_nccl_xml_read(path.c_str(), &doc, &err));
+    EXPECT_EQ(-EINVAL, pvn_topo_nccl_xml_read(path.c_str(), &doc, &err));
     EXPECT_EQ(nullptr, doc);
-    EXPECT_EQ(PVN_XML_GRAPHS, err.kind);
+    EXPECT_EQ(PVN_TOPO_XML_GRAPHS, err.kind);
     EXPECT_NE(std::string::npos, std::string(err.text).find("NCCL_GRAPH_FILE")) << err.text;
     EXPECT_EQ(1, err.line);
 }

@@ -11,11 +11,12 @@
 
 #include <gtest/gtest.h>
 
-static pvn_distance distance(const Topo &t, const char *a, const char *b)
+static pvn_topo_distance distance(const Topo &t, const char *a, const char *b)
 {
-    pvn_distance d;
+    pvn_topo_distance d;
 
-    pvn_topo_distance(t.get(), pvn_topo_find_pci(t.get(), a), pvn_topo_find_pci(t.get(), b), &d);
+    pvn_topo_find_distance(t.get(), pvn_topo_find_pci(t.get(), a), pvn_topo_find_pci(t.get(), b),
+                           &d);
     return d;
 }
 
@@ -23,17 +24,17 @@ TEST(Distance, TwoSwitchLevels)
 {
     Topo t = load(server8x8(true, true));
 
-    EXPECT_EQ(distance(t, "15:00.0", "16:00.0").smi, PVN_SMI_PIX); // one leaf switch
-    EXPECT_EQ(distance(t, "15:00.0", "1e:00.0").smi, PVN_SMI_PXB); // leaf, top, leaf
+    EXPECT_EQ(distance(t, "15:00.0", "16:00.0").smi, PVN_TOPO_SMI_PIX); // one leaf switch
+    EXPECT_EQ(distance(t, "15:00.0", "1e:00.0").smi, PVN_TOPO_SMI_PXB); // leaf, top, leaf
     EXPECT_EQ(distance(t, "15:00.0", "1e:00.0").switches, 3);
-    EXPECT_EQ(distance(t, "15:00.0", "46:00.0").smi, PVN_SMI_NODE);
-    EXPECT_EQ(distance(t, "15:00.0", "76:00.0").smi, PVN_SMI_SYS);
+    EXPECT_EQ(distance(t, "15:00.0", "46:00.0").smi, PVN_TOPO_SMI_NODE);
+    EXPECT_EQ(distance(t, "15:00.0", "76:00.0").smi, PVN_TOPO_SMI_SYS);
     EXPECT_EQ(distance(t, "15:00.0", "76:00.0").slit, 21);
-    EXPECT_EQ(distance(t, "16:00.0", "16:00.2").smi, PVN_SMI_PIX);
-    EXPECT_EQ(distance(t, "15:00.0", "15:00.0").smi, PVN_SMI_SELF);
-    EXPECT_EQ(distance(t, "15:00.0", "10000:01:00.0").smi, PVN_SMI_PHB)
+    EXPECT_EQ(distance(t, "16:00.0", "16:00.2").smi, PVN_TOPO_SMI_PIX);
+    EXPECT_EQ(distance(t, "15:00.0", "15:00.0").smi, PVN_TOPO_SMI_SELF);
+    EXPECT_EQ(distance(t, "15:00.0", "10000:01:00.0").smi, PVN_TOPO_SMI_PHB)
         << "VMD lies behind pci0000:10";
-    EXPECT_EQ(distance(t, "15:00.0", "16:00.0").trust, PVN_TRUST_MEASURED);
+    EXPECT_EQ(distance(t, "15:00.0", "16:00.0").trust, PVN_TOPO_TRUST_MEASURED);
     EXPECT_STREQ(distance(t, "15:00.0", "16:00.0").reason,
                  "one switch between them, they meet at switch upstream port 0000:13:00.0");
 }
@@ -46,7 +47,7 @@ TEST(Distance, NarrowestLinkOfTheWay)
               "max_link_width",
               "4\n");
     Topo t = load(tree);
-    pvn_distance d = distance(t, "15:00.0", "1e:00.0");
+    pvn_topo_distance d = distance(t, "15:00.0", "1e:00.0");
     EXPECT_EQ(d.narrow, pvn_topo_find_pci(t.get(), "13:00.0"));
 }
 
@@ -54,25 +55,25 @@ TEST(Distance, Guests)
 {
     GuestVariant v;
     Topo t = load(vmware_guest(v));
-    pvn_distance d = distance(t, "03:00.0", "0b:00.1");
+    pvn_topo_distance d = distance(t, "03:00.0", "0b:00.1");
 
-    EXPECT_EQ(d.seen, PVN_SMI_PHB);
-    EXPECT_EQ(d.smi, PVN_SMI_UNKNOWN);
-    EXPECT_EQ(d.trust, PVN_TRUST_HIDDEN);
+    EXPECT_EQ(d.seen, PVN_TOPO_SMI_PHB);
+    EXPECT_EQ(d.smi, PVN_TOPO_SMI_UNKNOWN);
+    EXPECT_EQ(d.trust, PVN_TOPO_TRUST_HIDDEN);
     EXPECT_NE(strstr(d.reason, "VMware"), nullptr) << d.reason;
-    EXPECT_STREQ(pvn_trust_text(d.trust), "hidden by the hypervisor");
+    EXPECT_STREQ(pvn_topo_trust_text(d.trust), "hidden by the hypervisor");
     d = distance(t, "0b:00.0", "0b:00.1");
-    EXPECT_EQ(d.smi, PVN_SMI_PIX);
-    EXPECT_EQ(d.trust, PVN_TRUST_PRESENTED);
+    EXPECT_EQ(d.smi, PVN_TOPO_SMI_PIX);
+    EXPECT_EQ(d.trust, PVN_TOPO_TRUST_PRESENTED);
 
     // A KVM guest that shows a switch: the hypervisor's word, and marked as such.
     Tree kvm = server8x8(false, false);
     kvm.dmi("QEMU", "Standard PC");
     kvm.cpus("GenuineIntel", 6, 143, true);
     t = load(kvm);
-    EXPECT_EQ(distance(t, "15:00.0", "16:00.0").trust, PVN_TRUST_PRESENTED);
-    EXPECT_EQ(distance(t, "15:00.0", "16:00.0").smi, PVN_SMI_PIX);
-    EXPECT_EQ(distance(t, "15:00.0", "76:00.0").trust, PVN_TRUST_HIDDEN);
+    EXPECT_EQ(distance(t, "15:00.0", "16:00.0").trust, PVN_TOPO_TRUST_PRESENTED);
+    EXPECT_EQ(distance(t, "15:00.0", "16:00.0").smi, PVN_TOPO_SMI_PIX);
+    EXPECT_EQ(distance(t, "15:00.0", "76:00.0").trust, PVN_TOPO_TRUST_HIDDEN);
 }
 
 TEST(Distance, UnknownNodes)
@@ -83,30 +84,30 @@ TEST(Distance, UnknownNodes)
              Pci::nic().with_numa("-1"));
     tree.pci(tree.pci("pci0000:3a", "0000:3a:00.0", Pci::bridge()), "0000:3b:00.0", Pci::gpu());
     Topo t = load(tree);
-    EXPECT_EQ(distance(t, "18:00.0", "3b:00.0").smi, PVN_SMI_UNKNOWN);
+    EXPECT_EQ(distance(t, "18:00.0", "3b:00.0").smi, PVN_TOPO_SMI_UNKNOWN);
     EXPECT_NE(strstr(distance(t, "18:00.0", "3b:00.0").reason, "numa_node \"-1\""), nullptr);
 
     tree.numa(0, "ff", "0-7", "10");
     t = load(tree);
-    EXPECT_EQ(distance(t, "18:00.0", "3b:00.0").smi, PVN_SMI_NODE) << "there is only one node";
+    EXPECT_EQ(distance(t, "18:00.0", "3b:00.0").smi, PVN_TOPO_SMI_NODE) << "there is only one node";
     tree.numa(1, "ff00", "8-15", "20");
     t = load(tree);
-    EXPECT_EQ(distance(t, "18:00.0", "3b:00.0").smi, PVN_SMI_UNKNOWN);
+    EXPECT_EQ(distance(t, "18:00.0", "3b:00.0").smi, PVN_TOPO_SMI_UNKNOWN);
 }
 
 TEST(Distance, NoPlaceAndNoIndex)
 {
     Tree tree;
-    pvn_distance d;
+    pvn_topo_distance d;
 
     tree.pci("pci0000:17", "0000:17:00.0", Pci::nic());
     tree.file("/sys/bus/pci/devices/0000:99:00.0/class", "0x020000\n");
     Topo t = load(tree);
-    EXPECT_EQ(distance(t, "17:00.0", "99:00.0").smi, PVN_SMI_UNKNOWN);
-    pvn_topo_distance(t.get(), -1, 0, &d);
-    EXPECT_EQ(d.smi, PVN_SMI_UNKNOWN);
-    pvn_topo_distance(t.get(), 0, 1000, &d);
-    EXPECT_EQ(d.smi, PVN_SMI_UNKNOWN);
+    EXPECT_EQ(distance(t, "17:00.0", "99:00.0").smi, PVN_TOPO_SMI_UNKNOWN);
+    pvn_topo_find_distance(t.get(), -1, 0, &d);
+    EXPECT_EQ(d.smi, PVN_TOPO_SMI_UNKNOWN);
+    pvn_topo_find_distance(t.get(), 0, 1000, &d);
+    EXPECT_EQ(d.smi, PVN_TOPO_SMI_UNKNOWN);
 }
 
 // ---- random trees
@@ -207,7 +208,7 @@ struct Random {
         }
         return out;
     }
-    pvn_smi_class expected(const std::string &a, const std::string &b, int *switches)
+    pvn_topo_smi_class expected(const std::string &a, const std::string &b, int *switches)
     {
         int x = box_of[a], y = box_of[b];
         std::vector<int> cx = chain(x), cy = chain(y);
@@ -216,10 +217,11 @@ struct Random {
 
         *switches = 0;
         if (a == b) {
-            return PVN_SMI_SELF;
+            return PVN_TOPO_SMI_SELF;
         }
         if (cx.back() != cy.back()) {
-            return boxes[(size_t)x].numa == boxes[(size_t)y].numa ? PVN_SMI_NODE : PVN_SMI_SYS;
+            return boxes[(size_t)x].numa == boxes[(size_t)y].numa ? PVN_TOPO_SMI_NODE
+                                                                  : PVN_TOPO_SMI_SYS;
         }
         int meet = -1;
         for (int i : cx) {
@@ -240,15 +242,15 @@ struct Random {
             *switches += boxes[(size_t)i].what == Box::Switch;
         }
         if (boxes[(size_t)meet].what == Box::Root) {
-            return PVN_SMI_PHB;
+            return PVN_TOPO_SMI_PHB;
         }
-        return *switches <= 1 ? PVN_SMI_PIX : PVN_SMI_PXB;
+        return *switches <= 1 ? PVN_TOPO_SMI_PIX : PVN_TOPO_SMI_PXB;
     }
 };
 
 TEST(Distance, RandomTreesAgreeWithAPathFinder)
 {
-    std::map<pvn_smi_class, int> seen;
+    std::map<pvn_topo_smi_class, int> seen;
 
     for (unsigned seed = 1; seed <= 150; seed++) {
         Random r(seed);
@@ -260,13 +262,13 @@ TEST(Distance, RandomTreesAgreeWithAPathFinder)
         for (const auto &a : r.box_of) {
             for (const auto &b : r.box_of) {
                 int switches;
-                pvn_smi_class want = r.expected(a.first, b.first, &switches);
-                pvn_distance d = distance(t, a.first.c_str(), b.first.c_str());
-                pvn_distance back = distance(t, b.first.c_str(), a.first.c_str());
+                pvn_topo_smi_class want = r.expected(a.first, b.first, &switches);
+                pvn_topo_distance d = distance(t, a.first.c_str(), b.first.c_str());
+                pvn_topo_distance back = distance(t, b.first.c_str(), a.first.c_str());
 
                 ASSERT_EQ(d.smi, want)
                     << "seed " << seed << " " << a.first << " " << b.first << ": " << d.reason;
-                if (want == PVN_SMI_PIX || want == PVN_SMI_PXB) {
+                if (want == PVN_TOPO_SMI_PIX || want == PVN_TOPO_SMI_PXB) {
                     ASSERT_EQ(d.switches, switches) << "seed " << seed;
                 }
                 ASSERT_EQ(back.smi, d.smi);
@@ -277,8 +279,8 @@ TEST(Distance, RandomTreesAgreeWithAPathFinder)
             }
         }
     }
-    for (pvn_smi_class c :
-         {PVN_SMI_SELF, PVN_SMI_PIX, PVN_SMI_PXB, PVN_SMI_PHB, PVN_SMI_NODE, PVN_SMI_SYS}) {
-        EXPECT_GT(seen[c], 100) << pvn_smi_class_name(c) << " was hardly tried";
+    for (pvn_topo_smi_class c : {PVN_TOPO_SMI_SELF, PVN_TOPO_SMI_PIX, PVN_TOPO_SMI_PXB,
+                                 PVN_TOPO_SMI_PHB, PVN_TOPO_SMI_NODE, PVN_TOPO_SMI_SYS}) {
+        EXPECT_GT(seen[c], 100) << pvn_topo_smi_class_name(c) << " was hardly tried";
     }
 }

@@ -59,10 +59,10 @@ static std::string as_tar(const Tree &tree, const TempDir &dir)
 static std::string describe(const Topo &t, bool addresses)
 {
     std::ostringstream o;
-    auto limit = [](int v) { return v == PVN_UNKNOWN ? std::string("?") : std::to_string(v); };
+    auto limit = [](int v) { return v == PVN_TOPO_UNKNOWN ? std::string("?") : std::to_string(v); };
 
     for (int i = 0; i < t->npci; i++) {
-        const pvn_pci &p = t->pci[i];
+        const pvn_topo_pci &p = t->pci[i];
 
         o << "pci " << p.bdf << " " << (p.path != nullptr ? p.path : "-") << " f" << p.flags << " k"
           << p.kind << p.kind_from_config << " p" << p.parent << " r" << p.root << " d" << p.depth
@@ -88,19 +88,19 @@ static std::string describe(const Topo &t, bool addresses)
           << "\n";
     }
     for (int i = 0; i < t->nnets; i++) {
-        const pvn_net &n = t->nets[i];
+        const pvn_topo_net &n = t->nets[i];
 
         o << "net " << n.name << n.kind << n.driver << n.pci << " " << limit(n.mtu) << n.operstate
           << limit(n.carrier) << limit(n.speed_mbps) << limit(n.dev_port) << n.master << n.lower
           << (addresses ? n.address : "") << "\n";
     }
     for (int i = 0; i < t->nrdmas; i++) {
-        const pvn_rdma &d = t->rdmas[i];
+        const pvn_topo_rdma &d = t->rdmas[i];
 
         o << "rdma " << d.name << d.kind << d.driver << d.pci << d.fw_ver << d.node_type
           << (addresses ? d.node_guid : "") << "\n";
         for (int p = 0; p < d.nports; p++) {
-            const pvn_rdma_port &port = d.ports[p];
+            const pvn_topo_rdma_port &port = d.ports[p];
 
             o << " port " << port.num << port.state_text << port.rate_text << port.layer
               << port.netdev << " " << port.ngids << "/" << port.gid_table_len;
@@ -199,7 +199,7 @@ TEST(Gather, SameModelWithAddressesKept)
             std::ofstream(root, std::ios::binary) << tree.tar();
         }
         Topo before = load_dir(root);
-        std::string image = gather(root, PVN_GATHER_KEEP_ADDRESSES);
+        std::string image = gather(root, PVN_TOPO_GATHER_KEEP_ADDRESSES);
         EXPECT_EQ(describe(load_image(image), true), describe(before, true));
     }
 }
@@ -215,7 +215,8 @@ TEST(Gather, SameModelWithoutAddresses)
     int a = pvn_topo_find_net(after.get(), "ens1"), b = pvn_topo_find_net(after.get(), "ens2");
     EXPECT_STREQ(after->nets[a].address, after->nets[b].address);
     EXPECT_STRNE(after->nets[a].address, "b8:ce:f6:12:34:56");
-    const pvn_rdma_port &port = after->rdmas[pvn_topo_find_rdma(after.get(), "mlx5_8")].ports[0];
+    const pvn_topo_rdma_port &port =
+        after->rdmas[pvn_topo_find_rdma(after.get(), "mlx5_8")].ports[0];
     ASSERT_EQ(port.ngids, 4);
     EXPECT_EQ(memcmp(port.gids[0].raw, port.gids[3].raw, 16), 0);
     EXPECT_EQ(port.gids[0].raw[0], 0xfe);
@@ -224,7 +225,7 @@ TEST(Gather, SameModelWithoutAddresses)
     EXPECT_EQ(port.gids[2].raw[0], 0x20);
     char why[256];
     bool usable;
-    EXPECT_EQ(pvn_gid_pick(&port, &usable, why, sizeof why), 1);
+    EXPECT_EQ(pvn_topo_gid_pick(&port, &usable, why, sizeof why), 1);
     EXPECT_TRUE(usable);
 }
 
@@ -291,7 +292,7 @@ TEST(Gather, GuestsAndThisMachine)
     TempDir dir;
 
     std::string root = as_tar(vmware_guest({}), dir);
-    EXPECT_EQ(describe(load_image(gather(root, PVN_GATHER_KEEP_ADDRESSES)), true),
+    EXPECT_EQ(describe(load_image(gather(root, PVN_TOPO_GATHER_KEEP_ADDRESSES)), true),
               describe(load_dir(root), true));
 
     Topo live = load_dir("/"), again = load_image(gather("/", 0));

@@ -22,11 +22,12 @@ static int apply_hints(const Topo &t, const std::string &text, std::string *erro
     return rc;
 }
 
-static pvn_distance distance(const Topo &t, const char *a, const char *b)
+static pvn_topo_distance distance(const Topo &t, const char *a, const char *b)
 {
-    pvn_distance d;
+    pvn_topo_distance d;
 
-    pvn_topo_distance(t.get(), pvn_topo_find_pci(t.get(), a), pvn_topo_find_pci(t.get(), b), &d);
+    pvn_topo_find_distance(t.get(), pvn_topo_find_pci(t.get(), a), pvn_topo_find_pci(t.get(), b),
+                           &d);
     return d;
 }
 
@@ -44,40 +45,41 @@ TEST(Hints, PlaceDevicesBelowInventedSwitches)
     Topo t = load(vmware_guest({}));
     int before = t->npci;
 
-    EXPECT_EQ(distance(t, "03:00.0", "0b:00.1").trust, PVN_TRUST_HIDDEN);
-    EXPECT_EQ(distance(t, "03:00.0", "0b:00.1").smi, PVN_SMI_UNKNOWN);
-    EXPECT_EQ(distance(t, "03:00.0", "0b:00.1").seen, PVN_SMI_PHB);
+    EXPECT_EQ(distance(t, "03:00.0", "0b:00.1").trust, PVN_TOPO_TRUST_HIDDEN);
+    EXPECT_EQ(distance(t, "03:00.0", "0b:00.1").smi, PVN_TOPO_SMI_UNKNOWN);
+    EXPECT_EQ(distance(t, "03:00.0", "0b:00.1").seen, PVN_TOPO_SMI_PHB);
     apply_hints(t, two_switches);
-    EXPECT_EQ(t->merged, (unsigned)PVN_MERGED_HINTS);
+    EXPECT_EQ(t->merged, (unsigned)PVN_TOPO_MERGED_HINTS);
     EXPECT_EQ(t->npci, before + 4 + 4)
         << "per switch a root port and an upstream port, per device a port";
 
-    pvn_distance d = distance(t, "03:00.0", "0b:00.1");
-    EXPECT_EQ(d.smi, PVN_SMI_PIX);
-    EXPECT_EQ(d.trust, PVN_TRUST_HINTED);
-    EXPECT_EQ(distance(t, "03:00.0", "0b:00.0").smi, PVN_SMI_PIX)
+    pvn_topo_distance d = distance(t, "03:00.0", "0b:00.1");
+    EXPECT_EQ(d.smi, PVN_TOPO_SMI_PIX);
+    EXPECT_EQ(d.trust, PVN_TOPO_TRUST_HINTED);
+    EXPECT_EQ(distance(t, "03:00.0", "0b:00.0").smi, PVN_TOPO_SMI_PIX)
         << "vmxnet3 moves with its PVRDMA";
-    EXPECT_EQ(distance(t, "03:00.0", "13:00.1").smi, PVN_SMI_SYS);
-    EXPECT_EQ(distance(t, "1b:00.0", "13:00.1").smi, PVN_SMI_PIX);
+    EXPECT_EQ(distance(t, "03:00.0", "13:00.1").smi, PVN_TOPO_SMI_SYS);
+    EXPECT_EQ(distance(t, "1b:00.0", "13:00.1").smi, PVN_TOPO_SMI_PIX);
 
-    const pvn_pci &gpu = t->pci[pvn_topo_find_pci(t.get(), "03:00.0")];
-    EXPECT_TRUE(gpu.flags & PVN_PCI_MOVED);
-    EXPECT_TRUE(gpu.flags & PVN_PCI_NUMA_HINTED);
+    const pvn_topo_pci &gpu = t->pci[pvn_topo_find_pci(t.get(), "03:00.0")];
+    EXPECT_TRUE(gpu.flags & PVN_TOPO_PCI_MOVED);
+    EXPECT_TRUE(gpu.flags & PVN_TOPO_PCI_NUMA_HINTED);
     EXPECT_EQ(gpu.numa, 0);
     EXPECT_STREQ(gpu.numa_text, "-1") << "what the guest said is kept";
     EXPECT_EQ(gpu.depth, 3);
     EXPECT_STREQ(t->pci[gpu.seen_parent].bdf, "0000:00:15.0");
-    const pvn_pci &port = t->pci[gpu.parent];
-    EXPECT_EQ(port.kind, PVN_PCI_SWITCH_DOWN);
+    const pvn_topo_pci &port = t->pci[gpu.parent];
+    EXPECT_EQ(port.kind, PVN_TOPO_PCI_SWITCH_DOWN);
     EXPECT_EQ(port.domain, 0xffffu);
-    EXPECT_EQ(port.flags, (unsigned)PVN_PCI_INVENTED);
-    const pvn_pci &up = t->pci[port.parent];
-    EXPECT_EQ(up.kind, PVN_PCI_SWITCH_UP);
+    EXPECT_EQ(port.flags, (unsigned)PVN_TOPO_PCI_INVENTED);
+    const pvn_topo_pci &up = t->pci[port.parent];
+    EXPECT_EQ(up.kind, PVN_TOPO_PCI_SWITCH_UP);
     EXPECT_STREQ(up.link.speed_max_text, "32.0 GT/s PCIe");
     EXPECT_EQ(up.link.width_max, 16);
-    EXPECT_EQ(t->pci[up.parent].kind, PVN_PCI_ROOT_PORT);
+    EXPECT_EQ(t->pci[up.parent].kind, PVN_TOPO_PCI_ROOT_PORT);
     for (int i = before; i < t->npci; i++) {
-        EXPECT_GT(pvn_link_mbytes(t->pci[i].link.speed_max_mts, t->pci[i].link.width_max), 3000)
+        EXPECT_GT(pvn_topo_link_mbytes(t->pci[i].link.speed_max_mts, t->pci[i].link.width_max),
+                  3000)
             << "an invented bridge must not narrow a pair";
         for (int k = 0; k < i; k++) {
             EXPECT_STRNE(t->pci[i].bdf, t->pci[k].bdf);
@@ -94,10 +96,10 @@ TEST(Hints, NestedSwitchesAndNodesAlone)
         "pvn-topo-hints 1\r\nswitch top node 0\nswitch leaf1 in top\nswitch leaf2 in top\n"
         "device 0000:03:00.0 in leaf1\ndevice 0000:0b:00.1 in leaf1\ndevice 0000:13:00.1 in leaf2\n"
         "device 0000:1b:00.0 node 1\n");
-    EXPECT_EQ(distance(t, "03:00.0", "0b:00.1").smi, PVN_SMI_PIX);
-    EXPECT_EQ(distance(t, "03:00.0", "13:00.1").smi, PVN_SMI_PXB);
+    EXPECT_EQ(distance(t, "03:00.0", "0b:00.1").smi, PVN_TOPO_SMI_PIX);
+    EXPECT_EQ(distance(t, "03:00.0", "13:00.1").smi, PVN_TOPO_SMI_PXB);
     EXPECT_EQ(distance(t, "03:00.0", "13:00.1").switches, 3);
-    EXPECT_EQ(distance(t, "03:00.0", "1b:00.0").smi, PVN_SMI_SYS);
+    EXPECT_EQ(distance(t, "03:00.0", "1b:00.0").smi, PVN_TOPO_SMI_SYS);
     EXPECT_EQ(t->pci[pvn_topo_find_pci(t.get(), "13:00.1")].numa, 0) << "from the switch above";
 }
 
@@ -106,9 +108,9 @@ TEST(Hints, PartOfTheDevicesStaysHidden)
     Topo t = load(vmware_guest({}));
 
     apply_hints(t, "pvn-topo-hints 1\nswitch a\ndevice 0000:03:00.0 in a\ndevice ens192 in a\n");
-    EXPECT_EQ(distance(t, "03:00.0", "0b:00.1").smi, PVN_SMI_PIX);
-    EXPECT_EQ(distance(t, "03:00.0", "13:00.1").trust, PVN_TRUST_HIDDEN);
-    EXPECT_EQ(distance(t, "1b:00.0", "13:00.1").trust, PVN_TRUST_HIDDEN);
+    EXPECT_EQ(distance(t, "03:00.0", "0b:00.1").smi, PVN_TOPO_SMI_PIX);
+    EXPECT_EQ(distance(t, "03:00.0", "13:00.1").trust, PVN_TOPO_TRUST_HIDDEN);
+    EXPECT_EQ(distance(t, "1b:00.0", "13:00.1").trust, PVN_TOPO_TRUST_HIDDEN);
 }
 
 TEST(Hints, UnknownLinksTakeTheFastestBelow)
@@ -116,7 +118,7 @@ TEST(Hints, UnknownLinksTakeTheFastestBelow)
     Topo t = load(vmware_guest({}));
 
     apply_hints(t, "pvn-topo-hints 1\nswitch a\ndevice 0000:03:00.0 in a\ndevice ens192 in a\n");
-    const pvn_pci &gpu = t->pci[pvn_topo_find_pci(t.get(), "03:00.0")];
+    const pvn_topo_pci &gpu = t->pci[pvn_topo_find_pci(t.get(), "03:00.0")];
     EXPECT_STREQ(t->pci[gpu.parent].link.speed_max_text, "16.0 GT/s PCIe");
     EXPECT_EQ(t->pci[gpu.parent].link.width_max, 16);
 }
@@ -274,17 +276,17 @@ TEST(Merge, BySerialNumberAndAddress)
     std::string error;
 
     ASSERT_EQ(merge(g, h, &error), 0) << error;
-    EXPECT_EQ(g->merged, (unsigned)PVN_MERGED_HOST) << "nothing was matched by order";
+    EXPECT_EQ(g->merged, (unsigned)PVN_TOPO_MERGED_HOST) << "nothing was matched by order";
     // GPU i of the guest is 3 - i of the host, NIC likewise.
-    const pvn_pci &gpu0 = g->pci[pvn_topo_find_pci(g.get(), "01:00.0")];
+    const pvn_topo_pci &gpu0 = g->pci[pvn_topo_find_pci(g.get(), "01:00.0")];
     EXPECT_EQ(gpu0.numa, 1);
     EXPECT_STREQ(g->pci[gpu0.parent].bdf, "ffff:52:00.0") << "a copy of the host's 0000:52:00.0";
     EXPECT_EQ(g->pci[gpu0.parent].vendor, 0x1000);
     EXPECT_STREQ(g->roots[gpu0.root].name, "host:pci0000:50");
-    EXPECT_EQ(distance(g, "01:00.0", "11:00.0").smi, PVN_SMI_PIX);
-    EXPECT_EQ(distance(g, "01:00.0", "11:00.0").trust, PVN_TRUST_HINTED);
-    EXPECT_EQ(distance(g, "01:00.0", "12:00.0").smi, PVN_SMI_NODE);
-    EXPECT_EQ(distance(g, "01:00.0", "14:00.0").smi, PVN_SMI_SYS);
+    EXPECT_EQ(distance(g, "01:00.0", "11:00.0").smi, PVN_TOPO_SMI_PIX);
+    EXPECT_EQ(distance(g, "01:00.0", "11:00.0").trust, PVN_TOPO_TRUST_HINTED);
+    EXPECT_EQ(distance(g, "01:00.0", "12:00.0").smi, PVN_TOPO_SMI_NODE);
+    EXPECT_EQ(distance(g, "01:00.0", "14:00.0").smi, PVN_TOPO_SMI_SYS);
 }
 
 TEST(Merge, ByOrderIsMarked)
@@ -295,8 +297,8 @@ TEST(Merge, ByOrderIsMarked)
     gt.remove("/sys/class/net");
     Topo g = load(gt), h = load(ht);
     ASSERT_EQ(merge(g, h, &error), 0) << error;
-    EXPECT_EQ(g->merged, (unsigned)(PVN_MERGED_HOST | PVN_MERGED_ORDER));
-    EXPECT_EQ(distance(g, "01:00.0", "11:00.0").smi, PVN_SMI_PIX);
+    EXPECT_EQ(g->merged, (unsigned)(PVN_TOPO_MERGED_HOST | PVN_TOPO_MERGED_ORDER));
+    EXPECT_EQ(distance(g, "01:00.0", "11:00.0").smi, PVN_TOPO_SMI_PIX);
 }
 
 TEST(Merge, OneOfAKindIsSure)
@@ -307,7 +309,7 @@ TEST(Merge, OneOfAKindIsSure)
     gt.remove("/sys/class/net");
     Topo g = load(gt);
     ASSERT_EQ(merge(g, load(ht), &error), 0) << error;
-    EXPECT_EQ(g->merged, (unsigned)PVN_MERGED_HOST);
+    EXPECT_EQ(g->merged, (unsigned)PVN_TOPO_MERGED_HOST);
 }
 
 TEST(Merge, TooManyCandidatesNeedNames)
@@ -327,8 +329,8 @@ TEST(Merge, TooManyCandidatesNeedNames)
                     "device 0000:11:00.0 host 0000:44:00.0\n"),
               0)
         << error;
-    EXPECT_EQ(distance(g, "01:00.0", "11:00.0").smi, PVN_SMI_PIX);
-    EXPECT_EQ(distance(g, "02:00.0", "12:00.0").trust, PVN_TRUST_HIDDEN);
+    EXPECT_EQ(distance(g, "01:00.0", "11:00.0").smi, PVN_TOPO_SMI_PIX);
+    EXPECT_EQ(distance(g, "02:00.0", "12:00.0").trust, PVN_TOPO_TRUST_HIDDEN);
 }
 
 TEST(Merge, ParavirtualNicGoesToItsUplink)
@@ -338,8 +340,8 @@ TEST(Merge, ParavirtualNicGoesToItsUplink)
 
     ASSERT_EQ(merge(g, h, &error, "pvn-topo-hints 1\ndevice vmw_pvrdma0 host 0000:24:00.0\n"), 0)
         << error;
-    EXPECT_EQ(distance(g, "03:00.0", "0b:00.1").smi, PVN_SMI_PIX);
-    EXPECT_EQ(distance(g, "1b:00.0", "13:00.1").trust, PVN_TRUST_HIDDEN)
+    EXPECT_EQ(distance(g, "03:00.0", "0b:00.1").smi, PVN_TOPO_SMI_PIX);
+    EXPECT_EQ(distance(g, "1b:00.0", "13:00.1").trust, PVN_TOPO_TRUST_HIDDEN)
         << "virtual NICs match nothing";
 }
 
@@ -407,16 +409,16 @@ TEST(Esxcli, TreeFromSpawnedBusesAndParents)
     ASSERT_EQ(rc, 0) << error;
     ASSERT_EQ(t->npci, 7);
     EXPECT_EQ(t->ngpus, 1);
-    const pvn_pci &gpu = t->pci[pvn_topo_find_pci(t.get(), "3d:00.0")];
+    const pvn_topo_pci &gpu = t->pci[pvn_topo_find_pci(t.get(), "3d:00.0")];
     EXPECT_EQ(gpu.depth, 3);
     EXPECT_EQ(gpu.numa, 0);
     EXPECT_EQ(gpu.class_code, 0x030200);
     EXPECT_STREQ(gpu.driver, "pciPassthru");
-    EXPECT_EQ(t->pci[pvn_topo_find_pci(t.get(), "3b:00.0")].kind, PVN_PCI_SWITCH_UP);
-    const pvn_pci &nic = t->pci[pvn_topo_find_pci(t.get(), "3e:00.0")];
+    EXPECT_EQ(t->pci[pvn_topo_find_pci(t.get(), "3b:00.0")].kind, PVN_TOPO_PCI_SWITCH_UP);
+    const pvn_topo_pci &nic = t->pci[pvn_topo_find_pci(t.get(), "3e:00.0")];
     EXPECT_STREQ(t->pci[nic.parent].bdf, "0000:3c:04.0") << "by Parent Device: nothing spawned 3e";
-    EXPECT_EQ(distance(t, "3d:00.0", "3e:00.0").smi, PVN_SMI_PIX);
-    EXPECT_EQ(t->pci[pvn_topo_find_pci(t.get(), "af:00.0")].numa, PVN_UNKNOWN);
+    EXPECT_EQ(distance(t, "3d:00.0", "3e:00.0").smi, PVN_TOPO_SMI_PIX);
+    EXPECT_EQ(t->pci[pvn_topo_find_pci(t.get(), "af:00.0")].numa, PVN_TOPO_UNKNOWN);
 }
 
 TEST(Esxcli, MergesIntoItsGuest)
@@ -432,8 +434,8 @@ TEST(Esxcli, MergesIntoItsGuest)
     Topo g = load(tree), h = load_esx(esx_host(), &rc, &error);
     ASSERT_EQ(rc, 0) << error;
     ASSERT_EQ(merge(g, h, &error), 0) << error;
-    EXPECT_EQ(distance(g, "03:00.0", "0b:00.0").smi, PVN_SMI_PIX);
-    const pvn_pci &gpu = g->pci[pvn_topo_find_pci(g.get(), "03:00.0")];
+    EXPECT_EQ(distance(g, "03:00.0", "0b:00.0").smi, PVN_TOPO_SMI_PIX);
+    const pvn_topo_pci &gpu = g->pci[pvn_topo_find_pci(g.get(), "03:00.0")];
     EXPECT_EQ(g->pci[gpu.parent].link.speed_max_mts, 16000)
         << "esxcli tells no link; the device does";
 }
@@ -465,7 +467,7 @@ TEST(Esxcli, Junk)
 
 static std::string remedies(const Topo &t)
 {
-    pvn_remedy r[32];
+    pvn_topo_remedy r[32];
     int n = pvn_topo_guest_remedies(t.get(), r, 32);
     std::string ids;
 

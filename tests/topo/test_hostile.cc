@@ -29,21 +29,22 @@ class Store
 
         if (as_dir) {
             tree.write_dir(dir.path);
-            EXPECT_EQ(pvn_fs_open_dir(dir.path.c_str(), nullptr, &store), 0);
+            EXPECT_EQ(pvn_topo_fs_open_dir(dir.path.c_str(), nullptr, &store), 0);
         } else {
             std::string image = tree.tar();
 
-            EXPECT_EQ(pvn_fs_open_tar(image.data(), image.size(), &store, &err), 0) << err.text;
+            EXPECT_EQ(pvn_topo_fs_open_tar(image.data(), image.size(), &store, &err), 0)
+                << err.text;
         }
     }
     ~Store()
     {
-        pvn_fs_close(store);
+        pvn_topo_fs_close(store);
     }
     std::string resolve(const std::string &path, int *rc = nullptr)
     {
-        char out[PVN_FS_PATH_MAX] = "";
-        int r = pvn_fs_resolve(store, path.c_str(), out);
+        char out[PVN_TOPO_FS_PATH_MAX] = "";
+        int r = pvn_topo_fs_resolve(store, path.c_str(), out);
 
         if (rc != nullptr) {
             *rc = r;
@@ -58,7 +59,7 @@ class Store
         return rc;
     }
     TempDir dir;
-    pvn_fs *store = nullptr;
+    pvn_topo_fs *store = nullptr;
 };
 
 class Stores : public testing::TestWithParam<bool>
@@ -103,10 +104,10 @@ TEST_P(Stores, LinksStayInside)
     EXPECT_NE(s.error("/sys/a/b/file/more"), 0);
 
     char buf[8];
-    EXPECT_EQ(pvn_fs_read(s.store, "/sys/chain", buf, sizeof buf), 1);
-    EXPECT_EQ(pvn_fs_read(s.store, "/sys/a", buf, sizeof buf), -EINVAL) << "a directory";
-    EXPECT_EQ(pvn_fs_type(s.store, "/sys/relative"), PVN_FS_DIR);
-    EXPECT_EQ(pvn_fs_type(s.store, "/sys/dangling"), PVN_FS_NONE);
+    EXPECT_EQ(pvn_topo_fs_read(s.store, "/sys/chain", buf, sizeof buf), 1);
+    EXPECT_EQ(pvn_topo_fs_read(s.store, "/sys/a", buf, sizeof buf), -EINVAL) << "a directory";
+    EXPECT_EQ(pvn_topo_fs_type(s.store, "/sys/relative"), PVN_TOPO_FS_DIR);
+    EXPECT_EQ(pvn_topo_fs_type(s.store, "/sys/dangling"), PVN_TOPO_FS_NONE);
 }
 
 TEST_P(Stores, ListsAndWholeFiles)
@@ -115,7 +116,7 @@ TEST_P(Stores, ListsAndWholeFiles)
     std::string big(100000, 'z');
     char *text;
     size_t len;
-    pvn_fs_names names;
+    pvn_topo_fs_names names;
 
     t.file("/sys/d/a-b", "");
     t.file("/sys/d/a/c", "");
@@ -125,19 +126,19 @@ TEST_P(Stores, ListsAndWholeFiles)
     t.file("/proc/empty", "");
     Store s(t, GetParam());
 
-    ASSERT_EQ(pvn_fs_list(s.store, "/sys/d", &names), 0);
+    ASSERT_EQ(pvn_topo_fs_list(s.store, "/sys/d", &names), 0);
     ASSERT_EQ(names.n, 3);
     EXPECT_STREQ(names.name[0], "a");
     EXPECT_STREQ(names.name[1], "a-b");
     EXPECT_STREQ(names.name[2], "a.x");
-    pvn_fs_names_free(&names);
-    EXPECT_LT(pvn_fs_list(s.store, "/sys/d/a-b", &names), 0);
-    EXPECT_EQ(pvn_fs_list(s.store, "/sys/none", &names), -ENOENT);
-    ASSERT_EQ(pvn_fs_read_all(s.store, "/proc/big", 1 << 20, &text, &len), 0);
+    pvn_topo_fs_names_free(&names);
+    EXPECT_LT(pvn_topo_fs_list(s.store, "/sys/d/a-b", &names), 0);
+    EXPECT_EQ(pvn_topo_fs_list(s.store, "/sys/none", &names), -ENOENT);
+    ASSERT_EQ(pvn_topo_fs_read_all(s.store, "/proc/big", 1 << 20, &text, &len), 0);
     EXPECT_EQ(std::string(text, len), big);
     free(text);
-    EXPECT_EQ(pvn_fs_read_all(s.store, "/proc/big", 50000, &text, &len), -EFBIG);
-    ASSERT_EQ(pvn_fs_read_all(s.store, "/proc/empty", 10, &text, &len), 0);
+    EXPECT_EQ(pvn_topo_fs_read_all(s.store, "/proc/big", 50000, &text, &len), -EFBIG);
+    ASSERT_EQ(pvn_topo_fs_read_all(s.store, "/proc/empty", 10, &text, &len), 0);
     EXPECT_EQ(len, 0u);
     free(text);
 }
@@ -157,8 +158,8 @@ TEST(Dir, PipesAndDevicesAreNotOpened)
     fs::remove(d + "vendor");
     fs::create_directory(d + "vendor");
     Topo t = load_dir(dir.path);
-    EXPECT_EQ(t->pci[0].class_code, PVN_UNKNOWN);
-    EXPECT_EQ(t->pci[0].vendor, PVN_UNKNOWN);
+    EXPECT_EQ(t->pci[0].class_code, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(t->pci[0].vendor, PVN_TOPO_UNKNOWN);
     EXPECT_EQ(t->pci[0].device, 0x101b);
 }
 
@@ -197,10 +198,10 @@ TEST(Dir, NothingOutsideTheRootIsRead)
     Topo m = load_dir(dir.path);
 
     ASSERT_TRUE(m);
-    EXPECT_EQ(m->pci[0].numa, PVN_UNKNOWN);
+    EXPECT_EQ(m->pci[0].numa, PVN_TOPO_UNKNOWN);
     EXPECT_STREQ(m->pci[0].numa_text, "");
     EXPECT_STREQ(m->rdmas[0].ports[0].gids[0].ndev, "");
-    EXPECT_EQ(m->rdmas[0].ports[0].gids[0].type, PVN_GID_UNKNOWN);
+    EXPECT_EQ(m->rdmas[0].ports[0].gids[0].type, PVN_TOPO_GID_UNKNOWN);
     EXPECT_STREQ(m->kernel, "");
     EXPECT_EQ(pvn_topo_find_net(m.get(), "out"), -1);
     for (int i = 0; i < m->nnotes; i++) {
@@ -208,7 +209,7 @@ TEST(Dir, NothingOutsideTheRootIsRead)
     }
     int aa = pvn_topo_find_pci(m.get(), "aa:00.0");
     ASSERT_GE(aa, 0);
-    EXPECT_TRUE(m->pci[aa].flags & PVN_PCI_NO_PATH);
+    EXPECT_TRUE(m->pci[aa].flags & PVN_TOPO_PCI_NO_PATH);
 }
 
 TEST(Hostile, LoopsAndDanglingLinksLeaveNotes)
@@ -226,7 +227,7 @@ TEST(Hostile, LoopsAndDanglingLinksLeaveNotes)
 
     ASSERT_EQ(m->npci, 5);
     for (int i = 0; i < 4; i++) {
-        EXPECT_TRUE(m->pci[i].flags & PVN_PCI_NO_PATH) << m->pci[i].bdf;
+        EXPECT_TRUE(m->pci[i].flags & PVN_TOPO_PCI_NO_PATH) << m->pci[i].bdf;
         EXPECT_EQ(m->pci[i].root, -1);
     }
     EXPECT_EQ(m->pci[4].root, 0);
@@ -260,9 +261,9 @@ TEST(Hostile, PathsThatContradictEachOther)
         }
         EXPECT_LT(steps, 10) << "parents close to a loop";
         for (int k = 0; k < m->npci; k++) {
-            pvn_distance d;
+            pvn_topo_distance d;
 
-            pvn_topo_distance(m.get(), i, k, &d);
+            pvn_topo_find_distance(m.get(), i, k, &d);
         }
     }
 }
@@ -312,8 +313,8 @@ TEST(Hostile, DeepChains)
     }
     Topo m = load(t);
     EXPECT_EQ(m->pci[249].depth, 249);
-    pvn_distance d;
-    pvn_topo_distance(m.get(), 0, 249, &d);
+    pvn_topo_distance d;
+    pvn_topo_find_distance(m.get(), 0, 249, &d);
     EXPECT_EQ(d.hops, 249);
 }
 
@@ -337,7 +338,7 @@ TEST(Hostile, LongAndBinaryNames)
     ASSERT_EQ(m->nrdmas, 1);
     EXPECT_STREQ(m->rdmas[0].fw_ver, "a?b");
     EXPECT_EQ(m->rdmas[0].nports, 1);
-    EXPECT_EQ(m->rdmas[0].ports[0].state, PVN_UNKNOWN);
+    EXPECT_EQ(m->rdmas[0].ports[0].state, PVN_TOPO_UNKNOWN);
     EXPECT_EQ(m->nnotes, 5);
 }
 

@@ -130,7 +130,7 @@ static Tree rebuild(const Machine &m)
 
 // The class by hwloc's objects alone: what is the innermost object that both hang on, and how many
 // switches are on the two ways up to it. A bridge is a port; the ports of a switch come in pairs.
-static pvn_smi_class by_nesting(const Function &a, const Function &b)
+static pvn_topo_smi_class by_nesting(const Function &a, const Function &b)
 {
     const Object *common = nullptr;
     size_t depth = 0;
@@ -141,11 +141,12 @@ static pvn_smi_class by_nesting(const Function &a, const Function &b)
     }
     if (common == nullptr || common->type != "Bridge") {
         if (a.node < 0 || b.node < 0) {
-            return PVN_SMI_UNKNOWN;
+            return PVN_TOPO_SMI_UNKNOWN;
         }
-        return a.node == b.node ? PVN_SMI_NODE : PVN_SMI_SYS;
+        return a.node == b.node ? PVN_TOPO_SMI_NODE : PVN_TOPO_SMI_SYS;
     }
-    return common->bdf.empty() ? PVN_SMI_PHB : PVN_SMI_PIX; // or PXB: the nesting tells no switches
+    return common->bdf.empty() ? PVN_TOPO_SMI_PHB
+                               : PVN_TOPO_SMI_PIX; // or PXB: the nesting tells no switches
 }
 
 static bool is_nic(const Function &f)
@@ -172,29 +173,30 @@ TEST_P(HwlocXml, NestingAgreesWithDistances)
     EXPECT_EQ(t->npci, (int)m.functions.size());
     EXPECT_EQ(t->nnotes, 0) << t->notes[0].where << ": " << t->notes[0].text;
 
-    std::map<pvn_smi_class, int> wanted;
+    std::map<pvn_topo_smi_class, int> wanted;
     for (const auto &a : m.functions) {
         int ia = pvn_topo_find_pci(t.get(), a.first.c_str());
 
         for (const auto &b : m.functions) {
             int ib = pvn_topo_find_pci(t.get(), b.first.c_str());
-            pvn_smi_class want = by_nesting(a.second, b.second);
-            pvn_distance d;
+            pvn_topo_smi_class want = by_nesting(a.second, b.second);
+            pvn_topo_distance d;
 
             // Ends of traffic: GPUs and NICs.
             if (a.first == b.first || !is_nic(b.second) ||
                 (!is_nic(a.second) && pvn_topo_gpu_of_pci(t.get(), ia) < 0)) {
                 continue;
             }
-            pvn_topo_distance(t.get(), ia, ib, &d);
+            pvn_topo_find_distance(t.get(), ia, ib, &d);
             wanted[want]++;
-            if (want == PVN_SMI_PIX) {
-                EXPECT_TRUE(d.smi == PVN_SMI_PIX || d.smi == PVN_SMI_PXB)
+            if (want == PVN_TOPO_SMI_PIX) {
+                EXPECT_TRUE(d.smi == PVN_TOPO_SMI_PIX || d.smi == PVN_TOPO_SMI_PXB)
                     << a.first << " " << b.first << ": " << d.reason;
-            } else if (want == PVN_SMI_UNKNOWN) {
+            } else if (want == PVN_TOPO_SMI_UNKNOWN) {
                 // One of them hangs above all nodes.
-                EXPECT_TRUE(d.smi == PVN_SMI_UNKNOWN || (m.nodes == 1 && d.smi == PVN_SMI_NODE) ||
-                            d.smi == PVN_SMI_PIX)
+                EXPECT_TRUE(d.smi == PVN_TOPO_SMI_UNKNOWN ||
+                            (m.nodes == 1 && d.smi == PVN_TOPO_SMI_NODE) ||
+                            d.smi == PVN_TOPO_SMI_PIX)
                     << a.first << " " << b.first << ": " << d.reason;
             } else if (a.first.substr(0, a.first.rfind('.')) !=
                        b.first.substr(0, b.first.rfind('.'))) {
@@ -205,8 +207,8 @@ TEST_P(HwlocXml, NestingAgreesWithDistances)
     printf("%s: %d functions; by hwloc below one bridge %d, host bridge %d, node %d, between nodes "
            "%d, "
            "untold %d\n",
-           GetParam(), t->npci, wanted[PVN_SMI_PIX], wanted[PVN_SMI_PHB], wanted[PVN_SMI_NODE],
-           wanted[PVN_SMI_SYS], wanted[PVN_SMI_UNKNOWN]);
+           GetParam(), t->npci, wanted[PVN_TOPO_SMI_PIX], wanted[PVN_TOPO_SMI_PHB],
+           wanted[PVN_TOPO_SMI_NODE], wanted[PVN_TOPO_SMI_SYS], wanted[PVN_TOPO_SMI_UNKNOWN]);
 }
 
 INSTANTIATE_TEST_SUITE_P(

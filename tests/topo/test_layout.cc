@@ -335,19 +335,19 @@ TEST(Layout, WhatStartingCostsIsTold)
 
 struct Nics {
     Topo topo;
-    pvn_nics nics = {};
-    Nics(const Tree &tree, const std::vector<pvn_nic_device> &given)
+    pvn_topo_nics nics = {};
+    Nics(const Tree &tree, const std::vector<pvn_topo_nic_device> &given)
         : topo(load(tree, PVN_TOPO_FIRST_GID))
     {
-        EXPECT_EQ(0, pvn_nics_of_devices(topo.get(), given.data(), (int)given.size(), &nics));
+        EXPECT_EQ(0, pvn_topo_nics_of_devices(topo.get(), given.data(), (int)given.size(), &nics));
     }
     ~Nics()
     {
-        pvn_nics_free(&nics);
+        pvn_topo_nics_free(&nics);
     }
 };
 
-pvn_nic_device interface(const char *name, int ifindex, const char *path = "")
+pvn_topo_nic_device interface(const char *name, int ifindex, const char *path = "")
 {
     return {name, path, name, ifindex, 1, 1, 0, -1, false};
 }
@@ -406,24 +406,24 @@ TEST(LayoutNics, VirtualFunctionsShareTheWireOfThePhysicalOne)
     for (int i = 0; i < 3; i++)
         snprintf(topo->rdmas[i].sys_image_guid, sizeof topo->rdmas[i].sys_image_guid,
                  "0001:0000:0000:0005");
-    pvn_nics nics = {};
-    ASSERT_EQ(0, pvn_nics_find(topo.get(), PVN_NICS_ALL, &nics));
+    pvn_topo_nics nics = {};
+    ASSERT_EQ(0, pvn_topo_nics_find(topo.get(), PVN_TOPO_NICS_ALL, &nics));
     ASSERT_EQ(3, nics.n);
     for (int i = 0; i < 3; i++)
         EXPECT_EQ(1, nics.list[i].port) << nics.list[i].name;
-    pvn_nics_free(&nics);
+    pvn_topo_nics_free(&nics);
 }
 
 TEST(LayoutNics, PvrdmaHasTheSpeedOfItsVmxnet3)
 {
     Topo topo = load(vmware_guest({}));
-    pvn_nics nics = {};
+    pvn_topo_nics nics = {};
     for (int i = 0; i < topo->nrdmas; i++)
         topo->rdmas[i].ports[0].rate_mbps = 2500;
-    ASSERT_EQ(0, pvn_nics_find(topo.get(), PVN_NICS_RDMA, &nics));
+    ASSERT_EQ(0, pvn_topo_nics_find(topo.get(), PVN_TOPO_NICS_RDMA, &nics));
     ASSERT_EQ(2, nics.n);
     EXPECT_EQ(10000, nics.list[0].speed_mbps);
-    pvn_nics_free(&nics);
+    pvn_topo_nics_free(&nics);
 }
 
 } // namespace

@@ -16,58 +16,59 @@ namespace
 
 struct Detected {
     Topo topo;
-    pvn_nics nics = {};
-    pvn_ndoc *file = nullptr;
-    pvn_pairs *pairs = nullptr;
+    pvn_topo_nics nics = {};
+    pvn_topo_ndoc *file = nullptr;
+    pvn_topo_pairs *pairs = nullptr;
     char why[256] = "";
 
-    explicit Detected(const Tree &tree, pvn_nic_choice choice = PVN_NICS_AUTO,
+    explicit Detected(const Tree &tree, pvn_topo_nic_choice choice = PVN_TOPO_NICS_AUTO,
                       const std::string &xml = "", const Env &vars = {})
         : topo(load(tree))
     {
-        pvn_xml_error err;
-        pvn_nccl_env env = nccl_env(vars);
+        pvn_topo_xml_error err;
+        pvn_topo_nccl_env env = nccl_env(vars);
         if (topo == nullptr)
             return;
-        EXPECT_EQ(0, pvn_nics_find(topo.get(), choice, &nics));
+        EXPECT_EQ(0, pvn_topo_nics_find(topo.get(), choice, &nics));
         if (!xml.empty()) {
-            EXPECT_EQ(0, pvn_nccl_xml_parse(xml.data(), xml.size(), &file, &err)) << err.text;
+            EXPECT_EQ(0, pvn_topo_nccl_xml_parse(xml.data(), xml.size(), &file, &err)) << err.text;
         }
-        EXPECT_EQ(0, pvn_pairs_new(topo.get(), &nics, file, &env, &pairs, why, sizeof why)) << why;
+        EXPECT_EQ(0, pvn_topo_pairs_new(topo.get(), &nics, file, &env, &pairs, why, sizeof why))
+            << why;
     }
     ~Detected()
     {
-        pvn_pairs_free(pairs);
-        pvn_ndoc_free(file);
-        pvn_nics_free(&nics);
+        pvn_topo_pairs_free(pairs);
+        pvn_topo_ndoc_free(file);
+        pvn_topo_nics_free(&nics);
     }
     Detected(const Detected &) = delete;
     Detected &operator=(const Detected &) = delete;
 
     std::string type(int gpu, int net) const
     {
-        return pvn_npath_name(pvn_ntree_gpu_net(pairs->tree, gpu, net)->type);
+        return pvn_topo_npath_name(pvn_topo_ntree_gpu_net(pairs->tree, gpu, net)->type);
     }
     // "cpu 0(pci A(pci B(gpu)))": the shape of the document.
     std::string shape() const
     {
-        return shape(pvn_ndoc_find(pairs->doc, "system", nullptr, nullptr));
+        return shape(pvn_topo_ndoc_find(pairs->doc, "system", nullptr, nullptr));
     }
     const char *attr(const char *busid, const char *key) const
     {
-        const pvn_ndoc_node *node = pvn_ndoc_find(pairs->doc, "pci", "busid", busid);
-        return node ? pvn_ndoc_get(node, key) : nullptr;
+        const pvn_topo_ndoc_node *node = pvn_topo_ndoc_find(pairs->doc, "pci", "busid", busid);
+        return node ? pvn_topo_ndoc_get(node, key) : nullptr;
     }
 
   private:
-    static std::string shape(const pvn_ndoc_node *node)
+    static std::string shape(const pvn_topo_ndoc_node *node)
     {
         std::string text;
         for (int i = 0; i < node->n_subs; i++) {
-            const pvn_ndoc_node *sub = node->subs[i];
-            const char *key = pvn_ndoc_get(sub, pvn_ndoc_is(sub, "cpu")   ? "numaid"
-                                                : pvn_ndoc_is(sub, "pci") ? "busid"
-                                                                          : "name");
+            const pvn_topo_ndoc_node *sub = node->subs[i];
+            const char *key = pvn_topo_ndoc_get(sub, pvn_topo_ndoc_is(sub, "cpu")   ? "numaid"
+                                                     : pvn_topo_ndoc_is(sub, "pci") ? "busid"
+                                                                                    : "name");
             std::string inner = shape(sub);
             text += (text.empty() ? "" : " ") + std::string(sub->name) +
                     (key ? std::string(" ") + key : "") + (inner.empty() ? "" : "(" + inner + ")");
@@ -246,18 +247,18 @@ TEST(Attributes, IdsClassAndCpuAreWrittenAsNcclWritesThem)
     EXPECT_STREQ("0x030200", m.attr("0000:01:00.0", "class"));
     EXPECT_STREQ("0x10de", m.attr("0000:01:00.0", "vendor"));
     EXPECT_STREQ("0x20b2", m.attr("0000:01:00.0", "device"));
-    const pvn_ndoc_node *cpu = pvn_ndoc_find(m.pairs->doc, "cpu", nullptr, nullptr);
-    EXPECT_STREQ("ff", pvn_ndoc_get(cpu, "affinity"));
-    EXPECT_STREQ("x86_64", pvn_ndoc_get(cpu, "arch"));
-    EXPECT_STREQ("AuthenticAMD", pvn_ndoc_get(cpu, "vendor"));
-    EXPECT_STREQ("175", pvn_ndoc_get(cpu, "familyid"))
+    const pvn_topo_ndoc_node *cpu = pvn_topo_ndoc_find(m.pairs->doc, "cpu", nullptr, nullptr);
+    EXPECT_STREQ("ff", pvn_topo_ndoc_get(cpu, "affinity"));
+    EXPECT_STREQ("x86_64", pvn_topo_ndoc_get(cpu, "arch"));
+    EXPECT_STREQ("AuthenticAMD", pvn_topo_ndoc_get(cpu, "vendor"));
+    EXPECT_STREQ("175", pvn_topo_ndoc_get(cpu, "familyid"))
         << "15 + (10 << 4), where the kernel says 25";
 }
 
 TEST(File, GivenAttributesWinExceptTheClass)
 {
     Detected m(
-        one_gpu_one_nic("pci0000:00", "pci0000:00"), PVN_NICS_AUTO,
+        one_gpu_one_nic("pci0000:00", "pci0000:00"), PVN_TOPO_NICS_AUTO,
         sys("<cpu numaid=\"3\"><pci busid=\"ffff:ff:01.0\" class=\"0x060400\" link_speed=\"8.0 "
             "GT/s PCIe\" "
             "link_width=\"16\"><pci busid=\"0000:01:00.0\" class=\"0x020000\" link_width=\"4\"/>"
@@ -274,20 +275,20 @@ TEST(File, GivenAttributesWinExceptTheClass)
 TEST(File, GpusAndNetsThatOnlyTheFileKnowsAreCutOff)
 {
     Detected m(
-        one_gpu_one_nic("pci0000:00", "pci0000:00"), PVN_NICS_AUTO,
+        one_gpu_one_nic("pci0000:00", "pci0000:00"), PVN_TOPO_NICS_AUTO,
         sys("<cpu numaid=\"0\"><pci busid=\"0000:01:00.0\"><gpu dev=\"6\" sm=\"90\"/></pci>"
             "<pci busid=\"0000:55:00.0\" class=\"0x020000\"><nic><net name=\"other\" dev=\"-7\"/>"
             "</nic></pci><pci busid=\"0000:66:00.0\" class=\"0x030000\"><gpu dev=\"1\" rank=\"1\"/>"
             "</pci></cpu>"));
     EXPECT_EQ("cpu 0(pci 0000:01:00.0(gpu) pci 0000:02:00.0(nic(net mlx5_0)))", m.shape());
-    const pvn_nnode &gpu = m.pairs->tree->nodes[m.pairs->tree->gpus[0]];
+    const pvn_topo_nnode &gpu = m.pairs->tree->nodes[m.pairs->tree->gpus[0]];
     EXPECT_EQ(6, gpu.gpu.dev) << "the file's";
     EXPECT_EQ(0, gpu.gpu.rank) << "the job's";
 }
 
 TEST(File, ANetOfTheSameNameIsUsedWhereItStands)
 {
-    Detected m(one_gpu_one_nic("pci0000:00", "pci0000:00"), PVN_NICS_AUTO,
+    Detected m(one_gpu_one_nic("pci0000:00", "pci0000:00"), PVN_TOPO_NICS_AUTO,
                sys("<cpu numaid=\"0\"><pci busid=\"0000:55:00.0\" class=\"0x020000\"><nic><net "
                    "name=\"mlx5_0\" "
                    "speed=\"5000\" dev=\"9\"/></nic></pci></cpu>"));
@@ -319,7 +320,7 @@ TEST(Nics, DevicesThatAreDownAreLeftOutUnlessAllAre)
     ASSERT_EQ(1, m.nics.n);
     EXPECT_STREQ("up", m.nics.list[0].name);
     EXPECT_STREQ("down", m.nics.left_out);
-    EXPECT_EQ(2, Detected(t, PVN_NICS_ALL).nics.n);
+    EXPECT_EQ(2, Detected(t, PVN_TOPO_NICS_ALL).nics.n);
     Tree d;
     d.rdma("down", d.pci("pci0000:00", "0000:02:00.0", Pci::nic()), "InfiniBand", {}, "1: DOWN");
     EXPECT_EQ(1, Detected(d).nics.n);
@@ -347,7 +348,7 @@ TEST(Nics, RailsFromTheUsersList)
     t.rdma("b", t.pci("pci0000:00", "0000:02:00.0", Pci::nic()), "InfiniBand", {});
     Detected m(t);
     pvn_topo_err err;
-    EXPECT_EQ(0, pvn_nics_set_rails(&m.nics, "b=7,a=0", &err));
+    EXPECT_EQ(0, pvn_topo_nics_set_rails(&m.nics, "b=7,a=0", &err));
     EXPECT_EQ(0, m.nics.list[0].rail);
     EXPECT_EQ(7, m.nics.list[1].rail);
     for (auto [text, says] : {std::pair<const char *, const char *>{"a", "\"a\""},
@@ -355,11 +356,11 @@ TEST(Nics, RailsFromTheUsersList)
                               {"a=-1", "a=-1"},
                               {"a=40000", "a=40000"},
                               {"a=1,,", "\"\""}}) {
-        EXPECT_EQ(-EINVAL, pvn_nics_set_rails(&m.nics, text, &err)) << text;
+        EXPECT_EQ(-EINVAL, pvn_topo_nics_set_rails(&m.nics, text, &err)) << text;
         EXPECT_NE(nullptr, strstr(err.text, says)) << err.text;
         EXPECT_EQ(0, m.nics.list[0].rail) << "unchanged";
     }
-    EXPECT_EQ(-ENOENT, pvn_nics_set_rails(&m.nics, "c=1,a=5", &err));
+    EXPECT_EQ(-ENOENT, pvn_topo_nics_set_rails(&m.nics, "c=1,a=5", &err));
     EXPECT_NE(nullptr, strstr(err.text, "\"c\"")) << err.text;
     EXPECT_EQ(5, m.nics.list[0].rail) << "one list serves hosts with other devices";
 }
@@ -377,7 +378,7 @@ TEST(Nics, RailsFromSubnetPrefixes)
     t.rdma("c", t.pci("pci0000:00", "0000:03:00.0", Pci::nic()), "InfiniBand",
            {gid("fe80:0000:0000:0001")});
     Detected m(t);
-    EXPECT_EQ(2, pvn_nics_find_rails(m.topo.get(), &m.nics));
+    EXPECT_EQ(2, pvn_topo_nics_find_rails(m.topo.get(), &m.nics));
     EXPECT_EQ(m.nics.list[0].rail, m.nics.list[2].rail);
     EXPECT_NE(m.nics.list[0].rail, m.nics.list[1].rail);
     EXPECT_GE(m.nics.list[0].rail, 0);
@@ -395,7 +396,7 @@ TEST(Machines, AVmwareGuestIsFlat)
     for (int g = 0; g < 2; g++) {
         for (int n = 0; n < 2; n++) {
             EXPECT_EQ("PHB", m.type(g, n));
-            EXPECT_TRUE(pvn_pairs_hidden(m.pairs, g, n));
+            EXPECT_TRUE(pvn_topo_pairs_hidden(m.pairs, g, n));
         }
     }
     EXPECT_NE(m.pairs->list[0].advice, m.pairs->list[1].advice);
@@ -409,12 +410,12 @@ TEST(Machines, PvrdmaIsHostMemoryOnlyWhateverIsLoaded)
 {
     Tree t = vmware_guest({});
     t.module("nvidia_peermem", "535.104.05");
-    Detected m(t, PVN_NICS_AUTO, "", {{"NCCL_NET_GDR_LEVEL", "SYS"}});
-    pvn_gdr gdr;
-    pvn_gdr_judge(m.pairs, 0, 0, &gdr);
-    EXPECT_EQ(PVN_GDR_NIC, gdr.first_no);
+    Detected m(t, PVN_TOPO_NICS_AUTO, "", {{"NCCL_NET_GDR_LEVEL", "SYS"}});
+    pvn_topo_gdr gdr;
+    pvn_topo_gdr_judge(m.pairs, 0, 0, &gdr);
+    EXPECT_EQ(PVN_TOPO_GDR_NIC, gdr.first_no);
     EXPECT_NE(nullptr, strstr(gdr.verdict, "PVRDMA")) << gdr.verdict;
-    EXPECT_NE(nullptr, strstr(gdr.steps[PVN_GDR_NIC].remedy, "passthrough"));
+    EXPECT_NE(nullptr, strstr(gdr.steps[PVN_TOPO_GDR_NIC].remedy, "passthrough"));
 }
 
 TEST(Machines, AGuestWithMixedNodesIsSysToNccl)
@@ -444,11 +445,11 @@ TEST(Machines, APassthroughNicIsRefusedByDistanceAndToldHowToHelp)
     Tree t = vmware_guest(v);
     t.module("nvidia_peermem", "535.104.05");
     Detected m(t);
-    pvn_gdr gdr;
-    pvn_gdr_judge(m.pairs, 0, 0, &gdr);
-    EXPECT_EQ(PVN_GDR_DISTANCE, gdr.first_no) << gdr.verdict;
-    EXPECT_NE(nullptr, strstr(gdr.steps[PVN_GDR_DISTANCE].remedy, "RelaxACSforP2P"))
-        << gdr.steps[PVN_GDR_DISTANCE].remedy;
+    pvn_topo_gdr gdr;
+    pvn_topo_gdr_judge(m.pairs, 0, 0, &gdr);
+    EXPECT_EQ(PVN_TOPO_GDR_DISTANCE, gdr.first_no) << gdr.verdict;
+    EXPECT_NE(nullptr, strstr(gdr.steps[PVN_TOPO_GDR_DISTANCE].remedy, "RelaxACSforP2P"))
+        << gdr.steps[PVN_TOPO_GDR_DISTANCE].remedy;
 }
 
 TEST(Machines, AServerWithTwoSwitchLevels)
@@ -486,17 +487,17 @@ void collect(const char *text, void *user)
     *static_cast<std::string *>(user) += std::string(text) + "\n";
 }
 
-std::string report(const std::string &root, const std::vector<pvn_nic_device> &devices,
+std::string report(const std::string &root, const std::vector<pvn_topo_nic_device> &devices,
                    const char *(*get)(const char *, void *) = no_env)
 {
-    pvn_placement placed;
+    pvn_topo_placement placed;
     char why[512];
     std::string text;
-    EXPECT_EQ(0, pvn_placement_make(root.c_str(), nullptr, devices.data(), (int)devices.size(), "",
-                                    &placed, why, sizeof why))
+    EXPECT_EQ(0, pvn_topo_placement_make(root.c_str(), nullptr, devices.data(), (int)devices.size(),
+                                         "", &placed, why, sizeof why))
         << why;
-    pvn_placement_report(&placed, get, collect, &text);
-    pvn_placement_free(&placed);
+    pvn_topo_placement_report(&placed, get, collect, &text);
+    pvn_topo_placement_free(&placed);
     return text;
 }
 
@@ -504,7 +505,7 @@ TEST(Report, OneLinePerGpuInThePluginsOrder)
 {
     TempDir dir;
     server8x8(false, false).write_dir(dir.path);
-    std::vector<pvn_nic_device> devices;
+    std::vector<pvn_topo_nic_device> devices;
     std::vector<std::string> names, paths;
     for (int i = 7; i >= 0; i--)
         names.push_back("mlx5_" + std::to_string(i));
@@ -524,7 +525,7 @@ TEST(Report, OneLinePerGpuInThePluginsOrder)
             << text;
     }
     EXPECT_EQ(std::string::npos, text.find("refused")) << "GPU memory is offered";
-    for (pvn_nic_device &d : devices)
+    for (pvn_topo_nic_device &d : devices)
         d.gpu_memory = false;
     text = report(dir.path, devices, with_topo_file);
     EXPECT_NE(std::string::npos, text.find("because GPUDirect is refused")) << text;
@@ -537,7 +538,7 @@ TEST(Report, WithoutGpusOrDevicesOrAMachine)
     Tree t;
     t.net("eth0", t.pci("pci0000:00", "0000:01:00.0", Pci::nic()));
     t.write_dir(dir.path);
-    pvn_nic_device eth0 = {"eth0", "/sys/x/0000:01:00.0", "eth0", 2, 1, 1, 0, -1, false};
+    pvn_topo_nic_device eth0 = {"eth0", "/sys/x/0000:01:00.0", "eth0", 2, 1, 1, 0, -1, false};
     std::string text = report(dir.path, {eth0});
     EXPECT_EQ(0u, text.find("topology: 0 GPUs and 1 network device, read in ")) << text;
     EXPECT_EQ(1, std::count(text.begin(), text.end(), '\n')) << text;
@@ -553,37 +554,38 @@ TEST(TopoFile, HasNoGpuOrNicAndExplicitLinks)
     Topo guest = load(vmware_guest({}));
     ASSERT_EQ(0, pvn_topo_apply_hints(guest.get(), hints, sizeof hints - 1, "hints", &err))
         << err.text;
-    pvn_nics nics;
-    pvn_pairs *pairs = nullptr;
+    pvn_topo_nics nics;
+    pvn_topo_pairs *pairs = nullptr;
     char why[256];
-    ASSERT_EQ(0, pvn_nics_find(guest.get(), PVN_NICS_AUTO, &nics));
-    ASSERT_EQ(0, pvn_pairs_new(guest.get(), &nics, nullptr, nullptr, &pairs, why, sizeof why))
+    ASSERT_EQ(0, pvn_topo_nics_find(guest.get(), PVN_TOPO_NICS_AUTO, &nics));
+    ASSERT_EQ(0, pvn_topo_pairs_new(guest.get(), &nics, nullptr, nullptr, &pairs, why, sizeof why))
         << why;
-    int net = pvn_pairs_find_net(pairs, "vmw_pvrdma0");
-    EXPECT_STREQ("PIX", pvn_npath_name(pvn_ntree_gpu_net(pairs->tree, 0, net)->type));
+    int net = pvn_topo_pairs_find_net(pairs, "vmw_pvrdma0");
+    EXPECT_STREQ("PIX", pvn_topo_npath_name(pvn_topo_ntree_gpu_net(pairs->tree, 0, net)->type));
     EXPECT_EQ(net, pairs->list[0].advice);
-    ASSERT_EQ(0, pvn_ndoc_make_topo_file(pairs->doc));
+    ASSERT_EQ(0, pvn_topo_ndoc_make_topo_file(pairs->doc));
     char *text = nullptr;
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
-    const pvn_ndoc_node *bad;
-    EXPECT_EQ(0, pvn_ndoc_write(pairs->doc, out, &bad));
+    const pvn_topo_ndoc_node *bad;
+    EXPECT_EQ(0, pvn_topo_ndoc_write(pairs->doc, out, &bad));
     fclose(out);
     std::string xml(text, len);
     free(text);
     EXPECT_EQ(std::string::npos, xml.find("<gpu"));
     EXPECT_EQ(std::string::npos, xml.find("<nic"));
-    pvn_lint lint;
-    ASSERT_EQ(0, pvn_nccl_lint(xml.data(), xml.size(), &lint));
+    pvn_topo_lint lint;
+    ASSERT_EQ(0, pvn_topo_nccl_lint(xml.data(), xml.size(), &lint));
     for (int i = 0; i < lint.n; i++)
-        EXPECT_EQ(PVN_LINT_NOTE, lint.findings[i].level) << lint.findings[i].what << "\n" << xml;
-    pvn_lint_free(&lint);
+        EXPECT_EQ(PVN_TOPO_LINT_NOTE, lint.findings[i].level) << lint.findings[i].what << "\n"
+                                                              << xml;
+    pvn_topo_lint_free(&lint);
     // and NCCL, given that file in the guest as it is, sees the pair
-    Detected with_file(vmware_guest({}), PVN_NICS_AUTO, xml);
-    int again = pvn_pairs_find_net(with_file.pairs, "vmw_pvrdma0");
+    Detected with_file(vmware_guest({}), PVN_TOPO_NICS_AUTO, xml);
+    int again = pvn_topo_pairs_find_net(with_file.pairs, "vmw_pvrdma0");
     EXPECT_EQ("PIX", with_file.type(0, again)) << xml;
-    pvn_pairs_free(pairs);
-    pvn_nics_free(&nics);
+    pvn_topo_pairs_free(pairs);
+    pvn_topo_nics_free(&nics);
 }
 
 } // namespace

@@ -25,7 +25,7 @@ TEST_P(PcieLink, IsWidthTimesSpeedAsNcclReadsTheTexts)
 {
     const LinkRow &row = GetParam();
     bool speed, width;
-    EXPECT_FLOAT_EQ(row.gbytes, pvn_npci_bw(row.speed, row.width, &speed, &width));
+    EXPECT_FLOAT_EQ(row.gbytes, pvn_topo_npci_bw(row.speed, row.width, &speed, &width));
     EXPECT_EQ(row.speed_known, speed);
     EXPECT_EQ(row.width_known, width);
 }
@@ -140,7 +140,7 @@ TEST(PathType, NvlinkBetweenGpusAndThroughOneMore)
     NcclFile m(sys(cpu(0, gpu("0000:01:00.0", 0, to1) + gpu("0000:02:00.0", 1, to0 + to2) +
                               gpu("0000:03:00.0", 2, to1))));
     EXPECT_EQ("NVL", m.gpus(0, 1));
-    EXPECT_FLOAT_EQ(4 * 20.6f, pvn_ntree_gpu_gpu(m.tree, 0, 1)->bw);
+    EXPECT_FLOAT_EQ(4 * 20.6f, pvn_topo_ntree_gpu_gpu(m.tree, 0, 1)->bw);
     EXPECT_EQ("NVB", m.gpus(0, 2));
     NcclFile without(sys(cpu(0, gpu("0000:01:00.0", 0, to1) + gpu("0000:02:00.0", 1, to0 + to2) +
                                     gpu("0000:03:00.0", 2, to1))),
@@ -153,8 +153,8 @@ TEST(PathType, NvSwitchIsNvlAndChipsAreOneFabric)
     std::string sw1 = "<nvlink target=\"fffffff:ffff:ff\" count=\"18\" tclass=\"0x068000\"/>";
     NcclFile m(sys(cpu(0, gpu("0000:01:00.0", 0, sw1)) + cpu(1, gpu("0000:81:00.0", 1, sw1))));
     EXPECT_EQ("NVL", m.gpus(0, 1));
-    EXPECT_EQ(1, m.count(PVN_NN_NVS));
-    EXPECT_FLOAT_EQ(18 * 20.6f, pvn_ntree_gpu_gpu(m.tree, 0, 1)->bw);
+    EXPECT_EQ(1, m.count(PVN_TOPO_NN_NVS));
+    EXPECT_FLOAT_EQ(18 * 20.6f, pvn_topo_ntree_gpu_gpu(m.tree, 0, 1)->bw);
 }
 
 TEST(PathType, PerLinkNvlinkBandwidthGoesByGeneration)
@@ -166,7 +166,7 @@ TEST(PathType, PerLinkNvlinkBandwidthGoesByGeneration)
         std::string attrs = "sm=\"" + std::to_string(sm) + "\"";
         NcclFile m(
             sys(cpu(0, gpu("0000:01:00.0", 0, link, attrs) + gpu("0000:02:00.0", 1, link, attrs))));
-        EXPECT_FLOAT_EQ(bw, pvn_ntree_gpu_gpu(m.tree, 0, 1)->bw) << sm;
+        EXPECT_FLOAT_EQ(bw, pvn_topo_ntree_gpu_gpu(m.tree, 0, 1)->bw) << sm;
     }
 }
 
@@ -179,8 +179,8 @@ TEST(PathType, C2cMakesThePathToALocalNicP2c)
     EXPECT_EQ("PHB", m.type(0, 0)) << "the graph's path";
     EXPECT_EQ("P2C", m.used(0, 0)) << "what NCCL makes of it";
     EXPECT_EQ("SYS", m.used(0, 1));
-    EXPECT_EQ("C2C", std::string(pvn_npath_name(pvn_ntree_gpu_cpu(m.tree, 0, 0)->type)));
-    EXPECT_FLOAT_EQ(447.12f, pvn_ntree_gpu_cpu(m.tree, 0, 0)->bw);
+    EXPECT_EQ("C2C", std::string(pvn_topo_npath_name(pvn_topo_ntree_gpu_cpu(m.tree, 0, 0)->type)));
+    EXPECT_FLOAT_EQ(447.12f, pvn_topo_ntree_gpu_cpu(m.tree, 0, 0)->bw);
 }
 
 TEST(PathType, NothingInCommonIsDis)
@@ -201,7 +201,7 @@ TEST(PathType, HostsMeetOnlyInTheNvlinkFabric)
     EXPECT_EQ("PHB", m.type(0, 0));
     EXPECT_EQ("DIS", m.type(0, 1)) << "no relaying through the other host's GPU";
     EXPECT_EQ("DIS", m.used(0, 1));
-    EXPECT_EQ(2, m.count(PVN_NN_NIC)) << "equal bus ids of two hosts are two NICs";
+    EXPECT_EQ(2, m.count(PVN_TOPO_NN_NIC)) << "equal bus ids of two hosts are two NICs";
 }
 
 // ---- what becomes a node ----
@@ -266,7 +266,7 @@ TEST(Graph, SeveralRanksOnAGpuShareItsHardware)
            "<gpu dev=\"0\" rank=\"1\" sm=\"90\"/></pci>" +
                nic("0000:02:00.0", "a", 0))));
     EXPECT_EQ(2, m.tree->n_gpus);
-    EXPECT_EQ(1, m.count(PVN_NN_DEV));
+    EXPECT_EQ(1, m.count(PVN_TOPO_NN_DEV));
     EXPECT_EQ("LOC", m.gpus(0, 1));
     EXPECT_EQ("PHB", m.type(1, 0));
 }
@@ -301,7 +301,7 @@ TEST_P(Broadcom, SubSwitchesAreFoldedIntoTheirParent)
                                                 nic("0000:26:00.0", "a", 0), r.subvendor),
                                    r.subvendor))));
     EXPECT_EQ(r.type, m.type(0, 0));
-    EXPECT_EQ(r.switches, m.count(PVN_NN_PCI));
+    EXPECT_EQ(r.switches, m.count(PVN_TOPO_NN_PCI));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -322,7 +322,7 @@ TEST(BroadcomDepth, ThreeLevelsFoldIntoTwo)
                     broadcom("0000:22:00.0", "0xc010", "0xa000",
                              broadcom("0000:24:00.0", "0xc010", "0xa000", gpu("0000:25:00.0", 0)) +
                                  nic("0000:26:00.0", "a", 0))))));
-    EXPECT_EQ(2, m.count(PVN_NN_PCI));
+    EXPECT_EQ(2, m.count(PVN_TOPO_NN_PCI));
     EXPECT_EQ("PXB", m.type(0, 0));
 }
 
@@ -359,8 +359,8 @@ TEST(Pxn, AGpuBesideTheNicRelaysOverNvlink)
     NcclFile m(two_switches());
     EXPECT_EQ("PIX", m.used(0, 0));
     EXPECT_EQ("PXN", m.used(0, 1));
-    EXPECT_EQ(1, pvn_ntree_route(m.tree, 0, 1)->via_gpu);
-    EXPECT_FLOAT_EQ(48, pvn_ntree_route(m.tree, 0, 1)->bw) << "400 Gb/s is 50, the slot 48";
+    EXPECT_EQ(1, pvn_topo_ntree_route(m.tree, 0, 1)->via_gpu);
+    EXPECT_FLOAT_EQ(48, pvn_topo_ntree_route(m.tree, 0, 1)->bw) << "400 Gb/s is 50, the slot 48";
 }
 
 TEST(Pxn, CanBeSwitchedOff)
@@ -375,7 +375,7 @@ TEST(Pxn, NeedsGpuDirectAtTheRelay)
     EXPECT_EQ("PHB", m.used(0, 1));
     EXPECT_EQ("PHB", m.used(0, 0))
         << "and without GPUDirect the near pair goes through the CPU as well";
-    EXPECT_TRUE(pvn_ntree_route(m.tree, 0, 0)->detour);
+    EXPECT_TRUE(pvn_topo_ntree_route(m.tree, 0, 0)->detour);
     EXPECT_EQ("PIX", m.type(0, 0));
 }
 
@@ -476,7 +476,7 @@ TEST(Choice, AGraphWithoutNicsHasNone)
 
 TEST(Env, DefaultsAreNccls)
 {
-    pvn_nccl_env env = nccl_env({});
+    pvn_topo_nccl_env env = nccl_env({});
     EXPECT_EQ(-1, env.p2p_level);
     EXPECT_EQ(-1, env.gdr_level);
     EXPECT_EQ(-1, env.gdr_read);
@@ -484,18 +484,18 @@ TEST(Env, DefaultsAreNccls)
     EXPECT_EQ(2, env.p2p_pxn_level);
     EXPECT_TRUE(env.gdr_c2c && env.pxn_c2c && env.dmabuf);
     EXPECT_FALSE(env.pxn_disable || env.nvb_disable);
-    EXPECT_EQ(PVN_MERGE_PORT, env.merge_level);
+    EXPECT_EQ(PVN_TOPO_MERGE_PORT, env.merge_level);
     EXPECT_STREQ("", env.bad);
 }
 
 TEST(Env, LevelsAreNamesOrTheOldDigits)
 {
     const std::pair<const char *, int> rows[] = {
-        {"LOC", PVN_NPATH_LOC}, {"NVL", PVN_NPATH_NVL}, {"PIX", PVN_NPATH_PIX},
-        {"PXB", PVN_NPATH_PXB}, {"P2C", PVN_NPATH_P2C}, {"PHB", PVN_NPATH_PHB},
-        {"SYS", PVN_NPATH_SYS}, {"0", PVN_NPATH_LOC},   {"1", PVN_NPATH_PIX},
-        {"2", PVN_NPATH_PXB},   {"3", PVN_NPATH_PHB},   {"4", PVN_NPATH_SYS},
-        {"5", PVN_NPATH_SYS},   {"9", PVN_NPATH_SYS},
+        {"LOC", PVN_TOPO_NPATH_LOC}, {"NVL", PVN_TOPO_NPATH_NVL}, {"PIX", PVN_TOPO_NPATH_PIX},
+        {"PXB", PVN_TOPO_NPATH_PXB}, {"P2C", PVN_TOPO_NPATH_P2C}, {"PHB", PVN_TOPO_NPATH_PHB},
+        {"SYS", PVN_TOPO_NPATH_SYS}, {"0", PVN_TOPO_NPATH_LOC},   {"1", PVN_TOPO_NPATH_PIX},
+        {"2", PVN_TOPO_NPATH_PXB},   {"3", PVN_TOPO_NPATH_PHB},   {"4", PVN_TOPO_NPATH_SYS},
+        {"5", PVN_TOPO_NPATH_SYS},   {"9", PVN_TOPO_NPATH_SYS},
     };
     for (auto [text, level] : rows)
         EXPECT_EQ(level, nccl_env({{"NCCL_NET_GDR_LEVEL", text}}).gdr_level) << text;
@@ -508,12 +508,12 @@ TEST(Env, WhatNcclDoesNotUnderstandIsTold)
                                {"NCCL_NETDEVS_POLICY", "SOME"},
                                {"NCCL_NET_MERGE_LEVEL", "NODE"},
                                {"NCCL_NET_MERGE_POLICY", "ANY"}}) {
-        pvn_nccl_env env = nccl_env({{name, value}});
+        pvn_topo_nccl_env env = nccl_env({{name, value}});
         EXPECT_NE(nullptr, strstr(env.bad, name)) << env.bad;
         EXPECT_NE(nullptr, strstr(env.bad, value)) << env.bad;
     }
     EXPECT_EQ(-1, nccl_env({{"NCCL_NET_GDR_LEVEL", "phb"}}).gdr_level);
-    EXPECT_EQ(PVN_NPATH_LOC, nccl_env({{"NCCL_NET_MERGE_LEVEL", "NODE"}}).merge_level);
+    EXPECT_EQ(PVN_TOPO_NPATH_LOC, nccl_env({{"NCCL_NET_MERGE_LEVEL", "NODE"}}).merge_level);
 }
 
 // ---- fusion ----
@@ -523,7 +523,7 @@ std::string fused(const NcclFile &m, int max = 4)
     std::vector<int> group(m.tree->n_nets);
     std::string text;
     char problem[512];
-    EXPECT_EQ(0, pvn_pairs_fusion(m.pairs, max, group.data(), problem, sizeof problem));
+    EXPECT_EQ(0, pvn_topo_pairs_fusion(m.pairs, max, group.data(), problem, sizeof problem));
     if (problem[0])
         return problem;
     for (int g : group)
@@ -575,11 +575,11 @@ TEST(CrossNic, EachValueIsExplained)
 {
     char text[320];
     std::string xml = sys(cpu(0, nic("0000:20:00.0", "a", 0, 1000, "rail=\"1\"")));
-    pvn_pairs_cross_nic(NcclFile(xml, {{"NCCL_CROSS_NIC", "0"}}).pairs, text, sizeof text);
+    pvn_topo_pairs_cross_nic(NcclFile(xml, {{"NCCL_CROSS_NIC", "0"}}).pairs, text, sizeof text);
     EXPECT_NE(nullptr, strstr(text, "same rail number")) << text;
-    pvn_pairs_cross_nic(NcclFile(xml, {{"NCCL_CROSS_NIC", "1"}}).pairs, text, sizeof text);
+    pvn_topo_pairs_cross_nic(NcclFile(xml, {{"NCCL_CROSS_NIC", "1"}}).pairs, text, sizeof text);
     EXPECT_NE(nullptr, strstr(text, "any NIC")) << text;
-    pvn_pairs_cross_nic(NcclFile(xml).pairs, text, sizeof text);
+    pvn_topo_pairs_cross_nic(NcclFile(xml).pairs, text, sizeof text);
     EXPECT_NE(nullptr, strstr(text, "default")) << text;
 }
 

@@ -25,9 +25,9 @@ class Reader : public ::testing::TestWithParam<BadRow>
 TEST_P(Reader, SaysWhereAndWhatIsWrong)
 {
     const BadRow &row = GetParam();
-    pvn_ndoc *doc = nullptr;
-    pvn_xml_error err;
-    EXPECT_EQ(row.code, pvn_nccl_xml_parse(row.xml, strlen(row.xml), &doc, &err));
+    pvn_topo_ndoc *doc = nullptr;
+    pvn_topo_xml_error err;
+    EXPECT_EQ(row.code, pvn_topo_nccl_xml_parse(row.xml, strlen(row.xml), &doc, &err));
     EXPECT_EQ(nullptr, doc);
     EXPECT_EQ(row.line, err.line) << err.text;
     EXPECT_NE(nullptr, strstr(err.text, row.says)) << err.text;
@@ -74,40 +74,40 @@ TEST(ReaderLimits, DepthEndsInAnError)
     std::string xml = "<system version=\"1\"><cpu numaid=\"0\">";
     for (int i = 0; i < 200; i++)
         xml += "<pci busid=\"" + std::to_string(i) + "\">";
-    pvn_ndoc *doc = nullptr;
-    pvn_xml_error err;
-    EXPECT_EQ(-EFBIG, pvn_nccl_xml_parse(xml.data(), xml.size(), &doc, &err));
+    pvn_topo_ndoc *doc = nullptr;
+    pvn_topo_xml_error err;
+    EXPECT_EQ(-EFBIG, pvn_topo_nccl_xml_parse(xml.data(), xml.size(), &doc, &err));
     EXPECT_NE(nullptr, strstr(err.text, "64 levels")) << err.text;
 }
 
 TEST(ReaderLimits, NumberOfElementsEndsInAnError)
 {
     std::string xml = "<system version=\"1\">";
-    for (int i = 0; i < PVN_XML_MAX_NODES + 10; i++)
+    for (int i = 0; i < PVN_TOPO_XML_MAX_NODES + 10; i++)
         xml += "<cpu numaid=\"0\"/>";
-    pvn_ndoc *doc = nullptr;
-    pvn_xml_error err;
-    EXPECT_EQ(-EFBIG, pvn_nccl_xml_parse(xml.data(), xml.size(), &doc, &err));
+    pvn_topo_ndoc *doc = nullptr;
+    pvn_topo_xml_error err;
+    EXPECT_EQ(-EFBIG, pvn_topo_nccl_xml_parse(xml.data(), xml.size(), &doc, &err));
     EXPECT_NE(nullptr, strstr(err.text, "elements")) << err.text;
 }
 
 TEST(ReaderLimits, SizeEndsInAnError)
 {
-    std::string xml(PVN_XML_MAX_BYTES + 1, ' ');
-    pvn_ndoc *doc = nullptr;
-    pvn_xml_error err;
-    EXPECT_EQ(-EFBIG, pvn_nccl_xml_parse(xml.data(), xml.size(), &doc, &err));
+    std::string xml(PVN_TOPO_XML_MAX_BYTES + 1, ' ');
+    pvn_topo_ndoc *doc = nullptr;
+    pvn_topo_xml_error err;
+    EXPECT_EQ(-EFBIG, pvn_topo_nccl_xml_parse(xml.data(), xml.size(), &doc, &err));
     EXPECT_NE(nullptr, strstr(err.text, "4194305 bytes")) << err.text;
 }
 
 TEST(ReaderFiles, AMissingFileIsSaidToBeMissing)
 {
-    pvn_ndoc *doc = nullptr;
-    pvn_xml_error err;
-    EXPECT_EQ(-ENOENT, pvn_nccl_xml_read("/nonexistent/topo.xml", &doc, &err));
+    pvn_topo_ndoc *doc = nullptr;
+    pvn_topo_xml_error err;
+    EXPECT_EQ(-ENOENT, pvn_topo_nccl_xml_read("/nonexistent/topo.xml", &doc, &err));
     EXPECT_EQ(0, err.line);
     EXPECT_NE(nullptr, strstr(err.text, "No such file")) << err.text;
-    EXPECT_EQ(-EISDIR, pvn_nccl_xml_read("/", &doc, &err));
+    EXPECT_EQ(-EISDIR, pvn_topo_nccl_xml_read("/", &doc, &err));
 }
 
 TEST(ReaderTolerance, SkipsWhatNcclSkips)
@@ -127,37 +127,37 @@ TEST(ReaderTolerance, SkipsWhatNcclSkips)
 TEST(Writer, RefusesWhatNcclCouldNotRead)
 {
     for (const char *value : {"a\"b", "a\nb", "\t"}) {
-        pvn_ndoc *doc = pvn_ndoc_new();
-        pvn_ndoc_node *system = pvn_ndoc_add(doc, nullptr, "system"),
-                      *cpu = pvn_ndoc_add(doc, system, "cpu");
-        const pvn_ndoc_node *bad = nullptr;
+        pvn_topo_ndoc *doc = pvn_topo_ndoc_new();
+        pvn_topo_ndoc_node *system = pvn_topo_ndoc_add(doc, nullptr, "system"),
+                           *cpu = pvn_topo_ndoc_add(doc, system, "cpu");
+        const pvn_topo_ndoc_node *bad = nullptr;
         char *text = nullptr;
         size_t len = 0;
         FILE *out = open_memstream(&text, &len);
-        pvn_ndoc_set(system, "version", "1");
-        pvn_ndoc_set(cpu, "numaid", value);
-        EXPECT_EQ(-EINVAL, pvn_ndoc_write(doc, out, &bad));
+        pvn_topo_ndoc_set(system, "version", "1");
+        pvn_topo_ndoc_set(cpu, "numaid", value);
+        EXPECT_EQ(-EINVAL, pvn_topo_ndoc_write(doc, out, &bad));
         EXPECT_EQ(cpu, bad);
         fclose(out);
         free(text);
-        pvn_ndoc_free(doc);
+        pvn_topo_ndoc_free(doc);
     }
 }
 
 // ---- the linter ----
 
-std::vector<pvn_lint_finding> lint(const std::string &xml)
+std::vector<pvn_topo_lint_finding> lint(const std::string &xml)
 {
-    pvn_lint l;
-    EXPECT_EQ(0, pvn_nccl_lint(xml.data(), xml.size(), &l));
-    std::vector<pvn_lint_finding> found(l.findings, l.findings + l.n);
-    pvn_lint_free(&l);
+    pvn_topo_lint l;
+    EXPECT_EQ(0, pvn_topo_nccl_lint(xml.data(), xml.size(), &l));
+    std::vector<pvn_topo_lint_finding> found(l.findings, l.findings + l.n);
+    pvn_topo_lint_free(&l);
     return found;
 }
 
 struct LintRow {
     const char *rule;
-    pvn_lint_level level;
+    pvn_topo_lint_level level;
     int line;
     std::string xml;
     const char *says;
@@ -190,7 +190,7 @@ TEST_P(Lint, FindsTheTrap)
     const LintRow &row = GetParam();
     bool found = false;
     std::string all;
-    for (const pvn_lint_finding &f : lint(row.xml)) {
+    for (const pvn_topo_lint_finding &f : lint(row.xml)) {
         all += std::string(f.rule) + ":" + std::to_string(f.line) + " " + f.what + "\n";
         EXPECT_STRNE("", f.remedy);
         if (strcmp(f.rule, row.rule) == 0 && f.line == row.line && f.level == row.level)
@@ -203,118 +203,121 @@ INSTANTIATE_TEST_SUITE_P(
     Traps, Lint,
     ::testing::Values(
         // what NCCL's own scanner refuses although it is XML
-        LintRow{"scanner", PVN_LINT_ERROR, 1, "<?xml version=\"1.0\"?>\n" + body(good_pci),
+        LintRow{"scanner", PVN_TOPO_LINT_ERROR, 1, "<?xml version=\"1.0\"?>\n" + body(good_pci),
                 "declaration"},
-        LintRow{"scanner", PVN_LINT_ERROR, 3, body("\t" + std::string(good_pci)), "tab"},
-        LintRow{"scanner", PVN_LINT_ERROR, 4,
+        LintRow{"scanner", PVN_TOPO_LINT_ERROR, 3, body("\t" + std::string(good_pci)), "tab"},
+        LintRow{"scanner", PVN_TOPO_LINT_ERROR, 4,
                 body("<pci busid=\"0000:01:00.0\"\n class=\"0x060400\"/>"), "line break"},
-        LintRow{"scanner", PVN_LINT_ERROR, 3, body("<pci busid = \"0000:01:00.0\"/>"),
+        LintRow{"scanner", PVN_TOPO_LINT_ERROR, 3, body("<pci busid = \"0000:01:00.0\"/>"),
                 "not quoted"},
-        LintRow{"scanner", PVN_LINT_ERROR, 1, "<!--x=1 -->\n" + body(good_pci),
+        LintRow{"scanner", PVN_TOPO_LINT_ERROR, 1, "<!--x=1 -->\n" + body(good_pci),
                 "first word of a comment"},
-        LintRow{"scanner", PVN_LINT_ERROR, 1, "<!--======-->\n" + body(good_pci),
+        LintRow{"scanner", PVN_TOPO_LINT_ERROR, 1, "<!--======-->\n" + body(good_pci),
                 "first word of a comment"},
-        LintRow{"scanner", PVN_LINT_ERROR, 1, "\xef\xbb\xbf" + body(good_pci), "byte order mark"},
-        LintRow{"scanner", PVN_LINT_ERROR, 5,
+        LintRow{"scanner", PVN_TOPO_LINT_ERROR, 1, "\xef\xbb\xbf" + body(good_pci),
+                "byte order mark"},
+        LintRow{"scanner", PVN_TOPO_LINT_ERROR, 5,
                 "<system version=\"1\">\n<cpu numaid=\"0\">\n\n</cpu>\n</system >\n", "end tag"},
-        LintRow{"scanner", PVN_LINT_ERROR, 3,
+        LintRow{"scanner", PVN_TOPO_LINT_ERROR, 3,
                 body("<pci busid=\"" + std::string(254, '0') + "\"/>"), "253"},
-        LintRow{"scanner", PVN_LINT_ERROR, 3, "<system version=\"1\">\n<cpu numaid=\"0\">\n",
+        LintRow{"scanner", PVN_TOPO_LINT_ERROR, 3, "<system version=\"1\">\n<cpu numaid=\"0\">\n",
                 "inside an element"},
         // what cannot be parsed at all
-        LintRow{"parse", PVN_LINT_ERROR, 2, "<system version=\"1\">\n</cpu>", "mismatched"},
-        LintRow{"graph-file", PVN_LINT_ERROR, 1, "<graphs version=\"1\"/>", "NCCL_GRAPH_FILE"},
-        LintRow{"version", PVN_LINT_ERROR, 1, "<system version=\"2\"/>", "RCCL"},
+        LintRow{"parse", PVN_TOPO_LINT_ERROR, 2, "<system version=\"1\">\n</cpu>", "mismatched"},
+        LintRow{"graph-file", PVN_TOPO_LINT_ERROR, 1, "<graphs version=\"1\"/>", "NCCL_GRAPH_FILE"},
+        LintRow{"version", PVN_TOPO_LINT_ERROR, 1, "<system version=\"2\"/>", "RCCL"},
         // sizes
-        LintRow{"nodes", PVN_LINT_ERROR, 1, body(many(254, "<pci busid=\"00%02x:%02x:00.0\"/>\n")),
-                "256 elements"},
-        LintRow{"nodes", PVN_LINT_WARN, 1, body(many(230, "<pci busid=\"00%02x:%02x:00.0\"/>\n")),
-                "232 elements"},
-        LintRow{"children", PVN_LINT_ERROR, 2,
+        LintRow{"nodes", PVN_TOPO_LINT_ERROR, 1,
+                body(many(254, "<pci busid=\"00%02x:%02x:00.0\"/>\n")), "256 elements"},
+        LintRow{"nodes", PVN_TOPO_LINT_WARN, 1,
+                body(many(230, "<pci busid=\"00%02x:%02x:00.0\"/>\n")), "232 elements"},
+        LintRow{"children", PVN_TOPO_LINT_ERROR, 2,
                 body(many(641, "<pci busid=\"00%02x:%02x:00.0\"/>\n")), "641"},
-        LintRow{"children", PVN_LINT_NOTE, 2, body(many(33, "<pci busid=\"00%02x:%02x:00.0\"/>\n")),
-                "33"},
-        LintRow{"attributes", PVN_LINT_WARN, 3,
+        LintRow{"children", PVN_TOPO_LINT_NOTE, 2,
+                body(many(33, "<pci busid=\"00%02x:%02x:00.0\"/>\n")), "33"},
+        LintRow{"attributes", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"0000:01:00.0\" a=\"1\" b=\"1\" c=\"1\" d=\"1\" e=\"1\" f=\"1\" "
                      "g=\"1\" h=\"1\" "
                      "i=\"1\" j=\"1\" k=\"1\" l=\"1\" m=\"1\" n=\"1\" o=\"1\" p=\"1\"/>"),
                 "17 attributes"},
-        LintRow{"value-length", PVN_LINT_ERROR, 3,
+        LintRow{"value-length", PVN_TOPO_LINT_ERROR, 3,
                 body("<pci busid=\"" + std::string(254, '0') + "\"/>"), "254"},
-        LintRow{"entity", PVN_LINT_WARN, 3, body("<nic><net name=\"a&amp;b\"/></nic>"), "entity"},
+        LintRow{"entity", PVN_TOPO_LINT_WARN, 3, body("<nic><net name=\"a&amp;b\"/></nic>"),
+                "entity"},
         // bus ids
-        LintRow{"bus-id-form", PVN_LINT_WARN, 3,
+        LintRow{"bus-id-form", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"10000:01:00.0\" class=\"0x060400\"/>"), "10000:01:00.0"},
-        LintRow{"bus-id-form", PVN_LINT_WARN, 3,
+        LintRow{"bus-id-form", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"01:00.0\" class=\"0x060400\"/>"), "01:00.0"},
-        LintRow{"bus-id-case", PVN_LINT_WARN, 3,
+        LintRow{"bus-id-case", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"0000:AB:00.0\" class=\"0x060400\"/>"), "AB"},
-        LintRow{"bus-id-repeated", PVN_LINT_WARN, 4, body(std::string(good_pci) + "\n" + good_pci),
-                "line 3"},
+        LintRow{"bus-id-repeated", PVN_TOPO_LINT_WARN, 4,
+                body(std::string(good_pci) + "\n" + good_pci), "line 3"},
         // links
-        LintRow{"slow-link", PVN_LINT_WARN, 3,
+        LintRow{"slow-link", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"ffff:01:00.0\" class=\"0x060400\" link_speed=\"2.5 GT/s PCIe\" "
                      "link_width=\"1\"/>"),
                 "0.19 GB/s"},
-        LintRow{"link-speed", PVN_LINT_WARN, 3,
+        LintRow{"link-speed", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_speed=\"16.0 GT/s\"/>"),
                 "8 GT/s"},
-        LintRow{"link-speed", PVN_LINT_NOTE, 3,
+        LintRow{"link-speed", PVN_TOPO_LINT_NOTE, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_speed=\"\"/>"), "8 GT/s"},
-        LintRow{"link-width", PVN_LINT_NOTE, 3,
+        LintRow{"link-width", PVN_TOPO_LINT_NOTE, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_width=\"0\"/>"), "16"},
-        LintRow{"invented-link", PVN_LINT_WARN, 3,
+        LintRow{"invented-link", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"ffff:01:00.0\" class=\"0x060400\"/>"),
                 "no link_speed and no link_width"},
         LintRow{
-            "class-missing", PVN_LINT_ERROR, 3,
+            "class-missing", PVN_TOPO_LINT_ERROR, 3,
             body("<pci busid=\"ffff:01:00.0\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\"/>"),
             "no class"},
         // places
-        LintRow{"nic-in-bridge", PVN_LINT_WARN, 3,
+        LintRow{"nic-in-bridge", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x060400\"><nic><net "
                      "name=\"a\"/></nic></pci>"),
                 "bridge"},
-        LintRow{"nic-in-bridge", PVN_LINT_WARN, 3,
+        LintRow{"nic-in-bridge", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"0000:01:00.0\"><nic><net name=\"a\"/></nic><pci "
                      "busid=\"0000:02:00.0\"/></pci>"),
                 "ignores everything else"},
-        LintRow{"gpu-beside-nic", PVN_LINT_WARN, 3,
+        LintRow{"gpu-beside-nic", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x030200\"><nic><net "
                      "name=\"a\"/></nic><gpu/></pci>"),
                 "the GPU is lost"},
-        LintRow{"gpu-class", PVN_LINT_ERROR, 3,
+        LintRow{"gpu-class", PVN_TOPO_LINT_ERROR, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x120000\"><gpu/></pci>"), "0x120000"},
-        LintRow{"leaf-with-children", PVN_LINT_WARN, 3,
+        LintRow{"leaf-with-children", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x030200\"><pci "
                      "busid=\"0000:02:00.0\"/></pci>"),
                 "ignores what is below"},
-        LintRow{"ignored-element", PVN_LINT_WARN, 3, body("<gpu dev=\"0\"/>"),
+        LintRow{"ignored-element", PVN_TOPO_LINT_WARN, 3, body("<gpu dev=\"0\"/>"),
                 "<gpu> inside <cpu>"},
-        LintRow{"gpu-net-tags", PVN_LINT_NOTE, 3,
+        LintRow{"gpu-net-tags", PVN_TOPO_LINT_NOTE, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x030200\"><gpu dev=\"0\"/></pci>"),
                 "without rank"},
         // cpus
-        LintRow{"numaid-repeated", PVN_LINT_WARN, 3,
+        LintRow{"numaid-repeated", PVN_TOPO_LINT_WARN, 3,
                 "<system version=\"1\">\n<cpu numaid=\"0\"/>\n<cpu numaid=\"0\"/>\n</system>",
                 "line 2"},
-        LintRow{"numaid-form", PVN_LINT_WARN, 2,
+        LintRow{"numaid-form", PVN_TOPO_LINT_WARN, 2,
                 "<system version=\"1\">\n<cpu numaid=\"node0\"/>\n</system>", "node0"},
-        LintRow{"numaid-unknown", PVN_LINT_NOTE, 2,
+        LintRow{"numaid-unknown", PVN_TOPO_LINT_NOTE, 2,
                 "<system version=\"1\">\n<cpu numaid=\"-1\"/>\n</system>", "-1"},
-        LintRow{"cpu-vendor", PVN_LINT_WARN, 2,
+        LintRow{"cpu-vendor", PVN_TOPO_LINT_WARN, 2,
                 "<system version=\"1\">\n<cpu numaid=\"0\" arch=\"x86_64\" "
                 "vendor=\"Intel\"/>\n</system>",
                 "Intel"},
         // nets
-        LintRow{"absurd-speed", PVN_LINT_WARN, 3,
+        LintRow{"absurd-speed", PVN_TOPO_LINT_WARN, 3,
                 body("<nic><net name=\"a\" speed=\"200000000\"/></nic>"), "25000 GB/s"},
-        LintRow{"no-speed", PVN_LINT_NOTE, 3, body("<nic><net name=\"a\" speed=\"-1\"/></nic>"),
-                "10 Gb/s"},
-        LintRow{"net-repeated", PVN_LINT_WARN, 4,
+        LintRow{"no-speed", PVN_TOPO_LINT_NOTE, 3,
+                body("<nic><net name=\"a\" speed=\"-1\"/></nic>"), "10 Gb/s"},
+        LintRow{"net-repeated", PVN_TOPO_LINT_WARN, 4,
                 body("<nic><net name=\"a\"/></nic>\n<nic><net name=\"a\"/></nic>"), "line 3"},
-        LintRow{"net-on-cpu", PVN_LINT_NOTE, 3, body("<nic><net name=\"a\"/></nic>"), "5000 GB/s"},
-        LintRow{"nvlink-target", PVN_LINT_WARN, 3,
+        LintRow{"net-on-cpu", PVN_TOPO_LINT_NOTE, 3, body("<nic><net name=\"a\"/></nic>"),
+                "5000 GB/s"},
+        LintRow{"nvlink-target", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x030200\"><gpu><nvlink "
                      "target=\"0000:02:00.0\" "
                      "tclass=\"0x030200\" count=\"1\"/></gpu></pci>"),
@@ -336,7 +339,7 @@ TEST_P(LintNumbers, AreFound)
     const LintRow &row = GetParam();
     bool found = false;
     std::string all;
-    for (const pvn_lint_finding &f : lint(row.xml)) {
+    for (const pvn_topo_lint_finding &f : lint(row.xml)) {
         all += std::string(f.rule) + ":" + std::to_string(f.line) + " " + f.what + "\n";
         if (strcmp(f.rule, row.rule) == 0 && f.line == row.line && f.level == row.level)
             found |= strstr(f.what, row.says) != nullptr;
@@ -359,38 +362,38 @@ std::string net(const char *name, const std::string &attrs)
 INSTANTIATE_TEST_SUITE_P(
     Numbers, LintNumbers,
     ::testing::Values(
-        LintRow{"out-of-range", PVN_LINT_WARN, 3,
+        LintRow{"out-of-range", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_speed=\"2.5 GT/s PCIe\" "
                      "link_width=\"-2\"/>"),
                 "link_width=\"-2\" of <pci> is outside 0 to 32"},
-        LintRow{"out-of-range", PVN_LINT_WARN, 3,
+        LintRow{"out-of-range", PVN_TOPO_LINT_WARN, 3,
                 body("<pci busid=\"0000:01:00.0\" class=\"0x060400\" link_speed=\"2.5 GT/s PCIe\" "
                      "link_width=\"99999999999\"/>"),
                 "does not fit 32 bits"},
-        LintRow{"out-of-range", PVN_LINT_WARN, 2,
+        LintRow{"out-of-range", PVN_TOPO_LINT_WARN, 2,
                 "<system version=\"1\">\n<cpu numaid=\"-7\"/>\n</system>", "-1 to 1023"},
-        LintRow{"out-of-range", PVN_LINT_WARN, 3, body(gpu("01", "dev=\"-1\" rank=\"0\"")),
+        LintRow{"out-of-range", PVN_TOPO_LINT_WARN, 3, body(gpu("01", "dev=\"-1\" rank=\"0\"")),
                 "dev=\"-1\""},
-        LintRow{"out-of-range", PVN_LINT_WARN, 3, body(gpu("01", "dev=\"0\" rank=\"-4\"")),
+        LintRow{"out-of-range", PVN_TOPO_LINT_WARN, 3, body(gpu("01", "dev=\"0\" rank=\"-4\"")),
                 "rank=\"-4\""},
-        LintRow{"out-of-range", PVN_LINT_WARN, 3, body(net("a", "port=\"256\"")), "0 to 255"},
-        LintRow{"out-of-range", PVN_LINT_WARN, 3,
+        LintRow{"out-of-range", PVN_TOPO_LINT_WARN, 3, body(net("a", "port=\"256\"")), "0 to 255"},
+        LintRow{"out-of-range", PVN_TOPO_LINT_WARN, 3,
                 body(gpu("01", "dev=\"0\" rank=\"0\"",
                          "<nvlink target=\"0000:02:00.0\" count=\"-3\"/>")),
                 "count=\"-3\""},
-        LintRow{"not-a-number", PVN_LINT_WARN, 3, body(gpu("01", "dev=\"first\" rank=\"0\"")),
+        LintRow{"not-a-number", PVN_TOPO_LINT_WARN, 3, body(gpu("01", "dev=\"first\" rank=\"0\"")),
                 "is not a number"},
-        LintRow{"absurd-speed", PVN_LINT_WARN, 3, body(net("a", "speed=\"99999999999999999999\"")),
-                "32 bits"},
-        LintRow{"rank-repeated", PVN_LINT_WARN, 4,
+        LintRow{"absurd-speed", PVN_TOPO_LINT_WARN, 3,
+                body(net("a", "speed=\"99999999999999999999\"")), "32 bits"},
+        LintRow{"rank-repeated", PVN_TOPO_LINT_WARN, 4,
                 body(gpu("01", "dev=\"0\" rank=\"0\"") + gpu("02", "dev=\"1\" rank=\"0\"")),
                 "also used in line 3"},
-        LintRow{"gpu-dev-repeated", PVN_LINT_WARN, 4,
+        LintRow{"gpu-dev-repeated", PVN_TOPO_LINT_WARN, 4,
                 body(gpu("01", "dev=\"3\" rank=\"0\"") + gpu("02", "dev=\"3\" rank=\"1\"")),
                 "dev=\"3\" of <gpu> is also used in line 3"},
-        LintRow{"net-dev-repeated", PVN_LINT_WARN, 4,
+        LintRow{"net-dev-repeated", PVN_TOPO_LINT_WARN, 4,
                 body(net("a", "dev=\"0\"") + net("b", "dev=\"0\"")), "also used in line 3"},
-        LintRow{"nvlink-target", PVN_LINT_WARN, 3,
+        LintRow{"nvlink-target", PVN_TOPO_LINT_WARN, 3,
                 body(gpu("01", "dev=\"0\" rank=\"0\"",
                          "<nvlink target=\"0000:01:00.0\" tclass=\"0x030200\" count=\"1\"/>")),
                 "the GPU it is in"}),
@@ -412,7 +415,7 @@ TEST(LintNumbersFine, SeveralRanksOnOneGpuAndSeveralHostsAreNoMistake)
     std::string shared = body("<pci busid=\"0000:01:00.0\" class=\"0x030200\">"
                               "<gpu dev=\"0\" rank=\"0\"/><gpu dev=\"0\" rank=\"1\"/></pci>");
     for (const auto &xml : {two_hosts, shared}) {
-        for (const pvn_lint_finding &f : lint(xml))
+        for (const pvn_topo_lint_finding &f : lint(xml))
             EXPECT_EQ(nullptr, strstr(f.rule, "dev-repeated")) << f.what;
     }
 }
@@ -422,13 +425,13 @@ TEST(LintFold, OneMistakeInOnePlaceIsOneRemark)
 {
     auto count = [](const std::string &xml, const char *rule) {
         int n = 0;
-        for (const pvn_lint_finding &f : lint(xml))
+        for (const pvn_topo_lint_finding &f : lint(xml))
             n += strcmp(f.rule, rule) == 0 ? f.count * 1000 + 1 : 0;
         return n;
     };
     std::string flat = body(many(106, "<pci busid=\"00%02x:%02x:00.0\" link_speed=\"\"/>\n"));
     EXPECT_EQ(106001, count(flat, "link-speed"));
-    for (const pvn_lint_finding &f : lint(flat)) {
+    for (const pvn_topo_lint_finding &f : lint(flat)) {
         if (strcmp(f.rule, "link-speed") == 0) {
             EXPECT_EQ(3, f.line);
             EXPECT_NE(nullptr, strstr(f.what, "so in line 4, 5")) << f.what;
@@ -448,7 +451,7 @@ TEST(LintFold, OneMistakeInOnePlaceIsOneRemark)
 TEST(LintRemedy, OfOneCaseIsNotGivenForAnother)
 {
     auto remedy = [](const std::string &xml, const char *rule) -> std::string {
-        for (const pvn_lint_finding &f : lint(xml))
+        for (const pvn_topo_lint_finding &f : lint(xml))
             if (strcmp(f.rule, rule) == 0)
                 return f.remedy;
         return "";
@@ -481,13 +484,14 @@ TEST(LintClean, AGoodFileHasNoFindings)
         "    </pci>\n"
         "  </cpu>\n"
         "</system>\n";
-    for (const pvn_lint_finding &f : lint(xml))
+    for (const pvn_topo_lint_finding &f : lint(xml))
         ADD_FAILURE() << f.line << ": " << f.rule << ": " << f.what;
 }
 
 TEST(LintClean, SpacesBeforeTheEndOfATagAreFine)
 {
-    for (const pvn_lint_finding &f : lint(body("<pci busid=\"0000:01:00.0\"  class='0x060400' />")))
+    for (const pvn_topo_lint_finding &f :
+         lint(body("<pci busid=\"0000:01:00.0\"  class='0x060400' />")))
         ADD_FAILURE() << f.line << ": " << f.rule << ": " << f.what;
 }
 
@@ -499,7 +503,7 @@ TEST(LintOrder, FindingsComeByLine)
                       "</cpu>\n</system>";
     auto found = lint(xml);
     EXPECT_GE(found.size(), 4u);
-    for (const pvn_lint_finding &f : found) {
+    for (const pvn_topo_lint_finding &f : found) {
         EXPECT_LE(last, f.line);
         last = f.line;
     }

@@ -20,7 +20,7 @@ struct Problem {
     std::vector<int> distance, second;
     std::vector<std::vector<int>> uses; // ended by -1
     std::vector<const int *> pointers;
-    pvn_assign view()
+    pvn_topo_assign view()
     {
         pointers.clear();
         for (auto &u : uses)
@@ -34,7 +34,7 @@ Problem random_problem(std::mt19937 &rng, int rows, int cols)
     auto upto = [&](int n) { return (int)(rng() % (unsigned)n); };
     Problem p{rows, cols, 6 + cols, {}, {}, {}, {}};
     for (int i = 0; i < rows * cols; i++) {
-        p.distance.push_back(upto(8) == 0 ? PVN_ASSIGN_NEVER : 4 + upto(2));
+        p.distance.push_back(upto(8) == 0 ? PVN_TOPO_ASSIGN_NEVER : 4 + upto(2));
         p.second.push_back(10 + 11 * upto(2));
         std::vector<int> links = {6 + i % cols};
         for (int l = 0; l < 6; l++) {
@@ -47,14 +47,14 @@ Problem random_problem(std::mt19937 &rng, int rows, int cols)
     return p;
 }
 
-std::vector<long> cost(const pvn_assign &p, const std::vector<int> &out)
+std::vector<long> cost(const pvn_topo_assign &p, const std::vector<int> &out)
 {
     long c[3];
-    pvn_assign_cost(&p, out.data(), c);
+    pvn_topo_assign_cost(&p, out.data(), c);
     return {c[0], c[1], c[2]};
 }
 
-std::vector<long> brute_force(const pvn_assign &p)
+std::vector<long> brute_force(const pvn_topo_assign &p)
 {
     std::vector<int> now(p.rows);
     std::vector<long> best;
@@ -67,7 +67,7 @@ std::vector<long> brute_force(const pvn_assign &p)
         }
         bool any = false;
         for (int col = 0; col < p.cols; col++) {
-            if (p.distance[row * p.cols + col] >= PVN_ASSIGN_NEVER)
+            if (p.distance[row * p.cols + col] >= PVN_TOPO_ASSIGN_NEVER)
                 continue;
             any = true;
             now[row] = col;
@@ -87,10 +87,10 @@ TEST(Assign, IsTheOptimumOfSmallProblems)
     std::mt19937 rng(4);
     for (int round = 0; round < 200; round++) {
         Problem problem = random_problem(rng, 1 + (int)(rng() % 5), 1 + (int)(rng() % 4));
-        pvn_assign p = problem.view();
+        pvn_topo_assign p = problem.view();
         std::vector<int> out(p.rows);
         bool exact = false;
-        ASSERT_EQ(0, pvn_assign_solve(&p, out.data(), &exact));
+        ASSERT_EQ(0, pvn_topo_assign_solve(&p, out.data(), &exact));
         EXPECT_TRUE(exact);
         ASSERT_EQ(brute_force(p), cost(p, out)) << "round " << round;
     }
@@ -104,9 +104,9 @@ TEST(Assign, ALargeFlatMachineIsSpreadEvenly)
         problem.second.push_back(10);
         problem.uses.push_back({i % 16, -1});
     }
-    pvn_assign p = problem.view();
+    pvn_topo_assign p = problem.view();
     std::vector<int> out(64), users(16);
-    ASSERT_EQ(0, pvn_assign_solve(&p, out.data(), nullptr));
+    ASSERT_EQ(0, pvn_topo_assign_solve(&p, out.data(), nullptr));
     for (int col : out)
         users[(size_t)col]++;
     for (int n : users)
@@ -115,10 +115,10 @@ TEST(Assign, ALargeFlatMachineIsSpreadEvenly)
 
 TEST(Assign, ARowWithNothingGetsNothing)
 {
-    Problem problem{2, 1, 1, {PVN_ASSIGN_NEVER, 4}, {10, 10}, {{0, -1}, {0, -1}}, {}};
-    pvn_assign p = problem.view();
+    Problem problem{2, 1, 1, {PVN_TOPO_ASSIGN_NEVER, 4}, {10, 10}, {{0, -1}, {0, -1}}, {}};
+    pvn_topo_assign p = problem.view();
     std::vector<int> out(2);
-    ASSERT_EQ(0, pvn_assign_solve(&p, out.data(), nullptr));
+    ASSERT_EQ(0, pvn_topo_assign_solve(&p, out.data(), nullptr));
     EXPECT_EQ((std::vector<int>{-1, 0}), out);
 }
 
@@ -198,13 +198,13 @@ TEST(Lines, OneGpuOneSentence)
     NcclFile m(sys(
         cpu(0, bridge("0000:10:00.0", gpu("0000:11:00.0", 0) + nic("0000:12:00.0", "mlx5_0", 0)))));
     char text[600];
-    pvn_pairs_line(m.pairs, 0, text, sizeof text);
+    pvn_topo_pairs_line(m.pairs, 0, text, sizeof text);
     EXPECT_STREQ("GPU0 0000:11:00.0: NCCL takes mlx5_0: best bandwidth 24.0 GB/s at PIX (one PCIe "
                  "switch); no "
                  "other NIC equals it",
                  text);
     char cut[20];
-    pvn_pairs_line(m.pairs, 0, cut, sizeof cut);
+    pvn_topo_pairs_line(m.pairs, 0, cut, sizeof cut);
     EXPECT_STREQ("GPU0 0000:11:00.0: ", cut);
 }
 
@@ -213,21 +213,21 @@ TEST(Finding, GpusAndNicsByEveryName)
     NcclFile m(sys(cpu(0, gpu("0000:0a:00.0", 5) + nic("0000:1b:00.0", "mlx5_7", 3))));
     for (const char *name :
          {"GPU5", "gpu5", "5", "0000:0a:00.0", "0000:0A:00.0", "0a:00.0", "00000000:0a:00.0"})
-        EXPECT_EQ(0, pvn_pairs_find_gpu(m.pairs, name)) << name;
+        EXPECT_EQ(0, pvn_topo_pairs_find_gpu(m.pairs, name)) << name;
     for (const char *name : {"GPU0", "0", "x", "", "0000:0b:00.0", "GPU", "5x"})
-        EXPECT_EQ(-1, pvn_pairs_find_gpu(m.pairs, name)) << name;
+        EXPECT_EQ(-1, pvn_topo_pairs_find_gpu(m.pairs, name)) << name;
     for (const char *name : {"mlx5_7", "NIC3", "nic3", "NET3", "3", "0000:1b:00.0", "1b:00.0"})
-        EXPECT_EQ(0, pvn_pairs_find_net(m.pairs, name)) << name;
+        EXPECT_EQ(0, pvn_topo_pairs_find_net(m.pairs, name)) << name;
     for (const char *name : {"mlx5_0", "NET0", "", "0000:1c:00.0"})
-        EXPECT_EQ(-1, pvn_pairs_find_net(m.pairs, name)) << name;
+        EXPECT_EQ(-1, pvn_topo_pairs_find_net(m.pairs, name)) << name;
 }
 
 // ---- GPUDirect ----
 
-pvn_gdr judge(const NcclFile &m, int g = 0, int n = 0)
+pvn_topo_gdr judge(const NcclFile &m, int g = 0, int n = 0)
 {
-    pvn_gdr out;
-    pvn_gdr_judge(m.pairs, g, n, &out);
+    pvn_topo_gdr out;
+    pvn_topo_gdr_judge(m.pairs, g, n, &out);
     return out;
 }
 
@@ -254,11 +254,11 @@ TEST_P(Gdr, NamesTheFirstConditionThatFails)
 {
     const GdrRow &row = GetParam();
     NcclFile m(row.xml, row.env);
-    pvn_gdr g = judge(m);
+    pvn_topo_gdr g = judge(m);
     EXPECT_EQ(row.first_no, g.first_no) << g.verdict;
     EXPECT_NE(nullptr, strstr(g.verdict, row.verdict)) << g.verdict;
     if (g.first_no >= 0) {
-        EXPECT_EQ(PVN_GDR_NO, g.steps[g.first_no].result);
+        EXPECT_EQ(PVN_TOPO_GDR_NO, g.steps[g.first_no].result);
         EXPECT_STRNE("", g.steps[g.first_no].seen);
     }
 }
@@ -273,27 +273,30 @@ INSTANTIATE_TEST_SUITE_P(
         GdrRow{"nic",
                near_pair("sm=\"90\" gdr=\"1\"", "gdr=\"0\""),
                {},
-               PVN_GDR_NIC,
+               PVN_TOPO_GDR_NIC,
                "gdr=\"0\" for mlx5_0"},
-        GdrRow{
-            "gpu", near_pair("sm=\"90\" gdr=\"0\"", "gdr=\"1\""), {}, PVN_GDR_GPU, "for the GPU"},
+        GdrRow{"gpu",
+               near_pair("sm=\"90\" gdr=\"0\"", "gdr=\"1\""),
+               {},
+               PVN_TOPO_GDR_GPU,
+               "for the GPU"},
         GdrRow{"nic before gpu",
                near_pair("sm=\"90\" gdr=\"0\"", "gdr=\"0\""),
                {},
-               PVN_GDR_NIC,
+               PVN_TOPO_GDR_NIC,
                "mlx5_0"},
         GdrRow{"partition",
                near_pair("sm=\"90\" gdr=\"1\" mlopart=\"1\"", "gdr=\"1\""),
                {},
-               PVN_GDR_PARTITION,
+               PVN_TOPO_GDR_PARTITION,
                "mlopart"},
-        GdrRow{"distance", phb, {}, PVN_GDR_DISTANCE, "needs P2C or nearer (NCCL's default)"},
+        GdrRow{"distance", phb, {}, PVN_TOPO_GDR_DISTANCE, "needs P2C or nearer (NCCL's default)"},
         GdrRow{"level raised", phb, {{"NCCL_NET_GDR_LEVEL", "PHB"}}, -1, "yes"},
         GdrRow{"old digit", phb, {{"NCCL_NET_GDR_LEVEL", "3"}}, -1, "yes"},
         GdrRow{"level lowered",
                near_pair("sm=\"90\" gdr=\"1\"", "gdr=\"1\""),
                {{"NCCL_NET_GDR_LEVEL", "LOC"}},
-               PVN_GDR_DISTANCE,
+               PVN_TOPO_GDR_DISTANCE,
                "needs LOC or nearer (NCCL_NET_GDR_LEVEL)"},
         GdrRow{"read off",
                near_pair("sm=\"90\" gdr=\"1\"", "gdr=\"1\""),
@@ -321,14 +324,18 @@ TEST(GdrSend, BeforeAmpereOnlyWithNvlinkOrAlone)
                                                      nic("0000:12:00.0", "n", 0))));
     };
     std::string nvlink = "<nvlink target=\"x\" count=\"2\" tclass=\"0x068000\"/>";
-    EXPECT_EQ(PVN_GDR_NO, judge(NcclFile(two("sm=\"70\"", ""))).steps[PVN_GDR_SEND].result);
-    EXPECT_EQ(PVN_GDR_YES, judge(NcclFile(two("sm=\"70\"", nvlink))).steps[PVN_GDR_SEND].result);
-    EXPECT_EQ(PVN_GDR_YES, judge(NcclFile(two("sm=\"80\"", ""))).steps[PVN_GDR_SEND].result);
-    EXPECT_EQ(PVN_GDR_YES, judge(NcclFile(two("sm=\"70\"", ""), {{"NCCL_NET_GDR_READ", "1"}}))
-                               .steps[PVN_GDR_SEND]
-                               .result);
-    EXPECT_EQ(PVN_GDR_UNKNOWN, judge(NcclFile(two("", ""))).steps[PVN_GDR_SEND].result);
-    EXPECT_EQ(PVN_GDR_YES, judge(NcclFile(near_pair("sm=\"70\"", ""))).steps[PVN_GDR_SEND].result);
+    EXPECT_EQ(PVN_TOPO_GDR_NO,
+              judge(NcclFile(two("sm=\"70\"", ""))).steps[PVN_TOPO_GDR_SEND].result);
+    EXPECT_EQ(PVN_TOPO_GDR_YES,
+              judge(NcclFile(two("sm=\"70\"", nvlink))).steps[PVN_TOPO_GDR_SEND].result);
+    EXPECT_EQ(PVN_TOPO_GDR_YES,
+              judge(NcclFile(two("sm=\"80\"", ""))).steps[PVN_TOPO_GDR_SEND].result);
+    EXPECT_EQ(PVN_TOPO_GDR_YES, judge(NcclFile(two("sm=\"70\"", ""), {{"NCCL_NET_GDR_READ", "1"}}))
+                                    .steps[PVN_TOPO_GDR_SEND]
+                                    .result);
+    EXPECT_EQ(PVN_TOPO_GDR_UNKNOWN, judge(NcclFile(two("", ""))).steps[PVN_TOPO_GDR_SEND].result);
+    EXPECT_EQ(PVN_TOPO_GDR_YES,
+              judge(NcclFile(near_pair("sm=\"70\"", ""))).steps[PVN_TOPO_GDR_SEND].result);
 }
 
 TEST(GdrPxn, TheRelaysDistanceCounts)
@@ -338,10 +345,10 @@ TEST(GdrPxn, TheRelaysDistanceCounts)
                               bridge("0000:10:00.0", gpu("0000:11:00.0", 1, nvlink) +
                                                          nic("0000:12:00.0", "n", 0)))));
     ASSERT_EQ("PXN", m.used(0, 0));
-    pvn_gdr g = judge(m);
-    EXPECT_EQ(PVN_GDR_YES, g.steps[PVN_GDR_DISTANCE].result);
-    EXPECT_NE(nullptr, strstr(g.steps[PVN_GDR_DISTANCE].seen, "GPU1, which is at PIX"))
-        << g.steps[PVN_GDR_DISTANCE].seen;
+    pvn_topo_gdr g = judge(m);
+    EXPECT_EQ(PVN_TOPO_GDR_YES, g.steps[PVN_TOPO_GDR_DISTANCE].result);
+    EXPECT_NE(nullptr, strstr(g.steps[PVN_TOPO_GDR_DISTANCE].seen, "GPU1, which is at PIX"))
+        << g.steps[PVN_TOPO_GDR_DISTANCE].seen;
 }
 
 TEST(GdrC2c, ThroughTheCpuIsAllowedThereAndCanBeSwitchedOff)
@@ -349,9 +356,10 @@ TEST(GdrC2c, ThroughTheCpuIsAllowedThereAndCanBeSwitchedOff)
     std::string c2c = "<c2c bw=\"44712\" count=\"10\"/>";
     std::string xml =
         sys(cpu(0, gpu("0000:01:00.0", 0, c2c) + nic("0000:02:00.0", "n", 0), "arch=\"arm64\""));
-    EXPECT_EQ(PVN_GDR_YES, judge(NcclFile(xml)).steps[PVN_GDR_DISTANCE].result);
-    EXPECT_EQ(PVN_GDR_NO,
-              judge(NcclFile(xml, {{"NCCL_NET_GDR_C2C", "0"}})).steps[PVN_GDR_DISTANCE].result);
+    EXPECT_EQ(PVN_TOPO_GDR_YES, judge(NcclFile(xml)).steps[PVN_TOPO_GDR_DISTANCE].result);
+    EXPECT_EQ(
+        PVN_TOPO_GDR_NO,
+        judge(NcclFile(xml, {{"NCCL_NET_GDR_C2C", "0"}})).steps[PVN_TOPO_GDR_DISTANCE].result);
 }
 
 // ---- classes against a naive path finder ----
@@ -472,15 +480,15 @@ TEST(Property, EveryPathIsMadeOfLinksThatExist)
         for (int g = 0; g < m.tree->n_gpus; g++) {
             for (int n = 0; n < m.tree->n_nets; n++) {
                 int hops[64];
-                int count = pvn_ntree_hops(m.tree, g, n, hops, 64);
-                ASSERT_EQ(pvn_ntree_gpu_net(m.tree, g, n)->hops + 1, count);
+                int count = pvn_topo_ntree_hops(m.tree, g, n, hops, 64);
+                ASSERT_EQ(pvn_topo_ntree_gpu_net(m.tree, g, n)->hops + 1, count);
                 ASSERT_EQ(m.tree->gpus[g], hops[0]);
                 ASSERT_EQ(m.tree->nets[n], hops[count - 1]);
                 for (int i = 0; i + 1 < count; i++) {
-                    const pvn_nnode &node = m.tree->nodes[hops[i]];
+                    const pvn_topo_nnode &node = m.tree->nodes[hops[i]];
                     bool linked =
                         std::any_of(node.links, node.links + node.n_links,
-                                    [&](const pvn_nlink &l) { return l.to == hops[i + 1]; });
+                                    [&](const pvn_topo_nlink &l) { return l.to == hops[i + 1]; });
                     ASSERT_TRUE(linked);
                 }
             }

@@ -15,7 +15,7 @@
 
 #include "topo/reader.h"
 
-static const pvn_pci &fn(const Topo &t, const char *bdf)
+static const pvn_topo_pci &fn(const Topo &t, const char *bdf)
 {
     int i = pvn_topo_find_pci(t.get(), bdf);
 
@@ -28,18 +28,18 @@ TEST(Bdf, ParsesFourToEightDomainDigits)
     uint32_t domain;
     uint8_t bus, dev, f;
 
-    ASSERT_EQ(pvn_bdf_parse("0000:3b:1f.7", &domain, &bus, &dev, &f), 0);
+    ASSERT_EQ(pvn_topo_bdf_parse("0000:3b:1f.7", &domain, &bus, &dev, &f), 0);
     EXPECT_EQ(domain, 0u);
     EXPECT_EQ(bus, 0x3b);
     EXPECT_EQ(dev, 0x1f);
     EXPECT_EQ(f, 7);
-    ASSERT_EQ(pvn_bdf_parse("DeadBeef:00:00.0", &domain, &bus, &dev, &f), 0);
+    ASSERT_EQ(pvn_topo_bdf_parse("DeadBeef:00:00.0", &domain, &bus, &dev, &f), 0);
     EXPECT_EQ(domain, 0xdeadbeefu);
-    ASSERT_EQ(pvn_bdf_parse("3b:00.1", &domain, &bus, &dev, &f), 0);
+    ASSERT_EQ(pvn_topo_bdf_parse("3b:00.1", &domain, &bus, &dev, &f), 0);
     EXPECT_EQ(domain, 0u);
     for (const char *bad : {"", ":", "0000:3b:00", "0000:3b:20.0", "0000:3b:00.8", "0000:3bb:00.0",
                             "123456789:00:00.0", "0000:3b:00.0 ", "0000:3b:00.0x", "xyz:00:00.0"}) {
-        EXPECT_EQ(pvn_bdf_parse(bad, &domain, &bus, &dev, &f), -EINVAL) << bad;
+        EXPECT_EQ(pvn_topo_bdf_parse(bad, &domain, &bus, &dev, &f), -EINVAL) << bad;
     }
 }
 
@@ -58,7 +58,7 @@ TEST(Pci, KeepsWhatIsWritten)
               "0x0000000000000000 0x0000000000000000 0x0000000000000000\n");
     tree.file("/sys/kernel/iommu_groups/33/type", "DMA-FQ\n");
     Topo t = load(tree);
-    const pvn_pci &p = fn(t, "18:00.0");
+    const pvn_topo_pci &p = fn(t, "18:00.0");
 
     EXPECT_EQ(p.class_code, 0x020700);
     EXPECT_EQ(p.vendor, 0x15b3);
@@ -66,7 +66,7 @@ TEST(Pci, KeepsWhatIsWritten)
     EXPECT_EQ(p.numa, -1);
     EXPECT_STREQ(p.numa_text, "-1");
     EXPECT_STREQ(p.driver, "mlx5_core");
-    EXPECT_EQ(p.driver_bound, PVN_TRI_YES);
+    EXPECT_EQ(p.driver_bound, PVN_TOPO_TRI_YES);
     EXPECT_EQ(p.link.speed_mts, 8000);
     EXPECT_EQ(p.link.speed_max_mts, 16000);
     EXPECT_STREQ(p.link.speed_max_text, "16.0 GT/s PCIe");
@@ -75,11 +75,11 @@ TEST(Pci, KeepsWhatIsWritten)
     EXPECT_EQ(p.iommu_group, 33);
     EXPECT_EQ(p.bar_size[0], 0x2000000u);
     EXPECT_EQ(p.bar_size[1], 0u);
-    EXPECT_EQ(p.kind, PVN_PCI_ENDPOINT);
+    EXPECT_EQ(p.kind, PVN_TOPO_PCI_ENDPOINT);
     EXPECT_EQ(p.parent, pvn_topo_find_pci(t.get(), "17:00.0"));
     EXPECT_EQ(p.depth, 1);
     EXPECT_STREQ(t->roots[p.root].name, "pci0000:17");
-    EXPECT_EQ(fn(t, "17:00.0").kind, PVN_PCI_ROOT_PORT);
+    EXPECT_EQ(fn(t, "17:00.0").kind, PVN_TOPO_PCI_ROOT_PORT);
     ASSERT_EQ(t->niommu_groups, 1);
     EXPECT_STREQ(t->iommu_groups[0].type, "DMA-FQ");
     EXPECT_EQ(t->nnotes, 0);
@@ -92,19 +92,19 @@ TEST(Pci, MissingFilesAreUnknownNotZero)
     tree.link("/sys/bus/pci/devices/0000:00:02.0", "../../../devices/pci0000:00/0000:00:02.0");
     tree.file("/sys/devices/pci0000:00/0000:00:02.0/uevent", "");
     Topo t = load(tree);
-    const pvn_pci &p = fn(t, "00:02.0");
+    const pvn_topo_pci &p = fn(t, "00:02.0");
 
-    EXPECT_EQ(p.class_code, PVN_UNKNOWN);
-    EXPECT_EQ(p.vendor, PVN_UNKNOWN);
-    EXPECT_EQ(p.numa, PVN_UNKNOWN);
+    EXPECT_EQ(p.class_code, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(p.vendor, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(p.numa, PVN_TOPO_UNKNOWN);
     EXPECT_STREQ(p.numa_text, "");
-    EXPECT_EQ(p.link.speed_mts, PVN_UNKNOWN);
-    EXPECT_EQ(p.link.width_max, PVN_UNKNOWN);
-    EXPECT_EQ(p.iommu_group, PVN_UNKNOWN);
-    EXPECT_EQ(p.driver_bound, PVN_TRI_UNKNOWN);
-    EXPECT_EQ(p.config.acs, PVN_CAP_UNKNOWN);
-    EXPECT_EQ(p.total_vfs, PVN_UNKNOWN);
-    EXPECT_EQ(p.kind, PVN_PCI_UNKNOWN);
+    EXPECT_EQ(p.link.speed_mts, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(p.link.width_max, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(p.iommu_group, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(p.driver_bound, PVN_TOPO_TRI_UNKNOWN);
+    EXPECT_EQ(p.config.acs, PVN_TOPO_CAP_UNKNOWN);
+    EXPECT_EQ(p.total_vfs, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(p.kind, PVN_TOPO_PCI_UNKNOWN);
     EXPECT_EQ(p.flags, 0u);
 }
 
@@ -113,11 +113,16 @@ TEST(Pci, SpeedsOfOldAndNewKernels)
     struct {
         const char *text;
         int mts;
-    } cases[] = {{"2.5 GT/s", 2500},        {"8 GT/s", 8000},
-                 {"16 GT/s", 16000},        {"32.0 GT/s PCIe", 32000},
-                 {"64.0 GT/s PCIe", 64000}, {"Unknown speed", PVN_UNKNOWN},
-                 {"Unknown", PVN_UNKNOWN},  {"-8 GT/s", PVN_UNKNOWN},
-                 {"0 GT/s", PVN_UNKNOWN},   {"99999999999 GT/s", PVN_UNKNOWN}};
+    } cases[] = {{"2.5 GT/s", 2500},
+                 {"8 GT/s", 8000},
+                 {"16 GT/s", 16000},
+                 {"32.0 GT/s PCIe", 32000},
+                 {"64.0 GT/s PCIe", 64000},
+                 {"Unknown speed", PVN_TOPO_UNKNOWN},
+                 {"Unknown", PVN_TOPO_UNKNOWN},
+                 {"-8 GT/s", PVN_TOPO_UNKNOWN},
+                 {"0 GT/s", PVN_TOPO_UNKNOWN},
+                 {"99999999999 GT/s", PVN_TOPO_UNKNOWN}};
 
     for (const auto &c : cases) {
         Tree tree;
@@ -136,11 +141,11 @@ TEST(Pci, JunkNumbersAreUnknownWithANote)
     tree.file("/sys/devices/" + path + "/vendor", std::string("\x00\xff\x01junk", 7));
     tree.file("/sys/devices/" + path + "/current_link_width", "255\n");
     Topo t = load(tree);
-    const pvn_pci &p = fn(t, "00:02.0");
+    const pvn_topo_pci &p = fn(t, "00:02.0");
 
-    EXPECT_EQ(p.numa, PVN_UNKNOWN);
-    EXPECT_EQ(p.vendor, PVN_UNKNOWN);
-    EXPECT_EQ(p.link.width, PVN_UNKNOWN);
+    EXPECT_EQ(p.numa, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(p.vendor, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(p.link.width, PVN_TOPO_UNKNOWN);
     ASSERT_EQ(t->nnotes, 2);
     EXPECT_NE(strstr(t->notes[0].text, "???junk"), nullptr) << t->notes[0].text;
     for (int i = 0; i < t->nnotes; i++) {
@@ -153,13 +158,13 @@ TEST(Pci, JunkNumbersAreUnknownWithANote)
 TEST(Pci, VmdDomainsHangBehindTheirController)
 {
     Topo t = load(server8x8(true, false));
-    const pvn_pci &drive = fn(t, "10000:01:00.0");
+    const pvn_topo_pci &drive = fn(t, "10000:01:00.0");
 
     EXPECT_EQ(drive.domain, 0x10000u);
     EXPECT_STREQ(drive.bdf, "10000:01:00.0");
     EXPECT_EQ(drive.depth, 1);
-    EXPECT_EQ(fn(t, "10000:00:02.0").kind, PVN_PCI_ROOT_PORT);
-    const pvn_root &root = t->roots[drive.root];
+    EXPECT_EQ(fn(t, "10000:00:02.0").kind, PVN_TOPO_PCI_ROOT_PORT);
+    const pvn_topo_root &root = t->roots[drive.root];
     EXPECT_STREQ(root.name, "pci10000:00");
     EXPECT_EQ(root.via, pvn_topo_find_pci(t.get(), "0000:10:05.5"));
     EXPECT_EQ(t->nnotes, 0);
@@ -175,19 +180,19 @@ TEST(Pci, SriovFunctionsKnowTheirParent)
     EXPECT_EQ(t->pci[pf].total_vfs, 16);
     EXPECT_EQ(t->pci[pf].num_vfs, 4);
     EXPECT_EQ(fn(t, "16:00.3").physfn, pf);
-    EXPECT_EQ(fn(t, "16:00.3").total_vfs, PVN_UNKNOWN);
+    EXPECT_EQ(fn(t, "16:00.3").total_vfs, PVN_TOPO_UNKNOWN);
 }
 
 TEST(Pci, KindsByPlaceInTwoSwitchLevels)
 {
     Topo t = load(server8x8(false, false));
 
-    EXPECT_EQ(fn(t, "10:01.0").kind, PVN_PCI_ROOT_PORT);
-    EXPECT_EQ(fn(t, "11:00.0").kind, PVN_PCI_SWITCH_UP);
-    EXPECT_EQ(fn(t, "12:00.0").kind, PVN_PCI_SWITCH_DOWN);
-    EXPECT_EQ(fn(t, "13:00.0").kind, PVN_PCI_SWITCH_UP);
-    EXPECT_EQ(fn(t, "14:04.0").kind, PVN_PCI_SWITCH_DOWN);
-    EXPECT_EQ(fn(t, "15:00.0").kind, PVN_PCI_ENDPOINT);
+    EXPECT_EQ(fn(t, "10:01.0").kind, PVN_TOPO_PCI_ROOT_PORT);
+    EXPECT_EQ(fn(t, "11:00.0").kind, PVN_TOPO_PCI_SWITCH_UP);
+    EXPECT_EQ(fn(t, "12:00.0").kind, PVN_TOPO_PCI_SWITCH_DOWN);
+    EXPECT_EQ(fn(t, "13:00.0").kind, PVN_TOPO_PCI_SWITCH_UP);
+    EXPECT_EQ(fn(t, "14:04.0").kind, PVN_TOPO_PCI_SWITCH_DOWN);
+    EXPECT_EQ(fn(t, "15:00.0").kind, PVN_TOPO_PCI_ENDPOINT);
     EXPECT_EQ(fn(t, "15:00.0").depth, 5);
     EXPECT_EQ(t->ngpus, 8);
     EXPECT_EQ(t->nrdmas, 8);
@@ -206,7 +211,7 @@ TEST(Pci, ConfigSpaceDecidesTheKind)
     tree.pci(up, "0000:02:00.0", Pci::bridge());
     Topo t = load(tree);
 
-    EXPECT_EQ(fn(t, "01:00.0").kind, PVN_PCI_BRIDGE);
+    EXPECT_EQ(fn(t, "01:00.0").kind, PVN_TOPO_PCI_BRIDGE);
     EXPECT_TRUE(fn(t, "01:00.0").kind_from_config);
     EXPECT_FALSE(fn(t, "00:1c.0").kind_from_config);
 }
@@ -223,7 +228,7 @@ TEST(Pci, BridgeWithDevicesBelowIsNoSwitch)
     tree.pci(bmc, "0000:02:00.0", vga);
     Topo t = load(tree);
 
-    EXPECT_EQ(fn(t, "01:00.0").kind, PVN_PCI_BRIDGE);
+    EXPECT_EQ(fn(t, "01:00.0").kind, PVN_TOPO_PCI_BRIDGE);
     EXPECT_EQ(t->ngpus, 0) << "a management controller's display is no GPU";
 }
 
@@ -244,14 +249,14 @@ static ssize_t read_bytes(void *ctx, size_t at, void *buf, size_t len)
     return (ssize_t)n;
 }
 
-static pvn_pci_config decode(const std::string &data, size_t readable, bool *damaged = nullptr)
+static pvn_topo_pci_config decode(const std::string &data, size_t readable, bool *damaged = nullptr)
 {
     Bytes b = {data, readable};
-    pvn_config_source src = {read_bytes, &b};
-    pvn_pci_config c = {};
+    pvn_topo_config_source src = {read_bytes, &b};
+    pvn_topo_pci_config c = {};
     bool d;
 
-    pvn_decode_config(&c, &src, &d);
+    pvn_topo_decode_config(&c, &src, &d);
     if (damaged != nullptr) {
         *damaged = d;
     }
@@ -270,12 +275,12 @@ TEST(ConfigSpace, DecodesExpressAcsAtsAndSerial)
     c.width = 8;
     c.acs = c.ats = c.ats_enabled = c.dsn = true;
     c.acs_cap = 0x5f;
-    c.acs_ctl = PVN_ACS_SV | PVN_ACS_RR | PVN_ACS_CR | PVN_ACS_UF;
+    c.acs_ctl = PVN_TOPO_ACS_SV | PVN_TOPO_ACS_RR | PVN_TOPO_ACS_CR | PVN_TOPO_ACS_UF;
     c.serial = 0x0123456789abcdef;
-    pvn_pci_config d = decode(c.build(), 4096);
+    pvn_topo_pci_config d = decode(c.build(), 4096);
 
     EXPECT_EQ(d.bytes, 4096);
-    EXPECT_EQ(d.pcie, PVN_CAP_PRESENT);
+    EXPECT_EQ(d.pcie, PVN_TOPO_CAP_PRESENT);
     EXPECT_EQ(d.port_type, 6);
     EXPECT_EQ(d.mps, 256);
     EXPECT_EQ(d.mps_max, 512);
@@ -283,12 +288,12 @@ TEST(ConfigSpace, DecodesExpressAcsAtsAndSerial)
     EXPECT_TRUE(d.relaxed_ordering);
     EXPECT_EQ(d.lnk_speed_mts, 32000);
     EXPECT_EQ(d.lnk_width, 8);
-    EXPECT_EQ(d.acs, PVN_CAP_PRESENT);
+    EXPECT_EQ(d.acs, PVN_TOPO_CAP_PRESENT);
     EXPECT_EQ(d.acs_cap, 0x5f);
     EXPECT_EQ(d.acs_ctl, 0x1d);
-    EXPECT_EQ(d.ats, PVN_CAP_PRESENT);
+    EXPECT_EQ(d.ats, PVN_TOPO_CAP_PRESENT);
     EXPECT_TRUE(d.ats_enabled);
-    EXPECT_EQ(d.dsn, PVN_CAP_PRESENT);
+    EXPECT_EQ(d.dsn, PVN_TOPO_CAP_PRESENT);
     EXPECT_EQ(d.serial, 0x0123456789abcdefu);
 }
 
@@ -297,28 +302,28 @@ TEST(ConfigSpace, WithoutRootIsNotAbsent)
     Config c;
 
     c.acs = true;
-    pvn_pci_config d = decode(c.build(), 64);
+    pvn_topo_pci_config d = decode(c.build(), 64);
     EXPECT_EQ(d.bytes, 64);
-    EXPECT_EQ(d.pcie, PVN_CAP_NOT_READABLE);
-    EXPECT_EQ(d.acs, PVN_CAP_NOT_READABLE);
-    EXPECT_EQ(d.ats, PVN_CAP_NOT_READABLE);
+    EXPECT_EQ(d.pcie, PVN_TOPO_CAP_NOT_READABLE);
+    EXPECT_EQ(d.acs, PVN_TOPO_CAP_NOT_READABLE);
+    EXPECT_EQ(d.ats, PVN_TOPO_CAP_NOT_READABLE);
 
     d = decode(c.build(), 256);
-    EXPECT_EQ(d.pcie, PVN_CAP_PRESENT);
+    EXPECT_EQ(d.pcie, PVN_TOPO_CAP_PRESENT);
     EXPECT_EQ(d.bytes, 256);
-    EXPECT_EQ(d.acs, PVN_CAP_NOT_READABLE);
+    EXPECT_EQ(d.acs, PVN_TOPO_CAP_NOT_READABLE);
 
     d = decode(c.build(), 4096);
-    EXPECT_EQ(d.acs, PVN_CAP_PRESENT);
-    EXPECT_EQ(d.ats, PVN_CAP_ABSENT);
+    EXPECT_EQ(d.acs, PVN_TOPO_CAP_PRESENT);
+    EXPECT_EQ(d.ats, PVN_TOPO_CAP_ABSENT);
 
     std::string none = c.build();
     none[6] = 0; // no capability list at all: the first 64 bytes say so
     d = decode(none, 64);
-    EXPECT_EQ(d.pcie, PVN_CAP_ABSENT);
-    EXPECT_EQ(d.acs, PVN_CAP_ABSENT);
+    EXPECT_EQ(d.pcie, PVN_TOPO_CAP_ABSENT);
+    EXPECT_EQ(d.acs, PVN_TOPO_CAP_ABSENT);
 
-    EXPECT_EQ(decode(c.build(), 40).acs, PVN_CAP_UNKNOWN);
+    EXPECT_EQ(decode(c.build(), 40).acs, PVN_TOPO_CAP_UNKNOWN);
     EXPECT_EQ(decode("", 0).bytes, 0);
 }
 
@@ -327,7 +332,7 @@ TEST(ConfigSpace, ExtendedSpaceBehindABridgeThatHidesIt)
     std::string s = Config().build();
 
     memset(&s[256], 0xff, 4096 - 256);
-    EXPECT_EQ(decode(s, 4096).acs, PVN_CAP_NOT_READABLE);
+    EXPECT_EQ(decode(s, 4096).acs, PVN_TOPO_CAP_NOT_READABLE);
     EXPECT_TRUE(decode(std::string(4096, '\xff'), 4096).all_ones);
 }
 
@@ -339,9 +344,9 @@ TEST(ConfigSpace, LoopsEnd)
     c.acs = true;
     std::string s = c.build();
     s[0x51] = 0x50; // first capability points at itself
-    pvn_pci_config d = decode(s, 4096, &damaged);
+    pvn_topo_pci_config d = decode(s, 4096, &damaged);
     EXPECT_TRUE(damaged);
-    EXPECT_EQ(d.pcie, PVN_CAP_UNKNOWN);
+    EXPECT_EQ(d.pcie, PVN_TOPO_CAP_UNKNOWN);
 
     s = c.build();
     s[0x51] = 0x20; // into the header
@@ -353,8 +358,8 @@ TEST(ConfigSpace, LoopsEnd)
     s[0x103] = 0x10; // ACS at 0x100 points at 0x100
     d = decode(s, 4096, &damaged);
     EXPECT_TRUE(damaged);
-    EXPECT_EQ(d.acs, PVN_CAP_PRESENT) << "what was found before the loop stays";
-    EXPECT_EQ(d.ats, PVN_CAP_UNKNOWN);
+    EXPECT_EQ(d.acs, PVN_TOPO_CAP_PRESENT) << "what was found before the loop stays";
+    EXPECT_EQ(d.ats, PVN_TOPO_CAP_UNKNOWN);
 }
 
 TEST(ConfigSpace, EveryByteValueIsSurvived)
@@ -366,7 +371,7 @@ TEST(ConfigSpace, EveryByteValueIsSurvived)
             std::string m = s;
 
             m[at] = (char)v;
-            pvn_pci_config d = decode(m, 4096);
+            pvn_topo_pci_config d = decode(m, 4096);
             EXPECT_LE(d.bytes, 4096);
         }
     }
@@ -404,32 +409,32 @@ TEST(Net, KindsAndLinks)
     tree.file("/sys/class/net/bonding_masters", "bond0\n");
     tree.link("/sys/class/net/gone", "../../devices/virtual/net/gone");
     Topo t = load(tree);
-    auto net = [&](const char *name) -> const pvn_net & {
+    auto net = [&](const char *name) -> const pvn_topo_net & {
         int i = pvn_topo_find_net(t.get(), name);
         EXPECT_GE(i, 0) << name;
         return t->nets[i >= 0 ? i : 0];
     };
 
     EXPECT_EQ(t->nnets, 10);
-    EXPECT_EQ(net("eth0").kind, PVN_NET_ETHERNET);
+    EXPECT_EQ(net("eth0").kind, PVN_TOPO_NET_ETHERNET);
     EXPECT_EQ(net("eth0").mtu, 9000);
     EXPECT_EQ(net("eth0").speed_mbps, 100000);
     EXPECT_EQ(net("eth0").pci, pvn_topo_find_pci(t.get(), "18:00.0"));
     EXPECT_STREQ(net("eth0").driver, "mlx5_core");
     EXPECT_EQ(net("eth0").master, pvn_topo_find_net(t.get(), "bond0"));
-    EXPECT_EQ(net("eth1").speed_mbps, PVN_UNKNOWN);
-    EXPECT_EQ(net("eth1").carrier, PVN_UNKNOWN);
+    EXPECT_EQ(net("eth1").speed_mbps, PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(net("eth1").carrier, PVN_TOPO_UNKNOWN);
     EXPECT_EQ(net("eth1").dev_port, 1);
-    EXPECT_EQ(net("lo").kind, PVN_NET_LOOPBACK);
+    EXPECT_EQ(net("lo").kind, PVN_TOPO_NET_LOOPBACK);
     EXPECT_EQ(net("lo").pci, -1);
-    EXPECT_EQ(net("bond0").kind, PVN_NET_BOND);
-    EXPECT_EQ(net("eth0.100").kind, PVN_NET_VLAN);
+    EXPECT_EQ(net("bond0").kind, PVN_TOPO_NET_BOND);
+    EXPECT_EQ(net("eth0.100").kind, PVN_TOPO_NET_VLAN);
     EXPECT_EQ(net("eth0.100").lower, pvn_topo_find_net(t.get(), "eth0"));
-    EXPECT_EQ(net("tap0").kind, PVN_NET_TUNNEL);
-    EXPECT_EQ(net("veth0").kind, PVN_NET_VIRTUAL);
-    EXPECT_EQ(net("team0").kind, PVN_NET_TEAM);
-    EXPECT_EQ(net("ib0").kind, PVN_NET_IPOIB);
-    EXPECT_EQ(net("ens3").kind, PVN_NET_ETHERNET);
+    EXPECT_EQ(net("tap0").kind, PVN_TOPO_NET_TUNNEL);
+    EXPECT_EQ(net("veth0").kind, PVN_TOPO_NET_VIRTUAL);
+    EXPECT_EQ(net("team0").kind, PVN_TOPO_NET_TEAM);
+    EXPECT_EQ(net("ib0").kind, PVN_TOPO_NET_IPOIB);
+    EXPECT_EQ(net("ens3").kind, PVN_TOPO_NET_ETHERNET);
     EXPECT_EQ(net("ens3").pci, pvn_topo_find_pci(t.get(), "00:03.0"));
     EXPECT_STREQ(net("ens3").driver, "virtio_net");
     ASSERT_EQ(t->nnotes, 1);
@@ -453,24 +458,24 @@ TEST(Rdma, PortsAndGids)
     Topo t = load(tree);
 
     ASSERT_EQ(t->nrdmas, 1);
-    const pvn_rdma &d = t->rdmas[0];
-    EXPECT_EQ(d.kind, PVN_RDMA_HW);
+    const pvn_topo_rdma &d = t->rdmas[0];
+    EXPECT_EQ(d.kind, PVN_TOPO_RDMA_HW);
     EXPECT_STREQ(d.node_type, "CA");
     EXPECT_STREQ(d.driver, "mlx5_core");
     EXPECT_EQ(d.pci, pvn_topo_find_pci(t.get(), "18:00.0"));
     ASSERT_EQ(d.nports, 1);
-    const pvn_rdma_port &p = d.ports[0];
+    const pvn_topo_rdma_port &p = d.ports[0];
     EXPECT_EQ(p.num, 1);
     EXPECT_EQ(p.state, 4);
     EXPECT_STREQ(p.state_text, "ACTIVE");
     EXPECT_EQ(p.rate_mbps, 100000);
-    EXPECT_EQ(p.layer, PVN_LINK_ETHERNET);
-    EXPECT_EQ(p.active_mtu, PVN_UNKNOWN);
+    EXPECT_EQ(p.layer, PVN_TOPO_LINK_ETHERNET);
+    EXPECT_EQ(p.active_mtu, PVN_TOPO_UNKNOWN);
     EXPECT_EQ(p.netdev, pvn_topo_find_net(t.get(), "eth0")) << "the device, not its VLAN";
     ASSERT_EQ(p.ngids, 3);
     EXPECT_EQ(p.gid_table_len, 12);
-    EXPECT_EQ(p.gids[0].type, PVN_GID_ROCE_V1);
-    EXPECT_EQ(p.gids[1].type, PVN_GID_ROCE_V2);
+    EXPECT_EQ(p.gids[0].type, PVN_TOPO_GID_ROCE_V1);
+    EXPECT_EQ(p.gids[1].type, PVN_TOPO_GID_ROCE_V2);
     EXPECT_EQ(p.gids[2].index, 10);
     EXPECT_EQ(p.gids[2].raw[12], 0xc0);
     EXPECT_STREQ(p.gids[2].ndev, "eth0");
@@ -492,7 +497,7 @@ TEST(Rdma, SoftDevicesHaveAParentInterface)
     Topo t = load(tree);
 
     ASSERT_EQ(t->nrdmas, 1);
-    EXPECT_EQ(t->rdmas[0].kind, PVN_RDMA_SOFT);
+    EXPECT_EQ(t->rdmas[0].kind, PVN_TOPO_RDMA_SOFT);
     EXPECT_EQ(t->rdmas[0].pci, -1);
     EXPECT_EQ(t->rdmas[0].ports[0].netdev, pvn_topo_find_net(t.get(), "veth0"));
 }
@@ -502,10 +507,10 @@ TEST(Rdma, RatesOfAllShapes)
     struct {
         const char *text;
         int mbps;
-    } cases[] = {{"2.5 Gb/sec (1X SDR)", 2500}, {"400 Gb/sec (4X NDR)", 400000},
-                 {"nan Gb/sec", PVN_UNKNOWN},   {"-5 Gb/sec", PVN_UNKNOWN},
-                 {"1e300 Gb/sec", PVN_UNKNOWN}, {"", PVN_UNKNOWN},
-                 {"100", PVN_UNKNOWN}};
+    } cases[] = {{"2.5 Gb/sec (1X SDR)", 2500},      {"400 Gb/sec (4X NDR)", 400000},
+                 {"nan Gb/sec", PVN_TOPO_UNKNOWN},   {"-5 Gb/sec", PVN_TOPO_UNKNOWN},
+                 {"1e300 Gb/sec", PVN_TOPO_UNKNOWN}, {"", PVN_TOPO_UNKNOWN},
+                 {"100", PVN_TOPO_UNKNOWN}};
 
     for (const auto &c : cases) {
         Tree tree;
@@ -522,7 +527,7 @@ TEST(Guest, VmwareWithPvrdma)
 {
     Topo t = load(vmware_guest({}));
 
-    EXPECT_EQ(t->guest.hypervisor, PVN_HV_VMWARE);
+    EXPECT_EQ(t->guest.hypervisor, PVN_TOPO_HV_VMWARE);
     EXPECT_TRUE(pvn_topo_is_guest(t.get()));
     EXPECT_EQ(t->ngpus, 2);
     ASSERT_EQ(t->npvrdma, 2);
@@ -530,15 +535,15 @@ TEST(Guest, VmwareWithPvrdma)
     EXPECT_EQ(t->pvrdma[0].vmxnet3, pvn_topo_find_pci(t.get(), "0b:00.0"));
     EXPECT_EQ(t->pvrdma[0].netdev, pvn_topo_find_net(t.get(), "ens192"));
     EXPECT_EQ(t->pvrdma[0].rdma, pvn_topo_find_rdma(t.get(), "vmw_pvrdma0"));
-    EXPECT_EQ(t->rdmas[0].kind, PVN_RDMA_PVRDMA);
-    EXPECT_EQ(fn(t, "00:15.0").kind, PVN_PCI_ROOT_PORT);
-    EXPECT_EQ(fn(t, "00:01.0").kind, PVN_PCI_BRIDGE) << "the AGP bridge has no link files";
-    EXPECT_EQ(fn(t, "00:11.0").kind, PVN_PCI_BRIDGE);
-    EXPECT_EQ(fn(t, "00:00.0").kind, PVN_PCI_HOST_BRIDGE);
-    EXPECT_EQ(t->nvidia.loaded, PVN_TRI_YES);
-    EXPECT_EQ(t->nvidia.open_modules, PVN_TRI_YES);
+    EXPECT_EQ(t->rdmas[0].kind, PVN_TOPO_RDMA_PVRDMA);
+    EXPECT_EQ(fn(t, "00:15.0").kind, PVN_TOPO_PCI_ROOT_PORT);
+    EXPECT_EQ(fn(t, "00:01.0").kind, PVN_TOPO_PCI_BRIDGE) << "the AGP bridge has no link files";
+    EXPECT_EQ(fn(t, "00:11.0").kind, PVN_TOPO_PCI_BRIDGE);
+    EXPECT_EQ(fn(t, "00:00.0").kind, PVN_TOPO_PCI_HOST_BRIDGE);
+    EXPECT_EQ(t->nvidia.loaded, PVN_TOPO_TRI_YES);
+    EXPECT_EQ(t->nvidia.open_modules, PVN_TOPO_TRI_YES);
     EXPECT_STREQ(t->nvidia.version, "535.104.05");
-    EXPECT_EQ(t->nvidia.peermem, PVN_TRI_NO);
+    EXPECT_EQ(t->nvidia.peermem, PVN_TOPO_TRI_NO);
     EXPECT_STREQ(t->kernel, "5.15.0-91-generic");
     EXPECT_STREQ(t->cmdline, "iommu=pt");
     EXPECT_TRUE(t->memlock_known);
@@ -571,28 +576,28 @@ TEST(Guest, PvrdmaPairsThatAreNotComplete)
 struct HvCase {
     const char *vendor, *product;
     int flag; // 0 no, 1 yes, -1 no /proc/cpuinfo
-    pvn_hypervisor want;
+    pvn_topo_hypervisor want;
 };
 
 TEST(Guest, HypervisorsByDmiAndCpu)
 {
     const HvCase cases[] = {
-        {"VMware, Inc.", "VMware Virtual Platform", 1, PVN_HV_VMWARE},
-        {"VMware, Inc.", "VMware7,1", 0, PVN_HV_VMWARE}, // hypervisor.cpuid.v0 = FALSE
-        {"QEMU", "Standard PC (Q35 + ICH9, 2009)", 1, PVN_HV_KVM},
-        {"Red Hat", "KVM", 1, PVN_HV_KVM},
-        {"Microsoft Corporation", "Virtual Machine", 1, PVN_HV_HYPERV},
-        {"Microsoft Corporation", "Surface", 0, PVN_HV_NONE},
-        {"Amazon EC2", "p4d.24xlarge", 1, PVN_HV_NITRO},
-        {"Amazon EC2", "g4dn.metal", 0, PVN_HV_NONE},
-        {"Google", "Google Compute Engine", 1, PVN_HV_GOOGLE},
-        {"Xen", "HVM domU", 1, PVN_HV_XEN},
-        {"innotek GmbH", "VirtualBox", 1, PVN_HV_OTHER},
-        {"Dell Inc.", "PowerEdge XE9680", 0, PVN_HV_NONE},
-        {"Dell Inc.", "PowerEdge XE9680", -1, PVN_HV_NONE},
-        {"", "", 1, PVN_HV_OTHER},
-        {"", "", 0, PVN_HV_NONE},
-        {"", "", -1, PVN_HV_UNKNOWN},
+        {"VMware, Inc.", "VMware Virtual Platform", 1, PVN_TOPO_HV_VMWARE},
+        {"VMware, Inc.", "VMware7,1", 0, PVN_TOPO_HV_VMWARE}, // hypervisor.cpuid.v0 = FALSE
+        {"QEMU", "Standard PC (Q35 + ICH9, 2009)", 1, PVN_TOPO_HV_KVM},
+        {"Red Hat", "KVM", 1, PVN_TOPO_HV_KVM},
+        {"Microsoft Corporation", "Virtual Machine", 1, PVN_TOPO_HV_HYPERV},
+        {"Microsoft Corporation", "Surface", 0, PVN_TOPO_HV_NONE},
+        {"Amazon EC2", "p4d.24xlarge", 1, PVN_TOPO_HV_NITRO},
+        {"Amazon EC2", "g4dn.metal", 0, PVN_TOPO_HV_NONE},
+        {"Google", "Google Compute Engine", 1, PVN_TOPO_HV_GOOGLE},
+        {"Xen", "HVM domU", 1, PVN_TOPO_HV_XEN},
+        {"innotek GmbH", "VirtualBox", 1, PVN_TOPO_HV_OTHER},
+        {"Dell Inc.", "PowerEdge XE9680", 0, PVN_TOPO_HV_NONE},
+        {"Dell Inc.", "PowerEdge XE9680", -1, PVN_TOPO_HV_NONE},
+        {"", "", 1, PVN_TOPO_HV_OTHER},
+        {"", "", 0, PVN_TOPO_HV_NONE},
+        {"", "", -1, PVN_TOPO_HV_UNKNOWN},
     };
 
     for (const HvCase &c : cases) {
@@ -619,21 +624,21 @@ TEST(Guest, ByDevicesAlone)
     tree.remove("/sys/devices/virtual/dmi");
     tree.remove("/proc/cpuinfo");
     Topo t = load(tree);
-    EXPECT_EQ(t->guest.hypervisor, PVN_HV_VMWARE) << t->guest.evidence;
+    EXPECT_EQ(t->guest.hypervisor, PVN_TOPO_HV_VMWARE) << t->guest.evidence;
 
     Tree dpu; // a SmartNIC's virtio function on bare metal
     Pci virtio;
     virtio.vendor = 0x1af4;
     dpu.pci("pci0000:17", "0000:17:00.0", virtio);
     dpu.cpus("AuthenticAMD", 25, 17, false);
-    EXPECT_EQ(load(dpu)->guest.hypervisor, PVN_HV_NONE);
+    EXPECT_EQ(load(dpu)->guest.hypervisor, PVN_TOPO_HV_NONE);
 }
 
 TEST(System, CpusAndNodes)
 {
     Topo t = load(server8x8(false, false));
 
-    EXPECT_EQ(t->cpu.arch, PVN_ARCH_X86_64);
+    EXPECT_EQ(t->cpu.arch, PVN_TOPO_ARCH_X86_64);
     EXPECT_STREQ(t->cpu.vendor, "GenuineIntel");
     EXPECT_EQ(t->cpu.family, 6);
     EXPECT_EQ(t->cpu.model, 143);
@@ -646,7 +651,7 @@ TEST(System, CpusAndNodes)
     EXPECT_EQ(t->numas[0].distance[1], 21);
     EXPECT_EQ(t->roots[0].numa, 0);
     EXPECT_EQ(t->roots[t->nroots - 1].numa, 1);
-    EXPECT_EQ(t->nvidia.peermem, PVN_TRI_YES);
+    EXPECT_EQ(t->nvidia.peermem, PVN_TOPO_TRI_YES);
     EXPECT_STREQ(t->nvidia.peermem_version, "550.54.15");
     EXPECT_FALSE(t->memlock_known);
 }
@@ -672,22 +677,22 @@ TEST(System, ArmAndPower)
 
     arm.file("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\n");
     power.file("/proc/cpuinfo", "processor\t: 0\ncpu\t\t: POWER9, altivec supported\n");
-    EXPECT_EQ(load(arm)->cpu.arch, PVN_ARCH_ARM64);
+    EXPECT_EQ(load(arm)->cpu.arch, PVN_TOPO_ARCH_ARM64);
     EXPECT_STREQ(load(arm)->cpu.vendor, "ARM");
-    EXPECT_EQ(load(power)->cpu.arch, PVN_ARCH_PPC64);
-    EXPECT_EQ(load(power)->cpu.family, PVN_UNKNOWN);
+    EXPECT_EQ(load(power)->cpu.arch, PVN_TOPO_ARCH_PPC64);
+    EXPECT_EQ(load(power)->cpu.family, PVN_TOPO_UNKNOWN);
 }
 
 TEST(Links, Bandwidth)
 {
-    EXPECT_EQ(pvn_link_mbytes(2500, 1), 250);
-    EXPECT_EQ(pvn_link_mbytes(5000, 32), 16000);
-    EXPECT_EQ(pvn_link_mbytes(16000, 16), 31520);
-    EXPECT_EQ(pvn_link_mbytes(16000, PVN_UNKNOWN), PVN_UNKNOWN);
-    EXPECT_EQ(pvn_link_mbytes(PVN_UNKNOWN, 16), PVN_UNKNOWN);
-    EXPECT_EQ(pvn_link_mbytes(7777, 16), PVN_UNKNOWN);
-    EXPECT_STREQ(pvn_link_speed_name(64000), "64.0 GT/s PCIe");
-    EXPECT_STREQ(pvn_link_speed_name(PVN_UNKNOWN), "unknown");
+    EXPECT_EQ(pvn_topo_link_mbytes(2500, 1), 250);
+    EXPECT_EQ(pvn_topo_link_mbytes(5000, 32), 16000);
+    EXPECT_EQ(pvn_topo_link_mbytes(16000, 16), 31520);
+    EXPECT_EQ(pvn_topo_link_mbytes(16000, PVN_TOPO_UNKNOWN), PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(pvn_topo_link_mbytes(PVN_TOPO_UNKNOWN, 16), PVN_TOPO_UNKNOWN);
+    EXPECT_EQ(pvn_topo_link_mbytes(7777, 16), PVN_TOPO_UNKNOWN);
+    EXPECT_STREQ(pvn_topo_link_speed_name(64000), "64.0 GT/s PCIe");
+    EXPECT_STREQ(pvn_topo_link_speed_name(PVN_TOPO_UNKNOWN), "unknown");
 }
 
 // What the plugin pays at its start: printed, so that a change shows.

@@ -27,7 +27,7 @@ struct parent_of {
 };
 
 struct esx {
-    struct pvn_reader r;
+    struct pvn_topo_reader r;
     struct parent_of *parents; /* parallel to the functions */
     int nparents;
     const char *name;
@@ -38,26 +38,26 @@ static int fail(struct esx *e, const char *what, const char *value)
 {
     snprintf(e->r.err->text, sizeof e->r.err->text, "%.200s:%d: %s \"%.80s\"", e->name, e->line,
              what, value);
-    pvn_clean_text(e->r.err->text);
+    pvn_topo_clean_text(e->r.err->text);
     return -EINVAL;
 }
 
 static int new_block(struct esx *e, uint32_t domain, uint8_t bus, uint8_t dev, uint8_t fn)
 {
     struct pvn_topo *t = e->r.topo;
-    struct pvn_pci *p;
+    struct pvn_topo_pci *p;
 
     if (pvn_topo_find_pci_addr(t, domain, bus, dev, fn) >= 0) {
         return fail(e, "this function has been listed before:", "");
     }
-    if (t->npci == PVN_MAX_PCI) {
-        return pvn_reader_too_many(&e->r, "PCI functions", PVN_MAX_PCI);
+    if (t->npci == PVN_TOPO_MAX_PCI) {
+        return pvn_topo_reader_too_many(&e->r, "PCI functions", PVN_TOPO_MAX_PCI);
     }
-    p = pvn_array_add((void **)&t->pci, &t->npci, sizeof *p);
-    if (!p || !pvn_array_add((void **)&e->parents, &e->nparents, sizeof *e->parents)) {
-        return pvn_reader_nomem(&e->r);
+    p = pvn_topo_array_add((void **)&t->pci, &t->npci, sizeof *p);
+    if (!p || !pvn_topo_array_add((void **)&e->parents, &e->nparents, sizeof *e->parents)) {
+        return pvn_topo_reader_nomem(&e->r);
     }
-    pvn_pci_clear(p, domain, bus, dev, fn);
+    pvn_topo_pci_clear(p, domain, bus, dev, fn);
     return 0;
 }
 
@@ -67,23 +67,23 @@ struct field {
     int max;
 };
 
-static int number_field(struct esx *e, struct pvn_pci *p, const char *key, const char *value)
+static int number_field(struct esx *e, struct pvn_topo_pci *p, const char *key, const char *value)
 {
     static const struct field fields[] = {
-        {"Vendor ID", offsetof(struct pvn_pci, vendor), 0xffff},
-        {"Device ID", offsetof(struct pvn_pci, device), 0xffff},
-        {"SubVendor ID", offsetof(struct pvn_pci, subvendor), 0xffff},
-        {"SubDevice ID", offsetof(struct pvn_pci, subdevice), 0xffff},
-        {"Device Class", offsetof(struct pvn_pci, class_code), 0xffff},
-        {"Revision ID", offsetof(struct pvn_pci, revision), 0xff},
-        {"Spawned Bus", offsetof(struct pvn_pci, secondary), 0xff},
+        {"Vendor ID", offsetof(struct pvn_topo_pci, vendor), 0xffff},
+        {"Device ID", offsetof(struct pvn_topo_pci, device), 0xffff},
+        {"SubVendor ID", offsetof(struct pvn_topo_pci, subvendor), 0xffff},
+        {"SubDevice ID", offsetof(struct pvn_topo_pci, subdevice), 0xffff},
+        {"Device Class", offsetof(struct pvn_topo_pci, class_code), 0xffff},
+        {"Revision ID", offsetof(struct pvn_topo_pci, revision), 0xff},
+        {"Spawned Bus", offsetof(struct pvn_topo_pci, secondary), 0xff},
     };
 
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (strcmp(key, fields[i].key) == 0) {
             int *at = (int *)(void *)((char *)p + fields[i].offset);
 
-            return pvn_parse_int(value, 16, 0, fields[i].max, at) ? 0 : fail(e, key, value);
+            return pvn_topo_parse_int(value, 16, 0, fields[i].max, at) ? 0 : fail(e, key, value);
         }
     }
     return 0;
@@ -91,18 +91,18 @@ static int number_field(struct esx *e, struct pvn_pci *p, const char *key, const
 
 static int take_field(struct esx *e, const char *key, const char *value)
 {
-    struct pvn_pci *p = &e->r.topo->pci[e->r.topo->npci - 1];
+    struct pvn_topo_pci *p = &e->r.topo->pci[e->r.topo->npci - 1];
     struct parent_of *up = &e->parents[e->nparents - 1];
 
     if (strcmp(key, "NUMA Node") == 0) {
         /* Without a node the line holds a dash or nothing. */
-        if (pvn_parse_int(value, 10, -1, 65535, &p->numa)) {
-            pvn_copy_text(p->numa_text, sizeof p->numa_text, value);
+        if (pvn_topo_parse_int(value, 10, -1, 65535, &p->numa)) {
+            pvn_topo_copy_text(p->numa_text, sizeof p->numa_text, value);
         }
         return 0;
     }
     if (strcmp(key, "Module Name") == 0) {
-        pvn_copy_text(p->driver, sizeof p->driver, value);
+        pvn_topo_copy_text(p->driver, sizeof p->driver, value);
         return 0;
     }
     if (strcmp(key, "Parent Device") == 0) {
@@ -121,12 +121,12 @@ static int take_line(struct esx *e, char *line)
     uint8_t bus, dev, fn;
     char *value;
 
-    pvn_clean_text(line);
+    pvn_topo_clean_text(line);
     if (line[0] == '\0') {
         return 0;
     }
     if (line[0] != ' ' && line[0] != '?') {
-        if (pvn_bdf_parse(line, &domain, &bus, &dev, &fn) != 0) {
+        if (pvn_topo_bdf_parse(line, &domain, &bus, &dev, &fn) != 0) {
             return fail(e, "expected a PCI address (the output of esxcli hardware pci list), found",
                         line);
         }
@@ -144,7 +144,7 @@ static int take_line(struct esx *e, char *line)
     return take_field(e, line, value + 2);
 }
 
-static bool is_bridge(const struct pvn_pci *p)
+static bool is_bridge(const struct pvn_topo_pci *p)
 {
     return p->class_code == 0x0604;
 }
@@ -153,7 +153,7 @@ static bool is_bridge(const struct pvn_pci *p)
 static int find_parent(const struct esx *e, int i)
 {
     const struct pvn_topo *t = e->r.topo;
-    const struct pvn_pci *p = &t->pci[i];
+    const struct pvn_topo_pci *p = &t->pci[i];
     const struct parent_of *up = &e->parents[i];
     int parent;
 
@@ -168,22 +168,22 @@ static int find_parent(const struct esx *e, int i)
     return parent >= 0 && is_bridge(&t->pci[parent]) && t->pci[parent].bus < p->bus ? parent : -1;
 }
 
-static int find_root(struct esx *e, const struct pvn_pci *p)
+static int find_root(struct esx *e, const struct pvn_topo_pci *p)
 {
     struct pvn_topo *t = e->r.topo;
-    struct pvn_root *root;
+    struct pvn_topo_root *root;
 
     for (int i = 0; i < t->nroots; i++) {
         if (t->roots[i].domain == p->domain && t->roots[i].bus == p->bus) {
             return i;
         }
     }
-    if (t->nroots == PVN_MAX_ROOTS) {
-        return pvn_reader_too_many(&e->r, "PCI root buses", PVN_MAX_ROOTS);
+    if (t->nroots == PVN_TOPO_MAX_ROOTS) {
+        return pvn_topo_reader_too_many(&e->r, "PCI root buses", PVN_TOPO_MAX_ROOTS);
     }
-    root = pvn_array_add((void **)&t->roots, &t->nroots, sizeof *root);
+    root = pvn_topo_array_add((void **)&t->roots, &t->nroots, sizeof *root);
     if (!root) {
-        return pvn_reader_nomem(&e->r);
+        return pvn_topo_reader_nomem(&e->r);
     }
     snprintf(root->name, sizeof root->name, "pci%04x:%02x", p->domain, p->bus);
     root->domain = p->domain;
@@ -214,14 +214,14 @@ static int build_tree(struct esx *e)
         t->pci[i].root = root;
     }
     for (int i = 0; i < t->npci; i++) {
-        if (t->pci[i].class_code != PVN_UNKNOWN) {
+        if (t->pci[i].class_code != PVN_TOPO_UNKNOWN) {
             t->pci[i].class_code <<= 8; /* ESXi prints class and subclass only */
         }
         if (t->pci[i].secondary == 0) {
-            t->pci[i].secondary = PVN_UNKNOWN;
+            t->pci[i].secondary = PVN_TOPO_UNKNOWN;
         }
     }
-    pvn_pci_kinds(t);
+    pvn_topo_pci_kinds(t);
     return 0;
 }
 
@@ -240,7 +240,7 @@ int pvn_topo_load_esxcli(const char *text, size_t len, const char *name, struct 
     e.r.topo = calloc(1, sizeof *e.r.topo);
     copy = malloc(len + 1);
     if (!e.r.topo || !copy || !(e.r.topo->source = strdup(name))) {
-        rc = pvn_reader_nomem(&e.r);
+        rc = pvn_topo_reader_nomem(&e.r);
         goto out;
     }
     memcpy(copy, text, len);
@@ -260,7 +260,7 @@ int pvn_topo_load_esxcli(const char *text, size_t len, const char *name, struct 
         rc = build_tree(&e);
     }
     if (rc == 0) {
-        rc = pvn_read_gpus(&e.r);
+        rc = pvn_topo_read_gpus(&e.r);
     }
 out:
     free(copy);

@@ -19,14 +19,14 @@ enum {
 
 struct entry {
     char *path; /* starts with '/', no trailing slash */
-    enum pvn_fs_type type;
+    enum pvn_topo_fs_type type;
     const char *data; /* file content, or a link's text */
     size_t len;
     size_t order; /* of two entries with one name the later counts */
 };
 
 struct fs_tar {
-    struct pvn_fs fs;
+    struct pvn_topo_fs fs;
     char *image;
     size_t bytes;
     struct entry *entries; /* sorted by path */
@@ -44,7 +44,7 @@ static int by_path(const void *a, const void *b)
     return x->order < y->order ? -1 : 1;
 }
 
-static const struct entry *find(struct pvn_fs *fs, const char *path)
+static const struct entry *find(struct pvn_topo_fs *fs, const char *path)
 {
     const struct fs_tar *t = (struct fs_tar *)fs;
     size_t lo = 0, hi = t->n;
@@ -86,50 +86,50 @@ static size_t lower_bound(const struct fs_tar *t, const char *text)
 static bool implied_dir(const struct fs_tar *t, const char *path, char *prefix)
 {
     size_t at;
-    int n = snprintf(prefix, PVN_FS_PATH_MAX, "%s/", path[1] == '\0' ? "" : path);
+    int n = snprintf(prefix, PVN_TOPO_FS_PATH_MAX, "%s/", path[1] == '\0' ? "" : path);
 
-    if (n >= PVN_FS_PATH_MAX) {
+    if (n >= PVN_TOPO_FS_PATH_MAX) {
         return false;
     }
     at = lower_bound(t, prefix);
     return at < t->n && strncmp(t->entries[at].path, prefix, (size_t)n) == 0;
 }
 
-static enum pvn_fs_type tar_type(struct pvn_fs *fs, const char *path)
+static enum pvn_topo_fs_type tar_type(struct pvn_topo_fs *fs, const char *path)
 {
     const struct entry *e = find(fs, path);
-    char prefix[PVN_FS_PATH_MAX];
+    char prefix[PVN_TOPO_FS_PATH_MAX];
 
     if (e) {
         return e->type;
     }
-    return path[1] == '\0' || implied_dir((struct fs_tar *)fs, path, prefix) ? PVN_FS_DIR
-                                                                             : PVN_FS_NONE;
+    return path[1] == '\0' || implied_dir((struct fs_tar *)fs, path, prefix) ? PVN_TOPO_FS_DIR
+                                                                             : PVN_TOPO_FS_NONE;
 }
 
-static ssize_t tar_readlink(struct pvn_fs *fs, const char *path, char *buf, size_t cap)
+static ssize_t tar_readlink(struct pvn_topo_fs *fs, const char *path, char *buf, size_t cap)
 {
     const struct entry *e = find(fs, path);
 
     if (!e) {
-        return tar_type(fs, path) == PVN_FS_DIR ? -EINVAL : -ENOENT;
+        return tar_type(fs, path) == PVN_TOPO_FS_DIR ? -EINVAL : -ENOENT;
     }
-    if (e->type != PVN_FS_LINK) {
+    if (e->type != PVN_TOPO_FS_LINK) {
         return -EINVAL;
     }
     memcpy(buf, e->data, e->len < cap ? e->len : cap);
     return (ssize_t)(e->len < cap ? e->len : cap);
 }
 
-static ssize_t tar_read(struct pvn_fs *fs, const char *path, size_t at, void *buf, size_t cap)
+static ssize_t tar_read(struct pvn_topo_fs *fs, const char *path, size_t at, void *buf, size_t cap)
 {
     const struct entry *e = find(fs, path);
     size_t len;
 
     if (!e) {
-        return tar_type(fs, path) == PVN_FS_DIR ? -EINVAL : -ENOENT;
+        return tar_type(fs, path) == PVN_TOPO_FS_DIR ? -EINVAL : -ENOENT;
     }
-    if (e->type != PVN_FS_FILE) {
+    if (e->type != PVN_TOPO_FS_FILE) {
         return -EINVAL;
     }
     len = at < e->len ? e->len - at : 0;
@@ -138,14 +138,14 @@ static ssize_t tar_read(struct pvn_fs *fs, const char *path, size_t at, void *bu
     return (ssize_t)len;
 }
 
-static int tar_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *names)
+static int tar_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs_names *names)
 {
     const struct fs_tar *t = (struct fs_tar *)fs;
-    char prefix[PVN_FS_PATH_MAX], name[PVN_FS_PATH_MAX], last[PVN_FS_PATH_MAX] = "";
+    char prefix[PVN_TOPO_FS_PATH_MAX], name[PVN_TOPO_FS_PATH_MAX], last[PVN_TOPO_FS_PATH_MAX] = "";
     const struct entry *own = find(fs, path);
     size_t len;
 
-    if (own && own->type != PVN_FS_DIR) {
+    if (own && own->type != PVN_TOPO_FS_DIR) {
         return -ENOTDIR;
     }
     if (!implied_dir(t, path, prefix)) {
@@ -167,7 +167,7 @@ static int tar_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *na
         }
         strcpy(last, name);
         if (rest[n] == '/') {
-            char full[PVN_FS_PATH_MAX];
+            char full[PVN_TOPO_FS_PATH_MAX];
 
             memcpy(full, t->entries[i].path, len + n);
             full[len + n] = '\0';
@@ -175,7 +175,7 @@ static int tar_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *na
                 continue;
             }
         }
-        rc = pvn_fs_names_add(names, name);
+        rc = pvn_topo_fs_names_add(names, name);
         if (rc != 0) {
             return rc;
         }
@@ -183,7 +183,7 @@ static int tar_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *na
     return 0;
 }
 
-static void tar_close(struct pvn_fs *fs)
+static void tar_close(struct pvn_topo_fs *fs)
 {
     struct fs_tar *t = (struct fs_tar *)fs;
 
@@ -266,7 +266,7 @@ static char *clean_path(const char *raw, size_t len, int *rc)
         used += i - start;
     }
     out[used] = '\0';
-    if (*rc == 0 && used >= PVN_FS_PATH_MAX) {
+    if (*rc == 0 && used >= PVN_TOPO_FS_PATH_MAX) {
         *rc = -ENAMETOOLONG;
     }
     if (*rc != 0 || used == 0) {
@@ -276,7 +276,7 @@ static char *clean_path(const char *raw, size_t len, int *rc)
     return out;
 }
 
-static int add_entry(struct fs_tar *t, char *path, enum pvn_fs_type type, const char *data,
+static int add_entry(struct fs_tar *t, char *path, enum pvn_topo_fs_type type, const char *data,
                      size_t len)
 {
     if (t->n >= MAX_ENTRIES) {
@@ -354,22 +354,22 @@ static char *entry_path(const char *h, const struct next *next, int *rc)
 static int take_entry(struct fs_tar *t, const char *h, size_t size, const struct next *next)
 {
     const char *data = h + BLOCK;
-    enum pvn_fs_type type;
+    enum pvn_topo_fs_type type;
     char *path;
     int rc;
 
     switch (h[156]) {
     case '0':
     case '\0':
-        type = PVN_FS_FILE;
+        type = PVN_TOPO_FS_FILE;
         break;
     case '2':
-        type = PVN_FS_LINK;
+        type = PVN_TOPO_FS_LINK;
         data = next->link ? next->link : h + 157;
         size = next->link ? strnlen(next->link, next->link_len) : strnlen(h + 157, 100);
         break;
     case '5':
-        type = PVN_FS_DIR;
+        type = PVN_TOPO_FS_DIR;
         size = 0;
         break;
     default:
@@ -490,9 +490,10 @@ static void drop_common_dir(struct fs_tar *t)
     t->n = kept;
 }
 
-int pvn_fs_open_tar(const void *image, size_t bytes, struct pvn_fs **fs, struct pvn_topo_err *err)
+int pvn_topo_fs_open_tar(const void *image, size_t bytes, struct pvn_topo_fs **fs,
+                         struct pvn_topo_err *err)
 {
-    static const struct pvn_fs_ops ops = {
+    static const struct pvn_topo_fs_ops ops = {
         .type = tar_type,
         .readlink = tar_readlink,
         .read = tar_read,

@@ -15,33 +15,35 @@
 #include "topo/reader.h"
 
 struct recorder {
-    struct pvn_fs fs;
-    struct pvn_fs *inner;
+    struct pvn_topo_fs fs;
+    struct pvn_topo_fs *inner;
     void *tree; /* tsearch, by path */
-    struct pvn_record **records;
+    struct pvn_topo_record **records;
     int n;
     int rc; /* of the first thing that could not be remembered */
 };
 
 static int by_path(const void *a, const void *b)
 {
-    return strcmp(((const struct pvn_record *)a)->path, ((const struct pvn_record *)b)->path);
+    return strcmp(((const struct pvn_topo_record *)a)->path,
+                  ((const struct pvn_topo_record *)b)->path);
 }
 
-static struct pvn_record *record_of(struct recorder *r, const char *path, enum pvn_fs_type type)
+static struct pvn_topo_record *record_of(struct recorder *r, const char *path,
+                                         enum pvn_topo_fs_type type)
 {
-    struct pvn_record key = {.path = (char *)(uintptr_t)path}, *made, **slot;
+    struct pvn_topo_record key = {.path = (char *)(uintptr_t)path}, *made, **slot;
     void *found = tfind(&key, &r->tree, by_path);
 
     if (found) {
-        return *(struct pvn_record **)found;
+        return *(struct pvn_topo_record **)found;
     }
     made = calloc(1, sizeof *made);
     if (!made || !(made->path = strdup(path))) {
         goto fail;
     }
     made->type = type;
-    slot = pvn_array_add((void **)&r->records, &r->n, sizeof *slot);
+    slot = pvn_topo_array_add((void **)&r->records, &r->n, sizeof *slot);
     if (!slot) {
         goto fail;
     }
@@ -60,10 +62,10 @@ fail:
     return NULL;
 }
 
-static void remember(struct recorder *r, const char *path, enum pvn_fs_type type, size_t at,
+static void remember(struct recorder *r, const char *path, enum pvn_topo_fs_type type, size_t at,
                      const void *data, size_t len)
 {
-    struct pvn_record *rec = record_of(r, path, type);
+    struct pvn_topo_record *rec = record_of(r, path, type);
 
     if (!rec || len == 0) {
         return;
@@ -82,56 +84,56 @@ static void remember(struct recorder *r, const char *path, enum pvn_fs_type type
     memcpy(rec->data + at, data, len);
 }
 
-static enum pvn_fs_type rec_type(struct pvn_fs *fs, const char *path)
+static enum pvn_topo_fs_type rec_type(struct pvn_topo_fs *fs, const char *path)
 {
     struct recorder *r = (struct recorder *)fs;
-    enum pvn_fs_type type = r->inner->ops->type(r->inner, path);
+    enum pvn_topo_fs_type type = r->inner->ops->type(r->inner, path);
 
-    if (type == PVN_FS_DIR) {
-        remember(r, path, PVN_FS_DIR, 0, NULL, 0);
+    if (type == PVN_TOPO_FS_DIR) {
+        remember(r, path, PVN_TOPO_FS_DIR, 0, NULL, 0);
     }
     return type;
 }
 
-static ssize_t rec_readlink(struct pvn_fs *fs, const char *path, char *buf, size_t cap)
+static ssize_t rec_readlink(struct pvn_topo_fs *fs, const char *path, char *buf, size_t cap)
 {
     struct recorder *r = (struct recorder *)fs;
     ssize_t got = r->inner->ops->readlink(r->inner, path, buf, cap);
 
     if (got > 0) {
-        remember(r, path, PVN_FS_LINK, 0, buf, (size_t)got);
+        remember(r, path, PVN_TOPO_FS_LINK, 0, buf, (size_t)got);
     }
     return got;
 }
 
-static ssize_t rec_read(struct pvn_fs *fs, const char *path, size_t at, void *buf, size_t cap)
+static ssize_t rec_read(struct pvn_topo_fs *fs, const char *path, size_t at, void *buf, size_t cap)
 {
     struct recorder *r = (struct recorder *)fs;
     ssize_t got = r->inner->ops->read(r->inner, path, at, buf, cap);
 
     if (got >= 0) {
-        remember(r, path, PVN_FS_FILE, at, buf, (size_t)got);
+        remember(r, path, PVN_TOPO_FS_FILE, at, buf, (size_t)got);
     }
     return got;
 }
 
-static int rec_list(struct pvn_fs *fs, const char *path, struct pvn_fs_names *names)
+static int rec_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs_names *names)
 {
     struct recorder *r = (struct recorder *)fs;
     int rc = r->inner->ops->list(r->inner, path, names);
 
     if (rc == 0) {
-        remember(r, path, PVN_FS_DIR, 0, NULL, 0);
+        remember(r, path, PVN_TOPO_FS_DIR, 0, NULL, 0);
     }
     return rc;
 }
 
-static void rec_enter(struct pvn_fs *fs, const char *dir)
+static void rec_enter(struct pvn_topo_fs *fs, const char *dir)
 {
-    pvn_fs_enter(((struct recorder *)fs)->inner, dir);
+    pvn_topo_fs_enter(((struct recorder *)fs)->inner, dir);
 }
 
-static void rec_close(struct pvn_fs *fs)
+static void rec_close(struct pvn_topo_fs *fs)
 {
     struct recorder *r = (struct recorder *)fs;
 
@@ -142,17 +144,17 @@ static void rec_close(struct pvn_fs *fs)
         free(r->records[i]);
     }
     free(r->records);
-    pvn_fs_close(r->inner);
+    pvn_topo_fs_close(r->inner);
 }
 
 static int by_path_pointer(const void *a, const void *b)
 {
-    return by_path(*(struct pvn_record *const *)a, *(struct pvn_record *const *)b);
+    return by_path(*(struct pvn_topo_record *const *)a, *(struct pvn_topo_record *const *)b);
 }
 
 int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_err *err)
 {
-    static const struct pvn_fs_ops ops = {
+    static const struct pvn_topo_fs_ops ops = {
         .type = rec_type,
         .readlink = rec_readlink,
         .read = rec_read,
@@ -162,7 +164,7 @@ int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_er
     };
     struct recorder r = {.fs = {.ops = &ops}};
     struct pvn_topo *topo = NULL;
-    int rc = pvn_fs_open(root, &r.inner, err);
+    int rc = pvn_topo_fs_open(root, &r.inner, err);
 
     if (rc != 0) {
         return rc;
@@ -175,14 +177,14 @@ int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_er
     if (r.n > 1) {
         qsort(r.records, (size_t)r.n, sizeof *r.records, by_path_pointer);
     }
-    rc = r.rc != 0 ? r.rc : pvn_redact(r.records, r.n, flags);
+    rc = r.rc != 0 ? r.rc : pvn_topo_redact(r.records, r.n, flags);
     if (rc == 0) {
-        rc = pvn_tar_write(fd, r.records, r.n);
+        rc = pvn_topo_tar_write(fd, r.records, r.n);
     }
     if (rc != 0) {
         snprintf(err->text, sizeof err->text, "%.300s: cannot gather: %s", root, strerror(-rc));
     }
 out:
-    pvn_fs_close(&r.fs);
+    pvn_topo_fs_close(&r.fs);
     return rc;
 }

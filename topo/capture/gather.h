@@ -11,9 +11,9 @@ extern "C" {
 #endif
 
 /* A file, link or directory that was read. */
-struct pvn_record {
+struct pvn_topo_record {
     char *path; /* from the root, "/sys/..." */
-    enum pvn_fs_type type;
+    enum pvn_topo_fs_type type;
     char *data; /* a file's content or a link's text, and a NUL that len does not count; NULL when
                  * empty */
     size_t len;
@@ -21,10 +21,10 @@ struct pvn_record {
 
 /* Takes out of the records what names the machine: see
  * pvn_topo_gather. records are sorted by path. */
-int pvn_redact(struct pvn_record **records, int n, unsigned flags);
+int pvn_topo_redact(struct pvn_topo_record **records, int n, unsigned flags);
 
 /* Writes the records as a tar file, all below one directory. */
-int pvn_tar_write(int fd, struct pvn_record **records, int n);
+int pvn_topo_tar_write(int fd, struct pvn_topo_record **records, int n);
 
 #ifdef __cplusplus
 }

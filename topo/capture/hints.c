@@ -19,7 +19,7 @@ enum {
 };
 
 struct parser {
-    struct pvn_hints *h;
+    struct pvn_topo_hints *h;
     const char *name;
     int line;
     struct pvn_topo_err *err;
@@ -38,7 +38,7 @@ static int fail(struct parser *p, const char *format, ...)
     va_start(args, format);
     vsnprintf(p->err->text + used, sizeof p->err->text - (size_t)used, format, args);
     va_end(args);
-    pvn_clean_text(p->err->text);
+    pvn_topo_clean_text(p->err->text);
     return -EINVAL;
 }
 
@@ -86,7 +86,7 @@ static int split_words(struct parser *p, char *line)
     }
 }
 
-static int find_switch(const struct pvn_hints *h, const char *name)
+static int find_switch(const struct pvn_topo_hints *h, const char *name)
 {
     for (int i = 0; i < h->nswitches; i++) {
         if (strcmp(h->switches[i].name, name) == 0) {
@@ -107,7 +107,7 @@ static int parse_in(struct parser *p, const char *value, int *in)
 
 static int parse_node(struct parser *p, const char *value, int *node)
 {
-    if (!pvn_parse_int(value, 10, 0, 65535, node)) {
+    if (!pvn_topo_parse_int(value, 10, 0, 65535, node)) {
         return fail(p, "node \"%s\" is no number from 0 to 65535", value);
     }
     return 0;
@@ -118,7 +118,7 @@ static int parse_speed(struct parser *p, const char *value, int *mts)
     static const int known[] = {2500, 5000, 8000, 16000, 32000, 64000};
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strcmp(value, pvn_link_speed_name(known[i])) == 0) {
+        if (strcmp(value, pvn_topo_link_speed_name(known[i])) == 0) {
             *mts = known[i];
             return 0;
         }
@@ -132,13 +132,13 @@ static int parse_speed(struct parser *p, const char *value, int *mts)
 
 static int parse_width(struct parser *p, const char *value, int *width)
 {
-    if (!pvn_parse_int(value, 10, 1, 32, width) || (*width & (*width - 1)) != 0) {
+    if (!pvn_topo_parse_int(value, 10, 1, 32, width) || (*width & (*width - 1)) != 0) {
         return fail(p, "width \"%s\" is none of 1, 2, 4, 8, 16, 32", value);
     }
     return 0;
 }
 
-static int switch_option(struct parser *p, struct pvn_hint_switch *s, const char *key,
+static int switch_option(struct parser *p, struct pvn_topo_hint_switch *s, const char *key,
                          const char *value)
 {
     if (strcmp(key, "in") == 0) {
@@ -158,12 +158,12 @@ static int switch_option(struct parser *p, struct pvn_hint_switch *s, const char
 
 static int parse_switch(struct parser *p)
 {
-    struct pvn_hint_switch s = {.line = p->line,
-                                .in = -1,
-                                .node = PVN_UNKNOWN,
-                                .speed_mts = PVN_UNKNOWN,
-                                .width = PVN_UNKNOWN};
-    struct pvn_hint_switch *slot;
+    struct pvn_topo_hint_switch s = {.line = p->line,
+                                     .in = -1,
+                                     .node = PVN_TOPO_UNKNOWN,
+                                     .speed_mts = PVN_TOPO_UNKNOWN,
+                                     .width = PVN_TOPO_UNKNOWN};
+    struct pvn_topo_hint_switch *slot;
 
     if (strlen(p->word[1]) >= sizeof s.name) {
         return fail(p, "\"%s\" is too long for a switch", p->word[1]);
@@ -174,7 +174,7 @@ static int parse_switch(struct parser *p)
     if (p->h->nswitches == SWITCHES_MAX) {
         return fail(p, "more than %d switches", SWITCHES_MAX);
     }
-    pvn_copy_text(s.name, sizeof s.name, p->word[1]);
+    pvn_topo_copy_text(s.name, sizeof s.name, p->word[1]);
     for (int i = 2; i < p->nwords; i += 2) {
         int rc = switch_option(p, &s, p->word[i], p->word[i + 1]);
 
@@ -182,15 +182,15 @@ static int parse_switch(struct parser *p)
             return rc;
         }
     }
-    if (s.in >= 0 && s.node != PVN_UNKNOWN && p->h->switches[s.in].node != PVN_UNKNOWN &&
+    if (s.in >= 0 && s.node != PVN_TOPO_UNKNOWN && p->h->switches[s.in].node != PVN_TOPO_UNKNOWN &&
         p->h->switches[s.in].node != s.node) {
         return fail(p, "switch \"%s\" is on node %d, but the switch it is in on node %d", s.name,
                     s.node, p->h->switches[s.in].node);
     }
-    if (s.in >= 0 && s.node == PVN_UNKNOWN) {
+    if (s.in >= 0 && s.node == PVN_TOPO_UNKNOWN) {
         s.node = p->h->switches[s.in].node;
     }
-    slot = pvn_array_add((void **)&p->h->switches, &p->h->nswitches, sizeof *slot);
+    slot = pvn_topo_array_add((void **)&p->h->switches, &p->h->nswitches, sizeof *slot);
     if (!slot) {
         return fail_nomem(p->err);
     }
@@ -198,7 +198,7 @@ static int parse_switch(struct parser *p)
     return 0;
 }
 
-static int device_option(struct parser *p, struct pvn_hint_device *d, const char *key,
+static int device_option(struct parser *p, struct pvn_topo_hint_device *d, const char *key,
                          const char *value)
 {
     uint32_t domain;
@@ -211,10 +211,10 @@ static int device_option(struct parser *p, struct pvn_hint_device *d, const char
         return parse_node(p, value, &d->node);
     }
     if (strcmp(key, "host") == 0) {
-        if (pvn_bdf_parse(value, &domain, &bus, &dev, &fn) != 0) {
+        if (pvn_topo_bdf_parse(value, &domain, &bus, &dev, &fn) != 0) {
             return fail(p, "\"%s\" is no PCI address (DDDD:BB:DD.F)", value);
         }
-        pvn_bdf_format(d->host, domain, bus, dev, fn);
+        pvn_topo_bdf_format(d->host, domain, bus, dev, fn);
         return 0;
     }
     return fail(p, "a device has \"in\", \"node\" and \"host\", not \"%s\"", key);
@@ -222,13 +222,13 @@ static int device_option(struct parser *p, struct pvn_hint_device *d, const char
 
 static int parse_device(struct parser *p)
 {
-    struct pvn_hint_device d = {.line = p->line, .in = -1, .node = PVN_UNKNOWN};
-    struct pvn_hint_device *slot;
+    struct pvn_topo_hint_device d = {.line = p->line, .in = -1, .node = PVN_TOPO_UNKNOWN};
+    struct pvn_topo_hint_device *slot;
 
     if (strlen(p->word[1]) >= sizeof d.name) {
         return fail(p, "\"%s\" is too long for a device", p->word[1]);
     }
-    pvn_copy_text(d.name, sizeof d.name, p->word[1]);
+    pvn_topo_copy_text(d.name, sizeof d.name, p->word[1]);
     for (int i = 2; i < p->nwords; i += 2) {
         int rc = device_option(p, &d, p->word[i], p->word[i + 1]);
 
@@ -236,13 +236,13 @@ static int parse_device(struct parser *p)
             return rc;
         }
     }
-    if (d.in < 0 && d.node == PVN_UNKNOWN && d.host[0] == '\0') {
+    if (d.in < 0 && d.node == PVN_TOPO_UNKNOWN && d.host[0] == '\0') {
         return fail(p,
                     "nothing is said about device \"%s\": add \"in SWITCH\", \"node N\" or \"host "
                     "ADDRESS\"",
                     d.name);
     }
-    slot = pvn_array_add((void **)&p->h->devices, &p->h->ndevices, sizeof *slot);
+    slot = pvn_topo_array_add((void **)&p->h->devices, &p->h->ndevices, sizeof *slot);
     if (!slot) {
         return fail_nomem(p->err);
     }
@@ -279,14 +279,14 @@ static int parse_line(struct parser *p, char *line)
     return p->word[0][0] == 's' ? parse_switch(p) : parse_device(p);
 }
 
-int pvn_hints_parse(struct pvn_hints *h, const char *text, size_t len, const char *name,
-                    struct pvn_topo_err *err)
+int pvn_topo_hints_parse(struct pvn_topo_hints *h, const char *text, size_t len, const char *name,
+                         struct pvn_topo_err *err)
 {
     struct parser p = {.h = h, .name = name, .err = err};
     char *copy, *line;
     int rc = 0;
 
-    *h = (struct pvn_hints){0};
+    *h = (struct pvn_topo_hints){0};
     if (len > TEXT_MAX) {
         p.line = 1;
         return fail(&p, "%zu bytes are more than a hints file may have (%d)", len, TEXT_MAX);
@@ -319,14 +319,14 @@ int pvn_hints_parse(struct pvn_hints *h, const char *text, size_t len, const cha
     return rc;
 }
 
-void pvn_hints_free(struct pvn_hints *h)
+void pvn_topo_hints_free(struct pvn_topo_hints *h)
 {
     free(h->switches);
     free(h->devices);
-    *h = (struct pvn_hints){0};
+    *h = (struct pvn_topo_hints){0};
 }
 
-int pvn_hints_find(const struct pvn_topo *t, const char *name)
+int pvn_topo_hints_find(const struct pvn_topo *t, const char *name)
 {
     int i = pvn_topo_find_pci(t, name);
 
@@ -350,8 +350,8 @@ struct applied {
 };
 
 struct apply {
-    struct pvn_edit edit;
-    const struct pvn_hints *h;
+    struct pvn_topo_edit edit;
+    const struct pvn_topo_hints *h;
     uint32_t domain;
     struct applied *sw;
 };
@@ -362,20 +362,21 @@ static int new_port(struct apply *a, int sw)
 {
     int n = a->sw[sw].ports++;
 
-    return pvn_edit_add_bridge(&a->edit, a->domain, sw + 1, 1 + n % 29, n / 29, PVN_PCI_SWITCH_DOWN,
-                               a->sw[sw].up, a->sw[sw].root, a->h->switches[sw].node, NULL);
+    return pvn_topo_edit_add_bridge(&a->edit, a->domain, sw + 1, 1 + n % 29, n / 29,
+                                    PVN_TOPO_PCI_SWITCH_DOWN, a->sw[sw].up, a->sw[sw].root,
+                                    a->h->switches[sw].node, NULL);
 }
 
 static int apply_switch(struct apply *a, int i)
 {
-    const struct pvn_hint_switch *s = &a->h->switches[i];
-    struct pvn_pci_link told, *link = NULL;
-    char name[PVN_NAME_MAX + 8];
+    const struct pvn_topo_hint_switch *s = &a->h->switches[i];
+    struct pvn_topo_pci_link told, *link = NULL;
+    char name[PVN_TOPO_NAME_MAX + 8];
     int above, up;
 
-    if (s->speed_mts != PVN_UNKNOWN || s->width != PVN_UNKNOWN) {
-        told = pvn_edit_link(s->speed_mts != PVN_UNKNOWN ? s->speed_mts : 16000,
-                             s->width != PVN_UNKNOWN ? s->width : 16);
+    if (s->speed_mts != PVN_TOPO_UNKNOWN || s->width != PVN_TOPO_UNKNOWN) {
+        told = pvn_topo_edit_link(s->speed_mts != PVN_TOPO_UNKNOWN ? s->speed_mts : 16000,
+                                  s->width != PVN_TOPO_UNKNOWN ? s->width : 16);
         link = &told;
     }
     if (s->in >= 0) {
@@ -383,25 +384,26 @@ static int apply_switch(struct apply *a, int i)
         a->sw[i].root = a->sw[s->in].root;
     } else {
         snprintf(name, sizeof name, "hint:%s", s->name);
-        a->sw[i].root = pvn_edit_add_root(&a->edit, name, a->domain, (uint8_t)(i + 1), s->node);
+        a->sw[i].root =
+            pvn_topo_edit_add_root(&a->edit, name, a->domain, (uint8_t)(i + 1), s->node);
         if (a->sw[i].root < 0) {
             return a->sw[i].root;
         }
-        above = pvn_edit_add_bridge(&a->edit, a->domain, i + 1, 30, 0, PVN_PCI_ROOT_PORT, -1,
-                                    a->sw[i].root, s->node, link);
+        above = pvn_topo_edit_add_bridge(&a->edit, a->domain, i + 1, 30, 0, PVN_TOPO_PCI_ROOT_PORT,
+                                         -1, a->sw[i].root, s->node, link);
     }
     if (above < 0) {
         return above;
     }
-    up = pvn_edit_add_bridge(&a->edit, a->domain, i + 1, 0, 0, PVN_PCI_SWITCH_UP, above,
-                             a->sw[i].root, s->node, link);
+    up = pvn_topo_edit_add_bridge(&a->edit, a->domain, i + 1, 0, 0, PVN_TOPO_PCI_SWITCH_UP, above,
+                                  a->sw[i].root, s->node, link);
     a->sw[i].up = up;
     return up < 0 ? up : 0;
 }
 
-static int apply_device(struct apply *a, const struct pvn_hint_device *d, struct parser *where)
+static int apply_device(struct apply *a, const struct pvn_topo_hint_device *d, struct parser *where)
 {
-    int pci = pvn_hints_find(a->edit.t, d->name);
+    int pci = pvn_topo_hints_find(a->edit.t, d->name);
     int node = d->node, port;
 
     where->line = d->line;
@@ -414,7 +416,7 @@ static int apply_device(struct apply *a, const struct pvn_hint_device *d, struct
                     "RDMA device)",
                     d->name);
     }
-    if ((a->edit.pci[pci].flags & (PVN_PCI_MOVED | PVN_PCI_NUMA_HINTED)) != 0) {
+    if ((a->edit.pci[pci].flags & (PVN_TOPO_PCI_MOVED | PVN_TOPO_PCI_NUMA_HINTED)) != 0) {
         return fail(where, "device \"%s\" (%s) has been placed by an earlier line", d->name,
                     a->edit.pci[pci].bdf);
     }
@@ -426,20 +428,20 @@ static int apply_device(struct apply *a, const struct pvn_hint_device *d, struct
             return fail(where, "more than %d devices in switch \"%s\"", PORTS_MAX,
                         a->h->switches[d->in].name);
         }
-        if (node != PVN_UNKNOWN && a->h->switches[d->in].node != PVN_UNKNOWN &&
+        if (node != PVN_TOPO_UNKNOWN && a->h->switches[d->in].node != PVN_TOPO_UNKNOWN &&
             node != a->h->switches[d->in].node) {
             return fail(where, "device \"%s\" is on node %d, but its switch on node %d", d->name,
                         node, a->h->switches[d->in].node);
         }
-        node = node != PVN_UNKNOWN ? node : a->h->switches[d->in].node;
+        node = node != PVN_TOPO_UNKNOWN ? node : a->h->switches[d->in].node;
         port = new_port(a, d->in);
         if (port < 0) {
             return port;
         }
-        pvn_edit_move_slot(&a->edit, pci, port, a->sw[d->in].root);
+        pvn_topo_edit_move_slot(&a->edit, pci, port, a->sw[d->in].root);
     }
-    if (node != PVN_UNKNOWN) {
-        pvn_edit_set_numa(&a->edit, pci, node);
+    if (node != PVN_TOPO_UNKNOWN) {
+        pvn_topo_edit_set_numa(&a->edit, pci, node);
     }
     return 0;
 }
@@ -449,19 +451,19 @@ int pvn_topo_apply_hints(struct pvn_topo *topo, const char *text, size_t len, co
 {
     struct parser where = {.name = name, .err = err};
     struct apply a = {0};
-    struct pvn_hints h;
-    int rc = pvn_hints_parse(&h, text, len, name, err);
+    struct pvn_topo_hints h;
+    int rc = pvn_topo_hints_parse(&h, text, len, name, err);
 
     if (rc != 0) {
         goto out;
     }
     a.h = &h;
     a.sw = calloc((size_t)h.nswitches + 1, sizeof *a.sw);
-    if (!a.sw || pvn_edit_begin(&a.edit, topo) != 0) {
+    if (!a.sw || pvn_topo_edit_begin(&a.edit, topo) != 0) {
         rc = fail_nomem(err);
         goto out;
     }
-    a.domain = pvn_edit_free_domain(&a.edit, 0xffff);
+    a.domain = pvn_topo_edit_free_domain(&a.edit, 0xffff);
     for (int i = 0; rc == 0 && i < h.nswitches; i++) {
         where.line = h.switches[i].line;
         if (h.switches[i].in >= 0 && a.sw[h.switches[i].in].ports == PORTS_MAX) {
@@ -475,15 +477,15 @@ int pvn_topo_apply_hints(struct pvn_topo *topo, const char *text, size_t len, co
         rc = apply_device(&a, &h.devices[i], &where);
     }
     if (rc == 0) {
-        pvn_edit_commit(&a.edit, PVN_MERGED_HINTS);
+        pvn_topo_edit_commit(&a.edit, PVN_TOPO_MERGED_HINTS);
     } else {
         if (rc == -ENOMEM) {
             fail_nomem(err);
         }
-        pvn_edit_abort(&a.edit);
+        pvn_topo_edit_abort(&a.edit);
     }
 out:
     free(a.sw);
-    pvn_hints_free(&h);
+    pvn_topo_hints_free(&h);
     return rc;
 }

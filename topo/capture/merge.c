@@ -11,7 +11,7 @@
 #include "topo/reader.h"
 
 struct merge {
-    struct pvn_edit edit;
+    struct pvn_topo_edit edit;
     const struct pvn_topo *guest, *host;
     int *match;       /* by guest function: host function, or -1 */
     bool *taken;      /* by host function */
@@ -24,18 +24,18 @@ struct merge {
 /* Functions worth placing: GPUs, and what carries an interface or an RDMA device. */
 static bool is_device(const struct pvn_topo *t, int i)
 {
-    int base = t->pci[i].class_code == PVN_UNKNOWN ? 0 : t->pci[i].class_code >> 16;
+    int base = t->pci[i].class_code == PVN_TOPO_UNKNOWN ? 0 : t->pci[i].class_code >> 16;
 
     return pvn_topo_gpu_of_pci(t, i) >= 0 || base == 0x02;
 }
 
-static bool same_ids(const struct pvn_pci *a, const struct pvn_pci *b)
+static bool same_ids(const struct pvn_topo_pci *a, const struct pvn_topo_pci *b)
 {
-    return a->vendor != PVN_UNKNOWN && a->vendor == b->vendor && a->device == b->device &&
-           (a->subvendor == b->subvendor || a->subvendor == PVN_UNKNOWN ||
-            b->subvendor == PVN_UNKNOWN) &&
-           (a->subdevice == b->subdevice || a->subdevice == PVN_UNKNOWN ||
-            b->subdevice == PVN_UNKNOWN);
+    return a->vendor != PVN_TOPO_UNKNOWN && a->vendor == b->vendor && a->device == b->device &&
+           (a->subvendor == b->subvendor || a->subvendor == PVN_TOPO_UNKNOWN ||
+            b->subvendor == PVN_TOPO_UNKNOWN) &&
+           (a->subdevice == b->subdevice || a->subdevice == PVN_TOPO_UNKNOWN ||
+            b->subdevice == PVN_TOPO_UNKNOWN);
 }
 
 static void set_match(struct merge *m, int g, int h)
@@ -44,12 +44,12 @@ static void set_match(struct merge *m, int g, int h)
     m->taken[h] = true;
 }
 
-static int match_named(struct merge *m, const struct pvn_hints *hints, const char *name,
+static int match_named(struct merge *m, const struct pvn_topo_hints *hints, const char *name,
                        struct pvn_topo_err *err)
 {
     for (int i = 0; i < hints->ndevices; i++) {
-        const struct pvn_hint_device *d = &hints->devices[i];
-        int g = pvn_hints_find(m->guest, d->name), h;
+        const struct pvn_topo_hint_device *d = &hints->devices[i];
+        int g = pvn_topo_hints_find(m->guest, d->name), h;
 
         if (d->host[0] == '\0') {
             snprintf(err->text, sizeof err->text,
@@ -97,10 +97,10 @@ static const char *uuid_of(const struct pvn_topo *t, int pci)
 
 static bool same_device(const struct merge *m, int g, int h)
 {
-    const struct pvn_pci_config *a = &m->guest->pci[g].config, *b = &m->host->pci[h].config;
+    const struct pvn_topo_pci_config *a = &m->guest->pci[g].config, *b = &m->host->pci[h].config;
     const char *text = address_of(m->guest, g);
 
-    if (a->dsn == PVN_CAP_PRESENT && b->dsn == PVN_CAP_PRESENT && a->serial != 0 &&
+    if (a->dsn == PVN_TOPO_CAP_PRESENT && b->dsn == PVN_TOPO_CAP_PRESENT && a->serial != 0 &&
         a->serial == b->serial && m->guest->pci[g].fn == m->host->pci[h].fn) {
         return true;
     }
@@ -123,12 +123,12 @@ static void match_unique_marks(struct merge *m)
     }
 }
 
-static bool open_guest(const struct merge *m, int g, const struct pvn_pci *like)
+static bool open_guest(const struct merge *m, int g, const struct pvn_topo_pci *like)
 {
     return m->match[g] < 0 && is_device(m->guest, g) && same_ids(&m->guest->pci[g], like);
 }
 
-static bool open_host(const struct merge *m, int h, const struct pvn_pci *like)
+static bool open_host(const struct merge *m, int h, const struct pvn_topo_pci *like)
 {
     return !m->taken[h] && same_ids(&m->host->pci[h], like);
 }
@@ -136,7 +136,7 @@ static bool open_host(const struct merge *m, int h, const struct pvn_pci *like)
 /* Devices of one kind that are left: one on both sides is sure, equal counts are taken in order. */
 static void match_kind(struct merge *m, int first)
 {
-    const struct pvn_pci *like = &m->guest->pci[first];
+    const struct pvn_topo_pci *like = &m->guest->pci[first];
     int ng = 0, nh = 0, h = 0;
 
     for (int g = 0; g < m->guest->npci; g++) {
@@ -149,7 +149,7 @@ static void match_kind(struct merge *m, int first)
         return;
     }
     if (ng > 1) {
-        m->flags |= PVN_MERGED_ORDER;
+        m->flags |= PVN_TOPO_MERGED_ORDER;
     }
     for (int g = first; g < m->guest->npci; g++) {
         if (open_guest(m, g, like)) {
@@ -164,8 +164,8 @@ static void match_kind(struct merge *m, int first)
 static int copy_root(struct merge *m, int h, uint32_t domain)
 {
     int r = m->host->pci[h].root;
-    const struct pvn_root *root;
-    char name[PVN_NAME_MAX];
+    const struct pvn_topo_root *root;
+    char name[PVN_TOPO_NAME_MAX];
 
     if (r < 0) {
         return -1;
@@ -173,7 +173,7 @@ static int copy_root(struct merge *m, int h, uint32_t domain)
     if (m->root_copy[r] < 0) {
         root = &m->host->roots[r];
         snprintf(name, sizeof name, "host:%.50s", root->name);
-        m->root_copy[r] = pvn_edit_add_root(&m->edit, name, domain, root->bus, root->numa);
+        m->root_copy[r] = pvn_topo_edit_add_root(&m->edit, name, domain, root->bus, root->numa);
     }
     return m->root_copy[r];
 }
@@ -190,7 +190,7 @@ static uint32_t domain_for(struct merge *m, int h)
     m->domain[h] = 0xffff;
     for (bool again = true; again;) {
         again = false;
-        m->domain[h] = pvn_edit_free_domain(&m->edit, m->domain[h]);
+        m->domain[h] = pvn_topo_edit_free_domain(&m->edit, m->domain[h]);
         for (int i = 0; i < m->host->npci; i++) {
             if (i != h && m->domain[i] == m->domain[h]) {
                 m->domain[h]--;
@@ -205,17 +205,17 @@ static uint32_t domain_for(struct merge *m, int h)
 /* Index of the copy of bridge h, made with all that is above it; -1 for h = -1; -ENOMEM. */
 static int copy_bridge(struct merge *m, int h, int root)
 {
-    int chain[PVN_MAX_CHAIN], n = 0, parent = -1;
+    int chain[PVN_TOPO_MAX_CHAIN], n = 0, parent = -1;
 
-    for (int i = h; i >= 0 && n < PVN_MAX_CHAIN; i = m->host->pci[i].parent) {
+    for (int i = h; i >= 0 && n < PVN_TOPO_MAX_CHAIN; i = m->host->pci[i].parent) {
         chain[n++] = i;
     }
     while (n > 0) {
-        const struct pvn_pci *p = &m->host->pci[chain[--n]];
+        const struct pvn_topo_pci *p = &m->host->pci[chain[--n]];
 
         if (m->copy[chain[n]] < 0) {
-            int made = pvn_edit_add_bridge(&m->edit, domain_for(m, chain[n]), p->bus, p->dev, p->fn,
-                                           p->kind, parent, root, p->numa, &p->link);
+            int made = pvn_topo_edit_add_bridge(&m->edit, domain_for(m, chain[n]), p->bus, p->dev,
+                                                p->fn, p->kind, parent, root, p->numa, &p->link);
 
             if (made < 0) {
                 return made;
@@ -239,7 +239,7 @@ static int place_matched(struct merge *m, int *placed)
         int h = m->match[g], root, parent;
 
         /* The functions of a slot move with the first of them. */
-        if (h < 0 || (m->edit.pci[g].flags & PVN_PCI_MOVED) != 0) {
+        if (h < 0 || (m->edit.pci[g].flags & PVN_TOPO_PCI_MOVED) != 0) {
             continue;
         }
         root = copy_root(m, h, domain_for(m, h));
@@ -250,9 +250,9 @@ static int place_matched(struct merge *m, int *placed)
         if (root < 0) {
             continue; /* the host does not know its place either */
         }
-        pvn_edit_move_slot(&m->edit, g, parent, root);
-        if (m->host->pci[h].numa != PVN_UNKNOWN) {
-            pvn_edit_set_numa(&m->edit, g, m->host->pci[h].numa);
+        pvn_topo_edit_move_slot(&m->edit, g, parent, root);
+        if (m->host->pci[h].numa != PVN_TOPO_UNKNOWN) {
+            pvn_topo_edit_set_numa(&m->edit, g, m->host->pci[h].numa);
         }
         (*placed)++;
     }
@@ -263,7 +263,7 @@ static int merge_init(struct merge *m, struct pvn_topo *guest, const struct pvn_
 {
     size_t ng = (size_t)guest->npci + 1, nh = (size_t)host->npci + 1, nr = (size_t)host->nroots + 1;
 
-    *m = (struct merge){.guest = guest, .host = host, .flags = PVN_MERGED_HOST};
+    *m = (struct merge){.guest = guest, .host = host, .flags = PVN_TOPO_MERGED_HOST};
     m->match = malloc(ng * sizeof *m->match);
     m->taken = calloc(nh, sizeof *m->taken);
     m->copy = malloc(nh * sizeof *m->copy);
@@ -275,7 +275,7 @@ static int merge_init(struct merge *m, struct pvn_topo *guest, const struct pvn_
     memset(m->match, -1, ng * sizeof *m->match);
     memset(m->copy, -1, nh * sizeof *m->copy);
     memset(m->root_copy, -1, nr * sizeof *m->root_copy);
-    return pvn_edit_begin(&m->edit, guest);
+    return pvn_topo_edit_begin(&m->edit, guest);
 }
 
 static void merge_free(struct merge *m)
@@ -287,7 +287,7 @@ static void merge_free(struct merge *m)
     free(m->domain);
 }
 
-static int match_all(struct merge *m, const struct pvn_hints *hints, const char *name,
+static int match_all(struct merge *m, const struct pvn_topo_hints *hints, const char *name,
                      struct pvn_topo_err *err)
 {
     int rc = match_named(m, hints, name, err);
@@ -309,14 +309,14 @@ static int match_all(struct merge *m, const struct pvn_hints *hints, const char 
 int pvn_topo_merge_host(struct pvn_topo *guest, const struct pvn_topo *host, const char *hints,
                         size_t hints_len, const char *hints_name, struct pvn_topo_err *err)
 {
-    struct pvn_hints h = {0};
+    struct pvn_topo_hints h = {0};
     struct merge m;
     int rc = 0, placed = 0;
 
     if (hints) {
-        rc = pvn_hints_parse(&h, hints, hints_len, hints_name, err);
+        rc = pvn_topo_hints_parse(&h, hints, hints_len, hints_name, err);
         if (rc != 0) {
-            pvn_hints_free(&h);
+            pvn_topo_hints_free(&h);
             return rc;
         }
     }
@@ -338,11 +338,11 @@ int pvn_topo_merge_host(struct pvn_topo *guest, const struct pvn_topo *host, con
         snprintf(err->text, sizeof err->text, "out of memory");
     }
     if (rc == 0) {
-        pvn_edit_commit(&m.edit, m.flags);
+        pvn_topo_edit_commit(&m.edit, m.flags);
     } else {
-        pvn_edit_abort(&m.edit);
+        pvn_topo_edit_abort(&m.edit);
     }
     merge_free(&m);
-    pvn_hints_free(&h);
+    pvn_topo_hints_free(&h);
     return rc;
 }

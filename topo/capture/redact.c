@@ -32,7 +32,7 @@ static int number_of(struct seen *seen, const char *value)
             return i + 1;
         }
     }
-    slot = pvn_array_add((void **)&seen->value, &seen->n, sizeof *slot);
+    slot = pvn_topo_array_add((void **)&seen->value, &seen->n, sizeof *slot);
     if (!slot) {
         return -ENOMEM;
     }
@@ -52,7 +52,7 @@ static void seen_free(struct seen *seen)
     free(seen->value);
 }
 
-static int set_text(struct pvn_record *r, const char *text)
+static int set_text(struct pvn_topo_record *r, const char *text)
 {
     char *copy = strdup(text);
 
@@ -91,11 +91,11 @@ static void put_number(char *text, size_t keep, int number)
     }
 }
 
-static int redact_value(struct pvn_record *r, struct seen *seen, size_t keep)
+static int redact_value(struct pvn_topo_record *r, struct seen *seen, size_t keep)
 {
     int number;
 
-    pvn_clean_text(r->data);
+    pvn_topo_clean_text(r->data);
     if (all_zero(r->data) || strlen(r->data) < keep) {
         return 0;
     }
@@ -110,7 +110,7 @@ static int redact_value(struct pvn_record *r, struct seen *seen, size_t keep)
 
 /* The prefix that tells the kind stays: fe80::/64, ::ffff:0:0/96; a global address becomes one of
  * 2001:db8::/32, which is for examples. */
-static int redact_gid(struct redact *x, struct pvn_record *r)
+static int redact_gid(struct redact *x, struct pvn_topo_record *r)
 {
     static const char mapped[] = "0000:0000:0000:0000:0000:ffff:";
     static const char local[] = "fe80:0000:0000:0000:";
@@ -134,7 +134,7 @@ static int redact_gid(struct redact *x, struct pvn_record *r)
 }
 
 /* The value after "key" of a line, in place. */
-static int redact_line(struct seen *seen, struct pvn_record *r, const char *key)
+static int redact_line(struct seen *seen, struct pvn_topo_record *r, const char *key)
 {
     char *at = strstr(r->data, key), *end, kept;
     int number;
@@ -163,7 +163,7 @@ static uint32_t le32(const char *p)
 }
 
 /* The Device Serial Number capability (id 3): header, then eight bytes. */
-static int redact_config(struct redact *x, struct pvn_record *r)
+static int redact_config(struct redact *x, struct pvn_topo_record *r)
 {
     size_t at = 256;
 
@@ -189,7 +189,7 @@ static int redact_config(struct redact *x, struct pvn_record *r)
 }
 
 /* Only the words that the model keeps. */
-static int redact_cmdline(struct pvn_record *r)
+static int redact_cmdline(struct pvn_topo_record *r)
 {
     char *out = calloc(1, r->len + 2), *save = NULL;
     int rc;
@@ -199,7 +199,7 @@ static int redact_cmdline(struct pvn_record *r)
     }
     for (char *word = strtok_r(r->data, " \t\n", &save); word;
          word = strtok_r(NULL, " \t\n", &save)) {
-        if (pvn_cmdline_word_kept(word)) {
+        if (pvn_topo_cmdline_word_kept(word)) {
             strcat(out, word);
             strcat(out, " ");
         }
@@ -210,7 +210,7 @@ static int redact_cmdline(struct pvn_record *r)
 }
 
 /* All of the first processor, and of the others what is counted. */
-static int redact_cpuinfo(struct pvn_record *r)
+static int redact_cpuinfo(struct pvn_topo_record *r)
 {
     char *out = calloc(1, r->len + 2), *save = NULL, *at;
     int processors = 0, rc;
@@ -235,7 +235,7 @@ static int redact_cpuinfo(struct pvn_record *r)
 }
 
 /* "Linux version RELEASE", without who built it where. */
-static int redact_version(struct pvn_record *r)
+static int redact_version(struct pvn_topo_record *r)
 {
     char text[256] = "", release[128];
 
@@ -245,9 +245,9 @@ static int redact_version(struct pvn_record *r)
     return set_text(r, text);
 }
 
-static int redact_one(struct redact *x, struct pvn_record *r)
+static int redact_one(struct redact *x, struct pvn_topo_record *r)
 {
-    bool keep = (x->flags & PVN_GATHER_KEEP_ADDRESSES) != 0;
+    bool keep = (x->flags & PVN_TOPO_GATHER_KEEP_ADDRESSES) != 0;
 
     if (strcmp(r->path, "/proc/cmdline") == 0) {
         return redact_cmdline(r);
@@ -280,13 +280,13 @@ static int redact_one(struct redact *x, struct pvn_record *r)
     return 0;
 }
 
-int pvn_redact(struct pvn_record **records, int n, unsigned flags)
+int pvn_topo_redact(struct pvn_topo_record **records, int n, unsigned flags)
 {
     struct redact x = {.flags = flags};
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < n; i++) {
-        if (records[i]->type == PVN_FS_FILE && records[i]->len > 0) {
+        if (records[i]->type == PVN_TOPO_FS_FILE && records[i]->len > 0) {
             rc = redact_one(&x, records[i]);
         }
     }

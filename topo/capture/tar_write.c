@@ -92,23 +92,23 @@ static int write_header(int fd, char type, const char *name, const char *link, s
 static int write_long(int fd, char type, const char *text, size_t len)
 {
     static const char name[] = "././@LongLink";
-    char padded[PVN_FS_PATH_MAX + 64] = {0};
+    char padded[PVN_TOPO_FS_PATH_MAX + 64] = {0};
     int rc = write_header(fd, type, name, "", 0, len + 1);
 
     memcpy(padded, text, len);
     return rc != 0 ? rc : write_padded(fd, padded, len + 1);
 }
 
-static int write_record(int fd, const struct pvn_record *r)
+static int write_record(int fd, const struct pvn_topo_record *r)
 {
-    char name[PVN_FS_PATH_MAX + 32];
-    const char *link = r->type == PVN_FS_LINK ? r->data : "";
-    size_t link_len = r->type == PVN_FS_LINK ? r->len : 0;
-    int n =
-        snprintf(name, sizeof name, "%s%s%s", top_dir, r->path, r->type == PVN_FS_DIR ? "/" : "");
+    char name[PVN_TOPO_FS_PATH_MAX + 32];
+    const char *link = r->type == PVN_TOPO_FS_LINK ? r->data : "";
+    size_t link_len = r->type == PVN_TOPO_FS_LINK ? r->len : 0;
+    int n = snprintf(name, sizeof name, "%s%s%s", top_dir, r->path,
+                     r->type == PVN_TOPO_FS_DIR ? "/" : "");
     int rc = 0;
 
-    if (n >= (int)sizeof name || link_len > PVN_FS_PATH_MAX) {
+    if (n >= (int)sizeof name || link_len > PVN_TOPO_FS_PATH_MAX) {
         return -ENAMETOOLONG;
     }
     if (n >= NAME_BYTES && prefix_of(name, (size_t)n) == 0) {
@@ -118,9 +118,9 @@ static int write_record(int fd, const struct pvn_record *r)
         rc = write_long(fd, 'K', link, link_len);
     }
     switch (r->type) {
-    case PVN_FS_DIR:
+    case PVN_TOPO_FS_DIR:
         return rc != 0 ? rc : write_header(fd, '5', name, "", 0, 0);
-    case PVN_FS_LINK:
+    case PVN_TOPO_FS_LINK:
         return rc != 0 ? rc : write_header(fd, '2', name, link, link_len, 0);
     default:
         rc = rc != 0 ? rc : write_header(fd, '0', name, "", 0, r->len);
@@ -128,7 +128,7 @@ static int write_record(int fd, const struct pvn_record *r)
     }
 }
 
-int pvn_tar_write(int fd, struct pvn_record **records, int n)
+int pvn_topo_tar_write(int fd, struct pvn_topo_record **records, int n)
 {
     static const char end[2 * BLOCK];
 

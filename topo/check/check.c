@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct pvn_check *new_row(struct pvn_checks *checks)
+static struct pvn_topo_check *new_row(struct pvn_topo_checks *checks)
 {
     /* Grown at every power of two, so that no capacity has to be stored. */
     if ((checks->n & (checks->n - 1)) == 0) {
         size_t cap = checks->n == 0 ? 1 : 2 * (size_t)checks->n;
-        struct pvn_check *bigger = realloc(checks->rows, cap * sizeof *bigger);
+        struct pvn_topo_check *bigger = realloc(checks->rows, cap * sizeof *bigger);
 
         if (!bigger) {
             return NULL;
@@ -24,10 +24,10 @@ static struct pvn_check *new_row(struct pvn_checks *checks)
     return &checks->rows[checks->n++];
 }
 
-int pvn_checks_add(struct pvn_checks *checks, const char *id, enum pvn_level level,
-                   const char *subject, const char *text, const char *remedy)
+int pvn_topo_checks_add(struct pvn_topo_checks *checks, const char *id, enum pvn_topo_level level,
+                        const char *subject, const char *text, const char *remedy)
 {
-    struct pvn_check *row = new_row(checks);
+    struct pvn_topo_check *row = new_row(checks);
 
     if (!row) {
         return -ENOMEM;
@@ -40,8 +40,8 @@ int pvn_checks_add(struct pvn_checks *checks, const char *id, enum pvn_level lev
     return 0;
 }
 
-void pvn_check_row(struct pvn_check_run *run, const char *id, enum pvn_level level,
-                   const char *subject, const char *remedy, const char *format, ...)
+void pvn_topo_check_row(struct pvn_topo_check_run *run, const char *id, enum pvn_topo_level level,
+                        const char *subject, const char *remedy, const char *format, ...)
 {
     char text[sizeof run->out->rows->text];
     va_list args;
@@ -50,16 +50,16 @@ void pvn_check_row(struct pvn_check_run *run, const char *id, enum pvn_level lev
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    rc = pvn_checks_add(run->out, id, level, subject, text, remedy);
+    rc = pvn_topo_checks_add(run->out, id, level, subject, text, remedy);
     if (run->rc == 0) {
         run->rc = rc;
     }
 }
 
-void pvn_checks_free(struct pvn_checks *checks)
+void pvn_topo_checks_free(struct pvn_topo_checks *checks)
 {
     free(checks->rows);
-    *checks = (struct pvn_checks){0};
+    *checks = (struct pvn_topo_checks){0};
 }
 
 static const char *nic_name(const struct pvn_topo *t, int pci)
@@ -72,8 +72,8 @@ static const char *nic_name(const struct pvn_topo *t, int pci)
     return net >= 0 ? t->nets[net].name : t->pci[pci].bdf;
 }
 
-void pvn_check_pair_name(const struct pvn_topo *t, const struct pvn_check_pair *pair, char *out,
-                         size_t cap)
+void pvn_topo_check_pair_name(const struct pvn_topo *t, const struct pvn_topo_check_pair *pair,
+                              char *out, size_t cap)
 {
     snprintf(out, cap, "%s - %s", t->pci[pair->gpu].bdf, nic_name(t, pair->nic));
 }
@@ -81,9 +81,9 @@ void pvn_check_pair_name(const struct pvn_topo *t, const struct pvn_check_pair *
 /* Smaller is nearer: the class, then switches, then links on the way. */
 static long far(const struct pvn_topo *t, int a, int b)
 {
-    struct pvn_distance d;
+    struct pvn_topo_distance d;
 
-    pvn_topo_distance(t, a, b, &d);
+    pvn_topo_find_distance(t, a, b, &d);
     return (long)d.seen * 1000000 + (long)d.switches * 1000 + d.hops;
 }
 
@@ -109,7 +109,7 @@ static int list_nics(const struct pvn_topo *t, int *nics)
     return n;
 }
 
-static int nearest_pairs(const struct pvn_topo *t, struct pvn_check_pair **pairs, int *npairs)
+static int nearest_pairs(const struct pvn_topo *t, struct pvn_topo_check_pair **pairs, int *npairs)
 {
     int *nics = calloc((size_t)(t->nrdmas + t->npci) + 1, sizeof *nics);
     int n, rc = 0;
@@ -132,16 +132,19 @@ static int nearest_pairs(const struct pvn_topo *t, struct pvn_check_pair **pairs
                 best = nics[i];
             }
         }
-        (*pairs)[(*npairs)++] = (struct pvn_check_pair){t->gpus[g].pci, best};
+        (*pairs)[(*npairs)++] = (struct pvn_topo_check_pair){t->gpus[g].pci, best};
     }
     free(nics);
     return rc;
 }
 
-static void check_pairs(struct pvn_check_run *run, const struct pvn_check_pair *pairs, int npairs)
+static void check_pairs(struct pvn_topo_check_run *run, const struct pvn_topo_check_pair *pairs,
+                        int npairs)
 {
-    static void (*const checks[])(struct pvn_check_run *, const struct pvn_check_pair *) = {
-        pvn_check_acs, pvn_check_iommu, pvn_check_ats, pvn_check_payload, pvn_check_numa_pair,
+    static void (*const checks[])(struct pvn_topo_check_run *,
+                                  const struct pvn_topo_check_pair *) = {
+        pvn_topo_check_acs,     pvn_topo_check_iommu,     pvn_topo_check_ats,
+        pvn_topo_check_payload, pvn_topo_check_numa_pair,
     };
 
     for (size_t c = 0; c < sizeof checks / sizeof checks[0]; c++) {
@@ -154,19 +157,19 @@ static void check_pairs(struct pvn_check_run *run, const struct pvn_check_pair *
     }
 }
 
-int pvn_topo_check(const struct pvn_topo *topo, const struct pvn_check_pair *pairs, int npairs,
-                   struct pvn_checks *out)
+int pvn_topo_run_checks(const struct pvn_topo *topo, const struct pvn_topo_check_pair *pairs,
+                        int npairs, struct pvn_topo_checks *out)
 {
-    static void (*const checks[])(struct pvn_check_run *) = {
-        pvn_check_guest,  pvn_check_links,     pvn_check_relaxed_ordering,
-        pvn_check_numa,   pvn_check_ports,     pvn_check_gids,
-        pvn_check_mtu,    pvn_check_pvrdma,    pvn_check_memlock,
-        pvn_check_nvidia, pvn_check_gpudirect,
+    static void (*const checks[])(struct pvn_topo_check_run *) = {
+        pvn_topo_check_guest,  pvn_topo_check_links,     pvn_topo_check_relaxed_ordering,
+        pvn_topo_check_numa,   pvn_topo_check_ports,     pvn_topo_check_gids,
+        pvn_topo_check_mtu,    pvn_topo_check_pvrdma,    pvn_topo_check_memlock,
+        pvn_topo_check_nvidia, pvn_topo_check_gpudirect,
     };
-    struct pvn_check_run run = {topo, out, 0};
-    struct pvn_check_pair *own = NULL;
+    struct pvn_topo_check_run run = {topo, out, 0};
+    struct pvn_topo_check_pair *own = NULL;
 
-    *out = (struct pvn_checks){0};
+    *out = (struct pvn_topo_checks){0};
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](&run);
     }
@@ -181,7 +184,7 @@ int pvn_topo_check(const struct pvn_topo *topo, const struct pvn_check_pair *pai
     }
     free(own);
     if (run.rc != 0) {
-        pvn_checks_free(out);
+        pvn_topo_checks_free(out);
     }
     return run.rc;
 }

@@ -10,40 +10,41 @@
 extern "C" {
 #endif
 
-struct pvn_check_run {
+struct pvn_topo_check_run {
     const struct pvn_topo *t;
-    struct pvn_checks *out;
+    struct pvn_topo_checks *out;
     int rc; /* of the first row that could not be kept */
 };
 
 /* One row. remedy may be "" (always with OK). */
-void pvn_check_row(struct pvn_check_run *run, const char *id, enum pvn_level level,
-                   const char *subject, const char *remedy, const char *format, ...)
+void pvn_topo_check_row(struct pvn_topo_check_run *run, const char *id, enum pvn_topo_level level,
+                        const char *subject, const char *remedy, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
 /* "GPU0 0000:3b:00.0" is too long for a subject; this is "0000:3b:00.0 - mlx5_0". */
-void pvn_check_pair_name(const struct pvn_topo *t, const struct pvn_check_pair *pair, char *out,
-                         size_t cap);
+void pvn_topo_check_pair_name(const struct pvn_topo *t, const struct pvn_topo_check_pair *pair,
+                              char *out, size_t cap);
 
-void pvn_check_links(struct pvn_check_run *run);
-void pvn_check_relaxed_ordering(struct pvn_check_run *run);
-void pvn_check_payload(struct pvn_check_run *run, const struct pvn_check_pair *pair);
-void pvn_check_acs(struct pvn_check_run *run, const struct pvn_check_pair *pair);
-void pvn_check_iommu(struct pvn_check_run *run, const struct pvn_check_pair *pair);
-void pvn_check_ats(struct pvn_check_run *run, const struct pvn_check_pair *pair);
-void pvn_check_numa(struct pvn_check_run *run);
-void pvn_check_numa_pair(struct pvn_check_run *run, const struct pvn_check_pair *pair);
-void pvn_check_ports(struct pvn_check_run *run);
-void pvn_check_gids(struct pvn_check_run *run);
-void pvn_check_mtu(struct pvn_check_run *run);
-void pvn_check_pvrdma(struct pvn_check_run *run);
-void pvn_check_memlock(struct pvn_check_run *run);
-void pvn_check_nvidia(struct pvn_check_run *run);
-void pvn_check_gpudirect(struct pvn_check_run *run);
-void pvn_check_guest(struct pvn_check_run *run);
+void pvn_topo_check_links(struct pvn_topo_check_run *run);
+void pvn_topo_check_relaxed_ordering(struct pvn_topo_check_run *run);
+void pvn_topo_check_payload(struct pvn_topo_check_run *run, const struct pvn_topo_check_pair *pair);
+void pvn_topo_check_acs(struct pvn_topo_check_run *run, const struct pvn_topo_check_pair *pair);
+void pvn_topo_check_iommu(struct pvn_topo_check_run *run, const struct pvn_topo_check_pair *pair);
+void pvn_topo_check_ats(struct pvn_topo_check_run *run, const struct pvn_topo_check_pair *pair);
+void pvn_topo_check_numa(struct pvn_topo_check_run *run);
+void pvn_topo_check_numa_pair(struct pvn_topo_check_run *run,
+                              const struct pvn_topo_check_pair *pair);
+void pvn_topo_check_ports(struct pvn_topo_check_run *run);
+void pvn_topo_check_gids(struct pvn_topo_check_run *run);
+void pvn_topo_check_mtu(struct pvn_topo_check_run *run);
+void pvn_topo_check_pvrdma(struct pvn_topo_check_run *run);
+void pvn_topo_check_memlock(struct pvn_topo_check_run *run);
+void pvn_topo_check_nvidia(struct pvn_topo_check_run *run);
+void pvn_topo_check_gpudirect(struct pvn_topo_check_run *run);
+void pvn_topo_check_guest(struct pvn_topo_check_run *run);
 
 /* Is device memory behind translation there? UNKNOWN where the machine does not tell. */
-enum pvn_tri pvn_iommu_translates(const struct pvn_topo *t, int pci);
+enum pvn_topo_tri pvn_topo_iommu_translates(const struct pvn_topo *t, int pci);
 
 #ifdef __cplusplus
 }

@@ -7,42 +7,46 @@
 #include <stdio.h>
 #include <string.h>
 
-void pvn_check_guest(struct pvn_check_run *run)
+void pvn_topo_check_guest(struct pvn_topo_check_run *run)
 {
     const struct pvn_topo *t = run->t;
 
     if (!pvn_topo_is_guest(t)) {
-        pvn_check_row(
-            run, "guest", t->guest.hypervisor == PVN_HV_NONE ? PVN_LEVEL_OK : PVN_LEVEL_UNKNOWN,
+        pvn_topo_check_row(
+            run, "guest",
+            t->guest.hypervisor == PVN_TOPO_HV_NONE ? PVN_TOPO_LEVEL_OK : PVN_TOPO_LEVEL_UNKNOWN,
             "machine", "", "%s",
-            t->guest.hypervisor == PVN_HV_NONE ? "bare metal: the PCI tree is the real one"
-                                               : "nothing tells whether this is a guest");
+            t->guest.hypervisor == PVN_TOPO_HV_NONE ? "bare metal: the PCI tree is the real one"
+                                                    : "nothing tells whether this is a guest");
     } else if (t->merged != 0) {
-        pvn_check_row(
-            run, "guest", (t->merged & PVN_MERGED_ORDER) != 0 ? PVN_LEVEL_WARN : PVN_LEVEL_OK,
+        pvn_topo_check_row(
+            run, "guest",
+            (t->merged & PVN_TOPO_MERGED_ORDER) != 0 ? PVN_TOPO_LEVEL_WARN : PVN_TOPO_LEVEL_OK,
             "machine",
-            (t->merged & PVN_MERGED_ORDER) != 0
+            (t->merged & PVN_TOPO_MERGED_ORDER) != 0
                 ? "name the pairs in a hints file: device ADDRESS host ADDRESS"
                 : "",
-            "guest of %s; the layout comes from %s%s", pvn_hypervisor_name(t->guest.hypervisor),
-            (t->merged & PVN_MERGED_HOST) != 0 ? "the host's dump" : "a hints file",
-            (t->merged & PVN_MERGED_ORDER) != 0 ? ", with devices matched by order alone" : "");
+            "guest of %s; the layout comes from %s%s",
+            pvn_topo_hypervisor_name(t->guest.hypervisor),
+            (t->merged & PVN_TOPO_MERGED_HOST) != 0 ? "the host's dump" : "a hints file",
+            (t->merged & PVN_TOPO_MERGED_ORDER) != 0 ? ", with devices matched by order alone"
+                                                     : "");
     } else if (t->ngpus == 0) {
-        pvn_check_row(run, "guest", PVN_LEVEL_OK, "machine", "",
-                      "guest of %s (%s); there is no GPU whose place would matter",
-                      pvn_hypervisor_name(t->guest.hypervisor), t->guest.evidence);
+        pvn_topo_check_row(run, "guest", PVN_TOPO_LEVEL_OK, "machine", "",
+                           "guest of %s (%s); there is no GPU whose place would matter",
+                           pvn_topo_hypervisor_name(t->guest.hypervisor), t->guest.evidence);
     } else if (!pvn_topo_layout_hidden(t)) {
-        pvn_check_row(run, "guest", PVN_LEVEL_OK, "machine", "",
-                      "guest of %s (%s), which shows GPUs and NICs below switches; that the "
-                      "hardware is like it is the host's word",
-                      pvn_hypervisor_name(t->guest.hypervisor), t->guest.evidence);
+        pvn_topo_check_row(run, "guest", PVN_TOPO_LEVEL_OK, "machine", "",
+                           "guest of %s (%s), which shows GPUs and NICs below switches; that the "
+                           "hardware is like it is the host's word",
+                           pvn_topo_hypervisor_name(t->guest.hypervisor), t->guest.evidence);
     } else {
-        pvn_check_row(
-            run, "guest", PVN_LEVEL_WARN, "machine",
+        pvn_topo_check_row(
+            run, "guest", PVN_TOPO_LEVEL_WARN, "machine",
             "give the layout in a hints file, or merge the host's dump (pvn-topo merge)",
             "guest of %s (%s): the real PCI layout is hidden, so distances are unknown and NCCL "
             "guesses",
-            pvn_hypervisor_name(t->guest.hypervisor), t->guest.evidence);
+            pvn_topo_hypervisor_name(t->guest.hypervisor), t->guest.evidence);
     }
 }
 
@@ -51,24 +55,24 @@ static bool is_end(const struct pvn_topo *t, int i)
     return pvn_topo_gpu_of_pci(t, i) >= 0 || pvn_topo_rdma_of_pci(t, i) >= 0;
 }
 
-void pvn_check_numa(struct pvn_check_run *run)
+void pvn_topo_check_numa(struct pvn_topo_check_run *run)
 {
     const struct pvn_topo *t = run->t;
 
     for (int i = 0; i < t->npci; i++) {
-        const struct pvn_pci *p = &t->pci[i];
+        const struct pvn_topo_pci *p = &t->pci[i];
 
         if (!is_end(t, i) || p->physfn >= 0) {
             continue;
         }
-        if (p->numa == PVN_UNKNOWN) {
-            pvn_check_row(run, "numa", PVN_LEVEL_UNKNOWN, p->bdf, "",
-                          "its NUMA node is not shown%s%s%s",
-                          p->numa_text[0] != '\0' ? " (numa_node \"" : "", p->numa_text,
-                          p->numa_text[0] != '\0' ? "\")" : "");
+        if (p->numa == PVN_TOPO_UNKNOWN) {
+            pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_UNKNOWN, p->bdf, "",
+                               "its NUMA node is not shown%s%s%s",
+                               p->numa_text[0] != '\0' ? " (numa_node \"" : "", p->numa_text,
+                               p->numa_text[0] != '\0' ? "\")" : "");
         } else if (p->numa < 0 && t->nnumas > 1) {
-            pvn_check_row(
-                run, "numa", PVN_LEVEL_WARN, p->bdf,
+            pvn_topo_check_row(
+                run, "numa", PVN_TOPO_LEVEL_WARN, p->bdf,
                 pvn_topo_is_guest(t)
                     ? "on vSphere 8 assign the device to a vNUMA node (VM options, CPU "
                       "topology); on KVM use a pxb-pcie with numa_node"
@@ -77,96 +81,101 @@ void pvn_check_numa(struct pvn_check_run *run)
                 "its own for it",
                 t->nnumas);
         } else if (p->numa >= 0 && t->nnumas > 0 && pvn_topo_find_numa(t, p->numa) < 0) {
-            pvn_check_row(run, "numa", PVN_LEVEL_WARN, p->bdf, "update the BIOS",
-                          "numa_node is %d, but the machine has no such node", p->numa);
+            pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_WARN, p->bdf, "update the BIOS",
+                               "numa_node is %d, but the machine has no such node", p->numa);
         } else {
-            pvn_check_row(run, "numa", PVN_LEVEL_OK, p->bdf, "",
-                          p->numa < 0 ? "the machine has one NUMA node" : "NUMA node %d", p->numa);
+            pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_OK, p->bdf, "",
+                               p->numa < 0 ? "the machine has one NUMA node" : "NUMA node %d",
+                               p->numa);
         }
     }
 }
 
-void pvn_check_numa_pair(struct pvn_check_run *run, const struct pvn_check_pair *pair)
+void pvn_topo_check_numa_pair(struct pvn_topo_check_run *run,
+                              const struct pvn_topo_check_pair *pair)
 {
-    const struct pvn_pci *gpu = &run->t->pci[pair->gpu], *nic = &run->t->pci[pair->nic];
+    const struct pvn_topo_pci *gpu = &run->t->pci[pair->gpu], *nic = &run->t->pci[pair->nic];
     char subject[64];
 
-    pvn_check_pair_name(run->t, pair, subject, sizeof subject);
-    if (gpu->numa == PVN_UNKNOWN || nic->numa == PVN_UNKNOWN || gpu->numa == nic->numa) {
+    pvn_topo_check_pair_name(run->t, pair, subject, sizeof subject);
+    if (gpu->numa == PVN_TOPO_UNKNOWN || nic->numa == PVN_TOPO_UNKNOWN || gpu->numa == nic->numa) {
         return; /* the rows of the devices say it all */
     }
     if (gpu->numa < 0 || nic->numa < 0) {
-        pvn_check_row(
-            run, "numa", PVN_LEVEL_WARN, subject,
+        pvn_topo_check_row(
+            run, "numa", PVN_TOPO_LEVEL_WARN, subject,
             "give both a node (see above), or both in a file for NCCL_TOPO_FILE",
             "numa_node \"%s\" and \"%s\": NCCL takes them for devices of two CPUs and counts a hop "
             "between sockets that may not exist",
             gpu->numa_text, nic->numa_text);
     } else {
-        pvn_check_row(
-            run, "numa", PVN_LEVEL_WARN, subject, "move a card so that each socket has a NIC",
+        pvn_topo_check_row(
+            run, "numa", PVN_TOPO_LEVEL_WARN, subject, "move a card so that each socket has a NIC",
             "the nearest NIC is on NUMA node %d, the GPU on node %d", nic->numa, gpu->numa);
     }
 }
 
-void pvn_check_memlock(struct pvn_check_run *run)
+void pvn_topo_check_memlock(struct pvn_topo_check_run *run)
 {
     const struct pvn_topo *t = run->t;
     static const char remedy[] = "ulimit -l unlimited: in limits.conf 'memlock unlimited', in a "
                                  "unit LimitMEMLOCK=infinity, for containers --ulimit memlock=-1";
 
     if (!t->memlock_known) {
-        pvn_check_row(run, "memlock", PVN_LEVEL_UNKNOWN, "process", "", "its limits are not shown");
+        pvn_topo_check_row(run, "memlock", PVN_TOPO_LEVEL_UNKNOWN, "process", "",
+                           "its limits are not shown");
     } else if (t->memlock_soft == UINT64_MAX) {
-        pvn_check_row(run, "memlock", PVN_LEVEL_OK, "process", "", "locked memory is not limited");
+        pvn_topo_check_row(run, "memlock", PVN_TOPO_LEVEL_OK, "process", "",
+                           "locked memory is not limited");
     } else if (t->nrdmas == 0) {
-        pvn_check_row(run, "memlock", PVN_LEVEL_OK, "process", "",
-                      "limited to %" PRIu64 " KiB, which only RDMA would mind",
-                      t->memlock_soft / 1024);
+        pvn_topo_check_row(run, "memlock", PVN_TOPO_LEVEL_OK, "process", "",
+                           "limited to %" PRIu64 " KiB, which only RDMA would mind",
+                           t->memlock_soft / 1024);
     } else {
         char hard[40] = "unlimited";
 
         if (t->memlock_hard != UINT64_MAX) {
             snprintf(hard, sizeof hard, "%" PRIu64 " KiB", t->memlock_hard / 1024);
         }
-        pvn_check_row(run, "memlock",
-                      t->memlock_soft < UINT64_C(1) << 30 ? PVN_LEVEL_FAIL : PVN_LEVEL_WARN,
-                      "process", remedy,
-                      "locked memory is limited to %" PRIu64
-                      " KiB (hard limit %s): registering buffers fails beyond that, unless the "
-                      "process has CAP_IPC_LOCK",
-                      t->memlock_soft / 1024, hard);
+        pvn_topo_check_row(
+            run, "memlock",
+            t->memlock_soft < UINT64_C(1) << 30 ? PVN_TOPO_LEVEL_FAIL : PVN_TOPO_LEVEL_WARN,
+            "process", remedy,
+            "locked memory is limited to %" PRIu64
+            " KiB (hard limit %s): registering buffers fails beyond that, unless the "
+            "process has CAP_IPC_LOCK",
+            t->memlock_soft / 1024, hard);
     }
 }
 
 static bool has_nvidia_gpu(const struct pvn_topo *t)
 {
     for (int i = 0; i < t->ngpus; i++) {
-        if (t->gpus[i].kind == PVN_GPU_NVIDIA) {
+        if (t->gpus[i].kind == PVN_TOPO_GPU_NVIDIA) {
             return true;
         }
     }
     return false;
 }
 
-void pvn_check_nvidia(struct pvn_check_run *run)
+void pvn_topo_check_nvidia(struct pvn_topo_check_run *run)
 {
-    const struct pvn_nvidia *nv = &run->t->nvidia;
+    const struct pvn_topo_nvidia *nv = &run->t->nvidia;
 
     if (!has_nvidia_gpu(run->t)) {
         return;
     }
-    if (nv->loaded == PVN_TRI_YES) {
-        pvn_check_row(run, "nvidia-driver", PVN_LEVEL_OK, "nvidia", "", "loaded, version %s%s",
-                      nv->version[0] != '\0' ? nv->version : "unknown",
-                      nv->open_modules == PVN_TRI_YES ? ", open kernel modules" : "");
-    } else if (nv->loaded == PVN_TRI_NO) {
-        pvn_check_row(run, "nvidia-driver", PVN_LEVEL_FAIL, "nvidia",
-                      "modprobe nvidia, and read dmesg",
-                      "there are NVIDIA GPUs, but the kernel driver is not loaded");
+    if (nv->loaded == PVN_TOPO_TRI_YES) {
+        pvn_topo_check_row(run, "nvidia-driver", PVN_TOPO_LEVEL_OK, "nvidia", "",
+                           "loaded, version %s%s", nv->version[0] != '\0' ? nv->version : "unknown",
+                           nv->open_modules == PVN_TOPO_TRI_YES ? ", open kernel modules" : "");
+    } else if (nv->loaded == PVN_TOPO_TRI_NO) {
+        pvn_topo_check_row(run, "nvidia-driver", PVN_TOPO_LEVEL_FAIL, "nvidia",
+                           "modprobe nvidia, and read dmesg",
+                           "there are NVIDIA GPUs, but the kernel driver is not loaded");
     } else {
-        pvn_check_row(run, "nvidia-driver", PVN_LEVEL_UNKNOWN, "nvidia", "",
-                      "neither modules nor /proc/driver/nvidia can be seen");
+        pvn_topo_check_row(run, "nvidia-driver", PVN_TOPO_LEVEL_UNKNOWN, "nvidia", "",
+                           "neither modules nor /proc/driver/nvidia can be seen");
     }
 }
 
@@ -185,60 +194,61 @@ static bool driver_has_dmabuf(const char *driver)
 }
 
 /* dma-buf for RDMA came with Linux 5.12. */
-static enum pvn_tri kernel_has_dmabuf(const struct pvn_topo *t)
+static enum pvn_topo_tri kernel_has_dmabuf(const struct pvn_topo *t)
 {
     int major, minor;
 
     if (sscanf(t->kernel, "%5d.%5d", &major, &minor) != 2) {
-        return PVN_TRI_UNKNOWN;
+        return PVN_TOPO_TRI_UNKNOWN;
     }
-    return major > 5 || (major == 5 && minor >= 12) ? PVN_TRI_YES : PVN_TRI_NO;
+    return major > 5 || (major == 5 && minor >= 12) ? PVN_TOPO_TRI_YES : PVN_TOPO_TRI_NO;
 }
 
-static void gpudirect_row(struct pvn_check_run *run, const struct pvn_rdma *dev)
+static void gpudirect_row(struct pvn_topo_check_run *run, const struct pvn_topo_rdma *dev)
 {
     const struct pvn_topo *t = run->t;
-    const struct pvn_nvidia *nv = &t->nvidia;
+    const struct pvn_topo_nvidia *nv = &t->nvidia;
     bool dmabuf_nic = driver_has_dmabuf(dev->driver);
-    enum pvn_tri kernel = kernel_has_dmabuf(t);
+    enum pvn_topo_tri kernel = kernel_has_dmabuf(t);
 
-    if (dev->kind == PVN_RDMA_PVRDMA) {
-        pvn_check_row(
-            run, "gpudirect", PVN_LEVEL_WARN, dev->name,
+    if (dev->kind == PVN_TOPO_RDMA_PVRDMA) {
+        pvn_topo_check_row(
+            run, "gpudirect", PVN_TOPO_LEVEL_WARN, dev->name,
             "for GPU memory in a guest pass a real NIC through (DirectPath I/O or SR-IOV)",
             "host memory only: vmw_pvrdma has no dma-buf registration and does not reach "
             "nvidia_peermem, so data is copied through host memory");
-    } else if (dev->kind == PVN_RDMA_SOFT) {
-        pvn_check_row(run, "gpudirect", PVN_LEVEL_OK, dev->name, "",
-                      "host memory only: a software device cannot reach GPU memory");
-    } else if (dmabuf_nic && nv->open_modules == PVN_TRI_YES && kernel == PVN_TRI_YES) {
-        pvn_check_row(
-            run, "gpudirect", PVN_LEVEL_OK, dev->name, "",
+    } else if (dev->kind == PVN_TOPO_RDMA_SOFT) {
+        pvn_topo_check_row(run, "gpudirect", PVN_TOPO_LEVEL_OK, dev->name, "",
+                           "host memory only: a software device cannot reach GPU memory");
+    } else if (dmabuf_nic && nv->open_modules == PVN_TOPO_TRI_YES && kernel == PVN_TOPO_TRI_YES) {
+        pvn_topo_check_row(
+            run, "gpudirect", PVN_TOPO_LEVEL_OK, dev->name, "",
             "dma-buf should work (open kernel modules, Linux %s); only a registration proves it",
             t->kernel);
-    } else if (nv->peermem == PVN_TRI_YES || nv->memory_peers == PVN_TRI_YES) {
-        pvn_check_row(run, "gpudirect", PVN_LEVEL_OK, dev->name, "",
-                      "nvidia_peermem %s is loaded; only a registration proves that %s uses it",
-                      nv->peermem_version, dev->driver);
-    } else if (nv->loaded != PVN_TRI_YES || nv->peermem == PVN_TRI_UNKNOWN ||
-               (dmabuf_nic && kernel == PVN_TRI_UNKNOWN)) {
-        pvn_check_row(run, "gpudirect", PVN_LEVEL_UNKNOWN, dev->name, "",
-                      "the state of the NVIDIA driver or of the kernel is not known");
+    } else if (nv->peermem == PVN_TOPO_TRI_YES || nv->memory_peers == PVN_TOPO_TRI_YES) {
+        pvn_topo_check_row(
+            run, "gpudirect", PVN_TOPO_LEVEL_OK, dev->name, "",
+            "nvidia_peermem %s is loaded; only a registration proves that %s uses it",
+            nv->peermem_version, dev->driver);
+    } else if (nv->loaded != PVN_TOPO_TRI_YES || nv->peermem == PVN_TOPO_TRI_UNKNOWN ||
+               (dmabuf_nic && kernel == PVN_TOPO_TRI_UNKNOWN)) {
+        pvn_topo_check_row(run, "gpudirect", PVN_TOPO_LEVEL_UNKNOWN, dev->name, "",
+                           "the state of the NVIDIA driver or of the kernel is not known");
     } else {
-        pvn_check_row(
-            run, "gpudirect", PVN_LEVEL_WARN, dev->name,
-            dmabuf_nic && kernel == PVN_TRI_YES
+        pvn_topo_check_row(
+            run, "gpudirect", PVN_TOPO_LEVEL_WARN, dev->name,
+            dmabuf_nic && kernel == PVN_TOPO_TRI_YES
                 ? "install the open kernel modules of the NVIDIA driver (dma-buf), or modprobe "
                   "nvidia_peermem"
                 : "modprobe nvidia_peermem (it needs the RDMA stack of MLNX_OFED or DOCA)",
             "no way to GPU memory: nvidia_peermem is not loaded, and dma-buf needs %s",
-            !dmabuf_nic            ? "another NIC driver"
-            : kernel == PVN_TRI_NO ? "Linux 5.12 or later"
-                                   : "the open kernel modules");
+            !dmabuf_nic                 ? "another NIC driver"
+            : kernel == PVN_TOPO_TRI_NO ? "Linux 5.12 or later"
+                                        : "the open kernel modules");
     }
 }
 
-void pvn_check_gpudirect(struct pvn_check_run *run)
+void pvn_topo_check_gpudirect(struct pvn_topo_check_run *run)
 {
     for (int i = 0; has_nvidia_gpu(run->t) && i < run->t->nrdmas; i++) {
         gpudirect_row(run, &run->t->rdmas[i]);

@@ -10,7 +10,7 @@
 
 struct find {
     const struct pvn_topo *t;
-    struct pvn_remedy *out;
+    struct pvn_topo_remedy *out;
     int max, n;
 };
 
@@ -18,9 +18,9 @@ static void add(struct find *f, const char *id, const char *where, const char *t
                 const char *why)
 {
     if (f->n < f->max) {
-        struct pvn_remedy *r = &f->out[f->n];
+        struct pvn_topo_remedy *r = &f->out[f->n];
 
-        *r = (struct pvn_remedy){.id = id, .where = where, .text = text};
+        *r = (struct pvn_topo_remedy){.id = id, .where = where, .text = text};
         snprintf(r->why, sizeof r->why, "%s", why);
     }
     f->n++;
@@ -30,7 +30,7 @@ static void add(struct find *f, const char *id, const char *where, const char *t
 static bool has_real_nic(const struct pvn_topo *t)
 {
     for (int i = 0; i < t->nrdmas; i++) {
-        if (t->rdmas[i].kind == PVN_RDMA_HW) {
+        if (t->rdmas[i].kind == PVN_TOPO_RDMA_HW) {
             return true;
         }
     }
@@ -99,11 +99,11 @@ static void kvm(struct find *f, bool real_nic)
 /* The host is somebody else's. */
 static bool is_cloud(const struct pvn_topo *t)
 {
-    return t->guest.hypervisor == PVN_HV_HYPERV || t->guest.hypervisor == PVN_HV_NITRO ||
-           t->guest.hypervisor == PVN_HV_GOOGLE;
+    return t->guest.hypervisor == PVN_TOPO_HV_HYPERV || t->guest.hypervisor == PVN_TOPO_HV_NITRO ||
+           t->guest.hypervisor == PVN_TOPO_HV_GOOGLE;
 }
 
-int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_remedy *out, int max)
+int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_topo_remedy *out, int max)
 {
     struct find f = {topo, out, max, 0};
     bool real_nic = has_real_nic(topo), hidden = pvn_topo_layout_hidden(topo);
@@ -122,9 +122,9 @@ int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_remedy *out,
             "gather on a KVM host, esxcli hardware pci list on ESXi)",
             "pairing and NCCL_TOPO_FILE can then be right; the path of the data stays as it is");
     }
-    if (topo->guest.hypervisor == PVN_HV_VMWARE) {
+    if (topo->guest.hypervisor == PVN_TOPO_HV_VMWARE) {
         vmware(&f, real_nic);
-    } else if (topo->guest.hypervisor == PVN_HV_KVM) {
+    } else if (topo->guest.hypervisor == PVN_TOPO_HV_KVM) {
         kvm(&f, real_nic && hidden);
     }
     if (topo->ngpus > 0 && real_nic && !is_cloud(topo)) {

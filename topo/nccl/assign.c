@@ -11,7 +11,7 @@
 #define BUDGET 200000
 
 struct search {
-    const struct pvn_assign *p;
+    const struct pvn_topo_assign *p;
     int *users; /* per link */
     int *now, *best;
     int *least; /* per row: its smallest distance; only such columns can be part of an optimum */
@@ -20,17 +20,17 @@ struct search {
     long budget;
 };
 
-static const int *uses(const struct pvn_assign *p, int row, int col)
+static const int *uses(const struct pvn_topo_assign *p, int row, int col)
 {
     return p->uses[(size_t)row * (size_t)p->cols + (size_t)col];
 }
 
-static int distance(const struct pvn_assign *p, int row, int col)
+static int distance(const struct pvn_topo_assign *p, int row, int col)
 {
     return p->distance[(size_t)row * (size_t)p->cols + (size_t)col];
 }
 
-static int second(const struct pvn_assign *p, int row, int col)
+static int second(const struct pvn_topo_assign *p, int row, int col)
 {
     return p->second[(size_t)row * (size_t)p->cols + (size_t)col];
 }
@@ -55,7 +55,7 @@ static long give(struct search *s, int row, int col)
 static bool candidate(const struct search *s, int row, int col)
 {
     int d = distance(s->p, row, col);
-    return d < PVN_ASSIGN_NEVER && d == s->least[row];
+    return d < PVN_TOPO_ASSIGN_NEVER && d == s->least[row];
 }
 
 static void descend(struct search *s, int row, long share, long second_sum)
@@ -69,7 +69,7 @@ static void descend(struct search *s, int row, long share, long second_sum)
         s->best_second = second_sum;
         return;
     }
-    if (s->least[row] >= PVN_ASSIGN_NEVER) {
+    if (s->least[row] >= PVN_TOPO_ASSIGN_NEVER) {
         s->now[row] = -1;
         descend(s, row + 1, share, second_sum);
         return;
@@ -149,7 +149,7 @@ static bool improve(struct search *s)
     return false;
 }
 
-void pvn_assign_cost(const struct pvn_assign *p, const int *out, long cost[3])
+void pvn_topo_assign_cost(const struct pvn_topo_assign *p, const int *out, long cost[3])
 {
     int *users = calloc((size_t)p->links + 1, sizeof(*users));
     memset(cost, 0, 3 * sizeof(cost[0]));
@@ -164,7 +164,7 @@ void pvn_assign_cost(const struct pvn_assign *p, const int *out, long cost[3])
     free(users);
 }
 
-int pvn_assign_solve(const struct pvn_assign *p, int *out, bool *exact)
+int pvn_topo_assign_solve(const struct pvn_topo_assign *p, int *out, bool *exact)
 {
     struct search s = {.p = p, .best = out, .budget = BUDGET};
     long cost[3];
@@ -176,7 +176,7 @@ int pvn_assign_solve(const struct pvn_assign *p, int *out, bool *exact)
     if (!s.users || !s.now || !s.least || !s.rest)
         goto out;
     for (int row = 0; row < p->rows; row++) {
-        s.least[row] = PVN_ASSIGN_NEVER;
+        s.least[row] = PVN_TOPO_ASSIGN_NEVER;
         for (int col = 0; col < p->cols; col++) {
             if (distance(p, row, col) < s.least[row])
                 s.least[row] = distance(p, row, col);
@@ -195,7 +195,7 @@ int pvn_assign_solve(const struct pvn_assign *p, int *out, bool *exact)
     for (int round = 0; round < 4 * p->rows && improve(&s); round++)
         ;
     memset(s.users, 0, (size_t)p->links * sizeof(int));
-    pvn_assign_cost(p, out, cost);
+    pvn_topo_assign_cost(p, out, cost);
     s.best_share = cost[1];
     s.best_second = cost[2];
     descend(&s, 0, 0, 0);

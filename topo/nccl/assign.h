@@ -12,11 +12,11 @@
 extern "C" {
 #endif
 
-#define PVN_ASSIGN_NEVER 1000000 /* a distance that forbids the pair */
+#define PVN_TOPO_ASSIGN_NEVER 1000000 /* a distance that forbids the pair */
 
-struct pvn_assign {
+struct pvn_topo_assign {
     int rows, cols, links;
-    const int *distance; /* [row][col], 0..PVN_ASSIGN_NEVER */
+    const int *distance; /* [row][col], 0..PVN_TOPO_ASSIGN_NEVER */
     const int *second;   /* [row][col], the last tie breaker, 0..1000 */
     /* For each [row][col] the links it uses: numbers below links, ended by -1. Rows that meet on
      * the way to different columns share those links. */
@@ -27,10 +27,10 @@ struct pvn_assign {
  * NULL) says whether the optimum is proven: it is when the search space is small enough (some 10^5
  * partial assignments); otherwise the result is a greedy one, improved by moves while they help. 0
  * or -ENOMEM. */
-int pvn_assign_solve(const struct pvn_assign *p, int *out, bool *exact);
+int pvn_topo_assign_solve(const struct pvn_topo_assign *p, int *out, bool *exact);
 
 /* The three costs of an assignment, for tests and sentences. */
-void pvn_assign_cost(const struct pvn_assign *p, const int *out, long cost[3]);
+void pvn_topo_assign_cost(const struct pvn_topo_assign *p, const int *out, long cost[3]);
 
 #ifdef __cplusplus
 }

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct pvn_nnode *net_node(const struct pvn_pairs *p, int net)
+static const struct pvn_topo_nnode *net_node(const struct pvn_topo_pairs *p, int net)
 {
     return &p->tree->nodes[p->tree->nets[net]];
 }
 
-static int up_from(const struct pvn_ntree *t, int node, int *chain, int max)
+static int up_from(const struct pvn_topo_ntree *t, int node, int *chain, int max)
 {
     int n = 0;
     for (; node >= 0 && n < max; node = t->nodes[node].up)
@@ -25,34 +25,34 @@ static int up_from(const struct pvn_ntree *t, int node, int *chain, int max)
 
 /* NCCL measures this distance in its document, not in the graph:
  * by the first element above both. */
-static int document_distance(const struct pvn_ntree *t, int a, int b)
+static int document_distance(const struct pvn_topo_ntree *t, int a, int b)
 {
-    int up_a[PVN_NDOC_MAX_DEPTH + 8], up_b[PVN_NDOC_MAX_DEPTH + 8];
-    int n_a = up_from(t, a, up_a, PVN_NDOC_MAX_DEPTH + 8);
-    int n_b = up_from(t, b, up_b, PVN_NDOC_MAX_DEPTH + 8);
+    int up_a[PVN_TOPO_NDOC_MAX_DEPTH + 8], up_b[PVN_TOPO_NDOC_MAX_DEPTH + 8];
+    int n_a = up_from(t, a, up_a, PVN_TOPO_NDOC_MAX_DEPTH + 8);
+    int n_b = up_from(t, b, up_b, PVN_TOPO_NDOC_MAX_DEPTH + 8);
     int common = -1;
 
     if (a == b)
-        return PVN_NPATH_LOC;
+        return PVN_TOPO_NPATH_LOC;
     while (n_a > 0 && n_b > 0 && up_a[n_a - 1] == up_b[n_b - 1]) {
         common = up_a[--n_a];
         n_b--;
     }
-    if (common >= 0 && t->nodes[common].kind == PVN_NN_NIC)
-        return PVN_MERGE_PORT;
+    if (common >= 0 && t->nodes[common].kind == PVN_TOPO_NN_NIC)
+        return PVN_TOPO_MERGE_PORT;
     /* Functions of one card: bus ids equal but for the last character. */
     if (n_a > 0 && n_b > 0) {
         const char *x = t->nodes[up_a[n_a - 1]].busid, *y = t->nodes[up_b[n_b - 1]].busid;
         size_t len = strlen(x);
         if (len > 1 && len == strlen(y) && strncmp(x, y, len - 1) == 0)
-            return PVN_MERGE_PORT;
+            return PVN_TOPO_MERGE_PORT;
     }
     if (common < 0)
-        return PVN_NPATH_SYS;
-    if (t->nodes[common].kind == PVN_NN_CPU)
-        return PVN_NPATH_PHB;
+        return PVN_TOPO_NPATH_SYS;
+    if (t->nodes[common].kind == PVN_TOPO_NN_CPU)
+        return PVN_TOPO_NPATH_PHB;
     /* One switch between them: each hangs on it with its NIC and nothing else. */
-    return n_a <= 2 && n_b <= 2 ? PVN_NPATH_PIX : PVN_NPATH_PXB;
+    return n_a <= 2 && n_b <= 2 ? PVN_TOPO_NPATH_PIX : PVN_TOPO_NPATH_PXB;
 }
 
 /* Of a piece of text between separators, empty ones passed over as strtok does. NULL at the end. */
@@ -69,7 +69,7 @@ static const char *next_piece(const char **at, char separator, size_t *len)
 }
 
 /* "NAME", "NAME:PORT" against a net; NCCL cuts at the first colon and wants the whole name. */
-static bool item_matches(const char *item, size_t len, const struct pvn_nnode *net)
+static bool item_matches(const char *item, size_t len, const struct pvn_topo_nnode *net)
 {
     const char *colon = memchr(item, ':', len);
     size_t name = colon ? (size_t)(colon - item) : len;
@@ -80,7 +80,7 @@ static bool item_matches(const char *item, size_t len, const struct pvn_nnode *n
 
 /* How many names are in the set, and whether the net is one of them. NCCL reads no more names than
  * a virtual device of the newest interface can have. */
-static int in_set(const char *set, size_t set_len, const struct pvn_nnode *net, bool *matches)
+static int in_set(const char *set, size_t set_len, const struct pvn_topo_nnode *net, bool *matches)
 {
     char text[1024];
     const char *at = text, *item;
@@ -88,7 +88,7 @@ static int in_set(const char *set, size_t set_len, const struct pvn_nnode *net, 
     int names = 0;
     snprintf(text, sizeof(text), "%.*s", (int)set_len, set);
     *matches = false;
-    while (names < PVN_FUSION_MAX && (item = next_piece(&at, ',', &len))) {
+    while (names < PVN_TOPO_FUSION_MAX && (item = next_piece(&at, ',', &len))) {
         names += item[0] != ':';
         *matches |= net && item[0] != ':' && item_matches(item, len, net);
     }
@@ -96,10 +96,10 @@ static int in_set(const char *set, size_t set_len, const struct pvn_nnode *net, 
 }
 
 /* The sets of NCCL_NET_FORCE_MERGE. False, with a sentence, for what ends the job's start. */
-static bool force_merge(const struct pvn_pairs *p, const int *by_dev, int max_devs, int *group,
+static bool force_merge(const struct pvn_topo_pairs *p, const int *by_dev, int max_devs, int *group,
                         char *problem, size_t len)
 {
-    const struct pvn_ntree *t = p->tree;
+    const struct pvn_topo_ntree *t = p->tree;
     const char *at = t->env.force_merge, *set;
     size_t set_len;
     while ((set = next_piece(&at, ';', &set_len))) {
@@ -134,9 +134,9 @@ static bool force_merge(const struct pvn_pairs *p, const int *by_dev, int max_de
     return true;
 }
 
-static void auto_merge(const struct pvn_pairs *p, const int *by_dev, int max_devs, int *group)
+static void auto_merge(const struct pvn_topo_pairs *p, const int *by_dev, int max_devs, int *group)
 {
-    const struct pvn_ntree *t = p->tree;
+    const struct pvn_topo_ntree *t = p->tree;
     for (int i = 0; i < t->n_nets; i++) {
         int first = by_dev[i], members = 1;
         if (group[first] >= 0)
@@ -148,7 +148,7 @@ static void auto_merge(const struct pvn_pairs *p, const int *by_dev, int max_dev
             if (group[other] >= 0 ||
                 document_distance(t, t->nets[first], t->nets[other]) > t->env.merge_level)
                 continue;
-            if (t->env.merge_policy == PVN_MERGE_RAIL &&
+            if (t->env.merge_policy == PVN_TOPO_MERGE_RAIL &&
                 (rail < 0 || rail != net_node(p, other)->net.rail))
                 continue;
             group[other] = first;
@@ -157,9 +157,10 @@ static void auto_merge(const struct pvn_pairs *p, const int *by_dev, int max_dev
     }
 }
 
-int pvn_pairs_fusion(const struct pvn_pairs *p, int max_devs, int *group, char *problem, size_t len)
+int pvn_topo_pairs_fusion(const struct pvn_topo_pairs *p, int max_devs, int *group, char *problem,
+                          size_t len)
 {
-    const struct pvn_ntree *t = p->tree;
+    const struct pvn_topo_ntree *t = p->tree;
     int *by_dev = calloc((size_t)t->n_nets + 1, sizeof(*by_dev));
     if (!by_dev)
         return -ENOMEM;
@@ -182,9 +183,9 @@ int pvn_pairs_fusion(const struct pvn_pairs *p, int max_devs, int *group, char *
     return 0;
 }
 
-void pvn_pairs_cross_nic(const struct pvn_pairs *p, char *text, size_t len)
+void pvn_topo_pairs_cross_nic(const struct pvn_topo_pairs *p, char *text, size_t len)
 {
-    const struct pvn_ntree *t = p->tree;
+    const struct pvn_topo_ntree *t = p->tree;
     bool rails = t->n_nets > 0;
     for (int n = 0; n < t->n_nets; n++)
         rails &= net_node(p, n)->net.rail >= 0;

@@ -5,20 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *pvn_gdr_result_name(enum pvn_gdr_result result)
+const char *pvn_topo_gdr_result_name(enum pvn_topo_gdr_result result)
 {
     static const char *const names[] = {"yes", "NO", "likely", "unknown"};
     return names[result];
 }
 
 struct judge {
-    const struct pvn_pairs *pairs;
-    const struct pvn_ntree *tree;
-    const struct pvn_topo *topo; /* NULL when only a file is known */
-    const struct pvn_nic *nic;   /* NULL likewise */
-    const struct pvn_nnode *gpu_node, *net_node;
+    const struct pvn_topo_pairs *pairs;
+    const struct pvn_topo_ntree *tree;
+    const struct pvn_topo *topo;    /* NULL when only a file is known */
+    const struct pvn_topo_nic *nic; /* NULL likewise */
+    const struct pvn_topo_nnode *gpu_node, *net_node;
     int gpu, net;
-    struct pvn_gdr_step *step;
+    struct pvn_topo_gdr_step *step;
 };
 
 #define SAY(field, ...) snprintf(j->step->field, sizeof(j->step->field), __VA_ARGS__)
@@ -38,7 +38,7 @@ static bool dmabuf_driver(const char *driver)
 
 static void judge_pvrdma(struct judge *j)
 {
-    j->step->result = PVN_GDR_NO;
+    j->step->result = PVN_TOPO_GDR_NO;
     SAY(seen,
         "PVRDMA: its driver pins memory as ordinary user pages, and its library has no dma-buf "
         "registration");
@@ -50,35 +50,37 @@ static void judge_pvrdma(struct judge *j)
 
 static void judge_nic_live(struct judge *j)
 {
-    const struct pvn_nvidia *nv = &j->topo->nvidia;
+    const struct pvn_topo_nvidia *nv = &j->topo->nvidia;
     const char *driver = j->topo->rdmas[j->nic->rdma].driver;
-    bool dmabuf = dmabuf_driver(driver) && nv->open_modules != PVN_TRI_NO;
+    bool dmabuf = dmabuf_driver(driver) && nv->open_modules != PVN_TOPO_TRI_NO;
     SAY(needed,
         "nvidia_peermem, or dma-buf (open NVIDIA kernel modules and a NIC driver that has it)");
-    if (nv->loaded == PVN_TRI_NO) {
-        j->step->result = PVN_GDR_NO;
+    if (nv->loaded == PVN_TOPO_TRI_NO) {
+        j->step->result = PVN_TOPO_GDR_NO;
         SAY(seen, "the NVIDIA kernel driver is not loaded");
         SAY(remedy, "load it: modprobe nvidia");
-    } else if (nv->peermem == PVN_TRI_YES && nv->memory_peers != PVN_TRI_NO) {
-        j->step->result = PVN_GDR_LIKELY;
+    } else if (nv->peermem == PVN_TOPO_TRI_YES && nv->memory_peers != PVN_TOPO_TRI_NO) {
+        j->step->result = PVN_TOPO_GDR_LIKELY;
         SAY(seen,
             "nvidia_peermem%s%.40s is loaded; only a registration proves that it works for %s",
             nv->peermem_version[0] ? " " : "", nv->peermem_version, j->nic->name);
     } else if (dmabuf && j->tree->env.dmabuf) {
-        j->step->result = nv->open_modules == PVN_TRI_YES ? PVN_GDR_LIKELY : PVN_GDR_UNKNOWN;
+        j->step->result =
+            nv->open_modules == PVN_TOPO_TRI_YES ? PVN_TOPO_GDR_LIKELY : PVN_TOPO_GDR_UNKNOWN;
         SAY(seen, "no nvidia_peermem; driver %s has dma-buf, NVIDIA modules are %s", driver,
-            nv->open_modules == PVN_TRI_YES ? "the open ones" : "of a kind that could not be read");
-        if (nv->open_modules != PVN_TRI_YES)
+            nv->open_modules == PVN_TOPO_TRI_YES ? "the open ones"
+                                                 : "of a kind that could not be read");
+        if (nv->open_modules != PVN_TOPO_TRI_YES)
             SAY(remedy, "modprobe nvidia_peermem, or the open kernel modules");
-    } else if (nv->loaded == PVN_TRI_UNKNOWN) {
-        j->step->result = PVN_GDR_UNKNOWN;
+    } else if (nv->loaded == PVN_TOPO_TRI_UNKNOWN) {
+        j->step->result = PVN_TOPO_GDR_UNKNOWN;
         SAY(seen, "no state of kernel modules in this description");
     } else {
-        j->step->result = PVN_GDR_NO;
+        j->step->result = PVN_TOPO_GDR_NO;
         SAY(seen, "no nvidia_peermem; dma-buf: %s",
-            !j->tree->env.dmabuf             ? "switched off by NCCL_DMABUF_ENABLE=0"
-            : nv->open_modules == PVN_TRI_NO ? "the NVIDIA modules are not the open ones"
-                                             : "the NIC's driver has none");
+            !j->tree->env.dmabuf                  ? "switched off by NCCL_DMABUF_ENABLE=0"
+            : nv->open_modules == PVN_TOPO_TRI_NO ? "the NVIDIA modules are not the open ones"
+                                                  : "the NIC's driver has none");
         SAY(remedy, "modprobe nvidia_peermem%s",
             !j->tree->env.dmabuf ? ", or unset NCCL_DMABUF_ENABLE" : "");
     }
@@ -90,47 +92,47 @@ static void judge_nic(struct judge *j)
     if (j->nic && j->nic->pvrdma) {
         judge_pvrdma(j);
     } else if (j->nic && j->nic->rdma < 0) {
-        j->step->result = PVN_GDR_NO;
+        j->step->result = PVN_TOPO_GDR_NO;
         SAY(seen, "%s is a network interface: TCP copies through host memory", j->nic->name);
         SAY(needed, "an RDMA device");
         SAY(remedy, "use an RDMA device if the machine has one");
     } else if (j->net_node->net.gdr == 0) {
-        j->step->result = PVN_GDR_NO;
+        j->step->result = PVN_TOPO_GDR_NO;
         SAY(seen, "the topology says gdr=\"0\" for %s", j->net_node->net.name);
         SAY(needed, "gdr=\"1\": the plugin offers CUDA or dma-buf pointers");
         SAY(remedy, "load nvidia_peermem, or remove the attribute if it comes from a file");
     } else if (j->net_node->net.gdr == 1) {
-        j->step->result = PVN_GDR_YES;
+        j->step->result = PVN_TOPO_GDR_YES;
         SAY(seen, "gdr=\"1\"");
     } else if (j->nic && j->topo) {
         judge_nic_live(j);
     } else {
-        j->step->result = PVN_GDR_UNKNOWN;
+        j->step->result = PVN_TOPO_GDR_UNKNOWN;
         SAY(seen, "the file does not say (no gdr attribute)");
     }
 }
 
 static void judge_gpu(struct judge *j)
 {
-    int pci = j->topo ? pvn_pairs_gpu_pci(j->pairs, j->gpu) : -1;
+    int pci = j->topo ? pvn_topo_pairs_gpu_pci(j->pairs, j->gpu) : -1;
     int index = pci >= 0 ? pvn_topo_gpu_of_pci(j->topo, pci) : -1;
-    const struct pvn_gpu *gpu = index >= 0 ? &j->topo->gpus[index] : NULL;
+    const struct pvn_topo_gpu *gpu = index >= 0 ? &j->topo->gpus[index] : NULL;
     j->step->title = "the GPU can be reached";
     SAY(needed, "CUDA's attribute GPUDirectRDMASupported (a data-centre or RTX professional GPU)");
     if (j->gpu_node->gpu.gdr == 0) {
-        j->step->result = PVN_GDR_NO;
+        j->step->result = PVN_TOPO_GDR_NO;
         SAY(seen, "the topology says gdr=\"0\" for the GPU");
     } else if (gpu && strstr(gpu->model, "GeForce")) {
-        j->step->result = PVN_GDR_NO;
+        j->step->result = PVN_TOPO_GDR_NO;
         SAY(seen, "%.80s: GeForce GPUs do not support GPUDirect RDMA", gpu->model);
-    } else if (gpu && gpu->kind != PVN_GPU_NVIDIA) {
-        j->step->result = PVN_GDR_UNKNOWN;
+    } else if (gpu && gpu->kind != PVN_TOPO_GPU_NVIDIA) {
+        j->step->result = PVN_TOPO_GDR_UNKNOWN;
         SAY(seen, "not an NVIDIA GPU: its own library decides");
     } else if (j->gpu_node->gpu.gdr == 1) {
-        j->step->result = PVN_GDR_YES;
+        j->step->result = PVN_TOPO_GDR_YES;
         SAY(seen, "gdr=\"1\"");
     } else {
-        j->step->result = gpu && gpu->model[0] ? PVN_GDR_LIKELY : PVN_GDR_UNKNOWN;
+        j->step->result = gpu && gpu->model[0] ? PVN_TOPO_GDR_LIKELY : PVN_TOPO_GDR_UNKNOWN;
         SAY(seen, "%s; the attribute is only readable through CUDA",
             gpu && gpu->model[0] ? gpu->model : "model not known");
     }
@@ -139,11 +141,11 @@ static void judge_gpu(struct judge *j)
 static void judge_partition(struct judge *j)
 {
     j->step->title = "the GPU is whole";
-    j->step->result = PVN_GDR_YES;
+    j->step->result = PVN_TOPO_GDR_YES;
     SAY(seen, "no memory-locality partition");
-    if (pvn_ndoc_get(j->gpu_node->doc, "mlopart")) {
-        j->step->result = PVN_GDR_NO;
-        SAY(seen, "mlopart=\"%.20s\"", pvn_ndoc_get(j->gpu_node->doc, "mlopart"));
+    if (pvn_topo_ndoc_get(j->gpu_node->doc, "mlopart")) {
+        j->step->result = PVN_TOPO_GDR_NO;
+        SAY(seen, "mlopart=\"%.20s\"", pvn_topo_ndoc_get(j->gpu_node->doc, "mlopart"));
         SAY(needed, "no memory-locality partition");
         SAY(remedy, "NCCL_NET_GDR_MLOPART=1");
     }
@@ -151,17 +153,17 @@ static void judge_partition(struct judge *j)
 
 static void judge_send(struct judge *j)
 {
-    const struct pvn_ntree *t = j->tree;
+    const struct pvn_topo_ntree *t = j->tree;
     bool nvlink = false;
     int sm = j->gpu_node->gpu.sm;
     for (int p = 0; p < t->n_gpus; p++)
-        nvlink |= p != j->gpu && pvn_ntree_gpu_gpu(t, j->gpu, p)->type == PVN_NPATH_NVL;
+        nvlink |= p != j->gpu && pvn_topo_ntree_gpu_gpu(t, j->gpu, p)->type == PVN_TOPO_NPATH_NVL;
     j->step->title = "sending may read GPU memory";
-    j->step->result = PVN_GDR_YES;
+    j->step->result = PVN_TOPO_GDR_YES;
     SAY(needed,
         "Ampere or later, or NVLink to another GPU, or a single GPU, or NCCL_NET_GDR_READ=1");
     if (t->env.gdr_read == 0) {
-        j->step->result = PVN_GDR_NO;
+        j->step->result = PVN_TOPO_GDR_NO;
         SAY(seen, "NCCL_NET_GDR_READ=0: receiving only");
         SAY(remedy, "unset NCCL_NET_GDR_READ");
     } else if (t->env.gdr_read == 1) {
@@ -172,10 +174,10 @@ static void judge_send(struct judge *j)
             : nvlink ? "NVLink"
                      : "a single GPU");
     } else if (sm == 0) {
-        j->step->result = PVN_GDR_UNKNOWN;
+        j->step->result = PVN_TOPO_GDR_UNKNOWN;
         SAY(seen, "compute capability not known");
     } else {
-        j->step->result = PVN_GDR_NO;
+        j->step->result = PVN_TOPO_GDR_NO;
         SAY(seen, "compute capability %d.%d, several GPUs, no NVLink: receiving only", sm / 10,
             sm % 10);
         SAY(remedy, "NCCL_NET_GDR_READ=1 (costs PCIe bandwidth between the GPUs)");
@@ -185,8 +187,8 @@ static void judge_send(struct judge *j)
 /* Grace: NVIDIA's own CPU, whose NVLink-C2C to the GPU only NVML tells. */
 static bool may_have_c2c(const struct judge *j)
 {
-    int pci = j->topo ? pvn_pairs_gpu_pci(j->pairs, j->gpu) : -1;
-    if (pci < 0 || j->topo->cpu.arch != PVN_ARCH_ARM64 || !j->tree->env.gdr_c2c)
+    int pci = j->topo ? pvn_topo_pairs_gpu_pci(j->pairs, j->gpu) : -1;
+    if (pci < 0 || j->topo->cpu.arch != PVN_TOPO_ARCH_ARM64 || !j->tree->env.gdr_c2c)
         return false;
     while (j->topo->pci[pci].parent >= 0)
         pci = j->topo->pci[pci].parent;
@@ -195,31 +197,33 @@ static bool may_have_c2c(const struct judge *j)
 
 static void judge_distance(struct judge *j)
 {
-    const struct pvn_nccl_env *env = &j->tree->env;
-    const struct pvn_nroute *route = pvn_ntree_route(j->tree, j->gpu, j->net);
-    int relay = route->type == PVN_NPATH_PXN ? route->via_gpu : j->gpu;
-    enum pvn_npath type = pvn_ntree_gpu_net(j->tree, relay, j->net)->type;
-    bool hidden = pvn_pairs_hidden(j->pairs, j->gpu, j->net);
-    int limit = env->gdr_level >= 0 ? env->gdr_level : env->gdr_c2c ? PVN_NPATH_P2C : PVN_NPATH_PXB;
+    const struct pvn_topo_nccl_env *env = &j->tree->env;
+    const struct pvn_topo_nroute *route = pvn_topo_ntree_route(j->tree, j->gpu, j->net);
+    int relay = route->type == PVN_TOPO_NPATH_PXN ? route->via_gpu : j->gpu;
+    enum pvn_topo_npath type = pvn_topo_ntree_gpu_net(j->tree, relay, j->net)->type;
+    bool hidden = pvn_topo_pairs_hidden(j->pairs, j->gpu, j->net);
+    int limit = env->gdr_level >= 0 ? env->gdr_level
+                : env->gdr_c2c      ? PVN_TOPO_NPATH_P2C
+                                    : PVN_TOPO_NPATH_PXB;
 
     /* A detour replaced the type by PHB because GPUDirect was refused; the level itself is measured
      * on what was there before, except that C2C turns PHB into P2C. */
     if (relay == j->gpu && !route->detour && route->type < type)
         type = route->type;
     j->step->title = "they are near enough";
-    j->step->result = (int)type <= limit ? PVN_GDR_YES : PVN_GDR_NO;
-    SAY(needed, "%s or nearer%s", pvn_npath_name((enum pvn_npath)limit),
+    j->step->result = (int)type <= limit ? PVN_TOPO_GDR_YES : PVN_TOPO_GDR_NO;
+    SAY(needed, "%s or nearer%s", pvn_topo_npath_name((enum pvn_topo_npath)limit),
         env->gdr_level >= 0 ? " (NCCL_NET_GDR_LEVEL)" : " (NCCL's default)");
     if (relay != j->gpu)
         SAY(seen, "PXN through GPU%d, which is at %s", j->tree->nodes[j->tree->gpus[relay]].gpu.dev,
-            pvn_npath_name(type));
+            pvn_topo_npath_name(type));
     else
-        SAY(seen, "%s: %s%s", pvn_npath_name(type), pvn_npath_words(type),
+        SAY(seen, "%s: %s%s", pvn_topo_npath_name(type), pvn_topo_npath_words(type),
             hidden ? " as far as the hypervisor shows" : "");
-    if (j->step->result == PVN_GDR_YES)
+    if (j->step->result == PVN_TOPO_GDR_YES)
         return;
-    if (type == PVN_NPATH_PHB && limit >= PVN_NPATH_P2C && may_have_c2c(j)) {
-        j->step->result = PVN_GDR_UNKNOWN;
+    if (type == PVN_TOPO_NPATH_PHB && limit >= PVN_TOPO_NPATH_P2C && may_have_c2c(j)) {
+        j->step->result = PVN_TOPO_GDR_UNKNOWN;
         SAY(seen,
             "PHB by PCIe; NVLink-C2C from GPU to CPU, which sysfs does not show, makes it P2C");
         return;
@@ -229,47 +233,50 @@ static void judge_distance(struct judge *j)
             "if the host has both under one switch or root complex: describe that with pvn-topo "
             "merge and NCCL_TOPO_FILE, or NCCL_NET_GDR_LEVEL=%s; the host must allow "
             "peer-to-peer%s",
-            pvn_npath_name(type),
-            j->topo->guest.hypervisor == PVN_HV_VMWARE ? " (pciPassthru.allowP2P, RelaxACSforP2P)"
-                                                       : "");
-    else if (type < PVN_NPATH_NET)
+            pvn_topo_npath_name(type),
+            j->topo->guest.hypervisor == PVN_TOPO_HV_VMWARE
+                ? " (pciPassthru.allowP2P, RelaxACSforP2P)"
+                : "");
+    else if (type < PVN_TOPO_NPATH_NET)
         SAY(remedy,
             "move one of the cards below the other's switch, or NCCL_NET_GDR_LEVEL=%s (measure: "
             "data then crosses %s)",
-            pvn_npath_name(type), pvn_npath_words(type));
+            pvn_topo_npath_name(type), pvn_topo_npath_words(type));
 }
 
-static void judge_mode(struct judge *j, struct pvn_gdr *out)
+static void judge_mode(struct judge *j, struct pvn_topo_gdr *out)
 {
-    int cpu = pvn_ntree_gpu_local_cpu(j->tree, j->gpu);
-    const struct pvn_nroute *route = pvn_ntree_route(j->tree, j->gpu, j->net);
+    int cpu = pvn_topo_ntree_gpu_local_cpu(j->tree, j->gpu);
+    const struct pvn_topo_nroute *route = pvn_topo_ntree_route(j->tree, j->gpu, j->net);
     j->step->title = "mapping";
-    j->step->result = PVN_GDR_YES;
-    out->pci_mode = cpu >= 0 && pvn_ntree_gpu_cpu(j->tree, j->gpu, cpu)->type == PVN_NPATH_C2C &&
-                    route->type != PVN_NPATH_P2C;
+    j->step->result = PVN_TOPO_GDR_YES;
+    out->pci_mode = cpu >= 0 &&
+                    pvn_topo_ntree_gpu_cpu(j->tree, j->gpu, cpu)->type == PVN_TOPO_NPATH_C2C &&
+                    route->type != PVN_TOPO_NPATH_P2C;
     SAY(seen, "%s",
         out->pci_mode ? "NVLink-C2C system, but the path is PCIe: the PCIe mapping is forced"
                       : "default");
 }
 
-static void sum_up(struct judge *j, struct pvn_gdr *out)
+static void sum_up(struct judge *j, struct pvn_topo_gdr *out)
 {
     bool unknown = false, likely = false;
     const char *unsure = "";
     out->first_no = -1;
-    for (int i = 0; i < PVN_GDR_CONDITIONS; i++) {
-        const struct pvn_gdr_step *step = &out->steps[i];
+    for (int i = 0; i < PVN_TOPO_GDR_CONDITIONS; i++) {
+        const struct pvn_topo_gdr_step *step = &out->steps[i];
         /* Reading is refused for sending alone: receiving goes on, so it does not decide. */
-        if (step->result == PVN_GDR_NO && out->first_no < 0 && i != PVN_GDR_SEND)
+        if (step->result == PVN_TOPO_GDR_NO && out->first_no < 0 && i != PVN_TOPO_GDR_SEND)
             out->first_no = i;
-        if (step->result == PVN_GDR_UNKNOWN && !unknown)
+        if (step->result == PVN_TOPO_GDR_UNKNOWN && !unknown)
             unsure = step->title;
-        unknown |= step->result == PVN_GDR_UNKNOWN;
-        likely |= step->result == PVN_GDR_LIKELY;
+        unknown |= step->result == PVN_TOPO_GDR_UNKNOWN;
+        likely |= step->result == PVN_TOPO_GDR_LIKELY;
     }
-    const char *half = out->steps[PVN_GDR_SEND].result == PVN_GDR_NO ? ", for receiving only" : "";
+    const char *half =
+        out->steps[PVN_TOPO_GDR_SEND].result == PVN_TOPO_GDR_NO ? ", for receiving only" : "";
     if (out->first_no >= 0) {
-        const struct pvn_gdr_step *step = &out->steps[out->first_no];
+        const struct pvn_topo_gdr_step *step = &out->steps[out->first_no];
         snprintf(out->verdict, sizeof(out->verdict), "no: %s%s%s", step->seen,
                  step->needed[0] ? "; needs " : "", step->needed);
     } else if (unknown) {
@@ -280,26 +287,27 @@ static void sum_up(struct judge *j, struct pvn_gdr *out)
     }
 }
 
-void pvn_gdr_judge(const struct pvn_pairs *pairs, int gpu, int net, struct pvn_gdr *out)
+void pvn_topo_gdr_judge(const struct pvn_topo_pairs *pairs, int gpu, int net,
+                        struct pvn_topo_gdr *out)
 {
-    const struct pvn_ntree *t = pairs->tree;
+    const struct pvn_topo_ntree *t = pairs->tree;
     struct judge j = {.pairs = pairs, .tree = t, .topo = pairs->topo, .gpu = gpu, .net = net};
     j.gpu_node = &t->nodes[t->gpus[gpu]];
     j.net_node = &t->nodes[t->nets[net]];
-    j.nic = pvn_pairs_nic(pairs, net);
+    j.nic = pvn_topo_pairs_nic(pairs, net);
     memset(out, 0, sizeof(*out));
     static void (*const conditions[])(struct judge *) = {
-        [PVN_GDR_NIC] = judge_nic,
-        [PVN_GDR_GPU] = judge_gpu,
-        [PVN_GDR_PARTITION] = judge_partition,
-        [PVN_GDR_SEND] = judge_send,
-        [PVN_GDR_DISTANCE] = judge_distance,
+        [PVN_TOPO_GDR_NIC] = judge_nic,
+        [PVN_TOPO_GDR_GPU] = judge_gpu,
+        [PVN_TOPO_GDR_PARTITION] = judge_partition,
+        [PVN_TOPO_GDR_SEND] = judge_send,
+        [PVN_TOPO_GDR_DISTANCE] = judge_distance,
     };
-    for (int i = 0; i < PVN_GDR_MODE; i++) {
+    for (int i = 0; i < PVN_TOPO_GDR_MODE; i++) {
         j.step = &out->steps[i];
         conditions[i](&j);
     }
-    j.step = &out->steps[PVN_GDR_MODE];
+    j.step = &out->steps[PVN_TOPO_GDR_MODE];
     judge_mode(&j, out);
     sum_up(&j, out);
 }

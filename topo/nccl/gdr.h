@@ -12,42 +12,44 @@
 extern "C" {
 #endif
 
-enum pvn_gdr_result {
-    PVN_GDR_YES,
-    PVN_GDR_NO,
-    PVN_GDR_LIKELY,  /* nothing speaks against it, but only a running job can prove it */
-    PVN_GDR_UNKNOWN, /* the files at hand do not tell */
+enum pvn_topo_gdr_result {
+    PVN_TOPO_GDR_YES,
+    PVN_TOPO_GDR_NO,
+    PVN_TOPO_GDR_LIKELY,  /* nothing speaks against it, but only a running job can prove it */
+    PVN_TOPO_GDR_UNKNOWN, /* the files at hand do not tell */
 };
 
-enum pvn_gdr_condition {
-    PVN_GDR_NIC,
-    PVN_GDR_GPU,
-    PVN_GDR_PARTITION,
-    PVN_GDR_SEND,
-    PVN_GDR_DISTANCE,
-    PVN_GDR_MODE,
-    PVN_GDR_CONDITIONS,
+enum pvn_topo_gdr_condition {
+    PVN_TOPO_GDR_NIC,
+    PVN_TOPO_GDR_GPU,
+    PVN_TOPO_GDR_PARTITION,
+    PVN_TOPO_GDR_SEND,
+    PVN_TOPO_GDR_DISTANCE,
+    PVN_TOPO_GDR_MODE,
+    PVN_TOPO_GDR_CONDITIONS,
 };
 
-struct pvn_gdr_step {
+struct pvn_topo_gdr_step {
     const char *title; /* "the NIC can reach GPU memory" */
-    enum pvn_gdr_result result;
+    enum pvn_topo_gdr_result result;
     char seen[256];
     char needed[160];
     char remedy[384]; /* the variable, module or host setting that changes it; "" when there is none
                        */
 };
 
-struct pvn_gdr {
-    struct pvn_gdr_step steps[PVN_GDR_CONDITIONS];
+struct pvn_topo_gdr {
+    struct pvn_topo_gdr_step steps[PVN_TOPO_GDR_CONDITIONS];
     int first_no;      /* condition that refuses it, or -1 */
     bool pci_mode;     /* C2C system with a PCIe path: NCCL forces the PCIe mapping */
     char verdict[512]; /* one line: yes, no and why, or what is not known */
 };
 
 /* gpu and net are indices into the tree of pairs. */
-void pvn_gdr_judge(const struct pvn_pairs *pairs, int gpu, int net, struct pvn_gdr *out);
-const char *pvn_gdr_result_name(enum pvn_gdr_result result); /* "yes", "NO", "likely", "unknown" */
+void pvn_topo_gdr_judge(const struct pvn_topo_pairs *pairs, int gpu, int net,
+                        struct pvn_topo_gdr *out);
+const char *
+pvn_topo_gdr_result_name(enum pvn_topo_gdr_result result); /* "yes", "NO", "likely", "unknown" */
 
 #ifdef __cplusplus
 }

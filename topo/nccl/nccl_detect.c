@@ -9,10 +9,10 @@
 #include <string.h>
 
 struct detect {
-    const struct pvn_ndetect *in;
+    const struct pvn_topo_ndetect *in;
     const struct pvn_topo *topo;
-    struct pvn_ndoc *doc;
-    struct pvn_ndoc_node *system;
+    struct pvn_topo_ndoc *doc;
+    struct pvn_topo_ndoc_node *system;
     bool sorted; /* children by bus id, as while NCCL builds one rank's document; appended later on
                   */
 };
@@ -30,23 +30,23 @@ static bool is_busid(const char *text)
     return true;
 }
 
-int pvn_ndoc_pci_index(const struct pvn_topo *topo, const char *busid)
+int pvn_topo_ndoc_pci_index(const struct pvn_topo *topo, const char *busid)
 {
     return topo && busid && is_busid(busid) ? pvn_topo_find_pci(topo, busid) : -1;
 }
 
-static int set_hex(struct pvn_ndoc_node *node, const char *key, int value, int digits)
+static int set_hex(struct pvn_topo_ndoc_node *node, const char *key, int value, int digits)
 {
     char text[24];
-    if (value == PVN_UNKNOWN)
+    if (value == PVN_TOPO_UNKNOWN)
         return 0;
     snprintf(text, sizeof(text), "0x%0*x", digits, (unsigned)value);
-    return pvn_ndoc_set_if_unset(node, key, text);
+    return pvn_topo_ndoc_set_if_unset(node, key, text);
 }
 
 /* The smaller of the function's and the port's maximum, as text; a text without a number counts as
  * endless, so that the other one is taken. */
-static const char *slower(const struct pvn_pci *pci, const struct pvn_pci *port)
+static const char *slower(const struct pvn_topo_pci *pci, const struct pvn_topo_pci *port)
 {
     const char *mine = pci->link.speed_max_text, *theirs = port ? port->link.speed_max_text : "";
     float a = 1e9f, b = 1e9f;
@@ -57,11 +57,11 @@ static const char *slower(const struct pvn_pci *pci, const struct pvn_pci *port)
 
 static int lanes(int width)
 {
-    return width == PVN_UNKNOWN ? 0 : width;
+    return width == PVN_TOPO_UNKNOWN ? 0 : width;
 }
 
-static int set_link(struct pvn_ndoc_node *node, const struct pvn_pci *pci,
-                    const struct pvn_pci *port, bool gpu)
+static int set_link(struct pvn_topo_ndoc_node *node, const struct pvn_topo_pci *pci,
+                    const struct pvn_topo_pci *port, bool gpu)
 {
     int mine = lanes(pci->link.width_max), theirs = port ? lanes(port->link.width_max) : 0;
     int width = mine < theirs ? mine : theirs;
@@ -70,27 +70,28 @@ static int set_link(struct pvn_ndoc_node *node, const struct pvn_pci *pci,
         /* NVML's answers; when it has none NCCL writes "16.0 GT/s" and 16 (xml.cc). A GPU that runs
          * faster than its port claims is a passthrough below an emulated port. */
         width = lanes(pci->link.width) > 0 ? pci->link.width : 16;
-        if (port && pci->link.speed_mts != PVN_UNKNOWN &&
+        if (port && pci->link.speed_mts != PVN_TOPO_UNKNOWN &&
             pci->link.speed_mts > port->link.speed_max_mts)
             speed = pci->link.speed_text;
         if (speed[0] == '\0')
             speed = "16.0 GT/s";
     }
-    if (pvn_ndoc_set_if_unset(node, "link_speed", speed) < 0)
+    if (pvn_topo_ndoc_set_if_unset(node, "link_speed", speed) < 0)
         return -ENOMEM;
-    return pvn_ndoc_get(node, "link_width") ? 0 : pvn_ndoc_set_int(node, "link_width", width);
+    return pvn_topo_ndoc_get(node, "link_width") ? 0
+                                                 : pvn_topo_ndoc_set_int(node, "link_width", width);
 }
 
-static int set_pci_attrs(struct detect *d, struct pvn_ndoc_node *node, int index)
+static int set_pci_attrs(struct detect *d, struct pvn_topo_ndoc_node *node, int index)
 {
-    const struct pvn_pci *pci = &d->topo->pci[index];
-    const struct pvn_pci *port = pci->parent >= 0 ? &d->topo->pci[pci->parent] : NULL;
+    const struct pvn_topo_pci *pci = &d->topo->pci[index];
+    const struct pvn_topo_pci *port = pci->parent >= 0 ? &d->topo->pci[pci->parent] : NULL;
     bool gpu = pvn_topo_gpu_of_pci(d->topo, index) >= 0;
     char class[16];
-    if (pci->class_code != PVN_UNKNOWN) {
+    if (pci->class_code != PVN_TOPO_UNKNOWN) {
         /* sysfs overrules the file here, and only here. */
         snprintf(class, sizeof(class), "0x%06x", (unsigned)pci->class_code);
-        if (pvn_ndoc_set(node, "class", class) < 0)
+        if (pvn_topo_ndoc_set(node, "class", class) < 0)
             return -ENOMEM;
     }
     if (set_hex(node, "vendor", pci->vendor, 4) < 0 ||
@@ -108,39 +109,41 @@ static long nccl_family(int family)
     return family >= 15 ? 15 + ((long)(family - 15) << 4) : family;
 }
 
-static int set_cpu_attrs(struct detect *d, struct pvn_ndoc_node *node)
+static int set_cpu_attrs(struct detect *d, struct pvn_topo_ndoc_node *node)
 {
-    static const char *const arch[] = {
-        [PVN_ARCH_X86_64] = "x86_64", [PVN_ARCH_ARM64] = "arm64", [PVN_ARCH_PPC64] = "ppc64"};
-    const struct pvn_cpu *cpu = &d->topo->cpu;
-    const char *numa_text = pvn_ndoc_get(node, "numaid");
+    static const char *const arch[] = {[PVN_TOPO_ARCH_X86_64] = "x86_64",
+                                       [PVN_TOPO_ARCH_ARM64] = "arm64",
+                                       [PVN_TOPO_ARCH_PPC64] = "ppc64"};
+    const struct pvn_topo_cpu *cpu = &d->topo->cpu;
+    const char *numa_text = pvn_topo_ndoc_get(node, "numaid");
     int numa = pvn_topo_find_numa(d->topo, (int)strtol(numa_text ? numa_text : "", NULL, 0));
     /* A node -1 or "" has no cpumap of its own: NCCL reads nodeN with strtoul, so -1 finds nothing
      * and
      * "" finds node 0. */
-    if (pvn_ndoc_set_if_unset(node, "affinity", numa >= 0 ? d->topo->numas[numa].cpumap : "") < 0)
+    if (pvn_topo_ndoc_set_if_unset(node, "affinity", numa >= 0 ? d->topo->numas[numa].cpumap : "") <
+        0)
         return -ENOMEM;
-    if (cpu->arch <= PVN_ARCH_UNKNOWN || cpu->arch > PVN_ARCH_PPC64)
+    if (cpu->arch <= PVN_TOPO_ARCH_UNKNOWN || cpu->arch > PVN_TOPO_ARCH_PPC64)
         return 0;
-    if (pvn_ndoc_set_if_unset(node, "arch", arch[cpu->arch]) < 0)
+    if (pvn_topo_ndoc_set_if_unset(node, "arch", arch[cpu->arch]) < 0)
         return -ENOMEM;
-    if (cpu->arch != PVN_ARCH_X86_64 || cpu->vendor[0] == '\0')
+    if (cpu->arch != PVN_TOPO_ARCH_X86_64 || cpu->vendor[0] == '\0')
         return 0;
-    if (pvn_ndoc_set_if_unset(node, "vendor", cpu->vendor) < 0)
+    if (pvn_topo_ndoc_set_if_unset(node, "vendor", cpu->vendor) < 0)
         return -ENOMEM;
-    if (pvn_ndoc_get(node, "familyid") || cpu->family == PVN_UNKNOWN)
+    if (pvn_topo_ndoc_get(node, "familyid") || cpu->family == PVN_TOPO_UNKNOWN)
         return 0;
-    if (pvn_ndoc_set_int(node, "familyid", nccl_family(cpu->family)) < 0)
+    if (pvn_topo_ndoc_set_int(node, "familyid", nccl_family(cpu->family)) < 0)
         return -ENOMEM;
-    return cpu->model == PVN_UNKNOWN ? 0 : pvn_ndoc_set_int(node, "modelid", cpu->model);
+    return cpu->model == PVN_TOPO_UNKNOWN ? 0 : pvn_topo_ndoc_set_int(node, "modelid", cpu->model);
 }
 
-static struct pvn_ndoc_node *cpu_node(struct detect *d, const char *numa)
+static struct pvn_topo_ndoc_node *cpu_node(struct detect *d, const char *numa)
 {
-    struct pvn_ndoc_node *cpu = pvn_ndoc_sub_kv(d->system, "cpu", "numaid", numa);
+    struct pvn_topo_ndoc_node *cpu = pvn_topo_ndoc_sub_kv(d->system, "cpu", "numaid", numa);
     if (!cpu) {
-        cpu = pvn_ndoc_add(d->doc, d->system, "cpu");
-        if (!cpu || pvn_ndoc_set(cpu, "numaid", numa) < 0)
+        cpu = pvn_topo_ndoc_add(d->doc, d->system, "cpu");
+        if (!cpu || pvn_topo_ndoc_set(cpu, "numaid", numa) < 0)
             return NULL;
     }
     return set_cpu_attrs(d, cpu) < 0 ? NULL : cpu;
@@ -148,46 +151,47 @@ static struct pvn_ndoc_node *cpu_node(struct detect *d, const char *numa)
 
 /* The numa_node file's text. A hint or a host's tree that says otherwise is what a topology file
  * will say, so it goes first. */
-static const char *numa_text(const struct pvn_pci *pci, char *buf, size_t len)
+static const char *numa_text(const struct pvn_topo_pci *pci, char *buf, size_t len)
 {
-    if (!(pci->flags & PVN_PCI_NUMA_HINTED))
+    if (!(pci->flags & PVN_TOPO_PCI_NUMA_HINTED))
         return pci->numa_text;
     snprintf(buf, len, "%d", pci->numa);
     return buf;
 }
 
-static int attach(struct detect *d, struct pvn_ndoc_node *parent, struct pvn_ndoc_node *node)
+static int attach(struct detect *d, struct pvn_topo_ndoc_node *parent,
+                  struct pvn_topo_ndoc_node *node)
 {
     int at = parent->n_subs;
-    const char *mine = pvn_ndoc_get(node, "busid");
+    const char *mine = pvn_topo_ndoc_get(node, "busid");
     for (int i = 0; d->sorted && i < parent->n_subs; i++) {
-        const char *other = pvn_ndoc_get(parent->subs[i], "busid");
+        const char *other = pvn_topo_ndoc_get(parent->subs[i], "busid");
         if (other && strcmp(mine, other) < 0) {
             at = i;
             break;
         }
     }
-    return pvn_ndoc_attach(parent, node, at);
+    return pvn_topo_ndoc_attach(parent, node, at);
 }
 
 /* The pci node of a function with everything above it. NCCL goes up two components of the sysfs
  * path at a time, so that root ports and a switch's downstream ports never show. */
-static struct pvn_ndoc_node *pci_node(struct detect *d, int index, int level)
+static struct pvn_topo_ndoc_node *pci_node(struct detect *d, int index, int level)
 {
-    const struct pvn_pci *pci = &d->topo->pci[index];
-    struct pvn_ndoc_node *node = pvn_ndoc_find(d->doc, "pci", "busid", pci->bdf), *above;
+    const struct pvn_topo_pci *pci = &d->topo->pci[index];
+    struct pvn_topo_ndoc_node *node = pvn_topo_ndoc_find(d->doc, "pci", "busid", pci->bdf), *above;
     char numa[16];
 
-    if (level > PVN_NDOC_MAX_DEPTH)
+    if (level > PVN_TOPO_NDOC_MAX_DEPTH)
         return NULL;
     if (!node) {
-        node = pvn_ndoc_add(d->doc, NULL, "pci");
-        if (!node || pvn_ndoc_set(node, "busid", pci->bdf) < 0)
+        node = pvn_topo_ndoc_add(d->doc, NULL, "pci");
+        if (!node || pvn_topo_ndoc_set(node, "busid", pci->bdf) < 0)
             return NULL;
     }
     /* NCCL looks a function up by a 12-character name: with a longer domain it finds nothing, and
      * the node stays without attributes on a cpu -1. */
-    bool found = is_busid(pci->bdf) && !(pci->flags & PVN_PCI_NO_PATH);
+    bool found = is_busid(pci->bdf) && !(pci->flags & PVN_TOPO_PCI_NO_PATH);
     if (found && set_pci_attrs(d, node, index) < 0)
         return NULL;
     if (node->parent)
@@ -195,8 +199,8 @@ static struct pvn_ndoc_node *pci_node(struct detect *d, int index, int level)
     int up = pci->parent, upper = up >= 0 ? d->topo->pci[up].parent : -1;
     if (!found) {
         const char *text = "-1";
-        if (pvn_ndoc_set_if_unset(node, "link_speed", "") < 0 ||
-            pvn_ndoc_set_if_unset(node, "link_width", "") < 0)
+        if (pvn_topo_ndoc_set_if_unset(node, "link_speed", "") < 0 ||
+            pvn_topo_ndoc_set_if_unset(node, "link_width", "") < 0)
             return NULL;
         above = cpu_node(d, text);
     } else if (up < 0 || !is_busid(d->topo->pci[up].bdf) || upper < 0 ||
@@ -208,10 +212,10 @@ static struct pvn_ndoc_node *pci_node(struct detect *d, int index, int level)
     return !above || attach(d, above, node) < 0 ? NULL : node;
 }
 
-int pvn_ndoc_gpus(const struct pvn_topo *topo, int *list)
+int pvn_topo_ndoc_gpus(const struct pvn_topo *topo, int *list)
 {
-    static const enum pvn_gpu_kind order[] = {PVN_GPU_NVIDIA, PVN_GPU_AMD, PVN_GPU_ACCEL,
-                                              PVN_GPU_INTEL};
+    static const enum pvn_topo_gpu_kind order[] = {PVN_TOPO_GPU_NVIDIA, PVN_TOPO_GPU_AMD,
+                                                   PVN_TOPO_GPU_ACCEL, PVN_TOPO_GPU_INTEL};
     int n = 0;
     for (size_t k = 0; n == 0 && k < sizeof(order) / sizeof(order[0]); k++) {
         for (int i = 0; i < topo->ngpus; i++) {
@@ -231,68 +235,70 @@ static int add_gpu(struct detect *d, int gpu, int number)
 {
     char text[16];
     int pci = d->topo->gpus[gpu].pci;
-    struct pvn_ndoc_node *node = pci_node(d, pci, 0), *sub;
-    if (!node || pvn_ndoc_set_if_unset(node, "class", "0x03") < 0)
+    struct pvn_topo_ndoc_node *node = pci_node(d, pci, 0), *sub;
+    if (!node || pvn_topo_ndoc_set_if_unset(node, "class", "0x03") < 0)
         return -ENOMEM;
-    sub = pvn_ndoc_sub(node, "gpu");
+    sub = pvn_topo_ndoc_sub(node, "gpu");
     if (!sub) {
-        if (!(sub = pvn_ndoc_add(d->doc, node, "gpu")))
+        if (!(sub = pvn_topo_ndoc_add(d->doc, node, "gpu")))
             return -ENOMEM;
         sub->added = d->in->file;
     }
     snprintf(text, sizeof(text), "%d", number);
-    return pvn_ndoc_set_if_unset(sub, "dev", text) < 0 || pvn_ndoc_set(sub, "rank", text) < 0 ||
-                   pvn_ndoc_set(sub, "keep", "1") < 0
+    return pvn_topo_ndoc_set_if_unset(sub, "dev", text) < 0 ||
+                   pvn_topo_ndoc_set(sub, "rank", text) < 0 ||
+                   pvn_topo_ndoc_set(sub, "keep", "1") < 0
                ? -ENOMEM
                : 0;
 }
 
-static int set_net_attrs(struct detect *d, struct pvn_ndoc_node *net, int dev)
+static int set_net_attrs(struct detect *d, struct pvn_topo_ndoc_node *net, int dev)
 {
-    const struct pvn_nic *nic = &d->in->nics->list[dev];
+    const struct pvn_topo_nic *nic = &d->in->nics->list[dev];
     char guid[24], number[16];
     snprintf(guid, sizeof(guid), "0x%llx", (unsigned long long)nic->guid);
-    if (pvn_ndoc_set_int(net, "dev", dev) < 0 || pvn_ndoc_set(net, "keep", "1") < 0)
+    if (pvn_topo_ndoc_set_int(net, "dev", dev) < 0 || pvn_topo_ndoc_set(net, "keep", "1") < 0)
         return -ENOMEM;
     snprintf(number, sizeof(number), "%d", nic->speed_mbps);
-    if (pvn_ndoc_set_if_unset(net, "speed", number) < 0)
+    if (pvn_topo_ndoc_set_if_unset(net, "speed", number) < 0)
         return -ENOMEM;
     snprintf(number, sizeof(number), "%d", nic->port);
-    if (pvn_ndoc_set_if_unset(net, "port", number) < 0 ||
-        pvn_ndoc_set_if_unset(net, "guid", guid) < 0)
+    if (pvn_topo_ndoc_set_if_unset(net, "port", number) < 0 ||
+        pvn_topo_ndoc_set_if_unset(net, "guid", guid) < 0)
         return -ENOMEM;
     snprintf(number, sizeof(number), "%d", nic->rail);
-    if (nic->rail >= 0 && pvn_ndoc_set_if_unset(net, "rail", number) < 0)
+    if (nic->rail >= 0 && pvn_topo_ndoc_set_if_unset(net, "rail", number) < 0)
         return -ENOMEM;
     int gdr = nic->pvrdma ? 0 : nic->gdr >= 0 ? nic->gdr : d->in->net_gdr;
     snprintf(number, sizeof(number), "%d", gdr);
-    return gdr >= 0 ? pvn_ndoc_set_if_unset(net, "gdr", number) : 0;
+    return gdr >= 0 ? pvn_topo_ndoc_set_if_unset(net, "gdr", number) : 0;
 }
 
 static int add_net(struct detect *d, int dev)
 {
-    const struct pvn_nic *nic = &d->in->nics->list[dev];
+    const struct pvn_topo_nic *nic = &d->in->nics->list[dev];
     /* The name is the key: a net of that name anywhere in the file is used where it stands. */
-    struct pvn_ndoc_node *net = pvn_ndoc_find(d->doc, "net", "name", nic->name), *above, *sub;
+    struct pvn_topo_ndoc_node *net = pvn_topo_ndoc_find(d->doc, "net", "name", nic->name), *above,
+                              *sub;
     if (net)
         return set_net_attrs(d, net, dev);
     if (nic->pci >= 0 && nic->pci_path) {
         above = pci_node(d, nic->pci, 0);
-        if (!above || pvn_ndoc_set_if_unset(above, "class", "0x02") < 0)
+        if (!above || pvn_topo_ndoc_set_if_unset(above, "class", "0x02") < 0)
             return -ENOMEM;
     } else {
-        above = pvn_ndoc_find(d->doc, "cpu", NULL, NULL);
+        above = pvn_topo_ndoc_find(d->doc, "cpu", NULL, NULL);
         if (!above && !(above = cpu_node(d, "0")))
             return -ENOMEM;
     }
-    sub = pvn_ndoc_sub(above, "nic");
+    sub = pvn_topo_ndoc_sub(above, "nic");
     if (!sub) {
-        if (!(sub = pvn_ndoc_add(d->doc, above, "nic")))
+        if (!(sub = pvn_topo_ndoc_add(d->doc, above, "nic")))
             return -ENOMEM;
         sub->added = d->in->file;
     }
-    net = pvn_ndoc_add(d->doc, sub, "net");
-    if (!net || pvn_ndoc_set(net, "name", nic->name) < 0)
+    net = pvn_topo_ndoc_add(d->doc, sub, "net");
+    if (!net || pvn_topo_ndoc_set(net, "name", nic->name) < 0)
         return -ENOMEM;
     net->added = d->in->file;
     return set_net_attrs(d, net, dev);
@@ -300,16 +306,18 @@ static int add_net(struct detect *d, int dev)
 
 /* What the job does not use is cut off, switches and cpus included: GPUs and nets that only the
  * file knows have no keep mark. */
-static bool trim(struct pvn_ndoc_node *node, int level)
+static bool trim(struct pvn_topo_ndoc_node *node, int level)
 {
-    if (pvn_ndoc_is(node, "gpu") || pvn_ndoc_is(node, "net"))
-        return pvn_ndoc_get_int(node, "keep", 0) == 1;
+    if (pvn_topo_ndoc_is(node, "gpu") || pvn_topo_ndoc_is(node, "net"))
+        return pvn_topo_ndoc_get_int(node, "keep", 0) == 1;
     bool keep = false;
-    for (int i = 0; level <= PVN_NDOC_MAX_DEPTH && i < node->n_subs; i++) {
+    for (int i = 0; level <= PVN_TOPO_NDOC_MAX_DEPTH && i < node->n_subs; i++) {
         if (trim(node->subs[i], level + 1)) {
             keep = true;
-        } else if (pvn_ndoc_is(node->subs[i], "pci") || pvn_ndoc_is(node->subs[i], "cpu") ||
-                   pvn_ndoc_is(node->subs[i], "nic") || pvn_ndoc_is(node->subs[i], "net")) {
+        } else if (pvn_topo_ndoc_is(node->subs[i], "pci") ||
+                   pvn_topo_ndoc_is(node->subs[i], "cpu") ||
+                   pvn_topo_ndoc_is(node->subs[i], "nic") ||
+                   pvn_topo_ndoc_is(node->subs[i], "net")) {
             memmove(node->subs + i, node->subs + i + 1,
                     (size_t)(node->n_subs - i - 1) * sizeof(node->subs[0]));
             node->n_subs--;
@@ -319,23 +327,24 @@ static bool trim(struct pvn_ndoc_node *node, int level)
     return keep;
 }
 
-int pvn_ndoc_detect(const struct pvn_ndetect *in, struct pvn_ndoc **doc, char *why, size_t why_len)
+int pvn_topo_ndoc_detect(const struct pvn_topo_ndetect *in, struct pvn_topo_ndoc **doc, char *why,
+                         size_t why_len)
 {
     struct detect d = {.in = in, .topo = in->topo, .sorted = true};
     int *gpus = calloc((size_t)in->topo->ngpus + 1, sizeof(*gpus));
     *doc = NULL;
     if (!gpus)
         goto no_memory;
-    int n_gpus = pvn_ndoc_gpus(in->topo, gpus);
-    d.doc = in->file ? pvn_ndoc_clone(in->file) : pvn_ndoc_new();
+    int n_gpus = pvn_topo_ndoc_gpus(in->topo, gpus);
+    d.doc = in->file ? pvn_topo_ndoc_clone(in->file) : pvn_topo_ndoc_new();
     if (!d.doc)
         goto no_memory;
-    d.system = pvn_ndoc_find(d.doc, "system", NULL, NULL);
+    d.system = pvn_topo_ndoc_find(d.doc, "system", NULL, NULL);
     if (!d.system) {
         /* AMD's RCCL reads version 2 only, and NCCL version 1 only. */
-        d.doc->rccl = n_gpus > 0 && in->topo->gpus[gpus[0]].kind == PVN_GPU_AMD;
-        d.system = pvn_ndoc_add(d.doc, NULL, "system");
-        if (!d.system || pvn_ndoc_set(d.system, "version", d.doc->rccl ? "2" : "1") < 0)
+        d.doc->rccl = n_gpus > 0 && in->topo->gpus[gpus[0]].kind == PVN_TOPO_GPU_AMD;
+        d.system = pvn_topo_ndoc_add(d.doc, NULL, "system");
+        if (!d.system || pvn_topo_ndoc_set(d.system, "version", d.doc->rccl ? "2" : "1") < 0)
             goto no_memory;
     }
     /* Rank 0's GPU, then all nets; the other ranks' GPUs are fused in behind them. */
@@ -356,43 +365,43 @@ int pvn_ndoc_detect(const struct pvn_ndetect *in, struct pvn_ndoc **doc, char *w
     return 0;
 no_memory:
     free(gpus);
-    pvn_ndoc_free(d.doc);
+    pvn_topo_ndoc_free(d.doc);
     snprintf(why, why_len, "out of memory, or a PCI tree more than %d bridges deep",
-             PVN_NDOC_MAX_DEPTH);
+             PVN_TOPO_NDOC_MAX_DEPTH);
     return -ENOMEM;
 }
 
-static void drop_subs(struct pvn_ndoc_node *node, const char *name)
+static void drop_subs(struct pvn_topo_ndoc_node *node, const char *name)
 {
     int kept = 0;
     for (int i = 0; i < node->n_subs; i++) {
-        if (!pvn_ndoc_is(node->subs[i], name))
+        if (!pvn_topo_ndoc_is(node->subs[i], name))
             node->subs[kept++] = node->subs[i];
     }
     node->n_subs = kept;
 }
 
-int pvn_ndoc_make_topo_file(struct pvn_ndoc *doc)
+int pvn_topo_ndoc_make_topo_file(struct pvn_topo_ndoc *doc)
 {
     for (int i = 0; i < doc->n_nodes; i++) {
-        struct pvn_ndoc_node *node = doc->nodes[i];
-        const char *busid = pvn_ndoc_get(node, "busid");
-        if (pvn_ndoc_is(node, "cpu"))
+        struct pvn_topo_ndoc_node *node = doc->nodes[i];
+        const char *busid = pvn_topo_ndoc_get(node, "busid");
+        if (pvn_topo_ndoc_is(node, "cpu"))
             drop_subs(node, "nic");
-        if (!pvn_ndoc_is(node, "pci"))
+        if (!pvn_topo_ndoc_is(node, "pci"))
             continue;
         drop_subs(node, "gpu");
         drop_subs(node, "nic");
-        const char *speed = pvn_ndoc_get(node, "link_speed"),
-                   *width = pvn_ndoc_get(node, "link_width");
+        const char *speed = pvn_topo_ndoc_get(node, "link_speed"),
+                   *width = pvn_topo_ndoc_get(node, "link_width");
         bool invented = busid && strncmp(busid, "ffff:", 5) == 0;
         if (invented && (!speed || speed[0] == '\0') &&
-            pvn_ndoc_set(node, "link_speed", "16.0 GT/s PCIe") < 0)
+            pvn_topo_ndoc_set(node, "link_speed", "16.0 GT/s PCIe") < 0)
             return -ENOMEM;
         if (invented && (!width || strtol(width, NULL, 0) == 0) &&
-            pvn_ndoc_set(node, "link_width", "16") < 0)
+            pvn_topo_ndoc_set(node, "link_width", "16") < 0)
             return -ENOMEM;
-        if (invented && pvn_ndoc_set_if_unset(node, "class", "0x060400") < 0)
+        if (invented && pvn_topo_ndoc_set_if_unset(node, "class", "0x060400") < 0)
             return -ENOMEM;
     }
     return 0;

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pvn_ndoc *pvn_ndoc_new(void)
+struct pvn_topo_ndoc *pvn_topo_ndoc_new(void)
 {
-    return calloc(1, sizeof(struct pvn_ndoc));
+    return calloc(1, sizeof(struct pvn_topo_ndoc));
 }
 
-static void node_free(struct pvn_ndoc_node *node)
+static void node_free(struct pvn_topo_ndoc_node *node)
 {
     for (int i = 0; i < node->n_attrs; i++) {
         free(node->attrs[i].key);
@@ -23,7 +23,7 @@ static void node_free(struct pvn_ndoc_node *node)
     free(node);
 }
 
-void pvn_ndoc_free(struct pvn_ndoc *doc)
+void pvn_topo_ndoc_free(struct pvn_topo_ndoc *doc)
 {
     if (!doc)
         return;
@@ -45,7 +45,7 @@ static int grow(void **array, int count, size_t size)
     return 0;
 }
 
-int pvn_ndoc_attach(struct pvn_ndoc_node *parent, struct pvn_ndoc_node *node, int at)
+int pvn_topo_ndoc_attach(struct pvn_topo_ndoc_node *parent, struct pvn_topo_ndoc_node *node, int at)
 {
     if (grow((void **)&parent->subs, parent->n_subs, sizeof(parent->subs[0])) < 0)
         return -ENOMEM;
@@ -57,15 +57,15 @@ int pvn_ndoc_attach(struct pvn_ndoc_node *parent, struct pvn_ndoc_node *node, in
     return 0;
 }
 
-struct pvn_ndoc_node *pvn_ndoc_add(struct pvn_ndoc *doc, struct pvn_ndoc_node *parent,
-                                   const char *name)
+struct pvn_topo_ndoc_node *pvn_topo_ndoc_add(struct pvn_topo_ndoc *doc,
+                                             struct pvn_topo_ndoc_node *parent, const char *name)
 {
-    struct pvn_ndoc_node *node = calloc(1, sizeof(*node));
+    struct pvn_topo_ndoc_node *node = calloc(1, sizeof(*node));
     if (!node)
         return NULL;
     node->name = strdup(name);
     if (!node->name || grow((void **)&doc->nodes, doc->n_nodes, sizeof(doc->nodes[0])) < 0 ||
-        (parent && pvn_ndoc_attach(parent, node, parent->n_subs) < 0)) {
+        (parent && pvn_topo_ndoc_attach(parent, node, parent->n_subs) < 0)) {
         node_free(node);
         return NULL;
     }
@@ -73,7 +73,7 @@ struct pvn_ndoc_node *pvn_ndoc_add(struct pvn_ndoc *doc, struct pvn_ndoc_node *p
     return node;
 }
 
-static struct pvn_ndoc_attr *attr_find(const struct pvn_ndoc_node *node, const char *key)
+static struct pvn_topo_ndoc_attr *attr_find(const struct pvn_topo_ndoc_node *node, const char *key)
 {
     for (int i = 0; i < node->n_attrs; i++) {
         if (strcmp(node->attrs[i].key, key) == 0)
@@ -82,21 +82,21 @@ static struct pvn_ndoc_attr *attr_find(const struct pvn_ndoc_node *node, const c
     return NULL;
 }
 
-const char *pvn_ndoc_get(const struct pvn_ndoc_node *node, const char *key)
+const char *pvn_topo_ndoc_get(const struct pvn_topo_ndoc_node *node, const char *key)
 {
-    const struct pvn_ndoc_attr *attr = attr_find(node, key);
+    const struct pvn_topo_ndoc_attr *attr = attr_find(node, key);
     return attr ? attr->value : NULL;
 }
 
-long pvn_ndoc_get_int(const struct pvn_ndoc_node *node, const char *key, long fallback)
+long pvn_topo_ndoc_get_int(const struct pvn_topo_ndoc_node *node, const char *key, long fallback)
 {
-    const char *text = pvn_ndoc_get(node, key);
+    const char *text = pvn_topo_ndoc_get(node, key);
     return text ? strtol(text, NULL, 0) : fallback;
 }
 
-int pvn_ndoc_set(struct pvn_ndoc_node *node, const char *key, const char *value)
+int pvn_topo_ndoc_set(struct pvn_topo_ndoc_node *node, const char *key, const char *value)
 {
-    struct pvn_ndoc_attr *attr = attr_find(node, key);
+    struct pvn_topo_ndoc_attr *attr = attr_find(node, key);
     char *copy = strdup(value);
     if (!copy)
         return -ENOMEM;
@@ -116,36 +116,37 @@ int pvn_ndoc_set(struct pvn_ndoc_node *node, const char *key, const char *value)
     return 0;
 }
 
-int pvn_ndoc_set_int(struct pvn_ndoc_node *node, const char *key, long value)
+int pvn_topo_ndoc_set_int(struct pvn_topo_ndoc_node *node, const char *key, long value)
 {
     char text[24];
     snprintf(text, sizeof(text), "%ld", value);
-    return pvn_ndoc_set(node, key, text);
+    return pvn_topo_ndoc_set(node, key, text);
 }
 
-int pvn_ndoc_set_if_unset(struct pvn_ndoc_node *node, const char *key, const char *value)
+int pvn_topo_ndoc_set_if_unset(struct pvn_topo_ndoc_node *node, const char *key, const char *value)
 {
-    return attr_find(node, key) ? 0 : pvn_ndoc_set(node, key, value);
+    return attr_find(node, key) ? 0 : pvn_topo_ndoc_set(node, key, value);
 }
 
-bool pvn_ndoc_is(const struct pvn_ndoc_node *node, const char *name)
+bool pvn_topo_ndoc_is(const struct pvn_topo_ndoc_node *node, const char *name)
 {
     return strcmp(node->name, name) == 0;
 }
 
-static bool matches(const struct pvn_ndoc_node *node, const char *name, const char *key,
+static bool matches(const struct pvn_topo_ndoc_node *node, const char *name, const char *key,
                     const char *value)
 {
     if (strcmp(node->name, name) != 0)
         return false;
     if (!key)
         return true;
-    const char *text = pvn_ndoc_get(node, key);
+    const char *text = pvn_topo_ndoc_get(node, key);
     return text && strcmp(text, value) == 0;
 }
 
-struct pvn_ndoc_node *pvn_ndoc_sub_kv(const struct pvn_ndoc_node *node, const char *name,
-                                      const char *key, const char *value)
+struct pvn_topo_ndoc_node *pvn_topo_ndoc_sub_kv(const struct pvn_topo_ndoc_node *node,
+                                                const char *name, const char *key,
+                                                const char *value)
 {
     for (int i = 0; i < node->n_subs; i++) {
         if (matches(node->subs[i], name, key, value))
@@ -154,13 +155,14 @@ struct pvn_ndoc_node *pvn_ndoc_sub_kv(const struct pvn_ndoc_node *node, const ch
     return NULL;
 }
 
-struct pvn_ndoc_node *pvn_ndoc_sub(const struct pvn_ndoc_node *node, const char *name)
+struct pvn_topo_ndoc_node *pvn_topo_ndoc_sub(const struct pvn_topo_ndoc_node *node,
+                                             const char *name)
 {
-    return pvn_ndoc_sub_kv(node, name, NULL, NULL);
+    return pvn_topo_ndoc_sub_kv(node, name, NULL, NULL);
 }
 
-struct pvn_ndoc_node *pvn_ndoc_find(const struct pvn_ndoc *doc, const char *name, const char *key,
-                                    const char *value)
+struct pvn_topo_ndoc_node *pvn_topo_ndoc_find(const struct pvn_topo_ndoc *doc, const char *name,
+                                              const char *key, const char *value)
 {
     for (int i = 0; i < doc->n_nodes; i++) {
         if (matches(doc->nodes[i], name, key, value))
@@ -169,94 +171,94 @@ struct pvn_ndoc_node *pvn_ndoc_find(const struct pvn_ndoc *doc, const char *name
     return NULL;
 }
 
-struct pvn_ndoc *pvn_ndoc_clone(const struct pvn_ndoc *doc)
+struct pvn_topo_ndoc *pvn_topo_ndoc_clone(const struct pvn_topo_ndoc *doc)
 {
-    struct pvn_ndoc *copy = pvn_ndoc_new();
+    struct pvn_topo_ndoc *copy = pvn_topo_ndoc_new();
     if (!copy)
         return NULL;
     copy->rccl = doc->rccl;
     for (int i = 0; i < doc->n_nodes; i++) {
-        const struct pvn_ndoc_node *from = doc->nodes[i];
-        struct pvn_ndoc_node *to = pvn_ndoc_add(copy, NULL, from->name);
+        const struct pvn_topo_ndoc_node *from = doc->nodes[i];
+        struct pvn_topo_ndoc_node *to = pvn_topo_ndoc_add(copy, NULL, from->name);
         if (!to)
             goto fail;
         to->line = from->line;
         to->added = from->added;
         for (int a = 0; a < from->n_attrs; a++) {
-            if (pvn_ndoc_set(to, from->attrs[a].key, from->attrs[a].value) < 0)
+            if (pvn_topo_ndoc_set(to, from->attrs[a].key, from->attrs[a].value) < 0)
                 goto fail;
         }
     }
     /* Children keep their own order, which need not be that of creation. */
     for (int i = 0; i < doc->n_nodes; i++) {
-        const struct pvn_ndoc_node *from = doc->nodes[i];
+        const struct pvn_topo_ndoc_node *from = doc->nodes[i];
         for (int s = 0; s < from->n_subs; s++) {
             int j = 0;
             while (doc->nodes[j] != from->subs[s])
                 j++;
-            if (pvn_ndoc_attach(copy->nodes[i], copy->nodes[j], s) < 0)
+            if (pvn_topo_ndoc_attach(copy->nodes[i], copy->nodes[j], s) < 0)
                 goto fail;
         }
     }
     return copy;
 fail:
-    pvn_ndoc_free(copy);
+    pvn_topo_ndoc_free(copy);
     return NULL;
 }
 
-static bool is_leaf_of_class(const struct pvn_ndoc_node *node, const char *prefix)
+static bool is_leaf_of_class(const struct pvn_topo_ndoc_node *node, const char *prefix)
 {
-    const char *class = pvn_ndoc_get(node, "class");
-    return pvn_ndoc_is(node, "pci") && node->n_subs == 0 && class &&
+    const char *class = pvn_topo_ndoc_get(node, "class");
+    return pvn_topo_ndoc_is(node, "pci") && node->n_subs == 0 && class &&
            strncmp(class, prefix, strlen(prefix)) == 0;
 }
 
 static int by_bus_id(const void *a, const void *b)
 {
-    const struct pvn_ndoc_node *const *x = a, *const *y = b;
-    const char *bx = (*x)->parent ? pvn_ndoc_get((*x)->parent, "busid") : NULL;
-    const char *by = (*y)->parent ? pvn_ndoc_get((*y)->parent, "busid") : NULL;
+    const struct pvn_topo_ndoc_node *const *x = a, *const *y = b;
+    const char *bx = (*x)->parent ? pvn_topo_ndoc_get((*x)->parent, "busid") : NULL;
+    const char *by = (*y)->parent ? pvn_topo_ndoc_get((*y)->parent, "busid") : NULL;
     int order = strcmp(bx ? bx : "", by ? by : "");
     return order ? order : ((*x)->line > (*y)->line) - ((*x)->line < (*y)->line);
 }
 
 /* Gives the nodes of one name that lack `key` the lowest numbers not in use, in bus-id order. */
-static int number(struct pvn_ndoc *doc, const char *name, const char *key)
+static int number(struct pvn_topo_ndoc *doc, const char *name, const char *key)
 {
     int n = 0, err = 0;
     long next = 0;
-    struct pvn_ndoc_node **list = calloc((size_t)doc->n_nodes + 1, sizeof(*list));
+    struct pvn_topo_ndoc_node **list = calloc((size_t)doc->n_nodes + 1, sizeof(*list));
     if (!list)
         return -ENOMEM;
     for (int i = 0; i < doc->n_nodes; i++) {
-        if (pvn_ndoc_is(doc->nodes[i], name))
+        if (pvn_topo_ndoc_is(doc->nodes[i], name))
             list[n++] = doc->nodes[i];
     }
     qsort(list, (size_t)n, sizeof(*list), by_bus_id);
     for (int i = 0; i < n && err == 0; i++) {
-        if (pvn_ndoc_get(list[i], key))
+        if (pvn_topo_ndoc_get(list[i], key))
             continue;
         for (int j = 0; j < n; j++) {
-            if (pvn_ndoc_get_int(list[j], key, -1) == next) {
+            if (pvn_topo_ndoc_get_int(list[j], key, -1) == next) {
                 next++;
                 j = -1;
             }
         }
-        err = pvn_ndoc_set_int(list[i], key, next);
+        err = pvn_topo_ndoc_set_int(list[i], key, next);
     }
     free(list);
     return err;
 }
 
-int pvn_ndoc_complete(struct pvn_ndoc *doc)
+int pvn_topo_ndoc_complete(struct pvn_topo_ndoc *doc)
 {
     int nics = 0;
     for (int i = 0, n = doc->n_nodes; i < n; i++) {
-        struct pvn_ndoc_node *pci = doc->nodes[i];
+        struct pvn_topo_ndoc_node *pci = doc->nodes[i];
         bool gpu = is_leaf_of_class(pci, "0x03"), nic = is_leaf_of_class(pci, "0x02");
         if (!gpu && !nic)
             continue;
-        struct pvn_ndoc_node *sub = pvn_ndoc_add(doc, pci, gpu ? "gpu" : "nic");
+        struct pvn_topo_ndoc_node *sub = pvn_topo_ndoc_add(doc, pci, gpu ? "gpu" : "nic");
         if (!sub)
             return -ENOMEM;
         sub->added = true;
@@ -265,8 +267,8 @@ int pvn_ndoc_complete(struct pvn_ndoc *doc)
             continue;
         char name[32];
         snprintf(name, sizeof(name), "nic%d", nics++);
-        struct pvn_ndoc_node *net = pvn_ndoc_add(doc, sub, "net");
-        if (!net || pvn_ndoc_set(net, "name", name) < 0)
+        struct pvn_topo_ndoc_node *net = pvn_topo_ndoc_add(doc, sub, "net");
+        if (!net || pvn_topo_ndoc_set(net, "name", name) < 0)
             return -ENOMEM;
         net->added = true;
         net->line = pci->line;
@@ -288,11 +290,11 @@ static bool writable(const char *value)
     return true;
 }
 
-static int write_node(const struct pvn_ndoc_node *node, FILE *out, int indent,
-                      const struct pvn_ndoc_node **bad)
+static int write_node(const struct pvn_topo_ndoc_node *node, FILE *out, int indent,
+                      const struct pvn_topo_ndoc_node **bad)
 {
     int shown = 0;
-    if (indent / 2 > PVN_NDOC_MAX_DEPTH) {
+    if (indent / 2 > PVN_TOPO_NDOC_MAX_DEPTH) {
         *bad = node;
         return -EINVAL;
     }
@@ -320,9 +322,10 @@ static int write_node(const struct pvn_ndoc_node *node, FILE *out, int indent,
     return 0;
 }
 
-int pvn_ndoc_write(const struct pvn_ndoc *doc, FILE *out, const struct pvn_ndoc_node **bad)
+int pvn_topo_ndoc_write(const struct pvn_topo_ndoc *doc, FILE *out,
+                        const struct pvn_topo_ndoc_node **bad)
 {
-    const struct pvn_ndoc_node *system = pvn_ndoc_find(doc, "system", NULL, NULL);
+    const struct pvn_topo_ndoc_node *system = pvn_topo_ndoc_find(doc, "system", NULL, NULL);
     *bad = NULL;
     if (!system)
         return -EINVAL;

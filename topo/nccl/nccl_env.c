@@ -10,28 +10,28 @@
 static const struct {
     const char *name, *words;
 } path_types[] = {
-    [PVN_NPATH_LOC] = {"LOC", "the same device"},
-    [PVN_NPATH_NVL] = {"NVL", "NVLink"},
-    [PVN_NPATH_NVB] = {"NVB", "NVLink through another GPU"},
-    [PVN_NPATH_C2C] = {"C2C", "NVLink-C2C to the CPU"},
-    [PVN_NPATH_PIX] = {"PIX", "one PCIe switch"},
-    [PVN_NPATH_PXB] = {"PXB", "several PCIe switches, not the CPU"},
-    [PVN_NPATH_P2C] = {"P2C", "NVLink-C2C to the CPU, then PCIe"},
-    [PVN_NPATH_PXN] = {"PXN", "NVLink to a GPU beside the NIC"},
-    [PVN_NPATH_PHB] = {"PHB", "the CPU's PCIe host bridges"},
-    [PVN_NPATH_SYS] = {"SYS", "the link between NUMA nodes"},
-    [PVN_NPATH_NET] = {"NET", "the network"},
-    [PVN_NPATH_DIS] = {"DIS", "nothing: not connected"},
+    [PVN_TOPO_NPATH_LOC] = {"LOC", "the same device"},
+    [PVN_TOPO_NPATH_NVL] = {"NVL", "NVLink"},
+    [PVN_TOPO_NPATH_NVB] = {"NVB", "NVLink through another GPU"},
+    [PVN_TOPO_NPATH_C2C] = {"C2C", "NVLink-C2C to the CPU"},
+    [PVN_TOPO_NPATH_PIX] = {"PIX", "one PCIe switch"},
+    [PVN_TOPO_NPATH_PXB] = {"PXB", "several PCIe switches, not the CPU"},
+    [PVN_TOPO_NPATH_P2C] = {"P2C", "NVLink-C2C to the CPU, then PCIe"},
+    [PVN_TOPO_NPATH_PXN] = {"PXN", "NVLink to a GPU beside the NIC"},
+    [PVN_TOPO_NPATH_PHB] = {"PHB", "the CPU's PCIe host bridges"},
+    [PVN_TOPO_NPATH_SYS] = {"SYS", "the link between NUMA nodes"},
+    [PVN_TOPO_NPATH_NET] = {"NET", "the network"},
+    [PVN_TOPO_NPATH_DIS] = {"DIS", "nothing: not connected"},
 };
 
-const char *pvn_npath_name(enum pvn_npath type)
+const char *pvn_topo_npath_name(enum pvn_topo_npath type)
 {
-    return type <= PVN_NPATH_DIS ? path_types[type].name : "?";
+    return type <= PVN_TOPO_NPATH_DIS ? path_types[type].name : "?";
 }
 
-const char *pvn_npath_words(enum pvn_npath type)
+const char *pvn_topo_npath_words(enum pvn_topo_npath type)
 {
-    return type <= PVN_NPATH_DIS ? path_types[type].words : "?";
+    return type <= PVN_TOPO_NPATH_DIS ? path_types[type].words : "?";
 }
 
 /* Level names are compared whole and in upper case; a text that starts with a digit means the scale
@@ -39,9 +39,9 @@ const char *pvn_npath_words(enum pvn_npath type)
  * unset. */
 static int level(const char *text)
 {
-    static const int old_scale[] = {PVN_NPATH_LOC, PVN_NPATH_PIX, PVN_NPATH_PXB,
-                                    PVN_NPATH_PHB, PVN_NPATH_SYS, PVN_NPATH_SYS};
-    for (int i = 0; i <= PVN_NPATH_SYS; i++) {
+    static const int old_scale[] = {PVN_TOPO_NPATH_LOC, PVN_TOPO_NPATH_PIX, PVN_TOPO_NPATH_PXB,
+                                    PVN_TOPO_NPATH_PHB, PVN_TOPO_NPATH_SYS, PVN_TOPO_NPATH_SYS};
+    for (int i = 0; i <= PVN_TOPO_NPATH_SYS; i++) {
         if (strcmp(text, path_types[i].name) == 0)
             return i;
     }
@@ -52,14 +52,16 @@ static int level(const char *text)
     return -1;
 }
 
-static void note_bad(struct pvn_nccl_env *env, const char *name, const char *text, const char *use)
+static void note_bad(struct pvn_topo_nccl_env *env, const char *name, const char *text,
+                     const char *use)
 {
     if (env->bad[0] == '\0')
         snprintf(env->bad, sizeof(env->bad),
                  "%s=%.40s is not understood by NCCL, which goes on with %s", name, text, use);
 }
 
-static void load_level(struct pvn_nccl_env *env, const char *name, const char *text, int *value)
+static void load_level(struct pvn_topo_nccl_env *env, const char *name, const char *text,
+                       int *value)
 {
     if (!text)
         return;
@@ -68,14 +70,14 @@ static void load_level(struct pvn_nccl_env *env, const char *name, const char *t
         note_bad(env, name, text, "its default (levels are LOC, NVL, PIX, PXB, PHB, SYS)");
 }
 
-static void load_policy(struct pvn_nccl_env *env, const char *text)
+static void load_policy(struct pvn_topo_nccl_env *env, const char *text)
 {
     if (!text)
         return;
     if (strcasecmp(text, "ALL") == 0) {
-        env->netdevs = PVN_NETDEVS_ALL;
+        env->netdevs = PVN_TOPO_NETDEVS_ALL;
     } else if (strncasecmp(text, "MAX:", 4) == 0 && atoi(text + 4) > 0) {
-        env->netdevs = PVN_NETDEVS_MAX;
+        env->netdevs = PVN_TOPO_NETDEVS_MAX;
         env->netdevs_max = atoi(text + 4);
     } else if (strcasecmp(text, "AUTO") != 0) {
         note_bad(env, "NCCL_NETDEVS_POLICY", text, "AUTO (it knows AUTO, ALL and MAX:n)");
@@ -83,15 +85,15 @@ static void load_policy(struct pvn_nccl_env *env, const char *text)
 }
 
 /* Prefix match in this order, and LOC for anything unknown (topo.cc nicPathKvList). */
-static void load_merge_level(struct pvn_nccl_env *env, const char *text)
+static void load_merge_level(struct pvn_topo_nccl_env *env, const char *text)
 {
     static const struct {
         const char *name;
         int level;
     } levels[] = {
-        {"LOC", PVN_NPATH_LOC}, {"PORT", PVN_MERGE_PORT}, {"PIX", PVN_NPATH_PIX},
-        {"PXB", PVN_NPATH_PXB}, {"P2C", PVN_NPATH_P2C},   {"PXN", PVN_NPATH_PXN},
-        {"PHB", PVN_NPATH_PHB}, {"SYS", PVN_NPATH_SYS},
+        {"LOC", PVN_TOPO_NPATH_LOC}, {"PORT", PVN_TOPO_MERGE_PORT}, {"PIX", PVN_TOPO_NPATH_PIX},
+        {"PXB", PVN_TOPO_NPATH_PXB}, {"P2C", PVN_TOPO_NPATH_P2C},   {"PXN", PVN_TOPO_NPATH_PXN},
+        {"PHB", PVN_TOPO_NPATH_PHB}, {"SYS", PVN_TOPO_NPATH_SYS},
     };
     if (!text)
         return;
@@ -101,14 +103,14 @@ static void load_merge_level(struct pvn_nccl_env *env, const char *text)
             return;
         }
     }
-    env->merge_level = PVN_NPATH_LOC;
+    env->merge_level = PVN_TOPO_NPATH_LOC;
     note_bad(env, "NCCL_NET_MERGE_LEVEL", text, "LOC: no NICs are merged");
 }
 
-void pvn_nccl_env_load(struct pvn_nccl_env *env, const char *(*get)(const char *name, void *user),
-                       void *user)
+void pvn_topo_nccl_env_load(struct pvn_topo_nccl_env *env,
+                            const char *(*get)(const char *name, void *user), void *user)
 {
-    *env = (struct pvn_nccl_env){
+    *env = (struct pvn_topo_nccl_env){
         .p2p_level = -1,
         .gdr_level = -1,
         .gdr_read = -1,
@@ -117,14 +119,14 @@ void pvn_nccl_env_load(struct pvn_nccl_env *env, const char *(*get)(const char *
         .pxn_c2c = true,
         .cross_nic = 2,
         .p2p_pxn_level = 2,
-        .merge_level = PVN_MERGE_PORT,
+        .merge_level = PVN_TOPO_MERGE_PORT,
     };
     if (!get)
         return;
 
     const char *text = get("NCCL_P2P_DISABLE", user);
     if (text && strtol(text, NULL, 0) == 1)
-        env->p2p_level = PVN_NPATH_LOC;
+        env->p2p_level = PVN_TOPO_NPATH_LOC;
     else
         load_level(env, "NCCL_P2P_LEVEL", get("NCCL_P2P_LEVEL", user), &env->p2p_level);
     load_level(env, "NCCL_NET_GDR_LEVEL", get("NCCL_NET_GDR_LEVEL", user), &env->gdr_level);
@@ -148,7 +150,7 @@ void pvn_nccl_env_load(struct pvn_nccl_env *env, const char *(*get)(const char *
     load_merge_level(env, get("NCCL_NET_MERGE_LEVEL", user));
     if ((text = get("NCCL_NET_MERGE_POLICY", user))) {
         if (strcasecmp(text, "RAIL") == 0)
-            env->merge_policy = PVN_MERGE_RAIL;
+            env->merge_policy = PVN_TOPO_MERGE_RAIL;
         else if (strcasecmp(text, "ALL") != 0)
             note_bad(env, "NCCL_NET_MERGE_POLICY", text, "ALL");
     }

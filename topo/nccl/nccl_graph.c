@@ -20,17 +20,17 @@ static int class_kind(const char *class)
         const char *prefix;
         int kind;
     } dict[] = {
-        {"0x060400", PVN_NN_PCI}, {"0x080100", PVN_NN_PCI}, {"0x068000", PVN_NN_NVS},
-        {"0x068001", PVN_NN_CPU}, {"0x03", PVN_NN_GPU},     {"0x02", PVN_NN_NIC},
+        {"0x060400", PVN_TOPO_NN_PCI}, {"0x080100", PVN_TOPO_NN_PCI}, {"0x068000", PVN_TOPO_NN_NVS},
+        {"0x068001", PVN_TOPO_NN_CPU}, {"0x03", PVN_TOPO_NN_GPU},     {"0x02", PVN_TOPO_NN_NIC},
     };
     for (size_t i = 0; i < sizeof(dict) / sizeof(dict[0]); i++) {
         if (strncmp(class, dict[i].prefix, strlen(dict[i].prefix)) == 0)
             return dict[i].kind;
     }
-    return PVN_NN_PCI;
+    return PVN_TOPO_NN_PCI;
 }
 
-float pvn_npci_bw(const char *speed, const char *width, bool *speed_known, bool *width_known)
+float pvn_topo_npci_bw(const char *speed, const char *width, bool *speed_known, bool *width_known)
 {
     /* In 100 Mb/s per lane; prefix match in this order, gen3 when
      * nothing matches (kvDictPciGen). */
@@ -62,7 +62,7 @@ float pvn_npci_bw(const char *speed, const char *width, bool *speed_known, bool 
 }
 
 /* The digits of a bus id as one number, punctuation dropped, up to 16 of them (utils.cc). */
-uint64_t pvn_nbusid_number(const char *busid)
+uint64_t pvn_topo_nbusid_number(const char *busid)
 {
     char hex[17];
     int n = 0;
@@ -88,40 +88,40 @@ static float nvlink_bw(int sm)
                       : 20.0f;
 }
 
-static float inter_cpu_bw(const struct pvn_nnode *cpu)
+static float inter_cpu_bw(const struct pvn_topo_nnode *cpu)
 {
-    if (cpu->cpu.arch == PVN_NARCH_POWER)
+    if (cpu->cpu.arch == PVN_TOPO_NARCH_POWER)
         return 32.0f;
-    if (cpu->cpu.arch == PVN_NARCH_ARM)
+    if (cpu->cpu.arch == PVN_TOPO_NARCH_ARM)
         return 6.0f;
-    if (cpu->cpu.arch != PVN_NARCH_X86)
+    if (cpu->cpu.arch != PVN_TOPO_NARCH_X86)
         return LOC_BW;
     int family = cpu->cpu.family, model = cpu->cpu.model;
     switch (cpu->cpu.vendor) {
-    case PVN_NCPU_INTEL:
+    case PVN_TOPO_NCPU_INTEL:
         if (family != 6)
             return 6.0f;
         return model >= 0xCF ? 40.0f : model >= 0x8F ? 22.0f : model >= 0x55 ? 10.0f : 6.0f;
-    case PVN_NCPU_AMD:
+    case PVN_TOPO_NCPU_AMD:
         return 16.0f;
-    case PVN_NCPU_ZHAOXIN:
+    case PVN_TOPO_NCPU_ZHAOXIN:
         return family == 7 && model == 0x5B ? 9.0f : 6.0f;
     default:
         return LOC_BW;
     }
 }
 
-static int add_node(struct pvn_ntree *t, enum pvn_nnode_kind kind, int up,
-                    const struct pvn_ndoc_node *doc)
+static int add_node(struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind kind, int up,
+                    const struct pvn_topo_ndoc_node *doc)
 {
     if ((t->n_nodes & (t->n_nodes - 1)) == 0) {
         size_t room = t->n_nodes ? 2 * (size_t)t->n_nodes : 1;
-        struct pvn_nnode *more = realloc(t->nodes, room * sizeof(*more));
+        struct pvn_topo_nnode *more = realloc(t->nodes, room * sizeof(*more));
         if (!more)
             return -ENOMEM;
         t->nodes = more;
     }
-    struct pvn_nnode *node = &t->nodes[t->n_nodes];
+    struct pvn_topo_nnode *node = &t->nodes[t->n_nodes];
     memset(node, 0, sizeof(*node));
     node->kind = kind;
     node->up = up;
@@ -131,22 +131,24 @@ static int add_node(struct pvn_ntree *t, enum pvn_nnode_kind kind, int up,
 
 /* Adds bandwidth to a link, or makes it, keeping links in falling order of bandwidth as NCCL does:
  * the order decides between paths of equal worth. */
-static int add_link(struct pvn_ntree *t, int from, int to, enum pvn_nlink_kind kind, float bw)
+static int add_link(struct pvn_topo_ntree *t, int from, int to, enum pvn_topo_nlink_kind kind,
+                    float bw)
 {
-    struct pvn_nnode *node = &t->nodes[from];
+    struct pvn_topo_nnode *node = &t->nodes[from];
     int i = 0;
     while (i < node->n_links && (node->links[i].to != to || node->links[i].kind != kind))
         i++;
     if (i == node->n_links) {
         if ((i & (i - 1)) == 0) {
-            struct pvn_nlink *more = realloc(node->links, (i ? 2 * (size_t)i : 1) * sizeof(*more));
+            struct pvn_topo_nlink *more =
+                realloc(node->links, (i ? 2 * (size_t)i : 1) * sizeof(*more));
             if (!more)
                 return -ENOMEM;
             node->links = more;
         }
-        node->links[node->n_links++] = (struct pvn_nlink){.kind = kind, .to = to};
+        node->links[node->n_links++] = (struct pvn_topo_nlink){.kind = kind, .to = to};
     }
-    struct pvn_nlink link = node->links[i];
+    struct pvn_topo_nlink link = node->links[i];
     link.bw += bw;
     for (; i > 0 && node->links[i - 1].bw < link.bw; i--)
         node->links[i] = node->links[i - 1];
@@ -154,55 +156,56 @@ static int add_link(struct pvn_ntree *t, int from, int to, enum pvn_nlink_kind k
     return 0;
 }
 
-static int connect_both(struct pvn_ntree *t, int a, int b, enum pvn_nlink_kind kind, float bw)
+static int connect_both(struct pvn_topo_ntree *t, int a, int b, enum pvn_topo_nlink_kind kind,
+                        float bw)
 {
     return add_link(t, a, b, kind, bw) < 0 || add_link(t, b, a, kind, bw) < 0 ? -ENOMEM : 0;
 }
 
-static void set_busid(struct pvn_nnode *node, const struct pvn_ndoc_node *pci)
+static void set_busid(struct pvn_topo_nnode *node, const struct pvn_topo_ndoc_node *pci)
 {
-    const char *text = pvn_ndoc_get(pci, "busid");
+    const char *text = pvn_topo_ndoc_get(pci, "busid");
     snprintf(node->busid, sizeof(node->busid), "%s", text ? text : "");
 }
 
-static uint64_t pci_ids(const struct pvn_ndoc_node *pci)
+static uint64_t pci_ids(const struct pvn_topo_ndoc_node *pci)
 {
-    return ((uint64_t)pvn_ndoc_get_int(pci, "vendor", 0) << 48) +
-           ((uint64_t)pvn_ndoc_get_int(pci, "device", 0) << 32) +
-           ((uint64_t)pvn_ndoc_get_int(pci, "subsystem_vendor", 0) << 16) +
-           (uint64_t)pvn_ndoc_get_int(pci, "subsystem_device", 0);
+    return ((uint64_t)pvn_topo_ndoc_get_int(pci, "vendor", 0) << 48) +
+           ((uint64_t)pvn_topo_ndoc_get_int(pci, "device", 0) << 32) +
+           ((uint64_t)pvn_topo_ndoc_get_int(pci, "subsystem_vendor", 0) << 16) +
+           (uint64_t)pvn_topo_ndoc_get_int(pci, "subsystem_device", 0);
 }
 
-static int add_net(struct pvn_ntree *t, int nic, const struct pvn_ndoc_node *xml)
+static int add_net(struct pvn_topo_ntree *t, int nic, const struct pvn_topo_ndoc_node *xml)
 {
     /* Without a number the plugin did not list it; gin- and
      * rma-only devices are no networks here. */
-    if (!pvn_ndoc_get(xml, "dev") || pvn_ndoc_get_int(xml, "net", 1) == 0)
+    if (!pvn_topo_ndoc_get(xml, "dev") || pvn_topo_ndoc_get_int(xml, "net", 1) == 0)
         return 0;
-    int at = add_node(t, PVN_NN_NET, nic, xml);
+    int at = add_node(t, PVN_TOPO_NN_NET, nic, xml);
     if (at < 0)
         return at;
-    struct pvn_nnode *net = &t->nodes[at];
-    const char *name = pvn_ndoc_get(xml, "name"), *guid = pvn_ndoc_get(xml, "guid");
-    long speed = pvn_ndoc_get_int(xml, "speed", 0);
+    struct pvn_topo_nnode *net = &t->nodes[at];
+    const char *name = pvn_topo_ndoc_get(xml, "name"), *guid = pvn_topo_ndoc_get(xml, "guid");
+    long speed = pvn_topo_ndoc_get_int(xml, "speed", 0);
     net->net.name = name ? name : "";
-    net->net.dev = (int)pvn_ndoc_get_int(xml, "dev", 0);
-    net->net.port = (int)pvn_ndoc_get_int(xml, "port", 0);
+    net->net.dev = (int)pvn_topo_ndoc_get_int(xml, "dev", 0);
+    net->net.port = (int)pvn_topo_ndoc_get_int(xml, "port", 0);
     net->net.has_guid = guid;
     net->net.guid = guid ? strtoull(guid, NULL, 16) : (uint64_t)net->net.dev;
     net->net.speed =
         speed <= 0 || speed > INT32_MAX ? (speed <= 0 ? 10000 : INT32_MAX) : (int)speed;
-    net->net.gdr = (int)pvn_ndoc_get_int(xml, "gdr", -1);
-    net->net.rail = (int)pvn_ndoc_get_int(xml, "rail", -1);
-    net->net.plane = (int)pvn_ndoc_get_int(xml, "plane", -1);
+    net->net.gdr = (int)pvn_topo_ndoc_get_int(xml, "gdr", -1);
+    net->net.rail = (int)pvn_topo_ndoc_get_int(xml, "rail", -1);
+    net->net.plane = (int)pvn_topo_ndoc_get_int(xml, "plane", -1);
     net->up_bw = (float)(net->net.speed / 8000.0);
-    return connect_both(t, nic, at, PVN_NL_NET, net->up_bw);
+    return connect_both(t, nic, at, PVN_TOPO_NL_NET, net->up_bw);
 }
 
-static int add_nets(struct pvn_ntree *t, int nic, const struct pvn_ndoc_node *xml)
+static int add_nets(struct pvn_topo_ntree *t, int nic, const struct pvn_topo_ndoc_node *xml)
 {
     for (int i = 0; i < xml->n_subs; i++) {
-        if (pvn_ndoc_is(xml->subs[i], "net")) {
+        if (pvn_topo_ndoc_is(xml->subs[i], "net")) {
             int err = add_net(t, nic, xml->subs[i]);
             if (err < 0)
                 return err;
@@ -211,103 +214,106 @@ static int add_nets(struct pvn_ntree *t, int nic, const struct pvn_ndoc_node *xm
     return 0;
 }
 
-static int cpu_above(const struct pvn_ntree *t, int node)
+static int cpu_above(const struct pvn_topo_ntree *t, int node)
 {
-    while (node >= 0 && t->nodes[node].kind != PVN_NN_CPU)
+    while (node >= 0 && t->nodes[node].kind != PVN_TOPO_NN_CPU)
         node = t->nodes[node].up;
     return node;
 }
 
-bool pvn_ngraph_same_host(const struct pvn_ntree *t, int a, int b)
+bool pvn_topo_ngraph_same_host(const struct pvn_topo_ntree *t, int a, int b)
 {
     int cpu_a = cpu_above(t, a), cpu_b = cpu_above(t, b);
-    const char *x = cpu_a < 0 ? NULL : pvn_ndoc_get(t->nodes[cpu_a].doc, "host_hash");
-    const char *y = cpu_b < 0 ? NULL : pvn_ndoc_get(t->nodes[cpu_b].doc, "host_hash");
+    const char *x = cpu_a < 0 ? NULL : pvn_topo_ndoc_get(t->nodes[cpu_a].doc, "host_hash");
+    const char *y = cpu_b < 0 ? NULL : pvn_topo_ndoc_get(t->nodes[cpu_b].doc, "host_hash");
     return strcmp(x ? x : "", y ? y : "") == 0;
 }
 
 /* A node of that kind and bus id on the host of node `from`. */
-static int find(const struct pvn_ntree *t, enum pvn_nnode_kind kind, uint64_t number, int from)
+static int find(const struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind kind, uint64_t number,
+                int from)
 {
     for (int i = 0; i < t->n_nodes; i++) {
-        if (t->nodes[i].kind == kind && pvn_nbusid_number(t->nodes[i].busid) == number &&
-            pvn_ngraph_same_host(t, i, from))
+        if (t->nodes[i].kind == kind && pvn_topo_nbusid_number(t->nodes[i].busid) == number &&
+            pvn_topo_ngraph_same_host(t, i, from))
             return i;
     }
     return -1;
 }
 
 /* One <gpu>: the device is made once, each rank on it gets a node of its own. */
-static int add_gpu(struct pvn_ntree *t, int up, const struct pvn_ndoc_node *pci,
-                   const struct pvn_ndoc_node *xml, float bw)
+static int add_gpu(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_node *pci,
+                   const struct pvn_topo_ndoc_node *xml, float bw)
 {
     int dev = -1;
     for (int i = 0; i < t->n_nodes && dev < 0; i++) {
-        if (t->nodes[i].kind == PVN_NN_DEV && t->nodes[i].doc == pci)
+        if (t->nodes[i].kind == PVN_TOPO_NN_DEV && t->nodes[i].doc == pci)
             dev = i;
     }
     if (dev < 0) {
-        dev = add_node(t, PVN_NN_DEV, up, pci);
-        if (dev < 0 || connect_both(t, dev, up, PVN_NL_PCI, bw) < 0)
+        dev = add_node(t, PVN_TOPO_NN_DEV, up, pci);
+        if (dev < 0 || connect_both(t, dev, up, PVN_TOPO_NL_PCI, bw) < 0)
             return -ENOMEM;
         set_busid(&t->nodes[dev], pci);
         t->nodes[dev].ids = pci_ids(pci);
         t->nodes[dev].up_bw = bw;
-        t->nodes[dev].gpu.sm = (int)pvn_ndoc_get_int(xml, "sm", 0);
-        t->nodes[dev].gpu.dev = (int)pvn_ndoc_get_int(xml, "dev", 0);
+        t->nodes[dev].gpu.sm = (int)pvn_topo_ndoc_get_int(xml, "sm", 0);
+        t->nodes[dev].gpu.dev = (int)pvn_topo_ndoc_get_int(xml, "dev", 0);
     }
-    int at = add_node(t, PVN_NN_GPU, dev, xml);
+    int at = add_node(t, PVN_TOPO_NN_GPU, dev, xml);
     if (at < 0)
         return at;
-    struct pvn_nnode *gpu = &t->nodes[at];
+    struct pvn_topo_nnode *gpu = &t->nodes[at];
     set_busid(gpu, pci);
-    gpu->gpu.dev = (int)pvn_ndoc_get_int(xml, "dev", 0);
-    gpu->gpu.rank = (int)pvn_ndoc_get_int(xml, "rank", -1);
-    gpu->gpu.sm = (int)pvn_ndoc_get_int(xml, "sm", 0);
-    gpu->gpu.gdr = (int)pvn_ndoc_get_int(xml, "gdr", -1);
+    gpu->gpu.dev = (int)pvn_topo_ndoc_get_int(xml, "dev", 0);
+    gpu->gpu.rank = (int)pvn_topo_ndoc_get_int(xml, "rank", -1);
+    gpu->gpu.sm = (int)pvn_topo_ndoc_get_int(xml, "sm", 0);
+    gpu->gpu.gdr = (int)pvn_topo_ndoc_get_int(xml, "gdr", -1);
     gpu->up_bw = LOC_BW;
-    return connect_both(t, dev, at, PVN_NL_LOC, LOC_BW);
+    return connect_both(t, dev, at, PVN_TOPO_NL_LOC, LOC_BW);
 }
 
-static int add_pci(struct pvn_ntree *t, int up, int numa, const struct pvn_ndoc_node *xml,
+static int add_pci(struct pvn_topo_ntree *t, int up, int numa, const struct pvn_topo_ndoc_node *xml,
                    int level);
 
-static int add_switch(struct pvn_ntree *t, int up, int numa, const struct pvn_ndoc_node *xml,
-                      float bw, int level)
+static int add_switch(struct pvn_topo_ntree *t, int up, int numa,
+                      const struct pvn_topo_ndoc_node *xml, float bw, int level)
 {
-    int at = add_node(t, PVN_NN_PCI, up, xml);
+    int at = add_node(t, PVN_TOPO_NN_PCI, up, xml);
     if (at < 0)
         return at;
     set_busid(&t->nodes[at], xml);
     t->nodes[at].ids = pci_ids(xml);
     t->nodes[at].up_bw = bw;
     for (int i = 0; i < xml->n_subs; i++) {
-        int err =
-            pvn_ndoc_is(xml->subs[i], "pci") ? add_pci(t, at, numa, xml->subs[i], level + 1) : 0;
+        int err = pvn_topo_ndoc_is(xml->subs[i], "pci")
+                      ? add_pci(t, at, numa, xml->subs[i], level + 1)
+                      : 0;
         if (err < 0)
             return err;
     }
-    return connect_both(t, at, up, PVN_NL_PCI, bw);
+    return connect_both(t, at, up, PVN_TOPO_NL_PCI, bw);
 }
 
 /* A pci with a nic in it is a NIC and nothing else below it is looked at. Up to 2.23
  * NCCL dropped the function digit here, so that the ports of a card shared one NIC node;
  * since 2.24 only equal bus ids of one NUMA node do (topo.h NCCL_TOPO_LOCAL_NIC_ID).
  * Path types are the same either way. */
-static int add_nic(struct pvn_ntree *t, int up, int numa, const struct pvn_ndoc_node *pci,
-                   const struct pvn_ndoc_node *xml, float bw)
+static int add_nic(struct pvn_topo_ntree *t, int up, int numa, const struct pvn_topo_ndoc_node *pci,
+                   const struct pvn_topo_ndoc_node *xml, float bw)
 {
-    const char *busid = pci ? pvn_ndoc_get(pci, "busid") : "";
-    uint64_t number = pvn_nbusid_number(busid ? busid : "");
+    const char *busid = pci ? pvn_topo_ndoc_get(pci, "busid") : "";
+    uint64_t number = pvn_topo_nbusid_number(busid ? busid : "");
     int at = -1;
     for (int i = 0; i < t->n_nodes && at < 0; i++) {
-        if (t->nodes[i].kind == PVN_NN_NIC && pvn_ntree_numa(t, i) == numa &&
-            pvn_ngraph_same_host(t, i, up) && pvn_nbusid_number(t->nodes[i].busid) == number &&
+        if (t->nodes[i].kind == PVN_TOPO_NN_NIC && pvn_topo_ntree_numa(t, i) == numa &&
+            pvn_topo_ngraph_same_host(t, i, up) &&
+            pvn_topo_nbusid_number(t->nodes[i].busid) == number &&
             (t->nodes[i].busid[0] == '\0') == (!pci))
             at = i;
     }
     bool fresh = at < 0;
-    if (fresh && (at = add_node(t, PVN_NN_NIC, up, pci ? pci : xml)) < 0)
+    if (fresh && (at = add_node(t, PVN_TOPO_NN_NIC, up, pci ? pci : xml)) < 0)
         return at;
     if (fresh && pci) {
         set_busid(&t->nodes[at], pci);
@@ -317,64 +323,64 @@ static int add_nic(struct pvn_ntree *t, int up, int numa, const struct pvn_ndoc_
         t->nodes[at].up_bw = bw;
     if (add_nets(t, at, xml) < 0)
         return -ENOMEM;
-    return fresh ? connect_both(t, at, up, PVN_NL_PCI, bw) : 0;
+    return fresh ? connect_both(t, at, up, PVN_TOPO_NL_PCI, bw) : 0;
 }
 
-static int add_pci(struct pvn_ntree *t, int up, int numa, const struct pvn_ndoc_node *xml,
+static int add_pci(struct pvn_topo_ntree *t, int up, int numa, const struct pvn_topo_ndoc_node *xml,
                    int level)
 {
-    const char *class = pvn_ndoc_get(xml, "class");
+    const char *class = pvn_topo_ndoc_get(xml, "class");
     /* Without a class NCCL stops unless sysfs gave one. What has children can only be a bridge. */
-    int kind = class ? class_kind(class) : PVN_NN_PCI;
-    float bw =
-        pvn_npci_bw(pvn_ndoc_get(xml, "link_speed"), pvn_ndoc_get(xml, "link_width"), NULL, NULL);
+    int kind = class ? class_kind(class) : PVN_TOPO_NN_PCI;
+    float bw = pvn_topo_npci_bw(pvn_topo_ndoc_get(xml, "link_speed"),
+                                pvn_topo_ndoc_get(xml, "link_width"), NULL, NULL);
     bool gpu = false;
-    if (level > PVN_NDOC_MAX_DEPTH)
+    if (level > PVN_TOPO_NDOC_MAX_DEPTH)
         return -EINVAL;
     for (int i = 0; i < xml->n_subs; i++) {
-        if (!pvn_ndoc_is(xml->subs[i], "gpu"))
+        if (!pvn_topo_ndoc_is(xml->subs[i], "gpu"))
             continue;
-        if (!pvn_ndoc_get(xml->subs[i], "rank"))
+        if (!pvn_topo_ndoc_get(xml->subs[i], "rank"))
             return 0; /* a GPU that the job does not use ends this branch */
         int err = add_gpu(t, up, xml, xml->subs[i], bw);
         if (err < 0)
             return err;
         gpu = true;
     }
-    const struct pvn_ndoc_node *nic = pvn_ndoc_sub(xml, "nic");
+    const struct pvn_topo_ndoc_node *nic = pvn_topo_ndoc_sub(xml, "nic");
     if (nic)
         return add_nic(t, up, numa, xml, nic, bw);
-    return kind == PVN_NN_PCI && !gpu ? add_switch(t, up, numa, xml, bw, level) : 0;
+    return kind == PVN_TOPO_NN_PCI && !gpu ? add_switch(t, up, numa, xml, bw, level) : 0;
 }
 
-static int add_cpu(struct pvn_ntree *t, const struct pvn_ndoc_node *xml)
+static int add_cpu(struct pvn_topo_ntree *t, const struct pvn_topo_ndoc_node *xml)
 {
-    const char *arch = pvn_ndoc_get(xml, "arch"), *vendor = pvn_ndoc_get(xml, "vendor");
-    int at = add_node(t, PVN_NN_CPU, -1, xml);
+    const char *arch = pvn_topo_ndoc_get(xml, "arch"), *vendor = pvn_topo_ndoc_get(xml, "vendor");
+    int at = add_node(t, PVN_TOPO_NN_CPU, -1, xml);
     if (at < 0)
         return at;
-    struct pvn_nnode *cpu = &t->nodes[at];
-    int numa = cpu->cpu.numa = (int)pvn_ndoc_get_int(xml, "numaid", -1);
-    cpu->cpu.arch = !arch                             ? PVN_NARCH_UNKNOWN
-                    : strncmp(arch, "x86_64", 6) == 0 ? PVN_NARCH_X86
-                    : strncmp(arch, "arm64", 5) == 0  ? PVN_NARCH_ARM
-                    : strncmp(arch, "ppc64", 5) == 0  ? PVN_NARCH_POWER
-                                                      : PVN_NARCH_UNKNOWN;
-    cpu->cpu.vendor = !vendor                                    ? PVN_NCPU_UNKNOWN
-                      : strncmp(vendor, "GenuineIntel", 12) == 0 ? PVN_NCPU_INTEL
-                      : strncmp(vendor, "AuthenticAMD", 12) == 0 ? PVN_NCPU_AMD
-                      : strncmp(vendor, "CentaurHauls", 12) == 0 ? PVN_NCPU_ZHAOXIN
-                      : strncmp(vendor, "  Shanghai  ", 12) == 0 ? PVN_NCPU_ZHAOXIN
-                                                                 : PVN_NCPU_UNKNOWN;
-    cpu->cpu.family = (int)pvn_ndoc_get_int(xml, "familyid", 0);
-    cpu->cpu.model = (int)pvn_ndoc_get_int(xml, "modelid", 0);
+    struct pvn_topo_nnode *cpu = &t->nodes[at];
+    int numa = cpu->cpu.numa = (int)pvn_topo_ndoc_get_int(xml, "numaid", -1);
+    cpu->cpu.arch = !arch                             ? PVN_TOPO_NARCH_UNKNOWN
+                    : strncmp(arch, "x86_64", 6) == 0 ? PVN_TOPO_NARCH_X86
+                    : strncmp(arch, "arm64", 5) == 0  ? PVN_TOPO_NARCH_ARM
+                    : strncmp(arch, "ppc64", 5) == 0  ? PVN_TOPO_NARCH_POWER
+                                                      : PVN_TOPO_NARCH_UNKNOWN;
+    cpu->cpu.vendor = !vendor                                    ? PVN_TOPO_NCPU_UNKNOWN
+                      : strncmp(vendor, "GenuineIntel", 12) == 0 ? PVN_TOPO_NCPU_INTEL
+                      : strncmp(vendor, "AuthenticAMD", 12) == 0 ? PVN_TOPO_NCPU_AMD
+                      : strncmp(vendor, "CentaurHauls", 12) == 0 ? PVN_TOPO_NCPU_ZHAOXIN
+                      : strncmp(vendor, "  Shanghai  ", 12) == 0 ? PVN_TOPO_NCPU_ZHAOXIN
+                                                                 : PVN_TOPO_NCPU_UNKNOWN;
+    cpu->cpu.family = (int)pvn_topo_ndoc_get_int(xml, "familyid", 0);
+    cpu->cpu.model = (int)pvn_topo_ndoc_get_int(xml, "modelid", 0);
     cpu->cpu.inter_bw = inter_cpu_bw(cpu);
     for (int i = 0; i < xml->n_subs; i++) {
-        const struct pvn_ndoc_node *sub = xml->subs[i];
+        const struct pvn_topo_ndoc_node *sub = xml->subs[i];
         int err = 0;
-        if (pvn_ndoc_is(sub, "pci"))
+        if (pvn_topo_ndoc_is(sub, "pci"))
             err = add_pci(t, at, numa, sub, 1);
-        else if (pvn_ndoc_is(sub, "nic"))
+        else if (pvn_topo_ndoc_is(sub, "nic"))
             err = add_nic(t, at, numa, NULL, sub, LOC_BW);
         if (err < 0)
             return err;
@@ -382,63 +388,64 @@ static int add_cpu(struct pvn_ntree *t, const struct pvn_ndoc_node *xml)
     return 0;
 }
 
-int pvn_ntree_numa(const struct pvn_ntree *tree, int node)
+int pvn_topo_ntree_numa(const struct pvn_topo_ntree *tree, int node)
 {
-    while (node >= 0 && tree->nodes[node].kind != PVN_NN_CPU)
+    while (node >= 0 && tree->nodes[node].kind != PVN_TOPO_NN_CPU)
         node = tree->nodes[node].up;
     return node < 0 ? -2 : tree->nodes[node].cpu.numa;
 }
 
-static int fabric(struct pvn_ntree *t)
+static int fabric(struct pvn_topo_ntree *t)
 {
     for (int i = 0; i < t->n_nodes; i++) {
-        if (t->nodes[i].kind == PVN_NN_NVS)
+        if (t->nodes[i].kind == PVN_TOPO_NN_NVS)
             return i;
     }
-    return add_node(t, PVN_NN_NVS, -1, NULL);
+    return add_node(t, PVN_TOPO_NN_NVS, -1, NULL);
 }
 
-static int add_nvlink(struct pvn_ntree *t, int dev, const struct pvn_ndoc_node *xml)
+static int add_nvlink(struct pvn_topo_ntree *t, int dev, const struct pvn_topo_ndoc_node *xml)
 {
-    const char *class = pvn_ndoc_get(xml, "tclass"), *target = pvn_ndoc_get(xml, "target");
-    float bw = (float)pvn_ndoc_get_int(xml, "count", 1) * nvlink_bw(t->nodes[dev].gpu.sm);
+    const char *class = pvn_topo_ndoc_get(xml, "tclass"),
+               *target = pvn_topo_ndoc_get(xml, "target");
+    float bw = (float)pvn_topo_ndoc_get_int(xml, "count", 1) * nvlink_bw(t->nodes[dev].gpu.sm);
     int kind = class_kind(class ? class : "0x068000");
     int to;
-    if (kind == PVN_NN_GPU) {
+    if (kind == PVN_TOPO_NN_GPU) {
         /* Each end describes its own direction, so one link is made here, not two. */
-        to = find(t, PVN_NN_DEV, pvn_nbusid_number(target ? target : ""), dev);
-        return to >= 0 && to != dev ? add_link(t, dev, to, PVN_NL_NVL, bw) : 0;
+        to = find(t, PVN_TOPO_NN_DEV, pvn_topo_nbusid_number(target ? target : ""), dev);
+        return to >= 0 && to != dev ? add_link(t, dev, to, PVN_TOPO_NL_NVL, bw) : 0;
     }
-    to = kind == PVN_NN_CPU ? cpu_above(t, dev) : fabric(t);
+    to = kind == PVN_TOPO_NN_CPU ? cpu_above(t, dev) : fabric(t);
     if (to == -ENOMEM)
         return to;
-    return to >= 0 ? connect_both(t, dev, to, PVN_NL_NVL, bw) : 0;
+    return to >= 0 ? connect_both(t, dev, to, PVN_TOPO_NL_NVL, bw) : 0;
 }
 
 /* Second pass, when every device exists: NVLink, C2C and the virtual links of Broadcom switches. */
-static int add_side_links(struct pvn_ntree *t)
+static int add_side_links(struct pvn_topo_ntree *t)
 {
     for (int i = 0, n = t->n_nodes; i < n; i++) {
         int kind = t->nodes[i].kind;
-        const struct pvn_ndoc_node *doc = t->nodes[i].doc;
-        if (kind == PVN_NN_DEV)
-            doc = pvn_ndoc_sub(doc, "gpu"); /* further ranks on the device repeat its links */
-        else if (kind != PVN_NN_PCI)
+        const struct pvn_topo_ndoc_node *doc = t->nodes[i].doc;
+        if (kind == PVN_TOPO_NN_DEV)
+            doc = pvn_topo_ndoc_sub(doc, "gpu"); /* further ranks on the device repeat its links */
+        else if (kind != PVN_TOPO_NN_PCI)
             continue;
         for (int s = 0; s < doc->n_subs; s++) {
-            const struct pvn_ndoc_node *sub = doc->subs[s];
+            const struct pvn_topo_ndoc_node *sub = doc->subs[s];
             int err = 0;
-            if (pvn_ndoc_is(sub, "nvlink") || pvn_ndoc_is(sub, "xgmi")) {
+            if (pvn_topo_ndoc_is(sub, "nvlink") || pvn_topo_ndoc_is(sub, "xgmi")) {
                 err = add_nvlink(t, i, sub);
-            } else if (pvn_ndoc_is(sub, "c2c") && cpu_above(t, i) >= 0) {
-                float bw = (float)((double)pvn_ndoc_get_int(sub, "bw", 0) *
-                                   pvn_ndoc_get_int(sub, "count", 0) / 1000.0);
-                err = connect_both(t, i, cpu_above(t, i), PVN_NL_C2C, bw);
-            } else if (pvn_ndoc_is(sub, "pcilink")) {
-                const char *target = pvn_ndoc_get(sub, "target");
-                int to = find(t, PVN_NN_PCI, pvn_nbusid_number(target ? target : ""), i);
+            } else if (pvn_topo_ndoc_is(sub, "c2c") && cpu_above(t, i) >= 0) {
+                float bw = (float)((double)pvn_topo_ndoc_get_int(sub, "bw", 0) *
+                                   pvn_topo_ndoc_get_int(sub, "count", 0) / 1000.0);
+                err = connect_both(t, i, cpu_above(t, i), PVN_TOPO_NL_C2C, bw);
+            } else if (pvn_topo_ndoc_is(sub, "pcilink")) {
+                const char *target = pvn_topo_ndoc_get(sub, "target");
+                int to = find(t, PVN_TOPO_NN_PCI, pvn_topo_nbusid_number(target ? target : ""), i);
                 if (to >= 0 && to != i)
-                    err = add_link(t, i, to, PVN_NL_LOC, LOC_BW);
+                    err = add_link(t, i, to, PVN_TOPO_NL_LOC, LOC_BW);
             }
             if (err < 0)
                 return err;
@@ -455,7 +462,7 @@ static int broadcom_gen(uint64_t ids, unsigned level)
     return key == (UINT64_C(0x1000c03010000000) | (uint64_t)level << 12) ? 5 : 0;
 }
 
-static void drop_link(struct pvn_nnode *node, int at)
+static void drop_link(struct pvn_topo_nnode *node, int at)
 {
     memmove(node->links + at, node->links + at + 1,
             (size_t)(node->n_links - at - 1) * sizeof(node->links[0]));
@@ -464,13 +471,13 @@ static void drop_link(struct pvn_nnode *node, int at)
 
 /* Moves everything below the sub-switch to its parent. The emptied node stays in the array, linked
  * to nothing, so that indices remain valid; NCCL removes it. */
-static int fold(struct pvn_ntree *t, int top, int sub)
+static int fold(struct pvn_topo_ntree *t, int top, int sub)
 {
     for (int l = 0; l < t->nodes[sub].n_links; l++) {
-        struct pvn_nlink down = t->nodes[sub].links[l];
+        struct pvn_topo_nlink down = t->nodes[sub].links[l];
         if (down.to == top)
             continue;
-        struct pvn_nnode *below = &t->nodes[down.to];
+        struct pvn_topo_nnode *below = &t->nodes[down.to];
         for (int r = 0; r < below->n_links; r++) {
             if (below->links[r].to == sub) {
                 below->links[r].to = top;
@@ -479,9 +486,9 @@ static int fold(struct pvn_ntree *t, int top, int sub)
         }
         if (below->up == sub)
             below->up = top;
-        struct pvn_nnode *node = &t->nodes[top];
+        struct pvn_topo_nnode *node = &t->nodes[top];
         if ((node->n_links & (node->n_links - 1)) == 0) {
-            struct pvn_nlink *more = realloc(
+            struct pvn_topo_nlink *more = realloc(
                 node->links, (node->n_links ? 2 * (size_t)node->n_links : 1) * sizeof(*more));
             if (!more)
                 return -ENOMEM;
@@ -499,10 +506,10 @@ static int fold(struct pvn_ntree *t, int top, int sub)
  * other, so NCCL makes one node of them, once for each node it meets in order (topo.cc
  * ncclTopoFlattenBcmSwitches). Sub-switches that were folded in are not looked at again, while the
  * switches below them are. */
-static int flatten(struct pvn_ntree *t)
+static int flatten(struct pvn_topo_ntree *t)
 {
     for (int s = 0; s < t->n_nodes; s++) {
-        int gen = t->nodes[s].kind == PVN_NN_PCI && t->nodes[s].n_links > 0
+        int gen = t->nodes[s].kind == PVN_TOPO_NN_PCI && t->nodes[s].n_links > 0
                       ? broadcom_gen(t->nodes[s].ids, 0)
                       : 0;
         if (gen == 0)
@@ -513,7 +520,7 @@ static int flatten(struct pvn_ntree *t)
             return -ENOMEM;
         for (int l = 0; l < t->nodes[s].n_links; l++) {
             int to = t->nodes[s].links[l].to;
-            if (t->nodes[to].kind != PVN_NN_PCI || broadcom_gen(t->nodes[to].ids, 1) != gen)
+            if (t->nodes[to].kind != PVN_TOPO_NN_PCI || broadcom_gen(t->nodes[to].ids, 1) != gen)
                 continue;
             subs[n++] = to;
             drop_link(&t->nodes[s], l--);
@@ -528,19 +535,20 @@ static int flatten(struct pvn_ntree *t)
     return 0;
 }
 
-static int connect_cpus(struct pvn_ntree *t)
+static int connect_cpus(struct pvn_topo_ntree *t)
 {
     for (int a = 0; a < t->n_nodes; a++) {
-        for (int b = 0; b < t->n_nodes && t->nodes[a].kind == PVN_NN_CPU; b++) {
-            if (a != b && t->nodes[b].kind == PVN_NN_CPU && pvn_ngraph_same_host(t, a, b) &&
-                add_link(t, a, b, PVN_NL_SYS, t->nodes[a].cpu.inter_bw) < 0)
+        for (int b = 0; b < t->n_nodes && t->nodes[a].kind == PVN_TOPO_NN_CPU; b++) {
+            if (a != b && t->nodes[b].kind == PVN_TOPO_NN_CPU &&
+                pvn_topo_ngraph_same_host(t, a, b) &&
+                add_link(t, a, b, PVN_TOPO_NL_SYS, t->nodes[a].cpu.inter_bw) < 0)
                 return -ENOMEM;
         }
     }
     return 0;
 }
 
-static int *list_kind(const struct pvn_ntree *t, enum pvn_nnode_kind kind, int *count)
+static int *list_kind(const struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind kind, int *count)
 {
     int *list = calloc((size_t)t->n_nodes + 1, sizeof(*list));
     *count = 0;
@@ -551,16 +559,16 @@ static int *list_kind(const struct pvn_ntree *t, enum pvn_nnode_kind kind, int *
     return list;
 }
 
-int pvn_ngraph_build(struct pvn_ntree *t, char *why, size_t why_len)
+int pvn_topo_ngraph_build(struct pvn_topo_ntree *t, char *why, size_t why_len)
 {
-    const struct pvn_ndoc_node *system = pvn_ndoc_find(t->doc, "system", NULL, NULL);
+    const struct pvn_topo_ndoc_node *system = pvn_topo_ndoc_find(t->doc, "system", NULL, NULL);
     int err = 0;
     if (!system) {
         snprintf(why, why_len, "the document has no <system>");
         return -EINVAL;
     }
     for (int i = 0; i < system->n_subs && err == 0; i++) {
-        if (pvn_ndoc_is(system->subs[i], "cpu"))
+        if (pvn_topo_ndoc_is(system->subs[i], "cpu"))
             err = add_cpu(t, system->subs[i]);
     }
     if (err == 0)
@@ -573,9 +581,9 @@ int pvn_ngraph_build(struct pvn_ntree *t, char *why, size_t why_len)
         snprintf(why, why_len, "%s", err == -ENOMEM ? "out of memory" : "the tree is too deep");
         return err;
     }
-    t->gpus = list_kind(t, PVN_NN_GPU, &t->n_gpus);
-    t->nets = list_kind(t, PVN_NN_NET, &t->n_nets);
-    t->cpus = list_kind(t, PVN_NN_CPU, &t->n_cpus);
+    t->gpus = list_kind(t, PVN_TOPO_NN_GPU, &t->n_gpus);
+    t->nets = list_kind(t, PVN_TOPO_NN_NET, &t->n_nets);
+    t->cpus = list_kind(t, PVN_TOPO_NN_CPU, &t->n_cpus);
     if (!t->gpus || !t->nets || !t->cpus) {
         snprintf(why, why_len, "out of memory");
         return -ENOMEM;

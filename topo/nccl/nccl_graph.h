@@ -7,13 +7,13 @@
 #include "topo/nccl/nccl_tree.h"
 
 /* Nodes and links of tree->doc into an empty tree. 0, -ENOMEM, -EINVAL with a sentence in why. */
-int pvn_ngraph_build(struct pvn_ntree *tree, char *why, size_t why_len);
+int pvn_topo_ngraph_build(struct pvn_topo_ntree *tree, char *why, size_t why_len);
 
 /* A document may hold several hosts that share an NVLink fabric; the
  * cpus' host_hash tells them apart. */
-bool pvn_ngraph_same_host(const struct pvn_ntree *tree, int a, int b);
+bool pvn_topo_ngraph_same_host(const struct pvn_topo_ntree *tree, int a, int b);
 
 /* A bus id as NCCL turns it into a number. */
-uint64_t pvn_nbusid_number(const char *busid);
+uint64_t pvn_topo_nbusid_number(const char *busid);
 
 #endif

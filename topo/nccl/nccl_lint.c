@@ -21,18 +21,19 @@
 #define SLOW_LINK 1.0f
 
 struct rules {
-    struct pvn_lint *lint;
-    const struct pvn_ndoc *doc;
+    struct pvn_topo_lint *lint;
+    const struct pvn_topo_ndoc *doc;
     int err;
 };
 
 #define SAY(r, level, rule, node, remedy, ...)                                                     \
-    ((r)->err |= pvn_lint_add((r)->lint, (level), (rule), (node)->line,                            \
-                              (node)->parent ? (node)->parent->line : 0, (remedy), __VA_ARGS__))
+    ((r)->err |=                                                                                   \
+     pvn_topo_lint_add((r)->lint, (level), (rule), (node)->line,                                   \
+                       (node)->parent ? (node)->parent->line : 0, (remedy), __VA_ARGS__))
 
-static bool has_sub(const struct pvn_ndoc_node *node, const char *name)
+static bool has_sub(const struct pvn_topo_ndoc_node *node, const char *name)
 {
-    return pvn_ndoc_sub(node, name);
+    return pvn_topo_ndoc_sub(node, name);
 }
 
 /* Bus ids that nobody's machine has: there is no sysfs entry to fill the gaps from. */
@@ -41,7 +42,7 @@ static bool invented(const char *busid)
     return strncasecmp(busid, "ffff", 4) == 0;
 }
 
-static void lint_busid(struct rules *r, const struct pvn_ndoc_node *pci, const char *busid)
+static void lint_busid(struct rules *r, const struct pvn_topo_ndoc_node *pci, const char *busid)
 {
     static const char shape[] = "xxxx:xx:xx.x";
     bool good = strlen(busid) == sizeof(shape) - 1, upper = false;
@@ -50,23 +51,24 @@ static void lint_busid(struct rules *r, const struct pvn_ndoc_node *pci, const c
         upper |= isupper((unsigned char)busid[i]) != 0;
     }
     if (!good)
-        SAY(r, PVN_LINT_WARN, "bus-id-form", pci,
+        SAY(r, PVN_TOPO_LINT_WARN, "bus-id-form", pci,
             "write DDDD:BB:DD.F with exactly four domain digits; longer domains cannot be used",
             "busid=\"%.40s\": NCCL looks devices up by twelve characters and will not find this "
             "one",
             busid);
     else if (upper)
-        SAY(r, PVN_LINT_WARN, "bus-id-case", pci, "write bus ids in lower case",
+        SAY(r, PVN_TOPO_LINT_WARN, "bus-id-case", pci, "write bus ids in lower case",
             "busid=\"%s\": NCCL compares with lower-case ids, so it never matches and the device "
             "is added a second time",
             busid);
     for (int i = 0; i < r->doc->n_nodes; i++) {
-        const struct pvn_ndoc_node *other = r->doc->nodes[i];
-        const char *theirs = pvn_ndoc_is(other, "pci") ? pvn_ndoc_get(other, "busid") : NULL;
+        const struct pvn_topo_ndoc_node *other = r->doc->nodes[i];
+        const char *theirs =
+            pvn_topo_ndoc_is(other, "pci") ? pvn_topo_ndoc_get(other, "busid") : NULL;
         if (other == pci)
             break;
         if (theirs && strcasecmp(theirs, busid) == 0) {
-            SAY(r, PVN_LINT_WARN, "bus-id-repeated", pci,
+            SAY(r, PVN_TOPO_LINT_WARN, "bus-id-repeated", pci,
                 "keep the one at the device's real place; NCCL only ever finds the first",
                 "busid=\"%s\" is also used in line %d", busid, other->line);
             break;
@@ -74,7 +76,7 @@ static void lint_busid(struct rules *r, const struct pvn_ndoc_node *pci, const c
     }
 }
 
-static const char *slow_remedy(const struct pvn_ndoc_node *pci, const char *speed,
+static const char *slow_remedy(const struct pvn_topo_ndoc_node *pci, const char *speed,
                                const char *width)
 {
     bool bridge = has_sub(pci, "pci"),
@@ -89,13 +91,14 @@ static const char *slow_remedy(const struct pvn_ndoc_node *pci, const char *spee
            "then takes them from sysfs";
 }
 
-static void lint_link(struct rules *r, const struct pvn_ndoc_node *pci, const char *busid)
+static void lint_link(struct rules *r, const struct pvn_topo_ndoc_node *pci, const char *busid)
 {
-    const char *speed = pvn_ndoc_get(pci, "link_speed"), *width = pvn_ndoc_get(pci, "link_width");
+    const char *speed = pvn_topo_ndoc_get(pci, "link_speed"),
+               *width = pvn_topo_ndoc_get(pci, "link_width");
     bool known, wide;
-    float bw = pvn_npci_bw(speed, width, &known, &wide);
+    float bw = pvn_topo_npci_bw(speed, width, &known, &wide);
     if (invented(busid) && (!speed || !width)) {
-        SAY(r, PVN_LINT_WARN, "invented-link", pci,
+        SAY(r, PVN_TOPO_LINT_WARN, "invented-link", pci,
             "give every invented bridge link_speed=\"16.0 GT/s PCIe\" link_width=\"16\" or what it "
             "is",
             "%s has no %s%s%s, and no sysfs entry to take it from: NCCL counts 12 GB/s", busid,
@@ -104,169 +107,179 @@ static void lint_link(struct rules *r, const struct pvn_ndoc_node *pci, const ch
         return;
     }
     if (speed && !known)
-        SAY(r, speed[0] ? PVN_LINT_WARN : PVN_LINT_NOTE, "link-speed", pci,
+        SAY(r, speed[0] ? PVN_TOPO_LINT_WARN : PVN_TOPO_LINT_NOTE, "link-speed", pci,
             "write \"2.5 GT/s PCIe\", \"5.0 GT/s PCIe\", \"8.0 GT/s PCIe\", \"16.0 GT/s PCIe\", "
             "\"32.0 GT/s PCIe\" or \"64.0 GT/s PCIe\"",
             "link_speed=\"%.40s\" of %.20s is not in NCCL's list: it counts as 8 GT/s", speed,
             busid);
     if (width && !wide)
-        SAY(r, PVN_LINT_NOTE, "link-width", pci, "write the number of lanes",
+        SAY(r, PVN_TOPO_LINT_NOTE, "link-width", pci, "write the number of lanes",
             "link_width=\"%.20s\" of %.20s counts as 16", width, busid);
     /* A width that no link has is the range's matter. */
     if (speed && width && bw < SLOW_LINK && bw > 0)
-        SAY(r, PVN_LINT_WARN, "slow-link", pci, slow_remedy(pci, speed, width),
+        SAY(r, PVN_TOPO_LINT_WARN, "slow-link", pci, slow_remedy(pci, speed, width),
             "%s at %.30s x%.10s caps every path through it at %.2f GB/s", busid, speed, width,
             (double)bw);
 }
 
-static void lint_pci(struct rules *r, const struct pvn_ndoc_node *pci)
+static void lint_pci(struct rules *r, const struct pvn_topo_ndoc_node *pci)
 {
-    const char *busid = pvn_ndoc_get(pci, "busid"), *class = pvn_ndoc_get(pci, "class");
+    const char *busid = pvn_topo_ndoc_get(pci, "busid"), *class = pvn_topo_ndoc_get(pci, "class");
     bool gpu = has_sub(pci, "gpu"), nic = has_sub(pci, "nic"), below = has_sub(pci, "pci");
     lint_busid(r, pci, busid);
     lint_link(r, pci, busid);
     if (!class && invented(busid))
-        SAY(r, PVN_LINT_ERROR, "class-missing", pci, "write class=\"0x060400\" for a bridge",
+        SAY(r, PVN_TOPO_LINT_ERROR, "class-missing", pci, "write class=\"0x060400\" for a bridge",
             "%s has no class and no sysfs entry: NCCL stops with an internal error", busid);
     if (nic && (below || (class && strncmp(class, "0x0604", 6) == 0)))
-        SAY(r, PVN_LINT_WARN, "nic-in-bridge", pci,
+        SAY(r, PVN_TOPO_LINT_WARN, "nic-in-bridge", pci,
             "put the nic into a pci of its own below the bridge",
             "%s is a bridge with a <nic> in it: NCCL takes it for a NIC and ignores everything "
             "else below "
             "it",
             busid);
     if (nic && gpu)
-        SAY(r, PVN_LINT_WARN, "gpu-beside-nic", pci, "give the GPU and the NIC a pci each",
+        SAY(r, PVN_TOPO_LINT_WARN, "gpu-beside-nic", pci, "give the GPU and the NIC a pci each",
             "%s holds a <gpu> and a <nic>: the GPU is lost (before NCCL 2.28) or both share one "
             "bus id",
             busid);
     if (gpu && class && strncmp(class, "0x03", 4) != 0 && !r->doc->rccl)
-        SAY(r, PVN_LINT_ERROR, "gpu-class", pci, "write the class of a display device, 0x030200",
+        SAY(r, PVN_TOPO_LINT_ERROR, "gpu-class", pci,
+            "write the class of a display device, 0x030200",
             "%s holds a <gpu> but has class=\"%.20s\", which is no GPU to NCCL", busid, class);
     if (below && class && (strncmp(class, "0x03", 4) == 0 || strncmp(class, "0x02", 4) == 0))
-        SAY(r, PVN_LINT_WARN, "leaf-with-children", pci, "write class=\"0x060400\" for a bridge",
+        SAY(r, PVN_TOPO_LINT_WARN, "leaf-with-children", pci,
+            "write class=\"0x060400\" for a bridge",
             "%s has children but class=\"%.20s\" of a device: NCCL ignores what is below", busid,
             class);
 }
 
-static void lint_cpu(struct rules *r, const struct pvn_ndoc_node *cpu)
+static void lint_cpu(struct rules *r, const struct pvn_topo_ndoc_node *cpu)
 {
-    const char *numa = pvn_ndoc_get(cpu, "numaid"), *arch = pvn_ndoc_get(cpu, "arch");
-    const char *vendor = pvn_ndoc_get(cpu, "vendor"), *hash = pvn_ndoc_get(cpu, "host_hash");
+    const char *numa = pvn_topo_ndoc_get(cpu, "numaid"), *arch = pvn_topo_ndoc_get(cpu, "arch");
+    const char *vendor = pvn_topo_ndoc_get(cpu, "vendor"),
+               *hash = pvn_topo_ndoc_get(cpu, "host_hash");
     for (int i = 0; i < r->doc->n_nodes; i++) {
-        const struct pvn_ndoc_node *other = r->doc->nodes[i];
-        const char *their_hash = pvn_ndoc_get(other, "host_hash");
+        const struct pvn_topo_ndoc_node *other = r->doc->nodes[i];
+        const char *their_hash = pvn_topo_ndoc_get(other, "host_hash");
         if (other == cpu)
             break;
-        if (pvn_ndoc_is(other, "cpu") && strcmp(pvn_ndoc_get(other, "numaid"), numa) == 0 &&
+        if (pvn_topo_ndoc_is(other, "cpu") &&
+            strcmp(pvn_topo_ndoc_get(other, "numaid"), numa) == 0 &&
             strcmp(hash ? hash : "", their_hash ? their_hash : "") == 0)
-            SAY(r, PVN_LINT_WARN, "numaid-repeated", cpu, "put both cpus' contents into one cpu",
+            SAY(r, PVN_TOPO_LINT_WARN, "numaid-repeated", cpu,
+                "put both cpus' contents into one cpu",
                 "numaid=\"%.20s\" is also used in line %d: one NUMA node becomes two to NCCL", numa,
                 other->line);
     }
     char *end;
     long number = strtol(numa, &end, 0);
     if (*end || end == numa)
-        SAY(r, PVN_LINT_WARN, "numaid-form", cpu, "write the number of the NUMA node",
+        SAY(r, PVN_TOPO_LINT_WARN, "numaid-form", cpu, "write the number of the NUMA node",
             "numaid=\"%.20s\" is not a number", numa);
     else if (number == -1)
-        SAY(r, PVN_LINT_NOTE, "numaid-unknown", cpu,
+        SAY(r, PVN_TOPO_LINT_NOTE, "numaid-unknown", cpu,
             "if the devices' NUMA node is known, write it; otherwise leave them all at -1",
             "numaid=\"%.20s\": NCCL makes a NUMA node of its own, SYS away from all others", numa);
     if (arch && vendor && strcmp(arch, "x86_64") == 0 && strcmp(vendor, "GenuineIntel") != 0 &&
         strcmp(vendor, "AuthenticAMD") != 0 && strcmp(vendor, "CentaurHauls") != 0 &&
         strcmp(vendor, "  Shanghai  ") != 0)
-        SAY(r, PVN_LINT_WARN, "cpu-vendor", cpu,
+        SAY(r, PVN_TOPO_LINT_WARN, "cpu-vendor", cpu,
             "write GenuineIntel or AuthenticAMD, or leave vendor out: NCCL then asks the CPU",
             "vendor=\"%.40s\" is not known to NCCL: links between NUMA nodes count as free",
             vendor);
 }
 
-static void lint_net(struct rules *r, const struct pvn_ndoc_node *net)
+static void lint_net(struct rules *r, const struct pvn_topo_ndoc_node *net)
 {
-    const char *name = pvn_ndoc_get(net, "name"), *text = pvn_ndoc_get(net, "speed");
-    long speed = pvn_ndoc_get_int(net, "speed", 1);
+    const char *name = pvn_topo_ndoc_get(net, "name"), *text = pvn_topo_ndoc_get(net, "speed");
+    long speed = pvn_topo_ndoc_get_int(net, "speed", 1);
     if (speed > INT_MAX)
-        SAY(r, PVN_LINT_WARN, "absurd-speed", net, "speed is in Mb/s: 100000 for 100 Gb/s",
+        SAY(r, PVN_TOPO_LINT_WARN, "absurd-speed", net, "speed is in Mb/s: 100000 for 100 Gb/s",
             "net \"%.40s\" has speed=\"%.40s\", which does not fit NCCL's 32 bits", name, text);
     else if (speed > ABSURD_MBPS)
-        SAY(r, PVN_LINT_WARN, "absurd-speed", net, "speed is in Mb/s: 100000 for 100 Gb/s",
+        SAY(r, PVN_TOPO_LINT_WARN, "absurd-speed", net, "speed is in Mb/s: 100000 for 100 Gb/s",
             "net \"%.40s\" has speed=\"%.20s\", which NCCL takes as %ld GB/s", name, text,
             speed / 8000);
     else if (speed <= 0)
-        SAY(r, PVN_LINT_NOTE, "no-speed", net, "write the speed in Mb/s, or leave it out",
+        SAY(r, PVN_TOPO_LINT_NOTE, "no-speed", net, "write the speed in Mb/s, or leave it out",
             "net \"%.40s\" has speed=\"%.20s\", which counts as 10 Gb/s", name, text);
     for (int i = 0; i < r->doc->n_nodes; i++) {
-        const struct pvn_ndoc_node *other = r->doc->nodes[i];
+        const struct pvn_topo_ndoc_node *other = r->doc->nodes[i];
         if (other == net)
             break;
-        if (pvn_ndoc_is(other, "net") && strcmp(pvn_ndoc_get(other, "name"), name) == 0) {
-            SAY(r, PVN_LINT_WARN, "net-repeated", net,
+        if (pvn_topo_ndoc_is(other, "net") && strcmp(pvn_topo_ndoc_get(other, "name"), name) == 0) {
+            SAY(r, PVN_TOPO_LINT_WARN, "net-repeated", net,
                 "the name is the key by which the plugin's device is found: keep one",
                 "net \"%.40s\" is also in line %d", name, other->line);
             break;
         }
     }
-    if (net->parent && net->parent->parent && pvn_ndoc_is(net->parent->parent, "cpu"))
-        SAY(r, PVN_LINT_NOTE, "net-on-cpu", net,
+    if (net->parent && net->parent->parent && pvn_topo_ndoc_is(net->parent->parent, "cpu"))
+        SAY(r, PVN_TOPO_LINT_NOTE, "net-on-cpu", net,
             "put it into a pci with the NIC's bus id if it has one",
             "net \"%.40s\" hangs on the cpu itself, with a link of 5000 GB/s", name);
 }
 
-static void lint_nvlink(struct rules *r, const struct pvn_ndoc_node *link)
+static void lint_nvlink(struct rules *r, const struct pvn_topo_ndoc_node *link)
 {
-    const char *target = pvn_ndoc_get(link, "target"), *class = pvn_ndoc_get(link, "tclass");
-    if (class && strncmp(class, "0x03", 4) == 0 && !pvn_ndoc_find(r->doc, "pci", "busid", target))
-        SAY(r, PVN_LINT_WARN, "nvlink-target", link, "write the bus id of a GPU of this file",
+    const char *target = pvn_topo_ndoc_get(link, "target"),
+               *class = pvn_topo_ndoc_get(link, "tclass");
+    if (class && strncmp(class, "0x03", 4) == 0 &&
+        !pvn_topo_ndoc_find(r->doc, "pci", "busid", target))
+        SAY(r, PVN_TOPO_LINT_WARN, "nvlink-target", link, "write the bus id of a GPU of this file",
             "<%s target=\"%.40s\"> leads to no pci of this file: NCCL drops the link", link->name,
             target);
-    const char *own = link->parent->parent ? pvn_ndoc_get(link->parent->parent, "busid") : NULL;
+    const char *own =
+        link->parent->parent ? pvn_topo_ndoc_get(link->parent->parent, "busid") : NULL;
     if (own && strcasecmp(own, target) == 0)
-        SAY(r, PVN_LINT_WARN, "nvlink-target", link, "write the bus id of the GPU at its other end",
+        SAY(r, PVN_TOPO_LINT_WARN, "nvlink-target", link,
+            "write the bus id of the GPU at its other end",
             "<%s target=\"%.40s\"> leads to the GPU it is in: NCCL drops the link", link->name,
             target);
 }
 
-static void lint_node(struct rules *r, const struct pvn_ndoc_node *node)
+static void lint_node(struct rules *r, const struct pvn_topo_ndoc_node *node)
 {
-    if (node->n_attrs > PVN_NCCL_XML_ATTRS)
-        SAY(r, PVN_LINT_WARN, "attributes", node, "remove attributes that NCCL does not know",
+    if (node->n_attrs > PVN_TOPO_NCCL_XML_ATTRS)
+        SAY(r, PVN_TOPO_LINT_WARN, "attributes", node, "remove attributes that NCCL does not know",
             "<%s> has %d attributes: NCCL reads %d and ignores the rest", node->name, node->n_attrs,
-            PVN_NCCL_XML_ATTRS);
+            PVN_TOPO_NCCL_XML_ATTRS);
     for (int a = 0; a < node->n_attrs; a++) {
         size_t len = strlen(node->attrs[a].value);
-        if (len > PVN_NCCL_XML_VALUE)
-            SAY(r, PVN_LINT_ERROR, "value-length", node, "shorten it",
+        if (len > PVN_TOPO_NCCL_XML_VALUE)
+            SAY(r, PVN_TOPO_LINT_ERROR, "value-length", node, "shorten it",
                 "%.40s of <%s> has %zu characters: NCCL takes %d", node->attrs[a].key, node->name,
-                len, PVN_NCCL_XML_VALUE);
+                len, PVN_TOPO_NCCL_XML_VALUE);
         if (strchr(node->attrs[a].value, '<') || strchr(node->attrs[a].value, '&'))
-            SAY(r, PVN_LINT_WARN, "entity", node, "write the value without < and &",
+            SAY(r, PVN_TOPO_LINT_WARN, "entity", node, "write the value without < and &",
                 "%.40s of <%s> was written with an XML entity, which NCCL takes literally",
                 node->attrs[a].key, node->name);
     }
-    if (node->n_subs > PVN_NCCL_XML_SUBS)
-        SAY(r, PVN_LINT_ERROR, "children", node, "divide them among several elements",
-            "<%s> has %d children: NCCL takes %d", node->name, node->n_subs, PVN_NCCL_XML_SUBS);
+    if (node->n_subs > PVN_TOPO_NCCL_XML_SUBS)
+        SAY(r, PVN_TOPO_LINT_ERROR, "children", node, "divide them among several elements",
+            "<%s> has %d children: NCCL takes %d", node->name, node->n_subs,
+            PVN_TOPO_NCCL_XML_SUBS);
     else if (node->n_subs > 32)
-        SAY(r, PVN_LINT_NOTE, "children", node, "nothing to do from NCCL 2.29 on",
+        SAY(r, PVN_TOPO_LINT_NOTE, "children", node, "nothing to do from NCCL 2.29 on",
             "<%s> has %d children: NCCL 2.19 takes 32, 2.23 takes 128", node->name, node->n_subs);
 }
 
 static void lint_tags(struct rules *r)
 {
-    const struct pvn_ndoc_node *first = NULL;
+    const struct pvn_topo_ndoc_node *first = NULL;
     bool rank = true;
     for (int i = 0; i < r->doc->n_nodes; i++) {
-        const struct pvn_ndoc_node *node = r->doc->nodes[i];
-        if (!pvn_ndoc_is(node, "gpu") && !pvn_ndoc_is(node, "net"))
+        const struct pvn_topo_ndoc_node *node = r->doc->nodes[i];
+        if (!pvn_topo_ndoc_is(node, "gpu") && !pvn_topo_ndoc_is(node, "net"))
             continue;
         if (!first)
             first = node;
-        if (pvn_ndoc_is(node, "gpu") && !pvn_ndoc_get(node, "rank"))
+        if (pvn_topo_ndoc_is(node, "gpu") && !pvn_topo_ndoc_get(node, "rank"))
             rank = false;
     }
     if (first)
-        SAY(r, PVN_LINT_NOTE, "gpu-net-tags", first,
+        SAY(r, PVN_TOPO_LINT_NOTE, "gpu-net-tags", first,
             "leave <gpu> and <nic> out of an NCCL_TOPO_FILE: pci and cpu are enough",
             "<%s>: what a file says about GPUs and networks wins over what NCCL finds, right or "
             "wrong%s",
@@ -276,18 +289,18 @@ static void lint_tags(struct rules *r)
 static void lint_size(struct rules *r)
 {
     int n = r->doc->n_nodes;
-    const struct pvn_ndoc_node *system = pvn_ndoc_find(r->doc, "system", NULL, NULL);
-    if (n > PVN_NCCL_XML_NODES)
-        SAY(r, PVN_LINT_ERROR, "nodes", system,
+    const struct pvn_topo_ndoc_node *system = pvn_topo_ndoc_find(r->doc, "system", NULL, NULL);
+    if (n > PVN_TOPO_NCCL_XML_NODES)
+        SAY(r, PVN_TOPO_LINT_ERROR, "nodes", system,
             "leave out what the job does not need, <nvlink> first",
-            "%d elements: NCCL holds %d and stops at the next", n, PVN_NCCL_XML_NODES);
-    else if (n > PVN_NCCL_XML_NODES - 32)
-        SAY(r, PVN_LINT_WARN, "nodes", system,
+            "%d elements: NCCL holds %d and stops at the next", n, PVN_TOPO_NCCL_XML_NODES);
+    else if (n > PVN_TOPO_NCCL_XML_NODES - 32)
+        SAY(r, PVN_TOPO_LINT_WARN, "nodes", system,
             "leave out what the job does not need, <nvlink> first",
             "%d elements of %d: NCCL still has to add this rank's GPU, its links and all networks",
-            n, PVN_NCCL_XML_NODES);
+            n, PVN_TOPO_NCCL_XML_NODES);
     if (r->doc->rccl)
-        SAY(r, PVN_LINT_ERROR, "version", system,
+        SAY(r, PVN_TOPO_LINT_ERROR, "version", system,
             "NCCL wants version=\"1\"; RCCL's files are its own",
             "<system version=\"2\">: this file was written by AMD's RCCL and NCCL refuses it");
 }
@@ -301,20 +314,20 @@ static void lint_ignored(struct rules *r)
         while (strcmp(r->doc->ignored[first].name, r->doc->ignored[i].name) != 0 ||
                strcmp(r->doc->ignored[first].parent, r->doc->ignored[i].parent) != 0)
             first++;
-        r->err |=
-            pvn_lint_add(r->lint, PVN_LINT_WARN, "ignored-element", r->doc->ignored[i].line,
-                         r->doc->ignored[first].line,
-                         "check its name and its place: system > cpu > pci > pci, gpu, nic > net",
-                         "<%s> inside <%s> is ignored by NCCL with everything in it",
-                         r->doc->ignored[i].name, r->doc->ignored[i].parent);
+        r->err |= pvn_topo_lint_add(
+            r->lint, PVN_TOPO_LINT_WARN, "ignored-element", r->doc->ignored[i].line,
+            r->doc->ignored[first].line,
+            "check its name and its place: system > cpu > pci > pci, gpu, nic > net",
+            "<%s> inside <%s> is ignored by NCCL with everything in it", r->doc->ignored[i].name,
+            r->doc->ignored[i].parent);
     }
 }
 
-static const char *parse_remedy(int code, size_t len, const struct pvn_xml_error *err)
+static const char *parse_remedy(int code, size_t len, const struct pvn_topo_xml_error *err)
 {
-    if (err->kind == PVN_XML_GRAPHS)
+    if (err->kind == PVN_TOPO_XML_GRAPHS)
         return "give it to NCCL_GRAPH_FILE; as NCCL_TOPO_FILE it is silently ignored";
-    if (err->kind == PVN_XML_OTHER)
+    if (err->kind == PVN_TOPO_XML_OTHER)
         return "give a file whose outermost element is <system>, as NCCL_TOPO_DUMP_FILE and "
                "pvn-topo --xml dump write it";
     if (code == -EFBIG)
@@ -324,38 +337,38 @@ static const char *parse_remedy(int code, size_t len, const struct pvn_xml_error
     return "correct that place; nothing behind it was looked at";
 }
 
-int pvn_nccl_lint(const char *text, size_t len, struct pvn_lint *lint)
+int pvn_topo_nccl_lint(const char *text, size_t len, struct pvn_topo_lint *lint)
 {
     struct rules r = {.lint = lint};
-    struct pvn_xml_error err;
-    struct pvn_ndoc *doc = NULL;
-    *lint = (struct pvn_lint){0};
-    pvn_lint_scan(text, len, lint);
-    int code = pvn_nccl_xml_parse(text, len, &doc, &err);
+    struct pvn_topo_xml_error err;
+    struct pvn_topo_ndoc *doc = NULL;
+    *lint = (struct pvn_topo_lint){0};
+    pvn_topo_lint_scan(text, len, lint);
+    int code = pvn_topo_nccl_xml_parse(text, len, &doc, &err);
     if (code == -ENOMEM)
         return code;
     if (code < 0)
-        return pvn_lint_add(lint, PVN_LINT_ERROR,
-                            err.kind == PVN_XML_GRAPHS ? "graph-file" : "parse", err.line, 0,
-                            parse_remedy(code, len, &err), "%s", err.text);
+        return pvn_topo_lint_add(lint, PVN_TOPO_LINT_ERROR,
+                                 err.kind == PVN_TOPO_XML_GRAPHS ? "graph-file" : "parse", err.line,
+                                 0, parse_remedy(code, len, &err), "%s", err.text);
     r.doc = doc;
     lint_size(&r);
     for (int i = 0; i < doc->n_nodes; i++) {
-        const struct pvn_ndoc_node *node = doc->nodes[i];
+        const struct pvn_topo_ndoc_node *node = doc->nodes[i];
         lint_node(&r, node);
-        if (pvn_ndoc_is(node, "pci"))
+        if (pvn_topo_ndoc_is(node, "pci"))
             lint_pci(&r, node);
-        else if (pvn_ndoc_is(node, "cpu"))
+        else if (pvn_topo_ndoc_is(node, "cpu"))
             lint_cpu(&r, node);
-        else if (pvn_ndoc_is(node, "net"))
+        else if (pvn_topo_ndoc_is(node, "net"))
             lint_net(&r, node);
-        else if (pvn_ndoc_is(node, "nvlink") || pvn_ndoc_is(node, "xgmi"))
+        else if (pvn_topo_ndoc_is(node, "nvlink") || pvn_topo_ndoc_is(node, "xgmi"))
             lint_nvlink(&r, node);
     }
     lint_ignored(&r);
     lint_tags(&r);
     r.err |= pvn_lint_numbers(doc, lint);
-    pvn_ndoc_free(doc);
+    pvn_topo_ndoc_free(doc);
     pvn_lint_fold(lint);
     return r.err ? -ENOMEM : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of a topology file: those that NCCL would read as something else than was meant, and those
- * that must be different and are not. NCCL reads each with strtol, base 0, and keeps 32 bits of it
- * (NCCL 2.30 src/graph/xml.h xmlGetAttrInt). */
+/* Numbers of a topology file: those that NCCL would read as something else than was meant, and
+ * those that must be different and are not. NCCL reads each with strtol, base 0, and keeps 32 bits
+ * of it (NCCL 2.30 src/graph/xml.h xmlGetAttrInt). */
 #include "topo/nccl/nccl_xml.h"
 
 #include <errno.h>
@@ -35,13 +35,13 @@ static const struct {
     {"c2c", "bw", 1, INT_MAX, "write the MB/s of one link"},
 };
 
-static int place_of(const struct pvn_ndoc_node *node)
+static int place_of(const struct pvn_topo_ndoc_node *node)
 {
     return node->parent ? node->parent->line : 0;
 }
 
-static int check_range(struct pvn_lint *lint, const struct pvn_ndoc_node *node, size_t row,
-                       const char *text)
+static int check_range(struct pvn_topo_lint *lint, const struct pvn_topo_ndoc_node *node,
+                       size_t row, const char *text)
 {
     char *end;
     errno = 0;
@@ -51,28 +51,28 @@ static int check_range(struct pvn_lint *lint, const struct pvn_ndoc_node *node, 
          */
         return end != text || strcmp(node->name, "pci") == 0 || strcmp(node->name, "cpu") == 0
                    ? 0
-                   : pvn_lint_add(lint, PVN_LINT_WARN, "not-a-number", node->line, place_of(node),
-                                  ranges[row].remedy,
-                                  "%s=\"%.40s\" of <%s> is not a number: NCCL "
-                                  "takes 0",
-                                  ranges[row].key, text, node->name);
+                   : pvn_topo_lint_add(lint, PVN_TOPO_LINT_WARN, "not-a-number", node->line,
+                                       place_of(node), ranges[row].remedy,
+                                       "%s=\"%.40s\" of <%s> is not a number: NCCL "
+                                       "takes 0",
+                                       ranges[row].key, text, node->name);
     if (errno == 0 && value >= ranges[row].min && value <= ranges[row].max)
         return 0;
     if (errno != 0 || (int)value != value)
-        return pvn_lint_add(lint, PVN_LINT_WARN, "out-of-range", node->line, place_of(node),
-                            ranges[row].remedy,
-                            "%s=\"%.40s\" of <%s> does not fit 32 bits: NCCL takes %d",
-                            ranges[row].key, text, node->name, (int)value);
-    return pvn_lint_add(lint, PVN_LINT_WARN, "out-of-range", node->line, place_of(node),
-                        ranges[row].remedy, "%s=\"%.40s\" of <%s> is outside %ld to %ld",
-                        ranges[row].key, text, node->name, ranges[row].min, ranges[row].max);
+        return pvn_topo_lint_add(lint, PVN_TOPO_LINT_WARN, "out-of-range", node->line,
+                                 place_of(node), ranges[row].remedy,
+                                 "%s=\"%.40s\" of <%s> does not fit 32 bits: NCCL takes %d",
+                                 ranges[row].key, text, node->name, (int)value);
+    return pvn_topo_lint_add(lint, PVN_TOPO_LINT_WARN, "out-of-range", node->line, place_of(node),
+                             ranges[row].remedy, "%s=\"%.40s\" of <%s> is outside %ld to %ld",
+                             ranges[row].key, text, node->name, ranges[row].min, ranges[row].max);
 }
 
-static const char *host_of(const struct pvn_ndoc_node *node)
+static const char *host_of(const struct pvn_topo_ndoc_node *node)
 {
-    while (node && !pvn_ndoc_is(node, "cpu"))
+    while (node && !pvn_topo_ndoc_is(node, "cpu"))
         node = node->parent;
-    const char *hash = node ? pvn_ndoc_get(node, "host_hash") : NULL;
+    const char *hash = node ? pvn_topo_ndoc_get(node, "host_hash") : NULL;
     return hash ? hash : "";
 }
 
@@ -91,41 +91,45 @@ static const struct {
      "number the networks as the plugin lists them, or leave dev out: NCCL sets it"},
 };
 
-static int check_unique(const struct pvn_ndoc *doc, struct pvn_lint *lint,
-                        const struct pvn_ndoc_node *node, size_t row)
+static int check_unique(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint,
+                        const struct pvn_topo_ndoc_node *node, size_t row)
 {
-    const char *text = pvn_ndoc_get(node, unique[row].key);
+    const char *text = pvn_topo_ndoc_get(node, unique[row].key);
     if (!text)
         return 0;
-    long value = pvn_ndoc_get_int(node, unique[row].key, 0);
+    long value = pvn_topo_ndoc_get_int(node, unique[row].key, 0);
     for (int i = 0; doc->nodes[i] != node; i++) {
-        const struct pvn_ndoc_node *other = doc->nodes[i];
-        if (!pvn_ndoc_is(other, unique[row].element) || !pvn_ndoc_get(other, unique[row].key) ||
-            pvn_ndoc_get_int(other, unique[row].key, 0) != value)
+        const struct pvn_topo_ndoc_node *other = doc->nodes[i];
+        if (!pvn_topo_ndoc_is(other, unique[row].element) ||
+            !pvn_topo_ndoc_get(other, unique[row].key) ||
+            pvn_topo_ndoc_get_int(other, unique[row].key, 0) != value)
             continue;
-        if (unique[row].per_host && ((pvn_ndoc_is(node, "gpu") && other->parent == node->parent) ||
-                                     strcmp(host_of(other), host_of(node)) != 0))
+        if (unique[row].per_host &&
+            ((pvn_topo_ndoc_is(node, "gpu") && other->parent == node->parent) ||
+             strcmp(host_of(other), host_of(node)) != 0))
             continue;
-        return pvn_lint_add(lint, PVN_LINT_WARN, unique[row].rule, node->line, place_of(node),
-                            unique[row].remedy, "%s=\"%.20s\" of <%s> is also used in line %d",
-                            unique[row].key, text, node->name, other->line);
+        return pvn_topo_lint_add(lint, PVN_TOPO_LINT_WARN, unique[row].rule, node->line,
+                                 place_of(node), unique[row].remedy,
+                                 "%s=\"%.20s\" of <%s> is also used in line %d", unique[row].key,
+                                 text, node->name, other->line);
     }
     return 0;
 }
 
-int pvn_lint_numbers(const struct pvn_ndoc *doc, struct pvn_lint *lint)
+int pvn_lint_numbers(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint)
 {
     int err = 0;
     for (int i = 0; i < doc->n_nodes; i++) {
-        const struct pvn_ndoc_node *node = doc->nodes[i];
+        const struct pvn_topo_ndoc_node *node = doc->nodes[i];
         for (size_t r = 0; r < sizeof(ranges) / sizeof(ranges[0]); r++) {
-            const char *text =
-                pvn_ndoc_is(node, ranges[r].element) ? pvn_ndoc_get(node, ranges[r].key) : NULL;
+            const char *text = pvn_topo_ndoc_is(node, ranges[r].element)
+                                   ? pvn_topo_ndoc_get(node, ranges[r].key)
+                                   : NULL;
             if (text)
                 err |= check_range(lint, node, r, text);
         }
         for (size_t u = 0; u < sizeof(unique) / sizeof(unique[0]); u++) {
-            if (pvn_ndoc_is(node, unique[u].element))
+            if (pvn_topo_ndoc_is(node, unique[u].element))
                 err |= check_unique(doc, lint, node, u);
         }
     }

@@ -19,63 +19,68 @@ static float lesser(float a, float b)
     return a < b ? a : b;
 }
 
-static struct pvn_npath_info *path_row(const struct pvn_ntree *t, int base)
+static struct pvn_topo_npath_info *path_row(const struct pvn_topo_ntree *t, int base)
 {
     return t->paths + (size_t)base * (size_t)t->n_nodes;
 }
 
-static const struct pvn_npath_info *to_cpu(const struct pvn_ntree *t, int cpu, int node)
+static const struct pvn_topo_npath_info *to_cpu(const struct pvn_topo_ntree *t, int cpu, int node)
 {
     return &path_row(t, cpu)[node];
 }
 
-static struct pvn_npath_info *to_gpu(const struct pvn_ntree *t, int gpu, int node)
+static struct pvn_topo_npath_info *to_gpu(const struct pvn_topo_ntree *t, int gpu, int node)
 {
     return &path_row(t, t->n_cpus + gpu)[node];
 }
 
-static struct pvn_npath_info *to_net(const struct pvn_ntree *t, int net, int node)
+static struct pvn_topo_npath_info *to_net(const struct pvn_topo_ntree *t, int net, int node)
 {
     return &path_row(t, t->n_cpus + t->n_gpus + net)[node];
 }
 
-const struct pvn_npath_info *pvn_ntree_gpu_net(const struct pvn_ntree *t, int gpu, int net)
+const struct pvn_topo_npath_info *pvn_topo_ntree_gpu_net(const struct pvn_topo_ntree *t, int gpu,
+                                                         int net)
 {
     return to_net(t, net, t->gpus[gpu]);
 }
 
-const struct pvn_npath_info *pvn_ntree_gpu_gpu(const struct pvn_ntree *t, int from, int to)
+const struct pvn_topo_npath_info *pvn_topo_ntree_gpu_gpu(const struct pvn_topo_ntree *t, int from,
+                                                         int to)
 {
     return to_gpu(t, to, t->gpus[from]);
 }
 
-const struct pvn_npath_info *pvn_ntree_gpu_cpu(const struct pvn_ntree *t, int gpu, int cpu)
+const struct pvn_topo_npath_info *pvn_topo_ntree_gpu_cpu(const struct pvn_topo_ntree *t, int gpu,
+                                                         int cpu)
 {
     return to_cpu(t, cpu, t->gpus[gpu]);
 }
 
-const struct pvn_npath_info *pvn_ntree_net_cpu(const struct pvn_ntree *t, int net, int cpu)
+const struct pvn_topo_npath_info *pvn_topo_ntree_net_cpu(const struct pvn_topo_ntree *t, int net,
+                                                         int cpu)
 {
     return to_cpu(t, cpu, t->nets[net]);
 }
 
-const struct pvn_npath_info *pvn_ntree_net_net(const struct pvn_ntree *t, int from, int to)
+const struct pvn_topo_npath_info *pvn_topo_ntree_net_net(const struct pvn_topo_ntree *t, int from,
+                                                         int to)
 {
     return to_net(t, to, t->nets[from]);
 }
 
 /* Two directions are kept, because PXN changes only the one from GPU to net. */
-static struct pvn_nroute *forward(const struct pvn_ntree *t, int gpu, int net)
+static struct pvn_topo_nroute *forward(const struct pvn_topo_ntree *t, int gpu, int net)
 {
     return &t->routes[(size_t)gpu * (size_t)t->n_nets + (size_t)net];
 }
 
-static struct pvn_nroute *backward(const struct pvn_ntree *t, int net, int gpu)
+static struct pvn_topo_nroute *backward(const struct pvn_topo_ntree *t, int net, int gpu)
 {
     return forward(t, t->n_gpus + gpu, net);
 }
 
-const struct pvn_nroute *pvn_ntree_route(const struct pvn_ntree *t, int gpu, int net)
+const struct pvn_topo_nroute *pvn_topo_ntree_route(const struct pvn_topo_ntree *t, int gpu, int net)
 {
     return forward(t, gpu, net);
 }
@@ -83,47 +88,49 @@ const struct pvn_nroute *pvn_ntree_route(const struct pvn_ntree *t, int gpu, int
 /* The type of a path that gets longer by one link from node `at` to the link's end, away from the
  * base. *allowed is false where NCCL does not go on: through a GPU, except to reach a GPU on it or,
  * over NVLink, one more device. */
-static int step_type(const struct pvn_ntree *t, int base, int at, const struct pvn_nlink *link,
-                     const struct pvn_npath_info *path, bool *allowed)
+static int step_type(const struct pvn_topo_ntree *t, int base, int at,
+                     const struct pvn_topo_nlink *link, const struct pvn_topo_npath_info *path,
+                     bool *allowed)
 {
-    const struct pvn_nnode *node = &t->nodes[at], *next = &t->nodes[link->to];
-    bool from_gpu = t->nodes[base].kind == PVN_NN_GPU;
+    const struct pvn_topo_nnode *node = &t->nodes[at], *next = &t->nodes[link->to];
+    bool from_gpu = t->nodes[base].kind == PVN_TOPO_NN_GPU;
     int base_dev = from_gpu ? t->nodes[base].up : base;
     int longest = from_gpu ? 2 : 1;
-    int type = link->kind == PVN_NL_NET ? PVN_NPATH_LOC : (int)link->kind;
+    int type = link->kind == PVN_TOPO_NL_NET ? PVN_TOPO_NPATH_LOC : (int)link->kind;
 
     *allowed = true;
-    if (at != base_dev && node->kind == PVN_NN_DEV &&
-        (link->kind != PVN_NL_LOC || next->kind != PVN_NN_GPU) &&
-        (t->env.nvb_disable || link->kind != PVN_NL_NVL || next->kind != PVN_NN_DEV ||
+    if (at != base_dev && node->kind == PVN_TOPO_NN_DEV &&
+        (link->kind != PVN_TOPO_NL_LOC || next->kind != PVN_TOPO_NN_GPU) &&
+        (t->env.nvb_disable || link->kind != PVN_TOPO_NL_NVL || next->kind != PVN_TOPO_NN_DEV ||
          path->hops > longest))
         *allowed = false;
-    if (node->kind == PVN_NN_PCI && next->kind == PVN_NN_PCI)
-        type = PVN_NPATH_PXB;
-    if (link->kind == PVN_NL_PCI && (node->kind == PVN_NN_CPU || next->kind == PVN_NN_CPU))
-        type = PVN_NPATH_PHB;
-    if (node->kind == PVN_NN_DEV && path->type == PVN_NPATH_NVL && type == PVN_NPATH_NVL &&
-        path->hops == longest)
-        type = PVN_NPATH_NVB;
+    if (node->kind == PVN_TOPO_NN_PCI && next->kind == PVN_TOPO_NN_PCI)
+        type = PVN_TOPO_NPATH_PXB;
+    if (link->kind == PVN_TOPO_NL_PCI &&
+        (node->kind == PVN_TOPO_NN_CPU || next->kind == PVN_TOPO_NN_CPU))
+        type = PVN_TOPO_NPATH_PHB;
+    if (node->kind == PVN_TOPO_NN_DEV && path->type == PVN_TOPO_NPATH_NVL &&
+        type == PVN_TOPO_NPATH_NVL && path->hops == longest)
+        type = PVN_TOPO_NPATH_NVB;
     return type > (int)path->type ? type : (int)path->type;
 }
 
 /* All paths to one base, breadth first. A node is visited again whenever its path got better. */
-static void walk_from(struct pvn_ntree *t, int base, struct pvn_npath_info *row, int *now,
+static void walk_from(struct pvn_topo_ntree *t, int base, struct pvn_topo_npath_info *row, int *now,
                       int *later)
 {
     int n_now = 1, n_later;
     for (int i = 0; i < t->n_nodes; i++)
-        row[i] = (struct pvn_npath_info){.type = PVN_NPATH_DIS, .next = -1};
-    row[base] = (struct pvn_npath_info){.type = PVN_NPATH_LOC, .bw = LOC_BW, .next = -1};
+        row[i] = (struct pvn_topo_npath_info){.type = PVN_TOPO_NPATH_DIS, .next = -1};
+    row[base] = (struct pvn_topo_npath_info){.type = PVN_TOPO_NPATH_LOC, .bw = LOC_BW, .next = -1};
     now[0] = base;
     while (n_now > 0) {
         n_later = 0;
         for (int i = 0; i < n_now; i++) {
-            const struct pvn_nnode *node = &t->nodes[now[i]];
+            const struct pvn_topo_nnode *node = &t->nodes[now[i]];
             for (int l = 0; l < node->n_links; l++) {
-                const struct pvn_nlink *link = &node->links[l];
-                struct pvn_npath_info path = row[now[i]], *best = &row[link->to];
+                const struct pvn_topo_nlink *link = &node->links[l];
+                struct pvn_topo_npath_info path = row[now[i]], *best = &row[link->to];
                 bool allowed;
                 int type = step_type(t, base, now[i], link, &path, &allowed);
                 float bw = lesser(path.bw, link->bw);
@@ -131,7 +138,7 @@ static void walk_from(struct pvn_ntree *t, int base, struct pvn_npath_info *row,
                     (type == (int)best->type &&
                      !(best->bw < bw || (best->bw == bw && best->hops > path.hops + 1))))
                     continue;
-                *best = (struct pvn_npath_info){
+                *best = (struct pvn_topo_npath_info){
                     .type = type, .bw = bw, .hops = (short)(path.hops + 1), .next = (short)now[i]};
                 int j = 0;
                 while (j < n_later && later[j] != link->to)
@@ -147,12 +154,12 @@ static void walk_from(struct pvn_ntree *t, int base, struct pvn_npath_info *row,
     }
 }
 
-int pvn_ntree_gpu_local_cpu(const struct pvn_ntree *t, int gpu)
+int pvn_topo_ntree_gpu_local_cpu(const struct pvn_topo_ntree *t, int gpu)
 {
     int best = -1;
-    const struct pvn_npath_info *best_path = NULL;
+    const struct pvn_topo_npath_info *best_path = NULL;
     for (int c = 0; c < t->n_cpus; c++) {
-        const struct pvn_npath_info *path = pvn_ntree_gpu_cpu(t, gpu, c);
+        const struct pvn_topo_npath_info *path = pvn_topo_ntree_gpu_cpu(t, gpu, c);
         if (path->bw <= 0)
             continue;
         if (best < 0 || path->bw > best_path->bw ||
@@ -167,14 +174,14 @@ int pvn_ntree_gpu_local_cpu(const struct pvn_ntree *t, int gpu)
 }
 
 /* More bandwidth first; the type only decides between equals (topo.cc ncclTopoGetLocal). */
-static int local(int n, struct pvn_nroute *(*at)(const struct pvn_ntree *, int, int),
-                 const struct pvn_ntree *t, int self, int *list)
+static int local(int n, struct pvn_topo_nroute *(*at)(const struct pvn_topo_ntree *, int, int),
+                 const struct pvn_topo_ntree *t, int self, int *list)
 {
     int count = 0;
     float best_bw = 0;
-    enum pvn_npath best_type = PVN_NPATH_DIS;
+    enum pvn_topo_npath best_type = PVN_TOPO_NPATH_DIS;
     for (int i = 0; i < n; i++) {
-        const struct pvn_nroute *r = at(t, self, i);
+        const struct pvn_topo_nroute *r = at(t, self, i);
         if (r->bw > best_bw || (r->bw == best_bw && r->type < best_type)) {
             best_bw = r->bw;
             best_type = r->type;
@@ -186,12 +193,12 @@ static int local(int n, struct pvn_nroute *(*at)(const struct pvn_ntree *, int, 
     return count;
 }
 
-int pvn_ntree_local_nets(const struct pvn_ntree *t, int gpu, int *list)
+int pvn_topo_ntree_local_nets(const struct pvn_topo_ntree *t, int gpu, int *list)
 {
     return local(t->n_nets, forward, t, gpu, list);
 }
 
-int pvn_ntree_local_gpus(const struct pvn_ntree *t, int net, int *list)
+int pvn_topo_ntree_local_gpus(const struct pvn_topo_ntree *t, int net, int *list)
 {
     return local(t->n_gpus, backward, t, net, list);
 }
@@ -206,18 +213,18 @@ static int mirror_bits(int value, int size)
     return mirrored;
 }
 
-int pvn_ntree_pick(const struct pvn_ntree *t, int gpu, int channel)
+int pvn_topo_ntree_pick(const struct pvn_topo_ntree *t, int gpu, int channel)
 {
     int most = t->n_nets > t->n_gpus ? t->n_nets : t->n_gpus;
     int *nets = calloc(2 * (size_t)most + 1, sizeof(*nets)), *gpus = nets + most;
     int picked = -1;
     if (!nets)
         return -1;
-    int n_nets = pvn_ntree_local_nets(t, gpu, nets);
-    int n_gpus = n_nets ? pvn_ntree_local_gpus(t, nets[0], gpus) : 0;
+    int n_nets = pvn_topo_ntree_local_nets(t, gpu, nets);
+    int n_gpus = n_nets ? pvn_topo_ntree_local_gpus(t, nets[0], gpus) : 0;
     if (n_gpus > 0) {
-        int per_gpu = t->env.netdevs == PVN_NETDEVS_ALL ? n_nets
-                      : t->env.netdevs == PVN_NETDEVS_MAX
+        int per_gpu = t->env.netdevs == PVN_TOPO_NETDEVS_ALL ? n_nets
+                      : t->env.netdevs == PVN_TOPO_NETDEVS_MAX
                           ? (t->env.netdevs_max < n_nets ? t->env.netdevs_max : n_nets)
                           : (n_nets + n_gpus - 1) / n_gpus;
         int start = t->nodes[t->gpus[gpu]].gpu.dev % n_gpus;
@@ -231,12 +238,12 @@ int pvn_ntree_pick(const struct pvn_ntree *t, int gpu, int channel)
 }
 
 /* The GPU that NCCL calls local to a net: the first one that would use it on some channel. */
-static int local_gpu(const struct pvn_ntree *t, int net, int *list)
+static int local_gpu(const struct pvn_topo_ntree *t, int net, int *list)
 {
-    int n = pvn_ntree_local_gpus(t, net, list);
+    int n = pvn_topo_ntree_local_gpus(t, net, list);
     for (int c = 0; c < CHANNELS; c++) {
         for (int i = 0; i < n; i++) {
-            if (pvn_ntree_pick(t, list[i], c) == net)
+            if (pvn_topo_ntree_pick(t, list[i], c) == net)
                 return list[i];
         }
     }
@@ -244,20 +251,20 @@ static int local_gpu(const struct pvn_ntree *t, int net, int *list)
 }
 
 /* PCIe through the CPU, but NVLink-C2C on the GPU's side of it. */
-static enum pvn_npath merge_types(enum pvn_npath a, enum pvn_npath b)
+static enum pvn_topo_npath merge_types(enum pvn_topo_npath a, enum pvn_topo_npath b)
 {
-    enum pvn_npath worse = a > b ? a : b, better = a > b ? b : a;
-    return worse == PVN_NPATH_PHB && better == PVN_NPATH_C2C ? PVN_NPATH_P2C : worse;
+    enum pvn_topo_npath worse = a > b ? a : b, better = a > b ? b : a;
+    return worse == PVN_TOPO_NPATH_PHB && better == PVN_TOPO_NPATH_C2C ? PVN_TOPO_NPATH_P2C : worse;
 }
 
 /* ncclTopoCheckGdr's part that the tree itself decides; the rest of the verdict is in gdr.c. A gdr
  * attribute that is missing counts as yes here: the question is what the layout allows. */
-static bool gdr_allowed(const struct pvn_ntree *t, int gpu, int net, bool read)
+static bool gdr_allowed(const struct pvn_topo_ntree *t, int gpu, int net, bool read)
 {
-    const struct pvn_nnode *g = &t->nodes[t->gpus[gpu]], *n = &t->nodes[t->nets[net]];
+    const struct pvn_topo_nnode *g = &t->nodes[t->gpus[gpu]], *n = &t->nodes[t->nets[net]];
     int limit = t->env.gdr_level >= 0 ? t->env.gdr_level
-                : t->env.gdr_c2c      ? PVN_NPATH_P2C
-                                      : PVN_NPATH_PXB;
+                : t->env.gdr_c2c      ? PVN_TOPO_NPATH_P2C
+                                      : PVN_TOPO_NPATH_PXB;
     if (n->net.gdr == 0 || g->gpu.gdr == 0)
         return false;
     if (read && t->env.gdr_read == 0)
@@ -265,32 +272,32 @@ static bool gdr_allowed(const struct pvn_ntree *t, int gpu, int net, bool read)
     if (read && t->env.gdr_read < 0 && g->gpu.sm > 0 && g->gpu.sm < 80 && t->n_gpus > 1) {
         bool nvlink = false;
         for (int p = 0; p < t->n_gpus; p++)
-            nvlink |= p != gpu && pvn_ntree_gpu_gpu(t, gpu, p)->type == PVN_NPATH_NVL;
+            nvlink |= p != gpu && pvn_topo_ntree_gpu_gpu(t, gpu, p)->type == PVN_TOPO_NPATH_NVL;
         if (!nvlink)
             return false;
     }
-    const struct pvn_nroute *route = pvn_ntree_route(t, gpu, net);
-    if (route->type == PVN_NPATH_PXN)
-        route = pvn_ntree_route(t, route->via_gpu, net);
+    const struct pvn_topo_nroute *route = pvn_topo_ntree_route(t, gpu, net);
+    if (route->type == PVN_TOPO_NPATH_PXN)
+        route = pvn_topo_ntree_route(t, route->via_gpu, net);
     return (int)route->type <= limit;
 }
 
-static void set_both(struct pvn_ntree *t, int gpu, int net, struct pvn_nroute route)
+static void set_both(struct pvn_topo_ntree *t, int gpu, int net, struct pvn_topo_nroute route)
 {
     *forward(t, gpu, net) = route;
     *backward(t, net, gpu) = route;
 }
 
-static void use_c2c(struct pvn_ntree *t, int gpu, int *list)
+static void use_c2c(struct pvn_topo_ntree *t, int gpu, int *list)
 {
-    int cpu = pvn_ntree_gpu_local_cpu(t, gpu);
-    int n = cpu < 0 ? 0 : pvn_ntree_local_nets(t, gpu, list);
+    int cpu = pvn_topo_ntree_gpu_local_cpu(t, gpu);
+    int n = cpu < 0 ? 0 : pvn_topo_ntree_local_nets(t, gpu, list);
     for (int i = 0; i < n; i++) {
-        struct pvn_nroute route = *pvn_ntree_route(t, gpu, list[i]);
-        if (merge_types(pvn_ntree_gpu_cpu(t, gpu, cpu)->type,
-                        pvn_ntree_net_cpu(t, list[i], cpu)->type) == PVN_NPATH_P2C &&
-            route.type > PVN_NPATH_P2C) {
-            route.type = PVN_NPATH_P2C;
+        struct pvn_topo_nroute route = *pvn_topo_ntree_route(t, gpu, list[i]);
+        if (merge_types(pvn_topo_ntree_gpu_cpu(t, gpu, cpu)->type,
+                        pvn_topo_ntree_net_cpu(t, list[i], cpu)->type) == PVN_TOPO_NPATH_P2C &&
+            route.type > PVN_TOPO_NPATH_P2C) {
+            route.type = PVN_TOPO_NPATH_P2C;
             set_both(t, gpu, list[i], route);
         }
     }
@@ -298,38 +305,40 @@ static void use_c2c(struct pvn_ntree *t, int gpu, int *list)
 
 /* Whether another GPU with NVLink to this one stands so much better
  * to the net that its help pays. */
-static void use_pxn(struct pvn_ntree *t, int gpu, int net, int relay)
+static void use_pxn(struct pvn_topo_ntree *t, int gpu, int net, int relay)
 {
-    struct pvn_nroute *mine = forward(t, gpu, net);
-    if (relay < 0 || relay == gpu || !pvn_ngraph_same_host(t, t->gpus[relay], t->gpus[gpu]))
+    struct pvn_topo_nroute *mine = forward(t, gpu, net);
+    if (relay < 0 || relay == gpu || !pvn_topo_ngraph_same_host(t, t->gpus[relay], t->gpus[gpu]))
         return;
-    const struct pvn_nroute *theirs = pvn_ntree_route(t, relay, net);
-    const struct pvn_npath_info *link = pvn_ntree_gpu_gpu(t, relay, gpu);
-    enum pvn_npath limit = t->env.pxn_c2c ? PVN_NPATH_P2C : PVN_NPATH_PXB;
-    if (theirs->type > limit || !gdr_allowed(t, relay, net, true) || link->type > PVN_NPATH_NVL ||
-        !(theirs->bw > mine->bw || mine->type > PVN_NPATH_PXN))
+    const struct pvn_topo_nroute *theirs = pvn_topo_ntree_route(t, relay, net);
+    const struct pvn_topo_npath_info *link = pvn_topo_ntree_gpu_gpu(t, relay, gpu);
+    enum pvn_topo_npath limit = t->env.pxn_c2c ? PVN_TOPO_NPATH_P2C : PVN_TOPO_NPATH_PXB;
+    if (theirs->type > limit || !gdr_allowed(t, relay, net, true) ||
+        link->type > PVN_TOPO_NPATH_NVL ||
+        !(theirs->bw > mine->bw || mine->type > PVN_TOPO_NPATH_PXN))
         return;
-    *mine = (struct pvn_nroute){.type = PVN_NPATH_PXN,
-                                .bw = lesser(pvn_ntree_gpu_gpu(t, gpu, relay)->bw, theirs->bw),
-                                .via_gpu = relay};
+    *mine = (struct pvn_topo_nroute){
+        .type = PVN_TOPO_NPATH_PXN,
+        .bw = lesser(pvn_topo_ntree_gpu_gpu(t, gpu, relay)->bw, theirs->bw),
+        .via_gpu = relay};
 }
 
-static void use_detour(struct pvn_ntree *t, int gpu, int net)
+static void use_detour(struct pvn_topo_ntree *t, int gpu, int net)
 {
-    int cpu = pvn_ntree_gpu_local_cpu(t, gpu);
-    if (cpu < 0 || pvn_ntree_route(t, gpu, net)->type >= PVN_NPATH_PHB ||
+    int cpu = pvn_topo_ntree_gpu_local_cpu(t, gpu);
+    if (cpu < 0 || pvn_topo_ntree_route(t, gpu, net)->type >= PVN_TOPO_NPATH_PHB ||
         gdr_allowed(t, gpu, net, false))
         return;
-    const struct pvn_npath_info *up = pvn_ntree_gpu_cpu(t, gpu, cpu);
-    const struct pvn_npath_info *down = pvn_ntree_net_cpu(t, net, cpu);
+    const struct pvn_topo_npath_info *up = pvn_topo_ntree_gpu_cpu(t, gpu, cpu);
+    const struct pvn_topo_npath_info *down = pvn_topo_ntree_net_cpu(t, net, cpu);
     set_both(t, gpu, net,
-             (struct pvn_nroute){.type = merge_types(up->type, down->type),
-                                 .bw = lesser(up->bw, down->bw),
-                                 .via_gpu = -1,
-                                 .detour = true});
+             (struct pvn_topo_nroute){.type = merge_types(up->type, down->type),
+                                      .bw = lesser(up->bw, down->bw),
+                                      .via_gpu = -1,
+                                      .detour = true});
 }
 
-static int decide_routes(struct pvn_ntree *t)
+static int decide_routes(struct pvn_topo_ntree *t)
 {
     int most = t->n_nets > t->n_gpus ? t->n_nets : t->n_gpus;
     int *list = calloc((size_t)most + 1, sizeof(*list));
@@ -337,9 +346,9 @@ static int decide_routes(struct pvn_ntree *t)
         return -ENOMEM;
     for (int g = 0; g < t->n_gpus; g++) {
         for (int n = 0; n < t->n_nets; n++) {
-            const struct pvn_npath_info *path = pvn_ntree_gpu_net(t, g, n);
+            const struct pvn_topo_npath_info *path = pvn_topo_ntree_gpu_net(t, g, n);
             set_both(t, g, n,
-                     (struct pvn_nroute){.type = path->type, .bw = path->bw, .via_gpu = -1});
+                     (struct pvn_topo_nroute){.type = path->type, .bw = path->bw, .via_gpu = -1});
         }
     }
     for (int g = 0; g < t->n_gpus; g++)
@@ -356,25 +365,26 @@ static int decide_routes(struct pvn_ntree *t)
 }
 
 /* GPU pairs that may not talk directly go through the CPU (ncclTopoCheckP2p). */
-static void divert_gpu_pairs(struct pvn_ntree *t)
+static void divert_gpu_pairs(struct pvn_topo_ntree *t)
 {
     int devs = 0;
     for (int i = 0; i < t->n_nodes; i++)
-        devs += t->nodes[i].kind == PVN_NN_DEV;
-    const struct pvn_nnode *cpu0 = t->n_cpus ? &t->nodes[t->cpus[0]] : NULL;
-    int limit = PVN_NPATH_PXB;
-    if (cpu0 && cpu0->cpu.arch == PVN_NARCH_X86 && cpu0->cpu.vendor == PVN_NCPU_AMD && devs <= 2)
-        limit = PVN_NPATH_SYS;
+        devs += t->nodes[i].kind == PVN_TOPO_NN_DEV;
+    const struct pvn_topo_nnode *cpu0 = t->n_cpus ? &t->nodes[t->cpus[0]] : NULL;
+    int limit = PVN_TOPO_NPATH_PXB;
+    if (cpu0 && cpu0->cpu.arch == PVN_TOPO_NARCH_X86 && cpu0->cpu.vendor == PVN_TOPO_NCPU_AMD &&
+        devs <= 2)
+        limit = PVN_TOPO_NPATH_SYS;
     if (t->env.p2p_level >= 0)
         limit = t->env.p2p_level;
     for (int g = 0; g < t->n_gpus; g++) {
-        int cpu = pvn_ntree_gpu_local_cpu(t, g);
+        int cpu = pvn_topo_ntree_gpu_local_cpu(t, g);
         for (int p = 0; p < t->n_gpus; p++) {
-            struct pvn_npath_info *path = to_gpu(t, g, t->gpus[p]);
+            struct pvn_topo_npath_info *path = to_gpu(t, g, t->gpus[p]);
             if ((int)path->type <= limit || cpu < 0)
                 continue;
-            const struct pvn_npath_info *up = to_cpu(t, cpu, t->gpus[p]);
-            const struct pvn_npath_info *down = to_gpu(t, g, t->cpus[cpu]);
+            const struct pvn_topo_npath_info *up = to_cpu(t, cpu, t->gpus[p]);
+            const struct pvn_topo_npath_info *down = to_gpu(t, g, t->cpus[cpu]);
             path->type = merge_types(up->type, down->type);
             path->bw = lesser(up->bw, down->bw);
             path->hops = (short)(up->hops + down->hops);
@@ -382,10 +392,10 @@ static void divert_gpu_pairs(struct pvn_ntree *t)
     }
 }
 
-int pvn_ntree_hops(const struct pvn_ntree *t, int gpu, int net, int *hops, int max)
+int pvn_topo_ntree_hops(const struct pvn_topo_ntree *t, int gpu, int net, int *hops, int max)
 {
     int n = 0, at = t->gpus[gpu];
-    if (pvn_ntree_gpu_net(t, gpu, net)->type >= PVN_NPATH_DIS)
+    if (pvn_topo_ntree_gpu_net(t, gpu, net)->type >= PVN_TOPO_NPATH_DIS)
         return 0;
     while (at >= 0 && n < max) {
         hops[n++] = at;
@@ -394,7 +404,7 @@ int pvn_ntree_hops(const struct pvn_ntree *t, int gpu, int net, int *hops, int m
     return n;
 }
 
-void pvn_ntree_free(struct pvn_ntree *tree)
+void pvn_topo_ntree_free(struct pvn_topo_ntree *tree)
 {
     if (!tree)
         return;
@@ -409,7 +419,7 @@ void pvn_ntree_free(struct pvn_ntree *tree)
     free(tree);
 }
 
-static int compute_paths(struct pvn_ntree *t)
+static int compute_paths(struct pvn_topo_ntree *t)
 {
     int bases = t->n_cpus + t->n_gpus + t->n_nets;
     size_t pairs = (size_t)t->n_gpus * (size_t)t->n_nets;
@@ -431,10 +441,10 @@ static int compute_paths(struct pvn_ntree *t)
     return decide_routes(t);
 }
 
-int pvn_ntree_new(const struct pvn_ndoc *doc, const struct pvn_nccl_env *env,
-                  struct pvn_ntree **tree, char *why, size_t why_len)
+int pvn_topo_ntree_new(const struct pvn_topo_ndoc *doc, const struct pvn_topo_nccl_env *env,
+                       struct pvn_topo_ntree **tree, char *why, size_t why_len)
 {
-    struct pvn_ntree *t = calloc(1, sizeof(*t));
+    struct pvn_topo_ntree *t = calloc(1, sizeof(*t));
     *tree = NULL;
     if (!t) {
         snprintf(why, why_len, "out of memory");
@@ -444,12 +454,12 @@ int pvn_ntree_new(const struct pvn_ndoc *doc, const struct pvn_nccl_env *env,
     if (env)
         t->env = *env;
     else
-        pvn_nccl_env_load(&t->env, NULL, NULL);
-    int err = pvn_ngraph_build(t, why, why_len);
+        pvn_topo_nccl_env_load(&t->env, NULL, NULL);
+    int err = pvn_topo_ngraph_build(t, why, why_len);
     if (err == 0 && (err = compute_paths(t)) < 0)
         snprintf(why, why_len, "out of memory");
     if (err < 0) {
-        pvn_ntree_free(t);
+        pvn_topo_ntree_free(t);
         return err;
     }
     *tree = t;

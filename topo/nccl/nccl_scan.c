@@ -14,28 +14,28 @@ struct scan {
     const char *text;
     size_t len, at;
     int line;
-    struct pvn_lint *lint;
+    struct pvn_topo_lint *lint;
     bool failed;
 };
 
-const char *pvn_lint_level_name(enum pvn_lint_level level)
+const char *pvn_topo_lint_level_name(enum pvn_topo_lint_level level)
 {
     static const char *const names[] = {"NOTE", "WARN", "ERROR"};
     return names[level];
 }
 
-void pvn_lint_free(struct pvn_lint *lint)
+void pvn_topo_lint_free(struct pvn_topo_lint *lint)
 {
     free(lint->findings);
-    *lint = (struct pvn_lint){0};
+    *lint = (struct pvn_topo_lint){0};
 }
 
-int pvn_lint_add(struct pvn_lint *lint, enum pvn_lint_level level, const char *rule, int line,
-                 int place, const char *remedy, const char *what, ...)
+int pvn_topo_lint_add(struct pvn_topo_lint *lint, enum pvn_topo_lint_level level, const char *rule,
+                      int line, int place, const char *remedy, const char *what, ...)
 {
     if ((lint->n & (lint->n - 1)) == 0) {
         size_t room = lint->n ? 2 * (size_t)lint->n : 1;
-        struct pvn_lint_finding *more = realloc(lint->findings, room * sizeof(*more));
+        struct pvn_topo_lint_finding *more = realloc(lint->findings, room * sizeof(*more));
         if (!more)
             return -ENOMEM;
         lint->findings = more;
@@ -44,8 +44,8 @@ int pvn_lint_add(struct pvn_lint *lint, enum pvn_lint_level level, const char *r
     int at = lint->n++;
     for (; at > 0 && lint->findings[at - 1].line > line; at--)
         lint->findings[at] = lint->findings[at - 1];
-    struct pvn_lint_finding *f = &lint->findings[at];
-    *f = (struct pvn_lint_finding){
+    struct pvn_topo_lint_finding *f = &lint->findings[at];
+    *f = (struct pvn_topo_lint_finding){
         .level = level, .rule = rule, .line = line, .place = place, .count = 1, .remedy = remedy};
     va_list args;
     va_start(args, what);
@@ -58,11 +58,11 @@ int pvn_lint_add(struct pvn_lint *lint, enum pvn_lint_level level, const char *r
 #define MOST_OF_A_KIND 8
 
 /* The finding among the first n that says it already, or -1. */
-static int find_like(const struct pvn_lint *lint, int n, const struct pvn_lint_finding *f)
+static int find_like(const struct pvn_topo_lint *lint, int n, const struct pvn_topo_lint_finding *f)
 {
     int alike = 0, last = -1;
     for (int i = 0; i < n; i++) {
-        const struct pvn_lint_finding *other = &lint->findings[i];
+        const struct pvn_topo_lint_finding *other = &lint->findings[i];
         if (other->level != f->level || strcmp(other->rule, f->rule) != 0 ||
             strcmp(other->remedy, f->remedy) != 0)
             continue;
@@ -74,7 +74,7 @@ static int find_like(const struct pvn_lint *lint, int n, const struct pvn_lint_f
     return alike >= MOST_OF_A_KIND ? last : -1;
 }
 
-void pvn_lint_fold(struct pvn_lint *lint)
+void pvn_lint_fold(struct pvn_topo_lint *lint)
 {
     int kept = 0;
     for (int i = 0; i < lint->n; i++) {
@@ -83,7 +83,7 @@ void pvn_lint_fold(struct pvn_lint *lint)
             lint->findings[kept++] = lint->findings[i];
             continue;
         }
-        struct pvn_lint_finding *f = &lint->findings[like];
+        struct pvn_topo_lint_finding *f = &lint->findings[like];
         size_t used = strlen(f->what);
         /* Room for a few lines' numbers; the count says how many there are. */
         if (f->count == 1)
@@ -101,8 +101,8 @@ void pvn_lint_fold(struct pvn_lint *lint)
 static bool stop(struct scan *s, const char *what, const char *remedy)
 {
     if (!s->failed)
-        pvn_lint_add(s->lint, PVN_LINT_ERROR, "scanner", s->line, 0, remedy,
-                     "NCCL's reader stops here: %s", what);
+        pvn_topo_lint_add(s->lint, PVN_TOPO_LINT_ERROR, "scanner", s->line, 0, remedy,
+                          "NCCL's reader stops here: %s", what);
     s->failed = true;
     return false;
 }
@@ -128,7 +128,7 @@ static bool value(struct scan *s, int *last)
     do {
         if ((c = next(s)) < 0)
             return stop(s, "the file ends inside a value", "close the quote");
-        if (n++ > PVN_NCCL_XML_VALUE)
+        if (n++ > PVN_TOPO_NCCL_XML_VALUE)
             return stop(s, "a value is longer than 253 characters", "shorten it");
     } while (c != quote);
     if ((*last = next(s)) < 0)
@@ -153,7 +153,7 @@ static bool token(struct scan *s, char *name, size_t size, bool with_value, int 
         }
         if (n < size)
             name[n] = (char)c;
-        if (n++ > PVN_NCCL_XML_VALUE)
+        if (n++ > PVN_TOPO_NCCL_XML_VALUE)
             return stop(s, "a name is longer than 253 characters", "shorten it");
     } while (c != ' ' && c != '>' && c != '/' && c != '\n' && c != '\r');
     name[n - 1 < size ? n - 1 : size - 1] = '\0';
@@ -236,10 +236,10 @@ again:
     return stop(s, "a tag does not end with >", "check the quotes and the end of the tag");
 }
 
-bool pvn_lint_scan(const char *text, size_t len, struct pvn_lint *lint)
+bool pvn_topo_lint_scan(const char *text, size_t len, struct pvn_topo_lint *lint)
 {
     struct scan s = {.text = text, .len = len, .line = 1, .lint = lint};
-    char open[PVN_NDOC_MAX_DEPTH][64], name[64];
+    char open[PVN_TOPO_NDOC_MAX_DEPTH][64], name[64];
     int depth = 0, type;
     while (tag(&s, name, sizeof(name), &type)) {
         if (type == NONE) {
@@ -255,7 +255,7 @@ bool pvn_lint_scan(const char *text, size_t len, struct pvn_lint *lint)
             depth -= depth > 0;
         }
         if (type == OPEN) {
-            if (depth == PVN_NDOC_MAX_DEPTH)
+            if (depth == PVN_TOPO_NDOC_MAX_DEPTH)
                 break; /* the reader says so */
             snprintf(open[depth++], sizeof(open[0]), "%s", name);
         }

@@ -20,99 +20,109 @@ extern "C" {
 #endif
 
 /* Best first. The numbers are NCCL's (2.28 and later), which is what its TRACE lines print. */
-enum pvn_npath {
-    PVN_NPATH_LOC,
-    PVN_NPATH_NVL,
-    PVN_NPATH_NVB,
-    PVN_NPATH_C2C,
-    PVN_NPATH_PIX,
-    PVN_NPATH_PXB,
-    PVN_NPATH_P2C,
-    PVN_NPATH_PXN,
-    PVN_NPATH_PHB,
-    PVN_NPATH_SYS,
-    PVN_NPATH_NET,
-    PVN_NPATH_DIS,
+enum pvn_topo_npath {
+    PVN_TOPO_NPATH_LOC,
+    PVN_TOPO_NPATH_NVL,
+    PVN_TOPO_NPATH_NVB,
+    PVN_TOPO_NPATH_C2C,
+    PVN_TOPO_NPATH_PIX,
+    PVN_TOPO_NPATH_PXB,
+    PVN_TOPO_NPATH_P2C,
+    PVN_TOPO_NPATH_PXN,
+    PVN_TOPO_NPATH_PHB,
+    PVN_TOPO_NPATH_SYS,
+    PVN_TOPO_NPATH_NET,
+    PVN_TOPO_NPATH_DIS,
 };
 
 /* "PIX"; static. */
-const char *pvn_npath_name(enum pvn_npath type);
+const char *pvn_topo_npath_name(enum pvn_topo_npath type);
 /* "the same PCIe switch"; static. For sentences. */
-const char *pvn_npath_words(enum pvn_npath type);
+const char *pvn_topo_npath_words(enum pvn_topo_npath type);
 
-enum pvn_nvendor { PVN_NCPU_UNKNOWN, PVN_NCPU_INTEL, PVN_NCPU_AMD, PVN_NCPU_ZHAOXIN };
-enum pvn_narch { PVN_NARCH_UNKNOWN, PVN_NARCH_X86, PVN_NARCH_ARM, PVN_NARCH_POWER };
+enum pvn_topo_nvendor {
+    PVN_TOPO_NCPU_UNKNOWN,
+    PVN_TOPO_NCPU_INTEL,
+    PVN_TOPO_NCPU_AMD,
+    PVN_TOPO_NCPU_ZHAOXIN
+};
+enum pvn_topo_narch {
+    PVN_TOPO_NARCH_UNKNOWN,
+    PVN_TOPO_NARCH_X86,
+    PVN_TOPO_NARCH_ARM,
+    PVN_TOPO_NARCH_POWER
+};
 
-enum pvn_netdevs_policy { PVN_NETDEVS_AUTO, PVN_NETDEVS_ALL, PVN_NETDEVS_MAX };
-enum pvn_merge_policy { PVN_MERGE_ALL, PVN_MERGE_RAIL };
+enum pvn_topo_netdevs_policy { PVN_TOPO_NETDEVS_AUTO, PVN_TOPO_NETDEVS_ALL, PVN_TOPO_NETDEVS_MAX };
+enum pvn_topo_merge_policy { PVN_TOPO_MERGE_ALL, PVN_TOPO_MERGE_RAIL };
 
 /* NCCL's own variables that change its decisions. -1 in a level: not set. */
-struct pvn_nccl_env {
-    int p2p_level;                      /* NCCL_P2P_LEVEL, or NCCL_P2P_DISABLE=1 */
-    int gdr_level;                      /* NCCL_NET_GDR_LEVEL */
-    int gdr_read;                       /* NCCL_NET_GDR_READ: 0, 1, or -1 unset */
-    bool gdr_c2c;                       /* NCCL_NET_GDR_C2C, default 1 */
-    bool dmabuf;                        /* NCCL_DMABUF_ENABLE, default 1 */
-    bool pxn_disable;                   /* NCCL_PXN_DISABLE, default 0 */
-    bool pxn_c2c;                       /* NCCL_PXN_C2C, default 1 */
-    bool nvb_disable;                   /* NCCL_NVB_DISABLE, default 0 */
-    int cross_nic;                      /* NCCL_CROSS_NIC, default 2 */
-    int p2p_pxn_level;                  /* NCCL_P2P_PXN_LEVEL, default 2 */
-    enum pvn_netdevs_policy netdevs;    /* NCCL_NETDEVS_POLICY, default AUTO */
-    int netdevs_max;                    /* n of MAX:n */
-    int merge_level;                    /* NCCL_NET_MERGE_LEVEL: PVN_MERGE_PORT by default */
-    enum pvn_merge_policy merge_policy; /* NCCL_NET_MERGE_POLICY */
-    const char *force_merge;            /* NCCL_NET_FORCE_MERGE, or NULL; the caller's string */
+struct pvn_topo_nccl_env {
+    int p2p_level;                        /* NCCL_P2P_LEVEL, or NCCL_P2P_DISABLE=1 */
+    int gdr_level;                        /* NCCL_NET_GDR_LEVEL */
+    int gdr_read;                         /* NCCL_NET_GDR_READ: 0, 1, or -1 unset */
+    bool gdr_c2c;                         /* NCCL_NET_GDR_C2C, default 1 */
+    bool dmabuf;                          /* NCCL_DMABUF_ENABLE, default 1 */
+    bool pxn_disable;                     /* NCCL_PXN_DISABLE, default 0 */
+    bool pxn_c2c;                         /* NCCL_PXN_C2C, default 1 */
+    bool nvb_disable;                     /* NCCL_NVB_DISABLE, default 0 */
+    int cross_nic;                        /* NCCL_CROSS_NIC, default 2 */
+    int p2p_pxn_level;                    /* NCCL_P2P_PXN_LEVEL, default 2 */
+    enum pvn_topo_netdevs_policy netdevs; /* NCCL_NETDEVS_POLICY, default AUTO */
+    int netdevs_max;                      /* n of MAX:n */
+    int merge_level;                      /* NCCL_NET_MERGE_LEVEL: PVN_TOPO_MERGE_PORT by default */
+    enum pvn_topo_merge_policy merge_policy; /* NCCL_NET_MERGE_POLICY */
+    const char *force_merge; /* NCCL_NET_FORCE_MERGE, or NULL; the caller's string */
     char bad[160]; /* a value that NCCL would not understand, as a sentence; "" when none */
 };
 
-#define PVN_MERGE_PORT PVN_NPATH_NVL /* NCCL gives PORT the number of NVL */
+#define PVN_TOPO_MERGE_PORT PVN_TOPO_NPATH_NVL /* NCCL gives PORT the number of NVL */
 
 /* Fills env from a look-up with getenv's contract (NULL when unset); get may be NULL for all
  * defaults. Values are read as NCCL reads them, old single digits of the levels included. */
-void pvn_nccl_env_load(struct pvn_nccl_env *env, const char *(*get)(const char *name, void *user),
-                       void *user);
+void pvn_topo_nccl_env_load(struct pvn_topo_nccl_env *env,
+                            const char *(*get)(const char *name, void *user), void *user);
 
-enum pvn_nnode_kind {
-    PVN_NN_CPU, /* a NUMA node, in NCCL's language */
-    PVN_NN_PCI, /* a switch: its upstream port */
-    PVN_NN_DEV, /* a GPU's hardware; the GPU nodes below are one per rank that uses it */
-    PVN_NN_GPU,
-    PVN_NN_NVS, /* the NVSwitch fabric, one node whatever the number of chips */
-    PVN_NN_NIC,
-    PVN_NN_NET, /* one network device of the plugin */
+enum pvn_topo_nnode_kind {
+    PVN_TOPO_NN_CPU, /* a NUMA node, in NCCL's language */
+    PVN_TOPO_NN_PCI, /* a switch: its upstream port */
+    PVN_TOPO_NN_DEV, /* a GPU's hardware; the GPU nodes below are one per rank that uses it */
+    PVN_TOPO_NN_GPU,
+    PVN_TOPO_NN_NVS, /* the NVSwitch fabric, one node whatever the number of chips */
+    PVN_TOPO_NN_NIC,
+    PVN_TOPO_NN_NET, /* one network device of the plugin */
 };
 
-enum pvn_nlink_kind {
-    PVN_NL_LOC = 0,
-    PVN_NL_NVL = 1,
-    PVN_NL_C2C = 3,
-    PVN_NL_PCI = 4,
-    PVN_NL_SYS = 9,
-    PVN_NL_NET = 10,
+enum pvn_topo_nlink_kind {
+    PVN_TOPO_NL_LOC = 0,
+    PVN_TOPO_NL_NVL = 1,
+    PVN_TOPO_NL_C2C = 3,
+    PVN_TOPO_NL_PCI = 4,
+    PVN_TOPO_NL_SYS = 9,
+    PVN_TOPO_NL_NET = 10,
 };
 
-struct pvn_nlink {
-    enum pvn_nlink_kind kind;
+struct pvn_topo_nlink {
+    enum pvn_topo_nlink_kind kind;
     int to; /* index of the node at the other end */
     float bw;
 };
 
-struct pvn_nnode {
-    enum pvn_nnode_kind kind;
+struct pvn_topo_nnode {
+    enum pvn_topo_nnode_kind kind;
     int up;         /* the node above it in the tree, -1 for a cpu and for NVS */
     char busid[32]; /* of PCI, DEV, GPU, NIC; "" when there is none (a NIC right below a cpu) */
-    const struct pvn_ndoc_node *doc; /* the element it came from (pci, gpu, nic, net or cpu) */
+    const struct pvn_topo_ndoc_node *doc; /* the element it came from (pci, gpu, nic, net or cpu) */
     uint64_t ids;  /* vendor, device, subsystem vendor, subsystem device, 16 bits each */
     float up_bw;   /* GB/s of the link to `up` */
     int flattened; /* PCI: how many Broadcom sub-switches were folded into this one */
-    struct pvn_nlink *links;
+    struct pvn_topo_nlink *links;
     int n_links;
     union {
         struct {
             int numa; /* as in the text: -1 is kept */
-            enum pvn_narch arch;
-            enum pvn_nvendor vendor;
+            enum pvn_topo_narch arch;
+            enum pvn_topo_nvendor vendor;
             int family, model;
             float inter_bw; /* to any other cpu */
         } cpu;
@@ -133,71 +143,77 @@ struct pvn_nnode {
     };
 };
 
-struct pvn_npath_info {
-    enum pvn_npath type;
+struct pvn_topo_npath_info {
+    enum pvn_topo_npath type;
     float bw;
     short hops;
     short next; /* node index of the next hop towards the base, -1 at the base */
 };
 
 /* What NCCL ends up with for one GPU and one net. */
-struct pvn_nroute {
-    enum pvn_npath type; /* after PXN and the detour for a refused GPUDirect */
+struct pvn_topo_nroute {
+    enum pvn_topo_npath type; /* after PXN and the detour for a refused GPUDirect */
     float bw;
     int via_gpu; /* PXN: the GPU that relays (index into gpus), else -1 */
     bool detour; /* GPUDirect refused, so the data goes through the GPU's cpu */
 };
 
-struct pvn_ntree {
-    const struct pvn_ndoc *doc; /* borrowed: must outlive the tree */
-    struct pvn_nccl_env env;
-    struct pvn_nnode *nodes;
+struct pvn_topo_ntree {
+    const struct pvn_topo_ndoc *doc; /* borrowed: must outlive the tree */
+    struct pvn_topo_nccl_env env;
+    struct pvn_topo_nnode *nodes;
     int n_nodes;
     int *gpus, *nets, *cpus; /* node indices in NCCL's order */
     int n_gpus, n_nets, n_cpus;
     /* paths[base][node], base counted over cpus, then gpus, then
      * nets. Internal: use the accessors. */
-    struct pvn_npath_info *paths;
-    struct pvn_nroute *routes; /* [gpu][net] */
+    struct pvn_topo_npath_info *paths;
+    struct pvn_topo_nroute *routes; /* [gpu][net] */
 };
 
 /* Makes the tree. 0, -ENOMEM, or -EINVAL with a sentence in why (at least 256 bytes): no <system>,
  * or more of something than NCCL can hold. */
-int pvn_ntree_new(const struct pvn_ndoc *doc, const struct pvn_nccl_env *env,
-                  struct pvn_ntree **tree, char *why, size_t why_len);
-void pvn_ntree_free(struct pvn_ntree *tree);
+int pvn_topo_ntree_new(const struct pvn_topo_ndoc *doc, const struct pvn_topo_nccl_env *env,
+                       struct pvn_topo_ntree **tree, char *why, size_t why_len);
+void pvn_topo_ntree_free(struct pvn_topo_ntree *tree);
 
 /* GPU and net arguments are indices into gpus and nets, cpu into cpus. The path as the graph has
  * it, before PXN and detours. */
-const struct pvn_npath_info *pvn_ntree_gpu_net(const struct pvn_ntree *tree, int gpu, int net);
-const struct pvn_npath_info *pvn_ntree_gpu_gpu(const struct pvn_ntree *tree, int from, int to);
-const struct pvn_npath_info *pvn_ntree_gpu_cpu(const struct pvn_ntree *tree, int gpu, int cpu);
-const struct pvn_npath_info *pvn_ntree_net_cpu(const struct pvn_ntree *tree, int net, int cpu);
-const struct pvn_npath_info *pvn_ntree_net_net(const struct pvn_ntree *tree, int from, int to);
-const struct pvn_nroute *pvn_ntree_route(const struct pvn_ntree *tree, int gpu, int net);
+const struct pvn_topo_npath_info *pvn_topo_ntree_gpu_net(const struct pvn_topo_ntree *tree, int gpu,
+                                                         int net);
+const struct pvn_topo_npath_info *pvn_topo_ntree_gpu_gpu(const struct pvn_topo_ntree *tree,
+                                                         int from, int to);
+const struct pvn_topo_npath_info *pvn_topo_ntree_gpu_cpu(const struct pvn_topo_ntree *tree, int gpu,
+                                                         int cpu);
+const struct pvn_topo_npath_info *pvn_topo_ntree_net_cpu(const struct pvn_topo_ntree *tree, int net,
+                                                         int cpu);
+const struct pvn_topo_npath_info *pvn_topo_ntree_net_net(const struct pvn_topo_ntree *tree,
+                                                         int from, int to);
+const struct pvn_topo_nroute *pvn_topo_ntree_route(const struct pvn_topo_ntree *tree, int gpu,
+                                                   int net);
 
 /* The nodes from the GPU (first) to the net (last) of the graph's path into hops[max]; how many, or
  * 0 when there is no path. */
-int pvn_ntree_hops(const struct pvn_ntree *tree, int gpu, int net, int *hops, int max);
+int pvn_topo_ntree_hops(const struct pvn_topo_ntree *tree, int gpu, int net, int *hops, int max);
 
 /* The cpu (index into cpus) that NCCL calls local to a GPU, or -1. */
-int pvn_ntree_gpu_local_cpu(const struct pvn_ntree *tree, int gpu);
+int pvn_topo_ntree_gpu_local_cpu(const struct pvn_topo_ntree *tree, int gpu);
 /* NUMA number of the cpu above a node, or -2 when there is none. */
-int pvn_ntree_numa(const struct pvn_ntree *tree, int node);
+int pvn_topo_ntree_numa(const struct pvn_topo_ntree *tree, int node);
 
 /* The local nets of a GPU as NCCL counts them: highest bandwidth first, and only among equals the
  * best type. Fills list (room for n_nets), returns how many. */
-int pvn_ntree_local_nets(const struct pvn_ntree *tree, int gpu, int *list);
+int pvn_topo_ntree_local_nets(const struct pvn_topo_ntree *tree, int gpu, int *list);
 /* The same rule from the net's side. */
-int pvn_ntree_local_gpus(const struct pvn_ntree *tree, int net, int *list);
+int pvn_topo_ntree_local_gpus(const struct pvn_topo_ntree *tree, int net, int *list);
 
 /* The net (index into nets) that NCCL takes for a GPU and a channel, or -1 when it has none. */
-int pvn_ntree_pick(const struct pvn_ntree *tree, int gpu, int channel);
+int pvn_topo_ntree_pick(const struct pvn_topo_ntree *tree, int gpu, int channel);
 
 /* PCIe link in GB/s from the two texts of the document, as NCCL computes it. *speed_known says
  * whether the speed text is in NCCL's dictionary (otherwise it counts as gen3), *width_known
  * whether the width is not 0 (otherwise 16). Both may be NULL. */
-float pvn_npci_bw(const char *speed, const char *width, bool *speed_known, bool *width_known);
+float pvn_topo_npci_bw(const char *speed, const char *width, bool *speed_known, bool *width_known);
 
 #ifdef __cplusplus
 }

@@ -17,23 +17,23 @@ extern "C" {
 /* What NCCL 2.19 to 2.30 can take (src/graph/xml.h, xml.cc, topo.h). 256 nodes are allocated and
  * the reader wants one free when it meets the last end tag; 255 bytes hold a value, its closing
  * quote and a NUL. */
-#define PVN_NCCL_XML_NODES 255
-#define PVN_NCCL_XML_ATTRS 16
-#define PVN_NCCL_XML_VALUE 253
-#define PVN_NCCL_XML_SUBS  640
+#define PVN_TOPO_NCCL_XML_NODES 255
+#define PVN_TOPO_NCCL_XML_ATTRS 16
+#define PVN_TOPO_NCCL_XML_VALUE 253
+#define PVN_TOPO_NCCL_XML_SUBS  640
 
 /* Our own limits, far above any real machine, so that a hostile file ends in an error. */
-#define PVN_XML_MAX_BYTES (4u << 20)
-#define PVN_XML_MAX_NODES 8192
+#define PVN_TOPO_XML_MAX_BYTES (4u << 20)
+#define PVN_TOPO_XML_MAX_NODES 8192
 
-enum pvn_xml_kind {
-    PVN_XML_TOPOLOGY, /* <system>: what this reader is for */
-    PVN_XML_GRAPHS,   /* <graphs>: a file for NCCL_GRAPH_FILE */
-    PVN_XML_OTHER,
+enum pvn_topo_xml_kind {
+    PVN_TOPO_XML_TOPOLOGY, /* <system>: what this reader is for */
+    PVN_TOPO_XML_GRAPHS,   /* <graphs>: a file for NCCL_GRAPH_FILE */
+    PVN_TOPO_XML_OTHER,
 };
 
-struct pvn_xml_error {
-    enum pvn_xml_kind kind;
+struct pvn_topo_xml_error {
+    enum pvn_topo_xml_kind kind;
     int line, column; /* 1-based; 0 when the error is not about a place in the file */
     char text[320];   /* one sentence, names the value and the remedy */
 };
@@ -45,18 +45,19 @@ struct pvn_xml_error {
  * with one <system version="1"> (version 2 is AMD's RCCL and accepted as such), every cpu needs
  * numaid, every pci busid, every nvlink and pcilink target, every net name. Elements where NCCL
  * ignores them are skipped, as NCCL does. */
-int pvn_nccl_xml_read(const char *path, struct pvn_ndoc **doc, struct pvn_xml_error *err);
-int pvn_nccl_xml_parse(const char *text, size_t len, struct pvn_ndoc **doc,
-                       struct pvn_xml_error *err);
+int pvn_topo_nccl_xml_read(const char *path, struct pvn_topo_ndoc **doc,
+                           struct pvn_topo_xml_error *err);
+int pvn_topo_nccl_xml_parse(const char *text, size_t len, struct pvn_topo_ndoc **doc,
+                            struct pvn_topo_xml_error *err);
 
-enum pvn_lint_level {
-    PVN_LINT_NOTE,  /* legal, worth knowing */
-    PVN_LINT_WARN,  /* NCCL takes it but will build something else than meant */
-    PVN_LINT_ERROR, /* NCCL refuses the file, or ignores it altogether */
+enum pvn_topo_lint_level {
+    PVN_TOPO_LINT_NOTE,  /* legal, worth knowing */
+    PVN_TOPO_LINT_WARN,  /* NCCL takes it but will build something else than meant */
+    PVN_TOPO_LINT_ERROR, /* NCCL refuses the file, or ignores it altogether */
 };
 
-struct pvn_lint_finding {
-    enum pvn_lint_level level;
+struct pvn_topo_lint_finding {
+    enum pvn_topo_lint_level level;
     const char *rule; /* stable short name, e.g. "bus-id-repeated" */
     int line;         /* 1-based, 0 for the whole file; the first, where count is more than 1 */
     int place;        /* line of the element around it, 0 none */
@@ -65,37 +66,37 @@ struct pvn_lint_finding {
     const char *remedy; /* what to write instead; static text */
 };
 
-struct pvn_lint {
-    struct pvn_lint_finding *findings; /* in order of line */
+struct pvn_topo_lint {
+    struct pvn_topo_lint_finding *findings; /* in order of line */
     int n;
 };
 
 /* Everything there is to say about a file meant for NCCL_TOPO_FILE. 0, or -ENOMEM. A file that
  * cannot be parsed is a finding, not an error. What one mistake repeats in one place (a rule broken
  * by many children of one element) is one finding, which names the other lines. */
-int pvn_nccl_lint(const char *text, size_t len, struct pvn_lint *lint);
-void pvn_lint_free(struct pvn_lint *lint);
-const char *pvn_lint_level_name(enum pvn_lint_level level);
+int pvn_topo_nccl_lint(const char *text, size_t len, struct pvn_topo_lint *lint);
+void pvn_topo_lint_free(struct pvn_topo_lint *lint);
+const char *pvn_topo_lint_level_name(enum pvn_topo_lint_level level);
 
-/* The whole file as text with a NUL behind it (caller frees), at most PVN_XML_MAX_BYTES; "-" is
- * standard input. NULL with errno set. */
-char *pvn_xml_slurp(const char *path, size_t *len);
+/* The whole file as text with a NUL behind it (caller frees), at most PVN_TOPO_XML_MAX_BYTES; "-"
+ * is standard input. NULL with errno set. */
+char *pvn_topo_xml_slurp(const char *path, size_t *len);
 
 /* Adds a finding; what is a printf format. 0 or -ENOMEM. For the files of the linter only, as are
  * those below. */
-int pvn_lint_add(struct pvn_lint *lint, enum pvn_lint_level level, const char *rule, int line,
-                 int place, const char *remedy, const char *what, ...)
+int pvn_topo_lint_add(struct pvn_topo_lint *lint, enum pvn_topo_lint_level level, const char *rule,
+                      int line, int place, const char *remedy, const char *what, ...)
     __attribute__((format(printf, 7, 8)));
 
 /* Makes one of the findings of a kind in a place, and at most a few of a kind. */
-void pvn_lint_fold(struct pvn_lint *lint);
+void pvn_lint_fold(struct pvn_topo_lint *lint);
 
 /* Numbers out of range, and ranks and devs that repeat. 0 or -ENOMEM. */
-int pvn_lint_numbers(const struct pvn_ndoc *doc, struct pvn_lint *lint);
+int pvn_lint_numbers(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint);
 
 /* Reads the bytes exactly as NCCL's own scanner would and reports the first place where it would
  * stop (rule "scanner"). Returns true when NCCL would read to the end. */
-bool pvn_lint_scan(const char *text, size_t len, struct pvn_lint *lint);
+bool pvn_topo_lint_scan(const char *text, size_t len, struct pvn_topo_lint *lint);
 
 #ifdef __cplusplus
 }

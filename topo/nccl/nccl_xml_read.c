@@ -10,12 +10,12 @@
 
 struct reader {
     XML_Parser parser;
-    struct pvn_ndoc *doc;
-    struct pvn_ndoc_node *open[PVN_NDOC_MAX_DEPTH]; /* the element and its parents */
+    struct pvn_topo_ndoc *doc;
+    struct pvn_topo_ndoc_node *open[PVN_TOPO_NDOC_MAX_DEPTH]; /* the element and its parents */
     int depth;
     int skipping; /* depth below an ignored element, 0 outside */
     int failed;   /* negative errno of the first failure */
-    struct pvn_xml_error *err;
+    struct pvn_topo_xml_error *err;
 };
 
 static void fail(struct reader *r, int code, const char *format, ...)
@@ -77,14 +77,14 @@ static bool root_ok(struct reader *r, const char *name, const char **attrs)
 {
     const char *version = NULL;
     if (strcmp(name, "graphs") == 0) {
-        r->err->kind = PVN_XML_GRAPHS;
+        r->err->kind = PVN_TOPO_XML_GRAPHS;
         fail(r, -EINVAL,
              "this is an NCCL graph file (<graphs>), not a topology: NCCL_GRAPH_FILE takes it; "
              "NCCL_TOPO_FILE wants <system version=\"1\">");
         return false;
     }
     if (strcmp(name, "system") != 0) {
-        r->err->kind = PVN_XML_OTHER;
+        r->err->kind = PVN_TOPO_XML_OTHER;
         fail(r, -EINVAL,
              "the outermost element is <%.40s>: a topology starts with <system version=\"1\">%s",
              name,
@@ -112,7 +112,7 @@ static void XMLCALL on_start(void *user, const char *name, const char **attrs)
 {
     struct reader *r = user;
     const char *required = NULL;
-    struct pvn_ndoc_node *parent = r->depth ? r->open[r->depth - 1] : NULL;
+    struct pvn_topo_ndoc_node *parent = r->depth ? r->open[r->depth - 1] : NULL;
 
     if (r->failed)
         return;
@@ -123,21 +123,21 @@ static void XMLCALL on_start(void *user, const char *name, const char **attrs)
     }
     if (!parent && !root_ok(r, name, attrs))
         return;
-    if (r->depth == PVN_NDOC_MAX_DEPTH || r->doc->n_nodes == PVN_XML_MAX_NODES) {
+    if (r->depth == PVN_TOPO_NDOC_MAX_DEPTH || r->doc->n_nodes == PVN_TOPO_XML_MAX_NODES) {
         fail(r, -EFBIG, "more than %d %s: no machine looks like this",
-             r->depth == PVN_NDOC_MAX_DEPTH ? PVN_NDOC_MAX_DEPTH : PVN_XML_MAX_NODES,
-             r->depth == PVN_NDOC_MAX_DEPTH ? "levels" : "elements");
+             r->depth == PVN_TOPO_NDOC_MAX_DEPTH ? PVN_TOPO_NDOC_MAX_DEPTH : PVN_TOPO_XML_MAX_NODES,
+             r->depth == PVN_TOPO_NDOC_MAX_DEPTH ? "levels" : "elements");
         return;
     }
-    struct pvn_ndoc_node *node = pvn_ndoc_add(r->doc, parent, name);
+    struct pvn_topo_ndoc_node *node = pvn_topo_ndoc_add(r->doc, parent, name);
     if (!node)
         goto no_memory;
     node->line = (int)XML_GetCurrentLineNumber(r->parser);
     for (int i = 0; attrs[i]; i += 2) {
-        if (pvn_ndoc_set(node, attrs[i], attrs[i + 1]) < 0)
+        if (pvn_topo_ndoc_set(node, attrs[i], attrs[i + 1]) < 0)
             goto no_memory;
     }
-    if (required && !pvn_ndoc_get(node, required)) {
+    if (required && !pvn_topo_ndoc_get(node, required)) {
         fail(r, -EINVAL, "<%s> has no %s: NCCL stops at such an element", name, required);
         return;
     }
@@ -181,19 +181,19 @@ static void XMLCALL on_doctype(void *user, const char *name, const char *system_
              "<!DOCTYPE %.40s>: a topology file has no document type; remove that line", name);
 }
 
-int pvn_nccl_xml_parse(const char *text, size_t len, struct pvn_ndoc **doc,
-                       struct pvn_xml_error *err)
+int pvn_topo_nccl_xml_parse(const char *text, size_t len, struct pvn_topo_ndoc **doc,
+                            struct pvn_topo_xml_error *err)
 {
     struct reader r = {.err = err};
     *doc = NULL;
     memset(err, 0, sizeof(*err));
-    err->kind = PVN_XML_TOPOLOGY;
-    if (len > PVN_XML_MAX_BYTES) {
+    err->kind = PVN_TOPO_XML_TOPOLOGY;
+    if (len > PVN_TOPO_XML_MAX_BYTES) {
         snprintf(err->text, sizeof(err->text), "%zu bytes: a topology file has at most %u", len,
-                 PVN_XML_MAX_BYTES);
+                 PVN_TOPO_XML_MAX_BYTES);
         return -EFBIG;
     }
-    r.doc = pvn_ndoc_new();
+    r.doc = pvn_topo_ndoc_new();
     r.parser = XML_ParserCreate(NULL);
     if (!r.doc || !r.parser) {
         r.failed = -ENOMEM;
@@ -211,13 +211,13 @@ out:
     if (r.parser)
         XML_ParserFree(r.parser);
     if (r.failed)
-        pvn_ndoc_free(r.doc);
+        pvn_topo_ndoc_free(r.doc);
     else
         *doc = r.doc;
     return r.failed;
 }
 
-char *pvn_xml_slurp(const char *path, size_t *len)
+char *pvn_topo_xml_slurp(const char *path, size_t *len)
 {
     FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     size_t got = 0, room = 16384;
@@ -232,7 +232,7 @@ char *pvn_xml_slurp(const char *path, size_t *len)
         }
         if (got < room - 1)
             break;
-        if (room > PVN_XML_MAX_BYTES) {
+        if (room > PVN_TOPO_XML_MAX_BYTES) {
             saved = EFBIG;
             goto fail;
         }
@@ -258,19 +258,20 @@ fail:
     return NULL;
 }
 
-int pvn_nccl_xml_read(const char *path, struct pvn_ndoc **doc, struct pvn_xml_error *err)
+int pvn_topo_nccl_xml_read(const char *path, struct pvn_topo_ndoc **doc,
+                           struct pvn_topo_xml_error *err)
 {
     size_t len = 0;
-    char *text = pvn_xml_slurp(path, &len);
+    char *text = pvn_topo_xml_slurp(path, &len);
     *doc = NULL;
     if (!text) {
         int code = -errno;
         memset(err, 0, sizeof(*err));
-        err->kind = PVN_XML_OTHER;
+        err->kind = PVN_TOPO_XML_OTHER;
         snprintf(err->text, sizeof(err->text), "cannot be read: %s", strerror(-code));
         return code;
     }
-    int code = pvn_nccl_xml_parse(text, len, doc, err);
+    int code = pvn_topo_nccl_xml_parse(text, len, doc, err);
     free(text);
     return code;
 }

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void pvn_nics_free(struct pvn_nics *nics)
+void pvn_topo_nics_free(struct pvn_topo_nics *nics)
 {
     free(nics->list);
-    *nics = (struct pvn_nics){0};
+    *nics = (struct pvn_topo_nics){0};
 }
 
-int pvn_nics_by_name(const struct pvn_nics *nics, const char *name)
+int pvn_topo_nics_by_name(const struct pvn_topo_nics *nics, const char *name)
 {
     for (int i = 0; i < nics->n; i++) {
         if (strcmp(nics->list[i].name, name) == 0)
@@ -45,7 +45,7 @@ static uint64_t name_number(const char *text)
 
 /* NCCL reads the bus id out of the last component of the path and finds the device again by it;
  * only DDDD:BB:DD.F will do (xml.cc checkBDFFormat, os/linux.cc ncclOsGetPciPath). */
-static void set_path(const struct pvn_topo *topo, struct pvn_nic *nic)
+static void set_path(const struct pvn_topo *topo, struct pvn_topo_nic *nic)
 {
     if (nic->pci < 0) {
         snprintf(nic->path_note, sizeof(nic->path_note),
@@ -53,7 +53,7 @@ static void set_path(const struct pvn_topo *topo, struct pvn_nic *nic)
                  nic->name);
         return;
     }
-    const struct pvn_pci *pci = &topo->pci[nic->pci];
+    const struct pvn_topo_pci *pci = &topo->pci[nic->pci];
     nic->pci_path = pci->path;
     if (!pci->path)
         snprintf(
@@ -69,22 +69,22 @@ static void set_path(const struct pvn_topo *topo, struct pvn_nic *nic)
             pci->bdf);
 }
 
-static int grow(struct pvn_nics *nics, struct pvn_nic **slot)
+static int grow(struct pvn_topo_nics *nics, struct pvn_topo_nic **slot)
 {
     if ((nics->n & (nics->n - 1)) == 0) {
         size_t room = nics->n ? 2 * (size_t)nics->n : 1;
-        struct pvn_nic *more = realloc(nics->list, room * sizeof(*more));
+        struct pvn_topo_nic *more = realloc(nics->list, room * sizeof(*more));
         if (!more)
             return -ENOMEM;
         nics->list = more;
     }
     *slot = &nics->list[nics->n++];
-    **slot =
-        (struct pvn_nic){.rdma = -1, .port_index = -1, .net = -1, .pci = -1, .rail = -1, .gdr = -1};
+    **slot = (struct pvn_topo_nic){
+        .rdma = -1, .port_index = -1, .net = -1, .pci = -1, .rail = -1, .gdr = -1};
     return 0;
 }
 
-static uint64_t guid_of_rdma(const struct pvn_rdma *rdma)
+static uint64_t guid_of_rdma(const struct pvn_topo_rdma *rdma)
 {
     uint64_t guid = hex_number(rdma->sys_image_guid);
     if (guid == 0)
@@ -93,20 +93,20 @@ static uint64_t guid_of_rdma(const struct pvn_rdma *rdma)
 }
 
 /* vmw_pvrdma announces a constant; what its traffic gets is what the paired vmxnet3 gets. */
-static int speed_of_port(const struct pvn_topo *topo, const struct pvn_rdma *rdma,
-                         const struct pvn_rdma_port *port)
+static int speed_of_port(const struct pvn_topo *topo, const struct pvn_topo_rdma *rdma,
+                         const struct pvn_topo_rdma_port *port)
 {
     int speed = port->rate_mbps;
-    if (rdma->kind == PVN_RDMA_PVRDMA && port->netdev >= 0 &&
+    if (rdma->kind == PVN_TOPO_RDMA_PVRDMA && port->netdev >= 0 &&
         topo->nets[port->netdev].speed_mbps > 0)
         speed = topo->nets[port->netdev].speed_mbps;
     return speed > 0 ? speed : 0;
 }
 
-static void fill_rdma(const struct pvn_topo *topo, struct pvn_nic *nic, int index, int p)
+static void fill_rdma(const struct pvn_topo *topo, struct pvn_topo_nic *nic, int index, int p)
 {
-    const struct pvn_rdma *rdma = &topo->rdmas[index];
-    const struct pvn_rdma_port *port = &rdma->ports[p];
+    const struct pvn_topo_rdma *rdma = &topo->rdmas[index];
+    const struct pvn_topo_rdma_port *port = &rdma->ports[p];
     if (rdma->nports == 1)
         snprintf(nic->name, sizeof(nic->name), "%s", rdma->name);
     else
@@ -116,16 +116,16 @@ static void fill_rdma(const struct pvn_topo *topo, struct pvn_nic *nic, int inde
     nic->net = port->netdev;
     nic->pci = rdma->pci;
     nic->up = port->state == 4;
-    nic->pvrdma = rdma->kind == PVN_RDMA_PVRDMA;
+    nic->pvrdma = rdma->kind == PVN_TOPO_RDMA_PVRDMA;
     nic->port = port->num;
     nic->speed_mbps = speed_of_port(topo, rdma, port);
     nic->guid = guid_of_rdma(rdma);
 }
 
-static int add_rdma(const struct pvn_topo *topo, struct pvn_nics *nics, int index)
+static int add_rdma(const struct pvn_topo *topo, struct pvn_topo_nics *nics, int index)
 {
     for (int p = 0; p < topo->rdmas[index].nports; p++) {
-        struct pvn_nic *nic;
+        struct pvn_topo_nic *nic;
         if (grow(nics, &nic) < 0)
             return -ENOMEM;
         fill_rdma(topo, nic, index, p);
@@ -134,14 +134,14 @@ static int add_rdma(const struct pvn_topo *topo, struct pvn_nics *nics, int inde
     return 0;
 }
 
-static bool carries_traffic(const struct pvn_topo *topo, const struct pvn_net *net)
+static bool carries_traffic(const struct pvn_topo *topo, const struct pvn_topo_net *net)
 {
     switch (net->kind) {
-    case PVN_NET_ETHERNET:
-    case PVN_NET_IPOIB:
-        return net->master < 0 || topo->nets[net->master].kind == PVN_NET_BRIDGE;
-    case PVN_NET_BOND:
-    case PVN_NET_TEAM:
+    case PVN_TOPO_NET_ETHERNET:
+    case PVN_TOPO_NET_IPOIB:
+        return net->master < 0 || topo->nets[net->master].kind == PVN_TOPO_NET_BRIDGE;
+    case PVN_TOPO_NET_BOND:
+    case PVN_TOPO_NET_TEAM:
         return true;
     default:
         return false;
@@ -166,7 +166,7 @@ static int wire_of(const struct pvn_topo *topo, int pci)
     return pci >= 0 && topo->pci[pci].physfn >= 0 ? topo->pci[pci].physfn : pci;
 }
 
-static bool same_slot(const struct pvn_pci *a, const struct pvn_pci *b)
+static bool same_slot(const struct pvn_topo_pci *a, const struct pvn_topo_pci *b)
 {
     return a->domain == b->domain && a->bus == b->bus && a->dev == b->dev;
 }
@@ -185,9 +185,9 @@ static uint64_t guid_of_net(const struct pvn_topo *topo, int index, int pci)
     return guid != 0 ? guid : name_number(topo->nets[index].name);
 }
 
-static void fill_net(const struct pvn_topo *topo, struct pvn_nic *nic, int index)
+static void fill_net(const struct pvn_topo *topo, struct pvn_topo_nic *nic, int index)
 {
-    const struct pvn_net *net = &topo->nets[index];
+    const struct pvn_topo_net *net = &topo->nets[index];
     snprintf(nic->name, sizeof(nic->name), "%s", net->name);
     nic->net = index;
     nic->pci = pci_of_net(topo, index);
@@ -197,9 +197,9 @@ static void fill_net(const struct pvn_topo *topo, struct pvn_nic *nic, int index
     nic->guid = guid_of_net(topo, index, nic->pci);
 }
 
-static int add_net(const struct pvn_topo *topo, struct pvn_nics *nics, int index)
+static int add_net(const struct pvn_topo *topo, struct pvn_topo_nics *nics, int index)
 {
-    struct pvn_nic *nic;
+    struct pvn_topo_nic *nic;
     if (!carries_traffic(topo, &topo->nets[index]))
         return 0;
     if (grow(nics, &nic) < 0)
@@ -211,7 +211,7 @@ static int add_net(const struct pvn_topo *topo, struct pvn_nics *nics, int index
 
 static int in_order(const void *a, const void *b)
 {
-    const struct pvn_nic *x = a, *y = b;
+    const struct pvn_topo_nic *x = a, *y = b;
     /* PCI indices are in address order; -1, no PCI, goes last. */
     if (x->pci != y->pci)
         return (unsigned)x->pci < (unsigned)y->pci ? -1 : 1;
@@ -220,7 +220,7 @@ static int in_order(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static bool port_taken(const struct pvn_nics *nics, int n, uint64_t guid, int port)
+static bool port_taken(const struct pvn_topo_nics *nics, int n, uint64_t guid, int port)
 {
     for (int i = 0; i < n; i++) {
         if (nics->list[i].guid == guid && nics->list[i].port == port)
@@ -230,13 +230,13 @@ static bool port_taken(const struct pvn_nics *nics, int n, uint64_t guid, int po
 }
 
 /* Functions of one card each begin with port 1. The list is in its final order. */
-static int number_ports(const struct pvn_topo *topo, struct pvn_nics *nics)
+static int number_ports(const struct pvn_topo *topo, struct pvn_topo_nics *nics)
 {
     int *own = calloc((size_t)nics->n + 1, sizeof(*own));
     if (!own)
         return -ENOMEM;
     for (int i = 0; i < nics->n; i++) {
-        struct pvn_nic *nic = &nics->list[i];
+        struct pvn_topo_nic *nic = &nics->list[i];
         int wire = wire_of(topo, nic->pci), j = 0;
         own[i] = nic->port;
         while (j < i && (wire < 0 || nics->list[j].guid != nic->guid || own[j] != own[i] ||
@@ -253,14 +253,14 @@ static int number_ports(const struct pvn_topo *topo, struct pvn_nics *nics)
     return 0;
 }
 
-static int finish(const struct pvn_topo *topo, struct pvn_nics *nics)
+static int finish(const struct pvn_topo *topo, struct pvn_topo_nics *nics)
 {
     if (nics->n > 1)
         qsort(nics->list, (size_t)nics->n, sizeof(nics->list[0]), in_order);
     return number_ports(topo, nics);
 }
 
-static void leave_out_down(struct pvn_nics *nics)
+static void leave_out_down(struct pvn_topo_nics *nics)
 {
     int up = 0, kept = 0;
     for (int i = 0; i < nics->n; i++)
@@ -271,33 +271,34 @@ static void leave_out_down(struct pvn_nics *nics)
         size_t used = strlen(nics->left_out);
         if (nics->list[i].up)
             nics->list[kept++] = nics->list[i];
-        else if (used + PVN_NAME_MAX + 2 < sizeof(nics->left_out))
+        else if (used + PVN_TOPO_NAME_MAX + 2 < sizeof(nics->left_out))
             snprintf(nics->left_out + used, sizeof(nics->left_out) - used, "%s%s", used ? ", " : "",
                      nics->list[i].name);
     }
     nics->n = kept;
 }
 
-int pvn_nics_find(const struct pvn_topo *topo, enum pvn_nic_choice choice, struct pvn_nics *out)
+int pvn_topo_nics_find(const struct pvn_topo *topo, enum pvn_topo_nic_choice choice,
+                       struct pvn_topo_nics *out)
 {
     bool active = false;
-    *out = (struct pvn_nics){0};
-    for (int i = 0; choice != PVN_NICS_TCP && i < topo->nrdmas; i++) {
+    *out = (struct pvn_topo_nics){0};
+    for (int i = 0; choice != PVN_TOPO_NICS_TCP && i < topo->nrdmas; i++) {
         if (add_rdma(topo, out, i) < 0)
             goto no_memory;
     }
     for (int i = 0; i < out->n; i++)
         active |= out->list[i].up;
-    if (choice == PVN_NICS_AUTO && out->n > 0 && !active) {
+    if (choice == PVN_TOPO_NICS_AUTO && out->n > 0 && !active) {
         /* Ports that are all down still show the layout, unless a network card works. */
         for (int i = 0; i < topo->nnets; i++)
             active |=
                 carries_traffic(topo, &topo->nets[i]) && strcmp(topo->nets[i].operstate, "up") == 0;
         if (active)
-            pvn_nics_free(out);
+            pvn_topo_nics_free(out);
     }
-    if (choice == PVN_NICS_TCP || choice == PVN_NICS_ALL ||
-        (choice == PVN_NICS_AUTO && out->n == 0)) {
+    if (choice == PVN_TOPO_NICS_TCP || choice == PVN_TOPO_NICS_ALL ||
+        (choice == PVN_TOPO_NICS_AUTO && out->n == 0)) {
         for (int i = 0; i < topo->nnets; i++) {
             if (add_net(topo, out, i) < 0)
                 goto no_memory;
@@ -305,18 +306,18 @@ int pvn_nics_find(const struct pvn_topo *topo, enum pvn_nic_choice choice, struc
     }
     if (finish(topo, out) < 0)
         goto no_memory;
-    if (choice != PVN_NICS_ALL)
+    if (choice != PVN_TOPO_NICS_ALL)
         leave_out_down(out);
     return 0;
 no_memory:
-    pvn_nics_free(out);
+    pvn_topo_nics_free(out);
     return -ENOMEM;
 }
 
 /* "mlx4_0:2" is port 2. False when there is no such RDMA device. */
-static bool find_port(const struct pvn_topo *topo, const char *name, struct pvn_nic *nic)
+static bool find_port(const struct pvn_topo *topo, const char *name, struct pvn_topo_nic *nic)
 {
-    char device[PVN_NAME_MAX];
+    char device[PVN_TOPO_NAME_MAX];
     const char *colon = strrchr(name, ':');
     int index = pvn_topo_find_rdma(topo, name), num = 1;
     if (index < 0 && colon) {
@@ -333,8 +334,8 @@ static bool find_port(const struct pvn_topo *topo, const char *name, struct pvn_
     return false;
 }
 
-static bool find_interface(const struct pvn_topo *topo, const struct pvn_nic_device *d,
-                           struct pvn_nic *nic)
+static bool find_interface(const struct pvn_topo *topo, const struct pvn_topo_nic_device *d,
+                           struct pvn_topo_nic *nic)
 {
     int index = d->ifname ? pvn_topo_find_net(topo, d->ifname) : -1;
     if (index < 0 || topo->nets[index].ifindex != d->ifindex)
@@ -343,13 +344,13 @@ static bool find_interface(const struct pvn_topo *topo, const struct pvn_nic_dev
     return true;
 }
 
-int pvn_nics_of_devices(const struct pvn_topo *topo, const struct pvn_nic_device *devices, int n,
-                        struct pvn_nics *out)
+int pvn_topo_nics_of_devices(const struct pvn_topo *topo, const struct pvn_topo_nic_device *devices,
+                             int n, struct pvn_topo_nics *out)
 {
-    *out = (struct pvn_nics){0};
+    *out = (struct pvn_topo_nics){0};
     for (int i = 0; i < n; i++) {
-        const struct pvn_nic_device *d = &devices[i];
-        struct pvn_nic *nic;
+        const struct pvn_topo_nic_device *d = &devices[i];
+        struct pvn_topo_nic *nic;
         if (grow(out, &nic) < 0)
             goto no_memory;
         nic->from = i;
@@ -371,11 +372,11 @@ int pvn_nics_of_devices(const struct pvn_topo *topo, const struct pvn_nic_device
     if (!topo || finish(topo, out) == 0)
         return 0;
 no_memory:
-    pvn_nics_free(out);
+    pvn_topo_nics_free(out);
     return -ENOMEM;
 }
 
-int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_err *err)
+int pvn_topo_nics_set_rails(struct pvn_topo_nics *nics, const char *text, struct pvn_topo_err *err)
 {
     int *rails = calloc((size_t)nics->n + 1, sizeof(*rails));
     const char *at = text;
@@ -388,7 +389,7 @@ int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_
         rails[i] = nics->list[i].rail;
     while (*at) {
         size_t len = strcspn(at, ",");
-        char item[PVN_NAME_MAX + 16], *end = item;
+        char item[PVN_TOPO_NAME_MAX + 16], *end = item;
         snprintf(item, sizeof(item), "%.*s", (int)len, at);
         char *equal = strrchr(item, '=');
         long rail = equal ? strtol(equal + 1, &end, 10) : -1;
@@ -399,7 +400,7 @@ int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_
             return -EINVAL;
         }
         *equal = '\0';
-        int nic = pvn_nics_by_name(nics, item);
+        int nic = pvn_topo_nics_by_name(nics, item);
         if (nic >= 0) {
             rails[nic] = (int)rail;
         } else if (rc == 0) {
@@ -415,12 +416,13 @@ int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_
     return rc;
 }
 
-static bool subnet_prefix(const struct pvn_topo *topo, const struct pvn_nic *nic, uint64_t *prefix)
+static bool subnet_prefix(const struct pvn_topo *topo, const struct pvn_topo_nic *nic,
+                          uint64_t *prefix)
 {
     if (nic->rdma < 0)
         return false;
-    const struct pvn_rdma_port *port = &topo->rdmas[nic->rdma].ports[nic->port_index];
-    if (port->layer != PVN_LINK_INFINIBAND || port->ngids == 0)
+    const struct pvn_topo_rdma_port *port = &topo->rdmas[nic->rdma].ports[nic->port_index];
+    if (port->layer != PVN_TOPO_LINK_INFINIBAND || port->ngids == 0)
         return false;
     *prefix = 0;
     for (int i = 0; i < 8; i++)
@@ -428,7 +430,7 @@ static bool subnet_prefix(const struct pvn_topo *topo, const struct pvn_nic *nic
     return true;
 }
 
-int pvn_nics_find_rails(const struct pvn_topo *topo, struct pvn_nics *nics)
+int pvn_topo_nics_find_rails(const struct pvn_topo *topo, struct pvn_topo_nics *nics)
 {
     uint64_t seen[64], prefix;
     int n = 0;

@@ -12,19 +12,19 @@
 extern "C" {
 #endif
 
-enum pvn_nic_choice {
-    PVN_NICS_AUTO = 0, /* RDMA ports where there is an active one, else network interfaces */
-    PVN_NICS_RDMA,
-    PVN_NICS_TCP,
-    PVN_NICS_ALL,
+enum pvn_topo_nic_choice {
+    PVN_TOPO_NICS_AUTO = 0, /* RDMA ports where there is an active one, else network interfaces */
+    PVN_TOPO_NICS_RDMA,
+    PVN_TOPO_NICS_TCP,
+    PVN_TOPO_NICS_ALL,
 };
 
-struct pvn_nic {
-    char name[PVN_NAME_MAX]; /* "mlx5_0", "mlx4_0:2" where there are several ports, "ens1f0" */
-    int rdma, port_index;    /* index in topo->rdmas and its ports, or -1 */
-    int net;                 /* index in topo->nets, or -1 */
-    int pci;                 /* index in topo->pci, or -1 */
-    bool up;                 /* port active, or interface with carrier */
+struct pvn_topo_nic {
+    char name[PVN_TOPO_NAME_MAX]; /* "mlx5_0", "mlx4_0:2" where there are several ports, "ens1f0" */
+    int rdma, port_index;         /* index in topo->rdmas and its ports, or -1 */
+    int net;                      /* index in topo->nets, or -1 */
+    int pci;                      /* index in topo->pci, or -1 */
+    bool up;                      /* port active, or interface with carrier */
     bool pvrdma;
     /* From 1, the port number counted on over the functions of a card: NCCL takes two NICs of equal
      * guid and port for one wire. Virtual functions have the number of their physical one. */
@@ -38,38 +38,39 @@ struct pvn_nic {
      * no NIC, a bridge or not there at all (NCCL#811). The place in NCCL's tree is the same. */
     const char *pci_path;
     char path_note[256]; /* "" or why pci_path is NULL or what NCCL will make of it */
-    int from;            /* pvn_nics_of_devices: its place in the caller's list */
+    int from;            /* pvn_topo_nics_of_devices: its place in the caller's list */
 };
 
-struct pvn_nics {
-    struct pvn_nic *list; /* in PCI order, devices without PCI last, then by name */
+struct pvn_topo_nics {
+    struct pvn_topo_nic *list; /* in PCI order, devices without PCI last, then by name */
     int n;
     char left_out[256]; /* names of devices that are down, "" when none was left out for that */
 };
 
 /* Loopback, bonds' members, bridges, VLANs and virtual interfaces are left out, and devices that
- * are down, as NCCL does, unless all are down or the choice is PVN_NICS_ALL. 0 or -ENOMEM; free
- * with pvn_nics_free. topo must outlive it. */
-int pvn_nics_find(const struct pvn_topo *topo, enum pvn_nic_choice choice, struct pvn_nics *out);
-void pvn_nics_free(struct pvn_nics *nics);
-int pvn_nics_by_name(const struct pvn_nics *nics, const char *name); /* index or -1 */
+ * are down, as NCCL does, unless all are down or the choice is PVN_TOPO_NICS_ALL. 0 or -ENOMEM;
+ * free with pvn_topo_nics_free. topo must outlive it. */
+int pvn_topo_nics_find(const struct pvn_topo *topo, enum pvn_topo_nic_choice choice,
+                       struct pvn_topo_nics *out);
+void pvn_topo_nics_free(struct pvn_topo_nics *nics);
+int pvn_topo_nics_by_name(const struct pvn_topo_nics *nics, const char *name); /* index or -1 */
 
-/* The devices as NICs of the model, in the order of pvn_nics_find, with what the model knows of
- * their place, card and port; a speed that is given stays. With topo NULL, and where the model does
- * not know a device, everything is as given. 0 or -ENOMEM; free with pvn_nics_free. */
-int pvn_nics_of_devices(const struct pvn_topo *topo, const struct pvn_nic_device *devices, int n,
-                        struct pvn_nics *out);
+/* The devices as NICs of the model, in the order of pvn_topo_nics_find, with what the model knows
+ * of their place, card and port; a speed that is given stays. With topo NULL, and where the model
+ * does not know a device, everything is as given. 0 or -ENOMEM; free with pvn_topo_nics_free. */
+int pvn_topo_nics_of_devices(const struct pvn_topo *topo, const struct pvn_topo_nic_device *devices,
+                             int n, struct pvn_topo_nics *out);
 
 /* Rails from a user's text "mlx5_0=0,mlx5_1=1" (0..32767; every rank must number them alike). 0;
  * -EINVAL with a sentence in err and nothing changed; -ENOENT with a sentence when it names a
  * device that is not there, with the others set. */
-int pvn_nics_set_rails(struct pvn_nics *nics, const char *text, struct pvn_topo_err *err);
+int pvn_topo_nics_set_rails(struct pvn_topo_nics *nics, const char *text, struct pvn_topo_err *err);
 
 /* Rails from what the ports tell: InfiniBand ports whose subnet prefixes differ from
  * each other get one rail per prefix, the same number on every host. Returns how many
  * rails, 0 when nothing can be said (one prefix only, or Ethernet: its addresses do not
  * tell which ports can reach each other). */
-int pvn_nics_find_rails(const struct pvn_topo *topo, struct pvn_nics *nics);
+int pvn_topo_nics_find_rails(const struct pvn_topo *topo, struct pvn_topo_nics *nics);
 
 #ifdef __cplusplus
 }

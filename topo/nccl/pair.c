@@ -29,59 +29,60 @@ static void append(char *text, size_t len, const char *format, ...)
     va_end(args);
 }
 
-static const struct pvn_nnode *gpu_node(const struct pvn_pairs *p, int gpu)
+static const struct pvn_topo_nnode *gpu_node(const struct pvn_topo_pairs *p, int gpu)
 {
     return &p->tree->nodes[p->tree->gpus[gpu]];
 }
 
-static const struct pvn_nnode *net_node(const struct pvn_pairs *p, int net)
+static const struct pvn_topo_nnode *net_node(const struct pvn_topo_pairs *p, int net)
 {
     return &p->tree->nodes[p->tree->nets[net]];
 }
 
-static const char *net_name(const struct pvn_pairs *p, int net)
+static const char *net_name(const struct pvn_topo_pairs *p, int net)
 {
     return net_node(p, net)->net.name;
 }
 
 /* Of any bus id, those with a domain that NCCL cannot find again included. */
-static int pci_of_busid(const struct pvn_pairs *p, const char *busid)
+static int pci_of_busid(const struct pvn_topo_pairs *p, const char *busid)
 {
     return p->topo ? pvn_topo_find_pci(p->topo, busid) : -1;
 }
 
-int pvn_pairs_gpu_pci(const struct pvn_pairs *p, int gpu)
+int pvn_topo_pairs_gpu_pci(const struct pvn_topo_pairs *p, int gpu)
 {
     return pci_of_busid(p, gpu_node(p, gpu)->busid);
 }
 
-const struct pvn_nic *pvn_pairs_nic(const struct pvn_pairs *p, int net)
+const struct pvn_topo_nic *pvn_topo_pairs_nic(const struct pvn_topo_pairs *p, int net)
 {
     int dev = net_node(p, net)->net.dev;
     return p->nics && dev >= 0 && dev < p->nics->n ? &p->nics->list[dev] : NULL;
 }
 
-int pvn_pairs_net_pci(const struct pvn_pairs *p, int net)
+int pvn_topo_pairs_net_pci(const struct pvn_topo_pairs *p, int net)
 {
-    const struct pvn_nic *nic = pvn_pairs_nic(p, net);
+    const struct pvn_topo_nic *nic = pvn_topo_pairs_nic(p, net);
     if (nic)
         return nic->pci;
     return pci_of_busid(p, p->tree->nodes[net_node(p, net)->up].busid);
 }
 
-bool pvn_pairs_hidden(const struct pvn_pairs *p, int gpu, int net)
+bool pvn_topo_pairs_hidden(const struct pvn_topo_pairs *p, int gpu, int net)
 {
-    struct pvn_distance distance;
-    int a = p->topo ? pvn_pairs_gpu_pci(p, gpu) : -1, b = p->topo ? pvn_pairs_net_pci(p, net) : -1;
+    struct pvn_topo_distance distance;
+    int a = p->topo ? pvn_topo_pairs_gpu_pci(p, gpu) : -1,
+        b = p->topo ? pvn_topo_pairs_net_pci(p, net) : -1;
     if (a < 0 || b < 0)
         return false;
-    pvn_topo_distance(p->topo, a, b, &distance);
-    return distance.trust == PVN_TRUST_HIDDEN;
+    pvn_topo_find_distance(p->topo, a, b, &distance);
+    return distance.trust == PVN_TOPO_TRUST_HIDDEN;
 }
 
 static bool same_busid(const char *a, const char *text)
 {
-    return pvn_nbusid_number(a) == pvn_nbusid_number(text);
+    return pvn_topo_nbusid_number(a) == pvn_topo_nbusid_number(text);
 }
 
 /* A number with an optional prefix ("GPU3"), or -1. *nth is which of those with that number: 1, or
@@ -101,7 +102,7 @@ static int number_after(const char *text, const char *prefix, int *nth)
     return *end || value > 100000 ? -1 : (int)value;
 }
 
-int pvn_pairs_gpu_repeat(const struct pvn_pairs *p, int gpu)
+int pvn_topo_pairs_gpu_repeat(const struct pvn_topo_pairs *p, int gpu)
 {
     int before = 0;
     for (int g = 0; g < gpu; g++)
@@ -109,7 +110,7 @@ int pvn_pairs_gpu_repeat(const struct pvn_pairs *p, int gpu)
     return before;
 }
 
-int pvn_pairs_net_repeat(const struct pvn_pairs *p, int net)
+int pvn_topo_pairs_net_repeat(const struct pvn_topo_pairs *p, int net)
 {
     int before = 0;
     for (int n = 0; n < net; n++)
@@ -117,11 +118,11 @@ int pvn_pairs_net_repeat(const struct pvn_pairs *p, int net)
     return before;
 }
 
-int pvn_pairs_find_gpu(const struct pvn_pairs *p, const char *text)
+int pvn_topo_pairs_find_gpu(const struct pvn_topo_pairs *p, const char *text)
 {
     bool busid = strchr(text, ':');
     int nth = 1, dev = busid ? -1 : number_after(text, "GPU", &nth);
-    char full[PVN_BDF_MAX + 8];
+    char full[PVN_TOPO_BDF_MAX + 8];
     /* "3b:00.0" is domain 0. */
     snprintf(full, sizeof(full), "%s%.20s", strlen(text) == 7 ? "0000:" : "", text);
     for (int g = 0; g < p->tree->n_gpus; g++) {
@@ -132,9 +133,9 @@ int pvn_pairs_find_gpu(const struct pvn_pairs *p, const char *text)
     return -1;
 }
 
-int pvn_pairs_find_net(const struct pvn_pairs *p, const char *text)
+int pvn_topo_pairs_find_net(const struct pvn_topo_pairs *p, const char *text)
 {
-    char full[PVN_BDF_MAX + 8];
+    char full[PVN_TOPO_BDF_MAX + 8];
     int dev, nth = 1;
     for (int n = 0; n < p->tree->n_nets; n++) {
         if (strcmp(net_name(p, n), text) == 0)
@@ -148,7 +149,7 @@ int pvn_pairs_find_net(const struct pvn_pairs *p, const char *text)
                               : dev >= 0 && net_node(p, n)->net.dev == dev && --nth == 0)
             return n;
         /* The machine's own model may know the function by an interface behind it. */
-        const struct pvn_nic *nic = pvn_pairs_nic(p, n);
+        const struct pvn_topo_nic *nic = pvn_topo_pairs_nic(p, n);
         if (nic && nic->net >= 0 && strcmp(p->topo->nets[nic->net].name, text) == 0)
             return n;
     }
@@ -156,62 +157,62 @@ int pvn_pairs_find_net(const struct pvn_pairs *p, const char *text)
 }
 
 /* NCCL's sentence. The order matters: bandwidth, type, index rule. */
-static void explain_nccl(struct pvn_pairs *p, struct pvn_pair *pair, const int *locals,
+static void explain_nccl(struct pvn_topo_pairs *p, struct pvn_topo_pair *pair, const int *locals,
                          int n_locals)
 {
-    const struct pvn_ntree *t = p->tree;
+    const struct pvn_topo_ntree *t = p->tree;
     char *why = pair->nccl_why;
     if (n_locals == 0) {
-        snprintf(why, PVN_PAIR_WHY, "no path leads from this GPU to any NIC");
+        snprintf(why, PVN_TOPO_PAIR_WHY, "no path leads from this GPU to any NIC");
         return;
     }
-    const struct pvn_nroute *best = pvn_ntree_route(t, pair->gpu, locals[0]);
-    snprintf(why, PVN_PAIR_WHY, "best bandwidth %.1f GB/s at %s (%s)", best->bw,
-             pvn_npath_name(best->type), pvn_npath_words(best->type));
+    const struct pvn_topo_nroute *best = pvn_topo_ntree_route(t, pair->gpu, locals[0]);
+    snprintf(why, PVN_TOPO_PAIR_WHY, "best bandwidth %.1f GB/s at %s (%s)", best->bw,
+             pvn_topo_npath_name(best->type), pvn_topo_npath_words(best->type));
     if (best->via_gpu >= 0)
-        append(why, PVN_PAIR_WHY, " through GPU%d", gpu_node(p, best->via_gpu)->gpu.dev);
+        append(why, PVN_TOPO_PAIR_WHY, " through GPU%d", gpu_node(p, best->via_gpu)->gpu.dev);
     if (best->detour)
-        append(why, PVN_PAIR_WHY, ", through the CPU because GPUDirect is refused");
+        append(why, PVN_TOPO_PAIR_WHY, ", through the CPU because GPUDirect is refused");
     /* A nearer NIC with less bandwidth loses, which surprises people. */
     for (int n = 0; n < t->n_nets; n++) {
-        const struct pvn_nroute *other = pvn_ntree_route(t, pair->gpu, n);
+        const struct pvn_topo_nroute *other = pvn_topo_ntree_route(t, pair->gpu, n);
         if (other->type < best->type && other->bw < best->bw) {
-            append(why, PVN_PAIR_WHY,
+            append(why, PVN_TOPO_PAIR_WHY,
                    "; %s is nearer (%s) but has only %.1f GB/s, and NCCL looks at bandwidth first",
-                   net_name(p, n), pvn_npath_name(other->type), other->bw);
+                   net_name(p, n), pvn_topo_npath_name(other->type), other->bw);
             break;
         }
     }
     if (n_locals == 1) {
-        append(why, PVN_PAIR_WHY, "; no other NIC equals it");
+        append(why, PVN_TOPO_PAIR_WHY, "; no other NIC equals it");
         return;
     }
     int place = 0, *sharers = calloc((size_t)t->n_gpus + 1, sizeof(*sharers));
-    int n_gpus = sharers ? pvn_ntree_local_gpus(t, locals[0], sharers) : 0;
+    int n_gpus = sharers ? pvn_topo_ntree_local_gpus(t, locals[0], sharers) : 0;
     free(sharers);
     while (place < n_locals && locals[place] != pair->nccl[0])
         place++;
-    append(why, PVN_PAIR_WHY,
+    append(why, PVN_TOPO_PAIR_WHY,
            "; %d NICs are equal, so the index rule decides: GPU number %d among %d sharing GPU%s%s "
            "gives place %d",
            n_locals, gpu_node(p, pair->gpu)->gpu.dev, n_gpus, n_gpus == 1 ? "" : "s",
            (n_locals & (n_locals - 1)) == 0 ? ", bits reversed," : "", place);
 }
 
-static int choose_nccl(struct pvn_pairs *p)
+static int choose_nccl(struct pvn_topo_pairs *p)
 {
-    const struct pvn_ntree *t = p->tree;
+    const struct pvn_topo_ntree *t = p->tree;
     int *locals = calloc((size_t)t->n_nets + 1, sizeof(*locals));
     if (!locals)
         return -ENOMEM;
     for (int g = 0; g < t->n_gpus; g++) {
-        struct pvn_pair *pair = &p->list[g];
-        int n_locals = pvn_ntree_local_nets(t, g, locals);
+        struct pvn_topo_pair *pair = &p->list[g];
+        int n_locals = pvn_topo_ntree_local_nets(t, g, locals);
         for (int c = 0; c < n_locals; c++) {
-            int net = pvn_ntree_pick(t, g, c);
+            int net = pvn_topo_ntree_pick(t, g, c);
             if (net < 0 || (c > 0 && net == pair->nccl[0]))
                 break;
-            if (pair->n_nccl < PVN_PAIR_NETS)
+            if (pair->n_nccl < PVN_TOPO_PAIR_NETS)
                 pair->nccl[pair->n_nccl++] = net;
             pair->n_nccl_all++;
         }
@@ -223,23 +224,23 @@ static int choose_nccl(struct pvn_pairs *p)
 
 /* The distance that the advice goes by: the class of the graph's path. Where the hypervisor hides
  * the tree, equal for all pairs that it does not itself put on different NUMA nodes. */
-static int advised_distance(const struct pvn_pairs *p, int gpu, int net)
+static int advised_distance(const struct pvn_topo_pairs *p, int gpu, int net)
 {
-    const struct pvn_ntree *t = p->tree;
-    int type = (int)pvn_ntree_gpu_net(t, gpu, net)->type;
-    if (type >= PVN_NPATH_DIS)
-        return PVN_ASSIGN_NEVER;
-    if (!pvn_pairs_hidden(p, gpu, net))
+    const struct pvn_topo_ntree *t = p->tree;
+    int type = (int)pvn_topo_ntree_gpu_net(t, gpu, net)->type;
+    if (type >= PVN_TOPO_NPATH_DIS)
+        return PVN_TOPO_ASSIGN_NEVER;
+    if (!pvn_topo_pairs_hidden(p, gpu, net))
         return type;
-    int a = pvn_ntree_numa(t, t->gpus[gpu]), b = pvn_ntree_numa(t, t->nets[net]);
-    return a >= 0 && b >= 0 && a != b ? PVN_NPATH_SYS : PVN_NPATH_PHB;
+    int a = pvn_topo_ntree_numa(t, t->gpus[gpu]), b = pvn_topo_ntree_numa(t, t->nets[net]);
+    return a >= 0 && b >= 0 && a != b ? PVN_TOPO_NPATH_SYS : PVN_TOPO_NPATH_PHB;
 }
 
 /* SLIT distance where the machine tells it, else 10 inside a node and 20 between nodes. */
-static int numa_distance(const struct pvn_pairs *p, int gpu, int net)
+static int numa_distance(const struct pvn_topo_pairs *p, int gpu, int net)
 {
-    const struct pvn_ntree *t = p->tree;
-    int a = pvn_ntree_numa(t, t->gpus[gpu]), b = pvn_ntree_numa(t, t->nets[net]);
+    const struct pvn_topo_ntree *t = p->tree;
+    int a = pvn_topo_ntree_numa(t, t->gpus[gpu]), b = pvn_topo_ntree_numa(t, t->nets[net]);
     int i = p->topo ? pvn_topo_find_numa(p->topo, a) : -1;
     int j = p->topo ? pvn_topo_find_numa(p->topo, b) : -1;
     if (i >= 0 && j >= 0 && p->topo->numas[i].distance && j < p->topo->numas[i].ndistance) {
@@ -249,7 +250,7 @@ static int numa_distance(const struct pvn_pairs *p, int gpu, int net)
     return a == b ? 10 : 20;
 }
 
-static int net_bw(const struct pvn_pairs *p, int net)
+static int net_bw(const struct pvn_topo_pairs *p, int net)
 {
     return net_node(p, net)->net.speed;
 }
@@ -257,11 +258,11 @@ static int net_bw(const struct pvn_pairs *p, int net)
 /* Every link of the path except the two ends' own: the edges of the tree by the node below them,
  * and the wire, which nets with equal guid and port share. Links between CPUs are not counted:
  * which way the data takes there is not known. */
-static int *links_of(const struct pvn_pairs *p, int gpu, int net)
+static int *links_of(const struct pvn_topo_pairs *p, int gpu, int net)
 {
-    const struct pvn_ntree *t = p->tree;
-    int hops[PVN_NDOC_MAX_DEPTH * 3];
-    int n = pvn_ntree_hops(t, gpu, net, hops, PVN_NDOC_MAX_DEPTH * 3), used = 0;
+    const struct pvn_topo_ntree *t = p->tree;
+    int hops[PVN_TOPO_NDOC_MAX_DEPTH * 3];
+    int n = pvn_topo_ntree_hops(t, gpu, net, hops, PVN_TOPO_NDOC_MAX_DEPTH * 3), used = 0;
     int *links = calloc((size_t)n + 2, sizeof(*links));
     if (!links)
         return NULL;
@@ -269,12 +270,12 @@ static int *links_of(const struct pvn_pairs *p, int gpu, int net)
         int below = t->nodes[hops[i]].up == hops[i - 1]   ? hops[i]
                     : t->nodes[hops[i - 1]].up == hops[i] ? hops[i - 1]
                                                           : -1;
-        if (below < 0 || t->nodes[below].kind == PVN_NN_GPU)
+        if (below < 0 || t->nodes[below].kind == PVN_TOPO_NN_GPU)
             continue;
-        if (t->nodes[below].kind == PVN_NN_NET) {
+        if (t->nodes[below].kind == PVN_TOPO_NN_NET) {
             /* The wire is named after the first net on it. */
             for (int m = 0; m < t->n_nets; m++) {
-                const struct pvn_nnode *a = &t->nodes[t->nets[m]], *b = &t->nodes[below];
+                const struct pvn_topo_nnode *a = &t->nodes[t->nets[m]], *b = &t->nodes[below];
                 if (m == net || (a->net.has_guid && b->net.has_guid && a->net.guid == b->net.guid &&
                                  a->net.port == b->net.port && a->net.guid != 0)) {
                     below = t->nets[m];
@@ -288,41 +289,41 @@ static int *links_of(const struct pvn_pairs *p, int gpu, int net)
     return links;
 }
 
-static void explain_advice(struct pvn_pairs *p, const int *out)
+static void explain_advice(struct pvn_topo_pairs *p, const int *out)
 {
     for (int g = 0; g < p->n; g++) {
-        struct pvn_pair *pair = &p->list[g];
+        struct pvn_topo_pair *pair = &p->list[g];
         int net = pair->advice, sharers = 0;
         char *why = pair->advice_why;
         if (net < 0) {
-            snprintf(why, PVN_PAIR_WHY, "no NIC can be reached from this GPU");
+            snprintf(why, PVN_TOPO_PAIR_WHY, "no NIC can be reached from this GPU");
             continue;
         }
-        enum pvn_npath type = pvn_ntree_gpu_net(p->tree, g, net)->type;
-        pair->hidden = pvn_pairs_hidden(p, g, net);
+        enum pvn_topo_npath type = pvn_topo_ntree_gpu_net(p->tree, g, net)->type;
+        pair->hidden = pvn_topo_pairs_hidden(p, g, net);
         if (pair->hidden)
-            snprintf(why, PVN_PAIR_WHY, "the hypervisor hides the distance; spread evenly");
+            snprintf(why, PVN_TOPO_PAIR_WHY, "the hypervisor hides the distance; spread evenly");
         else
-            snprintf(why, PVN_PAIR_WHY, "nearest: %s (%s)", pvn_npath_name(type),
-                     pvn_npath_words(type));
+            snprintf(why, PVN_TOPO_PAIR_WHY, "nearest: %s (%s)", pvn_topo_npath_name(type),
+                     pvn_topo_npath_words(type));
         for (int o = 0; o < p->n; o++)
             sharers += o != g && out[o] == net;
         if (sharers == 0)
-            append(why, PVN_PAIR_WHY, "; no other GPU uses it");
+            append(why, PVN_TOPO_PAIR_WHY, "; no other GPU uses it");
         else
-            append(why, PVN_PAIR_WHY, "; shared with %d other GPU%s, the least possible", sharers,
-                   sharers == 1 ? "" : "s");
+            append(why, PVN_TOPO_PAIR_WHY, "; shared with %d other GPU%s, the least possible",
+                   sharers, sharers == 1 ? "" : "s");
         bool taken = false;
         for (int i = 0; i < pair->n_nccl; i++)
             taken |= pair->nccl[i] == net;
         if (!taken && pair->n_nccl > 0)
-            append(why, PVN_PAIR_WHY, "; NCCL will not take it by itself");
+            append(why, PVN_TOPO_PAIR_WHY, "; NCCL will not take it by itself");
     }
 }
 
-static int advise(struct pvn_pairs *p)
+static int advise(struct pvn_topo_pairs *p)
 {
-    const struct pvn_ntree *t = p->tree;
+    const struct pvn_topo_ntree *t = p->tree;
     size_t cells = (size_t)p->n * (size_t)t->n_nets;
     int *distance = calloc(cells + 1, sizeof(int)), *numa = calloc(cells + 1, sizeof(int));
     int **links = calloc(cells + 1, sizeof(*links)), *out = calloc((size_t)p->n + 1, sizeof(int));
@@ -335,19 +336,19 @@ static int advise(struct pvn_pairs *p)
         for (int n = 0; n < t->n_nets; n++) {
             size_t at = (size_t)g * (size_t)t->n_nets + (size_t)n;
             distance[at] =
-                net_bw(p, n) < fastest / SLOW ? PVN_ASSIGN_NEVER : advised_distance(p, g, n);
+                net_bw(p, n) < fastest / SLOW ? PVN_TOPO_ASSIGN_NEVER : advised_distance(p, g, n);
             numa[at] = numa_distance(p, g, n);
             if (!(links[at] = links_of(p, g, n)))
                 goto out;
         }
     }
-    const struct pvn_assign problem = {.rows = p->n,
-                                       .cols = t->n_nets,
-                                       .links = t->n_nodes,
-                                       .distance = distance,
-                                       .second = numa,
-                                       .uses = (const int *const *)links};
-    if ((err = pvn_assign_solve(&problem, out, &p->exact)) < 0)
+    const struct pvn_topo_assign problem = {.rows = p->n,
+                                            .cols = t->n_nets,
+                                            .links = t->n_nodes,
+                                            .distance = distance,
+                                            .second = numa,
+                                            .uses = (const int *const *)links};
+    if ((err = pvn_topo_assign_solve(&problem, out, &p->exact)) < 0)
         goto out;
     for (int g = 0; g < p->n; g++)
         p->list[g].advice = out[g];
@@ -362,13 +363,13 @@ out:
     return err;
 }
 
-static void explain_machine(struct pvn_pairs *p)
+static void explain_machine(struct pvn_topo_pairs *p)
 {
     bool hidden = false, odd_numa = false, lost = false;
     for (int g = 0; g < p->n; g++)
         hidden |= p->list[g].hidden;
     for (int i = 0; i < p->n + p->tree->n_nets; i++) {
-        int pci = i < p->n ? pvn_pairs_gpu_pci(p, i) : pvn_pairs_net_pci(p, i - p->n);
+        int pci = i < p->n ? pvn_topo_pairs_gpu_pci(p, i) : pvn_topo_pairs_net_pci(p, i - p->n);
         lost |= pci >= 0 && p->topo->pci[pci].domain > 0xffff;
     }
     for (int c = 0; c < p->tree->n_cpus; c++)
@@ -395,10 +396,10 @@ static void explain_machine(struct pvn_pairs *p)
         p->note[used - 1] = '\0';
 }
 
-int pvn_pairs_of_tree(const struct pvn_topo *topo, const struct pvn_nics *nics,
-                      struct pvn_ntree *tree, struct pvn_pairs **out)
+int pvn_topo_pairs_of_tree(const struct pvn_topo *topo, const struct pvn_topo_nics *nics,
+                           struct pvn_topo_ntree *tree, struct pvn_topo_pairs **out)
 {
-    struct pvn_pairs *p = calloc(1, sizeof(*p));
+    struct pvn_topo_pairs *p = calloc(1, sizeof(*p));
     *out = NULL;
     if (!p)
         return -ENOMEM;
@@ -408,9 +409,9 @@ int pvn_pairs_of_tree(const struct pvn_topo *topo, const struct pvn_nics *nics,
     p->n = tree->n_gpus;
     p->list = calloc((size_t)p->n + 1, sizeof(*p->list));
     for (int g = 0; p->list && g < p->n; g++)
-        p->list[g] = (struct pvn_pair){.gpu = g, .advice = -1};
+        p->list[g] = (struct pvn_topo_pair){.gpu = g, .advice = -1};
     if (!p->list || choose_nccl(p) < 0 || advise(p) < 0) {
-        pvn_pairs_free(p);
+        pvn_topo_pairs_free(p);
         return -ENOMEM;
     }
     explain_machine(p);
@@ -418,22 +419,22 @@ int pvn_pairs_of_tree(const struct pvn_topo *topo, const struct pvn_nics *nics,
     return 0;
 }
 
-int pvn_pairs_new(const struct pvn_topo *topo, const struct pvn_nics *nics,
-                  const struct pvn_ndoc *file, const struct pvn_nccl_env *env,
-                  struct pvn_pairs **out, char *why, size_t why_len)
+int pvn_topo_pairs_new(const struct pvn_topo *topo, const struct pvn_topo_nics *nics,
+                       const struct pvn_topo_ndoc *file, const struct pvn_topo_nccl_env *env,
+                       struct pvn_topo_pairs **out, char *why, size_t why_len)
 {
-    const struct pvn_ndetect in = {.topo = topo, .nics = nics, .file = file, .net_gdr = -1};
-    struct pvn_ndoc *doc = NULL;
-    struct pvn_ntree *tree = NULL;
+    const struct pvn_topo_ndetect in = {.topo = topo, .nics = nics, .file = file, .net_gdr = -1};
+    struct pvn_topo_ndoc *doc = NULL;
+    struct pvn_topo_ntree *tree = NULL;
     *out = NULL;
-    int err = pvn_ndoc_detect(&in, &doc, why, why_len);
+    int err = pvn_topo_ndoc_detect(&in, &doc, why, why_len);
     if (err == 0)
-        err = pvn_ntree_new(doc, env, &tree, why, why_len);
-    if (err == 0 && (err = pvn_pairs_of_tree(topo, nics, tree, out)) < 0)
+        err = pvn_topo_ntree_new(doc, env, &tree, why, why_len);
+    if (err == 0 && (err = pvn_topo_pairs_of_tree(topo, nics, tree, out)) < 0)
         snprintf(why, why_len, "out of memory");
     if (err < 0) {
-        pvn_ntree_free(tree);
-        pvn_ndoc_free(doc);
+        pvn_topo_ntree_free(tree);
+        pvn_topo_ndoc_free(doc);
         return err;
     }
     (*out)->doc = doc;
@@ -441,21 +442,21 @@ int pvn_pairs_new(const struct pvn_topo *topo, const struct pvn_nics *nics,
     return 0;
 }
 
-void pvn_pairs_free(struct pvn_pairs *pairs)
+void pvn_topo_pairs_free(struct pvn_topo_pairs *pairs)
 {
     if (!pairs)
         return;
     if (pairs->owns) {
-        pvn_ntree_free(pairs->tree);
-        pvn_ndoc_free(pairs->doc);
+        pvn_topo_ntree_free(pairs->tree);
+        pvn_topo_ndoc_free(pairs->doc);
     }
     free(pairs->list);
     free(pairs);
 }
 
-void pvn_pairs_line(const struct pvn_pairs *p, int gpu, char *text, size_t len)
+void pvn_topo_pairs_line(const struct pvn_topo_pairs *p, int gpu, char *text, size_t len)
 {
-    const struct pvn_pair *pair = &p->list[gpu];
+    const struct pvn_topo_pair *pair = &p->list[gpu];
     snprintf(text, len, "GPU%d %s: NCCL takes ", gpu_node(p, gpu)->gpu.dev,
              gpu_node(p, gpu)->busid);
     if (pair->n_nccl == 0)

@@ -17,31 +17,31 @@ static double milliseconds_since(const struct timespec *start)
            (double)(now.tv_nsec - start->tv_nsec) / 1e6;
 }
 
-static int take(struct pvn_placement *out)
+static int take(struct pvn_topo_placement *out)
 {
     out->n = out->nics->n;
     out->list = calloc((size_t)out->n + 1, sizeof(*out->list));
     for (int i = 0; out->list && i < out->n; i++) {
-        const struct pvn_nic *nic = &out->nics->list[i];
-        out->list[i] = (struct pvn_placed){.from = nic->from,
-                                           .on_pci = nic->pci >= 0,
-                                           .pci_path = nic->pci_path,
-                                           .guid = nic->guid,
-                                           .port = nic->port,
-                                           .speed_mbps = nic->speed_mbps,
-                                           .rail = nic->rail};
+        const struct pvn_topo_nic *nic = &out->nics->list[i];
+        out->list[i] = (struct pvn_topo_placed){.from = nic->from,
+                                                .on_pci = nic->pci >= 0,
+                                                .pci_path = nic->pci_path,
+                                                .guid = nic->guid,
+                                                .port = nic->port,
+                                                .speed_mbps = nic->speed_mbps,
+                                                .rail = nic->rail};
     }
     return out->list ? 0 : -ENOMEM;
 }
 
-static int set_rails(struct pvn_placement *out, const char *rails, struct pvn_topo_err *err)
+static int set_rails(struct pvn_topo_placement *out, const char *rails, struct pvn_topo_err *err)
 {
     int rc;
     if (out->topo)
-        pvn_nics_find_rails(out->topo, out->nics);
+        pvn_topo_nics_find_rails(out->topo, out->nics);
     if (rails[0] == '\0')
         return 0;
-    rc = pvn_nics_set_rails(out->nics, rails, err);
+    rc = pvn_topo_nics_set_rails(out->nics, rails, err);
     if (rc != -ENOENT)
         return rc;
     /* One list for a cluster may name devices that this host has not. */
@@ -50,8 +50,9 @@ static int set_rails(struct pvn_placement *out, const char *rails, struct pvn_to
     return 0;
 }
 
-int pvn_placement_make(const char *root, const char *sysfs, const struct pvn_nic_device *devices,
-                       int n, const char *rails, struct pvn_placement *out, char *why, int why_len)
+int pvn_topo_placement_make(const char *root, const char *sysfs,
+                            const struct pvn_topo_nic_device *devices, int n, const char *rails,
+                            struct pvn_topo_placement *out, char *why, int why_len)
 {
     const struct pvn_topo_options quick = {.flags = PVN_TOPO_NO_CONFIG | PVN_TOPO_FIRST_GID,
                                            .sysfs = sysfs};
@@ -59,7 +60,7 @@ int pvn_placement_make(const char *root, const char *sysfs, const struct pvn_nic
     struct timespec start;
     int rc = -ENOMEM;
 
-    *out = (struct pvn_placement){.nics = calloc(1, sizeof(*out->nics))};
+    *out = (struct pvn_topo_placement){.nics = calloc(1, sizeof(*out->nics))};
     clock_gettime(CLOCK_MONOTONIC, &start);
     if (!out->nics)
         goto out;
@@ -69,7 +70,7 @@ int pvn_placement_make(const char *root, const char *sysfs, const struct pvn_nic
                  "topology: not known, %.400s; devices keep the order and the facts of the scan",
                  err.text);
     }
-    rc = pvn_nics_of_devices(out->topo, devices, n, out->nics);
+    rc = pvn_topo_nics_of_devices(out->topo, devices, n, out->nics);
     if (rc == 0)
         rc = set_rails(out, rails, &err);
     if (rc == 0)
@@ -77,24 +78,24 @@ int pvn_placement_make(const char *root, const char *sysfs, const struct pvn_nic
 out:
     if (rc < 0) {
         snprintf(why, (size_t)why_len, "%s", rc == -ENOMEM ? "out of memory" : err.text);
-        pvn_placement_free(out);
+        pvn_topo_placement_free(out);
     }
     out->ms = milliseconds_since(&start);
     return rc;
 }
 
-void pvn_placement_free(struct pvn_placement *p)
+void pvn_topo_placement_free(struct pvn_topo_placement *p)
 {
     if (p->nics)
-        pvn_nics_free(p->nics);
+        pvn_topo_nics_free(p->nics);
     free(p->nics);
     free(p->list);
     pvn_topo_free(p->topo);
-    *p = (struct pvn_placement){0};
+    *p = (struct pvn_topo_placement){0};
 }
 
-static void say_pairs(const struct pvn_placement *p, const struct pvn_pairs *pairs, double ms,
-                      const char *(*get)(const char *name, void *user),
+static void say_pairs(const struct pvn_topo_placement *p, const struct pvn_topo_pairs *pairs,
+                      double ms, const char *(*get)(const char *name, void *user),
                       void (*line)(const char *text, void *user), void *user)
 {
     char text[1024];
@@ -113,17 +114,17 @@ static void say_pairs(const struct pvn_placement *p, const struct pvn_pairs *pai
         line(text, user);
     }
     for (int g = 0; g < pairs->n && pairs->tree->n_nets > 0; g++) {
-        pvn_pairs_line(pairs, g, text, sizeof(text));
+        pvn_topo_pairs_line(pairs, g, text, sizeof(text));
         line(text, user);
     }
 }
 
-void pvn_placement_report(const struct pvn_placement *p,
-                          const char *(*get)(const char *name, void *user),
-                          void (*line)(const char *text, void *user), void *user)
+void pvn_topo_placement_report(const struct pvn_topo_placement *p,
+                               const char *(*get)(const char *name, void *user),
+                               void (*line)(const char *text, void *user), void *user)
 {
-    struct pvn_pairs *pairs = NULL;
-    struct pvn_nccl_env env;
+    struct pvn_topo_pairs *pairs = NULL;
+    struct pvn_topo_nccl_env env;
     struct timespec start;
     char why[256] = "out of memory", text[640];
 
@@ -138,12 +139,12 @@ void pvn_placement_report(const struct pvn_placement *p,
         }
     }
     clock_gettime(CLOCK_MONOTONIC, &start);
-    pvn_nccl_env_load(&env, get, user);
-    if (pvn_pairs_new(p->topo, p->nics, NULL, &env, &pairs, why, sizeof(why)) == 0) {
+    pvn_topo_nccl_env_load(&env, get, user);
+    if (pvn_topo_pairs_new(p->topo, p->nics, NULL, &env, &pairs, why, sizeof(why)) == 0) {
         say_pairs(p, pairs, milliseconds_since(&start), get, line, user);
     } else {
         snprintf(text, sizeof(text), "topology: not known: %s", why);
         line(text, user);
     }
-    pvn_pairs_free(pairs);
+    pvn_topo_pairs_free(pairs);
 }

@@ -11,28 +11,28 @@
 /* Subjects named in one row; the others are counted. */
 #define NAMED 3
 
-static const char *shade(const struct tool *t, enum pvn_level level)
+static const char *shade(const struct tool *t, enum pvn_topo_level level)
 {
     switch (level) {
-    case PVN_LEVEL_OK:
+    case PVN_TOPO_LEVEL_OK:
         return t->green;
-    case PVN_LEVEL_FAIL:
+    case PVN_TOPO_LEVEL_FAIL:
         return t->red;
     default:
         return t->yellow;
     }
 }
 
-static bool alike(const struct pvn_check *a, const struct pvn_check *b)
+static bool alike(const struct pvn_topo_check *a, const struct pvn_topo_check *b)
 {
     return a->level == b->level && strcmp(a->id, b->id) == 0 && strcmp(a->text, b->text) == 0 &&
            strcmp(a->remedy, b->remedy) == 0;
 }
 
 /* One row for everything that says the same. */
-static void print_row(const struct tool *t, const struct pvn_checks *checks, int first)
+static void print_row(const struct tool *t, const struct pvn_topo_checks *checks, int first)
 {
-    const struct pvn_check *c = &checks->rows[first];
+    const struct pvn_topo_check *c = &checks->rows[first];
     char text[1024] = "";
     int n = 0;
     for (int i = first; i < checks->n; i++) {
@@ -47,9 +47,10 @@ static void print_row(const struct tool *t, const struct pvn_checks *checks, int
     if (n > NAMED)
         used += (size_t)snprintf(text + used, sizeof(text) - used, " and %d more", n - NAMED);
     snprintf(text + used, sizeof(text) - used, "%s%s", used ? ": " : "", c->text);
-    fprintf(t->out, "%s%-7s%s %-16s ", shade(t, c->level), pvn_level_name(c->level), t->off, c->id);
+    fprintf(t->out, "%s%-7s%s %-16s ", shade(t, c->level), pvn_topo_level_name(c->level), t->off,
+            c->id);
     tool_wrap(t, 25, 25, text);
-    if (c->remedy[0] && c->level != PVN_LEVEL_OK) {
+    if (c->remedy[0] && c->level != PVN_TOPO_LEVEL_OK) {
         fprintf(t->out, "%25s%s-> ", "", t->bold);
         tool_wrap(t, 28, 28, c->remedy);
         fputs(t->off, t->out);
@@ -57,17 +58,17 @@ static void print_row(const struct tool *t, const struct pvn_checks *checks, int
 }
 
 /* Without --all, what is in order gets one line per kind of check. */
-static void print_ok(const struct tool *t, const struct pvn_checks *checks)
+static void print_ok(const struct tool *t, const struct pvn_topo_checks *checks)
 {
     fprintf(t->out, "%sOK%s      ", t->green, t->off);
     char text[1024] = "";
     for (int i = 0; i < checks->n; i++) {
-        const struct pvn_check *c = &checks->rows[i];
-        bool first = c->level == PVN_LEVEL_OK;
+        const struct pvn_topo_check *c = &checks->rows[i];
+        bool first = c->level == PVN_TOPO_LEVEL_OK;
         int n = 0;
         for (int j = 0; first && j < checks->n; j++) {
-            bool same =
-                checks->rows[j].level == PVN_LEVEL_OK && strcmp(checks->rows[j].id, c->id) == 0;
+            bool same = checks->rows[j].level == PVN_TOPO_LEVEL_OK &&
+                        strcmp(checks->rows[j].id, c->id) == 0;
             first = !(same && j < i);
             n += same;
         }
@@ -78,15 +79,15 @@ static void print_ok(const struct tool *t, const struct pvn_checks *checks)
     tool_wrap(t, 8, 8, text[0] ? text : "nothing");
 }
 
-static void print_checks(const struct tool *t, const struct pvn_checks *checks)
+static void print_checks(const struct tool *t, const struct pvn_topo_checks *checks)
 {
-    static const enum pvn_level order[] = {PVN_LEVEL_FAIL, PVN_LEVEL_WARN, PVN_LEVEL_UNKNOWN,
-                                           PVN_LEVEL_OK};
+    static const enum pvn_topo_level order[] = {PVN_TOPO_LEVEL_FAIL, PVN_TOPO_LEVEL_WARN,
+                                                PVN_TOPO_LEVEL_UNKNOWN, PVN_TOPO_LEVEL_OK};
     int count[4] = {0};
     for (int i = 0; i < checks->n; i++)
         count[checks->rows[i].level]++;
     for (size_t o = 0; o < sizeof(order) / sizeof(order[0]); o++) {
-        if (order[o] == PVN_LEVEL_OK && !t->all) {
+        if (order[o] == PVN_TOPO_LEVEL_OK && !t->all) {
             print_ok(t, checks);
             continue;
         }
@@ -98,30 +99,30 @@ static void print_checks(const struct tool *t, const struct pvn_checks *checks)
                 print_row(t, checks, i);
         }
     }
-    fprintf(t->out, "\n%d failed, %d to look at, %d not readable, %d ok%s\n", count[PVN_LEVEL_FAIL],
-            count[PVN_LEVEL_WARN], count[PVN_LEVEL_UNKNOWN], count[PVN_LEVEL_OK],
-            t->all ? "" : " (--all lists them)");
+    fprintf(t->out, "\n%d failed, %d to look at, %d not readable, %d ok%s\n",
+            count[PVN_TOPO_LEVEL_FAIL], count[PVN_TOPO_LEVEL_WARN], count[PVN_TOPO_LEVEL_UNKNOWN],
+            count[PVN_TOPO_LEVEL_OK], t->all ? "" : " (--all lists them)");
 }
 
 /* The pairs that matter: what NCCL takes, and what we advise where that differs. */
-static int list_pairs(const struct tool *t, struct pvn_check_pair *list)
+static int list_pairs(const struct tool *t, struct pvn_topo_check_pair *list)
 {
     int n = 0;
     for (int g = 0; g < t->pairs->n; g++) {
-        const struct pvn_pair *p = &t->pairs->list[g];
+        const struct pvn_topo_pair *p = &t->pairs->list[g];
         int nets[2] = {p->n_nccl ? p->nccl[0] : -1, p->advice};
         for (int i = 0; i < 2; i++) {
-            int nic = nets[i] >= 0 ? pvn_pairs_net_pci(t->pairs, nets[i]) : -1;
-            int gpu = pvn_pairs_gpu_pci(t->pairs, g);
+            int nic = nets[i] >= 0 ? pvn_topo_pairs_net_pci(t->pairs, nets[i]) : -1;
+            int gpu = pvn_topo_pairs_gpu_pci(t->pairs, g);
             if (nic >= 0 && gpu >= 0 && (i == 0 || nets[0] != nets[1]))
-                list[n++] = (struct pvn_check_pair){.gpu = gpu, .nic = nic};
+                list[n++] = (struct pvn_topo_check_pair){.gpu = gpu, .nic = nic};
         }
     }
     return n;
 }
 
 /* NCCL loads libnccl-net-<NCCL_NET_PLUGIN>.so, or the very file that the variable names. */
-static int check_plugin(const struct tool *t, struct pvn_checks *checks)
+static int check_plugin(const struct tool *t, struct pvn_topo_checks *checks)
 {
     const char *name = t->ignore_env ? NULL : getenv("NCCL_NET_PLUGIN");
     char file[512], versions[128] = "", text[384];
@@ -132,8 +133,8 @@ static int check_plugin(const struct tool *t, struct pvn_checks *checks)
     void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     if (!lib) {
         snprintf(text, sizeof(text), "cannot be loaded: %s", dlerror());
-        return pvn_checks_add(
-            checks, "plugin", PVN_LEVEL_WARN, file, text,
+        return pvn_topo_checks_add(
+            checks, "plugin", PVN_TOPO_LEVEL_WARN, file, text,
             "install it where the loader looks (ldconfig, LD_LIBRARY_PATH), or name the file in "
             "NCCL_NET_PLUGIN");
     }
@@ -146,19 +147,19 @@ static int check_plugin(const struct tool *t, struct pvn_checks *checks)
     }
     dlclose(lib);
     if (versions[0] == '\0')
-        return pvn_checks_add(checks, "plugin", PVN_LEVEL_FAIL, file,
-                              "can be loaded but offers no ncclNetPlugin_v4 to _v12",
-                              "this is no NCCL net plugin: correct NCCL_NET_PLUGIN");
+        return pvn_topo_checks_add(checks, "plugin", PVN_TOPO_LEVEL_FAIL, file,
+                                   "can be loaded but offers no ncclNetPlugin_v4 to _v12",
+                                   "this is no NCCL net plugin: correct NCCL_NET_PLUGIN");
     snprintf(text, sizeof(text), "can be loaded and offers %s", versions);
-    return pvn_checks_add(checks, "plugin", PVN_LEVEL_OK, file, text, "");
+    return pvn_topo_checks_add(checks, "plugin", PVN_TOPO_LEVEL_OK, file, text, "");
 }
 
 /* The node whose link upwards is the slowest on the way from `node` to `top` (-1: to the CPU). */
-static int slowest_up(const struct pvn_ntree *tree, int node, int top, int best)
+static int slowest_up(const struct pvn_topo_ntree *tree, int node, int top, int best)
 {
     for (; node >= 0 && node != top && tree->nodes[node].up >= 0; node = tree->nodes[node].up) {
-        const struct pvn_nnode *n = &tree->nodes[node];
-        if (n->kind != PVN_NN_NET && n->kind != PVN_NN_GPU && n->up_bw > 0 &&
+        const struct pvn_topo_nnode *n = &tree->nodes[node];
+        if (n->kind != PVN_TOPO_NN_NET && n->kind != PVN_TOPO_NN_GPU && n->up_bw > 0 &&
             (best < 0 || n->up_bw < tree->nodes[best].up_bw))
             best = node;
     }
@@ -168,23 +169,23 @@ static int slowest_up(const struct pvn_ntree *tree, int node, int top, int best)
 /* The slowest PCIe link that data takes between the two; -1 where there is none. */
 static int slowest_link(const struct tool *t, int gpu, int net)
 {
-    const struct pvn_ntree *tree = t->tree;
-    int hops[256], n = pvn_ntree_hops(tree, gpu, net, hops, 256), top = -1;
+    const struct pvn_topo_ntree *tree = t->tree;
+    int hops[256], n = pvn_topo_ntree_hops(tree, gpu, net, hops, 256), top = -1;
     for (int i = 1; i + 1 < n && top < 0; i++) {
         if (tree->nodes[hops[i - 1]].up == hops[i] && tree->nodes[hops[i + 1]].up == hops[i])
             top = hops[i];
     }
-    if (pvn_ntree_route(tree, gpu, net)->detour)
+    if (pvn_topo_ntree_route(tree, gpu, net)->detour)
         top = -1;
     return slowest_up(tree, tree->nets[net], top, slowest_up(tree, tree->gpus[gpu], top, -1));
 }
 
 /* Emulated ports and devices on the board say 2.5 GT/s x1, and NCCL counts with it. */
-static int check_model(const struct tool *t, struct pvn_checks *checks)
+static int check_model(const struct tool *t, struct pvn_topo_checks *checks)
 {
     int err = 0;
     for (int g = 0; g < t->pairs->n && err == 0; g++) {
-        const struct pvn_pair *p = &t->pairs->list[g];
+        const struct pvn_topo_pair *p = &t->pairs->list[g];
         int slow = p->n_nccl ? slowest_link(t, g, p->nccl[0]) : -1;
         char subject[64], text[128], label[16];
         if (slow < 0 || t->tree->nodes[slow].up_bw >= 1.0f)
@@ -193,21 +194,22 @@ static int check_model(const struct tool *t, struct pvn_checks *checks)
                  tool_net(t, p->nccl[0])->net.name);
         snprintf(text, sizeof(text), "the link of %.20s caps the path at %.2f GB/s in NCCL's model",
                  t->tree->nodes[slow].busid, t->tree->nodes[slow].up_bw);
-        err = pvn_checks_add(checks, "slow-path", PVN_LEVEL_WARN, subject, text,
-                             pvn_topo_is_guest(t->topo)
-                                 ? "an emulated port says 2.5 GT/s x1 whatever it is: set x-speed "
-                                   "and x-width of QEMU's ports, or write the links of the "
-                                   "hardware into NCCL_TOPO_FILE"
-                                 : "a card at that speed wants another slot or a new seat; a "
-                                   "device on the board may say so whatever it is: write its link "
-                                   "into NCCL_TOPO_FILE");
+        err = pvn_topo_checks_add(
+            checks, "slow-path", PVN_TOPO_LEVEL_WARN, subject, text,
+            pvn_topo_is_guest(t->topo)
+                ? "an emulated port says 2.5 GT/s x1 whatever it is: set x-speed "
+                  "and x-width of QEMU's ports, or write the links of the "
+                  "hardware into NCCL_TOPO_FILE"
+                : "a card at that speed wants another slot or a new seat; a "
+                  "device on the board may say so whatever it is: write its link "
+                  "into NCCL_TOPO_FILE");
     }
     return err;
 }
 
 int cmd_check(struct tool *t, int argc, char **argv)
 {
-    struct pvn_checks checks = {0};
+    struct pvn_topo_checks checks = {0};
     (void)argv;
     if (argc > 0) {
         tool_error("check takes no arguments");
@@ -218,16 +220,16 @@ int cmd_check(struct tool *t, int argc, char **argv)
         status = tool_need_machine(t, "check");
     if (status != TOOL_OK)
         return status;
-    struct pvn_check_pair *pairs = calloc(2 * (size_t)t->pairs->n + 1, sizeof(*pairs));
+    struct pvn_topo_check_pair *pairs = calloc(2 * (size_t)t->pairs->n + 1, sizeof(*pairs));
     int n = pairs ? list_pairs(t, pairs) : 0;
-    int err = !pairs ? -1 : pvn_topo_check(t->topo, n ? pairs : NULL, n, &checks);
+    int err = !pairs ? -1 : pvn_topo_run_checks(t->topo, n ? pairs : NULL, n, &checks);
     free(pairs);
     if (err == 0)
         err = check_model(t, &checks);
     if (err == 0 && t->topo->live)
         err = check_plugin(t, &checks);
     if (err < 0) {
-        pvn_checks_free(&checks);
+        pvn_topo_checks_free(&checks);
         tool_error("out of memory");
         return TOOL_INPUT;
     }
@@ -238,9 +240,9 @@ int cmd_check(struct tool *t, int argc, char **argv)
     if (!t->json)
         tool_print_remedies(t);
     for (int i = 0; i < checks.n && status == TOOL_OK; i++) {
-        if (checks.rows[i].level == PVN_LEVEL_FAIL)
+        if (checks.rows[i].level == PVN_TOPO_LEVEL_FAIL)
             status = TOOL_FOUND;
     }
-    pvn_checks_free(&checks);
+    pvn_topo_checks_free(&checks);
     return status;
 }

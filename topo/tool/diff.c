@@ -36,28 +36,28 @@ static void say(struct diff *d, char sign, const char *text)
 }
 
 /* What a node is called on both sides: its bus id, NUMA number, or name. */
-static void key_of(const struct pvn_ndoc_node *node, char *buf, size_t len)
+static void key_of(const struct pvn_topo_ndoc_node *node, char *buf, size_t len)
 {
     static const struct {
         const char *element, *key, *words;
     } keys[] = {{"cpu", "numaid", "NUMA node"}, {"pci", "busid", "pci"}, {"net", "name", "net"}};
     buf[0] = '\0';
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        const char *value = pvn_ndoc_get(node, keys[i].key);
-        if (pvn_ndoc_is(node, keys[i].element) && value)
+        const char *value = pvn_topo_ndoc_get(node, keys[i].key);
+        if (pvn_topo_ndoc_is(node, keys[i].element) && value)
             snprintf(buf, len, "%s %s", keys[i].words, value);
     }
 }
 
 /* The nearest element above that has a name of its own. */
-static void place_of(const struct pvn_ndoc_node *node, char *buf, size_t len)
+static void place_of(const struct pvn_topo_ndoc_node *node, char *buf, size_t len)
 {
     buf[0] = '\0';
     for (node = node->parent; node && buf[0] == '\0'; node = node->parent)
         key_of(node, buf, len);
 }
 
-static const struct pvn_ndoc_node *find(const struct pvn_ndoc *doc, const char *key)
+static const struct pvn_topo_ndoc_node *find(const struct pvn_topo_ndoc *doc, const char *key)
 {
     char other[320];
     for (int i = 0; i < doc->n_nodes; i++) {
@@ -69,7 +69,7 @@ static const struct pvn_ndoc_node *find(const struct pvn_ndoc *doc, const char *
 }
 
 /* Nodes that trimming or a topology file's rules cut off are not part of the machine. */
-static bool attached(const struct pvn_ndoc_node *node)
+static bool attached(const struct pvn_topo_ndoc_node *node)
 {
     for (; node->parent; node = node->parent) {
         bool child = false;
@@ -78,15 +78,15 @@ static bool attached(const struct pvn_ndoc_node *node)
         if (!child)
             return false;
     }
-    return pvn_ndoc_is(node, "system");
+    return pvn_topo_ndoc_is(node, "system");
 }
 
-static void compare_attrs(struct diff *d, const char *key, const struct pvn_ndoc_node *a,
-                          const struct pvn_ndoc_node *b)
+static void compare_attrs(struct diff *d, const char *key, const struct pvn_topo_ndoc_node *a,
+                          const struct pvn_topo_ndoc_node *b)
 {
     char text[700];
     for (int i = 0; i < a->n_attrs; i++) {
-        const char *name = a->attrs[i].key, *theirs = pvn_ndoc_get(b, name);
+        const char *name = a->attrs[i].key, *theirs = pvn_topo_ndoc_get(b, name);
         /* Numbers of this run, not of the machine. */
         if (strcmp(name, "host_hash") == 0 || strcmp(name, "keep") == 0 || !theirs ||
             strcmp(a->attrs[i].value, theirs) == 0)
@@ -99,14 +99,14 @@ static void compare_attrs(struct diff *d, const char *key, const struct pvn_ndoc
 
 static void compare_docs(struct diff *d)
 {
-    const struct pvn_ndoc *a = d->a->tool.tree->doc, *b = d->b->tool.tree->doc;
+    const struct pvn_topo_ndoc *a = d->a->tool.tree->doc, *b = d->b->tool.tree->doc;
     char key[320], place_a[320], place_b[320], text[1100];
     for (int i = 0; i < a->n_nodes; i++) {
-        const struct pvn_ndoc_node *mine = a->nodes[i];
+        const struct pvn_topo_ndoc_node *mine = a->nodes[i];
         key_of(mine, key, sizeof(key));
         if (key[0] == '\0' || !attached(mine))
             continue;
-        const struct pvn_ndoc_node *theirs = find(b, key);
+        const struct pvn_topo_ndoc_node *theirs = find(b, key);
         place_of(mine, place_a, sizeof(place_a));
         if (!theirs || !attached(theirs)) {
             snprintf(text, sizeof(text), "%s%s%s", key, place_a[0] ? " below " : "", place_a);
@@ -124,7 +124,7 @@ static void compare_docs(struct diff *d)
         key_of(b->nodes[i], key, sizeof(key));
         if (key[0] == '\0' || !attached(b->nodes[i]))
             continue;
-        const struct pvn_ndoc_node *mine = find(a, key);
+        const struct pvn_topo_ndoc_node *mine = find(a, key);
         if (!mine || !attached(mine)) {
             place_of(b->nodes[i], place_b, sizeof(place_b));
             snprintf(text, sizeof(text), "%s%s%s", key, place_b[0] ? " below " : "", place_b);
@@ -144,26 +144,26 @@ static int same_net(const struct side *b, const char *name)
 
 static void compare_pairs(struct diff *d)
 {
-    const struct pvn_ntree *a = d->a->tool.tree, *b = d->b->tool.tree;
+    const struct pvn_topo_ntree *a = d->a->tool.tree, *b = d->b->tool.tree;
     char text[400];
     for (int g = 0; g < a->n_gpus; g++) {
         const char *gpu = tool_gpu(&d->a->tool, g)->busid;
-        int other = pvn_pairs_find_gpu(d->b->tool.pairs, gpu);
+        int other = pvn_topo_pairs_find_gpu(d->b->tool.pairs, gpu);
         for (int n = 0; other >= 0 && n < a->n_nets; n++) {
             const char *net = tool_net(&d->a->tool, n)->net.name;
             int their_net = same_net(d->b, net);
             if (their_net < 0)
                 continue;
-            const struct pvn_npath_info *p = pvn_ntree_gpu_net(a, g, n);
-            const struct pvn_npath_info *q = pvn_ntree_gpu_net(b, other, their_net);
+            const struct pvn_topo_npath_info *p = pvn_topo_ntree_gpu_net(a, g, n);
+            const struct pvn_topo_npath_info *q = pvn_topo_ntree_gpu_net(b, other, their_net);
             if (p->type == q->type && p->bw == q->bw)
                 continue;
             snprintf(text, sizeof(text), "path %s - %s: %s %.1f GB/s -> %s %.1f GB/s", gpu, net,
-                     pvn_npath_name(p->type), p->bw, pvn_npath_name(q->type), q->bw);
+                     pvn_topo_npath_name(p->type), p->bw, pvn_topo_npath_name(q->type), q->bw);
             say(d, '~', text);
         }
-        const struct pvn_pair *pa = &d->a->tool.pairs->list[g];
-        const struct pvn_pair *pb = other >= 0 ? &d->b->tool.pairs->list[other] : NULL;
+        const struct pvn_topo_pair *pa = &d->a->tool.pairs->list[g];
+        const struct pvn_topo_pair *pb = other >= 0 ? &d->b->tool.pairs->list[other] : NULL;
         if (!pb || pa->n_nccl == 0 || pb->n_nccl == 0)
             continue;
         const char *na = tool_net(&d->a->tool, pa->nccl[0])->net.name;

@@ -24,15 +24,15 @@ static void quoted(FILE *out, const char *text)
 }
 
 /* A GPU and its hardware are one box, a NIC and its nets as well. */
-static int box_of(const struct pvn_ntree *tree, int node)
+static int box_of(const struct pvn_topo_ntree *tree, int node)
 {
-    enum pvn_nnode_kind kind = tree->nodes[node].kind;
-    return kind == PVN_NN_GPU || kind == PVN_NN_NET ? tree->nodes[node].up : node;
+    enum pvn_topo_nnode_kind kind = tree->nodes[node].kind;
+    return kind == PVN_TOPO_NN_GPU || kind == PVN_TOPO_NN_NET ? tree->nodes[node].up : node;
 }
 
 static void draw_gpu(const struct tool *t, int dev, FILE *out)
 {
-    const struct pvn_ntree *tree = t->tree;
+    const struct pvn_topo_ntree *tree = t->tree;
     char label[16], what[64] = "";
     fprintf(out, "  n%d [shape=box, style=\"filled,rounded\", fillcolor=\"#d9f0d3\", label=\"",
             dev);
@@ -53,7 +53,7 @@ static void draw_gpu(const struct tool *t, int dev, FILE *out)
 
 static void draw_nic(const struct tool *t, int nic, FILE *out)
 {
-    const struct pvn_ntree *tree = t->tree;
+    const struct pvn_topo_ntree *tree = t->tree;
     char label[16], speed[48];
     fprintf(out, "  n%d [shape=box, style=filled, fillcolor=\"#d1e5f0\", label=\"", nic);
     for (int n = 0; n < tree->n_nets; n++) {
@@ -66,10 +66,10 @@ static void draw_nic(const struct tool *t, int nic, FILE *out)
     fprintf(out, "%s\"];\n", tree->nodes[nic].busid[0] ? tree->nodes[nic].busid : "no PCI");
 }
 
-/* PVN_NN_CPU nodes are subgraphs' heads, so that each NUMA node is one block. */
+/* PVN_TOPO_NN_CPU nodes are subgraphs' heads, so that each NUMA node is one block. */
 static void draw_block(const struct tool *t, int cpu, FILE *out)
 {
-    const struct pvn_ntree *tree = t->tree;
+    const struct pvn_topo_ntree *tree = t->tree;
     fprintf(out,
             " subgraph cluster_%d {\n  style=rounded; color=\"#bbbbbb\"; bgcolor=\"#fafafa\";\n"
             "  label=\"NUMA node %d\"; labelloc=t; labeljust=l; fontname=\"Helvetica\"; "
@@ -82,17 +82,17 @@ static void draw_block(const struct tool *t, int cpu, FILE *out)
         fprintf(out, "\\n%.4g to each other", tree->nodes[cpu].cpu.inter_bw);
     fputs("\"];\n", out);
     for (int i = 0; i < tree->n_nodes; i++) {
-        const struct pvn_nnode *n = &tree->nodes[i];
+        const struct pvn_topo_nnode *n = &tree->nodes[i];
         int top = i;
         while (tree->nodes[top].up >= 0)
             top = tree->nodes[top].up;
         if (top != cpu || i == cpu)
             continue;
-        if (n->kind == PVN_NN_DEV)
+        if (n->kind == PVN_TOPO_NN_DEV)
             draw_gpu(t, i, out);
-        else if (n->kind == PVN_NN_NIC)
+        else if (n->kind == PVN_TOPO_NN_NIC)
             draw_nic(t, i, out);
-        else if (n->kind == PVN_NN_PCI)
+        else if (n->kind == PVN_TOPO_NN_PCI)
             fprintf(out,
                     "  n%d [shape=hexagon, style=filled, fillcolor=\"#e0e0e0\", "
                     "label=\"switch\\n%s\"];\n",
@@ -102,7 +102,8 @@ static void draw_block(const struct tool *t, int cpu, FILE *out)
 }
 
 /* xlabel: Graphviz 2.43 fails ("trouble in init_rank") on labels of edges that do not rank. */
-static void draw_cpu_link(const struct tool *t, int from, const struct pvn_nlink *link, FILE *out)
+static void draw_cpu_link(const struct tool *t, int from, const struct pvn_topo_nlink *link,
+                          FILE *out)
 {
     char label[32] = "";
     if (t->tree->n_cpus == 2)
@@ -113,10 +114,10 @@ static void draw_cpu_link(const struct tool *t, int from, const struct pvn_nlink
 
 static void draw_tree_links(const struct tool *t, FILE *out)
 {
-    const struct pvn_ntree *tree = t->tree;
+    const struct pvn_topo_ntree *tree = t->tree;
     for (int i = 0; i < tree->n_nodes; i++) {
-        const struct pvn_nnode *n = &tree->nodes[i];
-        if (n->up >= 0 && n->kind != PVN_NN_GPU && n->kind != PVN_NN_NET)
+        const struct pvn_topo_nnode *n = &tree->nodes[i];
+        if (n->up >= 0 && n->kind != PVN_TOPO_NN_GPU && n->kind != PVN_TOPO_NN_NET)
             fprintf(out, " n%d -- n%d [label=\"%.4g\", color=\"#555555\", penwidth=%.1f];\n", n->up,
                     i, n->up_bw,
                     n->up_bw >= 48   ? 3.0
@@ -125,21 +126,21 @@ static void draw_tree_links(const struct tool *t, FILE *out)
                                      : 0.8);
         for (int l = 0; l < n->n_links; l++) {
             int to = n->links[l].to;
-            bool once = to > i || tree->nodes[to].kind == PVN_NN_NVS;
-            if (n->links[l].kind == PVN_NL_SYS && to > i)
+            bool once = to > i || tree->nodes[to].kind == PVN_TOPO_NN_NVS;
+            if (n->links[l].kind == PVN_TOPO_NL_SYS && to > i)
                 draw_cpu_link(t, i, &n->links[l], out);
-            if (n->links[l].kind == PVN_NL_NVL && n->kind == PVN_NN_DEV && once)
+            if (n->links[l].kind == PVN_TOPO_NL_NVL && n->kind == PVN_TOPO_NN_DEV && once)
                 fprintf(out,
                         " n%d -- n%d [color=\"#7fbf7b\", penwidth=2, constraint=false, "
                         "xlabel=\"NVLink %.4g\", fontcolor=\"#7fbf7b\"];\n",
                         i, to, n->links[l].bw);
-            if (n->links[l].kind == PVN_NL_C2C && to > i)
+            if (n->links[l].kind == PVN_TOPO_NL_C2C && to > i)
                 fprintf(out, " n%d -- n%d [color=\"#7fbf7b\", penwidth=3, label=\"C2C %.4g\"];\n",
                         i, to, n->links[l].bw);
         }
     }
     for (int i = 0; i < tree->n_nodes; i++) {
-        if (tree->nodes[i].kind == PVN_NN_NVS)
+        if (tree->nodes[i].kind == PVN_TOPO_NN_NVS)
             fprintf(out,
                     " n%d [shape=hexagon, style=filled, fillcolor=\"#a6dba0\", "
                     "label=\"NVSwitch\"];\n",
@@ -151,16 +152,18 @@ static void draw_tree_links(const struct tool *t, FILE *out)
  * would run over everything between the two. */
 static void draw_pair(const struct tool *t, int gpu, int net, bool taken, FILE *out)
 {
-    const struct pvn_ntree *tree = t->tree;
-    const struct pvn_nroute *route = pvn_ntree_route(tree, gpu, net);
+    const struct pvn_topo_ntree *tree = t->tree;
+    const struct pvn_topo_nroute *route = pvn_topo_ntree_route(tree, gpu, net);
     bool by_cpu = taken && route->detour;
-    enum pvn_npath type = taken && !by_cpu ? route->type : pvn_ntree_gpu_net(tree, gpu, net)->type;
+    enum pvn_topo_npath type =
+        taken && !by_cpu ? route->type : pvn_topo_ntree_gpu_net(tree, gpu, net)->type;
     int ends[2] = {box_of(tree, tree->gpus[gpu]), box_of(tree, tree->nets[net])};
     fprintf(out,
             " p%d_%d [shape=plaintext, margin=0.02, width=0, height=0, fontcolor=\"%s\", "
             "label=\"%s%s%s\"];\n",
-            gpu, net, colour(gpu), pvn_npath_name(type),
-            pvn_pairs_hidden(t->pairs, gpu, net) ? "?" : "", by_cpu ? " by way of the CPU" : "");
+            gpu, net, colour(gpu), pvn_topo_npath_name(type),
+            pvn_topo_pairs_hidden(t->pairs, gpu, net) ? "?" : "",
+            by_cpu ? " by way of the CPU" : "");
     for (int i = 0; i < 2; i++)
         fprintf(out, " n%d -- p%d_%d [color=\"%s\", style=%s, penwidth=2.2, weight=%d];\n", ends[i],
                 gpu, net, colour(gpu), taken ? "solid" : "dashed", i == 0 ? 3 : 1);
@@ -170,7 +173,7 @@ static void draw_pair(const struct tool *t, int gpu, int net, bool taken, FILE *
 static void draw_pairs(const struct tool *t, FILE *out)
 {
     for (int g = 0; g < t->pairs->n; g++) {
-        const struct pvn_pair *pair = &t->pairs->list[g];
+        const struct pvn_topo_pair *pair = &t->pairs->list[g];
         bool taken = false;
         for (int i = 0; i < pair->n_nccl; i++) {
             draw_pair(t, g, pair->nccl[i], true, out);

@@ -104,20 +104,21 @@ static bool *mark_wanted(const struct tool *t)
     return wanted;
 }
 
-static void print_link(const struct tool *t, const struct pvn_pci *f)
+static void print_link(const struct tool *t, const struct pvn_topo_pci *f)
 {
-    const struct pvn_pci_link *l = &f->link;
-    if (l->speed_max_mts == PVN_UNKNOWN && l->speed_mts == PVN_UNKNOWN)
+    const struct pvn_topo_pci_link *l = &f->link;
+    if (l->speed_max_mts == PVN_TOPO_UNKNOWN && l->speed_mts == PVN_TOPO_UNKNOWN)
         return;
-    int speed = l->speed_mts != PVN_UNKNOWN ? l->speed_mts : l->speed_max_mts;
-    int width = l->width != PVN_UNKNOWN ? l->width : l->width_max;
+    int speed = l->speed_mts != PVN_TOPO_UNKNOWN ? l->speed_mts : l->speed_max_mts;
+    int width = l->width != PVN_TOPO_UNKNOWN ? l->width : l->width_max;
     fprintf(t->out, "  %s%.1f GT/s", t->dim, speed / 1000.0);
-    if (width != PVN_UNKNOWN)
+    if (width != PVN_TOPO_UNKNOWN)
         fprintf(t->out, " x%d", width);
     fputs(t->off, t->out);
-    bool slow = l->speed_max_mts != PVN_UNKNOWN && l->speed_mts != PVN_UNKNOWN &&
+    bool slow = l->speed_max_mts != PVN_TOPO_UNKNOWN && l->speed_mts != PVN_TOPO_UNKNOWN &&
                 l->speed_mts < l->speed_max_mts;
-    bool narrow = l->width_max != PVN_UNKNOWN && l->width != PVN_UNKNOWN && l->width < l->width_max;
+    bool narrow =
+        l->width_max != PVN_TOPO_UNKNOWN && l->width != PVN_TOPO_UNKNOWN && l->width < l->width_max;
     if (slow || narrow)
         fprintf(t->out, " %s(can do %.1f GT/s x%d)%s", t->yellow, l->speed_max_mts / 1000.0,
                 l->width_max, t->off);
@@ -125,10 +126,10 @@ static void print_link(const struct tool *t, const struct pvn_pci *f)
 
 static void print_rdma(const struct tool *t, int index)
 {
-    const struct pvn_rdma *r = &t->topo->rdmas[index];
+    const struct pvn_topo_rdma *r = &t->topo->rdmas[index];
     fprintf(t->out, "  %s%s%s", t->green, r->name, t->off);
     for (int p = 0; p < r->nports; p++) {
-        const struct pvn_rdma_port *port = &r->ports[p];
+        const struct pvn_topo_rdma_port *port = &r->ports[p];
         char speed[32];
         fprintf(t->out, "%s port %d %s %s", p ? "," : "", port->num,
                 port->state == 4      ? "active"
@@ -143,29 +144,29 @@ static void print_rdma(const struct tool *t, int index)
 static void print_function(const struct tool *t, int index)
 {
     const struct pvn_topo *topo = t->topo;
-    const struct pvn_pci *f = &topo->pci[index];
+    const struct pvn_topo_pci *f = &topo->pci[index];
     int gpu = pvn_topo_gpu_of_pci(topo, index), rdma = pvn_topo_rdma_of_pci(topo, index);
     char what[160];
     fprintf(t->out, "%s%s%s", gpu >= 0 || rdma >= 0 ? t->bold : "", f->bdf, t->off);
-    if (f->flags & PVN_PCI_INVENTED)
+    if (f->flags & PVN_TOPO_PCI_INVENTED)
         fprintf(t->out, " %s[from hints]%s", t->blue, t->off);
-    if (f->kind != PVN_PCI_ENDPOINT)
-        fprintf(t->out, " %s", pvn_pci_kind_name(f->kind));
+    if (f->kind != PVN_TOPO_PCI_ENDPOINT)
+        fprintf(t->out, " %s", pvn_topo_pci_kind_name(f->kind));
     if (gpu >= 0)
         fprintf(t->out, " %sGPU%s %s", t->green, t->off, topo->gpus[gpu].model);
-    if (f->kind == PVN_PCI_ENDPOINT && !(gpu >= 0 && topo->gpus[gpu].model[0]))
+    if (f->kind == PVN_TOPO_PCI_ENDPOINT && !(gpu >= 0 && topo->gpus[gpu].model[0]))
         fprintf(t->out, " %s", tool_pci_what(t, index, what, sizeof(what)));
     if (rdma >= 0)
         print_rdma(t, rdma);
     for (int i = 0; i < topo->nnets; i++) {
         char speed[32];
-        const struct pvn_net *net = &topo->nets[i];
+        const struct pvn_topo_net *net = &topo->nets[i];
         if (net->pci == index)
             fprintf(t->out, "  %s %s%s%s", net->name, net->operstate[0] ? net->operstate : "?",
                     net->speed_mbps > 0 ? " " : "",
                     net->speed_mbps > 0 ? tool_speed(net->speed_mbps, speed, sizeof(speed)) : "");
     }
-    if (f->driver_bound == PVN_TRI_NO && (gpu >= 0 || f->class_code >> 16 == 0x02))
+    if (f->driver_bound == PVN_TOPO_TRI_NO && (gpu >= 0 || f->class_code >> 16 == 0x02))
         fprintf(t->out, " %sno driver%s", t->yellow, t->off);
     if (f->physfn >= 0)
         fprintf(t->out, " VF of %s", topo->pci[f->physfn].bdf);
@@ -181,7 +182,7 @@ static void print_below(const struct tool *t, const bool *wanted, int parent, in
         if (wanted[i] && topo->pci[i].parent == parent && topo->pci[i].root == root)
             last = i;
     }
-    for (int i = 0; level < PVN_NDOC_MAX_DEPTH && i <= last; i++) {
+    for (int i = 0; level < PVN_TOPO_NDOC_MAX_DEPTH && i <= last; i++) {
         if (!wanted[i] || topo->pci[i].parent != parent || topo->pci[i].root != root)
             continue;
         struct branch below = grow(t, b, i == last);
@@ -203,7 +204,7 @@ static bool root_wanted(const struct tool *t, const bool *wanted, int root)
 static void print_header(const struct tool *t)
 {
     const struct pvn_topo *topo = t->topo;
-    const struct pvn_guest *g = &topo->guest;
+    const struct pvn_topo_guest *g = &topo->guest;
     fprintf(t->out, "%s%s%s", t->bold, topo->live ? "this machine" : topo->source, t->off);
     if (g->product_name[0])
         fprintf(t->out, ", %s%s%s", g->sys_vendor, g->sys_vendor[0] ? " " : "", g->product_name);
@@ -211,13 +212,13 @@ static void print_header(const struct tool *t)
         fprintf(t->out, ", %s", topo->cpu.model_name);
     fputc('\n', t->out);
     if (pvn_topo_is_guest(topo))
-        fprintf(t->out, "%sguest of %s%s (%s)\n", t->yellow, pvn_hypervisor_name(g->hypervisor),
-                t->off, g->evidence);
-    if (topo->nvidia.loaded == PVN_TRI_YES)
+        fprintf(t->out, "%sguest of %s%s (%s)\n", t->yellow,
+                pvn_topo_hypervisor_name(g->hypervisor), t->off, g->evidence);
+    if (topo->nvidia.loaded == PVN_TOPO_TRI_YES)
         fprintf(t->out, "NVIDIA driver %s%s, nvidia_peermem %s\n",
                 topo->nvidia.version[0] ? topo->nvidia.version : "of unknown version",
-                topo->nvidia.open_modules == PVN_TRI_YES ? " (open modules)" : "",
-                topo->nvidia.peermem == PVN_TRI_YES ? "loaded" : "not loaded");
+                topo->nvidia.open_modules == PVN_TOPO_TRI_YES ? " (open modules)" : "",
+                topo->nvidia.peermem == PVN_TOPO_TRI_YES ? "loaded" : "not loaded");
     for (int i = 0; i < topo->nnumas; i++)
         fprintf(t->out, "NUMA node %d: %s\n", topo->numas[i].id,
                 topo->numas[i].has_cpus ? topo->numas[i].cpulist : "memory only");
@@ -263,7 +264,7 @@ int dump_text(const struct tool *t)
         if (!root_wanted(t, wanted, r))
             continue;
         fprintf(t->out, "%s%s%s", t->bold, topo->roots[r].name, t->off);
-        if (topo->roots[r].numa == PVN_UNKNOWN)
+        if (topo->roots[r].numa == PVN_TOPO_UNKNOWN)
             fprintf(t->out, "  numa unknown\n");
         else
             fprintf(t->out, "  numa %d\n", topo->roots[r].numa);
@@ -287,23 +288,23 @@ int dump_text(const struct tool *t)
 
 static void print_nccl_node(const struct tool *t, int index)
 {
-    const struct pvn_nnode *n = &t->tree->nodes[index];
+    const struct pvn_topo_nnode *n = &t->tree->nodes[index];
     char speed[48], label[16];
     switch (n->kind) {
-    case PVN_NN_CPU:
+    case PVN_TOPO_NN_CPU:
         fprintf(t->out, "%sNUMA node %d%s", t->bold, n->cpu.numa, t->off);
         if (t->tree->n_cpus > 1)
             fprintf(t->out, "  %s%.0f GB/s to the others%s", t->dim, n->cpu.inter_bw, t->off);
         break;
-    case PVN_NN_PCI:
+    case PVN_TOPO_NN_PCI:
         fprintf(t->out, "%s switch", n->busid);
         if (n->flattened)
             fprintf(t->out, " (+%d Broadcom sub-switches)", n->flattened);
         break;
-    case PVN_NN_DEV:
+    case PVN_TOPO_NN_DEV:
         fprintf(t->out, "%s%s GPU%s", t->green, n->busid, t->off);
         break;
-    case PVN_NN_GPU:
+    case PVN_TOPO_NN_GPU:
         for (int g = 0; g < t->tree->n_gpus; g++) {
             if (t->tree->gpus[g] == index)
                 fputs(tool_gpu_label(t, g, speed), t->out);
@@ -311,10 +312,10 @@ static void print_nccl_node(const struct tool *t, int index)
         if (n->gpu.sm > 0)
             fprintf(t->out, " sm %d", n->gpu.sm);
         break;
-    case PVN_NN_NIC:
+    case PVN_TOPO_NN_NIC:
         fprintf(t->out, "%s%s NIC%s", t->green, n->busid[0] ? n->busid : "(no PCI)", t->off);
         break;
-    case PVN_NN_NET:
+    case PVN_TOPO_NN_NET:
         for (int i = 0; i < t->tree->n_nets; i++) {
             if (t->tree->nets[i] == index)
                 fprintf(t->out, "%s %s %s", tool_net_label(t, i, label), n->net.name,
@@ -323,23 +324,23 @@ static void print_nccl_node(const struct tool *t, int index)
         if (n->net.rail >= 0)
             fprintf(t->out, " rail %d", n->net.rail);
         break;
-    case PVN_NN_NVS:
+    case PVN_TOPO_NN_NVS:
         fprintf(t->out, "NVSwitch");
         break;
     }
-    if (n->kind != PVN_NN_CPU && n->kind != PVN_NN_GPU && n->kind != PVN_NN_NET && n->up >= 0 &&
-        n->up_bw < 4999)
+    if (n->kind != PVN_TOPO_NN_CPU && n->kind != PVN_TOPO_NN_GPU && n->kind != PVN_TOPO_NN_NET &&
+        n->up >= 0 && n->up_bw < 4999)
         fprintf(t->out, "  %s%.1f GB/s%s", t->dim, n->up_bw, t->off);
     for (int i = 0; i < n->n_links; i++) {
-        const struct pvn_nnode *to = &t->tree->nodes[n->links[i].to];
-        if (n->kind != PVN_NN_DEV || n->links[i].kind == PVN_NL_PCI ||
-            n->links[i].kind == PVN_NL_LOC)
+        const struct pvn_topo_nnode *to = &t->tree->nodes[n->links[i].to];
+        if (n->kind != PVN_TOPO_NN_DEV || n->links[i].kind == PVN_TOPO_NL_PCI ||
+            n->links[i].kind == PVN_TOPO_NL_LOC)
             continue;
         fprintf(t->out, "  %s%s %.0f GB/s %s%s", t->dim,
-                n->links[i].kind == PVN_NL_C2C ? "C2C" : "NVLink", n->links[i].bw,
-                to->kind == PVN_NN_NVS   ? "NVSwitch"
-                : to->kind == PVN_NN_CPU ? "CPU"
-                                         : to->busid,
+                n->links[i].kind == PVN_TOPO_NL_C2C ? "C2C" : "NVLink", n->links[i].bw,
+                to->kind == PVN_TOPO_NN_NVS   ? "NVSwitch"
+                : to->kind == PVN_TOPO_NN_CPU ? "CPU"
+                                              : to->busid,
                 t->off);
     }
 }
@@ -351,7 +352,7 @@ static void print_nccl_below(const struct tool *t, int up, const struct branch *
         if (t->tree->nodes[i].up == up)
             last = i;
     }
-    for (int i = 0; level < PVN_NDOC_MAX_DEPTH && i <= last; i++) {
+    for (int i = 0; level < PVN_TOPO_NDOC_MAX_DEPTH && i <= last; i++) {
         if (t->tree->nodes[i].up != up)
             continue;
         struct branch below = grow(t, b, i == last);
@@ -376,14 +377,14 @@ int dump_nccl_text(const struct tool *t)
 
 int dump_xml(const struct tool *t, bool full, FILE *out)
 {
-    const struct pvn_ndoc_node *bad = NULL;
-    struct pvn_ndoc *doc = pvn_ndoc_clone(t->tree->doc);
+    const struct pvn_topo_ndoc_node *bad = NULL;
+    struct pvn_topo_ndoc *doc = pvn_topo_ndoc_clone(t->tree->doc);
     int err = !doc ? -1 : 0;
     if (err == 0 && !full)
-        err = pvn_ndoc_make_topo_file(doc);
-    if (err == 0 && (err = pvn_ndoc_write(doc, out, &bad)) < 0 && bad)
+        err = pvn_topo_ndoc_make_topo_file(doc);
+    if (err == 0 && (err = pvn_topo_ndoc_write(doc, out, &bad)) < 0 && bad)
         tool_error("a value of <%s> cannot be written in NCCL's file format", bad->name);
-    pvn_ndoc_free(doc);
+    pvn_topo_ndoc_free(doc);
     return err < 0 ? TOOL_INPUT : TOOL_OK;
 }
 

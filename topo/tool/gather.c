@@ -27,7 +27,7 @@ int cmd_gather(struct tool *t, int argc, char **argv)
         return TOOL_INPUT;
     }
     int code =
-        pvn_topo_gather(t->root, fd, t->keep_addresses ? PVN_GATHER_KEEP_ADDRESSES : 0, &err);
+        pvn_topo_gather(t->root, fd, t->keep_addresses ? PVN_TOPO_GATHER_KEEP_ADDRESSES : 0, &err);
     if (!to_stdout && close(fd) < 0 && code == 0) {
         code = -errno;
         snprintf(err.text, sizeof(err.text), "%s: cannot be written: %s", path, strerror(errno));

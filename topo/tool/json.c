@@ -33,18 +33,18 @@ static json_t *text_or_null(const char *s)
 
 static json_t *known(int value)
 {
-    return value == PVN_UNKNOWN ? json_null() : json_integer(value);
+    return value == PVN_TOPO_UNKNOWN ? json_null() : json_integer(value);
 }
 
-static json_t *tri(enum pvn_tri value)
+static json_t *tri(enum pvn_topo_tri value)
 {
-    return value == PVN_TRI_UNKNOWN ? json_null() : json_boolean(value == PVN_TRI_YES);
+    return value == PVN_TOPO_TRI_UNKNOWN ? json_null() : json_boolean(value == PVN_TOPO_TRI_YES);
 }
 
 static json_t *hex(int value, int digits)
 {
     char buf[24];
-    if (value == PVN_UNKNOWN)
+    if (value == PVN_TOPO_UNKNOWN)
         return json_null();
     snprintf(buf, sizeof(buf), "0x%0*x", digits, (unsigned)value);
     return json_string(buf);
@@ -71,26 +71,26 @@ static int print(const struct tool *t, json_t *o)
     return TOOL_INPUT;
 }
 
-static json_t *capability(enum pvn_cap cap, const char *present)
+static json_t *capability(enum pvn_topo_cap cap, const char *present)
 {
     static const char *const names[] = {
-        [PVN_CAP_UNKNOWN] = "unknown",
-        [PVN_CAP_NOT_READABLE] = "not readable",
-        [PVN_CAP_ABSENT] = "absent",
+        [PVN_TOPO_CAP_UNKNOWN] = "unknown",
+        [PVN_TOPO_CAP_NOT_READABLE] = "not readable",
+        [PVN_TOPO_CAP_ABSENT] = "absent",
     };
-    return json_string(cap == PVN_CAP_PRESENT ? present : names[cap]);
+    return json_string(cap == PVN_TOPO_CAP_PRESENT ? present : names[cap]);
 }
 
 /* What config space tells. */
-static void put_config(json_t *o, const struct pvn_pci *f)
+static void put_config(json_t *o, const struct pvn_topo_pci *f)
 {
-    const struct pvn_pci_config *c = &f->config;
-    bool pcie = c->pcie == PVN_CAP_PRESENT;
+    const struct pvn_topo_pci_config *c = &f->config;
+    bool pcie = c->pcie == PVN_TOPO_CAP_PRESENT;
     json_object_set_new(o, "acs", capability(c->acs, c->acs_ctl ? "on" : "off"));
     json_object_set_new(o, "acs_capability",
-                        hex(c->acs == PVN_CAP_PRESENT ? c->acs_cap : PVN_UNKNOWN, 2));
+                        hex(c->acs == PVN_TOPO_CAP_PRESENT ? c->acs_cap : PVN_TOPO_UNKNOWN, 2));
     json_object_set_new(o, "acs_control",
-                        hex(c->acs == PVN_CAP_PRESENT ? c->acs_ctl : PVN_UNKNOWN, 2));
+                        hex(c->acs == PVN_TOPO_CAP_PRESENT ? c->acs_ctl : PVN_TOPO_UNKNOWN, 2));
     json_object_set_new(o, "ats", capability(c->ats, c->ats_enabled ? "on" : "off"));
     json_object_set_new(o, "relaxed_ordering",
                         pcie ? json_boolean(c->relaxed_ordering) : json_null());
@@ -104,7 +104,7 @@ static json_t *address_of(const struct pvn_topo *topo, int pci)
     return pci >= 0 ? text(topo->pci[pci].bdf) : json_null();
 }
 
-static json_t *interface(const struct pvn_topo *topo, const struct pvn_net *net)
+static json_t *interface(const struct pvn_topo *topo, const struct pvn_topo_net *net)
 {
     json_t *o = json_object();
     json_object_set_new(o, "name", text(net->name));
@@ -118,10 +118,11 @@ static json_t *interface(const struct pvn_topo *topo, const struct pvn_net *net)
     return o;
 }
 
-static json_t *gid_entry(const struct pvn_gid *gid)
+static json_t *gid_entry(const struct pvn_topo_gid *gid)
 {
-    static const char *const types[] = {
-        [PVN_GID_IB] = "IB", [PVN_GID_ROCE_V1] = "RoCE v1", [PVN_GID_ROCE_V2] = "RoCE v2"};
+    static const char *const types[] = {[PVN_TOPO_GID_IB] = "IB",
+                                        [PVN_TOPO_GID_ROCE_V1] = "RoCE v1",
+                                        [PVN_TOPO_GID_ROCE_V2] = "RoCE v2"};
     char raw[40] = "";
     json_t *o = json_object();
     for (int i = 0; i < 16; i++)
@@ -129,26 +130,26 @@ static json_t *gid_entry(const struct pvn_gid *gid)
                  i > 0 && i % 2 == 0 ? ":" : "", gid->raw[i]);
     json_object_set_new(o, "index", json_integer(gid->index));
     json_object_set_new(o, "gid", json_string(raw));
-    json_object_set_new(o, "type",
-                        gid->type == PVN_GID_UNKNOWN ? json_null() : json_string(types[gid->type]));
+    json_object_set_new(
+        o, "type", gid->type == PVN_TOPO_GID_UNKNOWN ? json_null() : json_string(types[gid->type]));
     json_object_set_new(o, "interface", text_or_null(gid->ndev));
     return o;
 }
 
-static json_t *rdma_port(const struct pvn_topo *topo, const struct pvn_rdma_port *port)
+static json_t *rdma_port(const struct pvn_topo *topo, const struct pvn_topo_rdma_port *port)
 {
     json_t *o = json_object(), *gids = json_array();
     char why[256];
     bool usable;
-    int pick = pvn_gid_pick(port, &usable, why, sizeof(why));
+    int pick = pvn_topo_gid_pick(port, &usable, why, sizeof(why));
     json_object_set_new(o, "port", json_integer(port->num));
     json_object_set_new(o, "state", text_or_null(port->state_text));
     json_object_set_new(o, "rate_mbits", known(port->rate_mbps));
     json_object_set_new(
         o, "link_layer",
-        port->layer == PVN_LINK_UNKNOWN
+        port->layer == PVN_TOPO_LINK_UNKNOWN
             ? json_null()
-            : json_string(port->layer == PVN_LINK_ETHERNET ? "Ethernet" : "InfiniBand"));
+            : json_string(port->layer == PVN_TOPO_LINK_ETHERNET ? "Ethernet" : "InfiniBand"));
     json_object_set_new(o, "interface",
                         port->netdev >= 0 ? text(topo->nets[port->netdev].name) : json_null());
     for (int i = 0; i < port->ngids; i++)
@@ -158,14 +159,14 @@ static json_t *rdma_port(const struct pvn_topo *topo, const struct pvn_rdma_port
     return o;
 }
 
-static json_t *rdma_device(const struct pvn_topo *topo, const struct pvn_rdma *r)
+static json_t *rdma_device(const struct pvn_topo *topo, const struct pvn_topo_rdma *r)
 {
     json_t *o = json_object(), *ports = json_array();
     json_object_set_new(o, "name", text(r->name));
     json_object_set_new(o, "pci", address_of(topo, r->pci));
     json_object_set_new(o, "driver", text_or_null(r->driver));
     json_object_set_new(o, "firmware", text_or_null(r->fw_ver));
-    json_object_set_new(o, "pvrdma", json_boolean(r->kind == PVN_RDMA_PVRDMA));
+    json_object_set_new(o, "pvrdma", json_boolean(r->kind == PVN_TOPO_RDMA_PVRDMA));
     for (int i = 0; i < r->nports; i++)
         json_array_append_new(ports, rdma_port(topo, &r->ports[i]));
     json_object_set_new(o, "ports", ports);
@@ -174,10 +175,10 @@ static json_t *rdma_device(const struct pvn_topo *topo, const struct pvn_rdma *r
 
 static json_t *pci_function(const struct tool *t, int index)
 {
-    const struct pvn_pci *f = &t->topo->pci[index];
+    const struct pvn_topo_pci *f = &t->topo->pci[index];
     json_t *o = json_object();
     json_object_set_new(o, "address", text(f->bdf));
-    json_object_set_new(o, "kind", text(pvn_pci_kind_name(f->kind)));
+    json_object_set_new(o, "kind", text(pvn_topo_pci_kind_name(f->kind)));
     json_object_set_new(o, "parent",
                         f->parent >= 0 ? text(t->topo->pci[f->parent].bdf) : json_null());
     json_object_set_new(o, "root", f->root >= 0 ? text(t->topo->roots[f->root].name) : json_null());
@@ -193,7 +194,7 @@ static json_t *pci_function(const struct tool *t, int index)
     json_object_set_new(o, "link_max_mts", known(f->link.speed_max_mts));
     json_object_set_new(o, "link_width", known(f->link.width));
     json_object_set_new(o, "link_max_width", known(f->link.width_max));
-    json_object_set_new(o, "invented", json_boolean(f->flags & PVN_PCI_INVENTED));
+    json_object_set_new(o, "invented", json_boolean(f->flags & PVN_TOPO_PCI_INVENTED));
     json_object_set_new(o, "physical_function", address_of(t->topo, f->physfn));
     put_config(o, f);
     return o;
@@ -207,7 +208,7 @@ static json_t *machine(const struct tool *t)
     json_object_set_new(o, "source", text(topo->source));
     json_object_set_new(o, "kernel", text_or_null(topo->kernel));
     json_object_set_new(o, "cpu", text_or_null(topo->cpu.model_name));
-    json_object_set_new(o, "hypervisor", text(pvn_hypervisor_name(topo->guest.hypervisor)));
+    json_object_set_new(o, "hypervisor", text(pvn_topo_hypervisor_name(topo->guest.hypervisor)));
     json_object_set_new(o, "guest", json_boolean(pvn_topo_is_guest(topo)));
     json_object_set_new(o, "nvidia_driver", text_or_null(topo->nvidia.version));
     json_object_set_new(o, "nvidia_peermem", tri(topo->nvidia.peermem));
@@ -241,13 +242,13 @@ static json_t *gpus(const struct tool *t)
 {
     json_t *list = json_array();
     for (int g = 0; g < t->tree->n_gpus; g++) {
-        const struct pvn_nnode *n = tool_gpu(t, g);
+        const struct pvn_topo_nnode *n = tool_gpu(t, g);
         char label[16], what[160];
         json_t *o = json_object();
         json_object_set_new(o, "name", json_string(tool_gpu_label(t, g, label)));
         json_object_set_new(o, "address", text(n->busid));
-        json_object_set_new(o, "numa",
-                            known(tool_numa(t, pvn_pairs_gpu_pci(t->pairs, g), t->tree->gpus[g])));
+        json_object_set_new(
+            o, "numa", known(tool_numa(t, pvn_topo_pairs_gpu_pci(t->pairs, g), t->tree->gpus[g])));
         json_object_set_new(o, "model", text_or_null(tool_gpu_what(t, g, what, sizeof(what))));
         json_object_set_new(o, "link_gbytes", json_real(t->tree->nodes[n->up].up_bw));
         json_array_append_new(list, o);
@@ -259,22 +260,22 @@ static json_t *nets(const struct tool *t)
 {
     json_t *list = json_array();
     for (int i = 0; i < t->tree->n_nets; i++) {
-        const struct pvn_nnode *n = tool_net(t, i);
+        const struct pvn_topo_nnode *n = tool_net(t, i);
         char label[16], guid[24];
         json_t *o = json_object();
         snprintf(guid, sizeof(guid), "0x%llx", (unsigned long long)n->net.guid);
         json_object_set_new(o, "name", json_string(tool_net_label(t, i, label)));
         json_object_set_new(o, "device", text(n->net.name));
         json_object_set_new(o, "address", text_or_null(tool_net_busid(t, i)));
-        json_object_set_new(o, "numa",
-                            known(tool_numa(t, pvn_pairs_net_pci(t->pairs, i), t->tree->nets[i])));
+        json_object_set_new(
+            o, "numa", known(tool_numa(t, pvn_topo_pairs_net_pci(t->pairs, i), t->tree->nets[i])));
         json_object_set_new(o, "speed_mbits",
                             tool_net_mbps(t, i) > 0 ? json_integer(tool_net_mbps(t, i))
                                                     : json_null());
         json_object_set_new(o, "guid", json_string(guid));
         json_object_set_new(o, "port", json_integer(n->net.port));
         json_object_set_new(o, "rail", n->net.rail >= 0 ? json_integer(n->net.rail) : json_null());
-        const struct pvn_nic *nic = pvn_pairs_nic(t->pairs, i);
+        const struct pvn_topo_nic *nic = pvn_topo_pairs_nic(t->pairs, i);
         if (nic) {
             json_object_set_new(o, "up", json_boolean(nic->up));
             json_object_set_new(o, "pci_path", nic->pci_path ? text(nic->pci_path) : json_null());
@@ -290,23 +291,24 @@ static json_t *distances(const struct tool *t)
     json_t *list = json_array();
     for (int g = 0; g < t->tree->n_gpus; g++) {
         for (int i = 0; i < t->tree->n_nets; i++) {
-            const struct pvn_npath_info *path = pvn_ntree_gpu_net(t->tree, g, i);
-            const struct pvn_nroute *route = pvn_ntree_route(t->tree, g, i);
-            struct pvn_distance d;
-            enum pvn_smi_class smi =
-                tool_smi(t, pvn_pairs_gpu_pci(t->pairs, g), pvn_pairs_net_pci(t->pairs, i), &d);
+            const struct pvn_topo_npath_info *path = pvn_topo_ntree_gpu_net(t->tree, g, i);
+            const struct pvn_topo_nroute *route = pvn_topo_ntree_route(t->tree, g, i);
+            struct pvn_topo_distance d;
+            enum pvn_topo_smi_class smi = tool_smi(t, pvn_topo_pairs_gpu_pci(t->pairs, g),
+                                                   pvn_topo_pairs_net_pci(t->pairs, i), &d);
             char label[16];
             json_t *o = json_object();
             json_object_set_new(o, "gpu", json_string(tool_gpu_label(t, g, label)));
             json_object_set_new(o, "nic", json_string(tool_net_label(t, i, label)));
-            json_object_set_new(o, "nccl", json_string(pvn_npath_name(path->type)));
+            json_object_set_new(o, "nccl", json_string(pvn_topo_npath_name(path->type)));
             json_object_set_new(o, "nccl_gbytes", json_real(path->bw));
-            json_object_set_new(o, "nccl_used", json_string(pvn_npath_name(route->type)));
+            json_object_set_new(o, "nccl_used", json_string(pvn_topo_npath_name(route->type)));
             json_object_set_new(o, "nccl_used_gbytes", json_real(route->bw));
             json_object_set_new(o, "nvidia_smi",
-                                smi == PVN_SMI_UNKNOWN ? json_null()
-                                                       : json_string(pvn_smi_class_name(smi)));
-            json_object_set_new(o, "hidden", json_boolean(d.trust == PVN_TRUST_HIDDEN));
+                                smi == PVN_TOPO_SMI_UNKNOWN
+                                    ? json_null()
+                                    : json_string(pvn_topo_smi_class_name(smi)));
+            json_object_set_new(o, "hidden", json_boolean(d.trust == PVN_TOPO_TRUST_HIDDEN));
             json_array_append_new(list, o);
         }
     }
@@ -315,15 +317,15 @@ static json_t *distances(const struct tool *t)
 
 static json_t *verdict(const struct tool *t, int gpu, int net)
 {
-    struct pvn_gdr gdr;
+    struct pvn_topo_gdr gdr;
     json_t *o = json_object(), *steps = json_array();
-    pvn_gdr_judge(t->pairs, gpu, net, &gdr);
+    pvn_topo_gdr_judge(t->pairs, gpu, net, &gdr);
     json_object_set_new(o, "verdict", text(gdr.verdict));
     json_object_set_new(o, "refused", json_boolean(gdr.first_no >= 0));
-    for (int i = 0; i < PVN_GDR_CONDITIONS; i++) {
+    for (int i = 0; i < PVN_TOPO_GDR_CONDITIONS; i++) {
         json_t *step = json_object();
         json_object_set_new(step, "condition", text(gdr.steps[i].title));
-        json_object_set_new(step, "result", text(pvn_gdr_result_name(gdr.steps[i].result)));
+        json_object_set_new(step, "result", text(pvn_topo_gdr_result_name(gdr.steps[i].result)));
         json_object_set_new(step, "seen", text(gdr.steps[i].seen));
         json_object_set_new(step, "needed", text_or_null(gdr.steps[i].needed));
         json_object_set_new(step, "remedy", text_or_null(gdr.steps[i].remedy));
@@ -335,7 +337,7 @@ static json_t *verdict(const struct tool *t, int gpu, int net)
 
 static json_t *pair(const struct tool *t, int g)
 {
-    const struct pvn_pair *p = &t->pairs->list[g];
+    const struct pvn_topo_pair *p = &t->pairs->list[g];
     char label[16];
     json_t *o = json_object(), *taken = json_array();
     json_object_set_new(o, "gpu", json_string(tool_gpu_label(t, g, label)));
@@ -378,7 +380,8 @@ static void put_fused(const struct tool *t, json_t *o)
     int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group));
     char problem[512] = "";
     json_t *sets = json_array();
-    if (!group || pvn_pairs_fusion(t->pairs, PVN_FUSION_MAX, group, problem, sizeof(problem)) < 0)
+    if (!group ||
+        pvn_topo_pairs_fusion(t->pairs, PVN_TOPO_FUSION_MAX, group, problem, sizeof(problem)) < 0)
         n = 0;
     for (int first = 0; first < n; first++) {
         json_t *set = json_array();
@@ -419,29 +422,31 @@ int json_matrix(const struct tool *t)
 int json_why(const struct tool *t, int gpu, int net)
 {
     json_t *o = head("why"), *hops = json_array();
-    int list[256], n = pvn_ntree_hops(t->tree, gpu, net, list, 256);
+    int list[256], n = pvn_topo_ntree_hops(t->tree, gpu, net, list, 256);
     char label[16];
-    struct pvn_distance d;
+    struct pvn_topo_distance d;
     json_object_set_new(o, "gpu", json_string(tool_gpu_label(t, gpu, label)));
     json_object_set_new(o, "nic", json_string(tool_net_label(t, net, label)));
-    json_object_set_new(o, "nccl",
-                        json_string(pvn_npath_name(pvn_ntree_gpu_net(t->tree, gpu, net)->type)));
-    json_object_set_new(o, "nccl_gbytes", json_real(pvn_ntree_gpu_net(t->tree, gpu, net)->bw));
-    json_object_set_new(o, "nccl_used",
-                        json_string(pvn_npath_name(pvn_ntree_route(t->tree, gpu, net)->type)));
-    tool_smi(t, pvn_pairs_gpu_pci(t->pairs, gpu), pvn_pairs_net_pci(t->pairs, net), &d);
-    json_object_set_new(o, "nvidia_smi",
-                        d.smi == PVN_SMI_UNKNOWN ? json_null()
-                                                 : json_string(pvn_smi_class_name(d.smi)));
-    json_object_set_new(o, "hidden", json_boolean(d.trust == PVN_TRUST_HIDDEN));
+    json_object_set_new(
+        o, "nccl",
+        json_string(pvn_topo_npath_name(pvn_topo_ntree_gpu_net(t->tree, gpu, net)->type)));
+    json_object_set_new(o, "nccl_gbytes", json_real(pvn_topo_ntree_gpu_net(t->tree, gpu, net)->bw));
+    json_object_set_new(
+        o, "nccl_used",
+        json_string(pvn_topo_npath_name(pvn_topo_ntree_route(t->tree, gpu, net)->type)));
+    tool_smi(t, pvn_topo_pairs_gpu_pci(t->pairs, gpu), pvn_topo_pairs_net_pci(t->pairs, net), &d);
+    json_object_set_new(
+        o, "nvidia_smi",
+        d.smi == PVN_TOPO_SMI_UNKNOWN ? json_null() : json_string(pvn_topo_smi_class_name(d.smi)));
+    json_object_set_new(o, "hidden", json_boolean(d.trust == PVN_TOPO_TRUST_HIDDEN));
     for (int i = 0; i < n; i++) {
-        const struct pvn_nnode *node = &t->tree->nodes[list[i]];
+        const struct pvn_topo_nnode *node = &t->tree->nodes[list[i]];
         char numa[24];
-        snprintf(numa, sizeof(numa), "numa:%d", node->kind == PVN_NN_CPU ? node->cpu.numa : 0);
-        if (node->kind != PVN_NN_GPU)
-            json_array_append_new(hops, text(node->kind == PVN_NN_CPU   ? numa
-                                             : node->kind == PVN_NN_NET ? node->net.name
-                                                                        : node->busid));
+        snprintf(numa, sizeof(numa), "numa:%d", node->kind == PVN_TOPO_NN_CPU ? node->cpu.numa : 0);
+        if (node->kind != PVN_TOPO_NN_GPU)
+            json_array_append_new(hops, text(node->kind == PVN_TOPO_NN_CPU   ? numa
+                                             : node->kind == PVN_TOPO_NN_NET ? node->net.name
+                                                                             : node->busid));
     }
     json_object_set_new(o, "path", hops);
     json_object_set_new(o, "choice", pair(t, gpu));
@@ -449,14 +454,14 @@ int json_why(const struct tool *t, int gpu, int net)
     return print(t, o);
 }
 
-int json_check(const struct tool *t, const struct pvn_checks *checks)
+int json_check(const struct tool *t, const struct pvn_topo_checks *checks)
 {
     json_t *o = head("check"), *rows = json_array();
     for (int i = 0; i < checks->n; i++) {
-        const struct pvn_check *c = &checks->rows[i];
+        const struct pvn_topo_check *c = &checks->rows[i];
         json_t *row = json_object();
         json_object_set_new(row, "check", text(c->id));
-        json_object_set_new(row, "level", text(pvn_level_name(c->level)));
+        json_object_set_new(row, "level", text(pvn_topo_level_name(c->level)));
         json_object_set_new(row, "subject", text(c->subject));
         json_object_set_new(row, "text", text(c->text));
         json_object_set_new(row, "remedy", text_or_null(c->remedy));
@@ -489,15 +494,15 @@ int json_stat(const struct tool *t, json_t *processes)
     return print(t, o);
 }
 
-int json_lint(const struct tool *t, const char *name, const struct pvn_lint *lint)
+int json_lint(const struct tool *t, const char *name, const struct pvn_topo_lint *lint)
 {
     json_t *o = head("lint"), *rows = json_array();
     json_object_set_new(o, "file", text(name));
     for (int i = 0; i < lint->n; i++) {
-        const struct pvn_lint_finding *f = &lint->findings[i];
+        const struct pvn_topo_lint_finding *f = &lint->findings[i];
         json_t *row = json_object();
         json_object_set_new(row, "rule", text(f->rule));
-        json_object_set_new(row, "level", text(pvn_lint_level_name(f->level)));
+        json_object_set_new(row, "level", text(pvn_topo_lint_level_name(f->level)));
         json_object_set_new(row, "line", f->line > 0 ? json_integer(f->line) : json_null());
         json_object_set_new(row, "count", json_integer(f->count));
         json_object_set_new(row, "text", text(f->what));

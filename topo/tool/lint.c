@@ -9,31 +9,31 @@
 
 static int lint_file(const struct tool *t, const char *path)
 {
-    struct pvn_lint lint;
+    struct pvn_topo_lint lint;
     size_t len = 0;
-    char *text = pvn_xml_slurp(path, &len);
+    char *text = pvn_topo_xml_slurp(path, &len);
     int status = TOOL_OK, count[3] = {0};
     if (!text) {
         tool_error("%s: cannot be read: %s", path, strerror(errno));
         return TOOL_INPUT;
     }
-    if (pvn_nccl_lint(text, len, &lint) < 0) {
+    if (pvn_topo_nccl_lint(text, len, &lint) < 0) {
         tool_error("out of memory");
         free(text);
         return TOOL_INPUT;
     }
     for (int i = 0; i < lint.n; i++) {
-        const struct pvn_lint_finding *f = &lint.findings[i];
+        const struct pvn_topo_lint_finding *f = &lint.findings[i];
         count[f->level]++;
-        if (f->level == PVN_LINT_ERROR)
+        if (f->level == PVN_TOPO_LINT_ERROR)
             status = TOOL_FOUND;
         if (t->json)
             continue;
-        const char *level_shade = f->level == PVN_LINT_ERROR  ? t->red
-                                  : f->level == PVN_LINT_WARN ? t->yellow
-                                                              : t->dim;
+        const char *level_shade = f->level == PVN_TOPO_LINT_ERROR  ? t->red
+                                  : f->level == PVN_TOPO_LINT_WARN ? t->yellow
+                                                                   : t->dim;
         fprintf(t->out, "%s:%d: %s%s%s [%s]\n    ", path, f->line, level_shade,
-                pvn_lint_level_name(f->level), t->off, f->rule);
+                pvn_topo_lint_level_name(f->level), t->off, f->rule);
         tool_wrap(t, 4, 4, f->what);
         fprintf(t->out, "    -> ");
         tool_wrap(t, 7, 7, f->remedy);
@@ -41,12 +41,12 @@ static int lint_file(const struct tool *t, const char *path)
     if (t->json)
         status = json_lint(t, path, &lint) == TOOL_OK ? status : TOOL_INPUT;
     else
-        fprintf(t->out, "%s: %d error%s, %d warning%s, %d note%s%s\n", path, count[PVN_LINT_ERROR],
-                count[PVN_LINT_ERROR] == 1 ? "" : "s", count[PVN_LINT_WARN],
-                count[PVN_LINT_WARN] == 1 ? "" : "s", count[PVN_LINT_NOTE],
-                count[PVN_LINT_NOTE] == 1 ? "" : "s",
+        fprintf(t->out, "%s: %d error%s, %d warning%s, %d note%s%s\n", path,
+                count[PVN_TOPO_LINT_ERROR], count[PVN_TOPO_LINT_ERROR] == 1 ? "" : "s",
+                count[PVN_TOPO_LINT_WARN], count[PVN_TOPO_LINT_WARN] == 1 ? "" : "s",
+                count[PVN_TOPO_LINT_NOTE], count[PVN_TOPO_LINT_NOTE] == 1 ? "" : "s",
                 lint.n == 0 ? ": NCCL will read it as it stands" : "");
-    pvn_lint_free(&lint);
+    pvn_topo_lint_free(&lint);
     free(text);
     return status;
 }

@@ -32,10 +32,10 @@ static bool is_xml(const char *path)
     return at < got && head[at] == '<';
 }
 
-static int read_doc(const char *path, struct pvn_ndoc **doc)
+static int read_doc(const char *path, struct pvn_topo_ndoc **doc)
 {
-    struct pvn_xml_error err;
-    if (pvn_nccl_xml_read(path, doc, &err) == 0)
+    struct pvn_topo_xml_error err;
+    if (pvn_topo_nccl_xml_read(path, doc, &err) == 0)
         return TOOL_OK;
     if (err.line > 0)
         tool_error("%s:%d:%d: %s", path, err.line, err.column, err.text);
@@ -65,7 +65,7 @@ static const char *variable_of(const struct tool *t, const char *name)
 
 /* The variable that chooses among NICs of its kind, and whether it lets this one through. The
  * plugin's own wins over NCCL's. */
-static bool chosen(const struct tool *t, const struct pvn_nic *nic, const char **variable)
+static bool chosen(const struct tool *t, const struct pvn_topo_nic *nic, const char **variable)
 {
     const char *value;
     *variable = nic->rdma >= 0 ? "NCCL_PVRDMA_IB_HCA" : "NCCL_PVRDMA_SOCKET_IFNAME";
@@ -77,14 +77,14 @@ static bool chosen(const struct tool *t, const struct pvn_nic *nic, const char *
         return true;
     if (nic->rdma < 0)
         return tool_socket_ifname_takes(value, nic->name);
-    const struct pvn_rdma *r = &t->topo->rdmas[nic->rdma];
+    const struct pvn_topo_rdma *r = &t->topo->rdmas[nic->rdma];
     return tool_ib_hca_takes(value, r->name, r->ports[nic->port_index].num);
 }
 
 /* What the plugin would not offer is not numbered either. */
 static void apply_choice(struct tool *t)
 {
-    struct pvn_nics *nics = &t->nics;
+    struct pvn_topo_nics *nics = &t->nics;
     const char *variable;
     int kept = 0;
     for (int i = 0; i < nics->n; i++) {
@@ -101,7 +101,7 @@ static void apply_choice(struct tool *t)
 /* NCCL's own transport and the plugin take 32 devices; a host with virtual functions has more. */
 static int cut_list(struct tool *t)
 {
-    int most = t->nics_choice == PVN_NICS_ALL ? 256 : 32, more = t->nics.n - most;
+    int most = t->nics_choice == PVN_TOPO_NICS_ALL ? 256 : 32, more = t->nics.n - most;
     if (more <= 0)
         return 0;
     t->nics.n = most;
@@ -119,14 +119,14 @@ static void note_cut(struct tool *t, int more)
                  used ? " " : "", more, t->nics.n);
 }
 
-static enum pvn_nic_choice kind_of_nics(const struct tool *t)
+static enum pvn_topo_nic_choice kind_of_nics(const struct tool *t)
 {
     const char *transport = variable_of(t, "NCCL_PVRDMA_TRANSPORT");
-    if (t->nics_choice != PVN_NICS_AUTO || !transport)
+    if (t->nics_choice != PVN_TOPO_NICS_AUTO || !transport)
         return t->nics_choice;
-    return strcmp(transport, "tcp") == 0    ? PVN_NICS_TCP
-           : strcmp(transport, "rdma") == 0 ? PVN_NICS_RDMA
-                                            : PVN_NICS_AUTO;
+    return strcmp(transport, "tcp") == 0    ? PVN_TOPO_NICS_TCP
+           : strcmp(transport, "rdma") == 0 ? PVN_TOPO_NICS_RDMA
+                                            : PVN_TOPO_NICS_AUTO;
 }
 
 /* In a list for a whole cluster a name may be another host's; a name given here may not. */
@@ -135,10 +135,10 @@ static int set_rails(struct tool *t)
     const char *variable = variable_of(t, "NCCL_PVRDMA_RAILS");
     struct pvn_topo_err err;
     int rc = 0;
-    pvn_nics_find_rails(t->topo, &t->nics);
+    pvn_topo_nics_find_rails(t->topo, &t->nics);
     if (t->rails)
-        rc = pvn_nics_set_rails(&t->nics, t->rails, &err);
-    else if (variable && (rc = pvn_nics_set_rails(&t->nics, variable, &err)) == -ENOENT)
+        rc = pvn_topo_nics_set_rails(&t->nics, t->rails, &err);
+    else if (variable && (rc = pvn_topo_nics_set_rails(&t->nics, variable, &err)) == -ENOENT)
         rc = 0;
     if (rc == 0)
         return TOOL_OK;
@@ -157,7 +157,7 @@ static int load_machine(struct tool *t)
     }
     if ((status = tool_apply_merge(t)) != TOOL_OK)
         return status;
-    if (pvn_nics_find(t->topo, kind_of_nics(t), &t->nics) < 0) {
+    if (pvn_topo_nics_find(t->topo, kind_of_nics(t), &t->nics) < 0) {
         tool_error("out of memory");
         return TOOL_INPUT;
     }
@@ -168,7 +168,7 @@ static int load_machine(struct tool *t)
     const char *file = t->topo_file ? t->topo_file : default_topo_file(t, path, sizeof(path));
     if (file && (status = read_doc(file, &t->file)) != TOOL_OK)
         return status;
-    if (pvn_pairs_new(t->topo, &t->nics, t->file, &t->env, &t->pairs, why, sizeof(why)) < 0) {
+    if (pvn_topo_pairs_new(t->topo, &t->nics, t->file, &t->env, &t->pairs, why, sizeof(why)) < 0) {
         tool_error("%s: %s", t->root, why);
         return TOOL_INPUT;
     }
@@ -188,12 +188,12 @@ static int load_xml(struct tool *t)
                    t->root);
         return TOOL_USAGE;
     }
-    if (pvn_ndoc_complete(t->doc) < 0 ||
-        pvn_ntree_new(t->doc, &t->env, &t->tree, why, sizeof(why)) < 0) {
+    if (pvn_topo_ndoc_complete(t->doc) < 0 ||
+        pvn_topo_ntree_new(t->doc, &t->env, &t->tree, why, sizeof(why)) < 0) {
         tool_error("%s: %s", t->root, why[0] ? why : "out of memory");
         return TOOL_INPUT;
     }
-    if (pvn_pairs_of_tree(NULL, NULL, t->tree, &t->pairs) < 0) {
+    if (pvn_topo_pairs_of_tree(NULL, NULL, t->tree, &t->pairs) < 0) {
         tool_error("out of memory");
         return TOOL_INPUT;
     }
@@ -202,19 +202,19 @@ static int load_xml(struct tool *t)
 
 int tool_load(struct tool *t)
 {
-    pvn_nccl_env_load(&t->env, t->ignore_env ? NULL : from_environment, NULL);
+    pvn_topo_nccl_env_load(&t->env, t->ignore_env ? NULL : from_environment, NULL);
     return is_xml(t->root) ? load_xml(t) : load_machine(t);
 }
 
 void tool_unload(struct tool *t)
 {
     bool owned = t->pairs && t->pairs->owns;
-    pvn_pairs_free(t->pairs);
+    pvn_topo_pairs_free(t->pairs);
     if (!owned)
-        pvn_ntree_free(t->tree);
-    pvn_ndoc_free(t->doc);
-    pvn_ndoc_free(t->file);
-    pvn_nics_free(&t->nics);
+        pvn_topo_ntree_free(t->tree);
+    pvn_topo_ndoc_free(t->doc);
+    pvn_topo_ndoc_free(t->file);
+    pvn_topo_nics_free(&t->nics);
     pvn_topo_free(t->topo);
 }
 

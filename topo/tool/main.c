@@ -188,7 +188,7 @@ static int set_option(struct tool *t, int option, int *color)
     case OPT_NICS:
         if ((choice = choose("nics", optarg, kinds)) < 0)
             return TOOL_USAGE;
-        t->nics_choice = (enum pvn_nic_choice)choice;
+        t->nics_choice = (enum pvn_topo_nic_choice)choice;
         break;
     case OPT_COLOR:
         if ((*color = choose("color", optarg, when)) < 0)

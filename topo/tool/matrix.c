@@ -36,37 +36,38 @@ static const char *label(const struct tool *t, int i, char *buf)
 
 static int pci_of(const struct tool *t, int i)
 {
-    return i < t->tree->n_gpus ? pvn_pairs_gpu_pci(t->pairs, i)
-                               : pvn_pairs_net_pci(t->pairs, net_of(t, i));
+    return i < t->tree->n_gpus ? pvn_topo_pairs_gpu_pci(t->pairs, i)
+                               : pvn_topo_pairs_net_pci(t->pairs, net_of(t, i));
 }
 
-static enum pvn_npath nccl_class(const struct tool *t, int row, int col)
+static enum pvn_topo_npath nccl_class(const struct tool *t, int row, int col)
 {
     int n_gpus = t->tree->n_gpus;
     if (row < n_gpus && col < n_gpus)
-        return pvn_ntree_gpu_gpu(t->tree, row, col)->type;
+        return pvn_topo_ntree_gpu_gpu(t->tree, row, col)->type;
     if (row < n_gpus)
-        return pvn_ntree_gpu_net(t->tree, row, net_of(t, col))->type;
+        return pvn_topo_ntree_gpu_net(t->tree, row, net_of(t, col))->type;
     if (col < n_gpus)
-        return pvn_ntree_gpu_net(t->tree, col, net_of(t, row))->type;
-    return pvn_ntree_net_net(t->tree, net_of(t, row), net_of(t, col))->type;
+        return pvn_topo_ntree_gpu_net(t->tree, col, net_of(t, row))->type;
+    return pvn_topo_ntree_net_net(t->tree, net_of(t, row), net_of(t, col))->type;
 }
 
 static bool is_hidden(const struct tool *t, int row, int col)
 {
-    struct pvn_distance d;
+    struct pvn_topo_distance d;
     tool_smi(t, pci_of(t, row), pci_of(t, col), &d);
-    return d.trust == PVN_TRUST_HIDDEN;
+    return d.trust == PVN_TOPO_TRUST_HIDDEN;
 }
 
 /* nvidia-smi has no word for NVLink hops, so a GPU pair with NVLink is NV there. */
 static const char *smi_class(const struct tool *t, int row, int col)
 {
-    struct pvn_distance d;
+    struct pvn_topo_distance d;
     if (row < t->tree->n_gpus && col < t->tree->n_gpus &&
-        nccl_class(t, row, col) <= PVN_NPATH_NVB && nccl_class(t, row, col) > PVN_NPATH_LOC)
+        nccl_class(t, row, col) <= PVN_TOPO_NPATH_NVB &&
+        nccl_class(t, row, col) > PVN_TOPO_NPATH_LOC)
         return "NV";
-    return pvn_smi_class_name(tool_smi(t, pci_of(t, row), pci_of(t, col), &d));
+    return pvn_topo_smi_class_name(tool_smi(t, pci_of(t, row), pci_of(t, col), &d));
 }
 
 static void print_table(const struct tool *t, bool smi)
@@ -83,12 +84,12 @@ static void print_table(const struct tool *t, bool smi)
         for (int c = 0; c < n; c++) {
             const char *text = r == c ? "X"
                                : smi  ? smi_class(t, r, c)
-                                      : pvn_npath_name(nccl_class(t, r, c));
-            enum pvn_npath type = nccl_class(t, r, c);
-            const char *shade = r == c || smi           ? ""
-                                : type <= PVN_NPATH_PXB ? t->green
-                                : type >= PVN_NPATH_SYS ? t->red
-                                                        : t->yellow;
+                                      : pvn_topo_npath_name(nccl_class(t, r, c));
+            enum pvn_topo_npath type = nccl_class(t, r, c);
+            const char *shade = r == c || smi                ? ""
+                                : type <= PVN_TOPO_NPATH_PXB ? t->green
+                                : type >= PVN_TOPO_NPATH_SYS ? t->red
+                                                             : t->yellow;
             fprintf(t->out, "%*s%s%s%s", CELL + (c == t->tree->n_gpus) - (int)strlen(text), "",
                     shade, text, t->off);
         }
@@ -103,33 +104,33 @@ static bool far_domain(const struct tool *t, int i)
 }
 
 /* Why the two vocabularies disagree about a pair; NULL when they say the same. */
-static const char *difference(const struct tool *t, int row, int col, enum pvn_smi_class smi)
+static const char *difference(const struct tool *t, int row, int col, enum pvn_topo_smi_class smi)
 {
-    enum pvn_npath type = nccl_class(t, row, col);
-    static const enum pvn_npath same[] = {
-        [PVN_SMI_SELF] = PVN_NPATH_LOC, [PVN_SMI_PIX] = PVN_NPATH_PIX,
-        [PVN_SMI_PXB] = PVN_NPATH_PXB,  [PVN_SMI_PHB] = PVN_NPATH_PHB,
-        [PVN_SMI_NODE] = PVN_NPATH_DIS, [PVN_SMI_SYS] = PVN_NPATH_SYS,
+    enum pvn_topo_npath type = nccl_class(t, row, col);
+    static const enum pvn_topo_npath same[] = {
+        [PVN_TOPO_SMI_SELF] = PVN_TOPO_NPATH_LOC, [PVN_TOPO_SMI_PIX] = PVN_TOPO_NPATH_PIX,
+        [PVN_TOPO_SMI_PXB] = PVN_TOPO_NPATH_PXB,  [PVN_TOPO_SMI_PHB] = PVN_TOPO_NPATH_PHB,
+        [PVN_TOPO_SMI_NODE] = PVN_TOPO_NPATH_DIS, [PVN_TOPO_SMI_SYS] = PVN_TOPO_NPATH_SYS,
     };
-    if (smi == PVN_SMI_UNKNOWN || type <= PVN_NPATH_C2C || same[smi] == type)
+    if (smi == PVN_TOPO_SMI_UNKNOWN || type <= PVN_TOPO_NPATH_C2C || same[smi] == type)
         return NULL;
-    if (smi == PVN_SMI_NODE && type == PVN_NPATH_PHB)
+    if (smi == PVN_TOPO_SMI_NODE && type == PVN_TOPO_NPATH_PHB)
         return "NCCL has no NODE: to it, all host bridges of a NUMA node are one CPU";
-    if (smi == PVN_SMI_SELF || type == PVN_NPATH_LOC)
+    if (smi == PVN_TOPO_SMI_SELF || type == PVN_TOPO_NPATH_LOC)
         return "two ports of one card are one device to NCCL's tree";
-    if (type == PVN_NPATH_SYS && (far_domain(t, row) || far_domain(t, col)))
+    if (type == PVN_TOPO_NPATH_SYS && (far_domain(t, row) || far_domain(t, col)))
         return "NCCL reads only 4-digit PCI domains and puts what is in others on a NUMA node -1";
-    if (type == PVN_NPATH_SYS)
+    if (type == PVN_TOPO_NPATH_SYS)
         return "NCCL compares the text of numa_node: it differs (-1 beside 0, say), so it sees two "
                "CPUs where the PCI tree shows one";
-    if (smi == PVN_SMI_SYS)
+    if (smi == PVN_TOPO_SMI_SYS)
         return "the devices have the same numa_node text, which is all that NCCL looks at";
-    if (type == PVN_NPATH_PIX)
+    if (type == PVN_TOPO_NPATH_PIX)
         return "NCCL keeps every second bridge and folds Broadcom's two-level switches into one, "
                "so several bridges can count as one switch";
-    if (type == PVN_NPATH_PXB)
+    if (type == PVN_TOPO_NPATH_PXB)
         return "NCCL counts two switch nodes on the way, nvidia-smi one bridge";
-    if (smi == PVN_SMI_PIX || smi == PVN_SMI_PXB)
+    if (smi == PVN_TOPO_SMI_PIX || smi == PVN_TOPO_SMI_PXB)
         return "the bridge they share is not one that NCCL visits (it goes up two bridges at a "
                "time), so their paths meet at the CPU";
     return "NCCL's reduced tree joins them at another place than the full PCI tree";
@@ -141,9 +142,9 @@ static void print_differences(const struct tool *t)
     int n = count(t), n_told = 0;
     for (int r = 0; r < n; r++) {
         for (int c = r + 1; c < n; c++) {
-            struct pvn_distance d;
+            struct pvn_topo_distance d;
             char a[16], b[16], text[320];
-            enum pvn_smi_class smi = tool_smi(t, pci_of(t, r), pci_of(t, c), &d);
+            enum pvn_topo_smi_class smi = tool_smi(t, pci_of(t, r), pci_of(t, c), &d);
             const char *why = difference(t, r, c, smi);
             int i = 0;
             while (i < n_told && told[i] != why)
@@ -155,8 +156,8 @@ static void print_differences(const struct tool *t)
                 fprintf(t->out, "\n%sWhere they differ%s (first pair of each kind)\n", t->bold,
                         t->off);
             snprintf(text, sizeof(text), "%s-%s is %s to NCCL and %s to nvidia-smi: %s.",
-                     label(t, r, a), label(t, c, b), pvn_npath_name(nccl_class(t, r, c)),
-                     pvn_smi_class_name(smi), why);
+                     label(t, r, a), label(t, c, b), pvn_topo_npath_name(nccl_class(t, r, c)),
+                     pvn_topo_smi_class_name(smi), why);
             fputs("  ", t->out);
             tool_wrap(t, 2, 4, text);
         }
@@ -172,7 +173,7 @@ static void print_legend(const struct tool *t)
         int n = gpu ? i : net_of(t, i);
         int node = tool_numa(t, pci_of(t, i), gpu ? t->tree->gpus[n] : t->tree->nets[n]);
         const char *busid = gpu ? tool_gpu(t, n)->busid : tool_net_busid(t, n);
-        snprintf(numa, sizeof(numa), node == PVN_UNKNOWN ? "?" : "%d", node);
+        snprintf(numa, sizeof(numa), node == PVN_TOPO_UNKNOWN ? "?" : "%d", node);
         fprintf(t->out, "%-6s %-14s numa %s", label(t, i, buf), busid[0] ? busid : "no PCI", numa);
         if (!gpu)
             fprintf(t->out, "  %s, %s", tool_net(t, n)->net.name,

@@ -16,7 +16,7 @@ int tool_apply_merge(struct tool *t)
     char *hints = NULL;
     int code = 0;
 
-    if (t->hints && !(hints = pvn_xml_slurp(t->hints, &len))) {
+    if (t->hints && !(hints = pvn_topo_xml_slurp(t->hints, &len))) {
         tool_error("%s: cannot be read: %s", t->hints, strerror(errno));
         return TOOL_INPUT;
     }
@@ -29,7 +29,7 @@ int tool_apply_merge(struct tool *t)
             code = pvn_topo_load(t->host, NULL, &host, &err);
         if (code == -EINVAL || code == -ENOTDIR) {
             size_t size = 0;
-            char *text = pvn_xml_slurp(t->host, &size);
+            char *text = pvn_topo_xml_slurp(t->host, &size);
             if (text)
                 code = pvn_topo_load_esxcli(text, size, t->host, &host, &err);
             free(text);
@@ -48,7 +48,7 @@ int tool_apply_merge(struct tool *t)
 
 void tool_print_remedies(const struct tool *t)
 {
-    struct pvn_remedy remedies[16];
+    struct pvn_topo_remedy remedies[16];
     int n = pvn_topo_guest_remedies(t->topo, remedies, 16);
     if (n > 0)
         fprintf(t->out, "\n%sThis is a guest. What can be done%s:%s\n", t->bold,
@@ -78,7 +78,7 @@ int cmd_merge(struct tool *t, int argc, char **argv)
         status = tool_need_machine(t, "merge");
     if (status != TOOL_OK)
         return status;
-    if (t->topo->merged & PVN_MERGED_ORDER)
+    if (t->topo->merged & PVN_TOPO_MERGED_ORDER)
         tool_error(
             "some devices were matched by their order alone; say which is which with --hints "
             "(device GUEST-ADDRESS host HOST-ADDRESS)");

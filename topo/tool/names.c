@@ -37,26 +37,26 @@ void tool_wrap(const struct tool *t, int at, int indent, const char *text)
     fputc('\n', t->out);
 }
 
-const struct pvn_nnode *tool_gpu(const struct tool *t, int gpu)
+const struct pvn_topo_nnode *tool_gpu(const struct tool *t, int gpu)
 {
     return &t->tree->nodes[t->tree->gpus[gpu]];
 }
 
-const struct pvn_nnode *tool_net(const struct tool *t, int net)
+const struct pvn_topo_nnode *tool_net(const struct tool *t, int net)
 {
     return &t->tree->nodes[t->tree->nets[net]];
 }
 
 const char *tool_gpu_label(const struct tool *t, int gpu, char *buf)
 {
-    int repeat = pvn_pairs_gpu_repeat(t->pairs, gpu);
+    int repeat = pvn_topo_pairs_gpu_repeat(t->pairs, gpu);
     snprintf(buf, 16, repeat ? "GPU%d#%d" : "GPU%d", tool_gpu(t, gpu)->gpu.dev, repeat + 1);
     return buf;
 }
 
 const char *tool_net_label(const struct tool *t, int net, char *buf)
 {
-    int repeat = pvn_pairs_net_repeat(t->pairs, net);
+    int repeat = pvn_topo_pairs_net_repeat(t->pairs, net);
     snprintf(buf, 16, repeat ? "NIC%d#%d" : "NIC%d", tool_net(t, net)->net.dev, repeat + 1);
     return buf;
 }
@@ -98,10 +98,10 @@ static struct pci_access *name_access(void)
 
 const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len)
 {
-    const struct pvn_pci *f = &t->topo->pci[pci];
+    const struct pvn_topo_pci *f = &t->topo->pci[pci];
     struct pci_access *access;
     buf[0] = '\0';
-    if (f->vendor == PVN_UNKNOWN || f->device == PVN_UNKNOWN)
+    if (f->vendor == PVN_TOPO_UNKNOWN || f->device == PVN_TOPO_UNKNOWN)
         return buf;
     if (!t->names) {
         snprintf(buf, len, "%04x:%04x", (unsigned)f->vendor, (unsigned)f->device);
@@ -119,7 +119,7 @@ const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len)
 
 const char *tool_gpu_what(const struct tool *t, int gpu, char *buf, size_t len)
 {
-    int pci = t->topo ? pvn_pairs_gpu_pci(t->pairs, gpu) : -1;
+    int pci = t->topo ? pvn_topo_pairs_gpu_pci(t->pairs, gpu) : -1;
     int index = pci >= 0 ? pvn_topo_gpu_of_pci(t->topo, pci) : -1;
     buf[0] = '\0';
     if (index >= 0 && t->topo->gpus[index].model[0])
@@ -142,8 +142,8 @@ const char *tool_speed(int mbps, char *buf, size_t len)
 
 int tool_net_mbps(const struct tool *t, int net)
 {
-    const struct pvn_nnode *node = tool_net(t, net);
-    return pvn_ndoc_get_int(node->doc, "speed", 0) > 0 ? node->net.speed : 0;
+    const struct pvn_topo_nnode *node = tool_net(t, net);
+    return pvn_topo_ndoc_get_int(node->doc, "speed", 0) > 0 ? node->net.speed : 0;
 }
 
 const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len)
@@ -156,18 +156,18 @@ const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len)
 
 int tool_numa(const struct tool *t, int pci, int node)
 {
-    return t->topo && pci >= 0 ? t->topo->pci[pci].numa : pvn_ntree_numa(t->tree, node);
+    return t->topo && pci >= 0 ? t->topo->pci[pci].numa : pvn_topo_ntree_numa(t->tree, node);
 }
 
 void tool_print_nvlink_remark(const struct tool *t)
 {
     int nvidia = 0;
     for (int i = 0; t->topo && i < t->topo->ngpus; i++)
-        nvidia += t->topo->gpus[i].kind == PVN_GPU_NVIDIA;
+        nvidia += t->topo->gpus[i].kind == PVN_TOPO_GPU_NVIDIA;
     for (int g = 0; g < t->tree->n_gpus; g++) {
-        const struct pvn_nnode *dev = &t->tree->nodes[tool_gpu(t, g)->up];
+        const struct pvn_topo_nnode *dev = &t->tree->nodes[tool_gpu(t, g)->up];
         for (int l = 0; l < dev->n_links; l++) {
-            if (dev->links[l].kind == PVN_NL_NVL)
+            if (dev->links[l].kind == PVN_TOPO_NL_NVL)
                 return;
         }
     }
@@ -178,11 +178,12 @@ void tool_print_nvlink_remark(const struct tool *t)
             "there is NVLink NCCL may also send through the GPU beside a NIC (PXN).");
 }
 
-enum pvn_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b, struct pvn_distance *d)
+enum pvn_topo_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b,
+                                 struct pvn_topo_distance *d)
 {
-    *d = (struct pvn_distance){.smi = PVN_SMI_UNKNOWN, .common = -1};
+    *d = (struct pvn_topo_distance){.smi = PVN_TOPO_SMI_UNKNOWN, .common = -1};
     if (!t->topo || pci_a < 0 || pci_b < 0)
-        return PVN_SMI_UNKNOWN;
-    pvn_topo_distance(t->topo, pci_a, pci_b, d);
+        return PVN_TOPO_SMI_UNKNOWN;
+    pvn_topo_find_distance(t->topo, pci_a, pci_b, d);
     return d->smi;
 }

@@ -20,26 +20,26 @@ static void print_note(const struct tool *t)
 static const char *class_of(const struct tool *t, int gpu, int net, bool taken, char *buf,
                             size_t len)
 {
-    const struct pvn_nroute *route = pvn_ntree_route(t->tree, gpu, net);
-    enum pvn_npath path = pvn_ntree_gpu_net(t->tree, gpu, net)->type;
-    snprintf(buf, len, "%s%s%s", pvn_npath_name(taken && !route->detour ? route->type : path),
-             pvn_pairs_hidden(t->pairs, gpu, net) ? "?" : "",
+    const struct pvn_topo_nroute *route = pvn_topo_ntree_route(t->tree, gpu, net);
+    enum pvn_topo_npath path = pvn_topo_ntree_gpu_net(t->tree, gpu, net)->type;
+    snprintf(buf, len, "%s%s%s", pvn_topo_npath_name(taken && !route->detour ? route->type : path),
+             pvn_topo_pairs_hidden(t->pairs, gpu, net) ? "?" : "",
              taken && route->detour ? " by way of the CPU" : "");
     return buf;
 }
 
-static void print_verdict(const struct tool *t, const struct pvn_pair *pair)
+static void print_verdict(const struct tool *t, const struct pvn_topo_pair *pair)
 {
-    struct pvn_gdr gdr;
-    pvn_gdr_judge(t->pairs, pair->gpu, pair->advice, &gdr);
+    struct pvn_topo_gdr gdr;
+    pvn_topo_gdr_judge(t->pairs, pair->gpu, pair->advice, &gdr);
     fprintf(t->out, "  GPUDirect ");
     tool_wrap(t, 12, 10, gdr.verdict);
 }
 
-static void print_pair(const struct tool *t, const struct pvn_pair *pair)
+static void print_pair(const struct tool *t, const struct pvn_topo_pair *pair)
 {
-    char gpu[16], what[128], class[48], text[128 * PVN_PAIR_NETS] = "";
-    const struct pvn_nnode *node = tool_gpu(t, pair->gpu);
+    char gpu[16], what[128], class[48], text[128 * PVN_TOPO_PAIR_NETS] = "";
+    const struct pvn_topo_nnode *node = tool_gpu(t, pair->gpu);
     fprintf(t->out, "%s%s%s %s", t->bold, tool_gpu_label(t, pair->gpu, gpu), t->off, node->busid);
     tool_gpu_what(t, pair->gpu, what, sizeof(what));
     fprintf(t->out, "%s%s\n", what[0] ? "  " : "", what);
@@ -49,7 +49,7 @@ static void print_pair(const struct tool *t, const struct pvn_pair *pair)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s (%s)", i ? ", " : "",
                  tool_net(t, pair->nccl[i])->net.name,
                  class_of(t, pair->gpu, pair->nccl[i],
-                          pvn_ntree_route(t->tree, pair->gpu, pair->nccl[i])->type, class,
+                          pvn_topo_ntree_route(t->tree, pair->gpu, pair->nccl[i])->type, class,
                           sizeof(class)));
     if (pair->n_nccl == 0)
         snprintf(text, sizeof(text), "none");
@@ -62,7 +62,7 @@ static void print_pair(const struct tool *t, const struct pvn_pair *pair)
     if (pair->advice < 0)
         return;
     if (same) {
-        char whole[PVN_PAIR_WHY + 16];
+        char whole[PVN_TOPO_PAIR_WHY + 16];
         snprintf(whole, sizeof(whole), "the same; %s", pair->advice_why);
         fprintf(t->out, "  advice  ");
         tool_wrap(t, 10, 10, whole);
@@ -82,7 +82,8 @@ static void print_fusion(const struct tool *t)
 {
     int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group)), most = 0;
     char text[1200] = "", problem[512];
-    if (!group || pvn_pairs_fusion(t->pairs, PVN_FUSION_MAX, group, problem, sizeof(problem)) < 0) {
+    if (!group ||
+        pvn_topo_pairs_fusion(t->pairs, PVN_TOPO_FUSION_MAX, group, problem, sizeof(problem)) < 0) {
         free(group);
         return;
     }
@@ -122,9 +123,9 @@ static void print_idle_nics(const struct tool *t)
     char text[900] = "Network functions without a device: ", what[128];
     int n = 0;
     for (int i = 0; t->topo && i < t->topo->npci; i++) {
-        const struct pvn_pci *f = &t->topo->pci[i];
+        const struct pvn_topo_pci *f = &t->topo->pci[i];
         size_t used = strlen(text);
-        if (f->class_code == PVN_UNKNOWN || f->class_code >> 16 != 0x02 || f->physfn >= 0 ||
+        if (f->class_code == PVN_TOPO_UNKNOWN || f->class_code >> 16 != 0x02 || f->physfn >= 0 ||
             pvn_topo_net_of_pci(t->topo, i) >= 0 || pvn_topo_rdma_of_pci(t->topo, i) >= 0)
             continue;
         if (n++ < 4)
@@ -152,7 +153,7 @@ static void print_machine_lines(const struct tool *t)
 {
     char text[320];
     bool rails = false;
-    pvn_pairs_cross_nic(t->pairs, text, sizeof(text));
+    pvn_topo_pairs_cross_nic(t->pairs, text, sizeof(text));
     fprintf(t->out, "\nBetween hosts: ");
     tool_wrap(t, 15, 15, text);
     for (int n = 0; n < t->tree->n_nets; n++)
@@ -206,16 +207,17 @@ int cmd_pairs(struct tool *t, int argc, char **argv)
 
 static void print_hop(const struct tool *t, int node, int next)
 {
-    const struct pvn_nnode *n = &t->tree->nodes[node];
+    const struct pvn_topo_nnode *n = &t->tree->nodes[node];
     static const char *const kinds[] = {
-        [PVN_NN_CPU] = "NUMA node", [PVN_NN_PCI] = "switch", [PVN_NN_DEV] = "GPU",
-        [PVN_NN_NVS] = "NVSwitch",  [PVN_NN_NIC] = "NIC",    [PVN_NN_NET] = "network device"};
-    if (n->kind == PVN_NN_GPU)
+        [PVN_TOPO_NN_CPU] = "NUMA node", [PVN_TOPO_NN_PCI] = "switch",
+        [PVN_TOPO_NN_DEV] = "GPU",       [PVN_TOPO_NN_NVS] = "NVSwitch",
+        [PVN_TOPO_NN_NIC] = "NIC",       [PVN_TOPO_NN_NET] = "network device"};
+    if (n->kind == PVN_TOPO_NN_GPU)
         return;
     fprintf(t->out, "    %-15s ", kinds[n->kind]);
-    if (n->kind == PVN_NN_CPU)
+    if (n->kind == PVN_TOPO_NN_CPU)
         fprintf(t->out, "%d", n->cpu.numa);
-    else if (n->kind == PVN_NN_NET)
+    else if (n->kind == PVN_TOPO_NN_NET)
         fprintf(t->out, "%s", n->net.name);
     else
         fprintf(t->out, "%s", n->busid[0] ? n->busid : "-");
@@ -231,19 +233,19 @@ static void print_hop(const struct tool *t, int node, int next)
 static void print_route(const struct tool *t, int gpu, int net)
 {
     int hops[256];
-    int n = pvn_ntree_hops(t->tree, gpu, net, hops, 256);
-    const struct pvn_npath_info *path = pvn_ntree_gpu_net(t->tree, gpu, net);
-    const struct pvn_nroute *route = pvn_ntree_route(t->tree, gpu, net);
-    struct pvn_distance d;
+    int n = pvn_topo_ntree_hops(t->tree, gpu, net, hops, 256);
+    const struct pvn_topo_npath_info *path = pvn_topo_ntree_gpu_net(t->tree, gpu, net);
+    const struct pvn_topo_nroute *route = pvn_topo_ntree_route(t->tree, gpu, net);
+    struct pvn_topo_distance d;
     char text[512];
 
     fprintf(t->out, "  %sPath%s ", t->bold, t->off);
     snprintf(text, sizeof(text), "NCCL: %s, %s; %.1f GB/s by its model.",
-             pvn_npath_name(path->type), pvn_npath_words(path->type), path->bw);
+             pvn_topo_npath_name(path->type), pvn_topo_npath_words(path->type), path->bw);
     tool_wrap(t, 7, 7, text);
     for (int i = 0; i < n; i++)
         print_hop(t, hops[i], i + 1 < n ? hops[i + 1] : -1);
-    if (route->type == PVN_NPATH_PXN) {
+    if (route->type == PVN_TOPO_NPATH_PXN) {
         char relay[16];
         fprintf(t->out, "       In use: PXN, %.1f GB/s: over NVLink to %s, which sends for it.\n",
                 route->bw, tool_gpu_label(t, route->via_gpu, relay));
@@ -251,37 +253,37 @@ static void print_route(const struct tool *t, int gpu, int net)
         fprintf(t->out,
                 "       In use: %s, %.1f GB/s: GPUDirect is refused, so the data goes through "
                 "the CPU.\n",
-                pvn_npath_name(route->type), route->bw);
+                pvn_topo_npath_name(route->type), route->bw);
     } else if (route->type != path->type) {
-        fprintf(t->out, "       In use: %s: %s.\n", pvn_npath_name(route->type),
-                pvn_npath_words(route->type));
+        fprintf(t->out, "       In use: %s: %s.\n", pvn_topo_npath_name(route->type),
+                pvn_topo_npath_words(route->type));
     }
-    if (tool_smi(t, pvn_pairs_gpu_pci(t->pairs, gpu), pvn_pairs_net_pci(t->pairs, net), &d) !=
-            PVN_SMI_UNKNOWN ||
+    if (tool_smi(t, pvn_topo_pairs_gpu_pci(t->pairs, gpu), pvn_topo_pairs_net_pci(t->pairs, net),
+                 &d) != PVN_TOPO_SMI_UNKNOWN ||
         d.reason[0]) {
         fprintf(t->out, "       ");
-        snprintf(text, sizeof(text), "nvidia-smi: %s. %s%s", pvn_smi_class_name(d.smi), d.reason,
-                 d.trust == PVN_TRUST_MEASURED ? "" : " (");
-        if (d.trust != PVN_TRUST_MEASURED)
+        snprintf(text, sizeof(text), "nvidia-smi: %s. %s%s", pvn_topo_smi_class_name(d.smi),
+                 d.reason, d.trust == PVN_TOPO_TRUST_MEASURED ? "" : " (");
+        if (d.trust != PVN_TOPO_TRUST_MEASURED)
             snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s)",
-                     pvn_trust_text(d.trust));
+                     pvn_topo_trust_text(d.trust));
         tool_wrap(t, 7, 7, text);
     }
 }
 
 static void print_links(const struct tool *t, int gpu, int net)
 {
-    int ends[2] = {t->topo ? pvn_pairs_gpu_pci(t->pairs, gpu) : -1,
-                   t->topo ? pvn_pairs_net_pci(t->pairs, net) : -1};
+    int ends[2] = {t->topo ? pvn_topo_pairs_gpu_pci(t->pairs, gpu) : -1,
+                   t->topo ? pvn_topo_pairs_net_pci(t->pairs, net) : -1};
     for (int i = 0; i < 2; i++) {
-        const struct pvn_pci *f = ends[i] >= 0 ? &t->topo->pci[ends[i]] : NULL;
-        if (!f || f->link.speed_mts == PVN_UNKNOWN || f->link.width == PVN_UNKNOWN)
+        const struct pvn_topo_pci *f = ends[i] >= 0 ? &t->topo->pci[ends[i]] : NULL;
+        if (!f || f->link.speed_mts == PVN_TOPO_UNKNOWN || f->link.width == PVN_TOPO_UNKNOWN)
             continue;
         if (f->link.speed_mts < f->link.speed_max_mts || f->link.width < f->link.width_max) {
             char text[320];
             snprintf(text, sizeof(text), "Link of %s: now %s x%d, can do %s x%d. %s", f->bdf,
-                     pvn_link_speed_name(f->link.speed_mts), f->link.width,
-                     pvn_link_speed_name(f->link.speed_max_mts), f->link.width_max,
+                     pvn_topo_link_speed_name(f->link.speed_mts), f->link.width,
+                     pvn_topo_link_speed_name(f->link.speed_max_mts), f->link.width_max,
                      i == 0
                          ? "An idle GPU lowers its speed; NCCL reads what it is when a job starts."
                          : "NCCL uses the maximum and does not notice.");
@@ -293,8 +295,8 @@ static void print_links(const struct tool *t, int gpu, int net)
 
 static void print_choice(const struct tool *t, int gpu, int net)
 {
-    const struct pvn_pair *pair = &t->pairs->list[gpu];
-    char text[PVN_PAIR_WHY + 160], label[16];
+    const struct pvn_topo_pair *pair = &t->pairs->list[gpu];
+    char text[PVN_TOPO_PAIR_WHY + 160], label[16];
     bool taken = false;
     for (int i = 0; i < pair->n_nccl; i++)
         taken |= pair->nccl[i] == net;
@@ -319,21 +321,21 @@ static void print_choice(const struct tool *t, int gpu, int net)
 
 static void print_gdr(const struct tool *t, int gpu, int net)
 {
-    struct pvn_gdr gdr;
+    struct pvn_topo_gdr gdr;
     char text[900];
-    pvn_gdr_judge(t->pairs, gpu, net, &gdr);
+    pvn_topo_gdr_judge(t->pairs, gpu, net, &gdr);
     fprintf(t->out, "  %sGPUDirect%s ", t->bold, t->off);
     tool_wrap(t, 12, 12, gdr.verdict);
-    for (int i = 0; i < PVN_GDR_CONDITIONS; i++) {
-        const struct pvn_gdr_step *step = &gdr.steps[i];
-        const char *shade = step->result == PVN_GDR_NO        ? t->red
-                            : step->result == PVN_GDR_UNKNOWN ? t->yellow
-                                                              : t->green;
-        fprintf(t->out, "    %d %s%-7s%s ", i + 1, shade, pvn_gdr_result_name(step->result),
+    for (int i = 0; i < PVN_TOPO_GDR_CONDITIONS; i++) {
+        const struct pvn_topo_gdr_step *step = &gdr.steps[i];
+        const char *shade = step->result == PVN_TOPO_GDR_NO        ? t->red
+                            : step->result == PVN_TOPO_GDR_UNKNOWN ? t->yellow
+                                                                   : t->green;
+        fprintf(t->out, "    %d %s%-7s%s ", i + 1, shade, pvn_topo_gdr_result_name(step->result),
                 t->off);
         snprintf(text, sizeof(text), "%s: %s", step->title, step->seen);
         tool_wrap(t, 14, 14, text);
-        if (step->result == PVN_GDR_YES || step->result == PVN_GDR_LIKELY)
+        if (step->result == PVN_TOPO_GDR_YES || step->result == PVN_TOPO_GDR_LIKELY)
             continue;
         if (step->needed[0]) {
             snprintf(text, sizeof(text), "needed: %s", step->needed);
@@ -373,7 +375,8 @@ int cmd_why(struct tool *t, int argc, char **argv)
     int status = tool_load(t);
     if (status != TOOL_OK)
         return status;
-    int gpu = pvn_pairs_find_gpu(t->pairs, argv[0]), net = pvn_pairs_find_net(t->pairs, argv[1]);
+    int gpu = pvn_topo_pairs_find_gpu(t->pairs, argv[0]),
+        net = pvn_topo_pairs_find_net(t->pairs, argv[1]);
     if (gpu < 0 || net < 0)
         return no_such(t, gpu < 0, gpu < 0 ? argv[0] : argv[1]);
     if (t->json)
@@ -386,7 +389,7 @@ int cmd_why(struct tool *t, int argc, char **argv)
     print_links(t, gpu, net);
     print_choice(t, gpu, net);
     print_gdr(t, gpu, net);
-    const struct pvn_nic *nic = pvn_pairs_nic(t->pairs, net);
+    const struct pvn_topo_nic *nic = pvn_topo_pairs_nic(t->pairs, net);
     if (nic && nic->path_note[0]) {
         fprintf(t->out, "  %spciPath%s ", t->bold, t->off);
         tool_wrap(t, 10, 10, nic->path_note);

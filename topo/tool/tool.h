@@ -32,7 +32,7 @@ struct tool {
     const char *root;      /* --root, default "/" */
     const char *topo_file; /* --topo-file, or NCCL_TOPO_FILE for this machine, or NULL */
     const char *hints, *host, *rails;
-    enum pvn_nic_choice nics_choice;
+    enum pvn_topo_nic_choice nics_choice;
     bool json, all, names, nccl_tree;
     enum { TOOL_TEXT, TOOL_XML, TOOL_XML_FULL, TOOL_DOT, TOOL_SVG } format;
     const char *output; /* -o, or NULL */
@@ -41,13 +41,13 @@ struct tool {
 
     /* What was loaded. topo is NULL when the root is an XML file. */
     struct pvn_topo *topo;
-    struct pvn_nics nics;
-    char not_chosen[512];  /* NICs that NCCL's variables leave out, with the variable; "" none */
-    struct pvn_ndoc *file; /* the topology file, if any */
-    struct pvn_ndoc *doc;  /* of an XML root */
-    struct pvn_ntree *tree;
-    struct pvn_pairs *pairs;
-    struct pvn_nccl_env env;
+    struct pvn_topo_nics nics;
+    char not_chosen[512]; /* NICs that NCCL's variables leave out, with the variable; "" none */
+    struct pvn_topo_ndoc *file; /* the topology file, if any */
+    struct pvn_topo_ndoc *doc;  /* of an XML root */
+    struct pvn_topo_ntree *tree;
+    struct pvn_topo_pairs *pairs;
+    struct pvn_topo_nccl_env env;
 };
 
 /* Loads what the options name and makes the pairs. Prints why on standard error and returns an exit
@@ -74,8 +74,8 @@ void tool_wrap(const struct tool *t, int at, int indent, const char *text);
  * "GPU0#2", so that a name means one thing. */
 const char *tool_gpu_label(const struct tool *t, int gpu, char *buf);
 const char *tool_net_label(const struct tool *t, int net, char *buf);
-const struct pvn_nnode *tool_gpu(const struct tool *t, int gpu);
-const struct pvn_nnode *tool_net(const struct tool *t, int net);
+const struct pvn_topo_nnode *tool_gpu(const struct tool *t, int gpu);
+const struct pvn_topo_nnode *tool_net(const struct tool *t, int net);
 /* Bus id of the NIC a net belongs to, "" when it has none. */
 const char *tool_net_busid(const struct tool *t, int net);
 /* "H100 80GB HBM3", "ConnectX-7 mlx5_0": what is known of the
@@ -90,10 +90,11 @@ const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len)
 /* "100 Gb/s", "10 Gb/s", "speed unknown". */
 const char *tool_speed(int mbps, char *buf, size_t len);
 /* nvidia-smi's class of a pair where a model is loaded; UNKNOWN otherwise. */
-enum pvn_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b, struct pvn_distance *d);
+enum pvn_topo_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b,
+                                 struct pvn_topo_distance *d);
 
-/* NUMA node of a function as the machine tells it, PVN_UNKNOWN where it does not; without a machine
- * that of a node of NCCL's tree. */
+/* NUMA node of a function as the machine tells it, PVN_TOPO_UNKNOWN where it does not; without a
+ * machine that of a node of NCCL's tree. */
 int tool_numa(const struct tool *t, int pci, int node);
 /* That NVLink is missing in what is shown, where there may be some. */
 void tool_print_nvlink_remark(const struct tool *t);
@@ -123,11 +124,11 @@ int json_machine(const struct tool *t);
 int json_pairs(const struct tool *t);
 int json_matrix(const struct tool *t);
 int json_why(const struct tool *t, int gpu, int net);
-int json_check(const struct tool *t, const struct pvn_checks *checks);
+int json_check(const struct tool *t, const struct pvn_topo_checks *checks);
 struct json_t;
 int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
 int json_params(const struct tool *t, struct json_t *list);    /* takes the list over */
 int json_stat(const struct tool *t, struct json_t *processes); /* so does this */
-int json_lint(const struct tool *t, const char *name, const struct pvn_lint *lint);
+int json_lint(const struct tool *t, const char *name, const struct pvn_topo_lint *lint);
 
 #endif
