@@ -10,7 +10,7 @@
  *  24  u64 offset of this chunk
  *  32  i32 tag
  *  36  u16 chunk index
- *  38  u8  buffer of the grouped receive; the top bit asks for a receipt (tcp_priv.h)
+ *  38  u8  buffer of the grouped receive; the top bit requests an acknowledgement (zero-copy)
  *  39  u8  check: xor of bytes 0..38, so that a stream that lost its place is noticed at once
  */
 #ifndef PVN_NET_TCP_FRAME_H
@@ -20,8 +20,8 @@
 
 enum { PVN_FRAME_LEN = 40 };
 
-void pvn_frame_encode(const struct pvn_frame *f, bool receipt, uint8_t out[PVN_FRAME_LEN]);
-/* 0, or -EPROTO when these are not the bytes of a header. Ranges are the engine's to check. */
-int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *receipt);
+void pvn_frame_encode(const struct pvn_frame *f, bool wants_ack, uint8_t out[PVN_FRAME_LEN]);
+/* 0, or -EPROTO when these are not the bytes of a header. The engine checks the values' ranges. */
+int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *wants_ack);
 
 #endif

@@ -175,21 +175,6 @@ const struct pvn_iface *pvn_iface_by_name(const struct pvn_iface_table *table, c
     return NULL;
 }
 
-const struct pvn_iface_source *pvn_iface_source_default(const char *nl_lib)
-{
-    char why[256] = "";
-    const struct pvn_iface_source *source = pvn_iface_source_netlink(nl_lib, why, sizeof(why));
-
-    if (source) {
-        pvn_info(PVN_INIT | PVN_NET, "interfaces and routes by netlink (%s)", nl_lib);
-        return source;
-    }
-    pvn_info(PVN_INIT | PVN_NET,
-             "interfaces by getifaddrs and /sys, routes by trial, for libnl is not usable: %s",
-             why);
-    return &pvn_iface_source_plain;
-}
-
 int pvn_iface_for_peer(const struct pvn_iface_source *source, const struct sockaddr *peer,
                        struct pvn_iface_route *out, struct pvn_err *err)
 {

@@ -69,7 +69,7 @@ struct pvn_iface_table {
     const char *source; /* "netlink", "getifaddrs", ... */
 };
 
-/* How to a destination. */
+/* The path to a destination. */
 struct pvn_iface_route {
     unsigned ifindex; /* 0: the source could not tell */
     /* The address that the kernel would put into the packets; port 0 */
@@ -78,7 +78,7 @@ struct pvn_iface_route {
 };
 
 /* Where tables and routes come from. load fills an empty table; route answers -ENETUNREACH,
- * -EHOSTUNREACH where there is no way. */
+ * -EHOSTUNREACH where there is no route. */
 struct pvn_iface_source {
     const char *name;
     int (*load)(void *ctx, struct pvn_iface_table *table, struct pvn_err *err);

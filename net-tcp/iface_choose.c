@@ -245,7 +245,7 @@ static int nothing_usable(const char *ifname, int family, const char *reasons, s
     return -ENODEV;
 }
 
-/* What was asked for by name: everything that works, whatever its kind. */
+/* What was requested by name: everything that works, whatever its kind. */
 static int choose_named(const struct pvn_iface_table *table, const struct name_filter *f,
                         int family, struct pvn_iface_pick *picks, size_t max, char *left_out,
                         size_t size)
@@ -295,7 +295,7 @@ static const char *auto_defect(const struct pvn_iface_table *table, const struct
         return "excluded by NCCL_SOCKET_IFNAME";
     if (is_port(table, iface))
         return "port of a bond or bridge";
-    /* A management controller's USB link, or an interface that waits for DHCP in vain. */
+    /* A management controller's USB link, or an interface that gets no answer from DHCP. */
     if (!why && rule->routable && only_link_local(iface, rule->family))
         return "only a link-local address";
     return why;

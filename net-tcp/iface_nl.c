@@ -226,7 +226,7 @@ static int look_up(struct nl_sock *sock, const struct sockaddr *dst, struct pvn_
 }
 
 /* Netlink knows the interface and the gateway; whether the kernel would really send,
- * and from which address, is asked the way a connection would, so that both always
+ * and from which address, is found as connect() would find it, so that both always
  * agree with what connect() does. */
 static int netlink_route(void *ctx, const struct sockaddr *dst, struct pvn_iface_route *out,
                          struct pvn_err *err)

@@ -138,7 +138,7 @@ static void read_driver(int fd, struct pvn_iface *iface)
                  info.driver);
 }
 
-/* Mb/s as the driver tells, or 0. */
+/* Mb/s as the driver reports, or 0. */
 static unsigned ethtool_speed(int fd, const char *name)
 {
     /* The answer has three bit maps behind it, of a length that the first call asks for. */
@@ -268,7 +268,7 @@ static struct pvn_iface *by_name(struct pvn_iface_table *table, const char *name
     return NULL;
 }
 
-/* The driver's name tells the kind of most virtual interfaces; no driver name known here is a real
+/* The driver's name says the kind of most virtual interfaces; no driver name known here is a real
  * one. */
 static void find_kind(int fd, struct pvn_iface *iface, int arp_type)
 {

@@ -45,7 +45,7 @@
     F(rtnl_addr_get_prefixlen)                                                                     \
     F(rtnl_addr_get_flags)
 
-/* Since libnl 3.5: absent ones are NULL and the plain way serves instead. */
+/* Since libnl 3.5: absent ones are NULL and the plain source answers instead. */
 #define PVN_NL_NEWER_FUNCTIONS(F)                                                                  \
     F(rtnl_route_lookup)                                                                           \
     F(rtnl_route_put)                                                                              \

@@ -20,8 +20,9 @@
  * the ones that are allowed. */
 void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params);
 
-/* Makes room on a receiving socket for all receipts that can be under way at once, one byte and one
- * packet each: a receipt that did not fit would have to wait for a call that may not come. */
+/* Makes room on a receiving socket for all zero-copy acknowledgements that can be under way at
+ * once, one byte and one packet each: one that did not fit would wait for a call that may not
+ * come. */
 void pvn_tcp_sockopt_answers(int fd);
 
 /* Tells the kernel that nothing will be sent on this socket for now, for one that receives. Having

@@ -16,15 +16,6 @@
 #include "connect/sock.h"
 #include "net-tcp/tcp_pace.h"
 
-int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing)
-{
-    char why[128];
-    if (t->l.err.code == 0)
-        pvn_err_set(&t->l.err, code, "TCP stream %d of %d on %s, %s: %s", (int)(s - t->s) + 1,
-                    t->nstreams, t->cfg.name, doing, pvn_strerror(code, why, sizeof(why)));
-    return t->l.err.code;
-}
-
 static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct tcp_lane *t = tcp_of(l);
@@ -43,7 +34,7 @@ static void tcp_close(struct pvn_lane *l)
         pvn_poller_remove(s->watch);
         if (s->fd >= 0) {
             tcp_rx_take_peeked(s);
-            tcp_lend_close(s);
+            tcp_zerocopy_close(s);
             pvn_sock_close(s->fd);
         }
         free(s->stage);
@@ -70,8 +61,8 @@ static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     const struct tcp_lane *t = (const struct tcp_lane *)l;
     char copies[64] = "";
-    if (t->lend_min)
-        snprintf(copies, sizeof(copies), ", without a copy from %zu bytes on", t->lend_min);
+    if (t->zerocopy_min)
+        snprintf(copies, sizeof(copies), ", without a copy from %zu bytes on", t->zerocopy_min);
     return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes%s", t->cfg.name,
                     t->nstreams, t->nstreams == 1 ? "" : "s", t->l.max_chunk, copies);
 }
@@ -146,7 +137,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->idle_seen = tcp_pace.spells - 1; /* the first message is a lone one */
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
         t->s[i].fd = -1;
-        tcp_lend_init(&t->s[i]);
+        tcp_zerocopy_init(&t->s[i]);
         t->s[i].stage_want = RX_STAGE;
     }
     if (allocate(t) < 0) {

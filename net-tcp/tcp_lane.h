@@ -4,16 +4,16 @@
  * The TCP lane: several streams between one pair of interfaces.
  *
  * The connector (the sending end of a comm) dials the streams, the acceptor's listener hands the
- * accepted sockets in by adopt. Chunks are dealt in order to whichever stream has room, so a slow
+ * accepted sockets in by adopt. Chunks are assigned in order to whichever stream has room, so a slow
  * flow takes less instead of setting the pace; each is announced by a fixed header in front of its
  * payload (frame.h). The receiver reads payloads straight into the posted buffer; what has no
  * buffer yet stays in the kernel.
  *
- * Large chunks are not copied on their way out: the stream takes references of the caller's pages
- * (tcp_lend.c), if these are huge ones: registration moves the caller's buffer into such
- * (tcp_mem.c). On loopback, virtual links and between containers the receiver reads those very
- * pages, so a chunk is reported sent when the receiver's receipt has come, and not before. A comm
- * that is closed before that resets its streams, for the pages may get other contents now.
+ * Large chunks are sent without a copy: the stream takes references to the caller's pages
+ * (tcp_zerocopy.c) if these are huge pages; registration moves the caller's buffer into such
+ * (tcp_mem.c). On loopback, on virtual links and between containers the receiver reads those very
+ * pages, so a chunk is reported sent only when the receiver has acknowledged it. A lane that fails
+ * or is closed before that resets its streams, for the caller may now overwrite the pages.
  *
  * There is no thread: everything moves inside post_write, kick and poll. A stream that has been
  * silent for a while is left to the poller (base/poller.h) and costs no system call until it has
@@ -34,11 +34,11 @@ enum {
 
 struct pvn_tcp_lane_cfg {
     bool sender;
-    int streams;         /* wished, 1 .. PVN_TCP_MAX_STREAMS; the smaller of both ends' is used */
-    size_t chunk;        /* bytes; upper bound of a chunk, > 0 */
-    size_t lone_chunk;   /* bytes; the same where there is one stream only, if larger */
-    bool batch;          /* small messages may share a system call, see worth_sending in tcp_tx.c */
-    size_t zerocopy_min; /* bytes; chunks of at least this size are lent, not copied; 0: never */
+    int streams;       /* requested, 1 .. PVN_TCP_MAX_STREAMS; the smaller of both ends' is used */
+    size_t chunk;      /* bytes; upper bound of a chunk, > 0 */
+    size_t lone_chunk; /* bytes; the same where there is one stream only, if larger */
+    bool batch;        /* small messages may share a system call, see worth_sending in tcp_tx.c */
+    size_t zerocopy_min; /* bytes; chunks from this size on are sent without a copy; 0: none */
     char name[64];       /* for messages, e.g. "eth2" */
 
     /* Acceptor: opaque bytes for the connector's dial (address of the listener). */
@@ -58,7 +58,7 @@ struct pvn_tcp_lane_cfg {
 };
 
 /* NULL with errno ENOMEM or EINVAL. Freed by its ops->close, which closes the sockets: bytes that
- * the kernel has accepted are still delivered, unless chunks are lent and not receipted.
+ * the kernel has accepted are still delivered, unless zero-copy chunks are not acknowledged.
  * The caller holds a reference of the poller. */
 struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg);
 
@@ -70,8 +70,8 @@ struct pvn_tcp_lane_stats {
     uint64_t rx_peeks;           /* of rx_calls, those that left what they found with the kernel */
     uint64_t rx_copied;          /* payload bytes that came through the staging buffer */
     uint64_t idle;               /* times that a stream was left to the poller */
-    uint64_t lent;               /* bytes that were not copied on their way out, with headers */
-    uint64_t receipts;           /* chunks whose receipt came (sender) or was given (receiver) */
+    uint64_t zerocopy_bytes;     /* sent without a copy, with headers */
+    uint64_t zerocopy_acks;      /* chunks acknowledged: by the peer (sender), to it (receiver) */
 };
 const struct pvn_tcp_lane_stats *pvn_tcp_lane_get_stats(const struct pvn_lane *l);
 

@@ -15,10 +15,10 @@ enum {
     TXQ = 64,        /* chunks queued per lane (a power of two) */
     TX_INLINE = 216, /* payload bytes that are copied behind the header: one piece for the kernel */
     TX_RUN = 32,     /* chunks that one stream takes at once */
-    TX_RUN_BYTES = 256 * 1024,        /* and no more bytes than this, beside the first chunk */
-    TX_BUDGET = 1024 * 1024,          /* bytes that one call writes */
-    TX_LEND_BYTES = 64 * 1024 * 1024, /* on their way at once, beyond which nothing more is lent */
-    RX_STAGE = 16 * 1024,             /* bytes read ahead of a header while messages are small */
+    TX_RUN_BYTES = 256 * 1024,            /* and no more bytes than this, beside the first chunk */
+    TX_BUDGET = 1024 * 1024,              /* bytes that one call writes */
+    TX_ZEROCOPY_BYTES = 64 * 1024 * 1024, /* unacknowledged; beyond it chunks are copied */
+    RX_STAGE = 16 * 1024,     /* bytes read ahead of a header while messages are small */
     RX_STAGE_LARGE = 128,     /* and while they are large: their payload should not be copied */
     RX_PEEK = 4 * 1024 + 512, /* bytes of a lone message that are looked at before they are taken */
     RX_LARGE = 8 * 1024,      /* bytes: what counts as large */
@@ -26,17 +26,23 @@ enum {
     RX_BUDGET = 1024 * 1024   /* bytes that one poll takes from one stream */
 };
 
-enum tx_state { TX_FREE, TX_QUEUED, TX_TAKEN, TX_LENT, TX_SENT };
+enum tx_state {
+    TX_FREE,
+    TX_QUEUED,   /* no stream has it yet */
+    TX_ASSIGNED, /* part of a stream's run */
+    TX_UNACKED,  /* written; the peer has not acknowledged it, so its pages are in use */
+    TX_SENT      /* to be reported */
+};
 
-/* One chunk on its way out. */
+/* One chunk to be sent. */
 struct tx_frame {
     enum tx_state state;
     uint16_t chunk;
     uint16_t head_len; /* header, and payload when it is small */
     uint8_t stream;    /* that has written it */
-    bool receipt;      /* asked for in the header: the payload is to be lent */
+    bool wants_ack;    /* says the header: the payload is to be sent without a copy */
     uint32_t cookie;
-    uint32_t nth; /* TX_LENT: receipts of the stream that must have come */
+    uint32_t ack_nth; /* TX_UNACKED: acknowledgements of the stream that must have come */
     const uint8_t *src;
     size_t len; /* payload bytes at src, 0 when inlined */
     uint8_t head[PVN_FRAME_LEN + TX_INLINE];
@@ -44,8 +50,8 @@ struct tx_frame {
 
 enum st_step { ST_NONE, ST_CONNECTING, ST_PREAMBLE, ST_ECHO, ST_UP };
 
-/* What the pages of a chunk pass through on their way into a socket. */
-struct lend_pipe {
+/* The pipe through which the pages of a chunk get into a socket. */
+struct zerocopy_pipe {
     int rd, wr;  /* -1: none yet */
     size_t held; /* bytes of the current chunk that are in it */
 };
@@ -60,20 +66,20 @@ struct stream {
      * are out */
     uint32_t first, count;
     size_t done;
-    struct lend_pipe pipe;
-    uint32_t lent;      /* chunks written that a receipt was asked for, since the start */
-    uint32_t receipted; /* those whose receipt has come */
+    struct zerocopy_pipe pipe;
+    uint32_t zerocopy_sent;  /* chunks written that request an acknowledgement, free-running */
+    uint32_t zerocopy_acked; /* of them, those acknowledged, free-running */
     /* receiver */
     struct pvn_watch *watch;
     bool idle, eof, stalled;
     unsigned empty;
     bool have_frame;
     struct pvn_frame f;
-    bool receipt;          /* f asks for one */
-    unsigned receipts_due; /* chunks that are here, and the peer does not know */
-    bool answered;         /* has sent since it was last declared to be one-way */
-    uint8_t *dst;          /* where the rest of the payload goes; NULL: to be dropped */
-    uint32_t left;         /* payload bytes still to come */
+    bool wants_ack;    /* f requests an acknowledgement */
+    unsigned acks_due; /* chunks that are complete and not acknowledged yet */
+    bool answered;     /* has sent since it was last declared to be one-way */
+    uint8_t *dst;      /* where the rest of the payload goes; NULL: to be dropped */
+    uint32_t left;     /* payload bytes still to come */
     size_t stage_want;
     uint8_t *stage; /* RX_STAGE bytes */
     size_t s_begin, s_end;
@@ -85,16 +91,17 @@ struct tcp_lane {
     struct pvn_tcp_lane_cfg cfg;
     int nstreams;
     int up;
-    bool lone;            /* the newest message was posted into an idle thread, see tcp_pace.h */
-    unsigned idle_seen;   /* tcp_idle_spells() at the newest message */
-    unsigned quiet;       /* polls since the last post_write, saturated at 2 */
-    size_t lend_min;      /* bytes; chunks of at least this size are lent; 0: none */
-    uint32_t unreceipted; /* frames in TX_LENT */
-    size_t open_bytes;    /* at src of all frames that are not free */
-    /* queue positions run on for ever; position p is q[p % TXQ]: freed <= dealt <= tail */
-    uint32_t freed, dealt, tail;
-    size_t queued_bytes; /* of frames not dealt yet */
-    int next_stream;     /* that is asked first */
+    bool lone;           /* the newest message was posted into an idle thread, see tcp_pace.h */
+    unsigned idle_seen;  /* tcp_idle_spells() at the newest message */
+    unsigned idle_polls; /* polls since the last post_write, saturated at 2 */
+    size_t zerocopy_min; /* bytes; chunks from this size on are not copied; 0: all are */
+    uint32_t unacked;    /* frames in TX_UNACKED */
+    size_t open_bytes;   /* at src of all frames that are not free */
+    /* free-running queue positions (wrap modulo 2^32); position p is q[p % TXQ] and
+     * freed <= assigned <= tail */
+    uint32_t freed, assigned, tail;
+    size_t queued_bytes; /* of frames not assigned yet */
+    int next_stream;     /* that gets the next turn */
     struct tx_frame *q;  /* TXQ, sender only */
     struct stream s[PVN_TCP_MAX_STREAMS];
     struct pvn_tcp_lane_stats stats;
@@ -105,7 +112,7 @@ static inline struct tcp_lane *tcp_of(struct pvn_lane *l)
     return (struct tcp_lane *)l;
 }
 
-/* Records why the lane died and returns code. */
+/* tcp_err.c: records why the lane died, the first time, and returns that code. */
 int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing);
 
 /* tcp_setup.c */
@@ -119,21 +126,21 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int tcp_kick(struct pvn_lane *l);
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 
-/* tcp_lend.c: large chunks, uncopied. */
-void tcp_lend_init(struct stream *s);
-void tcp_lend_close(struct stream *s);
+/* tcp_zerocopy.c: large chunks, sent without a copy. */
+void tcp_zerocopy_init(struct stream *s);
+void tcp_zerocopy_close(struct stream *s);
 /* Writes some of these pieces to the stream; once the first bytes are in, only the rest of the same
  * chunk may follow. The number of bytes written, -EAGAIN; -EOPNOTSUPP: it must be copied, and so
  * must all others; other errors of the stream. */
-ssize_t tcp_lend(struct stream *s, const struct iovec *iov, int count);
-/* Collects receipts: 0 or an error of the stream, which is then recorded. */
-int tcp_lend_settle(struct tcp_lane *t);
+ssize_t tcp_zerocopy_write(struct stream *s, const struct iovec *iov, int count);
+/* Collects acknowledgements: 0 or an error of the stream, which is then recorded. */
+int tcp_zerocopy_settle(struct tcp_lane *t);
 
-/* tcp_mem.c: which memory is lent. */
+/* tcp_mem.c: from which memory zero-copy pays. */
 int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
                 struct pvn_err *err);
 int tcp_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr);
-bool tcp_mem_lendable(const struct tcp_lane *t, const struct pvn_write *w);
+bool tcp_mem_zerocopy_pays(const struct tcp_lane *t, const struct pvn_write *w);
 
 /* tcp_rx.c */
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);

@@ -20,7 +20,7 @@ static void finish(struct stream *s, struct pvn_event *ev, int *n)
 {
     s->have_frame = false;
     s->stage_want = s->f.total >= RX_LARGE ? RX_STAGE_LARGE : RX_STAGE;
-    s->receipts_due += s->receipt;
+    s->acks_due += s->wants_ack;
     if (s->dst)
         ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
                                         .id = pvn_id(s->f.seq),
@@ -52,7 +52,7 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
         if (!s->have_frame) {
             if (staged(s) < PVN_FRAME_LEN)
                 return 0;
-            if (pvn_frame_decode(s->stage + s->s_begin, &s->f, &s->receipt) < 0)
+            if (pvn_frame_decode(s->stage + s->s_begin, &s->f, &s->wants_ack) < 0)
                 return tcp_dead(t, s, -EPROTO, "reading a header: these bytes are not one");
             void *dst = NULL;
             int rc = t->l.place(t->l.engine, &t->l, &s->f, &dst);
@@ -105,7 +105,7 @@ static bool worth_peeking(const struct stream *s)
 }
 
 /* Reads once: the rest of the payload into its place, and what follows it into the staging buffer.
- * *more: the kernel filled everything and may have more; a short read saves asking. */
+ * *more: the kernel filled everything and may have more; a short read saves a call. */
 static ssize_t read_some(struct tcp_lane *t, struct stream *s, bool *more)
 {
     uint8_t seen[RX_PEEK];
@@ -210,14 +210,14 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
 }
 
 /*
- * Tells the sender that chunks it lent are here, in bytes of up to 255 chunks each. What cannot be
- * sent now waits for the next poll. After a reset the pages may have been the sender's again before
- * they were copied, though the stream can still be read: those chunks must not be reported.
+ * Acknowledges zero-copy chunks, in bytes of up to 255 chunks each. What cannot be sent now waits
+ * for the next poll. After a reset the sender may have overwritten its pages before they were read
+ * here, though the stream can still be read: those chunks must not be reported.
  */
-static int give_receipts(struct tcp_lane *t, struct stream *s)
+static int send_acks(struct tcp_lane *t, struct stream *s)
 {
-    while (s->receipts_due) {
-        uint8_t n = s->receipts_due < 255 ? (uint8_t)s->receipts_due : 255;
+    while (s->acks_due) {
+        uint8_t n = s->acks_due < 255 ? (uint8_t)s->acks_due : 255;
         ssize_t rc = send(s->fd, &n, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (rc < 0 && errno == EINTR)
             continue;
@@ -225,10 +225,10 @@ static int give_receipts(struct tcp_lane *t, struct stream *s)
             return 0;
         if (rc < 0)
             return tcp_dead(t, s, errno == EPIPE ? -ECONNRESET : -errno,
-                            "giving a receipt: the sender has taken its memory back");
+                            "acknowledging a zero-copy chunk: the sender has reset the stream");
         s->answered = true;
-        s->receipts_due -= n;
-        t->stats.receipts += n;
+        s->acks_due -= n;
+        t->stats.zerocopy_acks += n;
     }
     return 0;
 }
@@ -245,30 +245,30 @@ static void be_one_way(struct stream *s)
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     int n = 0, ended = 0;
-    bool asked = false;
+    bool polled = false;
     for (int i = 0; i < t->nstreams; i++) {
         struct stream *s = &t->s[i];
         /* One that found no room goes out even if the stream has nothing to say any more. */
-        int rc = s->receipts_due ? give_receipts(t, s) : 0;
+        int rc = s->acks_due ? send_acks(t, s) : 0;
         if (rc < 0)
             return rc;
         if (s->idle) {
-            if (!asked)
+            if (!polled)
                 pvn_poller_poll(PVN_POLLER_EAGER_NS);
-            asked = true;
+            polled = true;
             if (!pvn_poller_ready(s->watch))
                 continue;
             s->idle = false;
         }
         rc = poll_stream(t, s, ev, max, &n);
-        if (rc == 0 && s->receipts_due)
-            rc = give_receipts(t, s);
+        if (rc == 0 && s->acks_due)
+            rc = send_acks(t, s);
         be_one_way(s);
         if (rc < 0)
             return rc;
         ended += s->eof;
     }
-    /* The engine asks only while somebody waits: when every stream is at its end, nothing will
+    /* The engine polls only while a request waits: when every stream is at its end, nothing will
      * come. */
     if (n == 0 && ended == t->nstreams)
         return tcp_dead(t, &t->s[0], -ECONNRESET, "receiving: the peer has closed the connection");

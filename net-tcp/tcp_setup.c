@@ -10,11 +10,12 @@
 #include <sys/socket.h>
 
 /*
- * The offer: version, number of streams wished, and for the acceptor where to dial.
+ * The offer: version, number of streams requested, and for the acceptor where to dial.
  *   0 u8 version   1 u8 streams   2 u8 length of dial_to   3 u8 features   4.. dial_to
  */
 enum { OFFER_VERSION = 1, OFFER_HEAD = 4, ECHO_BYTE = 0x70 };
-enum { OFFER_RECEIPTS = 1 }; /* features of a receiver: gives receipts where they are asked for */
+/* Features of a receiver. */
+enum { OFFER_ZEROCOPY_ACKS = 1 }; /* acknowledges chunks whose header requests it */
 
 int tcp_offer(struct pvn_lane *l, void *buf, size_t cap)
 {
@@ -26,7 +27,7 @@ int tcp_offer(struct pvn_lane *l, void *buf, size_t cap)
     b[0] = OFFER_VERSION;
     b[1] = (uint8_t)t->cfg.streams;
     b[2] = (uint8_t)t->cfg.dial_to_len;
-    b[3] = t->cfg.sender ? 0 : OFFER_RECEIPTS;
+    b[3] = t->cfg.sender ? 0 : OFFER_ZEROCOPY_ACKS;
     memcpy(b + OFFER_HEAD, t->cfg.dial_to, t->cfg.dial_to_len);
     return (int)len;
 }
@@ -59,7 +60,7 @@ int tcp_bind(struct pvn_lane *l, const void *peer, size_t len)
     t->nstreams = b[1] < t->cfg.streams ? b[1] : t->cfg.streams;
     if (t->nstreams == 1 && t->cfg.lone_chunk > t->cfg.chunk)
         t->l.max_chunk = t->l.lone_chunk = t->cfg.lone_chunk;
-    t->lend_min = b[3] & OFFER_RECEIPTS ? t->cfg.zerocopy_min : 0;
+    t->zerocopy_min = b[3] & OFFER_ZEROCOPY_ACKS ? t->cfg.zerocopy_min : 0;
     return t->cfg.sender ? dial_all(t, b + OFFER_HEAD, b[2]) : 0;
 }
 
@@ -118,7 +119,8 @@ static int echo(struct tcp_lane *t, struct stream *s)
     if (n == 0)
         return tcp_dead(t, s, -ECONNRESET, "verifying a stream: the peer closed it");
     if (b != ECHO_BYTE)
-        return tcp_dead(t, s, -EPROTO, "verifying a stream: the answer is not ours");
+        return tcp_dead(t, s, -EPROTO,
+                        "verifying a stream: the answer is not the byte that this plugin sends");
     if (!t->cfg.sender) {
         pvn_tcp_sockopt_answers(s->fd);
         pvn_tcp_sockopt_one_way(s->fd);

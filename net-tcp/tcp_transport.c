@@ -112,27 +112,27 @@ static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
 /* Whether new connections from this device will be paced, each by itself: by bbr, any version. */
 static bool is_paced(int index)
 {
-    const char *asked = pvn_params_get()->tcp_cc;
+    const char *name = pvn_params_get()->tcp_cc;
     char cc[32] = "";
     int fd;
 
-    if (!*asked) {
+    if (!*name) {
         fd = socket(facts[index].own.addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        asked = pvn_tcp_sockopt_cc(fd, cc, sizeof(cc));
+        name = pvn_tcp_sockopt_cc(fd, cc, sizeof(cc));
         if (fd >= 0)
             close(fd);
     }
-    return strncmp(asked, "bbr", 3) == 0;
+    return strncmp(name, "bbr", 3) == 0;
 }
 
 /* One stream fills a virtual link, for both ends copy on one core, unless it is paced below what
  * the link takes; clouds and switches limit a flow on a real one. */
 static int streams_for(int index)
 {
-    int asked = pvn_params_get()->tcp_streams;
+    int wanted = pvn_params_get()->tcp_streams;
 
-    if (asked > 0)
-        return asked;
+    if (wanted > 0)
+        return wanted;
     switch (facts[index].kind) {
     case PVN_IFACE_PHYSICAL:
     case PVN_IFACE_BOND:

@@ -29,10 +29,10 @@ static size_t frame_len(const struct tx_frame *f)
     return f->head_len + f->len;
 }
 
-static bool worth_lending(const struct tcp_lane *t, const struct pvn_write *w)
+static bool worth_zerocopy(const struct tcp_lane *t, const struct pvn_write *w)
 {
-    return t->lend_min && w->f.len >= t->lend_min && t->open_bytes + w->f.len <= TX_LEND_BYTES &&
-           tcp_mem_lendable(t, w);
+    return t->zerocopy_min && w->f.len >= t->zerocopy_min &&
+           t->open_bytes + w->f.len <= TX_ZEROCOPY_BYTES && tcp_mem_zerocopy_pays(t, w);
 }
 
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
@@ -41,14 +41,14 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     if (t->tail - t->freed == TXQ)
         return -EAGAIN;
     unsigned spells = tcp_pace_posted();
-    t->lone = t->idle_seen != spells && t->dealt == t->tail;
+    t->lone = t->idle_seen != spells && t->assigned == t->tail;
     t->idle_seen = spells;
     struct tx_frame *f = frame_at(t, t->tail);
     f->state = TX_QUEUED;
     f->chunk = w->f.chunk;
     f->cookie = w->cookie;
-    f->receipt = worth_lending(t, w);
-    pvn_frame_encode(&w->f, f->receipt, f->head);
+    f->wants_ack = worth_zerocopy(t, w);
+    pvn_frame_encode(&w->f, f->wants_ack, f->head);
     f->head_len = PVN_FRAME_LEN;
     if (w->f.len <= TX_INLINE) {
         if (w->f.len)
@@ -63,33 +63,33 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     t->queued_bytes += frame_len(f);
     t->open_bytes += f->len;
     t->tail++;
-    t->quiet = 0;
+    t->idle_polls = 0;
     return 0;
 }
 
-/* Gives an empty-handed stream the next chunks in order. */
-static void deal(struct tcp_lane *t, struct stream *s)
+/* Gives a stream without a run the next chunks in order. */
+static void assign_run(struct tcp_lane *t, struct stream *s)
 {
     size_t bytes = 0;
-    s->first = t->dealt;
+    s->first = t->assigned;
     s->count = 0;
     s->done = 0;
-    while (t->dealt != t->tail && s->count < TX_RUN) {
-        struct tx_frame *f = frame_at(t, t->dealt);
+    while (t->assigned != t->tail && s->count < TX_RUN) {
+        struct tx_frame *f = frame_at(t, t->assigned);
         size_t len = frame_len(f);
         if (s->count > 0 && bytes + len > TX_RUN_BYTES)
             break;
-        f->state = TX_TAKEN;
+        f->state = TX_ASSIGNED;
         bytes += len;
         t->queued_bytes -= len;
-        t->dealt++;
+        t->assigned++;
         s->count++;
     }
 }
 
-static bool is_lent(const struct tcp_lane *t, const struct tx_frame *f)
+static bool is_zerocopy(const struct tcp_lane *t, const struct tx_frame *f)
 {
-    return f->receipt && t->lend_min;
+    return f->wants_ack && t->zerocopy_min;
 }
 
 /* What of a frame is left behind its first `skip` bytes, as one or two pieces. */
@@ -104,13 +104,13 @@ static int pieces(struct tx_frame *f, size_t skip, struct iovec *iov)
     return n;
 }
 
-/* As many of the run's bytes as one call can write: up to a chunk that is to be lent. */
+/* As many of the run's bytes as one call can write: up to a chunk that is sent without a copy. */
 static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov)
 {
     int n = pieces(frame_at(t, s->first), s->done, iov);
     for (uint32_t i = 1; i < s->count; i++) {
         struct tx_frame *f = frame_at(t, s->first + i);
-        if (is_lent(t, f))
+        if (is_zerocopy(t, f))
             break;
         n += pieces(f, 0, iov + n);
     }
@@ -126,10 +126,10 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
         if (s->done < frame_len(f))
             return;
         s->done -= frame_len(f);
-        f->state = f->receipt ? TX_LENT : TX_SENT;
-        if (f->receipt) {
-            f->nth = ++s->lent;
-            t->unreceipted++;
+        f->state = f->wants_ack ? TX_UNACKED : TX_SENT;
+        if (f->wants_ack) {
+            f->ack_nth = ++s->zerocopy_sent;
+            t->unacked++;
         }
         f->stream = (uint8_t)(s - t->s);
         s->first++;
@@ -155,13 +155,13 @@ static ssize_t write_some(struct tcp_lane *t, struct stream *s)
     struct tx_frame *f = frame_at(t, s->first);
     struct iovec iov[2 * TX_RUN];
     t->stats.tx_calls++;
-    if (is_lent(t, f)) {
-        ssize_t n = tcp_lend(s, iov, pieces(f, s->done, iov));
+    if (is_zerocopy(t, f)) {
+        ssize_t n = tcp_zerocopy_write(s, iov, pieces(f, s->done, iov));
         if (n > 0)
-            t->stats.lent += (uint64_t)n;
+            t->stats.zerocopy_bytes += (uint64_t)n;
         if (n != -EOPNOTSUPP)
             return n;
-        t->lend_min = 0;
+        t->zerocopy_min = 0;
     }
     struct msghdr mh = {.msg_iov = iov};
     mh.msg_iovlen = (size_t)gather(t, s, iov);
@@ -204,9 +204,9 @@ static int pump(struct tcp_lane *t)
     for (int i = 0; i < t->nstreams && budget > 0; i++) {
         struct stream *s = &t->s[at];
         int rc = 0;
-        while (rc == 0 && budget > 0 && (s->count > 0 || t->dealt != t->tail)) {
+        while (rc == 0 && budget > 0 && (s->count > 0 || t->assigned != t->tail)) {
             if (s->count == 0)
-                deal(t, s);
+                assign_run(t, s);
             rc = write_run(t, s, &budget);
         }
         if (rc < 0 && rc != -EAGAIN)
@@ -227,10 +227,10 @@ static int pump(struct tcp_lane *t)
  */
 static bool worth_sending(const struct tcp_lane *t)
 {
-    if (t->dealt == t->tail)
+    if (t->assigned == t->tail)
         return false;
-    return t->lone || !t->cfg.batch || t->quiet > 1 || t->queued_bytes >= SEND_NOW_BYTES ||
-           t->tail - t->dealt >= TX_RUN;
+    return t->lone || !t->cfg.batch || t->idle_polls > 1 || t->queued_bytes >= SEND_NOW_BYTES ||
+           t->tail - t->assigned >= TX_RUN;
 }
 
 static bool any_run(const struct tcp_lane *t)
@@ -251,7 +251,7 @@ int tcp_kick(struct pvn_lane *l)
 static int report_sent(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     int n = 0;
-    for (uint32_t p = t->freed; p != t->dealt && n < max; p++) {
+    for (uint32_t p = t->freed; p != t->assigned && n < max; p++) {
         struct tx_frame *f = frame_at(t, p);
         if (f->state != TX_SENT)
             continue;
@@ -259,23 +259,23 @@ static int report_sent(struct tcp_lane *t, struct pvn_event *ev, int max)
         f->state = TX_FREE;
         t->open_bytes -= f->len;
     }
-    while (t->freed != t->dealt && frame_at(t, t->freed)->state == TX_FREE)
+    while (t->freed != t->assigned && frame_at(t, t->freed)->state == TX_FREE)
         t->freed++;
     return n;
 }
 
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
-    if (t->quiet < 2)
-        t->quiet++;
+    if (t->idle_polls < 2)
+        t->idle_polls++;
     /* A stream in the middle of a run goes on; what is only queued may wait for company. */
     if (any_run(t) || worth_sending(t)) {
         int rc = pump(t);
         if (rc < 0)
             return rc;
     }
-    if (t->unreceipted > 0) {
-        int rc = tcp_lend_settle(t);
+    if (t->unacked > 0) {
+        int rc = tcp_zerocopy_settle(t);
         if (rc < 0)
             return rc;
     }

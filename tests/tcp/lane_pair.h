@@ -52,10 +52,10 @@ struct LanePair {
     int lfd = -1;
     sockaddr_in addr = {};
     int rcvbuf = 0, sndbuf = 0;
-    std::vector<int> strangers;
+    std::vector<int> pending;
     std::vector<int> dialed;  // the sending ends, which are the lane's
     std::vector<int> adopted; // the receiving ends, likewise
-    bool receipts = true;     // the receiver offers them
+    bool acks = true;         // the receiver offers zero-copy acknowledgements
     size_t lone_chunk = 0;
 
     static int dial(void *ctx, const uint8_t *to, size_t len, int, int, pvn_err *err)
@@ -93,18 +93,18 @@ struct LanePair {
     {
         int fd = accept4(lfd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0)
-            strangers.push_back(fd);
-        for (size_t i = 0; i < strangers.size();) {
+            pending.push_back(fd);
+        for (size_t i = 0; i < pending.size();) {
             uint8_t pre[3];
-            if (recv(strangers[i], pre, 3, MSG_PEEK) < 3) {
+            if (recv(pending[i], pre, 3, MSG_PEEK) < 3) {
                 i++;
                 continue;
             }
-            ASSERT_EQ(3, recv(strangers[i], pre, 3, 0));
+            ASSERT_EQ(3, recv(pending[i], pre, 3, 0));
             ASSERT_EQ('P', pre[0]);
-            ASSERT_EQ(0, rx->ops->adopt(rx, pre[2], strangers[i]));
-            adopted.push_back(strangers[i]);
-            strangers.erase(strangers.begin() + static_cast<long>(i));
+            ASSERT_EQ(0, rx->ops->adopt(rx, pre[2], pending[i]));
+            adopted.push_back(pending[i]);
+            pending.erase(pending.begin() + static_cast<long>(i));
         }
     }
 
@@ -128,7 +128,7 @@ struct LanePair {
         int nb = rx->ops->offer(rx, b, sizeof(b));
         ASSERT_GT(na, 0);
         ASSERT_GT(nb, 0);
-        if (!receipts)
+        if (!acks)
             b[3] = 0;
         ASSERT_EQ(0, rx->ops->bind(rx, a, static_cast<size_t>(na)));
         ASSERT_EQ(0, tx->ops->bind(tx, b, static_cast<size_t>(nb))) << tx->err.reason[0];

@@ -28,7 +28,7 @@ setup() {
     done
     ip -n "$a" addr add 10.9.0.1/24 dev v0 && ip -n "$b" addr add 10.9.0.2/24 dev v0 || return 1
     for n in "$a" "$b"; do
-        # The kernel tells of a new link with some delay; until then it counts as unplugged.
+        # The kernel reports a new link with some delay; until then it counts as unplugged.
         for ((i = 0; i < 200; i++)); do
             ip -n "$n" -br link show v0 | grep -q ' UP ' && continue 2
             sleep 0.05
@@ -61,7 +61,7 @@ lose() {
     elif ! grep -q 'ncclRemoteError' "$log"; then
         echo "not ok $name: no ncclRemoteError"
     elif ! grep -E 'pvrdma warns|NET/PVRDMA' "$log" | grep -Eq "$want"; then
-        echo "not ok $name: the reason is not told"
+        echo "not ok $name: the reason is missing"
     else
         echo "ok $name"
         return
@@ -77,8 +77,8 @@ elif [ ! -x "$build/pvn-perf" ]; then
     echo "skip link loss: pvn-perf is not built in $build"
 else
     # Without a link both ends can only wait; in the other cases one may hear of the other's end first.
-    told='the comm had worked for .*; local .* v0 10\.9\.0\.[12]:[0-9]+; peer .*10\.9\.0\.[12]:.*; try: '
-    lose "interface down in mid-message" "$told.*NCCL_PVRDMA_TCP_USER_TIMEOUT" ip -n "$b" link set v0 down
-    lose "peer's address withdrawn" "$told" ip -n "$b" addr del 10.9.0.2/24 dev v0
-    lose "route withdrawn" "$told" ip -n "$a" route del 10.9.0.0/24
+    reason='the comm had worked for .*; local .* v0 10\.9\.0\.[12]:[0-9]+; peer .*10\.9\.0\.[12]:.*; try: '
+    lose "interface down in mid-message" "$reason.*NCCL_PVRDMA_TCP_USER_TIMEOUT" ip -n "$b" link set v0 down
+    lose "peer's address withdrawn" "$reason" ip -n "$b" addr del 10.9.0.2/24 dev v0
+    lose "route withdrawn" "$reason" ip -n "$a" route del 10.9.0.0/24
 fi

@@ -15,8 +15,8 @@ tests_tcp_test_lane_chaos_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 PVN_SCRIPT_TESTS += tests/tcp/link_loss.sh
 
-# Chunks that are lent to the kernel instead of copied.
-PVN_TESTS += tests/tcp/test_tcp_lend
-tests_tcp_test_tcp_lend_SOURCES = tests/tcp/test_tcp_lend.cc tests/tcp/lane_pair.h
-tests_tcp_test_tcp_lend_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_tcp_test_tcp_lend_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+# Chunks sent without a copy.
+PVN_TESTS += tests/tcp/test_tcp_zerocopy
+tests_tcp_test_tcp_zerocopy_SOURCES = tests/tcp/test_tcp_zerocopy.cc tests/tcp/lane_pair.h
+tests_tcp_test_tcp_zerocopy_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_tcp_test_tcp_zerocopy_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)

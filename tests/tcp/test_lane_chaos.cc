@@ -22,8 +22,8 @@ constexpr auto kToClient = ChaosProxy::kToClient;
 struct ChaosPair : LanePair {
     std::unique_ptr<ChaosProxy> proxy;
 
-    // lend: chunks of at least so many bytes are not copied; 0: all are.
-    void open_through(int streams, size_t lend, size_t chunk, ChaosProxy::Plan plan = {})
+    // zerocopy: chunks from this many bytes on are not copied; 0: all are.
+    void open_through(int streams, size_t zerocopy, size_t chunk, ChaosProxy::Plan plan = {})
     {
         ASSERT_EQ(0, pvn_poller_get());
         listen_on_loopback();
@@ -32,7 +32,7 @@ struct ChaosPair : LanePair {
         proxy = std::make_unique<ChaosProxy>(target, std::move(plan));
         const sockaddr_storage front = proxy->address();
         memcpy(&addr, &front, sizeof(addr));
-        make_lanes(streams, chunk, 0, lend);
+        make_lanes(streams, chunk, 0, zerocopy);
         exchange_offers();
         int vt = -EAGAIN, vr = -EAGAIN;
         ASSERT_TRUE(ChaosProxy::wait_for([&] {
@@ -182,7 +182,7 @@ class Traffic
 
 struct Shape {
     int streams;
-    size_t lend;
+    size_t zerocopy;
 };
 
 class LaneChaos : public testing::TestWithParam<Shape>
@@ -190,20 +190,20 @@ class LaneChaos : public testing::TestWithParam<Shape>
   protected:
     ChaosPair p;
     const int streams = GetParam().streams;
-    const size_t lend = GetParam().lend;
+    const size_t zerocopy = GetParam().zerocopy;
 
-    // What is meant to be lent is.
+    // What is meant to go without a copy does.
     void TearDown() override
     {
-        if (lend && p.tx) {
-            EXPECT_LT(0u, pvn_tcp_lane_get_stats(p.tx)->lent);
+        if (zerocopy && p.tx) {
+            EXPECT_LT(0u, pvn_tcp_lane_get_stats(p.tx)->zerocopy_bytes);
         }
     }
 };
 
 TEST_P(LaneChaos, ByteByByte)
 {
-    p.open_through(streams, lend, 4096, [](int, ChaosFault f[2]) {
+    p.open_through(streams, zerocopy, 4096, [](int, ChaosFault f[2]) {
         f[kToServer].max_write = 1;
         f[kToClient].max_write = 1;
     });
@@ -217,7 +217,7 @@ TEST_P(LaneChaos, ByteByByte)
 
 TEST_P(LaneChaos, RandomPiecesAndPauses)
 {
-    p.open_through(streams, lend, 16384, [](int conn, ChaosFault f[2]) {
+    p.open_through(streams, zerocopy, 16384, [](int conn, ChaosFault f[2]) {
         f[kToServer].seed = 77 + static_cast<unsigned>(conn);
         f[kToServer].max_write = 3000;
         f[kToServer].gap = 100us;
@@ -231,7 +231,7 @@ TEST_P(LaneChaos, RandomPiecesAndPauses)
 // Whatever the others bring first, messages complete in order and whole.
 TEST_P(LaneChaos, StreamsTakeTurnsInStandingStill)
 {
-    p.open_through(streams, lend, 8192);
+    p.open_through(streams, zerocopy, 8192);
     Traffic t(p, 150, 100000, 3);
     ASSERT_EQ(streams, p.proxy->connections());
     for (int still = 0; still < 3 * streams; still++) {
@@ -254,7 +254,7 @@ TEST_P(LaneChaos, StreamsTakeTurnsInStandingStill)
 
 TEST_P(LaneChaos, StallInTheMiddle)
 {
-    p.open_through(streams, lend, 8192);
+    p.open_through(streams, zerocopy, 8192);
     ChaosFault f;
     f.stall_at = 30000;
     f.stall_for = 50ms;
@@ -270,13 +270,13 @@ TEST_P(LaneChaos, StallInTheMiddle)
 TEST_P(LaneChaos, ResetAtEveryByteOfAHeaderAndBehind)
 {
     ChaosPair beside;
-    beside.open_through(1, lend, 8192);
+    beside.open_through(1, zerocopy, 8192);
     Traffic other(beside, 400, 2000, 5);
 
     for (const uint64_t at : {0, 1, 4, 20, 39, 40, 41, 100, 5000, 50000}) {
         SCOPED_TRACE("reset after " + std::to_string(at) + " bytes");
         ChaosPair pair;
-        pair.open_through(streams, lend, 8192);
+        pair.open_through(streams, zerocopy, 8192);
         Traffic t(pair, 60, 200000, 6);
         ChaosFault f;
         f.reset_at = at;
@@ -319,7 +319,7 @@ TEST_P(LaneChaos, HalfCloseIsTheEnd)
             continue;
         SCOPED_TRACE("end after " + std::to_string(at) + " bytes");
         ChaosPair pair;
-        pair.open_through(streams, lend, 8192);
+        pair.open_through(streams, zerocopy, 8192);
         Traffic t(pair, 60, 200000, 7);
         /* Each once: a fault at byte 0 may fire before the next call. */
         for (int i = 0; i < streams; i++) {
@@ -342,15 +342,15 @@ TEST_P(LaneChaos, HalfCloseIsTheEnd)
 // works.
 TEST_P(LaneChaos, BlackHoleBlocksNobody)
 {
-    p.open_through(streams, lend, 8192);
+    p.open_through(streams, zerocopy, 8192);
     ChaosFault f;
     f.stall_at = 100;
     p.proxy->set(-1, kToServer, f);
     Traffic t(p, 60, 200000, 8);
     ASSERT_TRUE(ChaosProxy::wait_for([&] {
         EXPECT_EQ(0, t.turn());
-        /* What is lent is not done before it is there: not enough is sent for all streams. */
-        return p.proxy->total(kToServer).stalls >= (lend ? 1u : static_cast<unsigned>(streams));
+        /* A zero-copy chunk is not done before it has arrived: not enough is sent for all streams. */
+        return p.proxy->total(kToServer).stalls >= (zerocopy ? 1u : static_cast<unsigned>(streams));
     }));
     for (int i = 0; i < 2000; i++)
         ASSERT_EQ(0, t.turn());
@@ -364,7 +364,7 @@ TEST_P(LaneChaos, DamagedHeaderHarmsNothing)
     for (uint64_t at = 0; at < PVN_FRAME_LEN; at++) {
         SCOPED_TRACE("byte " + std::to_string(at));
         ChaosPair pair;
-        pair.open_through(streams, lend, 8192);
+        pair.open_through(streams, zerocopy, 8192);
         Traffic t(pair, 10, 20000, 9);
         ChaosFault f;
         f.flip_at = at;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Large chunks are lent to the kernel: what arrives, when a send is done, and all that can go wrong
-// with pipes, receipts and the peer.
+// Large chunks are sent without a copy: what arrives, when a send is done, and all that can go wrong
+// with pipes, acknowledgements and the peer.
 #include "tcp/lane_pair.h"
 
 #include <csignal>
@@ -21,18 +21,18 @@
 namespace
 {
 
-constexpr size_t LEND = 64 << 10; // chunks of at least this size are lent
+constexpr size_t ZEROCOPY = 64 << 10; // chunks from this size on are not copied
 constexpr size_t MSG = 300000;
 constexpr size_t HEAD = PVN_FRAME_LEN;
 
-class TcpLend : public testing::Test
+class TcpZerocopy : public testing::Test
 {
   protected:
     LanePair p;
 
     void open(int streams = 1, size_t chunk = 128 << 10)
     {
-        p.open(streams, chunk, 0, LEND);
+        p.open(streams, chunk, 0, ZEROCOPY);
     }
     pvn_req *send(const void *data, size_t n, const pvn_mr *mr = nullptr)
     {
@@ -93,23 +93,23 @@ class TcpLend : public testing::Test
     }
 };
 
-TEST_F(TcpLend, LargeChunksAreNotCopied)
+TEST_F(TcpZerocopy, LargeChunksAreNotCopied)
 {
     open();
     auto data = bytes::of(MSG, 1);
     exchange(data.data(), MSG);
-    // 131072 + 131072 + 37856: the last chunk is below the size that is lent.
-    EXPECT_EQ(262144u + 2 * HEAD, tx()->lent);
-    EXPECT_EQ(2u, tx()->receipts);
-    EXPECT_EQ(2u, rx()->receipts);
+    // 131072 + 131072 + 37856: the last chunk is below the size that is sent without a copy.
+    EXPECT_EQ(262144u + 2 * HEAD, tx()->zerocopy_bytes);
+    EXPECT_EQ(2u, tx()->zerocopy_acks);
+    EXPECT_EQ(2u, rx()->zerocopy_acks);
     EXPECT_EQ(tx()->tx_bytes, rx()->rx_bytes);
-    exchange(data.data(), LEND - 1);
-    EXPECT_EQ(262144u + 2 * HEAD, tx()->lent) << "too small";
-    exchange(data.data(), LEND);
-    EXPECT_EQ(262144u + LEND + 3 * HEAD, tx()->lent);
+    exchange(data.data(), ZEROCOPY - 1);
+    EXPECT_EQ(262144u + 2 * HEAD, tx()->zerocopy_bytes) << "too small";
+    exchange(data.data(), ZEROCOPY);
+    EXPECT_EQ(262144u + ZEROCOPY + 3 * HEAD, tx()->zerocopy_bytes);
 }
 
-TEST_F(TcpLend, AnyAddressAndLength)
+TEST_F(TcpZerocopy, AnyAddressAndLength)
 {
     open(3);
     auto data = bytes::of(3 << 20, 2);
@@ -118,12 +118,12 @@ TEST_F(TcpLend, AnyAddressAndLength)
         size_t at = rnd() % 9000, n = rnd() % 3 ? rnd() % (2 << 20) : rnd() % 500;
         exchange(data.data() + at, n);
     }
-    EXPECT_GT(tx()->lent, 20u << 20);
-    EXPECT_EQ(tx()->receipts, rx()->receipts);
+    EXPECT_GT(tx()->zerocopy_bytes, 20u << 20);
+    EXPECT_EQ(tx()->zerocopy_acks, rx()->zerocopy_acks);
 }
 
 // The kernel has taken all of it, and yet the buffer is not the caller's again.
-TEST_F(TcpLend, DoneWhenTheReceiverHasIt)
+TEST_F(TcpZerocopy, DoneWhenTheReceiverHasIt)
 {
     open();
     auto data = bytes::of(100000, 4);
@@ -134,22 +134,23 @@ TEST_F(TcpLend, DoneWhenTheReceiverHasIt)
         ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
         ASSERT_FALSE(done);
     }
-    EXPECT_EQ(100000u + HEAD, tx()->lent) << "it waits for the receipt, for nothing else";
+    EXPECT_EQ(100000u + HEAD, tx()->zerocopy_bytes)
+        << "it waits for the acknowledgement, for nothing else";
     finish(s, receive(in.data(), in.size()), nullptr, nullptr);
     EXPECT_EQ(data, in);
 }
 
-TEST_F(TcpLend, APeerWithoutReceiptsGetsCopies)
+TEST_F(TcpZerocopy, APeerWithoutAcksGetsCopies)
 {
-    p.receipts = false;
+    p.acks = false;
     open();
     auto data = bytes::of(MSG, 5);
     exchange(data.data(), MSG);
-    EXPECT_EQ(0u, tx()->lent);
-    EXPECT_EQ(0u, rx()->receipts);
+    EXPECT_EQ(0u, tx()->zerocopy_bytes);
+    EXPECT_EQ(0u, rx()->zerocopy_acks);
 }
 
-TEST_F(TcpLend, DescriptorsAreLeftToTheProcess)
+TEST_F(TcpZerocopy, DescriptorsAreLeftToTheProcess)
 {
     open();
     rlimit before, few;
@@ -162,15 +163,15 @@ TEST_F(TcpLend, DescriptorsAreLeftToTheProcess)
     auto data = bytes::of(MSG, 6);
     exchange(data.data(), MSG);
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
-    EXPECT_EQ(0u, tx()->lent);
-    EXPECT_EQ(2u, tx()->receipts) << "the headers had asked for them";
+    EXPECT_EQ(0u, tx()->zerocopy_bytes);
+    EXPECT_EQ(2u, tx()->zerocopy_acks) << "the headers had asked for them";
     exchange(data.data(), MSG);
-    EXPECT_EQ(0u, tx()->lent) << "once it did not work it is not tried again";
-    EXPECT_EQ(2u, tx()->receipts);
+    EXPECT_EQ(0u, tx()->zerocopy_bytes) << "once it did not work it is not tried again";
+    EXPECT_EQ(2u, tx()->zerocopy_acks);
 }
 
 // Memory that belongs to a device, or to the kernel as here, has no pages to take a reference of.
-TEST_F(TcpLend, MemoryWithoutPagesIsCopied)
+TEST_F(TcpZerocopy, MemoryWithoutPagesIsCopied)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
     ASSERT_NE(nullptr, maps);
@@ -187,15 +188,15 @@ TEST_F(TcpLend, MemoryWithoutPagesIsCopied)
     std::vector<uint8_t> in(2000);
     pvn_req *r = receive(in.data(), in.size());
     finish(send(reinterpret_cast<const void *>(vvar), in.size()), r, nullptr, nullptr);
-    EXPECT_GE(HEAD, tx()->lent) << "nothing of the payload";
-    EXPECT_EQ(1u, tx()->receipts);
+    EXPECT_GE(HEAD, tx()->zerocopy_bytes) << "nothing of the payload";
+    EXPECT_EQ(1u, tx()->zerocopy_acks);
     EXPECT_EQ(in.size() + HEAD, rx()->rx_bytes);
 }
 
-TEST_F(TcpLend, ThereIsALimit)
+TEST_F(TcpZerocopy, ThereIsALimit)
 {
     open(1, 4 << 20);
-    const int n = 18; // of 4 MiB: 64 MiB may be lent at once
+    const int n = 18; // of 4 MiB: 64 MiB may be unacknowledged
     std::vector<uint8_t> data = bytes::of(4 << 20, 7);
     pvn_req *s[n];
     for (int i = 0; i < n; i++)
@@ -205,14 +206,14 @@ TEST_F(TcpLend, ThereIsALimit)
         finish(s[i], receive(in.data(), in.size()), nullptr, nullptr);
         EXPECT_EQ(data, in);
     }
-    EXPECT_EQ(16u, tx()->receipts);
-    EXPECT_EQ((64u << 20) + 16 * HEAD, tx()->lent);
+    EXPECT_EQ(16u, tx()->zerocopy_acks);
+    EXPECT_EQ((64u << 20) + 16 * HEAD, tx()->zerocopy_bytes);
     exchange(data.data(), data.size());
-    EXPECT_EQ(17u, tx()->receipts) << "there is room again";
+    EXPECT_EQ(17u, tx()->zerocopy_acks) << "there is room again";
 }
 
 // splice raises SIGPIPE, whose default action would end the process, and so this test.
-TEST_F(TcpLend, NoSignalFromAClosedStream)
+TEST_F(TcpZerocopy, NoSignalFromAClosedStream)
 {
     open();
     auto data = bytes::of(100000, 8);
@@ -226,7 +227,7 @@ TEST_F(TcpLend, NoSignalFromAClosedStream)
     int size = 4096;
     ASSERT_EQ(0, setsockopt(p.dialed[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
     s = send(data.data(), data.size());
-    ASSERT_LT(tx()->lent, 200000u) << "all of it fitted: nothing is tested";
+    ASSERT_LT(tx()->zerocopy_bytes, 200000u) << "all of it fitted: nothing is tested";
     ASSERT_EQ(0, shutdown(p.dialed[0], SHUT_WR));
     EXPECT_EQ(-EPIPE, until_error(s));
 
@@ -237,7 +238,7 @@ TEST_F(TcpLend, NoSignalFromAClosedStream)
 }
 
 // One that was pending before is somebody else's.
-TEST_F(TcpLend, AnotherSignalStays)
+TEST_F(TcpZerocopy, AnotherSignalStays)
 {
     open();
     auto data = bytes::of(100000, 9);
@@ -259,7 +260,7 @@ TEST_F(TcpLend, AnotherSignalStays)
     pthread_sigmask(SIG_UNBLOCK, &sigpipe, nullptr);
 }
 
-TEST_F(TcpLend, ReceiverGone)
+TEST_F(TcpZerocopy, ReceiverGone)
 {
     open();
     auto data = bytes::of(100000, 10);
@@ -268,10 +269,10 @@ TEST_F(TcpLend, ReceiverGone)
     p.rx = nullptr;
     int rc = until_error(s);
     EXPECT_TRUE(rc == -ECONNRESET || rc == -EPIPE) << rc;
-    EXPECT_NE(nullptr, strstr(p.tx->err.reason[0], "receipt")) << p.tx->err.reason[0];
+    EXPECT_NE(nullptr, strstr(p.tx->err.reason[0], "acknowledgement")) << p.tx->err.reason[0];
 }
 
-TEST_F(TcpLend, ReceiptsForMoreThanWasSent)
+TEST_F(TcpZerocopy, AcksForMoreThanWasSent)
 {
     open();
     auto data = bytes::of(100000, 11);
@@ -281,7 +282,7 @@ TEST_F(TcpLend, ReceiptsForMoreThanWasSent)
     EXPECT_NE(nullptr, strstr(p.tx->err.reason[0], "more than was sent")) << p.tx->err.reason[0];
 }
 
-TEST_F(TcpLend, AReceiptForNothing)
+TEST_F(TcpZerocopy, AnAckForNothing)
 {
     open();
     auto data = bytes::of(100000, 12);
@@ -291,7 +292,7 @@ TEST_F(TcpLend, AReceiptForNothing)
 }
 
 // The pages are the caller's again: what is under way must not look whole.
-TEST_F(TcpLend, ClosingBeforeTheReceiptIsAReset)
+TEST_F(TcpZerocopy, ClosingBeforeTheAckIsAReset)
 {
     open();
     auto data = bytes::of(100000, 13);
@@ -301,7 +302,7 @@ TEST_F(TcpLend, ClosingBeforeTheReceiptIsAReset)
 }
 
 // A child that was forked meanwhile has the descriptors, too, and would keep the stream open.
-TEST_F(TcpLend, AResetDespiteAForkedChild)
+TEST_F(TcpZerocopy, AResetDespiteAForkedChild)
 {
     open();
     auto data = bytes::of(100000, 17);
@@ -318,14 +319,15 @@ TEST_F(TcpLend, AResetDespiteAForkedChild)
 }
 
 // What the receiver's kernel has of a chunk by then are the pages themselves.
-TEST_F(TcpLend, WhatIsOverwrittenAfterAResetDoesNotArrive)
+TEST_F(TcpZerocopy, WhatIsOverwrittenAfterAResetDoesNotArrive)
 {
     open();
     auto data = bytes::of(100000, 16);
     const auto was = data;
     std::vector<uint8_t> in(data.size());
     send(data.data(), data.size());
-    ASSERT_EQ(data.size() + HEAD, tx()->lent) << "not all of it is under way: nothing is tested";
+    ASSERT_EQ(data.size() + HEAD, tx()->zerocopy_bytes)
+        << "not all of it is under way: nothing is tested";
     close_sender();
     memset(data.data(), 0x5a, data.size());
     pvn_req *r = receive(in.data(), in.size());
@@ -336,12 +338,12 @@ TEST_F(TcpLend, WhatIsOverwrittenAfterAResetDoesNotArrive)
     EXPECT_EQ(-ECONNRESET, rc);
 }
 
-TEST_F(TcpLend, ClosingAfterItIsNone)
+TEST_F(TcpZerocopy, ClosingAfterItIsNone)
 {
     open();
     auto data = bytes::of(MSG, 14);
     exchange(data.data(), MSG);
-    ASSERT_GT(tx()->receipts, 0u);
+    ASSERT_GT(tx()->zerocopy_acks, 0u);
     p.tx->ops->close(p.tx);
     p.tx = nullptr;
     usleep(1000);
@@ -349,13 +351,13 @@ TEST_F(TcpLend, ClosingAfterItIsNone)
     EXPECT_EQ(0, recv(p.adopted[0], &byte, 1, MSG_DONTWAIT)) << "not an orderly end";
 }
 
-// A receipt makes the socket pass for interactive; small messages must not suffer.
-TEST_F(TcpLend, SmallMessagesAfterwards)
+// An acknowledgement makes the socket pass for interactive; small messages must not suffer.
+TEST_F(TcpZerocopy, SmallMessagesAfterwards)
 {
     open();
     auto data = bytes::of(MSG, 15);
-    exchange(data.data(), LEND);
-    ASSERT_EQ(1u, rx()->receipts);
+    exchange(data.data(), ZEROCOPY);
+    ASSERT_EQ(1u, rx()->zerocopy_acks);
     exchange(data.data(), 8);
     int quick = 0;
     socklen_t len = sizeof(quick);
@@ -364,7 +366,7 @@ TEST_F(TcpLend, SmallMessagesAfterwards)
 }
 
 // A buffer of 2 huge pages and half of one before and behind them, registered with the sender.
-class TcpLendRegistered : public TcpLend
+class TcpZerocopyRegistered : public TcpZerocopy
 {
   protected:
     static constexpr size_t HUGE = 2 << 20;
@@ -417,7 +419,7 @@ class TcpLendRegistered : public TcpLend
     }
 };
 
-TEST_F(TcpLendRegistered, BuffersAreMovedIntoHugePages)
+TEST_F(TcpZerocopyRegistered, BuffersAreMovedIntoHugePages)
 {
     make();
     if (!available())
@@ -426,12 +428,12 @@ TEST_F(TcpLendRegistered, BuffersAreMovedIntoHugePages)
     EXPECT_NE(nullptr, mr.lane_mr[p.tx->idx]);
     EXPECT_EQ(static_cast<long>(2 * HUGE / 1024), in_huge_pages());
     exchange(first, 512 << 10, &mr);
-    EXPECT_EQ((512u << 10) + HEAD, tx()->lent);
+    EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
     EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
     EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
 }
 
-TEST_F(TcpLendRegistered, WhatLiesBesideThemIsCopied)
+TEST_F(TcpZerocopyRegistered, WhatLiesBesideThemIsCopied)
 {
     make();
     if (!available())
@@ -440,22 +442,22 @@ TEST_F(TcpLendRegistered, WhatLiesBesideThemIsCopied)
     exchange(first - (512 << 10), 512 << 10, &mr);
     exchange(first + 2 * HUGE, 512 << 10, &mr);
     exchange(first - (257 << 10), 512 << 10, &mr); // the smaller half is in them
-    EXPECT_EQ(0u, tx()->lent);
+    EXPECT_EQ(0u, tx()->zerocopy_bytes);
     exchange(first - (256 << 10), 512 << 10, &mr);
-    EXPECT_EQ((512u << 10) + HEAD, tx()->lent);
+    EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
 }
 
-TEST_F(TcpLendRegistered, SmallPagesAreCopied)
+TEST_F(TcpZerocopyRegistered, SmallPagesAreCopied)
 {
     make();
     mr.len = HUGE; // no huge page fits in
     ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
     EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
     exchange(first - HUGE / 2, HUGE, &mr);
-    EXPECT_EQ(0u, tx()->lent);
+    EXPECT_EQ(0u, tx()->zerocopy_bytes);
 }
 
-TEST_F(TcpLendRegistered, ReceivingBuffersStayWhereTheyAre)
+TEST_F(TcpZerocopyRegistered, ReceivingBuffersStayWhereTheyAre)
 {
     make();
     ASSERT_EQ(0, p.rx->ops->mem_reg(p.rx, &mr, -1, 0, nullptr));
@@ -464,14 +466,14 @@ TEST_F(TcpLendRegistered, ReceivingBuffersStayWhereTheyAre)
 }
 
 // What the kernel refuses, it is done without.
-TEST_F(TcpLendRegistered, ARefusalIsNoError)
+TEST_F(TcpZerocopyRegistered, ARefusalIsNoError)
 {
     make();
     ASSERT_EQ(0, madvise(first, 2 * HUGE, MADV_NOHUGEPAGE));
     ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
     EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
     exchange(first, 512 << 10, &mr);
-    EXPECT_EQ(0u, tx()->lent);
+    EXPECT_EQ(0u, tx()->zerocopy_bytes);
 }
 
 } // namespace

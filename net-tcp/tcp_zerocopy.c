@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Large chunks, uncopied: the sending side's pages are put into a pipe by reference (vmsplice) and
+ * Large chunks without a copy: the sending side's pages are put into a pipe by reference (vmsplice) and
  * from there into the socket (splice). Linux then sends those pages, and on loopback and virtual
  * links queues them for the receiver as they are, where it would copy those of MSG_ZEROCOPY.
  */
@@ -20,36 +20,36 @@
 
 enum {
     PIPE_BYTES = 256 * 1024, /* in the pipe at once; the kernel counts them against the user */
-    RECEIPTS = 64            /* bytes of receipts that are read at once */
+    ACK_BYTES = 64           /* acknowledgement bytes that are read at once */
 };
 
-void tcp_lend_init(struct stream *s)
+void tcp_zerocopy_init(struct stream *s)
 {
-    s->pipe = (struct lend_pipe){.rd = -1, .wr = -1};
+    s->pipe = (struct zerocopy_pipe){.rd = -1, .wr = -1};
 }
 
-static void close_pipe(struct lend_pipe *p)
+static void close_pipe(struct zerocopy_pipe *p)
 {
     if (p->rd >= 0) {
         close(p->rd);
         close(p->wr);
     }
-    *p = (struct lend_pipe){.rd = -1, .wr = -1};
+    *p = (struct zerocopy_pipe){.rd = -1, .wr = -1};
 }
 
-void tcp_lend_close(struct stream *s)
+void tcp_zerocopy_close(struct stream *s)
 {
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     close_pipe(&s->pipe);
     /* What is still under way would arrive with whatever its pages hold by then: a reset, at once,
      * whoever else has the descriptor. */
-    if (s->lent != s->receipted)
+    if (s->zerocopy_sent != s->zerocopy_acked)
         connect(s->fd, &nobody, sizeof(nobody));
 }
 
 /* A pipe must not take descriptors that the process may need: with half of them in use, there is
  * none. */
-static int open_pipe(struct lend_pipe *p)
+static int open_pipe(struct zerocopy_pipe *p)
 {
     struct rlimit files;
     int fd[2];
@@ -62,7 +62,7 @@ static int open_pipe(struct lend_pipe *p)
     }
     /* Refused where the user has many pipes already: a smaller one does too. */
     (void)fcntl(fd[1], F_SETPIPE_SZ, PIPE_BYTES);
-    *p = (struct lend_pipe){.rd = fd[0], .wr = fd[1]};
+    *p = (struct zerocopy_pipe){.rd = fd[0], .wr = fd[1]};
     return 0;
 }
 
@@ -70,7 +70,7 @@ static int open_pipe(struct lend_pipe *p)
  * splice knows no MSG_NOSIGNAL: on a stream that the peer has closed the calling thread would get a
  * SIGPIPE. It is blocked meanwhile, and one that came is taken away again.
  */
-static ssize_t splice_quietly(int from, int to, size_t len)
+static ssize_t splice_nosignal(int from, int to, size_t len)
 {
     sigset_t sigpipe, before, pending;
     struct timespec at_once = {0};
@@ -91,9 +91,9 @@ static ssize_t splice_quietly(int from, int to, size_t len)
     return n < 0 ? -code : n;
 }
 
-ssize_t tcp_lend(struct stream *s, const struct iovec *iov, int count)
+ssize_t tcp_zerocopy_write(struct stream *s, const struct iovec *iov, int count)
 {
-    struct lend_pipe *p = &s->pipe;
+    struct zerocopy_pipe *p = &s->pipe;
     if (p->rd < 0 && open_pipe(p) < 0)
         return -EOPNOTSUPP;
     if (p->held == 0) {
@@ -104,7 +104,7 @@ ssize_t tcp_lend(struct stream *s, const struct iovec *iov, int count)
             return -EOPNOTSUPP; /* ENOSYS, EFAULT for memory without pages of its own, ... */
         p->held = (size_t)n;
     }
-    ssize_t n = splice_quietly(p->rd, s->fd, p->held);
+    ssize_t n = splice_nosignal(p->rd, s->fd, p->held);
     if (n == -EINVAL || n == -ENOSYS || n == -EOPNOTSUPP) {
         close_pipe(p);
         return -EOPNOTSUPP;
@@ -114,24 +114,26 @@ ssize_t tcp_lend(struct stream *s, const struct iovec *iov, int count)
     return n == 0 ? -EAGAIN : n;
 }
 
-/* Each byte that comes is the number of chunks of the stream that the peer has in its memory. */
+/* Each byte that comes is a number of chunks that the peer acknowledges. */
 static int collect(struct tcp_lane *t, struct stream *s)
 {
-    while (s->receipted != s->lent) {
-        uint8_t b[RECEIPTS];
+    while (s->zerocopy_acked != s->zerocopy_sent) {
+        uint8_t b[ACK_BYTES];
         ssize_t n = recv(s->fd, b, sizeof(b), MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return 0;
         if (n <= 0)
-            return tcp_dead(t, s, n < 0 ? -errno : -ECONNRESET, "waiting for the peer's receipt");
+            return tcp_dead(t, s, n < 0 ? -errno : -ECONNRESET,
+                            "waiting for the peer's acknowledgement of a zero-copy chunk");
         for (ssize_t i = 0; i < n; i++) {
-            if (b[i] == 0 || b[i] > s->lent - s->receipted)
-                return tcp_dead(t, s, -EPROTO,
-                                "reading receipts: these are for more than was sent");
-            s->receipted += b[i];
-            t->stats.receipts += b[i];
+            if (b[i] == 0 || b[i] > s->zerocopy_sent - s->zerocopy_acked)
+                return tcp_dead(
+                    t, s, -EPROTO,
+                    "reading zero-copy acknowledgements: these are for more than was sent");
+            s->zerocopy_acked += b[i];
+            t->stats.zerocopy_acks += b[i];
         }
         if ((size_t)n < sizeof(b))
             return 0;
@@ -139,18 +141,18 @@ static int collect(struct tcp_lane *t, struct stream *s)
     return 0;
 }
 
-int tcp_lend_settle(struct tcp_lane *t)
+int tcp_zerocopy_settle(struct tcp_lane *t)
 {
     for (int i = 0; i < t->nstreams; i++) {
         int rc = collect(t, &t->s[i]);
         if (rc < 0)
             return rc;
     }
-    for (uint32_t p = t->freed; p != t->dealt; p++) {
+    for (uint32_t p = t->freed; p != t->assigned; p++) {
         struct tx_frame *f = &t->q[p % TXQ];
-        if (f->state == TX_LENT && (int32_t)(t->s[f->stream].receipted - f->nth) >= 0) {
+        if (f->state == TX_UNACKED && (int32_t)(t->s[f->stream].zerocopy_acked - f->ack_nth) >= 0) {
             f->state = TX_SENT;
-            t->unreceipted--;
+            t->unacked--;
         }
     }
     return 0;

@@ -1,0 +1,13 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* How a TCP lane dies. */
+#include "net-tcp/tcp_priv.h"
+
+int tcp_dead(struct tcp_lane *t, const struct stream *s, int code, const char *doing)
+{
+    char why[128];
+    if (t->l.err.code == 0)
+        pvn_err_set(&t->l.err, code, "TCP stream %d of %d on %s, %s: %s", (int)(s - t->s) + 1,
+                    t->nstreams, t->cfg.name, doing, pvn_strerror(code, why, sizeof(why)));
+    return t->l.err.code;
+}
