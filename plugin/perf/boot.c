@@ -15,7 +15,14 @@
 
 #define FRAME_MAGIC 0x70766e62u /* also tells a machine of the other byte order */
 
-enum { FRAME_DATA = 1, FRAME_ABORT = 2 };
+enum {
+    FRAME_DATA = 1,
+    FRAME_ABORT = 2,
+    FRAME_STOP = 3, /* the sender was interrupted, or has heard of it, and has come to rest */
+    FRAME_REST = 4  /* from rank 0: all have */
+};
+
+#define STOP_TIMEOUT 2.0 /* seconds for all ranks to come to rest */
 
 struct frame {
     uint32_t magic;
@@ -171,8 +178,32 @@ static int peer_of(const struct pvn_boot *b, int i)
     return b->rank == 0 ? i : 0;
 }
 
+static int canceled(struct pvn_boot *b)
+{
+    b->stopped = 1;
+    snprintf(b->why, sizeof(b->why), "interrupted");
+    return -ECANCELED;
+}
+
+/* Between two frames only, so that the stream stays one of whole frames. */
+static int wait_frame(struct pvn_boot *b, int fd, double deadline)
+{
+    for (;;) {
+        double until = pvn_boot_now() + 0.1;
+        int rc;
+
+        if (b->stop && *b->stop)
+            return -ECANCELED;
+        rc = wait_fd(fd, POLLIN, until < deadline ? until : deadline, b);
+        if (rc != -ETIMEDOUT || pvn_boot_now() >= deadline)
+            return rc;
+    }
+}
+
 static int lost(struct pvn_boot *b, int peer, int rc)
 {
+    if (rc == -ECANCELED)
+        return canceled(b);
     if (rc == -ETIMEDOUT)
         snprintf(b->why, sizeof(b->why), "rank %d did not answer for %.0f s (see --timeout)", peer,
                  b->timeout);
@@ -200,12 +231,18 @@ static int read_abort(struct pvn_boot *b, int fd, const struct frame *f, double 
 static int read_frame(struct pvn_boot *b, int peer, int fd, void *data, size_t len, double deadline)
 {
     struct frame f;
-    int rc = pvn_boot_recv(fd, &f, sizeof(f), deadline, b);
+    int rc = wait_frame(b, fd, deadline);
 
+    if (!rc)
+        rc = pvn_boot_recv(fd, &f, sizeof(f), deadline, b);
     if (rc)
         return lost(b, peer, rc);
     if (f.magic == FRAME_MAGIC && f.kind == FRAME_ABORT)
         return read_abort(b, fd, &f, deadline);
+    if (f.magic == FRAME_MAGIC && f.kind == FRAME_STOP) {
+        b->at_rest = peer;
+        return canceled(b);
+    }
     if (f.magic != FRAME_MAGIC || f.kind != FRAME_DATA || f.len != len) {
         snprintf(b->why, sizeof(b->why),
                  "rank %d sent %u bytes where %zu were due: are all ranks started with the same "
@@ -315,9 +352,13 @@ int pvn_boot_check(struct pvn_boot *b)
         if (p.revents & (POLLRDHUP | POLLHUP | POLLERR))
             return drain(b, peer_of(b, i), b->fd[i]);
         /* A peer that is merely ahead of us has sent its next block: that stays where it is. */
-        if (recv(b->fd[i], &f, sizeof(f), MSG_PEEK | MSG_DONTWAIT) == (ssize_t)sizeof(f) &&
-            f.magic == FRAME_MAGIC && f.kind == FRAME_ABORT)
+        if (recv(b->fd[i], &f, sizeof(f), MSG_PEEK | MSG_DONTWAIT) != (ssize_t)sizeof(f) ||
+            f.magic != FRAME_MAGIC)
+            continue;
+        if (f.kind == FRAME_ABORT)
             return drain(b, peer_of(b, i), b->fd[i]);
+        if (f.kind == FRAME_STOP)
+            return canceled(b);
     }
     return 0;
 }
@@ -331,11 +372,67 @@ void pvn_boot_abort(struct pvn_boot *b, const char *reason)
     int first = b->rank == 0 ? 1 : 0;
     int last = b->rank == 0 ? b->nranks : 1;
 
-    if (b->told || !b->fd)
+    if (b->reported || !b->fd)
         return;
-    b->told = 1;
+    b->reported = 1;
     snprintf(msg.text, sizeof(msg.text), "%s", reason);
     msg.f.len = (uint32_t)strlen(msg.text);
     for (int i = first; i < last; i++)
         pvn_boot_send(b->fd[i], &msg, sizeof(msg.f) + msg.f.len, pvn_boot_now() + 0.2, NULL);
+}
+
+static int send_bare(int fd, int rank, int kind, double deadline)
+{
+    struct frame f = {FRAME_MAGIC, (uint16_t)kind, (uint16_t)rank, 0};
+
+    return pvn_boot_send(fd, &f, sizeof(f), deadline, NULL);
+}
+
+/* Throws away what a peer has sent before a frame of this kind. */
+static int skip_to(int fd, int kind, double deadline)
+{
+    char skip[4096];
+    struct frame f;
+
+    for (;;) {
+        int rc = pvn_boot_recv(fd, &f, sizeof(f), deadline, NULL);
+
+        if (rc)
+            return rc;
+        if (f.magic != FRAME_MAGIC)
+            return -EPROTO;
+        if (f.kind == kind)
+            return 0;
+        while (f.len && !rc) {
+            uint32_t n = f.len < sizeof(skip) ? f.len : (uint32_t)sizeof(skip);
+
+            rc = pvn_boot_recv(fd, skip, n, deadline, NULL);
+            f.len -= n;
+        }
+        if (rc)
+            return rc;
+    }
+}
+
+void pvn_boot_stop(struct pvn_boot *b)
+{
+    double deadline = pvn_boot_now() + STOP_TIMEOUT;
+
+    if (b->reported || !b->fd)
+        return;
+    b->reported = 1;
+    if (b->rank != 0) {
+        if (!send_bare(b->fd[0], b->rank, FRAME_STOP, deadline))
+            skip_to(b->fd[0], FRAME_REST, deadline);
+        return;
+    }
+    for (int i = 1; i < b->nranks; i++)
+        send_bare(b->fd[i], 0, FRAME_STOP, deadline);
+    /* The one whose frame ended a wait of rank 0's has sent its only one. */
+    for (int i = 1; i < b->nranks; i++) {
+        if (i != b->at_rest)
+            skip_to(b->fd[i], FRAME_STOP, deadline);
+    }
+    for (int i = 1; i < b->nranks; i++)
+        send_bare(b->fd[i], 0, FRAME_REST, deadline);
 }

@@ -8,11 +8,12 @@
  * Every wait has a deadline, and the end of any rank reaches all others: a rank that fails sends
  * its reason to rank 0 (pvn_boot_abort), rank 0 passes it on, and a rank that dies without a word
  * is seen by its closed socket. One thread per boot. Errors: negative errno, with a sentence in
- * `why`.
+ * `why`; -ECANCELED: this rank or another one was interrupted, and pvn_boot_stop is due.
  */
 #ifndef PVN_PERF_BOOT_H
 #define PVN_PERF_BOOT_H
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,10 +27,13 @@ extern "C" {
 struct pvn_boot {
     int rank;
     int nranks;
-    int *fd;                 /* rank 0: one per rank, fd[0] unused; others: fd[0] leads to rank 0 */
-    double timeout;          /* seconds that any one wait may take */
-    int told;                /* the others know already that this run has ended */
-    void (*tick)(void *arg); /* called at least every 100 ms of waiting; may be NULL */
+    int *fd;        /* rank 0: one per rank, fd[0] unused; others: fd[0] leads to rank 0 */
+    double timeout; /* seconds that any one wait may take */
+    int reported;   /* the others know already why this rank ends */
+    const volatile sig_atomic_t *stop; /* waiting ends when it is set; NULL: nothing interrupts */
+    int stopped;                       /* this rank or another one was interrupted */
+    int at_rest;                       /* rank 0: the rank whose stop was read already; 0: none */
+    void (*tick)(void *arg);           /* called at least every 100 ms of waiting; may be NULL */
     void *tick_arg;
     int heard; /* why came from another rank, in words */
     char why[384];
@@ -57,8 +61,11 @@ int pvn_boot_share(struct pvn_boot *b, void *data, size_t len);
 
 /* 0 while all is well; -ECONNABORTED when another rank failed or ended. Never waits. */
 int pvn_boot_check(struct pvn_boot *b);
-/* Tells the others why this rank ends. Best effort, does not wait. */
+/* Reports to the others why this rank ends. Best effort, does not wait. */
 void pvn_boot_abort(struct pvn_boot *b, const char *reason);
+/* After an interruption, in every rank: returns when all of them have come to rest here, or after
+ * two seconds. Nothing else may be exchanged afterwards. */
+void pvn_boot_stop(struct pvn_boot *b);
 
 /*
  * Whole buffers with a deadline in monotonic seconds: 0, -ETIMEDOUT, -ECONNRESET or another errno.

@@ -86,7 +86,7 @@ static int try_listen(const struct addrinfo *ai)
 }
 
 /*
- * On the address the others were told, so that nothing more is opened than needed; where that
+ * On the address that the others connect to, so that nothing more is opened than needed; where that
  * address is not this machine's own (behind a NAT, say), on all.
  */
 static int open_listener(const struct pvn_boot_tcp *t, char *why, size_t why_len)

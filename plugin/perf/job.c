@@ -22,6 +22,9 @@
 
 /* Beside pvn_perf_exit, from a rank to its parent. */
 #define WRONG_THEN_FAILED 4
+#define RANK_INTERRUPTED  5
+
+#define INTERRUPTED "interrupted" /* the reason that ranks without a part in a job are given */
 
 #define GRACE 3.0 /* seconds the other ranks have to end after one has failed */
 #define STUCK_EXTRA                                                                                \
@@ -44,7 +47,9 @@ struct watch {
     struct pvn_row row;
     size_t row_got;
     int wrong;
+    int interrupted;
     double failed_at; /* 0: not */
+    double stop_at;   /* when the ranks were asked to end, 0: not */
 };
 
 /*
@@ -118,6 +123,7 @@ static _Noreturn void rank_main(const struct pvn_job *j, int rank, const struct 
     r->boot = *boot;
     r->boot.tick = beat_tick;
     r->boot.tick_arg = beat;
+    r->boot.stop = &pvn_stop_flag;
     r->beat = beat;
     r->row_fd = rank == 0 ? row_fd : -1;
     pvn_rank_find_plugin(r);
@@ -132,6 +138,10 @@ static _Noreturn void rank_main(const struct pvn_job *j, int rank, const struct 
     pvn_rank_close(r);
     pvn_rank_doorbells(r);
     fflush(NULL);
+    if (r->status == PVN_PERF_INTERRUPTED)
+        _exit(r->wrong ? PVN_PERF_WRONG : RANK_INTERRUPTED);
+    if (r->status == PVN_PERF_FAILED)
+        pvn_rank_error(r);
     if (r->status == PVN_PERF_FAILED)
         _exit(r->wrong ? WRONG_THEN_FAILED
                        : PVN_PERF_FAILED); /* whatever the plugin left behind must not run */
@@ -147,10 +157,15 @@ static void fail_watch(struct watch *w)
         w->failed_at = pvn_boot_now();
 }
 
-/* Wrong data is the graver news: whatever failed besides has been printed. */
+/* Wrong data outranks the rest: whatever failed besides has been printed. */
 static int watch_status(const struct watch *w)
 {
-    return w->wrong ? PVN_PERF_WRONG : w->failed_at > 0 ? PVN_PERF_FAILED : PVN_PERF_OK;
+    if (w->wrong)
+        return PVN_PERF_WRONG;
+    /* Ranks that lost each other on the way to an end that was asked for did not fail. */
+    if (w->interrupted || w->stop_at > 0)
+        return PVN_PERF_INTERRUPTED;
+    return w->failed_at > 0 ? PVN_PERF_FAILED : PVN_PERF_OK;
 }
 
 static void read_rows(struct watch *w)
@@ -176,7 +191,9 @@ static void child_ended(struct watch *w, int i, int st)
 
     w->child[i].pid = 0;
     w->alive--;
-    if (WIFSIGNALED(st)) {
+    if (WIFEXITED(st) && WEXITSTATUS(st) == RANK_INTERRUPTED) {
+        w->interrupted = 1;
+    } else if (WIFSIGNALED(st)) {
         if (!w->child[i].killed)
             fprintf(stderr, "pvn-perf: rank %d was killed by signal %d (%s)\n", rank, WTERMSIG(st),
                     strsignal(WTERMSIG(st)));
@@ -245,6 +262,18 @@ static void kill_rest(struct watch *w, double now)
     }
 }
 
+/* Passes an interruption on to the ranks, once. */
+static void stop_children(struct watch *w, double now)
+{
+    if (w->stop_at > 0)
+        return;
+    w->stop_at = now;
+    for (int i = 0; i < w->n; i++) {
+        if (w->child[i].pid)
+            kill(w->child[i].pid, pvn_stop_flag == SIGPIPE ? SIGTERM : pvn_stop_flag);
+    }
+}
+
 static void watch_children(struct watch *w)
 {
     struct pollfd p = {.fd = w->row_fd, .events = POLLIN};
@@ -252,7 +281,7 @@ static void watch_children(struct watch *w)
     while (w->alive) {
         double now;
 
-        /* After the writer has closed it, the pipe would be ready at once and for ever. */
+        /* After the writer has closed it, the pipe would be ready at once, always. */
         if (p.fd >= 0 && poll(&p, 1, 50) > 0 && (p.revents & POLLHUP) && !(p.revents & POLLIN))
             p.fd = -1;
         else if (p.fd < 0)
@@ -262,7 +291,10 @@ static void watch_children(struct watch *w)
         reap(w);
         now = pvn_boot_now();
         find_stuck(w, now);
-        if (w->failed_at > 0 && now - w->failed_at > GRACE)
+        if (pvn_stop_flag)
+            stop_children(w, now);
+        if ((w->failed_at > 0 && now - w->failed_at > GRACE) ||
+            (w->stop_at > 0 && (now - w->stop_at > GRACE || pvn_stop_insists())))
             kill_rest(w, now);
     }
     if (w->row_fd >= 0)
@@ -354,7 +386,11 @@ static int agree(struct pvn_boot *whole, int status, double timeout)
     /* Ranks without a part in this job wait for it here, however long it takes. */
     whole->timeout = 86400;
     if (!all || pvn_boot_allgather(whole, &mine, all, sizeof(mine))) {
-        if (all && status != PVN_PERF_FAILED)
+        if (whole->stopped || (whole->heard && strcmp(whole->why, INTERRUPTED) == 0)) {
+            free(all);
+            return PVN_PERF_INTERRUPTED;
+        }
+        if (all && status != PVN_PERF_FAILED && !whole->heard)
             fprintf(stderr, "pvn-perf: rank %d ends: %s\n", whole->rank, whole->why);
         status = PVN_PERF_FAILED;
     }
@@ -400,6 +436,11 @@ int pvn_job_run_rank(const struct pvn_job *j, struct pvn_boot *whole)
     }
     status = watch_status(&w);
     watch_close(&w);
+    if (status == PVN_PERF_INTERRUPTED) {
+        /* Ranks without a part in this job wait for its end. */
+        pvn_boot_abort(whole, INTERRUPTED);
+        return status;
+    }
     if (w.failed_at > 0) {
         /* The child may have died without a word, and this process keeps its sockets open. */
         snprintf(why, sizeof(why), "rank %d failed", whole->rank);

@@ -11,8 +11,9 @@ libpvn_perf_la_SOURCES = plugin/perf/boot.c plugin/perf/boot.h plugin/perf/boot_
     plugin/perf/boot_tcp.h plugin/perf/job.c plugin/perf/job.h plugin/perf/launch_env.c \
     plugin/perf/launch_env.h plugin/perf/model.c plugin/perf/model.h plugin/perf/opts.c \
     plugin/perf/opts.h plugin/perf/output.c plugin/perf/own_stats.c plugin/perf/own_stats.h plugin/perf/p2p.c plugin/perf/plot.c \
-    plugin/perf/rank.c plugin/perf/rank.h plugin/perf/report.c plugin/perf/report.h \
-    plugin/perf/ring.c plugin/perf/row.h plugin/perf/values.c plugin/perf/values.h
+    plugin/perf/rank.c plugin/perf/rank_fail.c plugin/perf/rank.h plugin/perf/report.c plugin/perf/report.h \
+    plugin/perf/ring.c plugin/perf/row.h plugin/perf/run_info.c plugin/perf/run_info.h \
+    plugin/perf/sha256.c plugin/perf/sha256.h plugin/perf/stop.c plugin/perf/stop.h plugin/perf/values.c plugin/perf/values.h
 libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\"
 libpvn_perf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 libpvn_perf_la_LIBADD = libpvn-netdrv.la libpvn-core.la $(JANSSON_LIBS) -lm
@@ -22,3 +23,5 @@ pvn_perf_SOURCES = plugin/perf/main.c
 pvn_perf_LDADD = libpvn-perf.la
 dist_man_MANS += plugin/perf/pvn-perf.1
 dist_pvn_bashcomp_DATA += plugin/perf/pvn-perf.bash
+pvn_perf_schemadir = $(pkgdatadir)
+dist_pvn_perf_schema_DATA = plugin/perf/pvn-perf.schema.json

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "perf/job.h"
 #include "perf/launch_env.h"
 #include "perf/report.h"
+#include "perf/stop.h"
 
 /* How many ranks this run has and who starts them. */
 struct place {
@@ -66,7 +68,7 @@ static int find_place(struct place *p, const struct pvn_perf_opts *o)
     if (!le.launcher)
         return PVN_PERF_OK;
     if (o->nnetns)
-        return usage_error("--netns is for ranks started here: give --ranks N");
+        return usage_error("--netns is for ranks that are started here: give --ranks N");
     if (o->mode == PVN_PERF_P2P && le.nranks != 2) {
         snprintf(why, sizeof(why),
                  "p2p is between 2 ranks; %s started %d (--ranks 2 starts them here)", le.launcher,
@@ -107,7 +109,7 @@ static int run_jobs(const struct pvn_perf_opts *o, struct place *p, struct pvn_r
 
                 status = rc > status ? rc : status;
                 /* After a failure the ranks of a launcher have lost each other. */
-                if (rc == PVN_PERF_FAILED || (rc != PVN_PERF_OK && p->external))
+                if (rc >= PVN_PERF_FAILED || (rc != PVN_PERF_OK && p->external))
                     return status;
             }
         }
@@ -136,9 +138,13 @@ static int print_params(void)
 static int run(int argc, char **argv)
 {
     static struct pvn_perf_opts o;
+    static struct pvn_run_info info;
     struct pvn_report rep;
     struct place place;
-    int rc = pvn_perf_opts_parse(&o, argc, argv);
+    int rc;
+
+    pvn_run_info(&info, argc, argv);
+    rc = pvn_perf_opts_parse(&o, argc, argv);
 
     if (rc != PVN_PERF_OK)
         return rc == PVN_PERF_HELP ? PVN_PERF_OK : rc;
@@ -147,9 +153,19 @@ static int run(int argc, char **argv)
     rc = find_place(&place, &o);
     if (rc != PVN_PERF_OK)
         return rc;
-    pvn_report_open(&rep, &o);
+    /* Before anything is measured, for the files may not be writable. */
+    if (pvn_report_open(&rep, &o, place.rank == 0, &info)) {
+        if (place.external)
+            pvn_boot_abort(&place.boot, "rank 0 cannot write its files");
+        return PVN_PERF_FAILED;
+    }
+    rep.external = place.external;
+    pvn_stop_catch();
+    place.boot.stop = &pvn_stop_flag;
     rc = run_jobs(&o, &place, &rep);
-    if (place.rank == 0 && pvn_report_close(&rep, rc) && rc == PVN_PERF_OK)
+    if (rc == PVN_PERF_INTERRUPTED)
+        rc += pvn_stop_flag ? pvn_stop_flag : SIGTERM;
+    if (pvn_report_close(&rep, rc) && rc == PVN_PERF_OK)
         rc = PVN_PERF_FAILED;
     if (place.external)
         pvn_boot_close(&place.boot);
@@ -162,6 +178,8 @@ int main(int argc, char **argv)
 
     if (fflush(stdout) == 0 && !ferror(stdout))
         return rc;
-    fprintf(stderr, "pvn-perf: standard output cannot be written\n");
+    /* Whoever closes the pipe has read enough: no message, as with other tools. */
+    if (errno != EPIPE && pvn_stop_flag != SIGPIPE)
+        fprintf(stderr, "pvn-perf: standard output cannot be written: %s\n", strerror(errno));
     return rc == PVN_PERF_OK ? PVN_PERF_FAILED : rc;
 }

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,6 +157,23 @@ static int pick_version(struct pvn_netdrv *d, int abi, char *msg, size_t msg_len
     return -EPROTO;
 }
 
+/* A name without a path was searched for by the loader: which file it found. */
+static int name_file(struct pvn_netdrv *d)
+{
+    struct link_map *map = NULL;
+    char *path;
+
+    if (strchr(d->path, '/') || dlinfo(d->dl, RTLD_DI_LINKMAP, &map) != 0 || !map || !map->l_name ||
+        !map->l_name[0])
+        return 0;
+    path = strdup(map->l_name);
+    if (!path)
+        return -ENOMEM;
+    free(d->path);
+    d->path = path;
+    return 0;
+}
+
 int pvn_netdrv_open(const char *what, int abi, struct pvn_netdrv **drv, char *msg, size_t msg_len)
 {
     size_t len = strlen(what);
@@ -182,6 +200,9 @@ int pvn_netdrv_open(const char *what, int abi, struct pvn_netdrv **drv, char *ms
         rc = -ENOENT;
         goto fail;
     }
+    rc = name_file(d);
+    if (rc)
+        goto no_memory;
     rc = pick_version(d, abi, msg, msg_len);
     if (rc)
         goto fail;

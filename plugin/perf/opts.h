@@ -25,8 +25,9 @@ enum pvn_perf_exit {
     PVN_PERF_OK = 0,
     PVN_PERF_WRONG = 1, /* data was wrong */
     PVN_PERF_USAGE = 2,
-    PVN_PERF_FAILED = 3, /* the plugin or the environment failed */
-    PVN_PERF_HELP = -1   /* text was printed, nothing else is to do: status 0 */
+    PVN_PERF_FAILED = 3,        /* the plugin or the environment failed */
+    PVN_PERF_INTERRUPTED = 128, /* plus the signal's number */
+    PVN_PERF_HELP = -1          /* text was printed, nothing else is to do: status 0 */
 };
 
 struct pvn_perf_plugin {

@@ -8,17 +8,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
+#include "base/log.h"
+#include "base/param.h"
 #include "base/version.h"
+#include "perf/boot.h"
 #include "perf/report.h"
+
+/* Goes up with every change that a reader of the old JSON would stumble over. */
+#define PVN_REPORT_FORMAT 1
+#define OWN_NAME          "pvrdma" /* as this project's plugin calls itself */
 
 static const char *mode_name(const struct pvn_perf_opts *o)
 {
     return o->mode == PVN_PERF_P2P ? "p2p" : o->mode == PVN_PERF_RING ? "ring" : "scale";
 }
 
+static json_t *real_or_null(bool known, double v)
+{
+    return known ? json_real(v) : json_null();
+}
+
+static json_t *text_or_null(const char *s)
+{
+    return s[0] ? json_string(s) : json_null();
+}
+
 static json_t *result_json(const struct pvn_report *rep, const struct pvn_row *row)
 {
     const struct pvn_row_result *r = &row->u.result;
+    bool latency = strcmp(r->test, "latency") == 0, idle = strcmp(r->test, "idle") == 0;
+    char via[24];
     json_t *j =
         json_pack("{ss ss ss si si si si si si sI sI}", "plugin", rep->o->plugin[row->plugin].name,
                   "test", r->test, "item", r->item, "abi", row->abi, "repeat", row->repeat, "ranks",
@@ -27,18 +47,21 @@ static json_t *result_json(const struct pvn_report *rep, const struct pvn_row *r
 
     if (!j)
         return NULL;
+    json_object_set_new(j, "via", text_or_null(pvn_via_text(r->via, via, sizeof(via))));
+    json_object_set_new(j, "lanes", text_or_null(r->lanes));
     json_object_set_new(j, "time_us", json_real(r->time_us));
-    if (strcmp(r->test, "latency") == 0) {
+    if (latency) {
         json_object_set_new(j, "min_us", json_real(r->min_us));
         json_object_set_new(j, "p99_us", json_real(r->p99_us));
-    } else {
+    }
+    if (pvn_report_has_bandwidth(r)) {
         json_object_set_new(j, "algbw_MBps", json_real(r->algbw));
-        json_object_set_new(j, "busbw_MBps", json_real(r->busbw));
-        json_object_set_new(j, "cpu_s_per_GB", json_real(r->cpu));
+        json_object_set_new(j, "busbw_MBps", real_or_null(pvn_report_has_busbw(r), r->busbw));
+        json_object_set_new(j, "cpu_s_per_GB", real_or_null(pvn_report_has_cpu(r), r->cpu));
     }
     if (r->rate > 0)
         json_object_set_new(j, "messages_per_s", json_real(r->rate));
-    if (strcmp(r->test, "idle") == 0)
+    if (idle)
         json_object_set_new(j, "rss_KiB_per_comm", json_real(r->rss));
     json_object_set_new(j, "checked", json_boolean(r->errors >= 0));
     if (r->errors >= 0)
@@ -79,25 +102,129 @@ static json_t *summary_json(const struct pvn_report *rep)
 
     for (int i = 0; sum && i < n; i++) {
         const struct pvn_summary *s = &sum[i];
-        int is_time = pvn_report_is_time(&s->key);
+        const char *what = pvn_report_is_time(&s->key)     ? "time"
+                           : pvn_report_has_busbw(&s->key) ? "busbw"
+                                                           : "algbw";
+        char via[24];
+        json_t *j = json_pack(
+            "{ss ss ss si sI si ss ss sf sf sf}", "plugin", rep->o->plugin[s->plugin].name, "test",
+            s->key.test, "item", s->key.item, "ranks", s->key.ranks, "bytes",
+            (json_int_t)s->key.bytes, "repeats", s->n, "value", what, "unit",
+            what[0] == 't' ? "us" : "MBps", "median", s->median, "min", s->low, "max", s->high);
 
-        json_array_append_new(list, json_pack("{ss ss ss si sI si ss sf sf sf sf sf}", "plugin",
-                                              rep->o->plugin[s->plugin].name, "test", s->key.test,
-                                              "item", s->key.item, "ranks", s->key.ranks, "bytes",
-                                              (json_int_t)s->key.bytes, "repeats", s->n, "unit",
-                                              is_time ? "us" : "MBps", "median", s->median, "min",
-                                              s->low, "max", s->high, "cpu_s_per_GB", s->cpu,
-                                              "messages_per_s", s->rate));
+        json_object_set_new(j, "via", text_or_null(pvn_via_text(s->via, via, sizeof(via))));
+        json_object_set_new(j, "cpu_s_per_GB", real_or_null(pvn_report_has_cpu(&s->key), s->cpu));
+        json_object_set_new(j, "messages_per_s", real_or_null(s->rate > 0, s->rate));
+        json_array_append_new(list, j);
     }
     free(sum);
     return list;
 }
 
+/* ---- the run ---- */
+
+/* Sets what --env says for one plugin; old[i] is what was there, to be put back. */
+static void swap_env(const struct pvn_perf_opts *o, const char *plugin, char **old, bool back)
+{
+    for (int i = 0; i < o->nenv; i++) {
+        int k = back ? o->nenv - 1 - i : i;
+        const struct pvn_perf_env *e = &o->env[k];
+
+        if (e->plugin[0] && strcmp(e->plugin, plugin) != 0)
+            continue;
+        if (!back) {
+            old[k] = getenv(e->key) ? strdup(getenv(e->key)) : NULL;
+            setenv(e->key, e->value, 1);
+        } else if (old[k]) {
+            setenv(e->key, old[k], 1);
+            free(old[k]);
+        } else {
+            unsetenv(e->key);
+        }
+    }
+}
+
+/* The parameters of this project's plugin, as they were in effect for the ranks; null for others,
+ * and where a value is refused. */
+static json_t *parameters_json(const struct pvn_perf_opts *o, const char *plugin)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    char *old[PVN_PERF_MAX_ENV] = {NULL};
+    json_t *j = json_null();
+    size_t count;
+    const struct pvn_param_def *table = pvn_param_table(&count);
+
+    swap_env(o, plugin, old, false);
+    pvn_log_set_level(PVN_LOG_NONE); /* the ranks have warned already */
+    if (pvn_params_load(&err) == 0) {
+        j = json_object();
+        for (size_t i = 0; i < count; i++) {
+            char text[PVN_PARAM_STR_LEN], name[128];
+
+            snprintf(name, sizeof(name), PVN_PARAM_PREFIX "%s", table[i].name);
+            json_object_set_new(
+                j, name,
+                json_string(pvn_param_format(&table[i], pvn_params_get(), text, sizeof(text))));
+        }
+    }
+    pvn_params_unload();
+    swap_env(o, plugin, old, true);
+    return j;
+}
+
+static json_t *plugins_json(const struct pvn_report *rep)
+{
+    json_t *list = json_array();
+
+    for (int p = 0; p < rep->o->nplugins; p++) {
+        const char *name = rep->o->plugin[p].name;
+        const struct pvn_row *row = NULL;
+        json_t *j;
+
+        for (int i = 0; i < rep->nrows && !row; i++) {
+            if (rep->row[i].kind == PVN_ROW_PLUGIN && rep->row[i].plugin == p)
+                row = &rep->row[i];
+        }
+        if (!row)
+            continue; /* it was not loaded */
+        j = json_pack("{ss ss si ss}", "plugin", name, "name", row->u.plugin.name, "abi", row->abi,
+                      "path", row->u.plugin.path);
+        json_object_set_new(j, "sha256", text_or_null(row->u.plugin.sha256));
+        json_object_set_new(j, "parameters",
+                            strcmp(row->u.plugin.name, OWN_NAME) == 0
+                                ? parameters_json(rep->o, name)
+                                : json_null());
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+static json_t *root_json(const struct pvn_report *rep, int status)
+{
+    const struct pvn_run_info *run = &rep->run;
+    json_t *command = json_array();
+    json_t *root =
+        json_pack("{ss si ss ss ss ss sb sb si}", "schema", "pvn-perf.schema.json", "format",
+                  PVN_REPORT_FORMAT, "tool", "pvn-perf", "version", pvn_version(), "mode",
+                  mode_name(rep->o), "started", run->started, "ok", status == PVN_PERF_OK,
+                  "interrupted", status >= PVN_PERF_INTERRUPTED, "status", status);
+
+    for (int i = 0; i < run->argc; i++)
+        json_array_append_new(command, json_string(run->argv[i]));
+    json_object_set_new(root, "error", text_or_null(rep->error));
+    json_object_set_new(root, "command", command);
+    json_object_set_new(root, "seconds", json_real(pvn_boot_now() - run->began));
+    json_object_set_new(root, "host", json_string(run->host));
+    json_object_set_new(root, "kernel", json_string(run->kernel));
+    json_object_set_new(root, "cpu", text_or_null(run->cpu));
+    json_object_set_new(root, "cpus", json_integer(run->cpus));
+    json_object_set_new(root, "preset", text_or_null(rep->o->preset));
+    return root;
+}
+
 int pvn_report_json(const struct pvn_report *rep, FILE *f, int status)
 {
-    json_t *root =
-        json_pack("{ss ss ss sb si}", "tool", "pvn-perf", "version", pvn_version(), "mode",
-                  mode_name(rep->o), "ok", status == PVN_PERF_OK, "status", status);
+    json_t *root = root_json(rep, status);
     json_t *devices = json_array(), *results = json_array(), *doorbells = json_array();
     int rc;
 
@@ -108,10 +235,10 @@ int pvn_report_json(const struct pvn_report *rep, FILE *f, int status)
             json_array_append_new(results, result_json(rep, row));
         else if (row->kind == PVN_ROW_DOORBELLS)
             json_array_append_new(doorbells, doorbells_json(rep, row));
-        else
+        else if (row->kind == PVN_ROW_DEVICE)
             json_array_append_new(devices, device_json(rep, row));
     }
-    json_object_set_new(root, "preset", json_string(rep->o->preset));
+    json_object_set_new(root, "plugins", plugins_json(rep));
     json_object_set_new(root, "devices", devices);
     json_object_set_new(root, "results", results);
     json_object_set_new(root, "doorbells", doorbells);
@@ -120,33 +247,60 @@ int pvn_report_json(const struct pvn_report *rep, FILE *f, int status)
     json_decref(root);
     if (!rc && fputc('\n', f) == EOF)
         rc = -1;
-    return rc ? -EIO : 0;
+    return rc ? -(errno ? errno : EIO) : 0;
 }
 
-int pvn_report_csv(const struct pvn_report *rep, FILE *f)
+/* ---- CSV ---- */
+
+/* ",value", or "," for what was not measured. */
+static void put_real(FILE *f, bool known, int digits, double v)
 {
+    if (known)
+        fprintf(f, ",%.*f", digits, v);
+    else
+        fputc(',', f);
+}
+
+static void put_result(FILE *f, const struct pvn_row_result *r)
+{
+    bool latency = strcmp(r->test, "latency") == 0, bandwidth = pvn_report_has_bandwidth(r);
+    char via[24];
+
+    fprintf(f, "%s,%s,%d,%d,%d,%d,%llu,%llu", r->test, r->item, r->ranks, r->channels, r->depth,
+            r->group, (unsigned long long)r->bytes, (unsigned long long)r->iters);
+    put_real(f, true, 3, r->time_us);
+    put_real(f, latency, 3, r->min_us);
+    put_real(f, latency, 3, r->p99_us);
+    put_real(f, bandwidth, 3, r->algbw);
+    put_real(f, pvn_report_has_busbw(r), 3, r->busbw);
+    put_real(f, r->rate > 0, 1, r->rate);
+    put_real(f, pvn_report_has_cpu(r), 5, r->cpu);
+    put_real(f, strcmp(r->test, "idle") == 0, 2, r->rss);
+    put_real(f, r->errors >= 0, 0, (double)r->errors);
+    /* No lane's description has a quotation mark. */
+    fprintf(f, r->lanes[0] ? ",,%s,\"%s\"\n" : ",,%s,%s\n", pvn_via_text(r->via, via, sizeof(via)),
+            r->lanes);
+}
+
+int pvn_report_csv(const struct pvn_report *rep, FILE *f, int status)
+{
+    (void)status;
     fputs("plugin,abi,repeat,test,item,ranks,channels,depth,group,bytes,iterations,time_us,min_us,"
           "p99_us,algbw_MBps,busbw_MBps,messages_per_s,cpu_s_per_GB,rss_KiB_per_comm,errors,"
-          "doorbells_per_message\n",
+          "doorbells_per_message,via,lanes\n",
           f);
     for (int i = 0; i < rep->nrows; i++) {
         const struct pvn_row *row = &rep->row[i];
-        const struct pvn_row_result *r = &row->u.result;
 
-        if (row->kind == PVN_ROW_DOORBELLS)
-            fprintf(f, "%s,%d,%d,doorbells,,%d,,,,,%llu,,,,,,,,,,%.4f\n",
-                    rep->o->plugin[row->plugin].name, row->abi, row->repeat, row->u.doorbells.ranks,
+        if (row->kind != PVN_ROW_DOORBELLS && row->kind != PVN_ROW_RESULT)
+            continue;
+        fprintf(f, "%s,%d,%d,", rep->o->plugin[row->plugin].name, row->abi, row->repeat);
+        if (row->kind == PVN_ROW_RESULT)
+            put_result(f, &row->u.result);
+        else
+            fprintf(f, "doorbells,,%d,,,,,%llu,,,,,,,,,,%.4f,,\n", row->u.doorbells.ranks,
                     (unsigned long long)row->u.doorbells.sum.msgs,
                     pvn_report_per_message(&row->u.doorbells.sum));
-        if (row->kind != PVN_ROW_RESULT)
-            continue;
-        fprintf(
-            f,
-            "%s,%d,%d,%s,%s,%d,%d,%d,%d,%llu,%llu,%.3f,%.3f,%.3f,%.3f,%.3f,%.1f,%.5f,%.2f,%lld,\n",
-            rep->o->plugin[row->plugin].name, row->abi, row->repeat, r->test, r->item, r->ranks,
-            r->channels, r->depth, r->group, (unsigned long long)r->bytes,
-            (unsigned long long)r->iters, r->time_us, r->min_us, r->p99_us, r->algbw, r->busbw,
-            r->rate, r->cpu, r->rss, (long long)r->errors);
     }
-    return ferror(f) ? -EIO : 0;
+    return ferror(f) ? -(errno ? errno : EIO) : 0;
 }

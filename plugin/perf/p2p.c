@@ -201,6 +201,8 @@ static int drain(struct p2p *p, struct flow *flows, int is_send)
     while (left) {
         int moved = 0, last = 0;
 
+        if (pvn_rank_stops(p->r))
+            return -1;
         for (int c = 0; c < p->channels; c++) {
             struct flow *f = &flows[c];
             int rc = 0;
@@ -264,6 +266,8 @@ static int reach(struct p2p *p, struct goal goal)
     while (!reached(out, in, &goal)) {
         int moved = 0, rc = 0;
 
+        if (pvn_rank_stops(p->r))
+            return -1;
         if (out->posted < goal.out_posted && out->posted - out->done < out->window)
             moved |= rc = post_send(p, 0, out);
         if (rc >= 0 && in->posted < in->total && in->posted - in->done < in->window)
@@ -496,6 +500,8 @@ static int wait_idle(struct p2p *p, double seconds, uint64_t *passes)
     double end = pvn_boot_now() + seconds;
 
     for (*passes = 0; pvn_boot_now() < end; (*passes)++) {
+        if (pvn_rank_stops(p->r))
+            return -1;
         for (int c = 0; c < p->channels; c++) {
             int rc = complete(p, c, &p->in[c], 0);
 
@@ -549,15 +555,10 @@ static int run_idle(struct p2p *p)
 
 static int set_up(struct p2p *p)
 {
-    size_t slots = (size_t)p->depth * (size_t)p->group;
-
-    p->region = ((p->max_size + 2 * GUARD + 63) / 64 * 64 * slots + 4095) / 4096 * 4096;
     p->out = calloc((size_t)p->channels, sizeof(*p->out));
     p->in = calloc((size_t)p->channels, sizeof(*p->in));
     if (!p->out || !p->in)
         return pvn_rank_fail(p->r, "out of memory for %d channels", p->channels);
-    if (pvn_rank_room(p->r, p->region * 2 * (size_t)p->channels))
-        return -1;
     p->mem = pvn_rank_alloc(p->r, p->region * 2 * (size_t)p->channels);
     if (!p->mem)
         return -1;
@@ -622,7 +623,13 @@ int pvn_p2p_run(struct pvn_rank *r)
 
     for (int i = 0; i < r->o->nsizes; i++)
         p.max_size = r->o->size[i] > p.max_size ? r->o->size[i] : p.max_size;
-    rc = check_limits(&p);
+    p.region =
+        ((p.max_size + 2 * GUARD + 63) / 64 * 64 * (size_t)p.depth * (size_t)p.group + 4095) /
+        4096 * 4096;
+    pvn_rank_hold(r);
+    if (check_limits(&p) == 0)
+        pvn_rank_room(r, p.region * 2 * (size_t)p.channels);
+    rc = pvn_rank_agree(r);
     if (!rc)
         rc = set_up(&p);
     if (!rc)

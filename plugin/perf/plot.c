@@ -230,8 +230,10 @@ static int put_panel(FILE *f, const struct panel *p, const struct pvn_report *re
     return 0;
 }
 
-int pvn_report_svg(const struct pvn_report *rep, FILE *f)
+int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
 {
+    (void)status;
+
     struct panel panel[2] = {{.title = "latency, us", .unit = "us", .latency = 1},
                              {.title = "bandwidth, MB/s", .unit = "MB/s"}};
     int n, shown = 0, have_buckets = 0, rc = 0, used[2];

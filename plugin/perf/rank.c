@@ -84,6 +84,14 @@ void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res)
     send_row(r, &row);
 }
 
+void pvn_rank_error(struct pvn_rank *r)
+{
+    struct pvn_row row = {.kind = PVN_ROW_ERROR};
+
+    snprintf(row.u.text, sizeof(row.u.text), "%s", r->err);
+    send_row(r, &row);
+}
+
 void pvn_rank_note(struct pvn_rank *r, const char *fmt, ...)
 {
     va_list ap;
@@ -123,70 +131,14 @@ static void plugin_log(ncclDebugLogLevel level, unsigned long flags, const char 
                 r->o->plugin[r->plugin].name, level == NCCL_LOG_INFO ? "" : " warns", text);
 }
 
-int pvn_rank_fail(struct pvn_rank *r, const char *fmt, ...)
-{
-    char told[sizeof(r->err) + 32];
-    va_list ap;
-
-    if (r->status == PVN_PERF_FAILED)
-        return -1;
-    r->status = PVN_PERF_FAILED;
-    va_start(ap, fmt);
-    vsnprintf(r->err, sizeof(r->err), fmt, ap);
-    va_end(ap);
-    snprintf(told, sizeof(told), "rank %d: %s", r->rank, r->err);
-    fprintf(stderr, "pvn-perf: %s\n", told);
-    pvn_boot_abort(&r->boot, told);
-    return -1;
-}
-
-int pvn_rank_fail_call(struct pvn_rank *r, const char *call, ncclResult_t rc)
-{
-    const char *hint = "the plugin's own messages say why; --verbose shows more";
-
-    /* The cause may well be that another rank has just ended. */
-    usleep(100000);
-    if (pvn_boot_check(&r->boot))
-        return pvn_rank_fail_boot(r);
-    return pvn_rank_fail(r, "%s of plugin %s failed with %s (%s)", call,
-                         r->o->plugin[r->plugin].name, pvn_netdrv_strerror(rc), hint);
-}
-
-int pvn_rank_fail_boot(struct pvn_rank *r)
-{
-    if (r->status == PVN_PERF_FAILED)
-        return -1;
-    r->status = PVN_PERF_FAILED;
-    snprintf(r->err, sizeof(r->err), "%s", r->boot.why);
-    /* A reason that came with words was printed by the rank it is about, perhaps on another
-     * machine. */
-    if (!r->boot.heard || r->external || r->o->verbose)
-        fprintf(stderr, "pvn-perf: rank %d ends: %s\n", r->rank, r->err);
-    if (r->rank == 0)
-        pvn_boot_abort(&r->boot, r->err);
-    return -1;
-}
-
-void pvn_rank_wrong(struct pvn_rank *r, const char *fmt, ...)
-{
-    va_list ap;
-
-    r->wrong = 1;
-    if (r->status == PVN_PERF_OK) {
-        va_start(ap, fmt);
-        vsnprintf(r->err, sizeof(r->err), fmt, ap);
-        va_end(ap);
-        fprintf(stderr, "pvn-perf: rank %d: WRONG DATA: %s\n", r->rank, r->err);
-        r->status = PVN_PERF_WRONG;
-    }
-}
-
 int pvn_rank_idle(struct pvn_rank *r)
 {
     double now;
 
     if (!r->o->spin)
         sched_yield();
+    if (pvn_rank_stops(r))
+        return -1;
     if (++r->idle % CHECK_PASSES)
         return 0;
     atomic_fetch_add_explicit(&r->beat->count, 1, memory_order_relaxed);
@@ -244,9 +196,9 @@ int pvn_rank_room(struct pvn_rank *r, size_t len)
     if (len > room / (size_t)here)
         return pvn_rank_fail(r,
                              "buffers of %zu MiB in each of %d ranks do not fit into the %zu MiB "
-                             "that are free here: smaller --sizes, --depth or --channels do",
+                             "that are free here: give smaller --sizes, --depth or --channels",
                              len >> 20, here, room >> 20);
-    return pvn_boot_barrier(&r->boot) ? pvn_rank_fail_boot(r) : 0;
+    return 0;
 }
 
 /* The default plugin: the build tree's beside this program, then the installed one. */
@@ -317,6 +269,20 @@ static int find_device(struct pvn_rank *r, const char *want, int ndev)
                          r->o->plugin[r->plugin].name, names);
 }
 
+static void report_plugin(struct pvn_rank *r)
+{
+    struct pvn_row row = {.kind = PVN_ROW_PLUGIN};
+
+    if (r->rank != 0)
+        return;
+    pvn_rank_note(r, "%s: %s, interface v%d, %s", r->o->plugin[r->plugin].name,
+                  pvn_netdrv_name(r->drv), r->abi, pvn_netdrv_path(r->drv));
+    snprintf(row.u.plugin.name, sizeof(row.u.plugin.name), "%s", pvn_netdrv_name(r->drv));
+    snprintf(row.u.plugin.path, sizeof(row.u.plugin.path), "%s", pvn_netdrv_path(r->drv));
+    pvn_sha256_file(row.u.plugin.path, row.u.plugin.sha256);
+    send_row(r, &row);
+}
+
 static int load_plugin(struct pvn_rank *r)
 {
     const struct pvn_perf_plugin *p = &r->o->plugin[r->plugin];
@@ -329,9 +295,7 @@ static int load_plugin(struct pvn_rank *r)
     if (pvn_netdrv_open(r->path, p->abi, &r->drv, why, sizeof(why)))
         return pvn_rank_fail(r, "%s", why);
     r->abi = pvn_netdrv_abi(r->drv);
-    if (r->rank == 0)
-        pvn_rank_note(r, "%s: %s, interface v%d, %s", p->name, pvn_netdrv_name(r->drv), r->abi,
-                      pvn_netdrv_path(r->drv));
+    report_plugin(r);
     log_to.r = r;
     log_to.banner = r->rank == 0;
     pvn_rank_at(r, "init");
@@ -415,6 +379,8 @@ static int connect_links(struct pvn_rank *r, char (*handle)[NCCL_NET_HANDLE_MAXS
     while (waiting) {
         int before = waiting, idle;
 
+        if (pvn_rank_stops(r))
+            return -1;
         for (int c = 0; c < r->o->channels; c++) {
             struct pvn_link *l = &r->link[c];
             ncclResult_t rc;
@@ -494,7 +460,10 @@ int pvn_rank_open(struct pvn_rank *r)
 {
     double before;
 
-    if (load_plugin(r) || pick_devices(r) || report_devices(r))
+    pvn_rank_hold(r);
+    if (load_plugin(r) == 0)
+        pick_devices(r);
+    if (pvn_rank_agree(r) || report_devices(r))
         return -1;
     before = resident();
     if (r->nranks > 1 && make_ring(r))
@@ -521,10 +490,14 @@ void pvn_rank_close(struct pvn_rank *r)
     struct pvn_own_stats own;
     ncclResult_t rc;
 
+    if (r->status == PVN_PERF_INTERRUPTED) {
+        pvn_rank_at(r, "waiting for the other ranks");
+        pvn_boot_stop(&r->boot);
+    }
     if (!r->drv)
         return;
     /* After a failure the plugin may be in any state: the end of the process cleans up. */
-    if (r->status == PVN_PERF_FAILED)
+    if (r->status == PVN_PERF_FAILED && !r->orderly)
         return;
     for (int c = 0; c < r->o->channels; c++) {
         close_one(r, "closeSend", pvn_netdrv_close_send, r->link[c].send);
@@ -538,7 +511,7 @@ void pvn_rank_close(struct pvn_rank *r)
     rc = pvn_netdrv_finalize(r->drv, r->ctx);
     if (rc != ncclSuccess && r->status != PVN_PERF_FAILED)
         pvn_rank_fail_call(r, "finalize", rc);
-    if (r->status != PVN_PERF_FAILED) {
+    if (r->status != PVN_PERF_FAILED || r->orderly) {
         pvn_rank_at(r, "unloading");
         pvn_netdrv_close(r->drv);
         r->drv = NULL;
@@ -551,7 +524,7 @@ void pvn_rank_doorbells(struct pvn_rank *r)
     struct pvn_doorbells *all, *sum = &row.u.doorbells.sum;
 
     /* A rank that failed has reported it to the others, which do not wait for it then. */
-    if (r->status == PVN_PERF_FAILED)
+    if (r->status == PVN_PERF_FAILED || r->status == PVN_PERF_INTERRUPTED)
         return;
     all = calloc((size_t)r->nranks, sizeof(*all));
     if (!all) {

@@ -15,6 +15,7 @@
 #include "perf/netdrv.h"
 #include "perf/opts.h"
 #include "perf/row.h"
+#include "perf/stop.h"
 
 /* In memory shared with the parent, which ends a rank that stays in one call of the plugin too
  * long. */
@@ -42,8 +43,10 @@ struct pvn_rank {
     struct pvn_netdrv *drv;
     void *ctx;
     struct pvn_link link[PVN_PERF_MAX_CHANNELS];
-    int status; /* pvn_perf_exit: of the run; a failure hides wrong data */
-    int wrong;  /* this rank saw wrong data */
+    int status;  /* pvn_perf_exit: of the run; a failure hides wrong data */
+    int wrong;   /* this rank saw wrong data */
+    int holding; /* between pvn_rank_hold and pvn_rank_agree */
+    int orderly; /* the failure left the plugin in a state in which it can be closed */
     char err[512];
     double rss_per_comm; /* KiB; 0 until the ring is made */
     int sizes_missing;   /* test() left a size as it was */
@@ -59,20 +62,36 @@ void pvn_rank_find_plugin(struct pvn_rank *r);
 /* Loads and initialises the plugin and connects the ring; reports the devices. 0, or -1 after
  * pvn_rank_fail. With one rank nothing is connected. */
 int pvn_rank_open(struct pvn_rank *r);
-/* Undoes what pvn_rank_open did, as far as it went; a failure makes the status FAILED. */
+/* Undoes what pvn_rank_open did, as far as it went; a failure makes the status FAILED. After an
+ * interruption it waits for the other ranks to come to rest first. */
 void pvn_rank_close(struct pvn_rank *r);
 /* After that: reports the doorbells of all ranks, if the plugin counts any. */
 void pvn_rank_doorbells(struct pvn_rank *r);
 
 /*
- * Notes a failure (the first one counts), prints it and tells the other ranks, unless they
- * told us. Always -1, for `return pvn_rank_fail(...)`.
+ * Notes a failure (the first one counts), prints it and reports it to the other ranks, unless it
+ * came from them. Always -1, for `return pvn_rank_fail(...)`.
  */
 int pvn_rank_fail(struct pvn_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* For a failed call of the plugin: says which and what it means. */
 int pvn_rank_fail_call(struct pvn_rank *r, const char *call, ncclResult_t rc);
 /* For a failed pvn_boot_ call. */
 int pvn_rank_fail_boot(struct pvn_rank *r);
+/*
+ * What ranks may refuse each for itself (a plugin that does not load, a device that is not there,
+ * limits, memory) stands between these two, which all ranks call: a failure is held back, then
+ * rank 0 prints each reason once with the ranks it is of, and all ranks fail and close the plugin.
+ * pvn_rank_agree: 0, or -1 in every rank if one failed. No data moves in between.
+ */
+void pvn_rank_hold(struct pvn_rank *r);
+int pvn_rank_agree(struct pvn_rank *r);
+/* Whether the run was interrupted here: r->status is INTERRUPTED then, and the caller returns -1.
+ * For every pass of a loop. */
+int pvn_rank_interrupted(struct pvn_rank *r);
+static inline int pvn_rank_stops(struct pvn_rank *r)
+{
+    return pvn_stop_flag && pvn_rank_interrupted(r);
+}
 /* Data was wrong: printed, counted by the caller, the run goes on. */
 void pvn_rank_wrong(struct pvn_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -99,14 +118,15 @@ double pvn_rank_cpu(void);
 /* Page-aligned zeroed memory of the process, or NULL after pvn_rank_fail; munmap it. */
 void *pvn_rank_alloc(struct pvn_rank *r, size_t len);
 
-/* Whether there is memory for `len` bytes in every rank of this machine; for all ranks together,
- * before any of them takes its own. 0, or the rank has failed. */
+/* Whether there is memory for `len` bytes in every rank of this machine: between pvn_rank_hold and
+ * pvn_rank_agree, before any rank takes its own. 0, or the rank has failed. */
 int pvn_rank_room(struct pvn_rank *r, size_t len);
 
 /* Called by all ranks, which exchange the lanes they used; rank 0 reports it. A failure is in
  * r->status. */
 void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
 /* Rank 0 only, no-ops elsewhere. */
+void pvn_rank_error(struct pvn_rank *r); /* why the run failed: r->err */
 void pvn_rank_note(struct pvn_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void pvn_rank_progress(struct pvn_rank *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -9,39 +9,82 @@
 #include <string.h>
 #include <unistd.h>
 
-void pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o)
+#include "perf/stop.h"
+
+static void cannot_write(const char *path, int err)
+{
+    if (strcmp(path, "-") != 0)
+        fprintf(stderr, "pvn-perf: cannot write %s: %s\n", path, strerror(err));
+    else if (err != EPIPE)
+        fprintf(stderr, "pvn-perf: standard output cannot be written: %s\n", strerror(err));
+}
+
+static int open_file(const char *path, FILE **f)
+{
+    if (!path[0])
+        return 0;
+    *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    if (*f)
+        return 0;
+    cannot_write(path, errno);
+    return -1;
+}
+
+int pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o, int files,
+                    const struct pvn_run_info *run)
 {
     int to_stdout =
         strcmp(o->json, "-") == 0 || strcmp(o->csv, "-") == 0 || strcmp(o->plot, "-") == 0;
 
     memset(rep, 0, sizeof(*rep));
     rep->o = o;
+    rep->run = *run;
     rep->text = to_stdout ? stderr : stdout;
     rep->tty = isatty(fileno(stderr));
+    rep->files = files;
+    if (!files)
+        return 0;
+    return open_file(o->json, &rep->json) || open_file(o->csv, &rep->csv) ||
+                   open_file(o->plot, &rep->plot)
+               ? -1
+               : 0;
 }
 
 const char *pvn_report_size(uint64_t bytes, char out[24])
 {
     static const char unit[] = " KMGT";
+    uint64_t one = 1;
     int u = 0;
-    uint64_t v = bytes;
 
-    while (v >= 1024 && v % 1024 == 0 && u < 4) {
-        v /= 1024;
+    while (bytes / one >= 1024 && u < 4) {
+        one *= 1024;
         u++;
     }
-    if (u)
-        snprintf(out, 24, "%llu %ciB", (unsigned long long)v, unit[u]);
-    else if (bytes >= 1000000)
-        snprintf(out, 24, "%.2f MB", (double)bytes / 1e6);
-    else
+    if (u == 0)
         snprintf(out, 24, "%llu B", (unsigned long long)bytes);
+    else
+        snprintf(out, 24, "%.*f %ciB", bytes % one ? 2 : 0, (double)bytes / (double)one, unit[u]);
     return out;
 }
 
 int pvn_report_is_time(const struct pvn_row_result *r)
 {
     return strcmp(r->test, "latency") == 0 || strcmp(r->test, "idle") == 0;
+}
+
+bool pvn_report_has_bandwidth(const struct pvn_row_result *r)
+{
+    return !pvn_report_is_time(r);
+}
+
+bool pvn_report_has_busbw(const struct pvn_row_result *r)
+{
+    return !pvn_report_is_time(r) && r->ranks > 1;
+}
+
+bool pvn_report_has_cpu(const struct pvn_row_result *r)
+{
+    return pvn_report_has_busbw(r) && r->bytes > 0;
 }
 
 double pvn_report_value(const struct pvn_row_result *r)
@@ -99,45 +142,50 @@ static void print_header(struct pvn_report *rep, const struct pvn_row_result *r)
         return;
     snprintf(rep->header_for, sizeof(rep->header_for), "%s", latency);
     if (strcmp(latency, "latency") == 0)
-        fprintf(rep->text, "%-12s %-10s %12s %5s %10s %10s %10s %8s %6s\n", "plugin", "test",
-                "size", "ranks", "us", "us min", "us p99", "iters", "wrong");
+        fprintf(rep->text, "%-12s %-10s %12s %5s %-8s %10s %10s %10s %8s %6s\n", "plugin", "test",
+                "size", "ranks", "via", "us", "us min", "us p99", "iters", "wrong");
     else
-        fprintf(rep->text, "%-12s %-10s %12s %5s %10s %10s %10s %10s %8s %6s\n", "plugin", "test",
-                "size", "ranks", "us", "algbw MB/s", "busbw MB/s", "msg/s", "cpu s/GB", "wrong");
+        fprintf(rep->text, "%-12s %-10s %12s %5s %-8s %10s %10s %10s %10s %8s %6s\n", "plugin",
+                "test", "size", "ranks", "via", "us", "algbw MB/s", "busbw MB/s", "msg/s",
+                "cpu s/GB", "wrong");
 }
 
 static void print_result(struct pvn_report *rep, const struct pvn_row *row)
 {
     const struct pvn_row_result *r = &row->u.result;
     const char *plugin = rep->o->plugin[row->plugin].name;
-    char size[24], wrong[24], rate[16] = "-", cpu[16] = "-";
+    char size[24], wrong[24], rate[16] = "-", cpu[16] = "-", bus[16] = "-", via[24];
 
     /* A preset's buckets are in the files; the table has their sum. */
     if (rep->o->quiet || (strcmp(r->test, "bucket") == 0 && !rep->o->verbose))
         return;
     if (strcmp(r->test, "idle") == 0) {
         fprintf(rep->text,
-                "%s: %d idle comms: %.3f us per test() call, %.0f passes/s over all of them, "
+                "%s: %d idle comms%s%s: %.3f us per test() call, %.0f passes/s over all of them, "
                 "%.1f KiB of memory per comm\n",
-                plugin, r->channels, r->time_us, r->rate, r->rss);
+                plugin, r->channels, r->via ? " via " : "", pvn_via_text(r->via, via, sizeof(via)),
+                r->time_us, r->rate, r->rss);
         return;
     }
     print_header(rep, r);
     pvn_report_size(r->bytes, size);
+    if (!pvn_via_text(r->via, via, sizeof(via))[0])
+        snprintf(via, sizeof(via), "-");
     if (strcmp(r->test, "latency") == 0) {
-        fprintf(rep->text, "%-12s %-10s %12s %5d %10.2f %10.2f %10.2f %8llu %6s\n", plugin, r->test,
-                size, r->ranks, r->time_us, r->min_us, r->p99_us, (unsigned long long)r->iters,
-                right(r->errors, wrong));
+        fprintf(rep->text, "%-12s %-10s %12s %5d %-8s %10.2f %10.2f %10.2f %8llu %6s\n", plugin,
+                r->test, size, r->ranks, via, r->time_us, r->min_us, r->p99_us,
+                (unsigned long long)r->iters, right(r->errors, wrong));
     } else {
         if (r->rate > 0)
             snprintf(rate, sizeof(rate), "%.0f", r->rate);
         if (r->cpu > 0 && r->bytes >= 4096) /* below, it is CPU time per message */
             snprintf(cpu, sizeof(cpu), "%.3f", r->cpu);
-        fprintf(rep->text, "%-12s %-10s %12s %5d %10.1f %10.1f %10.1f %10s %8s %6s\n", plugin,
-                r->item[0] ? r->item : r->test, size, r->ranks, r->time_us, r->algbw, r->busbw,
+        if (pvn_report_has_busbw(r))
+            snprintf(bus, sizeof(bus), "%.1f", r->busbw);
+        fprintf(rep->text, "%-12s %-10s %12s %5d %-8s %10.1f %10.1f %10s %10s %8s %6s\n", plugin,
+                r->item[0] ? r->item : r->test, size, r->ranks, via, r->time_us, r->algbw, bus,
                 rate, cpu, right(r->errors, wrong));
     }
-    fflush(rep->text);
 }
 
 double pvn_report_per_message(const struct pvn_doorbells *b)
@@ -158,15 +206,24 @@ static void print_doorbells(struct pvn_report *rep, const struct pvn_row *row)
             rep->o->plugin[row->plugin].name, row->u.doorbells.ranks, pvn_report_per_message(b),
             (double)b->send / n, (double)b->recv / n, (double)b->empty / n,
             (unsigned long long)b->msgs);
-    fflush(rep->text);
 }
 
-void pvn_report_row(void *arg, const struct pvn_row *row)
+/* A table that nobody reads any more, as after `| head`, ends the run. */
+static void flush_text(struct pvn_report *rep)
 {
-    struct pvn_report *rep = arg;
+    errno = 0;
+    if ((fflush(rep->text) || ferror(rep->text)) && errno == EPIPE)
+        pvn_stop_request(SIGPIPE);
+}
 
+static void take_row(struct pvn_report *rep, const struct pvn_row *row)
+{
     if (row->kind == PVN_ROW_PROGRESS) {
         show_progress(rep, row);
+        return;
+    }
+    if (row->kind == PVN_ROW_ERROR) {
+        snprintf(rep->error, sizeof(rep->error), "%s", row->u.text);
         return;
     }
     clear_progress(rep);
@@ -191,10 +248,18 @@ void pvn_report_row(void *arg, const struct pvn_row *row)
         print_device(rep, row);
     } else if (row->kind == PVN_ROW_DOORBELLS) {
         print_doorbells(rep, row);
-    } else {
+    } else if (row->kind == PVN_ROW_RESULT) {
         rep->said_devices |= 1 << row->plugin;
         print_result(rep, row);
     }
+}
+
+void pvn_report_row(void *arg, const struct pvn_row *row)
+{
+    struct pvn_report *rep = arg;
+
+    take_row(rep, row);
+    flush_text(rep);
 }
 
 static int same_point(const struct pvn_row *a, const struct pvn_row *b)
@@ -223,7 +288,8 @@ struct columns {
 };
 
 /* The rows of one point, as columns; their number. */
-static int gather(const struct pvn_report *rep, int first, struct columns *c, int64_t *errors)
+static int gather(const struct pvn_report *rep, int first, struct columns *c, int64_t *errors,
+                  uint32_t *via)
 {
     int n = 0;
 
@@ -239,6 +305,7 @@ static int gather(const struct pvn_report *rep, int first, struct columns *c, in
         c->algbw[n] = r->algbw;
         c->p99[n] = r->p99_us;
         n++;
+        *via |= r->via;
         if (r->errors >= 0)
             *errors = (*errors > 0 ? *errors : 0) + r->errors;
     }
@@ -263,7 +330,7 @@ struct pvn_summary *pvn_report_summary(const struct pvn_report *rep, int *n)
             continue;
         s->plugin = rep->row[i].plugin;
         s->key = rep->row[i].u.result;
-        s->n = gather(rep, i, &c, &s->errors);
+        s->n = gather(rep, i, &c, &s->errors, &s->via);
         s->median = median(c.value, s->n);
         s->low = c.value[0];
         s->high = c.value[s->n - 1];
@@ -296,36 +363,57 @@ static void print_summary(const struct pvn_report *rep)
 
     fprintf(rep->text, "\nmedians of %d (us for latency and idle, else busbw MB/s); ratio to %s\n",
             rep->o->repeat, rep->o->plugin[0].name);
-    fprintf(rep->text, "%-12s %-16s %12s %5s %10s %10s %10s %8s %8s\n", "plugin", "test", "size",
-            "ranks", "median", "min", "max", "cpu s/GB", "ratio");
+    fprintf(rep->text, "%-12s %-16s %12s %5s %-8s %10s %10s %10s %8s %8s\n", "plugin", "test",
+            "size", "ranks", "via", "median", "min", "max", "cpu s/GB", "ratio");
     for (int i = 0; sum && i < n; i++) {
         const struct pvn_summary *s = &sum[i], *b = baseline(sum, n, s);
-        char size[24];
+        char size[24], via[24], cpu[16] = "-";
 
         if (strcmp(s->key.test, "bucket") == 0)
             continue;
-        fprintf(rep->text, "%-12s %-16s %12s %5d %10.2f %10.2f %10.2f %8.3f %8.2f\n",
+        if (!pvn_via_text(s->via, via, sizeof(via))[0])
+            snprintf(via, sizeof(via), "-");
+        if (pvn_report_has_cpu(&s->key))
+            snprintf(cpu, sizeof(cpu), "%.3f", s->cpu);
+        fprintf(rep->text, "%-12s %-16s %12s %5d %-8s %10.2f %10.2f %10.2f %8s %8.2f\n",
                 rep->o->plugin[s->plugin].name, s->key.item[0] ? s->key.item : s->key.test,
-                pvn_report_size(s->key.bytes, size), s->key.ranks, s->median, s->low, s->high,
-                s->cpu, b->median > 0 ? s->median / b->median : 0.0);
+                pvn_report_size(s->key.bytes, size), s->key.ranks, via, s->median, s->low, s->high,
+                cpu, b->median > 0 ? s->median / b->median : 0.0);
     }
     free(sum);
 }
 
-static int write_file(const struct pvn_report *rep, const char *path, int kind, int status)
-{
-    FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    int rc = f ? 0 : -errno;
+typedef int (*write_fn)(const struct pvn_report *rep, FILE *f, int status);
 
-    if (f)
-        rc = kind == 'j'   ? pvn_report_json(rep, f, status)
-             : kind == 'c' ? pvn_report_csv(rep, f)
-                           : pvn_report_svg(rep, f);
-    if (f && (f == stdout ? fflush(f) : fclose(f)) && !rc)
+static int write_file(const struct pvn_report *rep, const char *path, FILE *f, write_fn write,
+                      int status)
+{
+    int rc;
+
+    if (!f)
+        return 0;
+    errno = 0;
+    rc = write(rep, f, status);
+    if ((f == stdout ? fflush(f) : fclose(f)) && !rc)
         rc = -errno;
-    if (rc)
-        fprintf(stderr, "pvn-perf: cannot write %s: %s\n", path, strerror(-rc));
-    return rc ? -1 : 0;
+    if (!rc)
+        return 0;
+    cannot_write(path, -rc);
+    return -1;
+}
+
+static void print_verdict(const struct pvn_report *rep, int status)
+{
+    if (status >= PVN_PERF_INTERRUPTED)
+        fprintf(rep->text, "INTERRUPTED: what was measured until then counts\n");
+    else if (status == PVN_PERF_FAILED)
+        fprintf(rep->text, "FAILED: %s\n",
+                rep->external && rep->error[0] ? rep->error : "see the message above");
+    else if (status == PVN_PERF_WRONG)
+        fprintf(rep->text, "WRONG DATA: see the messages above\n");
+    else
+        fprintf(rep->text, "%s\n",
+                rep->o->check ? "all data verified" : "done; data was not verified (--check does)");
 }
 
 int pvn_report_close(struct pvn_report *rep, int status)
@@ -333,27 +421,23 @@ int pvn_report_close(struct pvn_report *rep, int status)
     const struct pvn_perf_opts *o = rep->o;
     int rc = 0, results = 0;
 
+    if (!rep->files)
+        return 0;
     clear_progress(rep);
     for (int i = 0; i < rep->nrows; i++)
         results += rep->row[i].kind == PVN_ROW_RESULT;
     if (!o->quiet && results && (o->repeat > 1 || o->nplugins > 1))
         print_summary(rep);
     if (!o->quiet)
-        fprintf(rep->text, "%s\n",
-                status == PVN_PERF_FAILED  ? "FAILED: see the messages above"
-                : status == PVN_PERF_WRONG ? "WRONG DATA: see the messages above"
-                : o->check                 ? "all data verified"
-                                           : "done; data was not verified (--check does)");
+        print_verdict(rep, status);
+    fflush(rep->text);
     if (rep->no_memory) {
         fprintf(stderr, "pvn-perf: out of memory for the results\n");
         rc = -1;
     }
-    if (o->json[0])
-        rc |= write_file(rep, o->json, 'j', status);
-    if (o->csv[0])
-        rc |= write_file(rep, o->csv, 'c', status);
-    if (o->plot[0])
-        rc |= write_file(rep, o->plot, 's', status);
+    rc |= write_file(rep, o->json, rep->json, pvn_report_json, status);
+    rc |= write_file(rep, o->csv, rep->csv, pvn_report_csv, status);
+    rc |= write_file(rep, o->plot, rep->plot, pvn_report_svg, status);
     free(rep->row);
     rep->row = NULL;
     return rc;

@@ -5,10 +5,12 @@
 #ifndef PVN_PERF_REPORT_H
 #define PVN_PERF_REPORT_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "perf/opts.h"
 #include "perf/row.h"
+#include "perf/run_info.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +24,7 @@ struct pvn_summary {
     double median, low, high;  /* of pvn_report_value: us for latency, else MB/s busbw */
     double cpu, rate, algbw, p99_us;
     int64_t errors;
+    uint32_t via; /* PVN_VIA_ bits of all repeats */
 };
 
 struct pvn_report {
@@ -34,12 +37,23 @@ struct pvn_report {
     char header_for[64];
     int said_devices; /* plugins whose devices were printed, as bits */
     int no_memory;
+    int files;               /* this process prints the table's end and writes files */
+    FILE *json, *csv, *plot; /* NULL: not requested */
+    struct pvn_run_info run;
+    int external;    /* ranks may be on other machines, and so their messages */
+    char error[512]; /* why the run failed, "" if it did not or nobody could say */
 };
 
-void pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o);
+/*
+ * files: whether this process writes them; they are opened, and emptied, before the run. 0, or -1
+ * after a message when one cannot be.
+ */
+int pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o, int files,
+                    const struct pvn_run_info *run);
 void pvn_report_row(void *rep, const struct pvn_row *row); /* fits pvn_job.on_row */
 /*
- * Comparison table, files. status: of the whole run. 0, or -1 after a message when a file failed.
+ * Comparison table, files. status: pvn-perf's exit status. 0, or -1 after a message when a file
+ * failed.
  */
 int pvn_report_close(struct pvn_report *rep, int status);
 
@@ -51,19 +65,25 @@ int pvn_report_is_time(const struct pvn_row_result *r);
  */
 double pvn_report_value(const struct pvn_row_result *r);
 
+/* Whether a figure was measured in this row; the others have no column in JSON and an empty one in
+ * CSV. */
+bool pvn_report_has_bandwidth(const struct pvn_row_result *r);
+bool pvn_report_has_busbw(const struct pvn_row_result *r); /* not with one rank */
+bool pvn_report_has_cpu(const struct pvn_row_result *r);
+
 /* Doorbells of both ends; b->msgs is not 0. */
 double pvn_report_per_message(const struct pvn_doorbells *b);
 
 /* Medians over the repeats, in the order of the first repeat. malloc'ed; NULL with *n 0 if none. */
 struct pvn_summary *pvn_report_summary(const struct pvn_report *rep, int *n);
 
-/* "64 KiB"; out holds 24 characters. */
+/* "64 KiB", "1.5 MiB", "1000 B": powers of 1024; out holds 24 characters. */
 const char *pvn_report_size(uint64_t bytes, char out[24]);
 
 /* 0 or a negative errno. */
 int pvn_report_json(const struct pvn_report *rep, FILE *f, int status);
-int pvn_report_csv(const struct pvn_report *rep, FILE *f);
-int pvn_report_svg(const struct pvn_report *rep, FILE *f);
+int pvn_report_csv(const struct pvn_report *rep, FILE *f, int status);
+int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status);
 
 #ifdef __cplusplus
 }

@@ -265,8 +265,11 @@ static int all_reduce(struct ring *g, uint64_t count, uint64_t iters)
     int left = (int)nch;
 
     if (g->r->nranks == 1) {
-        for (uint64_t i = 0; i < iters; i++)
+        for (uint64_t i = 0; i < iters; i++) {
+            if (pvn_rank_stops(g->r))
+                return -1;
             memcpy(g->out, g->in, count * sizeof(float));
+        }
         return 0;
     }
     for (uint64_t i = 0; i < nch; i++) {
@@ -285,6 +288,8 @@ static int all_reduce(struct ring *g, uint64_t count, uint64_t iters)
     while (left) {
         int moved = 0, last = 0;
 
+        if (pvn_rank_stops(g->r))
+            return -1;
         for (int i = 0; i < (int)nch; i++) {
             struct channel *c = &g->ch[i];
             int a, b;
@@ -406,7 +411,7 @@ static void finish_result(struct ring *g, struct pvn_row_result *res, double byt
     res->iters = (uint64_t)iters;
     res->time_us = sum->seconds / iters * 1e6;
     res->algbw = bytes * iters / sum->seconds / 1e6;
-    res->busbw = res->algbw * bus;
+    res->busbw = res->algbw * bus; /* 0 with one rank: nothing was sent */
     res->cpu = n > 1 ? sum->cpu / (bytes * bus * n * iters / 1e9) : 0;
     res->errors = g->r->o->check ? sum->errors : -1;
     pvn_rank_result(g->r, res);
@@ -505,12 +510,14 @@ static int set_up(struct ring *g)
     const struct pvn_perf_opts *o = g->r->o;
     size_t each = o->slot * (size_t)o->steps;
 
-    if (g->r->nranks > 1 && o->steps > pvn_netdrv_max_requests(g->r->drv))
-        return pvn_rank_fail(g->r, "--steps %d: version %d of the interface allows %d requests",
-                             o->steps, pvn_netdrv_abi(g->r->drv),
-                             pvn_netdrv_max_requests(g->r->drv));
     g->mem_len = each * 2 * (size_t)o->channels;
-    if (pvn_rank_room(g->r, 2 * (g->cap + 16) * sizeof(float) + g->mem_len))
+    pvn_rank_hold(g->r);
+    if (g->r->nranks > 1 && o->steps > pvn_netdrv_max_requests(g->r->drv))
+        pvn_rank_fail(g->r, "--steps %d: version %d of the interface allows %d requests", o->steps,
+                      pvn_netdrv_abi(g->r->drv), pvn_netdrv_max_requests(g->r->drv));
+    else
+        pvn_rank_room(g->r, 2 * (g->cap + 16) * sizeof(float) + g->mem_len);
+    if (pvn_rank_agree(g->r))
         return -1;
     g->ch = calloc((size_t)o->channels, sizeof(*g->ch));
     g->in = pvn_rank_alloc(g->r, (g->cap + 16) * sizeof(float));

@@ -8,13 +8,16 @@
 #include <stdint.h>
 
 #include "perf/own_stats.h"
+#include "perf/sha256.h"
 
 enum pvn_row_kind {
     PVN_ROW_RESULT = 1,
     PVN_ROW_DEVICE,
     PVN_ROW_NOTE,
     PVN_ROW_PROGRESS,
-    PVN_ROW_DOORBELLS
+    PVN_ROW_DOORBELLS,
+    PVN_ROW_PLUGIN,
+    PVN_ROW_ERROR /* text: why the run failed */
 };
 
 struct pvn_row_result {
@@ -41,6 +44,12 @@ struct pvn_row_device {
     char host[64], name[64], pci[256], netns[32];
 };
 
+struct pvn_row_plugin {
+    char name[64];  /* what the plugin calls itself */
+    char path[320]; /* of the file that was loaded */
+    char sha256[PVN_SHA256_TEXT];
+};
+
 /* Of all comms of a job from beginning to end, as the plugin's statistics have them. */
 struct pvn_row_doorbells {
     int32_t ranks;
@@ -56,7 +65,8 @@ struct pvn_row {
         struct pvn_row_result result;
         struct pvn_row_device device;
         struct pvn_row_doorbells doorbells;
-        char text[512]; /* note, progress */
+        struct pvn_row_plugin plugin;
+        char text[512]; /* note, progress, error */
     } u;
 };
 

@@ -32,6 +32,11 @@ tests_perf_test_perf_parts_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_perf_test_perf_parts_LDADD = libpvn-perf.la $(TEST_LDADD)
 
 PVN_TESTS += tests/perf/test_perf_run
-tests_perf_test_perf_run_SOURCES = tests/perf/test_perf_run.cc
+tests_perf_test_perf_run_SOURCES = tests/perf/test_perf_run.cc tests/perf/perf_run.h
 tests_perf_test_perf_run_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS) $(EXPAT_CFLAGS)
 tests_perf_test_perf_run_LDADD = $(TEST_LDADD) $(JANSSON_LIBS) $(EXPAT_LIBS)
+
+PVN_TESTS += tests/perf/test_perf_end
+tests_perf_test_perf_end_SOURCES = tests/perf/test_perf_end.cc tests/perf/perf_run.h
+tests_perf_test_perf_end_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_perf_test_perf_end_LDADD = $(TEST_LDADD) $(JANSSON_LIBS)

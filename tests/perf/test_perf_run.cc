@@ -20,67 +20,10 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/paths.h"
+#include "tests/perf/perf_run.h"
 
 namespace
 {
-
-const std::string kPerf = PVN_BUILDDIR "/pvn-perf";
-const std::string kTestnet = PVN_BUILDDIR "/tests/support/.libs/testnet.so";
-
-class Dir
-{
-  public:
-    Dir()
-    {
-        char t[] = "/tmp/pvn-perf-test.XXXXXX";
-        path = mkdtemp(t);
-    }
-    ~Dir()
-    {
-        if (system(("rm -rf " + path).c_str()) != 0)
-            perror("rm");
-    }
-    std::string operator/(const std::string &f) const
-    {
-        return path + "/" + f;
-    }
-
-  private:
-    std::string path;
-};
-
-std::string Slurp(const std::string &path)
-{
-    std::ifstream f(path);
-    std::stringstream s;
-
-    s << f.rdbuf();
-    return s.str();
-}
-
-struct Outcome {
-    int status;
-    std::string out, err;
-};
-
-// args are shell words; env is put in front of them. 124: it did not end by itself.
-Outcome Perf(const std::string &args, const std::string &env = "", const std::string &out = "")
-{
-    Dir d;
-    std::string cmd = "env -u RANK -u WORLD_SIZE " + env + " timeout -k 5 100 " + kPerf + " " +
-                      args + " >" + (out.empty() ? d / "out" : out) + " 2>" + (d / "err") +
-                      " </dev/null";
-    int st = system(cmd.c_str());
-
-    return {WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st), Slurp(d / "out"),
-            Slurp(d / "err")};
-}
-
-std::string Ring(const std::string &more)
-{
-    return "ring --plugin t=" + kTestnet + " --iters 2 --warmup 1 --check " + more;
-}
 
 TEST(Run, HelpVersionAndUsage)
 {
@@ -200,8 +143,12 @@ TEST(Run, ScaleComparesPlugins)
 
         while (std::getline(f, c, ','))
             col.push_back(c);
-        ASSERT_EQ(col.size(), 20u) << line; // a column of doorbells follows, empty
+        ASSERT_EQ(col.size(), 22u) << line; // the last one, of lanes, is empty
+        EXPECT_EQ(col[12] + col[13], "") << "latencies were not measured: " << line;
+        EXPECT_EQ(col[15] == "", col[5] == "1") << "one rank has no bus: " << line;
+        EXPECT_EQ(col[16] + col[18], "") << line;
         EXPECT_EQ(col[19], "0");
+        EXPECT_EQ(col[21], "") << "testnet has no statistics to say it";
         points.insert(col[0] + col[2] + col[5]);
     }
     EXPECT_EQ(points.size(), 2u * 2 * 3) << "plugins, repeats, ranks";
@@ -368,6 +315,93 @@ TEST_F(Namespaces, RanksTalkAcrossThem)
 
 // ---- Files ----
 
+json_t *Member(json_t *j, std::initializer_list<const char *> path)
+{
+    for (const char *p : path)
+        j = *p >= '0' && *p <= '9' ? json_array_get(j, static_cast<size_t>(atoi(p)))
+                                   : json_object_get(j, p);
+    return j;
+}
+
+std::string Text(json_t *j, std::initializer_list<const char *> path)
+{
+    const char *s = json_string_value(Member(j, path));
+    return s ? s : "(none)";
+}
+
+TEST(Output, JsonSaysUnderWhichCircumstances)
+{
+    Outcome r = Perf("p2p --sizes 8,4K --iters 20 --json - --plugin own=pvrdma "
+                     "--plugin t=" +
+                     kTestnet + " --env own:NCCL_PVRDMA_TCP_STREAMS=3");
+    json_t *j = json_loads(r.out.c_str(), 0, nullptr);
+    std::string own = PVN_BUILDDIR "/.libs/libnccl-net-pvrdma.so";
+    Dir d;
+
+    ASSERT_EQ(r.status, 0) << r.err;
+    ASSERT_NE(j, nullptr) << r.out;
+    EXPECT_EQ(json_integer_value(Member(j, {"format"})), 1);
+    EXPECT_EQ(Text(j, {"schema"}), "pvn-perf.schema.json");
+    EXPECT_EQ(Text(j, {"command", "0"}), kPerf);
+    EXPECT_EQ(Text(j, {"command", "1"}), "p2p") << "in the order in which they were given";
+    EXPECT_EQ(Text(j, {"started"}).size(), strlen("2026-01-31T12:00:00Z"));
+    EXPECT_GT(json_real_value(Member(j, {"seconds"})), 0);
+    EXPECT_EQ(Text(j, {"kernel"}).find("Linux "), 0u);
+    EXPECT_GT(json_integer_value(Member(j, {"cpus"})), 0);
+    EXPECT_NE(Member(j, {"cpu"}), nullptr);
+    EXPECT_TRUE(json_is_false(Member(j, {"interrupted"})));
+    EXPECT_TRUE(json_is_null(Member(j, {"error"})));
+    EXPECT_EQ(Text(j, {"plugins", "0", "path"}), own);
+    ASSERT_EQ(system(("sha256sum " + own + " >" + (d / "sum")).c_str()), 0);
+    EXPECT_EQ(Text(j, {"plugins", "0", "sha256"}), Slurp(d / "sum").substr(0, 64));
+    EXPECT_EQ(Text(j, {"plugins", "0", "parameters", "NCCL_PVRDMA_TCP_STREAMS"}), "3");
+    EXPECT_TRUE(json_is_null(Member(j, {"plugins", "1", "parameters"}))) << "not ours";
+    // Every row says by which lanes it went.
+    EXPECT_EQ(Text(j, {"results", "0", "via"}), "tcp");
+    EXPECT_EQ(Text(j, {"results", "0", "lanes"}).find("tcp on "), 0u);
+    EXPECT_NE(Text(j, {"results", "0", "lanes"}).find("3 streams"), std::string::npos);
+    EXPECT_TRUE(json_is_null(Member(j, {"results", "4", "via"}))) << "testnet does not say it";
+    EXPECT_EQ(Text(j, {"summary", "0", "via"}), "tcp");
+    json_decref(j);
+    // And of the table and the CSV.
+    r = Perf("ring --sizes 4K --iters 2 --csv -");
+    EXPECT_NE(r.err.find(" via "), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("4 KiB     2 tcp "), std::string::npos) << r.err;
+    EXPECT_NE(r.out.find(",tcp,\"tcp on "), std::string::npos) << r.out;
+}
+
+// By a real validator, where there is one.
+TEST(Output, JsonFitsItsSchema)
+{
+    Dir d;
+
+    if (system("python3 -c 'import jsonschema' 2>/dev/null") != 0)
+        GTEST_SKIP() << "no jsonschema for python3 (package python3-jsonschema)";
+    for (const char *args :
+         {"p2p --sizes 8,4K --iters 20 --check --repeat 2", "ring --sizes 4K --iters 1 --ranks 1",
+          "p2p --idle 0.1", "ring --ranks 2 --preset resnet50 --iters 1", "p2p --dev nosuch0"}) {
+        Perf(std::string(args) + " --json " + (d / "f.json"));
+        std::string cmd =
+            "python3 -c 'import json, jsonschema, sys; "
+            "s = json.load(open(sys.argv[1])); "
+            "jsonschema.Draft202012Validator.check_schema(s); "
+            "jsonschema.Draft202012Validator(s).validate(json.load(open(sys.argv[2])))' " PVN_SRCDIR
+            "/plugin/perf/pvn-perf.schema.json " +
+            (d / "f.json") + " 2>" + (d / "err");
+        EXPECT_EQ(system(cmd.c_str()), 0) << args << Slurp(d / "err") << Slurp(d / "f.json");
+    }
+}
+
+TEST(Output, SizesHaveOneKindOfUnit)
+{
+    Outcome r = Perf(Ring("--ranks 2 --sizes 1000,1024,10000,1500000,2M"));
+
+    for (const char *size : {" 1000 B ", " 1 KiB ", " 9.77 KiB ", " 1.43 MiB ", " 2 MiB "})
+        EXPECT_NE(r.out.find(size), std::string::npos) << size << r.out;
+    r = Perf(Ring("--ranks 1 --sizes 4K"));
+    EXPECT_NE(r.out.find("4 KiB     1 -  "), std::string::npos) << "no lanes: " << r.out;
+}
+
 TEST(Output, JsonHasTheResults)
 {
     Outcome r = Perf(Ring("--ranks 2 --sizes 4000,8000 --repeat 2 --json -"));
@@ -421,7 +455,7 @@ TEST(Output, PresetIsBucketedAndAddsUp)
 
         while (std::getline(f, c, ','))
             col.push_back(c);
-        ASSERT_EQ(col.size(), 20u);
+        ASSERT_EQ(col.size(), 22u) << line;
         (col[3] == "bucket" ? buckets : step) += std::stoull(col[9]);
     }
     EXPECT_EQ(buckets, 25557032u * 4);
@@ -480,7 +514,14 @@ TEST(Output, FilesThatCannotBeWritten)
     Outcome r = Perf(Ring("--ranks 1 --sizes 4 --json /nowhere/f.json"));
 
     EXPECT_EQ(r.status, 3);
-    EXPECT_NE(r.err.find("cannot write /nowhere/f.json"), std::string::npos) << r.err;
+    EXPECT_EQ(r.err, "pvn-perf: cannot write /nowhere/f.json: No such file or directory\n");
+    EXPECT_EQ(r.out, "") << "nothing was measured";
+    for (const char *o : {"--json", "--csv", "--plot"}) {
+        r = Perf(Ring("--ranks 1 --sizes 4 ") + o + " /dev/full");
+        EXPECT_EQ(r.status, 3) << o;
+        EXPECT_NE(r.err.find("cannot write /dev/full: No space left on device"), std::string::npos)
+            << r.err;
+    }
 }
 
 TEST(Output, StandardOutputThatIsFull)
@@ -507,35 +548,6 @@ TEST(Run, MoreMemoryThanThereIs)
 }
 
 // ---- Launchers ----
-
-// Starts one process per rank, each with the environment that the function gives it.
-std::vector<Outcome> Launch(int n, const std::string &args, std::string (*env)(int rank, int n))
-{
-    std::vector<Outcome> out(static_cast<size_t>(n));
-    std::vector<std::thread> t;
-
-    for (int i = 0; i < n; i++)
-        t.emplace_back([&, i] { out[static_cast<size_t>(i)] = Perf(args, env(i, n)); });
-    for (auto &x : t)
-        x.join();
-    return out;
-}
-
-int g_port;
-
-void NewPort()
-{
-    // Below the range the kernel hands out, and not the same in two runs of the tests at a time.
-    g_port = 15000 + static_cast<int>((static_cast<unsigned>(getpid()) * 7u +
-                                       static_cast<unsigned>(g_port) * 13u + 1) %
-                                      8000u);
-}
-
-std::string Torchrun(int rank, int n)
-{
-    return "RANK=" + std::to_string(rank) + " WORLD_SIZE=" + std::to_string(n) +
-           " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(g_port);
-}
 
 std::string Mpirun(int rank, int n)
 {

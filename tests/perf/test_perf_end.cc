@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// How a run of pvn-perf ends before its time: interrupted, with nobody reading, refused by the
+// plugin. It writes what was measured, says why once and leaves no statistics that look like a
+// crash.
+#include <gtest/gtest.h>
+
+#include <jansson.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+
+#include "tests/perf/perf_run.h"
+
+namespace
+{
+
+int Count(const std::string &text, const std::string &what)
+{
+    int n = 0;
+
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size())
+        n++;
+    return n;
+}
+
+class End : public testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        const char *old = getenv("NCCL_PVRDMA_STATS_DIR");
+        saved = old ? old : "";
+        setenv("NCCL_PVRDMA_STATS_DIR", (dir / "stats").c_str(), 1);
+    }
+    void TearDown() override
+    {
+        if (pid > 0) {
+            kill(-pid, SIGKILL);
+            waitpid(pid, nullptr, 0);
+        }
+        if (out >= 0)
+            close(out);
+        if (saved.empty())
+            unsetenv("NCCL_PVRDMA_STATS_DIR");
+        else
+            setenv("NCCL_PVRDMA_STATS_DIR", saved.c_str(), 1);
+    }
+    // Starts pvn-perf in a process group of its own; its standard output is the pipe out.
+    void Start(std::vector<std::string> args)
+    {
+        std::vector<char *> argv{const_cast<char *>(kPerf.c_str())};
+        posix_spawn_file_actions_t files;
+        posix_spawnattr_t attr;
+        sigset_t def;
+        int p[2];
+
+        for (auto &a : args)
+            argv.push_back(a.data());
+        argv.push_back(nullptr);
+        if (out >= 0)
+            close(out);
+        ASSERT_EQ(pipe2(p, O_CLOEXEC), 0);
+        sigemptyset(&def);
+        for (int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE})
+            sigaddset(&def, s);
+        posix_spawnattr_init(&attr);
+        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+        posix_spawnattr_setsigdefault(&attr, &def);
+        posix_spawn_file_actions_init(&files);
+        posix_spawn_file_actions_adddup2(&files, p[1], 1);
+        posix_spawn_file_actions_addopen(&files, 2, (dir / "err").c_str(),
+                                         O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        ASSERT_EQ(posix_spawn(&pid, kPerf.c_str(), &files, &attr, argv.data(), environ), 0);
+        posix_spawnattr_destroy(&attr);
+        posix_spawn_file_actions_destroy(&files);
+        close(p[1]);
+        out = p[0];
+        printed.clear();
+    }
+    // Reads standard output until it has the text, or ends.
+    bool ReadUntil(const std::string &text)
+    {
+        char buf[4096];
+        ssize_t n;
+
+        while (printed.find(text) == std::string::npos) {
+            pollfd p{out, POLLIN, 0};
+
+            if (poll(&p, 1, 60000) <= 0 || (n = read(out, buf, sizeof(buf))) <= 0)
+                return false;
+            printed.append(buf, static_cast<size_t>(n));
+        }
+        return true;
+    }
+    // The exit status, 128 + signal when it was killed by one.
+    int Wait()
+    {
+        int st = 0;
+
+        if (out >= 0)
+            ReadUntil("\x01"); // to the end
+        waitpid(pid, &st, 0);
+        pid = 0;
+        return WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
+    }
+    int FilesLeft()
+    {
+        DIR *d = opendir((dir / "stats").c_str());
+        int n = 0;
+
+        while (d && readdir(d))
+            n++;
+        if (d)
+            closedir(d);
+        return n ? n - 2 : 0;
+    }
+    json_t *Json()
+    {
+        return json_loads(Slurp(dir / "f.json").c_str(), 0, nullptr);
+    }
+    Dir dir;
+    std::string saved, printed;
+    pid_t pid = 0;
+    int out = -1;
+};
+
+TEST_F(End, CtrlCWritesWhatWasMeasured)
+{
+    for (int sig : {SIGINT, SIGTERM}) {
+        Start({"ring", "--ranks", "3", "--sizes", "4K,8K,64M", "--iters", "40", "--json",
+               dir / "f.json", "--csv", dir / "f.csv"});
+        ASSERT_TRUE(ReadUntil("8 KiB")) << printed << Slurp(dir / "err");
+        EXPECT_EQ(FilesLeft(), 3) << "they are there while it runs";
+        // As a terminal does: to all processes of the group.
+        ASSERT_EQ(kill(-pid, sig), 0);
+        EXPECT_EQ(Wait(), 128 + sig) << Slurp(dir / "err");
+        EXPECT_NE(printed.find("INTERRUPTED"), std::string::npos) << printed;
+        EXPECT_EQ(Slurp(dir / "err"), "");
+        EXPECT_EQ(FilesLeft(), 0);
+        json_t *j = Json();
+        ASSERT_NE(j, nullptr) << Slurp(dir / "f.json");
+        EXPECT_TRUE(json_is_true(json_object_get(j, "interrupted")));
+        EXPECT_TRUE(json_is_false(json_object_get(j, "ok")));
+        EXPECT_EQ(json_array_size(json_object_get(j, "results")), 2u);
+        EXPECT_EQ(Count(Slurp(dir / "f.csv"), "allreduce"), 2);
+        json_decref(j);
+    }
+}
+
+TEST_F(End, ASignalToTheParentAloneIsPassedOn)
+{
+    Start({"p2p", "--bandwidth", "--sizes", "256K", "--iters", "20000000"});
+    ASSERT_TRUE(ReadUntil("rank 1")) << printed << Slurp(dir / "err");
+    usleep(300000);
+    ASSERT_EQ(kill(pid, SIGTERM), 0);
+    EXPECT_EQ(Wait(), 128 + SIGTERM) << Slurp(dir / "err");
+    EXPECT_EQ(FilesLeft(), 0);
+}
+
+TEST_F(End, ARankStuckInThePluginIsEndedAllTheSame)
+{
+    setenv("TESTNET_FAULT", "stuck:1", 1);
+    Start({"ring", "--ranks", "2", "--sizes", "4K", "--plugin", "t=" + kTestnet, "--json",
+           dir / "f.json"});
+    unsetenv("TESTNET_FAULT");
+    ASSERT_TRUE(ReadUntil("rank 1")) << printed;
+    usleep(300000);
+    ASSERT_EQ(kill(-pid, SIGINT), 0);
+    EXPECT_EQ(Wait(), 128 + SIGINT);
+    EXPECT_NE(Slurp(dir / "err").find("does not come back from 'isend'"), std::string::npos)
+        << Slurp(dir / "err");
+    json_t *j = Json();
+    ASSERT_NE(j, nullptr);
+    EXPECT_TRUE(json_is_true(json_object_get(j, "interrupted")));
+    json_decref(j);
+}
+
+TEST_F(End, AClosedPipeEndsTheRun)
+{
+    Start({"ring", "--ranks", "2", "--sizes", "4K,8K,16K,64M", "--iters", "40", "--json",
+           dir / "f.json"});
+    ASSERT_TRUE(ReadUntil("4 KiB")) << printed;
+    close(out);
+    out = -1;
+    EXPECT_EQ(Wait(), 128 + SIGPIPE) << Slurp(dir / "err");
+    EXPECT_EQ(Slurp(dir / "err"), "") << "as other tools after | head";
+    EXPECT_EQ(FilesLeft(), 0);
+    json_t *j = Json();
+    ASSERT_NE(j, nullptr) << Slurp(dir / "f.json");
+    EXPECT_TRUE(json_is_true(json_object_get(j, "interrupted")));
+    EXPECT_GE(json_array_size(json_object_get(j, "results")), 1u);
+    json_decref(j);
+}
+
+TEST_F(End, ARefusalLeavesNothingAndIsSaidOnce)
+{
+    const struct {
+        const char *args, *says;
+    } refusals[] = {{"--dev nosuch0", "--dev nosuch0: "},
+                    {"--sizes 1000G", "do not fit into"},
+                    {"--env NCCL_PVRDMA_TCP_STREAMS=many", "init of plugin pvrdma failed"},
+                    {"--plugin /nowhere/x.so", "cannot load /nowhere/x.so"}};
+
+    for (auto &c : refusals) {
+        Outcome r = Perf(std::string("ring --ranks 3 ") + c.args);
+
+        EXPECT_EQ(r.status, 3) << c.args;
+        EXPECT_EQ(Count(r.err, c.says), 1) << r.err;
+        EXPECT_NE(r.err.find("all 3 ranks: "), std::string::npos) << r.err;
+        EXPECT_EQ(FilesLeft(), 0) << c.args;
+    }
+}
+
+std::string OneRefuses(int rank, int n)
+{
+    return Torchrun(rank, n) + (rank == 1 ? " NCCL_PVRDMA_TCP_STREAMS=many" : "");
+}
+
+TEST_F(End, RanksThatWereNotRefusedCloseToo)
+{
+    NewPort();
+    auto all = Launch(3, "ring --sizes 4K", OneRefuses);
+
+    for (auto &o : all)
+        EXPECT_EQ(o.status, 3) << o.err;
+    EXPECT_NE(all[0].err.find("pvn-perf: rank 1: init of plugin"), std::string::npos) << all[0].err;
+    EXPECT_NE(all[0].out.find("FAILED: rank 1: init"), std::string::npos) << all[0].out;
+    EXPECT_EQ(Count(all[0].err + all[1].err + all[2].err, "rank 1: init"), 1);
+    EXPECT_EQ(FilesLeft(), 0);
+}
+
+// One rank of a launcher's is interrupted, the others hear of it.
+TEST_F(End, AnInterruptedRankEndsTheOthers)
+{
+    std::vector<std::thread> ranks;
+    std::vector<Outcome> all(2);
+
+    NewPort();
+    for (int i = 0; i < 2; i++)
+        ranks.emplace_back([&, i] {
+            all[static_cast<size_t>(i)] =
+                Perf("p2p --bandwidth --sizes 256K --iters 20000000 --json " + (dir / "f.json"),
+                     Torchrun(i, 2) + " sh -c 'echo $$ >" + (dir / "pid") + std::to_string(i) +
+                         "; exec \"$@\"' -");
+        });
+    for (int i = 0; i < 600 && FilesLeft() < 2; i++)
+        usleep(50000);
+    EXPECT_EQ(FilesLeft(), 2);
+    usleep(300000);
+    // timeout(1), which passes it on.
+    EXPECT_EQ(kill(std::stoi(Slurp(dir / "pid1")), SIGTERM), 0);
+    for (auto &t : ranks)
+        t.join();
+    EXPECT_EQ(all[0].status, 128 + SIGTERM) << all[0].err;
+    EXPECT_EQ(FilesLeft(), 0);
+    json_t *j = Json();
+    ASSERT_NE(j, nullptr);
+    EXPECT_TRUE(json_is_true(json_object_get(j, "interrupted")));
+    json_decref(j);
+}
+
+} // namespace
