@@ -3,6 +3,7 @@
 /* The later half of connection set-up: which lanes there are, whether they work, and both ends'
  * agreement. */
 #include "config.h"
+#include "connect/conn_priv.h"
 #include "connect/handshake_priv.h"
 
 #include <errno.h>
@@ -15,11 +16,6 @@
 #include "base/param.h"
 
 /* ---- OFFER ---- */
-
-static const struct pvn_device *lane_device(const struct pvn_conn *c, int k)
-{
-    return c->lane_args[c->lane_arg[k]].dev;
-}
 
 /* One lane per port and transport, as far as they can be made. 0,
  * or a failure of the connection. */
@@ -77,15 +73,15 @@ static int put_offer(struct pvn_conn *c, const uint8_t *index)
         if (n < 0) {
             err = l->err;
             if (err.code == 0)
-                pvn_err_set(&err, n, "lane on %s has no offer", lane_device(c, i)->name);
+                pvn_err_set(&err, n, "lane on %s has no offer", conn_lane_device(c, i)->name);
             return conn_fail_now(c, &err);
         }
         o.lane[i].index = index[i];
-        o.lane[i].rail = lane_device(c, i)->rail;
+        o.lane[i].rail = conn_lane_device(c, i)->rail;
         o.lane[i].len = (uint16_t)n;
         o.lane[i].blob = blob[i];
         snprintf(o.lane[i].kind, sizeof(o.lane[i].kind), "%s", l->ops->name);
-        snprintf(o.lane[i].name, sizeof(o.lane[i].name), "%s", lane_device(c, i)->name);
+        snprintf(o.lane[i].name, sizeof(o.lane[i].name), "%s", conn_lane_device(c, i)->name);
     }
     n = conn_put_frame(c, PVN_FRAME_OFFER, body, pvn_offer_encode(body, sizeof(body), &o), &err);
     return n ? conn_fail_now(c, &err) : 0;
@@ -232,7 +228,7 @@ static void match_lanes(const struct pvn_conn *c, const struct pvn_offer *theirs
         for (i = 0; i < theirs->n; i++)
             for (j = 0; j < c->nlanes && mate[i] < 0; j++) {
                 const struct pvn_lane_offer *o = &theirs->lane[i];
-                bool same_rail = o->rail >= 0 && o->rail == lane_device(c, j)->rail;
+                bool same_rail = o->rail >= 0 && o->rail == conn_lane_device(c, j)->rail;
 
                 if (used >> j & 1 || !same_kind(c, j, o) || !(same_rail || by_order))
                     continue;
@@ -293,7 +289,7 @@ int conn_step_offer_acceptor(struct pvn_conn *c)
             pvn_err_set(
                 &err, -EPROTONOSUPPORT,
                 "both ends have no kind of lane in common: the peer has %.200s, this end %s on %s",
-                text, c->lane[0]->ops->name, lane_device(c, 0)->name);
+                text, c->lane[0]->ops->name, conn_lane_device(c, 0)->name);
         return conn_fail_now(c, &err);
     }
     rc = arrange(c, own, n);
@@ -308,18 +304,13 @@ int conn_step_offer_acceptor(struct pvn_conn *c)
 
 /* ---- BIND, VERIFY ---- */
 
-static void lane_where(const struct pvn_conn *c, int k, char *buf, size_t cap)
-{
-    snprintf(buf, cap, "lane %d (%s on %.60s)", k, c->lane[k]->ops->name, lane_device(c, k)->name);
-}
-
 /* Leaves lane k out. 0: others are left or may still come; else the connection has failed. */
 static int drop_lane(struct pvn_conn *c, int k, struct pvn_err *err)
 {
     unsigned all = (1u << c->nlanes) - 1;
     char lane[128];
 
-    lane_where(c, k, lane, sizeof(lane));
+    conn_lane_name(c, k, lane, sizeof(lane));
     pvn_conn_locate(c, k, err);
     c->dropped |= 1u << k;
     if (pvn_params_get()->strict || (c->dropped & all) == all) {
@@ -539,28 +530,6 @@ static int settle(struct pvn_conn *c)
         }
     c->nlanes = kept;
     return 0;
-}
-
-void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap)
-{
-    char lane[256];
-    int i;
-
-    buf[0] = '\0';
-    for (i = 0; i < c->nlanes; i++) {
-        if (c->lane[i]->ops->describe(c->lane[i], lane, sizeof(lane)) <= 0)
-            lane_where(c, i, lane, sizeof(lane));
-        pvn_str_append(buf, cap, "%s%s", i ? "; " : "", lane);
-    }
-}
-
-void pvn_conn_count(const struct pvn_conn *c, struct pvn_lane_counters *sum)
-{
-    int i;
-
-    memset(sum, 0, sizeof(*sum));
-    for (i = 0; i < c->nlanes; i++)
-        c->lane[i]->ops->count(c->lane[i], sum);
 }
 
 static void come_up(struct pvn_conn *c)

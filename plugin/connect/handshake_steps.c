@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "connect/conn_priv.h"
 #include "connect/handshake_priv.h"
 
 #include <errno.h>
@@ -116,84 +117,6 @@ int conn_step_dial(struct pvn_conn *c)
     return 0;
 }
 
-/* ---- what all later states need ---- */
-
-int conn_put_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *body, int len,
-                   struct pvn_err *err)
-{
-    int rc;
-
-    if (len < 0)
-        return pvn_err_set(err, len, "%s frame cannot be encoded", pvn_frame_name(type));
-    rc = pvn_ctrl_put_frame(&c->ctrl, type, body, (size_t)len, err);
-    if (rc == 0)
-        c->frame_sent = true;
-    return rc;
-}
-
-/* 0 or the failure of the connection; a full socket is no failure. */
-int conn_flush(struct pvn_conn *c)
-{
-    struct pvn_err err = PVN_ERR_INIT, peers = PVN_ERR_INIT;
-    enum pvn_frame_type type;
-    const uint8_t *body;
-    size_t len;
-    char text[PVN_REASON_MAX];
-    int rc = pvn_ctrl_flush(&c->ctrl, &err);
-
-    if (rc == 0 || rc == -EAGAIN)
-        return 0;
-    /* The peer may have said why before it closed. */
-    while (pvn_ctrl_get(&c->ctrl, &type, &body, &len, &peers) > 0)
-        if (type == PVN_FRAME_ERROR && pvn_reason_decode(body, len, text, NULL) == 0) {
-            pvn_err_set(&err, -EREMOTEIO, "the peer gave up: %s", text);
-            break;
-        }
-    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
-    return conn_fail_now(c, &err);
-}
-
-/*
- * What pvn_ctrl_get brought: 1 it is a frame of those in `want` (bits), -EAGAIN, or the connection
- * has failed: the peer gave up, closed, or sent something else.
- */
-static int judge(struct pvn_conn *c, int rc, unsigned want, enum pvn_frame_type type,
-                 const uint8_t *body, size_t len, struct pvn_err *err)
-{
-    char text[PVN_REASON_MAX];
-
-    if (rc == -EAGAIN)
-        return rc;
-    if (rc > 0) {
-        if (want >> type & 1)
-            return 1;
-        if (type == PVN_FRAME_ERROR && pvn_reason_decode(body, len, text, err) == 0)
-            pvn_err_set(err, -EREMOTEIO, "the peer gave up: %s", text);
-        else if (type == PVN_FRAME_GOODBYE)
-            pvn_err_set(err, -ECONNABORTED,
-                        "the peer closed while the connection was being set up");
-        else if (type != PVN_FRAME_ERROR)
-            pvn_err_set(err, -EPROTO, "%s frame from the peer in state %s", pvn_frame_name(type),
-                        pvn_conn_state_name(c->state));
-    }
-    if (err->code != -ENOMEM)
-        pvn_err_set_fault(err, PVN_FAULT_REMOTE);
-    return conn_fail_now(c, err);
-}
-
-int conn_expect(struct pvn_conn *c, unsigned want, enum pvn_frame_type *type, const uint8_t **body,
-                size_t *len)
-{
-    struct pvn_err err = PVN_ERR_INIT;
-    int rc;
-
-    *type = PVN_FRAME_ERROR;
-    *body = NULL;
-    *len = 0;
-    rc = pvn_ctrl_get(&c->ctrl, type, body, len, &err);
-    return judge(c, rc, want, *type, *body, *len, &err);
-}
-
 /* ---- HELLO ---- */
 
 static int put_hello(struct pvn_conn *c, struct pvn_err *err)
@@ -269,7 +192,7 @@ int conn_step_hello_connector(struct pvn_conn *c)
     rc = pvn_ctrl_get(&c->ctrl, &type, &body, &len, &err);
     if ((rc == -EPIPE || rc == -ECONNRESET) && !c->ctrl.started && c->redials < MAX_REDIALS)
         return redial(c);
-    rc = judge(c, rc, 1u << PVN_FRAME_HELLO, type, body, len, &err);
+    rc = conn_judge(c, rc, 1u << PVN_FRAME_HELLO, type, body, len, &err);
     if (rc < 0)
         return rc;
     rc = take_hello(c, body, len, &err);

@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # plugin/connect: the wire format, the control connection, the handshake and the listener.
 libpvn_core_la_SOURCES += \
+    plugin/connect/conn.c \
+    plugin/connect/conn.h \
+    plugin/connect/conn_frame.c \
+    plugin/connect/conn_priv.h \
     plugin/connect/ctrl.c \
     plugin/connect/ctrl.h \
     plugin/connect/handshake.c \

@@ -11,7 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "connect/handshake_priv.h"
+#include "connect/conn_priv.h"
+#include "connect/handshake.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/hex.h"
 #include "support/memlane.h"

@@ -1,0 +1,41 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the handshake use of conn.c (state and failure) and conn_frame.c (frames). */
+#ifndef PVN_CONNECT_CONN_PRIV_H
+#define PVN_CONNECT_CONN_PRIV_H
+
+#include "connect/conn.h"
+
+/* The only function that changes state. */
+void conn_goto(struct pvn_conn *c, enum pvn_conn_state to);
+/* Fills in who, where and the hint of the present state where the error has none, then
+ * pvn_conn_fail. */
+int conn_fail_now(struct pvn_conn *c, struct pvn_err *err);
+/* Words for the peer once more is known about it. */
+void conn_name_peer(struct pvn_conn *c);
+enum pvn_phase conn_phase(const struct pvn_conn *c);
+/* What is not done yet in the present state, and so which end has to act; for messages. */
+const char *conn_doing(const struct pvn_conn *c);
+/* Puts the state into the connection's row of the statistics. */
+void conn_publish(struct pvn_conn *c);
+/* Sends the peer an ERROR frame with this text, as far as the socket takes it. */
+void conn_report(struct pvn_conn *c, const char *text);
+
+/* The device of lane k, and words for the lane in messages. */
+const struct pvn_device *conn_lane_device(const struct pvn_conn *c, int k);
+void conn_lane_name(const struct pvn_conn *c, int k, char *buf, size_t cap);
+
+/* Queues a frame whose encoder returned len. 0, or a negative errno with *err. */
+int conn_put_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *body, int len,
+                   struct pvn_err *err);
+/* Writes what is queued. 0 also while the socket is full, or the connection has failed. */
+int conn_flush(struct pvn_conn *c);
+/* The next frame: 1 and it is one of those in `want` (bits), -EAGAIN, or the connection has failed:
+ * the peer gave up, closed, or sent something else. */
+int conn_expect(struct pvn_conn *c, unsigned want, enum pvn_frame_type *type, const uint8_t **body,
+                size_t *len);
+/* The same of what pvn_ctrl_get has returned: rc, and the frame if rc is 1. */
+int conn_judge(struct pvn_conn *c, int rc, unsigned want, enum pvn_frame_type type,
+               const uint8_t *body, size_t len, struct pvn_err *err);
+
+#endif
