@@ -42,4 +42,17 @@ AC_DEFUN([PVN_CHECK_TOOLS], [
 AC_DEFUN([PVN_CHECK_GTEST], [
   PKG_CHECK_MODULES([GTEST], [gtest_main], [pvn_gtest_summary=yes], [pvn_gtest_summary="no (make check needs libgtest-dev)"])
   AM_CONDITIONAL([HAVE_GTEST], [test "x$pvn_gtest_summary" = xyes])
+  AC_ARG_ENABLE([pch],
+    [AS_HELP_STRING([--disable-pch], [do not precompile GoogleTest for the tests (default: gcc does)])],
+    [], [enable_pch=yes])
+  # clang refuses, instead of passing over, a precompiled header made with other flags.
+  AS_IF([test "x$enable_pch" = xyes && test "x$pvn_gtest_summary" = xyes],
+    [AC_LANG_PUSH([C++])
+     AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#if !defined(__GNUC__) || defined(__clang__)
+#error not gcc
+#endif]])], [], [enable_pch=no])
+     AC_LANG_POP([C++])],
+    [enable_pch=no])
+  AM_CONDITIONAL([PCH], [test "x$enable_pch" = xyes])
 ])

@@ -14,6 +14,8 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
 done
 [ $# -gt 0 ] && shift
 jobs=${PVN_JOBS:-$(nproc)}
+# ccache, where it is in use, keeps what was compiled with a precompiled header only when allowed to.
+export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
 mkdir -p "$dir"
 log=$dir/build.log
 : >"$log"

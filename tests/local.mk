@@ -6,6 +6,20 @@
 PVN_TESTS =
 PVN_SCRIPT_TESTS =
 TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests $(CUDA_CPPFLAGS) $(GTEST_CFLAGS)
+# GoogleTest, compiled once for all C++ of the tests with the flags that they have. A compiler that cannot use
+# the file (no gcc, other optimisation) reads the header itself, by the -I of the source tree.
+EXTRA_DIST += tests/support/pch.hh
+if PCH
+TEST_PCH = tests/support/pch.hh.gch
+AM_CXXFLAGS += -include tests/support/pch.hh -fpch-preprocess
+# Configured again is compiled again: a file made with other flags would be passed over in silence.
+$(TEST_PCH): tests/support/pch.hh config.status
+	$(AM_V_GEN)$(MKDIR_P) tests/support && \
+	    $(CXX) $(DEFS) $(DEFAULT_INCLUDES) $(INCLUDES) $(TEST_CPPFLAGS) $(CPPFLAGS) $(PVN_CXXFLAGS) $(CXXFLAGS) \
+	    -MD -MP -MF tests/support/pch.d -x c++-header -o $@ $(srcdir)/tests/support/pch.hh
+-include tests/support/pch.d
+CLEANFILES += $(TEST_PCH) tests/support/pch.d
+endif
 TEST_LDADD = $(GTEST_LIBS)
 
 if HAVE_GTEST
@@ -34,13 +48,17 @@ include $(srcdir)/tests/vm/local.mk
 check_PROGRAMS += $(PVN_TESTS)
 dist_noinst_SCRIPTS += tests/run-all $(PVN_SCRIPT_TESTS)
 
-# All that `make check` needs, without running it.
-check-build: $(check_PROGRAMS) $(check_LTLIBRARIES) all
+# All that `make check` needs, without running it. A make of its own, so that no test is compiled before the
+# precompiled header is there.
+check-build: $(TEST_PCH)
+	$(MAKE) $(AM_MAKEFLAGS) check-parts
+
+check-parts: $(check_PROGRAMS) $(check_LTLIBRARIES) all
 
 check-local: check-build
 	$(srcdir)/tests/run-all $(abs_builddir) $(PVN_TESTS) $(PVN_SCRIPT_TESTS)
 
-.PHONY: check-build
+.PHONY: check-build check-parts
 
 clean-local:
 	-rm -rf test-logs
