@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/dev_list.h"
 #include "net-pvrdma/hca_priv.h"
 
 enum {
@@ -24,74 +25,10 @@ enum {
 #define IBTA_MAX_MSG  (UINT64_C(1) << 31)
 #define PVRDMA_MAX_MR (UINT64_C(1) << 30)
 
-/* ---- the filter ---- */
-
-struct filter {
-    bool exclude, exact;
-    const char *names;
-};
-
-static struct filter parse_filter(const char *text)
-{
-    struct filter f = {false, false, text ? text : ""};
-    while (*f.names == ' ')
-        f.names++;
-    f.exclude = *f.names == '^';
-    f.names += f.exclude;
-    f.exact = *f.names == '=';
-    f.names += f.exact;
-    return f;
-}
-
-/* One item against a port; port 0 stands for any. */
-static bool item_matches(const char *item, size_t len, bool exact, const char *name, int port)
-{
-    const char *colon = memchr(item, ':', len);
-    size_t n = colon ? (size_t)(colon - item) : len;
-    if (n == 0 || strncmp(item, name, n) != 0 || (exact && name[n] != '\0'))
-        return false;
-    return !colon || port == 0 || atoi(colon + 1) == port;
-}
-
-/* Steps through the items; false at the end. Empty ones are passed over. */
-static bool next_item(const char **at, const char **item, size_t *len)
-{
-    for (;;) {
-        *at += strspn(*at, ", ");
-        if (!**at)
-            return false;
-        *item = *at;
-        *len = strcspn(*at, ", ");
-        *at += *len;
-        if (**item != ':')
-            return true;
-    }
-}
-
-static bool in_list(const struct filter *f, const char *name, int port, bool *any)
-{
-    const char *at = f->names, *item;
-    size_t len;
-    *any = false;
-    while (next_item(&at, &item, &len)) {
-        *any = true;
-        if (item_matches(item, len, f->exact, name, port))
-            return true;
-    }
-    return false;
-}
-
-bool pvn_hca_matches(const char *filter, const char *name, int port)
-{
-    struct filter f = parse_filter(filter);
-    bool any, in = in_list(&f, name, port, &any);
-    return !any || in != f.exclude;
-}
-
 /* Could any port of it pass? Only then is the device opened. */
 static bool worth_opening(const char *filter, const char *name)
 {
-    return parse_filter(filter).exclude || pvn_hca_matches(filter, name, 0);
+    return pvn_dev_list_parse(filter).exclude || pvn_dev_list_matches(filter, name, 0);
 }
 
 /* ---- numbers ---- */
@@ -309,7 +246,7 @@ static int take_device(const struct pvn_verbs *v, const struct pvn_hca_options *
         t->ports = more;
     }
     for (int port = 1; port <= h->nports; port++)
-        if (pvn_hca_matches(o->hca, h->name, port))
+        if (pvn_dev_list_matches(o->hca, h->name, port))
             take_port(v, o, t, h, port);
     if (t->nports == before)
         goto close;
@@ -331,16 +268,16 @@ close:
 static int check_filter(const struct pvn_verbs *v, const char *text, struct ibv_device **list,
                         int n, struct pvn_err *err)
 {
-    struct filter f = parse_filter(text);
-    const char *at = f.names, *item;
+    struct pvn_dev_list f = pvn_dev_list_parse(text);
+    const char *at = f.items, *item;
     char have[256] = "";
     size_t len;
     if (f.exclude)
         return 0;
-    while (next_item(&at, &item, &len)) {
+    while (pvn_dev_list_next(&at, &item, &len)) {
         bool found = false;
         for (int i = 0; i < n && !found; i++)
-            found = item_matches(item, len, f.exact, v->get_device_name(list[i]), 0);
+            found = pvn_dev_list_item_matches(&f, item, len, v->get_device_name(list[i]), 0);
         if (found)
             continue;
         for (int i = 0; i < n; i++)

@@ -106,13 +106,6 @@ int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options
 /* No lane or region may be left on any of the adapters. */
 void pvn_hca_close(const struct pvn_verbs *v, struct pvn_hca_table *t);
 
-/*
- * NCCL's reading of NCCL_IB_HCA (2.30.7, src/misc/utils.cc): an optional '^' (all but these), an
- * optional '=' (whole names instead of prefixes), then NAME or NAME:PORT separated by commas. True
- * for everything when no name is in it.
- */
-bool pvn_hca_matches(const char *filter, const char *name, int port);
-
 /* Of a port's speed and width codes, in Mb/s; 0 where a code is not known. */
 int pvn_hca_speed_mbps(unsigned int speed, unsigned int width);
 

@@ -134,10 +134,6 @@ int pvn_iface_choose(const struct pvn_iface_table *table, const char *ifname, in
                      struct pvn_iface_pick *picks, size_t max, char *left_out, size_t left_out_size,
                      struct pvn_err *err);
 
-/* NCCL's matching of one name against NCCL_SOCKET_IFNAME, for the RDMA side as well. True for
- * everything when `ifname` has no name in it. */
-bool pvn_iface_name_matches(const char *ifname, const char *name);
-
 /* By which interface and from which address the kernel sends to `peer`. 0, or negative with *err,
  * which names the peer and says what to try. Every call asks the kernel again. */
 int pvn_iface_for_peer(const struct pvn_iface_source *source, const struct sockaddr *peer,

@@ -9,65 +9,8 @@
 #include <string.h>
 
 #include "base/addr.h"
+#include "base/dev_list.h"
 #include "base/param.h"
-
-/* NCCL_SOCKET_IFNAME taken apart. */
-struct name_filter {
-    bool none; /* no name in it: automatic */
-    bool exclude;
-    bool exact;
-    const char *names;
-};
-
-static struct name_filter parse_filter(const char *ifname)
-{
-    struct name_filter f = {0};
-    char item[IF_NAMESIZE + 64];
-    const char *cursor;
-
-    while (*ifname == ' ')
-        ifname++;
-    f.exclude = *ifname == '^';
-    ifname += f.exclude;
-    f.exact = *ifname == '=';
-    ifname += f.exact;
-    f.names = ifname;
-    cursor = f.names;
-    f.none = !pvn_param_list_next(&cursor, item, sizeof(item));
-    return f;
-}
-
-static bool item_matches(const char *item, const char *name, bool exact)
-{
-    size_t len = strcspn(item, ":");
-
-    if (len == 0)
-        return false;
-    return strncmp(item, name, len) == 0 && (!exact || name[len] == '\0');
-}
-
-static bool in_list(const struct name_filter *f, const char *name)
-{
-    char item[IF_NAMESIZE + 64];
-    const char *cursor = f->names;
-
-    while (pvn_param_list_next(&cursor, item, sizeof(item)))
-        if (item_matches(item, name, f->exact))
-            return true;
-    return false;
-}
-
-static bool passes(const struct name_filter *f, const char *name)
-{
-    return f->none || in_list(f, name) != f->exclude;
-}
-
-bool pvn_iface_name_matches(const char *ifname, const char *name)
-{
-    struct name_filter f = parse_filter(ifname);
-
-    return passes(&f, name);
-}
 
 /* How good an address is for the wanted family: 0 best, higher worse, -1 not usable. */
 static int addr_rank(const struct pvn_iface_addr *a, int family)
@@ -246,7 +189,7 @@ static int nothing_usable(const char *ifname, int family, const char *reasons, s
 }
 
 /* What was requested by name: everything that works, whatever its kind. */
-static int choose_named(const struct pvn_iface_table *table, const struct name_filter *f,
+static int choose_named(const struct pvn_iface_table *table, const struct pvn_dev_list *f,
                         int family, struct pvn_iface_pick *picks, size_t max, char *left_out,
                         size_t size)
 {
@@ -256,7 +199,7 @@ static int choose_named(const struct pvn_iface_table *table, const struct name_f
         const struct pvn_iface *iface = &table->v[i];
         const char *why = defect(iface, family);
 
-        if (!passes(f, iface->name))
+        if (!pvn_dev_list_passes(f, iface->name, 0))
             continue;
         if (!why && n == max)
             why = "too many";
@@ -279,7 +222,7 @@ static bool is_port(const struct pvn_iface_table *table, const struct pvn_iface 
 
 /* What the automatic choice found out about the table before it picks. */
 struct auto_rule {
-    const struct name_filter *f;
+    const struct pvn_dev_list *f;
     int family;
     bool routable; /* something that leads out has more than a link-local address */
     int best;      /* the class to take */
@@ -291,7 +234,7 @@ static const char *auto_defect(const struct pvn_iface_table *table, const struct
 {
     const char *why = defect(iface, rule->family);
 
-    if (!passes(rule->f, iface->name))
+    if (!pvn_dev_list_passes(rule->f, iface->name, 0))
         return "excluded by NCCL_SOCKET_IFNAME";
     if (is_port(table, iface))
         return "port of a bond or bridge";
@@ -301,7 +244,7 @@ static const char *auto_defect(const struct pvn_iface_table *table, const struct
     return why;
 }
 
-static struct auto_rule make_rule(const struct pvn_iface_table *table, const struct name_filter *f,
+static struct auto_rule make_rule(const struct pvn_iface_table *table, const struct pvn_dev_list *f,
                                   int family)
 {
     struct auto_rule rule = {f, family, false, CLASSES};
@@ -317,8 +260,9 @@ static struct auto_rule make_rule(const struct pvn_iface_table *table, const str
     return rule;
 }
 
-static int choose_auto(const struct pvn_iface_table *table, const struct name_filter *f, int family,
-                       struct pvn_iface_pick *picks, size_t max, char *left_out, size_t size)
+static int choose_auto(const struct pvn_iface_table *table, const struct pvn_dev_list *f,
+                       int family, struct pvn_iface_pick *picks, size_t max, char *left_out,
+                       size_t size)
 {
     struct auto_rule rule = make_rule(table, f, family);
     size_t i, n = 0;
@@ -349,24 +293,24 @@ int pvn_iface_choose(const struct pvn_iface_table *table, const char *ifname, in
                      struct pvn_iface_pick *picks, size_t max, char *left_out, size_t left_out_size,
                      struct pvn_err *err)
 {
-    struct name_filter f = parse_filter(ifname);
+    struct pvn_dev_list f = pvn_dev_list_parse(ifname);
     char reasons[512] = "";
     bool matched = false;
     size_t i;
     int n;
 
     for (i = 0; i < table->n && !matched; i++)
-        matched = passes(&f, table->v[i].name);
-    if (!f.none && !matched)
+        matched = pvn_dev_list_passes(&f, table->v[i].name, 0);
+    if (!f.empty && !matched)
         return nothing_matches(table, ifname, err);
-    if (f.none || f.exclude)
+    if (f.empty || f.exclude)
         n = choose_auto(table, &f, family, picks, max, reasons, sizeof(reasons));
     else
         n = choose_named(table, &f, family, picks, max, reasons, sizeof(reasons));
     if (left_out && left_out_size)
         snprintf(left_out, left_out_size, "%s", reasons);
     if (n == 0)
-        return nothing_usable(f.none ? "" : ifname, family, reasons, err);
+        return nothing_usable(f.empty ? "" : ifname, family, reasons, err);
     mark_shared_nets(picks, n);
     return n;
 }

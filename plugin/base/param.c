@@ -193,28 +193,3 @@ void pvn_params_override(const struct pvn_params *params)
 {
     __atomic_store_n(&override, params, __ATOMIC_RELEASE);
 }
-
-bool pvn_param_list_next(const char **cursor, char *item, size_t size)
-{
-    const char *s = *cursor;
-
-    while (*s) {
-        size_t len = strcspn(s, ",");
-        const char *next = s + len + (s[len] == ',');
-
-        while (len && isspace((unsigned char)*s)) {
-            s++;
-            len--;
-        }
-        while (len && isspace((unsigned char)s[len - 1]))
-            len--;
-        if (len) {
-            snprintf(item, size, "%.*s", (int)len, s);
-            *cursor = next;
-            return true;
-        }
-        s = next;
-    }
-    *cursor = s;
-    return false;
-}

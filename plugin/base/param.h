@@ -135,7 +135,7 @@ enum pvn_param_type {
                          */
     PVN_PARAM_ENUM,     /* int: one of the row's words */
     PVN_PARAM_STRING,   /* char[PVN_PARAM_STR_LEN] */
-    PVN_PARAM_LIST      /* the same, separated by commas; pvn_param_list_next() walks it */
+    PVN_PARAM_LIST      /* the same, separated by commas */
 };
 
 struct pvn_param_word {
@@ -186,10 +186,6 @@ void pvn_params_print(FILE *out, const struct pvn_params *params);
 
 /* The table as the body of a man page section (roff, one .TP per row), defaults only. */
 void pvn_params_print_roff(FILE *out);
-
-/* The next item of a list value: copies it, without blanks around it, to item[size] and moves
- * *cursor behind it. false at the end. An item that does not fit is cut. */
-bool pvn_param_list_next(const char **cursor, char *item, size_t size);
 
 /* The name in the table nearest to an unknown one (without prefix), or NULL when none is near. */
 const char *pvn_param_suggest(const char *name);

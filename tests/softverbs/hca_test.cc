@@ -5,6 +5,7 @@
 #include "softverbs/fixture.h"
 
 extern "C" {
+#include "base/dev_list.h"
 #include "net-pvrdma/hca.h"
 #include "tests/support/paths.h"
 }
@@ -255,7 +256,7 @@ TEST(HcaFilter, IsNccls)
         {"mlx5_0:1,mlx5_0:2", "mlx5_0", 2, true},
     };
     for (auto &c : cases)
-        EXPECT_EQ(pvn_hca_matches(c.filter, c.name, c.port), c.yes)
+        EXPECT_EQ(pvn_dev_list_matches(c.filter, c.name, c.port), c.yes)
             << (c.filter ? c.filter : "NULL") << " against " << c.name << ":" << c.port;
 }
 

@@ -17,6 +17,7 @@
 extern "C" {
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/dev_list.h"
 #include "base/param.h"
 #include "base/param_value.h"
 #include "base/result.h"
@@ -412,16 +413,25 @@ TEST_F(Param, EnvironmentIsLeftAlone)
     EXPECT_EQ(before, after);
 }
 
-TEST_F(Param, ListsAreWalked)
+TEST(DevList, SkipsEmptyItemsAndReadsMarks)
 {
-    const char *cursor = " eth0, ,eth1,,  longer_than_the_buffer ,";
-    char item[8];
+    pvn_dev_list list = pvn_dev_list_parse(" ^=eth0, ,eth1:2,, ib0 ,:3");
+    const char *at = list.items, *item;
+    size_t len;
     std::vector<std::string> items;
 
-    while (pvn_param_list_next(&cursor, item, sizeof(item)))
-        items.push_back(item);
-    EXPECT_EQ((std::vector<std::string>{"eth0", "eth1", "longer_"}), items);
-    EXPECT_FALSE(pvn_param_list_next(&cursor, item, sizeof(item)));
+    EXPECT_TRUE(list.exclude && list.exact && !list.empty);
+    while (pvn_dev_list_next(&at, &item, &len))
+        items.emplace_back(item, len);
+    EXPECT_EQ((std::vector<std::string>{"eth0", "eth1:2", "ib0"}), items);
+    EXPECT_FALSE(pvn_dev_list_next(&at, &item, &len));
+
+    EXPECT_FALSE(pvn_dev_list_matches("^=eth0", "eth0", 0));
+    EXPECT_TRUE(pvn_dev_list_matches("^=eth0", "eth01", 0));
+    EXPECT_TRUE(pvn_dev_list_matches("mlx5_1:2", "mlx5_1", 2));
+    EXPECT_FALSE(pvn_dev_list_matches("mlx5_1:2", "mlx5_1", 1));
+    EXPECT_TRUE(pvn_dev_list_matches("^", "eth0", 0)) << "a list without a name excludes nothing";
+    EXPECT_TRUE(pvn_dev_list_matches(nullptr, "eth0", 0));
 }
 
 std::string printed(const std::function<void(FILE *)> &print)

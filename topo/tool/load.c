@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "topo/tool/choice.h"
+#include "plugin/base/dev_list.h"
 
 static const char *from_environment(const char *name, void *user)
 {
@@ -76,9 +76,9 @@ static bool chosen(const struct tool *t, const struct pvn_topo_nic *nic, const c
     if (!value)
         return true;
     if (nic->rdma < 0)
-        return tool_socket_ifname_takes(value, nic->name);
+        return pvn_dev_list_matches(value, nic->name, 0);
     const struct pvn_topo_rdma *r = &t->topo->rdmas[nic->rdma];
-    return tool_ib_hca_takes(value, r->name, r->ports[nic->port_index].num);
+    return pvn_dev_list_matches(value, r->name, r->ports[nic->port_index].num);
 }
 
 /* What the plugin would not offer is not numbered either. */
