@@ -65,13 +65,9 @@ struct pvn_topo_fs {
     char *known[PVN_TOPO_FS_KNOWN];
 };
 
-/* Opens a directory or a tar file, whichever root is. 0 or negative errno with a sentence. */
-int pvn_topo_fs_open(const char *root, struct pvn_topo_fs **fs, struct pvn_topo_err *err);
+/* Opens a directory; topo/capture/open.h opens the other forms. 0 or negative errno. */
 /* sys: the directory that stands for the root's /sys, or NULL for its own. */
 int pvn_topo_fs_open_dir(const char *root, const char *sys, struct pvn_topo_fs **fs);
-/* The image is copied. */
-int pvn_topo_fs_open_tar(const void *image, size_t bytes, struct pvn_topo_fs **fs,
-                         struct pvn_topo_err *err);
 void pvn_topo_fs_close(struct pvn_topo_fs *fs);
 
 /* Real path of path below the root, into out (PVN_TOPO_FS_PATH_MAX bytes). 0 or negative errno:

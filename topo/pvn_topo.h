@@ -425,6 +425,11 @@ struct pvn_topo_options {
     const char *sysfs;
 };
 
+/* Reads the machine below root, a directory. As pvn_topo_load otherwise; the plugin calls only
+ * this one and does not carry the reader of tar files. */
+int pvn_topo_load_dir(const char *root, const struct pvn_topo_options *options,
+                      struct pvn_topo **topo, struct pvn_topo_err *err);
+
 /* Reads the machine below root: a directory ("/" for this machine, an unpacked capture) or a tar
  * file as written by pvn_topo_gather. options may be NULL. *topo is set only on success and is
  * freed with pvn_topo_free. Returns 0 or negative errno with the reason in err (never NULL):

@@ -225,35 +225,20 @@ int pvn_topo_load_fs(struct pvn_topo_fs *fs, const char *source,
     return 0;
 }
 
-int pvn_topo_load(const char *root, const struct pvn_topo_options *options, struct pvn_topo **topo,
-                  struct pvn_topo_err *err)
+int pvn_topo_load_dir(const char *root, const struct pvn_topo_options *options,
+                      struct pvn_topo **topo, struct pvn_topo_err *err)
 {
     const char *sysfs = options ? options->sysfs : NULL;
     struct pvn_topo_fs *fs;
-    int rc;
+    int rc = pvn_topo_fs_open_dir(root, sysfs, &fs);
 
-    if (!sysfs || strcmp(sysfs, "/sys") == 0) {
-        rc = pvn_topo_fs_open(root, &fs, err);
-    } else if ((rc = pvn_topo_fs_open_dir(root, sysfs, &fs)) != 0) {
-        snprintf(err->text, sizeof err->text, "%.200s with %.200s for its /sys: %s", root, sysfs,
+    if (rc != 0) {
+        snprintf(err->text, sizeof err->text, "%.200s%s%.200s: %s", root,
+                 sysfs ? " with this directory for its /sys: " : "", sysfs ? sysfs : "",
                  strerror(-rc));
+        return rc;
     }
-    if (rc == 0) {
-        rc = pvn_topo_load_fs(fs, root, options, topo, err);
-        pvn_topo_fs_close(fs);
-    }
-    return rc;
-}
-
-int pvn_topo_load_tar(const void *image, size_t bytes, const struct pvn_topo_options *options,
-                      struct pvn_topo **topo, struct pvn_topo_err *err)
-{
-    struct pvn_topo_fs *fs;
-    int rc = pvn_topo_fs_open_tar(image, bytes, &fs, err);
-
-    if (rc == 0) {
-        rc = pvn_topo_load_fs(fs, "tar image", options, topo, err);
-        pvn_topo_fs_close(fs);
-    }
+    rc = pvn_topo_load_fs(fs, root, options, topo, err);
+    pvn_topo_fs_close(fs);
     return rc;
 }

@@ -36,22 +36,22 @@ PVN_TESTS += tests/fuzz/fuzz_sysfs
 tests_fuzz_fuzz_sysfs_SOURCES = tests/fuzz/fuzz_sysfs.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_sysfs_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"sysfs\" \
     -DPVN_FUZZ_DEFAULT_RUNS=3000
-tests_fuzz_fuzz_sysfs_LDADD = libpvntopo.la $(TEST_LDADD)
+tests_fuzz_fuzz_sysfs_LDADD = libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/fuzz/fuzz_hints
 tests_fuzz_fuzz_hints_SOURCES = tests/fuzz/fuzz_hints.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_hints_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"hints\"
-tests_fuzz_fuzz_hints_LDADD = libpvntopo.la $(TEST_LDADD)
+tests_fuzz_fuzz_hints_LDADD = libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/fuzz/fuzz_esxcli
 tests_fuzz_fuzz_esxcli_SOURCES = tests/fuzz/fuzz_esxcli.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_esxcli_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"esxcli\"
-tests_fuzz_fuzz_esxcli_LDADD = libpvntopo.la $(TEST_LDADD)
+tests_fuzz_fuzz_esxcli_LDADD = libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/fuzz/fuzz_pciconfig
 tests_fuzz_fuzz_pciconfig_SOURCES = tests/fuzz/fuzz_pciconfig.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_pciconfig_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"pciconfig\"
-tests_fuzz_fuzz_pciconfig_LDADD = libpvntopo.la $(TEST_LDADD)
+tests_fuzz_fuzz_pciconfig_LDADD = libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/fuzz/fuzz_stats
 tests_fuzz_fuzz_stats_SOURCES = tests/fuzz/fuzz_stats.c tests/fuzz/replay.cc

@@ -8,39 +8,39 @@ libpvntopotest_la_CPPFLAGS = $(TEST_CPPFLAGS)
 PVN_TESTS += tests/topo/test_reader
 tests_topo_test_reader_SOURCES = tests/topo/test_reader.cc
 tests_topo_test_reader_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_reader_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_reader_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_check
 tests_topo_test_check_SOURCES = tests/topo/test_check.cc
 tests_topo_test_check_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_check_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_check_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_hints
 tests_topo_test_hints_SOURCES = tests/topo/test_hints.cc
 tests_topo_test_hints_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_hints_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_hints_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_distance
 tests_topo_test_distance_SOURCES = tests/topo/test_distance.cc
 tests_topo_test_distance_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_distance_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_distance_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_gather
 tests_topo_test_gather_SOURCES = tests/topo/test_gather.cc
 tests_topo_test_gather_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_gather_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_gather_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_hostile
 tests_topo_test_hostile_SOURCES = tests/topo/test_hostile.cc
 tests_topo_test_hostile_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_hostile_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_hostile_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_captures
 tests_topo_test_captures_SOURCES = tests/topo/test_captures.cc
 tests_topo_test_captures_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_captures_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_captures_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_hwloc_xml
 tests_topo_test_hwloc_xml_SOURCES = tests/topo/test_hwloc_xml.cc
 tests_topo_test_hwloc_xml_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_hwloc_xml_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_hwloc_xml_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)

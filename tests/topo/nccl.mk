@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of NCCL's side of the topology library and of the pvn-topo command.
 EXTRA_DIST += $(srcdir)/tests/topo/data $(srcdir)/tests/topo/golden
+PVN_SCRIPT_TESTS += tests/topo/shared_object.sh
 TOPO_TOOL_LDADD = libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_corpus
@@ -38,17 +39,17 @@ EXTRA_DIST += tests/topo/schema_check.py
 PVN_TESTS += tests/topo/test_json
 tests_topo_test_json_SOURCES = tests/topo/test_json.cc tests/topo/cli.h tests/topo/shared.h
 tests_topo_test_json_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
-tests_topo_test_json_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD) $(JANSSON_LIBS)
+tests_topo_test_json_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD) $(JANSSON_LIBS)
 
 PVN_TESTS += tests/topo/test_odd
 tests_topo_test_odd_SOURCES = tests/topo/test_odd.cc tests/topo/cli.h tests/topo/shared.h
 tests_topo_test_odd_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_odd_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_odd_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_layout
 tests_topo_test_layout_SOURCES = tests/topo/test_layout.cc
 tests_topo_test_layout_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_layout_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_layout_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 EXTRA_tests_topo_test_layout_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
 PVN_TESTS += tests/fuzz/fuzz_nccl_xml

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "topo/capture/open.h"
 #include "topo/fs.h"
 
 namespace fs = std::filesystem;

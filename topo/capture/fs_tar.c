@@ -4,7 +4,7 @@
  * linkpath records of pax headers, which is what pvn_topo_gather, GNU tar and bsdtar write.
  * A leading directory that all entries share and that is not sys, proc or etc (the name of a
  * capture) is dropped. */
-#include "topo/fs.h"
+#include "topo/capture/open.h"
 #include "topo/pvn_topo.h"
 
 #include <errno.h>

@@ -11,6 +11,7 @@
 
 #include "topo/fs.h"
 #include "topo/capture/gather.h"
+#include "topo/capture/open.h"
 #include "topo/pvn_topo.h"
 #include "topo/reader.h"
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # topo/capture: a machine described elsewhere: captures of sysfs as tar, hints, a host's dump merged into a guest's.
-libpvntopo_la_SOURCES += \
+libpvntopotool_la_SOURCES += \
     topo/capture/edit.c \
     topo/capture/edit.h \
     topo/capture/esxcli.c \
@@ -10,5 +10,7 @@ libpvntopo_la_SOURCES += \
     topo/capture/gather.h \
     topo/capture/hints.c \
     topo/capture/merge.c \
+    topo/capture/open.c \
+    topo/capture/open.h \
     topo/capture/redact.c \
     topo/capture/tar_write.c

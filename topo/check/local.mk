@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # topo/check: what is wrong with a machine, and what to do about it.
-libpvntopo_la_SOURCES += \
+libpvntopotool_la_SOURCES += \
     topo/check/check.c \
     topo/check/check.h \
     topo/check/check_host.c \

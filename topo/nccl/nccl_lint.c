@@ -367,8 +367,8 @@ int pvn_topo_nccl_lint(const char *text, size_t len, struct pvn_topo_lint *lint)
     }
     lint_ignored(&r);
     lint_tags(&r);
-    r.err |= pvn_lint_numbers(doc, lint);
+    r.err |= pvn_topo_lint_numbers(doc, lint);
     pvn_topo_ndoc_free(doc);
-    pvn_lint_fold(lint);
+    pvn_topo_lint_fold(lint);
     return r.err ? -ENOMEM : 0;
 }

@@ -116,7 +116,7 @@ static int check_unique(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *l
     return 0;
 }
 
-int pvn_lint_numbers(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint)
+int pvn_topo_lint_numbers(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint)
 {
     int err = 0;
     for (int i = 0; i < doc->n_nodes; i++) {

@@ -74,7 +74,7 @@ static int find_like(const struct pvn_topo_lint *lint, int n, const struct pvn_t
     return alike >= MOST_OF_A_KIND ? last : -1;
 }
 
-void pvn_lint_fold(struct pvn_topo_lint *lint)
+void pvn_topo_lint_fold(struct pvn_topo_lint *lint)
 {
     int kept = 0;
     for (int i = 0; i < lint->n; i++) {

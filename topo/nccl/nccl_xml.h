@@ -89,10 +89,10 @@ int pvn_topo_lint_add(struct pvn_topo_lint *lint, enum pvn_topo_lint_level level
     __attribute__((format(printf, 7, 8)));
 
 /* Makes one of the findings of a kind in a place, and at most a few of a kind. */
-void pvn_lint_fold(struct pvn_topo_lint *lint);
+void pvn_topo_lint_fold(struct pvn_topo_lint *lint);
 
 /* Numbers out of range, and ranks and devs that repeat. 0 or -ENOMEM. */
-int pvn_lint_numbers(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint);
+int pvn_topo_lint_numbers(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint);
 
 /* Reads the bytes exactly as NCCL's own scanner would and reports the first place where it would
  * stop (rule "scanner"). Returns true when NCCL would read to the end. */

@@ -64,7 +64,7 @@ int pvn_topo_placement_make(const char *root, const char *sysfs,
     clock_gettime(CLOCK_MONOTONIC, &start);
     if (!out->nics)
         goto out;
-    if (pvn_topo_load(root, &quick, &out->topo, &err) < 0) {
+    if (pvn_topo_load_dir(root, &quick, &out->topo, &err) < 0) {
         out->topo = NULL;
         snprintf(out->note, sizeof(out->note),
                  "topology: not known, %.400s; devices keep the order and the facts of the scan",

@@ -1,0 +1,22 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Stores of files other than a directory. Internal to topo/. */
+#ifndef PVN_TOPO_CAPTURE_OPEN_H
+#define PVN_TOPO_CAPTURE_OPEN_H
+
+#include "topo/fs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Opens a directory or a tar file, whichever root is. 0 or negative errno with a sentence. */
+int pvn_topo_fs_open(const char *root, struct pvn_topo_fs **fs, struct pvn_topo_err *err);
+/* The image is copied. */
+int pvn_topo_fs_open_tar(const void *image, size_t bytes, struct pvn_topo_fs **fs,
+                         struct pvn_topo_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
