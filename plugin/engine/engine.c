@@ -63,6 +63,24 @@ static struct sender *sender_new(struct pvn_engine *e)
     return tx;
 }
 
+void eng_use_lanes(struct pvn_engine *e)
+{
+    const struct pvn_engine_cfg *cfg = &e->cfg;
+    e->needs_cts = any_needs_cts(cfg);
+    e->chunk = eng_chunk(cfg);
+    e->rr = 0;
+    e->general = !(cfg->nlanes == 1 && e->needs_cts && sets_kick_due(cfg->lanes[0]));
+    e->sends_next = !e->general && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_SENDS_NEXT;
+    e->general |= cfg->sender && !e->sends_next;
+    for (int i = 0; i < cfg->nlanes; i++) {
+        cfg->lanes[i]->engine = e;
+        cfg->lanes[i]->nlanes = cfg->nlanes;
+        cfg->lanes[i]->kick_due = true;
+        cfg->lanes[i]->holds_cts = e->sends_next;
+        cfg->lanes[i]->place = eng_match_place;
+    }
+}
+
 struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
 {
     if (cfg->nlanes < 1 || cfg->nlanes > PVN_MAX_LANES || cfg->chunk == 0 || !cfg->now) {
@@ -73,11 +91,6 @@ struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
     if (!e)
         return NULL;
     e->cfg = *cfg;
-    e->needs_cts = any_needs_cts(cfg);
-    e->chunk = eng_chunk(cfg);
-    e->general = !(cfg->nlanes == 1 && e->needs_cts && sets_kick_due(cfg->lanes[0]));
-    e->sends_next = !e->general && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_SENDS_NEXT;
-    e->general |= cfg->sender && !e->sends_next;
     if (cfg->sender)
         e->tx = sender_new(e);
     else
@@ -87,13 +100,7 @@ struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
         errno = ENOMEM;
         return NULL;
     }
-    for (int i = 0; i < cfg->nlanes; i++) {
-        cfg->lanes[i]->engine = e;
-        cfg->lanes[i]->nlanes = cfg->nlanes;
-        cfg->lanes[i]->kick_due = true;
-        cfg->lanes[i]->holds_cts = e->sends_next;
-        cfg->lanes[i]->place = eng_match_place;
-    }
+    eng_use_lanes(e);
     e->now = cfg->now(cfg->now_ctx);
     return e;
 }
@@ -118,10 +125,17 @@ int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *f
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    e->failed = true;
+    e->failed = e->stopped = true;
     pvn_err_set(&e->err, code, "%s", text);
     pvn_err_set_fault(&e->err, fault);
     return code;
+}
+
+/* What another lane may do better, and not what the peer or the caller did wrong. */
+static bool is_loss(const struct pvn_err *err)
+{
+    return err->code != -EPROTO && err->code != -EMSGSIZE && err->code != -EBADMSG &&
+           err->fault != PVN_FAULT_ARGUMENT && err->fault != PVN_FAULT_INTERNAL;
 }
 
 int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code)
@@ -129,6 +143,10 @@ int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code)
     if (l->err.code == 0)
         return eng_fail(e, code, PVN_FAULT_INTERNAL, "lane %d (%s) failed without a reason", l->idx,
                         l->ops->name);
+    if (e->cfg.outlives_lanes && !e->failed && is_loss(&l->err)) {
+        pvn_engine_pause(e, &l->err);
+        return 0;
+    }
     pvn_engine_fail(e, &l->err);
     return e->err.code;
 }
@@ -137,7 +155,7 @@ void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err)
 {
     if (e->failed)
         return;
-    e->failed = true;
+    e->failed = e->stopped = true;
     e->err = *err;
     if (e->err.code >= 0)
         e->err.code = -EIO;
@@ -210,6 +228,8 @@ static int post_again(struct pvn_engine *e)
 
 __attribute__((noinline)) static int post_and_kick(struct pvn_engine *e)
 {
+    if (e->paused)
+        return 0;
     int rc = e->unposted ? post_again(e) : 0;
     return rc < 0 ? rc : eng_kick_all(e);
 }
@@ -240,8 +260,8 @@ __attribute__((noinline)) static int progress_all(struct pvn_engine *e)
 /* What nobody waits for costs little: a call that finds nothing is this far and no further. */
 int pvn_engine_progress(struct pvn_engine *e)
 {
-    if (__builtin_expect(e->failed, 0))
-        return e->err.code;
+    if (__builtin_expect(e->stopped, 0))
+        return e->failed ? e->err.code : 0;
     if (__builtin_expect((e->ticks++ & (CLOCK_EVERY - 1)) == 0, 0))
         e->now = e->cfg.now(e->cfg.now_ctx);
     if (e->cfg.nlanes > 1)

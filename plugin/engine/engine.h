@@ -37,6 +37,9 @@ struct pvn_engine_cfg {
     uint64_t (*now)(void *ctx); /* ns, monotonic */
     void *now_ctx;
     void *owner; /* the caller's own, see pvn_req_owner */
+    /* The loss of a lane pauses the engine, and the caller brings new lanes (see Failover below);
+     * false: it is the engine's failure. */
+    bool outlives_lanes;
 };
 
 /* Counters since creation; read by the thread of the comm. */
@@ -47,6 +50,8 @@ struct pvn_engine_stats {
     uint64_t stashed;     /* messages that arrived before a buffer with their tag was posted */
     uint64_t again;       /* posts that a lane refused for lack of room */
     uint64_t empty_polls; /* polls of a lane that gave no event */
+    uint64_t resumes;     /* times that the lanes were replaced */
+    uint64_t replayed;    /* messages sent again on other lanes */
 };
 
 /* NULL with errno ENOMEM or EINVAL. The engine does not own the lanes. */
@@ -95,5 +100,67 @@ static inline void *pvn_req_owner(const struct pvn_req *req)
  * text when idle.
  */
 uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap);
+
+/*
+ * Failover: all lanes of a comm are replaced by new ones, perhaps of another kind.
+ *
+ * A comm pauses at both ends, each fences its own lanes, so that nothing more is written through
+ * them, and takes what they still report. The receiver then says which messages it has; the sender
+ * completes those and sends the others again, from their first byte, over the new lanes. So a
+ * message is written by a new lane only after no old lane can write it, and completes once.
+ *
+ *     pvn_engine_pause          both ends (the loss of a lane does it by itself)
+ *     fence of every lane; pvn_engine_drain
+ *     receiver: pvn_engine_make_report ------------>  sender: pvn_engine_resume_sender
+ *     pvn_engine_resume_receiver  <------------
+ *
+ * While paused, isend, irecv and iflush give no request, and test completes nothing.
+ */
+
+/* What the receiver has. Both ends count messages and slots alike, so numbers mean the same. */
+struct pvn_engine_report {
+    uint32_t epoch; /* times that the receiver has resumed */
+    bool by_slot;   /* how the lost lanes counted: clear-to-send slots, else messages */
+    int n;          /* receives without all of their messages, oldest first */
+    struct {
+        uint64_t slot;
+        uint8_t buffers; /* 1 .. PVN_MAX_RECVS */
+        uint8_t done;    /* a bit for each buffer that has its message; never all of them */
+    } open[PVN_MAX_REQS];
+    uint64_t next; /* slots: the number of the next one; messages: first that is not known yet */
+    /* messages: bit i for message next - PVN_MAX_SENDS + i; those behind next were there before an
+     * earlier failover */
+    uint64_t have[2 * PVN_MAX_SENDS / 64];
+};
+
+/* What the sender will not send again, for a receiver that has counted slots and will count
+ * messages: bit i of `done` for message first + i. */
+struct pvn_engine_answer {
+    uint64_t first; /* oldest message that is sent again, or the next new one */
+    uint64_t next;  /* the next new one; at most PVN_MAX_SENDS more than first */
+    uint64_t done[PVN_MAX_SENDS / 64];
+};
+
+bool pvn_engine_paused(const struct pvn_engine *e);
+/* Why, e.g. the reason of the lane that was lost. Set while paused. */
+const struct pvn_err *pvn_engine_pause_reason(const struct pvn_engine *e);
+/* Pauses an engine that outlives its lanes. The first reason is kept. */
+void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why);
+/* Takes the events that the lanes, which are fenced, still have. 0 or the engine's error. */
+int pvn_engine_drain(struct pvn_engine *e);
+/* Receiver, drained. */
+void pvn_engine_make_report(const struct pvn_engine *e, struct pvn_engine_report *r);
+/* Receiver: whether it may go on with lanes that need clear-to-send. False while it keeps messages
+ * whose buffers have not been posted. */
+bool pvn_engine_may_use_slots(const struct pvn_engine *e);
+/*
+ * Goes on with these lanes, bound and verified, which the engine borrows; the old ones are not used
+ * any more. 0, or the engine's error: the report or the answer is impossible, or it cannot be told
+ * whether a message was delivered that the sender has completed.
+ */
+int pvn_engine_resume_sender(struct pvn_engine *e, struct pvn_lane *const *lanes, int nlanes,
+                             const struct pvn_engine_report *r, struct pvn_engine_answer *a);
+int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lanes, int nlanes,
+                               const struct pvn_engine_answer *a);
 
 #endif

@@ -81,6 +81,9 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
         return e->err.code;
     if (!e->rx || n < 1 || n > PVN_MAX_RECVS)
         return -EINVAL;
+    if (e->paused) /* what the lost lanes have written into GPU memory cannot be flushed */
+        return eng_fail(e, -EIO, PVN_FAULT_REMOTE,
+                        "a receive into GPU memory was to be flushed through a lane that was lost");
     struct flush_job *j = find_free(e->rx);
     if (!j)
         return -EBUSY;

@@ -43,7 +43,7 @@ static inline int eng_hot_isend(struct pvn_engine *e, struct send_msg *m, const 
         return rc;
     e = m->req.e;
     e->tx->next++;
-    e->tx->slot_head++;
+    m->w.f.seq = e->tx->slot_head++; /* for a failover */
     e->stats.chunks++;
     eng_req_open(e, &m->req);
     return 1;

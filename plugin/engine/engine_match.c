@@ -94,6 +94,14 @@ static inline void give(struct receiver *rx, struct recv_ent *ent, uint64_t msg,
     rx->unmatched--;
 }
 
+/* After a failover the sender may have messages, delivered before, among those it sends again. */
+static void skip_known(struct receiver *rx)
+{
+    const struct msg_map *m = &rx->map[rx->next_match % MSG_RING];
+    while (m->kind == MAP_DONE && m->msg == rx->next_match)
+        m = &rx->map[++rx->next_match % MSG_RING];
+}
+
 /* Gives message f->seq == next_match a place. 0, -EAGAIN or an error. */
 static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
 {
@@ -120,6 +128,7 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
         *m = (struct msg_map){.kind = MAP_STASH, .idx = (int16_t)si, .msg = f->seq};
     }
     rx->next_match++;
+    skip_known(rx);
     return 0;
 }
 
@@ -256,6 +265,74 @@ int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev)
         eng_rx_entry_arrived(e, g, ent);
     }
     return 0;
+}
+
+bool eng_match_has(const struct receiver *rx, uint64_t msg)
+{
+    const struct msg_map *m = &rx->map[msg % MSG_RING];
+    if (msg >= rx->next_match)
+        return m->kind == MAP_DONE && m->msg == msg;
+    if (m->msg != msg || m->kind == MAP_NONE || m->kind == MAP_DONE)
+        return true;
+    return m->kind == MAP_STASH && stash_complete(&rx->stash[m->idx]);
+}
+
+void eng_match_rewind(struct receiver *rx)
+{
+    for (uint64_t s = rx->oldest_slot; s < rx->next_slot; s++) {
+        struct recv_group *g = rx->ring[s % SLOT_RING];
+        for (int i = 0; g && i < g->req.sizes; i++) {
+            struct recv_ent *ent = &g->ent[i];
+            if (!ent->matched || ent->done)
+                continue;
+            ent->got = 0;
+            chunk_clear(&ent->placed);
+            chunk_clear(&ent->seen);
+        }
+    }
+    for (int i = 0; i < STASH_SLOTS; i++) {
+        struct stash *s = &rx->stash[i];
+        if (!s->used || stash_complete(s))
+            continue;
+        s->got = 0;
+        chunk_clear(&s->placed);
+        chunk_clear(&s->seen);
+    }
+}
+
+void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a)
+{
+    rx->oldest_slot = rx->next_slot > SLOT_RING ? rx->next_slot - SLOT_RING : 0;
+    rx->unmatched = 0;
+    for (uint64_t s = rx->oldest_slot; s < rx->next_slot; s++) {
+        const struct recv_group *g = rx->ring[s % SLOT_RING];
+        for (int i = 0; g && i < g->req.sizes; i++)
+            rx->unmatched += !g->ent[i].matched;
+    }
+    for (int i = 0; i < MSG_RING; i++)
+        rx->map[i] = (struct msg_map){.kind = MAP_NONE};
+    for (uint64_t k = a->first; k < a->next; k++) {
+        unsigned bit = (unsigned)(k - a->first);
+        if (a->done[bit / 64] >> (bit % 64) & 1)
+            rx->map[k % MSG_RING] = (struct msg_map){.kind = MAP_DONE, .msg = k};
+    }
+    rx->next_match = a->first;
+    skip_known(rx);
+}
+
+bool eng_match_keeps(const struct receiver *rx)
+{
+    for (int i = 0; i < STASH_SLOTS; i++)
+        if (rx->stash[i].used && stash_complete(&rx->stash[i]))
+            return true;
+    return false;
+}
+
+void eng_match_end(struct receiver *rx)
+{
+    for (int i = 0; i < STASH_SLOTS; i++)
+        if (rx->stash[i].used)
+            stash_free(rx, &rx->stash[i]);
 }
 
 void eng_match_free(struct pvn_engine *e)

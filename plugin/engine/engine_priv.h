@@ -78,15 +78,16 @@ struct send_msg {
     struct pvn_write w;
     const struct pvn_cts_entry *to; /* clear-to-send comms: where it goes, the lane's own */
     /* of a message that has to wait or to be cut: */
-    size_t chunk;          /* bytes of every chunk but the last */
-    uint16_t ndone;        /* chunks whose PVN_EV_SENT came */
+    size_t chunk;    /* bytes of every chunk but the last */
+    uint16_t ndone;  /* chunks whose PVN_EV_SENT came */
+    bool unassigned; /* sent again after a failover, and no buffer has been found for it yet */
     struct chunk_set done; /* those */
 } __attribute__((aligned(64)));
 
 /* A slot at the sender, in slots[its number % SLOT_RING]. */
 struct send_slot {
     const struct pvn_cts *cts; /* the lane's; NULL: not announced, or all its buffers are taken */
-    unsigned taken;            /* bit per buffer: a send has been matched to it */
+    unsigned taken; /* bit per buffer: a send has been matched to it, perhaps before a failover */
 };
 
 /* What has come of one buffer of a grouped receive. */
@@ -152,11 +153,13 @@ struct sender {
     uint64_t unposted;  /* where e->unposted: first message that has chunks to post */
     uint64_t slot_head; /* oldest slot with free buffers */
     uint32_t known;     /* slots that have been announced and have free buffers */
+    int unassigned;     /* messages with that mark; new ones wait behind them */
     struct send_slot slots[SLOT_RING];
 };
 
 struct receiver {
     uint64_t next_slot;   /* number of the next group */
+    uint64_t earlier;     /* groups that were counted before the last failover, and are not now */
     uint64_t oldest_slot; /* no open group is older */
     unsigned unpublished; /* newest slots, for which no lane has had room */
     uint64_t next_match;  /* matched comms: first message not given to a buffer */
@@ -192,8 +195,11 @@ struct pvn_engine {
     size_t chunk; /* what messages are cut into: the preferred size as far as the lanes allow it */
     struct sender *tx; /* one of the two, by cfg.sender */
     struct receiver *rx;
+    uint32_t epoch; /* failover: of the lanes in use; one more each time both ends have resumed */
+    bool paused;    /* until there are other lanes; unposted is set with it, for the slow path */
     struct pvn_engine_stats stats;
     struct pvn_err err;
+    struct pvn_err pause_err;
 };
 
 static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
@@ -211,7 +217,7 @@ static inline void eng_req_done(struct pvn_engine *e, struct pvn_req *req)
 /* Requests not done. */
 static inline int eng_pending(const struct pvn_engine *e)
 {
-    uint64_t opened = e->tx ? e->tx->next : e->rx->next_slot + e->rx->flushes;
+    uint64_t opened = e->tx ? e->tx->next : e->rx->earlier + e->rx->next_slot + e->rx->flushes;
     return (int)(opened - e->stats.msgs);
 }
 
@@ -265,7 +271,11 @@ static inline int eng_kick(struct pvn_engine *e)
 /* Latches err->code with a text; returns the code. */
 int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
     PVN_PRINTF(4, 5);
+/* A lane has died. The engine's error; 0: it is paused, and what the lane was to take is posted to
+ * other lanes later. */
 int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code);
+/* Sets up the engine for the lanes of cfg, and these for the engine. */
+void eng_use_lanes(struct pvn_engine *e);
 
 /* engine_plan.c */
 size_t eng_chunk(const struct pvn_engine_cfg *cfg);
@@ -303,5 +313,14 @@ int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev);
 /* Gives stashed messages to the buffers of a group that has just been posted. */
 int eng_match_claim(struct pvn_engine *e, struct recv_group *g);
 void eng_match_free(struct pvn_engine *e);
+/* Receiver, failover: whether message number is complete; forgets what has come of those that are
+ * not; goes on from an answer where slots were counted before. */
+bool eng_match_has(const struct receiver *rx, uint64_t msg);
+void eng_match_rewind(struct receiver *rx);
+void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a);
+/* Whether a whole message waits for a buffer with its tag. */
+bool eng_match_keeps(const struct receiver *rx);
+/* Gives up the messages that are not whole, for they will come by slot. */
+void eng_match_end(struct receiver *rx);
 
 #endif

@@ -23,8 +23,10 @@ static inline int publish_next(struct pvn_engine *e, const struct recv_group *g)
             eng_moved(l);
             return 0;
         }
-        if (rc != -EAGAIN)
-            return eng_fail_lane(e, l, rc);
+        if (rc != -EAGAIN) {
+            rc = eng_fail_lane(e, l, rc);
+            return rc ? rc : -EAGAIN;
+        }
     }
     e->stats.again++;
     e->unposted = true;
@@ -36,7 +38,7 @@ int eng_rx_post(struct pvn_engine *e)
 {
     struct receiver *rx = e->rx;
     int rc = 0;
-    while (rc == 0 && rx->unpublished > 0) {
+    while (rc == 0 && rx->unpublished > 0 && !e->paused) {
         rc = publish_next(e, rx->ring[(rx->next_slot - rx->unpublished) % SLOT_RING]);
         rx->unpublished -= rc == 0;
     }
@@ -45,9 +47,10 @@ int eng_rx_post(struct pvn_engine *e)
 
 __attribute__((noinline, cold)) int eng_not_published(struct pvn_engine *e, int rc)
 {
-    if (rc != -EAGAIN)
-        return eng_fail_lane(e, e->cfg.lanes[0], rc);
-    e->stats.again++;
+    if (rc == -EAGAIN)
+        e->stats.again++;
+    else if ((rc = eng_fail_lane(e, e->cfg.lanes[0], rc)) != 0)
+        return rc;
     e->unposted = true;
     e->rx->unpublished++;
     return 0;
@@ -61,7 +64,7 @@ int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_
     if (__builtin_expect(e->failed || !rx || n < 1 || n > PVN_MAX_RECVS, 0))
         return refuse(e);
     struct recv_group *g = rx->free;
-    if (!g || rx->ring[rx->next_slot % SLOT_RING])
+    if (!g || e->paused || rx->ring[rx->next_slot % SLOT_RING])
         return 0;
     for (int i = 0; i < n; i++)
         eng_open_entry(g, i, data[i], sizes[i], tags[i], mrs ? mrs[i] : NULL);

@@ -30,6 +30,7 @@ static inline void take_buffer(struct pvn_engine *e, struct send_slot *s, int bu
         s->taken |= 1u << buf;
         if (s->taken != (1u << s->cts->n) - 1)
             return;
+        s->taken = 0;
     }
     s->cts = NULL;
     tx->slot_head++;
@@ -44,7 +45,9 @@ static inline int post_to(struct pvn_engine *e, int lane, struct send_msg *m, st
     int rc = l->ops->post_write(l, w);
     if (__builtin_expect(rc != 0, 0)) {
         e->stats.again += rc == -EAGAIN;
-        return rc == -EAGAIN ? rc : eng_fail_lane(e, l, rc);
+        if (rc != -EAGAIN)
+            rc = eng_fail_lane(e, l, rc);
+        return rc ? rc : -EAGAIN;
     }
     eng_moved(l);
     m->next++;
@@ -56,7 +59,7 @@ static inline int post_to(struct pvn_engine *e, int lane, struct send_msg *m, st
 static int post_to_any(struct pvn_engine *e, struct send_msg *m, struct pvn_write *w)
 {
     int rc = -EAGAIN;
-    for (int tried = 0; tried < e->cfg.nlanes && rc == -EAGAIN; tried++) {
+    for (int tried = 0; tried < e->cfg.nlanes && rc == -EAGAIN && !e->paused; tried++) {
         int lane = e->rr;
         e->rr = lane + 1 == e->cfg.nlanes ? 0 : lane + 1;
         rc = post_to(e, lane, m, w);
@@ -77,6 +80,49 @@ static int post_chunk(struct pvn_engine *e, struct send_msg *m)
     return post_to_any(e, m, &w);
 }
 
+__attribute__((noinline, cold)) static int too_long(struct pvn_engine *e, size_t size, int tag,
+                                                    uint64_t room)
+{
+    return eng_fail(e, -EMSGSIZE, PVN_FAULT_ARGUMENT,
+                    "a send of %zu bytes (tag %d) met a receive of %llu bytes", size, tag,
+                    (unsigned long long)room);
+}
+
+/* Gives a message buffer `buf` of the oldest slot. 0 or the engine's error. */
+static inline int take_slot(struct pvn_engine *e, struct send_slot *s, struct send_msg *m, int buf,
+                            size_t size, int tag)
+{
+    const struct pvn_cts_entry *to = &s->cts->e[buf];
+    if (__builtin_expect(size > to->size, 0))
+        return too_long(e, size, tag, to->size);
+    m->w.f.seq = e->tx->slot_head;
+    m->w.f.recv = (uint8_t)buf;
+    m->w.raddr = to->addr;
+    m->w.rkey = to->rkey[0];
+    m->w.copies = to->copies;
+    m->to = to;
+    take_buffer(e, s, buf);
+    return 0;
+}
+
+/* A message that is sent again after a failover takes a buffer as a new one does. -EAGAIN: none has
+ * been announced for it yet. */
+static int assign(struct pvn_engine *e, struct send_msg *m)
+{
+    struct sender *tx = e->tx;
+    struct send_slot *s = first_slot(tx);
+    int buf = s->cts ? match_buffer(s, m->w.f.tag) : NO_INDEX;
+    if (buf < 0)
+        return -EAGAIN;
+    int rc = take_slot(e, s, m, buf, m->req.size, m->w.f.tag);
+    if (rc)
+        return rc;
+    m->unassigned = false;
+    if (--tx->unassigned == 0)
+        e->cfg.lanes[0]->holds_cts = e->sends_next;
+    return 0;
+}
+
 /* Hands chunks to the lanes in message order; the order is what keeps a matched receiver, whose
  * streams may each be stopped at a message that has no buffer yet, from waiting for one that is
  * behind it. */
@@ -84,8 +130,15 @@ int eng_tx_post(struct pvn_engine *e)
 {
     struct sender *tx = e->tx;
     e->unposted = true;
+    if (e->paused)
+        return 0;
     while (tx->unposted < tx->next) {
         struct send_msg *m = &tx->msg[tx->unposted % MSG_RING];
+        if (m->unassigned) {
+            int rc = assign(e, m);
+            if (rc)
+                return rc == -EAGAIN ? 0 : rc;
+        }
         while (m->next < m->count) {
             int rc = post_chunk(e, m);
             if (rc == -EAGAIN)
@@ -118,7 +171,7 @@ static inline int post_whole(struct pvn_engine *e, struct send_msg *m)
     struct pvn_lane *l = e->cfg.lanes[0];
     int rc = l->ops->post_write(l, &m->w);
     if (__builtin_expect(rc != 0, 0))
-        return rc == -EAGAIN ? post_cut(e, m) : eng_fail_lane(e, l, rc);
+        return rc == -EAGAIN || (rc = eng_fail_lane(e, l, rc)) == 0 ? post_cut(e, m) : rc;
     m->next = 1;
     e->stats.chunks++;
     eng_moved(l);
@@ -130,24 +183,22 @@ __attribute__((noinline, cold)) static int refuse(struct pvn_engine *e)
     return e->failed ? e->err.code : e->tx ? -EMSGSIZE : -EINVAL;
 }
 
-__attribute__((noinline, cold)) static int too_long(struct pvn_engine *e, size_t size, int tag,
-                                                    uint64_t room)
-{
-    return eng_fail(e, -EMSGSIZE, PVN_FAULT_ARGUMENT,
-                    "a send of %zu bytes (tag %d) met a receive of %llu bytes", size, tag,
-                    (unsigned long long)room);
-}
-
 /* The slot may be waiting in a lane: look, and if it was, send. */
 __attribute__((noinline)) static int isend_after_look(struct pvn_engine *e, const void *data,
                                                       size_t size, int tag, const struct pvn_mr *mr,
                                                       struct pvn_req **out)
 {
+    struct sender *tx = e->tx;
+    *out = NULL;
+    if (e->paused)
+        return 0;
     e->cfg.lanes[0]->holds_cts = false;
     int rc = pvn_engine_progress(e);
-    e->cfg.lanes[0]->holds_cts = e->sends_next;
-    struct send_slot *s = first_slot(e->tx);
-    if (rc == 0 && s->cts && match_buffer(s, tag) >= 0)
+    if (e->paused)
+        return 0;
+    e->cfg.lanes[0]->holds_cts = e->sends_next && tx->unassigned == 0;
+    struct send_slot *s = first_slot(tx);
+    if (rc == 0 && tx->unassigned == 0 && s->cts && match_buffer(s, tag) >= 0)
         return pvn_engine_isend(e, data, size, tag, mr, out);
     *out = NULL;
     return rc;
@@ -161,28 +212,21 @@ int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int ta
     if (__builtin_expect(e->failed || !tx || size >> MAX_TOTAL_LOG2, 0))
         return refuse(e);
     struct send_msg *m = &tx->msg[tx->next % MSG_RING];
-    if (m->req.state != REQ_FREE)
+    if (m->req.state != REQ_FREE || e->paused)
         return 0;
     if (e->needs_cts) {
         struct send_slot *s = first_slot(tx);
         const struct pvn_cts *c = s->cts;
         int buf = 0;
-        if (!c)
+        if (!c || tx->unassigned > 0)
             return isend_after_look(e, data, size, tag, mr, out);
         if (c->n > 1 || c->e[0].tag != tag)
             buf = match_buffer(s, tag);
         if (buf < 0)
             return isend_after_look(e, data, size, tag, mr, out);
-        const struct pvn_cts_entry *to = &c->e[buf];
-        if (__builtin_expect(size > to->size, 0))
-            return too_long(e, size, tag, to->size);
-        m->w.f.seq = tx->slot_head;
-        m->w.f.recv = (uint8_t)buf;
-        m->w.raddr = to->addr;
-        m->w.rkey = to->rkey[0];
-        m->w.copies = to->copies;
-        m->to = to;
-        take_buffer(e, s, buf);
+        int rc = take_slot(e, s, m, buf, size, tag);
+        if (__builtin_expect(rc != 0, 0))
+            return rc;
     } else {
         m->w.f.seq = tx->next;
     }
@@ -274,7 +318,6 @@ static inline void cts(struct pvn_engine *e, const struct pvn_cts *c)
         return;
     }
     s->cts = c;
-    s->taken = 0;
     tx->known++;
     e->announced = true;
 }

@@ -4,6 +4,7 @@
 libpvn_core_la_SOURCES += \
     plugin/engine/engine.c \
     plugin/engine/engine.h \
+    plugin/engine/engine_failover.c \
     plugin/engine/engine_flush.c \
     plugin/engine/engine_hot.h \
     plugin/engine/engine_match.c \

@@ -38,7 +38,7 @@ constexpr long max_steps = 200000;
 struct Totals {
     uint64_t sends = 0, receives = 0, chunks = 0, repeats = 0, stales = 0, dups = 0, refusals = 0,
              deaths = 0, stashed = 0, dropped_stale = 0, dropped_dup = 0, nexts = 0, runs = 0,
-             watches = 0;
+             watches = 0, failovers = 0, replayed = 0, switches = 0, lost_answers = 0;
 
     void operator+=(const Totals &o)
     {
@@ -46,6 +46,8 @@ struct Totals {
         stales += o.stales, dups += o.dups, refusals += o.refusals, deaths += o.deaths;
         stashed += o.stashed, dropped_stale += o.dropped_stale, dropped_dup += o.dropped_dup;
         nexts += o.nexts, runs += o.runs, watches += o.watches;
+        failovers += o.failovers, replayed += o.replayed, switches += o.switches;
+        lost_answers += o.lost_answers;
     }
 };
 
@@ -79,6 +81,13 @@ class Trial
 
   private:
     void choose_network();
+    void choose_lanes();
+    void choose_death();
+    void drive_failover();
+    void fence_ends();
+    void bring_lanes();
+    void resume_sender();
+    void resume_receiver();
     void choose_traffic();
     void choose_group(size_t n);
     void choose_send_order(const std::vector<size_t> &group);
@@ -96,9 +105,18 @@ class Trial
     std::vector<size_t> order; // in which messages are sent
     size_t next_send = 0, next_group = 0;
     bool tx_failed = false, rx_failed = false;
+
+    // Failover, as far as it has come; the steps are those of engine.h.
+    enum { RUNNING, TOLD, FENCING, CONNECTED, REPORTED, ANSWERED } stage = RUNNING;
+    bool tx_fenced = false, rx_fenced = false;
+    int losses_left = 0;
+    pvn_engine_report report = {};
+    pvn_engine_answer answer = {};
+    uint64_t failovers = 0, switches = 0, lost_answers = 0;
 };
 
-void Trial::choose_network()
+// The lanes, at the start and after each failover.
+void Trial::choose_lanes()
 {
     auto &k = w.k;
     k.cts = w.chance(50);
@@ -106,21 +124,34 @@ void Trial::choose_network()
     k.next = k.cts && k.lanes == 1 && w.chance(60);
     k.streams = k.cts ? 1 : 1 + static_cast<int>(w.pick(w.chance(50) ? 1 : 4));
     k.capacity = 1 + static_cast<int>(w.pick(16));
+    k.chunk = w.chance(50) ? 64 : 1 + w.pick(512);
+    // Else hardly any message goes that way: one that is cut takes all slots that are announced.
+    if (k.next && w.chance(70))
+        k.chunk = 4096;
+}
+
+void Trial::choose_death()
+{
+    auto &k = w.k;
+    k.death_at = w.clock + 1 + w.pick(k.max_delay * 20);
+    k.death_lane = static_cast<int>(w.pick(static_cast<uint64_t>(k.lanes)));
+}
+
+void Trial::choose_network()
+{
+    auto &k = w.k;
+    choose_lanes();
     k.refuse_pct = w.chance(30) ? static_cast<int>(w.pick(60)) : 0;
     k.repeat_pct = w.chance(50) ? static_cast<int>(w.pick(30)) : 0;
     k.stale_pct = w.chance(50) ? static_cast<int>(w.pick(30)) : 0;
     k.dup_frame_pct = w.chance(40) ? static_cast<int>(w.pick(30)) : 0;
     k.max_delay = 1 + w.pick(w.chance(50) ? 20 : 2000);
-    k.chunk = w.chance(50) ? 64 : 1 + w.pick(512);
-    // Else hardly any message goes that way: one that is cut takes all slots that are announced.
-    if (k.next && w.chance(70)) {
-        k.chunk = 4096;
+    if (k.chunk == 4096)
         k.refuse_pct /= 8;
-    }
-    if (w.chance(15)) {
-        k.death_at = 1 + w.pick(k.max_delay * 20);
-        k.death_lane = static_cast<int>(w.pick(static_cast<uint64_t>(k.lanes)));
-    }
+    k.delivered = w.chance(50);
+    losses_left = k.delivered ? static_cast<int>(w.pick(5)) : 0;
+    if (losses_left > 0 || w.chance(15))
+        choose_death();
 }
 
 void Trial::choose_group(size_t n)
@@ -164,7 +195,8 @@ void Trial::choose_send_order(const std::vector<size_t> &window)
 
 void Trial::choose_traffic()
 {
-    size_t n = 1 + w.pick(40), width = !w.k.cts && w.chance(30) ? 1 + w.pick(4) : 1;
+    size_t n = 1 + w.pick(40),
+           width = !w.k.cts && !w.k.delivered && w.chance(30) ? 1 + w.pick(4) : 1;
     bool grouped = w.chance(w.k.next ? 20 : 50);
     std::vector<size_t> window;
     for (size_t g = 0; g < n; g++) {
@@ -234,7 +266,7 @@ void Trial::complete(Group &g, const size_t *sizes)
             bool inside = k >= Buffer::guard && k < Buffer::guard + sizes[i];
             if (!inside && b->mem[k] != Buffer::fill)
                 w.broken("bytes outside a message were written");
-            if (inside && b->count[k] > 1)
+            if (inside && b->count[k] > 1 && failovers == 0)
                 w.broken("a byte was written twice");
         }
     }
@@ -288,10 +320,11 @@ std::string Trial::verdict(long steps) const
         return w.violation;
     for (const pvn_engine *e : {w.etx, w.erx}) {
         const pvn_err *err = pvn_engine_err(e);
-        if (err && (w.deaths == 0 || err->n == 0))
-            return std::string("failed without a dead lane: ") + err->reason[0];
+        if (err && (w.deaths == 0 || err->n == 0 || w.k.delivered))
+            return std::string("failed without a dead lane, or in spite of failover: ") +
+                   err->reason[0];
     }
-    if (w.deaths > 0)
+    if (w.deaths > 0 && !w.k.delivered)
         return tx_failed || rx_failed || finished() ? "" : "a dead lane was not reported";
     if (finished())
         return "";
@@ -300,6 +333,109 @@ std::string Trial::verdict(long steps) const
     pvn_engine_oldest(w.etx, s, sizeof(s));
     return "not finished after " + std::to_string(steps) + " steps; receiver: " + r +
            "; sender: " + s;
+}
+
+// Both ends stop in any order; what has landed is still reported, and nothing lands behind that.
+void Trial::fence_ends()
+{
+    if (!rx_fenced && w.chance(50)) {
+        w.fence(w.rx);
+        rx_failed |= pvn_engine_drain(w.erx) < 0;
+        rx_fenced = true;
+    } else if (!tx_fenced) {
+        w.fence(w.tx);
+        tx_failed |= pvn_engine_drain(w.etx) < 0;
+        tx_fenced = true;
+    }
+    if (tx_fenced && rx_fenced)
+        stage = CONNECTED;
+}
+
+// Of any kind, and they may die at any time.
+void Trial::bring_lanes()
+{
+    bool cts = w.k.cts;
+    do
+        choose_lanes();
+    while (w.k.cts && !pvn_engine_may_use_slots(w.erx));
+    switches += w.k.cts != cts;
+    w.k.death_at = 0;
+    if (losses_left > 0 && losses_left--)
+        choose_death();
+    w.replace();
+    pvn_engine_make_report(w.erx, &report);
+    stage = REPORTED;
+}
+
+void Trial::resume_sender()
+{
+    auto lanes = World::bases(w.tx);
+    tx_failed |= pvn_engine_resume_sender(w.etx, lanes.data(), static_cast<int>(lanes.size()),
+                                          &report, &answer) < 0;
+    stage = ANSWERED;
+}
+
+void Trial::resume_receiver()
+{
+    auto lanes = World::bases(w.rx);
+    rx_failed |= pvn_engine_resume_receiver(w.erx, lanes.data(), static_cast<int>(lanes.size()),
+                                            &answer) < 0;
+    failovers++;
+    stage = RUNNING;
+}
+
+void Trial::drive_failover()
+{
+    static const pvn_err why = {-ENETDOWN, PVN_FAULT_REMOTE, 0, 1, 0, "", "", {"told to", "", ""}};
+    if (stage == RUNNING && !pvn_engine_paused(w.etx) && !pvn_engine_paused(w.erx)) {
+        // Without the loss of a lane, as when a better one is there again.
+        if (w.k.delivered && losses_left > 0 && w.chance(1)) {
+            losses_left--;
+            pvn_engine_pause(w.chance(50) ? w.etx : w.erx, &why);
+        }
+        return;
+    }
+    if (!w.chance(20))
+        return;
+    bool lost = losses_left > 0 && w.chance(20);
+    switch (stage) {
+    case RUNNING:
+        stage = TOLD;
+        break;
+    case TOLD:
+        pvn_engine_pause(w.etx, &why);
+        pvn_engine_pause(w.erx, &why);
+        tx_fenced = rx_fenced = false;
+        stage = FENCING;
+        break;
+    case FENCING:
+        fence_ends();
+        break;
+    case CONNECTED:
+        bring_lanes();
+        break;
+    case REPORTED:
+        losses_left -= lost;
+        if (lost)
+            bring_lanes();
+        else
+            resume_sender();
+        break;
+    case ANSWERED:
+        if (!lost) {
+            resume_receiver();
+            break;
+        }
+        // The receiver has not heard, and its old lanes are still fenced.
+        losses_left--;
+        lost_answers++;
+        pvn_engine_pause(w.etx, &why);
+        w.fence(w.tx);
+        w.fence(w.rx);
+        tx_failed |= pvn_engine_drain(w.etx) < 0;
+        bring_lanes();
+        break;
+    }
 }
 
 std::string Trial::go()
@@ -313,6 +449,7 @@ std::string Trial::go()
         w.tick();
         test_receives();
         test_sends();
+        drive_failover();
         step++;
     }
     return verdict(step);
@@ -335,6 +472,10 @@ void Trial::add(Totals &t) const
     t.nexts += w.nexts;
     t.runs += w.runs;
     t.watches += w.watches;
+    t.failovers += failovers;
+    t.switches += switches;
+    t.lost_answers += lost_answers;
+    t.replayed += a->replayed;
 }
 
 uint64_t from_env(const char *name, uint64_t def)
@@ -359,6 +500,10 @@ void report(uint64_t seeds, const Totals &t)
         {"injected: repeated chunks", t.dups},
         {"injected: refused posts", t.refusals},
         {"injected: dead lanes", t.deaths},
+        {"failovers", t.failovers},
+        {"failovers to another kind of lane", t.switches},
+        {"answers lost in a failover", t.lost_answers},
+        {"messages sent again", t.replayed},
         {"dropped by the engine as stale", t.dropped_stale},
         {"dropped by the engine as duplicate", t.dropped_dup}};
     for (const auto &r : rows)
@@ -438,7 +583,8 @@ TEST(EngineSimulation, ExactlyOnceForEverySeed)
         return;
     // Every kind of fault must have happened, and the engine must have met it.
     for (uint64_t fired : {t.repeats, t.stales, t.dups, t.refusals, t.deaths, t.stashed,
-                           t.dropped_stale, t.dropped_dup, t.nexts, t.runs, t.watches})
+                           t.dropped_stale, t.dropped_dup, t.nexts, t.runs, t.watches, t.failovers,
+                           t.switches, t.lost_answers, t.replayed})
         EXPECT_GT(fired, 0u);
 }
 

@@ -18,8 +18,7 @@ Lane *lane_of(pvn_lane *l)
 
 bool is_dead(const Lane *l)
 {
-    const World *w = l->world;
-    return w->k.death_at && w->clock >= w->k.death_at && l->base.idx == w->k.death_lane;
+    return l->death_at && l->world->clock >= l->death_at;
 }
 
 int die(Lane *l)
@@ -153,6 +152,16 @@ void event_at(Lane *l, uint64_t t, const pvn_event &ev)
     }
 }
 
+void report_sent(Lane *l, uint32_t cookie, uint16_t chunk)
+{
+    World *w = l->world;
+    pvn_event ev = {};
+    ev.kind = PVN_EV_SENT;
+    ev.id = cookie;
+    ev.chunk = chunk;
+    event_at(l, w->clock + w->pick(w->k.max_delay / 4 + 1), ev);
+}
+
 // The sending adapter reads the bytes of what is due and puts them on the wire.
 void transmit(Lane *l)
 {
@@ -166,6 +175,7 @@ void transmit(Lane *l)
         pk.bytes.assign(src, src + p.w.f.len);
         pk.raddr = p.w.raddr;
         pk.rkey = p.w.rkey;
+        pk.cookie = p.w.cookie;
         int copies = 1;
         if (!w->k.cts && w->chance(w->k.dup_frame_pct)) {
             copies = 2;
@@ -175,11 +185,8 @@ void transmit(Lane *l)
             pk.arrive = arrival(l, p.stream);
             l->peer->wire[p.stream].push_back(pk);
         }
-        pvn_event ev = {};
-        ev.kind = PVN_EV_SENT;
-        ev.id = p.w.cookie;
-        ev.chunk = p.w.f.chunk;
-        event_at(l, w->clock + w->pick(w->k.max_delay / 4 + 1), ev);
+        if (!w->k.delivered)
+            report_sent(l, p.w.cookie, p.w.f.chunk);
     }
 }
 
@@ -246,11 +253,15 @@ int receive_head(Lane *l, Packet &p)
     ev.bytes = p.f.len;
     ev.total = p.f.total;
     event_at(l, w->clock, ev);
+    if (w->k.delivered && !l->peer->fenced)
+        report_sent(l->peer, p.cookie, p.f.chunk);
     return 0;
 }
 
 int deliver(Lane *l)
 {
+    if (l->fenced)
+        return 0;
     for (auto &stream : l->wire) {
         while (!stream.empty() && stream.front().arrive <= l->world->clock) {
             int rc = receive_head(l, stream.front());
@@ -310,11 +321,22 @@ void watch(Lane *l)
     w->watches++;
 }
 
+// What had landed before the fence.
+int report_rest(Lane *l, pvn_event *ev, int max)
+{
+    int n = 0;
+    for (; n < max && !l->events.empty(); l->events.pop_front())
+        ev[n++] = l->events.front().second;
+    return n;
+}
+
 int sim_poll(pvn_lane *base, pvn_event *ev, int max)
 {
     Lane *l = lane_of(base);
     World *w = l->world;
     base->watch.polls = 0;
+    if (l->fenced)
+        return report_rest(l, ev, max);
     if (is_dead(l))
         return die(l);
     int rc = deliver(l);
@@ -371,6 +393,7 @@ std::unique_ptr<Lane> new_lane(World *w, int idx)
     if (w->k.next)
         l->base.caps |= PVN_LANE_SETS_KICK_DUE | PVN_LANE_SENDS_NEXT;
     l->world = w;
+    l->death_at = idx == w->k.death_lane ? w->k.death_at : 0;
     l->wire.resize(static_cast<size_t>(w->k.streams));
     l->last.resize(static_cast<size_t>(w->k.streams));
     return l;
@@ -387,6 +410,7 @@ pvn_engine *new_engine(World *w, const std::vector<std::unique_ptr<Lane>> &lanes
     c.stash_max = 1 << 20;
     c.now = virtual_now;
     c.now_ctx = w;
+    c.outlives_lanes = w->k.delivered;
     return pvn_engine_new(&c);
 }
 
@@ -416,14 +440,48 @@ void World::broken(const std::string &what)
 
 void World::open()
 {
+    new_lanes();
+    etx = new_engine(this, tx, true);
+    erx = new_engine(this, rx, false);
+}
+
+void World::fence(std::vector<std::unique_ptr<Lane>> &end)
+{
+    for (auto &l : end) {
+        l->fenced = true;
+        l->pending.clear();
+        for (auto &stream : l->wire)
+            stream.clear();
+    }
+}
+
+std::vector<pvn_lane *> World::bases(const std::vector<std::unique_ptr<Lane>> &end)
+{
+    std::vector<pvn_lane *> b;
+    for (auto &l : end)
+        b.push_back(&l->base);
+    return b;
+}
+
+void World::replace()
+{
+    for (auto *end : {&tx, &rx}) {
+        fence(*end);
+        for (auto &l : *end)
+            old.push_back(std::move(l));
+        end->clear();
+    }
+    new_lanes();
+}
+
+void World::new_lanes()
+{
     for (int i = 0; i < k.lanes; i++) {
         tx.push_back(new_lane(this, i));
         rx.push_back(new_lane(this, i));
         tx.back()->peer = rx.back().get();
         rx.back()->peer = tx.back().get();
     }
-    etx = new_engine(this, tx, true);
-    erx = new_engine(this, rx, false);
 }
 
 void World::tick()

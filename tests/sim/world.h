@@ -86,9 +86,10 @@ struct Knobs {
     int stale_pct = 0;     // polls that invent an event
     int dup_frame_pct = 0; // matched comms: a chunk sent twice on its stream
     uint64_t max_delay = 1000;
-    uint64_t death_at = 0; // virtual time at which one lane dies; 0: never
+    uint64_t death_at = 0; // virtual time at which one of the next lanes dies; 0: never
     int death_lane = 0;
     size_t chunk = 256;
+    bool delivered = false; // a send completes when the receiver has the bytes; lanes are replaced
 };
 
 // On the wire, or half written at the receiver.
@@ -102,6 +103,7 @@ struct Packet {
     pvn_cts cts = {};
     uint8_t *dst = nullptr;
     bool placed = false, half = false;
+    uint32_t cookie = 0; // the sender's
 };
 
 // A post that the adapter has not read yet.
@@ -123,13 +125,15 @@ struct Lane {
     std::deque<const pvn_cts *> cts_held; // next: arrived, and neither reported nor used
     uint64_t next_slot = 0;               // next: the one that arrives next
     uint32_t news = 0;                    // changes while there is something to be found
+    uint64_t death_at = 0;                // 0: never
+    bool fenced = false;                  // nothing lands any more; what landed is still reported
 };
 
 struct World {
     Random rnd;
     uint64_t clock = 1;
     Knobs k;
-    std::vector<std::unique_ptr<Lane>> tx, rx;
+    std::vector<std::unique_ptr<Lane>> tx, rx, old; // old: replaced ones
     pvn_engine *etx = nullptr, *erx = nullptr;
     std::map<uintptr_t, Buffer *> buffers; // by address of the first byte; posted ones only
     std::string violation;                 // first broken promise
@@ -144,6 +148,9 @@ struct World {
     World(const World &) = delete;
 
     void open(); // after k is set
+    void fence(std::vector<std::unique_ptr<Lane>> &end);
+    void replace(); // lanes by new ones, after k is set again; the engines go on when told
+    static std::vector<pvn_lane *> bases(const std::vector<std::unique_ptr<Lane>> &end);
     void tick(); // time passes, adapters read what is due
     // The only way a simulated byte reaches memory: inside an open buffer, with its key, and
     // counted.
@@ -151,6 +158,9 @@ struct World {
     void broken(const std::string &what);
     uint64_t pick(uint64_t n); // 0 .. n-1
     bool chance(int pct);
+
+  private:
+    void new_lanes();
 };
 
 } // namespace sim

@@ -1,0 +1,383 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Failover: the lanes of a comm are replaced, and the messages that the old ones have not delivered
+ * go over the new ones; see engine.h. */
+#include "engine/engine_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { POLL_BATCH = 32 };
+
+bool pvn_engine_paused(const struct pvn_engine *e)
+{
+    return e->paused;
+}
+
+const struct pvn_err *pvn_engine_pause_reason(const struct pvn_engine *e)
+{
+    return &e->pause_err;
+}
+
+void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why)
+{
+    if (e->paused || e->failed)
+        return;
+    e->paused = e->stopped = true;
+    e->unposted = true;
+    e->pause_err = *why;
+    for (int i = 0; i < e->cfg.nlanes; i++)
+        e->cfg.lanes[i]->watch.polls = 0;
+}
+
+int pvn_engine_drain(struct pvn_engine *e)
+{
+    struct pvn_event ev[POLL_BATCH];
+    for (int i = 0; i < e->cfg.nlanes && !e->failed; i++) {
+        struct pvn_lane *l = e->cfg.lanes[i];
+        int n;
+        do {
+            n = l->ops->poll(l, ev, POLL_BATCH);
+            if (n > 0 && e->tx)
+                eng_tx_events(e, ev, n);
+            else if (n > 0)
+                eng_rx_events(e, l, ev, n);
+        } while (n > 0 && !e->failed);
+        l->watch.polls = 0;
+    }
+    return e->failed ? e->err.code : 0;
+}
+
+/* ---- receiver ---- */
+
+static unsigned all_buffers(int n)
+{
+    return (1u << n) - 1;
+}
+
+/* The open groups, oldest first. Returns their number. */
+static int open_groups(const struct receiver *rx, struct recv_group **g)
+{
+    uint64_t first = rx->next_slot > SLOT_RING ? rx->next_slot - SLOT_RING : 0;
+    int n = 0;
+    for (uint64_t s = first; s < rx->next_slot; s++)
+        if (rx->ring[s % SLOT_RING])
+            g[n++] = rx->ring[s % SLOT_RING];
+    return n;
+}
+
+void pvn_engine_make_report(const struct pvn_engine *e, struct pvn_engine_report *r)
+{
+    const struct receiver *rx = e->rx;
+    struct recv_group *g[PVN_MAX_REQS];
+    memset(r, 0, sizeof(*r));
+    r->epoch = e->epoch;
+    r->by_slot = e->needs_cts;
+    r->n = open_groups(rx, g);
+    for (int i = 0; i < r->n; i++) {
+        r->open[i].slot = g[i]->slot;
+        r->open[i].buffers = g[i]->req.sizes;
+        for (int b = 0; b < g[i]->req.sizes; b++)
+            if (g[i]->ent[b].done)
+                r->open[i].done |= (uint8_t)(1u << b);
+    }
+    r->next = r->by_slot ? rx->next_slot : rx->next_match;
+    for (unsigned i = 0; !r->by_slot && i < 2 * PVN_MAX_SENDS; i++)
+        if (r->next + i >= PVN_MAX_SENDS && eng_match_has(rx, r->next + i - PVN_MAX_SENDS))
+            r->have[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+bool pvn_engine_may_use_slots(const struct pvn_engine *e)
+{
+    return e->needs_cts || !eng_match_keeps(e->rx);
+}
+
+/* A buffer has its whole message or nothing. */
+static void forget_parts(struct receiver *rx)
+{
+    struct recv_group *g[PVN_MAX_REQS];
+    int n = open_groups(rx, g);
+    for (int i = 0; i < n; i++)
+        for (int b = 0; b < g[i]->req.sizes; b++) {
+            struct recv_ent *ent = &g[i]->ent[b];
+            if (ent->done)
+                ent->matched = true;
+            else
+                ent->begun = 0;
+        }
+}
+
+/* Open groups get the first slots, which are published again. */
+static void number_slots(struct receiver *rx)
+{
+    struct recv_group *g[PVN_MAX_REQS];
+    int n = open_groups(rx, g);
+    memset(rx->ring, 0, sizeof(rx->ring));
+    for (int i = 0; i < n; i++) {
+        g[i]->slot = (uint64_t)i;
+        rx->ring[i] = g[i];
+    }
+    rx->earlier += rx->next_slot - (uint64_t)n;
+    rx->next_slot = (uint64_t)n;
+    rx->oldest_slot = 0;
+    rx->unpublished = (unsigned)n;
+}
+
+static int flush_lost(struct pvn_engine *e)
+{
+    for (int i = 0; i < PVN_MAX_REQS; i++)
+        if (e->rx->flush[i].req.state == REQ_OPEN)
+            return eng_fail(e, -EIO, PVN_FAULT_REMOTE,
+                            "a flush of GPU memory was under way on a lane that was lost");
+    return 0;
+}
+
+static void use_lanes(struct pvn_engine *e, struct pvn_lane *const *lanes, int nlanes)
+{
+    e->cfg.nlanes = nlanes;
+    for (int i = 0; i < nlanes; i++)
+        e->cfg.lanes[i] = lanes[i];
+    eng_use_lanes(e);
+    e->paused = e->stopped = false;
+    e->stats.resumes++;
+}
+
+int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lanes, int nlanes,
+                               const struct pvn_engine_answer *a)
+{
+    struct receiver *rx = e->rx;
+    bool by_slot = e->needs_cts;
+    if (e->failed || flush_lost(e))
+        return e->err.code;
+    if (a->next < a->first || a->next - a->first > PVN_MAX_SENDS)
+        return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
+                        "the peer goes on from message %llu before message %llu",
+                        (unsigned long long)a->first, (unsigned long long)a->next);
+    use_lanes(e, lanes, nlanes);
+    e->epoch++;
+    if (e->needs_cts) {
+        if (!by_slot)
+            eng_match_end(rx);
+        forget_parts(rx);
+        number_slots(rx);
+    } else if (by_slot) {
+        forget_parts(rx);
+        rx->unpublished = 0;
+        eng_match_begin(rx, a);
+    } else {
+        eng_match_rewind(rx);
+    }
+    e->unposted = rx->unpublished > 0;
+    return 0;
+}
+
+/* ---- sender ---- */
+
+static uint64_t oldest_number(const struct sender *tx)
+{
+    return tx->next > MSG_RING ? tx->next - MSG_RING : 0;
+}
+
+static struct send_msg *open_message(struct sender *tx, uint64_t number)
+{
+    struct send_msg *m = &tx->msg[number % MSG_RING];
+    return m->req.state == REQ_OPEN && m->w.cookie == pvn_id(number) ? m : NULL;
+}
+
+static int impossible(struct pvn_engine *e)
+{
+    return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
+                    "the peer's report of what it has received is not possible");
+}
+
+static int unknown(struct pvn_engine *e)
+{
+    return eng_fail(e, -EIO, PVN_FAULT_REMOTE,
+                    "a message that this end has completed is missing at the peer, so it cannot be "
+                    "sent again");
+}
+
+static int find_slot(const struct pvn_engine_report *r, uint64_t slot)
+{
+    for (int i = 0; i < r->n; i++)
+        if (r->open[i].slot == slot)
+            return i;
+    return NO_INDEX;
+}
+
+/* Whether the receiver has the message that was sent to a slot. */
+static bool has_by_slot(const struct pvn_engine_report *r, const struct send_msg *m)
+{
+    int i = find_slot(r, m->w.f.seq);
+    if (i < 0)
+        return true;
+    return r->open[i].done >> (r->open[i].buffers == 1 ? 0 : m->w.f.recv) & 1;
+}
+
+static bool has_by_number(const struct pvn_engine_report *r, uint64_t number)
+{
+    uint64_t i = number + PVN_MAX_SENDS - r->next;
+    if (number + PVN_MAX_SENDS < r->next)
+        return true;
+    return i < 2 * PVN_MAX_SENDS && r->have[i / 64] >> (i % 64) & 1;
+}
+
+static bool has(const struct pvn_engine_report *r, uint64_t number, const struct send_msg *m)
+{
+    return r->by_slot ? has_by_slot(r, m) : has_by_number(r, number);
+}
+
+/* Buffers of open slots to which a message was sent that is not there. */
+static int missing_by_slot(const struct sender *tx, const struct pvn_engine_report *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->n; i++) {
+        uint64_t slot = r->open[i].slot;
+        unsigned taken = slot < tx->slot_head    ? all_buffers(r->open[i].buffers)
+                         : slot == tx->slot_head ? tx->slots[slot % SLOT_RING].taken
+                                                 : 0;
+        n += __builtin_popcount(taken & ~(unsigned)r->open[i].done);
+    }
+    return n;
+}
+
+static int missing_by_number(const struct sender *tx, const struct pvn_engine_report *r)
+{
+    int n = 0;
+    for (uint64_t k = oldest_number(tx); k < tx->next; k++)
+        n += !has_by_number(r, k);
+    return n;
+}
+
+/* The lanes that this end goes on with were lost before the peer did, too: it has taken nothing from
+ * them, and reports what it did before. */
+static bool missed_answer(const struct pvn_engine *e, const struct pvn_engine_report *r)
+{
+    return r->epoch + 1 == e->epoch;
+}
+
+static bool is_possible(const struct pvn_engine *e, const struct pvn_engine_report *r)
+{
+    const struct sender *tx = e->tx;
+    if (r->n < 0 || r->n > PVN_MAX_REQS)
+        return false;
+    if (!missed_answer(e, r) && (r->epoch != e->epoch || r->by_slot != e->needs_cts))
+        return false;
+    if (!missed_answer(e, r) &&
+        (r->next < (r->by_slot ? tx->slot_head : 0) || (!r->by_slot && r->next > tx->next)))
+        return false;
+    for (int i = 0; i < r->n; i++) {
+        unsigned buffers = r->open[i].buffers, done = r->open[i].done;
+        if (buffers < 1 || buffers > PVN_MAX_RECVS || done >= all_buffers((int)buffers))
+            return false;
+        if (i > 0 && r->open[i].slot <= r->open[i - 1].slot)
+            return false;
+        if (r->by_slot && (r->open[i].slot >= r->next || r->next - r->open[i].slot > SLOT_RING))
+            return false;
+    }
+    return true;
+}
+
+/* Completes what the receiver has and marks the rest. *first: the oldest of the rest. 0 or the
+ * engine's error. */
+static int settle(struct pvn_engine *e, const struct pvn_engine_report *r, uint64_t *first)
+{
+    struct sender *tx = e->tx;
+    bool nothing = missed_answer(e, r);
+    int missing = r->by_slot ? missing_by_slot(tx, r) : missing_by_number(tx, r);
+    int again = 0;
+    *first = tx->next;
+    tx->unassigned = 0;
+    for (uint64_t k = oldest_number(tx); k < tx->next; k++) {
+        struct send_msg *m = open_message(tx, k);
+        if (!m)
+            continue;
+        /* One that was waiting for a buffer since an earlier failover has never been sent. */
+        bool waits = m->unassigned;
+        m->unassigned = false;
+        if (!nothing && !waits && has(r, k, m)) {
+            m->count = m->next = 1;
+            e->stats.bytes += m->req.size;
+            eng_req_done(e, &m->req);
+            continue;
+        }
+        again += r->by_slot ? !waits : 1;
+        *first = *first < k ? *first : k;
+        m->unassigned = true;
+        tx->unassigned++;
+    }
+    return nothing || again == missing ? 0 : unknown(e);
+}
+
+/* Every message that is sent again begins at its first byte. */
+static void rewind_message(struct pvn_engine *e, struct send_msg *m, uint64_t number)
+{
+    struct plan plan = eng_plan(e, m->req.size);
+    m->w.f.total = m->req.size;
+    m->w.f.len = (uint32_t)m->req.size;
+    m->w.f.offset = 0;
+    m->w.f.chunk = 0;
+    m->w.f.recv = 0;
+    m->w.f.seq = number;
+    m->w.raddr = 0;
+    m->w.copies = false;
+    m->to = NULL;
+    m->chunk = plan.chunk;
+    m->count = (uint16_t)plan.count;
+    m->next = 0;
+    m->ndone = 0;
+    chunk_clear(&m->done);
+    e->stats.replayed++;
+}
+
+/* Slots are counted from 0 again. */
+static void number_slots_again(struct sender *tx, const struct pvn_engine_report *r)
+{
+    memset(tx->slots, 0, sizeof(tx->slots));
+    tx->slot_head = 0;
+    for (int i = 0; i < r->n; i++)
+        tx->slots[i].taken = r->open[i].done;
+}
+
+static void answer(const struct sender *tx, uint64_t first, struct pvn_engine_answer *a)
+{
+    memset(a, 0, sizeof(*a));
+    a->first = first;
+    a->next = tx->next;
+    for (uint64_t k = first; k < tx->next; k++)
+        if (!tx->msg[k % MSG_RING].unassigned)
+            a->done[(k - first) / 64] |= UINT64_C(1) << ((k - first) % 64);
+}
+
+int pvn_engine_resume_sender(struct pvn_engine *e, struct pvn_lane *const *lanes, int nlanes,
+                             const struct pvn_engine_report *r, struct pvn_engine_answer *a)
+{
+    struct sender *tx = e->tx;
+    uint64_t first;
+    if (e->failed)
+        return e->err.code;
+    if (!is_possible(e, r))
+        return impossible(e);
+    if (settle(e, r, &first) != 0)
+        return e->err.code;
+    answer(tx, first, a);
+    use_lanes(e, lanes, nlanes);
+    e->epoch = r->epoch + 1;
+    tx->known = 0;
+    e->announced = false;
+    number_slots_again(tx, r);
+    for (uint64_t k = first; k < tx->next; k++) {
+        struct send_msg *m = open_message(tx, k);
+        if (!m)
+            continue;
+        rewind_message(e, m, k);
+        m->unassigned = e->needs_cts;
+    }
+    if (!e->needs_cts)
+        tx->unassigned = 0;
+    else if (tx->unassigned > 0)
+        lanes[0]->holds_cts = false;
+    tx->unposted = first;
+    e->unposted = first < tx->next;
+    return 0;
+}
