@@ -4,6 +4,7 @@
 #include "base/err.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +153,14 @@ size_t pvn_str_append(char *buf, size_t size, const char *fmt, ...)
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
+/* Whether the root cause says already what the code means: "send: Broken pipe". */
+static bool says_meaning(const struct pvn_err *err, const char *meaning)
+{
+    size_t len = strlen(meaning), all = err->n ? strlen(err->reason[0]) : 0;
+
+    return all >= len && strcmp(err->reason[0] + all - len, meaning) == 0;
+}
+
 size_t pvn_err_format(const struct pvn_err *err, char *buf, size_t size)
 {
     const struct pvn_hint *hint = pvn_hint_get(err->hint);
@@ -166,9 +175,12 @@ size_t pvn_err_format(const struct pvn_err *err, char *buf, size_t size)
     for (i = err->n - 1; i >= 0; i--)
         pvn_str_append(buf, size, "%s%s", err->reason[i], i ? ": " : "");
     /* Where somebody's input is wrong the errno is only our way to say so. */
-    if (err->n == 0 || (err->fault != PVN_FAULT_USAGE && err->fault != PVN_FAULT_ARGUMENT))
-        pvn_str_append(buf, size, "%s%s (errno %d)", err->n ? ": " : "",
-                       pvn_strerror(err->code, desc, sizeof(desc)), abs(err->code));
+    if (err->n == 0 || (err->fault != PVN_FAULT_USAGE && err->fault != PVN_FAULT_ARGUMENT)) {
+        pvn_strerror(err->code, desc, sizeof(desc));
+        if (!says_meaning(err, desc))
+            pvn_str_append(buf, size, "%s%s", err->n ? ": " : "", desc);
+        pvn_str_append(buf, size, " (errno %d)", abs(err->code));
+    }
     if (err->dropped)
         pvn_str_append(buf, size, " [%d more]", err->dropped);
     if (err->where[0])

@@ -70,6 +70,19 @@ TEST(Err, InputErrorsShowNoErrno)
     EXPECT_EQ("X=1 is wrong", text_of(err));
 }
 
+// What the code means stands in a message once, whether or not the root cause has it already.
+TEST(Err, SaysOnceWhatTheCodeMeans)
+{
+    char why[64];
+    pvn_err err = PVN_ERR_INIT;
+    pvn_err_set(&err, -EPIPE, "send: %s", pvn_strerror(EPIPE, why, sizeof(why)));
+    EXPECT_EQ("send: Broken pipe (errno 32)", text_of(err));
+    pvn_err_add(&err, "lane 1");
+    EXPECT_EQ("lane 1: send: Broken pipe (errno 32)", text_of(err));
+    pvn_err_set(&err, -EPIPE, "Broken pipe, it seems");
+    EXPECT_EQ("Broken pipe, it seems: Broken pipe (errno 32)", text_of(err));
+}
+
 TEST(Err, SetForgetsWhatWasThere)
 {
     pvn_err err = PVN_ERR_INIT;
