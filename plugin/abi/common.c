@@ -109,6 +109,12 @@ ncclResult_t abi_make_vdevice(int *d, const int *devs, int ndevs, int max)
 
     if (rc == 0)
         rc = pvn_device_join(devs, ndevs, max, d, &err);
+    if (rc == -EOPNOTSUPP) {
+        /* No reason to warn: NCCL tries what it likes and takes the answer. */
+        pvn_err_format(&err, text, sizeof(text));
+        pvn_info(PVN_INIT | PVN_NET, "%s", text);
+        return result(rc, &err);
+    }
     if (rc) {
         pvn_warn_err(&err);
         return result(rc, &err);

@@ -62,6 +62,7 @@ struct pvn_params {
     /* what to use */
     int transport; /* enum pvn_transport */
     bool strict;
+    int vdevice;                           /* -1: where NCCL can place the members, 0, 1 */
     char socket_ifname[PVN_PARAM_STR_LEN]; /* NCCL's syntax, see net-tcp/iface.h */
     int socket_family;                     /* AF_UNSPEC, AF_INET or AF_INET6 */
     char ib_hca[PVN_PARAM_STR_LEN];        /* NCCL's syntax */

@@ -63,6 +63,16 @@ static const struct pvn_param_def table[] = {
      FIELD(strict),
      .help = "Fail, with the reason, where the plugin would otherwise go on with less: a lane that "
              "does not verify, a device left out."},
+    {.name = "VDEVICE",
+     .type = PVN_PARAM_INT,
+     .def = "auto",
+     .min = -1,
+     .max = 1,
+     .words = auto1_words,
+     FIELD(vdevice),
+     .help = "Whether devices are joined into one when NCCL asks for it. auto: where NCCL can find "
+             "every member in the machine's PCI tree, else it would find no path to the joined "
+             "device and end the job; 0: never; 1: always."},
     {.name = "SOCKET_IFNAME",
      .alias = "NCCL_SOCKET_IFNAME",
      .type = PVN_PARAM_LIST,

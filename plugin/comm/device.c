@@ -4,6 +4,7 @@
 #include "comm/device.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,6 +178,60 @@ static int check_members(const int *devs, int n, int max, struct pvn_err *err)
     return 0;
 }
 
+/* Why NCCL would not find this device in the machine's PCI tree, where it looks by itself: the path
+ * has to be a PCI function's, and its address one of the real /sys. NULL: it would. */
+static const char *why_unplaced(const struct pvn_device *d)
+{
+    const char *address = strrchr(d->pci_path, '/');
+    char path[PATH_MAX], real[PATH_MAX];
+    unsigned domain, bus;
+    int end = 0;
+
+    if (!address)
+        return "has no PCI device";
+    if (!realpath(d->pci_path, real))
+        return "has a PCI path that is not there";
+    if (strncmp(real, "/sys/", strlen("/sys/")) != 0)
+        return "has a PCI path outside /sys";
+    snprintf(path, sizeof(path), "%s/subsystem", d->pci_path);
+    if (!realpath(path, real) || strcmp(strrchr(real, '/'), "/pci") != 0 ||
+        sscanf(address, "/%x:%x:%n", &domain, &bus, &end) != 2 || end == 0)
+        return "has a path in /sys that is no PCI function's";
+    snprintf(path, sizeof(path), "/sys/class/pci_bus/%.*s/../..%s", end - 2, address + 1, address);
+    return realpath(path, real) ? NULL : "has a PCI bus that /sys/class/pci_bus does not list";
+}
+
+/* NCCL joins devices that it takes for ports of one card, also those that have no place in its tree
+ * at all; it then finds no path from a GPU to the joined one, which ends the job. A refusal makes
+ * it go on with the members. */
+static int check_places(const int *devs, int n, struct pvn_err *err)
+{
+    int choice = pvn_params_get()->vdevice;
+    char names[PVN_NAME_MAX * PVN_MAX_LANES] = "", why[PVN_ERR_REASON_LEN / 2] = "";
+    bool refused = choice == 0;
+
+    for (int i = 0; i < n; i++) {
+        const struct pvn_device *d = &table[devs[i]];
+        const char *unplaced = choice < 0 ? why_unplaced(d) : NULL;
+
+        pvn_str_append(names, sizeof(names), "%s%s", i ? " and " : "", d->name);
+        if (unplaced)
+            pvn_str_append(why, sizeof(why), "%s%s %s", why[0] ? ", " : "", d->name, unplaced);
+        refused |= unplaced != NULL;
+    }
+    if (!refused)
+        return 0;
+    if (choice == 0)
+        pvn_err_set(err, -EOPNOTSUPP, "%s are not joined: NCCL_PVRDMA_VDEVICE=0", names);
+    else
+        pvn_err_set(err, -EOPNOTSUPP,
+                    "%s are not joined, each stays a device of its own: NCCL would find no path "
+                    "from a GPU to the joined device, since %s",
+                    names, why);
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    return err->code;
+}
+
 /* The weakest member decides what the whole can do; speeds add up. */
 static void join(struct pvn_device *v, const int *devs, int n)
 {
@@ -216,6 +271,9 @@ int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err 
         *index = devs[0];
         goto out;
     }
+    rc = check_places(devs, n, err);
+    if (rc)
+        goto out;
     /* Several communicators of a process ask for the same device: one is enough. */
     for (i = physical; i < count; i++)
         if (table[i].nmembers == n &&

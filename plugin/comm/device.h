@@ -26,7 +26,8 @@ const struct pvn_device *pvn_device_get(int i);
 /*
  * Joins n physical devices into a new one, or finds the one that was made of the same before. 0 and
  * *index, or a negative errno with *err. max: devices that the caller's version of the interface
- * can list.
+ * can list. -EOPNOTSUPP with fault USAGE, which is no error of the caller: NCCL could not place the
+ * joined device in its PCI tree, or NCCL_PVRDMA_VDEVICE forbids it; NCCL goes on with the members.
  */
 int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err *err);
 

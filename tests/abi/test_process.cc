@@ -393,6 +393,52 @@ TEST(Devices, VirtualOnes)
     EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_make_vdevice(n.d, &d, &v));
 }
 
+// NCCL would find no path from a GPU to a device that it cannot place in its tree, and end the job.
+TEST(Devices, WithoutPciStayApart)
+{
+    std::string why = pvn_test::in_netns([] {
+        ASSERT_TRUE(pvn_test::sh(
+            "ip link set lo up && ip link add va type veth peer name vb && "
+            "ip addr add 198.51.100.1/25 dev va && ip addr add 198.51.100.129/25 dev vb "
+            "&& ip link set va up && ip link set vb up"));
+        ASSERT_TRUE(pvn_test::links_run("va vb"));
+        setenv("NCCL_SOCKET_IFNAME", "=va,vb", 1);
+        for (int abi : {9, 10, 11, 12}) {
+            Log::get().clear();
+            Net n(abi);
+            int ndev = 0, d = -1;
+            ncclNetVDeviceProps_v12_t v = {};
+            v.ndevs = 2;
+            v.devs[1] = 1;
+            EXPECT_EQ(ncclInvalidUsage, pvn_netdrv_make_vdevice(n.d, &d, &v));
+            EXPECT_TRUE(said("va and vb are not joined") || said("vb and va are not joined"));
+            EXPECT_TRUE(said("va has no PCI device") && said("vb has no PCI device"))
+                << Log::get().text();
+            EXPECT_EQ("", Log::get().warnings()) << "NCCL goes on";
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_devices(n.d, &ndev));
+            EXPECT_EQ(2, ndev);
+            Pair p(n, 1);
+            ASSERT_TRUE(p.up());
+            Flow f = plain(p, {1, 100000});
+            EXPECT_TRUE(f.run());
+            f.check();
+        }
+        setenv("NCCL_PVRDMA_VDEVICE", "0", 1);
+        Log::get().clear();
+        Net n(12);
+        int d = -1;
+        ncclNetVDeviceProps_v12_t v = {};
+        v.ndevs = 2;
+        v.devs[1] = 1;
+        EXPECT_EQ(ncclInvalidUsage, pvn_netdrv_make_vdevice(n.d, &d, &v));
+        EXPECT_TRUE(said("NCCL_PVRDMA_VDEVICE=0")) << Log::get().text();
+    });
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    unsetenv("NCCL_PVRDMA_VDEVICE");
+    if (!why.empty())
+        GTEST_SKIP() << why;
+}
+
 // Two interfaces joined: a lane on each, and both carry data.
 TEST(Devices, TwoInterfacesJoined)
 {
@@ -403,6 +449,7 @@ TEST(Devices, TwoInterfacesJoined)
             "&& ip link set va up && ip link set vb up"));
         ASSERT_TRUE(pvn_test::links_run("va vb"));
         setenv("NCCL_SOCKET_IFNAME", "=va,vb", 1);
+        setenv("NCCL_PVRDMA_VDEVICE", "1", 1); // without PCI devices
         Log::get().clear();
         for (int abi : {9, 12}) {
             Net n(abi);
@@ -436,6 +483,7 @@ TEST(Devices, TwoInterfacesJoined)
         }
     });
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    unsetenv("NCCL_PVRDMA_VDEVICE");
     if (!why.empty())
         GTEST_SKIP() << why;
 }

@@ -45,8 +45,9 @@ class PluginRdma : public testing::Test
 
     void TearDown() override
     {
-        for (const char *name : {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_RDMA_MODE",
-                                 "NCCL_PVRDMA_RDMA_SHORT", "NCCL_PVRDMA_TRANSPORT"})
+        for (const char *name :
+             {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_RDMA_MODE", "NCCL_PVRDMA_RDMA_SHORT",
+              "NCCL_PVRDMA_TRANSPORT", "NCCL_PVRDMA_VDEVICE"})
             unsetenv(name);
     }
 
@@ -54,6 +55,7 @@ class PluginRdma : public testing::Test
     static void adapters(const char *profile, const std::string &set)
     {
         sv::ForPlugin::play(profile, set + ";set gid_tbl_len 8");
+        setenv("NCCL_PVRDMA_VDEVICE", "1", 1); // NCCL could not place what softverbs plays
     }
 
     static std::string stat()
@@ -515,6 +517,20 @@ TEST_F(PluginRdma, DifferentNumbersOfDevices)
     EXPECT_TRUE(same.move(2));
     EXPECT_TRUE(same.move(3));
     EXPECT_TRUE(said("2 lanes: rdma on")) << Log::get().text();
+}
+
+// Their PCI paths lie in the tree that softverbs wrote, where NCCL does not look.
+TEST_F(PluginRdma, DevicesOutsideTheRealSysfsAreNotJoined)
+{
+    adapters("roce", "set devices 2");
+    unsetenv("NCCL_PVRDMA_VDEVICE");
+    Net n(12);
+    ncclNetVDeviceProps_v12_t join = {};
+    join.ndevs = 2;
+    join.devs[1] = 1;
+    int both = -1;
+    EXPECT_EQ(ncclInvalidUsage, pvn_netdrv_make_vdevice(n.d, &both, &join));
+    EXPECT_TRUE(said("has a PCI path outside /sys")) << Log::get().text();
 }
 
 // All adapters as one device.
