@@ -4,6 +4,7 @@
 
 #include "perf/boot_tcp.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -85,9 +86,19 @@ static int try_listen(const struct addrinfo *ai)
     return rc;
 }
 
+/* Debian gives a machine's own name the address 127.0.1.1, where nobody else can connect. */
+static int only_here(const char *name, const struct addrinfo *ai)
+{
+    const struct sockaddr_in *in = (const void *)ai->ai_addr;
+    struct in_addr v4;
+
+    return ai->ai_family == AF_INET && ntohl(in->sin_addr.s_addr) >> 24 == 127 &&
+           inet_pton(AF_INET, name, &v4) != 1 && strcmp(name, "localhost") != 0;
+}
+
 /*
  * On the address that the others connect to, so that nothing more is opened than needed; where that
- * address is not this machine's own (behind a NAT, say), on all.
+ * address is not this machine's own (behind a NAT, say), or its name leads to itself only, on all.
  */
 static int open_listener(const struct pvn_boot_tcp *t, char *why, size_t why_len)
 {
@@ -100,6 +111,8 @@ static int open_listener(const struct pvn_boot_tcp *t, char *why, size_t why_len
         if (rc)
             return rc;
         for (struct addrinfo *a = ai; a && fd < 0; a = a->ai_next) {
+            if (!passive && only_here(t->master, a))
+                continue;
             fd = try_listen(a);
             if (fd == -EADDRINUSE)
                 break;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -12,6 +13,7 @@
 #include "perf/boot_tcp.h"
 #include "perf/job.h"
 #include "perf/launch_env.h"
+#include "perf/pmix.h"
 #include "perf/report.h"
 #include "perf/stop.h"
 
@@ -31,6 +33,7 @@ static int usage_error(const char *why)
 
 static int meet(struct place *p, const struct pvn_perf_opts *o, const struct pvn_launch_env *le)
 {
+    char host[256] = "", why[512];
     struct pvn_boot_tcp t = {.rank = le->rank,
                              .nranks = le->nranks,
                              .master = o->master[0] ? o->master : le->master,
@@ -38,13 +41,17 @@ static int meet(struct place *p, const struct pvn_perf_opts *o, const struct pvn
                              .token = pvn_perf_opts_token(o) ^ le->job,
                              .meet_timeout = o->boot_timeout,
                              .timeout = o->timeout};
-    char why[512];
 
+    if (!t.master[0] && le->nranks > 1 && pvn_pmix_rank0_host(host, sizeof(host)) == 0)
+        t.master = host;
     if (!t.master[0] && le->nranks > 1) {
-        fprintf(stderr,
-                "pvn-perf: rank %d of %d, started by %s: where is rank 0? set MASTER_ADDR (with "
-                "mpirun: -x MASTER_ADDR=HOST) or --master HOST\n",
-                le->rank, le->nranks, le->launcher);
+        /* Once, by the rank that knows it. */
+        gethostname(host, sizeof(host) - 1);
+        if (le->rank == 0)
+            fprintf(stderr,
+                    "pvn-perf: %s does not say on which host rank 0 of %d is, where the ranks have "
+                    "to meet: add --master %s, or set MASTER_ADDR=%s for all ranks\n",
+                    le->launcher, le->nranks, host, host);
         return PVN_PERF_USAGE;
     }
     if (pvn_boot_tcp_meet(&p->boot, &t, why, sizeof(why))) {

@@ -201,37 +201,6 @@ int pvn_rank_room(struct pvn_rank *r, size_t len)
     return 0;
 }
 
-/* The default plugin: the build tree's beside this program, then the installed one. */
-static void default_plugin(char *path, size_t len)
-{
-    static const char name[] = "libnccl-net-pvrdma.so";
-    char exe[384];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    char *slash;
-
-    exe[n > 0 ? n : 0] = '\0';
-    slash = strrchr(exe, '/');
-    if (slash) {
-        *slash = '\0';
-        snprintf(path, len, "%s/.libs/%s", exe, name);
-        if (access(path, R_OK) == 0)
-            return;
-    }
-    snprintf(path, len, "%s/%s", PVN_LIBDIR, name);
-    if (access(path, R_OK) != 0)
-        snprintf(path, len, "%s", name);
-}
-
-void pvn_rank_find_plugin(struct pvn_rank *r)
-{
-    const char *what = r->o->plugin[r->plugin].what;
-
-    if (what[0] && strcmp(what, "pvrdma") != 0)
-        snprintf(r->path, sizeof(r->path), "%s", what);
-    else
-        default_plugin(r->path, sizeof(r->path));
-}
-
 static void set_environment(const struct pvn_rank *r)
 {
     char num[16];
@@ -293,7 +262,7 @@ static int load_plugin(struct pvn_rank *r)
     set_environment(r);
     pvn_rank_at(r, "loading");
     if (pvn_netdrv_open(r->path, p->abi, &r->drv, why, sizeof(why)))
-        return pvn_rank_fail(r, "%s", why);
+        return pvn_rank_fail(r, "%s%s", why, r->looked);
     r->abi = pvn_netdrv_abi(r->drv);
     report_plugin(r);
     log_to.r = r;

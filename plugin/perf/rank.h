@@ -38,8 +38,9 @@ struct pvn_rank {
     int external; /* started by a launcher, perhaps on several machines */
     struct pvn_boot boot;
     struct pvn_beat *beat;
-    int row_fd;     /* rank 0's pipe to the parent, else -1 */
-    char path[512]; /* of the plugin */
+    int row_fd;       /* rank 0's pipe to the parent, else -1 */
+    char path[512];   /* of the plugin */
+    char looked[512]; /* "" or, in words, where else it was looked for */
     struct pvn_netdrv *drv;
     void *ctx;
     struct pvn_link link[PVN_PERF_MAX_CHANNELS];

@@ -225,6 +225,10 @@ TEST(Run, PluginsThatCannotBeLoaded)
 
     EXPECT_EQ(r.status, 3);
     EXPECT_NE(r.err.find("/nowhere/x.so"), std::string::npos) << r.err;
+    r = Perf("ring --plugin nosuch", "LD_LIBRARY_PATH=/nowhere/lib");
+    EXPECT_EQ(r.status, 3);
+    EXPECT_NE(r.err.find("libnccl-net-nosuch.so"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("looked in LD_LIBRARY_PATH=/nowhere/lib"), std::string::npos) << r.err;
     r = Perf("ring --abi 9 --plugin " + kTestnet);
     EXPECT_EQ(r.status, 3);
     EXPECT_NE(r.err.find("it has v4 v6 v12"), std::string::npos) << r.err;
@@ -237,6 +241,33 @@ TEST(Run, PluginsThatCannotBeLoaded)
     r = Perf("ring --ranks 2 --netns no-such-namespace --plugin " + kTestnet);
     EXPECT_EQ(r.status, 3);
     EXPECT_NE(r.err.find("ip netns add no-such-namespace"), std::string::npos) << r.err;
+}
+
+// Copied elsewhere, as a container image or a tar of an installation is.
+TEST(Run, RelocatedInstallation)
+{
+    Dir d;
+    std::string perf = d / "opt/bin/pvn-perf",
+                cmd = "mkdir -p " + (d / "opt/bin") + " " + (d / "opt/lib");
+    auto run = [&](const std::string &env) {
+        int st = system((env + " " + perf + " p2p --latency --sizes 8 --iters 20 >" + (d / "out") +
+                         " 2>" + (d / "err") + " </dev/null")
+                            .c_str());
+        return WEXITSTATUS(st);
+    };
+
+    ASSERT_EQ(system((cmd + " && cp " + kPerf + " " + (d / "opt/bin")).c_str()), 0);
+    if (access("/usr/local/lib/libnccl-net-pvrdma.so", F_OK) != 0) {
+        EXPECT_EQ(run("env -u RANK LD_LIBRARY_PATH=/nowhere/at/all"), 3);
+        for (std::string dir : {d / "opt/bin/.libs", d / "opt/lib", std::string("/usr/local/lib"),
+                                std::string("LD_LIBRARY_PATH=/nowhere/at/all")})
+            EXPECT_NE(Slurp(d / "err").find(dir), std::string::npos) << dir << Slurp(d / "err");
+    }
+    ASSERT_EQ(
+        system(("cp " PVN_BUILDDIR "/.libs/libnccl-net-pvrdma.so " + (d / "opt/lib")).c_str()), 0);
+    EXPECT_EQ(run("env -u RANK"), 0) << Slurp(d / "err");
+    EXPECT_NE(Slurp(d / "out").find(d / "opt/lib/libnccl-net-pvrdma.so"), std::string::npos)
+        << Slurp(d / "out");
 }
 
 TEST(Run, ParamsAreListedAndChecked)
@@ -578,6 +609,29 @@ TEST(Launchers, TorchrunMpirunSrun)
     }
 }
 
+// Open MPI's launcher with two nodes that are this machine: PMIx says where rank 0 is.
+TEST(Launchers, RealMpirunOnTwoNodes)
+{
+    Dir d;
+    std::string mpirun = "mpirun --allow-run-as-root --mca plm_rsh_agent " + (d / "agent") +
+                         " -H $(hostname):1,pvn-test-node:1 -n 2 -N 1 ";
+    auto run = [&](const std::string &cmd) {
+        return system(("env -u RANK -u WORLD_SIZE -u MASTER_ADDR ASAN_OPTIONS=detect_leaks=0 "
+                       "timeout -k 5 60 " +
+                       cmd + " >" + (d / "out") + " 2>" + (d / "err") + " </dev/null")
+                          .c_str());
+    };
+
+    std::ofstream(d / "agent") << "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
+    ASSERT_EQ(system(("chmod +x " + (d / "agent")).c_str()), 0);
+    if (system("command -v mpirun >/dev/null") != 0)
+        GTEST_SKIP() << "no mpirun (package openmpi-bin)";
+    if (run(mpirun + "true") != 0)
+        GTEST_SKIP() << "mpirun does not work here: " << Slurp(d / "err");
+    EXPECT_EQ(run(mpirun + kPerf + " " + Ring("--sizes 40000,400")), 0) << Slurp(d / "err");
+    EXPECT_NE(Slurp(d / "out").find("all data verified"), std::string::npos) << Slurp(d / "out");
+}
+
 TEST(Launchers, ScaleLeavesRanksOut)
 {
     NewPort();
@@ -616,7 +670,12 @@ TEST(Launchers, ErrorsAreClear)
     Outcome r = Perf(Ring("--sizes 4"), "RANK=0 WORLD_SIZE=2");
 
     EXPECT_EQ(r.status, 2);
-    EXPECT_NE(r.err.find("set MASTER_ADDR"), std::string::npos) << r.err;
+    char host[256] = "";
+    gethostname(host, sizeof(host) - 1);
+    EXPECT_NE(r.err.find("add --master " + std::string(host) + ", or set MASTER_ADDR=" + host),
+              std::string::npos)
+        << r.err;
+    EXPECT_EQ(Perf(Ring("--sizes 4"), "RANK=1 WORLD_SIZE=2").err, "") << "rank 0 says it";
     r = Perf("p2p", "RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1");
     EXPECT_EQ(r.status, 2);
     EXPECT_NE(r.err.find("torchrun started 3"), std::string::npos) << r.err;

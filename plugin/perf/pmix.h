@@ -1,0 +1,24 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Asks the launcher through PMIx (Open MPI's mpirun, prterun, srun --mpi=pmix) where rank 0 is. */
+#ifndef PVN_PERF_PMIX_H
+#define PVN_PERF_PMIX_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * The host that the launcher put rank 0 of this job on. 0 and host, or -ENOENT: no PMIx launcher
+ * (PMIX_NAMESPACE is not set), no libpmix.so.2, or the launcher does not say. The library is loaded
+ * for this call only; it starts threads, so: once, before any fork.
+ */
+int pvn_pmix_rank0_host(char *host, size_t len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
