@@ -197,6 +197,7 @@ struct pvn_engine {
     struct receiver *rx;
     uint32_t epoch; /* failover: of the lanes in use; one more each time both ends have resumed */
     bool paused;    /* until there are other lanes; unposted is set with it, for the slow path */
+    bool stopped;   /* failed or paused: the lanes are left alone */
     struct pvn_engine_stats stats;
     struct pvn_err err;
     struct pvn_err pause_err;
