@@ -3,17 +3,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds and runs all the tests: the ordinary build (with the virtual machines), the same
 # under AddressSanitizer and UndefinedBehaviorSanitizer (with coverage), and under ThreadSanitizer. Ends with the
-# sum of the counts. --quick: the ordinary build only, without virtual machines.
+# sum of the counts. Debian's newest stable builds the same, without running it, where that can be had.
+# --quick: the ordinary build only, without virtual machines.
 set -u
 cd "$(dirname "$0")" || exit 2
 quick=0
 [ "${1:-}" = --quick ] && quick=1
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 programs=0
 # Warnings are errors where the compiler is known; with a sanitizer gcc warns of flows that cannot be.
 strict=()
 [ -n "${CI:-}" ] && strict=(--enable-werror)
 start=$SECONDS
-asan=(--enable-sanitize=address,undefined --enable-coverage CFLAGS="-g -O1")
+asan=("--enable-sanitize=address,undefined" --enable-coverage CFLAGS="-g -O1")
 tsan=(--enable-sanitize=thread CFLAGS="-g -O1")
 
 # Runs one tree's tests and adds its closing line to the sums.
@@ -35,8 +36,32 @@ add() {
         echo "not ok: $name: the tests did not reach their end; see $dir/test-logs"
         return
     fi
+    # Tests that are not there do not fail by themselves.
+    if ! grep -q 'HAVE_GTEST_TRUE"\]=""$' "$dir/config.status"; then
+        failed=$((failed + 1))
+        echo "not ok: $name: built without GoogleTest, so nearly all tests are missing; see $dir/config.log"
+    elif [ ! -e "$dir/tests/softverbs/.libs/libsoftverbs.so" ]; then
+        failed=$((failed + 1))
+        echo "not ok: $name: the stand-in for libibverbs (tests/softverbs) is not built, so no test used RDMA"
+    fi
+    read -r n < <(sed -n 's/^ran \([0-9]*\) programs$/\1/p' "$dir/test-logs/check.log" | tail -n 1)
+    programs=$((programs + ${n:-0}))
     read -r p _ f _ s _ <<<"${line//,/ }"
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+
+# Adds what a script printed to the sums: one_by_one FILE
+one_by_one() {
+    local p f s
+    p=$(grep -c '^ok ' "$1") f=$(grep -c '^not ok ' "$1") s=$(grep -c '^skip ' "$1")
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    programs=$((programs + 1))
+    if ((p + f + s == 0)); then
+        failed=$((failed + 1))
+        echo "not ok: $1 has no result"
+    fi
+    grep -v '^ok ' "$1"
+    echo "$p passed, $f failed, $s skipped here"
 }
 
 # Builds what comes after the ordinary tree's tests while those run, in processor time that nobody else wants: the
@@ -50,6 +75,9 @@ build_ahead() {
     local one=tests/unit/test_version
     make -C build-check -s -j"${PVN_JOBS:-$(nproc)}" distcheck PVN_ONLY=$one check_PROGRAMS=$one check_LTLIBRARIES= \
         DISTCHECK_CONFIGURE_FLAGS="CFLAGS=-O0" >build-check/distcheck.log 2>&1
+    local rc=$?
+    PVN_NEWEST_LOG=$PWD/build-check/newest-debian.build.log tests/newest-debian.sh >build-check/newest-debian.log 2>&1
+    return $rc
 }
 
 tests/install-deps.sh --tests || exit 1
@@ -84,7 +112,11 @@ else
         tail -n 30 build-check/distcheck.log
         echo "not ok: make distcheck"
     fi
+    echo "== the newest Debian ($((SECONDS - start)) s)"
+    [ -n "${ahead:-}" ] || tests/newest-debian.sh >build-check/newest-debian.log 2>&1
+    one_by_one build-check/newest-debian.log
 fi
 echo "all tests took $((SECONDS - start)) s"
+echo "ran $programs programs"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

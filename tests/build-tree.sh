@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Configures and builds one tree out of the source, anew only when the flags changed; prints nothing but errors.
+# Configures and builds one tree out of the source; prints nothing but errors. A tree is configured again when the
+# flags changed, or what configure looks for: packages that came later would not be seen otherwise.
 # usage: build-tree.sh DIR [configure options...] [-- make targets...]
 set -eu
 src=$(cd "$(dirname "$0")/.." && pwd)
@@ -25,11 +26,24 @@ fail() {
     echo "build: $1 failed; the whole log is $log" >&2
     exit 1
 }
+# What configure may find, in the versions of today.
+found() {
+    local m
+    for m in gtest_main libnl-3.0 libnl-route-3.0 expat jansson libpci libibverbs; do
+        echo "$m $(pkg-config --modversion "$m" 2>/dev/null || echo none)"
+    done
+    for m in /usr/include/infiniband/verbs.h /usr/local/cuda/include/cuda.h; do
+        [ ! -r "$m" ] || echo "$m"
+    done
+    "${CC:-gcc}" -dumpfullversion 2>/dev/null || true
+}
 if [ ! -x "$src/configure" ] || [ "$src/configure.ac" -nt "$src/configure" ]; then
     (cd "$src" && autoreconf -fi) >>"$log" 2>&1 || fail autoreconf
 fi
-if [ ! -f "$dir/Makefile" ] || [ "$(cat "$dir/flags" 2>/dev/null)" != "${flags[*]-}" ]; then
+made_for="${flags[*]-}
+$(found)"
+if [ ! -f "$dir/Makefile" ] || [ "$(cat "$dir/made-for" 2>/dev/null)" != "$made_for" ]; then
     (cd "$dir" && "$src/configure" -q ${flags[@]+"${flags[@]}"}) >>"$log" 2>&1 || fail configure
-    echo "${flags[*]-}" >"$dir/flags"
+    echo "$made_for" >"$dir/made-for"
 fi
 make -C "$dir" -s -j"$jobs" "$@" >>"$log" 2>&1 || fail make

@@ -41,6 +41,11 @@ include $(srcdir)/tests/fuzz/local.mk
 endif
 endif
 include $(srcdir)/tests/gpu/local.mk
+
+# What concerns the source and the commands, whatever the tree was compiled with.
+if !SANITIZE
+PVN_SCRIPT_TESTS += tests/support/test_commands.sh
+endif
 include $(srcdir)/tests/nccl/local.mk
 
 include $(srcdir)/tests/vm/local.mk

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# The two commands on a stub of the source tree: a tree is configured again when a package arrived since, and the
+# test command fails when GoogleTest or softverbs are missing from what it built.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/src/tests" "$work/bin"
+cp "$PVN_SRCDIR/run-tests.sh" "$work/src/"
+cp "$PVN_SRCDIR/tests/build-tree.sh" "$work/src/tests/"
+cd "$work/src" || exit 1
+unset PVN_ONLY CI MAKEFLAGS MFLAGS
+export PATH=$work/bin:$PATH GTEST=none
+
+result() {
+    if [ "$1" = 0 ]; then echo "ok $2"; else echo "not ok $2"; fi
+}
+
+# A configure that counts its runs and finds GoogleTest where the stub of pkg-config does.
+cat >configure <<'STUB'
+#!/bin/sh
+echo run >>configured
+{ pkg-config --modversion gtest_main >/dev/null && echo 'S["HAVE_GTEST_TRUE"]=""' ||
+    echo 'S["HAVE_GTEST_TRUE"]="#"'; } >config.status
+printf 'all:\ncheck:\n\t@echo "ran 3 programs"\n\t@echo "5 passed, 0 failed, 1 skipped"\n' >Makefile
+STUB
+cat >"$work/bin/pkg-config" <<'STUB'
+#!/bin/sh
+[ "$2" = gtest_main ] || { echo 1.0; exit 0; }
+[ "$GTEST" = none ] && exit 1
+echo "$GTEST"
+STUB
+printf '#!/bin/sh\n' >tests/install-deps.sh
+touch -d '1 hour ago' configure.ac
+chmod +x configure tests/install-deps.sh "$work/bin/pkg-config"
+
+times() { grep -c run build/configured; }
+tests/build-tree.sh build && tests/build-tree.sh build
+[ "$(times)" = 1 ]
+result $? "a tree is not configured again when nothing changed"
+GTEST=1.12 tests/build-tree.sh build
+[ "$(times)" = 2 ]
+result $? "a tree is configured again when a package arrived"
+GTEST=1.12 tests/build-tree.sh build --enable-x
+[ "$(times)" = 3 ]
+result $? "a tree is configured again with other options"
+
+./run-tests.sh --quick >out 2>&1
+[ $? = 1 ] && grep -q '^not ok: .*without GoogleTest' out
+result $? "the test command fails without GoogleTest"
+export GTEST=1.12
+./run-tests.sh --quick >out 2>&1
+[ $? = 1 ] && grep -q '^not ok: .*libibverbs.* is not built' out
+result $? "the test command fails without softverbs"
+mkdir -p build/tests/softverbs/.libs && touch build/tests/softverbs/.libs/libsoftverbs.so
+./run-tests.sh --quick >out 2>&1 && tail -n 2 out | head -n 1 | grep -q '^ran 3 programs$' &&
+    tail -n 1 out | grep -q '^5 passed, 0 failed, 1 skipped$'
+result $? "the test command says how many programs it ran"
