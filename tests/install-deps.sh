@@ -10,7 +10,7 @@ build=(gcc g++ make autoconf automake libtool pkg-config libibverbs-dev libnl-3-
 # iproute2 and procps: network namespaces and limits; the VM tests fetch kernels with apt by themselves.
 tests=(libgtest-dev binutils bzip2 file iproute2 procps python3 python3-jsonschema graphviz hwloc libhwloc-dev
        ibverbs-providers ibverbs-utils perftest rdma-core
-       qemu-system-x86 busybox-static cpio kmod xz-utils
+       qemu-system-x86 busybox-static cpio kmod xz-utils zstd
        debootstrap clang-format shellcheck codespell)
 
 want=("${build[@]}")

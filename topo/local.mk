@@ -6,7 +6,7 @@
 #   libpvntopotool.la   what only the tools need, so that the plugin does not carry it: captures, hints and
 #                       merges, checks and remedies, GPUDirect verdicts, NCCL's XML read and judged (expat)
 # Data flows one way, and so do includes: topo (the machine's model) <- topo/nccl (what NCCL makes of it)
-# <- topo/capture and topo/check <- topo/tool. A folder includes only what stands left of it.
+# <- topo/capture and topo/check <- topo/input <- topo/tool. A folder includes only what stands left of it.
 noinst_LTLIBRARIES += libpvntopo.la libpvntopotool.la
 libpvntopo_la_SOURCES = topo/config.c topo/distance.c topo/fs.c topo/fs.h topo/fs_dir.c topo/gpu.c \
     topo/guest.c topo/model.c topo/names.c topo/net.c topo/pci.c topo/pci_kind.c topo/pvn_topo.h \
@@ -18,4 +18,5 @@ libpvntopotool_la_LIBADD = libpvntopo.la $(EXPAT_LIBS) $(JANSSON_LIBS)
 include $(srcdir)/topo/nccl/local.mk
 include $(srcdir)/topo/capture/local.mk
 include $(srcdir)/topo/check/local.mk
+include $(srcdir)/topo/input/local.mk
 include $(srcdir)/topo/tool/local.mk

@@ -18,12 +18,12 @@ _pvn_topo()
         mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur")
         return
         ;;
-    --rails)
+    --rails | --timeout)
         return
         ;;
     esac
     if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "--root --topo-file --host --hints --nics --rails --no-env
+        mapfile -t COMPREPLY < <(compgen -W "--root --topo-file --host --hints --nics --rails --timeout --no-env
             --json --xml --xml-full --dot --svg --nccl --all --output --color --no-names
             --keep-addresses --prom --clean --help --version" -- "$cur")
         return

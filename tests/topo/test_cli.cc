@@ -191,10 +191,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"diff", 2, "diff wants"}, BadRow{"--svg pairs", 2, "are for dump"},
         BadRow{"--json --dot dump", 2, "give one of"}, BadRow{"diff a b c", 2, "diff wants"},
         BadRow{"diff two-switches.xml nowhere", 3, "nowhere"},
-        BadRow{"--root rdma_topo.json dump", 3, "JSON, which is not read here"},
-        BadRow{"--root some.tar.bz2 dump", 3, "unpack it (tar xjf)"},
+        BadRow{"--root rdma_topo.json dump", 3, "none of the forms that are read here"},
+        BadRow{"--root some.tar.bz2 dump", 3, "some.tar.bz2: c"},
         BadRow{"--root hwloc.xml dump", 3, "hwloc's XML"},
-        BadRow{"--root empty dump", 3, "neither a tar file nor NCCL's XML"},
+        BadRow{"--root empty dump", 3, "empty: none of the forms"},
         BadRow{"-o /nonexistent/x --root guest.tar dump", 3, "cannot be written"}));
 
 // The README's outputs: each line of an example is printed, in that order, without anything left

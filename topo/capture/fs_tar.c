@@ -397,7 +397,7 @@ static int read_image(struct fs_tar *t, struct pvn_topo_err *err)
         int rc = 0;
 
         if (h[0] == '\0') {
-            break;
+            return 0;
         }
         if (!checksum_ok(h) || !parse_octal(h + 124, 12, &size)) {
             snprintf(
@@ -440,7 +440,14 @@ static int read_image(struct fs_tar *t, struct pvn_topo_err *err)
         at += BLOCK;
         at += size < t->bytes - at ? (size_t)size : t->bytes - at;
     }
-    return 0;
+    if (t->bytes == 0) {
+        return 0;
+    }
+    snprintf(err->text, sizeof err->text,
+             "tar file is cut: it ends at byte %zu without the block of zeros that ends every tar; "
+             "copy it again",
+             t->bytes);
+    return -EINVAL;
 }
 
 /* Of entries with one name the last stays. */

@@ -382,6 +382,10 @@ int dump_xml(const struct tool *t, bool full, FILE *out)
     int err = !doc ? -1 : 0;
     if (err == 0 && !full)
         err = pvn_topo_ndoc_make_topo_file(doc);
+    /* A file of RCCL's becomes one for NCCL: what its version 2 stands for is in the gpu elements,
+     * which are left out. */
+    if (err == 0 && !full && t->doc)
+        err = pvn_topo_ndoc_set(pvn_topo_ndoc_find(doc, "system", NULL, NULL), "version", "1");
     if (err == 0 && (err = pvn_topo_ndoc_write(doc, out, &bad)) < 0 && bad)
         tool_error("a value of <%s> cannot be written in NCCL's file format", bad->name);
     pvn_topo_ndoc_free(doc);

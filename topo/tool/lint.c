@@ -3,23 +3,18 @@
 /* pvn-topo lint: a user's NCCL_TOPO_FILE. */
 #include "topo/tool/tool.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int lint_file(const struct tool *t, const char *path)
 {
     struct pvn_topo_lint lint;
-    size_t len = 0;
-    char *text = pvn_topo_xml_slurp(path, &len);
-    int status = TOOL_OK, count[3] = {0};
-    if (!text) {
-        tool_error("%s: cannot be read: %s", path, strerror(errno));
-        return TOOL_INPUT;
-    }
-    if (pvn_topo_nccl_lint(text, len, &lint) < 0) {
+    struct pvn_topo_input in;
+    int count[3] = {0}, status = tool_read(t, path, &in);
+    if (status != TOOL_OK)
+        return status;
+    if (pvn_topo_nccl_lint(in.data, in.len, &lint) < 0) {
         tool_error("out of memory");
-        free(text);
+        pvn_topo_input_free(&in);
         return TOOL_INPUT;
     }
     for (int i = 0; i < lint.n; i++) {
@@ -47,7 +42,7 @@ static int lint_file(const struct tool *t, const char *path)
                 count[PVN_TOPO_LINT_NOTE], count[PVN_TOPO_LINT_NOTE] == 1 ? "" : "s",
                 lint.n == 0 ? ": NCCL will read it as it stands" : "");
     pvn_topo_lint_free(&lint);
-    free(text);
+    pvn_topo_input_free(&in);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "plugin/base/dev_list.h"
@@ -17,31 +18,36 @@ static const char *from_environment(const char *name, void *user)
     return getenv(name);
 }
 
-/* XML is told by its first character: neither a tar nor a directory starts with "<". */
-static bool is_xml(const char *path)
+int tool_read(const struct tool *t, const char *path, struct pvn_topo_input *in)
 {
-    char head[256];
-    FILE *in = fopen(path, "re");
-    size_t got = in ? fread(head, 1, sizeof(head), in) : 0, at = 0;
-    if (in)
-        fclose(in);
-    if (got >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0)
-        at = 3;
-    while (at < got && strchr(" \t\r\n", head[at]))
-        at++;
-    return at < got && head[at] == '<';
+    struct pvn_topo_err err;
+    if (pvn_topo_input_read(path, t->wait_s, in, &err) == 0)
+        return TOOL_OK;
+    tool_error("%s", err.text);
+    return TOOL_INPUT;
 }
 
-static int read_doc(const char *path, struct pvn_topo_ndoc **doc)
+static int parse_doc(const char *path, const struct pvn_topo_input *in, struct pvn_topo_ndoc **doc)
 {
     struct pvn_topo_xml_error err;
-    if (pvn_topo_nccl_xml_read(path, doc, &err) == 0)
+    if (pvn_topo_nccl_xml_parse(in->data, in->len, doc, &err) == 0)
         return TOOL_OK;
     if (err.line > 0)
         tool_error("%s:%d:%d: %s", path, err.line, err.column, err.text);
     else
         tool_error("%s: %s", path, err.text);
     return TOOL_INPUT;
+}
+
+static int read_doc(const struct tool *t, const char *path, struct pvn_topo_ndoc **doc)
+{
+    struct pvn_topo_input in;
+    int status = tool_read(t, path, &in);
+    if (status != TOOL_OK)
+        return status;
+    status = parse_doc(path, &in, doc);
+    pvn_topo_input_free(&in);
+    return status;
 }
 
 /* NCCL reads the variable, else NVIDIA's file for VMs if there is one. Somebody else's machine is
@@ -146,12 +152,14 @@ static int set_rails(struct tool *t)
     return TOOL_USAGE;
 }
 
-static int load_machine(struct tool *t)
+/* in: what was read of the root; NULL for a directory. */
+static int load_machine(struct tool *t, const struct pvn_topo_input *in)
 {
     struct pvn_topo_err err;
     char why[256] = "", path[PATH_MAX];
-    int status;
-    if (pvn_topo_load(t->root, NULL, &t->topo, &err) < 0) {
+    int status, code = in ? pvn_topo_input_machine(in, t->root, &t->topo, &err)
+                          : pvn_topo_load(t->root, NULL, &t->topo, &err);
+    if (code < 0) {
         tool_error("%s", err.text);
         return TOOL_INPUT;
     }
@@ -166,7 +174,7 @@ static int load_machine(struct tool *t)
     if ((status = set_rails(t)) != TOOL_OK)
         return status;
     const char *file = t->topo_file ? t->topo_file : default_topo_file(t, path, sizeof(path));
-    if (file && (status = read_doc(file, &t->file)) != TOOL_OK)
+    if (file && (status = read_doc(t, file, &t->file)) != TOOL_OK)
         return status;
     if (pvn_topo_pairs_new(t->topo, &t->nics, t->file, &t->env, &t->pairs, why, sizeof(why)) < 0) {
         tool_error("%s: %s", t->root, why);
@@ -177,10 +185,10 @@ static int load_machine(struct tool *t)
     return TOOL_OK;
 }
 
-static int load_xml(struct tool *t)
+static int load_xml(struct tool *t, const struct pvn_topo_input *in)
 {
     char why[256] = "";
-    int status = read_doc(t->root, &t->doc);
+    int status = parse_doc(t->root, in, &t->doc);
     if (status != TOOL_OK)
         return status;
     if (t->hints || t->host || t->topo_file || t->rails) {
@@ -202,8 +210,17 @@ static int load_xml(struct tool *t)
 
 int tool_load(struct tool *t)
 {
+    struct pvn_topo_input in;
+    struct stat st;
     pvn_topo_nccl_env_load(&t->env, t->ignore_env ? NULL : from_environment, NULL);
-    return is_xml(t->root) ? load_xml(t) : load_machine(t);
+    if (stat(t->root, &st) == 0 && S_ISDIR(st.st_mode))
+        return load_machine(t, NULL);
+    int status = tool_read(t, t->root, &in);
+    if (status != TOOL_OK)
+        return status;
+    status = in.kind == PVN_TOPO_INPUT_NCCL_XML ? load_xml(t, &in) : load_machine(t, &in);
+    pvn_topo_input_free(&in);
+    return status;
 }
 
 void tool_unload(struct tool *t)

@@ -39,14 +39,15 @@ static void usage(FILE *out)
         fprintf(out, "  %-7s%-11s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
     fputs("\n"
           "What to look at:\n"
-          "  --root PATH        another machine: a directory, a tar of `gather`, or an NCCL XML "
-          "file\n"
+          "  --root PATH        another machine: a directory, a tar of `gather` (compressed or\n"
+          "                     not), an NCCL XML file; - is standard input\n"
           "  --topo-file FILE   as if NCCL_TOPO_FILE were FILE\n"
           "  --host PATH        the tree of the host that this guest runs on (capture, or\n"
           "                     `esxcli hardware pci list`)\n"
           "  --hints FILE       what the hypervisor hides, in a small language (see the manual)\n"
           "  --nics KIND        auto, rdma, tcp or all\n"
           "  --rails LIST       NAME=NUMBER,...\n"
+          "  --timeout SECONDS  how long a pipe may be silent, default 30\n"
           "  --no-env           ignore the NCCL_ variables of this shell\n"
           "How to show it:\n"
           "  --json --xml --xml-full --dot --svg   instead of text\n"
@@ -72,6 +73,7 @@ enum {
     OPT_HINTS,
     OPT_NICS,
     OPT_RAILS,
+    OPT_TIMEOUT,
     OPT_NO_ENV,
     OPT_JSON,
     OPT_XML,
@@ -94,6 +96,7 @@ static const struct option options[] = {
     {"hints", required_argument, NULL, OPT_HINTS},
     {"nics", required_argument, NULL, OPT_NICS},
     {"rails", required_argument, NULL, OPT_RAILS},
+    {"timeout", required_argument, NULL, OPT_TIMEOUT},
     {"no-env", no_argument, NULL, OPT_NO_ENV},
     {"json", no_argument, NULL, OPT_JSON},
     {"xml", no_argument, NULL, OPT_XML},
@@ -129,6 +132,7 @@ static int set_option(struct tool *t, int option, int *color)
 {
     static const char *const kinds[] = {"auto", "rdma", "tcp", "all", NULL};
     static const char *const when[] = {"auto", "always", "never", NULL};
+    char *end;
     int choice;
     switch (option) {
     case OPT_ROOT:
@@ -145,6 +149,13 @@ static int set_option(struct tool *t, int option, int *color)
         break;
     case OPT_RAILS:
         t->rails = optarg;
+        break;
+    case OPT_TIMEOUT:
+        t->wait_s = (int)strtol(optarg, &end, 10);
+        if (end == optarg || *end || t->wait_s < 1 || t->wait_s > 86400) {
+            tool_error("--timeout=%s: expected seconds, 1 to 86400", optarg);
+            return TOOL_USAGE;
+        }
         break;
     case OPT_NO_ENV:
         t->ignore_env = true;
@@ -249,7 +260,7 @@ static int run_command(struct tool *t, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct tool t = {.root = "/", .names = true, .out = stdout};
+    struct tool t = {.root = "/", .names = true, .out = stdout, .wait_s = PVN_TOPO_INPUT_WAIT_S};
     int option, color = 0, status;
     setlocale(LC_CTYPE, "");
     while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1) {

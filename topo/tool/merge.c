@@ -3,47 +3,48 @@
 /* A guest's tree made right by its host's, or by hints; pvn-topo merge. */
 #include "topo/tool/tool.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* The host's tree, in any form. */
+static int load_host(const struct tool *t, struct pvn_topo **host)
+{
+    struct pvn_topo_err err;
+    struct pvn_topo_input in;
+    struct stat st;
+    int status = TOOL_OK, code;
+    if (stat(t->host, &st) == 0 && S_ISDIR(st.st_mode)) {
+        code = pvn_topo_load(t->host, NULL, host, &err);
+    } else {
+        if ((status = tool_read(t, t->host, &in)) != TOOL_OK)
+            return status;
+        code = pvn_topo_input_machine(&in, t->host, host, &err);
+        pvn_topo_input_free(&in);
+    }
+    if (code == 0)
+        return TOOL_OK;
+    tool_error("%s", err.text);
+    return TOOL_INPUT;
+}
 
 int tool_apply_merge(struct tool *t)
 {
     struct pvn_topo_err err;
     struct pvn_topo *host = NULL;
-    size_t len = 0;
-    char *hints = NULL;
-    int code = 0;
+    struct pvn_topo_input hints = {.kind = PVN_TOPO_INPUT_TAR};
+    int code = 0, status = t->hints ? tool_read(t, t->hints, &hints) : TOOL_OK;
 
-    if (t->hints && !(hints = pvn_topo_xml_slurp(t->hints, &len))) {
-        tool_error("%s: cannot be read: %s", t->hints, strerror(errno));
-        return TOOL_INPUT;
-    }
-    if (t->host) {
-        struct stat st;
-        code = stat(t->host, &st) == 0 ? 0 : -errno;
-        if (code < 0)
-            snprintf(err.text, sizeof(err.text), "%s: %s", t->host, strerror(errno));
-        else
-            code = pvn_topo_load(t->host, NULL, &host, &err);
-        if (code == -EINVAL || code == -ENOTDIR) {
-            size_t size = 0;
-            char *text = pvn_topo_xml_slurp(t->host, &size);
-            if (text)
-                code = pvn_topo_load_esxcli(text, size, t->host, &host, &err);
-            free(text);
-        }
-        if (code == 0)
-            code = pvn_topo_merge_host(t->topo, host, hints, len, t->hints, &err);
-        pvn_topo_free(host);
-    } else if (hints) {
-        code = pvn_topo_apply_hints(t->topo, hints, len, t->hints, &err);
-    }
-    free(hints);
+    if (status == TOOL_OK && t->host)
+        status = load_host(t, &host);
+    if (status == TOOL_OK && host)
+        code = pvn_topo_merge_host(t->topo, host, hints.data, hints.len, t->hints, &err);
+    else if (status == TOOL_OK && hints.data)
+        code = pvn_topo_apply_hints(t->topo, hints.data, hints.len, t->hints, &err);
+    pvn_topo_free(host);
+    pvn_topo_input_free(&hints);
     if (code < 0)
         tool_error("%s", err.text);
-    return code < 0 ? TOOL_INPUT : TOOL_OK;
+    return code < 0 ? TOOL_INPUT : status;
 }
 
 void tool_print_remedies(const struct tool *t)

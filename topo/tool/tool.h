@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "topo/input/input.h"
 #include "topo/nccl/gdr.h"
 #include "topo/nccl/nccl_detect.h"
 #include "topo/nccl/nccl_xml.h"
@@ -36,6 +37,7 @@ struct tool {
     bool json, all, names, nccl_tree;
     enum { TOOL_TEXT, TOOL_XML, TOOL_XML_FULL, TOOL_DOT, TOOL_SVG } format;
     const char *output; /* -o, or NULL */
+    int wait_s;         /* --timeout: how long a pipe may be silent */
     bool ignore_env, keep_addresses;
     bool prom, clean; /* stat */
 
@@ -54,6 +56,8 @@ struct tool {
  * status when it cannot. */
 int tool_load(struct tool *t);
 void tool_unload(struct tool *t);
+/* Reads a file, pipe or "-" whole. Prints why not on standard error and returns an exit status. */
+int tool_read(const struct tool *t, const char *path, struct pvn_topo_input *in);
 /* Applies --hints and --host to t->topo. */
 int tool_apply_merge(struct tool *t);
 /* What can be done on the host and in the guest where the layout is hidden. */

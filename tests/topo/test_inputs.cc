@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// What pvn-topo is given, as users give it: through pipes and FIFOs, compressed, cut, and as other
+// tools write it.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/topo/cli.h"
+#include "tests/topo/tree.h"
+
+namespace fs = std::filesystem;
+
+namespace
+{
+
+class Inputs : public ::testing::Test
+{
+  protected:
+    TempDir dir;
+
+    void SetUp() override
+    {
+        put("guest.tar", vmware_guest({}).tar());
+        put("server.tar", server8x8(false, false).tar());
+        fs::copy(PVN_SRCDIR "/tests/topo/data/two-switches.xml", dir.path);
+        fs::copy(PVN_SRCDIR "/tests/topo/data/guest.hints", dir.path);
+    }
+    void put(const std::string &name, const std::string &content)
+    {
+        std::ofstream(dir.path + "/" + name, std::ios::binary) << content;
+    }
+    Result run(const std::string &args, const std::string &env = "")
+    {
+        return run_tool(dir.path, "--no-names " + args, env);
+    }
+    bool shell(const std::string &command)
+    {
+        return std::system(("cd " + dir.path + " && " + command + " 2>/dev/null").c_str()) == 0;
+    }
+};
+
+TEST_F(Inputs, StandardInputAndPipesAreReadLikeFiles)
+{
+    for (const char *name : {"server.tar", "two-switches.xml"}) {
+        std::string want = run(std::string("--root ") + name + " pairs").out;
+        ASSERT_NE("", want);
+        Result r = run(std::string("--root - pairs <") + name);
+        EXPECT_EQ(want, r.out) << r.err;
+        // A pipe, in two pieces.
+        ASSERT_TRUE(shell("mkfifo fifo"));
+        ASSERT_TRUE(
+            shell(std::string("(head -c 700 ") + name + "; tail -c +701 " + name + ") >fifo &"));
+        r = run("--root fifo pairs");
+        EXPECT_EQ(want, r.out) << r.err;
+        ASSERT_TRUE(shell("rm fifo"));
+    }
+    EXPECT_EQ(run("lint two-switches.xml").status, run("lint - <two-switches.xml").status);
+    EXPECT_EQ(run("--root guest.tar --hints guest.hints pairs").out,
+              run("--root guest.tar --hints - pairs <guest.hints").out);
+    EXPECT_EQ(run("--root guest.tar --topo-file two-switches.xml pairs").out,
+              run("--root guest.tar --topo-file - pairs <two-switches.xml").out);
+    Result r = run("diff - - <two-switches.xml");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("can be read once")) << r.err;
+}
+
+TEST_F(Inputs, AFifoThatNobodyWritesToEndsAfterTheTimeLimit)
+{
+    ASSERT_TRUE(shell("mkfifo fifo"));
+    for (const char *args : {"--root fifo dump", "lint fifo", "--root guest.tar --hints fifo pairs",
+                             "--root guest.tar --topo-file fifo pairs",
+                             "--root guest.tar --host fifo merge", "diff fifo guest.tar"}) {
+        Result r = run(std::string("--timeout 1 ") + args);
+        EXPECT_EQ(3, r.status) << args;
+        EXPECT_NE(std::string::npos, r.err.find("fifo: nothing arrived for 1 s")) << r.err;
+    }
+    // The other end is held open, and silent.
+    ASSERT_TRUE(shell("sh -c 'exec 3<>fifo; sleep 5' & sleep 0.1"));
+    Result r = run("--timeout 1 --root fifo dump");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("--timeout SECONDS")) << r.err;
+    EXPECT_EQ(2, run("--timeout 0 dump").status);
+    EXPECT_EQ(2, run("--timeout soon dump").status);
+}
+
+TEST_F(Inputs, ACutTarSaysSo)
+{
+    std::string whole = read_file(dir.path + "/server.tar");
+    // After an entry, inside a header, inside an entry's content; the end mark is 1024 bytes.
+    std::string body = whole.substr(0, whole.size() - 1024);
+    for (size_t len : {body.size(), body.size() - 512 + 200, body.size() - 100}) {
+        put("cut.tar", body.substr(0, len));
+        Result r = run("--root cut.tar dump");
+        EXPECT_EQ(3, r.status) << len << r.out.substr(0, 200);
+        EXPECT_TRUE(r.err.find("tar file is cut") != std::string::npos ||
+                    r.err.find("tar file ends early") != std::string::npos)
+            << r.err;
+    }
+    put("cut.tar", body + std::string(512, '\0'));
+    EXPECT_EQ(0, run("--root cut.tar dump").status);
+}
+
+struct PackRow {
+    const char *program, *ending;
+};
+
+class Packed : public Inputs, public ::testing::WithParamInterface<PackRow>
+{
+};
+
+TEST_P(Packed, IsUnpacked)
+{
+    std::string program = GetParam().program, ending = GetParam().ending;
+    if (!shell("command -v " + program + " >/dev/null"))
+        GTEST_SKIP() << program << " is not installed";
+    std::string want = run("--root server.tar pairs").out;
+    ASSERT_TRUE(shell(program + " -c server.tar >server.tar" + ending));
+    Result r = run("--root server.tar" + ending + " pairs");
+    EXPECT_EQ(want, r.out) << r.err;
+    EXPECT_EQ(want, run("--root - pairs <server.tar" + ending).out);
+    // An XML file too, and as a topology file.
+    ASSERT_TRUE(shell(program + " -c two-switches.xml >x" + ending));
+    EXPECT_EQ(run("--root two-switches.xml pairs").out, run("--root x" + ending + " pairs").out);
+    EXPECT_EQ(0, run("lint x" + ending).status);
+
+    std::string packed = read_file(dir.path + "/server.tar" + ending);
+    put("cut" + ending, packed.substr(0, packed.size() / 2));
+    r = run("--root cut" + ending + " pairs");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("cut or damaged: " + program)) << r.err;
+    EXPECT_EQ("", r.out);
+
+    r = run("--root server.tar" + ending + " pairs", "PATH=/nonexistent");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("compressed by " + program)) << r.err;
+    EXPECT_NE(std::string::npos, r.err.find("install " + program)) << r.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, Packed,
+                         ::testing::Values(PackRow{"gzip", ".gz"}, PackRow{"bzip2", ".bz2"},
+                                           PackRow{"xz", ".xz"}, PackRow{"zstd", ".zst"}),
+                         [](const auto &row) { return std::string(row.param.program); });
+
+TEST_F(Inputs, WhatUnpacksToTooMuchIsRefused)
+{
+    if (!shell("command -v zstd >/dev/null"))
+        GTEST_SKIP() << "zstd is not installed";
+    ASSERT_TRUE(shell("head -c 300M /dev/zero | zstd -1c >bomb"));
+    Result r = run("--root bomb dump");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("more than the 256 MiB")) << r.err;
+}
+
+TEST_F(Inputs, HwlocsCapturesAreReadAsTheyLie)
+{
+    std::string corpus = shared_topologies() + "/sysfs";
+    if (!fs::exists(corpus))
+        GTEST_SKIP() << corpus << " is not there";
+    if (!shell("command -v bzip2 >/dev/null"))
+        GTEST_SKIP() << "bzip2 is not installed";
+    int n = 0;
+    for (const auto &e : fs::directory_iterator(corpus)) {
+        Result r = run("--root '" + e.path().string() + "' dump");
+        EXPECT_EQ(0, r.status) << e.path() << r.err;
+        n++;
+    }
+    EXPECT_GE(n, 5);
+}
+
+} // namespace

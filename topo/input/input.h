@@ -1,0 +1,62 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Files, pipes and standard input that describe a machine, in any of the forms that pvn-topo reads:
+ * a tar of pvn-topo gather or of hwloc-gather-topology, compressed or not, or what another tool
+ * printed. For the tool; a directory is read by pvn_topo_load. Not thread safe. */
+#ifndef PVN_TOPO_INPUT_INPUT_H
+#define PVN_TOPO_INPUT_INPUT_H
+
+#include <stddef.h>
+
+#include "topo/pvn_topo.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    PVN_TOPO_INPUT_MAX = 256 << 20, /* bytes of an input, before and after it is unpacked */
+    PVN_TOPO_INPUT_WAIT_S = 30,     /* how long a pipe may be silent */
+};
+
+enum pvn_topo_input_kind {
+    PVN_TOPO_INPUT_TAR, /* also what is none of the others */
+    PVN_TOPO_INPUT_NCCL_XML,
+    PVN_TOPO_INPUT_ESXCLI,
+};
+
+struct pvn_topo_input {
+    enum pvn_topo_input_kind kind;
+    char *data; /* unpacked, with a NUL behind it */
+    size_t len;
+};
+
+/* Reads all of path ("-": standard input, which can be read once), unpacks it where it is
+ * compressed, and recognises its form. A pipe or FIFO that is silent for wait_s seconds is an error
+ * (-ETIMEDOUT); a terminal may be silent. 0 or negative errno with the reason in err, which names
+ * path. On success the caller frees *in with pvn_topo_input_free. */
+int pvn_topo_input_read(const char *path, int wait_s, struct pvn_topo_input *in,
+                        struct pvn_topo_err *err);
+void pvn_topo_input_free(struct pvn_topo_input *in);
+
+/* The machine that an input of any kind but PVN_TOPO_INPUT_NCCL_XML describes. name stands in messages and
+ * becomes the model's source. Contract as pvn_topo_load. */
+int pvn_topo_input_machine(const struct pvn_topo_input *in, const char *name,
+                           struct pvn_topo **topo, struct pvn_topo_err *err);
+
+/* Form of len bytes. */
+enum pvn_topo_input_kind pvn_topo_input_recognise(const char *data, size_t len);
+
+/* The parts of pvn_topo_input_read. */
+
+/* The bytes as they are. */
+int pvn_topo_input_slurp(const char *path, int wait_s, struct pvn_topo_input *in,
+                         struct pvn_topo_err *err);
+/* Replaces compressed data (gzip, bzip2, xz, zstd) by what the program of that name makes of it,
+ * which is run without a shell. Data that is not compressed stays. */
+int pvn_topo_input_unpack(const char *path, struct pvn_topo_input *in, struct pvn_topo_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

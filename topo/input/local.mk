@@ -1,0 +1,8 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# topo/input: descriptions of a machine in other forms than its own files: compressed, through a pipe, as other
+# tools write them. For the tool only.
+libpvntopotool_la_SOURCES += \
+    topo/input/input.c topo/input/input.h \
+    topo/input/read.c \
+    topo/input/unpack.c
