@@ -39,12 +39,12 @@ EXTRA_DIST += tests/topo/schema_check.py
 PVN_TESTS += tests/topo/test_json
 tests_topo_test_json_SOURCES = tests/topo/test_json.cc tests/topo/cli.h tests/topo/shared.h
 tests_topo_test_json_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
-tests_topo_test_json_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD) $(JANSSON_LIBS)
+tests_topo_test_json_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD) $(JANSSON_LIBS)
 
 PVN_TESTS += tests/topo/test_inputs
 tests_topo_test_inputs_SOURCES = tests/topo/test_inputs.cc tests/topo/cli.h tests/topo/shared.h
 tests_topo_test_inputs_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_inputs_LDADD = libpvntopotest.la libpvntopo.la $(TEST_LDADD)
+tests_topo_test_inputs_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD)
 
 PVN_TESTS += tests/topo/test_odd
 tests_topo_test_odd_SOURCES = tests/topo/test_odd.cc tests/topo/cli.h tests/topo/shared.h
