@@ -193,6 +193,104 @@ TEST(Advice, PortsOfOneWireAreOneNic)
     EXPECT_TRUE(advice(m, 0) == "free" || advice(m, 1) == "free") << advice(m, 0) << advice(m, 1);
 }
 
+const std::string gen5 = "link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"";
+
+TEST(Advice, FasterNicsOfAClassComeFirst)
+{
+    NcclFile m(sys(cpu(0, gpu("0000:01:00.0", 0) + gpu("0000:02:00.0", 1) +
+                              nic("0000:21:00.0", "slow0", 0, 100000, "", gen5) +
+                              nic("0000:22:00.0", "slow1", 1, 100000, "", gen5) +
+                              nic("0000:23:00.0", "fast0", 2, 400000, "", gen5) +
+                              nic("0000:24:00.0", "fast1", 3, 400000, "", gen5))));
+    std::string both = advice(m, 0) + " " + advice(m, 1);
+    EXPECT_TRUE(both == "fast0 fast1" || both == "fast1 fast0") << both;
+}
+
+TEST(Advice, ANearLinkOfOneLaneIsPassedOver)
+{
+    NcclFile m(sys(
+        cpu(0, bridge("0000:10:00.0", gpu("0000:11:00.0", 0) + gpu("0000:12:00.0", 1) +
+                                          nic("0000:13:00.0", "narrow", 0, 200000, "",
+                                              "link_speed=\"2.5 GT/s PCIe\" link_width=\"1\"")) +
+                   nic("0000:20:00.0", "wide", 1))));
+    EXPECT_EQ("PIX", m.type(0, 0));
+    for (int g = 0; g < 2; g++) {
+        EXPECT_EQ("wide", advice(m, g));
+        EXPECT_NE(nullptr,
+                  strstr(m.pairs->list[g].advice_why, "narrow is nearer (PIX) but has 0.2"))
+            << m.pairs->list[g].advice_why;
+    }
+}
+
+TEST(Advice, AFactorOfTwoDoesNotOutweighTheClass)
+{
+    NcclFile m(sys(cpu(
+        0, bridge("0000:10:00.0", gpu("0000:11:00.0", 0) + nic("0000:13:00.0", "near", 0, 100000)) +
+               nic("0000:20:00.0", "far", 1, 200000))));
+    EXPECT_EQ("near", advice(m, 0));
+}
+
+TEST(Advice, AmongEqualsItIsNcclsOwnChoice)
+{
+    std::string inner;
+    for (int i = 0; i < 4; i++) {
+        std::string n = std::to_string(i);
+        inner += gpu("0000:0" + n + ":00.0", i) + nic("0000:2" + n + ":00.0", "n" + n, i);
+    }
+    NcclFile m(sys(cpu(0, inner)));
+    EXPECT_EQ("n2", m.pick(1)) << "the index rule reverses bits";
+    for (int g = 0; g < 4; g++)
+        EXPECT_EQ(m.pick(g), advice(m, g)) << g;
+}
+
+TEST(Advice, AllPortsOfACardAreUsed)
+{
+    std::string card, wires;
+    for (int i = 0; i < 2; i++) {
+        std::string n = std::to_string(i);
+        card += "<pci busid=\"0000:12:00." + n + "\" class=\"0x020700\" " + gen5 +
+                "><nic><net name=\"p" + n + "\" dev=\"" + n +
+                "\" speed=\"200000\" guid=\"0xabc\" port=\"" + std::to_string(i + 1) +
+                "\"/></nic></pci>";
+    }
+    NcclFile one(sys(cpu(0, bridge("0000:10:00.0", gpu("0000:11:00.0", 0) + card))));
+    ASSERT_EQ(1, one.pairs->list[0].n_more);
+    EXPECT_NE(advice(one, 0), one.net_name(one.pairs->list[0].more[0]));
+    EXPECT_NE(nullptr, strstr(one.pairs->list[0].advice_why, "with it the card's port p"))
+        << one.pairs->list[0].advice_why;
+
+    NcclFile two(sys(
+        cpu(0, bridge("0000:10:00.0", gpu("0000:11:00.0", 0) + gpu("0000:13:00.0", 1) + card))));
+    EXPECT_NE(advice(two, 0), advice(two, 1));
+    EXPECT_EQ(0, two.pairs->list[0].n_more + two.pairs->list[1].n_more);
+}
+
+TEST(Advice, AVirtualInterfaceNever)
+{
+    std::string virbr = "<nic><net name=\"virbr0\" dev=\"0\" speed=\"400000\"/></nic>";
+    NcclFile m(sys(cpu(0, gpu("0000:01:00.0", 0) + virbr + nic("0000:20:00.0", "real", 1, 10000))));
+    EXPECT_EQ("real", advice(m, 0));
+    NcclFile alone(sys(cpu(0, gpu("0000:01:00.0", 0) + virbr)));
+    EXPECT_EQ("none", advice(alone, 0));
+    EXPECT_NE(nullptr, strstr(alone.pairs->list[0].advice_why, "virbr0 is a virtual interface"))
+        << alone.pairs->list[0].advice_why;
+}
+
+TEST(Advice, IsNoOptimumWhereSomethingIsNotKnown)
+{
+    auto machine = [](const std::string &link, int speed) {
+        return sys(cpu(0, gpu("0000:01:00.0", 0) + gpu("0000:02:00.0", 1) +
+                              nic("0000:21:00.0", "a", 0, speed, "", link) +
+                              nic("0000:22:00.0", "b", 1, 100000)));
+    };
+    EXPECT_TRUE(NcclFile(machine(gen5, 100000)).pairs->exact);
+    NcclFile speed(machine(gen5, 0)), link(machine("link_width=\"16\"", 100000), {}, false);
+    EXPECT_FALSE(speed.pairs->exact);
+    EXPECT_STREQ("the speed of a", speed.pairs->unknown);
+    EXPECT_FALSE(link.pairs->exact);
+    EXPECT_STREQ("the link of 0000:21:00.0", link.pairs->unknown);
+}
+
 TEST(Lines, OneGpuOneSentence)
 {
     NcclFile m(sys(

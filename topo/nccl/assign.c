@@ -93,7 +93,8 @@ static void greedy(struct search *s)
         for (int col = 0; col < s->p->cols; col++) {
             if (!candidate(s, row, col))
                 continue;
-            long cost = take(s, row, col) * 1001 + second(s->p, row, col);
+            long cost =
+                take(s, row, col) * (PVN_TOPO_ASSIGN_SECOND_MAX + 1) + second(s->p, row, col);
             give(s, row, col);
             if (cost < best) {
                 best = cost;
@@ -107,12 +108,14 @@ static void greedy(struct search *s)
 
 static long place(struct search *s, int row, int col)
 {
-    return col < 0 ? 0 : take(s, row, col) * 1001 + second(s->p, row, col);
+    return col < 0 ? 0
+                   : take(s, row, col) * (PVN_TOPO_ASSIGN_SECOND_MAX + 1) + second(s->p, row, col);
 }
 
 static long lift(struct search *s, int row, int col)
 {
-    return col < 0 ? 0 : give(s, row, col) * 1001 + second(s->p, row, col);
+    return col < 0 ? 0
+                   : give(s, row, col) * (PVN_TOPO_ASSIGN_SECOND_MAX + 1) + second(s->p, row, col);
 }
 
 /* Moves a single row, or in a small machine two rows together, where that helps. */

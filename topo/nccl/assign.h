@@ -12,14 +12,15 @@
 extern "C" {
 #endif
 
-#define PVN_TOPO_ASSIGN_NEVER 1000000 /* a distance that forbids the pair */
+#define PVN_TOPO_ASSIGN_NEVER      1000000 /* a distance that forbids the pair */
+#define PVN_TOPO_ASSIGN_SECOND_MAX 1000000L
 
 struct pvn_topo_assign {
     int rows, cols, links;
     const int *distance; /* [row][col], 0..PVN_TOPO_ASSIGN_NEVER */
-    const int *second;   /* [row][col], the last tie breaker, 0..1000 */
+    const int *second;   /* [row][col], the last tie breaker, 0..PVN_TOPO_ASSIGN_SECOND_MAX */
     /* For each [row][col] the links it uses: numbers below links, ended by -1. Rows that meet on
-     * the way to different columns share those links. */
+     * the path to different columns share those links. */
     const int *const *uses;
 };
 

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # topo/nccl: NCCL's document, reduced tree, paths and choices, and the advice beside them.
 libpvntopo_la_SOURCES += \
-    topo/nccl/assign.c topo/nccl/assign.h \
+    topo/nccl/advice.c topo/nccl/assign.c topo/nccl/assign.h \
     topo/nccl/nccl_detect.c topo/nccl/nccl_detect.h \
     topo/nccl/nccl_doc.c topo/nccl/nccl_doc.h \
     topo/nccl/nccl_env.c topo/nccl/nccl_graph.c topo/nccl/nccl_graph.h topo/nccl/nccl_paths.c topo/nccl/nccl_tree.h \
     topo/nccl/nic.c topo/nccl/nic.h \
-    topo/nccl/pair.c topo/nccl/pair.h \
+    topo/nccl/pair.c topo/nccl/pair.h topo/nccl/pair_priv.h \
     topo/nccl/report.c topo/nccl/report.h
 libpvntopotool_la_SOURCES += topo/nccl/fusion.c topo/nccl/gdr.c topo/nccl/gdr.h \
     topo/nccl/nccl_lint.c topo/nccl/nccl_lint_numbers.c topo/nccl/nccl_scan.c topo/nccl/nccl_xml.h \

@@ -9,17 +9,11 @@
 #include <string.h>
 #include <strings.h>
 
-#include "topo/nccl/assign.h"
 #include "topo/nccl/nccl_detect.h"
 #include "topo/nccl/nccl_graph.h"
+#include "topo/nccl/pair_priv.h"
 
-/* A NIC this many times slower than the fastest is for administration, and not advised. */
-#define SLOW 4
-
-static void append(char *text, size_t len, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void append(char *text, size_t len, const char *format, ...)
+void pvn_topo_append(char *text, size_t len, const char *format, ...)
 {
     size_t used = strlen(text);
     va_list args;
@@ -27,21 +21,6 @@ static void append(char *text, size_t len, const char *format, ...)
     if (used < len)
         vsnprintf(text + used, len - used, format, args);
     va_end(args);
-}
-
-static const struct pvn_topo_nnode *gpu_node(const struct pvn_topo_pairs *p, int gpu)
-{
-    return &p->tree->nodes[p->tree->gpus[gpu]];
-}
-
-static const struct pvn_topo_nnode *net_node(const struct pvn_topo_pairs *p, int net)
-{
-    return &p->tree->nodes[p->tree->nets[net]];
-}
-
-static const char *net_name(const struct pvn_topo_pairs *p, int net)
-{
-    return net_node(p, net)->net.name;
 }
 
 /* Of any bus id, those with a domain that NCCL cannot find again included. */
@@ -170,21 +149,23 @@ static void explain_nccl(struct pvn_topo_pairs *p, struct pvn_topo_pair *pair, c
     snprintf(why, PVN_TOPO_PAIR_WHY, "best bandwidth %.1f GB/s at %s (%s)", best->bw,
              pvn_topo_npath_name(best->type), pvn_topo_npath_words(best->type));
     if (best->via_gpu >= 0)
-        append(why, PVN_TOPO_PAIR_WHY, " through GPU%d", gpu_node(p, best->via_gpu)->gpu.dev);
+        pvn_topo_append(why, PVN_TOPO_PAIR_WHY, " through GPU%d",
+                        gpu_node(p, best->via_gpu)->gpu.dev);
     if (best->detour)
-        append(why, PVN_TOPO_PAIR_WHY, ", through the CPU because GPUDirect is refused");
+        pvn_topo_append(why, PVN_TOPO_PAIR_WHY, ", through the CPU because GPUDirect is refused");
     /* A nearer NIC with less bandwidth loses, which surprises people. */
     for (int n = 0; n < t->n_nets; n++) {
         const struct pvn_topo_nroute *other = pvn_topo_ntree_route(t, pair->gpu, n);
         if (other->type < best->type && other->bw < best->bw) {
-            append(why, PVN_TOPO_PAIR_WHY,
-                   "; %s is nearer (%s) but has only %.1f GB/s, and NCCL looks at bandwidth first",
-                   net_name(p, n), pvn_topo_npath_name(other->type), other->bw);
+            pvn_topo_append(
+                why, PVN_TOPO_PAIR_WHY,
+                "; %s is nearer (%s) but has only %.1f GB/s, and NCCL looks at bandwidth first",
+                net_name(p, n), pvn_topo_npath_name(other->type), other->bw);
             break;
         }
     }
     if (n_locals == 1) {
-        append(why, PVN_TOPO_PAIR_WHY, "; no other NIC equals it");
+        pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; no other NIC equals it");
         return;
     }
     int place = 0, *sharers = calloc((size_t)t->n_gpus + 1, sizeof(*sharers));
@@ -192,11 +173,12 @@ static void explain_nccl(struct pvn_topo_pairs *p, struct pvn_topo_pair *pair, c
     free(sharers);
     while (place < n_locals && locals[place] != pair->nccl[0])
         place++;
-    append(why, PVN_TOPO_PAIR_WHY,
-           "; %d NICs are equal, so the index rule decides: GPU number %d among %d sharing GPU%s%s "
-           "gives place %d",
-           n_locals, gpu_node(p, pair->gpu)->gpu.dev, n_gpus, n_gpus == 1 ? "" : "s",
-           (n_locals & (n_locals - 1)) == 0 ? ", bits reversed," : "", place);
+    pvn_topo_append(
+        why, PVN_TOPO_PAIR_WHY,
+        "; %d NICs are equal, so the index rule decides: GPU number %d among %d sharing GPU%s%s "
+        "gives place %d",
+        n_locals, gpu_node(p, pair->gpu)->gpu.dev, n_gpus, n_gpus == 1 ? "" : "s",
+        (n_locals & (n_locals - 1)) == 0 ? ", bits reversed," : "", place);
 }
 
 static int choose_nccl(struct pvn_topo_pairs *p)
@@ -222,147 +204,6 @@ static int choose_nccl(struct pvn_topo_pairs *p)
     return 0;
 }
 
-/* The distance that the advice goes by: the class of the graph's path. Where the hypervisor hides
- * the tree, equal for all pairs that it does not itself put on different NUMA nodes. */
-static int advised_distance(const struct pvn_topo_pairs *p, int gpu, int net)
-{
-    const struct pvn_topo_ntree *t = p->tree;
-    int type = (int)pvn_topo_ntree_gpu_net(t, gpu, net)->type;
-    if (type >= PVN_TOPO_NPATH_DIS)
-        return PVN_TOPO_ASSIGN_NEVER;
-    if (!pvn_topo_pairs_hidden(p, gpu, net))
-        return type;
-    int a = pvn_topo_ntree_numa(t, t->gpus[gpu]), b = pvn_topo_ntree_numa(t, t->nets[net]);
-    return a >= 0 && b >= 0 && a != b ? PVN_TOPO_NPATH_SYS : PVN_TOPO_NPATH_PHB;
-}
-
-/* SLIT distance where the machine tells it, else 10 inside a node and 20 between nodes. */
-static int numa_distance(const struct pvn_topo_pairs *p, int gpu, int net)
-{
-    const struct pvn_topo_ntree *t = p->tree;
-    int a = pvn_topo_ntree_numa(t, t->gpus[gpu]), b = pvn_topo_ntree_numa(t, t->nets[net]);
-    int i = p->topo ? pvn_topo_find_numa(p->topo, a) : -1;
-    int j = p->topo ? pvn_topo_find_numa(p->topo, b) : -1;
-    if (i >= 0 && j >= 0 && p->topo->numas[i].distance && j < p->topo->numas[i].ndistance) {
-        int slit = p->topo->numas[i].distance[j];
-        return slit < 0 ? 20 : slit > 1000 ? 1000 : slit;
-    }
-    return a == b ? 10 : 20;
-}
-
-static int net_bw(const struct pvn_topo_pairs *p, int net)
-{
-    return net_node(p, net)->net.speed;
-}
-
-/* Every link of the path except the two ends' own: the edges of the tree by the node below them,
- * and the wire, which nets with equal guid and port share. Links between CPUs are not counted:
- * which way the data takes there is not known. */
-static int *links_of(const struct pvn_topo_pairs *p, int gpu, int net)
-{
-    const struct pvn_topo_ntree *t = p->tree;
-    int hops[PVN_TOPO_NDOC_MAX_DEPTH * 3];
-    int n = pvn_topo_ntree_hops(t, gpu, net, hops, PVN_TOPO_NDOC_MAX_DEPTH * 3), used = 0;
-    int *links = calloc((size_t)n + 2, sizeof(*links));
-    if (!links)
-        return NULL;
-    for (int i = 1; i < n; i++) {
-        int below = t->nodes[hops[i]].up == hops[i - 1]   ? hops[i]
-                    : t->nodes[hops[i - 1]].up == hops[i] ? hops[i - 1]
-                                                          : -1;
-        if (below < 0 || t->nodes[below].kind == PVN_TOPO_NN_GPU)
-            continue;
-        if (t->nodes[below].kind == PVN_TOPO_NN_NET) {
-            /* The wire is named after the first net on it. */
-            for (int m = 0; m < t->n_nets; m++) {
-                const struct pvn_topo_nnode *a = &t->nodes[t->nets[m]], *b = &t->nodes[below];
-                if (m == net || (a->net.has_guid && b->net.has_guid && a->net.guid == b->net.guid &&
-                                 a->net.port == b->net.port && a->net.guid != 0)) {
-                    below = t->nets[m];
-                    break;
-                }
-            }
-        }
-        links[used++] = below;
-    }
-    links[used] = -1;
-    return links;
-}
-
-static void explain_advice(struct pvn_topo_pairs *p, const int *out)
-{
-    for (int g = 0; g < p->n; g++) {
-        struct pvn_topo_pair *pair = &p->list[g];
-        int net = pair->advice, sharers = 0;
-        char *why = pair->advice_why;
-        if (net < 0) {
-            snprintf(why, PVN_TOPO_PAIR_WHY, "no NIC can be reached from this GPU");
-            continue;
-        }
-        enum pvn_topo_npath type = pvn_topo_ntree_gpu_net(p->tree, g, net)->type;
-        pair->hidden = pvn_topo_pairs_hidden(p, g, net);
-        if (pair->hidden)
-            snprintf(why, PVN_TOPO_PAIR_WHY, "the hypervisor hides the distance; spread evenly");
-        else
-            snprintf(why, PVN_TOPO_PAIR_WHY, "nearest: %s (%s)", pvn_topo_npath_name(type),
-                     pvn_topo_npath_words(type));
-        for (int o = 0; o < p->n; o++)
-            sharers += o != g && out[o] == net;
-        if (sharers == 0)
-            append(why, PVN_TOPO_PAIR_WHY, "; no other GPU uses it");
-        else
-            append(why, PVN_TOPO_PAIR_WHY, "; shared with %d other GPU%s, the least possible",
-                   sharers, sharers == 1 ? "" : "s");
-        bool taken = false;
-        for (int i = 0; i < pair->n_nccl; i++)
-            taken |= pair->nccl[i] == net;
-        if (!taken && pair->n_nccl > 0)
-            append(why, PVN_TOPO_PAIR_WHY, "; NCCL will not take it by itself");
-    }
-}
-
-static int advise(struct pvn_topo_pairs *p)
-{
-    const struct pvn_topo_ntree *t = p->tree;
-    size_t cells = (size_t)p->n * (size_t)t->n_nets;
-    int *distance = calloc(cells + 1, sizeof(int)), *numa = calloc(cells + 1, sizeof(int));
-    int **links = calloc(cells + 1, sizeof(*links)), *out = calloc((size_t)p->n + 1, sizeof(int));
-    int fastest = 0, err = -ENOMEM;
-    if (!distance || !numa || !links || !out)
-        goto out;
-    for (int n = 0; n < t->n_nets; n++)
-        fastest = net_bw(p, n) > fastest ? net_bw(p, n) : fastest;
-    for (int g = 0; g < p->n; g++) {
-        for (int n = 0; n < t->n_nets; n++) {
-            size_t at = (size_t)g * (size_t)t->n_nets + (size_t)n;
-            distance[at] =
-                net_bw(p, n) < fastest / SLOW ? PVN_TOPO_ASSIGN_NEVER : advised_distance(p, g, n);
-            numa[at] = numa_distance(p, g, n);
-            if (!(links[at] = links_of(p, g, n)))
-                goto out;
-        }
-    }
-    const struct pvn_topo_assign problem = {.rows = p->n,
-                                            .cols = t->n_nets,
-                                            .links = t->n_nodes,
-                                            .distance = distance,
-                                            .second = numa,
-                                            .uses = (const int *const *)links};
-    if ((err = pvn_topo_assign_solve(&problem, out, &p->exact)) < 0)
-        goto out;
-    for (int g = 0; g < p->n; g++)
-        p->list[g].advice = out[g];
-    explain_advice(p, out);
-out:
-    for (size_t i = 0; links && i < cells; i++)
-        free(links[i]);
-    free(distance);
-    free(numa);
-    free(links);
-    free(out);
-    return err;
-}
-
 static void explain_machine(struct pvn_topo_pairs *p)
 {
     bool hidden = false, odd_numa = false, lost = false;
@@ -375,19 +216,19 @@ static void explain_machine(struct pvn_topo_pairs *p)
     for (int c = 0; c < p->tree->n_cpus; c++)
         odd_numa |= p->tree->nodes[p->tree->cpus[c]].cpu.numa < 0;
     if (p->tree->env.bad[0])
-        append(p->note, sizeof(p->note), "%s. ", p->tree->env.bad);
+        pvn_topo_append(p->note, sizeof(p->note), "%s. ", p->tree->env.bad);
     if (hidden)
-        append(
+        pvn_topo_append(
             p->note, sizeof(p->note),
             "This is a guest whose hypervisor hides the PCIe tree: the classes are what NCCL will "
             "believe, not the hardware. ");
     if (lost)
-        append(
+        pvn_topo_append(
             p->note, sizeof(p->note),
             "NCCL reads only 4-digit PCI domains: devices in others (Intel VMD, some hypervisors) "
             "land on a NUMA node of their own, -1, wherever they are. ");
     if (odd_numa && !lost && p->tree->n_cpus > 1)
-        append(
+        pvn_topo_append(
             p->note, sizeof(p->note),
             "Some devices have numa_node -1: NCCL makes a NUMA node of its own for them, and SYS "
             "(through the CPU interconnect) of every path to the others. ");
@@ -410,7 +251,7 @@ int pvn_topo_pairs_of_tree(const struct pvn_topo *topo, const struct pvn_topo_ni
     p->list = calloc((size_t)p->n + 1, sizeof(*p->list));
     for (int g = 0; p->list && g < p->n; g++)
         p->list[g] = (struct pvn_topo_pair){.gpu = g, .advice = -1};
-    if (!p->list || choose_nccl(p) < 0 || advise(p) < 0) {
+    if (!p->list || choose_nccl(p) < 0 || pvn_topo_pairs_advise(p) < 0) {
         pvn_topo_pairs_free(p);
         return -ENOMEM;
     }
@@ -460,10 +301,11 @@ void pvn_topo_pairs_line(const struct pvn_topo_pairs *p, int gpu, char *text, si
     snprintf(text, len, "GPU%d %s: NCCL takes ", gpu_node(p, gpu)->gpu.dev,
              gpu_node(p, gpu)->busid);
     if (pair->n_nccl == 0)
-        append(text, len, "no NIC");
+        pvn_topo_append(text, len, "no NIC");
     for (int i = 0; i < pair->n_nccl; i++)
-        append(text, len, "%s%s", i ? ", " : "", net_name(p, pair->nccl[i]));
-    append(text, len, ": %s", pair->nccl_why);
+        pvn_topo_append(text, len, "%s%s", i ? ", " : "", net_name(p, pair->nccl[i]));
+    pvn_topo_append(text, len, ": %s", pair->nccl_why);
     if (pair->advice >= 0 && (pair->n_nccl == 0 || pair->advice != pair->nccl[0]))
-        append(text, len, ". Advised: %s, %s", net_name(p, pair->advice), pair->advice_why);
+        pvn_topo_append(text, len, ". Advised: %s, %s", net_name(p, pair->advice),
+                        pair->advice_why);
 }

@@ -31,6 +31,9 @@ struct pvn_topo_pair {
     int n_nccl, n_nccl_all;
     char nccl_why[PVN_TOPO_PAIR_WHY];
     int advice; /* index into tree->nets, or -1: no NIC can be advised */
+    /* The other ports of its card that no GPU has been given: they belong to it as well. */
+    int more[PVN_TOPO_PAIR_NETS];
+    int n_more;
     char advice_why[PVN_TOPO_PAIR_WHY];
     bool hidden; /* the hypervisor hides how far they are apart */
 };
@@ -44,8 +47,9 @@ struct pvn_topo_pairs {
     bool owns;
     struct pvn_topo_pair *list;
     int n;
-    bool exact;     /* the advice is a proven optimum */
-    char note[512]; /* about the whole machine, "" when there is nothing to say */
+    bool exact;        /* the advice is a proven optimum, and every distance and speed is known */
+    char unknown[160]; /* what is not known and would be needed to call it one, "" nothing */
+    char note[512];    /* about the whole machine, "" when there is nothing to say */
 };
 
 /* From the machine: makes NCCL's document and tree (rules of nccl_detect.h) and pairs them. file

@@ -348,6 +348,10 @@ static json_t *pair(const struct tool *t, int g)
     json_object_set_new(o, "advice",
                         p->advice >= 0 ? json_string(tool_net_label(t, p->advice, label))
                                        : json_null());
+    json_t *more = json_array();
+    for (int i = 0; i < p->n_more; i++)
+        json_array_append_new(more, json_string(tool_net_label(t, p->more[i], label)));
+    json_object_set_new(o, "advice_more_ports", more);
     json_object_set_new(o, "advice_why", text(p->advice_why));
     if (p->advice >= 0)
         json_object_set_new(o, "gpudirect", verdict(t, g, p->advice));
@@ -406,6 +410,7 @@ int json_pairs(const struct tool *t)
     json_object_set_new(o, "pairs", pair_list(t));
     put_fused(t, o);
     json_object_set_new(o, "optimum_proven", json_boolean(t->pairs->exact));
+    json_object_set_new(o, "optimum_unknown", text_or_null(t->pairs->unknown));
     json_object_set_new(o, "note", text_or_null(t->pairs->note));
     return print(t, o);
 }

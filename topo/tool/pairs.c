@@ -36,6 +36,14 @@ static void print_verdict(const struct tool *t, const struct pvn_topo_pair *pair
     tool_wrap(t, 12, 10, gdr.verdict);
 }
 
+static bool is_advised(const struct pvn_topo_pair *pair, int net)
+{
+    bool yes = pair->advice == net;
+    for (int i = 0; i < pair->n_more; i++)
+        yes |= pair->more[i] == net;
+    return yes;
+}
+
 static void print_pair(const struct tool *t, const struct pvn_topo_pair *pair)
 {
     char gpu[16], what[128], class[48], text[128 * PVN_TOPO_PAIR_NETS] = "";
@@ -58,7 +66,9 @@ static void print_pair(const struct tool *t, const struct pvn_topo_pair *pair)
     tool_wrap(t, 10, 10, pair->nccl_why);
     fputs(t->off, t->out);
 
-    bool same = pair->n_nccl == 1 && pair->nccl[0] == pair->advice;
+    bool same = pair->n_nccl == 1 + pair->n_more;
+    for (int i = 0; i < pair->n_nccl; i++)
+        same &= is_advised(pair, pair->nccl[i]);
     if (pair->advice < 0)
         return;
     if (same) {
@@ -69,8 +79,12 @@ static void print_pair(const struct tool *t, const struct pvn_topo_pair *pair)
         print_verdict(t, pair);
         return;
     }
-    fprintf(t->out, "  advice  %s%s (%s)%s\n", t->green, tool_net(t, pair->advice)->net.name,
-            class_of(t, pair->gpu, pair->advice, false, class, sizeof(class)), t->off);
+    fprintf(t->out, "  advice  %s%s (%s)", t->green, tool_net(t, pair->advice)->net.name,
+            class_of(t, pair->gpu, pair->advice, false, class, sizeof(class)));
+    for (int i = 0; i < pair->n_more; i++)
+        fprintf(t->out, ", %s (%s)", tool_net(t, pair->more[i])->net.name,
+                class_of(t, pair->gpu, pair->more[i], false, class, sizeof(class)));
+    fprintf(t->out, "%s\n", t->off);
     fprintf(t->out, "%*s%s", 10, "", t->dim);
     tool_wrap(t, 10, 10, pair->advice_why);
     fputs(t->off, t->out);
@@ -149,6 +163,24 @@ static void print_not_chosen(const struct tool *t)
     }
 }
 
+/* "Optimum" is said only where nothing that it rests on is a guess. */
+static void print_quality(const struct tool *t)
+{
+    char text[320];
+    if (t->pairs->n < 2)
+        return;
+    if (t->pairs->unknown[0])
+        snprintf(text, sizeof(text),
+                 "The advice is the best by what is shown, but %s is not known.",
+                 t->pairs->unknown);
+    else
+        snprintf(text, sizeof(text), "The advice is %s.",
+                 t->pairs->exact ? "a proven optimum" : "the best found, not proven");
+    fputs(t->dim, t->out);
+    tool_wrap(t, 0, 0, text);
+    fputs(t->off, t->out);
+}
+
 static void print_machine_lines(const struct tool *t)
 {
     char text[320];
@@ -172,9 +204,7 @@ static void print_machine_lines(const struct tool *t)
     print_not_chosen(t);
     print_idle_nics(t);
     tool_print_nvlink_remark(t);
-    if (t->pairs->n > 1)
-        fprintf(t->out, "%sThe advice is %s.%s\n", t->dim,
-                t->pairs->exact ? "a proven optimum" : "the best found, not proven", t->off);
+    print_quality(t);
 }
 
 int cmd_pairs(struct tool *t, int argc, char **argv)

@@ -1,0 +1,351 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Which NIC we advise for each GPU, beside what NCCL takes: bandwidth that differs by more than a
+ * factor of two first, then the path's class, then little sharing, then what is left of bandwidth,
+ * NUMA distance, and last NCCL's own choice. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/nccl/assign.h"
+#include "topo/nccl/pair_priv.h"
+
+/* Classes are below this, so that each halving of the bandwidth outweighs every class. */
+#define HALVING 16
+
+static bool virtual_kind(enum pvn_topo_net_kind kind)
+{
+    switch (kind) {
+    case PVN_TOPO_NET_LOOPBACK:
+    case PVN_TOPO_NET_BRIDGE:
+    case PVN_TOPO_NET_TUNNEL:
+    case PVN_TOPO_NET_VIRTUAL:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A file says no more than the name; these are the ones that their makers reserve. */
+static bool virtual_name(const char *name)
+{
+    static const char *const prefixes[] = {"virbr", "veth", "docker", "br-",     "vnet", "tap",
+                                           "tun",   "cni",  "cali",   "flannel", "lxc",  "lxdbr"};
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    }
+    return strcmp(name, "lo") == 0;
+}
+
+/* Bridges and the like end inside this host, or in a CPU; no wire is theirs. */
+static bool is_virtual(const struct pvn_topo_pairs *p, int net)
+{
+    if (pvn_topo_pairs_net_pci(p, net) >= 0 ||
+        p->tree->nodes[net_node(p, net)->up].busid[0] != '\0')
+        return false;
+    const struct pvn_topo_nic *nic = pvn_topo_pairs_nic(p, net);
+    if (p->topo && nic && nic->net >= 0)
+        return virtual_kind(p->topo->nets[nic->net].kind);
+    return virtual_name(net_name(p, net));
+}
+
+/* The class of the graph's path. Where the hypervisor hides the tree, equal for all pairs that it
+ * does not itself put on different NUMA nodes. */
+static int class_distance(const struct pvn_topo_pairs *p, int gpu, int net)
+{
+    const struct pvn_topo_ntree *t = p->tree;
+    int type = (int)pvn_topo_ntree_gpu_net(t, gpu, net)->type;
+    if (type >= PVN_TOPO_NPATH_DIS || is_virtual(p, net))
+        return PVN_TOPO_ASSIGN_NEVER;
+    if (!pvn_topo_pairs_hidden(p, gpu, net))
+        return type;
+    int a = pvn_topo_ntree_numa(t, t->gpus[gpu]), b = pvn_topo_ntree_numa(t, t->nets[net]);
+    return a >= 0 && b >= 0 && a != b ? PVN_TOPO_NPATH_SYS : PVN_TOPO_NPATH_PHB;
+}
+
+/* The narrowest link of the path, the wire of the NIC included. */
+static float path_bw(const struct pvn_topo_pairs *p, int gpu, int net)
+{
+    return pvn_topo_ntree_gpu_net(p->tree, gpu, net)->bw;
+}
+
+static float best_bw(const struct pvn_topo_pairs *p, int gpu)
+{
+    float best = 0;
+    for (int n = 0; n < p->tree->n_nets; n++) {
+        if (class_distance(p, gpu, n) < PVN_TOPO_ASSIGN_NEVER && path_bw(p, gpu, n) > best)
+            best = path_bw(p, gpu, n);
+    }
+    return best;
+}
+
+/* How often the bandwidth is halved against the best there is, a factor of two being free. */
+static int halvings(float best, float bw)
+{
+    int n = 0;
+    while (n < 30 && bw * 2.01F < best) {
+        best /= 2;
+        n++;
+    }
+    return n;
+}
+
+/* SLIT distance where the machine has it, else 10 inside a node and 20 between nodes. */
+static int numa_distance(const struct pvn_topo_pairs *p, int gpu, int net)
+{
+    const struct pvn_topo_ntree *t = p->tree;
+    int a = pvn_topo_ntree_numa(t, t->gpus[gpu]), b = pvn_topo_ntree_numa(t, t->nets[net]);
+    int i = p->topo ? pvn_topo_find_numa(p->topo, a) : -1;
+    int j = p->topo ? pvn_topo_find_numa(p->topo, b) : -1;
+    if (i >= 0 && j >= 0 && p->topo->numas[i].distance && j < p->topo->numas[i].ndistance) {
+        int slit = p->topo->numas[i].distance[j];
+        return slit < 0 ? 20 : slit > 1000 ? 1000 : slit;
+    }
+    return a == b ? 10 : 20;
+}
+
+static int place_in_nccl(const struct pvn_topo_pair *pair, int net)
+{
+    for (int i = 0; i < pair->n_nccl; i++) {
+        if (pair->nccl[i] == net)
+            return i == 0 ? 0 : 1;
+    }
+    return 2;
+}
+
+/* What decides among equals: missing bandwidth in percent of the best, NUMA distance, NCCL. */
+static int tie_breaker(const struct pvn_topo_pairs *p, int gpu, int net, float best)
+{
+    float bw = path_bw(p, gpu, net);
+    int missing = best > 0 && bw < best ? (int)(100 * (best - bw) / best) : 0;
+    return missing * 4096 + numa_distance(p, gpu, net) * 4 + place_in_nccl(&p->list[gpu], net);
+}
+
+static bool same_wire(const struct pvn_topo_nnode *a, const struct pvn_topo_nnode *b)
+{
+    return a->net.has_guid && b->net.has_guid && a->net.guid == b->net.guid &&
+           a->net.port == b->net.port && a->net.guid != 0;
+}
+
+/* Every link of the path except the two ends' own: the edges of the tree by the node below them,
+ * and the wire, which nets with equal guid and port share. Links between CPUs are not counted:
+ * which path the data takes there is not known. */
+static int *links_of(const struct pvn_topo_pairs *p, int gpu, int net)
+{
+    const struct pvn_topo_ntree *t = p->tree;
+    int hops[PVN_TOPO_NDOC_MAX_DEPTH * 3];
+    int n = pvn_topo_ntree_hops(t, gpu, net, hops, PVN_TOPO_NDOC_MAX_DEPTH * 3), used = 0;
+    int *links = calloc((size_t)n + 2, sizeof(*links));
+    if (!links)
+        return NULL;
+    for (int i = 1; i < n; i++) {
+        int below = t->nodes[hops[i]].up == hops[i - 1]   ? hops[i]
+                    : t->nodes[hops[i - 1]].up == hops[i] ? hops[i - 1]
+                                                          : -1;
+        if (below < 0 || t->nodes[below].kind == PVN_TOPO_NN_GPU)
+            continue;
+        if (t->nodes[below].kind == PVN_TOPO_NN_NET) {
+            /* The wire is named after the first net on it. */
+            for (int m = 0; m < t->n_nets; m++) {
+                if (m == net || same_wire(&t->nodes[t->nets[m]], &t->nodes[below])) {
+                    below = t->nets[m];
+                    break;
+                }
+            }
+        }
+        links[used++] = below;
+    }
+    links[used] = -1;
+    return links;
+}
+
+static bool same_card(const struct pvn_topo_pairs *p, int a, int b)
+{
+    const struct pvn_topo_nnode *x = net_node(p, a), *y = net_node(p, b);
+    if (same_wire(x, y))
+        return false;
+    return (x->net.has_guid && y->net.has_guid && x->net.guid != 0 && x->net.guid == y->net.guid) ||
+           (x->up == y->up && p->tree->nodes[x->up].busid[0] != '\0');
+}
+
+static bool is_given(const struct pvn_topo_pairs *p, int net)
+{
+    for (int g = 0; g < p->n; g++) {
+        if (p->list[g].advice >= 0 && (p->list[g].advice == net ||
+                                       same_wire(net_node(p, p->list[g].advice), net_node(p, net))))
+            return true;
+    }
+    return false;
+}
+
+/* A port that nobody was given goes to the GPU that has another port of its card, at the same
+ * distance, and the fewest so far. */
+static void give_idle_ports(struct pvn_topo_pairs *p, const int *distance)
+{
+    size_t cols = (size_t)p->tree->n_nets;
+    for (int n = 0; n < p->tree->n_nets; n++) {
+        struct pvn_topo_pair *to = NULL;
+        for (int g = 0; g < p->n && !is_given(p, n); g++) {
+            struct pvn_topo_pair *pair = &p->list[g];
+            if (pair->advice >= 0 && same_card(p, pair->advice, n) &&
+                distance[(size_t)g * cols + (size_t)n] ==
+                    distance[(size_t)g * cols + (size_t)pair->advice] &&
+                pair->n_more < PVN_TOPO_PAIR_NETS && (!to || pair->n_more < to->n_more))
+                to = pair;
+        }
+        if (to)
+            to->more[to->n_more++] = n;
+    }
+}
+
+/* A nearer NIC that was passed over for its bandwidth surprises people. */
+static void explain_slower(const struct pvn_topo_pairs *p, struct pvn_topo_pair *pair)
+{
+    float bw = path_bw(p, pair->gpu, pair->advice);
+    enum pvn_topo_npath type = pvn_topo_ntree_gpu_net(p->tree, pair->gpu, pair->advice)->type;
+    for (int n = 0; n < p->tree->n_nets; n++) {
+        const struct pvn_topo_npath_info *other = pvn_topo_ntree_gpu_net(p->tree, pair->gpu, n);
+        if (!is_virtual(p, n) && other->type < type && halvings(bw, other->bw) > 0) {
+            pvn_topo_append(pair->advice_why, PVN_TOPO_PAIR_WHY,
+                            "; %s is nearer (%s) but has %.1f GB/s instead of %.1f", net_name(p, n),
+                            pvn_topo_npath_name(other->type), other->bw, bw);
+            return;
+        }
+    }
+}
+
+static void explain_none(const struct pvn_topo_pairs *p, char *why)
+{
+    for (int n = 0; n < p->tree->n_nets; n++) {
+        if (is_virtual(p, n)) {
+            snprintf(why, PVN_TOPO_PAIR_WHY,
+                     "%s is a virtual interface; no NIC with a wire of its own can be reached",
+                     net_name(p, n));
+            return;
+        }
+    }
+    snprintf(why, PVN_TOPO_PAIR_WHY, "no NIC can be reached from this GPU");
+}
+
+static void explain(struct pvn_topo_pairs *p, int g)
+{
+    struct pvn_topo_pair *pair = &p->list[g];
+    int net = pair->advice, sharers = 0;
+    char *why = pair->advice_why;
+    if (net < 0) {
+        explain_none(p, why);
+        return;
+    }
+    enum pvn_topo_npath type = pvn_topo_ntree_gpu_net(p->tree, g, net)->type;
+    pair->hidden = pvn_topo_pairs_hidden(p, g, net);
+    if (pair->hidden)
+        snprintf(why, PVN_TOPO_PAIR_WHY, "the hypervisor hides the distance; spread evenly");
+    else
+        snprintf(why, PVN_TOPO_PAIR_WHY, "%s: %s (%s)",
+                 halvings(best_bw(p, g), path_bw(p, g, net)) > 0 ? "best left" : "nearest",
+                 pvn_topo_npath_name(type), pvn_topo_npath_words(type));
+    explain_slower(p, pair);
+    for (int o = 0; o < p->n; o++)
+        sharers += o != g && p->list[o].advice == net;
+    if (sharers == 0)
+        pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; no other GPU uses it");
+    else
+        pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; shared with %d other GPU%s, the least possible",
+                        sharers, sharers == 1 ? "" : "s");
+    for (int i = 0; i < pair->n_more; i++)
+        pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "%s%s", i ? ", " : "; with it the card's port ",
+                        net_name(p, pair->more[i]));
+    if (place_in_nccl(pair, net) == 2 && pair->n_nccl > 0)
+        pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; NCCL will not take it by itself");
+}
+
+static bool link_stated(const struct pvn_topo_nnode *node)
+{
+    const char *speed = node->doc ? pvn_topo_ndoc_get(node->doc, "link_speed") : "";
+    const char *width = node->doc ? pvn_topo_ndoc_get(node->doc, "link_width") : "";
+    return speed && speed[0] && width && width[0] && strcmp(width, "0") != 0;
+}
+
+/* What an optimum would have to be proven from, and is not there. */
+static void find_unknown(struct pvn_topo_pairs *p)
+{
+    const struct pvn_topo_ntree *t = p->tree;
+    struct pvn_topo_distance d;
+    for (int n = 0; n < t->n_nets && !p->unknown[0]; n++) {
+        const struct pvn_topo_nic *nic = pvn_topo_pairs_nic(p, n);
+        int pci = pvn_topo_pairs_net_pci(p, n);
+        if (is_virtual(p, n))
+            continue;
+        if (nic ? nic->speed_mbps <= 0
+                : pvn_topo_ndoc_get_int(net_node(p, n)->doc, "speed", 0) <= 0)
+            snprintf(p->unknown, sizeof(p->unknown), "the speed of %.64s", net_name(p, n));
+        for (int g = 0; g < p->n && !p->unknown[0]; g++) {
+            int gpu = pvn_topo_pairs_gpu_pci(p, g);
+            if (p->topo && gpu >= 0 && pci >= 0)
+                pvn_topo_find_distance(p->topo, gpu, pci, &d);
+            else
+                d.smi = p->topo ? PVN_TOPO_SMI_UNKNOWN : PVN_TOPO_SMI_PIX;
+            if (pvn_topo_pairs_hidden(p, g, n))
+                snprintf(p->unknown, sizeof(p->unknown),
+                         "the distance of GPUs and NICs, which the hypervisor hides,");
+            else if (d.smi == PVN_TOPO_SMI_UNKNOWN)
+                snprintf(p->unknown, sizeof(p->unknown), "the distance from %.32s to %.64s",
+                         gpu_node(p, g)->busid, net_name(p, n));
+        }
+    }
+    for (int i = 0; !p->topo && i < t->n_nodes && !p->unknown[0]; i++) {
+        const struct pvn_topo_nnode *node = &t->nodes[i];
+        if ((node->kind == PVN_TOPO_NN_PCI || node->kind == PVN_TOPO_NN_DEV ||
+             (node->kind == PVN_TOPO_NN_NIC && node->busid[0])) &&
+            !link_stated(node))
+            snprintf(p->unknown, sizeof(p->unknown), "the link of %.32s", node->busid);
+    }
+}
+
+int pvn_topo_pairs_advise(struct pvn_topo_pairs *p)
+{
+    const struct pvn_topo_ntree *t = p->tree;
+    size_t cells = (size_t)p->n * (size_t)t->n_nets;
+    int *distance = calloc(cells + 1, sizeof(int)), *second = calloc(cells + 1, sizeof(int));
+    int **links = calloc(cells + 1, sizeof(*links)), *out = calloc((size_t)p->n + 1, sizeof(int));
+    int err = -ENOMEM;
+    if (!distance || !second || !links || !out)
+        goto out;
+    for (int g = 0; g < p->n; g++) {
+        float best = best_bw(p, g);
+        for (int n = 0; n < t->n_nets; n++) {
+            size_t at = (size_t)g * (size_t)t->n_nets + (size_t)n;
+            distance[at] = class_distance(p, g, n);
+            if (distance[at] < PVN_TOPO_ASSIGN_NEVER)
+                distance[at] += HALVING * halvings(best, path_bw(p, g, n));
+            second[at] = tie_breaker(p, g, n, best);
+            if (!(links[at] = links_of(p, g, n)))
+                goto out;
+        }
+    }
+    const struct pvn_topo_assign problem = {.rows = p->n,
+                                            .cols = t->n_nets,
+                                            .links = t->n_nodes,
+                                            .distance = distance,
+                                            .second = second,
+                                            .uses = (const int *const *)links};
+    if ((err = pvn_topo_assign_solve(&problem, out, &p->exact)) < 0)
+        goto out;
+    for (int g = 0; g < p->n; g++)
+        p->list[g].advice = out[g];
+    give_idle_ports(p, distance);
+    for (int g = 0; g < p->n; g++)
+        explain(p, g);
+    find_unknown(p);
+    p->exact = p->exact && !p->unknown[0];
+out:
+    for (size_t i = 0; links && i < cells; i++)
+        free(links[i]);
+    free(distance);
+    free(second);
+    free(links);
+    free(out);
+    return err;
+}
