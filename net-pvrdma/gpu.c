@@ -87,7 +87,7 @@ static const struct pvn_gpumem_ops gpu_ops = {
 
 /* The range that the cache counts with is what the registration covers: see pvn_gpumem_register. */
 static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
-                     const struct pvn_mem_sort *sort, const void *extra, void **handle,
+                     const struct pvn_mem_kind *kind, const void *extra, void **handle,
                      struct pvn_err *err)
 {
     struct pvn_rdma_gpu *g = arg;
@@ -179,8 +179,9 @@ static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask,
                                     &plan, err);
     if (rc)
         return rc;
-    struct pvn_mem_sort sort = {.kind = NCCL_PTR_CUDA, .access = GPU_ACCESS, .buffer_id = view->id};
-    return pvn_memcache_get(g->cache, plan.addr, plan.len, &sort, 1, ask, out, err);
+    struct pvn_mem_kind kind = {
+        .ptr_type = NCCL_PTR_CUDA, .access = GPU_ACCESS, .buffer_id = view->id};
+    return pvn_memcache_get(g->cache, plan.addr, plan.len, &kind, 1, ask, out, err);
 }
 
 static int gpu_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,

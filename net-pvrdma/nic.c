@@ -36,11 +36,11 @@ struct pvn_rdma_nic {
 };
 
 static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
-                     const struct pvn_mem_sort *sort, const void *extra, void **handle,
+                     const struct pvn_mem_kind *kind, const void *extra, void **handle,
                      struct pvn_err *err)
 {
     struct pvn_rdma_nic *n = arg;
-    struct ibv_mr *mr = n->v->reg_mr(n->pd, (void *)addr, len, (int)sort->access);
+    struct ibv_mr *mr = n->v->reg_mr(n->pd, (void *)addr, len, (int)kind->access);
     if (!mr) {
         int e = errno ? errno : EIO;
         pvn_err_set(err, -e, "%s: the device refused to register %zu bytes", n->name, len);
@@ -119,7 +119,7 @@ static int nic_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t d
     struct pvn_rdma_nic *n = arg;
     if (dmabuf_fd >= 0)
         return pvn_err_set(err, -EOPNOTSUPP, "%s takes no dma-buf memory", n->name);
-    struct pvn_mem_sort sort = {.kind = mr->ptr_type,
+    struct pvn_mem_kind kind = {.ptr_type = mr->ptr_type,
                                 .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                           IBV_ACCESS_REMOTE_READ};
     /* A page at each end of a region may be the cache's rounding. */
@@ -137,7 +137,7 @@ static int nic_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t d
         uint64_t offset = i * stride;
         uint64_t len = mr->len - offset < limit ? mr->len - offset : limit;
         const struct pvn_mem *m = NULL;
-        int rc = pvn_memcache_get(n->cache, mem->addr + offset, len, &sort, 1, NULL, &m, err);
+        int rc = pvn_memcache_get(n->cache, mem->addr + offset, len, &kind, 1, NULL, &m, err);
         if (rc < 0) {
             mem_free(n, mem, i);
             return rc;

@@ -22,8 +22,8 @@
 static_assert((int)PVN_PARAM_RDMA_SHORT_MAX == (int)PVN_RDMA_SHORT_MAX, "what the table allows");
 
 enum {
-    RNR_FOREVER = 7,    /* a receiver that is late is not an error */
-    MAX_CHUNK = 1 << 30 /* bytes of one request: beyond it nothing gets faster */
+    RNR_FOREVER = 7, /* a receiver that is late is not an error */
+    MIN_CHUNK = 4096 /* bytes of one request, at least, where the adapter takes as many */
 };
 
 /* What scan found; written by scan and unload only, while no lane exists. */
@@ -277,6 +277,15 @@ static int health(void *arg, struct pvn_err *err)
     return pvn_rdma_nic_health(found.nics[p->hca], p->port, err);
 }
 
+/* Bytes of a message that one request carries. */
+static size_t chunk_of(const struct pvn_params *p, const struct pvn_hca_port *port)
+{
+    uint64_t chunk = p->rdma_chunk ? p->rdma_chunk : p->tcp_chunk;
+    if (chunk < MIN_CHUNK)
+        chunk = MIN_CHUNK;
+    return port->max_msg < chunk ? (size_t)port->max_msg : (size_t)chunk;
+}
+
 static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn_lane **out,
                          struct pvn_err *err)
 {
@@ -294,7 +303,7 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         .gpu_caps = (gpu->peer ? PVN_LANE_GPU_PEER : 0u) | (gpu->dmabuf ? PVN_LANE_GPU_DMABUF : 0u),
         .flush = gpu->flush.kind,
         .qps = p->qps,
-        .max_chunk = port->max_msg < MAX_CHUNK ? (size_t)port->max_msg : MAX_CHUNK,
+        .max_chunk = chunk_of(p, port),
         .costly_poll = h->costly_poll,
         .quiet_poll_ns = p->rdma_poll,
         .short_max = (uint32_t)p->rdma_short,

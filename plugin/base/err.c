@@ -174,7 +174,7 @@ size_t pvn_err_format(const struct pvn_err *err, char *buf, size_t size)
         return pvn_str_append(buf, size, "no error");
     for (i = err->n - 1; i >= 0; i--)
         pvn_str_append(buf, size, "%s%s", err->reason[i], i ? ": " : "");
-    /* Where somebody's input is wrong the errno is only our way to say so. */
+    /* For wrong input the errno says nothing that the reason does not. */
     if (err->n == 0 || (err->fault != PVN_FAULT_USAGE && err->fault != PVN_FAULT_ARGUMENT)) {
         pvn_strerror(err->code, desc, sizeof(desc));
         if (!says_meaning(err, desc))

@@ -19,8 +19,8 @@ enum {
     WC_FATAL_ERR = 19
 };
 
-/* Order matters: the first fitting row answers, so rows with a phase or a past come before general
- * ones of the same code. */
+/* Order matters: the first row that fits is taken, so rows with a phase or a past come before
+ * general ones of the same code. */
 static const struct pvn_hint table[] = {
     {PVN_HINT_REFUSED, PVN_HINT_ERRNO, ECONNREFUSED, PVN_PHASE_ANY, PVN_PAST_ANY,
      "nothing listens at that address: the peer has ended, or the address belongs to another "
@@ -34,7 +34,7 @@ static const struct pvn_hint table[] = {
      "try `ping -I INTERFACE PEER`; open the TCP ports of net.ipv4.ip_local_port_range between the "
      "nodes; set NCCL_SOCKET_IFNAME; a slow start needs a longer NCCL_PVRDMA_CONNECT_TIMEOUT"},
     {PVN_HINT_VERIFY_TIMEOUT, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY, PVN_PAST_ANY,
-     "the lane could be set up but a message over it did not arrive: a wrong GID or VLAN, no route "
+     "the connection was set up but a first message over it did not arrive: a wrong GID or VLAN, no route "
      "between the two devices, or an MTU larger than the network carries",
      "compare the two GIDs and addresses in this message; try `ping -M do -s 8972` where jumbo "
      "frames are set; NCCL_IB_GID_INDEX or NCCL_IB_HCA choose others"},
@@ -42,16 +42,15 @@ static const struct pvn_hint table[] = {
      "the peer never connected: it failed earlier, it cannot reach the address listened at, or it "
      "chose another network plugin",
      "look at the peer's log; all nodes need the same NCCL_NET_PLUGIN; set NCCL_SOCKET_IFNAME to "
-     "an interface that the nodes share; NCCL_PVRDMA_ACCEPT_TIMEOUT sets the patience"},
+     "an interface that the nodes share; NCCL_PVRDMA_ACCEPT_TIMEOUT sets how long it is waited for"},
     {PVN_HINT_LOST_AFTER_WORKING, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_ANY, PVN_PAST_WORKED,
      "the peer no longer answers: its machine stopped, or the link between went down",
      "check the peer's machine and `ip -s link` at both ends; NCCL_PVRDMA_TCP_USER_TIMEOUT sets "
-     "the "
-     "patience"},
+     "the time limit"},
     {PVN_HINT_SILENT_HANDSHAKE, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_ANY, PVN_PAST_ANY,
-     "the peer accepted the connection and then said nothing: it hangs, or another program listens "
-     "there",
-     "look at the peer's log and stack; NCCL_PVRDMA_HELLO_TIMEOUT sets the patience"},
+     "the peer accepted the connection and then sent nothing: its process hangs, or another program "
+     "listens at that address",
+     "look at the peer's log and stack; NCCL_PVRDMA_HELLO_TIMEOUT sets the time limit"},
     {PVN_HINT_NO_ROUTE, PVN_HINT_ERRNO, EHOSTUNREACH, PVN_PHASE_ANY, PVN_PAST_ANY,
      "no route to the peer, or nobody answers for its address on the local network",
      "try `ip route get PEER` and `ip neigh`; set NCCL_SOCKET_IFNAME to an interface that reaches "
@@ -129,7 +128,7 @@ static const struct pvn_hint table[] = {
      "the peer stopped acknowledging on a path that has worked: its process or machine stopped, "
      "the link went down, or the network drops packets",
      "look at the peer's log and at both ports' counters and link state; NCCL_IB_TIMEOUT and "
-     "NCCL_IB_RETRY_CNT set the patience"},
+     "NCCL_IB_RETRY_CNT set the time limit"},
     {PVN_HINT_WC_RETRY_NEVER, PVN_HINT_WC, WC_RETRY_EXC_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
      "the first message was never acknowledged, so the path cannot have worked: a GID of the wrong "
      "network, VLAN or RoCE version, or no route; longer time-outs do not cure it",
@@ -156,7 +155,7 @@ static const struct pvn_hint table[] = {
     {PVN_HINT_WC_REM_OP, PVN_HINT_WC, WC_REM_OP_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
      "the peer's device failed while it served the request", "look at `dmesg` on the peer"},
     {PVN_HINT_WC_FLUSH, PVN_HINT_WC, WC_WR_FLUSH_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
-     "a consequence, not a cause: the queue pair was already in error",
+     "a consequence of an earlier error, after which the queue pair gives up all its requests",
      "look for the first error on this connection, in this log or in the peer's"},
     {PVN_HINT_WC_FATAL, PVN_HINT_WC, WC_FATAL_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
      "the device or its driver failed",

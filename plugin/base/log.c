@@ -171,7 +171,7 @@ static void emit(enum pvn_log_level level, unsigned long flags, const char *file
             level_name(level), text);
 }
 
-/* FNV-1a, 64 bits: enough to tell the texts of one call site apart. */
+/* FNV-1a, 64 bits: enough to distinguish the texts of one call site. */
 static uint64_t hash_text(const char *s)
 {
     uint64_t h = UINT64_C(14695981039346656037);
@@ -211,7 +211,7 @@ static void print_summary(const struct fold_site *s, uint64_t now)
     emit(PVN_LOG_WARN, s->flags, s->file, s->line, text);
 }
 
-/* Under the lock: the site's entry; a stranger takes a free one or the one opened longest ago,
+/* Under the lock: the site's entry; a new site takes a free one or the one opened longest ago,
  * whose summary then goes to *evicted. */
 static struct fold_site *find_site(const char *file, int line, struct fold_site *evicted)
 {

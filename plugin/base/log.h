@@ -5,7 +5,7 @@
  * Rules: a failure is printed once, at WARN, where it is first understood; INFO is for set-up and
  * for what changes rarely; whatever happens per message is TRACE. A WARN line that repeats is
  * folded: within PVN_LOG_FOLD_NS a call site prints PVN_LOG_FOLD_TEXTS different texts and none
- * twice, the rest is counted and told by one line when the time is over.
+ * twice, the rest is counted and reported by one line when the time is over.
  *
  * All functions may be called by any thread. None allocates, none blocks on a lock of ours, so a
  * forked child cannot hang in one. */
@@ -53,7 +53,7 @@ void pvn_log_set_logger(pvn_logger_fn logger);
  * level. */
 void pvn_log_set_level(enum pvn_log_level level);
 
-/* Whether a message of this level would be printed, for callers that would otherwise work in vain.
+/* Whether a message of this level would be printed, for callers that prepare it at some cost.
  * With NCCL's logger in place WARN and INFO are always passed on: NCCL filters them. */
 int pvn_log_enabled(enum pvn_log_level level);
 

@@ -23,7 +23,7 @@
 
 #define PVN_PARAM_PREFIX  "NCCL_PVRDMA_"
 #define PVN_PARAM_STR_LEN 512 /* bytes of a text or list value with its end */
-#define PVN_PARAM_MAX     128 /* rows that struct pvn_params can tell the source of */
+#define PVN_PARAM_MAX     128 /* rows whose source struct pvn_params can record */
 
 enum pvn_transport { PVN_TRANSPORT_AUTO = 0, PVN_TRANSPORT_RDMA, PVN_TRANSPORT_TCP };
 
@@ -69,8 +69,8 @@ struct pvn_params {
     char rails[PVN_PARAM_STR_LEN];         /* "": found; else as pvn_topo_nics_set_rails reads it */
 
     /* TCP lane */
-    int tcp_streams; /* 0: the lane decides */
-    uint64_t tcp_chunk;
+    int tcp_streams;                /* 0: the lane decides */
+    uint64_t tcp_chunk;             /* bytes */
     char tcp_cc[PVN_PARAM_STR_LEN]; /* "": the system's */
     uint64_t tcp_notsent_lowat;     /* 0: the kernel's */
     uint64_t tcp_sndbuf;            /* 0: the kernel's */
@@ -79,7 +79,8 @@ struct pvn_params {
     bool tcp_batch;
 
     /* RDMA lane */
-    int gid_index; /* -1: chosen with the peer */
+    uint64_t rdma_chunk; /* bytes; 0: tcp_chunk */
+    int gid_index;       /* -1: chosen with the peer */
     int roce_version;
     int addr_family;                    /* of a GID: AF_UNSPEC, AF_INET or AF_INET6 */
     char addr_range[PVN_PARAM_STR_LEN]; /* "": any; else ADDRESS/PREFIX */

@@ -78,10 +78,9 @@ static const struct pvn_param_def table[] = {
      .type = PVN_PARAM_LIST,
      .def = "",
      FIELD(socket_ifname),
-     .help =
-         "Network interfaces for TCP, as NCCL reads it: a list of prefixes; `=` before the list "
-         "makes them exact names, `^` excludes them, `^=` excludes exact names. Empty: chosen by "
-         "kind of link and by route."},
+     .help = "Network interfaces for TCP, in the syntax of NCCL_SOCKET_IFNAME: a list of "
+             "prefixes; `=` before the list makes them exact names, `^` excludes them, `^=` "
+             "excludes exact names. Empty: chosen by kind of link and by route."},
     {.name = "SOCKET_FAMILY",
      .alias = "NCCL_SOCKET_FAMILY",
      .type = PVN_PARAM_ENUM,
@@ -94,9 +93,8 @@ static const struct pvn_param_def table[] = {
      .type = PVN_PARAM_LIST,
      .def = "",
      FIELD(ib_hca),
-     .help =
-         "RDMA devices and ports, as NCCL reads it: a list of DEVICE[:PORT] prefixes, with `=` and "
-         "`^` as in SOCKET_IFNAME. Empty: every usable one."},
+     .help = "RDMA devices and ports, in the syntax of NCCL_IB_HCA: a list of DEVICE[:PORT] "
+             "prefixes, with `=` and `^` as in SOCKET_IFNAME. Empty: every usable one."},
     {.name = "RAILS",
      .type = PVN_PARAM_LIST,
      .def = "",
@@ -114,8 +112,9 @@ static const struct pvn_param_def table[] = {
      .max = 16,
      .words = auto0_words,
      FIELD(tcp_streams),
-     .help = "TCP connections per communicator, direction and interface. auto: one on loopback and "
-             "virtual links, two there under bbr, more where a single flow cannot fill the link."},
+     .help = "TCP connections per communicator, direction and interface. auto: one on loopback "
+             "and virtual links, two there with bbr, more where a single flow cannot fill the "
+             "link."},
     {.name = "TCP_CHUNK",
      .type = PVN_PARAM_SIZE,
      .unit = "bytes",
@@ -123,8 +122,9 @@ static const struct pvn_param_def table[] = {
      .min = 4 * KIB,
      .max = 64 * MIB,
      FIELD(tcp_chunk),
-     .help = "Messages are cut into pieces of this size, each going to the stream that has room. "
-             "Where there is only one, pieces of less than 4 MiB are not made."},
+     .help = "Messages are cut into chunks of this size, and each goes to the connection that "
+             "has room. With a single connection a chunk has at least 4 MiB. RDMA_CHUNK=0 "
+             "takes this size over RDMA, too."},
     {.name = "TCP_CC",
      .type = PVN_PARAM_STRING,
      .def = "",
@@ -139,10 +139,9 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = GIB,
      FIELD(tcp_notsent_lowat),
-     .help =
-         "Unsent bytes that a stream may hold in the kernel before it counts as full. It keeps a "
-         "slow stream from hoarding data, and bbr from pacing a fast one down. 0: the kernel's "
-         "setting."},
+     .help = "Unsent bytes that a connection may hold in the kernel before it counts as full. "
+             "It keeps a slow connection from taking data that others could send sooner, and "
+             "bbr from pacing a fast one down. 0: the kernel's setting."},
     {.name = "TCP_SNDBUF",
      .alias = "NCCL_SOCKET_SNDBUF",
      .type = PVN_PARAM_SIZE,
@@ -170,9 +169,9 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = GIB,
      FIELD(tcp_zerocopy_min),
-     .help = "Messages, or the pieces that large ones are cut into, are sent from where they are, "
-             "without a copy, from this size on. Only from buffers that the kernel could put into "
-             "huge pages (Linux 6.1), and not under bbr, which is slower so. 0: never."},
+     .help = "Messages, or the chunks of large ones, are sent without a copy from this size "
+             "on. Only from huge pages, into which registration moves host buffers (Linux "
+             "6.1), and not with bbr, with which it is slower. 0: always with a copy."},
     {.name = "TCP_BATCH",
      .type = PVN_PARAM_BOOL,
      .def = "1",
@@ -227,7 +226,8 @@ static const struct pvn_param_def table[] = {
      .min = 1,
      .max = 31,
      FIELD(ib_timeout),
-     .help = "Local ACK time-out of a queue pair: 4.096 us * 2^N per try (20: 4.3 s)."},
+     .help = "How long a queue pair waits for an acknowledgement before it sends again: 4.096 "
+             "us * 2^N (20: 4.3 s)."},
     {.name = "IB_RETRY_CNT",
      .alias = "NCCL_IB_RETRY_CNT",
      .type = PVN_PARAM_INT,
@@ -235,7 +235,7 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = 7,
      FIELD(ib_retry_cnt),
-     .help = "Tries of an RDMA packet that is not acknowledged."},
+     .help = "How often an RDMA packet that is not acknowledged is sent again."},
     {.name = "PKEY",
      .alias = "NCCL_IB_PKEY",
      .type = PVN_PARAM_INT,
@@ -271,6 +271,15 @@ static const struct pvn_param_def table[] = {
          "How a receiver learns of data. record: a record behind it in memory, fewest doorbells; "
          "imm: a completion per chunk; send: two-sided, with copies, for devices without RDMA "
          "WRITE. auto: what the device, the network and the peer can do."},
+    {.name = "RDMA_CHUNK",
+     .type = PVN_PARAM_SIZE,
+     .unit = "bytes",
+     .def = "0",
+     .min = 0,
+     .max = 64 * MIB,
+     FIELD(rdma_chunk),
+     .help = "Messages over RDMA are cut into chunks of this size, and each goes to the next queue "
+             "pair or port. 0: the value of TCP_CHUNK."},
     {.name = "RDMA_POLL",
      .type = PVN_PARAM_DURATION,
      .unit = "us",
@@ -278,10 +287,10 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = SEC,
      FIELD(rdma_poll),
-     .help =
-         "On adapters where an empty completion queue is expensive to ask: after how long without "
-         "any movement it is asked although nothing is known to be in it, which is how a failed "
-         "request shows. The time doubles while the queue stays empty, up to 1 s."},
+     .help = "On adapters where polling an empty completion queue is expensive (PVRDMA): a "
+             "queue without expected completions is polled after this long without progress, "
+             "so that a failed request is noticed. The time doubles while the queue stays "
+             "empty, up to 1 s."},
     {.name = "RDMA_SHORT",
      .type = PVN_PARAM_SIZE,
      .unit = "bytes",
@@ -289,10 +298,9 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = PVN_PARAM_RDMA_SHORT_MAX,
      FIELD(rdma_short),
-     .help =
-         "Messages of no more than this, from host memory into host memory, travel together with "
-         "their record in one write, and the receiver copies them into their buffer. 0: none do, "
-         "and the peer is told to send none; every message goes straight into its buffer."},
+     .help = "Messages up to this size between host memory travel together with their record "
+             "in one write, and the receiver copies them into their buffer. 0: none are sent, "
+             "and the peer is asked to send none; every message goes straight into its buffer."},
     {.name = "GPU_MEM",
      .type = PVN_PARAM_ENUM,
      .def = "auto",
@@ -325,12 +333,12 @@ static const struct pvn_param_def table[] = {
      .words = unset_words,
      FIELD(traffic_class),
      .help = "Traffic class (the IP header's TOS byte, DSCP in its upper six bits) where a "
-             "communicator does not ask for one itself."},
+             "communicator does not request one itself."},
     {.name = "TC_FORCE",
      .type = PVN_PARAM_BOOL,
      .def = "0",
      FIELD(tc_force),
-     .help = "Let TC win over the class that a communicator asks for."},
+     .help = "TC overrides the traffic class that a communicator requests."},
 
     {.name = "CONNECT_TIMEOUT",
      .type = PVN_PARAM_DURATION,
@@ -347,8 +355,8 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = 86400 * SEC,
      FIELD(accept_timeout),
-     .help = "How long accept waits for the peer to appear, and connect for the peer's process to "
-             "call accept. 0: for ever."},
+     .help = "How long accept waits for the peer to connect, and connect for the peer's "
+             "process to call accept. 0: no limit."},
     {.name = "HELLO_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",
@@ -356,9 +364,8 @@ static const struct pvn_param_def table[] = {
      .min = 10 * MS,
      .max = 3600 * SEC,
      FIELD(hello_timeout),
-     .help =
-         "How long a connected peer may take to say who it is. Also how long a stranger may hold a "
-         "connection to the listener."},
+     .help = "How long a connected peer may take to identify itself, and how long an "
+             "unauthenticated connection may stay open at the listener."},
     {.name = "OFFER_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",
@@ -374,7 +381,7 @@ static const struct pvn_param_def table[] = {
      .min = 10 * MS,
      .max = 3600 * SEC,
      FIELD(bind_timeout),
-     .help = "How long setting up the chosen lanes may take."},
+     .help = "How long connecting the lanes that both ends chose may take."},
     {.name = "VERIFY_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",
@@ -398,9 +405,8 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = 32767 * SEC,
      FIELD(keepalive_idle),
-     .help =
-         "Silence on a TCP connection before the kernel probes whether the peer is there, in whole "
-         "seconds. 0: no probes."},
+     .help = "Idle time of a TCP connection after which the kernel probes whether the peer is "
+             "there, in whole seconds. 0: no probes."},
     {.name = "KEEPALIVE_INTVL",
      .type = PVN_PARAM_DURATION,
      .unit = "s",
@@ -424,7 +430,7 @@ static const struct pvn_param_def table[] = {
      .max = 86400 * SEC,
      FIELD(tcp_user_timeout),
      .help = "How long sent data may stay unacknowledged before the connection is dead. 0: the "
-             "kernel's own patience (about 15 minutes)."},
+             "kernel's own limit (about 15 minutes)."},
     {.name = "STALL_WARN",
      .type = PVN_PARAM_DURATION,
      .unit = "s",
@@ -432,9 +438,8 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = 86400 * SEC,
      FIELD(stall_warn),
-     .help =
-         "A request that has not moved for this long is reported, with the side that owes the next "
-         "step. 0: never."},
+     .help = "A request without progress for this long is reported, with the end that has to "
+             "act next. 0: never."},
 
     {.name = "STATS_DIR",
      .type = PVN_PARAM_STRING,
@@ -464,9 +469,8 @@ static const struct pvn_param_def table[] = {
      .type = PVN_PARAM_STRING,
      .def = "libnl-route-3.so.200",
      FIELD(nl_lib),
-     .help =
-         "The netlink library, by name or path. Without it interfaces and routes are known less "
-         "well."},
+     .help = "The netlink library, by name or path. Without it less is known of interfaces and "
+             "routes."},
 };
 
 const struct pvn_param_def *pvn_param_table(size_t *count)

@@ -14,7 +14,7 @@
 #include "base/fork.h"
 
 /*
- * `word` is generation << 2 | state. An event carries the generation it was asked for with; setting
+ * `word` is generation << 2 | state. An event carries the generation it was armed with; setting
  * READY is one compare-and-swap from that generation's ARMED, so an event that outlives its watch
  * changes nothing.
  */

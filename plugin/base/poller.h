@@ -14,7 +14,7 @@
  *     if (pvn_poller_ready(w)) read     one load
  *     pvn_poller_remove(w); close(fd);  in this order
  *
- * A watch reports once per arm: bytes, end of stream and errors alike. It may report in vain
+ * A watch reports once per arm: bytes, end of stream and errors alike. It may report without cause
  * (EAGAIN then), never too little: bytes that were there before arm are reported as well.
  *
  * Threads: a watch belongs to one thread at a time; pvn_poller_poll may run in any number of
@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 /* How old the last epoll_wait of the process may be, in ns, for those who wait for data and for
- * those who wait for bad news. */
+ * those who wait for errors only. */
 enum { PVN_POLLER_EAGER_NS = 4000, PVN_POLLER_CALM_NS = 500000 };
 
 struct pvn_watch;

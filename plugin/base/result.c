@@ -31,7 +31,7 @@ static enum pvn_result from_errno(int e)
     case EBADMSG:
     case EREMOTEIO:
         return PVN_RESULT_REMOTE_ERROR;
-    /* "Call again" must have been dealt with below the ABI: reaching it is our mistake. */
+    /* "Call again" must have been handled below the ABI: reaching it is our mistake. */
     case EAGAIN:
     case EBADFD:
     case ENOTRECOVERABLE:

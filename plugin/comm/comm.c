@@ -29,6 +29,8 @@
  * while nobody does nothing can move. */
 #define AWAY_NS PVN_NS_PER_S
 
+/* Each lane lowers it to its own chunk size (max_chunk). */
+enum { CHUNK_MAX = 64 << 20 };
 /* Payload that may wait for a buffer with its tag; NCCL's own use stays far below. */
 enum { STASH_MAX = 64 << 20 };
 
@@ -126,7 +128,7 @@ static int start_engine(struct pvn_comm *c)
 {
     struct pvn_engine_cfg cfg = {.sender = c->sender,
                                  .nlanes = c->conn->nlanes,
-                                 .chunk = (size_t)pvn_params_get()->tcp_chunk,
+                                 .chunk = CHUNK_MAX,
                                  .stash_max = STASH_MAX,
                                  .now = now_for_engine,
                                  .owner = c};

@@ -47,11 +47,11 @@ struct pvn_conn_cfg {
     socklen_t peer_len;
     uint64_t session;
     uint64_t nonce;    /* connector: 0, made for every attempt */
-    int traffic_class; /* asked for by the communicator at this end, -1: not */
+    int traffic_class; /* requested by the communicator at this end, -1: not */
     bool lazy;         /* PVN_FEATURE_LAZY */
 };
 
-/* A data socket that came in before its lane asked. */
+/* A data socket that came in before its lane was ready for it. */
 struct pvn_conn_socket {
     int fd;
     uint8_t lane;

@@ -109,9 +109,9 @@ static bool at_leisure(const struct pvn_conn *c)
 
 static void say_waiting(struct pvn_conn *c, uint64_t waited)
 {
-    uint64_t patience = pvn_params_get()->stall_warn;
+    uint64_t limit = pvn_params_get()->stall_warn;
 
-    if (c->said_waiting || patience == 0 || waited < patience)
+    if (c->said_waiting || limit == 0 || waited < limit)
         return;
     c->said_waiting = true;
     pvn_warn(

@@ -38,7 +38,7 @@
 struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg);
 struct pvn_conn *pvn_conn_accepted(const struct pvn_conn_cfg *cfg, int fd);
 
-/* One step: 0 UP, -EAGAIN call again, else FAILED with conn->err. The peer has then been told. */
+/* One step: 0 UP, -EAGAIN call again, else FAILED with conn->err. The peer has then been sent the reason. */
 int pvn_conn_step(struct pvn_conn *c);
 
 /* Connector: its HELLO has been handed to the kernel, so that the peer's accept will find it. */
@@ -57,7 +57,7 @@ int pvn_conn_watch(struct pvn_conn *c, struct pvn_err *err);
 int pvn_conn_listen(struct pvn_conn *c, struct pvn_err *err);
 
 /* Ends it in good order if it is UP (the peer gets a GOODBYE), closes all lanes and frees
- * everything. `why`: what the peer is told when it is not UP; NULL: nothing. */
+ * everything. `why`: the reason that the peer is sent when it is not UP; NULL: none. */
 void pvn_conn_close(struct pvn_conn *c, const char *why);
 
 #endif

@@ -266,7 +266,7 @@ int conn_step_offer_acceptor(struct pvn_conn *c)
     char text[PVN_ERR_REASON_LEN];
     int own[PVN_MAX_LANES], n, rc;
 
-    rc = conn_flush(c); /* our HELLO may still be on its way */
+    rc = conn_flush(c); /* our HELLO may not have left yet */
     if (rc)
         return rc;
     rc = conn_expect(c, 1u << PVN_FRAME_OFFER, &type, &body, &len);

@@ -12,11 +12,11 @@
 #include "base/param.h"
 #include "base/random.h"
 
-/* A listener that refuses has lost its process or hides behind a firewall; the moment in which a
- * fail-over address moves is what the patience is for. */
-#define REFUSED_PATIENCE_NS (2 * PVN_NS_PER_S)
-#define REDIAL_FIRST_NS     (10 * PVN_NS_PER_MS)
-#define REDIAL_MAX_NS       PVN_NS_PER_S
+/* A listener that refuses has lost its process or is behind a firewall. It is tried for this long
+ * since a fail-over address refuses connections while it moves between machines. */
+#define REFUSED_LIMIT_NS (2 * PVN_NS_PER_S)
+#define REDIAL_FIRST_NS  (10 * PVN_NS_PER_MS)
+#define REDIAL_MAX_NS    PVN_NS_PER_S
 /* Connections that may be closed by the other side before it said a word. */
 enum { MAX_REDIALS = 3 };
 
@@ -28,14 +28,14 @@ int conn_step_start(struct pvn_conn *c)
 
 /* ---- DIAL ---- */
 
-/* What the communicator asks for, else the parameter; the other way round if told so. */
-static int effective_class(int asked)
+/* What the communicator requests, else the parameter; with TC_FORCE the parameter comes first. */
+static int effective_class(int requested)
 {
     const struct pvn_params *p = pvn_params_get();
 
-    if (asked < 0 || (p->tc_force && p->traffic_class >= 0))
+    if (requested < 0 || (p->tc_force && p->traffic_class >= 0))
         return p->traffic_class;
-    return asked;
+    return requested;
 }
 
 static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
@@ -53,7 +53,7 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
     case -ECONNREFUSED:
         if (c->refused_ns == 0)
             c->refused_ns = now;
-        again = now - c->refused_ns < REFUSED_PATIENCE_NS;
+        again = now - c->refused_ns < REFUSED_LIMIT_NS;
         break;
     case -ETIMEDOUT:
     case -EHOSTUNREACH:
@@ -151,8 +151,8 @@ static int hello_refused(struct pvn_conn *c, struct pvn_err *err)
     return conn_fail_now(c, err);
 }
 
-/* The listener's process dropped us unheard, as it does with connections that are silent for too
- * long while it is busy: worth another try. */
+/* The listener closed the connection before it read our HELLO, as it does with connections that
+ * are silent for too long while its process is busy: worth another try. */
 static int redial(struct pvn_conn *c)
 {
     pvn_trace(PVN_NET, "%s to %s: closed by the peer before its HELLO, dialling again", c->where,

@@ -53,7 +53,7 @@ struct pvn_listener {
     uint64_t waiting_ns;
     uint64_t called_ns;
     int no_files; /* errno of the last accept that failed for lack of something, 0: none */
-    bool said_no_files, said_stranger;
+    bool said_no_files, said_rejected;
     struct pvn_listener_stats stats;
     struct pvn_stat *stat; /* its row of the statistics while it is open, may be NULL */
 };
@@ -126,15 +126,15 @@ static void leave_room(struct pvn_listener *l, int i)
     memmove(&l->room[i], &l->room[i + 1], (size_t)(l->nroom - i) * sizeof(l->room[0]));
 }
 
-static void say_stranger(struct pvn_listener *l, const struct undecided *u, const char *why)
+static void say_rejected(struct pvn_listener *l, const struct undecided *u, const char *why)
 {
     char addr[PVN_ADDR_TEXT_LEN];
 
-    if (l->said_stranger) {
-        pvn_trace(PVN_NET, "%s: closed a stranger: %s", l->cfg.dev->name, why);
+    if (l->said_rejected) {
+        pvn_trace(PVN_NET, "%s: closed an unauthenticated connection: %s", l->cfg.dev->name, why);
         return;
     }
-    l->said_stranger = true;
+    l->said_rejected = true;
     pvn_info(PVN_NET,
              "%s: closed a connection from %s that is not from a peer (%s); further ones are "
              "counted only",
@@ -184,8 +184,8 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
 }
 
 /* Its preamble is complete: u has left the room, its descriptor finds an owner. */
-static void sort_out(struct pvn_listener *l, const struct undecided *u,
-                     const struct pvn_preamble *p)
+static void hand_over(struct pvn_listener *l, const struct undecided *u,
+                      const struct pvn_preamble *p)
 {
     struct member *m = find(l, p->nonce);
 
@@ -195,8 +195,8 @@ static void sort_out(struct pvn_listener *l, const struct undecided *u,
         l->stats.streams++;
         pvn_conn_adopt(m->conn, p->lane, p->stream, u->fd);
     } else {
-        l->stats.strangers++;
-        say_stranger(l, u,
+        l->stats.rejected++;
+        say_rejected(l, u,
                      p->kind == PVN_PREAMBLE_STREAM
                          ? "data for a connection that is not being set up"
                      : m ? "a second control connection with the same nonce"
@@ -221,7 +221,7 @@ static bool decide(struct pvn_listener *l, int i, uint64_t now)
             u->got += (size_t)n;
             verdict = pvn_preamble_decode(u->bytes, u->got, l->session, &p, &err);
         } else if (n == 0) {
-            why = "it closed again without a word";
+            why = "it was closed again without a byte";
         } else if (errno == EAGAIN) {
             break;
         } else if (errno != EINTR) {
@@ -234,18 +234,18 @@ static bool decide(struct pvn_listener *l, int i, uint64_t now)
         struct undecided known = *u;
 
         leave_room(l, i);
-        sort_out(l, &known, &p);
+        hand_over(l, &known, &p);
         return true;
     }
     if (!why && now - u->since_ns >= pvn_params_get()->hello_timeout) {
-        why = "it said nothing, or too little, for NCCL_PVRDMA_HELLO_TIMEOUT";
+        why = "it did not identify itself within NCCL_PVRDMA_HELLO_TIMEOUT";
         l->stats.late++;
     } else if (why) {
-        l->stats.strangers++;
+        l->stats.rejected++;
     } else {
         return false;
     }
-    say_stranger(l, u, why);
+    say_rejected(l, u, why);
     pvn_sock_close(u->fd);
     leave_room(l, i);
     return true;
@@ -268,7 +268,7 @@ static void make_room(struct pvn_listener *l, uint64_t now)
     if (l->nroom < PVN_LISTENER_UNDECIDED)
         return;
     l->stats.crowded++;
-    say_stranger(l, &l->room[0], "too many connections that say nothing, this is the oldest");
+    say_rejected(l, &l->room[0], "too many unauthenticated connections, this is the oldest");
     pvn_sock_close(l->room[0].fd);
     leave_room(l, 0);
 }
@@ -330,7 +330,7 @@ static bool conn_failed(struct pvn_listener *l, struct member **at, struct pvn_e
     if (known) {
         *err = c->err;
     } else {
-        l->stats.strangers++;
+        l->stats.rejected++;
         pvn_info(PVN_NET, "%s: a connection from %s ended before its HELLO: %s", l->cfg.dev->name,
                  c->who, c->err.reason[0]);
     }
@@ -339,7 +339,7 @@ static bool conn_failed(struct pvn_listener *l, struct member **at, struct pvn_e
 }
 
 /* Until a peer is there its row says where it is expected. */
-static void tell_stat(struct pvn_listener *l, uint64_t now)
+static void publish_wait(struct pvn_listener *l, uint64_t now)
 {
     char text[160], addr[PVN_ADDR_TEXT_LEN];
 
@@ -362,7 +362,7 @@ static int accept_deadline(struct pvn_listener *l, uint64_t now, struct pvn_err 
     else if (now - l->called_ns > AWAY_NS)
         l->waiting_ns += now - l->called_ns;
     l->called_ns = now;
-    tell_stat(l, now);
+    publish_wait(l, now);
     if (limit == 0 || now - l->waiting_ns < limit)
         return 0;
     if (l->no_files)
@@ -452,13 +452,14 @@ void pvn_listener_close(struct pvn_listener *l)
     l->closed = true;
     pvn_stat_end(l->stat);
     l->stat = NULL;
-    if (l->stats.strangers + l->stats.late + l->stats.crowded > 1)
-        pvn_info(PVN_NET,
-                 "%s: of %llu connections %llu were not from a peer, %llu said too little in time, "
-                 "%llu were closed for lack of room",
-                 l->cfg.dev->name, (unsigned long long)l->stats.accepted,
-                 (unsigned long long)l->stats.strangers, (unsigned long long)l->stats.late,
-                 (unsigned long long)l->stats.crowded);
+    if (l->stats.rejected + l->stats.late + l->stats.crowded > 1)
+        pvn_info(
+            PVN_NET,
+            "%s: of %llu connections %llu were not from a peer, %llu did not identify themselves in time, "
+            "%llu were closed for lack of room",
+            l->cfg.dev->name, (unsigned long long)l->stats.accepted,
+            (unsigned long long)l->stats.rejected, (unsigned long long)l->stats.late,
+            (unsigned long long)l->stats.crowded);
     for (at = &l->members; *at;) {
         if ((*at)->given)
             at = &(*at)->next;

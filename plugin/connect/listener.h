@@ -1,11 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * A listener: where the comms of one device are reached. It sorts what connects: a control
- * connection of a peer starts a pending conn (handshake.h), a data connection goes to the conn
- * whose nonce it names, and everybody else is a stranger: closed at the first wrong byte, or when
- * HELLO_TIMEOUT is over, or when the room for undecided connections is full and it is the oldest.
- * None of that touches a real peer's state or makes it wait.
+ * A listener: where the comms of one device are reached. A connection is unauthenticated until its
+ * preamble names the listener's session. Then a control connection starts a pending conn
+ * (handshake.h), and a data connection goes to the conn whose nonce it names. An unauthenticated
+ * one is closed at its first wrong byte, after HELLO_TIMEOUT, or when the room for such connections
+ * is full and it is the oldest. None of that touches a real peer's state or makes it wait.
  *
  * A virtual device has one listening socket per member; the first one's address is in the handle,
  * the others travel in the lanes' offers.
@@ -32,12 +32,12 @@ struct pvn_listener_cfg {
 
 /* Counters, for tests and statistics. */
 struct pvn_listener_stats {
-    uint64_t accepted;  /* connections */
-    uint64_t strangers; /* of them closed as such: wrong bytes, or they closed or died themselves */
-    uint64_t late;      /* closed because their time was over */
-    uint64_t crowded;   /* closed because the room was full */
-    uint64_t streams;   /* data connections handed on */
-    uint64_t no_files;  /* accept calls that failed for lack of descriptors or memory */
+    uint64_t accepted; /* connections */
+    uint64_t rejected; /* of them closed for wrong bytes, or by the other side, unauthenticated */
+    uint64_t late;     /* closed because their time was over */
+    uint64_t crowded;  /* closed because the room was full */
+    uint64_t streams;  /* data connections handed on */
+    uint64_t no_files; /* accept calls that failed for lack of descriptors or memory */
 };
 
 /* 0 and *out with its handle in handle[PVN_HANDLE_BYTES], or a negative errno with *err. */
@@ -51,16 +51,16 @@ int pvn_listener_open(const struct pvn_listener_cfg *cfg, uint8_t *handle,
  */
 int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct pvn_err *err);
 
-/* For a lazy conn that accept has given out: sorts what has come in, then steps the conn; returns
+/* For a lazy conn that accept has given out: assigns what has come in, then steps the conn; returns
  * as pvn_conn_step. Once it is UP, or before it is closed, pvn_listener_leave gives the reference
  * back. */
 int pvn_listener_step(struct pvn_listener *l, struct pvn_conn *conn);
 void pvn_listener_leave(struct pvn_listener *l, struct pvn_conn *conn);
 
-/* Closes pending conns (their peers are told) and gives the caller's reference back. */
+/* Closes pending conns, whose peers get the reason, and gives the caller's reference back. */
 void pvn_listener_close(struct pvn_listener *l);
 
-/* What was said about strangers once is summed up when the listener is closed. */
+/* Rejected connections are reported once and summed up when the listener is closed. */
 void pvn_listener_get_stats(struct pvn_listener *l, struct pvn_listener_stats *out);
 
 #endif

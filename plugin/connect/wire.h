@@ -6,9 +6,51 @@
  * layout. The functions are pure: they look at bytes and write bytes, so they can be tested and
  * fuzzed alone.
  *
- *   handle    64 bytes, carried from listener to connector by NCCL's bootstrap
- *   preamble  32 bytes, the first bytes of every connection to a listener
- *   frames    on the control connection: an 8-byte header, then a body of the length it names
+ * The handle, which NCCL's bootstrap carries from listener to connector:
+ *
+ *    0  u8[4] "PVNh"
+ *    4  u16   version that the listener speaks best
+ *    6  u8    address family: 4 or 6
+ *    7  u8    zero
+ *    8  u64   session
+ *   16  u8[16] address, network byte order; IPv4 in the first 4
+ *   32  u16   port
+ *   34  u8[14] zero
+ *   48  u32   CRC-32 (IEEE 802.3) of bytes 0..47
+ *   52  u8[4] zero
+ *   56  u64   the connector's cookie; zero in what the listener gives out
+ *
+ * The preamble, the first bytes of every connection to a listener:
+ *
+ *    0  u8[4] "PVNp"
+ *    4  u16   version
+ *    6  u8    1 control connection, 2 data connection (stream)
+ *    7  u8    stream: index of its lane
+ *    8  u16   stream: index within the lane
+ *   10  u8[6] zero
+ *   16  u64   session, from the handle
+ *   24  u64   nonce of the comm
+ *
+ * Then, on the control connection, frames in both directions. A header and its body:
+ *
+ *    0  u8    type
+ *    1  u8[3] zero
+ *    4  u32   bytes of the body
+ *
+ *   HELLO                             OFFER, of n lanes
+ *    0  u16  oldest version spoken      0  u8   n
+ *    2  u16  newest version spoken      1  u8   zero
+ *    4  u32  pid                       then n times:
+ *    8  u64  session                       u8   index of the connector's lane
+ *   16  u64  feature bits                  i16  rail, -1: not known
+ *   24  i16  traffic class, -1: none       name of the kind ("tcp", "rdma")
+ *   26  u8   zero                          name of the device
+ *   27  names: plugin version,             u16  bytes of the lane's own data (blob)
+ *       host, device                       that data
+ *
+ *   READY: u32, a bit per lane        ERROR: u16 length, text        GOODBYE: empty
+ *
+ * A name is a u8 length and as many bytes, without a terminating zero.
  *
  * Nothing decoded is used before its length and range were checked. A decoder returns 0, or a
  * negative errno with the reason in err: -EINVAL the bytes are not ours or damaged,
@@ -87,8 +129,8 @@ struct pvn_preamble {
 
 void pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_BYTES], const struct pvn_preamble *p);
 /*
- * Judges the bytes that have come so far: 1 complete and valid, 0 so far so good, negative a
- * stranger. A stranger is thus known at its first wrong byte. `session` must be the listener's.
+ * Judges the bytes that have come so far: 1 complete and valid, 0 so far so good, negative not a
+ * peer. That shows at the first wrong byte. `session` must be the listener's.
  */
 int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct pvn_preamble *p,
                         struct pvn_err *err);
@@ -125,7 +167,7 @@ struct pvn_hello {
     uint32_t pid;
     uint64_t session;
     uint64_t features;
-    int16_t traffic_class; /* the sender's wish for both directions, -1: none */
+    int16_t traffic_class; /* requested by the sender for both directions, -1: none */
     char plugin_version[PVN_NAME_MAX];
     char host[PVN_NAME_MAX];
     char device[PVN_NAME_MAX];

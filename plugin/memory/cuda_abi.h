@@ -6,7 +6,7 @@
  * cuda.h where it is installed.
  *
  * Entry points are looked up by their exported, versioned names (cuMemAlloc_v2, not cuMemAlloc): a
- * name of libcuda.so.1 keeps its shape for ever, so nothing here depends on the CUDA version that
+ * name of libcuda.so.1 never changes its shape, so nothing here depends on the CUDA version that
  * the process was built with. */
 #ifndef PVN_MEMORY_CUDA_ABI_H
 #define PVN_MEMORY_CUDA_ABI_H

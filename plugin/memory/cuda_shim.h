@@ -64,7 +64,7 @@ struct pvn_cuda_caps {
     int cc_major; /* compute capability: 8.0 Ampere, 9.0 Hopper, 10.0 Blackwell */
     int cc_minor;
     int gdr;           /* GPUDirect RDMA possible (nvidia_p2p_get_pages); needs 11.3 */
-    int gdr_vmm;       /* the same for cuMemCreate memory that asked for it */
+    int gdr_vmm;       /* the same for cuMemCreate memory that requested it */
     int dma_buf;       /* cuMemGetHandleForAddressRange can give dma-buf descriptors; needs 11.7 */
     int flush_options; /* PVN_CU_FLUSH_OPT_*; needs 11.3 */
     int ordering;      /* PVN_CU_ORDER_*: who sees a remote write without a flush; needs 11.3 */
@@ -83,8 +83,9 @@ enum pvn_cuda_mem {
 };
 struct pvn_cuda_ptr {
     enum pvn_cuda_mem mem;
-    int dev;            /* -1 unless device or managed memory */
-    uint64_t buffer_id; /* unique in the process for ever: an address that is freed and given out
+    int dev; /* -1 unless device or managed memory */
+    uint64_t
+        buffer_id; /* unique for the life of the process: an address that is freed and given out
                            again has another */
     /* Of the physical allocation behind a mapped range; 0: the driver does not say */
     uint64_t block_id;

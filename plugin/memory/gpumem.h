@@ -151,7 +151,7 @@ struct pvn_gpumem_mr {
 int pvn_gpumem_usable(const struct pvn_gpumem_nic *nic, const struct pvn_gpumem_cap *cap, int fd,
                       struct pvn_err *err);
 
-/* Registers GPU memory in the way that cap has proved. `fd` -1: a peer-memory registration, or a
+/* Registers GPU memory by the path that cap has proved. `fd` -1: a peer-memory registration, or a
  * dma-buf that is exported here; otherwise NCCL's descriptor (regMrDmaBuf) with its offset, which
  * stays the caller's to close. */
 int pvn_gpumem_register(const struct pvn_cuda *cu, const struct pvn_gpumem_nic *nic,

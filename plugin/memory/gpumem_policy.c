@@ -14,7 +14,7 @@ enum { CC_ORDERED = 9 }; /* Hopper: from here on NCCL asks for no flush of its o
 static const char *ordering_name(int ordering)
 {
     if (ordering < 0)
-        return "not told by this driver";
+        return "not reported by this driver";
     if (ordering >= PVN_CU_ORDER_ALL)
         return "all devices";
     return ordering >= PVN_CU_ORDER_OWNER ? "owner" : "none";

@@ -8,10 +8,10 @@
 #include <string.h>
 
 /*
- * Regions of one sort may overlap as they like, so what is wanted is "some interval that begins at
- * or before a and ends at or behind b". Each sort has a treap ordered by beginning in which every
+ * Regions of one kind may overlap as they like, so what is wanted is "some interval that begins at
+ * or before a and ends at or behind b". Each kind has a treap ordered by beginning in which every
  * node knows the furthest end below it: whether a subtree holds an answer is then known before it
- * is entered, and the way down is one path.
+ * is entered, and a search descends along one path.
  */
 struct node {
     struct pvn_mem mem; /* first: what callers hold */
@@ -20,12 +20,12 @@ struct node {
     uint32_t priority;
     uint32_t devs;
     uint64_t refs;
-    struct sort_tree *tree;
+    struct kind_tree *tree;
 };
 
-struct sort_tree {
-    struct pvn_mem_sort sort;
-    struct sort_tree *next; /* in its bucket */
+struct kind_tree {
+    struct pvn_mem_kind kind;
+    struct kind_tree *next; /* in its bucket */
     struct node *root;
 };
 
@@ -36,46 +36,47 @@ struct pvn_memcache {
     const struct pvn_memcache_ops *ops;
     void *arg;
     size_t page;
-    struct sort_tree **bucket;
+    struct kind_tree **bucket;
     size_t buckets, trees;
     uint32_t rng;
     struct pvn_memcache_stats stats;
 };
 
-/* ---- sorts ---- */
+/* ---- kinds ---- */
 
-static size_t hash(const struct pvn_mem_sort *s)
+static size_t hash(const struct pvn_mem_kind *s)
 {
     uint64_t h = s->buffer_id * UINT64_C(0x9e3779b97f4a7c15);
-    h ^= ((uint64_t)s->access << 8 ^ (uint64_t)(unsigned)s->kind) * UINT64_C(0xc2b2ae3d27d4eb4f);
+    h ^=
+        ((uint64_t)s->access << 8 ^ (uint64_t)(unsigned)s->ptr_type) * UINT64_C(0xc2b2ae3d27d4eb4f);
     return (size_t)(h ^ h >> 32);
 }
 
-static int same_sort(const struct pvn_mem_sort *a, const struct pvn_mem_sort *b)
+static int same_kind(const struct pvn_mem_kind *a, const struct pvn_mem_kind *b)
 {
-    return a->kind == b->kind && a->access == b->access && a->buffer_id == b->buffer_id;
+    return a->ptr_type == b->ptr_type && a->access == b->access && a->buffer_id == b->buffer_id;
 }
 
-static struct sort_tree **tree_place(struct pvn_memcache *c, const struct pvn_mem_sort *sort)
+static struct kind_tree **tree_place(struct pvn_memcache *c, const struct pvn_mem_kind *kind)
 {
-    struct sort_tree **at = &c->bucket[hash(sort) & (c->buckets - 1)];
-    while (*at && !same_sort(&(*at)->sort, sort))
+    struct kind_tree **at = &c->bucket[hash(kind) & (c->buckets - 1)];
+    while (*at && !same_kind(&(*at)->kind, kind))
         at = &(*at)->next;
     return at;
 }
 
-/* Device memory has a sort per allocation, so there can be many: the table grows with them. Without
+/* Device memory has a kind per allocation, so there can be many: the table grows with them. Without
  * memory for it the buckets only get longer. */
 static void grow(struct pvn_memcache *c)
 {
     size_t n = c->buckets * 2;
-    struct sort_tree **bigger = calloc(n, sizeof(*bigger));
+    struct kind_tree **bigger = calloc(n, sizeof(*bigger));
     if (!bigger)
         return;
     for (size_t i = 0; i < c->buckets; i++) {
         while (c->bucket[i]) {
-            struct sort_tree *t = c->bucket[i];
-            struct sort_tree **to = &bigger[hash(&t->sort) & (n - 1)];
+            struct kind_tree *t = c->bucket[i];
+            struct kind_tree **to = &bigger[hash(&t->kind) & (n - 1)];
             c->bucket[i] = t->next;
             t->next = *to;
             *to = t;
@@ -86,29 +87,29 @@ static void grow(struct pvn_memcache *c)
     c->buckets = n;
 }
 
-static struct sort_tree *tree_of(struct pvn_memcache *c, const struct pvn_mem_sort *sort)
+static struct kind_tree *tree_of(struct pvn_memcache *c, const struct pvn_mem_kind *kind)
 {
-    struct sort_tree **at = tree_place(c, sort);
+    struct kind_tree **at = tree_place(c, kind);
     if (*at)
         return *at;
     if (c->trees >= 2 * c->buckets) {
         grow(c);
-        at = tree_place(c, sort);
+        at = tree_place(c, kind);
     }
-    struct sort_tree *t = calloc(1, sizeof(*t));
+    struct kind_tree *t = calloc(1, sizeof(*t));
     if (t) {
-        t->sort = *sort;
+        t->kind = *kind;
         *at = t;
         c->trees++;
     }
     return t;
 }
 
-static void drop_empty_tree(struct pvn_memcache *c, struct sort_tree *t)
+static void drop_empty_tree(struct pvn_memcache *c, struct kind_tree *t)
 {
     if (t->root)
         return;
-    *tree_place(c, &t->sort) = t->next;
+    *tree_place(c, &t->kind) = t->next;
     c->trees--;
     free(t);
 }
@@ -231,7 +232,7 @@ static int attach(struct pvn_memcache *c, struct node *n, uint32_t devs, const v
         uint32_t bit = UINT32_C(1) << i;
         if (!(devs & bit) || (n->devs & bit))
             continue;
-        int rc = c->ops->reg(c->arg, i, n->mem.addr, n->mem.len, &n->mem.sort, extra,
+        int rc = c->ops->reg(c->arg, i, n->mem.addr, n->mem.len, &n->mem.kind, extra,
                              &n->mem.handle[i], err);
         if (rc) {
             n->mem.handle[i] = NULL;
@@ -245,10 +246,10 @@ static int attach(struct pvn_memcache *c, struct node *n, uint32_t devs, const v
 }
 
 static int make(struct pvn_memcache *c, uintptr_t addr, uintptr_t end,
-                const struct pvn_mem_sort *sort, uint32_t devs, const void *extra,
+                const struct pvn_mem_kind *kind, uint32_t devs, const void *extra,
                 struct node **out, struct pvn_err *err)
 {
-    struct sort_tree *t = tree_of(c, sort);
+    struct kind_tree *t = tree_of(c, kind);
     struct node *n = t ? calloc(1, sizeof(*n)) : NULL;
     int rc;
     if (!n) {
@@ -259,7 +260,7 @@ static int make(struct pvn_memcache *c, uintptr_t addr, uintptr_t end,
     }
     n->mem.addr = addr;
     n->mem.len = end - addr;
-    n->mem.sort = *sort;
+    n->mem.kind = *kind;
     n->end = n->max_end = end;
     n->tree = t;
     c->rng = c->rng * 1664525 + 1013904223;
@@ -279,7 +280,7 @@ static int make(struct pvn_memcache *c, uintptr_t addr, uintptr_t end,
 
 static void destroy(struct pvn_memcache *c, struct node *n)
 {
-    struct sort_tree *t = n->tree;
+    struct kind_tree *t = n->tree;
     t->root = take_out(t->root, n);
     drop_empty_tree(c, t);
     detach(c, n, n->devs);
@@ -326,7 +327,7 @@ size_t pvn_memcache_free(struct pvn_memcache *c)
 }
 
 int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
-                     const struct pvn_mem_sort *sort, uint32_t devs, const void *extra,
+                     const struct pvn_mem_kind *kind, uint32_t devs, const void *extra,
                      const struct pvn_mem **out, struct pvn_err *err)
 {
     uintptr_t mask = c->page - 1, from = addr & ~mask, end = addr + len;
@@ -338,13 +339,13 @@ int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
                            len, (unsigned long long)addr, (unsigned)devs);
     end = (end + mask) & ~mask;
     pthread_mutex_lock(&c->lock);
-    struct sort_tree *t = *tree_place(c, sort);
+    struct kind_tree *t = *tree_place(c, kind);
     n = t ? find(c, t->root, from, end) : NULL;
     if (n) {
         rc = attach(c, n, devs, extra, err);
         c->stats.hits += rc == 0;
     } else {
-        rc = make(c, from, end, sort, devs, extra, &n, err);
+        rc = make(c, from, end, kind, devs, extra, &n, err);
         c->stats.misses += rc == 0;
     }
     if (rc == 0) {

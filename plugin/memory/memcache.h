@@ -5,11 +5,11 @@
  *
  * NCCL registers the same buffers again and again, and parts of buffers that are registered
  * already; a registration costs a system call per device, locked pages and an entry of the device's
- * table. So a request that lies inside a region of the same sort takes a reference to it, and the
+ * table. So a request that lies inside a region of the same kind takes a reference to it, and the
  * last reference takes the region away at once: memory that nobody has registered may be freed by
  * its owner at any time.
  *
- * A region is registered with several devices together: with all that were asked for, or with none.
+ * A region is registered with several devices together: with all that were requested, or with none.
  *
  * Any thread. One lock, which is held during the callbacks: two requests for the same memory must
  * not register it twice.
@@ -24,25 +24,26 @@
 
 enum { PVN_MEMCACHE_DEVS = 32 }; /* devices of one cache: bits of a mask */
 
-/* Regions serve only requests of their own sort. */
-struct pvn_mem_sort {
-    int kind;           /* NCCL_PTR_ ... */
+/* Regions serve only requests of their own kind. */
+struct pvn_mem_kind {
+    int ptr_type;       /* NCCL_PTR_... */
     unsigned access;    /* as the callback wants it */
-    uint64_t buffer_id; /* tells apart what follows each other at one address
+    uint64_t buffer_id; /* distinguishes allocations that follow each other at one address
                            (CU_POINTER_ATTRIBUTE_BUFFER_ID); 0: host */
 };
 
 struct pvn_mem {
-    uintptr_t addr; /* of the region, which contains the range asked for */
+    uintptr_t addr; /* of the region, which contains the requested range */
     size_t len;     /* bytes */
-    struct pvn_mem_sort sort;
-    void *handle[PVN_MEMCACHE_DEVS]; /* what reg gave; NULL for devices that nobody asked for yet */
+    struct pvn_mem_kind kind;
+    void *
+        handle[PVN_MEMCACHE_DEVS]; /* what reg gave; NULL for devices that were not requested yet */
 };
 
 struct pvn_memcache_ops {
     /* Registers [addr, addr + len) with device dev. extra is the caller's of pvn_memcache_get. 0
      * and a handle that is not NULL, or a negative errno with *err. */
-    int (*reg)(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_mem_sort *sort,
+    int (*reg)(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_mem_kind *kind,
                const void *extra, void **handle, struct pvn_err *err);
     void (*dereg)(void *arg, int dev, void *handle);
 };
@@ -71,7 +72,7 @@ size_t pvn_memcache_free(struct pvn_memcache *c);
  * registered.
  */
 int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
-                     const struct pvn_mem_sort *sort, uint32_t devs, const void *extra,
+                     const struct pvn_mem_kind *kind, uint32_t devs, const void *extra,
                      const struct pvn_mem **out, struct pvn_err *err);
 
 /* Gives one reference back. */

@@ -38,7 +38,7 @@ struct pvn_stat_ident {
     uint32_t version;
     uint32_t head_bytes, row_bytes, max_rows;
     uint64_t pid;    /* as the process sees itself */
-    uint64_t start;  /* field 22 of /proc/PID/stat: tells a reused pid */
+    uint64_t start;  /* field 22 of /proc/PID/stat: distinguishes a reused pid */
     uint64_t pid_ns; /* inode of /proc/PID/ns/pid */
     char boot_id[40];
     char host[64];
@@ -77,7 +77,7 @@ struct pvn_stat_counts {
     uint64_t empty_polls;
     uint64_t known;
     uint64_t doorbells_send, doorbells_recv, doorbells_empty; /* doorbells by what rang them */
-    uint64_t retransmits;                         /* TCP segments */
+    uint64_t retransmits;                                     /* TCP segments */
 };
 
 struct pvn_stat_row {
@@ -95,7 +95,7 @@ struct pvn_stat_row {
     char peer_host[64]; /* "" until the peer has said it */
     char peer_addr[80];
     char lanes[384];
-    char text[640]; /* SETUP: what is waited for; UP and stuck: who owes what; FAILED: why */
+    char text[640]; /* SETUP: what is waited for; UP and stuck: which end has to act; FAILED: why */
 };
 
 #endif

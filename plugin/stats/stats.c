@@ -211,7 +211,7 @@ void pvn_stats_open(int abi)
     pthread_mutex_unlock(&lock);
 }
 
-/* Under the lock. A file that tells of a failure is kept for whoever looks for its reason. */
+/* Under the lock. A file that reports a failure is kept for whoever looks for its reason. */
 static void let_go_if_idle(void)
 {
     if (!file.head || !file.leaving || file.used)

@@ -130,7 +130,7 @@ enum pvn_stats_life pvn_stats_life_of(const struct pvn_stat_ident *id, int fd, c
     if (strncmp(id->boot_id, self.boot_id, sizeof(self.boot_id)) != 0)
         return strncmp(id->host, self.host, sizeof(self.host)) == 0 ? PVN_STATS_DEAD
                                                                     : PVN_STATS_ELSEWHERE;
-    /* Another container numbers its processes by itself; of its own number a process cannot tell
+    /* Another container numbers its processes by itself; from its own number a process cannot know
      * whether it made the file or another program did before it executed this one. */
     if (id->pid_ns != self.pid_ns || (id->pid == self.pid && id->start == self.start))
         return locked(fd) ? PVN_STATS_ALIVE : PVN_STATS_DEAD;

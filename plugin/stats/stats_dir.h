@@ -4,7 +4,7 @@
  * The directory of the statistics files: which one it is, who lives, what may be removed. For the
  * plugin and for pvn-topo stat.
  *
- * A file is named PID-START-N.stat (N tells several copies of the plugin in one process apart),
+ * A file is named PID-START-N.stat (N distinguishes several copies of the plugin in one process),
  * belongs to the process's user and is nobody else's to read.
  */
 #ifndef PVN_STATS_STATS_DIR_H

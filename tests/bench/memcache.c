@@ -8,7 +8,7 @@
 
 #include "memory/memcache.h"
 
-static int reg(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_mem_sort *sort,
+static int reg(void *arg, int dev, uintptr_t addr, size_t len, const struct pvn_mem_kind *kind,
                const void *extra, void **handle, struct pvn_err *err)
 {
     *handle = arg;
@@ -29,7 +29,7 @@ static double now(void)
 static int measure(size_t regions, size_t lookups)
 {
     static const struct pvn_memcache_ops ops = {reg, dereg};
-    const struct pvn_mem_sort host = {1, 7, 0};
+    const struct pvn_mem_kind host = {1, 7, 0};
     const uintptr_t base = 0x100000000, stride = 65536;
     const struct pvn_mem *m;
     struct pvn_memcache_stats before, after;

@@ -301,7 +301,7 @@ TEST_P(AcceptorMeets, AtEveryByte)
             c->over = true;
         });
     }
-    // A stranger must never be accept's business; a peer that has said HELLO must be.
+    // An unauthenticated connection is never accept's business; a peer that has sent HELLO is.
     auto verdict = [&](size_t cut) {
         Case *c = cases[cut].get();
         if (c->r == ncclSuccess && !c->rc)
@@ -578,9 +578,9 @@ TEST(Lies, AcceptorMeetsAConnectorWithOtherLanes)
     EXPECT_NE(std::string::npos, s.last_words(&closed).find("in common"));
 }
 
-// ---- strangers ----
+// ---- unauthenticated connections ----
 
-TEST(Strangers, ScannersAndNoiseWhileAPeerConnects)
+TEST(Unauthenticated, ScannersAndNoiseWhileAPeerConnects)
 {
     Net n(12);
     Listen l(n);
@@ -629,7 +629,7 @@ TEST(Strangers, ScannersAndNoiseWhileAPeerConnects)
         return sc && rc;
     })) << Log::get().text();
     EXPECT_TRUE(said("not from a peer")) << "the fault fired";
-    EXPECT_EQ("", Log::get().warnings()) << "strangers are no reason to warn";
+    EXPECT_EQ("", Log::get().warnings()) << "unauthenticated connections are no reason to warn";
     for (auto &s : noise) {
         if (s.fd < 0)
             continue;
@@ -639,13 +639,13 @@ TEST(Strangers, ScannersAndNoiseWhileAPeerConnects)
             EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, l.lc, &none));
             ssize_t r = ::recv(s.fd, &c, 1, MSG_DONTWAIT);
             return r == 0 || (r < 0 && errno != EAGAIN);
-        })) << "a stranger is still connected";
+        })) << "an unauthenticated connection is still open";
     }
     pvn_netdrv_close_send(n.d, sc);
     pvn_netdrv_close_recv(n.d, rc);
 }
 
-TEST(Strangers, ACrowdOfSilentOnesDoesNotKeepAPeerOut)
+TEST(Unauthenticated, ACrowdOfSilentOnesDoesNotKeepAPeerOut)
 {
     Net n(12); // HELLO_TIMEOUT stays at its 20 s: only the room's size helps
     Listen l(n);
@@ -665,7 +665,7 @@ TEST(Strangers, ACrowdOfSilentOnesDoesNotKeepAPeerOut)
         }
         return sc && rc;
     }));
-    EXPECT_TRUE(said("too many connections that say nothing"));
+    EXPECT_TRUE(said("too many unauthenticated connections"));
     char c;
     crowd[0].patience(5);
     EXPECT_EQ(0, ::recv(crowd[0].fd, &c, 1, 0)) << "the oldest was closed";
@@ -676,7 +676,7 @@ TEST(Strangers, ACrowdOfSilentOnesDoesNotKeepAPeerOut)
 }
 
 // A peer whose every byte comes in a packet of its own is slow, not strange.
-TEST(Strangers, ASlowPeerIsNone)
+TEST(Unauthenticated, ASlowPeerIsNone)
 {
     Net n(12);
     Listen l(n);

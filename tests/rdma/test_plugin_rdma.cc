@@ -327,6 +327,28 @@ TEST_F(PluginRdma, ASenderThatClosesWaitsForNobodyWhoIsGone)
     EXPECT_LE(polls[1], 4U);
 }
 
+// RDMA_CHUNK rules over RDMA; without it the older TCP_CHUNK does.
+TEST_F(PluginRdma, ChunksHaveTheirOwnSize)
+{
+    uint64_t requests[2] = {}; // of a message of 5000 bytes
+    setenv("NCCL_PVRDMA_TCP_CHUNK", "4K", 1);
+    for (int i : {0, 1}) {
+        setenv("NCCL_PVRDMA_RDMA_CHUNK", i ? "8K" : "0", 1);
+        adapters("roce", "");
+        Net n(12);
+        Route r(n);
+        ASSERT_TRUE(r.move(1));
+        struct sv_stats before, after;
+        sv::lib().sv_total_stats(&before);
+        ASSERT_TRUE(r.move(2));
+        sv::lib().sv_total_stats(&after);
+        requests[i] = after.send_wr - before.send_wr;
+    }
+    unsetenv("NCCL_PVRDMA_TCP_CHUNK");
+    unsetenv("NCCL_PVRDMA_RDMA_CHUNK");
+    EXPECT_LT(requests[1], requests[0]) << "one chunk instead of two";
+}
+
 // As when NCCL aborts: the registration goes while some of the message has not been handed to the
 // adapter for want of room, and then the comm.
 TEST_F(PluginRdma, ARegistrationGivenBackWithRequestsOpen)

@@ -117,11 +117,11 @@ struct Cache {
     End *end[2];
     pvn_memcache *c;
 
-    static int reg(void *arg, int dev, uintptr_t addr, size_t len, const pvn_mem_sort *sort,
+    static int reg(void *arg, int dev, uintptr_t addr, size_t len, const pvn_mem_kind *kind,
                    const void *, void **handle, pvn_err *err)
     {
         auto *self = static_cast<Cache *>(arg);
-        ibv_mr *m = self->end[dev]->reg(reinterpret_cast<void *>(addr), len, int(sort->access));
+        ibv_mr *m = self->end[dev]->reg(reinterpret_cast<void *>(addr), len, int(kind->access));
         if (!m)
             return pvn_err_set(err, -errno, "device %d", dev);
         *handle = m;
@@ -143,7 +143,7 @@ struct Cache {
     const pvn_mem *get(void *p, size_t n, pvn_err *err, int *rc)
     {
         const pvn_mem *m = nullptr;
-        pvn_mem_sort s{1, unsigned(kAll), 0};
+        pvn_mem_kind s{1, unsigned(kAll), 0};
         *rc = pvn_memcache_get(c, reinterpret_cast<uintptr_t>(p), n, &s, 3, nullptr, &m, err);
         return m;
     }

@@ -406,7 +406,7 @@ TEST_F(Handshake, ListenerCountsItsStrangers)
     EXPECT_TRUE(until([&] {
         step_acceptor();
         pvn_listener_get_stats(l, &st);
-        return st.strangers == 2;
+        return st.rejected == 2;
     }));
     EXPECT_EQ(4u, st.accepted);
     EXPECT_EQ(0u, st.late);

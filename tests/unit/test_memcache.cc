@@ -27,7 +27,7 @@ struct Devices {
     int regs = 0, deregs = 0, refuse_dev = -1, refuse_rc = 0;
     const void *last_extra = nullptr;
 
-    static int reg(void *arg, int dev, uintptr_t, size_t, const pvn_mem_sort *, const void *extra,
+    static int reg(void *arg, int dev, uintptr_t, size_t, const pvn_mem_kind *, const void *extra,
                    void **handle, pvn_err *err)
     {
         auto *d = static_cast<Devices *>(arg);
@@ -55,7 +55,7 @@ class Memcache : public testing::Test
     Devices d;
     pvn_memcache *c = pvn_memcache_new(&ops, &d, 4096);
     pvn_err err{};
-    pvn_mem_sort host{1, 7, 0};
+    pvn_mem_kind host{1, 7, 0};
 
     ~Memcache() override
     {
@@ -97,15 +97,15 @@ TEST_F(Memcache, PartsShareTheWhole)
     pvn_memcache_put(c, over);
 }
 
-TEST_F(Memcache, SortsDoNotMix)
+TEST_F(Memcache, KindsDoNotMix)
 {
-    pvn_mem_sort sorts[] = {{1, 7, 0}, {2, 7, 0}, {1, 3, 0}, {2, 7, 99}};
+    pvn_mem_kind kinds[] = {{1, 7, 0}, {2, 7, 0}, {1, 3, 0}, {2, 7, 99}};
     std::vector<const pvn_mem *> all;
-    for (auto &s : sorts) {
+    for (auto &s : kinds) {
         const pvn_mem *m;
         ASSERT_EQ(pvn_memcache_get(c, 0x4000, 0x1000, &s, 1, nullptr, &m, &err), 0);
         EXPECT_EQ(std::count(all.begin(), all.end(), m), 0);
-        EXPECT_EQ(m->sort.buffer_id, s.buffer_id);
+        EXPECT_EQ(m->kind.buffer_id, s.buffer_id);
         all.push_back(m);
     }
     for (auto *m : all)
@@ -162,7 +162,7 @@ TEST_F(Memcache, WhatIsLeftIsCountedAndTakenAway)
 // One naive entry per region that the cache must hold.
 struct Entry {
     uintptr_t from, to;
-    std::tuple<int, unsigned, uint64_t> sort;
+    std::tuple<int, unsigned, uint64_t> kind;
     uint64_t refs;
     uint32_t devs;
 };
@@ -190,13 +190,13 @@ TEST_F(Memcache, BehavesLikeANaiveList)
             } else {
                 uintptr_t addr = 0x100000 + pick(span) * 4096 + pick(4096);
                 size_t len = 1 + pick(pick(2) ? 8192 : span * 2048);
-                pvn_mem_sort s{int(1 + pick(2)), 7, pick(2)};
+                pvn_mem_kind s{int(1 + pick(2)), 7, pick(2)};
                 uint32_t devs = 1 + pick(15);
                 uintptr_t from = addr & ~uintptr_t(4095),
                           to = (addr + len + 4095) & ~uintptr_t(4095);
-                auto sort = std::make_tuple(s.kind, s.access, s.buffer_id);
+                auto kind = std::make_tuple(s.ptr_type, s.access, s.buffer_id);
                 bool hit = std::any_of(model.begin(), model.end(), [&](auto &e) {
-                    return e.second.sort == sort && e.second.from <= from && e.second.to >= to;
+                    return e.second.kind == kind && e.second.from <= from && e.second.to >= to;
                 });
                 const pvn_mem *m = nullptr;
                 int rc = pvn_memcache_get(c, addr, len, &s, devs, nullptr, &m, &err);
@@ -208,8 +208,8 @@ TEST_F(Memcache, BehavesLikeANaiveList)
                     ASSERT_EQ(model.count(m) == 1, hit) << "seed " << seed << " step " << step;
                     Entry &e = model[m];
                     if (!hit)
-                        e = {from, to, sort, 0, 0};
-                    ASSERT_TRUE(e.sort == sort && e.from <= from && e.to >= to)
+                        e = {from, to, kind, 0, 0};
+                    ASSERT_TRUE(e.kind == kind && e.from <= from && e.to >= to)
                         << "not the region asked for";
                     ASSERT_EQ(m->addr, e.from);
                     ASSERT_EQ(m->len, e.to - e.from);
