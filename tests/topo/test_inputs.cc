@@ -155,6 +155,63 @@ TEST_F(Inputs, WhatUnpacksToTooMuchIsRefused)
     EXPECT_NE(std::string::npos, r.err.find("more than the 256 MiB")) << r.err;
 }
 
+// n GPUs and n NICs below one CPU, as a file.
+std::string flat(int n)
+{
+    std::string xml = "<system version=\"1\">\n<cpu numaid=\"0\" arch=\"x86_64\" "
+                      "vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"143\">\n";
+    for (int i = 0; i < 2 * n; i++) {
+        char line[400];
+        snprintf(line, sizeof line,
+                 "<pci busid=\"%04x:%02x:00.0\" class=\"%s\" link_speed=\"32.0 GT/s PCIe\" "
+                 "link_width=\"16\">",
+                 i >> 8, i & 255, i < n ? "0x030200" : "0x020000");
+        xml += line;
+        snprintf(line, sizeof line,
+                 i < n ? "<gpu dev=\"%d\" rank=\"%d\" sm=\"90\"/></pci>\n"
+                       : "<nic><net name=\"mlx5_%d\" dev=\"%d\" speed=\"400000\"/></nic></pci>\n",
+                 i % n, i % n);
+        xml += line;
+    }
+    return xml + "</cpu>\n</system>\n";
+}
+
+// Nothing here is measured; before the routes were decided once for each net, 128 and 128 took ten
+// seconds and 600 and 600 did not end.
+TEST_F(Inputs, HundredsOfDevicesBelowOneCpuEnd)
+{
+    put("many.xml", flat(128));
+    for (const char *command : {"pairs", "matrix", "--json dump", "--dot dump"}) {
+        Result r = run(std::string("--root many.xml ") + command);
+        EXPECT_EQ(0, r.status) << command << r.err;
+        EXPECT_NE(std::string::npos, r.out.find("mlx5_127")) << command;
+    }
+    put("more.xml", flat(600));
+    Result r = run("--root more.xml pairs");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("600 GPUs, 600 networks, 1 NUMA nodes: NCCL holds 256"))
+        << r.err;
+    EXPECT_EQ(1, run("lint more.xml").status);
+
+    // And as a machine's own files.
+    Tree t;
+    for (int i = 0; i < 1200; i++) {
+        char root[16], bdf[16];
+        snprintf(root, sizeof root, "pci%04x:%02x", i >> 8, i & 255);
+        snprintf(bdf, sizeof bdf, "%04x:%02x:00.0", i >> 8, i & 255);
+        Pci p;
+        p.cls = i < 600 ? 0x030200 : 0x020000;
+        p.vendor = i < 600 ? 0x10de : 0x15b3;
+        p.device = 0x1021;
+        p.numa = "0";
+        t.pci(root, bdf, p);
+    }
+    put("more.tar", t.tar());
+    r = run("--root more.tar pairs");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("600 GPUs")) << r.err;
+}
+
 TEST_F(Inputs, HwlocsCapturesAreReadAsTheyLie)
 {
     std::string corpus = shared_topologies() + "/sysfs";

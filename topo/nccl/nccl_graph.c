@@ -10,8 +10,11 @@
 
 #define LOC_BW 5000.0f
 
-/* NCCL's arrays hold this many of each kind (graph.h NCCL_TOPO_MAX_NODES). */
+/* NCCL's arrays hold this many of each kind (graph.h NCCL_TOPO_MAX_NODES): 256 up to 2.27, then
+ * 576, and 640 in 2.30, for the networks of many hosts that share NVLink. No machine has more GPUs
+ * than 256, and what follows takes time with the square and more of their number. */
 #define MAX_OF_A_KIND 640
+#define MAX_GPUS      256
 
 /* Where kinds of pci nodes come from: prefix match, in this order (topo.cc kvDictPciClass). */
 static int class_kind(const char *class)
@@ -588,9 +591,11 @@ int pvn_topo_ngraph_build(struct pvn_topo_ntree *t, char *why, size_t why_len)
         snprintf(why, why_len, "out of memory");
         return -ENOMEM;
     }
-    if (t->n_gpus > MAX_OF_A_KIND || t->n_nets > MAX_OF_A_KIND || t->n_cpus > MAX_OF_A_KIND) {
-        snprintf(why, why_len, "%d GPUs, %d networks, %d NUMA nodes: NCCL holds %d of each",
-                 t->n_gpus, t->n_nets, t->n_cpus, MAX_OF_A_KIND);
+    if (t->n_gpus > MAX_GPUS || t->n_nets > MAX_OF_A_KIND || t->n_cpus > MAX_OF_A_KIND) {
+        snprintf(why, why_len,
+                 "%d GPUs, %d networks, %d NUMA nodes: NCCL holds %d of each (from 2.28 on more "
+                 "networks, up to %d)",
+                 t->n_gpus, t->n_nets, t->n_cpus, MAX_GPUS, MAX_OF_A_KIND);
         return -EINVAL;
     }
     return 0;

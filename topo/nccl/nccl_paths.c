@@ -304,31 +304,32 @@ static void use_c2c(struct pvn_topo_ntree *t, int gpu, int *list)
 }
 
 /* Whether another GPU with NVLink to this one stands so much better
- * to the net that its help pays. */
-static void use_pxn(struct pvn_topo_ntree *t, int gpu, int net, int relay)
+ * to the net that its help pays; true when the route changed. */
+static bool use_pxn(struct pvn_topo_ntree *t, int gpu, int net, int relay)
 {
     struct pvn_topo_nroute *mine = forward(t, gpu, net);
     if (relay < 0 || relay == gpu || !pvn_topo_ngraph_same_host(t, t->gpus[relay], t->gpus[gpu]))
-        return;
+        return false;
     const struct pvn_topo_nroute *theirs = pvn_topo_ntree_route(t, relay, net);
     const struct pvn_topo_npath_info *link = pvn_topo_ntree_gpu_gpu(t, relay, gpu);
     enum pvn_topo_npath limit = t->env.pxn_c2c ? PVN_TOPO_NPATH_P2C : PVN_TOPO_NPATH_PXB;
     if (theirs->type > limit || !gdr_allowed(t, relay, net, true) ||
         link->type > PVN_TOPO_NPATH_NVL ||
         !(theirs->bw > mine->bw || mine->type > PVN_TOPO_NPATH_PXN))
-        return;
+        return false;
     *mine = (struct pvn_topo_nroute){
         .type = PVN_TOPO_NPATH_PXN,
         .bw = lesser(pvn_topo_ntree_gpu_gpu(t, gpu, relay)->bw, theirs->bw),
         .via_gpu = relay};
+    return true;
 }
 
-static void use_detour(struct pvn_topo_ntree *t, int gpu, int net)
+static bool use_detour(struct pvn_topo_ntree *t, int gpu, int net)
 {
     int cpu = pvn_topo_ntree_gpu_local_cpu(t, gpu);
     if (cpu < 0 || pvn_topo_ntree_route(t, gpu, net)->type >= PVN_TOPO_NPATH_PHB ||
         gdr_allowed(t, gpu, net, false))
-        return;
+        return false;
     const struct pvn_topo_npath_info *up = pvn_topo_ntree_gpu_cpu(t, gpu, cpu);
     const struct pvn_topo_npath_info *down = pvn_topo_ntree_net_cpu(t, net, cpu);
     set_both(t, gpu, net,
@@ -336,6 +337,7 @@ static void use_detour(struct pvn_topo_ntree *t, int gpu, int net)
                                       .bw = lesser(up->bw, down->bw),
                                       .via_gpu = -1,
                                       .detour = true});
+    return true;
 }
 
 static int decide_routes(struct pvn_topo_ntree *t)
@@ -354,10 +356,14 @@ static int decide_routes(struct pvn_topo_ntree *t)
     for (int g = 0; g < t->n_gpus; g++)
         use_c2c(t, g, list);
     for (int n = 0; n < t->n_nets; n++) {
+        /* NCCL asks for the relay for each pair; the answer changes only with the routes. */
+        bool changed = true;
+        int relay = -1;
         for (int g = 0; g < t->n_gpus; g++) {
-            if (!t->env.pxn_disable)
-                use_pxn(t, g, n, local_gpu(t, n, list));
-            use_detour(t, g, n);
+            if (!t->env.pxn_disable && changed)
+                relay = local_gpu(t, n, list);
+            changed = !t->env.pxn_disable && use_pxn(t, g, n, relay);
+            changed |= use_detour(t, g, n);
         }
     }
     free(list);

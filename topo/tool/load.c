@@ -208,19 +208,36 @@ static int load_xml(struct tool *t, const struct pvn_topo_input *in)
     return TOOL_OK;
 }
 
+/* Indices in nets of equal numbers keep their order. */
+static int order_nets(struct tool *t)
+{
+    int n = t->tree->n_nets;
+    if (!(t->net_order = calloc((size_t)n + 1, sizeof(*t->net_order)))) {
+        tool_error("out of memory");
+        return TOOL_INPUT;
+    }
+    for (int i = 0; i < n; i++) {
+        int at = i;
+        for (; at > 0 && tool_net(t, t->net_order[at - 1])->net.dev > tool_net(t, i)->net.dev; at--)
+            t->net_order[at] = t->net_order[at - 1];
+        t->net_order[at] = i;
+    }
+    return TOOL_OK;
+}
+
 int tool_load(struct tool *t)
 {
     struct pvn_topo_input in;
     struct stat st;
+    int status;
     pvn_topo_nccl_env_load(&t->env, t->ignore_env ? NULL : from_environment, NULL);
     if (stat(t->root, &st) == 0 && S_ISDIR(st.st_mode))
-        return load_machine(t, NULL);
-    int status = tool_read(t, t->root, &in);
-    if (status != TOOL_OK)
-        return status;
-    status = in.kind == PVN_TOPO_INPUT_NCCL_XML ? load_xml(t, &in) : load_machine(t, &in);
-    pvn_topo_input_free(&in);
-    return status;
+        status = load_machine(t, NULL);
+    else if ((status = tool_read(t, t->root, &in)) == TOOL_OK) {
+        status = in.kind == PVN_TOPO_INPUT_NCCL_XML ? load_xml(t, &in) : load_machine(t, &in);
+        pvn_topo_input_free(&in);
+    }
+    return status == TOOL_OK ? order_nets(t) : status;
 }
 
 void tool_unload(struct tool *t)
@@ -231,6 +248,7 @@ void tool_unload(struct tool *t)
         pvn_topo_ntree_free(t->tree);
     pvn_topo_ndoc_free(t->doc);
     pvn_topo_ndoc_free(t->file);
+    free(t->net_order);
     pvn_topo_nics_free(&t->nics);
     pvn_topo_free(t->topo);
 }

@@ -16,17 +16,7 @@ static int count(const struct tool *t)
 /* Index in the tree's nets of a row behind the GPUs. */
 static int net_of(const struct tool *t, int row)
 {
-    int place = row - t->tree->n_gpus;
-    for (int n = 0; n < t->tree->n_nets; n++) {
-        int before = 0;
-        for (int m = 0; m < t->tree->n_nets; m++) {
-            int x = tool_net(t, m)->net.dev, y = tool_net(t, n)->net.dev;
-            before += x < y || (x == y && m < n);
-        }
-        if (before == place)
-            return n;
-    }
-    return place;
+    return t->net_order[row - t->tree->n_gpus];
 }
 
 static const char *label(const struct tool *t, int i, char *buf)

@@ -49,6 +49,7 @@ struct tool {
     struct pvn_topo_ndoc *doc;  /* of an XML root */
     struct pvn_topo_ntree *tree;
     struct pvn_topo_pairs *pairs;
+    int *net_order; /* indices of the tree's nets by the plugin's number */
     struct pvn_topo_nccl_env env;
 };
 
