@@ -69,7 +69,7 @@ void comm_publish(struct pvn_comm *c, uint64_t now)
     n->msgs = s->msgs;
     n->bytes = s->bytes;
     n->chunks = s->chunks;
-    n->stashed = s->stashed;
+    n->unexpected = s->stashed;
     n->lane_full = s->again;
     n->empty_polls = s->empty_polls;
     if (now >= c->lanes_ns)

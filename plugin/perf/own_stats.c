@@ -11,44 +11,6 @@
 
 #include "stats/stats_read.h"
 
-static const struct {
-    uint32_t bit;
-    const char *name;
-} transports[] = {{PVN_VIA_RDMA, "rdma"}, {PVN_VIA_TCP, "tcp"}, {PVN_VIA_OTHER, "other"}};
-
-enum { TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
-
-uint32_t pvn_via_of_lanes(const char *lanes)
-{
-    uint32_t via = 0;
-
-    /* Lanes are separated by "; ", and each begins with the name of its transport. */
-    while (*lanes) {
-        size_t len = strcspn(lanes, " ;"), i;
-
-        for (i = 0; i + 1 < TRANSPORTS; i++) {
-            if (strlen(transports[i].name) == len && strncmp(lanes, transports[i].name, len) == 0)
-                break;
-        }
-        via |= transports[i].bit;
-        lanes += strcspn(lanes, ";");
-        lanes += strspn(lanes, "; ");
-    }
-    return via;
-}
-
-const char *pvn_via_text(uint32_t via, char *out, size_t cap)
-{
-    size_t at = 0;
-
-    out[0] = '\0';
-    for (size_t i = 0; i < TRANSPORTS; i++) {
-        if ((via & transports[i].bit) && at < cap)
-            at += (size_t)snprintf(out + at, cap - at, "%s%s", at ? "+" : "", transports[i].name);
-    }
-    return out;
-}
-
 static void add_row(struct pvn_own_stats *out, const struct pvn_stat_row *r)
 {
     if (r->phase == PVN_STAT_LISTEN)
@@ -67,6 +29,18 @@ static void add_row(struct pvn_own_stats *out, const struct pvn_stat_row *r)
         snprintf(out->lanes, sizeof(out->lanes), "%.*s", PVN_LANES_TEXT - 1, r->lanes);
 }
 
+/* Of closed comms whose rows others have now. */
+static void add_total(struct pvn_own_stats *out, const struct pvn_stat_total *t)
+{
+    if (!(t->via & PVN_VIA_RDMA))
+        return;
+    out->doorbells.comms += t->comms;
+    out->doorbells.msgs += t->sender ? t->msgs : 0;
+    out->doorbells.send += t->doorbells_send;
+    out->doorbells.recv += t->doorbells_recv;
+    out->doorbells.empty += t->doorbells_empty;
+}
+
 static bool add_file(struct pvn_own_stats *out, const char *path)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -76,6 +50,8 @@ static bool add_file(struct pvn_own_stats *out, const char *path)
         return false;
     for (int i = 0; i < s.nrows; i++)
         add_row(out, &s.row[i]);
+    for (int i = 0; i < PVN_STAT_TOTALS; i++)
+        add_total(out, &s.head.total[i]);
     /* The sum of some comms only would be divided by the messages of those and look complete. */
     if (s.head.untracked)
         out->doorbells.comms = 0;

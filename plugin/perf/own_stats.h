@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "stats/stat_via.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,9 +25,6 @@ struct pvn_doorbells {
     uint64_t empty;      /* polls of an empty completion queue, where each is a doorbell */
 };
 
-/* Transports, as bits: one comm may have lanes of several. */
-enum { PVN_VIA_RDMA = 1, PVN_VIA_TCP = 2, PVN_VIA_OTHER = 4 };
-
 #define PVN_LANES_TEXT 160
 
 struct pvn_own_stats {
@@ -36,12 +35,6 @@ struct pvn_own_stats {
 
 /* Reads the files of this process. false, and *out all zero, when there is none. Any thread. */
 bool pvn_own_stats_read(struct pvn_own_stats *out);
-
-/* The transports of a description such as "rdma on p0, record mode; tcp on lo". */
-uint32_t pvn_via_of_lanes(const char *lanes);
-
-/* "rdma", "tcp", "rdma+tcp"; "" for 0. Returns out. */
-const char *pvn_via_text(uint32_t via, char *out, size_t cap);
 
 #ifdef __cplusplus
 }

@@ -19,9 +19,10 @@
 #define PVN_STAT_MAGIC "PVNSTAT" /* eight bytes with its end */
 
 enum {
-    PVN_STAT_VERSION = 1, /* goes up with every change below pvn_stat_ident */
+    PVN_STAT_VERSION = 2, /* goes up with every change below pvn_stat_ident */
     PVN_STAT_ROWS = 1024, /* comms and listeners of a process that have a row at once */
-    PVN_STAT_GROW = 32    /* rows by which the file grows */
+    PVN_STAT_GROW = 32,   /* rows by which the file grows */
+    PVN_STAT_TOTALS = 16  /* kinds of comms whose sums outlive their rows */
 };
 
 enum pvn_stat_phase {
@@ -44,6 +45,16 @@ struct pvn_stat_ident {
     char host[64];
 };
 
+/* Sums over closed comms whose rows were given to others: of one device, direction and set of
+ * transports. The last entry takes what finds no place, with the device "others". */
+struct pvn_stat_total {
+    char device[64]; /* "": this entry and those behind it are not used */
+    uint32_t sender;
+    uint32_t via; /* PVN_VIA_ bits (stat_via.h) */
+    uint64_t comms, msgs, bytes, chunks, unexpected, lane_full, empty_polls;
+    uint64_t doorbells_send, doorbells_recv, doorbells_empty, retransmits;
+};
+
 struct pvn_stat_head {
     struct pvn_stat_ident id;
     uint64_t mono_ns, real_ns; /* when the file was made, on both clocks */
@@ -55,25 +66,27 @@ struct pvn_stat_head {
     uint32_t untracked;        /* comms that found no row */
     uint32_t abi;              /* version of NCCL's interface that began */
     uint32_t unused;
-    char plugin[32];    /* the plugin's version */
-    char command[16];   /* the process's name */
-    char rank[16];      /* "" where no launcher says it */
-    char rank_from[32]; /* the variable that does */
+    char plugin[32];     /* the plugin's version */
+    char command[16];    /* the process's name */
+    char rank[16];       /* "" where no launcher says it */
+    char rank_from[32];  /* the variable that does */
+    uint64_t totals_seq; /* odd while a row's numbers move into the totals */
+    struct pvn_stat_total total[PVN_STAT_TOTALS];
 };
 
 /* What pvn_stat_counts.known says of counters that not every lane has. */
 enum { PVN_STAT_KNOWS_DOORBELLS = 1, PVN_STAT_KNOWS_RETRANSMITS = 2 };
 
 struct pvn_stat_counts {
-    uint64_t look_ns;   /* when NCCL's calls last led here: the numbers are of then */
-    uint64_t moved_ns;  /* when bytes last moved */
-    uint64_t stuck_ns;  /* since when nothing moves though requests are open; 0: that is not so */
-    uint64_t open;      /* requests */
-    uint64_t msgs;      /* completed */
-    uint64_t bytes;     /* of those */
-    uint64_t chunks;    /* posted (sender) or arrived (receiver) */
-    uint64_t stashed;   /* messages that came before a buffer with their tag */
-    uint64_t lane_full; /* posts that a lane had no room for */
+    uint64_t look_ns;    /* when NCCL's calls last led here: the numbers are of then */
+    uint64_t moved_ns;   /* when bytes last moved */
+    uint64_t stuck_ns;   /* since when nothing moves though requests are open; 0: that is not so */
+    uint64_t open;       /* requests */
+    uint64_t msgs;       /* completed */
+    uint64_t bytes;      /* of those */
+    uint64_t chunks;     /* posted (sender) or arrived (receiver) */
+    uint64_t unexpected; /* messages that came before a buffer with their tag */
+    uint64_t lane_full;  /* posts that a lane had no room for */
     uint64_t empty_polls;
     uint64_t known;
     uint64_t doorbells_send, doorbells_recv, doorbells_empty; /* doorbells by what rang them */

@@ -21,6 +21,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "stats/stat_via.h"
 #include "stats/stats_dir.h"
 #include "base/version.h"
 
@@ -28,7 +29,7 @@
 #define MAP_BYTES                                                                                  \
     (sizeof(struct pvn_stat_head) + (size_t)PVN_STAT_ROWS * sizeof(struct pvn_stat_row))
 
-_Static_assert(sizeof(struct pvn_stat_ident) == 152 && sizeof(struct pvn_stat_head) == 304 &&
+_Static_assert(sizeof(struct pvn_stat_ident) == 152 && sizeof(struct pvn_stat_head) == 2872 &&
                    sizeof(struct pvn_stat_row) == 1424,
                "another layout is another PVN_STAT_VERSION");
 
@@ -70,8 +71,9 @@ static void put64(uint64_t *at, uint64_t v)
 
 static void name_rank(struct pvn_stat_head *h)
 {
-    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
+    /* The nearest launcher first: pvn-perf --ranks may itself run under another one. */
+    static const char *const names[] = {"PVN_PERF_RANK", "RANK",     "OMPI_COMM_WORLD_RANK",
+                                        "PMIX_RANK",     "PMI_RANK", "SLURM_PROCID"};
     size_t i;
 
     for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -283,6 +285,49 @@ static int ended_or_new(bool failed_too)
     return best;
 }
 
+/* The entry for comms of this kind; the last one is for all that find none. */
+static struct pvn_stat_total *total_for(const struct pvn_stat_row *r, uint32_t via)
+{
+    struct pvn_stat_total *t = file.head->total, *last = &t[PVN_STAT_TOTALS - 1];
+
+    for (; t < last; t++) {
+        if (t->device[0] && (t->sender != r->sender || t->via != via ||
+                             strncmp(t->device, r->device, sizeof(t->device)) != 0))
+            continue;
+        if (!t->device[0])
+            snprintf(t->device, sizeof(t->device), "%s", r->device[0] ? r->device : "?");
+        t->sender = r->sender;
+        t->via = via;
+        return t;
+    }
+    snprintf(last->device, sizeof(last->device), "others");
+    return last;
+}
+
+/* Before a closed comm's row is used again. A reader that meets an odd number starts over. */
+static void keep_numbers(struct pvn_stat_row *r)
+{
+    struct pvn_stat_total *t = total_for(r, pvn_via_of_lanes(r->lanes));
+    const struct pvn_stat_counts *n = &r->n;
+
+    put64(&file.head->totals_seq, file.head->totals_seq + 1);
+    put64(&t->comms, t->comms + 1);
+    put64(&t->msgs, t->msgs + n->msgs);
+    put64(&t->bytes, t->bytes + n->bytes);
+    put64(&t->chunks, t->chunks + n->chunks);
+    put64(&t->unexpected, t->unexpected + n->unexpected);
+    put64(&t->lane_full, t->lane_full + n->lane_full);
+    put64(&t->empty_polls, t->empty_polls + n->empty_polls);
+    put64(&t->doorbells_send, t->doorbells_send + n->doorbells_send);
+    put64(&t->doorbells_recv, t->doorbells_recv + n->doorbells_recv);
+    put64(&t->doorbells_empty, t->doorbells_empty + n->doorbells_empty);
+    put64(&t->retransmits, t->retransmits + n->retransmits);
+    put64(&r->seq, r->seq + 1);
+    put64(&r->id, 0);
+    put64(&r->seq, r->seq + 1);
+    put64(&file.head->totals_seq, file.head->totals_seq + 1);
+}
+
 static int find_row(void)
 {
     int i = ended_or_new(false);
@@ -333,6 +378,8 @@ struct pvn_stat *pvn_stat_new(enum pvn_stat_phase phase, bool sender, const char
     s->epoch = pvn_fork_epoch();
     s->index = i;
     s->row = &file.rows[i];
+    if (s->row->id)
+        keep_numbers(s->row);
     s->now.id = file.head->comms + 1;
     s->now.phase = phase;
     s->now.sender = sender;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,8 +131,38 @@ static int read_head(int fd, struct pvn_stats *out, struct pvn_err *err)
     CLEAN(h->command);
     CLEAN(h->rank);
     CLEAN(h->rank_from);
+    for (int i = 0; i < PVN_STAT_TOTALS; i++)
+        CLEAN(h->total[i].device);
     out->now_ns = now_of(h);
     return 0;
+}
+
+/* Whether a closed comm's numbers have not moved from its row into the totals meanwhile; those of a
+ * process that does not run any more will not. */
+static bool totals_fit(int fd, const struct pvn_stats *s)
+{
+    uint64_t now;
+
+    if (s->life != PVN_STATS_ALIVE)
+        return true;
+    return s->head.totals_seq % 2 == 0 &&
+           get(fd, &now, sizeof(now), offsetof(struct pvn_stat_head, totals_seq)) &&
+           now == s->head.totals_seq;
+}
+
+static int read_all(int fd, struct pvn_stats *out, struct pvn_err *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < TRIES; i++) {
+        pvn_stats_free(out);
+        rc = read_head(fd, out, err);
+        if (rc == 0)
+            rc = read_rows(fd, out, err);
+        if (rc || totals_fit(fd, out))
+            break;
+    }
+    return rc;
 }
 
 int pvn_stats_read(const char *path, struct pvn_stats *out, struct pvn_err *err)
@@ -146,9 +177,7 @@ int pvn_stats_read(const char *path, struct pvn_stats *out, struct pvn_err *err)
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         rc = pvn_err_set(err, -EBADMSG, "not a regular file");
     else
-        rc = read_head(fd, out, err);
-    if (rc == 0)
-        rc = read_rows(fd, out, err);
+        rc = read_all(fd, out, err);
     close(fd);
     if (rc)
         pvn_stats_free(out);

@@ -16,6 +16,7 @@
 #include <set>
 #include <spawn.h>
 #include <sstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace nccl;
@@ -209,7 +210,7 @@ TEST_F(Stat, AStoppedRankIsNamedByTheOther)
         EXPECT_NE(std::string::npos, c.text("text").find("peer")) << c.text("text");
         EXPECT_GT(c.number("requests_open"), 0);
         EXPECT_GT(c.number("moved_s_ago"), 0.5);
-        EXPECT_LT(c.number("asked_s_ago"), c.number("moved_s_ago")) << "NCCL goes on asking";
+        EXPECT_LT(c.number("last_call_s_ago"), c.number("moved_s_ago")) << "NCCL goes on asking";
         for (auto &x : comms())
             if (x.pid() == stopped) {
                 EXPECT_EQ("stopped", x.of_process("state"));
@@ -238,7 +239,7 @@ TEST_F(Stat, PrometheusGrammar)
         Flow f = plain(p, {5, 100000});
         EXPECT_TRUE(f.run());
         wait_for(carries);
-        Result r = tool("--prom stat");
+        Result r = tool("--prom --per-comm stat");
         EXPECT_EQ(0, r.status) << r.err;
         std::istringstream lines(r.out);
         std::string line, family;
@@ -260,9 +261,98 @@ TEST_F(Stat, PrometheusGrammar)
             EXPECT_TRUE(series.insert(m[1]).second) << "twice: " << line;
         }
         EXPECT_NE(std::string::npos, r.out.find("rank=\"odd\\\"\\\\rank?\"")) << r.out;
+        EXPECT_TRUE(families.count("nccl_pvrdma_comm_bytes_total"));
+        EXPECT_EQ(std::string::npos, r.out.find("127.0.0.1")) << "no addresses, no ports in labels";
+        EXPECT_FALSE(std::regex_search(r.out, std::regex("peer=\"[^\"]*(:[0-9]|pid)"))) << r.out;
+        EXPECT_EQ(std::string::npos, tool("--prom stat").out.find("comm=\"")) << "only on request";
         EXPECT_TRUE(families.count("nccl_pvrdma_stalled_seconds"));
         EXPECT_GT(series.size(), 40u);
     }
+}
+
+// A counter of a device outlives its comms, so that a rate over an hour is one.
+TEST_F(Stat, PrometheusTotalsOutliveComms)
+{
+    std::regex bytes("nccl_pvrdma_bytes_total\\{[^}]*direction=\"send\",device=\"lo\","
+                     "transport=\"tcp\"\\} ([0-9]+)");
+    Net n(12);
+    for (int i = 1; i <= 2; i++) {
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        Flow f = plain(p, {5, 100000});
+        EXPECT_TRUE(f.run());
+        p.close();
+        std::string out = tool("--prom stat").out;
+        std::smatch m;
+        ASSERT_TRUE(std::regex_search(out, m, bytes)) << out;
+        EXPECT_EQ(std::to_string(100005 * i), m[1]);
+        EXPECT_NE(std::string::npos, out.find("nccl_pvrdma_stalled_seconds{")) << out;
+    }
+}
+
+TEST_F(Stat, RanksOfPerfHaveTheirNumber)
+{
+    start_perf();
+    std::set<std::string> ranks;
+    EXPECT_TRUE(eventually([&] {
+        for (auto &c : comms())
+            ranks.insert(c.of_process("rank") + " from " + c.of_process("rank_from"));
+        return ranks.size() == 2;
+    }));
+    EXPECT_EQ((std::set<std::string>{"0 from PVN_PERF_RANK", "1 from PVN_PERF_RANK"}), ranks);
+    Result r = tool("stat");
+    EXPECT_NE(std::string::npos, r.out.find("rank 1, pvn-perf pid")) << r.out;
+    EXPECT_TRUE(std::regex_search(
+        r.out,
+        std::regex("comm +dir +via +device +state +messages +bytes +open +moved +last call")))
+        << r.out;
+    EXPECT_TRUE(std::regex_search(r.out, std::regex("send +tcp +lo"))) << r.out;
+}
+
+// Ten connections that wait for the same are one remark that names them.
+TEST_F(Stat, EqualReasonsAreOneRemark)
+{
+    Net n(12);
+    std::vector<void *> listeners;
+    for (int i = 0; i < 10; i++) {
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        void *lc = nullptr, *rc = nullptr;
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, &rc));
+        listeners.push_back(lc);
+    }
+    Result r = tool("stat");
+    const std::string reason = "waiting for a peer to connect to";
+    size_t at = r.out.find(reason);
+    ASSERT_NE(std::string::npos, at) << r.out;
+    EXPECT_EQ(std::string::npos, r.out.find(reason, at + 1)) << r.out;
+    EXPECT_TRUE(std::regex_search(
+        r.out, std::regex("\\(also comm 2, 3, 4, 5, 6, 7\\s+and\\s+3\\s+more\\)")))
+        << r.out;
+    for (void *lc : listeners)
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+}
+
+TEST_F(Stat, OtherUsersDirectoriesAreNamed)
+{
+    const uid_t me = 48111, other = 48112;
+    std::string mine = "/dev/shm/nccl-net-pvrdma-" + std::to_string(me),
+                theirs = "/dev/shm/nccl-net-pvrdma-" + std::to_string(other);
+    if (geteuid() != 0)
+        GTEST_SKIP() << "root is needed to be two other users";
+    mkdir(theirs.c_str(), 0700);
+    ASSERT_EQ(0, chown(theirs.c_str(), other, other));
+    std::string cmd = "cd / && env -u NCCL_PVRDMA_STATS_DIR setpriv --reuid " + std::to_string(me) +
+                      " --clear-groups " PVN_BUILDDIR "/topo/pvn-topo stat >" + dir + "/out 2>&1";
+    int rc = system(cmd.c_str());
+    std::string out = read_file(dir + "/out");
+    rmdir(theirs.c_str());
+    if (out.find("ermission denied") != std::string::npos)
+        GTEST_SKIP() << "the build tree is not for other users: " << out;
+    EXPECT_EQ(0, rc) << out;
+    EXPECT_NE(std::string::npos, out.find(theirs + " is of user 48112: only that user and root"))
+        << out;
+    EXPECT_NE(std::string::npos, out.find("no process of this user has used the plugin")) << out;
 }
 
 TEST_F(Stat, ConnectionsThatDoNotComeUp)
@@ -327,6 +417,7 @@ TEST_F(Stat, WrongUsage)
     EXPECT_EQ(2, tool("--prom --json stat").status);
     EXPECT_EQ(2, tool("--clean stat 1").status);
     EXPECT_EQ(2, tool("--prom pairs").status);
+    EXPECT_EQ(2, tool("--per-comm stat").status);
     Result r = tool("stat /nonexistent");
     EXPECT_EQ(3, r.status);
     EXPECT_NE(std::string::npos, r.err.find("/nonexistent: ")) << r.err;

@@ -30,6 +30,7 @@ extern "C" {
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "stats/stat_via.h"
 #include "stats/stats.h"
 #include "stats/stats_read.h"
 }
@@ -281,6 +282,68 @@ TEST_F(Stats, MoreCommsThanRows)
             pvn_stat_end(all[i]);
 }
 
+// Rows are used again, what was counted in them stays: no counter ever falls.
+TEST_F(Stats, NumbersOutliveTheirRows)
+{
+    pvn_stats_open(12);
+    const int comms = 2 * PVN_STAT_ROWS + 100;
+    for (int i = 0; i < comms; i++) {
+        pvn_stat *s = pvn_stat_new(PVN_STAT_UP, i % 2 == 0, i % 3 ? "eth0" : "p0");
+        ASSERT_NE(nullptr, s);
+        pvn_stat_lanes(s, i % 3 ? "tcp on eth0, 2 streams" : "rdma on p0; tcp on eth0");
+        pvn_stat_counts n = {};
+        n.msgs = 3;
+        n.bytes = 1000;
+        n.doorbells_send = i % 3 ? 0 : 2;
+        pvn_stat_put(s, &n, "");
+        pvn_stat_end(s);
+    }
+    Read r(pvn_stats_path());
+    ASSERT_EQ(0, r.rc);
+    uint64_t msgs = 0, bytes = 0, doorbells = 0, outlived = 0;
+    int kinds = 0;
+    for (int i = 0; i < r.s.nrows; i++) {
+        msgs += r.s.row[i].n.msgs;
+        bytes += r.s.row[i].n.bytes;
+        doorbells += r.s.row[i].n.doorbells_send;
+    }
+    for (const pvn_stat_total &t : r.s.head.total) {
+        kinds += t.device[0] != '\0';
+        outlived += t.comms;
+        msgs += t.msgs;
+        bytes += t.bytes;
+        doorbells += t.doorbells_send;
+        EXPECT_EQ(strcmp(t.device, "p0") == 0, (t.via & PVN_VIA_RDMA) != 0) << t.device;
+    }
+    EXPECT_EQ(4, kinds) << "two devices, two directions";
+    EXPECT_EQ(static_cast<uint64_t>(comms - r.s.nrows), outlived);
+    EXPECT_GT(outlived, 0u);
+    EXPECT_EQ(3u * comms, msgs);
+    EXPECT_EQ(1000u * comms, bytes);
+    EXPECT_EQ(2u * ((comms + 2) / 3), doorbells);
+    EXPECT_EQ(0u, r.s.head.totals_seq % 2);
+}
+
+// More kinds of comms than there are entries share the last one.
+TEST_F(Stats, TotalsOfTooManyDevices)
+{
+    pvn_stats_open(12);
+    for (int i = 0; i < 20 * PVN_STAT_GROW; i++) {
+        pvn_stat *s = pvn_stat_new(PVN_STAT_UP, true, ("dev" + std::to_string(i)).c_str());
+        pvn_stat_counts n = {};
+        n.msgs = 1;
+        pvn_stat_put(s, &n, "");
+        pvn_stat_end(s);
+    }
+    Read r(pvn_stats_path());
+    ASSERT_EQ(0, r.rc);
+    uint64_t msgs = static_cast<uint64_t>(r.s.nrows);
+    for (const pvn_stat_total &t : r.s.head.total)
+        msgs += t.msgs;
+    EXPECT_EQ(20u * PVN_STAT_GROW, msgs);
+    EXPECT_STREQ("others", r.s.head.total[PVN_STAT_TOTALS - 1].device);
+}
+
 TEST_F(Stats, AFileThatWasRemovedCostsRowsOnly)
 {
     pvn_stats_open(12);
@@ -359,7 +422,7 @@ TEST_F(Stats, DamagedFiles)
     };
     EXPECT_EQ(0, code(0, ""));
     EXPECT_EQ(-EBADMSG, code(0, "X"));
-    EXPECT_EQ(-EPROTONOSUPPORT, code(8, "\x02"));
+    EXPECT_EQ(-EPROTONOSUPPORT, code(8, "\x03"));
     EXPECT_EQ(-EBADMSG, code(12, "\x01")) << "bytes of the header";
     EXPECT_EQ(-EBADMSG, code(16, "\x01")) << "bytes of a row";
     EXPECT_EQ(-EBADMSG, code(offsetof(pvn_stat_head, rows), "\xff\xff\xff\xff"));
@@ -372,10 +435,10 @@ TEST_F(Stats, DamagedFiles)
     spill(path, image);
     {
         std::string copy = image;
-        copy[8] = 2;
+        copy[8] = 3;
         spill(path, copy);
         Read r(path);
-        EXPECT_NE(nullptr, strstr(r.err.reason[0], "version 2")) << r.err.reason[0];
+        EXPECT_NE(nullptr, strstr(r.err.reason[0], "version 3")) << r.err.reason[0];
         EXPECT_EQ(PVN_STATS_DEAD, r.s.life) << "whose it is can still be told";
     }
     // Texts without an end, or with what a terminal would obey.
@@ -393,7 +456,7 @@ TEST_F(Stats, DamagedFiles)
     for (int i = 0; i < 500; i++) {
         std::string copy = image;
         for (int k = 0; k < 30; k++)
-            copy[rng() % (i % 2 ? copy.size() : 2000)] = static_cast<char>(rng());
+            copy[rng() % (i % 2 ? copy.size() : 4000)] = static_cast<char>(rng());
         if (i % 3 == 0)
             memcpy(copy.data(), image.data(), 32); // else hardly one is read beyond that
         spill(path, copy);

@@ -55,6 +55,7 @@ static void usage(FILE *out)
           "  --all              dump: every PCI function, not only those near GPUs and NICs;\n"
           "                     stat: comms that are closed, and lanes\n"
           "  --prom             stat: as metrics for Prometheus\n"
+          "  --per-comm         stat --prom: series for each connection, too\n"
           "  --clean            stat: remove the files of dead processes\n"
           "  -o, --output FILE  write there\n"
           "  --color WHEN       auto, always, never\n"
@@ -86,6 +87,7 @@ enum {
     OPT_NO_NAMES,
     OPT_KEEP,
     OPT_PROM,
+    OPT_PER_COMM,
     OPT_CLEAN,
 };
 
@@ -110,6 +112,7 @@ static const struct option options[] = {
     {"no-names", no_argument, NULL, OPT_NO_NAMES},
     {"keep-addresses", no_argument, NULL, OPT_KEEP},
     {"prom", no_argument, NULL, OPT_PROM},
+    {"per-comm", no_argument, NULL, OPT_PER_COMM},
     {"clean", no_argument, NULL, OPT_CLEAN},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
@@ -190,6 +193,9 @@ static int set_option(struct tool *t, int option, int *color)
     case OPT_PROM:
         t->prom = true;
         break;
+    case OPT_PER_COMM:
+        t->per_comm = true;
+        break;
     case OPT_CLEAN:
         t->clean = true;
         break;
@@ -248,8 +254,8 @@ static int run_command(struct tool *t, int argc, char **argv)
                        argv[0]);
             return TOOL_USAGE;
         }
-        if ((t->prom || t->clean) && commands[i].run != cmd_stat) {
-            tool_error("--prom and --clean are for stat, not for %s", argv[0]);
+        if ((t->prom || t->per_comm || t->clean) && commands[i].run != cmd_stat) {
+            tool_error("--prom, --per-comm and --clean are for stat, not for %s", argv[0]);
             return TOOL_USAGE;
         }
         return commands[i].run(t, argc - 1, argv + 1);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -240,12 +241,34 @@ static int show(const struct tool *t, const struct stat_list *list)
     return list->unread ? TOOL_INPUT : status;
 }
 
+/* The default directories of other users, which this one may not read. */
+static void say_others(const struct tool *t)
+{
+    glob_t all = {0};
+    glob(PVN_STATS_DEFAULT_DIR "*", 0, NULL, &all);
+    for (size_t i = 0; i < all.gl_pathc; i++) {
+        const char *dir = all.gl_pathv[i];
+        const struct passwd *owner;
+        struct stat st;
+        if (lstat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid == geteuid())
+            continue;
+        owner = getpwuid(st.st_uid);
+        fprintf(t->out, "%s is of user %s%s%u%s: only that user and root can read it\n", dir,
+                owner ? owner->pw_name : "", owner ? " (" : "", (unsigned)st.st_uid,
+                owner ? ")" : "");
+    }
+    globfree(&all);
+}
+
 static void say_nothing_there(const struct tool *t, const glob_t *dirs)
 {
     fputs("no statistics files", t->out);
     for (size_t i = 0; i < dirs->gl_pathc; i++)
         fprintf(t->out, "%s%s", i ? ", " : " in ", dirs->gl_pathv[i]);
-    fputs(": nobody has used the plugin, or all have finished well\n", t->out);
+    fprintf(t->out, ": no process of %s has used the plugin, or all have finished well\n",
+            geteuid() == 0 ? "any user" : "this user");
+    if (geteuid() != 0)
+        say_others(t);
 }
 
 int cmd_stat(struct tool *t, int argc, char **argv)
@@ -254,6 +277,10 @@ int cmd_stat(struct tool *t, int argc, char **argv)
     int status;
     if ((t->clean && (argc > 0 || t->json || t->prom)) || (t->json && t->prom)) {
         tool_error("stat takes one of --json, --prom and --clean; --clean takes no arguments");
+        return TOOL_USAGE;
+    }
+    if (t->per_comm && !t->prom) {
+        tool_error("--per-comm has no effect without --prom");
         return TOOL_USAGE;
     }
     glob_t dirs = directories();

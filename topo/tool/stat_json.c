@@ -28,7 +28,7 @@ static void put_counts(json_t *o, const struct pvn_stat_counts *n)
     json_object_set_new(o, "bytes", number(n->bytes));
     json_object_set_new(o, "chunks", number(n->chunks));
     json_object_set_new(o, "requests_open", number(n->open));
-    json_object_set_new(o, "stashed", number(n->stashed));
+    json_object_set_new(o, "unexpected", number(n->unexpected));
     json_object_set_new(o, "lane_full", number(n->lane_full));
     json_object_set_new(o, "empty_polls", number(n->empty_polls));
     if (counted) {
@@ -64,10 +64,10 @@ static json_t *comm(const struct pvn_stats *f, const struct pvn_stat_row *r)
     json_object_set_new(o, "born_s_ago", age(f, r->born_ns));
     json_object_set_new(o, "in_state_s", age(f, r->state_ns));
     json_object_set_new(o, "moved_s_ago", age(f, r->n.moved_ns));
-    json_object_set_new(o, "asked_s_ago", age(f, r->n.look_ns));
+    json_object_set_new(o, "last_call_s_ago", age(f, r->n.look_ns));
     json_object_set_new(o, "stalled_s",
                         stat_stalled(f, r) > 0 ? json_real(stat_stalled(f, r)) : json_null());
-    json_object_set_new(o, "torn", json_boolean(r->seq != 0));
+    json_object_set_new(o, "partial", json_boolean(r->seq != 0));
     put_counts(o, &r->n);
     return o;
 }

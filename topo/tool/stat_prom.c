@@ -1,8 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat in Prometheus's text exposition format, version 0.0.4: all samples of a metric
- * behind its HELP and TYPE. Comms of dead processes are left out, so that their series end. */
+ * behind its HELP and TYPE. Counters are sums over a process's comms, open and closed, for each
+ * device, direction and set of transports; series of single comms have to be requested. Those of
+ * dead processes are left out, so that their series end. */
 #include "topo/tool/stat.h"
+
+#include <string.h>
+
+#include "plugin/stats/stat_via.h"
 
 #define PREFIX "nccl_pvrdma_"
 
@@ -29,15 +35,32 @@ static void process_labels(FILE *out, const struct pvn_stats *f)
     label(out, "rank", f->head.rank);
 }
 
+/* The peer without its port and pid: those change with every connection, and each value of a label
+ * is a series that Prometheus keeps. */
+static void peer_label(FILE *out, const struct pvn_stat_row *r)
+{
+    char peer[sizeof(r->peer_addr) + 1];
+    char *colon;
+
+    if (r->peer_host[0]) {
+        label(out, "peer", r->peer_host);
+        return;
+    }
+    snprintf(peer, sizeof(peer), "%s", r->peer_addr);
+    colon = strrchr(peer, ':');
+    if (colon)
+        *colon = '\0';
+    label(out, "peer", peer);
+}
+
 static void comm_labels(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r)
 {
-    char peer[240];
     process_labels(out, f);
     fprintf(out, ",comm=\"%llu\",direction=\"%s\",", (unsigned long long)r->id,
             r->sender ? "send" : "recv");
     label(out, "device", r->device);
     fputc(',', out);
-    label(out, "peer", stat_peer(r, peer, sizeof(peer)));
+    peer_label(out, r);
 }
 
 static void heading(FILE *out, const char *name, const char *type, const char *help)
@@ -80,34 +103,143 @@ static const struct {
 };
 
 static const struct {
-    const char *name, *type, *help;
+    const char *name, *help;
     size_t offset; /* in struct pvn_stat_counts */
+    size_t total;  /* in struct pvn_stat_total */
     uint64_t known;
     const char *label; /* another one, whole, or "" */
-} of_comm[] = {
-#define AT(f) offsetof(struct pvn_stat_counts, f)
-    {"messages_total", "counter", "Messages completed.", AT(msgs), 0, ""},
-    {"bytes_total", "counter", "Bytes of completed messages.", AT(bytes), 0, ""},
-    {"chunks_total", "counter", "Pieces of messages posted or arrived.", AT(chunks), 0, ""},
-    {"requests_open", "gauge", "Requests that were open at the last look.", AT(open), 0, ""},
-    {"stashed_total", "counter", "Messages that came before a buffer with their tag.", AT(stashed),
-     0, ""},
-    {"lane_full_total", "counter", "Posts that a lane had no room for.", AT(lane_full), 0, ""},
-    {"empty_polls_total", "counter", "Polls of a lane that gave nothing.", AT(empty_polls), 0, ""},
-    {"doorbells_total", "counter", "Doorbells of an RDMA adapter, by what rang them.",
-     AT(doorbells_send), PVN_STAT_KNOWS_DOORBELLS, ",by=\"send\""},
-    {"doorbells_total", "counter", NULL, AT(doorbells_recv), PVN_STAT_KNOWS_DOORBELLS, ",by=\"recv\""},
-    {"doorbells_total", "counter", NULL, AT(doorbells_empty), PVN_STAT_KNOWS_DOORBELLS,
-     ",by=\"empty_poll\""},
-    {"tcp_retransmits_total", "counter", "TCP segments sent again.", AT(retransmits),
+} counters[] = {
+#define AT(f) offsetof(struct pvn_stat_counts, f), offsetof(struct pvn_stat_total, f)
+    {"messages_total", "Messages completed.", AT(msgs), 0, ""},
+    {"bytes_total", "Bytes of completed messages.", AT(bytes), 0, ""},
+    {"chunks_total", "Pieces of messages posted or arrived.", AT(chunks), 0, ""},
+    {"unexpected_total", "Messages that came before a buffer with their tag.", AT(unexpected), 0,
+     ""},
+    {"lane_full_total", "Posts that a lane had no room for.", AT(lane_full), 0, ""},
+    {"empty_polls_total", "Polls of a lane that gave nothing.", AT(empty_polls), 0, ""},
+    {"doorbells_total", "Doorbells of an RDMA adapter, by what rang them.", AT(doorbells_send),
+     PVN_STAT_KNOWS_DOORBELLS, ",by=\"send\""},
+    {"doorbells_total", NULL, AT(doorbells_recv), PVN_STAT_KNOWS_DOORBELLS, ",by=\"recv\""},
+    {"doorbells_total", NULL, AT(doorbells_empty), PVN_STAT_KNOWS_DOORBELLS, ",by=\"empty_poll\""},
+    {"tcp_retransmits_total", "TCP segments sent again.", AT(retransmits),
      PVN_STAT_KNOWS_RETRANSMITS, ""},
 #undef AT
 };
 
-static bool shown(const struct pvn_stats *f, const struct pvn_stat_row *r)
+enum { COUNTERS = sizeof(counters) / sizeof(counters[0]) };
+
+/* ---- sums of a process over comms of one device, direction and set of transports ---- */
+
+struct sums {
+    const char *device;
+    uint32_t sender, via;
+    uint64_t known;
+    uint64_t value[COUNTERS];
+    uint64_t open, up;
+    double stalled; /* the longest */
+};
+
+enum { KINDS = 64 };
+
+static struct sums *sums_for(struct sums *all, int *n, const char *device, uint32_t sender,
+                             uint32_t via)
 {
-    return f->life != PVN_STATS_DEAD && stat_is_comm(r) && r->ended_ns == 0;
+    for (int i = 0; i < *n; i++) {
+        if (all[i].sender == sender && all[i].via == via && strcmp(all[i].device, device) == 0)
+            return &all[i];
+    }
+    if (*n == KINDS)
+        return NULL; /* more devices than a machine has */
+    all[*n] = (struct sums){.device = device, .sender = sender, .via = via};
+    return &all[(*n)++];
 }
+
+/* Comms that are open, comms that are closed, and those whose rows others have now. */
+static int sum_up(const struct pvn_stats *f, struct sums *all)
+{
+    int n = 0;
+    for (int i = 0; i < f->nrows; i++) {
+        const struct pvn_stat_row *r = &f->row[i];
+        /* Without lanes it is not up yet and has carried nothing. */
+        uint32_t via = pvn_via_of_lanes(r->lanes);
+        struct sums *s =
+            stat_is_comm(r) && via ? sums_for(all, &n, r->device, r->sender, via) : NULL;
+        if (!s)
+            continue;
+        s->known |= r->n.known;
+        for (int m = 0; m < COUNTERS; m++)
+            s->value[m] += *(const uint64_t *)((const char *)&r->n + counters[m].offset);
+        if (r->ended_ns)
+            continue;
+        s->open += r->n.open;
+        s->up += r->phase == PVN_STAT_UP;
+        if (stat_stalled(f, r) > s->stalled)
+            s->stalled = stat_stalled(f, r);
+    }
+    for (int i = 0; i < PVN_STAT_TOTALS && f->head.total[i].device[0]; i++) {
+        const struct pvn_stat_total *t = &f->head.total[i];
+        struct sums *s = sums_for(all, &n, t->device, t->sender, t->via);
+        if (!s)
+            continue;
+        s->known |= (t->via & PVN_VIA_RDMA ? PVN_STAT_KNOWS_DOORBELLS : 0) |
+                    (t->via & PVN_VIA_TCP ? PVN_STAT_KNOWS_RETRANSMITS : 0);
+        for (int m = 0; m < COUNTERS; m++)
+            s->value[m] += *(const uint64_t *)((const char *)t + counters[m].total);
+    }
+    return n;
+}
+
+static void sum_labels(FILE *out, const struct pvn_stats *f, const struct sums *s)
+{
+    char via[24];
+    process_labels(out, f);
+    fprintf(out, ",direction=\"%s\",", s->sender ? "send" : "recv");
+    label(out, "device", s->device);
+    fputc(',', out);
+    label(out, "transport", pvn_via_text(s->via, via, sizeof(via)));
+}
+
+/* The m-th counter of all processes; behind the counters come what is now. */
+static void put_sums(FILE *out, const struct stat_list *list, int m, const char *name)
+{
+    for (int i = 0; i < list->n; i++) {
+        struct sums all[KINDS];
+        int n = list->file[i].life == PVN_STATS_DEAD ? 0 : sum_up(&list->file[i], all);
+        for (int k = 0; k < n; k++) {
+            if (m < COUNTERS && (all[k].known & counters[m].known) != counters[m].known)
+                continue;
+            fprintf(out, PREFIX "%s{", name);
+            sum_labels(out, &list->file[i], &all[k]);
+            if (m < COUNTERS)
+                fprintf(out, "%s} %llu\n", counters[m].label, (unsigned long long)all[k].value[m]);
+            else if (m == COUNTERS)
+                fprintf(out, "} %llu\n", (unsigned long long)all[k].open);
+            else if (m == COUNTERS + 1)
+                fprintf(out, "} %llu\n", (unsigned long long)all[k].up);
+            else
+                fprintf(out, "} %.3f\n", all[k].stalled);
+        }
+    }
+}
+
+static void sum_metrics(FILE *out, const struct stat_list *list)
+{
+    for (int m = 0; m < COUNTERS; m++) {
+        if (counters[m].help)
+            heading(out, counters[m].name, "counter", counters[m].help);
+        put_sums(out, list, m, counters[m].name);
+    }
+    heading(out, "requests_open", "gauge", "Requests that were open at the last look.");
+    put_sums(out, list, COUNTERS, "requests_open");
+    heading(out, "comms_up", "gauge", "Connections that are up.");
+    put_sums(out, list, COUNTERS + 1, "comms_up");
+    heading(out, "stalled_seconds", "gauge",
+            "For how long nothing has moved on the connection that waits longest, though requests "
+            "are open; 0: all move.");
+    put_sums(out, list, COUNTERS + 2, "stalled_seconds");
+}
+
+/* ---- processes ---- */
 
 static void process_metrics(FILE *out, const struct stat_list *list)
 {
@@ -132,6 +264,13 @@ static void process_metrics(FILE *out, const struct stat_list *list)
     }
 }
 
+/* ---- comms, where they are requested (--per-comm) ---- */
+
+static bool shown(const struct pvn_stats *f, const struct pvn_stat_row *r)
+{
+    return f->life != PVN_STATS_DEAD && stat_is_comm(r) && r->ended_ns == 0;
+}
+
 /* Calls print for every comm that is shown. */
 static void each(FILE *out, const struct stat_list *list,
                  void (*print)(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r,
@@ -148,12 +287,12 @@ static void each(FILE *out, const struct stat_list *list,
 
 static void counter(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r, size_t m)
 {
-    if ((r->n.known & of_comm[m].known) != of_comm[m].known)
+    if ((r->n.known & counters[m].known) != counters[m].known)
         return;
-    fprintf(out, PREFIX "%s{", of_comm[m].name);
+    fprintf(out, PREFIX "comm_%s{", counters[m].name);
     comm_labels(out, f, r);
-    fprintf(out, "%s} %llu\n", of_comm[m].label,
-            (unsigned long long)*(const uint64_t *)((const char *)&r->n + of_comm[m].offset));
+    fprintf(out, "%s} %llu\n", counters[m].label,
+            (unsigned long long)*(const uint64_t *)((const char *)&r->n + counters[m].offset));
 }
 
 static void state(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r, size_t m)
@@ -169,7 +308,7 @@ static void state(FILE *out, const struct pvn_stats *f, const struct pvn_stat_ro
 static void stalled(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r, size_t m)
 {
     (void)m;
-    fputs(PREFIX "stalled_seconds{", out);
+    fputs(PREFIX "comm_stalled_seconds{", out);
     comm_labels(out, f, r);
     fprintf(out, "} %.3f\n", stat_stalled(f, r));
 }
@@ -177,27 +316,35 @@ static void stalled(FILE *out, const struct pvn_stats *f, const struct pvn_stat_
 static void looked(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r, size_t m)
 {
     (void)m;
-    fputs(PREFIX "last_look_time_seconds{", out);
+    fputs(PREFIX "comm_last_call_time_seconds{", out);
     comm_labels(out, f, r);
     fprintf(out, "} %.3f\n", stat_wall(f, r->n.look_ns));
+}
+
+static void comm_metrics(FILE *out, const struct stat_list *list)
+{
+    char name[64];
+    for (size_t m = 0; m < COUNTERS; m++) {
+        snprintf(name, sizeof(name), "comm_%s", counters[m].name);
+        if (counters[m].help)
+            heading(out, name, "counter", counters[m].help);
+        each(out, list, counter, m);
+    }
+    heading(out, "comm_state", "gauge", "The connection's state, as a label.");
+    each(out, list, state, 0);
+    heading(out, "comm_stalled_seconds", "gauge",
+            "For how long nothing has moved though requests are open, or connecting has not got "
+            "on; 0: it does.");
+    each(out, list, stalled, 0);
+    heading(out, "comm_last_call_time_seconds", "gauge",
+            "When NCCL last called the plugin for it, since the epoch.");
+    each(out, list, looked, 0);
 }
 
 void stat_print_prom(const struct tool *t, const struct stat_list *list)
 {
     process_metrics(t->out, list);
-    for (size_t m = 0; m < sizeof(of_comm) / sizeof(of_comm[0]); m++) {
-        if (of_comm[m].help)
-            heading(t->out, of_comm[m].name, of_comm[m].type, of_comm[m].help);
-        each(t->out, list, counter, m);
-    }
-    heading(t->out, "comm_state", "gauge", "The connection's state, as a label.");
-    each(t->out, list, state, 0);
-    heading(
-        t->out, "stalled_seconds", "gauge",
-        "For how long nothing has moved though requests are open, or connecting has not got on; "
-        "0: it does.");
-    each(t->out, list, stalled, 0);
-    heading(t->out, "last_look_time_seconds", "gauge",
-            "When NCCL last asked the plugin about it, since the epoch.");
-    each(t->out, list, looked, 0);
+    sum_metrics(t->out, list);
+    if (t->per_comm)
+        comm_metrics(t->out, list);
 }

@@ -3,7 +3,10 @@
 /* pvn-topo stat for people. */
 #include "topo/tool/stat.h"
 
+#include <ctype.h>
 #include <string.h>
+
+#include "plugin/stats/stat_via.h"
 
 /* "0.3 s", "12 min", "3 h 07 min"; "-" for never. */
 static const char *span(double s, char *buf, size_t len)
@@ -58,37 +61,31 @@ static void process(const struct tool *t, const struct pvn_stats *f)
         fprintf(t->out, "    it is stopped, by a signal or a debugger: its peers wait for it\n");
     else if (!dead && h->open && stat_age(f, h->touched_ns) > STAT_STALLED_S)
         fprintf(t->out,
-                "    NCCL has asked nothing of the plugin for %s: the process computes, idles, or "
-                "hangs\n    elsewhere; the numbers are of then\n",
+                "    NCCL has not called the plugin for %s: the process computes, idles, or hangs\n"
+                "    elsewhere; the numbers are of then\n",
                 span(stat_age(f, h->touched_ns), age, sizeof(age)));
     if (h->untracked)
         fprintf(t->out, "    %u comms have no row: there were more than %u, or no room for them\n",
                 h->untracked, h->id.max_rows);
 }
 
-/* The first word of the lanes' description: "tcp", "rdma". */
-static void by(const struct pvn_stat_row *r, char *buf, size_t len)
-{
-    snprintf(buf, len, "%.*s", (int)strcspn(r->lanes, " "), r->lanes);
-}
-
 static void row(const struct tool *t, const struct pvn_stats *f, const struct pvn_stat_row *r)
 {
-    char bytes[32], moved[32], asked[32], lane[8], peer[240];
+    char bytes[32], moved[32], called[32], via[24], peer[240];
     const char *state = r->ended_ns && r->phase != PVN_STAT_FAILED ? "closed" : r->state;
     enum stat_trouble trouble = stat_trouble(f, r);
-    by(r, lane, sizeof(lane));
-    fprintf(t->out, "%5llu %-6s %-4s %-11s %s%-8s%s", (unsigned long long)r->id,
+    pvn_via_text(pvn_via_of_lanes(r->lanes), via, sizeof(via));
+    fprintf(t->out, "%5llu %-6s %-8s %-11s %s%-8s%s", (unsigned long long)r->id,
             !stat_is_comm(r) ? "listen"
             : r->sender      ? "send"
                              : "recv",
-            lane, r->device, trouble != STAT_FINE ? t->red : "", state,
+            via, r->device, trouble != STAT_FINE ? t->red : "", state,
             trouble != STAT_FINE ? t->off : "");
-    fprintf(t->out, "%12llu %11s %5llu %8s %8s  %s%s\n", (unsigned long long)r->n.msgs,
+    fprintf(t->out, "%12llu %11s %5llu %8s %9s  %s%s\n", (unsigned long long)r->n.msgs,
             amount(r->n.bytes, bytes, sizeof(bytes)), (unsigned long long)r->n.open,
             span(stat_age(f, r->n.moved_ns), moved, sizeof(moved)),
-            span(stat_age(f, r->n.look_ns), asked, sizeof(asked)), stat_peer(r, peer, sizeof(peer)),
-            r->seq ? " (caught while being written)" : "");
+            span(stat_age(f, r->n.look_ns), called, sizeof(called)),
+            stat_peer(r, peer, sizeof(peer)), r->seq ? " (read while it was being written)" : "");
 }
 
 static void wrapped(const struct tool *t, const char *what, const char *text)
@@ -98,28 +95,78 @@ static void wrapped(const struct tool *t, const char *what, const char *text)
     tool_wrap(t, INDENT + (int)strlen(what), INDENT + 2, text);
 }
 
-/* Why the comm is where it is, where there is something to say. */
+/* Whether two comms have the same reason but for their numbers: ports, messages, seconds. */
+static bool alike(const char *a, const char *b)
+{
+    while (*a && *b) {
+        bool digits = isdigit((unsigned char)*a) != 0;
+        if (digits != (isdigit((unsigned char)*b) != 0))
+            return false;
+        if (!digits && *a++ != *b++)
+            return false;
+        a += digits ? strspn(a, "0123456789") : 0;
+        b += digits ? strspn(b, "0123456789") : 0;
+    }
+    return *a == *b;
+}
+
+static bool same_reason(const struct pvn_stats *f, const struct pvn_stat_row *a,
+                        const struct pvn_stat_row *b)
+{
+    return stat_trouble(f, a) == stat_trouble(f, b) && !a->ended_ns == !b->ended_ns &&
+           alike(a->text, b->text);
+}
+
+/* " (also comms 4, 6 and 8)"; false: an earlier comm has had this reason. */
+static bool name_others(const struct pvn_stats *f, const struct pvn_stat_row *r, char *out,
+                        size_t cap)
+{
+    enum { SHOWN = 6 };
+    int n = 0;
+    out[0] = '\0';
+    for (const struct pvn_stat_row *o = f->row; o < f->row + f->nrows; o++) {
+        size_t at = strlen(out);
+        if (o == r || !same_reason(f, r, o))
+            continue;
+        if (o < r)
+            return false;
+        if (n++ < SHOWN)
+            snprintf(out + at, cap - at, "%s %llu", n == 1 ? " (also comm" : ",",
+                     (unsigned long long)o->id);
+    }
+    if (n > 0)
+        snprintf(out + strlen(out), cap - strlen(out), n > SHOWN ? " and %d more)" : ")",
+                 n - SHOWN);
+    return true;
+}
+
+/* Why the comm is where it is, where there is something to say; once for all that have the same
+ * reason. */
 static void reason(const struct tool *t, const struct pvn_stats *f, const struct pvn_stat_row *r)
 {
-    char text[1200], a[32], peer[240];
+    char text[1400], a[32], peer[240], others[128];
     uint64_t since;
+    if (!r->text[0] || !name_others(f, r, others, sizeof(others)))
+        return;
     switch (stat_trouble(f, r)) {
     case STAT_STALLED:
-        snprintf(text, sizeof(text), "for %s: %s; peer %s", span(stat_stalled(f, r), a, sizeof(a)),
-                 r->text, stat_peer(r, peer, sizeof(peer)));
+        snprintf(text, sizeof(text), "for %s%s: %s; peer %s",
+                 span(stat_stalled(f, r), a, sizeof(a)), others, r->text,
+                 stat_peer(r, peer, sizeof(peer)));
         wrapped(t, "STALLED ", text);
         break;
     case STAT_FAILED:
-        snprintf(text, sizeof(text), "%s ago: %s", span(stat_age(f, r->state_ns), a, sizeof(a)),
-                 r->text);
+        snprintf(text, sizeof(text), "%s ago%s: %s", span(stat_age(f, r->state_ns), a, sizeof(a)),
+                 others, r->text);
         wrapped(t, "FAILED ", text);
         break;
     case STAT_LOST:
     case STAT_FINE:
         since = r->n.stuck_ns ? r->n.stuck_ns : r->state_ns;
-        if (r->ended_ns || !r->text[0])
+        if (r->ended_ns)
             break;
-        snprintf(text, sizeof(text), "for %s: %s", span(stat_age(f, since), a, sizeof(a)), r->text);
+        snprintf(text, sizeof(text), "for %s%s: %s", span(stat_age(f, since), a, sizeof(a)), others,
+                 r->text);
         wrapped(t, "", text);
         break;
     }
@@ -147,9 +194,9 @@ static void rows(const struct tool *t, const struct pvn_stats *f, int *count)
         if (trouble == STAT_FINE && !t->all && (r->ended_ns || strcmp(r->state, "LISTEN") == 0))
             continue;
         if (!headed)
-            fprintf(t->out, "%s%5s %-6s %-4s %-11s %-8s%12s %11s %5s %8s %8s  %s%s\n", t->dim,
-                    "comm", "way", "by", "device", "state", "messages", "bytes", "open", "moved",
-                    "asked", "peer", t->off);
+            fprintf(t->out, "%s%5s %-6s %-8s %-11s %-8s%12s %11s %5s %8s %9s  %s%s\n", t->dim,
+                    "comm", "dir", "via", "device", "state", "messages", "bytes", "open", "moved",
+                    "last call", "peer", t->off);
         headed = true;
         row(t, f, r);
         reason(t, f, r);

@@ -39,7 +39,7 @@ struct tool {
     const char *output; /* -o, or NULL */
     int wait_s;         /* --timeout: how long a pipe may be silent */
     bool ignore_env, keep_addresses;
-    bool prom, clean; /* stat */
+    bool prom, per_comm, clean; /* stat */
 
     /* What was loaded. topo is NULL when the root is an XML file. */
     struct pvn_topo *topo;
