@@ -51,6 +51,11 @@ tests_topo_test_odd_SOURCES = tests/topo/test_odd.cc tests/topo/cli.h tests/topo
 tests_topo_test_odd_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_odd_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
+PVN_TESTS += tests/topo/test_answers
+tests_topo_test_answers_SOURCES = tests/topo/test_answers.cc tests/topo/cli.h tests/topo/shared.h
+tests_topo_test_answers_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_answers_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
+
 PVN_TESTS += tests/topo/test_layout
 tests_topo_test_layout_SOURCES = tests/topo/test_layout.cc
 tests_topo_test_layout_CPPFLAGS = $(TEST_CPPFLAGS)

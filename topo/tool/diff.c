@@ -47,6 +47,17 @@ static void key_of(const struct pvn_topo_ndoc_node *node, char *buf, size_t len)
         if (pvn_topo_ndoc_is(node, keys[i].element) && value)
             snprintf(buf, len, "%s %s", keys[i].words, value);
     }
+    /* A GPU is named by its PCI function, and by its number too where several share one. */
+    if (pvn_topo_ndoc_is(node, "gpu") && node->parent) {
+        const char *busid = pvn_topo_ndoc_get(node->parent, "busid");
+        const char *dev = pvn_topo_ndoc_get(node, "dev");
+        int gpus = 0;
+        for (int i = 0; i < node->parent->n_subs; i++)
+            gpus += pvn_topo_ndoc_is(node->parent->subs[i], "gpu");
+        if (busid)
+            snprintf(buf, len, "gpu %s%s%s", busid, gpus > 1 && dev ? " number " : "",
+                     gpus > 1 && dev ? dev : "");
+    }
 }
 
 /* The nearest element above that has a name of its own. */
@@ -81,18 +92,102 @@ static bool attached(const struct pvn_topo_ndoc_node *node)
     return pvn_topo_ndoc_is(node, "system");
 }
 
+/* Numbers of this run, not of the machine. */
+static bool of_the_run(const char *name)
+{
+    return strcmp(name, "host_hash") == 0 || strcmp(name, "keep") == 0 || strcmp(name, "rank") == 0;
+}
+
+/* The attributes that only this side states, in one line. */
+static void say_missing(struct diff *d, const char *key, const struct pvn_topo_ndoc_node *has,
+                        const struct pvn_topo_ndoc_node *lacks, const char *where)
+{
+    char text[700] = "";
+    size_t used = 0;
+    for (int i = 0; i < has->n_attrs && used < sizeof(text) - 1; i++) {
+        const char *name = has->attrs[i].key;
+        if (of_the_run(name) || pvn_topo_ndoc_get(lacks, name))
+            continue;
+        int n = used == 0 ? snprintf(text, sizeof(text), "%.320s: stated only in %.160s: %s \"%s\"",
+                                     key, where, name, has->attrs[i].value)
+                          : snprintf(text + used, sizeof(text) - used, ", %s \"%s\"", name,
+                                     has->attrs[i].value);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    if (used > 0)
+        say(d, '~', text);
+}
+
 static void compare_attrs(struct diff *d, const char *key, const struct pvn_topo_ndoc_node *a,
                           const struct pvn_topo_ndoc_node *b)
 {
     char text[700];
     for (int i = 0; i < a->n_attrs; i++) {
         const char *name = a->attrs[i].key, *theirs = pvn_topo_ndoc_get(b, name);
-        /* Numbers of this run, not of the machine. */
-        if (strcmp(name, "host_hash") == 0 || strcmp(name, "keep") == 0 || !theirs ||
-            strcmp(a->attrs[i].value, theirs) == 0)
+        if (of_the_run(name) || !theirs || strcmp(a->attrs[i].value, theirs) == 0)
             continue;
         snprintf(text, sizeof(text), "%s: %s \"%s\" -> \"%s\"", key, name, a->attrs[i].value,
                  theirs);
+        say(d, '~', text);
+    }
+    say_missing(d, key, a, b, "the first");
+    say_missing(d, key, b, a, "the second");
+}
+
+static const char *target_of(const struct pvn_topo_ndoc_node *link)
+{
+    const char *target = pvn_topo_ndoc_get(link, "target");
+    return target && target[0] ? target : "a switch";
+}
+
+/* Links of one kind ("nvlink", "c2c", "xgmi") below a GPU, to one target or (NULL) to all. */
+static long count_links(const struct pvn_topo_ndoc_node *gpu, const char *kind, const char *target)
+{
+    long n = 0;
+    for (int i = 0; i < gpu->n_subs; i++) {
+        if (pvn_topo_ndoc_is(gpu->subs[i], kind) &&
+            (!target || strcmp(target_of(gpu->subs[i]), target) == 0))
+            n += pvn_topo_ndoc_get_int(gpu->subs[i], "count", 1);
+    }
+    return n;
+}
+
+/* Adds the targets of a's links whose number is another in b; those that a lacks when `lacking`. */
+static void list_targets(char *text, size_t len, const struct pvn_topo_ndoc_node *a,
+                         const struct pvn_topo_ndoc_node *b, const char *kind, bool lacking)
+{
+    for (int i = 0; i < a->n_subs; i++) {
+        size_t used = strlen(text);
+        if (!pvn_topo_ndoc_is(a->subs[i], kind))
+            continue;
+        const char *target = target_of(a->subs[i]);
+        long mine = count_links(a, kind, target), theirs = count_links(b, kind, target);
+        bool repeated = false;
+        for (int j = 0; j < i; j++)
+            repeated |=
+                pvn_topo_ndoc_is(a->subs[j], kind) && strcmp(target_of(a->subs[j]), target) == 0;
+        if (mine == theirs || repeated || (lacking && theirs != 0))
+            continue;
+        snprintf(text + used, len - used, "; to %.40s %ld -> %ld", target, lacking ? theirs : mine,
+                 lacking ? mine : theirs);
+    }
+}
+
+static void compare_links(struct diff *d, const char *key, const struct pvn_topo_ndoc_node *a,
+                          const struct pvn_topo_ndoc_node *b)
+{
+    static const struct {
+        const char *element, *words;
+    } kinds[] = {{"nvlink", "NVLinks"}, {"c2c", "C2C links"}, {"xgmi", "XGMI links"}};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        char text[700], targets[500] = "";
+        list_targets(targets, sizeof(targets), a, b, kinds[i].element, false);
+        list_targets(targets, sizeof(targets), b, a, kinds[i].element, true);
+        if (!targets[0])
+            continue;
+        snprintf(text, sizeof(text), "%.100s: %s %ld -> %ld%s", key, kinds[i].words,
+                 count_links(a, kinds[i].element, NULL), count_links(b, kinds[i].element, NULL),
+                 targets);
         say(d, '~', text);
     }
 }
@@ -119,6 +214,8 @@ static void compare_docs(struct diff *d)
             say(d, '~', text);
         }
         compare_attrs(d, key, mine, theirs);
+        if (pvn_topo_ndoc_is(mine, "gpu"))
+            compare_links(d, key, mine, theirs);
     }
     for (int i = 0; i < b->n_nodes; i++) {
         key_of(b->nodes[i], key, sizeof(key));
@@ -175,6 +272,29 @@ static void compare_pairs(struct diff *d)
     }
 }
 
+static void compare_gpu_paths(struct diff *d)
+{
+    const struct pvn_topo_ntree *a = d->a->tool.tree, *b = d->b->tool.tree;
+    char text[400];
+    for (int g = 0; g < a->n_gpus; g++) {
+        const char *from = tool_gpu(&d->a->tool, g)->busid;
+        int other_g = pvn_topo_pairs_find_gpu(d->b->tool.pairs, from);
+        for (int h = g + 1; other_g >= 0 && h < a->n_gpus; h++) {
+            const char *to = tool_gpu(&d->a->tool, h)->busid;
+            int other_h = pvn_topo_pairs_find_gpu(d->b->tool.pairs, to);
+            if (other_h < 0 || strcmp(from, to) == 0)
+                continue;
+            const struct pvn_topo_npath_info *p = pvn_topo_ntree_gpu_gpu(a, g, h);
+            const struct pvn_topo_npath_info *q = pvn_topo_ntree_gpu_gpu(b, other_g, other_h);
+            if (p->type == q->type && p->bw == q->bw)
+                continue;
+            snprintf(text, sizeof(text), "path %s - %s: %s %.1f GB/s -> %s %.1f GB/s", from, to,
+                     pvn_topo_npath_name(p->type), p->bw, pvn_topo_npath_name(q->type), q->bw);
+            say(d, '~', text);
+        }
+    }
+}
+
 static int load_side(struct side *s, const struct tool *t, const char *root)
 {
     s->tool = *t;
@@ -192,6 +312,7 @@ static int compare(struct diff *d)
         fprintf(t->out, "%s--- %s%s\n%s+++ %s%s\n", t->red, d->a->name, t->off, t->green, b,
                 t->off);
     compare_docs(d);
+    compare_gpu_paths(d);
     compare_pairs(d);
     if (t->json && json_diff(t, d->a->name, b, d->list) != TOOL_OK)
         return TOOL_INPUT;
