@@ -118,4 +118,50 @@ TEST_F(Answers, DiffOfARealDumpWithoutItsNvlinks)
     EXPECT_HAS(tool("diff a.xml a.xml"), "no difference");
 }
 
+// ---- NICs that are down ----
+
+class Down : public Answers
+{
+  protected:
+    void SetUp() override
+    {
+        // The GPU and a NIC below one switch, the other NIC on the other socket.
+        auto near = t.pcie_switch(t.pci("pci0000:10", "0000:10:01.0", Pci::bridge()),
+                                  "0000:11:00.0", 0x12, 2, Pci::bridge());
+        t.pci(near[1], "0000:13:00.0", Pci::gpu());
+        std::string a = t.pci(near[2], "0000:14:00.0", Pci::nic());
+        std::string b = t.pci(t.pci("pci0000:80", "0000:80:01.0", Pci::bridge().with_numa("1")),
+                              "0000:81:00.0", Pci::nic().with_numa("1"));
+        t.rdma("mlx5_0", a, "InfiniBand", {}, "1: DOWN");
+        t.rdma("mlx5_1", b, "InfiniBand", {});
+        t.numa(0, "0f", "0-3", "10 21");
+        t.numa(1, "f0", "4-7", "21 10");
+        t.cpus("GenuineIntel", 6, 143, false);
+    }
+};
+
+TEST_F(Down, WhySaysSoAndHowFarItIs)
+{
+    std::string text = out("why GPU0 mlx5_0");
+    EXPECT_HAS(text,
+               "mlx5_0 is down, so NCCL and the plugin leave it out. Its distance from GPU0 is "
+               "PIX (nvidia-smi's name); up, it would be the nearest: of those that are up, "
+               "mlx5_1 is SYS.");
+    EXPECT_HAS_NOT(text, "there is no NIC");
+    EXPECT_HAS(out("why GPU0 mlx5_9"), "there is no NIC \"mlx5_9\"");
+}
+
+TEST_F(Down, PairsSaysThatItWouldBeTheNearest)
+{
+    EXPECT_HAS(out("pairs"), "mlx5_0 is down; up, it would be the nearest to GPU0 (PIX).");
+}
+
+TEST_F(Down, CheckAdvisesToBringItUpAndNotToMoveACard)
+{
+    std::string text = out("check");
+    EXPECT_HAS(text, "up, it would be the nearest to GPU0 (PIX)");
+    EXPECT_HAS(text, "bring up mlx5_0, which is on the GPU's node and down");
+    EXPECT_HAS_NOT(text, "move a card");
+}
+
 } // namespace
