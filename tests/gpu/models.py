@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 """Models of the shapes that people train, without torchvision or transformers, and data that they can learn."""
 import torch
 from torch import nn

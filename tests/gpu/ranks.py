@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
 """Ranks as processes on one machine, for the PyTorch parts of tests/gpu.
 
 A script calls main(): without --rank it starts one process per rank, each with an NCCL_HOSTID of its own, so that NCCL

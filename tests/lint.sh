@@ -1,0 +1,200 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# run-all limit: 900
+# What can be said of the source without running it: format, shell, spelling, words, licence lines, length of files,
+# headers that compile alone, include directions, the symbols of the shared object, gcc's analyzer.
+# usage: lint.sh [CHECK...]     all of them without an argument; the names are those of the functions below.
+# Part of `make check`, which sets PVN_SRCDIR and PVN_BUILDDIR (default: build). A tool that is missing is a skip.
+set -u
+shopt -s extglob
+src=${PVN_SRCDIR:-$(cd "$(dirname "$0")/.." && pwd)}
+build=${PVN_BUILDDIR:-$src/build}
+[[ $build == /* ]] || build=$PWD/$build
+jobs=${PVN_JOBS:-$(nproc)}
+cd "$src" || exit 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+checks=(format shell spelling words licence length headers cxx_headers directions symbols tool_code analyzer)
+
+# The files that people write, without data, captures and what a build leaves: by git, or in an unpacked archive by find.
+if git rev-parse --is-inside-work-tree >/dev/null 2>&1 && [[ $(git rev-parse --show-toplevel) == "$src" ]]; then
+    git ls-files --cached --others --exclude-standard
+else
+    find . -name 'build*' -prune -o -name autom4te.cache -prune -o -type f -printf '%P\n'
+fi | grep -vE '^(tests/fuzz/corpus/|tests/topo/(data|golden)/|(aclocal\.m4|configure~?|config\.h\.in|Makefile\.in|m4/l.*)$)' |
+    while read -r f; do [[ -f $f ]] && echo "$f"; done | sort >"$work/files"
+files() { grep -E "$1" "$work/files"; }
+scripts() {
+    while read -r f; do
+        IFS= read -r line <"$f" 2>/dev/null || continue
+        [[ $line == '#!'*@(bash|/sh|ash)* ]] && echo "$f"
+    done <"$work/files" 2>/dev/null
+}
+have() { command -v "$1" >/dev/null || skip "$1 is not installed (tests/install-deps.sh --tests)"; }
+# A check prints what is wrong; skip and complain end it by exit status 3 and 1.
+skip() {
+    echo "$1"
+    exit 3
+}
+
+# Other versions of clang-format break lines elsewhere.
+format() {
+    have clang-format
+    clang-format --version | grep -q 'version 14\.' || skip "$(clang-format --version): the format is that of version 14"
+    files '\.(c|h|cc|hh)$' | xargs -n 20 -P "$jobs" clang-format --dry-run -Werror 2>&1 | grep ': error:'
+}
+
+# SC2034 and SC2154 do not see that scripts of tests/vm share variables; flags are split into words (SC2046, SC2206,
+# SC2207) on purpose; SC2187: busybox's ash is like dash.
+shell() {
+    have shellcheck
+    scripts | xargs -n 8 -P "$jobs" shellcheck -S warning -e SC2034,SC2046,SC2154,SC2187,SC2206,SC2207 -f gcc
+}
+
+spelling() {
+    have codespell
+    xargs -a "$work/files" codespell -q 7 -L upto,ontext,buildd,inout,ue,nd,te,ba,hca,ot,fo,mis,clen,lod
+}
+
+# Words for which the field has a standard term, in what users get; HACKING.md has the list of what to say instead.
+words() {
+    local never='alien|farewell|bells|receipts?|comes to nothing|lent|lends'
+    files '^(plugin|net-tcp|net-pvrdma|topo)/.*\.(c|h|1|md)$|^NEWS$|^README.md$' | xargs grep -nwiE "$never"
+}
+
+licence() {
+    local f
+    for f in $(files '(\.(c|h|cc|hh|sh|py|m4|mk|ac|am|map)|/(local\.mk))$') $(scripts); do
+        head -n 5 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' &&
+            head -n 5 "$f" | grep -q 'SPDX-FileCopyrightText: the nccl-net-pvrdma authors' ||
+            echo "$f: the two SPDX lines are missing"
+    done
+}
+
+length() {
+    files '\.(c|h|cc|hh|sh|py|awk)$' | xargs wc -l | awk '$2 != "total" && $1 > 800 { print $2 ": " $1 " lines, at most 800" }'
+}
+
+include_flags() { echo -I. -Iplugin -Itests -Itopo "-I$build" $(pkg-config --cflags libnl-3.0 libnl-route-3.0 jansson libpci 2>/dev/null); }
+is_cxx() { grep -qE '^(namespace|class |template)|std::|#include <(gtest/gtest\.h|[a-z_]+)>' "$1"; }
+
+# A header includes what it needs.
+headers() {
+    local cc=${CC:-gcc} h
+    have "$cc"
+    [[ -f $build/config.h ]] || skip "$build is not configured"
+    for h in $(files '\.h$'); do is_cxx "$h" || echo "$h"; done |
+        xargs -P "$jobs" -I{} "$cc" -std=gnu11 -D_GNU_SOURCE -DHAVE_CONFIG_H -Wall -Wno-unused -fsyntax-only \
+            $(include_flags) -x c -include /dev/null {} 2>&1 | grep -E 'error|warning' | grep -v 'pragma once in main'
+}
+
+# The same for those of the tests that are C++; GoogleTest is precompiled in the build tree.
+cxx_headers() {
+    local cxx=${CXX:-g++} h
+    have "$cxx"
+    [[ -f $build/config.h ]] || skip "$build is not configured"
+    for h in $(files '^tests/.*\.h$'); do is_cxx "$h" && echo "$h"; done |
+        (cd "$build" && xargs -P "$jobs" -I{} "$cxx" -std=gnu++17 -g1 -DHAVE_CONFIG_H -DGTEST_HAS_PTHREAD=1 -fsyntax-only \
+            "-I$src" "-I$src/plugin" "-I$src/tests" -I. -x c++ -include tests/support/pch.hh "$src/{}" 2>&1) |
+        grep -E 'error'
+}
+
+# FOLDER: the folders whose headers its files may include, beside its own. Arrows point one way.
+directions() {
+    cat >"$work/may" <<'MAY'
+plugin/nccl:
+plugin/base: plugin/nccl
+plugin/engine: plugin/base plugin/nccl
+plugin/stats: plugin/base
+plugin/memory: plugin/base plugin/nccl
+plugin/connect: plugin/base plugin/engine plugin/stats plugin/memory plugin/nccl
+plugin/comm: plugin/base plugin/engine plugin/stats plugin/memory plugin/connect plugin/nccl
+plugin/comm/placement.c: topo/nccl/report.h
+plugin/abi: plugin/base plugin/engine plugin/stats plugin/memory plugin/connect plugin/comm plugin/nccl
+plugin/abi/transports.c: net-tcp net-pvrdma
+net-tcp: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
+net-pvrdma: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
+net-pvrdma/rdma_transport.c: net-tcp
+plugin/perf: plugin/base plugin/stats plugin/nccl
+topo:
+topo/nccl: topo
+topo/input: topo
+topo/capture: topo topo/nccl
+topo/check: topo topo/nccl
+topo/tool: topo topo/nccl topo/input topo/capture topo/check plugin/base plugin/stats
+MAY
+    files '^(plugin|net-tcp|net-pvrdma|topo)/.*\.[ch]$' | xargs grep -H '^#include "' |
+        awk -v may="$work/may" '
+            function dir(f) { sub(/\/[^\/]*$/, "", f); return f }
+            BEGIN {
+                while ((getline line < may) > 0) {
+                    split(line, a, ":")
+                    n = split(a[2], b, " ")
+                    if (a[1] !~ /\.c$/) known[a[1]] = 1
+                    for (i = 1; i <= n; i++) ok[a[1], b[i]] = 1
+                }
+            }
+            {
+                f = $0; sub(/:.*/, "", f); h = $0; sub(/^[^"]*"/, "", h); sub(/".*/, "", h)
+                from = dir(f)
+                if (h !~ /\//) next                                   # beside the file, or config.h
+                if (("plugin/" dir(h)) in known && !(dir(h) in known)) h = "plugin/" h
+                to = dir(h)
+                if (!(from in known)) print f ": a folder that tests/lint.sh does not know"
+                else if (to != from && !((from, to) in ok) && !((f, to) in ok) && !((f, h) in ok))
+                    print f ": may not include " h " (see the table in tests/lint.sh)"
+            }'
+}
+
+# NCCL finds the plugin by these names; any other could collide with another library's.
+symbols() {
+    local so=$build/.libs/libnccl-net-pvrdma.so
+    have nm
+    [[ -f $so ]] || skip "$so is not built"
+    nm -D --defined-only "$so" | awk '{ print $3 }' | sed 's/@.*//' | grep -vxE 'ncclNetPlugin_v([4-9]|1[0-2])' |
+        sed 's/$/: exported, though not of the interface with NCCL/'
+    local n
+    n=$(nm -D --defined-only "$so" | grep -cE 'ncclNetPlugin_v')
+    [[ $n = 9 ]] || echo "$n versions of ncclNetPlugin are exported, not 9"
+}
+
+# The shared object has none of what only the tools need: captures and checks.
+tool_code() {
+    local so=$build/.libs/libnccl-net-pvrdma.so
+    have nm
+    [[ -f $so ]] || skip "$so is not built"
+    find "$build"/topo/{capture,check,tool} -name '*.o' -print0 2>/dev/null | xargs -0 -r nm --defined-only 2>/dev/null |
+        awk '$2 == "T" && $3 != "main" { print $3 }' | sort -u >"$work/tool"
+    [[ -s $work/tool ]] || echo "$build/topo defines nothing: this check looks at the wrong files"
+    nm --defined-only "$so" | awk '{ print $3 }' | sort -u | comm -12 - "$work/tool" |
+        sed 's/$/: in the shared object, though only the tools need it/'
+}
+
+# gcc's own, of C only. What it is wrong about (memory freed in another call, descriptors kept in tables) is left out.
+analyzer() {
+    local cc=${CC:-gcc}
+    have "$cc"
+    "$cc" --version | grep -qi 'free software foundation' || skip "$cc is not gcc"
+    [[ -f $build/config.h ]] || skip "$build is not configured"
+    files '^(plugin/(base|connect|comm|memory|stats)|net-tcp|net-pvrdma)/.*\.c$' |
+        xargs -n 1 -P "$jobs" "$cc" -std=gnu11 -D_GNU_SOURCE -DHAVE_CONFIG_H -O1 -fanalyzer -S -o /dev/null \
+            -Wanalyzer-double-free -Wanalyzer-use-after-free -Wanalyzer-null-dereference -Wanalyzer-double-fclose \
+            $(include_flags) 2>&1 | grep -E 'Wanalyzer-(double|use-after|null-deref)' | sort -u
+}
+
+failed=0
+for c in "${@:-${checks[@]}}"; do
+    out=$("$c")
+    rc=$?
+    if [[ $rc = 3 ]]; then
+        echo "skip lint, $c: $out"
+    elif [[ -n $out ]]; then
+        failed=1
+        printf '%s\n' "$out"
+        echo "not ok lint, $c"
+    else
+        echo "ok lint, $c"
+    fi
+done
+exit $failed
