@@ -62,6 +62,12 @@ tests_topo_test_layout_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_layout_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 EXTRA_tests_topo_test_layout_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
+PVN_TESTS += tests/fuzz/fuzz_input
+tests_fuzz_fuzz_input_SOURCES = tests/fuzz/fuzz_input.c tests/fuzz/replay.cc
+tests_fuzz_fuzz_input_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"input\" \
+    -DPVN_FUZZ_DEFAULT_RUNS=3000
+tests_fuzz_fuzz_input_LDADD = $(TOPO_TOOL_LDADD)
+
 PVN_TESTS += tests/fuzz/fuzz_nccl_xml
 tests_fuzz_fuzz_nccl_xml_SOURCES = tests/fuzz/fuzz_nccl_xml.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_nccl_xml_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"nccl_xml\"

@@ -191,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"diff", 2, "diff wants"}, BadRow{"--svg pairs", 2, "are for dump"},
         BadRow{"--json --dot dump", 2, "give one of"}, BadRow{"diff a b c", 2, "diff wants"},
         BadRow{"diff two-switches.xml nowhere", 3, "nowhere"},
-        BadRow{"--root rdma_topo.json dump", 3, "none of the forms that are read here"},
+        BadRow{"--root rdma_topo.json dump", 3, "JSON, but not what rdma_topo dump writes"},
         BadRow{"--root some.tar.bz2 dump", 3, "some.tar.bz2: c"},
         BadRow{"--root hwloc.xml dump", 3, "hwloc's XML"},
         BadRow{"--root empty dump", 3, "empty: none of the forms"},

@@ -228,4 +228,133 @@ TEST_F(Inputs, HwlocsCapturesAreReadAsTheyLie)
     EXPECT_GE(n, 5);
 }
 
+// Samples of what other tools write, which the fuzz target starts from.
+std::string sample(const char *name)
+{
+    return PVN_SRCDIR "/tests/fuzz/corpus/input/" + std::string(name);
+}
+
+std::string row(const std::string &matrix, const char *name)
+{
+    size_t at = matrix.find(std::string("\n") + name);
+    return at == std::string::npos ? "" : matrix.substr(at + 1, matrix.find('\n', at + 1) - at - 1);
+}
+
+TEST_F(Inputs, HwlocsXmlIsAMachine)
+{
+    Result r = run("--root " + sample("hwloc.xml") + " matrix");
+    ASSERT_EQ(0, r.status) << r.err;
+    EXPECT_EQ("GPU0      X  SYS   PIX", row(r.out, "GPU0")) << r.out;
+    EXPECT_EQ("GPU1    SYS    X   SYS", row(r.out, "GPU1")) << r.out;
+    EXPECT_NE(std::string::npos, r.out.find("mlx5_0")) << r.out;
+    r = run("--root " + sample("hwloc.xml") + " --json dump");
+    for (const char *fact : {"\"link_width\": 16", "\"link_mts\": 8000", "\"state\": \"ACTIVE\"",
+                             "\"name\": \"hsi0\""})
+        EXPECT_NE(std::string::npos, r.out.find(fact)) << fact;
+    put("empty.xml", "<topology version=\"2.0\"><object type=\"Machine\"/></topology>");
+    r = run("--root empty.xml dump");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("--whole-io")) << r.err;
+    put("cut.xml", read_file(sample("hwloc.xml")).substr(0, 900));
+    r = run("--root cut.xml dump");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("hwloc's XML:")) << r.err;
+}
+
+TEST_F(Inputs, LspcisTextIsAMachine)
+{
+    Result r = run("--root - matrix <" + sample("lspci.txt"));
+    ASSERT_EQ(0, r.status) << r.err;
+    EXPECT_EQ("GPU0      X   PIX", row(r.out, "GPU0")) << r.out;
+    r = run("--root " + sample("lspci.txt") + " --json dump");
+    for (const char *fact :
+         {"\"acs\": \"on\"", "\"acs_control\": \"0x1d\"", "\"acs\": \"not readable\"",
+          "\"link_max_mts\": 32000", "\"link_width\": 8", "\"driver\": \"nvidia\"",
+          "\"subsystem_device\": \"0x16c1\"", "\"iommu_group\": 3"})
+        EXPECT_NE(std::string::npos, r.out.find(fact)) << fact;
+}
+
+TEST_F(Inputs, RdmaToposDumpIsAMachine)
+{
+    Result r = run("--root " + sample("rdma_topo.json") + " matrix");
+    ASSERT_EQ(0, r.status) << r.err;
+    EXPECT_EQ("GPU0      X   PIX", row(r.out, "GPU0")) << r.out;
+    EXPECT_NE(std::string::npos, r.out.find("mlx5_0")) << r.out;
+    std::string text = read_file(sample("rdma_topo.json"));
+    put("out.json", text.replace(text.find("/sys/devices"), 12, "/sys/../home"));
+    r = run("--root out.json dump");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("entry 0: realpath")) << r.err;
+    put("other.json", run("--root server.tar --json matrix").out);
+    r = run("--root other.json dump");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("pvn-topo gather")) << r.err;
+}
+
+// NCCL's file of the host gives the guest NCCL's classes of the host.
+TEST_F(Inputs, NcclsFileIsAHost)
+{
+    ASSERT_EQ(0, run("--root server.tar --xml-full -o host.xml dump").status);
+    Result host = run("--root server.tar matrix");
+    // The guest: the same devices, all of them below root ports of one node.
+    Tree t;
+    std::string xml = read_file(dir.path + "/host.xml");
+    int n = 0;
+    for (size_t at = 0; (at = xml.find("<pci ", at)) != std::string::npos; at++) {
+        std::string line = xml.substr(at, xml.find('\n', at) - at);
+        auto value = [&](const char *key) {
+            size_t k = line.find(std::string(key) + "=\"") + strlen(key) + 2;
+            return strtoul(line.substr(k, line.find('"', k) - k).c_str(), nullptr, 16);
+        };
+        if (line.find("class=\"0x0604") != std::string::npos)
+            continue;
+        Pci p;
+        p.cls = value("class");
+        p.vendor = value("vendor");
+        p.device = value("device");
+        p.numa = "-1";
+        char bdf[16];
+        snprintf(bdf, sizeof bdf, "0000:%02x:00.0", 0x20 + n++);
+        t.pci("pci0000:00", bdf, p);
+    }
+    ASSERT_GE(n, 16);
+    put("flat.tar", t.tar());
+    Result r = run("--root flat.tar --nics all --host host.xml --json merge");
+    ASSERT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.out.find("\"invented\": true"));
+    r = run("--root flat.tar --host host.xml merge");
+    ASSERT_EQ(0, r.status) << r.err;
+    // Every GPU is below a switch again.
+    size_t switches = 0;
+    for (size_t at = 0; (at = r.out.find("class=\"0x060400\"", at)) != std::string::npos; at++)
+        switches++;
+    EXPECT_GT(switches, 1u) << r.out;
+    // The same file as the host of the machine it came from changes no class.
+    EXPECT_EQ(
+        host.out.substr(0, host.out.find("nvidia-smi")),
+        run("--root server.tar --host host.xml matrix").out.substr(0, host.out.find("nvidia-smi")));
+}
+
+TEST_F(Inputs, TheCollectedFilesOfOtherToolsAreRead)
+{
+    std::string corpus = shared_topologies();
+    if (!fs::exists(corpus + "/hwloc-xml"))
+        GTEST_SKIP() << corpus << "/hwloc-xml is not there";
+    int n = 0;
+    for (const auto &e : fs::recursive_directory_iterator(corpus + "/hwloc-xml")) {
+        if (!e.is_regular_file())
+            continue;
+        Result r = run("--root '" + e.path().string() + "' matrix");
+        EXPECT_EQ(0, r.status) << e.path() << r.err;
+        n++;
+    }
+    EXPECT_GE(n, 18);
+    // This page quotes lspci -vv and, of the same machine, nvidia-smi topo -m.
+    Result r = run("--root '" + corpus + "/lspci/asus-esc8000a-e12.md' matrix");
+    ASSERT_EQ(0, r.status) << r.err;
+    std::string smi = r.out.substr(r.out.find("nvidia-smi"));
+    EXPECT_EQ("GPU0      X NODE  SYS  SYS  NODE  SYS", row(smi, "GPU0")) << r.out;
+    EXPECT_EQ("GPU3    SYS  SYS NODE    X   SYS NODE", row(smi, "GPU3")) << r.out;
+}
+
 } // namespace

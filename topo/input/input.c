@@ -26,18 +26,48 @@ static size_t skip_blank(const char *data, size_t len)
     return at;
 }
 
-/* A PCI address and nothing else on the first line that is not empty. */
-static bool is_esxcli(const char *text)
+/* A PCI address at the start of a line; *rest is what follows. */
+static bool starts_with_address(const char *line, const char **rest)
 {
-    char line[PVN_TOPO_BDF_MAX + 1];
+    char bdf[PVN_TOPO_BDF_MAX + 1];
     uint32_t domain;
     uint8_t bus, dev, fn;
-    size_t n = strcspn(text, "\r\n \t");
-    if (n >= sizeof(line) || (text[n] && !strchr("\r\n", text[n])))
+    size_t n = strcspn(line, "\r\n \t");
+    if (n == 0 || n >= sizeof(bdf))
         return false;
-    memcpy(line, text, n);
-    line[n] = '\0';
-    return pvn_topo_bdf_parse(line, &domain, &bus, &dev, &fn) == 0;
+    memcpy(bdf, line, n);
+    bdf[n] = '\0';
+    *rest = line + n;
+    return pvn_topo_bdf_parse(bdf, &domain, &bus, &dev, &fn) == 0;
+}
+
+/* The outermost element, behind declarations and comments. */
+static bool is_hwloc(const char *text)
+{
+    const char *system = strstr(text, "<system"), *topology = strstr(text, "<topology");
+    const char *doctype = strstr(text, "<!DOCTYPE topology");
+    const char *first = doctype ? doctype : topology;
+    return first && (!system || first < system);
+}
+
+/* esxcli ends the line behind the address; lspci names a class there. Either may stand in a text that
+ * quotes it, behind other lines. A NUL is in no text. */
+static enum pvn_topo_input_kind kind_of_text(const char *data, size_t len)
+{
+    const char *rest;
+    if (memchr(data, '\0', len))
+        return PVN_TOPO_INPUT_TAR;
+    for (const char *line = data; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (!starts_with_address(line, &rest))
+            continue;
+        const char *colon = strstr(rest, ": ");
+        if (*rest == '\0' || *rest == '\r' || *rest == '\n')
+            return PVN_TOPO_INPUT_ESXCLI;
+        if (colon && colon < rest + strcspn(rest, "\n"))
+            return PVN_TOPO_INPUT_LSPCI;
+    }
+    return PVN_TOPO_INPUT_TAR;
 }
 
 enum pvn_topo_input_kind pvn_topo_input_recognise(const char *data, size_t len)
@@ -46,8 +76,10 @@ enum pvn_topo_input_kind pvn_topo_input_recognise(const char *data, size_t len)
     if (at == len)
         return PVN_TOPO_INPUT_TAR;
     if (data[at] == '<')
-        return PVN_TOPO_INPUT_NCCL_XML;
-    return is_esxcli(data + at) ? PVN_TOPO_INPUT_ESXCLI : PVN_TOPO_INPUT_TAR;
+        return is_hwloc(data + at) ? PVN_TOPO_INPUT_HWLOC_XML : PVN_TOPO_INPUT_NCCL_XML;
+    if (data[at] == '{' || data[at] == '[')
+        return PVN_TOPO_INPUT_JSON;
+    return kind_of_text(data + at, len - at);
 }
 
 int pvn_topo_input_read(const char *path, int wait_s, struct pvn_topo_input *in,
@@ -68,7 +100,8 @@ static int load_tar(const struct pvn_topo_input *in, const char *name, struct pv
     int code = in->len < 512 ? -EINVAL : pvn_topo_load_tar(in->data, in->len, NULL, topo, err);
     if (in->len < 512)
         snprintf(err->text, sizeof(err->text),
-                 "none of the forms that are read here: a tar, NCCL's XML, esxcli's list");
+                 "none of the forms that are read here: a tar, XML of NCCL or hwloc, the text "
+                 "of lspci or esxcli, rdma_topo's dump");
     if (code < 0) {
         memcpy(reason, err->text, sizeof(reason));
         snprintf(err->text, sizeof(err->text), "%.150s: %.300s", name, reason);
@@ -88,6 +121,14 @@ int pvn_topo_input_machine(const struct pvn_topo_input *in, const char *name,
                            struct pvn_topo **topo, struct pvn_topo_err *err)
 {
     switch (in->kind) {
+    case PVN_TOPO_INPUT_NCCL_XML:
+        return pvn_topo_load_nccl(in->data, in->len, name, topo, err);
+    case PVN_TOPO_INPUT_HWLOC_XML:
+        return pvn_topo_load_hwloc(in->data, in->len, name, topo, err);
+    case PVN_TOPO_INPUT_LSPCI:
+        return pvn_topo_load_lspci(in->data, in->len, name, topo, err);
+    case PVN_TOPO_INPUT_JSON:
+        return pvn_topo_load_rdma_topo(in->data, in->len, name, topo, err);
     case PVN_TOPO_INPUT_ESXCLI:
         return pvn_topo_load_esxcli(in->data, in->len, name, topo, err);
     default:

@@ -22,7 +22,10 @@ enum {
 enum pvn_topo_input_kind {
     PVN_TOPO_INPUT_TAR, /* also what is none of the others */
     PVN_TOPO_INPUT_NCCL_XML,
-    PVN_TOPO_INPUT_ESXCLI,
+    PVN_TOPO_INPUT_HWLOC_XML, /* lstopo machine.xml */
+    PVN_TOPO_INPUT_ESXCLI,    /* esxcli hardware pci list */
+    PVN_TOPO_INPUT_LSPCI,     /* lspci -vv */
+    PVN_TOPO_INPUT_JSON,      /* rdma_topo dump */
 };
 
 struct pvn_topo_input {
@@ -39,13 +42,25 @@ int pvn_topo_input_read(const char *path, int wait_s, struct pvn_topo_input *in,
                         struct pvn_topo_err *err);
 void pvn_topo_input_free(struct pvn_topo_input *in);
 
-/* The machine that an input of any kind but PVN_TOPO_INPUT_NCCL_XML describes. name stands in messages and
+/* The machine that an input describes. Of PVN_TOPO_INPUT_NCCL_XML it is what can be told from NCCL's
+ * tree, with invented ports: good enough to place a guest's devices by. name stands in messages and
  * becomes the model's source. Contract as pvn_topo_load. */
 int pvn_topo_input_machine(const struct pvn_topo_input *in, const char *name,
                            struct pvn_topo **topo, struct pvn_topo_err *err);
 
 /* Form of len bytes. */
 enum pvn_topo_input_kind pvn_topo_input_recognise(const char *data, size_t len);
+
+/* The readers of each form but the tar and esxcli; contract as pvn_topo_load. What the text does not
+ * state is unknown in the model. */
+int pvn_topo_load_hwloc(const char *text, size_t len, const char *name, struct pvn_topo **topo,
+                        struct pvn_topo_err *err);
+int pvn_topo_load_lspci(const char *text, size_t len, const char *name, struct pvn_topo **topo,
+                        struct pvn_topo_err *err);
+int pvn_topo_load_rdma_topo(const char *text, size_t len, const char *name, struct pvn_topo **topo,
+                            struct pvn_topo_err *err);
+int pvn_topo_load_nccl(const char *text, size_t len, const char *name, struct pvn_topo **topo,
+                       struct pvn_topo_err *err);
 
 /* The parts of pvn_topo_input_read. */
 

@@ -3,6 +3,11 @@
 # topo/input: descriptions of a machine in other forms than its own files: compressed, through a pipe, as other
 # tools write them. For the tool only.
 libpvntopotool_la_SOURCES += \
+    topo/input/hwloc.c \
     topo/input/input.c topo/input/input.h \
+    topo/input/lspci.c \
+    topo/input/nccl_machine.c \
+    topo/input/rdma_topo.c \
     topo/input/read.c \
+    topo/input/synth.c topo/input/synth.h \
     topo/input/unpack.c
