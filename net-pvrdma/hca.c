@@ -92,17 +92,6 @@ static void take_limits(struct pvn_hca *h, const struct ibv_device_attr *a)
 
 /* ---- ports ---- */
 
-void pvn_hca_left_out(struct pvn_hca_table *t, const char *name, const char *fmt, ...)
-{
-    char why[320];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(why, sizeof(why), fmt, ap);
-    va_end(ap);
-    pvn_str_append(t->left_out, sizeof(t->left_out), "%s%s (%s)", t->left_out[0] ? ", " : "", name,
-                   why);
-}
-
 static const char *state_text(enum ibv_port_state s)
 {
     switch (s) {

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Between hca.c and hca_sys.c. */
+/* What hca.c calls of hca_sys.c, which calls nothing of hca.c. */
 #ifndef PVN_NET_PVRDMA_HCA_PRIV_H
 #define PVN_NET_PVRDMA_HCA_PRIV_H
 
@@ -8,6 +8,7 @@
 
 #include "net-pvrdma/hca.h"
 
+/* Adds "name (reason)" to the table's list of what was left out. */
 void pvn_hca_left_out(struct pvn_hca_table *t, const char *name, const char *fmt, ...)
     PVN_PRINTF(3, 4);
 

@@ -15,6 +15,17 @@
 
 #include "net-pvrdma/hca_priv.h"
 
+void pvn_hca_left_out(struct pvn_hca_table *t, const char *name, const char *fmt, ...)
+{
+    char why[320];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof(why), fmt, ap);
+    va_end(ap);
+    pvn_str_append(t->left_out, sizeof(t->left_out), "%s%s (%s)", t->left_out[0] ? ", " : "", name,
+                   why);
+}
+
 static const char *root(const struct pvn_hca_options *o)
 {
     return o->sys_root && *o->sys_root ? o->sys_root : "/sys";

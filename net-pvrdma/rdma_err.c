@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Why an RDMA lane died, in one sentence that can be acted on. */
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_lane_priv.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -48,18 +48,18 @@ int rdma_dead(struct rdma_lane *r, int code, const char *doing)
 }
 
 /* What is on its way takes nanoseconds. */
-#define TORN_NS PVN_NS_PER_S
+#define PARTIAL_NS PVN_NS_PER_S
 
-__attribute__((noinline, cold)) int rdma_torn(struct rdma_lane *r, uint64_t number,
-                                              const char *doing)
+__attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, uint64_t number,
+                                                 const char *doing)
 {
     uint64_t now = pvn_now_ns();
     r->stats.torn++;
-    if (r->torn_until_ns == 0 || r->torn != number) {
-        r->torn = number;
-        r->torn_until_ns = now + TORN_NS;
+    if (r->partial_until_ns == 0 || r->partial != number) {
+        r->partial = number;
+        r->partial_until_ns = now + PARTIAL_NS;
     }
-    if (now < r->torn_until_ns)
+    if (now < r->partial_until_ns)
         return 0;
     char what[128];
     snprintf(what, sizeof(what), "%s: what has come does not add up, for a second now", doing);

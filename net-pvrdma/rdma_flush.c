@@ -9,7 +9,7 @@
  * more queue pair on the same port, connected to itself.
  */
 #include "base/random.h"
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_lane_priv.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* The RDMA lane's table, memory and end; see rdma_lane.h. */
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_rx.h"
+#include "net-pvrdma/rdma_tx.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -55,9 +56,9 @@ static int rdma_fence(struct pvn_lane *l)
     int got = ibv_poll_cq(r->cq, CQ_BATCH, wc);
     /* Those without a completion have one as well when they have not been carried out. */
     for (int i = 0; i < got; i++)
-        if (wc[i].wr_id >> 56 != WR_RECV && r->owed > 0)
-            r->owed--;
-    return r->owed > 0 || got == CQ_BATCH ? -EAGAIN : 0;
+        if (wc[i].wr_id >> 56 != WR_RECV && r->outstanding > 0)
+            r->outstanding--;
+    return r->outstanding > 0 || got == CQ_BATCH ? -EAGAIN : 0;
 }
 
 static void rdma_close(struct pvn_lane *l)
@@ -65,7 +66,7 @@ static void rdma_close(struct pvn_lane *l)
     struct rdma_lane *r = rdma_of(l);
     if (r->qp) {
         rdma_two_drain(r);
-        rdma_rx_farewell(r);
+        rdma_rx_final_ack(r);
         rdma_qps_error(r);
         rdma_qps_destroy(r);
     }
@@ -181,7 +182,7 @@ static int map_memory(struct rdma_lane *r)
                          pvn_hint_id_find(PVN_HINT_ERRNO, -rc, PVN_PHASE_REG, PVN_PAST_ANY));
         return rc;
     }
-    r->line = r->cts = (struct cts_line *)(r->mem + MEM_CTS);
+    r->tx.line = r->cts = (struct cts_line *)(r->mem + MEM_CTS);
     r->ack = (struct ack_line *)(r->mem + MEM_ACK);
     r->totals = (uint64_t *)(r->mem + MEM_TOTALS);
     r->hello = (uint64_t *)(r->mem + MEM_HELLO);
@@ -211,7 +212,7 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     if (r->cfg.modes == 0)
         r->cfg.modes = cfg->mode == PVN_RDMA_AUTO ? PVN_RDMA_ANY_MODE : 1u << cfg->mode;
     r->gid.local = r->gid.remote = -1;
-    r->reap_at = REAP_AT;
+    r->tx.reap_at = REAP_AT;
     r->l.ops = cfg->sender ? &tx_ops : &rx_ops;
     r->l.sender = cfg->sender;
     r->l.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | PVN_LANE_CONNECTOR_FIRST |

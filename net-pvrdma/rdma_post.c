@@ -1,14 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Chains of requests, doorbells and the completion queue. */
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_lane_priv.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
 
-/* The longest silence after which an expensive queue is asked. */
+/* The longest silence before an expensive completion queue is polled. */
 #define ASK_WAIT_MAX_NS PVN_NS_PER_S
 
 void rdma_chain_init(struct rqp *q)
@@ -37,7 +37,7 @@ int rdma_ring_chain(struct rdma_lane *r, struct rqp *q)
     last->next = after;
     if (__builtin_expect(rc != 0, 0))
         return rdma_not_posted(r, rc);
-    r->owed += q->signalled;
+    r->outstanding += q->signalled;
     q->signalled = 0;
     return 0;
 }
@@ -99,8 +99,8 @@ static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *
         return 0;
     }
     struct rqp *q = &r->qp[qp];
-    r->owed--;
-    q->places += (uint32_t)(wc->wr_id & 0xffff);
+    r->outstanding--;
+    q->slots += (uint32_t)(wc->wr_id & 0xffff);
     if (kind == WR_DATA) {
         q->completed = q->signal_at[q->signals_taken++ % SIGNALS];
         if ((int32_t)(q->completed - q->acked) > 0)
@@ -108,7 +108,7 @@ static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *
     } else if (kind == WR_PIECE) {
         q->completed++;
     } else if (kind == WR_CHAIN) {
-        r->chain_head++;
+        r->rx.chain_head++;
     }
     return 0;
 }
@@ -137,10 +137,10 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
     return got;
 }
 
-/* Whether to ask the queue with nothing known to be in it. Where that costs, only after a silence,
- * ever longer ones while it stays empty: everything that goes well makes itself known, only an
- * error does not. */
-bool rdma_time_to_ask(struct rdma_lane *r)
+/* Whether to poll the queue although nothing is known to be in it. Where an empty poll costs, only
+ * after a silence, and after a longer one each time that the queue was empty: success shows in
+ * memory, only an error needs the queue. */
+bool rdma_time_to_poll(struct rdma_lane *r)
 {
     if (!r->cfg.costly_poll)
         return true;
@@ -170,10 +170,10 @@ int rdma_healthy(struct rdma_lane *r)
     return r->cfg.health ? r->cfg.health(r->cfg.health_arg, &r->l.err) : 0;
 }
 
-int rdma_look_around(struct rdma_lane *r, uint32_t known, bool quiet)
+int rdma_look_around(struct rdma_lane *r, uint32_t known, bool unsignaled)
 {
     int rc = rdma_healthy(r);
-    if (rc == 0 && (r->owed > known || quiet) && rdma_time_to_ask(r))
+    if (rc == 0 && (r->outstanding > known || unsignaled) && rdma_time_to_poll(r))
         rc = rdma_take(r, (int)known + 1, NULL, 0, NULL);
     return rc < 0 ? rc : 0;
 }

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* The queue pairs' life: create, INIT, RTR, RTS, ERR, destroy. */
 #include "base/random.h"
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_lane_priv.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum {
     /* Two requests per chunk and a full ring of chunks: what a queue pair can have in flight. */
-    SEND_PLACES = 2 * RECORD_RING,
+    SEND_SLOTS = 2 * RECORD_RING,
     DATA_RECVS = RECORD_RING + CHAIN /* imm: never fewer posted than the peer may send */
 };
 
@@ -21,7 +21,7 @@ static uint32_t smaller(uint32_t a, uint32_t b)
 }
 
 /* Places of the receive queue: enough for every mode that may be agreed on. */
-static uint32_t recv_places(const struct rdma_lane *r)
+static uint32_t recv_slots(const struct rdma_lane *r)
 {
     uint32_t n = 1;
     if (r->cfg.modes >> PVN_RDMA_IMM & 1 && !r->cfg.sender)
@@ -36,8 +36,8 @@ static int create_one(struct rdma_lane *r, struct rqp *q)
     struct ibv_qp_init_attr a = {.send_cq = r->cq,
                                  .recv_cq = r->cq,
                                  .qp_type = IBV_QPT_RC,
-                                 .cap = {.max_send_wr = smaller(SEND_PLACES, r->cfg.max_wr),
-                                         .max_recv_wr = recv_places(r),
+                                 .cap = {.max_send_wr = smaller(SEND_SLOTS, r->cfg.max_wr),
+                                         .max_recv_wr = recv_slots(r),
                                          .max_send_sge = 1,
                                          .max_recv_sge = 1,
                                          .max_inline_data = r->cfg.max_inline}};
@@ -51,7 +51,7 @@ static int create_one(struct rdma_lane *r, struct rqp *q)
         return rdma_dead(r, -(errno ? errno : EIO), "creating a queue pair");
     r->cfg.max_inline = smaller(r->cfg.max_inline, a.cap.max_inline_data);
     rdma_chain_init(q);
-    q->places = smaller(a.cap.max_send_wr, SEND_PLACES);
+    q->slots = smaller(a.cap.max_send_wr, SEND_SLOTS);
     q->psn = (uint32_t)pvn_random64() & 0xffffff;
     return 0;
 }
@@ -71,7 +71,7 @@ int rdma_qps_create(struct rdma_lane *r)
 {
     /* One signalled request per chunk, or per chain of the receiver's. */
     uint32_t sends = r->cfg.sender ? RECORD_RING : 2 * CTS_SLOTS;
-    uint32_t cqe = (uint32_t)r->cfg.qps * (sends + recv_places(r));
+    uint32_t cqe = (uint32_t)r->cfg.qps * (sends + recv_slots(r));
     r->cq = r->cfg.v->create_cq(r->cfg.ctx, (int)smaller(cqe, r->cfg.max_cqe), NULL, NULL, 0);
     if (!r->cq)
         return rdma_dead(r, -(errno ? errno : EIO), "creating a completion queue");

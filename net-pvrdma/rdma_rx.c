@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* The receiving side: clear-to-send entries out, records or immediates in, acknowledgements out. */
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_rx.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -56,13 +56,13 @@ static inline void put_line(const struct rdma_lane *r, struct cts_line *line, ui
 
 static inline struct cts_line *staged_line(const struct rdma_lane *r, int i)
 {
-    return &r->cts[(r->staged_lines + (unsigned)i) % CTS_LINES];
+    return &r->cts[(r->rx.staged_lines + (unsigned)i) % CTS_LINES];
 }
 
 static inline void staged(struct rdma_lane *r, int n)
 {
-    r->staged++;
-    r->staged_lines += (unsigned)n;
+    r->rx.staged++;
+    r->rx.staged_lines += (unsigned)n;
     r->l.kick_due = true;
 }
 
@@ -71,8 +71,8 @@ __attribute__((noinline)) static int stage_any(struct rdma_lane *r, uint64_t slo
 {
     /* The staging ring is as long as the peer's; the engine keeps fewer slots open, so this only
      * guards. */
-    if (r->staged - r->started >= CTS_SLOTS || slot != r->staged)
-        return slot < r->staged ? 0 : -EAGAIN;
+    if (r->rx.staged - r->rx.started >= CTS_SLOTS || slot != r->rx.staged)
+        return slot < r->rx.staged ? 0 : -EAGAIN;
     for (int i = 0; i < n; i++) {
         struct cts_line *line = staged_line(r, i);
         uint64_t keys = 0;
@@ -89,13 +89,13 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
     struct rdma_lane *r = rdma_of(l);
     uint32_t rkey = b->mr ? b->mr->rkey[0] : 0;
     /* Of a comm's only lane no more slots are unused than the engine keeps open. */
-    if (n != 1 || l->nlanes != 1 || slot != r->staged || rkey == 0 ||
+    if (n != 1 || l->nlanes != 1 || slot != r->rx.staged || rkey == 0 ||
         !rdma_within(b->mr, b->addr, b->size))
         return stage_any(r, slot, n, b);
     struct cts_line *line = staged_line(r, 0);
     uint64_t keys = cts_keys(rkey, 0);
     line->keys[0] = htole64(keys);
-    put_line(r, line, r->staged, 1, b, b->mr->gpu, keys);
+    put_line(r, line, r->rx.staged, 1, b, b->mr->gpu, keys);
     staged(r, 1);
     return 0;
 }
@@ -105,26 +105,26 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
  * over those use up entries too. */
 static bool worth_publishing(const struct rdma_lane *r)
 {
-    uint64_t waiting = r->staged - r->published;
+    uint64_t waiting = r->rx.staged - r->rx.published;
     if (waiting == 0 || r->l.nlanes > 1)
         return waiting > 0;
-    uint64_t unused = r->published - r->started, open = r->staged - r->started;
+    uint64_t unused = r->rx.published - r->rx.started, open = r->rx.staged - r->rx.started;
     return unused <= open / 2 || waiting >= CTS_BATCH_MAX;
 }
 
 /* Chains whose entries, or later ones, the peer has used are complete. */
 static uint32_t known_completions(struct rdma_lane *r)
 {
-    while (r->chain_known != r->chain_tail &&
-           r->chain[r->chain_known % (CTS_SLOTS * 2)] <= r->started)
-        r->chain_known++;
+    while (r->rx.chain_known != r->rx.chain_tail &&
+           r->rx.chain[r->rx.chain_known % (CTS_SLOTS * 2)] <= r->rx.started)
+        r->rx.chain_known++;
     /* A poll may have found more than was known. */
-    if ((int32_t)(r->chain_known - r->chain_head) < 0)
-        r->chain_known = r->chain_head;
-    return r->chain_known - r->chain_head;
+    if ((int32_t)(r->rx.chain_known - r->rx.chain_head) < 0)
+        r->rx.chain_known = r->rx.chain_head;
+    return r->rx.chain_known - r->rx.chain_head;
 }
 
-/* Takes what is known to be there when it is much. In imm mode the queue is asked all the time. */
+/* Takes what is known to be there when it is much. In imm mode the queue is polled all the time. */
 static int reap_known(struct rdma_lane *r)
 {
     if (r->cfg.mode == PVN_RDMA_IMM)
@@ -140,7 +140,7 @@ static int reap_now(struct rdma_lane *r)
     if (r->cfg.mode == PVN_RDMA_IMM)
         return 0;
     uint32_t known = known_completions(r);
-    if (known == 0 && r->owed > 0)
+    if (known == 0 && r->outstanding > 0)
         known = 1;
     return known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
 }
@@ -148,7 +148,7 @@ static int reap_now(struct rdma_lane *r)
 /* Whether a chain of so many requests may be rung; if not, what is complete is taken first. */
 static int make_room(struct rdma_lane *r, uint64_t requests)
 {
-    if (r->qp[0].places >= requests && r->chain_tail - r->chain_head < CTS_SLOTS * 2)
+    if (r->qp[0].slots >= requests && r->rx.chain_tail - r->rx.chain_head < CTS_SLOTS * 2)
         return 0;
     int rc = reap_now(r);
     return rc < 0 ? rc : -EAGAIN;
@@ -159,19 +159,19 @@ static int make_room(struct rdma_lane *r, uint64_t requests)
 static inline __attribute__((always_inline)) int ring_chain(struct rdma_lane *r,
                                                             struct ibv_send_wr *first,
                                                             struct ibv_send_wr *last,
-                                                            uint32_t places, uint64_t done_at)
+                                                            uint32_t slots, uint64_t done_at)
 {
     struct rqp *q = &r->qp[0];
     struct ibv_send_wr *bad;
-    q->places -= places;
-    q->quiet += places;
+    q->slots -= slots;
+    q->unsignaled += slots;
     last->next = NULL;
-    if (q->quiet >= r->signal_every) {
-        last->wr_id = wr_id_make(WR_CHAIN, 0, q->quiet);
+    if (q->unsignaled >= r->signal_every) {
+        last->wr_id = wr_id_make(WR_CHAIN, 0, q->unsignaled);
         last->send_flags |= IBV_SEND_SIGNALED;
-        r->chain[r->chain_tail++ % (CTS_SLOTS * 2)] = done_at;
-        r->owed++;
-        q->quiet = 0;
+        r->rx.chain[r->rx.chain_tail++ % (CTS_SLOTS * 2)] = done_at;
+        r->outstanding++;
+        q->unsignaled = 0;
     }
     r->stats.post_send++;
     r->moved = true;
@@ -179,13 +179,13 @@ static inline __attribute__((always_inline)) int ring_chain(struct rdma_lane *r,
     return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
 }
 
-/* The most chunks of one queue pair that the peer has not been told of. */
-static uint32_t most_untold(const struct rdma_lane *r)
+/* The most chunks of one queue pair that the peer has no acknowledgement of. */
+static uint32_t most_unacknowledged(const struct rdma_lane *r)
 {
     uint32_t most = 0;
     for (int k = 0; k < r->nqps; k++)
-        if (r->qp[k].seen - r->qp[k].told > most)
-            most = r->qp[k].seen - r->qp[k].told;
+        if (r->qp[k].seen - r->qp[k].acknowledged > most)
+            most = r->qp[k].seen - r->qp[k].acknowledged;
     return most;
 }
 
@@ -194,8 +194,8 @@ static uint32_t most_lines(const struct rdma_lane *r)
 {
     uint32_t most = 0;
     for (int k = 0; k < r->nqps; k++)
-        if (r->qp[k].shorts.lines - r->qp[k].shorts.told > most)
-            most = r->qp[k].shorts.lines - r->qp[k].shorts.told;
+        if (r->qp[k].shorts.lines - r->qp[k].shorts.acknowledged > most)
+            most = r->qp[k].shorts.lines - r->qp[k].shorts.acknowledged;
     return most;
 }
 
@@ -205,24 +205,25 @@ static bool worth_telling(const struct rdma_lane *r)
 {
     if (r->peer.wants_acks || most_lines(r) >= SHORT_LINES / 4)
         return true;
-    return r->cfg.mode == PVN_RDMA_RECORD && most_untold(r) >= (1u << r->peer.window_log2) / 4;
+    return r->cfg.mode == PVN_RDMA_RECORD &&
+           most_unacknowledged(r) >= (1u << r->peer.window_log2) / 4;
 }
 
 /* The waiting lines up to the end of the ring, in the request of the chain. */
 static void put_lines(struct rdma_lane *r, int i)
 {
-    uint64_t at = r->published_lines % CTS_LINES;
-    uint64_t n = r->staged_lines - r->published_lines;
+    uint64_t at = r->rx.published_lines % CTS_LINES;
+    uint64_t n = r->rx.staged_lines - r->rx.published_lines;
     if (n > CTS_LINES - at)
         n = CTS_LINES - at;
-    struct publication *p = &r->publication;
+    struct publication *p = &r->rx.publication;
     uint32_t len = (uint32_t)(n * sizeof(struct cts_line));
     p->sge[i].addr = (uintptr_t)&r->cts[at];
     p->sge[i].length = len;
     p->wr[i].send_flags = r->cfg.max_inline >= len ? IBV_SEND_INLINE : 0;
     p->wr[i].wr.rdma.remote_addr = r->peer.mem_addr + MEM_CTS + at * sizeof(struct cts_line);
     p->wr[i].next = &p->wr[i + 1];
-    r->published_lines += n;
+    r->rx.published_lines += n;
 }
 
 static struct ibv_send_wr *put_acks(struct rdma_lane *r)
@@ -232,17 +233,17 @@ static struct ibv_send_wr *put_acks(struct rdma_lane *r)
         /* The device may still be reading the line for an earlier request: either value will do. */
         __atomic_store_n(&r->ack->seen[k], htole32(q->seen), __ATOMIC_RELAXED);
         __atomic_store_n(&r->ack->lines[k], htole32(q->shorts.lines), __ATOMIC_RELAXED);
-        q->told = q->seen;
-        q->shorts.told = q->shorts.lines;
+        q->acknowledged = q->seen;
+        q->shorts.acknowledged = q->shorts.lines;
     }
-    struct ibv_send_wr *wr = &r->publication.wr[ACKS];
+    struct ibv_send_wr *wr = &r->rx.publication.wr[ACKS];
     wr->send_flags = r->cfg.max_inline >= sizeof(*r->ack) ? IBV_SEND_INLINE : 0;
     return wr;
 }
 
 void rdma_rx_open(struct rdma_lane *r)
 {
-    struct publication *p = &r->publication;
+    struct publication *p = &r->rx.publication;
     for (int i = 0; i <= ACKS; i++) {
         p->sge[i] = (struct ibv_sge){
             .addr = (uintptr_t)r->ack, .length = sizeof(*r->ack), .lkey = r->mem_mr->lkey};
@@ -254,23 +255,23 @@ void rdma_rx_open(struct rdma_lane *r)
     }
 }
 
-/* One chain: the waiting entries, in two pieces where the ring begins anew, then the
+/* One chain: the waiting entries, in two pieces where the ring wraps, then the
  * acknowledgements. 1: with these, 0: without, negative: not at all. */
 static int publish(struct rdma_lane *r)
 {
     int rc = make_room(r, ACKS + 1), n = 0;
     if (rc < 0)
         return rc;
-    while (r->published_lines < r->staged_lines)
+    while (r->rx.published_lines < r->rx.staged_lines)
         put_lines(r, n++);
-    struct ibv_send_wr *first = r->publication.wr, *last = first + n - 1;
+    struct ibv_send_wr *first = r->rx.publication.wr, *last = first + n - 1;
     bool tells = worth_telling(r);
     if (tells)
         last = last->next = put_acks(r);
-    r->stats.cts_entries += r->staged - r->published;
+    r->stats.cts_entries += r->rx.staged - r->rx.published;
     r->stats.cts_rings++;
-    r->published = r->staged;
-    rc = ring_chain(r, first, last, (uint32_t)(n + tells), r->published);
+    r->rx.published = r->rx.staged;
+    rc = ring_chain(r, first, last, (uint32_t)(n + tells), r->rx.published);
     return rc < 0 ? rc : tells;
 }
 
@@ -283,13 +284,13 @@ static int publish(struct rdma_lane *r)
  */
 static bool must_acknowledge(const struct rdma_lane *r)
 {
-    uint32_t most = most_untold(r);
+    uint32_t most = most_unacknowledged(r);
     if (most_lines(r) >= SHORT_LINES / 2)
         return true;
     if (most == 0 || !(r->peer.wants_acks || r->cfg.mode == PVN_RDMA_RECORD))
         return false;
     return most >= (1u << r->peer.window_log2) / 2 ||
-           (r->peer.wants_acks && (r->l.idle || (r->staged == 0 && !r->fresh)));
+           (r->peer.wants_acks && (r->l.idle || (r->rx.staged == 0 && !r->fresh)));
 }
 
 static int acknowledge_alone(struct rdma_lane *r)
@@ -300,12 +301,12 @@ static int acknowledge_alone(struct rdma_lane *r)
     struct ibv_send_wr *wr = put_acks(r);
     r->stats.acks_alone++;
     /* Known when an entry published after it is used. */
-    return ring_chain(r, wr, wr, 1, r->published + 1);
+    return ring_chain(r, wr, wr, 1, r->rx.published + 1);
 }
 
 /* Whether the peer's last requests may have no completion by which
  * it learns what has come of them. */
-static bool owes_farewell(const struct rdma_lane *r)
+static bool final_ack_due(const struct rdma_lane *r)
 {
     bool seen = false;
     for (int k = 0; k < r->nqps; k++)
@@ -316,19 +317,19 @@ static bool owes_farewell(const struct rdma_lane *r)
 
 /* What has arrived must not be given up by a peer that finds nobody there when it asks. That an
  * acknowledgement was posted is not enough: what is on its way ends with the queue pair. */
-void rdma_rx_farewell(struct rdma_lane *r)
+void rdma_rx_final_ack(struct rdma_lane *r)
 {
     uint64_t until = pvn_now_ns() + FAREWELL_NS;
     bool said = false;
-    if (!owes_farewell(r))
+    if (!final_ack_due(r))
         return;
     r->signal_every = 1;
-    while (r->l.err.code == 0 && (!said || r->owed > 0) && pvn_now_ns() < until) {
+    while (r->l.err.code == 0 && (!said || r->outstanding > 0) && pvn_now_ns() < until) {
         struct pvn_event ev[CQ_BATCH];
         int n = 0;
         if (!said)
             said = acknowledge_alone(r) == 0;
-        if (r->owed > 0 && rdma_take(r, CQ_BATCH, ev, CQ_BATCH, &n) < 0)
+        if (r->outstanding > 0 && rdma_take(r, CQ_BATCH, ev, CQ_BATCH, &n) < 0)
             return;
     }
 }
@@ -390,7 +391,7 @@ static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 }
 
 /* Whether a look at memory says that a poll would find something, or ask the queue. */
-static bool any_news(const struct rdma_lane *r)
+static bool rx_has_events(const struct rdma_lane *r)
 {
     if (r->flush.pending || r->cfg.mode == PVN_RDMA_IMM)
         return true;
@@ -404,7 +405,7 @@ __attribute__((noinline)) static int look_around(struct rdma_lane *r)
 {
     if (r->cfg.mode == PVN_RDMA_IMM)
         return rdma_healthy(r);
-    return rdma_look_around(r, known_completions(r), r->qp[0].quiet > 0);
+    return rdma_look_around(r, known_completions(r), r->qp[0].unsignaled > 0);
 }
 
 /* Where all there is to look at is the next short message and the next record. In imm mode long
@@ -412,7 +413,7 @@ __attribute__((noinline)) static int look_around(struct rdma_lane *r)
 static inline void watch_memory(struct rdma_lane *r)
 {
     bool imm = r->cfg.mode == PVN_RDMA_IMM;
-    if (r->nqps > 1 || r->flush.pending || (imm && !r->quiet_queue))
+    if (r->nqps > 1 || r->flush.pending || (imm && !r->rx.idle_queue))
         return;
     const struct rqp *q = &r->qp[0];
     const uint32_t *line = &q->shorts.next->stamp;
@@ -424,16 +425,16 @@ static inline void watch_memory(struct rdma_lane *r)
 }
 
 /* What arrived last may have to be acknowledged now. */
-static inline int found_nothing(struct rdma_lane *r)
+static inline int rx_empty_poll(struct rdma_lane *r)
 {
     if (!r->fresh)
         watch_memory(r);
     r->l.kick_due |= r->fresh;
     r->fresh = false;
-    return rdma_vain_enough(r) ? look_around(r) : 0;
+    return rdma_due_to_look(r) ? look_around(r) : 0;
 }
 
-__attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
+__attribute__((noinline)) static int rx_take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
     int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0;
     int flushed = n;
@@ -446,12 +447,12 @@ __attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_ev
     if (rc == 0 && r->cfg.mode == PVN_RDMA_IMM)
         rc = poll_imm(r, ev, max, &n);
     if (rc == 0 && n > flushed) {
-        r->quiet_queue = n == in_memory;
+        r->rx.idle_queue = n == in_memory;
         r->chunks_done += (unsigned)(n - flushed);
         r->fresh = r->moved = r->l.kick_due = true;
         rc = reap_known(r);
     } else if (rc == 0) {
-        rc = found_nothing(r);
+        rc = rx_empty_poll(r);
     }
     return rc < 0 ? rc : n;
 }
@@ -460,5 +461,5 @@ int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
     l->watch.polls = 0;
-    return any_news(r) ? take_all(r, ev, max) : found_nothing(r);
+    return rx_has_events(r) ? rx_take_all(r, ev, max) : rx_empty_poll(r);
 }

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* How an RDMA lane comes up: offer, bind (GIDs, MTU, queue pairs), and a zero-byte round trip. */
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_rx.h"
+#include "net-pvrdma/rdma_tx.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -9,11 +10,11 @@
 
 #include "base/log.h"
 
-/* Each chunk takes two places in the send queue and one record. */
+/* Each chunk takes two slots in the send queue and one record. */
 static uint8_t window_log2(const struct rdma_lane *r)
 {
     uint8_t n = 1;
-    while (n < RECORD_RING_LOG2 && 4u << n <= r->qp[0].places)
+    while (n < RECORD_RING_LOG2 && 4u << n <= r->qp[0].slots)
         n++;
     return n;
 }
@@ -108,7 +109,7 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     }
     r->nqps = r->peer.nqps < r->cfg.qps ? r->peer.nqps : r->cfg.qps;
     r->mtu = r->peer.mtu < r->cfg.mtu ? (enum ibv_mtu)r->peer.mtu : r->cfg.mtu;
-    r->window = 1u << window_log2(r);
+    r->tx.window = 1u << window_log2(r);
     rc = agree_on_mode(r);
     if (rc < 0)
         return rc;
@@ -162,7 +163,7 @@ int rdma_verify(struct pvn_lane *l)
     int heard = peer_connected(r);
     if (heard < 0)
         return heard;
-    if (r->owed == 0 && !r->probed) {
+    if (r->outstanding == 0 && !r->probed) {
         r->probed = true;
         int rc = send_probes(r);
         if (rc < 0)
@@ -171,7 +172,7 @@ int rdma_verify(struct pvn_lane *l)
     int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
     if (rc < 0)
         return rc;
-    if (r->owed > 0)
+    if (r->outstanding > 0)
         return -EAGAIN;
     rc = rdma_flush_verify(r);
     if (rc < 0)

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Short messages: written whole into a ring in the receiver's memory, copied there into the posted
  * buffer; see rdma_wire.h. */
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_rx.h"
+#include "net-pvrdma/rdma_tx.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -24,7 +25,7 @@ static void set_inline(const struct rdma_lane *r, struct short_ring *s, uint32_t
  * set_inline says. */
 void rdma_short_open(struct rdma_lane *r)
 {
-    /* A peer that is told that completions are expensive acknowledges soon, and what becomes of a
+    /* A peer that knows that completions are expensive acknowledges soon, and what becomes of a
      * receiver's chains shows in what the peer does. */
     r->signal_every = r->cfg.costly_poll || !r->cfg.sender ? SIGNAL_EVERY : 1;
     bool both = r->peer.shorts && r->cfg.mode != PVN_RDMA_SEND;
@@ -92,20 +93,20 @@ static_assert(SHORT_HEAD_BYTES <= 64, "four pieces of 16 bytes are all of them")
 
 /* ---- sender ---- */
 
-/* Counts anew how many lines may go out on a queue pair; what the receiver says now is looked at. A
+/* Counts again how many lines may go out on a queue pair; what the receiver says now is looked at. A
  * message of several lines takes less than it is counted for here. */
 __attribute__((noinline)) static int32_t count_room(struct rdma_lane *r, struct rqp *q)
 {
     struct short_ring *s = &q->shorts;
-    uint32_t told = le32toh(__atomic_load_n(&r->ack->lines[q - r->qp], __ATOMIC_ACQUIRE));
-    if (s->lines - told <= s->lines - s->free_from)
-        s->free_from = told;
+    uint32_t lines_read = le32toh(__atomic_load_n(&r->ack->lines[q - r->qp], __ATOMIC_ACQUIRE));
+    if (s->lines - lines_read <= s->lines - s->free_from)
+        s->free_from = lines_read;
     s->room = 0;
     if (q->nwr == 0 && rdma_has_room(r, q)) {
-        uint32_t chunks = smaller(r->window - (q->posted - rdma_window_from(r, q)),
+        uint32_t chunks = smaller(r->tx.window - (q->posted - rdma_window_from(r, q)),
                                   RECORD_RING - (q->posted - q->reported));
         s->room =
-            (int32_t)smaller(smaller(chunks, q->places), SHORT_LINES - (s->lines - s->free_from));
+            (int32_t)smaller(smaller(chunks, q->slots), SHORT_LINES - (s->lines - s->free_from));
     }
     return s->room;
 }
@@ -125,7 +126,7 @@ __attribute__((noinline)) static int post_signalled(struct rdma_lane *r, struct 
 {
     struct ibv_send_wr wr = q->shorts.wr, *bad;
     rdma_signal_data(q, &wr, (int)(q - r->qp), 0, q->posted);
-    r->owed += q->signalled;
+    r->outstanding += q->signalled;
     q->signalled = 0;
     int rc = ibv_post_send(q->qp, &wr, &bad);
     return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
@@ -143,9 +144,9 @@ static inline int post_lines(struct rdma_lane *r, struct rqp *q, struct short_he
     s->sge.length = lines * (uint32_t)sizeof(*h) - skip;
     s->wr.wr.rdma.remote_addr = at + s->to_remote;
     s->next = behind(s, h, lines);
-    q->places--;
+    q->slots--;
     rdma_note(q, cookie, 0);
-    if (__builtin_expect(++q->quiet >= r->signal_every, 0))
+    if (__builtin_expect(++q->unsignaled >= r->signal_every, 0))
         return post_signalled(r, q);
     int rc = ibv_post_send(q->qp, &s->wr, &bad);
     return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
@@ -221,7 +222,7 @@ __attribute__((noinline)) static int send_next_any(struct rdma_lane *r, const vo
 __attribute__((noinline)) static int send_to(struct rdma_lane *r, const void *src, size_t size,
                                              int32_t tag, const struct pvn_mr *mr, uint32_t cookie)
 {
-    const struct cts_line *line = r->line;
+    const struct cts_line *line = r->tx.line;
     uint64_t what = cts_what(tag, 1, CTS_COPIES), room = rdma_word(&line->size);
     uint32_t sum = cts_sum(rdma_word(&line->addr), room, rdma_word(&line->keys[0]), what);
     if (__builtin_expect(rdma_word(&line->what) != what || le32toh(line->sum) != sum ||
@@ -261,7 +262,7 @@ all_lines(struct rdma_lane *r, int k, const struct short_head *h, uint32_t lines
             return 0;
     if (le16toh(h->sum) == short_sum(h, lines))
         return 1;
-    return rdma_torn(r, (uint64_t)k << 32 | before, TORN_SHORT);
+    return rdma_partial(r, (uint64_t)k << 32 | before, PARTIAL_SHORT);
 }
 
 int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
@@ -275,7 +276,7 @@ int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, 
         uint32_t bytes = le16toh(h->bytes), lines = 1;
         if (__builtin_expect(bytes > SHORT_HEAD_BYTES, 0)) {
             if (bytes > SHORT_MAX)
-                return rdma_dead(r, -EPROTO, TORN_SHORT ": it is longer than any can be");
+                return rdma_dead(r, -EPROTO, PARTIAL_SHORT ": it is longer than any can be");
             lines = short_lines(bytes);
             int rc = all_lines(r, k, h, lines, before);
             if (rc < 0)

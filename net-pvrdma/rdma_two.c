@@ -6,14 +6,14 @@
  *
  * A chunk is cut into pieces, each copied into a buffer of the sender's, sent, and copied out of
  * the receiver's buffer to its place. The sender has a credit for each posted receive; the receiver
- * posts half of them anew at a time and returns their credits in one small SEND of its own. So
+ * posts half of them again at a time and returns their credits in one small SEND of its own. So
  * nothing ever meets an empty receive queue, and a message that has no place yet stays in its
  * buffer, with those behind it on the same queue pair, until the sender has no credits left.
  *
  * Only a completion says that a piece is whole. But where asking the queue is expensive, it is
  * asked when a stamp in the next buffer shows that something has begun to arrive.
  */
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_tx.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -186,7 +186,7 @@ static int send_piece(struct rdma_lane *r, int k, enum piece_kind kind, const st
     return 0;
 }
 
-/* A message from the receiver: how many receives it has posted anew. */
+/* A message from the receiver: how many receives it has posted again. */
 static int send_credits(struct rdma_lane *r, int k)
 {
     struct two_sided *t = r->two;
@@ -250,14 +250,14 @@ static int take(struct rdma_lane *r)
 {
     uint32_t known = 0;
     if (!r->cfg.costly_poll) {
-        int rc = !r->cfg.sender || r->owed || r->two->q[0].posted
+        int rc = !r->cfg.sender || r->outstanding || r->two->q[0].posted
                      ? rdma_take(r, CQ_BATCH, NULL, 0, NULL)
                      : 0;
         return rc < 0 ? rc : 0;
     }
     for (int k = 0; k < r->nqps; k++)
         known += visible(r, k) + ended(r, k);
-    if (known == 0 && rdma_time_to_ask(r))
+    if (known == 0 && rdma_time_to_poll(r))
         known = 1;
     int rc = known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
     return rc < 0 ? rc : 0;
@@ -304,7 +304,7 @@ static int push(struct rdma_lane *r, int k)
     struct two_sided *t = r->two;
     struct two_qp *q = &t->q[k];
     struct rqp *qp = &r->qp[k];
-    while (q->c.open && qp->posted - qp->acked < t->depth && qp->places > 0) {
+    while (q->c.open && qp->posted - qp->acked < t->depth && qp->slots > 0) {
         const struct pvn_write *w = &q->c.w;
         uint32_t left = w->f.len - q->c.done;
         uint32_t n = left < PIECE_BYTES ? left : PIECE_BYTES;
@@ -329,7 +329,7 @@ int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w)
         int k = r->next_qp;
         struct rqp *qp = &r->qp[k];
         r->next_qp = k + 1 == r->nqps ? 0 : k + 1;
-        if (t->q[k].c.open || qp->posted - qp->acked == t->depth || qp->places == 0 ||
+        if (t->q[k].c.open || qp->posted - qp->acked == t->depth || qp->slots == 0 ||
             t->q[k].handed - qp->reported == RECORD_RING)
             continue;
         t->q[k].c = (struct chunk){.open = true, .w = *w};
@@ -366,7 +366,7 @@ void rdma_two_drain(struct rdma_lane *r)
         return;
     for (int k = 0; k < r->nqps; k++)
         rdma_ring(r, k);
-    while (r->l.err.code == 0 && r->owed > 0 && pvn_now_ns() < until)
+    while (r->l.err.code == 0 && r->outstanding > 0 && pvn_now_ns() < until)
         if (rdma_take(r, CQ_BATCH, NULL, 0, NULL) < 0)
             return;
 }

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* The sending side: clear-to-send entries in, data and records out, acknowledgements in. */
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_tx.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -16,7 +16,7 @@ int rdma_pick_of_many(struct rdma_lane *r)
         r->next_qp = k + 1 == r->nqps ? 0 : k + 1;
         if (rdma_has_room(r, &r->qp[k]))
             return k;
-        r->starved |= r->qp[k].places < PER_CHUNK;
+        r->tx.starved |= r->qp[k].slots < PER_CHUNK;
     }
     return -1;
 }
@@ -107,7 +107,7 @@ int rdma_post_long(struct rdma_lane *r, const struct pvn_write *w)
     }
     rdma_note(q, w->cookie, w->f.chunk);
     q->longs++;
-    q->shorts.room = 0; /* to be counted anew */
+    q->shorts.room = 0; /* to be counted again */
     if (w->more)
         return 0;
     /* Usually this message is all there is, and then nothing is left for a kick. */
@@ -159,16 +159,17 @@ static inline int read_line(const struct rdma_lane *r, const struct cts_line *li
 __attribute__((noinline)) static int read_more_lines(struct rdma_lane *r, struct pvn_cts *c, int n)
 {
     if (n == 0)
-        return rdma_torn(r, r->next_cts, TORN_CTS);
+        return rdma_partial(r, r->tx.next_cts, PARTIAL_CTS);
     if (n > PVN_MAX_RECVS)
         return rdma_dead(r, -EPROTO,
                          "reading a clear-to-send entry: its number of buffers is impossible");
     for (int i = 1; i < n; i++) {
-        const struct cts_line *line = &r->cts[(r->next_line + (unsigned)i) % CTS_LINES];
-        if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != htole32((uint32_t)r->next_cts + 1))
+        const struct cts_line *line = &r->cts[(r->tx.next_line + (unsigned)i) % CTS_LINES];
+        if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) !=
+            htole32((uint32_t)r->tx.next_cts + 1))
             return 0;
         if (!read_line(r, line, &c->e[i]))
-            return rdma_torn(r, r->next_cts, TORN_CTS);
+            return rdma_partial(r, r->tx.next_cts, PARTIAL_CTS);
     }
     return 1;
 }
@@ -176,10 +177,10 @@ __attribute__((noinline)) static int read_more_lines(struct rdma_lane *r, struct
 /* The next slot, if all its lines are there. 1: it is in cts_seen, 0: not yet. */
 static inline int next_slot(struct rdma_lane *r)
 {
-    const struct cts_line *line = r->line;
+    const struct cts_line *line = r->tx.line;
     if (!rdma_cts_is_there(r))
         return 0;
-    struct pvn_cts *c = &r->cts_seen[r->next_cts % CTS_SLOTS];
+    struct pvn_cts *c = &r->tx.cts_seen[r->tx.next_cts % CTS_SLOTS];
     int n = read_line(r, line, &c->e[0]);
     if (n != 1) {
         int rc = read_more_lines(r, c, n);
@@ -200,7 +201,7 @@ static inline int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, i
             return rc;
         r->moved = true;
         ev[*n].kind = PVN_EV_CTS;
-        ev[(*n)++].cts = &r->cts_seen[(r->next_cts - 1) % CTS_SLOTS];
+        ev[(*n)++].cts = &r->tx.cts_seen[(r->tx.next_cts - 1) % CTS_SLOTS];
     }
     return 0;
 }
@@ -243,22 +244,22 @@ static inline uint32_t known_completions(struct rdma_lane *r)
     return known;
 }
 
-/* Takes what is known to be there, when it is much or when places are needed. */
+/* Takes what is known to be there, when it is much or when slots are needed. */
 static int reap(struct rdma_lane *r, uint32_t known)
 {
     int rc = rdma_take(r, (int)known, NULL, 0, NULL);
     if (rc < 0)
         return rc;
-    /* A device may show the acknowledgement before the completions; they are not asked for again at
+    /* A device may show the acknowledgement before the completions; they are not polled for again at
      * once. */
     bool early = rc < (known < CQ_BATCH ? (int)known : CQ_BATCH);
-    r->reap_at = REAP_AT + (early ? known - (uint32_t)rc : 0);
-    r->starved = false;
+    r->tx.reap_at = REAP_AT + (early ? known - (uint32_t)rc : 0);
+    r->tx.starved = false;
     return 0;
 }
 
 /* What is acknowledged and what has completed. */
-static inline int take_news(struct rdma_lane *r)
+static inline int tx_take_events(struct rdma_lane *r)
 {
     for (int k = 0; k < r->nqps; k++) {
         int rc = read_ack(r, k);
@@ -266,9 +267,9 @@ static inline int take_news(struct rdma_lane *r)
             return rc;
     }
     if (!r->cfg.costly_poll)
-        return r->owed ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
+        return r->outstanding ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
     uint32_t known = known_completions(r);
-    return known >= r->reap_at || (known && r->starved) ? reap(r, known) : 0;
+    return known >= r->tx.reap_at || (known && r->tx.starved) ? reap(r, known) : 0;
 }
 
 static inline void report_sent(struct rdma_lane *r, struct rqp *q, struct pvn_event *ev, int max,
@@ -297,9 +298,10 @@ static inline void report_sent(struct rdma_lane *r, struct rqp *q, struct pvn_ev
 }
 
 /* Whether a look at memory says that a poll would find something. */
-static inline bool any_news(const struct rdma_lane *r)
+static inline bool tx_has_events(const struct rdma_lane *r)
 {
-    if ((!r->l.holds_cts && rdma_cts_is_there(r)) || r->starved || (!r->cfg.costly_poll && r->owed))
+    if ((!r->l.holds_cts && rdma_cts_is_there(r)) || r->tx.starved ||
+        (!r->cfg.costly_poll && r->outstanding))
         return true;
     for (int k = 0; k < r->nqps; k++) {
         const struct rqp *q = &r->qp[k];
@@ -311,14 +313,14 @@ static inline bool any_news(const struct rdma_lane *r)
 
 /* Whether chunks are on their way for which neither an acknowledgement nor a completion has to
  * come. */
-static bool may_stay_unknown(const struct rqp *q)
+static bool may_lack_completion(const struct rqp *q)
 {
-    return q->quiet > 0 && q->nwr == 0 && q->acked != q->posted;
+    return q->unsignaled > 0 && q->nwr == 0 && q->acked != q->posted;
 }
 
 /* An empty request behind them, with a completion. Where there is no place for it, there are
  * completions before. */
-static int ask_of(struct rdma_lane *r, int k)
+static int post_signaled_empty(struct rdma_lane *r, int k)
 {
     struct rqp *q = &r->qp[k];
     struct ibv_send_wr *wr = rdma_wr(r, k, NULL, 0, 0, r->peer.mem_addr, r->peer.mem_rkey);
@@ -342,38 +344,39 @@ static inline void watch_memory(struct rdma_lane *r)
         rdma_watch(r, seen, at_seen, seen, at_seen);
 }
 
-/* The peer acknowledges with its next entries; should these not
- * come, a silence is the end of it. */
-static int found_nothing(struct rdma_lane *r)
+/* Unsignaled requests are acknowledged by the peer's next clear-to-send entries. Where no completion
+ * is pending for them and no entry has come that would carry the acknowledgement, an empty signaled
+ * request is posted after a silence: its completion says what became of them. */
+static int tx_empty_poll(struct rdma_lane *r)
 {
-    bool quiet = false;
+    bool unsignaled = false;
     for (int k = 0; k < r->nqps; k++)
-        quiet |= may_stay_unknown(&r->qp[k]);
-    if (!quiet)
+        unsignaled |= may_lack_completion(&r->qp[k]);
+    if (!unsignaled)
         return rdma_look_around(r, known_completions(r), false);
     int rc = rdma_healthy(r);
-    if (rc < 0 || !rdma_time_to_ask(r))
+    if (rc < 0 || !rdma_time_to_poll(r))
         return rc;
     for (int k = 0; rc == 0 && k < r->nqps; k++)
-        if (may_stay_unknown(&r->qp[k]))
-            rc = ask_of(r, k);
+        if (may_lack_completion(&r->qp[k]))
+            rc = post_signaled_empty(r, k);
     /* Its completion is a round trip away. */
     r->moved = false;
     r->ask_wait_ns = r->cfg.quiet_poll_ns / 16;
     return rc;
 }
 
-__attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
+__attribute__((noinline)) static int tx_take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
-    int n = 0, rc = take_news(r);
+    int n = 0, rc = tx_take_events(r);
     if (rc < 0)
         return rc;
     for (int k = 0; k < r->nqps; k++)
         report_sent(r, &r->qp[k], ev, max, &n);
     rc = read_cts(r, ev, max, &n);
     r->fresh = n > 0;
-    if (rc == 0 && n == 0 && rdma_vain_enough(r))
-        rc = found_nothing(r);
+    if (rc == 0 && n == 0 && rdma_due_to_look(r))
+        rc = tx_empty_poll(r);
     return rc < 0 ? rc : n;
 }
 
@@ -381,10 +384,10 @@ int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
     l->watch.polls = 0;
-    if (any_news(r))
-        return take_all(r, ev, max);
+    if (tx_has_events(r))
+        return tx_take_all(r, ev, max);
     if (!r->fresh)
         watch_memory(r);
     r->fresh = false;
-    return rdma_vain_enough(r) ? found_nothing(r) : 0;
+    return rdma_due_to_look(r) ? tx_empty_poll(r) : 0;
 }

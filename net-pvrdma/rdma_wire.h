@@ -3,6 +3,45 @@
 /*
  * What RDMA lanes put into each other's memory and into their offers. Little endian; both ends of a
  * lane run the same layout, which the offer's version says.
+ *
+ * One buffer of a clear-to-send slot, struct cts_line, 64 bytes, written by the receiver:
+ *   0  u64 address of the buffer
+ *   8  u64 its size
+ *  16  u32 x 8 remote key of the buffer for each lane
+ *  48  u64 tag:32 | number of lines of the slot:8 | bit 40: short messages are taken
+ *  56  u32 sum of bytes 0..55
+ *  60  u32 stamp: number of the slot, plus one
+ *
+ * The acknowledgements, struct ack_line, 64 bytes, written by the receiver:
+ *   0  u32 x 8 chunks seen on each queue pair
+ *  32  u32 x 8 lines of short messages read on each queue pair
+ *
+ * A record, 32 bytes, written by the sender behind a chunk's data (record mode):
+ *   0  u64 bytes of the whole message
+ *   8  u32 id: slot:8 | generation:12 | buffer:3 | chunk:9
+ *  12  u32 bytes of this chunk
+ *  16  12 bytes of zero
+ *  28  u32 stamp: number of the record, plus one
+ *
+ * A short message's first line, struct short_head, 64 bytes, written by the sender:
+ *   0  52 bytes of data; a message of one line ends at byte 52
+ *  52  u32 id, as in a record
+ *  56  u16 bytes of the message
+ *  58  u16 sum of all lines, where there are several
+ *  60  u32 stamp: number of the line, plus one
+ * and each further line, struct short_more: 60 bytes of data, then the same stamp at byte 60.
+ *
+ * A message buffer of the two-sided mode begins with struct piece_head, 64 bytes:
+ *   0  u64 message number
+ *   8  u64 bytes of the whole message
+ *  16  u64 offset of this chunk
+ *  24  u32 bytes of this chunk
+ *  28  i32 tag
+ *  32  u16 chunk index
+ *  34  u8  kind: 0 probe, 1 first buffer of a chunk, 2 a further one
+ *  35  21 bytes of zero
+ *  56  u32 stamp: number of the buffer, plus one
+ *  60  u32 zero
  */
 #ifndef PVN_NET_PVRDMA_RDMA_WIRE_H
 #define PVN_NET_PVRDMA_RDMA_WIRE_H
@@ -88,7 +127,7 @@ static inline uint32_t cts_sum(uint64_t addr, uint64_t size, uint64_t keys, uint
 }
 
 /* How many chunks of each queue pair the receiver has seen, and how many lines of short messages it
- * has no more use for; counts run on for ever. */
+ * has no more use for; counts free-running. */
 struct ack_line {
     uint32_t seen[PVN_RDMA_MAX_QPS];
     uint32_t lines[PVN_RDMA_MAX_QPS];
@@ -174,7 +213,7 @@ struct piece_head {
 };
 static_assert(sizeof(struct piece_head) == 64, "the payload begins at a cache line");
 
-/* Two-sided mode: receives posted anew, counted for ever. */
+/* Two-sided mode: receives posted again, free-running. */
 struct credit {
     uint32_t returned;
     uint32_t stamp; /* its position, plus one */

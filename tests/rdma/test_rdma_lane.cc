@@ -1522,15 +1522,15 @@ TEST(RdmaImm, AFullSendQueueTakesNoArrival)
     for (Patience wait; wait.left() && !s;)
         ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
     ASSERT_NE(nullptr, s);
-    const uint32_t places = wrap_places(p.rx.e, 100);
+    const uint32_t places = wrap_slots(p.rx.e, 100);
     // One more chain, whose completion is behind the arrival; then enough entries for another one.
     ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[1]));
     ASSERT_EQ(0, p.rx.lane->ops->kick(p.rx.lane));
-    wrap_places(p.rx.e, 0);
+    wrap_slots(p.rx.e, 0);
     for (int i = 2; i < 10; i++)
         ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[i]));
     EXPECT_EQ(-EAGAIN, p.rx.lane->ops->kick(p.rx.lane)) << p.rx.lane->err.reason[0];
-    wrap_places(p.rx.e, places);
+    wrap_slots(p.rx.e, places);
     int done = 0;
     for (Patience wait; wait.left() && !done;)
         ASSERT_EQ(0, hot_test(r[0], &done, nullptr)) << p.rx.lane->err.reason[0];

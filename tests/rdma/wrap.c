@@ -3,15 +3,15 @@
 #include "rdma/wrap.h"
 
 #include "engine/engine_priv.h"
-#include "net-pvrdma/rdma_priv.h"
+#include "net-pvrdma/rdma_lane_priv.h"
 
 static void start_queue_pair(struct rdma_lane *r, int k, uint32_t n)
 {
     struct rqp *q = &r->qp[k];
     q->posted = q->acked = q->reported = q->consumed = q->completed = n;
-    q->seen = q->told = q->records = n;
+    q->seen = q->acknowledged = q->records = n;
     q->signals = q->signals_known = q->signals_taken = n;
-    q->shorts.lines = q->shorts.told = q->shorts.free_from = n;
+    q->shorts.lines = q->shorts.acknowledged = q->shorts.free_from = n;
     if (r->cfg.sender) {
         r->ack->seen[k] = htole32(n);
         r->ack->lines[k] = htole32(n);
@@ -23,8 +23,8 @@ void wrap_start_at(struct pvn_engine *e, uint64_t messages, uint32_t chunks)
     struct rdma_lane *r = rdma_of(e->cfg.lanes[0]);
     for (int k = 0; k < r->nqps; k++)
         start_queue_pair(r, k, chunks);
-    r->chain_head = r->chain_known = r->chain_tail = chunks;
-    r->staged = r->published = r->started = r->next_cts = messages;
+    r->rx.chain_head = r->rx.chain_known = r->rx.chain_tail = chunks;
+    r->rx.staged = r->rx.published = r->rx.started = r->tx.next_cts = messages;
     e->stats.msgs = messages;
     if (e->tx)
         e->tx->next = e->tx->slot_head = messages;
@@ -32,11 +32,11 @@ void wrap_start_at(struct pvn_engine *e, uint64_t messages, uint32_t chunks)
         e->rx->next_slot = e->rx->oldest_slot = messages;
 }
 
-uint32_t wrap_places(struct pvn_engine *e, uint32_t places)
+uint32_t wrap_slots(struct pvn_engine *e, uint32_t slots)
 {
     struct rdma_lane *r = rdma_of(e->cfg.lanes[0]);
-    uint32_t before = r->qp[0].places;
-    r->qp[0].places = places;
+    uint32_t before = r->qp[0].slots;
+    r->qp[0].slots = slots;
     r->signal_every = 1;
     return before;
 }

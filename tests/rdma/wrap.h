@@ -11,8 +11,8 @@
  * of each queue pair, had gone. The same at both ends. */
 void wrap_start_at(struct pvn_engine *e, uint64_t messages, uint32_t chunks);
 
-/* From now on so many places of the first queue pair's send queue are free, and every chain of a
+/* From now on so many slots of the first queue pair's send queue are free, and every chain of a
  * receiver has a completion. How many there were. */
-uint32_t wrap_places(struct pvn_engine *e, uint32_t places);
+uint32_t wrap_slots(struct pvn_engine *e, uint32_t slots);
 
 #endif

@@ -1,0 +1,239 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* The RDMA lane itself and what its files call of one another. */
+#ifndef PVN_NET_PVRDMA_RDMA_LANE_PRIV_H
+#define PVN_NET_PVRDMA_RDMA_LANE_PRIV_H
+
+#include <endian.h>
+
+#include "net-pvrdma/rdma_lane.h"
+#include "net-pvrdma/rdma_qp.h"
+#include "net-pvrdma/rdma_wire.h"
+
+/* What only a sending lane has. */
+struct rdma_tx_state {
+    uint32_t window;                    /* chunks of a queue pair that may be unacknowledged */
+    uint64_t next_cts;                  /* slot number looked for */
+    uint32_t reap_at;                   /* known completions that are worth a poll now */
+    uint64_t next_line;                 /* of that slot, free-running */
+    const struct cts_line *line;        /* that one */
+    bool starved;                       /* a chunk found no place in a send queue */
+    struct pvn_cts cts_seen[CTS_SLOTS]; /* slot % CTS_SLOTS: what was reported to the engine */
+};
+
+/* Receiver: the requests of a chain of entries, filled in as far as they are always the same. Two
+ * of lines, for the ring may begin again between them, and the acknowledgements. */
+enum { ACKS = 2 };
+struct publication {
+    struct ibv_send_wr wr[ACKS + 1];
+    struct ibv_sge sge[ACKS + 1];
+};
+
+/* What only a receiving lane has. */
+struct rdma_rx_state {
+    uint64_t staged;    /* slots given to post_cts */
+    uint64_t published; /* of them with the peer */
+    uint64_t staged_lines, published_lines;
+    uint64_t started; /* slots below it have been used by the peer, as far as seen */
+    struct publication publication;
+    /* each chain with a completion: it has completed once `started` is as far as this */
+    uint64_t chain[CTS_SLOTS * 2];
+    uint32_t chain_head, chain_known, chain_tail; /* taken, known to have completed, rung */
+    /* imm: what came last was not in the queue, which is then polled less often */
+    bool idle_queue;
+};
+
+/* PVN_FLUSH_READ: see rdma_flush.c. */
+struct flush_qp {
+    struct ibv_qp *qp; /* NULL: this lane flushes in no such way */
+    struct ibv_cq
+        *cq; /* its own, so that nobody polls it without a result while nothing is flushed */
+    uint32_t psn;
+    unsigned pending; /* READs posted and not completed */
+    bool proved;      /* one has worked */
+    uint8_t *spot;    /* where they put their byte, in the lane's block */
+};
+
+struct rdma_lane {
+    struct pvn_lane l;
+    struct pvn_rdma_lane_cfg cfg;
+    int nqps;
+    struct ibv_cq *cq;
+    struct rqp *qp; /* PVN_RDMA_MAX_QPS */
+    struct rdma_offer peer;
+    struct pvn_gid_choice gid;
+    enum ibv_mtu mtu;
+    int next_qp;
+    bool bound, probed, verified, errored;
+    uint64_t copies; /* CTS_COPIES where short messages are taken */
+    /* bytes of a message that goes as a short one, and of one that takes one line; 0: none does,
+     * for both ends must know them */
+    uint32_t short_max, line_max;
+    uint32_t signal_every; /* of short messages' requests, or of chains', one has a completion */
+    /* when to ask the completion queue with nothing known, see rdma_time_to_poll */
+    bool moved;           /* something has, or see posted_then */
+    uint32_t posted_then; /* chunks that had been posted when last looked at */
+    unsigned empty_polls; /* polls that found nothing, since one looked around */
+    uint64_t ask_from_ns, ask_wait_ns;
+    uint64_t chunks_done;
+    uint64_t partial,
+        partial_until_ns; /* what is not whole yet, and by when it has to be; 0: nothing */
+
+    /* One registered block: what the peer writes into, then what we write from; see mem_layout. */
+    uint8_t *mem;
+    struct ibv_mr *mem_mr;
+    struct cts_line *cts;  /* sender: ring the peer fills; receiver: staging */
+    struct ack_line *ack;  /* sender: the peer fills it; receiver: staging */
+    uint64_t *hello;       /* see MEM_HELLO */
+    struct record *record; /* receiver: rings the peer fills; sender: staging; RECORD_RING per QP */
+    uint64_t *totals;      /* imm mode, CTS_SLOTS * PVN_MAX_RECVS message sizes, both ends */
+
+    struct rdma_tx_state tx;
+    struct rdma_rx_state rx;
+
+    bool fresh; /* the last poll found something */
+    /* send-side completions: rung and signalled, not taken */
+    uint32_t outstanding;
+    struct flush_qp flush;
+    struct two_sided *two; /* two-sided mode */
+
+    struct pvn_rdma_lane_stats stats;
+};
+
+static inline struct rdma_lane *rdma_of(struct pvn_lane *l)
+{
+    return (struct rdma_lane *)l;
+}
+
+/* rdma_err.c: records why the lane died, once; returns the negative code. */
+int rdma_dead(struct rdma_lane *r, int code, const char *doing);
+int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc);
+void rdma_locate(const struct pvn_lane *l, struct pvn_err *err);
+
+/* rdma_err.c: what is numbered so has its stamp, and does not add up to its sum. 0: it may still
+ * do, or the lane is dead. */
+#define PARTIAL_CTS   "reading a clear-to-send entry"
+#define PARTIAL_SHORT "reading a short message"
+int rdma_partial(struct rdma_lane *r, uint64_t number, const char *doing);
+
+/* rdma_setup.c */
+void rdma_two_sided(struct rdma_lane *r); /* rdma_lane.c: takes the two-sided table */
+int rdma_offer(struct pvn_lane *l, void *buf, size_t cap);
+int rdma_bind(struct pvn_lane *l, const void *peer, size_t len);
+int rdma_verify(struct pvn_lane *l);
+
+/* A word that the peer writes, which may be under way behind its stamp. */
+static inline uint64_t rdma_word(const uint64_t *word)
+{
+    return le64toh(__atomic_load_n(word, __ATOMIC_ACQUIRE));
+}
+/* rdma_post.c: chains and the completion queue */
+void rdma_chain_init(struct rqp *q);
+int rdma_ring_chain(struct rdma_lane *r, struct rqp *q); /* the doorbell, of a chain not empty */
+static inline int rdma_ring(struct rdma_lane *r, int qp)
+{
+    return r->qp[qp].nwr ? rdma_ring_chain(r, &r->qp[qp]) : 0;
+}
+int rdma_refill(struct rdma_lane *r, int qp);
+int rdma_not_posted(struct rdma_lane *r, int rc); /* ibv_post_send's answer: the lane is dead */
+/* Takes up to max completions. ev/n: events of receives, may be NULL on the sending side. */
+int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n);
+bool rdma_time_to_poll(struct rdma_lane *r);
+/* Whether the device has failed. What moves needs no other sign of life. 0 or the lane is dead. */
+int rdma_healthy(struct rdma_lane *r);
+/* Checks that and polls the queue, where it is due and more than `known` completions are
+ * outstanding. unsignaled: there are requests without a completion, whose errors have one. */
+int rdma_look_around(struct rdma_lane *r, uint32_t known, bool unsignaled);
+/* Whether a poll that found nothing looks around. */
+static inline bool rdma_due_to_look(struct rdma_lane *r)
+{
+    if (__builtin_expect(++r->empty_polls < LOOK_EVERY, 1))
+        return false;
+    r->empty_polls = 0;
+    return true;
+}
+/* A poll has found nothing, and so will the next ones while these two words are as they were. */
+static inline void rdma_watch(struct rdma_lane *r, const uint32_t *a, uint32_t same_a,
+                              const uint32_t *b, uint32_t same_b)
+{
+    r->l.watch = (struct pvn_lane_watch){{a, b}, {same_a, same_b}, WATCH_POLLS};
+    r->empty_polls += WATCH_POLLS;
+}
+
+/* One more request for the chain of a queue pair: an RDMA WRITE of one piece. NULL when the chain
+ * or the send queue is full. len 0: a request without a piece. */
+static inline struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const void *src,
+                                          uint32_t len, uint32_t lkey, uint64_t raddr,
+                                          uint32_t rkey)
+{
+    struct rqp *q = &r->qp[qp];
+    if (q->nwr == CHAIN || q->slots == 0)
+        return NULL;
+    struct ibv_send_wr *wr = &q->wr[q->nwr];
+    struct ibv_sge *sge = &q->sge[q->nwr];
+    sge->addr = (uintptr_t)src;
+    sge->length = len;
+    sge->lkey = lkey;
+    /* The rest is zero from the start. */
+    wr->wr_id = 0;
+    wr->send_flags = 0;
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    wr->num_sge = len ? 1 : 0;
+    wr->wr.rdma.remote_addr = raddr;
+    wr->wr.rdma.rkey = rkey;
+    q->nwr++;
+    q->slots--;
+    r->l.kick_due = true;
+    return wr;
+}
+
+/* Of a request of the chain: it is to have a completion. */
+static inline void rdma_signal(struct rqp *q, struct ibv_send_wr *wr, uint64_t id)
+{
+    wr->wr_id = id;
+    wr->send_flags |= IBV_SEND_SIGNALED;
+    q->signalled++;
+}
+
+/* Of a request of a sender: it is to have a completion, which stands for all chunks up to `posted`,
+ * and for its slots and those of all before that have none. */
+static inline void rdma_signal_data(struct rqp *q, struct ibv_send_wr *wr, int qp, uint32_t slots,
+                                    uint32_t posted)
+{
+    rdma_signal(q, wr, wr_id_make(WR_DATA, qp, q->unsignaled + slots));
+    q->signal_at[q->signals++ % SIGNALS] = posted;
+    q->unsignaled = 0;
+}
+
+/* Whether the bytes are in the registration. */
+static inline bool rdma_within(const struct pvn_mr *mr, const void *addr, size_t len)
+{
+    uintptr_t at = (uintptr_t)addr - (uintptr_t)mr->addr;
+    return at <= mr->len && len <= mr->len - at;
+}
+
+/* rdma_flush.c: the queue pair that reads GPU memory, on receivers with PVN_FLUSH_READ */
+int rdma_flush_create(struct rdma_lane *r);
+int rdma_flush_connect(struct rdma_lane *r);
+int rdma_flush_verify(struct rdma_lane *r); /* 0, -EAGAIN, or the lane is dead */
+void rdma_flush_destroy(struct rdma_lane *r);
+int rdma_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
+int rdma_flush_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n);
+
+/* rdma_two.c: the two-sided mode. open allocates, once the mode has been agreed; the first receives
+ * are posted before the queue pairs can send. */
+uint8_t rdma_two_depth_log2(const struct rdma_lane *r);
+uint32_t rdma_two_recvs(const struct rdma_lane *r); /* slots of the receive queue it needs */
+int rdma_two_open(struct rdma_lane *r);
+int rdma_two_post_first(struct rdma_lane *r, int qp);
+int rdma_two_probe(struct rdma_lane *r, int qp);
+bool rdma_two_heard(const struct rdma_lane *r); /* something has come from the peer */
+int rdma_two_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc);
+int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w);
+int rdma_two_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
+                     struct pvn_err *err);
+void rdma_two_drain(struct rdma_lane *r); /* blocks for a second at most, where the peer lives */
+void rdma_two_close(struct rdma_lane *r);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* The receiving side: records and short messages in, clear-to-send entries out. */
+#ifndef PVN_NET_PVRDMA_RDMA_RX_H
+#define PVN_NET_PVRDMA_RDMA_RX_H
+
+#include "net-pvrdma/rdma_lane_priv.h"
+
+/* rdma_short.c: the receiving half */
+int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n);
+void rdma_copy_out(const struct pvn_event *ev, void *dst);
+static inline bool rdma_short_is_there(const struct rqp *q)
+{
+    return __atomic_load_n(&q->shorts.next->stamp, __ATOMIC_ACQUIRE) ==
+           htole32(q->shorts.lines + 1);
+}
+
+/* Receiver: a chunk of this slot has come. The peer uses slots in order, so all before it are in
+ * use. */
+static inline void rdma_started(struct rdma_lane *r, uint32_t id)
+{
+    uint32_t ahead = (id - pvn_id(r->rx.started)) & ((1u << PVN_ID_BITS) - 1);
+    if (ahead < r->rx.published - r->rx.started)
+        r->rx.started += ahead + 1;
+}
+
+/* rdma_rx.c */
+int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
+void rdma_rx_open(struct rdma_lane *r); /* once the peer's offer is known */
+int rdma_rx_kick(struct pvn_lane *l);
+void rdma_rx_final_ack(struct rdma_lane *r); /* blocks for a moment at most, where the peer lives */
+int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+
+#endif

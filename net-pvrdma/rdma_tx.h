@@ -1,0 +1,64 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* The sending side: chunks, short messages, clear-to-send entries. */
+#ifndef PVN_NET_PVRDMA_RDMA_TX_H
+#define PVN_NET_PVRDMA_RDMA_TX_H
+
+#include "net-pvrdma/rdma_lane_priv.h"
+
+/* What a completion or an acknowledgement of the chunk will stand for. */
+static inline void rdma_note(struct rqp *q, uint32_t cookie, uint32_t chunk)
+{
+    q->note[q->posted++ % RECORD_RING] = rdma_note_make(cookie, chunk);
+}
+
+/* Requests of one chunk at most: its data, and its record or (imm) its message's size before it. */
+enum { PER_CHUNK = 2 };
+
+/* Chunks from whose number on a queue pair's window is counted. A completion says that a record is
+ * in the peer's ring, not that the peer has read it. An immediate that comes too early finds no
+ * receive request, and the device waits. */
+static inline uint32_t rdma_window_from(const struct rdma_lane *r, const struct rqp *q)
+{
+    return r->cfg.mode == PVN_RDMA_RECORD ? q->consumed : q->acked;
+}
+static inline bool rdma_has_room(const struct rdma_lane *r, const struct rqp *q)
+{
+    return q->posted - rdma_window_from(r, q) < r->tx.window &&
+           q->posted - q->reported < RECORD_RING && q->slots >= PER_CHUNK;
+}
+
+int rdma_pick_of_many(struct rdma_lane *r);
+/* A queue pair that has room for a chunk, -1: none has. */
+static inline int rdma_pick_qp(struct rdma_lane *r)
+{
+    return r->nqps == 1 && rdma_has_room(r, &r->qp[0]) ? 0 : rdma_pick_of_many(r);
+}
+
+/* rdma_short.c */
+void rdma_short_open(struct rdma_lane *r); /* once the peer's offer is known and the mode agreed */
+int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w);
+int rdma_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
+                   const struct pvn_mr *mr, uint32_t cookie);
+
+/* Sender: whether the next clear-to-send line is there, at least the first of its slot. */
+static inline bool rdma_cts_is_there(const struct rdma_lane *r)
+{
+    return __atomic_load_n(&r->tx.line->stamp, __ATOMIC_ACQUIRE) ==
+           htole32((uint32_t)r->tx.next_cts + 1);
+}
+/* Goes on to the next slot, behind one of n lines, whose number is returned. */
+static inline uint64_t rdma_take_slot(struct rdma_lane *r, int n)
+{
+    r->tx.next_line += (unsigned)n;
+    r->tx.line = &r->cts[r->tx.next_line % CTS_LINES];
+    return r->tx.next_cts++;
+}
+
+/* rdma_tx.c */
+int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w);
+int rdma_post_long(struct rdma_lane *r, const struct pvn_write *w); /* not as a short message */
+int rdma_tx_kick(struct pvn_lane *l);
+int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+
+#endif
