@@ -118,4 +118,113 @@ TEST_F(Answers, DiffOfARealDumpWithoutItsNvlinks)
     EXPECT_HAS(tool("diff a.xml a.xml"), "no difference");
 }
 
+// ---- NICs that are down ----
+
+class Down : public Answers
+{
+  protected:
+    void SetUp() override
+    {
+        // The GPU and a NIC below one switch, the other NIC on the other socket.
+        auto near = t.pcie_switch(t.pci("pci0000:10", "0000:10:01.0", Pci::bridge()),
+                                  "0000:11:00.0", 0x12, 2, Pci::bridge());
+        t.pci(near[1], "0000:13:00.0", Pci::gpu());
+        std::string a = t.pci(near[2], "0000:14:00.0", Pci::nic());
+        std::string b = t.pci(t.pci("pci0000:80", "0000:80:01.0", Pci::bridge().with_numa("1")),
+                              "0000:81:00.0", Pci::nic().with_numa("1"));
+        t.rdma("mlx5_0", a, "InfiniBand", {}, "1: DOWN");
+        t.rdma("mlx5_1", b, "InfiniBand", {});
+        t.numa(0, "0f", "0-3", "10 21");
+        t.numa(1, "f0", "4-7", "21 10");
+        t.cpus("GenuineIntel", 6, 143, false);
+    }
+};
+
+TEST_F(Down, WhySaysSoAndHowFarItIs)
+{
+    std::string text = out("why GPU0 mlx5_0");
+    EXPECT_HAS(text,
+               "mlx5_0 is down, so NCCL and the plugin leave it out. Its distance from GPU0 is "
+               "PIX (nvidia-smi's name); up, it would be the nearest: of those that are up, "
+               "mlx5_1 is SYS.");
+    EXPECT_HAS_NOT(text, "there is no NIC");
+    EXPECT_HAS(out("why GPU0 mlx5_9"), "there is no NIC \"mlx5_9\"");
+}
+
+TEST_F(Down, PairsSaysThatItWouldBeTheNearest)
+{
+    EXPECT_HAS(out("pairs"), "mlx5_0 is down; up, it would be the nearest to GPU0 (PIX).");
+}
+
+TEST_F(Down, CheckAdvisesToBringItUpAndNotToMoveACard)
+{
+    std::string text = out("check");
+    EXPECT_HAS(text, "up, it would be the nearest to GPU0 (PIX)");
+    EXPECT_HAS(text, "bring up mlx5_0, which is on the GPU's node and down");
+    EXPECT_HAS_NOT(text, "move a card");
+}
+
+// ---- what NCCL never visits ----
+
+const char siblings[] =
+    "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"AuthenticAMD\" "
+    "familyid=\"25\" modelid=\"1\" affinity=\"ff\">\n"
+    "<pci busid=\"0000:50:00.0\" class=\"0x060400\" link_speed=\"16.0 GT/s PCIe\" "
+    "link_width=\"16\"><nic><net name=\"mlx5_0\" dev=\"0\" speed=\"200000\" port=\"1\" "
+    "guid=\"0x1\"/></nic>\n"
+    "<pci busid=\"0000:53:00.0\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" "
+    "link_width=\"16\"><gpu dev=\"0\" sm=\"80\" rank=\"0\"/></pci>\n"
+    "<pci busid=\"0000:54:00.0\" class=\"0x020700\" link_speed=\"16.0 GT/s PCIe\" "
+    "link_width=\"16\"><nic><net name=\"mlx5_1\" dev=\"1\" speed=\"200000\" port=\"1\" "
+    "guid=\"0x2\"/></nic></pci>\n"
+    "</pci></cpu></system>\n";
+
+TEST_F(Answers, PairsSaysWhatIsLostBesideANic)
+{
+    put("s.xml", siblings);
+    EXPECT_HAS(tool("--root s.xml pairs"),
+               "NCCL never visits GPU 0000:53:00.0, NIC mlx5_1 (0000:54:00.0): 0000:50:00.0, "
+               "above, holds a <nic>");
+    EXPECT_HAS(tool("--root s.xml --json pairs"), "NCCL never visits GPU 0000:53:00.0");
+}
+
+TEST_F(Answers, LintCallsItAnErrorAndNamesThem)
+{
+    put("s.xml", siblings);
+    Result r = run_tool(dir.path, "lint s.xml");
+    EXPECT_EQ(1, r.status);
+    EXPECT_HAS(r.out, "ERROR [nic-in-bridge]");
+    EXPECT_HAS(r.out, "never visits the rest of it: GPU 0000:53:00.0, NIC mlx5_1 (0000:54:00.0)");
+}
+
+TEST_F(Answers, TheFileThatIsWrittenLosesNothing)
+{
+    put("s.xml", siblings);
+    ASSERT_EQ(0, run_tool(dir.path, "--root s.xml --xml-full -o full.xml dump").status);
+    EXPECT_EQ(0, run_tool(dir.path, "lint full.xml").status) << tool("lint full.xml");
+    EXPECT_HAS(tool("--root full.xml pairs"), "mlx5_0 (PIX), mlx5_1 (PIX)");
+    EXPECT_HAS_NOT(tool("--root full.xml pairs"), "never visits");
+    ASSERT_EQ(0, run_tool(dir.path, "--root s.xml --xml -o made.xml dump").status);
+    EXPECT_EQ(0, run_tool(dir.path, "lint made.xml").status) << tool("lint made.xml");
+}
+
+// As a cloud's file for NCCL_TOPO_FILE: bus ids and nothing else.
+TEST_F(Answers, AFileOfBusIdsInventsNothing)
+{
+    std::string cpus;
+    for (int c = 0; c < 2; c++) {
+        std::string n = std::to_string(c + 5);
+        cpus += "<cpu numaid=\"" + std::to_string(c) + "\"><pci busid=\"0000:" + n +
+                "1:00.0\"><pci busid=\"0000:" + n + "3:00.0\"/></pci></cpu>";
+    }
+    put("bare.xml", "<system version=\"1\">" + cpus + "</system>");
+    std::string text = tool("--root bare.xml dump");
+    EXPECT_HAS(text, "0000:53:00.0 function without a class");
+    EXPECT_HAS(text, "link to the others not known (no CPU vendor)");
+    EXPECT_HAS_NOT(text, "5000 GB/s");
+    EXPECT_HAS_NOT(text, "12.0 GB/s");
+    EXPECT_HAS(tool("--root bare.xml pairs"),
+               "2 of the 2 devices in this file have no class and 4 of 4 no link");
+}
+
 } // namespace

@@ -392,6 +392,12 @@ int pvn_topo_ndoc_make_topo_file(struct pvn_topo_ndoc *doc)
             continue;
         drop_subs(node, "gpu");
         drop_subs(node, "nic");
+        /* What has functions below it is a bridge, or NCCL would not look at them. */
+        const char *class = pvn_topo_ndoc_get(node, "class");
+        if (class && pvn_topo_ndoc_sub(node, "pci") &&
+            (strncmp(class, "0x02", 4) == 0 || strncmp(class, "0x03", 4) == 0) &&
+            pvn_topo_ndoc_set(node, "class", "0x060400") < 0)
+            return -ENOMEM;
         const char *speed = pvn_topo_ndoc_get(node, "link_speed"),
                    *width = pvn_topo_ndoc_get(node, "link_width");
         bool invented = busid && strncmp(busid, "ffff:", 5) == 0;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "topo/nccl/lost.h"
 #include "topo/nccl/nccl_tree.h"
 
 /* Far above any network device of today (8 x 400 Gb/s), far below megabits taken for bits. */
@@ -131,7 +132,13 @@ static void lint_pci(struct rules *r, const struct pvn_topo_ndoc_node *pci)
     if (!class && invented(busid))
         SAY(r, PVN_TOPO_LINT_ERROR, "class-missing", pci, "write class=\"0x060400\" for a bridge",
             "%s has no class and no sysfs entry: NCCL stops with an internal error", busid);
-    if (nic && (below || (class && strncmp(class, "0x0604", 6) == 0)))
+    char lost[300];
+    if (pvn_topo_ndoc_lost(pci, lost, sizeof(lost)) > 0)
+        SAY(r, PVN_TOPO_LINT_ERROR, "nic-in-bridge", pci,
+            "put the nic into a pci of its own below the bridge (pvn-topo --xml-full dump does)",
+            "%s holds a <nic>, so NCCL takes it for a NIC and never visits the rest of it: %.240s",
+            busid, lost);
+    else if (nic && (below || (class && strncmp(class, "0x0604", 6) == 0)))
         SAY(r, PVN_TOPO_LINT_WARN, "nic-in-bridge", pci,
             "put the nic into a pci of its own below the bridge",
             "%s is a bridge with a <nic> in it: NCCL takes it for a NIC and ignores everything "

@@ -95,8 +95,8 @@ static void draw_block(const struct tool *t, int cpu, FILE *out)
         else if (n->kind == PVN_TOPO_NN_PCI)
             fprintf(out,
                     "  n%d [shape=hexagon, style=filled, fillcolor=\"#e0e0e0\", "
-                    "label=\"switch\\n%s\"];\n",
-                    i, n->busid);
+                    "label=\"%s\\n%s\"];\n",
+                    i, tool_class_stated(t, i) ? "switch" : "no class", n->busid);
     }
     fputs(" }\n", out);
 }

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "topo/nccl/lost.h"
+
 /* Prefix of a line of the tree: what lies left of it, then the branch. */
 struct branch {
     char text[512];
@@ -293,11 +295,14 @@ static void print_nccl_node(const struct tool *t, int index)
     switch (n->kind) {
     case PVN_TOPO_NN_CPU:
         fprintf(t->out, "%sNUMA node %d%s", t->bold, n->cpu.numa, t->off);
-        if (t->tree->n_cpus > 1)
+        if (t->tree->n_cpus > 1 && n->cpu.inter_bw >= 4999)
+            fprintf(t->out, "  %slink to the others not known (no CPU vendor)%s", t->dim, t->off);
+        else if (t->tree->n_cpus > 1)
             fprintf(t->out, "  %s%.0f GB/s to the others%s", t->dim, n->cpu.inter_bw, t->off);
         break;
     case PVN_TOPO_NN_PCI:
-        fprintf(t->out, "%s switch", n->busid);
+        fprintf(t->out, "%s %s", n->busid,
+                tool_class_stated(t, index) ? "switch" : "function without a class");
         if (n->flattened)
             fprintf(t->out, " (+%d Broadcom sub-switches)", n->flattened);
         break;
@@ -329,7 +334,7 @@ static void print_nccl_node(const struct tool *t, int index)
         break;
     }
     if (n->kind != PVN_TOPO_NN_CPU && n->kind != PVN_TOPO_NN_GPU && n->kind != PVN_TOPO_NN_NET &&
-        n->up >= 0 && n->up_bw < 4999)
+        n->up >= 0 && n->up_bw < 4999 && tool_link_stated(t, index))
         fprintf(t->out, "  %s%.1f GB/s%s", t->dim, n->up_bw, t->off);
     for (int i = 0; i < n->n_links; i++) {
         const struct pvn_topo_nnode *to = &t->tree->nodes[n->links[i].to];
@@ -382,6 +387,8 @@ int dump_xml(const struct tool *t, bool full, FILE *out)
     int err = !doc ? -1 : 0;
     if (err == 0 && !full)
         err = pvn_topo_ndoc_make_topo_file(doc);
+    else if (err == 0)
+        err = pvn_topo_ndoc_separate_nics(doc);
     /* A file of RCCL's becomes one for NCCL: what its version 2 stands for is in the gpu elements,
      * which are left out. */
     if (err == 0 && !full && t->doc)

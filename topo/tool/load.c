@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "plugin/base/dev_list.h"
+#include "topo/nccl/lost.h"
 
 static const char *from_environment(const char *name, void *user)
 {
@@ -125,6 +126,60 @@ static void note_cut(struct tool *t, int more)
                  used ? " " : "", more, t->nics.n);
 }
 
+static void add_note(struct tool *t, const char *text)
+{
+    char *note = t->pairs->note;
+    size_t used = strlen(note);
+    snprintf(note + used, sizeof(t->pairs->note) - used, "%s%s", used ? " " : "", text);
+}
+
+/* What is in the document and not in NCCL's tree of it. */
+static void note_lost(struct tool *t)
+{
+    const struct pvn_topo_ndoc *doc = t->tree->doc;
+    char list[160], text[420];
+    for (int i = 0; i < doc->n_nodes; i++) {
+        if (pvn_topo_ndoc_lost(doc->nodes[i], list, sizeof(list)) == 0)
+            continue;
+        snprintf(text, sizeof(text),
+                 "NCCL never visits %s: %.20s, above, holds a <nic>, so NCCL takes it for a NIC "
+                 "and looks no further.",
+                 list, pvn_topo_ndoc_get(doc->nodes[i], "busid"));
+        add_note(t, text);
+    }
+}
+
+/* A file for NCCL_TOPO_FILE may name bus ids alone and leave the rest to the machine's sysfs. */
+static void note_bare(struct tool *t)
+{
+    int leaves = 0, classless = 0, links = 0, all = 0;
+    char text[420];
+    for (int i = 0; i < t->doc->n_nodes; i++) {
+        const struct pvn_topo_ndoc_node *node = t->doc->nodes[i];
+        if (!pvn_topo_ndoc_is(node, "pci"))
+            continue;
+        all++;
+        links += pvn_topo_ndoc_get(node, "link_speed") && pvn_topo_ndoc_get(node, "link_width");
+        if (node->n_subs == 0) {
+            leaves++;
+            classless += !pvn_topo_ndoc_get(node, "class");
+        }
+    }
+    if (classless > 0)
+        snprintf(text, sizeof(text),
+                 "%d of the %d devices in this file have no class and %d of %d no link: which are "
+                 "GPUs and NICs NCCL reads from sysfs where it runs. There: pvn-topo --topo-file "
+                 "FILE pairs.",
+                 classless, leaves, all - links, all);
+    else if (links < all)
+        snprintf(text, sizeof(text),
+                 "%d of %d links are not stated in this file; NCCL counts 12 GB/s for each unless "
+                 "sysfs says more.",
+                 all - links, all);
+    if (classless > 0 || links < all)
+        add_note(t, text);
+}
+
 static enum pvn_topo_nic_choice kind_of_nics(const struct tool *t)
 {
     const char *transport = variable_of(t, "NCCL_PVRDMA_TRANSPORT");
@@ -181,6 +236,7 @@ static int load_machine(struct tool *t, const struct pvn_topo_input *in)
         return TOOL_INPUT;
     }
     t->tree = t->pairs->tree;
+    note_lost(t);
     note_cut(t, more);
     return TOOL_OK;
 }
@@ -205,6 +261,8 @@ static int load_xml(struct tool *t, const struct pvn_topo_input *in)
         tool_error("out of memory");
         return TOOL_INPUT;
     }
+    note_lost(t);
+    note_bare(t);
     return TOOL_OK;
 }
 

@@ -187,3 +187,17 @@ enum pvn_topo_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b,
     pvn_topo_find_distance(t->topo, pci_a, pci_b, d);
     return d->smi;
 }
+
+/* What has functions below it is a bridge, whatever is written. */
+bool tool_class_stated(const struct tool *t, int node)
+{
+    const struct pvn_topo_ndoc_node *doc = t->tree->nodes[node].doc;
+    return !t->doc || !doc || pvn_topo_ndoc_get(doc, "class") || pvn_topo_ndoc_sub(doc, "pci");
+}
+
+bool tool_link_stated(const struct tool *t, int node)
+{
+    const struct pvn_topo_ndoc_node *doc = t->tree->nodes[node].doc;
+    return !t->doc || !doc ||
+           (pvn_topo_ndoc_get(doc, "link_speed") && pvn_topo_ndoc_get(doc, "link_width"));
+}

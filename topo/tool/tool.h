@@ -101,6 +101,11 @@ enum pvn_topo_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b,
 /* NUMA node of a function as the machine tells it, PVN_TOPO_UNKNOWN where it does not; without a
  * machine that of a node of NCCL's tree. */
 int tool_numa(const struct tool *t, int pci, int node);
+/* Whether the machine or file says what a node of NCCL's tree is, and what its link upwards can do:
+ * an NCCL file may leave both to the machine that it is for. */
+bool tool_class_stated(const struct tool *t, int node);
+bool tool_link_stated(const struct tool *t, int node);
+
 /* That NVLink is missing in what is shown, where there may be some. */
 void tool_print_nvlink_remark(const struct tool *t);
 
