@@ -91,6 +91,39 @@ void pvn_topo_check_numa(struct pvn_topo_check_run *run)
     }
 }
 
+static bool is_down(const struct pvn_topo *t, int pci)
+{
+    int rdma = pvn_topo_rdma_of_pci(t, pci), net = pvn_topo_net_of_pci(t, pci);
+
+    if (rdma >= 0 && t->rdmas[rdma].nports > 0) {
+        for (int p = 0; p < t->rdmas[rdma].nports; p++) {
+            if (t->rdmas[rdma].ports[p].state == 4) {
+                return false;
+            }
+        }
+        return true;
+    }
+    return net >= 0 && (t->nets[net].carrier == 0 || strcmp(t->nets[net].operstate, "down") == 0);
+}
+
+/* A NIC on this node that only has to be brought up; NULL for none. */
+static const char *down_on_node(const struct pvn_topo *t, int node)
+{
+    for (int i = 0; i < t->nrdmas; i++) {
+        if (t->rdmas[i].pci >= 0 && t->pci[t->rdmas[i].pci].numa == node &&
+            is_down(t, t->rdmas[i].pci)) {
+            return t->rdmas[i].name;
+        }
+    }
+    for (int i = 0; i < t->nnets; i++) {
+        if (t->nets[i].pci >= 0 && t->pci[t->nets[i].pci].numa == node &&
+            is_down(t, t->nets[i].pci)) {
+            return t->nets[i].name;
+        }
+    }
+    return NULL;
+}
+
 void pvn_topo_check_numa_pair(struct pvn_topo_check_run *run,
                               const struct pvn_topo_check_pair *pair)
 {
@@ -109,9 +142,16 @@ void pvn_topo_check_numa_pair(struct pvn_topo_check_run *run,
             "between sockets that may not exist",
             gpu->numa_text, nic->numa_text);
     } else {
-        pvn_topo_check_row(
-            run, "numa", PVN_TOPO_LEVEL_WARN, subject, "move a card so that each socket has a NIC",
-            "the nearest NIC is on NUMA node %d, the GPU on node %d", nic->numa, gpu->numa);
+        const char *down = down_on_node(run->t, gpu->numa);
+        char remedy[200] = "move a card so that each socket has a NIC";
+
+        if (down) {
+            snprintf(remedy, sizeof remedy, "bring up %s, which is on the GPU's node and down",
+                     down);
+        }
+        pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_WARN, subject, remedy,
+                           "the nearest NIC %sis on NUMA node %d, the GPU on node %d",
+                           down ? "that is up " : "", nic->numa, gpu->numa);
     }
 }
 

@@ -226,6 +226,8 @@ int cmd_check(struct tool *t, int argc, char **argv)
     free(pairs);
     if (err == 0)
         err = check_model(t, &checks);
+    if (err == 0)
+        err = tool_check_down(t, &checks);
     if (err == 0 && t->topo->live)
         err = check_plugin(t, &checks);
     if (err < 0) {

@@ -201,6 +201,7 @@ static void print_machine_lines(const struct tool *t)
     print_fusion(t);
     if (t->nics.left_out[0])
         fprintf(t->out, "Left out because they are down: %s\n", t->nics.left_out);
+    tool_print_down(t);
     print_not_chosen(t);
     print_idle_nics(t);
     tool_print_nvlink_remark(t);
@@ -407,6 +408,8 @@ int cmd_why(struct tool *t, int argc, char **argv)
         return status;
     int gpu = pvn_topo_pairs_find_gpu(t->pairs, argv[0]),
         net = pvn_topo_pairs_find_net(t->pairs, argv[1]);
+    if (gpu >= 0 && net < 0 && !t->json && tool_why_down(t, gpu, argv[1]))
+        return TOOL_OK;
     if (gpu < 0 || net < 0)
         return no_such(t, gpu < 0, gpu < 0 ? argv[0] : argv[1]);
     if (t->json)

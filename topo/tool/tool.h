@@ -67,6 +67,13 @@ void tool_print_remedies(const struct tool *t);
  * returns TOOL_USAGE for an XML root. */
 int tool_need_machine(const struct tool *t, const char *command);
 
+/* NICs that are down and would be the nearest of a GPU: a sentence each. */
+void tool_print_down(const struct tool *t);
+/* The same as rows of checks. 0 or negative errno. */
+int tool_check_down(const struct tool *t, struct pvn_topo_checks *checks);
+/* Where `name` is a NIC that is down: says so, and how far it is from the GPU. False otherwise. */
+bool tool_why_down(const struct tool *t, int gpu, const char *name);
+
 /* "pvn-topo: ..." on standard error. */
 void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
