@@ -102,3 +102,19 @@ const char *pvn_tcp_sockopt_cc(int fd, char *buf, size_t size)
     buf[len < size ? len : size - 1] = '\0';
     return buf;
 }
+
+bool pvn_tcp_cc_paces(const char *name)
+{
+    return strncmp(name, "bbr", 3) == 0;
+}
+
+int pvn_tcp_sockopt_paced(int fd, bool *paced)
+{
+    char buf[32];
+    const char *name = pvn_tcp_sockopt_cc(fd, buf, sizeof(buf));
+
+    if (name != buf)
+        return -ENOTSOCK;
+    *paced = pvn_tcp_cc_paces(name);
+    return 0;
+}

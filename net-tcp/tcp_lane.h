@@ -38,7 +38,8 @@ struct pvn_tcp_lane_cfg {
     size_t chunk;      /* bytes; upper bound of a chunk, > 0 */
     size_t lone_chunk; /* bytes; the same where there is one stream only, if larger */
     bool batch;        /* small messages may share a system call, see worth_sending in tcp_tx.c */
-    size_t zerocopy_min; /* bytes; chunks from this size on are sent without a copy; 0: none */
+    size_t zerocopy_min; /* bytes; chunks from this size on are sent without a copy, but
+                            not under bbr; 0: none */
     char name[64];       /* for messages, e.g. "eth2" */
 
     /* Acceptor: opaque bytes for the connector's dial (address of the listener). */

@@ -87,6 +87,15 @@ static int connected(struct tcp_lane *t, struct stream *s)
     return err ? tcp_dead(t, s, -err, "connecting") : 0;
 }
 
+/* Under bbr chunks sent without a copy are slower. Its route may have set it, which shows only now
+ * that the socket is connected. */
+static void check_pacing(struct tcp_lane *t, const struct stream *s)
+{
+    bool paced;
+    if (t->zerocopy_min && pvn_tcp_sockopt_paced(s->fd, &paced) == 0 && paced)
+        t->zerocopy_min = 0;
+}
+
 static int send_preamble(struct tcp_lane *t, struct stream *s)
 {
     while (s->pre_done < s->pre_len) {
@@ -135,6 +144,8 @@ static int step_up(struct tcp_lane *t, struct stream *s)
         switch (s->step) {
         case ST_CONNECTING:
             rc = connected(t, s);
+            if (rc == 0)
+                check_pacing(t, s);
             s->step = rc == 0 ? ST_PREAMBLE : s->step;
             break;
         case ST_PREAMBLE:

@@ -109,25 +109,33 @@ static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
     return n;
 }
 
-/* Whether new connections from this device will be paced, each by itself: by bbr, any version. */
-static bool is_paced(int index)
+/*
+ * Whether the lane's connections will probably be paced, each by itself. A congestion control that
+ * is set on a route is in force from connect() on, so the control connection, which has the same
+ * route, is asked; the lane asks each of its own when it is connected (tcp_setup.c).
+ */
+static bool is_paced(int index, const struct pvn_lane_args *args)
 {
     const char *name = pvn_params_get()->tcp_cc;
-    char cc[32] = "";
+    bool paced;
     int fd;
 
-    if (!*name) {
-        fd = socket(facts[index].own.addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        name = pvn_tcp_sockopt_cc(fd, cc, sizeof(cc));
-        if (fd >= 0)
-            close(fd);
-    }
-    return strncmp(name, "bbr", 3) == 0;
+    if (*name)
+        return pvn_tcp_cc_paces(name);
+    if (pvn_tcp_sockopt_paced(args->ctrl_fd, &paced) == 0)
+        return paced;
+    fd = socket(facts[index].own.addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    if (pvn_tcp_sockopt_paced(fd, &paced) < 0)
+        paced = false;
+    close(fd);
+    return paced;
 }
 
 /* One stream fills a virtual link, for both ends copy on one core, unless it is paced below what
  * the link takes; clouds and switches limit a flow on a real one. */
-static int streams_for(int index)
+static int streams_for(int index, const struct pvn_lane_args *args)
 {
     int wanted = pvn_params_get()->tcp_streams;
 
@@ -140,7 +148,7 @@ static int streams_for(int index)
     case PVN_IFACE_MACVLAN:
         return facts[index].speed_mbps >= 100000 ? 8 : facts[index].speed_mbps >= 25000 ? 4 : 2;
     default:
-        return is_paced(index) ? 2 : 1;
+        return is_paced(index, args) ? 2 : 1;
     }
 }
 
@@ -202,12 +210,11 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
 {
     const struct pvn_params *p = pvn_params_get();
     struct pvn_tcp_lane_cfg cfg = {.sender = args->sender,
-                                   .streams = streams_for(index),
+                                   .streams = streams_for(index, args),
                                    .chunk = (size_t)p->tcp_chunk,
                                    .lone_chunk = LONE_CHUNK,
                                    .batch = p->tcp_batch,
-                                   .zerocopy_min =
-                                       is_paced(index) ? 0 : (size_t)p->tcp_zerocopy_min,
+                                   .zerocopy_min = (size_t)p->tcp_zerocopy_min,
                                    .dial = dial,
                                    .preamble = preamble,
                                    .ctx = (void *)args};

@@ -69,6 +69,7 @@ class TcpTransport : public ::testing::Test
 
         args.dev = &devices[0];
         args.traffic_class = -1;
+        args.ctrl_fd = ctrl_fd;
         args.listen_addr = devices[0].addr;
         args.listen_len = devices[0].addr_len;
         listener = pvn_sock_listen(&args.listen_addr, args.listen_len, &err);
@@ -163,6 +164,7 @@ class TcpTransport : public ::testing::Test
     pvn_lane *sender = nullptr, *acceptor = nullptr;
     pvn_lane_args sender_args = {};
     int listener = -1;
+    int ctrl_fd = -1;
 };
 
 TEST_F(TcpTransport, ScanFillsDevices)
@@ -237,6 +239,60 @@ TEST_F(TcpTransport, SecondStreamOnLoopbackWhereOneIsPaced)
     EXPECT_EQ("tcp on lo, 2 streams, chunks of 524288 bytes", described())
         << "bbr is slower without copies";
     end();
+}
+
+// A congestion control that is set on a route is in force when a socket is connected, not before.
+TEST_F(TcpTransport, TheRoutesCongestionControlCounts)
+{
+    const struct {
+        const char *system, *route, *lane;
+    } rows[] = {
+        {"reno", "bbr", "tcp on lo, 1 stream, chunks of 4194304 bytes"},
+        {"bbr", "reno",
+         "tcp on lo, 2 streams, chunks of 524288 bytes, without a copy from 262144 bytes on"},
+    };
+    std::string skip;
+    const std::string why = pvn_test::in_netns([&] {
+        ASSERT_TRUE(pvn_test::sh("ip link set lo up; ip addr add 10.9.0.1/32 dev lo"));
+        for (const auto &row : rows) {
+            SCOPED_TRACE(row.route);
+            if (!pvn_test::sh(std::string("echo ") + row.system +
+                              " >/proc/sys/net/ipv4/tcp_congestion_control && ip route change "
+                              "local 10.9.0.1 dev lo table local congctl " +
+                              row.route)) {
+                skip = std::string("this kernel has no ") + row.system + " beside " + row.route;
+                return;
+            }
+            params({"NCCL_SOCKET_IFNAME==lo"});
+            ASSERT_EQ(1, scan());
+            ASSERT_EQ(0, pvn_addr_parse("10.9.0.1:0", &devices[0].addr, nullptr));
+            // The fixture has no control connection: the number of streams follows the system's.
+            dialled(strcmp(row.system, "bbr") == 0 ? 2 : 1);
+            EXPECT_EQ(row.lane, described());
+            end();
+        }
+    });
+    if (!why.empty() || !skip.empty())
+        GTEST_SKIP() << why << skip;
+}
+
+// As that of the control connection is, which has the lanes' route.
+TEST_F(TcpTransport, StreamsFollowTheControlConnection)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) != 0) {
+        close(fd);
+        GTEST_SKIP() << "this kernel does not allow bbr";
+    }
+    params({"NCCL_SOCKET_IFNAME==lo"});
+    ASSERT_EQ(1, scan());
+    for (const char *cc : {"bbr", "reno"}) {
+        ASSERT_EQ(0, setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc)));
+        ctrl_fd = fd;
+        dialled(strcmp(cc, "bbr") == 0 ? 2 : 1);
+        end();
+    }
+    close(fd);
 }
 
 TEST_F(TcpTransport, LoneStreamOnLoopbackHasTheLimitOfUnsentBytes)
