@@ -12,6 +12,7 @@
 
 #define WIDTH      760
 #define PANEL_H    340
+#define HEAD       56 /* title, and where and when it was measured */
 #define LEFT       80
 #define RIGHT      180 /* room for the legend */
 #define TOP        44
@@ -146,6 +147,23 @@ static int by_x(const void *a, const void *b)
     return (*x)->key.ranks - (*y)->key.ranks;
 }
 
+/* A point, and from the least to the largest of its repeats a bar. */
+static void put_point(FILE *f, const struct panel *p, const struct pvn_summary *s, const char *c)
+{
+    double x = px(p, x_of(p, s));
+
+    if (s->n > 1)
+        fprintf(f,
+                "<line class=\"spread\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" "
+                "stroke=\"%s\"/>\n",
+                x, py(p, y_of(p, s->low)), x, py(p, y_of(p, s->high)), c);
+    fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>%.2f %s", x,
+            py(p, y_of(p, s->median)), c, s->median, p->unit);
+    if (s->n > 1)
+        fprintf(f, " (%.2f to %.2f in %d repeats)", s->low, s->high, s->n);
+    fputs("</title></circle>\n", f);
+}
+
 static void put_series(FILE *f, const struct panel *p, const struct pvn_summary **pt, int n,
                        const char *name, int index)
 {
@@ -153,16 +171,16 @@ static void put_series(FILE *f, const struct panel *p, const struct pvn_summary 
     double ly = p->top + TOP + 14 + 18 * index;
 
     qsort(pt, (size_t)n, sizeof(*pt), by_x);
-    fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", c);
+    /* Buckets of a preset are single measurements: a line would join what has no order. */
+    if (strcmp(pt[0]->key.test, "bucket") != 0) {
+        fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", c);
+        for (int i = 0; i < n; i++)
+            fprintf(f, "%s%.1f,%.1f", i ? " " : "", px(p, x_of(p, pt[i])),
+                    py(p, y_of(p, pt[i]->median)));
+        fputs("\"/>\n", f);
+    }
     for (int i = 0; i < n; i++)
-        fprintf(f, "%s%.1f,%.1f", i ? " " : "", px(p, x_of(p, pt[i])),
-                py(p, y_of(p, pt[i]->median)));
-    fputs("\"/>\n", f);
-    for (int i = 0; i < n; i++)
-        fprintf(
-            f,
-            "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>%.2f %s</title></circle>\n",
-            px(p, x_of(p, pt[i])), py(p, y_of(p, pt[i]->median)), c, pt[i]->median, p->unit);
+        put_point(f, p, pt[i], c);
     fprintf(
         f, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"2\"/>\n",
         WIDTH - RIGHT + 14, ly - 4, WIDTH - RIGHT + 38, ly - 4, c);
@@ -175,16 +193,15 @@ static int measure(struct panel *p, const struct pvn_summary *sum, int n, int ha
     int any = 0;
 
     for (int i = 0; i < n; i++) {
-        double x, y;
+        double x;
 
         if (!wanted(p, &sum[i], have_buckets))
             continue;
         x = x_of(p, &sum[i]);
-        y = y_of(p, sum[i].median);
         p->x0 = !any || x < p->x0 ? x : p->x0;
         p->x1 = !any || x > p->x1 ? x : p->x1;
-        p->y0 = !any || y < p->y0 ? y : p->y0;
-        p->y1 = !any || y > p->y1 ? y : p->y1;
+        p->y0 = !any || y_of(p, sum[i].low) < p->y0 ? y_of(p, sum[i].low) : p->y0;
+        p->y1 = !any || y_of(p, sum[i].high) > p->y1 ? y_of(p, sum[i].high) : p->y1;
         any = 1;
     }
     if (p->latency) {
@@ -230,12 +247,42 @@ static int put_panel(FILE *f, const struct panel *p, const struct pvn_report *re
     return 0;
 }
 
+/* What p2p's bandwidth is needs no name; an all-reduce has two. */
+static const char *bandwidth_title(const struct pvn_report *rep)
+{
+    int ring = 0;
+
+    if (rep->o->mode == PVN_PERF_P2P)
+        return "bandwidth of the messages, MB/s (10^6 bytes)";
+    for (int i = 0; i < rep->nrows; i++)
+        ring |= rep->row[i].kind == PVN_ROW_RESULT && pvn_report_has_busbw(&rep->row[i].u.result);
+    return ring ? "bus bandwidth, MB/s (10^6 bytes; algorithm bandwidth times 2(n-1)/n)"
+                : "algorithm bandwidth of one rank, MB/s (10^6 bytes)";
+}
+
+static void put_head(FILE *f, const struct pvn_report *rep)
+{
+    static const char *const what[] = {"p2p between two ranks", "ring all-reduce",
+                                       "ring all-reduce by number of ranks"};
+    const struct pvn_perf_opts *o = rep->o;
+    char text[400];
+
+    snprintf(text, sizeof(text), "pvn-perf: %s%s%s%s", what[o->mode], o->preset[0] ? ", " : "",
+             o->preset, o->repeat > 1 ? "; medians, bars from least to largest" : "");
+    fputs("<g font-size=\"16\" font-weight=\"bold\">", f);
+    put_text(f, LEFT, 24, "start", text);
+    fputs("</g>", f);
+    snprintf(text, sizeof(text), "%s, %s, %s", rep->run.host, rep->run.started, rep->run.kernel);
+    put_text(f, LEFT, 44, "start", text);
+}
+
 int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
 {
     (void)status;
 
-    struct panel panel[2] = {{.title = "latency, us", .unit = "us", .latency = 1},
-                             {.title = "bandwidth, MB/s", .unit = "MB/s"}};
+    struct panel panel[2] = {
+        {.title = "latency: half a round trip, median, us", .unit = "us", .latency = 1},
+        {.title = bandwidth_title(rep), .unit = "MB/s"}};
     int n, shown = 0, have_buckets = 0, rc = 0, used[2];
     struct pvn_summary *sum = pvn_report_summary(rep, &n);
 
@@ -243,7 +290,7 @@ int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
         have_buckets |= strcmp(sum[i].key.test, "bucket") == 0;
     panel[1].by_ranks = rep->o->mode == PVN_PERF_SCALE;
     for (int i = 0; i < 2; i++) {
-        panel[i].top = shown * PANEL_H;
+        panel[i].top = HEAD + shown * PANEL_H;
         used[i] = sum && measure(&panel[i], sum, n, have_buckets);
         shown += used[i];
     }
@@ -252,13 +299,14 @@ int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
             "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
             "<style>.g{stroke:#ddd}.a{fill:none;stroke:#888}</style>\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-            WIDTH, (shown ? shown : 1) * PANEL_H);
+            WIDTH, HEAD + (shown ? shown : 1) * PANEL_H);
+    put_head(f, rep);
     for (int i = 0; i < 2 && !rc; i++) {
         if (used[i])
             rc = put_panel(f, &panel[i], rep, sum, n, have_buckets);
     }
     if (!shown)
-        put_text(f, WIDTH / 2.0, PANEL_H / 2.0, "middle", "no results");
+        put_text(f, WIDTH / 2.0, HEAD + PANEL_H / 2.0, "middle", "no results");
     fputs("</svg>\n", f);
     free(sum);
     return rc ? rc : ferror(f) ? -EIO : 0;

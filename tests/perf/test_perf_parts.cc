@@ -21,14 +21,8 @@
 #include "perf/model.h"
 #include "perf/netdrv.h"
 #include "perf/opts.h"
-#include "perf/own_stats.h"
 #include "perf/values.h"
 #include "tests/support/paths.h"
-
-extern "C" {
-#include "base/param.h"
-#include "stats/stats.h"
-}
 
 namespace
 {
@@ -766,107 +760,6 @@ TEST(Driver, WhatAVersionCannotExpressIsNotPassedOn)
               ncclInvalidUsage);
     EXPECT_EQ(pvn_netdrv_make_vdevice(d, &dev, &v), ncclInvalidUsage);
     pvn_netdrv_close(d);
-}
-
-// A process with comms that are open, closed and failed, as the plugin writes them.
-class OwnStats : public testing::Test
-{
-  protected:
-    void SetUp() override
-    {
-        char t[] = "/tmp/pvn-own-stats.XXXXXX";
-        const char *old = getenv("NCCL_PVRDMA_STATS_DIR");
-
-        saved = old ? old : "";
-        dir = mkdtemp(t);
-        setenv("NCCL_PVRDMA_STATS_DIR", dir.c_str(), 1);
-    }
-    void TearDown() override
-    {
-        pvn_stats_close();
-        pvn_params_unload();
-        if (saved.empty())
-            unsetenv("NCCL_PVRDMA_STATS_DIR");
-        else
-            setenv("NCCL_PVRDMA_STATS_DIR", saved.c_str(), 1);
-        rmdir(dir.c_str());
-    }
-    void Open()
-    {
-        pvn_err err = PVN_ERR_INIT;
-
-        ASSERT_EQ(pvn_params_load(&err), 0);
-        pvn_stats_open(12);
-        ASSERT_STRNE(pvn_stats_path(), "");
-    }
-    static pvn_stat *Comm(bool sender, const char *lanes, bool rings)
-    {
-        pvn_stat_counts n{};
-        pvn_stat *s = pvn_stat_new(PVN_STAT_SETUP, sender, "p0");
-
-        pvn_stat_state(s, PVN_STAT_UP, "UP", "");
-        pvn_stat_lanes(s, lanes);
-        n.msgs = 100;
-        n.known = rings ? PVN_STAT_KNOWS_DOORBELLS : PVN_STAT_KNOWS_RETRANSMITS;
-        n.doorbells_send = 90;
-        n.doorbells_recv = 10;
-        n.doorbells_empty = 7;
-        pvn_stat_put(s, &n, "");
-        return s;
-    }
-    std::string dir, saved;
-    pvn_own_stats own;
-};
-
-TEST_F(OwnStats, DoorbellsAndLanesOfThisProcess)
-{
-    char text[32];
-
-    EXPECT_FALSE(pvn_own_stats_read(&own)) << "no file yet";
-    Open();
-    pvn_stat *listener = pvn_stat_new(PVN_STAT_LISTEN, false, "p0");
-    pvn_stat *tcp = Comm(true, "tcp on lo, 2 streams", false);
-    ASSERT_TRUE(pvn_own_stats_read(&own));
-    EXPECT_EQ(own.doorbells.comms, 0u) << "TCP counts none";
-    EXPECT_EQ(own.doorbells.send, 0u);
-    EXPECT_STREQ(pvn_via_text(own.via, text, sizeof(text)), "tcp");
-    EXPECT_STREQ(own.lanes, "tcp on lo, 2 streams");
-    pvn_stat *out = Comm(true, "rdma on p0, record mode; rdma on p1, record mode", true);
-    pvn_stat *in = Comm(false, "rdma on p0, record mode", true);
-    ASSERT_TRUE(pvn_own_stats_read(&own));
-    EXPECT_EQ(own.doorbells.comms, 2u);
-    EXPECT_EQ(own.doorbells.msgs, 100u) << "its sender counts a message";
-    EXPECT_EQ(own.doorbells.send, 180u);
-    EXPECT_EQ(own.doorbells.recv, 20u);
-    EXPECT_EQ(own.doorbells.empty, 14u);
-    EXPECT_STREQ(pvn_via_text(own.via, text, sizeof(text)), "rdma+tcp");
-    for (pvn_stat *s : {listener, tcp, out, in})
-        pvn_stat_end(s);
-    ASSERT_TRUE(pvn_own_stats_read(&own));
-    EXPECT_EQ(own.doorbells.send, 180u) << "closed comms count as well";
-    EXPECT_EQ(own.via, 0u) << "and carry nothing any more";
-}
-
-TEST_F(OwnStats, FilesOfOthersDoNotCount)
-{
-    Open();
-    pvn_stat *s = Comm(true, "rdma on p0", true);
-    std::string path = pvn_stats_path(), other = dir + "/1-1-0.stat";
-
-    ASSERT_EQ(rename(path.c_str(), other.c_str()), 0);
-    EXPECT_FALSE(pvn_own_stats_read(&own));
-    EXPECT_EQ(own.doorbells.comms, 0u);
-    ASSERT_EQ(rename(other.c_str(), path.c_str()), 0);
-    EXPECT_TRUE(pvn_own_stats_read(&own));
-    pvn_stat_end(s);
-}
-
-TEST_F(OwnStats, TransportsOfLanes)
-{
-    EXPECT_EQ(pvn_via_of_lanes(""), 0u);
-    EXPECT_EQ(pvn_via_of_lanes("tcp"), static_cast<uint32_t>(PVN_VIA_TCP));
-    EXPECT_EQ(pvn_via_of_lanes("tcp on rdma0; tcp on lo"), static_cast<uint32_t>(PVN_VIA_TCP));
-    EXPECT_EQ(pvn_via_of_lanes("rdmax on a"), static_cast<uint32_t>(PVN_VIA_OTHER));
 }
 
 } // namespace

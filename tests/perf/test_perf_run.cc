@@ -494,13 +494,15 @@ TEST(Output, PresetIsBucketedAndAddsUp)
 }
 
 struct Svg {
-    int lines = 0, points = 0;
+    int lines = 0, points = 0, spreads = 0;
     std::string text;
 };
 
-void OnStart(void *arg, const XML_Char *name, const XML_Char **)
+void OnStart(void *arg, const XML_Char *name, const XML_Char **attr)
 {
     auto *s = static_cast<Svg *>(arg);
+    for (; attr[0]; attr += 2)
+        s->spreads += std::string(attr[0]) == "class" && std::string(attr[1]) == "spread";
     s->lines += std::string(name) == "polyline";
     s->points += std::string(name) == "circle";
 }
@@ -538,6 +540,31 @@ TEST(Output, SvgIsWellFormedAndComplete)
     svg = ParseSvg(r.out);
     EXPECT_EQ(svg.points, 2) << "one rank alone uses no network";
     EXPECT_NE(svg.text.find("ranks"), std::string::npos);
+}
+
+TEST(Output, SvgSaysWhatWasMeasuredWhereAndWhen)
+{
+    char host[256] = "";
+    Outcome r = Perf("p2p --iters 20 --sizes 8,64 --repeat 3 --plot - --plugin t=" + kTestnet);
+    Svg svg = ParseSvg(r.out);
+
+    gethostname(host, sizeof(host) - 1);
+    ASSERT_EQ(r.status, 0) << r.err;
+    for (std::string s :
+         {std::string("pvn-perf: p2p between two ranks; medians"), std::string(host),
+          std::string("Z, Linux "), std::string("bandwidth of the messages, MB/s"),
+          std::string("half a round trip"), std::string("in 3 repeats")})
+        EXPECT_NE(svg.text.find(s), std::string::npos) << s << svg.text;
+    EXPECT_EQ(svg.spreads, 4) << "two sizes, latency and bandwidth";
+    r = Perf("ring --ranks 2 --preset resnet50 --iters 1 --plot - --plugin t=" + kTestnet);
+    svg = ParseSvg(r.out);
+    EXPECT_NE(svg.text.find("ring all-reduce, resnet50"), std::string::npos) << svg.text;
+    EXPECT_NE(svg.text.find("bus bandwidth, MB/s"), std::string::npos) << svg.text;
+    EXPECT_EQ(svg.lines, 0) << "buckets are points";
+    EXPECT_GT(svg.points, 3);
+    EXPECT_EQ(svg.spreads, 0);
+    r = Perf("ring --ranks 1 --sizes 4K --plot - --plugin t=" + kTestnet);
+    EXPECT_NE(r.out.find("algorithm bandwidth of one rank"), std::string::npos) << r.out;
 }
 
 TEST(Output, FilesThatCannotBeWritten)
