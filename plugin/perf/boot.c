@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FRAME_MAGIC 0x70766e62u /* also tells a machine of the other byte order */
+#define FRAME_MAGIC 0x70766e62u /* also shows a machine of the other byte order */
 
 enum {
     FRAME_DATA = 1,
@@ -208,9 +208,10 @@ static int lost(struct pvn_boot *b, int peer, int rc)
         snprintf(b->why, sizeof(b->why), "rank %d did not answer for %.0f s (see --timeout)", peer,
                  b->timeout);
     else if (rc == -ECONNRESET)
-        snprintf(b->why, sizeof(b->why), "rank %d ended without a word", peer);
+        snprintf(b->why, sizeof(b->why), "rank %d ended without giving a reason", peer);
     else
-        snprintf(b->why, sizeof(b->why), "talking to rank %d: %s", peer, strerror(-rc));
+        snprintf(b->why, sizeof(b->why), "the connection to rank %d failed: %s", peer,
+                 strerror(-rc));
     return -ECONNABORTED;
 }
 
@@ -244,10 +245,11 @@ static int read_frame(struct pvn_boot *b, int peer, int fd, void *data, size_t l
         return canceled(b);
     }
     if (f.magic != FRAME_MAGIC || f.kind != FRAME_DATA || f.len != len) {
-        snprintf(b->why, sizeof(b->why),
-                 "rank %d sent %u bytes where %zu were due: are all ranks started with the same "
-                 "options and the same pvn-perf?",
-                 peer, f.len, len);
+        snprintf(
+            b->why, sizeof(b->why),
+            "rank %d sent %u bytes where %zu were expected: are all ranks started with the same "
+            "options and the same pvn-perf?",
+            peer, f.len, len);
         return -EPROTO;
     }
     rc = pvn_boot_recv(fd, data, len, deadline, b);

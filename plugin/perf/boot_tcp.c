@@ -51,7 +51,7 @@ struct meeting {
     struct pvn_boot *b;
     int lfd;
     int missing;
-    int strangers;
+    int others; /* connections that were not a rank's */
     struct newcomer pending[MAX_PENDING];
 };
 
@@ -144,7 +144,7 @@ static void seat(struct meeting *m, struct newcomer *nc)
     char reason[112];
 
     if (h->magic != HELLO_MAGIC) {
-        m->strangers++;
+        m->others++;
         close(nc->fd);
         nc->fd = -1;
         return;
@@ -157,8 +157,8 @@ static void seat(struct meeting *m, struct newcomer *nc)
                  m->t->nranks);
         refuse(nc, reason);
     } else if (h->rank == 0 || h->rank >= h->nranks || m->b->fd[h->rank] >= 0) {
-        snprintf(reason, sizeof(reason), "rank %u is taken: two processes have the same rank",
-                 h->rank);
+        snprintf(reason, sizeof(reason),
+                 "rank %u is there already: two processes have the same rank", h->rank);
         refuse(nc, reason);
     } else if (pvn_boot_send(nc->fd, &a, sizeof(a), pvn_boot_now() + 1.0, NULL)) {
         close(nc->fd);
@@ -179,7 +179,7 @@ static void take_newcomer(struct meeting *m)
     if (fd < 0)
         return;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    /* When full, the one that has waited longest makes room: it is the likeliest stranger. */
+    /* When full, the one that has waited longest makes room: it is the likeliest not to be a rank. */
     for (int i = 0; i < MAX_PENDING; i++) {
         if (m->pending[i].fd < 0) {
             nc = &m->pending[i];
@@ -189,7 +189,7 @@ static void take_newcomer(struct meeting *m)
             nc = &m->pending[i];
     }
     if (nc->fd >= 0) {
-        m->strangers++;
+        m->others++;
         close(nc->fd);
     }
     memset(nc, 0, sizeof(*nc));
@@ -204,7 +204,7 @@ static void hear(struct meeting *m, struct newcomer *nc)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        m->strangers++;
+        m->others++;
         close(nc->fd);
         nc->fd = -1;
         return;
@@ -235,7 +235,7 @@ static int wait_newcomers(struct meeting *m, double deadline)
         if (p[i + 1].revents) {
             hear(m, nc);
         } else if (nc->deadline < pvn_boot_now()) {
-            m->strangers++;
+            m->others++;
             close(nc->fd);
             nc->fd = -1;
         }
@@ -254,9 +254,9 @@ static void say_missing(const struct meeting *m, char *why, size_t why_len)
         if (m->b->fd[i] < 0)
             len += snprintf(why + len, why_len - (size_t)len, "%s %d", shown++ ? "," : "", i);
     }
-    if ((size_t)len < why_len && m->strangers)
-        len += snprintf(why + len, why_len - (size_t)len, "; %d others that spoke no pvn-perf came",
-                        m->strangers);
+    if ((size_t)len < why_len && m->others)
+        len += snprintf(why + len, why_len - (size_t)len, "; %d connections were not from pvn-perf",
+                        m->others);
     if ((size_t)len < why_len)
         snprintf(why + len, why_len - (size_t)len, " (see --boot-timeout)");
 }
@@ -348,7 +348,7 @@ static int introduce(int fd, const struct pvn_boot_tcp *t, double deadline, char
     if (!a.refused)
         return 0;
     a.reason[sizeof(a.reason) - 1] = '\0';
-    snprintf(why, why_len, "rank 0 at %s:%d turned this rank (%d) away: %s", t->master, t->port,
+    snprintf(why, why_len, "rank 0 at %s:%d refused this rank (%d): %s", t->master, t->port,
              t->rank, a.reason);
     return -EPERM;
 }

@@ -21,8 +21,8 @@ struct pvn_boot_tcp {
 };
 
 /*
- * Fills b (free with pvn_boot_close). 0, or a negative errno with a sentence in why. A stranger
- * that connects to rank 0 (a scanner, a rank of another job) is turned away without delaying the
+ * Fills b (free with pvn_boot_close). 0, or a negative errno with a sentence in why. A process that is not a rank
+ * that connects to rank 0 (a scanner, a rank of another job) is refused without delaying the
  * others.
  */
 int pvn_boot_tcp_meet(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len);

@@ -49,7 +49,7 @@ struct watch {
     int wrong;
     int interrupted;
     double failed_at; /* 0: not */
-    double stop_at;   /* when the ranks were asked to end, 0: not */
+    double stop_at;   /* when the ranks were signaled to end, 0: not */
 };
 
 /*
@@ -162,7 +162,7 @@ static int watch_status(const struct watch *w)
 {
     if (w->wrong)
         return PVN_PERF_WRONG;
-    /* Ranks that lost each other on the way to an end that was asked for did not fail. */
+    /* Ranks that lost each other while they were ending by request did not fail. */
     if (w->interrupted || w->stop_at > 0)
         return PVN_PERF_INTERRUPTED;
     return w->failed_at > 0 ? PVN_PERF_FAILED : PVN_PERF_OK;
@@ -442,7 +442,7 @@ int pvn_job_run_rank(const struct pvn_job *j, struct pvn_boot *whole)
         return status;
     }
     if (w.failed_at > 0) {
-        /* The child may have died without a word, and this process keeps its sockets open. */
+        /* The child may have died without reporting why, and this process keeps its sockets open. */
         snprintf(why, sizeof(why), "rank %d failed", whole->rank);
         pvn_boot_abort(whole, why);
         return status;

@@ -16,7 +16,7 @@ struct pvn_netdrv_v4;
 struct pvn_netdrv_v4 *pvn_netdrv_v4_new(const ncclNet_v4_t *net);
 void pvn_netdrv_v4_free(struct pvn_netdrv_v4 *p);
 
-/* A call is told by the address of its handle, or by its listen comm. Any thread. */
+/* A call is recognised by the address of its handle, or by its listen comm. Any thread. */
 ncclResult_t pvn_netdrv_v4_connect(struct pvn_netdrv_v4 *p, int dev, void *handle,
                                    void **send_comm);
 ncclResult_t pvn_netdrv_v4_accept(struct pvn_netdrv_v4 *p, void *listen_comm, void **recv_comm);

@@ -595,7 +595,7 @@ static int tear_down(struct p2p *p)
     return pvn_boot_barrier(&p->r->boot) ? pvn_rank_fail_boot(p->r) : 0;
 }
 
-/* What was asked for against what this version of the interface and this device can do. */
+/* What was requested against what this version of the interface and this device can do. */
 static int check_limits(const struct p2p *p)
 {
     const struct pvn_rank *r = p->r;
@@ -635,7 +635,8 @@ int pvn_p2p_run(struct pvn_rank *r)
     if (!rc)
         rc = r->o->idle > 0 ? run_idle(&p) : run_sizes(&p);
     if (!rc && r->sizes_missing)
-        fprintf(stderr, "pvn-perf: rank %d: plugin %s never says in test() how much was received\n",
+        fprintf(stderr,
+                "pvn-perf: rank %d: plugin %s does not report in test() how much was received\n",
                 r->rank, r->o->plugin[r->plugin].name);
     if (!rc)
         rc = tear_down(&p);

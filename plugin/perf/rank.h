@@ -58,7 +58,7 @@ struct pvn_rank {
 };
 
 /* Fills path. Before the rank gets a mount namespace of its own: from within a new one the kernel
- * tells where this program lies as seen from outside a chroot. */
+ * gives this program's path as seen from outside a chroot. */
 void pvn_rank_find_plugin(struct pvn_rank *r);
 /* Loads and initialises the plugin and connects the ring; reports the devices. 0, or -1 after
  * pvn_rank_fail. With one rank nothing is connected. */

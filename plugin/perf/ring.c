@@ -134,7 +134,7 @@ static void check_size(struct ring *g, size_t got, size_t due)
     if (got == due || got == SIZE_UNSAID)
         return;
     g->errors++;
-    pvn_rank_wrong(g->r, "test() says %zu bytes came where %zu were sent", got, due);
+    pvn_rank_wrong(g->r, "test() reports %zu bytes where %zu were sent", got, due);
 }
 
 /* The kernel's part: one slice, if its slots are ready. 1 when it was done. */
@@ -589,7 +589,8 @@ int pvn_ring_run(struct pvn_rank *r)
     if (!rc && nb)
         rc = run_preset(&g, &model, buckets, nb);
     if (!rc && r->sizes_missing)
-        fprintf(stderr, "pvn-perf: rank %d: plugin %s never says in test() how much was received\n",
+        fprintf(stderr,
+                "pvn-perf: rank %d: plugin %s does not report in test() how much was received\n",
                 r->rank, r->o->plugin[r->plugin].name);
     if (!rc)
         rc = tear_down(&g);

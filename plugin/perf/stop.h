@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* The signal that asked for the end, 0: none did. Read only. */
+/* The signal that requested the end, 0: none did. Read only. */
 extern volatile sig_atomic_t pvn_stop_flag;
 
 /* From now on SIGINT, SIGTERM and SIGHUP set the flag (if they were not ignored already) and

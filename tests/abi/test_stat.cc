@@ -180,7 +180,8 @@ TEST_F(Stat, AKilledRankAndTheOneThatOutlivesIt)
     EXPECT_NE(std::string::npos, r.out.find("pid " + std::to_string(victim))) << r.out;
     EXPECT_NE(std::string::npos, r.out.find(": dead; began ")) << r.out;
     EXPECT_NE(std::string::npos, r.out.find("it ended without closing its comms")) << r.out;
-    EXPECT_EQ(std::string::npos, r.out.find("FAILED")) << "one process was asked for: " << r.out;
+    EXPECT_EQ(std::string::npos, r.out.find("FAILED"))
+        << "only one process was requested: " << r.out;
     r = tool("stat");
     EXPECT_NE(std::string::npos, r.out.find("FAILED")) << r.out;
     r = tool("--prom stat");

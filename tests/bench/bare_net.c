@@ -4,7 +4,7 @@
  * The least that a net plugin over TCP can be: one stream per comm, a header of 16 bytes and the
  * payload in one sendmsg as soon as isend is called, one recvmsg straight into the posted buffer.
  * It has no striping, no batches, no checks of its peer or its caller, and nothing that waits or
- * sleeps. It tells what the kernel's TCP allows on a path to a plugin that copies:
+ * sleeps. It shows what the kernel's TCP allows on a path to a plugin that copies:
  * tests/bench/tcp.sh --bare measures it beside the others. Never installed.
  *
  * To read header and payload in one call the receiver has to know the length beforehand: it guesses

@@ -5,7 +5,7 @@
  * copies the bytes into a ring and writes them to the same place in the receiver's ring as one RDMA
  * WRITE, whose last word is a number; test of a receive looks for that number and copies the bytes
  * out. A send is done as soon as it is posted. No clear-to-send entries, no tags, no checks of its
- * peer or its caller. It tells what NCCL's interface, pvn-perf and a device allow to a plugin that
+ * peer or its caller. It shows what NCCL's interface, pvn-perf and a device allow to a plugin that
  * carries short messages: tests/bench/rdma.sh --bare measures it beside perftest and ours. Never
  * installed.
  */

@@ -5,8 +5,8 @@
 # softverbs as a PVRDMA device, one message at a time and eight in flight. Only the plugin's own object
 # counts, not softverbs nor the C library, and only while messages move. "all" is every call of both
 # ends. "useful" is one isend and one irecv that gave a request and the two tests that found it done;
-# a run before the one that is counted has told which calls these are. The last columns are what a call
-# costs that comes to nothing, one of many in a row.
+# a run before the one that is counted shows which calls these are. The last columns are what a call
+# costs that gets nothing done, one of many in a row.
 # usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)

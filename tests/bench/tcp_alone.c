@@ -123,7 +123,7 @@ static double measure(bool first, size_t size, bool peek)
     return took[ROUNDS / 2];
 }
 
-static void serve(const struct sockaddr_in *own, int told)
+static void serve(const struct sockaddr_in *own, int addr_pipe)
 {
     struct sockaddr_in a = *own;
     socklen_t len = sizeof(a);
@@ -131,16 +131,16 @@ static void serve(const struct sockaddr_in *own, int told)
     if (l < 0 || bind(l, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(l, 2) < 0 ||
         getsockname(l, (struct sockaddr *)&a, &len) < 0)
         fail("listening");
-    if (write(told, &a, sizeof(a)) != sizeof(a))
+    if (write(addr_pipe, &a, sizeof(a)) != sizeof(a))
         fail("telling the port");
     out = connection(accept(l, NULL, NULL));
     in = connection(accept(l, NULL, NULL));
 }
 
-static void dial(int told)
+static void dial(int addr_pipe)
 {
     struct sockaddr_in a;
-    if (read(told, &a, sizeof(a)) != sizeof(a))
+    if (read(addr_pipe, &a, sizeof(a)) != sizeof(a))
         fail("learning the port");
     int fd[2];
     for (int i = 0; i < 2; i++) {
@@ -155,12 +155,12 @@ static void dial(int told)
 int main(int argc, char **argv)
 {
     struct sockaddr_in own = {.sin_family = AF_INET};
-    int told[2];
+    int addr_pipe[2];
     if (argc < 5 || inet_pton(AF_INET, argv[3], &own.sin_addr) != 1) {
         fprintf(stderr, "usage: tcp_alone NETNS NETNS ADDRESS BYTES...\n");
         return 2;
     }
-    if (pipe2(told, O_CLOEXEC) < 0)
+    if (pipe2(addr_pipe, O_CLOEXEC) < 0)
         fail("pipe");
     pid_t child = fork();
     if (child < 0)
@@ -169,9 +169,9 @@ int main(int argc, char **argv)
     /* Neither polls on without the other: whose peer has gone meets the end of its connection. */
     enter(argv[first ? 1 : 2]);
     if (first)
-        serve(&own, told[1]);
+        serve(&own, addr_pipe[1]);
     else
-        dial(told[0]);
+        dial(addr_pipe[0]);
     for (int i = 4; i < argc; i++) {
         size_t size = strtoul(argv[i], NULL, 10);
         if (size < 1 || size > MAX_BYTES) {

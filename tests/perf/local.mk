@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # tests/perf/: pvn-perf. Its parts linked in, and the program itself run on tests/support/testnet.c, a
-# small plugin that can be told to misbehave.
+# small plugin that misbehaves on request.
 check_LTLIBRARIES += tests/support/testnet.la
 tests_support_testnet_la_SOURCES = tests/support/testnet.c
 tests_support_testnet_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \

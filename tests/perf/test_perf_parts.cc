@@ -537,7 +537,7 @@ pvn_boot_tcp Meeting(int rank, int nranks, int port, double timeout, uint64_t to
     return t;
 }
 
-TEST(MeetingOverTcp, StrangersDoNotDisturb)
+TEST(MeetingOverTcp, ConnectionsOfOthersDoNotDisturb)
 {
     const int n = 4, port = FreePort();
     std::vector<std::thread> ranks;
@@ -612,7 +612,7 @@ TEST(MeetingOverTcp, OtherJobsAndDoublesAreTurnedAway)
     auto one = Meeting(1, 3, port, 5);
     ASSERT_EQ(pvn_boot_tcp_meet(&b1, &one, why1, sizeof(why1)), 0) << why1;
     EXPECT_EQ(pvn_boot_tcp_meet(&b2, &one, why2, sizeof(why2)), -EPERM);
-    EXPECT_NE(strstr(why2, "rank 1 is taken"), nullptr) << why2;
+    EXPECT_NE(strstr(why2, "rank 1 is there already"), nullptr) << why2;
     host.join();
     EXPECT_EQ(rc0, -ETIMEDOUT) << "rank 2 never came";
     EXPECT_NE(strstr(why0, ": 2"), nullptr) << why0;
@@ -645,7 +645,7 @@ TEST(Boot, ReasonsAndDeathsReachTheOthers)
     EXPECT_EQ(pvn_boot_barrier(&b[0]), -ECONNABORTED);
     EXPECT_NE(strstr(b[0].why, "rank 1 did not answer"), nullptr) << b[0].why;
     EXPECT_EQ(pvn_boot_check(&b[0]), -ECONNABORTED);
-    EXPECT_NE(strstr(b[0].why, "rank 2 ended without a word"), nullptr) << b[0].why;
+    EXPECT_NE(strstr(b[0].why, "rank 2 ended without giving a reason"), nullptr) << b[0].why;
     for (int fd : {fd0[1], fd0[2], fd1[0]})
         close(fd);
     free(pairs);

@@ -185,7 +185,7 @@ TEST_P(Faults, AreFound)
 #define P2P   "p2p --sizes 5000 --iters 20 --check"
 const Fault kFaults[] = {
     {"corrupt:30", RING3, 1, "WRONG DATA: element"},
-    {"short", RING3, 1, "bytes came where"},
+    {"short", RING3, 1, "test() reports"},
     // What came in the lost message's place is wrong, if it is looked at before the wait ends.
     {"drop:30", RING3, 1, "nothing moved for 2 s", 3},
     {"swap:30", RING3, 3, "waits for a message from the previous rank"},
@@ -193,10 +193,10 @@ const Fault kFaults[] = {
     {"die:30", RING3, 3, "rank 1 was killed by signal 9"},
     {"error:30", RING3, 3, "rank 1: isend of plugin t failed with ncclSystemError"},
     {"init", RING3, 3, "rank 1: init of plugin t failed"},
-    {"nosize", RING3, 0, "never says in test() how much"},
+    {"nosize", RING3, 0, "does not report in test() how much"},
     {"overrun", P2P, 1, "outside the message were written"},
     {"short", P2P, 1, "test() reports"},
-    {"nosize", P2P, 0, "never says"},
+    {"nosize", P2P, 0, "does not report"},
     {"die:10", P2P, 3, "rank 1 was killed by signal 9"},
 };
 INSTANTIATE_TEST_SUITE_P(Each, Faults, testing::ValuesIn(kFaults));
@@ -308,7 +308,7 @@ class Namespaces : public testing::Test
         ASSERT_TRUE(Sh("ip -n " + b + " addr add 198.18.7.2/30 dev pt0"));
         ASSERT_TRUE(Sh("ip -n " + a + " link set pt0 up"));
         ASSERT_TRUE(Sh("ip -n " + b + " link set pt0 up"));
-        // The kernel tells of a new link with some delay; until then it counts as unplugged.
+        // The kernel reports a new link with some delay; until then it counts as unplugged.
         for (const std::string &n : {a, b})
             ASSERT_TRUE(
                 Sh("for i in $(seq 100); do ip -n " + n +

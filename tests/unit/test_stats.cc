@@ -377,13 +377,13 @@ TEST_F(Stats, RowsAreReadWhole)
         }
     });
     std::set<uint64_t> seen;
-    int torn = 0;
+    int partial = 0;
     for (int i = 0; i < 100000 && seen.size() < 50; i++) {
         Read r(path);
         ASSERT_EQ(0, r.rc);
         ASSERT_EQ(1, r.s.nrows);
         const pvn_stat_row &row = r.s.row[0];
-        torn += row.seq != 0;
+        partial += row.seq != 0;
         if (row.seq || row.n.msgs == 0)
             continue;
         EXPECT_EQ(row.n.msgs, row.n.bytes);
@@ -394,7 +394,7 @@ TEST_F(Stats, RowsAreReadWhole)
     }
     stop = true;
     writer.join();
-    EXPECT_EQ(50u, seen.size()) << torn << " torn";
+    EXPECT_EQ(50u, seen.size()) << partial << " partially visible";
     pvn_stat_end(s);
 }
 
@@ -439,7 +439,7 @@ TEST_F(Stats, DamagedFiles)
         spill(path, copy);
         Read r(path);
         EXPECT_NE(nullptr, strstr(r.err.reason[0], "version 3")) << r.err.reason[0];
-        EXPECT_EQ(PVN_STATS_DEAD, r.s.life) << "whose it is can still be told";
+        EXPECT_EQ(PVN_STATS_DEAD, r.s.life) << "whose it is can still be read";
     }
     // Texts without an end, or with what a terminal would obey.
     size_t texts = offsetof(pvn_stat_row, state);
@@ -643,7 +643,7 @@ TEST_F(Stats, KilledStoppedAlive)
     close(p[0]);
     close(p[1]);
     EXPECT_EQ(PVN_STATS_ALIVE, Read(path).s.life);
-    // From another container only the lock tells.
+    // From another container only the lock shows it.
     auto from_elsewhere = [&] {
         Read r(path);
         int fd = open(path, O_RDONLY);
@@ -678,7 +678,7 @@ TEST_F(Stats, KilledStoppedAlive)
     kill(pid, SIGKILL);
     siginfo_t info;
     waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
-    EXPECT_EQ(PVN_STATS_DEAD, Read(path).s.life) << "its parent has not asked for it yet";
+    EXPECT_EQ(PVN_STATS_DEAD, Read(path).s.life) << "its parent has not waited for it yet";
     waitpid(pid, nullptr, 0);
     Read r(path);
     EXPECT_EQ(PVN_STATS_DEAD, r.s.life);
