@@ -159,11 +159,6 @@ void pvn_rdma_nic_registrar(struct pvn_rdma_nic *n, struct pvn_rdma_registrar *o
     *out = (struct pvn_rdma_registrar){.reg = nic_reg, .dereg = nic_dereg, .arg = n};
 }
 
-void pvn_rdma_nic_mem_stats(struct pvn_rdma_nic *n, struct pvn_memcache_stats *out)
-{
-    pvn_memcache_get_stats(n->cache, out);
-}
-
 /* ---- state ---- */
 
 static void port_event(struct pvn_rdma_nic *n, int port, bool up)

@@ -26,7 +26,6 @@ void pvn_rdma_nic_free(struct pvn_rdma_nic *n);
 /* Registers through the cache. A range above max_mr becomes overlapping regions, each
  * reaching half a region into the next, so that every piece of up to half a region lies in one. */
 void pvn_rdma_nic_registrar(struct pvn_rdma_nic *n, struct pvn_rdma_registrar *out);
-void pvn_rdma_nic_mem_stats(struct pvn_rdma_nic *n, struct pvn_memcache_stats *out);
 
 /*
  * What the device has reported about itself: 0, or -ENODEV (device lost or fatal error) or

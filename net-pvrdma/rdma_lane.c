@@ -143,7 +143,7 @@ static void fill_ops(void)
     tx_ops = two_sided_ops = rx_ops;
     tx_ops.kick = rdma_tx_kick;
     tx_ops.poll = rdma_tx_poll;
-    tx_ops.send_next = rdma_send_next;
+    tx_ops.fast.send_next = rdma_send_next;
     two_sided_ops.post_cts = NULL;
     two_sided_ops.post_flush = NULL;
     two_sided_ops.mem_reg = rdma_two_mem_reg;
@@ -217,7 +217,6 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     r->l.sender = cfg->sender;
     r->l.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | PVN_LANE_CONNECTOR_FIRST |
                 PVN_LANE_SETS_KICK_DUE | cfg->gpu_caps;
-    r->l.max_posted = RECORD_RING * cfg->qps;
     r->l.max_chunk = cfg->max_chunk;
     if (map_memory(r) < 0 || rdma_qps_create(r) < 0 || rdma_flush_create(r) < 0) {
         *err = r->l.err;

@@ -460,6 +460,6 @@ __attribute__((noinline)) static int rx_take_all(struct rdma_lane *r, struct pvn
 int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
-    l->watch.polls = 0;
+    l->fast.watch.polls = 0;
     return rx_has_events(r) ? rx_take_all(r, ev, max) : rx_empty_poll(r);
 }

@@ -33,7 +33,7 @@ void rdma_short_open(struct rdma_lane *r)
     r->copies = r->short_max > 0 ? CTS_COPIES : 0;
     r->line_max = smaller(r->short_max, SHORT_HEAD_BYTES);
     if (r->nqps == 1 && r->cfg.mode != PVN_RDMA_SEND)
-        r->l.caps |= PVN_LANE_SENDS_NEXT;
+        r->l.caps |= PVN_LANE_FAST_PATH;
     for (int k = 0; k < r->nqps; k++) {
         struct short_ring *s = &r->qp[k].shorts;
         uint8_t *base = r->mem + mem_short(r->cfg.qps) + (size_t)k * SHORT_RING_BYTES;

@@ -195,7 +195,7 @@ static inline int next_slot(struct rdma_lane *r)
 static inline int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     /* A slot is reported only while the one that it takes the place of cannot be in use. */
-    while (*n < max && !r->l.holds_cts) {
+    while (*n < max && !r->l.fast.keeps_cts) {
         int rc = next_slot(r);
         if (rc <= 0)
             return rc;
@@ -300,7 +300,7 @@ static inline void report_sent(struct rdma_lane *r, struct rqp *q, struct pvn_ev
 /* Whether a look at memory says that a poll would find something. */
 static inline bool tx_has_events(const struct rdma_lane *r)
 {
-    if ((!r->l.holds_cts && rdma_cts_is_there(r)) || r->tx.starved ||
+    if ((!r->l.fast.keeps_cts && rdma_cts_is_there(r)) || r->tx.starved ||
         (!r->cfg.costly_poll && r->outstanding))
         return true;
     for (int k = 0; k < r->nqps; k++) {
@@ -336,7 +336,7 @@ static int post_signaled_empty(struct rdma_lane *r, int k)
 /* Where all there is to look at is the peer's acknowledgement. */
 static inline void watch_memory(struct rdma_lane *r)
 {
-    if (r->nqps > 1 || !r->cfg.costly_poll || !r->l.holds_cts)
+    if (r->nqps > 1 || !r->cfg.costly_poll || !r->l.fast.keeps_cts)
         return;
     const uint32_t *seen = &r->ack->seen[0];
     uint32_t at_seen = __atomic_load_n(seen, __ATOMIC_RELAXED);
@@ -383,7 +383,7 @@ __attribute__((noinline)) static int tx_take_all(struct rdma_lane *r, struct pvn
 int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
-    l->watch.polls = 0;
+    l->fast.watch.polls = 0;
     if (tx_has_events(r))
         return tx_take_all(r, ev, max);
     if (!r->fresh)

@@ -132,7 +132,6 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->l.ops = &tcp_ops;
     t->l.sender = cfg->sender;
     t->l.caps = PVN_LANE_ENDS;
-    t->l.max_posted = TXQ;
     t->l.max_chunk = cfg->chunk;
     t->idle_seen = tcp_pace.spells - 1; /* the first message is a lone one */
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {

@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <time.h>
 
-#include "comm/comm_hot.h"
+#include "comm/comm_fast.h"
 #include "comm/device.h"
 #include "base/log.h"
 #include "comm/plugin.h"

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "comm/comm_hot.h"
+#include "comm/comm_fast.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -337,29 +337,6 @@ static bool mr_ok(const struct pvn_comm *c, const struct pvn_comm_mr *m)
     return !m || m->comm == c;
 }
 
-int comm_isend_general(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
-                       void **request)
-{
-    struct pvn_req *req;
-    int rc = pvn_engine_isend(c->engine, data, size, tag, (const struct pvn_mr *)mr, &req);
-
-    *request = req;
-    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
-}
-
-int comm_isend_later(struct send_msg *m, int rc, void **request)
-{
-    struct pvn_comm *c = m->req.owner;
-
-    *request = NULL;
-    if (rc == 0 && --c->calm >= 0)
-        return PVN_RESULT_SUCCESS;
-    if (rc < 0 && rc != -EAGAIN)
-        return no_request(c, eng_fail_lane(c->engine, c->engine->cfg.lanes[0], rc), "isend");
-    return comm_isend_general(c, (void *)(uintptr_t)m->w.src, m->req.size, m->w.f.tag,
-                              (struct pvn_comm_mr *)(uintptr_t)m->w.mr, request);
-}
-
 static int isend_ready(struct pvn_comm *c, const void *data, size_t size,
                        const struct pvn_comm_mr *mr)
 {
@@ -375,15 +352,32 @@ static int isend_ready(struct pvn_comm *c, const void *data, size_t size,
     return 0;
 }
 
-int comm_isend_unusual(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
-                       void **request)
+int comm_isend_slow(struct pvn_comm *c, const void *data, size_t size, int tag,
+                    const struct pvn_comm_mr *mr, void **request)
 {
+    struct pvn_req *req;
     int rc = isend_ready(c, data, size, mr);
 
     *request = NULL;
     if (rc)
         return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
-    return comm_isend_general(c, data, size, tag, mr, request);
+    rc = pvn_engine_isend(c->engine, data, size, tag, mr ? &mr->mr : NULL, &req);
+    *request = req;
+    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
+}
+
+int comm_isend_not_posted(const struct send_msg *m, int rc, void **request)
+{
+    struct pvn_comm *c = m->req.owner;
+
+    *request = NULL;
+    /* No slot: the caller calls again, and only now and then is it worth more than a look. */
+    if (rc == 0 && --c->calm >= 0)
+        return PVN_RESULT_SUCCESS;
+    if (rc < 0 && rc != -EAGAIN)
+        return no_request(c, eng_fail_lane(c->engine, c->engine->cfg.lanes[0], rc), "isend");
+    return comm_isend_slow(c, m->w.src, m->req.size, m->w.f.tag,
+                           (const struct pvn_comm_mr *)m->w.mr, request);
 }
 
 static int check_buffers(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
@@ -401,22 +395,11 @@ static int check_buffers(struct pvn_comm *c, int n, void *const *data, const siz
     return 0;
 }
 
-int comm_irecv_general(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                       const int *tags, void *const *mrs, void **request)
-{
-    struct pvn_req *req;
-    int rc =
-        pvn_engine_irecv(c->engine, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
-
-    *request = req;
-    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");
-}
-
-int comm_irecv_later(struct recv_group *g, int rc, void **request)
+int comm_irecv_not_published(struct recv_group *g, int rc, void **request)
 {
     struct pvn_comm *c = g->req.owner;
 
-    rc = eng_not_published(c->engine, rc);
+    rc = eng_publish_later(c->engine, rc);
     *request = rc ? NULL : g;
     return rc ? no_request(c, rc, "irecv") : PVN_RESULT_SUCCESS;
 }
@@ -434,15 +417,18 @@ static int irecv_ready(struct pvn_comm *c, int n, void *const *data, const size_
     return check_buffers(c, n, data, sizes, mrs);
 }
 
-int comm_irecv_unusual(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                       const int *tags, void *const *mrs, void **request)
+int comm_irecv_slow(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                    const int *tags, void *const *mrs, void **request)
 {
+    struct pvn_req *req;
     int rc = irecv_ready(c, n, data, sizes, mrs);
 
     *request = NULL;
     if (rc)
         return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
-    return comm_irecv_general(c, n, data, sizes, tags, mrs, request);
+    rc = pvn_engine_irecv(c->engine, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
+    *request = req;
+    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");
 }
 
 int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
@@ -512,7 +498,7 @@ int comm_test_open(struct pvn_req *req, int *done, int *sizes)
 {
     if (req->state != REQ_OPEN || pvn_engine_progress(req->e) != 0)
         return comm_test_any(req, done, sizes);
-    if (eng_hot_is_done(req))
+    if (eng_fast_is_done(req))
         return comm_finish(req, done, sizes);
     if (__builtin_expect(req->state == REQ_DONE, 0))
         return comm_test_any(req, done, sizes);

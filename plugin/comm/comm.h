@@ -54,11 +54,11 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
 int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr);
 
 /*
- * The data calls. isend, irecv and test are inline functions of comm_hot.h and return an
+ * The data calls. isend, irecv and test are inline functions of comm_fast.h and return an
  * enum pvn_result:
  *
- *     int pvn_comm_isend(struct pvn_comm *c, void *data, size_t size, int tag,
- *                        struct pvn_comm_mr *mr, void **request)
+ *     int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
+ *                        const struct pvn_comm_mr *mr, void **request)
  *     int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
  *                        const int *tags, void *const *mrs, void **request)
  *     int pvn_comm_test(void *request, int *done, int *sizes)

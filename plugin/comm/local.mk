@@ -4,7 +4,7 @@
 libpvn_core_la_SOURCES += \
     plugin/comm/comm.c \
     plugin/comm/comm.h \
-    plugin/comm/comm_hot.h \
+    plugin/comm/comm_fast.h \
     plugin/comm/comm_mr.c \
     plugin/comm/comm_priv.h \
     plugin/comm/comm_setup.c \

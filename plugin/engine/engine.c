@@ -69,14 +69,14 @@ void eng_use_lanes(struct pvn_engine *e)
     e->needs_cts = any_needs_cts(cfg);
     e->chunk = eng_chunk(cfg);
     e->rr = 0;
-    e->general = !(cfg->nlanes == 1 && e->needs_cts && sets_kick_due(cfg->lanes[0]));
-    e->sends_next = !e->general && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_SENDS_NEXT;
-    e->general |= cfg->sender && !e->sends_next;
+    e->slow_lanes = !(cfg->nlanes == 1 && e->needs_cts && sets_kick_due(cfg->lanes[0]));
+    e->sends_next = !e->slow_lanes && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_FAST_PATH;
+    e->slow_lanes |= cfg->sender && !e->sends_next;
     for (int i = 0; i < cfg->nlanes; i++) {
         cfg->lanes[i]->engine = e;
         cfg->lanes[i]->nlanes = cfg->nlanes;
         cfg->lanes[i]->kick_due = true;
-        cfg->lanes[i]->holds_cts = e->sends_next;
+        cfg->lanes[i]->fast.keeps_cts = e->sends_next;
         cfg->lanes[i]->place = eng_match_place;
     }
 }

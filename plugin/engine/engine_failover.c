@@ -27,7 +27,7 @@ void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why)
     e->unposted = true;
     e->pause_err = *why;
     for (int i = 0; i < e->cfg.nlanes; i++)
-        e->cfg.lanes[i]->watch.polls = 0;
+        e->cfg.lanes[i]->fast.watch.polls = 0;
 }
 
 int pvn_engine_drain(struct pvn_engine *e)
@@ -43,7 +43,7 @@ int pvn_engine_drain(struct pvn_engine *e)
             else if (n > 0)
                 eng_rx_events(e, l, ev, n);
         } while (n > 0 && !e->failed);
-        l->watch.polls = 0;
+        l->fast.watch.polls = 0;
     }
     return e->failed ? e->err.code : 0;
 }
@@ -103,7 +103,7 @@ static void forget_parts(struct receiver *rx)
             if (ent->done)
                 ent->matched = true;
             else
-                ent->begun = 0;
+                ent->matched = ent->total_known = false;
         }
 }
 
@@ -376,7 +376,7 @@ int pvn_engine_resume_sender(struct pvn_engine *e, struct pvn_lane *const *lanes
     if (!e->needs_cts)
         tx->unassigned = 0;
     else if (tx->unassigned > 0)
-        lanes[0]->holds_cts = false;
+        lanes[0]->fast.keeps_cts = false;
     tx->unposted = first;
     e->unposted = first < tx->next;
     return 0;

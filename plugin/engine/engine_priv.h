@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the engine's files share. Nothing outside engine*.c and engine_hot.h includes this. */
+/* What the engine's files share. Nothing outside engine*.c and engine_fast.h includes this. */
 #ifndef PVN_ENGINE_ENGINE_PRIV_H
 #define PVN_ENGINE_ENGINE_PRIV_H
 
@@ -61,20 +61,13 @@ struct pvn_req {
 
 static_assert(offsetof(struct pvn_req, owner) == 0, "pvn_req_owner looks there");
 
-#define ONE_POSTED UINT32_C(0x00010001)
-
 /* One message at its sender, in msg[its number % MSG_RING]; whole cache lines. */
 struct send_msg {
     struct pvn_req req;
-    union {
-        struct {
-            uint16_t count; /* chunks; 1 while it is free */
-            uint16_t next;  /* first chunk not posted yet; 1 while it is free */
-        };
-        uint32_t posted; /* of both; ONE_POSTED: a message of one chunk, which has been posted */
-    };
+    uint16_t count; /* chunks; 1 while it is free */
+    uint16_t next;  /* first chunk not posted yet; 1 while it is free */
     /* The first chunk; the others are made of it. Its offset and number stay 0. Of a message that
-     * went by send_next only the cookie and the tag are valid. */
+     * went by fast.send_next only the cookie and the tag are valid. */
     struct pvn_write w;
     const struct pvn_cts_entry *to; /* clear-to-send comms: where it goes, the lane's own */
     /* of a message that has to wait or to be cut: */
@@ -92,14 +85,9 @@ struct send_slot {
 
 /* What has come of one buffer of a grouped receive. */
 struct recv_ent {
-    union {
-        struct {
-            bool matched; /* a message has been given to it */
-            bool done;
-            bool total_known;
-        };
-        uint32_t begun; /* any of them */
-    };
+    bool matched; /* a message has been given to it, or has begun to arrive */
+    bool done;
+    bool total_known;
     uint64_t msg;
     uint64_t total;
     /* Valid once the total is known. */
@@ -178,16 +166,12 @@ struct receiver {
 
 struct pvn_engine {
     struct pvn_engine_cfg cfg;
+    /* While any of these four is set, calls take the slow path: see eng_takes_slow_path. */
+    bool failed;
+    bool unposted;   /* there is something that the lanes had no room for */
+    bool announced;  /* sender: there are slots, announced, with free buffers: tx->known */
+    bool slow_lanes; /* the lanes are not such that engine_fast.h will do, see eng_use_lanes */
     bool needs_cts;
-    union {
-        struct {
-            bool failed;
-            bool unposted;  /* there is something that the lanes had no room for */
-            bool announced; /* sender: there are slots, announced, with free buffers: tx->known */
-            bool general;   /* the lanes are not such that engine_hot.h will do, see engine.c */
-        };
-        uint32_t unusual; /* any of them: not the case that engine_hot.h is for */
-    };
     bool sends_next; /* the only lane is asked for clear-to-send entries as far as it does that */
     int rr;          /* lane that gets the next chunk first */
     unsigned ticks;
@@ -202,6 +186,13 @@ struct pvn_engine {
     struct pvn_err err;
     struct pvn_err pause_err;
 };
+
+/* Whether the calls of engine_fast.h may not be used. In this form, without a negation or a
+ * __builtin_expect, the compiler makes one load of the four adjacent bools. */
+static inline bool eng_takes_slow_path(const struct pvn_engine *e)
+{
+    return e->failed || e->unposted || e->announced || e->slow_lanes;
+}
 
 static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
 {
@@ -232,7 +223,7 @@ static inline void eng_open_entry(struct recv_group *g, int i, void *data, size_
     b->size = size;
     b->mr = mr;
     b->tag = tag;
-    ent->begun = 0;
+    ent->matched = ent->done = ent->total_known = false;
 }
 
 /* The first group without a request, whose buffers are known, gets one, and the next slot. */
@@ -299,7 +290,7 @@ int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct p
 int eng_rx_post(struct pvn_engine *e); /* likewise */
 /* The only lane has not taken the newest slot, rc says why. 0: it
  * will later, or the engine's error. */
-int eng_not_published(struct pvn_engine *e, int rc);
+int eng_publish_later(struct pvn_engine *e, int rc);
 void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
 

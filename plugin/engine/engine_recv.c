@@ -45,7 +45,7 @@ int eng_rx_post(struct pvn_engine *e)
     return rc == -EAGAIN ? 0 : rc;
 }
 
-__attribute__((noinline, cold)) int eng_not_published(struct pvn_engine *e, int rc)
+__attribute__((noinline, cold)) int eng_publish_later(struct pvn_engine *e, int rc)
 {
     if (rc == -EAGAIN)
         e->stats.again++;
@@ -175,7 +175,7 @@ __attribute__((noinline)) static int arrived_in_part(struct pvn_engine *e, const
     }
     if (ev->total > g->buf[ev->recv].size && !ent->done)
         return impossible_chunk(e, g, ev);
-    if (ev->bytes != ev->total || ent->begun) {
+    if (ev->bytes != ev->total || ent->matched || ent->done) {
         int rc = one_of_many(e, g, ev);
         if (rc <= 0)
             return rc;
@@ -210,6 +210,11 @@ static inline int arrived_whole(struct pvn_engine *e, const struct pvn_lane *l,
     return 0;
 }
 
+static inline bool has_begun(const struct recv_ent *ent)
+{
+    return ent->matched || ent->done;
+}
+
 static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,
                                const struct pvn_event *ev)
 {
@@ -219,8 +224,9 @@ static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,
         e->stats.stale++;
         return 0;
     }
-    if (__builtin_expect(
-            ev->bytes == ev->total && ev->part == 0 && g->req.sizes == 1 && !g->ent[0].begun, 1))
+    if (__builtin_expect(ev->bytes == ev->total && ev->part == 0 && g->req.sizes == 1 &&
+                             !has_begun(&g->ent[0]),
+                         1))
         return arrived_whole(e, l, g, ev);
     return arrived_in_part(e, l, g, ev);
 }

@@ -119,7 +119,7 @@ static int assign(struct pvn_engine *e, struct send_msg *m)
         return rc;
     m->unassigned = false;
     if (--tx->unassigned == 0)
-        e->cfg.lanes[0]->holds_cts = e->sends_next;
+        e->cfg.lanes[0]->fast.keeps_cts = e->sends_next;
     return 0;
 }
 
@@ -183,24 +183,27 @@ __attribute__((noinline, cold)) static int refuse(struct pvn_engine *e)
     return e->failed ? e->err.code : e->tx ? -EMSGSIZE : -EINVAL;
 }
 
-/* The slot may be waiting in a lane: look, and if it was, send. */
-__attribute__((noinline)) static int isend_after_look(struct pvn_engine *e, const void *data,
-                                                      size_t size, int tag, const struct pvn_mr *mr,
-                                                      struct pvn_req **out)
+/* The buffer of the oldest slot for a send with this tag; NO_INDEX: none has been announced, or
+ * messages that are sent again come first. */
+static inline int find_buffer(const struct sender *tx, const struct send_slot *s, int tag)
 {
-    struct sender *tx = e->tx;
-    *out = NULL;
+    if (!s->cts || tx->unassigned > 0)
+        return NO_INDEX;
+    if (s->cts->n == 1 && s->cts->e[0].tag == tag)
+        return 0;
+    return match_buffer(s, tag);
+}
+
+/* The next slot may be waiting in a lane: polls them, and asks a lane on the fast path to report
+ * its slots as events. 0 or the engine's error. */
+__attribute__((noinline)) static int poll_for_slots(struct pvn_engine *e)
+{
     if (e->paused)
         return 0;
-    e->cfg.lanes[0]->holds_cts = false;
+    e->cfg.lanes[0]->fast.keeps_cts = false;
     int rc = pvn_engine_progress(e);
-    if (e->paused)
-        return 0;
-    e->cfg.lanes[0]->holds_cts = e->sends_next && tx->unassigned == 0;
-    struct send_slot *s = first_slot(tx);
-    if (rc == 0 && tx->unassigned == 0 && s->cts && match_buffer(s, tag) >= 0)
-        return pvn_engine_isend(e, data, size, tag, mr, out);
-    *out = NULL;
+    if (!e->paused)
+        e->cfg.lanes[0]->fast.keeps_cts = e->sends_next && e->tx->unassigned == 0;
     return rc;
 }
 
@@ -215,16 +218,16 @@ int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int ta
     if (m->req.state != REQ_FREE || e->paused)
         return 0;
     if (e->needs_cts) {
-        struct send_slot *s = first_slot(tx);
-        const struct pvn_cts *c = s->cts;
-        int buf = 0;
-        if (!c || tx->unassigned > 0)
-            return isend_after_look(e, data, size, tag, mr, out);
-        if (c->n > 1 || c->e[0].tag != tag)
-            buf = match_buffer(s, tag);
-        if (buf < 0)
-            return isend_after_look(e, data, size, tag, mr, out);
-        int rc = take_slot(e, s, m, buf, size, tag);
+        int buf = find_buffer(tx, first_slot(tx), tag);
+        if (buf < 0) {
+            int rc = poll_for_slots(e);
+            if (rc || e->paused)
+                return rc;
+            buf = find_buffer(tx, first_slot(tx), tag);
+            if (buf < 0)
+                return 0;
+        }
+        int rc = take_slot(e, first_slot(tx), m, buf, size, tag);
         if (__builtin_expect(rc != 0, 0))
             return rc;
     } else {
@@ -283,12 +286,17 @@ __attribute__((noinline)) static void sent_any(struct pvn_engine *e, uint32_t id
     eng_req_done(e, &m->req);
 }
 
+/* Of several chunks, or not posted yet. One load of both, see eng_takes_slow_path. */
+static inline bool is_not_one_chunk(const struct send_msg *m)
+{
+    return m->count != 1 || m->next != 1;
+}
+
 /* Chunk 0. */
 static inline void sent(struct pvn_engine *e, uint32_t id)
 {
     struct send_msg *m = &e->tx->msg[id % MSG_RING];
-    if (__builtin_expect(m->req.state != REQ_OPEN || m->w.cookie != id || m->posted != ONE_POSTED,
-                         0)) {
+    if (__builtin_expect(m->req.state != REQ_OPEN || m->w.cookie != id || is_not_one_chunk(m), 0)) {
         sent_any(e, id, 0);
         return;
     }

@@ -104,8 +104,8 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->post_cts = no_post_cts;
     if (!ops->post_write)
         ops->post_write = no_post_write;
-    if (!ops->send_next)
-        ops->send_next = no_send_next;
+    if (!ops->fast.send_next)
+        ops->fast.send_next = no_send_next;
     if (!ops->post_flush)
         ops->post_flush = no_post_flush;
     if (!ops->kick)

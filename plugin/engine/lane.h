@@ -1,13 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lane interface: what the message engine asks of a transport.
+ * The lane interface: what the message engine needs of a transport.
  *
  * A comm is one direction to one peer. Its bytes travel over lanes: the TCP streams of one
  * interface pair, the queue pairs of one RDMA port pair, or the simulated lane of the tests. A lane
  * moves chunks and reports what happened as plain values; it never sees a request, and the engine
  * never looks inside a lane. Matching, sizes, chunk plans, clear-to-send and completion live in the
- * engine only.
+ * engine only. A lane may offer more for the sake of speed: the fast path, an optional part of this
+ * interface with a contract of its own (struct pvn_lane_fast_ops).
  *
  * Threads: every call for one comm's lanes comes from one thread at a time (NCCL's proxy progress
  * thread of that comm), so a lane has no lock of its own. What lanes of several comms share must be
@@ -141,10 +142,33 @@ struct pvn_lane_counters {
     uint64_t retransmits;                                     /* TCP segments */
 };
 
+struct pvn_lane;
+
 /*
- * Words in memory that change when something comes. While neither has changed, so many of the next
- * calls of poll would find nothing. Filled in by a lane that has just found nothing, again and
- * again; in any other case it sets polls to 0.
+ * The fast path: what a lane with PVN_LANE_FAST_PATH offers beyond posts and events, so that a
+ * small message costs few instructions. It is optional, and the engine uses it only while the lane
+ * is its comm's only one; everything works without it. It softens two rules of this interface: the
+ * lane, not the engine, takes the next slot for a message, and the engine reads two words of memory
+ * that the lane names instead of calling poll.
+ */
+struct pvn_lane_fast_ops {
+    /*
+     * Sends a whole message to the only buffer of the next slot. The engine calls it only when it
+     * has taken all slots that PVN_EV_CTS reported to it, so that the lane's next slot is the
+     * comm's next slot, and while pvn_lane_fast.keeps_cts is set. 1: posted; the slot is used up
+     * and will not be reported; PVN_EV_SENT follows with the cookie, chunk 0, as after post_write.
+     * 0: no slot has been announced. -EAGAIN: the slot or the message needs the slow path; nothing
+     * was done. Other negative errno: the lane is dead.
+     */
+    int (*send_next)(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
+                     const struct pvn_mr *mr, uint32_t cookie);
+};
+
+/*
+ * Words in memory that change when something arrives. While both still have the values in `same`,
+ * each of the next `polls` calls of poll would return 0, so the engine leaves them out and counts
+ * polls down. The lane fills this in when poll has found nothing several times in a row; otherwise
+ * it sets polls to 0. The engine sets it to 0 when it takes the lane out of use.
  */
 struct pvn_lane_watch {
     const uint32_t *at[2];
@@ -152,12 +176,18 @@ struct pvn_lane_watch {
     int polls;
 };
 
-struct pvn_lane;
+/* State of the fast path; all zero in a lane that has none. */
+struct pvn_lane_fast {
+    /* The engine's to set: poll does not report new slots, since send_next takes them. Cleared
+     * during the polls of the slow path, which then report every slot that is announced. */
+    bool keeps_cts;
+    struct pvn_lane_watch watch; /* the lane's to fill */
+};
 
 /*
- * Where an arriving chunk goes: asked by lanes that place payloads themselves (TCP), answered by
+ * Where an arriving chunk goes: called by lanes that place payloads themselves (TCP), provided by
  * the engine. 0: write f->len bytes at *dst, then report PVN_EV_ARRIVED. -EAGAIN: nothing posted
- * yet, leave the bytes where they are and ask again at the next poll. -EALREADY: known or stale,
+ * yet, leave the bytes where they are and call again at the next poll. -EALREADY: known or stale,
  * read and drop them. Anything else: the peer broke the protocol; the lane reports the error and
  * dies.
  */
@@ -170,12 +200,11 @@ enum {
         1 << 0, /* writes go to a remote address: nothing is sent before a CTS entry */
     PVN_LANE_GPU_PEER = 1 << 1,          /* GPU memory by a peer-memory client, proved */
     PVN_LANE_GPU_DMABUF = 1 << 2,        /* GPU memory by dma-buf, proved */
-    PVN_LANE_ORDERED = 1 << 3,           /* chunks arrive in the order in which they were posted */
-    PVN_LANE_SENT_IS_DELIVERED = 1 << 4, /* PVN_EV_SENT means the peer has the bytes */
-    PVN_LANE_CONNECTOR_FIRST = 1 << 5,   /* what verify sends is lost while the peer is not bound */
-    PVN_LANE_SETS_KICK_DUE = 1 << 6,     /* the lane does that by itself, the engine does not */
-    PVN_LANE_SENDS_NEXT = 1 << 7,        /* send_next is worth a call, see there */
-    PVN_LANE_ENDS = 1 << 8, /* a receiver's poll fails when the peer has closed and all is taken */
+    PVN_LANE_SENT_IS_DELIVERED = 1 << 3, /* PVN_EV_SENT means the peer has the bytes */
+    PVN_LANE_CONNECTOR_FIRST = 1 << 4,   /* what verify sends is lost while the peer is not bound */
+    PVN_LANE_SETS_KICK_DUE = 1 << 5,     /* the lane sets kick_due by itself, the engine does not */
+    PVN_LANE_FAST_PATH = 1 << 6,         /* see struct pvn_lane_fast_ops */
+    PVN_LANE_ENDS = 1 << 7, /* a receiver's poll fails when the peer has closed and all is taken */
 };
 
 struct pvn_lane_ops {
@@ -199,14 +228,6 @@ struct pvn_lane_ops {
     /* Data. post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. */
     int (*post_cts)(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
     int (*post_write)(struct pvn_lane *l, const struct pvn_write *w);
-    /*
-     * Where the engine has taken all slots that were announced, of a comm's only lane: sends a
-     * whole message to the next slot's only buffer. 1: posted, and the slot and its PVN_EV_CTS are
-     * used up; 0: no slot has been announced; -EAGAIN: not in this way, nothing was done.
-     * PVN_EV_SENT follows with the cookie, as for post_write, chunk 0.
-     */
-    int (*send_next)(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
-                     const struct pvn_mr *mr, uint32_t cookie);
     /* Makes what has arrived in the GPU memory at addr visible to the GPU. 0: PVN_EV_FLUSHED
      * follows; -EALREADY: nothing has to be waited for; -EOPNOTSUPP: this lane never writes such
      * memory. */
@@ -216,6 +237,8 @@ struct pvn_lane_ops {
     int (*poll)(struct pvn_lane *l, struct pvn_event *ev, int max); /* number of events */
     /* Brings the bytes of an event with data, all of them, to dst. */
     void (*copy_out)(const struct pvn_event *ev, void *dst);
+
+    struct pvn_lane_fast_ops fast;
 
     /* End. fence: 0 when no earlier remote write can land any more. close frees the lane. */
     int (*fence)(struct pvn_lane *l);
@@ -233,19 +256,16 @@ struct pvn_lane_ops {
 struct pvn_lane {
     const struct pvn_lane_ops *ops; /* no NULL member: see pvn_lane_ops_fill */
     unsigned caps;
-    int idx;    /* index in the comm, the same at both ends once paired */
-    int sender; /* 1: this end sends data, 0: receives */
-    int nlanes; /* of the comm; the engine's to set */
-    bool idle;  /* kick: no request of the comm is open; the engine's to set */
-    /* poll: the next clear-to-send entries are asked for by send_next; the engine's to set */
-    bool holds_cts;
+    int idx;       /* index in the comm, the same at both ends once paired */
+    int sender;    /* 1: this end sends data, 0: receives */
+    int nlanes;    /* of the comm; the engine's to set */
+    bool idle;     /* kick: no request of the comm is open; the engine's to set */
     int abandoned; /* close: 1 when nobody waits for what was posted; the connection's to set */
     /* kick has something to do: set by the engine with every post and event unless the lane has
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
      * know of; cleared when kick has returned 0 */
     bool kick_due;
-    struct pvn_lane_watch watch; /* the lane's; the engine counts its polls down */
-    int max_posted;    /* chunks the lane takes before -EAGAIN is likely; advice for the plan */
+    struct pvn_lane_fast fast;
     size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
     /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
     size_t max_chunk;

@@ -6,7 +6,7 @@ libpvn_core_la_SOURCES += \
     plugin/engine/engine.h \
     plugin/engine/engine_failover.c \
     plugin/engine/engine_flush.c \
-    plugin/engine/engine_hot.h \
+    plugin/engine/engine_fast.h \
     plugin/engine/engine_match.c \
     plugin/engine/engine_plan.c \
     plugin/engine/engine_priv.h \

@@ -1024,9 +1024,9 @@ TEST(RdmaWatch, RecordsAndShortMessagesEndIt)
     pvn_req *r = nullptr;
     int done = 0;
     ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
-    for (int i = 0; i < 100 && w.p.rx.lane->watch.polls == 0; i++)
+    for (int i = 0; i < 100 && w.p.rx.lane->fast.watch.polls == 0; i++)
         ASSERT_EQ(0, hot_test(r, &done, nullptr));
-    EXPECT_GT(w.p.rx.lane->watch.polls, 0) << "the fault of this test: nothing was ever watched";
+    EXPECT_GT(w.p.rx.lane->fast.watch.polls, 0) << "the fault of this test: nothing was ever watched";
 }
 
 // In imm mode a long message shows in the queue: while such ones come it is polled each time, while
@@ -1075,9 +1075,9 @@ TEST(RdmaWatch, AnAcknowledgementEndsIt)
         ASSERT_EQ(0, hot_test(s, &done, nullptr));
         ASSERT_EQ(0, done);
     }
-    for (int i = 0; i < 9 && w.p.tx.lane->watch.polls == 0; i++)
+    for (int i = 0; i < 9 && w.p.tx.lane->fast.watch.polls == 0; i++)
         ASSERT_EQ(0, hot_test(s, &done, nullptr));
-    EXPECT_GT(w.p.tx.lane->watch.polls, 0);
+    EXPECT_GT(w.p.tx.lane->fast.watch.polls, 0);
     ASSERT_EQ(0, hot_test(r, &done, nullptr));
     ASSERT_EQ(1, done);
     for (int i = 0; i < 3; i++)

@@ -303,7 +303,7 @@ bool follows(const pvn_event &a, const pvn_event &b)
 bool has_news(const Lane *l)
 {
     uint64_t now = l->world->clock;
-    bool news = (!l->base.holds_cts && !l->cts_held.empty()) ||
+    bool news = (!l->base.fast.keeps_cts && !l->cts_held.empty()) ||
                 (!l->events.empty() && l->events.front().first <= now);
     for (const auto &stream : l->wire)
         news |= !stream.empty() && stream.front().arrive <= now;
@@ -317,7 +317,7 @@ void watch(Lane *l)
     World *w = l->world;
     if (!w->chance(w->k.next ? 80 : 0) || has_news(l))
         return;
-    l->base.watch = {{&l->news, &l->news}, {l->news, l->news}, static_cast<int>(1 + w->pick(8))};
+    l->base.fast.watch = {{&l->news, &l->news}, {l->news, l->news}, static_cast<int>(1 + w->pick(8))};
     w->watches++;
 }
 
@@ -334,7 +334,7 @@ int sim_poll(pvn_lane *base, pvn_event *ev, int max)
 {
     Lane *l = lane_of(base);
     World *w = l->world;
-    base->watch.polls = 0;
+    base->fast.watch.polls = 0;
     if (l->fenced)
         return report_rest(l, ev, max);
     if (is_dead(l))
@@ -343,7 +343,7 @@ int sim_poll(pvn_lane *base, pvn_event *ev, int max)
     if (rc < 0)
         return pvn_err_set(&base->err, rc, "simulated lane %d could not place a chunk", base->idx);
     int n = 0;
-    for (; !base->holds_cts && !l->cts_held.empty(); l->cts_held.pop_front())
+    for (; !base->fast.keeps_cts && !l->cts_held.empty(); l->cts_held.pop_front())
         insert_event(l, w->clock, cts_event(l->cts_held.front()));
     if (w->chance(w->k.stale_pct)) {
         w->stales++;
@@ -376,7 +376,7 @@ const pvn_lane_ops *sim_ops()
         o.name = "sim";
         o.post_cts = sim_post_cts;
         o.post_write = sim_post_write;
-        o.send_next = sim_send_next;
+        o.fast.send_next = sim_send_next;
         o.poll = sim_poll;
         pvn_lane_ops_fill(&o);
         return o;
@@ -391,7 +391,7 @@ std::unique_ptr<Lane> new_lane(World *w, int idx)
     l->base.idx = idx;
     l->base.caps = w->k.cts ? PVN_LANE_NEEDS_CTS : 0;
     if (w->k.next)
-        l->base.caps |= PVN_LANE_SETS_KICK_DUE | PVN_LANE_SENDS_NEXT;
+        l->base.caps |= PVN_LANE_SETS_KICK_DUE | PVN_LANE_FAST_PATH;
     l->world = w;
     l->death_at = idx == w->k.death_lane ? w->k.death_at : 0;
     l->wire.resize(static_cast<size_t>(w->k.streams));
@@ -492,7 +492,7 @@ void World::tick()
             transmit(l.get());
     for (auto *end : {&tx, &rx})
         for (auto &l : *end)
-            l->news += l->base.watch.polls > 0 && has_news(l.get());
+            l->news += l->base.fast.watch.polls > 0 && has_news(l.get());
 }
 
 void World::write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key)

@@ -4,13 +4,13 @@
 
 #include <errno.h>
 
-#include "engine/engine_hot.h"
+#include "engine/engine_fast.h"
 
 int hot_isend(struct pvn_engine *e, const void *data, size_t size, int tag, const struct pvn_mr *mr,
               struct pvn_req **req)
 {
-    struct send_msg *m = eng_hot_place(e);
-    int rc = m ? eng_hot_isend(e, m, data, size, tag, mr) : -EAGAIN;
+    struct send_msg *m = eng_fast_message(e);
+    int rc = m ? eng_fast_isend(e, m, data, size, tag, mr) : -EAGAIN;
     if (rc == -EAGAIN)
         return pvn_engine_isend(e, data, size, tag, mr, req);
     *req = rc == 1 ? &m->req : NULL;
@@ -22,12 +22,12 @@ int hot_isend(struct pvn_engine *e, const void *data, size_t size, int tag, cons
 int hot_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes, const int *tags,
               const struct pvn_mr *const *mrs, struct pvn_req **req)
 {
-    struct recv_group *g = n == 1 ? eng_hot_group(e) : NULL;
+    struct recv_group *g = n == 1 ? eng_fast_group(e) : NULL;
     if (!g)
         return pvn_engine_irecv(e, n, data, sizes, tags, mrs, req);
-    int rc = eng_hot_irecv(e, g, data[0], sizes[0], tags[0], mrs[0]);
+    int rc = eng_fast_irecv(e, g, data[0], sizes[0], tags[0], mrs[0]);
     if (rc != 0)
-        rc = eng_not_published(e, rc);
+        rc = eng_publish_later(e, rc);
     *req = rc == 0 ? &g->req : NULL;
     return rc;
 }
@@ -35,10 +35,11 @@ int hot_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *size
 int hot_test(struct pvn_req *req, int *done, size_t *sizes)
 {
     *done = 0;
-    if (!eng_hot_is_done(req))
-        return req->state == REQ_OPEN && eng_hot_no_news(req) ? 0
-                                                              : pvn_engine_test(req, done, sizes);
-    size_t size = eng_hot_finish(req);
+    if (!eng_fast_is_done(req))
+        return req->state == REQ_OPEN && eng_fast_poll_is_empty(req)
+                   ? 0
+                   : pvn_engine_test(req, done, sizes);
+    size_t size = eng_fast_finish(req);
     if (sizes)
         sizes[0] = size;
     *done = 1;

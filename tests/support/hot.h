@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The engine's inline calls (engine/engine_hot.h) with what comm_hot.h does around them, for tests
+/* The engine's inline calls (engine/engine_fast.h) with what comm_fast.h does around them, for tests
  * that have an engine and no comm: as the calls of engine.h, and by those wherever the inline ones
  * do not do. */
 #ifndef PVN_TESTS_SUPPORT_HOT_H

@@ -2,37 +2,34 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /*
  * What every message passes through between NCCL's interface and the engine, inline: whether the
- * comm may be used and the handles are its own. Whatever is not as usual goes to comm.c.
+ * comm may be used and the handles are its own. Everything else takes the slow path, in comm.c.
  *
  * Only the adapters and comm.c include this; what the calls promise is in comm.h.
  */
-#ifndef PVN_COMM_COMM_HOT_H
-#define PVN_COMM_COMM_HOT_H
+#ifndef PVN_COMM_COMM_FAST_H
+#define PVN_COMM_COMM_FAST_H
 
 #include <assert.h>
 #include <limits.h>
 #include <stddef.h>
 
 #include "comm/comm_priv.h"
-#include "engine/engine_hot.h"
+#include "engine/engine_fast.h"
 #include "base/fork.h"
 #include "base/result.h"
 
 static_assert(offsetof(struct pvn_comm_mr, mr) == 0, "a handle is the engine's registration");
 
-/* comm.c: the same calls in every other case, with every check, and where nothing is left to be
- * checked. */
-int comm_isend_unusual(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
-                       void **request);
-int comm_isend_general(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
-                       void **request);
-int comm_irecv_unusual(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                       const int *tags, void *const *mrs, void **request);
-int comm_irecv_general(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                       const int *tags, void *const *mrs, void **request);
-/* What follows an answer of eng_hot_isend and eng_hot_irecv. */
-int comm_isend_later(struct send_msg *m, int rc, void **request);
-int comm_irecv_later(struct recv_group *g, int rc, void **request);
+/* comm.c: the same calls on the slow path: every case, with every check. */
+int comm_isend_slow(struct pvn_comm *c, const void *data, size_t size, int tag,
+                    const struct pvn_comm_mr *mr, void **request);
+int comm_irecv_slow(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                    const int *tags, void *const *mrs, void **request);
+/* What follows when eng_fast_isend has not sent the message, and eng_fast_irecv has not published
+ * the slot. They take what the caller gave from the message, so that nothing of it has to be kept
+ * in registers for them. */
+int comm_isend_not_posted(const struct send_msg *m, int rc, void **request);
+int comm_irecv_not_published(struct recv_group *g, int rc, void **request);
 int comm_test_any(void *request, int *done, int *sizes);
 /* Of a request that has not been found to be done with one size,
  * and with nothing else to be said. */
@@ -52,18 +49,18 @@ static inline bool comm_attends(struct pvn_comm *c)
     return __builtin_expect(--c->calm < 0, 0);
 }
 
-static inline int pvn_comm_isend(struct pvn_comm *c, void *data, size_t size, int tag,
-                                 struct pvn_comm_mr *mr, void **request)
+static inline int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
+                                 const struct pvn_comm_mr *mr, void **request)
 {
     if (__builtin_expect(!comm_surely(c->sends) || !mr || mr->comm != c || !data, 0))
-        return comm_isend_unusual(c, data, size, tag, mr, request);
+        return comm_isend_slow(c, data, size, tag, mr, request);
     struct pvn_engine *e = c->engine;
-    struct send_msg *m = eng_hot_place(e);
+    struct send_msg *m = eng_fast_message(e);
     if (__builtin_expect(!m, 0))
-        return comm_isend_general(c, data, size, tag, mr, request);
-    int rc = eng_hot_isend(e, m, data, size, tag, &mr->mr);
+        return comm_isend_slow(c, data, size, tag, mr, request);
+    int rc = eng_fast_isend(e, m, data, size, tag, &mr->mr);
     if (rc != 1)
-        return comm_isend_later(m, rc, request);
+        return comm_isend_not_posted(m, rc, request);
     *request = m;
     return PVN_RESULT_SUCCESS;
 }
@@ -72,17 +69,17 @@ static inline int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, c
                                  const int *tags, void *const *mrs, void **request)
 {
     if (__builtin_expect(!comm_surely(c->receives) || n != 1 || !mrs, 0))
-        return comm_irecv_unusual(c, n, data, sizes, tags, mrs, request);
+        return comm_irecv_slow(c, n, data, sizes, tags, mrs, request);
     struct pvn_comm_mr *mr = mrs[0];
     if (__builtin_expect(!mr || mr->comm != c || !data[0], 0))
-        return comm_irecv_unusual(c, n, data, sizes, tags, mrs, request);
+        return comm_irecv_slow(c, n, data, sizes, tags, mrs, request);
     struct pvn_engine *e = c->engine;
-    struct recv_group *g = eng_hot_group(e);
+    struct recv_group *g = eng_fast_group(e);
     if (__builtin_expect(!g, 0))
-        return comm_irecv_general(c, n, data, sizes, tags, mrs, request);
-    int rc = eng_hot_irecv(e, g, data[0], sizes[0], tags[0], &mr->mr);
+        return comm_irecv_slow(c, n, data, sizes, tags, mrs, request);
+    int rc = eng_fast_irecv(e, g, data[0], sizes[0], tags[0], &mr->mr);
     if (__builtin_expect(rc != 0, 0))
-        return comm_irecv_later(g, rc, request);
+        return comm_irecv_not_published(g, rc, request);
     *request = g;
     return PVN_RESULT_SUCCESS;
 }
@@ -94,7 +91,7 @@ static inline int comm_size(size_t size)
 
 static inline int comm_finish(struct pvn_req *req, int *done, int *sizes)
 {
-    size_t size = eng_hot_finish(req);
+    size_t size = eng_fast_finish(req);
 
     *done = 1;
     if (sizes)
@@ -111,9 +108,9 @@ static inline int pvn_comm_test(void *request, int *done, int *sizes)
     struct pvn_comm *c = pvn_req_owner(req);
     if (!comm_surely(c->epoch) || comm_attends(c))
         return comm_test_any(request, done, sizes);
-    if (eng_hot_is_done(req))
+    if (eng_fast_is_done(req))
         return comm_finish(req, done, sizes);
-    if (req->state != REQ_OPEN || !eng_hot_no_news(req))
+    if (req->state != REQ_OPEN || !eng_fast_poll_is_empty(req))
         return comm_test_open(req, done, sizes);
     *done = 0;
     return PVN_RESULT_SUCCESS;
