@@ -31,16 +31,31 @@ AC_DEFUN([PVN_CHECK_CUDA], [
 
 # What only the command line tools link: the plugin itself never needs them.
 AC_DEFUN([PVN_CHECK_TOOLS], [
-  PKG_CHECK_MODULES([EXPAT], [expat], [],
-    [AC_MSG_ERROR([expat not found: install libexpat1-dev or expat-devel])])
-  PKG_CHECK_MODULES([JANSSON], [jansson], [],
-    [AC_MSG_ERROR([jansson not found: install libjansson-dev or jansson-devel])])
-  PKG_CHECK_MODULES([LIBPCI], [libpci], [],
-    [AC_MSG_ERROR([libpci not found: install libpci-dev or pciutils-devel])])
+  AC_ARG_ENABLE([tools],
+    [AS_HELP_STRING([--disable-tools], [build the plugin alone, without pvn-perf and pvn-topo (and no tests)])],
+    [], [enable_tools=yes])
+  AS_IF([test "x$enable_tools" != xno], [
+    PKG_CHECK_MODULES([EXPAT], [expat], [],
+      [AC_MSG_ERROR([expat not found: install libexpat1-dev or expat-devel, or configure with --disable-tools])])
+    PKG_CHECK_MODULES([JANSSON], [jansson], [],
+      [AC_MSG_ERROR([jansson not found: install libjansson-dev or jansson-devel, or configure with --disable-tools])])
+    PKG_CHECK_MODULES([LIBPCI], [libpci], [],
+      [AC_MSG_ERROR([libpci not found: install libpci-dev or pciutils-devel, or configure with --disable-tools])])
+  ])
+  AM_CONDITIONAL([TOOLS], [test "x$enable_tools" != xno])
+])
+
+# NCCL before 2.11 looks for libnccl-net.so and for nothing else.
+AC_DEFUN([PVN_ARG_LINK], [
+  AC_ARG_ENABLE([libnccl-net-link],
+    [AS_HELP_STRING([--enable-libnccl-net-link], [install the link libnccl-net.so, the only name that NCCL before 2.11 looks for])],
+    [], [enable_libnccl_net_link=no])
+  AM_CONDITIONAL([LIBNCCL_NET_LINK], [test "x$enable_libnccl_net_link" != xno])
 ])
 
 AC_DEFUN([PVN_CHECK_GTEST], [
   PKG_CHECK_MODULES([GTEST], [gtest_main], [pvn_gtest_summary=yes], [pvn_gtest_summary="no (make check needs libgtest-dev)"])
+  AS_IF([test "x$enable_tools" = xno], [pvn_gtest_summary="no (the tests need the tools)"])
   AM_CONDITIONAL([HAVE_GTEST], [test "x$pvn_gtest_summary" = xyes])
   AC_ARG_ENABLE([pch],
     [AS_HELP_STRING([--disable-pch], [do not precompile GoogleTest for the tests (default: gcc does)])],

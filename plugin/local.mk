@@ -31,4 +31,12 @@ EXTRA_libnccl_net_pvrdma_la_DEPENDENCIES = $(srcdir)/plugin/libnccl-net-pvrdma.m
 EXTRA_DIST += plugin/libnccl-net-pvrdma.map
 pkgconfig_DATA += plugin/nccl-net-pvrdma.pc
 
+if LIBNCCL_NET_LINK
+install-exec-hook:
+	cd '$(DESTDIR)$(libdir)' && rm -f libnccl-net.so && $(LN_S) libnccl-net-pvrdma.so libnccl-net.so
+
+uninstall-hook:
+	rm -f '$(DESTDIR)$(libdir)/libnccl-net.so'
+endif
+
 include $(srcdir)/plugin/perf/local.mk

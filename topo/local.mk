@@ -7,7 +7,12 @@
 #                       merges, checks and remedies, GPUDirect verdicts, NCCL's XML read and judged (expat)
 # Data flows one way, and so do includes: topo (the machine's model) <- topo/nccl (what NCCL makes of it)
 # <- topo/capture and topo/check <- topo/input <- topo/tool. A folder includes only what stands left of it.
-noinst_LTLIBRARIES += libpvntopo.la libpvntopotool.la
+noinst_LTLIBRARIES += libpvntopo.la
+if TOOLS
+noinst_LTLIBRARIES += libpvntopotool.la
+else
+EXTRA_LTLIBRARIES += libpvntopotool.la
+endif
 libpvntopo_la_SOURCES = topo/config.c topo/distance.c topo/fs.c topo/fs.h topo/fs_dir.c topo/gpu.c \
     topo/guest.c topo/model.c topo/names.c topo/net.c topo/pci.c topo/pci_kind.c topo/pvn_topo.h \
     topo/rdma.c topo/reader.c topo/reader.h topo/system.c

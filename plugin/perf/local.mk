@@ -4,7 +4,11 @@
 #   libpvn-netdrv.la   the driver, for pvn-perf and for the tests of the plugin
 #   libpvn-perf.la     the rest of pvn-perf but its main, for pvn-perf and for its tests
 
+if TOOLS
 noinst_LTLIBRARIES += libpvn-netdrv.la libpvn-perf.la
+else
+EXTRA_LTLIBRARIES += libpvn-netdrv.la libpvn-perf.la
+endif
 libpvn_netdrv_la_SOURCES = plugin/perf/netdrv.c plugin/perf/netdrv.h plugin/perf/netdrv_v4.c \
     plugin/perf/netdrv_v4.h
 libpvn_perf_la_SOURCES = plugin/perf/boot.c plugin/perf/boot.h plugin/perf/boot_tcp.c \
@@ -18,6 +22,7 @@ libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\" -DPVN_PREFIX
 libpvn_perf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 libpvn_perf_la_LIBADD = libpvn-netdrv.la libpvn-core.la $(JANSSON_LIBS) -lm
 
+if TOOLS
 bin_PROGRAMS += pvn-perf
 pvn_perf_SOURCES = plugin/perf/main.c
 pvn_perf_LDADD = libpvn-perf.la
@@ -25,3 +30,4 @@ dist_man_MANS += plugin/perf/pvn-perf.1
 dist_pvn_bashcomp_DATA += plugin/perf/pvn-perf.bash
 pvn_perf_schemadir = $(pkgdatadir)
 dist_pvn_perf_schema_DATA = plugin/perf/pvn-perf.schema.json
+endif

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # topo/tool: the pvn-topo command (jansson, libpci).
+if TOOLS
 pvn_topo_schemadir = $(pkgdatadir)
 dist_pvn_topo_schema_DATA = topo/pvn-topo.schema.json
 
@@ -17,3 +18,4 @@ topo_pvn_topo_SOURCES = \
     topo/tool/tool.h
 topo_pvn_topo_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(LIBPCI_CFLAGS)
 topo_pvn_topo_LDADD = libpvntopotool.la libpvn-core.la $(JANSSON_LIBS) $(LIBPCI_LIBS)
+endif

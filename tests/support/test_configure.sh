@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# configure's switches: without tools, nothing that only tools need is asked for or built; the link that NCCL before
+# 2.11 looks for is installed on request.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset MAKEFLAGS MFLAGS
+result() {
+    if [ "$1" = 0 ]; then echo "ok $2"; else echo "not ok $2"; fi
+}
+# A machine without what only the tools and the tests need.
+cat >"$work/pkg-config" <<'STUB'
+#!/bin/sh
+for a; do case $a in expat*|jansson*|libpci*|gtest*) exit 1 ;; esac; done
+exec pkg-config "$@"
+STUB
+chmod +x "$work/pkg-config"
+mkdir "$work/b"
+cd "$work/b" || exit 1
+# An out-of-tree build refuses a source tree that is configured itself.
+if [ -f "$PVN_SRCDIR/config.status" ]; then
+    echo "skip configure's switches: the source tree itself is configured"
+    exit 0
+fi
+PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools --enable-libnccl-net-link --libdir=/lib >log 2>&1
+rc=$?
+[ $rc = 0 ] || cat log
+result $rc "the plugin alone needs neither expat nor jansson nor libpci"
+make -n all >plan 2>/dev/null
+grep -q 'libnccl-net-pvrdma\.la' plan && ! grep -qE '(-o|/)(pvn-perf|pvn-topo) |libpvntopotool|libpvn-perf' plan
+result $? "--disable-tools builds the plugin and no tool"
+mkdir -p "$work/d/lib" && make -s install-exec-hook DESTDIR="$work/d" >log 2>&1 &&
+    [ "$(readlink "$work/d/lib/libnccl-net.so")" = libnccl-net-pvrdma.so ]
+result $? "--enable-libnccl-net-link installs libnccl-net.so"
