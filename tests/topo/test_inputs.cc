@@ -228,6 +228,54 @@ TEST_F(Inputs, HwlocsCapturesAreReadAsTheyLie)
     EXPECT_GE(n, 5);
 }
 
+// U+009B begins an escape sequence on some terminals, U+202E turns the text behind it around.
+TEST_F(Inputs, NamesWithControlCharactersAreShownEscapedAndLongOnesCut)
+{
+    std::string xml = "<system version=\"1\">\n<cpu numaid=\"0\">\n"
+                      "<pci busid=\"0000:01:00.0\" class=\"0x030200\"><gpu dev=\"0\" rank=\"0\"/>"
+                      "</pci>\n<pci busid=\"0000:02:00.0\" class=\"0x020000\"><nic>"
+                      "<net name=\"a&#x9b;31mb&#x202e;c\" dev=\"0\"/></nic></pci>\n"
+                      "<pci busid=\"0000:03:00.0\" class=\"0x020000\"><nic><net name=\"" +
+                      std::string(5000, 'n') +
+                      "\" dev=\"1\" speed=\"1000\"/></nic></pci>\n</cpu>\n</system>\n";
+    put("names.xml", xml);
+    auto obeyed = [](const std::string &text) {
+        for (const char *bad : {"\xc2\x9b", "\xe2\x80\xae", "\x7f", "\x1b"}) {
+            if (text.find(bad) != std::string::npos)
+                return true;
+        }
+        return false;
+    };
+    for (const char *lc : {"LC_ALL=C", "LC_ALL=C.UTF-8"}) {
+        for (const char *args :
+             {"--root names.xml dump", "--root names.xml matrix", "--root names.xml pairs",
+              "--root names.xml --dot dump", "lint names.xml", "diff names.xml two-switches.xml"}) {
+            Result r = run(args, lc);
+            EXPECT_FALSE(obeyed(r.out + r.err)) << args;
+            EXPECT_EQ(std::string::npos, r.out.find(std::string(100, 'n'))) << args;
+        }
+        std::string out = run("--root names.xml matrix", lc).out;
+        EXPECT_NE(std::string::npos, out.find("a\\xc2\\x9b31mb\\xe2\\x80\\xaec")) << out;
+        EXPECT_NE(std::string::npos, out.find("nnnn...")) << out;
+        // Programs get what the file says.
+        EXPECT_NE(std::string::npos,
+                  run("--root names.xml --xml-full dump", lc).out.find(std::string(5000, 'n')));
+    }
+    // In messages as well: a name given by a file, and a file's own.
+    put("element.xml", "<system version=\"1\"><cpu\xc2\x9b/></system>");
+    EXPECT_FALSE(obeyed(run("--root element.xml dump", "LC_ALL=C.UTF-8").err));
+    put("\x1b[31mred", "<system");
+    Result r = run("--root '\x1b[31mred' dump");
+    EXPECT_FALSE(obeyed(r.err));
+    EXPECT_NE(std::string::npos, r.err.find("\\x1b[31mred")) << r.err;
+    // Letters stay letters.
+    put("letters.xml", "<system version=\"1\"><cpu numaid=\"0\"><nic><net name=\"stra\xc3\x9f"
+                       "e\"/></nic></cpu></system>");
+    EXPECT_NE(std::string::npos, run("--root letters.xml dump", "LC_ALL=C.UTF-8")
+                                     .out.find("stra\xc3\x9f"
+                                               "e"));
+}
+
 // Samples of what other tools write, which the fuzz target starts from.
 std::string sample(const char *name)
 {

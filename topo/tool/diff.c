@@ -27,7 +27,7 @@ static void say(struct diff *d, char sign, const char *text)
     if (d->list) {
         json_t *o = json_object();
         json_object_set_new(o, "kind", json_string(kinds[sign == '-' ? 0 : sign == '+' ? 1 : 2]));
-        json_object_set_new(o, "text", json_string(text));
+        json_object_set_new(o, "text", json_text(text));
         json_array_append_new(d->list, o);
         return;
     }
@@ -306,11 +306,13 @@ static int compare(struct diff *d)
 {
     const struct tool *t = d->t;
     const char *b = strcmp(d->b->name, "/") == 0 ? "this machine" : d->b->name;
+    char shown[2][256];
     if (t->json)
         d->list = json_array();
     else
-        fprintf(t->out, "%s--- %s%s\n%s+++ %s%s\n", t->red, d->a->name, t->off, t->green, b,
-                t->off);
+        fprintf(t->out, "%s--- %s%s\n%s+++ %s%s\n", t->red,
+                tool_escape(d->a->name, shown[0], sizeof(shown[0])), t->off, t->green,
+                tool_escape(b, shown[1], sizeof(shown[1])), t->off);
     compare_docs(d);
     compare_gpu_paths(d);
     compare_pairs(d);

@@ -369,9 +369,10 @@ static void print_nccl_below(const struct tool *t, int up, const struct branch *
 
 int dump_nccl_text(const struct tool *t)
 {
+    char root[256];
     const struct branch none = {""};
     fprintf(t->out, "%sNCCL's tree%s of %s%s\n", t->bold, t->off,
-            strcmp(t->root, "/") == 0 ? "this machine" : t->root,
+            strcmp(t->root, "/") == 0 ? "this machine" : tool_escape(t->root, root, sizeof(root)),
             t->tree->doc->rccl ? " (written by RCCL)" : "");
     for (int c = 0; c < t->tree->n_cpus; c++) {
         print_line(t, &none, 0, print_nccl_node, t->tree->cpus[c]);

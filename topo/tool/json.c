@@ -26,6 +26,11 @@ static json_t *text(const char *s)
     return json_string(clean);
 }
 
+json_t *json_text(const char *s)
+{
+    return text(s);
+}
+
 static json_t *text_or_null(const char *s)
 {
     return s[0] ? text(s) : json_null();

@@ -9,6 +9,7 @@ static int lint_file(const struct tool *t, const char *path)
 {
     struct pvn_topo_lint lint;
     struct pvn_topo_input in;
+    char shown[sizeof(lint.findings->what) + 64];
     int count[3] = {0}, status = tool_read(t, path, &in);
     if (status != TOOL_OK)
         return status;
@@ -27,9 +28,9 @@ static int lint_file(const struct tool *t, const char *path)
         const char *level_shade = f->level == PVN_TOPO_LINT_ERROR  ? t->red
                                   : f->level == PVN_TOPO_LINT_WARN ? t->yellow
                                                                    : t->dim;
-        fprintf(t->out, "%s:%d: %s%s%s [%s]\n    ", path, f->line, level_shade,
-                pvn_topo_lint_level_name(f->level), t->off, f->rule);
-        tool_wrap(t, 4, 4, f->what);
+        fprintf(t->out, "%s:%d: %s%s%s [%s]\n    ", tool_escape(path, shown, sizeof(shown)),
+                f->line, level_shade, pvn_topo_lint_level_name(f->level), t->off, f->rule);
+        tool_wrap(t, 4, 4, tool_escape(f->what, shown, sizeof(shown)));
         fprintf(t->out, "    -> ");
         tool_wrap(t, 7, 7, f->remedy);
     }

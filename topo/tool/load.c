@@ -48,7 +48,7 @@ static int read_doc(const struct tool *t, const char *path, struct pvn_topo_ndoc
         return status;
     status = parse_doc(path, &in, doc);
     pvn_topo_input_free(&in);
-    return status;
+    return status == TOOL_OK ? tool_escape_doc(t, *doc) : status;
 }
 
 /* NCCL reads the variable, else NVIDIA's file for VMs if there is one. Somebody else's machine is
@@ -220,6 +220,7 @@ static int load_machine(struct tool *t, const struct pvn_topo_input *in)
     }
     if ((status = tool_apply_merge(t)) != TOOL_OK)
         return status;
+    tool_escape_machine(t, t->topo);
     if (pvn_topo_nics_find(t->topo, kind_of_nics(t), &t->nics) < 0) {
         tool_error("out of memory");
         return TOOL_INPUT;
@@ -245,6 +246,8 @@ static int load_xml(struct tool *t, const struct pvn_topo_input *in)
 {
     char why[256] = "";
     int status = parse_doc(t->root, in, &t->doc);
+    if (status == TOOL_OK)
+        status = tool_escape_doc(t, t->doc);
     if (status != TOOL_OK)
         return status;
     if (t->hints || t->host || t->topo_file || t->rails) {

@@ -239,6 +239,7 @@ static void set_look(struct tool *t, int color)
     t->yellow = on ? "\033[33m" : "";
     t->blue = on ? "\033[34m" : "";
     t->off = on ? "\033[0m" : "";
+    t->terminal = terminal;
     t->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     t->width = 96;
     if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)

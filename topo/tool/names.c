@@ -10,12 +10,12 @@
 
 void tool_error(const char *format, ...)
 {
+    char text[1024], shown[1200];
     va_list args;
     va_start(args, format);
-    fputs("pvn-topo: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    fprintf(stderr, "pvn-topo: %s\n", tool_escape(text, shown, sizeof(shown)));
 }
 
 void tool_wrap(const struct tool *t, int at, int indent, const char *text)

@@ -26,8 +26,8 @@ struct tool {
     FILE *out;
     /* Escape sequences, "" unless the output is a terminal. */
     const char *bold, *dim, *red, *green, *yellow, *blue, *off;
-    bool utf8;
-    int width; /* columns that sentences are wrapped to */
+    bool utf8, terminal; /* of the output */
+    int width;           /* columns that sentences are wrapped to */
 
     /* Options. */
     const char *root;      /* --root, default "/" */
@@ -74,7 +74,17 @@ int tool_check_down(const struct tool *t, struct pvn_topo_checks *checks);
 /* Where `name` is a NIC that is down: says so, and how far it is from the GPU. False otherwise. */
 bool tool_why_down(const struct tool *t, int gpu, const char *name);
 
-/* "pvn-topo: ..." on standard error. */
+/* Text for a person: characters that a terminal would obey become \xNN, and what does not fit into
+ * size bytes (at least 8) is cut with dots. Fills buf and returns it. */
+const char *tool_escape(const char *text, char *buf, size_t size);
+/* Whether names are shown to a person, and not handed on to a program. */
+bool tool_shows_names(const struct tool *t);
+/* Where they are, replaces every value of a document, or name of a machine, by what tool_escape makes
+ * of it. An exit status. */
+int tool_escape_doc(const struct tool *t, struct pvn_topo_ndoc *doc);
+void tool_escape_machine(const struct tool *t, struct pvn_topo *topo);
+
+/* "pvn-topo: ..." on standard error, as tool_escape shows it. */
 void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Prints text wrapped to the width; the first line starts at column `at` (already printed), the
@@ -143,6 +153,7 @@ int json_matrix(const struct tool *t);
 int json_why(const struct tool *t, int gpu, int net);
 int json_check(const struct tool *t, const struct pvn_topo_checks *checks);
 struct json_t;
+struct json_t *json_text(const char *s); /* also of a text that is not UTF-8 */
 int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
 int json_params(const struct tool *t, struct json_t *list);    /* takes the list over */
 int json_stat(const struct tool *t, struct json_t *processes); /* so does this */
