@@ -227,4 +227,96 @@ TEST_F(Answers, AFileOfBusIdsInventsNothing)
                "2 of the 2 devices in this file have no class and 4 of 4 no link");
 }
 
+// ---- guests, and what is easily misread ----
+
+TEST_F(Answers, APvrdmaGuestGetsNoOptimumAndNoGdrLevel)
+{
+    t = vmware_guest({});
+    EXPECT_HAS_NOT(out("pairs"), "proven optimum");
+    for (const char *command : {"pairs", "why GPU0 vmw_pvrdma0", "check", "--json pairs"})
+        EXPECT_HAS_NOT(out(command), "NCCL_NET_GDR_LEVEL=") << command;
+}
+
+TEST_F(Answers, TheTwoSpeedsOfAPvrdmaDeviceAreExplained)
+{
+    t = vmware_guest({});
+    std::string pci = "/sys/devices/pci0000:00/0000:00:16.0/0000:0b:00.1";
+    std::string rate = pci + "/infiniband/vmw_pvrdma0/ports/1/rate";
+    ASSERT_TRUE(t.has(rate));
+    t.file(rate, "40 Gb/sec (4X QDR)\n");
+    EXPECT_HAS(out("why GPU0 vmw_pvrdma0"),
+               "Speed 10 Gb/s: vmw_pvrdma reports the constant 40 Gb/sec (4X QDR); counted is the "
+               "speed of its vmxnet3");
+    EXPECT_HAS(out("--all check"), "vmw_pvrdma always reports 40 Gb/sec (4X QDR), what counts is "
+                                   "the 10 Gb/s of its vmxnet3");
+}
+
+TEST_F(Answers, MergeNamesWhatItDidNotPlace)
+{
+    t = vmware_guest({});
+    put("part.hints", "pvn-topo-hints 1\nswitch s0\ndevice 0000:03:00.0 in s0\n"
+                      "device vmw_pvrdma0 in s0\n");
+    std::string text = out("--hints part.hints merge");
+    EXPECT_HAS(text, "not placed, since neither the host's tree nor the hints say where: GPU1 "
+                     "(0000:1b:00.0), vmw_pvrdma1 (0000:13:00.1)");
+    EXPECT_HAS_NOT(text, "GPU0 (0000:03:00.0)");
+}
+
+TEST_F(Answers, NumaIsNotCalledOkBesideAWarning)
+{
+    GuestVariant v;
+    v.nic_numa = "0";
+    t = vmware_guest(v);
+    std::string text = out("check");
+    EXPECT_HAS(text, "numa_node is -1 while others have a node");
+    EXPECT_HAS_NOT(text, "numa (");
+}
+
+TEST_F(Answers, MatrixColumnsStayApartAndGpusAreInOrder)
+{
+    std::string inner;
+    for (int i = 0; i < 12; i++) {
+        char bus[3];
+        snprintf(bus, sizeof bus, "%02x", 0x20 + i);
+        std::string n = std::to_string(i);
+        inner += "<pci busid=\"0000:" + std::string(bus) +
+                 ":00.0\" class=\"0x020700\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">"
+                 "<nic><net name=\"n" +
+                 n + "\" dev=\"" + n + "\" speed=\"100000\" port=\"1\" guid=\"0x" + n +
+                 "1\"/></nic></pci>";
+    }
+    for (int i = 0; i < 2; i++)
+        inner += "<pci busid=\"0000:0" + std::to_string(i + 1) +
+                 ":00.0\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">"
+                 "<gpu dev=\"" +
+                 std::to_string(1 - i) + "\" rank=\"" + std::to_string(1 - i) +
+                 "\" sm=\"80\"/></pci>";
+    put("many.xml", "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" "
+                    "vendor=\"AuthenticAMD\" familyid=\"25\" modelid=\"1\">" +
+                        inner + "</cpu></system>");
+    std::string text = tool("--root many.xml matrix");
+    EXPECT_HAS(text, "GPU0 GPU1 NIC0");
+    EXPECT_HAS(text, "NIC9 NIC10 NIC11");
+    std::string pairs = tool("--root many.xml pairs");
+    EXPECT_LT(pairs.find("GPU0 0000:02"), pairs.find("GPU1 0000:01")) << pairs;
+    EXPECT_HAS(pairs, "NCCL goes round them by the number of the GPU");
+}
+
+TEST_F(Answers, AmdGpusAreJoinedByXgmi)
+{
+    for (int i = 0; i < 2; i++) {
+        std::string n = std::to_string(i + 1);
+        Pci gpu = Pci::gpu(0x74a1);
+        gpu.vendor = 0x1002;
+        gpu.cls = 0x038000;
+        gpu.driver = "amdgpu";
+        t.pci(t.pci("pci0000:00", "0000:00:0" + n + ".0", Pci::bridge()), "0000:0" + n + ":00.0",
+              gpu);
+    }
+    t.numa(0, "ff", "0-7", "10");
+    std::string text = out("matrix");
+    EXPECT_HAS(text, "XGMI cannot be seen in sysfs: pairs of AMD's GPUs");
+    EXPECT_HAS_NOT(text, "NVLink");
+}
+
 } // namespace

@@ -55,35 +55,52 @@ static bool is_end(const struct pvn_topo *t, int i)
     return pvn_topo_gpu_of_pci(t, i) >= 0 || pvn_topo_rdma_of_pci(t, i) >= 0;
 }
 
+/* Some devices have a node and some have -1, which NCCL takes for two CPUs. */
+static bool nodes_are_mixed(const struct pvn_topo *t)
+{
+    bool known = false, none = false;
+
+    for (int i = 0; i < t->npci; i++) {
+        if (is_end(t, i) && t->pci[i].physfn < 0 && t->pci[i].numa != PVN_TOPO_UNKNOWN) {
+            known |= t->pci[i].numa >= 0;
+            none |= t->pci[i].numa < 0;
+        }
+    }
+    return known && none;
+}
+
 void pvn_topo_check_numa(struct pvn_topo_check_run *run)
 {
     const struct pvn_topo *t = run->t;
+    bool mixed = nodes_are_mixed(t);
 
     for (int i = 0; i < t->npci; i++) {
         const struct pvn_topo_pci *p = &t->pci[i];
+        char where[48] = "while others have a node";
 
         if (!is_end(t, i) || p->physfn >= 0) {
             continue;
+        }
+        if (t->nnumas > 1) {
+            snprintf(where, sizeof where, "on a machine of %d nodes", t->nnumas);
         }
         if (p->numa == PVN_TOPO_UNKNOWN) {
             pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_UNKNOWN, p->bdf, "",
                                "its NUMA node is not shown%s%s%s",
                                p->numa_text[0] != '\0' ? " (numa_node \"" : "", p->numa_text,
                                p->numa_text[0] != '\0' ? "\")" : "");
-        } else if (p->numa < 0 && t->nnumas > 1) {
+        } else if (p->numa < 0 && (t->nnumas > 1 || mixed)) {
             pvn_topo_check_row(
                 run, "numa", PVN_TOPO_LEVEL_WARN, p->bdf,
                 pvn_topo_is_guest(t)
                     ? "on vSphere 8 assign the device to a vNUMA node (VM options, CPU "
                       "topology); on KVM use a pxb-pcie with numa_node"
                     : "update the BIOS: its tables do not say where the slot is",
-                "numa_node is -1 on a machine of %d nodes: NCCL binds nothing and makes a CPU of "
-                "its own for it",
-                t->nnumas);
+                "numa_node is -1 %s: NCCL binds nothing and makes a CPU of its own for it", where);
         } else if (p->numa >= 0 && t->nnumas > 0 && pvn_topo_find_numa(t, p->numa) < 0) {
             pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_WARN, p->bdf, "update the BIOS",
                                "numa_node is %d, but the machine has no such node", p->numa);
-        } else {
+        } else if (!mixed) {
             pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_OK, p->bdf, "",
                                p->numa < 0 ? "the machine has one NUMA node" : "NUMA node %d",
                                p->numa);

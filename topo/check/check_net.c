@@ -166,7 +166,15 @@ void pvn_topo_check_ports(struct pvn_topo_check_run *run)
             char subject[64];
 
             port_name(&t->rdmas[i], port, subject, sizeof subject);
-            if (port->state == 4) {
+            if (port->state == 4 && t->rdmas[i].kind == PVN_TOPO_RDMA_PVRDMA && port->netdev >= 0 &&
+                t->nets[port->netdev].speed_mbps > 0 && port->rate_mbps > 0 &&
+                port->rate_mbps != t->nets[port->netdev].speed_mbps) {
+                pvn_topo_check_row(run, "port", PVN_TOPO_LEVEL_OK, subject, "",
+                                   "active; vmw_pvrdma always reports %s, what counts is the %d "
+                                   "Gb/s of its vmxnet3 %s",
+                                   port->rate_text, t->nets[port->netdev].speed_mbps / 1000,
+                                   t->nets[port->netdev].name);
+            } else if (port->state == 4) {
                 pvn_topo_check_row(run, "port", PVN_TOPO_LEVEL_OK, subject, "", "active, %s",
                                    port->rate_text[0] != '\0' ? port->rate_text : "rate unknown");
             } else if (port->state == PVN_TOPO_UNKNOWN) {

@@ -228,6 +228,9 @@ static void judge_distance(struct judge *j)
             "PHB by PCIe; NVLink-C2C from GPU to CPU, which sysfs does not show, makes it P2C");
         return;
     }
+    /* No distance makes a device reach GPU memory that cannot register it. */
+    if (j->nic && j->nic->pvrdma)
+        return;
     if (hidden)
         SAY(remedy,
             "if the host has both under one switch or root complex: describe that with pvn-topo "

@@ -168,17 +168,19 @@ static void explain_nccl(struct pvn_topo_pairs *p, struct pvn_topo_pair *pair, c
         pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; no other NIC equals it");
         return;
     }
-    int place = 0, *sharers = calloc((size_t)t->n_gpus + 1, sizeof(*sharers));
-    int n_gpus = sharers ? pvn_topo_ntree_local_gpus(t, locals[0], sharers) : 0;
-    free(sharers);
+    int place = 0;
     while (place < n_locals && locals[place] != pair->nccl[0])
         place++;
     pvn_topo_append(
         why, PVN_TOPO_PAIR_WHY,
-        "; %d NICs are equal, so the index rule decides: GPU number %d among %d sharing GPU%s%s "
-        "gives place %d",
-        n_locals, gpu_node(p, pair->gpu)->gpu.dev, n_gpus, n_gpus == 1 ? "" : "s",
-        (n_locals & (n_locals - 1)) == 0 ? ", bits reversed," : "", place);
+        "; %d NICs are equal, and NCCL goes round them by the number of the GPU%s: GPU%d starts "
+        "with the %d%s of them",
+        n_locals, n_locals > 2 && (n_locals & (n_locals - 1)) == 0 ? ", far apart first" : "",
+        gpu_node(p, pair->gpu)->gpu.dev, place + 1,
+        place == 0   ? "st"
+        : place == 1 ? "nd"
+        : place == 2 ? "rd"
+                     : "th");
 }
 
 static int choose_nccl(struct pvn_topo_pairs *p)

@@ -342,7 +342,7 @@ static void print_nccl_node(const struct tool *t, int index)
             n->links[i].kind == PVN_TOPO_NL_LOC)
             continue;
         fprintf(t->out, "  %s%s %.0f GB/s %s%s", t->dim,
-                n->links[i].kind == PVN_TOPO_NL_C2C ? "C2C" : "NVLink", n->links[i].bw,
+                n->links[i].kind == PVN_TOPO_NL_C2C ? "C2C" : tool_gpu_link(t), n->links[i].bw,
                 to->kind == PVN_TOPO_NN_NVS   ? "NVSwitch"
                 : to->kind == PVN_TOPO_NN_CPU ? "CPU"
                                               : to->busid,

@@ -269,13 +269,21 @@ static int load_xml(struct tool *t, const struct pvn_topo_input *in)
     return TOOL_OK;
 }
 
-/* Indices in nets of equal numbers keep their order. */
-static int order_nets(struct tool *t)
+/* Those of equal numbers keep their order. */
+static int order_by_number(struct tool *t)
 {
-    int n = t->tree->n_nets;
-    if (!(t->net_order = calloc((size_t)n + 1, sizeof(*t->net_order)))) {
+    int n = t->tree->n_nets, n_gpus = t->tree->n_gpus;
+    t->net_order = calloc((size_t)n + 1, sizeof(*t->net_order));
+    t->gpu_order = calloc((size_t)n_gpus + 1, sizeof(*t->gpu_order));
+    if (!t->net_order || !t->gpu_order) {
         tool_error("out of memory");
         return TOOL_INPUT;
+    }
+    for (int i = 0; i < n_gpus; i++) {
+        int at = i;
+        for (; at > 0 && tool_gpu(t, t->gpu_order[at - 1])->gpu.dev > tool_gpu(t, i)->gpu.dev; at--)
+            t->gpu_order[at] = t->gpu_order[at - 1];
+        t->gpu_order[at] = i;
     }
     for (int i = 0; i < n; i++) {
         int at = i;
@@ -298,7 +306,7 @@ int tool_load(struct tool *t)
         status = in.kind == PVN_TOPO_INPUT_NCCL_XML ? load_xml(t, &in) : load_machine(t, &in);
         pvn_topo_input_free(&in);
     }
-    return status == TOOL_OK ? order_nets(t) : status;
+    return status == TOOL_OK ? order_by_number(t) : status;
 }
 
 void tool_unload(struct tool *t)
@@ -310,6 +318,7 @@ void tool_unload(struct tool *t)
     pvn_topo_ndoc_free(t->doc);
     pvn_topo_ndoc_free(t->file);
     free(t->net_order);
+    free(t->gpu_order);
     pvn_topo_nics_free(&t->nics);
     pvn_topo_free(t->topo);
 }

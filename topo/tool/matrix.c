@@ -5,12 +5,16 @@
 
 #include <string.h>
 
-#define CELL 5
-
 /* Rows and columns are the GPUs, then the nets in the order of their numbers. */
 static int count(const struct tool *t)
 {
     return t->tree->n_gpus + t->tree->n_nets;
+}
+
+/* Index in the tree's GPUs of a row. */
+static int gpu_of(const struct tool *t, int row)
+{
+    return t->gpu_order[row];
 }
 
 /* Index in the tree's nets of a row behind the GPUs. */
@@ -21,12 +25,13 @@ static int net_of(const struct tool *t, int row)
 
 static const char *label(const struct tool *t, int i, char *buf)
 {
-    return i < t->tree->n_gpus ? tool_gpu_label(t, i, buf) : tool_net_label(t, net_of(t, i), buf);
+    return i < t->tree->n_gpus ? tool_gpu_label(t, gpu_of(t, i), buf)
+                               : tool_net_label(t, net_of(t, i), buf);
 }
 
 static int pci_of(const struct tool *t, int i)
 {
-    return i < t->tree->n_gpus ? pvn_topo_pairs_gpu_pci(t->pairs, i)
+    return i < t->tree->n_gpus ? pvn_topo_pairs_gpu_pci(t->pairs, gpu_of(t, i))
                                : pvn_topo_pairs_net_pci(t->pairs, net_of(t, i));
 }
 
@@ -34,11 +39,11 @@ static enum pvn_topo_npath nccl_class(const struct tool *t, int row, int col)
 {
     int n_gpus = t->tree->n_gpus;
     if (row < n_gpus && col < n_gpus)
-        return pvn_topo_ntree_gpu_gpu(t->tree, row, col)->type;
+        return pvn_topo_ntree_gpu_gpu(t->tree, gpu_of(t, row), gpu_of(t, col))->type;
     if (row < n_gpus)
-        return pvn_topo_ntree_gpu_net(t->tree, row, net_of(t, col))->type;
+        return pvn_topo_ntree_gpu_net(t->tree, gpu_of(t, row), net_of(t, col))->type;
     if (col < n_gpus)
-        return pvn_topo_ntree_gpu_net(t->tree, col, net_of(t, row))->type;
+        return pvn_topo_ntree_gpu_net(t->tree, gpu_of(t, col), net_of(t, row))->type;
     return pvn_topo_ntree_net_net(t->tree, net_of(t, row), net_of(t, col))->type;
 }
 
@@ -60,17 +65,29 @@ static const char *smi_class(const struct tool *t, int row, int col)
     return pvn_topo_smi_class_name(tool_smi(t, pci_of(t, row), pci_of(t, col), &d));
 }
 
+/* The longest name of a column and a blank. */
+static int cell_width(const struct tool *t)
+{
+    char buf[16];
+    int width = 4;
+    for (int i = 0; i < count(t); i++) {
+        int len = (int)strlen(label(t, i, buf));
+        width = len > width ? len : width;
+    }
+    return width + 1;
+}
+
 static void print_table(const struct tool *t, bool smi)
 {
     char buf[16];
-    int n = count(t);
-    fprintf(t->out, "%s%-6s%s", t->bold, "", t->off);
+    int n = count(t), cell = cell_width(t), head = cell > 5 ? cell + 1 : 6;
+    fprintf(t->out, "%s%-*s%s", t->bold, head, "", t->off);
     for (int c = 0; c < n; c++)
-        fprintf(t->out, "%s%*s%s", t->bold, CELL + (c == t->tree->n_gpus), label(t, c, buf),
+        fprintf(t->out, "%s%*s%s", t->bold, cell + (c == t->tree->n_gpus), label(t, c, buf),
                 t->off);
     fputc('\n', t->out);
     for (int r = 0; r < n; r++) {
-        fprintf(t->out, "%s%-6s%s", t->bold, label(t, r, buf), t->off);
+        fprintf(t->out, "%s%-*s%s", t->bold, head, label(t, r, buf), t->off);
         for (int c = 0; c < n; c++) {
             const char *text = r == c ? "X"
                                : smi  ? smi_class(t, r, c)
@@ -80,7 +97,7 @@ static void print_table(const struct tool *t, bool smi)
                                 : type <= PVN_TOPO_NPATH_PXB ? t->green
                                 : type >= PVN_TOPO_NPATH_SYS ? t->red
                                                              : t->yellow;
-            fprintf(t->out, "%*s%s%s%s", CELL + (c == t->tree->n_gpus) - (int)strlen(text), "",
+            fprintf(t->out, "%*s%s%s%s", cell + (c == t->tree->n_gpus) - (int)strlen(text), "",
                     shade, text, t->off);
         }
         fputc('\n', t->out);
@@ -160,7 +177,7 @@ static void print_legend(const struct tool *t)
     fputc('\n', t->out);
     for (int i = 0; i < count(t); i++) {
         bool gpu = i < t->tree->n_gpus;
-        int n = gpu ? i : net_of(t, i);
+        int n = gpu ? gpu_of(t, i) : net_of(t, i);
         int node = tool_numa(t, pci_of(t, i), gpu ? t->tree->gpus[n] : t->tree->nets[n]);
         const char *busid = gpu ? tool_gpu(t, n)->busid : tool_net_busid(t, n);
         snprintf(numa, sizeof(numa), node == PVN_TOPO_UNKNOWN ? "?" : "%d", node);
@@ -216,7 +233,8 @@ int cmd_matrix(struct tool *t, int argc, char **argv)
     fputc('\n', t->out);
     tool_print_nvlink_remark(t);
     fprintf(t->out,
-            "Best first: NVL NVLink, PIX one PCIe switch, PXB several switches, PHB the CPU,\n"
-            "NODE host bridges of one NUMA node (nvidia-smi only), SYS between NUMA nodes.\n");
+            "Best first: NVL %s, PIX one PCIe switch, PXB several switches, PHB the CPU,\n"
+            "NODE host bridges of one NUMA node (nvidia-smi only), SYS between NUMA nodes.\n",
+            tool_gpu_link(t));
     return TOOL_OK;
 }

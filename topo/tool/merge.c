@@ -67,6 +67,29 @@ void tool_print_remedies(const struct tool *t)
     }
 }
 
+/* What keeps the place that the hypervisor shows: the file says no more of it than the guest. */
+static void print_unplaced(const struct tool *t)
+{
+    char list[400] = "", label[16];
+    int n = 0;
+    for (int i = 0; i < t->tree->n_gpus + t->tree->n_nets; i++) {
+        bool gpu = i < t->tree->n_gpus;
+        int net = i - t->tree->n_gpus;
+        int pci = gpu ? pvn_topo_pairs_gpu_pci(t->pairs, i) : pvn_topo_pairs_net_pci(t->pairs, net);
+        size_t used = strlen(list);
+        if (pci < 0 || (t->topo->pci[pci].flags & PVN_TOPO_PCI_MOVED))
+            continue;
+        n++;
+        snprintf(list + used, sizeof(list) - used, "%s%s (%s)", used ? ", " : "",
+                 gpu ? tool_gpu_label(t, i, label) : tool_net(t, net)->net.name,
+                 t->topo->pci[pci].bdf);
+    }
+    if (n > 0)
+        tool_error("not placed, since neither the host's tree nor the hints say where: %s; name "
+                   "them in --hints (device GUEST-ADDRESS host HOST-ADDRESS, or in SWITCH)",
+                   list);
+}
+
 int cmd_merge(struct tool *t, int argc, char **argv)
 {
     (void)argv;
@@ -83,5 +106,6 @@ int cmd_merge(struct tool *t, int argc, char **argv)
         tool_error(
             "some devices were matched by their order alone; say which is which with --hints "
             "(device GUEST-ADDRESS host HOST-ADDRESS)");
+    print_unplaced(t);
     return t->json ? json_machine(t) : dump_xml(t, t->format == TOOL_XML_FULL, t->out);
 }

@@ -159,11 +159,23 @@ int tool_numa(const struct tool *t, int pci, int node)
     return t->topo && pci >= 0 ? t->topo->pci[pci].numa : pvn_topo_ntree_numa(t->tree, node);
 }
 
+const char *tool_gpu_link(const struct tool *t)
+{
+    int amd = 0, nvidia = 0;
+    for (int i = 0; t->topo && i < t->topo->ngpus; i++) {
+        amd += t->topo->gpus[i].kind == PVN_TOPO_GPU_AMD;
+        nvidia += t->topo->gpus[i].kind == PVN_TOPO_GPU_NVIDIA;
+    }
+    return t->tree->doc->rccl || (amd > 0 && nvidia == 0) ? "XGMI" : "NVLink";
+}
+
 void tool_print_nvlink_remark(const struct tool *t)
 {
-    int nvidia = 0;
+    int nvidia = 0, amd = 0;
     for (int i = 0; t->topo && i < t->topo->ngpus; i++)
         nvidia += t->topo->gpus[i].kind == PVN_TOPO_GPU_NVIDIA;
+    for (int i = 0; t->topo && i < t->topo->ngpus; i++)
+        amd += t->topo->gpus[i].kind == PVN_TOPO_GPU_AMD;
     for (int g = 0; g < t->tree->n_gpus; g++) {
         const struct pvn_topo_nnode *dev = &t->tree->nodes[tool_gpu(t, g)->up];
         for (int l = 0; l < dev->n_links; l++) {
@@ -171,6 +183,10 @@ void tool_print_nvlink_remark(const struct tool *t)
                 return;
         }
     }
+    if (amd > 1 && nvidia == 0)
+        tool_wrap(
+            t, 0, 0,
+            "XGMI cannot be seen in sysfs: pairs of AMD's GPUs are shown by their PCIe path.");
     if (nvidia > 1)
         tool_wrap(
             t, 0, 0,

@@ -230,7 +230,7 @@ int cmd_pairs(struct tool *t, int argc, char **argv)
     for (int g = 0; g < t->pairs->n; g++) {
         if (g > 0)
             fputc('\n', t->out);
-        print_pair(t, &t->pairs->list[g]);
+        print_pair(t, &t->pairs->list[t->gpu_order[g]]);
     }
     print_machine_lines(t);
     return TOOL_OK;
@@ -278,8 +278,8 @@ static void print_route(const struct tool *t, int gpu, int net)
         print_hop(t, hops[i], i + 1 < n ? hops[i + 1] : -1);
     if (route->type == PVN_TOPO_NPATH_PXN) {
         char relay[16];
-        fprintf(t->out, "       In use: PXN, %.1f GB/s: over NVLink to %s, which sends for it.\n",
-                route->bw, tool_gpu_label(t, route->via_gpu, relay));
+        fprintf(t->out, "       In use: PXN, %.1f GB/s: over %s to %s, which sends for it.\n",
+                route->bw, tool_gpu_link(t), tool_gpu_label(t, route->via_gpu, relay));
     } else if (route->detour) {
         fprintf(t->out,
                 "       In use: %s, %.1f GB/s: GPUDirect is refused, so the data goes through "
@@ -381,6 +381,24 @@ static void print_gdr(const struct tool *t, int gpu, int net)
     }
 }
 
+/* The two numbers meet in ibv_devinfo and ethtool, and people ask which is true. */
+static void print_pvrdma_speed(const struct tool *t, const struct pvn_topo_nic *nic)
+{
+    char text[320], speed[48];
+    if (!nic || !nic->pvrdma || nic->rdma < 0)
+        return;
+    const struct pvn_topo_rdma_port *port = &t->topo->rdmas[nic->rdma].ports[nic->port_index];
+    if (port->rate_mbps <= 0 || port->rate_mbps == nic->speed_mbps || nic->net < 0)
+        return;
+    snprintf(text, sizeof(text),
+             "%s: vmw_pvrdma reports the constant %s; counted is the speed of its vmxnet3 %s, "
+             "whose link its traffic takes.",
+             tool_speed(nic->speed_mbps, speed, sizeof(speed)), port->rate_text,
+             t->topo->nets[nic->net].name);
+    fprintf(t->out, "  %sSpeed%s ", t->bold, t->off);
+    tool_wrap(t, 8, 8, text);
+}
+
 static int no_such(const struct tool *t, bool gpu, const char *name)
 {
     int n = gpu ? t->tree->n_gpus : t->tree->n_nets;
@@ -423,6 +441,7 @@ int cmd_why(struct tool *t, int argc, char **argv)
     print_choice(t, gpu, net);
     print_gdr(t, gpu, net);
     const struct pvn_topo_nic *nic = pvn_topo_pairs_nic(t->pairs, net);
+    print_pvrdma_speed(t, nic);
     if (nic && nic->path_note[0]) {
         fprintf(t->out, "  %spciPath%s ", t->bold, t->off);
         tool_wrap(t, 10, 10, nic->path_note);

@@ -49,6 +49,7 @@ struct tool {
     struct pvn_topo_ndoc *doc;  /* of an XML root */
     struct pvn_topo_ntree *tree;
     struct pvn_topo_pairs *pairs;
+    int *gpu_order; /* indices of the tree's GPUs by their number */
     int *net_order; /* indices of the tree's nets by the plugin's number */
     struct pvn_topo_nccl_env env;
 };
@@ -123,6 +124,8 @@ int tool_numa(const struct tool *t, int pci, int node);
 bool tool_class_stated(const struct tool *t, int node);
 bool tool_link_stated(const struct tool *t, int node);
 
+/* What joins the GPUs: "NVLink", or AMD's "XGMI". */
+const char *tool_gpu_link(const struct tool *t);
 /* That NVLink is missing in what is shown, where there may be some. */
 void tool_print_nvlink_remark(const struct tool *t);
 
