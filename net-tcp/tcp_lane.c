@@ -26,6 +26,20 @@ static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     return n;
 }
 
+/*
+ * From here on no memory of the caller is read or written. The lane itself does that inside its
+ * calls only; the kernel reads the pages of zero-copy chunks until the stream is reset.
+ */
+static int tcp_fence(struct pvn_lane *l)
+{
+    struct tcp_lane *t = tcp_of(l);
+    t->fenced = true;
+    for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++)
+        if (t->s[i].fd >= 0)
+            tcp_zerocopy_close(t, &t->s[i]);
+    return 0;
+}
+
 static void tcp_close(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
@@ -34,7 +48,7 @@ static void tcp_close(struct pvn_lane *l)
         pvn_poller_remove(s->watch);
         if (s->fd >= 0) {
             tcp_rx_take_peeked(s);
-            tcp_zerocopy_close(s);
+            tcp_zerocopy_close(t, s);
             pvn_sock_close(s->fd);
         }
         free(s->stage);
@@ -91,6 +105,7 @@ static struct pvn_lane_ops tcp_ops = {
     .post_write = tcp_post_write,
     .kick = tcp_kick,
     .poll = tcp_poll,
+    .fence = tcp_fence,
     .close = tcp_close,
     .locate = tcp_locate,
     .describe = tcp_describe,

@@ -91,6 +91,7 @@ struct tcp_lane {
     struct pvn_tcp_lane_cfg cfg;
     int nstreams;
     int up;
+    bool fenced;          /* nothing is read or written any more */
     bool lone;           /* the newest message was posted into an idle thread, see tcp_pace.h */
     unsigned idle_seen;  /* tcp_idle_spells() at the newest message */
     unsigned idle_polls; /* polls since the last post_write, saturated at 2 */
@@ -128,7 +129,8 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 
 /* tcp_zerocopy.c: large chunks, sent without a copy. */
 void tcp_zerocopy_init(struct stream *s);
-void tcp_zerocopy_close(struct stream *s);
+/* Takes back the pages that the peer has not acknowledged: resets the stream if there are any. */
+void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s);
 /* Writes some of these pieces to the stream; once the first bytes are in, only the rest of the same
  * chunk may follow. The number of bytes written, -EAGAIN; -EOPNOTSUPP: it must be copied, and so
  * must all others; other errors of the stream. */

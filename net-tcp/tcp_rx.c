@@ -246,6 +246,8 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     int n = 0, ended = 0;
     bool polled = false;
+    if (t->fenced)
+        return 0;
     for (int i = 0; i < t->nstreams; i++) {
         struct stream *s = &t->s[i];
         /* One that found no room goes out even if the stream has nothing to say any more. */

@@ -38,7 +38,7 @@ static bool worth_zerocopy(const struct tcp_lane *t, const struct pvn_write *w)
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     struct tcp_lane *t = tcp_of(l);
-    if (t->tail - t->freed == TXQ)
+    if (t->tail - t->freed == TXQ || t->fenced)
         return -EAGAIN;
     unsigned spells = tcp_pace_posted();
     t->lone = t->idle_seen != spells && t->assigned == t->tail;
@@ -244,7 +244,7 @@ static bool any_run(const struct tcp_lane *t)
 int tcp_kick(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
-    return t->cfg.sender && worth_sending(t) ? pump(t) : 0;
+    return t->cfg.sender && !t->fenced && worth_sending(t) ? pump(t) : 0;
 }
 
 /* Completed chunks are reported in any order: a slow stream holds back nobody else's request. */
@@ -266,6 +266,8 @@ static int report_sent(struct tcp_lane *t, struct pvn_event *ev, int max)
 
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
+    if (t->fenced)
+        return report_sent(t, ev, max);
     if (t->idle_polls < 2)
         t->idle_polls++;
     /* A stream in the middle of a run goes on; what is only queued may wait for company. */

@@ -37,13 +37,21 @@ static void close_pipe(struct zerocopy_pipe *p)
     *p = (struct zerocopy_pipe){.rd = -1, .wr = -1};
 }
 
-void tcp_zerocopy_close(struct stream *s)
+/* Whether the socket may still hold pages of the caller: of chunks that are not acknowledged, or of
+ * one that is written in part. */
+static bool holds_pages(const struct tcp_lane *t, const struct stream *s)
+{
+    return s->zerocopy_sent != s->zerocopy_acked ||
+           (s->count > 0 && s->done > 0 && t->q[s->first % TXQ].wants_ack);
+}
+
+void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s)
 {
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     close_pipe(&s->pipe);
     /* What is still under way would arrive with whatever its pages hold by then: a reset, at once,
      * whoever else has the descriptor. */
-    if (s->zerocopy_sent != s->zerocopy_acked)
+    if (holds_pages(t, s))
         connect(s->fd, &nobody, sizeof(nobody));
 }
 

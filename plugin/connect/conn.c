@@ -128,6 +128,15 @@ void conn_report(struct pvn_conn *c, const char *text)
         pvn_ctrl_flush(&c->ctrl, NULL);
 }
 
+/* The caller may use its memory again as soon as it has the error, so nothing of what was posted
+ * may be read or written later. */
+static void fence_lanes(struct pvn_conn *c)
+{
+    for (int i = 0; i < c->nlanes; i++)
+        if (c->lane[i])
+            c->lane[i]->ops->fence(c->lane[i]);
+}
+
 int pvn_conn_fail(struct pvn_conn *c, const struct pvn_err *err)
 {
     char text[PVN_ERR_TEXT_LEN];
@@ -144,6 +153,8 @@ int pvn_conn_fail(struct pvn_conn *c, const struct pvn_err *err)
     pvn_poller_remove(c->watch);
     c->watch = NULL;
     pvn_ctrl_close(&c->ctrl);
+    if (c->state == PVN_CONN_UP)
+        fence_lanes(c);
     conn_goto(c, PVN_CONN_FAILED);
     return c->err.code;
 }

@@ -100,7 +100,8 @@ struct pvn_conn {
  * none has, what lane k knows, and the devices at least. k < 0: no lane. Once per error. */
 void pvn_conn_locate(const struct pvn_conn *c, int k, struct pvn_err *err);
 
-/* Ends the connection with an error of this end, of which the peer hears. FAILED already: nothing.
+/* Ends the connection with an error of this end, which the peer is sent, and fences its lanes: when
+ * it returns, no memory that was posted is read or written any more. FAILED already: nothing.
  * Returns the error's code. */
 int pvn_conn_fail(struct pvn_conn *c, const struct pvn_err *err);
 

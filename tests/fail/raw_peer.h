@@ -63,9 +63,10 @@ inline Bytes hello(uint64_t session, int min = PVN_WIRE_VERSION_MIN, int max = P
 }
 
 // One TCP lane of one stream; port 0: the connector's offer, which names no address.
-inline Bytes tcp_blob(uint16_t port)
+// features: 1, it acknowledges zero-copy chunks.
+inline Bytes tcp_blob(uint16_t port, uint8_t features = 0)
 {
-    Bytes b = {1, 1, static_cast<uint8_t>(port ? 19 : 0), 0};
+    Bytes b = {1, 1, static_cast<uint8_t>(port ? 19 : 0), features};
     if (port) {
         Bytes a(19, 0);
         a[0] = 4;
@@ -109,7 +110,7 @@ class Sock
     Sock() = default;
     explicit Sock(int f) : fd(f)
     {
-        patience(20);
+        timeout(20);
     }
     Sock(Sock &&o) noexcept : fd(o.fd)
     {
@@ -136,7 +137,7 @@ class Sock
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
         close();
     }
-    void patience(int seconds)
+    void timeout(int seconds)
     {
         timeval tv = {seconds, 0};
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));

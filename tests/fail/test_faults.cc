@@ -43,7 +43,7 @@ struct Sender {
     void *sc = nullptr;
     void *req = nullptr;
     Buffer b{1 << 20, 3};
-    Sender()
+    explicit Sender(uint8_t features = 0)
     {
         alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
         raw::make_handle(handle, l.port, 77);
@@ -54,7 +54,7 @@ struct Sender {
             ctrl.recv_frame(&type);
             ctrl.send(raw::hello(77));
             ctrl.recv_frame(&type);
-            ctrl.send(raw::offer(raw::tcp_blob(l.port)));
+            ctrl.send(raw::offer(raw::tcp_blob(l.port, features)));
             stream = l.accept();
             stream.recv(PVN_PREAMBLE_BYTES);
             stream.send({0x70});
@@ -163,6 +163,38 @@ TEST(Sending, DataSocketResetAndThePeersOwnAccountOfIt)
     EXPECT_EQ(ncclRemoteError, s.until_error());
     EXPECT_TRUE(told("its GPU fell off the bus", "the comm had")) << Log::get().text();
     EXPECT_EQ(ncclRemoteError, s.until_error()) << "latched";
+}
+
+// The kernel sends zero-copy chunks from the caller's own pages. When the caller has been told that
+// the comm is dead it may overwrite them, so the stream must not deliver them any more.
+TEST(Sending, ZeroCopyEndsBeforeTheFailureIsReported)
+{
+    setenv("NCCL_PVRDMA_TCP_CC", "reno", 1); // with bbr there is no zero-copy
+    Sender s(1);
+    unsetenv("NCCL_PVRDMA_TCP_CC");
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_isend(s.n.d, s.sc, s.b.data(), s.b.n, 0, nullptr, nullptr, &s.req));
+    int done = 0;
+    raw::Bytes head;
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_test(s.n.d, s.req, &done, nullptr));
+        head.resize(PVN_FRAME_LEN);
+        return ::recv(s.stream.fd, head.data(), head.size(), MSG_PEEK | MSG_DONTWAIT) ==
+               PVN_FRAME_LEN;
+    }));
+    pvn_frame f;
+    bool wants_ack = false;
+    ASSERT_EQ(0, pvn_frame_decode(head.data(), &f, &wants_ack));
+    ASSERT_TRUE(wants_ack) << "sent with a copy: nothing is tested";
+    ASSERT_FALSE(done);
+    s.ctrl.send(reason("its GPU fell off the bus"));
+    EXPECT_EQ(ncclRemoteError, s.until_error());
+    int error = 0;
+    socklen_t len = sizeof(error);
+    EXPECT_TRUE(eventually([&] {
+        return getsockopt(s.stream.fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error;
+    })) << "the stream is still open";
+    EXPECT_EQ(ECONNRESET, error);
 }
 
 // A wrong call on a comm that has failed is told for itself and hides nothing.

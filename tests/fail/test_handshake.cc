@@ -667,7 +667,7 @@ TEST(Unauthenticated, ACrowdOfSilentOnesDoesNotKeepAPeerOut)
     }));
     EXPECT_TRUE(said("too many unauthenticated connections"));
     char c;
-    crowd[0].patience(5);
+    crowd[0].timeout(5);
     EXPECT_EQ(0, ::recv(crowd[0].fd, &c, 1, 0)) << "the oldest was closed";
     EXPECT_EQ(-1, ::recv(crowd[199].fd, &c, 1, MSG_DONTWAIT)) << "the youngest may still speak";
     EXPECT_EQ(EAGAIN, errno);

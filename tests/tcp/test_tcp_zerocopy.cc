@@ -338,6 +338,50 @@ TEST_F(TcpZerocopy, WhatIsOverwrittenAfterAResetDoesNotArrive)
     EXPECT_EQ(-ECONNRESET, rc);
 }
 
+// As when the comm has failed: its owner has the memory back before the lane is closed.
+TEST_F(TcpZerocopy, AFencedLaneIsReset)
+{
+    open();
+    auto data = bytes::of(100000, 18);
+    pvn_req *s = send(data.data(), data.size());
+    ASSERT_EQ(data.size() + HEAD, tx()->zerocopy_bytes) << "nothing of it is under way";
+    EXPECT_EQ(0, p.tx->ops->fence(p.tx));
+    EXPECT_EQ(ECONNRESET, receivers_error());
+    int done = 0;
+    for (int i = 0; i < 100; i++)
+        pvn_engine_test(s, &done, nullptr);
+    EXPECT_FALSE(done) << "nobody has acknowledged it";
+}
+
+// Of a chunk that the socket has in part only.
+TEST_F(TcpZerocopy, AFencedLaneIsResetWithinAChunk)
+{
+    open(1, 8 << 20);
+    auto data = bytes::of(8 << 20, 20);
+    send(data.data(), data.size());
+    ASSERT_LT(0u, tx()->zerocopy_bytes);
+    ASSERT_LT(tx()->zerocopy_bytes, data.size()) << "all of it fitted: nothing is tested";
+    EXPECT_EQ(0, p.tx->ops->fence(p.tx));
+    EXPECT_EQ(ECONNRESET, receivers_error());
+}
+
+TEST_F(TcpZerocopy, AFencedReceiverWritesNothing)
+{
+    open();
+    auto data = bytes::of(100000, 19);
+    std::vector<uint8_t> in(data.size());
+    pvn_req *r = receive(in.data(), in.size());
+    EXPECT_EQ(0, p.rx->ops->fence(p.rx));
+    pvn_req *s = send(data.data(), data.size());
+    int done = 0;
+    for (int i = 0; i < 1000; i++) {
+        pvn_engine_test(s, &done, nullptr);
+        pvn_engine_test(r, &done, nullptr);
+    }
+    EXPECT_FALSE(done);
+    EXPECT_EQ(std::vector<uint8_t>(in.size()), in);
+}
+
 TEST_F(TcpZerocopy, ClosingAfterItIsNone)
 {
     open();
