@@ -52,6 +52,9 @@ static ncclResult_t makeVDevice(int *d, ncclNetVDeviceProps_v12_t *props)
 }
 
 /* Hints on the traffic to come. TCP has nothing to size by them. */
+/* NCCL says how a communicator's next connections will be used: how many peers and flows at a time.
+ * Queue pairs and streams are not sized by it, since both ends have to agree on their number before
+ * either has been given this hint, and NCCL may change it between two connections of one peer. */
 static ncclResult_t setNetAttr(void *ctx, ncclNetAttr_v12_t *netAttr)
 {
     (void)ctx;

@@ -102,13 +102,17 @@ typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, 
  * may answer as soon as it likes (src/transport/net.cc of 2.30.7, recvProxyProgress).
  */
 #define NCCL_NET_OPTIONAL_RECV_COMPLETION 0x1
+/* The same for isend and irecv (v12): the call is one of a group that NCCL posts together. A hint,
+ * which changes nothing in what the call has to do. */
+#define NCCL_NET_MULTI_REQUEST 0x2
 
 /* Device offload (v7 on). A plugin without it says HOST with the invalid version. */
 typedef enum {
     NCCL_NET_DEVICE_HOST = 0,
     NCCL_NET_DEVICE_UNPACK = 1,
     NCCL_NET_DEVICE_GIN_PROXY = 2,
-    NCCL_NET_DEVICE_GIN_GDAKI = 3
+    NCCL_NET_DEVICE_GIN_GDAKI = 3,
+    NCCL_NET_DEVICE_GIN_GPI = 4
 } ncclNetDeviceType;
 
 #define NCCL_NET_DEVICE_INVALID_VERSION 0x0
