@@ -64,6 +64,12 @@ static void rdma_unload(void)
     memset(&found, 0, sizeof(found));
 }
 
+/* The memory stays allocated: destroying any of it would reach the parent's objects. */
+static void rdma_after_fork(void)
+{
+    memset(&found, 0, sizeof(found));
+}
+
 /* A child of fork must not find pages that the adapter writes into copied behind its back. Kernels
  * since 5.12 need nothing; before, the library must be told before the first registration. */
 static void protect_from_fork(const struct pvn_verbs *v)
@@ -342,4 +348,5 @@ const struct pvn_transport_ops pvn_rdma_transport = {
     .scan = rdma_scan,
     .lane_new = rdma_lane_new,
     .unload = rdma_unload,
+    .after_fork = rdma_after_fork,
 };

@@ -126,10 +126,8 @@ ncclResult_t abi_make_vdevice(int *d, const int *devs, int ndevs, int max)
 
 /* ---- connecting ---- */
 
-static ncclResult_t do_listen(int dev, int traffic_class, bool lazy, void *handle,
-                              void **listenComm)
+static ncclResult_t do_listen(const struct pvn_comm_cfg *cfg, void *handle, void **listenComm)
 {
-    struct pvn_comm_cfg cfg = {.dev = dev, .traffic_class = traffic_class, .lazy = lazy};
     struct pvn_err err = PVN_ERR_INIT;
     struct pvn_listen *l;
     int rc;
@@ -137,7 +135,7 @@ static ncclResult_t do_listen(int dev, int traffic_class, bool lazy, void *handl
     *listenComm = NULL;
     if (!handle)
         return wrong("listen", "no handle");
-    rc = pvn_comm_listen(&cfg, handle, &l, &err);
+    rc = pvn_comm_listen(cfg, handle, &l, &err);
     *listenComm = l;
     return result(rc, &err);
 }
@@ -178,7 +176,9 @@ static void pause_a_little(unsigned *turn)
 
 ncclResult_t listen_v4(int dev, void *handle, void **listenComm)
 {
-    return do_listen(dev, -1, true, handle, listenComm);
+    struct pvn_comm_cfg cfg = {.dev = dev, .traffic_class = -1, .lazy = true};
+
+    return do_listen(&cfg, handle, listenComm);
 }
 
 ncclResult_t connect_v4(int dev, void *handle, void **sendComm)
@@ -204,7 +204,9 @@ ncclResult_t accept_v4(void *listenComm, void **recvComm)
 
 ncclResult_t listen_v5(int dev, void *handle, void **listenComm)
 {
-    return do_listen(dev, -1, false, handle, listenComm);
+    struct pvn_comm_cfg cfg = {.dev = dev, .traffic_class = -1};
+
+    return do_listen(&cfg, handle, listenComm);
 }
 
 ncclResult_t connect_v5(int dev, void *handle, void **sendComm)
@@ -239,7 +241,10 @@ ncclResult_t abi_connect_class(int dev, int traffic_class, void *handle, void **
 
 ncclResult_t listen_v11(void *ctx, int dev, void *handle, void **listenComm)
 {
-    return do_listen(dev, pvn_ctx_traffic_class(ctx), false, handle, listenComm);
+    struct pvn_comm_cfg cfg = {
+        .dev = dev, .owner = ctx, .traffic_class = pvn_ctx_traffic_class(ctx)};
+
+    return do_listen(&cfg, handle, listenComm);
 }
 
 ncclResult_t connect_v11(void *ctx, int dev, void *handle, void **sendComm,

@@ -31,8 +31,10 @@ struct pvn_comm;
 struct pvn_comm_mr;
 
 struct pvn_comm_cfg {
-    int dev;           /* index in the device table */
-    const void *owner; /* connect: whose end gives it up while it is not done; NULL: the last's */
+    int dev; /* index in the device table */
+    /* Whose finalize closes the listener, and gives up a connection that is not done; NULL: nobody's
+     * closes the listener, the last one gives up the connection. */
+    const void *owner;
     int traffic_class; /* that the communicator asks for, -1: none */
     bool lazy;         /* connect and accept return early, the transfers do the rest (NCCL v4) */
 };
@@ -80,6 +82,8 @@ const struct pvn_err *pvn_comm_err(const struct pvn_comm *c);
 /* Connections that connect has begun for this owner and not finished: closes them. NULL: all (at
  * the last finalize). */
 void pvn_comm_drop_pending(const void *owner);
+/* Closes the listeners of this owner: NCCL, when it aborts while connecting, does not. */
+void pvn_comm_drop_listeners(const void *owner);
 /* In a child that starts afresh. */
 void pvn_comm_after_fork(void);
 

@@ -24,7 +24,14 @@ struct pvn_listen {
     uint32_t magic;
     unsigned epoch;
     struct pvn_listener *listener;
+    const void *owner;
+    struct pvn_listen *next;
 };
+
+/* All that are open. A handle is looked for here before it is used, for a finalize may have closed
+ * it. */
+static pthread_mutex_t listens_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pvn_listen *listens;
 
 /* A connection that connect has begun and not finished; the handle holds its cookie. It keeps the
  * poller, but not the plugin: its owner's finalize gives it up, or the last. */
@@ -115,13 +122,32 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     }
     l->magic = LISTEN_MAGIC;
     l->epoch = pvn_fork_epoch();
+    l->owner = cfg->owner;
+    pthread_mutex_lock(&listens_lock);
+    l->next = listens;
+    listens = l;
+    pthread_mutex_unlock(&listens_lock);
     *out = l;
     return 0;
 }
 
+static bool is_open(const struct pvn_listen *l)
+{
+    const struct pvn_listen *at;
+    bool child = pvn_forked(); /* another thread of the parent may have held the lock */
+
+    if (!child)
+        pthread_mutex_lock(&listens_lock);
+    for (at = listens; at && at != l; at = at->next)
+        ;
+    if (!child)
+        pthread_mutex_unlock(&listens_lock);
+    return at && at->magic == LISTEN_MAGIC;
+}
+
 static int listen_usable(const struct pvn_listen *l, struct pvn_err *err)
 {
-    if (!l || l->magic != LISTEN_MAGIC)
+    if (!is_open(l))
         pvn_err_set(err, -EINVAL, "%p is no listener of this plugin, or was closed before",
                     (const void *)l);
     else if (pvn_fork_alien(l->epoch))
@@ -168,17 +194,53 @@ int pvn_comm_accept(struct pvn_listen *l, struct pvn_comm **out, struct pvn_err 
     return 0;
 }
 
-int pvn_comm_close_listen(struct pvn_listen *l)
+static void close_listen(struct pvn_listen *l)
 {
-    if (!l || l->magic != LISTEN_MAGIC)
-        return -EINVAL;
-    if (pvn_fork_alien(l->epoch))
-        return 0;
     pvn_listener_close(l->listener);
     l->magic = 0;
     free(l);
     pvn_plugin_release();
+}
+
+int pvn_comm_close_listen(struct pvn_listen *l)
+{
+    struct pvn_listen **at;
+
+    if (!is_open(l))
+        return -EINVAL;
+    if (pvn_fork_alien(l->epoch))
+        return 0;
+    pthread_mutex_lock(&listens_lock);
+    for (at = &listens; *at && *at != l; at = &(*at)->next)
+        ;
+    if (*at)
+        *at = l->next;
+    pthread_mutex_unlock(&listens_lock);
+    close_listen(l);
     return 0;
+}
+
+void pvn_comm_drop_listeners(const void *owner)
+{
+    struct pvn_listen **at, *l, *dropped = NULL;
+
+    pthread_mutex_lock(&listens_lock);
+    for (at = &listens; *at;) {
+        l = *at;
+        if (l->owner != owner || pvn_fork_alien(l->epoch)) {
+            at = &l->next;
+            continue;
+        }
+        *at = l->next;
+        l->next = dropped;
+        dropped = l;
+    }
+    pthread_mutex_unlock(&listens_lock);
+    while (dropped) {
+        l = dropped;
+        dropped = l->next;
+        close_listen(l);
+    }
 }
 
 /* ---- connect ---- */
@@ -257,6 +319,7 @@ void pvn_comm_after_fork(void)
 {
     pthread_mutex_init(&pending_lock, NULL);
     memset(pending, 0, sizeof(pending));
+    pthread_mutex_init(&listens_lock, NULL); /* the parent's stay known: closing them succeeds */
 }
 
 static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct pending **out,

@@ -136,6 +136,16 @@ void pvn_devices_unload(void)
     pthread_mutex_unlock(&lock);
 }
 
+void pvn_devices_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL); /* another thread of the parent may have held it */
+    clear();
+    loaded = false;
+    for (int t = 0; pvn_transports[t]; t++)
+        if (pvn_transports[t]->after_fork)
+            pvn_transports[t]->after_fork();
+}
+
 int pvn_devices_count(void)
 {
     return __atomic_load_n(&count, __ATOMIC_ACQUIRE);

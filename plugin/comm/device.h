@@ -4,8 +4,9 @@
  * The devices that NCCL sees, physical ones first, in an order that is the same in every process of
  * a machine; then the virtual ones that NCCL had made of them.
  *
- * A device stays where it is until pvn_devices_unload, which is called when no comm is left. Any
- * thread.
+ * A device stays where it is until pvn_devices_unload, which is called when the library is unmapped
+ * and no comm is left: NCCL from 2.28 on remembers how many devices there are, virtual ones too,
+ * over a finalize and the next init. Any thread.
  */
 #ifndef PVN_COMM_DEVICE_H
 #define PVN_COMM_DEVICE_H
@@ -18,6 +19,8 @@
  */
 int pvn_devices_load(struct pvn_err *err);
 void pvn_devices_unload(void);
+/* In a forked child: forgets the parent's devices, of which nothing is destroyed. */
+void pvn_devices_after_fork(void);
 
 int pvn_devices_count(void);
 /* NULL out of range. */

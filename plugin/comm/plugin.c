@@ -40,10 +40,18 @@ static void unload_if_idle(void)
     if (held)
         return;
     pvn_stats_close();
-    pvn_devices_unload();
-    pvn_params_unload();
     pvn_log_flush(1);
     atomic_store(&loaded, false);
+}
+
+/* dlclose or the end of the process. The logger may be gone already, so nothing is said. */
+__attribute__((destructor)) static void unmap(void)
+{
+    if (pvn_forked() || held)
+        return;
+    pvn_stats_close();
+    pvn_devices_unload();
+    pvn_params_unload();
 }
 
 /* A child begins with nothing of its parent's: no device, no descriptor, no context. */
@@ -57,7 +65,7 @@ static void start_afresh(void)
     pvn_comm_after_fork();
     pvn_poller_after_fork();
     pvn_stats_after_fork();
-    pvn_devices_unload();
+    pvn_devices_after_fork();
     pvn_params_unload();
 }
 
@@ -155,12 +163,16 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
         return err->code;
     }
     *at = ctx->next;
+    pthread_mutex_unlock(&lock);
+    pvn_comm_drop_listeners(ctx); /* which releases what it held */
+    pthread_mutex_lock(&lock);
     pvn_comm_drop_pending(ctx);
     free(ctx);
     if (!contexts && held)
-        pvn_info(PVN_NET,
-                 "finalize with %d comms and listeners still open: they work until they are closed",
-                 held);
+        pvn_info(
+            PVN_NET,
+            "finalize with %d comms or listeners of others still open: they work until they are closed",
+            held);
     unload_if_idle();
     pthread_mutex_unlock(&lock);
     return 0;

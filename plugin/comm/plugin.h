@@ -4,15 +4,18 @@
  * The plugin in this process: one set of parameters, one device table, one poller, shared by all
  * communicators and all versions of NCCL's interface that are in use at the same time.
  *
- * Life: the first init loads, the last finalize unloads. Interfaces before v11 have no finalize, so
- * what they began stays until the process ends (no descriptor, and no memory but the library's
- * own). Comms and listeners count as well: what NCCL has left open at the last finalize keeps
- * working, and goes with the last close. init after that begins anew and reads the environment
- * again.
+ * Life: the first init loads parameters and devices, which then stay as long as the library is
+ * mapped: NCCL from 2.28 on remembers the devices over a finalize and the next init. The last
+ * finalize ends the statistics; interfaces before v11 have none, so there they end when the library
+ * is unmapped or the process exits. A finalize closes its context's listeners and unfinished
+ * connections. Comms that NCCL has left open at the last finalize keep working until they are
+ * closed. What is still open when the library is unmapped or the process exits is left alone, since
+ * other threads may be using it.
  *
  * fork: the child of an initialised process gets clear errors for what it inherited, and may init
- * for itself. Nothing is registered with the host process: no exit handler, no fork handler, no
- * signal handler.
+ * for itself; the parent's objects are forgotten there, never destroyed. Nothing is registered with
+ * the host process: no exit handler, no fork handler, no signal handler; the library has a
+ * destructor.
  *
  * Threads: any, at any time.
  */

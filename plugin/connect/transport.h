@@ -84,6 +84,9 @@ struct pvn_transport_ops {
                     struct pvn_err *err);
     /* Forgets what scan found. No lane is left. */
     void (*unload)(void); /* may be NULL */
+    /* In a forked child: forgets what scan found in the parent and destroys nothing of it, since
+     * descriptors, registrations and adapter contexts are still the parent's. */
+    void (*after_fork)(void); /* may be NULL */
 };
 
 /* The transports of this build, in order of preference; NULL ends the list. */

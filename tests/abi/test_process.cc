@@ -256,6 +256,54 @@ TEST(Life, FinalizeGivesUpTheConnectionsOfItsOwn)
         EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, l));
 }
 
+// What /proc lists of this process' memory and open files that is a statistics file.
+int statistics_mapped()
+{
+    return std::stoi(output_of("grep -c nccl-net-pvrdma-.*stat /proc/" + std::to_string(getpid()) +
+                               "/maps || true"));
+}
+
+int statistics_files()
+{
+    const char *dir = getenv("NCCL_PVRDMA_STATS_DIR");
+    std::string where = dir ? dir : "/dev/shm/nccl-net-pvrdma-" + std::to_string(geteuid());
+    return std::stoi(
+        output_of("ls " + where + " | grep -c ^" + std::to_string(getpid()) + "- || true"));
+}
+
+// NCCL, when it aborts while it connects, calls finalize and never closeListen.
+TEST(Life, FinalizeClosesTheListenersOfItsOwn)
+{
+    Net other(12);
+    alignas(8) char handle[2][NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *kept = nullptr, *left = nullptr, *rc = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(other.d, other.ctx, 0, handle[0], &kept));
+    std::set<int> before = descriptors();
+    {
+        Net aborted(12);
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(aborted.d, aborted.ctx, 0, handle[1], &left));
+        ASSERT_LT(before.size(), descriptors().size()) << "there is something to leave";
+    }
+    EXPECT_EQ(before, descriptors());
+    EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_close_listen(other.d, left)) << "closed already";
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(other.d, kept, &rc)) << "another context's";
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(other.d, kept));
+}
+
+TEST(Life, DlcloseLeavesNoStatistics)
+{
+    for (int abi : {4, 8, 10, 12}) {
+        const int maps = statistics_mapped(), files = statistics_files();
+        {
+            Net n(abi);
+            EXPECT_EQ(maps + 1, statistics_mapped());
+            EXPECT_EQ(files + 1, statistics_files());
+        }
+        EXPECT_EQ(maps, statistics_mapped()) << "v" << abi;
+        EXPECT_EQ(files, statistics_files()) << "v" << abi;
+    }
+}
+
 TEST(Life, SeveralCommunicatorsAndVersionsAtOnce)
 {
     Net a(12), b(12), c(9), d(4);
@@ -470,6 +518,13 @@ TEST(Devices, TwoInterfacesJoined)
             EXPECT_EQ(2, both.vProps.ndevs);
             EXPECT_EQ(1, both.vProps.devs[1]);
             EXPECT_EQ(2 * one.speed, both.speed);
+            if (abi == 12) { // NCCL remembers the joined device over a finalize
+                ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
+                ASSERT_EQ(ncclSuccess, pvn_netdrv_finalize(n.d, n.ctx));
+                ASSERT_EQ(ncclSuccess, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr));
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, d, &both));
+                EXPECT_EQ(2, both.vProps.ndevs);
+            }
             v.devs[1] = d;
             EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_make_vdevice(n.d, &again, &v))
                 << "of a virtual one";
