@@ -116,6 +116,19 @@ static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
         sum->doorbells_empty += s.empty_polls;
 }
 
+/* The queue pairs take turns, so the last one is the one before the next. */
+static int rdma_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
+{
+    const struct rdma_lane *r = (const struct rdma_lane *)l;
+    const struct rqp *q = &r->qp[(r->next_qp + r->nqps - 1) % r->nqps];
+    t->qpn = q->qp->qp_num;
+    t->wr_id = q->posted;
+    t->opcode = r->two                        ? IBV_WR_SEND
+                : r->cfg.mode == PVN_RDMA_IMM ? IBV_WR_RDMA_WRITE_WITH_IMM
+                                              : IBV_WR_RDMA_WRITE;
+    return 0;
+}
+
 static struct pvn_lane_ops rx_ops = {
     .name = "rdma",
     .offer = rdma_offer,
@@ -125,6 +138,7 @@ static struct pvn_lane_ops rx_ops = {
     .mem_dereg = rdma_mem_dereg,
     .post_cts = rdma_post_cts,
     .post_write = rdma_post_write,
+    .last_post = rdma_last_post,
     .post_flush = rdma_post_flush,
     .kick = rdma_rx_kick,
     .poll = rdma_rx_poll,

@@ -43,6 +43,17 @@ static void drain_stage(struct tcp_lane *t, struct stream *s)
     s->left -= (uint32_t)n;
 }
 
+/* Reports the chunk in hand, whose bytes go to dst. */
+__attribute__((noinline, cold)) static void trace_frame(struct tcp_lane *t, const struct stream *s,
+                                                        const void *dst)
+{
+    struct pvn_transfer x = {.id = pvn_id(s->f.seq), .chunk = s->f.chunk, .recv = s->f.recv};
+    x.len = s->f.len;
+    x.dst = dst;
+    x.fd = s->fd;
+    t->l.trace(&t->l, &x);
+}
+
 /* Works through what has been read. Stops for want of bytes, of a buffer (stalled) or of room for
  * events. */
 static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int max, int *n)
@@ -68,6 +79,8 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
             s->dst = rc == -EALREADY ? NULL : dst ? dst : &nowhere;
             s->left = s->f.len;
             s->have_frame = true;
+            if (__builtin_expect(t->l.trace != NULL, 0) && s->dst && dst)
+                trace_frame(t, s, dst);
             s->s_begin += PVN_FRAME_LEN;
         }
         drain_stage(t, s);

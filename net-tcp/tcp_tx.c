@@ -67,6 +67,17 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     return 0;
 }
 
+/* Reports the chunks of a stream's new run. */
+__attribute__((noinline, cold)) static void trace_run(struct tcp_lane *t, const struct stream *s)
+{
+    for (uint32_t i = 0; i < s->count; i++) {
+        const struct tx_frame *f = frame_at(t, s->first + i);
+        struct pvn_transfer x = {.id = f->cookie, .chunk = f->chunk, .fd = s->fd};
+        x.len = frame_len(f) - PVN_FRAME_LEN;
+        t->l.trace(&t->l, &x);
+    }
+}
+
 /* Gives a stream without a run the next chunks in order. */
 static void assign_run(struct tcp_lane *t, struct stream *s)
 {
@@ -85,6 +96,8 @@ static void assign_run(struct tcp_lane *t, struct stream *s)
         t->assigned++;
         s->count++;
     }
+    if (__builtin_expect(t->l.trace != NULL, 0))
+        trace_run(t, s);
 }
 
 static bool is_zerocopy(const struct tcp_lane *t, const struct tx_frame *f)

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "comm/comm_fast.h"
+#include "comm/profile.h"
 #include "comm/device.h"
 #include "base/log.h"
 #include "comm/plugin.h"
@@ -42,7 +43,7 @@ __attribute__((noinline, cold)) static ncclResult_t wrong(const char *call, cons
 }
 
 ncclResult_t abi_init(int abi, void **out, uint64_t comm_id, int traffic_class,
-                      ncclDebugLogger_t logger)
+                      ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
 {
     struct pvn_init_args args = {
         .abi = abi,
@@ -56,6 +57,7 @@ ncclResult_t abi_init(int abi, void **out, uint64_t comm_id, int traffic_class,
         pvn_warn_err(&err);
         return result(rc, &err);
     }
+    pvn_profile_set_callback(profiler);
     if (traffic_class > 255 || traffic_class < NCCL_NET_TRAFFIC_CLASS_UNDEF)
         pvn_warn("traffic class %d of this communicator is not between 0 and 255 and is ignored",
                  traffic_class);
@@ -340,8 +342,13 @@ __attribute__((noinline)) ncclResult_t isend_v9(void *sendComm, void *data, size
 ncclResult_t isend_v10(void *sendComm, void *data, size_t size, int tag, void *mhandle,
                        void *phandle, void **request)
 {
-    (void)phandle;
-    return isend_v9(sendComm, data, size, tag, mhandle, request);
+    struct pvn_comm *c = sendComm;
+
+    if (__builtin_expect(!c, 0))
+        return wrong("isend", "no comm");
+    if (__builtin_expect(c->profile != NULL, 0))
+        return (ncclResult_t)comm_isend_handle(c, data, size, tag, mhandle, phandle, request);
+    return (ncclResult_t)pvn_comm_isend(c, data, size, tag, mhandle, request);
 }
 
 ncclResult_t isend_v5(void *sendComm, void *data, int size, int tag, void *mhandle, void **request)
@@ -371,8 +378,14 @@ __attribute__((noinline)) ncclResult_t irecv_v9(void *recvComm, int n, void **da
 ncclResult_t irecv_v10(void *recvComm, int n, void **data, size_t *sizes, int *tags,
                        void **mhandles, void **phandles, void **request)
 {
-    (void)phandles;
-    return irecv_v9(recvComm, n, data, sizes, tags, mhandles, request);
+    struct pvn_comm *c = recvComm;
+
+    if (__builtin_expect(!c, 0))
+        return wrong("irecv", "no comm");
+    if (__builtin_expect(c->profile != NULL, 0))
+        return (ncclResult_t)comm_irecv_handles(c, n, data, sizes, tags, mhandles, phandles,
+                                                request);
+    return (ncclResult_t)pvn_comm_irecv(c, n, data, sizes, tags, mhandles, request);
 }
 
 /* The int sizes of n buffers as size_t. False: a wrong count or a negative size. */

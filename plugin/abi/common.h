@@ -14,11 +14,10 @@
 #include "connect/transport.h"
 #include "nccl/types.h"
 
-/* init of every version; ctx is NULL for those without contexts. The profiler's callback (v10 on)
- * is accepted and not called: NCCL's profilers know the events of its own transports only
- * (nccl/types.h). */
+/* init of every version; ctx is NULL for those without contexts, the profiler's callback below
+ * v10. */
 ncclResult_t abi_init(int abi, void **ctx, uint64_t comm_id, int traffic_class,
-                      ncclDebugLogger_t logger);
+                      ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
 ncclResult_t abi_devices(int *ndev);
 /* NULL after an error was logged; *rc is then the call's result. */
 const struct pvn_device *abi_device(int dev, ncclResult_t *rc);

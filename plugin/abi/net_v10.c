@@ -8,8 +8,7 @@
 
 static ncclResult_t init(ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction)
 {
-    (void)profFunction;
-    return abi_init(10, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction);
+    return abi_init(10, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, profFunction);
 }
 
 static ncclResult_t getProperties(int dev, ncclNetProperties_v10_t *p)

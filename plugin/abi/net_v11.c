@@ -9,9 +9,8 @@
 static ncclResult_t init(void **ctx, uint64_t commId, ncclNetCommConfig_v11_t *config,
                          ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction)
 {
-    (void)profFunction;
     return abi_init(11, ctx, commId, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF,
-                    logFunction);
+                    logFunction, profFunction);
 }
 
 static ncclResult_t getProperties(int dev, ncclNetProperties_v11_t *p)

@@ -9,9 +9,8 @@
 static ncclResult_t init(void **ctx, uint64_t commId, ncclNetCommConfig_v12_t *config,
                          ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction)
 {
-    (void)profFunction;
     return abi_init(12, ctx, commId, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF,
-                    logFunction);
+                    logFunction, profFunction);
 }
 
 static ncclResult_t getProperties(int dev, ncclNetProperties_v12_t *p)

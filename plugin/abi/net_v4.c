@@ -8,7 +8,7 @@
 
 static ncclResult_t init(ncclDebugLogger_t logFunction)
 {
-    return abi_init(4, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction);
+    return abi_init(4, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
 }
 
 static ncclResult_t getProperties(int dev, ncclNetProperties_v4_t *p)

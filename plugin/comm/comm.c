@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "base/param.h"
 #include "base/result.h"
+#include "comm/device.h"
+#include "comm/profile.h"
 #include "nccl/types.h"
 
 /* When a data socket breaks, the peer's own account of it is usually already on its way over the
@@ -124,6 +126,27 @@ static uint64_t now_for_engine(void *ctx)
     return pvn_now_ns();
 }
 
+/* A lane's device as NCCL numbers it. */
+static int device_of_lane(const struct pvn_conn *conn, int k)
+{
+    const struct pvn_device *all = conn->cfg.dev, *own = conn->lane_args[conn->lane_arg[k]].dev;
+    int i;
+
+    for (i = 0; i < all->nmembers; i++)
+        if (pvn_device_get(all->members[i]) == own)
+            return all->members[i];
+    return -1;
+}
+
+static void profile(struct pvn_comm *c)
+{
+    int i, dev[PVN_MAX_LANES];
+
+    for (i = 0; i < c->conn->nlanes; i++)
+        dev[i] = device_of_lane(c->conn, i);
+    c->profile = pvn_profile_new(c->conn->lane, dev, c->conn->nlanes);
+}
+
 static int start_engine(struct pvn_comm *c)
 {
     struct pvn_engine_cfg cfg = {.sender = c->sender,
@@ -135,6 +158,7 @@ static int start_engine(struct pvn_comm *c)
     struct pvn_err err = PVN_ERR_INIT;
 
     memcpy(cfg.lanes, c->conn->lane, sizeof(cfg.lanes));
+    profile(c);
     c->engine = pvn_engine_new(&cfg);
     if (!c->engine) {
         pvn_err_set(&err, -errno, "the message engine could not be made");
@@ -380,6 +404,14 @@ int comm_isend_not_posted(const struct send_msg *m, int rc, void **request)
                            (const struct pvn_comm_mr *)m->w.mr, request);
 }
 
+int comm_isend_handle(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
+                      void *handle, void **request)
+{
+    if (c->magic == COMM_MAGIC && c->engine)
+        pvn_profile_send(c->profile, pvn_engine_next(c->engine), handle);
+    return comm_isend_slow(c, data, size, tag, mr, request);
+}
+
 static int check_buffers(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                          void *const *mrs)
 {
@@ -393,6 +425,14 @@ static int check_buffers(struct pvn_comm *c, int n, void *const *data, const siz
                                sizes[i]);
     }
     return 0;
+}
+
+int comm_irecv_handles(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                       const int *tags, void *const *mrs, void *const *handles, void **request)
+{
+    if (c->magic == COMM_MAGIC && c->engine)
+        pvn_profile_receive(c->profile, pvn_engine_next(c->engine), n, data, sizes, handles);
+    return comm_irecv_slow(c, n, data, sizes, tags, mrs, request);
 }
 
 int comm_irecv_not_published(struct recv_group *g, int rc, void **request)

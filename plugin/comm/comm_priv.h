@@ -37,6 +37,7 @@ struct pvn_comm {
     int calm;                  /* calls until the next look, see ATTEND_EVERY */
     bool sender;
     struct pvn_conn *conn;
+    struct pvn_profile *profile;   /* NULL: no profiler is loaded */
     struct pvn_listener *listener; /* lazy acceptor until it is up */
     struct pvn_comm_mr *mrs;
     uint64_t attended_ns; /* when the control connection was looked at */
@@ -64,6 +65,11 @@ int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *
     PVN_PRINTF(4, 5);
 /* Latches, prints, tells the peer. Returns the code. */
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
+/* The data calls with NCCL's handles for its profiler, of a comm that has a profile. */
+int comm_isend_handle(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
+                      void *handle, void **request);
+int comm_irecv_handles(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                       const int *tags, void *const *mrs, void *const *handles, void **request);
 /* Moves the set-up along: 0 the engine runs, -EAGAIN, or the comm has failed. */
 int comm_come_up(struct pvn_comm *c);
 

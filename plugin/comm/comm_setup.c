@@ -12,6 +12,7 @@
 
 #include "base/addr.h"
 #include "comm/device.h"
+#include "comm/profile.h"
 #include "base/fork.h"
 #include "base/hints.h"
 #include "base/log.h"
@@ -449,6 +450,7 @@ int pvn_comm_close(struct pvn_comm *c)
     if (c->engine && !c->failed)
         comm_publish_last(c);
     pvn_engine_free(c->engine);
+    pvn_profile_free(c->profile);
     pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
     c->magic = c->epoch = c->sends = c->receives = 0;
     free(c);

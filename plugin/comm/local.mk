@@ -14,4 +14,6 @@ libpvn_core_la_SOURCES += \
     plugin/comm/placement.c \
     plugin/comm/placement.h \
     plugin/comm/plugin.c \
+    plugin/comm/profile.c \
+    plugin/comm/profile.h \
     plugin/comm/plugin.h

@@ -171,6 +171,11 @@ const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e)
     return &e->stats;
 }
 
+uint64_t pvn_engine_next(const struct pvn_engine *e)
+{
+    return e->tx ? e->tx->next : e->rx->next_slot;
+}
+
 int pvn_engine_pending(const struct pvn_engine *e)
 {
     return eng_pending(e);

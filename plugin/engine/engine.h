@@ -86,6 +86,8 @@ void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err);
 /* NULL while healthy. */
 const struct pvn_err *pvn_engine_err(const struct pvn_engine *e);
 const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e);
+/* Number of the next message of a sender, or slot of a receiver. */
+uint64_t pvn_engine_next(const struct pvn_engine *e);
 /* Requests not completed yet. */
 int pvn_engine_pending(const struct pvn_engine *e);
 /* The owner of the engine of a request, done and free ones included: it begins with that. A pointer

@@ -58,6 +58,11 @@ static int no_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, cons
     return -EOPNOTSUPP;
 }
 
+static int no_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
+{
+    return -EOPNOTSUPP;
+}
+
 static int no_events(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     return 0;
@@ -106,6 +111,8 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->post_write = no_post_write;
     if (!ops->fast.send_next)
         ops->fast.send_next = no_send_next;
+    if (!ops->last_post)
+        ops->last_post = no_last_post;
     if (!ops->post_flush)
         ops->post_flush = no_post_flush;
     if (!ops->kick)

@@ -184,6 +184,22 @@ struct pvn_lane_fast {
     struct pvn_lane_watch watch; /* the lane's to fill */
 };
 
+/* One transfer of a chunk, for profilers. */
+struct pvn_transfer {
+    uint32_t id;     /* a sender's cookie; of a receiver the message's or slot's pvn_id() */
+    uint16_t chunk;  /* of that message */
+    uint8_t recv;    /* receiver: buffer of a grouped receive */
+    size_t len;      /* bytes of the chunk */
+    const void *dst; /* receiver: where its bytes go; NULL: this end sends */
+    int fd;          /* lanes of streams: the socket */
+    /* Lanes of queue pairs: */
+    uint32_t qpn;
+    int opcode;     /* enum ibv_wr_opcode */
+    uint64_t wr_id; /* tells it from the queue pair's other requests */
+};
+/* A stream begins to transfer a chunk; valid during the call only. */
+typedef void (*pvn_trace_fn)(struct pvn_lane *l, const struct pvn_transfer *t);
+
 /*
  * Where an arriving chunk goes: called by lanes that place payloads themselves (TCP), provided by
  * the engine. 0: write f->len bytes at *dst, then report PVN_EV_ARRIVED. -EAGAIN: nothing posted
@@ -228,6 +244,9 @@ struct pvn_lane_ops {
     /* Data. post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. */
     int (*post_cts)(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
     int (*post_write)(struct pvn_lane *l, const struct pvn_write *w);
+    /* The work request of the chunk that was last posted: its qpn, opcode and wr_id. -EOPNOTSUPP: a
+     * lane of streams, which reports transfers by `trace` as they begin. */
+    int (*last_post)(const struct pvn_lane *l, struct pvn_transfer *t);
     /* Makes what has arrived in the GPU memory at addr visible to the GPU. 0: PVN_EV_FLUSHED
      * follows; -EALREADY: nothing has to be waited for; -EOPNOTSUPP: this lane never writes such
      * memory. */
@@ -269,6 +288,7 @@ struct pvn_lane {
     size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
     /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
     size_t max_chunk;
+    pvn_trace_fn trace; /* NULL: nobody wants to know; lanes of streams only */
     pvn_place_fn place;
     void *engine; /* first argument of place */
     struct pvn_err err;

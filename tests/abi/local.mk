@@ -16,6 +16,16 @@ tests_abi_test_peers_SOURCES = tests/abi/test_peers.cc tests/abi/nccl_side.h
 tests_abi_test_peers_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_peers_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 
+# A library that has what makes one a profiler of NCCL, loaded by some of the tests.
+check_LTLIBRARIES += tests/abi/profiler.la
+tests_abi_profiler_la_SOURCES = tests/abi/profiler.c
+tests_abi_profiler_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+PVN_TESTS += tests/abi/test_profile
+tests_abi_test_profile_SOURCES = tests/abi/test_profile.cc tests/abi/nccl_side.h tests/softverbs/fixture.h
+tests_abi_test_profile_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_profile_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+EXTRA_tests_abi_test_profile_DEPENDENCIES = tests/abi/profiler.la tests/softverbs/libsoftverbs.la
+
 # Its own send and recv come before those of the C library, for the plugin too.
 PVN_TESTS += tests/abi/test_zero_copy
 tests_abi_test_zero_copy_SOURCES = tests/abi/test_zero_copy.cc tests/abi/nccl_side.h

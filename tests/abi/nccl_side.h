@@ -146,13 +146,14 @@ struct Net {
     void *ctx = nullptr;
     char msg[512] = "";
 
-    explicit Net(int abi, int traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF)
+    explicit Net(int abi, int traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF,
+                 ncclProfilerCallback_t profiler = nullptr)
     {
         ncclNetCommConfig_v12_t config = {traffic_class};
         if (pvn_netdrv_open(plugin_path(), abi, &d, msg, sizeof(msg)) != 0)
             ADD_FAILURE() << msg;
         else
-            rc = pvn_netdrv_init(d, &ctx, 0x1234, &config, logger, nullptr);
+            rc = pvn_netdrv_init(d, &ctx, 0x1234, &config, logger, profiler);
     }
     Net(const Net &) = delete;
     Net &operator=(const Net &) = delete;
@@ -271,6 +272,9 @@ class Flow
     }
     size_t window = 32;       // requests in flight at each end
     void *optional = nullptr; // initial value of irecv's request
+    // The profiler's handles of send i and of buffer k of receive i.
+    std::function<void *(size_t i)> send_handle = [](size_t) { return nullptr; };
+    std::function<void *(size_t i, size_t k)> recv_handle = [](size_t, size_t) { return nullptr; };
     ncclResult_t error = ncclSuccess;
 
     bool run(int seconds = 60)
@@ -320,7 +324,7 @@ class Flow
             auto &s = sends_[posted_sends_];
             void *r = nullptr;
             if (!ok(pvn_netdrv_isend(p.d, p.sc, src_[posted_sends_].data(), s.size, s.tag, nullptr,
-                                     nullptr, &r)))
+                                     send_handle(posted_sends_), &r)))
                 return false;
             if (!r)
                 break;
@@ -333,12 +337,14 @@ class Flow
     {
         while (posted_recvs_ < recvs_.size() && rreq_.size() < window) {
             auto &g = recvs_[posted_recvs_];
-            std::vector<void *> data, mh(g.sizes.size(), nullptr);
+            std::vector<void *> data, handles, mh(g.sizes.size(), nullptr);
+            for (size_t k = 0; k < g.sizes.size(); k++)
+                handles.push_back(recv_handle(posted_recvs_, k));
             for (auto &b : dst_[posted_recvs_])
                 data.push_back(b.data());
             void *r = optional;
             if (!ok(pvn_netdrv_irecv(p.d, p.rc, static_cast<int>(g.sizes.size()), data.data(),
-                                     g.sizes.data(), g.tags.data(), mh.data(), nullptr, &r)))
+                                     g.sizes.data(), g.tags.data(), mh.data(), handles.data(), &r)))
                 return false;
             if (!r)
                 break;

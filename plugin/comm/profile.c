@@ -1,0 +1,370 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "config.h"
+#include "comm/profile.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl/profiler.h"
+
+enum {
+    SEND_RING = PVN_MAX_SENDS,
+    RECV_RING = 2 * PVN_MAX_REQS,
+    OPEN_MAX = 1024,       /* events that have started; further ones are not reported */
+    WHOLE_BUFFER = 0xffff, /* `chunk` of an event that stands for a buffer */
+    LIBRARIES_MAX = 512
+};
+
+/* The receive that has no opcode of its own: enum ibv_wc_opcode's IBV_WC_RECV. */
+enum { OPCODE_RECV = 128 };
+
+struct open_event {
+    void *event; /* the profiler's */
+    uint32_t id;
+    uint16_t chunk;
+    uint8_t recv;
+    uint64_t got; /* WHOLE_BUFFER: bytes that have arrived */
+};
+
+struct send_handle {
+    uint64_t message;
+    void *handle;
+};
+
+struct recv_handles {
+    uint64_t slot;
+    int n;
+    struct {
+        const char *data;
+        size_t size;
+        void *handle;
+    } buf[PVN_MAX_RECVS];
+};
+
+/* A lane's operations with ours among them. */
+struct profiled_ops {
+    struct pvn_lane_ops ops;
+    const struct pvn_lane_ops *real;
+    struct pvn_profile *profile;
+    int dev;
+};
+
+struct pvn_profile {
+    ncclProfilerCallback_t callback;
+    int nlanes;
+    struct pvn_lane *lane[PVN_MAX_LANES];
+    struct profiled_ops ops[PVN_MAX_LANES];
+    struct send_handle sends[SEND_RING];
+    struct recv_handles receives[RECV_RING];
+    int nopen;
+    struct open_event open[OPEN_MAX];
+};
+
+static _Atomic(ncclProfilerCallback_t) nccl_callback;
+
+void pvn_profile_set_callback(ncclProfilerCallback_t callback)
+{
+    atomic_store(&nccl_callback, callback);
+}
+
+/* ---- whether there is a profiler ---- */
+
+struct libraries {
+    int n;
+    char *name[LIBRARIES_MAX];
+};
+
+static int collect(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct libraries *l = arg;
+
+    (void)size;
+    if (l->n < LIBRARIES_MAX && info->dlpi_name && *info->dlpi_name &&
+        (l->name[l->n] = strdup(info->dlpi_name)))
+        l->n++;
+    return 0;
+}
+
+/* The oldest and the newest version of the profiler's interface that may come. */
+static bool is_profiler(void *library)
+{
+    char symbol[32];
+
+    for (int v = 1; v <= 12; v++) {
+        snprintf(symbol, sizeof(symbol), "ncclProfiler_v%d", v);
+        if (dlsym(library, symbol))
+            return true;
+    }
+    return false;
+}
+
+/* NCCL says nowhere whether it has loaded one, so the libraries of this process are searched for
+ * what makes a library a profiler. Its interface's symbols are in the plugin's own table or, linked
+ * into the program, in that of the program. */
+bool pvn_profile_loaded(void)
+{
+    struct libraries all = {.n = 0};
+    void *program = dlopen(NULL, RTLD_LAZY);
+    bool found = program && is_profiler(program);
+
+    if (program)
+        dlclose(program);
+    /* dlopen must not be called while the list is walked. */
+    dl_iterate_phdr(collect, &all);
+    for (int i = 0; i < all.n; i++) {
+        void *library = found ? NULL : dlopen(all.name[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (library) {
+            found = is_profiler(library);
+            dlclose(library);
+        }
+        free(all.name[i]);
+    }
+    return found;
+}
+
+/* ---- events ---- */
+
+static void start(struct pvn_profile *p, const struct open_event *what, void *handle,
+                  int64_t plugin_id, void *descr)
+{
+    void *event = NULL;
+
+    if (!handle || p->nopen == OPEN_MAX)
+        return;
+    p->callback(&event, ncclProfilerNetEventStart, handle, plugin_id, descr);
+    /* A profiler that does not want such events leaves it as it is. */
+    if (!event)
+        return;
+    p->open[p->nopen] = *what;
+    p->open[p->nopen++].event = event;
+}
+
+static struct open_event *find(struct pvn_profile *p, uint32_t id, uint8_t recv, uint16_t chunk)
+{
+    for (int i = 0; i < p->nopen; i++) {
+        struct open_event *o = &p->open[i];
+        if (o->id == id && o->recv == recv && o->chunk == chunk)
+            return o;
+    }
+    return NULL;
+}
+
+static void stop(struct pvn_profile *p, struct open_event *o)
+{
+    if (!o)
+        return;
+    p->callback(&o->event, ncclProfilerNetEventStop, NULL, 0, NULL);
+    *o = p->open[--p->nopen];
+}
+
+static void start_qp(const struct profiled_ops *o, const struct open_event *what, void *handle,
+                     const struct pvn_transfer *t, size_t length)
+{
+    ncclProfilerNetIbDescr_v1_t d = {.type = ncclProfileQp};
+
+    d.qp.device = o->dev;
+    d.qp.wr_id = t->wr_id;
+    d.qp.opcode = t->opcode;
+    d.qp.qpNum = (int)t->qpn;
+    d.qp.length = length;
+    start(o->profile, what, handle, NCCL_PROFILER_NET_TYPE_IB | NCCL_PROFILER_NET_IB_VER, &d);
+}
+
+static void start_socket(struct pvn_profile *p, const struct open_event *what, void *handle,
+                         const struct pvn_transfer *t)
+{
+    ncclProfilerNetSockDescr_v1_t d = {.type = ncclProfileSocket};
+
+    d.sock.fd = t->fd;
+    d.sock.op = t->dst ? NCCL_SOCKET_RECV : NCCL_SOCKET_SEND;
+    d.sock.length = t->len;
+    start(p, what, handle, NCCL_PROFILER_NET_TYPE_SOCK | NCCL_PROFILER_NET_SOCKET_VER, &d);
+}
+
+/* ---- handles ---- */
+
+void pvn_profile_send(struct pvn_profile *p, uint64_t message, void *handle)
+{
+    p->sends[message % SEND_RING] = (struct send_handle){message, handle};
+}
+
+void pvn_profile_receive(struct pvn_profile *p, uint64_t slot, int n, void *const *data,
+                         const size_t *sizes, void *const *handles)
+{
+    struct recv_handles *r = &p->receives[slot % RECV_RING];
+
+    r->slot = slot;
+    r->n = handles && n <= PVN_MAX_RECVS ? n : 0;
+    for (int i = 0; i < r->n; i++) {
+        r->buf[i].data = data[i];
+        r->buf[i].size = sizes[i];
+        r->buf[i].handle = handles[i];
+    }
+}
+
+static void *handle_of_send(const struct pvn_profile *p, uint32_t id)
+{
+    const struct send_handle *s = &p->sends[id % SEND_RING];
+
+    return pvn_id(s->message) == id ? s->handle : NULL;
+}
+
+/* Of the newest receive whose buffer holds this address. */
+static void *handle_of_address(const struct pvn_profile *p, const char *at)
+{
+    const struct recv_handles *newest = NULL;
+    void *handle = NULL;
+
+    for (int s = 0; s < RECV_RING; s++) {
+        const struct recv_handles *r = &p->receives[s];
+        for (int i = 0; i < r->n; i++) {
+            bool inside = at >= r->buf[i].data && at < r->buf[i].data + r->buf[i].size;
+            if (inside && (!newest || r->slot > newest->slot)) {
+                newest = r;
+                handle = r->buf[i].handle;
+            }
+        }
+    }
+    return handle;
+}
+
+/* ---- the lanes' operations ---- */
+
+static struct profiled_ops *ops_of(const struct pvn_lane *l)
+{
+    return (struct profiled_ops *)(uintptr_t)l->ops; /* its first member */
+}
+
+/* A lane has posted a chunk. A lane of streams reports that by `trace`, when a stream takes it. */
+static void posted(struct pvn_lane *l, uint32_t id, uint16_t chunk, size_t length)
+{
+    struct profiled_ops *o = ops_of(l);
+    struct pvn_transfer t = {.id = id};
+
+    if (o->real->last_post(l, &t) != 0)
+        return;
+    struct open_event what = {.id = id, .chunk = chunk};
+    start_qp(o, &what, handle_of_send(o->profile, id), &t, length);
+}
+
+static int profiled_post_write(struct pvn_lane *l, const struct pvn_write *w)
+{
+    /* What it says may be gone afterwards. */
+    uint32_t id = w->cookie, length = w->f.len;
+    uint16_t chunk = w->f.chunk;
+    int rc = ops_of(l)->real->post_write(l, w);
+
+    if (rc == 0)
+        posted(l, id, chunk, length);
+    return rc;
+}
+
+static int profiled_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
+                              const struct pvn_mr *mr, uint32_t cookie)
+{
+    int rc = ops_of(l)->real->fast.send_next(l, src, size, tag, mr, cookie);
+
+    if (rc == 1)
+        posted(l, cookie, 0, size);
+    return rc;
+}
+
+static int profiled_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
+{
+    struct profiled_ops *o = ops_of(l);
+    const struct recv_handles *r = &o->profile->receives[slot % RECV_RING];
+    struct pvn_transfer t = {.id = pvn_id(slot)};
+    int rc = o->real->post_cts(l, slot, n, b);
+
+    if (rc != 0 || r->slot != slot || o->real->last_post(l, &t) != 0)
+        return rc;
+    t.opcode = OPCODE_RECV;
+    for (int i = 0; i < n && i < r->n; i++) {
+        struct open_event what = {.id = pvn_id(slot), .chunk = WHOLE_BUFFER, .recv = (uint8_t)i};
+        start_qp(o, &what, r->buf[i].handle, &t, b[i].size);
+    }
+    return rc;
+}
+
+static void transfer_begins(struct pvn_lane *l, const struct pvn_transfer *t)
+{
+    struct pvn_profile *p = ops_of(l)->profile;
+    struct open_event what = {.id = t->id, .chunk = t->chunk, .recv = t->recv};
+
+    start_socket(p, &what, t->dst ? handle_of_address(p, t->dst) : handle_of_send(p, t->id), t);
+}
+
+static void sent(struct pvn_profile *p, const struct pvn_event *ev)
+{
+    stop(p, find(p, ev->id, 0, ev->chunk));
+    for (uint32_t k = 1; k <= ev->more; k++)
+        stop(p, find(p, pvn_id((uint64_t)ev->id + k), 0, 0));
+}
+
+static void arrived(struct pvn_profile *p, const struct pvn_event *ev)
+{
+    struct open_event *o = find(p, ev->id, ev->recv, WHOLE_BUFFER);
+
+    if (!o)
+        stop(p, find(p, ev->id, ev->recv, ev->chunk));
+    else if ((o->got += ev->bytes) >= ev->total)
+        stop(p, o);
+}
+
+static int profiled_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    struct profiled_ops *o = ops_of(l);
+    int n = o->real->poll(l, ev, max);
+
+    for (int i = 0; i < n; i++) {
+        if (ev[i].kind == PVN_EV_SENT)
+            sent(o->profile, &ev[i]);
+        else if (ev[i].kind == PVN_EV_ARRIVED)
+            arrived(o->profile, &ev[i]);
+    }
+    return n;
+}
+
+/* ---- a comm's profile ---- */
+
+struct pvn_profile *pvn_profile_new(struct pvn_lane *const *lanes, const int *devs, int n)
+{
+    ncclProfilerCallback_t callback = atomic_load(&nccl_callback);
+    struct pvn_profile *p = callback && pvn_profile_loaded() ? calloc(1, sizeof(*p)) : NULL;
+
+    if (!p)
+        return NULL;
+    p->callback = callback;
+    p->nlanes = n;
+    for (int i = 0; i < n; i++) {
+        struct profiled_ops *o = &p->ops[i];
+        o->real = lanes[i]->ops;
+        o->ops = *o->real;
+        o->profile = p;
+        o->dev = devs[i];
+        o->ops.post_write = profiled_post_write;
+        o->ops.fast.send_next = profiled_send_next;
+        o->ops.post_cts = profiled_post_cts;
+        o->ops.poll = profiled_poll;
+        p->lane[i] = lanes[i];
+        lanes[i]->trace = transfer_begins;
+        lanes[i]->ops = &o->ops;
+    }
+    return p;
+}
+
+void pvn_profile_free(struct pvn_profile *p)
+{
+    for (int i = 0; p && i < p->nlanes; i++) {
+        p->lane[i]->ops = p->ops[i].real;
+        p->lane[i]->trace = NULL;
+    }
+    free(p);
+}

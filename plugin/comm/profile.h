@@ -1,0 +1,44 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events for NCCL's profilers (interface v10 and later): a start and a stop for each work request
+ * of an RDMA lane and for each chunk on a TCP stream.
+ *
+ * NCCL passes its callback whether or not a profiler is loaded, so a comm asks once, when it comes
+ * up, whether one is. Only then are its lanes' operations replaced by ones that report; without a
+ * profiler the lanes run as they are.
+ *
+ * Threads: everything but the callback is the comm's, and is called from its thread.
+ */
+#ifndef PVN_COMM_PROFILE_H
+#define PVN_COMM_PROFILE_H
+
+#include <stdbool.h>
+
+#include "engine/lane.h"
+#include "nccl/types.h"
+
+struct pvn_profile;
+
+/* NCCL's callback, as given to init; NULL: none. It belongs to the process. */
+void pvn_profile_set_callback(ncclProfilerCallback_t callback);
+
+/* Whether a profiler plugin is loaded into this process. */
+bool pvn_profile_loaded(void);
+
+/*
+ * Events of these n lanes from now on; before the engine gets them. devs: the lanes' devices as NCCL
+ * numbers them. NULL: there is no callback, no profiler or no memory, and the lanes are as before.
+ */
+struct pvn_profile *pvn_profile_new(struct pvn_lane *const *lanes, const int *devs, int n);
+/* The lanes are as before. Events that have not stopped never will: what they stand for never
+ * completed. NULL is allowed. */
+void pvn_profile_free(struct pvn_profile *p);
+
+/* Before a send or receive: the number that the engine gives to it, and NCCL's handles of the
+ * events that it belongs to. They may be NULL, as may their array. */
+void pvn_profile_send(struct pvn_profile *p, uint64_t message, void *handle);
+void pvn_profile_receive(struct pvn_profile *p, uint64_t slot, int n, void *const *data,
+                         const size_t *sizes, void *const *handles);
+
+#endif
