@@ -136,7 +136,7 @@ static const char *difference(const struct tool *t, int row, int col, enum pvn_t
         return "NCCL keeps every second bridge and folds Broadcom's two-level switches into one, "
                "so several bridges can count as one switch";
     if (type == PVN_TOPO_NPATH_PXB)
-        return "NCCL counts two switch nodes on the way, nvidia-smi one bridge";
+        return "NCCL counts two switch nodes on the path, nvidia-smi one bridge";
     if (smi == PVN_TOPO_SMI_PIX || smi == PVN_TOPO_SMI_PXB)
         return "the bridge they share is not one that NCCL visits (it goes up two bridges at a "
                "time), so their paths meet at the CPU";
