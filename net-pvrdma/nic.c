@@ -179,8 +179,13 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
 {
     const char *name = n->v->event_type_str(ev->event_type);
     switch (ev->event_type) {
-    case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:
+        /* Only the lane that owns the queue ends. The queue lives until the event is acknowledged. */
+        pvn_warn("%s: the device reports %s", n->name, name);
+        if (ev->element.cq && ev->element.cq->cq_context)
+            atomic_store((atomic_int *)ev->element.cq->cq_context, 1);
+        break;
+    case IBV_EVENT_DEVICE_FATAL:
         pvn_warn("%s: the device reports %s", n->name, name);
         atomic_store(&n->fatal, (int)ev->event_type + 1);
         break;

@@ -207,7 +207,7 @@ static int map_memory(struct rdma_lane *r)
 struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct pvn_err *err)
 {
     if (cfg->qps < 1 || cfg->qps > PVN_RDMA_MAX_QPS || cfg->ngids < 0 ||
-        cfg->ngids > PVN_RDMA_MAX_GIDS || cfg->max_wr < 64) {
+        cfg->ngids > PVN_RDMA_MAX_GIDS || cfg->max_wr < PVN_RDMA_MIN_WR) {
         pvn_err_set(err, -EINVAL,
                     "an RDMA lane on %s with %d queue pairs of %u requests is not possible",
                     cfg->name, cfg->qps, cfg->max_wr);

@@ -37,6 +37,7 @@
 #include "net-pvrdma/verbs.h"
 
 enum {
+    PVN_RDMA_MIN_WR = 64,    /* requests that a queue has to hold at least */
     PVN_RDMA_MAX_QPS = 8,    /* queue pairs of a lane; the parameter allows no more */
     PVN_RDMA_MAX_GIDS = 32,  /* rows of the GID table that are offered to the peer */
     PVN_RDMA_SHORT_MAX = 292 /* bytes of a short message */

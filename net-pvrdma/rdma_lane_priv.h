@@ -5,6 +5,7 @@
 #define PVN_NET_PVRDMA_RDMA_LANE_PRIV_H
 
 #include <endian.h>
+#include <stdatomic.h>
 
 #include "net-pvrdma/rdma_lane.h"
 #include "net-pvrdma/rdma_qp.h"
@@ -59,6 +60,9 @@ struct rdma_lane {
     struct pvn_rdma_lane_cfg cfg;
     int nqps;
     struct ibv_cq *cq;
+    /* The device has reported an error of one of the lane's completion queues, see nic.c. They have
+     * it as their context. */
+    atomic_int cq_lost;
     struct rqp *qp; /* PVN_RDMA_MAX_QPS */
     struct rdma_offer peer;
     struct pvn_gid_choice gid;

@@ -167,6 +167,9 @@ int rdma_healthy(struct rdma_lane *r)
 {
     if (r->l.err.code)
         return r->l.err.code;
+    if (atomic_load_explicit(&r->cq_lost, memory_order_relaxed))
+        return rdma_dead(r, -EIO,
+                         "using its completion queue, of which the device reports an error");
     return r->cfg.health ? r->cfg.health(r->cfg.health_arg, &r->l.err) : 0;
 }
 

@@ -31,12 +31,41 @@ static uint32_t recv_slots(const struct rdma_lane *r)
     return smaller(n, r->cfg.max_wr);
 }
 
+static uint32_t send_slots(const struct rdma_lane *r)
+{
+    return smaller(SEND_SLOTS, r->cfg.max_wr);
+}
+
+/* Entries that the completion queue needs: when a queue pair fails, each of its outstanding requests
+ * completes, those too that would have no completion otherwise. */
+static uint32_t completions(const struct rdma_lane *r)
+{
+    return (uint32_t)r->cfg.qps * (send_slots(r) + recv_slots(r));
+}
+
+/* Fewer requests in flight, then fewer queue pairs, where the device's completion queue is too small
+ * for all: one that overruns is lost with everything that uses it. */
+static int fit_completion_queue(struct rdma_lane *r)
+{
+    while (completions(r) > r->cfg.max_cqe) {
+        if (r->cfg.max_wr > SEND_SLOTS)
+            r->cfg.max_wr = SEND_SLOTS;
+        else if (r->cfg.max_wr > PVN_RDMA_MIN_WR)
+            r->cfg.max_wr--;
+        else if (r->cfg.qps > 1)
+            r->cfg.qps--;
+        else
+            return rdma_dead(r, -ENOSPC, "sizing its completion queue");
+    }
+    return 0;
+}
+
 static int create_one(struct rdma_lane *r, struct rqp *q)
 {
     struct ibv_qp_init_attr a = {.send_cq = r->cq,
                                  .recv_cq = r->cq,
                                  .qp_type = IBV_QPT_RC,
-                                 .cap = {.max_send_wr = smaller(SEND_SLOTS, r->cfg.max_wr),
+                                 .cap = {.max_send_wr = send_slots(r),
                                          .max_recv_wr = recv_slots(r),
                                          .max_send_sge = 1,
                                          .max_recv_sge = 1,
@@ -51,7 +80,7 @@ static int create_one(struct rdma_lane *r, struct rqp *q)
         return rdma_dead(r, -(errno ? errno : EIO), "creating a queue pair");
     r->cfg.max_inline = smaller(r->cfg.max_inline, a.cap.max_inline_data);
     rdma_chain_init(q);
-    q->slots = smaller(a.cap.max_send_wr, SEND_SLOTS);
+    q->slots = smaller(a.cap.max_send_wr, send_slots(r));
     q->psn = (uint32_t)pvn_random64() & 0xffffff;
     return 0;
 }
@@ -69,10 +98,10 @@ int rdma_qp_to_init(struct rdma_lane *r, struct ibv_qp *qp)
 
 int rdma_qps_create(struct rdma_lane *r)
 {
-    /* One signalled request per chunk, or per chain of the receiver's. */
-    uint32_t sends = r->cfg.sender ? RECORD_RING : 2 * CTS_SLOTS;
-    uint32_t cqe = (uint32_t)r->cfg.qps * (sends + recv_slots(r));
-    r->cq = r->cfg.v->create_cq(r->cfg.ctx, (int)smaller(cqe, r->cfg.max_cqe), NULL, NULL, 0);
+    int fit = fit_completion_queue(r);
+    if (fit < 0)
+        return fit;
+    r->cq = r->cfg.v->create_cq(r->cfg.ctx, (int)completions(r), &r->cq_lost, NULL, 0);
     if (!r->cq)
         return rdma_dead(r, -(errno ? errno : EIO), "creating a completion queue");
     for (int i = 0; i < r->cfg.qps; i++) {

@@ -299,6 +299,10 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
     struct pvn_hca_port *port = &found.table.ports[index];
     const struct pvn_hca *h = &found.table.hcas[port->hca];
     const struct pvn_gpumem_cap *gpu = pvn_rdma_gpu_cap(found.gpus[port->hca]);
+    /* Set-up then takes the next transport of the device. */
+    int rc = health(port, err);
+    if (rc < 0)
+        return rc;
     struct pvn_rdma_lane_cfg c = {
         .v = found.v,
         .ctx = h->ctx,

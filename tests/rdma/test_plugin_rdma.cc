@@ -242,6 +242,38 @@ TEST_F(PluginRdma, ADeadDeviceHurtsOnlyItsComms)
     EXPECT_TRUE(alive.move(4));
 }
 
+// An error of a completion queue ends the lane that owns it, and no other of the device.
+TEST_F(PluginRdma, ALostCompletionQueueHurtsOnlyItsComm)
+{
+    adapters("roce", "");
+    Net n(12);
+    Route dead(n), alive(n);
+    ASSERT_TRUE(dead.move(1));
+    ASSERT_TRUE(alive.move(2));
+    bool lost = false;
+    for (int i = 0; i < 100 && !lost; i++)
+        lost = sv::command("qp #" + std::to_string(i) + " overrun") == 0;
+    ASSERT_TRUE(lost);
+    EXPECT_FALSE(dead.move(3, true));
+    EXPECT_TRUE(alive.move(4));
+    Route later(n);
+    EXPECT_TRUE(later.move(5)) << "the device goes on";
+}
+
+// A device that has failed before a connection is made is not used for it.
+TEST_F(PluginRdma, ADeadDeviceIsNotConnectedOver)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "");
+    Net n(12);
+    Route before(n);
+    ASSERT_TRUE(before.move(1));
+    ASSERT_EQ(0, sv::command("event mlx5_0 1 DEVICE_FATAL"));
+    Route after(n);
+    ASSERT_TRUE(after.p.up());
+    EXPECT_TRUE(after.move(2)) << "over TCP";
+}
+
 // A link that stays down ends the comm in bounded time, although its requests would be retried for
 // long.
 TEST_F(PluginRdma, APortThatStaysDownEndsItsComms)

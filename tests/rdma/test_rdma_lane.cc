@@ -5,6 +5,7 @@
 #include "support/bytes.h"
 
 #include <algorithm>
+#include <fcntl.h>
 #include <random>
 
 extern "C" {
@@ -1291,6 +1292,67 @@ TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
         rc = hot_test(s[all - 1], &done, nullptr);
     EXPECT_NE(0, rc) << stuck(p);
     EXPECT_EQ(1, sv::lib().sv_rule_fired("gone"));
+}
+
+// When queue pairs fail, every outstanding request completes, unsignaled ones too. The completion
+// queue has to hold them all: one that overruns is an error of the device.
+static void every_request_fails(const RdmaOptions &o)
+{
+    RdmaPair p;
+    p.open(o);
+    const int messages = 4;
+    const size_t size = 1 << 20;
+    std::vector<uint8_t> out(size, 1), in(size * messages);
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    pvn_req *s[messages] = {}, *r[messages] = {};
+    for (int i = 0; i < messages; i++)
+        ASSERT_EQ(0, irecv(p, in.data() + size * static_cast<size_t>(i), size, 0, rmr, &r[i]));
+    ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    for (int i = 0; i < 10000; i++)
+        ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
+    sv_stats before, after;
+    sv::lib().sv_total_stats(&before);
+    ASSERT_EQ(0, sv::command("rule gone die mode=2 count=0"));
+    for (pvn_req *&one : s)
+        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &one));
+    for (int i = 0; i < 1000; i++)
+        ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
+    sv::lib().sv_total_stats(&after);
+    EXPECT_GT(after.send_wr - before.send_wr, 128u) << "the fault of this test: too few requests";
+    EXPECT_GT(sv::lib().sv_rule_fired("gone"), 0);
+    uint32_t first = qpn_of(p.tx.lane);
+    for (uint32_t q = first; q < first + static_cast<uint32_t>(o.qps); q++)
+        ASSERT_EQ(0, sv::command("qp " + std::to_string(q) + " error"));
+    int flags = fcntl(p.tx.ctx->async_fd, F_GETFL);
+    ASSERT_EQ(0, fcntl(p.tx.ctx->async_fd, F_SETFL, flags | O_NONBLOCK));
+    ibv_async_event ev;
+    while (p.tx.v->get_async_event(p.tx.ctx, &ev) == 0) {
+        EXPECT_NE(IBV_EVENT_CQ_ERR, ev.event_type);
+        p.tx.v->ack_async_event(&ev);
+    }
+    int rc = 0;
+    for (Patience wait; wait.left() && rc == 0;)
+        rc = pvn_engine_progress(p.tx.e);
+    EXPECT_NE(0, rc);
+}
+
+TEST(RdmaFaults, EveryOutstandingRequestHasACompletion)
+{
+    for (int qps : {1, 3})
+        for (pvn_rdma_mode mode : {PVN_RDMA_RECORD, PVN_RDMA_IMM}) {
+            SCOPED_TRACE(qps);
+            RdmaOptions o = shape("roce", mode, qps, 2048, true);
+            o.quiet_ns = 2000000;
+            every_request_fails(o);
+        }
+}
+
+// A device with small completion queues has fewer requests in flight.
+TEST(RdmaFaults, ASmallCompletionQueueHoldsEveryRequest)
+{
+    RdmaOptions o = shape("roce\nset max_cqe 500", PVN_RDMA_RECORD, 3, 2048, true);
+    o.quiet_ns = 2000000;
+    every_request_fails(o);
 }
 
 TEST(RdmaFaults, PostFails)

@@ -111,7 +111,7 @@ static int cmd_fatal(int argc, char **argv, char *reply, size_t size)
     return 0;
 }
 
-/* qp QPN|#SERIAL error|fatal|die|hang */
+/* qp QPN|#SERIAL error|fatal|overrun|die|hang */
 static int cmd_qp(int argc, char **argv, char *reply, size_t size)
 {
     if (argc != 3)
@@ -128,6 +128,10 @@ static int cmd_qp(int argc, char **argv, char *reply, size_t size)
         if (argv[2][0] == 'f')
             sv_raise(sv_ctx_of(qp->ibv.context), IBV_EVENT_QP_FATAL, &qp->ibv, 0);
         sv_qp_error(qp);
+        return 0;
+    }
+    if (!strcmp(argv[2], "overrun")) {
+        sv_cq_overrun((struct sv_cq *)qp->ibv.send_cq);
         return 0;
     }
     if (strcmp(argv[2], "die") && strcmp(argv[2], "hang"))

@@ -343,6 +343,7 @@ bool sv_gid_v4(const union ibv_gid *gid);
 void sv_sysfs_refresh(const struct sv_dev *dev, int port, int gid);
 
 /* sv_obj.c */
+void sv_cq_overrun(struct sv_cq *cq); /* CQ_ERR, and its queue pairs fail */
 void sv_cq_add(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc, bool send,
                uint64_t index, bool solicited);
 void sv_cq_forget(struct sv_cq *cq, struct sv_qp *qp);

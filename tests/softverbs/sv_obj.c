@@ -204,23 +204,28 @@ SV_EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
     return EOPNOTSUPP; /* as vmw_pvrdma; nobody here resizes */
 }
 
+/* The CQ is lost, and every QP on it. */
+void sv_cq_overrun(struct sv_cq *cq)
+{
+    cq->overrun = true;
+    sv_raise(sv_ctx_of(cq->ibv.context), IBV_EVENT_CQ_ERR, &cq->ibv, 0);
+    for (unsigned int i = 0; i < SV_QP_MAX; i++) {
+        struct sv_qp *q = sv.qp[i];
+        if (q && (q->ibv.send_cq == &cq->ibv || q->ibv.recv_cq == &cq->ibv) &&
+            q->ibv.state != IBV_QPS_ERR) {
+            sv_raise(sv_ctx_of(cq->ibv.context), IBV_EVENT_QP_FATAL, &q->ibv, 0);
+            sv_qp_error(q);
+        }
+    }
+}
+
 void sv_cq_add(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc, bool send,
                uint64_t index, bool solicited)
 {
     if (cq->overrun)
         return;
-    if (cq->count == cq->cap) { /* the CQ is lost, and every QP on it */
-        cq->overrun = true;
-        struct sv_ctx *c = sv_ctx_of(cq->ibv.context);
-        sv_raise(c, IBV_EVENT_CQ_ERR, &cq->ibv, 0);
-        for (unsigned int i = 0; i < SV_QP_MAX; i++) {
-            struct sv_qp *q = sv.qp[i];
-            if (q && (q->ibv.send_cq == &cq->ibv || q->ibv.recv_cq == &cq->ibv) &&
-                q->ibv.state != IBV_QPS_ERR) {
-                sv_raise(c, IBV_EVENT_QP_FATAL, &q->ibv, 0);
-                sv_qp_error(q);
-            }
-        }
+    if (cq->count == cq->cap) {
+        sv_cq_overrun(cq);
         return;
     }
     struct sv_cqe *e = &cq->ring[(cq->head + cq->count++) % cq->cap];
