@@ -65,10 +65,13 @@ static const struct pvn_hint table[] = {
      "link",
      "see in the log which interface was chosen and why; bring the network's interface up, or set "
      "NCCL_SOCKET_IFNAME to it"},
-    {PVN_HINT_RESET_WORKING, PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_ANY, PVN_PAST_WORKED,
-     "the peer's process ended without closing, or a firewall dropped an idle connection",
+    {PVN_HINT_RESET_IDLE, PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_ANY, PVN_PAST_IDLE,
+     "the peer's process ended without closing, or a firewall dropped the idle connection",
      "look at the peer's log for the first error; behind a firewall lower "
      "NCCL_PVRDMA_KEEPALIVE_IDLE below its idle limit"},
+    {PVN_HINT_RESET_WORKING, PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_ANY, PVN_PAST_WORKED,
+     "the peer's process ended without closing the connection",
+     "look at the peer's log for the first error"},
     {PVN_HINT_RESET_HANDSHAKE, PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_ANY, PVN_PAST_ANY,
      "the peer closed the connection during set-up: it failed, or what listens there is not this "
      "plugin",
@@ -175,7 +178,8 @@ const struct pvn_hint *pvn_hint_find(enum pvn_hint_space space, int code, enum p
 
         if (h->space == space && h->code == code &&
             (h->phase == PVN_PHASE_ANY || h->phase == phase) &&
-            (h->past == PVN_PAST_ANY || h->past == past))
+            (h->past == PVN_PAST_ANY || h->past == past ||
+             (h->past == PVN_PAST_WORKED && past == PVN_PAST_IDLE)))
             return h;
     }
     return NULL;

@@ -33,7 +33,16 @@ enum pvn_phase {
 
 /* The same error means different things on a path that has carried
  * data and on one that never has. */
-enum pvn_past { PVN_PAST_ANY = 0, PVN_PAST_NEVER_WORKED, PVN_PAST_WORKED, PVN_PAST_COUNT };
+enum pvn_past {
+    PVN_PAST_ANY = 0,
+    PVN_PAST_NEVER_WORKED,
+    PVN_PAST_WORKED, /* rows of this one are those of PVN_PAST_IDLE, too */
+    PVN_PAST_IDLE,   /* it has worked and then carried nothing for PVN_PAST_IDLE_S or longer */
+    PVN_PAST_COUNT
+};
+
+/* The shortest idle limits of stateful firewalls in use are a few minutes. */
+enum { PVN_PAST_IDLE_S = 60 };
 
 /* Stable names of rows; the table is in hints.c. */
 enum pvn_hint_id {
@@ -48,6 +57,7 @@ enum pvn_hint_id {
     PVN_HINT_NO_NETWORK,
     PVN_HINT_WRONG_SOURCE,
     PVN_HINT_RESET_HANDSHAKE,
+    PVN_HINT_RESET_IDLE,
     PVN_HINT_RESET_WORKING,
     PVN_HINT_CLOSED_WORKING,
     PVN_HINT_ADDR_IN_USE,

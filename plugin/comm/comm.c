@@ -282,6 +282,16 @@ static bool from_the_wire(int code)
     return code == -ECONNRESET || code == -EPIPE || code == -ECONNABORTED || code == -ENOTCONN;
 }
 
+/* For the hint of an error: idle for longer than a firewall may bear, or at work. */
+static enum pvn_past past_of(const struct pvn_comm *c)
+{
+    uint64_t moved = c->counts.moved_ns; /* 0: never, or there are no statistics */
+
+    return moved && pvn_now_ns() - moved > (uint64_t)PVN_PAST_IDLE_S * PVN_NS_PER_S
+               ? PVN_PAST_IDLE
+               : PVN_PAST_WORKED;
+}
+
 /*
  * The engine has failed. 0: the reason may still come from the peer, call again; else the comm has
  * failed.
@@ -315,7 +325,7 @@ static int engine_failed(struct pvn_comm *c)
     }
     if (err.hint == 0)
         pvn_err_set_hint(
-            &err, pvn_hint_id_find(PVN_HINT_ERRNO, err.code, PVN_PHASE_TRANSFER, PVN_PAST_WORKED));
+            &err, pvn_hint_id_find(PVN_HINT_ERRNO, err.code, PVN_PHASE_TRANSFER, past_of(c)));
     return comm_fail(c, &err);
 }
 

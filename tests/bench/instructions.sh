@@ -22,7 +22,9 @@ while [[ $# -ge 2 ]]; do
 done
 command -v valgrind >/dev/null && command -v callgrind_annotate >/dev/null ||
     { echo "SKIP: there is no valgrind (package valgrind)"; exit 77; }
-[[ -x $build/tests/bench/messages ]] || { echo "no $build/tests/bench/messages: make tests/bench/messages there" >&2; exit 2; }
+[[ -e $build/Makefile ]] || { echo "$build is not a build tree: run tests/build-tree.sh $build first, or give --build DIR" >&2; exit 2; }
+make -C "$build" -s -j"${PVN_JOBS:-$(nproc)}" libnccl-net-pvrdma.la tests/softverbs/libsoftverbs.la tests/bench/messages >&2 ||
+    { echo "what is measured cannot be built in $build" >&2; exit 2; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/sys"

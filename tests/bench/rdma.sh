@@ -39,11 +39,11 @@ softverbs_ring() {
     local port=$((20000 + RANDOM % 10000))
     for n in 0 1; do
         env RANK=$n WORLD_SIZE=2 LOCAL_RANK=$n LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
-            NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_RDMA_MODE="$mode" \
+            NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_TRANSPORT=rdma NCCL_PVRDMA_RDMA_MODE="$mode" \
             NCCL_PVRDMA_VERBS_LIB="$PVN_BUILDDIR/tests/softverbs/.libs/libsoftverbs.so" \
             NCCL_PVRDMA_SYSFS_ROOT="$dir/sys$n" PVN_SOFTVERBS_SYSFS="$dir/sys$n" \
             PVN_SOFTVERBS_DIR="$dir/fabric" PVN_SOFTVERBS_PROFILE=pvrdma \
-            timeout 120 "$PVN_BUILDDIR/pvn-perf" ring --check --size 16M --slot 64K --steps 8 --time 1 \
+            timeout 120 "$PVN_BUILDDIR/pvn-perf" ring --check --sizes 16M --slot 64K --steps 8 --time 1 \
             --plugin "$PVN_BUILDDIR/.libs/libnccl-net-pvrdma.so" >"$dir/out$n" 2>&1 </dev/null &
         pids+=($!)
     done
@@ -61,7 +61,13 @@ softverbs_doorbells() {
     done
     exit 0
 }
-[[ $device == softverbs ]] && softverbs_doorbells
+if [[ $device == softverbs ]]; then
+    # Without it the plugin would carry the same traffic over TCP.
+    softverbs=$PVN_BUILDDIR/tests/softverbs/.libs/libsoftverbs.so
+    [[ -e $softverbs ]] ||
+        { echo "no $softverbs: make -C $build tests/softverbs/libsoftverbs.la" >&2; exit 2; }
+    softverbs_doorbells
+fi
 
 # shellcheck source-path=SCRIPTDIR source=../vm/lib.sh
 . "$src/tests/vm/lib.sh"

@@ -36,6 +36,8 @@ tests_perf_test_perf_run_SOURCES = tests/perf/test_perf_run.cc tests/perf/perf_r
 tests_perf_test_perf_run_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS) $(EXPAT_CFLAGS)
 tests_perf_test_perf_run_LDADD = $(TEST_LDADD) $(JANSSON_LIBS) $(EXPAT_LIBS)
 
+PVN_SCRIPT_TESTS += tests/perf/dist.sh
+
 PVN_TESTS += tests/perf/test_perf_end
 tests_perf_test_perf_end_SOURCES = tests/perf/test_perf_end.cc tests/perf/perf_run.h
 tests_perf_test_perf_end_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)

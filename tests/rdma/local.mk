@@ -32,4 +32,4 @@ EXTRA_tests_rdma_test_plugin_rdma_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c
 tests_bench_messages_LDADD = libpvn-netdrv.la
-EXTRA_DIST += tests/bench/instructions.sh
+EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk

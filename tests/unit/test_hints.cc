@@ -107,6 +107,20 @@ struct Case {
     pvn_hint_id want;
 };
 
+// No firewall drops what is 0.4 s old.
+TEST(Hints, FirewallsAreBlamedForIdleConnectionsOnly)
+{
+    const pvn_hint *young =
+        pvn_hint_find(PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_TRANSFER, PVN_PAST_WORKED);
+    const pvn_hint *idle =
+        pvn_hint_find(PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_TRANSFER, PVN_PAST_IDLE);
+
+    ASSERT_NE(nullptr, young);
+    ASSERT_NE(nullptr, idle);
+    EXPECT_EQ(nullptr, strstr(young->likely, "firewall")) << young->likely;
+    EXPECT_NE(nullptr, strstr(idle->likely, "firewall")) << idle->likely;
+}
+
 TEST(Hints, PastAndPhaseDecide)
 {
     const Case cases[] = {
@@ -137,6 +151,8 @@ TEST(Hints, PastAndPhaseDecide)
         {PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_HELLO, PVN_PAST_NEVER_WORKED,
          PVN_HINT_RESET_HANDSHAKE},
         {PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_TRANSFER, PVN_PAST_WORKED, PVN_HINT_RESET_WORKING},
+        {PVN_HINT_ERRNO, ECONNRESET, PVN_PHASE_TRANSFER, PVN_PAST_IDLE, PVN_HINT_RESET_IDLE},
+        {PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_TRANSFER, PVN_PAST_IDLE, PVN_HINT_LOST_AFTER_WORKING},
         {PVN_HINT_ERRNO, ENOMEM, PVN_PHASE_REG, PVN_PAST_WORKED, PVN_HINT_REG_MEMLOCK},
         {PVN_HINT_ERRNO, ENOMEM, PVN_PHASE_DIAL, PVN_PAST_WORKED, PVN_HINT_NO_MEMORY},
         {PVN_HINT_ERRNO, EPERM, PVN_PHASE_REG, PVN_PAST_ANY, PVN_HINT_FORBIDDEN_REG},

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# The source archive is complete and the same whoever makes it and when; benchmarks do not measure something else
+# than they say.
+# run-all limit: 600
+set -u
+build=$PVN_BUILDDIR
+src=$(cd "$(dirname "$0")/../.." && pwd)
+tmp=$(mktemp -d)
+name=pvn-dist-$$
+trap 'chmod -R u+w "$build/$name" 2>/dev/null; rm -rf "$tmp" "$build/$name"' EXIT
+
+# verdict NAME STATUS: prints ok, or not ok and what was printed
+verdict() {
+    if [ "$2" = 0 ]; then
+        echo "ok $1"
+    else
+        echo "not ok $1"
+        sed 's/^/  /' "$tmp/out"
+    fi
+}
+
+# archive FILE UMASK VARIABLE...
+archive() {
+    local file=$1 mask=$2
+    shift 2
+    # The fastest compression: it is as reproducible as the best.
+    (umask "$mask" && cd "$build" && env XZ_OPT=-0 "$@" make -s dist-xz distdir="$name") >"$tmp/out" 2>&1 &&
+        mv "$build/$name.tar.xz" "$file"
+}
+
+archive "$tmp/one" 022 SOURCE_DATE_EPOCH=1700000000 TZ=UTC && sleep 1.1 &&
+    archive "$tmp/two" 077 SOURCE_DATE_EPOCH=1700000000 TZ=Asia/Tokyo LC_ALL=C.UTF-8
+verdict "make dist" $?
+one=$(sha256sum <"$tmp/one") two=$(sha256sum <"$tmp/two")
+echo "$one, $two" >"$tmp/out"
+[ -s "$tmp/one" ] && [ "$one" = "$two" ]
+verdict "two archives have the same SHA-256" $?
+tar -tvf "$tmp/one" --full-time --utc 2>"$tmp/out" | awk '{print $2, $4, $5}' | sort -u >"$tmp/when"
+cp "$tmp/when" "$tmp/out"
+[ "$(cat "$tmp/when")" = "0/0 2023-11-14 22:13:20" ]
+verdict "its files have the time of SOURCE_DATE_EPOCH and no owner" $?
+
+if [ -e "$src/.git" ] && git -C "$src" ls-files >"$tmp/tracked" 2>/dev/null; then
+    tar -tf "$tmp/one" | sed "s|^$name/||" | sort -u >"$tmp/packed"
+    # But what serves the repository itself.
+    grep -vE '(^|/)\.gitignore$|^\.ci/' "$tmp/tracked" | sort | comm -23 - "$tmp/packed" >"$tmp/out"
+    [ ! -s "$tmp/out" ]
+    verdict "the archive has every file of the repository" $?
+else
+    echo "skip the archive's completeness: this is not a git checkout"
+fi
+
+# A build tree in which softverbs is missing.
+mkdir -p "$tmp/empty/.libs"
+printf '#!/bin/sh\nexit 0\n' >"$tmp/empty/pvn-perf"
+chmod +x "$tmp/empty/pvn-perf"
+"$src/tests/bench/rdma.sh" --device softverbs --build "$tmp/empty" >"$tmp/out" 2>&1
+[ $? = 2 ] && grep -q 'no .*libsoftverbs.so: make -C .* tests/softverbs/libsoftverbs.la' "$tmp/out"
+verdict "rdma.sh does not measure TCP where softverbs is not built" $?
+if command -v valgrind >/dev/null && command -v callgrind_annotate >/dev/null; then
+    "$src/tests/bench/instructions.sh" --build "$tmp/empty" >"$tmp/out" 2>&1
+    [ $? = 2 ] && grep -q 'is not a build tree' "$tmp/out"
+    verdict "instructions.sh names what is not a build tree" $?
+else
+    echo "skip instructions.sh: there is no valgrind (package valgrind)"
+fi
