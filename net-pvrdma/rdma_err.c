@@ -66,6 +66,24 @@ __attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, uint64_t n
     return rdma_dead(r, -EBADMSG, what);
 }
 
+/* What a lost link, peer or device leads to. The others say that a request was wrong: protection,
+ * access, length (InfiniBand specification, volume 1, 11.6.2). */
+static bool is_loss(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_WR_FLUSH_ERR:
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_REM_ABORT_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+    case IBV_WC_FATAL_ERR:
+    case IBV_WC_GENERAL_ERR:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* The opcode of a failed completion is not defined; only these fields are (ibv_poll_cq(3)). */
 int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc)
 {
@@ -80,6 +98,7 @@ int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc)
                 "RDMA lane on %s: a request completed with status %d (%s), vendor error 0x%x%s",
                 r->cfg.name, wc->status, name, wc->vendor_err,
                 r->chunks_done ? "" : "; it has never carried data");
+    r->l.wrong = !is_loss(wc->status);
     pvn_err_set_fault(&r->l.err, PVN_FAULT_REMOTE);
     pvn_err_set_hint(&r->l.err,
                      pvn_hint_id_find(PVN_HINT_WC, wc->status,

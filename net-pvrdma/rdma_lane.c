@@ -48,28 +48,20 @@ static int rdma_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr)
     return 0;
 }
 
-static int rdma_fence(struct pvn_lane *l)
-{
-    struct rdma_lane *r = rdma_of(l);
-    rdma_qps_error(r);
-    struct ibv_wc wc[CQ_BATCH];
-    int got = ibv_poll_cq(r->cq, CQ_BATCH, wc);
-    /* Those without a completion have one as well when they have not been carried out. */
-    for (int i = 0; i < got; i++)
-        if (wc[i].wr_id >> 56 != WR_RECV && r->outstanding > 0)
-            r->outstanding--;
-    return r->outstanding > 0 || got == CQ_BATCH ? -EAGAIN : 0;
-}
+static struct pvn_lane_ops tx_ops, two_sided_ops, fenced_ops;
 
 static void rdma_close(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
     if (r->qp) {
-        rdma_two_drain(r);
-        rdma_rx_final_ack(r);
-        rdma_qps_error(r);
+        if (r->l.ops != &fenced_ops) {
+            rdma_two_drain(r);
+            rdma_rx_final_ack(r);
+            rdma_qps_error(r);
+        }
         rdma_qps_destroy(r);
     }
+    free(r->kept);
     rdma_flush_destroy(r);
     rdma_two_close(r);
     if (r->mem_mr)
@@ -149,12 +141,18 @@ static struct pvn_lane_ops rx_ops = {
     .describe = rdma_describe,
     .count = rdma_count,
 };
-static struct pvn_lane_ops tx_ops, two_sided_ops;
 static pthread_once_t rdma_ops_once = PTHREAD_ONCE_INIT;
 
 static void fill_ops(void)
 {
     tx_ops = two_sided_ops = rx_ops;
+    fenced_ops = rx_ops;
+    fenced_ops.post_cts = NULL;
+    fenced_ops.post_write = NULL;
+    fenced_ops.post_flush = NULL;
+    fenced_ops.kick = NULL;
+    fenced_ops.fence = NULL;
+    fenced_ops.poll = rdma_fenced_poll;
     tx_ops.kick = rdma_tx_kick;
     tx_ops.poll = rdma_tx_poll;
     tx_ops.fast.send_next = rdma_send_next;
@@ -166,6 +164,7 @@ static void fill_ops(void)
     two_sided_ops.poll = rdma_two_poll;
     pvn_lane_ops_fill(&rx_ops);
     pvn_lane_ops_fill(&tx_ops);
+    pvn_lane_ops_fill(&fenced_ops);
     pvn_lane_ops_fill(&two_sided_ops);
 }
 
@@ -173,6 +172,11 @@ void rdma_two_sided(struct rdma_lane *r)
 {
     r->l.ops = &two_sided_ops;
     r->l.caps = PVN_LANE_SETS_KICK_DUE;
+}
+
+void rdma_use_fenced_ops(struct rdma_lane *r)
+{
+    r->l.ops = &fenced_ops;
 }
 
 static int map_memory(struct rdma_lane *r)

@@ -101,6 +101,11 @@ struct rdma_lane {
     struct flush_qp flush;
     struct two_sided *two; /* two-sided mode */
 
+    /* fence: since when the completion queue has been empty, 0: not fenced; arrivals from it */
+    uint64_t emptied_ns;
+    struct pvn_event *kept;
+    int nkept, room_kept, kept_at;
+
     struct pvn_rdma_lane_stats stats;
 };
 
@@ -131,6 +136,11 @@ static inline uint64_t rdma_word(const uint64_t *word)
 {
     return le64toh(__atomic_load_n(word, __ATOMIC_ACQUIRE));
 }
+/* rdma_fence.c */
+int rdma_fence(struct pvn_lane *l);
+int rdma_fenced_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+void rdma_use_fenced_ops(struct rdma_lane *r); /* rdma_lane.c */
+
 /* rdma_post.c: chains and the completion queue */
 void rdma_chain_init(struct rqp *q);
 int rdma_ring_chain(struct rdma_lane *r, struct rqp *q); /* the doorbell, of a chain not empty */
@@ -140,6 +150,8 @@ static inline int rdma_ring(struct rdma_lane *r, int qp)
 }
 int rdma_refill(struct rdma_lane *r, int qp);
 int rdma_not_posted(struct rdma_lane *r, int rc); /* ibv_post_send's answer: the lane is dead */
+/* imm: the event of a receive completion. */
+void rdma_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev);
 /* Takes up to max completions. ev/n: events of receives, may be NULL on the sending side. */
 int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n);
 bool rdma_time_to_poll(struct rdma_lane *r);

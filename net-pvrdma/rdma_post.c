@@ -62,7 +62,7 @@ int rdma_refill(struct rdma_lane *r, int qp)
     return 0;
 }
 
-static void took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev)
+void rdma_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev)
 {
     struct rqp *q = &r->qp[qp];
     uint32_t imm = be32toh(wc->imm_data);
@@ -95,7 +95,7 @@ static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *
     if (kind == WR_RECV) {
         if (!ev)
             return rdma_dead(r, -EPROTO, "reading a receive completion on a sending lane");
-        took_recv(r, qp, wc, &ev[(*n)++]);
+        rdma_took_recv(r, qp, wc, &ev[(*n)++]);
         return 0;
     }
     struct rqp *q = &r->qp[qp];
@@ -129,10 +129,12 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
     if (got < max)
         r->stats.empty_polls++;
     r->moved |= got > 0;
+    int before = n ? *n : 0;
     for (int i = 0; i < got; i++) {
         int rc = took(r, &wc[i], ev, n);
+        /* What came before the error counts; the next call has the error. */
         if (rc < 0)
-            return rc;
+            return n && *n > before ? got : rc;
     }
     return got;
 }

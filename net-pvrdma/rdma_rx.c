@@ -354,7 +354,7 @@ static bool record_is_there(const struct rdma_lane *r, int k)
            htole32(r->qp[k].records + 1);
 }
 
-static inline void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
+void rdma_read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
 {
     uint32_t before = r->qp[k].seen;
     for (; *n < max && record_is_there(r, k); r->qp[k].seen++, r->qp[k].records++) {
@@ -441,7 +441,7 @@ __attribute__((noinline)) static int rx_take_all(struct rdma_lane *r, struct pvn
     for (int k = 0; rc == 0 && k < r->nqps; k++) {
         rc = rdma_read_shorts(r, k, ev, max, &n);
         if (rc == 0 && r->cfg.mode == PVN_RDMA_RECORD)
-            read_records(r, k, ev, max, &n);
+            rdma_read_records(r, k, ev, max, &n);
     }
     int in_memory = n;
     if (rc == 0 && r->cfg.mode == PVN_RDMA_IMM)
@@ -454,7 +454,8 @@ __attribute__((noinline)) static int rx_take_all(struct rdma_lane *r, struct pvn
     } else if (rc == 0) {
         rc = rx_empty_poll(r);
     }
-    return rc < 0 ? rc : n;
+    /* What came before an error is reported before it: the peer may know that it arrived. */
+    return rc < 0 && n == 0 ? rc : n;
 }
 
 int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)

@@ -30,5 +30,7 @@ void rdma_rx_open(struct rdma_lane *r); /* once the peer's offer is known */
 int rdma_rx_kick(struct pvn_lane *l);
 void rdma_rx_final_ack(struct rdma_lane *r); /* blocks for a moment at most, where the peer lives */
 int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+/* record: takes what queue pair k has brought. */
+void rdma_read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n);
 
 #endif

@@ -19,6 +19,8 @@
 static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct tcp_lane *t = tcp_of(l);
+    if (t->fenced)
+        return t->cfg.sender ? tcp_tx_report(t, ev, max) : 0;
     if (t->cfg.sender)
         return tcp_tx_poll(t, ev, max);
     int n = tcp_rx_poll(t, ev, max);
@@ -26,17 +28,26 @@ static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     return n;
 }
 
-/*
- * From here on no memory of the caller is read or written. The lane itself does that inside its
- * calls only; the kernel reads the pages of zero-copy chunks until the stream is reset.
- */
+static void close_stream(struct tcp_lane *t, struct stream *s)
+{
+    pvn_poller_remove(s->watch);
+    s->watch = NULL;
+    if (s->fd < 0)
+        return;
+    tcp_rx_take_peeked(s);
+    tcp_zerocopy_close(t, s);
+    pvn_sock_close(s->fd);
+    s->fd = -1;
+}
+
+/* The caller's memory is read and written by this end's own calls only, and by the pages of
+ * zero-copy chunks that are not acknowledged, for which the stream is reset. */
 static int tcp_fence(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
-    t->fenced = true;
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++)
-        if (t->s[i].fd >= 0)
-            tcp_zerocopy_close(t, &t->s[i]);
+        close_stream(t, &t->s[i]);
+    t->fenced = true;
     return 0;
 }
 
@@ -44,14 +55,8 @@ static void tcp_close(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
-        struct stream *s = &t->s[i];
-        pvn_poller_remove(s->watch);
-        if (s->fd >= 0) {
-            tcp_rx_take_peeked(s);
-            tcp_zerocopy_close(t, s);
-            pvn_sock_close(s->fd);
-        }
-        free(s->stage);
+        close_stream(t, &t->s[i]);
+        free(t->s[i].stage);
     }
     free(t->q);
     free(t);
@@ -146,7 +151,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->cfg = *cfg;
     t->l.ops = &tcp_ops;
     t->l.sender = cfg->sender;
-    t->l.caps = PVN_LANE_ENDS;
+    t->l.caps = PVN_LANE_ENDS | (cfg->acknowledged ? PVN_LANE_SENT_IS_DELIVERED : 0);
     t->l.max_chunk = cfg->chunk;
     t->idle_seen = tcp_pace.spells - 1; /* the first message is a lone one */
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {

@@ -40,6 +40,7 @@ struct pvn_tcp_lane_cfg {
     bool batch;        /* small messages may share a system call, see worth_sending in tcp_tx.c */
     size_t zerocopy_min; /* bytes; chunks from this size on are sent without a copy, but
                             not under bbr; 0: none */
+    bool acknowledged;   /* every chunk is: a send is done when the peer has its bytes */
     char name[64];       /* for messages, e.g. "eth2" */
 
     /* Acceptor: opaque bytes for the connector's dial (address of the listener). */

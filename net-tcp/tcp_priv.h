@@ -40,7 +40,8 @@ struct tx_frame {
     uint16_t chunk;
     uint16_t head_len; /* header, and payload when it is small */
     uint8_t stream;    /* that has written it */
-    bool wants_ack;    /* says the header: the payload is to be sent without a copy */
+    bool zerocopy;     /* the payload is not to be copied */
+    bool wants_ack;    /* the header requests an acknowledgement */
     uint32_t cookie;
     uint32_t ack_nth; /* TX_UNACKED: acknowledgements of the stream that must have come */
     const uint8_t *src;
@@ -91,7 +92,7 @@ struct tcp_lane {
     struct pvn_tcp_lane_cfg cfg;
     int nstreams;
     int up;
-    bool fenced;          /* nothing is read or written any more */
+    bool fenced;         /* the streams are closed, what they brought is still reported */
     bool lone;           /* the newest message was posted into an idle thread, see tcp_pace.h */
     unsigned idle_seen;  /* tcp_idle_spells() at the newest message */
     unsigned idle_polls; /* polls since the last post_write, saturated at 2 */
@@ -126,6 +127,8 @@ int tcp_verify(struct pvn_lane *l);
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int tcp_kick(struct pvn_lane *l);
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
+/* The chunks that are done with. Returns the number of events. */
+int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max);
 
 /* tcp_zerocopy.c: large chunks, sent without a copy. */
 void tcp_zerocopy_init(struct stream *s);

@@ -255,18 +255,24 @@ static void be_one_way(struct stream *s)
     }
 }
 
+/* A stream is lost. What others have brought, and acknowledged, is reported first. */
+static int lost(int rc, int others)
+{
+    return others > 0 ? others : rc;
+}
+
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     int n = 0, ended = 0;
     bool polled = false;
-    if (t->fenced)
-        return 0;
+    if (t->l.err.code)
+        return t->l.err.code;
     for (int i = 0; i < t->nstreams; i++) {
         struct stream *s = &t->s[i];
         /* One that found no room goes out even if the stream has nothing to say any more. */
-        int rc = s->acks_due ? send_acks(t, s) : 0;
+        int rc = s->acks_due ? send_acks(t, s) : 0, others = n;
         if (rc < 0)
-            return rc;
+            return lost(rc, others);
         if (s->idle) {
             if (!polled)
                 pvn_poller_poll(PVN_POLLER_EAGER_NS);
@@ -280,7 +286,7 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
             rc = send_acks(t, s);
         be_one_way(s);
         if (rc < 0)
-            return rc;
+            return lost(rc, others);
         ended += s->eof;
     }
     /* The engine polls only while a request waits: when every stream is at its end, nothing will

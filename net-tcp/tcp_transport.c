@@ -215,6 +215,7 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
                                    .lone_chunk = LONE_CHUNK,
                                    .batch = p->tcp_batch,
                                    .zerocopy_min = (size_t)p->tcp_zerocopy_min,
+                                   .acknowledged = args->acknowledged,
                                    .dial = dial,
                                    .preamble = preamble,
                                    .ctx = (void *)args};

@@ -47,7 +47,8 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     f->state = TX_QUEUED;
     f->chunk = w->f.chunk;
     f->cookie = w->cookie;
-    f->wants_ack = worth_zerocopy(t, w);
+    f->zerocopy = worth_zerocopy(t, w);
+    f->wants_ack = f->zerocopy || t->cfg.acknowledged;
     pvn_frame_encode(&w->f, f->wants_ack, f->head);
     f->head_len = PVN_FRAME_LEN;
     if (w->f.len <= TX_INLINE) {
@@ -102,7 +103,7 @@ static void assign_run(struct tcp_lane *t, struct stream *s)
 
 static bool is_zerocopy(const struct tcp_lane *t, const struct tx_frame *f)
 {
-    return f->wants_ack && t->zerocopy_min;
+    return f->zerocopy && t->zerocopy_min;
 }
 
 /* What of a frame is left behind its first `skip` bytes, as one or two pieces. */
@@ -261,7 +262,7 @@ int tcp_kick(struct pvn_lane *l)
 }
 
 /* Completed chunks are reported in any order: a slow stream holds back nobody else's request. */
-static int report_sent(struct tcp_lane *t, struct pvn_event *ev, int max)
+int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     int n = 0;
     for (uint32_t p = t->freed; p != t->assigned && n < max; p++) {
@@ -279,8 +280,6 @@ static int report_sent(struct tcp_lane *t, struct pvn_event *ev, int max)
 
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
-    if (t->fenced)
-        return report_sent(t, ev, max);
     if (t->idle_polls < 2)
         t->idle_polls++;
     /* A stream in the middle of a run goes on; what is only queued may wait for company. */
@@ -294,5 +293,5 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
         if (rc < 0)
             return rc;
     }
-    return report_sent(t, ev, max);
+    return tcp_tx_report(t, ev, max);
 }

@@ -78,6 +78,10 @@ struct pvn_params {
     uint64_t tcp_zerocopy_min;
     bool tcp_batch;
 
+    /* failover */
+    bool failover;
+    uint64_t failover_timeout; /* ns */
+
     /* RDMA lane */
     uint64_t rdma_chunk; /* bytes; 0: tcp_chunk */
     int gid_index;       /* -1: chosen with the peer */

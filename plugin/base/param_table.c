@@ -73,6 +73,24 @@ static const struct pvn_param_def table[] = {
      .help = "Whether devices are joined into one when NCCL asks for it. auto: where NCCL can find "
              "every member in the machine's PCI tree, else it would find no path to the joined "
              "device and end the job; 0: never; 1: always."},
+    {.name = "FAILOVER",
+     .type = PVN_PARAM_BOOL,
+     .def = "0",
+     FIELD(failover),
+     .help =
+         "A connection that loses its lanes (link down, queue pair in error, TCP reset) is made "
+         "again, over RDMA or TCP, and what was not delivered is sent again. Both ends must "
+         "have it set. Sends over TCP then complete when the receiver has the bytes. Not for "
+         "GPU memory."},
+    {.name = "FAILOVER_TIMEOUT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "120s",
+     .min = SEC,
+     .max = 86400 * SEC,
+     FIELD(failover_timeout),
+     .help = "How long a lost connection is tried again while the peer cannot be reached. A peer "
+             "that can be reached is waited for without limit."},
     {.name = "SOCKET_IFNAME",
      .alias = "NCCL_SOCKET_IFNAME",
      .type = PVN_PARAM_LIST,

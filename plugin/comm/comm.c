@@ -116,6 +116,7 @@ int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
     pvn_warn_err(&c->err);
     if (c->engine)
         comm_publish_last(c);
+    comm_failover_end(c);
     pvn_conn_fail(c->conn, &c->err);
     return c->err.code;
 }
@@ -138,7 +139,7 @@ static int device_of_lane(const struct pvn_conn *conn, int k)
     return -1;
 }
 
-static void profile(struct pvn_comm *c)
+void comm_profile(struct pvn_comm *c)
 {
     int i, dev[PVN_MAX_LANES];
 
@@ -154,11 +155,12 @@ static int start_engine(struct pvn_comm *c)
                                  .chunk = CHUNK_MAX,
                                  .stash_max = STASH_MAX,
                                  .now = now_for_engine,
-                                 .owner = c};
+                                 .owner = c,
+                                 .outlives_lanes = pvn_conn_failover(c->conn)};
     struct pvn_err err = PVN_ERR_INIT;
 
     memcpy(cfg.lanes, c->conn->lane, sizeof(cfg.lanes));
-    profile(c);
+    comm_profile(c);
     c->engine = pvn_engine_new(&cfg);
     if (!c->engine) {
         pvn_err_set(&err, -errno, "the message engine could not be made");
@@ -166,6 +168,9 @@ static int start_engine(struct pvn_comm *c)
     }
     if (comm_mr_attach_all(c, &err) != 0)
         return comm_fail(c, &err);
+    c->survives = pvn_conn_failover(c->conn);
+    if (c->survives)
+        comm_failover_join(c);
     if (c->sender)
         c->sends = c->epoch;
     else
@@ -200,9 +205,20 @@ static void fail_by_news(struct pvn_comm *c)
     c->grace_ns = 1;
 }
 
+/* The path to the peer is lost, and not the peer. */
+static bool is_loss(int code)
+{
+    return code == -ECONNRESET || code == -ETIMEDOUT || code == -EHOSTUNREACH ||
+           code == -ENETUNREACH || code == -ENETDOWN || code == -ECONNABORTED;
+}
+
 /* The control connection has brought something. */
 static void take_news(struct pvn_comm *c, int news)
 {
+    if (pvn_conn_failover(c->conn) && (news == 2 || is_loss(news))) {
+        comm_failover_begin(c, &c->ctrl_err);
+        return;
+    }
     if (news == -EREMOTEIO || news == -EPROTO || (news < 0 && c->sender)) {
         fail_by_news(c);
         return;
@@ -257,18 +273,33 @@ static void check_stall(struct pvn_comm *c, uint64_t now)
              text, pvn_engine_pending(c->engine));
 }
 
+void comm_look_at_peer(struct pvn_comm *c)
+{
+    int news = pvn_conn_watch(c->conn, &c->ctrl_err);
+
+    if (news)
+        take_news(c, news);
+}
+
 /* Looks at the control connection. While it is silent: a reading of the clock and a few loads. */
 static void attend(struct pvn_comm *c)
 {
     uint64_t now = pvn_poller_poll(PVN_POLLER_CALM_NS);
-    int news = pvn_conn_watch(c->conn, &c->ctrl_err);
 
+    if (c->survives)
+        comm_failover_drive(c, now);
+    if (c->failover) {
+        c->calm = 0;
+        comm_failover_step(c);
+        return;
+    }
     c->calm = ATTEND_EVERY - 1;
     if (now - c->attended_ns > AWAY_NS)
         c->moved_ns = now;
     c->attended_ns = now;
-    if (news)
-        take_news(c, news);
+    comm_look_at_peer(c);
+    if (pvn_engine_paused(c->engine) && !c->failover)
+        comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
     if (c->lost_ns)
         check_lost(c);
     if (now >= c->look_ns) {

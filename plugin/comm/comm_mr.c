@@ -69,6 +69,12 @@ static int attach(struct pvn_comm *c, struct pvn_comm_mr *m, struct pvn_err *err
     return 0;
 }
 
+void comm_mr_detach_all(struct pvn_comm *c)
+{
+    for (struct pvn_comm_mr *m = c->mrs; m; m = m->next)
+        detach(c, m, c->conn->nlanes);
+}
+
 static void close_dmabuf(struct pvn_comm_mr *m)
 {
     if (m->dmabuf_fd >= 0)
@@ -94,7 +100,7 @@ static int attach_or_keep(struct pvn_comm *c, struct pvn_comm_mr *m, int fd, str
 {
     int rc;
 
-    if (!c->engine) {
+    if (!c->engine || c->failover) {
         m->dmabuf_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
         if (fd >= 0 && m->dmabuf_fd < 0)
             return pvn_err_set(err, -errno, "the dma-buf descriptor %d cannot be duplicated", fd);
@@ -104,6 +110,14 @@ static int attach_or_keep(struct pvn_comm *c, struct pvn_comm_mr *m, int fd, str
     rc = attach(c, m, err);
     m->dmabuf_fd = -1;
     return rc;
+}
+
+static void link_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
+{
+    m->next = c->mrs;
+    if (m->next)
+        m->next->prev = m;
+    c->mrs = m;
 }
 
 int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
@@ -139,7 +153,11 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
     m->mr.len = size;
     m->mr.ptr_type = ptr_type;
     m->dmabuf_offset = offset;
+    pthread_mutex_lock(&c->mr_lock);
     rc = attach_or_keep(c, m, fd, &err);
+    if (rc == 0)
+        link_mr(c, m);
+    pthread_mutex_unlock(&c->mr_lock);
     if (rc) {
         c->call_err = err;
         c->refused = true;
@@ -147,10 +165,6 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
         free(m);
         return rc;
     }
-    m->next = c->mrs;
-    if (m->next)
-        m->next->prev = m;
-    c->mrs = m;
     *out = m;
     return 0;
 }
@@ -180,13 +194,16 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr)
         return 0;
     /* A failed comm's registrations are given back as well, so the handle is looked for, not
      * trusted. */
+    pthread_mutex_lock(&c->mr_lock);
     for (m = c->mrs; m && m != mr; m = m->next)
         ;
+    if (m)
+        unlink_mr(c, m);
+    pthread_mutex_unlock(&c->mr_lock);
     if (!m)
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
                            "deregMr: %p is no registration of this comm, or was given back before",
                            (void *)mr);
-    unlink_mr(c, m);
     return 0;
 }
 

@@ -5,6 +5,8 @@
 #ifndef PVN_COMM_COMM_PRIV_H
 #define PVN_COMM_COMM_PRIV_H
 
+#include <pthread.h>
+
 #include "comm/comm.h"
 #include "engine/engine.h"
 #include "connect/handshake.h"
@@ -40,7 +42,14 @@ struct pvn_comm {
     struct pvn_profile *profile;   /* NULL: no profiler is loaded */
     struct pvn_listener *listener; /* lazy acceptor until it is up */
     struct pvn_comm_mr *mrs;
-    uint64_t attended_ns; /* when the control connection was looked at */
+    pthread_mutex_t mr_lock;     /* mrs, and what their lanes made of them */
+    uint64_t id;                 /* of the comm at both ends: the nonce of its first connection */
+    bool survives;               /* the loss of its lanes */
+    struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again */
+    struct comm_failover *failover; /* under way, else NULL */
+    struct pvn_comm *next_of_all;   /* of those that may fail over */
+    const void *thread;             /* that makes the data calls, as comm_failover.c names it */
+    uint64_t attended_ns;           /* when the control connection was looked at */
     uint64_t moved_ns;    /* when bytes last moved or nothing was asked for, or nobody called */
     uint64_t moved_bytes; /* bytes_moved() then */
     uint64_t look_ns;     /* when that is looked at next */
@@ -80,7 +89,25 @@ void comm_publish_last(struct pvn_comm *c);
 
 /* comm_mr.c */
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);
+/* The caller has mr_lock, or the comm is not given out yet. */
+void comm_mr_detach_all(struct pvn_comm *c);
 void comm_mr_free_all(struct pvn_comm *c);
+/* comm_failover.c. begin: a lane is lost, or the peer says so. 0 or the comm's error. step: moves it
+ * along; the comm may have failed then. end: the comm ends. */
+int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why);
+void comm_failover_step(struct pvn_comm *c);
+void comm_failover_end(struct pvn_comm *c);
+/* A comm that may fail over is up; it is closed; the process is a forked child. */
+void comm_failover_join(struct pvn_comm *c);
+void comm_failover_leave(struct pvn_comm *c);
+void comm_failover_after_fork(void);
+/* Takes the steps of the calling thread's idle comms. self: the one that was called. */
+void comm_failover_drive(struct pvn_comm *self, uint64_t now);
+/* comm.c: has the lanes of conn report to NCCL's profiler, if one is loaded. */
+void comm_profile(struct pvn_comm *c);
+/* comm.c: takes what the control connection has brought. */
+void comm_look_at_peer(struct pvn_comm *c);
+
 /* A handle that is none of this comm. */
 int comm_mr_refuse(struct pvn_comm *c, const void *handle);
 

@@ -92,6 +92,8 @@ static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_
     c->sends = c->receives = NO_EPOCH;
     c->sender = sender;
     c->conn = conn;
+    c->id = conn->cfg.nonce;
+    pthread_mutex_init(&c->mr_lock, NULL);
     return c;
 }
 
@@ -190,6 +192,10 @@ int pvn_comm_accept(struct pvn_listen *l, struct pvn_comm **out, struct pvn_err 
         rc = err->code;
         pvn_comm_close(c);
         return rc;
+    }
+    if (pvn_conn_failover(conn)) {
+        c->keeper = l->listener;
+        pvn_listener_keep(c->keeper);
     }
     *out = c;
     return 0;
@@ -320,6 +326,7 @@ void pvn_comm_after_fork(void)
 {
     pthread_mutex_init(&pending_lock, NULL);
     memset(pending, 0, sizeof(pending));
+    comm_failover_after_fork();
     pthread_mutex_init(&listens_lock, NULL); /* the parent's stay known: closing them succeeds */
 }
 
@@ -438,7 +445,12 @@ int pvn_comm_close(struct pvn_comm *c)
     /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
     if (pvn_fork_alien(c->epoch))
         return 0;
+    if (c->survives)
+        comm_failover_leave(c);
+    comm_failover_end(c);
     comm_mr_free_all(c);
+    if (c->keeper)
+        pvn_listener_let_go(c->keeper);
     if (c->listener)
         pvn_listener_leave(c->listener, c->conn);
     /* What completed receives owe the peer leaves now. Not while requests are open: their buffers

@@ -4,6 +4,7 @@
 libpvn_core_la_SOURCES += \
     plugin/comm/comm.c \
     plugin/comm/comm.h \
+    plugin/comm/comm_failover.c \
     plugin/comm/comm_fast.h \
     plugin/comm/comm_mr.c \
     plugin/comm/comm_priv.h \

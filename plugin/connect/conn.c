@@ -191,6 +191,11 @@ void conn_lane_name(const struct pvn_conn *c, int k, char *buf, size_t cap)
              conn_lane_device(c, k)->name);
 }
 
+bool pvn_conn_failover(const struct pvn_conn *c)
+{
+    return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_FAILOVER;
+}
+
 void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap)
 {
     char lane[256];

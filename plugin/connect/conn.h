@@ -49,6 +49,7 @@ struct pvn_conn_cfg {
     uint64_t nonce;    /* connector: 0, made for every attempt */
     int traffic_class; /* requested by the communicator at this end, -1: not */
     bool lazy;         /* PVN_FEATURE_LAZY */
+    uint64_t resumes;  /* connector: of struct pvn_hello */
 };
 
 /* A data socket that came in before its lane was ready for it. */
@@ -89,8 +90,9 @@ struct pvn_conn {
     struct pvn_conn_socket *inbox; /* PVN_CONN_INBOX, acceptor until UP */
     int ninbox;
 
-    struct pvn_stat *stat;         /* its row of the statistics, may be NULL */
-    bool goodbye;                  /* the peer has closed in good order */
+    struct pvn_stat *stat; /* its row of the statistics, may be NULL */
+    bool goodbye;          /* the peer has closed in good order */
+    bool replaced;         /* close: another connection has taken over, the peer hears nothing */
     char who[PVN_ERR_PLACE_LEN];   /* the peer, as well as it is known */
     char where[PVN_ERR_PLACE_LEN]; /* this end */
     struct pvn_err err;            /* FAILED: why */
@@ -110,6 +112,19 @@ void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap);
 
 /* What they have counted. From UP on. */
 void pvn_conn_count(const struct pvn_conn *c, struct pvn_lane_counters *sum);
+
+/* Whether both ends want the comm to outlive its lanes. From OFFER on. */
+bool pvn_conn_failover(const struct pvn_conn *c);
+
+/*
+ * Frames while UP, for a failover. Send: 0 queued, and written as far as the socket takes it; len
+ * is what an encoder returned. Expect: 1 a frame of this type, -EAGAIN, else *err: the peer's error
+ * frame, its end, or another frame.
+ */
+int pvn_conn_send(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *body, int len,
+                  struct pvn_err *err);
+int pvn_conn_expect(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t **body, size_t *len,
+                    struct pvn_err *err);
 
 const char *pvn_conn_state_name(enum pvn_conn_state s);
 /* Whether the table allows `to` after `from`; for tests. */

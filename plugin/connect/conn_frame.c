@@ -76,3 +76,34 @@ int conn_expect(struct pvn_conn *c, unsigned want, enum pvn_frame_type *type, co
     rc = pvn_ctrl_get(&c->ctrl, type, body, len, &err);
     return conn_judge(c, rc, want, *type, *body, *len, &err);
 }
+
+int pvn_conn_send(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *body, int len,
+                  struct pvn_err *err)
+{
+    int rc = conn_put_frame(c, type, body, len, err);
+
+    if (rc == 0)
+        rc = pvn_ctrl_flush(&c->ctrl, err);
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+int pvn_conn_expect(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t **body, size_t *len,
+                    struct pvn_err *err)
+{
+    enum pvn_frame_type got;
+    char text[PVN_REASON_MAX];
+    int rc = pvn_ctrl_flush(&c->ctrl, err);
+
+    if (rc && rc != -EAGAIN)
+        return rc;
+    rc = pvn_ctrl_get(&c->ctrl, &got, body, len, err);
+    if (rc <= 0 || got == type)
+        return rc;
+    if (got == PVN_FRAME_ERROR && pvn_reason_decode(*body, *len, text, err) == 0)
+        pvn_err_set(err, -EREMOTEIO, "the peer gave up: %s", text);
+    else
+        pvn_err_set(err, -EPROTO, "%s frame where %s was expected", pvn_frame_name(got),
+                    pvn_frame_name(type));
+    pvn_err_set_fault(err, PVN_FAULT_REMOTE);
+    return err->code;
+}

@@ -52,6 +52,14 @@ static const struct step steps[PVN_CONN_UP] = {
                         KNOB("READY_TIMEOUT")},
 };
 
+/* Strict: the first loss is an error. Lazy comms come up within data calls and are left out. */
+static uint64_t wants_failover(void)
+{
+    const struct pvn_params *p = pvn_params_get();
+
+    return p->failover && !p->strict ? PVN_FEATURE_FAILOVER : 0;
+}
+
 struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
 {
     struct pvn_conn *c = calloc(1, sizeof(*c));
@@ -74,7 +82,8 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
     c->mine.version_max = PVN_WIRE_VERSION;
     c->mine.pid = (uint32_t)getpid();
     c->mine.session = cfg->session;
-    c->mine.features = cfg->lazy ? PVN_FEATURE_LAZY : 0;
+    c->mine.features = cfg->lazy ? PVN_FEATURE_LAZY : wants_failover();
+    c->mine.resumes = cfg->resumes;
     c->mine.traffic_class = -1;
     snprintf(c->mine.plugin_version, sizeof(c->mine.plugin_version), "%s", pvn_version());
     if (gethostname(c->mine.host, sizeof(c->mine.host) - 1) != 0)
@@ -199,7 +208,7 @@ void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd)
     pvn_sock_close(fd);
 }
 
-/* A frame that came while UP. 1 goodbye, negative the peer's error or its breach of the rules. */
+/* A frame that came while UP. 1 goodbye, 2 the peer pauses the comm, *err has its reason; negative the peer's error or its breach of the rules. */
 static int take_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *body, size_t len,
                       struct pvn_err *err)
 {
@@ -208,6 +217,12 @@ static int take_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_
     if (type == PVN_FRAME_GOODBYE) {
         c->goodbye = true;
         return 1;
+    }
+    if (type == PVN_FRAME_LANE_DOWN && pvn_conn_failover(c) &&
+        pvn_reason_decode(body, len, text, err) == 0) {
+        pvn_err_set(err, -ENETDOWN, "the peer: %s", text);
+        pvn_err_set_fault(err, PVN_FAULT_REMOTE);
+        return 2;
     }
     if (type == PVN_FRAME_ERROR && pvn_reason_decode(body, len, text, err) == 0)
         pvn_err_set(err, -EREMOTEIO, "the peer gave up: %s", text);
@@ -269,10 +284,10 @@ void pvn_conn_close(struct pvn_conn *c, const char *why)
 
     if (!c)
         return;
-    gone = peer_is_gone(c);
+    gone = c->replaced || peer_is_gone(c);
     if (c->state == PVN_CONN_UP) {
         conn_goto(c, PVN_CONN_DRAIN);
-        if (pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_GOODBYE, NULL, 0, NULL) == 0)
+        if (!c->replaced && pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_GOODBYE, NULL, 0, NULL) == 0)
             pvn_ctrl_flush(&c->ctrl, NULL);
     } else if (why && c->state != PVN_CONN_FAILED) {
         conn_report(c, why);

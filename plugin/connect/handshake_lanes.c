@@ -38,6 +38,7 @@ static int make_lanes(struct pvn_conn *c)
             a->nonce = c->cfg.nonce;
             a->traffic_class = c->traffic_class;
             a->ctrl_fd = c->ctrl.fd;
+            a->acknowledged = pvn_conn_failover(c);
             a->listen_addr = c->cfg.listen_addr[i];
             rc = dev->via[v].ops->lane_new(dev->via[v].index, a, &l, &err);
             if (rc) {

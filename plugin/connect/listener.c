@@ -42,6 +42,7 @@ struct pvn_listener {
     pthread_mutex_t lock; /* everything below */
     int refs;             /* the caller's, until close, and one per given member */
     bool closed;
+    int keepers; /* comms that may be connected again */
     struct pvn_listener_cfg cfg;
     uint64_t session;
     int fd[PVN_MAX_LANES];
@@ -189,7 +190,7 @@ static void hand_over(struct pvn_listener *l, const struct undecided *u,
 {
     struct member *m = find(l, p->nonce);
 
-    if (p->kind == PVN_PREAMBLE_CTRL && !m && !l->closed) {
+    if (p->kind == PVN_PREAMBLE_CTRL && !m && (!l->closed || l->keepers > 0)) {
         start_conn(l, u, p->nonce);
     } else if (p->kind == PVN_PREAMBLE_STREAM && m) {
         l->stats.streams++;
@@ -390,11 +391,17 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
     for (at = &l->members; *at && !*conn && rc == 0;) {
         struct member *m = *at;
 
-        if (m->given) {
+        /* Those that replace a comm's lanes are that comm's: pvn_listener_resumed. */
+        if (m->given || m->conn->theirs.resumes) {
             at = &m->next;
             continue;
         }
         rc = pvn_conn_step(m->conn);
+        if (m->conn->theirs.resumes) {
+            rc = 0;
+            at = &m->next;
+            continue;
+        }
         if (rc == 0) {
             *conn = remove_member(l, at);
         } else if (rc == -EAGAIN && m->conn->cfg.lazy && m->conn->hello_seen) {
@@ -417,6 +424,47 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
     }
     pthread_mutex_unlock(&l->lock);
     return rc;
+}
+
+void pvn_listener_keep(struct pvn_listener *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->refs++;
+    l->keepers++;
+    pthread_mutex_unlock(&l->lock);
+}
+
+void pvn_listener_let_go(struct pvn_listener *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->keepers--;
+    unref(l);
+}
+
+/* Whether the conn is for this comm, or may still turn out to be. */
+static bool concerns(const struct pvn_conn *c, uint64_t id)
+{
+    return !c->hello_seen || c->theirs.resumes == id;
+}
+
+int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn)
+{
+    *conn = NULL;
+    pthread_mutex_lock(&l->lock);
+    take_in(l, pvn_now_ns());
+    for (struct member **at = &l->members; *at && !*conn;) {
+        struct member *m = *at;
+        int rc = m->given || !concerns(m->conn, id) ? -EAGAIN : pvn_conn_step(m->conn);
+
+        if (rc == 0 && m->conn->theirs.resumes == id)
+            *conn = remove_member(l, at);
+        else if (rc == 0 || rc == -EAGAIN)
+            at = &m->next;
+        else
+            pvn_conn_close(remove_member(l, at), NULL);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return 0;
 }
 
 int pvn_listener_step(struct pvn_listener *l, struct pvn_conn *conn)

@@ -57,6 +57,13 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
 int pvn_listener_step(struct pvn_listener *l, struct pvn_conn *conn);
 void pvn_listener_leave(struct pvn_listener *l, struct pvn_conn *conn);
 
+/* A comm that may have to be connected again keeps its listener, and lets go of it at its end. */
+void pvn_listener_keep(struct pvn_listener *l);
+void pvn_listener_let_go(struct pvn_listener *l);
+/* A new connection for comm `id` (struct pvn_hello, resumes): 0 and *conn is UP, or *conn NULL: call
+ * again. Connections that fail are closed; the peer makes others. */
+int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn);
+
 /* Closes pending conns, whose peers get the reason, and gives the caller's reference back. */
 void pvn_listener_close(struct pvn_listener *l);
 

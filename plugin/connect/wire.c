@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "connect/wire.h"
+#include "engine/engine.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -254,6 +255,9 @@ static const struct {
     [PVN_FRAME_READY] = {"READY", 4, 64},
     [PVN_FRAME_ERROR] = {"ERROR", 2, PVN_REASON_MAX + 2},
     [PVN_FRAME_GOODBYE] = {"GOODBYE", 0, 64},
+    [PVN_FRAME_LANE_DOWN] = {"LANE_DOWN", 2, PVN_REASON_MAX + 2},
+    [PVN_FRAME_REPORT] = {"REPORT", 14, 512},
+    [PVN_FRAME_ANSWER] = {"ANSWER", 48, 64},
 };
 
 const char *pvn_frame_name(int type)
@@ -405,6 +409,7 @@ int pvn_hello_encode(uint8_t *out, size_t cap, const struct pvn_hello *h)
     write_name(&w, h->plugin_version);
     write_name(&w, h->host);
     write_name(&w, h->device);
+    write_int(&w, h->resumes, 8);
     return written(&w);
 }
 
@@ -423,6 +428,8 @@ int pvn_hello_decode(const uint8_t *in, size_t len, struct pvn_hello *h, struct 
     read_name(&r, h->plugin_version);
     read_name(&r, h->host);
     read_name(&r, h->device);
+    if (r.left > 0)
+        h->resumes = read_int(&r, 8);
     if (r.bad)
         return pvn_err_set(err, -EPROTO, "HELLO of %zu bytes ends too early", len);
     if (h->version_min == 0 || h->version_min > h->version_max)
@@ -534,6 +541,71 @@ int pvn_reason_decode(const uint8_t *in, size_t len, char text[PVN_REASON_MAX], 
         return pvn_err_set(err, -EPROTO, "ERROR of %zu bytes with a text of %zu", len, n);
     clean_copy(text, p, n);
     return 0;
+}
+
+int pvn_report_encode(uint8_t *out, size_t cap, const struct pvn_engine_report *r)
+{
+    struct writer w = {out, cap, 0, 0};
+
+    write_int(&w, r->epoch, 4);
+    write_int(&w, r->by_slot, 1);
+    write_int(&w, (uint64_t)r->n, 1);
+    write_int(&w, r->next, 8);
+    for (int i = 0; i < r->n; i++) {
+        write_int(&w, r->open[i].slot, 8);
+        write_int(&w, r->open[i].buffers, 1);
+        write_int(&w, r->open[i].done, 1);
+    }
+    for (size_t i = 0; !r->by_slot && i < PVN_REPORT_WORDS; i++)
+        write_int(&w, r->have[i], 8);
+    return written(&w);
+}
+
+/* Only the form is checked; the engine checks what it says. */
+int pvn_report_decode(const uint8_t *in, size_t len, struct pvn_engine_report *r,
+                      struct pvn_err *err)
+{
+    struct reader rd = {in, len, 0};
+
+    memset(r, 0, sizeof(*r));
+    r->epoch = (uint32_t)read_int(&rd, 4);
+    r->by_slot = read_int(&rd, 1) != 0;
+    r->n = (int)read_int(&rd, 1);
+    r->next = read_int(&rd, 8);
+    if (r->n > PVN_MAX_REQS)
+        return pvn_err_set(err, -EPROTO, "REPORT of %d open receives, at most %d are possible",
+                           r->n, PVN_MAX_REQS);
+    for (int i = 0; i < r->n; i++) {
+        r->open[i].slot = read_int(&rd, 8);
+        r->open[i].buffers = (uint8_t)read_int(&rd, 1);
+        r->open[i].done = (uint8_t)read_int(&rd, 1);
+    }
+    for (size_t i = 0; !r->by_slot && i < PVN_REPORT_WORDS; i++)
+        r->have[i] = read_int(&rd, 8);
+    return rd.bad ? pvn_err_set(err, -EPROTO, "REPORT of %zu bytes ends too early", len) : 0;
+}
+
+int pvn_answer_encode(uint8_t *out, size_t cap, const struct pvn_engine_answer *a)
+{
+    struct writer w = {out, cap, 0, 0};
+
+    write_int(&w, a->first, 8);
+    write_int(&w, a->next, 8);
+    for (size_t i = 0; i < PVN_ANSWER_WORDS; i++)
+        write_int(&w, a->done[i], 8);
+    return written(&w);
+}
+
+int pvn_answer_decode(const uint8_t *in, size_t len, struct pvn_engine_answer *a,
+                      struct pvn_err *err)
+{
+    struct reader rd = {in, len, 0};
+
+    a->first = read_int(&rd, 8);
+    a->next = read_int(&rd, 8);
+    for (size_t i = 0; i < PVN_ANSWER_WORDS; i++)
+        a->done[i] = read_int(&rd, 8);
+    return rd.bad ? pvn_err_set(err, -EPROTO, "ANSWER of %zu bytes ends too early", len) : 0;
 }
 
 int pvn_wire_agree(const struct pvn_hello *mine, const struct pvn_hello *theirs,

@@ -137,10 +137,13 @@ int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct 
 
 enum pvn_frame_type {
     PVN_FRAME_HELLO = 1,
-    PVN_FRAME_OFFER = 2,   /* connector: its lanes; acceptor: the pairs it chose */
-    PVN_FRAME_READY = 3,   /* lanes that passed verification */
-    PVN_FRAME_ERROR = 4,   /* why the sender of the frame gives up; it closes behind it */
-    PVN_FRAME_GOODBYE = 5, /* the sender of the frame closes its comm in good order */
+    PVN_FRAME_OFFER = 2,     /* connector: its lanes; acceptor: the pairs it chose */
+    PVN_FRAME_READY = 3,     /* lanes that passed verification */
+    PVN_FRAME_ERROR = 4,     /* why the sender of the frame gives up; it closes behind it */
+    PVN_FRAME_GOODBYE = 5,   /* the sender of the frame closes its comm in good order */
+    PVN_FRAME_LANE_DOWN = 6, /* why the sender of the frame pauses the comm (failover) */
+    PVN_FRAME_REPORT = 7,    /* acceptor, on new lanes: what it has received (engine.h) */
+    PVN_FRAME_ANSWER = 8,    /* connector: what it will not send again */
     PVN_FRAME_TYPES
 };
 
@@ -159,7 +162,9 @@ const char *pvn_frame_name(int type);
 enum {
     /* This end is driven by isend, irecv and test only, once HELLO is through (NCCL's v4
      * interface): it may be away for as long as its user computes. */
-    PVN_FEATURE_LAZY = 1 << 0
+    PVN_FEATURE_LAZY = 1 << 0,
+    /* The comm is to outlive its lanes; where both ends say so, a connection may be made again. */
+    PVN_FEATURE_FAILOVER = 1 << 1
 };
 
 struct pvn_hello {
@@ -171,6 +176,9 @@ struct pvn_hello {
     char plugin_version[PVN_NAME_MAX];
     char host[PVN_NAME_MAX];
     char device[PVN_NAME_MAX];
+    /* The comm whose lanes this connection replaces, by the nonce of its first connection; 0: none.
+     * Older builds do not have the field, which is the last. */
+    uint64_t resumes;
 };
 
 /* One lane of an offer. The blob is the lane's business alone (lane.h, offer and bind). */
@@ -202,6 +210,15 @@ int pvn_ready_encode(uint8_t *out, size_t cap, uint32_t lanes);
 int pvn_ready_decode(const uint8_t *in, size_t len, uint32_t *lanes, struct pvn_err *err);
 int pvn_reason_encode(uint8_t *out, size_t cap, const char *text);
 int pvn_reason_decode(const uint8_t *in, size_t len, char text[PVN_REASON_MAX],
+                      struct pvn_err *err);
+
+struct pvn_engine_report;
+struct pvn_engine_answer;
+int pvn_report_encode(uint8_t *out, size_t cap, const struct pvn_engine_report *r);
+int pvn_report_decode(const uint8_t *in, size_t len, struct pvn_engine_report *r,
+                      struct pvn_err *err);
+int pvn_answer_encode(uint8_t *out, size_t cap, const struct pvn_engine_answer *a);
+int pvn_answer_decode(const uint8_t *in, size_t len, struct pvn_engine_answer *a,
                       struct pvn_err *err);
 
 /* The version both ends speak, or -EPROTONOSUPPORT with a text that names both ranges. */

@@ -143,7 +143,7 @@ int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code)
     if (l->err.code == 0)
         return eng_fail(e, code, PVN_FAULT_INTERNAL, "lane %d (%s) failed without a reason", l->idx,
                         l->ops->name);
-    if (e->cfg.outlives_lanes && !e->failed && is_loss(&l->err)) {
+    if (!e->failed && !l->wrong && is_loss(&l->err) && pvn_engine_may_pause(e)) {
         pvn_engine_pause(e, &l->err);
         return 0;
     }

@@ -119,6 +119,8 @@ uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap);
  * While paused, isend, irecv and iflush give no request, and test completes nothing.
  */
 
+enum { PVN_REPORT_WORDS = 2 * PVN_MAX_SENDS / 64, PVN_ANSWER_WORDS = PVN_MAX_SENDS / 64 };
+
 /* What the receiver has. Both ends count messages and slots alike, so numbers mean the same. */
 struct pvn_engine_report {
     uint32_t epoch; /* times that the receiver has resumed */
@@ -132,7 +134,7 @@ struct pvn_engine_report {
     uint64_t next; /* slots: the number of the next one; messages: first that is not known yet */
     /* messages: bit i for message next - PVN_MAX_SENDS + i; those behind next were there before an
      * earlier failover */
-    uint64_t have[2 * PVN_MAX_SENDS / 64];
+    uint64_t have[PVN_REPORT_WORDS];
 };
 
 /* What the sender will not send again, for a receiver that has counted slots and will count
@@ -140,9 +142,12 @@ struct pvn_engine_report {
 struct pvn_engine_answer {
     uint64_t first; /* oldest message that is sent again, or the next new one */
     uint64_t next;  /* the next new one; at most PVN_MAX_SENDS more than first */
-    uint64_t done[PVN_MAX_SENDS / 64];
+    uint64_t done[PVN_ANSWER_WORDS];
 };
 
+/* Whether the loss of a lane can be survived: asked for, and every lane reports a send only when it
+ * is delivered. */
+bool pvn_engine_may_pause(const struct pvn_engine *e);
 bool pvn_engine_paused(const struct pvn_engine *e);
 /* Why, e.g. the reason of the lane that was lost. Set while paused. */
 const struct pvn_err *pvn_engine_pause_reason(const struct pvn_engine *e);

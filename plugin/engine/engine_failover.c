@@ -9,6 +9,14 @@
 
 enum { POLL_BATCH = 32 };
 
+bool pvn_engine_may_pause(const struct pvn_engine *e)
+{
+    bool delivered = true;
+    for (int i = 0; i < e->cfg.nlanes; i++)
+        delivered &= (e->cfg.lanes[i]->caps & PVN_LANE_SENT_IS_DELIVERED) != 0;
+    return e->cfg.outlives_lanes && delivered;
+}
+
 bool pvn_engine_paused(const struct pvn_engine *e)
 {
     return e->paused;

@@ -253,7 +253,8 @@ struct pvn_lane_ops {
     int (*post_flush)(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
     /* Called while kick_due: lets go what was held back. -EAGAIN: some of it has to wait. */
     int (*kick)(struct pvn_lane *l);
-    int (*poll)(struct pvn_lane *l, struct pvn_event *ev, int max); /* number of events */
+    /* Number of events. Those that came before an error are reported before it. */
+    int (*poll)(struct pvn_lane *l, struct pvn_event *ev, int max);
     /* Brings the bytes of an event with data, all of them, to dst. */
     void (*copy_out)(const struct pvn_event *ev, void *dst);
 
@@ -292,6 +293,7 @@ struct pvn_lane {
     pvn_place_fn place;
     void *engine; /* first argument of place */
     struct pvn_err err;
+    bool wrong; /* err: it died of a request that other lanes would refuse as well, not of a loss */
 };
 
 /* Fills the holes of a table with defaults that answer -EOPNOTSUPP (poll: 0 events, kick, fence:

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "connect/wire.h"
+#include "engine/engine.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/hex.h"
 
@@ -128,10 +129,35 @@ static void small(const uint8_t *p, size_t n)
         fuzz_require(strlen(text) < PVN_REASON_MAX && !strpbrk(text, "\n\033"), "clean text");
 }
 
+static void failover(const uint8_t *p, size_t n)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_engine_report r, r2;
+    struct pvn_engine_answer a, a2;
+    uint8_t out[512];
+    int rc = pvn_report_decode(p, n, &r, &err);
+
+    if (rc)
+        refused(rc, &err);
+    else
+        fuzz_require((rc = pvn_report_encode(out, sizeof(out), &r)) > 0 &&
+                         pvn_report_decode(out, (size_t)rc, &r2, NULL) == 0 &&
+                         memcmp(&r, &r2, sizeof(r)) == 0,
+                     "the same REPORT");
+    rc = pvn_answer_decode(p, n, &a, &err);
+    if (rc)
+        refused(rc, &err);
+    else
+        fuzz_require((rc = pvn_answer_encode(out, sizeof(out), &a)) > 0 &&
+                         pvn_answer_decode(out, (size_t)rc, &a2, NULL) == 0 &&
+                         memcmp(&a, &a2, sizeof(a)) == 0,
+                     "the same ANSWER");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const decoders[])(const uint8_t *, size_t) = {handle, preamble, header,
-                                                                hello,  offer,    small};
+    static void (*const decoders[])(const uint8_t *, size_t) = {handle, preamble, header,  hello,
+                                                                offer,  small,    failover};
     size_t n;
     uint8_t *bytes = fuzz_bytes(data, size, &n), *exact;
 
@@ -139,7 +165,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         exact =
             malloc(n > 1 ? n - 1 : 1); /* exactly the rest, so that a read past the end is seen */
         memcpy(exact, bytes + 1, n - 1);
-        decoders[bytes[0] % 6](exact, n - 1);
+        decoders[bytes[0] % 7](exact, n - 1);
         free(exact);
     }
     free(bytes);

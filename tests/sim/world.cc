@@ -390,6 +390,8 @@ std::unique_ptr<Lane> new_lane(World *w, int idx)
     l->base.ops = sim_ops();
     l->base.idx = idx;
     l->base.caps = w->k.cts ? PVN_LANE_NEEDS_CTS : 0;
+    if (w->k.delivered)
+        l->base.caps |= PVN_LANE_SENT_IS_DELIVERED;
     if (w->k.next)
         l->base.caps |= PVN_LANE_SETS_KICK_DUE | PVN_LANE_FAST_PATH;
     l->world = w;

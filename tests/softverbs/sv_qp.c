@@ -176,9 +176,10 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
     struct sv_qp *qp = (struct sv_qp *)ibqp;
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(ibqp->context);
-    if (sv_ctx_check(c) == EINVAL) {
+    int err = sv_ctx_check(c) == EINVAL ? EINVAL : sv_fault_call("destroy_qp", c->dev, NULL);
+    if (err) {
         sv_unlock();
-        return EINVAL;
+        return err;
     }
     ibqp->state = IBV_QPS_RESET; /* from here on nothing reaches it */
     sv.qp[ibqp->handle] = NULL;

@@ -371,8 +371,8 @@ TEST_F(TcpZerocopy, AFencedReceiverWritesNothing)
     auto data = bytes::of(100000, 19);
     std::vector<uint8_t> in(data.size());
     pvn_req *r = receive(in.data(), in.size());
-    EXPECT_EQ(0, p.rx->ops->fence(p.rx));
     pvn_req *s = send(data.data(), data.size());
+    EXPECT_EQ(0, p.rx->ops->fence(p.rx));
     int done = 0;
     for (int i = 0; i < 1000; i++) {
         pvn_engine_test(s, &done, nullptr);

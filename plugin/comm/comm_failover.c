@@ -1,0 +1,418 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Failover: a comm that has lost a lane gets a new connection, with whatever lanes that finds, and
+ * goes on where it was.
+ *
+ *     FENCE     nothing is read or written through the old lanes any more; the peer is told
+ *     CONNECT   the connector dials the listener again, which the acceptor has kept; the set-up is
+ *               the ordinary one (handshake.h), so RDMA may become TCP and TCP RDMA
+ *     EXCHANGE  the receiver reports what it has, the sender answers (engine.h), both go on
+ *
+ * Either end may begin, both may at once, and a connection may be lost in every step: the next one
+ * is made then. Steps are taken by the comm's own calls, like everything else of a comm. While the
+ * old control connection is alive the peer's process is, too, and is waited for without limit;
+ * otherwise FAILOVER_TIMEOUT ends the comm.
+ *
+ * The peer may wait for an end whose requests are all done, and which nobody calls: the last
+ * acknowledgement may be what was lost. So whoever attends to one comm takes the steps of the idle
+ * ones of the same thread, which is NCCL's proxy thread. With FAILOVER a comm's data calls come from
+ * one thread for its life.
+ */
+#include "config.h"
+#include "comm/comm_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/param.h"
+#include "comm/profile.h"
+#include "nccl/types.h"
+
+#define RETRY_FIRST_NS (10 * PVN_NS_PER_MS)
+#define RETRY_MAX_NS   PVN_NS_PER_S
+
+enum stage { FENCE, CONNECT, EXCHANGE };
+
+struct comm_failover {
+    enum stage stage;
+    struct pvn_conn *next; /* the connection that is to take over */
+    bool reported;
+    bool exchanged; /* the peer may have given up the old connection */
+    unsigned attempts;
+    uint64_t retry_ns; /* connector: not before */
+    uint64_t began_ns; /* moved on while nobody called */
+    uint64_t stepped_ns;
+    struct pvn_err last; /* of the last attempt */
+};
+
+/* Every comm that may fail over, and when a thread last took the steps of its idle ones. */
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pvn_comm *all;
+static __thread uint64_t driven_ns;
+
+#define DRIVE_NS PVN_NS_PER_MS
+
+void comm_failover_join(struct pvn_comm *c)
+{
+    pthread_mutex_lock(&all_lock);
+    c->next_of_all = all;
+    all = c;
+    pthread_mutex_unlock(&all_lock);
+}
+
+void comm_failover_leave(struct pvn_comm *c)
+{
+    pthread_mutex_lock(&all_lock);
+    for (struct pvn_comm **at = &all; *at; at = &(*at)->next_of_all)
+        if (*at == c) {
+            *at = c->next_of_all;
+            break;
+        }
+    pthread_mutex_unlock(&all_lock);
+}
+
+void comm_failover_after_fork(void)
+{
+    pthread_mutex_init(&all_lock, NULL);
+    all = NULL;
+}
+
+static bool is_idle_here(const struct pvn_comm *c)
+{
+    return c->engine && !c->failed && c->thread == &driven_ns &&
+           (c->failover || pvn_engine_pending(c->engine) == 0);
+}
+
+void comm_failover_drive(struct pvn_comm *self, uint64_t now)
+{
+    self->thread = &driven_ns;
+    if (now - driven_ns < DRIVE_NS || pthread_mutex_trylock(&all_lock) != 0)
+        return;
+    driven_ns = now;
+    for (struct pvn_comm *c = all; c; c = c->next_of_all) {
+        if (c == self || !is_idle_here(c))
+            continue;
+        if (c->failover)
+            comm_failover_step(c);
+        else
+            comm_look_at_peer(c);
+    }
+    pthread_mutex_unlock(&all_lock);
+}
+
+static bool has_gpu_memory(struct pvn_comm *c)
+{
+    bool gpu = false;
+
+    pthread_mutex_lock(&c->mr_lock);
+    for (const struct pvn_comm_mr *m = c->mrs; m; m = m->next)
+        gpu |= m->mr.ptr_type != NCCL_PTR_HOST;
+    pthread_mutex_unlock(&c->mr_lock);
+    return gpu;
+}
+
+static void tell_peer(struct pvn_comm *c, const struct pvn_err *why)
+{
+    uint8_t body[PVN_REASON_MAX + 2];
+
+    /* A socket reports that it was reset to one call only, and an end of stream behind that, which
+     * would look like the end of the peer's process. */
+    if (!c->conn->ctrl.eof &&
+        pvn_conn_send(c->conn, PVN_FRAME_LANE_DOWN, body,
+                      pvn_reason_encode(body, sizeof(body), why->reason[0]), NULL) < 0)
+        c->conn->ctrl.eof = true;
+}
+
+int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
+{
+    struct pvn_err err = *why;
+    char text[PVN_ERR_TEXT_LEN];
+
+    if (c->failover)
+        return 0;
+    if (!pvn_engine_may_pause(c->engine)) {
+        pvn_err_add(
+            &err,
+            "these lanes report sends before they are delivered, so the comm cannot fail over");
+        return comm_fail(c, &err);
+    }
+    if (has_gpu_memory(c)) {
+        pvn_err_add(&err, "a comm with registered GPU memory cannot fail over");
+        return comm_fail(c, &err);
+    }
+    if (c->ctrl_err.code == -EPIPE) {
+        pvn_err_add(&err, "the peer's process has ended or was killed");
+        return comm_fail(c, &err);
+    }
+    c->failover = calloc(1, sizeof(*c->failover));
+    if (!c->failover)
+        return comm_fail(c, &err);
+    c->failover->began_ns = c->failover->stepped_ns = pvn_now_ns();
+    /* It stands between the engine and the lanes' operations. */
+    pvn_profile_free(c->profile);
+    c->profile = NULL;
+    pvn_engine_pause(c->engine, why);
+    c->sends = c->receives = NO_EPOCH;
+    c->calm = 0;
+    c->lost_ns = 0;
+    tell_peer(c, why);
+    pvn_conn_locate(c->conn, 0, &err);
+    pvn_err_format(&err, text, sizeof(text));
+    pvn_warn("failover: %s; the connection is made again, and what was not delivered is sent again",
+             text);
+    return 0;
+}
+
+void comm_failover_end(struct pvn_comm *c)
+{
+    if (!c->failover)
+        return;
+    pvn_conn_close(c->failover->next, "the comm was closed during a failover");
+    free(c->failover);
+    c->failover = NULL;
+}
+
+static int give_up(struct pvn_comm *c, struct pvn_err *err, const char *why)
+{
+    const struct pvn_err *lost = pvn_engine_pause_reason(c->engine);
+
+    pvn_err_add(err, "%s", why);
+    if (lost->n > 0)
+        pvn_err_add(err, "the failover began with: %s", lost->reason[0]);
+    return comm_fail(c, err);
+}
+
+/* 0 or the comm's error; -EAGAIN: not yet. */
+static int fence(struct pvn_comm *c)
+{
+    for (int i = 0; i < c->conn->nlanes; i++) {
+        struct pvn_lane *l = c->conn->lane[i];
+        int rc = l->ops->fence(l);
+
+        if (rc == -EAGAIN)
+            return rc;
+        if (rc) {
+            struct pvn_err err = PVN_ERR_INIT;
+
+            pvn_err_set(&err, rc, "lane %d (%s) cannot be fenced: it may still move memory", i,
+                        l->ops->name);
+            return give_up(c, &err, "nothing may be sent again");
+        }
+    }
+    if (pvn_engine_drain(c->engine) != 0) {
+        struct pvn_err err = *pvn_engine_err(c->engine);
+
+        return give_up(c, &err, "the lanes' last events");
+    }
+    c->failover->stage = CONNECT;
+    return 0;
+}
+
+/* What the old control connection still says of the peer. 0, or the comm's error. */
+static int watch_peer(struct pvn_comm *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    bool before = c->conn->ctrl.eof;
+    int rc = pvn_conn_listen(c->conn, &err);
+
+    if (rc == 1) {
+        pvn_err_set(&err, -ECONNRESET, "the peer has closed its end of the comm");
+        pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+        return give_up(c, &err, "failover");
+    }
+    if (rc == -EREMOTEIO || rc == -EPROTO)
+        return give_up(c, &err, "failover");
+    if (rc == -EPIPE && !before && !c->failover->exchanged)
+        return give_up(c, &err, "the peer's process has ended or was killed");
+    return 0;
+}
+
+static int check_deadline(struct pvn_comm *c)
+{
+    struct comm_failover *f = c->failover;
+    uint64_t now = pvn_now_ns(), limit = pvn_params_get()->failover_timeout;
+    struct pvn_err err = PVN_ERR_INIT;
+
+    /* The peer is there, or nobody has called: no reason to count. */
+    if (!c->conn->ctrl.eof || now - f->stepped_ns > PVN_NS_PER_S)
+        f->began_ns += now - f->stepped_ns;
+    f->stepped_ns = now;
+    if (now - f->began_ns < limit)
+        return 0;
+    pvn_err_set(&err, -ETIMEDOUT, "no new connection within %.3g s (NCCL_PVRDMA_FAILOVER_TIMEOUT)",
+                (double)limit / PVN_NS_PER_S);
+    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+    return give_up(c, &err, f->last.n > 0 ? f->last.reason[0] : "the peer did not connect");
+}
+
+/* The connection that was to take over is lost as well. */
+static int again(struct pvn_comm *c, const struct pvn_err *why)
+{
+    struct comm_failover *f = c->failover;
+    uint64_t pause = RETRY_FIRST_NS << (f->attempts < 7 ? f->attempts : 7);
+    bool refused = why->code == -ECONNREFUSED;
+
+    f->last = *why;
+    pvn_conn_close(f->next, NULL);
+    f->next = NULL;
+    f->reported = false;
+    f->attempts++;
+    f->retry_ns = pvn_now_ns() + (pause < RETRY_MAX_NS ? pause : RETRY_MAX_NS);
+    f->stage = CONNECT;
+    if (!refused)
+        return -EAGAIN;
+    return give_up(c, &f->last, "the peer's process does not listen any more");
+}
+
+static int connect_again(struct pvn_comm *c)
+{
+    struct comm_failover *f = c->failover;
+    int rc;
+
+    if (!f->next) {
+        struct pvn_conn_cfg cfg = c->conn->cfg;
+
+        if (pvn_now_ns() < f->retry_ns)
+            return -EAGAIN;
+        cfg.nonce = 0;
+        cfg.resumes = c->id;
+        f->next = pvn_conn_new(&cfg);
+        if (!f->next)
+            return -EAGAIN;
+    }
+    rc = pvn_conn_step(f->next);
+    if (rc == 0 || rc == -EAGAIN)
+        return rc;
+    struct pvn_err err = f->next->err;
+    return again(c, &err);
+}
+
+static int connect_step(struct pvn_comm *c)
+{
+    struct comm_failover *f = c->failover;
+    int rc = c->sender ? connect_again(c) : pvn_listener_resumed(c->keeper, c->id, &f->next);
+
+    if (rc)
+        return rc;
+    if (!f->next)
+        return -EAGAIN;
+    f->stage = EXCHANGE;
+    f->exchanged = true;
+    return 0;
+}
+
+/* The engine has gone on with the new lanes: so does the comm. */
+static int take_over(struct pvn_comm *c, bool resumed)
+{
+    struct comm_failover *f = c->failover;
+    struct pvn_conn *old = c->conn;
+    struct pvn_err err = PVN_ERR_INIT;
+    char lanes[PVN_ERR_TEXT_LEN];
+    int rc;
+
+    pthread_mutex_lock(&c->mr_lock);
+    comm_mr_detach_all(c);
+    c->conn = f->next;
+    comm_profile(c);
+    rc = comm_mr_attach_all(c, &err);
+    pthread_mutex_unlock(&c->mr_lock);
+    f->next = NULL;
+    old->replaced = true;
+    pvn_conn_close(old, NULL);
+    if (rc)
+        return comm_fail(c, &err);
+    if (!resumed) {
+        err = *pvn_engine_err(c->engine);
+        return give_up(c, &err, "failover");
+    }
+    pvn_conn_lanes_text(c->conn, lanes, sizeof(lanes));
+    pvn_warn(
+        "failover: %s %s %s: connected again after %.3f s: %s; %llu messages sent again so far",
+        c->conn->where, c->sender ? "to" : "from", c->conn->who,
+        (double)(pvn_now_ns() - f->began_ns) / PVN_NS_PER_S, lanes,
+        (unsigned long long)pvn_engine_get_stats(c->engine)->replayed);
+    free(f);
+    c->failover = NULL;
+    if (c->sender)
+        c->sends = c->epoch;
+    else
+        c->receives = c->epoch;
+    c->grace_ns = 0;
+    pvn_conn_listen(c->conn, &c->ctrl_err);
+    return 0;
+}
+
+static int exchange_sender(struct pvn_comm *c)
+{
+    struct comm_failover *f = c->failover;
+    struct pvn_engine_report report;
+    struct pvn_engine_answer answer;
+    struct pvn_err err = PVN_ERR_INIT;
+    uint8_t body[64];
+    const uint8_t *in;
+    size_t len;
+    int rc = pvn_conn_expect(f->next, PVN_FRAME_REPORT, &in, &len, &err);
+
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc < 0 || pvn_report_decode(in, len, &report, &err) != 0)
+        return again(c, &err);
+    bool resumed =
+        pvn_engine_resume_sender(c->engine, f->next->lane, f->next->nlanes, &report, &answer) == 0;
+    if (resumed)
+        pvn_conn_send(f->next, PVN_FRAME_ANSWER, body,
+                      pvn_answer_encode(body, sizeof(body), &answer), &err);
+    return take_over(c, resumed);
+}
+
+static int exchange_receiver(struct pvn_comm *c)
+{
+    struct comm_failover *f = c->failover;
+    struct pvn_engine_answer answer;
+    struct pvn_err err = PVN_ERR_INIT;
+    const uint8_t *in;
+    size_t len;
+    int rc = 0;
+
+    if (!f->reported) {
+        struct pvn_engine_report report;
+        uint8_t body[512];
+
+        pvn_engine_make_report(c->engine, &report);
+        rc = pvn_conn_send(f->next, PVN_FRAME_REPORT, body,
+                           pvn_report_encode(body, sizeof(body), &report), &err);
+        f->reported = true;
+    }
+    if (rc == 0)
+        rc = pvn_conn_expect(f->next, PVN_FRAME_ANSWER, &in, &len, &err);
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc < 0 || pvn_answer_decode(in, len, &answer, &err) != 0)
+        return again(c, &err);
+    return take_over(
+        c, pvn_engine_resume_receiver(c->engine, f->next->lane, f->next->nlanes, &answer) == 0);
+}
+
+void comm_failover_step(struct pvn_comm *c)
+{
+    int rc = watch_peer(c);
+
+    if (rc == 0)
+        rc = check_deadline(c);
+    while (rc == 0 && c->failover && !c->failed) {
+        switch (c->failover->stage) {
+        case FENCE:
+            rc = fence(c);
+            break;
+        case CONNECT:
+            rc = connect_step(c);
+            break;
+        case EXCHANGE:
+            rc = c->sender ? exchange_sender(c) : exchange_receiver(c);
+            break;
+        }
+    }
+}

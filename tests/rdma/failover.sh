@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# Comms that lose their lanes in mid-transfer and outlive that (NCCL_PVRDMA_FAILOVER=1): a ring all-reduce between two
+# processes, every element checked. RDMA on softverbs, whose faults are scripted; TCP in a network namespace, where the
+# kernel is asked to abort the connections.
+# run-all limit: 500
+set -u
+build=$PVN_BUILDDIR
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+plugin=$build/.libs/libnccl-net-pvrdma.so
+export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_FAILOVER=1
+
+# ring NAME pvn-perf arguments...: both ranks, output in $tmp/NAME
+ring() {
+    local name=$1
+    shift
+    timeout 100 "$build/pvn-perf" ring --ranks 2 --check --verbose --plugin "$plugin" "$@" >"$tmp/$name" 2>&1 </dev/null
+}
+
+# verdict NAME COMMAND...: by the command's status
+verdict() {
+    local name=$1
+    shift
+    if "$@"; then
+        echo "ok $name"
+    else
+        echo "not ok $name"
+        cut -c1-600 "$tmp/$name" | sed 's/^/  /'
+    fi
+}
+
+# How often some end has gone on with other lanes.
+failovers() { grep -c 'connected again after' "$tmp/$1"; }
+verified() { grep -q 'all data verified' "$tmp/$1"; }
+# survived NAME LANES: at least both ends of one comm did, over such lanes at last
+survived() { verified "$1" && [ "$(failovers "$1")" -ge 2 ] && grep -q "connected again after [0-9.]* s: $2" "$tmp/$1"; }
+ended() { ! verified "$1" && [ "$(failovers "$1")" = 0 ] && grep -q "$2" "$tmp/$1"; }
+at_once() { verified "$1" && [ "$(failovers "$1")" = 0 ]; }
+
+# rdma NAME MODE RULE pvn-perf arguments...
+rdma() {
+    local name=$1 mode=$2
+    mkdir -p "$tmp/fabric" "$tmp/sys"
+    rm -rf "$tmp"/fabric/* "$tmp"/sys/*
+    echo "$3" >"$tmp/rules"
+    shift 3
+    NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so PVN_SOFTVERBS_PROFILE=pvrdma \
+        PVN_SOFTVERBS_DIR=$tmp/fabric PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys \
+        PVN_SOFTVERBS_FAULTS=$tmp/rules NCCL_PVRDMA_RDMA_MODE=$mode ring "$name" "$@"
+}
+
+for mode in record imm; do
+    name=rdma_${mode}_queue_pairs_break_and_are_replaced
+    rdma $name $mode "rule break status status=RETRY_EXC_ERR nth=300 every=500 count=4" --sizes 8,64K,1M --time 0.5
+    verdict $name survived $name rdma
+    name=rdma_${mode}_device_dies_and_tcp_goes_on
+    rdma $name $mode "rule dies do nth=300 : fatal *" --sizes 1M --time 0.5
+    verdict $name survived $name tcp
+    name=rdma_${mode}_port_goes_down_and_tcp_goes_on
+    rdma $name $mode "rule down do nth=300 : port * 1 down" --sizes 1M --time 0.5
+    verdict $name survived $name tcp
+    # A wrong request would be wrong on every lane.
+    name=rdma_${mode}_access_error_ends_the_comm
+    rdma $name $mode "rule wrong status status=REM_ACCESS_ERR nth=300" --sizes 1M --time 0.5 --timeout 20
+    verdict $name ended $name 'remote access error'
+done
+name=rdma_that_cannot_be_fenced_ends_the_comm
+rdma $name record "rule break status status=RETRY_EXC_ERR nth=300
+rule stays fail call=destroy_qp errno=EBUSY nth=1 count=0" --sizes 1M --time 0.5 --timeout 20
+verdict $name ended $name 'cannot be fenced'
+name=rdma_without_failover_ends_the_comm
+NCCL_PVRDMA_FAILOVER=0 rdma $name record "rule break status status=RETRY_EXC_ERR nth=300" --sizes 1M --time 0.5 --timeout 20
+verdict $name ended $name 'transport retry counter exceeded'
+name=rdma_without_a_fault
+rdma $name record "" --sizes 1M --time 0.2
+verdict $name at_once $name
+
+# In a namespace every connection is one of the two processes'; the one by which pvn-perf's ranks talk is spared.
+tcp() {
+    local port=29517 i
+    ip link set lo up
+    for i in 0 1; do
+        RANK=$i WORLD_SIZE=2 LOCAL_RANK=$i LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 100 \
+            "$build/pvn-perf" ring --check --verbose --plugin "$plugin" --sizes 8,64K,4M --time 1.5 >>"$tmp/$1" 2>&1 </dev/null &
+    done
+    for i in 1 2 3 4; do
+        sleep 1
+        ss -K state established "sport != :$port and dport != :$port" >/dev/null 2>&1
+    done
+    wait
+}
+name=tcp_connections_are_aborted_and_made_again
+export -f tcp
+export build plugin tmp
+if [ "$(id -u)" != 0 ] || ! unshare -n true 2>/dev/null; then
+    echo "skip $name: needs root, for a network namespace"
+elif ! command -v ss >/dev/null; then
+    echo "skip $name: there is no ss (package iproute2)"
+else
+    unshare -n bash -c "tcp $name"
+    if verified $name && [ "$(failovers $name)" = 0 ]; then
+        echo "skip $name: this kernel aborts no connections for others (CONFIG_INET_DIAG_DESTROY)"
+    else
+        verdict $name survived $name tcp
+    fi
+fi
