@@ -12,6 +12,14 @@ AC_DEFUN([PVN_CHECK_COMPILER], [
   PVN_CXXFLAGS="-std=gnu++17 $pvn_warn"
   AC_SUBST([PVN_CFLAGS])
   AC_SUBST([PVN_CXXFLAGS])
+  # Addresses of functions are resolved at load time and read-only from then on: no instruction of the data path more.
+  PVN_LDFLAGS="-Wl,-z,relro -Wl,-z,now"
+  AC_MSG_CHECKING([whether the linker takes $PVN_LDFLAGS])
+  pvn_save_LDFLAGS=$LDFLAGS
+  LDFLAGS="$LDFLAGS $PVN_LDFLAGS"
+  AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])], [AC_MSG_RESULT([yes])], [AC_MSG_RESULT([no]); PVN_LDFLAGS=])
+  LDFLAGS=$pvn_save_LDFLAGS
+  AC_SUBST([PVN_LDFLAGS])
   AC_SEARCH_LIBS([dlopen], [dl])
   AC_SEARCH_LIBS([pthread_create], [pthread])
 ])

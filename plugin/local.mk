@@ -21,7 +21,7 @@ lib_LTLIBRARIES += libnccl-net-pvrdma.la
 libnccl_net_pvrdma_la_SOURCES =
 include $(srcdir)/plugin/abi/local.mk
 # The library's name is fixed by NCCL (libnccl-net-<NCCL_NET_PLUGIN>.so) and carries no version.
-libnccl_net_pvrdma_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+libnccl_net_pvrdma_la_LDFLAGS = $(AM_LDFLAGS) $(PVN_LDFLAGS) -module -avoid-version -shared \
     -Wl,--version-script=$(srcdir)/plugin/libnccl-net-pvrdma.map
 if !SANITIZE
 libnccl_net_pvrdma_la_LDFLAGS += -Wl,-z,defs

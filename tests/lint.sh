@@ -15,7 +15,7 @@ jobs=${PVN_JOBS:-$(nproc)}
 cd "$src" || exit 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-checks=(format shell spelling words licence length headers cxx_headers directions symbols tool_code analyzer)
+checks=(format shell spelling words licence length headers cxx_headers directions symbols tool_code hardening analyzer)
 
 # The files that people write, without data, captures and what a build leaves: by git, or in an unpacked archive by find.
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1 && [[ $(git rev-parse --show-toplevel) == "$src" ]]; then
@@ -169,6 +169,16 @@ tool_code() {
     [[ -s $work/tool ]] || echo "$build/topo defines nothing: this check looks at the wrong files"
     nm --defined-only "$so" | awk '{ print $3 }' | sort -u | comm -12 - "$work/tool" |
         sed 's/$/: in the shared object, though only the tools need it/'
+}
+
+# What configure asks of the linker for the shared object.
+hardening() {
+    local so=$build/.libs/libnccl-net-pvrdma.so
+    have readelf
+    [[ -f $so ]] || skip "$so is not built"
+    readelf -lW "$so" | grep -q GNU_RELRO || echo "$so: no relro"
+    readelf -dW "$so" | grep -qE 'FLAGS.*NOW|BIND_NOW' || echo "$so: functions are bound lazily (no -z now)"
+    readelf -lW "$so" | grep -E 'GNU_STACK.*RWE' && echo "$so: an executable stack"
 }
 
 # gcc's own, of C only. What it is wrong about (memory freed in another call, descriptors kept in tables) is left out.
