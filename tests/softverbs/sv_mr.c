@@ -119,7 +119,7 @@ static void put_backwards(char *dst, const char *src, size_t len)
             memcpy(&w, src + len, sizeof w);
             __atomic_store_n((uint64_t *)(void *)(dst + len), w, __ATOMIC_RELEASE);
         }
-        for (int i = 0; last_of_line && i < SEEN_AFTER; i++)
+        for (int i = 0; last_of_line && i < (int)SEEN_AFTER; i++)
             __atomic_signal_fence(__ATOMIC_SEQ_CST);
     }
 }
