@@ -44,7 +44,8 @@ include $(srcdir)/tests/gpu/local.mk
 
 # What concerns the source and the commands, whatever the tree was compiled with.
 if !SANITIZE
-PVN_SCRIPT_TESTS += tests/lint.sh tests/support/test_commands.sh tests/support/test_configure.sh
+PVN_SCRIPT_TESTS += tests/lint.sh tests/support/test_commands.sh tests/support/test_configure.sh \
+    tests/support/test_glibc.sh
 endif
 include $(srcdir)/tests/nccl/local.mk
 
