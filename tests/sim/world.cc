@@ -317,7 +317,8 @@ void watch(Lane *l)
     World *w = l->world;
     if (!w->chance(w->k.next ? 80 : 0) || has_news(l))
         return;
-    l->base.fast.watch = {{&l->news, &l->news}, {l->news, l->news}, static_cast<int>(1 + w->pick(8))};
+    l->base.fast.watch = {
+        {&l->news, &l->news}, {l->news, l->news}, static_cast<int>(1 + w->pick(8))};
     w->watches++;
 }
 

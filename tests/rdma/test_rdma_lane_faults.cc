@@ -1,0 +1,483 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// The RDMA lane, on softverbs: errors, silence, fences and set-up that fails.
+#include "rdma/lane_traffic.h"
+
+namespace
+{
+
+// Runs a sender until it fails and returns its error.
+const pvn_err *until_failed(RdmaPair &p)
+{
+    static uint8_t out[4096], in[4096];
+    pvn_mr *smr = p.tx.reg(out, sizeof(out)), *rmr = p.rx.reg(in, sizeof(in));
+    pvn_req *r = nullptr, *s = nullptr;
+    int done = 0;
+    double limit = 0; // the sender may never hear of it when the receiver has failed
+    for (long i = 0; i < 20000000L && !pvn_engine_err(p.tx.e); i++) {
+        if (pvn_engine_err(p.rx.e) && limit == 0)
+            limit = sv::now() + 1;
+        if (limit != 0 && sv::now() > limit)
+            break;
+        if (!r)
+            irecv(p, in, sizeof(in), 0, rmr, &r);
+        if (!s)
+            hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s);
+        if (s && hot_test(s, &done, nullptr) == 0 && done)
+            s = nullptr;
+        if (r && hot_test(r, &done, nullptr) == 0 && done)
+            r = nullptr;
+    }
+    return pvn_engine_err(p.tx.e);
+}
+
+TEST(RdmaFaults, CompletionErrorSaysEverything)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
+    ASSERT_EQ(0,
+              sv::command("rule broken status status=RETRY_EXC_ERR op=WRITE min_len=4096 nth=6"));
+    const pvn_err *err = until_failed(p);
+    ASSERT_NE(nullptr, err);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
+    char text[PVN_ERR_TEXT_LEN];
+    pvn_err_format(err, text, sizeof(text));
+    for (const char *want :
+         {"soft0:1", "status 12", "QPN 0x", "GID ", "vendor error", "path that has worked"})
+        EXPECT_NE(nullptr, strstr(text, want)) << want << " is missing in: " << text;
+    EXPECT_EQ(nullptr, strstr(text, "never carried data")) << text;
+}
+
+// The number of a lane's first queue pair.
+uint32_t qpn_of(pvn_lane *l)
+{
+    uint8_t offer[2048];
+    rdma_offer o;
+    pvn_err err = PVN_ERR_INIT;
+    int n = l->ops->offer(l, offer, sizeof(offer));
+    return n > 0 && pvn_rdma_offer_decode(offer, static_cast<size_t>(n), &o, &err) == 0 ? o.qpn[0]
+                                                                                        : 0;
+}
+
+// A short message's request, of which only the error has a completion, to a peer that is silent.
+TEST(RdmaFaults, AShortMessageFails)
+{
+    for (bool costly : {true, false})
+        for (int nth : {1, 2, 15, 16, 17}) {
+            RdmaPair p;
+            RdmaOptions o = shape(costly ? "pvrdma" : "roce", PVN_RDMA_RECORD, 1, 1 << 20, costly);
+            o.quiet_ns = 2000000;
+            p.open(o);
+            uint8_t out[8] = {1, 2, 3}, in[32][8] = {};
+            pvn_mr *smr = p.tx.reg(out, sizeof(out)), *rmr = p.rx.reg(in, sizeof(in));
+            pvn_req *s[32] = {}, *r[32] = {};
+            for (int i = 0; i < 32; i++)
+                ASSERT_EQ(0, irecv(p, in[i], sizeof(in[i]), 0, rmr, &r[i]));
+            ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+            ASSERT_EQ(0, sv::command("rule broken status status=REM_OP_ERR qpn=" +
+                                     std::to_string(qpn_of(p.tx.lane)) +
+                                     " op=WRITE nth=" + std::to_string(nth)));
+            for (int i = 0; i < 20; i++) {
+                ASSERT_EQ(0, hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s[i])) << i;
+                ASSERT_NE(nullptr, s[i]) << i;
+            }
+            int done = 0, rc = 0;
+            for (Patience wait; wait.left() && rc == 0;)
+                rc = hot_test(s[19], &done, nullptr);
+            EXPECT_NE(0, rc) << nth;
+            EXPECT_EQ(0, done);
+            ASSERT_NE(nullptr, pvn_engine_err(p.tx.e));
+            EXPECT_NE(nullptr, strstr(pvn_engine_err(p.tx.e)->reason[0], "status 11"))
+                << pvn_engine_err(p.tx.e)->reason[0];
+            EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
+        }
+}
+
+// No place is left in the send queue for the request that would ask what has come of them.
+TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma\nset timeout_cap_ms 20", PVN_RDMA_RECORD, 1, 1 << 20, true);
+    o.quiet_ns = 2000000;
+    o.max_wr = 64;
+    o.retry = 2;
+    p.open(o);
+    const int half = 32, all = 63;
+    std::vector<uint8_t> out = bytes::of(1000, 4), in(1000);
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    pvn_req *s[all] = {}, *r[all] = {};
+    int sent = 0, done = 0;
+    auto post = [&](int end) {
+        for (int i = end == half ? 0 : half; i < end; i++)
+            ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[i]));
+        ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    };
+    // The first one is long and has two places, the others have one each.
+    auto send = [&](int end) {
+        for (Patience wait; sent < end && wait.left(); sent += s[sent] != nullptr)
+            ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), sent ? 8 : 1000, 0, smr, &s[sent]));
+        ASSERT_EQ(end, sent);
+    };
+    post(half);
+    send(half);
+    // The receiver says that it has these; of their completions too few are known to be worth a
+    // look.
+    for (int i = 0; i < half; i++)
+        for (done = 0; !done;)
+            ASSERT_EQ(0, hot_test(r[i], &done, nullptr));
+    for (done = 0; !done;)
+        ASSERT_EQ(0, hot_test(s[0], &done, nullptr));
+    post(all);
+    ASSERT_EQ(0, sv::command("rule gone die mode=1"));
+    send(all);
+    EXPECT_EQ(0u, lane_stats(p.tx.lane).polls);
+    int rc = 0;
+    done = 0;
+    for (double until = sv::now() + 5; sv::now() < until && rc == 0;)
+        rc = hot_test(s[all - 1], &done, nullptr);
+    EXPECT_NE(0, rc) << stuck(p);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("gone"));
+}
+
+// When queue pairs fail, every outstanding request completes, unsignaled ones too. The completion
+// queue has to hold them all: one that overruns is an error of the device.
+static void every_request_fails(const RdmaOptions &o)
+{
+    RdmaPair p;
+    p.open(o);
+    const int messages = 4;
+    const size_t size = 1 << 20;
+    std::vector<uint8_t> out(size, 1), in(size * messages);
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    pvn_req *s[messages] = {}, *r[messages] = {};
+    for (int i = 0; i < messages; i++)
+        ASSERT_EQ(0, irecv(p, in.data() + size * static_cast<size_t>(i), size, 0, rmr, &r[i]));
+    ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    for (int i = 0; i < 10000; i++)
+        ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
+    sv_stats before, after;
+    sv::lib().sv_total_stats(&before);
+    ASSERT_EQ(0, sv::command("rule gone die mode=2 count=0"));
+    for (pvn_req *&one : s)
+        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &one));
+    for (int i = 0; i < 1000; i++)
+        ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
+    sv::lib().sv_total_stats(&after);
+    EXPECT_GT(after.send_wr - before.send_wr, 128u) << "the fault of this test: too few requests";
+    EXPECT_GT(sv::lib().sv_rule_fired("gone"), 0);
+    uint32_t first = qpn_of(p.tx.lane);
+    for (uint32_t q = first; q < first + static_cast<uint32_t>(o.qps); q++)
+        ASSERT_EQ(0, sv::command("qp " + std::to_string(q) + " error"));
+    int flags = fcntl(p.tx.ctx->async_fd, F_GETFL);
+    ASSERT_EQ(0, fcntl(p.tx.ctx->async_fd, F_SETFL, flags | O_NONBLOCK));
+    ibv_async_event ev;
+    while (p.tx.v->get_async_event(p.tx.ctx, &ev) == 0) {
+        EXPECT_NE(IBV_EVENT_CQ_ERR, ev.event_type);
+        p.tx.v->ack_async_event(&ev);
+    }
+    int rc = 0;
+    for (Patience wait; wait.left() && rc == 0;)
+        rc = pvn_engine_progress(p.tx.e);
+    EXPECT_NE(0, rc);
+}
+
+TEST(RdmaFaults, EveryOutstandingRequestHasACompletion)
+{
+    for (int qps : {1, 3})
+        for (pvn_rdma_mode mode : {PVN_RDMA_RECORD, PVN_RDMA_IMM}) {
+            SCOPED_TRACE(qps);
+            RdmaOptions o = shape("roce", mode, qps, 2048, true);
+            o.quiet_ns = 2000000;
+            every_request_fails(o);
+        }
+}
+
+// A device with small completion queues has fewer requests in flight.
+TEST(RdmaFaults, ASmallCompletionQueueHoldsEveryRequest)
+{
+    RdmaOptions o = shape("roce\nset max_cqe 500", PVN_RDMA_RECORD, 3, 2048, true);
+    o.quiet_ns = 2000000;
+    every_request_fails(o);
+}
+
+TEST(RdmaFaults, PostFails)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
+    ASSERT_EQ(0, sv::command("rule full fail call=post_send errno=ENOMEM nth=9"));
+    const pvn_err *err = until_failed(p);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("full"));
+    // Which end posts the ninth time is the pipeline's affair; the failed one knows why.
+    if (!err)
+        err = pvn_engine_err(p.rx.e);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "posting to the send queue")) << err->reason[0];
+}
+
+TEST(RdmaFaults, PeerDiesSilently)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma\nset timeout_cap_ms 20", PVN_RDMA_RECORD, 1, 1 << 20, true);
+    o.retry = 2;
+    p.open(o);
+    ASSERT_EQ(0, sv::command("rule gone die mode=1 nth=12"));
+    const pvn_err *err = until_failed(p);
+    ASSERT_NE(nullptr, err);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("gone"));
+    EXPECT_NE(nullptr, strstr(err->reason[0], "status 12")) << err->reason[0];
+}
+
+// A message of 400 chunks whose receiver does not look while the sender does.
+class RdmaLateReceiver : public testing::Test
+{
+  protected:
+    RdmaPair p;
+    int sd = 0, rd = 0;
+
+    // The receive is posted and announced; the sender tries for a while.
+    void start(const char *profile, pvn_rdma_mode mode, bool costly)
+    {
+        p.open(shape(profile, mode, 1, 4096, costly));
+        pvn_mr *smr = p.tx.reg(out.data(), size), *rmr = p.rx.reg(in.data(), size);
+        ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
+        ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+        for (Patience wait; wait.left() && !s;)
+            ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &s));
+        ASSERT_NE(nullptr, s);
+        for (double until = sv::now() + 0.2; sv::now() < until && !sd;)
+            ASSERT_EQ(0, hot_test(s, &sd, nullptr));
+    }
+    // The receiver looks, and has everything.
+    void finish()
+    {
+        for (Patience wait; wait.left() && (!sd || !rd);) {
+            if (!sd) {
+                ASSERT_EQ(0, hot_test(s, &sd, nullptr)) << p.tx.lane->err.reason[0];
+            }
+            if (!rd) {
+                ASSERT_EQ(0, hot_test(r, &rd, nullptr)) << p.rx.lane->err.reason[0];
+            }
+        }
+        ASSERT_TRUE(sd && rd) << stuck(p);
+        EXPECT_EQ(out, in);
+    }
+
+  private:
+    static constexpr size_t size = 4096 * 400;
+    std::vector<uint8_t> out = bytes::of(size, 9), in = std::vector<uint8_t>(size);
+    pvn_req *s = nullptr, *r = nullptr;
+};
+
+// More chunks than there are receive requests, and nobody looks at the receiving end: the device
+// answers "not ready", and the sender's waits, which is no error.
+TEST_F(RdmaLateReceiver, IsWaitedFor)
+{
+    ASSERT_NO_FATAL_FAILURE(start("roce", PVN_RDMA_IMM, false));
+    EXPECT_EQ(0, sd) << "there were receive requests for all chunks";
+    finish();
+}
+
+// In record mode no device knows how far the ring has been read: the sender must not take its
+// completions for that.
+class RdmaLateReader : public RdmaLateReceiver, public testing::WithParamInterface<bool>
+{
+};
+
+TEST_P(RdmaLateReader, RecordsAreNotOverwritten)
+{
+    ASSERT_NO_FATAL_FAILURE(start(GetParam() ? "pvrdma" : "roce", PVN_RDMA_RECORD, GetParam()));
+    EXPECT_LE(lane_stats(p.tx.lane).chunks, uint64_t(RECORD_RING));
+    finish();
+}
+
+INSTANTIATE_TEST_SUITE_P(CostlyPolls, RdmaLateReader, testing::Bool());
+
+TEST(RdmaFaults, TwoSidedPeerDies)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma\nset timeout_cap_ms 20", PVN_RDMA_SEND, 1, 1 << 20, true);
+    o.retry = 2;
+    p.open(o);
+    ASSERT_EQ(0, sv::command("rule gone die mode=1 nth=12"));
+    const pvn_err *err = until_failed(p);
+    ASSERT_NE(nullptr, err);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("gone"));
+    EXPECT_NE(nullptr, strstr(err->reason[0], "status 12")) << err->reason[0];
+}
+
+TEST(RdmaFaults, TwoSidedRequestFails)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_SEND, 1, 1 << 20, true));
+    ASSERT_EQ(0, sv::command("rule broken status status=REM_OP_ERR op=SEND min_len=4096 nth=6"));
+    const pvn_err *err = until_failed(p);
+    ASSERT_NE(nullptr, err);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
+    EXPECT_NE(nullptr, strstr(err->reason[0], "status 11")) << err->reason[0];
+}
+
+// What was reported as sent arrives, although its copy was still on its way when the sender closed.
+TEST(RdmaTwoSided, ClosingLosesNothing)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma\nset async 1", PVN_RDMA_SEND, 2, 1 << 20, true));
+    ASSERT_EQ(0, sv::command("rule slow delay ms=5 count=0"));
+    const size_t size = 100000;
+    std::vector<uint8_t> out = bytes::of(size, 1), in(size);
+    pvn_mr *smr = p.tx.reg(out.data(), size), *rmr = p.rx.reg(in.data(), size);
+    pvn_req *s = nullptr, *r = nullptr;
+    int done = 0;
+    ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
+    ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &s));
+    ASSERT_NE(nullptr, s);
+    for (Patience wait; wait.left() && !done;)
+        ASSERT_EQ(0, hot_test(s, &done, nullptr));
+    ASSERT_TRUE(done);
+    pvn_engine_free(p.tx.e);
+    p.tx.e = nullptr;
+    p.tx.lane->ops->close(p.tx.lane);
+    p.tx.lane = nullptr;
+    EXPECT_GT(sv::lib().sv_rule_fired("slow"), 0);
+    done = 0;
+    for (Patience wait; wait.left() && !done;)
+        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    ASSERT_TRUE(done);
+    EXPECT_EQ(out, in);
+}
+
+TEST(RdmaFaults, RegistrationOfItsRingsFails)
+{
+    ASSERT_EQ(0, sv::lib().sv_configure(
+                     "profile pvrdma\nrule nomem fail call=reg_mr errno=ENOMEM nth=1\n"));
+    RdmaEnd e;
+    RdmaOptions o;
+    pvn_err err = PVN_ERR_INIT;
+    e.v = pvn_verbs_get(sv::library().c_str(), &err);
+    int n = 0;
+    ibv_device **list = e.v->get_device_list(&n);
+    e.ctx = e.v->open_device(list[0]);
+    e.v->free_device_list(list);
+    e.pd = e.v->alloc_pd(e.ctx);
+    pvn_rdma_lane_cfg c = {};
+    e.config(o, true, &c);
+    EXPECT_EQ(nullptr, pvn_rdma_lane_new(&c, &err));
+    EXPECT_EQ(-ENOMEM, err.code);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("nomem"));
+}
+
+TEST(RdmaFence, NothingLandsAfterIt)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma\nset async 1", PVN_RDMA_RECORD, 1, 1 << 20, true));
+    std::vector<uint8_t> out(1 << 20, 1), in(1 << 20, 0);
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    pvn_req *r = nullptr, *s = nullptr;
+    ASSERT_EQ(0, sv::command("rule slow delay ms=50 min_len=100000 count=0"));
+    ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r));
+    for (int i = 0; i < 10000000 && !s; i++) {
+        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
+        ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    }
+    ASSERT_NE(nullptr, s);
+    int rc = -EAGAIN;
+    for (int i = 0; i < 100000000 && rc == -EAGAIN; i++)
+        rc = p.rx.lane->ops->fence(p.rx.lane);
+    ASSERT_EQ(0, rc);
+    std::vector<uint8_t> snapshot = in;
+    usleep(200000);
+    EXPECT_GT(sv::lib().sv_rule_fired("slow"), 0);
+    EXPECT_EQ(snapshot, in);
+}
+
+// Lies that no range check can find: the first round trip does, before any data.
+TEST(RdmaOffer, AWrongKeyOrAddressIsFoundAtVerify)
+{
+    for (size_t at : {12, 21}) { // of the key, of the address
+        RdmaPair p;
+        RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
+        ASSERT_EQ(0, sv::lib().sv_configure("profile pvrdma"));
+        p.tx.open(o, true);
+        p.rx.open(o, false);
+        uint8_t a[2048], b[2048];
+        auto na = static_cast<size_t>(p.tx.lane->ops->offer(p.tx.lane, a, sizeof(a)));
+        auto nb = static_cast<size_t>(p.rx.lane->ops->offer(p.rx.lane, b, sizeof(b)));
+        b[at] ^= 0x55;
+        ASSERT_EQ(0, p.rx.lane->ops->bind(p.rx.lane, a, na));
+        ASSERT_EQ(0, p.tx.lane->ops->bind(p.tx.lane, b, nb));
+        int rc = -EAGAIN;
+        for (Patience wait; wait.left() && rc == -EAGAIN;)
+            rc = p.tx.lane->ops->verify(p.tx.lane);
+        EXPECT_EQ(-EIO, rc);
+        EXPECT_NE(nullptr, strstr(p.tx.lane->err.reason[0], "status 10"))
+            << p.tx.lane->err.reason[0];
+        EXPECT_NE(nullptr, strstr(p.tx.lane->err.reason[0], "never carried data"));
+        EXPECT_EQ(-EAGAIN, p.rx.lane->ops->verify(p.rx.lane));
+    }
+}
+
+// Arrivals and what a receiver has written end in one completion queue. A receiver that wants a
+// place for its entries leaves the arrivals to the poll that reports them.
+TEST(RdmaImm, AFullSendQueueTakesNoArrival)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_IMM, 1, 1 << 20, true));
+    std::vector<uint8_t> out = bytes::of(1000, 1), in(1000);
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    pvn_req *s = nullptr, *r[10] = {};
+    ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[0]));
+    ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    for (Patience wait; wait.left() && !s;)
+        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
+    ASSERT_NE(nullptr, s);
+    const uint32_t places = wrap_slots(p.rx.e, 100);
+    // One more chain, whose completion is behind the arrival; then enough entries for another one.
+    ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[1]));
+    ASSERT_EQ(0, p.rx.lane->ops->kick(p.rx.lane));
+    wrap_slots(p.rx.e, 0);
+    for (int i = 2; i < 10; i++)
+        ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[i]));
+    EXPECT_EQ(-EAGAIN, p.rx.lane->ops->kick(p.rx.lane)) << p.rx.lane->err.reason[0];
+    wrap_slots(p.rx.e, places);
+    int done = 0;
+    for (Patience wait; wait.left() && !done;)
+        ASSERT_EQ(0, hot_test(r[0], &done, nullptr)) << p.rx.lane->err.reason[0];
+    EXPECT_EQ(out, in);
+}
+
+TEST(RdmaOffer, TheSmallerMtuIsUsedByBoth)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("roce", PVN_RDMA_RECORD, 1, 1 << 20, false);
+    o.rx_mtu = IBV_MTU_512;
+    p.open(o);
+    for (RdmaEnd *e : {&p.tx, &p.rx}) {
+        char text[400];
+        e->lane->ops->describe(e->lane, text, sizeof(text));
+        EXPECT_NE(nullptr, strstr(text, "MTU 512")) << text;
+    }
+    pipeline(p, 100, 8, 5000);
+}
+
+TEST(RdmaOffer, LiesAreRefused)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_RECORD, 2, 1 << 20, true));
+    uint8_t good[2048];
+    rdma_offer o;
+    pvn_err err = PVN_ERR_INIT;
+    int n = p.tx.lane->ops->offer(p.tx.lane, good, sizeof(good));
+    ASSERT_GT(n, 24);
+    ASSERT_EQ(0, pvn_rdma_offer_decode(good, static_cast<size_t>(n), &o, &err));
+    for (int len = 0; len < n; len++)
+        EXPECT_EQ(-EPROTO, pvn_rdma_offer_decode(good, static_cast<size_t>(len), &o, &err)) << len;
+    // version, mode, queue pairs, flags, MTU, window, GIDs, modes, pieces
+    for (int at : {0, 1, 2, 3, 4, 6, 7, 8, 9}) {
+        uint8_t bad[2048];
+        memcpy(bad, good, sizeof(bad));
+        bad[at] = 0xee;
+        EXPECT_EQ(-EPROTO, pvn_rdma_offer_decode(bad, static_cast<size_t>(n), &o, &err)) << at;
+        EXPECT_NE('\0', err.reason[0][0]);
+    }
+}
+
+} // namespace

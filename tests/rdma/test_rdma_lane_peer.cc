@@ -1,0 +1,455 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// The RDMA lane, on softverbs: malformed peers, doorbells, and what a poll looks at.
+#include "rdma/lane_traffic.h"
+
+namespace
+{
+
+// What a peer could write into the ring that it may write to.
+class RdmaLies : public testing::Test
+{
+  protected:
+    RdmaPair p;
+    uint8_t in[128] = {};
+    pvn_mr *mr = nullptr;
+    pvn_req *r = nullptr;
+    short_head *head = nullptr;
+
+    void SetUp() override
+    {
+        p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
+        const rdma_offer o = offer_of(p.rx.lane);
+        ASSERT_TRUE(o.shorts);
+        head = reinterpret_cast<short_head *>(o.mem_addr + mem_short(o.nqps));
+        memset(in, 0xAA, sizeof(in));
+        mr = p.rx.reg(in, sizeof(in));
+    }
+    // A message of n bytes for a buffer of a slot appears; the receiver looks. Its error.
+    const pvn_err *appears(uint64_t slot, unsigned buffer, uint32_t n)
+    {
+        memset(head->data, 0x55, sizeof(head->data));
+        head->imm = imm_make(slot, buffer, 0);
+        head->bytes = static_cast<uint16_t>(n);
+        __atomic_store_n(&head->stamp, 1, __ATOMIC_RELEASE);
+        pvn_engine_progress(p.rx.e);
+        for (size_t i = 8; i < sizeof(in); i++)
+            EXPECT_EQ(0xAA, in[i]) << i;
+        return pvn_engine_err(p.rx.e);
+    }
+    void receive()
+    {
+        ASSERT_EQ(0, irecv(p, in, 8, 0, mr, &r));
+    }
+};
+
+TEST_F(RdmaLies, LongerThanAShortMessageCanBe)
+{
+    receive();
+    const pvn_err *err = appears(0, 0, SHORT_MAX + 1);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "longer than any can be")) << err->reason[0];
+}
+
+TEST_F(RdmaLies, LongerThanTheReceive)
+{
+    receive();
+    const pvn_err *err = appears(0, 0, 9);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "for a receive of 8 bytes")) << err->reason[0];
+}
+
+TEST_F(RdmaLies, IntoAGpusBuffer)
+{
+    mr->gpu = 1;
+    receive();
+    const pvn_err *err = appears(0, 0, 8);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "on a GPU")) << err->reason[0];
+    EXPECT_EQ(0xAA, in[0]);
+    int done = 0;
+    EXPECT_NE(0, hot_test(r, &done, nullptr));
+    EXPECT_EQ(0, done) << "there is nothing in the buffer";
+}
+
+TEST_F(RdmaLies, ForABufferThatNobodyPosted)
+{
+    receive();
+    EXPECT_EQ(nullptr, appears(0, 1, 8));
+    EXPECT_EQ(0xAA, in[0]);
+    EXPECT_EQ(1u, pvn_engine_get_stats(p.rx.e)->stale);
+}
+
+TEST_F(RdmaLies, ForASlotThatNobodyPosted)
+{
+    receive();
+    EXPECT_EQ(nullptr, appears(1, 0, 8));
+    EXPECT_EQ(0xAA, in[0]);
+    EXPECT_EQ(1u, pvn_engine_get_stats(p.rx.e)->stale);
+}
+
+// Lines become visible in any order: what lacks one has not arrived.
+TEST_F(RdmaLies, AMessageIsWholeWhenItsLastLineIs)
+{
+    ASSERT_EQ(0, irecv(p, in, 60, 0, mr, &r));
+    auto *more = reinterpret_cast<short_more *>(head + 1);
+    memset(more->data, 0x55, 8);
+    head->imm = imm_make(0, 0, 0);
+    head->bytes = 60;
+    memset(head->data, 0x55, sizeof(head->data));
+    head->stamp = more->stamp = 1;
+    head->sum = short_sum(head, 2);
+    more->stamp = 0;
+    int done = 0;
+    size_t got = 0;
+    for (int i = 0; i < 100; i++)
+        ASSERT_EQ(0, hot_test(r, &done, &got));
+    EXPECT_EQ(0, done);
+    EXPECT_EQ(0xAA, in[0]);
+    // A stamp may be there before what is in front of it.
+    more->data[7] = 0;
+    __atomic_store_n(&more->stamp, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 100; i++)
+        ASSERT_EQ(0, hot_test(r, &done, &got));
+    EXPECT_EQ(0, done);
+    EXPECT_LT(0u, lane_stats(p.rx.lane).torn);
+    more->data[7] = 0x55;
+    for (int i = 0; i < 100 && !done; i++)
+        ASSERT_EQ(0, hot_test(r, &done, &got));
+    EXPECT_EQ(1, done);
+    EXPECT_EQ(60u, got);
+    for (size_t i = 0; i < sizeof(in); i++)
+        EXPECT_EQ(i < 60 ? 0x55 : 0xAA, in[i]) << i;
+}
+
+TEST_F(RdmaLies, AMessageThatNeverAddsUp)
+{
+    ASSERT_EQ(0, irecv(p, in, 60, 0, mr, &r));
+    auto *more = reinterpret_cast<short_more *>(head + 1);
+    head->imm = imm_make(0, 0, 0);
+    head->bytes = 60;
+    head->stamp = more->stamp = 1;
+    head->sum = static_cast<uint16_t>(short_sum(head, 2) + 1);
+    const double from = sv::now();
+    for (Patience patience; patience.left() && !pvn_engine_err(p.rx.e);)
+        pvn_engine_progress(p.rx.e);
+    EXPECT_LT(0.9, sv::now() - from) << "it may still come";
+    const pvn_err *err = pvn_engine_err(p.rx.e);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "reading a short message: what has come does not"))
+        << err->reason[0];
+    EXPECT_EQ(0xAA, in[0]);
+}
+
+TEST_F(RdmaLies, AnEntryThatNeverAddsUp)
+{
+    const rdma_offer o = offer_of(p.tx.lane);
+    auto *line = reinterpret_cast<cts_line *>(o.mem_addr + MEM_CTS);
+    line->addr = o.mem_addr;
+    line->size = 8;
+    line->what = cts_what(0, 1, CTS_COPIES);
+    line->sum = cts_sum(o.mem_addr + 64, 8, 0, line->what);
+    __atomic_store_n(&line->stamp, 1, __ATOMIC_RELEASE);
+    pvn_mr *smr = p.tx.reg(in, sizeof(in));
+    pvn_req *s = nullptr;
+    ASSERT_EQ(0, hot_isend(p.tx.e, in, 8, 0, smr, &s));
+    EXPECT_EQ(nullptr, s) << "it is not there";
+    const double from = sv::now();
+    for (Patience patience; patience.left() && !s && !pvn_engine_err(p.tx.e);)
+        hot_isend(p.tx.e, in, 8, 0, smr, &s);
+    EXPECT_EQ(nullptr, s);
+    EXPECT_LT(0.9, sv::now() - from) << "it may still come";
+    const pvn_err *err = pvn_engine_err(p.tx.e);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "entry: what has come does not add up"))
+        << err->reason[0];
+}
+
+// Each bit of an entry takes part in its sum, and each of a message of several lines.
+TEST(RdmaSums, EveryBitCounts)
+{
+    uint64_t v[4] = {0x7f0012345000, 65536, 0x80001234, cts_what(-7, 3, CTS_COPIES)};
+    const auto sum = [&] { return cts_sum(v[0], v[1], v[2], v[3]); };
+    const uint32_t right = sum();
+    for (int bit = 0; bit < 4 * 64; bit++) {
+        v[bit / 64] ^= UINT64_C(1) << bit % 64;
+        EXPECT_EQ(bit > 60 && bit < 64, right == sum()) << bit;
+        v[bit / 64] ^= UINT64_C(1) << bit % 64;
+    }
+    std::vector<short_head> m(SHORT_MAX_LINES);
+    bytes::fill(m.data(), m.size() * 64, 5);
+    uint8_t *b = reinterpret_cast<uint8_t *>(m.data());
+    const uint16_t good = short_sum(m.data(), SHORT_MAX_LINES);
+    for (size_t bit = 0; bit < m.size() * 512; bit++) {
+        b[bit / 8] ^= 1 << bit % 8;
+        const bool own = bit / 16 == offsetof(short_head, sum) / 2;
+        EXPECT_EQ(own, short_sum(m.data(), SHORT_MAX_LINES) == good) << bit;
+        b[bit / 8] ^= 1 << bit % 8;
+    }
+}
+
+// A copy by processor shows stamps before what they stand for, as softverbs does here: that is
+// seen at both ends, waited for, and every byte is right. Not in imm mode: who asks a queue of
+// softverbs waits for what is being placed.
+TEST(RdmaTorn, IsWaitedFor)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma\nset descend 2\nset async 1", PVN_RDMA_RECORD, 1, 65536, true));
+    if (testing::Test::HasFatalFailure())
+        return;
+    for (Patience patience; patience.left() && !testing::Test::HasFailure() &&
+                            (lane_stats(p.tx.lane).torn == 0 || lane_stats(p.rx.lane).torn == 0);)
+        grouped(p, 100);
+    EXPECT_LT(0u, lane_stats(p.tx.lane).torn) << "entries";
+    EXPECT_LT(0u, lane_stats(p.rx.lane).torn) << "messages";
+}
+
+class RdmaDoorbells : public testing::TestWithParam<pvn_rdma_mode>
+{
+};
+
+// The economy that the lane exists for: at depth 8, everything counted, both ends.
+TEST_P(RdmaDoorbells, PerMessageAtDepth8)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", GetParam(), 1, 1 << 20, true));
+    sv_stats before[2], after[2];
+    pipeline(p, 200, 8, 64);
+    sv::lib().sv_ctx_stats(p.tx.ctx, &before[0]);
+    sv::lib().sv_ctx_stats(p.rx.ctx, &before[1]);
+    const pvn_rdma_lane_stats t0 = lane_stats(p.tx.lane), r0 = lane_stats(p.rx.lane);
+    const int n = 4000;
+    pipeline(p, n, 8, 64);
+    sv::lib().sv_ctx_stats(p.tx.ctx, &after[0]);
+    sv::lib().sv_ctx_stats(p.rx.ctx, &after[1]);
+    const pvn_rdma_lane_stats t1 = lane_stats(p.tx.lane), r1 = lane_stats(p.rx.lane);
+    double sender = static_cast<double>(after[0].doorbells - before[0].doorbells) / n;
+    double receiver = static_cast<double>(after[1].doorbells - before[1].doorbells) / n;
+    printf("doorbells per message at depth 8: sender %.3f, receiver %.3f, together %.3f\n", sender,
+           receiver, sender + receiver);
+    EXPECT_LE(sender + receiver, 1.5);
+    // The lane's own count is what softverbs saw.
+    EXPECT_EQ(after[0].doorbells - before[0].doorbells, t1.post_send + t1.post_recv +
+                                                            t1.empty_polls - t0.post_send -
+                                                            t0.post_recv - t0.empty_polls);
+    EXPECT_EQ(after[1].doorbells - before[1].doorbells, r1.post_send + r1.post_recv +
+                                                            r1.empty_polls - r0.post_send -
+                                                            r0.post_recv - r0.empty_polls);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, RdmaDoorbells, testing::Values(PVN_RDMA_RECORD, PVN_RDMA_SEND));
+
+// However long a request takes: its end shows in memory, and the queue is asked only for what is
+// known to be in it.
+TEST_P(RdmaDoorbells, SlowDeviceIsNotAskedInVain)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma\nset async 1", GetParam(), 1, 1 << 20, true);
+    o.quiet_ns = UINT64_MAX / 4;
+    p.open(o);
+    ASSERT_EQ(0, sv::command("rule slow delay ms=1 count=0"));
+    for (int depth : {1, 8})
+        pipeline(p, 100, depth, 64);
+    EXPECT_GT(sv::lib().sv_rule_fired("slow"), 200);
+    const pvn_rdma_lane_stats t = lane_stats(p.tx.lane), r = lane_stats(p.rx.lane);
+    EXPECT_GT(t.polls, 0u);
+    EXPECT_EQ(0u, t.empty_polls);
+    EXPECT_EQ(0u, r.empty_polls);
+}
+
+// A receiver that has found nothing looks at memory only, and its engine does that without a call.
+struct Watched {
+    RdmaPair p;
+    uint8_t out[4096] = {7}, in[4096] = {};
+    pvn_mr *smr = nullptr, *rmr = nullptr;
+
+    explicit Watched(const RdmaOptions &o)
+    {
+        p.open(o);
+        smr = p.tx.reg(out, sizeof(out));
+        rmr = p.rx.reg(in, sizeof(in));
+    }
+    // How many tests in vain there were before a message of n bytes was sent and at most how many
+    // after it, while the queue was polled so many times.
+    void message(size_t n, int before, int after, uint64_t *polls)
+    {
+        pvn_req *r = nullptr, *s = nullptr;
+        int done = 0;
+        ASSERT_EQ(0, irecv(p, in, sizeof(in), 0, rmr, &r));
+        ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+        const uint64_t polled = lane_stats(p.rx.lane).polls;
+        for (int i = 0; i < before; i++) {
+            ASSERT_EQ(0, hot_test(r, &done, nullptr));
+            ASSERT_EQ(0, done);
+        }
+        *polls = lane_stats(p.rx.lane).polls - polled;
+        for (Patience patience; !s && patience.left();)
+            ASSERT_EQ(0, hot_isend(p.tx.e, out, n, 0, smr, &s));
+        ASSERT_NE(nullptr, s);
+        for (int i = 0; i <= after && !done; i++)
+            ASSERT_EQ(0, hot_test(r, &done, nullptr));
+        EXPECT_EQ(1, done) << n << " bytes: " << stuck(p);
+        EXPECT_EQ(0, memcmp(out, in, n));
+        for (Patience patience; !s_done(s) && patience.left();)
+            ;
+    }
+    bool s_done(pvn_req *s)
+    {
+        int done = 0;
+        EXPECT_EQ(0, hot_test(s, &done, nullptr));
+        EXPECT_EQ(0, pvn_engine_progress(p.rx.e));
+        return done;
+    }
+};
+
+TEST(RdmaWatch, RecordsAndShortMessagesEndIt)
+{
+    RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
+    o.quiet_ns = UINT64_MAX / 4;
+    Watched w(o);
+    uint64_t polls;
+    for (size_t n : {8u, 4096u, 8u, 200u, 4096u}) {
+        ASSERT_NO_FATAL_FAILURE(w.message(n, 100, 0, &polls));
+        EXPECT_EQ(0u, polls);
+    }
+    pvn_req *r = nullptr;
+    int done = 0;
+    ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
+    for (int i = 0; i < 100 && w.p.rx.lane->fast.watch.polls == 0; i++)
+        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    EXPECT_GT(w.p.rx.lane->fast.watch.polls, 0)
+        << "the fault of this test: nothing was ever watched";
+}
+
+// In imm mode a long message shows in the queue: while such ones come it is polled each time, while
+// short ones come now and then.
+TEST(RdmaWatch, AQueueIsPolledLessWhereShortMessagesCome)
+{
+    Watched w(shape("roce", PVN_RDMA_IMM, 1, 1 << 20, false));
+    uint64_t polls;
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 0, 0, &polls));
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 900, 0, &polls));
+    EXPECT_GE(polls, 900u / 9);
+    EXPECT_LE(polls, 900u / 9 + 4);
+    ASSERT_NO_FATAL_FAILURE(w.message(4096, 900, 9, &polls)) << "the first long one may be late";
+    EXPECT_LE(polls, 900u / 9 + 4);
+    ASSERT_NO_FATAL_FAILURE(w.message(4096, 900, 0, &polls));
+    EXPECT_EQ(900u, polls);
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 900, 0, &polls));
+    EXPECT_EQ(900u, polls);
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 900, 0, &polls));
+    EXPECT_LE(polls, 900u / 9 + 4);
+}
+
+// A word for each queue pair would be too many.
+TEST(RdmaWatch, NotWithSeveralQueuePairs)
+{
+    Watched w(shape("roce", PVN_RDMA_IMM, 2, 1 << 20, false));
+    uint64_t polls;
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 0, 0, &polls));
+    ASSERT_NO_FATAL_FAILURE(w.message(8, 100, 0, &polls));
+    EXPECT_EQ(100u, polls);
+}
+
+// What a sender waits for is the acknowledgement.
+TEST(RdmaWatch, AnAcknowledgementEndsIt)
+{
+    RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
+    o.quiet_ns = UINT64_MAX / 4;
+    Watched w(o);
+    pvn_req *r = nullptr, *s = nullptr;
+    int done = 0;
+    ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
+    ASSERT_EQ(0, pvn_engine_progress(w.p.rx.e));
+    for (Patience patience; !s && patience.left();)
+        ASSERT_EQ(0, hot_isend(w.p.tx.e, w.out, 8, 0, w.smr, &s));
+    for (int i = 0; i < 100; i++) {
+        ASSERT_EQ(0, hot_test(s, &done, nullptr));
+        ASSERT_EQ(0, done);
+    }
+    for (int i = 0; i < 9 && w.p.tx.lane->fast.watch.polls == 0; i++)
+        ASSERT_EQ(0, hot_test(s, &done, nullptr));
+    EXPECT_GT(w.p.tx.lane->fast.watch.polls, 0);
+    ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    ASSERT_EQ(1, done);
+    for (int i = 0; i < 3; i++)
+        ASSERT_EQ(0, pvn_engine_progress(w.p.rx.e));
+    done = 0;
+    ASSERT_EQ(0, hot_test(s, &done, nullptr));
+    EXPECT_EQ(1, done) << stuck(w.p);
+}
+
+// A message that is sent while its receiver has announced eight buffers: it need not say soon that
+// it has got it.
+struct OneOfEight {
+    uint8_t out[8] = {1, 2, 3}, in[8][8] = {};
+    pvn_req *s = nullptr, *r[8] = {};
+
+    void start(RdmaPair &p)
+    {
+        pvn_mr *smr = p.tx.reg(out, sizeof(out)), *rmr = p.rx.reg(in, sizeof(in));
+        for (int i = 0; i < 8; i++) {
+            ASSERT_EQ(0, irecv(p, in[i], sizeof(in[i]), 0, rmr, &r[i]));
+            ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+        }
+        for (Patience patience; !s && patience.left();)
+            ASSERT_EQ(0, hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s));
+        ASSERT_NE(nullptr, s);
+    }
+};
+
+// Few requests have a completion, and a receiver that holds enough entries ready says nothing of a
+// message that it has got: the sender learns of it after a silence, by one request more.
+TEST(RdmaDoorbells, TheLastMessageIsNotForgotten)
+{
+    for (int before : {0, 1, 3, 14, 15, 16, 40}) {
+        RdmaPair p;
+        RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
+        o.quiet_ns = 2000000;
+        p.open(o);
+        if (before > 0)
+            pipeline(p, before, 8, 8);
+        OneOfEight one;
+        const uint64_t acks = lane_stats(p.rx.lane).acks_alone;
+        ASSERT_NO_FATAL_FAILURE(one.start(p));
+        int done = 0;
+        for (Patience patience; !done && patience.left();) {
+            ASSERT_EQ(0, hot_test(one.s, &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+        }
+        EXPECT_EQ(1, done) << "after " << before << ": " << stuck(p);
+        EXPECT_EQ(0, memcmp(one.out, one.in[0], sizeof(one.out)));
+        EXPECT_EQ(acks, lane_stats(p.rx.lane).acks_alone);
+    }
+}
+
+// A receiver that has got a message and closes has not always told of it before: the sender, whose
+// request had no completion, must not take the end of the connection for the loss of the message.
+TEST(RdmaDoorbells, WhatHasArrivedIsSentAlthoughTheReceiverCloses)
+{
+    for (int qps : {1, 2}) {
+        RdmaPair p;
+        RdmaOptions o = shape("pvrdma\nset timeout_cap_ms 20", PVN_RDMA_RECORD, qps, 1 << 20, true);
+        o.quiet_ns = 2000000;
+        o.retry = 2;
+        p.open(o);
+        OneOfEight one;
+        ASSERT_NO_FATAL_FAILURE(one.start(p));
+        int done = 0;
+        for (Patience patience; !done && patience.left();)
+            ASSERT_EQ(0, hot_test(one.r[0], &done, nullptr));
+        ASSERT_EQ(1, done);
+        pvn_engine_free(p.rx.e);
+        p.rx.e = nullptr;
+        p.rx.lane->ops->close(p.rx.lane);
+        p.rx.lane = nullptr;
+        done = 0;
+        int rc = 0;
+        for (Patience patience; rc == 0 && !done && patience.left();)
+            rc = hot_test(one.s, &done, nullptr);
+        EXPECT_EQ(0, rc) << p.tx.lane->err.reason[0];
+        EXPECT_EQ(1, done);
+    }
+}
+
+} // namespace
