@@ -299,7 +299,9 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
     struct pvn_hca_port *port = &found.table.ports[index];
     const struct pvn_hca *h = &found.table.hcas[port->hca];
     const struct pvn_gpumem_cap *gpu = pvn_rdma_gpu_cap(found.gpus[port->hca]);
-    /* Set-up then takes the next transport of the device. */
+    /* An event may wait that no poll has taken yet. Where the adapter has failed, set-up takes the
+     * next transport of the device. */
+    pvn_poller_poll_now();
     int rc = health(port, err);
     if (rc < 0)
         return rc;

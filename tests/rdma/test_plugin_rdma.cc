@@ -255,9 +255,30 @@ TEST_F(PluginRdma, ALostCompletionQueueHurtsOnlyItsComm)
         lost = sv::command("qp #" + std::to_string(i) + " overrun") == 0;
     ASSERT_TRUE(lost);
     EXPECT_FALSE(dead.move(3, true));
-    EXPECT_TRUE(alive.move(4));
+    // The other comm has empty polls for long enough to ask for its adapter's health.
+    void *data = alive.dst.data(), *request = nullptr;
+    size_t size = alive.size;
+    int tag = 0, done = 0;
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_irecv(alive.p.d, alive.p.rc, 1, &data, &size, &tag,
+                                                &alive.rmh, nullptr, &request));
+        return request != nullptr;
+    }));
+    for (int i = 0; i < 1000; i++)
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_test(alive.p.d, request, &done, nullptr)) << i;
+    void *sent = nullptr;
+    EXPECT_TRUE(eventually([&] {
+        if (!sent) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_isend(alive.p.d, alive.p.sc, alive.src.data(), size,
+                                                    0, alive.smh, nullptr, &sent));
+        }
+        return pvn_netdrv_test(alive.p.d, request, &done, nullptr) != ncclSuccess || done;
+    }));
+    EXPECT_TRUE(done);
+    ASSERT_EQ(0, sv::command("rule made do call=create_qp count=0 nth=1000000 : release"));
     Route later(n);
-    EXPECT_TRUE(later.move(5)) << "the device goes on";
+    EXPECT_TRUE(later.move(5));
+    EXPECT_GT(sv::lib().sv_rule_seen("made"), 0) << "the device goes on";
 }
 
 // A device that has failed before a connection is made is not used for it.
@@ -269,9 +290,11 @@ TEST_F(PluginRdma, ADeadDeviceIsNotConnectedOver)
     Route before(n);
     ASSERT_TRUE(before.move(1));
     ASSERT_EQ(0, sv::command("event mlx5_0 1 DEVICE_FATAL"));
+    ASSERT_EQ(0, sv::command("rule made do call=create_qp count=0 nth=1000000 : release"));
     Route after(n);
     ASSERT_TRUE(after.p.up());
     EXPECT_TRUE(after.move(2)) << "over TCP";
+    EXPECT_EQ(0, sv::lib().sv_rule_seen("made")) << "nothing is made on the failed device";
 }
 
 // A link that stays down ends the comm in bounded time, although its requests would be retried for
