@@ -259,8 +259,8 @@ TEST(Life, FinalizeGivesUpTheConnectionsOfItsOwn)
 // What /proc lists of this process' memory and open files that is a statistics file.
 int statistics_mapped()
 {
-    return std::stoi(output_of("grep -c nccl-net-pvrdma-.*stat /proc/" + std::to_string(getpid()) +
-                               "/maps || true"));
+    const std::string pid = std::to_string(getpid());
+    return std::stoi(output_of("grep -c '/" + pid + "-.*[.]stat' /proc/" + pid + "/maps || true"));
 }
 
 int statistics_files()
