@@ -489,6 +489,7 @@ TEST_F(TcpZerocopyRegistered, WhatLiesBesideThemIsCopied)
     EXPECT_EQ(0u, tx()->zerocopy_bytes);
     exchange(first - (256 << 10), 512 << 10, &mr);
     EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
+    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
 }
 
 TEST_F(TcpZerocopyRegistered, SmallPagesAreCopied)
