@@ -111,9 +111,10 @@ struct RdmaEnd {
         pvn_gid_policy any = {-1, 0, 0, ""};
         c->ngids = pvn_gid_filter(c->gids, c->ngids, &any, nullptr, 0);
         c->max_wr = o.max_wr ? o.max_wr : static_cast<uint32_t>(da.max_qp_wr);
-        // What the ring of a PVRDMA device holds, see hca.h; it announces more.
-        c->max_cqe = static_cast<uint32_t>(
-            std::min(da.max_cqe, strncmp(o.profile, "pvrdma", 6) ? da.max_cqe : 4096));
+        // What the ring of a PVRDMA device holds, see hca.h; it announces more, in a guest as well,
+        // whatever the profile is called.
+        bool pvrdma = real_verbs() || strncmp(o.profile, "pvrdma", 6) == 0;
+        c->max_cqe = static_cast<uint32_t>(std::min(da.max_cqe, pvrdma ? 4096 : da.max_cqe));
         c->timeout = 14;
         c->retry_cnt = o.retry;
         c->rnr_retry = 7;
