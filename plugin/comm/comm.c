@@ -45,7 +45,7 @@ const struct pvn_err *pvn_comm_err(const struct pvn_comm *c)
 
     if (c->magic != COMM_MAGIC)
         return &no_comm;
-    return c->refused ? &c->call_err : &c->err;
+    return __atomic_load_n(&c->refused, __ATOMIC_RELAXED) ? &c->call_err : &c->err;
 }
 
 int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *fmt, ...)
@@ -56,7 +56,7 @@ int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    c->refused = true;
+    comm_set_refused(c, true);
     pvn_err_set(&c->call_err, code, "%s", text);
     pvn_err_set_fault(&c->call_err, fault);
     pvn_err_set_where(&c->call_err, "%s", c->conn->where);
@@ -68,7 +68,7 @@ int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *
 /* Not latched and not comm_refuse: the comm itself must not be touched. */
 static int not_ours(struct pvn_comm *c, const char *call)
 {
-    c->refused = true;
+    comm_set_refused(c, true);
     pvn_err_set(
         &c->call_err, -ECHILD,
         "%s: this comm belongs to process %d; a forked child cannot use it, it has to make its own",
@@ -84,7 +84,7 @@ int comm_usable(struct pvn_comm *c, const char *call)
         return -EINVAL;
     if (pvn_fork_alien(c->epoch))
         return not_ours(c, call);
-    c->refused = false;
+    comm_set_refused(c, false);
     return c->failed ? c->err.code : 0;
 }
 
@@ -103,7 +103,7 @@ static void complete(const struct pvn_comm *c, struct pvn_err *err)
 
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
 {
-    c->refused = false;
+    comm_set_refused(c, false);
     if (c->failed)
         return c->err.code;
     c->failed = true;
@@ -333,7 +333,7 @@ static int engine_failed(struct pvn_comm *c)
     struct pvn_err err;
     uint64_t now;
 
-    c->refused = false;
+    comm_set_refused(c, false);
     if (c->failed)
         return c->err.code;
     if (c->grace_ns == 0)

@@ -160,7 +160,7 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
     pthread_mutex_unlock(&c->mr_lock);
     if (rc) {
         c->call_err = err;
-        c->refused = true;
+        comm_set_refused(c, true);
         pvn_warn_err(&err);
         free(m);
         return rc;

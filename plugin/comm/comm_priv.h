@@ -66,6 +66,13 @@ struct pvn_comm {
     uint64_t lost_bytes;     /* moved when that was last looked at */
 };
 
+/* Registrations come from another thread than data calls, and may be refused. */
+static inline void comm_set_refused(struct pvn_comm *c, bool refused)
+{
+    if (__atomic_load_n(&c->refused, __ATOMIC_RELAXED) != refused)
+        __atomic_store_n(&c->refused, refused, __ATOMIC_RELAXED);
+}
+
 /* comm.c: what to do before a call on the comm. 0, or the reason why not is what pvn_comm_err()
  * gives. */
 int comm_usable(struct pvn_comm *c, const char *call);
