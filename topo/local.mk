@@ -14,7 +14,7 @@ else
 EXTRA_LTLIBRARIES += libpvntopotool.la
 endif
 libpvntopo_la_SOURCES = topo/config.c topo/distance.c topo/fs.c topo/fs.h topo/fs_dir.c topo/gpu.c \
-    topo/guest.c topo/model.c topo/names.c topo/net.c topo/pci.c topo/pci_kind.c topo/pvn_topo.h \
+    topo/guest.c topo/load.c topo/model.c topo/names.c topo/net.c topo/pci.c topo/pci_kind.c topo/pvn_topo.h \
     topo/rdma.c topo/reader.c topo/reader.h topo/system.c
 libpvntopotool_la_SOURCES =
 libpvntopotool_la_CPPFLAGS = $(AM_CPPFLAGS) $(EXPAT_CFLAGS) $(JANSSON_CFLAGS)

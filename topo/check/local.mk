@@ -7,4 +7,5 @@ libpvntopotool_la_SOURCES += \
     topo/check/check_host.c \
     topo/check/check_net.c \
     topo/check/check_pci.c \
+    topo/check/check_row.c \
     topo/check/remedies.c

@@ -10,12 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void pvn_topo_input_free(struct pvn_topo_input *in)
-{
-    free(in->data);
-    *in = (struct pvn_topo_input){.kind = PVN_TOPO_INPUT_TAR};
-}
-
 /* Byte order mark and blanks. */
 static size_t skip_blank(const char *data, size_t len)
 {

@@ -110,3 +110,9 @@ int pvn_topo_input_slurp(const char *path, int wait_s, struct pvn_topo_input *in
         pvn_topo_input_free(in);
     return code;
 }
+
+void pvn_topo_input_free(struct pvn_topo_input *in)
+{
+    free(in->data);
+    *in = (struct pvn_topo_input){.kind = PVN_TOPO_INPUT_TAR};
+}

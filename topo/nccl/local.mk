@@ -7,7 +7,7 @@ libpvntopo_la_SOURCES += \
     topo/nccl/nccl_doc.c topo/nccl/nccl_doc.h \
     topo/nccl/nccl_env.c topo/nccl/nccl_graph.c topo/nccl/nccl_graph.h topo/nccl/nccl_paths.c topo/nccl/nccl_tree.h \
     topo/nccl/nic.c topo/nccl/nic.h \
-    topo/nccl/pair.c topo/nccl/pair.h topo/nccl/pair_priv.h \
+    topo/nccl/pair.c topo/nccl/pair.h topo/nccl/pair_nodes.c topo/nccl/pair_priv.h \
     topo/nccl/report.c topo/nccl/report.h
 libpvntopotool_la_SOURCES += topo/nccl/fusion.c topo/nccl/gdr.c topo/nccl/gdr.h topo/nccl/lost.c topo/nccl/lost.h \
     topo/nccl/nccl_lint.c topo/nccl/nccl_lint_numbers.c topo/nccl/nccl_scan.c topo/nccl/nccl_xml.h \

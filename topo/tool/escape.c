@@ -3,6 +3,7 @@
 /* Names out of files are other people's: what a terminal would obey is shown, not sent. */
 #include <langinfo.h>
 #include <stdint.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,4 +112,14 @@ void tool_escape_machine(const struct tool *t, struct pvn_topo *topo)
         free(topo->source);
         topo->source = copy;
     }
+}
+
+void tool_error(const char *format, ...)
+{
+    char text[1024], shown[1200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    fprintf(stderr, "pvn-topo: %s\n", tool_escape(text, shown, sizeof(shown)));
 }

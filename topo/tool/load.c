@@ -19,15 +19,6 @@ static const char *from_environment(const char *name, void *user)
     return getenv(name);
 }
 
-int tool_read(const struct tool *t, const char *path, struct pvn_topo_input *in)
-{
-    struct pvn_topo_err err;
-    if (pvn_topo_input_read(path, t->wait_s, in, &err) == 0)
-        return TOOL_OK;
-    tool_error("%s", err.text);
-    return TOOL_INPUT;
-}
-
 static int parse_doc(const char *path, const struct pvn_topo_input *in, struct pvn_topo_ndoc **doc)
 {
     struct pvn_topo_xml_error err;

@@ -8,16 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void tool_error(const char *format, ...)
-{
-    char text[1024], shown[1200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    fprintf(stderr, "pvn-topo: %s\n", tool_escape(text, shown, sizeof(shown)));
-}
-
 void tool_wrap(const struct tool *t, int at, int indent, const char *text)
 {
     bool fresh = true;
