@@ -14,12 +14,6 @@
 
 enum { FLUSH_SPOT = 64 }; /* bytes behind the rings: where reads of GPU memory end */
 
-const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode)
-{
-    static const char *const names[] = {"auto", "record", "imm", "send"};
-    return (unsigned)mode < sizeof(names) / sizeof(*names) ? names[mode] : "unknown";
-}
-
 static int rdma_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd,
                         uint64_t dmabuf_offset, struct pvn_err *err)
 {
@@ -48,22 +42,21 @@ static int rdma_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr)
     return 0;
 }
 
-static struct pvn_lane_ops tx_ops, two_sided_ops, fenced_ops;
+static struct rdma_modes modes;
 
 static void rdma_close(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
     if (r->qp) {
-        if (r->l.ops != &fenced_ops) {
-            rdma_two_drain(r);
-            rdma_rx_final_ack(r);
+        if (r->l.ops != &modes.fenced) {
+            r->mode->before_close(r);
             rdma_qps_error(r);
         }
         rdma_qps_destroy(r);
     }
     free(r->kept);
     rdma_flush_destroy(r);
-    rdma_two_close(r);
+    rdma_two_free(r);
     if (r->mem_mr)
         r->cfg.v->dereg_mr(r->mem_mr);
     free(r->mem);
@@ -83,17 +76,7 @@ void pvn_rdma_lane_get_stats(const struct pvn_lane *l, struct pvn_rdma_lane_stat
 {
     const struct rdma_lane *r = (const struct rdma_lane *)l;
     *out = r->stats;
-    if (r->two)
-        return;
-    /* Those of the queue pairs begin again after 2^32. */
-    uint64_t longs = 0;
-    out->chunks = r->chunks_done;
-    for (int k = 0; k < r->nqps; k++) {
-        longs += r->qp[k].longs;
-        out->chunks += l->sender ? r->qp[k].posted - r->qp[k].reported : 0;
-    }
-    out->shorts = out->chunks - longs;
-    out->post_send += l->sender ? out->shorts : 0;
+    r->mode->get_stats(r, out);
 }
 
 static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
@@ -115,68 +98,101 @@ static int rdma_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
     const struct rqp *q = &r->qp[(r->next_qp + r->nqps - 1) % r->nqps];
     t->qpn = q->qp->qp_num;
     t->wr_id = q->posted;
-    t->opcode = r->two                        ? IBV_WR_SEND
-                : r->cfg.mode == PVN_RDMA_IMM ? IBV_WR_RDMA_WRITE_WITH_IMM
-                                              : IBV_WR_RDMA_WRITE;
+    t->opcode = r->mode->opcode;
     return 0;
 }
 
-static struct pvn_lane_ops rx_ops = {
+/* Every lane operation but those that a mode adds. */
+static const struct pvn_lane_ops any_ops = {
     .name = "rdma",
     .offer = rdma_offer,
     .bind = rdma_bind,
     .verify = rdma_verify,
     .mem_reg = rdma_mem_reg,
     .mem_dereg = rdma_mem_dereg,
-    .post_cts = rdma_post_cts,
-    .post_write = rdma_post_write,
     .last_post = rdma_last_post,
-    .post_flush = rdma_post_flush,
-    .kick = rdma_rx_kick,
-    .poll = rdma_rx_poll,
-    .copy_out = rdma_copy_out,
     .fence = rdma_fence,
     .close = rdma_close,
     .locate = rdma_locate,
     .describe = rdma_describe,
     .count = rdma_count,
 };
-static pthread_once_t rdma_ops_once = PTHREAD_ONCE_INIT;
 
-static void fill_ops(void)
+static int no_receive(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev,
+                      int *n)
 {
-    tx_ops = two_sided_ops = rx_ops;
-    fenced_ops = rx_ops;
-    fenced_ops.post_cts = NULL;
-    fenced_ops.post_write = NULL;
-    fenced_ops.post_flush = NULL;
-    fenced_ops.kick = NULL;
-    fenced_ops.fence = NULL;
-    fenced_ops.poll = rdma_fenced_poll;
-    tx_ops.kick = rdma_tx_kick;
-    tx_ops.poll = rdma_tx_poll;
-    tx_ops.fast.send_next = rdma_send_next;
-    two_sided_ops.post_cts = NULL;
-    two_sided_ops.post_flush = NULL;
-    two_sided_ops.mem_reg = rdma_two_mem_reg;
-    two_sided_ops.post_write = rdma_two_post_write;
-    two_sided_ops.kick = rdma_tx_kick;
-    two_sided_ops.poll = rdma_two_poll;
-    pvn_lane_ops_fill(&rx_ops);
-    pvn_lane_ops_fill(&tx_ops);
-    pvn_lane_ops_fill(&fenced_ops);
-    pvn_lane_ops_fill(&two_sided_ops);
+    (void)qp, (void)wc, (void)ev, (void)n;
+    return rdma_dead(r, -EPROTO, "reading a receive completion before a mode is agreed on");
 }
 
-void rdma_two_sided(struct rdma_lane *r)
+static void nothing_to_say(struct rdma_lane *r)
 {
-    r->l.ops = &two_sided_ops;
-    r->l.caps = PVN_LANE_SETS_KICK_DUE;
+    (void)r;
 }
 
-void rdma_use_fenced_ops(struct rdma_lane *r)
+static void no_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
 {
-    r->l.ops = &fenced_ops;
+    (void)r, (void)out;
+}
+
+/* Of a lane whose mode has not been agreed on: only what can happen before it is bound. */
+static const struct rdma_mode no_mode = {
+    .took_recv = no_receive,
+    .save_arrivals = rdma_nothing,
+    .take_landed = rdma_nothing_landed,
+    .before_close = nothing_to_say,
+    .get_stats = no_stats,
+};
+
+static struct rdma_modes modes = {.mode = {[PVN_RDMA_AUTO] = &no_mode,
+                                           [PVN_RDMA_RECORD] = &rdma_record_mode,
+                                           [PVN_RDMA_IMM] = &rdma_imm_mode,
+                                           [PVN_RDMA_SEND] = &rdma_send_mode}};
+static pthread_once_t modes_once = PTHREAD_ONCE_INIT;
+
+static void fill_one_sided(enum pvn_rdma_mode m,
+                           int (*post_write)(struct pvn_lane *l, const struct pvn_write *w),
+                           int (*rx_poll)(struct pvn_lane *l, struct pvn_event *ev, int max))
+{
+    struct pvn_lane_ops *tx = &modes.ops[m][true], *rx = &modes.ops[m][false];
+    tx->post_write = post_write;
+    tx->kick = rdma_tx_kick;
+    tx->poll = rdma_tx_poll;
+    tx->fast.send_next = rdma_send_next;
+    rx->post_cts = rdma_post_cts;
+    rx->post_flush = rdma_post_flush;
+    rx->kick = rdma_rx_kick;
+    rx->poll = rx_poll;
+    rx->copy_out = rdma_copy_out;
+}
+
+static void fill_two_sided(void)
+{
+    struct pvn_lane_ops *tx = &modes.ops[PVN_RDMA_SEND][true];
+    struct pvn_lane_ops *rx = &modes.ops[PVN_RDMA_SEND][false];
+    tx->mem_reg = rx->mem_reg = rdma_two_mem_reg;
+    tx->kick = rx->kick = rdma_tx_kick;
+    tx->post_write = rdma_two_post_write;
+    tx->poll = rdma_two_tx_poll;
+    rx->poll = rdma_two_rx_poll;
+}
+
+static void fill_modes(void)
+{
+    for (int m = PVN_RDMA_AUTO; m <= PVN_RDMA_SEND; m++)
+        modes.ops[m][false] = modes.ops[m][true] = any_ops;
+    fill_one_sided(PVN_RDMA_RECORD, rdma_record_post_write, rdma_record_poll);
+    fill_one_sided(PVN_RDMA_IMM, rdma_imm_post_write, rdma_imm_poll);
+    fill_two_sided();
+    for (int m = PVN_RDMA_AUTO; m <= PVN_RDMA_SEND; m++) {
+        pvn_lane_ops_fill(&modes.ops[m][false]);
+        pvn_lane_ops_fill(&modes.ops[m][true]);
+    }
+    modes.fenced = any_ops;
+    modes.fenced.fence = NULL;
+    modes.fenced.poll = rdma_fenced_poll;
+    modes.fenced.copy_out = rdma_copy_out;
+    pvn_lane_ops_fill(&modes.fenced);
 }
 
 static int map_memory(struct rdma_lane *r)
@@ -217,7 +233,7 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
                     cfg->name, cfg->qps, cfg->max_wr);
         return NULL;
     }
-    pthread_once(&rdma_ops_once, fill_ops);
+    pthread_once(&modes_once, fill_modes);
     struct rdma_lane *r = calloc(1, sizeof(*r));
     if (r)
         r->qp = calloc(PVN_RDMA_MAX_QPS, sizeof(*r->qp));
@@ -231,7 +247,9 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
         r->cfg.modes = cfg->mode == PVN_RDMA_AUTO ? PVN_RDMA_ANY_MODE : 1u << cfg->mode;
     r->gid.local = r->gid.remote = -1;
     r->tx.reap_at = REAP_AT;
-    r->l.ops = cfg->sender ? &tx_ops : &rx_ops;
+    r->modes = &modes;
+    r->mode = &no_mode;
+    r->l.ops = &modes.ops[PVN_RDMA_AUTO][cfg->sender];
     r->l.sender = cfg->sender;
     r->l.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | PVN_LANE_CONNECTOR_FIRST |
                 PVN_LANE_SETS_KICK_DUE | cfg->gpu_caps;

@@ -8,12 +8,14 @@
 #include <stdatomic.h>
 
 #include "net-pvrdma/rdma_lane.h"
+#include "net-pvrdma/rdma_mode.h"
 #include "net-pvrdma/rdma_qp.h"
 #include "net-pvrdma/rdma_wire.h"
 
 /* What only a sending lane has. */
 struct rdma_tx_state {
     uint32_t window;                    /* chunks of a queue pair that may be unacknowledged */
+    bool window_by_reads;               /* as the mode's table says */
     uint64_t next_cts;                  /* slot number looked for */
     uint32_t reap_at;                   /* known completions that are worth a poll now */
     uint64_t next_line;                 /* of that slot, free-running */
@@ -58,6 +60,8 @@ struct flush_qp {
 struct rdma_lane {
     struct pvn_lane l;
     struct pvn_rdma_lane_cfg cfg;
+    const struct rdma_modes *modes;
+    const struct rdma_mode *mode; /* as agreed on; until then the table of PVN_RDMA_AUTO */
     int nqps;
     struct ibv_cq *cq;
     /* The device has reported an error of one of the lane's completion queues, see nic.c. They have
@@ -126,10 +130,13 @@ void rdma_locate(const struct pvn_lane *l, struct pvn_err *err);
 int rdma_partial(struct rdma_lane *r, uint64_t number, const char *doing);
 
 /* rdma_setup.c */
-void rdma_two_sided(struct rdma_lane *r); /* rdma_lane.c: takes the two-sided table */
 int rdma_offer(struct pvn_lane *l, void *buf, size_t cap);
 int rdma_bind(struct pvn_lane *l, const void *peer, size_t len);
 int rdma_verify(struct pvn_lane *l);
+/* What record and imm have in common, see struct rdma_mode. */
+int rdma_open_one_sided(struct rdma_lane *r);
+int rdma_probe_by_write(struct rdma_lane *r, int qp);
+int rdma_peer_has_written(struct rdma_lane *r);
 
 /* A word that the peer writes, which may be under way behind its stamp. */
 static inline uint64_t rdma_word(const uint64_t *word)
@@ -139,7 +146,6 @@ static inline uint64_t rdma_word(const uint64_t *word)
 /* rdma_fence.c */
 int rdma_fence(struct pvn_lane *l);
 int rdma_fenced_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
-void rdma_use_fenced_ops(struct rdma_lane *r); /* rdma_lane.c */
 
 /* rdma_post.c: chains and the completion queue */
 void rdma_chain_init(struct rqp *q);
@@ -148,13 +154,11 @@ static inline int rdma_ring(struct rdma_lane *r, int qp)
 {
     return r->qp[qp].nwr ? rdma_ring_chain(r, &r->qp[qp]) : 0;
 }
-int rdma_refill(struct rdma_lane *r, int qp);
 int rdma_not_posted(struct rdma_lane *r, int rc); /* ibv_post_send's answer: the lane is dead */
-/* imm: the event of a receive completion. */
-void rdma_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev);
 /* Takes up to max completions. ev/n: events of receives, may be NULL on the sending side. */
 int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n);
 bool rdma_time_to_poll(struct rdma_lane *r);
+void rdma_one_sided_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out);
 /* Whether the device has failed. What moves needs no other sign of life. 0 or the lane is dead. */
 int rdma_healthy(struct rdma_lane *r);
 /* Checks that and polls the queue, where it is due and more than `known` completions are
@@ -236,20 +240,13 @@ void rdma_flush_destroy(struct rdma_lane *r);
 int rdma_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr);
 int rdma_flush_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n);
 
-/* rdma_two.c: the two-sided mode. open allocates, once the mode has been agreed; the first receives
- * are posted before the queue pairs can send. */
-uint8_t rdma_two_depth_log2(const struct rdma_lane *r);
-uint32_t rdma_two_recvs(const struct rdma_lane *r); /* slots of the receive queue it needs */
-int rdma_two_open(struct rdma_lane *r);
-int rdma_two_post_first(struct rdma_lane *r, int qp);
-int rdma_two_probe(struct rdma_lane *r, int qp);
-bool rdma_two_heard(const struct rdma_lane *r); /* something has come from the peer */
-int rdma_two_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc);
+/* rdma_two.c: the two-sided mode. */
+uint8_t rdma_two_depth_log2(const struct rdma_lane *r); /* of the receives on each queue pair */
 int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w);
-int rdma_two_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+int rdma_two_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+int rdma_two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
                      struct pvn_err *err);
-void rdma_two_drain(struct rdma_lane *r); /* blocks for a second at most, where the peer lives */
-void rdma_two_close(struct rdma_lane *r);
+void rdma_two_free(struct rdma_lane *r);
 
 #endif

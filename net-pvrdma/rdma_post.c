@@ -42,46 +42,6 @@ int rdma_ring_chain(struct rdma_lane *r, struct rqp *q)
     return 0;
 }
 
-/* Posts receive requests that carry no buffer: an immediate needs one, its data does not. */
-int rdma_refill(struct rdma_lane *r, int qp)
-{
-    struct rqp *q = &r->qp[qp];
-    struct ibv_recv_wr wr[CHAIN];
-    while (q->recv_lack > 0) {
-        unsigned n = q->recv_lack < CHAIN ? q->recv_lack : CHAIN;
-        for (unsigned i = 0; i < n; i++)
-            wr[i] = (struct ibv_recv_wr){.wr_id = wr_id_make(WR_RECV, qp, 0),
-                                         .next = i + 1 < n ? &wr[i + 1] : NULL};
-        struct ibv_recv_wr *bad = NULL;
-        r->stats.post_recv++;
-        int rc = ibv_post_recv(q->qp, wr, &bad);
-        if (rc)
-            return rdma_dead(r, -(rc < 0 ? EIO : rc), "posting to the receive queue");
-        q->recv_lack -= n;
-    }
-    return 0;
-}
-
-void rdma_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev)
-{
-    struct rqp *q = &r->qp[qp];
-    uint32_t imm = be32toh(wc->imm_data);
-    uint32_t total_at = (imm_id(imm) % CTS_SLOTS) * PVN_MAX_RECVS + imm_recv(imm);
-    bool whole = imm_chunk(imm) == CHUNK_WHOLE;
-    q->seen++;
-    q->longs++;
-    q->recv_lack++;
-    ev->kind = PVN_EV_ARRIVED;
-    ev->id = imm_id(imm);
-    ev->part = 0;
-    ev->recv = imm_recv(imm);
-    ev->chunk = whole ? 0 : imm_chunk(imm);
-    ev->data = NULL;
-    ev->bytes = wc->byte_len;
-    ev->total =
-        whole ? wc->byte_len : le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE));
-}
-
 static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *ev, int *n)
 {
     enum wr_kind kind = (enum wr_kind)(wc->wr_id >> 56);
@@ -90,14 +50,8 @@ static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *
         return rdma_dead_wc(r, wc);
     if (qp >= r->nqps)
         return rdma_dead(r, -EPROTO, "reading a completion that is not ours");
-    if (kind == WR_RECV && r->two)
-        return rdma_two_took_recv(r, qp, wc);
-    if (kind == WR_RECV) {
-        if (!ev)
-            return rdma_dead(r, -EPROTO, "reading a receive completion on a sending lane");
-        rdma_took_recv(r, qp, wc, &ev[(*n)++]);
-        return 0;
-    }
+    if (kind == WR_RECV)
+        return r->mode->took_recv(r, qp, wc, ev, n);
     struct rqp *q = &r->qp[qp];
     r->outstanding--;
     q->slots += (uint32_t)(wc->wr_id & 0xffff);
@@ -181,4 +135,17 @@ int rdma_look_around(struct rdma_lane *r, uint32_t known, bool unsignaled)
     if (rc == 0 && (r->outstanding > known || unsignaled) && rdma_time_to_poll(r))
         rc = rdma_take(r, (int)known + 1, NULL, 0, NULL);
     return rc < 0 ? rc : 0;
+}
+
+void rdma_one_sided_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
+{
+    /* Those of the queue pairs begin again after 2^32. */
+    uint64_t longs = 0;
+    out->chunks = r->chunks_done;
+    for (int k = 0; k < r->nqps; k++) {
+        longs += r->qp[k].longs;
+        out->chunks += r->l.sender ? r->qp[k].posted - r->qp[k].reported : 0;
+    }
+    out->shorts = out->chunks - longs;
+    out->post_send += r->l.sender ? out->shorts : 0;
 }

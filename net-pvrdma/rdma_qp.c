@@ -11,8 +11,7 @@
 
 enum {
     /* Two requests per chunk and a full ring of chunks: what a queue pair can have in flight. */
-    SEND_SLOTS = 2 * RECORD_RING,
-    DATA_RECVS = RECORD_RING + CHAIN /* imm: never fewer posted than the peer may send */
+    SEND_SLOTS = 2 * RECORD_RING
 };
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -24,10 +23,10 @@ static uint32_t smaller(uint32_t a, uint32_t b)
 static uint32_t recv_slots(const struct rdma_lane *r)
 {
     uint32_t n = 1;
-    if (r->cfg.modes >> PVN_RDMA_IMM & 1 && !r->cfg.sender)
-        n = DATA_RECVS;
-    if (r->cfg.modes >> PVN_RDMA_SEND & 1 && rdma_two_recvs(r) > n)
-        n = rdma_two_recvs(r);
+    for (int m = PVN_RDMA_RECORD; m <= PVN_RDMA_SEND; m++) {
+        uint32_t needed = r->cfg.modes >> m & 1 ? r->modes->mode[m]->recv_slots(r) : 0;
+        n = needed > n ? needed : n;
+    }
     return smaller(n, r->cfg.max_wr);
 }
 
@@ -170,12 +169,8 @@ static int connect_one(struct rdma_lane *r, int i)
     struct ibv_ah_attr ah = {0};
     address(r, &ah);
     int rc = rdma_qp_to_rtr(r, q->qp, &ah, r->peer.qpn[i], r->peer.psn[i]);
-    if (rc == 0 && r->cfg.mode == PVN_RDMA_IMM && !r->cfg.sender) {
-        q->recv_lack = smaller(DATA_RECVS, r->cfg.max_wr);
-        rc = rdma_refill(r, i);
-    }
-    if (rc == 0 && r->two)
-        rc = rdma_two_post_first(r, i);
+    if (rc == 0)
+        rc = r->mode->post_first(r, i);
     if (rc < 0)
         return rc;
     return rdma_qp_to_rts(r, q->qp, q->psn,

@@ -113,7 +113,7 @@ static bool worth_publishing(const struct rdma_lane *r)
 }
 
 /* Chains whose entries, or later ones, the peer has used are complete. */
-static uint32_t known_completions(struct rdma_lane *r)
+static uint32_t rx_known_completions(struct rdma_lane *r)
 {
     while (r->rx.chain_known != r->rx.chain_tail &&
            r->rx.chain[r->rx.chain_known % (CTS_SLOTS * 2)] <= r->rx.started)
@@ -124,22 +124,19 @@ static uint32_t known_completions(struct rdma_lane *r)
     return r->rx.chain_known - r->rx.chain_head;
 }
 
-/* Takes what is known to be there when it is much. In imm mode the queue is polled all the time. */
-static int reap_known(struct rdma_lane *r)
+int rdma_rx_reap_known(struct rdma_lane *r)
 {
-    if (r->cfg.mode == PVN_RDMA_IMM)
-        return 0;
-    uint32_t known = known_completions(r);
+    uint32_t known = rx_known_completions(r);
     return known >= REAP_AT ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
 }
 
-/* Places are needed. In imm mode what is first in the queue may be an arrival, which is for a poll
- * to report; that takes the rest, too. */
+/* Slots are needed. What is first in a queue that every poll empties may be an arrival, which is
+ * for a poll to report; that takes the rest, too. */
 static int reap_now(struct rdma_lane *r)
 {
-    if (r->cfg.mode == PVN_RDMA_IMM)
+    if (r->mode->rx_polls_queue)
         return 0;
-    uint32_t known = known_completions(r);
+    uint32_t known = rx_known_completions(r);
     if (known == 0 && r->outstanding > 0)
         known = 1;
     return known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
@@ -205,8 +202,7 @@ static bool worth_telling(const struct rdma_lane *r)
 {
     if (r->peer.wants_acks || most_lines(r) >= SHORT_LINES / 4)
         return true;
-    return r->cfg.mode == PVN_RDMA_RECORD &&
-           most_unacknowledged(r) >= (1u << r->peer.window_log2) / 4;
+    return r->mode->window_by_reads && most_unacknowledged(r) >= (1u << r->peer.window_log2) / 4;
 }
 
 /* The waiting lines up to the end of the ring, in the request of the chain. */
@@ -287,7 +283,7 @@ static bool must_acknowledge(const struct rdma_lane *r)
     uint32_t most = most_unacknowledged(r);
     if (most_lines(r) >= SHORT_LINES / 2)
         return true;
-    if (most == 0 || !(r->peer.wants_acks || r->cfg.mode == PVN_RDMA_RECORD))
+    if (most == 0 || !(r->peer.wants_acks || r->mode->window_by_reads))
         return false;
     return most >= (1u << r->peer.window_log2) / 2 ||
            (r->peer.wants_acks && (r->l.idle || (r->rx.staged == 0 && !r->fresh)));
@@ -311,7 +307,7 @@ static bool final_ack_due(const struct rdma_lane *r)
     bool seen = false;
     for (int k = 0; k < r->nqps; k++)
         seen |= r->qp[k].seen > 0;
-    return seen && !r->cfg.sender && !r->two && r->verified && !r->errored && !r->l.abandoned &&
+    return seen && !r->cfg.sender && r->verified && !r->errored && !r->l.abandoned &&
            r->peer.wants_acks;
 }
 
@@ -343,124 +339,7 @@ int rdma_rx_kick(struct pvn_lane *l)
     return must_acknowledge(r) ? acknowledge_alone(r) : 0;
 }
 
-static const struct record *next_record(const struct rdma_lane *r, int k)
+int rdma_rx_look_around(struct rdma_lane *r)
 {
-    return &r->record[(size_t)k * RECORD_RING + r->qp[k].records % RECORD_RING];
-}
-
-static bool record_is_there(const struct rdma_lane *r, int k)
-{
-    return __atomic_load_n(&next_record(r, k)->stamp, __ATOMIC_ACQUIRE) ==
-           htole32(r->qp[k].records + 1);
-}
-
-void rdma_read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
-{
-    uint32_t before = r->qp[k].seen;
-    for (; *n < max && record_is_there(r, k); r->qp[k].seen++, r->qp[k].records++) {
-        r->qp[k].longs++;
-        const struct record *rec = next_record(r, k);
-        uint32_t imm = le32toh(rec->imm);
-        struct pvn_event *e = &ev[(*n)++];
-        e->kind = PVN_EV_ARRIVED;
-        e->id = imm_id(imm);
-        e->part = 0;
-        e->recv = imm_recv(imm);
-        e->chunk = imm_chunk(imm);
-        e->bytes = le32toh(rec->bytes);
-        e->total = le64toh(rec->total);
-        e->data = NULL;
-    }
-    if (r->qp[k].seen != before)
-        rdma_started(r, ev[*n - 1].id);
-}
-
-static int poll_imm(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
-{
-    int before = *n, rc = rdma_take(r, CQ_BATCH, ev, max, n);
-    /* Of several queue pairs. */
-    for (int i = before; i < *n; i++)
-        rdma_started(r, ev[i].id);
-    for (int k = 0; rc >= 0 && k < r->nqps; k++) {
-        /* In batches: each call is a doorbell. The peer's window is
-         * smaller than what stays posted. */
-        if (r->qp[k].recv_lack >= CHAIN)
-            rc = rdma_refill(r, k);
-    }
-    return rc < 0 ? rc : 0;
-}
-
-/* Whether a look at memory says that a poll would find something, or ask the queue. */
-static bool rx_has_events(const struct rdma_lane *r)
-{
-    if (r->flush.pending || r->cfg.mode == PVN_RDMA_IMM)
-        return true;
-    for (int k = 0; k < r->nqps; k++)
-        if (rdma_short_is_there(&r->qp[k]) || record_is_there(r, k))
-            return true;
-    return false;
-}
-
-__attribute__((noinline)) static int look_around(struct rdma_lane *r)
-{
-    if (r->cfg.mode == PVN_RDMA_IMM)
-        return rdma_healthy(r);
-    return rdma_look_around(r, known_completions(r), r->qp[0].unsignaled > 0);
-}
-
-/* Where all there is to look at is the next short message and the next record. In imm mode long
- * messages show in the queue. */
-static inline void watch_memory(struct rdma_lane *r)
-{
-    bool imm = r->cfg.mode == PVN_RDMA_IMM;
-    if (r->nqps > 1 || r->flush.pending || (imm && !r->rx.idle_queue))
-        return;
-    const struct rqp *q = &r->qp[0];
-    const uint32_t *line = &q->shorts.next->stamp;
-    const uint32_t *record = imm ? line : &next_record(r, 0)->stamp;
-    uint32_t at_line = __atomic_load_n(line, __ATOMIC_RELAXED);
-    uint32_t at_record = __atomic_load_n(record, __ATOMIC_RELAXED);
-    if (at_line != htole32(q->shorts.lines + 1) && (imm || at_record != htole32(q->records + 1)))
-        rdma_watch(r, line, at_line, record, at_record);
-}
-
-/* What arrived last may have to be acknowledged now. */
-static inline int rx_empty_poll(struct rdma_lane *r)
-{
-    if (!r->fresh)
-        watch_memory(r);
-    r->l.kick_due |= r->fresh;
-    r->fresh = false;
-    return rdma_due_to_look(r) ? look_around(r) : 0;
-}
-
-__attribute__((noinline)) static int rx_take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
-{
-    int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0;
-    int flushed = n;
-    for (int k = 0; rc == 0 && k < r->nqps; k++) {
-        rc = rdma_read_shorts(r, k, ev, max, &n);
-        if (rc == 0 && r->cfg.mode == PVN_RDMA_RECORD)
-            rdma_read_records(r, k, ev, max, &n);
-    }
-    int in_memory = n;
-    if (rc == 0 && r->cfg.mode == PVN_RDMA_IMM)
-        rc = poll_imm(r, ev, max, &n);
-    if (rc == 0 && n > flushed) {
-        r->rx.idle_queue = n == in_memory;
-        r->chunks_done += (unsigned)(n - flushed);
-        r->fresh = r->moved = r->l.kick_due = true;
-        rc = reap_known(r);
-    } else if (rc == 0) {
-        rc = rx_empty_poll(r);
-    }
-    /* What came before an error is reported before it: the peer may know that it arrived. */
-    return rc < 0 && n == 0 ? rc : n;
-}
-
-int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
-{
-    struct rdma_lane *r = rdma_of(l);
-    l->fast.watch.polls = 0;
-    return rx_has_events(r) ? rx_take_all(r, ev, max) : rx_empty_poll(r);
+    return rdma_look_around(r, rx_known_completions(r), r->qp[0].unsignaled > 0);
 }

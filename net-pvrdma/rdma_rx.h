@@ -29,8 +29,27 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
 void rdma_rx_open(struct rdma_lane *r); /* once the peer's offer is known */
 int rdma_rx_kick(struct pvn_lane *l);
 void rdma_rx_final_ack(struct rdma_lane *r); /* blocks for a moment at most, where the peer lives */
-int rdma_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
-/* record: takes what queue pair k has brought. */
-void rdma_read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n);
+int rdma_rx_reap_known(struct rdma_lane *r); /* takes what is known to be there when it is much */
+int rdma_rx_look_around(struct rdma_lane *r);
+
+/* A poll has taken n events that arrived. */
+static inline void rdma_rx_took(struct rdma_lane *r, int n)
+{
+    r->chunks_done += (unsigned)n;
+    r->fresh = r->moved = r->l.kick_due = true;
+}
+
+/* A poll has found nothing. What arrived last may have to be acknowledged now. Whether to look
+ * around. */
+static inline bool rdma_rx_empty_poll(struct rdma_lane *r)
+{
+    r->l.kick_due |= r->fresh;
+    r->fresh = false;
+    return rdma_due_to_look(r);
+}
+
+/* rdma_record.c, rdma_imm.c */
+int rdma_record_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 
 #endif

@@ -10,6 +10,12 @@
 
 #include "base/log.h"
 
+const char *pvn_rdma_mode_name(enum pvn_rdma_mode mode)
+{
+    static const char *const names[] = {"auto", "record", "imm", "send"};
+    return (unsigned)mode < sizeof(names) / sizeof(*names) ? names[mode] : "unknown";
+}
+
 /* Each chunk takes two slots in the send queue and one record. */
 static uint8_t window_log2(const struct rdma_lane *r)
 {
@@ -84,10 +90,17 @@ static int agree_on_mode(struct rdma_lane *r)
             r->cfg.name, pvn_rdma_mode_name(r->cfg.mode),
             pvn_rdma_mode_name((enum pvn_rdma_mode)r->peer.mode));
     r->cfg.mode = mode;
-    if (mode != PVN_RDMA_SEND)
-        return 0;
-    rdma_two_sided(r);
-    return rdma_two_open(r);
+    r->mode = r->modes->mode[mode];
+    r->tx.window_by_reads = r->mode->window_by_reads;
+    r->l.ops = &r->modes->ops[mode][r->cfg.sender];
+    return 0;
+}
+
+int rdma_open_one_sided(struct rdma_lane *r)
+{
+    rdma_short_open(r);
+    rdma_rx_open(r);
+    return 0;
 }
 
 int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
@@ -111,34 +124,38 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     r->mtu = r->peer.mtu < r->cfg.mtu ? (enum ibv_mtu)r->peer.mtu : r->cfg.mtu;
     r->tx.window = 1u << window_log2(r);
     rc = agree_on_mode(r);
+    if (rc == 0)
+        rc = r->mode->open(r);
     if (rc < 0)
         return rc;
     r->bound = true;
-    rdma_short_open(r);
-    rdma_rx_open(r);
     rc = rdma_qps_connect(r);
     return rc < 0 ? rc : rdma_flush_connect(r);
 }
 
-/* A request on every queue pair; its completion says that the way there and back works. The
- * sender's first one carries a word for the receiver, the rest are empty. */
+/* The sender's first request carries a word for the receiver, the rest are empty. */
+int rdma_probe_by_write(struct rdma_lane *r, int k)
+{
+    bool word = r->cfg.sender && k == 0;
+    if (word)
+        *r->hello = htole64(1);
+    struct ibv_send_wr *wr = rdma_wr(r, k, r->hello, word ? sizeof(*r->hello) : 0, r->mem_mr->lkey,
+                                     r->peer.mem_addr + MEM_HELLO, r->peer.mem_rkey);
+    rdma_signal(&r->qp[k], wr, wr_id_make(WR_VERIFY, k, 1));
+    return rdma_ring(r, k);
+}
+
+int rdma_peer_has_written(struct rdma_lane *r)
+{
+    return __atomic_load_n(r->hello, __ATOMIC_ACQUIRE) ? 0 : -EAGAIN;
+}
+
+/* A request on every queue pair; its completion says that the path there and back works. */
 static int send_probes(struct rdma_lane *r)
 {
     int rc = 0;
-    for (int k = 0; rc == 0 && k < r->nqps; k++) {
-        if (r->two) {
-            rc = rdma_two_probe(r, k);
-            continue;
-        }
-        bool word = r->cfg.sender && k == 0;
-        if (word)
-            *r->hello = htole64(1);
-        struct ibv_send_wr *wr =
-            rdma_wr(r, k, r->hello, word ? sizeof(*r->hello) : 0, r->mem_mr->lkey,
-                    r->peer.mem_addr + MEM_HELLO, r->peer.mem_rkey);
-        rdma_signal(&r->qp[k], wr, wr_id_make(WR_VERIFY, k, 1));
-        rc = rdma_ring(r, k);
-    }
+    for (int k = 0; rc == 0 && k < r->nqps; k++)
+        rc = r->mode->probe(r, k);
     return rc;
 }
 
@@ -149,10 +166,7 @@ static int peer_connected(struct rdma_lane *r)
 {
     if (r->cfg.sender || r->probed)
         return 0;
-    if (!r->two)
-        return __atomic_load_n(r->hello, __ATOMIC_ACQUIRE) ? 0 : -EAGAIN;
-    int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
-    return rc < 0 ? rc : rdma_two_heard(r) ? 0 : -EAGAIN;
+    return r->mode->peer_connected(r);
 }
 
 int rdma_verify(struct pvn_lane *l)

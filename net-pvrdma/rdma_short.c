@@ -28,11 +28,10 @@ void rdma_short_open(struct rdma_lane *r)
     /* A peer that knows that completions are expensive acknowledges soon, and what becomes of a
      * receiver's chains shows in what the peer does. */
     r->signal_every = r->cfg.costly_poll || !r->cfg.sender ? SIGNAL_EVERY : 1;
-    bool both = r->peer.shorts && r->cfg.mode != PVN_RDMA_SEND;
-    r->short_max = both ? r->cfg.short_max : 0;
+    r->short_max = r->peer.shorts ? r->cfg.short_max : 0;
     r->copies = r->short_max > 0 ? CTS_COPIES : 0;
     r->line_max = smaller(r->short_max, SHORT_HEAD_BYTES);
-    if (r->nqps == 1 && r->cfg.mode != PVN_RDMA_SEND)
+    if (r->nqps == 1)
         r->l.caps |= PVN_LANE_FAST_PATH;
     for (int k = 0; k < r->nqps; k++) {
         struct short_ring *s = &r->qp[k].shorts;
@@ -203,7 +202,7 @@ int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w)
     struct rqp *q = &r->qp[k];
     uint32_t len = w->f.len;
     if (!rdma_within(w->mr, w->src, len) || !take_room(r, q, len))
-        return rdma_post_long(r, w);
+        return 1;
     return post_any(r, q, imm_make(w->f.seq, w->f.recv, 0), w->src, len, w->cookie);
 }
 

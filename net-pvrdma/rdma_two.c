@@ -67,13 +67,14 @@ uint8_t rdma_two_depth_log2(const struct rdma_lane *r)
     return n;
 }
 
-uint32_t rdma_two_recvs(const struct rdma_lane *r)
+static uint32_t recv_slots(const struct rdma_lane *r)
 {
     return r->cfg.sender ? CREDIT_RECVS : 1u << rdma_two_depth_log2(r);
 }
 
-int rdma_two_open(struct rdma_lane *r)
+static int open_two_sided(struct rdma_lane *r)
 {
+    r->l.caps = PVN_LANE_SETS_KICK_DUE;
     uint8_t log2 = r->cfg.sender ? r->peer.pieces_log2 : rdma_two_depth_log2(r);
     struct two_sided *t = calloc(1, sizeof(*t));
     if (!t)
@@ -98,7 +99,7 @@ int rdma_two_open(struct rdma_lane *r)
     return 0;
 }
 
-void rdma_two_close(struct rdma_lane *r)
+void rdma_two_free(struct rdma_lane *r)
 {
     if (!r->two)
         return;
@@ -150,7 +151,7 @@ static int post_recvs(struct rdma_lane *r, int k, uint32_t count)
     return 0;
 }
 
-int rdma_two_post_first(struct rdma_lane *r, int k)
+static int post_first(struct rdma_lane *r, int k)
 {
     return post_recvs(r, k, r->cfg.sender ? CREDIT_RECVS : r->two->depth);
 }
@@ -205,7 +206,7 @@ static int send_credits(struct rdma_lane *r, int k)
 }
 
 /* What the first round trip is made of: an empty piece one way, no credits the other. */
-int rdma_two_probe(struct rdma_lane *r, int k)
+static int probe(struct rdma_lane *r, int k)
 {
     static const struct pvn_frame none;
     if (!r->cfg.sender)
@@ -246,7 +247,7 @@ static uint32_t ended(const struct rdma_lane *r, int k)
     return r->cfg.sender && n <= r->two->depth && n >= REAP_AT ? n : 0;
 }
 
-static int take(struct rdma_lane *r)
+static int take_completions(struct rdma_lane *r)
 {
     uint32_t known = 0;
     if (!r->cfg.costly_poll) {
@@ -278,8 +279,10 @@ static int took_credits(struct rdma_lane *r, int k, const struct ibv_wc *wc)
     return 0;
 }
 
-int rdma_two_took_recv(struct rdma_lane *r, int k, const struct ibv_wc *wc)
+static int took_recv(struct rdma_lane *r, int k, const struct ibv_wc *wc, struct pvn_event *ev,
+                     int *n)
 {
+    (void)ev, (void)n;
     struct two_sided *t = r->two;
     struct two_qp *q = &t->q[k];
     if (q->arrived == q->posted)
@@ -291,9 +294,10 @@ int rdma_two_took_recv(struct rdma_lane *r, int k, const struct ibv_wc *wc)
     return 0;
 }
 
-bool rdma_two_heard(const struct rdma_lane *r)
+static int peer_connected(struct rdma_lane *r)
 {
-    return r->two->q[0].arrived > 0;
+    int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
+    return rc < 0 ? rc : r->two->q[0].arrived > 0 ? 0 : -EAGAIN;
 }
 
 /* ---- sender ---- */
@@ -339,9 +343,9 @@ int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w)
     return -EAGAIN;
 }
 
-static int tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
+static int poll_sends(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
-    int n = 0, rc = take(r);
+    int n = 0, rc = take_completions(r);
     for (int k = 0; rc >= 0 && k < r->nqps; k++) {
         struct two_qp *q = &r->two->q[k];
         struct rqp *qp = &r->qp[k];
@@ -359,7 +363,7 @@ static int tx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
 }
 
 /* A copy of what is reported as sent may still be on its way: its buffers go with the lane. */
-void rdma_two_drain(struct rdma_lane *r)
+static void drain(struct rdma_lane *r)
 {
     uint64_t until = pvn_now_ns() + DRAIN_NS;
     if (!r->two || !r->cfg.sender || !r->verified || r->errored || r->l.abandoned)
@@ -429,10 +433,10 @@ static int place_piece(struct rdma_lane *r, int k, struct pvn_event *ev, int *n)
     return 0;
 }
 
-static int rx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
+static int poll_receives(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
     struct two_sided *t = r->two;
-    int n = 0, rc = take(r);
+    int n = 0, rc = take_completions(r);
     for (int k = 0; rc >= 0 && k < r->nqps; k++) {
         struct rqp *qp = &r->qp[k];
         while (rc == 0 && n < max && qp->seen != t->q[k].arrived) {
@@ -451,13 +455,16 @@ static int rx_poll(struct rdma_lane *r, struct pvn_event *ev, int max)
     return rc < 0 ? rc : n;
 }
 
-int rdma_two_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+int rdma_two_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
-    struct rdma_lane *r = rdma_of(l);
-    int n = r->cfg.sender ? tx_poll(r, ev, max) : rx_poll(r, ev, max);
-    if (n != 0)
-        return n;
-    return rdma_healthy(r);
+    int n = poll_sends(rdma_of(l), ev, max);
+    return n ? n : rdma_healthy(rdma_of(l));
+}
+
+int rdma_two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    int n = poll_receives(rdma_of(l), ev, max);
+    return n ? n : rdma_healthy(rdma_of(l));
 }
 
 /* Everything is copied through the lane's own buffers: nothing is registered. */
@@ -472,3 +479,23 @@ int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint6
         "%s works in send mode with this peer, which copies and cannot reach GPU memory",
         rdma_of(l)->cfg.name);
 }
+
+/* The lane counts chunks itself. */
+static void get_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
+{
+    (void)r, (void)out;
+}
+
+const struct rdma_mode rdma_send_mode = {
+    .opcode = IBV_WR_SEND,
+    .recv_slots = recv_slots,
+    .open = open_two_sided,
+    .post_first = post_first,
+    .probe = probe,
+    .peer_connected = peer_connected,
+    .took_recv = took_recv,
+    .save_arrivals = rdma_nothing,
+    .take_landed = rdma_nothing_landed,
+    .before_close = drain,
+    .get_stats = get_stats,
+};

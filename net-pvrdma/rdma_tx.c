@@ -21,109 +21,12 @@ int rdma_pick_of_many(struct rdma_lane *r)
     return -1;
 }
 
-__attribute__((noinline, cold)) static int not_registered(struct rdma_lane *r, bool mem)
+__attribute__((noinline, cold)) int rdma_not_registered(struct rdma_lane *r,
+                                                        const struct pvn_rdma_mem *mem)
 {
     return rdma_dead(r, -EFAULT,
                      mem ? "sending bytes outside the registration given with them"
                          : "sending from memory that is not registered");
-}
-
-/* 0 and the key, or -EFAULT: the bytes are not in the registration that came with them. */
-static inline int lkey_of(struct rdma_lane *r, const struct pvn_write *w, uint32_t *lkey)
-{
-    const struct pvn_rdma_mem *mem = w->mr ? w->mr->lane_mr[r->l.idx] : NULL;
-    const struct ibv_mr *mr = mem ? pvn_rdma_mem_find(mem, (uintptr_t)w->src, w->f.len) : NULL;
-    *lkey = mr ? mr->lkey : 0;
-    return __builtin_expect(mr || w->f.len == 0, 1) ? 0 : not_registered(r, mem);
-}
-
-static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write *w)
-{
-    struct rqp *q = &r->qp[k];
-    size_t at = (size_t)k * RECORD_RING + q->records++ % RECORD_RING;
-    struct record *rec = &r->record[at];
-    /* The rest is zero from the start. */
-    rec->total = htole64(w->f.total);
-    rec->imm = htole32(imm_make(w->f.seq, w->f.recv, w->f.chunk));
-    rec->bytes = htole32(w->f.len);
-    rec->stamp = htole32(q->records);
-    struct ibv_send_wr *wr =
-        rdma_wr(r, k, rec, sizeof(*rec), r->mem_mr->lkey,
-                r->peer.mem_addr + MEM_RECORD + at * sizeof(*rec), r->peer.mem_rkey);
-    rdma_signal_data(q, wr, k, w->f.len ? PER_CHUNK : 1, q->posted + 1);
-    if (r->cfg.max_inline >= sizeof(*rec))
-        wr->send_flags |= IBV_SEND_INLINE;
-}
-
-/* imm: the size goes first, so that it is there when the immediate
- * arrives on the same queue pair. */
-static void put_size(struct rdma_lane *r, int k, const struct pvn_write *w)
-{
-    size_t at = (w->f.seq % CTS_SLOTS) * PVN_MAX_RECVS + w->f.recv;
-    /* The device may still be reading it for an earlier chunk, which says the same. */
-    __atomic_store_n(&r->totals[at], htole64(w->f.total), __ATOMIC_RELAXED);
-    struct ibv_send_wr *size =
-        rdma_wr(r, k, &r->totals[at], sizeof(uint64_t), r->mem_mr->lkey,
-                r->peer.mem_addr + MEM_TOTALS + at * sizeof(uint64_t), r->peer.mem_rkey);
-    if (r->cfg.max_inline >= sizeof(uint64_t))
-        size->send_flags |= IBV_SEND_INLINE;
-}
-
-/* A message of one chunk is one request, and on a network one packet if it is short. */
-static void put_with_imm(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey)
-{
-    bool whole = w->f.len == w->f.total;
-    if (!whole)
-        put_size(r, k, w);
-    struct ibv_send_wr *wr = rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
-    wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    wr->imm_data = htobe32(imm_make(w->f.seq, w->f.recv, whole ? CHUNK_WHOLE : w->f.chunk));
-    rdma_signal_data(&r->qp[k], wr, k, whole ? 1 : PER_CHUNK, r->qp[k].posted + 1);
-    /* The processor copies inline data, so not from a GPU. */
-    if (w->f.len <= r->cfg.max_inline && w->mr && w->mr->gpu == 0)
-        wr->send_flags |= IBV_SEND_INLINE;
-}
-
-int rdma_post_long(struct rdma_lane *r, const struct pvn_write *w)
-{
-    int k = rdma_pick_qp(r);
-    uint32_t lkey;
-    if (k < 0)
-        return -EAGAIN;
-    if (lkey_of(r, w, &lkey) < 0)
-        return r->l.err.code;
-    struct rqp *q = &r->qp[k];
-    if (q->nwr + PER_CHUNK > CHAIN) {
-        int rc = rdma_ring(r, k);
-        if (rc < 0)
-            return rc;
-    }
-    if (r->cfg.mode == PVN_RDMA_IMM) {
-        put_with_imm(r, k, w, lkey);
-    } else {
-        if (w->f.len)
-            rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
-        put_record(r, k, w);
-    }
-    rdma_note(q, w->cookie, w->f.chunk);
-    q->longs++;
-    q->shorts.room = 0; /* to be counted again */
-    if (w->more)
-        return 0;
-    /* Usually this message is all there is, and then nothing is left for a kick. */
-    r->l.kick_due = r->nqps > 1;
-    return rdma_ring_chain(r, q);
-}
-
-int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w)
-{
-    struct rdma_lane *r = rdma_of(l);
-    /* The receiver copies only host memory, and only from host memory can it be copied here. A part
-     * of a message is no message, however short. */
-    if (w->copies && w->f.total <= r->short_max && w->f.len == w->f.total && w->mr &&
-        w->mr->gpu == 0)
-        return rdma_post_short(r, w);
-    return rdma_post_long(r, w);
 }
 
 int rdma_tx_kick(struct pvn_lane *l)
@@ -228,7 +131,7 @@ static inline int read_ack(struct rdma_lane *r, int k)
 
 /* Requests that have a completion and whose chunks are acknowledged: it is in the queue, or will be
  * at once. */
-static inline uint32_t known_completions(struct rdma_lane *r)
+static inline uint32_t tx_known_completions(struct rdma_lane *r)
 {
     uint32_t known = 0;
     for (int k = 0; k < r->nqps; k++) {
@@ -268,7 +171,7 @@ static inline int tx_take_events(struct rdma_lane *r)
     }
     if (!r->cfg.costly_poll)
         return r->outstanding ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
-    uint32_t known = known_completions(r);
+    uint32_t known = tx_known_completions(r);
     return known >= r->tx.reap_at || (known && r->tx.starved) ? reap(r, known) : 0;
 }
 
@@ -353,7 +256,7 @@ static int tx_empty_poll(struct rdma_lane *r)
     for (int k = 0; k < r->nqps; k++)
         unsignaled |= may_lack_completion(&r->qp[k]);
     if (!unsignaled)
-        return rdma_look_around(r, known_completions(r), false);
+        return rdma_look_around(r, tx_known_completions(r), false);
     int rc = rdma_healthy(r);
     if (rc < 0 || !rdma_time_to_poll(r))
         return rc;

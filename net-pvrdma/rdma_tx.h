@@ -20,7 +20,7 @@ enum { PER_CHUNK = 2 };
  * receive request, and the device waits. */
 static inline uint32_t rdma_window_from(const struct rdma_lane *r, const struct rqp *q)
 {
-    return r->cfg.mode == PVN_RDMA_RECORD ? q->consumed : q->acked;
+    return r->tx.window_by_reads ? q->consumed : q->acked;
 }
 static inline bool rdma_has_room(const struct rdma_lane *r, const struct rqp *q)
 {
@@ -37,6 +37,7 @@ static inline int rdma_pick_qp(struct rdma_lane *r)
 
 /* rdma_short.c */
 void rdma_short_open(struct rdma_lane *r); /* once the peer's offer is known and the mode agreed */
+/* 0, -EAGAIN, 1: not as a short message, or the lane is dead. */
 int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w);
 int rdma_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
                    const struct pvn_mr *mr, uint32_t cookie);
@@ -56,9 +57,63 @@ static inline uint64_t rdma_take_slot(struct rdma_lane *r, int n)
 }
 
 /* rdma_tx.c */
-int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w);
-int rdma_post_long(struct rdma_lane *r, const struct pvn_write *w); /* not as a short message */
+int rdma_not_registered(struct rdma_lane *r, const struct pvn_rdma_mem *mem);
 int rdma_tx_kick(struct pvn_lane *l);
 int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+
+/* rdma_record.c, rdma_imm.c */
+int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w);
+int rdma_imm_post_write(struct pvn_lane *l, const struct pvn_write *w);
+
+/* The receiver copies only host memory, and only from host memory can it be copied here. A part of a
+ * message is no message, however short. */
+static inline bool rdma_may_be_short(const struct rdma_lane *r, const struct pvn_write *w)
+{
+    return w->copies && w->f.total <= r->short_max && w->f.len == w->f.total && w->mr &&
+           w->mr->gpu == 0;
+}
+
+/* 0 and the key, or -EFAULT: the bytes are not in the registration that came with them. */
+static inline int rdma_lkey(struct rdma_lane *r, const struct pvn_write *w, uint32_t *lkey)
+{
+    const struct pvn_rdma_mem *mem = w->mr ? w->mr->lane_mr[r->l.idx] : NULL;
+    const struct ibv_mr *mr = mem ? pvn_rdma_mem_find(mem, (uintptr_t)w->src, w->f.len) : NULL;
+    *lkey = mr ? mr->lkey : 0;
+    return __builtin_expect(mr || w->f.len == 0, 1) ? 0 : rdma_not_registered(r, mem);
+}
+
+/* Posts a chunk. put_chunk, of the mode, adds its requests to the queue pair's chain, where there is
+ * room for them. */
+static inline __attribute__((always_inline)) int rdma_post_chunk(
+    struct rdma_lane *r, const struct pvn_write *w,
+    void (*put_chunk)(struct rdma_lane *r, int qp, const struct pvn_write *w, uint32_t lkey))
+{
+    uint32_t lkey;
+    if (rdma_may_be_short(r, w)) {
+        int rc = rdma_post_short(r, w);
+        if (rc <= 0)
+            return rc;
+    }
+    int k = rdma_pick_qp(r);
+    if (k < 0)
+        return -EAGAIN;
+    if (rdma_lkey(r, w, &lkey) < 0)
+        return r->l.err.code;
+    struct rqp *q = &r->qp[k];
+    if (q->nwr + PER_CHUNK > CHAIN) {
+        int rc = rdma_ring(r, k);
+        if (rc < 0)
+            return rc;
+    }
+    put_chunk(r, k, w, lkey);
+    rdma_note(q, w->cookie, w->f.chunk);
+    q->longs++;
+    q->shorts.room = 0; /* to be counted again */
+    if (w->more)
+        return 0;
+    /* Usually this message is all there is, and then nothing is left for a kick. */
+    r->l.kick_due = r->nqps > 1;
+    return rdma_ring_chain(r, q);
+}
 
 #endif

@@ -1,0 +1,83 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the modes of a lane (rdma_lane.h) do differently: a table for each, and one for a lane whose
+ * mode has not been agreed on yet. Besides, each mode has lane operations of its own for posting
+ * and polling, so that the data path never asks for the mode.
+ */
+#ifndef PVN_NET_PVRDMA_RDMA_MODE_H
+#define PVN_NET_PVRDMA_RDMA_MODE_H
+
+#include <infiniband/verbs.h>
+
+#include "engine/lane.h"
+#include "net-pvrdma/rdma_lane.h"
+
+struct rdma_lane;
+
+/* Functions that return int: 0, or a negative errno, which except for -EAGAIN is the lane's end. */
+struct rdma_mode {
+    int opcode; /* enum ibv_wr_opcode of the request that carries a chunk's bytes */
+    /* The completion queue of a receiver is emptied by every poll, so nothing else takes from it. */
+    bool rx_polls_queue;
+    /* The sender's window opens when the receiver has read a chunk's record, not with the chunk's
+     * completion: the receiver acknowledges also where that is cheap to ask for. */
+    bool window_by_reads;
+
+    /* Slots of the receive queue that this end needs. Called before the mode is agreed on. */
+    uint32_t (*recv_slots)(const struct rdma_lane *r);
+    /* The mode has been agreed on; the queue pairs are not connected yet. */
+    int (*open)(struct rdma_lane *r);
+    /* Posts the first receives of a queue pair, which cannot send yet. */
+    int (*post_first)(struct rdma_lane *r, int qp);
+    /* Sends what verifies a queue pair. */
+    int (*probe)(struct rdma_lane *r, int qp);
+    /* Receiver: whether the sender is known to be connected; -EAGAIN: not yet. */
+    int (*peer_connected)(struct rdma_lane *r);
+    /* A receive of a queue pair has completed: an event to *ev, where it makes one, and ++*n. ev is
+     * NULL where no event can be taken. */
+    int (*took_recv)(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev,
+                     int *n);
+    /* Fence, the queue pairs are in the error state: saves arrivals that destroying them would take
+     * out of the completion queue. -EAGAIN: call again. */
+    int (*save_arrivals)(struct rdma_lane *r);
+    /* Fenced: takes what arrived before, but for short messages. */
+    void (*take_landed)(struct rdma_lane *r, struct pvn_event *ev, int max, int *n);
+    /* The lane closes, its queue pairs still work: lets go what the peer waits for. Blocks for a
+     * moment at most. */
+    void (*before_close)(struct rdma_lane *r);
+    void (*get_stats)(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out);
+};
+
+/* Every mode's table and its lane operations. Filled in by rdma_lane.c, constant after that. */
+struct rdma_modes {
+    const struct rdma_mode *mode[PVN_RDMA_SEND + 1];
+    struct pvn_lane_ops ops[PVN_RDMA_SEND + 1][2]; /* [1]: of a sender */
+    struct pvn_lane_ops fenced;
+};
+
+/* rdma_record.c, rdma_imm.c, rdma_two.c */
+extern const struct rdma_mode rdma_record_mode, rdma_imm_mode, rdma_send_mode;
+
+/* What a mode's table leaves out: nothing to be done. */
+static inline uint32_t rdma_no_recv_slots(const struct rdma_lane *r)
+{
+    (void)r;
+    return 1;
+}
+static inline int rdma_nothing(struct rdma_lane *r)
+{
+    (void)r;
+    return 0;
+}
+static inline int rdma_nothing_first(struct rdma_lane *r, int qp)
+{
+    (void)r, (void)qp;
+    return 0;
+}
+static inline void rdma_nothing_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+{
+    (void)r, (void)ev, (void)max, (void)n;
+}
+
+#endif

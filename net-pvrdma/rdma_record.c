@@ -1,0 +1,160 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Record mode: a record is written behind a chunk's data, and the receiver polls its ring. */
+#include "net-pvrdma/rdma_rx.h"
+#include "net-pvrdma/rdma_tx.h"
+
+#include <endian.h>
+#include <errno.h>
+
+/* ---- sender ---- */
+
+static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write *w)
+{
+    struct rqp *q = &r->qp[k];
+    size_t at = (size_t)k * RECORD_RING + q->records++ % RECORD_RING;
+    struct record *rec = &r->record[at];
+    /* The rest is zero from the start. */
+    rec->total = htole64(w->f.total);
+    rec->imm = htole32(imm_make(w->f.seq, w->f.recv, w->f.chunk));
+    rec->bytes = htole32(w->f.len);
+    rec->stamp = htole32(q->records);
+    struct ibv_send_wr *wr =
+        rdma_wr(r, k, rec, sizeof(*rec), r->mem_mr->lkey,
+                r->peer.mem_addr + MEM_RECORD + at * sizeof(*rec), r->peer.mem_rkey);
+    rdma_signal_data(q, wr, k, w->f.len ? PER_CHUNK : 1, q->posted + 1);
+    if (r->cfg.max_inline >= sizeof(*rec))
+        wr->send_flags |= IBV_SEND_INLINE;
+}
+
+static inline void put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey)
+{
+    if (w->f.len)
+        rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
+    put_record(r, k, w);
+}
+
+int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w)
+{
+    return rdma_post_chunk(rdma_of(l), w, put_chunk);
+}
+
+/* ---- receiver ---- */
+
+static const struct record *next_record(const struct rdma_lane *r, int k)
+{
+    return &r->record[(size_t)k * RECORD_RING + r->qp[k].records % RECORD_RING];
+}
+
+static bool record_is_there(const struct rdma_lane *r, int k)
+{
+    return __atomic_load_n(&next_record(r, k)->stamp, __ATOMIC_ACQUIRE) ==
+           htole32(r->qp[k].records + 1);
+}
+
+/* Takes what queue pair k has brought. */
+static inline void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
+{
+    uint32_t before = r->qp[k].seen;
+    for (; *n < max && record_is_there(r, k); r->qp[k].seen++, r->qp[k].records++) {
+        r->qp[k].longs++;
+        const struct record *rec = next_record(r, k);
+        uint32_t imm = le32toh(rec->imm);
+        struct pvn_event *e = &ev[(*n)++];
+        e->kind = PVN_EV_ARRIVED;
+        e->id = imm_id(imm);
+        e->part = 0;
+        e->recv = imm_recv(imm);
+        e->chunk = imm_chunk(imm);
+        e->bytes = le32toh(rec->bytes);
+        e->total = le64toh(rec->total);
+        e->data = NULL;
+    }
+    if (r->qp[k].seen != before)
+        rdma_started(r, ev[*n - 1].id);
+}
+
+static void take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+{
+    for (int k = 0; k < r->nqps; k++)
+        read_records(r, k, ev, max, n);
+}
+
+/* Whether a look at memory says that a poll would find something. */
+static bool has_events(const struct rdma_lane *r)
+{
+    if (r->flush.pending)
+        return true;
+    for (int k = 0; k < r->nqps; k++)
+        if (rdma_short_is_there(&r->qp[k]) || record_is_there(r, k))
+            return true;
+    return false;
+}
+
+/* Where all there is to look at is the next short message and the next record. */
+static inline void watch(struct rdma_lane *r)
+{
+    if (r->nqps > 1 || r->flush.pending)
+        return;
+    const struct rqp *q = &r->qp[0];
+    const uint32_t *line = &q->shorts.next->stamp, *record = &next_record(r, 0)->stamp;
+    uint32_t at_line = __atomic_load_n(line, __ATOMIC_RELAXED);
+    uint32_t at_record = __atomic_load_n(record, __ATOMIC_RELAXED);
+    if (at_line != htole32(q->shorts.lines + 1) && at_record != htole32(q->records + 1))
+        rdma_watch(r, line, at_line, record, at_record);
+}
+
+static inline int empty_poll(struct rdma_lane *r)
+{
+    if (!r->fresh)
+        watch(r);
+    return rdma_rx_empty_poll(r) ? rdma_rx_look_around(r) : 0;
+}
+
+__attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
+{
+    int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0, flushed = n;
+    for (int k = 0; rc == 0 && k < r->nqps; k++) {
+        rc = rdma_read_shorts(r, k, ev, max, &n);
+        if (rc == 0)
+            read_records(r, k, ev, max, &n);
+    }
+    if (rc == 0 && n > flushed) {
+        rdma_rx_took(r, n - flushed);
+        rc = rdma_rx_reap_known(r);
+    } else if (rc == 0) {
+        rc = empty_poll(r);
+    }
+    /* What came before an error is reported before it: the peer may know that it arrived. */
+    return rc < 0 && n == 0 ? rc : n;
+}
+
+int rdma_record_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    struct rdma_lane *r = rdma_of(l);
+    l->fast.watch.polls = 0;
+    return has_events(r) ? take_all(r, ev, max) : empty_poll(r);
+}
+
+/* Without receive requests there is nothing to complete. */
+static int took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev,
+                     int *n)
+{
+    (void)qp, (void)wc, (void)ev, (void)n;
+    return rdma_dead(r, -EPROTO, "reading a receive completion: none was posted");
+}
+
+const struct rdma_mode rdma_record_mode = {
+    .opcode = IBV_WR_RDMA_WRITE,
+    .window_by_reads = true,
+    .recv_slots = rdma_no_recv_slots,
+    .open = rdma_open_one_sided,
+    .post_first = rdma_nothing_first,
+    .probe = rdma_probe_by_write,
+    .peer_connected = rdma_peer_has_written,
+    .took_recv = took_recv,
+    .save_arrivals = rdma_nothing,
+    .take_landed = take_landed,
+    .before_close = rdma_rx_final_ack,
+    .get_stats = rdma_one_sided_stats,
+};
