@@ -24,7 +24,8 @@ EXTRA_tests_rdma_test_plugin_gpu_DEPENDENCIES = tests/support/libcuda.la tests/s
 PVN_SCRIPT_TESTS += tests/rdma/failover.sh tests/rdma/run-plugin.sh
 
 PVN_TESTS += tests/rdma/test_plugin_rdma
-tests_rdma_test_plugin_rdma_SOURCES = tests/rdma/test_plugin_rdma.cc tests/abi/nccl_side.h tests/softverbs/fixture.h
+tests_rdma_test_plugin_rdma_SOURCES = tests/rdma/test_plugin_rdma.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h
 tests_rdma_test_plugin_rdma_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_rdma_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_rdma_DEPENDENCIES = tests/softverbs/libsoftverbs.la

@@ -1,16 +1,15 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 // The whole plugin over RDMA in one process: NCCL's calls, softverbs as the adapters.
-#include "abi/nccl_side.h"
+#include "rdma/plugin_route.h"
 
 #include <atomic>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
 #include <thread>
-
-#include "softverbs/fixture.h"
 
 extern "C" {
 #include "stats/stats_read.h"
@@ -31,99 +30,6 @@ long resident_kib()
         fclose(f);
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
-
-class PluginRdma : public testing::Test
-{
-  protected:
-    sv::ForPlugin softverbs;
-
-    void SetUp() override
-    {
-        setenv("NCCL_PVRDMA_RDMA_POLL", "1ms", 1);
-        Log::get().clear();
-    }
-
-    void TearDown() override
-    {
-        for (const char *name :
-             {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_RDMA_MODE", "NCCL_PVRDMA_RDMA_SHORT",
-              "NCCL_PVRDMA_TRANSPORT", "NCCL_PVRDMA_VDEVICE"})
-            unsetenv(name);
-    }
-
-    // What softverbs plays; before a Net is made. Short tables: the sysfs tree has a file per row.
-    static void adapters(const char *profile, const std::string &set)
-    {
-        sv::ForPlugin::play(profile, set + ";set gid_tbl_len 8");
-        setenv("NCCL_PVRDMA_VDEVICE", "1", 1); // NCCL could not place what softverbs plays
-    }
-
-    static std::string stat()
-    {
-        char text[512] = "";
-        EXPECT_EQ(0, sv::lib().sv_command("stat", text, sizeof(text)));
-        return text;
-    }
-};
-
-// One comm pair with a registered buffer at each end.
-struct Route {
-    enum { SIZE = 5000 };
-    Pair p;
-    void *smh = nullptr, *rmh = nullptr;
-    std::vector<unsigned char> src, dst;
-    size_t size = SIZE; // of a message
-    ncclResult_t send_rc = ncclSuccess, recv_rc = ncclSuccess;
-
-    explicit Route(Net &n, int sdev = 0, int rdev = 0) : p(n, sdev, rdev), src(SIZE), dst(SIZE)
-    {
-        // A comm that is accepted lazily takes registrations before it is up.
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), SIZE, NCCL_PTR_HOST, &smh));
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), SIZE, NCCL_PTR_HOST, &rmh));
-    }
-    ~Route()
-    {
-        close_send();
-        close_recv();
-    }
-    void close_send()
-    {
-        if (p.sc && smh)
-            pvn_netdrv_dereg_mr(p.d, p.sc, smh);
-        p.close_send();
-    }
-    void close_recv()
-    {
-        if (p.rc && rmh)
-            pvn_netdrv_dereg_mr(p.d, p.rc, rmh);
-        p.close_recv();
-    }
-    // Moves one message. false: an end has failed; with `both` the other end has gone on until it
-    // knew too, or was done.
-    bool move(unsigned salt, bool both = false)
-    {
-        void *sr = nullptr, *rr = nullptr, *data = dst.data();
-        size_t n = size;
-        int tag = 0, sd = 0, rd = 0, got = -1;
-        bytes::fill(src.data(), n, salt);
-        memset(dst.data(), 0, dst.size());
-        bool ok = eventually([&] {
-            if (!rr && !recv_rc)
-                recv_rc = pvn_netdrv_irecv(p.d, p.rc, 1, &data, &n, &tag, &rmh, nullptr, &rr);
-            if (!sr && !send_rc)
-                send_rc = pvn_netdrv_isend(p.d, p.sc, src.data(), n, 0, smh, nullptr, &sr);
-            if (sr && !sd && !send_rc)
-                send_rc = pvn_netdrv_test(p.d, sr, &sd, nullptr);
-            if (rr && !rd && !recv_rc)
-                recv_rc = pvn_netdrv_test(p.d, rr, &rd, &got);
-            if (!both && (send_rc || recv_rc))
-                return true;
-            return (sd || send_rc) && (rd || recv_rc);
-        });
-        EXPECT_TRUE(ok) << "neither done nor failed";
-        return !send_rc && !recv_rc && sd && rd && bytes::same(dst.data(), src.data(), n);
-    }
-};
 
 // What the parameter bounds goes with its record in one request, anything longer in two.
 TEST_F(PluginRdma, ShortMessagesAreBoundedByAParameter)
@@ -794,6 +700,42 @@ TEST_F(PluginRdma, OnlyLinkLocalAddressesDoOnOneLink)
     Route r(n);
     EXPECT_TRUE(r.move(1));
     EXPECT_TRUE(said("1 lane: rdma on")) << Log::get().text();
+}
+
+// What it inherits is behind descriptors that it shares with its parent: destroying it would take
+// it away from the parent.
+TEST_F(PluginRdma, AForkedChildThatCallsInitTakesNothingFromItsParent)
+{
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "ThreadSanitizer allows no threads in the child of a process with threads";
+#endif
+    adapters("pvrdma", "");
+    Net n(12);
+    Route before(n);
+    ASSERT_TRUE(before.move(1));
+    ASSERT_TRUE(sv::threads_asleep());
+    pid_t pid = fork();
+    if (!pid) {
+        alarm(60);
+        ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
+        ncclNetProperties_v12_t props;
+        void *ctx = nullptr;
+        int devices = 0;
+        if (pvn_netdrv_init(n.d, &ctx, 1, &config, logger, nullptr) != ncclSuccess ||
+            pvn_netdrv_devices(n.d, &devices) != ncclSuccess || devices < 1 ||
+            pvn_netdrv_properties(n.d, 0, &props) != ncclSuccess ||
+            strcmp(props.name, "vmw_pvrdma0") != 0 || pvn_netdrv_finalize(n.d, ctx) != ncclSuccess)
+            _exit(1);
+        pvn_netdrv_close(n.d); // unmaps the library
+        _exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status) << "the child has adapters of its own";
+    EXPECT_NE(std::string::npos, stat().find("inherited=0")) << stat();
+    EXPECT_TRUE(before.move(2));
+    Route after(n); // on the parent's protection domain and completion queues
+    EXPECT_TRUE(after.move(3));
 }
 
 } // namespace

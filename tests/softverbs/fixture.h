@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <poll.h>
 #include <time.h>
@@ -18,6 +19,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -184,6 +187,28 @@ class ForPlugin
   private:
     std::string sysfs_;
 };
+
+// Until every other thread sleeps; before a fork: one that has just been made asks
+// AddressSanitizer's allocator for memory, whose lock a child would inherit held by nobody.
+inline bool threads_asleep()
+{
+    bool busy = true;
+    for (int i = 0; busy && i < 10000; i++) {
+        usleep(1000);
+        busy = false;
+        DIR *d = opendir("/proc/self/task");
+        while (dirent *e = readdir(d)) {
+            if (e->d_name[0] == '.' || atoi(e->d_name) == getpid())
+                continue;
+            std::ifstream stat(std::string("/proc/self/task/") + e->d_name + "/stat");
+            std::string text((std::istreambuf_iterator<char>(stat)), {});
+            size_t name_end = text.rfind(") ");
+            busy |= name_end == std::string::npos || text[name_end + 2] != 'S';
+        }
+        closedir(d);
+    }
+    return !busy;
+}
 
 inline double now()
 {

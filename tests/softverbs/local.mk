@@ -9,7 +9,7 @@ EXTRA_DIST += tests/softverbs/README.md tests/softverbs/softverbs.map \
 check_LTLIBRARIES += tests/softverbs/libsoftverbs.la
 tests_softverbs_libsoftverbs_la_SOURCES = \
     tests/softverbs/softverbs.h tests/softverbs/sv_int.h tests/softverbs/sv_config.c \
-    tests/softverbs/sv_ctl.c tests/softverbs/sv_cuda.c tests/softverbs/sv_dev.c tests/softverbs/sv_fault.c \
+    tests/softverbs/sv_ctl.c tests/softverbs/sv_cuda.c tests/softverbs/sv_dev.c tests/softverbs/sv_fault.c tests/softverbs/sv_fork.c \
     tests/softverbs/sv_link.c tests/softverbs/sv_main.c tests/softverbs/sv_misc.c \
     tests/softverbs/sv_mr.c tests/softverbs/sv_obj.c tests/softverbs/sv_provider.c tests/softverbs/sv_qp.c \
     tests/softverbs/sv_req.c tests/softverbs/sv_resp.c tests/softverbs/sv_sysfs.c

@@ -5,7 +5,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
-#include <fstream>
+#include <functional>
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -379,28 +379,6 @@ TEST_F(Processes, WrongAddressIsSilence)
         });
 }
 
-/* Until every other thread sleeps. One that has just been made asks AddressSanitizer's allocator
- * for memory, whose lock a child would inherit held by nobody. */
-void wait_for_threads_to_sleep()
-{
-    bool busy = true;
-    for (int i = 0; busy && i < 10000; i++) {
-        usleep(1000);
-        busy = false;
-        DIR *d = opendir("/proc/self/task");
-        while (dirent *e = readdir(d)) {
-            if (e->d_name[0] == '.' || atoi(e->d_name) == getpid())
-                continue;
-            std::ifstream stat(std::string("/proc/self/task/") + e->d_name + "/stat");
-            std::string text((std::istreambuf_iterator<char>(stat)), {});
-            size_t name_end = text.rfind(") ");
-            busy |= name_end == std::string::npos || text[name_end + 2] != 'S';
-        }
-        closedir(d);
-    }
-    ASSERT_FALSE(busy);
-}
-
 TEST_F(Processes, WhatAParentOpenedIsUselessInItsChild)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -409,7 +387,7 @@ TEST_F(Processes, WhatAParentOpenedIsUselessInItsChild)
     ASSERT_EQ(lib().sv_configure(""), 0);
     End e;
     e.create();
-    wait_for_threads_to_sleep();
+    ASSERT_TRUE(threads_asleep());
     pid_t pid = fork();
     if (!pid) {
         alarm(60);
@@ -428,6 +406,65 @@ TEST_F(Processes, WhatAParentOpenedIsUselessInItsChild)
     EXPECT_EQ(status, 0);
     EXPECT_EQ(e.to_init(), 0) << "the parent goes on";
     EXPECT_EQ(lib().sv_slot(), 1u);
+}
+
+// Two connected ends, then a child that makes this call with the first one's objects: 0 when the
+// parent's next message ends as expected and the call was counted.
+int parent_of(const std::function<int(End &)> &call, bool harmless)
+{
+    End *a = new End, *b = new End; // what is taken cannot be destroyed, so nothing is
+    Params p;
+    p.timeout = p.retry = 1;
+    a->create();
+    b->create();
+    if (a->connect(b->address(), p) || b->connect(a->address(), p))
+        return 1;
+    if (!threads_asleep())
+        return 6;
+    pid_t pid = fork();
+    if (!pid) {
+        alarm(60);
+        _exit(call(*a));
+    }
+    int status = -1;
+    if (waitpid(pid, &status, 0) != pid || status)
+        return 2;
+    char text[1024];
+    if (lib().sv_command("stat", text, sizeof text) ||
+        !strstr(text, harmless ? "inherited=0" : "inherited=1"))
+        return 3;
+    bool done = !a->post(IBV_WR_RDMA_WRITE, 0, 64, 1, b->addr(), b->mr->rkey) &&
+                a->wait().status == IBV_WC_SUCCESS;
+    // The socket goes with the last device.
+    if (lib().ibv_close_device(a->ctx) || lib().ibv_close_device(b->ctx))
+        return 4;
+    return done == harmless ? 0 : 5;
+}
+
+// As with a real adapter, whose objects lie behind a descriptor that both have.
+TEST_F(Processes, WhatAChildDestroysItsParentLoses)
+{
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "ThreadSanitizer allows no threads in the child of a process with threads";
+#endif
+    const std::vector<std::pair<std::string, std::function<int(End &)>>> calls = {
+        {"nothing", [](End &) { return 0; }},
+        {"ibv_dereg_mr", [](End &e) { return lib().ibv_dereg_mr(e.mr); }},
+        {"ibv_destroy_qp", [](End &e) { return lib().ibv_destroy_qp(e.qp); }},
+        {"ibv_modify_qp", [](End &e) { return e.to(IBV_QPS_ERR); }},
+        {"ibv_close_device", [](End &e) { return lib().ibv_close_device(e.ctx); }},
+    };
+    ASSERT_EQ(lib().sv_configure(""), 0);
+    for (const auto &call : calls) {
+        pid_t pid = fork();
+        if (!pid) {
+            alarm(120);
+            _exit(parent_of(call.second, call.first == "nothing"));
+        }
+        int status = -1;
+        ASSERT_EQ(waitpid(pid, &status, 0), pid);
+        EXPECT_EQ(status, 0) << call.first;
+    }
 }
 
 } // namespace

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static pid_t own_pid; /* of the process that made what it finds here; see fork_child */
-
 struct sv_ctx *sv_ctx_of(struct ibv_context *ctx)
 {
     return (struct sv_ctx *)((char *)ctx - offsetof(struct sv_ctx, v.context));
@@ -19,23 +17,26 @@ struct sv_ctx *sv_ctx_of(struct ibv_context *ctx)
 
 int sv_ctx_check(struct sv_ctx *c)
 {
-    return c->pid != own_pid ? EINVAL : c->dev->fatal ? EIO : 0;
+    sv_take(c, SV_TAKE_NOTHING, NULL);
+    return sv_inherited(c) ? EINVAL : c->dev->fatal || c->taken ? EIO : 0;
 }
 
-/* What a parent opened is useless in its child, as with real devices: the child starts anew. */
+/* A child starts again with devices of its own; what it does to inherited objects: sv_fork.c. */
 static void fork_child(void)
 {
     pthread_cond_init(&sv.acked, NULL);
     sv.ready = false;
     sv.service_waits = false; /* that thread is not here */
     sv.ctxs = NULL;
+    sv.pds = NULL;
+    sv.cqs = NULL;
     memset(sv.qp, 0, sizeof sv.qp);
     sv.qp_count = 0;
     sv.mr = NULL;
     sv.mr_cap = sv.mr_next = sv.mr_count = 0;
     sv.pinned = 0;
     sv_link_forked();
-    own_pid = getpid();
+    sv_shared_forked();
     pthread_mutex_unlock(&sv.lock); /* held by the forking thread, of which this one is the copy */
     sv_life_unlock();
 }
@@ -54,7 +55,6 @@ static void fork_parent(void)
 
 __attribute__((constructor)) static void sv_load(void)
 {
-    own_pid = getpid();
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
@@ -462,7 +462,7 @@ SV_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
         sv_queue_close(&c->async);
     if (!err) {
         c->dev = d;
-        c->pid = own_pid;
+        c->shared = sv_shared_own();
         c->next = sv.ctxs;
         sv.ctxs = c;
         c->v.sz = sizeof c->v;
@@ -513,20 +513,18 @@ SV_EXPORT int ibv_close_device(struct ibv_context *context)
     struct sv_ctx *c = sv_ctx_of(context);
     sv_life_lock();
     sv_lock();
-    if (c->pid != own_pid) {
-        sv_unlock();
-        sv_life_unlock();
-        return EINVAL;
-    }
-    bool clean = !c->refs;
-    if (!clean)
+    bool clean = !c->refs, inherited = sv_inherited(c);
+    sv_take(c, SV_TAKE_CTX, c);
+    if (!clean && !inherited)
         abandon(c);
     struct sv_ctx **at = &sv.ctxs;
-    while (*at != c)
+    while (*at && *at != c)
         at = &(*at)->next;
-    *at = c->next;
+    if (*at)
+        *at = c->next;
     sv_unlock();
-    sv_link_stop();
+    if (!inherited)
+        sv_link_stop();
     sv_life_unlock();
     sv_queue_close(&c->async);
     pthread_mutex_destroy(&context->mutex);

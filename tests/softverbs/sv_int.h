@@ -110,9 +110,10 @@ struct sv_ctx {
     struct sv_ctx *next;
     struct sv_queue async;
     struct sv_stats stats;
-    unsigned int refs; /* objects alive */
-    pid_t pid;
-    struct verbs_context v; /* last: the ibv_context is its tail */
+    unsigned int refs;        /* objects alive */
+    struct sv_shared *shared; /* of the process that has opened it */
+    bool taken;               /* by a forked child, see sv_fork.c; so in the other objects */
+    struct verbs_context v;   /* last: the ibv_context is its tail */
 };
 
 struct sv_channel {
@@ -122,7 +123,9 @@ struct sv_channel {
 
 struct sv_pd {
     struct ibv_pd ibv;
+    struct sv_pd *next;
     unsigned int refs;
+    bool taken;
 };
 
 struct sv_mr {
@@ -132,6 +135,7 @@ struct sv_mr {
     char *mem;   /* where iova is in this process */
     bool mapped; /* mem is a mapping of ours (dma-buf) */
     bool device; /* mem is an address on a GPU */
+    bool taken;
 };
 
 struct sv_cqe {
@@ -143,10 +147,11 @@ struct sv_cqe {
 
 struct sv_cq {
     struct ibv_cq ibv;
+    struct sv_cq *next;
     struct sv_cqe *ring;
     uint32_t cap, head, count;
     int armed; /* 0 no, 1 next, 2 next solicited or failed */
-    bool overrun;
+    bool overrun, taken;
     unsigned int refs;
     uint32_t events_given, async_given;
     struct sv_stats stats;
@@ -181,6 +186,7 @@ struct sv_qp {
     struct ibv_qp_attr attr;
     unsigned int serial; /* order of creation in this process, from 0 */
     int dead;            /* 1: nothing reaches it or leaves it; 2: and its timers stand still */
+    bool taken;
     uint32_t events_given;
     struct sv_stats stats;
     char *slab; /* memory of the two queues' scatter lists and inline data */
@@ -289,6 +295,8 @@ struct sv_fabric {
     struct sv_profile p;
     struct sv_dev dev[SV_DEV_MAX];
     struct sv_ctx *ctxs;
+    struct sv_pd *pds;
+    struct sv_cq *cqs;
     struct sv_qp *qp[SV_QP_MAX];
     unsigned int qp_next, qp_serial, qp_count;
     struct sv_mr **mr;
@@ -329,7 +337,7 @@ int sv_load_config(const char *text); /* text NULL: what the environment says */
 
 /* sv_dev.c */
 struct sv_ctx *sv_ctx_of(struct ibv_context *ctx);
-int sv_ctx_check(struct sv_ctx *c); /* EINVAL: belongs to the parent process, EIO: dead device */
+int sv_ctx_check(struct sv_ctx *c); /* EINVAL: of a parent, EIO: dead device */
 struct sv_dev *sv_dev_by_name(const char *name);
 void sv_devices_build(void);
 void sv_raise(struct sv_ctx *ctx, enum ibv_event_type type, void *element, int port);
@@ -338,6 +346,24 @@ void sv_port_set(struct sv_dev *dev, int port, bool up);
 void sv_gid_set(struct sv_dev *dev, int port, int index, const struct sv_gid *gid);
 void sv_dev_fatal(struct sv_dev *dev);
 bool sv_gid_v4(const union ibv_gid *gid);
+
+/* sv_fork.c: what a forked child does to the objects of its parent */
+enum sv_take {
+    SV_TAKE_NOTHING, /* a call that is refused in the child, but real hardware would obey */
+    SV_TAKE_CTX,
+    SV_TAKE_PD,
+    SV_TAKE_MR,
+    SV_TAKE_CQ,
+    SV_TAKE_QP,
+    SV_TAKE_QP_STATE, /* it ends in the error state */
+};
+struct sv_shared *sv_shared_own(void);
+void sv_shared_forked(void);
+uint32_t sv_shared_uses(void);
+bool sv_inherited(const struct sv_ctx *c);
+/* Where the object is inherited: its owner loses it. */
+void sv_take(const struct sv_ctx *c, enum sv_take kind, void *object);
+void sv_obey_children(void); /* at every way in */
 
 /* sv_sysfs.c */
 void sv_sysfs_refresh(const struct sv_dev *dev, int port, int gid);

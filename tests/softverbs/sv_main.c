@@ -32,6 +32,7 @@ void sv_lock(void)
             abort();
         }
     }
+    sv_obey_children();
 }
 
 void sv_lock_first(void)
@@ -39,6 +40,7 @@ void sv_lock_first(void)
     __atomic_store_n(&sv.service_waits, true, __ATOMIC_RELAXED);
     pthread_mutex_lock(&sv.lock);
     __atomic_store_n(&sv.service_waits, false, __ATOMIC_RELAXED);
+    sv_obey_children();
 }
 
 void sv_unlock(void)

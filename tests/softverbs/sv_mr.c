@@ -303,6 +303,8 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t io
     bool device = false, found = false;
     uint32_t index = 0;
     int err = sv_ctx_check(c);
+    if (!err && ((struct sv_pd *)pd)->taken)
+        err = EINVAL;
     if (!err)
         err = sv_fault_call(call, c->dev, NULL);
     if (!err && dmabuf_fd >= 0 && !sv.p.dmabuf)
@@ -381,8 +383,9 @@ SV_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
     struct sv_mr *mr = (struct sv_mr *)ibmr;
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(ibmr->context);
-    int rc = sv_fault_call("dereg_mr", c->dev, NULL);
+    int rc = mr->taken ? ENOENT : sv_fault_call("dereg_mr", c->dev, NULL);
     if (!rc) {
+        sv_take(c, SV_TAKE_MR, mr);
         forget_memory(mr->mem, ibmr->length, mr->device, mr->mapped);
         if (ibmr->handle < sv.mr_cap && sv.mr[ibmr->handle] == mr) { /* else: a parent's */
             sv.mr[ibmr->handle] = NULL;
@@ -410,7 +413,7 @@ static struct sv_mr *find(uint32_t key, bool remote)
         return NULL;
     uint32_t index = (key & ~RKEY_BIT) >> KEY_GEN_BITS;
     struct sv_mr *mr = index < sv.mr_cap ? sv.mr[index] : NULL;
-    return mr && mr->ibv.lkey == (key & ~RKEY_BIT) ? mr : NULL;
+    return mr && !mr->taken && mr->ibv.lkey == (key & ~RKEY_BIT) ? mr : NULL;
 }
 
 static char *inside(struct sv_mr *mr, uint64_t addr, uint64_t len)

@@ -22,6 +22,8 @@ SV_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
         err = ENOMEM;
     if (pd) {
         pd->ibv.context = context;
+        pd->next = sv.pds;
+        sv.pds = pd;
         c->refs++;
     }
     sv_unlock();
@@ -34,9 +36,16 @@ SV_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 {
     struct sv_pd *p = (struct sv_pd *)pd;
     sv_lock();
-    int rc = p->refs ? EBUSY : 0;
+    struct sv_ctx *c = sv_ctx_of(pd->context);
+    int rc = p->taken ? ENOENT : p->refs ? EBUSY : 0;
     if (!rc) {
-        sv_ctx_of(pd->context)->refs--;
+        sv_take(c, SV_TAKE_PD, p);
+        for (struct sv_pd **at = &sv.pds; *at; at = &(*at)->next)
+            if (*at == p) {
+                *at = p->next;
+                break;
+            }
+        c->refs--;
         free(p);
     }
     sv_unlock();
@@ -159,6 +168,8 @@ SV_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
         pthread_cond_init(&cq->ibv.cond, NULL);
         if (channel)
             channel->refcnt++;
+        cq->next = sv.cqs;
+        sv.cqs = cq;
         c->refs++;
     }
     sv_unlock();
@@ -176,11 +187,17 @@ SV_EXPORT int ibv_destroy_cq(struct ibv_cq *ibcq)
 {
     struct sv_cq *cq = (struct sv_cq *)ibcq;
     sv_lock();
-    if (cq->refs) {
+    if (cq->refs || cq->taken) {
         sv_unlock();
-        return EBUSY;
+        return cq->taken ? ENOENT : EBUSY;
     }
     struct sv_ctx *c = sv_ctx_of(ibcq->context);
+    sv_take(c, SV_TAKE_CQ, cq);
+    for (struct sv_cq **at = &sv.cqs; *at; at = &(*at)->next)
+        if (*at == cq) {
+            *at = cq->next;
+            break;
+        }
     sv_queue_purge(&c->async, event_of_cq, cq);
     if (ibcq->channel)
         sv_queue_purge(&((struct sv_channel *)ibcq->channel)->queue, event_of_cq, cq);
@@ -222,7 +239,7 @@ void sv_cq_overrun(struct sv_cq *cq)
 void sv_cq_add(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc, bool send,
                uint64_t index, bool solicited)
 {
-    if (cq->overrun)
+    if (cq->overrun || cq->taken)
         return;
     if (cq->count == cq->cap) {
         sv_cq_overrun(cq);

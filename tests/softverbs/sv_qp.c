@@ -117,7 +117,8 @@ SV_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
         err = sv_fault_call("create_qp", c->dev, NULL);
     if (!err && (init->qp_type != IBV_QPT_RC || init->srq))
         err = EOPNOTSUPP;
-    if (!err && (!init->send_cq || !init->recv_cq))
+    if (!err && (!init->send_cq || !init->recv_cq || ((struct sv_cq *)init->send_cq)->taken ||
+                 ((struct sv_cq *)init->recv_cq)->taken || ((struct sv_pd *)pd)->taken))
         err = EINVAL;
     if (!err)
         err = grant(&cap);
@@ -176,14 +177,17 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
     struct sv_qp *qp = (struct sv_qp *)ibqp;
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(ibqp->context);
-    int err = sv_ctx_check(c) == EINVAL ? EINVAL : sv_fault_call("destroy_qp", c->dev, NULL);
+    int err = qp->taken ? ENOENT : sv_fault_call("destroy_qp", c->dev, NULL);
     if (err) {
         sv_unlock();
         return err;
     }
-    ibqp->state = IBV_QPS_RESET; /* from here on nothing reaches it */
-    sv.qp[ibqp->handle] = NULL;
-    sv.qp_count--;
+    sv_take(c, SV_TAKE_QP, qp);
+    ibqp->state = IBV_QPS_RESET;     /* from here on nothing reaches it */
+    if (sv.qp[ibqp->handle] == qp) { /* else: a parent's */
+        sv.qp[ibqp->handle] = NULL;
+        sv.qp_count--;
+    }
     sv_queue_purge(&c->async, event_of_qp, ibqp);
     while (qp->events_given != ibqp->events_completed)
         pthread_cond_wait(&sv.acked, &sv.lock);
@@ -322,7 +326,15 @@ SV_EXPORT int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *a, int mask
     struct sv_qp *qp = (struct sv_qp *)ibqp;
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(ibqp->context);
-    int rc = sv_ctx_check(c);
+    bool ends =
+        (mask & IBV_QP_STATE) && (a->qp_state == IBV_QPS_ERR || a->qp_state == IBV_QPS_RESET);
+    if (sv_inherited(c) && ends) {
+        sv_take(c, SV_TAKE_QP_STATE, qp);
+        ibqp->state = a->qp_state;
+        sv_unlock();
+        return 0;
+    }
+    int rc = qp->taken ? ENOENT : sv_ctx_check(c);
     if (!rc)
         rc = sv_fault_call("modify_qp", c->dev, qp);
     if (!rc)

@@ -1,0 +1,108 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+// The whole plugin over softverbs' adapters in one process, and comms with registered buffers.
+#ifndef TESTS_RDMA_PLUGIN_ROUTE_H
+#define TESTS_RDMA_PLUGIN_ROUTE_H
+
+#include "abi/nccl_side.h"
+#include "softverbs/fixture.h"
+
+namespace nccl
+{
+
+class PluginRdma : public testing::Test
+{
+  protected:
+    sv::ForPlugin softverbs;
+
+    void SetUp() override
+    {
+        setenv("NCCL_PVRDMA_RDMA_POLL", "1ms", 1);
+        Log::get().clear();
+    }
+
+    void TearDown() override
+    {
+        for (const char *name :
+             {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_RDMA_MODE", "NCCL_PVRDMA_RDMA_SHORT",
+              "NCCL_PVRDMA_TRANSPORT", "NCCL_PVRDMA_VDEVICE"})
+            unsetenv(name);
+    }
+
+    // What softverbs plays; before a Net is made. Short tables: the sysfs tree has a file per row.
+    static void adapters(const char *profile, const std::string &set)
+    {
+        sv::ForPlugin::play(profile, set + ";set gid_tbl_len 8");
+        setenv("NCCL_PVRDMA_VDEVICE", "1", 1); // NCCL could not place what softverbs plays
+    }
+
+    static std::string stat()
+    {
+        char text[512] = "";
+        EXPECT_EQ(0, sv::lib().sv_command("stat", text, sizeof(text)));
+        return text;
+    }
+};
+
+// One comm pair with a registered buffer at each end.
+struct Route {
+    enum { SIZE = 5000 };
+    Pair p;
+    void *smh = nullptr, *rmh = nullptr;
+    std::vector<unsigned char> src, dst;
+    size_t size = SIZE; // of a message
+    ncclResult_t send_rc = ncclSuccess, recv_rc = ncclSuccess;
+
+    explicit Route(Net &n, int sdev = 0, int rdev = 0) : p(n, sdev, rdev), src(SIZE), dst(SIZE)
+    {
+        // A comm that is accepted lazily takes registrations before it is up.
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), SIZE, NCCL_PTR_HOST, &smh));
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), SIZE, NCCL_PTR_HOST, &rmh));
+    }
+    ~Route()
+    {
+        close_send();
+        close_recv();
+    }
+    void close_send()
+    {
+        if (p.sc && smh)
+            pvn_netdrv_dereg_mr(p.d, p.sc, smh);
+        p.close_send();
+    }
+    void close_recv()
+    {
+        if (p.rc && rmh)
+            pvn_netdrv_dereg_mr(p.d, p.rc, rmh);
+        p.close_recv();
+    }
+    // Moves one message. false: an end has failed; with `both` the other end has gone on until it
+    // knew too, or was done.
+    bool move(unsigned salt, bool both = false)
+    {
+        void *sr = nullptr, *rr = nullptr, *data = dst.data();
+        size_t n = size;
+        int tag = 0, sd = 0, rd = 0, got = -1;
+        bytes::fill(src.data(), n, salt);
+        memset(dst.data(), 0, dst.size());
+        bool ok = eventually([&] {
+            if (!rr && !recv_rc)
+                recv_rc = pvn_netdrv_irecv(p.d, p.rc, 1, &data, &n, &tag, &rmh, nullptr, &rr);
+            if (!sr && !send_rc)
+                send_rc = pvn_netdrv_isend(p.d, p.sc, src.data(), n, 0, smh, nullptr, &sr);
+            if (sr && !sd && !send_rc)
+                send_rc = pvn_netdrv_test(p.d, sr, &sd, nullptr);
+            if (rr && !rd && !recv_rc)
+                recv_rc = pvn_netdrv_test(p.d, rr, &rd, &got);
+            if (!both && (send_rc || recv_rc))
+                return true;
+            return (sd || send_rc) && (rd || recv_rc);
+        });
+        EXPECT_TRUE(ok) << "neither done nor failed";
+        return !send_rc && !recv_rc && sd && rd && bytes::same(dst.data(), src.data(), n);
+    }
+};
+
+} // namespace nccl
+
+#endif
