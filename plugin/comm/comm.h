@@ -82,7 +82,8 @@ const struct pvn_err *pvn_comm_err(const struct pvn_comm *c);
 /* Connections that connect has begun for this owner and not finished: closes them. NULL: all (at
  * the last finalize). */
 void pvn_comm_drop_pending(const void *owner);
-/* Closes the listeners of this owner: NCCL, when it aborts while connecting, does not. */
+/* Closes the listeners of this owner, NULL: all, except those that a call is using. NCCL, when it
+ * aborts while connecting, does not. */
 void pvn_comm_drop_listeners(const void *owner);
 /* In a child that starts afresh. */
 void pvn_comm_after_fork(void);

@@ -24,6 +24,7 @@
 struct pvn_listen {
     uint32_t magic;
     unsigned epoch;
+    unsigned users; /* calls that are using it */
     struct pvn_listener *listener;
     const void *owner;
     struct pvn_listen *next;
@@ -134,45 +135,40 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     return 0;
 }
 
-static bool is_open(const struct pvn_listen *l)
+/* True: it is open, and stays so until `users` is as before. */
+static bool use(struct pvn_listen *l)
 {
-    const struct pvn_listen *at;
+    struct pvn_listen *at;
     bool child = pvn_forked(); /* another thread of the parent may have held the lock */
 
     if (!child)
         pthread_mutex_lock(&listens_lock);
     for (at = listens; at && at != l; at = at->next)
         ;
+    if (at)
+        at->users++;
     if (!child)
         pthread_mutex_unlock(&listens_lock);
     return at && at->magic == LISTEN_MAGIC;
 }
 
-static int listen_usable(const struct pvn_listen *l, struct pvn_err *err)
+static void used(struct pvn_listen *l)
 {
-    if (!is_open(l))
-        pvn_err_set(err, -EINVAL, "%p is no listener of this plugin, or was closed before",
-                    (const void *)l);
-    else if (pvn_fork_alien(l->epoch))
-        pvn_err_set(err, -ECHILD,
-                    "this listener belongs to process %d; a forked child cannot use it",
-                    pvn_fork_parent());
-    else
-        return 0;
-    pvn_err_set_fault(err, err->code == -EINVAL ? PVN_FAULT_ARGUMENT : PVN_FAULT_USAGE);
-    return said(err);
+    bool child = pvn_forked();
+
+    if (!child)
+        pthread_mutex_lock(&listens_lock);
+    l->users--;
+    if (!child)
+        pthread_mutex_unlock(&listens_lock);
 }
 
-int pvn_comm_accept(struct pvn_listen *l, struct pvn_comm **out, struct pvn_err *err)
+static int accept_one(struct pvn_listen *l, struct pvn_comm **out, struct pvn_err *err)
 {
     struct pvn_conn *conn;
     struct pvn_comm *c;
     int rc;
 
-    *out = NULL;
-    rc = listen_usable(l, err);
-    if (rc)
-        return rc;
     rc = pvn_listener_accept(l->listener, &conn, err);
     if (rc)
         return said(err);
@@ -201,6 +197,30 @@ int pvn_comm_accept(struct pvn_listen *l, struct pvn_comm **out, struct pvn_err 
     return 0;
 }
 
+int pvn_comm_accept(struct pvn_listen *l, struct pvn_comm **out, struct pvn_err *err)
+{
+    int rc;
+
+    *out = NULL;
+    if (!use(l)) {
+        pvn_err_set(err, -EINVAL, "%p is no listener of this plugin, or was closed before",
+                    (const void *)l);
+        pvn_err_set_fault(err, PVN_FAULT_ARGUMENT);
+        return said(err);
+    }
+    if (pvn_fork_alien(l->epoch)) {
+        pvn_err_set(err, -ECHILD,
+                    "this listener belongs to process %d; a forked child cannot use it",
+                    pvn_fork_parent());
+        pvn_err_set_fault(err, PVN_FAULT_USAGE);
+        rc = said(err);
+    } else {
+        rc = accept_one(l, out, err);
+    }
+    used(l);
+    return rc;
+}
+
 static void close_listen(struct pvn_listen *l)
 {
     pvn_listener_close(l->listener);
@@ -213,8 +233,9 @@ int pvn_comm_close_listen(struct pvn_listen *l)
 {
     struct pvn_listen **at;
 
-    if (!is_open(l))
+    if (!use(l))
         return -EINVAL;
+    used(l);
     if (pvn_fork_alien(l->epoch))
         return 0;
     pthread_mutex_lock(&listens_lock);
@@ -234,7 +255,7 @@ void pvn_comm_drop_listeners(const void *owner)
     pthread_mutex_lock(&listens_lock);
     for (at = &listens; *at;) {
         l = *at;
-        if (l->owner != owner || pvn_fork_alien(l->epoch)) {
+        if ((owner && l->owner != owner) || l->users || pvn_fork_alien(l->epoch)) {
             at = &l->next;
             continue;
         }

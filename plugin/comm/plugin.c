@@ -44,11 +44,17 @@ static void unload_if_idle(void)
     atomic_store(&loaded, false);
 }
 
-/* dlclose or the end of the process. The logger may be gone already, so nothing is said. */
+/* dlclose or the end of the process. The logger may be gone already. Versions without finalize leave
+ * here what NCCL has left open when it aborted while connecting. */
 __attribute__((destructor)) static void unmap(void)
 {
-    if (pvn_forked() || held)
+    if (pvn_forked())
         return;
+    pvn_log_set_logger(NULL);
+    pvn_comm_drop_listeners(NULL);
+    if (held)
+        return;
+    pvn_comm_drop_pending(NULL);
     pvn_stats_close();
     pvn_devices_unload();
     pvn_params_unload();

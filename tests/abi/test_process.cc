@@ -290,6 +290,30 @@ TEST(Life, FinalizeClosesTheListenersOfItsOwn)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(other.d, kept));
 }
 
+// The same before v11, where there is no finalize: they stay until the library is unmapped, and with
+// them the statistics, of which they hold a row.
+TEST(Life, DlcloseClosesListenersAndUnfinishedConnections)
+{
+    for (int abi : {4, 5, 8, 10, 12}) {
+        const std::set<int> before = descriptors();
+        const int maps = statistics_mapped(), files = statistics_files();
+        alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+        void *left = nullptr, *sc = nullptr;
+        {
+            Net n(abi);
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &left));
+            if (abi > 4) { // in v4 connect waits for the peer
+                ASSERT_EQ(ncclSuccess, pvn_netdrv_connect(n.d, n.ctx, 0, handle, &sc));
+            }
+            ASSERT_EQ(nullptr, sc);
+            ASSERT_LT(before.size() + 1, descriptors().size()) << "there is something to leave";
+        }
+        EXPECT_EQ(before, descriptors()) << "v" << abi;
+        EXPECT_EQ(maps, statistics_mapped()) << "v" << abi;
+        EXPECT_EQ(files, statistics_files()) << "v" << abi;
+    }
+}
+
 TEST(Life, DlcloseLeavesNoStatistics)
 {
     for (int abi : {4, 8, 10, 12}) {
