@@ -15,7 +15,7 @@ libpvn_perf_la_SOURCES = plugin/perf/boot.c plugin/perf/boot.h plugin/perf/boot_
     plugin/perf/figures.c plugin/perf/find_plugin.c plugin/perf/job.c plugin/perf/job.h plugin/perf/launch_env.c \
     plugin/perf/launch_env.h plugin/perf/model.c plugin/perf/model.h plugin/perf/opts.c plugin/perf/opts.h \
     plugin/perf/output.c plugin/perf/own_stats.c plugin/perf/own_stats.h plugin/perf/p2p.c plugin/perf/plot.c \
-    plugin/perf/pmix.c plugin/perf/pmix.h plugin/perf/rank.c plugin/perf/rank_fail.c plugin/perf/rank.h \
+    plugin/perf/pin.c plugin/perf/pin.h plugin/perf/pmix.c plugin/perf/pmix.h plugin/perf/rank.c plugin/perf/rank_fail.c plugin/perf/rank.h \
     plugin/perf/report.c plugin/perf/report.h plugin/perf/ring.c plugin/perf/row.h plugin/perf/run_info.c \
     plugin/perf/run_info.h plugin/perf/sha256.c plugin/perf/sha256.h plugin/perf/stop.c plugin/perf/stop.h \
     plugin/perf/values.c plugin/perf/values.h

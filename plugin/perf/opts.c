@@ -39,7 +39,8 @@ static const char usage[] =
     "  --dev LIST             devices by number or name; channel c uses the c-th (default: 0)\n"
     "  --sizes LIST           e.g. 8,1K,64K-4M,1M-64M*4\n"
     "  --preset MODEL         resnet50, bert-large or gpt2: its gradients, in DDP's buckets\n"
-    "  --channels C           rings, or pairs of comms in p2p (default: 2, p2p: 1)\n"
+    "  --channels C, --comms C  rings, or pairs of comms in p2p (default: 2, p2p: 1)\n"
+    "  --memory KIND          pinned, as NCCL's buffers are, or movable (default: pinned if possible)\n"
     "  --depth D              p2p: messages in flight per comm (default: 8)\n"
     "  --group N              p2p: buffers per grouped receive (default: 1)\n"
     "  --latency, --bandwidth p2p: only this\n"
@@ -47,6 +48,7 @@ static const char usage[] =
     "  --slot BYTES           ring: bytes per message slot (default: 512K)\n"
     "  --steps N              ring: slots per comm (default: 8)\n"
     "  --slices N             ring: slots per chunk (default: 1)\n"
+    "  --no-sums              ring: move the messages only, as the GPU does the rest with NCCL\n"
     "  --traffic-class N      passed to the plugin as NCCL's trafficClass\n"
     "\n"
     "How\n"
@@ -80,6 +82,7 @@ enum {
     O_SIZES,
     O_PRESET,
     O_CHANNELS,
+    O_MEMORY,
     O_DEPTH,
     O_GROUP,
     O_LATENCY,
@@ -88,6 +91,7 @@ enum {
     O_SLOT,
     O_STEPS,
     O_SLICES,
+    O_NO_SUMS,
     O_TC,
     O_CHECK,
     O_ITERS,
@@ -118,6 +122,8 @@ static const struct option longopts[] = {
     {"sizes", required_argument, NULL, O_SIZES},
     {"preset", required_argument, NULL, O_PRESET},
     {"channels", required_argument, NULL, O_CHANNELS},
+    {"comms", required_argument, NULL, O_CHANNELS},
+    {"memory", required_argument, NULL, O_MEMORY},
     {"depth", required_argument, NULL, O_DEPTH},
     {"group", required_argument, NULL, O_GROUP},
     {"latency", no_argument, NULL, O_LATENCY},
@@ -126,6 +132,7 @@ static const struct option longopts[] = {
     {"slot", required_argument, NULL, O_SLOT},
     {"steps", required_argument, NULL, O_STEPS},
     {"slices", required_argument, NULL, O_SLICES},
+    {"no-sums", no_argument, NULL, O_NO_SUMS},
     {"traffic-class", required_argument, NULL, O_TC},
     {"check", no_argument, NULL, O_CHECK},
     {"iters", required_argument, NULL, O_ITERS},
@@ -402,6 +409,17 @@ static int set_sizes(struct pvn_perf_opts *o, const char *arg)
     return PVN_PERF_OK;
 }
 
+static int set_memory(struct pvn_perf_opts *o, const char *arg)
+{
+    if (strcmp(arg, "pinned") == 0)
+        o->memory = PVN_PERF_PINNED;
+    else if (strcmp(arg, "movable") == 0)
+        o->memory = PVN_PERF_MOVABLE;
+    else
+        return bad("--memory %s: expected pinned or movable", arg);
+    return PVN_PERF_OK;
+}
+
 static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
 {
     switch (c) {
@@ -419,6 +437,8 @@ static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
         return want_text("preset", arg, o->preset, sizeof(o->preset));
     case O_CHANNELS:
         return want_int("channels", arg, 1, PVN_PERF_MAX_CHANNELS, &o->channels);
+    case O_MEMORY:
+        return set_memory(o, arg);
     case O_DEPTH:
         return want_int("depth", arg, 1, MAX_DEPTH, &o->depth);
     case O_GROUP:
@@ -440,6 +460,9 @@ static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
         return want_int("steps", arg, 1, MAX_DEPTH, &o->steps);
     case O_SLICES:
         return want_int("slices", arg, 1, 16, &o->slices);
+    case O_NO_SUMS:
+        o->no_sums = 1;
+        return PVN_PERF_OK;
     default:
         return want_int("traffic-class", arg, 0, 255, &o->traffic_class);
     }
@@ -555,11 +578,22 @@ static const struct {
     int option;
     int modes;
 } limited[] = {
-    {O_SIZES, IN_P2P | IN_RING}, {O_PRESET, IN_RING},         {O_DEPTH, IN_P2P},
-    {O_GROUP, IN_P2P},           {O_LATENCY, IN_P2P},         {O_BANDWIDTH, IN_P2P},
-    {O_SLOT, IN_RING},           {O_STEPS, IN_RING},          {O_SLICES, IN_RING},
-    {O_CHECK, IN_P2P | IN_RING}, {O_ITERS, IN_P2P | IN_RING}, {O_WARMUP, IN_P2P | IN_RING},
-    {O_TIME, IN_P2P | IN_RING},  {O_SPIN, IN_P2P | IN_RING},  {O_PLOT, IN_P2P | IN_RING},
+    {O_SIZES, IN_P2P | IN_RING},
+    {O_PRESET, IN_RING},
+    {O_DEPTH, IN_P2P},
+    {O_GROUP, IN_P2P},
+    {O_LATENCY, IN_P2P},
+    {O_BANDWIDTH, IN_P2P},
+    {O_SLOT, IN_RING},
+    {O_STEPS, IN_RING},
+    {O_SLICES, IN_RING},
+    {O_NO_SUMS, IN_RING},
+    {O_CHECK, IN_P2P | IN_RING},
+    {O_ITERS, IN_P2P | IN_RING},
+    {O_WARMUP, IN_P2P | IN_RING},
+    {O_TIME, IN_P2P | IN_RING},
+    {O_SPIN, IN_P2P | IN_RING},
+    {O_PLOT, IN_P2P | IN_RING},
 };
 
 static const char *option_name(int c)
@@ -740,10 +774,11 @@ uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o)
     char text[256];
     uint64_t h;
 
-    snprintf(text, sizeof(text), "%s %d %s %d %d %d %llu %d %d %d %d %f %d %d %d %d %f",
+    snprintf(text, sizeof(text), "%s %d %s %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f",
              pvn_version(), (int)o->mode, o->preset, o->depth, o->group, o->channels,
-             (unsigned long long)o->slot, o->steps, o->slices, o->iters, o->warmup, o->time,
-             o->check, o->repeat, o->nplugins, o->latency + 2 * o->bandwidth, o->idle);
+             (int)o->memory, o->no_sums, (unsigned long long)o->slot, o->steps, o->slices, o->iters,
+             o->warmup, o->time, o->check, o->repeat, o->nplugins, o->latency + 2 * o->bandwidth,
+             o->idle);
     h = pvn_launch_hash(0, text);
     for (int i = 0; i < o->nsizes; i++) {
         snprintf(text, sizeof(text), " %llu", (unsigned long long)o->size[i]);

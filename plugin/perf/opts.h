@@ -18,6 +18,13 @@ extern "C" {
 #define PVN_PERF_MAX_DEVS     16
 #define PVN_PERF_MAX_CHANNELS 2048
 
+/* Kind of the memory that messages lie in. */
+enum pvn_perf_memory {
+    PVN_PERF_PINNED_IF_POSSIBLE, /* the default: as NCCL's, where the kernel lets us */
+    PVN_PERF_PINNED,
+    PVN_PERF_MOVABLE
+};
+
 enum pvn_perf_mode { PVN_PERF_P2P, PVN_PERF_RING, PVN_PERF_SCALE, PVN_PERF_PARAMS };
 
 /* What pvn-perf's exit status says. */
@@ -59,9 +66,11 @@ struct pvn_perf_opts {
     int depth;
     int group;
     int channels;
+    enum pvn_perf_memory memory;
     uint64_t slot; /* bytes */
     int steps;
     int slices;
+    int no_sums; /* ring, scale */
     int iters;   /* 0: by time */
     int warmup;  /* -1: the mode's default */
     double time; /* seconds per point, where iters is 0 */

@@ -47,6 +47,7 @@ static json_t *result_json(const struct pvn_report *rep, const struct pvn_row *r
 
     if (!j)
         return NULL;
+    json_object_set_new(j, "memory", json_string(r->pinned ? "pinned" : "movable"));
     json_object_set_new(j, "via", text_or_null(pvn_via_text(r->via, via, sizeof(via))));
     json_object_set_new(j, "lanes", text_or_null(r->lanes));
     json_object_set_new(j, "time_us", json_real(r->time_us));
@@ -278,8 +279,8 @@ static void put_result(FILE *f, const struct pvn_row_result *r)
     put_real(f, strcmp(r->test, "idle") == 0, 2, r->rss);
     put_real(f, r->errors >= 0, 0, (double)r->errors);
     /* No lane's description has a quotation mark. */
-    fprintf(f, r->lanes[0] ? ",,%s,\"%s\"\n" : ",,%s,%s\n", pvn_via_text(r->via, via, sizeof(via)),
-            r->lanes);
+    fprintf(f, r->lanes[0] ? ",,%s,\"%s\",%s\n" : ",,%s,%s,%s\n",
+            pvn_via_text(r->via, via, sizeof(via)), r->lanes, r->pinned ? "pinned" : "movable");
 }
 
 int pvn_report_csv(const struct pvn_report *rep, FILE *f, int status)
@@ -287,7 +288,7 @@ int pvn_report_csv(const struct pvn_report *rep, FILE *f, int status)
     (void)status;
     fputs("plugin,abi,repeat,test,item,ranks,channels,depth,group,bytes,iterations,time_us,min_us,"
           "p99_us,algbw_MBps,busbw_MBps,messages_per_s,cpu_s_per_GB,rss_KiB_per_comm,errors,"
-          "doorbells_per_message,via,lanes\n",
+          "doorbells_per_message,via,lanes,memory\n",
           f);
     for (int i = 0; i < rep->nrows; i++) {
         const struct pvn_row *row = &rep->row[i];
@@ -298,7 +299,7 @@ int pvn_report_csv(const struct pvn_report *rep, FILE *f, int status)
         if (row->kind == PVN_ROW_RESULT)
             put_result(f, &row->u.result);
         else
-            fprintf(f, "doorbells,,%d,,,,,%llu,,,,,,,,,,%.4f,,\n", row->u.doorbells.ranks,
+            fprintf(f, "doorbells,,%d,,,,,%llu,,,,,,,,,,%.4f,,,\n", row->u.doorbells.ranks,
                     (unsigned long long)row->u.doorbells.sum.msgs,
                     pvn_report_per_message(&row->u.doorbells.sum));
     }

@@ -559,9 +559,6 @@ static int set_up(struct p2p *p)
     p->in = calloc((size_t)p->channels, sizeof(*p->in));
     if (!p->out || !p->in)
         return pvn_rank_fail(p->r, "out of memory for %d channels", p->channels);
-    p->mem = pvn_rank_alloc(p->r, p->region * 2 * (size_t)p->channels);
-    if (!p->mem)
-        return -1;
     for (int c = 0; c < p->channels; c++) {
         struct flow *pair[2] = {&p->out[c], &p->in[c]};
 
@@ -627,8 +624,8 @@ int pvn_p2p_run(struct pvn_rank *r)
         ((p.max_size + 2 * GUARD + 63) / 64 * 64 * (size_t)p.depth * (size_t)p.group + 4095) /
         4096 * 4096;
     pvn_rank_hold(r);
-    if (check_limits(&p) == 0)
-        pvn_rank_room(r, p.region * 2 * (size_t)p.channels);
+    if (check_limits(&p) == 0 && pvn_rank_room(r, p.region * 2 * (size_t)p.channels) == 0)
+        p.mem = pvn_rank_alloc_messages(r, p.region * 2 * (size_t)p.channels);
     rc = pvn_rank_agree(r);
     if (!rc)
         rc = set_up(&p);
@@ -642,7 +639,7 @@ int pvn_p2p_run(struct pvn_rank *r)
         rc = tear_down(&p);
     /* With requests still in flight the memory stays the plugin's until the process ends. */
     if (!rc)
-        munmap(p.mem, p.region * 2 * (size_t)p.channels);
+        pvn_rank_free_messages(r, p.mem, p.region * 2 * (size_t)p.channels);
     free(p.out);
     free(p.in);
     return rc;

@@ -6,7 +6,7 @@ _pvn_perf()
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local modes="p2p ring scale" word mode=
     local p2p="--depth --group --latency --bandwidth --idle"
-    local ring="--preset --slot --steps --slices"
+    local ring="--preset --slot --steps --slices --no-sums"
     case $prev in
     --json | --csv | --plot | --plugin)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -14,6 +14,10 @@ _pvn_perf()
         ;;
     --preset)
         mapfile -t COMPREPLY < <(compgen -W "resnet50 bert-large gpt2" -- "$cur")
+        return
+        ;;
+    --memory)
+        mapfile -t COMPREPLY < <(compgen -W "pinned movable" -- "$cur")
         return
         ;;
     --abi)
@@ -24,7 +28,7 @@ _pvn_perf()
         mapfile -t COMPREPLY < <(compgen -W "$(ip netns list 2>/dev/null | cut -d' ' -f1)" -- "$cur")
         return
         ;;
-    --env | --dev | --sizes | --channels | --depth | --group | --idle | --slot | --steps | --slices | \
+    --env | --dev | --sizes | --channels | --comms | --depth | --group | --idle | --slot | --steps | --slices | \
         --traffic-class | --iters | --warmup | --time | --repeat | --timeout | --ranks | --master | \
         --boot-timeout)
         return
@@ -36,7 +40,7 @@ _pvn_perf()
     if [[ $cur == -* ]]; then
         [[ $mode != p2p ]] || ring=
         [[ $mode != ring && $mode != scale ]] || p2p=
-        mapfile -t COMPREPLY < <(compgen -W "$p2p $ring --plugin --abi --env --dev --sizes --channels
+        mapfile -t COMPREPLY < <(compgen -W "$p2p $ring --plugin --abi --env --dev --sizes --channels --comms --memory
             --traffic-class --check --iters --warmup --time --repeat --timeout --spin --ranks --netns
             --master --boot-timeout --json --csv --plot --quiet --verbose --params --help --version" -- "$cur")
     elif [[ -z $mode ]]; then

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "perf/pin.h"
 
 #define CHECK_PASSES   128  /* idle passes between looks at the clock */
 #define CHECK_INTERVAL 0.05 /* seconds between looks at the other ranks */
@@ -80,6 +81,7 @@ void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res)
     struct pvn_row row = {.kind = PVN_ROW_RESULT};
 
     row.u.result = *res;
+    row.u.result.pinned = r->pin_fd >= 0;
     gather_lanes(r, &row.u.result);
     send_row(r, &row);
 }
@@ -170,6 +172,31 @@ void *pvn_rank_alloc(struct pvn_rank *r, size_t len)
         return p;
     pvn_rank_fail(r, "cannot allocate %zu bytes: %s", len, strerror(errno));
     return NULL;
+}
+
+void *pvn_rank_alloc_messages(struct pvn_rank *r, size_t len)
+{
+    void *p = pvn_rank_alloc(r, len);
+    char why[160];
+
+    if (!p || r->o->memory == PVN_PERF_MOVABLE)
+        return p;
+    r->pin_fd = pvn_pin(p, len, why, sizeof(why));
+    if (r->pin_fd < 0 && r->o->memory == PVN_PERF_PINNED_IF_POSSIBLE)
+        pvn_rank_note(r, "messages lie in memory that can be moved, unlike NCCL's: %s", why);
+    if (r->pin_fd >= 0 || r->o->memory == PVN_PERF_PINNED_IF_POSSIBLE)
+        return p;
+    munmap(p, len);
+    pvn_rank_fail(r, "--memory pinned: cannot pin %zu bytes: %s; use --memory movable", len, why);
+    return NULL;
+}
+
+void pvn_rank_free_messages(struct pvn_rank *r, void *p, size_t len)
+{
+    munmap(p, len);
+    if (r->pin_fd >= 0)
+        close(r->pin_fd);
+    r->pin_fd = -1;
 }
 
 /* Bytes that can be had without harm to others; SIZE_MAX: unknown. */

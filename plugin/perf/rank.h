@@ -49,6 +49,7 @@ struct pvn_rank {
     int holding; /* between pvn_rank_hold and pvn_rank_agree */
     int orderly; /* the failure left the plugin in a state in which it can be closed */
     char err[512];
+    int pin_fd;          /* holds the messages' memory pinned; -1: it can be moved */
     double rss_per_comm; /* KiB; 0 until the ring is made */
     int sizes_missing;   /* test() left a size as it was */
     int abi;             /* version of the interface, also after the plugin was unloaded */
@@ -118,6 +119,10 @@ double pvn_rank_cpu(void);
 
 /* Page-aligned zeroed memory of the process, or NULL after pvn_rank_fail; munmap it. */
 void *pvn_rank_alloc(struct pvn_rank *r, size_t len);
+/* The same for messages, pinned or not as --memory says, one piece at a time. Between pvn_rank_hold
+ * and pvn_rank_agree. */
+void *pvn_rank_alloc_messages(struct pvn_rank *r, size_t len);
+void pvn_rank_free_messages(struct pvn_rank *r, void *p, size_t len);
 
 /* Whether there is memory for `len` bytes in every rank of this machine: between pvn_rank_hold and
  * pvn_rank_agree, before any rank takes its own. 0, or the rank has failed. */

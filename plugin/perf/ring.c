@@ -8,6 +8,8 @@
  * recvProxyProgress, of NCCL 2.30.7). What the GPU kernel does there (copying and adding between
  * slots and the user's arrays, each slice in one pass) is done here by the polling thread, so a
  * figure includes it; results are written past the caches, which a GPU's memory does not use.
+ * With --no-sums the polling thread leaves the slots' contents alone, as NCCL's proxy does, and only
+ * stamps each message; the figure is then the plugin's and the network's alone.
  */
 #include "config.h"
 
@@ -25,6 +27,7 @@
 #define TAG            7
 #define MAX_STEPS      NCCL_NET_MAX_REQUESTS
 #define SIZE_UNSAID    ((size_t)-1) /* test() left the size as it was */
+#define STAMP          16           /* bytes */
 #define VERIFY_AT_ONCE (1u << 20)   /* elements between two signs of life */
 
 /* One move of the algorithm: where its slice lies in the array, and which ends it uses. */
@@ -137,12 +140,44 @@ static void check_size(struct ring *g, size_t got, size_t due)
     pvn_rank_wrong(g->r, "test() reports %zu bytes where %zu were sent", got, due);
 }
 
+/* What the GPU kernel does with a slice. from, to: slots, or NULL where the phase has none. */
+static void reduce_or_copy(struct ring *g, struct move m, float *to, const float *from)
+{
+    int n = g->r->nranks;
+    float *in = g->in + m.at, *out = g->out + m.at;
+
+    if (m.phase == 0)
+        memcpy(to, in, m.count * sizeof(float));
+    else if (m.phase < n - 1)
+        pvn_values_add(to, in, from, m.count);
+    else if (m.phase == n - 1)
+        pvn_values_add_out(to, out, in, from, m.count);
+    else
+        pvn_values_copy_out(to, out, from, m.count);
+}
+
+/* --no-sums: the k-th message of a channel has a pattern of its own, as a whole with --check. */
+static void check_and_stamp(struct ring *g, const struct channel *c, size_t len, void *to,
+                            const void *from)
+{
+    uint64_t id = (uint64_t)(c - g->ch) << 48;
+    size_t n = g->r->o->check || len < STAMP ? len : STAMP, at = 0;
+
+    if (to)
+        pvn_bytes_fill(to, n, id + c->send_filled);
+    if (!from || pvn_bytes_check(from, n, id + c->recv_used, &at) == 0)
+        return;
+    g->errors++;
+    pvn_rank_wrong(g->r, "byte %zu of message %llu of channel %d is wrong", at,
+                   (unsigned long long)c->recv_used, (int)(c - g->ch));
+}
+
 /* The kernel's part: one slice, if its slots are ready. 1 when it was done. */
 static int compute(struct ring *g, struct channel *c)
 {
     int n = g->r->nranks, steps = g->r->o->steps;
     struct move m;
-    float *to = NULL, *from = NULL, *out, *in;
+    float *to = NULL, *from = NULL;
 
     if (c->finished)
         return 0;
@@ -155,17 +190,10 @@ static int compute(struct ring *g, struct channel *c)
         from = (float *)(void *)(c->rbuf + g->r->o->slot * (c->recv_used % (uint64_t)steps));
     if (m.phase < 2 * n - 2)
         to = (float *)(void *)(c->sbuf + g->r->o->slot * (c->send_filled % (uint64_t)steps));
-    in = g->in + m.at;
-    out = g->out + m.at;
-    if (m.phase == 0) {
-        memcpy(to, in, m.count * sizeof(float));
-    } else if (m.phase < n - 1) {
-        pvn_values_add(to, in, from, m.count);
-    } else if (m.phase == n - 1) {
-        pvn_values_add_out(to, out, in, from, m.count);
-    } else {
-        pvn_values_copy_out(to, out, from, m.count);
-    }
+    if (g->r->o->no_sums)
+        check_and_stamp(g, c, m.count * sizeof(float), to, from);
+    else
+        reduce_or_copy(g, m, to, from);
     if (from)
         check_size(g, c->rsize[c->recv_used++ % (uint64_t)steps], m.count * sizeof(float));
     if (to)
@@ -381,7 +409,8 @@ static int timed(struct ring *g, uint64_t count, uint64_t iters, struct outcome 
     *o = (struct outcome){0};
     g->errors = 0;
     g->seed++;
-    fill(g, count);
+    if (!g->r->o->no_sums)
+        fill(g, count);
     pvn_rank_at(g->r, "waiting for the other ranks");
     if (pvn_boot_barrier(&g->r->boot))
         return pvn_rank_fail_boot(g->r);
@@ -392,7 +421,7 @@ static int timed(struct ring *g, uint64_t count, uint64_t iters, struct outcome 
     o->cpu = pvn_rank_cpu() - cpu;
     if (rc)
         return -1;
-    if (g->r->o->check)
+    if (g->r->o->check && !g->r->o->no_sums)
         verify(g, count);
     o->errors = g->errors;
     return combine(g, o);
@@ -443,7 +472,7 @@ static int run_size(struct ring *g, uint64_t bytes)
     struct outcome o, sum = {0};
     int warm = g->r->o->warmup >= 0 ? g->r->o->warmup : 2;
 
-    snprintf(res.test, sizeof(res.test), "allreduce");
+    snprintf(res.test, sizeof(res.test), g->r->o->no_sums ? "no-sums" : "allreduce");
     pvn_rank_progress(g->r, "%d ranks, %llu bytes", g->r->nranks, (unsigned long long)bytes);
     o.seconds = 0;
     for (int i = 0; i < warm; i++) {
@@ -515,17 +544,16 @@ static int set_up(struct ring *g)
     if (g->r->nranks > 1 && o->steps > pvn_netdrv_max_requests(g->r->drv))
         pvn_rank_fail(g->r, "--steps %d: version %d of the interface allows %d requests", o->steps,
                       pvn_netdrv_abi(g->r->drv), pvn_netdrv_max_requests(g->r->drv));
-    else
-        pvn_rank_room(g->r, 2 * (g->cap + 16) * sizeof(float) + g->mem_len);
+    else if (pvn_rank_room(g->r, 2 * (g->cap + 16) * sizeof(float) + g->mem_len) == 0)
+        g->mem = pvn_rank_alloc_messages(g->r, g->mem_len);
     if (pvn_rank_agree(g->r))
         return -1;
     g->ch = calloc((size_t)o->channels, sizeof(*g->ch));
     g->in = pvn_rank_alloc(g->r, (g->cap + 16) * sizeof(float));
     g->out = g->in ? pvn_rank_alloc(g->r, (g->cap + 16) * sizeof(float)) : NULL;
-    g->mem = g->out ? pvn_rank_alloc(g->r, g->mem_len) : NULL;
     if (!g->ch)
         return pvn_rank_fail(g->r, "out of memory for %d channels", o->channels);
-    if (!g->mem)
+    if (!g->out)
         return -1;
     memset(g->mem, 0, g->mem_len);
     for (int i = 0; g->r->nranks > 1 && i < o->channels; i++) {
@@ -559,7 +587,7 @@ static int tear_down(struct ring *g)
     }
     if (pvn_boot_barrier(&g->r->boot))
         return pvn_rank_fail_boot(g->r);
-    munmap(g->mem, g->mem_len);
+    pvn_rank_free_messages(g->r, g->mem, g->mem_len);
     munmap(g->in, (g->cap + 16) * sizeof(float));
     munmap(g->out, (g->cap + 16) * sizeof(float));
     return 0;

@@ -33,6 +33,7 @@ struct pvn_row_result {
     double cpu;            /* seconds of all ranks per GB (1e9 bytes) sent by all ranks */
     double rss;            /* idle: KiB of memory a comm took, set-up included; else 0 */
     int64_t errors;        /* wrong elements or messages; -1: not checked */
+    int32_t pinned;        /* whether rank 0's messages lay in pinned memory */
     uint32_t via;          /* PVN_VIA_ bits of all ranks' comms; 0: none or not known */
     char lanes[PVN_LANES_TEXT]; /* of rank 0's first comm; "" likewise */
 };

@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include "perf/model.h"
 #include "perf/netdrv.h"
 #include "perf/opts.h"
+#include "perf/pin.h"
 #include "perf/values.h"
 #include "tests/support/paths.h"
 
@@ -84,6 +86,7 @@ const BadArgs kBad[] = {
     {{"p2p", "--slot", "64"}, "--slot has no effect in p2p"},
     {{"p2p", "--steps", "2"}, "--steps has no effect in p2p"},
     {{"p2p", "--slices", "2"}, "--slices has no effect in p2p"},
+    {{"p2p", "--no-sums"}, "--no-sums has no effect in p2p: it is for ring and scale"},
     {{"ring", "--depth", "8"}, "--depth has no effect in ring: it is for p2p"},
     {{"scale", "--latency"}, "--latency has no effect in scale"},
     {{"ring", "--bandwidth"}, "--bandwidth has no effect in ring"},
@@ -125,6 +128,7 @@ const BadArgs kBad[] = {
     {{"ring", "--nonsense"}, "--nonsense is not an option (see pvn-perf --help)"},
     {{"ring", "--chanels", "2"}, "--chanels is not an option; did you mean --channels?"},
     {{"ring", "--json"}, "--json needs a value"},
+    {{"ring", "--memory", "pined"}, "--memory pined: expected pinned or movable"},
     {{"ring", "--check=1"}, "--check takes no value"},
     {{"ring", "-x"}, "-x is not an option"},
 };
@@ -763,3 +767,40 @@ TEST(Driver, WhatAVersionCannotExpressIsNotPassedOn)
 }
 
 } // namespace
+
+// ---- memory ----
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 // Linux 6.1
+#endif
+
+TEST(Memory, PinnedPagesStayWhereTheyAreUntilReleased)
+{
+    const size_t len = 8 << 20;
+    void *p = mmap(nullptr, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char why[160] = "";
+    ASSERT_NE(p, MAP_FAILED);
+    int fd = pvn_pin(p, len, why, sizeof(why));
+    if (fd < 0) {
+        munmap(p, len);
+        GTEST_SKIP() << "memory cannot be pinned here: " << why;
+    }
+    memset(p, 1, len);
+    auto first = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + (2 << 20) - 1) &
+                                          ~uintptr_t((2 << 20) - 1));
+    EXPECT_NE(madvise(first, 2 << 20, MADV_COLLAPSE), 0);
+    close(fd);
+    munmap(p, len);
+}
+
+TEST(Memory, TheOptionChoosesItAndAllRanksHaveToAgree)
+{
+    pvn_perf_opts o, other;
+    std::string err;
+    ASSERT_EQ(Parse({"p2p", "--comms", "16"}, &o, &err), PVN_PERF_OK) << err;
+    EXPECT_EQ(o.memory, PVN_PERF_PINNED_IF_POSSIBLE);
+    EXPECT_EQ(o.channels, 16);
+    ASSERT_EQ(Parse({"p2p", "--comms", "16", "--memory", "movable"}, &other, &err), PVN_PERF_OK);
+    EXPECT_EQ(other.memory, PVN_PERF_MOVABLE);
+    EXPECT_NE(pvn_perf_opts_token(&o), pvn_perf_opts_token(&other));
+}

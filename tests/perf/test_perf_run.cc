@@ -92,7 +92,7 @@ TEST(Run, RingShapesAndVersions)
 {
     for (const char *more :
          {"--channels 1 --steps 1", "--channels 3 --steps 2 --slices 3", "--channels 5 --slot 64",
-          "--abi 6", "--abi 4", "--slices 2 --slot 1K"}) {
+          "--no-sums --channels 2", "--abi 6", "--abi 4", "--slices 2 --slot 1K"}) {
         Outcome r = Perf(Ring("--ranks 3 --sizes 20000 ") + more);
 
         EXPECT_EQ(r.status, 0) << more << r.err;
@@ -143,12 +143,13 @@ TEST(Run, ScaleComparesPlugins)
 
         while (std::getline(f, c, ','))
             col.push_back(c);
-        ASSERT_EQ(col.size(), 22u) << line; // the last one, of lanes, is empty
+        ASSERT_EQ(col.size(), 24u) << line;
         EXPECT_EQ(col[12] + col[13], "") << "latencies were not measured: " << line;
         EXPECT_EQ(col[15] == "", col[5] == "1") << "one rank has no bus: " << line;
         EXPECT_EQ(col[16] + col[18], "") << line;
         EXPECT_EQ(col[19], "0");
-        EXPECT_EQ(col[21], "") << "testnet has no statistics to say it";
+        EXPECT_EQ(col[21] + col[22], "") << "testnet has no statistics to say it";
+        EXPECT_TRUE(col[23] == "pinned" || col[23] == "movable") << line;
         points.insert(col[0] + col[2] + col[5]);
     }
     EXPECT_EQ(points.size(), 2u * 2 * 3) << "plugins, repeats, ranks";
@@ -185,6 +186,7 @@ TEST_P(Faults, AreFound)
 #define P2P   "p2p --sizes 5000 --iters 20 --check"
 const Fault kFaults[] = {
     {"corrupt:30", RING3, 1, "WRONG DATA: element"},
+    {"corrupt:30", RING3 " --no-sums", 1, "WRONG DATA: byte"},
     {"short", RING3, 1, "test() reports"},
     // What came in the lost message's place is wrong, if it is looked at before the wait ends.
     {"drop:30", RING3, 1, "nothing moved for 2 s", 3},
@@ -486,7 +488,7 @@ TEST(Output, PresetIsBucketedAndAddsUp)
 
         while (std::getline(f, c, ','))
             col.push_back(c);
-        ASSERT_EQ(col.size(), 22u) << line;
+        ASSERT_EQ(col.size(), 24u) << line;
         (col[3] == "bucket" ? buckets : step) += std::stoull(col[9]);
     }
     EXPECT_EQ(buckets, 25557032u * 4);

@@ -1,0 +1,27 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory as NCCL's staging buffers are: pinned, as cudaHostAlloc leaves it. The kernel cannot move
+ * its pages, so a plugin cannot have it put into huge pages afterwards (madvise MADV_COLLAPSE).
+ */
+#ifndef PVN_PERF_PIN_H
+#define PVN_PERF_PIN_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Pins len bytes of private memory at p, which begins at a page. Returns a descriptor that holds the
+ * pages, to be closed after the memory was unmapped, or -1 with the reason in why, and nothing is
+ * pinned. The kernel is asked to move the pages afterwards, and has to refuse.
+ */
+int pvn_pin(void *p, size_t len, char *why, size_t why_len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
