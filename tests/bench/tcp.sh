@@ -6,20 +6,27 @@
 # per GB. Everything is interleaved and repeated; the tables show medians (min..max) and ratios to iperf3's
 # best, and this build's plugin against the best other one. Needs root; leaves nothing behind.
 # usage: tests/bench/tcp.sh [--plugin NAME=PATH]... [--env [NAME:]KEY=VALUE]... [--cc NAME] [--mtu N]
-#                           [--rounds N] [--quick] [--rt] [--bare] [--only KIND[:SIZES]]... [--build DIR] [--csv FILE]
+#                           [--rounds N] [--quick] [--rt] [--bare] [--only KIND[:SIZES]]... [--comms LIST]
+#                           [--memory pinned|movable] [--build DIR] [--csv FILE]
 # --rt is for a machine that others use as well: real-time priority in short bursts, with pauses for the
 # others. A plugin whose own threads spin would starve itself; a burst is ended after 30 s.
-# --only leaves out iperf3 and all but the KINDs named: latency, bandwidth, ring2, ring4. For one change
-# against the build before it: --plugin before=PATH --only latency:512,4K
+# --only leaves out iperf3 and all but the KINDs named: latency, bandwidth, comms, ring2, ring4, nosums2, nosums4.
+# For one change against the build before it: --plugin before=PATH --only latency:512,4K
+# comms: message rate and bandwidth with several comms on a thread, as NCCL's proxy has (--comms, default 1,2,16,64,256).
+# nosums: the ring whose slots nobody adds up, since with NCCL that is the GPU's work.
+# Messages lie in pinned memory, as NCCL's buffers do, and those of 256 KiB and more in movable memory as well;
+# --memory: only in this kind.
+# The time from processor to processor is taken before and after each measurement. One during which it changed, or whose
+# distance is not the usual one of this run, is left out of the medians and counted below the table.
 # --bare adds tests/bench/bare_net.c, which does the least that a plugin must, as "bare": not one of the others,
 # but what both are divided by in two more columns. A target below what bare reaches asks TCP for more than
 # sending and receiving once. Two processes that only call send and recv are measured, too.
 set -eu
-usage() { sed -n '4,16s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,24s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 pause=0 rt=() cc="" mtu=1500 keep_csv=
-plugins=() envs=() only=() bare=
+plugins=() envs=() only=() bare='' comms=1,2,16,64,256 memories=(pinned movable)
 while (($#)); do
     case $1 in
     --plugin) plugins+=("$2"); shift 2 ;;
@@ -31,6 +38,8 @@ while (($#)); do
     --rt) rt=(chrt -f 2 timeout -k 1 30 chrt -f 1) seconds=0.15 iperf_seconds=1 pause=2; shift ;;
     --bare) bare=1; shift ;;
     --only) only+=("$2"); shift 2 ;;
+    --comms) comms=$2; shift 2 ;;
+    --memory) memories=("$2"); shift 2 ;;
     --build) build=$2; shift 2 ;;
     --csv) keep_csv=$2; shift 2 ;;
     *) usage ;;
@@ -44,6 +53,8 @@ for tool in ip iperf3 awk chrt; do
 done
 perf=$build/pvn-perf
 [[ -x $perf ]] || { echo "no $perf: build first, or give --build DIR" >&2; exit 2; }
+distance=$build/tests/bench/core_distance
+[[ -x $distance ]] || { echo "no $distance: make tests/bench/core_distance there" >&2; exit 2; }
 own=$build/.libs/libnccl-net-pvrdma.so
 plugins=("pvrdma=$own" ${plugins[@]+"${plugins[@]}"})
 if [[ $bare ]]; then
@@ -118,15 +129,19 @@ iperf_round() {
         "$tmp/iperf.json" >>"$tmp/iperf.csv"
 }
 
-# p2p and ring runs of all plugins, in turn; the CSV lines without their header.
+# p2p and ring runs of all plugins, in turn; the CSV lines without their header, each with the number of the measurement.
+measurement=0
 perf_round() {
-    local out=$1 p args=()
+    local out=$1 p args=() before
     shift
+    before=$("$distance")
     for p in "${plugins[@]}"; do args+=(--plugin "$p"); done
     args+=(${envs[@]+"${envs[@]}"})
     ${rt[@]+"${rt[@]}"} "$perf" "$@" "${args[@]}" --netns "$a,$b" --quiet --csv "$tmp/one.csv" 2>"$tmp/err" ||
         { cat "$tmp/err" >&2; echo "pvn-perf $* failed" >&2; exit 3; }
-    tail -n +2 "$tmp/one.csv" >>"$out"
+    measurement=$((measurement + 1))
+    echo "$measurement,$before,$("$distance")" >>"$tmp/distance.csv"
+    tail -n +2 "$tmp/one.csv" | sed "s/^/$measurement,/" >>"$out"
     sleep "$pause"
 }
 
@@ -149,10 +164,31 @@ kind_round() {
         if [[ $bare ]]; then
             ${rt[@]+"${rt[@]}"} "$alone" "$a" "$b" 198.18.0.1 8 512 4096 65536 524288 1048576 >>"$tmp/alone.csv"
         fi
-        perf_round "$tmp/p2p.csv" p2p --ranks 2 --latency --sizes "${sizes:-8,512,4K,64K,512K,1M}" --time "$seconds"
+        perf_round "$tmp/p2p.csv" p2p --ranks 2 --latency --sizes "${sizes:-8,512,4K,64K,512K,1M}" --time "$seconds" \
+            --memory "${memories[0]}"
         ;;
-    bandwidth) perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --sizes "${sizes:-8,64K,256K,512K,1M,4M}" --time "$seconds" ;;
-    ring2 | ring4) perf_round "$tmp/ring.csv" ring --ranks "${kind#ring}" --sizes "${sizes:-32M}" --time "$seconds" ;;
+    bandwidth)
+        perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --sizes "${sizes:-8,64K,256K,512K,1M,4M}" --time "$seconds" \
+            --memory "${memories[0]}"
+        for memory in "${memories[@]:1}"; do
+            perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --sizes "${sizes:-256K,512K,1M,4M}" --time "$seconds" \
+                --memory "$memory"
+        done
+        ;;
+    comms)
+        for count in ${comms//,/ }; do
+            perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --comms "$count" --sizes "${sizes:-8,4K,64K}" --time "$seconds" \
+                --memory "${memories[0]}"
+        done
+        ;;
+    ring2 | ring4 | nosums2 | nosums4)
+        sums=
+        [[ $kind == ring* ]] || sums=--no-sums
+        for memory in "${memories[@]}"; do
+            perf_round "$tmp/ring.csv" ring --ranks "${kind#"${kind%?}"}" ${sums:+"$sums"} --sizes "${sizes:-32M}" \
+                --time "$seconds" --memory "$memory"
+        done
+        ;;
     *) echo "--only $1: no such measurement" >&2; exit 2 ;;
     esac
 }
@@ -170,68 +206,14 @@ for ((r = 1; r <= rounds; r++)); do
     for k in ${only[@]+"${only[@]}"}; do kind_round "$k"; done
     ((${#only[@]} == 0)) || continue
     for s in 1 2 4; do iperf_round "$s" "$r"; done
-    for k in latency bandwidth ring2 ring4; do kind_round "$k"; done
+    for k in latency bandwidth comms ring2 ring4 nosums2 nosums4; do kind_round "$k"; done
 done
 company="$company before, $(busy) after"
 echo "veth pair, MTU $mtu, $cc, $rounds rounds, $(nproc) CPUs, Linux $(uname -r); data verified with every plugin"
 echo "CPUs in use by other processes: $company (above 0.2 the figures below are not to be trusted)"
-awk -F, -v own=pvrdma -v order="$order" '
-function sort(v, n,    i, j, t) {
-    for (i = 2; i <= n; i++) { t = v[i]; for (j = i - 1; j > 0 && v[j] > t; j--) v[j + 1] = v[j]; v[j + 1] = t }
-}
-function stats(list,    v, n) {
-    n = split(list, v, " "); sort(v, n)
-    lo = v[1]; hi = v[n]
-    return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
-}
-function size(x) { return x >= 1048576 ? x / 1048576 " MiB" : x >= 1024 ? x / 1024 " KiB" : x " B" }
-function add(row, plugin, value, cpu) {
-    if (!(row in known)) { known[row] = 1; rows[++nrows] = row }
-    val[row, plugin] = val[row, plugin] " " value
-    if (cpu > 0) use[row, plugin] = use[row, plugin] " " cpu
-}
-BEGIN { nnames = split(order, names, " "); for (i = 1; i <= nnames; i++) seen[names[i]] = 1 }
-FILENAME ~ /alone.csv$/ { if (!($1 in alone)) sizes[++nsizes] = $1; alone[$1] = alone[$1] " " $2; next }
-FILENAME ~ /iperf.csv$/ { ip[$2] = ip[$2] " " $3; ipc[$2] = ipc[$2] " " $4; next }
-$4 == "latency" { add("latency " size($10) ", us", $1, $12); next }
-$4 == "bandwidth" && $10 == 8 { add("8 B messages, M/s", $1, $17 / 1e6); next }
-$4 == "bandwidth" { add("bandwidth " size($10) ", MB/s", $1, $16, $18); next }
-{ add("ring R=" $6 ", busbw MB/s", $1, $16, $18) }
-END {
-    for (s = 1; s <= 4 && s in ip; s *= 2) {
-        m = stats(ip[s]); if (m > best) best = m
-        printf "iperf3 x%d %.0f MB/s (%.0f..%.0f), %.2f cpu s/GB\n", s, m, lo, hi, stats(ipc[s])
-    }
-    for (i = 1; i <= nsizes; i++) {
-        m = stats(alone[sizes[i]])
-        printf "send and recv alone, %s: %.2f us (%.2f..%.2f)\n", size(sizes[i]), m, lo, hi
-    }
-    printf "\n|"; for (i = 1; i <= nnames; i++) printf " | %s", names[i]
-    printf " | %s / best other |", own
-    if ("bare" in seen) printf " %s / bare | best other / bare |", own
-    printf "\n|---"
-    for (i = 0; i <= nnames + 2 * ("bare" in seen); i++) printf "|---"
-    print "|"
-    for (k = 1; k <= nrows; k++) {
-        row = rows[k]; lower = row ~ /^latency/; other = mine = floor = 0
-        printf "| %s", row
-        for (i = 1; i <= nnames; i++) {
-            m = stats(val[row, names[i]])
-            form = m < 10 ? "%.2f (%.2f..%.2f)" : "%.1f (%.1f..%.1f)"
-            printf " | " form, m, lo, hi
-            if (row ~ /MB\/s/ && best) printf ", %.2f x iperf3", m / best
-            if (use[row, names[i]] != "") printf ", %.2f s/GB", stats(use[row, names[i]])
-            if (names[i] == own) mine = m
-            else if (names[i] == "bare") floor = m
-            else if (!other || (lower ? m < other : m > other)) other = m
-        }
-        if (other > 0) printf " | %.2f", mine / other; else printf " | -"
-        if (floor > 0) printf " | %.2f", mine / floor
-        if (floor > 0) printf (other > 0 ? " | %.2f" : " | -"), other / floor
-        print " |"
-    }
-}' "$tmp/alone.csv" "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
+awk -F, -v own=pvrdma -v order="$order" -f "$src/tests/bench/tcp.awk" "$tmp/distance.csv" "$tmp/alone.csv" \
+    "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
 if [[ -n $keep_csv ]]; then
-    head -n 1 "$tmp/one.csv" >"$keep_csv"
+    sed "1s/^/measurement,/;q" "$tmp/one.csv" >"$keep_csv"
     cat "$tmp/p2p.csv" "$tmp/ring.csv" >>"$keep_csv"
 fi

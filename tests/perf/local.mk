@@ -21,10 +21,13 @@ tests_bench_bare_verbs_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
 tests_bench_bare_verbs_la_LIBADD = -libverbs
 
 # The two calls that no plugin over TCP does without, and nothing else.
+check_PROGRAMS += tests/bench/core_distance
+tests_bench_core_distance_SOURCES = tests/bench/core_distance.c
+tests_bench_core_distance_LDADD = -lpthread
 check_PROGRAMS += tests/bench/tcp_alone
 tests_bench_tcp_alone_SOURCES = tests/bench/tcp_alone.c
 
-EXTRA_DIST += tests/bench/README.md tests/bench/NOTES.md tests/bench/tcp.sh tests/bench/idle.sh
+EXTRA_DIST += tests/bench/README.md tests/bench/NOTES.md tests/bench/tcp.sh tests/bench/tcp.awk tests/bench/idle.sh
 
 PVN_TESTS += tests/perf/test_perf_parts
 tests_perf_test_perf_parts_SOURCES = tests/perf/test_perf_parts.cc
