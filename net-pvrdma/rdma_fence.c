@@ -4,12 +4,39 @@
  * The fence: the queue pairs are taken into the error state and destroyed. An adapter that has
  * destroyed a queue pair accepts nothing for it any more, so the peer's writes, wherever they are,
  * no longer land. What did land before is still in the rings (records, short messages) or, in imm
- * mode, in the completion queue, from which destroying the queue pair would remove it.
+ * and send mode, in the completion queue, from which destroying the queue pair would remove it.
  */
 #include "net-pvrdma/rdma_qp.h"
 #include "net-pvrdma/rdma_rx.h"
 
+#include <errno.h>
+
 #include "base/clock.h"
+
+/* A queue that was empty for so long holds no completion of a request that had succeeded before the
+ * error state. */
+#define EMPTY_NS (2 * PVN_NS_PER_MS)
+
+static bool is_arrival(const struct rdma_lane *r, const struct ibv_wc *wc)
+{
+    return wc->status == IBV_WC_SUCCESS && wc->wr_id >> 56 == WR_RECV &&
+           (int)(wc->wr_id >> 48 & 0xff) < r->nqps;
+}
+
+int rdma_empty_queue(struct rdma_lane *r, int (*save)(struct rdma_lane *r, const struct ibv_wc *wc))
+{
+    struct ibv_wc wc[CQ_BATCH];
+    uint64_t now = pvn_now_ns();
+    int got;
+    while ((got = ibv_poll_cq(r->cq, CQ_BATCH, wc)) > 0) {
+        r->emptied_ns = now;
+        for (int i = 0; i < got; i++)
+            if (is_arrival(r, &wc[i]) && save(r, &wc[i]) < 0)
+                return -ENOMEM;
+    }
+    /* A queue that gives errors (overrun) gives nothing else: what is missing will show. */
+    return got < 0 || now - r->emptied_ns >= EMPTY_NS ? 0 : -EAGAIN;
+}
 
 int rdma_fence(struct pvn_lane *l)
 {

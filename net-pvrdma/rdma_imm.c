@@ -9,14 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
-
 /* A receiver never has fewer receives posted than the sender may have chunks in flight. */
 enum { DATA_RECVS = RECORD_RING + CHAIN };
-
-/* A queue that was empty for so long holds no completion of a request that had succeeded before the
- * error state. */
-#define EMPTY_NS (2 * PVN_NS_PER_MS)
 
 /* ---- sender ---- */
 
@@ -184,28 +178,9 @@ static int save(struct rdma_lane *r, const struct ibv_wc *wc)
     return 0;
 }
 
-static bool is_arrival(const struct rdma_lane *r, const struct ibv_wc *wc)
-{
-    return wc->status == IBV_WC_SUCCESS && wc->wr_id >> 56 == WR_RECV &&
-           (int)(wc->wr_id >> 48 & 0xff) < r->nqps;
-}
-
-/* Empties the completion queue. */
 static int save_arrivals(struct rdma_lane *r)
 {
-    struct ibv_wc wc[CQ_BATCH];
-    uint64_t now = pvn_now_ns();
-    int got;
-    if (r->cfg.sender)
-        return 0;
-    while ((got = ibv_poll_cq(r->cq, CQ_BATCH, wc)) > 0) {
-        r->emptied_ns = now;
-        for (int i = 0; i < got; i++)
-            if (is_arrival(r, &wc[i]) && save(r, &wc[i]) < 0)
-                return -ENOMEM;
-    }
-    /* A queue that gives errors (overrun) gives nothing else: what is missing will show. */
-    return got < 0 || now - r->emptied_ns >= EMPTY_NS ? 0 : -EAGAIN;
+    return r->cfg.sender ? 0 : rdma_empty_queue(r, save);
 }
 
 static void take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)

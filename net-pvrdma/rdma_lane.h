@@ -96,6 +96,7 @@ struct pvn_rdma_lane_cfg {
     /* Of AUTO and another mode the other wins; record and imm do not meet. */
     enum pvn_rdma_mode mode;
     unsigned modes;            /* those that will do, a bit each; 0: the one named, of AUTO all */
+    bool acknowledged;         /* a send is reported when the peer has its bytes, in every mode */
     unsigned gpu_caps;         /* PVN_LANE_GPU_*: what of GPU memory has been proved */
     enum pvn_flush_kind flush; /* of GPU memory that this end has received */
     /* Messages of no more bytes than this are sent as short ones, to a peer that takes them; 0:

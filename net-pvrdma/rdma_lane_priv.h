@@ -146,6 +146,10 @@ static inline uint64_t rdma_word(const uint64_t *word)
 /* rdma_fence.c */
 int rdma_fence(struct pvn_lane *l);
 int rdma_fenced_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+/* Empties the completion queue of queue pairs in the error state; save: of a receive that succeeded,
+ * 0 or -ENOMEM. 0, -EAGAIN: more may come, or -ENOMEM. */
+int rdma_empty_queue(struct rdma_lane *r,
+                     int (*save)(struct rdma_lane *r, const struct ibv_wc *wc));
 
 /* rdma_post.c: chains and the completion queue */
 void rdma_chain_init(struct rqp *q);

@@ -310,6 +310,7 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         .ctx = h->ctx,
         .pd = h->pd,
         .sender = args->sender,
+        .acknowledged = args->acknowledged,
         .mode = mode_of(port),
         .modes = modes_of(port, mode_of(port)),
         .gpu_caps = (gpu->peer ? PVN_LANE_GPU_PEER : 0u) | (gpu->dmabuf ? PVN_LANE_GPU_DMABUF : 0u),

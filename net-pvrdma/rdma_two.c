@@ -42,12 +42,13 @@ struct chunk {
 };
 
 struct two_qp {
-    uint8_t *piece;    /* depth buffers: sent from, or received into */
-    uint8_t *credit;   /* CREDIT_RECVS buffers: received into, or sent from */
-    uint32_t arrived;  /* completions of receives taken */
-    uint32_t posted;   /* receives posted */
-    uint32_t returned; /* receiver: messages with credits sent */
-    uint32_t handed;   /* sender: chunks handed over whole */
+    uint8_t *piece;             /* depth buffers: sent from, or received into */
+    uint8_t *credit;            /* CREDIT_RECVS buffers: received into, or sent from */
+    uint32_t arrived;           /* completions of receives taken */
+    uint32_t posted;            /* receives posted */
+    uint32_t returned;          /* receiver: messages with credits sent */
+    uint32_t handed;            /* sender: chunks handed over whole */
+    uint32_t last[RECORD_RING]; /* sender: pieces posted with each of the newest of them */
     struct chunk c;
     uint32_t len[1 << PIECES_LOG2]; /* receiver: of what has arrived and was not placed */
 };
@@ -74,7 +75,8 @@ static uint32_t recv_slots(const struct rdma_lane *r)
 
 static int open_two_sided(struct rdma_lane *r)
 {
-    r->l.caps = PVN_LANE_SETS_KICK_DUE;
+    r->l.caps = (r->cfg.acknowledged ? PVN_LANE_SENT_IS_DELIVERED : PVN_LANE_SENT_IS_COPIED) |
+                PVN_LANE_SETS_KICK_DUE;
     uint8_t log2 = r->cfg.sender ? r->peer.pieces_log2 : rdma_two_depth_log2(r);
     struct two_sided *t = calloc(1, sizeof(*t));
     if (!t)
@@ -259,7 +261,7 @@ static int take_completions(struct rdma_lane *r)
     for (int k = 0; k < r->nqps; k++)
         known += visible(r, k) + ended(r, k);
     if (known == 0 && rdma_time_to_poll(r))
-        known = 1;
+        known = r->cfg.acknowledged && r->outstanding ? r->outstanding : 1;
     int rc = known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
     return rc < 0 ? rc : 0;
 }
@@ -319,7 +321,8 @@ static int push(struct rdma_lane *r, int k)
         q->c.done += n;
         if (q->c.done < w->f.len)
             continue;
-        qp->note[q->handed++ % RECORD_RING] = rdma_note_make(w->cookie, w->f.chunk);
+        qp->note[q->handed % RECORD_RING] = rdma_note_make(w->cookie, w->f.chunk);
+        q->last[q->handed++ % RECORD_RING] = qp->posted;
         q->c.open = false;
     }
     return 0;
@@ -343,6 +346,16 @@ int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w)
     return -EAGAIN;
 }
 
+/* Whether the oldest chunk not reported may be. Acknowledged: its last piece has completed, or
+ * credits came back for it. */
+static bool is_sent(const struct rdma_lane *r, const struct two_qp *q, const struct rqp *qp)
+{
+    if (!r->cfg.acknowledged)
+        return true;
+    uint32_t last = q->last[qp->reported % RECORD_RING];
+    return (int32_t)(qp->completed - last) >= 0 || (int32_t)(qp->acked - last) >= 0;
+}
+
 static int poll_sends(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
     int n = 0, rc = take_completions(r);
@@ -351,7 +364,8 @@ static int poll_sends(struct rdma_lane *r, struct pvn_event *ev, int max)
         struct rqp *qp = &r->qp[k];
         if (q->c.open)
             rc = push(r, k);
-        for (; n < max && qp->reported != q->handed; qp->reported++, r->chunks_done++) {
+        for (; n < max && qp->reported != q->handed && is_sent(r, q, qp);
+             qp->reported++, r->chunks_done++) {
             uint32_t note = qp->note[qp->reported % RECORD_RING];
             ev[n++] = (struct pvn_event){
                 .kind = PVN_EV_SENT, .id = rdma_note_id(note), .chunk = rdma_note_chunk(note)};
@@ -433,20 +447,40 @@ static int place_piece(struct rdma_lane *r, int k, struct pvn_event *ev, int *n)
     return 0;
 }
 
+/* Of one queue pair. *moved: a piece has been taken, which may be what another one waits for. */
+static int place_pieces(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n,
+                        bool *moved)
+{
+    struct rqp *qp = &r->qp[k];
+    int rc = 0;
+    while (rc == 0 && *n < max && qp->seen != r->two->q[k].arrived) {
+        rc = place_piece(r, k, ev, n);
+        qp->seen += rc == 0;
+        *moved |= rc == 0;
+    }
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+/* Whether the sender waits for the credits, which acknowledge: all that has arrived is whole messages,
+ * and its own completion queue may be expensive to poll. Not while earlier credits are on their way.
+ */
+static bool is_awaited(const struct rdma_lane *r, int k)
+{
+    const struct two_qp *q = &r->two->q[k];
+    return r->cfg.acknowledged && !q->c.open && r->qp[k].seen == q->arrived &&
+           r->outstanding < CREDIT_RECVS / 2;
+}
+
 static int poll_receives(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
     struct two_sided *t = r->two;
+    bool moved = false;
     int n = 0, rc = take_completions(r);
     for (int k = 0; rc >= 0 && k < r->nqps; k++) {
         struct rqp *qp = &r->qp[k];
-        while (rc == 0 && n < max && qp->seen != t->q[k].arrived) {
-            rc = place_piece(r, k, ev, &n);
-            qp->seen += rc == 0;
-        }
-        if (rc == -EAGAIN)
-            rc = 0;
+        rc = place_pieces(r, k, ev, max, &n, &moved);
         uint32_t lack = qp->seen + t->depth - t->q[k].posted;
-        if (rc == 0 && lack >= t->depth / 2) {
+        if (rc == 0 && (lack >= t->depth / 2 || (lack > 0 && is_awaited(r, k)))) {
             rc = post_recvs(r, k, lack);
             if (rc == 0)
                 rc = send_credits(r, k);
@@ -465,6 +499,30 @@ int rdma_two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     int n = poll_receives(rdma_of(l), ev, max);
     return n ? n : rdma_healthy(rdma_of(l));
+}
+
+/* What is in the buffers has been acknowledged to the sender; a message that is not what must come
+ * next makes the lane's error, and the rest is sent again. */
+static int save(struct rdma_lane *r, const struct ibv_wc *wc)
+{
+    took_recv(r, (int)(wc->wr_id >> 48 & 0xff), wc, NULL, NULL);
+    return 0;
+}
+
+static int save_arrivals(struct rdma_lane *r)
+{
+    return r->cfg.sender ? 0 : rdma_empty_queue(r, save);
+}
+
+static void take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+{
+    int rc = 0;
+    bool moved;
+    do {
+        moved = false;
+        for (int k = 0; rc == 0 && k < r->nqps; k++)
+            rc = place_pieces(r, k, ev, max, n, &moved);
+    } while (rc == 0 && moved);
 }
 
 /* Everything is copied through the lane's own buffers: nothing is registered. */
@@ -494,8 +552,8 @@ const struct rdma_mode rdma_send_mode = {
     .probe = probe,
     .peer_connected = peer_connected,
     .took_recv = took_recv,
-    .save_arrivals = rdma_nothing,
-    .take_landed = rdma_nothing_landed,
+    .save_arrivals = save_arrivals,
+    .take_landed = take_landed,
     .before_close = drain,
     .get_stats = get_stats,
 };

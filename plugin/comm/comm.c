@@ -169,7 +169,10 @@ static int start_engine(struct pvn_comm *c)
     if (comm_mr_attach_all(c, &err) != 0)
         return comm_fail(c, &err);
     c->survives = pvn_conn_failover(c->conn);
-    if (c->survives)
+    c->driven = c->survives;
+    for (int i = 0; i < c->conn->nlanes; i++)
+        c->driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
+    if (c->driven)
         comm_failover_join(c);
     if (c->sender)
         c->sends = c->epoch;
@@ -286,7 +289,7 @@ static void attend(struct pvn_comm *c)
 {
     uint64_t now = pvn_poller_poll(PVN_POLLER_CALM_NS);
 
-    if (c->survives)
+    if (c->driven)
         comm_failover_drive(c, now);
     if (c->failover) {
         c->calm = 0;
@@ -323,11 +326,7 @@ static enum pvn_past past_of(const struct pvn_comm *c)
                : PVN_PAST_WORKED;
 }
 
-/*
- * The engine has failed. 0: the reason may still come from the peer, call again; else the comm has
- * failed.
- */
-static int engine_failed(struct pvn_comm *c)
+int comm_engine_failed(struct pvn_comm *c)
 {
     const struct pvn_err *e = pvn_engine_err(c->engine);
     struct pvn_err err;
@@ -376,7 +375,7 @@ static int answer(struct pvn_comm *c, int rc, const char *call)
     if (rc == 0)
         return 0;
     if (pvn_engine_err(c->engine))
-        return engine_failed(c);
+        return comm_engine_failed(c);
     return comm_refuse(c, rc, PVN_FAULT_ARGUMENT, "%s: wrong arguments", call);
 }
 
@@ -543,7 +542,7 @@ static int test_failed(struct pvn_req *req, int rc)
     struct pvn_comm *c = pvn_req_owner(req);
 
     if (pvn_engine_err(c->engine))
-        return engine_failed(c);
+        return comm_engine_failed(c);
     return comm_refuse(c, rc, PVN_FAULT_ARGUMENT,
                        "test: request %p is not in use (it was completed before)", (void *)req);
 }

@@ -48,7 +48,7 @@ struct comm_failover {
     struct pvn_err last; /* of the last attempt */
 };
 
-/* Every comm that may fail over, and when a thread last took the steps of its idle ones. */
+/* Every comm that is driven, and when a thread last took the steps of its idle ones. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pvn_comm *all;
 static __thread uint64_t driven_ns;
@@ -86,6 +86,18 @@ static bool is_idle_here(const struct pvn_comm *c)
            (c->failover || pvn_engine_pending(c->engine) == 0);
 }
 
+/* Its lanes may have copies of messages that are done for the caller, and these may fail. */
+static void drive_idle(struct pvn_comm *c)
+{
+    comm_look_at_peer(c);
+    if (c->failover || c->failed)
+        return;
+    if (pvn_engine_progress(c->engine) != 0)
+        comm_engine_failed(c);
+    else if (pvn_engine_paused(c->engine))
+        comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
+}
+
 void comm_failover_drive(struct pvn_comm *self, uint64_t now)
 {
     self->thread = &driven_ns;
@@ -98,7 +110,7 @@ void comm_failover_drive(struct pvn_comm *self, uint64_t now)
         if (c->failover)
             comm_failover_step(c);
         else
-            comm_look_at_peer(c);
+            drive_idle(c);
     }
     pthread_mutex_unlock(&all_lock);
 }

@@ -45,9 +45,10 @@ struct pvn_comm {
     pthread_mutex_t mr_lock;     /* mrs, and what their lanes made of them */
     uint64_t id;                 /* of the comm at both ends: the nonce of its first connection */
     bool survives;               /* the loss of its lanes */
+    bool driven;                 /* whoever attends to another comm of its thread steps it, too */
     struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again */
     struct comm_failover *failover; /* under way, else NULL */
-    struct pvn_comm *next_of_all;   /* of those that may fail over */
+    struct pvn_comm *next_of_all;   /* of those that are driven */
     const void *thread;             /* that makes the data calls, as comm_failover.c names it */
     uint64_t attended_ns;           /* when the control connection was looked at */
     uint64_t moved_ns;    /* when bytes last moved or nothing was asked for, or nobody called */
@@ -81,6 +82,9 @@ int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *
     PVN_PRINTF(4, 5);
 /* Latches, prints, tells the peer. Returns the code. */
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
+/* comm.c: the engine has failed. 0: the reason may still come from the peer, call again; else the
+ * comm has failed. */
+int comm_engine_failed(struct pvn_comm *c);
 /* The data calls with NCCL's handles for its profiler, of a comm that has a profile. */
 int comm_isend_handle(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
                       void *handle, void **request);
@@ -104,7 +108,7 @@ void comm_mr_free_all(struct pvn_comm *c);
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why);
 void comm_failover_step(struct pvn_comm *c);
 void comm_failover_end(struct pvn_comm *c);
-/* A comm that may fail over is up; it is closed; the process is a forked child. */
+/* A comm that is driven is up; it is closed; the process is a forked child. */
 void comm_failover_join(struct pvn_comm *c);
 void comm_failover_leave(struct pvn_comm *c);
 void comm_failover_after_fork(void);

@@ -466,7 +466,7 @@ int pvn_comm_close(struct pvn_comm *c)
     /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
     if (pvn_fork_alien(c->epoch))
         return 0;
-    if (c->survives)
+    if (c->driven)
         comm_failover_leave(c);
     comm_failover_end(c);
     comm_mr_free_all(c);

@@ -220,6 +220,8 @@ enum {
     PVN_LANE_CONNECTOR_FIRST = 1 << 4,   /* what verify sends is lost while the peer is not bound */
     PVN_LANE_SETS_KICK_DUE = 1 << 5,     /* the lane sets kick_due by itself, the engine does not */
     PVN_LANE_FAST_PATH = 1 << 6,         /* see struct pvn_lane_fast_ops */
+    /* PVN_EV_SENT means that the lane has a copy: what fails after that shows in poll only */
+    PVN_LANE_SENT_IS_COPIED = 1 << 8,
     PVN_LANE_ENDS = 1 << 7, /* a receiver's poll fails when the peer has closed and all is taken */
 };
 

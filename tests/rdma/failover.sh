@@ -51,7 +51,7 @@ rdma() {
         PVN_SOFTVERBS_FAULTS=$tmp/rules NCCL_PVRDMA_RDMA_MODE=$mode ring "$name" "$@"
 }
 
-for mode in record imm; do
+for mode in record imm send; do
     name=rdma_${mode}_queue_pairs_break_and_are_replaced
     rdma $name $mode "rule break status status=RETRY_EXC_ERR nth=300 every=500 count=4" --sizes 8,64K,1M --time 0.5
     verdict $name survived $name rdma
@@ -72,6 +72,10 @@ rule stays fail call=destroy_qp errno=EBUSY nth=1 count=0" --sizes 1M --time 0.5
 verdict $name ended $name 'cannot be fenced'
 name=rdma_without_failover_ends_the_comm
 NCCL_PVRDMA_FAILOVER=0 rdma $name record "rule break status status=RETRY_EXC_ERR nth=300" --sizes 1M --time 0.5 --timeout 20
+verdict $name ended $name 'transport retry counter exceeded'
+# Both ends' sends were handed over, and nobody polls for those.
+name=rdma_send_mode_without_failover_ends_the_comm
+NCCL_PVRDMA_FAILOVER=0 rdma $name send "rule break status status=RETRY_EXC_ERR nth=300" --sizes 1M --time 0.5 --timeout 20
 verdict $name ended $name 'transport retry counter exceeded'
 name=rdma_without_a_fault
 rdma $name record "" --sizes 1M --time 0.2
