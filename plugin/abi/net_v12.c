@@ -50,7 +50,6 @@ static ncclResult_t makeVDevice(int *d, ncclNetVDeviceProps_v12_t *props)
     return abi_make_vdevice(d, props->devs, props->ndevs, NCCL_NET_MAX_DEVS_PER_NIC_V12);
 }
 
-/* Hints on the traffic to come. TCP has nothing to size by them. */
 /* NCCL says how a communicator's next connections will be used: how many peers and flows at a time.
  * Queue pairs and streams are not sized by it, since both ends have to agree on their number before
  * either has been given this hint, and NCCL may change it between two connections of one peer. */

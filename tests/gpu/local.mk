@@ -58,7 +58,7 @@ endif
 
 if HAVE_GTEST
 PVN_TESTS += tests/unit/test_nccl_abi
-tests_unit_test_nccl_abi_SOURCES = tests/unit/test_nccl_abi.cc
+tests_unit_test_nccl_abi_SOURCES = tests/unit/test_nccl_abi.cc tests/unit/test_nccl_values.cc tests/nccl/values.h
 tests_unit_test_nccl_abi_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_nccl_abi_LDADD = $(TEST_LDADD)
 endif
