@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/nccl/: a double of the CUDA runtime on which a real NCCL runs without a GPU (README.md). What can be tested of it
 # without NCCL is tested here; the rest is compiled by tests/nccl/run against the NCCL that it is given.
-EXTRA_DIST += tests/nccl/README.md tests/nccl/run tests/nccl/cudart.map tests/nccl/mktopo.py tests/nccl/nvml.c \
-    tests/nccl/player.cc tests/nccl/drive.h tests/nccl/drive.cc tests/nccl/drive_coll.cc tests/nccl/drive_life.cc
+EXTRA_DIST += tests/nccl/README.md tests/nccl/run tests/nccl/failover.sh tests/nccl/cudart.map tests/nccl/mktopo.py \
+    tests/nccl/nvml.c tests/nccl/player.cc tests/nccl/drive.h tests/nccl/drive.cc tests/nccl/drive_coll.cc \
+    tests/nccl/drive_life.cc tests/support/reset_tcp.py
 
 if HAVE_GTEST
 PVN_TESTS += tests/nccl/test_cudart

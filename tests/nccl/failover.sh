@@ -1,0 +1,77 @@
+# shellcheck shell=bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# Part failover of tests/nccl/run, which reads this file: lanes break in mid-collective and are replaced; the results are
+# right, and NCCL notices nothing.
+
+# outlived NAME LANES: beside drive's verdict, ends of comms went on over LANES (the plugin's log says so, and that is
+# how we know that the fault fired), and no warning is NCCL's own.
+outlived() {
+    local log=$logs/$1.log n
+    n=$(grep -acE "failover: .* connected again after [0-9.]+ s: $2" "$log")
+    if ((n < 2)); then
+        failed=1
+        echo "not ok $1-outlived: $n ends of comms went on over $2, log $log"
+    elif grep -a 'NCCL WARN' "$log" | grep -avq 'NET/PVRDMA'; then
+        failed=1
+        echo "not ok $1-outlived: NCCL noticed, log $log"
+        grep -a 'NCCL WARN' "$log" | grep -av 'NET/PVRDMA' | cut -c1-300 | head -3 | sed 's/^/    /'
+    else
+        echo "ok $1-outlived ($n ends of comms went on over $2)"
+    fi
+}
+outliving=(--iters 40 --warmup 0 --sizes 4,64K,1M allreduce sendrecv)
+
+# breaks NETWORK NAME RANKS LANES RULE: over software verbs with a fault script
+breaks() {
+    local name=$1-failover-$2-$3
+    network "$1" || return
+    echo "$5" >"$tmp/rules"
+    limit=100 drive "$name" NCCL_PVRDMA_FAILOVER=1 NCCL_PVRDMA_TRANSPORT=auto PVN_SOFTVERBS_FAULTS="$tmp/rules" -- \
+        -n "$3" "${outliving[@]}"
+    outlived "$name" "$4"
+}
+
+# resets NAME RANKS: over TCP in a network namespace. NCCL's own connections use another interface and are spared.
+resets() {
+    local name=$1 space=pvn-nccl-$$-$1 job i
+    ip netns add "$space" 2>"$tmp/why" || { echo "skip $name: no network namespace: $(cat "$tmp/why")"; return; }
+    spaces+=("$space")
+    ip -n "$space" link add en0 type veth peer name en1
+    ip -n "$space" addr add 10.77.0.1/24 dev en0
+    for i in lo en0 en1; do ip -n "$space" link set "$i" up; done
+    for i in $(seq 100); do
+        [[ $(ip -n "$space" -br link) == *DOWN* ]] || break
+        sleep 0.1
+    done
+    # A connection that is lost before it was ever up ends the job, so the ring has to be there first.
+    # shellcheck disable=SC2046
+    (
+        until grep -aqs '^\[0\] ok ' "$logs/$name.log"; do sleep 0.1; done
+        while sleep 0.3; do python3 "$src/tests/support/reset_tcp.py" 10.77.0.1 $(pgrep -f "^$tmp/nccldrive"); done
+    ) >"$logs/$name-resets.log" 2>&1 &
+    job=$!
+    run_in=(ip netns exec "$space")
+    rm -f "$logs/$name.log"
+    limit=100 drive "$name" NCCL_PVRDMA_FAILOVER=1 NCCL_PVRDMA_SOCKET_IFNAME=en0 -- -n "$2" --iters 100 \
+        --warmup 0 --sizes 4,64K,1M,4M allreduce
+    run_in=()
+    kill $job
+    wait $job 2>/dev/null
+    outlived "$name" tcp
+}
+
+part_failover() {
+    local n
+    for n in 2 4; do
+        case $1 in
+        tcp) resets "tcp-failover-resets-$n" $n ;;
+        *)
+            breaks "$1" queue-pairs $n rdma "rule break status status=RETRY_EXC_ERR nth=300 every=700 count=4"
+            breaks "$1" device $n tcp "rule dies do nth=300 : fatal *"
+            breaks "$1" port $n "$([[ $1 == two-ports ]] && echo 'rdma|tcp' || echo tcp)" "rule down do nth=300 : port * 1 down"
+            ;;
+        esac
+        [[ -z $quick ]] || return
+    done
+}
