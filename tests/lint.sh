@@ -15,7 +15,7 @@ jobs=${PVN_JOBS:-$(nproc)}
 cd "$src" || exit 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-checks=(format shell spelling words licence length headers cxx_headers directions symbols tool_code hardening analyzer)
+checks=(format shell spelling words licence length headers cxx_headers directions cycles symbols tool_code hardening analyzer)
 
 # The files that people write, without data, captures and what a build leaves: by git, or in an unpacked archive by find.
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1 && [[ $(git rev-parse --show-toplevel) == "$src" ]]; then
@@ -145,6 +145,63 @@ MAY
                 else if (to != from && !((from, to) in ok) && !((f, to) in ok) && !((f, h) in ok))
                     print f ": may not include " h " (see the table in tests/lint.sh)"
             }'
+}
+
+# Calls and data between the object files of a folder point one way, too: no two of them need each other, directly or
+# through others. The list has those that still do; what is no longer in a cycle has to leave it.
+cycles() {
+    have nm
+    cat >"$work/cyclic" <<'CYCLIC'
+plugin/comm: comm comm_failover comm_mr comm_setup plugin
+plugin/engine: engine engine_failover engine_flush engine_match engine_recv engine_send
+# to be broken
+net-pvrdma: rdma_fence rdma_lane rdma_post rdma_setup rdma_short rdma_two rdma_tx
+plugin/perf: output plot report
+topo: gpu net pci rdma reader system
+topo/check: check check_host check_net check_pci
+topo/input: input read
+topo/nccl: advice pair
+topo/tool: dump escape load merge names stat stat_json stat_prom stat_text
+CYCLIC
+    find "$build"/{plugin,net-tcp,net-pvrdma,topo} -name '*.o' -print0 2>/dev/null | xargs -0 -r nm -A 2>/dev/null |
+        awk -v build="$build/" -v list="$work/cyclic" -v sources="$work/files" '
+            function scan(f) {                                           # dir and file of an object
+                f = substr(f, length(build) + 1); sub(/:.*/, "", f); sub(/\.libs\//, "", f); sub(/\.o$/, "", f)
+                dir = file = f; sub(/\/[^\/]*$/, "", dir); sub(/.*\//, "", file)
+                if (!((dir "/" file ".c") in source)) sub(/^[^-]*-/, "", file)       # a program or library of automake
+                file = dir "/" file
+                return (file ".c") in source
+            }
+            BEGIN {
+                while ((getline line < sources) > 0) source[line]
+                while ((getline line < list) > 0) {
+                    n = split(line, a, / /); sub(/:$/, "", a[1])
+                    for (i = 2; i <= n && line !~ /^#/; i++) allowed[a[1] "/" a[i]]
+                }
+            }
+            $(NF - 1) ~ /^[TDBRVWGS]$/ && scan($0) { at[dir, $NF] = file; seen[dir] }
+            $(NF - 1) == "U" && scan($0) { need[++needs] = dir SUBSEP $NF; by[needs] = file; seen[dir] }
+            END {
+                for (i = 1; i <= needs; i++)
+                    if (need[i] in at && (to = at[need[i]]) != by[i]) {
+                        reach[by[i], to]; node[by[i]]; node[to]
+                        split(need[i], a, SUBSEP)
+                        if (!((by[i], to) in call)) call[by[i], to] = a[2]
+                    }
+                for (k in node) for (i in node) if ((i, k) in reach) for (j in node) if ((k, j) in reach) reach[i, j]
+                for (k in call) {
+                    split(k, a, SUBSEP)
+                    if (!((a[2], a[1]) in reach)) continue
+                    cyclic[a[1]]; cyclic[a[2]]
+                    if (!(a[1] in allowed) || !(a[2] in allowed))
+                        print a[1] ".c needs " a[2] ".c (" call[k] "), which needs it, too, directly or through others"
+                }
+                for (f in allowed) {
+                    dir = f; sub(/\/[^\/]*$/, "", dir)
+                    if (dir in seen && !(f in cyclic)) print f ".c: in no cycle any more, take it off the list of tests/lint.sh"
+                }
+            }' | sort
+    [[ -e $build/libpvn-core.la ]] || skip "$build is not built"
 }
 
 # NCCL finds the plugin by these names; any other could collide with another library's.
