@@ -303,7 +303,11 @@ void eng_match_rewind(struct receiver *rx)
 
 void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a)
 {
+    /* Not just any slot that is not newer than the oldest open one: the search for a buffer goes
+     * from here, and would meet the newest groups first where that is a ring or more behind them. */
     rx->oldest_slot = rx->next_slot > SLOT_RING ? rx->next_slot - SLOT_RING : 0;
+    while (rx->oldest_slot < rx->next_slot && !rx->ring[rx->oldest_slot % SLOT_RING])
+        rx->oldest_slot++;
     rx->unmatched = 0;
     for (uint64_t s = rx->oldest_slot; s < rx->next_slot; s++) {
         const struct recv_group *g = rx->ring[s % SLOT_RING];

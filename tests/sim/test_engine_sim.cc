@@ -149,6 +149,7 @@ void Trial::choose_network()
     if (k.chunk == 4096)
         k.refuse_pct /= 8;
     k.delivered = w.chance(50);
+    k.outlives = k.delivered || w.chance(30);
     losses_left = k.delivered ? static_cast<int>(w.pick(5)) : 0;
     if (losses_left > 0 || w.chance(15))
         choose_death();
@@ -195,7 +196,8 @@ void Trial::choose_send_order(const std::vector<size_t> &window)
 
 void Trial::choose_traffic()
 {
-    size_t n = 1 + w.pick(40),
+    // Now and then so many that the rings of slots and of messages begin again.
+    size_t n = 1 + w.pick(w.chance(3) ? 160 : 40),
            width = !w.k.cts && !w.k.delivered && w.chance(30) ? 1 + w.pick(4) : 1;
     bool grouped = w.chance(w.k.next ? 20 : 50);
     std::vector<size_t> window;
@@ -318,6 +320,8 @@ std::string Trial::verdict(long steps) const
 {
     if (!w.violation.empty())
         return w.violation;
+    if (!w.k.delivered && (pvn_engine_paused(w.etx) || pvn_engine_paused(w.erx) || failovers > 0))
+        return "lanes were replaced that report sends before they are delivered";
     for (const pvn_engine *e : {w.etx, w.erx}) {
         const pvn_err *err = pvn_engine_err(e);
         if (err && (w.deaths == 0 || err->n == 0 || w.k.delivered))

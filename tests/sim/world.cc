@@ -190,10 +190,15 @@ void transmit(Lane *l)
     }
 }
 
+bool needs_cts(const Lane *l)
+{
+    return l->base.caps & PVN_LANE_NEEDS_CTS;
+}
+
 int place(Lane *l, Packet &p)
 {
     void *dst = nullptr;
-    if (l->world->k.cts) {
+    if (needs_cts(l)) {
         dst = reinterpret_cast<void *>(p.raddr);
     } else {
         int rc = l->base.place(l->base.engine, &l->base, &p.f, &dst);
@@ -413,7 +418,7 @@ pvn_engine *new_engine(World *w, const std::vector<std::unique_ptr<Lane>> &lanes
     c.stash_max = 1 << 20;
     c.now = virtual_now;
     c.now_ctx = w;
-    c.outlives_lanes = w->k.delivered;
+    c.outlives_lanes = w->k.outlives;
     return pvn_engine_new(&c);
 }
 
@@ -493,6 +498,17 @@ void World::tick()
     for (auto &l : tx)
         if (!is_dead(l.get()))
             transmit(l.get());
+    // What an adapter has on its way lands, whether or not anybody polls and whatever has become of
+    // the sender's end, until it is fenced; so does what a replaced lane has, were it not fenced.
+    for (auto &l : rx)
+        if (needs_cts(l.get()))
+            deliver(l.get());
+    for (auto &l : old) {
+        if (l->fenced || !needs_cts(l.get()))
+            continue;
+        transmit(l.get());
+        deliver(l.get());
+    }
     for (auto *end : {&tx, &rx})
         for (auto &l : *end)
             l->news += l->base.fast.watch.polls > 0 && has_news(l.get());

@@ -90,6 +90,7 @@ struct Knobs {
     int death_lane = 0;
     size_t chunk = 256;
     bool delivered = false; // a send completes when the receiver has the bytes; lanes are replaced
+    bool outlives = false;  // the engine is to outlive its lanes, which it cannot if not delivered
 };
 
 // On the wire, or half written at the receiver.
