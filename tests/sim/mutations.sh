@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# Is the simulation's checker able to see? What keeps a message exactly-once is taken out of a copy of the engine (or of
+# the simulated network), one rule at a time, and the simulation has to fail within $seeds seeds. A mutation that
+# survives means that the checker is blind; one whose pattern changes nothing any more is a failure, too.
+# run-all limit: 600
+set -u
+seeds=10000
+build=$PVN_BUILDDIR src=$PVN_SRCDIR
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# built NAME FILE: the simulation with $tmp/NAME.c (or .cc) in place of that file
+built() {
+    make -s --no-print-directory -C "$build" sim-mutant MUTANT="$tmp/$1" MUTANT_SOURCE="$tmp/$1.${2##*.}" >"$tmp/$1.log" 2>&1
+}
+
+# mutate NAME FILE SED-SCRIPT: each line of the script must change something
+mutate() {
+    local name=$1 file=$2 copy=$tmp/$1.${2##*.} line why
+    cp "$src/$file" "$copy"
+    while IFS= read -r line; do
+        cp "$copy" "$copy.before"
+        sed -i -E "$line" "$copy"
+        if cmp -s "$copy.before" "$copy"; then
+            echo "not ok mutation $name: \"$line\" changes nothing in $file"
+            return
+        fi
+    done <<<"$3"
+    if ! built "$name" "$file"; then
+        echo "not ok mutation $name: it does not compile"
+        tail -n 5 "$tmp/$name.log" | sed 's/^/  /'
+        return
+    fi
+    PVN_SIM_SEEDS=$seeds timeout 200 "$tmp/$name" >"$tmp/$name.out" 2>&1
+    case $? in
+    0) echo "not ok mutation $name: survived $seeds seeds: the checker does not see it" ;;
+    124) echo "not ok mutation $name: still running after 200 s" ;;
+    *)
+        why=$(sed -n '/Which is: /!d;s/.*Which is: //p;q' "$tmp/$name.out")
+        why="$(grep -om1 'seed [0-9]*' "$tmp/$name.out") ${why:-crashed}"
+        echo "ok mutation $name ($why)"
+        ;;
+    esac
+    rm -f "$tmp/$name"
+}
+
+e=plugin/engine
+# The control: a copy that differs in nothing passes.
+cp "$src/$e/engine_send.c" "$tmp/none.c"
+if built none $e/engine_send.c && PVN_SIM_SEEDS=1000 "$tmp/none" >"$tmp/none.out" 2>&1; then
+    echo "ok mutation none: a mere copy passes"
+else
+    echo "not ok mutation none: a mere copy of the engine fails"
+    tail -n 5 "$tmp/none.log" "$tmp/none.out" | sed 's/^/  /'
+fi
+
+# What makes a failover safe.
+mutate no-fence tests/sim/world.cc '/^void World::fence/,/^}/s/l->fenced = true;|(l->pending|stream)\.clear\(\);/;/'
+mutate no-drain-before-report $e/engine_failover.c '/^int pvn_engine_drain/,/^}/s/n = l->ops->poll\(l, ev, POLL_BATCH\);/n = 0;/'
+mutate sent-is-not-delivered $e/engine_failover.c 's/delivered &= .*;/;/'
+mutate lane-reports-before-delivery tests/sim/world.cc 's/if \(!w->k\.delivered\)/if (true)/'
+mutate no-epoch-compare $e/engine_failover.c 's/return r->epoch \+ 1 == e->epoch;/return false;/
+s/\(r->epoch != e->epoch \|\| (r->by_slot != e->needs_cts)\)/(\1)/'
+mutate no-slot-compare-in-the-report $e/engine_failover.c 's/r->open\[i\]\.slot == slot\)/true)/'
+mutate no-number-compare-in-the-report $e/engine_failover.c 's/return i < 2 \* PVN_MAX_SENDS &&.*/return true;/'
+mutate unsent-messages-count-as-sent $e/engine_failover.c 's/!nothing && !waits && has/!nothing \&\& has/'
+mutate no-rewind-of-acknowledged-chunks $e/engine_failover.c '/^static void rewind_message/,/^}/s/m->ndone = 0;|chunk_clear\(&m->done\);/;/'
+mutate parts-are-not-forgotten $e/engine_failover.c '/^static void forget_parts/,/^}/s/ent->matched = ent->total_known = false;/;/'
+mutate matched-parts-are-not-forgotten $e/engine_match.c '/^void eng_match_rewind/,/^}/s/chunk_clear\(&ent->.*\);/;/'
+mutate taken-buffers-are-forgotten $e/engine_failover.c 's/tx->slots\[i\]\.taken = r->open\[i\]\.done;/;/'
+mutate known-messages-are-not-skipped $e/engine_match.c 's/while \(m->kind == MAP_DONE && m->msg == rx->next_match\)/while (0)/'
+mutate new-messages-overtake $e/engine_send.c 's/!s->cts \|\| tx->unassigned > 0/!s->cts/'
+# What makes it exactly-once at any time.
+mutate no-generation-compare-of-sends $e/engine_send.c 's/m->req\.state != REQ_OPEN \|\| m->w\.cookie != id/m->req.state != REQ_OPEN/'
+mutate no-slot-compare-of-arrivals $e/engine_recv.c 's/!g \|\| pvn_id\(g->slot\) != ev->id/!g/'
+mutate no-number-compare-of-arrivals $e/engine_match.c '/^int eng_match_arrived/,/^}/s/ \|\|$//
+/^int eng_match_arrived/,/^}/s/pvn_id\(m->msg\) != ev->id\)/)/'
+mutate no-bitmap-of-sent-chunks $e/engine_send.c 's/chunk_test\(&m->done, chunk\)/false/'
+mutate no-bitmap-of-arrived-chunks $e/engine_recv.c 's/chunk_test\(&ent->seen, ev->chunk\)/false/'
+mutate no-bitmap-of-placed-chunks $e/engine_match.c 's/chunk_test\(placed, f->chunk\)/false/'
+mutate no-bitmap-of-matched-chunks $e/engine_match.c 's/chunk_test\(seen, ev->chunk\)/false/'
+mutate no-guard-of-done-buffers $e/engine_recv.c '/^static int one_of_many/,/^}/s/if \(ent->done\)/if (false)/'
+mutate slots-announced-again-are-taken-again $e/engine_send.c 's/c->seq - tx->slot_head >= SLOT_RING \|\| s->cts/false/'
