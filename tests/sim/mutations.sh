@@ -4,9 +4,10 @@
 # Is the simulation's checker able to see? What keeps a message exactly-once is taken out of a copy of the engine (or of
 # the simulated network), one rule at a time, and the simulation has to fail within $seeds seeds. A mutation that
 # survives means that the checker is blind; one whose pattern changes nothing any more is a failure, too.
+# PVN_MUTATION=NAME runs that one alone.
 # run-all limit: 600
 set -u
-seeds=10000
+seeds=${PVN_SIM_SEEDS:-10000}
 build=$PVN_BUILDDIR src=$PVN_SRCDIR
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -19,6 +20,7 @@ built() {
 # mutate NAME FILE SED-SCRIPT: each line of the script must change something
 mutate() {
     local name=$1 file=$2 copy=$tmp/$1.${2##*.} line why
+    [ -z "${PVN_MUTATION:-}" ] || [ "$name" = "$PVN_MUTATION" ] || return 0
     cp "$src/$file" "$copy"
     while IFS= read -r line; do
         cp "$copy" "$copy.before"

@@ -105,6 +105,7 @@ class Trial
     std::vector<size_t> order; // in which messages are sent
     size_t next_send = 0, next_group = 0;
     bool tx_failed = false, rx_failed = false;
+    int receive_pct = 60; // steps that post a receive
 
     // Failover, as far as it has come; the steps are those of engine.h.
     enum { RUNNING, TOLD, FENCING, CONNECTED, REPORTED, ANSWERED } stage = RUNNING;
@@ -200,6 +201,9 @@ void Trial::choose_traffic()
     size_t n = 1 + w.pick(w.chance(3) ? 160 : 40),
            width = !w.k.cts && !w.k.delivered && w.chance(30) ? 1 + w.pick(4) : 1;
     bool grouped = w.chance(w.k.next ? 20 : 50);
+    // A sender that is ahead of the receiver finds a slot the moment that it is announced.
+    if (w.chance(30))
+        receive_pct = 15;
     std::vector<size_t> window;
     for (size_t g = 0; g < n; g++) {
         choose_group(grouped ? 1 + w.pick(PVN_MAX_RECVS) : 1);
@@ -446,7 +450,7 @@ std::string Trial::go()
 {
     long step = 0;
     while (step < max_steps && !finished() && w.violation.empty() && !tx_failed && !rx_failed) {
-        if (next_group < groups.size() && w.chance(60))
+        if (next_group < groups.size() && w.chance(receive_pct))
             post_receive();
         if (next_send < order.size() && w.chance(70))
             post_send();
