@@ -101,8 +101,10 @@ static void complete(const struct pvn_comm *c, struct pvn_err *err)
     pvn_conn_locate(c->conn, 0, err);
 }
 
-int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
+static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
 {
+    char text[PVN_ERR_TEXT_LEN];
+
     comm_set_refused(c, false);
     if (c->failed)
         return c->err.code;
@@ -113,12 +115,26 @@ int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
         c->err.code = -EIO;
     if (c->conn->state == PVN_CONN_UP)
         complete(c, &c->err);
-    pvn_warn_err(&c->err);
+    pvn_err_format(&c->err, text, sizeof(text));
+    if (warn)
+        pvn_warn_err(&c->err);
+    else
+        pvn_info(PVN_NET, "%s", text);
     if (c->engine)
         comm_publish_last(c);
     comm_failover_end(c);
     pvn_conn_fail(c->conn, &c->err);
     return c->err.code;
+}
+
+int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
+{
+    return end(c, err, true);
+}
+
+int comm_end(struct pvn_comm *c, const struct pvn_err *err)
+{
+    return end(c, err, false);
 }
 
 static uint64_t now_for_engine(void *ctx)

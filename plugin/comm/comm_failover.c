@@ -138,6 +138,29 @@ static void tell_peer(struct pvn_comm *c, const struct pvn_err *why)
         c->conn->ctrl.eof = true;
 }
 
+static int give_up(struct pvn_comm *c, struct pvn_err *err, const char *why)
+{
+    const struct pvn_err *lost = pvn_engine_pause_reason(c->engine);
+
+    pvn_err_add(err, "%s", why);
+    if (lost->n > 0)
+        pvn_err_add(err, "the failover began with: %s", lost->reason[0]);
+    return comm_fail(c, err);
+}
+
+/* The peer has closed its end. That is no fault where nothing is left to be moved, though nothing
+ * more can be. */
+static int peer_has_closed(struct pvn_comm *c)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+
+    pvn_err_set(&err, -ECONNRESET, "the peer has closed its end of the comm");
+    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+    if (pvn_engine_pending(c->engine) == 0)
+        return comm_end(c, &err);
+    return c->failover ? give_up(c, &err, "failover") : comm_fail(c, &err);
+}
+
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_err err = *why;
@@ -145,6 +168,8 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
 
     if (c->failover)
         return 0;
+    if (c->conn->goodbye)
+        return peer_has_closed(c);
     if (!pvn_engine_may_pause(c->engine)) {
         pvn_err_add(
             &err,
@@ -187,16 +212,6 @@ void comm_failover_end(struct pvn_comm *c)
     c->failover = NULL;
 }
 
-static int give_up(struct pvn_comm *c, struct pvn_err *err, const char *why)
-{
-    const struct pvn_err *lost = pvn_engine_pause_reason(c->engine);
-
-    pvn_err_add(err, "%s", why);
-    if (lost->n > 0)
-        pvn_err_add(err, "the failover began with: %s", lost->reason[0]);
-    return comm_fail(c, err);
-}
-
 /* 0 or the comm's error; -EAGAIN: not yet. */
 static int fence(struct pvn_comm *c)
 {
@@ -230,11 +245,8 @@ static int watch_peer(struct pvn_comm *c)
     bool before = c->conn->ctrl.eof;
     int rc = pvn_conn_listen(c->conn, &err);
 
-    if (rc == 1) {
-        pvn_err_set(&err, -ECONNRESET, "the peer has closed its end of the comm");
-        pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
-        return give_up(c, &err, "failover");
-    }
+    if (rc == 1)
+        return peer_has_closed(c);
     if (rc == -EREMOTEIO || rc == -EPROTO)
         return give_up(c, &err, "failover");
     if (rc == -EPIPE && !before && !c->failover->exchanged)

@@ -85,6 +85,8 @@ int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
 /* comm.c: the engine has failed. 0: the reason may still come from the peer, call again; else the
  * comm has failed. */
 int comm_engine_failed(struct pvn_comm *c);
+/* The same without a word of warning, for there is no fault. */
+int comm_end(struct pvn_comm *c, const struct pvn_err *err);
 /* The data calls with NCCL's handles for its profiler, of a comm that has a profile. */
 int comm_isend_handle(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
                       void *handle, void **request);

@@ -53,7 +53,8 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
     case -ECONNREFUSED:
         if (c->refused_ns == 0)
             c->refused_ns = now;
-        again = now - c->refused_ns < REFUSED_LIMIT_NS;
+        /* A listener that is kept for this goes with its process only. */
+        again = !c->cfg.resumes && now - c->refused_ns < REFUSED_LIMIT_NS;
         break;
     case -ETIMEDOUT:
     case -EHOSTUNREACH:

@@ -95,8 +95,37 @@ tcp() {
     done
     wait
 }
+# The other process is killed at the moment at which the connections are aborted, with the pvn-perf that watches it stopped.
+killed() {
+    local port=29518 i victim watcher pids=
+    ip link set lo up
+    for i in 0 1; do
+        RANK=$i WORLD_SIZE=2 LOCAL_RANK=$i LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 60 \
+            "$build/pvn-perf" ring --verbose --plugin "$plugin" --size 4M --warmup 0 --iters 1000000 >>"$tmp/$1$i" 2>&1 </dev/null &
+        pids="$pids $!"
+    done
+    for _ in $(seq 100); do
+        grep -q 'receives from' "$tmp/$1"0 2>/dev/null && grep -q 'receives from' "$tmp/$1"1 2>/dev/null && break
+        sleep 0.1
+    done
+    sleep 0.5
+    victim=$(sed -n "s/.*receives from .* pid \([0-9]*\) at.*/\1/p" "$tmp/$1"0 | head -n 1)
+    watcher=$(awk '/^PPid:/ {print $2}' "/proc/$victim/status")
+    kill -STOP "$watcher"
+    kill -STOP "$victim"
+    ss -K state established "sport != :$port and dport != :$port" >/dev/null 2>&1
+    sleep 0.2
+    kill -KILL "$victim"
+    # shellcheck disable=SC2086
+    set -- "$1" $pids
+    wait "$2"
+    kill -KILL "$watcher"
+    cat "$tmp/$1"0 >"$tmp/$1"
+}
+# Before FAILOVER_TIMEOUT, by what is known of the process.
+gone() { ! grep -q 'FAILOVER_TIMEOUT' "$tmp/$1" && grep -q "warns: .*peer's process \(does not listen any more\|has ended or was killed\)" "$tmp/$1"; }
 name=tcp_connections_are_aborted_and_made_again
-export -f tcp
+export -f tcp killed
 export build plugin tmp
 if [ "$(id -u)" != 0 ] || ! unshare -n true 2>/dev/null; then
     echo "skip $name: needs root, for a network namespace"
@@ -109,4 +138,7 @@ else
     else
         verdict $name survived $name tcp
     fi
+    name=tcp_a_peer_that_is_killed_during_a_failover_ends_the_comm
+    unshare -n bash -c "killed $name"
+    verdict $name gone $name
 fi
