@@ -152,16 +152,9 @@ MAY
 cycles() {
     have nm
     cat >"$work/cyclic" <<'CYCLIC'
-plugin/comm: comm comm_failover comm_mr comm_setup plugin
 plugin/engine: engine engine_failover engine_flush engine_match engine_recv engine_send
 # to be broken
-net-pvrdma: rdma_fence rdma_lane rdma_post rdma_setup rdma_short rdma_two rdma_tx
-plugin/perf: output plot report
-topo: gpu net pci rdma reader system
 topo/check: check check_host check_net check_pci
-topo/input: input read
-topo/nccl: advice pair
-topo/tool: dump escape load merge names stat stat_json stat_prom stat_text
 CYCLIC
     find "$build"/{plugin,net-tcp,net-pvrdma,topo} -name '*.o' -print0 2>/dev/null | xargs -0 -r nm -A 2>/dev/null |
         awk -v build="$build/" -v list="$work/cyclic" -v sources="$work/files" '

@@ -79,9 +79,6 @@ int pvn_comm_close(struct pvn_comm *c);
 /* Why the last call failed. Never NULL. */
 const struct pvn_err *pvn_comm_err(const struct pvn_comm *c);
 
-/* Connections that connect has begun for this owner and not finished: closes them. NULL: all (at
- * the last finalize). */
-void pvn_comm_drop_pending(const void *owner);
 /* Closes the listeners of this owner, NULL: all, except those that a call is using. NCCL, when it
  * aborts while connecting, does not. */
 void pvn_comm_drop_listeners(const void *owner);

@@ -20,6 +20,7 @@
  * one thread for its life.
  */
 #include "config.h"
+#include "comm/comm_failover.h"
 #include "comm/comm_priv.h"
 
 #include <errno.h>
@@ -33,87 +34,6 @@
 
 #define RETRY_FIRST_NS (10 * PVN_NS_PER_MS)
 #define RETRY_MAX_NS   PVN_NS_PER_S
-
-enum stage { FENCE, CONNECT, EXCHANGE };
-
-struct comm_failover {
-    enum stage stage;
-    struct pvn_conn *next; /* the connection that is to take over */
-    bool reported;
-    bool exchanged; /* the peer may have given up the old connection */
-    unsigned attempts;
-    uint64_t retry_ns; /* connector: not before */
-    uint64_t began_ns; /* moved on while nobody called */
-    uint64_t stepped_ns;
-    struct pvn_err last; /* of the last attempt */
-};
-
-/* Every comm that is driven, and when a thread last took the steps of its idle ones. */
-static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pvn_comm *all;
-static __thread uint64_t driven_ns;
-
-#define DRIVE_NS PVN_NS_PER_MS
-
-void comm_failover_join(struct pvn_comm *c)
-{
-    pthread_mutex_lock(&all_lock);
-    c->next_of_all = all;
-    all = c;
-    pthread_mutex_unlock(&all_lock);
-}
-
-void comm_failover_leave(struct pvn_comm *c)
-{
-    pthread_mutex_lock(&all_lock);
-    for (struct pvn_comm **at = &all; *at; at = &(*at)->next_of_all)
-        if (*at == c) {
-            *at = c->next_of_all;
-            break;
-        }
-    pthread_mutex_unlock(&all_lock);
-}
-
-void comm_failover_after_fork(void)
-{
-    pthread_mutex_init(&all_lock, NULL);
-    all = NULL;
-}
-
-static bool is_idle_here(const struct pvn_comm *c)
-{
-    return c->engine && !c->failed && c->thread == &driven_ns &&
-           (c->failover || pvn_engine_pending(c->engine) == 0);
-}
-
-/* Its lanes may have copies of messages that are done for the caller, and these may fail. */
-static void drive_idle(struct pvn_comm *c)
-{
-    comm_look_at_peer(c);
-    if (c->failover || c->failed)
-        return;
-    if (pvn_engine_progress(c->engine) != 0)
-        comm_engine_failed(c);
-    else if (pvn_engine_paused(c->engine))
-        comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
-}
-
-void comm_failover_drive(struct pvn_comm *self, uint64_t now)
-{
-    self->thread = &driven_ns;
-    if (now - driven_ns < DRIVE_NS || pthread_mutex_trylock(&all_lock) != 0)
-        return;
-    driven_ns = now;
-    for (struct pvn_comm *c = all; c; c = c->next_of_all) {
-        if (c == self || !is_idle_here(c))
-            continue;
-        if (c->failover)
-            comm_failover_step(c);
-        else
-            drive_idle(c);
-    }
-    pthread_mutex_unlock(&all_lock);
-}
 
 static bool has_gpu_memory(struct pvn_comm *c)
 {
@@ -201,15 +121,6 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     pvn_warn("failover: %s; the connection is made again, and what was not delivered is sent again",
              text);
     return 0;
-}
-
-void comm_failover_end(struct pvn_comm *c)
-{
-    if (!c->failover)
-        return;
-    pvn_conn_close(c->failover->next, "the comm was closed during a failover");
-    free(c->failover);
-    c->failover = NULL;
 }
 
 /* 0 or the comm's error; -EAGAIN: not yet. */
@@ -340,7 +251,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
     pthread_mutex_lock(&c->mr_lock);
     comm_mr_detach_all(c);
     c->conn = f->next;
-    comm_profile(c);
+    c->profile = pvn_profile_of(c->conn);
     rc = comm_mr_attach_all(c, &err);
     pthread_mutex_unlock(&c->mr_lock);
     f->next = NULL;

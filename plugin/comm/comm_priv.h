@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What comm.c (data and errors), comm_setup.c (listen, connect, accept, close), comm_mr.c
- * (registrations) and comm_stats.c share. */
+/* What the files of a comm share: comm.c (data calls), comm_setup.c (listen, connect, accept, close),
+ * comm_mr.c (registrations), comm_attend.c and comm_watch.c (what calls do now and then),
+ * comm_failover.c, comm_stats.c and comm_error.c. */
 #ifndef PVN_COMM_COMM_PRIV_H
 #define PVN_COMM_COMM_PRIV_H
 
@@ -74,25 +75,26 @@ static inline void comm_set_refused(struct pvn_comm *c, bool refused)
         __atomic_store_n(&c->refused, refused, __ATOMIC_RELAXED);
 }
 
-/* comm.c: what to do before a call on the comm. 0, or the reason why not is what pvn_comm_err()
- * gives. */
+/* comm_error.c */
+/* What every call on the comm begins with. 0, or the reason why not is what pvn_comm_err() gives. */
 int comm_usable(struct pvn_comm *c, const char *call);
 /* An error of this call alone: prints it, returns code. */
 int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *fmt, ...)
     PVN_PRINTF(4, 5);
-/* Latches, prints, tells the peer. Returns the code. */
+/* Latches the error, prints it and reports it to the peer. Returns the code. */
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
-/* comm.c: the engine has failed. 0: the reason may still come from the peer, call again; else the
- * comm has failed. */
-int comm_engine_failed(struct pvn_comm *c);
-/* The same without a word of warning, for there is no fault. */
+/* The same without a warning, for there is no fault. */
 int comm_end(struct pvn_comm *c, const struct pvn_err *err);
-/* The data calls with NCCL's handles for its profiler, of a comm that has a profile. */
+/* The comm ends: a failover under way is given up. */
+void comm_failover_end(struct pvn_comm *c);
+
+/* comm.c: the data calls with NCCL's handles for its profiler, of a comm that has a profile. */
 int comm_isend_handle(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
                       void *handle, void **request);
 int comm_irecv_handles(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                        const int *tags, void *const *mrs, void *const *handles, void **request);
-/* Moves the set-up along: 0 the engine runs, -EAGAIN, or the comm has failed. */
+
+/* comm_setup.c: moves the set-up along: 0 the engine runs, -EAGAIN, or the comm has failed. */
 int comm_come_up(struct pvn_comm *c);
 
 /* comm_stats.c: puts the comm's numbers into its row of the statistics. The engine runs. */
@@ -105,23 +107,30 @@ int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);
 /* The caller has mr_lock, or the comm is not given out yet. */
 void comm_mr_detach_all(struct pvn_comm *c);
 void comm_mr_free_all(struct pvn_comm *c);
-/* comm_failover.c. begin: a lane is lost, or the peer says so. 0 or the comm's error. step: moves it
- * along; the comm may have failed then. end: the comm ends. */
-int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why);
-void comm_failover_step(struct pvn_comm *c);
-void comm_failover_end(struct pvn_comm *c);
-/* A comm that is driven is up; it is closed; the process is a forked child. */
-void comm_failover_join(struct pvn_comm *c);
-void comm_failover_leave(struct pvn_comm *c);
-void comm_failover_after_fork(void);
-/* Takes the steps of the calling thread's idle comms. self: the one that was called. */
-void comm_failover_drive(struct pvn_comm *self, uint64_t now);
-/* comm.c: has the lanes of conn report to NCCL's profiler, if one is loaded. */
-void comm_profile(struct pvn_comm *c);
-/* comm.c: takes what the control connection has brought. */
-void comm_look_at_peer(struct pvn_comm *c);
-
 /* A handle that is none of this comm. */
 int comm_mr_refuse(struct pvn_comm *c, const void *handle);
+
+/* comm_failover.c. begin: a lane is lost, or the peer says so. 0 or the comm's error. step: moves it
+ * along; the comm may have failed then. */
+int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why);
+void comm_failover_step(struct pvn_comm *c);
+
+/* comm_watch.c: looks at the control connection, for a lost peer and for a stall. While nothing has
+ * happened: a reading of the clock and a few loads. */
+void comm_watch(struct pvn_comm *c, uint64_t now);
+/* Takes what the control connection has brought. */
+void comm_look_at_peer(struct pvn_comm *c);
+/* The comm fails by what the control connection has brought, and waits for no further reason. */
+void comm_fail_by_news(struct pvn_comm *c);
+/* The engine has failed. 0: the reason may still come from the peer, call again; else the comm has
+ * failed. */
+int comm_engine_failed(struct pvn_comm *c);
+
+/* comm_attend.c: what a data call does every ATTEND_EVERY calls. */
+void comm_attend(struct pvn_comm *c);
+/* A comm that is driven is up; it is closed; the process is a forked child. */
+void comm_attend_join(struct pvn_comm *c);
+void comm_attend_leave(struct pvn_comm *c);
+void comm_attend_after_fork(void);
 
 #endif

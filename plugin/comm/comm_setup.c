@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "comm/comm_pending.h"
 #include "comm/comm_priv.h"
 
 #include <errno.h>
@@ -11,13 +12,17 @@
 #include <string.h>
 
 #include "base/addr.h"
+#include "base/clock.h"
 #include "comm/device.h"
 #include "comm/profile.h"
 #include "base/fork.h"
-#include "base/hints.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "comm/plugin.h"
+
+/* Each lane lowers it to its own chunk size (max_chunk). */
+enum { CHUNK_MAX = 64 << 20 };
+/* Payload that may wait for a buffer with its tag; NCCL's own use stays far below. */
+enum { STASH_MAX = 64 << 20 };
 
 #define LISTEN_MAGIC UINT32_C(0x50564e4c)
 
@@ -34,20 +39,6 @@ struct pvn_listen {
  * it. */
 static pthread_mutex_t listens_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pvn_listen *listens;
-
-/* A connection that connect has begun and not finished; the handle holds its cookie. It keeps the
- * poller, but not the plugin: its owner's finalize gives it up, or the last. */
-struct pending {
-    struct pending *next;
-    uint64_t cookie;
-    const void *owner;
-    struct pvn_conn *conn;
-    bool busy; /* a thread is stepping it */
-};
-
-enum { BUCKETS = 256 };
-static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pending *pending[BUCKETS];
 
 static int said(struct pvn_err *err)
 {
@@ -96,6 +87,58 @@ static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_
     c->id = conn->cfg.nonce;
     pthread_mutex_init(&c->mr_lock, NULL);
     return c;
+}
+
+static uint64_t now_for_engine(void *ctx)
+{
+    (void)ctx;
+    return pvn_now_ns();
+}
+
+static int start_engine(struct pvn_comm *c)
+{
+    struct pvn_engine_cfg cfg = {.sender = c->sender,
+                                 .nlanes = c->conn->nlanes,
+                                 .chunk = CHUNK_MAX,
+                                 .stash_max = STASH_MAX,
+                                 .now = now_for_engine,
+                                 .owner = c,
+                                 .outlives_lanes = pvn_conn_failover(c->conn)};
+    struct pvn_err err = PVN_ERR_INIT;
+
+    memcpy(cfg.lanes, c->conn->lane, sizeof(cfg.lanes));
+    c->profile = pvn_profile_of(c->conn);
+    c->engine = pvn_engine_new(&cfg);
+    if (!c->engine) {
+        pvn_err_set(&err, -errno, "the message engine could not be made");
+        return comm_fail(c, &err);
+    }
+    if (comm_mr_attach_all(c, &err) != 0)
+        return comm_fail(c, &err);
+    c->survives = pvn_conn_failover(c->conn);
+    c->driven = c->survives;
+    for (int i = 0; i < c->conn->nlanes; i++)
+        c->driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
+    if (c->driven)
+        comm_attend_join(c);
+    if (c->sender)
+        c->sends = c->epoch;
+    else
+        c->receives = c->epoch;
+    return 0;
+}
+
+int comm_come_up(struct pvn_comm *c)
+{
+    int rc = c->listener ? pvn_listener_step(c->listener, c->conn) : pvn_conn_step(c->conn);
+
+    if (rc == -EAGAIN)
+        return rc;
+    if (c->listener) {
+        pvn_listener_leave(c->listener, c->conn);
+        c->listener = NULL;
+    }
+    return rc ? comm_fail(c, &c->conn->err) : start_engine(c);
 }
 
 /* ---- listen, accept ---- */
@@ -273,91 +316,20 @@ void pvn_comm_drop_listeners(const void *owner)
 
 /* ---- connect ---- */
 
-/* Takes the entry for this thread. NULL with *busy: another thread has it. */
-static struct pending *take_pending(uint64_t cookie, bool *busy)
-{
-    struct pending *p;
-
-    *busy = false;
-    if (cookie == 0)
-        return NULL;
-    pthread_mutex_lock(&pending_lock);
-    for (p = pending[cookie % BUCKETS]; p && p->cookie != cookie; p = p->next)
-        ;
-    if (p && p->busy) {
-        *busy = true;
-        p = NULL;
-    } else if (p) {
-        p->busy = true;
-    }
-    pthread_mutex_unlock(&pending_lock);
-    return p;
-}
-
-static void put_pending(struct pending *p)
-{
-    pthread_mutex_lock(&pending_lock);
-    if (!p->busy) {
-        p->next = pending[p->cookie % BUCKETS];
-        pending[p->cookie % BUCKETS] = p;
-    }
-    p->busy = false;
-    pthread_mutex_unlock(&pending_lock);
-}
-
-static void free_pending(struct pending *p)
-{
-    struct pending **at;
-
-    pthread_mutex_lock(&pending_lock);
-    for (at = &pending[p->cookie % BUCKETS]; *at; at = &(*at)->next)
-        if (*at == p) {
-            *at = p->next;
-            break;
-        }
-    pthread_mutex_unlock(&pending_lock);
-    pvn_poller_put();
-    free(p);
-}
-
-void pvn_comm_drop_pending(const void *owner)
-{
-    int i;
-
-    pthread_mutex_lock(&pending_lock);
-    for (i = 0; i < BUCKETS; i++)
-        for (struct pending **at = &pending[i]; *at;) {
-            struct pending *p = *at;
-
-            if (p->busy || (owner && p->owner != owner)) {
-                at = &p->next;
-                continue;
-            }
-            *at = p->next;
-            pvn_info(PVN_NET, "finalize gives up connecting to %s, which connect had begun",
-                     p->conn->who);
-            pvn_conn_close(p->conn, "the connecting process has finalized the plugin");
-            pvn_poller_put();
-            free(p);
-        }
-    pthread_mutex_unlock(&pending_lock);
-}
-
 void pvn_comm_after_fork(void)
 {
-    pthread_mutex_init(&pending_lock, NULL);
-    memset(pending, 0, sizeof(pending));
-    comm_failover_after_fork();
+    comm_pending_after_fork();
+    comm_attend_after_fork();
     pthread_mutex_init(&listens_lock, NULL); /* the parent's stay known: closing them succeeds */
 }
 
-static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct pending **out,
+static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct comm_pending **out,
                  struct pvn_err *err)
 {
     struct pvn_conn_cfg cc = {
         .sender = true, .traffic_class = cfg->traffic_class, .lazy = cfg->lazy};
     struct pvn_handle h;
-    struct pending *p;
+    struct comm_pending *p;
     int rc;
 
     rc = find_device(cfg->dev, &cc.dev, err);
@@ -371,24 +343,14 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct p
     cc.nports = ports(cc.dev, cc.port);
     cc.session = h.session;
     cc.peer_len = pvn_wire_addr_to_sockaddr(&h.addr, cc.port[0]->ifindex, &cc.peer);
-    p = calloc(1, sizeof(*p));
+    p = comm_pending_new(cfg->owner, err);
     if (!p)
-        return pvn_err_set(err, -ENOMEM, "no memory for a connection");
-    rc = pvn_poller_get();
-    if (rc) {
-        free(p);
-        pvn_err_set(err, rc, "creating an epoll descriptor");
-        pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_DIAL, PVN_PAST_ANY));
-        return rc;
-    }
+        return err->code;
     p->conn = pvn_conn_new(&cc);
     if (!p->conn) {
-        pvn_poller_put();
-        free(p);
+        comm_pending_free(p);
         return pvn_err_set(err, -ENOMEM, "no memory for a connection");
     }
-    p->cookie = pvn_random64();
-    p->owner = cfg->owner;
     *out = p;
     return 0;
 }
@@ -397,7 +359,7 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
                      struct pvn_err *err)
 {
     struct pvn_conn *conn;
-    struct pending *p;
+    struct comm_pending *p;
     struct pvn_comm *c;
     bool busy;
     int rc;
@@ -405,7 +367,7 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
     *out = NULL;
     if (pvn_plugin_ready(err) != 0)
         return said(err);
-    p = take_pending(pvn_handle_cookie(handle), &busy);
+    p = comm_pending_take(pvn_handle_cookie(handle), &busy);
     if (busy)
         return 0;
     if (!p && begin(cfg, handle, &p, err) != 0)
@@ -414,20 +376,20 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
     rc = pvn_conn_step(conn);
     if (rc == -EAGAIN && !(cfg->lazy && pvn_conn_hello_sent(conn))) {
         pvn_handle_set_cookie(handle, p->cookie);
-        put_pending(p);
+        comm_pending_put(p);
         return 0;
     }
     pvn_handle_set_cookie(handle, 0);
     if (rc && rc != -EAGAIN) {
         *err = conn->err;
         pvn_conn_close(conn, NULL);
-        free_pending(p);
+        comm_pending_free(p);
         return said(err);
     }
     c = comm_new(conn, true, err);
     if (!c)
         pvn_conn_close(conn, "no memory");
-    free_pending(p);
+    comm_pending_free(p);
     if (!c)
         return said(err);
     if (conn->state == PVN_CONN_UP && comm_come_up(c) != 0) {
@@ -467,7 +429,7 @@ int pvn_comm_close(struct pvn_comm *c)
     if (pvn_fork_alien(c->epoch))
         return 0;
     if (c->driven)
-        comm_failover_leave(c);
+        comm_attend_leave(c);
     comm_failover_end(c);
     comm_mr_free_all(c);
     if (c->keeper)

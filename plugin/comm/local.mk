@@ -4,17 +4,25 @@
 libpvn_core_la_SOURCES += \
     plugin/comm/comm.c \
     plugin/comm/comm.h \
+    plugin/comm/comm_attend.c \
+    plugin/comm/comm_error.c \
     plugin/comm/comm_failover.c \
+    plugin/comm/comm_failover.h \
     plugin/comm/comm_fast.h \
     plugin/comm/comm_mr.c \
+    plugin/comm/comm_pending.c \
+    plugin/comm/comm_pending.h \
     plugin/comm/comm_priv.h \
     plugin/comm/comm_setup.c \
     plugin/comm/comm_stats.c \
+    plugin/comm/comm_watch.c \
     plugin/comm/device.c \
     plugin/comm/device.h \
     plugin/comm/placement.c \
     plugin/comm/placement.h \
     plugin/comm/plugin.c \
+    plugin/comm/plugin_priv.h \
+    plugin/comm/plugin_use.c \
     plugin/comm/profile.c \
     plugin/comm/profile.h \
     plugin/comm/plugin.h

@@ -1,16 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "comm/plugin.h"
+#include "comm/plugin_priv.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "comm/comm.h"
+#include "comm/comm_pending.h"
 #include "comm/device.h"
 #include "base/fork.h"
 #include "base/hints.h"
@@ -20,30 +18,6 @@
 #include "stats/stats.h"
 #include "base/version.h"
 
-struct pvn_ctx {
-    struct pvn_ctx *next;
-    struct pvn_init_args args;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* everything below */
-static struct pvn_ctx *contexts;
-static bool forever; /* a version without finalize has called init */
-static int held;
-static atomic_bool loaded;
-
-/* Under the lock. */
-static void unload_if_idle(void)
-{
-    if (!atomic_load(&loaded) || contexts || forever)
-        return;
-    pvn_comm_drop_pending(NULL);
-    if (held)
-        return;
-    pvn_stats_close();
-    pvn_log_flush(1);
-    atomic_store(&loaded, false);
-}
-
 /* dlclose or the end of the process. The logger may be gone already. Versions without finalize leave
  * here what NCCL has left open when it aborted while connecting. */
 __attribute__((destructor)) static void unmap(void)
@@ -52,9 +26,9 @@ __attribute__((destructor)) static void unmap(void)
         return;
     pvn_log_set_logger(NULL);
     pvn_comm_drop_listeners(NULL);
-    if (held)
+    if (plugin_state.held)
         return;
-    pvn_comm_drop_pending(NULL);
+    comm_pending_drop(NULL);
     pvn_stats_close();
     pvn_devices_unload();
     pvn_params_unload();
@@ -63,11 +37,12 @@ __attribute__((destructor)) static void unmap(void)
 /* A child begins with nothing of its parent's: no device, no descriptor, no context. */
 static void start_afresh(void)
 {
-    pthread_mutex_init(&lock, NULL); /* another thread of the parent may have held it */
-    contexts = NULL;
-    forever = false;
-    held = 0;
-    atomic_store(&loaded, false);
+    pthread_mutex_init(&plugin_state.lock,
+                       NULL); /* another thread of the parent may have held it */
+    plugin_state.contexts = NULL;
+    plugin_state.forever = false;
+    plugin_state.held = 0;
+    atomic_store(&plugin_state.loaded, false);
     pvn_comm_after_fork();
     pvn_poller_after_fork();
     pvn_stats_after_fork();
@@ -82,7 +57,8 @@ static void banner(int abi)
     Dl_info info;
 
     pvn_info(PVN_INIT | PVN_NET, "nccl-net-pvrdma %s (interface v%d) from %s: %d device%s",
-             pvn_version(), abi, dladdr(&loaded, &info) && info.dli_fname ? info.dli_fname : "?", n,
+             pvn_version(), abi,
+             dladdr(&plugin_state.loaded, &info) && info.dli_fname ? info.dli_fname : "?", n,
              n == 1 ? "" : "s");
     for (i = 0; i < n; i++)
         pvn_info(PVN_INIT | PVN_NET, "device %d: %s", i,
@@ -111,7 +87,7 @@ static int load(int abi, struct pvn_err *err)
         pvn_params_unload();
         return rc;
     }
-    atomic_store(&loaded, true);
+    atomic_store(&plugin_state.loaded, true);
     pvn_stats_open(abi);
     banner(abi);
     return 0;
@@ -133,19 +109,19 @@ int pvn_plugin_init(const struct pvn_init_args *args, struct pvn_ctx **out, stru
             return pvn_err_set(err, -ENOMEM, "no memory for a context");
         ctx->args = *args;
     }
-    pthread_mutex_lock(&lock);
-    if (!atomic_load(&loaded))
+    pthread_mutex_lock(&plugin_state.lock);
+    if (!atomic_load(&plugin_state.loaded))
         rc = load(args->abi, err);
     if (rc == 0) {
         if (ctx) {
-            ctx->next = contexts;
-            contexts = ctx;
+            ctx->next = plugin_state.contexts;
+            plugin_state.contexts = ctx;
             *out = ctx;
         } else {
-            forever = true;
+            plugin_state.forever = true;
         }
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&plugin_state.lock);
     if (rc)
         free(ctx);
     return rc;
@@ -157,11 +133,11 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
 
     if (pvn_forked())
         return 0;
-    pthread_mutex_lock(&lock);
-    for (at = &contexts; *at && *at != ctx; at = &(*at)->next)
+    pthread_mutex_lock(&plugin_state.lock);
+    for (at = &plugin_state.contexts; *at && *at != ctx; at = &(*at)->next)
         ;
     if (!*at) {
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&plugin_state.lock);
         pvn_err_set(err, -EINVAL,
                     "finalize: %p is no context of this plugin, or was finalized before",
                     (void *)ctx);
@@ -169,65 +145,17 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
         return err->code;
     }
     *at = ctx->next;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&plugin_state.lock);
     pvn_comm_drop_listeners(ctx); /* which releases what it held */
-    pthread_mutex_lock(&lock);
-    pvn_comm_drop_pending(ctx);
+    pthread_mutex_lock(&plugin_state.lock);
+    comm_pending_drop(ctx);
     free(ctx);
-    if (!contexts && held)
+    if (!plugin_state.contexts && plugin_state.held)
         pvn_info(
             PVN_NET,
             "finalize with %d comms or listeners of others still open: they work until they are closed",
-            held);
-    unload_if_idle();
-    pthread_mutex_unlock(&lock);
+            plugin_state.held);
+    plugin_unload_if_idle();
+    pthread_mutex_unlock(&plugin_state.lock);
     return 0;
-}
-
-int pvn_plugin_ready(struct pvn_err *err)
-{
-    if (pvn_forked()) {
-        pvn_err_set(err, -ECHILD,
-                    "the network plugin was initialised by process %d, of which this is a forked "
-                    "child; it has to call init for itself",
-                    pvn_fork_parent());
-        pvn_err_set_fault(err, PVN_FAULT_USAGE);
-        return -ECHILD;
-    }
-    if (!atomic_load_explicit(&loaded, memory_order_acquire)) {
-        pvn_err_set(err, -EBADFD, "the network plugin is not initialised (or was finalized)");
-        pvn_err_set_fault(err, PVN_FAULT_USAGE);
-        return -EBADFD;
-    }
-    return 0;
-}
-
-int pvn_ctx_traffic_class(const struct pvn_ctx *ctx)
-{
-    return ctx ? ctx->args.traffic_class : -1;
-}
-
-int pvn_plugin_hold(struct pvn_err *err)
-{
-    int rc;
-
-    pthread_mutex_lock(&lock);
-    rc = pvn_poller_get();
-    if (rc == 0)
-        held++;
-    else
-        pvn_err_set(err, rc, "creating an epoll descriptor");
-    pthread_mutex_unlock(&lock);
-    if (rc)
-        pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_LISTEN, PVN_PAST_ANY));
-    return rc;
-}
-
-void pvn_plugin_release(void)
-{
-    pthread_mutex_lock(&lock);
-    pvn_poller_put();
-    held--;
-    unload_if_idle();
-    pthread_mutex_unlock(&lock);
 }

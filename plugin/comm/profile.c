@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/device.h"
 #include "nccl/profiler.h"
 
 enum {
@@ -367,4 +368,25 @@ void pvn_profile_free(struct pvn_profile *p)
         p->lane[i]->trace = NULL;
     }
     free(p);
+}
+
+/* A lane's device as NCCL numbers it. */
+static int device_of_lane(const struct pvn_conn *conn, int k)
+{
+    const struct pvn_device *all = conn->cfg.dev, *own = conn->lane_args[conn->lane_arg[k]].dev;
+    int i;
+
+    for (i = 0; i < all->nmembers; i++)
+        if (pvn_device_get(all->members[i]) == own)
+            return all->members[i];
+    return -1;
+}
+
+struct pvn_profile *pvn_profile_of(const struct pvn_conn *conn)
+{
+    int dev[PVN_MAX_LANES];
+
+    for (int i = 0; i < conn->nlanes; i++)
+        dev[i] = device_of_lane(conn, i);
+    return pvn_profile_new(conn->lane, dev, conn->nlanes);
 }

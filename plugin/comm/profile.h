@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 
+#include "connect/handshake.h"
 #include "engine/lane.h"
 #include "nccl/types.h"
 
@@ -31,6 +32,8 @@ bool pvn_profile_loaded(void);
  * numbers them. NULL: there is no callback, no profiler or no memory, and the lanes are as before.
  */
 struct pvn_profile *pvn_profile_new(struct pvn_lane *const *lanes, const int *devs, int n);
+/* The same of a connection's lanes. */
+struct pvn_profile *pvn_profile_of(const struct pvn_conn *conn);
 /* The lanes are as before. Events that have not stopped never will: what they stand for never
  * completed. NULL is allowed. */
 void pvn_profile_free(struct pvn_profile *p);

@@ -1,0 +1,125 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Errors of a comm: whether a call may be made, an error of one call, and the error that ends the comm. */
+#include "config.h"
+#include "comm/comm_failover.h"
+#include "comm/comm_priv.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/log.h"
+
+const struct pvn_err *pvn_comm_err(const struct pvn_comm *c)
+{
+    static const struct pvn_err no_comm = {.code = -EINVAL,
+                                           .fault = PVN_FAULT_ARGUMENT,
+                                           .n = 1,
+                                           .reason = {"not a comm of this plugin"}};
+
+    if (c->magic != COMM_MAGIC)
+        return &no_comm;
+    return __atomic_load_n(&c->refused, __ATOMIC_RELAXED) ? &c->call_err : &c->err;
+}
+
+int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *fmt, ...)
+{
+    char text[PVN_ERR_REASON_LEN];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    comm_set_refused(c, true);
+    pvn_err_set(&c->call_err, code, "%s", text);
+    pvn_err_set_fault(&c->call_err, fault);
+    pvn_err_set_where(&c->call_err, "%s", c->conn->where);
+    pvn_err_set_who(&c->call_err, "%s", c->conn->who);
+    pvn_warn_err(&c->call_err);
+    return code;
+}
+
+/* Not latched and not comm_refuse: the comm itself must not be touched. */
+static int not_ours(struct pvn_comm *c, const char *call)
+{
+    comm_set_refused(c, true);
+    pvn_err_set(
+        &c->call_err, -ECHILD,
+        "%s: this comm belongs to process %d; a forked child cannot use it, it has to make its own",
+        call, pvn_fork_parent());
+    pvn_err_set_fault(&c->call_err, PVN_FAULT_USAGE);
+    pvn_warn_err(&c->call_err);
+    return -ECHILD;
+}
+
+int comm_usable(struct pvn_comm *c, const char *call)
+{
+    if (c->magic != COMM_MAGIC)
+        return -EINVAL;
+    if (pvn_fork_alien(c->epoch))
+        return not_ours(c, call);
+    comm_set_refused(c, false);
+    return c->failed ? c->err.code : 0;
+}
+
+/* What ended a comm that was up knows its own part only. */
+static void complete(const struct pvn_comm *c, struct pvn_err *err)
+{
+    static const struct pvn_engine_stats none;
+    const struct pvn_engine_stats *s = c->engine ? pvn_engine_get_stats(c->engine) : &none;
+    char worked[128];
+
+    pvn_err_add(err, "%s",
+                pvn_worked_text(pvn_now_ns() - c->conn->entered_ns, s->msgs, s->bytes, worked,
+                                sizeof(worked)));
+    pvn_conn_locate(c->conn, 0, err);
+}
+
+void comm_failover_end(struct pvn_comm *c)
+{
+    if (!c->failover)
+        return;
+    pvn_conn_close(c->failover->next, "the comm was closed during a failover");
+    free(c->failover);
+    c->failover = NULL;
+}
+
+static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
+{
+    char text[PVN_ERR_TEXT_LEN];
+
+    comm_set_refused(c, false);
+    if (c->failed)
+        return c->err.code;
+    c->failed = true;
+    c->sends = c->receives = NO_EPOCH;
+    c->err = *err;
+    if (c->err.code >= 0)
+        c->err.code = -EIO;
+    if (c->conn->state == PVN_CONN_UP)
+        complete(c, &c->err);
+    pvn_err_format(&c->err, text, sizeof(text));
+    if (warn)
+        pvn_warn_err(&c->err);
+    else
+        pvn_info(PVN_NET, "%s", text);
+    if (c->engine)
+        comm_publish_last(c);
+    comm_failover_end(c);
+    pvn_conn_fail(c->conn, &c->err);
+    return c->err.code;
+}
+
+int comm_fail(struct pvn_comm *c, const struct pvn_err *err)
+{
+    return end(c, err, true);
+}
+
+int comm_end(struct pvn_comm *c, const struct pvn_err *err)
+{
+    return end(c, err, false);
+}

@@ -1,0 +1,24 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* A failover under way, for comm_failover.c, which takes its steps, and comm_error.c, which ends it
+ * with the comm. */
+#ifndef PVN_COMM_COMM_FAILOVER_H
+#define PVN_COMM_COMM_FAILOVER_H
+
+#include "connect/handshake.h"
+
+enum stage { FENCE, CONNECT, EXCHANGE };
+
+struct comm_failover {
+    enum stage stage;
+    struct pvn_conn *next; /* the connection that is to take over */
+    bool reported;
+    bool exchanged; /* the peer may have given up the old connection */
+    unsigned attempts;
+    uint64_t retry_ns; /* connector: not before */
+    uint64_t began_ns; /* moved on while nobody called */
+    uint64_t stepped_ns;
+    struct pvn_err last; /* of the last attempt */
+};
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "comm/comm_pending.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hints.h"
+#include "base/log.h"
+#include "base/poller.h"
+#include "base/random.h"
+
+enum { BUCKETS = 256 };
+static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct comm_pending *pending[BUCKETS];
+
+struct comm_pending *comm_pending_new(const void *owner, struct pvn_err *err)
+{
+    struct comm_pending *p = calloc(1, sizeof(*p));
+    int rc;
+
+    if (!p) {
+        pvn_err_set(err, -ENOMEM, "no memory for a connection");
+        return NULL;
+    }
+    rc = pvn_poller_get();
+    if (rc) {
+        free(p);
+        pvn_err_set(err, rc, "creating an epoll descriptor");
+        pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_DIAL, PVN_PAST_ANY));
+        return NULL;
+    }
+    p->cookie = pvn_random64();
+    p->owner = owner;
+    return p;
+}
+
+struct comm_pending *comm_pending_take(uint64_t cookie, bool *busy)
+{
+    struct comm_pending *p;
+
+    *busy = false;
+    if (cookie == 0)
+        return NULL;
+    pthread_mutex_lock(&pending_lock);
+    for (p = pending[cookie % BUCKETS]; p && p->cookie != cookie; p = p->next)
+        ;
+    if (p && p->busy) {
+        *busy = true;
+        p = NULL;
+    } else if (p) {
+        p->busy = true;
+    }
+    pthread_mutex_unlock(&pending_lock);
+    return p;
+}
+
+void comm_pending_put(struct comm_pending *p)
+{
+    pthread_mutex_lock(&pending_lock);
+    if (!p->busy) {
+        p->next = pending[p->cookie % BUCKETS];
+        pending[p->cookie % BUCKETS] = p;
+    }
+    p->busy = false;
+    pthread_mutex_unlock(&pending_lock);
+}
+
+void comm_pending_free(struct comm_pending *p)
+{
+    struct comm_pending **at;
+
+    pthread_mutex_lock(&pending_lock);
+    for (at = &pending[p->cookie % BUCKETS]; *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    pthread_mutex_unlock(&pending_lock);
+    pvn_poller_put();
+    free(p);
+}
+
+void comm_pending_drop(const void *owner)
+{
+    int i;
+
+    pthread_mutex_lock(&pending_lock);
+    for (i = 0; i < BUCKETS; i++)
+        for (struct comm_pending **at = &pending[i]; *at;) {
+            struct comm_pending *p = *at;
+
+            if (p->busy || (owner && p->owner != owner)) {
+                at = &p->next;
+                continue;
+            }
+            *at = p->next;
+            pvn_info(PVN_NET, "finalize gives up connecting to %s, which connect had begun",
+                     p->conn->who);
+            pvn_conn_close(p->conn, "the connecting process has finalized the plugin");
+            pvn_poller_put();
+            free(p);
+        }
+    pthread_mutex_unlock(&pending_lock);
+}
+
+void comm_pending_after_fork(void)
+{
+    pthread_mutex_init(&pending_lock, NULL); /* another thread of the parent may have held it */
+    memset(pending, 0, sizeof(pending));
+}

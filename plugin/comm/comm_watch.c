@@ -1,0 +1,179 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Watching a comm that is up: what its control connection brings, a peer that is lost, the peer's
+ * reason for a broken lane, requests that stall. */
+#include "config.h"
+#include "comm/comm_priv.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/hints.h"
+#include "base/log.h"
+#include "base/param.h"
+
+/* When a data socket breaks, the peer's own account of it is usually already on its way over the
+ * control connection; this long it is waited for, so that both logs tell the same story. */
+#define GRACE_NS (PVN_NS_PER_S / 4)
+/* When the peer is gone, what it sent before is still taken, and acknowledgements; without any new
+ * byte for this long the rest will not come. */
+#define LOST_NS PVN_NS_PER_S
+
+/* Time between two looks at whether bytes have moved. */
+#define LOOK_NS (PVN_NS_PER_S / 10)
+/* Between two calls that look: nobody called for so long, and
+ * while nobody does nothing can move. */
+#define AWAY_NS PVN_NS_PER_S
+
+static uint64_t bytes_moved(const struct pvn_comm *c)
+{
+    const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
+
+    return s->bytes + s->chunks;
+}
+
+void comm_fail_by_news(struct pvn_comm *c)
+{
+    pvn_engine_fail(c->engine, &c->ctrl_err);
+    c->grace_ns = 1;
+}
+
+/* The path to the peer is lost, and not the peer. */
+static bool is_loss(int code)
+{
+    return code == -ECONNRESET || code == -ETIMEDOUT || code == -EHOSTUNREACH ||
+           code == -ENETUNREACH || code == -ENETDOWN || code == -ECONNABORTED;
+}
+
+/* The control connection has brought something. */
+static void take_news(struct pvn_comm *c, int news)
+{
+    if (pvn_conn_failover(c->conn) && (news == 2 || is_loss(news))) {
+        comm_failover_begin(c, &c->ctrl_err);
+        return;
+    }
+    if (news == -EREMOTEIO || news == -EPROTO || (news < 0 && c->sender)) {
+        comm_fail_by_news(c);
+        return;
+    }
+    if (news > 0) {
+        /* What was sent before the goodbye is still on the data streams, and so is their end. */
+        if (!c->sender && c->conn->lane[0]->caps & PVN_LANE_ENDS)
+            return;
+        pvn_err_set(&c->ctrl_err, -ECONNRESET, "the peer has closed its end of the comm");
+        pvn_err_set_fault(&c->ctrl_err, PVN_FAULT_REMOTE);
+    }
+    c->lost_ns = pvn_now_ns();
+    c->lost_bytes = bytes_moved(c);
+}
+
+static void check_lost(struct pvn_comm *c)
+{
+    uint64_t now = pvn_now_ns();
+
+    /* Nobody may have called for long, and what has come meanwhile waits to be taken. */
+    if (now - c->lost_ns > LOST_NS)
+        pvn_engine_progress(c->engine);
+    if (pvn_engine_pending(c->engine) == 0 || bytes_moved(c) != c->lost_bytes) {
+        c->lost_ns = now;
+        c->lost_bytes = bytes_moved(c);
+    } else if (now - c->lost_ns > LOST_NS) {
+        comm_fail_by_news(c);
+    }
+}
+
+/* Says once who keeps a request waiting, should it not move for long. */
+static void check_stall(struct pvn_comm *c, uint64_t now)
+{
+    uint64_t patience = pvn_params_get()->stall_warn, bytes = bytes_moved(c);
+    char text[256];
+
+    c->look_ns = now + LOOK_NS;
+    if (bytes != c->moved_bytes || pvn_engine_pending(c->engine) == 0 || c->moved_ns == 0) {
+        c->moved_bytes = bytes;
+        c->moved_ns = now;
+        c->said_stall = false;
+        return;
+    }
+    if (c->said_stall || patience == 0 || now - c->moved_ns < patience)
+        return;
+    /* The comm may have been idle until a moment ago. */
+    if (pvn_engine_oldest(c->engine, text, sizeof(text)) < patience)
+        return;
+    c->said_stall = true;
+    pvn_warn("%s %s %s: nothing has moved for %.0f s: %s; %d requests open", c->conn->where,
+             c->sender ? "to" : "from", c->conn->who, (double)(now - c->moved_ns) / PVN_NS_PER_S,
+             text, pvn_engine_pending(c->engine));
+}
+
+void comm_look_at_peer(struct pvn_comm *c)
+{
+    int news = pvn_conn_watch(c->conn, &c->ctrl_err);
+
+    if (news)
+        take_news(c, news);
+}
+
+void comm_watch(struct pvn_comm *c, uint64_t now)
+{
+    if (now - c->attended_ns > AWAY_NS)
+        c->moved_ns = now;
+    c->attended_ns = now;
+    comm_look_at_peer(c);
+    if (pvn_engine_paused(c->engine) && !c->failover)
+        comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
+    if (c->lost_ns)
+        check_lost(c);
+    if (now >= c->look_ns) {
+        check_stall(c, now);
+        comm_publish(c, now);
+    }
+}
+
+static bool from_the_wire(int code)
+{
+    return code == -ECONNRESET || code == -EPIPE || code == -ECONNABORTED || code == -ENOTCONN;
+}
+
+/* For the hint of an error: idle for longer than a firewall may bear, or at work. */
+static enum pvn_past past_of(const struct pvn_comm *c)
+{
+    uint64_t moved = c->counts.moved_ns; /* 0: never, or there are no statistics */
+
+    return moved && pvn_now_ns() - moved > (uint64_t)PVN_PAST_IDLE_S * PVN_NS_PER_S
+               ? PVN_PAST_IDLE
+               : PVN_PAST_WORKED;
+}
+
+int comm_engine_failed(struct pvn_comm *c)
+{
+    const struct pvn_err *e = pvn_engine_err(c->engine);
+    struct pvn_err err;
+    uint64_t now;
+
+    comm_set_refused(c, false);
+    if (c->failed)
+        return c->err.code;
+    if (c->grace_ns == 0)
+        c->grace_ns = from_the_wire(e->code) ? pvn_now_ns() + GRACE_NS : 1;
+    err = *e;
+    if (c->grace_ns > 1) {
+        int news = pvn_conn_listen(c->conn, &c->ctrl_err);
+
+        now = pvn_now_ns();
+        if (news == 0 && now < c->grace_ns && !c->conn->goodbye && !c->conn->ctrl.eof)
+            return 0;
+        if (c->conn->goodbye)
+            pvn_err_add(&err, "the peer has closed its end of the comm");
+        else if (c->ctrl_err.code == -EREMOTEIO)
+            err = c->ctrl_err;
+        else if (c->conn->ctrl.eof)
+            pvn_err_add(
+                &err,
+                "the peer's process has ended or was killed: its control connection is gone too");
+    }
+    if (err.hint == 0)
+        pvn_err_set_hint(
+            &err, pvn_hint_id_find(PVN_HINT_ERRNO, err.code, PVN_PHASE_TRANSFER, past_of(c)));
+    return comm_fail(c, &err);
+}

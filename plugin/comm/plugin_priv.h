@@ -1,0 +1,31 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* What plugin.c (init, finalize, fork) and plugin_use.c (contexts, comms and listeners in use) share. */
+#ifndef PVN_COMM_PLUGIN_PRIV_H
+#define PVN_COMM_PLUGIN_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "comm/plugin.h"
+
+struct pvn_ctx {
+    struct pvn_ctx *next;
+    struct pvn_init_args args;
+};
+
+struct plugin_state {
+    pthread_mutex_t lock; /* all below; `loaded` is read without it, too */
+    struct pvn_ctx *contexts;
+    bool forever; /* a version without finalize has called init */
+    int held;     /* comms and listeners */
+    atomic_bool loaded;
+};
+
+extern struct plugin_state plugin_state;
+
+/* Ends the statistics when nobody uses the plugin. Under the lock. */
+void plugin_unload_if_idle(void);
+
+#endif
