@@ -152,7 +152,6 @@ MAY
 cycles() {
     have nm
     cat >"$work/cyclic" <<'CYCLIC'
-plugin/engine: engine engine_failover engine_flush engine_match engine_recv engine_send
 # to be broken
 topo/check: check check_host check_net check_pci
 CYCLIC

@@ -4,7 +4,6 @@
 #include "engine/engine_priv.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,56 +113,6 @@ void pvn_engine_free(struct pvn_engine *e)
     free(e->rx);
     free(e->tx);
     free(e);
-}
-
-int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
-{
-    if (e->failed)
-        return e->err.code;
-    char text[PVN_ERR_REASON_LEN];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    e->failed = e->stopped = true;
-    pvn_err_set(&e->err, code, "%s", text);
-    pvn_err_set_fault(&e->err, fault);
-    return code;
-}
-
-/* What another lane may do better, and not what the peer or the caller did wrong. */
-static bool is_loss(const struct pvn_err *err)
-{
-    return err->code != -EPROTO && err->code != -EMSGSIZE && err->code != -EBADMSG &&
-           err->fault != PVN_FAULT_ARGUMENT && err->fault != PVN_FAULT_INTERNAL;
-}
-
-int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code)
-{
-    if (l->err.code == 0)
-        return eng_fail(e, code, PVN_FAULT_INTERNAL, "lane %d (%s) failed without a reason", l->idx,
-                        l->ops->name);
-    if (!e->failed && !l->wrong && is_loss(&l->err) && pvn_engine_may_pause(e)) {
-        pvn_engine_pause(e, &l->err);
-        return 0;
-    }
-    pvn_engine_fail(e, &l->err);
-    return e->err.code;
-}
-
-void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err)
-{
-    if (e->failed)
-        return;
-    e->failed = e->stopped = true;
-    e->err = *err;
-    if (e->err.code >= 0)
-        e->err.code = -EIO;
-}
-
-const struct pvn_err *pvn_engine_err(const struct pvn_engine *e)
-{
-    return e->failed ? &e->err : NULL;
 }
 
 const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e)

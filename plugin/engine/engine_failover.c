@@ -9,35 +9,6 @@
 
 enum { POLL_BATCH = 32 };
 
-bool pvn_engine_may_pause(const struct pvn_engine *e)
-{
-    bool delivered = true;
-    for (int i = 0; i < e->cfg.nlanes; i++)
-        delivered &= (e->cfg.lanes[i]->caps & PVN_LANE_SENT_IS_DELIVERED) != 0;
-    return e->cfg.outlives_lanes && delivered;
-}
-
-bool pvn_engine_paused(const struct pvn_engine *e)
-{
-    return e->paused;
-}
-
-const struct pvn_err *pvn_engine_pause_reason(const struct pvn_engine *e)
-{
-    return &e->pause_err;
-}
-
-void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why)
-{
-    if (e->paused || e->failed)
-        return;
-    e->paused = e->stopped = true;
-    e->unposted = true;
-    e->pause_err = *why;
-    for (int i = 0; i < e->cfg.nlanes; i++)
-        e->cfg.lanes[i]->fast.watch.polls = 0;
-}
-
 int pvn_engine_drain(struct pvn_engine *e)
 {
     struct pvn_event ev[POLL_BATCH];

@@ -198,7 +198,7 @@ static void deliver_stash(struct pvn_engine *e, struct stash *s)
     ent->seen = s->seen;
     rx->map[s->msg % MSG_RING].kind = MAP_DONE;
     stash_free(rx, s);
-    eng_rx_entry_arrived(e, g, ent);
+    eng_entry_arrived(e, g, ent);
 }
 
 static bool stash_complete(const struct stash *s)
@@ -263,7 +263,7 @@ int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev)
             deliver_stash(e, s);
     } else if (*got == total) {
         m->kind = MAP_DONE;
-        eng_rx_entry_arrived(e, g, ent);
+        eng_entry_arrived(e, g, ent);
     }
     return 0;
 }

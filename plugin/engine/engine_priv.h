@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the engine's files share. Nothing outside engine*.c and engine_fast.h includes this. */
+/* What the engine's files share. Nothing outside engine*.c, engine_tx.h and
+ * engine_fast.h includes this. */
 #ifndef PVN_ENGINE_ENGINE_PRIV_H
 #define PVN_ENGINE_ENGINE_PRIV_H
 
@@ -245,11 +246,37 @@ static inline void eng_free_group(struct recv_group *g)
     rx->free = g;
 }
 
+/* One buffer is full: close it, its group and the request when it was the last. */
+static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
+                                     struct recv_ent *ent)
+{
+    struct receiver *rx = e->rx;
+    ent->done = true;
+    e->stats.bytes += ent->total;
+    if (--g->req.left > 0)
+        return;
+    rx->ring[g->slot % SLOT_RING] = NULL;
+    g->req.size = g->ent[0].total;
+    /* Only matching looks for it. */
+    while (!e->needs_cts && rx->oldest_slot < rx->next_slot &&
+           !rx->ring[rx->oldest_slot % SLOT_RING])
+        rx->oldest_slot++;
+    eng_req_done(e, &g->req);
+}
+
 /* What was posted to a lane, or came from it. */
 static inline void eng_moved(struct pvn_lane *l)
 {
     l->kick_due |= !(l->caps & PVN_LANE_SETS_KICK_DUE);
 }
+
+/* engine_error.c */
+/* Latches err->code with a text; returns the code. */
+int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
+    PVN_PRINTF(4, 5);
+/* A lane has died. The engine's error; 0: it is paused, and what the lane was to take is posted to
+ * other lanes later. */
+int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code);
 
 /* engine.c */
 int eng_kick_all(struct pvn_engine *e); /* the lanes that are due */
@@ -260,12 +287,6 @@ static inline int eng_kick(struct pvn_engine *e)
         due |= e->cfg.lanes[i]->kick_due;
     return due ? eng_kick_all(e) : 0;
 }
-/* Latches err->code with a text; returns the code. */
-int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
-    PVN_PRINTF(4, 5);
-/* A lane has died. The engine's error; 0: it is paused, and what the lane was to take is posted to
- * other lanes later. */
-int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code);
 /* Sets up the engine for the lanes of cfg, and these for the engine. */
 void eng_use_lanes(struct pvn_engine *e);
 
@@ -278,7 +299,7 @@ static inline struct plan eng_plan(const struct pvn_engine *e, size_t size)
     return size <= e->chunk ? (struct plan){.chunk = size, .count = 1} : eng_cut(size, e->chunk);
 }
 
-/* engine_send.c */
+/* engine_tx.c */
 /* A batch of events. 0 or the engine's error. */
 int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n);
 int eng_tx_post(struct pvn_engine *e); /* what lanes had no room for */
@@ -291,7 +312,6 @@ int eng_rx_post(struct pvn_engine *e); /* likewise */
 /* The only lane has not taken the newest slot, rc says why. 0: it
  * will later, or the engine's error. */
 int eng_publish_later(struct pvn_engine *e, int rc);
-void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
 
 /* engine_flush.c */

@@ -83,28 +83,6 @@ int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_
     return 0;
 }
 
-/* One buffer is full: close it, its group and the request when it was the last. */
-static inline void entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent)
-{
-    struct receiver *rx = e->rx;
-    ent->done = true;
-    e->stats.bytes += ent->total;
-    if (--g->req.left > 0)
-        return;
-    rx->ring[g->slot % SLOT_RING] = NULL;
-    g->req.size = g->ent[0].total;
-    /* Only matching looks for it. */
-    while (!e->needs_cts && rx->oldest_slot < rx->next_slot &&
-           !rx->ring[rx->oldest_slot % SLOT_RING])
-        rx->oldest_slot++;
-    eng_req_done(e, &g->req);
-}
-
-void eng_rx_entry_arrived(struct pvn_engine *e, struct recv_group *g, struct recv_ent *ent)
-{
-    entry_arrived(e, g, ent);
-}
-
 __attribute__((noinline, cold)) static int
 impossible_chunk(struct pvn_engine *e, const struct recv_group *g, const struct pvn_event *ev)
 {
@@ -187,7 +165,7 @@ __attribute__((noinline)) static int arrived_in_part(struct pvn_engine *e, const
         ent->total = ev->total;
         e->stats.chunks++;
     }
-    entry_arrived(e, g, ent);
+    eng_entry_arrived(e, g, ent);
     return 0;
 }
 

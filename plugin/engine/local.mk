@@ -4,6 +4,7 @@
 libpvn_core_la_SOURCES += \
     plugin/engine/engine.c \
     plugin/engine/engine.h \
+    plugin/engine/engine_error.c \
     plugin/engine/engine_failover.c \
     plugin/engine/engine_flush.c \
     plugin/engine/engine_fast.h \
@@ -12,5 +13,7 @@ libpvn_core_la_SOURCES += \
     plugin/engine/engine_priv.h \
     plugin/engine/engine_recv.c \
     plugin/engine/engine_send.c \
+    plugin/engine/engine_tx.c \
+    plugin/engine/engine_tx.h \
     plugin/engine/lane.c \
     plugin/engine/lane.h

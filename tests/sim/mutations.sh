@@ -61,7 +61,7 @@ fi
 # What makes a failover safe.
 mutate no-fence tests/sim/world.cc '/^void World::fence/,/^}/s/l->fenced = true;|(l->pending|stream)\.clear\(\);/;/'
 mutate no-drain-before-report $e/engine_failover.c '/^int pvn_engine_drain/,/^}/s/n = l->ops->poll\(l, ev, POLL_BATCH\);/n = 0;/'
-mutate sent-is-not-delivered $e/engine_failover.c 's/delivered &= .*;/;/'
+mutate sent-is-not-delivered $e/engine_error.c 's/delivered &= .*;/;/'
 mutate lane-reports-before-delivery tests/sim/world.cc 's/if \(!w->k\.delivered\)/if (true)/'
 mutate no-epoch-compare $e/engine_failover.c 's/return r->epoch \+ 1 == e->epoch;/return false;/
 s/\(r->epoch != e->epoch \|\| (r->by_slot != e->needs_cts)\)/(\1)/'
@@ -75,13 +75,13 @@ mutate taken-buffers-are-forgotten $e/engine_failover.c 's/tx->slots\[i\]\.taken
 mutate known-messages-are-not-skipped $e/engine_match.c 's/while \(m->kind == MAP_DONE && m->msg == rx->next_match\)/while (0)/'
 mutate new-messages-overtake $e/engine_send.c 's/!s->cts \|\| tx->unassigned > 0/!s->cts/'
 # What makes it exactly-once at any time.
-mutate no-generation-compare-of-sends $e/engine_send.c 's/m->req\.state != REQ_OPEN \|\| m->w\.cookie != id/m->req.state != REQ_OPEN/'
+mutate no-generation-compare-of-sends $e/engine_tx.c 's/m->req\.state != REQ_OPEN \|\| m->w\.cookie != id/m->req.state != REQ_OPEN/'
 mutate no-slot-compare-of-arrivals $e/engine_recv.c 's/!g \|\| pvn_id\(g->slot\) != ev->id/!g/'
 mutate no-number-compare-of-arrivals $e/engine_match.c '/^int eng_match_arrived/,/^}/s/ \|\|$//
 /^int eng_match_arrived/,/^}/s/pvn_id\(m->msg\) != ev->id\)/)/'
-mutate no-bitmap-of-sent-chunks $e/engine_send.c 's/chunk_test\(&m->done, chunk\)/false/'
+mutate no-bitmap-of-sent-chunks $e/engine_tx.c 's/chunk_test\(&m->done, chunk\)/false/'
 mutate no-bitmap-of-arrived-chunks $e/engine_recv.c 's/chunk_test\(&ent->seen, ev->chunk\)/false/'
 mutate no-bitmap-of-placed-chunks $e/engine_match.c 's/chunk_test\(placed, f->chunk\)/false/'
 mutate no-bitmap-of-matched-chunks $e/engine_match.c 's/chunk_test\(seen, ev->chunk\)/false/'
 mutate no-guard-of-done-buffers $e/engine_recv.c '/^static int one_of_many/,/^}/s/if \(ent->done\)/if (false)/'
-mutate slots-announced-again-are-taken-again $e/engine_send.c 's/c->seq - tx->slot_head >= SLOT_RING \|\| s->cts/false/'
+mutate slots-announced-again-are-taken-again $e/engine_tx.c 's/c->seq - tx->slot_head >= SLOT_RING \|\| s->cts/false/'
