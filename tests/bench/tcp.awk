@@ -33,11 +33,11 @@ FILENAME ~ /alone.csv$/ { if (!($1 in alone)) sizes[++nsizes] = $1; alone[$1] = 
 FILENAME ~ /iperf.csv$/ { ip[$2] = ip[$2] " " $3; ipc[$2] = ipc[$2] " " $4; next }
 FILENAME ~ /distance.csv$/ { before[$1] = $2; after[$1] = $3; nmeasured = $1; next }
 !chosen { choose_near(); chosen = 1 }
-# measurement, plugin, abi, repeat, test, item, ranks, channels, depth, group, bytes, iterations, time_us, ...
-$5 == "latency" { add("latency " size($11) ", us", $2, $13); next }
-$5 == "bandwidth" && $11 == 8 { add("8 B messages" over($8) ", M/s", $2, $18 / 1e6); next }
-$5 == "bandwidth" { add("bandwidth " size($11) over($8) ", MB/s", $2, $17, $19); next }
-{ add("ring R=" $7 ($5 == "no-sums" ? " without sums" : "") ", busbw MB/s", $2, $17, $19) }
+# measurement, before_ns, after_ns, plugin, abi, repeat, test, item, ranks, channels, depth, group, bytes, iterations, time_us, ...
+$7 == "latency" { add("latency " size($13) ", us", $4, $15); next }
+$7 == "bandwidth" && $13 == 8 { add("8 B messages" over($10) ", M/s", $4, $20 / 1e6); next }
+$7 == "bandwidth" { add("bandwidth " size($13) over($10) ", MB/s", $4, $19, $21); next }
+{ add("ring R=" $9 ($7 == "no-sums" ? " without sums" : "") ", busbw MB/s", $4, $19, $21) }
 END {
     for (s = 1; s <= 4 && s in ip; s *= 2) {
         m = stats(ip[s]); if (m > best) best = m

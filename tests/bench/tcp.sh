@@ -132,7 +132,7 @@ iperf_round() {
 # p2p and ring runs of all plugins, in turn; the CSV lines without their header, each with the number of the measurement.
 measurement=0
 perf_round() {
-    local out=$1 p args=() before
+    local out=$1 p args=() before after
     shift
     before=$("$distance")
     for p in "${plugins[@]}"; do args+=(--plugin "$p"); done
@@ -140,8 +140,9 @@ perf_round() {
     ${rt[@]+"${rt[@]}"} "$perf" "$@" "${args[@]}" --netns "$a,$b" --quiet --csv "$tmp/one.csv" 2>"$tmp/err" ||
         { cat "$tmp/err" >&2; echo "pvn-perf $* failed" >&2; exit 3; }
     measurement=$((measurement + 1))
-    echo "$measurement,$before,$("$distance")" >>"$tmp/distance.csv"
-    tail -n +2 "$tmp/one.csv" | sed "s/^/$measurement,/" >>"$out"
+    after=$("$distance")
+    echo "$measurement,$before,$after" >>"$tmp/distance.csv"
+    tail -n +2 "$tmp/one.csv" | sed "s/^/$measurement,$before,$after,/" >>"$out"
     sleep "$pause"
 }
 
@@ -214,6 +215,6 @@ echo "CPUs in use by other processes: $company (above 0.2 the figures below are 
 awk -F, -v own=pvrdma -v order="$order" -f "$src/tests/bench/tcp.awk" "$tmp/distance.csv" "$tmp/alone.csv" \
     "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
 if [[ -n $keep_csv ]]; then
-    sed "1s/^/measurement,/;q" "$tmp/one.csv" >"$keep_csv"
+    sed "1s/^/measurement,before_ns,after_ns,/;q" "$tmp/one.csv" >"$keep_csv"
     cat "$tmp/p2p.csv" "$tmp/ring.csv" >>"$keep_csv"
 fi
