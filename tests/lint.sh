@@ -64,12 +64,15 @@ words() {
 }
 
 licence() {
-    local f
-    for f in $(files '(\.(c|h|cc|hh|sh|py|m4|mk|ac|am|map)|/(local\.mk))$') $(scripts); do
-        head -n 5 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' &&
-            head -n 5 "$f" | grep -q 'SPDX-FileCopyrightText: the nccl-net-pvrdma authors' ||
-            echo "$f: the two SPDX lines are missing"
-    done
+    { files '(\.(c|h|cc|hh|sh|py|m4|mk|ac|am|map)|/(local\.mk))$' && scripts; } | sort -u |
+        xargs awk '
+            FNR > 5 { nextfile }
+            /SPDX-License-Identifier: Apache-2.0/ { one[FILENAME] = 1 }
+            /SPDX-FileCopyrightText: the nccl-net-pvrdma authors/ { other[FILENAME] = 1 }
+            END {
+                for (i = 1; i < ARGC; i++)
+                    if (!(ARGV[i] in one) || !(ARGV[i] in other)) print ARGV[i] ": the two SPDX lines are missing"
+            }'
 }
 
 length() {
