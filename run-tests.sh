@@ -14,21 +14,59 @@ passed=0 failed=0 skipped=0 programs=0
 strict=()
 [ -n "${CI:-}" ] && strict=(--enable-werror)
 start=$SECONDS
+times=$(mktemp)
+# Seconds after which a tree that is still being built, or tested, has failed. Each test has a limit of its own.
+build_limit=1800 check_limit=3600
 asan=("--enable-sanitize=address,undefined" --enable-coverage CFLAGS="-g -O1")
 tsan=(--enable-sanitize=thread CFLAGS="-g -O1")
+
+# Whatever ends this, the counts are the last line; what did not come to its end has failed.
+ended=
+close() {
+    local rc=$?
+    trap - EXIT
+    rm -f "$times"
+    [ -z "${ahead:-}" ] || kill -- "-$ahead" 2>/dev/null
+    if [ -z "$ended" ]; then
+        failed=$((failed + 1))
+        echo "not ok: the tests ended early"
+    fi
+    echo "all tests took $((SECONDS - start)) s"
+    echo "ran $programs programs"
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" = 0 ] || [ $rc != 0 ] || rc=1
+    exit $rc
+}
+trap close EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# A step begins: the seconds since the start, and those of processor time of what has ended.
+cpu() { awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4) }' "$times"; }
+step() {
+    times >"$times"
+    echo "== $1 ($((SECONDS - start)) s, $(cpu) s of processor time)"
+}
 
 # Runs one tree's tests and adds its closing line to the sums.
 add() {
     local name=$1 dir=$2 line
     shift 2
-    echo "== $name ($((SECONDS - start)) s)"
-    if ! tests/build-tree.sh "$dir" "$@"; then
+    step "$name"
+    if ! timeout --foreground -k 10 $build_limit tests/build-tree.sh "$dir" "$@"; then
         failed=$((failed + 1))
         echo "not ok: $name does not build"
         return
     fi
     mkdir -p "$dir/test-logs"
-    make -C "$dir" -s -j"${PVN_JOBS:-$(nproc)}" check 2>&1 | tee "$dir/test-logs/check.log" |
+    if ! timeout --foreground -k 10 $build_limit make -C "$dir" -s -j"${PVN_JOBS:-$(nproc)}" check-build >"$dir/check-build.log" 2>&1; then
+        failed=$((failed + 1))
+        tail -n 30 "$dir/check-build.log"
+        echo "not ok: $name: the tests do not build"
+        return
+    fi
+    step "$name, tests"
+    timeout --foreground -k 10 $check_limit make -C "$dir" -s -j"${PVN_JOBS:-$(nproc)}" check 2>&1 </dev/null | tee "$dir/test-logs/check.log" |
         grep --line-buffered -vE '^make|^  (CC|CXX|CCLD|CXXLD|GEN|AR) '
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$dir/test-logs/check.log" | tail -n 1)
     if [ -z "$line" ]; then
@@ -69,41 +107,43 @@ one_by_one() {
 # reported, in its turn. The exit status is that of distcheck.
 build_ahead() {
     chrt --idle --pid 0 "$BASHPID" 2>/dev/null || renice -n 19 "$BASHPID" >/dev/null
-    tests/build-tree.sh build-asan "${asan[@]}" && make -C build-asan -s -j"${PVN_JOBS:-$(nproc)}" check-build
-    tests/build-tree.sh build-tsan "${tsan[@]}" && make -C build-tsan -s -j"${PVN_JOBS:-$(nproc)}" check-build
+    timeout --foreground $build_limit tests/build-tree.sh build-asan "${asan[@]}" && timeout --foreground $build_limit make -C build-asan -s -j"${PVN_JOBS:-$(nproc)}" check-build
+    timeout --foreground $build_limit tests/build-tree.sh build-tsan "${tsan[@]}" && timeout --foreground $build_limit make -C build-tsan -s -j"${PVN_JOBS:-$(nproc)}" check-build
     # What the archive is to show is that it is complete and installs, not what the trees' own tests show.
     local one=tests/unit/test_version
-    make -C build-check -s -j"${PVN_JOBS:-$(nproc)}" distcheck PVN_ONLY=$one check_PROGRAMS=$one check_LTLIBRARIES= \
+    timeout --foreground $build_limit make -C build-check -s -j"${PVN_JOBS:-$(nproc)}" distcheck PVN_ONLY=$one check_PROGRAMS=$one check_LTLIBRARIES= \
         DISTCHECK_CONFIGURE_FLAGS="CFLAGS=-O0" >build-check/distcheck.log 2>&1
     local rc=$?
     PVN_NEWEST_LOG=$PWD/build-check/newest-debian.build.log tests/newest-debian.sh >build-check/newest-debian.log 2>&1
     return $rc
 }
 
-tests/install-deps.sh --tests || exit 1
+timeout --foreground -k 10 $build_limit tests/install-deps.sh --tests </dev/null || exit 1
 if [ $quick = 1 ]; then
     add "ordinary build" build ${strict[@]+"${strict[@]}"}
 else
     full=(--enable-vm-tests ${strict[@]+"${strict[@]}"})
-    if tests/build-tree.sh build-check "${full[@]}"; then
+    mkdir -p build-check
+    rm -f build-check/newest-debian.log
+    step "ordinary build"
+    if timeout --foreground -k 10 $build_limit tests/build-tree.sh build-check "${full[@]}"; then
         # A process group of its own, so that an interrupted run leaves no compilers behind.
         set -m
         build_ahead >build-check/ahead.log 2>&1 &
         ahead=$!
         set +m
-        trap 'kill -- -$ahead 2>/dev/null' EXIT
     fi
     add "ordinary build, virtual machines" build-check "${full[@]}"
     distcheck=1
     if [ -n "${ahead:-}" ]; then
         wait "$ahead"
         distcheck=$?
-        trap - EXIT
+        ahead=
     fi
     add "AddressSanitizer, UndefinedBehaviorSanitizer" build-asan "${asan[@]}"
-    tests/coverage.sh build-asan
+    timeout --foreground -k 10 300 tests/coverage.sh build-asan
     add "ThreadSanitizer" build-tsan "${tsan[@]}"
-    echo "== distribution ($((SECONDS - start)) s)"
+    step distribution
     if [ $distcheck = 0 ]; then
         passed=$((passed + 1))
         echo "ok: make distcheck"
@@ -112,11 +152,9 @@ else
         tail -n 30 build-check/distcheck.log
         echo "not ok: make distcheck"
     fi
-    echo "== the newest Debian ($((SECONDS - start)) s)"
-    [ -n "${ahead:-}" ] || tests/newest-debian.sh >build-check/newest-debian.log 2>&1
+    step "the newest Debian"
+    [ -s build-check/newest-debian.log ] || tests/newest-debian.sh >build-check/newest-debian.log 2>&1
     one_by_one build-check/newest-debian.log
 fi
-echo "all tests took $((SECONDS - start)) s"
-echo "ran $programs programs"
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed = 0 ]
+step end
+ended=1

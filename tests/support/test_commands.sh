@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The two commands on a stub of the source tree: a tree is configured again when a package arrived since, and the
-# test command fails when GoogleTest or softverbs are missing from what it built.
+# The two commands on a stub of the source tree: a tree is configured again when a package arrived since, the test
+# command fails when GoogleTest or softverbs are missing from what it built, and it closes with the counts however
+# it ends.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -11,7 +12,7 @@ cp "$PVN_SRCDIR/run-tests.sh" "$work/src/"
 cp "$PVN_SRCDIR/tests/build-tree.sh" "$work/src/tests/"
 cd "$work/src" || exit 1
 unset PVN_ONLY CI MAKEFLAGS MFLAGS
-export PATH=$work/bin:$PATH GTEST=none
+export PATH=$work/bin:$PATH GTEST=none INSTALL=0 ON_BUILD=:
 
 result() {
     if [ "$1" = 0 ]; then echo "ok $2"; else echo "not ok $2"; fi
@@ -23,7 +24,7 @@ cat >configure <<'STUB'
 echo run >>configured
 { pkg-config --modversion gtest_main >/dev/null && echo 'S["HAVE_GTEST_TRUE"]=""' ||
     echo 'S["HAVE_GTEST_TRUE"]="#"'; } >config.status
-printf 'all:\ncheck:\n\t@echo "ran 3 programs"\n\t@echo "5 passed, 0 failed, 1 skipped"\n' >Makefile
+printf 'all:\ncheck-build:\n\t@sh -c "$$ON_BUILD"\ncheck:\n\t@echo "ran 3 programs"\n\t@echo "5 passed, 0 failed, 1 skipped"\n' >Makefile
 STUB
 cat >"$work/bin/pkg-config" <<'STUB'
 #!/bin/sh
@@ -31,7 +32,7 @@ cat >"$work/bin/pkg-config" <<'STUB'
 [ "$GTEST" = none ] && exit 1
 echo "$GTEST"
 STUB
-printf '#!/bin/sh\n' >tests/install-deps.sh
+printf '#!/bin/sh\nexit $INSTALL\n' >tests/install-deps.sh
 touch -d '1 hour ago' configure.ac
 chmod +x configure tests/install-deps.sh "$work/bin/pkg-config"
 
@@ -57,3 +58,19 @@ mkdir -p build/tests/softverbs/.libs && touch build/tests/softverbs/.libs/libsof
 ./run-tests.sh --quick >out 2>&1 && tail -n 2 out | head -n 1 | grep -q '^ran 3 programs$' &&
     tail -n 1 out | grep -q '^5 passed, 0 failed, 1 skipped$'
 result $? "the test command says how many programs it ran"
+
+INSTALL=7 ./run-tests.sh --quick >out 2>&1
+[ $? != 0 ] && tail -n 1 out | grep -q '^0 passed, 1 failed, 0 skipped$'
+result $? "the counts come last when a package cannot be installed"
+ON_BUILD=false ./run-tests.sh --quick >out 2>&1
+[ $? = 1 ] && grep -q '^not ok: .* the tests do not build' out && tail -n 1 out | grep -q '^0 passed, 1 failed, 0 skipped$'
+result $? "the counts come last when the tests do not build"
+rm -f building
+ON_BUILD='echo $PPID >building; exec sleep 100' ./run-tests.sh --quick >out 2>&1 &
+command=$!
+for ((i = 0; i < 600; i++)); do [ -s building ] || [ -s build/building ] && break || sleep 0.1; done
+kill -TERM $command
+kill -TERM "$(cat build/building)"
+wait $command
+[ $? = 143 ] && tail -n 1 out | grep -q '^0 passed, [12] failed, 0 skipped$'
+result $? "the counts come last when the command is ended"
