@@ -352,6 +352,7 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
 
 const struct pvn_transport_ops pvn_rdma_transport = {
     .name = "rdma",
+    .chosen_by = "NCCL_IB_HCA",
     .scan = rdma_scan,
     .lane_new = rdma_lane_new,
     .unload = rdma_unload,

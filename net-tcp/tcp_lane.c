@@ -101,6 +101,7 @@ static void tcp_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
 
 static struct pvn_lane_ops tcp_ops = {
     .name = "tcp",
+    .is_fallback = true,
     .offer = tcp_offer,
     .bind = tcp_bind,
     .adopt = tcp_adopt,

@@ -239,6 +239,8 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
 
 const struct pvn_transport_ops pvn_tcp_transport = {
     .name = "tcp",
+    .chosen_by = "NCCL_SOCKET_IFNAME",
+    .is_fallback = true,
     .scan = tcp_scan,
     .lane_new = tcp_lane_new,
     .unload = NULL,

@@ -15,7 +15,7 @@ jobs=${PVN_JOBS:-$(nproc)}
 cd "$src" || exit 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-checks=(format shell spelling words licence length headers cxx_headers directions cycles symbols tool_code hardening analyzer)
+checks=(format shell spelling words licence length headers cxx_headers directions cycles lane_names symbols tool_code hardening analyzer)
 
 # The files that people write, without data, captures and what a build leaves: by git, or in an unpacked archive by find.
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1 && [[ $(git rev-parse --show-toplevel) == "$src" ]]; then
@@ -197,6 +197,12 @@ CYCLIC
                 }
             }' | sort
     [[ -e $build/libpvn-core.la ]] || skip "$build is not built"
+}
+
+# What a lane or transport is good for is a capability of its interface; nobody asks for its name.
+lane_names() {
+    files '^plugin/(base|engine|connect|comm|memory|abi)/.*\.[ch]$' |
+        xargs grep -nE 'str(n|case|ncase)?cmp\(.*"(tcp|rdma|pvrdma|sim|mem2?|other)"|name\[0\] == '
 }
 
 # NCCL finds the plugin by these names; any other could collide with another library's.

@@ -44,27 +44,26 @@ static void clear(void)
     pvn_placement_forget();
 }
 
-/* A transport that may not be used is not asked. */
+/* A transport that the user has excluded is not scanned. */
 static bool wanted(const struct pvn_transport_ops *t)
 {
     int choice = pvn_params_get()->transport;
 
     if (choice == PVN_TRANSPORT_TCP)
-        return strcmp(t->name, "tcp") == 0;
-    return choice != PVN_TRANSPORT_RDMA || strcmp(t->name, "tcp") != 0;
+        return t->is_fallback;
+    return choice != PVN_TRANSPORT_RDMA || !t->is_fallback;
 }
 
 /* Half of the table is for virtual devices. Of more than the other half the first in PCI order are
  * taken. */
-static int leave_room(int n, const char *transport)
+static int leave_room(int n, const struct pvn_transport_ops *t)
 {
     int most = PVN_MAX_DEVICES / 2;
 
     if (n <= most)
         return n;
     pvn_str_append(left_out, sizeof(left_out), "%s%d more %s devices (%d are taken; choose by %s)",
-                   left_out[0] ? ", " : "", n - most, transport, most,
-                   strcmp(transport, "tcp") == 0 ? "NCCL_SOCKET_IFNAME" : "NCCL_IB_HCA");
+                   left_out[0] ? ", " : "", n - most, t->name, most, t->chosen_by);
     return most;
 }
 
@@ -95,7 +94,7 @@ static int scan_all(struct pvn_err *err)
         if (rc == 0 && n > 0)
             rc = pvn_placement_arrange(found, n, err);
         if (rc == 0)
-            n = leave_room(n, pvn_transports[t]->name);
+            n = leave_room(n, pvn_transports[t]);
         for (i = 0; i < n && rc == 0; i++)
             add(&found[i]);
     }

@@ -100,12 +100,6 @@ static int keep_blob(struct pvn_conn *c, int k, const struct pvn_lane_offer *o)
     return 0;
 }
 
-/* TCP is what remains where nothing faster is common to both ends. */
-static bool is_spare(const struct pvn_lane *l)
-{
-    return strcmp(l->ops->name, "tcp") == 0;
-}
-
 /* This end has a faster kind of lane and the peer has none to go with it. */
 static int fall_back(struct pvn_conn *c, const char *kind)
 {
@@ -141,11 +135,11 @@ static int arrange(struct pvn_conn *c, const int *own, int pairs)
         c->lane[k]->idx = k;
         c->lane_arg[k] = own[k];
         old[own[k]] = NULL;
-        kept_better |= !is_spare(c->lane[k]);
+        kept_better |= !c->lane[k]->ops->is_fallback;
     }
     for (i = 0; i < PVN_MAX_LANES; i++)
         if (old[i]) {
-            if (!is_spare(old[i]))
+            if (!old[i]->ops->is_fallback)
                 snprintf(lost, sizeof(lost), "%s", old[i]->ops->name);
             pvn_trace(PVN_NET, "%s to %s: lane %d (%s) has no partner", c->where, c->who, i,
                       old[i]->ops->name);
@@ -483,15 +477,15 @@ int conn_step_verify(struct pvn_conn *c)
 
 /* ---- READY ---- */
 
-/* TCP is a spare for RDMA, and lanes that need no clear-to-send do not mix with those that do. */
+/* Lanes that need no clear-to-send do not mix with those that do, nor a fallback with either. */
 static int rank(const struct pvn_lane *l)
 {
-    return is_spare(l) ? 0 : l->caps & PVN_LANE_NEEDS_CTS ? 2 : 1;
+    return l->ops->is_fallback ? 0 : l->caps & PVN_LANE_NEEDS_CTS ? 2 : 1;
 }
 
 /* Keeps the best kind of lane that has come up at both ends. They decide alike, for they have the
  * same lanes. */
-static void release_spares(struct pvn_conn *c)
+static void release_fallbacks(struct pvn_conn *c)
 {
     int best = 0, k;
 
@@ -520,7 +514,7 @@ static int settle(struct pvn_conn *c)
             if (rc)
                 return rc;
         }
-    release_spares(c);
+    release_fallbacks(c);
     for (k = 0; k < c->nlanes; k++)
         if (c->lane[k]) {
             struct pvn_lane *l = c->lane[k];

@@ -72,7 +72,11 @@ struct pvn_lane_args {
 };
 
 struct pvn_transport_ops {
-    const char *name; /* "tcp", "rdma" */
+    const char *name;      /* for logs and statistics: "tcp", "rdma" */
+    const char *chosen_by; /* the variable by which users choose among its devices */
+    /* It works between any two ends, and is used where no other transport does. These alone are
+     * scanned with NCCL_PVRDMA_TRANSPORT=tcp, and none of them with =rdma. */
+    bool is_fallback;
     /*
      * Finds devices: fills up to max entries and returns their number, 0 when there is none.
      * Negative errno with *err only when looking itself failed. `via`, members and why are the

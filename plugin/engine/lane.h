@@ -226,7 +226,10 @@ enum {
 };
 
 struct pvn_lane_ops {
-    const char *name; /* "tcp", "rdma", "sim" */
+    const char *name; /* the kind, as logs and the peer's offer say it: "tcp", "rdma", "sim" */
+    /* This kind works between any two ends. A connection keeps such lanes only where no lane of
+     * another kind has come up at both ends. */
+    bool is_fallback;
 
     /* Connection set-up, in this order. The acceptor's listener hands incoming data sockets to
      * adopt. */
