@@ -331,24 +331,18 @@ ncclResult_t deregMr_v4(void *comm, void *mhandle)
 /* ---- data ---- */
 
 /* Not inlined into those that call it, so that what it calls is inlined here. */
-__attribute__((noinline)) ncclResult_t isend_v9(void *sendComm, void *data, size_t size, int tag,
-                                                void *mhandle, void **request)
+__attribute__((noinline)) ncclResult_t isend_v10(void *sendComm, void *data, size_t size, int tag,
+                                                 void *mhandle, void *phandle, void **request)
 {
     if (__builtin_expect(!sendComm, 0))
         return wrong("isend", "no comm");
-    return (ncclResult_t)pvn_comm_isend(sendComm, data, size, tag, mhandle, request);
+    return (ncclResult_t)pvn_comm_isend(sendComm, data, size, tag, mhandle, phandle, request);
 }
 
-ncclResult_t isend_v10(void *sendComm, void *data, size_t size, int tag, void *mhandle,
-                       void *phandle, void **request)
+ncclResult_t isend_v9(void *sendComm, void *data, size_t size, int tag, void *mhandle,
+                      void **request)
 {
-    struct pvn_comm *c = sendComm;
-
-    if (__builtin_expect(!c, 0))
-        return wrong("isend", "no comm");
-    if (__builtin_expect(c->profile != NULL, 0))
-        return (ncclResult_t)comm_isend_handle(c, data, size, tag, mhandle, phandle, request);
-    return (ncclResult_t)pvn_comm_isend(c, data, size, tag, mhandle, request);
+    return isend_v10(sendComm, data, size, tag, mhandle, NULL, request);
 }
 
 ncclResult_t isend_v5(void *sendComm, void *data, int size, int tag, void *mhandle, void **request)
@@ -367,25 +361,20 @@ ncclResult_t isend_v4(void *sendComm, void *data, int size, void *mhandle, void 
  * inside the data and only wants the request to end some time; with sockets nothing is saved by
  * ending it before the bytes are there, and NCCL's own transports do not either, so such a receive
  * is like any other. */
-__attribute__((noinline)) ncclResult_t irecv_v9(void *recvComm, int n, void **data, size_t *sizes,
-                                                int *tags, void **mhandles, void **request)
+__attribute__((noinline)) ncclResult_t irecv_v10(void *recvComm, int n, void **data, size_t *sizes,
+                                                 int *tags, void **mhandles, void **phandles,
+                                                 void **request)
 {
     if (__builtin_expect(!recvComm, 0))
         return wrong("irecv", "no comm");
-    return (ncclResult_t)pvn_comm_irecv(recvComm, n, data, sizes, tags, mhandles, request);
+    return (ncclResult_t)pvn_comm_irecv(recvComm, n, data, sizes, tags, mhandles, phandles,
+                                        request);
 }
 
-ncclResult_t irecv_v10(void *recvComm, int n, void **data, size_t *sizes, int *tags,
-                       void **mhandles, void **phandles, void **request)
+ncclResult_t irecv_v9(void *recvComm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+                      void **request)
 {
-    struct pvn_comm *c = recvComm;
-
-    if (__builtin_expect(!c, 0))
-        return wrong("irecv", "no comm");
-    if (__builtin_expect(c->profile != NULL, 0))
-        return (ncclResult_t)comm_irecv_handles(c, n, data, sizes, tags, mhandles, phandles,
-                                                request);
-    return (ncclResult_t)pvn_comm_irecv(c, n, data, sizes, tags, mhandles, request);
+    return irecv_v10(recvComm, n, data, sizes, tags, mhandles, NULL, request);
 }
 
 /* The int sizes of n buffers as size_t. False: a wrong count or a negative size. */

@@ -67,18 +67,27 @@ static int isend_ready(struct pvn_comm *c, const void *data, size_t size,
     return 0;
 }
 
-int comm_isend_slow(struct pvn_comm *c, const void *data, size_t size, int tag,
-                    const struct pvn_comm_mr *mr, void **request)
+int comm_isend_checked(struct pvn_comm *c, const void *data, size_t size, int tag,
+                       const struct pvn_mr *mr, void **request)
 {
     struct pvn_req *req;
+    int rc = pvn_engine_isend(c->engine, data, size, tag, mr, &req);
+
+    *request = req;
+    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
+}
+
+int comm_isend_slow(struct pvn_comm *c, const void *data, size_t size, int tag,
+                    const struct pvn_comm_mr *mr, void *handle, void **request)
+{
     int rc = isend_ready(c, data, size, mr);
 
     *request = NULL;
     if (rc)
         return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
-    rc = pvn_engine_isend(c->engine, data, size, tag, mr ? &mr->mr : NULL, &req);
-    *request = req;
-    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
+    if (c->profile)
+        pvn_profile_send(c->profile, pvn_engine_next(c->engine), handle);
+    return comm_isend_checked(c, data, size, tag, mr ? &mr->mr : NULL, request);
 }
 
 int comm_isend_not_posted(const struct send_msg *m, int rc, void **request)
@@ -91,16 +100,7 @@ int comm_isend_not_posted(const struct send_msg *m, int rc, void **request)
         return PVN_RESULT_SUCCESS;
     if (rc < 0 && rc != -EAGAIN)
         return no_request(c, eng_fail_lane(c->engine, c->engine->cfg.lanes[0], rc), "isend");
-    return comm_isend_slow(c, m->w.src, m->req.size, m->w.f.tag,
-                           (const struct pvn_comm_mr *)m->w.mr, request);
-}
-
-int comm_isend_handle(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
-                      void *handle, void **request)
-{
-    if (c->magic == COMM_MAGIC && c->engine)
-        pvn_profile_send(c->profile, pvn_engine_next(c->engine), handle);
-    return comm_isend_slow(c, data, size, tag, mr, request);
+    return comm_isend_checked(c, m->w.src, m->req.size, m->w.f.tag, m->w.mr, request);
 }
 
 static int check_buffers(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
@@ -116,14 +116,6 @@ static int check_buffers(struct pvn_comm *c, int n, void *const *data, const siz
                                sizes[i]);
     }
     return 0;
-}
-
-int comm_irecv_handles(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                       const int *tags, void *const *mrs, void *const *handles, void **request)
-{
-    if (c->magic == COMM_MAGIC && c->engine)
-        pvn_profile_receive(c->profile, pvn_engine_next(c->engine), n, data, sizes, handles);
-    return comm_irecv_slow(c, n, data, sizes, tags, mrs, request);
 }
 
 int comm_irecv_not_published(struct recv_group *g, int rc, void **request)
@@ -148,18 +140,28 @@ static int irecv_ready(struct pvn_comm *c, int n, void *const *data, const size_
     return check_buffers(c, n, data, sizes, mrs);
 }
 
-int comm_irecv_slow(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                    const int *tags, void *const *mrs, void **request)
+int comm_irecv_checked(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                       const int *tags, void *const *mrs, void **request)
 {
     struct pvn_req *req;
+    int rc =
+        pvn_engine_irecv(c->engine, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
+
+    *request = req;
+    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");
+}
+
+int comm_irecv_slow(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                    const int *tags, void *const *mrs, void *const *handles, void **request)
+{
     int rc = irecv_ready(c, n, data, sizes, mrs);
 
     *request = NULL;
     if (rc)
         return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
-    rc = pvn_engine_irecv(c->engine, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
-    *request = req;
-    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");
+    if (c->profile && handles)
+        pvn_profile_receive(c->profile, pvn_engine_next(c->engine), n, data, sizes, handles);
+    return comm_irecv_checked(c, n, data, sizes, tags, mrs, request);
 }
 
 int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,

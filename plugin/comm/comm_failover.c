@@ -271,10 +271,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
         (unsigned long long)pvn_engine_get_stats(c->engine)->replayed);
     free(f);
     c->failover = NULL;
-    if (c->sender)
-        c->sends = c->epoch;
-    else
-        c->receives = c->epoch;
+    comm_allow_fast_path(c);
     c->grace_ns = 0;
     pvn_conn_listen(c->conn, &c->ctrl_err);
     return 0;

@@ -22,9 +22,14 @@ static_assert(offsetof(struct pvn_comm_mr, mr) == 0, "a handle is the engine's r
 
 /* comm.c: the same calls on the slow path: every case, with every check. */
 int comm_isend_slow(struct pvn_comm *c, const void *data, size_t size, int tag,
-                    const struct pvn_comm_mr *mr, void **request);
+                    const struct pvn_comm_mr *mr, void *handle, void **request);
 int comm_irecv_slow(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                    const int *tags, void *const *mrs, void **request);
+                    const int *tags, void *const *mrs, void *const *handles, void **request);
+/* The same for a comm that is up and may be used so, and registrations of its own. */
+int comm_irecv_checked(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                       const int *tags, void *const *mrs, void **request);
+int comm_isend_checked(struct pvn_comm *c, const void *data, size_t size, int tag,
+                       const struct pvn_mr *mr, void **request);
 /* What follows when eng_fast_isend has not sent the message, and eng_fast_irecv has not published
  * the slot. They take what the caller gave from the message, so that nothing of it has to be kept
  * in registers for them. */
@@ -49,15 +54,16 @@ static inline bool comm_attends(struct pvn_comm *c)
     return __builtin_expect(--c->calm < 0, 0);
 }
 
+/* handle: NCCL's, for its profiler. A comm that has a profiler takes the slow path. */
 static inline int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
-                                 const struct pvn_comm_mr *mr, void **request)
+                                 const struct pvn_comm_mr *mr, void *handle, void **request)
 {
     if (__builtin_expect(!comm_surely(c->sends) || !mr || mr->comm != c || !data, 0))
-        return comm_isend_slow(c, data, size, tag, mr, request);
+        return comm_isend_slow(c, data, size, tag, mr, handle, request);
     struct pvn_engine *e = c->engine;
     struct send_msg *m = eng_fast_message(e);
     if (__builtin_expect(!m, 0))
-        return comm_isend_slow(c, data, size, tag, mr, request);
+        return comm_isend_checked(c, data, size, tag, &mr->mr, request);
     int rc = eng_fast_isend(e, m, data, size, tag, &mr->mr);
     if (rc != 1)
         return comm_isend_not_posted(m, rc, request);
@@ -65,18 +71,20 @@ static inline int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t si
     return PVN_RESULT_SUCCESS;
 }
 
+/* handles: NULL, or as many as buffers. */
 static inline int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                                 const int *tags, void *const *mrs, void **request)
+                                 const int *tags, void *const *mrs, void *const *handles,
+                                 void **request)
 {
     if (__builtin_expect(!comm_surely(c->receives) || n != 1 || !mrs, 0))
-        return comm_irecv_slow(c, n, data, sizes, tags, mrs, request);
+        return comm_irecv_slow(c, n, data, sizes, tags, mrs, handles, request);
     struct pvn_comm_mr *mr = mrs[0];
     if (__builtin_expect(!mr || mr->comm != c || !data[0], 0))
-        return comm_irecv_slow(c, n, data, sizes, tags, mrs, request);
+        return comm_irecv_slow(c, n, data, sizes, tags, mrs, handles, request);
     struct pvn_engine *e = c->engine;
     struct recv_group *g = eng_fast_group(e);
     if (__builtin_expect(!g, 0))
-        return comm_irecv_slow(c, n, data, sizes, tags, mrs, request);
+        return comm_irecv_checked(c, n, data, sizes, tags, mrs, request);
     int rc = eng_fast_irecv(e, g, data[0], sizes[0], tags[0], &mr->mr);
     if (__builtin_expect(rc != 0, 0))
         return comm_irecv_not_published(g, rc, request);

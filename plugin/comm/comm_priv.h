@@ -33,8 +33,8 @@ enum { ATTEND_EVERY = 64 };
 struct pvn_comm {
     uint32_t magic;
     unsigned epoch; /* of the process it belongs to, see fork.h */
-    /* Of the two the one that may be used is the same, of a comm that is up and has not failed;
-     * else NO_EPOCH. */
+    /* Of the two the one that may be used is the same, of a comm that is up, has not failed and has
+     * no profiler; else NO_EPOCH: data calls take the slow path. */
     unsigned sends, receives;
     struct pvn_engine *engine; /* NULL until the conn is UP */
     int calm;                  /* calls until the next look, see ATTEND_EVERY */
@@ -75,6 +75,15 @@ static inline void comm_set_refused(struct pvn_comm *c, bool refused)
         __atomic_store_n(&c->refused, refused, __ATOMIC_RELAXED);
 }
 
+/* The comm is up: its data calls may take the fast path. */
+static inline void comm_allow_fast_path(struct pvn_comm *c)
+{
+    unsigned epoch = c->profile ? NO_EPOCH : c->epoch;
+
+    c->sends = c->sender ? epoch : NO_EPOCH;
+    c->receives = c->sender ? NO_EPOCH : epoch;
+}
+
 /* comm_error.c */
 /* What every call on the comm begins with. 0, or the reason why not is what pvn_comm_err() gives. */
 int comm_usable(struct pvn_comm *c, const char *call);
@@ -87,12 +96,6 @@ int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
 int comm_end(struct pvn_comm *c, const struct pvn_err *err);
 /* The comm ends: a failover under way is given up. */
 void comm_failover_end(struct pvn_comm *c);
-
-/* comm.c: the data calls with NCCL's handles for its profiler, of a comm that has a profile. */
-int comm_isend_handle(struct pvn_comm *c, void *data, size_t size, int tag, struct pvn_comm_mr *mr,
-                      void *handle, void **request);
-int comm_irecv_handles(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                       const int *tags, void *const *mrs, void *const *handles, void **request);
 
 /* comm_setup.c: moves the set-up along: 0 the engine runs, -EAGAIN, or the comm has failed. */
 int comm_come_up(struct pvn_comm *c);

@@ -121,10 +121,7 @@ static int start_engine(struct pvn_comm *c)
         c->driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
     if (c->driven)
         comm_attend_join(c);
-    if (c->sender)
-        c->sends = c->epoch;
-    else
-        c->receives = c->epoch;
+    comm_allow_fast_path(c);
     return 0;
 }
 

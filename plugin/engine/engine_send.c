@@ -33,7 +33,9 @@ static inline int post_whole(struct pvn_engine *e, struct send_msg *m)
 
 __attribute__((noinline, cold)) static int refuse(struct pvn_engine *e)
 {
-    return e->failed ? e->err.code : e->tx ? -EMSGSIZE : -EINVAL;
+    if (e->failed)
+        return e->err.code;
+    return !e->tx ? -EINVAL : e->paused ? 0 : -EMSGSIZE;
 }
 
 /* The buffer of the oldest slot for a send with this tag; NO_INDEX: none has been announced, or
@@ -48,16 +50,17 @@ static inline int find_buffer(const struct sender *tx, const struct send_slot *s
 }
 
 /* The next slot may be waiting in a lane: polls them, and asks a lane on the fast path to report
- * its slots as events. 0 or the engine's error. */
-__attribute__((noinline)) static int poll_for_slots(struct pvn_engine *e)
+ * its slots as events. The buffer for a send with this tag, -EAGAIN: none, or the engine's error. */
+__attribute__((noinline)) static int poll_for_buffer(struct pvn_engine *e, int tag)
 {
-    if (e->paused)
-        return 0;
+    struct sender *tx = e->tx;
     e->cfg.lanes[0]->fast.keeps_cts = false;
     int rc = pvn_engine_progress(e);
-    if (!e->paused)
-        e->cfg.lanes[0]->fast.keeps_cts = e->sends_next && e->tx->unassigned == 0;
-    return rc;
+    if (rc || e->paused)
+        return rc ? rc : -EAGAIN;
+    e->cfg.lanes[0]->fast.keeps_cts = e->sends_next && tx->unassigned == 0;
+    int buf = find_buffer(tx, eng_first_slot(tx), tag);
+    return buf == NO_INDEX ? -EAGAIN : buf;
 }
 
 int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int tag,
@@ -65,20 +68,17 @@ int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int ta
 {
     struct sender *tx = e->tx;
     *out = NULL;
-    if (__builtin_expect(e->failed || !tx || size >> MAX_TOTAL_LOG2, 0))
+    if (__builtin_expect(e->stopped || !tx || size >> MAX_TOTAL_LOG2, 0))
         return refuse(e);
     struct send_msg *m = &tx->msg[tx->next % MSG_RING];
-    if (m->req.state != REQ_FREE || e->paused)
+    if (m->req.state != REQ_FREE)
         return 0;
     if (e->needs_cts) {
         int buf = find_buffer(tx, eng_first_slot(tx), tag);
         if (buf < 0) {
-            int rc = poll_for_slots(e);
-            if (rc || e->paused)
-                return rc;
-            buf = find_buffer(tx, eng_first_slot(tx), tag);
+            buf = poll_for_buffer(e, tag);
             if (buf < 0)
-                return 0;
+                return buf == -EAGAIN ? 0 : buf;
         }
         int rc = eng_take_slot(e, eng_first_slot(tx), m, buf, size, tag);
         if (__builtin_expect(rc != 0, 0))
