@@ -117,8 +117,8 @@ static const char *rank_text(enum rank r)
     return text[r];
 }
 
-/* Type first (version 2 is routable and what switches are set up for), then the way, then the order
- * of rows. */
+/* Type first (version 2 is routable and what switches are set up for), then the path, then the
+ * order of rows. */
 static int score(const struct pvn_gid_row *a, enum rank r)
 {
     return r == LINK_LOCAL ? (int)r : (a->type == PVN_GID_ROCE_V2 ? RANKS : 0) + (int)r;
@@ -224,23 +224,23 @@ int pvn_gid_policy_check(const struct pvn_gid_policy *policy, struct pvn_err *er
 }
 
 /* NULL: allowed. */
-static const char *refused(const struct pvn_gid_row *r, const struct pvn_gid_policy *p)
+static const char *gid_refused(const struct pvn_gid_row *r, const struct pvn_gid_policy *p)
 {
     uint8_t range[16];
     unsigned bits;
     if (is_zero(r))
         return "empty";
     if (p->index >= 0)
-        return r->index == p->index ? NULL : "another GID index is asked for";
+        return r->index == p->index ? NULL : "another GID index is requested";
     if (r->type != PVN_GID_IB && p->roce_version &&
         p->roce_version != (r->type == PVN_GID_ROCE_V2 ? 2 : 1))
-        return "another RoCE version is asked for";
+        return "another RoCE version is requested";
     if (p->family == AF_INET && !is_v4(r))
         return "not IPv4";
     if (p->family == AF_INET6 && is_v4(r))
         return "not IPv6";
     if (p->range[0] && parse_range(p->range, range, &bits) && !same_bits(r->raw, range, bits))
-        return "outside the address range asked for";
+        return "outside the requested address range";
     return NULL;
 }
 
@@ -252,7 +252,7 @@ int pvn_gid_filter(struct pvn_gid_row *rows, int n, const struct pvn_gid_policy 
     if (cap > 0)
         text[0] = '\0';
     for (int i = 0; i < n; i++) {
-        const char *why = refused(&rows[i], policy);
+        const char *why = gid_refused(&rows[i], policy);
         if (!why)
             rows[kept++] = rows[i];
         else if (cap > 0 && !is_zero(&rows[i]))

@@ -38,7 +38,7 @@ struct gpu_ask {
 /* No relaxed ordering: the record or immediate behind the data must not overtake it. */
 enum { GPU_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
-static int refused(const struct pvn_rdma_gpu *g, struct pvn_err *err, const char *call)
+static int gpu_refused(const struct pvn_rdma_gpu *g, struct pvn_err *err, const char *call)
 {
     char text[128];
     int e = errno ? errno : EIO;
@@ -50,7 +50,7 @@ static int gpu_reg_mr(void *nic, uint64_t addr, uint64_t len, void **mr, struct 
     struct pvn_rdma_gpu *g = nic;
     errno = 0;
     *mr = g->v->reg_mr(g->pd, (void *)(uintptr_t)addr, len, GPU_ACCESS);
-    return *mr ? 0 : refused(g, err, "ibv_reg_mr");
+    return *mr ? 0 : gpu_refused(g, err, "ibv_reg_mr");
 }
 
 static int gpu_reg_dmabuf_mr(void *nic, int fd, uint64_t offset, uint64_t len, uint64_t iova,
@@ -65,7 +65,7 @@ static int gpu_reg_dmabuf_mr(void *nic, int fd, uint64_t offset, uint64_t len, u
     errno = 0;
     struct ibv_mr *m = g->v->reg_dmabuf_mr(g->pd, offset, len, iova, fd, GPU_ACCESS);
     if (!m)
-        return refused(g, err, "ibv_reg_dmabuf_mr");
+        return gpu_refused(g, err, "ibv_reg_dmabuf_mr");
     /* libibverbs leaves no address there, since it knows of none; lanes look for theirs. */
     m->addr = (void *)(uintptr_t)iova;
     *mr = m;
@@ -79,16 +79,16 @@ static int gpu_dereg_mr(void *nic, void *mr, struct pvn_err *err)
     if (!rc)
         return 0;
     errno = rc > 0 ? rc : errno;
-    return refused(g, err, "ibv_dereg_mr");
+    return gpu_refused(g, err, "ibv_dereg_mr");
 }
 
 static const struct pvn_gpumem_ops gpu_ops = {
     .reg_mr = gpu_reg_mr, .reg_dmabuf_mr = gpu_reg_dmabuf_mr, .dereg_mr = gpu_dereg_mr};
 
 /* The range that the cache counts with is what the registration covers: see pvn_gpumem_register. */
-static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
-                     const struct pvn_mem_kind *kind, const void *extra, void **handle,
-                     struct pvn_err *err)
+static int gpu_cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
+                         const struct pvn_mem_kind *kind, const void *extra, void **handle,
+                         struct pvn_err *err)
 {
     struct pvn_rdma_gpu *g = arg;
     const struct gpu_ask *ask = extra;
@@ -104,14 +104,14 @@ static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
     return rc;
 }
 
-static void cache_dereg(void *arg, int dev, void *handle)
+static void gpu_cache_dereg(void *arg, int dev, void *handle)
 {
     struct pvn_rdma_gpu *g = arg;
     pvn_gpumem_deregister(&g->nic, handle, NULL);
     free(handle);
 }
 
-static const struct pvn_memcache_ops cache_ops = {.reg = cache_reg, .dereg = cache_dereg};
+static const struct pvn_memcache_ops cache_ops = {.reg = gpu_cache_reg, .dereg = gpu_cache_dereg};
 
 struct pvn_rdma_gpu *pvn_rdma_gpu_open(const struct pvn_rdma_gpu_cfg *cfg, struct pvn_err *err)
 {

@@ -106,7 +106,7 @@ static const char *state_text(enum ibv_port_state s)
     }
 }
 
-/* Which rows of its GID table a port may offer. false: none, and it was said why. */
+/* Which rows of its GID table a port may offer. false: none, and the reason has been logged. */
 static bool take_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                       const struct pvn_hca *h, struct pvn_hca_port *p, int tbl_len,
                       struct pvn_hca_table *t)

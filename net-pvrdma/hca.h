@@ -5,7 +5,7 @@
  * they can take.
  *
  * An adapter is opened once and shared by its ports and by all lanes on them. What a port announces
- * is what the device was believed to do, not always what it says of itself: see the limits.
+ * is what the device was believed to do, not always what it reports: see the limits.
  */
 #ifndef PVN_NET_PVRDMA_HCA_H
 #define PVN_NET_PVRDMA_HCA_H
@@ -23,7 +23,7 @@
 
 enum pvn_hca_kind {
     PVN_HCA_PVRDMA, /* VMware paravirtual: PCI 15ad:0820, driver vmw_pvrdma */
-    PVN_HCA_OTHER   /* whatever its ports' link layers say */
+    PVN_HCA_OTHER   /* whatever its ports' link layers are */
 };
 
 struct pvn_hca {
@@ -31,7 +31,7 @@ struct pvn_hca {
     struct ibv_pd *pd;
     char name[IBV_SYSFS_NAME_MAX];
     enum pvn_hca_kind kind;
-    char driver[32];    /* "" where sysfs does not tell */
+    char driver[32];    /* "" where sysfs does not name it */
     char pci_path[256]; /* real path of the PCI function below the sysfs root; "" where there is
                            none */
     uint64_t guid;      /* of the node, host byte order */
@@ -44,8 +44,8 @@ struct pvn_hca {
     uint32_t max_wr;  /* requests of a send or receive queue, with max_sge elements each */
     uint32_t max_cqe; /* entries of a completion queue */
     uint32_t max_sge;
-    uint32_t max_inline;   /* worth asking for, bytes; vmw_pvrdma has none */
-    uint64_t max_mr;       /* bytes of one region; vmw_pvrdma: 1 GiB whatever it says */
+    uint32_t max_inline;   /* worth requesting, bytes; vmw_pvrdma has none */
+    uint64_t max_mr;       /* bytes of one region; vmw_pvrdma: 1 GiB whatever it reports */
     uint8_t max_rd_atomic; /* READs in flight, the smaller of both directions; 0: no READ */
     bool costly_poll;      /* polling an empty completion queue is an exit to the hypervisor */
     bool no_write;         /* a trial at start has shown that RDMA WRITE does not work */
@@ -60,9 +60,9 @@ struct pvn_hca_port {
     uint16_t lid;
     enum ibv_mtu mtu; /* active */
     int speed_mbps;   /* of the link, where speed_known */
-    bool speed_known; /* a paravirtual port announces a constant: false, ask its interface */
-    /* Bytes of one request. IBTA allows 2 GiB; a device that says less than a page is not believed
-     * (vmw_pvrdma says 1024 and takes what it is given). */
+    bool speed_known; /* a paravirtual port announces a constant: false, its interface is read */
+    /* Bytes of one request. IBTA allows 2 GiB; a device that reports less than a page is not
+     * believed (vmw_pvrdma reports 1024 and takes what it is given). */
     uint64_t max_msg;
     char ifname[IF_NAMESIZE]; /* its network interface; "" for InfiniBand without IPoIB */
     struct pvn_gid_row gids[PVN_RDMA_MAX_GIDS];
@@ -83,16 +83,16 @@ struct pvn_hca_options {
     const char *hca;      /* NCCL_IB_HCA; "": all */
     struct pvn_gid_policy gids;
     /* Length of the network of an address of this interface (counted as in pvn_gid_row), 0: not
-     * known. NULL: the process's interfaces are asked. */
+     * known. NULL: the process's interfaces are read. */
     uint8_t (*prefix)(void *arg, const char *ifname, const uint8_t raw[16]);
     void *prefix_arg;
 };
 
 /*
- * Opens what the filter allows. 0, also when nothing is usable (left_out says why), or a negative
- * errno with *err: the library could not list its devices, or the filter names something that does
- * not exist (with a list of what does). Close with pvn_hca_close in any case of 0. The table's own
- * thread only.
+ * Opens what the filter allows. 0, also when nothing is usable (left_out has the reasons), or a
+ * negative errno with *err: the library could not list its devices, or the filter names something
+ * that does not exist (with a list of what does). Close with pvn_hca_close in any case of 0. The
+ * table's own thread only.
  */
 int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                  struct pvn_hca_table *out, struct pvn_err *err);

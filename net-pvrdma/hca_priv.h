@@ -16,7 +16,7 @@ void pvn_hca_left_out(struct pvn_hca_table *t, const char *name, const char *fmt
 void pvn_hca_name_missing(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                           struct ibv_device **list, int n, struct pvn_hca_table *t);
 
-/* Fills driver and pci_path; vendor and device stay 0 where sysfs does not tell. */
+/* Fills driver and pci_path; vendor and device stay 0 where sysfs does not have them. */
 void pvn_hca_read_pci(const struct pvn_hca_options *o, struct pvn_hca *h, unsigned int *vendor,
                       unsigned int *device);
 

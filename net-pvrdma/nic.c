@@ -35,9 +35,9 @@ struct pvn_rdma_nic {
     _Atomic uint64_t down_since[MAX_PORTS];
 };
 
-static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
-                     const struct pvn_mem_kind *kind, const void *extra, void **handle,
-                     struct pvn_err *err)
+static int nic_cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
+                         const struct pvn_mem_kind *kind, const void *extra, void **handle,
+                         struct pvn_err *err)
 {
     struct pvn_rdma_nic *n = arg;
     struct ibv_mr *mr = n->v->reg_mr(n->pd, (void *)addr, len, (int)kind->access);
@@ -51,13 +51,13 @@ static int cache_reg(void *arg, int dev, uintptr_t addr, size_t len,
     return 0;
 }
 
-static void cache_dereg(void *arg, int dev, void *handle)
+static void nic_cache_dereg(void *arg, int dev, void *handle)
 {
     struct pvn_rdma_nic *n = arg;
     n->v->dereg_mr(handle);
 }
 
-static const struct pvn_memcache_ops cache_ops = {.reg = cache_reg, .dereg = cache_dereg};
+static const struct pvn_memcache_ops cache_ops = {.reg = nic_cache_reg, .dereg = nic_cache_dereg};
 
 static int watch_events(struct pvn_rdma_nic *n)
 {
@@ -143,7 +143,7 @@ static int nic_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t d
             return rc;
         }
         mem->part[i].mr = m->handle[0];
-        mem->part[i].owner = (void *)(uintptr_t)m;
+        mem->part[i].owner = m;
     }
     *out = mem;
     return 0;
@@ -180,7 +180,8 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
     const char *name = n->v->event_type_str(ev->event_type);
     switch (ev->event_type) {
     case IBV_EVENT_CQ_ERR:
-        /* Only the lane that owns the queue ends. The queue lives until the event is acknowledged. */
+        /* Only the lane that owns the queue ends. The queue lives until the event is
+         * acknowledged. */
         pvn_warn("%s: the device reports %s", n->name, name);
         if (ev->element.cq && ev->element.cq->cq_context)
             atomic_store((atomic_int *)ev->element.cq->cq_context, 1);
@@ -200,7 +201,7 @@ static void take_event(struct pvn_rdma_nic *n, const struct ibv_async_event *ev)
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-        /* The queue pair's requests fail and tell its lane. */
+        /* The queue pair's requests fail, which its lane sees. */
         pvn_warn("%s: %s on QPN 0x%x", n->name, name, ev->element.qp ? ev->element.qp->qp_num : 0);
         break;
     default:

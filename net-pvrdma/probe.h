@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Trials of what an adapter really does, whatever it says of itself. */
+/* Trials of what an adapter really does, whatever it reports. */
 #ifndef PVN_NET_PVRDMA_PROBE_H
 #define PVN_NET_PVRDMA_PROBE_H
 

@@ -47,14 +47,14 @@ int rdma_dead(struct rdma_lane *r, int code, const char *doing)
     return r->l.err.code;
 }
 
-/* What is on its way takes nanoseconds. */
+/* The rest of a write that has begun to arrive takes nanoseconds. */
 #define PARTIAL_NS PVN_NS_PER_S
 
 __attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, uint64_t number,
                                                  const char *doing)
 {
     uint64_t now = pvn_now_ns();
-    r->stats.torn++;
+    r->stats.partial++;
     if (r->partial_until_ns == 0 || r->partial != number) {
         r->partial = number;
         r->partial_until_ns = now + PARTIAL_NS;
@@ -62,7 +62,7 @@ __attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, uint64_t n
     if (now < r->partial_until_ns)
         return 0;
     char what[128];
-    snprintf(what, sizeof(what), "%s: what has come does not add up, for a second now", doing);
+    snprintf(what, sizeof(what), "%s: its checksum has been wrong for a second", doing);
     return rdma_dead(r, -EBADMSG, what);
 }
 

@@ -28,7 +28,8 @@ static void put_size(struct rdma_lane *r, int k, const struct pvn_write *w)
 }
 
 /* A message of one chunk is one request, and on a network one packet if it is short. */
-static inline void put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey)
+static inline void imm_put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w,
+                                 uint32_t lkey)
 {
     bool whole = w->f.len == w->f.total;
     if (!whole)
@@ -44,7 +45,7 @@ static inline void put_chunk(struct rdma_lane *r, int k, const struct pvn_write 
 
 int rdma_imm_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
-    return rdma_post_chunk(rdma_of(l), w, put_chunk);
+    return rdma_post_chunk(rdma_of(l), w, imm_put_chunk);
 }
 
 /* ---- receiver ---- */
@@ -69,12 +70,12 @@ static int refill(struct rdma_lane *r, int qp)
     return 0;
 }
 
-static uint32_t recv_slots(const struct rdma_lane *r)
+static uint32_t imm_recv_slots(const struct rdma_lane *r)
 {
     return r->cfg.sender ? 1 : DATA_RECVS;
 }
 
-static int post_first(struct rdma_lane *r, int qp)
+static int imm_post_first(struct rdma_lane *r, int qp)
 {
     if (r->cfg.sender)
         return 0;
@@ -104,8 +105,8 @@ static inline void arrived(struct rdma_lane *r, int qp, const struct ibv_wc *wc,
         whole ? wc->byte_len : le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE));
 }
 
-static int took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev,
-                     int *n)
+static int imm_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev,
+                         int *n)
 {
     if (!ev)
         return rdma_dead(r, -EPROTO, "reading a receive completion on a sending lane");
@@ -129,7 +130,7 @@ static int poll_queue(struct rdma_lane *r, struct pvn_event *ev, int max, int *n
 }
 
 /* Where all there is to look at is the next short message. Long messages show in the queue. */
-static inline void watch(struct rdma_lane *r)
+static inline void imm_watch(struct rdma_lane *r)
 {
     if (r->nqps > 1 || r->flush.pending || !r->rx.idle_queue)
         return;
@@ -155,7 +156,7 @@ int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
         rdma_rx_took(r, n - flushed);
     } else if (rc == 0) {
         if (!r->fresh)
-            watch(r);
+            imm_watch(r);
         rc = rdma_rx_empty_poll(r) ? rdma_healthy(r) : 0;
     }
     /* What came before an error is reported before it: the peer may know that it arrived. */
@@ -164,7 +165,7 @@ int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 
 /* ---- fence ---- */
 
-static int save(struct rdma_lane *r, const struct ibv_wc *wc)
+static int imm_save(struct rdma_lane *r, const struct ibv_wc *wc)
 {
     if (r->nkept == r->room_kept) {
         int room = r->room_kept ? 2 * r->room_kept : 64;
@@ -178,12 +179,12 @@ static int save(struct rdma_lane *r, const struct ibv_wc *wc)
     return 0;
 }
 
-static int save_arrivals(struct rdma_lane *r)
+static int imm_save_arrivals(struct rdma_lane *r)
 {
-    return r->cfg.sender ? 0 : rdma_empty_queue(r, save);
+    return r->cfg.sender ? 0 : rdma_empty_queue(r, imm_save);
 }
 
-static void take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+static void imm_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     for (; *n < max && r->kept_at < r->nkept; r->kept_at++)
         ev[(*n)++] = r->kept[r->kept_at];
@@ -192,14 +193,14 @@ static void take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int 
 const struct rdma_mode rdma_imm_mode = {
     .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
     .rx_polls_queue = true,
-    .recv_slots = recv_slots,
+    .recv_slots = imm_recv_slots,
     .open = rdma_open_one_sided,
-    .post_first = post_first,
+    .post_first = imm_post_first,
     .probe = rdma_probe_by_write,
     .peer_connected = rdma_peer_has_written,
-    .took_recv = took_recv,
-    .save_arrivals = save_arrivals,
-    .take_landed = take_landed,
+    .took_recv = imm_took_recv,
+    .save_arrivals = imm_save_arrivals,
+    .take_landed = imm_take_landed,
     .before_close = rdma_rx_final_ack,
     .get_stats = rdma_one_sided_stats,
 };

@@ -8,19 +8,19 @@
  * of it is the mode:
  * - record: a 32-byte record is written behind the data on the same queue pair into a ring in the
  *   receiver's memory, which is polled there. No receive requests, no completion queue, no doorbell
- * on the receiving side. It needs data and record to become visible in order, so not for relaxed
- * ordering nor for memory on another device.
+ *   on the receiving side. It needs data and record to become visible in order, so not for relaxed
+ *   ordering nor for memory on another device.
  * - imm: RDMA WRITE with immediate, one receive request and one completion per chunk; a message of
- * one chunk is a single request. GPU memory is another device, so ports that offer it ask for this
- * mode.
+ *   one chunk is a single request. GPU memory is another device, so ports that offer it request
+ *   this mode.
  * - send: two-sided, for devices without RDMA WRITE. No clear-to-send: see rdma_two.c.
- * A short message into host memory is one write in either mode: it lies with its record in a ring
- * in the receiver's memory and is copied from there.
- * - auto: what the peer asks for; with nothing asked for, record where an empty poll of either
- * end's completion queue is expensive, else imm.
+ * - auto: what the peer requests; with nothing requested, record where an empty poll of either
+ *   end's completion queue is expensive, else imm.
+ * A short message into host memory is one write in record and imm mode: it lies with its record in
+ * a ring in the receiver's memory and is copied from there.
  *
  * Doorbells cost an exit to the hypervisor on a paravirtual device, so: requests are chained and
- * rung once per kick; clear-to-send entries wait while the sender still holds unused ones;
+ * posted once per kick; clear-to-send entries wait while the sender still holds unused ones;
  * acknowledgements (how many chunks of each queue pair have been seen) ride behind the entries into
  * the sender's memory, so that the sender's completion queue is polled only for as many entries as
  * are known to be there.
@@ -56,7 +56,7 @@ struct pvn_rdma_mem {
     unsigned gpu; /* ordinal of the GPU the memory is on plus one, 0: host memory */
     struct {
         struct ibv_mr *mr;
-        void *owner; /* the registrar's own */
+        const void *owner; /* the registrar's own */
     } part[];
 };
 
@@ -105,10 +105,10 @@ struct pvn_rdma_lane_cfg {
     int qps;          /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
     size_t max_chunk; /* bytes a single request may carry */
     bool costly_poll; /* an empty poll of a completion queue is a doorbell */
-    /* costly_poll: with nothing known to be in the queue it is asked only after
+    /* costly_poll: with nothing known to be in the queue it is polled only after
      * this long without any movement, and after twice that when it was empty, and
      * so on: that is how an error shows. */
-    uint64_t quiet_poll_ns;
+    uint64_t idle_poll_ns;
 
     /* the port */
     uint8_t port;
@@ -126,7 +126,7 @@ struct pvn_rdma_lane_cfg {
     uint16_t pkey_index;
     uint8_t max_rd_atomic;
 
-    /* Whether the device or port has reported its end; asked at every poll, must be cheap. 0 or a
+    /* Whether the device or port has reported its end; called by every poll, must be cheap. 0 or a
      * negative errno with *err. NULL: nobody watches. */
     int (*health)(void *ctx_arg, struct pvn_err *err);
     void *health_arg;
@@ -145,9 +145,9 @@ struct pvn_rdma_lane_stats {
     uint64_t polls;                  /* all of them */
     uint64_t chunks;                 /* data chunks posted or seen */
     uint64_t shorts;                 /* of them, short messages */
-    uint64_t cts_entries, cts_rings; /* entries published, and the post_send calls that took */
+    uint64_t cts_entries, cts_rings; /* entries published, and the post_send calls for them */
     uint64_t acks_alone;             /* acknowledgements that no entry carried */
-    uint64_t torn; /* looks at an entry or a message whose stamp was there before the rest */
+    uint64_t partial; /* looks at an entry or a message whose stamp was visible before the rest */
 };
 void pvn_rdma_lane_get_stats(const struct pvn_lane *l, struct pvn_rdma_lane_stats *out);
 

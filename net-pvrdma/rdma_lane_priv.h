@@ -20,12 +20,12 @@ struct rdma_tx_state {
     uint32_t reap_at;                   /* known completions that are worth a poll now */
     uint64_t next_line;                 /* of that slot, free-running */
     const struct cts_line *line;        /* that one */
-    bool starved;                       /* a chunk found no place in a send queue */
+    bool starved;                       /* a chunk found no free slot in a send queue */
     struct pvn_cts cts_seen[CTS_SLOTS]; /* slot % CTS_SLOTS: what was reported to the engine */
 };
 
 /* Receiver: the requests of a chain of entries, filled in as far as they are always the same. Two
- * of lines, for the ring may begin again between them, and the acknowledgements. */
+ * of lines, for the ring may wrap between them, and one of the acknowledgements. */
 enum { ACKS = 2 };
 struct publication {
     struct ibv_send_wr wr[ACKS + 1];
@@ -41,14 +41,14 @@ struct rdma_rx_state {
     struct publication publication;
     /* each chain with a completion: it has completed once `started` is as far as this */
     uint64_t chain[CTS_SLOTS * 2];
-    uint32_t chain_head, chain_known, chain_tail; /* taken, known to have completed, rung */
+    uint32_t chain_head, chain_known, chain_tail; /* taken, known to have completed, posted */
     /* imm: what came last was not in the queue, which is then polled less often */
     bool idle_queue;
 };
 
 /* PVN_FLUSH_READ: see rdma_flush.c. */
 struct flush_qp {
-    struct ibv_qp *qp; /* NULL: this lane flushes in no such way */
+    struct ibv_qp *qp; /* NULL: this lane does not flush by reading */
     struct ibv_cq
         *cq; /* its own, so that nobody polls it without a result while nothing is flushed */
     uint32_t psn;
@@ -78,11 +78,11 @@ struct rdma_lane {
      * for both ends must know them */
     uint32_t short_max, line_max;
     uint32_t signal_every; /* of short messages' requests, or of chains', one has a completion */
-    /* when to ask the completion queue with nothing known, see rdma_time_to_poll */
+    /* when to poll the completion queue with nothing known to be in it, see rdma_time_to_poll */
     bool moved;           /* something has, or see posted_then */
     uint32_t posted_then; /* chunks that had been posted when last looked at */
     unsigned empty_polls; /* polls that found nothing, since one looked around */
-    uint64_t ask_from_ns, ask_wait_ns;
+    uint64_t idle_from_ns, idle_wait_ns;
     uint64_t chunks_done;
     uint64_t partial,
         partial_until_ns; /* what is not whole yet, and by when it has to be; 0: nothing */
@@ -100,7 +100,7 @@ struct rdma_lane {
     struct rdma_rx_state rx;
 
     bool fresh; /* the last poll found something */
-    /* send-side completions: rung and signalled, not taken */
+    /* posted requests that have a completion, which has not been taken */
     uint32_t outstanding;
     struct flush_qp flush;
     struct two_sided *two; /* two-sided mode */
@@ -123,8 +123,8 @@ int rdma_dead(struct rdma_lane *r, int code, const char *doing);
 int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc);
 void rdma_locate(const struct pvn_lane *l, struct pvn_err *err);
 
-/* rdma_err.c: what is numbered so has its stamp, and does not add up to its sum. 0: it may still
- * do, or the lane is dead. */
+/* rdma_err.c: the stamp of entry or message `number` is visible, and its checksum is wrong. 0: the
+ * rest of it may still become visible, or the lane is dead. */
 #define PARTIAL_CTS   "reading a clear-to-send entry"
 #define PARTIAL_SHORT "reading a short message"
 int rdma_partial(struct rdma_lane *r, uint64_t number, const char *doing);
@@ -138,7 +138,7 @@ int rdma_open_one_sided(struct rdma_lane *r);
 int rdma_probe_by_write(struct rdma_lane *r, int qp);
 int rdma_peer_has_written(struct rdma_lane *r);
 
-/* A word that the peer writes, which may be under way behind its stamp. */
+/* A word that the peer writes, which may become visible after its stamp. */
 static inline uint64_t rdma_word(const uint64_t *word)
 {
     return le64toh(__atomic_load_n(word, __ATOMIC_ACQUIRE));
@@ -168,7 +168,7 @@ int rdma_healthy(struct rdma_lane *r);
 /* Checks that and polls the queue, where it is due and more than `known` completions are
  * outstanding. unsignaled: there are requests without a completion, whose errors have one. */
 int rdma_look_around(struct rdma_lane *r, uint32_t known, bool unsignaled);
-/* Whether a poll that found nothing looks around. */
+/* Whether an empty poll looks around. */
 static inline bool rdma_due_to_look(struct rdma_lane *r)
 {
     if (__builtin_expect(++r->empty_polls < LOOK_EVERY, 1))

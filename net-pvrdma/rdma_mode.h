@@ -3,7 +3,7 @@
 /*
  * What the modes of a lane (rdma_lane.h) do differently: a table for each, and one for a lane whose
  * mode has not been agreed on yet. Besides, each mode has lane operations of its own for posting
- * and polling, so that the data path never asks for the mode.
+ * and polling, so that the data path never tests the mode.
  */
 #ifndef PVN_NET_PVRDMA_RDMA_MODE_H
 #define PVN_NET_PVRDMA_RDMA_MODE_H
@@ -18,10 +18,11 @@ struct rdma_lane;
 /* Functions that return int: 0, or a negative errno, which except for -EAGAIN is the lane's end. */
 struct rdma_mode {
     int opcode; /* enum ibv_wr_opcode of the request that carries a chunk's bytes */
-    /* The completion queue of a receiver is emptied by every poll, so nothing else takes from it. */
+    /* The completion queue of a receiver is emptied by every poll, so nothing else takes from
+     * it. */
     bool rx_polls_queue;
     /* The sender's window opens when the receiver has read a chunk's record, not with the chunk's
-     * completion: the receiver acknowledges also where that is cheap to ask for. */
+     * completion: the receiver acknowledges also where completions are cheap to poll. */
     bool window_by_reads;
 
     /* Slots of the receive queue that this end needs. Called before the mode is agreed on. */

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 
-/* The longest silence before an expensive completion queue is polled. */
-#define ASK_WAIT_MAX_NS PVN_NS_PER_S
+/* The longest idle time before an expensive completion queue is polled. */
+#define IDLE_WAIT_MAX_NS PVN_NS_PER_S
 
 void rdma_chain_init(struct rqp *q)
 {
@@ -94,7 +94,7 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
 }
 
 /* Whether to poll the queue although nothing is known to be in it. Where an empty poll costs, only
- * after a silence, and after a longer one each time that the queue was empty: success shows in
+ * after an idle time, and after a longer one each time that the queue was empty: success shows in
  * memory, only an error needs the queue. */
 bool rdma_time_to_poll(struct rdma_lane *r)
 {
@@ -107,15 +107,15 @@ bool rdma_time_to_poll(struct rdma_lane *r)
     if (r->moved || posted != r->posted_then) {
         r->moved = false;
         r->posted_then = posted;
-        r->ask_from_ns = now;
-        r->ask_wait_ns = r->cfg.quiet_poll_ns;
+        r->idle_from_ns = now;
+        r->idle_wait_ns = r->cfg.idle_poll_ns;
         return false;
     }
-    if (now - r->ask_from_ns < r->ask_wait_ns)
+    if (now - r->idle_from_ns < r->idle_wait_ns)
         return false;
-    r->ask_from_ns = now;
-    if (r->ask_wait_ns < ASK_WAIT_MAX_NS)
-        r->ask_wait_ns *= 2;
+    r->idle_from_ns = now;
+    if (r->idle_wait_ns < IDLE_WAIT_MAX_NS)
+        r->idle_wait_ns *= 2;
     return true;
 }
 

@@ -19,7 +19,7 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Places of the receive queue: enough for every mode that may be agreed on. */
+/* Slots of the receive queue: enough for every mode that may be agreed on. */
 static uint32_t recv_slots(const struct rdma_lane *r)
 {
     uint32_t n = 1;
@@ -35,15 +35,15 @@ static uint32_t send_slots(const struct rdma_lane *r)
     return smaller(SEND_SLOTS, r->cfg.max_wr);
 }
 
-/* Entries that the completion queue needs: when a queue pair fails, each of its outstanding requests
- * completes, those too that would have no completion otherwise. */
+/* Entries that the completion queue needs: when a queue pair fails, each of its outstanding
+ * requests completes, those too that would have no completion otherwise. */
 static uint32_t completions(const struct rdma_lane *r)
 {
     return (uint32_t)r->cfg.qps * (send_slots(r) + recv_slots(r));
 }
 
-/* Fewer requests in flight, then fewer queue pairs, where the device's completion queue is too small
- * for all: one that overruns is lost with everything that uses it. */
+/* Fewer requests in flight, then fewer queue pairs, where the device's completion queue is too
+ * small for all: one that overruns is lost with everything that uses it. */
 static int fit_completion_queue(struct rdma_lane *r)
 {
     while (completions(r) > r->cfg.max_cqe) {

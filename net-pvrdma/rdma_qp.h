@@ -10,13 +10,13 @@
 #include "net-pvrdma/rdma_wire.h"
 
 enum {
-    CHAIN = 32,                /* requests that one doorbell rings at most */
+    CHAIN = 32,                /* requests that are posted by one doorbell at most */
     CQ_BATCH = 16,             /* completions taken by one poll where empty polls are free */
     CTS_BATCH_MAX = 8,         /* entries that wait at most */
     SIGNAL_EVERY = 16,         /* requests of which only the last one has a completion */
     REAP_AT = 4,               /* known completions that are worth a poll, then */
     SIGNALS = 2 * RECORD_RING, /* that are not taken yet; more slots no send queue has */
-    WATCH_POLLS = 8,           /* polls for which a look at memory stands, see pvn_lane_watch */
+    WATCH_POLLS = 8,           /* polls that a look at memory replaces, see pvn_lane_watch */
     LOOK_EVERY = 16 /* polls without a result, those among them, between two that look around */
 };
 
@@ -62,7 +62,7 @@ struct rqp {
     uint32_t slots; /* free slots of the send queue */
     uint32_t psn;
     uint32_t unsignaled; /* slots of requests behind the last one that has a completion */
-    /* requests chained but not rung; each is linked to the next one for good, see rdma_ring */
+    /* requests chained but not posted; each stays linked to the next one, see rdma_ring */
     int nwr;
     uint32_t signalled; /* of them */
     struct ibv_send_wr wr[CHAIN];

@@ -27,7 +27,8 @@ static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-static inline void put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey)
+static inline void record_put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w,
+                                    uint32_t lkey)
 {
     if (w->f.len)
         rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
@@ -36,7 +37,7 @@ static inline void put_chunk(struct rdma_lane *r, int k, const struct pvn_write 
 
 int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
-    return rdma_post_chunk(rdma_of(l), w, put_chunk);
+    return rdma_post_chunk(rdma_of(l), w, record_put_chunk);
 }
 
 /* ---- receiver ---- */
@@ -74,14 +75,14 @@ static inline void read_records(struct rdma_lane *r, int k, struct pvn_event *ev
         rdma_started(r, ev[*n - 1].id);
 }
 
-static void take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+static void record_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     for (int k = 0; k < r->nqps; k++)
         read_records(r, k, ev, max, n);
 }
 
 /* Whether a look at memory says that a poll would find something. */
-static bool has_events(const struct rdma_lane *r)
+static bool record_has_events(const struct rdma_lane *r)
 {
     if (r->flush.pending)
         return true;
@@ -92,7 +93,7 @@ static bool has_events(const struct rdma_lane *r)
 }
 
 /* Where all there is to look at is the next short message and the next record. */
-static inline void watch(struct rdma_lane *r)
+static inline void record_watch(struct rdma_lane *r)
 {
     if (r->nqps > 1 || r->flush.pending)
         return;
@@ -104,14 +105,15 @@ static inline void watch(struct rdma_lane *r)
         rdma_watch(r, line, at_line, record, at_record);
 }
 
-static inline int empty_poll(struct rdma_lane *r)
+static inline int record_empty_poll(struct rdma_lane *r)
 {
     if (!r->fresh)
-        watch(r);
+        record_watch(r);
     return rdma_rx_empty_poll(r) ? rdma_rx_look_around(r) : 0;
 }
 
-__attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
+__attribute__((noinline)) static int record_take_all(struct rdma_lane *r, struct pvn_event *ev,
+                                                     int max)
 {
     int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0, flushed = n;
     for (int k = 0; rc == 0 && k < r->nqps; k++) {
@@ -123,7 +125,7 @@ __attribute__((noinline)) static int take_all(struct rdma_lane *r, struct pvn_ev
         rdma_rx_took(r, n - flushed);
         rc = rdma_rx_reap_known(r);
     } else if (rc == 0) {
-        rc = empty_poll(r);
+        rc = record_empty_poll(r);
     }
     /* What came before an error is reported before it: the peer may know that it arrived. */
     return rc < 0 && n == 0 ? rc : n;
@@ -133,12 +135,12 @@ int rdma_record_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
     l->fast.watch.polls = 0;
-    return has_events(r) ? take_all(r, ev, max) : empty_poll(r);
+    return record_has_events(r) ? record_take_all(r, ev, max) : record_empty_poll(r);
 }
 
 /* Without receive requests there is nothing to complete. */
-static int took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev,
-                     int *n)
+static int record_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc,
+                            struct pvn_event *ev, int *n)
 {
     (void)qp, (void)wc, (void)ev, (void)n;
     return rdma_dead(r, -EPROTO, "reading a receive completion: none was posted");
@@ -152,9 +154,9 @@ const struct rdma_mode rdma_record_mode = {
     .post_first = rdma_nothing_first,
     .probe = rdma_probe_by_write,
     .peer_connected = rdma_peer_has_written,
-    .took_recv = took_recv,
+    .took_recv = record_took_recv,
     .save_arrivals = rdma_nothing,
-    .take_landed = take_landed,
+    .take_landed = record_take_landed,
     .before_close = rdma_rx_final_ack,
     .get_stats = rdma_one_sided_stats,
 };

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 
-/* The longest time for which a lane that closes waits for its last acknowledgement. */
-#define FAREWELL_NS (PVN_NS_PER_S / 10)
+/* The longest time for which a lane that closes waits for its final acknowledgement. */
+#define FINAL_ACK_NS (PVN_NS_PER_S / 10)
 
 __attribute__((noinline, cold)) static int not_registered(struct rdma_lane *r)
 {
@@ -142,7 +142,7 @@ static int reap_now(struct rdma_lane *r)
     return known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
 }
 
-/* Whether a chain of so many requests may be rung; if not, what is complete is taken first. */
+/* Whether a chain of so many requests may be posted; if not, what is complete is taken first. */
 static int make_room(struct rdma_lane *r, uint64_t requests)
 {
     if (r->qp[0].slots >= requests && r->rx.chain_tail - r->rx.chain_head < CTS_SLOTS * 2)
@@ -151,7 +151,7 @@ static int make_room(struct rdma_lane *r, uint64_t requests)
     return rc < 0 ? rc : -EAGAIN;
 }
 
-/* Rings a chain. Its last request, and with it all before, has a completion when enough have had
+/* Posts a chain. Its last request, and with it all before, has a completion when enough have had
  * none. done_at: the chain has completed when the peer has used slots up to here. */
 static inline __attribute__((always_inline)) int ring_chain(struct rdma_lane *r,
                                                             struct ibv_send_wr *first,
@@ -196,9 +196,9 @@ static uint32_t most_lines(const struct rdma_lane *r)
     return most;
 }
 
-/* Whether entries take the acknowledgements with them. A peer whose queue is cheap to ask needs
- * these only to know how far its records and short messages have been read. */
-static bool worth_telling(const struct rdma_lane *r)
+/* Whether entries take the acknowledgements with them. A peer whose completion queue is cheap to
+ * poll needs these only to know how far its records and short messages have been read. */
+static bool worth_acknowledging(const struct rdma_lane *r)
 {
     if (r->peer.wants_acks || most_lines(r) >= SHORT_LINES / 4)
         return true;
@@ -261,21 +261,21 @@ static int publish(struct rdma_lane *r)
     while (r->rx.published_lines < r->rx.staged_lines)
         put_lines(r, n++);
     struct ibv_send_wr *first = r->rx.publication.wr, *last = first + n - 1;
-    bool tells = worth_telling(r);
-    if (tells)
+    bool acks = worth_acknowledging(r);
+    if (acks)
         last = last->next = put_acks(r);
     r->stats.cts_entries += r->rx.staged - r->rx.published;
     r->stats.cts_rings++;
     r->rx.published = r->rx.staged;
-    rc = ring_chain(r, first, last, (uint32_t)(n + tells), r->rx.published);
-    return rc < 0 ? rc : tells;
+    rc = ring_chain(r, first, last, (uint32_t)(n + acks), r->rx.published);
+    return rc < 0 ? rc : acks;
 }
 
 /*
- * Acknowledgements that no entry carries. In a long message without new receives the peer must hear
- * of what was seen before its window is full. A peer whose queue is expensive to ask learns only
- * from acknowledgements that its last messages are out: it gets one when no receive is open, for
- * then the caller may not come back for long, and, over a lane that carries no entries because
+ * Acknowledgements that no entry carries. In a long message without new receives the peer must
+ * learn what was seen before its window is full. A peer whose queue is expensive to poll learns
+ * only from acknowledgements that its last messages are out: it gets one when no receive is open,
+ * for then the caller may not come back for long, and, over a lane that carries no entries because
  * another one of the comm does, when nothing more is arriving.
  */
 static bool must_acknowledge(const struct rdma_lane *r)
@@ -311,20 +311,20 @@ static bool final_ack_due(const struct rdma_lane *r)
            r->peer.wants_acks;
 }
 
-/* What has arrived must not be given up by a peer that finds nobody there when it asks. That an
- * acknowledgement was posted is not enough: what is on its way ends with the queue pair. */
+/* The peer must not give up what has arrived because nobody answers when it polls for the result.
+ * It is not enough to post the acknowledgement: one that is in flight ends with the queue pair. */
 void rdma_rx_final_ack(struct rdma_lane *r)
 {
-    uint64_t until = pvn_now_ns() + FAREWELL_NS;
-    bool said = false;
+    uint64_t until = pvn_now_ns() + FINAL_ACK_NS;
+    bool posted = false;
     if (!final_ack_due(r))
         return;
     r->signal_every = 1;
-    while (r->l.err.code == 0 && (!said || r->outstanding > 0) && pvn_now_ns() < until) {
+    while (r->l.err.code == 0 && (!posted || r->outstanding > 0) && pvn_now_ns() < until) {
         struct pvn_event ev[CQ_BATCH];
         int n = 0;
-        if (!said)
-            said = acknowledge_alone(r) == 0;
+        if (!posted)
+            posted = acknowledge_alone(r) == 0;
         if (r->outstanding > 0 && rdma_take(r, CQ_BATCH, ev, CQ_BATCH, &n) < 0)
             return;
     }

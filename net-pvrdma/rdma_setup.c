@@ -59,9 +59,9 @@ static const char *layer(bool ethernet)
     return ethernet ? "RoCE" : "InfiniBand";
 }
 
-/* Both ends come to the same answer: what either asks for if the other can do it. Where both could
+/* Both ends come to the same answer: what either requests if the other can do it. Where both could
  * do anything, an immediate takes one request and one packet for a message of one chunk, a record
- * two; but its receiver asks the completion queue all the time, so where that is expensive for
+ * two; but its receiver polls the completion queue all the time, so where that is expensive for
  * either end it is records. */
 static enum pvn_rdma_mode common_mode(const struct rdma_lane *r)
 {
@@ -160,7 +160,7 @@ static int send_probes(struct rdma_lane *r)
 }
 
 /* The acceptor's offer leaves when its queue pairs can receive, so the connector's requests are
- * heard at once. The other way round nothing says so but these requests themselves: one that came
+ * answered at once. In the other direction only these requests show it: one that came
  * too early would be repeated only after the time-out of a lost packet, seconds. */
 static int peer_connected(struct rdma_lane *r)
 {
@@ -174,9 +174,9 @@ int rdma_verify(struct pvn_lane *l)
     struct rdma_lane *r = rdma_of(l);
     if (r->verified)
         return 0;
-    int heard = peer_connected(r);
-    if (heard < 0)
-        return heard;
+    int connected = peer_connected(r);
+    if (connected < 0)
+        return connected;
     if (r->outstanding == 0 && !r->probed) {
         r->probed = true;
         int rc = send_probes(r);

@@ -22,7 +22,7 @@ static void set_inline(const struct rdma_lane *r, struct short_ring *s, uint32_t
 }
 
 /* The requests of all short messages of a queue pair differ in two addresses, a length, and in what
- * set_inline says. */
+ * set_inline sets. */
 void rdma_short_open(struct rdma_lane *r)
 {
     /* A peer that knows that completions are expensive acknowledges soon, and what becomes of a
@@ -92,8 +92,8 @@ static_assert(SHORT_HEAD_BYTES <= 64, "four pieces of 16 bytes are all of them")
 
 /* ---- sender ---- */
 
-/* Counts again how many lines may go out on a queue pair; what the receiver says now is looked at. A
- * message of several lines takes less than it is counted for here. */
+/* Counts again how many lines may go out on a queue pair; the receiver's acknowledgement is read
+ * again. A message of several lines takes less than it is counted for here. */
 __attribute__((noinline)) static int32_t count_room(struct rdma_lane *r, struct rqp *q)
 {
     struct short_ring *s = &q->shorts;
@@ -286,7 +286,8 @@ int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, 
         uint32_t imm = le32toh(h->imm);
         e->kind = PVN_EV_ARRIVED;
         e->id = imm_id(imm);
-        e->part = htole32(imm_recv(imm)); /* its first byte is the buffer's number */
+        e->part = 0;
+        e->recv = imm_recv(imm);
         e->bytes = bytes;
         e->total = bytes;
         e->data = bytes ? h : NULL;

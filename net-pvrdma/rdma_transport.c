@@ -71,7 +71,7 @@ static void rdma_after_fork(void)
 }
 
 /* A child of fork must not find pages that the adapter writes into copied behind its back. Kernels
- * since 5.12 need nothing; before, the library must be told before the first registration. */
+ * since 5.12 need nothing; before, the library must be prepared before the first registration. */
 static void protect_from_fork(const struct pvn_verbs *v)
 {
     if (v->is_fork_initialized && v->is_fork_initialized() != IBV_FORK_DISABLED)
@@ -84,7 +84,7 @@ static void protect_from_fork(const struct pvn_verbs *v)
                  rc);
 }
 
-/* Tries what the adapter can do with GPU memory, and says it. */
+/* Tries what the adapter can do with GPU memory, and logs it. */
 static struct pvn_rdma_gpu *prove_gpu_memory(const struct pvn_hca *h, struct pvn_err *err)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -229,21 +229,21 @@ static int scan_with_library(struct pvn_device *out, int max, char *left_out, si
     return rc < 0 ? rc : offer_devices(out, max, left_out, cap, err);
 }
 
-/* In automatic choice the absence of RDMA is a remark; asked for by name it is an error. */
+/* In automatic choice the absence of RDMA is a remark; where RDMA is requested it is an error. */
 static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
                      struct pvn_err *err)
 {
-    bool asked = pvn_params_get()->transport == PVN_TRANSPORT_RDMA;
+    bool requested = pvn_params_get()->transport == PVN_TRANSPORT_RDMA;
     found.v = pvn_verbs_get(pvn_params_get()->verbs_lib, err);
     if (!found.v) {
-        if (asked || given("VERBS_LIB"))
+        if (requested || given("VERBS_LIB"))
             return err->code;
         pvn_str_append(left_out, cap, "%s", err->reason[0]);
         pvn_err_clear(err);
         return 0;
     }
     int n = scan_with_library(out, max, left_out, cap, err);
-    if (n == 0 && asked)
+    if (n == 0 && requested)
         n = pvn_err_set(err, -ENODEV, "NCCL_PVRDMA_TRANSPORT=rdma, but no RDMA port is usable%s%s",
                         found.table.left_out[0] ? ": " : "", found.table.left_out);
     if (n <= 0)
@@ -251,7 +251,7 @@ static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap
     return n;
 }
 
-/* With no mode asked for, those that this port can do. */
+/* With no mode requested, those that this port can do. */
 static unsigned modes_of(const struct pvn_hca_port *port, enum pvn_rdma_mode mode)
 {
     if (pvn_params_get()->rdma_mode != PVN_RDMA_MODE_AUTO || mode == PVN_RDMA_AUTO)
@@ -261,8 +261,8 @@ static unsigned modes_of(const struct pvn_hca_port *port, enum pvn_rdma_mode mod
 }
 
 /* Records need data and record to become visible in order. A network that reorders packets may
- * place a later write before an earlier one, and GPU memory is reached on another way than the host
- * memory that records are in, so there the adapter's own completion is waited for. */
+ * place a later write before an earlier one, and GPU memory is reached on another path than the
+ * host memory that records are in, so there the adapter's own completion is waited for. */
 static enum pvn_rdma_mode mode_of(const struct pvn_hca_port *port)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -318,7 +318,7 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         .qps = p->qps,
         .max_chunk = chunk_of(p, port),
         .costly_poll = h->costly_poll,
-        .quiet_poll_ns = p->rdma_poll,
+        .idle_poll_ns = p->rdma_poll,
         .short_max = (uint32_t)p->rdma_short,
         .port = port->port,
         .ethernet = port->ethernet,
@@ -338,7 +338,7 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         .health_arg = port,
     };
     pvn_str_append(c.name, sizeof(c.name), "%s", port->name);
-    /* Anew for each lane: a link that went down and up may have renumbered its table. */
+    /* Read again for each lane: a link that went down and up may have renumbered its table. */
     if (port->ethernet)
         c.ngids = pvn_hca_current_gids(found.v, &found.options, h, port, c.gids, PVN_RDMA_MAX_GIDS);
     if (c.ngids < 0)

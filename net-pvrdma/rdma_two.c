@@ -6,12 +6,12 @@
  *
  * A chunk is cut into pieces, each copied into a buffer of the sender's, sent, and copied out of
  * the receiver's buffer to its place. The sender has a credit for each posted receive; the receiver
- * posts half of them again at a time and returns their credits in one small SEND of its own. So
- * nothing ever meets an empty receive queue, and a message that has no place yet stays in its
+ * posts half of them again at a time and returns their credits in one small SEND of its own. So no
+ * SEND meets an empty receive queue, and a message for which no receive is posted yet stays in its
  * buffer, with those behind it on the same queue pair, until the sender has no credits left.
  *
- * Only a completion says that a piece is whole. But where asking the queue is expensive, it is
- * asked when a stamp in the next buffer shows that something has begun to arrive.
+ * Only a completion says that a piece is whole. But where polling the queue is expensive, it is
+ * polled when a stamp in the next buffer shows that something has begun to arrive.
  */
 #include "net-pvrdma/rdma_tx.h"
 
@@ -68,7 +68,7 @@ uint8_t rdma_two_depth_log2(const struct rdma_lane *r)
     return n;
 }
 
-static uint32_t recv_slots(const struct rdma_lane *r)
+static uint32_t two_recv_slots(const struct rdma_lane *r)
 {
     return r->cfg.sender ? CREDIT_RECVS : 1u << rdma_two_depth_log2(r);
 }
@@ -153,7 +153,7 @@ static int post_recvs(struct rdma_lane *r, int k, uint32_t count)
     return 0;
 }
 
-static int post_first(struct rdma_lane *r, int k)
+static int two_post_first(struct rdma_lane *r, int k)
 {
     return post_recvs(r, k, r->cfg.sender ? CREDIT_RECVS : r->two->depth);
 }
@@ -207,8 +207,9 @@ static int send_credits(struct rdma_lane *r, int k)
     return rdma_ring(r, k);
 }
 
-/* What the first round trip is made of: an empty piece one way, no credits the other. */
-static int probe(struct rdma_lane *r, int k)
+/* What the first round trip is made of: an empty piece in one direction, no credits in the
+ * other. */
+static int two_probe(struct rdma_lane *r, int k)
 {
     static const struct pvn_frame none;
     if (!r->cfg.sender)
@@ -242,7 +243,7 @@ static uint32_t visible(const struct rdma_lane *r, int k)
     return n;
 }
 
-/* Sends that the receiver's credits say have ended. */
+/* Sends that have ended, by the receiver's credits. */
 static uint32_t ended(const struct rdma_lane *r, int k)
 {
     uint32_t n = r->qp[k].acked - r->qp[k].completed;
@@ -281,8 +282,8 @@ static int took_credits(struct rdma_lane *r, int k, const struct ibv_wc *wc)
     return 0;
 }
 
-static int took_recv(struct rdma_lane *r, int k, const struct ibv_wc *wc, struct pvn_event *ev,
-                     int *n)
+static int two_took_recv(struct rdma_lane *r, int k, const struct ibv_wc *wc, struct pvn_event *ev,
+                         int *n)
 {
     (void)ev, (void)n;
     struct two_sided *t = r->two;
@@ -296,7 +297,7 @@ static int took_recv(struct rdma_lane *r, int k, const struct ibv_wc *wc, struct
     return 0;
 }
 
-static int peer_connected(struct rdma_lane *r)
+static int two_peer_connected(struct rdma_lane *r)
 {
     int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
     return rc < 0 ? rc : r->two->q[0].arrived > 0 ? 0 : -EAGAIN;
@@ -376,8 +377,8 @@ static int poll_sends(struct rdma_lane *r, struct pvn_event *ev, int max)
     return rc < 0 ? rc : n;
 }
 
-/* A copy of what is reported as sent may still be on its way: its buffers go with the lane. */
-static void drain(struct rdma_lane *r)
+/* A copy of what is reported as sent may still be in flight: its buffers go with the lane. */
+static void two_drain(struct rdma_lane *r)
 {
     uint64_t until = pvn_now_ns() + DRAIN_NS;
     if (!r->two || !r->cfg.sender || !r->verified || r->errored || r->l.abandoned)
@@ -412,7 +413,8 @@ static int begin_chunk(struct rdma_lane *r, struct chunk *c, const struct piece_
     return 0;
 }
 
-/* Takes one piece out of its buffer. 0, -EAGAIN: it has no place yet, or the lane is dead. */
+/* Takes one piece out of its buffer. 0, -EAGAIN: no receive is posted for it yet, or the lane is
+ * dead. */
 static int place_piece(struct rdma_lane *r, int k, struct pvn_event *ev, int *n)
 {
     struct two_sided *t = r->two;
@@ -503,18 +505,18 @@ int rdma_two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 
 /* What is in the buffers has been acknowledged to the sender; a message that is not what must come
  * next makes the lane's error, and the rest is sent again. */
-static int save(struct rdma_lane *r, const struct ibv_wc *wc)
+static int two_save(struct rdma_lane *r, const struct ibv_wc *wc)
 {
-    took_recv(r, (int)(wc->wr_id >> 48 & 0xff), wc, NULL, NULL);
+    two_took_recv(r, (int)(wc->wr_id >> 48 & 0xff), wc, NULL, NULL);
     return 0;
 }
 
-static int save_arrivals(struct rdma_lane *r)
+static int two_save_arrivals(struct rdma_lane *r)
 {
-    return r->cfg.sender ? 0 : rdma_empty_queue(r, save);
+    return r->cfg.sender ? 0 : rdma_empty_queue(r, two_save);
 }
 
-static void take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+static void two_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     int rc = 0;
     bool moved;
@@ -539,21 +541,21 @@ int rdma_two_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint6
 }
 
 /* The lane counts chunks itself. */
-static void get_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
+static void two_get_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
 {
     (void)r, (void)out;
 }
 
 const struct rdma_mode rdma_send_mode = {
     .opcode = IBV_WR_SEND,
-    .recv_slots = recv_slots,
+    .recv_slots = two_recv_slots,
     .open = open_two_sided,
-    .post_first = post_first,
-    .probe = probe,
-    .peer_connected = peer_connected,
-    .took_recv = took_recv,
-    .save_arrivals = save_arrivals,
-    .take_landed = take_landed,
-    .before_close = drain,
-    .get_stats = get_stats,
+    .post_first = two_post_first,
+    .probe = two_probe,
+    .peer_connected = two_peer_connected,
+    .took_recv = two_took_recv,
+    .save_arrivals = two_save_arrivals,
+    .take_landed = two_take_landed,
+    .before_close = two_drain,
+    .get_stats = two_get_stats,
 };

@@ -97,7 +97,7 @@ static inline int next_slot(struct rdma_lane *r)
 
 static inline int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
-    /* A slot is reported only while the one that it takes the place of cannot be in use. */
+    /* A slot is reported only while the one that it replaces in cts_seen cannot be in use. */
     while (*n < max && !r->l.fast.keeps_cts) {
         int rc = next_slot(r);
         if (rc <= 0)
@@ -153,8 +153,8 @@ static int reap(struct rdma_lane *r, uint32_t known)
     int rc = rdma_take(r, (int)known, NULL, 0, NULL);
     if (rc < 0)
         return rc;
-    /* A device may show the acknowledgement before the completions; they are not polled for again at
-     * once. */
+    /* A device may show the acknowledgement before the completions; they are not polled for again
+     * at once. */
     bool early = rc < (known < CQ_BATCH ? (int)known : CQ_BATCH);
     r->tx.reap_at = REAP_AT + (early ? known - (uint32_t)rc : 0);
     r->tx.starved = false;
@@ -214,14 +214,14 @@ static inline bool tx_has_events(const struct rdma_lane *r)
     return false;
 }
 
-/* Whether chunks are on their way for which neither an acknowledgement nor a completion has to
+/* Whether chunks are in flight for which neither an acknowledgement nor a completion has to
  * come. */
 static bool may_lack_completion(const struct rqp *q)
 {
     return q->unsignaled > 0 && q->nwr == 0 && q->acked != q->posted;
 }
 
-/* An empty request behind them, with a completion. Where there is no place for it, there are
+/* An empty request behind them, with a completion. Where there is no slot for it, there are
  * completions before. */
 static int post_signaled_empty(struct rdma_lane *r, int k)
 {
@@ -247,9 +247,9 @@ static inline void watch_memory(struct rdma_lane *r)
         rdma_watch(r, seen, at_seen, seen, at_seen);
 }
 
-/* Unsignaled requests are acknowledged by the peer's next clear-to-send entries. Where no completion
- * is pending for them and no entry has come that would carry the acknowledgement, an empty signaled
- * request is posted after a silence: its completion says what became of them. */
+/* Unsignaled requests are acknowledged by the peer's next clear-to-send entries. Where no
+ * completion is pending for them and no entry has come that would carry the acknowledgement, an
+ * empty signaled request is posted after an idle time: its completion shows what became of them. */
 static int tx_empty_poll(struct rdma_lane *r)
 {
     bool unsignaled = false;
@@ -265,7 +265,7 @@ static int tx_empty_poll(struct rdma_lane *r)
             rc = post_signaled_empty(r, k);
     /* Its completion is a round trip away. */
     r->moved = false;
-    r->ask_wait_ns = r->cfg.quiet_poll_ns / 16;
+    r->idle_wait_ns = r->cfg.idle_poll_ns / 16;
     return rc;
 }
 

@@ -65,8 +65,8 @@ int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int rdma_imm_post_write(struct pvn_lane *l, const struct pvn_write *w);
 
-/* The receiver copies only host memory, and only from host memory can it be copied here. A part of a
- * message is no message, however short. */
+/* The receiver copies only host memory, and only from host memory can it be copied here. A part of
+ * a message is no message, however short. */
 static inline bool rdma_may_be_short(const struct rdma_lane *r, const struct pvn_write *w)
 {
     return w->copies && w->f.total <= r->short_max && w->f.len == w->f.total && w->mr &&
@@ -82,8 +82,8 @@ static inline int rdma_lkey(struct rdma_lane *r, const struct pvn_write *w, uint
     return __builtin_expect(mr || w->f.len == 0, 1) ? 0 : rdma_not_registered(r, mem);
 }
 
-/* Posts a chunk. put_chunk, of the mode, adds its requests to the queue pair's chain, where there is
- * room for them. */
+/* Posts a chunk. put_chunk, of the mode, adds its requests to the queue pair's chain, where there
+ * is room for them. */
 static inline __attribute__((always_inline)) int rdma_post_chunk(
     struct rdma_lane *r, const struct pvn_write *w,
     void (*put_chunk)(struct rdma_lane *r, int qp, const struct pvn_write *w, uint32_t lkey))

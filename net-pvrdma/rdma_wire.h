@@ -60,7 +60,7 @@ enum {
         1 << RECORD_RING_LOG2, /* records per queue pair, and so chunks in flight on one */
     PIECE = 32768,             /* bytes of a message buffer of the two-sided mode */
     PIECES_LOG2 = 5,           /* of them on a queue pair at most */
-    CREDIT_RECVS = 16,   /* receives of its sender; the peer has four messages under way at most */
+    CREDIT_RECVS = 16,   /* receives of its sender; the peer has four messages in flight at most */
     SHORT_LINES = 256,   /* where a short message may begin, in each queue pair's ring of them */
     SHORT_MAX_LINES = 5, /* that one may have */
     RDMA_OFFER_VERSION = 5,
@@ -73,8 +73,8 @@ enum {
  * processor (rdma_rxe, a hypervisor between two machines of one host) takes them in few and
  * ascending pieces. Of a longer write nothing is relied upon: a processor may store the end of a
  * copy before its middle (glibc's memcpy does above 64 bytes, string instructions may), so that a
- * line's stamp is there and what is before it is of the ring's last turn. What goes out several
- * lines at a time has therefore a sum besides, and has come when that is right.
+ * line's stamp is there and what is before it is of the ring's previous round. What goes out
+ * several lines at a time has therefore a sum besides, and has come when that is right.
  */
 
 /* The upper bits of a product take part in every bit of what was multiplied. */
@@ -135,7 +135,7 @@ struct ack_line {
 static_assert(sizeof(struct ack_line) == 64, "the acknowledgements are one cache line");
 
 /*
- * A short message: one that is written whole, with what a record says, into a ring in the
+ * A short message: one that is written whole, with what a record holds, into a ring in the
  * receiver's memory, from where the processor copies it into its buffer. It is one request and
  * needs no receive request nor completion; for host memory only.
  *
@@ -241,7 +241,7 @@ static inline uint16_t imm_chunk(uint32_t imm)
     return imm & 511;
 }
 
-/* What one end tells the other before the queue pairs are connected. */
+/* What one end sends the other before the queue pairs are connected. */
 struct rdma_offer {
     uint8_t mode, nqps, mtu, max_rd_atomic;
     /* Chunks of a queue pair that a sending end leaves unacknowledged at most */
@@ -251,7 +251,7 @@ struct rdma_offer {
     uint8_t pieces_log2; /* receives of a queue pair in the two-sided mode; the sender's credits */
     bool shorts;         /* this end knows short messages */
     bool ethernet;
-    bool wants_acks; /* completions are expensive to ask for: the peer says soon what it has seen */
+    bool wants_acks; /* completions are expensive to poll for: the peer acknowledges soon */
     uint16_t lid;
     uint32_t mem_rkey;
     uint64_t mem_addr;

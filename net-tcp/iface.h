@@ -71,7 +71,7 @@ struct pvn_iface_table {
 
 /* The path to a destination. */
 struct pvn_iface_route {
-    unsigned ifindex; /* 0: the source could not tell */
+    unsigned ifindex; /* 0: the source does not have it */
     /* The address that the kernel would put into the packets; port 0 */
     struct sockaddr_storage src;
     struct sockaddr_storage gateway; /* family AF_UNSPEC: on the link itself, or unknown */
@@ -135,7 +135,7 @@ int pvn_iface_choose(const struct pvn_iface_table *table, const char *ifname, in
                      struct pvn_err *err);
 
 /* By which interface and from which address the kernel sends to `peer`. 0, or negative with *err,
- * which names the peer and says what to try. Every call asks the kernel again. */
+ * which names the peer and what to try. Every call queries the kernel again. */
 int pvn_iface_for_peer(const struct pvn_iface_source *source, const struct sockaddr *peer,
                        struct pvn_iface_route *out, struct pvn_err *err);
 

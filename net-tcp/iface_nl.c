@@ -82,7 +82,7 @@ static bool to_sockaddr(const struct nl_addr *addr, struct sockaddr_storage *out
     return false;
 }
 
-static void find_kind(struct pvn_iface *iface, const char *word, unsigned arp_type)
+static void nl_find_kind(struct pvn_iface *iface, const char *word, unsigned arp_type)
 {
     iface->kind = PVN_IFACE_PHYSICAL;
     if (arp_type == ARPHRD_LOOPBACK) {
@@ -95,7 +95,7 @@ static void find_kind(struct pvn_iface *iface, const char *word, unsigned arp_ty
     }
 }
 
-static int add_link(struct pvn_iface_table *table, struct rtnl_link *link)
+static int nl_add_link(struct pvn_iface_table *table, struct rtnl_link *link)
 {
     const char *name = nl->rtnl_link_get_name(link);
     struct pvn_iface *iface;
@@ -115,7 +115,7 @@ static int add_link(struct pvn_iface_table *table, struct rtnl_link *link)
     iface->up = (flags & IFF_UP) != 0;
     iface->running = (flags & IFF_RUNNING) != 0;
     iface->point_to_point = (flags & IFF_POINTOPOINT) != 0;
-    find_kind(iface, nl->rtnl_link_get_type(link), nl->rtnl_link_get_arptype(link));
+    nl_find_kind(iface, nl->rtnl_link_get_type(link), nl->rtnl_link_get_arptype(link));
     hw = nl->rtnl_link_get_addr(link);
     if (hw && nl->nl_addr_get_len(hw) <= sizeof(iface->hwaddr)) {
         iface->hwaddr_len = (uint8_t)nl->nl_addr_get_len(hw);
@@ -133,12 +133,12 @@ static int load_links(struct nl_sock *sock, struct pvn_iface_table *table, struc
     if (rc)
         return pvn_err_set(err, errno_of(rc), "listing interfaces: %s", nl->nl_geterror(rc));
     for (o = nl->nl_cache_get_first(cache); o && rc == 0; o = nl->nl_cache_get_next(o))
-        rc = add_link(table, (struct rtnl_link *)o);
+        rc = nl_add_link(table, (struct rtnl_link *)o);
     nl->nl_cache_free(cache);
     return rc ? pvn_err_set(err, rc, "listing interfaces") : 0;
 }
 
-static void add_addr(struct pvn_iface_table *table, struct rtnl_addr *addr)
+static void nl_add_addr(struct pvn_iface_table *table, struct rtnl_addr *addr)
 {
     unsigned ifindex = (unsigned)nl->rtnl_addr_get_ifindex(addr);
     unsigned flags = nl->rtnl_addr_get_flags(addr);
@@ -167,7 +167,7 @@ static int load_addrs(struct nl_sock *sock, struct pvn_iface_table *table, struc
     if (rc)
         return pvn_err_set(err, errno_of(rc), "listing addresses: %s", nl->nl_geterror(rc));
     for (o = nl->nl_cache_get_first(cache); o; o = nl->nl_cache_get_next(o))
-        add_addr(table, (struct rtnl_addr *)o);
+        nl_add_addr(table, (struct rtnl_addr *)o);
     nl->nl_cache_free(cache);
     return 0;
 }

@@ -141,7 +141,7 @@ static void read_driver(int fd, struct pvn_iface *iface)
 /* Mb/s as the driver reports, or 0. */
 static unsigned ethtool_speed(int fd, const char *name)
 {
-    /* The answer has three bit maps behind it, of a length that the first call asks for. */
+    /* The answer has three bit maps behind it, of a length that the first call returns. */
     union {
         struct ethtool_link_settings head;
         char room[sizeof(struct ethtool_link_settings) + 3 * 127 * sizeof(uint32_t)];
@@ -270,7 +270,7 @@ static struct pvn_iface *by_name(struct pvn_iface_table *table, const char *name
 
 /* The driver's name says the kind of most virtual interfaces; no driver name known here is a real
  * one. */
-static void find_kind(int fd, struct pvn_iface *iface, int arp_type)
+static void sys_find_kind(int fd, struct pvn_iface *iface, int arp_type)
 {
     read_driver(fd, iface);
     iface->kind = PVN_IFACE_PHYSICAL;
@@ -284,7 +284,7 @@ static void find_kind(int fd, struct pvn_iface *iface, int arp_type)
     }
 }
 
-static int add_link(struct pvn_iface_table *table, int fd, const struct ifaddrs *ifa)
+static int sys_add_link(struct pvn_iface_table *table, int fd, const struct ifaddrs *ifa)
 {
     const struct sockaddr_ll *ll = (const struct sockaddr_ll *)(const void *)ifa->ifa_addr;
     struct pvn_iface *iface = pvn_iface_append(table);
@@ -306,7 +306,7 @@ static int add_link(struct pvn_iface_table *table, int fd, const struct ifaddrs 
     snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", iface->name);
     if (ioctl(fd, SIOCGIFMTU, &ifr) == 0)
         iface->mtu = ifr.ifr_mtu;
-    find_kind(fd, iface, ll->sll_hatype);
+    sys_find_kind(fd, iface, ll->sll_hatype);
     if (sys_is_ours(iface) && sys_read(iface->name, "master/ifindex", text, sizeof(text)))
         iface->master = (unsigned)strtoul(text, NULL, 10);
     return 0;
@@ -334,7 +334,7 @@ static unsigned inet6_flags(const struct sockaddr *sa, unsigned ifindex)
     return found;
 }
 
-static void add_addr(struct pvn_iface *iface, const struct ifaddrs *ifa)
+static void sys_add_addr(struct pvn_iface *iface, const struct ifaddrs *ifa)
 {
     unsigned flags = 0;
 
@@ -359,7 +359,7 @@ static int plain_load(void *ctx, struct pvn_iface_table *table, struct pvn_err *
     }
     for (ifa = list; ifa && rc == 0; ifa = ifa->ifa_next)
         if (ifa->ifa_addr && ifa->ifa_addr->sa_family == AF_PACKET)
-            rc = add_link(table, fd, ifa);
+            rc = sys_add_link(table, fd, ifa);
     if (rc) {
         pvn_err_set(err, rc, "listing the network interfaces");
         goto out;
@@ -374,7 +374,7 @@ static int plain_load(void *ctx, struct pvn_iface_table *table, struct pvn_err *
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(ifa->ifa_name, ":"), ifa->ifa_name);
         iface = by_name(table, name);
         if (iface)
-            add_addr(iface, ifa);
+            sys_add_addr(iface, ifa);
     }
     pvn_iface_add_details(table, &pvn_iface_source_plain);
 out:

@@ -13,8 +13,8 @@
 
 #include "base/log.h"
 
-/* 64 chunks may wait for an acknowledgement (TXQ), and Linux counts no more than 2.5 KiB for a packet of one
- * byte; it doubles what is requested. */
+/* 64 chunks may wait for an acknowledgement (TXQ), and Linux counts no more than 2.5 KiB for a
+ * packet of one byte; it doubles what is requested. */
 enum { ANSWERS_BYTES = 128 << 10 };
 
 /* 0 leaves the option alone. */

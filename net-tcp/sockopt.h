@@ -20,14 +20,14 @@
  * the ones that are allowed. */
 void pvn_tcp_sockopt_data(int fd, const struct pvn_params *params);
 
-/* Makes room on a receiving socket for all zero-copy acknowledgements that can be under way at
+/* Makes room on a receiving socket for all zero-copy acknowledgements that can be in flight at
  * once, one byte and one packet each: one that did not fit would wait for a call that may not
  * come. */
 void pvn_tcp_sockopt_answers(int fd);
 
-/* Tells the kernel that nothing will be sent on this socket for now, for one that receives. Having
- * answered once it passes for interactive, and Linux then keeps the acknowledgement of a small
- * segment for the next one to come; two of more than 268 bytes are past what it leaves
+/* Declares to the kernel that nothing will be sent on this socket for now, for one that receives.
+ * Having answered once it passes for interactive, and Linux then keeps the acknowledgement of a
+ * small segment for the next one to come; two of more than 268 bytes are past what it leaves
  * unacknowledged (rcv_mss, 536 until larger segments were seen), so the second is acknowledged
  * while it is delivered, with the socket locked against the reader (__tcp_ack_snd_check in
  * net/ipv4/tcp_input.c, seen on Linux 6.18). From here on the reader's own call acknowledges what

@@ -4,9 +4,9 @@
  * The TCP lane: several streams between one pair of interfaces.
  *
  * The connector (the sending end of a comm) dials the streams, the acceptor's listener hands the
- * accepted sockets in by adopt. Chunks are assigned in order to whichever stream has room, so a slow
- * flow takes less instead of setting the pace; each is announced by a fixed header in front of its
- * payload (frame.h). The receiver reads payloads straight into the posted buffer; what has no
+ * accepted sockets in by adopt. Chunks are assigned in order to whichever stream has room, so a
+ * slow flow takes less instead of setting the pace; each is announced by a fixed header in front of
+ * its payload (frame.h). The receiver reads payloads straight into the posted buffer; what has no
  * buffer yet stays in the kernel.
  *
  * Large chunks are sent without a copy: the stream takes references to the caller's pages
@@ -29,7 +29,7 @@
 enum {
     PVN_TCP_MAX_STREAMS = 16,
     PVN_TCP_PREAMBLE_MAX = 64, /* bytes that open a data socket */
-    PVN_TCP_DIAL_MAX = 128     /* bytes that tell the connector where to dial */
+    PVN_TCP_DIAL_MAX = 128     /* bytes that name the address to the connector */
 };
 
 struct pvn_tcp_lane_cfg {

@@ -4,9 +4,10 @@
  * Whether the calling thread had nothing to do since a message was sent.
  *
  * NCCL's proxy thread serves all comms of a rank in turn. A message that is posted after the thread
- * has polled its receivers without an event is alone: its peer is likely to wait for it. One that is posted
- * before has company: more messages follow, on this comm or on others, and may share a system call.
- * No clock distinguishes the two, since a pass over many comms takes longer than a lone round trip.
+ * has polled its receivers without an event is alone: its peer is likely to wait for it. One that
+ * is posted before has company: more messages follow, on this comm or on others, and may share a
+ * system call. No clock distinguishes the two, since a pass over many comms takes longer than a
+ * lone round trip.
  *
  * Threads: the counts are the calling thread's own.
  */

@@ -112,7 +112,7 @@ static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
 /*
  * Whether the lane's connections will probably be paced, each by itself. A congestion control that
  * is set on a route is in force from connect() on, so the control connection, which has the same
- * route, is asked; the lane asks each of its own when it is connected (tcp_setup.c).
+ * route, is queried; the lane queries each of its own when it is connected (tcp_setup.c).
  */
 static bool is_paced(int index, const struct pvn_lane_args *args)
 {

@@ -1,9 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Large chunks without a copy: the sending side's pages are put into a pipe by reference (vmsplice) and
- * from there into the socket (splice). Linux then sends those pages, and on loopback and virtual
- * links queues them for the receiver as they are, where it would copy those of MSG_ZEROCOPY.
+ * Large chunks without a copy: the sending side's pages are put into a pipe by reference (vmsplice)
+ * and from there into the socket (splice). Linux then sends those pages, and on loopback and
+ * virtual links queues them for the receiver as they are, where it would copy those of
+ * MSG_ZEROCOPY.
  */
 #include "config.h"
 #include "net-tcp/tcp_priv.h"
@@ -49,7 +50,7 @@ void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s)
 {
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     close_pipe(&s->pipe);
-    /* What is still under way would arrive with whatever its pages hold by then: a reset, at once,
+    /* What is still in flight would arrive with whatever its pages hold by then: a reset, at once,
      * whoever else has the descriptor. */
     if (holds_pages(t, s))
         connect(s->fd, &nobody, sizeof(nobody));

@@ -40,7 +40,7 @@ struct RdmaOptions {
     int rx_costly = -1;  // of the receiver, -1: the same
     pvn_flush_kind flush = PVN_FLUSH_NONE;
     pvn_rdma_registrar registrar = {};
-    uint64_t quiet_ns = 10000000;
+    uint64_t idle_ns = 10000000;
     ibv_mtu rx_mtu = static_cast<ibv_mtu>(0); // of the receiver, 0: the same
 };
 
@@ -95,7 +95,7 @@ struct RdmaEnd {
             static_cast<uint32_t>(sender || o.rx_short_max < 0 ? o.short_max : o.rx_short_max);
         c->max_chunk = o.chunk;
         c->costly_poll = sender || o.rx_costly < 0 ? o.costly : o.rx_costly;
-        c->quiet_poll_ns = o.quiet_ns;
+        c->idle_poll_ns = o.idle_ns;
         c->port = 1;
         c->ethernet = true;
         c->mtu = !sender && o.rx_mtu ? o.rx_mtu : pa.active_mtu;

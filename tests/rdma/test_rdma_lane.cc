@@ -15,7 +15,7 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
         // Nothing here fails, so an expensive queue is never to be asked in vain, however long
         // something takes.
         RdmaOptions o = GetParam();
-        o.quiet_ns = UINT64_MAX / 4;
+        o.idle_ns = UINT64_MAX / 4;
         p.open(o);
     }
     void TearDown() override
@@ -361,7 +361,7 @@ TEST(RdmaMixture, WithEveryOption)
         o.costly = rnd() % 4 != 0;
         o.rx_costly = rnd() % 2;
         o.max_wr = one_of({0, 64, 100});
-        o.quiet_ns = one_of({0, 1000, 100000});
+        o.idle_ns = one_of({0, 1000, 100000});
         o.short_max = static_cast<int>(one_of({0, 10, 60, SHORT_MAX}));
         o.rx_short_max = static_cast<int>(one_of({0, 10, SHORT_MAX, SHORT_MAX}));
         RdmaPair p;

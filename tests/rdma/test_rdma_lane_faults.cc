@@ -66,7 +66,7 @@ TEST(RdmaFaults, AShortMessageFails)
         for (int nth : {1, 2, 15, 16, 17}) {
             RdmaPair p;
             RdmaOptions o = shape(costly ? "pvrdma" : "roce", PVN_RDMA_RECORD, 1, 1 << 20, costly);
-            o.quiet_ns = 2000000;
+            o.idle_ns = 2000000;
             p.open(o);
             uint8_t out[8] = {1, 2, 3}, in[32][8] = {};
             pvn_mr *smr = p.tx.reg(out, sizeof(out)), *rmr = p.rx.reg(in, sizeof(in));
@@ -98,7 +98,7 @@ TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
 {
     RdmaPair p;
     RdmaOptions o = shape("pvrdma\nset timeout_cap_ms 20", PVN_RDMA_RECORD, 1, 1 << 20, true);
-    o.quiet_ns = 2000000;
+    o.idle_ns = 2000000;
     o.max_wr = 64;
     o.retry = 2;
     p.open(o);
@@ -187,7 +187,7 @@ TEST(RdmaFaults, EveryOutstandingRequestHasACompletion)
         for (pvn_rdma_mode mode : {PVN_RDMA_RECORD, PVN_RDMA_IMM}) {
             SCOPED_TRACE(qps);
             RdmaOptions o = shape("roce", mode, qps, 2048, true);
-            o.quiet_ns = 2000000;
+            o.idle_ns = 2000000;
             every_request_fails(o);
         }
 }
@@ -196,7 +196,7 @@ TEST(RdmaFaults, EveryOutstandingRequestHasACompletion)
 TEST(RdmaFaults, ASmallCompletionQueueHoldsEveryRequest)
 {
     RdmaOptions o = shape("roce\nset max_cqe 500", PVN_RDMA_RECORD, 3, 2048, true);
-    o.quiet_ns = 2000000;
+    o.idle_ns = 2000000;
     every_request_fails(o);
 }
 

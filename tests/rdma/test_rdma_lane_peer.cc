@@ -7,7 +7,7 @@ namespace
 {
 
 // What a peer could write into the ring that it may write to.
-class RdmaLies : public testing::Test
+class RdmaMalformedPeer : public testing::Test
 {
   protected:
     RdmaPair p;
@@ -43,7 +43,7 @@ class RdmaLies : public testing::Test
     }
 };
 
-TEST_F(RdmaLies, LongerThanAShortMessageCanBe)
+TEST_F(RdmaMalformedPeer, LongerThanAShortMessageCanBe)
 {
     receive();
     const pvn_err *err = appears(0, 0, SHORT_MAX + 1);
@@ -51,7 +51,7 @@ TEST_F(RdmaLies, LongerThanAShortMessageCanBe)
     EXPECT_NE(nullptr, strstr(err->reason[0], "longer than any can be")) << err->reason[0];
 }
 
-TEST_F(RdmaLies, LongerThanTheReceive)
+TEST_F(RdmaMalformedPeer, LongerThanTheReceive)
 {
     receive();
     const pvn_err *err = appears(0, 0, 9);
@@ -59,7 +59,7 @@ TEST_F(RdmaLies, LongerThanTheReceive)
     EXPECT_NE(nullptr, strstr(err->reason[0], "for a receive of 8 bytes")) << err->reason[0];
 }
 
-TEST_F(RdmaLies, IntoAGpusBuffer)
+TEST_F(RdmaMalformedPeer, IntoAGpusBuffer)
 {
     mr->gpu = 1;
     receive();
@@ -72,7 +72,7 @@ TEST_F(RdmaLies, IntoAGpusBuffer)
     EXPECT_EQ(0, done) << "there is nothing in the buffer";
 }
 
-TEST_F(RdmaLies, ForABufferThatNobodyPosted)
+TEST_F(RdmaMalformedPeer, ForABufferThatNobodyPosted)
 {
     receive();
     EXPECT_EQ(nullptr, appears(0, 1, 8));
@@ -80,7 +80,7 @@ TEST_F(RdmaLies, ForABufferThatNobodyPosted)
     EXPECT_EQ(1u, pvn_engine_get_stats(p.rx.e)->stale);
 }
 
-TEST_F(RdmaLies, ForASlotThatNobodyPosted)
+TEST_F(RdmaMalformedPeer, ForASlotThatNobodyPosted)
 {
     receive();
     EXPECT_EQ(nullptr, appears(1, 0, 8));
@@ -89,7 +89,7 @@ TEST_F(RdmaLies, ForASlotThatNobodyPosted)
 }
 
 // Lines become visible in any order: what lacks one has not arrived.
-TEST_F(RdmaLies, AMessageIsWholeWhenItsLastLineIs)
+TEST_F(RdmaMalformedPeer, AMessageIsWholeWhenItsLastLineIs)
 {
     ASSERT_EQ(0, irecv(p, in, 60, 0, mr, &r));
     auto *more = reinterpret_cast<short_more *>(head + 1);
@@ -112,7 +112,7 @@ TEST_F(RdmaLies, AMessageIsWholeWhenItsLastLineIs)
     for (int i = 0; i < 100; i++)
         ASSERT_EQ(0, hot_test(r, &done, &got));
     EXPECT_EQ(0, done);
-    EXPECT_LT(0u, lane_stats(p.rx.lane).torn);
+    EXPECT_LT(0u, lane_stats(p.rx.lane).partial);
     more->data[7] = 0x55;
     for (int i = 0; i < 100 && !done; i++)
         ASSERT_EQ(0, hot_test(r, &done, &got));
@@ -122,7 +122,7 @@ TEST_F(RdmaLies, AMessageIsWholeWhenItsLastLineIs)
         EXPECT_EQ(i < 60 ? 0x55 : 0xAA, in[i]) << i;
 }
 
-TEST_F(RdmaLies, AMessageThatNeverAddsUp)
+TEST_F(RdmaMalformedPeer, AMessageThatWithAWrongSum)
 {
     ASSERT_EQ(0, irecv(p, in, 60, 0, mr, &r));
     auto *more = reinterpret_cast<short_more *>(head + 1);
@@ -136,12 +136,13 @@ TEST_F(RdmaLies, AMessageThatNeverAddsUp)
     EXPECT_LT(0.9, sv::now() - from) << "it may still come";
     const pvn_err *err = pvn_engine_err(p.rx.e);
     ASSERT_NE(nullptr, err);
-    EXPECT_NE(nullptr, strstr(err->reason[0], "reading a short message: what has come does not"))
+    EXPECT_NE(nullptr,
+              strstr(err->reason[0], "reading a short message: its checksum has been wrong"))
         << err->reason[0];
     EXPECT_EQ(0xAA, in[0]);
 }
 
-TEST_F(RdmaLies, AnEntryThatNeverAddsUp)
+TEST_F(RdmaMalformedPeer, AnEntryThatWithAWrongSum)
 {
     const rdma_offer o = offer_of(p.tx.lane);
     auto *line = reinterpret_cast<cts_line *>(o.mem_addr + MEM_CTS);
@@ -161,7 +162,7 @@ TEST_F(RdmaLies, AnEntryThatNeverAddsUp)
     EXPECT_LT(0.9, sv::now() - from) << "it may still come";
     const pvn_err *err = pvn_engine_err(p.tx.e);
     ASSERT_NE(nullptr, err);
-    EXPECT_NE(nullptr, strstr(err->reason[0], "entry: what has come does not add up"))
+    EXPECT_NE(nullptr, strstr(err->reason[0], "entry: its checksum has been wrong"))
         << err->reason[0];
 }
 
@@ -191,17 +192,18 @@ TEST(RdmaSums, EveryBitCounts)
 // A copy by processor shows stamps before what they stand for, as softverbs does here: that is
 // seen at both ends, waited for, and every byte is right. Not in imm mode: who asks a queue of
 // softverbs waits for what is being placed.
-TEST(RdmaTorn, IsWaitedFor)
+TEST(RdmaPartialWrite, IsWaitedFor)
 {
     RdmaPair p;
     p.open(shape("pvrdma\nset descend 2\nset async 1", PVN_RDMA_RECORD, 1, 65536, true));
     if (testing::Test::HasFatalFailure())
         return;
-    for (Patience patience; patience.left() && !testing::Test::HasFailure() &&
-                            (lane_stats(p.tx.lane).torn == 0 || lane_stats(p.rx.lane).torn == 0);)
+    for (Patience patience;
+         patience.left() && !testing::Test::HasFailure() &&
+         (lane_stats(p.tx.lane).partial == 0 || lane_stats(p.rx.lane).partial == 0);)
         grouped(p, 100);
-    EXPECT_LT(0u, lane_stats(p.tx.lane).torn) << "entries";
-    EXPECT_LT(0u, lane_stats(p.rx.lane).torn) << "messages";
+    EXPECT_LT(0u, lane_stats(p.tx.lane).partial) << "entries";
+    EXPECT_LT(0u, lane_stats(p.rx.lane).partial) << "messages";
 }
 
 class RdmaDoorbells : public testing::TestWithParam<pvn_rdma_mode>
@@ -245,7 +247,7 @@ TEST_P(RdmaDoorbells, SlowDeviceIsNotAskedInVain)
 {
     RdmaPair p;
     RdmaOptions o = shape("pvrdma\nset async 1", GetParam(), 1, 1 << 20, true);
-    o.quiet_ns = UINT64_MAX / 4;
+    o.idle_ns = UINT64_MAX / 4;
     p.open(o);
     ASSERT_EQ(0, sv::command("rule slow delay ms=1 count=0"));
     for (int depth : {1, 8})
@@ -305,7 +307,7 @@ struct Watched {
 TEST(RdmaWatch, RecordsAndShortMessagesEndIt)
 {
     RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
-    o.quiet_ns = UINT64_MAX / 4;
+    o.idle_ns = UINT64_MAX / 4;
     Watched w(o);
     uint64_t polls;
     for (size_t n : {8u, 4096u, 8u, 200u, 4096u}) {
@@ -355,7 +357,7 @@ TEST(RdmaWatch, NotWithSeveralQueuePairs)
 TEST(RdmaWatch, AnAcknowledgementEndsIt)
 {
     RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
-    o.quiet_ns = UINT64_MAX / 4;
+    o.idle_ns = UINT64_MAX / 4;
     Watched w(o);
     pvn_req *r = nullptr, *s = nullptr;
     int done = 0;
@@ -405,7 +407,7 @@ TEST(RdmaDoorbells, TheLastMessageIsNotForgotten)
     for (int before : {0, 1, 3, 14, 15, 16, 40}) {
         RdmaPair p;
         RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
-        o.quiet_ns = 2000000;
+        o.idle_ns = 2000000;
         p.open(o);
         if (before > 0)
             pipeline(p, before, 8, 8);
@@ -430,7 +432,7 @@ TEST(RdmaDoorbells, WhatHasArrivedIsSentAlthoughTheReceiverCloses)
     for (int qps : {1, 2}) {
         RdmaPair p;
         RdmaOptions o = shape("pvrdma\nset timeout_cap_ms 20", PVN_RDMA_RECORD, qps, 1 << 20, true);
-        o.quiet_ns = 2000000;
+        o.idle_ns = 2000000;
         o.retry = 2;
         p.open(o);
         OneOfEight one;
