@@ -27,11 +27,13 @@ tests_abi_test_profile_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 EXTRA_tests_abi_test_profile_DEPENDENCIES = tests/abi/profiler.la tests/softverbs/libsoftverbs.la
 
 # Its own send and recv come before those of the C library, for the plugin too.
+if !SANITIZE_THREAD
 PVN_TESTS += tests/abi/test_zero_copy
 tests_abi_test_zero_copy_SOURCES = tests/abi/test_zero_copy.cc tests/abi/nccl_side.h
 tests_abi_test_zero_copy_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_zero_copy_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_abi_test_zero_copy_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+endif
 
 # Other processes, which ThreadSanitizer does not see.
 if !SANITIZE_THREAD

@@ -6,10 +6,12 @@ tests_fail_test_handshake_SOURCES = tests/fail/test_handshake.cc tests/fail/raw_
 tests_fail_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_handshake_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 
+if !SANITIZE_THREAD
 PVN_TESTS += tests/fail/test_limits
 tests_fail_test_limits_SOURCES = tests/fail/test_limits.cc tests/fail/raw_peer.h
 tests_fail_test_limits_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_limits_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+endif
 
 PVN_TESTS += tests/fail/test_faults
 tests_fail_test_faults_SOURCES = tests/fail/test_faults.cc tests/fail/raw_peer.h

@@ -34,6 +34,7 @@ tests_unit_test_cuda_shim_LDADD = libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_unit_test_cuda_shim_DEPENDENCIES = tests/support/libcuda.la tests/support/libcuda-old.la \
     tests/support/libcuda-broken.la
 
+if !SANITIZE_THREAD
 PVN_TESTS += tests/unit/test_gpumem
 tests_unit_test_gpumem_SOURCES = tests/unit/test_gpumem.cc tests/support/fakecuda_fixture.h
 tests_unit_test_gpumem_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -44,6 +45,12 @@ PVN_TESTS += tests/unit/test_cuda_abi
 tests_unit_test_cuda_abi_SOURCES = tests/unit/test_cuda_abi.cc
 tests_unit_test_cuda_abi_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_cuda_abi_LDADD = $(TEST_LDADD)
+
+PVN_TESTS += tests/unit/test_nccl_abi
+tests_unit_test_nccl_abi_SOURCES = tests/unit/test_nccl_abi.cc tests/unit/test_nccl_values.cc tests/nccl/values.h
+tests_unit_test_nccl_abi_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_nccl_abi_LDADD = $(TEST_LDADD)
+endif
 endif
 
 check_PROGRAMS += tests/gpu/nccl_check
@@ -54,13 +61,6 @@ tests_gpu_nccl_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 # Of single-threaded programs ThreadSanitizer has nothing to say.
 if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/gpu/test_nccl_check.sh tests/gpu/test_run.sh
-endif
-
-if HAVE_GTEST
-PVN_TESTS += tests/unit/test_nccl_abi
-tests_unit_test_nccl_abi_SOURCES = tests/unit/test_nccl_abi.cc tests/unit/test_nccl_values.cc tests/nccl/values.h
-tests_unit_test_nccl_abi_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_nccl_abi_LDADD = $(TEST_LDADD)
 endif
 
 EXTRA_DIST += plugin/USERS.md tests/gpu/README.md tests/gpu/run tests/gpu/bundle tests/gpu/ranks.py tests/gpu/models.py tests/gpu/ddp.py \

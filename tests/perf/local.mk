@@ -34,12 +34,16 @@ tests_perf_test_perf_parts_SOURCES = tests/perf/test_perf_parts.cc
 tests_perf_test_perf_parts_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_perf_test_perf_parts_LDADD = libpvn-perf.la $(TEST_LDADD)
 
+if !SANITIZE_THREAD
 PVN_TESTS += tests/perf/test_perf_run
 tests_perf_test_perf_run_SOURCES = tests/perf/test_perf_run.cc tests/perf/perf_run.h
 tests_perf_test_perf_run_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS) $(EXPAT_CFLAGS)
 tests_perf_test_perf_run_LDADD = $(TEST_LDADD) $(JANSSON_LIBS) $(EXPAT_LIBS)
 
+# The archive is the same in every tree.
+if !SANITIZE
 PVN_SCRIPT_TESTS += tests/perf/dist.sh
+endif
 
 PVN_TESTS += tests/perf/test_perf_end
 tests_perf_test_perf_end_SOURCES = tests/perf/test_perf_end.cc tests/perf/perf_run.h
@@ -50,3 +54,4 @@ PVN_TESTS += tests/perf/test_own_stats
 tests_perf_test_own_stats_SOURCES = tests/perf/test_own_stats.cc
 tests_perf_test_own_stats_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_perf_test_own_stats_LDADD = libpvn-perf.la $(TEST_LDADD)
+endif

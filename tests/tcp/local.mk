@@ -13,6 +13,7 @@ tests_tcp_test_lane_chaos_SOURCES = tests/tcp/test_lane_chaos.cc tests/tcp/lane_
 tests_tcp_test_lane_chaos_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_lane_chaos_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
+if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/tcp/link_loss.sh
 
 # Chunks sent without a copy.
@@ -20,3 +21,4 @@ PVN_TESTS += tests/tcp/test_tcp_zerocopy
 tests_tcp_test_tcp_zerocopy_SOURCES = tests/tcp/test_tcp_zerocopy.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_zerocopy_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_zerocopy_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+endif

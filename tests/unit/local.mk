@@ -12,21 +12,11 @@ tests_unit_test_log_LDADD = libpvn-core.la $(TEST_LDADD)
 
 EXTRA_DIST += tests/support/netns.h tests/support/bytes.h
 
-PVN_TESTS += tests/unit/test_iface_netns
-tests_unit_test_iface_netns_SOURCES = tests/unit/test_iface_netns.cc
-tests_unit_test_iface_netns_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_iface_netns_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
-
 PVN_TESTS += tests/unit/test_chaosproxy
 tests_unit_test_chaosproxy_SOURCES = tests/unit/test_chaosproxy.cc tests/support/chaosproxy.cc \
     tests/support/chaosproxy.h
 tests_unit_test_chaosproxy_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_chaosproxy_LDADD = $(TEST_LDADD)
-
-PVN_TESTS += tests/unit/test_tcp_transport
-tests_unit_test_tcp_transport_SOURCES = tests/unit/test_tcp_transport.cc
-tests_unit_test_tcp_transport_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_tcp_transport_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/unit/test_memcache
 tests_unit_test_memcache_SOURCES = tests/unit/test_memcache.cc

@@ -61,3 +61,13 @@ PVN_TESTS += tests/rdma/test_gid
 tests_rdma_test_gid_SOURCES = tests/rdma/test_gid.cc
 tests_rdma_test_gid_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_gid_LDADD = libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/unit/test_iface_netns
+tests_unit_test_iface_netns_SOURCES = tests/unit/test_iface_netns.cc
+tests_unit_test_iface_netns_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_iface_netns_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/unit/test_tcp_transport
+tests_unit_test_tcp_transport_SOURCES = tests/unit/test_tcp_transport.cc
+tests_unit_test_tcp_transport_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_tcp_transport_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
