@@ -64,10 +64,15 @@ check-build: $(TEST_PCH)
 
 check-parts: $(check_PROGRAMS) $(check_LTLIBRARIES) all
 
+# What the compiler and the linker have to say of the tests, for where none of them runs: all is compiled but the C++,
+# of which the source is checked and one program made.
+check-source: all $(check_LTLIBRARIES) tests/unit/test_version
+	$(MAKE) $(AM_MAKEFLAGS) CXX='$(CXX) -fsyntax-only' CXXLD=true check-parts
+
 check-local: check-build
 	$(srcdir)/tests/run-all $(abs_builddir) $(PVN_TESTS) $(PVN_SCRIPT_TESTS)
 
-.PHONY: check-build check-parts
+.PHONY: check-build check-parts check-source
 
 clean-local:
 	-rm -rf test-logs
