@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
+#include <string>
 #include <random>
 
 #include "topo/nccl/assign.h"
@@ -219,6 +221,28 @@ TEST(Advice, ANearLinkOfOneLaneIsPassedOver)
         EXPECT_NE(nullptr,
                   strstr(m.pairs->list[g].advice_why, "narrow is nearer (PIX) but has 0.2"))
             << m.pairs->list[g].advice_why;
+    }
+}
+
+// 400 Gb/s for two GPUs is more than the 150 each that they could have; for four it is less.
+TEST(Advice, AShareOfAFastNicIsWeighedAgainstASlowerOneAlone)
+{
+    for (int gpus : {2, 4}) {
+        std::string inner = nic("0000:20:00.0", "fast", 0, 400000, "", gen5);
+        for (int i = 0; i < 4; i++) {
+            const std::string n = std::to_string(i);
+            inner += nic("0000:3" + n + ":00.0", "slow" + n, i + 1, 150000, "", gen5);
+            if (i < gpus)
+                inner += gpu("0000:0" + std::to_string(i + 1) + ":00.0", i);
+        }
+        NcclFile m(sys(cpu(0, inner)));
+        std::multiset<std::string> used;
+        for (int g = 0; g < gpus; g++)
+            used.insert(advice(m, g));
+        EXPECT_EQ(2u, used.count("fast")) << gpus;
+        EXPECT_EQ(used.size() - 1, std::set<std::string>(used.begin(), used.end()).size())
+            << "no slow one has two";
+        EXPECT_EQ(gpus == 2, m.pairs->exact);
     }
 }
 

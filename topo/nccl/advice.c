@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Which NIC we advise for each GPU, beside what NCCL takes: bandwidth that differs by more than a
  * factor of two first, then the path's class, then little sharing, then what is left of bandwidth,
- * NUMA distance, and last NCCL's own choice. */
+ * NUMA distance, and last NCCL's own choice. Whose share of a NIC is less than what another one would
+ * give it is moved there. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,6 +201,65 @@ static void give_idle_ports(struct pvn_topo_pairs *p, const int *distance)
     }
 }
 
+static int wire_of(const struct pvn_topo_pairs *p, int net)
+{
+    int n = 0;
+    while (n < net && !same_wire(net_node(p, n), net_node(p, net)))
+        n++;
+    return n;
+}
+
+/* The NIC, of a class that is no worse, that gives this GPU most, if that is more than its share of
+ * the advised one; else -1. `wire` has the wire of each NIC, `users` counts the GPUs on each wire. */
+static int better_than_share(const struct pvn_topo_pairs *p, int g, const int *distance,
+                             const int *wire, const int *users)
+{
+    const int *row = distance + (size_t)g * (size_t)p->tree->n_nets;
+    int at = p->list[g].advice, to = -1;
+    float most = 1.05F * path_bw(p, g, at) / (float)users[wire[at]];
+    for (int n = 0; n < p->tree->n_nets; n++) {
+        float bw = path_bw(p, g, n) / (float)(users[wire[n]] + 1);
+        if (row[n] >= PVN_TOPO_ASSIGN_NEVER || wire[n] == wire[at] ||
+            row[n] % HALVING > row[at] % HALVING || bw <= most)
+            continue;
+        most = bw;
+        to = n;
+    }
+    return to;
+}
+
+/* The assignment puts every GPU on a NIC that is fast alone, however many share it. */
+static int spread(struct pvn_topo_pairs *p, const int *distance)
+{
+    int nets = p->tree->n_nets, *wire = calloc((size_t)nets * 2 + 1, sizeof(*wire));
+    if (!wire)
+        return -ENOMEM;
+    int *users = wire + nets,
+        left = 4 * p->n; /* each GPU prefers in its own way: it might not end */
+    for (int n = 0; n < nets; n++)
+        wire[n] = wire_of(p, n);
+    for (int g = 0; g < p->n; g++)
+        if (p->list[g].advice >= 0)
+            users[wire[p->list[g].advice]]++;
+    for (int g = 0; g < p->n && left > 0; g++) {
+        struct pvn_topo_pair *pair = &p->list[g];
+        int to = pair->advice >= 0 && users[wire[pair->advice]] > 1
+                     ? better_than_share(p, g, distance, wire, users)
+                     : -1;
+        if (to < 0)
+            continue;
+        users[wire[pair->advice]]--;
+        users[wire[to]]++;
+        pair->advice = to;
+        pair->moved = true;
+        p->exact = false;
+        left--;
+        g = -1; /* others may gain by it */
+    }
+    free(wire);
+    return 0;
+}
+
 /* A nearer NIC that was passed over for its bandwidth surprises people. */
 static void explain_slower(const struct pvn_topo_pairs *p, struct pvn_topo_pair *pair)
 {
@@ -252,8 +312,10 @@ static void explain(struct pvn_topo_pairs *p, int g)
     if (sharers == 0)
         pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; no other GPU uses it");
     else
-        pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; shared with %d other GPU%s, the least possible",
-                        sharers, sharers == 1 ? "" : "s");
+        pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; shared with %d other GPU%s%s", sharers,
+                        sharers == 1 ? "" : "s", p->exact ? ", the least possible" : "");
+    if (pair->moved)
+        pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "; more than its share of a faster one would be");
     for (int i = 0; i < pair->n_more; i++)
         pvn_topo_append(why, PVN_TOPO_PAIR_WHY, "%s%s", i ? ", " : "; with it the card's port ",
                         net_name(p, pair->more[i]));
@@ -335,6 +397,8 @@ int pvn_topo_pairs_advise(struct pvn_topo_pairs *p)
         goto out;
     for (int g = 0; g < p->n; g++)
         p->list[g].advice = out[g];
+    if ((err = spread(p, distance)) < 0)
+        goto out;
     give_idle_ports(p, distance);
     for (int g = 0; g < p->n; g++)
         explain(p, g);

@@ -36,6 +36,7 @@ struct pvn_topo_pair {
     int n_more;
     char advice_why[PVN_TOPO_PAIR_WHY];
     bool hidden; /* the hypervisor hides how far they are apart */
+    bool moved;  /* the advice was moved from a NIC that others share */
 };
 
 struct pvn_topo_pairs {
