@@ -105,7 +105,7 @@ one_by_one() {
     echo "$p passed, $f failed, $s skipped here"
 }
 
-# Builds what comes after the ordinary tree's tests while those run, in processor time that nobody else wants: the
+# Builds what comes after the ordinary tree's tests while those run, in processor time that is otherwise idle: the
 # virtual machines, one at a time, leave nearly half of two processors idle. A tree that does not build here is tried again, and
 # reported, in its turn. The exit status is that of distcheck.
 build_ahead() {

@@ -38,7 +38,7 @@ AC_DEFUN([PVN_CHECK_SANITIZE], [
     [], [enable_coverage=no])
   pvn_coverage_summary=$enable_coverage
   PVN_CXXFLAGS="$PVN_CXXFLAGS $PVN_SAN_FLAGS"
-  # What is not covered of a test is no news, and counting it doubles the time of compiling it.
+  # Coverage of the tests themselves is of no interest, and counting it doubles the time of compiling them.
   AS_IF([test "x$enable_coverage" = xyes], [PVN_SAN_FLAGS="$PVN_SAN_FLAGS --coverage"])
   PVN_CFLAGS="$PVN_CFLAGS $PVN_SAN_FLAGS"
   AC_SUBST([PVN_SAN_FLAGS])

@@ -1,7 +1,7 @@
 dnl SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 dnl SPDX-License-Identifier: Apache-2.0
 # Header probes. The plugin loads libibverbs, libnl and libcuda at run time, so only their headers are
-# wanted here; a missing one ends configure with the name of the package to install.
+# needed here; a missing one ends configure with the name of the package to install.
 
 AC_DEFUN([PVN_CHECK_VERBS], [
   AC_CHECK_HEADER([infiniband/verbs.h], [pvn_verbs_summary=yes],

@@ -147,7 +147,7 @@ static void across_roots(const struct pvn_topo *t, int ia, int ib, struct pvn_to
     } else {
         out->seen = PVN_TOPO_SMI_UNKNOWN;
         snprintf(out->reason, sizeof out->reason,
-                 "different host bridges, and %s does not tell its NUMA node (numa_node \"%s\")",
+                 "different host bridges, and %s does not report its NUMA node (numa_node \"%s\")",
                  na < 0 ? a->bdf : b->bdf, na < 0 ? a->numa_text : b->numa_text);
     }
 }

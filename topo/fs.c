@@ -144,7 +144,7 @@ int pvn_topo_fs_resolve(struct pvn_topo_fs *fs, const char *path, char *out)
         got = fs->ops->readlink(fs, out, link, sizeof link);
         if (got == -EINVAL) {
             if (rest.start < sizeof rest.buf) {
-                set_known(fs, out); /* something is wanted below it */
+                set_known(fs, out); /* something below it is looked up */
             }
             continue;
         }

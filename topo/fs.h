@@ -61,7 +61,7 @@ enum {
 struct pvn_topo_fs {
     const struct pvn_topo_fs_ops *ops;
     /* Every path of a machine starts with the same few
-     * directories, so they are asked about once. */
+     * directories, so each is looked up once. */
     char *known[PVN_TOPO_FS_KNOWN];
 };
 

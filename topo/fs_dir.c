@@ -16,8 +16,8 @@ struct name {
     unsigned char type; /* DT_* of dirent.h */
 };
 
-/* The directory that is being read: what it holds is listed once, which answers for all that it has
- * not. */
+/* The directory that is being read: what it holds is listed once, so that files that do not exist
+ * cost no system call. */
 struct inside {
     char *dir;
     int fd;
@@ -139,7 +139,7 @@ static void dir_enter(struct pvn_topo_fs *fs, const char *dir)
         close(in->fd);
         return;
     }
-    /* Without the list (too long, out of memory) every file is asked about by itself. */
+    /* Without the list (too long, out of memory) every file is looked up by itself. */
     if (for_each_entry(in->fd, keep_entry, in) != 0) {
         leave(in);
         return;

@@ -5,7 +5,7 @@
 #                       plugin links it
 #   libpvntopotool.la   what only the tools need, so that the plugin does not carry it: captures, hints and
 #                       merges, checks and remedies, GPUDirect verdicts, NCCL's XML read and judged (expat)
-# Data flows one way, and so do includes: topo (the machine's model) <- topo/nccl (what NCCL makes of it)
+# Data flows in one direction, and so do includes: topo (the machine's model) <- topo/nccl (what NCCL makes of it)
 # <- topo/capture and topo/check <- topo/input <- topo/tool. A folder includes only what stands left of it.
 noinst_LTLIBRARIES += libpvntopo.la
 if TOOLS

@@ -187,7 +187,7 @@ static int add_net(struct pvn_topo_reader *r, const char *name)
     return 0;
 }
 
-/* A team has no file that says so; what tells is that others call it their master. */
+/* A team has no file of its own: it is recognised by interfaces that name it as their master. */
 static void mark_teams(struct pvn_topo *t)
 {
     for (int i = 0; i < t->nnets; i++) {

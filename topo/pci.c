@@ -356,7 +356,7 @@ static int place_path(struct pvn_topo_reader *r, const char *real)
         last = pvn_topo_pci_index(t, a.domain, a.bus, a.dev, a.fn);
         p = &t->pci[last];
         if (root < 0) {
-            /* An address outside any pciDDDD:BB directory tells nothing about the tree. */
+            /* An address outside any pciDDDD:BB directory says nothing about the tree. */
             continue;
         }
         if ((p->flags & PVN_TOPO_PCI_NO_PATH) != 0) {

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/* A number that the machine did not tell. */
+/* A number that the machine does not report. */
 #define PVN_TOPO_UNKNOWN INT_MIN
 
 /* Length of the texts of the model, including the NUL. Longer ones are cut. */
@@ -54,7 +54,7 @@ enum pvn_topo_tri {
  * PCI */
 
 /* Where a function sits. From the PCI Express capability where config space could be read, else
- * from its place in the tree (kind_from_config tells which). */
+ * from its place in the tree (kind_from_config says which). */
 enum pvn_topo_pci_kind {
     PVN_TOPO_PCI_UNKNOWN = 0, /* a path component without files of its own */
     PVN_TOPO_PCI_ENDPOINT,    /* any function that is no bridge */
@@ -140,10 +140,10 @@ struct pvn_topo_pci {
     int class_code;  /* 24 bits, or PVN_TOPO_UNKNOWN, as the next four (16 bits) */
     int vendor, device, subvendor, subdevice;
     int revision;                   /* 8 bits or PVN_TOPO_UNKNOWN */
-    char driver[PVN_TOPO_NAME_MAX]; /* "" when none is bound (driver_bound tells) or unknown */
+    char driver[PVN_TOPO_NAME_MAX]; /* "" when none is bound (see driver_bound) or unknown */
     enum pvn_topo_tri driver_bound; /* UNKNOWN where the function has no files */
     int numa;           /* as written, -1 kept; PVN_TOPO_UNKNOWN where there is no file */
-    char numa_text[16]; /* the text itself: NCCL tells CPUs apart by it */
+    char numa_text[16]; /* the text itself: NCCL distinguishes CPUs by it */
     char local_cpulist[PVN_TOPO_TEXT_MAX]; /* "0-15,32-47", "" unknown or too long */
     int iommu_group; /* number, -1: function is in no group, PVN_TOPO_UNKNOWN */
     struct pvn_topo_pci_link link;
@@ -190,12 +190,12 @@ struct pvn_topo_net {
     int arphrd;         /* ARPHRD_* number, or PVN_TOPO_UNKNOWN */
     int mtu;            /* bytes, or PVN_TOPO_UNKNOWN */
     char operstate[16]; /* "up", "down", ... "" unknown */
-    int carrier;        /* 0, 1 or PVN_TOPO_UNKNOWN (an interface that is down does not tell) */
-    int speed_mbps;     /* or PVN_TOPO_UNKNOWN (the kernel's -1 as well) */
-    int dev_port;       /* port of a multi-port function, or PVN_TOPO_UNKNOWN */
-    int master;         /* index of the bond, team or bridge above, or -1 */
-    int lower;          /* index of the interface a VLAN lies on, or -1 */
-    char address[64];   /* hardware address as text */
+    int carrier;      /* 0, 1 or PVN_TOPO_UNKNOWN (an interface that is down does not report it) */
+    int speed_mbps;   /* or PVN_TOPO_UNKNOWN (the kernel's -1 as well) */
+    int dev_port;     /* port of a multi-port function, or PVN_TOPO_UNKNOWN */
+    int master;       /* index of the bond, team or bridge above, or -1 */
+    int lower;        /* index of the interface that a VLAN is on, or -1 */
+    char address[64]; /* hardware address as text */
 };
 
 enum pvn_topo_gid_type {
@@ -252,7 +252,7 @@ struct pvn_topo_rdma {
     int nports;
 };
 
-/* A PVRDMA function and its vmxnet3: the driver wants function 0 of the same slot and will not
+/* A PVRDMA function and its vmxnet3: the driver needs function 0 of the same slot and does not
  * start without it. Recorded for every 15ad:0820 function, bound or not. */
 struct pvn_topo_pvrdma_pair {
     int pci;     /* the 15ad:0820 function */
@@ -298,7 +298,7 @@ struct pvn_topo_nvidia {
 };
 
 enum pvn_topo_hypervisor {
-    PVN_TOPO_HV_UNKNOWN = 0, /* no evidence either way */
+    PVN_TOPO_HV_UNKNOWN = 0, /* no evidence for or against a guest */
     PVN_TOPO_HV_NONE,        /* CPU flags known, no hypervisor bit, no DMI sign */
     PVN_TOPO_HV_VMWARE,
     PVN_TOPO_HV_KVM,
@@ -615,7 +615,7 @@ enum pvn_topo_gather_flags {
 /* Writes to fd a tar (ustar with GNU long names) of the files that pvn_topo_load reads below root,
  * so that loading it gives the same model. Host names, serial numbers, UUIDs and DMI tags are left
  * out; MAC addresses, GIDs and GUIDs are replaced by stand-ins that keep equality and kind, unless
- * asked otherwise. Returns 0 or negative errno. */
+ * flags say otherwise. Returns 0 or negative errno. */
 int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_err *err);
 
 #ifdef __cplusplus

@@ -369,7 +369,7 @@ static void describe_pair(const struct pvn_topo *t, struct pvn_topo_pvrdma_pair 
 
     if (p->fn == 0) {
         snprintf(pair->problem, sizeof pair->problem,
-                 "PVRDMA function %s is function 0 of its slot; vmw_pvrdma wants the vmxnet3 there",
+                 "PVRDMA function %s is function 0 of its slot; vmw_pvrdma needs its vmxnet3 there",
                  p->bdf);
     } else if (pair->vmxnet3 < 0) {
         snprintf(

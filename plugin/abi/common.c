@@ -358,7 +358,7 @@ ncclResult_t isend_v4(void *sendComm, void *data, int size, void *mhandle, void 
 }
 
 /* *request may hold NCCL_NET_OPTIONAL_RECV_COMPLETION on entry (v9 on). NCCL then looks at flags
- * inside the data and only wants the request to end some time; with sockets nothing is saved by
+ * inside the data and only needs the request to end some time; with sockets nothing is saved by
  * ending it before the bytes are there, and NCCL's own transports do not either, so such a receive
  * is like any other. */
 __attribute__((noinline)) ncclResult_t irecv_v10(void *recvComm, int n, void **data, size_t *sizes,

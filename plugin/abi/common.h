@@ -21,7 +21,7 @@ ncclResult_t abi_init(int abi, void **ctx, uint64_t comm_id, int traffic_class,
 ncclResult_t abi_devices(int *ndev);
 /* NULL after an error was logged; *rc is then the call's result. */
 const struct pvn_device *abi_device(int dev, ncclResult_t *rc);
-/* NULL for a device without a PCI function, as NCCL wants it. */
+/* NULL for a device without a PCI function, as NCCL expects it. */
 char *abi_pci_path(const struct pvn_device *d);
 /* Largest message of v9 on. */
 #define ABI_MAX_BYTES ((size_t)NCCL_MAX_NET_SIZE_BYTES / 2)

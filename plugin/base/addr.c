@@ -89,7 +89,8 @@ const char *pvn_addr_format(const struct sockaddr *sa, char *buf, size_t size)
 static int bad(const char *text, const char *why, struct pvn_err *err)
 {
     pvn_err_set(err, -EINVAL,
-                "'%.80s' is no address: %s; write 192.0.2.1:4000 or [2001:db8::1]:4000", text, why);
+                "'%.80s' is not an address: %s; write 192.0.2.1:4000 or [2001:db8::1]:4000", text,
+                why);
     pvn_err_set_fault(err, PVN_FAULT_ARGUMENT);
     return -EINVAL;
 }
@@ -193,7 +194,7 @@ int pvn_addr_parse(const char *text, struct sockaddr_storage *out, struct pvn_er
     return 0;
 }
 
-/* The address as 16 bytes, IPv4 in its IPv6 clothes. */
+/* The address as 16 bytes, IPv4 mapped into IPv6. */
 static bool as_16(const struct sockaddr *sa, uint8_t out[16])
 {
     static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};

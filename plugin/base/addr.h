@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Socket addresses, IPv4 and IPv6 with scope: comparing, printing, reading. Nothing here asks a
- * name server. Any thread. */
+/* Socket addresses, IPv4 and IPv6 with scope: comparing, printing, reading. No name server is used.
+ * Any thread. */
 #ifndef PVN_BASE_ADDR_H
 #define PVN_BASE_ADDR_H
 
@@ -33,8 +33,8 @@ const char *pvn_addr_format_host(const struct sockaddr *sa, char *buf, size_t si
  * has is an error. 0 or -EINVAL / -ENODEV with *err. */
 int pvn_addr_parse(const char *text, struct sockaddr_storage *out, struct pvn_err *err);
 
-/* Same family, address and scope, whatever the ports. An IPv4 address in IPv6 clothes
- * (::ffff:a.b.c.d) equals itself in IPv4. */
+/* Same family, address and scope, whatever the ports. An IPv4-mapped IPv6 address (::ffff:a.b.c.d)
+ * equals the IPv4 one. */
 bool pvn_addr_same_host(const struct sockaddr *a, const struct sockaddr *b);
 
 bool pvn_addr_is_any(const struct sockaddr *sa);

@@ -1,12 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* An error with its reasons. A function that can fail returns 0 or a negative errno; where the
- * caller must be able to say why, it also takes a `struct pvn_err *`, which may be NULL when nobody
- * asks. Everything is in fixed storage inside the struct, so that reporting ENOMEM needs no memory,
- * and a struct may live on the stack, in a connection, or be copied by assignment.
+ * caller must be able to say why, it also takes a `struct pvn_err *`, which may be NULL when the
+ * reason is not needed. Everything is in fixed storage inside the struct, so that reporting ENOMEM
+ * needs no memory, and a struct may live on the stack, in a connection, or be copied by assignment.
  *
  * The chain reads from the root cause outwards: pvn_err_set() where the failure is first
- * understood, pvn_err_add() on the way up only where a caller knows something that the callee did
+ * understood, pvn_err_add() in its callers only where a caller knows something that the callee did
  * not. */
 #ifndef PVN_BASE_ERR_H
 #define PVN_BASE_ERR_H
@@ -25,7 +25,7 @@ enum pvn_fault {
     PVN_FAULT_SYSTEM,    /* the operating system or a device refused */
     PVN_FAULT_USAGE,     /* a setting: parameters, environment, configuration */
     PVN_FAULT_ARGUMENT,  /* the caller (NCCL or a tool) passed something impossible */
-    PVN_FAULT_REMOTE,    /* the peer, or the network on the way to it */
+    PVN_FAULT_REMOTE,    /* the peer, or the network between */
     PVN_FAULT_CUDA,      /* the CUDA driver refused */
     PVN_FAULT_INTERNAL   /* a bug of ours */
 };

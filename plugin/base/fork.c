@@ -13,7 +13,7 @@ enum {
     EPOCH_BASE = 0x50560000 /* epochs begin behind it, see pvn_fork_epoch */
 };
 
-/* Before the first mark nothing is anybody else's: epoch 0 is this process's. */
+/* Before the first mark epoch 0 stands for this process. */
 static const unsigned unmarked = 0;
 /* After it: the first word of the page, which stays 0 where the kernel leaves a child its copy. */
 const unsigned *pvn_fork_certain = &unmarked;

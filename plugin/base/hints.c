@@ -19,8 +19,8 @@ enum {
     WC_FATAL_ERR = 19
 };
 
-/* Order matters: the first row that fits is taken, so rows with a phase or a past come before
- * general ones of the same code. */
+/* Order matters: the first row that fits is taken, so rows with a phase or a past come before those
+ * of the same code without. */
 static const struct pvn_hint table[] = {
     {PVN_HINT_REFUSED, PVN_HINT_ERRNO, ECONNREFUSED, PVN_PHASE_ANY, PVN_PAST_ANY,
      "nothing listens at that address: the peer has ended, or the address belongs to another "
@@ -34,22 +34,22 @@ static const struct pvn_hint table[] = {
      "try `ping -I INTERFACE PEER`; open the TCP ports of net.ipv4.ip_local_port_range between the "
      "nodes; set NCCL_SOCKET_IFNAME; a slow start needs a longer NCCL_PVRDMA_CONNECT_TIMEOUT"},
     {PVN_HINT_VERIFY_TIMEOUT, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_VERIFY, PVN_PAST_ANY,
-     "the connection was set up but a first message over it did not arrive: a wrong GID or VLAN, no route "
-     "between the two devices, or an MTU larger than the network carries",
+     "the connection was set up but a first message over it did not arrive: a wrong GID or VLAN, "
+     "no route between the two devices, or an MTU larger than the network carries",
      "compare the two GIDs and addresses in this message; try `ping -M do -s 8972` where jumbo "
      "frames are set; NCCL_IB_GID_INDEX or NCCL_IB_HCA choose others"},
     {PVN_HINT_NO_PEER, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_ACCEPT, PVN_PAST_ANY,
      "the peer never connected: it failed earlier, it cannot reach the address listened at, or it "
      "chose another network plugin",
      "look at the peer's log; all nodes need the same NCCL_NET_PLUGIN; set NCCL_SOCKET_IFNAME to "
-     "an interface that the nodes share; NCCL_PVRDMA_ACCEPT_TIMEOUT sets how long it is waited for"},
+     "an interface that the nodes share; NCCL_PVRDMA_ACCEPT_TIMEOUT sets the time limit"},
     {PVN_HINT_LOST_AFTER_WORKING, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_ANY, PVN_PAST_WORKED,
      "the peer no longer answers: its machine stopped, or the link between went down",
      "check the peer's machine and `ip -s link` at both ends; NCCL_PVRDMA_TCP_USER_TIMEOUT sets "
      "the time limit"},
     {PVN_HINT_SILENT_HANDSHAKE, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_ANY, PVN_PAST_ANY,
-     "the peer accepted the connection and then sent nothing: its process hangs, or another program "
-     "listens at that address",
+     "the peer accepted the connection and then sent nothing: its process hangs, or another "
+     "program listens at that address",
      "look at the peer's log and stack; NCCL_PVRDMA_HELLO_TIMEOUT sets the time limit"},
     {PVN_HINT_NO_ROUTE, PVN_HINT_ERRNO, EHOSTUNREACH, PVN_PHASE_ANY, PVN_PAST_ANY,
      "no route to the peer, or nobody answers for its address on the local network",
@@ -120,8 +120,7 @@ static const struct pvn_hint table[] = {
     {PVN_HINT_LIB_MISSING, PVN_HINT_ERRNO, ENOENT, PVN_PHASE_LOAD, PVN_PAST_ANY,
      "a library that is loaded at run time is not installed",
      "install rdma-core (libibverbs1) for RDMA and libnl-route-3-200 for interface details; TCP "
-     "works "
-     "without"},
+     "works without them"},
     {PVN_HINT_NO_DEVICE, PVN_HINT_ERRNO, ENODEV, PVN_PHASE_ANY, PVN_PAST_ANY,
      "the device or interface is gone or was never there",
      "compare with `ip link` and `ls /sys/class/infiniband`; check NCCL_SOCKET_IFNAME and "
@@ -150,7 +149,7 @@ static const struct pvn_hint table[] = {
      "a message is larger than the posted buffer: both ends disagree on sizes",
      "use the same NCCL and plugin release and the same NCCL_* variables on all nodes"},
     {PVN_HINT_WC_REM_ACCESS, PVN_HINT_WC, WC_REM_ACCESS_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
-     "the peer's memory was deregistered or freed while data was on its way",
+     "the peer's memory was deregistered or freed while data was in flight",
      "look at the peer's log: it probably aborted first"},
     {PVN_HINT_WC_REM_INV_REQ, PVN_HINT_WC, WC_REM_INV_REQ_ERR, PVN_PHASE_ANY, PVN_PAST_ANY,
      "the peer's device refuses that kind of request or its length",

@@ -96,8 +96,8 @@ struct pvn_hint {
     const char *todo;     /* what to check or type, without a full stop */
 };
 
-/* The first row that fits, or NULL. Rows for a phase or a past stand before general ones. `code` of
- * either sign. Static storage; any thread. */
+/* The first row that fits, or NULL. Rows for a phase or a past stand before those without. `code`
+ * of either sign. Static storage; any thread. */
 const struct pvn_hint *pvn_hint_find(enum pvn_hint_space space, int code, enum pvn_phase phase,
                                      enum pvn_past past);
 

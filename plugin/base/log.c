@@ -43,7 +43,7 @@ static pvn_log_capture_fn capture;
 static void *capture_arg;
 static uint64_t (*clock_now)(void);
 
-static int stderr_level = -1; /* -1: ask the environment at first use */
+static int stderr_level = -1; /* -1: read from the environment at first use */
 static unsigned long stderr_flags = PVN_ALL;
 
 static uint64_t now_ns(void)

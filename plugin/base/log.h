@@ -49,7 +49,7 @@ typedef void (*pvn_logger_fn)(enum pvn_log_level level, unsigned long flags, con
 void pvn_log_set_logger(pvn_logger_fn logger);
 
 /* What goes to stderr while there is no logger. The default follows NCCL_DEBUG and
- * NCCL_DEBUG_SUBSYS (as NCCL does: nothing when unset); a tool that wants its warnings seen sets a
+ * NCCL_DEBUG_SUBSYS (as NCCL does: nothing when unset); a tool whose warnings are to be seen sets a
  * level. */
 void pvn_log_set_level(enum pvn_log_level level);
 

@@ -8,8 +8,8 @@
  * parameter: a field in struct pvn_params and a row in the table; a test checks that the two fit.
  *
  * A bad value of an NCCL_PVRDMA_ variable refuses initialisation with a sentence. A bad value of an
- * alias is warned of and the default used, for the variable may be meant for NCCL's own transports.
- * An unknown NCCL_PVRDMA_ name is warned of. An empty value counts as unset, as in NCCL. Nothing
+ * alias gives a warning and the default, for the variable may be meant for NCCL's own transports.
+ * An unknown NCCL_PVRDMA_ name gives a warning. An empty value counts as unset, as in NCCL. Nothing
  * here ever changes the environment. */
 #ifndef PVN_BASE_PARAM_H
 #define PVN_BASE_PARAM_H

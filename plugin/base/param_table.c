@@ -61,8 +61,8 @@ static const struct pvn_param_def table[] = {
      .type = PVN_PARAM_BOOL,
      .def = "0",
      FIELD(strict),
-     .help = "Fail, with the reason, where the plugin would otherwise go on with less: a lane that "
-             "does not verify, a device left out."},
+     .help = "Fail with the reason where the plugin would otherwise continue with fewer lanes or "
+             "devices: a lane that fails its first round trip, a device that cannot be used."},
     {.name = "VDEVICE",
      .type = PVN_PARAM_INT,
      .def = "auto",
@@ -70,17 +70,17 @@ static const struct pvn_param_def table[] = {
      .max = 1,
      .words = auto1_words,
      FIELD(vdevice),
-     .help = "Whether devices are joined into one when NCCL asks for it. auto: where NCCL can find "
-             "every member in the machine's PCI tree, else it would find no path to the joined "
-             "device and end the job; 0: never; 1: always."},
+     .help = "Whether devices are joined into one where NCCL requests it. auto: if NCCL can find "
+             "every member in the machine's PCI tree, since otherwise it finds no path to the "
+             "joined device and ends the job; 0: never; 1: always."},
     {.name = "FAILOVER",
      .type = PVN_PARAM_BOOL,
      .def = "0",
      FIELD(failover),
      .help =
-         "A connection that loses its lanes (link down, queue pair in error, TCP reset) is made "
-         "again, over RDMA or TCP, and what was not delivered is sent again. Both ends must "
-         "have it set. Sends over TCP then complete when the receiver has the bytes. Not for "
+         "A connection that loses its lanes (link down, queue pair in error, TCP reset) is set up "
+         "again, over RDMA or TCP, and messages that were not delivered are sent again. Both ends "
+         "must have it set. Sends over TCP then complete when the receiver has the bytes. Not for "
          "GPU memory."},
     {.name = "FAILOVER_TIMEOUT",
      .type = PVN_PARAM_DURATION,
@@ -89,8 +89,8 @@ static const struct pvn_param_def table[] = {
      .min = SEC,
      .max = 86400 * SEC,
      FIELD(failover_timeout),
-     .help = "How long a lost connection is tried again while the peer cannot be reached. A peer "
-             "that can be reached is waited for without limit."},
+     .help = "For how long a lost connection is dialled again while the peer cannot be reached. "
+             "There is no limit for a peer that can be reached but is not ready."},
     {.name = "SOCKET_IFNAME",
      .alias = "NCCL_SOCKET_IFNAME",
      .type = PVN_PARAM_LIST,
@@ -118,9 +118,10 @@ static const struct pvn_param_def table[] = {
      .def = "",
      FIELD(rails),
      .help =
-         "Which devices of all hosts reach each other: a list of DEVICE=NUMBER (0 to 32767), alike "
-         "on every host. NCCL 2.30 then keeps rings and trees on one rail, and lanes of joined "
-         "devices are paired by it. Empty: by InfiniBand subnet, where ports have several."},
+         "The rail of each device: a list of DEVICE=NUMBER (0 to 32767), the same on every host; "
+         "devices of one rail reach each other. NCCL 2.30 then keeps rings and trees on one rail, "
+         "and lanes of joined devices are paired by it. Empty: by InfiniBand subnet, where ports "
+         "have several."},
 
     {.name = "TCP_STREAMS",
      .alias = "NCCL_NSOCKS_PERTHREAD",
@@ -157,8 +158,8 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = GIB,
      FIELD(tcp_notsent_lowat),
-     .help = "Unsent bytes that a connection may hold in the kernel before it counts as full. "
-             "It keeps a slow connection from taking data that others could send sooner, and "
+     .help = "Unsent bytes that a connection may hold in the kernel before it counts as full. The "
+             "limit keeps a slow connection from taking data that others could send sooner, and "
              "bbr from pacing a fast one down. 0: the kernel's setting."},
     {.name = "TCP_SNDBUF",
      .alias = "NCCL_SOCKET_SNDBUF",
@@ -187,9 +188,9 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = GIB,
      FIELD(tcp_zerocopy_min),
-     .help = "Messages, or the chunks of large ones, are sent without a copy from this size "
-             "on. Only from huge pages, into which registration moves host buffers (Linux "
-             "6.1), and not with bbr, with which it is slower. 0: always with a copy."},
+     .help = "Messages, or chunks of large ones, of this size and more are sent with zero-copy, if "
+             "they lie in huge pages (registration moves host buffers into them from Linux 6.1 on) "
+             "and the congestion control is not bbr, with which it is slower. 0: never."},
     {.name = "TCP_BATCH",
      .type = PVN_PARAM_BOOL,
      .def = "1",
@@ -286,9 +287,10 @@ static const struct pvn_param_def table[] = {
      .words = rdma_mode_words,
      FIELD(rdma_mode),
      .help =
-         "How a receiver learns of data. record: a record behind it in memory, fewest doorbells; "
-         "imm: a completion per chunk; send: two-sided, with copies, for devices without RDMA "
-         "WRITE. auto: what the device, the network and the peer can do."},
+         "How a receiver detects data. record: by a record in host memory that is written behind "
+         "the data, with the fewest doorbells; imm: by a completion per chunk (WRITE with "
+         "immediate); send: two-sided, with copies, for devices without RDMA WRITE. auto: what the "
+         "device, the network and the peer can do."},
     {.name = "RDMA_CHUNK",
      .type = PVN_PARAM_SIZE,
      .unit = "bytes",
@@ -316,9 +318,9 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = PVN_PARAM_RDMA_SHORT_MAX,
      FIELD(rdma_short),
-     .help = "Messages up to this size between host memory travel together with their record "
-             "in one write, and the receiver copies them into their buffer. 0: none are sent, "
-             "and the peer is asked to send none; every message goes straight into its buffer."},
+     .help = "Messages up to this size between host memory travel together with their record in "
+             "one write, and the receiver copies them into their buffer. 0: this end sends none "
+             "and requests none from the peer; every message is written straight into its buffer."},
     {.name = "GPU_MEM",
      .type = PVN_PARAM_ENUM,
      .def = "auto",
@@ -399,7 +401,7 @@ static const struct pvn_param_def table[] = {
      .min = 10 * MS,
      .max = 3600 * SEC,
      FIELD(bind_timeout),
-     .help = "How long connecting the lanes that both ends chose may take."},
+     .help = "How long it may take to connect the lanes that both ends chose."},
     {.name = "VERIFY_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",
@@ -470,8 +472,8 @@ static const struct pvn_param_def table[] = {
      .type = PVN_PARAM_STRING,
      .def = "/sys",
      FIELD(sysfs_root),
-     .help = "Where the kernel's /sys is, for what is read of RDMA devices and of the PCIe layout; "
-             "for containers that mount it elsewhere."},
+     .help = "Where sysfs is mounted, for containers that mount it elsewhere. The facts about RDMA "
+             "devices and the PCIe layout are read there."},
     {.name = "VERBS_LIB",
      .type = PVN_PARAM_STRING,
      .def = "libibverbs.so.1",
@@ -487,8 +489,8 @@ static const struct pvn_param_def table[] = {
      .type = PVN_PARAM_STRING,
      .def = "libnl-route-3.so.200",
      FIELD(nl_lib),
-     .help = "The netlink library, by name or path. Without it less is known of interfaces and "
-             "routes."},
+     .help = "The netlink library, by name or path. Without it, interfaces are chosen without "
+             "their speed, kind and routes."},
 };
 
 const struct pvn_param_def *pvn_param_table(size_t *count)

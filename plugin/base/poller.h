@@ -8,14 +8,15 @@
  * pass; instead the owner registers a socket once and looks at a flag in memory:
  *
  *     w = pvn_poller_add(fd);           once
- *     pvn_poller_arm(w);                I have read everything there was (EAGAIN)
+ *     pvn_poller_arm(w);                everything there was is read (EAGAIN)
  *     ...
  *     pvn_poller_poll(max_age);         any thread, often: at most one epoll_wait(0) per max_age
  *     if (pvn_poller_ready(w)) read     one load
  *     pvn_poller_remove(w); close(fd);  in this order
  *
  * A watch reports once per arm: bytes, end of stream and errors alike. It may report without cause
- * (EAGAIN then), never too little: bytes that were there before arm are reported as well.
+ * (a read then gives EAGAIN), but it misses nothing: bytes that arrived before arm are reported,
+ * too.
  *
  * Threads: a watch belongs to one thread at a time; pvn_poller_poll may run in any number of
  * threads at once. Watches stay valid memory after remove (until the last put), so an event that
@@ -53,7 +54,7 @@ struct pvn_watch *pvn_poller_add(int fd);
 /* Before the descriptor is closed. NULL is allowed. */
 void pvn_poller_remove(struct pvn_watch *w);
 
-/* Clears the flag and asks for the next event. 0 or a negative errno. */
+/* Clears the flag and arms the watch for the next event. 0 or a negative errno. */
 int pvn_poller_arm(struct pvn_watch *w);
 
 /* The flag: set from the event until the next arm. */

@@ -6,8 +6,8 @@
 
 #include "base/err.h"
 
-/* The values of ncclResult_t (NCCL 2.30.7, src/nccl.h.in). They have their own names here because
- * core knows nothing of NCCL's headers; plugin/abi casts. */
+/* The values of ncclResult_t (NCCL 2.30.7, src/nccl.h.in). They have names of their own here
+ * because base includes no header of NCCL; plugin/abi casts. */
 enum pvn_result {
     PVN_RESULT_SUCCESS = 0,
     PVN_RESULT_CUDA_ERROR = 1,

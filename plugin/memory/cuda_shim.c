@@ -256,14 +256,14 @@ int pvn_cuda_query(const struct pvn_cuda *cu, int dev, struct pvn_cuda_caps *out
     const struct {
         int attr;
         int *value;
-    } wanted[] = {
+    } attrs[] = {
         {PVN_CU_DEV_CC_MAJOR, &out->cc_major},     {PVN_CU_DEV_CC_MINOR, &out->cc_minor},
         {PVN_CU_DEV_GDR_SUPPORTED, &out->gdr},     {PVN_CU_DEV_GDR_WITH_VMM, &out->gdr_vmm},
         {PVN_CU_DEV_DMA_BUF, &out->dma_buf},       {PVN_CU_DEV_GDR_FLUSH_OPTS, &out->flush_options},
         {PVN_CU_DEV_GDR_ORDERING, &out->ordering},
     };
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        rc = device_attr(cu, dev, wanted[i].attr, wanted[i].value, err);
+    for (size_t i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {
+        rc = device_attr(cu, dev, attrs[i].attr, attrs[i].value, err);
         if (rc)
             return rc;
     }

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the plugin asks of the CUDA driver, and nothing more.
+/* The calls of the CUDA driver that the plugin uses.
  *
  * libcuda.so.1 is found at run time, never linked. Three rules keep the plugin a guest in a process
  * that belongs to someone else:
@@ -101,7 +101,7 @@ int pvn_cuda_range(const struct pvn_cuda *cu, uint64_t addr, uint64_t *base, uin
                    struct pvn_err *err);
 
 /* A dma-buf descriptor (close-on-exec; the caller closes it) of [addr, addr + len). Both must be
- * multiples of the host's page size. `pcie`: ask for the mapping through BAR1 even where the GPU
+ * multiples of the host's page size. `pcie`: request the mapping through BAR1 even where the GPU
  * has another path to the CPU. */
 int pvn_cuda_export(const struct pvn_cuda *cu, uint64_t addr, uint64_t len, bool pcie, int *fd,
                     struct pvn_err *err);

@@ -87,13 +87,13 @@ int pvn_gpumem_plan_region(uint64_t addr, uint64_t len, const struct pvn_gpumem_
     return 0;
 }
 
-/* What a person can do about a registration that was refused. */
+/* What the user can do about a registration that was refused. */
 static int explain(const struct pvn_gpumem_view *view, int rc, struct pvn_err *err)
 {
     if (view->segments > 1)
         pvn_err_add(err,
-                    "the buffer lies in %u separate physical allocations, which this driver or NIC "
-                    "does not register as one (PyTorch: unset expandable_segments in "
+                    "the buffer consists of %u separate physical allocations, which this driver or "
+                    "NIC does not register as one (PyTorch: unset expandable_segments in "
                     "PYTORCH_CUDA_ALLOC_CONF)",
                     view->segments);
     else if (view->gdr_capable == 0)
@@ -229,7 +229,7 @@ static void try_dmabuf(const struct pvn_cuda *cu, const struct pvn_gpumem_nic *n
     conclude(t, rc, &err);
 }
 
-/* With CUDA at hand and worth asking: fills gpu and both trials, or cuda_rc. */
+/* Where CUDA is in use and the mode allows GPU memory: fills gpu and both trials, or cuda_rc. */
 static int run_trials(const struct pvn_cuda *cu, int dev, const struct pvn_gpumem_nic *nic,
                       struct pvn_gpumem_facts *f, struct pvn_err *err)
 {

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Registration and flush of GPU memory, without a line of verbs.
  *
- * The RDMA lane hands in what it can do as three callbacks and a few facts; here is decided, and
- * proved by trying, what is offered to NCCL for a NIC, how a buffer becomes one memory region, and
- * how a received buffer is flushed. Every decision comes with one sentence for the log.
+ * The RDMA lane passes what it can do as three callbacks and a few facts. These functions decide,
+ * by a trial registration, what is offered to NCCL for a NIC, how a buffer becomes one memory
+ * region, and how a received buffer is flushed. Every decision comes with one sentence for the log.
  *
  * A region is always one registration with one key, because a clear-to-send entry carries one key
  * per lane.
@@ -61,7 +61,7 @@ struct pvn_flush_plan {
     char text[256];
 };
 
-/* NCCL itself asks for a flush below compute capability 9.0 and for none from 9.0 up unless
+/* NCCL itself requests a flush below compute capability 9.0 and none from 9.0 up unless
  * forceFlush is set (2.30.7, graph/paths.cc, ncclTopoNeedFlush), so `force` matters from 9.0 up
  * only. */
 void pvn_flush_decide(enum pvn_flush_mode mode, const struct pvn_cuda_caps *gpu, bool nic_can_read,
@@ -99,18 +99,18 @@ struct pvn_gpumem_cap {
 /* The verdict on facts, and nothing but them. */
 void pvn_gpumem_decide(const struct pvn_gpumem_facts *facts, struct pvn_gpumem_cap *cap);
 
-/* Proves the capability of `nic` with GPU `dev`: registers a small buffer for real, both ways as
- * far as the mode allows, gives everything back and decides. The caller fills mode, flush and
- * nccl_no_dmabuf of *facts, this the rest. `cu` NULL: no CUDA in this process; `cuda_why` then says
- * why (may be NULL). `dev` -1: the device of the context that is current. Never fails: what does
- * not work is the verdict. */
+/* Proves the capability of `nic` with GPU `dev`: registers a small buffer for real, by dma-buf and
+ * by peer memory as far as the mode allows, deregisters it and decides. The caller fills mode,
+ * flush and nccl_no_dmabuf of *facts, this the rest. `cu` NULL: no CUDA in this process; `cuda_why`
+ * then says why (may be NULL). `dev` -1: the device of the context that is current. Never fails:
+ * what does not work is the verdict. */
 void pvn_gpumem_prove(const struct pvn_cuda *cu, const char *cuda_why, int dev,
                       const struct pvn_gpumem_nic *nic, struct pvn_gpumem_facts *facts,
                       struct pvn_gpumem_cap *cap);
 
 /* ---- one buffer ---- */
 
-/* The allocations that a buffer lies in: one for cudaMalloc, one
+/* The allocations that hold a buffer: one for cudaMalloc, one
  * or more for mapped (VMM) memory. */
 struct pvn_gpumem_view {
     int dev;

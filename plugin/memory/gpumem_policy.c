@@ -9,7 +9,7 @@
 
 #include "nccl/types.h"
 
-enum { CC_ORDERED = 9 }; /* Hopper: from here on NCCL asks for no flush of its own accord */
+enum { CC_ORDERED = 9 }; /* Hopper: from here on NCCL requests no flush by itself */
 
 static const char *ordering_name(int ordering)
 {

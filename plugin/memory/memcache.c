@@ -8,7 +8,7 @@
 #include <string.h>
 
 /*
- * Regions of one kind may overlap as they like, so what is wanted is "some interval that begins at
+ * Regions of one kind may overlap, so a lookup is for "some interval that begins at
  * or before a and ends at or behind b". Each kind has a treap ordered by beginning in which every
  * node knows the furthest end below it: whether a subtree holds an answer is then known before it
  * is entered, and a search descends along one path.

@@ -5,7 +5,7 @@
  *
  * NCCL registers the same buffers again and again, and parts of buffers that are registered
  * already; a registration costs a system call per device, locked pages and an entry of the device's
- * table. So a request that lies inside a region of the same kind takes a reference to it, and the
+ * table. So a request inside a region of the same kind takes a reference to it, and the
  * last reference takes the region away at once: memory that nobody has registered may be freed by
  * its owner at any time.
  *
@@ -27,7 +27,7 @@ enum { PVN_MEMCACHE_DEVS = 32 }; /* devices of one cache: bits of a mask */
 /* Regions serve only requests of their own kind. */
 struct pvn_mem_kind {
     int ptr_type;       /* NCCL_PTR_... */
-    unsigned access;    /* as the callback wants it */
+    unsigned access;    /* as passed to the callback */
     uint64_t buffer_id; /* distinguishes allocations that follow each other at one address
                            (CU_POINTER_ATTRIBUTE_BUFFER_ID); 0: host */
 };

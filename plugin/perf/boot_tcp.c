@@ -158,7 +158,7 @@ static void seat(struct meeting *m, struct newcomer *nc)
         refuse(nc, reason);
     } else if (h->rank == 0 || h->rank >= h->nranks || m->b->fd[h->rank] >= 0) {
         snprintf(reason, sizeof(reason),
-                 "rank %u is there already: two processes have the same rank", h->rank);
+                 "rank %u has already connected: two processes have the same rank", h->rank);
         refuse(nc, reason);
     } else if (pvn_boot_send(nc->fd, &a, sizeof(a), pvn_boot_now() + 1.0, NULL)) {
         close(nc->fd);
@@ -179,7 +179,8 @@ static void take_newcomer(struct meeting *m)
     if (fd < 0)
         return;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    /* When full, the one that has waited longest makes room: it is the likeliest not to be a rank. */
+    /* When full, the one that has waited longest makes room: it is the likeliest not to be a
+     * rank. */
     for (int i = 0; i < MAX_PENDING; i++) {
         if (m->pending[i].fd < 0) {
             nc = &m->pending[i];

@@ -27,9 +27,8 @@
 #define INTERRUPTED "interrupted" /* the reason that ranks without a part in a job are given */
 
 #define GRACE 3.0 /* seconds the other ranks have to end after one has failed */
-#define STUCK_EXTRA                                                                                \
-    5.0 /* on top of --timeout, before a silent rank is taken for stuck in a call                  \
-         */
+/* Seconds on top of --timeout before a rank without progress counts as stuck in a call. */
+#define STUCK_EXTRA 5.0
 
 struct child {
     pid_t pid; /* 0: ended */
@@ -63,8 +62,10 @@ static void mount_own_sysfs(const struct pvn_rank *r)
         mount("sysfs", "/sys", "sysfs", 0, NULL) == 0)
         return;
     if (r->o->verbose)
-        fprintf(stderr, "pvn-perf: rank %d: /sys stays that of another namespace: %s\n", r->rank,
-                strerror(errno));
+        fprintf(stderr,
+                "pvn-perf: rank %d: /sys cannot be mounted for the namespace, so the plugin may "
+                "show another one's devices: %s\n",
+                r->rank, strerror(errno));
 }
 
 /* "A" is /run/netns/A, as `ip netns` makes them. */
@@ -222,7 +223,7 @@ static void reap(struct watch *w)
     }
 }
 
-/* A rank that gives no sign of life sits in a call of the plugin: its own time-out cannot fire. */
+/* A rank without progress is inside a call of the plugin, where its own time-out cannot fire. */
 static void find_stuck(struct watch *w, double now)
 {
     for (int i = 0; i < w->n; i++) {
@@ -237,8 +238,8 @@ static void find_stuck(struct watch *w, double now)
             c->beat_at = now;
         } else if (now - c->beat_at > w->j->o->timeout + STUCK_EXTRA && w->failed_at <= 0) {
             fprintf(stderr,
-                    "pvn-perf: rank %d has not come back from '%s' of plugin %s for %.0f s: "
-                    "it is killed (see --timeout)\n",
+                    "pvn-perf: rank %d has not returned from '%s' of plugin %s for %.0f s and is "
+                    "killed (--timeout sets the limit)\n",
                     w->first + i, where ? where : "starting", w->j->o->plugin[w->j->plugin].name,
                     now - c->beat_at);
             fail_watch(w);
@@ -256,7 +257,7 @@ static void kill_rest(struct watch *w, double now)
         if (!w->child[i].pid)
             continue;
         if (now - w->child[i].beat_at > GRACE / 2 && !w->child[i].killed)
-            fprintf(stderr, "pvn-perf: rank %d does not come back from '%s' of plugin %s\n",
+            fprintf(stderr, "pvn-perf: rank %d does not return from '%s' of plugin %s\n",
                     w->first + i, where ? where : "starting", w->j->o->plugin[w->j->plugin].name);
         w->child[i].killed = 1;
         kill(w->child[i].pid, SIGKILL);
@@ -282,7 +283,7 @@ static void watch_children(struct watch *w)
     while (w->alive) {
         double now;
 
-        /* After the writer has closed it, the pipe would be ready at once, always. */
+        /* After its writer has closed it, poll would report the pipe as ready without end. */
         if (p.fd >= 0 && poll(&p, 1, 50) > 0 && (p.revents & POLLHUP) && !(p.revents & POLLIN))
             p.fd = -1;
         else if (p.fd < 0)
@@ -443,7 +444,8 @@ int pvn_job_run_rank(const struct pvn_job *j, struct pvn_boot *whole)
         return status;
     }
     if (w.failed_at > 0) {
-        /* The child may have died without reporting why, and this process keeps its sockets open. */
+        /* The child may have died without reporting why, and this process keeps its sockets
+         * open. */
         snprintf(why, sizeof(why), "rank %d failed", whole->rank);
         pvn_boot_abort(whole, why);
         return status;

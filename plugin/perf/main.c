@@ -49,8 +49,8 @@ static int meet(struct place *p, const struct pvn_perf_opts *o, const struct pvn
         gethostname(host, sizeof(host) - 1);
         if (le->rank == 0)
             fprintf(stderr,
-                    "pvn-perf: %s does not say on which host rank 0 of %d is, where the ranks have "
-                    "to meet: add --master %s, or set MASTER_ADDR=%s for all ranks\n",
+                    "pvn-perf: %s does not give the host of rank 0 of %d, where the ranks have to "
+                    "meet: add --master %s, or set MASTER_ADDR=%s for all ranks\n",
                     le->launcher, le->nranks, host, host);
         return PVN_PERF_USAGE;
     }
@@ -185,7 +185,7 @@ int main(int argc, char **argv)
 
     if (fflush(stdout) == 0 && !ferror(stdout))
         return rc;
-    /* Whoever closes the pipe has read enough: no message, as with other tools. */
+    /* The reader of a closed pipe has read enough: no message, as with other tools. */
     if (errno != EPIPE && pvn_stop_flag != SIGPIPE)
         fprintf(stderr, "pvn-perf: standard output cannot be written: %s\n", strerror(errno));
     return rc == PVN_PERF_OK ? PVN_PERF_FAILED : rc;

@@ -48,7 +48,7 @@ struct pvn_netdrv {
     void *dl;
     char *path;
     union table t;
-    struct pvn_netdrv_v4 *pending; /* v4 only: blocking calls under way in threads */
+    struct pvn_netdrv_v4 *pending; /* v4 only: blocking calls in progress in threads */
     int inits;                     /* below v11: contexts that share the plugin's one init */
     /* The same arguments in every version, though at different places of the table. */
     const char *name;
@@ -487,7 +487,7 @@ ncclResult_t pvn_netdrv_connect(struct pvn_netdrv *d, void *ctx, int dev, void *
                                 void **send_comm)
 {
     struct old_ctx *old = ctx;
-    ncclNetDeviceHandle_v7_t *devcomm = NULL; /* no device offload wanted */
+    ncclNetDeviceHandle_v7_t *devcomm = NULL; /* no device offload */
 
     *send_comm = NULL;
     switch (d->abi) {

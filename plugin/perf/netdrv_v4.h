@@ -12,7 +12,7 @@
 
 struct pvn_netdrv_v4;
 
-/* NULL when out of memory. free waits for the calls still under way; NULL is allowed. */
+/* NULL when out of memory. free waits for the calls still in progress; NULL is allowed. */
 struct pvn_netdrv_v4 *pvn_netdrv_v4_new(const ncclNet_v4_t *net);
 void pvn_netdrv_v4_free(struct pvn_netdrv_v4 *p);
 

@@ -56,7 +56,7 @@ static const char usage[] =
     "  --iters N, --warmup N  per size (default: as many as fit --time)\n"
     "  --time SECONDS         per size (default: 0.3)\n"
     "  --repeat N             the whole run N times, plugins interleaved; medians at the end\n"
-    "  --timeout SECONDS      without progress before a rank gives up (default: 30)\n"
+    "  --timeout SECONDS      without progress before a rank fails (default: 30)\n"
     "  --spin                 never yield the processor while nothing moves; NCCL does yield\n"
     "\n"
     "Where\n"
@@ -251,8 +251,10 @@ int pvn_perf_parse_sizes(const char *s, uint64_t *out, int max, int *n, char *wh
         rc = parse_range(it, out, max, n);
         if (rc)
             snprintf(why, why_len,
-                     rc == -ERANGE ? "%s makes more sizes than one run can measure"
-                                   : "'%s' is not a size: write 8, 64K, 1M-64M or 1M-64M*4",
+                     rc == -ERANGE ? "%s gives more sizes than one run can measure: use a larger "
+                                     "factor, as in 1K-64M*4"
+                                   : "'%s' is not a size: expected for example 8, 64K, 1M-64M or "
+                                     "1M-64M*4",
                      item);
     }
     if (!rc && *n == 0) {
@@ -549,7 +551,7 @@ static int set_mode(struct pvn_perf_opts *o, int argc, char **argv, int at)
 
     if (o->mode == PVN_PERF_PARAMS)
         return at == argc ? PVN_PERF_OK
-                          : bad("--params only prints the parameters: '%s' is too much", argv[at]);
+                          : bad("--params only prints the parameters: remove '%s'", argv[at]);
     if (at == argc) {
         fputs(usage, stderr);
         return PVN_PERF_USAGE;
@@ -659,8 +661,10 @@ static int check_together(const struct pvn_perf_opts *o, int abi)
             if (!out[i][0] || strcmp(out[i], out[k]) != 0)
                 continue;
             return strcmp(out[i], "-") == 0
-                       ? bad("only one of --json, --csv and --plot can be '-', standard output")
-                       : bad("%s is given for two kinds of output", out[i]);
+                       ? bad("only one of --json, --csv and --plot can be '-', standard output: "
+                             "name a file for the others")
+                       : bad("%s is given for two kinds of output: give each a file of its own",
+                             out[i]);
         }
     }
     return PVN_PERF_OK;
@@ -764,7 +768,7 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
         o->given |= UINT64_C(1) << (c - O_PLUGIN);
     }
     if (o->mode == PVN_PERF_PARAMS && o->given != UINT64_C(1) << (O_PARAMS - O_PLUGIN))
-        return bad("--params only prints the parameters: it takes no other option");
+        return bad("--params only prints the parameters: remove the other options");
     c = set_mode(o, argc, argv, optind);
     return c == PVN_PERF_OK && o->mode != PVN_PERF_PARAMS ? settle(o, abi) : c;
 }

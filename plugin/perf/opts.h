@@ -84,7 +84,7 @@ struct pvn_perf_opts {
     char master[256]; /* "": from the environment */
     int port;         /* 0: from the environment */
     int traffic_class;
-    char json[512], csv[512], plot[512]; /* "": not wanted */
+    char json[512], csv[512], plot[512]; /* "": not requested */
     int verbose;
     int quiet;
     uint64_t given; /* the options that were on the command line, as bits private to opts.c */

@@ -257,7 +257,7 @@ static int reached(const struct flow *out, const struct flow *in, const struct g
 
 /* Every pass tests both directions: some plugins move a message only when its own request is
  * tested; but an answer does not wait for that, nor does one of perftest's tools. Receives are
- * posted ahead of what goal asks for, one in a pass and behind the send. */
+ * posted ahead of the goal, one in a pass and behind the send. */
 static int reach(struct p2p *p, struct goal goal)
 {
     struct flow *out = &p->out[0], *in = &p->in[0];

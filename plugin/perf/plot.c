@@ -30,7 +30,7 @@ struct panel {
 static const char *const colour[] = {"#1f6fb4", "#d9541e", "#2a9d5c", "#8b4fb8",
                                      "#b8860b", "#c2337f", "#3a9db0", "#606060"};
 
-static int wanted(const struct panel *p, const struct pvn_summary *s, int have_buckets)
+static int in_panel(const struct panel *p, const struct pvn_summary *s, int have_buckets)
 {
     if ((strcmp(s->key.test, "latency") == 0) != p->latency || s->key.bytes == 0 ||
         strcmp(s->key.test, "idle") == 0)
@@ -195,7 +195,7 @@ static int measure(struct panel *p, const struct pvn_summary *sum, int n, int ha
     for (int i = 0; i < n; i++) {
         double x;
 
-        if (!wanted(p, &sum[i], have_buckets))
+        if (!in_panel(p, &sum[i], have_buckets))
             continue;
         x = x_of(p, &sum[i]);
         p->x0 = !any || x < p->x0 ? x : p->x0;
@@ -225,14 +225,14 @@ static int put_panel(FILE *f, const struct panel *p, const struct pvn_report *re
     put_axes(f, p);
     for (int i = 0; i < n && index < MAX_SERIES; i++) {
         char name[80], size[24];
-        int k = 0, first = wanted(p, &sum[i], have_buckets);
+        int k = 0, first = in_panel(p, &sum[i], have_buckets);
 
         for (int j = 0; j < i && first; j++)
-            first = !(wanted(p, &sum[j], have_buckets) && same_series(p, &sum[i], &sum[j]));
+            first = !(in_panel(p, &sum[j], have_buckets) && same_series(p, &sum[i], &sum[j]));
         if (!first)
             continue;
         for (int j = i; j < n; j++) {
-            if (wanted(p, &sum[j], have_buckets) && same_series(p, &sum[i], &sum[j]))
+            if (in_panel(p, &sum[j], have_buckets) && same_series(p, &sum[i], &sum[j]))
                 pt[k++] = &sum[j];
         }
         if (p->by_ranks)

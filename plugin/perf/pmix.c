@@ -46,7 +46,7 @@ static bool symbol(void *dl, const char *name, void *fn)
     return at != NULL;
 }
 
-static int ask(const struct pmix *p, char *host, size_t len)
+static int query(const struct pmix *p, char *host, size_t len)
 {
     struct pmix_value *value = NULL;
     struct pmix_proc self, first;
@@ -79,9 +79,9 @@ int pvn_pmix_rank0_host(char *host, size_t len)
     dl = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!dl)
         return -ENOENT;
-    /* It stays loaded: a thread of its own may still be on its way out. */
+    /* It stays loaded: a thread that it started may still be running. */
     if (!symbol(dl, "PMIx_Init", &p.init) || !symbol(dl, "PMIx_Get", &p.get) ||
         !symbol(dl, "PMIx_Finalize", &p.finalize))
         return -ENOENT;
-    return ask(&p, host, len);
+    return query(&p, host, len);
 }

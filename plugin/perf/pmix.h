@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Asks the launcher through PMIx (Open MPI's mpirun, prterun, srun --mpi=pmix) where rank 0 is. */
+/* Queries the launcher through PMIx (Open MPI's mpirun, prterun, srun --mpi=pmix) where rank 0
+ * is. */
 #ifndef PVN_PERF_PMIX_H
 #define PVN_PERF_PMIX_H
 

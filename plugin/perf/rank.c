@@ -23,7 +23,7 @@
 /* NCCL's logger has no argument of its own: one rank per process. */
 static struct {
     struct pvn_rank *r;
-    int banner; /* INFO lines are wanted: rank 0 during init */
+    int banner; /* print INFO lines: rank 0 during init */
 } log_to;
 
 static void send_row(struct pvn_rank *r, struct pvn_row *row)

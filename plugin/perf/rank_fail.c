@@ -35,7 +35,7 @@ int pvn_rank_fail_call(struct pvn_rank *r, const char *call, ncclResult_t rc)
 {
     const char *hint = "the plugin's own messages say why; --verbose shows more";
 
-    /* The cause may well be that another rank has just ended. */
+    /* The cause may be that another rank has just ended. */
     if (!r->holding) {
         usleep(100000);
         if (pvn_boot_check(&r->boot))

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * pvn-perf ring: all-reduce of float32 over a ring, the way NCCL runs it on top of a net plugin: a
+ * pvn-perf ring: all-reduce of float32 over a ring, as NCCL runs it on top of a net plugin: a
  * part of the array per channel; loops of nranks chunks; each chunk goes round reduced, then round
  * again as the sum; messages travel through slots of registered memory, received and sent in slot
  * order (src/device/all_reduce.h, runRing, and src/transport/net.cc, sendProxyProgress and
@@ -28,9 +28,9 @@
 #define MAX_STEPS      NCCL_NET_MAX_REQUESTS
 #define SIZE_UNSAID    ((size_t)-1) /* test() left the size as it was */
 #define STAMP          16           /* bytes */
-#define VERIFY_AT_ONCE (1u << 20)   /* elements between two signs of life */
+#define VERIFY_AT_ONCE (1u << 20)   /* elements between two updates of the progress time */
 
-/* One move of the algorithm: where its slice lies in the array, and which ends it uses. */
+/* One move of the algorithm: where its slice is in the array, and which ends it uses. */
 struct move {
     uint64_t at, count;
     int phase; /* 0 .. 2 * nranks - 2 */
@@ -271,16 +271,16 @@ static int stuck(struct ring *g, int i)
 {
     const struct channel *c = &g->ch[i];
     const struct pvn_rank *r = g->r;
-    const char *owes = c->recv_done < c->recv_posted && c->recv_used == c->recv_done
-                           ? "a message from the previous rank"
-                           : "the completion of a send to the next rank";
+    const char *missing = c->recv_done < c->recv_posted && c->recv_used == c->recv_done
+                              ? "a message from the previous rank"
+                              : "the completion of a send to the next rank";
 
     return pvn_rank_fail(
         g->r,
         "nothing moved for %.0f s: channel %d waits for %s (%d or %d); sends: %llu "
         "filled, %llu posted, %llu complete; receives: %llu posted, %llu complete, "
         "%llu used (see --timeout)",
-        r->o->timeout, i, owes, (r->rank + r->nranks - 1) % r->nranks, (r->rank + 1) % r->nranks,
+        r->o->timeout, i, missing, (r->rank + r->nranks - 1) % r->nranks, (r->rank + 1) % r->nranks,
         (unsigned long long)c->send_filled, (unsigned long long)c->send_posted,
         (unsigned long long)c->send_done, (unsigned long long)c->recv_posted,
         (unsigned long long)c->recv_done, (unsigned long long)c->recv_used);

@@ -26,7 +26,7 @@ struct pvn_row_result {
     int32_t ranks, channels, depth, group;
     uint64_t bytes; /* message size; size of the array reduced */
     uint64_t iters;
-    double time_us;        /* latency: median one way; else per iteration */
+    double time_us;        /* latency: median of half a round trip; else per iteration */
     double min_us, p99_us; /* latency only, else 0 */
     double algbw, busbw;   /* MB/s, 1 MB = 1e6 bytes, as nccl-tests defines them; 0 for latency */
     double rate;           /* messages per second; p2p bandwidth only */

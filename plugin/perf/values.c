@@ -137,7 +137,7 @@ void pvn_values_copy_out(float *dst, float *out, const float *src, uint64_t coun
     }
 }
 
-/* splitmix64's finaliser: neighbouring words of neighbouring messages have nothing in common. */
+/* splitmix64's finaliser: neighbouring words of neighbouring messages are unrelated. */
 static uint64_t word(uint64_t id, uint64_t i)
 {
     uint64_t z = id * 0x9e3779b97f4a7c15ull + i;

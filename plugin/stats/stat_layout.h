@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The statistics file as it lies on disk: a header, then one row per comm. A process writes its own
+ * The layout of the statistics file: a header, then one row per comm. A process writes its own
  * (stats.h), others read it (stats_read.h). Nothing but fixed-width numbers and texts with their
  * end, so that any program on the same machine can read it; byte order is the machine's.
  *

@@ -170,7 +170,7 @@ TEST_F(End, ARankStuckInThePluginIsEndedAllTheSame)
     usleep(300000);
     ASSERT_EQ(kill(-pid, SIGINT), 0);
     EXPECT_EQ(Wait(), 128 + SIGINT);
-    EXPECT_NE(Slurp(dir / "err").find("does not come back from 'isend'"), std::string::npos)
+    EXPECT_NE(Slurp(dir / "err").find("does not return from 'isend'"), std::string::npos)
         << Slurp(dir / "err");
     json_t *j = Json();
     ASSERT_NE(j, nullptr);

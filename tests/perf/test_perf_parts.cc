@@ -105,8 +105,8 @@ const BadArgs kBad[] = {
     {{"ring", "--dev", "0,1,2"}, "names 3 devices but there are 2 channels"},
     {{"ring", "--json", "-", "--csv", "-"}, "only one of --json, --csv and --plot can be '-'"},
     {{"ring", "--plot", "f", "--csv", "f"}, "f is given for two kinds of output"},
-    {{"ring", "--params"}, "'ring' is too much"},
-    {{"--params", "--json", "f"}, "it takes no other option"},
+    {{"ring", "--params"}, "remove 'ring'"},
+    {{"--params", "--json", "f"}, "remove the other options"},
     {{"ring", "--group", "2"}, "--group has no effect in ring: it is for p2p"},
     {{"p2p", "--group", "9"}, "1 to 8"},
     {{"p2p", "--abi", "4", "--group", "2"}, "no grouped receives"},
@@ -616,7 +616,7 @@ TEST(MeetingOverTcp, OtherJobsAndDoublesAreTurnedAway)
     auto one = Meeting(1, 3, port, 5);
     ASSERT_EQ(pvn_boot_tcp_meet(&b1, &one, why1, sizeof(why1)), 0) << why1;
     EXPECT_EQ(pvn_boot_tcp_meet(&b2, &one, why2, sizeof(why2)), -EPERM);
-    EXPECT_NE(strstr(why2, "rank 1 is there already"), nullptr) << why2;
+    EXPECT_NE(strstr(why2, "rank 1 has already connected"), nullptr) << why2;
     host.join();
     EXPECT_EQ(rc0, -ETIMEDOUT) << "rank 2 never came";
     EXPECT_NE(strstr(why0, ": 2"), nullptr) << why0;

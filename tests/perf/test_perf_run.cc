@@ -191,7 +191,7 @@ const Fault kFaults[] = {
     // What came in the lost message's place is wrong, if it is looked at before the wait ends.
     {"drop:30", RING3, 1, "nothing moved for 2 s", 3},
     {"swap:30", RING3, 3, "waits for a message from the previous rank"},
-    {"stuck:30", RING3, 3, "rank 1 does not come back from 'isend'"},
+    {"stuck:30", RING3, 3, "rank 1 does not return from 'isend'"},
     {"die:30", RING3, 3, "rank 1 was killed by signal 9"},
     {"error:30", RING3, 3, "rank 1: isend of plugin t failed with ncclSystemError"},
     {"init", RING3, 3, "rank 1: init of plugin t failed"},
@@ -218,7 +218,7 @@ TEST(Run, AllRanksStuckInACallAreEnded)
                      "TESTNET_FAULT=stuck:1");
 
     EXPECT_EQ(r.status, 3) << r.err;
-    EXPECT_NE(r.err.find("has not come back from 'isend'"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("has not returned from 'isend'"), std::string::npos) << r.err;
 }
 
 TEST(Run, PluginsThatCannotBeLoaded)

@@ -257,7 +257,7 @@ TEST_F(Answers, MergeNamesWhatItDidNotPlace)
     put("part.hints", "pvn-topo-hints 1\nswitch s0\ndevice 0000:03:00.0 in s0\n"
                       "device vmw_pvrdma0 in s0\n");
     std::string text = out("--hints part.hints merge");
-    EXPECT_HAS(text, "not placed, since neither the host's tree nor the hints say where: GPU1 "
+    EXPECT_HAS(text, "not placed, because neither the host's tree nor the hints have them: GPU1 "
                      "(0000:1b:00.0), vmw_pvrdma1 (0000:13:00.1)");
     EXPECT_HAS_NOT(text, "GPU0 (0000:03:00.0)");
 }

@@ -14,7 +14,7 @@ class Checks
     {
         EXPECT_EQ(pvn_topo_run_checks(t.get(), nullptr, 0, &rows), 0);
         for (int i = 0; i < rows.n; i++) {
-            // Whoever is told of a fault is told what to do.
+            // Each fault comes with a remedy.
             if (rows.rows[i].level == PVN_TOPO_LEVEL_FAIL) {
                 EXPECT_STRNE(rows.rows[i].remedy, "")
                     << rows.rows[i].id << ": " << rows.rows[i].text;
@@ -268,7 +268,8 @@ TEST(Check, RelaxedOrderingAndPayload)
     s.up.mps_code = 0;
     Checks c{s.topo()};
     c.expect("relaxed-ordering", "mlx5_0", PVN_TOPO_LEVEL_WARN, "DevCtl bit 4 is off");
-    c.expect("payload", "mlx5_0", PVN_TOPO_LEVEL_WARN, "128 bytes, all on the way can 512");
+    c.expect("payload", "mlx5_0", PVN_TOPO_LEVEL_WARN,
+             "128 bytes, but all on the path support 512");
 
     Server full;
     for (Config *k : {&full.gpu, &full.nic, &full.up, &full.down}) {
@@ -489,7 +490,7 @@ TEST(Check, Memlock)
     t.remove("/sys/class/infiniband");
     limits("65536");
     Checks no_rdma{load(t)};
-    no_rdma.expect("memlock", "process", PVN_TOPO_LEVEL_OK, "only RDMA would mind");
+    no_rdma.expect("memlock", "process", PVN_TOPO_LEVEL_OK, "matters only for RDMA");
 }
 
 TEST(Check, NvidiaAndGpuDirect)

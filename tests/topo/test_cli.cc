@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 // The command line: every command's output against a golden text, bad input, exit statuses.
-// PVN_UPDATE_GOLDEN=1 writes the golden texts anew; read the difference before you commit it.
+// PVN_UPDATE_GOLDEN=1 writes the golden texts again; read the difference before you commit it.
 #include <gtest/gtest.h>
 #include <jansson.h>
 
@@ -170,26 +170,26 @@ TEST_P(BadUsage, EndsWithAReasonAndAStatus)
 INSTANTIATE_TEST_SUITE_P(
     Inputs, BadUsage,
     ::testing::Values(
-        BadRow{"", 2, "usage:"}, BadRow{"frobnicate", 2, "no command \"frobnicate\""},
+        BadRow{"", 2, "usage:"}, BadRow{"frobnicate", 2, "\"frobnicate\" is not a command"},
         BadRow{"--bogus dump", 2, "--help"}, BadRow{"dump extra", 2, "no arguments"},
         BadRow{"--nics carrier-pigeon dump", 2,
-               "--nics=carrier-pigeon: it knows auto, rdma, tcp, all"},
-        BadRow{"--color sometimes dump", 2, "it knows auto, always, never"},
+               "--nics=carrier-pigeon: expected one of auto, rdma, tcp, all"},
+        BadRow{"--color sometimes dump", 2, "expected one of auto, always, never"},
         BadRow{"why GPU0", 2, "a GPU and a NIC"},
         BadRow{"--root two-switches.xml why GPU7 mlx5_0", 2, "no GPU \"GPU7\", there are: GPU0, "},
         BadRow{"--root two-switches.xml why GPU0 mlx5_9", 2, "no NIC \"mlx5_9\""},
         BadRow{"--root two-switches.xml check", 2, "holds only the tree"},
-        BadRow{"--root two-switches.xml --hints guest.hints pairs", 2, "want a machine"},
+        BadRow{"--root two-switches.xml --hints guest.hints pairs", 2, "need a machine"},
         BadRow{"--root /nonexistent dump", 3, "/nonexistent"},
         BadRow{"--root guest.hints dump", 3, "guest.hints"},
         BadRow{"--root guest.tar --topo-file traps-missing.xml pairs", 3, "cannot be read"},
         BadRow{"--root guest.tar --hints nowhere pairs", 3, "nowhere: cannot be read"},
         BadRow{"--root guest.tar --host nowhere merge", 3, "nowhere"},
         BadRow{"--root guest.tar --rails mlx5_0 pairs", 2, "NAME=NUMBER"},
-        BadRow{"--root guest.tar merge", 2, "--host"}, BadRow{"lint", 2, "wants a file"},
+        BadRow{"--root guest.tar merge", 2, "--host"}, BadRow{"lint", 2, "needs a file"},
         BadRow{"lint nowhere.xml", 3, "nowhere.xml: cannot be read"},
-        BadRow{"diff", 2, "diff wants"}, BadRow{"--svg pairs", 2, "are for dump"},
-        BadRow{"--json --dot dump", 2, "give one of"}, BadRow{"diff a b c", 2, "diff wants"},
+        BadRow{"diff", 2, "diff needs"}, BadRow{"--svg pairs", 2, "are for dump"},
+        BadRow{"--json --dot dump", 2, "give one of"}, BadRow{"diff a b c", 2, "diff needs"},
         BadRow{"diff two-switches.xml nowhere", 3, "nowhere"},
         BadRow{"--root rdma_topo.json dump", 3, "JSON, but not what rdma_topo dump writes"},
         BadRow{"--root some.tar.bz2 dump", 3, "some.tar.bz2: c"},

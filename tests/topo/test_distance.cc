@@ -33,13 +33,13 @@ TEST(Distance, TwoSwitchLevels)
     EXPECT_EQ(distance(t, "16:00.0", "16:00.2").smi, PVN_TOPO_SMI_PIX);
     EXPECT_EQ(distance(t, "15:00.0", "15:00.0").smi, PVN_TOPO_SMI_SELF);
     EXPECT_EQ(distance(t, "15:00.0", "10000:01:00.0").smi, PVN_TOPO_SMI_PHB)
-        << "VMD lies behind pci0000:10";
+        << "VMD is behind pci0000:10";
     EXPECT_EQ(distance(t, "15:00.0", "16:00.0").trust, PVN_TOPO_TRUST_MEASURED);
     EXPECT_STREQ(distance(t, "15:00.0", "16:00.0").reason,
                  "one switch between them, they meet at switch upstream port 0000:13:00.0");
 }
 
-TEST(Distance, NarrowestLinkOfTheWay)
+TEST(Distance, NarrowestLinkOfThePath)
 {
     Tree tree = server8x8(false, false);
 
@@ -213,7 +213,7 @@ struct Random {
         int x = box_of[a], y = box_of[b];
         std::vector<int> cx = chain(x), cy = chain(y);
         std::set<int> in_y(cy.begin(), cy.end());
-        std::set<int> way;
+        std::set<int> path;
 
         *switches = 0;
         if (a == b) {
@@ -229,16 +229,16 @@ struct Random {
                 meet = i;
                 break;
             }
-            way.insert(i);
+            path.insert(i);
         }
         for (int i : cy) {
             if (i == meet) {
                 break;
             }
-            way.insert(i);
+            path.insert(i);
         }
-        way.insert(meet);
-        for (int i : way) {
+        path.insert(meet);
+        for (int i : path) {
             *switches += boxes[(size_t)i].what == Box::Switch;
         }
         if (boxes[(size_t)meet].what == Box::Root) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// A gathered machine reads like the machine, and tells nothing that names it.
+// A gathered machine reads like the machine, and shows nothing that names it.
 #include "tests/topo/tree.h"
 
 #include <cerrno>
@@ -229,7 +229,7 @@ TEST(Gather, SameModelWithoutAddresses)
     EXPECT_TRUE(usable);
 }
 
-TEST(Gather, TellsNoNames)
+TEST(Gather, ShowsNoNames)
 {
     TempDir dir;
     std::string image = gather(as_tar(rich_machine(), dir), 0);

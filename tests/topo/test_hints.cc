@@ -140,31 +140,33 @@ TEST(Hints, ErrorsNameLineAndRemedyAndChangeNothing)
     } cases[] = {
         {"", "my.hints:1: a hints file starts with the line \"pvn-topo-hints 1\""},
         {"switch a\n", "my.hints:1: a hints file starts"},
-        {"\n# x\npvn-topo-hints 2\n", "my.hints:3: version \"2\" is not known"},
-        {"pvn-topo-hints 1\nbridge a\n", "my.hints:2: \"bridge\" is neither"},
-        {"pvn-topo-hints 1\nswitch\n", "my.hints:2: a name is missing"},
-        {"pvn-topo-hints 1\nswitch a in\n", ":2: \"in\" has no value"},
-        {"pvn-topo-hints 1\nswitch a in b\nswitch b in a\n", ":2: there is no switch \"b\" above"},
-        {"pvn-topo-hints 1\nswitch a in a\n", ":2: there is no switch \"a\" above"},
-        {"pvn-topo-hints 1\nswitch a\nswitch a\n", ":3: switch \"a\" is already there"},
-        {"pvn-topo-hints 1\nswitch a colour red\n", "not \"colour\""},
-        {"pvn-topo-hints 1\nswitch a node -1\n", "node \"-1\" is no number"},
-        {"pvn-topo-hints 1\nswitch a node 99999999999999999999\n", "is no number"},
-        {"pvn-topo-hints 1\nswitch a speed 16\n", "speed \"16\" is none of"},
-        {"pvn-topo-hints 1\nswitch a width 3\n", "width \"3\" is none of"},
-        {"pvn-topo-hints 1\nswitch a speed \"16.0 GT/s PCIe\n", "quote is not closed"},
+        {"\n# x\npvn-topo-hints 2\n", "my.hints:3: version \"2\" is not supported"},
+        {"pvn-topo-hints 1\nbridge a\n",
+         "my.hints:2: \"bridge\": expected \"switch\" or \"device\""},
+        {"pvn-topo-hints 1\nswitch\n", "my.hints:2: expected a name"},
+        {"pvn-topo-hints 1\nswitch a in\n", ":2: \"in\" needs a value"},
+        {"pvn-topo-hints 1\nswitch a in b\nswitch b in a\n",
+         ":2: no switch \"b\" is defined above"},
+        {"pvn-topo-hints 1\nswitch a in a\n", ":2: no switch \"a\" is defined above"},
+        {"pvn-topo-hints 1\nswitch a\nswitch a\n", ":3: switch \"a\" is already defined"},
+        {"pvn-topo-hints 1\nswitch a colour red\n", "\"colour\" is not an option of a switch"},
+        {"pvn-topo-hints 1\nswitch a node -1\n", "node \"-1\": expected a number"},
+        {"pvn-topo-hints 1\nswitch a node 99999999999999999999\n", "expected a number"},
+        {"pvn-topo-hints 1\nswitch a speed 16\n", "speed \"16\": expected one of"},
+        {"pvn-topo-hints 1\nswitch a width 3\n", "width \"3\": expected"},
+        {"pvn-topo-hints 1\nswitch a speed \"16.0 GT/s PCIe\n", "quote (\") is not closed"},
         {"pvn-topo-hints 1\nswitch a node 0\nswitch b in a node 1\n",
          ":3: switch \"b\" is on node 1"},
         {"pvn-topo-hints 1\nswitch a node 0\ndevice ens192 in a node 1\n",
          "but its switch on node 0"},
         {"pvn-topo-hints 1\nswitch a\ndevice 0000:99:00.0 in a\n",
          ":3: device \"0000:99:00.0\" is not in this machine"},
-        {"pvn-topo-hints 1\nswitch a\ndevice ens192\n", "nothing is said about device \"ens192\""},
+        {"pvn-topo-hints 1\nswitch a\ndevice ens192\n", "device \"ens192\" has no place"},
         {"pvn-topo-hints 1\nswitch a\ndevice ens192 in a\ndevice vmw_pvrdma0 in a\n",
-         ":4: device \"vmw_pvrdma0\" (0000:0b:00.1) has been placed"},
+         ":4: device \"vmw_pvrdma0\" (0000:0b:00.1) was already placed"},
         {"pvn-topo-hints 1\nswitch a\ndevice 0000:00:15.0 in a\n", "is a bridge"},
-        {"pvn-topo-hints 1\ndevice ens192 host 0000:3b:00.0\n", "needs the dump of the host"},
-        {"pvn-topo-hints 1\ndevice ens192 host here\n", "\"here\" is no PCI address"},
+        {"pvn-topo-hints 1\ndevice ens192 host 0000:3b:00.0\n", "needs the host's tree"},
+        {"pvn-topo-hints 1\ndevice ens192 host here\n", "\"here\" is not a PCI address"},
         {"pvn-topo-hints 1\nswitch a b c d e f g h i j k l m n o\n", "more than 12 words"},
     };
     Topo t = load(vmware_guest({}));
@@ -184,14 +186,14 @@ TEST(Hints, ErrorsNameLineAndRemedyAndChangeNothing)
 
     EXPECT_EQ(apply_hints(t, "pvn-topo-hints 1\nswitch " + std::string(70, 'a') + "\n", &error),
               -EINVAL);
-    EXPECT_NE(error.find("is too long for a switch"), std::string::npos) << error;
+    EXPECT_NE(error.find("of a switch is too long"), std::string::npos) << error;
 
     std::string many = "pvn-topo-hints 1\n";
     for (int i = 0; i < 256; i++) {
         many += "switch s" + std::to_string(i) + "\n";
     }
     EXPECT_EQ(apply_hints(t, many, &error), -EINVAL);
-    EXPECT_NE(error.find("my.hints:257: more than 255 switches"), std::string::npos) << error;
+    EXPECT_NE(error.find("my.hints:257: the file has more than 255 switches"), std::string::npos) << error;
 }
 
 // ---- the host's dump
@@ -437,7 +439,7 @@ TEST(Esxcli, MergesIntoItsGuest)
     EXPECT_EQ(distance(g, "03:00.0", "0b:00.0").smi, PVN_TOPO_SMI_PIX);
     const pvn_topo_pci &gpu = g->pci[pvn_topo_find_pci(g.get(), "03:00.0")];
     EXPECT_EQ(g->pci[gpu.parent].link.speed_max_mts, 16000)
-        << "esxcli tells no link; the device does";
+        << "esxcli reports no link; the device does";
 }
 
 TEST(Esxcli, Junk)
@@ -496,7 +498,7 @@ TEST(Remedies, FitWhatWasFound)
               "hints device-group allow-p2p ats topo-check gdr-level");
     Topo hinted = load(vmware_guest(pvrdma));
     apply_hints(hinted, two_switches);
-    EXPECT_EQ(remedies(hinted), "allow-p2p real-nic") << "nodes and layout are told now";
+    EXPECT_EQ(remedies(hinted), "allow-p2p real-nic") << "nodes and layout are known now";
     EXPECT_EQ(remedies(load(server8x8(false, false))), "") << "bare metal";
     EXPECT_EQ(remedies(load(kvm_guest(2, false))), "hints pxb-numa");
 }

@@ -98,7 +98,7 @@ static Tree rebuild(const Machine &m)
 
         for (const Object &o : f.second.above) {
             if (o.type == "Bridge" && o.bdf.empty()) {
-                // Root buses are told apart by the number of the object.
+                // Root buses are distinguished by the number of the object.
                 char name[32];
 
                 snprintf(name, sizeof name, "pci%04x:%02x", 0x4000 + o.number / 256,
@@ -129,7 +129,7 @@ static Tree rebuild(const Machine &m)
 }
 
 // The class by hwloc's objects alone: what is the innermost object that both hang on, and how many
-// switches are on the two ways up to it. A bridge is a port; the ports of a switch come in pairs.
+// switches are on the two paths up to it. A bridge is a port; the ports of a switch come in pairs.
 static pvn_topo_smi_class by_nesting(const Function &a, const Function &b)
 {
     const Object *common = nullptr;
@@ -146,7 +146,7 @@ static pvn_topo_smi_class by_nesting(const Function &a, const Function &b)
         return a.node == b.node ? PVN_TOPO_SMI_NODE : PVN_TOPO_SMI_SYS;
     }
     return common->bdf.empty() ? PVN_TOPO_SMI_PHB
-                               : PVN_TOPO_SMI_PIX; // or PXB: the nesting tells no switches
+                               : PVN_TOPO_SMI_PIX; // or PXB: the nesting shows no switches
 }
 
 static bool is_nic(const Function &f)
@@ -173,7 +173,7 @@ TEST_P(HwlocXml, NestingAgreesWithDistances)
     EXPECT_EQ(t->npci, (int)m.functions.size());
     EXPECT_EQ(t->nnotes, 0) << t->notes[0].where << ": " << t->notes[0].text;
 
-    std::map<pvn_topo_smi_class, int> wanted;
+    std::map<pvn_topo_smi_class, int> expected;
     for (const auto &a : m.functions) {
         int ia = pvn_topo_find_pci(t.get(), a.first.c_str());
 
@@ -188,7 +188,7 @@ TEST_P(HwlocXml, NestingAgreesWithDistances)
                 continue;
             }
             pvn_topo_find_distance(t.get(), ia, ib, &d);
-            wanted[want]++;
+            expected[want]++;
             if (want == PVN_TOPO_SMI_PIX) {
                 EXPECT_TRUE(d.smi == PVN_TOPO_SMI_PIX || d.smi == PVN_TOPO_SMI_PXB)
                     << a.first << " " << b.first << ": " << d.reason;
@@ -207,8 +207,8 @@ TEST_P(HwlocXml, NestingAgreesWithDistances)
     printf("%s: %d functions; by hwloc below one bridge %d, host bridge %d, node %d, between nodes "
            "%d, "
            "untold %d\n",
-           GetParam(), t->npci, wanted[PVN_TOPO_SMI_PIX], wanted[PVN_TOPO_SMI_PHB],
-           wanted[PVN_TOPO_SMI_NODE], wanted[PVN_TOPO_SMI_SYS], wanted[PVN_TOPO_SMI_UNKNOWN]);
+           GetParam(), t->npci, expected[PVN_TOPO_SMI_PIX], expected[PVN_TOPO_SMI_PHB],
+           expected[PVN_TOPO_SMI_NODE], expected[PVN_TOPO_SMI_SYS], expected[PVN_TOPO_SMI_UNKNOWN]);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -249,7 +249,7 @@ TEST(Layout, RailsThatCannotBeUnderstoodAreRefused)
     EXPECT_TRUE(s.says("NAME=NUMBER")) << s.log;
 }
 
-TEST(Layout, TellsWhichNicNcclTakesForEachGpuAndWhy)
+TEST(Layout, ReportsWhichNicNcclTakesForEachGpuAndWhy)
 {
     Started s = Machine(machine("Ethernet"), "roce", 3).run();
     EXPECT_TRUE(s.says("topology: 1 GPU and 3 network devices, read in ")) << s.log;
@@ -284,7 +284,7 @@ TEST(Layout, WithoutAMachineTheScanStandsAndThatIsSaid)
     EXPECT_TRUE(s.says("keep the order and the facts of the scan")) << s.log;
 }
 
-TEST(Layout, IsToldAtInfoOnly)
+TEST(Layout, IsReportedAtInfoOnly)
 {
     Env tcp = {{"NCCL_PVRDMA_TRANSPORT", "tcp"}};
     EXPECT_TRUE(start(tcp).says("1 network device, read in "));
@@ -318,7 +318,7 @@ TEST(Layout, OfTooManyDevicesTheFirstInPciOrderAreTaken)
 }
 
 // No limit is asserted, timings on a shared machine mean little; tests/bench/README.md has figures.
-TEST(Layout, WhatStartingCostsIsTold)
+TEST(Layout, WhatStartingCostsIsReported)
 {
     Tree t = server8x8(false, true);
     int functions = load(t)->npci;

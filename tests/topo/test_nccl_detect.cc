@@ -438,7 +438,7 @@ TEST(Machines, AGuestWithTwoNodesPairsByNode)
     EXPECT_EQ(1, m.pairs->list[1].advice);
 }
 
-TEST(Machines, APassthroughNicIsRefusedByDistanceAndToldHowToHelp)
+TEST(Machines, APassthroughNicIsRefusedByDistanceWithARemedy)
 {
     GuestVariant v;
     v.mellanox = true;

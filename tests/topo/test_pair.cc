@@ -542,7 +542,7 @@ struct RandomMachine {
         return chain;
     }
 
-    // From the tree alone: where do the two ways up meet, and what is the narrowest link?
+    // From the tree alone: where do the two paths up meet, and what is the narrowest link?
     std::pair<std::string, float> naive(int g, int n) const
     {
         std::vector<int> a = up(g), b = up(n);

@@ -21,7 +21,7 @@ static size_t room(int n)
 
 int pvn_topo_edit_begin(struct pvn_topo_edit *e, struct pvn_topo *t)
 {
-    /* pvn_topo_array_add wants arrays whose room is the next power of two. */
+    /* pvn_topo_array_add needs arrays whose capacity is the next power of two. */
     *e = (struct pvn_topo_edit){.t = t, .npci = t->npci, .nroots = t->nroots};
     e->pci = malloc(room(t->npci) * sizeof *e->pci);
     e->roots = malloc(room(t->nroots) * sizeof *e->roots);
@@ -51,8 +51,8 @@ static bool invented_bridge(const struct pvn_topo_pci *p)
     return (p->flags & PVN_TOPO_PCI_INVENTED) != 0;
 }
 
-/* A bridge whose link nobody told gets the fastest link below it, so that it never narrows a pair;
- * 16 GT/s x16 when nothing below tells one either. */
+/* A bridge whose link is not stated gets the fastest link below it, so that it never limits a pair;
+ * 16 GT/s x16 where no link below is stated either. */
 static void fill_links(struct pvn_topo_edit *e)
 {
     int *best = malloc(((size_t)e->npci + 1) * sizeof *best);

@@ -21,7 +21,7 @@ enum {
 };
 
 struct parent_of {
-    bool told;
+    bool stated;
     uint32_t domain;
     int bus, dev, fn;
 };
@@ -106,7 +106,7 @@ static int take_field(struct esx *e, const char *key, const char *value)
         return 0;
     }
     if (strcmp(key, "Parent Device") == 0) {
-        up->told =
+        up->stated =
             sscanf(value, "PCI %u:%d:%d:%d", &up->domain, &up->bus, &up->dev, &up->fn) == 4 &&
             up->bus >= 0 && up->bus < 256 && up->dev >= 0 && up->dev < 32 && up->fn >= 0 &&
             up->fn < 8;
@@ -163,8 +163,9 @@ static int find_parent(const struct esx *e, int i)
             return b;
         }
     }
-    parent = up->told ? pvn_topo_find_pci_addr(t, up->domain, up->bus, up->dev, up->fn) : -1;
-    /* Bus numbers rise on the way down, which also keeps a damaged list from closing to a loop. */
+    parent = up->stated ? pvn_topo_find_pci_addr(t, up->domain, up->bus, up->dev, up->fn) : -1;
+    /* Bus numbers rise from the root downwards, which also keeps a damaged list from closing to a
+     * loop. */
     return parent >= 0 && is_bridge(&t->pci[parent]) && t->pci[parent].bus < p->bus ? parent : -1;
 }
 

@@ -233,7 +233,7 @@ static bool checksum_ok(const char *h)
 }
 
 /* "./a//b/" becomes "/a/b". Refuses "..": no archive of ours has it. NULL when nothing is left or
- * memory ran out (*rc tells). */
+ * memory ran out; *rc distinguishes the two. */
 static char *clean_path(const char *raw, size_t len, int *rc)
 {
     char *out = malloc(len + 2);
@@ -409,7 +409,8 @@ static int read_image(struct fs_tar *t, struct pvn_topo_err *err)
         }
         if (size > t->bytes - at - BLOCK) {
             snprintf(err->text, sizeof err->text,
-                     "tar file ends early: the entry at byte %zu wants %llu bytes, %zu are left",
+                     "tar file ends early: the entry at byte %zu needs %llu bytes, but %zu are "
+                     "left; copy the file again",
                      at, (unsigned long long)size, t->bytes - at - BLOCK);
             return -EINVAL;
         }

@@ -62,7 +62,7 @@ static int split_words(struct parser *p, char *line)
             return 0;
         }
         if (p->nwords == WORDS_MAX) {
-            return fail(p, "more than %d words", WORDS_MAX);
+            return fail(p, "the line has more than %d words", WORDS_MAX);
         }
         if (*line == '"') {
             end = '"';
@@ -74,7 +74,7 @@ static int split_words(struct parser *p, char *line)
             line++;
         }
         if (*line == '\0' && end == '"') {
-            return fail(p, "a quote is not closed");
+            return fail(p, "a double quote (\") is not closed");
         }
         if (*line == '#') {
             *line = '\0';
@@ -100,7 +100,7 @@ static int parse_in(struct parser *p, const char *value, int *in)
 {
     *in = find_switch(p->h, value);
     if (*in < 0) {
-        return fail(p, "there is no switch \"%s\" above this line", value);
+        return fail(p, "no switch \"%s\" is defined above this line", value);
     }
     return 0;
 }
@@ -108,7 +108,7 @@ static int parse_in(struct parser *p, const char *value, int *in)
 static int parse_node(struct parser *p, const char *value, int *node)
 {
     if (!pvn_topo_parse_int(value, 10, 0, 65535, node)) {
-        return fail(p, "node \"%s\" is no number from 0 to 65535", value);
+        return fail(p, "node \"%s\": expected a number from 0 to 65535", value);
     }
     return 0;
 }
@@ -125,7 +125,7 @@ static int parse_speed(struct parser *p, const char *value, int *mts)
     }
     return fail(
         p,
-        "speed \"%s\" is none of \"2.5 GT/s PCIe\", \"5.0 ...\", \"8.0 ...\", \"16.0 ...\", "
+        "speed \"%s\": expected one of \"2.5 GT/s PCIe\", \"5.0 ...\", \"8.0 ...\", \"16.0 ...\", "
         "\"32.0 ...\", \"64.0 GT/s PCIe\"",
         value);
 }
@@ -133,7 +133,7 @@ static int parse_speed(struct parser *p, const char *value, int *mts)
 static int parse_width(struct parser *p, const char *value, int *width)
 {
     if (!pvn_topo_parse_int(value, 10, 1, 32, width) || (*width & (*width - 1)) != 0) {
-        return fail(p, "width \"%s\" is none of 1, 2, 4, 8, 16, 32", value);
+        return fail(p, "width \"%s\": expected 1, 2, 4, 8, 16 or 32", value);
     }
     return 0;
 }
@@ -153,7 +153,10 @@ static int switch_option(struct parser *p, struct pvn_topo_hint_switch *s, const
     if (strcmp(key, "width") == 0) {
         return parse_width(p, value, &s->width);
     }
-    return fail(p, "a switch has \"in\", \"node\", \"speed\" and \"width\", not \"%s\"", key);
+    return fail(p,
+                "\"%s\" is not an option of a switch; these are \"in\", \"node\", \"speed\" and "
+                "\"width\"",
+                key);
 }
 
 static int parse_switch(struct parser *p)
@@ -166,13 +169,13 @@ static int parse_switch(struct parser *p)
     struct pvn_topo_hint_switch *slot;
 
     if (strlen(p->word[1]) >= sizeof s.name) {
-        return fail(p, "\"%s\" is too long for a switch", p->word[1]);
+        return fail(p, "the name \"%s\" of a switch is too long", p->word[1]);
     }
     if (find_switch(p->h, p->word[1]) >= 0) {
-        return fail(p, "switch \"%s\" is already there", p->word[1]);
+        return fail(p, "switch \"%s\" is already defined", p->word[1]);
     }
     if (p->h->nswitches == SWITCHES_MAX) {
-        return fail(p, "more than %d switches", SWITCHES_MAX);
+        return fail(p, "the file has more than %d switches", SWITCHES_MAX);
     }
     pvn_topo_copy_text(s.name, sizeof s.name, p->word[1]);
     for (int i = 2; i < p->nwords; i += 2) {
@@ -184,8 +187,8 @@ static int parse_switch(struct parser *p)
     }
     if (s.in >= 0 && s.node != PVN_TOPO_UNKNOWN && p->h->switches[s.in].node != PVN_TOPO_UNKNOWN &&
         p->h->switches[s.in].node != s.node) {
-        return fail(p, "switch \"%s\" is on node %d, but the switch it is in on node %d", s.name,
-                    s.node, p->h->switches[s.in].node);
+        return fail(p, "switch \"%s\" is on node %d, but the switch that it is in is on node %d",
+                    s.name, s.node, p->h->switches[s.in].node);
     }
     if (s.in >= 0 && s.node == PVN_TOPO_UNKNOWN) {
         s.node = p->h->switches[s.in].node;
@@ -212,12 +215,13 @@ static int device_option(struct parser *p, struct pvn_topo_hint_device *d, const
     }
     if (strcmp(key, "host") == 0) {
         if (pvn_topo_bdf_parse(value, &domain, &bus, &dev, &fn) != 0) {
-            return fail(p, "\"%s\" is no PCI address (DDDD:BB:DD.F)", value);
+            return fail(p, "\"%s\" is not a PCI address (DDDD:BB:DD.F)", value);
         }
         pvn_topo_bdf_format(d->host, domain, bus, dev, fn);
         return 0;
     }
-    return fail(p, "a device has \"in\", \"node\" and \"host\", not \"%s\"", key);
+    return fail(p, "\"%s\" is not an option of a device; these are \"in\", \"node\" and \"host\"",
+                key);
 }
 
 static int parse_device(struct parser *p)
@@ -226,7 +230,7 @@ static int parse_device(struct parser *p)
     struct pvn_topo_hint_device *slot;
 
     if (strlen(p->word[1]) >= sizeof d.name) {
-        return fail(p, "\"%s\" is too long for a device", p->word[1]);
+        return fail(p, "the name \"%s\" of a device is too long", p->word[1]);
     }
     pvn_topo_copy_text(d.name, sizeof d.name, p->word[1]);
     for (int i = 2; i < p->nwords; i += 2) {
@@ -238,8 +242,7 @@ static int parse_device(struct parser *p)
     }
     if (d.in < 0 && d.node == PVN_TOPO_UNKNOWN && d.host[0] == '\0') {
         return fail(p,
-                    "nothing is said about device \"%s\": add \"in SWITCH\", \"node N\" or \"host "
-                    "ADDRESS\"",
+                    "device \"%s\" has no place: add \"in SWITCH\", \"node N\" or \"host ADDRESS\"",
                     d.name);
     }
     slot = pvn_topo_array_add((void **)&p->h->devices, &p->h->ndevices, sizeof *slot);
@@ -262,19 +265,21 @@ static int parse_line(struct parser *p, char *line)
             return fail(p, "a hints file starts with the line \"pvn-topo-hints 1\"");
         }
         if (strcmp(p->word[1], "1") != 0) {
-            return fail(p, "version \"%s\" is not known; this program reads version 1", p->word[1]);
+            return fail(p, "version \"%s\" is not supported: this program reads version 1",
+                        p->word[1]);
         }
         p->seen_header = true;
         return 0;
     }
     if (strcmp(p->word[0], "switch") != 0 && strcmp(p->word[0], "device") != 0) {
-        return fail(p, "\"%s\" is neither \"switch\" nor \"device\"", p->word[0]);
+        return fail(p, "\"%s\": expected \"switch\" or \"device\" at the start of the line",
+                    p->word[0]);
     }
     if (p->nwords < 2) {
-        return fail(p, "a name is missing after \"%s\"", p->word[0]);
+        return fail(p, "expected a name after \"%s\"", p->word[0]);
     }
     if (p->nwords % 2 != 0) {
-        return fail(p, "\"%s\" has no value", p->word[p->nwords - 1]);
+        return fail(p, "\"%s\" needs a value", p->word[p->nwords - 1]);
     }
     return p->word[0][0] == 's' ? parse_switch(p) : parse_device(p);
 }
@@ -289,7 +294,7 @@ int pvn_topo_hints_parse(struct pvn_topo_hints *h, const char *text, size_t len,
     *h = (struct pvn_topo_hints){0};
     if (len > TEXT_MAX) {
         p.line = 1;
-        return fail(&p, "%zu bytes are more than a hints file may have (%d)", len, TEXT_MAX);
+        return fail(&p, "the file has %zu bytes; a hints file has at most %d", len, TEXT_MAX);
     }
     copy = malloc(len + 1);
     if (!copy) {
@@ -299,7 +304,7 @@ int pvn_topo_hints_parse(struct pvn_topo_hints *h, const char *text, size_t len,
     copy[len] = '\0';
     if (memchr(copy, '\0', len)) {
         p.line = 1;
-        rc = fail(&p, "holds zero bytes: this is no text");
+        rc = fail(&p, "the file holds zero bytes, so it is not a text file");
     }
     for (line = copy; rc == 0 && line;) {
         char *end = strchr(line, '\n');
@@ -341,7 +346,7 @@ int pvn_topo_hints_find(const struct pvn_topo *t, const char *name)
     return i >= 0 ? t->nets[i].pci : -1;
 }
 
-/* ---- from the text to the model */
+/* ---- applying the file to the model */
 
 struct applied {
     int up; /* the upstream port */
@@ -356,8 +361,8 @@ struct apply {
     struct applied *sw;
 };
 
-/* The next downstream port of the switch: below device numbers 1 to 29, port 30 is what is above
- * it. */
+/* The next downstream port of the switch: device numbers 1 to 29 are below it, 30 is the port
+ * above. */
 static int new_port(struct apply *a, int sw)
 {
     int n = a->sw[sw].ports++;
@@ -370,14 +375,14 @@ static int new_port(struct apply *a, int sw)
 static int apply_switch(struct apply *a, int i)
 {
     const struct pvn_topo_hint_switch *s = &a->h->switches[i];
-    struct pvn_topo_pci_link told, *link = NULL;
+    struct pvn_topo_pci_link stated, *link = NULL;
     char name[PVN_TOPO_NAME_MAX + 8];
     int above, up;
 
     if (s->speed_mts != PVN_TOPO_UNKNOWN || s->width != PVN_TOPO_UNKNOWN) {
-        told = pvn_topo_edit_link(s->speed_mts != PVN_TOPO_UNKNOWN ? s->speed_mts : 16000,
-                                  s->width != PVN_TOPO_UNKNOWN ? s->width : 16);
-        link = &told;
+        stated = pvn_topo_edit_link(s->speed_mts != PVN_TOPO_UNKNOWN ? s->speed_mts : 16000,
+                                    s->width != PVN_TOPO_UNKNOWN ? s->width : 16);
+        link = &stated;
     }
     if (s->in >= 0) {
         above = new_port(a, s->in);
@@ -408,16 +413,16 @@ static int apply_device(struct apply *a, const struct pvn_topo_hint_device *d, s
 
     where->line = d->line;
     if (d->host[0] != '\0') {
-        return fail(where, "\"host\" needs the dump of the host; give the host's dump as well");
+        return fail(where, "\"host\" needs the host's tree: give it with --host");
     }
     if (pci < 0) {
         return fail(where,
-                    "device \"%s\" is not in this machine (give its PCI address, interface or "
-                    "RDMA device)",
+                    "device \"%s\" is not in this machine; name it by its PCI address, interface "
+                    "or RDMA device",
                     d->name);
     }
     if ((a->edit.pci[pci].flags & (PVN_TOPO_PCI_MOVED | PVN_TOPO_PCI_NUMA_HINTED)) != 0) {
-        return fail(where, "device \"%s\" (%s) has been placed by an earlier line", d->name,
+        return fail(where, "device \"%s\" (%s) was already placed by an earlier line", d->name,
                     a->edit.pci[pci].bdf);
     }
     if (a->edit.pci[pci].class_code >> 8 == 0x0604) {
@@ -425,8 +430,8 @@ static int apply_device(struct apply *a, const struct pvn_topo_hint_device *d, s
     }
     if (d->in >= 0) {
         if (a->sw[d->in].ports == PORTS_MAX) {
-            return fail(where, "more than %d devices in switch \"%s\"", PORTS_MAX,
-                        a->h->switches[d->in].name);
+            return fail(where, "switch \"%s\" has more than %d devices", a->h->switches[d->in].name,
+                        PORTS_MAX);
         }
         if (node != PVN_TOPO_UNKNOWN && a->h->switches[d->in].node != PVN_TOPO_UNKNOWN &&
             node != a->h->switches[d->in].node) {
@@ -467,8 +472,8 @@ int pvn_topo_apply_hints(struct pvn_topo *topo, const char *text, size_t len, co
     for (int i = 0; rc == 0 && i < h.nswitches; i++) {
         where.line = h.switches[i].line;
         if (h.switches[i].in >= 0 && a.sw[h.switches[i].in].ports == PORTS_MAX) {
-            rc = fail(&where, "more than %d devices in switch \"%s\"", PORTS_MAX,
-                      h.switches[h.switches[i].in].name);
+            rc = fail(&where, "switch \"%s\" has more than %d devices",
+                      h.switches[h.switches[i].in].name, PORTS_MAX);
         } else {
             rc = apply_switch(&a, i);
         }

@@ -53,15 +53,15 @@ static int match_named(struct merge *m, const struct pvn_topo_hints *hints, cons
 
         if (d->host[0] == '\0') {
             snprintf(err->text, sizeof err->text,
-                     "%.150s:%d: beside a host's dump a hints file only says \"device ADDRESS host "
-                     "ADDRESS\"; the layout comes from the dump",
+                     "%.150s:%d: with --host a hints file may only have lines \"device ADDRESS "
+                     "host ADDRESS\"; the layout comes from the host",
                      name, d->line);
             return -EINVAL;
         }
         h = pvn_topo_find_pci(m->host, d->host);
         if (g < 0 || h < 0) {
-            snprintf(err->text, sizeof err->text, "%.150s:%d: there is no device %.80s in the %s",
-                     name, d->line, g < 0 ? d->name : d->host, g < 0 ? "guest" : "host's dump");
+            snprintf(err->text, sizeof err->text, "%.150s:%d: no device %.80s in the %s", name,
+                     d->line, g < 0 ? d->name : d->host, g < 0 ? "guest" : "host's dump");
             return -EINVAL;
         }
         set_match(m, g, h);
@@ -69,15 +69,15 @@ static int match_named(struct merge *m, const struct pvn_topo_hints *hints, cons
     if (hints->nswitches > 0) {
         snprintf(
             err->text, sizeof err->text,
-            "%.150s:%d: beside a host's dump a hints file has no switches; the layout comes from "
-            "the dump",
+            "%.150s:%d: with --host a hints file may not have switches; the layout comes from the "
+            "host",
             name, hints->switches[0].line);
         return -EINVAL;
     }
     return 0;
 }
 
-/* The hardware address of the function's interface; "" without one that tells. */
+/* The hardware address of the function's interface; "" where there is none that identifies it. */
 static const char *address_of(const struct pvn_topo *t, int pci)
 {
     int net = pvn_topo_net_of_pci(t, pci);
@@ -330,8 +330,8 @@ int pvn_topo_merge_host(struct pvn_topo *guest, const struct pvn_topo *host, con
     if (rc == 0 && placed == 0) {
         snprintf(
             err->text, sizeof err->text,
-            "no device of the guest could be told from the others in the host's dump; name them in "
-            "a hints file: device ADDRESS host ADDRESS");
+            "no device of the guest could be matched with a device of the host; match them in a "
+            "hints file by lines \"device ADDRESS host ADDRESS\"");
         rc = -ENOENT;
     }
     if (rc == -ENOMEM) {

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What a gathered machine must not tell: who it is. Stand-ins are numbered in the order of the
+/* Removes from a gathered machine what identifies it. Stand-ins are numbered in the order of the
  * files, so that equal values stay equal, and keep the kind (link-local, IPv4, width), which the
  * checks look at. */
 #include <errno.h>
@@ -108,7 +108,7 @@ static int redact_value(struct pvn_topo_record *r, struct seen *seen, size_t kee
     return 0;
 }
 
-/* The prefix that tells the kind stays: fe80::/64, ::ffff:0:0/96; a global address becomes one of
+/* The prefix that shows the kind is kept: fe80::/64, ::ffff:0:0/96; a global address becomes one of
  * 2001:db8::/32, which is for examples. */
 static int redact_gid(struct redact *x, struct pvn_topo_record *r)
 {

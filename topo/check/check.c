@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Smaller is nearer: the class, then switches, then links on the way. */
+/* Smaller is nearer: the class, then switches, then links on the path. */
 static long far(const struct pvn_topo *t, int a, int b)
 {
     struct pvn_topo_distance d;

@@ -43,7 +43,7 @@ void pvn_topo_check_nvidia(struct pvn_topo_check_run *run);
 void pvn_topo_check_gpudirect(struct pvn_topo_check_run *run);
 void pvn_topo_check_guest(struct pvn_topo_check_run *run);
 
-/* Is device memory behind translation there? UNKNOWN where the machine does not tell. */
+/* Is device memory behind translation there? UNKNOWN where the machine does not report it. */
 enum pvn_topo_tri pvn_topo_iommu_translates(const struct pvn_topo *t, int pci);
 
 #ifdef __cplusplus

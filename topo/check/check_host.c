@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Checks on the machine: guest, NUMA, locked memory, NVIDIA's driver, the way to GPU memory. */
+/* Checks on the machine: guest, NUMA, locked memory, NVIDIA's driver, access to GPU memory. */
 #include "topo/check/check.h"
 
 #include <inttypes.h>
@@ -17,7 +17,8 @@ void pvn_topo_check_guest(struct pvn_topo_check_run *run)
             t->guest.hypervisor == PVN_TOPO_HV_NONE ? PVN_TOPO_LEVEL_OK : PVN_TOPO_LEVEL_UNKNOWN,
             "machine", "", "%s",
             t->guest.hypervisor == PVN_TOPO_HV_NONE ? "bare metal: the PCI tree is the real one"
-                                                    : "nothing tells whether this is a guest");
+                                                    : "it cannot be determined whether this is a "
+                                                      "guest");
     } else if (t->merged != 0) {
         pvn_topo_check_row(
             run, "guest",
@@ -37,8 +38,8 @@ void pvn_topo_check_guest(struct pvn_topo_check_run *run)
                            pvn_topo_hypervisor_name(t->guest.hypervisor), t->guest.evidence);
     } else if (!pvn_topo_layout_hidden(t)) {
         pvn_topo_check_row(run, "guest", PVN_TOPO_LEVEL_OK, "machine", "",
-                           "guest of %s (%s), which shows GPUs and NICs below switches; that the "
-                           "hardware is like it is the host's word",
+                           "guest of %s (%s), which shows GPUs and NICs below switches; whether "
+                           "the hardware is wired like that only the host knows",
                            pvn_topo_hypervisor_name(t->guest.hypervisor), t->guest.evidence);
     } else {
         pvn_topo_check_row(
@@ -186,7 +187,7 @@ void pvn_topo_check_memlock(struct pvn_topo_check_run *run)
                            "locked memory is not limited");
     } else if (t->nrdmas == 0) {
         pvn_topo_check_row(run, "memlock", PVN_TOPO_LEVEL_OK, "process", "",
-                           "limited to %" PRIu64 " KiB, which only RDMA would mind",
+                           "limited to %" PRIu64 " KiB, which matters only for RDMA",
                            t->memlock_soft / 1024);
     } else {
         char hard[40] = "unlimited";
@@ -298,7 +299,7 @@ static void gpudirect_row(struct pvn_topo_check_run *run, const struct pvn_topo_
                 ? "install the open kernel modules of the NVIDIA driver (dma-buf), or modprobe "
                   "nvidia_peermem"
                 : "modprobe nvidia_peermem (it needs the RDMA stack of MLNX_OFED or DOCA)",
-            "no way to GPU memory: nvidia_peermem is not loaded, and dma-buf needs %s",
+            "GPU memory cannot be reached: nvidia_peermem is not loaded, and dma-buf needs %s",
             !dmabuf_nic                 ? "another NIC driver"
             : kernel == PVN_TOPO_TRI_NO ? "Linux 5.12 or later"
                                         : "the open kernel modules");

@@ -134,11 +134,10 @@ static void gid_row(struct pvn_topo_check_run *run, const struct pvn_topo_rdma *
             "NCCL_IB_ADDR_FAMILY=AF_INET6 and a routable IPv6 address",
             "would be picked: %s; such an address does not reach other hosts reliably", why);
     } else {
-        pvn_topo_check_row(
-            run, "gid", PVN_TOPO_LEVEL_WARN, subject,
-            "if RoCE v2 is wanted, enable it for the device; else set NCCL_IB_ROCE_VERSION_NUM "
-            "and NCCL_IB_GID_INDEX alike on all hosts",
-            "would be picked: %s; RoCE v2 is what NCCL asks for", why);
+        pvn_topo_check_row(run, "gid", PVN_TOPO_LEVEL_WARN, subject,
+                           "enable RoCE v2 for the device, or set NCCL_IB_ROCE_VERSION_NUM and "
+                           "NCCL_IB_GID_INDEX alike on all hosts",
+                           "would be picked: %s; NCCL needs RoCE v2", why);
     }
 }
 

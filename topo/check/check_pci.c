@@ -149,8 +149,8 @@ void pvn_topo_check_links(struct pvn_topo_check_run *run)
     free(marks);
 }
 
-/* Why a capability's state cannot be told, as text and remedy. false when it can. */
-static bool cannot_tell(const struct pvn_topo_pci *p, enum pvn_topo_cap cap, const char **why,
+/* Why a capability's state cannot be read, as text and remedy. false when it can. */
+static bool cannot_read(const struct pvn_topo_pci *p, enum pvn_topo_cap cap, const char **why,
                         const char **remedy)
 {
     *why = *remedy = "";
@@ -190,7 +190,7 @@ static void relaxed_ordering_off(struct pvn_topo_check_run *run, const struct pv
     }
     pvn_topo_check_row(
         run, "relaxed-ordering", PVN_TOPO_LEVEL_WARN, dev->name,
-        "switch it on in the BIOS or with setpci (DevCtl bit 4); NCCL asks for it with "
+        "switch it on in the BIOS or with setpci (DevCtl bit 4); NCCL requests it with "
         "NCCL_IB_PCI_RELAXED_ORDERING",
         "%s may not set the attribute (DevCtl bit 4 is off); on many servers that costs "
         "bandwidth",
@@ -210,7 +210,7 @@ void pvn_topo_check_relaxed_ordering(struct pvn_topo_check_run *run)
             continue; /* of a paravirtual device the host's function decides */
         }
         p = with_settings(t, dev->pci);
-        if (cannot_tell(p, p->config.pcie, &why, &remedy)) {
+        if (cannot_read(p, p->config.pcie, &why, &remedy)) {
             pvn_topo_check_row(run, "relaxed-ordering", PVN_TOPO_LEVEL_UNKNOWN, dev->name, remedy,
                                "%s", why);
         } else if (p->config.pcie == PVN_TOPO_CAP_ABSENT) {
@@ -248,7 +248,7 @@ static int find_port(const struct pvn_topo *t, int from, int common, bool readab
         if (!is_downstream(p)) {
             continue;
         }
-        if (readable ? redirects(p) : cannot_tell(p, p->config.acs, &why, &remedy)) {
+        if (readable ? redirects(p) : cannot_read(p, p->config.acs, &why, &remedy)) {
             return i;
         }
     }
@@ -306,7 +306,7 @@ void pvn_topo_check_acs(struct pvn_topo_check_run *run, const struct pvn_topo_ch
     if (d.common < 0) {
         pvn_topo_check_row(
             run, "acs", d.seen == PVN_TOPO_SMI_UNKNOWN ? PVN_TOPO_LEVEL_UNKNOWN : PVN_TOPO_LEVEL_OK,
-            subject, "", "they share no switch (%s), so ACS does not change the way",
+            subject, "", "they share no switch (%s), so ACS does not change the path",
             pvn_topo_smi_class_name(d.seen));
         return;
     }
@@ -319,7 +319,7 @@ void pvn_topo_check_acs(struct pvn_topo_check_run *run, const struct pvn_topo_ch
     port = find_port(t, pair->gpu, d.common, false);
     port = port >= 0 ? port : find_port(t, pair->nic, d.common, false);
     if (port >= 0) {
-        cannot_tell(&t->pci[port], t->pci[port].config.acs, &why, &remedy);
+        cannot_read(&t->pci[port], t->pci[port].config.acs, &why, &remedy);
         pvn_topo_check_row(run, "acs", PVN_TOPO_LEVEL_UNKNOWN, subject, remedy, "port %s: %s",
                            t->pci[port].bdf, why);
         return;
@@ -408,7 +408,7 @@ void pvn_topo_check_ats(struct pvn_topo_check_run *run, const struct pvn_topo_ch
     } else if (nic->vendor == 0x15ad) {
         pvn_topo_check_row(run, "ats", PVN_TOPO_LEVEL_OK, subject, "",
                            "not needed: a paravirtual NIC reaches no GPU memory");
-    } else if (cannot_tell(nic, nic->config.ats, &why, &remedy)) {
+    } else if (cannot_read(nic, nic->config.ats, &why, &remedy)) {
         pvn_topo_check_row(run, "ats", PVN_TOPO_LEVEL_UNKNOWN, subject, remedy, "of the NIC: %s",
                            why);
     } else if (ats_on(nic)) {
@@ -421,14 +421,15 @@ void pvn_topo_check_ats(struct pvn_topo_check_run *run, const struct pvn_topo_ch
     } else {
         pvn_topo_check_row(
             run, "ats", PVN_TOPO_LEVEL_WARN, subject,
-            "mlxconfig -d DEVICE set ATS_ENABLED=true, then restart the host; the switches on "
-            "the way need direct translated P2P (ACS) as well",
+            "mlxconfig -d DEVICE set ATS_ENABLED=true, then restart the host; the switches on the "
+            "path need direct translated P2P (ACS) as well",
             "%s for %s, so each peer access is translated at the root complex",
             nic->config.ats == PVN_TOPO_CAP_PRESENT ? "off" : "not offered", nic->bdf);
     }
 }
 
-/* The smallest payload in use and the largest that all on the way can, from the end up to stop. */
+/* The smallest payload in use and the largest that all on the path support, from the end up to
+ * stop. */
 static void payload_range(const struct pvn_topo *t, int from, int stop, int *used, int *able)
 {
     for (int i = from; i >= 0; i = t->pci[i].parent) {
@@ -458,11 +459,11 @@ void pvn_topo_check_payload(struct pvn_topo_check_run *run, const struct pvn_top
     if (used == PVN_TOPO_UNKNOWN) {
         pvn_topo_check_row(run, "payload", PVN_TOPO_LEVEL_UNKNOWN, subject,
                            t->pci[pair->nic].config.bytes == 64 ? need_root : "",
-                           "the max payload size on the way cannot be read");
+                           "the max payload size on the path cannot be read");
     } else if (used < able) {
         pvn_topo_check_row(run, "payload", PVN_TOPO_LEVEL_WARN, subject,
                            "set it in the BIOS or boot with pci=pcie_bus_perf",
-                           "max payload size %d bytes, all on the way can %d", used, able);
+                           "max payload size %d bytes, but all on the path support %d", used, able);
     } else {
         pvn_topo_check_row(run, "payload", PVN_TOPO_LEVEL_OK, subject, "",
                            "max payload size %d bytes", used);

@@ -162,7 +162,7 @@ static void open_os_dev(struct hwloc *h, struct level *now, const char **attrs)
     snprintf(now->name, sizeof(now->name), "%s", name);
 }
 
-/* Root buses are told apart by their number in the file: hwloc does not name them all. */
+/* Root buses are distinguished by their number in the file: hwloc does not name them all. */
 static void open_host_bridge(struct hwloc *h, struct level *now)
 {
     snprintf(now->root, sizeof(now->root), "pci%04x:%02x", 0x4000 + h->hosts / 256, h->hosts % 256);

@@ -42,8 +42,8 @@ int pvn_topo_input_read(const char *path, int wait_s, struct pvn_topo_input *in,
                         struct pvn_topo_err *err);
 void pvn_topo_input_free(struct pvn_topo_input *in);
 
-/* The machine that an input describes. Of PVN_TOPO_INPUT_NCCL_XML it is what can be told from NCCL's
- * tree, with invented ports: good enough to place a guest's devices by. name stands in messages and
+/* The machine that an input describes. Of PVN_TOPO_INPUT_NCCL_XML it is what NCCL's tree states,
+ * with invented ports: good enough to place a guest's devices by. name stands in messages and
  * becomes the model's source. Contract as pvn_topo_load. */
 int pvn_topo_input_machine(const struct pvn_topo_input *in, const char *name,
                            struct pvn_topo **topo, struct pvn_topo_err *err);
@@ -51,8 +51,8 @@ int pvn_topo_input_machine(const struct pvn_topo_input *in, const char *name,
 /* Form of len bytes. */
 enum pvn_topo_input_kind pvn_topo_input_recognise(const char *data, size_t len);
 
-/* The readers of each form but the tar and esxcli; contract as pvn_topo_load. What the text does not
- * state is unknown in the model. */
+/* The readers of each form but the tar and esxcli; contract as pvn_topo_load. What the text does
+ * not state is unknown in the model. */
 int pvn_topo_load_hwloc(const char *text, size_t len, const char *name, struct pvn_topo **topo,
                         struct pvn_topo_err *err);
 int pvn_topo_load_lspci(const char *text, size_t len, const char *name, struct pvn_topo **topo,

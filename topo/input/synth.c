@@ -128,7 +128,8 @@ void pvn_topo_synth_name_nics(struct pvn_topo_synth *s)
     }
 }
 
-/* The bridge whose secondary bus this is. Bus numbers rise on the way down, so no loop closes. */
+/* The bridge whose secondary bus this is. Bus numbers rise from the root downwards, so no loop
+ * closes. */
 static void find_up(struct pvn_topo_synth *s, int i)
 {
     struct pvn_topo_synth_fn *f = &s->fns[i];

@@ -68,7 +68,7 @@ static const char *next_piece(const char **at, char separator, size_t *len)
     return *len > 0 ? piece : NULL;
 }
 
-/* "NAME", "NAME:PORT" against a net; NCCL cuts at the first colon and wants the whole name. */
+/* "NAME", "NAME:PORT" against a net; NCCL cuts at the first colon and compares the whole name. */
 static bool item_matches(const char *item, size_t len, const struct pvn_topo_nnode *net)
 {
     const char *colon = memchr(item, ':', len);
@@ -115,7 +115,8 @@ static bool force_merge(const struct pvn_topo_pairs *p, const int *by_dev, int m
         }
         if (names == 0)
             snprintf(problem, len,
-                     "\"%.*s\" holds no name: NCCL 2.30 reads it for ever and never starts",
+                     "\"%.*s\" names no device: NCCL 2.30 hangs at start while it reads this; "
+                     "remove it from NCCL_NET_FORCE_MERGE",
                      (int)set_len, set);
         else if (found != names)
             snprintf(problem, len,

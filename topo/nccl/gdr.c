@@ -184,7 +184,7 @@ static void judge_send(struct judge *j)
     }
 }
 
-/* Grace: NVIDIA's own CPU, whose NVLink-C2C to the GPU only NVML tells. */
+/* Grace: NVIDIA's own CPU, whose NVLink-C2C to the GPU only NVML reports. */
 static bool may_have_c2c(const struct judge *j)
 {
     int pci = j->topo ? pvn_topo_pairs_gpu_pci(j->pairs, j->gpu) : -1;

@@ -15,8 +15,8 @@ extern "C" {
 enum pvn_topo_gdr_result {
     PVN_TOPO_GDR_YES,
     PVN_TOPO_GDR_NO,
-    PVN_TOPO_GDR_LIKELY,  /* nothing speaks against it, but only a running job can prove it */
-    PVN_TOPO_GDR_UNKNOWN, /* the files at hand do not tell */
+    PVN_TOPO_GDR_LIKELY,  /* no condition refuses it, but only a running job can prove it */
+    PVN_TOPO_GDR_UNKNOWN, /* the files at hand do not show it */
 };
 
 enum pvn_topo_gdr_condition {

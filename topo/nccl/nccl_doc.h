@@ -76,7 +76,7 @@ int pvn_topo_ndoc_set_if_unset(struct pvn_topo_ndoc_node *node, const char *key,
 
 bool pvn_topo_ndoc_is(const struct pvn_topo_ndoc_node *node, const char *name);
 
-/* First child of that name, or NULL; pvn_topo_ndoc_sub_kv also wants key="value". */
+/* First child of that name, or NULL; pvn_topo_ndoc_sub_kv also compares key="value". */
 struct pvn_topo_ndoc_node *pvn_topo_ndoc_sub(const struct pvn_topo_ndoc_node *node,
                                              const char *name);
 struct pvn_topo_ndoc_node *pvn_topo_ndoc_sub_kv(const struct pvn_topo_ndoc_node *node,

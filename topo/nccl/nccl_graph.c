@@ -301,7 +301,7 @@ static int add_switch(struct pvn_topo_ntree *t, int up, int numa,
 /* A pci with a nic in it is a NIC and nothing else below it is looked at. Up to 2.23
  * NCCL dropped the function digit here, so that the ports of a card shared one NIC node;
  * since 2.24 only equal bus ids of one NUMA node do (topo.h NCCL_TOPO_LOCAL_NIC_ID).
- * Path types are the same either way. */
+ * Path types are the same in both versions. */
 static int add_nic(struct pvn_topo_ntree *t, int up, int numa, const struct pvn_topo_ndoc_node *pci,
                    const struct pvn_topo_ndoc_node *xml, float bw)
 {

@@ -9,8 +9,8 @@
 /* Nodes and links of tree->doc into an empty tree. 0, -ENOMEM, -EINVAL with a sentence in why. */
 int pvn_topo_ngraph_build(struct pvn_topo_ntree *tree, char *why, size_t why_len);
 
-/* A document may hold several hosts that share an NVLink fabric; the
- * cpus' host_hash tells them apart. */
+/* A document may hold several hosts that share an NVLink fabric; the cpus' host_hash distinguishes
+ * them. */
 bool pvn_topo_ngraph_same_host(const struct pvn_topo_ntree *tree, int a, int b);
 
 /* A bus id as NCCL turns it into a number. */

@@ -192,7 +192,8 @@ static void lint_cpu(struct rules *r, const struct pvn_topo_ndoc_node *cpu)
         strcmp(vendor, "AuthenticAMD") != 0 && strcmp(vendor, "CentaurHauls") != 0 &&
         strcmp(vendor, "  Shanghai  ") != 0)
         SAY(r, PVN_TOPO_LINT_WARN, "cpu-vendor", cpu,
-            "write GenuineIntel or AuthenticAMD, or leave vendor out: NCCL then asks the CPU",
+            "write GenuineIntel or AuthenticAMD, or leave vendor out: NCCL then reads it from the "
+            "CPU",
             "vendor=\"%.40s\" is not known to NCCL: links between NUMA nodes count as free",
             vendor);
 }
@@ -308,7 +309,7 @@ static void lint_size(struct rules *r)
             n, PVN_TOPO_NCCL_XML_NODES);
     if (r->doc->rccl)
         SAY(r, PVN_TOPO_LINT_ERROR, "version", system,
-            "NCCL wants version=\"1\"; RCCL's files are its own",
+            "write version=\"1\" for NCCL; files of RCCL have version 2",
             "<system version=\"2\">: this file was written by AMD's RCCL and NCCL refuses it");
 }
 

@@ -10,8 +10,7 @@
 
 #define LOC_BW 5000.0f
 
-/* NCCL looks at this many channels when it asks which GPU a net
- * belongs to (device.h MAXCHANNELS). */
+/* NCCL looks at this many channels to find the GPU that a net belongs to (device.h MAXCHANNELS). */
 #define CHANNELS 64
 
 static float lesser(float a, float b)
@@ -356,7 +355,7 @@ static int decide_routes(struct pvn_topo_ntree *t)
     for (int g = 0; g < t->n_gpus; g++)
         use_c2c(t, g, list);
     for (int n = 0; n < t->n_nets; n++) {
-        /* NCCL asks for the relay for each pair; the answer changes only with the routes. */
+        /* NCCL computes the relay for each pair; the answer changes only with the routes. */
         bool changed = true;
         int relay = -1;
         for (int g = 0; g < t->n_gpus; g++) {

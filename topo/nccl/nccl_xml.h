@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* What NCCL 2.19 to 2.30 can take (src/graph/xml.h, xml.cc, topo.h). 256 nodes are allocated and
- * the reader wants one free when it meets the last end tag; 255 bytes hold a value, its closing
+ * the reader needs a free one when it meets the last end tag; 255 bytes hold a value, its closing
  * quote and a NUL. */
 #define PVN_TOPO_NCCL_XML_NODES 255
 #define PVN_TOPO_NCCL_XML_ATTRS 16

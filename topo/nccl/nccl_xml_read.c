@@ -80,7 +80,7 @@ static bool root_ok(struct reader *r, const char *name, const char **attrs)
         r->err->kind = PVN_TOPO_XML_GRAPHS;
         fail(r, -EINVAL,
              "this is an NCCL graph file (<graphs>), not a topology: NCCL_GRAPH_FILE takes it; "
-             "NCCL_TOPO_FILE wants <system version=\"1\">");
+             "NCCL_TOPO_FILE needs <system version=\"1\">");
         return false;
     }
     if (strcmp(name, "system") != 0) {

@@ -34,7 +34,7 @@ static uint64_t hex_number(const char *text)
     return value;
 }
 
-/* Without any address of its own a device is told apart by its name (FNV-1a). */
+/* Without any address of its own a device is identified by its name (FNV-1a). */
 static uint64_t name_number(const char *text)
 {
     uint64_t hash = UINT64_C(14695981039346656037);

@@ -66,10 +66,10 @@ int pvn_topo_nics_of_devices(const struct pvn_topo *topo, const struct pvn_topo_
  * device that is not there, with the others set. */
 int pvn_topo_nics_set_rails(struct pvn_topo_nics *nics, const char *text, struct pvn_topo_err *err);
 
-/* Rails from what the ports tell: InfiniBand ports whose subnet prefixes differ from
+/* Rails from what the ports report: InfiniBand ports whose subnet prefixes differ from
  * each other get one rail per prefix, the same number on every host. Returns how many
- * rails, 0 when nothing can be said (one prefix only, or Ethernet: its addresses do not
- * tell which ports can reach each other). */
+ * rails, 0 when nothing can be said (one prefix only, or Ethernet: its addresses do not show which
+ * ports can reach each other). */
 int pvn_topo_nics_find_rails(const struct pvn_topo *topo, struct pvn_topo_nics *nics);
 
 #ifdef __cplusplus

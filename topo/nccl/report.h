@@ -36,7 +36,7 @@ struct pvn_topo_placed {
     const char *pci_path;
     uint64_t guid; /* guid and port: see struct pvn_topo_nic */
     int port;
-    int speed_mbps; /* as given, else what sysfs tells; 0 unknown */
+    int speed_mbps; /* as given, else what sysfs reports; 0 unknown */
     int rail;       /* -1 not set */
 };
 

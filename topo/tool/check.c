@@ -92,10 +92,10 @@ static void print_checks(const struct tool *t, const struct pvn_topo_checks *che
             continue;
         }
         for (int i = 0; i < checks->n; i++) {
-            bool told = checks->rows[i].level != order[o];
-            for (int j = 0; !told && j < i; j++)
-                told = alike(&checks->rows[j], &checks->rows[i]);
-            if (!told)
+            bool done = checks->rows[i].level != order[o];
+            for (int j = 0; !done && j < i; j++)
+                done = alike(&checks->rows[j], &checks->rows[i]);
+            if (!done)
                 print_row(t, checks, i);
         }
     }
@@ -148,13 +148,13 @@ static int check_plugin(const struct tool *t, struct pvn_topo_checks *checks)
     dlclose(lib);
     if (versions[0] == '\0')
         return pvn_topo_checks_add(checks, "plugin", PVN_TOPO_LEVEL_FAIL, file,
-                                   "can be loaded but offers no ncclNetPlugin_v4 to _v12",
-                                   "this is no NCCL net plugin: correct NCCL_NET_PLUGIN");
-    snprintf(text, sizeof(text), "can be loaded and offers %s", versions);
+                                   "it can be loaded but exports none of ncclNetPlugin_v4 to _v12",
+                                   "this is not an NCCL net plugin: correct NCCL_NET_PLUGIN");
+    snprintf(text, sizeof(text), "it can be loaded and exports %s", versions);
     return pvn_topo_checks_add(checks, "plugin", PVN_TOPO_LEVEL_OK, file, text, "");
 }
 
-/* The node whose link upwards is the slowest on the way from `node` to `top` (-1: to the CPU). */
+/* The node whose link upwards is the slowest on the path from `node` to `top` (-1: to the CPU). */
 static int slowest_up(const struct pvn_topo_ntree *tree, int node, int top, int best)
 {
     for (; node >= 0 && node != top && tree->nodes[node].up >= 0; node = tree->nodes[node].up) {
@@ -197,12 +197,10 @@ static int check_model(const struct tool *t, struct pvn_topo_checks *checks)
         err = pvn_topo_checks_add(
             checks, "slow-path", PVN_TOPO_LEVEL_WARN, subject, text,
             pvn_topo_is_guest(t->topo)
-                ? "an emulated port says 2.5 GT/s x1 whatever it is: set x-speed "
-                  "and x-width of QEMU's ports, or write the links of the "
-                  "hardware into NCCL_TOPO_FILE"
-                : "a card at that speed wants another slot or a new seat; a "
-                  "device on the board may say so whatever it is: write its link "
-                  "into NCCL_TOPO_FILE");
+                ? "an emulated port reports 2.5 GT/s x1 whatever its real link is: set x-speed and "
+                  "x-width of QEMU's ports, or write the links of the hardware into NCCL_TOPO_FILE"
+                : "reseat the card or use another slot; a device on the board may report this "
+                  "whatever its real link is: write the real one into NCCL_TOPO_FILE");
     }
     return err;
 }
@@ -212,7 +210,7 @@ int cmd_check(struct tool *t, int argc, char **argv)
     struct pvn_topo_checks checks = {0};
     (void)argv;
     if (argc > 0) {
-        tool_error("check takes no arguments");
+        tool_error("check takes no arguments; another machine is named by --root");
         return TOOL_USAGE;
     }
     int status = tool_load(t);

@@ -330,7 +330,8 @@ int cmd_diff(struct tool *t, int argc, char **argv)
     struct side a = {0}, b = {0};
     struct diff d = {.t = t, .a = &a, .b = &b};
     if (argc < 1 || argc > 2) {
-        tool_error("diff wants two machines or NCCL files (or one, to compare with this machine)");
+        tool_error("diff needs two machines or NCCL files, or one to compare with this machine: "
+                   "pvn-topo diff A [B]");
         return TOOL_USAGE;
     }
     int status = load_side(&a, t, argv[0]);

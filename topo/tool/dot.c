@@ -162,8 +162,7 @@ static void draw_pair(const struct tool *t, int gpu, int net, bool taken, FILE *
             " p%d_%d [shape=plaintext, margin=0.02, width=0, height=0, fontcolor=\"%s\", "
             "label=\"%s%s%s\"];\n",
             gpu, net, colour(gpu), pvn_topo_npath_name(type),
-            pvn_topo_pairs_hidden(t->pairs, gpu, net) ? "?" : "",
-            by_cpu ? " by way of the CPU" : "");
+            pvn_topo_pairs_hidden(t->pairs, gpu, net) ? "?" : "", by_cpu ? " through the CPU" : "");
     for (int i = 0; i < 2; i++)
         fprintf(out, " n%d -- p%d_%d [color=\"%s\", style=%s, penwidth=2.2, weight=%d];\n", ends[i],
                 gpu, net, colour(gpu), taken ? "solid" : "dashed", i == 0 ? 3 : 1);

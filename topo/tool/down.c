@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* NICs that are down: NCCL and the plugin leave them out, so they are in no tree; what they would
- * be, were they up, has to be said beside it. */
+/* NICs that are down: NCCL and the plugin leave them out, so they are in no tree; their distance is
+ * printed beside it. */
 #include "topo/tool/tool.h"
 
 #include <string.h>

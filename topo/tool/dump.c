@@ -11,7 +11,7 @@
 
 #include "topo/nccl/lost.h"
 
-/* Prefix of a line of the tree: what lies left of it, then the branch. */
+/* Prefix of a line of the tree: the lines of its ancestors, then the branch. */
 struct branch {
     char text[512];
 };
@@ -47,7 +47,7 @@ static int columns(const char *text, size_t len)
 }
 
 /* Prints a node's text at column `at`. What is apart by two spaces may go to a line of its own when
- * the line is full; these begin with what lies left of the node. */
+ * the line is full; these begin with the node's prefix. */
 static void emit(const struct tool *t, const char *left, int at, const char *text)
 {
     bool fresh = true;
@@ -92,18 +92,18 @@ static bool is_interesting(const struct pvn_topo *topo, int pci)
            pvn_topo_net_of_pci(topo, pci) >= 0 || topo->pci[pci].class_code >> 16 == 0x02;
 }
 
-static bool *mark_wanted(const struct tool *t)
+static bool *mark_shown(const struct tool *t)
 {
     const struct pvn_topo *topo = t->topo;
-    bool *wanted = calloc((size_t)topo->npci + 1, sizeof(*wanted));
-    for (int i = 0; wanted && i < topo->npci; i++) {
+    bool *shown = calloc((size_t)topo->npci + 1, sizeof(*shown));
+    for (int i = 0; shown && i < topo->npci; i++) {
         if (!t->all && !is_interesting(topo, i))
             continue;
         for (int up = i, steps = 0; up >= 0 && steps <= topo->npci;
              up = topo->pci[up].parent, steps++)
-            wanted[up] = true;
+            shown[up] = true;
     }
-    return wanted;
+    return shown;
 }
 
 static void print_link(const struct tool *t, const struct pvn_topo_pci *f)
@@ -175,29 +175,29 @@ static void print_function(const struct tool *t, int index)
     print_link(t, f);
 }
 
-static void print_below(const struct tool *t, const bool *wanted, int parent, int root,
+static void print_below(const struct tool *t, const bool *shown, int parent, int root,
                         const struct branch *b, int level)
 {
     const struct pvn_topo *topo = t->topo;
     int last = -1;
     for (int i = 0; i < topo->npci; i++) {
-        if (wanted[i] && topo->pci[i].parent == parent && topo->pci[i].root == root)
+        if (shown[i] && topo->pci[i].parent == parent && topo->pci[i].root == root)
             last = i;
     }
     for (int i = 0; level < PVN_TOPO_NDOC_MAX_DEPTH && i <= last; i++) {
-        if (!wanted[i] || topo->pci[i].parent != parent || topo->pci[i].root != root)
+        if (!shown[i] || topo->pci[i].parent != parent || topo->pci[i].root != root)
             continue;
         struct branch below = grow(t, b, i == last);
         start_line(t, b, i == last);
         print_line(t, &below, columns(below.text, strlen(below.text)), print_function, i);
-        print_below(t, wanted, i, root, &below, level + 1);
+        print_below(t, shown, i, root, &below, level + 1);
     }
 }
 
-static bool root_wanted(const struct tool *t, const bool *wanted, int root)
+static bool root_shown(const struct tool *t, const bool *shown, int root)
 {
     for (int i = 0; i < t->topo->npci; i++) {
-        if (wanted[i] && t->topo->pci[i].root == root)
+        if (shown[i] && t->topo->pci[i].root == root)
             return true;
     }
     return false;
@@ -257,32 +257,32 @@ int dump_text(const struct tool *t)
 {
     const struct pvn_topo *topo = t->topo;
     const struct branch none = {""};
-    bool *wanted = mark_wanted(t);
+    bool *shown = mark_shown(t);
     int hidden = 0;
-    if (!wanted)
+    if (!shown)
         return TOOL_INPUT;
     print_header(t);
     for (int r = 0; r < topo->nroots; r++) {
-        if (!root_wanted(t, wanted, r))
+        if (!root_shown(t, shown, r))
             continue;
         fprintf(t->out, "%s%s%s", t->bold, topo->roots[r].name, t->off);
         if (topo->roots[r].numa == PVN_TOPO_UNKNOWN)
             fprintf(t->out, "  numa unknown\n");
         else
             fprintf(t->out, "  numa %d\n", topo->roots[r].numa);
-        print_below(t, wanted, -1, r, &none, 0);
+        print_below(t, shown, -1, r, &none, 0);
     }
     for (int i = 0; i < topo->npci; i++) {
-        if (topo->pci[i].root < 0 && wanted[i]) {
+        if (topo->pci[i].root < 0 && shown[i]) {
             fprintf(t->out, "%splace unknown:%s ", t->yellow, t->off);
             print_line(t, &none, 15, print_function, i);
         }
-        hidden += !wanted[i];
+        hidden += !shown[i];
     }
     print_rest(t);
     if (hidden > 0)
         fprintf(t->out, "%s%d other PCI functions; --all shows them%s\n", t->dim, hidden, t->off);
-    free(wanted);
+    free(shown);
     return TOOL_OK;
 }
 

@@ -86,7 +86,7 @@ static json_t *capability(enum pvn_topo_cap cap, const char *present)
     return json_string(cap == PVN_TOPO_CAP_PRESENT ? present : names[cap]);
 }
 
-/* What config space tells. */
+/* What config space shows. */
 static void put_config(json_t *o, const struct pvn_topo_pci *f)
 {
     const struct pvn_topo_pci_config *c = &f->config;
@@ -383,7 +383,7 @@ int json_machine(const struct tool *t)
     return print(t, o);
 }
 
-/* The virtual devices that NCCL would ask the plugin for, each as its members' names. */
+/* The virtual devices that NCCL would have the plugin make, each as its members' names. */
 static void put_fused(const struct tool *t, json_t *o)
 {
     int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group));

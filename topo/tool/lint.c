@@ -51,7 +51,7 @@ int cmd_lint(struct tool *t, int argc, char **argv)
 {
     int worst = TOOL_OK;
     if (argc == 0) {
-        tool_error("lint wants a file, for example: pvn-topo lint topo.xml (- is standard input)");
+        tool_error("lint needs a file, for example: pvn-topo lint topo.xml (- is standard input)");
         return TOOL_USAGE;
     }
     for (int i = 0; i < argc; i++) {

@@ -42,8 +42,8 @@ static int read_doc(const struct tool *t, const char *path, struct pvn_topo_ndoc
     return status == TOOL_OK ? tool_escape_doc(t, *doc) : status;
 }
 
-/* NCCL reads the variable, else NVIDIA's file for VMs if there is one. Somebody else's machine is
- * not bent by the variables of this one. */
+/* NCCL reads the variable, else NVIDIA's file for VMs if there is one. The variables of this
+ * machine do not apply to another one. */
 static const char *default_topo_file(const struct tool *t, char *buf, size_t len)
 {
     static const char virtual_file[] = "var/run/nvidia-topologyd/virtualTopology.xml";
@@ -61,8 +61,8 @@ static const char *variable_of(const struct tool *t, const char *name)
     return value && value[0] ? value : NULL;
 }
 
-/* The variable that chooses among NICs of its kind, and whether it lets this one through. The
- * plugin's own wins over NCCL's. */
+/* The variable that chooses among NICs of its kind, and whether it selects this one. The plugin's
+ * own overrides NCCL's. */
 static bool chosen(const struct tool *t, const struct pvn_topo_nic *nic, const char **variable)
 {
     const char *value;
@@ -79,7 +79,7 @@ static bool chosen(const struct tool *t, const struct pvn_topo_nic *nic, const c
     return pvn_dev_list_matches(value, r->name, r->ports[nic->port_index].num);
 }
 
-/* What the plugin would not offer is not numbered either. */
+/* Devices that the plugin would not offer get no number. */
 static void apply_choice(struct tool *t)
 {
     struct pvn_topo_nics *nics = &t->nics;
@@ -242,7 +242,7 @@ static int load_xml(struct tool *t, const struct pvn_topo_input *in)
     if (status != TOOL_OK)
         return status;
     if (t->hints || t->host || t->topo_file || t->rails) {
-        tool_error("%s is an NCCL file: --hints, --host, --topo-file and --rails want a machine",
+        tool_error("%s is an NCCL file: --hints, --host, --topo-file and --rails need a machine",
                    t->root);
         return TOOL_USAGE;
     }
@@ -319,7 +319,7 @@ int tool_need_machine(const struct tool *t, const char *command)
     if (t->topo)
         return TOOL_OK;
     tool_error(
-        "%s wants a machine (a directory or a tar made by pvn-topo gather); %s is an NCCL file, "
+        "%s needs a machine (a directory or a tar made by pvn-topo gather); %s is an NCCL file, "
         "which holds only the tree",
         command, t->root);
     return TOOL_USAGE;

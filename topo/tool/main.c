@@ -126,8 +126,8 @@ static int choose(const char *option, const char *text, const char *const *words
         if (strcmp(text, words[i]) == 0)
             return i;
     }
-    tool_error("--%s=%s: it knows %s, %s, %s%s%s", option, text, words[0], words[1], words[2],
-               words[3] ? ", " : "", words[3] ? words[3] : "");
+    tool_error("--%s=%s: expected one of %s, %s, %s%s%s", option, text, words[0], words[1],
+               words[2], words[3] ? ", " : "", words[3] ? words[3] : "");
     return -1;
 }
 
@@ -262,7 +262,7 @@ static int run_command(struct tool *t, int argc, char **argv)
         }
         return commands[i].run(t, argc - 1, argv + 1);
     }
-    tool_error("there is no command \"%s\"; pvn-topo --help lists them", argv[0]);
+    tool_error("\"%s\" is not a command; pvn-topo --help lists them", argv[0]);
     return TOOL_USAGE;
 }
 

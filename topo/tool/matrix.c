@@ -145,8 +145,8 @@ static const char *difference(const struct tool *t, int row, int col, enum pvn_t
 
 static void print_differences(const struct tool *t)
 {
-    const char *told[8];
-    int n = count(t), n_told = 0;
+    const char *printed[8];
+    int n = count(t), n_printed = 0;
     for (int r = 0; r < n; r++) {
         for (int c = r + 1; c < n; c++) {
             struct pvn_topo_distance d;
@@ -154,12 +154,12 @@ static void print_differences(const struct tool *t)
             enum pvn_topo_smi_class smi = tool_smi(t, pci_of(t, r), pci_of(t, c), &d);
             const char *why = difference(t, r, c, smi);
             int i = 0;
-            while (i < n_told && told[i] != why)
+            while (i < n_printed && printed[i] != why)
                 i++;
-            if (!why || i < n_told || n_told == 8)
+            if (!why || i < n_printed || n_printed == 8)
                 continue;
-            told[n_told++] = why;
-            if (n_told == 1)
+            printed[n_printed++] = why;
+            if (n_printed == 1)
                 fprintf(t->out, "\n%sWhere they differ%s (first pair of each kind)\n", t->bold,
                         t->off);
             snprintf(text, sizeof(text), "%s-%s is %s to NCCL and %s to nvidia-smi: %s.",
@@ -195,7 +195,7 @@ int cmd_matrix(struct tool *t, int argc, char **argv)
 {
     (void)argv;
     if (argc > 0) {
-        tool_error("matrix takes no arguments");
+        tool_error("matrix takes no arguments; another machine is named by --root");
         return TOOL_USAGE;
     }
     int status = tool_load(t);

@@ -25,7 +25,8 @@ void tool_print_remedies(const struct tool *t)
     }
 }
 
-/* What keeps the place that the hypervisor shows: the file says no more of it than the guest. */
+/* Devices that stay where the hypervisor shows them, since neither the host's tree nor the hints
+ * place them. */
 static void print_unplaced(const struct tool *t)
 {
     char list[400] = "", label[16];
@@ -43,7 +44,7 @@ static void print_unplaced(const struct tool *t)
                  t->topo->pci[pci].bdf);
     }
     if (n > 0)
-        tool_error("not placed, since neither the host's tree nor the hints say where: %s; name "
+        tool_error("not placed, because neither the host's tree nor the hints have them: %s; name "
                    "them in --hints (device GUEST-ADDRESS host HOST-ADDRESS, or in SWITCH)",
                    list);
 }
@@ -52,7 +53,7 @@ int cmd_merge(struct tool *t, int argc, char **argv)
 {
     (void)argv;
     if (argc > 0 || (!t->host && !t->hints)) {
-        tool_error("merge wants the host's tree or hints: pvn-topo --root GUEST --host HOST merge");
+        tool_error("merge needs the host's tree or hints: pvn-topo --root GUEST --host HOST merge");
         return TOOL_USAGE;
     }
     int status = tool_load(t);

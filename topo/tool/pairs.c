@@ -24,7 +24,7 @@ static const char *class_of(const struct tool *t, int gpu, int net, bool taken, 
     enum pvn_topo_npath path = pvn_topo_ntree_gpu_net(t->tree, gpu, net)->type;
     snprintf(buf, len, "%s%s%s", pvn_topo_npath_name(taken && !route->detour ? route->type : path),
              pvn_topo_pairs_hidden(t->pairs, gpu, net) ? "?" : "",
-             taken && route->detour ? " by way of the CPU" : "");
+             taken && route->detour ? " through the CPU" : "");
     return buf;
 }
 
@@ -91,7 +91,7 @@ static void print_pair(const struct tool *t, const struct pvn_topo_pair *pair)
     print_verdict(t, pair);
 }
 
-/* What a plugin with virtual devices (our own has them from API 9 on) would be asked to join. */
+/* What a plugin with virtual devices (our own has them from API 9 on) would have to join. */
 static void print_fusion(const struct tool *t)
 {
     int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group)), most = 0;
@@ -381,7 +381,7 @@ static void print_gdr(const struct tool *t, int gpu, int net)
     }
 }
 
-/* The two numbers meet in ibv_devinfo and ethtool, and people ask which is true. */
+/* ibv_devinfo and ethtool show different numbers; this says which one counts. */
 static void print_pvrdma_speed(const struct tool *t, const struct pvn_topo_nic *nic)
 {
     char text[320], speed[48];
@@ -418,7 +418,7 @@ int cmd_why(struct tool *t, int argc, char **argv)
 {
     char gpu_name[16], net_label[16], speed[48];
     if (argc != 2) {
-        tool_error("why wants a GPU and a NIC, for example: pvn-topo why GPU0 mlx5_0");
+        tool_error("why needs a GPU and a NIC, for example: pvn-topo why GPU0 mlx5_0");
         return TOOL_USAGE;
     }
     int status = tool_load(t);

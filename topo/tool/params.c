@@ -36,7 +36,7 @@ int cmd_params(struct tool *t, int argc, char **argv)
     int status = TOOL_OK;
     (void)argv;
     if (argc > 0) {
-        tool_error("params takes no arguments");
+        tool_error("params takes no arguments; set the variables in the environment");
         return TOOL_USAGE;
     }
     pvn_log_set_level(PVN_LOG_WARN);

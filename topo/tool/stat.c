@@ -28,7 +28,7 @@ static void add(struct stat_list *list, const char *path, bool named)
         int cap = list->cap ? 2 * list->cap : 16;
         struct pvn_stats *more = realloc(list->file, (size_t)cap * sizeof(*more));
         if (!more) {
-            tool_error("no memory for %d files", cap);
+            tool_error("out of memory for %d files", cap);
             list->unread++;
             return;
         }
@@ -73,7 +73,7 @@ static void add_dir(struct stat_list *list, const char *dir, const char *pid)
     free(entries);
 }
 
-/* Where the plugin of this environment keeps its files; for root, where everybody's does. */
+/* Where the plugin of this environment keeps its files; for root, the directories of all users. */
 static glob_t directories(void)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -108,12 +108,12 @@ static void add_argument(struct stat_list *list, const glob_t *dirs, const char 
     for (size_t i = 0; i < dirs->gl_pathc; i++)
         add_dir(list, dirs->gl_pathv[i], arg);
     if (list->n + list->unread == before) {
-        tool_error("process %s has left no statistics file", arg);
+        tool_error("process %s has no statistics file", arg);
         list->unread++;
     }
 }
 
-/* Its owner's files: root must not be led by a link that a user has put there. */
+/* Removes as the directory's owner: root must not follow a link that a user made. */
 static int clean(const struct tool *t, const glob_t *dirs)
 {
     int gone = 0, status = TOOL_OK;

@@ -22,13 +22,13 @@ enum stat_trouble {
     STAT_LOST /* its process is dead and had not closed it */
 };
 
-/* A receiver waits for as long as its peer computes, a connection for its peer's process to come
- * so far; from then on it is worth a word. */
+/* After this long a wait counts as a stall. Shorter ones are normal: a receiver waits while its
+ * peer computes, a connection until its peer's process calls connect. */
 #define STAT_STALLED_S 5.0
 #define STAT_SETUP_S   30.0
 
-/* For how many seconds nothing has moved though requests are open, or setting up has not got on; 0:
- * it does. */
+/* Seconds without a byte moved while requests are open, or without progress of connecting; 0: no
+ * stall. */
 double stat_stalled(const struct pvn_stats *f, const struct pvn_stat_row *r);
 
 enum stat_trouble stat_trouble(const struct pvn_stats *f, const struct pvn_stat_row *r);

@@ -98,8 +98,8 @@ static const struct {
      began},
     {"comms_total", "counter", "Connections and listeners that the process has opened.", comms},
     {"comms_failed_total", "counter", "Connections that have failed.", failed},
-    {"comms_untracked_total", "counter", "Connections without statistics for lack of room.",
-     untracked},
+    {"comms_untracked_total", "counter",
+     "Connections without statistics because the file has no row left.", untracked},
 };
 
 static const struct {
@@ -107,21 +107,23 @@ static const struct {
     size_t offset; /* in struct pvn_stat_counts */
     size_t total;  /* in struct pvn_stat_total */
     uint64_t known;
-    const char *label; /* another one, whole, or "" */
+    const char *label; /* a further label with its value, or "" */
 } counters[] = {
 #define AT(f) offsetof(struct pvn_stat_counts, f), offsetof(struct pvn_stat_total, f)
     {"messages_total", "Messages completed.", AT(msgs), 0, ""},
     {"bytes_total", "Bytes of completed messages.", AT(bytes), 0, ""},
     {"chunks_total", "Pieces of messages posted or arrived.", AT(chunks), 0, ""},
-    {"unexpected_total", "Messages that came before a buffer with their tag.", AT(unexpected), 0,
-     ""},
-    {"lane_full_total", "Posts that a lane had no room for.", AT(lane_full), 0, ""},
-    {"empty_polls_total", "Polls of a lane that gave nothing.", AT(empty_polls), 0, ""},
+    {"unexpected_total",
+     "Unexpected messages: they arrived before a buffer with their tag was posted.", AT(unexpected),
+     0, ""},
+    {"lane_full_total", "Posts refused by a lane because its send queue or socket was full.",
+     AT(lane_full), 0, ""},
+    {"empty_polls_total", "Polls of a lane that found no event.", AT(empty_polls), 0, ""},
     {"doorbells_total", "Doorbells of an RDMA adapter, by what rang them.", AT(doorbells_send),
      PVN_STAT_KNOWS_DOORBELLS, ",by=\"send\""},
     {"doorbells_total", NULL, AT(doorbells_recv), PVN_STAT_KNOWS_DOORBELLS, ",by=\"recv\""},
     {"doorbells_total", NULL, AT(doorbells_empty), PVN_STAT_KNOWS_DOORBELLS, ",by=\"empty_poll\""},
-    {"tcp_retransmits_total", "TCP segments sent again.", AT(retransmits),
+    {"tcp_retransmits_total", "TCP segments retransmitted.", AT(retransmits),
      PVN_STAT_KNOWS_RETRANSMITS, ""},
 #undef AT
 };
@@ -234,8 +236,8 @@ static void sum_metrics(FILE *out, const struct stat_list *list)
     heading(out, "comms_up", "gauge", "Connections that are up.");
     put_sums(out, list, COUNTERS + 1, "comms_up");
     heading(out, "stalled_seconds", "gauge",
-            "For how long nothing has moved on the connection that waits longest, though requests "
-            "are open; 0: all move.");
+            "Seconds without a byte moved on the connection that has waited longest with requests "
+            "open; 0: none stalls.");
     put_sums(out, list, COUNTERS + 2, "stalled_seconds");
 }
 
@@ -333,8 +335,8 @@ static void comm_metrics(FILE *out, const struct stat_list *list)
     heading(out, "comm_state", "gauge", "The connection's state, as a label.");
     each(out, list, state, 0);
     heading(out, "comm_stalled_seconds", "gauge",
-            "For how long nothing has moved though requests are open, or connecting has not got "
-            "on; 0: it does.");
+            "Seconds without a byte moved while requests are open, or without progress of "
+            "connecting; 0: no stall.");
     each(out, list, stalled, 0);
     heading(out, "comm_last_call_time_seconds", "gauge",
             "When NCCL last called the plugin for it, since the epoch.");

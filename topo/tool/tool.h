@@ -24,7 +24,7 @@ enum tool_exit {
 
 struct tool {
     FILE *out;
-    /* Escape sequences, "" unless the output is a terminal. */
+    /* Escape sequences; "" unless the output is a terminal. */
     const char *bold, *dim, *red, *green, *yellow, *blue, *off;
     bool utf8, terminal; /* of the output */
     int width;           /* columns that sentences are wrapped to */
@@ -80,8 +80,8 @@ bool tool_why_down(const struct tool *t, int gpu, const char *name);
 const char *tool_escape(const char *text, char *buf, size_t size);
 /* Whether names are shown to a person, and not handed on to a program. */
 bool tool_shows_names(const struct tool *t);
-/* Where they are, replaces every value of a document, or name of a machine, by what tool_escape makes
- * of it. An exit status. */
+/* Where they are, replaces every value of a document, or name of a machine, by what tool_escape
+ * makes of it. An exit status. */
 int tool_escape_doc(const struct tool *t, struct pvn_topo_ndoc *doc);
 void tool_escape_machine(const struct tool *t, struct pvn_topo *topo);
 
@@ -116,7 +116,7 @@ const char *tool_speed(int mbps, char *buf, size_t len);
 enum pvn_topo_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b,
                                  struct pvn_topo_distance *d);
 
-/* NUMA node of a function as the machine tells it, PVN_TOPO_UNKNOWN where it does not; without a
+/* NUMA node of a function as the machine reports it, PVN_TOPO_UNKNOWN where it does not; without a
  * machine that of a node of NCCL's tree. */
 int tool_numa(const struct tool *t, int pci, int node);
 /* Whether the machine or file says what a node of NCCL's tree is, and what its link upwards can do:
