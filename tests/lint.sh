@@ -103,7 +103,7 @@ cxx_headers() {
         grep -E 'error'
 }
 
-# FOLDER: the folders whose headers its files may include, beside its own. Arrows point one way.
+# FOLDER: the folders whose headers its files may include, beside its own. Arrows point in one direction.
 directions() {
     cat >"$work/may" <<'MAY'
 plugin/nccl:
@@ -229,7 +229,7 @@ tool_code() {
         sed 's/$/: in the shared object, though only the tools need it/'
 }
 
-# What configure asks of the linker for the shared object.
+# What configure requires of the linker for the shared object.
 hardening() {
     local so=$build/.libs/libnccl-net-pvrdma.so
     have readelf

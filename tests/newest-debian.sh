@@ -4,8 +4,8 @@
 # Builds everything inside Debian's newest stable release, with its compiler, warnings as errors and no precompiled
 # header: what the next compiler warns of and a missing #include show here. Nothing is run there, so of the C++ tests
 # the compiler only checks the source (-fsyntax-only), but for one that is compiled and linked.
-# The release lies in ${XDG_CACHE_HOME:-~/.cache}/nccl-net-pvrdma/debian-CODENAME (some 700 MB; remove it at any
-# time), and so does its build tree, so that a second run compiles what changed. Packages come from the mirror that
+# The release is in ${XDG_CACHE_HOME:-~/.cache}/nccl-net-pvrdma/debian-CODENAME (some 700 MB; remove it at any
+# time), and so is its build tree, so that a second run compiles what changed. Packages come from the mirror that
 # this machine's apt uses.
 # usage: newest-debian.sh      prints one line: "ok ...", "not ok ..." or "skip ...: why"; status 1 after "not ok"
 set -u

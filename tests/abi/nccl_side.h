@@ -46,7 +46,7 @@ inline const char *plugin_path()
     return PVN_BUILDDIR "/.libs/libnccl-net-pvrdma.so";
 }
 
-// What the plugin said, for tests that ask for a sentence.
+// What the plugin said, for tests that look for a message.
 struct Log {
     std::mutex m;
     std::string warn, all;

@@ -43,7 +43,7 @@ TEST(Fork, AChildGetsErrorsAndDoesNoHarm)
         must(3, pvn_netdrv_close_recv(p.d, p.rc) == ncclSuccess);
         must(3, pvn_netdrv_close_listen(n.d, lc) == ncclSuccess);
         must(4, pvn_netdrv_finalize(n.d, n.ctx) == ncclSuccess);
-        // For itself it may begin anew.
+        // By itself it may start again.
         ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
         must(5, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr) == ncclSuccess);
         {
@@ -92,7 +92,7 @@ struct Bystander {
     }
 };
 
-// What a comm answers in the end to what it is asked again and again.
+// The result that a comm returns in the end to a call that is repeated.
 ncclResult_t until_it_fails(const std::function<ncclResult_t()> &call)
 {
     ncclResult_t rc = ncclSuccess;
@@ -221,7 +221,7 @@ TEST_P(Processes, DataBetweenTwo)
     EXPECT_EQ(0, status);
 }
 
-TEST(Death, AKilledPeerIsToldOfAtOnceAndOthersLive)
+TEST(Death, AKilledPeerIsReportedAtOnceAndOthersLive)
 {
     Net n(12);
     Pair other(n);
@@ -263,7 +263,7 @@ TEST(Death, AKilledPeerIsToldOfAtOnceAndOthersLive)
     f.check();
 }
 
-TEST(Death, AStallIsReportedWithTheSideThatOwesTheNextStep)
+TEST(Death, AStallIsReportedWithTheEndThatHasToActNext)
 {
     setenv("NCCL_PVRDMA_STALL_WARN", "800ms", 1);
     {

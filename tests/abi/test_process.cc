@@ -290,8 +290,8 @@ TEST(Life, FinalizeClosesTheListenersOfItsOwn)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(other.d, kept));
 }
 
-// The same before v11, where there is no finalize: they stay until the library is unmapped, and with
-// them the statistics, of which they hold a row.
+// The same before v11, where there is no finalize: they stay until the library is unmapped, and
+// with them the statistics, of which they hold a row.
 TEST(Life, DlcloseClosesListenersAndUnfinishedConnections)
 {
     for (int abi : {4, 5, 8, 10, 12}) {
@@ -594,7 +594,7 @@ TEST(TrafficClass, CommunicatorThenParameterThenNone)
         EXPECT_EQ(4, sockets_with_tos(0xb8));
     }
     {
-        Net n(10, 0x48); // v10 tells connect alone; the acceptor hears it in HELLO
+        Net n(10, 0x48); // v10 passes it to connect alone; the acceptor reads it in HELLO
         Pair p(n);
         ASSERT_TRUE(p.up());
         EXPECT_EQ(4, sockets_with_tos(0x48));

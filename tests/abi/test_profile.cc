@@ -173,7 +173,7 @@ TEST_P(Profile, GroupedReceivesKeepTheirHandlesApart)
     }
 }
 
-TEST_P(Profile, AProfilerThatWantsNoneGetsNoStops)
+TEST_P(Profile, AProfilerWithoutHandlesGetsNoStops)
 {
     load();
     own.interested = false;

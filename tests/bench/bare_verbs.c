@@ -28,7 +28,7 @@ enum {
     SLOTS = 64,
     MAX_BYTES = 4096,
     SLOT = MAX_BYTES + 64, /* bytes; a message ends with its slot */
-    TELL_EVERY = 16,       /* messages after which the receiver says how many it has taken */
+    REPORT_EVERY = 16,     /* messages after which the receiver says how many it has taken */
     SIGNAL_EVERY = 16,     /* requests of which one has a completion */
     GID_INDEX = 1,         /* as `ib_write_lat -x 1` */
     STATE_AT = 64          /* where connect keeps its comm in the handle */
@@ -177,7 +177,7 @@ static bool ready_to_send(struct comm *c)
                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0;
 }
 
-static bool tell(const struct comm *c)
+static bool report(const struct comm *c)
 {
     struct side s = {c->qp->qp_num, c->mr->rkey, (uintptr_t)c->ring};
     return send(c->fd, &s, sizeof(s), MSG_NOSIGNAL) == sizeof(s);
@@ -209,7 +209,7 @@ static ncclResult_t bare_connect(void *ctx, int dev, void *handle, void **comm,
         if (fd < 0 || connect(fd, handle, sizeof(struct sockaddr_in)) != 0)
             return ncclSystemError;
         c = comm_new(fd, true);
-        if (!c || !tell(c))
+        if (!c || !report(c))
             return ncclSystemError;
         memcpy((char *)handle + STATE_AT, &c, sizeof(c));
     }
@@ -230,7 +230,7 @@ static ncclResult_t bare_accept(void *listener, void **comm, ncclNetDeviceHandle
         return ncclSuccess;
     struct comm *c = comm_new(fd, false);
     if (!c || recv(fd, &c->peer, sizeof(c->peer), MSG_WAITALL) != sizeof(c->peer) ||
-        !ready_to_send(c) || !tell(c))
+        !ready_to_send(c) || !report(c))
         return ncclSystemError;
     *comm = c;
     return ncclSuccess;
@@ -324,7 +324,7 @@ static ncclResult_t bare_test(void *request, int *done, int *sizes)
         memcpy(r->data, (const char *)t - t->bytes, t->bytes);
         if (sizes)
             sizes[0] = (int)t->bytes;
-        if (++c->moved % TELL_EVERY == 0) {
+        if (++c->moved % REPORT_EVERY == 0) {
             *taken(c) = c->moved;
             if (write_ring(c, taken(c), sizeof(uint32_t)) != ncclSuccess)
                 return ncclSystemError;

@@ -5,9 +5,9 @@
  * instructions.sh counts. One thread calls everything and the device works inside the calls, so two
  * runs do the same: the first one writes to OUTCOMES which calls came to something, the second one
  * reads that and makes the others from functions of their own. Then COUNT calls of each kind that
- * come to nothing. Prints how many isends, tests of a receive and tests of a send these were; exits
- * with 1 and a sentence when something fails or is not as in the first run.
- * usage: messages PLUGIN COUNT BYTES DEPTH OUTCOMES, environment as softverbs needs it
+ * fail to complete. Prints how many isends, tests of a receive and tests of a send these were;
+ * exits with 1 and a sentence when something fails or is not as in the first run. usage: messages
+ * PLUGIN COUNT BYTES DEPTH OUTCOMES, environment as softverbs needs it
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,8 +27,8 @@ static void check(ncclResult_t rc, const char *what)
     exit(1);
 }
 
-static void quiet(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
-                  const char *fmt, ...)
+static void no_log(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
+                   const char *fmt, ...)
 {
 }
 
@@ -237,7 +237,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "messages: %s\n", msg);
         return 1;
     }
-    check(pvn_netdrv_init(drv, &ctx, 1, &config, quiet, NULL), "init");
+    check(pvn_netdrv_init(drv, &ctx, 1, &config, no_log, NULL), "init");
     check(pvn_netdrv_listen(drv, ctx, 0, handle, &listener), "listen");
     while (!s.comm || !r.comm) {
         if (!s.comm)

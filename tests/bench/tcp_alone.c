@@ -5,11 +5,11 @@
  * between as NCCL does: a TCP connection for each direction, as in a ring. tests/bench/tcp.sh
  * --bare prints it beside the plugins' latencies.
  *
- * Messages are read in two ways, and the better one counts: read where they arrive, or looked at
- * (MSG_PEEK), answered, and taken afterwards, which keeps the acknowledgement out of the way.
+ * Messages are read by two methods, and the better one counts: read where they arrive, or looked at
+ * (MSG_PEEK), answered, and taken afterwards, so that the acknowledgement does not wait for it.
  *
  * usage: tcp_alone NETNS NETNS ADDRESS BYTES...   (the address is the first namespace's)
- * Prints a line "BYTES,US" for each size: the median, one way.
+ * Prints a line "BYTES,US" for each size: the median of half a round trip.
  */
 #include "config.h"
 
@@ -132,7 +132,7 @@ static void serve(const struct sockaddr_in *own, int addr_pipe)
         getsockname(l, (struct sockaddr *)&a, &len) < 0)
         fail("listening");
     if (write(addr_pipe, &a, sizeof(a)) != sizeof(a))
-        fail("telling the port");
+        fail("sending the port");
     out = connection(accept(l, NULL, NULL));
     in = connection(accept(l, NULL, NULL));
 }

@@ -173,7 +173,7 @@ class Sock
         *type = b.size() == h.len ? h.type : 0;
         return b;
     }
-    // Reads to the end of the stream: the texts of ERROR frames on the way. *closed: the end was
+    // Reads to the end of the stream: the texts of ERROR frames before it. *closed: the end was
     // reached.
     std::string last_words(bool *closed)
     {

@@ -149,7 +149,7 @@ struct Receiver {
 };
 
 // Who, where, and whether it had ever worked: in one message.
-bool told(const char *what, const char *worked)
+bool reported(const char *what, const char *worked)
 {
     return Log::get().warned({what, worked, "local " + host_name() + " lo 127.0.0.1:",
                               "peer rawhost pid 4711 at 127.0.0.1:"});
@@ -161,11 +161,11 @@ TEST(Sending, DataSocketResetAndThePeersOwnAccountOfIt)
     s.stream.reset();
     s.ctrl.send(reason("its GPU fell off the bus"));
     EXPECT_EQ(ncclRemoteError, s.until_error());
-    EXPECT_TRUE(told("its GPU fell off the bus", "the comm had")) << Log::get().text();
+    EXPECT_TRUE(reported("its GPU fell off the bus", "the comm had")) << Log::get().text();
     EXPECT_EQ(ncclRemoteError, s.until_error()) << "latched";
 }
 
-// The kernel sends zero-copy chunks from the caller's own pages. When the caller has been told that
+// The kernel sends zero-copy chunks from the caller's own pages. When the call has reported that
 // the comm is dead it may overwrite them, so the stream must not deliver them any more.
 TEST(Sending, ZeroCopyEndsBeforeTheFailureIsReported)
 {
@@ -197,11 +197,11 @@ TEST(Sending, ZeroCopyEndsBeforeTheFailureIsReported)
     EXPECT_EQ(ECONNRESET, error);
 }
 
-// A wrong call on a comm that has failed is told for itself and hides nothing.
+// A wrong call on a comm that has failed is reported for itself and hides nothing.
 TEST(Sending, TheCommsErrorOutlivesAWrongCall)
 {
     Sender s;
-    s.ctrl.send(reason("out of patience"));
+    s.ctrl.send(reason("out of time"));
     EXPECT_EQ(ncclRemoteError, s.until_error());
     EXPECT_EQ(ncclInvalidArgument, pvn_netdrv_dereg_mr(s.n.d, s.sc, &s));
     EXPECT_EQ(ncclRemoteError, s.until_error());
@@ -212,9 +212,9 @@ TEST(Sending, DataSocketResetInSilence)
     Sender s;
     s.stream.reset();
     EXPECT_EQ(ncclRemoteError, s.until_error());
-    EXPECT_TRUE(told("reset", "the comm had")) << Log::get().text();
+    EXPECT_TRUE(reported("reset", "the comm had")) << Log::get().text();
     bool closed;
-    EXPECT_NE("", s.ctrl.last_words(&closed)) << "the peer is told what happened to its socket";
+    EXPECT_NE("", s.ctrl.last_words(&closed)) << "the peer gets a reason for the end of its socket";
     EXPECT_TRUE(closed);
 }
 
@@ -223,7 +223,7 @@ TEST(Sending, ControlConnectionLost)
     Sender s;
     s.ctrl.close();
     EXPECT_EQ(ncclRemoteError, s.until_error());
-    EXPECT_TRUE(told("control connection", "the comm had")) << Log::get().text();
+    EXPECT_TRUE(reported("control connection", "the comm had")) << Log::get().text();
 }
 
 TEST(Sending, PeerSaysGoodbyeAndCloses)
@@ -258,7 +258,7 @@ TEST(Receiving, WhatWasSentBeforeThePeerVanishedStillArrives)
     EXPECT_EQ(3, r.size);
     EXPECT_EQ(2, r.b.data()[1]);
     EXPECT_EQ(ncclRemoteError, r.receive(&done)) << "and then the loss is reported";
-    EXPECT_TRUE(told("control connection", "(1 message, 3 bytes)")) << Log::get().text();
+    EXPECT_TRUE(reported("control connection", "(1 message, 3 bytes)")) << Log::get().text();
 }
 
 // The loss is noticed, then the last message comes, and nobody calls for longer than a receiver
@@ -308,7 +308,7 @@ TEST(Receiving, StreamThatEndsWithinAMessage)
     r.stream.close();
     EXPECT_EQ(ncclRemoteError, r.receive(&done));
     EXPECT_EQ(0, done);
-    EXPECT_TRUE(told("ended", "and never carried a message")) << Log::get().text();
+    EXPECT_TRUE(reported("ended", "and never carried a message")) << Log::get().text();
 }
 
 TEST(Receiving, NonsenseOnADataSocket)
@@ -319,7 +319,7 @@ TEST(Receiving, NonsenseOnADataSocket)
     EXPECT_NE(ncclSuccess, r.receive(&done));
     EXPECT_NE("", Log::get().warnings());
     bool closed;
-    EXPECT_NE("", r.ctrl.last_words(&closed)) << "the peer is told";
+    EXPECT_NE("", r.ctrl.last_words(&closed)) << "the peer gets a reason";
 }
 
 TEST(Receiving, PeerGivesUpWhileWeWait)
@@ -328,7 +328,7 @@ TEST(Receiving, PeerGivesUpWhileWeWait)
     int done;
     r.ctrl.send(reason("out of memory"));
     EXPECT_EQ(ncclRemoteError, r.receive(&done));
-    EXPECT_TRUE(told("the peer gave up: out of memory", "and never carried a message"))
+    EXPECT_TRUE(reported("the peer gave up: out of memory", "and never carried a message"))
         << Log::get().text();
 }
 

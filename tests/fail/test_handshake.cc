@@ -212,7 +212,7 @@ TEST(Absent, ConnectGivenUpByFinalize)
 enum class End { Stall, Close, Reset };
 
 // Plays the connector up to byte `cut` of what it sends on the control connection, then ends as
-// told. Returns what the acceptor said last; *closed: the acceptor has closed the connection.
+// `end` says. Returns what the acceptor said last; *closed: the acceptor has closed the connection.
 std::string play_connector(uint16_t port, uint64_t session, size_t cut, End end, bool *closed)
 {
     raw::Sock ctrl = raw::dial(port), stream;
@@ -467,7 +467,7 @@ TEST(Lanes, PeerWhoseDataSocketsNeverAnswer)
     EXPECT_TRUE(closed);
 }
 
-// ---- lies ----
+// ---- malformed peers ----
 
 TEST(Versions, ConnectorFromAnotherWorld)
 {
@@ -509,17 +509,17 @@ TEST(Versions, AcceptorFromAnotherWorld)
     EXPECT_NE(std::string::npos, words.find("7 to 9"));
 }
 
-TEST(Lies, WrongAnswersEndTheConnectionWithAReason)
+TEST(MalformedPeer, WrongAnswersEndTheConnectionWithAReason)
 {
     Net n(12);
-    struct Lie {
+    struct Malformed {
         const char *name;
         raw::Bytes hello, second;
         const char *text;
     };
     raw::Bytes huge = {PVN_FRAME_HELLO, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f};
     raw::Bytes bad_type = {99, 0, 0, 0, 0, 0, 0, 0};
-    std::vector<Lie> lies = {
+    std::vector<Malformed> cases = {
         {"wrong session", raw::hello(78), {}, "another session"},
         {"a frame of 2 GiB", huge, {}, "allowed are"},
         {"unknown frame", bad_type, {}, "unknown type 99"},
@@ -530,7 +530,7 @@ TEST(Lies, WrongAnswersEndTheConnectionWithAReason)
         {"malformed lane", raw::hello(77), raw::offer({1, 2, 3}), "malformed"},
         {"lane without address", raw::hello(77), raw::offer(raw::tcp_blob(0)), "names no address"},
     };
-    for (auto &lie : lies) {
+    for (auto &c : cases) {
         raw::Listener l;
         alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
         raw::make_handle(handle, l.port, 77);
@@ -541,25 +541,25 @@ TEST(Lies, WrongAnswersEndTheConnectionWithAReason)
             int type;
             s.recv(PVN_PREAMBLE_BYTES);
             s.recv_frame(&type);
-            s.send(lie.hello);
-            if (!lie.second.empty()) {
+            s.send(c.hello);
+            if (!c.second.empty()) {
                 s.recv_frame(&type);
-                s.send(lie.second);
+                s.send(c.second);
             }
             words = s.last_words(&closed);
         });
         void *sc;
         Log::get().clear();
-        EXPECT_EQ(ncclRemoteError, connect_until(n, handle, &sc)) << lie.name;
+        EXPECT_EQ(ncclRemoteError, connect_until(n, handle, &sc)) << c.name;
         t.join();
         // Both ends hear the reason; our own log folds what repeats, so the peer's ear is the
         // judge.
-        EXPECT_NE(std::string::npos, words.find(lie.text)) << lie.name << ": " << words;
-        EXPECT_TRUE(closed) << lie.name;
+        EXPECT_NE(std::string::npos, words.find(c.text)) << c.name << ": " << words;
+        EXPECT_TRUE(closed) << c.name;
     }
 }
 
-TEST(Lies, AcceptorMeetsAConnectorWithOtherLanes)
+TEST(MalformedPeer, AcceptorMeetsAConnectorWithOtherLanes)
 {
     Net n(12);
     Listen l(n);

@@ -170,7 +170,7 @@ TEST(Descriptors, NoneForListen)
     EXPECT_TRUE(e.up());
 }
 
-// Wherever the descriptors run out on the way, both ends get a reason or come up, and nothing is
+// Wherever in the set-up the descriptors run out, both ends get a reason or come up, and nothing is
 // left behind.
 TEST(Descriptors, RunningOutAtEveryStep)
 {

@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_require(memchr(left_out, 0, sizeof(left_out)) != NULL, "texts are terminated");
     for (i = 0; i < n; i++) {
         fuzz_require(picks[i].iface->running, "nothing without a link");
-        fuzz_require(pvn_dev_list_matches(ifname, picks[i].iface->name, 0), "what was asked for");
+        fuzz_require(pvn_dev_list_matches(ifname, picks[i].iface->name, 0), "what was requested");
     }
     pvn_iface_free(&table);
     return 0;

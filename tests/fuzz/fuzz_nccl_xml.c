@@ -43,7 +43,7 @@ static void write_again(const struct pvn_topo_ndoc *doc)
     fuzz_require(out != NULL, "memory");
     int written = pvn_topo_ndoc_write(doc, out, &bad);
     fclose(out);
-    /* "<" and "&" are literal to NCCL, but not to XML: such a value cannot make the way back. */
+    /* "<" and "&" are literal to NCCL, but not to XML: such a value cannot be written back. */
     if (written == 0 && memchr(text, '&', len) == NULL && strstr(text, "=\"<") == NULL) {
         int code = pvn_topo_nccl_xml_parse(text, len, &again, &err);
         if (code == 0)

@@ -42,16 +42,16 @@ static void preamble(const uint8_t *p, size_t n)
     struct pvn_err err = PVN_ERR_INIT;
     struct pvn_preamble pre;
     size_t i;
-    bool stranger = false;
+    bool foreign = false;
 
     for (i = 0; i <= n && i <= PVN_PREAMBLE_BYTES; i++) {
         int rc = pvn_preamble_decode(p, i, SESSION, &pre, &err);
 
         if (rc < 0) {
             refused(rc, &err);
-            stranger = true;
+            foreign = true;
         } else {
-            fuzz_require(!stranger, "a stranger stays one");
+            fuzz_require(!foreign, "a connection of another kind stays one");
             fuzz_require((rc == 1) == (i == PVN_PREAMBLE_BYTES), "complete at the end, not before");
         }
         if (rc == 1)

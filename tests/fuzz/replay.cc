@@ -86,7 +86,7 @@ long number(const char *name, long fallback)
 }
 
 /* Bytes that mean something in texts or to C. */
-const char telling[] = "\n =,:^-0919%[]/kMGsx\xff";
+const char special_bytes[] = "\n =,:^-0919%[]/kMGsx\xff";
 
 Bytes mutate(const std::vector<std::pair<std::string, Bytes>> &files, unsigned seed)
 {
@@ -105,8 +105,8 @@ Bytes mutate(const std::vector<std::pair<std::string, Bytes>> &files, unsigned s
         case 1: /* a byte, often one with a meaning */
             if (at < out.size()) {
                 /* Its own variable: GCC 12's UBSan evaluates a call inside an index twice. */
-                const size_t special = random() % sizeof(telling);
-                out[at] = random() % 2 ? (uint8_t)random() : (uint8_t)telling[special];
+                const size_t special = random() % sizeof(special_bytes);
+                out[at] = random() % 2 ? (uint8_t)random() : (uint8_t)special_bytes[special];
             }
             break;
         case 2: /* cut out */

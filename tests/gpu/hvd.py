@@ -33,7 +33,7 @@ def installed():
     """Why Horovod itself cannot be used here, or None."""
     try:
         import horovod.torch as hvd
-    except Exception as e:  # its import fails in many ways: missing MPI, other PyTorch, other ABI
+    except Exception as e:  # its import can fail for many reasons: missing MPI, other PyTorch, other ABI
         return f"horovod.torch cannot be imported: {type(e).__name__}"
     if not hvd.nccl_built():
         return "this Horovod was built without NCCL"

@@ -162,7 +162,7 @@ static const struct coll colls[] = {
 };
 enum { NCOLLS = sizeof(colls) / sizeof(colls[0]) };
 
-static bool is_wanted(const char *list, const char *name)
+static bool is_selected(const char *list, const char *name)
 {
     if (!list)
         return true;
@@ -254,13 +254,13 @@ int nc_check(struct nc_rank *r)
     static const int types[] = {NC_FLOAT32, NC_BFLOAT16};
     unsigned seed = 1;
     for (int c = 0; c < NCOLLS; c++) {
-        if (!is_wanted(r->opt->colls, colls[c].name))
+        if (!is_selected(r->opt->colls, colls[c].name))
             continue;
         for (int s = 0; s < r->opt->nsizes; s++) {
             for (int variant = 0; variant < 4; variant++) {
                 bool in_place = variant & 1;
-                /* From 64 MiB on each type is tried one way only: the copies to and from the host
-                 * take the time. */
+                /* From 64 MiB on each type is tried in one of them only: the copies to and from the
+                 * host take the time. */
                 if ((in_place && !colls[c].can_in_place) ||
                     (r->opt->sizes[s] >= (size_t)64 << 20 && colls[c].can_in_place &&
                      in_place != (variant >> 1)))
@@ -324,7 +324,7 @@ static double timed(struct nc_rank *r, struct op *o, int n, double *cpu)
 int nc_bench(struct nc_rank *r)
 {
     for (int c = 0; c < NCOLLS; c++) {
-        if (!is_wanted(r->opt->colls ? r->opt->colls : "allreduce", colls[c].name))
+        if (!is_selected(r->opt->colls ? r->opt->colls : "allreduce", colls[c].name))
             continue;
         for (int s = 0; s < r->opt->nsizes; s++) {
             struct op o = make_op(r, &colls[c], NC_FLOAT32, r->opt->sizes[s], false);
@@ -351,8 +351,8 @@ int nc_bench(struct nc_rank *r)
     return NC_OK;
 }
 
-/* All ranks reduce for ever; the parent kills the last one. Every other rank must be told by NCCL,
- * be able to abort the communicator, and end. */
+/* All ranks reduce without end; the parent kills the last one. NCCL must report it to every other
+ * rank, be able to abort the communicator, and end. */
 int nc_survive(struct nc_rank *r)
 {
     struct op o = make_op(r, &colls[0], NC_FLOAT32, r->opt->sizes[0], false);

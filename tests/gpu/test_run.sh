@@ -56,9 +56,9 @@ check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*interface v' \
     '^f .*PASS.*errors after' '^g .*PASS.*smallest ratio' '^ +1048576 \|'
 
 grep -rh 'gpu memory' "$work/doubles" | sort -u >"$work/out"
-check gpu_memory_both_ways "$work/out" 'dma-buf, proved on GPU .*flush: RDMA READ' \
+check gpu_memory_by_both_methods "$work/out" 'dma-buf, proved on GPU .*flush: RDMA READ' \
     'peer memory, proved on GPU .*flush: cuFlushGPUDirectRDMAWrites'
-# Part h, with an nvidia-smi that tells of the machine of the topology tests, one cell of it differently, and the tool's
+# Part h, with an nvidia-smi that reports the machine of the topology tests, one cell of it differently, and the tool's
 # own output for that machine.
 mkdir -p "$work/fakebin" "$work/real"
 golden=$PVN_SRCDIR/tests/topo/golden

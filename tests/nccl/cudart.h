@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the double of libcudart.so.13 share. README.md says what it is and what it cannot show. Its
- * functions have the signatures of NVIDIA's public headers, because these are included. */
+/* What the files of the double of libcudart.so.13 share. README.md says what it is and what it
+ * cannot show. Its functions have the signatures of NVIDIA's public headers, because these are
+ * included. */
 #pragma once
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -17,7 +18,8 @@ long env_long(const char *name, long otherwise);
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 /* Remembers E for cudaGetLastError and returns it. */
 cudaError_t fail(cudaError_t e);
-/* Reports on stderr that NAME was called and does not exist here, and fails with cudaErrorNotSupported. */
+/* Reports on stderr that NAME was called and does not exist here, and fails with
+ * cudaErrorNotSupported. */
 cudaError_t lacking(const char *name);
 
 int device_count();
@@ -31,7 +33,7 @@ struct Block {
     int device = 0;
 };
 
-/* The block that P lies in; false where there is none. */
+/* The block that holds P; false where there is none. */
 bool find_block(const void *p, uintptr_t *base, Block *b);
 size_t device_bytes_allocated();
 

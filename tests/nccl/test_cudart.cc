@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* The double of libcudart.so.13 as far as it can be tested without NCCL: memory, streams, events, launches. */
+/* The double of libcudart.so.13 as far as it can be tested without NCCL: memory, streams, events,
+ * launches. */
 #include <gtest/gtest.h>
 
 #ifdef PVN_HAVE_CUDART
@@ -84,7 +85,7 @@ TEST_F(Cudart, DeviceMemoryIsNotZeroAndIsKnown)
     EXPECT_EQ(a.type, cudaMemoryTypeUnregistered);
 }
 
-TEST_F(Cudart, FreeingWhatWasNotAllocatedThatWayFails)
+TEST_F(Cudart, FreeingByTheWrongFunctionFails)
 {
     void *host = nullptr;
     ASSERT_EQ(cudaHostAlloc(&host, 4096, 0), cudaSuccess);

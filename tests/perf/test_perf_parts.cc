@@ -165,7 +165,7 @@ TEST(Options, DefaultsAndLists)
     EXPECT_EQ(o.channels, 2);
 }
 
-TEST(Options, TokenTellsMeasurementsApart)
+TEST(Options, TokenDiffersBetweenMeasurements)
 {
     pvn_perf_opts a, b;
     std::string err;
@@ -660,7 +660,7 @@ std::string Testnet()
     return PVN_BUILDDIR "/tests/support/.libs/testnet.so";
 }
 
-TEST(Driver, PicksTheVersionAskedFor)
+TEST(Driver, PicksTheRequestedVersion)
 {
     pvn_netdrv *d;
     char why[512];

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf as its users run it, on the test plugin: right data, wrong data, every way to fail,
+// pvn-perf as its users run it, on the test plugin: right data, wrong data, every kind of failure,
 // launchers, and the files it writes.
 #include <gtest/gtest.h>
 

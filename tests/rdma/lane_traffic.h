@@ -18,7 +18,7 @@ extern "C" {
 }
 
 // For loops that end by themselves unless something hangs: false once a minute has passed.
-class Patience
+class Deadline
 {
     long n = 0;
     double until = sv::now() + 60;
@@ -59,7 +59,7 @@ inline void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
     for (auto &n : size)
         n = rnd() % (max_size + 1);
     int sp = 0, st = 0, rp = 0, rt = 0;
-    for (Patience wait; wait.left() && (st < total || rt < total);) {
+    for (Deadline wait; wait.left() && (st < total || rt < total);) {
         size_t at;
         // Receives are posted ahead, as a proxy does whose network takes longer than its pass.
         while (rp < total && rp - rt < depth) {
@@ -115,7 +115,7 @@ inline void grouped(RdmaPair &p, int rounds)
         pvn_req *r = nullptr, *s[most] = {};
         ASSERT_EQ(0, pvn_engine_irecv(p.rx.e, n, buf, cap, tags, mrs, &r));
         for (int i = n - 1; i >= 0; i--) {
-            for (Patience patience; !s[i] && patience.left();) {
+            for (Deadline deadline; !s[i] && deadline.left();) {
                 ASSERT_EQ(0, hot_isend(p.tx.e, &out[static_cast<size_t>(i) * 1000],
                                        static_cast<size_t>(100 * i), 100 + i, smr, &s[i]));
                 ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
@@ -140,7 +140,7 @@ inline void grouped(RdmaPair &p, int rounds)
     p.rx.unreg_last();
 }
 
-// Where a lane's memory is, and what it takes, as its peer is told.
+// Where a lane's memory is, and what it takes, as its peer is informed.
 inline rdma_offer offer_of(pvn_lane *l)
 {
     uint8_t text[2048];

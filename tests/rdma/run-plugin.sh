@@ -100,9 +100,9 @@ mode_is() {
 }
 mode=imm
 pair cheap roce $info $info $p2p
-verdict "a device whose queue is cheap to ask takes imm mode by itself" mode_is
+verdict "a device whose queue is cheap to poll takes imm mode by itself" mode_is
 pair modes pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" $info $p2p
-verdict "a mode asked for on one side is used by both" mode_is
+verdict "a mode requested on one side is used by both" mode_is
 no_modes() { by_tcp && grep -q 'mode, and neither can do the other' "$tmp/out0" "$tmp/out1"; }
 pair nomode pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" "$info NCCL_PVRDMA_RDMA_MODE=record" $p2p
 verdict "modes that exclude each other fall back to TCP" no_modes
@@ -117,14 +117,14 @@ probed() { mode_is && grep -q 'SEND works and RDMA WRITE does not' "$tmp/out0"; 
 for how in 1 2 3; do
     export PVN_SOFTVERBS_SET="set no_write $how;set rd_atom 0;set atomics 0"
     pair probe pvrdma $info $info $p2p
-    verdict "RDMA WRITE broken in way $how is found out and the two-sided mode taken" probed
+    verdict "RDMA WRITE broken by fault $how is detected and the two-sided mode taken" probed
 done
 unset PVN_SOFTVERBS_SET
 echo "set no_write 3" >"$tmp/no_write"
 pair oneside pvrdma "$info PVN_SOFTVERBS_CONFIG=$tmp/no_write" $info $p2p
 verdict "one side without RDMA WRITE" probed
 # Rank 1 is killed in the middle of a ring; rank 0 has to end by the plugin's word alone. So the pvn-perf
-# that watches rank 1 is stopped and tells nobody, and the ring is one run without checks and barriers.
+# that watches rank 1 is stopped and reports nothing, and the ring is one run without checks and barriers.
 killed() {
     profile=pvrdma
     port=$((20000 + RANDOM % 10000))
@@ -156,14 +156,14 @@ killed() {
     wait "$2"
 }
 # The plugin itself says, in one message, who died, on which queue pairs, and after how long.
-told() {
+reported() {
     local gid='GID [0-9a-f:.]+'
     [ -n "$victim" ] && [ $rc0 != 0 ] && [ $rc0 != 124 ] &&
         grep -Eq "warns: .*the comm had (worked for|been up for) .*local .* QPN 0x[0-9a-f]+ $gid; peer .* pid $victim at .* QPN 0x[0-9a-f]+ $gid" "$tmp/out0"
 }
 for mode in record imm send; do
     killed $mode
-    verdict "a killed peer, $mode mode" told
+    verdict "a killed peer, $mode mode" reported
 done
 
 pair fallback pvrdma $info "$info NCCL_PVRDMA_TRANSPORT=tcp" $p2p

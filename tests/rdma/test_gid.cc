@@ -82,7 +82,7 @@ const Case cases[] = {
      0,
      2,
      "GID 0"},
-    {"version 2 before a better way of version 1",
+    {"version 2 before a better route of version 1",
      {"v1 10.0.0.1/24", "v2 10.1.0.1/24"},
      {"v1 10.0.0.2/24", "v2 10.2.0.2/24"},
      1,
@@ -251,7 +251,7 @@ class GidPolicy : public testing::TestWithParam<Policy>
 {
 };
 
-TEST_P(GidPolicy, KeepsWhatIsAsked)
+TEST_P(GidPolicy, KeepsWhatIsConfigured)
 {
     auto t = table(
         {"v1 fe80::1", "v2 fe80::1", "v1 10.0.0.1/24", "v2 10.0.0.1/24", "v2 fd00::7/64", "v2 ::"});

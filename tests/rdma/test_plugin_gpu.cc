@@ -188,7 +188,7 @@ TEST_F(PluginGpu, EveryVersionSaysWhatWasProved)
             EXPECT_STREQ("mlx5_0", p.name);
             int all = NCCL_PTR_HOST | NCCL_PTR_CUDA | (abi >= 6 ? NCCL_PTR_DMABUF : 0);
             EXPECT_EQ(all, p.ptrSupport) << "v" << abi;
-            EXPECT_EQ(0, p.forceFlush) << "NCCL asks for a flush on this GPU by itself";
+            EXPECT_EQ(0, p.forceFlush) << "NCCL requests a flush on this GPU by itself";
             EXPECT_TRUE(said("mlx5_0: gpu memory: dma-buf, proved on GPU 0000:0b:00.0 (Fake A100); "
                              "flush: RDMA READ"))
                 << Log::get().text();
@@ -285,7 +285,7 @@ TEST_P(PluginGpuAbi, DeviceMemoryToDeviceMemory)
         EXPECT_TRUE(move(p, a, smh, b, rmh, 3 * kMiB, true));
         EXPECT_TRUE(move(p, a + 70001, smh, b + 1001, rmh, kMiB, true));
         EXPECT_TRUE(move(p, a + 3 * kMiB - 8, smh, b, rmh, 8, true));
-        // v4 brings its lanes up, and tries their way to flush, with the first transfer.
+        // v4 brings its lanes up, and tries their flush, with the first transfer.
         EXPECT_EQ(GetParam() == 4 ? 4 : 3, seen("reads") - reads);
         EXPECT_EQ(3, waited_);
         EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, smh));
@@ -523,7 +523,7 @@ TEST_F(PluginGpu, FlushPolicies)
 }
 
 // A GPU that needs flushing by an adapter and a driver that cannot: not offered rather than wrong.
-TEST_F(PluginGpu, NoWayToFlushMeansStaging)
+TEST_F(PluginGpu, WithoutAFlushGpuMemoryIsStaged)
 {
     gpu(8, 0, PVN_CU_ORDER_NONE);
     setenv("NCCL_PVRDMA_FLUSH", "cuda", 1);

@@ -161,7 +161,7 @@ TEST_F(PluginRdma, ALostCompletionQueueHurtsOnlyItsComm)
         lost = sv::command("qp #" + std::to_string(i) + " overrun") == 0;
     ASSERT_TRUE(lost);
     EXPECT_FALSE(dead.move(3, true));
-    // The other comm has empty polls for long enough to ask for its adapter's health.
+    // The other comm has empty polls for long enough to query its adapter's health.
     void *data = alive.dst.data(), *request = nullptr;
     size_t size = alive.size;
     int tag = 0, done = 0;
@@ -254,8 +254,8 @@ TEST_F(PluginRdma, BothEndsHearOfAFailedRequest)
     EXPECT_TRUE(other.move(3));
 }
 
-// A sender in two-sided mode waits at its end for copies that are still on their way, though not
-// for those that nobody wants any more: the queue is then not asked again and again.
+// A sender in two-sided mode waits at its end for copies that are still in flight, though not for
+// those that nobody needs any more: the queue is then not polled again and again.
 TEST_F(PluginRdma, ASenderThatClosesWaitsForNobodyWhoIsGone)
 {
     setenv("NCCL_PVRDMA_RDMA_MODE", "send", 1);
@@ -284,7 +284,7 @@ TEST_F(PluginRdma, ASenderThatClosesWaitsForNobodyWhoIsGone)
         polls[gone] = after.poll - before.poll;
         EXPECT_EQ(1, sv::lib().sv_rule_fired("slow"));
     }
-    EXPECT_GT(polls[0], 20U) << "nothing was on its way";
+    EXPECT_GT(polls[0], 20U) << "nothing was in flight";
     EXPECT_LE(polls[1], 4U);
 }
 
@@ -368,7 +368,7 @@ class Goodbye : public PluginRdma, public testing::WithParamInterface<const char
 INSTANTIATE_TEST_SUITE_P(Modes, Goodbye, testing::Values("record", "imm", "send"),
                          [](const auto &i) { return std::string(i.param); });
 
-// An adapter does not tell that the other one's queue pair is gone.
+// An adapter does not report that the other one's queue pair is gone.
 TEST_P(Goodbye, TheSenderHearsIt)
 {
     Net n(12);
@@ -547,8 +547,9 @@ TEST_F(PluginRdma, ManyDevicesAndOneReceiveAtATime)
     }
 }
 
-// Time in which nobody called is no stall of what is asked for next. The connection is looked at in
-// every 64th test: here in the one that ends the last message, so that from there on nothing moves.
+// Time in which nobody called is no stall of the requests that follow. The connection is looked at
+// in every 64th test: here in the one that ends the last message, so that from there on nothing
+// moves.
 TEST_F(PluginRdma, AReceiveAfterAnIdleTimeIsNotStalled)
 {
     setenv("NCCL_PVRDMA_STALL_WARN", "1s", 1);

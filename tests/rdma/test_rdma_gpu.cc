@@ -67,7 +67,7 @@ class RdmaGpu : public FakeCuda
     struct sv_hooks *hooks = nullptr;
     int (*pin)(void *, size_t, int) = nullptr;
 
-    // The lane is there before the device's verdict, so it asks through these.
+    // The lane is there before the device's verdict, so it queries through these.
     static int lane_reg(void *arg, const pvn_mr *mr, int fd, uint64_t offset, pvn_rdma_mem **out,
                         pvn_err *err)
     {
@@ -244,7 +244,7 @@ TEST_F(RdmaGpu, OldLibibverbsHasNoDmabuf)
     EXPECT_NE(text().find("no ibv_reg_dmabuf_mr (rdma-core 34"), std::string::npos) << text();
 }
 
-TEST_F(RdmaGpu, NcclsDescriptorAndHostMemoryGoTheirWays)
+TEST_F(RdmaGpu, NcclsDescriptorIsUsedForGpuMemoryAndNoneForHostMemory)
 {
     open("roce", true);
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
@@ -395,13 +395,13 @@ TEST_F(RdmaGpu, RegionsAreSharedByBufferIdNotByAddress)
     registrar.dereg(registrar.arg, fresh);
 }
 
-TEST_F(RdmaGpu, SwitchedOffAsksNobody)
+TEST_F(RdmaGpu, SwitchedOffMakesNoCallOfCuda)
 {
     open("roce", true);
     cfg.mode = PVN_GPU_MEM_OFF;
-    int asked = fake->calls("cuCtxGetCurrent");
+    int calls = fake->calls("cuCtxGetCurrent");
     reopen();
-    EXPECT_EQ(fake->calls("cuCtxGetCurrent"), asked);
+    EXPECT_EQ(fake->calls("cuCtxGetCurrent"), calls);
     EXPECT_NE(text().find("NCCL_PVRDMA_GPU_MEM=off"), std::string::npos) << text();
 }
 

@@ -12,7 +12,7 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
     RdmaPair p;
     void SetUp() override
     {
-        // Nothing here fails, so an expensive queue is never to be asked in vain, however long
+        // Nothing here fails, so there must be no empty poll of an expensive queue, however long
         // something takes.
         RdmaOptions o = GetParam();
         o.idle_ns = UINT64_MAX / 4;
@@ -38,7 +38,7 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
         ASSERT_NE(nullptr, r);
         size_t got = 99, sent = 99;
         int sd = 0, rd = 0;
-        for (Patience wait; wait.left() && (!sd || !rd);) {
+        for (Deadline wait; wait.left() && (!sd || !rd);) {
             if (!s) {
                 ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), n, 3, smr, &s));
             } else if (!sd) {
@@ -66,7 +66,7 @@ TEST_P(RdmaLane, EverySizeArrivesWhole)
 }
 
 // Around each number of lines that a short message can have, and often enough for the ring to begin
-// anew in the middle of one.
+// again in the middle of one.
 TEST_P(RdmaLane, EveryShortSizeArrivesWhole)
 {
     for (size_t n = 0; n < size_t(SHORT_MAX) + 10; n++)
@@ -107,7 +107,7 @@ TEST_P(RdmaLane, SendsBeforeAReceive)
         pvn_req *r = nullptr;
         ASSERT_EQ(0, irecv(p, &in[i], sizeof(int), 0, rmr, &r));
         done = 0;
-        for (Patience wait; wait.left() && !done;) {
+        for (Deadline wait; wait.left() && !done;) {
             ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
             ASSERT_EQ(0, hot_test(r, &done, nullptr));
         }
@@ -140,7 +140,7 @@ TEST_P(RdmaLane, GroupedReceivesByTag)
 }
 
 // Receives of one and of several buffers, sizes on both sides of every limit, tags in any order,
-// memory of every kind, ends that do not look for a while, inline calls and general ones.
+// memory of every kind, ends that do not look for a while, inline calls and those of the slow path.
 class Mixture
 {
     struct Message {
@@ -280,7 +280,7 @@ class Mixture
     {
         const size_t slots = PVN_MAX_REQS, depth = pick(2) ? slots : 1 + pick(slots),
                      most = pick(2) ? 300 : 1 + pick(10);
-        Patience wait;
+        Deadline wait;
         while (wait.left() && (first_send < order.size() || first_group < groups.size())) {
             const size_t what = pick(4), end = 1 + pick(most);
             for (size_t i = 0; i < end && !testing::Test::HasFailure(); i++) {
@@ -343,7 +343,7 @@ INSTANTIATE_TEST_SUITE_P(
                     shape("roce", PVN_RDMA_SEND, 2, 4096, false),
                     shape("roce\nset async 1", PVN_RDMA_SEND, 8, 150000, false)));
 
-// Queues of the fewest places, queues that are asked all the time, other limits of what is short.
+// The shortest queues, queues that are polled all the time, other limits of short messages.
 TEST(RdmaMixture, WithEveryOption)
 {
     for (unsigned seed = 1; seed <= 5 * mix_seeds() && !HasFailure(); seed++) {
@@ -372,7 +372,7 @@ TEST(RdmaMixture, WithEveryOption)
     }
 }
 
-// Messages have numbers of 20 bits on the wire, chunks and lines of 32; the rings are filled anew
+// Messages have numbers of 20 bits on the wire, chunks and lines of 32; the rings are filled again
 // once before these begin again at 0.
 class RdmaCounters : public RdmaLane
 {
@@ -478,7 +478,7 @@ void post_pair(RdmaPair &p, void *in, const pvn_mr *rmr, const void *out, size_t
                const pvn_mr *smr, pvn_req **r, pvn_req **s)
 {
     ASSERT_EQ(0, irecv(p, in, size, 0, rmr, r));
-    for (Patience wait; wait.left() && !*s;) {
+    for (Deadline wait; wait.left() && !*s;) {
         ASSERT_EQ(0, hot_isend(p.tx.e, out, size, 0, smr, s));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
     }
@@ -497,7 +497,7 @@ TEST(RdmaShort, GpuMemoryTakesNone)
         pvn_req *r = nullptr, *s = nullptr;
         post_pair(p, &in, rmr, &out, sizeof(out), smr, &r, &s);
         int done = 0;
-        for (Patience wait; wait.left() && !done;)
+        for (Deadline wait; wait.left() && !done;)
             ASSERT_EQ(0, hot_test(r, &done, nullptr));
         EXPECT_EQ(5u, in);
         EXPECT_EQ(0u, lane_stats(p.tx.lane).shorts);
@@ -545,7 +545,7 @@ TEST(RdmaShort, ALateReceiversAreNotOverwritten)
             EXPECT_GT(sent, static_cast<int>(t.shorts));
             int done = 0;
             for (int g = 0; g < groups; g++, done = 0)
-                for (Patience wait; wait.left() && !done;) {
+                for (Deadline wait; wait.left() && !done;) {
                     ASSERT_EQ(0, hot_test(r[g], &done, nullptr)) << p.rx.lane->err.reason[0];
                     if (sent < groups * each) {
                         ASSERT_EQ(0, hot_isend(p.tx.e, &out[static_cast<size_t>(sent) * size], size,

@@ -82,7 +82,7 @@ TEST(RdmaFaults, AShortMessageFails)
                 ASSERT_NE(nullptr, s[i]) << i;
             }
             int done = 0, rc = 0;
-            for (Patience wait; wait.left() && rc == 0;)
+            for (Deadline wait; wait.left() && rc == 0;)
                 rc = hot_test(s[19], &done, nullptr);
             EXPECT_NE(0, rc) << nth;
             EXPECT_EQ(0, done);
@@ -93,7 +93,7 @@ TEST(RdmaFaults, AShortMessageFails)
         }
 }
 
-// No place is left in the send queue for the request that would ask what has come of them.
+// The send queue has no slot left for the signaled request that would report their fate.
 TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
 {
     RdmaPair p;
@@ -114,7 +114,7 @@ TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
     };
     // The first one is long and has two places, the others have one each.
     auto send = [&](int end) {
-        for (Patience wait; sent < end && wait.left(); sent += s[sent] != nullptr)
+        for (Deadline wait; sent < end && wait.left(); sent += s[sent] != nullptr)
             ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), sent ? 8 : 1000, 0, smr, &s[sent]));
         ASSERT_EQ(end, sent);
     };
@@ -176,7 +176,7 @@ static void every_request_fails(const RdmaOptions &o)
         p.tx.v->ack_async_event(&ev);
     }
     int rc = 0;
-    for (Patience wait; wait.left() && rc == 0;)
+    for (Deadline wait; wait.left() && rc == 0;)
         rc = pvn_engine_progress(p.tx.e);
     EXPECT_NE(0, rc);
 }
@@ -241,7 +241,7 @@ class RdmaLateReceiver : public testing::Test
         pvn_mr *smr = p.tx.reg(out.data(), size), *rmr = p.rx.reg(in.data(), size);
         ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
-        for (Patience wait; wait.left() && !s;)
+        for (Deadline wait; wait.left() && !s;)
             ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &s));
         ASSERT_NE(nullptr, s);
         for (double until = sv::now() + 0.2; sv::now() < until && !sd;)
@@ -250,7 +250,7 @@ class RdmaLateReceiver : public testing::Test
     // The receiver looks, and has everything.
     void finish()
     {
-        for (Patience wait; wait.left() && (!sd || !rd);) {
+        for (Deadline wait; wait.left() && (!sd || !rd);) {
             if (!sd) {
                 ASSERT_EQ(0, hot_test(s, &sd, nullptr)) << p.tx.lane->err.reason[0];
             }
@@ -316,7 +316,7 @@ TEST(RdmaFaults, TwoSidedRequestFails)
     EXPECT_NE(nullptr, strstr(err->reason[0], "status 11")) << err->reason[0];
 }
 
-// What was reported as sent arrives, although its copy was still on its way when the sender closed.
+// What was reported as sent arrives, although its copy was still in flight when the sender closed.
 TEST(RdmaTwoSided, ClosingLosesNothing)
 {
     RdmaPair p;
@@ -330,7 +330,7 @@ TEST(RdmaTwoSided, ClosingLosesNothing)
     ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
     ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &s));
     ASSERT_NE(nullptr, s);
-    for (Patience wait; wait.left() && !done;)
+    for (Deadline wait; wait.left() && !done;)
         ASSERT_EQ(0, hot_test(s, &done, nullptr));
     ASSERT_TRUE(done);
     pvn_engine_free(p.tx.e);
@@ -339,7 +339,7 @@ TEST(RdmaTwoSided, ClosingLosesNothing)
     p.tx.lane = nullptr;
     EXPECT_GT(sv::lib().sv_rule_fired("slow"), 0);
     done = 0;
-    for (Patience wait; wait.left() && !done;)
+    for (Deadline wait; wait.left() && !done;)
         ASSERT_EQ(0, hot_test(r, &done, nullptr));
     ASSERT_TRUE(done);
     EXPECT_EQ(out, in);
@@ -389,7 +389,7 @@ TEST(RdmaFence, NothingLandsAfterIt)
     EXPECT_EQ(snapshot, in);
 }
 
-// Lies that no range check can find: the first round trip does, before any data.
+// Malformed offers that no range check can find: the first round trip does, before any data.
 TEST(RdmaOffer, AWrongKeyOrAddressIsFoundAtVerify)
 {
     for (size_t at : {12, 21}) { // of the key, of the address
@@ -405,7 +405,7 @@ TEST(RdmaOffer, AWrongKeyOrAddressIsFoundAtVerify)
         ASSERT_EQ(0, p.rx.lane->ops->bind(p.rx.lane, a, na));
         ASSERT_EQ(0, p.tx.lane->ops->bind(p.tx.lane, b, nb));
         int rc = -EAGAIN;
-        for (Patience wait; wait.left() && rc == -EAGAIN;)
+        for (Deadline wait; wait.left() && rc == -EAGAIN;)
             rc = p.tx.lane->ops->verify(p.tx.lane);
         EXPECT_EQ(-EIO, rc);
         EXPECT_NE(nullptr, strstr(p.tx.lane->err.reason[0], "status 10"))
@@ -415,7 +415,7 @@ TEST(RdmaOffer, AWrongKeyOrAddressIsFoundAtVerify)
     }
 }
 
-// Arrivals and what a receiver has written end in one completion queue. A receiver that wants a
+// Arrivals and what a receiver has written end in one completion queue. A receiver that polls for a
 // place for its entries leaves the arrivals to the poll that reports them.
 TEST(RdmaImm, AFullSendQueueTakesNoArrival)
 {
@@ -426,7 +426,7 @@ TEST(RdmaImm, AFullSendQueueTakesNoArrival)
     pvn_req *s = nullptr, *r[10] = {};
     ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[0]));
     ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
-    for (Patience wait; wait.left() && !s;)
+    for (Deadline wait; wait.left() && !s;)
         ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
     ASSERT_NE(nullptr, s);
     const uint32_t places = wrap_slots(p.rx.e, 100);
@@ -439,7 +439,7 @@ TEST(RdmaImm, AFullSendQueueTakesNoArrival)
     EXPECT_EQ(-EAGAIN, p.rx.lane->ops->kick(p.rx.lane)) << p.rx.lane->err.reason[0];
     wrap_slots(p.rx.e, places);
     int done = 0;
-    for (Patience wait; wait.left() && !done;)
+    for (Deadline wait; wait.left() && !done;)
         ASSERT_EQ(0, hot_test(r[0], &done, nullptr)) << p.rx.lane->err.reason[0];
     EXPECT_EQ(out, in);
 }
@@ -458,7 +458,7 @@ TEST(RdmaOffer, TheSmallerMtuIsUsedByBoth)
     pipeline(p, 100, 8, 5000);
 }
 
-TEST(RdmaOffer, LiesAreRefused)
+TEST(RdmaOffer, MalformedOnesAreRefused)
 {
     RdmaPair p;
     p.open(shape("pvrdma", PVN_RDMA_RECORD, 2, 1 << 20, true));

@@ -122,7 +122,7 @@ TEST_F(RdmaMalformedPeer, AMessageIsWholeWhenItsLastLineIs)
         EXPECT_EQ(i < 60 ? 0x55 : 0xAA, in[i]) << i;
 }
 
-TEST_F(RdmaMalformedPeer, AMessageThatWithAWrongSum)
+TEST_F(RdmaMalformedPeer, AMessageWithAWrongSum)
 {
     ASSERT_EQ(0, irecv(p, in, 60, 0, mr, &r));
     auto *more = reinterpret_cast<short_more *>(head + 1);
@@ -131,7 +131,7 @@ TEST_F(RdmaMalformedPeer, AMessageThatWithAWrongSum)
     head->stamp = more->stamp = 1;
     head->sum = static_cast<uint16_t>(short_sum(head, 2) + 1);
     const double from = sv::now();
-    for (Patience patience; patience.left() && !pvn_engine_err(p.rx.e);)
+    for (Deadline deadline; deadline.left() && !pvn_engine_err(p.rx.e);)
         pvn_engine_progress(p.rx.e);
     EXPECT_LT(0.9, sv::now() - from) << "it may still come";
     const pvn_err *err = pvn_engine_err(p.rx.e);
@@ -142,7 +142,7 @@ TEST_F(RdmaMalformedPeer, AMessageThatWithAWrongSum)
     EXPECT_EQ(0xAA, in[0]);
 }
 
-TEST_F(RdmaMalformedPeer, AnEntryThatWithAWrongSum)
+TEST_F(RdmaMalformedPeer, AnEntryWithAWrongSum)
 {
     const rdma_offer o = offer_of(p.tx.lane);
     auto *line = reinterpret_cast<cts_line *>(o.mem_addr + MEM_CTS);
@@ -156,7 +156,7 @@ TEST_F(RdmaMalformedPeer, AnEntryThatWithAWrongSum)
     ASSERT_EQ(0, hot_isend(p.tx.e, in, 8, 0, smr, &s));
     EXPECT_EQ(nullptr, s) << "it is not there";
     const double from = sv::now();
-    for (Patience patience; patience.left() && !s && !pvn_engine_err(p.tx.e);)
+    for (Deadline deadline; deadline.left() && !s && !pvn_engine_err(p.tx.e);)
         hot_isend(p.tx.e, in, 8, 0, smr, &s);
     EXPECT_EQ(nullptr, s);
     EXPECT_LT(0.9, sv::now() - from) << "it may still come";
@@ -190,7 +190,7 @@ TEST(RdmaSums, EveryBitCounts)
 }
 
 // A copy by processor shows stamps before what they stand for, as softverbs does here: that is
-// seen at both ends, waited for, and every byte is right. Not in imm mode: who asks a queue of
+// seen at both ends, waited for, and every byte is right. Not in imm mode: who polls a queue of
 // softverbs waits for what is being placed.
 TEST(RdmaPartialWrite, IsWaitedFor)
 {
@@ -198,8 +198,8 @@ TEST(RdmaPartialWrite, IsWaitedFor)
     p.open(shape("pvrdma\nset descend 2\nset async 1", PVN_RDMA_RECORD, 1, 65536, true));
     if (testing::Test::HasFatalFailure())
         return;
-    for (Patience patience;
-         patience.left() && !testing::Test::HasFailure() &&
+    for (Deadline deadline;
+         deadline.left() && !testing::Test::HasFailure() &&
          (lane_stats(p.tx.lane).partial == 0 || lane_stats(p.rx.lane).partial == 0);)
         grouped(p, 100);
     EXPECT_LT(0u, lane_stats(p.tx.lane).partial) << "entries";
@@ -241,9 +241,9 @@ TEST_P(RdmaDoorbells, PerMessageAtDepth8)
 
 INSTANTIATE_TEST_SUITE_P(Modes, RdmaDoorbells, testing::Values(PVN_RDMA_RECORD, PVN_RDMA_SEND));
 
-// However long a request takes: its end shows in memory, and the queue is asked only for what is
+// However long a request takes: its end shows in memory, and the queue is polled only for what is
 // known to be in it.
-TEST_P(RdmaDoorbells, SlowDeviceIsNotAskedInVain)
+TEST_P(RdmaDoorbells, ASlowDeviceSeesNoEmptyPoll)
 {
     RdmaPair p;
     RdmaOptions o = shape("pvrdma\nset async 1", GetParam(), 1, 1 << 20, true);
@@ -271,8 +271,8 @@ struct Watched {
         smr = p.tx.reg(out, sizeof(out));
         rmr = p.rx.reg(in, sizeof(in));
     }
-    // How many tests in vain there were before a message of n bytes was sent and at most how many
-    // after it, while the queue was polled so many times.
+    // How many unsuccessful tests there were before a message of n bytes was sent and at most how
+    // many after it, while the queue was polled so many times.
     void message(size_t n, int before, int after, uint64_t *polls)
     {
         pvn_req *r = nullptr, *s = nullptr;
@@ -285,14 +285,14 @@ struct Watched {
             ASSERT_EQ(0, done);
         }
         *polls = lane_stats(p.rx.lane).polls - polled;
-        for (Patience patience; !s && patience.left();)
+        for (Deadline deadline; !s && deadline.left();)
             ASSERT_EQ(0, hot_isend(p.tx.e, out, n, 0, smr, &s));
         ASSERT_NE(nullptr, s);
         for (int i = 0; i <= after && !done; i++)
             ASSERT_EQ(0, hot_test(r, &done, nullptr));
         EXPECT_EQ(1, done) << n << " bytes: " << stuck(p);
         EXPECT_EQ(0, memcmp(out, in, n));
-        for (Patience patience; !s_done(s) && patience.left();)
+        for (Deadline deadline; !s_done(s) && deadline.left();)
             ;
     }
     bool s_done(pvn_req *s)
@@ -363,7 +363,7 @@ TEST(RdmaWatch, AnAcknowledgementEndsIt)
     int done = 0;
     ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
     ASSERT_EQ(0, pvn_engine_progress(w.p.rx.e));
-    for (Patience patience; !s && patience.left();)
+    for (Deadline deadline; !s && deadline.left();)
         ASSERT_EQ(0, hot_isend(w.p.tx.e, w.out, 8, 0, w.smr, &s));
     for (int i = 0; i < 100; i++) {
         ASSERT_EQ(0, hot_test(s, &done, nullptr));
@@ -394,7 +394,7 @@ struct OneOfEight {
             ASSERT_EQ(0, irecv(p, in[i], sizeof(in[i]), 0, rmr, &r[i]));
             ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         }
-        for (Patience patience; !s && patience.left();)
+        for (Deadline deadline; !s && deadline.left();)
             ASSERT_EQ(0, hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s));
         ASSERT_NE(nullptr, s);
     }
@@ -415,7 +415,7 @@ TEST(RdmaDoorbells, TheLastMessageIsNotForgotten)
         const uint64_t acks = lane_stats(p.rx.lane).acks_alone;
         ASSERT_NO_FATAL_FAILURE(one.start(p));
         int done = 0;
-        for (Patience patience; !done && patience.left();) {
+        for (Deadline deadline; !done && deadline.left();) {
             ASSERT_EQ(0, hot_test(one.s, &done, nullptr));
             ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         }
@@ -425,8 +425,9 @@ TEST(RdmaDoorbells, TheLastMessageIsNotForgotten)
     }
 }
 
-// A receiver that has got a message and closes has not always told of it before: the sender, whose
-// request had no completion, must not take the end of the connection for the loss of the message.
+// A receiver that has got a message and closes has not always acknowledged it before: the sender,
+// whose request had no completion, must not take the end of the connection for the loss of the
+// message.
 TEST(RdmaDoorbells, WhatHasArrivedIsSentAlthoughTheReceiverCloses)
 {
     for (int qps : {1, 2}) {
@@ -438,7 +439,7 @@ TEST(RdmaDoorbells, WhatHasArrivedIsSentAlthoughTheReceiverCloses)
         OneOfEight one;
         ASSERT_NO_FATAL_FAILURE(one.start(p));
         int done = 0;
-        for (Patience patience; !done && patience.left();)
+        for (Deadline deadline; !done && deadline.left();)
             ASSERT_EQ(0, hot_test(one.r[0], &done, nullptr));
         ASSERT_EQ(1, done);
         pvn_engine_free(p.rx.e);
@@ -447,7 +448,7 @@ TEST(RdmaDoorbells, WhatHasArrivedIsSentAlthoughTheReceiverCloses)
         p.rx.lane = nullptr;
         done = 0;
         int rc = 0;
-        for (Patience patience; rc == 0 && !done && patience.left();)
+        for (Deadline deadline; rc == 0 && !done && deadline.left();)
             rc = hot_test(one.s, &done, nullptr);
         EXPECT_EQ(0, rc) << p.tx.lane->err.reason[0];
         EXPECT_EQ(1, done);

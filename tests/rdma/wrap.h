@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* States of an RDMA lane that take long to reach: counters that run on for ever end somewhere, and
+/* States of an RDMA lane that take long to reach: free-running counters wrap modulo 2^32, and
  * a send queue is seldom full. */
 #ifndef PVN_TESTS_RDMA_WRAP_H
 #define PVN_TESTS_RDMA_WRAP_H

@@ -108,7 +108,7 @@ class Trial
     int receive_pct = 60; // steps that post a receive
 
     // Failover, as far as it has come; the steps are those of engine.h.
-    enum { RUNNING, TOLD, FENCING, CONNECTED, REPORTED, ANSWERED } stage = RUNNING;
+    enum { RUNNING, REPORTED_DEAD, FENCING, CONNECTED, REPORTED, ANSWERED } stage = RUNNING;
     bool tx_fenced = false, rx_fenced = false;
     int losses_left = 0;
     pvn_engine_report report = {};
@@ -126,7 +126,7 @@ void Trial::choose_lanes()
     k.streams = k.cts ? 1 : 1 + static_cast<int>(w.pick(w.chance(50) ? 1 : 4));
     k.capacity = 1 + static_cast<int>(w.pick(16));
     k.chunk = w.chance(50) ? 64 : 1 + w.pick(512);
-    // Else hardly any message goes that way: one that is cut takes all slots that are announced.
+    // Else hardly any message takes that path: one that is cut takes all slots that are announced.
     if (k.next && w.chance(70))
         k.chunk = 4096;
 }
@@ -307,7 +307,7 @@ void Trial::test_sends()
         } else if (done) {
             m.done = true;
             if (size != m.bytes.size())
-                w.broken("a send reports another size than was asked");
+                w.broken("a send reports another size than was requested");
             // The source is the caller's again: whatever the network still reads shows as damage.
             std::fill(m.bytes.begin(), m.bytes.end(), uint8_t(0));
         }
@@ -394,7 +394,8 @@ void Trial::resume_receiver()
 
 void Trial::drive_failover()
 {
-    static const pvn_err why = {-ENETDOWN, PVN_FAULT_REMOTE, 0, 1, 0, "", "", {"told to", "", ""}};
+    static const pvn_err why = {-ENETDOWN, PVN_FAULT_REMOTE,       0, 1, 0, "",
+                                "",        {"by the test", "", ""}};
     if (stage == RUNNING && !pvn_engine_paused(w.etx) && !pvn_engine_paused(w.erx)) {
         // Without the loss of a lane, as when a better one is there again.
         if (w.k.delivered && losses_left > 0 && w.chance(1)) {
@@ -408,9 +409,9 @@ void Trial::drive_failover()
     bool lost = losses_left > 0 && w.chance(20);
     switch (stage) {
     case RUNNING:
-        stage = TOLD;
+        stage = REPORTED_DEAD;
         break;
-    case TOLD:
+    case REPORTED_DEAD:
         pvn_engine_pause(w.etx, &why);
         pvn_engine_pause(w.erx, &why);
         tx_fenced = rx_fenced = false;
@@ -499,10 +500,10 @@ void report(uint64_t seeds, const Totals &t)
         {"sends completed", t.sends},
         {"grouped receives completed", t.receives},
         {"chunks", t.chunks},
-        {"messages kept aside", t.stashed},
+        {"unexpected messages", t.stashed},
         {"messages sent to the next slot without an event", t.nexts},
-        {"messages whose end another one's event told", t.runs},
-        {"polls in vain that stood for the next ones", t.watches},
+        {"messages completed by another one's event", t.runs},
+        {"empty polls that stood for the next ones", t.watches},
         {"injected: repeated events", t.repeats},
         {"injected: stale events", t.stales},
         {"injected: repeated chunks", t.dups},

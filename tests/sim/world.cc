@@ -57,7 +57,7 @@ int post(Lane *l, const pvn_write &post)
         return -EAGAIN;
     Pending p;
     p.at = w->clock + w->pick(w->k.max_delay / 4 + 1);
-    // Chunks are dealt to the streams in the order of the posts.
+    // Chunks are assigned to the streams in the order of the posts.
     if (!l->pending.empty() && p.at < l->pending.back().at)
         p.at = l->pending.back().at;
     p.w = post;
@@ -218,7 +218,7 @@ pvn_event cts_event(const pvn_cts *c)
     return ev;
 }
 
-// 0: the head of the stream is dealt with, -EAGAIN: it must wait, else an error.
+// 0: the head of the stream is done, -EAGAIN: it must wait, else an error.
 int receive_head(Lane *l, Packet &p)
 {
     World *w = l->world;
@@ -297,7 +297,7 @@ pvn_event stale_event(World *w)
     return ev;
 }
 
-// Two messages' ends that one event can tell.
+// Two messages' ends that one event can report.
 bool follows(const pvn_event &a, const pvn_event &b)
 {
     return a.kind == PVN_EV_SENT && b.kind == PVN_EV_SENT && b.part == 0 && b.more == 0 &&
@@ -305,7 +305,7 @@ bool follows(const pvn_event &a, const pvn_event &b)
 }
 
 // Whether a poll would report something now.
-bool has_news(const Lane *l)
+bool has_events(const Lane *l)
 {
     uint64_t now = l->world->clock;
     bool news = (!l->base.fast.keeps_cts && !l->cts_held.empty()) ||
@@ -315,12 +315,12 @@ bool has_news(const Lane *l)
     return news;
 }
 
-// Some of the polls that find nothing have the next ones left out, as on a lane whose news lie in
+// Some of the polls that find nothing have the next ones left out, as on a lane whose events lie in
 // memory.
 void watch(Lane *l)
 {
     World *w = l->world;
-    if (!w->chance(w->k.next ? 80 : 0) || has_news(l))
+    if (!w->chance(w->k.next ? 80 : 0) || has_events(l))
         return;
     l->base.fast.watch = {
         {&l->news, &l->news}, {l->news, l->news}, static_cast<int>(1 + w->pick(8))};
@@ -511,7 +511,7 @@ void World::tick()
     }
     for (auto *end : {&tx, &rx})
         for (auto &l : *end)
-            l->news += l->base.fast.watch.polls > 0 && has_news(l.get());
+            l->news += l->base.fast.watch.polls > 0 && has_events(l.get());
 }
 
 void World::write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key)

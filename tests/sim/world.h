@@ -78,7 +78,7 @@ struct Buffer {
 // What a seed decides about the network.
 struct Knobs {
     bool cts = false;
-    bool next = false; // with it: a lone sending lane is asked for entries as an RDMA lane is
+    bool next = false; // with it: a lone sending lane is polled for entries as an RDMA lane is
     int lanes = 1, streams = 1;
     int capacity = 8;      // posts a lane holds
     int refuse_pct = 0;    // posts refused at random
@@ -150,10 +150,10 @@ struct World {
 
     void open(); // after k is set
     void fence(std::vector<std::unique_ptr<Lane>> &end);
-    void replace(); // lanes by new ones, after k is set again; the engines go on when told
+    void replace(); // lanes by new ones, after k is set again; the engines go on when resumed
     static std::vector<pvn_lane *> bases(const std::vector<std::unique_ptr<Lane>> &end);
     void tick(); // time passes, adapters read what is due
-    // The only way a simulated byte reaches memory: inside an open buffer, with its key, and
+    // The only path of a simulated byte to memory: inside an open buffer, with its key, and
     // counted.
     void write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key);
     void broken(const std::string &what);

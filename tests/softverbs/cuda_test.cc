@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a GPU on softverbs: the double of the CUDA driver says which memory is a GPU's, and
-// must be asked to copy it.
+// has to copy it.
 #include "softverbs/fixture.h"
 #include "support/fakecuda_fixture.h"
 

@@ -115,7 +115,7 @@ TEST_F(Fault, EverythingLostIsRetryExceeded)
     EXPECT_EQ(fired("lost"), 1 + quick.retry) << "the first transmission and every retry";
 }
 
-TEST_F(Fault, RetryCountOfSevenIsForEverOnSoftRoce)
+TEST_F(Fault, RetryCountOfSevenNeverEndsOnSoftRoce)
 {
     quick.retry = 7;
     start("profile rxe\nrule lost drop count=20", quick);
@@ -410,7 +410,7 @@ TEST_F(Fault, LossOfEveryKindIsInvisible)
         p.timeout = 1;
         p.retry = 7;
         start("set seed " + std::to_string(seed) + "\nset async " + std::to_string(seed & 1) +
-                  "\nset retry7_forever 1"
+                  "\nset retry7_endless 1"
                   "\nrule d drop prob=0.2 count=0\nrule k drop_ack prob=0.2 count=0\n"
                   "rule w delay ms=1 prob=0.05 count=0",
               p);

@@ -63,7 +63,7 @@ TEST_F(Objects, DestroyedPeerIsSilence)
     EXPECT_EQ(a->wait().status, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST_F(Objects, ResetStartsAnew)
+TEST_F(Objects, ResetStartsAgain)
 {
     start();
     ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 0, 64, 1, b->addr(), b->mr->rkey), 0);
@@ -352,7 +352,7 @@ TEST_F(Objects, DoorbellsAreCountedByThePvrdmaRule)
     ibv_wc wc[8];
     EXPECT_EQ(ibv_poll_cq(a->cq, 2, wc), 2);
     lib().sv_cq_stats(a->cq, &c);
-    EXPECT_EQ(c.doorbells, 0u) << "as many as asked: the ring was not found empty";
+    EXPECT_EQ(c.doorbells, 0u) << "as many as requested: the ring was not found empty";
     EXPECT_EQ(ibv_poll_cq(a->cq, 8, wc), 2);
     lib().sv_cq_stats(a->cq, &c);
     EXPECT_EQ(c.poll, 2u);

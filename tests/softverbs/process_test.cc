@@ -16,7 +16,7 @@ namespace
 
 using namespace sv;
 
-// What one process tells the other before they are connected, and afterwards.
+// What one process sends to the other before they are connected, and afterwards.
 struct Hello {
     Address address;
     uint64_t addr;

@@ -496,7 +496,7 @@ TEST_F(Rc, ReceiveIntoMemoryThatMayNotBeWritten)
 
 TEST_F(Rc, LateReceiveIsWaitedFor)
 {
-    start(); // rnr_retry 7: for ever
+    start(); // rnr_retry 7: without end
     ASSERT_EQ(a->post(IBV_WR_SEND, 0, 32, 1), 0);
     ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 0, 32, 2, b->addr(4096), b->mr->rkey), 0);
     EXPECT_EQ(a->wait(0.02).status, kNone) << "nothing overtakes the waiting SEND";
@@ -530,7 +530,7 @@ TEST_F(Rc, PathMtusMustAgreeWhereTheDeviceLooks)
         ASSERT_EQ(a->connect(b->address(), small), 0);
         ASSERT_EQ(b->connect(a->address()), 0);
         ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 0, 256, 1, b->addr(), b->mr->rkey), 0);
-        EXPECT_EQ(a->wait().status, IBV_WC_SUCCESS) << "fits in one packet either way";
+        EXPECT_EQ(a->wait().status, IBV_WC_SUCCESS) << "fits in one packet in both cases";
         ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 0, 2000, 1, b->addr(), b->mr->rkey), 0);
         EXPECT_EQ(a->wait().status, looks ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_SUCCESS);
         delete a;

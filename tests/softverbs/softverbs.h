@@ -21,15 +21,16 @@ struct ibv_context;
 
 /* Calls and entries since the object was made (or since sv_configure, for the totals). */
 struct sv_stats {
-    uint64_t post_send;  /* ibv_post_send calls that queued at least one request */
-    uint64_t post_recv;  /* ibv_post_recv calls that queued at least one request */
-    uint64_t poll;       /* ibv_poll_cq calls */
-    uint64_t poll_empty; /* those that met an empty ring: they returned fewer entries than asked */
-    uint64_t notify;     /* ibv_req_notify_cq calls */
-    uint64_t send_wr;    /* requests queued by ibv_post_send */
-    uint64_t recv_wr;    /* requests queued by ibv_post_recv */
-    uint64_t cqe;        /* completions put into completion queues */
-    uint64_t doorbells;  /* device register writes of all this, by the profile's rule */
+    uint64_t post_send; /* ibv_post_send calls that queued at least one request */
+    uint64_t post_recv; /* ibv_post_recv calls that queued at least one request */
+    uint64_t poll;      /* ibv_poll_cq calls */
+    uint64_t
+        poll_empty;   /* those that met an empty ring: they returned fewer entries than requested */
+    uint64_t notify;  /* ibv_req_notify_cq calls */
+    uint64_t send_wr; /* requests queued by ibv_post_send */
+    uint64_t recv_wr; /* requests queued by ibv_post_recv */
+    uint64_t cqe;     /* completions put into completion queues */
+    uint64_t doorbells; /* device register writes of all this, by the profile's rule */
 };
 
 /* Where softverbs touches memory given to ibv_reg_mr. The defaults are for host memory; a test with
@@ -45,7 +46,7 @@ struct sv_hooks {
 extern struct sv_hooks sv_hooks;
 
 /* Start again with this configuration (the text of a configuration file, NULL for the one that the
- * environment names): devices, rules and totals are made anew. EBUSY while a device is open. */
+ * environment names): devices, rules and totals are made again. EBUSY while a device is open. */
 int sv_configure(const char *text);
 
 /* One command, now. 0 or an errno; reply (may be NULL) gets the

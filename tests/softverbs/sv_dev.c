@@ -491,7 +491,7 @@ SV_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 }
 
 /* What was not destroyed before the device is closed: the kernel takes it away, the program's
- * memory for it is lost. Said and counted, since a test of the plugin wants to know. */
+ * memory for it is lost. Said and counted, since a test of the plugin may check it. */
 static void abandon(struct sv_ctx *c)
 {
     fprintf(stderr, "softverbs: %s closed with %u objects alive\n", c->dev->ibv.name, c->refs);

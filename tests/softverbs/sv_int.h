@@ -30,7 +30,7 @@ enum {
     SV_SGE_MAX = 32,
     SV_INLINE_MAX = 512,
     SV_SEG = 256 * 1024,     /* a message travels in pieces of at most this many bytes */
-    SV_WINDOW = 1024 * 1024, /* bytes a QP may have on the way */
+    SV_WINDOW = 1024 * 1024, /* bytes a QP may have in flight */
     SV_SLOT_MAX = 511,       /* processes of a fabric; a QPN is slot and index */
     SV_QP_BITS = 15,
     SV_QP_MAX = 1 << SV_QP_BITS,
@@ -59,7 +59,7 @@ struct sv_profile {
     long ethernet;      /* link layer: 1 Ethernet, 0 InfiniBand */
     long doorbell_poll; /* an empty poll rings a doorbell */
     long soft_status;   /* Soft-RoCE's statuses where they differ from hardware's */
-    long retry7_forever;
+    long retry7_endless;
     long check_mtu;
     long memlock_kb;     /* 0: no limit */
     long async;          /* requests are executed by the service thread, not inside ibv_post_send */
@@ -199,8 +199,8 @@ struct sv_qp {
     uint64_t sq_next; /* next to transmit, from byte sq_off on */
     uint64_t sq_off;
     uint64_t sq_tail;    /* next to be posted */
-    uint64_t in_flight;  /* bytes on the way */
-    unsigned int rd_out; /* READs and atomics on the way */
+    uint64_t in_flight;  /* bytes in flight */
+    unsigned int rd_out; /* READs and atomics in flight */
     int retry_left, rnr_left;
     uint64_t timer;      /* ns, 0: not armed */
     uint64_t rnr_until;  /* ns, 0: not waiting */
@@ -241,7 +241,7 @@ struct sv_hdr {
     uint8_t last;   /* last piece of the message */
     uint32_t src_qpn, dst_qpn;
     uint64_t msn, off, total;
-    uint32_t seg;  /* bytes of data behind the header; for a READ request: bytes wanted */
+    uint32_t seg;  /* bytes of data behind the header; for a READ request: bytes requested */
     uint32_t data; /* bytes that really follow */
     uint64_t raddr, compare, swap;
     uint32_t rkey, imm;
@@ -320,7 +320,7 @@ extern struct sv_fabric sv;
 
 /* sv_main.c */
 void sv_lock(void);       /* takes the lock; sets the fabric up on first use */
-void sv_lock_first(void); /* the service thread's way in */
+void sv_lock_first(void); /* for the service thread */
 void sv_unlock(void);
 uint64_t sv_now(void); /* ns, monotonic */
 uint32_t sv_rand(void);

@@ -199,7 +199,7 @@ static void reply_command(struct in_link *l)
     r.h.data = (uint32_t)strlen(text);
     memcpy(r.text, text, r.h.data);
     if (send(l->fd, &r, sizeof r.h + r.h.data, MSG_NOSIGNAL) < 0)
-        return; /* whoever asked has gone */
+        return; /* the requester has gone */
 }
 
 /* One read. false: nothing more for now, or the link is finished (fd is then -1). */

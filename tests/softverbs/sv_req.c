@@ -107,7 +107,7 @@ static void rewind_to(struct sv_qp *qp, uint64_t msn, uint64_t off)
 /* Takes one retry; false when there is none left and the QP has failed. */
 static bool retry(struct sv_qp *qp)
 {
-    if (qp->attr.retry_cnt == 7 && sv.p.retry7_forever)
+    if (qp->attr.retry_cnt == 7 && sv.p.retry7_endless)
         return true;
     if (!qp->retry_left) {
         fail(qp, IBV_WC_RETRY_EXC_ERR);
@@ -351,7 +351,7 @@ static void on_rnr(struct sv_qp *qp, const struct sv_hdr *h)
 {
     if (!complete_before(qp, h->msn))
         return;
-    if (qp->attr.rnr_retry != 7) { /* 7: for ever */
+    if (qp->attr.rnr_retry != 7) { /* 7: without end */
         if (!qp->rnr_left) {
             fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
             return;

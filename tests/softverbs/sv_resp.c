@@ -111,7 +111,7 @@ static void refuse_receive(struct sv_qp *qp, const struct sv_hdr *h, enum ibv_wc
     sv_qp_error(qp);
 }
 
-/* Takes the next receive; false: there is none, and the requester was told to wait. */
+/* Takes the next receive; false: there is none, and the requester got an RNR NAK. */
 static bool take_receive(struct sv_qp *qp, const struct sv_hdr *h)
 {
     if (qp->rq_head == qp->rq_tail) {

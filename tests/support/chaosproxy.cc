@@ -67,7 +67,7 @@ struct Pipe {
     Clock::time_point not_before = Clock::time_point::min();
     bool held = false;
     bool hold_counted = false;
-    bool stalled = false; /* for ever */
+    bool stalled = false; /* without end */
     bool swallowing = false;
     bool src_ended = false; /* read to the end */
     bool dst_ended = false; /* FIN passed on */
@@ -83,12 +83,12 @@ struct Pipe {
         return held || stalled || reset_due;
     }
 
-    bool wants_read(Clock::time_point now) const
+    bool may_read(Clock::time_point now) const
     {
         return !src_ended && !stopped() && now >= not_before && (swallowing || waiting() < kBuffer);
     }
 
-    bool wants_write(Clock::time_point now) const
+    bool may_write(Clock::time_point now) const
     {
         return waiting() && !stopped() && now >= not_before && !swallowing && !dst_ended;
     }
@@ -338,12 +338,12 @@ void ChaosProxy::Impl::pump(Connection &c, Pipe &p, Clock::time_point now)
             p.count.holds++;
         }
     }
-    while (!c.closed && p.wants_read(now) && read_some(c, p))
+    while (!c.closed && p.may_read(now) && read_some(c, p))
         if (p.swallowing) {
             p.count.swallowed += p.waiting();
             p.first = p.buffer.size();
         }
-    while (!c.closed && p.wants_write(now)) {
+    while (!c.closed && p.may_write(now)) {
         if (fire(c, p, now) || (!p.swallowing && !write_some(c, p, now)))
             break;
         if (p.swallowing) {
@@ -380,7 +380,7 @@ Clock::time_point ChaosProxy::Impl::next_time(Clock::time_point now) const
         for (const Pipe &p : c->pipe) {
             if (p.not_before > now && !p.held && !p.stalled)
                 next = std::min(next, p.not_before);
-            /* Nothing tells when a queue runs empty, or when bytes come to a source that is not
+            /* No event reports when a queue runs empty, or when bytes come to a source that is not
              * watched. */
             if (p.reset_due || (p.held && !p.hold_counted))
                 next = std::min(next, now + std::chrono::milliseconds(1));
@@ -407,11 +407,11 @@ void ChaosProxy::Impl::run()
                 continue;
             }
             for (const Pipe &p : c->pipe) {
-                if (p.wants_read(now)) {
+                if (p.may_read(now)) {
                     fds.push_back({p.src, POLLIN, 0});
                     who.push_back(c.get());
                 }
-                if (p.wants_write(now)) {
+                if (p.may_write(now)) {
                     fds.push_back({p.dst, POLLOUT, 0});
                     who.push_back(c.get());
                 }
@@ -607,9 +607,9 @@ void ChaosProxy::retarget(const sockaddr_storage &target)
     impl_->target = target;
 }
 
-bool ChaosProxy::wait_for(const std::function<bool()> &done, std::chrono::milliseconds patience)
+bool ChaosProxy::wait_for(const std::function<bool()> &done, std::chrono::milliseconds timeout)
 {
-    const auto end = Clock::now() + patience;
+    const auto end = Clock::now() + timeout;
 
     while (!done()) {
         if (Clock::now() >= end)

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 // A TCP proxy that misbehaves on purpose, for tests of everything that speaks over sockets: it
 // stands on a loopback address before a real listener and forwards every connection, with the
-// faults that the test asked for. Every fault has a counter, so that a test can assert that it
+// faults that the test requested. Every fault has a counter, so that a test can assert that it
 // fired.
 //
 //     ChaosProxy proxy(listener_address, [](int conn, ChaosFault fault[2]) {
@@ -35,7 +35,7 @@ struct ChaosFault {
                        // are random, so that streams overtake each other
 
     uint64_t stall_at = kNever;             // stop reading and writing there ...
-    std::chrono::milliseconds stall_for{0}; // ... for this long; 0: for ever (a black hole)
+    std::chrono::milliseconds stall_for{0}; // ... for this long; 0: without end (a black hole)
     uint64_t swallow_at = kNever;    // read and acknowledge, but deliver nothing from there on
     uint64_t half_close_at = kNever; // end of stream for the destination; what follows is swallowed
     uint64_t reset_at = kNever;      // RST to both ends
@@ -86,9 +86,9 @@ class ChaosProxy
     // Where later connections go.
     void retarget(const sockaddr_storage &target);
 
-    // Waits until `done` is true, looking often; false when it did not become so in `patience`.
+    // Waits until `done` is true, looking often; false when it did not become so in `timeout`.
     static bool wait_for(const std::function<bool()> &done,
-                         std::chrono::milliseconds patience = std::chrono::seconds(20));
+                         std::chrono::milliseconds timeout = std::chrono::seconds(20));
 
   private:
     struct Impl;

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* A double of libcuda.so.1: device memory lives in host memory, devices are made up by the test,
  * and every entry point can be made to fail. Built with the soname of the real one, so that it can
- * be found the way the real one is.
+ * be found as the real one is.
  *
- * A test loads the library by path and asks it for its control table: dlsym(lib,
+ * A test loads the library by path and gets its control table: dlsym(lib,
  * "fakecuda_control").
  *
  * An application (nccl_check under test) may use the double as its driver: with FAKECUDA_APP set,

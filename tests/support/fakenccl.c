@@ -144,7 +144,7 @@ static void take_want(struct comm *c, void *arg, size_t offset, size_t bytes)
 
 /* In place, what is received may overwrite what is still to be shown: everything is shown from a
  * copy. */
-static nc_result collective(struct comm *c, const void *send, size_t bytes, struct want *wants,
+static nc_result collective(struct comm *c, const void *send, size_t bytes, struct want *parts,
                             int n)
 {
     char *copy = malloc(bytes ? bytes : 1);
@@ -156,12 +156,12 @@ static nc_result collective(struct comm *c, const void *send, size_t bytes, stru
                ++c->collectives == nth;
     nc_result nr = NC_SUCCESS;
     for (int i = 0; i < n && !nr; i++) {
-        char *to = wants[i].to;
-        size_t len = wants[i].end - wants[i].begin;
+        char *to = parts[i].to;
+        size_t len = parts[i].end - parts[i].begin;
         char *dump = hit && !strcmp(kind, "stale") ? malloc(len) : NULL;
         if (dump)
-            wants[i].to = dump;
-        nr = exchange(c, copy, bytes, take_want, &wants[i]);
+            parts[i].to = dump;
+        nr = exchange(c, copy, bytes, take_want, &parts[i]);
         free(dump);
         if (hit && len && !strcmp(kind, "flip"))
             to[len / 2] ^= 1;
@@ -347,15 +347,15 @@ nc_result ncclGroupEnd(void)
             if (queue[i].is_send && queue[i].peer == dest)
                 mine = queue[i].buf;
         struct want w[RANKS];
-        int wants = 0;
+        int parts = 0;
         for (int i = 0; i < n && dest == c->rank; i++)
             if (!queue[i].is_send)
-                w[wants++] =
+                w[parts++] =
                     (struct want){queue[i].buf, 0, bytes, queue[i].peer, NC_FLOAT32, false};
         /* The same number of rounds everywhere: the longest list is one entry per rank. */
-        while (wants < c->ranks)
-            w[wants++] = (struct want){NULL, 0, 0, 0, NC_FLOAT32, false};
-        nr = collective(c, mine, bytes, w, wants);
+        while (parts < c->ranks)
+            w[parts++] = (struct want){NULL, 0, 0, 0, NC_FLOAT32, false};
+        nr = collective(c, mine, bytes, w, parts);
     }
     return nr;
 }

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The double of NCCL tries the network that it is told to use, as NCCL would for its first channel:
+/* The double of NCCL tries the network that is configured, as NCCL would for its first channel:
  * a connection to itself, buffers of the GPU where the plugin says that it reaches them and
- * NCCL_NET_GDR_LEVEL=SYS lets it, of the host otherwise; one message each way, flushed and
+ * NCCL_NET_GDR_LEVEL=SYS lets it, of the host otherwise; one message in each direction, flushed and
  * compared. The log gets NCCL's words for what was used. */
 #include "config.h"
 #include "support/fakenccl.h"

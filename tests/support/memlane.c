@@ -27,7 +27,7 @@ static const struct pvn_memlane_plan *plan(const struct pvn_lane *l)
 static int answer(struct pvn_lane *l, int rc, const char *doing)
 {
     if (rc && rc != -EAGAIN)
-        pvn_err_set(&l->err, rc, "memory lane %d was told to fail at %s",
+        pvn_err_set(&l->err, rc, "memory lane %d fails at %s by request of the test",
                     ((struct memlane *)l)->index, doing);
     return rc;
 }
@@ -64,7 +64,7 @@ static int make(struct pvn_lane_ops *ops, int index, const struct pvn_lane_args 
     int rc = pvn_memlane_plan[args->sender][index].lane_new;
 
     if (rc)
-        return pvn_err_set(err, rc, "memory lane %d was told not to be made", index);
+        return pvn_err_set(err, rc, "memory lane %d is not made by request of the test", index);
     m = calloc(1, sizeof(*m));
     pvn_lane_ops_fill(ops);
     m->l.ops = ops;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A transport whose lanes carry nothing: they come up, or do not, as a test tells them. For tests
+/* A transport whose lanes carry nothing: they come up, or do not, as a test requests. For tests
  * of connection set-up. */
 #ifndef PVN_TESTS_SUPPORT_MEMLANE_H
 #define PVN_TESTS_SUPPORT_MEMLANE_H
@@ -14,7 +14,7 @@ extern "C" {
 enum { PVN_MEMLANES = 4 };
 
 /* One plan per end (0 acceptor, 1 sender) and lane of a device. Values are what the operation
- * returns: 0, -EAGAIN for ever, or an error. */
+ * returns: 0, -EAGAIN always, or an error. */
 struct pvn_memlane_plan {
     int lane_new, bind, verify;
 };

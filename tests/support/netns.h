@@ -51,7 +51,7 @@ inline bool sh(const std::string &command)
     return system(command.c_str()) == 0;
 }
 
-// Waits until each of the interfaces runs, or does not. The kernel tells of a carrier that came or
+// Waits until each of the interfaces runs, or does not. The kernel reports a carrier that came or
 // went from a work queue, up to a second after the command that caused it has returned.
 inline bool links_run(const std::string &names, bool want = true)
 {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# configure's switches: without tools, nothing that only tools need is asked for or built; the link that NCCL before
+# configure's switches: without tools, nothing that only tools need is looked for or built; the link that NCCL before
 # 2.11 looks for is installed on request.
 set -u
 work=$(mktemp -d)

@@ -3,7 +3,7 @@
 /*
  * A small, correct NCCL net plugin over loopback TCP, to test the tools that drive plugins: one
  * socket per comm, one frame per message, no thread. It exports versions 4 (blocking connect and
- * accept), 6 and 12. TESTNET_FAULT makes one rank misbehave in one way:
+ * accept), 6 and 12. TESTNET_FAULT makes one rank misbehave:
  *   corrupt:N  flip one bit of the N-th message sent      swap:N   N-th message gets its tag
  * changed drop:N     never send the N-th message                short:N  report one byte less than
  * received stuck:N    N-th isend never returns                   die:N    N-th isend kills the
@@ -65,7 +65,7 @@ struct comm {
     int is_send;
     struct request reqs[NREQ];
     uint64_t next_seq;
-    /* The frame under way in either direction. */
+    /* The frame in progress in each direction. */
     struct frame frame;
     size_t frame_done;
     struct buffer *into;
@@ -114,7 +114,7 @@ static ncclResult_t init_plugin(ncclDebugLogger_t log)
     logger = log;
     read_fault();
     if (fault_is("init")) {
-        log(NCCL_LOG_WARN, NCCL_NET, __func__, __LINE__, "testnet: init was told to fail");
+        log(NCCL_LOG_WARN, NCCL_NET, __func__, __LINE__, "testnet: init fails by request");
         return ncclSystemError;
     }
     log(NCCL_LOG_INFO, NCCL_INIT | NCCL_NET, __func__, __LINE__,

@@ -314,7 +314,7 @@ TEST_P(LaneChaos, HalfCloseIsTheEnd)
 {
     for (const uint64_t at : {0, 17, 40, 3000}) {
         /* Behind messages that nobody can complete any more the end is not read; the control
-         * connection, which is not here, tells then. */
+         * connection, which is not here, reports it then. */
         if (at == 3000 && streams > 1)
             continue;
         SCOPED_TRACE("end after " + std::to_string(at) + " bytes");
@@ -349,7 +349,8 @@ TEST_P(LaneChaos, BlackHoleBlocksNobody)
     Traffic t(p, 60, 200000, 8);
     ASSERT_TRUE(ChaosProxy::wait_for([&] {
         EXPECT_EQ(0, t.turn());
-        /* A zero-copy chunk is not done before it has arrived: not enough is sent for all streams. */
+        /* A zero-copy chunk is not done before it has arrived: not enough is sent for all
+         * streams. */
         return p.proxy->total(kToServer).stalls >= (zerocopy ? 1u : static_cast<unsigned>(streams));
     }));
     for (int i = 0; i < 2000; i++)

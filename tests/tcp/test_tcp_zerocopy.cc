@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Large chunks are sent without a copy: what arrives, when a send is done, and all that can go wrong
-// with pipes, acknowledgements and the peer.
+// Large chunks are sent without a copy: what arrives, when a send is done, and all that can go
+// wrong with pipes, acknowledgements and the peer.
 #include "tcp/lane_pair.h"
 
 #include <csignal>
@@ -164,7 +164,7 @@ TEST_F(TcpZerocopy, DescriptorsAreLeftToTheProcess)
     exchange(data.data(), MSG);
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
     EXPECT_EQ(0u, tx()->zerocopy_bytes);
-    EXPECT_EQ(2u, tx()->zerocopy_acks) << "the headers had asked for them";
+    EXPECT_EQ(2u, tx()->zerocopy_acks) << "the headers had requested them";
     exchange(data.data(), MSG);
     EXPECT_EQ(0u, tx()->zerocopy_bytes) << "once it did not work it is not tried again";
     EXPECT_EQ(2u, tx()->zerocopy_acks);
@@ -291,7 +291,7 @@ TEST_F(TcpZerocopy, AnAckForNothing)
     EXPECT_EQ(-EPROTO, until_error(s));
 }
 
-// The pages are the caller's again: what is under way must not look whole.
+// The pages are the caller's again: what is in flight must not look whole.
 TEST_F(TcpZerocopy, ClosingBeforeTheAckIsAReset)
 {
     open();
@@ -327,7 +327,7 @@ TEST_F(TcpZerocopy, WhatIsOverwrittenAfterAResetDoesNotArrive)
     std::vector<uint8_t> in(data.size());
     send(data.data(), data.size());
     ASSERT_EQ(data.size() + HEAD, tx()->zerocopy_bytes)
-        << "not all of it is under way: nothing is tested";
+        << "not all of it is in flight: nothing is tested";
     close_sender();
     memset(data.data(), 0x5a, data.size());
     pvn_req *r = receive(in.data(), in.size());
@@ -344,7 +344,7 @@ TEST_F(TcpZerocopy, AFencedLaneIsReset)
     open();
     auto data = bytes::of(100000, 18);
     pvn_req *s = send(data.data(), data.size());
-    ASSERT_EQ(data.size() + HEAD, tx()->zerocopy_bytes) << "nothing of it is under way";
+    ASSERT_EQ(data.size() + HEAD, tx()->zerocopy_bytes) << "nothing of it is in flight";
     EXPECT_EQ(0, p.tx->ops->fence(p.tx));
     EXPECT_EQ(ECONNRESET, receivers_error());
     int done = 0;
@@ -477,7 +477,7 @@ TEST_F(TcpZerocopyRegistered, BuffersAreMovedIntoHugePages)
     EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
 }
 
-TEST_F(TcpZerocopyRegistered, WhatLiesBesideThemIsCopied)
+TEST_F(TcpZerocopyRegistered, MemoryBesideHugePagesIsCopied)
 {
     make();
     if (!available())

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 /* The proxy is what other tests stand on, so each of its faults is checked here, and that it is
- * there only when asked for. */
+ * there only when requested. */
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -117,15 +117,15 @@ class Chaos : public ::testing::TestWithParam<int>
         unsigned reads = 0;
     };
 
-    /* Reads until `want` bytes, the end, an error, or `quiet` without anything new. */
-    static Got get(int fd, size_t want, std::chrono::milliseconds quiet = 20000ms)
+    /* Reads until `want` bytes, the end, an error, or `idle` without anything new. */
+    static Got get(int fd, size_t want, std::chrono::milliseconds idle = 20000ms)
     {
         Got got;
         char buf[65536];
 
         while (got.bytes.size() < want) {
             pollfd p = {fd, POLLIN, 0};
-            if (poll(&p, 1, (int)quiet.count()) <= 0)
+            if (poll(&p, 1, (int)idle.count()) <= 0)
                 return got;
             const ssize_t n = recv(fd, buf, std::min(sizeof(buf), want - got.bytes.size()), 0);
             if (n <= 0) {
@@ -270,7 +270,7 @@ TEST_P(Chaos, ResetComesAfterExactlySoManyBytes)
         EXPECT_EQ(ECONNRESET, got.end) << "at " << at;
         EXPECT_EQ(1u, proxy->counters(0, kToServer).resets);
         EXPECT_EQ(0u, proxy->counters(0, kToClient).resets);
-        /* An error is told once: to the send, if that was still at work. */
+        /* An error is reported once: to the send, if that was still at work. */
         EXPECT_EQ(ECONNRESET, sent ? sent : get(client, 1).end);
         EXPECT_EQ(0, proxy->open());
     }

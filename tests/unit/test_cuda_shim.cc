@@ -138,7 +138,7 @@ TEST_F(FakeCuda, NonsenseBusIdIsAnError)
     EXPECT_NE(std::string(why.reason[0]).find("garbage"), std::string::npos) << why.reason[0];
 }
 
-TEST_F(FakeCuda, CapsTellUnknownFromNo)
+TEST_F(FakeCuda, CapsDistinguishUnknownFromNo)
 {
     pvn_cuda_caps caps;
     ASSERT_EQ(pvn_cuda_query(cu, 0, &caps, &why), 0) << why.reason[0];
@@ -468,7 +468,7 @@ TEST_F(FakeCuda, ChildOfForkMustNotUseTheParentsHandle)
         bad += pvn_cuda_ready(cu, &n, &w) != -ECHILD;
         bad += strstr(w.reason[0], "child of fork()") == nullptr;
         bad += pvn_cuda_flush(cu, 0, &w) != -ECHILD;
-        bad += fake->calls("cuDeviceGetCount") != before; /* the driver was not even asked */
+        bad += fake->calls("cuDeviceGetCount") != before; /* the driver was not called */
         pvn_cuda_close(cu);
         /* A handle of the child's own is allowed; the driver then says that CUDA is not initialised
          * here. */

@@ -18,7 +18,7 @@ namespace
 struct Lane {
     pvn_lane l = {}; // first: a pvn_lane is a Lane
     std::vector<int> answers;
-    std::vector<const void *> asked;
+    std::vector<const void *> calls;
     std::vector<uint32_t> ids;
     std::vector<pvn_event> events;
 
@@ -31,7 +31,7 @@ struct Lane {
             me->answers.erase(me->answers.begin());
         }
         if (rc != -EAGAIN) {
-            me->asked.push_back(addr);
+            me->calls.push_back(addr);
             me->ids.push_back(id);
         }
         if (rc == -EIO)
@@ -121,16 +121,16 @@ TEST_F(EngineFlush, EveryLaneMustAnswer)
     EXPECT_EQ(0, pvn_engine_pending(e));
 }
 
-TEST_F(EngineFlush, ALaneWithoutRoomIsAskedAgain)
+TEST_F(EngineFlush, ALaneWithoutRoomIsTriedAgain)
 {
     pvn_req *req = nullptr;
     lane[0].answers = {-EAGAIN, -EAGAIN};
     ASSERT_EQ(0, flush({&gpu0}, &req));
     lane[1].finish(lane[1].ids[0]);
-    EXPECT_FALSE(done(req)) << "one lane has answered, the other has not even been asked";
+    EXPECT_FALSE(done(req)) << "one lane has answered, the other has not even been called";
     EXPECT_FALSE(done(req));
-    ASSERT_EQ(1u, lane[0].asked.size());
-    EXPECT_EQ(1u, lane[1].asked.size()) << "and that one only once";
+    ASSERT_EQ(1u, lane[0].calls.size());
+    EXPECT_EQ(1u, lane[1].calls.size()) << "and that one only once";
     lane[0].finish(lane[0].ids[0]);
     EXPECT_TRUE(done(req));
 }
@@ -145,7 +145,7 @@ TEST_F(EngineFlush, NothingToWaitForIsNoRequest)
     req = reinterpret_cast<pvn_req *>(this);
     EXPECT_EQ(0, flush({&host}, &req));
     EXPECT_EQ(nullptr, req);
-    EXPECT_EQ(1u, lane[0].asked.size()) << "host memory is not flushed";
+    EXPECT_EQ(1u, lane[0].calls.size()) << "host memory is not flushed";
     EXPECT_EQ(0, pvn_engine_pending(e));
 }
 
@@ -154,9 +154,9 @@ TEST_F(EngineFlush, TheLastBufferOfEachGpu)
     pvn_req *req = nullptr;
     lane[1].answers = {-EALREADY, -EALREADY};
     ASSERT_EQ(0, flush({&gpu0, &gpu1, &gpu0, &host}, &req));
-    ASSERT_EQ(2u, lane[0].asked.size());
-    EXPECT_EQ(bytes + 16, lane[0].asked[0]);
-    EXPECT_EQ(bytes + 8, lane[0].asked[1]);
+    ASSERT_EQ(2u, lane[0].calls.size());
+    EXPECT_EQ(bytes + 16, lane[0].calls[0]);
+    EXPECT_EQ(bytes + 8, lane[0].calls[1]);
     lane[0].finish(lane[0].ids[0]);
     EXPECT_FALSE(done(req));
     lane[0].finish(lane[0].ids[1]);

@@ -58,7 +58,7 @@ TEST_P(FlushPolicy, Decides)
 static const int kNone = PVN_CU_ORDER_NONE, kOwner = PVN_CU_ORDER_OWNER, kAll = PVN_CU_ORDER_ALL;
 static const int kHost = PVN_CU_FLUSH_OPT_HOST, kMemops = PVN_CU_FLUSH_OPT_MEMOPS;
 static const FlushCase kFlushCases[] = {
-    /* Up to Ampere a flush is needed, and NCCL asks for it itself. */
+    /* Up to Ampere a flush is needed, and NCCL requests it itself. */
     {"AmpereRead", PVN_FLUSH_MODE_AUTO, 8, kNone, kHost, true, PVN_FLUSH_READ, false, "RDMA READ"},
     {"AmpereOrderedStillRead", PVN_FLUSH_MODE_AUTO, 8, kOwner, kHost, true, PVN_FLUSH_READ, false,
      "owner"},
@@ -71,7 +71,7 @@ static const FlushCase kFlushCases[] = {
     {"VoltaOldDriver", PVN_FLUSH_MODE_AUTO, 7, -1, -1, true, PVN_FLUSH_READ, false, "not reported"},
     {"VoltaOldDriverNoRead", PVN_FLUSH_MODE_AUTO, 7, -1, -1, false, PVN_FLUSH_IMPOSSIBLE, false,
      "impossible"},
-    /* From Hopper on NCCL asks for none: forced only where the driver says that one is needed. */
+    /* From Hopper on NCCL requests none: forced only where the driver says that one is needed. */
     {"Hopper", PVN_FLUSH_MODE_AUTO, 9, kAll, kHost, true, PVN_FLUSH_NONE, false, "all devices"},
     {"HopperOwner", PVN_FLUSH_MODE_AUTO, 9, kOwner, kHost, true, PVN_FLUSH_NONE, false, "owner"},
     {"HopperUntold", PVN_FLUSH_MODE_AUTO, 9, -1, -1, true, PVN_FLUSH_NONE, false, "not reported"},
@@ -81,20 +81,20 @@ static const FlushCase kFlushCases[] = {
      "cuFlush"},
     {"BlackwellNoMeans", PVN_FLUSH_MODE_AUTO, 10, kNone, 0, false, PVN_FLUSH_IMPOSSIBLE, false,
      "impossible"},
-    /* What a person asks for. */
-    {"AskedRead", PVN_FLUSH_MODE_READ, 9, kAll, kHost, true, PVN_FLUSH_READ, true,
+    /* What the user sets. */
+    {"SetRead", PVN_FLUSH_MODE_READ, 9, kAll, kHost, true, PVN_FLUSH_READ, true,
      "NCCL_PVRDMA_FLUSH"},
-    {"AskedReadOnAmpere", PVN_FLUSH_MODE_READ, 8, kNone, kHost, true, PVN_FLUSH_READ, false,
+    {"SetReadOnAmpere", PVN_FLUSH_MODE_READ, 8, kNone, kHost, true, PVN_FLUSH_READ, false,
      "NCCL_PVRDMA_FLUSH"},
-    {"AskedReadWithout", PVN_FLUSH_MODE_READ, 8, kNone, kHost, false, PVN_FLUSH_IMPOSSIBLE, false,
+    {"SetReadWithout", PVN_FLUSH_MODE_READ, 8, kNone, kHost, false, PVN_FLUSH_IMPOSSIBLE, false,
      "no RDMA READ"},
-    {"AskedCuda", PVN_FLUSH_MODE_CUDA, 8, kNone, kHost, true, PVN_FLUSH_CUDA, false,
+    {"SetCuda", PVN_FLUSH_MODE_CUDA, 8, kNone, kHost, true, PVN_FLUSH_CUDA, false,
      "cuFlushGPUDirect"},
-    {"AskedCudaWithout", PVN_FLUSH_MODE_CUDA, 8, kNone, -1, true, PVN_FLUSH_IMPOSSIBLE, false,
+    {"SetCudaWithout", PVN_FLUSH_MODE_CUDA, 8, kNone, -1, true, PVN_FLUSH_IMPOSSIBLE, false,
      "has no cuFlush"},
-    {"AskedNoneOnAmpere", PVN_FLUSH_MODE_NONE, 8, kNone, kHost, true, PVN_FLUSH_NONE, false,
+    {"SetNoneOnAmpere", PVN_FLUSH_MODE_NONE, 8, kNone, kHost, true, PVN_FLUSH_NONE, false,
      "before it has arrived"},
-    {"AskedNoneOnHopper", PVN_FLUSH_MODE_NONE, 9, kAll, kHost, true, PVN_FLUSH_NONE, false,
+    {"SetNoneOnHopper", PVN_FLUSH_MODE_NONE, 9, kAll, kHost, true, PVN_FLUSH_NONE, false,
      "FLUSH=none)"},
 };
 INSTANTIATE_TEST_SUITE_P(Table, FlushPolicy, ::testing::ValuesIn(kFlushCases),
@@ -254,7 +254,7 @@ TEST(CutRefuses, WhatIsNotInside)
     EXPECT_EQ(pvn_gpumem_plan_region(B + kMiB - 8, 8, &view, 4096, &plan, &err), 0);
 }
 
-/* Whatever the numbers: what was asked for is covered, in whole pages, and the allocation's pages
+/* Whatever the numbers: what was requested is covered, in whole pages, and the allocation's pages
  * are not left. */
 TEST(CutProperty, Holds)
 {
@@ -277,7 +277,8 @@ TEST(CutProperty, Holds)
 
 /* ---- with the libcuda double and a NIC double ---- */
 
-/* Counts what is registered, looks at the bytes behind a dma-buf, refuses what it is told to. */
+/* Counts what is registered, looks at the bytes behind a dma-buf, refuses what the test
+ * requests. */
 struct FakeNic {
     pvn_gpumem_ops ops = {reg, reg_dmabuf, dereg};
     pvn_gpumem_nic nic = {"fake0 port 1", &ops, this, true, true, nullptr};
@@ -361,7 +362,7 @@ class GpuMem : public FakeCuda
     size_t before = 0;
 };
 
-TEST_F(GpuMem, ProofByBothWays)
+TEST_F(GpuMem, ProofByDmabufAndPeerMemory)
 {
     prove();
     EXPECT_TRUE(cap.peer && cap.dmabuf);
@@ -411,10 +412,9 @@ TEST_F(GpuMem, ModesLimitTheTrials)
     prove();
     EXPECT_EQ(cap.ptr_support, NCCL_PTR_HOST) << cap.text;
     facts.mode = PVN_GPU_MEM_OFF;
-    int asked = fake->calls("cuDeviceGetAttribute");
+    int calls = fake->calls("cuDeviceGetAttribute");
     prove();
-    EXPECT_EQ(fake->calls("cuDeviceGetAttribute"), asked)
-        << "off means that CUDA is not even asked";
+    EXPECT_EQ(fake->calls("cuDeviceGetAttribute"), calls) << "off means that CUDA is not called";
 }
 
 TEST_F(GpuMem, NoTrialWithoutNeed)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 // The state machine of connection set-up, both ends in one thread over real sockets, with lanes
-// that do as told.
+// that do what the test plans.
 #include <gtest/gtest.h>
 
 #include <netinet/in.h>
@@ -229,7 +229,7 @@ TEST_F(Handshake, ALaneThatDoesNotVerifyIsLeftOutWithASentence)
     EXPECT_STREQ("mem2", a->lane[0]->ops->name);
     EXPECT_EQ(0, s->lane[0]->idx);
     EXPECT_EQ(0, a->lane[0]->idx) << "renumbered at both ends";
-    EXPECT_NE(std::string::npos, captured.find("told to fail at verify")) << captured;
+    EXPECT_NE(std::string::npos, captured.find("fails at verify by request")) << captured;
     EXPECT_NE(std::string::npos, captured.find("is left out")) << captured;
     EXPECT_NE(std::string::npos, captured.find("the peer could not use the lane")) << captured;
 }
@@ -244,7 +244,7 @@ TEST_F(Handshake, EachEndMayLoseALaneOfItsOwn)
     EXPECT_NE(0, ra);
 }
 
-TEST_F(Handshake, StrictWantsAllLanes)
+TEST_F(Handshake, StrictNeedsAllLanes)
 {
     params.strict = true;
     pvn_memlane_plan[1][0].verify = -ENETUNREACH;
@@ -253,13 +253,13 @@ TEST_F(Handshake, StrictWantsAllLanes)
     EXPECT_EQ(-ENETUNREACH, rs);
     EXPECT_NE(nullptr, strstr(s->err.reason[1], "NCCL_PVRDMA_STRICT"));
     EXPECT_NE(0, ra) << "the acceptor hears of it";
-    EXPECT_NE(nullptr, strstr(accept_err.reason[0], "told to fail at verify"));
+    EXPECT_NE(nullptr, strstr(accept_err.reason[0], "fails at verify by request"));
 }
 
 TEST_F(Handshake, ALaneThatNeverVerifiesIsLeftOutInTime)
 {
     params.verify_timeout = 50 * PVN_NS_PER_MS;
-    pvn_memlane_plan[0][1].verify = -EAGAIN; // for ever
+    pvn_memlane_plan[0][1].verify = -EAGAIN; // it never ends
     begin();
     ASSERT_TRUE(both());
     ASSERT_EQ(0, rs) << s->err.reason[0];
@@ -278,7 +278,7 @@ TEST_F(Handshake, ALaneThatCannotBeMadeIsDoneWithout)
     ASSERT_EQ(0, ra) << accept_err.reason[0];
     ASSERT_EQ(1, s->nlanes);
     EXPECT_STREQ("mem2", s->lane[0]->ops->name);
-    EXPECT_NE(std::string::npos, captured.find("told not to be made")) << captured;
+    EXPECT_NE(std::string::npos, captured.find("is not made by request")) << captured;
 }
 
 TEST_F(Handshake, NoLaneAtAllFailsBothEnds)
@@ -288,7 +288,8 @@ TEST_F(Handshake, NoLaneAtAllFailsBothEnds)
     ASSERT_TRUE(both());
     EXPECT_EQ(-ENODEV, ra);
     EXPECT_EQ(-EREMOTEIO, rs);
-    EXPECT_NE(nullptr, strstr(s->err.reason[0], "told not to be made")) << "the other end's words";
+    EXPECT_NE(nullptr, strstr(s->err.reason[0], "is not made by request"))
+        << "the other end's words";
 }
 
 // NCCL's thread may be away: the peer is not to blame for that.
@@ -307,7 +308,7 @@ TEST_F(Handshake, DeadlinesCountOnlyWhileSomebodyCalls)
         step_sender();
         return rs != -EAGAIN;
     }));
-    EXPECT_EQ(-ETIMEDOUT, rs) << "but calling for 0.2 s in vain is one";
+    EXPECT_EQ(-ETIMEDOUT, rs) << "but calling for 0.2 s without progress is one";
 }
 
 // The last call before the absence is the one that entered the state, a little after it had begun.
@@ -388,7 +389,7 @@ TEST_F(Handshake, WatchCostsNothingUntilThePollerSaysSo)
     EXPECT_EQ(0, pvn_conn_watch(s, &err)) << "said once";
 }
 
-TEST_F(Handshake, ListenerCountsItsStrangers)
+TEST_F(Handshake, ListenerCountsUnauthenticatedConnections)
 {
     begin();
     pvn_handle h;

@@ -74,7 +74,7 @@ TEST(Hints, EveryIdHasExactlyOneRow)
     EXPECT_EQ((size_t)PVN_HINT_COUNT - 1, seen.size());
 }
 
-/* Variables that a hint tells the user to set must exist: ours in
+/* Variables that a hint names must exist: ours in
  * the table, NCCL's as its aliases. */
 TEST(Hints, NameOnlyRealVariables)
 {

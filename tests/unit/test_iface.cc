@@ -122,7 +122,7 @@ TEST_F(Iface, NamesDoNotMatterKindsDo)
     EXPECT_EQ("docker7=192.0.2.1", m.choose());
 }
 
-TEST_F(Iface, ContainerWhoseOnlyWayOutIsVeth)
+TEST_F(Iface, ContainerWhoseOnlyInterfaceIsVeth)
 {
     m.add("lo", PVN_IFACE_LOOPBACK, {"127.0.0.1/8"});
     m.add("eth0", PVN_IFACE_VETH, {"10.244.1.7/24"}).default_route = true;

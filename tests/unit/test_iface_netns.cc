@@ -114,7 +114,7 @@ bool up_and_running(const std::string &names)
     return up(names) && links_run(names);
 }
 
-/* Whether the kernel can make a link of this type is asked by making one. */
+/* Whether the kernel can make a link of this type is found out by making one. */
 bool make(const std::string &what)
 {
     return sh("ip link add " + what + " 2>/dev/null");
@@ -141,7 +141,7 @@ TEST_P(IfaceNetns, OnlyLoopback)
     });
 }
 
-/* What benchmarks and plain containers have: a veth as the only way out. */
+/* What benchmarks and plain containers have: a veth as the only interface. */
 TEST_P(IfaceNetns, VethPair)
 {
     RUN_IN_NETNS({
@@ -191,7 +191,7 @@ TEST_P(IfaceNetns, KindsAndMasters)
         if (bridge) {
             EXPECT_EQ(PVN_IFACE_BRIDGE, get("br0")->kind);
             EXPECT_FALSE(get("br0")->has_uplink);
-            /* /sys shows another namespace here, so only netlink can tell. */
+            /* /sys shows another namespace here, so only netlink knows. */
             if (source != &pvn_iface_source_plain) {
                 EXPECT_EQ(get("br0")->ifindex, get("veth1")->master);
             }
@@ -321,7 +321,7 @@ TEST_P(IfaceNetns, LinkLocalHasItsScope)
     });
 }
 
-/* A namespace without its own /sys: the machine's real eth0 must not lend its PCI path to ours. */
+/* A namespace without its own /sys: the machine's real eth0 must not give its PCI path to ours. */
 TEST_P(IfaceNetns, ForeignSysIsNotBelieved)
 {
     struct if_nameindex *list = if_nameindex();

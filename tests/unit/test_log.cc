@@ -114,7 +114,7 @@ TEST_F(Log, DifferentTextsOfOneSiteAreLimited)
     EXPECT_EQ("trouble 100", lines.back());
 }
 
-TEST_F(Log, WindowStartsAnewWhenItIsOver)
+TEST_F(Log, WindowStartsAgainWhenItIsOver)
 {
     warn_here(1);
     fake_now_ns += PVN_LOG_FOLD_NS - 1;
@@ -135,7 +135,7 @@ TEST_F(Log, OtherSitesAreNotAffected)
     EXPECT_EQ(2u, lines.size());
 }
 
-TEST_F(Log, FlushTellsWhatIsHeld)
+TEST_F(Log, FlushReportsWhatIsHeld)
 {
     warn_here(1);
     warn_here(1);
@@ -148,7 +148,7 @@ TEST_F(Log, FlushTellsWhatIsHeld)
     EXPECT_EQ(2u, lines.size());
 }
 
-/* More sites than the table has: the stalest is given up, but what it held is told. */
+/* More sites than the table has: the stalest is given up, but what it held is reported. */
 TEST_F(Log, ManySitesLoseNoCount)
 {
     warn_here(1);

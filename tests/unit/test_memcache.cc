@@ -210,7 +210,7 @@ TEST_F(Memcache, BehavesLikeANaiveList)
                     if (!hit)
                         e = {from, to, kind, 0, 0};
                     ASSERT_TRUE(e.kind == kind && e.from <= from && e.to >= to)
-                        << "not the region asked for";
+                        << "not the requested region";
                     ASSERT_EQ(m->addr, e.from);
                     ASSERT_EQ(m->len, e.to - e.from);
                     e.refs++;

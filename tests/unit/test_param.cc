@@ -277,7 +277,7 @@ TEST_F(Param, RefusalLeavesDefaults)
     EXPECT_EQ(512u << 10, params.tcp_chunk);
     char setting[] = "NCCL_PVRDMA_TCP_CHUNK=1";
     char *envp[] = {setting, nullptr};
-    EXPECT_EQ(-EINVAL, pvn_params_read(&params, envp, nullptr)) << "nobody may ask for the reason";
+    EXPECT_EQ(-EINVAL, pvn_params_read(&params, envp, nullptr)) << "the reason may not be needed";
 }
 
 TEST_F(Param, OwnNameBeatsAlias)

@@ -523,7 +523,7 @@ TEST_F(Stats, DirectoriesThatAreNotTaken)
 }
 
 // A link under the name that the file would have is not followed.
-TEST_F(Stats, ALinkInTheWay)
+TEST_F(Stats, ALinkInPlaceOfTheDirectory)
 {
     pvn_stat_ident id;
     ASSERT_EQ(0, pvn_stats_ident_self(&id));

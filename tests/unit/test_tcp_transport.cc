@@ -205,7 +205,7 @@ TEST_F(TcpTransport, ScanTakesNoMoreThanThereIsRoomFor)
         GTEST_SKIP() << why;
 }
 
-TEST_F(TcpTransport, DialledSocketsHaveTheOptionsAskedFor)
+TEST_F(TcpTransport, DialledSocketsHaveTheRequestedOptions)
 {
     params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_STREAMS=3", "NCCL_PVRDMA_TCP_CC=reno",
             "NCCL_PVRDMA_TCP_NOTSENT_LOWAT=77777", "NCCL_PVRDMA_TCP_SNDBUF=100000",
@@ -304,7 +304,7 @@ TEST_F(TcpTransport, LoneStreamOnLoopbackHasTheLimitOfUnsentBytes)
     end();
 }
 
-TEST_F(TcpTransport, SizesThatAreCutAndLent)
+TEST_F(TcpTransport, SizesOfChunksAndZeroCopy)
 {
     params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno"});
     ASSERT_EQ(1, scan());
@@ -366,13 +366,13 @@ TEST_F(TcpTransport, SharedNetworkIsSteered)
             const char *peer;
             std::vector<std::string> want;
         } cases[] = {
-            {0, "10.7.0.9:4000", {}},     /* goes that way by itself */
+            {0, "10.7.0.9:4000", {}},     /* takes that interface by itself */
             {1, "10.7.0.9:4000", {"b0"}}, /* a neighbour */
             {1, "10.8.0.9:4000", {}},     /* somebody else's network: left to the routing table */
             {1, "10.7.0.1:4000", {}},     /* this very machine */
             {2, "10.8.0.9:4000", {}},
         };
-        /* While any interface answers ARP for any address, tying would cut the way back. */
+        /* While any interface answers ARP for any address, tying would cut the path back. */
         std::vector<std::string> lines;
         pvn_log_set_capture(
             [](void *arg, pvn_log_level, unsigned long, const char *, int, const char *text) {

@@ -112,7 +112,7 @@ vm_job() { # vm_job NAME [VARIABLE=VALUE...]
     echo "$job"
 }
 
-# What a guest may ask for by `host WORD...`, until QEMU ends:
+# What a guest may request by `host WORD...`, until QEMU ends:
 #   monitor LINE     a line for QEMU's monitor, such as set_link nic0 off
 #   device COMMAND   a command for the PVRDMA stand-in of this guest
 #   kill NAME        kills the other guest's QEMU
@@ -169,7 +169,7 @@ rxe_args() {
     vm_args+=(-device "virtio-net-pci,netdev=$3,id=nic$2,mac=$4,romfile=")
 }
 
-# An interpreted kernel with two processors was seen to stop for ever before its first process, once in some sixty boots,
+# An interpreted kernel with two processors was seen to hang before its first process, once in some sixty boots,
 # here with nothing of ours in the guest yet: it is booted again, which is said.
 vm_boot() {
     local status=0 boots=1

@@ -19,7 +19,7 @@
 
 enum { MAX_PEERS = 64, BURST = 64 };
 
-/* A connection, kept for ever: either made by us, for requests, or accepted, with answers going
+/* A connection, kept to the end: either made by us, for requests, or accepted, with answers going
  * back. */
 struct peer {
     int fd; /* -1 once it has gone; the number itself stays open, the sending thread may hold it */
@@ -34,7 +34,7 @@ struct peer {
 static struct peer *peers;
 static struct outgoing *out_head, **out_tail = &out_head;
 static pthread_cond_t out_ready = PTHREAD_COND_INITIALIZER;
-static int wake_fd = -1; /* tells the reading thread about a new peer */
+static int wake_fd = -1; /* informs the reading thread of a new peer */
 
 /* -- sending ----------------------------------------------------------------------------------- */
 

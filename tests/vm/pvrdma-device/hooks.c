@@ -102,11 +102,11 @@ static void *dma_map(void *pci, uint64_t addr, uint64_t len)
     return p;
 }
 
-/* The length of the region being registered, when QEMU has been told another; else 0. */
+/* The length of the region being registered, when QEMU has got another; else 0. */
 static uint64_t true_length;
 
 /* QEMU refuses a region that touches one page more than its length has, as an unaligned one may: it
- * is told the length of all the pages, and the stand-in keeps the true one for its checks. */
+ * gets the length of all the pages, and the stand-in keeps the true one for its checks. */
 static void round_length(uint8_t *create)
 {
     uint64_t length;
@@ -193,8 +193,8 @@ static int modify_qp(void *resources, void *backend, uint32_t qpn, uint32_t mask
 
 /* -- completions ------------------------------------------------------------------------------- */
 
-/* QEMU queues a notification for every completion, wanted or not, so that the first interrupt would
- * bring the guest a crowd of stale events: only those of an armed queue pass. */
+/* QEMU queues a notification for every completion, requested or not, so that the first interrupt
+ * would bring the guest a crowd of stale events: only those of an armed queue pass. */
 static bool cq_is_armed[65536];
 static __thread uint16_t current_cq;
 

@@ -22,7 +22,7 @@
  * the ERROR state, rkeys are real and the capabilities say so.
  *
  * Not modelled: SRQ limit events, solicited-only arming, timeouts and retry counts (a missing
- * receive waits for ever), path MTU, connection manager messages (acknowledged and dropped),
+ * receive waits without end), path MTU, connection manager messages (acknowledged and dropped),
  * bandwidth.
  *
  * Files: pvstand.c start, shared state; verbs.c objects; data.c posting, polling, completions;
@@ -118,7 +118,7 @@ struct frame {
     uint32_t len;
     uint32_t imm, rkey; /* rkey: the Q_Key for FRAME_UD */
     uint32_t status;    /* FRAME_RESPONSE: enum ibv_wc_status */
-    uint32_t want;      /* bytes a READ asks for */
+    uint32_t want;      /* bytes a READ requests */
     uint32_t pad;
     uint64_t remote_addr, compare_add, swap;
     uint64_t serial; /* matches a response with its request */
@@ -234,7 +234,7 @@ extern bool (*stand_bql_held)(void);
 /* Puts an asynchronous event into the guest's ring; false when the guest has none yet. */
 bool stand_raise_event(uint32_t type, uint32_t info);
 
-/* divert.c: lets the function of QEMU called name jump to `to` and stores at *original a way to
+/* divert.c: lets the function of QEMU called name jump to `to` and stores at *original the path to
  * call what it was. Ends QEMU when the function is missing or does not begin with plain
  * instructions. */
 void stand_divert(const char *name, void *to, void *original);

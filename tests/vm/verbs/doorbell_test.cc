@@ -126,7 +126,7 @@ TEST_P(Doorbells, TheDeviceCountsWhatTheLaneCounts)
     EXPECT_EQ(device1.send - device0.send, lanes1.send - lanes0.send);
     EXPECT_EQ(device1.recv - device0.recv, lanes1.recv - lanes0.recv);
     // The provider rings whenever it finds the ring empty and then looks again (QEMU's device puts
-    // entries there at this very moment): once for every entry asked for, with a result or without.
+    // entries there at this very moment): once for every entry requested, with a result or without.
     EXPECT_GE(device1.poll - device0.poll, lanes1.poll - lanes0.poll);
     EXPECT_LE(device1.poll - device0.poll,
               lanes1.calls - lanes0.calls + device1.requests - device0.requests);

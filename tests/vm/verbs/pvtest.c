@@ -28,7 +28,7 @@ static const char *fault_command;
 static bool soft_roce;
 static int failed;
 
-static void connect_anew(void)
+static void reconnect(void)
 {
     const struct ibv_qp_cap cap = {
         .max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 2, .max_recv_sge = 2};
@@ -52,7 +52,7 @@ __attribute__((format(printf, 3, 4))) static void result(const char *name, bool 
         va_start(ap, format);
         vprintf(format, ap);
         va_end(ap);
-        connect_anew();
+        reconnect();
     }
     putchar('\n');
 }
@@ -280,7 +280,7 @@ static void check_bounds(bool want_event)
         result("and the responder hears QP_ACCESS_ERR",
                type == IBV_EVENT_QP_ACCESS_ERR && qp == b.qp, "event %d", type);
     }
-    connect_anew();
+    reconnect();
 }
 
 static void check_flush(void)
@@ -295,7 +295,7 @@ static void check_flush(void)
     while (side_wait(&b, &wc, n < 2 ? 10 : 0.3) > 0)
         n += wc.status == IBV_WC_WR_FLUSH_ERR;
     result("receives flush in ERR", !rc && n == 2, "modify_qp %d, %d flushed", rc, n);
-    connect_anew();
+    reconnect();
 }
 
 static void check_too_long(bool want_event)
@@ -319,7 +319,7 @@ static void check_too_long(bool want_event)
         result("and the responder hears QP_REQ_ERR", type == IBV_EVENT_QP_REQ_ERR && qp == b.qp,
                "event %d", type);
     }
-    connect_anew();
+    reconnect();
 }
 
 /* Untouched memory registers as well as used memory. */
@@ -363,7 +363,7 @@ static void check_injected_failure(void)
     result("and what was behind it is flushed",
            n2 == 1 && second.wr_id == 901 && second.status == IBV_WC_WR_FLUSH_ERR,
            "n %d id %llu status %d", n2, (unsigned long long)second.wr_id, second.status);
-    connect_anew();
+    reconnect();
 }
 
 static void check_injected_event(const char *name, enum ibv_event_type type, unsigned info)
@@ -397,7 +397,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     side_open(&a, argv[optind], atoi(argv[optind + 1]), SIZE);
     side_open(&b, argv[optind], atoi(argv[optind + 1]), SIZE);
-    connect_anew();
+    reconnect();
     for (size_t i = 0; i < sizeof messages / sizeof *messages; i++)
         check_message(&messages[i]);
     check_read();

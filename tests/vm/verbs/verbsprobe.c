@@ -21,9 +21,9 @@
 enum { LEN = 1 << 20, MANY_QPS = 256, MANY_REGIONS = 100 };
 
 static struct side a, b;
-static double patience = 20; /* seconds for a completion */
+static double limit = 20; /* seconds for a completion */
 
-static void connect_anew(int rnr_retry)
+static void reconnect(int rnr_retry)
 {
     const struct ibv_qp_cap cap = {128, 128, 4, 4, 64};
     const struct side_rc rc = {
@@ -43,7 +43,7 @@ static struct ibv_send_wr request(enum ibv_wr_opcode opcode)
                              .send_flags = IBV_SEND_SIGNALED,
                              .wr.rdma = {(uintptr_t)b.buf, b.mr->rkey}};
 
-    connect_anew(6);
+    reconnect(6);
     return wr;
 }
 
@@ -64,7 +64,7 @@ static const char *end_of(struct ibv_send_wr *wr, struct ibv_sge *sge, int num_s
     error = ibv_post_send(a.qp, wr, &bad);
     if (error)
         return strerror(error);
-    return status_of(side_wait(&a, &wc, patience), &wc);
+    return status_of(side_wait(&a, &wc, limit), &wc);
 }
 
 static const char *end_of_one(struct ibv_send_wr *wr, uint32_t length)
@@ -100,7 +100,7 @@ static void probe_opcodes(void)
     wr.imm_data = 0x12345678;
     side_post_recv(&b, 7, 0, 0);
     end = end_of_one(&wr, 4096);
-    n = side_wait(&b, &wc, patience);
+    n = side_wait(&b, &wc, limit);
     printf("RDMA_WRITE_WITH_IMM: %s; receive %s, opcode %d, imm 0x%x, length %u, %s\n", end,
            status_of(n, &wc), wc.opcode, wc.imm_data, wc.byte_len, same(4096));
 
@@ -108,7 +108,7 @@ static void probe_opcodes(void)
     wr.imm_data = 77;
     side_post_recv(&b, 7, 0, LEN);
     end = end_of_one(&wr, 4096);
-    n = side_wait(&b, &wc, patience);
+    n = side_wait(&b, &wc, limit);
     printf("SEND_WITH_IMM: %s; receive %s, imm %u, length %u, %s\n", end, status_of(n, &wc),
            wc.imm_data, wc.byte_len, same(4096));
 
@@ -161,15 +161,15 @@ static void probe_mistakes(void)
     int n;
 
     wr = request(IBV_WR_SEND);
-    connect_anew(1);
-    patience = 4; /* a device may ignore the limit and wait for ever */
+    reconnect(1);
+    limit = 4; /* a device may ignore rnr_retry and wait without end */
     printf("SEND, no receive, rnr_retry 1: %s\n", end_of_one(&wr, 4096));
-    patience = 20;
+    limit = 20;
 
     wr = request(IBV_WR_SEND);
     side_post_recv(&b, 7, 0, 100);
     end = end_of_one(&wr, 4096);
-    n = side_wait(&b, &wc, patience);
+    n = side_wait(&b, &wc, limit);
     printf("SEND longer than the receive: %s; receive %s\n", end, status_of(n, &wc));
 
     wr = request(IBV_WR_RDMA_WRITE);
@@ -192,10 +192,10 @@ static void probe_mistakes(void)
     ibv_modify_qp(a.qp, &to_error, IBV_QP_STATE);
     printf("post in ERR: %s\n", end_of_one(&wr, 4096));
 
-    connect_anew(6);
+    reconnect(6);
     side_post_recv(&b, 7, 0, 100);
     ibv_modify_qp(b.qp, &to_error, IBV_QP_STATE);
-    n = side_wait(&b, &wc, patience);
+    n = side_wait(&b, &wc, limit);
     printf("posted receive when ERR comes: %s\n", status_of(n, &wc));
 }
 
@@ -237,7 +237,7 @@ static void probe_long(size_t mib)
         wr.wr.rdma.rkey = mr_to->rkey;
         end = end_of(&wr, &sge, 1);
         data = memcmp(from, to, n) ? ", data differ" : ", data ok";
-        connect_anew(6); /* nothing outstanding may outlive the regions */
+        reconnect(6); /* nothing outstanding may outlive the regions */
     }
     printf("one RDMA_WRITE of %zu MiB: %s%s\n", mib, end, data);
     if (mr_from)
