@@ -34,6 +34,11 @@ tests_perf_test_perf_parts_SOURCES = tests/perf/test_perf_parts.cc
 tests_perf_test_perf_parts_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_perf_test_perf_parts_LDADD = libpvn-perf.la $(TEST_LDADD)
 
+PVN_TESTS += tests/perf/test_perf_boot
+tests_perf_test_perf_boot_SOURCES = tests/perf/test_perf_boot.cc
+tests_perf_test_perf_boot_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_perf_test_perf_boot_LDADD = libpvn-perf.la $(TEST_LDADD)
+
 if !SANITIZE_THREAD
 PVN_TESTS += tests/perf/test_perf_run
 tests_perf_test_perf_run_SOURCES = tests/perf/test_perf_run.cc tests/perf/perf_run.h

@@ -193,7 +193,8 @@ TEST(Hints, ErrorsNameLineAndRemedyAndChangeNothing)
         many += "switch s" + std::to_string(i) + "\n";
     }
     EXPECT_EQ(apply_hints(t, many, &error), -EINVAL);
-    EXPECT_NE(error.find("my.hints:257: the file has more than 255 switches"), std::string::npos) << error;
+    EXPECT_NE(error.find("my.hints:257: the file has more than 255 switches"), std::string::npos)
+        << error;
 }
 
 // ---- the host's dump
