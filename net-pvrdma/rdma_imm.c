@@ -193,6 +193,7 @@ static void imm_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, 
 const struct rdma_mode rdma_imm_mode = {
     .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
     .rx_polls_queue = true,
+    .waits_for_receives = true,
     .recv_slots = imm_recv_slots,
     .open = rdma_open_one_sided,
     .post_first = imm_post_first,

@@ -111,6 +111,7 @@ static const struct pvn_lane_ops any_ops = {
     .mem_reg = rdma_mem_reg,
     .mem_dereg = rdma_mem_dereg,
     .last_post = rdma_last_post,
+    .overdue = rdma_overdue,
     .fence = rdma_fence,
     .close = rdma_close,
     .locate = rdma_locate,
@@ -190,6 +191,7 @@ static void fill_modes(void)
     }
     modes.fenced = any_ops;
     modes.fenced.fence = NULL;
+    modes.fenced.overdue = NULL;
     modes.fenced.poll = rdma_fenced_poll;
     modes.fenced.copy_out = rdma_copy_out;
     pvn_lane_ops_fill(&modes.fenced);

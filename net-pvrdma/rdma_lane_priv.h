@@ -57,6 +57,12 @@ struct flush_qp {
     uint8_t *spot;    /* where they put their byte, in the lane's block */
 };
 
+/* See rdma_overdue.c. */
+struct rdma_silence {
+    uint64_t looked_ns, since_ns; /* last look; since when nothing has ended */
+    uint64_t ended;               /* what had then */
+};
+
 struct rdma_lane {
     struct pvn_lane l;
     struct pvn_rdma_lane_cfg cfg;
@@ -111,6 +117,7 @@ struct rdma_lane {
     int nkept, room_kept, kept_at;
 
     struct pvn_rdma_lane_stats stats;
+    struct rdma_silence silence;
 };
 
 static inline struct rdma_lane *rdma_of(struct pvn_lane *l)
@@ -143,6 +150,8 @@ static inline uint64_t rdma_word(const uint64_t *word)
 {
     return le64toh(__atomic_load_n(word, __ATOMIC_ACQUIRE));
 }
+/* rdma_overdue.c */
+int rdma_overdue(struct pvn_lane *l, uint64_t now, uint64_t peer_ready_ns);
 /* rdma_fence.c */
 int rdma_fence(struct pvn_lane *l);
 int rdma_fenced_poll(struct pvn_lane *l, struct pvn_event *ev, int max);

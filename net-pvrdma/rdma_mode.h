@@ -25,6 +25,10 @@ struct rdma_mode {
      * completion: the receiver acknowledges also where completions are cheap to poll. */
     bool window_by_reads;
 
+    /* The sender's device waits while the receiver has no receive posted, with a limit of its own
+     * or without one. */
+    bool waits_for_receives;
+
     /* Slots of the receive queue that this end needs. Called before the mode is agreed on. */
     uint32_t (*recv_slots)(const struct rdma_lane *r);
     /* The mode has been agreed on; the queue pairs are not connected yet. */

@@ -300,6 +300,15 @@ static int acknowledge_alone(struct rdma_lane *r)
     return ring_chain(r, wr, wr, 1, r->rx.published + 1);
 }
 
+int rdma_rx_signal_now(struct rdma_lane *r)
+{
+    uint32_t every = r->signal_every;
+    r->signal_every = 1;
+    int rc = acknowledge_alone(r);
+    r->signal_every = every;
+    return rc == -EAGAIN ? 0 : rc;
+}
+
 /* Whether the peer's last requests may have no completion by which
  * it learns what has come of them. */
 static bool final_ack_due(const struct rdma_lane *r)

@@ -29,6 +29,8 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
 void rdma_rx_open(struct rdma_lane *r); /* once the peer's offer is known */
 int rdma_rx_kick(struct pvn_lane *l);
 void rdma_rx_final_ack(struct rdma_lane *r); /* blocks for a moment at most, where the peer lives */
+/* An acknowledgement with a completion, which says what has become of all that was posted before. */
+int rdma_rx_signal_now(struct rdma_lane *r);
 int rdma_rx_reap_known(struct rdma_lane *r); /* takes what is known to be there when it is much */
 int rdma_rx_look_around(struct rdma_lane *r);
 

@@ -120,6 +120,7 @@ struct pvn_params {
     int keepalive_cnt;
     uint64_t tcp_user_timeout; /* 0: the kernel's */
     uint64_t stall_warn;       /* 0: never */
+    uint64_t stall_abort;      /* 0: never */
 
     char stats_dir[PVN_PARAM_STR_LEN]; /* "": the user's own; "none": no file; see stats_dir.h */
 

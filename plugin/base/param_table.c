@@ -460,6 +460,15 @@ static const struct pvn_param_def table[] = {
      FIELD(stall_warn),
      .help = "A request without progress for this long is reported, with the end that has to "
              "act next. 0: never."},
+    {.name = "STALL_ABORT",
+     .type = PVN_PARAM_DURATION,
+     .unit = "s",
+     .def = "0",
+     .min = 0,
+     .max = 86400 * SEC,
+     FIELD(stall_abort),
+     .help = "A request without progress for this long ends its communicator with an error. Longer "
+             "than any rank may be late. 0: never."},
 
     {.name = "STATS_DIR",
      .type = PVN_PARAM_STRING,

@@ -53,9 +53,10 @@ struct pvn_comm {
     const void *thread;             /* that makes the data calls, as comm_failover.c names it */
     uint64_t attended_ns;           /* when the control connection was looked at */
     uint64_t moved_ns;    /* when bytes last moved or nothing was asked for, or nobody called */
-    uint64_t moved_bytes; /* bytes_moved() then */
+    uint64_t moved_bytes; /* comm_bytes_moved() then */
     uint64_t look_ns;     /* when that is looked at next */
     bool said_stall;
+    uint64_t peer_ready_ns; /* when the peer has said that it takes what comes; 0: it has not */
     struct pvn_stat_counts counts; /* as published last */
     uint64_t lanes_ns;             /* when the lanes are asked for theirs next */
     bool failed;                   /* err is latched */
@@ -84,6 +85,14 @@ static inline void comm_allow_fast_path(struct pvn_comm *c)
     c->receives = c->sender ? NO_EPOCH : epoch;
 }
 
+/* Changes when anything moves. */
+static inline uint64_t comm_bytes_moved(const struct pvn_comm *c)
+{
+    const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
+
+    return s->bytes + s->chunks;
+}
+
 /* comm_error.c */
 /* What every call on the comm begins with. 0, or the reason why not is what pvn_comm_err() gives. */
 int comm_usable(struct pvn_comm *c, const char *call);
@@ -104,6 +113,12 @@ int comm_come_up(struct pvn_comm *c);
 void comm_publish(struct pvn_comm *c, uint64_t now);
 /* The same when the comm comes to its end, with the lanes' last numbers. */
 void comm_publish_last(struct pvn_comm *c);
+
+/* comm_stall.c: what waits although it should not. Called about ten times a second while the engine
+ * runs; the engine may be paused or have failed then. */
+void comm_look_for_stalls(struct pvn_comm *c, uint64_t now);
+/* Answers a peer that asks whether this end is alive. */
+void comm_answer_peer(struct pvn_comm *c);
 
 /* comm_mr.c */
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);

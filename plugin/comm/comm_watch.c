@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Watching a comm that is up: what its control connection brings, a peer that is lost, the peer's
- * reason for a broken lane, requests that stall. */
+ * reason for a broken lane. */
 #include "config.h"
 #include "comm/comm_priv.h"
 
@@ -19,18 +19,9 @@
  * byte for this long the rest will not come. */
 #define LOST_NS PVN_NS_PER_S
 
-/* Time between two looks at whether bytes have moved. */
-#define LOOK_NS (PVN_NS_PER_S / 10)
 /* Between two calls that look: nobody called for so long, and
  * while nobody does nothing can move. */
 #define AWAY_NS PVN_NS_PER_S
-
-static uint64_t bytes_moved(const struct pvn_comm *c)
-{
-    const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
-
-    return s->bytes + s->chunks;
-}
 
 void comm_fail_by_news(struct pvn_comm *c)
 {
@@ -64,7 +55,7 @@ static void take_news(struct pvn_comm *c, int news)
         pvn_err_set_fault(&c->ctrl_err, PVN_FAULT_REMOTE);
     }
     c->lost_ns = pvn_now_ns();
-    c->lost_bytes = bytes_moved(c);
+    c->lost_bytes = comm_bytes_moved(c);
 }
 
 static void check_lost(struct pvn_comm *c)
@@ -74,36 +65,12 @@ static void check_lost(struct pvn_comm *c)
     /* Nobody may have called for long, and what has come meanwhile waits to be taken. */
     if (now - c->lost_ns > LOST_NS)
         pvn_engine_progress(c->engine);
-    if (pvn_engine_pending(c->engine) == 0 || bytes_moved(c) != c->lost_bytes) {
+    if (pvn_engine_pending(c->engine) == 0 || comm_bytes_moved(c) != c->lost_bytes) {
         c->lost_ns = now;
-        c->lost_bytes = bytes_moved(c);
+        c->lost_bytes = comm_bytes_moved(c);
     } else if (now - c->lost_ns > LOST_NS) {
         comm_fail_by_news(c);
     }
-}
-
-/* Says once who keeps a request waiting, should it not move for long. */
-static void check_stall(struct pvn_comm *c, uint64_t now)
-{
-    uint64_t patience = pvn_params_get()->stall_warn, bytes = bytes_moved(c);
-    char text[256];
-
-    c->look_ns = now + LOOK_NS;
-    if (bytes != c->moved_bytes || pvn_engine_pending(c->engine) == 0 || c->moved_ns == 0) {
-        c->moved_bytes = bytes;
-        c->moved_ns = now;
-        c->said_stall = false;
-        return;
-    }
-    if (c->said_stall || patience == 0 || now - c->moved_ns < patience)
-        return;
-    /* The comm may have been idle until a moment ago. */
-    if (pvn_engine_oldest(c->engine, text, sizeof(text)) < patience)
-        return;
-    c->said_stall = true;
-    pvn_warn("%s %s %s: nothing has moved for %.0f s: %s; %d requests open", c->conn->where,
-             c->sender ? "to" : "from", c->conn->who, (double)(now - c->moved_ns) / PVN_NS_PER_S,
-             text, pvn_engine_pending(c->engine));
 }
 
 void comm_look_at_peer(struct pvn_comm *c)
@@ -122,10 +89,12 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
     comm_look_at_peer(c);
     if (pvn_engine_paused(c->engine) && !c->failover)
         comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
+    if (c->conn->peer_asks)
+        comm_answer_peer(c);
     if (c->lost_ns)
         check_lost(c);
     if (now >= c->look_ns) {
-        check_stall(c, now);
+        comm_look_for_stalls(c, now);
         comm_publish(c, now);
     }
 }

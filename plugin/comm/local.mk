@@ -14,6 +14,7 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm_pending.h \
     plugin/comm/comm_priv.h \
     plugin/comm/comm_setup.c \
+    plugin/comm/comm_stall.c \
     plugin/comm/comm_stats.c \
     plugin/comm/comm_watch.c \
     plugin/comm/device.c \

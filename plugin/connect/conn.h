@@ -90,6 +90,11 @@ struct pvn_conn {
     struct pvn_conn_socket *inbox; /* PVN_CONN_INBOX, acceptor until UP */
     int ninbox;
 
+    bool asked;    /* the peer whether it is alive, and it has not answered */
+    bool answered; /* it has, with so many open requests */
+    uint32_t peer_open;
+    bool peer_asks; /* whether this end is alive */
+
     struct pvn_stat *stat; /* its row of the statistics, may be NULL */
     bool goodbye;          /* the peer has closed in good order */
     bool replaced;         /* close: another connection has taken over, the peer hears nothing */
@@ -125,6 +130,11 @@ int pvn_conn_send(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *b
                   struct pvn_err *err);
 int pvn_conn_expect(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t **body, size_t *len,
                     struct pvn_err *err);
+
+/* While UP: asks the peer whether it is alive, and answers it with the number of open requests; see
+ * `asked` and `peer_asks`. A peer that does not know these frames is not asked. */
+void pvn_conn_ask(struct pvn_conn *c);
+void pvn_conn_answer(struct pvn_conn *c, uint32_t open);
 
 const char *pvn_conn_state_name(enum pvn_conn_state s);
 /* Whether the table allows `to` after `from`; for tests. */

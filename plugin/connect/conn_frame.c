@@ -87,6 +87,26 @@ int pvn_conn_send(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *b
     return rc == -EAGAIN ? 0 : rc;
 }
 
+void pvn_conn_ask(struct pvn_conn *c)
+{
+    if (c->asked || c->ctrl.eof || !(c->mine.features & c->theirs.features & PVN_FEATURE_ALIVE))
+        return;
+    c->asked = true;
+    c->answered = false;
+    pvn_conn_send(c, PVN_FRAME_ASK, NULL, 0, NULL);
+}
+
+void pvn_conn_answer(struct pvn_conn *c, uint32_t open)
+{
+    uint8_t body[8];
+
+    /* One that asks and does not read gets no more than the socket takes. */
+    if (c->ctrl.tx_len > 0 && pvn_ctrl_flush(&c->ctrl, NULL) != 0)
+        return;
+    c->peer_asks = false;
+    pvn_conn_send(c, PVN_FRAME_ALIVE, body, pvn_alive_encode(body, sizeof(body), open), NULL);
+}
+
 int pvn_conn_expect(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t **body, size_t *len,
                     struct pvn_err *err)
 {

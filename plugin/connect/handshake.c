@@ -82,7 +82,7 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
     c->mine.version_max = PVN_WIRE_VERSION;
     c->mine.pid = (uint32_t)getpid();
     c->mine.session = cfg->session;
-    c->mine.features = cfg->lazy ? PVN_FEATURE_LAZY : wants_failover();
+    c->mine.features = PVN_FEATURE_ALIVE | (cfg->lazy ? PVN_FEATURE_LAZY : wants_failover());
     c->mine.resumes = cfg->resumes;
     c->mine.traffic_class = -1;
     snprintf(c->mine.plugin_version, sizeof(c->mine.plugin_version), "%s", pvn_version());
@@ -217,6 +217,16 @@ static int take_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_
     if (type == PVN_FRAME_GOODBYE) {
         c->goodbye = true;
         return 1;
+    }
+    if (type == PVN_FRAME_ASK && c->theirs.features & PVN_FEATURE_ALIVE) {
+        c->peer_asks = true;
+        return 0;
+    }
+    if (type == PVN_FRAME_ALIVE && c->asked &&
+        pvn_alive_decode(body, len, &c->peer_open, err) == 0) {
+        c->asked = false;
+        c->answered = true;
+        return 0;
     }
     if (type == PVN_FRAME_LANE_DOWN && pvn_conn_failover(c) &&
         pvn_reason_decode(body, len, text, err) == 0) {

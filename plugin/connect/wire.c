@@ -258,6 +258,8 @@ static const struct {
     [PVN_FRAME_LANE_DOWN] = {"LANE_DOWN", 2, PVN_REASON_MAX + 2},
     [PVN_FRAME_REPORT] = {"REPORT", 14, 512},
     [PVN_FRAME_ANSWER] = {"ANSWER", 48, 64},
+    [PVN_FRAME_ASK] = {"ASK", 0, 64},
+    [PVN_FRAME_ALIVE] = {"ALIVE", 4, 64},
 };
 
 const char *pvn_frame_name(int type)
@@ -517,6 +519,24 @@ int pvn_ready_decode(const uint8_t *in, size_t len, uint32_t *lanes, struct pvn_
     *lanes = (uint32_t)read_int(&r, 4);
     if (r.bad || *lanes >> PVN_MAX_LANES)
         return pvn_err_set(err, -EPROTO, "READY of %zu bytes with lanes %#x", len, *lanes);
+    return 0;
+}
+
+int pvn_alive_encode(uint8_t *out, size_t cap, uint32_t open)
+{
+    struct writer w = {out, cap, 0, 0};
+
+    write_int(&w, open, 4);
+    return written(&w);
+}
+
+int pvn_alive_decode(const uint8_t *in, size_t len, uint32_t *open, struct pvn_err *err)
+{
+    struct reader r = {in, len, 0};
+
+    *open = (uint32_t)read_int(&r, 4);
+    if (r.bad || *open > PVN_MAX_SENDS)
+        return pvn_err_set(err, -EPROTO, "ALIVE of %zu bytes with %u open requests", len, *open);
     return 0;
 }
 

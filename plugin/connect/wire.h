@@ -49,6 +49,7 @@
  *       host, device                       that data
  *
  *   READY: u32, a bit per lane        ERROR: u16 length, text        GOODBYE: empty
+ *   ASK: empty                        ALIVE: u32, open requests
  *
  * A name is a u8 length and as many bytes, without a terminating zero.
  *
@@ -144,6 +145,8 @@ enum pvn_frame_type {
     PVN_FRAME_LANE_DOWN = 6, /* why the sender of the frame pauses the comm (failover) */
     PVN_FRAME_REPORT = 7,    /* acceptor, on new lanes: what it has received (engine.h) */
     PVN_FRAME_ANSWER = 8,    /* connector: what it will not send again */
+    PVN_FRAME_ASK = 9,       /* whether the peer is alive and takes what comes (lane.h, overdue) */
+    PVN_FRAME_ALIVE = 10,    /* its answer: the number of requests that are open there */
     PVN_FRAME_TYPES
 };
 
@@ -164,7 +167,9 @@ enum {
      * interface): it may be away for as long as its user computes. */
     PVN_FEATURE_LAZY = 1 << 0,
     /* The comm is to outlive its lanes; where both ends say so, a connection may be made again. */
-    PVN_FEATURE_FAILOVER = 1 << 1
+    PVN_FEATURE_FAILOVER = 1 << 1,
+    /* This end answers PVN_FRAME_ASK. */
+    PVN_FEATURE_ALIVE = 1 << 2
 };
 
 struct pvn_hello {
@@ -208,6 +213,8 @@ int pvn_offer_encode(uint8_t *out, size_t cap, const struct pvn_offer *o);
 int pvn_offer_decode(const uint8_t *in, size_t len, struct pvn_offer *o, struct pvn_err *err);
 int pvn_ready_encode(uint8_t *out, size_t cap, uint32_t lanes);
 int pvn_ready_decode(const uint8_t *in, size_t len, uint32_t *lanes, struct pvn_err *err);
+int pvn_alive_encode(uint8_t *out, size_t cap, uint32_t open);
+int pvn_alive_decode(const uint8_t *in, size_t len, uint32_t *open, struct pvn_err *err);
 int pvn_reason_encode(uint8_t *out, size_t cap, const char *text);
 int pvn_reason_decode(const uint8_t *in, size_t len, char text[PVN_REASON_MAX],
                       struct pvn_err *err);

@@ -72,6 +72,11 @@ static void no_copy(const struct pvn_event *ev, void *dst)
 {
 }
 
+static int never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns)
+{
+    return 0;
+}
+
 static void no_close(struct pvn_lane *l)
 {
 }
@@ -119,6 +124,8 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->kick = ok_lane;
     if (!ops->poll)
         ops->poll = no_events;
+    if (!ops->overdue)
+        ops->overdue = never_overdue;
     if (!ops->copy_out)
         ops->copy_out = no_copy;
     if (!ops->fence)

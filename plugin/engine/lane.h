@@ -265,6 +265,15 @@ struct pvn_lane_ops {
 
     struct pvn_lane_fast_ops fast;
 
+    /*
+     * Called about ten times a second while requests are open, in the thread of the comm: whether
+     * what was posted has neither ended nor failed for longer than the device may take. 0: no, or
+     * nothing is outstanding; -EAGAIN: it may wait for the peer, which is to be asked whether it is
+     * alive and takes what comes; else the lane is dead. peer_ready_ns: when the peer has said so
+     * since, 0: it has not.
+     */
+    int (*overdue)(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns);
+
     /* End. fence: 0 when no earlier remote write can land any more. close frees the lane. */
     int (*fence)(struct pvn_lane *l);
     void (*close)(struct pvn_lane *l);
@@ -301,8 +310,8 @@ struct pvn_lane {
     bool wrong; /* err: it died of a request that other lanes would refuse as well, not of a loss */
 };
 
-/* Fills the holes of a table with defaults that answer -EOPNOTSUPP (poll: 0 events, kick, fence:
- * 0). */
+/* Fills the holes of a table with defaults that answer -EOPNOTSUPP (poll: 0 events, kick,
+ * overdue, fence: 0). */
 void pvn_lane_ops_fill(struct pvn_lane_ops *ops);
 
 #endif

@@ -117,8 +117,14 @@ static void small(const uint8_t *p, size_t n)
 {
     struct pvn_err err = PVN_ERR_INIT;
     char text[PVN_REASON_MAX];
-    uint32_t lanes;
-    int rc = pvn_ready_decode(p, n, &lanes, &err);
+    uint32_t lanes, open;
+    int rc = pvn_alive_decode(p, n, &open, &err);
+
+    if (rc)
+        refused(rc, &err);
+    else
+        fuzz_require(open <= PVN_MAX_SENDS, "a possible number of open requests");
+    rc = pvn_ready_decode(p, n, &lanes, &err);
 
     if (rc)
         refused(rc, &err);

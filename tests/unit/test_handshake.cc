@@ -372,6 +372,32 @@ TEST_F(Handshake, GoodbyeAndErrorReachTheOtherEnd)
     EXPECT_EQ(-EIO, pvn_conn_fail(a, &err)) << "the first reason stays";
 }
 
+TEST_F(Handshake, APeerThatIsAskedSaysThatItIsAlive)
+{
+    begin();
+    ASSERT_TRUE(both());
+    pvn_err err = {};
+    pvn_conn_ask(s);
+    pvn_conn_ask(s); // one question at a time
+    EXPECT_TRUE(until([&] { return pvn_conn_listen(a, &err) != 0 || a->peer_asks; }));
+    ASSERT_TRUE(a->peer_asks);
+    pvn_conn_answer(a, 3);
+    EXPECT_FALSE(a->peer_asks);
+    EXPECT_TRUE(until([&] { return pvn_conn_listen(s, &err) != 0 || s->answered; }));
+    EXPECT_TRUE(s->answered && !s->asked);
+    EXPECT_EQ(3u, s->peer_open);
+    EXPECT_EQ(0, pvn_conn_listen(a, &err)) << "the second question was not sent";
+    EXPECT_FALSE(a->peer_asks);
+    // A peer that does not know the frames is not sent any.
+    s->theirs.features = 0;
+    pvn_conn_ask(s);
+    EXPECT_FALSE(s->asked);
+    // An answer without a question is a breach of the rules.
+    pvn_conn_answer(a, 0);
+    EXPECT_TRUE(until([&] { return pvn_conn_listen(s, &err) != 0; }));
+    EXPECT_EQ(-EPROTO, err.code) << err.reason[0];
+}
+
 TEST_F(Handshake, WatchCostsNothingUntilThePollerSaysSo)
 {
     begin();

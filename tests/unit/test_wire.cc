@@ -323,6 +323,14 @@ TEST(Bodies, ReadyAndReason)
     EXPECT_EQ(-EPROTO, pvn_ready_decode(b, 4, &lanes, nullptr));
     EXPECT_EQ(-EPROTO, pvn_ready_decode(b, 3, &lanes, nullptr));
 
+    uint32_t open;
+    ASSERT_EQ(4, pvn_alive_encode(b, sizeof(b), PVN_MAX_SENDS));
+    ASSERT_EQ(0, pvn_alive_decode(b, 4, &open, nullptr));
+    EXPECT_EQ(uint32_t(PVN_MAX_SENDS), open);
+    EXPECT_EQ(-EPROTO, pvn_alive_decode(b, 3, &open, nullptr));
+    pvn_alive_encode(b, sizeof(b), PVN_MAX_SENDS + 1);
+    EXPECT_EQ(-EPROTO, pvn_alive_decode(b, 4, &open, nullptr)) << "more than can be open";
+
     int n = pvn_reason_encode(b, sizeof(b), "no\nroute");
     ASSERT_EQ(0, pvn_reason_decode(b, n, text, nullptr));
     EXPECT_STREQ("no?route", text);

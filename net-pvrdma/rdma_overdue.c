@@ -1,0 +1,110 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request that neither completes nor fails. A device repeats what is not acknowledged as often as
+ * its queue pair says, and reports an error then; one that has reported nothing when that time is
+ * long over never will. Called a few times a second: see pvn_lane_ops.overdue.
+ */
+#include "net-pvrdma/rdma_rx.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+/* On top of what the device may take: a host or a hypervisor that stands still for a moment. */
+#define MARGIN_NS (5 * PVN_NS_PER_S)
+/* Nobody has called for so long: what has completed since lies in the queue. */
+#define AWAY_NS PVN_NS_PER_S
+/* Silence after which requests without a completion are followed by one that has one, and the peer
+ * is asked. */
+#define ASK_NS PVN_NS_PER_S
+
+/* A device may wait up to four times the time-out that was set before it sends again (InfiniBand
+ * specification, volume 1, 9.7.6.1.3). 0: it waits without limit. */
+static uint64_t bound_ns(const struct rdma_lane *r)
+{
+    if (r->cfg.timeout == 0)
+        return 0;
+    uint64_t timeout = UINT64_C(4096) << r->cfg.timeout;
+    return 4 * timeout * (r->cfg.retry_cnt + 1u) + MARGIN_NS;
+}
+
+/* Chains that the peer is not known to have, of a receiver. */
+static bool chains_are_open(const struct rdma_lane *r)
+{
+    return r->rx.chain_tail != r->rx.chain_head && r->rx.chain_tail != r->rx.chain_known;
+}
+
+/* Whether anything is on its way of whose end the device has to report. */
+static bool has_outstanding(const struct rdma_lane *r)
+{
+    if (r->flush.pending || (r->two && r->outstanding))
+        return true;
+    if (r->two)
+        return false;
+    if (!r->cfg.sender)
+        return chains_are_open(r) || r->qp[0].unsignaled > 0;
+    for (int k = 0; k < r->nqps; k++)
+        if (r->qp[k].acked != r->qp[k].posted)
+            return true;
+    return false;
+}
+
+/* A number that changes when any of it ends. */
+static uint64_t ended(const struct rdma_lane *r)
+{
+    uint64_t n = r->rx.chain_head + r->rx.chain_known + r->flush.pending;
+    if (r->two)
+        n += r->outstanding;
+    for (int k = 0; k < r->nqps; k++)
+        n += (uint64_t)r->qp[k].acked + r->qp[k].completed + r->qp[k].signals_taken;
+    return n;
+}
+
+/* Takes what has completed but is not polled for: an expensive queue is hardly ever asked. */
+static int take_completed(struct rdma_lane *r)
+{
+    if (r->mode->rx_polls_queue && !r->cfg.sender)
+        return 0;
+    int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
+    return rc < 0 ? rc : 0;
+}
+
+static int never_ends(struct rdma_lane *r, uint64_t silent_ns)
+{
+    char what[160];
+    snprintf(what, sizeof(what),
+             "waiting for completions: neither success nor an error for %.0f s, and with a "
+             "time-out of %d and %d retries the device has to report one within %.0f s",
+             (double)silent_ns / PVN_NS_PER_S, r->cfg.timeout, r->cfg.retry_cnt,
+             (double)(bound_ns(r) - MARGIN_NS) / PVN_NS_PER_S);
+    return rdma_dead(r, -ETIMEDOUT, what);
+}
+
+int rdma_overdue(struct pvn_lane *l, uint64_t now, uint64_t peer_ready_ns)
+{
+    struct rdma_lane *r = rdma_of(l);
+    struct rdma_silence *s = &r->silence;
+    uint64_t bound = bound_ns(r), last = s->looked_ns, n = ended(r);
+    int rc = 0;
+    if (l->err.code || bound == 0)
+        return l->err.code;
+    s->looked_ns = now;
+    if (!has_outstanding(r) || n != s->ended || now - last > AWAY_NS) {
+        s->ended = n;
+        s->since_ns = now;
+        return 0;
+    }
+    uint64_t silent = now - s->since_ns;
+    if (silent >= ASK_NS && !r->two && !r->cfg.sender && !chains_are_open(r))
+        rc = rdma_rx_signal_now(r);
+    if (rc == 0 && silent >= bound / 2)
+        rc = take_completed(r);
+    if (rc < 0 || ended(r) != s->ended)
+        return rc;
+    if (r->cfg.sender && r->mode->waits_for_receives &&
+        (peer_ready_ns == 0 || now - peer_ready_ns < bound))
+        return silent < ASK_NS ? 0 : -EAGAIN;
+    return silent < bound ? 0 : never_ends(r, silent);
+}

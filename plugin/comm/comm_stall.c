@@ -1,0 +1,103 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Requests that do not move: a warning, the end of a lane whose device has forgotten a request, and
+ * the limit that the user has set. */
+#include "config.h"
+#include "comm/comm_fast.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/param.h"
+
+/* Time between two looks. */
+#define LOOK_NS (PVN_NS_PER_S / 10)
+
+/* The peer says that it takes what comes, at its next call after it was asked. */
+static void ask_peer(struct pvn_comm *c, uint64_t now)
+{
+    if (c->conn->answered && c->conn->peer_open > 0 && c->peer_ready_ns == 0)
+        c->peer_ready_ns = now;
+    if (c->peer_ready_ns == 0)
+        pvn_conn_ask(c->conn);
+}
+
+static void check_lanes(struct pvn_comm *c, uint64_t now)
+{
+    bool depends_on_peer = false;
+
+    for (int i = 0; i < c->conn->nlanes; i++) {
+        struct pvn_lane *l = c->conn->lane[i];
+        int rc = l->ops->overdue(l, now, c->peer_ready_ns);
+
+        if (rc == -EAGAIN) {
+            depends_on_peer = true;
+        } else if (rc < 0) {
+            eng_fail_lane(c->engine, l, rc);
+            return;
+        }
+    }
+    if (depends_on_peer) {
+        ask_peer(c, now);
+        return;
+    }
+    c->peer_ready_ns = 0;
+    c->conn->answered = false;
+}
+
+void comm_answer_peer(struct pvn_comm *c)
+{
+    enum { POLLS = 64 };
+    uint64_t empty = pvn_engine_get_stats(c->engine)->empty_polls;
+
+    /* With all taken that has come, the receive queues are filled again. */
+    for (int i = 0; i < POLLS && pvn_engine_get_stats(c->engine)->empty_polls == empty; i++)
+        if (pvn_engine_progress(c->engine) < 0)
+            return;
+    pvn_conn_answer(c->conn, (uint32_t)pvn_engine_pending(c->engine));
+}
+
+/* What the user's limit ends, whatever is the reason. */
+static void give_up(struct pvn_comm *c, uint64_t now, const char *oldest)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+
+    pvn_err_set(&err, -ETIMEDOUT,
+                "nothing has moved for %.1f s, the limit of NCCL_PVRDMA_STALL_ABORT: %s",
+                (double)(now - c->moved_ns) / PVN_NS_PER_S, oldest);
+    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+    pvn_engine_fail(c->engine, &err);
+}
+
+void comm_look_for_stalls(struct pvn_comm *c, uint64_t now)
+{
+    uint64_t warn = pvn_params_get()->stall_warn, limit = pvn_params_get()->stall_abort;
+    uint64_t bytes = comm_bytes_moved(c), silent, age;
+    char text[256];
+
+    c->look_ns = now + LOOK_NS;
+    if (pvn_engine_pending(c->engine) > 0)
+        check_lanes(c, now);
+    else
+        c->peer_ready_ns = 0;
+    if (bytes != c->moved_bytes || pvn_engine_pending(c->engine) == 0 || c->moved_ns == 0) {
+        c->moved_bytes = bytes;
+        c->moved_ns = now;
+        c->said_stall = false;
+        return;
+    }
+    silent = now - c->moved_ns;
+    if ((c->said_stall || warn == 0 || silent < warn) && (limit == 0 || silent < limit))
+        return;
+    /* The comm may have been idle until a moment ago. */
+    age = pvn_engine_oldest(c->engine, text, sizeof(text));
+    if (warn && !c->said_stall && silent >= warn && age >= warn) {
+        c->said_stall = true;
+        pvn_warn("%s %s %s: nothing has moved for %.0f s: %s; %d requests open", c->conn->where,
+                 c->sender ? "to" : "from", c->conn->who, (double)silent / PVN_NS_PER_S, text,
+                 pvn_engine_pending(c->engine));
+    }
+    if (limit && silent >= limit && age >= limit)
+        give_up(c, now, text);
+}
