@@ -23,4 +23,3 @@ sim-mutant: tests/sim/test_engine_sim$(EXEEXT)
 	    $(CXXCOMPILE) $(TEST_CPPFLAGS) -O2 -w -c -o $(MUTANT).o $(MUTANT_SOURCE) ;; \
 	esac && $(CXXLD) $(AM_CXXFLAGS) $(CXXFLAGS) $(AM_LDFLAGS) $(LDFLAGS) -o $(MUTANT) $(MUTANT).o $$objects \
 	    .libs/libpvn-core.a $(TEST_LDADD) $(LIBS)
-.PHONY: sim-mutant
