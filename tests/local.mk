@@ -72,7 +72,7 @@ check-source: all $(check_LTLIBRARIES) tests/unit/test_version
 check-local: check-build
 	$(srcdir)/tests/run-all $(abs_builddir) $(PVN_TESTS) $(PVN_SCRIPT_TESTS)
 
-.PHONY: check-build check-parts check-source
+.PHONY: check-build check-parts check-source sim-mutant
 
 clean-local:
 	-rm -rf test-logs
