@@ -115,7 +115,7 @@ killed() {
             "$build/pvn-perf" ring --verbose --plugin "$plugin" --size 4M --warmup 0 --iters 1000000 >>"$tmp/$1$i" 2>&1 </dev/null &
         pids="$pids $!"
     done
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         grep -q 'receives from' "$tmp/$1"0 2>/dev/null && grep -q 'receives from' "$tmp/$1"1 2>/dev/null && break
         sleep 0.1
     done

@@ -139,7 +139,7 @@ killed() {
     rank 1 $vars -- ring --size 4M --warmup 0 --iters 1000000 &
     pids="$pids $!"
     for _ in $(seq 300); do
-        grep -q 'receives from' "$tmp/out1" 2>/dev/null && break
+        grep -qs 'receives from' "$tmp/out0" && grep -qs 'receives from' "$tmp/out1" && break
         sleep 0.1
     done
     sleep 0.5
