@@ -108,12 +108,12 @@ tcp() {
 }
 # The other process is killed at the moment at which the connections are aborted, with the pvn-perf that watches it stopped.
 killed() {
-    local port=29518 i victim watcher pids=
+    local port=29518 i victim watcher ranks=
     ip link set lo up
     for i in 0 1; do
         RANK=$i WORLD_SIZE=2 LOCAL_RANK=$i LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 60 \
             "$build/pvn-perf" ring --verbose --plugin "$plugin" --size 4M --warmup 0 --iters 1000000 >>"$tmp/$1$i" 2>&1 </dev/null &
-        pids="$pids $!"
+        ranks="$ranks $!"
     done
     for _ in $(seq 300); do
         grep -q 'receives from' "$tmp/$1"0 2>/dev/null && grep -q 'receives from' "$tmp/$1"1 2>/dev/null && break
@@ -128,7 +128,7 @@ killed() {
     sleep 0.2
     kill -KILL "$victim"
     # shellcheck disable=SC2086
-    set -- "$1" $pids
+    set -- "$1" $ranks
     wait "$2"
     kill -KILL "$watcher"
     cat "$tmp/$1"0 >"$tmp/$1"
