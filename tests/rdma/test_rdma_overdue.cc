@@ -26,7 +26,7 @@ class Overdue : public testing::Test
     }
     void send()
     {
-        for (Patience wait; wait.left() && !s;) {
+        for (Deadline wait; wait.left() && !s;) {
             ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, mr_out, &s));
             ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         }
@@ -124,7 +124,7 @@ TEST_F(Overdue, AnImmediateWaitsForAReceiverWithoutReceives)
     in.resize(out.size());
     p.open(shape("roce", PVN_RDMA_IMM, 1, 4096, false));
     post();
-    for (Patience wait; wait.left() && !s;)
+    for (Deadline wait; wait.left() && !s;)
         ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, mr_out, &s));
     // The receiver does not look, and its receives run out.
     int rc = 0;
@@ -132,7 +132,7 @@ TEST_F(Overdue, AnImmediateWaitsForAReceiverWithoutReceives)
         ASSERT_TRUE(rc == 0 || rc == -EAGAIN) << p.tx.lane->err.reason[0];
     EXPECT_EQ(-EAGAIN, rc) << "the peer is to be asked";
     // It is alive after all.
-    for (Patience wait; wait.left() && pvn_engine_pending(p.rx.e);)
+    for (Deadline wait; wait.left() && pvn_engine_pending(p.rx.e);)
         for (RdmaEnd *end : {&p.rx, &p.tx})
             ASSERT_EQ(0, pvn_engine_progress(end->e));
     EXPECT_EQ(0, pvn_engine_pending(p.rx.e));
