@@ -156,6 +156,17 @@ TEST_F(Down, PairsSaysThatItWouldBeTheNearest)
     EXPECT_HAS(out("pairs"), "mlx5_0 is down; up, it would be the nearest to GPU0 (PIX).");
 }
 
+TEST_F(Down, JsonNamesIt)
+{
+    std::string text = out("--json why GPU0 mlx5_0");
+    EXPECT_HAS(text, "\"nic_down\": true");
+    EXPECT_HAS(text, "\"nvidia_smi\": \"PIX\"");
+    EXPECT_HAS(text, "\"nearest_if_up\": true");
+    text = out("--json pairs");
+    EXPECT_HAS(text.substr(std::min(text.size(), text.find("\"down\""))), "\"nic\": \"mlx5_0\"");
+    EXPECT_HAS(text.substr(std::min(text.size(), text.find("\"nearest_to\""))), "\"GPU0\"");
+}
+
 TEST_F(Down, CheckAdvisesToBringItUpAndNotToMoveACard)
 {
     std::string text = out("check");

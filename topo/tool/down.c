@@ -117,36 +117,47 @@ int tool_check_down(const struct tool *t, struct pvn_topo_checks *checks)
     return err;
 }
 
-bool tool_why_down(const struct tool *t, int gpu, const char *name)
+int tool_list_down(const struct tool *t, struct pvn_topo_nics *out)
+{
+    return list_down(t, out);
+}
+
+bool tool_find_down(const struct tool *t, int gpu, const char *name, struct tool_down *out)
 {
     struct pvn_topo_nics down;
-    char text[640], label[16];
-    int net, pci = pvn_topo_pairs_gpu_pci(t->pairs, gpu);
-    const struct pvn_topo_nic *nic = NULL;
+    bool found = false;
     if (list_down(t, &down) < 0)
         return false;
-    for (int i = 0; i < down.n && !nic; i++) {
+    for (int i = 0; i < down.n && !found; i++) {
         const struct pvn_topo_nic *n = &down.list[i];
-        if (strcmp(n->name, name) == 0 || strcmp(t->topo->pci[n->pci].bdf, name) == 0 ||
-            (n->net >= 0 && strcmp(t->topo->nets[n->net].name, name) == 0))
-            nic = n;
-    }
-    if (nic) {
-        enum pvn_topo_smi_class mine = class_to(t, pci, nic->pci), best = nearest_up(t, pci, &net);
-        int used =
-            snprintf(text, sizeof(text),
-                     "%s is down, so NCCL and the plugin leave it out. Its distance from %s "
-                     "is %s (nvidia-smi's name)",
-                     nic->name, tool_gpu_label(t, gpu, label),
-                     mine == PVN_TOPO_SMI_UNKNOWN ? "not known" : pvn_topo_smi_class_name(mine));
-        if (net < 0)
-            snprintf(text + used, sizeof(text) - (size_t)used, "; no other NIC is up.");
-        else
-            snprintf(text + used, sizeof(text) - (size_t)used, "; %s%s is %s.",
-                     mine < best ? "up, it would be the nearest: of those that are up, " : "",
-                     tool_net(t, net)->net.name, pvn_topo_smi_class_name(best));
-        tool_wrap(t, 0, 2, text);
+        if (strcmp(n->name, name) != 0 && strcmp(t->topo->pci[n->pci].bdf, name) != 0 &&
+            !(n->net >= 0 && strcmp(t->topo->nets[n->net].name, name) == 0))
+            continue;
+        snprintf(out->name, sizeof(out->name), "%s", n->name);
+        out->distance = class_to(t, pvn_topo_pairs_gpu_pci(t->pairs, gpu), n->pci);
+        out->best_up = nearest_up(t, pvn_topo_pairs_gpu_pci(t->pairs, gpu), &out->best_up_net);
+        out->nearest = out->distance < out->best_up;
+        found = true;
     }
     pvn_topo_nics_free(&down);
-    return nic;
+    return found;
+}
+
+void tool_why_down(const struct tool *t, int gpu, const struct tool_down *nic)
+{
+    char text[640], label[16];
+    int used = snprintf(
+        text, sizeof(text),
+        "%s is down, so NCCL and the plugin leave it out. Its distance from %s is %s (nvidia-smi's "
+        "name)",
+        nic->name, tool_gpu_label(t, gpu, label),
+        nic->distance == PVN_TOPO_SMI_UNKNOWN ? "not known"
+                                              : pvn_topo_smi_class_name(nic->distance));
+    if (nic->best_up_net < 0)
+        snprintf(text + used, sizeof(text) - (size_t)used, "; no other NIC is up.");
+    else
+        snprintf(text + used, sizeof(text) - (size_t)used, "; %s%s is %s.",
+                 nic->nearest ? "up, it would be the nearest: of those that are up, " : "",
+                 tool_net(t, nic->best_up_net)->net.name, pvn_topo_smi_class_name(nic->best_up));
+    tool_wrap(t, 0, 2, text);
 }

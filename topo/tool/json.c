@@ -407,6 +407,28 @@ static void put_fused(const struct tool *t, json_t *o)
     json_object_set_new(o, "force_merge_problem", text_or_null(problem));
 }
 
+/* NICs that are down, each with the GPUs to which it would be the nearest if it were up. */
+static void put_down(const struct tool *t, json_t *o)
+{
+    struct pvn_topo_nics down;
+    json_t *list = json_array();
+    char label[16];
+    if (tool_list_down(t, &down) < 0)
+        down.n = 0;
+    for (int i = 0; i < down.n; i++) {
+        json_t *nic = json_object(), *near = json_array();
+        struct tool_down d;
+        for (int g = 0; g < t->pairs->n; g++)
+            if (tool_find_down(t, g, down.list[i].name, &d) && d.nearest)
+                json_array_append_new(near, json_string(tool_gpu_label(t, g, label)));
+        json_object_set_new(nic, "nic", text(down.list[i].name));
+        json_object_set_new(nic, "nearest_to", near);
+        json_array_append_new(list, nic);
+    }
+    pvn_topo_nics_free(&down);
+    json_object_set_new(o, "down", list);
+}
+
 int json_pairs(const struct tool *t)
 {
     json_t *o = head("pairs");
@@ -414,6 +436,7 @@ int json_pairs(const struct tool *t)
     json_object_set_new(o, "nics", nets(t));
     json_object_set_new(o, "pairs", pair_list(t));
     put_fused(t, o);
+    put_down(t, o);
     json_object_set_new(o, "optimum_proven", json_boolean(t->pairs->exact));
     json_object_set_new(o, "optimum_unknown", text_or_null(t->pairs->unknown));
     json_object_set_new(o, "note", text_or_null(t->pairs->note));
@@ -426,6 +449,21 @@ int json_matrix(const struct tool *t)
     json_object_set_new(o, "gpus", gpus(t));
     json_object_set_new(o, "nics", nets(t));
     json_object_set_new(o, "distances", distances(t));
+    return print(t, o);
+}
+
+int json_why_down(const struct tool *t, int gpu, const struct tool_down *nic)
+{
+    json_t *o = head("why");
+    char label[16];
+    json_object_set_new(o, "gpu", json_string(tool_gpu_label(t, gpu, label)));
+    json_object_set_new(o, "nic", text(nic->name));
+    json_object_set_new(o, "nic_down", json_true());
+    json_object_set_new(o, "nvidia_smi",
+                        nic->distance == PVN_TOPO_SMI_UNKNOWN
+                            ? json_null()
+                            : json_string(pvn_topo_smi_class_name(nic->distance)));
+    json_object_set_new(o, "nearest_if_up", json_boolean(nic->nearest));
     return print(t, o);
 }
 

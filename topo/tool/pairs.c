@@ -426,8 +426,13 @@ int cmd_why(struct tool *t, int argc, char **argv)
         return status;
     int gpu = pvn_topo_pairs_find_gpu(t->pairs, argv[0]),
         net = pvn_topo_pairs_find_net(t->pairs, argv[1]);
-    if (gpu >= 0 && net < 0 && !t->json && tool_why_down(t, gpu, argv[1]))
+    struct tool_down down;
+    if (gpu >= 0 && net < 0 && tool_find_down(t, gpu, argv[1], &down)) {
+        if (t->json)
+            return json_why_down(t, gpu, &down);
+        tool_why_down(t, gpu, &down);
         return TOOL_OK;
+    }
     if (gpu < 0 || net < 0)
         return no_such(t, gpu < 0, gpu < 0 ? argv[0] : argv[1]);
     if (t->json)

@@ -72,8 +72,19 @@ int tool_need_machine(const struct tool *t, const char *command);
 void tool_print_down(const struct tool *t);
 /* The same as rows of checks. 0 or negative errno. */
 int tool_check_down(const struct tool *t, struct pvn_topo_checks *checks);
-/* Where `name` is a NIC that is down: says so, and how far it is from the GPU. False otherwise. */
-bool tool_why_down(const struct tool *t, int gpu, const char *name);
+/* All that are down and that NCCL would take if they were up; free with pvn_topo_nics_free. 0, or
+ * -1 without memory. */
+int tool_list_down(const struct tool *t, struct pvn_topo_nics *out);
+/* A NIC that is down, as one GPU sees it. */
+struct tool_down {
+    char name[64];
+    enum pvn_topo_smi_class distance, best_up; /* best_up: of the nearest NIC that is up */
+    int best_up_net;                           /* that NIC, -1: none */
+    bool nearest;                              /* nearer than any that is up */
+};
+/* Whether `name` is one: its own name, its address, or that of its interface. */
+bool tool_find_down(const struct tool *t, int gpu, const char *name, struct tool_down *out);
+void tool_why_down(const struct tool *t, int gpu, const struct tool_down *nic);
 
 /* Text for a person: characters that a terminal would obey become \xNN, and what does not fit into
  * size bytes (at least 8) is cut with dots. Fills buf and returns it. */
@@ -154,6 +165,7 @@ int json_machine(const struct tool *t);
 int json_pairs(const struct tool *t);
 int json_matrix(const struct tool *t);
 int json_why(const struct tool *t, int gpu, int net);
+int json_why_down(const struct tool *t, int gpu, const struct tool_down *nic);
 int json_check(const struct tool *t, const struct pvn_topo_checks *checks);
 struct json_t;
 struct json_t *json_text(const char *s); /* also of a text that is not UTF-8 */
