@@ -42,12 +42,13 @@ tests_unit_test_gpumem_LDADD = libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_unit_test_gpumem_DEPENDENCIES = tests/support/libcuda.la
 
 PVN_TESTS += tests/unit/test_cuda_abi
-tests_unit_test_cuda_abi_SOURCES = tests/unit/test_cuda_abi.cc
+tests_unit_test_cuda_abi_SOURCES = tests/unit/test_cuda_abi.cc tests/support/same_shape.h
 tests_unit_test_cuda_abi_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_cuda_abi_LDADD = $(TEST_LDADD)
 
 PVN_TESTS += tests/unit/test_nccl_abi
-tests_unit_test_nccl_abi_SOURCES = tests/unit/test_nccl_abi.cc tests/unit/test_nccl_values.cc tests/nccl/values.h
+tests_unit_test_nccl_abi_SOURCES = tests/unit/test_nccl_abi.cc tests/unit/test_nccl_values.cc tests/nccl/values.h \
+    tests/support/same_shape.h
 tests_unit_test_nccl_abi_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_nccl_abi_LDADD = $(TEST_LDADD)
 endif

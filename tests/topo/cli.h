@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <sstream>
 #include <string>
 
 #include "tests/topo/shared.h"
@@ -28,6 +29,16 @@ inline Result run_tool(const std::string &dir, const std::string &args, const st
     int rc = std::system(command.c_str());
     return {WIFEXITED(rc) && WEXITSTATUS(rc) < 128 ? WEXITSTATUS(rc) : -1, read_file(out),
             read_file(err)};
+}
+
+// Sentences are wrapped: any white space counts as one space.
+inline std::string squeeze(const std::string &text)
+{
+    std::istringstream in(text);
+    std::string all;
+    for (std::string word; in >> word;)
+        all += (all.empty() ? "" : " ") + word;
+    return all;
 }
 
 #endif

@@ -36,11 +36,11 @@ tests_topo_test_hostile_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_hostile_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_captures
-tests_topo_test_captures_SOURCES = tests/topo/test_captures.cc
+tests_topo_test_captures_SOURCES = tests/topo/test_captures.cc tests/topo/hwloc_line.h
 tests_topo_test_captures_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_captures_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_hwloc_xml
-tests_topo_test_hwloc_xml_SOURCES = tests/topo/test_hwloc_xml.cc
+tests_topo_test_hwloc_xml_SOURCES = tests/topo/test_hwloc_xml.cc tests/topo/hwloc_line.h
 tests_topo_test_hwloc_xml_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_hwloc_xml_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)

@@ -14,16 +14,6 @@
 namespace
 {
 
-// Sentences are wrapped: any white space counts as one space.
-std::string squeeze(const std::string &text)
-{
-    std::istringstream in(text);
-    std::string all;
-    for (std::string word; in >> word;)
-        all += (all.empty() ? "" : " ") + word;
-    return all;
-}
-
 #define EXPECT_HAS(text, part)                                                                     \
     EXPECT_NE(std::string::npos, squeeze(text).find(squeeze(part))) << (text)
 #define EXPECT_HAS_NOT(text, part)                                                                 \

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real machines: the sysfs captures of ../shared/topologies against the facts that its INDEX gives,
 // and hwloc's reading of the same files.
+#include "tests/topo/hwloc_line.h"
 #include "tests/topo/tree.h"
 
 #include <cstdio>
@@ -249,17 +250,6 @@ struct Seen {
     std::string ids;    // "0207 [15b3:1013]"
     double gbytes = 0;  // link speed as hwloc computes it from the current values, 0 unknown
 };
-
-static std::string attribute(const std::string &line, const std::string &key)
-{
-    size_t at = line.find(" " + key + "=\"");
-
-    if (at == std::string::npos) {
-        return "";
-    }
-    at += key.size() + 3;
-    return line.substr(at, line.find('"', at) - at);
-}
 
 // hwloc's XML has one element a line; nesting is counted by the lines that open and close an
 // object.

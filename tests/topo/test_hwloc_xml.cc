@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machines that hwloc's users collected (../shared/topologies/hwloc-xml), rebuilt as sysfs
 // trees: hwloc's nesting of objects is a second opinion on every GPU-NIC pair.
+#include "tests/topo/hwloc_line.h"
 #include "tests/topo/tree.h"
 
 #include <cstdlib>
@@ -13,17 +14,6 @@
 #include <gtest/gtest.h>
 
 namespace fs = std::filesystem;
-
-static std::string attribute(const std::string &line, const std::string &key)
-{
-    size_t at = line.find(" " + key + "=\"");
-
-    if (at == std::string::npos) {
-        return "";
-    }
-    at += key.size() + 3;
-    return line.substr(at, line.find('"', at) - at);
-}
 
 // An object that is open while the file is read, and its place among the others.
 struct Object {

@@ -46,16 +46,6 @@ class Odd : public ::testing::Test
     }
 };
 
-// Sentences are wrapped: any white space counts as one space.
-std::string squeeze(const std::string &text)
-{
-    std::istringstream in(text);
-    std::string all;
-    for (std::string word; in >> word;)
-        all += (all.empty() ? "" : " ") + word;
-    return all;
-}
-
 bool has(const std::string &text, const std::string &part)
 {
     return squeeze(text).find(squeeze(part)) != std::string::npos;

@@ -8,9 +8,8 @@ extern "C" {
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
-#include <type_traits>
 
-#define SAME(ours, theirs) EXPECT_EQ(static_cast<long>(ours), static_cast<long>(theirs)) << #theirs
+#include "tests/support/same_shape.h"
 
 TEST(CudaAbi, Results)
 {
@@ -66,23 +65,6 @@ TEST(CudaAbi, SmallEnums)
     SAME(PVN_CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
     EXPECT_EQ(sizeof(pvn_cu_ptr), sizeof(CUdeviceptr));
 }
-
-/* Same kind of argument to the machine: both pointers, or integers (enums) of one size. */
-template <typename A, typename B>
-constexpr bool kSameArg = sizeof(A) == sizeof(B) && std::is_pointer<A>::value
-                                                        == std::is_pointer<B>::value;
-
-template <typename F, typename G> struct SameShape : std::false_type {
-};
-template <typename R, typename... A, typename S, typename... B>
-struct SameShape<R (*)(A...), S (*)(B...)> {
-    template <bool equal, typename = void> struct Args : std::false_type {
-    };
-    template <typename Unused>
-    struct Args<true, Unused> : std::bool_constant<(kSameArg<A, B> && ...)> {
-    };
-    static constexpr bool value = kSameArg<R, S> && Args<sizeof...(A) == sizeof...(B)>::value;
-};
 
 /* cuda.h gives every function the name of its newest version by a macro, so the versioned name of a
  * row is right when the plain name and it are one function, that is, when this compiles and has the

@@ -10,9 +10,8 @@ extern "C" {
 #if __has_include(<nccl.h>) && __has_include(<cuda.h>) && __has_include(<cuda_runtime.h>)
 #include <cuda.h>
 #include <nccl.h>
-#include <type_traits>
 
-#define SAME(ours, theirs) EXPECT_EQ(static_cast<long>(ours), static_cast<long>(theirs)) << #theirs
+#include "tests/support/same_shape.h"
 
 TEST(NcclAbi, Values)
 {
@@ -27,25 +26,6 @@ TEST(NcclAbi, Values)
     SAME(NC_CU_SCHED_BLOCKING, CU_CTX_SCHED_BLOCKING_SYNC);
     EXPECT_EQ(sizeof(nc_id), sizeof(ncclUniqueId));
 }
-
-/* Same kind of argument to the machine: pointers, structs or integers of one size. */
-template <typename A, typename B>
-constexpr bool
-    kSameArg = sizeof(A) == sizeof(B) && std::is_pointer<A>::value
-                                             == std::is_pointer<B>::value &&std::is_class<A>::value
-                                             == std::is_class<B>::value;
-
-template <typename F, typename G> struct SameShape : std::false_type {
-};
-template <typename R, typename... A, typename S, typename... B>
-struct SameShape<R (*)(A...), S (*)(B...)> {
-    template <bool equal, typename = void> struct Args : std::false_type {
-    };
-    template <typename Unused>
-    struct Args<true, Unused> : std::bool_constant<(kSameArg<A, B> && ...)> {
-    };
-    static constexpr bool value = kSameArg<R, S> && Args<sizeof...(A) == sizeof...(B)>::value;
-};
 
 TEST(NcclAbi, FunctionShapes)
 {
