@@ -66,22 +66,29 @@ __attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, uint64_t n
     return rdma_dead(r, -EBADMSG, what);
 }
 
-/* What a lost link, peer or device leads to. The others say that a request was wrong: protection,
- * access, length (InfiniBand specification, volume 1, 11.6.2). */
+/* What a completion status says (InfiniBand specification, volume 1, 11.6.2). LOSS: the link, the
+ * peer's adapter or this one is gone, and other lanes may do better. WRONG: of a request that no
+ * lane would take (protection, access, length), by a bug here or a malformed peer; what is not in
+ * the table counts as that, too. */
+enum meaning { WRONG, LOSS };
+static const uint8_t meaning_of[] = {
+    [IBV_WC_SUCCESS] = WRONG, /* not of a request that has failed */
+    [IBV_WC_LOC_LEN_ERR] = WRONG,       [IBV_WC_LOC_QP_OP_ERR] = WRONG,
+    [IBV_WC_LOC_EEC_OP_ERR] = WRONG,    [IBV_WC_LOC_PROT_ERR] = WRONG,
+    [IBV_WC_WR_FLUSH_ERR] = LOSS, /* behind another one that has failed, or at the queue's end */
+    [IBV_WC_MW_BIND_ERR] = WRONG,       [IBV_WC_BAD_RESP_ERR] = WRONG,
+    [IBV_WC_LOC_ACCESS_ERR] = WRONG,    [IBV_WC_REM_INV_REQ_ERR] = WRONG,
+    [IBV_WC_REM_ACCESS_ERR] = WRONG,    [IBV_WC_REM_OP_ERR] = WRONG,
+    [IBV_WC_RETRY_EXC_ERR] = LOSS,      [IBV_WC_RNR_RETRY_EXC_ERR] = LOSS,
+    [IBV_WC_LOC_RDD_VIOL_ERR] = WRONG,  [IBV_WC_REM_INV_RD_REQ_ERR] = WRONG,
+    [IBV_WC_REM_ABORT_ERR] = LOSS,      [IBV_WC_INV_EECN_ERR] = WRONG,
+    [IBV_WC_INV_EEC_STATE_ERR] = WRONG, [IBV_WC_FATAL_ERR] = LOSS,
+    [IBV_WC_RESP_TIMEOUT_ERR] = LOSS,   [IBV_WC_GENERAL_ERR] = LOSS,
+};
+
 static bool is_loss(enum ibv_wc_status status)
 {
-    switch (status) {
-    case IBV_WC_WR_FLUSH_ERR:
-    case IBV_WC_RETRY_EXC_ERR:
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-    case IBV_WC_REM_ABORT_ERR:
-    case IBV_WC_RESP_TIMEOUT_ERR:
-    case IBV_WC_FATAL_ERR:
-    case IBV_WC_GENERAL_ERR:
-        return true;
-    default:
-        return false;
-    }
+    return (unsigned)status < sizeof(meaning_of) && meaning_of[status] == LOSS;
 }
 
 /* The opcode of a failed completion is not defined; only these fields are (ibv_poll_cq(3)). */

@@ -200,6 +200,52 @@ TEST(RdmaFaults, ASmallCompletionQueueHoldsEveryRequest)
     every_request_fails(o);
 }
 
+// What ends a lane, and what its comm: every status that there is.
+TEST(RdmaFaults, EveryStatusIsALossOrAWrongRequest)
+{
+    const struct {
+        const char *name;
+        int status;
+        bool wrong;
+    } rows[] = {
+        {"LOC_LEN_ERR", IBV_WC_LOC_LEN_ERR, true},
+        {"LOC_QP_OP_ERR", IBV_WC_LOC_QP_OP_ERR, true},
+        {"LOC_EEC_OP_ERR", IBV_WC_LOC_EEC_OP_ERR, true},
+        {"LOC_PROT_ERR", IBV_WC_LOC_PROT_ERR, true},
+        {"WR_FLUSH_ERR", IBV_WC_WR_FLUSH_ERR, false},
+        {"MW_BIND_ERR", IBV_WC_MW_BIND_ERR, true},
+        {"BAD_RESP_ERR", IBV_WC_BAD_RESP_ERR, true},
+        {"LOC_ACCESS_ERR", IBV_WC_LOC_ACCESS_ERR, true},
+        {"REM_INV_REQ_ERR", IBV_WC_REM_INV_REQ_ERR, true},
+        {"REM_ACCESS_ERR", IBV_WC_REM_ACCESS_ERR, true},
+        {"REM_OP_ERR", IBV_WC_REM_OP_ERR, true},
+        {"RETRY_EXC_ERR", IBV_WC_RETRY_EXC_ERR, false},
+        {"RNR_RETRY_EXC_ERR", IBV_WC_RNR_RETRY_EXC_ERR, false},
+        {"LOC_RDD_VIOL_ERR", IBV_WC_LOC_RDD_VIOL_ERR, true},
+        {"REM_INV_RD_REQ_ERR", IBV_WC_REM_INV_RD_REQ_ERR, true},
+        {"REM_ABORT_ERR", IBV_WC_REM_ABORT_ERR, false},
+        {"INV_EECN_ERR", IBV_WC_INV_EECN_ERR, true},
+        {"INV_EEC_STATE_ERR", IBV_WC_INV_EEC_STATE_ERR, true},
+        {"FATAL_ERR", IBV_WC_FATAL_ERR, false},
+        {"RESP_TIMEOUT_ERR", IBV_WC_RESP_TIMEOUT_ERR, false},
+        {"GENERAL_ERR", IBV_WC_GENERAL_ERR, false},
+    };
+    for (const auto &row : rows) {
+        SCOPED_TRACE(row.name);
+        RdmaPair p;
+        p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));
+        ASSERT_EQ(0, sv::command((std::string("rule broken status op=WRITE min_len=4096 status=") +
+                                  row.name)
+                                     .c_str()));
+        ASSERT_NE(nullptr, until_failed(p));
+        EXPECT_EQ(1, sv::lib().sv_rule_fired("broken"));
+        std::string number = "status " + std::to_string(row.status) + " ";
+        EXPECT_NE(nullptr, strstr(p.tx.lane->err.reason[0], number.c_str()))
+            << p.tx.lane->err.reason[0];
+        EXPECT_EQ(row.wrong, p.tx.lane->wrong);
+    }
+}
+
 TEST(RdmaFaults, PostFails)
 {
     RdmaPair p;
