@@ -44,9 +44,10 @@ void comm_attend_after_fork(void)
     all = NULL;
 }
 
+/* Of a comm of another thread nothing but the name of that thread may be read. */
 static bool is_idle_here(const struct pvn_comm *c)
 {
-    return c->engine && !c->failed && c->thread == &driven_ns &&
+    return atomic_load_explicit(&c->thread, memory_order_relaxed) == &driven_ns && !c->failed &&
            (c->failover || pvn_engine_pending(c->engine) == 0);
 }
 
@@ -65,7 +66,7 @@ static void drive_idle(struct pvn_comm *c)
 /* Takes the steps of the calling thread's idle comms. self: the one that was called. */
 static void drive(struct pvn_comm *self, uint64_t now)
 {
-    self->thread = &driven_ns;
+    atomic_store_explicit(&self->thread, &driven_ns, memory_order_relaxed);
     if (now - driven_ns < DRIVE_NS || pthread_mutex_trylock(&all_lock) != 0)
         return;
     driven_ns = now;

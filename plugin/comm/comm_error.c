@@ -81,11 +81,15 @@ static void complete(const struct pvn_comm *c, struct pvn_err *err)
 
 void comm_failover_end(struct pvn_comm *c)
 {
-    if (!c->failover)
+    struct comm_failover *f = c->failover;
+
+    if (!f)
         return;
-    pvn_conn_close(c->failover->next, "the comm was closed during a failover");
-    free(c->failover);
+    pthread_mutex_lock(&c->mr_lock);
     c->failover = NULL;
+    pthread_mutex_unlock(&c->mr_lock);
+    pvn_conn_close(f->next, "the comm was closed during a failover");
+    free(f);
 }
 
 static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
@@ -95,13 +99,13 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
     comm_set_refused(c, false);
     if (c->failed)
         return c->err.code;
-    c->failed = true;
     c->sends = c->receives = NO_EPOCH;
     c->err = *err;
     if (c->err.code >= 0)
         c->err.code = -EIO;
     if (c->conn->state == PVN_CONN_UP)
         complete(c, &c->err);
+    c->failed = true;
     pvn_err_format(&c->err, text, sizeof(text));
     if (warn)
         pvn_warn_err(&c->err);

@@ -104,10 +104,13 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
         pvn_err_add(&err, "the peer's process has ended or was killed");
         return comm_fail(c, &err);
     }
-    c->failover = calloc(1, sizeof(*c->failover));
-    if (!c->failover)
+    struct comm_failover *f = calloc(1, sizeof(*f));
+    if (!f)
         return comm_fail(c, &err);
-    c->failover->began_ns = c->failover->stepped_ns = pvn_now_ns();
+    f->began_ns = f->stepped_ns = pvn_now_ns();
+    pthread_mutex_lock(&c->mr_lock);
+    c->failover = f;
+    pthread_mutex_unlock(&c->mr_lock);
     /* It stands between the engine and the lanes' operations. */
     pvn_profile_free(c->profile);
     c->profile = NULL;
@@ -253,8 +256,12 @@ static int take_over(struct pvn_comm *c, bool resumed)
     c->conn = f->next;
     c->profile = pvn_profile_of(c->conn);
     rc = comm_mr_attach_all(c, &err);
+    /* Under the same lock: a registration that still found a failover under way would never be
+     * attached. */
+    c->failover = NULL;
     pthread_mutex_unlock(&c->mr_lock);
-    f->next = NULL;
+    uint64_t began_ns = f->began_ns;
+    free(f);
     old->replaced = true;
     pvn_conn_close(old, NULL);
     if (rc)
@@ -267,10 +274,8 @@ static int take_over(struct pvn_comm *c, bool resumed)
     pvn_warn(
         "failover: %s %s %s: connected again after %.3f s: %s; %llu messages sent again so far",
         c->conn->where, c->sender ? "to" : "from", c->conn->who,
-        (double)(pvn_now_ns() - f->began_ns) / PVN_NS_PER_S, lanes,
+        (double)(pvn_now_ns() - began_ns) / PVN_NS_PER_S, lanes,
         (unsigned long long)pvn_engine_get_stats(c->engine)->replayed);
-    free(f);
-    c->failover = NULL;
     comm_allow_fast_path(c);
     c->grace_ns = 0;
     pvn_conn_listen(c->conn, &c->ctrl_err);

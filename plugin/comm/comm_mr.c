@@ -120,19 +120,11 @@ static void link_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
     c->mrs = m;
 }
 
-int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
-                 struct pvn_comm_mr **out)
+/* Whether this comm can take such memory. 0 or the error of the call. */
+static int check_memory(struct pvn_comm *c, const void *data, size_t size, int ptr_type, int fd)
 {
-    const struct pvn_device *dev;
-    struct pvn_err err = PVN_ERR_INIT;
-    struct pvn_comm_mr *m;
-    int rc;
+    const struct pvn_device *dev = c->conn->cfg.dev;
 
-    *out = NULL;
-    rc = comm_usable(c, "regMr");
-    if (rc)
-        return rc;
-    dev = c->conn->cfg.dev;
     if (ptr_type != NCCL_PTR_HOST && ptr_type != NCCL_PTR_CUDA && ptr_type != NCCL_PTR_DMABUF)
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "regMr: memory of unknown kind %d",
                            ptr_type);
@@ -145,6 +137,19 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
             dev->name, fd >= 0 ? "dma-buf" : "GPU");
     if (!data && size)
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "regMr: %zu bytes at address 0", size);
+    return 0;
+}
+
+/* Under mr_lock: a failover replaces the comm's connection and lanes under it. */
+static int reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
+               struct pvn_comm_mr **out)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_comm_mr *m;
+    int rc = check_memory(c, data, size, ptr_type, fd);
+
+    if (rc)
+        return rc;
     m = calloc(1, sizeof(*m));
     if (!m)
         return comm_refuse(c, -ENOMEM, PVN_FAULT_SYSTEM, "regMr: no memory for a registration");
@@ -153,11 +158,7 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
     m->mr.len = size;
     m->mr.ptr_type = ptr_type;
     m->dmabuf_offset = offset;
-    pthread_mutex_lock(&c->mr_lock);
     rc = attach_or_keep(c, m, fd, &err);
-    if (rc == 0)
-        link_mr(c, m);
-    pthread_mutex_unlock(&c->mr_lock);
     if (rc) {
         c->call_err = err;
         comm_set_refused(c, true);
@@ -165,8 +166,23 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
         free(m);
         return rc;
     }
+    link_mr(c, m);
     *out = m;
     return 0;
+}
+
+int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
+                 struct pvn_comm_mr **out)
+{
+    int rc = comm_usable(c, "regMr");
+
+    *out = NULL;
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&c->mr_lock);
+    rc = reg(c, data, size, ptr_type, fd, offset, out);
+    pthread_mutex_unlock(&c->mr_lock);
+    return rc;
 }
 
 static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
@@ -187,6 +203,7 @@ static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
 int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr)
 {
     struct pvn_comm_mr *m;
+    int rc = 0;
 
     if (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch))
         return comm_usable(c, "deregMr");
@@ -199,12 +216,12 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr)
         ;
     if (m)
         unlink_mr(c, m);
+    else
+        rc = comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
+                         "deregMr: %p is no registration of this comm, or was given back before",
+                         (void *)mr);
     pthread_mutex_unlock(&c->mr_lock);
-    if (!m)
-        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
-                           "deregMr: %p is no registration of this comm, or was given back before",
-                           (void *)mr);
-    return 0;
+    return rc;
 }
 
 void comm_mr_free_all(struct pvn_comm *c)

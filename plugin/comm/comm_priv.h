@@ -7,6 +7,7 @@
 #define PVN_COMM_COMM_PRIV_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "comm/comm.h"
 #include "engine/engine.h"
@@ -43,15 +44,20 @@ struct pvn_comm {
     struct pvn_profile *profile;   /* NULL: no profiler is loaded */
     struct pvn_listener *listener; /* lazy acceptor until it is up */
     struct pvn_comm_mr *mrs;
-    pthread_mutex_t mr_lock;     /* mrs, and what their lanes made of them */
+    /* mrs and what their lanes made of them; regMr comes from other threads than the data calls, so
+     * what it reads changes under this lock: engine, conn, failover */
+    pthread_mutex_t mr_lock;
     uint64_t id;                 /* of the comm at both ends: the nonce of its first connection */
     bool survives;               /* the loss of its lanes */
     bool driven;                 /* whoever attends to another comm of its thread steps it, too */
     struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again */
-    struct comm_failover *failover; /* under way, else NULL */
-    struct pvn_comm *next_of_all;   /* of those that are driven */
-    const void *thread;             /* that makes the data calls, as comm_failover.c names it */
-    uint64_t attended_ns;           /* when the control connection was looked at */
+    /* Under way, else NULL. Set by the thread of the data calls, under mr_lock. */
+    struct comm_failover *failover;
+    struct pvn_comm *next_of_all; /* in the list of driven comms; under the lock of comm_attend.c */
+    /* The thread of the data calls, as comm_attend.c names it. All threads read it; only one that
+     * finds itself here reads more of the comm without a lock. */
+    const void *_Atomic thread;
+    uint64_t attended_ns; /* when the control connection was looked at */
     uint64_t moved_ns;    /* when bytes last moved or nothing was asked for, or nobody called */
     uint64_t moved_bytes; /* comm_bytes_moved() then */
     uint64_t look_ns;     /* when that is looked at next */
@@ -59,7 +65,7 @@ struct pvn_comm {
     uint64_t peer_ready_ns; /* when the peer has said that it takes what comes; 0: it has not */
     struct pvn_stat_counts counts; /* as published last */
     uint64_t lanes_ns;             /* when the lanes are asked for theirs next */
-    bool failed;                   /* err is latched */
+    atomic_bool failed;            /* err is complete and does not change any more */
     bool refused; /* the last call that failed did so by itself, for the reason in call_err */
     struct pvn_err err;
     struct pvn_err call_err;

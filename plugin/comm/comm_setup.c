@@ -105,15 +105,21 @@ static int start_engine(struct pvn_comm *c)
                                  .owner = c,
                                  .outlives_lanes = pvn_conn_failover(c->conn)};
     struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_engine *engine;
+    int rc;
 
     memcpy(cfg.lanes, c->conn->lane, sizeof(cfg.lanes));
     c->profile = pvn_profile_of(c->conn);
-    c->engine = pvn_engine_new(&cfg);
-    if (!c->engine) {
+    engine = pvn_engine_new(&cfg);
+    if (!engine) {
         pvn_err_set(&err, -errno, "the message engine could not be made");
         return comm_fail(c, &err);
     }
-    if (comm_mr_attach_all(c, &err) != 0)
+    pthread_mutex_lock(&c->mr_lock);
+    c->engine = engine;
+    rc = comm_mr_attach_all(c, &err);
+    pthread_mutex_unlock(&c->mr_lock);
+    if (rc)
         return comm_fail(c, &err);
     c->survives = pvn_conn_failover(c->conn);
     c->driven = c->survives;
