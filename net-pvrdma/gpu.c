@@ -123,6 +123,7 @@ struct pvn_rdma_gpu *pvn_rdma_gpu_open(const struct pvn_rdma_gpu_cfg *cfg, struc
         pvn_err_set(err, -ENOMEM, "no memory for a device's GPU side");
         return NULL;
     }
+    g->host = cfg->host;
     g->v = cfg->v;
     g->pd = cfg->pd;
     pvn_str_append(g->name, sizeof(g->name), "%s", cfg->name);
@@ -234,10 +235,8 @@ static int gpu_flush(void *arg, const struct pvn_rdma_mem *mem, struct pvn_err *
     return pvn_cuda_flush(g->cuda, (int)mem->gpu - 1, err);
 }
 
-void pvn_rdma_gpu_registrar(struct pvn_rdma_gpu *g, const struct pvn_rdma_registrar *host,
-                            struct pvn_rdma_registrar *out)
+void pvn_rdma_gpu_registrar(struct pvn_rdma_gpu *g, struct pvn_rdma_registrar *out)
 {
-    g->host = *host;
     *out = (struct pvn_rdma_registrar){
         .reg = gpu_reg, .dereg = gpu_dereg, .flush = gpu_flush, .arg = g};
 }

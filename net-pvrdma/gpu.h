@@ -19,10 +19,11 @@ struct pvn_rdma_gpu;
 struct pvn_rdma_gpu_cfg {
     const struct pvn_verbs *v;
     struct ibv_pd *pd;
-    const char *name;  /* of the device, for messages; copied */
-    bool can_write;    /* RDMA WRITE works on it */
-    bool can_read;     /* RDMA READ too: max_qp_rd_atom > 0 */
-    const char *lacks; /* see pvn_gpumem_nic */
+    struct pvn_rdma_registrar host; /* takes host memory; outlives the pvn_rdma_gpu */
+    const char *name;               /* of the device, for messages; copied */
+    bool can_write;                 /* RDMA WRITE works on it */
+    bool can_read;                  /* RDMA READ too: max_qp_rd_atom > 0 */
+    const char *lacks;              /* see pvn_gpumem_nic */
     enum pvn_gpu_mem_mode mode;
     enum pvn_flush_mode flush;
     bool nccl_no_dmabuf;  /* NCCL_DMABUF_ENABLE=0 */
@@ -40,9 +41,8 @@ void pvn_rdma_gpu_close(struct pvn_rdma_gpu *g);
  * close. */
 const struct pvn_gpumem_cap *pvn_rdma_gpu_cap(const struct pvn_rdma_gpu *g);
 
-/* A registrar in front of `host`, which is copied and outlives *g. Regions are shared by
- * registrations of the same allocation and kept as long as one of them is there. */
-void pvn_rdma_gpu_registrar(struct pvn_rdma_gpu *g, const struct pvn_rdma_registrar *host,
-                            struct pvn_rdma_registrar *out);
+/* A registrar for all memory: passes host memory on to cfg.host. Regions of GPU memory are shared by
+ * registrations of the same allocation and kept as long as one of them is there. Any thread. */
+void pvn_rdma_gpu_registrar(struct pvn_rdma_gpu *g, struct pvn_rdma_registrar *out);
 
 #endif

@@ -85,10 +85,11 @@ static void protect_from_fork(const struct pvn_verbs *v)
 }
 
 /* Tries what the adapter can do with GPU memory, and logs it. */
-static struct pvn_rdma_gpu *prove_gpu_memory(const struct pvn_hca *h, struct pvn_err *err)
+static struct pvn_rdma_gpu *prove_gpu_memory(const struct pvn_hca *h, struct pvn_rdma_nic *nic,
+                                             struct pvn_err *err)
 {
     const struct pvn_params *p = pvn_params_get();
-    const struct pvn_rdma_gpu_cfg cfg = {
+    struct pvn_rdma_gpu_cfg cfg = {
         .v = found.v,
         .pd = h->pd,
         .name = h->name,
@@ -99,6 +100,7 @@ static struct pvn_rdma_gpu *prove_gpu_memory(const struct pvn_hca *h, struct pvn
         .flush = (enum pvn_flush_mode)p->flush,
         .nccl_no_dmabuf = !p->dmabuf,
         .cuda_lib = p->cuda_lib};
+    pvn_rdma_nic_registrar(nic, &cfg.host);
     struct pvn_rdma_gpu *g = pvn_rdma_gpu_open(&cfg, err);
     if (g)
         pvn_info(PVN_INIT | PVN_NET, "%s: %s", h->name, pvn_rdma_gpu_cap(g)->text);
@@ -133,7 +135,7 @@ static int open_nics(struct pvn_err *err)
         h->no_write = cannot_write(i);
         found.nics[i] = pvn_rdma_nic_new(found.v, h->ctx, h->pd, h->name, h->max_mr, err);
         if (found.nics[i])
-            found.gpus[i] = prove_gpu_memory(h, err);
+            found.gpus[i] = prove_gpu_memory(h, found.nics[i], err);
         if (!found.gpus[i])
             return err->code;
     }
@@ -343,9 +345,7 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         c.ngids = pvn_hca_current_gids(found.v, &found.options, h, port, c.gids, PVN_RDMA_MAX_GIDS);
     if (c.ngids < 0)
         return pvn_err_set(err, c.ngids, "the GID table of %s cannot be read", port->name);
-    struct pvn_rdma_registrar host;
-    pvn_rdma_nic_registrar(found.nics[port->hca], &host);
-    pvn_rdma_gpu_registrar(found.gpus[port->hca], &host, &c.registrar);
+    pvn_rdma_gpu_registrar(found.gpus[port->hca], &c.registrar);
     *out = pvn_rdma_lane_new(&c, err);
     return *out ? 0 : err->code;
 }

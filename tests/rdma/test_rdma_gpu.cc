@@ -112,12 +112,12 @@ class RdmaGpu : public FakeCuda
     void reopen()
     {
         pvn_rdma_gpu_close(gpu);
-        gpu = pvn_rdma_gpu_open(&cfg, &why);
-        ASSERT_NE(nullptr, gpu);
         host.v = cfg.v;
         host.pd = cfg.pd;
-        pvn_rdma_registrar h = {HostRegistrar::reg, HostRegistrar::dereg, nullptr, &host};
-        pvn_rdma_gpu_registrar(gpu, &h, &registrar);
+        cfg.host = {HostRegistrar::reg, HostRegistrar::dereg, nullptr, &host};
+        gpu = pvn_rdma_gpu_open(&cfg, &why);
+        ASSERT_NE(nullptr, gpu);
+        pvn_rdma_gpu_registrar(gpu, &registrar);
         EXPECT_EQ(fake->live(), 0u);
     }
 
