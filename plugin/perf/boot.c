@@ -43,12 +43,13 @@ static int wait_fd(int fd, short events, double deadline, struct pvn_boot *b)
 {
     for (;;) {
         struct pollfd p = {.fd = fd, .events = events};
-        double left = deadline - pvn_boot_now();
+        double left = deadline - pvn_boot_now(),
+               most = b && b->work && b->work(b->work_arg) ? 0.001 : 0.1;
         int n;
 
         if (left <= 0)
             return -ETIMEDOUT;
-        n = poll(&p, 1, left > 0.1 ? 100 : (int)(left * 1000) + 1);
+        n = poll(&p, 1, left > most ? (int)(most * 1000) : (int)(left * 1000) + 1);
         if (b && b->tick)
             b->tick(b->tick_arg);
         if (n > 0)

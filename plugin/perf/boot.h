@@ -35,6 +35,9 @@ struct pvn_boot {
     int at_rest;                       /* rank 0: the rank whose stop was read already; 0: none */
     void (*tick)(void *arg);           /* called at least every 100 ms of waiting; may be NULL */
     void *tick_arg;
+    /* Called while a wait lasts, every millisecond as long as it returns 1; may be NULL. */
+    int (*work)(void *arg);
+    void *work_arg;
     int heard; /* why came from another rank, in words */
     char why[384];
 };

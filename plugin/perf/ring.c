@@ -62,6 +62,7 @@ struct ring {
     uint64_t slot_elems;
     uint32_t seed;
     int64_t errors;
+    int failed; /* a send, while the ranks waited for each other */
 };
 
 /* Elements of the chunk of one loop, as NCCL shortens it in the last one. */
@@ -262,9 +263,11 @@ static int progress_send(struct ring *g, struct channel *c)
     return moved | (done != 0);
 }
 
+/* As for a rank of NCCL, whose kernel ends when its last slice is handed over: sends may be
+ * outstanding. They are attended to until they are complete, whatever the rank waits for. */
 static int channel_done(const struct channel *c)
 {
-    return c->finished && c->send_done == c->send_filled && c->recv_done == c->recv_total;
+    return c->finished && c->send_posted == c->send_filled && c->recv_done == c->recv_total;
 }
 
 static int stuck(struct ring *g, int i)
@@ -286,6 +289,47 @@ static int stuck(struct ring *g, int i)
         (unsigned long long)c->recv_done, (unsigned long long)c->recv_used);
 }
 
+/* While the ranks wait for each other outside the plugin, as NCCL's proxy thread does. 1: some are
+ * outstanding. */
+static int attend_to_sends(void *arg)
+{
+    struct ring *g = arg;
+    int outstanding = 0;
+
+    for (int i = 0; i < g->r->o->channels && !g->failed; i++) {
+        struct channel *c = &g->ch[i];
+
+        if (c->send_done < c->send_filled)
+            g->failed = progress_send(g, c) < 0;
+        outstanding |= c->send_done < c->send_filled;
+    }
+    return outstanding && !g->failed;
+}
+
+/* Completes what earlier runs have sent. */
+static int complete_sends(struct ring *g)
+{
+    if (g->failed)
+        return -1;
+    g->r->idle = 0;
+    for (int i = 0; i < g->r->o->channels; i++) {
+        struct channel *c = &g->ch[i];
+
+        while (c->send_done < c->send_filled) {
+            int moved = pvn_rank_stops(g->r) ? -1 : progress_send(g, c), idle;
+
+            if (moved < 0)
+                return -1;
+            idle = moved ? 0 : pvn_rank_idle(g->r);
+            if (idle)
+                return idle < 0 ? -1 : stuck(g, i);
+            if (moved)
+                pvn_rank_moved(g->r);
+        }
+    }
+    return 0;
+}
+
 /* The array of `count` elements, iters times without a pause in between. */
 static int all_reduce(struct ring *g, uint64_t count, uint64_t iters)
 {
@@ -300,6 +344,8 @@ static int all_reduce(struct ring *g, uint64_t count, uint64_t iters)
         }
         return 0;
     }
+    if (complete_sends(g))
+        return -1;
     for (uint64_t i = 0; i < nch; i++) {
         struct channel *c = &g->ch[i];
 
@@ -612,6 +658,8 @@ int pvn_ring_run(struct pvn_rank *r)
         g.cap = r->o->size[i] / sizeof(float) > g.cap ? r->o->size[i] / sizeof(float) : g.cap;
     if (!rc)
         rc = set_up(&g);
+    r->boot.work = g.ch ? attend_to_sends : NULL;
+    r->boot.work_arg = &g;
     for (int i = 0; !rc && i < r->o->nsizes; i++)
         rc = run_size(&g, r->o->size[i]);
     if (!rc && nb)
@@ -621,7 +669,10 @@ int pvn_ring_run(struct pvn_rank *r)
                 "pvn-perf: rank %d: plugin %s does not report in test() how much was received\n",
                 r->rank, r->o->plugin[r->plugin].name);
     if (!rc)
+        rc = complete_sends(&g);
+    if (!rc)
         rc = tear_down(&g);
+    r->boot.work = NULL;
     free(g.ch);
     free(buckets);
     pvn_model_free(&model);
