@@ -53,6 +53,17 @@ AC_DEFUN([PVN_ARG_LINK], [
   AM_CONDITIONAL([LIBNCCL_NET_LINK], [test "x$enable_libnccl_net_link" != xno])
 ])
 
+# The project has no public address of its own, so none is made up: who distributes it names theirs.
+AC_DEFUN([PVN_ARG_BUGURL], [
+  AC_ARG_WITH([bugurl],
+    [AS_HELP_STRING([--with-bugurl=URL], [where to find this package and report faults, for the pkg-config file (default: no line)])],
+    [], [with_bugurl=no])
+  PVN_PC_URL=
+  AS_CASE([$with_bugurl], [no], [], [yes], [AC_MSG_ERROR([--with-bugurl needs a URL])], [PVN_PC_URL="URL: $with_bugurl"])
+  AC_SUBST([PVN_PC_URL])
+  AM_SUBST_NOTMAKE([PVN_PC_URL])
+])
+
 AC_DEFUN([PVN_CHECK_GTEST], [
   PKG_CHECK_MODULES([GTEST], [gtest_main], [pvn_gtest_summary=yes], [pvn_gtest_summary="no (make check needs libgtest-dev)"])
   AS_IF([test "x$enable_tools" = xno], [pvn_gtest_summary="no (the tests need the tools)"])

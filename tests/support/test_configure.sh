@@ -24,13 +24,16 @@ if [ -f "$PVN_SRCDIR/config.status" ]; then
     echo "skip configure's switches: the source tree itself is configured"
     exit 0
 fi
-PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools --enable-libnccl-net-link --libdir=/lib >log 2>&1
+PKG_CONFIG=$work/pkg-config "$PVN_SRCDIR/configure" -q --disable-tools --enable-libnccl-net-link \
+    --with-bugurl=https://example.com/faults --libdir=/lib >log 2>&1
 rc=$?
 [ $rc = 0 ] || cat log
 result $rc "the plugin alone needs neither expat nor jansson nor libpci"
 make -n all >plan 2>/dev/null
 grep -q 'libnccl-net-pvrdma\.la' plan && ! grep -qE '(-o|/)(pvn-perf|pvn-topo) |libpvntopotool|libpvn-perf' plan
 result $? "--disable-tools builds the plugin and no tool"
+grep -qxF 'URL: https://example.com/faults' plugin/nccl-net-pvrdma.pc
+result $? "--with-bugurl is the URL of the pkg-config file"
 mkdir -p "$work/d/lib" && make -s install-exec-hook DESTDIR="$work/d" >log 2>&1 &&
     [ "$(readlink "$work/d/lib/libnccl-net.so")" = libnccl-net-pvrdma.so ]
 result $? "--enable-libnccl-net-link installs libnccl-net.so"
