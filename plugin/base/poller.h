@@ -34,7 +34,7 @@
 
 /* How old the last epoll_wait of the process may be, in ns, for those who wait for data and for
  * those who wait for errors only. */
-enum { PVN_POLLER_EAGER_NS = 4000, PVN_POLLER_CALM_NS = 500000 };
+enum { PVN_POLLER_EAGER_NS = 4000, PVN_POLLER_IDLE_NS = 500000 };
 
 struct pvn_watch;
 

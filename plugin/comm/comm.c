@@ -43,7 +43,7 @@ static int no_request(struct pvn_comm *c, int rc, const char *call)
         comm_attend(c);
     /* Nor will there be any when the receiver has closed. */
     if (rc == 0 && c->sender && c->conn->goodbye && pvn_engine_pending(c->engine) == 0)
-        comm_fail_by_news(c);
+        comm_fail_by_peer(c);
     return result(c, answer(c, rc, call));
 }
 
@@ -96,7 +96,7 @@ int comm_isend_not_posted(const struct send_msg *m, int rc, void **request)
 
     *request = NULL;
     /* No slot: the caller calls again, and only now and then is it worth more than a look. */
-    if (rc == 0 && --c->calm >= 0)
+    if (rc == 0 && --c->attend_in >= 0)
         return PVN_RESULT_SUCCESS;
     if (rc < 0 && rc != -EAGAIN)
         return no_request(c, eng_fail_lane(c->engine, c->engine->cfg.lanes[0], rc), "isend");
@@ -206,7 +206,7 @@ static int test(struct pvn_comm *c, struct pvn_req *req, int *n, size_t *sizes)
     int rc;
 
     *n = 0;
-    if (!comm_surely(c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch)))
+    if (!comm_is_ours(c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch)))
         return comm_usable(c, "test");
     if (comm_attends(c))
         comm_attend(c);

@@ -83,15 +83,15 @@ static void drive(struct pvn_comm *self, uint64_t now)
 
 void comm_attend(struct pvn_comm *c)
 {
-    uint64_t now = pvn_poller_poll(PVN_POLLER_CALM_NS);
+    uint64_t now = pvn_poller_poll(PVN_POLLER_IDLE_NS);
 
     if (c->driven)
         drive(c, now);
     if (c->failover) {
-        c->calm = 0;
+        c->attend_in = 0;
         comm_failover_step(c);
         return;
     }
-    c->calm = ATTEND_EVERY - 1;
+    c->attend_in = ATTEND_EVERY - 1;
     comm_watch(c, now);
 }

@@ -4,7 +4,7 @@
  * Failover: a comm that has lost a lane gets a new connection, with whatever lanes that finds, and
  * goes on where it was.
  *
- *     FENCE     nothing is read or written through the old lanes any more; the peer is told
+ *     FENCE     nothing is read or written through the old lanes any more; the peer gets the reason
  *     CONNECT   the connector dials the listener again, which the acceptor has kept; the set-up is
  *               the ordinary one (handshake.h), so RDMA may become TCP and TCP RDMA
  *     EXCHANGE  the receiver reports what it has, the sender answers (engine.h), both go on
@@ -116,7 +116,7 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     c->profile = NULL;
     pvn_engine_pause(c->engine, why);
     c->sends = c->receives = NO_EPOCH;
-    c->calm = 0;
+    c->attend_in = 0;
     c->lost_ns = 0;
     tell_peer(c, why);
     pvn_conn_locate(c->conn, 0, &err);
@@ -152,7 +152,7 @@ static int fence(struct pvn_comm *c)
     return 0;
 }
 
-/* What the old control connection still says of the peer. 0, or the comm's error. */
+/* What the old control connection still reports of the peer. 0, or the comm's error. */
 static int watch_peer(struct pvn_comm *c)
 {
     struct pvn_err err = PVN_ERR_INIT;

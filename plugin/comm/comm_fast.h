@@ -36,14 +36,13 @@ int comm_isend_checked(struct pvn_comm *c, const void *data, size_t size, int ta
 int comm_isend_not_posted(const struct send_msg *m, int rc, void **request);
 int comm_irecv_not_published(struct recv_group *g, int rc, void **request);
 int comm_test_any(void *request, int *done, int *sizes);
-/* Of a request that has not been found to be done with one size,
- * and with nothing else to be said. */
+/* Of a request that is not done yet, or that has several sizes. */
 int comm_test_open(struct pvn_req *req, int *done, int *sizes);
 
-/* Of a comm's epoch, or the one that says what it may be used for. It is a number that
- * hardly anything but a comm has there, so this is also the check that it is one.
- * False: it may be ours nevertheless. */
-static inline bool comm_surely(unsigned epoch)
+/* Whether a comm's epoch (or the one that says what it may be used for) is this process's. The number
+ * is hardly met by chance, so this is also the check that the pointer is a comm. False: it may be ours
+ * nevertheless, and the slow path finds out. */
+static inline bool comm_is_ours(unsigned epoch)
 {
     return __builtin_expect(pvn_fork_surely(epoch), 1);
 }
@@ -51,14 +50,14 @@ static inline bool comm_surely(unsigned epoch)
 /* Whether the comm is to look at its control connection now. */
 static inline bool comm_attends(struct pvn_comm *c)
 {
-    return __builtin_expect(--c->calm < 0, 0);
+    return __builtin_expect(--c->attend_in < 0, 0);
 }
 
 /* handle: NCCL's, for its profiler. A comm that has a profiler takes the slow path. */
 static inline int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
                                  const struct pvn_comm_mr *mr, void *handle, void **request)
 {
-    if (__builtin_expect(!comm_surely(c->sends) || !mr || mr->comm != c || !data, 0))
+    if (__builtin_expect(!comm_is_ours(c->sends) || !mr || mr->comm != c || !data, 0))
         return comm_isend_slow(c, data, size, tag, mr, handle, request);
     struct pvn_engine *e = c->engine;
     struct send_msg *m = eng_fast_message(e);
@@ -76,7 +75,7 @@ static inline int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, c
                                  const int *tags, void *const *mrs, void *const *handles,
                                  void **request)
 {
-    if (__builtin_expect(!comm_surely(c->receives) || n != 1 || !mrs, 0))
+    if (__builtin_expect(!comm_is_ours(c->receives) || n != 1 || !mrs, 0))
         return comm_irecv_slow(c, n, data, sizes, tags, mrs, handles, request);
     struct pvn_comm_mr *mr = mrs[0];
     if (__builtin_expect(!mr || mr->comm != c || !data[0], 0))
@@ -111,10 +110,10 @@ static inline int pvn_comm_test(void *request, int *done, int *sizes)
 {
     struct pvn_req *req = request;
 
-    /* Whether done or not: a sender whose every message fits into the kernel's buffer must hear of
-     * its peer's end too. */
+    /* Whether done or not: a sender whose every message fits into the kernel's buffer must notice
+     * its peer's end, too. */
     struct pvn_comm *c = pvn_req_owner(req);
-    if (!comm_surely(c->epoch) || comm_attends(c))
+    if (!comm_is_ours(c->epoch) || comm_attends(c))
         return comm_test_any(request, done, sizes);
     if (eng_fast_is_done(req))
         return comm_finish(req, done, sizes);

@@ -19,7 +19,7 @@
 
 struct pvn_comm_mr {
     struct pvn_mr mr;
-    struct pvn_comm *comm; /* also what tells a handle from something else */
+    struct pvn_comm *comm; /* also what distinguishes a handle from another pointer */
     struct pvn_comm_mr *next, *prev;
     int dmabuf_fd; /* our own, until registered with the lanes; -1: none */
     uint64_t dmabuf_offset;
@@ -38,7 +38,7 @@ struct pvn_comm {
      * no profiler; else NO_EPOCH: data calls take the slow path. */
     unsigned sends, receives;
     struct pvn_engine *engine; /* NULL until the conn is UP */
-    int calm;                  /* calls until the next look, see ATTEND_EVERY */
+    int attend_in;             /* calls until the next comm_attend, see ATTEND_EVERY */
     bool sender;
     struct pvn_conn *conn;
     struct pvn_profile *profile;   /* NULL: no profiler is loaded */
@@ -58,13 +58,13 @@ struct pvn_comm {
      * finds itself here reads more of the comm without a lock. */
     const void *_Atomic thread;
     uint64_t attended_ns; /* when the control connection was looked at */
-    uint64_t moved_ns;    /* when bytes last moved or nothing was asked for, or nobody called */
+    uint64_t moved_ns;    /* when bytes last moved, or no request was open, or nobody called */
     uint64_t moved_bytes; /* comm_bytes_moved() then */
     uint64_t look_ns;     /* when that is looked at next */
-    bool said_stall;
+    bool stall_reported;
     uint64_t peer_ready_ns; /* when the peer has said that it takes what comes; 0: it has not */
     struct pvn_stat_counts counts; /* as published last */
-    uint64_t lanes_ns;             /* when the lanes are asked for theirs next */
+    uint64_t lanes_ns;             /* when the lanes' counters are read next */
     atomic_bool failed;            /* err is complete and does not change any more */
     bool refused; /* the last call that failed did so by itself, for the reason in call_err */
     struct pvn_err err;
@@ -145,7 +145,7 @@ void comm_watch(struct pvn_comm *c, uint64_t now);
 /* Takes what the control connection has brought. */
 void comm_look_at_peer(struct pvn_comm *c);
 /* The comm fails by what the control connection has brought, and waits for no further reason. */
-void comm_fail_by_news(struct pvn_comm *c);
+void comm_fail_by_peer(struct pvn_comm *c);
 /* The engine has failed. 0: the reason may still come from the peer, call again; else the comm has
  * failed. */
 int comm_engine_failed(struct pvn_comm *c);

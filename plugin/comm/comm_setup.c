@@ -22,7 +22,7 @@
 /* Each lane lowers it to its own chunk size (max_chunk). */
 enum { CHUNK_MAX = 64 << 20 };
 /* Payload that may wait for a buffer with its tag; NCCL's own use stays far below. */
-enum { STASH_MAX = 64 << 20 };
+enum { UNEXPECTED_BYTES_MAX = 64 << 20 };
 
 #define LISTEN_MAGIC UINT32_C(0x50564e4c)
 
@@ -40,7 +40,7 @@ struct pvn_listen {
 static pthread_mutex_t listens_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pvn_listen *listens;
 
-static int said(struct pvn_err *err)
+static int report(struct pvn_err *err)
 {
     pvn_warn_err(err);
     return err->code;
@@ -100,7 +100,7 @@ static int start_engine(struct pvn_comm *c)
     struct pvn_engine_cfg cfg = {.sender = c->sender,
                                  .nlanes = c->conn->nlanes,
                                  .chunk = CHUNK_MAX,
-                                 .stash_max = STASH_MAX,
+                                 .unexpected_max = UNEXPECTED_BYTES_MAX,
                                  .now = now_for_engine,
                                  .owner = c,
                                  .outlives_lanes = pvn_conn_failover(c->conn)};
@@ -154,21 +154,21 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
 
     *out = NULL;
     if (find_device(cfg->dev, &lc.dev, err) != 0)
-        return said(err);
+        return report(err);
     l = calloc(1, sizeof(*l));
     if (!l) {
         pvn_err_set(err, -ENOMEM, "no memory for a listener");
-        return said(err);
+        return report(err);
     }
     lc.nports = ports(lc.dev, lc.port);
     if (pvn_plugin_hold(err) != 0) {
         free(l);
-        return said(err);
+        return report(err);
     }
     if (pvn_listener_open(&lc, handle, &l->listener, err) != 0) {
         free(l);
         pvn_plugin_release();
-        return said(err);
+        return report(err);
     }
     l->magic = LISTEN_MAGIC;
     l->epoch = pvn_fork_epoch();
@@ -217,7 +217,7 @@ static int accept_one(struct pvn_listen *l, struct pvn_comm **out, struct pvn_er
 
     rc = pvn_listener_accept(l->listener, &conn, err);
     if (rc)
-        return said(err);
+        return report(err);
     if (!conn)
         return 0;
     c = comm_new(conn, false, err);
@@ -225,7 +225,7 @@ static int accept_one(struct pvn_listen *l, struct pvn_comm **out, struct pvn_er
         if (conn->state != PVN_CONN_UP)
             pvn_listener_leave(l->listener, conn);
         pvn_conn_close(conn, "no memory");
-        return said(err);
+        return report(err);
     }
     if (conn->state != PVN_CONN_UP) {
         c->listener = l->listener;
@@ -252,14 +252,14 @@ int pvn_comm_accept(struct pvn_listen *l, struct pvn_comm **out, struct pvn_err 
         pvn_err_set(err, -EINVAL, "%p is no listener of this plugin, or was closed before",
                     (const void *)l);
         pvn_err_set_fault(err, PVN_FAULT_ARGUMENT);
-        return said(err);
+        return report(err);
     }
     if (pvn_fork_alien(l->epoch)) {
         pvn_err_set(err, -ECHILD,
                     "this listener belongs to process %d; a forked child cannot use it",
                     pvn_fork_parent());
         pvn_err_set_fault(err, PVN_FAULT_USAGE);
-        rc = said(err);
+        rc = report(err);
     } else {
         rc = accept_one(l, out, err);
     }
@@ -369,12 +369,12 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
 
     *out = NULL;
     if (pvn_plugin_ready(err) != 0)
-        return said(err);
+        return report(err);
     p = comm_pending_take(pvn_handle_cookie(handle), &busy);
     if (busy)
         return 0;
     if (!p && begin(cfg, handle, &p, err) != 0)
-        return said(err);
+        return report(err);
     conn = p->conn;
     rc = pvn_conn_step(conn);
     if (rc == -EAGAIN && !(cfg->lazy && pvn_conn_hello_sent(conn))) {
@@ -387,14 +387,14 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
         *err = conn->err;
         pvn_conn_close(conn, NULL);
         comm_pending_free(p);
-        return said(err);
+        return report(err);
     }
     c = comm_new(conn, true, err);
     if (!c)
         pvn_conn_close(conn, "no memory");
     comm_pending_free(p);
     if (!c)
-        return said(err);
+        return report(err);
     if (conn->state == PVN_CONN_UP && comm_come_up(c) != 0) {
         *err = c->err;
         rc = err->code;

@@ -84,16 +84,16 @@ void comm_look_for_stalls(struct pvn_comm *c, uint64_t now)
     if (bytes != c->moved_bytes || pvn_engine_pending(c->engine) == 0 || c->moved_ns == 0) {
         c->moved_bytes = bytes;
         c->moved_ns = now;
-        c->said_stall = false;
+        c->stall_reported = false;
         return;
     }
     silent = now - c->moved_ns;
-    if ((c->said_stall || warn == 0 || silent < warn) && (limit == 0 || silent < limit))
+    if ((c->stall_reported || warn == 0 || silent < warn) && (limit == 0 || silent < limit))
         return;
     /* The comm may have been idle until a moment ago. */
     age = pvn_engine_oldest(c->engine, text, sizeof(text));
-    if (warn && !c->said_stall && silent >= warn && age >= warn) {
-        c->said_stall = true;
+    if (warn && !c->stall_reported && silent >= warn && age >= warn) {
+        c->stall_reported = true;
         pvn_warn("%s %s %s: nothing has moved for %.0f s: %s; %d requests open", c->conn->where,
                  c->sender ? "to" : "from", c->conn->who, (double)silent / PVN_NS_PER_S, text,
                  pvn_engine_pending(c->engine));

@@ -1,16 +1,15 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What of a comm goes into the statistics file; called at the looks of comm.c, off the path of its
- * messages. */
+/* What of a comm goes into the statistics file; called by comm_watch.c, off the path of messages. */
 #include "config.h"
 #include "comm/comm_priv.h"
 
 #include "base/clock.h"
 
-/* Open requests that have not moved for this long are said to be stuck, with the side that owes the
+/* Open requests that have not moved for this long are reported as stuck, with the side that has the
  * next step. */
 #define STUCK_NS PVN_NS_PER_S
-/* The lanes are asked less often, for TCP's counters cost a system call per stream. */
+/* The lanes are read less often, for TCP's counters cost a system call per stream. */
 #define LANES_NS PVN_NS_PER_S
 
 static void ask_lanes(struct pvn_comm *c, uint64_t now)
@@ -69,7 +68,7 @@ void comm_publish(struct pvn_comm *c, uint64_t now)
     n->msgs = s->msgs;
     n->bytes = s->bytes;
     n->chunks = s->chunks;
-    n->unexpected = s->stashed;
+    n->unexpected = s->unexpected;
     n->lane_full = s->again;
     n->empty_polls = s->empty_polls;
     if (now >= c->lanes_ns)

@@ -12,18 +12,18 @@
 #include "base/log.h"
 #include "base/param.h"
 
-/* When a data socket breaks, the peer's own account of it is usually already on its way over the
- * control connection; this long it is waited for, so that both logs tell the same story. */
+/* How long a comm whose data socket broke waits for the peer's own reason, which is usually already
+ * under way on the control connection: both logs then name the same cause. */
 #define GRACE_NS (PVN_NS_PER_S / 4)
-/* When the peer is gone, what it sent before is still taken, and acknowledgements; without any new
- * byte for this long the rest will not come. */
+/* How long a comm whose peer is gone waits for a new byte: what the peer sent before still arrives,
+ * and so do acknowledgements. */
 #define LOST_NS PVN_NS_PER_S
 
-/* Between two calls that look: nobody called for so long, and
- * while nobody does nothing can move. */
+/* A longer time than this between two calls does not count as a stall: nothing can move while nobody
+ * calls. */
 #define AWAY_NS PVN_NS_PER_S
 
-void comm_fail_by_news(struct pvn_comm *c)
+void comm_fail_by_peer(struct pvn_comm *c)
 {
     pvn_engine_fail(c->engine, &c->ctrl_err);
     c->grace_ns = 1;
@@ -37,17 +37,17 @@ static bool is_loss(int code)
 }
 
 /* The control connection has brought something. */
-static void take_news(struct pvn_comm *c, int news)
+static void take_ctrl_event(struct pvn_comm *c, int event)
 {
-    if (pvn_conn_failover(c->conn) && (news == 2 || is_loss(news))) {
+    if (pvn_conn_failover(c->conn) && (event == 2 || is_loss(event))) {
         comm_failover_begin(c, &c->ctrl_err);
         return;
     }
-    if (news == -EREMOTEIO || news == -EPROTO || (news < 0 && c->sender)) {
-        comm_fail_by_news(c);
+    if (event == -EREMOTEIO || event == -EPROTO || (event < 0 && c->sender)) {
+        comm_fail_by_peer(c);
         return;
     }
-    if (news > 0) {
+    if (event > 0) {
         /* What was sent before the goodbye is still on the data streams, and so is their end. */
         if (!c->sender && c->conn->lane[0]->caps & PVN_LANE_ENDS)
             return;
@@ -69,16 +69,16 @@ static void check_lost(struct pvn_comm *c)
         c->lost_ns = now;
         c->lost_bytes = comm_bytes_moved(c);
     } else if (now - c->lost_ns > LOST_NS) {
-        comm_fail_by_news(c);
+        comm_fail_by_peer(c);
     }
 }
 
 void comm_look_at_peer(struct pvn_comm *c)
 {
-    int news = pvn_conn_watch(c->conn, &c->ctrl_err);
+    int event = pvn_conn_watch(c->conn, &c->ctrl_err);
 
-    if (news)
-        take_news(c, news);
+    if (event)
+        take_ctrl_event(c, event);
 }
 
 void comm_watch(struct pvn_comm *c, uint64_t now)
@@ -127,10 +127,10 @@ int comm_engine_failed(struct pvn_comm *c)
         c->grace_ns = from_the_wire(e->code) ? pvn_now_ns() + GRACE_NS : 1;
     err = *e;
     if (c->grace_ns > 1) {
-        int news = pvn_conn_listen(c->conn, &c->ctrl_err);
+        int event = pvn_conn_listen(c->conn, &c->ctrl_err);
 
         now = pvn_now_ns();
-        if (news == 0 && now < c->grace_ns && !c->conn->goodbye && !c->conn->ctrl.eof)
+        if (event == 0 && now < c->grace_ns && !c->conn->goodbye && !c->conn->ctrl.eof)
             return 0;
         if (c->conn->goodbye)
             pvn_err_add(&err, "the peer has closed its end of the comm");

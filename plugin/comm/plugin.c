@@ -40,7 +40,7 @@ static void start_afresh(void)
     pthread_mutex_init(&plugin_state.lock,
                        NULL); /* another thread of the parent may have held it */
     plugin_state.contexts = NULL;
-    plugin_state.forever = false;
+    plugin_state.no_finalize = false;
     plugin_state.held = 0;
     atomic_store(&plugin_state.loaded, false);
     pvn_comm_after_fork();
@@ -118,7 +118,7 @@ int pvn_plugin_init(const struct pvn_init_args *args, struct pvn_ctx **out, stru
             plugin_state.contexts = ctx;
             *out = ctx;
         } else {
-            plugin_state.forever = true;
+            plugin_state.no_finalize = true;
         }
     }
     pthread_mutex_unlock(&plugin_state.lock);

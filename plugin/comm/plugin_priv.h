@@ -18,8 +18,8 @@ struct pvn_ctx {
 struct plugin_state {
     pthread_mutex_t lock; /* all below; `loaded` is read without it, too */
     struct pvn_ctx *contexts;
-    bool forever; /* a version without finalize has called init */
-    int held;     /* comms and listeners */
+    bool no_finalize; /* a version without finalize has called init */
+    int held;         /* comms and listeners */
     atomic_bool loaded;
 };
 

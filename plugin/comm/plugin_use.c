@@ -16,7 +16,7 @@ struct plugin_state plugin_state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void plugin_unload_if_idle(void)
 {
-    if (!atomic_load(&plugin_state.loaded) || plugin_state.contexts || plugin_state.forever)
+    if (!atomic_load(&plugin_state.loaded) || plugin_state.contexts || plugin_state.no_finalize)
         return;
     comm_pending_drop(NULL);
     if (plugin_state.held)

@@ -33,7 +33,7 @@ struct pvn_engine_cfg {
     int nlanes;
     struct pvn_lane *lanes[PVN_MAX_LANES]; /* borrowed; bound and verified */
     size_t chunk;                          /* preferred chunk in bytes, > 0 */
-    size_t stash_max;           /* bytes of out-of-order payload kept aside before the comm fails */
+    size_t unexpected_max;      /* bytes of out-of-order payload kept aside before the comm fails */
     uint64_t (*now)(void *ctx); /* ns, monotonic */
     void *now_ctx;
     void *owner; /* the caller's own, see pvn_req_owner */
@@ -47,7 +47,7 @@ struct pvn_engine_stats {
     uint64_t msgs, bytes; /* completed */
     uint64_t chunks;      /* posted (sender) or arrived (receiver) */
     uint64_t stale, dups; /* events dropped: unknown or old id; a chunk that was already there */
-    uint64_t stashed;     /* messages that arrived before a buffer with their tag was posted */
+    uint64_t unexpected;  /* messages that arrived before a buffer with their tag was posted */
     uint64_t again;       /* posts that a lane refused for lack of room */
     uint64_t empty_polls; /* polls of a lane that gave no event */
     uint64_t resumes;     /* times that the lanes were replaced */

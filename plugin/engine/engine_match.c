@@ -5,7 +5,7 @@
  *
  * Message k, in the sender's order, goes to the oldest posted buffer with its tag. Lanes deliver
  * chunks of several streams in any order between streams, so a chunk of message k+1 may be met
- * first: it then waits in its stream until message k is known, because only k's tag tells which
+ * first: it then waits in its stream until message k is known, because k's tag decides which
  * buffer is left for k+1. That cannot lock up: the sender hands out chunks in message order, so the
  * first chunk of the lowest unknown message is always at the head of some stream.
  */
@@ -39,47 +39,47 @@ static int too_long(struct pvn_engine *e, uint64_t msg, int tag, uint64_t total,
         (unsigned long long)msg, tag, (unsigned long long)total, size);
 }
 
-static struct stash *stash_new(struct pvn_engine *e, const struct pvn_frame *f, int *idx)
+static struct unexpected *unexpected_new(struct pvn_engine *e, const struct pvn_frame *f, int *idx)
 {
     struct receiver *rx = e->rx;
-    if (rx->nstash == STASH_SLOTS || f->total > e->cfg.stash_max ||
-        rx->stash_bytes > e->cfg.stash_max - f->total) {
+    if (rx->nunexpected == UNEXPECTED_SLOTS || f->total > e->cfg.unexpected_max ||
+        rx->unexpected_bytes > e->cfg.unexpected_max - f->total) {
         eng_fail(e, -ENOBUFS, PVN_FAULT_ARGUMENT,
                  "message %llu has tag %d and %llu bytes, no posted receive has that tag, and %d "
                  "messages of %zu bytes are kept aside already (limits: %d, %zu bytes)",
-                 (unsigned long long)f->seq, f->tag, (unsigned long long)f->total, rx->nstash,
-                 rx->stash_bytes, STASH_SLOTS, e->cfg.stash_max);
+                 (unsigned long long)f->seq, f->tag, (unsigned long long)f->total, rx->nunexpected,
+                 rx->unexpected_bytes, UNEXPECTED_SLOTS, e->cfg.unexpected_max);
         return NULL;
     }
     int i = 0;
-    while (rx->stash[i].used)
+    while (rx->unexpected[i].used)
         i++;
-    struct stash *s = &rx->stash[i];
+    struct unexpected *s = &rx->unexpected[i];
     uint8_t *buf = malloc(f->total ? f->total : 1);
     if (!buf) {
         eng_fail(e, -ENOMEM, PVN_FAULT_SYSTEM, "no memory to keep %llu bytes of message %llu aside",
                  (unsigned long long)f->total, (unsigned long long)f->seq);
         return NULL;
     }
-    *s = (struct stash){.used = true,
-                        .msg = f->seq,
-                        .total = f->total,
-                        .tag = f->tag,
-                        .buf = buf,
-                        .group = NO_INDEX};
-    rx->nstash++;
-    rx->stash_bytes += f->total;
-    e->stats.stashed++;
+    *s = (struct unexpected){.used = true,
+                             .msg = f->seq,
+                             .total = f->total,
+                             .tag = f->tag,
+                             .buf = buf,
+                             .group = NO_INDEX};
+    rx->nunexpected++;
+    rx->unexpected_bytes += f->total;
+    e->stats.unexpected++;
     *idx = i;
     return s;
 }
 
-static void stash_free(struct receiver *rx, struct stash *s)
+static void unexpected_free(struct receiver *rx, struct unexpected *s)
 {
-    rx->nstash--;
-    rx->stash_bytes -= s->total;
+    rx->nunexpected--;
+    rx->unexpected_bytes -= s->total;
     free(s->buf);
-    *s = (struct stash){0};
+    *s = (struct unexpected){0};
 }
 
 static inline void give(struct receiver *rx, struct recv_ent *ent, uint64_t msg, uint64_t total)
@@ -102,13 +102,13 @@ static void skip_known(struct receiver *rx)
         m = &rx->map[++rx->next_match % MSG_RING];
 }
 
-/* Gives message f->seq == next_match a place. 0, -EAGAIN or an error. */
+/* Finds a buffer for message f->seq == next_match, or keeps it aside. 0, -EAGAIN or an error. */
 static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
 {
     struct receiver *rx = e->rx;
     struct msg_map *m = &rx->map[f->seq % MSG_RING];
     /* A message that is 256 older is still coming in on another stream: wait for it. */
-    if (m->kind == MAP_ENT || m->kind == MAP_STASH)
+    if (m->kind == MAP_ENT || m->kind == MAP_UNEXPECTED)
         return -EAGAIN;
     /* Paused: the lane holds what may have been reported to the sender as delivered, and goes. */
     if (rx->unmatched == 0 && !e->paused)
@@ -124,9 +124,9 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
             .kind = MAP_ENT, .idx = (int16_t)gi, .ent = (uint8_t)ei, .msg = f->seq};
     } else {
         int si = 0;
-        if (!stash_new(e, f, &si))
+        if (!unexpected_new(e, f, &si))
             return e->err.code;
-        *m = (struct msg_map){.kind = MAP_STASH, .idx = (int16_t)si, .msg = f->seq};
+        *m = (struct msg_map){.kind = MAP_UNEXPECTED, .idx = (int16_t)si, .msg = f->seq};
     }
     rx->next_match++;
     skip_known(rx);
@@ -177,8 +177,8 @@ int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_
         e->stats.stale++;
         return -EALREADY;
     }
-    if (m->kind == MAP_STASH) {
-        struct stash *s = &rx->stash[m->idx];
+    if (m->kind == MAP_UNEXPECTED) {
+        struct unexpected *s = &rx->unexpected[m->idx];
         return locate(e, f, s->total, &s->placed, s->buf, dst);
     }
     struct recv_group *g = &rx->groups[m->idx];
@@ -187,7 +187,7 @@ int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_
 }
 
 /* A whole message that was kept aside goes to the buffer that claimed it. */
-static void deliver_stash(struct pvn_engine *e, struct stash *s)
+static void deliver_unexpected(struct pvn_engine *e, struct unexpected *s)
 {
     struct receiver *rx = e->rx;
     struct recv_group *g = &rx->groups[s->group];
@@ -197,11 +197,11 @@ static void deliver_stash(struct pvn_engine *e, struct stash *s)
     ent->got = s->total;
     ent->seen = s->seen;
     rx->map[s->msg % MSG_RING].kind = MAP_DONE;
-    stash_free(rx, s);
+    unexpected_free(rx, s);
     eng_entry_arrived(e, g, ent);
 }
 
-static bool stash_complete(const struct stash *s)
+static bool unexpected_complete(const struct unexpected *s)
 {
     return s->got == s->total && chunk_test(&s->seen, 0);
 }
@@ -209,12 +209,12 @@ static bool stash_complete(const struct stash *s)
 int eng_match_claim(struct pvn_engine *e, struct recv_group *g)
 {
     struct receiver *rx = e->rx;
-    if (rx->nstash == 0)
+    if (rx->nunexpected == 0)
         return 0;
     for (int i = 0; i < g->req.sizes; i++) {
-        struct stash *oldest = NULL;
-        for (int k = 0; k < STASH_SLOTS; k++) {
-            struct stash *s = &rx->stash[k];
+        struct unexpected *oldest = NULL;
+        for (int k = 0; k < UNEXPECTED_SLOTS; k++) {
+            struct unexpected *s = &rx->unexpected[k];
             if (s->used && s->group == NO_INDEX && s->tag == g->buf[i].tag &&
                 (!oldest || s->msg < oldest->msg))
                 oldest = s;
@@ -226,8 +226,8 @@ int eng_match_claim(struct pvn_engine *e, struct recv_group *g)
         give(rx, &g->ent[i], oldest->msg, oldest->total);
         oldest->group = (int16_t)(g - rx->groups);
         oldest->ent = (uint8_t)i;
-        if (stash_complete(oldest))
-            deliver_stash(e, oldest);
+        if (unexpected_complete(oldest))
+            deliver_unexpected(e, oldest);
     }
     return 0;
 }
@@ -236,14 +236,14 @@ int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev)
 {
     struct receiver *rx = e->rx;
     struct msg_map *m = &rx->map[ev->id % MSG_RING];
-    if (ev->chunk >= PVN_MAX_CHUNKS || (m->kind != MAP_ENT && m->kind != MAP_STASH) ||
+    if (ev->chunk >= PVN_MAX_CHUNKS || (m->kind != MAP_ENT && m->kind != MAP_UNEXPECTED) ||
         pvn_id(m->msg) != ev->id) {
         e->stats.stale++;
         return 0;
     }
     struct recv_group *g = m->kind == MAP_ENT ? &rx->groups[m->idx] : NULL;
     struct recv_ent *ent = g ? &g->ent[m->ent] : NULL;
-    struct stash *s = g ? NULL : &rx->stash[m->idx];
+    struct unexpected *s = g ? NULL : &rx->unexpected[m->idx];
     struct chunk_set *seen = ent ? &ent->seen : &s->seen;
     uint64_t *got = ent ? &ent->got : &s->got;
     uint64_t total = ent ? ent->total : s->total;
@@ -259,8 +259,8 @@ int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev)
     *got += ev->bytes;
     e->stats.chunks++;
     if (s) {
-        if (s->group != NO_INDEX && stash_complete(s))
-            deliver_stash(e, s);
+        if (s->group != NO_INDEX && unexpected_complete(s))
+            deliver_unexpected(e, s);
     } else if (*got == total) {
         m->kind = MAP_DONE;
         eng_entry_arrived(e, g, ent);
@@ -275,7 +275,7 @@ bool eng_match_has(const struct receiver *rx, uint64_t msg)
         return m->kind == MAP_DONE && m->msg == msg;
     if (m->msg != msg || m->kind == MAP_NONE || m->kind == MAP_DONE)
         return true;
-    return m->kind == MAP_STASH && stash_complete(&rx->stash[m->idx]);
+    return m->kind == MAP_UNEXPECTED && unexpected_complete(&rx->unexpected[m->idx]);
 }
 
 void eng_match_rewind(struct receiver *rx)
@@ -291,9 +291,9 @@ void eng_match_rewind(struct receiver *rx)
             chunk_clear(&ent->seen);
         }
     }
-    for (int i = 0; i < STASH_SLOTS; i++) {
-        struct stash *s = &rx->stash[i];
-        if (!s->used || stash_complete(s))
+    for (int i = 0; i < UNEXPECTED_SLOTS; i++) {
+        struct unexpected *s = &rx->unexpected[i];
+        if (!s->used || unexpected_complete(s))
             continue;
         s->got = 0;
         chunk_clear(&s->placed);
@@ -327,21 +327,21 @@ void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a)
 
 bool eng_match_keeps(const struct receiver *rx)
 {
-    for (int i = 0; i < STASH_SLOTS; i++)
-        if (rx->stash[i].used && stash_complete(&rx->stash[i]))
+    for (int i = 0; i < UNEXPECTED_SLOTS; i++)
+        if (rx->unexpected[i].used && unexpected_complete(&rx->unexpected[i]))
             return true;
     return false;
 }
 
 void eng_match_end(struct receiver *rx)
 {
-    for (int i = 0; i < STASH_SLOTS; i++)
-        if (rx->stash[i].used)
-            stash_free(rx, &rx->stash[i]);
+    for (int i = 0; i < UNEXPECTED_SLOTS; i++)
+        if (rx->unexpected[i].used)
+            unexpected_free(rx, &rx->unexpected[i]);
 }
 
 void eng_match_free(struct pvn_engine *e)
 {
-    for (int i = 0; i < STASH_SLOTS; i++)
-        free(e->rx->stash[i].buf);
+    for (int i = 0; i < UNEXPECTED_SLOTS; i++)
+        free(e->rx->unexpected[i].buf);
 }

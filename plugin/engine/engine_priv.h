@@ -11,9 +11,9 @@
 
 enum {
     CHUNK_WORDS = (PVN_MAX_CHUNKS + 63) / 64,
-    SLOT_RING = 64,   /* > PVN_MAX_REQS: open slots of a clear-to-send comm, both ends */
-    MSG_RING = 256,   /* PVN_MAX_SENDS: open messages, both ends */
-    STASH_SLOTS = 64, /* messages kept aside for a buffer with their tag */
+    SLOT_RING = 64,        /* > PVN_MAX_REQS: open slots of a clear-to-send comm, both ends */
+    MSG_RING = 256,        /* PVN_MAX_SENDS: open messages, both ends */
+    UNEXPECTED_SLOTS = 64, /* messages kept aside for a buffer with their tag */
     NO_INDEX = -1,
     MAX_TOTAL_LOG2 = 40 /* 1 TiB: no message is longer; bounds what the wire can make us compute */
 };
@@ -48,7 +48,7 @@ enum req_kind { REQ_SEND, REQ_RECV, REQ_FLUSH };
 enum req_state { REQ_FREE, REQ_OPEN, REQ_DONE };
 
 /* What the caller holds: the first member of a message, a group or a flush, whose life it shares
- * until the caller has been told that it is done. */
+ * until test has reported it done. */
 struct pvn_req {
     void *owner; /* see pvn_req_owner */
     struct pvn_engine *e;
@@ -116,8 +116,8 @@ struct flush_job {
     unsigned waiting;  /* answers that are still to come */
 };
 
-/* A message that came before a buffer with its tag was posted. */
-struct stash {
+/* An unexpected message: it came before a buffer with its tag was posted. */
+struct unexpected {
     bool used;
     uint64_t msg, total, got;
     int tag;
@@ -128,10 +128,10 @@ struct stash {
 };
 
 /* Where message k of a matched comm went, in map[k % MSG_RING]. */
-enum map_kind { MAP_NONE, MAP_ENT, MAP_STASH, MAP_DONE };
+enum map_kind { MAP_NONE, MAP_ENT, MAP_UNEXPECTED, MAP_DONE };
 struct msg_map {
     enum map_kind kind;
-    int16_t idx; /* group or stash */
+    int16_t idx; /* group or unexpected message */
     uint8_t ent;
     uint64_t msg;
 };
@@ -153,13 +153,13 @@ struct receiver {
     unsigned unpublished; /* newest slots, for which no lane has had room */
     uint64_t next_match;  /* matched comms: first message not given to a buffer */
     int unmatched;        /* posted buffers without a message */
-    int nstash;
-    size_t stash_bytes;
+    int nunexpected;
+    size_t unexpected_bytes;
     struct recv_group *free;            /* groups without a request, the last one used first */
     struct recv_group *ring[SLOT_RING]; /* slot % SLOT_RING -> group not full yet, or NULL */
     struct recv_group groups[PVN_MAX_REQS];
     struct msg_map map[MSG_RING];
-    struct stash stash[STASH_SLOTS];
+    struct unexpected unexpected[UNEXPECTED_SLOTS];
     int flushing;     /* flushes that some lane has not taken */
     uint64_t flushes; /* ever */
     struct flush_job flush[PVN_MAX_REQS];
@@ -173,7 +173,7 @@ struct pvn_engine {
     bool announced;  /* sender: there are slots, announced, with free buffers: tx->known */
     bool slow_lanes; /* the lanes are not such that engine_fast.h will do, see eng_use_lanes */
     bool needs_cts;
-    bool sends_next; /* the only lane is asked for clear-to-send entries as far as it does that */
+    bool sends_next; /* the only lane takes the next slot itself, by fast.send_next */
     int rr;          /* lane that gets the next chunk first */
     unsigned ticks;
     uint64_t now; /* sampled every few progress calls */
@@ -322,7 +322,7 @@ int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
 int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
                     void **dst);
 int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev);
-/* Gives stashed messages to the buffers of a group that has just been posted. */
+/* Gives unexpected messages to the buffers of a group that has just been posted. */
 int eng_match_claim(struct pvn_engine *e, struct recv_group *g);
 void eng_match_free(struct pvn_engine *e);
 /* Receiver, failover: whether message number is complete; forgets what has come of those that are

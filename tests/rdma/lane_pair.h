@@ -128,7 +128,7 @@ struct RdmaEnd {
         ec.nlanes = 1;
         ec.lanes[0] = lane;
         ec.chunk = chunk;
-        ec.stash_max = 1 << 20;
+        ec.unexpected_max = 1 << 20;
         ec.now = [](void *) { return pvn_now_ns(); };
         e = pvn_engine_new(&ec);
         ASSERT_NE(nullptr, e);

@@ -37,14 +37,14 @@ constexpr long max_steps = 200000;
 
 struct Totals {
     uint64_t sends = 0, receives = 0, chunks = 0, repeats = 0, stales = 0, dups = 0, refusals = 0,
-             deaths = 0, stashed = 0, dropped_stale = 0, dropped_dup = 0, nexts = 0, runs = 0,
+             deaths = 0, unexpected = 0, dropped_stale = 0, dropped_dup = 0, nexts = 0, runs = 0,
              watches = 0, failovers = 0, replayed = 0, switches = 0, lost_answers = 0;
 
     void operator+=(const Totals &o)
     {
         sends += o.sends, receives += o.receives, chunks += o.chunks, repeats += o.repeats;
         stales += o.stales, dups += o.dups, refusals += o.refusals, deaths += o.deaths;
-        stashed += o.stashed, dropped_stale += o.dropped_stale, dropped_dup += o.dropped_dup;
+        unexpected += o.unexpected, dropped_stale += o.dropped_stale, dropped_dup += o.dropped_dup;
         nexts += o.nexts, runs += o.runs, watches += o.watches;
         failovers += o.failovers, replayed += o.replayed, switches += o.switches;
         lost_answers += o.lost_answers;
@@ -470,7 +470,7 @@ void Trial::add(Totals &t) const
     t.sends += a->msgs;
     t.receives += b->msgs;
     t.chunks += b->chunks;
-    t.stashed += b->stashed;
+    t.unexpected += b->unexpected;
     t.dropped_stale += a->stale + b->stale;
     t.dropped_dup += a->dups + b->dups;
     t.repeats += w.repeats;
@@ -500,7 +500,7 @@ void report(uint64_t seeds, const Totals &t)
         {"sends completed", t.sends},
         {"grouped receives completed", t.receives},
         {"chunks", t.chunks},
-        {"unexpected messages", t.stashed},
+        {"unexpected messages", t.unexpected},
         {"messages sent to the next slot without an event", t.nexts},
         {"messages completed by another one's event", t.runs},
         {"empty polls that stood for the next ones", t.watches},
@@ -591,7 +591,7 @@ TEST(EngineSimulation, ExactlyOnceForEverySeed)
     if (n < 1000)
         return;
     // Every kind of fault must have happened, and the engine must have met it.
-    for (uint64_t fired : {t.repeats, t.stales, t.dups, t.refusals, t.deaths, t.stashed,
+    for (uint64_t fired : {t.repeats, t.stales, t.dups, t.refusals, t.deaths, t.unexpected,
                            t.dropped_stale, t.dropped_dup, t.nexts, t.runs, t.watches, t.failovers,
                            t.switches, t.lost_answers, t.replayed})
         EXPECT_GT(fired, 0u);

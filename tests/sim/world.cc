@@ -415,7 +415,7 @@ pvn_engine *new_engine(World *w, const std::vector<std::unique_ptr<Lane>> &lanes
     for (size_t i = 0; i < lanes.size(); i++)
         c.lanes[i] = &lanes[i]->base;
     c.chunk = w->k.chunk;
-    c.stash_max = 1 << 20;
+    c.unexpected_max = 1 << 20;
     c.now = virtual_now;
     c.now_ctx = w;
     c.outlives_lanes = w->k.outlives;
@@ -530,7 +530,7 @@ void World::write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key)
     } else if (k.cts) {
         return broken("a write outside every posted buffer");
     }
-    // A matched comm's only other place is the engine's stash, which the address sanitizer guards.
+    // A matched comm's only other memory is that of unexpected messages, which AddressSanitizer guards.
     memcpy(dst, src, n);
 }
 

@@ -183,7 +183,7 @@ struct LanePair {
         pvn_engine_cfg ec = {};
         ec.nlanes = 1;
         ec.chunk = chunk;
-        ec.stash_max = 64 << 20;
+        ec.unexpected_max = 64 << 20;
         ec.now = lane_pair_now;
         ec.sender = true;
         ec.lanes[0] = tx;
