@@ -309,15 +309,14 @@ int rdma_rx_signal_now(struct rdma_lane *r)
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* Whether the peer's last requests may have no completion by which
- * it learns what has come of them. */
+/* Whether the peer's last requests may have no completion by which it learns what has come of them:
+ * some have none, and the adapter's own acknowledgement may be lost and not be repeated. */
 static bool final_ack_due(const struct rdma_lane *r)
 {
     bool seen = false;
     for (int k = 0; k < r->nqps; k++)
         seen |= r->qp[k].seen > 0;
-    return seen && !r->cfg.sender && r->verified && !r->errored && !r->l.abandoned &&
-           r->peer.wants_acks;
+    return seen && !r->cfg.sender && r->verified && !r->errored && !r->l.abandoned;
 }
 
 /* The peer must not give up what has arrived because nobody answers when it polls for the result.

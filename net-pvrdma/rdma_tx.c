@@ -272,10 +272,10 @@ static int tx_empty_poll(struct rdma_lane *r)
 __attribute__((noinline)) static int tx_take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
     int n = 0, rc = tx_take_events(r);
-    if (rc < 0)
-        return rc;
     for (int k = 0; k < r->nqps; k++)
         report_sent(r, &r->qp[k], ev, max, &n);
+    if (__builtin_expect(rc < 0, 0))
+        return n ? n : rc;
     rc = read_cts(r, ev, max, &n);
     r->fresh = n > 0;
     if (rc == 0 && n == 0 && rdma_due_to_look(r))

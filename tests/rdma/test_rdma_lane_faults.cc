@@ -362,6 +362,47 @@ TEST(RdmaFaults, TwoSidedRequestFails)
     EXPECT_NE(nullptr, strstr(err->reason[0], "status 11")) << err->reason[0];
 }
 
+// The adapter's acknowledgement of the last message is lost, and the receiver, who has it, closes:
+// its final acknowledgement says that it arrived, where completions are cheap to poll, too.
+class RdmaFinalAck : public testing::TestWithParam<pvn_rdma_mode>
+{
+};
+
+TEST_P(RdmaFinalAck, ComesFromAReceiverThatCloses)
+{
+    bool imm = GetParam() == PVN_RDMA_IMM;
+    RdmaPair p;
+    p.open(shape("roce\nset timeout_cap_ms 20", GetParam(), 1, 1 << 20, false));
+    char rule[160];
+    snprintf(rule, sizeof(rule), "rule lost drop_ack qpn=%u op=%s nth=%d every=1 count=0",
+             qpn_of(p.tx.lane), imm ? "WRITE_IMM" : "WRITE", imm ? 1 : 2);
+    ASSERT_EQ(0, sv::command(rule));
+    const size_t size = 100000;
+    std::vector<uint8_t> out = bytes::of(size, 1), in(size);
+    pvn_mr *smr = p.tx.reg(out.data(), size), *rmr = p.rx.reg(in.data(), size);
+    pvn_req *s = nullptr, *r = nullptr;
+    int done = 0;
+    ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
+    ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    for (Deadline wait; wait.left() && !s;)
+        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &s));
+    ASSERT_NE(nullptr, s);
+    for (Deadline wait; wait.left() && !done;)
+        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    ASSERT_TRUE(done);
+    EXPECT_EQ(out, in);
+    pvn_engine_free(p.rx.e);
+    p.rx.e = nullptr;
+    p.rx.lane->ops->close(p.rx.lane);
+    p.rx.lane = nullptr;
+    done = 0;
+    for (Deadline wait; wait.left() && !done;)
+        ASSERT_EQ(0, hot_test(s, &done, nullptr)) << pvn_engine_err(p.tx.e)->reason[0];
+    EXPECT_TRUE(done);
+    EXPECT_LT(0, sv::lib().sv_rule_fired("lost"));
+}
+INSTANTIATE_TEST_SUITE_P(Modes, RdmaFinalAck, testing::Values(PVN_RDMA_RECORD, PVN_RDMA_IMM));
+
 // What was reported as sent arrives, although its copy was still in flight when the sender closed.
 TEST(RdmaTwoSided, ClosingLosesNothing)
 {
