@@ -12,11 +12,10 @@
 /* The longest time for which a lane that closes waits for its final acknowledgement. */
 #define FINAL_ACK_NS (PVN_NS_PER_S / 10)
 
-__attribute__((noinline, cold)) static int not_registered(struct rdma_lane *r)
+__attribute__((noinline, cold)) static int too_large(struct rdma_lane *r)
 {
     return rdma_dead(r, -EFAULT,
-                     "receiving into bytes outside the registration given with them (or larger "
-                     "than half the device's largest region)");
+                     "receiving into a buffer larger than half the device's largest region");
 }
 
 /* The keys of one buffer, for every lane of the comm: all of them are RDMA lanes. *keys, 0 before:
@@ -25,11 +24,13 @@ static inline int put_keys(struct rdma_lane *r, const struct pvn_buffer *b, stru
                            uint64_t *keys)
 {
     uint32_t rkey[PVN_MAX_LANES] = {0};
+    if (b->mr && b->size > 0 && !rdma_within(b->mr, b->addr, b->size))
+        return -EFAULT;
     for (int k = 0; k < r->l.nlanes; k++) {
         const struct pvn_rdma_mem *mem = b->mr ? b->mr->lane_mr[k] : NULL;
         const struct ibv_mr *m = mem ? pvn_rdma_mem_find(mem, (uintptr_t)b->addr, b->size) : NULL;
         if (__builtin_expect(mem && !m && b->size > 0, 0))
-            return not_registered(r);
+            return too_large(r);
         rkey[k] = m ? m->rkey : b->mr ? b->mr->rkey[k] : 0;
     }
     for (int i = 0; 2 * i < r->l.nlanes; i++) {
@@ -76,8 +77,9 @@ __attribute__((noinline)) static int stage_any(struct rdma_lane *r, uint64_t slo
     for (int i = 0; i < n; i++) {
         struct cts_line *line = staged_line(r, i);
         uint64_t keys = 0;
-        if (put_keys(r, &b[i], line, &keys) < 0)
-            return r->l.err.code;
+        int rc = put_keys(r, &b[i], line, &keys);
+        if (rc < 0)
+            return rc;
         put_line(r, line, slot, n, &b[i], b[i].mr ? b[i].mr->gpu : NOT_REGISTERED, keys);
     }
     staged(r, n);

@@ -52,6 +52,25 @@ static bool mr_ok(const struct pvn_comm *c, const struct pvn_comm_mr *m)
     return !m || m->comm == c;
 }
 
+/* Lanes that write into memory reach what is registered and nothing else. */
+static inline bool covers(const struct pvn_comm *c, const struct pvn_mr *m, const void *data,
+                          size_t size)
+{
+    uintptr_t at = (uintptr_t)data - (uintptr_t)m->addr;
+
+    return !c->engine->needs_cts || size == 0 || (at <= m->len && size <= m->len - at);
+}
+
+__attribute__((noinline, cold)) static int refuse_range(struct pvn_comm *c, const char *call,
+                                                        const struct pvn_mr *m, const void *data,
+                                                        size_t size)
+{
+    return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
+                       "%s: %zu bytes at %p are not in the registration given with them, which "
+                       "has %zu bytes at %p",
+                       call, size, data, m->len, m->addr);
+}
+
 static int isend_ready(struct pvn_comm *c, const void *data, size_t size,
                        const struct pvn_comm_mr *mr)
 {
@@ -71,8 +90,12 @@ int comm_isend_checked(struct pvn_comm *c, const void *data, size_t size, int ta
                        const struct pvn_mr *mr, void **request)
 {
     struct pvn_req *req;
-    int rc = pvn_engine_isend(c->engine, data, size, tag, mr, &req);
+    int rc;
 
+    *request = NULL;
+    if (mr && !covers(c, mr, data, size))
+        return result(c, refuse_range(c, "isend", mr, data, size));
+    rc = pvn_engine_isend(c->engine, data, size, tag, mr, &req);
     *request = req;
     return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
 }
@@ -122,6 +145,13 @@ int comm_irecv_not_published(struct recv_group *g, int rc, void **request)
 {
     struct pvn_comm *c = g->req.owner;
 
+    *request = NULL;
+    if (rc == -EFAULT) {
+        const struct pvn_buffer *b = &g->buf[0];
+
+        eng_take_back(c->engine, g);
+        return result(c, refuse_range(c, "irecv", b->mr, b->addr, b->size));
+    }
     rc = eng_publish_later(c->engine, rc);
     *request = rc ? NULL : g;
     return rc ? no_request(c, rc, "irecv") : PVN_RESULT_SUCCESS;
@@ -144,9 +174,16 @@ int comm_irecv_checked(struct pvn_comm *c, int n, void *const *data, const size_
                        const int *tags, void *const *mrs, void **request)
 {
     struct pvn_req *req;
-    int rc =
-        pvn_engine_irecv(c->engine, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
+    int i, rc;
 
+    *request = NULL;
+    for (i = 0; mrs && i < n; i++) {
+        const struct pvn_mr *m = mrs[i];
+
+        if (m && !covers(c, m, data[i], sizes[i]))
+            return result(c, refuse_range(c, "irecv", m, data[i], sizes[i]));
+    }
+    rc = pvn_engine_irecv(c->engine, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
     *request = req;
     return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");
 }
@@ -180,6 +217,8 @@ int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *
     for (i = 0; i < n; i++)
         if (mrs && !mr_ok(c, mrs[i]))
             return comm_mr_refuse(c, mrs[i]);
+        else if (mrs && mrs[i] && sizes && !covers(c, mrs[i], data[i], sizes[i]))
+            return refuse_range(c, "iflush", mrs[i], data[i], sizes[i]);
     rc = pvn_engine_iflush(c->engine, n, data, sizes, (const struct pvn_mr *const *)mrs, &req);
     if (rc == -EBUSY)
         return comm_refuse(c, rc, PVN_FAULT_USAGE, "iflush: %d flushes are in flight already",

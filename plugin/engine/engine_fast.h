@@ -58,7 +58,8 @@ static inline struct recv_group *eng_fast_group(struct pvn_engine *e)
                : rx->free;
 }
 
-/* Posts it: it has a request then, whose address is g's. 0, or an error for eng_publish_later. */
+/* Posts it: it has a request then, whose address is g's. 0, -EFAULT for eng_take_back, or an error
+ * for eng_publish_later. */
 static inline int eng_fast_irecv(struct pvn_engine *e, struct recv_group *g, void *data,
                                  size_t size, int tag, const struct pvn_mr *mr)
 {

@@ -312,6 +312,8 @@ int eng_rx_post(struct pvn_engine *e); /* likewise */
 /* The only lane has not taken the newest slot, rc says why. 0: it
  * will later, or the engine's error. */
 int eng_publish_later(struct pvn_engine *e, int rc);
+/* Takes back the newest slot, which no lane has taken, with its group and request. */
+void eng_take_back(struct pvn_engine *e, struct recv_group *g);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
 
 /* engine_flush.c */

@@ -45,6 +45,14 @@ int eng_rx_post(struct pvn_engine *e)
     return rc == -EAGAIN ? 0 : rc;
 }
 
+__attribute__((noinline, cold)) void eng_take_back(struct pvn_engine *e, struct recv_group *g)
+{
+    e->rx->next_slot--;
+    e->rx->ring[g->slot % SLOT_RING] = NULL;
+    g->req.state = REQ_FREE;
+    eng_free_group(g);
+}
+
 __attribute__((noinline, cold)) int eng_publish_later(struct pvn_engine *e, int rc)
 {
     if (rc == -EAGAIN)

@@ -246,7 +246,8 @@ struct pvn_lane_ops {
                    struct pvn_err *err);
     int (*mem_dereg)(struct pvn_lane *l, struct pvn_mr *mr);
 
-    /* Data. post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. */
+    /* Data. post_* may hold requests back until kick; -EAGAIN: no room, nothing was taken. post_cts,
+     * -EFAULT: a buffer is not in its registration; nothing was taken, and the lane lives on. */
     int (*post_cts)(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
     int (*post_write)(struct pvn_lane *l, const struct pvn_write *w);
     /* The work request of the chunk that was last posted: its qpn, opcode and wr_id. -EOPNOTSUPP: a

@@ -347,6 +347,59 @@ TEST_F(PluginRdma, ARegistrationGivenBackWithRequestsOpen)
     }
 }
 
+// A range outside of its registration is refused, on either end, and the comm goes on.
+TEST_F(PluginRdma, BytesOutsideTheirRegistrationAreRefused)
+{
+    adapters("pvrdma", "");
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    std::vector<unsigned char> src(1 << 20, 7), dst(1 << 20);
+    void *smh = nullptr, *rmh = nullptr, *sreq = nullptr, *rreq = nullptr;
+    const size_t len = 1 << 19;
+    int tag = 0, done = 0;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), len, NCCL_PTR_HOST, &smh));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), len, NCCL_PTR_HOST, &rmh));
+    for (size_t size : {size_t{8}, size_t{100000}}) {
+        void *data = dst.data();
+        done = 0;
+        sreq = rreq = nullptr;
+        auto receive = [&](size_t at) {
+            data = dst.data() + at;
+            return pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh, nullptr, &rreq);
+        };
+        EXPECT_NE(ncclSuccess, receive(len - size + 1));
+        EXPECT_EQ(nullptr, rreq);
+        EXPECT_TRUE(Log::get().warned({"irecv", "are not in the registration given with them"}))
+            << Log::get().warnings();
+        ASSERT_EQ(ncclSuccess, receive(len - size)) << Log::get().warnings();
+        ASSERT_NE(nullptr, rreq);
+        ncclResult_t rc = ncclSuccess;
+        ASSERT_TRUE(eventually([&] {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, rreq, &done, nullptr));
+            rc = pvn_netdrv_isend(p.d, p.sc, src.data() + len - size + 1, size, 0, smh, nullptr,
+                                  &sreq);
+            return rc != ncclSuccess || sreq;
+        }));
+        EXPECT_NE(ncclSuccess, rc);
+        EXPECT_TRUE(Log::get().warned({"isend", "are not in the registration given with them"}))
+            << Log::get().warnings();
+        ASSERT_TRUE(eventually([&] {
+            if (!sreq) {
+                EXPECT_EQ(ncclSuccess,
+                          pvn_netdrv_isend(p.d, p.sc, src.data(), size, 0, smh, nullptr, &sreq));
+            }
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, rreq, &done, nullptr));
+            return done != 0;
+        })) << Log::get().warnings();
+        EXPECT_EQ(7, dst[len - 1]);
+        done = 0;
+        EXPECT_TRUE(eventually(
+            [&] { return pvn_netdrv_test(p.d, sreq, &done, nullptr) != ncclSuccess || done; }));
+        EXPECT_EQ(1, done);
+    }
+}
+
 // Tests or posts, whatever is due, until that fails.
 ncclResult_t until_it_fails(const std::function<ncclResult_t()> &call)
 {
