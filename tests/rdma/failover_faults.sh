@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# More faults in mid-transfer that a comm outlives (NCCL_PVRDMA_FAILOVER=1), in each mode of RDMA: a ring all-reduce between
+# two processes on softverbs, every element checked. The reason that is logged shows that the fault fired.
+# run-all limit: 300
+set -u
+build=$PVN_BUILDDIR
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+plugin=$build/.libs/libnccl-net-pvrdma.so
+# A request without an answer is given up after 7.1 s, see rdma_overdue.c.
+export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_FAILOVER=1 NCCL_IB_TIMEOUT=14
+export NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so PVN_SOFTVERBS_PROFILE=pvrdma
+
+# ring NAME MODE RULES: both ranks, in a fabric of their own, output in $tmp/NAME/out
+ring() {
+    local dir=$tmp/$1
+    mkdir -p "$dir/fabric" "$dir/sys"
+    echo "$3" >"$dir/rules"
+    PVN_SOFTVERBS_DIR=$dir/fabric PVN_SOFTVERBS_SYSFS=$dir/sys NCCL_PVRDMA_SYSFS_ROOT=$dir/sys \
+        PVN_SOFTVERBS_FAULTS=$dir/rules NCCL_PVRDMA_RDMA_MODE=$2 timeout 90 "$build/pvn-perf" ring --ranks 2 --check \
+        --verbose --plugin "$plugin" --sizes 64K,1M --time 0.5 --timeout 60 >"$dir/out" 2>&1 </dev/null
+}
+
+# survived NAME REASON: every element right, both ends of a comm went on (over TCP where the other end's fault hit the new
+# lanes while they were verified), and that was the reason
+survived() {
+    local out=$tmp/$1/out
+    grep -q 'all data verified' "$out" && [ "$(grep -c 'connected again after' "$out")" -ge 2 ] &&
+        grep -q "failover: $2" "$out"
+}
+ended() { ! grep -q 'all data verified' "$tmp/$1/out" && grep -q "$2" "$tmp/$1/out"; }
+
+verdict() {
+    local name=$1
+    shift
+    if "$@"; then
+        echo "ok $name"
+    else
+        echo "not ok $name"
+        cut -c1-400 "$tmp/$name/out" | sed 's/^/  /'
+    fi
+}
+
+# each FAULT REASON RULES: the three modes beside each other
+each() {
+    local fault=$1 reason=$2 rules=$3 mode
+    for mode in record imm send; do
+        ring "rdma_${mode}_$fault" $mode "$rules" &
+    done
+    wait
+    for mode in record imm send; do
+        verdict "rdma_${mode}_$fault" survived "rdma_${mode}_$fault" "$reason"
+    done
+}
+
+each silence_without_completion '.*neither success nor an error' "rule silent die mode=2 nth=300"
+# Nothing but the user's limit ends a wait whose reason is not known.
+name=rdma_stall_ends_by_the_limit
+NCCL_PVRDMA_STALL_ABORT=2s ring $name record "rule silent die mode=2 nth=300"
+verdict $name ended $name 'limit of NCCL_PVRDMA_STALL_ABORT'
