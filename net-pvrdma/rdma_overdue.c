@@ -17,7 +17,7 @@
 /* Nobody has called for so long: what has completed since lies in the queue. */
 #define AWAY_NS PVN_NS_PER_S
 /* Silence after which requests without a completion are followed by one that has one, and the peer
- * is asked. */
+ * is queried. */
 #define ASK_NS PVN_NS_PER_S
 
 /* A device may wait up to four times the time-out that was set before it sends again (InfiniBand
@@ -36,7 +36,7 @@ static bool chains_are_open(const struct rdma_lane *r)
     return r->rx.chain_tail != r->rx.chain_head && r->rx.chain_tail != r->rx.chain_known;
 }
 
-/* Whether anything is on its way of whose end the device has to report. */
+/* Whether a request is in flight whose end the device has to report. */
 static bool has_outstanding(const struct rdma_lane *r)
 {
     if (r->flush.pending || (r->two && r->outstanding))
@@ -62,7 +62,7 @@ static uint64_t ended(const struct rdma_lane *r)
     return n;
 }
 
-/* Takes what has completed but is not polled for: an expensive queue is hardly ever asked. */
+/* Takes what has completed but is not polled for: an expensive queue is hardly ever polled. */
 static int take_completed(struct rdma_lane *r)
 {
     if (r->mode->rx_polls_queue && !r->cfg.sender)

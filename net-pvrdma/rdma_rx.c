@@ -19,7 +19,7 @@ __attribute__((noinline, cold)) static int too_large(struct rdma_lane *r)
 }
 
 /* The keys of one buffer, for every lane of the comm: all of them are RDMA lanes. *keys, 0 before:
- * as cts_sum() wants them. */
+ * as cts_sum() takes them. */
 static inline int put_keys(struct rdma_lane *r, const struct pvn_buffer *b, struct cts_line *line,
                            uint64_t *keys)
 {
@@ -202,7 +202,7 @@ static uint32_t most_lines(const struct rdma_lane *r)
  * poll needs these only to know how far its records and short messages have been read. */
 static bool worth_acknowledging(const struct rdma_lane *r)
 {
-    if (r->peer.wants_acks || most_lines(r) >= SHORT_LINES / 4)
+    if (r->peer.needs_acks || most_lines(r) >= SHORT_LINES / 4)
         return true;
     return r->mode->window_by_reads && most_unacknowledged(r) >= (1u << r->peer.window_log2) / 4;
 }
@@ -285,10 +285,10 @@ static bool must_acknowledge(const struct rdma_lane *r)
     uint32_t most = most_unacknowledged(r);
     if (most_lines(r) >= SHORT_LINES / 2)
         return true;
-    if (most == 0 || !(r->peer.wants_acks || r->mode->window_by_reads))
+    if (most == 0 || !(r->peer.needs_acks || r->mode->window_by_reads))
         return false;
     return most >= (1u << r->peer.window_log2) / 2 ||
-           (r->peer.wants_acks && (r->l.idle || (r->rx.staged == 0 && !r->fresh)));
+           (r->peer.needs_acks && (r->l.idle || (r->rx.staged == 0 && !r->fresh)));
 }
 
 static int acknowledge_alone(struct rdma_lane *r)

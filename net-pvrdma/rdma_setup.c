@@ -35,7 +35,7 @@ int rdma_offer(struct pvn_lane *l, void *buf, size_t cap)
                            .max_rd_atomic = r->cfg.max_rd_atomic,
                            .ngids = (uint8_t)r->cfg.ngids,
                            .window_log2 = window_log2(r),
-                           .wants_acks = r->cfg.costly_poll,
+                           .needs_acks = r->cfg.costly_poll,
                            .modes = (uint8_t)r->cfg.modes,
                            .shorts = r->cfg.short_max > 0,
                            .pieces_log2 = rdma_two_depth_log2(r),
@@ -66,7 +66,7 @@ static const char *layer(bool ethernet)
 static enum pvn_rdma_mode common_mode(const struct rdma_lane *r)
 {
     unsigned both = r->cfg.modes & r->peer.modes;
-    bool costly = r->cfg.costly_poll || r->peer.wants_acks;
+    bool costly = r->cfg.costly_poll || r->peer.needs_acks;
     bool imm = r->cfg.mode == PVN_RDMA_IMM || r->peer.mode == PVN_RDMA_IMM || !costly;
     bool send = r->cfg.mode == PVN_RDMA_SEND || r->peer.mode == PVN_RDMA_SEND;
     if (send && both >> PVN_RDMA_SEND & 1)

@@ -22,8 +22,8 @@
 static_assert((int)PVN_PARAM_RDMA_SHORT_MAX == (int)PVN_RDMA_SHORT_MAX, "what the table allows");
 
 enum {
-    RNR_FOREVER = 7, /* a receiver that is late is not an error */
-    MIN_CHUNK = 4096 /* bytes of one request, at least, where the adapter takes as many */
+    RNR_UNLIMITED = 7, /* a receiver that is late is not an error */
+    MIN_CHUNK = 4096   /* bytes of one request, at least, where the adapter takes as many */
 };
 
 /* What scan found; written by scan and unload only, while no lane exists. */
@@ -331,7 +331,7 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         .max_inline = h->max_inline,
         .timeout = (uint8_t)p->ib_timeout,
         .retry_cnt = (uint8_t)p->ib_retry_cnt,
-        .rnr_retry = RNR_FOREVER,
+        .rnr_retry = RNR_UNLIMITED,
         .sl = p->service_level < 0 ? 0 : (uint8_t)p->service_level,
         .traffic_class = args->traffic_class < 0 ? 0 : (uint8_t)args->traffic_class,
         .pkey_index = (uint16_t)p->pkey,

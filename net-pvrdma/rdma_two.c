@@ -36,8 +36,8 @@ struct chunk {
     bool open;
     struct pvn_write w; /* sender */
     struct pvn_frame f; /* receiver */
-    uint8_t *dst;       /* receiver: NULL where the bytes are not wanted */
-    bool wanted;
+    uint8_t *dst;       /* receiver: NULL where the bytes are not needed */
+    bool needed;
     uint32_t done; /* bytes of it handed over or placed */
 };
 
@@ -406,7 +406,7 @@ static int begin_chunk(struct rdma_lane *r, struct chunk *c, const struct piece_
         return rc;
     if (rc < 0 && rc != -EALREADY)
         return rdma_dead(r, rc, "placing a message");
-    c->wanted = rc == 0;
+    c->needed = rc == 0;
     c->dst = dst;
     c->done = 0;
     c->open = true;
@@ -432,7 +432,7 @@ static int place_piece(struct rdma_lane *r, int k, struct pvn_event *ev, int *n)
     bytes -= (uint32_t)sizeof(*h);
     if (bytes > c->f.len - c->done || (bytes == 0 && c->f.len > 0))
         return rdma_dead(r, -EPROTO, "reading a piece of a message: its length is impossible");
-    if (c->wanted && bytes)
+    if (c->needed && bytes)
         memcpy(c->dst + c->done, h + 1, bytes);
     c->done += bytes;
     if (c->done < c->f.len)
@@ -440,7 +440,7 @@ static int place_piece(struct rdma_lane *r, int k, struct pvn_event *ev, int *n)
     c->open = false;
     r->stats.chunks++;
     r->chunks_done++;
-    if (c->wanted)
+    if (c->needed)
         ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
                                         .id = pvn_id(c->f.seq),
                                         .chunk = c->f.chunk,
@@ -463,8 +463,9 @@ static int place_pieces(struct rdma_lane *r, int k, struct pvn_event *ev, int ma
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* Whether the sender waits for the credits, which acknowledge: all that has arrived is whole messages,
- * and its own completion queue may be expensive to poll. Not while earlier credits are on their way.
+/* Whether the sender waits for the credits, which acknowledge: all that has arrived is whole
+ * messages, and its own completion queue may be expensive to poll. Not while earlier credits are in
+ * flight.
  */
 static bool is_awaited(const struct rdma_lane *r, int k)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /*
- *  0 u8 version   1 mode  2 queue pairs  3 flags: 1 ethernet, 2 wants acknowledgements  4 mtu  5
+ *  0 u8 version   1 mode  2 queue pairs  3 flags: 1 ethernet, 2 needs acknowledgements  4 mtu  5
  * max_rd_atomic 6 window (log2)  7 number of GIDs  8 modes  9 pieces (log2)  10 u16 lid  12 u32
  * rkey  16 u64 address of the registered block 24 per queue pair: u32 number, u32 first packet
  * number; then per GID: 16 bytes, u8 type, u8 row, u8 prefix, u8 0
@@ -21,7 +21,7 @@ enum {
     PER_QP = 8,
     PER_GID = 20,
     FLAG_ETHERNET = 1,
-    FLAG_WANTS_ACKS = 2,
+    FLAG_NEEDS_ACKS = 2,
     CAN_SHORTS = 1
 };
 
@@ -54,7 +54,7 @@ int pvn_rdma_offer_encode(const struct rdma_offer *o, void *buf, size_t cap)
     b[0] = RDMA_OFFER_VERSION;
     b[1] = o->mode;
     b[2] = o->nqps;
-    b[3] = (uint8_t)((o->ethernet ? FLAG_ETHERNET : 0) | (o->wants_acks ? FLAG_WANTS_ACKS : 0));
+    b[3] = (uint8_t)((o->ethernet ? FLAG_ETHERNET : 0) | (o->needs_acks ? FLAG_NEEDS_ACKS : 0));
     b[4] = o->mtu;
     b[5] = o->max_rd_atomic;
     b[6] = o->window_log2;
@@ -91,7 +91,7 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
     o->mode = b[1];
     o->nqps = b[2];
     o->ethernet = b[3] & FLAG_ETHERNET;
-    o->wants_acks = b[3] & FLAG_WANTS_ACKS;
+    o->needs_acks = b[3] & FLAG_NEEDS_ACKS;
     o->mtu = b[4];
     o->max_rd_atomic = b[5];
     o->window_log2 = b[6];
@@ -100,7 +100,7 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
     o->pieces_log2 = b[9];
     if (o->mode > PVN_RDMA_SEND || o->modes == 0 || o->modes >> (PVN_RDMA_SEND + 1) ||
         o->pieces_log2 < 2 || o->pieces_log2 > PIECES_LOG2 || o->nqps < 1 ||
-        o->nqps > PVN_RDMA_MAX_QPS || b[3] > (FLAG_ETHERNET | FLAG_WANTS_ACKS) ||
+        o->nqps > PVN_RDMA_MAX_QPS || b[3] > (FLAG_ETHERNET | FLAG_NEEDS_ACKS) ||
         o->mtu < IBV_MTU_256 || o->mtu > IBV_MTU_4096 || o->ngids > PVN_RDMA_MAX_GIDS ||
         o->window_log2 < 1 || o->window_log2 > RECORD_RING_LOG2 ||
         len != HEAD + (size_t)o->nqps * PER_QP + (size_t)o->ngids * PER_GID)

@@ -251,7 +251,7 @@ struct rdma_offer {
     uint8_t pieces_log2; /* receives of a queue pair in the two-sided mode; the sender's credits */
     bool shorts;         /* this end knows short messages */
     bool ethernet;
-    bool wants_acks; /* completions are expensive to poll for: the peer acknowledges soon */
+    bool needs_acks; /* completions are expensive to poll for: the peer acknowledges soon */
     uint16_t lid;
     uint32_t mem_rkey;
     uint64_t mem_addr;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define FRAME_MAGIC 0x70760001u
-#define WANTS_ACK   0x80 /* in recv */
+#define NEEDS_ACK   0x80 /* in recv */
 
 struct wire {
     uint32_t magic, len;
@@ -30,7 +30,7 @@ static uint8_t fold(const uint8_t *b)
     return (uint8_t)x;
 }
 
-void pvn_frame_encode(const struct pvn_frame *f, bool wants_ack, uint8_t out[PVN_FRAME_LEN])
+void pvn_frame_encode(const struct pvn_frame *f, bool needs_ack, uint8_t out[PVN_FRAME_LEN])
 {
     struct wire w = {.magic = htole32(FRAME_MAGIC),
                      .len = htole32(f->len),
@@ -39,12 +39,12 @@ void pvn_frame_encode(const struct pvn_frame *f, bool wants_ack, uint8_t out[PVN
                      .offset = htole64(f->offset),
                      .tag = htole32((uint32_t)f->tag),
                      .chunk = htole16(f->chunk),
-                     .recv = (uint8_t)(f->recv | (wants_ack ? WANTS_ACK : 0))};
+                     .recv = (uint8_t)(f->recv | (needs_ack ? NEEDS_ACK : 0))};
     memcpy(out, &w, sizeof(w));
     out[PVN_FRAME_LEN - 1] = fold(out);
 }
 
-int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *wants_ack)
+int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *needs_ack)
 {
     struct wire w;
     memcpy(&w, in, sizeof(w));
@@ -55,8 +55,8 @@ int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool 
                             .offset = le64toh(w.offset),
                             .len = le32toh(w.len),
                             .chunk = le16toh(w.chunk),
-                            .recv = w.recv & (WANTS_ACK - 1),
+                            .recv = w.recv & (NEEDS_ACK - 1),
                             .tag = (int32_t)le32toh(w.tag)};
-    *wants_ack = w.recv & WANTS_ACK;
+    *needs_ack = w.recv & NEEDS_ACK;
     return 0;
 }

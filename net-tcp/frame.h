@@ -20,8 +20,8 @@
 
 enum { PVN_FRAME_LEN = 40 };
 
-void pvn_frame_encode(const struct pvn_frame *f, bool wants_ack, uint8_t out[PVN_FRAME_LEN]);
+void pvn_frame_encode(const struct pvn_frame *f, bool needs_ack, uint8_t out[PVN_FRAME_LEN]);
 /* 0, or -EPROTO when these are not the bytes of a header. The engine checks the values' ranges. */
-int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *wants_ack);
+int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *needs_ack);
 
 #endif

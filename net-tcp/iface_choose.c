@@ -12,7 +12,7 @@
 #include "base/dev_list.h"
 #include "base/param.h"
 
-/* How good an address is for the wanted family: 0 best, higher worse, -1 not usable. */
+/* How good an address is for the requested family: 0 best, higher worse, -1 not usable. */
 static int addr_rank(const struct pvn_iface_addr *a, int family)
 {
     const struct sockaddr *sa = (const struct sockaddr *)&a->ss;

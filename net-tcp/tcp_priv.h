@@ -41,7 +41,7 @@ struct tx_frame {
     uint16_t head_len; /* header, and payload when it is small */
     uint8_t stream;    /* that has written it */
     bool zerocopy;     /* the payload is not to be copied */
-    bool wants_ack;    /* the header requests an acknowledgement */
+    bool needs_ack;    /* the header requests an acknowledgement */
     uint32_t cookie;
     uint32_t ack_nth; /* TX_UNACKED: acknowledgements of the stream that must have come */
     const uint8_t *src;
@@ -76,7 +76,7 @@ struct stream {
     unsigned empty;
     bool have_frame;
     struct pvn_frame f;
-    bool wants_ack;    /* f requests an acknowledgement */
+    bool needs_ack;    /* f requests an acknowledgement */
     unsigned acks_due; /* chunks that are complete and not acknowledged yet */
     bool answered;     /* has sent since it was last declared to be one-way */
     uint8_t *dst;      /* where the rest of the payload goes; NULL: to be dropped */

@@ -20,7 +20,7 @@ static void finish(struct stream *s, struct pvn_event *ev, int *n)
 {
     s->have_frame = false;
     s->stage_want = s->f.total >= RX_LARGE ? RX_STAGE_LARGE : RX_STAGE;
-    s->acks_due += s->wants_ack;
+    s->acks_due += s->needs_ack;
     if (s->dst)
         ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
                                         .id = pvn_id(s->f.seq),
@@ -63,7 +63,7 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
         if (!s->have_frame) {
             if (staged(s) < PVN_FRAME_LEN)
                 return 0;
-            if (pvn_frame_decode(s->stage + s->s_begin, &s->f, &s->wants_ack) < 0)
+            if (pvn_frame_decode(s->stage + s->s_begin, &s->f, &s->needs_ack) < 0)
                 return tcp_dead(t, s, -EPROTO, "reading a header: these bytes are not one");
             void *dst = NULL;
             int rc = t->l.place(t->l.engine, &t->l, &s->f, &dst);
@@ -73,8 +73,8 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
             }
             if (rc < 0 && rc != -EALREADY)
                 return tcp_dead(t, s, rc, "placing a message");
-            /* An address only says that the payload is wanted; an empty message has no bytes to
-             * put. */
+            /* An address only says that the payload is to be received; an empty message has no
+             * bytes to put. */
             static uint8_t nowhere;
             s->dst = rc == -EALREADY ? NULL : dst ? dst : &nowhere;
             s->left = s->f.len;

@@ -137,10 +137,10 @@ static bool is_paced(int index, const struct pvn_lane_args *args)
  * the link takes; clouds and switches limit a flow on a real one. */
 static int streams_for(int index, const struct pvn_lane_args *args)
 {
-    int wanted = pvn_params_get()->tcp_streams;
+    int streams = pvn_params_get()->tcp_streams;
 
-    if (wanted > 0)
-        return wanted;
+    if (streams > 0)
+        return streams;
     switch (facts[index].kind) {
     case PVN_IFACE_PHYSICAL:
     case PVN_IFACE_BOND:

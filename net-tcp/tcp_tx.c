@@ -48,8 +48,8 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     f->chunk = w->f.chunk;
     f->cookie = w->cookie;
     f->zerocopy = worth_zerocopy(t, w);
-    f->wants_ack = f->zerocopy || t->cfg.acknowledged;
-    pvn_frame_encode(&w->f, f->wants_ack, f->head);
+    f->needs_ack = f->zerocopy || t->cfg.acknowledged;
+    pvn_frame_encode(&w->f, f->needs_ack, f->head);
     f->head_len = PVN_FRAME_LEN;
     if (w->f.len <= TX_INLINE) {
         if (w->f.len)
@@ -140,8 +140,8 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
         if (s->done < frame_len(f))
             return;
         s->done -= frame_len(f);
-        f->state = f->wants_ack ? TX_UNACKED : TX_SENT;
-        if (f->wants_ack) {
+        f->state = f->needs_ack ? TX_UNACKED : TX_SENT;
+        if (f->needs_ack) {
             f->ack_nth = ++s->zerocopy_sent;
             t->unacked++;
         }

@@ -43,7 +43,7 @@ static void close_pipe(struct zerocopy_pipe *p)
 static bool holds_pages(const struct tcp_lane *t, const struct stream *s)
 {
     return s->zerocopy_sent != s->zerocopy_acked ||
-           (s->count > 0 && s->done > 0 && t->q[s->first % TXQ].wants_ack);
+           (s->count > 0 && s->done > 0 && t->q[s->first % TXQ].needs_ack);
 }
 
 void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s)

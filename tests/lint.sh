@@ -57,10 +57,17 @@ spelling() {
     xargs -a "$work/files" codespell -q 7 -L upto,ontext,buildd,inout,ue,nd,te,ba,hca,ot,fo,mis,clen,lod
 }
 
-# Words for which the field has a standard term, in what users get; HACKING.md has the list of what to say instead.
+# Words for which the field has a standard term, in names, comments, messages and texts; HACKING.md has the list of what
+# to say instead. A part of an identifier counts as a word: told_peer, IsTold.
 words() {
-    local never='alien|farewell|bells|receipts?|comes to nothing|lent|lends'
-    files '^(plugin|net-tcp|net-pvrdma|topo)/.*\.(c|h|1|md)$|^NEWS$|^README.md$' | xargs grep -nwiE "$never"
+    local never='told|tells|asked|ways?|bells?|lends?|lent|lending|receipts?|stash(es|ed)?|strangers?|owe[sd]?|torn|unusual'
+    never+='|in vain|comes? to nothing|patience|aliens?|farewells?|for ?ever|deals?|dealt|anew|wants'
+    never+='|(?-i:news)|sorts? of|(a|each|every|this|that|same|which) sort|quiet_(poll_)?ns|is quiet|quietly'
+    never+='|in general|general (case|path|ones?)|places? (in|of) the (send )?queue'
+    local camel='(?<=[a-z0-9_])(Told|Tells|Asked|Ways?|Bells?|Lent|Stash|Strangers?|Owes?|Owed|Torn|Vain|Patience|Alien|Anew|Wants)(?![a-z])'
+    files . | grep -vE '^(HACKING\.md|LICENSE|tests/lint\.sh)$' |
+        xargs grep -nIP "(?<![a-zA-Z])(?i:$never)(?![a-zA-Z])|$camel|(?<![a-zA-Z])Lies" |
+        grep -vE 'one[-_]way'
 }
 
 licence() {

@@ -333,7 +333,7 @@ static void read_kernel(struct pvn_topo_reader *r)
 
 static int read_modules(struct pvn_topo_reader *r)
 {
-    static const char *const wanted[] = {
+    static const char *const modules[] = {
         "nvidia",    "nvidia_uvm", "nvidia_peermem", "nv_peer_mem", "gdrdrv",  "ib_core",
         "ib_uverbs", "rdma_cm",    "rdma_ucm",       "vmw_pvrdma",  "vmxnet3", "vmw_vmci",
         "mlx4_ib",   "mlx5_core",  "mlx5_ib",        "bnxt_re",     "irdma",   "efa",
@@ -346,17 +346,17 @@ static int read_modules(struct pvn_topo_reader *r)
         return 0;
     }
     r->topo->modules_known = PVN_TOPO_TRI_YES;
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++) {
         struct pvn_topo_module *m;
 
-        if (!pvn_topo_real_below(r, sys, wanted[i], dir)) {
+        if (!pvn_topo_real_below(r, sys, modules[i], dir)) {
             continue;
         }
         m = pvn_topo_array_add((void **)&r->topo->modules, &r->topo->nmodules, sizeof *m);
         if (!m) {
             return pvn_topo_reader_nomem(r);
         }
-        pvn_topo_copy_text(m->name, sizeof m->name, wanted[i]);
+        pvn_topo_copy_text(m->name, sizeof m->name, modules[i]);
         pvn_topo_read_text(r, dir, "version", m->version, sizeof m->version);
     }
     return 0;

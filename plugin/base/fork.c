@@ -64,7 +64,7 @@ unsigned pvn_fork_epoch(void)
     return atomic_load_explicit(&epoch_now, memory_order_relaxed);
 }
 
-bool pvn_fork_alien_slow(unsigned epoch)
+bool pvn_fork_in_child_slow(unsigned epoch)
 {
     return epoch != pvn_fork_epoch() || pvn_forked();
 }

@@ -25,10 +25,10 @@ bool pvn_forked(void);
  * first; from then on a number that is hardly met by chance. */
 unsigned pvn_fork_epoch(void);
 
-/* For pvn_fork_alien: the epoch of this process as long as that is certain without a closer look,
+/* For pvn_fork_in_child: the epoch of this process as long as that is certain without a closer look,
  * else 0. Never NULL. */
 extern const unsigned *pvn_fork_certain __attribute__((visibility("hidden")));
-bool pvn_fork_alien_slow(unsigned epoch);
+bool pvn_fork_in_child_slow(unsigned epoch);
 
 /* True: something created in `epoch` is this process's. False: it may be. Any thread. */
 static inline bool pvn_fork_surely(unsigned epoch)
@@ -39,9 +39,9 @@ static inline bool pvn_fork_surely(unsigned epoch)
 }
 
 /* True where something created in `epoch` belongs to a parent of this process. Any thread. */
-static inline bool pvn_fork_alien(unsigned epoch)
+static inline bool pvn_fork_in_child(unsigned epoch)
 {
-    return __builtin_expect(!pvn_fork_surely(epoch), 0) && pvn_fork_alien_slow(epoch);
+    return __builtin_expect(!pvn_fork_surely(epoch), 0) && pvn_fork_in_child_slow(epoch);
 }
 
 /* The process that set the mark, 0 before. For messages. */

@@ -245,7 +245,7 @@ static int test(struct pvn_comm *c, struct pvn_req *req, int *n, size_t *sizes)
     int rc;
 
     *n = 0;
-    if (!comm_is_ours(c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch)))
+    if (!comm_is_ours(c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch)))
         return comm_usable(c, "test");
     if (comm_attends(c))
         comm_attend(c);

@@ -60,7 +60,7 @@ int comm_usable(struct pvn_comm *c, const char *call)
 {
     if (c->magic != COMM_MAGIC)
         return -EINVAL;
-    if (pvn_fork_alien(c->epoch))
+    if (pvn_fork_in_child(c->epoch))
         return not_ours(c, call);
     comm_set_refused(c, false);
     return c->failed ? c->err.code : 0;

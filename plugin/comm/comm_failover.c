@@ -256,7 +256,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
     c->conn = f->next;
     c->profile = pvn_profile_of(c->conn);
     rc = comm_mr_attach_all(c, &err);
-    /* Under the same lock: a registration that still found a failover under way would never be
+    /* Under the same lock: a registration that still found a failover in progress would never be
      * attached. */
     c->failover = NULL;
     pthread_mutex_unlock(&c->mr_lock);

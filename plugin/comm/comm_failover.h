@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A failover under way, for comm_failover.c, which takes its steps, and comm_error.c, which ends it
- * with the comm. */
+/* A failover in progress, for comm_failover.c, which takes its steps, and comm_error.c, which ends
+ * it with the comm. */
 #ifndef PVN_COMM_COMM_FAILOVER_H
 #define PVN_COMM_COMM_FAILOVER_H
 

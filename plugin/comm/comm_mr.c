@@ -205,7 +205,7 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr)
     struct pvn_comm_mr *m;
     int rc = 0;
 
-    if (c->magic != COMM_MAGIC || pvn_fork_alien(c->epoch))
+    if (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch))
         return comm_usable(c, "deregMr");
     if (!mr)
         return 0;

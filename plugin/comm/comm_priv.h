@@ -51,7 +51,7 @@ struct pvn_comm {
     bool survives;               /* the loss of its lanes */
     bool driven;                 /* whoever attends to another comm of its thread steps it, too */
     struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again */
-    /* Under way, else NULL. Set by the thread of the data calls, under mr_lock. */
+    /* In progress, else NULL. Set by the thread of the data calls, under mr_lock. */
     struct comm_failover *failover;
     struct pvn_comm *next_of_all; /* in the list of driven comms; under the lock of comm_attend.c */
     /* The thread of the data calls, as comm_attend.c names it. All threads read it; only one that
@@ -109,7 +109,7 @@ int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
 /* The same without a warning, for there is no fault. */
 int comm_end(struct pvn_comm *c, const struct pvn_err *err);
-/* The comm ends: a failover under way is given up. */
+/* The comm ends: a failover in progress is given up. */
 void comm_failover_end(struct pvn_comm *c);
 
 /* comm_setup.c: moves the set-up along: 0 the engine runs, -EAGAIN, or the comm has failed. */

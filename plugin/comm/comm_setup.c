@@ -254,7 +254,7 @@ int pvn_comm_accept(struct pvn_listen *l, struct pvn_comm **out, struct pvn_err 
         pvn_err_set_fault(err, PVN_FAULT_ARGUMENT);
         return report(err);
     }
-    if (pvn_fork_alien(l->epoch)) {
+    if (pvn_fork_in_child(l->epoch)) {
         pvn_err_set(err, -ECHILD,
                     "this listener belongs to process %d; a forked child cannot use it",
                     pvn_fork_parent());
@@ -282,7 +282,7 @@ int pvn_comm_close_listen(struct pvn_listen *l)
     if (!use(l))
         return -EINVAL;
     used(l);
-    if (pvn_fork_alien(l->epoch))
+    if (pvn_fork_in_child(l->epoch))
         return 0;
     pthread_mutex_lock(&listens_lock);
     for (at = &listens; *at && *at != l; at = &(*at)->next)
@@ -301,7 +301,7 @@ void pvn_comm_drop_listeners(const void *owner)
     pthread_mutex_lock(&listens_lock);
     for (at = &listens; *at;) {
         l = *at;
-        if ((owner && l->owner != owner) || l->users || pvn_fork_alien(l->epoch)) {
+        if ((owner && l->owner != owner) || l->users || pvn_fork_in_child(l->epoch)) {
             at = &l->next;
             continue;
         }
@@ -429,7 +429,7 @@ int pvn_comm_close(struct pvn_comm *c)
     if (!c || c->magic != COMM_MAGIC)
         return -EINVAL;
     /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
-    if (pvn_fork_alien(c->epoch))
+    if (pvn_fork_in_child(c->epoch))
         return 0;
     if (c->driven)
         comm_attend_leave(c);
@@ -439,7 +439,7 @@ int pvn_comm_close(struct pvn_comm *c)
         pvn_listener_let_go(c->keeper);
     if (c->listener)
         pvn_listener_leave(c->listener, c->conn);
-    /* What completed receives owe the peer leaves now. Not while requests are open: their buffers
+    /* The acknowledgements of completed receives leave now. Not while requests are open: their buffers
      * are gone already when NCCL aborts. */
     if (c->engine && !c->failed && pvn_engine_pending(c->engine) == 0)
         pvn_engine_progress(c->engine);

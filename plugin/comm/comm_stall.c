@@ -14,7 +14,7 @@
 /* Time between two looks. */
 #define LOOK_NS (PVN_NS_PER_S / 10)
 
-/* The peer says that it takes what comes, at its next call after it was asked. */
+/* The peer says that it takes what comes, at its next call after it was queried. */
 static void ask_peer(struct pvn_comm *c, uint64_t now)
 {
     if (c->conn->answered && c->conn->peer_open > 0 && c->peer_ready_ns == 0)

@@ -13,7 +13,7 @@
 #include "base/param.h"
 
 /* How long a comm whose data socket broke waits for the peer's own reason, which is usually already
- * under way on the control connection: both logs then name the same cause. */
+ * in flight on the control connection: both logs then name the same cause. */
 #define GRACE_NS (PVN_NS_PER_S / 4)
 /* How long a comm whose peer is gone waits for a new byte: what the peer sent before still arrives,
  * and so do acknowledgements. */

@@ -45,7 +45,7 @@ static void clear(void)
 }
 
 /* A transport that the user has excluded is not scanned. */
-static bool wanted(const struct pvn_transport_ops *t)
+static bool selected(const struct pvn_transport_ops *t)
 {
     int choice = pvn_params_get()->transport;
 
@@ -67,7 +67,7 @@ static int leave_room(int n, const struct pvn_transport_ops *t)
     return most;
 }
 
-/* A transport that comes later is only asked when the better ones found nothing: NCCL would else
+/* A transport that comes later is only scanned when the better ones found nothing: NCCL would else
  * use the same NIC twice, as an RDMA device and as its own interface. */
 static int scan_all(struct pvn_err *err)
 {
@@ -78,7 +78,7 @@ static int scan_all(struct pvn_err *err)
     if (!found)
         return pvn_err_set(err, -ENOMEM, "no memory for the device table");
     for (t = 0; pvn_transports[t] && count == 0 && rc == 0; t++) {
-        if (!wanted(pvn_transports[t]))
+        if (!selected(pvn_transports[t]))
             continue;
         memset(found, 0, PVN_MAX_DEVICES * sizeof(*found));
         len = strlen(left_out);

@@ -26,8 +26,8 @@ static void to_log(const char *text, void *user)
     pvn_info(PVN_INIT | PVN_NET | PVN_GRAPH, "%s", text);
 }
 
-/* NCCL filters what its logger gets, and does not tell by what; its variable does. */
-static bool wanted(void)
+/* NCCL filters what its logger gets, and does not say by what; its variable does. */
+static bool is_logged(void)
 {
     const char *debug = getenv("NCCL_DEBUG");
 
@@ -105,7 +105,7 @@ int pvn_placement_arrange(struct pvn_device *d, int n, struct pvn_err *err)
 
 void pvn_placement_log(void)
 {
-    if (wanted())
+    if (is_logged())
         pvn_topo_placement_report(&placed, from_environment, to_log, NULL);
     pvn_placement_forget();
 }

@@ -16,7 +16,8 @@
 #include "connect/wire.h"
 #include "stats/stats.h"
 
-/* What each state is for; conn.c has which may follow which, handshake.c the steps and deadlines. */
+/* What each state is for; conn.c has which may follow which, handshake.c the steps and
+ * deadlines. */
 enum pvn_conn_state {
     PVN_CONN_START,  /* connector: nothing is done yet */
     PVN_CONN_DIAL,   /* connector: get a TCP connection to the listener named in the handle */
@@ -90,7 +91,7 @@ struct pvn_conn {
     struct pvn_conn_socket *inbox; /* PVN_CONN_INBOX, acceptor until UP */
     int ninbox;
 
-    bool asked;    /* the peer whether it is alive, and it has not answered */
+    bool queried;  /* a query whether the peer is alive has no answer yet */
     bool answered; /* it has, with so many open requests */
     uint32_t peer_open;
     bool peer_asks; /* whether this end is alive */
@@ -132,7 +133,7 @@ int pvn_conn_expect(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t 
                     struct pvn_err *err);
 
 /* While UP: asks the peer whether it is alive, and answers it with the number of open requests; see
- * `asked` and `peer_asks`. A peer that does not know these frames is not asked. */
+ * `queried` and `peer_asks`. A peer that does not know these frames is not queried. */
 void pvn_conn_ask(struct pvn_conn *c);
 void pvn_conn_answer(struct pvn_conn *c, uint32_t open);
 

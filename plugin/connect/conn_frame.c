@@ -89,9 +89,9 @@ int pvn_conn_send(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *b
 
 void pvn_conn_ask(struct pvn_conn *c)
 {
-    if (c->asked || c->ctrl.eof || !(c->mine.features & c->theirs.features & PVN_FEATURE_ALIVE))
+    if (c->queried || c->ctrl.eof || !(c->mine.features & c->theirs.features & PVN_FEATURE_ALIVE))
         return;
-    c->asked = true;
+    c->queried = true;
     c->answered = false;
     pvn_conn_send(c, PVN_FRAME_ASK, NULL, 0, NULL);
 }

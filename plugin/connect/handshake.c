@@ -53,7 +53,7 @@ static const struct step steps[PVN_CONN_UP] = {
 };
 
 /* Strict: the first loss is an error. Lazy comms come up within data calls and are left out. */
-static uint64_t wants_failover(void)
+static uint64_t failover_feature(void)
 {
     const struct pvn_params *p = pvn_params_get();
 
@@ -82,7 +82,7 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
     c->mine.version_max = PVN_WIRE_VERSION;
     c->mine.pid = (uint32_t)getpid();
     c->mine.session = cfg->session;
-    c->mine.features = PVN_FEATURE_ALIVE | (cfg->lazy ? PVN_FEATURE_LAZY : wants_failover());
+    c->mine.features = PVN_FEATURE_ALIVE | (cfg->lazy ? PVN_FEATURE_LAZY : failover_feature());
     c->mine.resumes = cfg->resumes;
     c->mine.traffic_class = -1;
     snprintf(c->mine.plugin_version, sizeof(c->mine.plugin_version), "%s", pvn_version());
@@ -208,7 +208,8 @@ void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd)
     pvn_sock_close(fd);
 }
 
-/* A frame that came while UP. 1 goodbye, 2 the peer pauses the comm, *err has its reason; negative the peer's error or its breach of the rules. */
+/* A frame that came while UP. 1 goodbye, 2 the peer pauses the comm, *err has its reason; negative
+ * the peer's error or its breach of the rules. */
 static int take_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *body, size_t len,
                       struct pvn_err *err)
 {
@@ -222,9 +223,9 @@ static int take_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_
         c->peer_asks = true;
         return 0;
     }
-    if (type == PVN_FRAME_ALIVE && c->asked &&
+    if (type == PVN_FRAME_ALIVE && c->queried &&
         pvn_alive_decode(body, len, &c->peer_open, err) == 0) {
-        c->asked = false;
+        c->queried = false;
         c->answered = true;
         return 0;
     }

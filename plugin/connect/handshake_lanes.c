@@ -396,7 +396,8 @@ static void empty_inbox(struct pvn_conn *c)
         pvn_sock_tune(s->fd, c->traffic_class); /* the listener did not know the class */
         rc = l ? l->ops->adopt(l, s->stream, s->fd) : -ENOENT;
         if (rc) {
-            pvn_info(PVN_NET, "%s: data connection %u of lane %u from %s is not wanted (%d)",
+            pvn_info(PVN_NET,
+                     "%s: data connection %u of lane %u from %s is unexpected and is closed (%d)",
                      c->where, s->stream, s->lane, c->who, rc);
             pvn_sock_close(s->fd);
         }

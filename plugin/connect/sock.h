@@ -23,8 +23,8 @@ int pvn_sock_listen(struct sockaddr_storage *addr, socklen_t len, struct pvn_err
 /*
  * A socket towards `peer`, not connected yet, tuned (see below): a lane adds its own options before
  * pvn_sock_connect starts the connection from `local` (its port is not used; len 0 or another
- * family: the kernel chooses). connect returns 0 when it is under way or done; it closes fd when it
- * fails.
+ * family: the kernel chooses). connect returns 0 when it is in progress or done; it closes fd when
+ * it fails.
  */
 int pvn_sock_open(const struct sockaddr_storage *peer, int traffic_class, struct pvn_err *err);
 int pvn_sock_connect(int fd, const struct sockaddr_storage *local, socklen_t local_len,

@@ -96,10 +96,9 @@ static inline void *pvn_req_owner(const struct pvn_req *req)
 {
     return *(void *const *)req;
 }
-/*
- * Who owes the next step of the oldest open request, for stall reports: a sentence without a full
- * stop, e.g. "waiting for the peer's receive". age_ns: how long it has been open; 0 and an empty
- * text when idle.
+/* The end that has to act next on the oldest open request, for stall reports: a sentence without a
+ * full stop, e.g. "waiting for the peer's receive". age_ns: how long it has been open; 0 and an
+ * empty text when idle.
  */
 uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap);
 
@@ -145,7 +144,7 @@ struct pvn_engine_answer {
     uint64_t done[PVN_ANSWER_WORDS];
 };
 
-/* Whether the loss of a lane can be survived: asked for, and every lane reports a send only when it
+/* Whether the loss of a lane can be survived: requested, and every lane reports a send only when it
  * is delivered. */
 bool pvn_engine_may_pause(const struct pvn_engine *e);
 bool pvn_engine_paused(const struct pvn_engine *e);
@@ -162,7 +161,7 @@ void pvn_engine_make_report(const struct pvn_engine *e, struct pvn_engine_report
 bool pvn_engine_may_use_slots(const struct pvn_engine *e);
 /*
  * Goes on with these lanes, bound and verified, which the engine borrows; the old ones are not used
- * any more. 0, or the engine's error: the report or the answer is impossible, or it cannot be told
+ * any more. 0, or the engine's error: the report or the answer is impossible, or it cannot be known
  * whether a message was delivered that the sender has completed.
  */
 int pvn_engine_resume_sender(struct pvn_engine *e, struct pvn_lane *const *lanes, int nlanes,

@@ -107,7 +107,7 @@ static int flush_lost(struct pvn_engine *e)
     for (int i = 0; i < PVN_MAX_REQS; i++)
         if (e->rx->flush[i].req.state == REQ_OPEN)
             return eng_fail(e, -EIO, PVN_FAULT_REMOTE,
-                            "a flush of GPU memory was under way on a lane that was lost");
+                            "a flush of GPU memory was in progress on a lane that was lost");
     return 0;
 }
 
@@ -228,8 +228,8 @@ static int missing_by_number(const struct sender *tx, const struct pvn_engine_re
     return n;
 }
 
-/* The lanes that this end goes on with were lost before the peer did, too: it has taken nothing from
- * them, and reports what it did before. */
+/* The lanes that this end goes on with were lost before the peer did, too: it has taken nothing
+ * from them, and reports what it did before. */
 static bool missed_answer(const struct pvn_engine *e, const struct pvn_engine_report *r)
 {
     return r->epoch + 1 == e->epoch;

@@ -111,7 +111,7 @@ cannot_be_copied(struct pvn_engine *e, const struct recv_group *g, const struct 
                     "the peer sent %u of %llu bytes to be copied into a buffer %s", ev->bytes,
                     (unsigned long long)ev->total,
                     mr && mr->gpu ? "on a GPU, where they cannot be"
-                                  : "that takes only whole messages in that way");
+                                  : "that takes only whole messages then");
 }
 
 /* Of a message of several chunks. 1: it was the last, 0: not, or the engine's error. */

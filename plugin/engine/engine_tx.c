@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Messages under way at their sender: chunks to the lanes, slots and completions from them. */
+/* Messages in progress at their sender: chunks to the lanes, slots and completions from them. */
 #include "engine/engine_tx.h"
 
 #include <errno.h>

@@ -38,7 +38,7 @@ enum {
 /*
  * Low bits of a 64-bit sequence number that identify a slot and its generation in events and in the
  * RDMA immediate (slot:8 | gen:12). At most PVN_MAX_SENDS messages are open at once, so an id that
- * is 4096 rounds old or less is always told apart from the live one.
+ * is 4096 rounds old or less is always distinguished from the live one.
  */
 enum { PVN_ID_BITS = 20 };
 static inline uint32_t pvn_id(uint64_t seq)
@@ -195,7 +195,7 @@ struct pvn_transfer {
     /* Lanes of queue pairs: */
     uint32_t qpn;
     int opcode;     /* enum ibv_wr_opcode */
-    uint64_t wr_id; /* tells it from the queue pair's other requests */
+    uint64_t wr_id; /* distinguishes it from the queue pair's other requests */
 };
 /* A stream begins to transfer a chunk; valid during the call only. */
 typedef void (*pvn_trace_fn)(struct pvn_lane *l, const struct pvn_transfer *t);
@@ -269,9 +269,9 @@ struct pvn_lane_ops {
     /*
      * Called about ten times a second while requests are open, in the thread of the comm: whether
      * what was posted has neither ended nor failed for longer than the device may take. 0: no, or
-     * nothing is outstanding; -EAGAIN: it may wait for the peer, which is to be asked whether it is
-     * alive and takes what comes; else the lane is dead. peer_ready_ns: when the peer has said so
-     * since, 0: it has not.
+     * nothing is outstanding; -EAGAIN: it may wait for the peer, which is to be queried whether it
+     * is alive and takes what comes; else the lane is dead. peer_ready_ns: when the peer has said
+     * so since, 0: it has not.
      */
     int (*overdue)(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns);
 
@@ -304,7 +304,7 @@ struct pvn_lane {
     size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
     /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
     size_t max_chunk;
-    pvn_trace_fn trace; /* NULL: nobody wants to know; lanes of streams only */
+    pvn_trace_fn trace; /* NULL: no trace; lanes of streams only */
     pvn_place_fn place;
     void *engine; /* first argument of place */
     struct pvn_err err;

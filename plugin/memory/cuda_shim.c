@@ -34,7 +34,7 @@ static const struct cu_entry {
 
 static bool is_forked(const struct pvn_cuda *cu)
 {
-    return pvn_fork_alien(cu->fork_epoch);
+    return pvn_fork_in_child(cu->fork_epoch);
 }
 
 static int check_alive(const struct pvn_cuda *cu, struct pvn_err *err)

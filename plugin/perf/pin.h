@@ -14,9 +14,9 @@ extern "C" {
 #endif
 
 /*
- * Pins len bytes of private memory at p, which begins at a page. Returns a descriptor that holds the
- * pages, to be closed after the memory was unmapped, or -1 with the reason in why, and nothing is
- * pinned. The kernel is asked to move the pages afterwards, and has to refuse.
+ * Pins len bytes of private memory at p, which begins at a page. Returns a descriptor that holds
+ * the pages, to be closed after the memory was unmapped, or -1 with the reason in why, and nothing
+ * is pinned. The kernel is made to move the pages afterwards, and has to refuse.
  */
 int pvn_pin(void *p, size_t len, char *why, size_t why_len);
 

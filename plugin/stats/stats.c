@@ -355,7 +355,7 @@ static void publish(struct pvn_stat *s, size_t upto)
 
 static bool mine(const struct pvn_stat *s)
 {
-    return s && !pvn_fork_alien(s->epoch);
+    return s && !pvn_fork_in_child(s->epoch);
 }
 
 struct pvn_stat *pvn_stat_new(enum pvn_stat_phase phase, bool sender, const char *device)

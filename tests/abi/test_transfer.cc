@@ -203,7 +203,7 @@ TEST_P(Abi, FlushOfHostMemoryIsNothing)
 }
 
 // A request that was reported done is nobody's any more; asking again is the caller's bug and is
-// told so.
+// reported.
 TEST_P(Abi, TestOfAFinishedRequest)
 {
     Net n(GetParam());

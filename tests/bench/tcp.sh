@@ -92,7 +92,7 @@ for n in "$a" "$b"; do
     [[ -z $cc ]] && continue
     key=net.ipv4.tcp_congestion_control
     if ! ip netns exec "$n" sysctl -q -w "$key=$cc" 2>/dev/null; then
-        # A namespace may only take what the machine allows to everybody: lend it for the time of the run.
+        # A namespace may only take what the machine allows to everybody: allow it for the time of the run.
         [[ -n $allowed ]] || allowed=$(<"$allow")
         echo "$allowed $cc" >"$allow" 2>/dev/null ||
             { echo "--cc $cc: this kernel has $(sysctl -n net.ipv4.tcp_available_congestion_control)" >&2; exit 2; }

@@ -183,9 +183,9 @@ TEST(Sending, ZeroCopyEndsBeforeTheFailureIsReported)
                PVN_FRAME_LEN;
     }));
     pvn_frame f;
-    bool wants_ack = false;
-    ASSERT_EQ(0, pvn_frame_decode(head.data(), &f, &wants_ack));
-    ASSERT_TRUE(wants_ack) << "sent with a copy: nothing is tested";
+    bool needs_ack = false;
+    ASSERT_EQ(0, pvn_frame_decode(head.data(), &f, &needs_ack));
+    ASSERT_TRUE(needs_ack) << "sent with a copy: nothing is tested";
     ASSERT_FALSE(done);
     s.ctrl.send(reason("its GPU fell off the bus"));
     EXPECT_EQ(ncclRemoteError, s.until_error());

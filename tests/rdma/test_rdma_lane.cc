@@ -504,8 +504,8 @@ TEST(RdmaShort, GpuMemoryTakesNone)
     }
 }
 
-// More of them than their ring holds, and nobody looks at the receiving end: the rest go the other
-// way.
+// More of them than their ring holds, and nobody looks at the receiving end: the rest take the other
+// path.
 TEST(RdmaShort, ALateReceiversAreNotOverwritten)
 {
     for (pvn_rdma_mode mode : {PVN_RDMA_RECORD, PVN_RDMA_IMM})

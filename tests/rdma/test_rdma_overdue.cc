@@ -130,7 +130,7 @@ TEST_F(Overdue, AnImmediateWaitsForAReceiverWithoutReceives)
     int rc = 0;
     for (uint64_t until = now + 5 * bound; now < until; rc = look(p.tx, second / 2))
         ASSERT_TRUE(rc == 0 || rc == -EAGAIN) << p.tx.lane->err.reason[0];
-    EXPECT_EQ(-EAGAIN, rc) << "the peer is to be asked";
+    EXPECT_EQ(-EAGAIN, rc) << "the peer is to be queried";
     // It is alive after all.
     for (Deadline wait; wait.left() && pvn_engine_pending(p.rx.e);)
         for (RdmaEnd *end : {&p.rx, &p.tx})

@@ -308,11 +308,11 @@ bool follows(const pvn_event &a, const pvn_event &b)
 bool has_events(const Lane *l)
 {
     uint64_t now = l->world->clock;
-    bool news = (!l->base.fast.keeps_cts && !l->cts_held.empty()) ||
-                (!l->events.empty() && l->events.front().first <= now);
+    bool found = (!l->base.fast.keeps_cts && !l->cts_held.empty()) ||
+                 (!l->events.empty() && l->events.front().first <= now);
     for (const auto &stream : l->wire)
-        news |= !stream.empty() && stream.front().arrive <= now;
-    return news;
+        found |= !stream.empty() && stream.front().arrive <= now;
+    return found;
 }
 
 // Some of the polls that find nothing have the next ones left out, as on a lane whose events lie in
@@ -323,7 +323,7 @@ void watch(Lane *l)
     if (!w->chance(w->k.next ? 80 : 0) || has_events(l))
         return;
     l->base.fast.watch = {
-        {&l->news, &l->news}, {l->news, l->news}, static_cast<int>(1 + w->pick(8))};
+        {&l->changes, &l->changes}, {l->changes, l->changes}, static_cast<int>(1 + w->pick(8))};
     w->watches++;
 }
 
@@ -498,7 +498,7 @@ void World::tick()
     for (auto &l : tx)
         if (!is_dead(l.get()))
             transmit(l.get());
-    // What an adapter has on its way lands, whether or not anybody polls and whatever has become of
+    // What an adapter has in flight lands, whether or not anybody polls and whatever has become of
     // the sender's end, until it is fenced; so does what a replaced lane has, were it not fenced.
     for (auto &l : rx)
         if (needs_cts(l.get()))
@@ -511,7 +511,7 @@ void World::tick()
     }
     for (auto *end : {&tx, &rx})
         for (auto &l : *end)
-            l->news += l->base.fast.watch.polls > 0 && has_events(l.get());
+            l->changes += l->base.fast.watch.polls > 0 && has_events(l.get());
 }
 
 void World::write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key)

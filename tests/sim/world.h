@@ -125,7 +125,7 @@ struct Lane {
     std::deque<pvn_cts> cts_store;
     std::deque<const pvn_cts *> cts_held; // next: arrived, and neither reported nor used
     uint64_t next_slot = 0;               // next: the one that arrives next
-    uint32_t news = 0;                    // changes while there is something to be found
+    uint32_t changes = 0;                 // changes while there is something to be found
     uint64_t death_at = 0;                // 0: never
     bool fenced = false;                  // nothing lands any more; what landed is still reported
 };

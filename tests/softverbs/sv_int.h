@@ -363,7 +363,7 @@ uint32_t sv_shared_uses(void);
 bool sv_inherited(const struct sv_ctx *c);
 /* Where the object is inherited: its owner loses it. */
 void sv_take(const struct sv_ctx *c, enum sv_take kind, void *object);
-void sv_obey_children(void); /* at every way in */
+void sv_obey_children(void); /* at every entry */
 
 /* sv_sysfs.c */
 void sv_sysfs_refresh(const struct sv_dev *dev, int port, int gid);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COUNT(ctx, field, n, bell) sv_count(ctx, offsetof(struct sv_stats, field), n, bell)
+#define COUNT(ctx, field, n, doorbell) sv_count(ctx, offsetof(struct sv_stats, field), n, doorbell)
 
 SV_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {

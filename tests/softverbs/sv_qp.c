@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT(ctx, field, n, bell) sv_count(ctx, offsetof(struct sv_stats, field), n, bell)
+#define COUNT(ctx, field, n, doorbell) sv_count(ctx, offsetof(struct sv_stats, field), n, doorbell)
 
 struct sv_qp *sv_qp_find(uint32_t qpn)
 {

@@ -17,7 +17,7 @@
 #include "memory/cuda_abi.h"
 #include "perf/netdrv.h"
 
-enum { BYTES = 1 << 20, ROUNDS = 3, PATIENCE_S = 30 };
+enum { BYTES = 1 << 20, ROUNDS = 3, LIMIT_S = 30 };
 
 static struct {
     pvn_cu_result (*alloc)(pvn_cu_ptr *, size_t);
@@ -71,7 +71,7 @@ static bool load_cuda(void)
 static bool in_time(time_t since)
 {
     usleep(10);
-    return time(NULL) - since < PATIENCE_S;
+    return time(NULL) - since < LIMIT_S;
 }
 
 static bool join(struct link *l)

@@ -372,7 +372,7 @@ TEST_F(Handshake, GoodbyeAndErrorReachTheOtherEnd)
     EXPECT_EQ(-EIO, pvn_conn_fail(a, &err)) << "the first reason stays";
 }
 
-TEST_F(Handshake, APeerThatIsAskedSaysThatItIsAlive)
+TEST_F(Handshake, APeerThatIsQueriedSaysThatItIsAlive)
 {
     begin();
     ASSERT_TRUE(both());
@@ -384,14 +384,14 @@ TEST_F(Handshake, APeerThatIsAskedSaysThatItIsAlive)
     pvn_conn_answer(a, 3);
     EXPECT_FALSE(a->peer_asks);
     EXPECT_TRUE(until([&] { return pvn_conn_listen(s, &err) != 0 || s->answered; }));
-    EXPECT_TRUE(s->answered && !s->asked);
+    EXPECT_TRUE(s->answered && !s->queried);
     EXPECT_EQ(3u, s->peer_open);
     EXPECT_EQ(0, pvn_conn_listen(a, &err)) << "the second question was not sent";
     EXPECT_FALSE(a->peer_asks);
     // A peer that does not know the frames is not sent any.
     s->theirs.features = 0;
     pvn_conn_ask(s);
-    EXPECT_FALSE(s->asked);
+    EXPECT_FALSE(s->queried);
     // An answer without a question is a breach of the rules.
     pvn_conn_answer(a, 0);
     EXPECT_TRUE(until([&] { return pvn_conn_listen(s, &err) != 0; }));

@@ -151,14 +151,14 @@ TEST_F(Poller, AForkedChildTouchesNothing)
 {
     ASSERT_EQ(0, pvn_fork_mark());
     unsigned epoch = pvn_fork_epoch();
-    EXPECT_FALSE(pvn_fork_alien(epoch));
+    EXPECT_FALSE(pvn_fork_in_child(epoch));
     pvn_watch *w = pvn_poller_add(sv[0]);
     ASSERT_EQ(0, pvn_poller_arm(w));
     pid_t pid = fork();
     if (pid == 0) {
         int bad = 0;
         bad |= !pvn_forked() << 0;
-        bad |= !pvn_fork_alien(epoch) << 1;
+        bad |= !pvn_fork_in_child(epoch) << 1;
         bad |= (pvn_poller_add(sv[1]) != nullptr) << 2;
         pvn_poller_remove(w);
         // Afresh: a process of its own with its own descriptor.
@@ -167,7 +167,7 @@ TEST_F(Poller, AForkedChildTouchesNothing)
         bad |= (pvn_poller_get() != 0) << 4;
         pvn_watch *mine = pvn_poller_add(sv[1]);
         bad |= (mine == nullptr || pvn_poller_arm(mine) != 0) << 5;
-        bad |= !pvn_fork_alien(epoch) << 6;
+        bad |= !pvn_fork_in_child(epoch) << 6;
         pvn_poller_remove(mine);
         pvn_poller_put();
         _exit(bad);

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Which NIC we advise for each GPU, beside what NCCL takes: bandwidth that differs by more than a
  * factor of two first, then the path's class, then little sharing, then what is left of bandwidth,
- * NUMA distance, and last NCCL's own choice. Whose share of a NIC is less than what another one would
- * give it is moved there. */
+ * NUMA distance, and last NCCL's own choice. Whose share of a NIC is less than what another one
+ * would give it is moved there. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,7 +210,8 @@ static int wire_of(const struct pvn_topo_pairs *p, int net)
 }
 
 /* The NIC, of a class that is no worse, that gives this GPU most, if that is more than its share of
- * the advised one; else -1. `wire` has the wire of each NIC, `users` counts the GPUs on each wire. */
+ * the advised one; else -1. `wire` has the wire of each NIC, `users` counts the GPUs on each
+ * wire. */
 static int better_than_share(const struct pvn_topo_pairs *p, int g, const int *distance,
                              const int *wire, const int *users)
 {
@@ -235,7 +236,7 @@ static int spread(struct pvn_topo_pairs *p, const int *distance)
     if (!wire)
         return -ENOMEM;
     int *users = wire + nets,
-        left = 4 * p->n; /* each GPU prefers in its own way: it might not end */
+        left = 4 * p->n; /* each GPU has a preference of its own: it might not end */
     for (int n = 0; n < nets; n++)
         wire[n] = wire_of(p, n);
     for (int g = 0; g < p->n; g++)
