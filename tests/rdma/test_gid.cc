@@ -275,8 +275,12 @@ INSTANTIATE_TEST_SUITE_P(
         Policy{"version", {-1, 2, AF_UNSPEC, ""}, {1, 3, 4}, "another RoCE version"},
         Policy{"ipv4", {-1, 0, AF_INET, ""}, {2, 3}, "not IPv4"},
         Policy{"ipv6", {-1, 0, AF_INET6, ""}, {0, 1, 4}, "not IPv6"},
-        Policy{"range4", {-1, 0, AF_UNSPEC, "10.0.0.0/8"}, {2, 3}, "outside the address range"},
-        Policy{"range6", {-1, 0, AF_UNSPEC, "fd00::/16"}, {4}, "outside the address range"},
+        Policy{"range4",
+               {-1, 0, AF_UNSPEC, "10.0.0.0/8"},
+               {2, 3},
+               "outside the requested address range"},
+        Policy{
+            "range6", {-1, 0, AF_UNSPEC, "fd00::/16"}, {4}, "outside the requested address range"},
         Policy{"exact_address", {-1, 0, AF_UNSPEC, "10.0.0.1"}, {2, 3}, "outside"},
         Policy{"both", {-1, 1, AF_INET, "10.0.0.0/24"}, {2}, "RoCE v2"}),
     [](const testing::TestParamInfo<Policy> &i) { return i.param.name; });
