@@ -24,18 +24,18 @@ static int make_parents(char *path)
 }
 
 /* One attribute file; the first error stays in *rc. A file is replaced whole, so that a reader sees
- * the old text or the new one. */
+ * the old text or the new one, also while another process writes the same tree. */
 __attribute__((format(printf, 3, 4))) static void put(int *rc, const char *path, const char *fmt,
                                                       ...)
 {
-    char full[512], tmp[520];
+    char full[512], tmp[540];
     if (*rc)
         return;
     if (snprintf(full, sizeof full, "%s/%s", sv.sysfs, path) >= (int)sizeof full) {
         *rc = ENAMETOOLONG;
         return;
     }
-    snprintf(tmp, sizeof tmp, "%s~", full);
+    snprintf(tmp, sizeof tmp, "%s~%d", full, getpid());
     FILE *f = fopen(tmp, "we");
     if (!f && errno == ENOENT && !(*rc = make_parents(full)))
         f = fopen(tmp, "we");
