@@ -368,8 +368,12 @@ static int all_reduce(struct ring *g, uint64_t count, uint64_t iters)
             struct channel *c = &g->ch[i];
             int a, b;
 
-            if (channel_done(c))
+            /* What it has sent may need calls of the plugin to go out. */
+            if (channel_done(c)) {
+                if (c->send_done < c->send_filled && progress_send(g, c) < 0)
+                    return -1;
                 continue;
+            }
             last = i;
             a = progress_recv(g, c);
             moved |= compute(g, c);

@@ -21,7 +21,11 @@ tests_rdma_test_plugin_gpu_SOURCES = tests/rdma/test_plugin_gpu.cc tests/abi/ncc
 tests_rdma_test_plugin_gpu_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_gpu_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_gpu_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
-PVN_SCRIPT_TESTS += tests/rdma/failover.sh tests/rdma/failover_faults.sh tests/rdma/run-plugin.sh
+PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh
+# Processes whose plugin has one thread; tests/abi/test_failover has several in one process for ThreadSanitizer.
+if !SANITIZE_THREAD
+PVN_SCRIPT_TESTS += tests/rdma/failover.sh tests/rdma/failover_faults.sh
+endif
 
 PVN_TESTS += tests/rdma/test_plugin_rdma
 tests_rdma_test_plugin_rdma_SOURCES = tests/rdma/test_plugin_rdma.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
