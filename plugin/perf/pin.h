@@ -14,9 +14,10 @@ extern "C" {
 #endif
 
 /*
- * Pins len bytes of private memory at p, which begins at a page. Returns a descriptor that holds
- * the pages, to be closed after the memory was unmapped, or -1 with the reason in why, and nothing
- * is pinned. The kernel is made to move the pages afterwards, and has to refuse.
+ * Pins len bytes of private memory at p, which begins at a page, and checks that the kernel refuses
+ * to move them. Returns a descriptor that holds the pages, which the caller closes after unmapping
+ * the memory. -1 with the reason in why: nothing is pinned, but the memory has been excluded from
+ * huge pages and is to be unmapped. Any thread.
  */
 int pvn_pin(void *p, size_t len, char *why, size_t why_len);
 

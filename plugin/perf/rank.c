@@ -182,11 +182,13 @@ void *pvn_rank_alloc_messages(struct pvn_rank *r, size_t len)
     if (!p || r->o->memory == PVN_PERF_MOVABLE)
         return p;
     r->pin_fd = pvn_pin(p, len, why, sizeof(why));
-    if (r->pin_fd < 0 && r->o->memory == PVN_PERF_PINNED_IF_POSSIBLE)
-        pvn_rank_note(r, "messages lie in memory that can be moved, unlike NCCL's: %s", why);
-    if (r->pin_fd >= 0 || r->o->memory == PVN_PERF_PINNED_IF_POSSIBLE)
+    if (r->pin_fd >= 0)
         return p;
     munmap(p, len);
+    if (r->o->memory == PVN_PERF_PINNED_IF_POSSIBLE) {
+        pvn_rank_note(r, "messages lie in memory that can be moved, unlike NCCL's: %s", why);
+        return pvn_rank_alloc(r, len);
+    }
     pvn_rank_fail(r, "--memory pinned: cannot pin %zu bytes: %s; use --memory movable", len, why);
     return NULL;
 }

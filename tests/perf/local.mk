@@ -20,10 +20,11 @@ tests_bench_bare_verbs_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
     -rpath $(abs_builddir)/tests/bench
 tests_bench_bare_verbs_la_LIBADD = -libverbs
 
-# The two calls that no plugin over TCP does without, and nothing else.
+# What tests/bench/tcp.sh takes before and after each measurement.
 check_PROGRAMS += tests/bench/core_distance
 tests_bench_core_distance_SOURCES = tests/bench/core_distance.c
 tests_bench_core_distance_LDADD = -lpthread
+# The two calls that no plugin over TCP does without, and nothing else.
 check_PROGRAMS += tests/bench/tcp_alone
 tests_bench_tcp_alone_SOURCES = tests/bench/tcp_alone.c
 
