@@ -64,8 +64,8 @@ softverbs_doorbells() {
 if [[ $device == softverbs ]]; then
     # Without it the plugin would carry the same traffic over TCP.
     softverbs=$PVN_BUILDDIR/tests/softverbs/.libs/libsoftverbs.so
-    [[ -e $softverbs ]] ||
-        { echo "no $softverbs: make -C $build tests/softverbs/libsoftverbs.la" >&2; exit 2; }
+    make -C "$PVN_BUILDDIR" -s tests/softverbs/libsoftverbs.la >&2 ||
+        { echo "softverbs cannot be built in $build: run tests/build-tree.sh $build first" >&2; exit 2; }
     softverbs_doorbells
 fi
 
@@ -77,7 +77,8 @@ vm_start "$device" 77
 settings=(TRANSPORT="$transport" ROUNDS="$rounds" ITERATIONS="$iterations")
 if [[ $bare ]]; then
     bare=$PVN_BUILDDIR/tests/bench/.libs/bare_verbs.so
-    [[ -e $bare ]] || { echo "no $bare: make tests/bench/bare_verbs.la there" >&2; exit 2; }
+    make -C "$PVN_BUILDDIR" -s tests/bench/bare_verbs.la >&2 ||
+        { echo "bare_verbs cannot be built in $build: run tests/build-tree.sh $build first" >&2; exit 2; }
     settings+=(BARE="$bare")
 fi
 status=0

@@ -53,16 +53,17 @@ for tool in ip iperf3 awk chrt; do
 done
 perf=$build/pvn-perf
 [[ -x $perf ]] || { echo "no $perf: build first, or give --build DIR" >&2; exit 2; }
+helpers=(tests/bench/core_distance)
+[[ $bare ]] && helpers+=(tests/bench/bare_net.la tests/bench/tcp_alone)
+make -C "$build" -s "${helpers[@]}" >&2 ||
+    { echo "the parts of the benchmark cannot be built in $build: run tests/build-tree.sh $build first" >&2; exit 2; }
 distance=$build/tests/bench/core_distance
-[[ -x $distance ]] || { echo "no $distance: make tests/bench/core_distance there" >&2; exit 2; }
 own=$build/.libs/libnccl-net-pvrdma.so
 plugins=("pvrdma=$own" ${plugins[@]+"${plugins[@]}"})
 if [[ $bare ]]; then
     bare=$build/tests/bench/.libs/bare_net.so
-    [[ -e $bare ]] || { echo "no $bare: make tests/bench/bare_net.la there" >&2; exit 2; }
     plugins+=("bare=$bare")
     alone=$build/tests/bench/tcp_alone
-    [[ -x $alone ]] || { echo "no $alone: make tests/bench/tcp_alone there" >&2; exit 2; }
 fi
 order=${plugins[*]%%=*}
 
