@@ -24,7 +24,7 @@ static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     if (t->cfg.sender)
         return tcp_tx_poll(t, ev, max);
     int n = tcp_rx_poll(t, ev, max);
-    tcp_pace_polled(n == 0);
+    tcp_empty_polls += n == 0;
     return n;
 }
 
@@ -154,7 +154,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->l.sender = cfg->sender;
     t->l.caps = PVN_LANE_ENDS | (cfg->acknowledged ? PVN_LANE_SENT_IS_DELIVERED : 0);
     t->l.max_chunk = cfg->chunk;
-    t->idle_seen = tcp_pace.spells - 1; /* the first message is a lone one */
+    t->empty_seen = tcp_empty_polls - 1; /* the first message is a lone one */
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
         t->s[i].fd = -1;
         tcp_zerocopy_init(&t->s[i]);

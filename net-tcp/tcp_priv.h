@@ -94,7 +94,7 @@ struct tcp_lane {
     int up;
     bool fenced;         /* the streams are closed, what they brought is still reported */
     bool lone;           /* the newest message was posted into an idle thread, see tcp_pace.h */
-    unsigned idle_seen;  /* tcp_idle_spells() at the newest message */
+    unsigned empty_seen; /* tcp_empty_polls at the newest message */
     unsigned idle_polls; /* polls since the last post_write, saturated at 2 */
     size_t zerocopy_min; /* bytes; chunks from this size on are not copied; 0: all are */
     uint32_t unacked;    /* frames in TX_UNACKED */

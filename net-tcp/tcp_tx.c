@@ -17,7 +17,7 @@ enum {
     HALVE_TO = 96 * 1024
 };
 
-__thread struct tcp_pace tcp_pace;
+__thread unsigned tcp_empty_polls;
 
 static struct tx_frame *frame_at(struct tcp_lane *t, uint32_t pos)
 {
@@ -40,9 +40,8 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     struct tcp_lane *t = tcp_of(l);
     if (t->tail - t->freed == TXQ || t->fenced)
         return -EAGAIN;
-    unsigned spells = tcp_pace_posted();
-    t->lone = t->idle_seen != spells && t->assigned == t->tail;
-    t->idle_seen = spells;
+    t->lone = t->empty_seen != tcp_empty_polls && t->assigned == t->tail;
+    t->empty_seen = tcp_empty_polls;
     struct tx_frame *f = frame_at(t, t->tail);
     f->state = TX_QUEUED;
     f->chunk = w->f.chunk;
