@@ -23,8 +23,13 @@ static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
         return t->cfg.sender ? tcp_tx_report(t, ev, max) : 0;
     if (t->cfg.sender)
         return tcp_tx_poll(t, ev, max);
+    /* At most twice as many as before: after a pause the count is that of many passes. */
+    unsigned others = tcp_empty_polls - t->empty_seen;
+    unsigned most = 2 * t->neighbours + 1;
+    t->neighbours = others < most ? others : most;
     int n = tcp_rx_poll(t, ev, max);
     tcp_empty_polls += n == 0;
+    t->empty_seen = tcp_empty_polls;
     return n;
 }
 

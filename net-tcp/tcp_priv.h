@@ -22,8 +22,12 @@ enum {
     RX_STAGE_LARGE = 128,     /* and while they are large: their payload should not be copied */
     RX_PEEK = 4 * 1024 + 512, /* bytes of a lone message that are looked at before they are taken */
     RX_LARGE = 8 * 1024,      /* bytes: what counts as large */
-    RX_IDLE_AFTER = 512,      /* empty reads in a row after which a stream is left to the poller */
-    RX_BUDGET = 1024 * 1024   /* bytes that one poll takes from one stream */
+    /* Empty reads in a row after which a stream is left to the poller, divided by the number of
+     * idle receivers of the thread: each read is a system call of every pass over them. */
+    RX_IDLE_AFTER = 512,
+    RX_IDLE_MIN = 64,
+    RX_WATCH_POLLS = 64,    /* polls that the engine may leave out while every stream is idle */
+    RX_BUDGET = 1024 * 1024 /* bytes that one poll takes from one stream */
 };
 
 enum tx_state {
@@ -92,9 +96,11 @@ struct tcp_lane {
     struct pvn_tcp_lane_cfg cfg;
     int nstreams;
     int up;
-    bool fenced;         /* the streams are closed, what they brought is still reported */
-    bool lone;           /* the newest message was posted into an idle thread, see tcp_pace.h */
-    unsigned empty_seen; /* tcp_empty_polls at the newest message */
+    bool fenced; /* the streams are closed, what they brought is still reported */
+    bool lone;   /* the newest message was posted into an idle thread, see tcp_pace.h */
+    /* tcp_empty_polls at the newest message or, of a receiver, at its last poll. */
+    unsigned empty_seen;
+    unsigned neighbours; /* receivers whose polls were empty too since this one's last poll */
     unsigned idle_polls; /* polls since the last post_write, saturated at 2 */
     size_t zerocopy_min; /* bytes; chunks from this size on are not copied; 0: all are */
     uint32_t unacked;    /* frames in TX_UNACKED */

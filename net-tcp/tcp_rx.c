@@ -172,6 +172,11 @@ void tcp_rx_take_peeked(struct stream *s)
     s->peeked = 0;
 }
 
+static bool worth_idling(const struct tcp_lane *t, const struct stream *s)
+{
+    return s->empty >= RX_IDLE_MIN && s->empty * (t->neighbours + 1) >= RX_IDLE_AFTER;
+}
+
 static int go_idle(struct tcp_lane *t, struct stream *s)
 {
     if (!s->watch) {
@@ -211,7 +216,8 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
         ssize_t got = read_some(t, s, &more);
         if (got == -EAGAIN || got == -EWOULDBLOCK) {
             t->stats.rx_empty++;
-            return ++s->empty >= RX_IDLE_AFTER ? go_idle(t, s) : 0;
+            s->empty++;
+            return worth_idling(t, s) ? go_idle(t, s) : 0;
         }
         if (got < 0)
             return tcp_dead(t, s, (int)got, "receiving");
@@ -261,10 +267,27 @@ static int lost(int rc, int others)
     return others > 0 ? others : rc;
 }
 
+/*
+ * All streams are idle: the engine looks at the words of their watches instead of calling poll. Now
+ * and then it calls nevertheless, so that somebody asks the kernel: in each pass over the thread's
+ * comms one of them.
+ */
+static void watch_idle(struct tcp_lane *t)
+{
+    struct pvn_lane_watch *w = &t->l.fast.watch;
+    struct stream *first = &t->s[0], *last = &t->s[t->nstreams - 1];
+    if (t->nstreams > 2 || !first->idle || !last->idle || first->acks_due || last->acks_due)
+        return;
+    w->at[0] = pvn_poller_word(first->watch, &w->same[0]);
+    w->at[1] = pvn_poller_word(last->watch, &w->same[1]);
+    w->polls = (int)(t->neighbours < RX_WATCH_POLLS ? t->neighbours : RX_WATCH_POLLS);
+}
+
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     int n = 0, ended = 0;
     bool polled = false;
+    t->l.fast.watch.polls = 0;
     if (t->l.err.code)
         return t->l.err.code;
     for (int i = 0; i < t->nstreams; i++) {
@@ -293,5 +316,6 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
      * come. */
     if (n == 0 && ended == t->nstreams)
         return tcp_dead(t, &t->s[0], -ECONNRESET, "receiving: the peer has closed the connection");
+    watch_idle(t);
     return n;
 }

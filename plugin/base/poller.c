@@ -211,6 +211,13 @@ bool pvn_poller_armed(const struct pvn_watch *w)
     return (atomic_load_explicit(&w->word, memory_order_acquire) & STATE_MASK) == ARMED;
 }
 
+const uint32_t *pvn_poller_word(const struct pvn_watch *w, uint32_t *armed)
+{
+    *armed =
+        atomic_load_explicit(&w->word, memory_order_relaxed) >> STATE_BITS << STATE_BITS | ARMED;
+    return (const uint32_t *)&w->word; /* the reader loads it atomically, too */
+}
+
 int pvn_poller_poll_now(void)
 {
     struct epoll_event ev[64];

@@ -63,6 +63,10 @@ bool pvn_poller_ready(const struct pvn_watch *w);
 /* Armed and not reported yet. */
 bool pvn_poller_armed(const struct pvn_watch *w);
 
+/* The memory that holds *armed while the watch is armed and not reported yet, and changes with the
+ * report. For those who look at many watches without a call; valid until the last put. */
+const uint32_t *pvn_poller_word(const struct pvn_watch *w, uint32_t *armed);
+
 /* Takes what the kernel has to report, unless somebody did so within the last max_age_ns. Returns
  * the time, which it has read anyway (clock.h). */
 uint64_t pvn_poller_poll(uint64_t max_age_ns);

@@ -68,7 +68,8 @@ void eng_use_lanes(struct pvn_engine *e)
     e->needs_cts = any_needs_cts(cfg);
     e->chunk = eng_chunk(cfg);
     e->rr = 0;
-    e->slow_lanes = !(cfg->nlanes == 1 && e->needs_cts && sets_kick_due(cfg->lanes[0]));
+    e->several_lanes = cfg->nlanes > 1;
+    e->slow_lanes = !(!e->several_lanes && e->needs_cts && sets_kick_due(cfg->lanes[0]));
     e->sends_next = !e->slow_lanes && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_FAST_PATH;
     e->slow_lanes |= cfg->sender && !e->sends_next;
     for (int i = 0; i < cfg->nlanes; i++) {

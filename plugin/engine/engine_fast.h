@@ -76,7 +76,7 @@ static inline bool eng_fast_poll_is_empty(const struct pvn_req *req)
     const struct pvn_engine *e = req->e;
     struct pvn_lane *l = e->cfg.lanes[0];
     struct pvn_lane_watch *w = &l->fast.watch;
-    if (w->polls == 0 || l->kick_due || eng_takes_slow_path(e) ||
+    if (w->polls == 0 || l->kick_due || eng_polls_lanes(e) ||
         __atomic_load_n(w->at[0], __ATOMIC_RELAXED) != w->same[0] ||
         __atomic_load_n(w->at[1], __ATOMIC_RELAXED) != w->same[1])
         return false;

@@ -167,7 +167,9 @@ struct receiver {
 
 struct pvn_engine {
     struct pvn_engine_cfg cfg;
-    /* While any of these four is set, calls take the slow path: see eng_takes_slow_path. */
+    /* While any of these is set, calls take the slow path: see eng_takes_slow_path and
+     * eng_polls_lanes. */
+    bool several_lanes;
     bool failed;
     bool unposted;   /* there is something that the lanes had no room for */
     bool announced;  /* sender: there are slots, announced, with free buffers: tx->known */
@@ -193,6 +195,12 @@ struct pvn_engine {
 static inline bool eng_takes_slow_path(const struct pvn_engine *e)
 {
     return e->failed || e->unposted || e->announced || e->slow_lanes;
+}
+
+/* Whether what the only lane watches does not speak for the engine's work. One load, as above. */
+static inline bool eng_polls_lanes(const struct pvn_engine *e)
+{
+    return e->several_lanes || e->failed || e->unposted || e->announced;
 }
 
 static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)

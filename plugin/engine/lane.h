@@ -145,11 +145,11 @@ struct pvn_lane_counters {
 struct pvn_lane;
 
 /*
- * The fast path: what a lane with PVN_LANE_FAST_PATH offers beyond posts and events, so that a
- * small message costs few instructions. It is optional, and the engine uses it only while the lane
- * is its comm's only one; everything works without it. It softens two rules of this interface: the
- * lane, not the engine, takes the next slot for a message, and the engine reads two words of memory
- * that the lane names instead of calling poll.
+ * The fast path: what a lane offers beyond posts and events, so that a small message costs few
+ * instructions. It is optional, and the engine uses it only while the lane is its comm's only one;
+ * everything works without it. It softens two rules of this interface: the lane, not the engine,
+ * takes the next slot for a message (PVN_LANE_FAST_PATH), and the engine reads two words of memory
+ * that the lane names instead of calling poll (any lane).
  */
 struct pvn_lane_fast_ops {
     /*

@@ -57,7 +57,7 @@ each() {
 
 # Where both ends post sends, the one that is not answered may give up before the one that is not completed.
 each silence_without_completion ".*\(neither success nor an error\|transport retry counter exceeded\)" "rule silent die mode=2 nth=300"
-# Nothing but the user's limit ends a wait whose reason is not known. The peer may have a request under way to the silent
+# Nothing but the limit ends a wait whose reason is not known. The peer may have an outstanding request to the silent
 # queue pair, whose retries (34 s with this timeout) must not end before the limit.
 name=rdma_stall_ends_by_the_limit
 NCCL_IB_TIMEOUT=20 NCCL_PVRDMA_STALL_ABORT=2s ring $name record "rule silent die mode=2 nth=300"

@@ -263,6 +263,86 @@ TEST(TcpLaneIdle, CostsNoSystemCall)
     EXPECT_EQ(0, memcmp(in, "12345678", 8));
 }
 
+// One pass over idle comms as NCCL's proxy makes it. Returns how many of the lanes were polled.
+static int pass(const std::vector<pvn_req *> &requests)
+{
+    int polls = 0, done = 0;
+    for (pvn_req *r : requests) {
+        if (eng_fast_poll_is_empty(r))
+            continue;
+        polls++;
+        EXPECT_EQ(0, pvn_engine_test(r, &done, nullptr));
+        EXPECT_EQ(0, done);
+    }
+    return polls;
+}
+
+TEST(TcpLaneIdle, OneOfManyCommsIsPolledInAPass)
+{
+    enum { COMMS = 32, PASSES = 500 };
+    std::vector<LanePair> p(COMMS);
+    std::vector<pvn_req *> r(COMMS);
+    std::vector<std::array<char, 8>> in(COMMS);
+    for (int i = 0; i < COMMS; i++) {
+        p[i].open(1, 65536);
+        void *buf = in[i].data();
+        size_t cap = 8;
+        int tag = 0;
+        ASSERT_EQ(0, pvn_engine_irecv(p[i].erx, 1, &buf, &cap, &tag, nullptr, &r[i]));
+    }
+    for (int i = 0; i < 100; i++)
+        pass(r);
+    uint64_t reads = 0;
+    for (LanePair &pair : p)
+        reads += pvn_tcp_lane_get_stats(pair.rx)->rx_calls;
+    EXPECT_LE(reads, COMMS * 80u) << "fewer empty reads make one of many comms idle";
+    int polls = 0;
+    for (int i = 0; i < PASSES; i++)
+        polls += pass(r);
+    EXPECT_GE(polls, PASSES / 2) << "the kernel is queried";
+    EXPECT_LE(polls, PASSES * 2);
+    // A message on any comm is found in the pass in which the kernel is queried.
+    for (int i = 0; i < COMMS; i++) {
+        pvn_req *s;
+        ASSERT_EQ(0, pvn_engine_isend(p[i].etx, "12345678", 8, 0, nullptr, &s));
+        for (int sent = 0; !sent;)
+            ASSERT_EQ(0, pvn_engine_test(s, &sent, nullptr));
+    }
+    for (int left = COMMS, tries = 0; left > 0; tries++) {
+        ASSERT_LT(tries, 1000000);
+        for (pvn_req *&q : r) {
+            int done = 0;
+            if (!q || eng_fast_poll_is_empty(q))
+                continue;
+            ASSERT_EQ(0, pvn_engine_test(q, &done, nullptr));
+            if (done) {
+                q = nullptr;
+                left--;
+            }
+        }
+    }
+    for (auto &bytes : in)
+        EXPECT_EQ(0, memcmp(bytes.data(), "12345678", 8));
+}
+
+// A comm that is alone, or whose neighbours are not called any more, is polled at each test.
+TEST(TcpLaneIdle, ACommOnItsOwnIsPolledAtEachTest)
+{
+    LanePair p;
+    p.open(1, 65536);
+    char in[8];
+    void *buf = in;
+    size_t cap = 8;
+    int tag = 0;
+    pvn_req *r;
+    ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+    tcp_empty_polls += 1000; // other receivers, long ago
+    int polls = 0;
+    for (int i = 0; i < 1000; i++)
+        polls += pass({r});
+    EXPECT_GE(polls, 990);
+}
+
 TEST(TcpLaneBatch, SmallMessagesShareCalls)
 {
     LanePair p;
