@@ -108,6 +108,8 @@ int comm_isend_slow(struct pvn_comm *c, const void *data, size_t size, int tag,
     *request = NULL;
     if (rc)
         return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
+    if (c->drains)
+        return no_request(c, 0, "isend");
     if (c->profile)
         pvn_profile_send(c->profile, pvn_engine_next(c->engine), handle);
     return comm_isend_checked(c, data, size, tag, mr ? &mr->mr : NULL, request);

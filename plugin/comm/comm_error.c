@@ -114,6 +114,7 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
     if (c->engine)
         comm_publish_last(c);
     comm_failover_end(c);
+    comm_failback_stop(c);
     pvn_conn_fail(c->conn, &c->err);
     return c->err.code;
 }

@@ -16,8 +16,9 @@
  *
  * The peer may wait for an end whose requests are all done, and which nobody calls: the last
  * acknowledgement may be what was lost. So whoever attends to one comm takes the steps of the idle
- * ones of the same thread, which is NCCL's proxy thread. With FAILOVER a comm's data calls come from
- * one thread for its life.
+ * ones of the same thread, which is NCCL's proxy thread. While that thread sleeps, the plugin's
+ * own (comm_failback.c) answers the sender's HELLO with the number of messages received. With
+ * FAILOVER a comm's data calls come from one thread for its life.
  */
 #include "config.h"
 #include "comm/comm_failover.h"
@@ -46,15 +47,15 @@ static bool has_gpu_memory(struct pvn_comm *c)
     return gpu;
 }
 
-static void tell_peer(struct pvn_comm *c, const struct pvn_err *why)
+static void tell_peer(struct pvn_comm *c, enum pvn_frame_type type, const struct pvn_err *why)
 {
     uint8_t body[PVN_REASON_MAX + 2];
 
     /* A socket reports that it was reset to one call only, and an end of stream behind that, which
      * would look like the end of the peer's process. */
     if (!c->conn->ctrl.eof &&
-        pvn_conn_send(c->conn, PVN_FRAME_LANE_DOWN, body,
-                      pvn_reason_encode(body, sizeof(body), why->reason[0]), NULL) < 0)
+        pvn_conn_send(c->conn, type, body, pvn_reason_encode(body, sizeof(body), why->reason[0]),
+                      NULL) < 0)
         c->conn->ctrl.eof = true;
 }
 
@@ -81,6 +82,26 @@ static int peer_has_closed(struct pvn_comm *c)
     return c->failover ? give_up(c, &err, "failover") : comm_fail(c, &err);
 }
 
+static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
+{
+    struct comm_failover *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return comm_fail(c, why);
+    f->began_ns = f->stepped_ns = pvn_now_ns();
+    pthread_mutex_lock(&c->mr_lock);
+    c->failover = f;
+    pthread_mutex_unlock(&c->mr_lock);
+    /* It stands between the engine and the lanes' operations. */
+    pvn_profile_free(c->profile);
+    c->profile = NULL;
+    pvn_engine_pause(c->engine, why);
+    c->sends = c->receives = NO_EPOCH;
+    c->attend_in = 0;
+    c->lost_ns = 0;
+    return 0;
+}
+
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct pvn_err err = *why;
@@ -104,21 +125,10 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
         pvn_err_add(&err, "the peer's process has ended or was killed");
         return comm_fail(c, &err);
     }
-    struct comm_failover *f = calloc(1, sizeof(*f));
-    if (!f)
-        return comm_fail(c, &err);
-    f->began_ns = f->stepped_ns = pvn_now_ns();
-    pthread_mutex_lock(&c->mr_lock);
-    c->failover = f;
-    pthread_mutex_unlock(&c->mr_lock);
-    /* It stands between the engine and the lanes' operations. */
-    pvn_profile_free(c->profile);
-    c->profile = NULL;
-    pvn_engine_pause(c->engine, why);
-    c->sends = c->receives = NO_EPOCH;
-    c->attend_in = 0;
-    c->lost_ns = 0;
-    tell_peer(c, why);
+    if (pause_comm(c, why) != 0)
+        return c->err.code;
+    comm_failback_lost(c);
+    tell_peer(c, PVN_FRAME_LANE_DOWN, why);
     pvn_conn_locate(c->conn, 0, &err);
     pvn_err_format(&err, text, sizeof(text));
     pvn_warn("failover: %s; the connection is made again, and what was not delivered is sent again",
@@ -126,12 +136,43 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     return 0;
 }
 
+int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
+{
+    struct pvn_err why = PVN_ERR_INIT;
+
+    if (c->failover || !pvn_engine_may_pause(c->engine)) {
+        pvn_conn_close(next, NULL);
+        return 0;
+    }
+    pvn_err_set(&why, -ESTALE, "better lanes are there again");
+    if (pause_comm(c, &why) != 0) {
+        pvn_conn_close(next, NULL);
+        return c->err.code;
+    }
+    c->failover->switches = true;
+    c->failover->next = next;
+    if (c->sender)
+        tell_peer(c, PVN_FRAME_SWITCH, &why);
+    return 0;
+}
+
 /* 0 or the comm's error; -EAGAIN: not yet. */
 static int fence(struct pvn_comm *c)
 {
+    /* Nothing is lost and nothing is open. The old lanes stay until the receiver's report comes,
+     * which it sends when it has fenced its own: before it has read SWITCH it would take their end
+     * for a loss. */
+    if (c->failover->switches && c->sender && c->failover->next && !c->conn->ctrl.eof &&
+        !pvn_conn_has_input(c->failover->next))
+        return -EAGAIN;
     for (int i = 0; i < c->conn->nlanes; i++) {
         struct pvn_lane *l = c->conn->lane[i];
-        int rc = l->ops->fence(l);
+        int rc;
+
+        /* Memory may be deregistered meanwhile, with the operations that a fence replaces. */
+        pthread_mutex_lock(&c->mr_lock);
+        rc = l->ops->fence(l);
+        pthread_mutex_unlock(&c->mr_lock);
 
         if (rc == -EAGAIN)
             return rc;
@@ -198,6 +239,9 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     f->next = NULL;
     f->reported = false;
     f->attempts++;
+    comm_failback_stop(c);
+    if (!c->sender)
+        comm_failback_start(c);
     f->retry_ns = pvn_now_ns() + (pause < RETRY_MAX_NS ? pause : RETRY_MAX_NS);
     f->stage = CONNECT;
     if (!refused)
@@ -217,11 +261,15 @@ static int connect_again(struct pvn_comm *c)
             return -EAGAIN;
         cfg.nonce = 0;
         cfg.resumes = c->id;
+        cfg.beside = cfg.no_fallback = false;
         f->next = pvn_conn_new(&cfg);
         if (!f->next)
             return -EAGAIN;
     }
     rc = pvn_conn_step(f->next);
+    /* The peer's end has received everything and may not be called any more. */
+    if (f->next->hello_seen && f->next->theirs.received)
+        pvn_engine_acknowledge(c->engine, f->next->theirs.received);
     if (rc == 0 || rc == -EAGAIN)
         return rc;
     struct pvn_err err = f->next->err;
@@ -231,8 +279,12 @@ static int connect_again(struct pvn_comm *c)
 static int connect_step(struct pvn_comm *c)
 {
     struct comm_failover *f = c->failover;
-    int rc = c->sender ? connect_again(c) : pvn_listener_resumed(c->keeper, c->id, &f->next);
+    int rc = 0;
 
+    if (c->sender)
+        rc = connect_again(c);
+    else if (!(f->next = comm_failback_take(c)))
+        rc = pvn_listener_resumed(c->keeper, c->id, !pvn_engine_may_use_slots(c->engine), &f->next);
     if (rc)
         return rc;
     if (!f->next)
@@ -242,13 +294,44 @@ static int connect_step(struct pvn_comm *c)
     return 0;
 }
 
+static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t began_ns)
+{
+    uint64_t now = pvn_now_ns(), replayed = pvn_engine_get_stats(c->engine)->replayed;
+    char lanes[PVN_ERR_TEXT_LEN];
+
+    pvn_conn_lanes_text(c->conn, lanes, sizeof(lanes));
+    if (switched)
+        pvn_warn("failback: %s %s %s: returned after %.3f s on worse lanes: %s", c->conn->where,
+                 c->sender ? "to" : "from", c->conn->who,
+                 (double)(now - c->slower_ns) / PVN_NS_PER_S, lanes);
+    else
+        pvn_warn(
+            "failover: %s %s %s: connected again after %.3f s: %s; %llu messages sent again so far",
+            c->conn->where, c->sender ? "to" : "from", c->conn->who,
+            (double)(now - began_ns) / PVN_NS_PER_S, lanes, (unsigned long long)replayed);
+}
+
+/* Whether the lanes are as good as ever; if not, there will be attempts to come back. */
+static void settle_lanes(struct pvn_comm *c)
+{
+    int worth = pvn_conn_worth(c->conn);
+
+    comm_failback_stop(c);
+    c->best = worth > c->best ? worth : c->best;
+    comm_failback_start(c);
+    if (worth < c->best)
+        return;
+    if (c->slower_ns)
+        c->came_back_ns = pvn_now_ns();
+    c->slower_ns = 0;
+}
+
 /* The engine has gone on with the new lanes: so does the comm. */
 static int take_over(struct pvn_comm *c, bool resumed)
 {
     struct comm_failover *f = c->failover;
     struct pvn_conn *old = c->conn;
     struct pvn_err err = PVN_ERR_INIT;
-    char lanes[PVN_ERR_TEXT_LEN];
     int rc;
 
     pthread_mutex_lock(&c->mr_lock);
@@ -261,6 +344,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
     c->failover = NULL;
     pthread_mutex_unlock(&c->mr_lock);
     uint64_t began_ns = f->began_ns;
+    bool switched = f->switches && f->attempts == 0;
     free(f);
     old->replaced = true;
     pvn_conn_close(old, NULL);
@@ -270,13 +354,9 @@ static int take_over(struct pvn_comm *c, bool resumed)
         err = *pvn_engine_err(c->engine);
         return give_up(c, &err, "failover");
     }
-    pvn_conn_lanes_text(c->conn, lanes, sizeof(lanes));
-    pvn_warn(
-        "failover: %s %s %s: connected again after %.3f s: %s; %llu messages sent again so far",
-        c->conn->where, c->sender ? "to" : "from", c->conn->who,
-        (double)(pvn_now_ns() - began_ns) / PVN_NS_PER_S, lanes,
-        (unsigned long long)pvn_engine_get_stats(c->engine)->replayed);
+    say_lanes(c, switched, began_ns);
     comm_allow_fast_path(c);
+    settle_lanes(c);
     c->grace_ns = 0;
     pvn_conn_listen(c->conn, &c->ctrl_err);
     return 0;
@@ -305,6 +385,16 @@ static int exchange_sender(struct pvn_comm *c)
     return take_over(c, resumed);
 }
 
+/* A matched comm that holds messages cannot number them by slots; over TCP it can go on. */
+static bool can_use(const struct pvn_comm *c, const struct pvn_conn *next)
+{
+    bool slots = false;
+
+    for (int i = 0; i < next->nlanes; i++)
+        slots |= (next->lane[i]->caps & PVN_LANE_NEEDS_CTS) != 0;
+    return !slots || pvn_engine_may_use_slots(c->engine);
+}
+
 static int exchange_receiver(struct pvn_comm *c)
 {
     struct comm_failover *f = c->failover;
@@ -318,6 +408,12 @@ static int exchange_receiver(struct pvn_comm *c)
         struct pvn_engine_report report;
         uint8_t body[512];
 
+        if (!can_use(c, f->next)) {
+            pvn_err_set(&err, -EOPNOTSUPP,
+                        "unexpected messages wait for their receives, and only TCP can carry "
+                        "such a comm on");
+            return again(c, &err);
+        }
         pvn_engine_make_report(c->engine, &report);
         rc = pvn_conn_send(f->next, PVN_FRAME_REPORT, body,
                            pvn_report_encode(body, sizeof(body), &report), &err);

@@ -14,6 +14,7 @@ struct comm_failover {
     struct pvn_conn *next; /* the connection that is to take over */
     bool reported;
     bool exchanged; /* the peer may have given up the old connection */
+    bool switches;  /* not after a loss, but to better lanes */
     unsigned attempts;
     uint64_t retry_ns; /* connector: not before */
     uint64_t began_ns; /* moved on while nobody called */

@@ -53,6 +53,15 @@ struct pvn_comm {
     struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again */
     /* In progress, else NULL. Set by the thread of the data calls, under mr_lock. */
     struct comm_failover *failover;
+    int best;                       /* pvn_conn_worth() of the best lanes so far */
+    struct comm_failback *failback; /* attempts to come back to such lanes, else NULL */
+    bool drains;       /* takes no new sends, to switch when the open ones have ended */
+    uint64_t drain_ns; /* until when; else not before when */
+    bool said_flaps;
+    uint64_t failback_wait_ns; /* before the first attempt */
+    uint64_t slower_ns;        /* since when the lanes are worse; 0: they are not */
+    uint64_t came_back_ns;     /* 0: not, or said */
+    struct pvn_comm *next_of_ids;
     struct pvn_comm *next_of_all; /* in the list of driven comms; under the lock of comm_attend.c */
     /* The thread of the data calls, as comm_attend.c names it. All threads read it; only one that
      * finds itself here reads more of the comm without a lock. */
@@ -131,6 +140,16 @@ int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);
 /* The caller has mr_lock, or the comm is not given out yet. */
 void comm_mr_detach_all(struct pvn_comm *c);
 void comm_mr_free_all(struct pvn_comm *c);
+/* comm_failback.c. start: after a failover, where the lanes are worse than they were; an acceptor's
+ * always, by which the connector reaches it. take: the connection that is up, or NULL. lost: of
+ * lanes, before the failover. */
+void comm_failback_start(struct pvn_comm *c);
+void comm_failback_stop(struct pvn_comm *c);
+bool comm_failback_is_ready(const struct pvn_comm *c);
+struct pvn_conn *comm_failback_take(struct pvn_comm *c);
+void comm_failback_lost(struct pvn_comm *c);
+void comm_failback_after_fork(void);
+void comm_failback_finish(void); /* comm.h, pvn_comm_finish */
 /* A handle that is none of this comm. */
 int comm_mr_refuse(struct pvn_comm *c, const void *handle);
 
@@ -138,6 +157,8 @@ int comm_mr_refuse(struct pvn_comm *c, const void *handle);
  * along; the comm may have failed then. */
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why);
 void comm_failover_step(struct pvn_comm *c);
+/* Goes over to this connection, which is up, or, at the acceptor, to one that is coming up (NULL). */
+int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next);
 
 /* comm_watch.c: looks at the control connection, for a lost peer and for a stall. While nothing has
  * happened: a reading of the clock and a few loads. */
@@ -156,5 +177,7 @@ void comm_attend(struct pvn_comm *c);
 void comm_attend_join(struct pvn_comm *c);
 void comm_attend_leave(struct pvn_comm *c);
 void comm_attend_after_fork(void);
+/* Messages that the comm with this id has received; 0: not known. From any thread. */
+uint64_t comm_attend_received(uint64_t id);
 
 #endif

@@ -122,6 +122,7 @@ static int start_engine(struct pvn_comm *c)
     if (rc)
         return comm_fail(c, &err);
     c->survives = pvn_conn_failover(c->conn);
+    c->best = pvn_conn_worth(c->conn);
     c->driven = c->survives;
     for (int i = 0; i < c->conn->nlanes; i++)
         c->driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
@@ -161,6 +162,7 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
         return report(err);
     }
     lc.nports = ports(lc.dev, lc.port);
+    lc.received = comm_attend_received;
     if (pvn_plugin_hold(err) != 0) {
         free(l);
         return report(err);
@@ -238,6 +240,7 @@ static int accept_one(struct pvn_listen *l, struct pvn_comm **out, struct pvn_er
     if (pvn_conn_failover(conn)) {
         c->keeper = l->listener;
         pvn_listener_keep(c->keeper);
+        comm_failback_start(c);
     }
     *out = c;
     return 0;
@@ -318,6 +321,11 @@ void pvn_comm_drop_listeners(const void *owner)
 }
 
 /* ---- connect ---- */
+
+void pvn_comm_finish(void)
+{
+    comm_failback_finish();
+}
 
 void pvn_comm_after_fork(void)
 {
@@ -434,6 +442,7 @@ int pvn_comm_close(struct pvn_comm *c)
     if (c->driven)
         comm_attend_leave(c);
     comm_failover_end(c);
+    comm_failback_stop(c);
     comm_mr_free_all(c);
     if (c->keeper)
         pvn_listener_let_go(c->keeper);

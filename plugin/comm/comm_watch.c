@@ -43,6 +43,10 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
         comm_failover_begin(c, &c->ctrl_err);
         return;
     }
+    if (event == 3) {
+        comm_failover_switch(c, NULL);
+        return;
+    }
     if (event == -EREMOTEIO || event == -EPROTO || (event < 0 && c->sender)) {
         comm_fail_by_peer(c);
         return;

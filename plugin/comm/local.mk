@@ -6,6 +6,7 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm.h \
     plugin/comm/comm_attend.c \
     plugin/comm/comm_error.c \
+    plugin/comm/comm_failback.c \
     plugin/comm/comm_failover.c \
     plugin/comm/comm_failover.h \
     plugin/comm/comm_fast.h \

@@ -26,12 +26,17 @@ __attribute__((destructor)) static void unmap(void)
         return;
     pvn_log_set_logger(NULL);
     pvn_comm_drop_listeners(NULL);
-    if (plugin_state.held)
+    pvn_comm_finish();
+    /* Another thread that holds the lock uses the plugin. */
+    if (pthread_mutex_trylock(&plugin_state.lock) != 0)
         return;
-    comm_pending_drop(NULL);
-    pvn_stats_close();
-    pvn_devices_unload();
-    pvn_params_unload();
+    if (plugin_state.held == 0) {
+        comm_pending_drop(NULL);
+        pvn_stats_close();
+        pvn_devices_unload();
+        pvn_params_unload();
+    }
+    pthread_mutex_unlock(&plugin_state.lock);
 }
 
 /* A child begins with nothing of its parent's: no device, no descriptor, no context. */
@@ -147,6 +152,7 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
     *at = ctx->next;
     pthread_mutex_unlock(&plugin_state.lock);
     pvn_comm_drop_listeners(ctx); /* which releases what it held */
+    pvn_comm_finish();            /* likewise */
     pthread_mutex_lock(&plugin_state.lock);
     comm_pending_drop(ctx);
     free(ctx);

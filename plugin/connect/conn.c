@@ -196,6 +196,20 @@ bool pvn_conn_failover(const struct pvn_conn *c)
     return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_FAILOVER;
 }
 
+bool pvn_conn_failback(const struct pvn_conn *c)
+{
+    return pvn_conn_failover(c) && c->mine.features & c->theirs.features & PVN_FEATURE_FAILBACK;
+}
+
+int pvn_conn_worth(const struct pvn_conn *c)
+{
+    int i, faster = 0;
+
+    for (i = 0; i < c->nlanes; i++)
+        faster |= !c->lane[i]->ops->is_fallback;
+    return faster * PVN_MAX_LANES + c->nlanes;
+}
+
 void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap)
 {
     char lane[256];

@@ -7,6 +7,7 @@
 #ifndef PVN_CONNECT_CONN_H
 #define PVN_CONNECT_CONN_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "base/poller.h"
@@ -51,6 +52,12 @@ struct pvn_conn_cfg {
     int traffic_class; /* requested by the communicator at this end, -1: not */
     bool lazy;         /* PVN_FEATURE_LAZY */
     uint64_t resumes;  /* connector: of struct pvn_hello */
+    /* Set up beside the connection in use, by another thread. Acceptor: known from the HELLO. */
+    bool beside;
+    /* Acceptor: what a comm has received, for the HELLO; may be NULL. From any thread. */
+    uint64_t (*received)(uint64_t id);
+    bool no_fallback;   /* lanes of TCP are no gain */
+    bool fallback_only; /* acceptor: the comm holds messages that other lanes cannot take over */
 };
 
 /* A data socket that came in before its lane was ready for it. */
@@ -88,6 +95,7 @@ struct pvn_conn {
     unsigned bound, verified, dropped; /* bit per lane */
     uint8_t *peer_blob[PVN_MAX_LANES]; /* until bound */
     size_t peer_blob_len[PVN_MAX_LANES];
+    pthread_mutex_t inbox_lock;    /* the listener fills it */
     struct pvn_conn_socket *inbox; /* PVN_CONN_INBOX, acceptor until UP */
     int ninbox;
 
@@ -121,6 +129,10 @@ void pvn_conn_count(const struct pvn_conn *c, struct pvn_lane_counters *sum);
 
 /* Whether both ends want the comm to outlive its lanes. From OFFER on. */
 bool pvn_conn_failover(const struct pvn_conn *c);
+/* And, with it, whether it may come back to better lanes. */
+bool pvn_conn_failback(const struct pvn_conn *c);
+/* How good the lanes are, to be compared with what the same comm had. From UP on. */
+int pvn_conn_worth(const struct pvn_conn *c);
 
 /*
  * Frames while UP, for a failover. Send: 0 queued, and written as far as the socket takes it; len
@@ -136,6 +148,9 @@ int pvn_conn_expect(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t 
  * `queried` and `peer_asks`. A peer that does not know these frames is not queried. */
 void pvn_conn_ask(struct pvn_conn *c);
 void pvn_conn_answer(struct pvn_conn *c, uint32_t open);
+
+/* Whether expect has something to look at, the peer's end included. */
+bool pvn_conn_has_input(const struct pvn_conn *c);
 
 const char *pvn_conn_state_name(enum pvn_conn_state s);
 /* Whether the table allows `to` after `from`; for tests. */

@@ -5,6 +5,7 @@
 #include "connect/conn_priv.h"
 
 #include <errno.h>
+#include <sys/socket.h>
 
 int conn_put_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *body, int len,
                    struct pvn_err *err)
@@ -105,6 +106,14 @@ void pvn_conn_answer(struct pvn_conn *c, uint32_t open)
         return;
     c->peer_asks = false;
     pvn_conn_send(c, PVN_FRAME_ALIVE, body, pvn_alive_encode(body, sizeof(body), open), NULL);
+}
+
+bool pvn_conn_has_input(const struct pvn_conn *c)
+{
+    uint8_t byte;
+
+    return c->ctrl.started || c->ctrl.fd < 0 || c->ctrl.eof ||
+           recv(c->ctrl.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
 }
 
 int pvn_conn_expect(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t **body, size_t *len,

@@ -57,7 +57,7 @@ static uint64_t failover_feature(void)
 {
     const struct pvn_params *p = pvn_params_get();
 
-    return p->failover && !p->strict ? PVN_FEATURE_FAILOVER : 0;
+    return p->failover && !p->strict ? PVN_FEATURE_FAILOVER | PVN_FEATURE_FAILBACK : 0;
 }
 
 struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
@@ -76,6 +76,7 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
         errno = ENOMEM;
         return NULL;
     }
+    pthread_mutex_init(&c->inbox_lock, NULL);
     pvn_ctrl_init(&c->ctrl, -1);
     c->traffic_class = -1;
     c->mine.version_min = PVN_WIRE_VERSION_MIN;
@@ -83,6 +84,8 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
     c->mine.pid = (uint32_t)getpid();
     c->mine.session = cfg->session;
     c->mine.features = PVN_FEATURE_ALIVE | (cfg->lazy ? PVN_FEATURE_LAZY : failover_feature());
+    if (cfg->beside)
+        c->mine.features |= PVN_FEATURE_BESIDE;
     c->mine.resumes = cfg->resumes;
     c->mine.traffic_class = -1;
     snprintf(c->mine.plugin_version, sizeof(c->mine.plugin_version), "%s", pvn_version());
@@ -195,14 +198,20 @@ bool pvn_conn_hello_sent(const struct pvn_conn *c)
 
 void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd)
 {
-    if (c->state < PVN_CONN_UP && c->ninbox < PVN_CONN_INBOX) {
+    bool taken = false;
+
+    pthread_mutex_lock(&c->inbox_lock);
+    if (c->inbox && c->ninbox < PVN_CONN_INBOX) {
         struct pvn_conn_socket *s = &c->inbox[c->ninbox++];
 
         s->fd = fd;
         s->lane = (uint8_t)lane;
         s->stream = (uint16_t)stream;
-        return;
+        taken = true;
     }
+    pthread_mutex_unlock(&c->inbox_lock);
+    if (taken)
+        return;
     pvn_info(PVN_NET, "%s: data connection %d of lane %d from %s came too late and was closed",
              c->where, stream, lane, c->who);
     pvn_sock_close(fd);
@@ -234,6 +243,12 @@ static int take_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_
         pvn_err_set(err, -ENETDOWN, "the peer: %s", text);
         pvn_err_set_fault(err, PVN_FAULT_REMOTE);
         return 2;
+    }
+    if (type == PVN_FRAME_SWITCH && pvn_conn_failback(c) && !c->cfg.sender &&
+        pvn_reason_decode(body, len, text, err) == 0) {
+        pvn_err_set(err, -ESTALE, "the peer: %s", text);
+        pvn_err_set_fault(err, PVN_FAULT_REMOTE);
+        return 3;
     }
     if (type == PVN_FRAME_ERROR && pvn_reason_decode(body, len, text, err) == 0)
         pvn_err_set(err, -EREMOTEIO, "the peer gave up: %s", text);
@@ -316,6 +331,7 @@ void pvn_conn_close(struct pvn_conn *c, const char *why)
     pvn_ctrl_close(&c->ctrl);
     conn_goto(c, PVN_CONN_CLOSED);
     pvn_stat_end(c->stat);
+    pthread_mutex_destroy(&c->inbox_lock);
     free(c->lane_args);
     free(c->inbox);
     free(c);

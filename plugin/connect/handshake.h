@@ -49,8 +49,9 @@ void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd);
 
 /*
  * UP: looks at the control connection, at the cost of one load while it is silent. 0 nothing new, 1
- * the peer said goodbye, 2 it pauses the comm for a failover and *err says why, negative: *err says what the peer reports or that it is gone; the state
- * stays UP.
+ * the peer said goodbye, 2 it pauses the comm for a failover and *err says why, 3
+ * the same for a better connection, negative: *err says what the peer reports or that it is gone;
+ * the state stays UP.
  */
 int pvn_conn_watch(struct pvn_conn *c, struct pvn_err *err);
 /* The same by a system call, whatever the poller says. */

@@ -17,6 +17,19 @@
 
 /* ---- OFFER ---- */
 
+/* Beside a connection that works, the loss is known already, and every attempt meets it again. */
+static void warn(const struct pvn_conn *c, const struct pvn_err *err)
+{
+    char text[PVN_ERR_TEXT_LEN];
+
+    if (!c->cfg.beside) {
+        pvn_warn_err(err);
+        return;
+    }
+    pvn_err_format(err, text, sizeof(text));
+    pvn_trace(PVN_NET, "%s", text);
+}
+
 /* One lane per port and transport, as far as they can be made. 0,
  * or a failure of the connection. */
 static int make_lanes(struct pvn_conn *c)
@@ -32,6 +45,8 @@ static int make_lanes(struct pvn_conn *c)
             struct pvn_lane *l = NULL;
             int rc;
 
+            if (dev->via[v].ops->is_fallback ? c->cfg.no_fallback : c->cfg.fallback_only)
+                continue;
             a->dev = dev;
             a->sender = c->cfg.sender;
             a->session = c->cfg.session;
@@ -45,7 +60,7 @@ static int make_lanes(struct pvn_conn *c)
                 pvn_err_add(&err, "no %s lane on %s", dev->via[v].ops->name, dev->name);
                 if (pvn_params_get()->strict)
                     return conn_fail_now(c, &err);
-                pvn_warn_err(&err);
+                warn(c, &err);
                 continue;
             }
             l->idx = c->nlanes;
@@ -316,7 +331,7 @@ static int drop_lane(struct pvn_conn *c, int k, struct pvn_err *err)
         return conn_fail_now(c, err);
     }
     pvn_err_add(err, "%s does not work and is left out", lane);
-    pvn_warn_err(err);
+    warn(c, err);
     c->lane[k]->ops->close(c->lane[k]);
     c->lane[k] = NULL;
     return 0;
@@ -384,6 +399,7 @@ static void empty_inbox(struct pvn_conn *c)
 {
     int i, kept = 0;
 
+    pthread_mutex_lock(&c->inbox_lock);
     for (i = 0; i < c->ninbox; i++) {
         struct pvn_conn_socket *s = &c->inbox[i];
         struct pvn_lane *l = s->lane < c->nlanes ? c->lane[s->lane] : NULL;
@@ -403,6 +419,7 @@ static void empty_inbox(struct pvn_conn *c)
         }
     }
     c->ninbox = kept;
+    pthread_mutex_unlock(&c->inbox_lock);
 }
 
 int conn_step_bind(struct pvn_conn *c)
@@ -534,11 +551,13 @@ static void come_up(struct pvn_conn *c)
     char text[PVN_ERR_TEXT_LEN] = "";
     int i;
 
+    pthread_mutex_lock(&c->inbox_lock);
     for (i = 0; i < c->ninbox; i++)
         pvn_sock_close(c->inbox[i].fd);
     c->ninbox = 0;
     free(c->inbox);
     c->inbox = NULL;
+    pthread_mutex_unlock(&c->inbox_lock);
     c->watch = pvn_poller_add(c->ctrl.fd);
     if (c->watch)
         pvn_poller_arm(c->watch);

@@ -141,6 +141,8 @@ static int take_hello(struct pvn_conn *c, const uint8_t *body, size_t len, struc
         return pvn_err_set(err, -EPROTO,
                            "HELLO for another session: a stale or misdirected handle");
     c->hello_seen = true;
+    if (!c->cfg.sender)
+        c->cfg.beside = c->theirs.features & PVN_FEATURE_BESIDE;
     conn_name_peer(c);
     return 0;
 }
@@ -222,6 +224,8 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
                                                                      : c->theirs.traffic_class);
         pvn_sock_tune(c->ctrl.fd, c->traffic_class);
         c->mine.traffic_class = (int16_t)c->traffic_class;
+        if (c->theirs.resumes && c->cfg.received)
+            c->mine.received = c->cfg.received(c->theirs.resumes);
         rc = put_hello(c, &err);
         if (rc)
             return conn_fail_now(c, &err);
@@ -230,5 +234,6 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
     if (rc)
         return rc;
     conn_goto(c, PVN_CONN_OFFER);
-    return 0;
+    /* Its lanes are made by the thread whose it is, which the listener finds by the HELLO. */
+    return c->cfg.beside ? -EAGAIN : 0;
 }

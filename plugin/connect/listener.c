@@ -163,7 +163,8 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
                                .session = l->session,
                                .nonce = nonce,
                                .traffic_class = l->cfg.traffic_class,
-                               .lazy = l->cfg.lazy};
+                               .lazy = l->cfg.lazy,
+                               .received = l->cfg.received};
     struct member *m = calloc(1, sizeof(*m)), **end = &l->members;
     int i;
 
@@ -447,14 +448,28 @@ static bool concerns(const struct pvn_conn *c, uint64_t id)
     return !c->hello_seen || c->theirs.resumes == id;
 }
 
-int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn)
+/* Steps a conn that replaces the lanes of comm id, or may turn out to. */
+static int step_resumed(struct pvn_conn *c, uint64_t id, bool fallback_only)
+{
+    if (!concerns(c, id))
+        return -EAGAIN;
+    /* The comm is being connected by a failover, so this one is out of date. */
+    if (c->hello_seen && c->cfg.beside)
+        return -ESTALE;
+    if (c->hello_seen)
+        c->cfg.fallback_only = fallback_only;
+    return pvn_conn_step(c);
+}
+
+int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only,
+                         struct pvn_conn **conn)
 {
     *conn = NULL;
     pthread_mutex_lock(&l->lock);
     take_in(l, pvn_now_ns());
     for (struct member **at = &l->members; *at && !*conn;) {
         struct member *m = *at;
-        int rc = m->given || !concerns(m->conn, id) ? -EAGAIN : pvn_conn_step(m->conn);
+        int rc = m->given ? -EAGAIN : step_resumed(m->conn, id, fallback_only);
 
         if (rc == 0 && m->conn->theirs.resumes == id)
             *conn = remove_member(l, at);
@@ -465,6 +480,26 @@ int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, struct pvn_conn **
     }
     pthread_mutex_unlock(&l->lock);
     return 0;
+}
+
+void pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn)
+{
+    *conn = NULL;
+    pthread_mutex_lock(&l->lock);
+    take_in(l, pvn_now_ns());
+    for (struct member **at = &l->members; *at && !*conn; at = &(*at)->next) {
+        struct member *m = *at;
+
+        /* No further than to its HELLO: see conn_step_hello_acceptor. */
+        if (!m->given && !m->conn->hello_seen)
+            pvn_conn_step(m->conn);
+        if (m->given || !m->conn->cfg.beside || m->conn->theirs.resumes != id)
+            continue;
+        m->given = true;
+        l->refs++;
+        *conn = m->conn;
+    }
+    pthread_mutex_unlock(&l->lock);
 }
 
 int pvn_listener_step(struct pvn_listener *l, struct pvn_conn *conn)

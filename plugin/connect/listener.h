@@ -28,6 +28,7 @@ struct pvn_listener_cfg {
     const struct pvn_device *port[PVN_MAX_LANES];
     int traffic_class;
     bool lazy;
+    uint64_t (*received)(uint64_t id); /* of struct pvn_conn_cfg */
 };
 
 /* Counters, for tests and statistics. */
@@ -61,8 +62,14 @@ void pvn_listener_leave(struct pvn_listener *l, struct pvn_conn *conn);
 void pvn_listener_keep(struct pvn_listener *l);
 void pvn_listener_let_go(struct pvn_listener *l);
 /* A new connection for comm `id` (struct pvn_hello, resumes): 0 and *conn is UP, or *conn NULL: call
- * again. Connections that fail are closed; the peer makes others. */
-int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn);
+ * again. Connections that fail are closed; the peer makes others. fallback_only: the comm can go on
+ * with lanes of the fallback transport only. */
+int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only,
+                         struct pvn_conn **conn);
+
+/* The same for one that is set up beside the connection in use: *conn has had its HELLO and is the
+ * caller's to step, without the listener's lock, and to leave before it is closed or used. */
+void pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn);
 
 /* Closes pending conns, whose peers get the reason, and gives the caller's reference back. */
 void pvn_listener_close(struct pvn_listener *l);

@@ -260,6 +260,7 @@ static const struct {
     [PVN_FRAME_ANSWER] = {"ANSWER", 48, 64},
     [PVN_FRAME_ASK] = {"ASK", 0, 64},
     [PVN_FRAME_ALIVE] = {"ALIVE", 4, 64},
+    [PVN_FRAME_SWITCH] = {"SWITCH", 2, PVN_REASON_MAX + 2},
 };
 
 const char *pvn_frame_name(int type)
@@ -412,6 +413,7 @@ int pvn_hello_encode(uint8_t *out, size_t cap, const struct pvn_hello *h)
     write_name(&w, h->host);
     write_name(&w, h->device);
     write_int(&w, h->resumes, 8);
+    write_int(&w, h->received, 8);
     return written(&w);
 }
 
@@ -432,6 +434,8 @@ int pvn_hello_decode(const uint8_t *in, size_t len, struct pvn_hello *h, struct 
     read_name(&r, h->device);
     if (r.left > 0)
         h->resumes = read_int(&r, 8);
+    if (r.left > 0)
+        h->received = read_int(&r, 8);
     if (r.bad)
         return pvn_err_set(err, -EPROTO, "HELLO of %zu bytes ends too early", len);
     if (h->version_min == 0 || h->version_min > h->version_max)

@@ -147,6 +147,7 @@ enum pvn_frame_type {
     PVN_FRAME_ANSWER = 8,    /* connector: what it will not send again */
     PVN_FRAME_ASK = 9,       /* whether the peer is alive and takes what comes (lane.h, overdue) */
     PVN_FRAME_ALIVE = 10,    /* its answer: the number of requests that are open there */
+    PVN_FRAME_SWITCH = 11,   /* connector: pauses the comm for a better connection, and why */
     PVN_FRAME_TYPES
 };
 
@@ -169,7 +170,11 @@ enum {
     /* The comm is to outlive its lanes; where both ends say so, a connection may be made again. */
     PVN_FEATURE_FAILOVER = 1 << 1,
     /* This end answers PVN_FRAME_ASK. */
-    PVN_FEATURE_ALIVE = 1 << 2
+    PVN_FEATURE_ALIVE = 1 << 2,
+    /* With it: a connection may be set up beside the one in use, and the comm switch to it. */
+    PVN_FEATURE_FAILBACK = 1 << 3,
+    /* Of a connection that resumes a comm: it is such a one. */
+    PVN_FEATURE_BESIDE = 1 << 4
 };
 
 struct pvn_hello {
@@ -184,6 +189,9 @@ struct pvn_hello {
     /* The comm whose lanes this connection replaces, by the nonce of its first connection; 0: none.
      * Older builds do not have the field, which is the last. */
     uint64_t resumes;
+    /* Acceptor, of that comm: messages that it has received, as far as is known; 0: not. Older
+     * builds do not have it either. */
+    uint64_t received;
 };
 
 /* One lane of an offer. The blob is the lane's business alone (lane.h, offer and bind). */

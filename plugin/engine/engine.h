@@ -154,6 +154,10 @@ const struct pvn_err *pvn_engine_pause_reason(const struct pvn_engine *e);
 void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why);
 /* Takes the events that the lanes, which are fenced, still have. 0 or the engine's error. */
 int pvn_engine_drain(struct pvn_engine *e);
+/* Receiver, from any thread: messages that have been received whole, at least. */
+uint64_t pvn_engine_received(const struct pvn_engine *e);
+/* Sender, paused: the receiver has so many messages. If these are all there are, they are done. */
+void pvn_engine_acknowledge(struct pvn_engine *e, uint64_t received);
 /* Receiver, drained. */
 void pvn_engine_make_report(const struct pvn_engine *e, struct pvn_engine_report *r);
 /* Receiver: whether it may go on with lanes that need clear-to-send. False while it keeps messages

@@ -29,6 +29,15 @@ int pvn_engine_drain(struct pvn_engine *e)
 
 /* ---- receiver ---- */
 
+uint64_t pvn_engine_received(const struct pvn_engine *e)
+{
+    /* Flushes are counted with the receives. */
+    if (!e->rx || __atomic_load_n(&e->rx->flushes, __ATOMIC_RELAXED) > 0)
+        return 0;
+    return __atomic_load_n(&e->stats.msgs, __ATOMIC_RELAXED) +
+           __atomic_load_n(&e->rx->early, __ATOMIC_RELAXED);
+}
+
 static unsigned all_buffers(int n)
 {
     return (1u << n) - 1;
@@ -204,6 +213,23 @@ static bool has_by_number(const struct pvn_engine_report *r, uint64_t number)
 static bool has(const struct pvn_engine_report *r, uint64_t number, const struct send_msg *m)
 {
     return r->by_slot ? has_by_slot(r, m) : has_by_number(r, number);
+}
+
+void pvn_engine_acknowledge(struct pvn_engine *e, uint64_t received)
+{
+    struct sender *tx = e->tx;
+    if (!e->paused || e->failed || received != tx->next)
+        return;
+    for (uint64_t k = oldest_number(tx); k < tx->next; k++) {
+        struct send_msg *m = open_message(tx, k);
+        if (!m)
+            continue;
+        m->unassigned = false;
+        m->count = m->next = 1;
+        e->stats.bytes += m->req.size;
+        eng_req_done(e, &m->req);
+    }
+    tx->unassigned = 0;
 }
 
 /* Buffers of open slots to which a message was sent that is not there. */

@@ -91,7 +91,7 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
     if (j->n == 0)
         return 0;
     eng_req_open(e, &j->req);
-    e->rx->flushes++;
+    eng_count(&e->rx->flushes);
     j->waiting = (unsigned)(j->n * e->cfg.nlanes);
     j->unposted = 0;
     for (int t = 0; t < j->n; t++)

@@ -149,6 +149,7 @@ struct sender {
 struct receiver {
     uint64_t next_slot;   /* number of the next group */
     uint64_t earlier;     /* groups that were counted before the last failover, and are not now */
+    uint64_t early;       /* buffers that were full before the others of their group, ever */
     uint64_t oldest_slot; /* no open group is older */
     unsigned unpublished; /* newest slots, for which no lane has had room */
     uint64_t next_match;  /* matched comms: first message not given to a buffer */
@@ -209,10 +210,16 @@ static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
     req->state = REQ_OPEN;
 }
 
+/* A counter that other threads read (pvn_engine_received) and one writes. */
+static inline void eng_count(uint64_t *counter)
+{
+    __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+}
+
 static inline void eng_req_done(struct pvn_engine *e, struct pvn_req *req)
 {
     req->state = REQ_DONE;
-    e->stats.msgs++;
+    eng_count(&e->stats.msgs);
 }
 
 /* Requests not done. */
@@ -261,8 +268,10 @@ static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
     struct receiver *rx = e->rx;
     ent->done = true;
     e->stats.bytes += ent->total;
-    if (--g->req.left > 0)
+    if (--g->req.left > 0) {
+        eng_count(&rx->early);
         return;
+    }
     rx->ring[g->slot % SLOT_RING] = NULL;
     g->req.size = g->ent[0].total;
     /* Only matching looks for it. */

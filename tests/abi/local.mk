@@ -35,11 +35,15 @@ tests_abi_test_zero_copy_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_abi_test_zero_copy_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 endif
 
-PVN_TESTS += tests/abi/test_failover
-tests_abi_test_failover_SOURCES = tests/abi/test_failover.cc tests/abi/nccl_side.h tests/softverbs/fixture.h
+PVN_TESTS += tests/abi/test_failover tests/abi/test_failback
+tests_abi_test_failover_SOURCES = tests/abi/test_failover.cc tests/abi/threads.h tests/abi/nccl_side.h tests/softverbs/fixture.h
 tests_abi_test_failover_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_failover_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 EXTRA_tests_abi_test_failover_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+tests_abi_test_failback_SOURCES = tests/abi/test_failback.cc tests/abi/threads.h tests/abi/nccl_side.h tests/softverbs/fixture.h
+tests_abi_test_failback_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_failback_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+EXTRA_tests_abi_test_failback_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
 # Other processes, which ThreadSanitizer does not see.
 if !SANITIZE_THREAD

@@ -24,7 +24,7 @@ EXTRA_tests_rdma_test_plugin_gpu_DEPENDENCIES = tests/support/libcuda.la tests/s
 PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh
 # Processes whose plugin has one thread; tests/abi/test_failover has several in one process for ThreadSanitizer.
 if !SANITIZE_THREAD
-PVN_SCRIPT_TESTS += tests/rdma/failover.sh tests/rdma/failover_faults.sh
+PVN_SCRIPT_TESTS += tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
 endif
 
 PVN_TESTS += tests/rdma/test_plugin_rdma
@@ -38,4 +38,5 @@ EXTRA_tests_rdma_test_plugin_rdma_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c
 tests_bench_messages_LDADD = libpvn-netdrv.la
+EXTRA_DIST += tests/rdma/softverbs_command.py
 EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk

@@ -221,8 +221,8 @@ TEST(Hello, RoundTripAndTruncation)
     for (int i = 0; i < n; i++) {
         std::vector<uint8_t> cut(b,
                                  b + i); // its own allocation: a read past the end is seen by ASan
-        int older = n - 8;               // one that ends before the last field
-        EXPECT_EQ(i == older ? 0 : -EPROTO, pvn_hello_decode(cut.data(), i, &g, nullptr)) << i;
+        bool older = i == n - 8 || i == n - 16; // one that ends before the last fields
+        EXPECT_EQ(older ? 0 : -EPROTO, pvn_hello_decode(cut.data(), i, &g, nullptr)) << i;
         EXPECT_EQ(-ENOSPC, pvn_hello_encode(b + 256, i, &h));
     }
     // A later version appends; this one skips it.
@@ -379,10 +379,15 @@ TEST(Bodies, HelloOfAnOlderBuildResumesNothing)
     pvn_hello h = {}, g;
     h.version_min = h.version_max = 1;
     h.resumes = 0x1234;
+    h.received = 0x5678;
     int n = pvn_hello_encode(b, sizeof(b), &h);
     ASSERT_EQ(0, pvn_hello_decode(b, n, &g, nullptr));
     EXPECT_EQ(0x1234u, g.resumes);
+    EXPECT_EQ(0x5678u, g.received);
     ASSERT_EQ(0, pvn_hello_decode(b, n - 8, &g, nullptr));
+    EXPECT_EQ(0x1234u, g.resumes);
+    EXPECT_EQ(0u, g.received);
+    ASSERT_EQ(0, pvn_hello_decode(b, n - 16, &g, nullptr));
     EXPECT_EQ(0u, g.resumes);
 }
 

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# Comms that a failover has left on TCP come back to RDMA by themselves, or stay where they are unharmed: a ring all-reduce
+# between two processes on softverbs, every element checked, while the port or the adapter is commanded from outside.
+# run-all limit: 300
+set -u
+build=$PVN_BUILDDIR
+here=$(cd "$(dirname "$0")" && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+plugin=$build/.libs/libnccl-net-pvrdma.so
+export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_FAILOVER=1
+
+if ! command -v python3 >/dev/null; then
+    echo "skip failback: there is no python3"
+    exit 0
+fi
+
+# ring NAME MODE RULES FUNCTION: calls the function when both ranks are connected; then they are interrupted, and end in
+# order.
+ring() {
+    local mode=$2 pid
+    log=$tmp/$1
+    mkdir -p "$tmp/fabric" "$tmp/sys"
+    rm -rf "$tmp"/fabric/* "$tmp"/sys/*
+    echo "$3" >"$tmp/rules"
+    export NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so PVN_SOFTVERBS_PROFILE=pvrdma \
+        PVN_SOFTVERBS_DIR=$tmp/fabric PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
+    PVN_SOFTVERBS_FAULTS=$tmp/rules NCCL_PVRDMA_RDMA_MODE=$mode timeout 100 \
+        "$build/pvn-perf" ring --ranks 2 --check --verbose --plugin "$plugin" --sizes 1M --warmup 0 --iters 1000000 \
+        >"$log" 2>&1 </dev/null &
+    pid=$!
+    until_said 4 'receives from'
+    "$4"
+    kill -INT "$pid"
+    wait "$pid"
+}
+command() { python3 "$here/softverbs_command.py" "$@" 2>>"$log"; }
+# Waits, for 60 s at most, until the log has that many such lines.
+until_said() {
+    local _
+    for _ in $(seq 600); do
+        [ "$(grep -c "$2" "$log")" -lt "$1" ] || return 0
+        sleep 0.1
+    done
+}
+# Until this rule has fired in one of the processes.
+until_fired() {
+    local _
+    for _ in $(seq 600); do
+        ! command rules | grep -q "^$1 .*fired=[1-9]" || return 0
+        sleep 0.1
+    done
+}
+on_tcp='failover: .*connected again after [0-9.]* s: tcp' on_rdma='failback: .*returned after [0-9.]* s on worse lanes: rdma'
+# All 8 ends of the ring's comms go over to TCP, and later back.
+down_and_up() {
+    command "port * 1 down"
+    until_said 8 "$on_tcp"
+    command "port * 1 up"
+    until_said 8 "$on_rdma"
+}
+
+# verdict NAME COMMAND...: by the command's status
+verdict() {
+    local name=$1
+    shift
+    if "$@"; then
+        echo "ok $name"
+    else
+        echo "not ok $name"
+        cut -c1-400 "$tmp/$name" | sed 's/^/  /'
+    fi
+}
+# Every run of the ring is verified before the next one; wrong data ends all.
+verified() { grep -q INTERRUPTED "$tmp/$1" && ! grep -Eq 'FAILED|wrong' "$tmp/$1"; }
+# Ends of comms that have gone over to TCP, and back to RDMA.
+lost() { grep -c "$on_tcp" "$tmp/$1"; }
+back() { grep -c "$on_rdma" "$tmp/$1"; }
+# ends_on NAME LANES: what every end of a comm was on when it was closed
+ends_on() { [ "$(grep -c "closed after .*: $2 on" "$tmp/$1")" = 8 ]; }
+
+came_back() { verified "$1" && [ "$(lost "$1")" = 8 ] && [ "$(back "$1")" = 8 ] && ends_on "$1" rdma; }
+for mode in record imm; do
+    name=failback_port_goes_down_and_up_${mode}_mode
+    ring $name $mode "" down_and_up
+    verdict $name came_back $name
+done
+
+flap() {
+    down_and_up
+    sleep 11 # like lines are folded into one for 10 s
+    command "port * 1 down"
+    until_said 16 "$on_tcp"
+    command "port * 1 up"
+    until_said 16 "$on_rdma"
+}
+flapped() { verified "$1" && [ "$(back "$1")" -ge 16 ] && ends_on "$1" rdma && grep -q 'failback: .*the lanes were lost again' "$tmp/$1"; }
+name=failback_from_a_port_that_flaps
+ring $name record "" flap
+verdict $name flapped $name
+
+# The first queue pairs of every process are its comms', the next ones are attempts to come back.
+not_at_first() { came_back "$1" && grep -q 'failback: .*no better lanes yet: .*Cannot allocate memory' "$tmp/$1"; }
+name=failback_fails_at_first_and_the_old_lanes_go_on
+ring $name record "rule none fail call=create_qp errno=ENOMEM nth=8 every=1 count=2" down_and_up
+verdict $name not_at_first $name
+
+# The rule fires while the comms come back.
+fall_again() {
+    command "port * 1 down"
+    until_said 8 "$on_tcp"
+    command "port * 1 up"
+    until_fired again
+    command "port * 1 up"
+    until_said 8 "$on_rdma"
+    sleep 1
+}
+fell_again() { verified "$1" && [ "$(lost "$1")" -ge 8 ] && [ "$(back "$1")" -ge 8 ] && ends_on "$1" rdma; }
+name=failback_loses_its_port_while_it_comes_back
+ring $name record "rule again do call=create_qp nth=9 : port * 1 down" fall_again
+verdict $name fell_again $name
