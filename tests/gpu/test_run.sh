@@ -58,6 +58,28 @@ check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*interface v' \
 grep -rh 'gpu memory' "$work/doubles" | sort -u >"$work/out"
 check gpu_memory_by_both_methods "$work/out" 'dma-buf, proved on GPU .*flush: RDMA READ' \
     'peer memory, proved on GPU .*flush: cuFlushGPUDirectRDMAWrites'
+
+timeout 20 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --python /no-such/python --mps no \
+    --seconds 0 --parts fabg "$work/notime" >"$work/out" 2>&1
+echo "status $?" >>"$work/out"
+check no_time_left_is_a_skip "$work/out" '^status 77' '^a .*SKIP.*no time left' '^b .*SKIP.*no time left' \
+    '^g .*SKIP.*no time left' '^f .*SKIP.*no time left'
+grep -E '^[abfg] .*SKIP' "$work/notime/summary.txt" | cut -c1 | paste -sd, - >"$work/order"
+check killed_rank_comes_last "$work/order" '^a,b,g,f$'
+
+chmod a-x "$work"/bundle/bin/* "$run"
+timeout 120 bash "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts a "$work/bits" \
+    >"$work/out" 2>&1
+echo "status $?" >>"$work/out"
+check lost_execute_bits_are_repaired "$work/out" '^status 0' '^a .*PASS'
+tar -tzf "$work/bits/logs.tar.gz" >"$work/out"
+check logs_are_one_archive "$work/out" 'summary.txt' 'a.log' 'machine.txt'
+
+FAKECUDA_FAIL=cuMemGetHandleForAddressRange:1:801 timeout 300 "$run" --cuda "$libs/libcuda.so.1" \
+    --nccl "$libs/libfakenccl.so" --mps no --parts b "$work/staged" >"$work/out" 2>&1
+echo "status $?" >>"$work/out"
+check staged_gpu_memory_is_no_pass "$work/out" '^status 1' '^b .*FAIL.*dmabuf: GPU memory was only staged'
+
 # Part h, with an nvidia-smi that reports the machine of the topology tests, one cell of it differently, and the tool's
 # own output for that machine.
 mkdir -p "$work/fakebin" "$work/real"
