@@ -36,7 +36,11 @@ ring() {
     kill -INT "$pid"
     wait "$pid"
 }
-command() { python3 "$here/softverbs_command.py" "$@" 2>>"$log"; }
+# Where softverbs is built with AddressSanitizer, its library is loaded first, since Python is not.
+asan=$(ldd "$build/tests/softverbs/.libs/libsoftverbs.so" | awk '/libasan/ { print $3 }')
+command() {
+    LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 python3 "$here/softverbs_command.py" "$@" 2>>"$log"
+}
 # Waits, for 60 s at most, until the log has that many such lines.
 until_said() {
     local _
