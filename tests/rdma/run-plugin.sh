@@ -142,8 +142,12 @@ killed() {
         grep -qs 'receives from' "$tmp/out0" && grep -qs 'receives from' "$tmp/out1" && break
         sleep 0.1
     done
-    sleep 0.5
     victim=$(sed -n "s/.*receives from .* pid \([0-9]*\) at.*/\1/p" "$tmp/out0" | head -n 1)
+    # Before the ring has begun, rank 0 would wait for rank 1 in pvn-perf and not in the plugin.
+    for _ in $(seq 300); do
+        "$build/topo/pvn-topo" --json stat "$victim" 2>/dev/null | grep -q '"messages": [1-9]' && break
+        sleep 0.1
+    done
     watcher=$(awk '/^PPid:/ {print $2}' "/proc/$victim/status")
     kill -STOP "$watcher"
     kill -KILL "$victim"
