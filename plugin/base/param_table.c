@@ -80,8 +80,8 @@ static const struct pvn_param_def table[] = {
      .help =
          "A connection that loses its lanes (link down, queue pair in error, TCP reset) is set up "
          "again, over RDMA or TCP, and messages that were not delivered are sent again. Both ends "
-         "must have it set. Sends over TCP then complete when the receiver has the bytes. Not for "
-         "GPU memory."},
+         "must have it set. Sends over TCP then complete when the receiver has the bytes. It returns "
+         "to better lanes by itself. Not for GPU memory."},
     {.name = "FAILOVER_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",

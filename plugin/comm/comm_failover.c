@@ -95,6 +95,7 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     /* It stands between the engine and the lanes' operations. */
     pvn_profile_free(c->profile);
     c->profile = NULL;
+    comm_publish_last(c); /* with the last of these lanes' counters */
     pvn_engine_pause(c->engine, why);
     c->sends = c->receives = NO_EPOCH;
     c->attend_in = 0;
@@ -346,7 +347,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
     uint64_t began_ns = f->began_ns;
     bool switched = f->switches && f->attempts == 0;
     free(f);
-    old->replaced = true;
+    pvn_conn_replace(c->conn, old);
     pvn_conn_close(old, NULL);
     if (rc)
         return comm_fail(c, &err);
@@ -355,6 +356,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
         return give_up(c, &err, "failover");
     }
     say_lanes(c, switched, began_ns);
+    comm_publish_replaced(c, switched);
     comm_allow_fast_path(c);
     settle_lanes(c);
     c->grace_ns = 0;

@@ -72,9 +72,10 @@ struct pvn_comm {
     uint64_t look_ns;     /* when that is looked at next */
     bool stall_reported;
     uint64_t peer_ready_ns; /* when the peer has said that it takes what comes; 0: it has not */
-    struct pvn_stat_counts counts; /* as published last */
-    uint64_t lanes_ns;             /* when the lanes' counters are read next */
-    atomic_bool failed;            /* err is complete and does not change any more */
+    struct pvn_stat_counts counts;   /* as published last */
+    struct pvn_stat_counts replaced; /* of earlier lanes, up to their last replacement */
+    uint64_t lanes_ns;               /* when the lanes' counters are read next */
+    atomic_bool failed;              /* err is complete and does not change any more */
     bool refused; /* the last call that failed did so by itself, for the reason in call_err */
     struct pvn_err err;
     struct pvn_err call_err;
@@ -128,6 +129,8 @@ int comm_come_up(struct pvn_comm *c);
 void comm_publish(struct pvn_comm *c, uint64_t now);
 /* The same when the comm comes to its end, with the lanes' last numbers. */
 void comm_publish_last(struct pvn_comm *c);
+/* The comm has gone on with other lanes. */
+void comm_publish_replaced(struct pvn_comm *c, bool failback);
 
 /* comm_stall.c: what waits although it should not. Called about ten times a second while the engine
  * runs; the engine may be paused or have failed then. */

@@ -20,12 +20,12 @@ static void ask_lanes(struct pvn_comm *c, uint64_t now)
 
     c->lanes_ns = now + LANES_NS;
     pvn_conn_count(c->conn, &sum);
-    n->known = (sum.doorbells_known ? PVN_STAT_KNOWS_DOORBELLS : 0) |
+    n->known = c->replaced.known | (sum.doorbells_known ? PVN_STAT_KNOWS_DOORBELLS : 0) |
                (sum.retransmits_known ? PVN_STAT_KNOWS_RETRANSMITS : 0);
-    n->doorbells_send = sum.doorbells_send;
-    n->doorbells_recv = sum.doorbells_recv;
-    n->doorbells_empty = sum.doorbells_empty;
-    n->retransmits = sum.retransmits;
+    n->doorbells_send = c->replaced.doorbells_send + sum.doorbells_send;
+    n->doorbells_recv = c->replaced.doorbells_recv + sum.doorbells_recv;
+    n->doorbells_empty = c->replaced.doorbells_empty + sum.doorbells_empty;
+    n->retransmits = c->replaced.retransmits + sum.retransmits;
     pvn_conn_lanes_text(c->conn, text, sizeof(text));
     pvn_stat_lanes(c->conn->stat, text);
 }
@@ -44,6 +44,14 @@ static uint64_t stuck_since(const struct pvn_comm *c, uint64_t now, char *text, 
         return 0;
     }
     return now - (open < still ? open : still);
+}
+
+void comm_publish_replaced(struct pvn_comm *c, bool failback)
+{
+    c->replaced = c->counts;
+    c->counts.failbacks += failback;
+    c->counts.changed_ns = pvn_now_ns();
+    comm_publish_last(c);
 }
 
 void comm_publish_last(struct pvn_comm *c)
@@ -71,6 +79,8 @@ void comm_publish(struct pvn_comm *c, uint64_t now)
     n->unexpected = s->unexpected;
     n->lane_full = s->again;
     n->empty_polls = s->empty_polls;
+    n->failovers = s->resumes - c->counts.failbacks;
+    n->replayed = s->replayed;
     if (now >= c->lanes_ns)
         ask_lanes(c, now);
     pvn_stat_put(c->conn->stat, n, text);

@@ -93,7 +93,8 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
         snprintf(c->mine.host, sizeof(c->mine.host), "unknown");
     snprintf(c->mine.device, sizeof(c->mine.device), "%s", cfg->dev->name);
     snprintf(c->where, sizeof(c->where), "%s", cfg->dev->name);
-    c->stat = pvn_stat_new(PVN_STAT_SETUP, cfg->sender, cfg->dev->name);
+    /* One that resumes a comm gets that one's row (pvn_conn_replace). */
+    c->stat = cfg->resumes ? NULL : pvn_stat_new(PVN_STAT_SETUP, cfg->sender, cfg->dev->name);
     conn_name_peer(c);
     conn_publish(c);
     c->entered_ns = c->stepped_ns = pvn_now_ns();
@@ -301,6 +302,15 @@ static bool peer_is_gone(struct pvn_conn *c)
 
     return c->state == PVN_CONN_FAILED || pvn_conn_listen(c, &err) != 0 || c->goodbye ||
            c->ctrl.eof;
+}
+
+void pvn_conn_replace(struct pvn_conn *c, struct pvn_conn *old)
+{
+    old->replaced = true;
+    c->stat = old->stat;
+    old->stat = NULL;
+    conn_name_peer(c);
+    conn_publish(c);
 }
 
 void pvn_conn_close(struct pvn_conn *c, const char *why)

@@ -143,6 +143,10 @@ static int take_hello(struct pvn_conn *c, const uint8_t *body, size_t len, struc
     c->hello_seen = true;
     if (!c->cfg.sender)
         c->cfg.beside = c->theirs.features & PVN_FEATURE_BESIDE;
+    if (!c->cfg.sender && c->theirs.resumes) {
+        pvn_stat_discard(c->stat);
+        c->stat = NULL;
+    }
     conn_name_peer(c);
     return 0;
 }

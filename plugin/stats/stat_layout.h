@@ -19,7 +19,7 @@
 #define PVN_STAT_MAGIC "PVNSTAT" /* eight bytes with its end */
 
 enum {
-    PVN_STAT_VERSION = 2, /* goes up with every change below pvn_stat_ident */
+    PVN_STAT_VERSION = 3, /* goes up with every change below pvn_stat_ident */
     PVN_STAT_ROWS = 1024, /* comms and listeners of a process that have a row at once */
     PVN_STAT_GROW = 32,   /* rows by which the file grows */
     PVN_STAT_TOTALS = 16  /* kinds of comms whose sums outlive their rows */
@@ -53,6 +53,7 @@ struct pvn_stat_total {
     uint32_t via; /* PVN_VIA_ bits (stat_via.h) */
     uint64_t comms, msgs, bytes, chunks, unexpected, lane_full, empty_polls;
     uint64_t doorbells_send, doorbells_recv, doorbells_empty, retransmits;
+    uint64_t failovers, failbacks, replayed;
 };
 
 struct pvn_stat_head {
@@ -91,6 +92,10 @@ struct pvn_stat_counts {
     uint64_t known;
     uint64_t doorbells_send, doorbells_recv, doorbells_empty; /* doorbells by what rang them */
     uint64_t retransmits;                                     /* TCP segments */
+    uint64_t failovers;                                       /* lanes lost and replaced */
+    uint64_t failbacks;                                       /* returns to better lanes */
+    uint64_t replayed;   /* messages sent again on other lanes */
+    uint64_t changed_ns; /* when the lanes were last replaced */
 };
 
 struct pvn_stat_row {

@@ -29,8 +29,8 @@
 #define MAP_BYTES                                                                                  \
     (sizeof(struct pvn_stat_head) + (size_t)PVN_STAT_ROWS * sizeof(struct pvn_stat_row))
 
-_Static_assert(sizeof(struct pvn_stat_ident) == 152 && sizeof(struct pvn_stat_head) == 2872 &&
-                   sizeof(struct pvn_stat_row) == 1424,
+_Static_assert(sizeof(struct pvn_stat_ident) == 152 && sizeof(struct pvn_stat_head) == 3256 &&
+                   sizeof(struct pvn_stat_row) == 1456,
                "another layout is another PVN_STAT_VERSION");
 
 /* Copies of the plugin in one process, and files that its pid's owners before it have left. */
@@ -322,6 +322,9 @@ static void keep_numbers(struct pvn_stat_row *r)
     put64(&t->doorbells_recv, t->doorbells_recv + n->doorbells_recv);
     put64(&t->doorbells_empty, t->doorbells_empty + n->doorbells_empty);
     put64(&t->retransmits, t->retransmits + n->retransmits);
+    put64(&t->failovers, t->failovers + n->failovers);
+    put64(&t->failbacks, t->failbacks + n->failbacks);
+    put64(&t->replayed, t->replayed + n->replayed);
     put64(&r->seq, r->seq + 1);
     put64(&r->id, 0);
     put64(&r->seq, r->seq + 1);
@@ -451,13 +454,13 @@ void pvn_stat_look(struct pvn_stat *s, uint64_t now_ns)
     publish(s, NUMBERS_END);
 }
 
-void pvn_stat_end(struct pvn_stat *s)
+static void end(struct pvn_stat *s, bool keeps_row)
 {
     if (!s)
         return;
     if (mine(s)) {
         pthread_mutex_lock(&lock);
-        if (s->now.phase == PVN_STAT_LISTEN)
+        if (!keeps_row)
             memset(&s->now, 0, sizeof(s->now));
         else if (s->now.phase != PVN_STAT_FAILED)
             s->now.phase = PVN_STAT_CLOSED;
@@ -470,4 +473,14 @@ void pvn_stat_end(struct pvn_stat *s)
         pthread_mutex_unlock(&lock);
     }
     free(s);
+}
+
+void pvn_stat_end(struct pvn_stat *s)
+{
+    end(s, s && s->now.phase != PVN_STAT_LISTEN);
+}
+
+void pvn_stat_discard(struct pvn_stat *s)
+{
+    end(s, false);
 }

@@ -52,5 +52,7 @@ void pvn_stat_put(struct pvn_stat *s, const struct pvn_stat_counts *n, const cha
 void pvn_stat_look(struct pvn_stat *s, uint64_t now_ns);
 /* The comm has come to its end; its row stays until another needs it. A listener's does not. */
 void pvn_stat_end(struct pvn_stat *s);
+/* It was no comm of its own; its row is given back. */
+void pvn_stat_discard(struct pvn_stat *s);
 
 #endif

@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 plugin=$build/.libs/libnccl-net-pvrdma.so
-export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_FAILOVER=1
+export NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_FAILOVER=1 NCCL_PVRDMA_STATS_DIR=$tmp/stats
 
 if ! command -v python3 >/dev/null; then
     echo "skip failback: there is no python3"
@@ -65,6 +65,13 @@ down_and_up() {
     command "port * 1 up"
     until_said 8 "$on_rdma"
 }
+down_up_and_statistics() {
+    down_and_up
+    sleep 1
+    "$build/topo/pvn-topo" --json stat >"${log}_statistics"
+    "$build/topo/pvn-topo" stat >"${log}_statistics.text"
+    "$build/topo/pvn-topo" --prom stat >"${log}_statistics.prom"
+}
 
 # verdict NAME COMMAND...: by the command's status
 verdict() {
@@ -85,11 +92,31 @@ back() { grep -c "$on_rdma" "$tmp/$1"; }
 # ends_on NAME LANES: what every end of a comm was on when it was closed
 ends_on() { [ "$(grep -c "closed after .*: $2 on" "$tmp/$1")" = 8 ]; }
 
+# Each comm is still one of the list, with both changes of its lanes, and none has failed.
+one_row_each() {
+    python3 - "$tmp/$1" <<'PY'
+import json, sys
+with open(sys.argv[1]) as f:
+    processes = json.load(f)["processes"]
+rows = [c for p in processes for c in p["comms"] if c["kind"] != "listener"]
+assert len(processes) == 2 and len(rows) == 8, rows
+assert not any(p["failed"] for p in processes), processes
+for c in rows:
+    assert (c["failovers"], c["failbacks"]) == (1, 1), c
+    assert c["lanes"].startswith("rdma") and c["messages"] > 0 and c["doorbells"] is not None, c
+    assert c["lanes_changed_s_ago"] < c["born_s_ago"], c
+PY
+}
+counted() {
+    one_row_each "$1" && grep -q '1 failover, 1 return to better lanes' "$tmp/$1.text" &&
+        grep -q '^nccl_pvrdma_failbacks_total{.* [1-9]' "$tmp/$1.prom"
+}
 came_back() { verified "$1" && [ "$(lost "$1")" = 8 ] && [ "$(back "$1")" = 8 ] && ends_on "$1" rdma; }
 for mode in record imm; do
     name=failback_port_goes_down_and_up_${mode}_mode
-    ring $name $mode "" down_and_up
+    ring $name $mode "" down_up_and_statistics
     verdict $name came_back $name
+    verdict ${name}_statistics counted ${name}_statistics
 done
 
 flap() {

@@ -422,7 +422,7 @@ TEST_F(Stats, DamagedFiles)
     };
     EXPECT_EQ(0, code(0, ""));
     EXPECT_EQ(-EBADMSG, code(0, "X"));
-    EXPECT_EQ(-EPROTONOSUPPORT, code(8, "\x03"));
+    EXPECT_EQ(-EPROTONOSUPPORT, code(8, "\x09"));
     EXPECT_EQ(-EBADMSG, code(12, "\x01")) << "bytes of the header";
     EXPECT_EQ(-EBADMSG, code(16, "\x01")) << "bytes of a row";
     EXPECT_EQ(-EBADMSG, code(offsetof(pvn_stat_head, rows), "\xff\xff\xff\xff"));
@@ -435,10 +435,10 @@ TEST_F(Stats, DamagedFiles)
     spill(path, image);
     {
         std::string copy = image;
-        copy[8] = 3;
+        copy[8] = 9;
         spill(path, copy);
         Read r(path);
-        EXPECT_NE(nullptr, strstr(r.err.reason[0], "version 3")) << r.err.reason[0];
+        EXPECT_NE(nullptr, strstr(r.err.reason[0], "version 9")) << r.err.reason[0];
         EXPECT_EQ(PVN_STATS_DEAD, r.s.life) << "whose it is can still be read";
     }
     // Texts without an end, or with what a terminal would obey.

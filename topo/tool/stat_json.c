@@ -40,6 +40,9 @@ static void put_counts(json_t *o, const struct pvn_stat_counts *n)
     json_object_set_new(o, "tcp_retransmits",
                         n->known & PVN_STAT_KNOWS_RETRANSMITS ? number(n->retransmits)
                                                               : json_null());
+    json_object_set_new(o, "failovers", number(n->failovers));
+    json_object_set_new(o, "failbacks", number(n->failbacks));
+    json_object_set_new(o, "replayed", number(n->replayed));
 }
 
 static json_t *comm(const struct pvn_stats *f, const struct pvn_stat_row *r)
@@ -67,6 +70,7 @@ static json_t *comm(const struct pvn_stats *f, const struct pvn_stat_row *r)
     json_object_set_new(o, "last_call_s_ago", age(f, r->n.look_ns));
     json_object_set_new(o, "stalled_s",
                         stat_stalled(f, r) > 0 ? json_real(stat_stalled(f, r)) : json_null());
+    json_object_set_new(o, "lanes_changed_s_ago", age(f, r->n.changed_ns));
     json_object_set_new(o, "partial", json_boolean(r->seq != 0));
     put_counts(o, &r->n);
     return o;

@@ -125,6 +125,10 @@ static const struct {
     {"doorbells_total", NULL, AT(doorbells_empty), PVN_STAT_KNOWS_DOORBELLS, ",by=\"empty_poll\""},
     {"tcp_retransmits_total", "TCP segments retransmitted.", AT(retransmits),
      PVN_STAT_KNOWS_RETRANSMITS, ""},
+    {"failovers_total", "Times that the lanes of a comm were lost and replaced.", AT(failovers), 0,
+     ""},
+    {"failbacks_total", "Times that a comm returned to better lanes.", AT(failbacks), 0, ""},
+    {"replayed_messages_total", "Messages sent again on other lanes.", AT(replayed), 0, ""},
 #undef AT
 };
 

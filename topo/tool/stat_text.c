@@ -184,6 +184,23 @@ static void details(const struct tool *t, const struct pvn_stat_row *r)
     }
 }
 
+/* Which lanes it has now, and how it came by them. */
+static void lane_changes(const struct tool *t, const struct pvn_stats *f,
+                         const struct pvn_stat_row *r)
+{
+    char text[1000], a[32];
+    if (r->n.failovers + r->n.failbacks == 0)
+        return;
+    snprintf(text, sizeof(text),
+             "%llu failover%s, %llu return%s to better lanes, %llu message%s sent again; last "
+             "change %s ago; now %s",
+             (unsigned long long)r->n.failovers, r->n.failovers == 1 ? "" : "s",
+             (unsigned long long)r->n.failbacks, r->n.failbacks == 1 ? "" : "s",
+             (unsigned long long)r->n.replayed, r->n.replayed == 1 ? "" : "s",
+             span(stat_age(f, r->n.changed_ns), a, sizeof(a)), r->lanes);
+    wrapped(t, "", text);
+}
+
 static void rows(const struct tool *t, const struct pvn_stats *f, int *count)
 {
     bool headed = false;
@@ -200,6 +217,7 @@ static void rows(const struct tool *t, const struct pvn_stats *f, int *count)
         headed = true;
         row(t, f, r);
         reason(t, f, r);
+        lane_changes(t, f, r);
         if (t->all)
             details(t, r);
     }
