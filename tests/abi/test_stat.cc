@@ -301,13 +301,16 @@ TEST_F(Stat, RanksOfPerfHaveTheirNumber)
         return ranks.size() == 2;
     }));
     EXPECT_EQ((std::set<std::string>{"0 from PVN_PERF_RANK", "1 from PVN_PERF_RANK"}), ranks);
-    Result r = tool("stat");
+    // A comm has a transport once it is connected.
+    Result r;
+    std::regex connected("send +tcp +lo");
+    EXPECT_TRUE(eventually([&] { return std::regex_search((r = tool("stat")).out, connected); }))
+        << r.out;
     EXPECT_NE(std::string::npos, r.out.find("rank 1, pvn-perf pid")) << r.out;
     EXPECT_TRUE(std::regex_search(
         r.out,
         std::regex("comm +dir +via +device +state +messages +bytes +open +moved +last call")))
         << r.out;
-    EXPECT_TRUE(std::regex_search(r.out, std::regex("send +tcp +lo"))) << r.out;
 }
 
 // Ten connections that wait for the same are one remark that names them.
