@@ -73,17 +73,9 @@ down_up_and_statistics() {
     "$build/topo/pvn-topo" --prom stat >"${log}_statistics.prom"
 }
 
-# verdict NAME COMMAND...: by the command's status
-verdict() {
-    local name=$1
-    shift
-    if "$@"; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        cut -c1-400 "$tmp/$name" | sed 's/^/  /'
-    fi
-}
+# shellcheck source=tests/support/verdict.sh
+. "$PVN_SRCDIR/tests/support/verdict.sh"
+outputs() { echo "$tmp/$1"; }
 # Every run of the ring is verified before the next one; wrong data ends all.
 verified() { grep -q INTERRUPTED "$tmp/$1" && ! grep -Eq 'FAILED|wrong' "$tmp/$1"; }
 # Ends of comms that have gone over to TCP, and back to RDMA.

@@ -19,17 +19,9 @@ ring() {
     timeout 100 "$build/pvn-perf" ring --ranks 2 --check --verbose --plugin "$plugin" "$@" >"$tmp/$name" 2>&1 </dev/null
 }
 
-# verdict NAME COMMAND...: by the command's status
-verdict() {
-    local name=$1
-    shift
-    if "$@"; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        cut -c1-600 "$tmp/$name" | sed 's/^/  /'
-    fi
-}
+# shellcheck source=tests/support/verdict.sh
+. "$PVN_SRCDIR/tests/support/verdict.sh"
+outputs() { echo "$tmp/$1"; }
 
 # How often some end has gone on with other lanes.
 failovers() { grep -c 'connected again after' "$tmp/$1"; }

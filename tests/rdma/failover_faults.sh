@@ -32,16 +32,9 @@ survived() {
 }
 ended() { ! grep -q 'all data verified' "$tmp/$1/out" && grep -q "$2" "$tmp/$1/out"; }
 
-verdict() {
-    local name=$1
-    shift
-    if "$@"; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        cut -c1-400 "$tmp/$name/out" | sed 's/^/  /'
-    fi
-}
+# shellcheck source=tests/support/verdict.sh
+. "$PVN_SRCDIR/tests/support/verdict.sh"
+outputs() { echo "$tmp/$1/out"; }
 
 # each FAULT REASON RULES: the three modes beside each other
 each() {

@@ -41,20 +41,13 @@ pair() {
     rc1=$?
     wait $pid
     rc0=$?
+    echo "exit status $rc0" >>"$tmp/out0"
+    echo "exit status $rc1" >>"$tmp/out1"
 }
 
-# verdict NAME CONDITION...: prints ok or not ok, with both outputs in the second case
-verdict() {
-    local name=$1
-    shift
-    if "$@"; then
-        echo "ok $name"
-    else
-        echo "not ok $name (status $rc0 and $rc1)"
-        sed 's/^/  rank 0: /' "$tmp/out0"
-        sed 's/^/  rank 1: /' "$tmp/out1"
-    fi
-}
+# shellcheck source=tests/support/verdict.sh
+. "$PVN_SRCDIR/tests/support/verdict.sh"
+outputs() { echo "$tmp/out0" "$tmp/out1"; }
 
 by_rdma() {
     [ $rc0 = 0 ] && [ $rc1 = 0 ] && grep -q 'all data verified' "$tmp/out0" &&
