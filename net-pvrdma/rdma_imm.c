@@ -96,7 +96,6 @@ static inline void arrived(struct rdma_lane *r, int qp, const struct ibv_wc *wc,
     q->recv_lack++;
     ev->kind = PVN_EV_ARRIVED;
     ev->id = imm_id(imm);
-    ev->part = 0;
     ev->recv = imm_recv(imm);
     ev->chunk = whole ? 0 : imm_chunk(imm);
     ev->data = NULL;

@@ -64,7 +64,6 @@ static inline void read_records(struct rdma_lane *r, int k, struct pvn_event *ev
         struct pvn_event *e = &ev[(*n)++];
         e->kind = PVN_EV_ARRIVED;
         e->id = imm_id(imm);
-        e->part = 0;
         e->recv = imm_recv(imm);
         e->chunk = imm_chunk(imm);
         e->bytes = le32toh(rec->bytes);

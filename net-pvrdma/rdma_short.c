@@ -286,7 +286,7 @@ int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, 
         uint32_t imm = le32toh(h->imm);
         e->kind = PVN_EV_ARRIVED;
         e->id = imm_id(imm);
-        e->part = 0;
+        e->chunk = 0;
         e->recv = imm_recv(imm);
         e->bytes = bytes;
         e->total = bytes;

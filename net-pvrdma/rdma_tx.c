@@ -187,7 +187,6 @@ static inline void report_sent(struct rdma_lane *r, struct rqp *q, struct pvn_ev
         uint32_t note = q->note[at++ % RECORD_RING], id = rdma_note_id(note), more = 0;
         e->kind = PVN_EV_SENT;
         e->id = id;
-        e->part = 0;
         e->chunk = rdma_note_chunk(note);
         /* Whole messages that follow. */
         while (at != end && q->note[at % RECORD_RING] == rdma_note_make(pvn_id(++id), 0)) {

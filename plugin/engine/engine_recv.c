@@ -210,8 +210,8 @@ static inline int slot_arrived(struct pvn_engine *e, const struct pvn_lane *l,
         e->stats.stale++;
         return 0;
     }
-    if (__builtin_expect(ev->bytes == ev->total && ev->part == 0 && g->req.sizes == 1 &&
-                             !has_begun(&g->ent[0]),
+    if (__builtin_expect(ev->bytes == ev->total && ev->recv == 0 && ev->chunk == 0 &&
+                             g->req.sizes == 1 && !has_begun(&g->ent[0]),
                          1))
         return arrived_whole(e, l, g, ev);
     return arrived_in_part(e, l, g, ev);

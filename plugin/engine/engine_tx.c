@@ -182,7 +182,7 @@ int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n)
     for (const struct pvn_event *end = ev + n; ev < end; ev++) {
         if (ev->kind == PVN_EV_SENT) {
             uint32_t id = ev->id, more = ev->more;
-            if (ev->part == 0)
+            if (ev->chunk == 0)
                 sent(e, id);
             else
                 sent_any(e, id, ev->chunk);

@@ -114,14 +114,8 @@ enum pvn_ev_kind {
 struct pvn_event {
     enum pvn_ev_kind kind;
     uint32_t id; /* see pvn_id() */
-    union {
-        struct {
-            uint8_t recv;
-            uint8_t zero;
-            uint16_t chunk;
-        };
-        uint32_t part; /* 0: chunk 0 of buffer 0 */
-    };
+    uint8_t recv;
+    uint16_t chunk;
     union {
         uint32_t bytes; /* ARRIVED: of this chunk */
         uint32_t more;  /* SENT */

@@ -300,7 +300,7 @@ pvn_event stale_event(World *w)
 // Two messages' ends that one event can report.
 bool follows(const pvn_event &a, const pvn_event &b)
 {
-    return a.kind == PVN_EV_SENT && b.kind == PVN_EV_SENT && b.part == 0 && b.more == 0 &&
+    return a.kind == PVN_EV_SENT && b.kind == PVN_EV_SENT && b.chunk == 0 && b.more == 0 &&
            b.id == pvn_id(a.id + a.more + 1);
 }
 
