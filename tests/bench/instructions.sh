@@ -20,8 +20,10 @@ while [[ $# -ge 2 ]]; do
     esac
     shift 2
 done
-command -v valgrind >/dev/null && command -v callgrind_annotate >/dev/null ||
-    { echo "SKIP: there is no valgrind (package valgrind)"; exit 77; }
+if ! command -v valgrind >/dev/null || ! command -v callgrind_annotate >/dev/null; then
+    echo "SKIP: there is no valgrind (package valgrind)"
+    exit 77
+fi
 [[ -e $build/Makefile ]] || { echo "$build is not a build tree: run tests/build-tree.sh $build first, or give --build DIR" >&2; exit 2; }
 make -C "$build" -s -j"${PVN_JOBS:-$(nproc)}" libnccl-net-pvrdma.la tests/softverbs/libsoftverbs.la tests/bench/messages >&2 ||
     { echo "what is measured cannot be built in $build" >&2; exit 2; }
@@ -36,7 +38,7 @@ phases="post_send post_receive test_oldest post_send_to_no_end test_to_no_end se
 
 # instructions BYTES DEPTH: sum of each phase, then the counts that messages prints
 instructions() {
-    local calls run=("$build/tests/bench/messages" "$build/.libs/libnccl-net-pvrdma.so" $count "$1" "$2" "$tmp/outcomes")
+    local calls run=("$build/tests/bench/messages" "$build/.libs/libnccl-net-pvrdma.so" "$count" "$1" "$2" "$tmp/outcomes")
     rm -f "$tmp/outcomes"
     "$build/libtool" --mode=execute "${run[@]}" >/dev/null || exit 1
     calls=$("$build/libtool" --mode=execute valgrind -q --tool=callgrind --separate-callers=16 --callgrind-out-file="$tmp/out" \
