@@ -25,7 +25,7 @@ struct pvn_rdma_gpu {
 /* What one regMr holds: this, and right behind it the pvn_rdma_mem that the lane gets, whose owner
  * is the pvn_rdma_gpu; a host registration's owner is something of the host registrar's. */
 struct gpu_ref {
-    const struct pvn_mem *region; /* of the cache; its handle is a pvn_gpumem_mr */
+    struct pvn_mem *region; /* of the cache; its handle is a pvn_gpumem_mr */
 };
 
 /* What a new region is made of. */
@@ -159,17 +159,16 @@ const struct pvn_gpumem_cap *pvn_rdma_gpu_cap(const struct pvn_rdma_gpu *g)
 
 /* ---- registrar ---- */
 
-static struct gpu_ref *ref_of(const struct pvn_rdma_gpu *g, const struct pvn_rdma_mem *mem)
+static bool is_gpu_memory(const struct pvn_rdma_gpu *g, const struct pvn_rdma_mem *mem)
 {
-    return mem->part[0].owner == g ? (struct gpu_ref *)(uintptr_t)mem - 1 : NULL;
+    return mem->part[0].owner == g;
 }
 
 /* A region that holds the buffer: one that is there already, as long as it is of
  * the very same allocations, which their ids say. An address that was freed and
  * given out again has another id. */
-static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask,
-                       const struct pvn_mem **out, struct pvn_gpumem_view *view,
-                       struct pvn_err *err)
+static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask, struct pvn_mem **out,
+                       struct pvn_gpumem_view *view, struct pvn_err *err)
 {
     struct pvn_gpumem_plan plan = {.addr = ask->addr, .len = ask->len};
     int rc = pvn_gpumem_usable(&g->nic, &g->cap, ask->fd, err);
@@ -218,11 +217,11 @@ static int gpu_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t d
 static void gpu_dereg(void *arg, struct pvn_rdma_mem *mem)
 {
     struct pvn_rdma_gpu *g = arg;
-    struct gpu_ref *ref = ref_of(g, mem);
-    if (!ref) {
+    if (!is_gpu_memory(g, mem)) {
         g->host.dereg(g->host.arg, mem);
         return;
     }
+    struct gpu_ref *ref = (struct gpu_ref *)mem - 1;
     pvn_memcache_put(g->cache, ref->region);
     free(ref);
 }
@@ -230,7 +229,7 @@ static void gpu_dereg(void *arg, struct pvn_rdma_mem *mem)
 static int gpu_flush(void *arg, const struct pvn_rdma_mem *mem, struct pvn_err *err)
 {
     struct pvn_rdma_gpu *g = arg;
-    if (!ref_of(g, mem))
+    if (!is_gpu_memory(g, mem))
         return pvn_err_set(err, -EINVAL, "%s: flush of memory that is not a GPU's", g->name);
     return pvn_cuda_flush(g->cuda, (int)mem->gpu - 1, err);
 }

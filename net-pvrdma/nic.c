@@ -136,7 +136,7 @@ static int nic_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t d
     for (unsigned i = 0; i < count; i++) {
         uint64_t offset = i * stride;
         uint64_t len = mr->len - offset < limit ? mr->len - offset : limit;
-        const struct pvn_mem *m = NULL;
+        struct pvn_mem *m = NULL;
         int rc = pvn_memcache_get(n->cache, mem->addr + offset, len, &kind, 1, NULL, &m, err);
         if (rc < 0) {
             mem_free(n, mem, i);

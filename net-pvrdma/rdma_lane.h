@@ -56,7 +56,7 @@ struct pvn_rdma_mem {
     unsigned gpu; /* ordinal of the GPU the memory is on plus one, 0: host memory */
     struct {
         struct ibv_mr *mr;
-        const void *owner; /* the registrar's own */
+        void *owner; /* the registrar's own */
     } part[];
 };
 

@@ -58,7 +58,7 @@ static inline bool covers(const struct pvn_comm *c, const struct pvn_mr *m, cons
 {
     uintptr_t at = (uintptr_t)data - (uintptr_t)m->addr;
 
-    return !c->engine->needs_cts || size == 0 || (at <= m->len && size <= m->len - at);
+    return !eng_needs_registration(c->engine) || size == 0 || (at <= m->len && size <= m->len - at);
 }
 
 __attribute__((noinline, cold)) static int refuse_range(struct pvn_comm *c, const char *call,
@@ -69,6 +69,13 @@ __attribute__((noinline, cold)) static int refuse_range(struct pvn_comm *c, cons
                        "%s: %zu bytes at %p are not in the registration given with them, which "
                        "has %zu bytes at %p",
                        call, size, data, m->len, m->addr);
+}
+
+/* NCCL's array of memory handles as the engine's, see struct pvn_comm_mr; C converts no pointer to
+ * pointers by itself. */
+static const struct pvn_mr *const *mr_list(void *const *mrs)
+{
+    return (const struct pvn_mr *const *)mrs;
 }
 
 static int isend_ready(struct pvn_comm *c, const void *data, size_t size,
@@ -185,7 +192,7 @@ int comm_irecv_checked(struct pvn_comm *c, int n, void *const *data, const size_
         if (m && !covers(c, m, data[i], sizes[i]))
             return result(c, refuse_range(c, "irecv", m, data[i], sizes[i]));
     }
-    rc = pvn_engine_irecv(c->engine, n, data, sizes, tags, (const struct pvn_mr *const *)mrs, &req);
+    rc = pvn_engine_irecv(c->engine, n, data, sizes, tags, mr_list(mrs), &req);
     *request = req;
     return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");
 }
@@ -221,7 +228,7 @@ int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *
             return comm_mr_refuse(c, mrs[i]);
         else if (mrs && mrs[i] && sizes && !covers(c, mrs[i], data[i], sizes[i]))
             return refuse_range(c, "iflush", mrs[i], data[i], sizes[i]);
-    rc = pvn_engine_iflush(c->engine, n, data, sizes, (const struct pvn_mr *const *)mrs, &req);
+    rc = pvn_engine_iflush(c->engine, n, data, sizes, mr_list(mrs), &req);
     if (rc == -EBUSY)
         return comm_refuse(c, rc, PVN_FAULT_USAGE, "iflush: %d flushes are in flight already",
                            PVN_MAX_REQS);

@@ -190,7 +190,7 @@ static int fence(struct pvn_comm *c)
 
         return give_up(c, &err, "the lanes' last events");
     }
-    c->failover->stage = CONNECT;
+    c->failover->stage = FAILOVER_CONNECT;
     return 0;
 }
 
@@ -244,7 +244,7 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     if (!c->sender)
         comm_failback_start(c);
     f->retry_ns = pvn_now_ns() + (pause < RETRY_MAX_NS ? pause : RETRY_MAX_NS);
-    f->stage = CONNECT;
+    f->stage = FAILOVER_CONNECT;
     if (!refused)
         return -EAGAIN;
     return give_up(c, &f->last, "the peer's process does not listen any more");
@@ -290,7 +290,7 @@ static int connect_step(struct pvn_comm *c)
         return rc;
     if (!f->next)
         return -EAGAIN;
-    f->stage = EXCHANGE;
+    f->stage = FAILOVER_EXCHANGE;
     f->exchanged = true;
     return 0;
 }
@@ -439,13 +439,13 @@ void comm_failover_step(struct pvn_comm *c)
         rc = check_deadline(c);
     while (rc == 0 && c->failover && !c->failed) {
         switch (c->failover->stage) {
-        case FENCE:
+        case FAILOVER_FENCE:
             rc = fence(c);
             break;
-        case CONNECT:
+        case FAILOVER_CONNECT:
             rc = connect_step(c);
             break;
-        case EXCHANGE:
+        case FAILOVER_EXCHANGE:
             rc = c->sender ? exchange_sender(c) : exchange_receiver(c);
             break;
         }

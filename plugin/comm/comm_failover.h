@@ -7,10 +7,10 @@
 
 #include "connect/handshake.h"
 
-enum stage { FENCE, CONNECT, EXCHANGE };
+enum failover_stage { FAILOVER_FENCE, FAILOVER_CONNECT, FAILOVER_EXCHANGE };
 
 struct comm_failover {
-    enum stage stage;
+    enum failover_stage stage;
     struct pvn_conn *next; /* the connection that is to take over */
     bool reported;
     bool exchanged; /* the peer may have given up the old connection */

@@ -84,6 +84,12 @@ static inline bool eng_fast_poll_is_empty(const struct pvn_req *req)
     return true;
 }
 
+/* Whether the peer's writes reach nothing but what the receives have registered. */
+static inline bool eng_needs_registration(const struct pvn_engine *e)
+{
+    return e->needs_cts;
+}
+
 /* A request that is done and has one size. */
 static inline bool eng_fast_is_done(const struct pvn_req *req)
 {

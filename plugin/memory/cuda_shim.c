@@ -448,31 +448,50 @@ int pvn_cuda_flush(const struct pvn_cuda *cu, int dev, struct pvn_err *err)
     return leave_ctx(cu, dev, pushed, rc, err);
 }
 
-/* Allocating is forbidden while any thread captures a stream in the default mode, and would spoil
- * that capture; the relaxed mode of this thread says that the call has nothing to do with it. */
+/* What calls that allocate or free need around them: the GPU's context, and this thread's capture
+ * mode, since allocating is forbidden while any thread captures a stream in the default mode, and
+ * would spoil that capture; the relaxed mode says that the call has nothing to do with it. */
+struct alloc_scope {
+    bool pushed;
+    int mode;
+};
+
+static int enter_alloc(const struct pvn_cuda *cu, int dev, struct alloc_scope *s,
+                       struct pvn_err *err)
+{
+    int rc = check_alive(cu, err);
+    if (!rc)
+        rc = enter_ctx(cu, dev, &s->pushed, err);
+    if (rc)
+        return rc;
+    s->mode = PVN_CU_CAPTURE_RELAXED;
+    pvn_cu_result cr = cu->api.capture_mode(&s->mode);
+    if (!cr)
+        return 0;
+    rc = cu_error(cu, err, "cuThreadExchangeStreamCaptureMode", cr);
+    return leave_ctx(cu, dev, s->pushed, rc, err);
+}
+
+static int leave_alloc(const struct pvn_cuda *cu, int dev, struct alloc_scope *s, int rc,
+                       struct pvn_err *err)
+{
+    cu->api.capture_mode(&s->mode);
+    return leave_ctx(cu, dev, s->pushed, rc, err);
+}
+
 int pvn_cuda_alloc(const struct pvn_cuda *cu, int dev, size_t len, uint64_t *addr,
                    struct pvn_err *err)
 {
+    struct alloc_scope scope;
     *addr = 0;
-    int rc = check_alive(cu, err);
+    int rc = enter_alloc(cu, dev, &scope, err);
     if (rc)
         return rc;
-    bool pushed;
-    rc = enter_ctx(cu, dev, &pushed, err);
-    if (rc)
-        return rc;
-    int mode = PVN_CU_CAPTURE_RELAXED;
-    pvn_cu_result cr = cu->api.capture_mode(&mode);
-    if (cr) {
-        rc = cu_error(cu, err, "cuThreadExchangeStreamCaptureMode", cr);
-        return leave_ctx(cu, dev, pushed, rc, err);
-    }
     pvn_cu_ptr got = 0;
-    cr = cu->api.mem_alloc(&got, len);
+    pvn_cu_result cr = cu->api.mem_alloc(&got, len);
     if (cr)
         rc = cu_error(cu, err, "cuMemAlloc", cr);
-    cu->api.capture_mode(&mode);
-    rc = leave_ctx(cu, dev, pushed, rc, err);
+    rc = leave_alloc(cu, dev, &scope, rc, err);
     if (!rc)
         *addr = got;
     return rc;
@@ -480,22 +499,12 @@ int pvn_cuda_alloc(const struct pvn_cuda *cu, int dev, size_t len, uint64_t *add
 
 int pvn_cuda_free(const struct pvn_cuda *cu, int dev, uint64_t addr, struct pvn_err *err)
 {
-    int rc = check_alive(cu, err);
+    struct alloc_scope scope;
+    int rc = enter_alloc(cu, dev, &scope, err);
     if (rc)
         return rc;
-    bool pushed;
-    rc = enter_ctx(cu, dev, &pushed, err);
-    if (rc)
-        return rc;
-    int mode = PVN_CU_CAPTURE_RELAXED;
-    pvn_cu_result cr = cu->api.capture_mode(&mode);
-    if (cr) {
-        rc = cu_error(cu, err, "cuThreadExchangeStreamCaptureMode", cr);
-        return leave_ctx(cu, dev, pushed, rc, err);
-    }
-    cr = cu->api.mem_free(addr);
+    pvn_cu_result cr = cu->api.mem_free(addr);
     if (cr)
         rc = cu_error(cu, err, "cuMemFree", cr);
-    cu->api.capture_mode(&mode);
-    return leave_ctx(cu, dev, pushed, rc, err);
+    return leave_alloc(cu, dev, &scope, rc, err);
 }

@@ -328,7 +328,7 @@ size_t pvn_memcache_free(struct pvn_memcache *c)
 
 int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
                      const struct pvn_mem_kind *kind, uint32_t devs, const void *extra,
-                     const struct pvn_mem **out, struct pvn_err *err)
+                     struct pvn_mem **out, struct pvn_err *err)
 {
     uintptr_t mask = c->page - 1, from = addr & ~mask, end = addr + len;
     struct node *n;
@@ -357,9 +357,9 @@ int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
     return rc;
 }
 
-void pvn_memcache_put(struct pvn_memcache *c, const struct pvn_mem *mem)
+void pvn_memcache_put(struct pvn_memcache *c, struct pvn_mem *mem)
 {
-    struct node *n = (struct node *)(uintptr_t)mem;
+    struct node *n = (struct node *)mem;
     pthread_mutex_lock(&c->lock);
     c->stats.refs--;
     if (--n->refs == 0)

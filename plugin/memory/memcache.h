@@ -73,10 +73,10 @@ size_t pvn_memcache_free(struct pvn_memcache *c);
  */
 int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
                      const struct pvn_mem_kind *kind, uint32_t devs, const void *extra,
-                     const struct pvn_mem **out, struct pvn_err *err);
+                     struct pvn_mem **out, struct pvn_err *err);
 
 /* Gives one reference back. */
-void pvn_memcache_put(struct pvn_memcache *c, const struct pvn_mem *mem);
+void pvn_memcache_put(struct pvn_memcache *c, struct pvn_mem *mem);
 
 void pvn_memcache_get_stats(struct pvn_memcache *c, struct pvn_memcache_stats *out);
 

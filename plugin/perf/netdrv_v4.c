@@ -10,7 +10,7 @@
 struct call {
     struct call *next;
     struct pvn_netdrv_v4 *owner;
-    const void *key; /* the handle of a connect, the listen comm of an accept */
+    void *key; /* the handle of a connect, the listen comm of an accept */
     int dev;
     int is_connect;
     int done;
@@ -58,9 +58,9 @@ static void *run_call(void *arg)
     ncclResult_t rc;
 
     if (c->is_connect)
-        rc = c->owner->net->connect(c->dev, (void *)c->key, &comm);
+        rc = c->owner->net->connect(c->dev, c->key, &comm);
     else
-        rc = c->owner->net->accept((void *)c->key, &comm);
+        rc = c->owner->net->accept(c->key, &comm);
     pthread_mutex_lock(&c->owner->lock);
     c->rc = rc;
     c->comm = comm;
@@ -69,7 +69,7 @@ static void *run_call(void *arg)
     return NULL;
 }
 
-static ncclResult_t start_call(struct pvn_netdrv_v4 *p, int is_connect, int dev, const void *key)
+static ncclResult_t start_call(struct pvn_netdrv_v4 *p, int is_connect, int dev, void *key)
 {
     struct call *c = calloc(1, sizeof(*c));
 
@@ -88,7 +88,7 @@ static ncclResult_t start_call(struct pvn_netdrv_v4 *p, int is_connect, int dev,
     return ncclSuccess;
 }
 
-static ncclResult_t poll_call(struct pvn_netdrv_v4 *p, int is_connect, int dev, const void *key,
+static ncclResult_t poll_call(struct pvn_netdrv_v4 *p, int is_connect, int dev, void *key,
                               void **comm)
 {
     ncclResult_t rc = ncclSuccess;

@@ -31,7 +31,7 @@ static int measure(size_t regions, size_t lookups)
     static const struct pvn_memcache_ops ops = {reg, dereg};
     const struct pvn_mem_kind host = {1, 7, 0};
     const uintptr_t base = 0x100000000, stride = 65536;
-    const struct pvn_mem *m;
+    struct pvn_mem *m;
     struct pvn_memcache_stats before, after;
     struct pvn_err err;
     unsigned x = 1;

@@ -140,9 +140,9 @@ struct Cache {
     {
         EXPECT_EQ(pvn_memcache_free(c), 0u);
     }
-    const pvn_mem *get(void *p, size_t n, pvn_err *err, int *rc)
+    pvn_mem *get(void *p, size_t n, pvn_err *err, int *rc)
     {
-        const pvn_mem *m = nullptr;
+        pvn_mem *m = nullptr;
         pvn_mem_kind s{1, unsigned(kAll), 0};
         *rc = pvn_memcache_get(c, reinterpret_cast<uintptr_t>(p), n, &s, 3, nullptr, &m, err);
         return m;
@@ -163,9 +163,9 @@ TEST(Memcache, KeysOfSharedRegionsWorkUntilTheLastIsGivenBack)
     memset(mem.get(), 0, 1 << 16);
     pvn_err err{};
     int rc;
-    const pvn_mem *whole = cache.get(mem.get(), 1 << 16, &err, &rc);
+    pvn_mem *whole = cache.get(mem.get(), 1 << 16, &err, &rc);
     ASSERT_EQ(rc, 0) << err.reason[0];
-    const pvn_mem *part = cache.get(mem.get() + 5000, 100, &err, &rc);
+    pvn_mem *part = cache.get(mem.get() + 5000, 100, &err, &rc);
     ASSERT_EQ(part, whole);
     EXPECT_TRUE(stat_says("mrs=4")) << "two buffers of the ends, one region on two devices";
     auto *mr = static_cast<ibv_mr *>(part->handle[1]);
@@ -200,7 +200,7 @@ TEST(Memcache, ADeviceThatRefusesUndoesTheOther)
     EXPECT_STREQ(err.reason[0], "device 1");
     EXPECT_EQ(lib().sv_rule_fired("full"), 1);
     EXPECT_TRUE(stat_says("mrs=2")) << "only the ends' own buffers";
-    const pvn_mem *m = cache.get(a.buf, 8192, &err, &rc);
+    pvn_mem *m = cache.get(a.buf, 8192, &err, &rc);
     EXPECT_EQ(rc, 0) << "the next attempt works";
     pvn_memcache_put(cache.c, m);
     EXPECT_TRUE(stat_says("mrs=2"));

@@ -64,9 +64,9 @@ class Memcache : public testing::Test
         }
         EXPECT_TRUE(d.live.empty());
     }
-    const pvn_mem *get(uintptr_t addr, size_t len, uint32_t devs = 1)
+    pvn_mem *get(uintptr_t addr, size_t len, uint32_t devs = 1)
     {
-        const pvn_mem *m = nullptr;
+        pvn_mem *m = nullptr;
         EXPECT_EQ(pvn_memcache_get(c, addr, len, &host, devs, nullptr, &m, &err), 0)
             << err.reason[0];
         return m;
@@ -81,13 +81,13 @@ class Memcache : public testing::Test
 
 TEST_F(Memcache, PartsShareTheWhole)
 {
-    const pvn_mem *whole = get(0x10000, 0x8000);
+    pvn_mem *whole = get(0x10000, 0x8000);
     EXPECT_EQ(whole->addr, 0x10000u);
     EXPECT_EQ(whole->len, 0x8000u);
     EXPECT_EQ(get(0x11000, 100), whole);
     EXPECT_EQ(get(0x17fff, 1), whole);
     EXPECT_EQ(d.regs, 1);
-    const pvn_mem *over = get(0x17fff, 2);
+    pvn_mem *over = get(0x17fff, 2);
     EXPECT_NE(over, whole) << "one byte beyond";
     EXPECT_EQ(over->addr, 0x17000u) << "widened to pages";
     EXPECT_EQ(over->len, 0x2000u);
@@ -100,9 +100,9 @@ TEST_F(Memcache, PartsShareTheWhole)
 TEST_F(Memcache, KindsDoNotMix)
 {
     pvn_mem_kind kinds[] = {{1, 7, 0}, {2, 7, 0}, {1, 3, 0}, {2, 7, 99}};
-    std::vector<const pvn_mem *> all;
+    std::vector<pvn_mem *> all;
     for (auto &s : kinds) {
-        const pvn_mem *m;
+        pvn_mem *m;
         ASSERT_EQ(pvn_memcache_get(c, 0x4000, 0x1000, &s, 1, nullptr, &m, &err), 0);
         EXPECT_EQ(std::count(all.begin(), all.end(), m), 0);
         EXPECT_EQ(m->kind.buffer_id, s.buffer_id);
@@ -116,7 +116,7 @@ TEST_F(Memcache, AllDevicesOrNone)
 {
     d.refuse_dev = 2;
     d.refuse_rc = -ENOMEM;
-    const pvn_mem *m = nullptr;
+    pvn_mem *m = nullptr;
     EXPECT_EQ(pvn_memcache_get(c, 0x4000, 100, &host, 0xf, nullptr, &m, &err), -ENOMEM);
     EXPECT_EQ(m, nullptr);
     EXPECT_STREQ(err.reason[0], "device 2 refuses");
@@ -125,7 +125,7 @@ TEST_F(Memcache, AllDevicesOrNone)
     m = get(0x4000, 100, 0x3);
     EXPECT_NE(m->handle[0], nullptr);
     EXPECT_EQ(m->handle[2], nullptr);
-    const pvn_mem *more = nullptr;
+    pvn_mem *more = nullptr;
     EXPECT_EQ(pvn_memcache_get(c, 0x4000, 100, &host, 0xe, nullptr, &more, &err), -ENOMEM);
     EXPECT_EQ(d.live.size(), 2u) << "what was there before stays, what the call added is gone";
     d.refuse_dev = -1;
@@ -141,7 +141,7 @@ TEST_F(Memcache, AllDevicesOrNone)
 
 TEST_F(Memcache, ImpossibleRangesAreRefused)
 {
-    const pvn_mem *m;
+    pvn_mem *m;
     EXPECT_EQ(pvn_memcache_get(c, 0x4000, 0, &host, 1, nullptr, &m, &err), -EINVAL);
     EXPECT_EQ(pvn_memcache_get(c, UINTPTR_MAX - 10, 100, &host, 1, nullptr, &m, &err), -EINVAL);
     EXPECT_EQ(pvn_memcache_get(c, UINTPTR_MAX - 10, 5, &host, 1, nullptr, &m, &err), -EINVAL)
@@ -172,8 +172,8 @@ TEST_F(Memcache, BehavesLikeANaiveList)
     for (unsigned seed = 1; seed <= 40; seed++) {
         std::mt19937 rng(seed);
         auto pick = [&](unsigned n) { return unsigned(rng() % n); };
-        std::map<const pvn_mem *, Entry> model;
-        std::vector<const pvn_mem *> held;
+        std::map<pvn_mem *, Entry> model;
+        std::vector<pvn_mem *> held;
         const unsigned span =
             seed % 4 == 0 ? 12 : 400; // pages: crowded, so that much overlaps, or wide
         for (int step = 0; step < 1500; step++) {
@@ -181,7 +181,7 @@ TEST_F(Memcache, BehavesLikeANaiveList)
             d.refuse_rc = -EIO;
             if (!held.empty() && pick(100) < (step < 1000 ? 40u : 70u)) {
                 size_t i = pick(unsigned(held.size()));
-                const pvn_mem *m = held[i];
+                pvn_mem *m = held[i];
                 held[i] = held.back();
                 held.pop_back();
                 pvn_memcache_put(c, m);
@@ -198,7 +198,7 @@ TEST_F(Memcache, BehavesLikeANaiveList)
                 bool hit = std::any_of(model.begin(), model.end(), [&](auto &e) {
                     return e.second.kind == kind && e.second.from <= from && e.second.to >= to;
                 });
-                const pvn_mem *m = nullptr;
+                pvn_mem *m = nullptr;
                 int rc = pvn_memcache_get(c, addr, len, &s, devs, nullptr, &m, &err);
                 if (rc) {
                     ASSERT_EQ(rc, -EIO);
@@ -244,7 +244,7 @@ TEST_F(Memcache, LookupIsLogarithmic)
 {
     enum { N = 10000 };
     for (int shape = 0; shape < 3; shape++) {
-        std::vector<const pvn_mem *> all;
+        std::vector<pvn_mem *> all;
         std::mt19937 rng(7);
         for (uintptr_t i = 0; i < N; i++) {
             // side by side, each reaching into the next, or all around one point
@@ -254,9 +254,9 @@ TEST_F(Memcache, LookupIsLogarithmic)
         ASSERT_EQ(stats().regions, unsigned(N));
         uint64_t before = stats().steps, worst = 0;
         for (int k = 0; k < N; k++) {
-            const pvn_mem *m = all[rng() % N];
+            pvn_mem *m = all[rng() % N];
             uint64_t s = stats().steps;
-            const pvn_mem *found = get(m->addr + 100, 1);
+            pvn_mem *found = get(m->addr + 100, 1);
             worst = std::max(worst, stats().steps - s);
             pvn_memcache_put(c, found);
         }
@@ -269,12 +269,12 @@ TEST_F(Memcache, LookupIsLogarithmic)
 
 TEST_F(Memcache, ManyThreadsShareOneRegion)
 {
-    const pvn_mem *keep = get(0x100000, 0x10000);
+    pvn_mem *keep = get(0x100000, 0x10000);
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; t++)
         threads.emplace_back([&] {
             for (int i = 0; i < 2000; i++) {
-                const pvn_mem *m = nullptr;
+                pvn_mem *m = nullptr;
                 pvn_err e{};
                 ASSERT_EQ(pvn_memcache_get(c, 0x101000, 64, &host, 1, nullptr, &m, &e), 0);
                 ASSERT_EQ(m, keep);

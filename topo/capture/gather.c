@@ -33,23 +33,26 @@ static int by_path(const void *a, const void *b)
 static struct pvn_topo_record *record_of(struct recorder *r, const char *path,
                                          enum pvn_topo_fs_type type)
 {
-    struct pvn_topo_record key = {.path = (char *)(uintptr_t)path}, *made, **slot;
-    void *found = tfind(&key, &r->tree, by_path);
+    struct pvn_topo_record *made = calloc(1, sizeof *made), **found, **slot;
 
-    if (found) {
-        return *(struct pvn_topo_record **)found;
-    }
-    made = calloc(1, sizeof *made);
     if (!made || !(made->path = strdup(path))) {
         goto fail;
     }
     made->type = type;
-    slot = pvn_topo_array_add((void **)&r->records, &r->n, sizeof *slot);
-    if (!slot) {
+    found = tsearch(made, &r->tree, by_path);
+    if (!found) {
         goto fail;
     }
-    if (!tsearch(made, &r->tree, by_path)) {
-        r->n--;
+    if (*found != made) {
+        struct pvn_topo_record *known = *found;
+
+        free(made->path);
+        free(made);
+        return known;
+    }
+    slot = pvn_topo_array_add((void **)&r->records, &r->n, sizeof *slot);
+    if (!slot) {
+        tdelete(made, &r->tree, by_path);
         goto fail;
     }
     *slot = made;
