@@ -230,8 +230,10 @@ static void print_summary(const struct pvn_report *rep)
     int n;
     struct pvn_summary *sum = pvn_report_summary(rep, &n);
 
-    fprintf(rep->text, "\nmedians of %d (us for latency and idle, else busbw MB/s); ratio to %s\n",
-            rep->o->repeat, rep->o->plugin[0].name);
+    fprintf(
+        rep->text,
+        "\nmedians of %d (us for latency and idle, else busbw MB/s, with one rank algbw); ratio to %s\n",
+        rep->o->repeat, rep->o->plugin[0].name);
     fprintf(rep->text, "%-12s %-16s %12s %5s %-8s %10s %10s %10s %8s %8s\n", "plugin", "test",
             "size", "ranks", "via", "median", "min", "max", "cpu s/GB", "ratio");
     for (int i = 0; sum && i < n; i++) {

@@ -434,7 +434,7 @@ TEST(LintFold, OneMistakeInOnePlaceIsOneRemark)
     for (const pvn_topo_lint_finding &f : lint(flat)) {
         if (strcmp(f.rule, "link-speed") == 0) {
             EXPECT_EQ(3, f.line);
-            EXPECT_NE(nullptr, strstr(f.what, "so in line 4, 5")) << f.what;
+            EXPECT_NE(nullptr, strstr(f.what, "also in line 4, 5")) << f.what;
         }
     }
     // In places of their own a few are named, and the last stands for the rest.

@@ -87,7 +87,7 @@ void pvn_topo_lint_fold(struct pvn_topo_lint *lint)
         size_t used = strlen(f->what);
         /* Room for a few lines' numbers; the count says how many there are. */
         if (f->count == 1)
-            snprintf(f->what + used, sizeof(f->what) - used, "; so in line %d",
+            snprintf(f->what + used, sizeof(f->what) - used, "; also in line %d",
                      lint->findings[i].line);
         else if (f->count < 8)
             snprintf(f->what + used, sizeof(f->what) - used, ", %d", lint->findings[i].line);
