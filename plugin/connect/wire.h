@@ -47,9 +47,22 @@
  *   26  u8   zero                          name of the device
  *   27  names: plugin version,             u16  bytes of the lane's own data (blob)
  *       host, device                       that data
+ *       u64  comm that is resumed
+ *       u64  messages it has received
  *
  *   READY: u32, a bit per lane        ERROR: u16 length, text        GOODBYE: empty
  *   ASK: empty                        ALIVE: u32, open requests
+ *
+ * And, where both ends agreed on failover (structures: engine.h):
+ *
+ *   REPORT                            ANSWER
+ *    0  u32  epoch                     0  u64     oldest message that is sent again
+ *    4  u8   1: counted by slot        8  u64     next new message
+ *    5  u8   n open receives          16  u64[4]  bit per message: not sent again
+ *    6  u64  next slot or message
+ *   then n times: u64 slot,           LANE_DOWN and SWITCH: u16 length, text
+ *       u8 buffers, u8 bit per full one
+ *   counted by message: u64[8], bit per message received
  *
  * A name is a u8 length and as many bytes, without a terminating zero.
  *
