@@ -46,20 +46,41 @@ inline Bytes preamble(int kind, uint64_t session, uint64_t nonce, int lane = 0, 
     return b;
 }
 
-inline Bytes hello(uint64_t session, int min = PVN_WIRE_VERSION_MIN, int max = PVN_WIRE_VERSION)
+inline pvn_hello plain_hello(uint64_t session)
 {
     pvn_hello h = {};
-    h.version_min = static_cast<uint16_t>(min);
-    h.version_max = static_cast<uint16_t>(max);
+    h.version_min = PVN_WIRE_VERSION_MIN;
+    h.version_max = PVN_WIRE_VERSION;
     h.pid = 4711;
     h.session = session;
     h.traffic_class = -1;
     strcpy(h.plugin_version, "9.9.9");
     strcpy(h.host, "rawhost");
     strcpy(h.device, "raw0");
+    return h;
+}
+
+inline Bytes hello(const pvn_hello &h)
+{
     Bytes b(512);
     b.resize(pvn_hello_encode(b.data(), b.size(), &h));
     return frame(PVN_FRAME_HELLO, b);
+}
+
+inline Bytes hello(uint64_t session, int min = PVN_WIRE_VERSION_MIN, int max = PVN_WIRE_VERSION)
+{
+    pvn_hello h = plain_hello(session);
+    h.version_min = static_cast<uint16_t>(min);
+    h.version_max = static_cast<uint16_t>(max);
+    return hello(h);
+}
+
+// A frame that is a text: ERROR, LANE_DOWN, SWITCH.
+inline Bytes text_frame(pvn_frame_type type, const char *text)
+{
+    Bytes b(PVN_REASON_MAX + 2);
+    b.resize(pvn_reason_encode(b.data(), b.size(), text));
+    return frame(type, b);
 }
 
 // One TCP lane of one stream; port 0: the connector's offer, which names no address.
