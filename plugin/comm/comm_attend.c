@@ -133,6 +133,14 @@ static void drive_idle(struct pvn_comm *c, uint64_t now)
         comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
 }
 
+static void step_failover(struct pvn_comm *c)
+{
+    comm_failover_step(c);
+    /* The new connection's first frame may have come with the last one of the exchange. */
+    if (!c->failover && !c->failed)
+        comm_listen_to_peer(c);
+}
+
 /* Takes the steps of the calling thread's idle comms. self: the one that was called. */
 static void drive(struct pvn_comm *self, uint64_t now)
 {
@@ -144,7 +152,7 @@ static void drive(struct pvn_comm *self, uint64_t now)
         if (c == self || !is_idle_here(c))
             continue;
         if (c->failover)
-            comm_failover_step(c);
+            step_failover(c);
         else
             drive_idle(c, now);
     }
@@ -159,7 +167,7 @@ void comm_attend(struct pvn_comm *c)
         drive(c, now);
     if (c->failover) {
         c->attend_in = 0;
-        comm_failover_step(c);
+        step_failover(c);
         return;
     }
     c->attend_in = ATTEND_EVERY - 1;

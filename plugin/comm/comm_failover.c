@@ -35,6 +35,9 @@
 
 #define RETRY_FIRST_NS (10 * PVN_NS_PER_MS)
 #define RETRY_MAX_NS   PVN_NS_PER_S
+/* Losses in so short a time, with no message in between, are not a path's. */
+#define LOSSES_NS (60 * PVN_NS_PER_S)
+enum { LOSSES_MAX = 64 };
 
 static bool has_gpu_memory(struct pvn_comm *c)
 {
@@ -88,7 +91,7 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
 
     if (!f)
         return comm_fail(c, why);
-    f->began_ns = f->stepped_ns = pvn_now_ns();
+    f->began_ns = f->since_ns = f->stepped_ns = pvn_now_ns();
     pthread_mutex_lock(&c->mr_lock);
     c->failover = f;
     pthread_mutex_unlock(&c->mr_lock);
@@ -101,6 +104,18 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     c->attend_in = 0;
     c->lost_ns = 0;
     return 0;
+}
+
+static bool loses_without_end(struct pvn_comm *c)
+{
+    uint64_t now = pvn_now_ns(), messages = pvn_engine_get_stats(c->engine)->msgs;
+
+    if (messages != c->losses_messages || now - c->losses_ns > LOSSES_NS) {
+        c->losses_messages = messages;
+        c->losses_ns = now;
+        c->losses = 0;
+    }
+    return ++c->losses > LOSSES_MAX;
 }
 
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
@@ -124,6 +139,11 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     }
     if (c->ctrl_err.code == -EPIPE) {
         pvn_err_add(&err, "the peer's process has ended or was killed");
+        return comm_fail(c, &err);
+    }
+    if (loses_without_end(c)) {
+        pvn_err_add(&err, "the lanes were lost %d times within %d s, and no message was delivered",
+                    LOSSES_MAX, (int)(LOSSES_NS / PVN_NS_PER_S));
         return comm_fail(c, &err);
     }
     if (pause_comm(c, why) != 0)
@@ -210,22 +230,54 @@ static int watch_peer(struct pvn_comm *c)
     return 0;
 }
 
+/* What is waited for. */
+static const char *waits_for(const struct pvn_comm *c)
+{
+    const struct comm_failover *f = c->failover;
+
+    if (f->stage == FAILOVER_FENCE)
+        return "the requests of the lost lanes have not ended";
+    if (f->stage == FAILOVER_EXCHANGE)
+        return "the peer has not said where it goes on";
+    return f->last.n > 0 ? f->last.reason[0] : "the peer did not connect";
+}
+
+static int out_of_time(struct pvn_comm *c, uint64_t limit, const char *param)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+
+    pvn_err_set(&err, -ETIMEDOUT, "no new connection within %.3g s (NCCL_PVRDMA_%s)",
+                (double)limit / PVN_NS_PER_S, param);
+    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+    return give_up(c, &err, waits_for(c));
+}
+
 static int check_deadline(struct pvn_comm *c)
 {
     struct comm_failover *f = c->failover;
-    uint64_t now = pvn_now_ns(), limit = pvn_params_get()->failover_timeout;
-    struct pvn_err err = PVN_ERR_INIT;
+    const struct pvn_params *p = pvn_params_get();
+    uint64_t now = pvn_now_ns(), step = now - f->stepped_ns, waited;
 
     /* The peer is there, or nobody has called: no reason to count. */
-    if (!c->conn->ctrl.eof || now - f->stepped_ns > PVN_NS_PER_S)
-        f->began_ns += now - f->stepped_ns;
+    if (!c->conn->ctrl.eof || step > PVN_NS_PER_S)
+        f->began_ns += step;
+    if (step > PVN_NS_PER_S)
+        f->since_ns += step;
     f->stepped_ns = now;
-    if (now - f->began_ns < limit)
-        return 0;
-    pvn_err_set(&err, -ETIMEDOUT, "no new connection within %.3g s (NCCL_PVRDMA_FAILOVER_TIMEOUT)",
-                (double)limit / PVN_NS_PER_S);
-    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
-    return give_up(c, &err, f->last.n > 0 ? f->last.reason[0] : "the peer did not connect");
+    waited = now - f->since_ns;
+    if (now - f->began_ns >= p->failover_timeout)
+        return out_of_time(c, p->failover_timeout, "FAILOVER_TIMEOUT");
+    if (p->stall_abort && waited >= p->stall_abort && pvn_engine_pending(c->engine) > 0)
+        return out_of_time(c, p->stall_abort, "STALL_ABORT");
+    if (p->stall_warn && waited >= p->stall_warn && !f->stall_reported) {
+        f->stall_reported = true;
+        pvn_warn("failover: %s %s %s: no new connection for %.0f s: %s; %s", c->conn->where,
+                 c->sender ? "to" : "from", c->conn->who, (double)waited / PVN_NS_PER_S,
+                 waits_for(c),
+                 c->conn->ctrl.eof ? "the peer cannot be reached"
+                                   : "the peer's process is alive and is waited for");
+    }
+    return 0;
 }
 
 /* The connection that was to take over is lost as well. */
@@ -295,7 +347,7 @@ static int connect_step(struct pvn_comm *c)
     return 0;
 }
 
-static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t began_ns)
+static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t since_ns)
 {
     uint64_t now = pvn_now_ns(), replayed = pvn_engine_get_stats(c->engine)->replayed;
     char lanes[PVN_ERR_TEXT_LEN];
@@ -309,7 +361,7 @@ static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t began_ns
         pvn_warn(
             "failover: %s %s %s: connected again after %.3f s: %s; %llu messages sent again so far",
             c->conn->where, c->sender ? "to" : "from", c->conn->who,
-            (double)(now - began_ns) / PVN_NS_PER_S, lanes, (unsigned long long)replayed);
+            (double)(now - since_ns) / PVN_NS_PER_S, lanes, (unsigned long long)replayed);
 }
 
 /* Whether the lanes are as good as ever; if not, there will be attempts to come back. */
@@ -344,8 +396,8 @@ static int take_over(struct pvn_comm *c, bool resumed)
      * attached. */
     c->failover = NULL;
     pthread_mutex_unlock(&c->mr_lock);
-    uint64_t began_ns = f->began_ns;
-    bool switched = f->switches && f->attempts == 0;
+    uint64_t since_ns = f->since_ns;
+    bool switched = f->switches && f->attempts == 0 && c->slower_ns;
     free(f);
     pvn_conn_replace(c->conn, old);
     pvn_conn_close(old, NULL);
@@ -355,12 +407,11 @@ static int take_over(struct pvn_comm *c, bool resumed)
         err = *pvn_engine_err(c->engine);
         return give_up(c, &err, "failover");
     }
-    say_lanes(c, switched, began_ns);
+    say_lanes(c, switched, since_ns);
     comm_publish_replaced(c, switched);
     comm_allow_fast_path(c);
     settle_lanes(c);
     c->grace_ns = 0;
-    pvn_conn_listen(c->conn, &c->ctrl_err);
     return 0;
 }
 

@@ -58,6 +58,9 @@ struct pvn_comm {
     bool drains;       /* takes no new sends, to switch when the open ones have ended */
     uint64_t drain_ns; /* until when; else not before when */
     bool said_flaps;
+    /* Of the last minute, while no message was delivered: losses, and their first. */
+    unsigned losses;
+    uint64_t losses_ns, losses_messages;
     uint64_t failback_wait_ns; /* before the first attempt */
     uint64_t slower_ns;        /* since when the lanes are worse; 0: they are not */
     uint64_t came_back_ns;     /* 0: not, or said */
@@ -168,6 +171,8 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next);
 void comm_watch(struct pvn_comm *c, uint64_t now);
 /* Takes what the control connection has brought. */
 void comm_look_at_peer(struct pvn_comm *c);
+/* The same without regard to whether the poller has reported anything. */
+void comm_listen_to_peer(struct pvn_comm *c);
 /* The comm fails by what the control connection has brought, and waits for no further reason. */
 void comm_fail_by_peer(struct pvn_comm *c);
 /* The engine has failed. 0: the reason may still come from the peer, call again; else the comm has

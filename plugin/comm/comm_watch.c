@@ -77,6 +77,14 @@ static void check_lost(struct pvn_comm *c)
     }
 }
 
+void comm_listen_to_peer(struct pvn_comm *c)
+{
+    int event = pvn_conn_listen(c->conn, &c->ctrl_err);
+
+    if (event)
+        take_ctrl_event(c, event);
+}
+
 void comm_look_at_peer(struct pvn_comm *c)
 {
     int event = pvn_conn_watch(c->conn, &c->ctrl_err);
@@ -91,7 +99,7 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
         c->moved_ns = now;
     c->attended_ns = now;
     comm_look_at_peer(c);
-    if (pvn_engine_paused(c->engine) && !c->failover)
+    if (pvn_engine_paused(c->engine) && !c->failover && !c->failed)
         comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
     if (c->conn->peer_asks)
         comm_answer_peer(c);

@@ -14,6 +14,11 @@ tests_fail_test_limits_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 endif
 
 PVN_TESTS += tests/fail/test_faults
-tests_fail_test_faults_SOURCES = tests/fail/test_faults.cc tests/fail/raw_peer.h
+tests_fail_test_faults_SOURCES = tests/fail/test_faults.cc tests/fail/raw_comm.h tests/fail/raw_peer.h
 tests_fail_test_faults_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_faults_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/fail/test_failover_peer
+tests_fail_test_failover_peer_SOURCES = tests/fail/test_failover_peer.cc tests/fail/raw_comm.h tests/fail/raw_peer.h
+tests_fail_test_failover_peer_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_fail_test_failover_peer_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
