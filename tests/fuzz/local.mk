@@ -58,3 +58,8 @@ tests_fuzz_fuzz_stats_SOURCES = tests/fuzz/fuzz_stats.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_stats_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"stats\" \
     -DPVN_FUZZ_DEFAULT_RUNS=3000
 tests_fuzz_fuzz_stats_LDADD = libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/fuzz/fuzz_failover
+tests_fuzz_fuzz_failover_SOURCES = tests/fuzz/fuzz_failover.c tests/fuzz/replay.cc
+tests_fuzz_fuzz_failover_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"failover\"
+tests_fuzz_fuzz_failover_LDADD = libpvn-core.la $(TEST_LDADD)
