@@ -295,15 +295,16 @@ ncclResult_t closeListen_v4(void *listenComm)
 ncclResult_t regMrDmaBuf_v6(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
                             void **mhandle)
 {
+    struct pvn_err err = PVN_ERR_INIT;
     struct pvn_comm_mr *mr;
     int rc;
 
     *mhandle = NULL;
     if (!comm)
         return wrong("regMr", "no comm");
-    rc = pvn_comm_reg(comm, data, size, type, fd, offset, &mr);
+    rc = pvn_comm_reg(comm, data, size, type, fd, offset, &mr, &err);
     *mhandle = mr;
-    return rc ? result(rc, pvn_comm_err(comm)) : ncclSuccess;
+    return rc ? result(rc, &err) : ncclSuccess;
 }
 
 ncclResult_t regMr_v8(void *comm, void *data, size_t size, int type, void **mhandle)
@@ -320,12 +321,13 @@ ncclResult_t regMr_v4(void *comm, void *data, int size, int type, void **mhandle
 
 ncclResult_t deregMr_v4(void *comm, void *mhandle)
 {
+    struct pvn_err err = PVN_ERR_INIT;
     int rc;
 
     if (!comm)
         return wrong("deregMr", "no comm");
-    rc = pvn_comm_dereg(comm, mhandle);
-    return rc ? result(rc, pvn_comm_err(comm)) : ncclSuccess;
+    rc = pvn_comm_dereg(comm, mhandle, &err);
+    return rc ? result(rc, &err) : ncclSuccess;
 }
 
 /* ---- data ---- */

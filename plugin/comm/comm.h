@@ -50,10 +50,10 @@ int pvn_comm_accept(struct pvn_listen *l, struct pvn_comm **out, struct pvn_err 
 int pvn_comm_close_listen(struct pvn_listen *l);
 
 /* ptr_type: NCCL_PTR_*. fd: a dma-buf and its offset, or -1. mr may be given to isend, irecv and
- * iflush of this comm only, and is freed by dereg or by close. */
+ * iflush of this comm only, and is freed by dereg or by close. *err: of this call. */
 int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
-                 struct pvn_comm_mr **mr);
-int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr);
+                 struct pvn_comm_mr **mr, struct pvn_err *err);
+int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *err);
 
 /*
  * The data calls. isend, irecv and test are inline functions of comm_fast.h and return an
@@ -76,7 +76,7 @@ int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *
  * completed still reaches the peer. */
 int pvn_comm_close(struct pvn_comm *c);
 
-/* Why the last call failed. Never NULL. */
+/* Why the last data call failed. Never NULL. */
 const struct pvn_err *pvn_comm_err(const struct pvn_comm *c);
 
 /* Closes the listeners of this owner, NULL: all, except those that a call is using. NCCL, when it

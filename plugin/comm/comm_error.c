@@ -14,6 +14,12 @@
 #include "base/fork.h"
 #include "base/log.h"
 
+static void not_a_comm(struct pvn_err *err)
+{
+    pvn_err_set(err, -EINVAL, "not a comm of this plugin");
+    pvn_err_set_fault(err, PVN_FAULT_ARGUMENT);
+}
+
 const struct pvn_err *pvn_comm_err(const struct pvn_comm *c)
 {
     static const struct pvn_err no_comm = {.code = -EINVAL,
@@ -23,36 +29,54 @@ const struct pvn_err *pvn_comm_err(const struct pvn_comm *c)
 
     if (c->magic != COMM_MAGIC)
         return &no_comm;
-    return __atomic_load_n(&c->refused, __ATOMIC_RELAXED) ? &c->call_err : &c->err;
+    return c->refused ? &c->call_err : &c->err;
+}
+
+static int refuse(const struct pvn_comm *c, struct pvn_err *err, int code, enum pvn_fault fault,
+                  const char *fmt, va_list ap)
+{
+    char text[PVN_ERR_REASON_LEN];
+
+    vsnprintf(text, sizeof(text), fmt, ap);
+    pvn_err_set(err, code, "%s", text);
+    pvn_err_set_fault(err, fault);
+    pvn_err_set_where(err, "%s", c->conn->where);
+    pvn_err_set_who(err, "%s", c->conn->who);
+    pvn_warn_err(err);
+    return code;
 }
 
 int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *fmt, ...)
 {
-    char text[PVN_ERR_REASON_LEN];
+    va_list ap;
+
+    c->refused = true;
+    va_start(ap, fmt);
+    refuse(c, &c->call_err, code, fault, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int comm_refuse_elsewhere(const struct pvn_comm *c, struct pvn_err *err, int code,
+                          enum pvn_fault fault, const char *fmt, ...)
+{
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    refuse(c, err, code, fault, fmt, ap);
     va_end(ap);
-    comm_set_refused(c, true);
-    pvn_err_set(&c->call_err, code, "%s", text);
-    pvn_err_set_fault(&c->call_err, fault);
-    pvn_err_set_where(&c->call_err, "%s", c->conn->where);
-    pvn_err_set_who(&c->call_err, "%s", c->conn->who);
-    pvn_warn_err(&c->call_err);
     return code;
 }
 
 /* Not latched and not comm_refuse: the comm itself must not be touched. */
-static int not_ours(struct pvn_comm *c, const char *call)
+static int not_ours(const char *call, struct pvn_err *err)
 {
-    comm_set_refused(c, true);
     pvn_err_set(
-        &c->call_err, -ECHILD,
+        err, -ECHILD,
         "%s: this comm belongs to process %d; a forked child cannot use it, it has to make its own",
         call, pvn_fork_parent());
-    pvn_err_set_fault(&c->call_err, PVN_FAULT_USAGE);
-    pvn_warn_err(&c->call_err);
+    pvn_err_set_fault(err, PVN_FAULT_USAGE);
+    pvn_warn_err(err);
     return -ECHILD;
 }
 
@@ -60,10 +84,23 @@ int comm_usable(struct pvn_comm *c, const char *call)
 {
     if (c->magic != COMM_MAGIC)
         return -EINVAL;
-    if (pvn_fork_in_child(c->epoch))
-        return not_ours(c, call);
-    comm_set_refused(c, false);
+    c->refused = pvn_fork_in_child(c->epoch);
+    if (c->refused)
+        return not_ours(call, &c->call_err);
     return c->failed ? c->err.code : 0;
+}
+
+int comm_usable_elsewhere(struct pvn_comm *c, const char *call, struct pvn_err *err)
+{
+    if (c->magic != COMM_MAGIC) {
+        not_a_comm(err);
+        return err->code;
+    }
+    if (pvn_fork_in_child(c->epoch))
+        return not_ours(call, err);
+    if (c->failed)
+        *err = c->err;
+    return err->code;
 }
 
 /* What ended a comm that was up knows its own part only. */
@@ -96,7 +133,7 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
 {
     char text[PVN_ERR_TEXT_LEN];
 
-    comm_set_refused(c, false);
+    c->refused = false;
     if (c->failed)
         return c->err.code;
     c->sends = c->receives = NO_EPOCH;

@@ -121,48 +121,48 @@ static void link_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
 }
 
 /* Whether this comm can take such memory. 0 or the error of the call. */
-static int check_memory(struct pvn_comm *c, const void *data, size_t size, int ptr_type, int fd)
+static int check_memory(const struct pvn_comm *c, const void *data, size_t size, int ptr_type,
+                        int fd, struct pvn_err *err)
 {
     const struct pvn_device *dev = c->conn->cfg.dev;
 
     if (ptr_type != NCCL_PTR_HOST && ptr_type != NCCL_PTR_CUDA && ptr_type != NCCL_PTR_DMABUF)
-        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "regMr: memory of unknown kind %d",
-                           ptr_type);
+        return comm_refuse_elsewhere(c, err, -EINVAL, PVN_FAULT_ARGUMENT,
+                                     "regMr: memory of unknown kind %d", ptr_type);
     if (ptr_type != NCCL_PTR_HOST &&
         !(dev->ptr_support & (fd >= 0 ? NCCL_PTR_DMABUF : NCCL_PTR_CUDA)))
-        return comm_refuse(
-            c, -EOPNOTSUPP, PVN_FAULT_USAGE,
+        return comm_refuse_elsewhere(
+            c, err, -EOPNOTSUPP, PVN_FAULT_USAGE,
             "regMr: device %s cannot reach %s memory (it says so in ptrSupport): NCCL stages "
             "such buffers in host memory by itself",
             dev->name, fd >= 0 ? "dma-buf" : "GPU");
     if (!data && size)
-        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "regMr: %zu bytes at address 0", size);
+        return comm_refuse_elsewhere(c, err, -EINVAL, PVN_FAULT_ARGUMENT,
+                                     "regMr: %zu bytes at address 0", size);
     return 0;
 }
 
 /* Under mr_lock: a failover replaces the comm's connection and lanes under it. */
 static int reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
-               struct pvn_comm_mr **out)
+               struct pvn_comm_mr **out, struct pvn_err *err)
 {
-    struct pvn_err err = PVN_ERR_INIT;
     struct pvn_comm_mr *m;
-    int rc = check_memory(c, data, size, ptr_type, fd);
+    int rc = check_memory(c, data, size, ptr_type, fd, err);
 
     if (rc)
         return rc;
     m = calloc(1, sizeof(*m));
     if (!m)
-        return comm_refuse(c, -ENOMEM, PVN_FAULT_SYSTEM, "regMr: no memory for a registration");
+        return comm_refuse_elsewhere(c, err, -ENOMEM, PVN_FAULT_SYSTEM,
+                                     "regMr: no memory for a registration");
     m->comm = c;
     m->mr.addr = data;
     m->mr.len = size;
     m->mr.ptr_type = ptr_type;
     m->dmabuf_offset = offset;
-    rc = attach_or_keep(c, m, fd, &err);
+    rc = attach_or_keep(c, m, fd, err);
     if (rc) {
-        c->call_err = err;
-        comm_set_refused(c, true);
-        pvn_warn_err(&err);
+        pvn_warn_err(err);
         free(m);
         return rc;
     }
@@ -172,15 +172,15 @@ static int reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd
 }
 
 int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
-                 struct pvn_comm_mr **out)
+                 struct pvn_comm_mr **out, struct pvn_err *err)
 {
-    int rc = comm_usable(c, "regMr");
+    int rc = comm_usable_elsewhere(c, "regMr", err);
 
     *out = NULL;
     if (rc)
         return rc;
     pthread_mutex_lock(&c->mr_lock);
-    rc = reg(c, data, size, ptr_type, fd, offset, out);
+    rc = reg(c, data, size, ptr_type, fd, offset, out, err);
     pthread_mutex_unlock(&c->mr_lock);
     return rc;
 }
@@ -200,13 +200,13 @@ static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
     free(m);
 }
 
-int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr)
+int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *err)
 {
     struct pvn_comm_mr *m;
     int rc = 0;
 
     if (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch))
-        return comm_usable(c, "deregMr");
+        return comm_usable_elsewhere(c, "deregMr", err);
     if (!mr)
         return 0;
     /* A failed comm's registrations are given back as well, so the handle is looked for, not
@@ -217,9 +217,9 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr)
     if (m)
         unlink_mr(c, m);
     else
-        rc = comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
-                         "deregMr: %p is no registration of this comm, or was given back before",
-                         (void *)mr);
+        rc = comm_refuse_elsewhere(
+            c, err, -EINVAL, PVN_FAULT_ARGUMENT,
+            "deregMr: %p is no registration of this comm, or was given back before", (void *)mr);
     pthread_mutex_unlock(&c->mr_lock);
     return rc;
 }

@@ -79,7 +79,7 @@ struct pvn_comm {
     struct pvn_stat_counts replaced; /* of earlier lanes, up to their last replacement */
     uint64_t lanes_ns;               /* when the lanes' counters are read next */
     atomic_bool failed;              /* err is complete and does not change any more */
-    bool refused; /* the last call that failed did so by itself, for the reason in call_err */
+    bool refused; /* the last data call that failed did so by itself, for the reason in call_err */
     struct pvn_err err;
     struct pvn_err call_err;
     struct pvn_err ctrl_err; /* what the control connection brought last */
@@ -87,13 +87,6 @@ struct pvn_comm {
     uint64_t lost_ns;        /* the peer is gone, and something may still come of it */
     uint64_t lost_bytes;     /* moved when that was last looked at */
 };
-
-/* Registrations come from another thread than data calls, and may be refused. */
-static inline void comm_set_refused(struct pvn_comm *c, bool refused)
-{
-    if (__atomic_load_n(&c->refused, __ATOMIC_RELAXED) != refused)
-        __atomic_store_n(&c->refused, refused, __ATOMIC_RELAXED);
-}
 
 /* The comm is up: its data calls may take the fast path. */
 static inline void comm_allow_fast_path(struct pvn_comm *c)
@@ -113,11 +106,15 @@ static inline uint64_t comm_bytes_moved(const struct pvn_comm *c)
 }
 
 /* comm_error.c */
-/* What every call on the comm begins with. 0, or the reason why not is what pvn_comm_err() gives. */
+/* What every data call begins with. 0, or the reason why not is what pvn_comm_err() gives. */
 int comm_usable(struct pvn_comm *c, const char *call);
-/* An error of this call alone: prints it, returns code. */
+/* The same for calls that may come from another thread: the reason is in *err. */
+int comm_usable_elsewhere(struct pvn_comm *c, const char *call, struct pvn_err *err);
+/* An error of this data call alone: prints it, returns code. */
 int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *fmt, ...)
     PVN_PRINTF(4, 5);
+int comm_refuse_elsewhere(const struct pvn_comm *c, struct pvn_err *err, int code,
+                          enum pvn_fault fault, const char *fmt, ...) PVN_PRINTF(5, 6);
 /* Latches the error, prints it and reports it to the peer. Returns the code. */
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
 /* The same without a warning, for there is no fault. */

@@ -132,7 +132,7 @@ int comm_engine_failed(struct pvn_comm *c)
     struct pvn_err err;
     uint64_t now;
 
-    comm_set_refused(c, false);
+    c->refused = false;
     if (c->failed)
         return c->err.code;
     if (c->grace_ns == 0)

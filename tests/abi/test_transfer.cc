@@ -396,4 +396,30 @@ TEST_P(Abi, CloseWithTrafficInFlight)
     f.check();
 }
 
+// A user's thread registers memory while NCCL's uses the comm, and each gets the result of its own
+// call. ThreadSanitizer judges what they share.
+TEST(Registrations, RefusalsOfTwoThreadsAreTheirOwn)
+{
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    Buffer b(64);
+    std::atomic<int> wrong{0};
+    std::thread user([&] {
+        for (int i = 0; i < 20000; i++) {
+            void *mh = nullptr;
+            wrong +=
+                pvn_netdrv_reg_mr(n.d, p.rc, b.data(), b.n, NCCL_PTR_CUDA, &mh) != ncclInvalidUsage;
+        }
+    });
+    for (int i = 0; i < 20000; i++) {
+        void *req = nullptr;
+        wrong += pvn_netdrv_isend(n.d, p.rc, b.data(), b.n, 0, nullptr, nullptr, &req) !=
+                 ncclInvalidArgument;
+    }
+    user.join();
+    EXPECT_EQ(0, wrong);
+    p.close();
+}
+
 } // namespace
