@@ -305,6 +305,9 @@ class Namespaces : public testing::Test
             GTEST_SKIP() << "network namespaces need root";
         if (!Sh("ip netns add " + a) || !Sh("ip netns add " + b))
             GTEST_SKIP() << "this machine lets nobody make network namespaces";
+        if (!Sh("ip netns exec " + a + " true"))
+            GTEST_SKIP() << "no commands in network namespaces here (in a chroot whose / is no "
+                            "mount point, for example)";
         ASSERT_TRUE(Sh("ip link add pt0 netns " + a + " type veth peer name pt0 netns " + b));
         ASSERT_TRUE(Sh("ip -n " + a + " addr add 198.18.7.1/30 dev pt0"));
         ASSERT_TRUE(Sh("ip -n " + b + " addr add 198.18.7.2/30 dev pt0"));

@@ -210,10 +210,10 @@ TEST_F(Fault, LateCopyLandsWhileTheQpIsOpen)
     memcpy(a->buf, "first", 6);
     ASSERT_EQ(write(1), 0);
     EXPECT_EQ(a->wait().status, IBV_WC_SUCCESS);
-    memcpy(a->buf, "secnd", 6);
+    memcpy(a->buf, "again", 6);
     ASSERT_EQ(write(2), 0);
     EXPECT_EQ(a->wait().status, IBV_WC_SUCCESS);
-    EXPECT_STREQ(b->buf, "secnd");
+    EXPECT_STREQ(b->buf, "again");
     ASSERT_EQ(command("release"), 0);
     EXPECT_STREQ(b->buf, "first")
         << "the late copy overwrites newer data: this is what a fence is for";

@@ -36,15 +36,16 @@ printf '#!/bin/sh\nexit $INSTALL\n' >tests/install-deps.sh
 touch -d '1 hour ago' configure.ac
 chmod +x configure tests/install-deps.sh "$work/bin/pkg-config"
 
-times() { grep -c run build/configured; }
+# configured TIMES: whether configure has run so often
+configured() { [ "$(grep -c run build/configured)" = "$1" ]; }
 tests/build-tree.sh build && tests/build-tree.sh build
-[ "$(times)" = 1 ]
+configured 1
 result $? "a tree is not configured again when nothing changed"
 GTEST=1.12 tests/build-tree.sh build
-[ "$(times)" = 2 ]
+configured 2
 result $? "a tree is configured again when a package arrived"
 GTEST=1.12 tests/build-tree.sh build --enable-x
-[ "$(times)" = 3 ]
+configured 3
 result $? "a tree is configured again with other options"
 
 ./run-tests.sh --quick >out 2>&1

@@ -73,6 +73,8 @@ if ! command -v ip >/dev/null; then
     echo "skip link loss: the ip command is not installed (iproute2)"
 elif ! ip netns add "$a" 2>/dev/null; then
     echo "skip link loss: no network namespaces (run as root)"
+elif ! ip netns exec "$a" true 2>/dev/null; then
+    echo "skip link loss: no commands in network namespaces here (in a chroot whose / is no mount point, for example)"
 elif [ ! -x "$build/pvn-perf" ]; then
     echo "skip link loss: pvn-perf is not built in $build"
 else
