@@ -73,6 +73,7 @@ mutate parts-are-not-forgotten $e/engine_failover.c '/^static void forget_parts/
 mutate matched-parts-are-not-forgotten $e/engine_match.c '/^void eng_match_rewind/,/^}/s/chunk_clear\(&ent->.*\);/;/'
 mutate taken-buffers-are-forgotten $e/engine_failover.c 's/tx->slots\[i\]\.taken = r->open\[i\]\.done;/;/'
 mutate known-messages-are-not-skipped $e/engine_match.c 's/while \(m->kind == MAP_DONE && m->msg == rx->next_match\)/while (0)/'
+mutate any-number-acknowledges-all $e/engine_failover.c 's/ \|\| received != tx->next//'
 mutate new-messages-overtake $e/engine_send.c 's/!s->cts \|\| tx->unassigned > 0/!s->cts/'
 # What makes it exactly-once at any time.
 mutate no-generation-compare-of-sends $e/engine_tx.c 's/m->req\.state != REQ_OPEN \|\| m->w\.cookie != id/m->req.state != REQ_OPEN/'
