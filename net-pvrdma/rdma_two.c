@@ -359,7 +359,7 @@ static bool is_sent(const struct rdma_lane *r, const struct two_qp *q, const str
 
 static int poll_sends(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
-    int n = 0, rc = take_completions(r);
+    int n = 0, rc = r->l.err.code ? r->l.err.code : take_completions(r);
     for (int k = 0; rc >= 0 && k < r->nqps; k++) {
         struct two_qp *q = &r->two->q[k];
         struct rqp *qp = &r->qp[k];
@@ -374,7 +374,7 @@ static int poll_sends(struct rdma_lane *r, struct pvn_event *ev, int max)
         if (rc >= 0 && q->arrived + CREDIT_RECVS - q->posted >= CREDIT_RECVS / 2)
             rc = post_recvs(r, k, q->arrived + CREDIT_RECVS - q->posted);
     }
-    return rc < 0 ? rc : n;
+    return rc < 0 && n == 0 ? rc : n;
 }
 
 /* A copy of what is reported as sent may still be in flight: its buffers go with the lane. */
@@ -478,7 +478,7 @@ static int poll_receives(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
     struct two_sided *t = r->two;
     bool moved = false;
-    int n = 0, rc = take_completions(r);
+    int n = 0, rc = r->l.err.code ? r->l.err.code : take_completions(r);
     for (int k = 0; rc >= 0 && k < r->nqps; k++) {
         struct rqp *qp = &r->qp[k];
         rc = place_pieces(r, k, ev, max, &n, &moved);
@@ -489,7 +489,8 @@ static int poll_receives(struct rdma_lane *r, struct pvn_event *ev, int max)
                 rc = send_credits(r, k);
         }
     }
-    return rc < 0 ? rc : n;
+    /* What came before an error is reported before it: the peer may know that it arrived. */
+    return rc < 0 && n == 0 ? rc : n;
 }
 
 int rdma_two_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)

@@ -279,7 +279,7 @@ __attribute__((noinline)) static int tx_take_all(struct rdma_lane *r, struct pvn
     r->fresh = n > 0;
     if (rc == 0 && n == 0 && rdma_due_to_look(r))
         rc = tx_empty_poll(r);
-    return rc < 0 ? rc : n;
+    return rc < 0 && n == 0 ? rc : n;
 }
 
 int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)

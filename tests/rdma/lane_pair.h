@@ -41,6 +41,7 @@ struct RdmaOptions {
     pvn_flush_kind flush = PVN_FLUSH_NONE;
     pvn_rdma_registrar registrar = {};
     uint64_t idle_ns = 10000000;
+    bool acknowledged = false; // as with failover
     ibv_mtu rx_mtu = static_cast<ibv_mtu>(0); // of the receiver, 0: the same
 };
 
@@ -96,6 +97,7 @@ struct RdmaEnd {
         c->max_chunk = o.chunk;
         c->costly_poll = sender || o.rx_costly < 0 ? o.costly : o.rx_costly;
         c->idle_poll_ns = o.idle_ns;
+        c->acknowledged = o.acknowledged;
         c->port = 1;
         c->ethernet = true;
         c->mtu = !sender && o.rx_mtu ? o.rx_mtu : pa.active_mtu;

@@ -362,6 +362,31 @@ TEST(RdmaFaults, TwoSidedRequestFails)
     EXPECT_NE(nullptr, strstr(err->reason[0], "status 11")) << err->reason[0];
 }
 
+// The sender may know that it arrived, and forgets it; so whoever takes the lane's place must, too.
+TEST(RdmaFaults, TwoSidedArrivalsBeforeAnErrorAreReported)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma", PVN_RDMA_SEND, 1, 1 << 20, true);
+    o.acknowledged = true;
+    p.open(o);
+    std::vector<uint8_t> out = bytes::of(1000, 1), in(1000);
+    pvn_mr *smr = p.tx.reg(out.data(), 1000), *rmr = p.rx.reg(in.data(), 1000);
+    pvn_req *s = nullptr, *r = nullptr;
+    ASSERT_EQ(0, irecv(p, in.data(), 1000, 0, rmr, &r));
+    ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), 1000, 0, smr, &s));
+    ASSERT_NE(nullptr, s);
+    ASSERT_EQ(0, sv::command("rule credits fail call=post_send errno=ENOMEM nth=1"));
+    pvn_event ev[32];
+    int n = 0;
+    for (Deadline wait; wait.left() && n == 0;)
+        n = p.rx.lane->ops->poll(p.rx.lane, ev, 32);
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("credits"));
+    ASSERT_EQ(1, n);
+    EXPECT_EQ(PVN_EV_ARRIVED, ev[0].kind);
+    EXPECT_EQ(-ENOMEM, p.rx.lane->ops->poll(p.rx.lane, ev, 32));
+    EXPECT_NE(nullptr, strstr(p.rx.lane->err.reason[0], "posting to the send queue"));
+}
+
 // The adapter's acknowledgement of the last message is lost, and the receiver, who has it, closes:
 // its final acknowledgement says that it arrived, where completions are cheap to poll, too.
 class RdmaFinalAck : public testing::TestWithParam<pvn_rdma_mode>
