@@ -428,6 +428,8 @@ static int exchange_sender(struct pvn_comm *c)
 
     if (rc == -EAGAIN)
         return rc;
+    if (rc == -EREMOTEIO)
+        return give_up(c, &err, "failover");
     if (rc < 0 || pvn_report_decode(in, len, &report, &err) != 0)
         return again(c, &err);
     bool resumed =
@@ -476,6 +478,8 @@ static int exchange_receiver(struct pvn_comm *c)
         rc = pvn_conn_expect(f->next, PVN_FRAME_ANSWER, &in, &len, &err);
     if (rc == -EAGAIN)
         return rc;
+    if (rc == -EREMOTEIO)
+        return give_up(c, &err, "failover");
     if (rc < 0 || pvn_answer_decode(in, len, &answer, &err) != 0)
         return again(c, &err);
     return take_over(

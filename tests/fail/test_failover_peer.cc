@@ -225,6 +225,20 @@ TEST(FailoverReceiving, AnotherFrameOrHalfAnAnswer)
     }
 }
 
+TEST(FailoverReceiving, APeerThatGivesUpBeforeItsAnswer)
+{
+    alone([] {
+        Receiving r;
+        r.ends(
+            [&] {
+                r.ctrl.send(lane_down());
+                r.connect_again(10);
+                r.next.ctrl.send(reason("its GPU fell off the bus"));
+            },
+            "the peer gave up: its GPU fell off the bus");
+    });
+}
+
 TEST(FailoverReceiving, TheSameLossManyTimes)
 {
     alone([] {
@@ -440,6 +454,20 @@ TEST(FailoverSending, ImpossibleReports)
                 "the peer's report of what it has received is not possible");
         });
     }
+}
+
+TEST(FailoverSending, APeerThatGivesUpBeforeItsReport)
+{
+    alone([] {
+        Sending s;
+        s.ends(
+            [&] {
+                s.lose();
+                s.accept_again();
+                s.next.ctrl.send(reason("its GPU fell off the bus"));
+            },
+            "the peer gave up: its GPU fell off the bus");
+    });
 }
 
 // It had acknowledged the message, so the sender's buffer may hold something else by now.
