@@ -40,7 +40,7 @@ outputs() { echo "$tmp/$1/out"; }
 each() {
     local fault=$1 reason=$2 rules=$3 mode
     for mode in record imm send; do
-        ring "rdma_${mode}_$fault" $mode "$rules" &
+        ring "rdma_${mode}_$fault" "$mode" "$rules" &
     done
     wait
     for mode in record imm send; do
@@ -50,6 +50,20 @@ each() {
 
 # Where both ends post sends, the one that is not answered may give up before the one that is not completed.
 each silence_without_completion ".*\(neither success nor an error\|transport retry counter exceeded\)" "rule silent die mode=2 nth=300"
+breaks="rule break status status=RETRY_EXC_ERR nth=300 every=500 count=4"
+# Executed at the peer, which the sender does not know when its queue pair breaks.
+each acknowledgements_lost_and_breaks ".*transport retry counter exceeded" "rule unacknowledged drop_ack nth=295 count=3
+$breaks"
+# Copies of data that arrive after the queue pairs have been replaced.
+each late_copies_and_breaks ".*transport retry counter exceeded" "rule late dup ms=200 nth=290 every=10 count=8
+$breaks"
+# The new lanes have another address.
+each gid_renumbered_and_breaks ".*transport retry counter exceeded" "rule renumber do nth=250 : gid * 1 1 fd00::77
+$breaks"
+each posting_fails ".*posting to the send queue" "rule post fail call=post_send errno=ENOMEM nth=300"
+# Whichever queue pairs it has made, their completion queues.
+each completion_queues_overrun ".*of which the device reports an error" \
+    "$(for n in $(seq 0 20); do echo "rule overrun$n do nth=300 : qp #$n overrun"; done)"
 # Nothing but the limit ends a wait whose reason is not known. The peer may have an outstanding request to the silent
 # queue pair, whose retries (34 s with this timeout) must not end before the limit.
 name=rdma_stall_ends_by_the_limit

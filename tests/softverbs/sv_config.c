@@ -3,6 +3,7 @@
 /* Profiles, and where the configuration comes from. */
 #include "sv_int.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,7 +294,13 @@ static const char *take_line(const char *text, char *line, size_t size)
     }
     memcpy(line, text, len);
     line[len] = '\0';
-    line[strcspn(line, "#")] = '\0';
+    /* "#3" is a queue pair. */
+    for (char *hash = strchr(line, '#'); hash; hash = strchr(hash + 1, '#')) {
+        if (!isdigit((unsigned char)hash[1])) {
+            *hash = '\0';
+            break;
+        }
+    }
     for (size_t k = strlen(line); k && strchr(" \t\r", line[k - 1]); k--)
         line[k - 1] = '\0';
     text += n;
