@@ -39,4 +39,4 @@ check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c
 tests_bench_messages_LDADD = libpvn-netdrv.la
 EXTRA_DIST += tests/rdma/softverbs_command.py
-EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk
+EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh
