@@ -83,14 +83,14 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
     if (got < max)
         r->stats.empty_polls++;
     r->moved |= got > 0;
-    int before = n ? *n : 0;
+    int before = n ? *n : 0, rc = 0;
     for (int i = 0; i < got; i++) {
-        int rc = took(r, &wc[i], ev, n);
-        /* What came before the error counts; the next call has the error. */
-        if (rc < 0)
-            return n && *n > before ? got : rc;
+        int one = took(r, &wc[i], ev, n);
+        /* What is behind an error counts, too: of another queue pair it may be what has arrived. */
+        rc = rc < 0 ? rc : one;
     }
-    return got;
+    /* The next call has the error. */
+    return rc < 0 && (!n || *n == before) ? rc : got;
 }
 
 /* Whether to poll the queue although nothing is known to be in it. Where an empty poll costs, only

@@ -347,14 +347,15 @@ int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w)
     return -EAGAIN;
 }
 
-/* Whether the oldest chunk not reported may be. Acknowledged: its last piece has completed, or
- * credits came back for it. */
+/* Whether the oldest chunk not reported may be. Acknowledged: credits came back for its last piece.
+ * Its completion says less: the piece may still be in the receiver's buffers, because no receive is
+ * posted for it or an earlier message is missing, and would go with them. */
 static bool is_sent(const struct rdma_lane *r, const struct two_qp *q, const struct rqp *qp)
 {
     if (!r->cfg.acknowledged)
         return true;
     uint32_t last = q->last[qp->reported % RECORD_RING];
-    return (int32_t)(qp->completed - last) >= 0 || (int32_t)(qp->acked - last) >= 0;
+    return (int32_t)(qp->acked - last) >= 0;
 }
 
 static int poll_sends(struct rdma_lane *r, struct pvn_event *ev, int max)
@@ -463,15 +464,13 @@ static int place_pieces(struct rdma_lane *r, int k, struct pvn_event *ev, int ma
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* Whether the sender waits for the credits, which acknowledge: all that has arrived is whole
- * messages, and its own completion queue may be expensive to poll. Not while earlier credits are in
- * flight.
+/* Whether the sender waits for the credits, which acknowledge: what was taken are whole messages. Not
+ * while earlier credits are in flight.
  */
 static bool is_awaited(const struct rdma_lane *r, int k)
 {
     const struct two_qp *q = &r->two->q[k];
-    return r->cfg.acknowledged && !q->c.open && r->qp[k].seen == q->arrived &&
-           r->outstanding < CREDIT_RECVS / 2;
+    return r->cfg.acknowledged && !q->c.open && r->outstanding < CREDIT_RECVS / 2;
 }
 
 static int poll_receives(struct rdma_lane *r, struct pvn_event *ev, int max)
@@ -505,8 +504,8 @@ int rdma_two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     return n ? n : rdma_healthy(rdma_of(l));
 }
 
-/* What is in the buffers has been acknowledged to the sender; a message that is not what must come
- * next makes the lane's error, and the rest is sent again. */
+/* What has arrived is reported as far as it can be placed. The rest has not been acknowledged and is
+ * sent again, as is what follows a message that is not what must come next, the lane's error. */
 static int two_save(struct rdma_lane *r, const struct ibv_wc *wc)
 {
     two_took_recv(r, (int)(wc->wr_id >> 48 & 0xff), wc, NULL, NULL);

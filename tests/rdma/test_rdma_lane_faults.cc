@@ -387,6 +387,45 @@ TEST(RdmaFaults, TwoSidedArrivalsBeforeAnErrorAreReported)
     EXPECT_NE(nullptr, strstr(p.rx.lane->err.reason[0], "posting to the send queue"));
 }
 
+// With failover a send is done when a receive has the message, not when it lies in the receiver's
+// buffers, which go with the lane; and it does not depend on what is behind it.
+class RdmaTwoSidedAcknowledged : public testing::TestWithParam<bool>
+{
+};
+
+TEST_P(RdmaTwoSidedAcknowledged, IsWhatAReceiveHas)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma", PVN_RDMA_SEND, 1, 1 << 20, GetParam());
+    o.acknowledged = true;
+    o.idle_ns = 1000;
+    p.open(o);
+    std::vector<uint8_t> out = bytes::of(1000, 1), in[2] = {std::vector<uint8_t>(1000), {}};
+    in[1].resize(1000);
+    pvn_mr *smr = p.tx.reg(out.data(), 1000);
+    pvn_req *s[2] = {}, *r[2] = {};
+    for (auto &req : s)
+        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), 1000, 0, smr, &req));
+    for (int i = 0; i < 2; i++) {
+        int done = 0;
+        for (int polls = 0; polls < 2000; polls++) {
+            ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+            ASSERT_EQ(0, hot_test(s[i], &done, nullptr));
+            ASSERT_FALSE(done) << "no receive is posted for message " << i;
+        }
+        ASSERT_EQ(0, irecv(p, in[i].data(), 1000, 0, p.rx.reg(in[i].data(), 1000), &r[i]));
+        for (Deadline wait; wait.left() && !done;) {
+            ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+            ASSERT_EQ(0, hot_test(s[i], &done, nullptr));
+        }
+        EXPECT_TRUE(done) << "message " << i;
+        ASSERT_EQ(0, hot_test(r[i], &done, nullptr));
+        EXPECT_TRUE(done);
+        EXPECT_EQ(out, in[i]);
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Polls, RdmaTwoSidedAcknowledged, testing::Bool());
+
 // The adapter's acknowledgement of the last message is lost, and the receiver, who has it, closes:
 // its final acknowledgement says that it arrived, where completions are cheap to poll, too.
 class RdmaFinalAck : public testing::TestWithParam<pvn_rdma_mode>
