@@ -54,9 +54,6 @@ breaks="rule break status status=RETRY_EXC_ERR nth=300 every=500 count=4"
 # Executed at the peer, which the sender does not know when its queue pair breaks.
 each acknowledgements_lost_and_breaks ".*transport retry counter exceeded" "rule unacknowledged drop_ack nth=295 count=3
 $breaks"
-# Copies of data that arrive after the queue pairs have been replaced.
-each late_copies_and_breaks ".*transport retry counter exceeded" "rule late dup ms=200 nth=290 every=10 count=8
-$breaks"
 # The new lanes have another address.
 each gid_renumbered_and_breaks ".*transport retry counter exceeded" "rule renumber do nth=250 : gid * 1 1 fd00::77
 $breaks"
