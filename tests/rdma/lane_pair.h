@@ -41,7 +41,7 @@ struct RdmaOptions {
     pvn_flush_kind flush = PVN_FLUSH_NONE;
     pvn_rdma_registrar registrar = {};
     uint64_t idle_ns = 10000000;
-    bool acknowledged = false; // as with failover
+    bool acknowledged = false;                // as with failover
     ibv_mtu rx_mtu = static_cast<ibv_mtu>(0); // of the receiver, 0: the same
 };
 
