@@ -38,5 +38,5 @@ EXTRA_tests_rdma_test_plugin_rdma_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c
 tests_bench_messages_LDADD = libpvn-netdrv.la
-EXTRA_DIST += tests/rdma/softverbs_command.py
+EXTRA_DIST += tests/rdma/softverbs_command.py tests/rdma/failover_random.py
 EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh

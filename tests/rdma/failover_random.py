@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+"""failover_random.py [--build DIR] [--first SEED] [--seeds N]: random faults on softverbs while a ring all-reduce between
+two processes runs, every element checked, with failover. For long runs by hand; one seed takes 1 s to 10 s, and gives the
+same faults each time, though not at the same moment.
+
+A run may end in order with a reason: where the first registration is refused, or where nothing is left to carry the data.
+Status 1: wrong data, or a rank that waits without end; its output lies in failover-SEED.log."""
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+# What a path's loss looks like; a wrong request ends the comm on purpose.
+STATUSES = ["RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "FATAL_ERR", "WR_FLUSH_ERR"]
+CALLS = ["create_qp", "modify_qp", "create_cq", "reg_mr", "post_send", "post_recv", "poll_cq", "query_port", "query_gid"]
+
+
+def rule(r, i):
+    """One or two lines for PVN_SOFTVERBS_FAULTS. Not `dup`: copies would also arrive on queue pairs that live on."""
+    nth = r.randrange(60, 1500)
+    repeats = f"nth={nth} every={r.randrange(100, 900)} count={r.randrange(1, 6)}"
+    return r.choice([
+        lambda: f"rule r{i} status status={r.choice(STATUSES)} {repeats}",
+        lambda: f"rule r{i} drop_ack {repeats}",
+        lambda: f"rule r{i} drop {repeats}",
+        lambda: f"rule r{i} delay ms={r.choice([1, 20, 200])} {repeats}",
+        lambda: f"rule r{i} fail call={r.choice(CALLS)} errno={r.choice(['ENOMEM', 'EIO', 'EINVAL'])}"
+                f" nth={r.randrange(8, 60)} every={r.randrange(1, 20)} count={r.randrange(1, 4)}",
+        lambda: f"rule r{i} do nth={nth} : qp #{r.randrange(2, 16)} {r.choice(['error', 'fatal', 'die', 'hang', 'overrun'])}",
+        lambda: f"rule r{i} do nth={nth} : port * 1 down",
+        lambda: f"rule r{i} do nth={nth} : port * 1 down\nrule u{i} do nth={nth + 1} : port * 1 up",
+    ])()
+
+
+def run(build, seed):
+    r = random.Random(seed)
+    mode, pairs = r.choice(["record", "imm", "send"]), r.choice([1, 1, 1, 2, 3])
+    rules = "\n".join(rule(r, i) for i in range(r.randrange(1, 4)))
+    tmp = tempfile.mkdtemp()
+    try:
+        for name in ("fabric", "sys"):
+            os.mkdir(f"{tmp}/{name}")
+        with open(f"{tmp}/rules", "w") as f:
+            f.write(rules + "\n")
+        env = dict(os.environ, NCCL_SOCKET_IFNAME="lo", NCCL_PVRDMA_FAILOVER="1", NCCL_PVRDMA_FAILOVER_TIMEOUT="15s",
+                   NCCL_IB_TIMEOUT="14", NCCL_PVRDMA_RDMA_MODE=mode, NCCL_PVRDMA_QPS=str(pairs),
+                   NCCL_PVRDMA_VERBS_LIB=f"{build}/tests/softverbs/.libs/libsoftverbs.so", PVN_SOFTVERBS_PROFILE="pvrdma",
+                   PVN_SOFTVERBS_DIR=f"{tmp}/fabric", PVN_SOFTVERBS_SYSFS=f"{tmp}/sys", NCCL_PVRDMA_SYSFS_ROOT=f"{tmp}/sys",
+                   PVN_SOFTVERBS_FAULTS=f"{tmp}/rules", NCCL_PVRDMA_STATS_DIR=f"{tmp}/stats")
+        done = subprocess.run(["timeout", "75", f"{build}/pvn-perf", "ring", "--ranks", "2", "--check", "--verbose", "--plugin",
+                               f"{build}/.libs/libnccl-net-pvrdma.so", "--sizes", "8,64K,1M", "--time", "0.3", "--timeout", "60"],
+                              env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    finally:
+        shutil.rmtree(tmp)
+    out = done.stdout.decode(errors="replace")
+    failovers = out.count("connected again after")
+    if "all data verified" in out:
+        verdict = "survived"
+    elif "WRONG DATA" in out:
+        verdict = "WRONG DATA"
+    elif "nothing moved for" in out or done.returncode in (124, 137) or done.returncode < 0:
+        verdict = "NO END"
+    else:
+        verdict = "ended"
+    print(f"seed {seed} {mode} {pairs}: {verdict}, {failovers} failovers", flush=True)
+    if verdict != "survived":
+        print("    " + rules.replace("\n", "\n    "), flush=True)
+        with open(f"failover-{seed}.log", "w") as f:
+            f.write(out)
+    return verdict
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--build", default="build")
+    p.add_argument("--first", type=int, default=1)
+    p.add_argument("--seeds", type=int, default=50)
+    o = p.parse_args()
+    build = os.path.abspath(o.build)
+    for name in ("pvn-perf", ".libs/libnccl-net-pvrdma.so", "tests/softverbs/.libs/libsoftverbs.so"):
+        if not os.path.exists(f"{build}/{name}"):
+            sys.exit(f"{build}/{name} is not built: run tests/build-tree.sh {o.build}, then make -C {o.build} check-build, or give --build DIR")
+    verdicts = [run(build, seed) for seed in range(o.first, o.first + o.seeds)]
+    for name in sorted(set(verdicts)):
+        print(f"{verdicts.count(name)} {name}")
+    return any(v in ("WRONG DATA", "NO END") for v in verdicts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
