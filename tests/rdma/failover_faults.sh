@@ -57,7 +57,8 @@ $breaks"
 # The new lanes have another address.
 each gid_renumbered_and_breaks ".*transport retry counter exceeded" "rule renumber do nth=250 : gid * 1 1 fd00::77
 $breaks"
-each posting_fails ".*posting to the send queue" "rule post fail call=post_send errno=ENOMEM nth=300"
+# A call posts several requests at a time where the host is slow.
+each posting_fails ".*posting to the send queue" "rule post fail call=post_send errno=ENOMEM nth=150"
 # Whichever queue pairs it has made, their completion queues.
 each completion_queues_overrun ".*of which the device reports an error" \
     "$(for n in $(seq 0 20); do echo "rule overrun$n do nth=300 : qp #$n overrun"; done)"
