@@ -84,7 +84,8 @@ const struct pvn_err *pvn_comm_err(const struct pvn_comm *c);
 void pvn_comm_drop_listeners(const void *owner);
 /* In a child that starts afresh. */
 void pvn_comm_after_fork(void);
-/* Waits, for 1 s at most, until the plugin's thread has given up what belonged to closed comms. */
-void pvn_comm_finish(void);
+/* Waits, for 1 s at most, until the plugin's thread has given up what belonged to closed comms, and
+ * ends if there are no others. unmapping: called while the library is being unmapped. */
+void pvn_comm_finish(bool unmapping);
 
 #endif

@@ -77,6 +77,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct comm_failback *all;
 static bool running;
+static bool ended; /* it has run, and is to be joined */
+static pthread_t thread;
+static void *library; /* keeps the code of the thread mapped */
 
 /* ---- the thread ---- */
 
@@ -225,9 +228,18 @@ static void *run(void *arg)
         pause_for(busy ? BUSY_NS : worse ? IDLE_NS : WATCH_NS);
     }
     running = false;
+    ended = true;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     return NULL;
+}
+
+/* With the lock, which the thread has given up for good. */
+static void join_ended(void)
+{
+    if (ended)
+        pthread_join(thread, NULL);
+    ended = false;
 }
 
 /* With the lock. */
@@ -239,36 +251,41 @@ static bool all_cancelled(void)
     return true;
 }
 
-void comm_failback_finish(void)
+void comm_failback_finish(bool unmapping)
 {
     uint64_t until = pvn_now_ns() + FINISH_NS;
+    void *unused = NULL;
 
     pthread_mutex_lock(&lock);
     while (running && all_cancelled() && pvn_now_ns() < until)
         pause_for(FINISH_NS / 8);
+    join_ended();
+    if (!running && !unmapping) {
+        unused = library;
+        library = NULL;
+    }
     pthread_mutex_unlock(&lock);
+    /* The caller of the plugin still has the library open. */
+    if (unused)
+        dlclose(unused);
 }
 
-/* With the lock. The library stays mapped from now on: the thread may be anywhere in it. */
+/* With the lock. While the thread runs, it may be anywhere in the library, which is not unmapped. */
 static int start_thread(void)
 {
     sigset_t every, before;
-    pthread_attr_t attr;
-    pthread_t thread;
     Dl_info info;
     int rc;
 
     if (running)
         return 0;
-    if (dladdr(&all, &info) && info.dli_fname)
-        dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    join_ended();
+    if (!library && dladdr(&all, &info) && info.dli_fname)
+        library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     sigfillset(&every);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &every, &before);
-    rc = pthread_create(&thread, &attr, run, NULL);
+    rc = pthread_create(&thread, NULL, run, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
     running = rc == 0;
     return -rc;
 }
@@ -278,7 +295,8 @@ void comm_failback_after_fork(void)
     pthread_mutex_init(&lock, NULL);
     pthread_cond_init(&changed, NULL);
     all = NULL;
-    running = false;
+    running = ended = false;
+    library = NULL; /* it stays open, as in the parent */
 }
 
 /* ---- the comm's thread ---- */

@@ -152,7 +152,9 @@ bool comm_failback_is_ready(const struct pvn_comm *c);
 struct pvn_conn *comm_failback_take(struct pvn_comm *c);
 void comm_failback_lost(struct pvn_comm *c);
 void comm_failback_after_fork(void);
-void comm_failback_finish(void); /* comm.h, pvn_comm_finish */
+/* Waits, about a second at most, for the thread to end if no comm needs it. unmapping: the library
+ * is being unmapped already. */
+void comm_failback_finish(bool unmapping);
 /* A handle that is none of this comm. */
 int comm_mr_refuse(struct pvn_comm *c, const void *handle);
 

@@ -322,9 +322,9 @@ void pvn_comm_drop_listeners(const void *owner)
 
 /* ---- connect ---- */
 
-void pvn_comm_finish(void)
+void pvn_comm_finish(bool unmapping)
 {
-    comm_failback_finish();
+    comm_failback_finish(unmapping);
 }
 
 void pvn_comm_after_fork(void)
@@ -460,6 +460,8 @@ int pvn_comm_close(struct pvn_comm *c)
     pvn_profile_free(c->profile);
     pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
     c->magic = c->epoch = c->sends = c->receives = 0;
+    if (c->survives)
+        comm_failback_finish(false);
     free(c);
     pvn_plugin_release();
     return 0;

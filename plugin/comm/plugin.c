@@ -26,7 +26,7 @@ __attribute__((destructor)) static void unmap(void)
         return;
     pvn_log_set_logger(NULL);
     pvn_comm_drop_listeners(NULL);
-    pvn_comm_finish();
+    pvn_comm_finish(true);
     /* Another thread that holds the lock uses the plugin. */
     if (pthread_mutex_trylock(&plugin_state.lock) != 0)
         return;
@@ -152,7 +152,7 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
     *at = ctx->next;
     pthread_mutex_unlock(&plugin_state.lock);
     pvn_comm_drop_listeners(ctx); /* which releases what it held */
-    pvn_comm_finish();            /* likewise */
+    pvn_comm_finish(false);       /* likewise */
     pthread_mutex_lock(&plugin_state.lock);
     comm_pending_drop(ctx);
     free(ctx);

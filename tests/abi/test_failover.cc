@@ -4,6 +4,8 @@
 #include "abi/threads.h"
 #include "softverbs/fixture.h"
 
+#include <dlfcn.h>
+
 using namespace nccl;
 
 TEST(Failover, ThreadsWithCommsOfTheirOwn)
@@ -31,4 +33,22 @@ TEST(Failover, ThreadsWithCommsOfTheirOwn)
     EXPECT_GT(sv::lib().sv_rule_fired("break"), 0u);
     EXPECT_TRUE(said("connected again after"));
     EXPECT_EQ(0, sv::command("rules clear"));
+}
+
+// The plugin's own thread keeps the library mapped, and ends with the last comm that needs it.
+TEST(Failover, LeavesTheLibraryToItsOwner)
+{
+    sv::ForPlugin softverbs;
+    sv::ForPlugin::play("pvrdma", "set gid_tbl_len 8");
+    setenv("NCCL_PVRDMA_TRANSPORT", "rdma", 1);
+    setenv("NCCL_PVRDMA_FAILOVER", "1", 1);
+    for (int abi : {8, 12}) {
+        {
+            Net n(abi);
+            Pair a(n), b(n);
+            ASSERT_TRUE(a.up() && b.up());
+            transfer(a, [](int round) { return round == 3; });
+        }
+        EXPECT_EQ(nullptr, dlopen(plugin_path(), RTLD_LAZY | RTLD_NOLOAD)) << "v" << abi;
+    }
 }
