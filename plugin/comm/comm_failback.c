@@ -42,6 +42,8 @@
 enum { ATTEMPTS_LOGGED = 4 };
 /* An attempt that takes longer is given up: the peer may have no thread for it. */
 #define ATTEMPT_NS (30 * PVN_NS_PER_S)
+/* And one that gets no answer: the kernel would dial again less and less often. */
+#define DIAL_NS (3 * PVN_NS_PER_S)
 /* Lanes that are lost again sooner flap: the next attempt waits longer. */
 #define STABLE_NS (60 * PVN_NS_PER_S)
 /* The thread's pause while a connection is being made, while one may come in, and while all comms
@@ -63,8 +65,9 @@ struct comm_failback {
     bool worse; /* the comm has had better ones */
 
     /* Under the lock: */
-    bool cancelled;    /* the comm has no pointer to it any more */
-    atomic_bool ready; /* conn is up, for the comm to take */
+    bool cancelled;       /* the comm has no pointer to it any more */
+    atomic_bool ready;    /* conn is up, for the comm to take */
+    atomic_bool replaced; /* acceptor: the peer makes a connection in place of the one in use */
 
     /* The thread's, except a conn that is ready: */
     struct pvn_conn *conn;
@@ -110,12 +113,17 @@ static void begin_attempt(struct comm_failback *f)
     if (f->sender)
         f->conn = pvn_conn_new(&f->cfg);
     else
-        pvn_listener_beside(f->listener, f->id, &f->conn);
+        atomic_store(&f->replaced, pvn_listener_beside(f->listener, f->id, &f->conn));
     if (!f->conn)
         return;
     f->member = !f->sender;
     f->conn->cfg.no_fallback = f->no_fallback;
     f->began_ns = pvn_now_ns();
+}
+
+static bool takes_too_long(const struct comm_failback *f)
+{
+    return pvn_now_ns() - f->began_ns > (f->conn->state == PVN_CONN_DIAL ? DIAL_NS : ATTEMPT_NS);
 }
 
 /* Without the lock. True: the connection is up and better than what there is. */
@@ -127,8 +135,10 @@ static bool step(struct comm_failback *f)
         begin_attempt(f);
     if (!f->conn)
         return false;
+    if (f->member)
+        pvn_listener_take_in(f->listener);
     rc = pvn_conn_step(f->conn);
-    if (rc == -EAGAIN && pvn_now_ns() - f->began_ns > ATTEMPT_NS)
+    if (rc == -EAGAIN && takes_too_long(f))
         attempt_failed(f, "the connection could not be made in time");
     else if (rc && rc != -EAGAIN)
         attempt_failed(f, f->conn->err.reason[0]);
@@ -312,12 +322,10 @@ static struct comm_failback *new_failback(struct pvn_comm *c)
     }
     f->sender = c->sender;
     f->id = c->id;
-    f->cfg = c->conn->cfg;
-    f->cfg.nonce = 0;
+    f->cfg = c->home;
     f->cfg.resumes = c->id;
     f->cfg.beside = true;
-    f->cfg.fallback_only = false;
-    f->no_fallback = c->best > PVN_MAX_LANES;
+    f->no_fallback = pvn_conn_worth_is_fast(c->best) && !c->conn->cfg.away;
     f->worth = pvn_conn_worth(c->conn);
     f->worse = f->worth < c->best;
     f->wait_ns = c->failback_wait_ns;
@@ -392,6 +400,11 @@ struct pvn_conn *comm_failback_take(struct pvn_comm *c)
 bool comm_failback_is_ready(const struct pvn_comm *c)
 {
     return atomic_load(&c->failback->ready);
+}
+
+bool comm_failback_is_replaced(const struct pvn_comm *c)
+{
+    return c->failback && atomic_load(&c->failback->replaced);
 }
 
 void comm_failback_lost(struct pvn_comm *c)

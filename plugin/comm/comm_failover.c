@@ -5,8 +5,9 @@
  * goes on where it was.
  *
  *     FENCE     nothing is read or written through the old lanes any more; the peer gets the reason
- *     CONNECT   the connector dials the listener again, which the acceptor has kept; the set-up is
- *               the ordinary one (handshake.h), so RDMA may become TCP and TCP RDMA
+ *     CONNECT   the connector dials the listener again, which the acceptor has kept, at its first
+ *               address or at another one (comm_paths.c); the set-up is the ordinary one
+ *               (handshake.h), so RDMA may become TCP and TCP RDMA
  *     EXCHANGE  the receiver reports what it has, the sender answers (engine.h), both go on
  *
  * Either end may begin, both may at once, and a connection may be lost in every step: the next one
@@ -35,6 +36,8 @@
 
 #define RETRY_FIRST_NS (10 * PVN_NS_PER_MS)
 #define RETRY_MAX_NS   PVN_NS_PER_S
+/* For how long a path is dialled where there are others. */
+#define DIAL_NS (2 * PVN_NS_PER_S)
 /* Losses in so short a time, with no message in between, are not a path's. */
 #define LOSSES_NS (60 * PVN_NS_PER_S)
 enum { LOSSES_MAX = 64 };
@@ -285,7 +288,8 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct comm_failover *f = c->failover;
     uint64_t pause = RETRY_FIRST_NS << (f->attempts < 7 ? f->attempts : 7);
-    bool refused = why->code == -ECONNREFUSED;
+    /* Another address may be anybody's. */
+    bool refused = why->code == -ECONNREFUSED && !(f->next && f->next->cfg.away);
 
     f->last = *why;
     pvn_conn_close(f->next, NULL);
@@ -302,24 +306,38 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     return give_up(c, &f->last, "the peer's process does not listen any more");
 }
 
+/* There are other paths, and this one has had its time. */
+static bool gets_no_answer(const struct pvn_comm *c)
+{
+    const struct comm_failover *f = c->failover;
+
+    return f->next->state == PVN_CONN_DIAL && comm_paths_more(c) &&
+           (f->next->attempts > 0 || pvn_now_ns() - f->dialled_ns > DIAL_NS);
+}
+
 static int connect_again(struct pvn_comm *c)
 {
     struct comm_failover *f = c->failover;
     int rc;
 
     if (!f->next) {
-        struct pvn_conn_cfg cfg = c->conn->cfg;
+        struct pvn_conn_cfg cfg;
 
         if (pvn_now_ns() < f->retry_ns)
             return -EAGAIN;
-        cfg.nonce = 0;
-        cfg.resumes = c->id;
-        cfg.beside = cfg.no_fallback = false;
+        cfg = comm_paths_next(c, &f->attempts);
         f->next = pvn_conn_new(&cfg);
         if (!f->next)
             return -EAGAIN;
+        f->dialled_ns = pvn_now_ns();
     }
     rc = pvn_conn_step(f->next);
+    if (rc == -EAGAIN && gets_no_answer(c)) {
+        if (f->next->err.code == 0)
+            pvn_err_set(&f->next->err, -ETIMEDOUT, "no answer within %.3g s",
+                        (double)DIAL_NS / PVN_NS_PER_S);
+        rc = f->next->err.code;
+    }
     /* The peer's end has received everything and may not be called any more. */
     if (f->next->hello_seen && f->next->theirs.received)
         pvn_engine_acknowledge(c->engine, f->next->theirs.received);

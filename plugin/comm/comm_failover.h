@@ -16,9 +16,10 @@ struct comm_failover {
     bool exchanged; /* the peer may have given up the old connection */
     bool switches;  /* not after a loss, but to better lanes */
     unsigned attempts;
-    uint64_t retry_ns; /* connector: not before */
-    uint64_t began_ns; /* moved on while nobody called, and while the peer is there */
-    uint64_t since_ns; /* moved on while nobody called */
+    uint64_t retry_ns;   /* connector: not before */
+    uint64_t dialled_ns; /* connector: when `next` was begun */
+    uint64_t began_ns;   /* moved on while nobody called, and while the peer is there */
+    uint64_t since_ns;   /* moved on while nobody called */
     bool stall_reported;
     uint64_t stepped_ns;
     struct pvn_err last; /* of the last attempt */

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* What the files of a comm share: comm.c (data calls), comm_setup.c (listen, connect, accept, close),
  * comm_mr.c (registrations), comm_attend.c and comm_watch.c (what calls do now and then),
- * comm_failover.c, comm_stats.c and comm_error.c. */
+ * comm_failover.c, comm_paths.c, comm_stats.c and comm_error.c. */
 #ifndef PVN_COMM_COMM_PRIV_H
 #define PVN_COMM_COMM_PRIV_H
 
@@ -53,6 +53,9 @@ struct pvn_comm {
     struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again */
     /* In progress, else NULL. Set by the thread of the data calls, under mr_lock. */
     struct comm_failover *failover;
+    struct pvn_conn_cfg home; /* connector: of the first connection; see comm_paths.c */
+    int nothers;              /* other addresses of the peer */
+    struct pvn_wire_addr other[PVN_OTHER_ADDRS];
     int best;                       /* pvn_conn_worth() of the best lanes so far */
     struct comm_failback *failback; /* attempts to come back to such lanes, else NULL */
     bool drains;       /* takes no new sends, to switch when the open ones have ended */
@@ -143,12 +146,22 @@ int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);
 /* The caller has mr_lock, or the comm is not given out yet. */
 void comm_mr_detach_all(struct pvn_comm *c);
 void comm_mr_free_all(struct pvn_comm *c);
+
+/* comm_paths.c, of a connector. init: when the first connection is up. next: what attempt number
+ * `attempt`, from 0, is to be made with; it skips those that lead nowhere now. more: whether there
+ * may be more than one path. */
+void comm_paths_init(struct pvn_comm *c);
+struct pvn_conn_cfg comm_paths_next(const struct pvn_comm *c, unsigned *attempt);
+bool comm_paths_more(const struct pvn_comm *c);
+
 /* comm_failback.c. start: after a failover, where the lanes are worse than they were; an acceptor's
  * always, by which the connector reaches it. take: the connection that is up, or NULL. lost: of
  * lanes, before the failover. */
 void comm_failback_start(struct pvn_comm *c);
 void comm_failback_stop(struct pvn_comm *c);
 bool comm_failback_is_ready(const struct pvn_comm *c);
+/* Acceptor: the peer connects again, so it has lost its lanes. */
+bool comm_failback_is_replaced(const struct pvn_comm *c);
 struct pvn_conn *comm_failback_take(struct pvn_comm *c);
 void comm_failback_lost(struct pvn_comm *c);
 void comm_failback_after_fork(void);

@@ -17,6 +17,7 @@
 #include "comm/profile.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/param.h"
 #include "comm/plugin.h"
 
 /* Each lane lowers it to its own chunk size (max_chunk). */
@@ -67,6 +68,14 @@ static int ports(const struct pvn_device *dev, const struct pvn_device **port)
     for (i = 0; i < dev->nmembers; i++)
         port[i] = pvn_device_get(dev->members[i]);
     return dev->nmembers;
+}
+
+/* Whether comms are to outlive their lanes. Strict: the first loss is an error. */
+static bool failover_requested(void)
+{
+    const struct pvn_params *p = pvn_params_get();
+
+    return p->failover && !p->strict;
 }
 
 static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_err *err)
@@ -123,6 +132,7 @@ static int start_engine(struct pvn_comm *c)
         return comm_fail(c, &err);
     c->survives = pvn_conn_failover(c->conn);
     c->best = pvn_conn_worth(c->conn);
+    comm_paths_init(c);
     c->driven = c->survives;
     for (int i = 0; i < c->conn->nlanes; i++)
         c->driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
@@ -163,6 +173,8 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     }
     lc.nports = ports(lc.dev, lc.port);
     lc.received = comm_attend_received;
+    lc.failover = failover_requested();
+    lc.nothers = pvn_devices_beside(lc.dev, lc.other, PVN_OTHER_ADDRS);
     if (pvn_plugin_hold(err) != 0) {
         free(l);
         return report(err);
@@ -352,6 +364,7 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct c
         return rc;
     }
     cc.nports = ports(cc.dev, cc.port);
+    cc.failover = failover_requested();
     cc.session = h.session;
     cc.peer_len = pvn_wire_addr_to_sockaddr(&h.addr, cc.port[0]->ifindex, &cc.peer);
     p = comm_pending_new(cfg->owner, err);

@@ -89,6 +89,11 @@ void comm_look_at_peer(struct pvn_comm *c)
 {
     int event = pvn_conn_watch(c->conn, &c->ctrl_err);
 
+    if (event == 0 && comm_failback_is_replaced(c)) {
+        event = pvn_err_set(&c->ctrl_err, -ECONNRESET,
+                            "the peer has lost the connection and connects again");
+        pvn_err_set_fault(&c->ctrl_err, PVN_FAULT_REMOTE);
+    }
     if (event)
         take_ctrl_event(c, event);
 }

@@ -20,6 +20,9 @@ static bool loaded;
 static int count, physical;
 static struct pvn_device
     table[PVN_MAX_DEVICES]; /* no heap: interfaces before v11 never let go of it */
+/* Interfaces that TCP can use, where the table has RDMA devices. */
+static struct pvn_device spare[PVN_MAX_DEVICES];
+static int spares;
 static char left_out[1024];
 
 /* Under the lock; there is room. */
@@ -40,6 +43,7 @@ static void clear(void)
 {
     __atomic_store_n(&count, 0, __ATOMIC_RELEASE);
     physical = 0;
+    spares = 0;
     left_out[0] = '\0';
     pvn_placement_forget();
 }
@@ -65,6 +69,22 @@ static int leave_room(int n, const struct pvn_transport_ops *t)
     pvn_str_append(left_out, sizeof(left_out), "%s%d more %s devices (%d are taken; choose by %s)",
                    left_out[0] ? ", " : "", n - most, t->name, most, t->chosen_by);
     return most;
+}
+
+/* To find none is no fault: there may be other adapters, or no other path at all. */
+static void scan_spares(void)
+{
+    char ignored[512] = "";
+    struct pvn_err err = PVN_ERR_INIT;
+
+    if (count == 0 || pvn_params_get()->transport != PVN_TRANSPORT_AUTO)
+        return;
+    for (int t = 0; pvn_transports[t]; t++)
+        if (pvn_transports[t]->is_fallback && table[0].via[0].ops != pvn_transports[t])
+            spares =
+                pvn_transports[t]->scan(spare, PVN_MAX_DEVICES, ignored, sizeof(ignored), &err);
+    if (spares < 0)
+        spares = 0;
 }
 
 /* A transport that comes later is only scanned when the better ones found nothing: NCCL would else
@@ -100,6 +120,8 @@ static int scan_all(struct pvn_err *err)
     }
     free(found);
     physical = count;
+    if (rc == 0)
+        scan_spares();
     if (rc == 0 && count == 0 && pvn_params_get()->strict)
         rc = pvn_err_set(err, -ENODEV, "no usable network device%s%s", left_out[0] ? ": " : "",
                          left_out);
@@ -155,6 +177,31 @@ const struct pvn_device *pvn_device_get(int i)
     if (i < 0 || i >= pvn_devices_count())
         return NULL;
     return &table[i];
+}
+
+/* Whether an interface is one of these devices'. */
+static bool is_among(const char *ifname, const struct pvn_device *const *devs, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(ifname, devs[i]->ifname) == 0)
+            return true;
+    return false;
+}
+
+int pvn_devices_beside(const struct pvn_device *dev, const struct pvn_device **out, int max)
+{
+    const struct pvn_device *own[PVN_MAX_LANES];
+    int n = 0;
+
+    for (int i = 0; i < dev->nmembers; i++)
+        own[i] = &table[dev->members[i]];
+    for (int i = 0; i < physical + spares && n < max; i++) {
+        const struct pvn_device *d = i < physical ? &table[i] : &spare[i - physical];
+
+        if (!is_among(d->ifname, own, dev->nmembers) && !is_among(d->ifname, out, n))
+            out[n++] = d;
+    }
+    return n;
 }
 
 const char *pvn_devices_left_out(void)

@@ -34,6 +34,13 @@ const struct pvn_device *pvn_device_get(int i);
  */
 int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err *err);
 
+/*
+ * Devices of other interfaces than dev's, by which a peer can be reached when dev's is lost: those
+ * that NCCL sees, and beside RDMA devices the interfaces that TCP can use. Up to max; returns their
+ * number.
+ */
+int pvn_devices_beside(const struct pvn_device *dev, const struct pvn_device **out, int max);
+
 /* What was looked at and not taken, for the banner; "" when nothing. */
 const char *pvn_devices_left_out(void);
 

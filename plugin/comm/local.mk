@@ -11,6 +11,7 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm_failover.h \
     plugin/comm/comm_fast.h \
     plugin/comm/comm_mr.c \
+    plugin/comm/comm_paths.c \
     plugin/comm/comm_pending.c \
     plugin/comm/comm_pending.h \
     plugin/comm/comm_priv.h \

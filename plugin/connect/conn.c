@@ -207,7 +207,12 @@ int pvn_conn_worth(const struct pvn_conn *c)
 
     for (i = 0; i < c->nlanes; i++)
         faster |= !c->lane[i]->ops->is_fallback;
-    return faster * PVN_MAX_LANES + c->nlanes;
+    return 2 * (faster * PVN_MAX_LANES + c->nlanes) + !c->cfg.away;
+}
+
+bool pvn_conn_worth_is_fast(int worth)
+{
+    return worth / 2 > PVN_MAX_LANES;
 }
 
 void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap)

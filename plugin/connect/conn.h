@@ -37,6 +37,8 @@ enum pvn_conn_state {
 /* Data sockets that may wait for their lane: 8 lanes of 16 streams. */
 enum { PVN_CONN_INBOX = 128 };
 
+struct pvn_listener;
+
 struct pvn_conn_cfg {
     bool sender;                  /* the connector, which sends data */
     const struct pvn_device *dev; /* as NCCL chose it, perhaps virtual; must outlive the conn */
@@ -52,10 +54,17 @@ struct pvn_conn_cfg {
     int traffic_class; /* requested by the communicator at this end, -1: not */
     bool lazy;         /* PVN_FEATURE_LAZY */
     uint64_t resumes;  /* connector: of struct pvn_hello */
+    bool failover;     /* requested by this end: the comm outlives its lanes */
+    /* By another path than the comm's first one. Acceptor: known from the HELLO. */
+    bool away;
     /* Set up beside the connection in use, by another thread. Acceptor: known from the HELLO. */
     bool beside;
     /* Acceptor: what a comm has received, for the HELLO; may be NULL. From any thread. */
     uint64_t (*received)(uint64_t id);
+    /* Acceptor, where failover is agreed: where else the listener can be reached, for the HELLO;
+     * up to PVN_OTHER_ADDRS, their number is returned. Called within pvn_conn_step. */
+    int (*others)(struct pvn_listener *listener, struct pvn_wire_addr *out);
+    struct pvn_listener *listener;
     bool no_fallback;   /* lanes of TCP are no gain */
     bool fallback_only; /* acceptor: the comm holds messages that other lanes cannot take over */
 };
@@ -131,8 +140,10 @@ void pvn_conn_count(const struct pvn_conn *c, struct pvn_lane_counters *sum);
 bool pvn_conn_failover(const struct pvn_conn *c);
 /* And, with it, whether it may come back to better lanes. */
 bool pvn_conn_failback(const struct pvn_conn *c);
-/* How good the lanes are, to be compared with what the same comm had. From UP on. */
+/* How good the lanes and their path are, to be compared with what the same comm had. From UP on. */
 int pvn_conn_worth(const struct pvn_conn *c);
+/* Whether that was said of lanes among which there is a faster kind than the fallback. */
+bool pvn_conn_worth_is_fast(int worth);
 
 /*
  * Frames while UP, for a failover. Send: 0 queued, and written as far as the socket takes it; len

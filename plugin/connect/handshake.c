@@ -52,12 +52,16 @@ static const struct step steps[PVN_CONN_UP] = {
                         KNOB("READY_TIMEOUT")},
 };
 
-/* Strict: the first loss is an error. Lazy comms come up within data calls and are left out. */
-static uint64_t failover_feature(void)
+/* Lazy comms come up within data calls and are left out of failover. */
+static uint64_t features(const struct pvn_conn_cfg *cfg)
 {
-    const struct pvn_params *p = pvn_params_get();
+    uint64_t f = PVN_FEATURE_ALIVE;
 
-    return p->failover && !p->strict ? PVN_FEATURE_FAILOVER | PVN_FEATURE_FAILBACK : 0;
+    if (cfg->lazy)
+        f |= PVN_FEATURE_LAZY;
+    else if (cfg->failover)
+        f |= PVN_FEATURE_FAILOVER | PVN_FEATURE_FAILBACK;
+    return f | (cfg->beside ? PVN_FEATURE_BESIDE : 0) | (cfg->away ? PVN_FEATURE_AWAY : 0);
 }
 
 struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
@@ -83,9 +87,7 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
     c->mine.version_max = PVN_WIRE_VERSION;
     c->mine.pid = (uint32_t)getpid();
     c->mine.session = cfg->session;
-    c->mine.features = PVN_FEATURE_ALIVE | (cfg->lazy ? PVN_FEATURE_LAZY : failover_feature());
-    if (cfg->beside)
-        c->mine.features |= PVN_FEATURE_BESIDE;
+    c->mine.features = features(cfg);
     c->mine.resumes = cfg->resumes;
     c->mine.traffic_class = -1;
     snprintf(c->mine.plugin_version, sizeof(c->mine.plugin_version), "%s", pvn_version());

@@ -143,6 +143,8 @@ static int take_hello(struct pvn_conn *c, const uint8_t *body, size_t len, struc
     c->hello_seen = true;
     if (!c->cfg.sender)
         c->cfg.beside = c->theirs.features & PVN_FEATURE_BESIDE;
+    if (!c->cfg.sender)
+        c->cfg.away = c->theirs.features & PVN_FEATURE_AWAY;
     if (!c->cfg.sender && c->theirs.resumes) {
         pvn_stat_discard(c->stat);
         c->stat = NULL;
@@ -230,6 +232,8 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
         c->mine.traffic_class = (int16_t)c->traffic_class;
         if (c->theirs.resumes && c->cfg.received)
             c->mine.received = c->cfg.received(c->theirs.resumes);
+        if (pvn_conn_failover(c) && c->cfg.others)
+            c->mine.nothers = c->cfg.others(c->cfg.listener, c->mine.other);
         rc = put_hello(c, &err);
         if (rc)
             return conn_fail_now(c, &err);

@@ -4,6 +4,7 @@
 #include "connect/listener.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ enum { ACCEPT_BATCH = 64 };
 /* A connection whose preamble is not complete. */
 struct undecided {
     int fd;
+    int at; /* of the listening sockets */
     uint64_t since_ns;
     size_t got;
     uint8_t bytes[PVN_PREAMBLE_BYTES];
@@ -45,8 +47,12 @@ struct pvn_listener {
     int keepers; /* comms that may be connected again */
     struct pvn_listener_cfg cfg;
     uint64_t session;
-    int fd[PVN_MAX_LANES];
-    struct sockaddr_storage addr[PVN_MAX_LANES];
+    /* Listening sockets: one per port, then those on other interfaces, once there are any. */
+    int nfds;
+    int fd[PVN_MAX_LANES + PVN_OTHER_ADDRS];
+    const struct pvn_device *dev[PVN_MAX_LANES + PVN_OTHER_ADDRS];
+    struct sockaddr_storage addr[PVN_MAX_LANES + PVN_OTHER_ADDRS];
+    bool others_open;
     struct undecided room[PVN_LISTENER_UNDECIDED]; /* the first nroom, oldest first */
     int nroom;
     struct member *members; /* oldest first */
@@ -63,9 +69,8 @@ static void destroy(struct pvn_listener *l)
 {
     int i;
 
-    for (i = 0; i < l->cfg.nports; i++)
-        if (l->fd[i] >= 0)
-            pvn_sock_close(l->fd[i]);
+    for (i = 0; i < l->nfds; i++)
+        pvn_sock_close(l->fd[i]);
     for (i = 0; i < l->nroom; i++)
         pvn_sock_close(l->room[i].fd);
     pthread_mutex_destroy(&l->lock);
@@ -82,6 +87,41 @@ static void unref(struct pvn_listener *l)
         destroy(l);
 }
 
+static int open_socket(struct pvn_listener *l, const struct pvn_device *dev, struct pvn_err *err)
+{
+    int at = l->nfds;
+
+    l->addr[at] = dev->addr;
+    l->dev[at] = dev;
+    l->fd[at] = pvn_sock_listen(&l->addr[at], dev->addr_len, err);
+    if (l->fd[at] >= 0) {
+        l->nfds++;
+        return 0;
+    }
+    pvn_err_set_where(err, "%s", dev->name);
+    return l->fd[at];
+}
+
+/* With the lock, which pvn_conn_step of an acceptor's HELLO is called with. An interface that
+ * cannot be listened on is none by which the comm could be reached. */
+static int others(struct pvn_listener *l, struct pvn_wire_addr *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < l->cfg.nothers && !l->others_open; i++) {
+        struct pvn_err err = PVN_ERR_INIT;
+
+        if (open_socket(l, l->cfg.other[i], &err) != 0)
+            pvn_trace(PVN_NET, "%s: %s", l->cfg.other[i]->name, err.reason[0]);
+    }
+    l->others_open = true;
+    for (int i = l->cfg.nports; i < l->nfds; i++)
+        if (!pvn_addr_is_link_local((const struct sockaddr *)&l->addr[i]) &&
+            pvn_wire_addr_from_sockaddr(&out[n], (const struct sockaddr *)&l->addr[i]) == 0)
+            n++;
+    return n;
+}
+
 int pvn_listener_open(const struct pvn_listener_cfg *cfg, uint8_t *handle,
                       struct pvn_listener **out, struct pvn_err *err)
 {
@@ -95,17 +135,12 @@ int pvn_listener_open(const struct pvn_listener_cfg *cfg, uint8_t *handle,
     l->cfg = *cfg;
     l->refs = 1;
     l->session = pvn_random64();
-    for (i = 0; i < PVN_MAX_LANES; i++)
-        l->fd[i] = -1;
     for (i = 0; i < cfg->nports; i++) {
-        l->addr[i] = cfg->port[i]->addr;
-        rc = pvn_sock_listen(&l->addr[i], cfg->port[i]->addr_len, err);
-        if (rc < 0) {
-            pvn_err_set_where(err, "%s", cfg->port[i]->name);
+        rc = open_socket(l, cfg->port[i], err);
+        if (rc) {
             destroy(l);
             return rc;
         }
-        l->fd[i] = rc;
     }
     rc = pvn_wire_addr_from_sockaddr(&h.addr, (const struct sockaddr *)&l->addr[0]);
     if (rc) {
@@ -164,13 +199,21 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
                                .nonce = nonce,
                                .traffic_class = l->cfg.traffic_class,
                                .lazy = l->cfg.lazy,
-                               .received = l->cfg.received};
+                               .failover = l->cfg.failover,
+                               .received = l->cfg.received,
+                               .others = others,
+                               .listener = l};
     struct member *m = calloc(1, sizeof(*m)), **end = &l->members;
+    bool elsewhere = u->at >= l->cfg.nports;
     int i;
 
-    for (i = 0; i < l->cfg.nports; i++) {
-        cfg.port[i] = l->cfg.port[i];
-        cfg.listen_addr[i] = l->addr[i];
+    if (elsewhere) {
+        cfg.dev = l->dev[u->at];
+        cfg.nports = 1;
+    }
+    for (i = 0; i < cfg.nports; i++) {
+        cfg.port[i] = l->dev[elsewhere ? u->at : i];
+        cfg.listen_addr[i] = l->addr[elsewhere ? u->at : i];
     }
     if (m)
         m->conn = pvn_conn_accepted(&cfg, u->fd);
@@ -290,16 +333,16 @@ static void take_in(struct pvn_listener *l, uint64_t now)
     int i, n;
 
     l->no_files = 0;
-    for (i = 0; i < l->cfg.nports; i++)
+    for (i = 0; i < l->nfds; i++)
         for (n = 0; n < ACCEPT_BATCH; n++) {
-            struct undecided u = {.since_ns = now};
+            struct undecided u = {.since_ns = now, .at = i};
             struct pvn_err err = PVN_ERR_INIT;
 
             u.fd = pvn_sock_accept(l->fd[i], &u.peer, &err);
             if (u.fd == -EAGAIN)
                 break;
             if (u.fd < 0) {
-                pvn_err_set_where(&err, "listener on %s", l->cfg.port[i]->name);
+                pvn_err_set_where(&err, "listener on %s", l->dev[i]->name);
                 out_of_files(l, &err);
                 break;
             }
@@ -482,8 +525,18 @@ int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only
     return 0;
 }
 
-void pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn)
+/* A connection that its maker has not closed again. */
+static bool is_alive(const struct pvn_conn *c)
 {
+    struct pollfd p = {.fd = c->ctrl.fd, .events = POLLRDHUP};
+
+    return c->state != PVN_CONN_FAILED && poll(&p, 1, 0) == 0;
+}
+
+bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn)
+{
+    bool replaced = false;
+
     *conn = NULL;
     pthread_mutex_lock(&l->lock);
     take_in(l, pvn_now_ns());
@@ -493,12 +546,24 @@ void pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **
         /* No further than to its HELLO: see conn_step_hello_acceptor. */
         if (!m->given && !m->conn->hello_seen)
             pvn_conn_step(m->conn);
-        if (m->given || !m->conn->cfg.beside || m->conn->theirs.resumes != id)
+        if (m->given || m->conn->theirs.resumes != id)
             continue;
+        if (!m->conn->cfg.beside) {
+            replaced |= is_alive(m->conn);
+            continue;
+        }
         m->given = true;
         l->refs++;
         *conn = m->conn;
     }
+    pthread_mutex_unlock(&l->lock);
+    return replaced;
+}
+
+void pvn_listener_take_in(struct pvn_listener *l)
+{
+    pthread_mutex_lock(&l->lock);
+    take_in(l, pvn_now_ns());
     pthread_mutex_unlock(&l->lock);
 }
 

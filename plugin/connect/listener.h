@@ -8,7 +8,9 @@
  * is full and it is the oldest. None of that touches a real peer's state or makes it wait.
  *
  * A virtual device has one listening socket per member; the first one's address is in the handle,
- * the others travel in the lanes' offers.
+ * the others travel in the lanes' offers. With the first comm that agrees on failover there are
+ * more, on other interfaces, whose addresses travel in the HELLO: a comm that is connected through
+ * one of these has its lanes on that interface.
  *
  * Threads: any. The listener outlives its close while a conn still needs it (a lazy conn's data
  * connections come in after NCCL's v4 has closed the listener).
@@ -28,7 +30,11 @@ struct pvn_listener_cfg {
     const struct pvn_device *port[PVN_MAX_LANES];
     int traffic_class;
     bool lazy;
+    bool failover;                     /* of struct pvn_conn_cfg */
     uint64_t (*received)(uint64_t id); /* of struct pvn_conn_cfg */
+    /* Devices of other interfaces, where a comm that has lost its path may be connected again. */
+    int nothers;
+    const struct pvn_device *other[PVN_OTHER_ADDRS];
 };
 
 /* Counters, for tests and statistics. */
@@ -68,8 +74,12 @@ int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only
                          struct pvn_conn **conn);
 
 /* The same for one that is set up beside the connection in use: *conn has had its HELLO and is the
- * caller's to step, without the listener's lock, and to leave before it is closed or used. */
-void pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn);
+ * caller's to step, without the listener's lock, and to leave before it is closed or used. True:
+ * there is one that is to replace the connection in use, so the peer has lost that. */
+bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn);
+
+/* Assigns what has come in: for the data connections of such a conn. */
+void pvn_listener_take_in(struct pvn_listener *l);
 
 /* Closes pending conns, whose peers get the reason, and gives the caller's reference back. */
 void pvn_listener_close(struct pvn_listener *l);

@@ -122,6 +122,21 @@ int pvn_sock_dial(const struct sockaddr_storage *local, socklen_t local_len,
     return rc < 0 ? rc : fd;
 }
 
+int pvn_sock_route(const struct sockaddr_storage *peer, socklen_t peer_len,
+                   struct sockaddr_storage *from)
+{
+    socklen_t len = sizeof(*from);
+    int fd = socket(peer->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
+
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (const struct sockaddr *)peer, peer_len) != 0 ||
+        getsockname(fd, (struct sockaddr *)from, &len) != 0)
+        rc = -errno;
+    close(fd);
+    return rc;
+}
+
 int pvn_sock_accept(int listen_fd, struct sockaddr_storage *peer, struct pvn_err *err)
 {
     int tries;

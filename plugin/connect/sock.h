@@ -15,7 +15,7 @@
 
 #include "base/err.h"
 
-/* All return a descriptor or a negative errno with *err set. */
+/* All return a descriptor or a negative errno with *err set, unless they say something else. */
 
 /* Bound to `addr` with a free port, which is written back to it. */
 int pvn_sock_listen(struct sockaddr_storage *addr, socklen_t len, struct pvn_err *err);
@@ -33,6 +33,11 @@ int pvn_sock_connect(int fd, const struct sockaddr_storage *local, socklen_t loc
 int pvn_sock_dial(const struct sockaddr_storage *local, socklen_t local_len,
                   const struct sockaddr_storage *peer, socklen_t peer_len, int traffic_class,
                   struct pvn_err *err);
+
+/* The address from which the kernel would send to `peer` now. 0 or a negative errno: there is no
+ * route. Sends nothing. */
+int pvn_sock_route(const struct sockaddr_storage *peer, socklen_t peer_len,
+                   struct sockaddr_storage *from);
 
 /* Next connection of a listening socket; -EAGAIN (without *err) when there is none. */
 int pvn_sock_accept(int listen_fd, struct sockaddr_storage *peer, struct pvn_err *err);

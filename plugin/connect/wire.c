@@ -337,6 +337,13 @@ static void write_name(struct writer *w, const char *s)
     write_bytes(w, s, n);
 }
 
+static void write_addr(struct writer *w, const struct pvn_wire_addr *a)
+{
+    write_int(w, a->family, 1);
+    write_int(w, a->port, 2);
+    write_bytes(w, a->bytes, sizeof(a->bytes));
+}
+
 static int written(const struct writer *w)
 {
     return w->full ? -ENOSPC : (int)w->used;
@@ -398,6 +405,23 @@ static void read_name(struct reader *r, char dst[PVN_NAME_MAX])
         clean_copy(dst, p, n);
 }
 
+/* As many as this build takes; of the others nothing is known but that they are there. */
+static void read_others(struct reader *r, struct pvn_hello *h)
+{
+    int n = r->left > 0 ? (int)read_int(r, 1) : 0;
+
+    for (int i = 0; i < n && !r->bad; i++) {
+        struct pvn_wire_addr a = {.family = (uint8_t)read_int(r, 1),
+                                  .port = (uint16_t)read_int(r, 2)};
+        const uint8_t *bytes = next(r, sizeof(a.bytes));
+
+        if (bytes)
+            memcpy(a.bytes, bytes, sizeof(a.bytes));
+        if (bytes && h->nothers < PVN_OTHER_ADDRS)
+            h->other[h->nothers++] = a;
+    }
+}
+
 int pvn_hello_encode(uint8_t *out, size_t cap, const struct pvn_hello *h)
 {
     struct writer w = {out, cap, 0, 0};
@@ -414,6 +438,9 @@ int pvn_hello_encode(uint8_t *out, size_t cap, const struct pvn_hello *h)
     write_name(&w, h->device);
     write_int(&w, h->resumes, 8);
     write_int(&w, h->received, 8);
+    write_int(&w, (uint64_t)h->nothers, 1);
+    for (int i = 0; i < h->nothers; i++)
+        write_addr(&w, &h->other[i]);
     return written(&w);
 }
 
@@ -436,6 +463,7 @@ int pvn_hello_decode(const uint8_t *in, size_t len, struct pvn_hello *h, struct 
         h->resumes = read_int(&r, 8);
     if (r.left > 0)
         h->received = read_int(&r, 8);
+    read_others(&r, h);
     if (r.bad)
         return pvn_err_set(err, -EPROTO, "HELLO of %zu bytes ends too early", len);
     if (h->version_min == 0 || h->version_min > h->version_max)
@@ -444,6 +472,10 @@ int pvn_hello_decode(const uint8_t *in, size_t len, struct pvn_hello *h, struct 
     if (h->traffic_class < -1 || h->traffic_class > 255)
         return pvn_err_set(err, -EPROTO, "HELLO with the impossible traffic class %d",
                            h->traffic_class);
+    for (int i = 0; i < h->nothers; i++)
+        if ((h->other[i].family != 4 && h->other[i].family != 6) || h->other[i].port == 0)
+            return pvn_err_set(err, -EPROTO, "HELLO with an impossible address: family %u, port %u",
+                               h->other[i].family, h->other[i].port);
     return 0;
 }
 

@@ -49,6 +49,10 @@
  *       host, device                       that data
  *       u64  comm that is resumed
  *       u64  messages it has received
+ *       u8   n, then n times:
+ *       u8   address family: 4 or 6
+ *       u16  port
+ *       u8[16] address
  *
  *   READY: u32, a bit per lane        ERROR: u16 length, text        GOODBYE: empty
  *   ASK: empty                        ALIVE: u32, open requests
@@ -96,6 +100,7 @@ enum {
     PVN_FRAME_BODY_MAX = 16384,
     PVN_OFFER_BLOB_MAX = 1024, /* of one lane */
     PVN_NAME_MAX = 64,         /* host, device and interface names, with the terminating zero */
+    PVN_OTHER_ADDRS = 3,       /* that a HELLO's reader takes */
     PVN_REASON_MAX = 1024      /* text of an ERROR frame, with the terminating zero */
 };
 
@@ -187,7 +192,10 @@ enum {
     /* With it: a connection may be set up beside the one in use, and the comm switch to it. */
     PVN_FEATURE_FAILBACK = 1 << 3,
     /* Of a connection that resumes a comm: it is such a one. */
-    PVN_FEATURE_BESIDE = 1 << 4
+    PVN_FEATURE_BESIDE = 1 << 4,
+    /* Of a connection that resumes a comm: it takes another path than the comm's first one, which
+     * is preferred once that works again. */
+    PVN_FEATURE_AWAY = 1 << 5
 };
 
 struct pvn_hello {
@@ -205,6 +213,10 @@ struct pvn_hello {
     /* Acceptor, of that comm: messages that it has received, as far as is known; 0: not. Older
      * builds do not have it either. */
     uint64_t received;
+    /* Acceptor, where failover was agreed: where else its listener can be reached, on interfaces
+     * that have nothing to do with the connection's. Older builds do not have it either. */
+    int nothers;
+    struct pvn_wire_addr other[PVN_OTHER_ADDRS];
 };
 
 /* One lane of an offer. The blob is the lane's business alone (lane.h, offer and bind). */

@@ -299,7 +299,37 @@ TEST(FailoverReceiving, APeerThatIsAliveAndDoesNotComeBack)
     });
 }
 
-// A connection for a comm that does not exist, or whose lanes nobody has lost, is not taken.
+// The peer has lost what the plugin still has: nothing has said so but the new connection.
+TEST(FailoverReceiving, AConnectionInPlaceOfOneThatIsOpen)
+{
+    alone([] {
+        Receiving r;
+        r.goes_on([&] { r.connect_again(10); });
+    });
+}
+
+// One that was closed again is none.
+TEST(FailoverReceiving, AConnectionInPlaceThatIsClosedAgain)
+{
+    alone([] {
+        Receiving r;
+        auto hang_up = [&] {
+            pvn_hello mine = with_features(r.h.session);
+            mine.resumes = 9;
+            {
+                raw::Sock s = raw::dial(r.h.addr.port);
+                s.send(raw::preamble(PVN_PREAMBLE_CTRL, r.h.session, 100));
+                s.send(raw::hello(mine));
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(600));
+            r.stream.send(message(0, {1, 2, 3}, 3));
+        };
+        EXPECT_EQ(ncclSuccess, r.with(hang_up, [&] { return r.done; })) << Log::get().text();
+        EXPECT_FALSE(said("failover"));
+    });
+}
+
+// A connection for a comm that does not exist is not taken.
 TEST(FailoverReceiving, ConnectionsThatReplaceNothing)
 {
     alone([] {
@@ -308,7 +338,7 @@ TEST(FailoverReceiving, ConnectionsThatReplaceNothing)
         auto connect = [&] {
             for (uint64_t i = 0; i < 20; i++) {
                 pvn_hello mine = with_features(r.h.session);
-                mine.resumes = i % 2 ? 9 : 1000 + i;
+                mine.resumes = 1000 + i;
                 made.push_back(raw::dial(r.h.addr.port));
                 made.back().send(raw::preamble(PVN_PREAMBLE_CTRL, r.h.session, 100 + i));
                 made.back().send(raw::hello(mine));

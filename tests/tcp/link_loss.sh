@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole plugin between two network namespaces whose connection is lost while data flows: both ranks must end,
 # soon and with a sentence that names peer, interface and knob; with NCCL_PVRDMA_FAILOVER=1 they must go on when
-# the path is back, with every byte right. Prints TAP-like lines for tests/run-all.
+# the path is back, with every byte right; and with two connections they go on over the other one and come back. Prints TAP-like lines for tests/run-all.
 # usage: link_loss.sh   (in the build directory, or with PVN_BUILDDIR)
 set -u
 build=${PVN_BUILDDIR:-$PWD}
@@ -17,24 +17,34 @@ gone() {
 }
 trap gone EXIT
 
-# A fresh pair of namespaces, joined by v0 at both ends.
-setup() {
-    ip netns del "$a" 2>/dev/null
-    ip netns del "$b" 2>/dev/null
-    ip netns add "$a" && ip netns add "$b" || return 1
-    ip link add v0 netns "$a" type veth peer name v0 netns "$b" || return 1
+# joined K: an interface vK at both ends, 10.9.K.1 and 10.9.K.2
+joined() {
+    local n i
+    ip link add "v$1" netns "$a" type veth peer name "v$1" netns "$b" || return 1
     for n in "$a" "$b"; do
-        ip -n "$n" link set lo up
-        ip -n "$n" link set v0 up
+        ip -n "$n" link set "v$1" up
     done
-    ip -n "$a" addr add 10.9.0.1/24 dev v0 && ip -n "$b" addr add 10.9.0.2/24 dev v0 || return 1
+    ip -n "$a" addr add "10.9.$1.1/24" dev "v$1" && ip -n "$b" addr add "10.9.$1.2/24" dev "v$1" || return 1
     for n in "$a" "$b"; do
         # The kernel reports a new link with some delay; until then it counts as unplugged.
         for ((i = 0; i < 200; i++)); do
-            ip -n "$n" -br link show v0 | grep -q ' UP ' && continue 2
+            ip -n "$n" -br link show "v$1" | grep -q ' UP ' && continue 2
             sleep 0.05
         done
         return 1
+    done
+}
+
+# A fresh pair of namespaces, joined by so many interfaces.
+interfaces=1
+setup() {
+    local k
+    ip netns del "$a" 2>/dev/null
+    ip netns del "$b" 2>/dev/null
+    ip netns add "$a" && ip netns add "$b" || return 1
+    ip -n "$a" link set lo up && ip -n "$b" link set lo up || return 1
+    for ((k = 0; k < interfaces; k++)); do
+        joined $k || return 1
     done
 }
 
@@ -99,6 +109,39 @@ survive() {
     echo "not ok $name: status $rc, $before bytes before the repair"
     sed 's/^/# /' "$log" | tail -n 20 | cut -c1-400
 }
+# lines N PATTERN: whether the log has so many of them within 40 s
+lines() {
+    local i
+    for ((i = 0; i < 400; i++)); do
+        [ "$(grep -Ec "$2" "$log")" -lt "$1" ] || return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+# go_round NAME FAULT REPAIR: of two interfaces the one in use is lost; both ends go on over the other one, and
+# return when it is back. The transfer, which has no end, is interrupted.
+go_round() {
+    local name=$1 pid why=''
+    export NCCL_PVRDMA_FAILOVER=1
+    interfaces=2
+    transfer "$name" --iters 1000000 --warmup 0 --check --verbose --timeout 80 || return
+    $2 || why="the fault itself failed: $2"
+    lines 2 'connected again after .*: tcp on v1' || why="${why:-it did not go over to the other interface}"
+    $3 || why="the repair failed: $3"
+    lines 2 'returned after .*: tcp on v0' || why="${why:-it did not return}"
+    kill -INT "$pid"
+    wait "$pid"
+    interfaces=1
+    if [ -z "$why" ] && grep -q INTERRUPTED "$log" && ! grep -Eq 'FAILED|wrong:|gave up' "$log"; then
+        echo "ok $name"
+        return
+    fi
+    echo "not ok $name: ${why:-the data or the end}"
+    sed 's/^/# /' "$log" | tail -n 20 | cut -c1-400
+}
+near_down() { ip -n "$a" link set v0 down; }
+near_up() { ip -n "$a" link set v0 up; }
 interface_down() { ip -n "$b" link set v0 down; }
 interface_up() { ip -n "$b" link set v0 up; }
 address_gone() { ip -n "$b" addr del 10.9.0.2/24 dev v0; }
@@ -123,4 +166,7 @@ else
     survive "interface down for 4 s, with failover" interface_down interface_up
     survive "peer's address withdrawn for 4 s, with failover" address_gone address_back
     survive "route withdrawn for 4 s, with failover" route_gone route_back
+    go_round "receiver's interface down, another one is there" interface_down interface_up
+    go_round "sender's interface down, another one is there" near_down near_up
+    go_round "receiver's address withdrawn, another one is there" address_gone address_back
 fi

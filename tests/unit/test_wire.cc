@@ -221,7 +221,7 @@ TEST(Hello, RoundTripAndTruncation)
     for (int i = 0; i < n; i++) {
         std::vector<uint8_t> cut(b,
                                  b + i); // its own allocation: a read past the end is seen by ASan
-        bool older = i == n - 8 || i == n - 16; // one that ends before the last fields
+        bool older = i == n - 1 || i == n - 9 || i == n - 17; // ends before the last fields
         EXPECT_EQ(older ? 0 : -EPROTO, pvn_hello_decode(cut.data(), i, &g, nullptr)) << i;
         EXPECT_EQ(-ENOSPC, pvn_hello_encode(b + 256, i, &h));
     }
@@ -384,11 +384,42 @@ TEST(Bodies, HelloOfAnOlderBuildResumesNothing)
     ASSERT_EQ(0, pvn_hello_decode(b, n, &g, nullptr));
     EXPECT_EQ(0x1234u, g.resumes);
     EXPECT_EQ(0x5678u, g.received);
-    ASSERT_EQ(0, pvn_hello_decode(b, n - 8, &g, nullptr));
+    ASSERT_EQ(0, pvn_hello_decode(b, n - 9, &g, nullptr));
     EXPECT_EQ(0x1234u, g.resumes);
     EXPECT_EQ(0u, g.received);
-    ASSERT_EQ(0, pvn_hello_decode(b, n - 16, &g, nullptr));
+    ASSERT_EQ(0, pvn_hello_decode(b, n - 17, &g, nullptr));
     EXPECT_EQ(0u, g.resumes);
+}
+
+TEST(Hello, OtherAddresses)
+{
+    uint8_t b[512];
+    pvn_hello h = sample_hello(), g;
+    int none = pvn_hello_encode(b, sizeof(b), &h);
+    for (h.nothers = 0; h.nothers < PVN_OTHER_ADDRS; h.nothers++) {
+        pvn_wire_addr &a = h.other[h.nothers];
+        a.family = h.nothers % 2 ? 6 : 4;
+        a.port = static_cast<uint16_t>(1000 + h.nothers);
+        a.bytes[0] = static_cast<uint8_t>(10 + h.nothers);
+    }
+    int n = pvn_hello_encode(b, sizeof(b), &h);
+    ASSERT_EQ(none + 19 * PVN_OTHER_ADDRS, n);
+    ASSERT_EQ(0, pvn_hello_decode(b, n, &g, nullptr));
+    ASSERT_EQ(int{PVN_OTHER_ADDRS}, g.nothers);
+    EXPECT_EQ(0, memcmp(h.other, g.other, sizeof(h.other)));
+    for (int i = none; i < n; i++)
+        EXPECT_EQ(-EPROTO, pvn_hello_decode(b, i, &g, nullptr)) << i;
+    // More of them than this build takes: a later one may.
+    b[none - 1] = PVN_OTHER_ADDRS + 1;
+    memcpy(b + n, b + none, 19);
+    ASSERT_EQ(0, pvn_hello_decode(b, n + 19, &g, nullptr));
+    EXPECT_EQ(int{PVN_OTHER_ADDRS}, g.nothers);
+    b[none - 1] = PVN_OTHER_ADDRS;
+    b[none] = 5; // an address family that is not known
+    EXPECT_EQ(-EPROTO, pvn_hello_decode(b, n, &g, nullptr));
+    b[none] = 4;
+    b[none + 1] = b[none + 2] = 0; // port 0
+    EXPECT_EQ(-EPROTO, pvn_hello_decode(b, n, &g, nullptr));
 }
 
 TEST(Bodies, RandomBytesNeverCrash)

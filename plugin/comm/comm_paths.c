@@ -1,0 +1,98 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The paths by which a connector reaches its peer again. Each attempt of a failover takes the next:
+ *
+ *     0     as the first connection was made: from the device that NCCL chose to the address in
+ *           the handle; a failback knows this path only
+ *     1     to the same address, from the device on which the kernel routes it now
+ *     2..   to the peer's other addresses (HELLO), each from the device on which it is routed
+ *
+ * The comm then goes on with the lanes that this pair of devices has. A route that leads over an
+ * interface which is none of the plugin's devices is not taken: the user may have excluded it.
+ */
+#include "config.h"
+#include "comm/comm_priv.h"
+
+#include "base/addr.h"
+#include "comm/device.h"
+#include "connect/sock.h"
+
+void comm_paths_init(struct pvn_comm *c)
+{
+    const struct pvn_hello *theirs = &c->conn->theirs;
+
+    c->home = c->conn->cfg;
+    c->home.nonce = 0;
+    for (c->nothers = 0; c->nothers < theirs->nothers; c->nothers++)
+        c->other[c->nothers] = theirs->other[c->nothers];
+}
+
+bool comm_paths_more(const struct pvn_comm *c)
+{
+    const struct pvn_device *beside;
+
+    return c->nothers > 0 || pvn_devices_beside(c->home.dev, &beside, 1) > 0;
+}
+
+/* The device with this address, of those that the comm may use. */
+static const struct pvn_device *device_at(const struct pvn_comm *c, const struct sockaddr *addr)
+{
+    const struct pvn_device *beside[PVN_MAX_DEVICES];
+    int n = pvn_devices_beside(c->home.dev, beside, PVN_MAX_DEVICES);
+
+    for (int i = 0; i < c->home.nports; i++)
+        if (pvn_addr_same_host((const struct sockaddr *)&c->home.port[i]->addr, addr))
+            return c->home.port[i];
+    for (int i = 0; i < n; i++)
+        if (pvn_addr_same_host((const struct sockaddr *)&beside[i]->addr, addr))
+            return beside[i];
+    return NULL;
+}
+
+/* The path to *peer that the kernel would take. False: it leads nowhere, or back to this host. */
+static bool by_route(const struct pvn_comm *c, const struct sockaddr_storage *peer,
+                     socklen_t peer_len, struct pvn_conn_cfg *cfg)
+{
+    struct sockaddr_storage from;
+    const struct pvn_device *dev;
+
+    if (pvn_sock_route(peer, peer_len, &from) != 0 ||
+        pvn_addr_same_host((const struct sockaddr *)&from, (const struct sockaddr *)peer))
+        return false;
+    dev = device_at(c, (const struct sockaddr *)&from);
+    if (!dev)
+        return false;
+    cfg->dev = cfg->port[0] = dev;
+    cfg->nports = 1;
+    cfg->peer = *peer;
+    cfg->peer_len = peer_len;
+    cfg->away = true;
+    return true;
+}
+
+static bool path(const struct pvn_comm *c, unsigned n, struct pvn_conn_cfg *cfg)
+{
+    struct sockaddr_storage peer;
+    socklen_t len;
+
+    if (n == 0)
+        return true;
+    if (n == 1)
+        return by_route(c, &c->home.peer, c->home.peer_len, cfg) && cfg->dev != c->home.port[0];
+    len = pvn_wire_addr_to_sockaddr(&c->other[n - 2], c->home.port[0]->ifindex, &peer);
+    return by_route(c, &peer, len, cfg);
+}
+
+struct pvn_conn_cfg comm_paths_next(const struct pvn_comm *c, unsigned *attempt)
+{
+    unsigned paths = 2 + (unsigned)c->nothers;
+    struct pvn_conn_cfg cfg;
+
+    for (;; ++*attempt) {
+        cfg = c->home;
+        cfg.resumes = c->id;
+        if (path(c, *attempt % paths, &cfg))
+            return cfg;
+    }
+}
