@@ -79,7 +79,7 @@ struct pvn_params {
     bool tcp_batch;
 
     /* failover */
-    bool failover;
+    int failover;              /* -1: where there is RDMA or another interface, 0, 1 */
     uint64_t failover_timeout; /* ns */
 
     /* RDMA lane */

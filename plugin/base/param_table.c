@@ -74,14 +74,19 @@ static const struct pvn_param_def table[] = {
              "every member in the machine's PCI tree, since otherwise it finds no path to the "
              "joined device and ends the job; 0: never; 1: always."},
     {.name = "FAILOVER",
-     .type = PVN_PARAM_BOOL,
-     .def = "0",
+     .type = PVN_PARAM_INT,
+     .def = "auto",
+     .min = -1,
+     .max = 1,
+     .words = auto1_words,
      FIELD(failover),
      .help =
          "A connection that loses its lanes (link down, queue pair in error, TCP reset) is set up "
-         "again, over RDMA or TCP, and messages that were not delivered are sent again. Both ends "
-         "must have it set. Sends over TCP then complete when the receiver has the bytes. It returns "
-         "to better lanes by itself. Not for GPU memory."},
+         "again, over RDMA or TCP, by this interface or another one, and messages that were not "
+         "delivered are sent again. Both ends must have it. Sends over TCP then complete when the "
+         "receiver has the bytes. It returns to better lanes by itself. Not for GPU memory. auto: "
+         "on devices that have RDMA, and where there is more than one interface; 0: never, the job "
+         "ends with its lanes; 1: always."},
     {.name = "FAILOVER_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",

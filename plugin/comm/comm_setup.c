@@ -70,12 +70,15 @@ static int ports(const struct pvn_device *dev, const struct pvn_device **port)
     return dev->nmembers;
 }
 
-/* Whether comms are to outlive their lanes. Strict: the first loss is an error. */
-static bool failover_requested(void)
+/* Whether the comms of this device are to outlive their lanes. Strict: the first loss is an error. */
+static bool failover_requested(const struct pvn_device *dev)
 {
     const struct pvn_params *p = pvn_params_get();
+    const struct pvn_device *other;
 
-    return p->failover && !p->strict;
+    if (p->strict || p->failover >= 0)
+        return !p->strict && p->failover;
+    return !dev->via[0].ops->is_fallback || pvn_devices_beside(dev, &other, 1) > 0;
 }
 
 static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_err *err)
@@ -173,7 +176,7 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     }
     lc.nports = ports(lc.dev, lc.port);
     lc.received = comm_attend_received;
-    lc.failover = failover_requested();
+    lc.failover = failover_requested(lc.dev);
     lc.nothers = pvn_devices_beside(lc.dev, lc.other, PVN_OTHER_ADDRS);
     if (pvn_plugin_hold(err) != 0) {
         free(l);
@@ -364,7 +367,7 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct c
         return rc;
     }
     cc.nports = ports(cc.dev, cc.port);
-    cc.failover = failover_requested();
+    cc.failover = failover_requested(cc.dev);
     cc.session = h.session;
     cc.peer_len = pvn_wire_addr_to_sockaddr(&h.addr, cc.port[0]->ifindex, &cc.peer);
     p = comm_pending_new(cfg->owner, err);

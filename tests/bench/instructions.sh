@@ -6,7 +6,8 @@
 # counts, not softverbs nor the C library, and only while messages move. "all" is every call of both
 # ends. "useful" is one isend and one irecv that gave a request and the two tests that found it done;
 # a run before the one that is counted shows which calls these are. The last columns are what a call
-# costs that gets nothing done, one of many in a row.
+# costs that gets nothing done, one of many in a row. The two-sided mode is counted without failover, with
+# which its calls depend on when the receiver's credits come.
 # usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
@@ -50,6 +51,7 @@ format='%-6s %7s %5s %7s %7s %7s %7s %7s %9s %9s %9s\n'
 printf "$format" mode bytes depth isend irecv test all useful "no isend" "no recv" "no send"
 for mode in $modes; do
     export NCCL_PVRDMA_RDMA_MODE=$mode
+    [[ $mode != send ]] || export NCCL_PVRDMA_FAILOVER=0
     for bytes in 8 524288; do
         for depth in 1 8; do
             read -r isend irecv test nsend ntest vsend vrecv vtest sends receives tests < <(instructions $bytes $depth)

@@ -25,8 +25,14 @@ class PluginRdma : public testing::Test
     {
         for (const char *name :
              {"NCCL_PVRDMA_RDMA_POLL", "NCCL_PVRDMA_RDMA_MODE", "NCCL_PVRDMA_RDMA_SHORT",
-              "NCCL_PVRDMA_TRANSPORT", "NCCL_PVRDMA_VDEVICE"})
+              "NCCL_PVRDMA_TRANSPORT", "NCCL_PVRDMA_VDEVICE", "NCCL_PVRDMA_FAILOVER"})
             unsetenv(name);
+    }
+
+    // For tests of what is lost with a lane; before a Net is made.
+    static void without_failover()
+    {
+        setenv("NCCL_PVRDMA_FAILOVER", "0", 1);
     }
 
     // What softverbs plays; before a Net is made. Short tables: the sysfs tree has a file per row.

@@ -92,6 +92,7 @@ TEST_F(PluginRdma, AThousandCommsLeaveNothing)
 // The statistics file has what an adapter's lane counts, and why a comm has failed.
 TEST_F(PluginRdma, DoorbellsAndFailuresAreInTheStatistics)
 {
+    without_failover();
     adapters("pvrdma", "");
     std::string path;
     pvn_stats s;
@@ -103,8 +104,7 @@ TEST_F(PluginRdma, DoorbellsAndFailuresAreInTheStatistics)
         ASSERT_NE(std::string::npos, at) << log;
         path = log.substr(at + before.size(), log.find('\n', at) - at - before.size());
         Route good(n), bad(n);
-        ASSERT_TRUE(good.p.up() && bad.p.up());
-        ASSERT_TRUE(good.move(1) && good.move(2) && bad.move(3));
+        ASSERT_TRUE(good.p.up() && bad.p.up() && good.move(1) && good.move(2) && bad.move(3));
         good.close_send();
         good.close_recv();
         ASSERT_EQ(0, sv::command("fatal vmw_pvrdma0"));
@@ -132,6 +132,7 @@ TEST_F(PluginRdma, DoorbellsAndFailuresAreInTheStatistics)
 // A device that dies takes its comms with it, each end with a sentence, and nobody else's.
 TEST_F(PluginRdma, ADeadDeviceHurtsOnlyItsComms)
 {
+    without_failover();
     adapters("roce", "set devices 2");
     Net n(12);
     Route dead(n, 0, 0), alive(n, 1, 1);
@@ -151,6 +152,7 @@ TEST_F(PluginRdma, ADeadDeviceHurtsOnlyItsComms)
 // An error of a completion queue ends the lane that owns it, and no other of the device.
 TEST_F(PluginRdma, ALostCompletionQueueHurtsOnlyItsComm)
 {
+    without_failover();
     adapters("roce", "");
     Net n(12);
     Route dead(n), alive(n);
@@ -207,6 +209,7 @@ TEST_F(PluginRdma, ADeadDeviceIsNotConnectedOver)
 // long.
 TEST_F(PluginRdma, APortThatStaysDownEndsItsComms)
 {
+    without_failover();
     adapters("roce", "set devices 2");
     Net n(12);
     Route down(n, 0, 0), up(n, 1, 1);
@@ -219,6 +222,7 @@ TEST_F(PluginRdma, APortThatStaysDownEndsItsComms)
 
 TEST_F(PluginRdma, AQueueThatCannotBePolled)
 {
+    without_failover();
     adapters("roce", "rule poll fail call=poll_cq errno=EIO nth=1000000");
     Net n(12);
     Route r(n);
@@ -258,6 +262,7 @@ TEST_F(PluginRdma, BothEndsHearOfAFailedRequest)
 // those that nobody needs any more: the queue is then not polled again and again.
 TEST_F(PluginRdma, ASenderThatClosesWaitsForNobodyWhoIsGone)
 {
+    without_failover();
     setenv("NCCL_PVRDMA_RDMA_MODE", "send", 1);
     adapters("roce", "set async 1");
     Net n(12);

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole plugin between two network namespaces whose connection is lost while data flows: both ranks must end,
 # soon and with a sentence that names peer, interface and knob; with NCCL_PVRDMA_FAILOVER=1 they must go on when
-# the path is back, with every byte right; and with two connections they go on over the other one and come back. Prints TAP-like lines for tests/run-all.
+# the path is back, with every byte right; and with two connections, and nothing set, they go on over the other one
+# and come back. Prints TAP-like lines for tests/run-all.
 # usage: link_loss.sh   (in the build directory, or with PVN_BUILDDIR)
 set -u
 build=${PVN_BUILDDIR:-$PWD}
@@ -120,10 +121,10 @@ lines() {
 }
 
 # go_round NAME FAULT REPAIR: of two interfaces the one in use is lost; both ends go on over the other one, and
-# return when it is back. The transfer, which has no end, is interrupted.
+# return when it is back. Nothing is set: two interfaces are enough. The transfer, which has no end, is interrupted.
 go_round() {
     local name=$1 pid why=''
-    export NCCL_PVRDMA_FAILOVER=1
+    unset NCCL_PVRDMA_FAILOVER
     interfaces=2
     transfer "$name" --iters 1000000 --warmup 0 --check --verbose --timeout 80 || return
     $2 || why="the fault itself failed: $2"
