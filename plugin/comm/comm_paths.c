@@ -50,15 +50,15 @@ static const struct pvn_device *device_at(const struct pvn_comm *c, const struct
     return NULL;
 }
 
-/* The path to *peer that the kernel would take. False: it leads nowhere, or back to this host. */
+/* The path to *peer that the kernel would take. False: it leads nowhere. One that leads to another
+ * process, because hosts behind a bridge have the same address, ends at the session's number. */
 static bool by_route(const struct pvn_comm *c, const struct sockaddr_storage *peer,
                      socklen_t peer_len, struct pvn_conn_cfg *cfg)
 {
     struct sockaddr_storage from;
     const struct pvn_device *dev;
 
-    if (pvn_sock_route(peer, peer_len, &from) != 0 ||
-        pvn_addr_same_host((const struct sockaddr *)&from, (const struct sockaddr *)peer))
+    if (pvn_sock_route(peer, peer_len, &from) != 0)
         return false;
     dev = device_at(c, (const struct sockaddr *)&from);
     if (!dev)

@@ -32,18 +32,45 @@ breaks() {
     outlived "$name" "$4"
 }
 
-# resets NAME RANKS: over TCP in a network namespace. NCCL's own connections use another interface and are spared.
-resets() {
-    local name=$1 space=pvn-nccl-$$-$1 job i
-    ip netns add "$space" 2>"$tmp/why" || { echo "skip $name: no network namespace: $(cat "$tmp/why")"; return; }
+# interfaces NAME: a network namespace with two interfaces for the plugin. NCCL's own connections use lo and are spared.
+interfaces() {
+    local i
+    space=pvn-nccl-$$-$1
+    ip netns add "$space" 2>"$tmp/why" || { echo "skip $1: no network namespace: $(cat "$tmp/why")"; return 1; }
     spaces+=("$space")
     ip -n "$space" link add en0 type veth peer name en1
     ip -n "$space" addr add 10.77.0.1/24 dev en0
+    ip -n "$space" addr add 10.77.1.1/24 dev en1
     for i in lo en0 en1; do ip -n "$space" link set "$i" up; done
     for i in $(seq 100); do
         [[ $(ip -n "$space" -br link) == *DOWN* ]] || break
         sleep 0.1
     done
+}
+
+# loses NAME RANKS: the address of one of two interfaces is withdrawn. No parameter asks for failover.
+loses() {
+    local name=$1 space job
+    interfaces "$name" || return
+    (
+        until grep -aqs '^\[0\] ok ' "$logs/$name.log"; do sleep 0.1; done
+        ip -n "$space" addr del 10.77.0.1/24 dev en0
+    ) &
+    job=$!
+    run_in=(ip netns exec "$space")
+    rm -f "$logs/$name.log"
+    limit=100 drive "$name" NCCL_PVRDMA_SOCKET_IFNAME=en0,en1 NCCL_PVRDMA_TCP_USER_TIMEOUT=2s -- -n "$2" --iters 100 \
+        --warmup 0 --sizes 4,64K,1M,4M allreduce
+    run_in=()
+    kill $job 2>/dev/null
+    wait $job 2>/dev/null
+    outlived "$name" 'tcp on en1'
+}
+
+# resets NAME RANKS: TCP connections are reset again and again.
+resets() {
+    local name=$1 space job
+    interfaces "$name" || return
     # A connection that is lost before it was ever up ends the job, so the ring has to be there first.
     # shellcheck disable=SC2046
     (
@@ -65,7 +92,10 @@ part_failover() {
     local n
     for n in 2 4; do
         case $1 in
-        tcp) resets "tcp-failover-resets-$n" $n ;;
+        tcp)
+            resets "tcp-failover-resets-$n" $n
+            loses "tcp-failover-address-$n" $n
+            ;;
         *)
             breaks "$1" queue-pairs $n rdma "rule break status status=RETRY_EXC_ERR nth=300 every=700 count=4"
             breaks "$1" device $n tcp "rule dies do nth=300 : fatal *"
