@@ -44,16 +44,21 @@ static int rdma_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr)
 
 static struct rdma_modes modes;
 
+static void rdma_stop(struct pvn_lane *l)
+{
+    struct rdma_lane *r = rdma_of(l);
+    if (!r->qp || r->errored || r->l.ops == &modes.fenced)
+        return;
+    r->mode->before_close(r);
+    rdma_qps_error(r);
+}
+
 static void rdma_close(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
-    if (r->qp) {
-        if (r->l.ops != &modes.fenced) {
-            r->mode->before_close(r);
-            rdma_qps_error(r);
-        }
+    rdma_stop(l);
+    if (r->qp)
         rdma_qps_destroy(r);
-    }
     free(r->kept);
     rdma_flush_destroy(r);
     rdma_two_free(r);
@@ -113,6 +118,7 @@ static const struct pvn_lane_ops any_ops = {
     .last_post = rdma_last_post,
     .overdue = rdma_overdue,
     .fence = rdma_fence,
+    .stop = rdma_stop,
     .close = rdma_close,
     .locate = rdma_locate,
     .describe = rdma_describe,

@@ -459,7 +459,6 @@ int pvn_comm_close(struct pvn_comm *c)
         comm_attend_leave(c);
     comm_failover_end(c);
     comm_failback_stop(c);
-    comm_mr_free_all(c);
     if (c->keeper)
         pvn_listener_let_go(c->keeper);
     if (c->listener)
@@ -472,6 +471,9 @@ int pvn_comm_close(struct pvn_comm *c)
         say_what_it_did(c);
     if (c->engine && !c->failed)
         comm_publish_last(c);
+    /* What adapters still have to do with registered memory ends before that is given back. */
+    pvn_conn_stop(c->conn);
+    comm_mr_free_all(c);
     pvn_engine_free(c->engine);
     pvn_profile_free(c->profile);
     pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");

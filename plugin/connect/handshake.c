@@ -315,26 +315,43 @@ void pvn_conn_replace(struct pvn_conn *c, struct pvn_conn *old)
     conn_publish(c);
 }
 
+static void abandon(struct pvn_conn *c)
+{
+    bool gone = c->replaced || peer_is_gone(c);
+
+    for (int i = 0; i < PVN_MAX_LANES; i++)
+        if (c->lane[i])
+            c->lane[i]->abandoned = gone;
+}
+
+void pvn_conn_stop(struct pvn_conn *c)
+{
+    if (c->state != PVN_CONN_UP)
+        return;
+    abandon(c);
+    conn_goto(c, PVN_CONN_DRAIN);
+    if (!c->replaced && pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_GOODBYE, NULL, 0, NULL) == 0)
+        pvn_ctrl_flush(&c->ctrl, NULL);
+    for (int i = 0; i < c->nlanes; i++)
+        c->lane[i]->ops->stop(c->lane[i]);
+}
+
 void pvn_conn_close(struct pvn_conn *c, const char *why)
 {
-    bool gone;
     int i;
 
     if (!c)
         return;
-    gone = c->replaced || peer_is_gone(c);
     if (c->state == PVN_CONN_UP) {
-        conn_goto(c, PVN_CONN_DRAIN);
-        if (!c->replaced && pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_GOODBYE, NULL, 0, NULL) == 0)
-            pvn_ctrl_flush(&c->ctrl, NULL);
-    } else if (why && c->state != PVN_CONN_FAILED) {
-        conn_report(c, why);
+        pvn_conn_stop(c);
+    } else if (c->state != PVN_CONN_DRAIN) {
+        abandon(c);
+        if (why && c->state != PVN_CONN_FAILED)
+            conn_report(c, why);
     }
     for (i = 0; i < PVN_MAX_LANES; i++) {
-        if (c->lane[i]) {
-            c->lane[i]->abandoned = gone;
+        if (c->lane[i])
             c->lane[i]->ops->close(c->lane[i]);
-        }
         free(c->peer_blob[i]);
     }
     for (i = 0; i < c->ninbox; i++)

@@ -60,8 +60,12 @@ int pvn_conn_listen(struct pvn_conn *c, struct pvn_err *err);
 /* c, which is UP, takes over from old, and goes on with its row of the statistics. */
 void pvn_conn_replace(struct pvn_conn *c, struct pvn_conn *old);
 
-/* Ends it in good order if it is UP (the peer gets a GOODBYE), closes all lanes and frees
- * everything. `why`: the reason that the peer is sent when it is not UP; NULL: none. */
+/* Ends it in good order if it is UP: the peer gets a GOODBYE, and the lanes are stopped. From then on
+ * no memory is read or written, so registrations can be given back. Only close follows. */
+void pvn_conn_stop(struct pvn_conn *c);
+
+/* Stops it, closes all lanes and frees everything. `why`: the reason that the peer is sent when it
+ * is not UP; NULL: none. */
 void pvn_conn_close(struct pvn_conn *c, const char *why);
 
 #endif

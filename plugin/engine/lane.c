@@ -77,7 +77,7 @@ static int never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_read
     return 0;
 }
 
-static void no_close(struct pvn_lane *l)
+static void nothing(struct pvn_lane *l)
 {
 }
 
@@ -130,8 +130,10 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->copy_out = no_copy;
     if (!ops->fence)
         ops->fence = ok_lane;
+    if (!ops->stop)
+        ops->stop = nothing;
     if (!ops->close)
-        ops->close = no_close;
+        ops->close = nothing;
     if (!ops->locate)
         ops->locate = no_locate;
     if (!ops->describe)

@@ -269,8 +269,12 @@ struct pvn_lane_ops {
      */
     int (*overdue)(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns);
 
-    /* End. fence: 0 when no earlier remote write can land any more. close frees the lane. */
+    /* End. fence: 0 when no earlier remote write can land any more. stop: the comm is closed; gives
+     * the peer, unless the lane is abandoned, what it still waits for, and ends what was posted, so
+     * that memory may be deregistered. Takes a second at most. close frees the lane; it follows
+     * stop where the lane was up. */
     int (*fence)(struct pvn_lane *l);
+    void (*stop)(struct pvn_lane *l);
     void (*close)(struct pvn_lane *l);
     /* Sets where and who of *err to the lane's two ends, where it knows more than the connection:
      * addresses, QPNs, GIDs. Without host names. */
@@ -289,7 +293,7 @@ struct pvn_lane {
     int sender;    /* 1: this end sends data, 0: receives */
     int nlanes;    /* of the comm; the engine's to set */
     bool idle;     /* kick: no request of the comm is open; the engine's to set */
-    int abandoned; /* close: 1 when nobody waits for what was posted; the connection's to set */
+    int abandoned; /* stop, close: 1 when nobody waits for what was posted; the connection's to set */
     /* kick has something to do: set by the engine with every post and event unless the lane has
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
      * know of; cleared when kick has returned 0 */
