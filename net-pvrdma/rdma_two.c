@@ -395,20 +395,20 @@ static void two_drain(struct rdma_lane *r)
 
 static int begin_chunk(struct rdma_lane *r, struct chunk *c, const struct piece_head *h)
 {
-    void *dst = NULL;
+    struct pvn_place to = {0};
     c->f = (struct pvn_frame){.seq = le64toh(h->seq),
                               .total = le64toh(h->total),
                               .offset = le64toh(h->offset),
                               .len = le32toh(h->len),
                               .chunk = le16toh(h->chunk),
                               .tag = (int32_t)le32toh((uint32_t)h->tag)};
-    int rc = r->l.place(r->l.engine, &r->l, &c->f, &dst);
+    int rc = r->l.place(r->l.engine, &r->l, &c->f, &to);
     if (rc == -EAGAIN)
         return rc;
     if (rc < 0 && rc != -EALREADY)
         return rdma_dead(r, rc, "placing a message");
     c->needed = rc == 0;
-    c->dst = dst;
+    c->dst = to.dst;
     c->done = 0;
     c->open = true;
     return 0;

@@ -62,8 +62,9 @@ static void tcp_close(struct pvn_lane *l)
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
         close_stream(t, &t->s[i]);
         free(t->s[i].stage);
+        free(t->s[i].landing);
     }
-    free(t->q);
+    tcp_tx_free(t);
     free(t);
 }
 
@@ -157,7 +158,8 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->cfg = *cfg;
     t->l.ops = &tcp_ops;
     t->l.sender = cfg->sender;
-    t->l.caps = PVN_LANE_ENDS | (cfg->acknowledged ? PVN_LANE_SENT_IS_DELIVERED : 0);
+    t->l.caps =
+        PVN_LANE_ENDS | PVN_LANE_GPU_COPIED | (cfg->acknowledged ? PVN_LANE_SENT_IS_DELIVERED : 0);
     t->l.max_chunk = cfg->chunk;
     t->empty_seen = tcp_empty_polls - 1; /* the first message is a lone one */
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {

@@ -18,6 +18,7 @@ enum {
     TX_RUN_BYTES = 256 * 1024,            /* and no more bytes than this, beside the first chunk */
     TX_BUDGET = 1024 * 1024,              /* bytes that one call writes */
     TX_ZEROCOPY_BYTES = 64 * 1024 * 1024, /* unacknowledged; beyond it chunks are copied */
+    TX_COPIED_BYTES = 16 * 1024 * 1024,   /* open, of payloads that were copied from GPU memory */
     RX_STAGE = 16 * 1024,     /* bytes read ahead of a header while messages are small */
     RX_STAGE_LARGE = 128,     /* and while they are large: their payload should not be copied */
     RX_PEEK = 4 * 1024 + 512, /* bytes of a lone message that are looked at before they are taken */
@@ -49,7 +50,8 @@ struct tx_frame {
     uint32_t cookie;
     uint32_t ack_nth; /* TX_UNACKED: acknowledgements of the stream that must have come */
     const uint8_t *src;
-    size_t len; /* payload bytes at src, 0 when inlined */
+    size_t len;      /* payload bytes at src, 0 when inlined */
+    uint8_t *copied; /* src, where the payload had to be copied from other memory; else NULL */
     uint8_t head[PVN_FRAME_LEN + TX_INLINE];
 };
 
@@ -83,8 +85,12 @@ struct stream {
     bool needs_ack;    /* f requests an acknowledgement */
     unsigned acks_due; /* chunks that are complete and not acknowledged yet */
     bool answered;     /* has sent since it was last declared to be one-way */
-    uint8_t *dst;      /* where the rest of the payload goes; NULL: to be dropped */
-    uint32_t left;     /* payload bytes still to come */
+    uint8_t *dst;      /* where the payload goes; NULL: to be dropped */
+    /* Where it goes from dst, which is then `landing`; copy NULL: dst is the place. */
+    struct pvn_place to;
+    uint8_t *landing;
+    size_t landing_len;
+    uint32_t left; /* payload bytes still to come */
     size_t stage_want;
     uint8_t *stage; /* RX_STAGE bytes */
     size_t s_begin, s_end;
@@ -104,6 +110,7 @@ struct tcp_lane {
     unsigned idle_polls; /* polls since the last post_write, saturated at 2 */
     size_t zerocopy_min; /* bytes; chunks from this size on are not copied; 0: all are */
     uint32_t unacked;    /* frames in TX_UNACKED */
+    size_t copied_bytes; /* at `copied` of all frames */
     size_t open_bytes;   /* at src of all frames that are not free */
     /* free-running queue positions (wrap modulo 2^32); position p is q[p % TXQ] and
      * freed <= assigned <= tail */
@@ -133,6 +140,7 @@ int tcp_verify(struct pvn_lane *l);
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int tcp_kick(struct pvn_lane *l);
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
+void tcp_tx_free(struct tcp_lane *t);
 /* The chunks that are done with. Returns the number of events. */
 int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max);
 

@@ -4,6 +4,7 @@
 #include "net-tcp/tcp_priv.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -15,9 +16,42 @@ static size_t staged(const struct stream *s)
     return s->s_end - s->s_begin;
 }
 
-/* The chunk in hand has all its bytes. */
-static void finish(struct stream *s, struct pvn_event *ev, int *n)
+static int failed(struct tcp_lane *t, const struct pvn_err *err)
 {
+    t->l.err = *err;
+    t->l.wrong = true;
+    return err->code;
+}
+
+/* Memory for a payload that is to be copied on from there. */
+__attribute__((noinline, cold)) static int find_landing(struct tcp_lane *t, struct stream *s)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    if (s->landing_len < s->f.len) {
+        free(s->landing);
+        s->landing = malloc(s->f.len);
+        s->landing_len = s->landing ? s->f.len : 0;
+    }
+    s->dst = s->landing;
+    if (s->landing)
+        return 0;
+    pvn_err_set(&err, -ENOMEM, "no memory for %u bytes that a GPU is to get", s->f.len);
+    return failed(t, &err);
+}
+
+__attribute__((noinline, cold)) static int copy_on(struct tcp_lane *t, const struct stream *s)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    int rc = s->to.copy->from_host(s->to.copy, s->to.dst, s->dst, s->f.len, &err);
+    return rc ? failed(t, &err) : 0;
+}
+
+/* The chunk in hand has all its bytes. */
+static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int *n)
+{
+    int rc = s->to.copy && s->dst ? copy_on(t, s) : 0;
+    if (rc)
+        return rc;
     s->have_frame = false;
     s->stage_want = s->f.total >= RX_LARGE ? RX_STAGE_LARGE : RX_STAGE;
     s->acks_due += s->needs_ack;
@@ -29,6 +63,7 @@ static void finish(struct stream *s, struct pvn_event *ev, int *n)
                                         .bytes = s->f.len,
                                         .total = s->f.total};
     s->dst = NULL;
+    return 0;
 }
 
 /* Takes payload that was read ahead. */
@@ -65,8 +100,8 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
                 return 0;
             if (pvn_frame_decode(s->stage + s->s_begin, &s->f, &s->needs_ack) < 0)
                 return tcp_dead(t, s, -EPROTO, "reading a header: these bytes are not one");
-            void *dst = NULL;
-            int rc = t->l.place(t->l.engine, &t->l, &s->f, &dst);
+            struct pvn_place to = {0};
+            int rc = t->l.place(t->l.engine, &t->l, &s->f, &to);
             if (rc == -EAGAIN) {
                 s->stalled = true;
                 return 0;
@@ -76,17 +111,24 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
             /* An address only says that the payload is to be received; an empty message has no
              * bytes to put. */
             static uint8_t nowhere;
-            s->dst = rc == -EALREADY ? NULL : dst ? dst : &nowhere;
+            s->dst = rc == -EALREADY ? NULL : to.dst ? to.dst : &nowhere;
+            s->to = to;
+            if (!s->dst || s->f.len == 0)
+                s->to.copy = NULL;
+            if (__builtin_expect(s->to.copy != NULL, 0) && (rc = find_landing(t, s)) != 0)
+                return rc;
             s->left = s->f.len;
             s->have_frame = true;
-            if (__builtin_expect(t->l.trace != NULL, 0) && s->dst && dst)
-                trace_frame(t, s, dst);
+            if (__builtin_expect(t->l.trace != NULL, 0) && s->dst && to.dst)
+                trace_frame(t, s, to.dst);
             s->s_begin += PVN_FRAME_LEN;
         }
         drain_stage(t, s);
         if (s->left > 0)
             return 0;
-        finish(s, ev, n);
+        int rc = finish(t, s, ev, n);
+        if (rc)
+            return rc;
     }
     return 0;
 }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -29,10 +30,52 @@ static size_t frame_len(const struct tx_frame *f)
     return f->head_len + f->len;
 }
 
+static const struct pvn_mem_copy *copy_of(const struct pvn_write *w)
+{
+    return w->mr && w->f.len ? w->mr->copy : NULL;
+}
+
 static bool worth_zerocopy(const struct tcp_lane *t, const struct pvn_write *w)
 {
-    return t->zerocopy_min && w->f.len >= t->zerocopy_min &&
+    return t->zerocopy_min && w->f.len >= t->zerocopy_min && !copy_of(w) &&
            t->open_bytes + w->f.len <= TX_ZEROCOPY_BYTES && tcp_mem_zerocopy_pays(t, w);
+}
+
+/* Brings the payload into memory that the kernel can read. */
+__attribute__((noinline, cold)) static int copy_payload(struct tcp_lane *t, struct tx_frame *f,
+                                                        const struct pvn_write *w)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    if (t->copied_bytes && t->copied_bytes + w->f.len > TX_COPIED_BYTES)
+        return -EAGAIN;
+    uint8_t *copied = malloc(w->f.len);
+    int rc = copied ? copy_of(w)->to_host(copy_of(w), copied, w->src, w->f.len, &err)
+                    : pvn_err_set(&err, -ENOMEM, "no memory for %u bytes of GPU memory", w->f.len);
+    if (rc) {
+        free(copied);
+        t->l.err = err;
+        t->l.wrong = true;
+        return rc;
+    }
+    f->copied = copied;
+    t->copied_bytes += w->f.len;
+    return 0;
+}
+
+static void free_copied(struct tcp_lane *t, struct tx_frame *f)
+{
+    if (!f->copied)
+        return;
+    t->copied_bytes -= f->len;
+    free(f->copied);
+    f->copied = NULL;
+}
+
+void tcp_tx_free(struct tcp_lane *t)
+{
+    for (int i = 0; t->q && i < TXQ; i++)
+        free(t->q[i].copied);
+    free(t->q);
 }
 
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
@@ -40,6 +83,11 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     struct tcp_lane *t = tcp_of(l);
     if (t->tail - t->freed == TXQ || t->fenced)
         return -EAGAIN;
+    if (__builtin_expect(copy_of(w) != NULL, 0)) {
+        int rc = copy_payload(t, frame_at(t, t->tail), w);
+        if (rc)
+            return rc;
+    }
     t->lone = t->empty_seen != tcp_empty_polls && t->assigned == t->tail;
     t->empty_seen = tcp_empty_polls;
     struct tx_frame *f = frame_at(t, t->tail);
@@ -50,14 +98,14 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     f->needs_ack = f->zerocopy || t->cfg.acknowledged;
     pvn_frame_encode(&w->f, f->needs_ack, f->head);
     f->head_len = PVN_FRAME_LEN;
-    if (w->f.len <= TX_INLINE) {
+    if (w->f.len <= TX_INLINE && !f->copied) {
         if (w->f.len)
             memcpy(f->head + PVN_FRAME_LEN, w->src, w->f.len);
         f->head_len = (uint16_t)(PVN_FRAME_LEN + w->f.len);
         f->src = NULL;
         f->len = 0;
     } else {
-        f->src = w->src;
+        f->src = f->copied ? f->copied : w->src;
         f->len = w->f.len;
     }
     t->queued_bytes += frame_len(f);
@@ -271,6 +319,7 @@ int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max)
         ev[n++] = (struct pvn_event){.kind = PVN_EV_SENT, .id = f->cookie, .chunk = f->chunk};
         f->state = TX_FREE;
         t->open_bytes -= f->len;
+        free_copied(t, f);
     }
     while (t->freed != t->assigned && frame_at(t, t->freed)->state == TX_FREE)
         t->freed++;

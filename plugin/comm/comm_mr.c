@@ -11,6 +11,7 @@
 #include "base/fork.h"
 #include "base/hints.h"
 #include "base/log.h"
+#include "memory/gpucopy.h"
 #include "nccl/types.h"
 
 static const char *kind_name(int ptr_type)
@@ -28,16 +29,37 @@ static void detach(struct pvn_comm *c, struct pvn_comm_mr *m, int lanes)
     }
 }
 
+static void say_copied(struct pvn_comm_mr *m)
+{
+    struct pvn_comm *c = m->comm;
+
+    if (c->said_copied)
+        return;
+    c->said_copied = true;
+    pvn_warn(
+        "%s %s %s: this connection uses TCP, which cannot reach GPU memory by itself: it is copied "
+        "through host memory, which is slower",
+        c->conn->where, c->sender ? "to" : "from", c->conn->who);
+}
+
 /* A device may promise what the lanes of this comm do not keep: it fell back to TCP. */
 static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct pvn_err *err)
 {
-    if (m->mr.ptr_type != NCCL_PTR_HOST && !(l->caps & (PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF))) {
-        pvn_err_set(err, -EOPNOTSUPP,
-                    "this connection fell back to %s, which cannot reach GPU memory; "
-                    "NCCL_PVRDMA_GPU_MEM=off lets NCCL stage in host memory everywhere",
-                    l->ops->name);
-        pvn_err_set_fault(err, PVN_FAULT_USAGE);
-        return err->code;
+    const unsigned reach = PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF;
+
+    m->mr.copy = NULL;
+    if (m->mr.ptr_type != NCCL_PTR_HOST && !(l->caps & reach)) {
+        if (l->caps & PVN_LANE_GPU_COPIED)
+            m->mr.copy = pvn_gpucopy_of(m->mr.addr, err);
+        if (!m->mr.copy) {
+            pvn_err_add(err,
+                        "this connection fell back to %s, which cannot reach GPU memory by itself; "
+                        "NCCL_PVRDMA_GPU_MEM=off lets NCCL stage in host memory everywhere",
+                        l->ops->name);
+            pvn_err_set_fault(err, PVN_FAULT_USAGE);
+            return err->code ? err->code : -EOPNOTSUPP;
+        }
+        say_copied(m);
     }
     return l->ops->mem_reg(l, &m->mr, m->dmabuf_fd, m->dmabuf_offset, err);
 }

@@ -60,7 +60,7 @@ struct pvn_comm {
     struct comm_failback *failback; /* attempts to come back to such lanes, else NULL */
     bool drains;       /* takes no new sends, to switch when the open ones have ended */
     uint64_t drain_ns; /* until when; else not before when */
-    bool said_flaps;
+    bool said_flaps, said_copied;
     /* Of the last minute, while no message was delivered: losses, and their first. */
     unsigned losses;
     uint64_t losses_ns, losses_messages;

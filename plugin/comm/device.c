@@ -14,6 +14,7 @@
 #include "comm/placement.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "memory/gpucopy.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool loaded;
@@ -152,6 +153,7 @@ void pvn_devices_unload(void)
         for (t = 0; pvn_transports[t]; t++)
             if (pvn_transports[t]->unload)
                 pvn_transports[t]->unload();
+        pvn_gpucopy_unload();
     }
     loaded = false;
     pthread_mutex_unlock(&lock);
@@ -162,6 +164,7 @@ void pvn_devices_after_fork(void)
     pthread_mutex_init(&lock, NULL); /* another thread of the parent may have held it */
     clear();
     loaded = false;
+    pvn_gpucopy_after_fork();
     for (int t = 0; pvn_transports[t]; t++)
         if (pvn_transports[t]->after_fork)
             pvn_transports[t]->after_fork();

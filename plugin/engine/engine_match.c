@@ -136,7 +136,7 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
 /* Checks a chunk against what is known of its message and returns its address, once: a second
  * attempt while the first is still being written could outlive the message. */
 static int locate(struct pvn_engine *e, const struct pvn_frame *f, uint64_t total,
-                  struct chunk_set *placed, uint8_t *base, void **dst)
+                  struct chunk_set *placed, uint8_t *base, struct pvn_place *to)
 {
     if (f->total != total)
         return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
@@ -148,12 +148,12 @@ static int locate(struct pvn_engine *e, const struct pvn_frame *f, uint64_t tota
         return -EALREADY;
     }
     chunk_add(placed, f->chunk);
-    *dst = base + f->offset;
+    to->dst = base + f->offset;
     return 0;
 }
 
 int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
-                    void **dst)
+                    struct pvn_place *to)
 {
     struct pvn_engine *e = engine;
     struct receiver *rx = e->rx;
@@ -173,32 +173,50 @@ int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_
             return rc;
     }
     const struct msg_map *m = &rx->map[f->seq % MSG_RING];
+    to->copy = NULL;
     if (m->msg != f->seq || m->kind == MAP_NONE || m->kind == MAP_DONE) {
         e->stats.stale++;
         return -EALREADY;
     }
     if (m->kind == MAP_UNEXPECTED) {
         struct unexpected *s = &rx->unexpected[m->idx];
-        return locate(e, f, s->total, &s->placed, s->buf, dst);
+        return locate(e, f, s->total, &s->placed, s->buf, to);
     }
     struct recv_group *g = &rx->groups[m->idx];
     struct recv_ent *ent = &g->ent[m->ent];
-    return locate(e, f, ent->total, &ent->placed, g->buf[m->ent].addr, dst);
+    const struct pvn_buffer *b = &g->buf[m->ent];
+    to->copy = b->mr ? b->mr->copy : NULL;
+    return locate(e, f, ent->total, &ent->placed, b->addr, to);
+}
+
+static int put(struct pvn_engine *e, const struct pvn_buffer *b, const void *src, size_t n)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    int rc = 0;
+    if (n && b->mr && b->mr->copy)
+        rc = b->mr->copy->from_host(b->mr->copy, b->addr, src, n, &err);
+    else if (n)
+        memcpy(b->addr, src, n);
+    if (rc)
+        pvn_engine_fail(e, &err);
+    return rc;
 }
 
 /* A whole message that was kept aside goes to the buffer that claimed it. */
-static void deliver_unexpected(struct pvn_engine *e, struct unexpected *s)
+static int deliver_unexpected(struct pvn_engine *e, struct unexpected *s)
 {
     struct receiver *rx = e->rx;
     struct recv_group *g = &rx->groups[s->group];
     struct recv_ent *ent = &g->ent[s->ent];
-    if (s->total)
-        memcpy(g->buf[s->ent].addr, s->buf, s->total);
+    int rc = put(e, &g->buf[s->ent], s->buf, s->total);
+    if (rc)
+        return rc;
     ent->got = s->total;
     ent->seen = s->seen;
     rx->map[s->msg % MSG_RING].kind = MAP_DONE;
     unexpected_free(rx, s);
     eng_entry_arrived(e, g, ent);
+    return 0;
 }
 
 static bool unexpected_complete(const struct unexpected *s)
@@ -226,8 +244,11 @@ int eng_match_claim(struct pvn_engine *e, struct recv_group *g)
         give(rx, &g->ent[i], oldest->msg, oldest->total);
         oldest->group = (int16_t)(g - rx->groups);
         oldest->ent = (uint8_t)i;
-        if (unexpected_complete(oldest))
-            deliver_unexpected(e, oldest);
+        if (unexpected_complete(oldest)) {
+            int rc = deliver_unexpected(e, oldest);
+            if (rc)
+                return rc;
+        }
     }
     return 0;
 }
@@ -260,7 +281,7 @@ int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev)
     e->stats.chunks++;
     if (s) {
         if (s->group != NO_INDEX && unexpected_complete(s))
-            deliver_unexpected(e, s);
+            return deliver_unexpected(e, s);
     } else if (*got == total) {
         m->kind = MAP_DONE;
         eng_entry_arrived(e, g, ent);

@@ -339,7 +339,7 @@ int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
 
 /* engine_match.c: matched comms, receiving side */
 int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
-                    void **dst);
+                    struct pvn_place *to);
 int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev);
 /* Gives unexpected messages to the buffers of a group that has just been posted. */
 int eng_match_claim(struct pvn_engine *e, struct recv_group *g);

@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/mem_copy.h"
 
 enum {
     PVN_MAX_LANES = 8,   /* lanes of one comm; NCCL 2.30 fuses at most 8 devices (net_v12.h) */
@@ -49,9 +50,10 @@ static inline uint32_t pvn_id(uint64_t seq)
 /* A registered buffer. Owned by the registration (regMr ..
  * deregMr); lanes fill their own columns. */
 struct pvn_mr {
-    void *addr;                   /* start of the registered range */
-    size_t len;                   /* bytes */
-    int ptr_type;                 /* NCCL_PTR_HOST, NCCL_PTR_CUDA or NCCL_PTR_DMABUF */
+    void *addr;                      /* start of the registered range */
+    size_t len;                      /* bytes */
+    int ptr_type;                    /* NCCL_PTR_HOST, NCCL_PTR_CUDA or NCCL_PTR_DMABUF */
+    const struct pvn_mem_copy *copy; /* NULL: the processor reaches it, or lanes do by themselves */
     unsigned gpu;                 /* ordinal of the memory's GPU plus one, by the lanes; 0: host */
     uint32_t rkey[PVN_MAX_LANES]; /* what the peer needs to write through lane i; 0 where unused */
     void *lane_mr[PVN_MAX_LANES]; /* the lane's own handle, NULL where the lane needs none */
@@ -194,15 +196,21 @@ struct pvn_transfer {
 /* A stream begins to transfer a chunk; valid during the call only. */
 typedef void (*pvn_trace_fn)(struct pvn_lane *l, const struct pvn_transfer *t);
 
+/* Where a chunk goes. */
+struct pvn_place {
+    void *dst;
+    const struct pvn_mem_copy *copy; /* by which it gets there; NULL: the processor writes it */
+};
+
 /*
  * Where an arriving chunk goes: called by lanes that place payloads themselves (TCP), provided by
- * the engine. 0: write f->len bytes at *dst, then report PVN_EV_ARRIVED. -EAGAIN: nothing posted
+ * the engine. 0: write f->len bytes at to->dst, then report PVN_EV_ARRIVED. -EAGAIN: nothing posted
  * yet, leave the bytes where they are and call again at the next poll. -EALREADY: known or stale,
  * read and drop them. Anything else: the peer broke the protocol; the lane reports the error and
  * dies.
  */
 typedef int (*pvn_place_fn)(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
-                            void **dst);
+                            struct pvn_place *to);
 
 /* Capabilities, fixed once the lane is bound. */
 enum {
@@ -216,6 +224,7 @@ enum {
     PVN_LANE_FAST_PATH = 1 << 6,         /* see struct pvn_lane_fast_ops */
     /* PVN_EV_SENT means that the lane has a copy: what fails after that shows in poll only */
     PVN_LANE_SENT_IS_COPIED = 1 << 8,
+    PVN_LANE_GPU_COPIED = 1 << 9, /* GPU memory by struct pvn_mem_copy */
     PVN_LANE_ENDS = 1 << 7, /* a receiver's poll fails when the peer has closed and all is taken */
 };
 

@@ -16,6 +16,7 @@
 typedef int pvn_cu_result;             /* CUresult */
 typedef int pvn_cu_device;             /* CUdevice: an ordinal after CUDA_VISIBLE_DEVICES */
 typedef void *pvn_cu_context;          /* CUcontext */
+typedef void *pvn_cu_stream;           /* CUstream */
 typedef unsigned long long pvn_cu_ptr; /* CUdeviceptr on 64-bit machines */
 
 enum {
@@ -63,6 +64,7 @@ enum { PVN_CU_ORDER_NONE = 0, PVN_CU_ORDER_OWNER = 100, PVN_CU_ORDER_ALL = 200 }
 enum { PVN_CU_FLUSH_TARGET_CURRENT_CTX = 0, PVN_CU_FLUSH_TO_OWNER = 100 };
 enum { PVN_CU_RANGE_DMA_BUF_FD = 1, PVN_CU_RANGE_FLAG_PCIE = 1 }; /* 11.7; the flag 12.8 */
 enum { PVN_CU_CAPTURE_RELAXED = 2 };                              /* CUstreamCaptureMode */
+enum { PVN_CU_STREAM_NON_BLOCKING = 1 };                          /* CUstream_flags */
 
 /* One row per entry point: exported name, member, optional (an older driver lacks it) or not,
  * parameters. The optional ones: cuFlushGPUDirectRDMAWrites 11.3,
@@ -88,6 +90,11 @@ enum { PVN_CU_CAPTURE_RELAXED = 2 };                              /* CUstreamCap
     X(cuMemAlloc_v2, mem_alloc, 0, (pvn_cu_ptr *, size_t))                                         \
     X(cuMemFree_v2, mem_free, 0, (pvn_cu_ptr))                                                     \
     X(cuThreadExchangeStreamCaptureMode, capture_mode, 0, (int *))                                 \
+    X(cuStreamCreate, stream_create, 0, (pvn_cu_stream *, unsigned))                               \
+    X(cuStreamDestroy_v2, stream_destroy, 0, (pvn_cu_stream))                                      \
+    X(cuStreamSynchronize, stream_wait, 0, (pvn_cu_stream))                                        \
+    X(cuMemcpyHtoDAsync_v2, copy_in, 0, (pvn_cu_ptr, const void *, size_t, pvn_cu_stream))         \
+    X(cuMemcpyDtoHAsync_v2, copy_out, 0, (void *, pvn_cu_ptr, size_t, pvn_cu_stream))              \
     X(cuFlushGPUDirectRDMAWrites, flush_writes, 1, (int, int))                                     \
     X(cuMemGetHandleForAddressRange, range_handle, 1,                                              \
       (void *, pvn_cu_ptr, size_t, int, unsigned long long))

@@ -448,16 +448,15 @@ int pvn_cuda_flush(const struct pvn_cuda *cu, int dev, struct pvn_err *err)
     return leave_ctx(cu, dev, pushed, rc, err);
 }
 
-/* What calls that allocate or free need around them: the GPU's context, and this thread's capture
- * mode, since allocating is forbidden while any thread captures a stream in the default mode, and
+/* What calls that allocate, free or copy need around them: the GPU's context, and this thread's
+ * capture mode, since they are forbidden while any thread captures a stream in the default mode, and
  * would spoil that capture; the relaxed mode says that the call has nothing to do with it. */
-struct alloc_scope {
+struct gpu_scope {
     bool pushed;
     int mode;
 };
 
-static int enter_alloc(const struct pvn_cuda *cu, int dev, struct alloc_scope *s,
-                       struct pvn_err *err)
+static int enter_gpu(const struct pvn_cuda *cu, int dev, struct gpu_scope *s, struct pvn_err *err)
 {
     int rc = check_alive(cu, err);
     if (!rc)
@@ -472,8 +471,8 @@ static int enter_alloc(const struct pvn_cuda *cu, int dev, struct alloc_scope *s
     return leave_ctx(cu, dev, s->pushed, rc, err);
 }
 
-static int leave_alloc(const struct pvn_cuda *cu, int dev, struct alloc_scope *s, int rc,
-                       struct pvn_err *err)
+static int leave_gpu(const struct pvn_cuda *cu, int dev, struct gpu_scope *s, int rc,
+                     struct pvn_err *err)
 {
     cu->api.capture_mode(&s->mode);
     return leave_ctx(cu, dev, s->pushed, rc, err);
@@ -482,16 +481,16 @@ static int leave_alloc(const struct pvn_cuda *cu, int dev, struct alloc_scope *s
 int pvn_cuda_alloc(const struct pvn_cuda *cu, int dev, size_t len, uint64_t *addr,
                    struct pvn_err *err)
 {
-    struct alloc_scope scope;
+    struct gpu_scope scope;
     *addr = 0;
-    int rc = enter_alloc(cu, dev, &scope, err);
+    int rc = enter_gpu(cu, dev, &scope, err);
     if (rc)
         return rc;
     pvn_cu_ptr got = 0;
     pvn_cu_result cr = cu->api.mem_alloc(&got, len);
     if (cr)
         rc = cu_error(cu, err, "cuMemAlloc", cr);
-    rc = leave_alloc(cu, dev, &scope, rc, err);
+    rc = leave_gpu(cu, dev, &scope, rc, err);
     if (!rc)
         *addr = got;
     return rc;
@@ -499,12 +498,73 @@ int pvn_cuda_alloc(const struct pvn_cuda *cu, int dev, size_t len, uint64_t *add
 
 int pvn_cuda_free(const struct pvn_cuda *cu, int dev, uint64_t addr, struct pvn_err *err)
 {
-    struct alloc_scope scope;
-    int rc = enter_alloc(cu, dev, &scope, err);
+    struct gpu_scope scope;
+    int rc = enter_gpu(cu, dev, &scope, err);
     if (rc)
         return rc;
     pvn_cu_result cr = cu->api.mem_free(addr);
     if (cr)
         rc = cu_error(cu, err, "cuMemFree", cr);
-    return leave_alloc(cu, dev, &scope, rc, err);
+    return leave_gpu(cu, dev, &scope, rc, err);
+}
+
+int pvn_cuda_stream_open(const struct pvn_cuda *cu, int dev, void **stream, struct pvn_err *err)
+{
+    struct gpu_scope scope;
+    *stream = NULL;
+    int rc = enter_gpu(cu, dev, &scope, err);
+    if (rc)
+        return rc;
+    pvn_cu_stream got = NULL;
+    pvn_cu_result cr = cu->api.stream_create(&got, PVN_CU_STREAM_NON_BLOCKING);
+    if (cr)
+        rc = cu_error(cu, err, "cuStreamCreate", cr);
+    rc = leave_gpu(cu, dev, &scope, rc, err);
+    if (!rc)
+        *stream = got;
+    return rc;
+}
+
+int pvn_cuda_stream_close(const struct pvn_cuda *cu, int dev, void *stream, struct pvn_err *err)
+{
+    struct gpu_scope scope;
+    int rc = enter_gpu(cu, dev, &scope, err);
+    if (rc)
+        return rc;
+    pvn_cu_result cr = cu->api.stream_destroy(stream);
+    if (cr)
+        rc = cu_error(cu, err, "cuStreamDestroy", cr);
+    return leave_gpu(cu, dev, &scope, rc, err);
+}
+
+/* The end of a copy that has been started, or could not be. */
+static int finish_copy(const struct pvn_cuda *cu, int dev, struct gpu_scope *scope, void *stream,
+                       const char *call, pvn_cu_result cr, struct pvn_err *err)
+{
+    int rc = cr ? cu_error(cu, err, call, cr) : 0;
+    if (!rc && (cr = cu->api.stream_wait(stream)) != PVN_CU_SUCCESS)
+        rc = cu_error(cu, err, "cuStreamSynchronize", cr);
+    return leave_gpu(cu, dev, scope, rc, err);
+}
+
+int pvn_cuda_copy_in(const struct pvn_cuda *cu, int dev, void *stream, uint64_t to,
+                     const void *from, size_t len, struct pvn_err *err)
+{
+    struct gpu_scope scope;
+    int rc = enter_gpu(cu, dev, &scope, err);
+    if (rc)
+        return rc;
+    pvn_cu_result cr = cu->api.copy_in(to, from, len, stream);
+    return finish_copy(cu, dev, &scope, stream, "cuMemcpyHtoDAsync", cr, err);
+}
+
+int pvn_cuda_copy_out(const struct pvn_cuda *cu, int dev, void *stream, void *to, uint64_t from,
+                      size_t len, struct pvn_err *err)
+{
+    struct gpu_scope scope;
+    int rc = enter_gpu(cu, dev, &scope, err);
+    if (rc)
+        return rc;
+    pvn_cu_result cr = cu->api.copy_out(to, from, len, stream);
+    return finish_copy(cu, dev, &scope, stream, "cuMemcpyDtoHAsync", cr, err);
 }

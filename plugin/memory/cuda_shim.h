@@ -117,4 +117,14 @@ int pvn_cuda_alloc(const struct pvn_cuda *cu, int dev, size_t len, uint64_t *add
                    struct pvn_err *err);
 int pvn_cuda_free(const struct pvn_cuda *cu, int dev, uint64_t addr, struct pvn_err *err);
 
+/* A stream on dev that waits for no other stream, the legacy default one included, and its end. */
+int pvn_cuda_stream_open(const struct pvn_cuda *cu, int dev, void **stream, struct pvn_err *err);
+int pvn_cuda_stream_close(const struct pvn_cuda *cu, int dev, void *stream, struct pvn_err *err);
+/* Copies between any host memory and memory of dev. 0 when the bytes are there. Allowed while
+ * another thread captures a stream. */
+int pvn_cuda_copy_in(const struct pvn_cuda *cu, int dev, void *stream, uint64_t to,
+                     const void *from, size_t len, struct pvn_err *err);
+int pvn_cuda_copy_out(const struct pvn_cuda *cu, int dev, void *stream, void *to, uint64_t from,
+                      size_t len, struct pvn_err *err);
+
 #endif

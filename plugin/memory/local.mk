@@ -5,6 +5,8 @@ libpvn_core_la_SOURCES += \
     plugin/memory/cuda_abi.h \
     plugin/memory/cuda_shim.c \
     plugin/memory/cuda_shim.h \
+    plugin/memory/gpucopy.c \
+    plugin/memory/gpucopy.h \
     plugin/memory/gpumem.c \
     plugin/memory/gpumem.h \
     plugin/memory/gpumem_policy.c \

@@ -240,14 +240,14 @@ static void sender(const uint8_t *p, size_t n)
 static bool arrive(struct lane *l, uint64_t number)
 {
     struct pvn_frame f = {.seq = number, .total = 1, .len = 1};
-    void *dst = NULL;
-    int rc = l->l.place(l->l.engine, &l->l, &f, &dst);
+    struct pvn_place to = {0};
+    int rc = l->l.place(l->l.engine, &l->l, &f, &to);
 
     if (rc == -EALREADY)
         return true;
     if (rc)
         return false;
-    *(uint8_t *)dst = 1;
+    *(uint8_t *)to.dst = 1;
     l->event[l->nevents++] =
         (struct pvn_event){.kind = PVN_EV_ARRIVED, .id = pvn_id(number), .bytes = 1, .total = 1};
     return true;

@@ -74,7 +74,7 @@ class PluginGpu : public FakeCuda
     {
         hooks->pin = pin;
         for (const char *name : {"NCCL_PVRDMA_CUDA_LIB", "NCCL_PVRDMA_GPU_MEM", "NCCL_PVRDMA_FLUSH",
-                                 "NCCL_DMABUF_ENABLE"})
+                                 "NCCL_DMABUF_ENABLE", "NCCL_PVRDMA_FAILOVER"})
             unsetenv(name);
         FakeCuda::TearDown();
     }
@@ -137,6 +137,7 @@ class PluginGpu : public FakeCuda
         bytes::fill(src, n, salt_);
         memset(dst, 0, n);
         salt_++;
+        fake->hide(hidden_);
         void *sr = nullptr, *rr = nullptr, *data = dst;
         int tag = 0, sd = 0, rd = 0, got = -1;
         bool ok = eventually([&] {
@@ -151,6 +152,7 @@ class PluginGpu : public FakeCuda
                 return true;
             return sd && rd;
         });
+        fake->hide(false);
         EXPECT_TRUE(ok && sd && rd) << Log::get().warnings();
         if (flush)
             this->flush(p, data, n, rmh);
@@ -173,6 +175,7 @@ class PluginGpu : public FakeCuda
 
     unsigned salt_ = 1;
     int waited_ = 0;
+    bool hidden_ = false; // device memory from the processor, while a message moves
 };
 
 // ---- what is offered ----
@@ -598,8 +601,9 @@ TEST_F(PluginGpu, CopiedByTheDriver)
     EXPECT_EQ(1, waited_);
 }
 
-// The device can reach GPU memory, this connection cannot: no byte is written to a wrong place.
-TEST_F(PluginGpu, AConnectionThatFellBackToTcpRefusesGpuMemory)
+// The device can reach GPU memory, this connection cannot: the driver copies, and the processor, which
+// faults on such memory, is kept out of it.
+TEST_F(PluginGpu, AConnectionThatFellBackToTcpCopiesGpuMemory)
 {
     Net n(12);
     ASSERT_NE(0, properties(n).ptrSupport & NCCL_PTR_CUDA);
@@ -607,13 +611,101 @@ TEST_F(PluginGpu, AConnectionThatFellBackToTcpRefusesGpuMemory)
     Pair p(n);
     ASSERT_TRUE(p.up());
     EXPECT_GT(sv::lib().sv_rule_fired("dead"), 0);
-    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
-    void *mh = nullptr;
-    EXPECT_NE(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kMiB, NCCL_PTR_CUDA, &mh));
-    EXPECT_TRUE(said("fell back to tcp, which cannot reach GPU memory")) << Log::get().warnings();
+    constexpr size_t kAll = 24 * kMiB;
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kAll, 65536);
+    uint64_t b = fake->alloc(FAKECUDA_DEVICE, 0, kAll, 65536);
+    void *smh = nullptr, *rmh = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kAll, NCCL_PTR_CUDA, &smh));
+    ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.rc, b, kAll, &rmh));
+    EXPECT_TRUE(said("it is copied through host memory")) << Log::get().warnings();
+    for (size_t bytes : {size_t{0}, size_t{1}, size_t{216}, size_t{5000}, kMiB + 3, kAll - 64}) {
+        int in = fake->calls("cuMemcpyHtoDAsync_v2"), out = fake->calls("cuMemcpyDtoHAsync_v2");
+        hidden_ = true;
+        EXPECT_TRUE(move(p, a + 13, smh, b + 57, rmh, bytes, true)) << bytes;
+        EXPECT_EQ(bytes > 0, fake->calls("cuMemcpyHtoDAsync_v2") > in) << bytes;
+        EXPECT_EQ(bytes > 0, fake->calls("cuMemcpyDtoHAsync_v2") > out) << bytes;
+    }
+    EXPECT_EQ(0, waited_) << "for a flush: what a copy has brought needs none";
     Flow f = plain(p, {100, 5000});
     EXPECT_TRUE(f.run()) << "host memory goes on";
     f.check();
+}
+
+// A message that comes before its receive is kept in host memory, and copied later.
+TEST_F(PluginGpu, UnexpectedMessagesAreCopiedToGpuMemory)
+{
+    Net n(12);
+    ASSERT_EQ(0, sv::command("rule dead status status=RETRY_EXC_ERR op=WRITE count=0"));
+    setenv("NCCL_PVRDMA_FAILOVER", "0", 1);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+    void *mh = nullptr, *sr[2] = {}, *rr[2] = {};
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(a), kMiB, NCCL_PTR_CUDA, &mh));
+    std::vector<unsigned char> src(3000, 0x5a);
+    int in = fake->calls("cuMemcpyHtoDAsync_v2");
+    size_t size = src.size();
+    auto receive = [&](int tag, void **req) {
+        void *data = ptr(a + static_cast<uint64_t>(tag) * 4096);
+        return pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &mh, nullptr, req);
+    };
+    ASSERT_EQ(ncclSuccess, receive(1, &rr[1]));
+    for (int tag : {0, 1})
+        ASSERT_EQ(ncclSuccess,
+                  pvn_netdrv_isend(p.d, p.sc, src.data(), size, tag, nullptr, nullptr, &sr[tag]));
+    fake->hide(1);
+    for (int tag : {1, 0}) {
+        int done = 0, got = 0;
+        if (tag == 0) {
+            ASSERT_EQ(ncclSuccess, receive(0, &rr[0]));
+        }
+        EXPECT_TRUE(eventually([&] {
+            int d = 0;
+            for (void *&s : sr)
+                if (s && pvn_netdrv_test(p.d, s, &d, nullptr) == ncclSuccess && d)
+                    s = nullptr;
+            return pvn_netdrv_test(p.d, rr[tag], &done, &got) != ncclSuccess || done;
+        }));
+        EXPECT_EQ(1, done);
+        EXPECT_EQ(3000, got);
+    }
+    fake->hide(0);
+    EXPECT_EQ(2, fake->calls("cuMemcpyHtoDAsync_v2") - in);
+    for (int tag : {0, 1})
+        EXPECT_EQ(0, memcmp(ptr(a + static_cast<uint64_t>(tag) * 4096), src.data(), size)) << tag;
+}
+
+// A copy that fails ends the comm with the driver's reason, at both ends.
+TEST_F(PluginGpu, ACopyThatFailsEndsTheComm)
+{
+    for (const char *call :
+         {"cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuStreamSynchronize"}) {
+        Net n(12);
+        ASSERT_EQ(0, sv::command("rule dead status status=RETRY_EXC_ERR op=WRITE count=0"));
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+        void *smh = nullptr, *rmh = nullptr, *sr = nullptr, *rr = nullptr, *data = ptr(a + 65536);
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kMiB, NCCL_PTR_CUDA, &smh));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(a), kMiB, NCCL_PTR_CUDA, &rmh));
+        fake->fail(call, 1, 700);
+        size_t size = 5000;
+        int tag = 0, d = 0;
+        EXPECT_TRUE(eventually([&] {
+            ncclResult_t s = sr ? pvn_netdrv_test(p.d, sr, &d, nullptr)
+                                : pvn_netdrv_isend(p.d, p.sc, ptr(a), size, 0, smh, nullptr, &sr);
+            ncclResult_t r =
+                rr ? pvn_netdrv_test(p.d, rr, &d, nullptr)
+                   : pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh, nullptr, &rr);
+            return s != ncclSuccess || r != ncclSuccess;
+        })) << call;
+        EXPECT_EQ(1, fake->fired(call));
+        fake->fail(call, -1, 0);
+        EXPECT_TRUE(said("(700)")) << Log::get().warnings();
+        fake->free(a);
+        ASSERT_EQ(0, sv::command("rules clear"));
+        Log::get().clear();
+    }
 }
 
 } // namespace

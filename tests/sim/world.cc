@@ -197,15 +197,15 @@ bool needs_cts(const Lane *l)
 
 int place(Lane *l, Packet &p)
 {
-    void *dst = nullptr;
+    pvn_place to = {};
     if (needs_cts(l)) {
-        dst = reinterpret_cast<void *>(p.raddr);
+        to.dst = reinterpret_cast<void *>(p.raddr);
     } else {
-        int rc = l->base.place(l->base.engine, &l->base, &p.f, &dst);
+        int rc = l->base.place(l->base.engine, &l->base, &p.f, &to);
         if (rc < 0)
             return rc;
     }
-    p.dst = static_cast<uint8_t *>(dst);
+    p.dst = static_cast<uint8_t *>(to.dst);
     p.placed = true;
     return 0;
 }

@@ -14,7 +14,7 @@
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 struct fake_state fake;
 int fake_arena_fd = -1;
-char *fake_arena;
+char *fake_arena, *fake_own;
 _Thread_local struct ctx *fake_stack[MAX_STACK];
 _Thread_local int fake_depth;
 
@@ -35,13 +35,8 @@ struct call *fake_find_call(const char *name)
 
 void fake_name_calls(void)
 {
-    static const char *const names[] = {"cuInit",
-                                        "cuStreamQuery",
-                                        "cuStreamSynchronize",
-                                        "cuMemcpyHtoD_v2",
+    static const char *const names[] = {"cuInit", "cuStreamQuery", "cuMemcpyHtoD_v2",
                                         "cuMemcpyDtoH_v2",
-                                        "cuMemcpyHtoDAsync_v2",
-                                        "cuMemcpyDtoHAsync_v2",
 #define NAME(name, member, optional, params) #name,
                                         PVN_CU_ENTRIES(NAME)
 #undef NAME
@@ -145,10 +140,15 @@ struct block *fake_place(enum block_kind kind, int dev, size_t len, size_t align
     return fake_add_block(kind, base, len, dev);
 }
 
+void *fake_memory(uint64_t addr)
+{
+    return fake_own + (addr - (uint64_t)(uintptr_t)fake_arena);
+}
+
 void fake_drop_block(struct block *b)
 {
     if (b->kind != BLOCK_RESERVED)
-        memset((void *)(uintptr_t)b->base, 0xde, b->len);
+        memset(fake_memory(b->base), 0xde, b->len);
     b->kind = BLOCK_FREE;
 }
 

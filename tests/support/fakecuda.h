@@ -71,6 +71,7 @@ struct fakecuda_control {
 
     uint64_t (*dmabuf_len)(int fd); /* 0: not one of ours, or closed */
     int (*dmabuf_open)(void);       /* descriptors given out and still open */
+    void (*hide)(int on);           /* from the processor: only copies reach device memory */
 };
 
 #endif

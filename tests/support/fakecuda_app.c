@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What an application calls and the plugin never does: copies, streams, pinned memory. Everything
- * is done when the call returns. */
+/* Copies, streams and, what an application calls and the plugin never does, pinned memory.
+ * Everything is done when the call returns. */
 #include "config.h"
 #include "support/fakecuda_priv.h"
 
@@ -13,15 +13,9 @@ EXPORT pvn_cu_result cuCtxSetCurrent(pvn_cu_context ctx);
 EXPORT pvn_cu_result cuMemAllocHost_v2(void **out, size_t len);
 EXPORT pvn_cu_result cuMemcpyHtoD_v2(pvn_cu_ptr to, const void *from, size_t len);
 EXPORT pvn_cu_result cuMemcpyDtoH_v2(void *to, pvn_cu_ptr from, size_t len);
-EXPORT pvn_cu_result cuMemcpyHtoDAsync_v2(pvn_cu_ptr to, const void *from, size_t len,
-                                          void *stream);
-EXPORT pvn_cu_result cuMemcpyDtoHAsync_v2(void *to, pvn_cu_ptr from, size_t len, void *stream);
-EXPORT pvn_cu_result cuStreamDestroy_v2(void *stream);
 EXPORT pvn_cu_result cuMemsetD8_v2(pvn_cu_ptr to, unsigned char byte, size_t len);
 EXPORT pvn_cu_result cuCtxSynchronize(void);
-EXPORT pvn_cu_result cuStreamCreate(void **out, unsigned flags);
 EXPORT pvn_cu_result cuStreamQuery(void *stream);
-EXPORT pvn_cu_result cuStreamSynchronize(void *stream);
 
 /* All of [addr, addr + len) in one allocation: what a copy on a
  * real GPU would fault on otherwise. */
@@ -57,7 +51,7 @@ pvn_cu_result cuMemcpyHtoD_v2(pvn_cu_ptr to, const void *from, size_t len)
         return rc;
     if (!is_device(to, len))
         return fake_end(PVN_CU_INVALID_VALUE);
-    memcpy((void *)(uintptr_t)to, from, len);
+    memcpy(fake_memory(to), from, len);
     return fake_end(PVN_CU_SUCCESS);
 }
 
@@ -68,7 +62,7 @@ pvn_cu_result cuMemcpyDtoH_v2(void *to, pvn_cu_ptr from, size_t len)
         return rc;
     if (!is_device(from, len))
         return fake_end(PVN_CU_INVALID_VALUE);
-    memcpy(to, (const void *)(uintptr_t)from, len);
+    memcpy(to, fake_memory(from), len);
     return fake_end(PVN_CU_SUCCESS);
 }
 
@@ -80,7 +74,7 @@ pvn_cu_result cuMemcpyHtoDAsync_v2(pvn_cu_ptr to, const void *from, size_t len, 
         return rc;
     if (!fake_top() || !stream || !is_device(to, len))
         return fake_end(PVN_CU_INVALID_VALUE);
-    memcpy((void *)(uintptr_t)to, from, len);
+    memcpy(fake_memory(to), from, len);
     return fake_end(PVN_CU_SUCCESS);
 }
 
@@ -91,20 +85,23 @@ pvn_cu_result cuMemcpyDtoHAsync_v2(void *to, pvn_cu_ptr from, size_t len, void *
         return rc;
     if (!fake_top() || !stream || !is_device(from, len))
         return fake_end(PVN_CU_INVALID_VALUE);
-    memcpy(to, (const void *)(uintptr_t)from, len);
+    memcpy(to, fake_memory(from), len);
     return fake_end(PVN_CU_SUCCESS);
 }
 
 pvn_cu_result cuStreamDestroy_v2(void *stream)
 {
-    return stream ? PVN_CU_SUCCESS : PVN_CU_INVALID_VALUE;
+    int rc = fake_begin("cuStreamDestroy_v2", true);
+    if (rc)
+        return rc;
+    return fake_end(stream ? PVN_CU_SUCCESS : PVN_CU_INVALID_VALUE);
 }
 
 pvn_cu_result cuMemsetD8_v2(pvn_cu_ptr to, unsigned char byte, size_t len)
 {
     if (!is_device(to, len))
         return PVN_CU_INVALID_VALUE;
-    memset((void *)(uintptr_t)to, byte, len);
+    memset(fake_memory(to), byte, len);
     return PVN_CU_SUCCESS;
 }
 
@@ -116,8 +113,11 @@ pvn_cu_result cuCtxSynchronize(void)
 pvn_cu_result cuStreamCreate(void **out, unsigned flags)
 {
     static char stream;
+    int rc = fake_begin("cuStreamCreate", true);
+    if (rc)
+        return rc;
     *out = &stream;
-    return PVN_CU_SUCCESS;
+    return fake_end(fake_top() ? PVN_CU_SUCCESS : PVN_CU_INVALID_CONTEXT);
 }
 
 pvn_cu_result cuStreamQuery(void *stream)

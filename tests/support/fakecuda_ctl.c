@@ -208,6 +208,13 @@ static int ctl_dmabuf_open(void)
     return n;
 }
 
+/* On a machine with a GPU the processor faults on such an address. */
+static void ctl_hide(int on)
+{
+    if (mprotect(fake_arena, ARENA_LEN, on ? PROT_NONE : PROT_READ | PROT_WRITE))
+        fake_fatal("mprotect");
+}
+
 EXPORT extern const struct fakecuda_control fakecuda_control;
 const struct fakecuda_control fakecuda_control = {
     .reset = ctl_reset,
@@ -234,6 +241,7 @@ const struct fakecuda_control fakecuda_control = {
     .set_single_segment_export = ctl_set_single_segment_export,
     .dmabuf_len = ctl_dmabuf_len,
     .dmabuf_open = ctl_dmabuf_open,
+    .hide = ctl_hide,
 };
 
 static void read_env(void)
@@ -257,7 +265,9 @@ __attribute__((constructor)) static void load(void)
         fake_fatal("memfd_create");
     fake_arena =
         mmap(NULL, ARENA_LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fake_arena_fd, 0);
-    if (fake_arena == MAP_FAILED)
+    fake_own =
+        mmap(NULL, ARENA_LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fake_arena_fd, 0);
+    if (fake_arena == MAP_FAILED || fake_own == MAP_FAILED)
         fake_fatal("mmap");
     static const struct fakecuda_device one = {"0000:0B:00.0", "Fake GPU", 8, 0, 1, 1, 1, 1, 0};
     ctl_reset(&one, 1);
@@ -268,5 +278,6 @@ __attribute__((constructor)) static void load(void)
 __attribute__((destructor)) static void unload(void)
 {
     munmap(fake_arena, ARENA_LEN);
+    munmap(fake_own, ARENA_LEN);
     close(fake_arena_fd);
 }

@@ -20,7 +20,7 @@
 #define MAX_CTX     32
 #define MAX_STACK   16
 #define MAX_DMABUF  128
-#define MAX_CALLS   32
+#define MAX_CALLS   40
 #define GPU_PAGE    ((size_t)64 << 10)
 #define VMM_GRANULE ((size_t)2 << 20)
 
@@ -82,6 +82,7 @@ extern pthread_mutex_t fake_lock;
 extern struct fake_state fake;
 extern int fake_arena_fd; /* all memory is one sparse file, mapped once */
 extern char *fake_arena;
+extern char *fake_own; /* the same memory, for the double's own copies */
 extern _Thread_local struct ctx *fake_stack[MAX_STACK];
 extern _Thread_local int fake_depth;
 
@@ -99,6 +100,8 @@ struct block *fake_find_block(uint64_t addr);
 struct block *fake_add_block(enum block_kind kind, uint64_t base, size_t len, int dev);
 struct block *fake_place(enum block_kind kind, int dev, size_t len, size_t align);
 void fake_drop_block(struct block *b);
+/* Device memory as the double reaches it, also while the processor may not. */
+void *fake_memory(uint64_t addr);
 
 EXPORT pvn_cu_result cuInit(unsigned flags);
 #define PROTO(name, member, optional, params) EXPORT pvn_cu_result name params;

@@ -63,6 +63,7 @@ TEST(CudaAbi, SmallEnums)
     SAME(PVN_CU_RANGE_FLAG_PCIE, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE);
 #endif
     SAME(PVN_CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
+    SAME(PVN_CU_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
     EXPECT_EQ(sizeof(pvn_cu_ptr), sizeof(CUdeviceptr));
 }
 
@@ -80,6 +81,11 @@ TEST(CudaAbi, FunctionShapes)
 TEST(CudaAbi, VersionedNamesAreTheNewest)
 {
     EXPECT_TRUE((std::is_same<decltype(&cuMemAlloc), decltype(&cuMemAlloc_v2)>::value));
+    EXPECT_TRUE(
+        (std::is_same<decltype(&cuMemcpyHtoDAsync), decltype(&cuMemcpyHtoDAsync_v2)>::value));
+    EXPECT_TRUE(
+        (std::is_same<decltype(&cuMemcpyDtoHAsync), decltype(&cuMemcpyDtoHAsync_v2)>::value));
+    EXPECT_TRUE((std::is_same<decltype(&cuStreamDestroy), decltype(&cuStreamDestroy_v2)>::value));
     EXPECT_TRUE((std::is_same<decltype(&cuMemFree), decltype(&cuMemFree_v2)>::value));
     EXPECT_TRUE(
         (std::is_same<decltype(&cuMemGetAddressRange), decltype(&cuMemGetAddressRange_v2)>::value));

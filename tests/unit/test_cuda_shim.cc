@@ -323,6 +323,33 @@ TEST_F(FakeCuda, FlushOfAnotherDeviceBorrowsItsActivePrimaryContext)
     EXPECT_EQ(fake->stack_depth(), 1);
 }
 
+TEST_F(FakeCuda, CopiesByAStreamOfOurOwn)
+{
+    fake->activate_primary(1, 1);
+    uint64_t gpu = fake->alloc(FAKECUDA_DEVICE, 1, 65536, 512);
+    std::vector<unsigned char> there(65536), back(65536);
+    for (size_t i = 0; i < there.size(); i++)
+        there[i] = static_cast<unsigned char>(i * 7);
+    void *stream = nullptr;
+    ASSERT_EQ(pvn_cuda_stream_open(cu, 1, &stream, &why), 0) << why.reason[0];
+    fake->hide(1);
+    EXPECT_EQ(pvn_cuda_copy_in(cu, 1, stream, gpu, there.data(), 65536, &why), 0) << why.reason[0];
+    EXPECT_EQ(pvn_cuda_copy_out(cu, 1, stream, back.data(), gpu, 65536, &why), 0) << why.reason[0];
+    fake->hide(0);
+    EXPECT_EQ(there, back);
+    EXPECT_EQ(fake->calls("cuStreamSynchronize"), 2);
+    EXPECT_EQ(pvn_cuda_copy_out(cu, 1, stream, back.data(), gpu, 65537, &why), -EIO)
+        << "more than the allocation has";
+    EXPECT_NE(std::string(why.reason[0]).find("cuMemcpyDtoHAsync"), std::string::npos);
+    fake->fail("cuStreamSynchronize", 1, 700);
+    EXPECT_EQ(pvn_cuda_copy_in(cu, 1, stream, gpu, there.data(), 1, &why), -EIO);
+    EXPECT_EQ(fake->current(), fake->primary(0));
+    EXPECT_EQ(fake->stack_depth(), 1);
+    EXPECT_EQ(pvn_cuda_stream_close(cu, 1, stream, &why), 0);
+    EXPECT_EQ(fake->calls("cuStreamDestroy_v2"), 1);
+    EXPECT_EQ(pvn_cuda_stream_open(cu, 2, &stream, &why), -ENOTCONN) << "no context of its own";
+}
+
 TEST_F(FakeCuda, NoContextIsEverCreated)
 {
     /* Device 1's primary context is inactive; the double aborts if it is retained. */
@@ -377,6 +404,9 @@ TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
     pvn_cuda_caps caps;
     char id[PVN_CUDA_BUS_ID_LEN];
     int n = 0, fd = -1;
+    void *stream = nullptr, *another = nullptr;
+    unsigned char bytes[16] = {};
+    ASSERT_EQ(pvn_cuda_stream_open(cu, 1, &stream, &why), 0);
     const std::map<std::string, std::function<int()>> uses = {
         {"cuDriverGetVersion", [&] { return pvn_cuda_driver_version(cu, &n, &why); }},
         {"cuDeviceGetCount", [&] { return pvn_cuda_ready(cu, &n, &why); }},
@@ -399,6 +429,14 @@ TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
         {"cuMemFree_v2", [&] { return pvn_cuda_free(cu, 1, mem, &why); }},
         {"cuThreadExchangeStreamCaptureMode",
          [&] { return pvn_cuda_alloc(cu, 1, 65536, &addr, &why); }},
+        {"cuStreamCreate", [&] { return pvn_cuda_stream_open(cu, 1, &another, &why); }},
+        {"cuStreamDestroy_v2", [&] { return pvn_cuda_stream_close(cu, 1, stream, &why); }},
+        {"cuStreamSynchronize",
+         [&] { return pvn_cuda_copy_in(cu, 1, stream, mem, bytes, 16, &why); }},
+        {"cuMemcpyHtoDAsync_v2",
+         [&] { return pvn_cuda_copy_in(cu, 1, stream, mem, bytes, 16, &why); }},
+        {"cuMemcpyDtoHAsync_v2",
+         [&] { return pvn_cuda_copy_out(cu, 1, stream, bytes, mem, 16, &why); }},
         {"cuFlushGPUDirectRDMAWrites", [&] { return pvn_cuda_flush(cu, 1, &why); }},
         {"cuMemGetHandleForAddressRange",
          [&] { return pvn_cuda_export(cu, mem, 65536, false, &fd, &why); }},
