@@ -15,6 +15,7 @@ libpvn_core_la_SOURCES += \
     plugin/base/hints.h \
     plugin/base/log.c \
     plugin/base/log.h \
+    plugin/base/mem_copy.h \
     plugin/base/param.c \
     plugin/base/param.h \
     plugin/base/param_print.c \

@@ -84,9 +84,9 @@ static const struct pvn_param_def table[] = {
          "A connection that loses its lanes (link down, queue pair in error, TCP reset) is set up "
          "again, over RDMA or TCP, by this interface or another one, and messages that were not "
          "delivered are sent again. Both ends must have it. Sends over TCP then complete when the "
-         "receiver has the bytes. It returns to better lanes by itself. Not for GPU memory. auto: "
-         "on devices that have RDMA, and where there is more than one interface; 0: never, the job "
-         "ends with its lanes; 1: always."},
+         "receiver has the bytes. It returns to better lanes by itself. auto: on devices that have "
+         "RDMA, and where there is more than one interface; 0: never, the job ends with its lanes; "
+         "1: always."},
     {.name = "FAILOVER_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",

@@ -32,6 +32,7 @@
 #include "base/log.h"
 #include "base/param.h"
 #include "comm/profile.h"
+#include "memory/gpucopy.h"
 #include "nccl/types.h"
 
 #define RETRY_FIRST_NS (10 * PVN_NS_PER_MS)
@@ -42,15 +43,33 @@
 #define LOSSES_NS (60 * PVN_NS_PER_S)
 enum { LOSSES_MAX = 64 };
 
-static bool has_gpu_memory(struct pvn_comm *c)
+/* Whether the comm's adapters write into GPU memory. */
+static bool reaches_gpus(const struct pvn_comm *c)
 {
-    bool gpu = false;
+    unsigned caps = 0;
+
+    for (int i = 0; i < c->conn->nlanes; i++)
+        caps |= c->conn->lane[i]->caps;
+    return caps & (PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF);
+}
+
+/* What has arrived in GPU memory must be visible there before it counts as received: the lanes by
+ * which it would be flushed are lost, and other adapters' flushes say nothing of it. */
+static int flush_gpus(struct pvn_comm *c, struct pvn_err *err)
+{
+    const struct pvn_mem_copy *gpu = NULL, *last = NULL;
+    int rc = 0;
 
     pthread_mutex_lock(&c->mr_lock);
-    for (const struct pvn_comm_mr *m = c->mrs; m; m = m->next)
-        gpu |= m->mr.ptr_type != NCCL_PTR_HOST;
+    for (const struct pvn_comm_mr *m = c->mrs; m && rc == 0; m = m->next) {
+        if (m->mr.ptr_type == NCCL_PTR_HOST)
+            continue;
+        gpu = pvn_gpucopy_of(m->mr.addr, err);
+        rc = !gpu ? err->code : gpu == last ? 0 : pvn_gpucopy_flush(gpu, err);
+        last = gpu;
+    }
     pthread_mutex_unlock(&c->mr_lock);
-    return gpu;
+    return rc;
 }
 
 static void tell_peer(struct pvn_comm *c, enum pvn_frame_type type, const struct pvn_err *why)
@@ -136,10 +155,6 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
             "these lanes report sends before they are delivered, so the comm cannot fail over");
         return comm_fail(c, &err);
     }
-    if (has_gpu_memory(c)) {
-        pvn_err_add(&err, "a comm with registered GPU memory cannot fail over");
-        return comm_fail(c, &err);
-    }
     if (c->ctrl_err.code == -EPIPE) {
         pvn_err_add(&err, "the peer's process has ended or was killed");
         return comm_fail(c, &err);
@@ -212,6 +227,14 @@ static int fence(struct pvn_comm *c)
         struct pvn_err err = *pvn_engine_err(c->engine);
 
         return give_up(c, &err, "the lanes' last events");
+    }
+    if (!c->sender && reaches_gpus(c)) {
+        struct pvn_err err = PVN_ERR_INIT;
+
+        if (flush_gpus(c, &err) != 0)
+            return give_up(c, &err,
+                           "what the lost lanes have written into GPU memory cannot be made "
+                           "visible to the GPU");
     }
     c->failover->stage = FAILOVER_CONNECT;
     return 0;

@@ -104,6 +104,13 @@ static void close_dmabuf(struct pvn_comm_mr *m)
     m->dmabuf_fd = -1;
 }
 
+/* A descriptor is needed again when the lanes are replaced. */
+static void done_with_dmabuf(const struct pvn_comm *c, struct pvn_comm_mr *m)
+{
+    if (!pvn_conn_failover(c->conn))
+        close_dmabuf(m);
+}
+
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err)
 {
     struct pvn_comm_mr *m;
@@ -111,26 +118,27 @@ int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err)
 
     for (m = c->mrs; m && rc == 0; m = m->next) {
         rc = attach(c, m, err);
-        close_dmabuf(m);
+        done_with_dmabuf(c, m);
     }
     return rc;
 }
 
-/* Registers with the lanes; as long as there are none, keeps a descriptor of its own, for NCCL
- * closes the one it gave when regMrDmaBuf returns. */
+/* Registers with the lanes if there are any. The descriptor is NCCL's, which closes it when
+ * regMrDmaBuf returns, so one of our own is kept. */
 static int attach_or_keep(struct pvn_comm *c, struct pvn_comm_mr *m, int fd, struct pvn_err *err)
 {
     int rc;
 
-    if (!c->engine || c->failover) {
-        m->dmabuf_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-        if (fd >= 0 && m->dmabuf_fd < 0)
-            return pvn_err_set(err, -errno, "the dma-buf descriptor %d cannot be duplicated", fd);
+    m->dmabuf_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (fd >= 0 && m->dmabuf_fd < 0)
+        return pvn_err_set(err, -errno, "the dma-buf descriptor %d cannot be duplicated", fd);
+    if (!c->engine || c->failover)
         return 0;
-    }
-    m->dmabuf_fd = fd;
     rc = attach(c, m, err);
-    m->dmabuf_fd = -1;
+    if (rc)
+        close_dmabuf(m);
+    else
+        done_with_dmabuf(c, m);
     return rc;
 }
 

@@ -21,7 +21,7 @@ struct pvn_comm_mr {
     struct pvn_mr mr;
     struct pvn_comm *comm; /* also what distinguishes a handle from another pointer */
     struct pvn_comm_mr *next, *prev;
-    int dmabuf_fd; /* our own, until registered with the lanes; -1: none */
+    int dmabuf_fd; /* our own, while it is or will be needed for lanes; -1: none */
     uint64_t dmabuf_offset;
 };
 

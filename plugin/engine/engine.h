@@ -115,7 +115,8 @@ uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap);
  *     receiver: pvn_engine_make_report ------------>  sender: pvn_engine_resume_sender
  *     pvn_engine_resume_receiver  <------------
  *
- * While paused, isend, irecv and iflush give no request, and test completes nothing.
+ * While paused, isend and irecv give no request, and test completes nothing. Flushes end with the
+ * pause: the caller has made visible what the old lanes have written into GPU memory.
  */
 
 enum { PVN_REPORT_WORDS = 2 * PVN_MAX_SENDS / 64, PVN_ANSWER_WORDS = PVN_MAX_SENDS / 64 };

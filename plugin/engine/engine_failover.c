@@ -31,10 +31,11 @@ int pvn_engine_drain(struct pvn_engine *e)
 
 uint64_t pvn_engine_received(const struct pvn_engine *e)
 {
-    /* Flushes are counted with the receives. */
-    if (!e->rx || __atomic_load_n(&e->rx->flushes, __ATOMIC_RELAXED) > 0)
+    if (!e->rx)
         return 0;
-    return __atomic_load_n(&e->stats.msgs, __ATOMIC_RELAXED) +
+    /* Flushes are counted with the receives; one that ends meanwhile makes the sum smaller. */
+    uint64_t msgs = __atomic_load_n(&e->stats.msgs, __ATOMIC_ACQUIRE);
+    return msgs - __atomic_load_n(&e->rx->flushed, __ATOMIC_RELAXED) +
            __atomic_load_n(&e->rx->early, __ATOMIC_RELAXED);
 }
 
@@ -111,15 +112,6 @@ static void number_slots(struct receiver *rx)
     rx->unpublished = (unsigned)n;
 }
 
-static int flush_lost(struct pvn_engine *e)
-{
-    for (int i = 0; i < PVN_MAX_REQS; i++)
-        if (e->rx->flush[i].req.state == REQ_OPEN)
-            return eng_fail(e, -EIO, PVN_FAULT_REMOTE,
-                            "a flush of GPU memory was in progress on a lane that was lost");
-    return 0;
-}
-
 static void use_lanes(struct pvn_engine *e, struct pvn_lane *const *lanes, int nlanes)
 {
     e->cfg.nlanes = nlanes;
@@ -135,7 +127,7 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
 {
     struct receiver *rx = e->rx;
     bool by_slot = e->needs_cts;
-    if (e->failed || flush_lost(e))
+    if (e->failed)
         return e->err.code;
     if (a->next < a->first || a->next - a->first > PVN_MAX_SENDS)
         return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
@@ -143,6 +135,7 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
                         (unsigned long long)a->first, (unsigned long long)a->next);
     use_lanes(e, lanes, nlanes);
     e->epoch++;
+    eng_flush_end(e);
     if (e->needs_cts) {
         if (!by_slot)
             eng_match_end(rx);

@@ -44,6 +44,14 @@ static struct flush_job *find_free(struct receiver *rx)
     return NULL;
 }
 
+/* Other threads count receives by what is done less what was flushed, in this order. */
+static void done(struct pvn_engine *e, struct flush_job *j)
+{
+    eng_count(&e->rx->flushed);
+    j->req.state = REQ_DONE;
+    __atomic_store_n(&e->stats.msgs, e->stats.msgs + 1, __ATOMIC_RELEASE);
+}
+
 /* Hands to the lanes what they have not taken yet. */
 static int post(struct pvn_engine *e, struct flush_job *j)
 {
@@ -69,7 +77,7 @@ static int post(struct pvn_engine *e, struct flush_job *j)
     else
         e->unposted = true;
     if (j->waiting == 0)
-        eng_req_done(e, &j->req);
+        done(e, j);
     return 0;
 }
 
@@ -81,9 +89,6 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
         return e->err.code;
     if (!e->rx || n < 1 || n > PVN_MAX_RECVS)
         return -EINVAL;
-    if (e->paused) /* what the lost lanes have written into GPU memory cannot be flushed */
-        return eng_fail(e, -EIO, PVN_FAULT_REMOTE,
-                        "a receive into GPU memory was to be flushed through a lane that was lost");
     struct flush_job *j = find_free(e->rx);
     if (!j)
         return -EBUSY;
@@ -92,6 +97,12 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
         return 0;
     eng_req_open(e, &j->req);
     eng_count(&e->rx->flushes);
+    if (e->paused) { /* until eng_flush_end */
+        j->waiting = 1;
+        j->unposted = 0;
+        *out = &j->req;
+        return 0;
+    }
     j->waiting = (unsigned)(j->n * e->cfg.nlanes);
     j->unposted = 0;
     for (int t = 0; t < j->n; t++)
@@ -116,11 +127,25 @@ void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev)
         return;
     }
     if (--j->waiting == 0)
-        eng_req_done(e, &j->req);
+        done(e, j);
+}
+
+void eng_flush_end(struct pvn_engine *e)
+{
+    for (int i = 0; i < PVN_MAX_REQS; i++) {
+        struct flush_job *j = &e->rx->flush[i];
+        if (j->req.state != REQ_OPEN)
+            continue;
+        e->rx->flushing -= j->unposted != 0;
+        j->unposted = 0;
+        done(e, j);
+    }
 }
 
 int eng_flush_post(struct pvn_engine *e)
 {
+    if (e->paused)
+        return 0;
     for (int i = 0; e->rx->flushing > 0 && i < PVN_MAX_REQS; i++) {
         struct flush_job *j = &e->rx->flush[i];
         if (j->req.state != REQ_OPEN || j->unposted == 0)

@@ -163,6 +163,7 @@ struct receiver {
     struct unexpected unexpected[UNEXPECTED_SLOTS];
     int flushing;     /* flushes that some lane has not taken */
     uint64_t flushes; /* ever */
+    uint64_t flushed; /* of them, those that are done; counted before stats.msgs */
     struct flush_job flush[PVN_MAX_REQS];
 };
 
@@ -335,6 +336,7 @@ void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *
 
 /* engine_flush.c */
 void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev);
+void eng_flush_end(struct pvn_engine *e); /* the open ones: the lanes were lost */
 int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
 
 /* engine_match.c: matched comms, receiving side */

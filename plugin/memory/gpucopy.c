@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/param.h"
+#include "memory/cuda_abi.h"
 #include "memory/cuda_shim.h"
 
 enum { GPUS = 64 };
@@ -77,6 +78,11 @@ const struct pvn_mem_copy *pvn_gpucopy_of(const void *addr, struct pvn_err *err)
 
 int pvn_gpucopy_flush(const struct pvn_mem_copy *c, struct pvn_err *err)
 {
+    struct pvn_cuda_caps caps;
+    int rc = pvn_cuda_query(cuda, gpu_of(c)->dev, &caps, err);
+
+    if (rc || caps.ordering >= PVN_CU_ORDER_OWNER)
+        return rc;
     return pvn_cuda_flush(cuda, gpu_of(c)->dev, err);
 }
 

@@ -20,8 +20,9 @@
 /* How the bytes of this GPU memory are copied; valid until unload. NULL with *err: there is no CUDA
  * in this process, or the address is none of a GPU's. */
 const struct pvn_mem_copy *pvn_gpucopy_of(const void *addr, struct pvn_err *err);
-/* Makes visible to that GPU what adapters have written into its memory. 0 or a negative errno with
- * *err; -EOPNOTSUPP: the driver cannot. */
+/* Makes visible to that GPU what adapters have written into its memory; nothing has to be done where
+ * the GPU says that it always is (its ordering of remote writes). 0 or a negative errno with *err;
+ * -EOPNOTSUPP: the driver cannot. */
 int pvn_gpucopy_flush(const struct pvn_mem_copy *c, struct pvn_err *err);
 /* Nobody copies any more. */
 void pvn_gpucopy_unload(void);

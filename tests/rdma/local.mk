@@ -16,11 +16,17 @@ EXTRA_tests_rdma_test_rdma_gpu_DEPENDENCIES = tests/support/libcuda.la tests/sof
 
 # The whole plugin over it.
 PVN_TESTS += tests/rdma/test_plugin_gpu
-tests_rdma_test_plugin_gpu_SOURCES = tests/rdma/test_plugin_gpu.cc tests/abi/nccl_side.h tests/softverbs/fixture.h \
+tests_rdma_test_plugin_gpu_SOURCES = tests/rdma/test_plugin_gpu.cc tests/rdma/plugin_gpu.h tests/abi/nccl_side.h tests/softverbs/fixture.h \
     tests/support/fakecuda_fixture.h
 tests_rdma_test_plugin_gpu_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_gpu_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_gpu_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
+PVN_TESTS += tests/rdma/test_plugin_gpu_tcp
+tests_rdma_test_plugin_gpu_tcp_SOURCES = tests/rdma/test_plugin_gpu_tcp.cc tests/rdma/plugin_gpu.h tests/abi/nccl_side.h tests/softverbs/fixture.h \
+    tests/support/fakecuda_fixture.h
+tests_rdma_test_plugin_gpu_tcp_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_gpu_tcp_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_gpu_tcp_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
 PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh
 # Processes whose plugin has one thread; tests/abi/test_failover has several in one process for ThreadSanitizer.
 if !SANITIZE_THREAD

@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// GPU memory on connections whose RDMA lanes do not work, or are lost: over TCP it is copied.
+#include "rdma/plugin_gpu.h"
+
+using namespace nccl;
+
+namespace
+{
+
+// The device can reach GPU memory, this connection cannot: the driver copies, and the processor, which
+// faults on such memory, is kept out of it.
+TEST_F(PluginGpu, AConnectionThatFellBackToTcpCopiesGpuMemory)
+{
+    Net n(12);
+    ASSERT_NE(0, properties(n).ptrSupport & NCCL_PTR_CUDA);
+    ASSERT_EQ(0, sv::command("rule dead status status=RETRY_EXC_ERR op=WRITE count=0"));
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    EXPECT_GT(sv::lib().sv_rule_fired("dead"), 0);
+    constexpr size_t kAll = 24 * kMiB;
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kAll, 65536);
+    uint64_t b = fake->alloc(FAKECUDA_DEVICE, 0, kAll, 65536);
+    void *smh = nullptr, *rmh = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kAll, NCCL_PTR_CUDA, &smh));
+    ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.rc, b, kAll, &rmh));
+    EXPECT_TRUE(said("it is copied through host memory")) << Log::get().warnings();
+    for (size_t bytes : {size_t{0}, size_t{1}, size_t{216}, size_t{5000}, kMiB + 3, kAll - 64}) {
+        int in = fake->calls("cuMemcpyHtoDAsync_v2"), out = fake->calls("cuMemcpyDtoHAsync_v2");
+        hidden_ = true;
+        EXPECT_TRUE(move(p, a + 13, smh, b + 57, rmh, bytes, true)) << bytes;
+        EXPECT_EQ(bytes > 0, fake->calls("cuMemcpyHtoDAsync_v2") > in) << bytes;
+        EXPECT_EQ(bytes > 0, fake->calls("cuMemcpyDtoHAsync_v2") > out) << bytes;
+    }
+    EXPECT_EQ(0, waited_) << "for a flush: what a copy has brought needs none";
+    Flow f = plain(p, {100, 5000});
+    EXPECT_TRUE(f.run()) << "host memory goes on";
+    f.check();
+}
+
+// A message that comes before its receive is kept in host memory, and copied later.
+TEST_F(PluginGpu, UnexpectedMessagesAreCopiedToGpuMemory)
+{
+    Net n(12);
+    ASSERT_EQ(0, sv::command("rule dead status status=RETRY_EXC_ERR op=WRITE count=0"));
+    setenv("NCCL_PVRDMA_FAILOVER", "0", 1);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+    void *mh = nullptr, *sr[2] = {}, *rr[2] = {};
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(a), kMiB, NCCL_PTR_CUDA, &mh));
+    std::vector<unsigned char> src(3000, 0x5a);
+    int in = fake->calls("cuMemcpyHtoDAsync_v2");
+    size_t size = src.size();
+    auto receive = [&](int tag, void **req) {
+        void *data = ptr(a + static_cast<uint64_t>(tag) * 4096);
+        return pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &mh, nullptr, req);
+    };
+    ASSERT_EQ(ncclSuccess, receive(1, &rr[1]));
+    for (int tag : {0, 1})
+        ASSERT_EQ(ncclSuccess,
+                  pvn_netdrv_isend(p.d, p.sc, src.data(), size, tag, nullptr, nullptr, &sr[tag]));
+    fake->hide(1);
+    for (int tag : {1, 0}) {
+        int done = 0, got = 0;
+        if (tag == 0) {
+            ASSERT_EQ(ncclSuccess, receive(0, &rr[0]));
+        }
+        EXPECT_TRUE(eventually([&] {
+            int d = 0;
+            for (void *&s : sr)
+                if (s && pvn_netdrv_test(p.d, s, &d, nullptr) == ncclSuccess && d)
+                    s = nullptr;
+            return pvn_netdrv_test(p.d, rr[tag], &done, &got) != ncclSuccess || done;
+        }));
+        EXPECT_EQ(1, done);
+        EXPECT_EQ(3000, got);
+    }
+    fake->hide(0);
+    EXPECT_EQ(2, fake->calls("cuMemcpyHtoDAsync_v2") - in);
+    for (int tag : {0, 1})
+        EXPECT_EQ(0, memcmp(ptr(a + static_cast<uint64_t>(tag) * 4096), src.data(), size)) << tag;
+}
+
+// A copy that fails ends the comm with the driver's reason, at both ends.
+TEST_F(PluginGpu, ACopyThatFailsEndsTheComm)
+{
+    for (const char *call :
+         {"cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuStreamSynchronize"}) {
+        Net n(12);
+        ASSERT_EQ(0, sv::command("rule dead status status=RETRY_EXC_ERR op=WRITE count=0"));
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+        void *smh = nullptr, *rmh = nullptr, *sr = nullptr, *rr = nullptr, *data = ptr(a + 65536);
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kMiB, NCCL_PTR_CUDA, &smh));
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(a), kMiB, NCCL_PTR_CUDA, &rmh));
+        fake->fail(call, 1, 700);
+        size_t size = 5000;
+        int tag = 0, d = 0;
+        EXPECT_TRUE(eventually([&] {
+            ncclResult_t s = sr ? pvn_netdrv_test(p.d, sr, &d, nullptr)
+                                : pvn_netdrv_isend(p.d, p.sc, ptr(a), size, 0, smh, nullptr, &sr);
+            ncclResult_t r =
+                rr ? pvn_netdrv_test(p.d, rr, &d, nullptr)
+                   : pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh, nullptr, &rr);
+            return s != ncclSuccess || r != ncclSuccess;
+        })) << call;
+        EXPECT_EQ(1, fake->fired(call));
+        fake->fail(call, -1, 0);
+        EXPECT_TRUE(said("(700)")) << Log::get().warnings();
+        fake->free(a);
+        ASSERT_EQ(0, sv::command("rules clear"));
+        Log::get().clear();
+    }
+}
+
+// ---- failover ----
+
+// A pair of comms with a buffer of device memory each, registered as NCCL does.
+struct GpuFailover : PluginGpu {
+    uint64_t a = 0, b = 0;
+    void *smh = nullptr, *rmh = nullptr;
+
+    void open(Pair &p)
+    {
+        ASSERT_TRUE(p.up());
+        a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+        b = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);
+        ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.sc, a, kMiB, &smh));
+        ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.rc, b, kMiB, &rmh));
+        ASSERT_TRUE(move(p, a, smh, b, rmh, 5000, true));
+    }
+};
+
+TEST_F(GpuFailover, ToNewQueuePairs)
+{
+    Net n(12);
+    Pair p(n);
+    open(p);
+    int64_t registered = seen("dmabufs");
+    int flushed = fake->calls("cuFlushGPUDirectRDMAWrites");
+    ASSERT_EQ(
+        0, sv::command("rule break status status=RETRY_EXC_ERR op=WRITE nth=5 every=15 count=3"));
+    for (size_t i = 1; i <= 20; i++)
+        ASSERT_TRUE(move(p, a + i, smh, b + i, rmh, 20000 * i, true)) << i;
+    EXPECT_GE(sv::lib().sv_rule_fired("break"), 2u);
+    EXPECT_TRUE(said("connected again after")) << Log::get().text();
+    EXPECT_GE(fake->calls("cuFlushGPUDirectRDMAWrites") - flushed, 1);
+    EXPECT_GE(seen("dmabufs") - registered, 2) << "by NCCL's descriptors, which it has closed";
+    EXPECT_EQ(0, fake->calls("cuMemcpyHtoDAsync_v2")) << "no copies over RDMA";
+}
+
+TEST_F(GpuFailover, ToTcp)
+{
+    Net n(12);
+    Pair p(n);
+    open(p);
+    ASSERT_EQ(0, sv::command("fatal *"));
+    for (size_t i = 1; i <= 10; i++) {
+        hidden_ = i > 1; // the adapter's double writes through the processor
+        ASSERT_TRUE(move(p, a + i, smh, b + i, rmh, 40000 * i, true)) << i;
+    }
+    EXPECT_TRUE(said("connected again after")) << Log::get().text();
+    EXPECT_TRUE(said("it is copied through host memory")) << Log::get().text();
+    EXPECT_GT(fake->calls("cuMemcpyHtoDAsync_v2"), 0);
+    EXPECT_GT(fake->calls("cuMemcpyDtoHAsync_v2"), 0);
+}
+
+// The READ by which the received data are flushed is lost with its queue pair.
+TEST_F(GpuFailover, AFlushThatIsLost)
+{
+    Net n(12);
+    Pair p(n);
+    open(p);
+    ASSERT_TRUE(move(p, a, smh, b, rmh, 9000, false));
+    int flushed = fake->calls("cuFlushGPUDirectRDMAWrites");
+    ASSERT_EQ(0, sv::command("rule lost status status=RETRY_EXC_ERR op=READ"));
+    ASSERT_TRUE(move(p, a, smh, b, rmh, 9000, true));
+    EXPECT_EQ(1u, sv::lib().sv_rule_fired("lost"));
+    EXPECT_TRUE(move(p, a, smh, b, rmh, 9000, true));
+    EXPECT_TRUE(said("connected again after")) << Log::get().text();
+    EXPECT_EQ(1, fake->calls("cuFlushGPUDirectRDMAWrites") - flushed);
+}
+
+// Nobody can say whether the GPU sees what the lost adapter has written.
+TEST_F(GpuFailover, WithoutTheDriversFlushItEnds)
+{
+    gpu(8, 0, PVN_CU_ORDER_NONE);
+    Net n(12);
+    Pair p(n);
+    open(p);
+    ASSERT_EQ(0, sv::command("fatal *"));
+    void *sr = nullptr, *rr = nullptr, *data = ptr(b);
+    size_t size = 5000;
+    int tag = 0, d = 0;
+    EXPECT_TRUE(eventually([&] {
+        ncclResult_t s = sr ? pvn_netdrv_test(p.d, sr, &d, nullptr)
+                            : pvn_netdrv_isend(p.d, p.sc, ptr(a), size, 0, smh, nullptr, &sr);
+        ncclResult_t r =
+            rr ? pvn_netdrv_test(p.d, rr, &d, nullptr)
+               : pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh, nullptr, &rr);
+        return r != ncclSuccess && s != ncclSuccess;
+    }));
+    EXPECT_TRUE(said("cannot be made visible to the GPU")) << Log::get().text();
+}
+
+} // namespace
