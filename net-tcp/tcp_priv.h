@@ -19,8 +19,11 @@ enum {
     TX_BUDGET = 1024 * 1024,              /* bytes that one call writes */
     TX_ZEROCOPY_BYTES = 64 * 1024 * 1024, /* unacknowledged; beyond it chunks are copied */
     TX_COPIED_BYTES = 16 * 1024 * 1024,   /* open, of payloads that were copied from GPU memory */
-    RX_STAGE = 16 * 1024,     /* bytes read ahead of a header while messages are small */
-    RX_STAGE_LARGE = 128,     /* and while they are large: their payload should not be copied */
+    RX_STAGE = 16 * 1024, /* bytes read ahead of a header while messages are small */
+    RX_STAGE_LARGE = 128, /* and while they are large: their payload should not be copied */
+    /* Polls of a thread's senders after one that found no acknowledgement, before the same lane asks
+     * the kernel again. */
+    TX_SETTLE_AFTER = 4,
     RX_PEEK = 4 * 1024 + 512, /* bytes of a lone message that are looked at before they are taken */
     RX_LARGE = 8 * 1024,      /* bytes: what counts as large */
     /* Empty reads in a row after which a stream is left to the poller, divided by the number of
@@ -84,6 +87,7 @@ struct stream {
     struct pvn_frame f;
     bool needs_ack;    /* f requests an acknowledgement */
     unsigned acks_due; /* chunks that are complete and not acknowledged yet */
+    bool ack_now;      /* one of them is large */
     bool answered;     /* has sent since it was last declared to be one-way */
     uint8_t *dst;      /* where the payload goes; NULL: to be dropped */
     /* Where it goes from dst, which is then `landing`; copy NULL: dst is the place. */
@@ -110,6 +114,7 @@ struct tcp_lane {
     unsigned idle_polls; /* polls since the last post_write, saturated at 2 */
     size_t zerocopy_min; /* bytes; chunks from this size on are not copied; 0: all are */
     uint32_t unacked;    /* frames in TX_UNACKED */
+    unsigned settled_at; /* polls of the thread's senders when acknowledgements were looked for */
     size_t copied_bytes; /* at `copied` of all frames */
     size_t open_bytes;   /* at src of all frames that are not free */
     /* free-running queue positions (wrap modulo 2^32); position p is q[p % TXQ] and
@@ -162,6 +167,8 @@ int tcp_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr);
 bool tcp_mem_zerocopy_pays(const struct tcp_lane *t, const struct pvn_write *w);
 
 /* tcp_rx.c */
+/* Sends the acknowledgements that are due. 0 or an error of a stream. */
+int tcp_rx_acknowledge(struct tcp_lane *t);
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 /* Before the socket is closed: bytes left unread would turn the end of the stream into a reset. */
 void tcp_rx_take_peeked(struct stream *s);

@@ -55,6 +55,7 @@ static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, in
     s->have_frame = false;
     s->stage_want = s->f.total >= RX_LARGE ? RX_STAGE_LARGE : RX_STAGE;
     s->acks_due += s->needs_ack;
+    s->ack_now |= s->needs_ack && s->f.len >= RX_LARGE;
     if (s->dst)
         ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
                                         .id = pvn_id(s->f.seq),
@@ -271,9 +272,11 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
 }
 
 /*
- * Acknowledges zero-copy chunks, in bytes of up to 255 chunks each. What cannot be sent now waits
- * for the next poll. After a reset the sender may have overwritten its pages before they were read
- * here, though the stream can still be read: those chunks must not be reported.
+ * Acknowledges chunks, in bytes of up to 255 chunks each. What cannot be sent now waits for the next
+ * poll. So does the acknowledgement of a lone small chunk, for the caller may have an answer to send
+ * meanwhile, unless it has no more requests and may not call again (tcp_kick). After a reset the
+ * sender may have overwritten its pages before they were read here, though the stream can still be
+ * read: those chunks must not be reported.
  */
 static int send_acks(struct tcp_lane *t, struct stream *s)
 {
@@ -288,16 +291,27 @@ static int send_acks(struct tcp_lane *t, struct stream *s)
             return tcp_dead(t, s, errno == EPIPE ? -ECONNRESET : -errno,
                             "acknowledging a zero-copy chunk: the sender has reset the stream");
         s->answered = true;
+        s->ack_now = false;
         s->acks_due -= n;
         t->stats.zerocopy_acks += n;
     }
     return 0;
 }
 
-/* Before a small message is waited for: see pvn_tcp_sockopt_one_way. */
-static void be_one_way(struct stream *s)
+int tcp_rx_acknowledge(struct tcp_lane *t)
 {
-    if (s->answered && s->stage_want == RX_STAGE) {
+    int rc = 0;
+    for (int i = 0; i < t->nstreams && rc == 0; i++)
+        if (t->s[i].acks_due)
+            rc = send_acks(t, &t->s[i]);
+    return rc;
+}
+
+/* Before a small message is waited for: see pvn_tcp_sockopt_one_way. Where every message is answered
+ * the kernel's own acknowledgements travel with the answers. */
+static void be_one_way(const struct tcp_lane *t, struct stream *s)
+{
+    if (s->answered && s->stage_want == RX_STAGE && !t->cfg.acknowledged) {
         pvn_tcp_sockopt_one_way(s->fd);
         s->answered = false;
     }
@@ -347,9 +361,9 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
             s->idle = false;
         }
         rc = poll_stream(t, s, ev, max, &n);
-        if (rc == 0 && s->acks_due)
+        if (rc == 0 && (s->ack_now || s->acks_due > 1))
             rc = send_acks(t, s);
-        be_one_way(s);
+        be_one_way(t, s);
         if (rc < 0)
             return lost(rc, others);
         ended += s->eof;

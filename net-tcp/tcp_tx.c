@@ -19,6 +19,7 @@ enum {
 };
 
 __thread unsigned tcp_empty_polls;
+static __thread unsigned tx_polls; /* of the thread's senders */
 
 static struct tx_frame *frame_at(struct tcp_lane *t, uint32_t pos)
 {
@@ -305,7 +306,11 @@ static bool any_run(const struct tcp_lane *t)
 int tcp_kick(struct pvn_lane *l)
 {
     struct tcp_lane *t = tcp_of(l);
-    return t->cfg.sender && !t->fenced && worth_sending(t) ? pump(t) : 0;
+    if (t->fenced)
+        return 0;
+    if (!t->cfg.sender)
+        return l->idle ? tcp_rx_acknowledge(t) : 0;
+    return worth_sending(t) ? pump(t) : 0;
 }
 
 /* Completed chunks are reported in any order: a slow stream holds back nobody else's request. */
@@ -326,8 +331,22 @@ int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max)
     return n;
 }
 
+/* Looking costs a system call. An acknowledgement that is late by a few polls delays nothing but
+ * the end of a request whose bytes have arrived. */
+static int settle(struct tcp_lane *t)
+{
+    uint64_t before = t->stats.zerocopy_acks;
+    if (tx_polls - t->settled_at < TX_SETTLE_AFTER)
+        return 0;
+    int rc = tcp_zerocopy_settle(t);
+    if (t->stats.zerocopy_acks == before)
+        t->settled_at = tx_polls;
+    return rc;
+}
+
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
+    tx_polls++;
     if (t->idle_polls < 2)
         t->idle_polls++;
     /* A stream in the middle of a run goes on; what is only queued may wait for company. */
@@ -337,7 +356,7 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
             return rc;
     }
     if (t->unacked > 0) {
-        int rc = tcp_zerocopy_settle(t);
+        int rc = settle(t);
         if (rc < 0)
             return rc;
     }

@@ -52,3 +52,35 @@ TEST(Failover, LeavesTheLibraryToItsOwner)
         EXPECT_EQ(nullptr, dlopen(plugin_path(), RTLD_LAZY | RTLD_NOLOAD)) << "v" << abi;
     }
 }
+
+// Over TCP a send is done when the receiver has acknowledged it. A receiver whose requests are done
+// is not called again, and nor are other comms of its thread, so it has done that before.
+TEST(Failover, AReceiverThatIsNotCalledAgainHasAcknowledged)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "tcp", 1);
+    setenv("NCCL_PVRDMA_FAILOVER", "1", 1);
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    for (size_t bytes : {0, 1, 5000, 100000, 3 << 20}) {
+        Buffer src(bytes, 5), dst(bytes);
+        std::thread receiver([&] {
+            void *req = nullptr, *data = dst.data();
+            int tag = 0, done = 0;
+            size_t size = bytes;
+            EXPECT_EQ(ncclSuccess,
+                      pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, nullptr, nullptr, &req));
+            EXPECT_TRUE(eventually(
+                [&] { return pvn_netdrv_test(p.d, req, &done, nullptr) != ncclSuccess || done; }));
+            EXPECT_EQ(1, done) << bytes;
+        });
+        void *req = nullptr;
+        int done = 0;
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_isend(p.d, p.sc, src.data(), bytes, 0, nullptr, nullptr, &req));
+        EXPECT_TRUE(eventually(
+            [&] { return pvn_netdrv_test(p.d, req, &done, nullptr) != ncclSuccess || done; }, 10));
+        EXPECT_EQ(1, done) << bytes;
+        receiver.join();
+    }
+}
