@@ -154,18 +154,16 @@ static void link_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
 static int check_memory(const struct pvn_comm *c, const void *data, size_t size, int ptr_type,
                         int fd, struct pvn_err *err)
 {
-    const struct pvn_device *dev = c->conn->cfg.dev;
-
     if (ptr_type != NCCL_PTR_HOST && ptr_type != NCCL_PTR_CUDA && ptr_type != NCCL_PTR_DMABUF)
         return comm_refuse_elsewhere(c, err, -EINVAL, PVN_FAULT_ARGUMENT,
                                      "regMr: memory of unknown kind %d", ptr_type);
     if (ptr_type != NCCL_PTR_HOST &&
-        !(dev->ptr_support & (fd >= 0 ? NCCL_PTR_DMABUF : NCCL_PTR_CUDA)))
+        !(c->dev->ptr_support & (fd >= 0 ? NCCL_PTR_DMABUF : NCCL_PTR_CUDA)))
         return comm_refuse_elsewhere(
             c, err, -EOPNOTSUPP, PVN_FAULT_USAGE,
             "regMr: device %s cannot reach %s memory (it says so in ptrSupport): NCCL stages "
             "such buffers in host memory by itself",
-            dev->name, fd >= 0 ? "dma-buf" : "GPU");
+            c->dev->name, fd >= 0 ? "dma-buf" : "GPU");
     if (!data && size)
         return comm_refuse_elsewhere(c, err, -EINVAL, PVN_FAULT_ARGUMENT,
                                      "regMr: %zu bytes at address 0", size);

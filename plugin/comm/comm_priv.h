@@ -53,8 +53,9 @@ struct pvn_comm {
     struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again */
     /* In progress, else NULL. Set by the thread of the data calls, under mr_lock. */
     struct comm_failover *failover;
-    struct pvn_conn_cfg home; /* connector: of the first connection; see comm_paths.c */
-    int nothers;              /* other addresses of the peer */
+    const struct pvn_device *dev; /* that NCCL chose; conn may have gone on over another one */
+    struct pvn_conn_cfg home;     /* connector: of the first connection; see comm_paths.c */
+    int nothers;                  /* other addresses of the peer */
     struct pvn_wire_addr other[PVN_OTHER_ADDRS];
     int best;                       /* pvn_conn_worth() of the best lanes so far */
     struct comm_failback *failback; /* attempts to come back to such lanes, else NULL */

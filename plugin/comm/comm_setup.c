@@ -97,6 +97,7 @@ static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_
     c->sender = sender;
     c->conn = conn;
     c->id = conn->cfg.nonce;
+    c->dev = conn->cfg.dev;
     pthread_mutex_init(&c->mr_lock, NULL);
     return c;
 }
