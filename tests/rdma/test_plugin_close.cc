@@ -32,8 +32,9 @@ TEST_F(Close, MemoryStaysRegisteredWhileQueuePairsLive)
     int tag = 0, taken = 0;
     void *sreq[2] = {}, *rreq[2] = {};
     for (int i = 0; i < 2; i++) {
-        if (i == 1)
+        if (i == 1) {
             ASSERT_EQ(0, sv::command("rule slow delay ms=40 op=WRITE min_len=100000"));
+        }
         ASSERT_EQ(ncclSuccess,
                   pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh, nullptr, &rreq[i]));
         ASSERT_TRUE(eventually([&] {
