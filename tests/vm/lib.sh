@@ -269,7 +269,7 @@ vm_pair() {
 }
 
 # Runs the jobs of the plugin, by TRANSPORT: in one guest (RDMA), between two (also with the link of one going
-# down and up, and for RDMA with a peer that has none), and with the peer killed.
+# down and up, with failover and without, and for RDMA with a peer that has none), and with the peer killed.
 vm_plugin_tests() { # vm_plugin_tests TRANSPORT
     local job status=0 both
     # TCP inside one machine needs no guest.
@@ -278,7 +278,7 @@ vm_plugin_tests() { # vm_plugin_tests TRANSPORT
         VM_SMP=2 VM_LIMIT=400 VM_V4SELF='' vm_alone "$job" || status=$?
         vm_results "$1, one guest" "$job" 3 "$status"
     fi
-    both=$([[ $1 == rdma ]] && echo 7 || echo 5)
+    both=$([[ $1 == rdma ]] && echo 8 || echo 6)
     vm_plugin_pair "$1" perf-pair "two guests" "$both" "$both"
     vm_plugin_pair "$1" perf-kill "two guests" 1
 }
