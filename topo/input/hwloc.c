@@ -12,6 +12,7 @@
 
 #include "topo/input/input.h"
 #include "topo/input/synth.h"
+#include "topo/nccl/xml_position.h"
 #include "topo/reader.h"
 
 enum {
@@ -279,8 +280,8 @@ int pvn_topo_load_hwloc(const char *text, size_t len, const char *name, struct p
     XML_SetElementHandler(h->parser, on_start, on_end);
     enum XML_Status status = XML_Parse(h->parser, text, (int)len, 1);
     if (status != XML_STATUS_OK)
-        snprintf(err->text, sizeof(err->text), "%.200s:%lu: hwloc's XML: %s", name,
-                 XML_GetCurrentLineNumber(h->parser),
+        snprintf(err->text, sizeof(err->text), "%.200s:%d: hwloc's XML: %s", name,
+                 pvn_topo_xml_line(h->parser),
                  h->text[0] ? h->text : XML_ErrorString(XML_GetErrorCode(h->parser)));
     else if (h->synth.n_fns == 0)
         snprintf(err->text, sizeof(err->text),

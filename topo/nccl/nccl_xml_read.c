@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "topo/nccl/nccl_xml.h"
+#include "topo/nccl/xml_position.h"
 
 #include <errno.h>
 #include <expat.h>
@@ -29,8 +30,8 @@ static void fail(struct reader *r, int code, const char *format, ...)
     va_start(args, format);
     vsnprintf(r->err->text, sizeof(r->err->text), format, args);
     va_end(args);
-    r->err->line = (int)XML_GetCurrentLineNumber(r->parser);
-    r->err->column = (int)XML_GetCurrentColumnNumber(r->parser) + 1;
+    r->err->line = pvn_topo_xml_line(r->parser);
+    r->err->column = pvn_topo_xml_column(r->parser);
     r->failed = code;
     XML_StopParser(r->parser, XML_FALSE);
 }
@@ -68,7 +69,7 @@ static void note_ignored(struct reader *r, const char *parent, const char *name)
     int at = r->doc->n_ignored++;
     if (at >= (int)(sizeof(r->doc->ignored) / sizeof(r->doc->ignored[0])))
         return;
-    r->doc->ignored[at].line = (int)XML_GetCurrentLineNumber(r->parser);
+    r->doc->ignored[at].line = pvn_topo_xml_line(r->parser);
     snprintf(r->doc->ignored[at].name, sizeof(r->doc->ignored[at].name), "%s", name);
     snprintf(r->doc->ignored[at].parent, sizeof(r->doc->ignored[at].parent), "%s", parent);
 }
@@ -132,7 +133,7 @@ static void XMLCALL on_start(void *user, const char *name, const char **attrs)
     struct pvn_topo_ndoc_node *node = pvn_topo_ndoc_add(r->doc, parent, name);
     if (!node)
         goto no_memory;
-    node->line = (int)XML_GetCurrentLineNumber(r->parser);
+    node->line = pvn_topo_xml_line(r->parser);
     for (int i = 0; attrs[i]; i += 2) {
         if (pvn_topo_ndoc_set(node, attrs[i], attrs[i + 1]) < 0)
             goto no_memory;
