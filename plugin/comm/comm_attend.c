@@ -76,10 +76,15 @@ void comm_attend_after_fork(void)
     comm_failback_after_fork();
 }
 
+bool comm_attend_is_here(const struct pvn_comm *c)
+{
+    return atomic_load_explicit(&c->thread, memory_order_relaxed) == &driven_ns;
+}
+
 /* Of a comm of another thread nothing but the name of that thread may be read. */
 static bool is_idle_here(const struct pvn_comm *c)
 {
-    return atomic_load_explicit(&c->thread, memory_order_relaxed) == &driven_ns && !c->failed &&
+    return comm_attend_is_here(c) && !c->failed &&
            (c->failover || pvn_engine_pending(c->engine) == 0);
 }
 
@@ -144,7 +149,6 @@ static void step_failover(struct pvn_comm *c)
 /* Takes the steps of the calling thread's idle comms. self: the one that was called. */
 static void drive(struct pvn_comm *self, uint64_t now)
 {
-    atomic_store_explicit(&self->thread, &driven_ns, memory_order_relaxed);
     if (now - driven_ns < DRIVE_NS || pthread_mutex_trylock(&all_lock) != 0)
         return;
     driven_ns = now;
@@ -163,6 +167,7 @@ void comm_attend(struct pvn_comm *c)
 {
     uint64_t now = pvn_poller_poll(PVN_POLLER_IDLE_NS);
 
+    atomic_store_explicit(&c->thread, &driven_ns, memory_order_relaxed);
     if (c->driven)
         drive(c, now);
     if (c->failover) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fork.h"
 #include "base/hints.h"
 #include "base/log.h"
@@ -228,6 +229,22 @@ static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
     free(m);
 }
 
+/* For how long memory that sends are made from stays registered after all. */
+#define READ_NS (100 * PVN_NS_PER_MS)
+
+/* An adapter that reads memory whose registration is gone ends the queue pair. Only the comm's own
+ * thread can move its requests along; others give back what no request uses. */
+static void finish_reads(struct pvn_comm *c, const struct pvn_comm_mr *m)
+{
+    uint64_t until = pvn_now_ns() + READ_NS;
+
+    if (!c->engine || !comm_attend_is_here(c))
+        return;
+    while (pvn_engine_reads(c->engine, &m->mr) && pvn_now_ns() < until)
+        if (pvn_engine_progress(c->engine) != 0)
+            return;
+}
+
 int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *err)
 {
     struct pvn_comm_mr *m;
@@ -242,12 +259,14 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *e
     pthread_mutex_lock(&c->mr_lock);
     for (m = c->mrs; m && m != mr; m = m->next)
         ;
-    if (m)
+    if (m) {
+        finish_reads(c, m);
         unlink_mr(c, m);
-    else
+    } else {
         rc = comm_refuse_elsewhere(
             c, err, -EINVAL, PVN_FAULT_ARGUMENT,
             "deregMr: %p is no registration of this comm, or was given back before", (void *)mr);
+    }
     pthread_mutex_unlock(&c->mr_lock);
     return rc;
 }

@@ -194,6 +194,8 @@ int comm_engine_failed(struct pvn_comm *c);
 
 /* comm_attend.c: what a data call does every ATTEND_EVERY calls. */
 void comm_attend(struct pvn_comm *c);
+/* Whether the calling thread is the one that makes the comm's data calls. */
+bool comm_attend_is_here(const struct pvn_comm *c);
 /* A comm that is driven is up; it is closed; the process is a forked child. */
 void comm_attend_join(struct pvn_comm *c);
 void comm_attend_leave(struct pvn_comm *c);

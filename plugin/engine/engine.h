@@ -90,6 +90,8 @@ const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e);
 uint64_t pvn_engine_next(const struct pvn_engine *e);
 /* Requests not completed yet. */
 int pvn_engine_pending(const struct pvn_engine *e);
+/* Sender: whether a lane may still read this memory for a message that is not completed. */
+bool pvn_engine_reads(const struct pvn_engine *e, const struct pvn_mr *mr);
 /* The owner of the engine of a request, done and free ones included: it begins with that. A pointer
  * that is no request is not detected. */
 static inline void *pvn_req_owner(const struct pvn_req *req)

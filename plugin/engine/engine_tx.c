@@ -196,6 +196,18 @@ int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n)
     return __builtin_expect(e->failed, 0) ? e->err.code : 0;
 }
 
+bool pvn_engine_reads(const struct pvn_engine *e, const struct pvn_mr *mr)
+{
+    if (!e->tx || e->stopped)
+        return false;
+    for (int i = 0; i < MSG_RING; i++) {
+        const struct send_msg *m = &e->tx->msg[i];
+        if (m->req.state == REQ_OPEN && m->w.mr == mr)
+            return true;
+    }
+    return false;
+}
+
 void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap)
 {
     const struct send_msg *m = (const struct send_msg *)req;

@@ -66,4 +66,40 @@ TEST_F(Close, MemoryStaysRegisteredWhileQueuePairsLive)
     EXPECT_EQ(std::string::npos, Log::get().text().find("remote access")) << Log::get().text();
 }
 
+// A source is given back while the adapter has not read it yet.
+TEST_F(Close, ASourceStaysRegisteredUntilItHasBeenRead)
+{
+    adapters("pvrdma", "set async 1");
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    std::vector<unsigned char> src(1 << 20, 7), dst(1 << 20);
+    void *smh = nullptr, *rmh = nullptr, *data = dst.data(), *sreq = nullptr, *rreq = nullptr;
+    size_t size = dst.size();
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), size, NCCL_PTR_HOST, &smh));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), size, NCCL_PTR_HOST, &rmh));
+    ASSERT_EQ(0, sv::command("rule slow delay ms=20 op=WRITE min_len=100000"));
+    int tag = 0;
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh, nullptr, &rreq));
+    ASSERT_TRUE(eventually([&] {
+        int d = 0;
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, rreq, &d, nullptr));
+        return pvn_netdrv_isend(p.d, p.sc, src.data(), size, 0, smh, nullptr, &sreq) || sreq;
+    }));
+    ASSERT_NE(nullptr, sreq);
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, smh));
+    EXPECT_EQ(1u, sv::lib().sv_rule_fired("slow"));
+    for (void *req : {sreq, rreq}) {
+        ncclResult_t rc = ncclSuccess;
+        int d = 0;
+        EXPECT_TRUE(eventually([&] {
+            rc = pvn_netdrv_test(p.d, req, &d, nullptr);
+            return rc != ncclSuccess || d;
+        }));
+        EXPECT_EQ(ncclSuccess, rc) << Log::get().text();
+    }
+    EXPECT_TRUE(src == dst);
+}
+
 } // namespace
