@@ -73,17 +73,27 @@ __attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, uint64_t n
 enum meaning { WRONG, LOSS };
 static const uint8_t meaning_of[] = {
     [IBV_WC_SUCCESS] = WRONG, /* not of a request that has failed */
-    [IBV_WC_LOC_LEN_ERR] = WRONG,       [IBV_WC_LOC_QP_OP_ERR] = WRONG,
-    [IBV_WC_LOC_EEC_OP_ERR] = WRONG,    [IBV_WC_LOC_PROT_ERR] = WRONG,
+    [IBV_WC_LOC_LEN_ERR] = WRONG,
+    [IBV_WC_LOC_QP_OP_ERR] = LOSS, /* rdma_rxe: no route, its interface is down (rxe_req.c, 6.1) */
+    [IBV_WC_LOC_EEC_OP_ERR] = WRONG,
+    [IBV_WC_LOC_PROT_ERR] = WRONG,
     [IBV_WC_WR_FLUSH_ERR] = LOSS, /* behind another one that has failed, or at the queue's end */
-    [IBV_WC_MW_BIND_ERR] = WRONG,       [IBV_WC_BAD_RESP_ERR] = WRONG,
-    [IBV_WC_LOC_ACCESS_ERR] = WRONG,    [IBV_WC_REM_INV_REQ_ERR] = WRONG,
-    [IBV_WC_REM_ACCESS_ERR] = WRONG,    [IBV_WC_REM_OP_ERR] = WRONG,
-    [IBV_WC_RETRY_EXC_ERR] = LOSS,      [IBV_WC_RNR_RETRY_EXC_ERR] = LOSS,
-    [IBV_WC_LOC_RDD_VIOL_ERR] = WRONG,  [IBV_WC_REM_INV_RD_REQ_ERR] = WRONG,
-    [IBV_WC_REM_ABORT_ERR] = LOSS,      [IBV_WC_INV_EECN_ERR] = WRONG,
-    [IBV_WC_INV_EEC_STATE_ERR] = WRONG, [IBV_WC_FATAL_ERR] = LOSS,
-    [IBV_WC_RESP_TIMEOUT_ERR] = LOSS,   [IBV_WC_GENERAL_ERR] = LOSS,
+    [IBV_WC_MW_BIND_ERR] = WRONG,
+    [IBV_WC_BAD_RESP_ERR] = WRONG,
+    [IBV_WC_LOC_ACCESS_ERR] = WRONG,
+    [IBV_WC_REM_INV_REQ_ERR] = WRONG,
+    [IBV_WC_REM_ACCESS_ERR] = WRONG,
+    [IBV_WC_REM_OP_ERR] = WRONG,
+    [IBV_WC_RETRY_EXC_ERR] = LOSS,
+    [IBV_WC_RNR_RETRY_EXC_ERR] = LOSS,
+    [IBV_WC_LOC_RDD_VIOL_ERR] = WRONG,
+    [IBV_WC_REM_INV_RD_REQ_ERR] = WRONG,
+    [IBV_WC_REM_ABORT_ERR] = LOSS,
+    [IBV_WC_INV_EECN_ERR] = WRONG,
+    [IBV_WC_INV_EEC_STATE_ERR] = WRONG,
+    [IBV_WC_FATAL_ERR] = LOSS,
+    [IBV_WC_RESP_TIMEOUT_ERR] = LOSS,
+    [IBV_WC_GENERAL_ERR] = LOSS,
 };
 
 static bool is_loss(enum ibv_wc_status status)

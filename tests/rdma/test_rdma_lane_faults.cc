@@ -209,7 +209,7 @@ TEST(RdmaFaults, EveryStatusIsALossOrAWrongRequest)
         bool wrong;
     } rows[] = {
         {"LOC_LEN_ERR", IBV_WC_LOC_LEN_ERR, true},
-        {"LOC_QP_OP_ERR", IBV_WC_LOC_QP_OP_ERR, true},
+        {"LOC_QP_OP_ERR", IBV_WC_LOC_QP_OP_ERR, false},
         {"LOC_EEC_OP_ERR", IBV_WC_LOC_EEC_OP_ERR, true},
         {"LOC_PROT_ERR", IBV_WC_LOC_PROT_ERR, true},
         {"WR_FLUSH_ERR", IBV_WC_WR_FLUSH_ERR, false},
