@@ -138,6 +138,10 @@ struct pvn_rdma_gpu *pvn_rdma_gpu_open(const struct pvn_rdma_gpu_cfg *cfg, struc
         pvn_cuda_open(&g->cuda, cfg->cuda_lib, &why);
     struct pvn_gpumem_facts facts = {
         .mode = cfg->mode, .flush = cfg->flush, .nccl_no_dmabuf = cfg->nccl_no_dmabuf};
+    if (cfg->known) {
+        g->cap = *cfg->known;
+        return g;
+    }
     pvn_gpumem_prove(g->cuda, why.reason[0][0] ? why.reason[0] : NULL, -1, &g->nic, &facts,
                      &g->cap);
     return g;

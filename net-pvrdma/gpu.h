@@ -28,6 +28,8 @@ struct pvn_rdma_gpu_cfg {
     enum pvn_flush_mode flush;
     bool nccl_no_dmabuf;  /* NCCL_DMABUF_ENABLE=0 */
     const char *cuda_lib; /* NCCL_PVRDMA_CUDA_LIB */
+    /* The verdict of an earlier context of the device, which holds for this one. NULL: it is tried. */
+    const struct pvn_gpumem_cap *known;
 };
 
 /* Tries for real what the device can do with the GPU whose context is current on this thread, which

@@ -319,9 +319,61 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
     return rc;
 }
 
+/* A table of the one device with this name, as far as it is usable now. */
+static int scan_one(const struct pvn_verbs *v, const struct pvn_hca_options *o, const char *name,
+                    struct pvn_hca_table *out)
+{
+    int n = 0, rc = 0;
+    memset(out, 0, sizeof(*out));
+    out->hcas = calloc(1, sizeof(*out->hcas));
+    if (!out->hcas)
+        return -ENOMEM;
+    struct ibv_device **list = v->get_device_list(&n);
+    for (int i = 0; list && i < n && out->nhcas == 0; i++)
+        if (strcmp(v->get_device_name(list[i]), name) == 0)
+            rc = take_device(v, o, out, list[i]);
+    if (list)
+        v->free_device_list(list);
+    return rc;
+}
+
+int pvn_hca_scan_again(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                       const struct pvn_hca *h, struct pvn_hca_table *out, struct pvn_err *err)
+{
+    int rc = scan_one(v, o, h->name, out);
+    if (rc < 0)
+        pvn_err_set(err, rc, "no memory to open %s again", h->name);
+    else if (out->nhcas == 0)
+        rc = pvn_err_set(err, -ENODEV, "%s cannot be opened again: %s", h->name,
+                         out->left_out[0] ? out->left_out : "there is no such device now");
+    else if (out->hcas[0].guid != h->guid)
+        rc = pvn_err_set(err, -ENODEV, "%s is another device now, of node GUID %016llx", h->name,
+                         (unsigned long long)out->hcas[0].guid);
+    if (rc < 0)
+        pvn_hca_close(v, out);
+    return rc;
+}
+
+void pvn_hca_take_over(struct pvn_hca_table *t, int hca, struct pvn_hca_table *again)
+{
+    struct pvn_hca *h = &t->hcas[hca];
+    bool no_write = h->no_write;
+    *h = again->hcas[0];
+    h->no_write = no_write;
+    again->hcas[0].ctx = NULL;
+    for (int i = 0; i < t->nports; i++)
+        for (int k = 0; k < again->nports; k++)
+            if (t->ports[i].hca == hca && t->ports[i].port == again->ports[k].port) {
+                again->ports[k].hca = hca;
+                t->ports[i] = again->ports[k];
+            }
+}
+
 void pvn_hca_close(const struct pvn_verbs *v, struct pvn_hca_table *t)
 {
     for (int i = 0; i < t->nhcas; i++) {
+        if (!t->hcas[i].ctx)
+            continue;
         v->dealloc_pd(t->hcas[i].pd);
         v->close_device(t->hcas[i].ctx);
     }

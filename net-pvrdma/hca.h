@@ -103,6 +103,14 @@ int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options
                          const struct pvn_hca *h, const struct pvn_hca_port *p,
                          struct pvn_gid_row *rows, int max);
 
+/* Looks for the device h of a table again, by its name: 0 and *out has it alone, opened, if it is the
+ * same one still and a port of it is usable; or a negative errno with *err. Any thread. */
+int pvn_hca_scan_again(const struct pvn_verbs *v, const struct pvn_hca_options *o,
+                       const struct pvn_hca *h, struct pvn_hca_table *out, struct pvn_err *err);
+/* Its context and limits become those of entry `hca`, whose earlier context is the caller's, and its
+ * ports those of the table, in their places. `again` is to be closed then as well. */
+void pvn_hca_take_over(struct pvn_hca_table *t, int hca, struct pvn_hca_table *again);
+
 /* No lane or region may be left on any of the adapters. */
 void pvn_hca_close(const struct pvn_verbs *v, struct pvn_hca_table *t);
 

@@ -13,3 +13,4 @@ libpvn_rdma_la_SOURCES += net-pvrdma/gpu.c net-pvrdma/gpu.h
 
 # Beside the library, not in it: it joins RDMA with TCP, which tests of the lane alone do without.
 libnccl_net_pvrdma_la_SOURCES += net-pvrdma/rdma_transport.c net-pvrdma/rdma_transport.h
+libnccl_net_pvrdma_la_SOURCES += net-pvrdma/rdma_adapter.c net-pvrdma/rdma_adapter.h

@@ -64,6 +64,8 @@ static void rdma_close(struct pvn_lane *l)
     rdma_two_free(r);
     if (r->mem_mr)
         r->cfg.v->dereg_mr(r->mem_mr);
+    if (r->cfg.closed)
+        r->cfg.closed(r->cfg.health_arg);
     free(r->mem);
     free(r->qp);
     free(r);
@@ -264,6 +266,7 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     r->l.max_chunk = cfg->max_chunk;
     if (map_memory(r) < 0 || rdma_qps_create(r) < 0 || rdma_flush_create(r) < 0) {
         *err = r->l.err;
+        r->cfg.closed = NULL;
         rdma_close(&r->l);
         return NULL;
     }

@@ -130,6 +130,9 @@ struct pvn_rdma_lane_cfg {
      * negative errno with *err. NULL: nobody watches. */
     int (*health)(void *ctx_arg, struct pvn_err *err);
     void *health_arg;
+    /* The lane does not use verbs any more: the last that close does. Not called where lane_new
+     * fails. NULL: nobody counts. */
+    void (*closed)(void *health_arg);
 
     struct pvn_rdma_registrar registrar; /* reg NULL: the lane's caller fills pvn_mr itself */
 };

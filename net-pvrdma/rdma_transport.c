@@ -13,10 +13,9 @@
 #include "base/param.h"
 #include "base/poller.h"
 #include "nccl/types.h"
-#include "net-pvrdma/gpu.h"
 #include "net-pvrdma/hca.h"
-#include "net-pvrdma/nic.h"
 #include "net-pvrdma/probe.h"
+#include "net-pvrdma/rdma_adapter.h"
 #include "net-tcp/tcp_transport.h"
 
 static_assert((int)PVN_PARAM_RDMA_SHORT_MAX == (int)PVN_RDMA_SHORT_MAX, "what the table allows");
@@ -31,9 +30,8 @@ static struct {
     const struct pvn_verbs *v;
     struct pvn_hca_options options;
     struct pvn_hca_table table;
-    /* by adapter */
-    struct pvn_rdma_nic **nics;
-    struct pvn_rdma_gpu **gpus;
+    struct pvn_rdma_adapter **adapters; /* by number in the table */
+    struct pvn_rdma_adapter **of_port;  /* the same, by the port's number; the table may change */
     bool poller;
 } found;
 
@@ -49,12 +47,10 @@ static bool given(const char *name)
 
 static void rdma_unload(void)
 {
-    for (int i = 0; found.gpus && i < found.table.nhcas; i++)
-        pvn_rdma_gpu_close(found.gpus[i]);
-    for (int i = 0; found.nics && i < found.table.nhcas; i++)
-        pvn_rdma_nic_free(found.nics[i]);
-    free(found.gpus);
-    free(found.nics);
+    for (int i = 0; found.adapters && i < found.table.nhcas; i++)
+        pvn_rdma_adapter_free(found.adapters[i]);
+    free(found.adapters);
+    free(found.of_port);
     if (found.v) {
         pvn_hca_close(found.v, &found.table);
         pvn_verbs_put();
@@ -85,14 +81,12 @@ static void protect_from_fork(const struct pvn_verbs *v)
 }
 
 /* Tries what the adapter can do with GPU memory, and logs it. */
-static struct pvn_rdma_gpu *prove_gpu_memory(const struct pvn_hca *h, struct pvn_rdma_nic *nic,
-                                             struct pvn_err *err)
+static struct pvn_rdma_adapter *new_adapter(int hca, struct pvn_err *err)
 {
+    const struct pvn_hca *h = &found.table.hcas[hca];
     const struct pvn_params *p = pvn_params_get();
     struct pvn_rdma_gpu_cfg cfg = {
         .v = found.v,
-        .pd = h->pd,
-        .name = h->name,
         .can_write = !h->no_write,
         .can_read = h->max_rd_atomic > 0,
         .lacks = h->kind == PVN_HCA_PVRDMA ? "PVRDMA has neither peer memory nor dma-buf" : NULL,
@@ -100,11 +94,11 @@ static struct pvn_rdma_gpu *prove_gpu_memory(const struct pvn_hca *h, struct pvn
         .flush = (enum pvn_flush_mode)p->flush,
         .nccl_no_dmabuf = !p->dmabuf,
         .cuda_lib = p->cuda_lib};
-    pvn_rdma_nic_registrar(nic, &cfg.host);
-    struct pvn_rdma_gpu *g = pvn_rdma_gpu_open(&cfg, err);
-    if (g)
-        pvn_info(PVN_INIT | PVN_NET, "%s: %s", h->name, pvn_rdma_gpu_cap(g)->text);
-    return g;
+    struct pvn_rdma_adapter *a =
+        pvn_rdma_adapter_new(found.v, &found.options, &found.table, hca, &cfg, err);
+    if (a)
+        pvn_info(PVN_INIT | PVN_NET, "%s: %s", h->name, pvn_rdma_adapter_gpu_cap(a)->text);
+    return a;
 }
 
 /* The trial is made on the adapter's first usable port. */
@@ -124,21 +118,20 @@ static bool cannot_write(int hca)
     return false;
 }
 
-static int open_nics(struct pvn_err *err)
+static int use_adapters(struct pvn_err *err)
 {
-    found.nics = calloc((size_t)found.table.nhcas + 1, sizeof(struct pvn_rdma_nic *));
-    found.gpus = calloc((size_t)found.table.nhcas + 1, sizeof(struct pvn_rdma_gpu *));
-    if (!found.nics || !found.gpus)
+    found.adapters = calloc((size_t)found.table.nhcas + 1, sizeof(struct pvn_rdma_adapter *));
+    found.of_port = calloc((size_t)found.table.nports + 1, sizeof(struct pvn_rdma_adapter *));
+    if (!found.adapters || !found.of_port)
         return pvn_err_set(err, -ENOMEM, "no memory for the RDMA devices");
     for (int i = 0; i < found.table.nhcas; i++) {
-        struct pvn_hca *h = &found.table.hcas[i];
-        h->no_write = cannot_write(i);
-        found.nics[i] = pvn_rdma_nic_new(found.v, h->ctx, h->pd, h->name, h->max_mr, err);
-        if (found.nics[i])
-            found.gpus[i] = prove_gpu_memory(h, found.nics[i], err);
-        if (!found.gpus[i])
+        found.table.hcas[i].no_write = cannot_write(i);
+        found.adapters[i] = new_adapter(i, err);
+        if (!found.adapters[i])
             return err->code;
     }
+    for (int i = 0; i < found.table.nports; i++)
+        found.of_port[i] = found.adapters[found.table.ports[i].hca];
     return 0;
 }
 
@@ -160,7 +153,7 @@ static void fill(struct pvn_device *d, int index, const struct pvn_device *tcp, 
     pvn_str_append(d->name, sizeof(d->name), "%s", h->nports > 1 ? p->name : h->name);
     pvn_str_append(d->pci_path, sizeof(d->pci_path), "%s", h->pci_path);
     d->guid = h->guid;
-    const struct pvn_gpumem_cap *gpu = pvn_rdma_gpu_cap(found.gpus[p->hca]);
+    const struct pvn_gpumem_cap *gpu = pvn_rdma_adapter_gpu_cap(found.adapters[p->hca]);
     d->ptr_support = gpu->ptr_support;
     d->force_flush = gpu->flush.force;
     /* Another interface's speed says nothing of this port. */
@@ -227,7 +220,7 @@ static int scan_with_library(struct pvn_device *out, int max, char *left_out, si
     protect_from_fork(found.v);
     rc = pvn_hca_scan(found.v, &found.options, &found.table, err);
     if (rc == 0)
-        rc = open_nics(err);
+        rc = use_adapters(err);
     return rc < 0 ? rc : offer_devices(out, max, left_out, cap, err);
 }
 
@@ -253,36 +246,40 @@ static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap
     return n;
 }
 
-/* With no mode requested, those that this port can do. */
-static unsigned modes_of(const struct pvn_hca_port *port, enum pvn_rdma_mode mode)
+/* With no mode requested, those that this adapter can do. */
+static unsigned modes_of(const struct pvn_rdma_hold *h, enum pvn_rdma_mode mode)
 {
     if (pvn_params_get()->rdma_mode != PVN_RDMA_MODE_AUTO || mode == PVN_RDMA_AUTO)
         return 0;
-    bool gpu = pvn_rdma_gpu_cap(found.gpus[port->hca])->ptr_support & NCCL_PTR_CUDA;
+    bool gpu = pvn_rdma_adapter_gpu_cap(h->adapter)->ptr_support & NCCL_PTR_CUDA;
     return 1u << mode | (gpu ? 0u : 1u << PVN_RDMA_SEND);
 }
 
 /* Records need data and record to become visible in order. A network that reorders packets may
  * place a later write before an earlier one, and GPU memory is reached on another path than the
  * host memory that records are in, so there the adapter's own completion is waited for. */
-static enum pvn_rdma_mode mode_of(const struct pvn_hca_port *port)
+static enum pvn_rdma_mode mode_of(const struct pvn_rdma_hold *h)
 {
     const struct pvn_params *p = pvn_params_get();
     if (p->rdma_mode != PVN_RDMA_MODE_AUTO)
         return p->rdma_mode == PVN_RDMA_MODE_IMM    ? PVN_RDMA_IMM
                : p->rdma_mode == PVN_RDMA_MODE_SEND ? PVN_RDMA_SEND
                                                     : PVN_RDMA_RECORD;
-    if (found.table.hcas[port->hca].no_write)
+    if (h->hca.no_write)
         return PVN_RDMA_SEND;
-    bool reorders = p->adaptive_routing < 0 ? !port->ethernet : p->adaptive_routing;
-    bool gpu = pvn_rdma_gpu_cap(found.gpus[port->hca])->ptr_support & NCCL_PTR_CUDA;
+    bool reorders = p->adaptive_routing < 0 ? !h->port.ethernet : p->adaptive_routing;
+    bool gpu = pvn_rdma_adapter_gpu_cap(h->adapter)->ptr_support & NCCL_PTR_CUDA;
     return reorders || gpu ? PVN_RDMA_IMM : PVN_RDMA_AUTO;
 }
 
 static int health(void *arg, struct pvn_err *err)
 {
-    const struct pvn_hca_port *p = arg;
-    return pvn_rdma_nic_health(found.nics[p->hca], p->port, err);
+    return pvn_rdma_adapter_health(arg, err);
+}
+
+static void closed(void *arg)
+{
+    pvn_rdma_adapter_release(arg);
 }
 
 /* Bytes of a message that one request carries. */
@@ -294,27 +291,21 @@ static size_t chunk_of(const struct pvn_params *p, const struct pvn_hca_port *po
     return port->max_msg < chunk ? (size_t)port->max_msg : (size_t)chunk;
 }
 
-static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn_lane **out,
-                         struct pvn_err *err)
+static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *args,
+                     struct pvn_lane **out, struct pvn_err *err)
 {
     const struct pvn_params *p = pvn_params_get();
-    struct pvn_hca_port *port = &found.table.ports[index];
-    const struct pvn_hca *h = &found.table.hcas[port->hca];
-    const struct pvn_gpumem_cap *gpu = pvn_rdma_gpu_cap(found.gpus[port->hca]);
-    /* An event may wait that no poll has taken yet. Where the adapter has failed, set-up takes the
-     * next transport of the device. */
-    pvn_poller_poll_now();
-    int rc = health(port, err);
-    if (rc < 0)
-        return rc;
+    const struct pvn_hca_port *port = &hold->port;
+    const struct pvn_hca *h = &hold->hca;
+    const struct pvn_gpumem_cap *gpu = pvn_rdma_adapter_gpu_cap(hold->adapter);
     struct pvn_rdma_lane_cfg c = {
         .v = found.v,
         .ctx = h->ctx,
         .pd = h->pd,
         .sender = args->sender,
         .acknowledged = args->acknowledged,
-        .mode = mode_of(port),
-        .modes = modes_of(port, mode_of(port)),
+        .mode = mode_of(hold),
+        .modes = modes_of(hold, mode_of(hold)),
         .gpu_caps = (gpu->peer ? PVN_LANE_GPU_PEER : 0u) | (gpu->dmabuf ? PVN_LANE_GPU_DMABUF : 0u),
         .flush = gpu->flush.kind,
         .qps = p->qps,
@@ -337,7 +328,9 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         .pkey_index = (uint16_t)p->pkey,
         .max_rd_atomic = h->max_rd_atomic,
         .health = health,
-        .health_arg = port,
+        .closed = closed,
+        .health_arg = hold,
+        .registrar = hold->registrar,
     };
     pvn_str_append(c.name, sizeof(c.name), "%s", port->name);
     /* Read again for each lane: a link that went down and up may have renumbered its table. */
@@ -345,9 +338,24 @@ static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn
         c.ngids = pvn_hca_current_gids(found.v, &found.options, h, port, c.gids, PVN_RDMA_MAX_GIDS);
     if (c.ngids < 0)
         return pvn_err_set(err, c.ngids, "the GID table of %s cannot be read", port->name);
-    pvn_rdma_gpu_registrar(found.gpus[port->hca], &c.registrar);
     *out = pvn_rdma_lane_new(&c, err);
     return *out ? 0 : err->code;
+}
+
+static int rdma_lane_new(int index, const struct pvn_lane_args *args, struct pvn_lane **out,
+                         struct pvn_err *err)
+{
+    struct pvn_rdma_hold *hold;
+    /* An event may wait that no poll has taken yet. Where the adapter has failed, set-up takes the
+     * next transport of the device. */
+    pvn_poller_poll_now();
+    int rc = pvn_rdma_adapter_hold(found.of_port[index], index, args->may_block, &hold, err);
+    if (rc < 0)
+        return rc;
+    rc = make_lane(hold, args, out, err);
+    if (rc < 0)
+        pvn_rdma_adapter_release(hold);
+    return rc;
 }
 
 const struct pvn_transport_ops pvn_rdma_transport = {

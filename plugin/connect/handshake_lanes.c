@@ -30,6 +30,12 @@ static void warn(const struct pvn_conn *c, const struct pvn_err *err)
     pvn_trace(PVN_NET, "%s", text);
 }
 
+/* Whether messages of a comm wait for this connection. */
+static bool resumes(const struct pvn_conn *c)
+{
+    return (c->cfg.sender ? c->cfg.resumes : c->theirs.resumes) != 0;
+}
+
 /* One lane per port and transport, as far as they can be made. 0,
  * or a failure of the connection. */
 static int make_lanes(struct pvn_conn *c)
@@ -54,6 +60,7 @@ static int make_lanes(struct pvn_conn *c)
             a->traffic_class = c->traffic_class;
             a->ctrl_fd = c->ctrl.fd;
             a->acknowledged = pvn_conn_failover(c);
+            a->may_block = c->cfg.beside || !resumes(c);
             a->listen_addr = c->cfg.listen_addr[i];
             rc = dev->via[v].ops->lane_new(dev->via[v].index, a, &l, &err);
             if (rc) {

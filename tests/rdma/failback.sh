@@ -111,6 +111,20 @@ for mode in record imm; do
     verdict ${name}_statistics counted ${name}_statistics
 done
 
+# The adapter is gone, with every context of it, and there again later: it is opened anew.
+gone_and_there_again() {
+    command "fatal *"
+    until_said 8 "$on_tcp"
+    command "renew *"
+    until_said 8 "$on_rdma"
+}
+opened_again() { came_back "$1" && [ "$(grep -c 'has been opened again' "$tmp/$1")" = 2 ]; }
+for mode in record imm; do
+    name=failback_to_an_adapter_that_was_gone_${mode}_mode
+    ring $name $mode "" gone_and_there_again
+    verdict $name opened_again $name
+done
+
 flap() {
     down_and_up
     sleep 11 # like lines are folded into one for 10 s
@@ -132,13 +146,17 @@ verdict $name not_at_first $name
 
 # The rule fires while the comms come back.
 fall_again() {
+    local _
     command "port * 1 down"
     until_said 8 "$on_tcp"
     command "port * 1 up"
     until_fired again
-    command "port * 1 up"
-    until_said 8 "$on_rdma"
-    sleep 1
+    # Again and again: it fires in each process, perhaps in another attempt.
+    for _ in $(seq 60); do
+        [ "$(grep -c "$on_rdma" "$log")" -lt 8 ] || break
+        command "port * 1 up"
+        sleep 1
+    done
 }
 fell_again() { verified "$1" && [ "$(lost "$1")" -ge 8 ] && [ "$(back "$1")" -ge 8 ] && ends_on "$1" rdma; }
 name=failback_loses_its_port_while_it_comes_back

@@ -88,6 +88,9 @@ TEST_F(Close, ASourceStaysRegisteredUntilItHasBeenRead)
         return pvn_netdrv_isend(p.d, p.sc, src.data(), size, 0, smh, nullptr, &sreq) || sreq;
     }));
     ASSERT_NE(nullptr, sreq);
+    int early = 0;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_test(p.d, sreq, &early, nullptr));
+    ASSERT_EQ(0, early);
     EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.sc, smh));
     EXPECT_EQ(1u, sv::lib().sv_rule_fired("slow"));
     for (void *req : {sreq, rreq}) {

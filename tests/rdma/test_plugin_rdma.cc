@@ -197,12 +197,38 @@ TEST_F(PluginRdma, ADeadDeviceIsNotConnectedOver)
     Net n(12);
     Route before(n);
     ASSERT_TRUE(before.move(1));
-    ASSERT_EQ(0, sv::command("event mlx5_0 1 DEVICE_FATAL"));
+    ASSERT_EQ(0, sv::command("fatal mlx5_0"));
     ASSERT_EQ(0, sv::command("rule made do call=create_qp count=0 nth=1000000 : release"));
     Route after(n);
     ASSERT_TRUE(after.p.up());
     EXPECT_TRUE(after.move(2)) << "over TCP";
     EXPECT_EQ(0, sv::lib().sv_rule_seen("made")) << "nothing is made on the failed device";
+    // It is there again: a connection opens it, beside the lanes that are left on the lost context.
+    ASSERT_EQ(0, sv::command("renew mlx5_0"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    Route again(n);
+    ASSERT_TRUE(again.p.up());
+    EXPECT_TRUE(again.move(3));
+    EXPECT_LT(0, sv::lib().sv_rule_seen("made")) << "over RDMA";
+    EXPECT_TRUE(said("mlx5_0 has been opened again")) << Log::get().text();
+}
+
+// Another device that has taken the name is not used.
+TEST_F(PluginRdma, AnotherDeviceOfTheSameNameIsNotTheLostOne)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "");
+    Net n(12);
+    {
+        Route before(n);
+        ASSERT_TRUE(before.move(1));
+    }
+    ASSERT_EQ(0, sv::command("fatal mlx5_0"));
+    ASSERT_EQ(0, sv::command("renew mlx5_0 other"));
+    Route after(n);
+    ASSERT_TRUE(after.p.up());
+    EXPECT_TRUE(after.move(2)) << "over TCP";
+    EXPECT_TRUE(said("mlx5_0 is another device now, of node GUID")) << Log::get().text();
 }
 
 // A link that stays down ends the comm in bounded time, although its requests would be retried for

@@ -111,6 +111,16 @@ static int cmd_fatal(int argc, char **argv, char *reply, size_t size)
     return 0;
 }
 
+static int cmd_renew(int argc, char **argv, char *reply, size_t size)
+{
+    struct sv_dev *d = argc >= 2 ? sv_dev_by_name(argv[1]) : NULL;
+    bool other = argc == 3 && !strcmp(argv[2], "other");
+    if (!d || argc > 3 || (argc == 3 && !other))
+        return d ? EINVAL : ENODEV;
+    sv_dev_renew(d, other);
+    return 0;
+}
+
 /* qp QPN|#SERIAL error|fatal|overrun|die|hang */
 static int cmd_qp(int argc, char **argv, char *reply, size_t size)
 {
@@ -194,9 +204,9 @@ int sv_command_locked(const char *line, char *reply, size_t size)
         const char *name;
         int (*run)(int argc, char **argv, char *reply, size_t size);
     } commands[] = {
-        {"port", cmd_port},       {"gid", cmd_gid},   {"event", cmd_event},
-        {"fatal", cmd_fatal},     {"qp", cmd_qp},     {"rules", cmd_rules},
-        {"release", cmd_release}, {"stat", cmd_stat}, {"set", cmd_set},
+        {"port", cmd_port},   {"gid", cmd_gid}, {"event", cmd_event}, {"fatal", cmd_fatal},
+        {"renew", cmd_renew}, {"qp", cmd_qp},   {"rules", cmd_rules}, {"release", cmd_release},
+        {"stat", cmd_stat},   {"set", cmd_set},
     };
     if (size)
         reply[0] = '\0';

@@ -18,7 +18,7 @@ struct sv_ctx *sv_ctx_of(struct ibv_context *ctx)
 int sv_ctx_check(struct sv_ctx *c)
 {
     sv_take(c, SV_TAKE_NOTHING, NULL);
-    return sv_inherited(c) ? EINVAL : c->dev->fatal || c->taken ? EIO : 0;
+    return sv_inherited(c) ? EINVAL : sv_ctx_is_dead(c) || c->taken ? EIO : 0;
 }
 
 /* A child starts again with devices of its own; what it does to inherited objects: sv_fork.c. */
@@ -175,6 +175,19 @@ void sv_dev_fatal(struct sv_dev *dev)
     sv_raise_dev(dev, IBV_EVENT_DEVICE_FATAL, 0);
 }
 
+void sv_dev_renew(struct sv_dev *dev, bool other)
+{
+    for (struct sv_ctx *c = sv.ctxs; c; c = c->next)
+        c->dead |= c->dev == dev && dev->fatal;
+    dev->fatal = false;
+    dev->other |= other;
+}
+
+bool sv_ctx_is_dead(const struct sv_ctx *c)
+{
+    return c->dead || c->dev->fatal;
+}
+
 SV_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
     struct sv_ctx *ctx = sv_ctx_of(context);
@@ -249,7 +262,7 @@ SV_EXPORT int ibv_get_device_index(struct ibv_device *device)
 SV_EXPORT __be64 ibv_get_device_guid(struct ibv_device *device)
 {
     struct sv_dev *d = (struct sv_dev *)device;
-    uint8_t b[8] = {0x50, 0x54, (uint8_t)sv.p.host, 0, 0, 0, (uint8_t)d->index, 1};
+    uint8_t b[8] = {0x50, 0x54, (uint8_t)sv.p.host, 0, 0, 0, (uint8_t)d->index, d->other ? 2 : 1};
     __be64 guid;
     memcpy(&guid, b, sizeof guid);
     return guid;
@@ -283,7 +296,7 @@ SV_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_at
 {
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(context);
-    int rc = c->dev->fatal ? EIO : sv_fault_call("query_device", c->dev, NULL);
+    int rc = sv_ctx_is_dead(c) ? EIO : sv_fault_call("query_device", c->dev, NULL);
     if (!rc)
         fill_device(c, attr);
     sv_unlock();
@@ -305,7 +318,7 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(context);
     const struct sv_profile *p = &sv.p;
-    int rc = c->dev->fatal ? EIO : sv_fault_call("query_port", c->dev, NULL);
+    int rc = sv_ctx_is_dead(c) ? EIO : sv_fault_call("query_port", c->dev, NULL);
     if (!rc && (port < 1 || port > p->ports))
         rc = EINVAL;
     if (!rc) {

@@ -92,6 +92,7 @@ struct sv_dev {
     unsigned int index;
     struct sv_port port[SV_PORT_MAX]; /* [0] is port 1 */
     bool fatal;
+    bool other; /* its GUID is not the one it began with */
 };
 
 struct sv_event {
@@ -113,6 +114,7 @@ struct sv_ctx {
     unsigned int refs;        /* objects alive */
     struct sv_shared *shared; /* of the process that has opened it */
     bool taken;               /* by a forked child, see sv_fork.c; so in the other objects */
+    bool dead;                /* its device has failed, and was renewed since */
     struct verbs_context v;   /* last: the ibv_context is its tail */
 };
 
@@ -345,6 +347,9 @@ void sv_raise_dev(struct sv_dev *dev, enum ibv_event_type type, int port);
 void sv_port_set(struct sv_dev *dev, int port, bool up);
 void sv_gid_set(struct sv_dev *dev, int port, int index, const struct sv_gid *gid);
 void sv_dev_fatal(struct sv_dev *dev);
+/* A device that has failed is there again, for new contexts; other: with another GUID. */
+void sv_dev_renew(struct sv_dev *dev, bool other);
+bool sv_ctx_is_dead(const struct sv_ctx *c);
 bool sv_gid_v4(const union ibv_gid *gid);
 
 /* sv_fork.c: what a forked child does to the objects of its parent */

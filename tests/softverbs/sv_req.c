@@ -119,7 +119,7 @@ static bool retry(struct sv_qp *qp)
 
 uint64_t sv_qp_timers(struct sv_qp *qp, uint64_t now)
 {
-    if (qp->ibv.state != IBV_QPS_RTS || qp->dead == 2 || sv_ctx_of(qp->ibv.context)->dev->fatal)
+    if (qp->ibv.state != IBV_QPS_RTS || qp->dead == 2 || sv_ctx_is_dead(sv_ctx_of(qp->ibv.context)))
         return 0;
     bool go = sv.p.async != 0;
     if (qp->hold_until &&
@@ -275,7 +275,7 @@ void sv_qp_transmit(struct sv_qp *qp)
     bool drop = false;
     while (qp->ibv.state == IBV_QPS_RTS && qp->sq_next < qp->sq_tail) {
         if (qp->hold_until || qp->rnr_until || qp->dead == 2 ||
-            sv_ctx_of(qp->ibv.context)->dev->fatal)
+            sv_ctx_is_dead(sv_ctx_of(qp->ibv.context)))
             return;
         struct sv_wqe *w = wqe(qp, qp->sq_next);
         if (!qp->sq_off) {

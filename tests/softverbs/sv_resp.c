@@ -10,10 +10,11 @@
  * answer, not an error. */
 bool sv_path_ok(struct sv_qp *qp, const struct sv_hdr *h)
 {
-    struct sv_dev *d = sv_ctx_of(qp->ibv.context)->dev;
+    const struct sv_ctx *c = sv_ctx_of(qp->ibv.context);
+    const struct sv_dev *d = c->dev;
     const struct ibv_qp_attr *a = &qp->attr;
-    if (qp->dead || d->fatal || !a->port_num || d->port[a->port_num - 1].state != IBV_PORT_ACTIVE ||
-        h->src_qpn != a->dest_qp_num)
+    if (qp->dead || sv_ctx_is_dead(c) || !a->port_num ||
+        d->port[a->port_num - 1].state != IBV_PORT_ACTIVE || h->src_qpn != a->dest_qp_num)
         return false;
     if (!a->ah_attr.is_global)
         return !sv.p.ethernet;

@@ -1,0 +1,240 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "net-pvrdma/rdma_adapter.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+/* Between two attempts to open it again: every connection that is being made may call for one. */
+#define AGAIN_NS PVN_NS_PER_S
+
+/* One context of the adapter, and what is made of it. */
+struct pvn_rdma_opened {
+    struct ibv_context *ctx;
+    struct ibv_pd *pd;
+    struct pvn_rdma_nic *nic;
+    struct pvn_rdma_gpu *gpu;
+    int lanes;
+};
+
+struct pvn_rdma_adapter {
+    const struct pvn_verbs *v;
+    const struct pvn_hca_options *options;
+    struct pvn_hca_table *table;
+    int hca;
+    struct pvn_rdma_gpu_cfg gpu; /* its name and verdict are those below */
+    char name[IBV_SYSFS_NAME_MAX];
+    struct pvn_gpumem_cap gpu_cap;
+
+    pthread_mutex_t lock; /* of what follows and the table's entries; not held while a device is
+                             opened or closed */
+    struct pvn_rdma_opened *now; /* NULL: closed. Earlier ones are their lanes' */
+    bool opening;                /* one thread is at it */
+    uint64_t again_ns;           /* it is not opened again before */
+};
+
+static struct pvn_hca *entry(const struct pvn_rdma_adapter *a)
+{
+    return &a->table->hcas[a->hca];
+}
+
+/* With the context of h, which stays the caller's if this fails. NULL with *err. */
+static struct pvn_rdma_opened *use_context(struct pvn_rdma_adapter *a, const struct pvn_hca *h,
+                                           struct pvn_err *err)
+{
+    struct pvn_rdma_opened *o = calloc(1, sizeof(*o));
+    if (!o) {
+        pvn_err_set(err, -ENOMEM, "no memory for the RDMA device %s", h->name);
+        return NULL;
+    }
+    o->ctx = h->ctx;
+    o->pd = h->pd;
+    o->nic = pvn_rdma_nic_new(a->v, h->ctx, h->pd, h->name, h->max_mr, err);
+    if (o->nic) {
+        a->gpu.pd = h->pd;
+        pvn_rdma_nic_registrar(o->nic, &a->gpu.host);
+        o->gpu = pvn_rdma_gpu_open(&a->gpu, err);
+    }
+    if (o->gpu)
+        return o;
+    pvn_rdma_nic_free(o->nic);
+    free(o);
+    return NULL;
+}
+
+/* But for context and domain. */
+static void free_opened(struct pvn_rdma_opened *o)
+{
+    pvn_rdma_gpu_close(o->gpu);
+    pvn_rdma_nic_free(o->nic);
+    free(o);
+}
+
+/* Not the table's any more. */
+static void close_opened(const struct pvn_rdma_adapter *a, struct pvn_rdma_opened *o)
+{
+    struct ibv_context *ctx = o->ctx;
+    struct ibv_pd *pd = o->pd;
+    free_opened(o);
+    a->v->dealloc_pd(pd);
+    a->v->close_device(ctx);
+}
+
+struct pvn_rdma_adapter *pvn_rdma_adapter_new(const struct pvn_verbs *v,
+                                              const struct pvn_hca_options *o,
+                                              struct pvn_hca_table *table, int hca,
+                                              const struct pvn_rdma_gpu_cfg *gpu,
+                                              struct pvn_err *err)
+{
+    struct pvn_rdma_adapter *a = calloc(1, sizeof(*a));
+    if (!a) {
+        pvn_err_set(err, -ENOMEM, "no memory for the RDMA device %s", table->hcas[hca].name);
+        return NULL;
+    }
+    a->v = v;
+    a->options = o;
+    a->table = table;
+    a->hca = hca;
+    a->gpu = *gpu;
+    pvn_str_append(a->name, sizeof(a->name), "%s", table->hcas[hca].name);
+    a->gpu.name = a->name;
+    a->now = use_context(a, &table->hcas[hca], err);
+    if (!a->now) {
+        free(a);
+        return NULL;
+    }
+    a->gpu_cap = *pvn_rdma_gpu_cap(a->now->gpu);
+    a->gpu.known = &a->gpu_cap;
+    pthread_mutex_init(&a->lock, NULL);
+    return a;
+}
+
+void pvn_rdma_adapter_free(struct pvn_rdma_adapter *a)
+{
+    if (!a)
+        return;
+    if (a->now)
+        free_opened(a->now);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}
+
+/* Opens the device, whose entry in the table is closed. */
+static struct pvn_rdma_opened *open_device(struct pvn_rdma_adapter *a, struct pvn_err *err)
+{
+    struct pvn_hca_table now;
+    if (pvn_hca_scan_again(a->v, a->options, entry(a), &now, err) != 0)
+        return NULL;
+    struct pvn_rdma_opened *o = use_context(a, &now.hcas[0], err);
+    pthread_mutex_lock(&a->lock);
+    if (o)
+        pvn_hca_take_over(a->table, a->hca, &now);
+    pthread_mutex_unlock(&a->lock);
+    pvn_hca_close(a->v, &now);
+    if (o)
+        pvn_info(PVN_NET, "%s has been opened again", a->name);
+    return o;
+}
+
+/* With the lock, which is released while the device is closed and opened. Lanes that are left on the
+ * lost context close it. */
+static int open_again(struct pvn_rdma_adapter *a, struct pvn_err *err)
+{
+    struct pvn_rdma_opened *lost = a->now;
+    if (lost && lost->lanes > 0)
+        lost = NULL;
+    a->now = NULL;
+    a->opening = true;
+    entry(a)->ctx = NULL;
+    entry(a)->pd = NULL;
+    pthread_mutex_unlock(&a->lock);
+    if (lost) {
+        close_opened(a, lost);
+        pvn_info(PVN_NET,
+                 "%s is closed, because it has failed or its port is down, and no "
+                 "connection uses it; it is opened again when it is back",
+                 a->name);
+    }
+    pvn_err_clear(err);
+    struct pvn_rdma_opened *o = open_device(a, err);
+    pthread_mutex_lock(&a->lock);
+    a->now = o;
+    a->opening = false;
+    a->again_ns = pvn_now_ns() + AGAIN_NS;
+    return o ? 0 : err->code;
+}
+
+/* With the lock. */
+static int usable(const struct pvn_rdma_adapter *a, int port, struct pvn_err *err)
+{
+    if (a->now)
+        return pvn_rdma_nic_health(a->now->nic, port, err);
+    pvn_err_set(err, -ENODEV, "%s is closed, because it had failed or its port was down", a->name);
+    pvn_err_set_fault(err, PVN_FAULT_SYSTEM);
+    return -ENODEV;
+}
+
+/* With the lock. A port that is down may come up for those that use the adapter. */
+static bool may_open_again(const struct pvn_rdma_adapter *a, int why)
+{
+    return !a->opening && pvn_now_ns() >= a->again_ns &&
+           (why == -ENODEV || (a->now && a->now->lanes == 0));
+}
+
+/* With the lock. */
+static void fill_hold(struct pvn_rdma_adapter *a, int port, struct pvn_rdma_hold *h)
+{
+    h->adapter = a;
+    h->opened = a->now;
+    h->hca = *entry(a);
+    h->port = a->table->ports[port];
+    pvn_rdma_gpu_registrar(a->now->gpu, &h->registrar);
+    a->now->lanes++;
+}
+
+int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block,
+                          struct pvn_rdma_hold **out, struct pvn_err *err)
+{
+    struct pvn_rdma_hold *h = calloc(1, sizeof(*h));
+    if (!h)
+        return pvn_err_set(err, -ENOMEM, "no memory for a lane");
+    pthread_mutex_lock(&a->lock);
+    int rc = usable(a, a->table->ports[port].port, err);
+    if (rc < 0 && may_block && may_open_again(a, rc))
+        rc = open_again(a, err);
+    if (rc == 0)
+        fill_hold(a, port, h);
+    pthread_mutex_unlock(&a->lock);
+    if (rc < 0)
+        free(h);
+    else
+        *out = h;
+    return rc;
+}
+
+void pvn_rdma_adapter_release(struct pvn_rdma_hold *hold)
+{
+    struct pvn_rdma_adapter *a = hold->adapter;
+    struct pvn_rdma_opened *o = hold->opened;
+    pthread_mutex_lock(&a->lock);
+    bool last = --o->lanes == 0 && o != a->now;
+    pthread_mutex_unlock(&a->lock);
+    if (last)
+        close_opened(a, o);
+    free(hold);
+}
+
+int pvn_rdma_adapter_health(const struct pvn_rdma_hold *hold, struct pvn_err *err)
+{
+    return pvn_rdma_nic_health(hold->opened->nic, hold->port.port, err);
+}
+
+const struct pvn_gpumem_cap *pvn_rdma_adapter_gpu_cap(const struct pvn_rdma_adapter *a)
+{
+    return &a->gpu_cap;
+}

@@ -1,0 +1,55 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An adapter in use: opened once, shared by all lanes on its ports, and opened again when it was
+ * lost.
+ *
+ * A device that is removed from the system, or resets itself, takes its contexts with it. It is
+ * opened again for the next lane; lanes that are still on the lost context keep it. Some drivers
+ * (vmw_pvrdma, Linux 6.1) cannot remove a device before its contexts are closed, and say only that
+ * its port went down: an adapter whose port is down is closed once no lane is left on it.
+ *
+ * Threads: any, but for new and free.
+ */
+#ifndef PVN_NET_PVRDMA_RDMA_ADAPTER_H
+#define PVN_NET_PVRDMA_RDMA_ADAPTER_H
+
+#include "net-pvrdma/gpu.h"
+#include "net-pvrdma/hca.h"
+#include "net-pvrdma/nic.h"
+
+struct pvn_rdma_adapter;
+struct pvn_rdma_opened;
+
+/* What a lane is made with, and keeps until it is closed. */
+struct pvn_rdma_hold {
+    struct pvn_rdma_adapter *adapter;
+    struct pvn_rdma_opened *opened;
+    struct pvn_hca hca; /* copies of the table's entries when this was made */
+    struct pvn_hca_port port;
+    struct pvn_rdma_registrar registrar;
+};
+
+/* Adapter number `hca` of the table, which is open. gpu: with all but pd, host and known; copied,
+ * the rest is borrowed. Tries what it can do with GPU memory. NULL with *err. */
+struct pvn_rdma_adapter *pvn_rdma_adapter_new(const struct pvn_verbs *v,
+                                              const struct pvn_hca_options *o,
+                                              struct pvn_hca_table *table, int hca,
+                                              const struct pvn_rdma_gpu_cfg *gpu,
+                                              struct pvn_err *err);
+/* No lane is left. NULL is allowed. The table is closed after it. */
+void pvn_rdma_adapter_free(struct pvn_rdma_adapter *a);
+
+/* For a lane on the port of this index in the table. may_block: the adapter may be opened again,
+ * which takes as long as the device takes. 0 and *out for release, or a negative errno with *err. */
+int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block,
+                          struct pvn_rdma_hold **out, struct pvn_err *err);
+/* The lane has been closed, or was not made. */
+void pvn_rdma_adapter_release(struct pvn_rdma_hold *hold);
+/* Of the context that is held: see pvn_rdma_nic_health. */
+int pvn_rdma_adapter_health(const struct pvn_rdma_hold *hold, struct pvn_err *err);
+
+/* The verdict of the start. */
+const struct pvn_gpumem_cap *pvn_rdma_adapter_gpu_cap(const struct pvn_rdma_adapter *a);
+
+#endif
