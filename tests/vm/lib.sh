@@ -116,6 +116,7 @@ vm_job() { # vm_job NAME [VARIABLE=VALUE...]
 #   monitor LINE     a line for QEMU's monitor, such as set_link nic0 off
 #   device COMMAND   a command for the PVRDMA stand-in of this guest
 #   kill NAME        kills the other guest's QEMU
+#   pause NAME N     its machine stands still for N seconds
 # Ends a guest that says nothing within VM_BOOT_LIMIT seconds; where its processors were is in JOB/hung-N.
 serve_guest() { # serve_guest NAME JOB
     local word rest answer pid booting=1 until=$((SECONDS + ${VM_BOOT_LIMIT:-60}))
@@ -137,6 +138,11 @@ serve_guest() { # serve_guest NAME JOB
         case $word in
         monitor) echo "$rest" >&3 ;;
         device) answer=$("$vm_tests/pvrdma-device/pvstand-ctl" "$vm_sockets/$1.ctl" "$rest" 2>&1) ;;
+        pause)
+            echo stop >"$vm_sockets/${rest% *}.in"
+            sleep "${rest#* }"
+            echo cont >"$vm_sockets/${rest% *}.in"
+            ;;
         kill)
             read -r pid <"$vm_sockets/$rest.pid"
             kill -KILL "$pid"
@@ -195,7 +201,7 @@ boot_once() {
             PVSTAND_STATS="$job/doorbells" LD_PRELOAD="$vm_tests/pvrdma-device/.libs/pvstand.so")
         mkdir -p "$vm_sockets/fabric"
     else
-        mods=nic,rxe${VM_VETH:+,veth}${mods:+,$mods}
+        mods=nic,diag,rxe${VM_VETH:+,veth}${mods:+,$mods}
     fi
     words="console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr cryptomgr.notests"
     words+=" no_timer_check tsc=reliable ${vm_tsc_khz:+tsc_early_khz=$vm_tsc_khz} audit=0"
@@ -269,7 +275,7 @@ vm_pair() {
 }
 
 # Runs the jobs of the plugin, by TRANSPORT: in one guest (RDMA), between two (also with the link of one going
-# down and up, with failover and without, and for RDMA with a peer that has none), and with the peer killed.
+# down and up, and for RDMA with a peer that has none), with faults that a ring outlives, and with the peer killed.
 vm_plugin_tests() { # vm_plugin_tests TRANSPORT
     local job status=0 both
     # TCP inside one machine needs no guest.
@@ -278,8 +284,9 @@ vm_plugin_tests() { # vm_plugin_tests TRANSPORT
         VM_SMP=2 VM_LIMIT=400 VM_V4SELF='' vm_alone "$job" || status=$?
         vm_results "$1, one guest" "$job" 3 "$status"
     fi
-    both=$([[ $1 == rdma ]] && echo 8 || echo 6)
+    both=$([[ $1 == rdma ]] && echo 7 || echo 5)
     vm_plugin_pair "$1" perf-pair "two guests" "$both" "$both"
+    vm_plugin_pair "$1" perf-faults "failover" "$([[ $1 == rdma ]] && echo 4 || echo 5)" 1
     vm_plugin_pair "$1" perf-kill "two guests" 1
 }
 
