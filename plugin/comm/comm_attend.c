@@ -76,15 +76,10 @@ void comm_attend_after_fork(void)
     comm_failback_after_fork();
 }
 
-bool comm_attend_is_here(const struct pvn_comm *c)
-{
-    return atomic_load_explicit(&c->thread, memory_order_relaxed) == &driven_ns;
-}
-
 /* Of a comm of another thread nothing but the name of that thread may be read. */
 static bool is_idle_here(const struct pvn_comm *c)
 {
-    return comm_attend_is_here(c) && !c->failed &&
+    return comm_thread_is_here(c) && !c->failed &&
            (c->failover || pvn_engine_pending(c->engine) == 0);
 }
 
@@ -167,7 +162,7 @@ void comm_attend(struct pvn_comm *c)
 {
     uint64_t now = pvn_poller_poll(PVN_POLLER_IDLE_NS);
 
-    atomic_store_explicit(&c->thread, &driven_ns, memory_order_relaxed);
+    comm_thread_note(c);
     if (c->driven)
         drive(c, now);
     if (c->failover) {

@@ -238,7 +238,7 @@ static void finish_reads(struct pvn_comm *c, const struct pvn_comm_mr *m)
 {
     uint64_t until = pvn_now_ns() + READ_NS;
 
-    if (!c->engine || !comm_attend_is_here(c))
+    if (!c->engine || !comm_thread_is_here(c))
         return;
     while (pvn_engine_reads(c->engine, &m->mr) && pvn_now_ns() < until)
         if (pvn_engine_progress(c->engine) != 0)

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* What the files of a comm share: comm.c (data calls), comm_setup.c (listen, connect, accept, close),
  * comm_mr.c (registrations), comm_attend.c and comm_watch.c (what calls do now and then),
- * comm_failover.c, comm_paths.c, comm_stats.c and comm_error.c. */
+ * comm_thread.c, comm_failover.c, comm_paths.c, comm_stats.c and comm_error.c. */
 #ifndef PVN_COMM_COMM_PRIV_H
 #define PVN_COMM_COMM_PRIV_H
 
@@ -70,7 +70,7 @@ struct pvn_comm {
     uint64_t came_back_ns;     /* 0: not, or said */
     struct pvn_comm *next_of_ids;
     struct pvn_comm *next_of_all; /* in the list of driven comms; under the lock of comm_attend.c */
-    /* The thread of the data calls, as comm_attend.c names it. All threads read it; only one that
+    /* The thread of the data calls, as comm_thread.c names it. All threads read it; only one that
      * finds itself here reads more of the comm without a lock. */
     const void *_Atomic thread;
     uint64_t attended_ns; /* when the control connection was looked at */
@@ -192,10 +192,13 @@ void comm_fail_by_peer(struct pvn_comm *c);
  * failed. */
 int comm_engine_failed(struct pvn_comm *c);
 
+/* comm_thread.c. note: the calling thread makes the comm's data calls. is_here: whether it does, as
+ * far as is known. */
+void comm_thread_note(struct pvn_comm *c);
+bool comm_thread_is_here(const struct pvn_comm *c);
+
 /* comm_attend.c: what a data call does every ATTEND_EVERY calls. */
 void comm_attend(struct pvn_comm *c);
-/* Whether the calling thread is the one that makes the comm's data calls. */
-bool comm_attend_is_here(const struct pvn_comm *c);
 /* A comm that is driven is up; it is closed; the process is a forked child. */
 void comm_attend_join(struct pvn_comm *c);
 void comm_attend_leave(struct pvn_comm *c);

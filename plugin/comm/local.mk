@@ -18,7 +18,7 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm_setup.c \
     plugin/comm/comm_stall.c \
     plugin/comm/comm_stats.c \
-    plugin/comm/comm_watch.c \
+    plugin/comm/comm_thread.c plugin/comm/comm_watch.c \
     plugin/comm/device.c \
     plugin/comm/device.h \
     plugin/comm/placement.c \

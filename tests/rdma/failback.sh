@@ -111,7 +111,7 @@ for mode in record imm; do
     verdict ${name}_statistics counted ${name}_statistics
 done
 
-# The adapter is gone, with every context of it, and there again later: it is opened anew.
+# The adapter is gone, with every context of it, and there again later: it is opened again.
 gone_and_there_again() {
     command "fatal *"
     until_said 8 "$on_tcp"
