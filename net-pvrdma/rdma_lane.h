@@ -104,6 +104,7 @@ struct pvn_rdma_lane_cfg {
     uint32_t short_max;
     int qps;          /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
     size_t max_chunk; /* bytes a single request may carry */
+    bool software;    /* the device copies by processor: rdma_rxe, or a hypervisor's */
     bool costly_poll; /* an empty poll of a completion queue is a doorbell */
     /* costly_poll: with nothing known to be in the queue it is polled only after
      * this long without any movement, and after twice that when it was empty, and

@@ -79,6 +79,7 @@ struct rdma_lane {
     enum ibv_mtu mtu;
     int next_qp;
     bool bound, probed, verified, errored;
+    bool sums;       /* messages of one line have one, see rdma_wire.h */
     uint64_t copies; /* CTS_COPIES where short messages are taken */
     /* bytes of a message that goes as a short one, and of one that takes one line; 0: none does,
      * for both ends must know them */
@@ -132,8 +133,9 @@ void rdma_locate(const struct pvn_lane *l, struct pvn_err *err);
 
 /* rdma_err.c: the stamp of entry or message `number` is visible, and its checksum is wrong. 0: the
  * rest of it may still become visible, or the lane is dead. */
-#define PARTIAL_CTS   "reading a clear-to-send entry"
-#define PARTIAL_SHORT "reading a short message"
+#define PARTIAL_CTS    "reading a clear-to-send entry"
+#define PARTIAL_RECORD "reading a record"
+#define PARTIAL_SHORT  "reading a short message"
 int rdma_partial(struct rdma_lane *r, uint64_t number, const char *doing);
 
 /* rdma_setup.c */

@@ -18,6 +18,7 @@ static inline void put_record(struct rdma_lane *r, int k, const struct pvn_write
     rec->total = htole64(w->f.total);
     rec->imm = htole32(imm_make(w->f.seq, w->f.recv, w->f.chunk));
     rec->bytes = htole32(w->f.len);
+    rec->sum = htole32(record_sum(w->f.total, imm_make(w->f.seq, w->f.recv, w->f.chunk), w->f.len));
     rec->stamp = htole32(q->records);
     struct ibv_send_wr *wr =
         rdma_wr(r, k, rec, sizeof(*rec), r->mem_mr->lkey,
@@ -53,14 +54,21 @@ static bool record_is_there(const struct rdma_lane *r, int k)
            htole32(r->qp[k].records + 1);
 }
 
-/* Takes what queue pair k has brought. */
-static inline void read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
+/* Takes what queue pair k has brought. 0, or the lane is dead. */
+static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
 {
     uint32_t before = r->qp[k].seen;
+    int rc = 0;
     for (; *n < max && record_is_there(r, k); r->qp[k].seen++, r->qp[k].records++) {
-        r->qp[k].longs++;
         const struct record *rec = next_record(r, k);
         uint32_t imm = le32toh(rec->imm);
+        if (__builtin_expect(le32toh(rec->sum) !=
+                                 record_sum(le64toh(rec->total), imm, le32toh(rec->bytes)),
+                             0)) {
+            rc = rdma_partial(r, (uint64_t)k << 32 | r->qp[k].records, PARTIAL_RECORD);
+            break;
+        }
+        r->qp[k].longs++;
         struct pvn_event *e = &ev[(*n)++];
         e->kind = PVN_EV_ARRIVED;
         e->id = imm_id(imm);
@@ -72,12 +80,14 @@ static inline void read_records(struct rdma_lane *r, int k, struct pvn_event *ev
     }
     if (r->qp[k].seen != before)
         rdma_started(r, ev[*n - 1].id);
+    return rc;
 }
 
+/* What is not whole when the queue pair is gone never will be. */
 static void record_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     for (int k = 0; k < r->nqps; k++)
-        read_records(r, k, ev, max, n);
+        (void)read_records(r, k, ev, max, n);
 }
 
 /* Whether a look at memory says that a poll would find something. */
@@ -118,7 +128,7 @@ __attribute__((noinline)) static int record_take_all(struct rdma_lane *r, struct
     for (int k = 0; rc == 0 && k < r->nqps; k++) {
         rc = rdma_read_shorts(r, k, ev, max, &n);
         if (rc == 0)
-            read_records(r, k, ev, max, &n);
+            rc = read_records(r, k, ev, max, &n);
     }
     if (rc == 0 && n > flushed) {
         rdma_rx_took(r, n - flushed);

@@ -36,6 +36,7 @@ int rdma_offer(struct pvn_lane *l, void *buf, size_t cap)
                            .ngids = (uint8_t)r->cfg.ngids,
                            .window_log2 = window_log2(r),
                            .needs_acks = r->cfg.costly_poll,
+                           .software = r->cfg.software,
                            .modes = (uint8_t)r->cfg.modes,
                            .shorts = r->cfg.short_max > 0,
                            .pieces_log2 = rdma_two_depth_log2(r),

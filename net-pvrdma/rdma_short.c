@@ -30,6 +30,7 @@ void rdma_short_open(struct rdma_lane *r)
     r->signal_every = r->cfg.costly_poll || !r->cfg.sender ? SIGNAL_EVERY : 1;
     r->short_max = r->peer.shorts ? r->cfg.short_max : 0;
     r->copies = r->short_max > 0 ? CTS_COPIES : 0;
+    r->sums = r->cfg.software && r->peer.software;
     r->line_max = smaller(r->short_max, SHORT_HEAD_BYTES);
     if (r->nqps == 1)
         r->l.caps |= PVN_LANE_FAST_PATH;
@@ -151,8 +152,10 @@ static inline int post_lines(struct rdma_lane *r, struct rqp *q, struct short_he
     return __builtin_expect(rc == 0, 1) ? 0 : rdma_not_posted(r, rc);
 }
 
-static inline int post_line(struct rdma_lane *r, struct rqp *q, uint32_t imm, const void *src,
-                            uint32_t len, uint32_t cookie)
+static inline __attribute__((always_inline)) int post_one_line(struct rdma_lane *r, struct rqp *q,
+                                                               uint32_t imm, const void *src,
+                                                               uint32_t len, uint32_t cookie,
+                                                               const bool sum)
 {
     struct short_head *h = q->shorts.next;
     uint32_t lines = q->shorts.lines + 1, skip = short_skip(len);
@@ -161,7 +164,24 @@ static inline int post_line(struct rdma_lane *r, struct rqp *q, uint32_t imm, co
     h->bytes = htole16((uint16_t)len);
     h->stamp = htole32(lines);
     copy_few(h->data + skip, src, len);
-    return post_lines(r, q, h, 1, skip, cookie);
+    if (sum)
+        h->sum = htole16(short_line_sum(h, len));
+    return post_lines(r, q, h, 1, sum ? 0 : skip, cookie);
+}
+
+__attribute__((noinline)) static int post_summed(struct rdma_lane *r, struct rqp *q, uint32_t imm,
+                                                 const void *src, uint32_t len, uint32_t cookie)
+{
+    return post_one_line(r, q, imm, src, len, cookie, true);
+}
+
+/* Apart from what needs no sum, whose registers a branch in it would cost 30 instructions. */
+static inline int post_line(struct rdma_lane *r, struct rqp *q, uint32_t imm, const void *src,
+                            uint32_t len, uint32_t cookie)
+{
+    if (r->sums)
+        return post_summed(r, q, imm, src, len, cookie);
+    return post_one_line(r, q, imm, src, len, cookie, false);
 }
 
 /* Room for it has been taken. */
@@ -264,7 +284,8 @@ all_lines(struct rdma_lane *r, int k, const struct short_head *h, uint32_t lines
     return rdma_partial(r, (uint64_t)k << 32 | before, PARTIAL_SHORT);
 }
 
-int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
+static inline __attribute__((always_inline)) int
+read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n, const bool sums)
 {
     struct rqp *q = &r->qp[k];
     struct short_ring *s = &q->shorts;
@@ -282,6 +303,11 @@ int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, 
                 return rc;
             if (rc == 0)
                 break;
+        } else if (sums && le16toh(h->sum) != short_line_sum(h, bytes)) {
+            int rc = rdma_partial(r, (uint64_t)k << 32 | before, PARTIAL_SHORT);
+            if (rc < 0)
+                return rc;
+            break;
         }
         uint32_t imm = le32toh(h->imm);
         e->kind = PVN_EV_ARRIVED;
@@ -302,6 +328,17 @@ int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, 
         rdma_started(r, e[-1].id);
     }
     return 0;
+}
+
+__attribute__((noinline)) static int read_summed(struct rdma_lane *r, int k, struct pvn_event *ev,
+                                                 int max, int *n)
+{
+    return read_shorts(r, k, ev, max, n, true);
+}
+
+int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
+{
+    return r->sums ? read_summed(r, k, ev, max, n) : read_shorts(r, k, ev, max, n, false);
 }
 
 void rdma_copy_out(const struct pvn_event *ev, void *dst)

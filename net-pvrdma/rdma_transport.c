@@ -310,6 +310,7 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
         .flush = gpu->flush.kind,
         .qps = p->qps,
         .max_chunk = chunk_of(p, port),
+        .software = h->kind == PVN_HCA_PVRDMA || !h->pci_path[0],
         .costly_poll = h->costly_poll,
         .idle_poll_ns = p->rdma_poll,
         .short_max = (uint32_t)p->rdma_short,

@@ -22,6 +22,7 @@ enum {
     PER_GID = 20,
     FLAG_ETHERNET = 1,
     FLAG_NEEDS_ACKS = 2,
+    FLAG_SOFTWARE = 4,
     CAN_SHORTS = 1
 };
 
@@ -54,7 +55,8 @@ int pvn_rdma_offer_encode(const struct rdma_offer *o, void *buf, size_t cap)
     b[0] = RDMA_OFFER_VERSION;
     b[1] = o->mode;
     b[2] = o->nqps;
-    b[3] = (uint8_t)((o->ethernet ? FLAG_ETHERNET : 0) | (o->needs_acks ? FLAG_NEEDS_ACKS : 0));
+    b[3] = (uint8_t)((o->ethernet ? FLAG_ETHERNET : 0) | (o->needs_acks ? FLAG_NEEDS_ACKS : 0) |
+                     (o->software ? FLAG_SOFTWARE : 0));
     b[4] = o->mtu;
     b[5] = o->max_rd_atomic;
     b[6] = o->window_log2;
@@ -92,6 +94,7 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
     o->nqps = b[2];
     o->ethernet = b[3] & FLAG_ETHERNET;
     o->needs_acks = b[3] & FLAG_NEEDS_ACKS;
+    o->software = b[3] & FLAG_SOFTWARE;
     o->mtu = b[4];
     o->max_rd_atomic = b[5];
     o->window_log2 = b[6];
@@ -100,7 +103,7 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
     o->pieces_log2 = b[9];
     if (o->mode > PVN_RDMA_SEND || o->modes == 0 || o->modes >> (PVN_RDMA_SEND + 1) ||
         o->pieces_log2 < 2 || o->pieces_log2 > PIECES_LOG2 || o->nqps < 1 ||
-        o->nqps > PVN_RDMA_MAX_QPS || b[3] > (FLAG_ETHERNET | FLAG_NEEDS_ACKS) ||
+        o->nqps > PVN_RDMA_MAX_QPS || b[3] > (FLAG_ETHERNET | FLAG_NEEDS_ACKS | FLAG_SOFTWARE) ||
         o->mtu < IBV_MTU_256 || o->mtu > IBV_MTU_4096 || o->ngids > PVN_RDMA_MAX_GIDS ||
         o->window_log2 < 1 || o->window_log2 > RECORD_RING_LOG2 ||
         len != HEAD + (size_t)o->nqps * PER_QP + (size_t)o->ngids * PER_GID)

@@ -20,14 +20,15 @@
  *   0  u64 bytes of the whole message
  *   8  u32 id: slot:8 | generation:12 | buffer:3 | chunk:9
  *  12  u32 bytes of this chunk
- *  16  12 bytes of zero
+ *  16  8 bytes of zero
+ *  24  u32 sum of bytes 0..15
  *  28  u32 stamp: number of the record, plus one
  *
  * A short message's first line, struct short_head, 64 bytes, written by the sender:
  *   0  52 bytes of data; a message of one line ends at byte 52
  *  52  u32 id, as in a record
  *  56  u16 bytes of the message
- *  58  u16 sum of all lines, where there are several
+ *  58  u16 sum of all lines; of a single one where both ends are software (the offers say so)
  *  60  u32 stamp: number of the line, plus one
  * and each further line, struct short_more: 60 bytes of data, then the same stamp at byte 60.
  *
@@ -63,7 +64,7 @@ enum {
     CREDIT_RECVS = 16,   /* receives of its sender; the peer has four messages in flight at most */
     SHORT_LINES = 256,   /* where a short message may begin, in each queue pair's ring of them */
     SHORT_MAX_LINES = 5, /* that one may have */
-    RDMA_OFFER_VERSION = 5,
+    RDMA_OFFER_VERSION = 6,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
 
@@ -74,7 +75,9 @@ enum {
  * ascending pieces. Of a longer write nothing is relied upon: a processor may store the end of a
  * copy before its middle (glibc's memcpy does above 64 bytes, string instructions may), so that a
  * line's stamp is there and what is before it is of the ring's previous round. What goes out
- * several lines at a time has therefore a sum besides, and has come when that is right.
+ * several lines at a time has therefore a sum besides, and has come when that is right. So has a
+ * record, for which that costs next to nothing, and a message of one line between two ends that
+ * both copy by processor.
  */
 
 /* The upper bits of a product take part in every bit of what was multiplied. */
@@ -188,15 +191,35 @@ static inline uint16_t short_sum(const struct short_head *h, uint32_t lines)
     return (uint16_t)(x * SUM_FACTOR >> 48);
 }
 
+/* The same of one line, which is then written whole: of the words that the message is in, but for
+ * the last one, which is there with the stamp. Most messages of one line are short. */
+enum { SHORT_TWO_WORDS = 12 };
+static inline uint16_t short_line_sum(const struct short_head *h, uint32_t bytes)
+{
+    enum { WORDS = 7 };
+    const short_word *w = (const short_word *)h;
+    uint64_t x = le64toh(__atomic_load_n(&w[WORDS - 2], __ATOMIC_ACQUIRE));
+    if (__builtin_expect(bytes > SHORT_TWO_WORDS, 0))
+        for (uint32_t i = short_skip(bytes) / 8; i < WORDS - 2; i++)
+            x = sum_turn(x, 9) + le64toh(__atomic_load_n(&w[i], __ATOMIC_ACQUIRE));
+    x = sum_turn(x, 9) + le64toh(__atomic_load_n(&w[WORDS - 1], __ATOMIC_ACQUIRE));
+    return (uint16_t)(x * SUM_FACTOR >> 48);
+}
+
 /* Written behind a chunk's data. Valid when the stamp is its position in the queue pair's count of
  * records, plus one. */
 struct record {
     uint64_t total; /* bytes of the whole message */
     uint32_t imm;   /* imm_make() */
     uint32_t bytes; /* of this chunk */
-    uint32_t zero[3];
+    uint32_t zero[2];
+    uint32_t sum; /* record_sum(); in one word with the stamp, so that it is there with it */
     uint32_t stamp;
 };
+static inline uint32_t record_sum(uint64_t total, uint32_t imm, uint32_t bytes)
+{
+    return (total ^ sum_turn(imm | (uint64_t)bytes << 32, 23)) * SUM_FACTOR >> 32;
+}
 static_assert(sizeof(struct record) == 32, "two records share a cache line, none crosses one");
 
 /* Two-sided mode: what a message buffer begins with. The payload follows. */
@@ -251,6 +274,7 @@ struct rdma_offer {
     uint8_t pieces_log2; /* receives of a queue pair in the two-sided mode; the sender's credits */
     bool shorts;         /* this end knows short messages */
     bool ethernet;
+    bool software;   /* its device is software: it copies by processor */
     bool needs_acks; /* completions are expensive to poll for: the peer acknowledges soon */
     uint16_t lid;
     uint32_t mem_rkey;

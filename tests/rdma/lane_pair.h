@@ -32,6 +32,7 @@ struct RdmaOptions {
     int qps = 1;
     size_t chunk = 1 << 20;
     bool costly = true;
+    bool software = false;
     int short_max = PVN_RDMA_SHORT_MAX;
     int rx_short_max = -1; // of the receiver, -1: the same
     uint8_t retry = 7;
@@ -95,6 +96,7 @@ struct RdmaEnd {
         c->short_max =
             static_cast<uint32_t>(sender || o.rx_short_max < 0 ? o.short_max : o.rx_short_max);
         c->max_chunk = o.chunk;
+        c->software = o.software;
         c->costly_poll = sender || o.rx_costly < 0 ? o.costly : o.rx_costly;
         c->idle_poll_ns = o.idle_ns;
         c->acknowledged = o.acknowledged;

@@ -166,7 +166,7 @@ TEST_F(RdmaMalformedPeer, AnEntryWithAWrongSum)
         << err->reason[0];
 }
 
-// Each bit of an entry takes part in its sum, and each of a message of several lines.
+// Each bit of an entry takes part in its sum, and each of a record and of a short message.
 TEST(RdmaSums, EveryBitCounts)
 {
     uint64_t v[4] = {0x7f0012345000, 65536, 0x80001234, cts_what(-7, 3, CTS_COPIES)};
@@ -176,6 +176,30 @@ TEST(RdmaSums, EveryBitCounts)
         v[bit / 64] ^= UINT64_C(1) << bit % 64;
         EXPECT_EQ(bit > 60 && bit < 64, right == sum()) << bit;
         v[bit / 64] ^= UINT64_C(1) << bit % 64;
+    }
+    uint64_t total = 65536;
+    uint32_t part[2] = {imm_make(17, 3, 300), 4096};
+    const auto record = [&] { return record_sum(total, part[0], part[1]); };
+    const uint32_t kept = record();
+    for (int bit = 0; bit < 64; bit++) {
+        total ^= UINT64_C(1) << bit;
+        EXPECT_NE(kept, record()) << bit;
+        total ^= UINT64_C(1) << bit;
+        part[bit / 32] ^= 1u << bit % 32;
+        EXPECT_NE(kept, record()) << bit;
+        part[bit / 32] ^= 1u << bit % 32;
+    }
+    short_head one;
+    bytes::fill(&one, sizeof(one), 7);
+    for (uint32_t n = 0; n <= SHORT_HEAD_BYTES; n++) {
+        const uint16_t line = short_line_sum(&one, n);
+        uint8_t *at = reinterpret_cast<uint8_t *>(&one);
+        const size_t from = std::min(short_skip(n), short_skip(SHORT_TWO_WORDS)) & ~7u;
+        for (size_t bit = 0; bit < offsetof(short_head, bytes) * 8; bit++) {
+            at[bit / 8] ^= 1 << bit % 8;
+            EXPECT_EQ(bit / 8 < from, line == short_line_sum(&one, n)) << n << " " << bit;
+            at[bit / 8] ^= 1 << bit % 8;
+        }
     }
     std::vector<short_head> m(SHORT_MAX_LINES);
     bytes::fill(m.data(), m.size() * 64, 5);
@@ -204,6 +228,25 @@ TEST(RdmaPartialWrite, IsWaitedFor)
         grouped(p, 100);
     EXPECT_LT(0u, lane_stats(p.tx.lane).partial) << "entries";
     EXPECT_LT(0u, lane_stats(p.rx.lane).partial) << "messages";
+}
+
+// The same of what is no longer than a line: records, and between two ends that are software the
+// short messages.
+TEST(RdmaPartialWrite, OfALineIsWaitedFor)
+{
+    for (size_t most : {52, 1000}) {
+        SCOPED_TRACE(most);
+        RdmaPair p;
+        RdmaOptions o =
+            shape("pvrdma\nset descend 3\nset async 1", PVN_RDMA_RECORD, 1, 65536, true);
+        o.software = true;
+        o.short_max = most > 52 ? 0 : PVN_RDMA_SHORT_MAX; // records only
+        p.open(o);
+        for (Deadline deadline;
+             deadline.left() && !testing::Test::HasFailure() && lane_stats(p.rx.lane).partial == 0;)
+            pipeline(p, 400, 8, most);
+        EXPECT_LT(0u, lane_stats(p.rx.lane).partial);
+    }
 }
 
 class RdmaDoorbells : public testing::TestWithParam<pvn_rdma_mode>

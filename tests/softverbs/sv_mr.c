@@ -73,7 +73,8 @@ enum {
      * aligned word of it while it lands (and ThreadSanitizer sees the order): a whole ring of
      * entries that are polled may be one write. Of more, the first and the last line. */
     WORDWISE = 32768,
-    BY_WORDS = 2,      /* value of `descend` */
+    BY_WORDS = 2, /* values of `descend` */
+    EVERY_PIECE = 3,
     SEEN_AFTER = 3000, /* turns of a loop, a microsecond or two */
 };
 
@@ -138,7 +139,7 @@ static void put_bytes(void *to, const void *from, size_t len)
         put_words(dst, src, len);
         return;
     }
-    if (sv.p.descend == BY_WORDS) {
+    if (sv.p.descend == BY_WORDS || sv.p.descend == EVERY_PIECE) {
         put_backwards(dst, src, len);
         return;
     }
