@@ -62,7 +62,7 @@ static void tcp_close(struct pvn_lane *l)
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {
         close_stream(t, &t->s[i]);
         free(t->s[i].stage);
-        free(t->s[i].landing);
+        tcp_free_landing(&t->s[i]);
     }
     tcp_tx_free(t);
     free(t);

@@ -55,6 +55,7 @@ struct tx_frame {
     const uint8_t *src;
     size_t len;      /* payload bytes at src, 0 when inlined */
     uint8_t *copied; /* src, where the payload had to be copied from other memory; else NULL */
+    const struct pvn_mem_copy *copied_by;
     uint8_t head[PVN_FRAME_LEN + TX_INLINE];
 };
 
@@ -93,6 +94,7 @@ struct stream {
     /* Where it goes from dst, which is then `landing`; copy NULL: dst is the place. */
     struct pvn_place to;
     uint8_t *landing;
+    const struct pvn_mem_copy *landing_of; /* whose it is */
     size_t landing_len;
     uint32_t left; /* payload bytes still to come */
     size_t stage_want;
@@ -168,6 +170,7 @@ bool tcp_mem_zerocopy_pays(const struct tcp_lane *t, const struct pvn_write *w);
 
 /* tcp_rx.c */
 /* Sends the acknowledgements that are due. 0 or an error of a stream. */
+void tcp_free_landing(struct stream *s);
 int tcp_rx_acknowledge(struct tcp_lane *t);
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 /* Before the socket is closed: bytes left unread would turn the end of the stream into a reset. */

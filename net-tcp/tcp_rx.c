@@ -23,14 +23,23 @@ static int failed(struct tcp_lane *t, const struct pvn_err *err)
     return err->code;
 }
 
+void tcp_free_landing(struct stream *s)
+{
+    if (s->landing)
+        s->landing_of->give(s->landing_of, s->landing);
+    s->landing = NULL;
+    s->landing_len = 0;
+}
+
 /* Memory for a payload that is to be copied on from there. */
 __attribute__((noinline, cold)) static int find_landing(struct tcp_lane *t, struct stream *s)
 {
     struct pvn_err err = PVN_ERR_INIT;
-    if (s->landing_len < s->f.len) {
-        free(s->landing);
-        s->landing = malloc(s->f.len);
+    if (s->landing_len < s->f.len || s->landing_of != s->to.copy) {
+        tcp_free_landing(s);
+        s->landing = s->to.copy->take(s->to.copy, s->f.len);
         s->landing_len = s->landing ? s->f.len : 0;
+        s->landing_of = s->to.copy;
     }
     s->dst = s->landing;
     if (s->landing)

@@ -49,16 +49,19 @@ __attribute__((noinline, cold)) static int copy_payload(struct tcp_lane *t, stru
     struct pvn_err err = PVN_ERR_INIT;
     if (t->copied_bytes && t->copied_bytes + w->f.len > TX_COPIED_BYTES)
         return -EAGAIN;
-    uint8_t *copied = malloc(w->f.len);
-    int rc = copied ? copy_of(w)->to_host(copy_of(w), copied, w->src, w->f.len, &err)
+    const struct pvn_mem_copy *c = copy_of(w);
+    uint8_t *copied = c->take(c, w->f.len);
+    int rc = copied ? c->to_host(c, copied, w->src, w->f.len, &err)
                     : pvn_err_set(&err, -ENOMEM, "no memory for %u bytes of GPU memory", w->f.len);
     if (rc) {
-        free(copied);
+        if (copied)
+            c->give(c, copied);
         t->l.err = err;
         t->l.wrong = true;
         return rc;
     }
     f->copied = copied;
+    f->copied_by = c;
     t->copied_bytes += w->f.len;
     return 0;
 }
@@ -68,14 +71,14 @@ static void free_copied(struct tcp_lane *t, struct tx_frame *f)
     if (!f->copied)
         return;
     t->copied_bytes -= f->len;
-    free(f->copied);
+    f->copied_by->give(f->copied_by, f->copied);
     f->copied = NULL;
 }
 
 void tcp_tx_free(struct tcp_lane *t)
 {
     for (int i = 0; t->q && i < TXQ; i++)
-        free(t->q[i].copied);
+        free_copied(t, &t->q[i]);
     free(t->q);
 }
 

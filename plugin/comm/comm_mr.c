@@ -43,13 +43,19 @@ static void say_copied(struct pvn_comm_mr *m)
         c->conn->where, c->sender ? "to" : "from", c->conn->who);
 }
 
+enum { GPU_REACH = PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF };
+
+/* Whether GPU memory of this comm may have to go through host memory, now or after a failover. */
+static bool may_be_copied(const struct pvn_comm *c)
+{
+    return !c->engine || pvn_conn_failover(c->conn) || !(c->conn->lane[0]->caps & GPU_REACH);
+}
+
 /* A device may promise what the lanes of this comm do not keep: it fell back to TCP. */
 static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct pvn_err *err)
 {
-    const unsigned reach = PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF;
-
     m->mr.copy = NULL;
-    if (m->mr.ptr_type != NCCL_PTR_HOST && !(l->caps & reach)) {
+    if (m->mr.ptr_type != NCCL_PTR_HOST && !(l->caps & GPU_REACH)) {
         if (l->caps & PVN_LANE_GPU_COPIED)
             m->mr.copy = pvn_gpucopy_of(m->mr.addr, err);
         if (!m->mr.copy) {
@@ -189,6 +195,8 @@ static int reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd
     m->mr.len = size;
     m->mr.ptr_type = ptr_type;
     m->dmabuf_offset = offset;
+    if (ptr_type != NCCL_PTR_HOST && may_be_copied(c))
+        pvn_gpucopy_prepare(data);
     rc = attach_or_keep(c, m, fd, err);
     if (rc) {
         pvn_warn_err(err);

@@ -65,6 +65,7 @@ enum { PVN_CU_FLUSH_TARGET_CURRENT_CTX = 0, PVN_CU_FLUSH_TO_OWNER = 100 };
 enum { PVN_CU_RANGE_DMA_BUF_FD = 1, PVN_CU_RANGE_FLAG_PCIE = 1 }; /* 11.7; the flag 12.8 */
 enum { PVN_CU_CAPTURE_RELAXED = 2 };                              /* CUstreamCaptureMode */
 enum { PVN_CU_STREAM_NON_BLOCKING = 1 };                          /* CUstream_flags */
+enum { PVN_CU_HOST_PORTABLE = 1 }; /* CU_MEMHOSTALLOC_PORTABLE: pinned for every context */
 
 /* One row per entry point: exported name, member, optional (an older driver lacks it) or not,
  * parameters. The optional ones: cuFlushGPUDirectRDMAWrites 11.3,
@@ -89,6 +90,8 @@ enum { PVN_CU_STREAM_NON_BLOCKING = 1 };                          /* CUstream_fl
     X(cuMemGetAddressRange_v2, address_range, 0, (pvn_cu_ptr *, size_t *, pvn_cu_ptr))             \
     X(cuMemAlloc_v2, mem_alloc, 0, (pvn_cu_ptr *, size_t))                                         \
     X(cuMemFree_v2, mem_free, 0, (pvn_cu_ptr))                                                     \
+    X(cuMemHostAlloc, host_alloc, 0, (void **, size_t, unsigned))                                  \
+    X(cuMemFreeHost, host_free, 0, (void *))                                                       \
     X(cuThreadExchangeStreamCaptureMode, capture_mode, 0, (int *))                                 \
     X(cuStreamCreate, stream_create, 0, (pvn_cu_stream *, unsigned))                               \
     X(cuStreamDestroy_v2, stream_destroy, 0, (pvn_cu_stream))                                      \

@@ -508,6 +508,36 @@ int pvn_cuda_free(const struct pvn_cuda *cu, int dev, uint64_t addr, struct pvn_
     return leave_gpu(cu, dev, &scope, rc, err);
 }
 
+int pvn_cuda_host_alloc(const struct pvn_cuda *cu, int dev, size_t len, void **out,
+                        struct pvn_err *err)
+{
+    struct gpu_scope scope;
+    *out = NULL;
+    int rc = enter_gpu(cu, dev, &scope, err);
+    if (rc)
+        return rc;
+    void *got = NULL;
+    pvn_cu_result cr = cu->api.host_alloc(&got, len, PVN_CU_HOST_PORTABLE);
+    if (cr)
+        rc = cu_error(cu, err, "cuMemHostAlloc", cr);
+    rc = leave_gpu(cu, dev, &scope, rc, err);
+    if (!rc)
+        *out = got;
+    return rc;
+}
+
+int pvn_cuda_host_free(const struct pvn_cuda *cu, int dev, void *mem, struct pvn_err *err)
+{
+    struct gpu_scope scope;
+    int rc = enter_gpu(cu, dev, &scope, err);
+    if (rc)
+        return rc;
+    pvn_cu_result cr = cu->api.host_free(mem);
+    if (cr)
+        rc = cu_error(cu, err, "cuMemFreeHost", cr);
+    return leave_gpu(cu, dev, &scope, rc, err);
+}
+
 int pvn_cuda_stream_open(const struct pvn_cuda *cu, int dev, void **stream, struct pvn_err *err)
 {
     struct gpu_scope scope;

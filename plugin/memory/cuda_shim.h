@@ -117,6 +117,11 @@ int pvn_cuda_alloc(const struct pvn_cuda *cu, int dev, size_t len, uint64_t *add
                    struct pvn_err *err);
 int pvn_cuda_free(const struct pvn_cuda *cu, int dev, uint64_t addr, struct pvn_err *err);
 
+/* Host memory that is pinned for every GPU, and its end. May wait for kernels that run. */
+int pvn_cuda_host_alloc(const struct pvn_cuda *cu, int dev, size_t len, void **out,
+                        struct pvn_err *err);
+int pvn_cuda_host_free(const struct pvn_cuda *cu, int dev, void *mem, struct pvn_err *err);
+
 /* A stream on dev that waits for no other stream, the legacy default one included, and its end. */
 int pvn_cuda_stream_open(const struct pvn_cuda *cu, int dev, void **stream, struct pvn_err *err);
 int pvn_cuda_stream_close(const struct pvn_cuda *cu, int dev, void *stream, struct pvn_err *err);

@@ -5,21 +5,32 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 
+#include "base/log.h"
 #include "base/param.h"
 #include "memory/cuda_abi.h"
 #include "memory/cuda_shim.h"
 
-enum { GPUS = 64 };
+/* A pool has as many blocks of a TCP chunk as a word has bits, if they are no more bytes. */
+enum { GPUS = 64, POOL_BYTES = 32 << 20 };
 
 struct gpucopy {
     struct pvn_mem_copy copy; /* first */
     int dev;
     void *stream; /* NULL: not opened yet */
+    /* The pool, with pool_lock: */
+    bool tried;
+    uint8_t *pool; /* NULL: none */
+    size_t block, len;
+    uint64_t unused; /* a bit for each block */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Never held during a call of the driver: those that copy may not wait for one that pins. */
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pvn_cuda *cuda; /* opened with the first GPU, kept */
 static struct gpucopy gpus[GPUS];
 
@@ -44,6 +55,37 @@ static int from_host(const struct pvn_mem_copy *c, void *mem, const void *host, 
     return pvn_cuda_copy_in(cuda, g->dev, g->stream, (uint64_t)(uintptr_t)mem, host, n, err);
 }
 
+static void *take(const struct pvn_mem_copy *c, size_t n)
+{
+    struct gpucopy *g = &gpus[gpu_of(c)->dev];
+    void *host = NULL;
+
+    pthread_mutex_lock(&pool_lock);
+    if (n <= g->block && g->unused) {
+        int i = __builtin_ctzll(g->unused);
+
+        g->unused &= g->unused - 1;
+        host = g->pool + (size_t)i * g->block;
+    }
+    pthread_mutex_unlock(&pool_lock);
+    return host ? host : malloc(n);
+}
+
+static void give(const struct pvn_mem_copy *c, void *host)
+{
+    struct gpucopy *g = &gpus[gpu_of(c)->dev];
+    uintptr_t at = (uintptr_t)host - (uintptr_t)g->pool;
+    bool pooled;
+
+    pthread_mutex_lock(&pool_lock);
+    pooled = g->pool && at < g->len;
+    if (pooled)
+        g->unused |= UINT64_C(1) << at / g->block;
+    pthread_mutex_unlock(&pool_lock);
+    if (!pooled)
+        free(host);
+}
+
 /* With the lock. */
 static struct gpucopy *find(const void *addr, struct pvn_err *err)
 {
@@ -59,7 +101,8 @@ static struct gpucopy *find(const void *addr, struct pvn_err *err)
         return NULL;
     }
     g = &gpus[p.dev];
-    g->copy = (struct pvn_mem_copy){.to_host = to_host, .from_host = from_host};
+    g->copy = (struct pvn_mem_copy){
+        .take = take, .give = give, .to_host = to_host, .from_host = from_host};
     g->dev = p.dev;
     if (!g->stream && pvn_cuda_stream_open(cuda, g->dev, &g->stream, err) != 0)
         return NULL;
@@ -76,6 +119,39 @@ const struct pvn_mem_copy *pvn_gpucopy_of(const void *addr, struct pvn_err *err)
     return g ? &g->copy : NULL;
 }
 
+void pvn_gpucopy_prepare(const void *addr)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+    size_t block = pvn_params_get()->tcp_chunk, blocks;
+    struct gpucopy *g;
+    void *mem = NULL;
+    bool first;
+
+    pthread_mutex_lock(&lock);
+    g = find(addr, &err);
+    pthread_mutex_unlock(&lock);
+    if (!g)
+        return;
+    pthread_mutex_lock(&pool_lock);
+    first = !g->tried;
+    g->tried = true;
+    pthread_mutex_unlock(&pool_lock);
+    blocks = POOL_BYTES / block < 64 ? POOL_BYTES / block : 64;
+    if (!first || blocks == 0)
+        return;
+    if (pvn_cuda_host_alloc(cuda, g->dev, blocks * block, &mem, &err) != 0) {
+        pvn_info(PVN_NET, "no pinned memory to copy through, copies of GPU memory are slower: %s",
+                 err.reason[0]);
+        return;
+    }
+    pthread_mutex_lock(&pool_lock);
+    g->pool = mem;
+    g->block = block;
+    g->len = blocks * block;
+    g->unused = blocks == 64 ? UINT64_MAX : (UINT64_C(1) << blocks) - 1;
+    pthread_mutex_unlock(&pool_lock);
+}
+
 int pvn_gpucopy_flush(const struct pvn_mem_copy *c, struct pvn_err *err)
 {
     struct pvn_cuda_caps caps;
@@ -86,24 +162,36 @@ int pvn_gpucopy_flush(const struct pvn_mem_copy *c, struct pvn_err *err)
     return pvn_cuda_flush(cuda, gpu_of(c)->dev, err);
 }
 
+static void forget(struct gpucopy *g)
+{
+    g->stream = NULL;
+    g->pool = NULL;
+    g->block = 0;
+    g->unused = 0;
+    g->tried = false;
+}
+
 void pvn_gpucopy_unload(void)
 {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < GPUS; i++) {
         if (gpus[i].stream)
             pvn_cuda_stream_close(cuda, gpus[i].dev, gpus[i].stream, NULL);
-        gpus[i].stream = NULL;
+        if (gpus[i].pool)
+            pvn_cuda_host_free(cuda, gpus[i].dev, gpus[i].pool, NULL);
+        forget(&gpus[i]);
     }
     pvn_cuda_close(cuda);
     cuda = NULL;
     pthread_mutex_unlock(&lock);
 }
 
-/* The handle and the streams are the parent's. */
+/* The handle, the streams and the pools are the parent's. */
 void pvn_gpucopy_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
+    pthread_mutex_init(&pool_lock, NULL);
     for (int i = 0; i < GPUS; i++)
-        gpus[i].stream = NULL;
+        forget(&gpus[i]);
     cuda = NULL;
 }

@@ -25,6 +25,7 @@ TEST_F(PluginGpu, AConnectionThatFellBackToTcpCopiesGpuMemory)
     ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kAll, NCCL_PTR_CUDA, &smh));
     ASSERT_EQ(ncclSuccess, reg_dmabuf(p.d, p.rc, b, kAll, &rmh));
     EXPECT_TRUE(said("it is copied through host memory")) << Log::get().warnings();
+    EXPECT_EQ(1, fake->calls("cuMemHostAlloc")) << "a pool for the GPU, not one for each buffer";
     for (size_t bytes : {size_t{0}, size_t{1}, size_t{216}, size_t{5000}, kMiB + 3, kAll - 64}) {
         int in = fake->calls("cuMemcpyHtoDAsync_v2"), out = fake->calls("cuMemcpyDtoHAsync_v2");
         hidden_ = true;
@@ -36,6 +37,24 @@ TEST_F(PluginGpu, AConnectionThatFellBackToTcpCopiesGpuMemory)
     Flow f = plain(p, {100, 5000});
     EXPECT_TRUE(f.run()) << "host memory goes on";
     f.check();
+}
+
+// Without pinned memory the copies are slower, and right.
+TEST_F(PluginGpu, WithoutPinnedMemoryItIsCopiedThroughOrdinaryMemory)
+{
+    Net n(12);
+    ASSERT_EQ(0, sv::command("rule dead status status=RETRY_EXC_ERR op=WRITE count=0"));
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, 2 * kMiB, 65536);
+    void *smh = nullptr, *rmh = nullptr;
+    fake->fail("cuMemHostAlloc", 1, 2);
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, ptr(a), kMiB, NCCL_PTR_CUDA, &smh));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(a + kMiB), kMiB, NCCL_PTR_CUDA, &rmh));
+    EXPECT_EQ(1, fake->fired("cuMemHostAlloc"));
+    fake->fail("cuMemHostAlloc", -1, 0);
+    hidden_ = true;
+    EXPECT_TRUE(move(p, a, smh, a + kMiB, rmh, kMiB, true));
 }
 
 // A message that comes before its receive is kept in host memory, and copied later.
@@ -165,6 +184,7 @@ TEST_F(GpuFailover, ToTcp)
     EXPECT_TRUE(said("it is copied through host memory")) << Log::get().text();
     EXPECT_GT(fake->calls("cuMemcpyHtoDAsync_v2"), 0);
     EXPECT_GT(fake->calls("cuMemcpyDtoHAsync_v2"), 0);
+    EXPECT_EQ(1, fake->calls("cuMemHostAlloc")) << "before, when no kernel could be waited for";
 }
 
 // The READ by which the received data are flushed is lost with its queue pair.

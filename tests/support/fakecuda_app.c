@@ -11,6 +11,8 @@
 EXPORT pvn_cu_result cuDevicePrimaryCtxSetFlags_v2(pvn_cu_device dev, unsigned flags);
 EXPORT pvn_cu_result cuCtxSetCurrent(pvn_cu_context ctx);
 EXPORT pvn_cu_result cuMemAllocHost_v2(void **out, size_t len);
+EXPORT pvn_cu_result cuMemHostAlloc(void **out, size_t len, unsigned flags);
+EXPORT pvn_cu_result cuMemFreeHost(void *mem);
 EXPORT pvn_cu_result cuMemcpyHtoD_v2(pvn_cu_ptr to, const void *from, size_t len);
 EXPORT pvn_cu_result cuMemcpyDtoH_v2(void *to, pvn_cu_ptr from, size_t len);
 EXPORT pvn_cu_result cuMemsetD8_v2(pvn_cu_ptr to, unsigned char byte, size_t len);
@@ -42,6 +44,28 @@ pvn_cu_result cuMemAllocHost_v2(void **out, size_t len)
 {
     *out = malloc(len);
     return *out ? PVN_CU_SUCCESS : PVN_CU_OUT_OF_MEMORY;
+}
+
+pvn_cu_result cuMemHostAlloc(void **out, size_t len, unsigned flags)
+{
+    int rc = fake_begin("cuMemHostAlloc", true);
+    if (rc)
+        return rc;
+    if (!fake_top())
+        return fake_end(PVN_CU_INVALID_CONTEXT);
+    *out = flags == PVN_CU_HOST_PORTABLE ? malloc(len) : NULL;
+    return fake_end(*out ? PVN_CU_SUCCESS : PVN_CU_OUT_OF_MEMORY);
+}
+
+pvn_cu_result cuMemFreeHost(void *mem)
+{
+    int rc = fake_begin("cuMemFreeHost", true);
+    if (rc)
+        return rc;
+    if (!fake_top())
+        return fake_end(PVN_CU_INVALID_CONTEXT);
+    free(mem);
+    return fake_end(PVN_CU_SUCCESS);
 }
 
 pvn_cu_result cuMemcpyHtoD_v2(pvn_cu_ptr to, const void *from, size_t len)

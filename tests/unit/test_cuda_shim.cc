@@ -404,7 +404,7 @@ TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
     pvn_cuda_caps caps;
     char id[PVN_CUDA_BUS_ID_LEN];
     int n = 0, fd = -1;
-    void *stream = nullptr, *another = nullptr;
+    void *stream = nullptr, *another = nullptr, *pinned = nullptr, *more = nullptr;
     unsigned char bytes[16] = {};
     ASSERT_EQ(pvn_cuda_stream_open(cu, 1, &stream, &why), 0);
     const std::map<std::string, std::function<int()>> uses = {
@@ -427,6 +427,8 @@ TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
         {"cuMemGetAddressRange_v2", [&] { return pvn_cuda_range(cu, mem, &base, &len, &why); }},
         {"cuMemAlloc_v2", [&] { return pvn_cuda_alloc(cu, 1, 65536, &addr, &why); }},
         {"cuMemFree_v2", [&] { return pvn_cuda_free(cu, 1, mem, &why); }},
+        {"cuMemHostAlloc", [&] { return pvn_cuda_host_alloc(cu, 1, 4096, &more, &why); }},
+        {"cuMemFreeHost", [&] { return pvn_cuda_host_free(cu, 1, pinned, &why); }},
         {"cuThreadExchangeStreamCaptureMode",
          [&] { return pvn_cuda_alloc(cu, 1, 65536, &addr, &why); }},
         {"cuStreamCreate", [&] { return pvn_cuda_stream_open(cu, 1, &another, &why); }},
@@ -451,6 +453,7 @@ TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
         return;
     }
     ASSERT_EQ(uses.count(entry), 1u) << "a new entry point needs a row here";
+    ASSERT_EQ(pvn_cuda_host_alloc(cu, 1, 4096, &pinned, &why), 0);
     const struct {
         int code, rc;
     } codes[] = {{PVN_CU_UNKNOWN, -EIO},
@@ -473,7 +476,9 @@ TEST_P(FailingCall, IsReportedWithItsNameAndNothingIsLeft)
         if (entry == "cuDevicePrimaryCtxRelease_v2")
             reinterpret_cast<int (*)(int)>(dlsym(lib, "cuDevicePrimaryCtxRelease_v2"))(1);
         EXPECT_EQ(addr, 0u);
+        EXPECT_EQ(more, nullptr);
     }
+    EXPECT_EQ(pvn_cuda_host_free(cu, 1, pinned, &why), 0);
     EXPECT_EQ(fake->live(), 1u);
 }
 
