@@ -76,4 +76,51 @@ TEST_F(PluginLost, AnotherDeviceOfTheSameNameIsNotTheLostOne)
     EXPECT_TRUE(said("mlx5_0 is another device now, of node GUID")) << Log::get().text();
 }
 
+// Of two joined adapters one is lost: the comm goes on over the other one, and comes back to both.
+TEST_F(PluginLost, OneOfTwoJoinedAdapters)
+{
+    for (const char *fault : {"fatal mlx5_1", "fatal mlx5_0", "port mlx5_1 1 down",
+                              "rule break status status=RETRY_EXC_ERR op=WRITE nth=3"}) {
+        SCOPED_TRACE(fault);
+        setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+        adapters("roce", "set devices 2");
+        Net n(12);
+        ncclNetVDeviceProps_v12_t join = {};
+        join.ndevs = 2;
+        join.devs[1] = 1;
+        int both = -1;
+        ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &both, &join));
+        Route r(n, both, both);
+        ASSERT_TRUE(r.move(1));
+        EXPECT_TRUE(said("2 lanes: rdma on mlx5_0:1")) << Log::get().text();
+        Log::get().clear();
+        ASSERT_EQ(0, sv::command(fault));
+        const bool queue_pair = strncmp(fault, "rule", 4) == 0;
+        unsigned salt = 2;
+        EXPECT_TRUE(eventually([&] {
+            EXPECT_TRUE(r.move(salt++));
+            return HasFailure() || said("connected again after");
+        })) << Log::get().text();
+        if (queue_pair) {
+            EXPECT_EQ(1u, sv::lib().sv_rule_fired("break"));
+            continue;
+        }
+        for (int i = 0; i < 50; i++)
+            ASSERT_TRUE(r.move(salt++));
+        const bool first = strstr(fault, "mlx5_0") != nullptr;
+        EXPECT_TRUE(said(first ? "s: rdma on mlx5_1:1" : "s: rdma on mlx5_0:1"))
+            << Log::get().text();
+        ASSERT_EQ(0, sv::command(strncmp(fault, "port", 4) == 0 ? "port mlx5_1 1 up"
+                                 : first                        ? "renew mlx5_0"
+                                                                : "renew mlx5_1"));
+        // The next connection is made beside the one in use.
+        EXPECT_TRUE(eventually([&] {
+            EXPECT_TRUE(r.move(salt++));
+            return HasFailure() || said("2 lanes: rdma on mlx5_0:1");
+        })) << Log::get().text();
+        for (int i = 0; i < 50; i++)
+            ASSERT_TRUE(r.move(salt++));
+    }
+}
+
 } // namespace
