@@ -111,17 +111,17 @@ for mode in record imm; do
     verdict ${name}_statistics counted ${name}_statistics
 done
 
-# The adapter is gone, with every context of it, and there again later: it is opened again.
+# The adapter is gone, with every context of it, and there again when it has been looked for once: it is opened again. By a
+# rule, for a process that has no context takes no commands.
 gone_and_there_again() {
     command "fatal *"
     until_said 8 "$on_tcp"
-    command "renew *"
     until_said 8 "$on_rdma"
 }
-opened_again() { came_back "$1" && [ "$(grep -c 'has been opened again' "$tmp/$1")" = 2 ]; }
+opened_again() { came_back "$1" && grep -q 'cannot be opened again' "$tmp/$1" && [ "$(grep -c 'has been opened again' "$tmp/$1")" = 2 ]; }
 for mode in record imm; do
     name=failback_to_an_adapter_that_was_gone_${mode}_mode
-    ring $name $mode "" gone_and_there_again
+    ring $name $mode "rule back do call=open_device nth=3 : renew *" gone_and_there_again
     verdict $name opened_again $name
 done
 

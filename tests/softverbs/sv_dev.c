@@ -468,7 +468,9 @@ SV_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
     sv_lock();
     struct sv_dev *d = (struct sv_dev *)device;
     struct sv_ctx *c = NULL;
-    int err = d->fatal ? EIO : sv_fault_call("open_device", d, NULL);
+    int err = sv_fault_call("open_device", d, NULL);
+    if (!err && d->fatal)
+        err = EIO;
     if (!err && (!(c = calloc(1, sizeof *c)) || !sv_queue_open(&c->async)))
         err = ENOMEM;
     if (!err && (err = sv_link_start()))
