@@ -59,4 +59,4 @@ check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c
 tests_bench_messages_LDADD = libpvn-netdrv.la
 EXTRA_DIST += tests/rdma/softverbs_command.py tests/rdma/failover_random.py
-EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh
+EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh tests/bench/nccl.sh

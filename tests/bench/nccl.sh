@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# A real NCCL over this plugin beside its own sockets, without a GPU (tests/nccl): two processes in network namespaces joined
+# by a veth pair, time of a send/recv of 8 B and of all-reduce and send/recv from 16 KiB on. Both in every round, in turn; of
+# each the best of a run's iterations, then the median of the rounds. The GPU is a double made of threads that copy, so
+# ratios mean something, and on a machine with nothing else to do only. Needs root; leaves nothing behind.
+# usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--csv FILE]
+set -u
+src=$(cd "$(dirname "$0")/../.." && pwd)
+nccl_src='' nccl_build='' build=$src/build rounds=7 channels="1 4" csv=
+while (($# >= 2)); do
+    case $1 in
+    --nccl-src) nccl_src=$2 ;;
+    --nccl-build) nccl_build=$2 ;;
+    --build) build=$2 ;;
+    --rounds) rounds=$2 ;;
+    --channels) channels=$2 ;;
+    --csv) csv=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
+(($# == 0)) || { sed -n '9s/^# //p' "$0" >&2; exit 2; }
+# shellcheck source=tests/nccl/double.sh
+. "$src/tests/nccl/double.sh"
+((EUID == 0)) || { echo "skip bench-nccl: network namespaces need root"; exit 77; }
+why=$(double_check) || { echo "skip bench-nccl: $why"; exit 77; }
+build=$(cd "$build" && pwd) nccl_src=$(cd "$nccl_src" && pwd) nccl_build=$(cd "$nccl_build" && pwd)
+tmp=$(mktemp -d) a=pvnNA$$ b=pvnNB$$
+cleanup() {
+    ip netns del "$a" 2>/dev/null
+    ip netns del "$b" 2>/dev/null
+    rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+double_compile >"$tmp/compile.log" 2>&1 || { cat "$tmp/compile.log" >&2; exit 1; }
+double_environment
+mkdir "$tmp/stats"
+ip netns add "$a" && ip netns add "$b" &&
+    ip link add en0 netns "$a" type veth peer name en0 netns "$b" || exit 1
+for end in "$a 1" "$b 2"; do
+    read -r space host <<<"$end"
+    ip -n "$space" addr add "198.18.0.$host/24" dev en0
+    ip -n "$space" link set en0 up
+    ip -n "$space" link set lo up
+done
+# NCCL takes no interface that is not running yet.
+for _ in $(seq 100); do
+    [[ $(ip -n "$a" -br link; ip -n "$b" -br link) == *DOWN* ]] || break
+    sleep 0.1
+done
+
+# rank SPACE RANK: one end of a run, with the variables and arguments of `run`.
+rank() {
+    local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$1" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2")
+    ip netns exec "$3" env "${env[@]}" NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME=en0 NCCL_PVRDMA_STATS_DIR="$tmp/stats" \
+        timeout -k 5 120 "$tmp/nccldrive" -n 2 --id "$tmp/id" --rank "$4" "${@:5}" </dev/null
+}
+# run PLUGIN CHANNELS ROUND arguments of nccldrive
+run() {
+    local plugin=$1 count=$2 round=$3 other
+    shift 3
+    rm -f "$tmp"/id.*
+    rank "$plugin" "$count" "$b" 1 "$@" >"$tmp/one" 2>&1 &
+    other=$!
+    rank "$plugin" "$count" "$a" 0 "$@" >"$tmp/zero" 2>&1 || { cat "$tmp/zero" "$tmp/one" >&2; exit 1; }
+    wait $other || { cat "$tmp/one" >&2; exit 1; }
+    awk -v p="$plugin" -v c="$count" -v r="$round" '$2 == "ok" { print p "," c "," r "," $3 "," $7 "," $9 }' "$tmp/zero" >>"$tmp/csv"
+}
+for round in $(seq "$rounds"); do
+    for count in $channels; do
+        both="pvrdma none"
+        ((round % 2)) || both="none pvrdma"
+        for plugin in $both; do
+            run "$plugin" "$count" "$round" --warmup 5 --iters 60 --sizes 8,16K,64K sendrecv
+            run "$plugin" "$count" "$round" --warmup 3 --iters 20 --sizes 256K,1M sendrecv
+            run "$plugin" "$count" "$round" --warmup 1 --iters 4 --sizes 4M,16M,64M sendrecv
+            run "$plugin" "$count" "$round" --warmup 5 --iters 60 --sizes 16K,64K allreduce
+            run "$plugin" "$count" "$round" --warmup 3 --iters 20 --sizes 256K,1M allreduce
+            run "$plugin" "$count" "$round" --warmup 1 --iters 4 --sizes 4M,16M,64M allreduce
+        done
+    done
+done
+[[ -z $csv ]] || cp "$tmp/csv" "$csv"
+echo "NCCL $(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { printf "%s%s", dot, $3; dot = "." }' "$nccl_build/include/nccl.h"), veth pair, $(nproc) CPUs, Linux $(uname -r), $rounds rounds; every byte checked"
+sort -t, -k4,4r -k2,2n -k5,5n -k1,1 -k6,6g "$tmp/csv" | awk -F, '
+    function middle() { return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }
+    function end() { if (n) { m[plugin] = middle(); from[plugin] = v[1]; to[plugin] = v[n]; n = 0 } }
+    function row() {
+        end()
+        if (what != "")
+            printf "%-10s %2d %9d %10.1f (%.0f..%.0f) %10.1f (%.0f..%.0f) %6.2f\n", test, count, bytes, m["pvrdma"], from["pvrdma"],
+                to["pvrdma"], m["none"], from["none"], to["none"], m["none"] / m["pvrdma"]
+    }
+    BEGIN { printf "%-10s %2s %9s %s\n", "test", "ch", "bytes", "pvrdma us (min..max), NCCL sockets us (min..max), faster by" }
+    { if ($4 "," $2 "," $5 != what) { row(); what = $4 "," $2 "," $5; test = $4; count = $2; bytes = $5; plugin = $1 }
+      else if ($1 != plugin) { end(); plugin = $1 }
+      v[++n] = $6 }
+    END { row() }'
