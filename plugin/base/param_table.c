@@ -61,8 +61,10 @@ static const struct pvn_param_def table[] = {
      .type = PVN_PARAM_BOOL,
      .def = "0",
      FIELD(strict),
-     .help = "Fail with the reason where the plugin would otherwise continue with fewer lanes or "
-             "devices: a lane that fails its first round trip, a device that cannot be used."},
+     .help =
+         "Fail with the reason where the plugin would otherwise continue with fewer lanes or "
+         "devices: a lane that fails its first round trip or is lost later, a device that cannot be "
+         "used."},
     {.name = "VDEVICE",
      .type = PVN_PARAM_INT,
      .def = "auto",
