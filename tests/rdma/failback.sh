@@ -24,7 +24,8 @@ ring() {
     log=$tmp/$1
     mkdir -p "$tmp/fabric" "$tmp/sys"
     rm -rf "$tmp"/fabric/* "$tmp"/sys/*
-    echo "$3" >"$tmp/rules"
+    # The plugin closes an adapter that no connection uses, which is commanded all the same.
+    printf 'set stay 1\n%s\n' "$3" >"$tmp/rules"
     export NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so PVN_SOFTVERBS_PROFILE=pvrdma \
         PVN_SOFTVERBS_DIR=$tmp/fabric PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
     PVN_SOFTVERBS_FAULTS=$tmp/rules NCCL_PVRDMA_RDMA_MODE=$mode timeout 100 \
@@ -111,8 +112,7 @@ for mode in record imm; do
     verdict ${name}_statistics counted ${name}_statistics
 done
 
-# The adapter is gone, with every context of it, and there again when it has been looked for once: it is opened again. By a
-# rule, for a process that has no context takes no commands.
+# The adapter is gone, with every context of it, and there again when it has been looked for once: it is opened again.
 gone_and_there_again() {
     command "fatal *"
     until_said 8 "$on_tcp"

@@ -226,6 +226,7 @@ static const struct {
     KEY(async),
     KEY(timeout_cap_ms),
     KEY(descend),
+    KEY(stay),
     KEY(routed),
     KEY(no_write),
     KEY(fork_safe),

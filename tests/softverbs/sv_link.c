@@ -458,7 +458,7 @@ int sv_link_start(void)
         drop_slot();
         return rc;
     }
-    L.users = 1;
+    L.users = sv.p.stay ? 2 : 1;
     return 0;
 }
 
