@@ -61,14 +61,12 @@ static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev,
     int rc = 0;
     for (; *n < max && record_is_there(r, k); r->qp[k].seen++, r->qp[k].records++) {
         const struct record *rec = next_record(r, k);
-        uint32_t imm = le32toh(rec->imm);
-        if (__builtin_expect(le32toh(rec->sum) !=
-                                 record_sum(le64toh(rec->total), imm, le32toh(rec->bytes)),
-                             0)) {
+        if (__builtin_expect(!record_is_whole(rec), 0)) {
             rc = rdma_partial(r, (uint64_t)k << 32 | r->qp[k].records, PARTIAL_RECORD);
             break;
         }
         r->qp[k].longs++;
+        uint32_t imm = le32toh(rec->imm);
         struct pvn_event *e = &ev[(*n)++];
         e->kind = PVN_EV_ARRIVED;
         e->id = imm_id(imm);

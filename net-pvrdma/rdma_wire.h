@@ -220,6 +220,14 @@ static inline uint32_t record_sum(uint64_t total, uint32_t imm, uint32_t bytes)
 {
     return (total ^ sum_turn(imm | (uint64_t)bytes << 32, 23)) * SUM_FACTOR >> 32;
 }
+/* Whether all of a record is there whose stamp is. Each word is read once, and then visible. */
+static inline bool record_is_whole(const struct record *r)
+{
+    const short_word *w = (const short_word *)r;
+    uint64_t total = le64toh(__atomic_load_n(&w[0], __ATOMIC_ACQUIRE)),
+             what = le64toh(__atomic_load_n(&w[1], __ATOMIC_ACQUIRE));
+    return le32toh(r->sum) == record_sum(total, (uint32_t)what, (uint32_t)(what >> 32));
+}
 static_assert(sizeof(struct record) == 32, "two records share a cache line, none crosses one");
 
 /* Two-sided mode: what a message buffer begins with. The payload follows. */

@@ -234,6 +234,11 @@ TEST(RdmaPartialWrite, IsWaitedFor)
 // short messages.
 TEST(RdmaPartialWrite, OfALineIsWaitedFor)
 {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP()
+        << "a word that is stored with the value it had may be read before that: the sum is "
+           "right, the bytes too, and ThreadSanitizer sees no order";
+#endif
     for (size_t most : {52, 1000}) {
         SCOPED_TRACE(most);
         RdmaPair p;
