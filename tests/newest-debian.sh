@@ -61,6 +61,7 @@ if [ $rc = 0 ]; then
     echo "ok $name ($codename, gcc $(chroot "$tree" gcc -dumpfullversion))"
     exit 0
 fi
+rm -rf "$tree/build" # an interrupted compiler may have left half a file
 tail -n 40 "$log"
 echo "not ok $name ($codename): status $rc$([ $rc = 124 ] && echo ", not done in $limit s")"
 exit 1
