@@ -62,11 +62,13 @@ dist_noinst_SCRIPTS += tests/run-all $(PVN_SCRIPT_TESTS)
 check-build: $(TEST_PCH)
 	$(MAKE) $(AM_MAKEFLAGS) check-parts
 
-check-parts: $(check_PROGRAMS) $(check_LTLIBRARIES) all
+check-parts: $(check_PROGRAMS) $(check_LTLIBRARIES) all-am
 
 # What the compiler and the linker have to say of the tests, for where none of them runs: all is compiled but the C++,
-# of which the source is checked and one program made.
-check-source: all $(check_LTLIBRARIES) tests/unit/test_version
+# of which the source is checked and one program made. One after the other: `all` is a make of its own, and two of them
+# would write the same object files.
+check-source: all
+	$(MAKE) $(AM_MAKEFLAGS) $(check_LTLIBRARIES) tests/unit/test_version
 	$(MAKE) $(AM_MAKEFLAGS) CXX='$(CXX) -fsyntax-only' CXXLD=true check-parts
 
 check-local: check-build
