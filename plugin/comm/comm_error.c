@@ -155,6 +155,7 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
         comm_publish_last(c);
     comm_failover_end(c);
     comm_failback_stop(c);
+    comm_ctrl_forget(c);
     pvn_conn_fail(c->conn, &c->err);
     return c->err.code;
 }

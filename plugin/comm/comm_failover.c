@@ -114,6 +114,8 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     if (!f)
         return comm_fail(c, why);
     f->began_ns = f->since_ns = f->stepped_ns = pvn_now_ns();
+    f->next = comm_ctrl_take(c);
+    f->dialled_ns = f->began_ns;
     pthread_mutex_lock(&c->mr_lock);
     c->failover = f;
     pthread_mutex_unlock(&c->mr_lock);
@@ -189,6 +191,7 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
         return c->err.code;
     }
     c->failover->switches = true;
+    pvn_conn_close(c->failover->next, NULL);
     c->failover->next = next;
     if (c->sender)
         tell_peer(c, PVN_FRAME_SWITCH, &why);

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* What the files of a comm share: comm.c (data calls), comm_setup.c (listen, connect, accept, close),
  * comm_mr.c (registrations), comm_attend.c and comm_watch.c (what calls do now and then),
- * comm_thread.c, comm_failover.c, comm_paths.c, comm_stats.c and comm_error.c. */
+ * comm_thread.c, comm_ctrl.c, comm_failover.c, comm_paths.c, comm_stats.c and comm_error.c. */
 #ifndef PVN_COMM_COMM_PRIV_H
 #define PVN_COMM_COMM_PRIV_H
 
@@ -87,9 +87,16 @@ struct pvn_comm {
     struct pvn_err err;
     struct pvn_err call_err;
     struct pvn_err ctrl_err; /* what the control connection brought last */
-    uint64_t grace_ns;       /* engine failed: until when the peer's reason is waited for */
-    uint64_t lost_ns;        /* the peer is gone, and something may still come of it */
-    uint64_t lost_bytes;     /* moved when that was last looked at */
+    /* The lanes go on without it, see comm_ctrl.c: since when (0: they do not), when bytes last moved
+     * or nobody called, and at the connector the attempt to make it again and when that began, or the
+     * next one may. */
+    uint64_t ctrl_lost_ns;
+    uint64_t ctrl_moved_ns, ctrl_moved_bytes;
+    struct pvn_conn *ctrl_next;
+    uint64_t ctrl_dial_ns;
+    uint64_t grace_ns;   /* engine failed: until when the peer's reason is waited for */
+    uint64_t lost_ns;    /* the peer is gone, and something may still come of it */
+    uint64_t lost_bytes; /* moved when that was last looked at */
 };
 
 /* The comm is up: its data calls may take the fast path. */
@@ -178,6 +185,18 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why);
 void comm_failover_step(struct pvn_comm *c);
 /* Goes over to this connection, which is up, or, at the acceptor, to one that is coming up (NULL). */
 int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next);
+
+/* comm_ctrl.c, for a control connection that is lost alone. may_be_away: the lanes can go on without
+ * it after this error. dial: moves an attempt to make it again along. wait: looks for a peer that
+ * has ended unnoticed; idle: the caller has come back after a pause. Both return 0, or a negative
+ * errno with ctrl_err when the comm has to be connected again. take: the attempt's connection, if
+ * the peer has answered, for the failover that begins; NULL otherwise. forget: the comm ends. */
+bool comm_ctrl_may_be_away(const struct pvn_comm *c, int code);
+void comm_ctrl_lost(struct pvn_comm *c);
+int comm_ctrl_dial(struct pvn_comm *c);
+int comm_ctrl_wait(struct pvn_comm *c, bool idle);
+struct pvn_conn *comm_ctrl_take(struct pvn_comm *c);
+void comm_ctrl_forget(struct pvn_comm *c);
 
 /* comm_watch.c: looks at the control connection, for a lost peer and for a stall. While nothing has
  * happened: a reading of the clock and a few loads. */

@@ -460,6 +460,7 @@ int pvn_comm_close(struct pvn_comm *c)
         comm_attend_leave(c);
     comm_failover_end(c);
     comm_failback_stop(c);
+    comm_ctrl_forget(c);
     if (c->keeper)
         pvn_listener_let_go(c->keeper);
     if (c->listener)

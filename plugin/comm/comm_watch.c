@@ -39,6 +39,10 @@ static bool is_loss(int code)
 /* The control connection has brought something. */
 static void take_ctrl_event(struct pvn_comm *c, int event)
 {
+    if (comm_ctrl_may_be_away(c, event)) {
+        comm_ctrl_lost(c);
+        return;
+    }
     if (pvn_conn_failover(c->conn) && (event == 2 || is_loss(event))) {
         comm_failover_begin(c, &c->ctrl_err);
         return;
@@ -89,6 +93,10 @@ void comm_look_at_peer(struct pvn_comm *c)
 {
     int event = pvn_conn_watch(c->conn, &c->ctrl_err);
 
+    if (event == 0 && c->ctrl_lost_ns && comm_ctrl_dial(c) != 0) {
+        comm_failover_begin(c, &c->ctrl_err);
+        return;
+    }
     if (event == 0 && comm_failback_is_replaced(c)) {
         event = pvn_err_set(&c->ctrl_err, -ECONNRESET,
                             "the peer has lost the connection and connects again");
@@ -100,10 +108,14 @@ void comm_look_at_peer(struct pvn_comm *c)
 
 void comm_watch(struct pvn_comm *c, uint64_t now)
 {
-    if (now - c->attended_ns > AWAY_NS)
+    bool idle = now - c->attended_ns > AWAY_NS;
+
+    if (idle)
         c->moved_ns = now;
     c->attended_ns = now;
     comm_look_at_peer(c);
+    if (c->ctrl_lost_ns && comm_ctrl_wait(c, idle) != 0)
+        comm_failover_begin(c, &c->ctrl_err);
     if (pvn_engine_paused(c->engine) && !c->failover && !c->failed)
         comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
     if (c->conn->peer_asks)

@@ -5,6 +5,7 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm.c \
     plugin/comm/comm.h \
     plugin/comm/comm_attend.c \
+    plugin/comm/comm_ctrl.c \
     plugin/comm/comm_error.c \
     plugin/comm/comm_failback.c \
     plugin/comm/comm_failover.c \
