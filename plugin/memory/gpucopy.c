@@ -101,12 +101,12 @@ static struct gpucopy *find(const void *addr, struct pvn_err *err)
         return NULL;
     }
     g = &gpus[p.dev];
+    if (g->stream) /* lanes read it without the lock */
+        return g;
     g->copy = (struct pvn_mem_copy){
         .take = take, .give = give, .to_host = to_host, .from_host = from_host};
     g->dev = p.dev;
-    if (!g->stream && pvn_cuda_stream_open(cuda, g->dev, &g->stream, err) != 0)
-        return NULL;
-    return g;
+    return pvn_cuda_stream_open(cuda, g->dev, &g->stream, err) == 0 ? g : NULL;
 }
 
 const struct pvn_mem_copy *pvn_gpucopy_of(const void *addr, struct pvn_err *err)
