@@ -64,8 +64,7 @@ struct pvn_lane_args {
     bool sender;                  /* this end dials */
     uint64_t session, nonce;      /* for the preambles of the lane's own connections */
     bool acknowledged;            /* a send is done when the peer has its bytes (failover) */
-    bool
-        may_block; /* no messages wait for the calling thread, which may call into a sick adapter */
+    bool may_block;               /* no message waits for this thread: sick adapters may be called */
     int traffic_class; /* 0 to 255, -1: the system's default */
     int ctrl_fd; /* the control connection, which is connected: for what its route says; -1: none */
     /* Acceptor: the address of the listener on this device's interface, with its port. */

@@ -21,7 +21,7 @@ while (($# >= 2)); do
     esac
     shift 2
 done
-(($# == 0)) || { sed -n '9s/^# //p' "$0" >&2; exit 2; }
+(($# == 0)) || { echo "$1: no such option, or its value is missing" >&2; sed -n '/^# usage/s/^# //p' "$0" >&2; exit 2; }
 # shellcheck source=tests/nccl/double.sh
 . "$src/tests/nccl/double.sh"
 ((EUID == 0)) || { echo "skip bench-nccl: network namespaces need root"; exit 77; }
@@ -52,7 +52,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 
-# rank SPACE RANK: one end of a run, with the variables and arguments of `run`.
+# rank PLUGIN CHANNELS NAMESPACE RANK arguments of nccldrive: one end of a run
 rank() {
     local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$1" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2")
     ip netns exec "$3" env "${env[@]}" NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME=en0 NCCL_PVRDMA_STATS_DIR="$tmp/stats" \

@@ -3,11 +3,11 @@
 # shellcheck shell=bash
 # Sourced by what runs a real NCCL on the double of the CUDA runtime (README.md): what that needs, the double compiled for
 # the NCCL at hand, and the environment without which NCCL would look for a GPU.
-# The caller sets src (the plugin's source tree), build, nccl_src, nccl_build, tmp (a directory) and logs.
+# The caller sets src (the plugin's source tree), build, nccl_src, nccl_build and tmp, a directory for what is compiled.
 double_dir=$src/tests/nccl
 cuda=${CUDA_HOME:-/usr/local/cuda}
 
-# Prints what is missing, or makes the paths absolute.
+# Status 1 and what is missing, in a line, where the double cannot be made.
 double_check() {
     local f
     [[ -n $nccl_src && -n $nccl_build ]] || { echo "no NCCL was named (--nccl-src, --nccl-build)"; return 1; }
@@ -45,7 +45,7 @@ double_compile() {
         -l:libcudart.so.13 -lpthread
 }
 
-# double_env: but for the paths, which are known when it is called.
+# Sets double_env, the variables of a process with NCCL. After the caller has made its paths absolute.
 double_environment() {
     double_env=(
         LD_LIBRARY_PATH="$tmp:$nccl_build/lib:$build/.libs" NCCL_DEBUG=INFO
