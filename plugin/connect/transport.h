@@ -64,8 +64,8 @@ struct pvn_lane_args {
     bool sender;                  /* this end dials */
     uint64_t session, nonce;      /* for the preambles of the lane's own connections */
     bool acknowledged;            /* a send is done when the peer has its bytes (failover) */
-    bool may_block;               /* no message waits for this thread: sick adapters may be called */
-    int traffic_class; /* 0 to 255, -1: the system's default */
+    bool may_block;               /* no message waits for calls into a sick adapter */
+    int traffic_class;            /* 0 to 255, -1: the system's default */
     int ctrl_fd; /* the control connection, which is connected: for what its route says; -1: none */
     /* Acceptor: the address of the listener on this device's interface, with its port. */
     struct sockaddr_storage listen_addr;
