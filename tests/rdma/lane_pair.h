@@ -147,18 +147,21 @@ struct RdmaEnd {
         r->mem = static_cast<pvn_rdma_mem *>(calloc(1, sizeof(pvn_rdma_mem) + 2 * sizeof(void *)));
         r->mem->addr = reinterpret_cast<uintptr_t>(p);
         r->mem->count = 1;
-        r->mem->part[0].mr = v->reg_mr(
+        ibv_mr *mr = v->reg_mr(
             pd, p, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-        EXPECT_NE(nullptr, r->mem->part[0].mr);
-        r->mr.lane_mr[0] = r->mem;
-        r->mr.rkey[0] = r->mem->part[0].mr->rkey;
+        // Without a key the lane refuses to send from it.
+        EXPECT_NE(nullptr, mr) << len << " bytes: " << strerror(errno);
+        r->mem->part[0].mr = mr;
+        r->mr.lane_mr[0] = mr ? r->mem : nullptr;
+        r->mr.rkey[0] = mr ? mr->rkey : 0;
         mrs.push_back(std::move(r));
         return &mrs.back()->mr;
     }
 
     void unreg_last()
     {
-        v->dereg_mr(mrs.back()->mem->part[0].mr);
+        if (mrs.back()->mr.lane_mr[0])
+            v->dereg_mr(mrs.back()->mem->part[0].mr);
         free(mrs.back()->mem);
         mrs.pop_back();
     }

@@ -92,6 +92,8 @@ inline void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
     }
     ASSERT_EQ(total, st) << stuck(p);
     ASSERT_EQ(total, rt) << stuck(p);
+    p.tx.unreg_last();
+    p.rx.unreg_last();
 }
 
 // Groups of two sizes, one after the other.
