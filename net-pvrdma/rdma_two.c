@@ -250,6 +250,14 @@ static uint32_t ended(const struct rdma_lane *r, int k)
     return r->cfg.sender && n <= r->two->depth && n >= REAP_AT ? n : 0;
 }
 
+/* Whether the receiver has as many credits in flight as it may. Where they acknowledge, nothing is
+ * taken until there is room for more: a caller makes no further call for what has been reported as
+ * received, so what acknowledges it goes out with the report. */
+static bool is_full_of_credits(const struct rdma_lane *r)
+{
+    return !r->cfg.sender && r->cfg.acknowledged && r->outstanding >= CREDIT_RECVS / 2;
+}
+
 static int take_completions(struct rdma_lane *r)
 {
     uint32_t known = 0;
@@ -261,7 +269,9 @@ static int take_completions(struct rdma_lane *r)
     }
     for (int k = 0; k < r->nqps; k++)
         known += visible(r, k) + ended(r, k);
-    if (known == 0 && rdma_time_to_poll(r))
+    if (known == 0 && is_full_of_credits(r))
+        known = 1;
+    else if (known == 0 && rdma_time_to_poll(r))
         known = r->cfg.acknowledged && r->outstanding ? r->outstanding : 1;
     int rc = known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
     return rc < 0 ? rc : 0;
@@ -464,13 +474,10 @@ static int place_pieces(struct rdma_lane *r, int k, struct pvn_event *ev, int ma
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* Whether the sender waits for the credits, which acknowledge: what was taken are whole messages. Not
- * while earlier credits are in flight.
- */
+/* Whether the sender waits for the credits: what was taken are whole messages. */
 static bool is_awaited(const struct rdma_lane *r, int k)
 {
-    const struct two_qp *q = &r->two->q[k];
-    return r->cfg.acknowledged && !q->c.open && r->outstanding < CREDIT_RECVS / 2;
+    return r->cfg.acknowledged && !r->two->q[k].c.open;
 }
 
 static int poll_receives(struct rdma_lane *r, struct pvn_event *ev, int max)
@@ -478,7 +485,7 @@ static int poll_receives(struct rdma_lane *r, struct pvn_event *ev, int max)
     struct two_sided *t = r->two;
     bool moved = false;
     int n = 0, rc = r->l.err.code ? r->l.err.code : take_completions(r);
-    for (int k = 0; rc >= 0 && k < r->nqps; k++) {
+    for (int k = 0; rc >= 0 && k < r->nqps && !is_full_of_credits(r); k++) {
         struct rqp *qp = &r->qp[k];
         rc = place_pieces(r, k, ev, max, &n, &moved);
         uint32_t lack = qp->seen + t->depth - t->q[k].posted;

@@ -424,6 +424,43 @@ TEST_P(RdmaTwoSidedAcknowledged, IsWhatAReceiveHas)
         EXPECT_EQ(out, in[i]);
     }
 }
+
+// A caller makes no call for a receive that is complete, so what acknowledges it has been
+// posted by then, however slow the adapter is with earlier acknowledgements.
+TEST_P(RdmaTwoSidedAcknowledged, NeedsNoCallAfterTheLastReceive)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma", PVN_RDMA_SEND, 1, 1 << 20, GetParam());
+    o.acknowledged = true;
+    p.open(o);
+    const int count = 20; // more than credits may be in flight, fewer than the sender has
+    std::vector<uint8_t> out = bytes::of(1000, 1), in(1000 * count);
+    pvn_mr *smr = p.tx.reg(out.data(), out.size()), *rmr = p.rx.reg(in.data(), in.size());
+    pvn_req *s[count] = {}, *r[count] = {};
+    ASSERT_EQ(0, sv::command("rule credits delay ms=200 qp=1"));
+    int received = 0, sent = 0, done = 0;
+    for (int i = 0; i < count; i++)
+        ASSERT_EQ(0, irecv(p, &in[static_cast<size_t>(i) * 1000], 1000, 0, rmr, &r[i]));
+    for (auto &req : s) {
+        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), 1000, 0, smr, &req));
+        ASSERT_NE(nullptr, req);
+        ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
+        ASSERT_EQ(0, hot_test(r[received], &done, nullptr));
+        received += done;
+    }
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("credits"));
+    EXPECT_LT(received, count);
+    for (Deadline wait; wait.left() && received < count;) {
+        ASSERT_EQ(0, hot_test(r[received], &done, nullptr));
+        received += done;
+    }
+    ASSERT_EQ(count, received);
+    for (Deadline wait; wait.left() && sent < count;) {
+        ASSERT_EQ(0, hot_test(s[sent], &done, nullptr));
+        sent += done;
+    }
+    EXPECT_EQ(count, sent) << stuck(p);
+}
 INSTANTIATE_TEST_SUITE_P(Polls, RdmaTwoSidedAcknowledged, testing::Bool());
 
 // The adapter's acknowledgement of the last message is lost, and the receiver, who has it, closes:
