@@ -75,7 +75,11 @@ mutate taken-buffers-are-forgotten $e/engine_failover.c 's/tx->slots\[i\]\.taken
 mutate known-messages-are-not-skipped $e/engine_match.c 's/while \(m->kind == MAP_DONE && m->msg == rx->next_match\)/while (0)/'
 mutate any-number-acknowledges-all $e/engine_failover.c 's/ \|\| received != tx->next//'
 mutate new-messages-overtake $e/engine_send.c 's/!s->cts \|\| tx->unassigned > 0/!s->cts/'
+mutate flushes-are-not-ended $e/engine_failover.c '/^int pvn_engine_resume_receiver/,/^}/s/eng_flush_end\(e\);/;/'
+mutate closed-without-a-fence tests/sim/world.cc '/^void World::close/,/^}/s/fence\(.*\);/;/'
 # What makes it exactly-once at any time.
+mutate flushed-by-one-lane $e/engine_flush.c 's/if \(--j->waiting == 0\)/if (true)/'
+mutate flush-refused-is-forgotten $e/engine_flush.c '/^static int post/,/^}/s/if \(rc == -EAGAIN\)/if (false)/'
 mutate no-generation-compare-of-sends $e/engine_tx.c 's/m->req\.state != REQ_OPEN \|\| m->w\.cookie != id/m->req.state != REQ_OPEN/'
 mutate no-slot-compare-of-arrivals $e/engine_recv.c 's/!g \|\| pvn_id\(g->slot\) != ev->id/!g/'
 mutate no-number-compare-of-arrivals $e/engine_match.c '/^int eng_match_arrived/,/^}/s/ \|\|$//

@@ -39,7 +39,7 @@ struct Totals {
     uint64_t sends = 0, receives = 0, chunks = 0, repeats = 0, stales = 0, dups = 0, refusals = 0,
              deaths = 0, unexpected = 0, dropped_stale = 0, dropped_dup = 0, nexts = 0, runs = 0,
              watches = 0, failovers = 0, replayed = 0, switches = 0, lost_answers = 0,
-             acknowledged = 0;
+             acknowledged = 0, flushes = 0, closes = 0;
 
     void operator+=(const Totals &o)
     {
@@ -49,6 +49,7 @@ struct Totals {
         nexts += o.nexts, runs += o.runs, watches += o.watches;
         failovers += o.failovers, replayed += o.replayed, switches += o.switches;
         lost_answers += o.lost_answers, acknowledged += o.acknowledged;
+        flushes += o.flushes, closes += o.closes;
     }
 };
 
@@ -64,8 +65,8 @@ struct Group {
     std::vector<size_t> msgs; // by buffer
     std::vector<std::unique_ptr<Buffer>> buf;
     std::vector<pvn_mr> mr;
-    pvn_req *req = nullptr;
-    bool posted = false, done = false;
+    pvn_req *req = nullptr, *flush = nullptr;
+    bool posted = false, done = false, to_flush = false;
 };
 
 class Trial
@@ -97,6 +98,10 @@ class Trial
     void post_send();
     void test_receives();
     void test_sends();
+    void flush(Group &g);
+    void test_flush(Group &g);
+    void close_an_end();
+    std::string after_close();
     void complete(Group &g, const size_t *sizes);
     bool finished() const;
     std::string verdict(long steps) const;
@@ -108,6 +113,9 @@ class Trial
     size_t next_send = 0, next_group = 0;
     bool tx_failed = false, rx_failed = false;
     int receive_pct = 60; // steps that post a receive
+    int gpu_pct = 0;      // buffers in GPU memory, whose receives are flushed
+    long close_at = 0;    // the step at which an end is closed; 0: none
+    bool closed = false;
 
     // Failover, as far as it has come; the steps are those of engine.h.
     enum { RUNNING, REPORTED_DEAD, FENCING, CONNECTED, REPORTED, ANSWERED } stage = RUNNING;
@@ -156,6 +164,8 @@ void Trial::choose_network()
     losses_left = k.delivered ? static_cast<int>(w.pick(5)) : 0;
     if (losses_left > 0 || w.chance(15))
         choose_death();
+    gpu_pct = w.chance(30) ? 50 : 0;
+    close_at = w.chance(10) ? 1 + static_cast<long>(w.pick(300)) : 0;
 }
 
 void Trial::choose_group(size_t n)
@@ -232,6 +242,7 @@ void Trial::post_receive()
         sizes[i] = b->size;
         tags[i] = msgs[g.msgs[i]].tag;
         std::fill(std::begin(g.mr[i].rkey), std::end(g.mr[i].rkey), b->key);
+        g.mr[i].gpu = w.chance(gpu_pct) ? 1 + static_cast<unsigned>(w.pick(2)) : 0;
         mrs[i] = &g.mr[i];
         b->open = true;
         w.buffers[reinterpret_cast<uintptr_t>(b->data())] = b;
@@ -257,9 +268,37 @@ void Trial::post_send()
     }
 }
 
+void Trial::flush(Group &g)
+{
+    size_t n = g.msgs.size(), sizes[PVN_MAX_RECVS];
+    void *data[PVN_MAX_RECVS];
+    const pvn_mr *mrs[PVN_MAX_RECVS];
+    for (size_t i = 0; i < n; i++) {
+        data[i] = g.buf[i]->data();
+        sizes[i] = msgs[g.msgs[i]].expect.size();
+        mrs[i] = &g.mr[i];
+    }
+    int rc = pvn_engine_iflush(w.erx, static_cast<int>(n), data, sizes, mrs, &g.flush);
+    rx_failed |= rc < 0 && rc != -EBUSY;
+    g.to_flush = rc == -EBUSY;
+}
+
+void Trial::test_flush(Group &g)
+{
+    int done = 0;
+    if ((w.chance(50) ? hot_test : pvn_engine_test)(g.flush, &done, nullptr) < 0) {
+        rx_failed = true;
+    } else if (done) {
+        g.flush = nullptr;
+        for (const auto &b : g.buf)
+            if (w.is_flushing(b->data()))
+                w.broken("a flush completed before every lane had done it");
+    }
+}
+
 void Trial::complete(Group &g, const size_t *sizes)
 {
-    g.done = true;
+    g.done = g.to_flush = true;
     for (size_t i = 0; i < g.msgs.size(); i++) {
         const Message &m = msgs[g.msgs[i]];
         Buffer *b = g.buf[i].get();
@@ -283,7 +322,13 @@ void Trial::complete(Group &g, const size_t *sizes)
 void Trial::test_receives()
 {
     for (auto &g : groups) {
-        if (!g.posted || g.done || rx_failed || !w.chance(50))
+        if (!g.posted || rx_failed || !w.chance(50))
+            continue;
+        if (g.to_flush)
+            flush(g);
+        else if (g.flush)
+            test_flush(g);
+        if (g.done)
             continue;
         int done = 0, again = 0;
         size_t sizes[PVN_MAX_RECVS] = {};
@@ -318,7 +363,8 @@ void Trial::test_sends()
 
 bool Trial::finished() const
 {
-    return std::all_of(groups.begin(), groups.end(), [](const Group &g) { return g.done; }) &&
+    return std::all_of(groups.begin(), groups.end(),
+                       [](const Group &g) { return g.done && !g.to_flush && !g.flush; }) &&
            std::all_of(msgs.begin(), msgs.end(), [](const Message &m) { return m.done; });
 }
 
@@ -459,10 +505,46 @@ void Trial::drive_failover()
     }
 }
 
+// In the middle of anything: a failover, too. The memory of its requests is the caller's again.
+void Trial::close_an_end()
+{
+    bool sender = w.chance(50);
+    w.close(sender, w.k.max_delay * 5);
+    closed = true;
+    (sender ? tx_failed : rx_failed) = true;
+    for (auto &m : msgs)
+        if (sender && m.posted && !m.done)
+            std::fill(m.bytes.begin(), m.bytes.end(), uint8_t(0));
+    for (auto &g : groups)
+        for (auto &b : g.buf)
+            b->open &= sender;
+}
+
+// The other end: its lanes die, so its requests end or it waits for a failover. Nothing else comes
+// of what was in flight.
+std::string Trial::after_close()
+{
+    const pvn_engine *left = w.etx ? w.etx : w.erx;
+    for (int step = 0; step < 400 && w.violation.empty() && !(tx_failed && rx_failed); step++) {
+        w.tick();
+        test_receives();
+        test_sends();
+    }
+    if (!w.violation.empty())
+        return w.violation;
+    return (tx_failed && rx_failed) || pvn_engine_paused(left) || pvn_engine_pending(left) == 0
+               ? ""
+               : "an end whose peer has closed waits for it";
+}
+
 std::string Trial::go()
 {
     long step = 0;
     while (step < max_steps && !finished() && w.violation.empty() && !tx_failed && !rx_failed) {
+        if (close_at && step == close_at) {
+            close_an_end();
+            return after_close();
+        }
         if (next_group < groups.size() && w.chance(receive_pct))
             post_receive();
         if (next_send < order.size() && w.chance(70))
@@ -478,6 +560,10 @@ std::string Trial::go()
 
 void Trial::add(Totals &t) const
 {
+    t.flushes += w.flushes;
+    t.closes += closed;
+    if (closed)
+        return;
     const pvn_engine_stats *a = pvn_engine_get_stats(w.etx), *b = pvn_engine_get_stats(w.erx);
     t.sends += a->msgs;
     t.receives += b->msgs;
@@ -527,6 +613,8 @@ void report(uint64_t seeds, const Totals &t)
         {"answers lost in a failover", t.lost_answers},
         {"sends completed by the number of messages received", t.acknowledged},
         {"messages sent again", t.replayed},
+        {"flushes taken by lanes", t.flushes},
+        {"ends closed in the middle", t.closes},
         {"dropped by the engine as stale", t.dropped_stale},
         {"dropped by the engine as duplicate", t.dropped_dup}};
     for (const auto &r : rows)
@@ -605,9 +693,10 @@ TEST(EngineSimulation, ExactlyOnceForEverySeed)
     if (n < 1000)
         return;
     // Every kind of fault must have happened, and the engine must have met it.
-    for (uint64_t fired : {t.repeats, t.stales, t.dups, t.refusals, t.deaths, t.unexpected,
-                           t.dropped_stale, t.dropped_dup, t.nexts, t.runs, t.watches, t.failovers,
-                           t.switches, t.lost_answers, t.acknowledged, t.replayed})
+    for (uint64_t fired :
+         {t.repeats, t.stales, t.dups, t.refusals, t.deaths, t.unexpected, t.dropped_stale,
+          t.dropped_dup, t.nexts, t.runs, t.watches, t.failovers, t.switches, t.lost_answers,
+          t.acknowledged, t.replayed, t.flushes, t.closes})
         EXPECT_GT(fired, 0u);
 }
 

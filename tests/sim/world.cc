@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/world.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -150,6 +151,25 @@ void event_at(Lane *l, uint64_t t, const pvn_event &ev)
         w->repeats++;
         insert_event(l, t + 1 + w->pick(w->k.max_delay), ev);
     }
+}
+
+int sim_post_flush(pvn_lane *base, uint32_t id, const void *addr, const pvn_mr *)
+{
+    Lane *l = lane_of(base);
+    World *w = l->world;
+    if (is_dead(l))
+        return die(l);
+    if (refuses(w))
+        return -EAGAIN;
+    if (w->chance(10))
+        return -EALREADY;
+    pvn_event ev = {};
+    ev.kind = PVN_EV_FLUSHED;
+    ev.id = id;
+    insert_event(l, w->clock + 1 + w->pick(w->k.max_delay), ev);
+    l->flushing.push_back({id, addr});
+    w->flushes++;
+    return 0;
 }
 
 void report_sent(Lane *l, uint32_t cookie, uint16_t chunk)
@@ -327,12 +347,23 @@ void watch(Lane *l)
     w->watches++;
 }
 
+// What is reported of a flush is over.
+void forget_flush(Lane *l, const pvn_event &ev)
+{
+    if (ev.kind != PVN_EV_FLUSHED)
+        return;
+    l->flushing.erase(std::find_if(l->flushing.begin(), l->flushing.end(),
+                                   [&](const auto &f) { return f.first == ev.id; }));
+}
+
 // What had landed before the fence.
 int report_rest(Lane *l, pvn_event *ev, int max)
 {
     int n = 0;
-    for (; n < max && !l->events.empty(); l->events.pop_front())
+    for (; n < max && !l->events.empty(); l->events.pop_front()) {
         ev[n++] = l->events.front().second;
+        forget_flush(l, ev[n - 1]);
+    }
     return n;
 }
 
@@ -362,6 +393,7 @@ int sim_poll(pvn_lane *base, pvn_event *ev, int max)
             w->runs++;
         } else {
             ev[n++] = next;
+            forget_flush(l, next);
         }
         l->events.pop_front();
     }
@@ -382,6 +414,7 @@ const pvn_lane_ops *sim_ops()
         o.name = "sim";
         o.post_cts = sim_post_cts;
         o.post_write = sim_post_write;
+        o.post_flush = sim_post_flush;
         o.fast.send_next = sim_send_next;
         o.poll = sim_poll;
         pvn_lane_ops_fill(&o);
@@ -480,6 +513,24 @@ void World::replace()
         end->clear();
     }
     new_lanes();
+}
+
+void World::close(bool sender, uint64_t after)
+{
+    fence(sender ? tx : rx);
+    for (auto &l : sender ? rx : tx)
+        l->death_at = clock + 1 + pick(after);
+    pvn_engine_free(sender ? etx : erx);
+    (sender ? etx : erx) = nullptr;
+}
+
+bool World::is_flushing(const void *addr) const
+{
+    for (const auto &l : rx)
+        for (const auto &f : l->flushing)
+            if (f.second == addr)
+                return true;
+    return false;
 }
 
 void World::new_lanes()

@@ -126,8 +126,9 @@ struct Lane {
     std::deque<const pvn_cts *> cts_held; // next: arrived, and neither reported nor used
     uint64_t next_slot = 0;               // next: the one that arrives next
     uint32_t changes = 0;                 // changes while there is something to be found
-    uint64_t death_at = 0;                // 0: never
-    bool fenced = false;                  // nothing lands any more; what landed is still reported
+    std::vector<std::pair<uint32_t, const void *>> flushing; // at the receiver, not reported yet
+    uint64_t death_at = 0;                                   // 0: never
+    bool fenced = false; // nothing lands any more; what landed is still reported
 };
 
 struct World {
@@ -141,6 +142,7 @@ struct World {
     uint64_t repeats = 0, stales = 0, dups = 0, refusals = 0, deaths = 0; // faults that fired
     uint64_t nexts = 0, runs = 0; // messages that went by send_next, SENT events of several
     uint64_t watches = 0;         // polls that found nothing and said what they watch
+    uint64_t flushes = 0;         // that lanes have taken
 
     explicit World(uint64_t seed) : rnd(seed)
     {
@@ -151,6 +153,9 @@ struct World {
     void open(); // after k is set
     void fence(std::vector<std::unique_ptr<Lane>> &end);
     void replace(); // lanes by new ones, after k is set again; the engines go on when resumed
+    // An end goes away with its lanes; those of the other end die within `after`.
+    void close(bool sender, uint64_t after);
+    bool is_flushing(const void *addr) const; // some lane has not reported it
     static std::vector<pvn_lane *> bases(const std::vector<std::unique_ptr<Lane>> &end);
     void tick(); // time passes, adapters read what is due
     // The only path of a simulated byte to memory: inside an open buffer, with its key, and
