@@ -136,6 +136,19 @@ class Stat : public testing::Test
         posix_spawnattr_destroy(&attr);
         posix_spawn_file_actions_destroy(&files);
     }
+    // In the first line, as read here and from what was saved.
+    void expect_blamed(pid_t pid)
+    {
+        EXPECT_EQ(1, tool("-o saved.json --json stat").status);
+        for (const std::string &args : {"stat", "stat saved.json"}) {
+            Result r = tool(args);
+            std::string first = squeeze(r.out.substr(0, r.out.find("\n\n")));
+            EXPECT_EQ(0u, first.find("1 of 2 processes waits for ")) << r.out << r.err;
+            EXPECT_NE(std::string::npos, first.find("pid " + std::to_string(pid) + " on "))
+                << first;
+            EXPECT_NE(std::string::npos, first.find(": it is stopped, by a signal")) << first;
+        }
+    }
     int left()
     {
         std::string ls = "ls " + dir + "/d >" + dir + "/names", line;
@@ -217,6 +230,10 @@ TEST_F(Stat, AStoppedRankIsNamedByTheOther)
                 EXPECT_EQ("stopped", x.of_process("state"));
             }
         EXPECT_NE(std::string::npos, tool("stat").out.find("alive, stopped")) << tool("stat").out;
+        c = wait_for([&](const Comm &x) {
+            return x.pid() != stopped && carries(x) && x.text("trouble") == "stalled";
+        });
+        expect_blamed(stopped);
         ASSERT_EQ(0, kill(stopped, SIGCONT));
         wait_for(
             [&](const Comm &x) { return x.pid() != stopped && carries(x) && !x.has("stalled_s"); });

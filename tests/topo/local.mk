@@ -30,6 +30,11 @@ tests_topo_test_gather_SOURCES = tests/topo/test_gather.cc
 tests_topo_test_gather_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_gather_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
+PVN_TESTS += tests/topo/test_stat_job
+tests_topo_test_stat_job_SOURCES = tests/topo/test_stat_job.cc
+tests_topo_test_stat_job_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_stat_job_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
+
 PVN_TESTS += tests/topo/test_hostile
 tests_topo_test_hostile_SOURCES = tests/topo/test_hostile.cc
 tests_topo_test_hostile_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -29,7 +29,7 @@ static const struct {
     {"diff", cmd_diff, "A [B]", "two machines or NCCL files compared; without B with this machine"},
     {"gather", cmd_gather, "[FILE.tar]", "a small tar of what is read here, for a bug report"},
     {"params", cmd_params, "", "the plugin's parameters as this environment sets them"},
-    {"stat", cmd_stat, "[PID|FILE]", "what the plugin's processes do, and who waits for whom"},
+    {"stat", cmd_stat, "[PID|FILE]", "what the plugin's processes do, and which one all wait for"},
 };
 
 static void usage(FILE *out)

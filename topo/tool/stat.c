@@ -24,19 +24,16 @@ static void add(struct stat_list *list, const char *path, bool named)
 {
     struct pvn_err err = PVN_ERR_INIT;
     char text[PVN_ERR_TEXT_LEN];
-    if (list->n == list->cap) {
-        int cap = list->cap ? 2 * list->cap : 16;
-        struct pvn_stats *more = realloc(list->file, (size_t)cap * sizeof(*more));
-        if (!more) {
-            tool_error("out of memory for %d files", cap);
-            list->unread++;
-            return;
-        }
-        list->file = more;
-        list->cap = cap;
+    if (named && stat_is_saved(path)) {
+        list->unread += stat_add_saved(list, path) < 0;
+        list->saved = true;
+        return;
     }
-    int rc = pvn_stats_read(path, &list->file[list->n], &err);
-    if (rc == 0) {
+    struct pvn_stats *f = stat_list_next(list);
+    int rc = f ? pvn_stats_read(path, f, &err) : -ENOMEM;
+    if (!f) {
+        list->unread++;
+    } else if (rc == 0) {
         list->n++;
     } else if (rc != -ENOENT || named) { /* else its process has just finished */
         pvn_err_format(&err, text, sizeof(text));
@@ -150,6 +147,11 @@ static bool anything_wrong(const struct stat_list *list)
 static int show(const struct tool *t, const struct stat_list *list)
 {
     int status = anything_wrong(list) ? TOOL_FOUND : TOOL_OK;
+    if (t->prom && list->saved) {
+        tool_error(
+            "--prom is for processes of this host: what was saved as JSON has no times of day");
+        return TOOL_USAGE;
+    }
     if (t->json) {
         int rc = stat_print_json(t, list);
         status = rc == TOOL_OK ? status : rc;

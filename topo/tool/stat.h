@@ -12,7 +12,15 @@ struct stat_list {
     struct pvn_stats *file;
     int n, cap;
     int unread; /* files that could not be read; said on standard error */
+    bool saved; /* some were written by pvn-topo --json stat */
 };
+
+/* Where the next file goes; list->n is for the caller to raise. NULL without memory, which is said. */
+struct pvn_stats *stat_list_next(struct stat_list *list);
+/* Whether a file is what pvn-topo --json stat wrote, as far as its first character says. */
+bool stat_is_saved(const char *path);
+/* Adds the processes of such a file. 0, or a negative errno: what is wrong is said. */
+int stat_add_saved(struct stat_list *list, const char *path);
 
 /* What is wrong with a comm. */
 enum stat_trouble {

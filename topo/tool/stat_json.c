@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat --json: the "processes" of pvn-topo.schema.json. */
-#include "topo/tool/stat.h"
+#include "topo/tool/stat_job.h"
 
 #include <jansson.h>
 
@@ -101,10 +101,38 @@ static json_t *process(const struct pvn_stats *f)
     return o;
 }
 
+static json_t *awaited(const struct stat_job *job, const struct stat_root *root)
+{
+    json_t *o = json_object(), *processes = json_array();
+    char why[512];
+    for (int v = 0; v < job->nodes; v++) {
+        const struct stat_node *n = &job->node[v];
+        json_t *one;
+        if (n->circle != root->circle)
+            continue;
+        one = json_object();
+        json_object_set_new(one, "host", json_string(n->host));
+        json_object_set_new(one, "pid", number(n->pid));
+        json_object_set_new(one, "rank", n->file ? text_or_null(n->file->head.rank) : json_null());
+        json_array_append_new(processes, one);
+    }
+    stat_job_why(job, root, why, sizeof(why));
+    json_object_set_new(o, "processes", processes);
+    json_object_set_new(o, "waiting", json_integer(root->waiting));
+    json_object_set_new(o, "text", json_string(why));
+    return o;
+}
+
 int stat_print_json(const struct tool *t, const struct stat_list *list)
 {
-    json_t *all = json_array();
+    json_t *all = json_array(), *roots = json_array();
+    struct stat_job job;
+    if (stat_job_make(list, &job) < 0)
+        tool_error("out of memory for the waits of %d processes", list->n);
     for (int i = 0; i < list->n; i++)
         json_array_append_new(all, process(&list->file[i]));
-    return json_stat(t, all);
+    for (int i = 0; i < job.roots; i++)
+        json_array_append_new(roots, awaited(&job, &job.root[i]));
+    stat_job_free(&job);
+    return json_stat(t, all, roots);
 }

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat for people. */
-#include "topo/tool/stat.h"
+#include "topo/tool/stat_job.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -226,6 +226,7 @@ static void rows(const struct tool *t, const struct pvn_stats *f, int *count)
 void stat_print(const struct tool *t, const struct stat_list *list)
 {
     int count[STAT_LOST + 1] = {0};
+    stat_print_job(t, list);
     for (int i = 0; i < list->n; i++) {
         if (i > 0)
             fputc('\n', t->out);

@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// pvn-topo stat of a whole job: what several hosts have saved by --json stat, and which process the
+// others wait for.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <vector>
+
+#include "tests/topo/cli.h"
+#include "tests/topo/tree.h"
+
+namespace
+{
+
+struct CommText {
+    bool sender;
+    int peer;     // rank
+    double stall; // seconds, 0: none
+    long messages = 100;
+};
+
+// Rank r is process 100 + r of host n<r / per_host>.
+class StatJob : public testing::Test
+{
+  protected:
+    TempDir dir;
+    int per_host = 1;
+
+    std::string host(int rank) const
+    {
+        return "n" + std::to_string(rank / per_host);
+    }
+    std::string comm(const CommText &c, int id) const
+    {
+        char text[600];
+        snprintf(text, sizeof(text),
+                 "{\"comm\": %d, \"kind\": \"%s\", \"state\": \"UP\", \"closed\": false, "
+                 "\"trouble\": %s, \"text\": \"%s\", \"device\": \"soft0\", \"peer_host\": \"%s\", "
+                 "\"peer_pid\": %d, \"peer_address\": \"192.0.2.1:1\", \"stalled_s\": %s, "
+                 "\"messages\": %ld, \"in_state_s\": 60.0, \"moved_s_ago\": 9.0}",
+                 id, c.sender ? "send" : "recv", c.stall > 0 ? "\"stalled\"" : "null",
+                 c.stall > 0 ? "message 7: nothing came" : "", host(c.peer).c_str(), 100 + c.peer,
+                 c.stall > 0 ? std::to_string(c.stall).c_str() : "null", c.messages);
+        return text;
+    }
+    std::string process(int rank, const std::vector<CommText> &comms,
+                        const std::string &state = "sleeping", double written = 0.1,
+                        const std::string &life = "alive") const
+    {
+        std::string text = "{\"file\": \"/dev/shm/x/" + std::to_string(100 + rank) +
+                           ".stat\", \"pid\": " + std::to_string(100 + rank) + ", \"host\": \"" +
+                           host(rank) + "\", \"command\": \"python\", \"rank\": \"" +
+                           std::to_string(rank) + "\", \"life\": \"" + life + "\", \"state\": \"" +
+                           state + "\", \"plugin\": \"0.1.0\", \"interface\": 11, " +
+                           "\"began_s_ago\": 100.0, \"written_s_ago\": " + std::to_string(written) +
+                           ", \"comms\": [";
+        for (size_t i = 0; i < comms.size(); i++)
+            text += (i ? ", " : "") + comm(comms[i], static_cast<int>(i) + 1);
+        return text + "]}";
+    }
+    // Saves the processes of a host; its file's name.
+    std::string save(const std::string &name, const std::vector<std::string> &processes)
+    {
+        std::ofstream f(dir.path + "/" + name);
+        f << "{\"kind\": \"stat\", \"processes\": [";
+        for (size_t i = 0; i < processes.size(); i++)
+            f << (i ? ", " : "") << processes[i];
+        f << "]}";
+        return " " + name;
+    }
+    Result run(const std::string &args)
+    {
+        return run_tool(dir.path, args, "NCCL_PVRDMA_STATS_DIR=" + dir.path + "/none");
+    }
+    static std::string first_line(const Result &r)
+    {
+        return squeeze(r.out.substr(0, r.out.find("\n    rank")));
+    }
+    // A ring of four in which nothing passes rank 2; left out: the rank whose file is not there.
+    std::string ring(int left_out, const std::string &state, double written,
+                     const std::string &life = "alive")
+    {
+        std::string names;
+        const std::vector<std::vector<CommText>> comms = {
+            {{true, 1, 8}, {false, 3, 7}},
+            {{true, 2, 9}, {false, 0, 0}},
+            {{true, 3, 0}, {false, 1, 0}},
+            {{true, 0, 0}, {false, 2, 9}},
+        };
+        for (int r = 0; r < 4; r++)
+            if (r != left_out)
+                names +=
+                    save(std::to_string(r) + ".json",
+                         {process(r, comms[static_cast<size_t>(r)], r == 2 ? state : "sleeping",
+                                  r == 2 ? written : 0.1, r == 2 ? life : "alive")});
+        return names;
+    }
+};
+
+TEST_F(StatJob, TheRankThatAllWaitFor)
+{
+    const struct {
+        int left_out;
+        const char *state, *life;
+        double written;
+        const char *why;
+    } cases[] = {
+        {-1, "stopped", "alive", 20, "it is stopped, by a signal or a debugger"},
+        {-1, "sleeping", "alive", 20,
+         "NCCL has not called the plugin there for 20 s: it computes, idles, or hangs elsewhere"},
+        {-1, "running", "alive", 0.1,
+         "it waits for no other process: its GPU or its program has the next step"},
+    };
+    for (const auto &c : cases) {
+        Result r = run("stat" + ring(c.left_out, c.state, c.written, c.life));
+        EXPECT_EQ(1, r.status) << r.err;
+        EXPECT_EQ(std::string("3 of 4 processes wait for rank 2, python pid 102 on n2: ") + c.why,
+                  first_line(r));
+        std::string all = squeeze(r.out);
+        EXPECT_NE(std::string::npos, all.find("rank 1, python pid 101 on n1 has waited 9.0 s to "
+                                              "send to rank 2 (comm 1): message 7: nothing came"))
+            << r.out;
+        EXPECT_NE(std::string::npos, all.find("has waited 9.0 s to receive from rank 2"));
+        EXPECT_NE(std::string::npos, all.find("rank 0 waits for these"));
+    }
+    Result r = run("stat" + ring(-1, "", 20, "dead"));
+    EXPECT_NE(std::string::npos, first_line(r).find("rank 2, python pid 102 on n2: it is dead"));
+}
+
+TEST_F(StatJob, AHostThatIsNotAmongTheFiles)
+{
+    Result r = run("stat" + ring(2, "", 0));
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_EQ("3 of 3 processes wait for pid 102 on n2: its statistics are not among these: run "
+              "pvn-topo --json stat on n2",
+              first_line(r));
+}
+
+// Every rank has posted its receives: the one that got its data and has not sent on is behind.
+TEST_F(StatJob, ACircle)
+{
+    std::string names;
+    for (int behind : {1, -1}) {
+        names = "";
+        for (int r = 0; r < 3; r++)
+            names += save(std::to_string(r) + ".json",
+                          {process(r, {{false, (r + 2) % 3, 6, r == 2 && behind == 1 ? 98 : 100},
+                                       {true, (r + 1) % 3, 0, r == behind ? 98 : 100}})});
+        Result r = run("stat" + names);
+        EXPECT_EQ(behind == 1
+                      ? "rank 0, rank 1, rank 2 wait for each other: rank 1, python pid 101 on n1 "
+                        "has received 100 messages from the others and sent 98: its next one is "
+                        "what is missing first"
+                      : "rank 0, rank 1, rank 2 wait for each other: none has fallen behind the "
+                        "others: look at the network between them, and whether all are in the same "
+                        "collective",
+                  first_line(r))
+            << r.out;
+    }
+    // One more that only waits.
+    names += save("3.json", {process(3, {{false, 0, 6}})});
+    EXPECT_NE(
+        std::string::npos,
+        first_line(run("stat" + names))
+            .find("rank 0, rank 1, rank 2 wait for each other, and 1 more process for them:"));
+}
+
+TEST_F(StatJob, NobodyWaits)
+{
+    std::string names = save("0.json", {process(0, {{true, 1, 0}})});
+    Result r = run("stat" + names);
+    EXPECT_EQ(0, r.status);
+    EXPECT_EQ(0u, r.out.find("rank 0, python pid 100")) << r.out;
+}
+
+TEST_F(StatJob, WhatCannotBeRead)
+{
+    std::string names = ring(-1, "stopped", 20), whole = read_file(dir.path + "/1.json");
+    std::ofstream(dir.path + "/1.json") << whole.substr(0, whole.size() / 2);
+    Result r = run("stat" + names);
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("1.json: line 1: ")) << r.err;
+    EXPECT_NE(std::string::npos, r.err.find("it was cut, or is not what pvn-topo --json stat"));
+    EXPECT_NE(std::string::npos, first_line(r).find("wait for rank 2, ")) << "the others are shown";
+    std::ofstream(dir.path + "/1.json") << "{\"kind\": \"pairs\"}";
+    r = run("stat" + names);
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("1.json is JSON, but not of pvn-topo --json stat"));
+    // Ages and texts that no plugin writes.
+    save("1.json", {"{\"host\": \"a\\u001bb\", \"pid\": -5, \"began_s_ago\": 1e300, \"comms\": "
+                    "[{\"kind\": 7, \"messages\": -1, \"stalled_s\": -3}, 8, null]}",
+                    "17"});
+    r = run("stat" + names);
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_EQ(std::string::npos, r.out.find('\x1b'));
+    EXPECT_EQ(3, run("stat no-such.json").status);
+    EXPECT_EQ(2, run("--prom stat" + names).status);
+}
+
+TEST_F(StatJob, AHostTwice)
+{
+    std::string names = ring(-1, "stopped", 20);
+    Result r = run("stat" + names + save("again.json", {process(3, {{false, 2, 30}})}));
+    EXPECT_EQ(1, r.status);
+    EXPECT_NE(std::string::npos,
+              squeeze(r.err).find("again.json: process 103 of n3 is in an earlier file, too"))
+        << r.err;
+    EXPECT_NE(std::string::npos, first_line(r).find("3 of 4 processes wait for rank 2"));
+}
+
+// A ring of 64 hosts with 64 ranks each, and what is saved of them reads back the same.
+TEST_F(StatJob, ManyHosts)
+{
+    std::string names;
+    const int n = 64 * 64, slow = 1234;
+    per_host = 64;
+    for (int h = 0; h < 64; h++) {
+        std::vector<std::string> all;
+        for (int r = h * 64; r < h * 64 + 64; r++)
+            all.push_back(process(
+                r, {{true, (r + 1) % n, 0}, {false, (r + n - 1) % n, r == slow ? 0.0 : 9.0}}));
+        names += save(std::to_string(h) + ".json", all);
+    }
+    Result r = run("--json -o all.json stat" + names);
+    EXPECT_EQ(1, r.status) << r.err;
+    for (const std::string &files : {names, std::string(" all.json")})
+        EXPECT_EQ("4095 of 4096 processes wait for rank 1234, python pid 1334 on n19: it waits for "
+                  "no other process: its GPU or its program has the next step",
+                  first_line(run("stat" + files)));
+}
+
+} // namespace
