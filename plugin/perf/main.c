@@ -163,7 +163,7 @@ static int run(int argc, char **argv)
     /* Before anything is measured, for the files may not be writable. */
     if (pvn_report_open(&rep, &o, place.rank == 0, &info)) {
         if (place.external)
-            pvn_boot_abort(&place.boot, "rank 0 cannot write its files");
+            pvn_boot_abort(&place.boot, "rank 0 cannot read or write its files");
         return PVN_PERF_FAILED;
     }
     rep.external = place.external;
@@ -172,6 +172,7 @@ static int run(int argc, char **argv)
     rc = run_jobs(&o, &place, &rep);
     if (rc == PVN_PERF_INTERRUPTED)
         rc += pvn_stop_flag ? pvn_stop_flag : SIGTERM;
+    rc = pvn_report_compare(&rep, rc);
     if (pvn_report_close(&rep, rc) && rc == PVN_PERF_OK)
         rc = PVN_PERF_FAILED;
     if (place.external)

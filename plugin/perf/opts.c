@@ -25,55 +25,6 @@
 #define NOT_AN_OPTION    100 /* beside pvn_perf_exit */
 #define NAME_CHARS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 
-static const char usage[] =
-    "usage: pvn-perf p2p   [options]   latency and bandwidth between two ranks\n"
-    "       pvn-perf ring  [options]   ring all-reduce of float32, as NCCL runs it\n"
-    "       pvn-perf scale [options]   ring all-reduce with 1, 2, ... ranks\n"
-    "       pvn-perf --params          the plugin's parameters and their values here\n"
-    "\n"
-    "What is measured\n"
-    "  --plugin [NAME=]PATH   net plugin to load; may be given up to 8 times for a comparison\n"
-    "                         (default: this build's or the installed libnccl-net-pvrdma.so)\n"
-    "  --abi N                version of NCCL's plugin interface, 4 to 12 (default: the newest)\n"
-    "  --env [NAME:]KEY=VALUE set a variable for all plugins, or for the one called NAME\n"
-    "  --dev LIST             devices by number or name; channel c uses the c-th (default: 0)\n"
-    "  --sizes LIST           e.g. 8,1K,64K-4M,1M-64M*4\n"
-    "  --preset MODEL         resnet50, bert-large or gpt2: its gradients, in DDP's buckets\n"
-    "  --channels C, --comms C  rings, or pairs of comms in p2p (default: 2, p2p: 1)\n"
-    "  --memory KIND          pinned, as NCCL's buffers are, or movable (default: pinned if possible)\n"
-    "  --depth D              p2p: messages in flight per comm (default: 8)\n"
-    "  --group N              p2p: buffers per grouped receive (default: 1)\n"
-    "  --latency, --bandwidth p2p: only this\n"
-    "  --idle SECONDS         p2p: instead, receives posted on all channels and nothing sent\n"
-    "  --slot BYTES           ring: bytes per message slot (default: 512K)\n"
-    "  --steps N              ring: slots per comm (default: 8)\n"
-    "  --slices N             ring: slots per chunk (default: 1)\n"
-    "  --no-sums              ring: move the messages only, as the GPU does the rest with NCCL\n"
-    "  --traffic-class N      passed to the plugin as NCCL's trafficClass\n"
-    "\n"
-    "How\n"
-    "  --check                verify every byte or element\n"
-    "  --iters N, --warmup N  per size (default: as many as fit --time)\n"
-    "  --time SECONDS         per size (default: 0.3)\n"
-    "  --repeat N             the whole run N times, plugins interleaved; medians at the end\n"
-    "  --timeout SECONDS      without progress before a rank fails (default: 30)\n"
-    "  --spin                 never yield the processor while nothing moves; NCCL does yield\n"
-    "\n"
-    "Where\n"
-    "  --ranks N              processes started here (default: 2); without it, this is one rank of\n"
-    "                         torchrun, mpirun or srun if one of them started it\n"
-    "  --netns A,B,...        rank i runs in the i-th network namespace, in turn (needs root)\n"
-    "  --master HOST[:PORT]   where rank 0 is, if the environment does not say\n"
-    "  --boot-timeout SECONDS for all ranks to appear (default: 60)\n"
-    "\n"
-    "Output\n"
-    "  --json FILE, --csv FILE, --plot FILE.svg   (one of them may be '-', standard output)\n"
-    "  --quiet, --verbose, -h, --help, -V, --version\n"
-    "\n"
-    "Exit status: 0 all is well, 1 data was wrong, 2 bad arguments, 3 plugin or environment "
-    "failed,\n"
-    "128 and the signal's number (130 for Ctrl-C) when interrupted.\n";
-
 enum {
     O_PLUGIN = 256,
     O_ABI,
@@ -107,6 +58,8 @@ enum {
     O_JSON,
     O_CSV,
     O_PLOT,
+    O_BASELINE,
+    O_TOLERANCE,
     O_QUIET,
     O_VERBOSE,
     O_PARAMS,
@@ -148,6 +101,8 @@ static const struct option longopts[] = {
     {"json", required_argument, NULL, O_JSON},
     {"csv", required_argument, NULL, O_CSV},
     {"plot", required_argument, NULL, O_PLOT},
+    {"baseline", required_argument, NULL, O_BASELINE},
+    {"tolerance", required_argument, NULL, O_TOLERANCE},
     {"quiet", no_argument, NULL, O_QUIET},
     {"verbose", no_argument, NULL, O_VERBOSE},
     {"params", no_argument, NULL, O_PARAMS},
@@ -503,6 +458,10 @@ static int take_how(struct pvn_perf_opts *o, int c, const char *arg)
         return want_text("csv", arg, o->csv, sizeof(o->csv));
     case O_PLOT:
         return want_text("plot", arg, o->plot, sizeof(o->plot));
+    case O_BASELINE:
+        return want_text("baseline", arg, o->baseline, sizeof(o->baseline));
+    case O_TOLERANCE:
+        return want_int("tolerance", arg, 1, 99, &o->tolerance);
     case O_QUIET:
         o->quiet = 1;
         return PVN_PERF_OK;
@@ -514,7 +473,7 @@ static int take_how(struct pvn_perf_opts *o, int c, const char *arg)
         return PVN_PERF_OK;
     case 'h':
     case O_HELP:
-        fputs(usage, stdout);
+        fputs(pvn_perf_usage, stdout);
         return PVN_PERF_HELP;
     case 'V':
     case O_VERSION:
@@ -553,7 +512,7 @@ static int set_mode(struct pvn_perf_opts *o, int argc, char **argv, int at)
         return at == argc ? PVN_PERF_OK
                           : bad("--params only prints the parameters: remove '%s'", argv[at]);
     if (at == argc) {
-        fputs(usage, stderr);
+        fputs(pvn_perf_usage, stderr);
         return PVN_PERF_USAGE;
     }
     if (at + 1 < argc)
@@ -652,6 +611,8 @@ static int check_together(const struct pvn_perf_opts *o, int abi)
             return bad("--%s has no effect with --%s: %s", option_name(pointless[i].option),
                        option_name(pointless[i].beside), pointless[i].because);
     }
+    if (given(o, O_TOLERANCE) && !o->baseline[0])
+        return bad("--tolerance has no effect without --baseline");
     if (given(o, O_TC) && abi && abi < 10)
         return bad("--traffic-class has no effect with --abi %d: NCCL's interface has it from "
                    "version 10 on",
@@ -752,6 +713,7 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
     o->warmup = -1;
     o->time = 0.3;
     o->repeat = 1;
+    o->tolerance = 10;
     o->timeout = 30;
     o->boot_timeout = 60;
     o->traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF;

@@ -30,7 +30,7 @@ enum pvn_perf_mode { PVN_PERF_P2P, PVN_PERF_RING, PVN_PERF_SCALE, PVN_PERF_PARAM
 /* What pvn-perf's exit status says. */
 enum pvn_perf_exit {
     PVN_PERF_OK = 0,
-    PVN_PERF_WRONG = 1, /* data was wrong */
+    PVN_PERF_WRONG = 1, /* data was wrong, or a figure is worse than the baseline */
     PVN_PERF_USAGE = 2,
     PVN_PERF_FAILED = 3,        /* the plugin or the environment failed */
     PVN_PERF_INTERRUPTED = 128, /* plus the signal's number */
@@ -85,10 +85,14 @@ struct pvn_perf_opts {
     int port;         /* 0: from the environment */
     int traffic_class;
     char json[512], csv[512], plot[512]; /* "": not requested */
+    char baseline[512];                  /* likewise */
+    int tolerance;                       /* percent, with baseline */
     int verbose;
     int quiet;
     uint64_t given; /* the options that were on the command line, as bits private to opts.c */
 };
+
+extern const char pvn_perf_usage[]; /* what --help prints */
 
 /*
  * Fills *o from the command line. Returns a pvn_perf_exit: OK to go on, HELP, or USAGE after the

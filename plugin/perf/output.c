@@ -15,9 +15,7 @@
 #include "perf/boot.h"
 #include "perf/report.h"
 
-/* Goes up with every change that a reader of the old JSON would stumble over. */
-#define PVN_REPORT_FORMAT 1
-#define OWN_NAME          "pvrdma" /* as this project's plugin calls itself */
+#define OWN_NAME "pvrdma" /* as this project's plugin calls itself */
 
 static const char *mode_name(const struct pvn_perf_opts *o)
 {
@@ -116,6 +114,11 @@ static json_t *summary_json(const struct pvn_report *rep)
         json_object_set_new(j, "via", text_or_null(pvn_via_text(s->via, via, sizeof(via))));
         json_object_set_new(j, "cpu_s_per_GB", real_or_null(pvn_report_has_cpu(&s->key), s->cpu));
         json_object_set_new(j, "messages_per_s", real_or_null(s->rate > 0, s->rate));
+        if (rep->baseline) {
+            double then = pvn_baseline_median(rep->baseline, rep, s);
+
+            json_object_set_new(j, "baseline_median", real_or_null(then > 0, then));
+        }
         json_array_append_new(list, j);
     }
     free(sum);
@@ -220,6 +223,11 @@ static json_t *root_json(const struct pvn_report *rep, int status)
     json_object_set_new(root, "cpu", text_or_null(run->cpu));
     json_object_set_new(root, "cpus", json_integer(run->cpus));
     json_object_set_new(root, "preset", text_or_null(rep->o->preset));
+    json_object_set_new(root, "baseline",
+                        rep->baseline
+                            ? json_pack("{ss si si}", "file", rep->o->baseline, "tolerance_percent",
+                                        rep->o->tolerance, "worse", rep->worse)
+                            : json_null());
     return root;
 }
 

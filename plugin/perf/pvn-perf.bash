@@ -8,7 +8,7 @@ _pvn_perf()
     local p2p="--depth --group --latency --bandwidth --idle"
     local ring="--preset --slot --steps --slices --no-sums"
     case $prev in
-    --json | --csv | --plot | --plugin)
+    --json | --csv | --plot | --plugin | --baseline)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
@@ -42,7 +42,7 @@ _pvn_perf()
         [[ $mode != ring && $mode != scale ]] || p2p=
         mapfile -t COMPREPLY < <(compgen -W "$p2p $ring --plugin --abi --env --dev --sizes --channels --comms --memory
             --traffic-class --check --iters --warmup --time --repeat --timeout --spin --ranks --netns
-            --master --boot-timeout --json --csv --plot --quiet --verbose --params --help --version" -- "$cur")
+            --master --boot-timeout --json --csv --plot --baseline --tolerance --quiet --verbose --params --help --version" -- "$cur")
     elif [[ -z $mode ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$modes" -- "$cur")
     fi

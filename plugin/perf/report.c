@@ -30,6 +30,17 @@ static int open_file(const char *path, FILE **f)
     return -1;
 }
 
+static int read_baseline(struct pvn_report *rep, const char *path)
+{
+    char why[512];
+
+    rep->baseline = pvn_baseline_read(path, why, sizeof(why));
+    if (rep->baseline)
+        return 0;
+    fprintf(stderr, "pvn-perf: --baseline: %s\n", why);
+    return -1;
+}
+
 int pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o, int files,
                     const struct pvn_run_info *run)
 {
@@ -44,10 +55,14 @@ int pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o, int f
     rep->files = files;
     if (!files)
         return 0;
-    return open_file(o->json, &rep->json) || open_file(o->csv, &rep->csv) ||
-                   open_file(o->plot, &rep->plot)
-               ? -1
-               : 0;
+    if (o->baseline[0] && read_baseline(rep, o->baseline))
+        return -1;
+    if (open_file(o->json, &rep->json) || open_file(o->csv, &rep->csv) ||
+        open_file(o->plot, &rep->plot)) {
+        pvn_baseline_free(rep->baseline);
+        return -1;
+    }
+    return 0;
 }
 
 static void clear_progress(struct pvn_report *rep)
@@ -280,11 +295,28 @@ static void print_verdict(const struct pvn_report *rep, int status)
     else if (status == PVN_PERF_FAILED)
         fprintf(rep->text, "FAILED: %s\n",
                 rep->external && rep->error[0] ? rep->error : "see the message above");
+    else if (rep->worse > 0)
+        fprintf(rep->text, "WORSE: %d figure%s by more than %d %% than in %s\n", rep->worse,
+                rep->worse == 1 ? "" : "s", rep->o->tolerance, rep->o->baseline);
     else if (status == PVN_PERF_WRONG)
         fprintf(rep->text, "WRONG DATA: see the messages above\n");
     else
         fprintf(rep->text, "%s\n",
                 rep->o->check ? "all data verified" : "done; data was not verified (--check does)");
+}
+
+int pvn_report_compare(struct pvn_report *rep, int status)
+{
+    int worse;
+
+    if (!rep->baseline || status != PVN_PERF_OK)
+        return status;
+    clear_progress(rep);
+    worse = pvn_baseline_compare(rep->baseline, rep);
+    if (worse < 0)
+        return PVN_PERF_FAILED;
+    rep->worse = worse;
+    return worse > 0 ? PVN_PERF_WRONG : PVN_PERF_OK;
 }
 
 int pvn_report_close(struct pvn_report *rep, int status)
@@ -311,5 +343,7 @@ int pvn_report_close(struct pvn_report *rep, int status)
     rc |= write_file(rep, o->plot, rep->plot, pvn_report_svg, status);
     free(rep->row);
     rep->row = NULL;
+    pvn_baseline_free(rep->baseline);
+    rep->baseline = NULL;
     return rc;
 }

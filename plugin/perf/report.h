@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "perf/baseline.h"
 #include "perf/opts.h"
 #include "perf/row.h"
 #include "perf/run_info.h"
@@ -15,6 +16,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Of the JSON; goes up with every change that a reader of the old one would stumble over. */
+#define PVN_REPORT_FORMAT 1
 
 /* One test point of one plugin over all repeats. */
 struct pvn_summary {
@@ -40,8 +44,10 @@ struct pvn_report {
     int files;               /* this process prints the table's end and writes files */
     FILE *json, *csv, *plot; /* NULL: not requested */
     struct pvn_run_info run;
-    int external;    /* ranks may be on other machines, and so their messages */
-    char error[512]; /* why the run failed, "" if it did not or nobody could say */
+    struct pvn_baseline *baseline; /* NULL: not requested */
+    int worse;                     /* figures that are, see pvn_report_compare */
+    int external;                  /* ranks may be on other machines, and so their messages */
+    char error[512];               /* why the run failed, "" if it did not or nobody could say */
 };
 
 /*
@@ -51,6 +57,9 @@ struct pvn_report {
 int pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o, int files,
                     const struct pvn_run_info *run);
 void pvn_report_row(void *rep, const struct pvn_row *row); /* fits pvn_job.on_row */
+/* Compares with the baseline, if there is one: pvn-perf's exit status after a run that ended with
+ * status. */
+int pvn_report_compare(struct pvn_report *rep, int status);
 /*
  * Comparison table, files. status: pvn-perf's exit status. 0, or -1 after a message when a file
  * failed.

@@ -46,6 +46,11 @@ tests_perf_test_perf_run_SOURCES = tests/perf/test_perf_run.cc tests/perf/perf_r
 tests_perf_test_perf_run_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS) $(EXPAT_CFLAGS)
 tests_perf_test_perf_run_LDADD = $(TEST_LDADD) $(JANSSON_LIBS) $(EXPAT_LIBS)
 
+PVN_TESTS += tests/perf/test_baseline
+tests_perf_test_baseline_SOURCES = tests/perf/test_baseline.cc tests/perf/perf_run.h
+tests_perf_test_baseline_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_perf_test_baseline_LDADD = $(TEST_LDADD) $(JANSSON_LIBS)
+
 # The archive is the same in every tree.
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/perf/dist.sh

@@ -413,10 +413,13 @@ TEST(Output, JsonFitsItsSchema)
 
     if (system("python3 -c 'import jsonschema' 2>/dev/null") != 0)
         GTEST_SKIP() << "no jsonschema for python3 (package python3-jsonschema)";
-    for (const char *args :
-         {"p2p --sizes 8,4K --iters 20 --check --repeat 2", "ring --sizes 4K --iters 1 --ranks 1",
-          "p2p --idle 0.1", "ring --ranks 2 --preset resnet50 --iters 1", "p2p --dev nosuch0"}) {
-        Perf(std::string(args) + " --json " + (d / "f.json"));
+    for (const std::string &args :
+         {std::string("p2p --sizes 8,4K --iters 20 --check --repeat 2"),
+          "p2p --sizes 8 --iters 20 --baseline " + (d / "f.json"),
+          std::string("ring --sizes 4K --iters 1 --ranks 1"), std::string("p2p --idle 0.1"),
+          std::string("ring --ranks 2 --preset resnet50 --iters 1"),
+          std::string("p2p --dev nosuch0")}) {
+        Perf(args + " --json " + (d / "f.json"));
         std::string cmd =
             "python3 -c 'import json, jsonschema, sys; "
             "s = json.load(open(sys.argv[1])); "
