@@ -198,6 +198,19 @@ TEST_F(StatJob, WhatCannotBeRead)
     EXPECT_EQ(2, run("--prom stat" + names).status);
 }
 
+// As from ssh: each file is read once, from its beginning to its end.
+TEST_F(StatJob, PipesAndStandardInput)
+{
+    ring(-1, "stopped", 20);
+    std::string expected = "3 of 4 processes wait for rank 2, python pid 102 on n2: it is stopped, "
+                           "by a signal or a debugger";
+    ASSERT_EQ(0, system(("mkfifo '" + dir.path + "/f'").c_str()));
+    ASSERT_EQ(0, system(("cat '" + dir.path + "/1.json' >'" + dir.path + "/f' &").c_str()));
+    Result r = run("stat 0.json f 2.json - <3.json");
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_EQ(expected, first_line(r));
+}
+
 TEST_F(StatJob, AHostTwice)
 {
     std::string names = ring(-1, "stopped", 20);

@@ -24,13 +24,14 @@ static void add(struct stat_list *list, const char *path, bool named)
 {
     struct pvn_err err = PVN_ERR_INIT;
     char text[PVN_ERR_TEXT_LEN];
-    if (named && stat_is_saved(path)) {
-        list->unread += stat_add_saved(list, path) < 0;
+    int rc = named ? stat_add_saved(list, path) : 1;
+    if (rc <= 0) {
+        list->unread += rc < 0;
         list->saved = true;
         return;
     }
     struct pvn_stats *f = stat_list_next(list);
-    int rc = f ? pvn_stats_read(path, f, &err) : -ENOMEM;
+    rc = f ? pvn_stats_read(path, f, &err) : -ENOMEM;
     if (!f) {
         list->unread++;
     } else if (rc == 0) {

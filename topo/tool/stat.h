@@ -17,9 +17,8 @@ struct stat_list {
 
 /* Where the next file goes; list->n is for the caller to raise. NULL without memory, which is said. */
 struct pvn_stats *stat_list_next(struct stat_list *list);
-/* Whether a file is what pvn-topo --json stat wrote, as far as its first character says. */
-bool stat_is_saved(const char *path);
-/* Adds the processes of such a file. 0, or a negative errno: what is wrong is said. */
+/* Adds the processes of what pvn-topo --json stat wrote; - is standard input. 0; 1: it is no JSON,
+ * as far as its first character says; or a negative errno: what is wrong is said. */
 int stat_add_saved(struct stat_list *list, const char *path);
 
 /* What is wrong with a comm. */

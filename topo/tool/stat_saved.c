@@ -182,20 +182,22 @@ static int take_document(struct stat_list *list, const char *path, const json_t 
     return 0;
 }
 
-bool stat_is_saved(const char *path)
-{
-    FILE *f = fopen(path, "re");
-    int c = f ? fgetc(f) : EOF;
-    if (f)
-        fclose(f);
-    return c == '{';
-}
-
+/* Opened once: it may be a pipe from another host. */
 int stat_add_saved(struct stat_list *list, const char *path)
 {
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     json_error_t error;
-    json_t *doc = json_load_file(path, 0, &error);
-    int rc;
+    json_t *doc;
+    int rc, c = f ? fgetc(f) : EOF;
+    if (c != '{' && f != stdin) {
+        if (f)
+            fclose(f);
+        return 1;
+    }
+    ungetc(c, f);
+    doc = json_loadf(f, 0, &error);
+    if (f != stdin)
+        fclose(f);
     if (!doc) {
         tool_error("%s: line %d: %s: it was cut, or is not what pvn-topo --json stat wrote", path,
                    error.line, error.text);
