@@ -140,7 +140,7 @@ class Stat : public testing::Test
     void expect_blamed(pid_t pid)
     {
         EXPECT_EQ(1, tool("-o saved.json --json stat").status);
-        for (const std::string &args : {"stat", "stat saved.json"}) {
+        for (const char *args : {"stat", "stat saved.json"}) {
             Result r = tool(args);
             std::string first = squeeze(r.out.substr(0, r.out.find("\n\n")));
             EXPECT_EQ(0u, first.find("1 of 2 processes waits for ")) << r.out << r.err;
