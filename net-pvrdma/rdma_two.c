@@ -28,8 +28,10 @@ enum {
     PIECE_BYTES = PIECE - (int)sizeof(struct piece_head)
 };
 
-/* How long a close waits for what has been reported as sent. */
-#define DRAIN_NS PVN_NS_PER_S
+/* How long a close waits at most: for what has been reported as sent, and for the credits that
+ * acknowledge what has been received. */
+#define DRAIN_NS        PVN_NS_PER_S
+#define FINAL_CREDIT_NS (PVN_NS_PER_S / 10)
 
 /* The chunk that a queue pair of the sender is at, or one of the receiver. */
 struct chunk {
@@ -388,11 +390,13 @@ static int poll_sends(struct rdma_lane *r, struct pvn_event *ev, int max)
     return rc < 0 && n == 0 ? rc : n;
 }
 
-/* A copy of what is reported as sent may still be in flight: its buffers go with the lane. */
+/* What is in flight ends with the queue pair: copies of what is reported as sent, or the credits by
+ * which the peer learns that its last messages have arrived. */
 static void two_drain(struct rdma_lane *r)
 {
-    uint64_t until = pvn_now_ns() + DRAIN_NS;
-    if (!r->two || !r->cfg.sender || !r->verified || r->errored || r->l.abandoned)
+    uint64_t until = pvn_now_ns() + (r->cfg.sender ? DRAIN_NS : FINAL_CREDIT_NS);
+    bool awaited = r->cfg.sender || r->cfg.acknowledged;
+    if (!r->two || !awaited || !r->verified || r->errored || r->l.abandoned)
         return;
     for (int k = 0; k < r->nqps; k++)
         rdma_ring(r, k);

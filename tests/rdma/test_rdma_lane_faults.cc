@@ -461,6 +461,37 @@ TEST_P(RdmaTwoSidedAcknowledged, NeedsNoCallAfterTheLastReceive)
     }
     EXPECT_EQ(count, sent) << stuck(p);
 }
+
+// Nor does a receiver that closes take the acknowledgement of its last message with it.
+TEST_P(RdmaTwoSidedAcknowledged, AReceiverThatClosesHasAcknowledged)
+{
+    RdmaPair p;
+    RdmaOptions o = shape("pvrdma", PVN_RDMA_SEND, 1, 1 << 20, GetParam());
+    o.acknowledged = true;
+    p.open(o);
+    std::vector<uint8_t> out = bytes::of(1000, 1), in(1000);
+    pvn_mr *smr = p.tx.reg(out.data(), 1000), *rmr = p.rx.reg(in.data(), 1000);
+    pvn_req *s = nullptr, *r = nullptr;
+    int done = 0;
+    ASSERT_EQ(0, sv::command("rule credits delay ms=20 qp=1"));
+    ASSERT_EQ(0, irecv(p, in.data(), 1000, 0, rmr, &r));
+    ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), 1000, 0, smr, &s));
+    ASSERT_NE(nullptr, s);
+    for (Deadline wait; wait.left() && !done;) {
+        ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
+        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    }
+    ASSERT_TRUE(done);
+    pvn_engine_free(p.rx.e);
+    p.rx.e = nullptr;
+    p.rx.lane->ops->close(p.rx.lane);
+    p.rx.lane = nullptr;
+    EXPECT_EQ(1, sv::lib().sv_rule_fired("credits"));
+    done = 0;
+    for (double until = sv::now() + 5; sv::now() < until && !done;)
+        ASSERT_EQ(0, hot_test(s, &done, nullptr)) << p.tx.lane->err.reason[0];
+    EXPECT_TRUE(done);
+}
 INSTANTIATE_TEST_SUITE_P(Polls, RdmaTwoSidedAcknowledged, testing::Bool());
 
 // The adapter's acknowledgement of the last message is lost, and the receiver, who has it, closes:
