@@ -39,4 +39,5 @@ uninstall-hook:
 	rm -f '$(DESTDIR)$(libdir)/libnccl-net.so'
 endif
 
+include $(srcdir)/plugin/tools/local.mk
 include $(srcdir)/plugin/perf/local.mk

@@ -128,7 +128,8 @@ plugin/abi/transports.c: net-tcp net-pvrdma
 net-tcp: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma/rdma_transport.c: net-tcp
-plugin/perf: plugin/base plugin/stats plugin/nccl
+plugin/tools:
+plugin/perf: plugin/base plugin/stats plugin/tools plugin/nccl
 topo:
 topo/nccl: topo
 topo/capture: topo topo/nccl

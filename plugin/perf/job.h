@@ -4,9 +4,9 @@
 #ifndef PVN_PERF_JOB_H
 #define PVN_PERF_JOB_H
 
-#include "perf/boot.h"
 #include "perf/opts.h"
 #include "perf/row.h"
+#include "tools/boot.h"
 
 struct pvn_job {
     const struct pvn_perf_opts *o;

@@ -11,18 +11,16 @@ EXTRA_LTLIBRARIES += libpvn-netdrv.la libpvn-perf.la
 endif
 libpvn_netdrv_la_SOURCES = plugin/perf/netdrv.c plugin/perf/netdrv.h plugin/perf/netdrv_v4.c \
     plugin/perf/netdrv_v4.h
-libpvn_perf_la_SOURCES = plugin/perf/baseline.c plugin/perf/baseline.h plugin/perf/boot.c plugin/perf/boot.h \
-    plugin/perf/boot_tcp.c plugin/perf/boot_tcp.h \
-    plugin/perf/figures.c plugin/perf/find_plugin.c plugin/perf/job.c plugin/perf/job.h plugin/perf/launch_env.c \
-    plugin/perf/launch_env.h plugin/perf/model.c plugin/perf/model.h plugin/perf/opts.c plugin/perf/opts.h \
+libpvn_perf_la_SOURCES = plugin/perf/baseline.c plugin/perf/baseline.h plugin/perf/figures.c plugin/perf/find_plugin.c \
+    plugin/perf/job.c plugin/perf/job.h plugin/perf/model.c plugin/perf/model.h plugin/perf/opts.c plugin/perf/opts.h \
     plugin/perf/output.c plugin/perf/own_stats.c plugin/perf/own_stats.h plugin/perf/p2p.c plugin/perf/plot.c \
-    plugin/perf/pin.c plugin/perf/pin.h plugin/perf/pmix.c plugin/perf/pmix.h plugin/perf/rank.c plugin/perf/rank_fail.c plugin/perf/rank.h \
+    plugin/perf/pin.c plugin/perf/pin.h plugin/perf/rank.c plugin/perf/rank_fail.c plugin/perf/rank.h \
     plugin/perf/report.c plugin/perf/report.h plugin/perf/ring.c plugin/perf/row.h plugin/perf/run_info.c \
-    plugin/perf/run_info.h plugin/perf/sha256.c plugin/perf/sha256.h plugin/perf/stop.c plugin/perf/stop.h \
-    plugin/perf/usage.c plugin/perf/values.c plugin/perf/values.h
+    plugin/perf/run_info.h plugin/perf/stop.c plugin/perf/stop.h plugin/perf/usage.c plugin/perf/values.c \
+    plugin/perf/values.h
 libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\" -DPVN_PREFIX=\"$(prefix)\"
 libpvn_perf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
-libpvn_perf_la_LIBADD = libpvn-netdrv.la libpvn-core.la $(JANSSON_LIBS) -lm
+libpvn_perf_la_LIBADD = libpvn-netdrv.la libpvn-tools.la libpvn-core.la $(JANSSON_LIBS) -lm
 
 if TOOLS
 bin_PROGRAMS += pvn-perf

@@ -10,12 +10,12 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/param.h"
-#include "perf/boot_tcp.h"
 #include "perf/job.h"
-#include "perf/launch_env.h"
-#include "perf/pmix.h"
 #include "perf/report.h"
 #include "perf/stop.h"
+#include "tools/boot_tcp.h"
+#include "tools/launch_env.h"
+#include "tools/pmix.h"
 
 /* How many ranks this run has and who starts them. */
 struct place {

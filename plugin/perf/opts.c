@@ -14,10 +14,10 @@
 
 #include "base/suggest.h"
 #include "base/version.h"
-#include "perf/boot.h"
-#include "perf/launch_env.h"
 #include "perf/model.h"
 #include "perf/netdrv.h"
+#include "tools/boot.h"
+#include "tools/launch_env.h"
 
 #define MAX_FORKED_RANKS 256
 #define MAX_DEPTH        NCCL_NET_MAX_REQUESTS

@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "base/param.h"
 #include "base/version.h"
-#include "perf/boot.h"
 #include "perf/report.h"
+#include "tools/boot.h"
 
 #define OWN_NAME "pvrdma" /* as this project's plugin calls itself */
 

@@ -11,11 +11,11 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "perf/boot.h"
 #include "perf/netdrv.h"
 #include "perf/opts.h"
 #include "perf/row.h"
 #include "perf/stop.h"
+#include "tools/boot.h"
 
 /* In memory shared with the parent, which ends a rank that stays in one call of the plugin too
  * long. */

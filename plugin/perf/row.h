@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "perf/own_stats.h"
-#include "perf/sha256.h"
+#include "tools/sha256.h"
 
 enum pvn_row_kind {
     PVN_ROW_RESULT = 1,

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "perf/boot.h"
+#include "tools/boot.h"
 
 /* x86 says "model name", other architectures "Model", "cpu model" or nothing. */
 static void read_cpu(char *out, size_t len)

@@ -10,7 +10,7 @@
 
 #include "base/suggest.h"
 #include "perf/own_stats.h"
-#include "perf/sha256.h"
+#include "tools/sha256.h"
 
 extern "C" {
 #include "base/param.h"

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "perf/boot_tcp.h"
+#include "tools/boot_tcp.h"
 
 namespace
 {

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "perf/launch_env.h"
 #include "perf/model.h"
 #include "perf/netdrv.h"
 #include "perf/opts.h"
 #include "perf/pin.h"
 #include "perf/values.h"
+#include "tools/launch_env.h"
 #include "tests/support/paths.h"
 
 namespace

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "perf/sha256.h"
+#include "tools/sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>

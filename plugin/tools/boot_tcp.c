@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "perf/boot_tcp.h"
+#include "tools/boot_tcp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

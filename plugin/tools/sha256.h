@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256 (FIPS 180-4) of a file, so that a report says which plugin it measured. */
-#ifndef PVN_PERF_SHA256_H
-#define PVN_PERF_SHA256_H
+#ifndef PVN_TOOLS_SHA256_H
+#define PVN_TOOLS_SHA256_H
 
 #include <stddef.h>
 

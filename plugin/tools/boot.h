@@ -10,8 +10,8 @@
  * is seen by its closed socket. One thread per boot. Errors: negative errno, with a sentence in
  * `why`; -ECANCELED: this rank or another one was interrupted, and pvn_boot_stop is due.
  */
-#ifndef PVN_PERF_BOOT_H
-#define PVN_PERF_BOOT_H
+#ifndef PVN_TOOLS_BOOT_H
+#define PVN_TOOLS_BOOT_H
 
 #include <signal.h>
 #include <stddef.h>

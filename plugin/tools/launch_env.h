@@ -6,8 +6,8 @@
  * and MASTER_PORT), Open MPI's mpirun (OMPI_COMM_WORLD_*), Hydra and other PMI launchers (PMI_RANK,
  * PMI_SIZE) and srun (SLURM_PROCID, SLURM_STEP_*), in this order.
  */
-#ifndef PVN_PERF_LAUNCH_ENV_H
-#define PVN_PERF_LAUNCH_ENV_H
+#ifndef PVN_TOOLS_LAUNCH_ENV_H
+#define PVN_TOOLS_LAUNCH_ENV_H
 
 #include <stddef.h>
 #include <stdint.h>

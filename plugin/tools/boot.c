@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "perf/boot.h"
+#include "tools/boot.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "perf/pmix.h"
+#include "tools/pmix.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "perf/launch_env.h"
+#include "tools/launch_env.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perf/boot.h"
+#include "tools/boot.h"
 
 /*
  * Without MASTER_PORT: a port that depends on the job, so that two jobs on one machine rarely meet.

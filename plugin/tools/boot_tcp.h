@@ -1,10 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Ranks on several machines meet: rank 0 listens, the others dial it. */
-#ifndef PVN_PERF_BOOT_TCP_H
-#define PVN_PERF_BOOT_TCP_H
+#ifndef PVN_TOOLS_BOOT_TCP_H
+#define PVN_TOOLS_BOOT_TCP_H
 
-#include "perf/boot.h"
+#include "tools/boot.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Queries the launcher through PMIx (Open MPI's mpirun, prterun, srun --mpi=pmix) where rank 0
  * is. */
-#ifndef PVN_PERF_PMIX_H
-#define PVN_PERF_PMIX_H
+#ifndef PVN_TOOLS_PMIX_H
+#define PVN_TOOLS_PMIX_H
 
 #include <stddef.h>
 
