@@ -1,0 +1,131 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "perf/opts_check.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "perf/model.h"
+#include "perf/opts_table.h"
+#include "perf/opts_values.h"
+
+enum { IN_P2P = 1, IN_RING = 2, IN_IDLE = 4, IN_ALL = IN_P2P | IN_RING | IN_IDLE };
+
+/* Where an option has an effect, unless that is everywhere. ring and scale take the same ones. */
+static const struct {
+    int option;
+    int modes;
+} limited[] = {
+    {O_SIZES, IN_P2P | IN_RING},
+    {O_PRESET, IN_RING},
+    {O_DEPTH, IN_P2P},
+    {O_GROUP, IN_P2P},
+    {O_LATENCY, IN_P2P},
+    {O_BANDWIDTH, IN_P2P},
+    {O_SLOT, IN_RING},
+    {O_STEPS, IN_RING},
+    {O_SLICES, IN_RING},
+    {O_NO_SUMS, IN_RING},
+    {O_CHECK, IN_P2P | IN_RING},
+    {O_ITERS, IN_P2P | IN_RING},
+    {O_WARMUP, IN_P2P | IN_RING},
+    {O_TIME, IN_P2P | IN_RING},
+    {O_SPIN, IN_P2P | IN_RING},
+    {O_PLOT, IN_P2P | IN_RING},
+};
+
+int pvn_opts_check_mode(const struct pvn_perf_opts *o)
+{
+    int here = o->idle > 0 ? IN_IDLE : o->mode == PVN_PERF_P2P ? IN_P2P : IN_RING;
+
+    for (size_t i = 0; i < sizeof(limited) / sizeof(limited[0]); i++) {
+        int takes = limited[i].modes;
+
+        if (!pvn_opts_given(o, limited[i].option) || (takes & here))
+            continue;
+        if (here == IN_IDLE)
+            return pvn_opts_bad("--%s has no effect with --idle", pvn_opts_name(limited[i].option));
+        return pvn_opts_bad("--%s has no effect in %s: it is for %s",
+                            pvn_opts_name(limited[i].option), pvn_opts_modes[o->mode].name,
+                            takes & IN_RING ? "ring and scale" : "p2p");
+    }
+    if (o->idle > 0 && o->mode != PVN_PERF_P2P)
+        return pvn_opts_bad("--idle has no effect in %s: it is for p2p",
+                            pvn_opts_modes[o->mode].name);
+    return PVN_PERF_OK;
+}
+
+/* Pairs of which the first has no effect when the second is given. */
+static const struct {
+    int option, beside;
+    const char *because;
+} pointless[] = {
+    {O_TIME, O_ITERS, "the number of iterations is given"},
+    {O_TIME, O_PRESET, "a preset runs a number of steps: give --iters"},
+    {O_MASTER, O_RANKS, "all ranks are started here"},
+    {O_BOOT_TIMEOUT, O_RANKS, "all ranks are started here"},
+    {O_VERBOSE, O_QUIET, "they contradict each other"},
+};
+
+int pvn_opts_check_together(const struct pvn_perf_opts *o, int abi)
+{
+    const char *const out[] = {o->json, o->csv, o->plot};
+
+    for (size_t i = 0; i < sizeof(pointless) / sizeof(pointless[0]); i++) {
+        if (pvn_opts_given(o, pointless[i].option) && pvn_opts_given(o, pointless[i].beside))
+            return pvn_opts_bad("--%s has no effect with --%s: %s",
+                                pvn_opts_name(pointless[i].option),
+                                pvn_opts_name(pointless[i].beside), pointless[i].because);
+    }
+    if (pvn_opts_given(o, O_TOLERANCE) && !o->baseline[0])
+        return pvn_opts_bad("--tolerance has no effect without --baseline");
+    if (pvn_opts_given(o, O_TC) && abi && abi < 10)
+        return pvn_opts_bad(
+            "--traffic-class has no effect with --abi %d: NCCL's interface has it from "
+            "version 10 on",
+            abi);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < i; k++) {
+            if (!out[i][0] || strcmp(out[i], out[k]) != 0)
+                continue;
+            return strcmp(out[i], "-") == 0
+                       ? pvn_opts_bad(
+                             "only one of --json, --csv and --plot can be '-', standard output: "
+                             "name a file for the others")
+                       : pvn_opts_bad(
+                             "%s is given for two kinds of output: give each a file of its own",
+                             out[i]);
+        }
+    }
+    return PVN_PERF_OK;
+}
+
+int pvn_opts_check_names(const struct pvn_perf_opts *o)
+{
+    struct pvn_model m;
+    int rc;
+
+    for (int i = 0; i < o->nenv; i++) {
+        int known = !o->env[i].plugin[0];
+
+        for (int k = 0; k < o->nplugins; k++)
+            known |= strcmp(o->env[i].plugin, o->plugin[k].name) == 0;
+        if (!known)
+            return pvn_opts_bad("--env %s:%s=...: no --plugin has the name %s", o->env[i].plugin,
+                                o->env[i].key, o->env[i].plugin);
+    }
+    if (!o->preset[0])
+        return PVN_PERF_OK;
+    rc = pvn_model_load(o->preset, &m);
+    if (rc == -ENOENT) {
+        const char *near = pvn_model_suggest(o->preset);
+
+        return near ? pvn_opts_bad("--preset %s is not known; did you mean %s?", o->preset, near)
+                    : pvn_opts_bad("--preset %s is not known; there are %s", o->preset,
+                                   pvn_model_names());
+    }
+    pvn_model_free(&m);
+    return rc ? pvn_opts_bad("out of memory for --preset %s", o->preset) : PVN_PERF_OK;
+}
