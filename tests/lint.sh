@@ -132,10 +132,11 @@ plugin/tools:
 plugin/perf: plugin/base plugin/stats plugin/tools plugin/nccl
 topo:
 topo/nccl: topo
-topo/capture: topo topo/nccl
+topo/counters: topo
+topo/capture: topo topo/nccl topo/counters
 topo/input: topo topo/nccl topo/capture
-topo/check: topo topo/nccl
-topo/tool: topo topo/nccl topo/input topo/capture topo/check plugin/base plugin/stats
+topo/check: topo topo/nccl topo/counters
+topo/tool: topo topo/nccl topo/counters topo/input topo/capture topo/check plugin/base plugin/stats
 MAY
     files '^(plugin|net-tcp|net-pvrdma|topo)/.*\.[ch]$' | xargs grep -H '^#include "' |
         awk -v may="$work/may" '
@@ -225,12 +226,12 @@ symbols() {
     [[ $n = 9 ]] || echo "$n versions of ncclNetPlugin are exported, not 9"
 }
 
-# The shared object has none of what only the tools need: captures and checks.
+# The shared object has none of what only the tools need: captures, checks and counters.
 tool_code() {
     local so=$build/.libs/libnccl-net-pvrdma.so
     have nm
     [[ -f $so ]] || skip "$so is not built"
-    find "$build"/topo/{capture,check,tool} -name '*.o' -print0 2>/dev/null | xargs -0 -r nm --defined-only 2>/dev/null |
+    find "$build"/topo/{capture,check,counters,tool} -name '*.o' -print0 2>/dev/null | xargs -0 -r nm --defined-only 2>/dev/null |
         awk '$2 == "T" && $3 != "main" { print $3 }' | sort -u >"$work/tool"
     [[ -s $work/tool ]] || echo "$build/topo defines nothing: this check looks at the wrong files"
     nm --defined-only "$so" | awk '{ print $3 }' | sort -u | comm -12 - "$work/tool" |

@@ -4,9 +4,9 @@
 #   libpvntopo.la       the machine as sysfs shows it, and what NCCL makes of it: libc only, so that the
 #                       plugin links it
 #   libpvntopotool.la   what only the tools need, so that the plugin does not carry it: captures, hints and
-#                       merges, checks and remedies, GPUDirect verdicts, NCCL's XML read and judged (expat)
-# Data flows in one direction, and so do includes: topo (the machine's model) <- topo/nccl (what NCCL makes of it)
-# <- topo/capture and topo/check <- topo/input <- topo/tool. A folder includes only what stands left of it.
+#                       merges, counters, checks and remedies, GPUDirect verdicts, NCCL's XML read and judged (expat)
+# Data flows in one direction, and so do includes: topo (the machine's model) <- topo/nccl (what NCCL makes of it),
+# topo/counters <- topo/capture and topo/check <- topo/input <- topo/tool. A folder includes only what stands left of it.
 noinst_LTLIBRARIES += libpvntopo.la
 if TOOLS
 noinst_LTLIBRARIES += libpvntopotool.la
@@ -21,6 +21,7 @@ libpvntopotool_la_CPPFLAGS = $(AM_CPPFLAGS) $(EXPAT_CFLAGS) $(JANSSON_CFLAGS)
 libpvntopotool_la_LIBADD = libpvntopo.la $(EXPAT_LIBS) $(JANSSON_LIBS)
 
 include $(srcdir)/topo/nccl/local.mk
+include $(srcdir)/topo/counters/local.mk
 include $(srcdir)/topo/capture/local.mk
 include $(srcdir)/topo/check/local.mk
 include $(srcdir)/topo/input/local.mk

@@ -18,12 +18,12 @@ _pvn_topo()
         mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur")
         return
         ;;
-    --rails | --timeout)
+    --rails | --timeout | --interval)
         return
         ;;
     esac
     if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "--root --topo-file --host --hints --nics --rails --timeout --no-env
+        mapfile -t COMPREPLY < <(compgen -W "--root --topo-file --host --hints --nics --rails --timeout --interval --no-env
             --json --xml --xml-full --dot --svg --nccl --all --output --color --no-names
             --keep-addresses --prom --per-comm --clean --help --version" -- "$cur")
         return

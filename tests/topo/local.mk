@@ -49,3 +49,8 @@ PVN_TESTS += tests/topo/test_hwloc_xml
 tests_topo_test_hwloc_xml_SOURCES = tests/topo/test_hwloc_xml.cc tests/topo/hwloc_line.h
 tests_topo_test_hwloc_xml_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_hwloc_xml_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
+
+PVN_TESTS += tests/topo/test_counters
+tests_topo_test_counters_SOURCES = tests/topo/test_counters.cc
+tests_topo_test_counters_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_counters_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)

@@ -12,6 +12,7 @@
 #include "topo/fs.h"
 #include "topo/capture/gather.h"
 #include "topo/capture/open.h"
+#include "topo/counters/counters.h"
 #include "topo/pvn_topo.h"
 #include "topo/reader.h"
 
@@ -167,6 +168,7 @@ int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_er
         .close = rec_close,
     };
     struct recorder r = {.fs = {.ops = &ops}};
+    struct pvn_topo_look look = {0};
     struct pvn_topo *topo = NULL;
     int rc = pvn_topo_fs_open(root, &r.inner, err);
 
@@ -174,6 +176,14 @@ int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_er
         return rc;
     }
     rc = pvn_topo_load_fs(&r.fs, root, NULL, &topo, err);
+    if (rc == 0) {
+        /* Only for the store to remember the files. */
+        rc = pvn_topo_look_read(&r.fs, topo, NULL, 0, NULL, &look);
+        pvn_topo_look_free(&look);
+        if (rc != 0) {
+            snprintf(err->text, sizeof err->text, "%.300s: out of memory for its counters", root);
+        }
+    }
     pvn_topo_free(topo);
     if (rc != 0) {
         goto out;

@@ -4,6 +4,7 @@
 #ifndef PVN_TOPO_CHECK_CHECK_H
 #define PVN_TOPO_CHECK_CHECK_H
 
+#include "topo/counters/counters.h"
 #include "topo/pvn_topo.h"
 
 #ifdef __cplusplus
@@ -42,6 +43,12 @@ void pvn_topo_check_memlock(struct pvn_topo_check_run *run);
 void pvn_topo_check_nvidia(struct pvn_topo_check_run *run);
 void pvn_topo_check_gpudirect(struct pvn_topo_check_run *run);
 void pvn_topo_check_guest(struct pvn_topo_check_run *run);
+
+/* Rows of the counters of adapters: of one look, or of a second one (NULL: none) that many seconds
+ * later. 0 or -ENOMEM. */
+int pvn_topo_check_counters(const struct pvn_topo *topo, const struct pvn_topo_look *first,
+                            const struct pvn_topo_look *second, double seconds,
+                            struct pvn_topo_checks *out);
 
 /* Is device memory behind translation there? UNKNOWN where the machine does not report it. */
 enum pvn_topo_tri pvn_topo_iommu_translates(const struct pvn_topo *t, int pci);

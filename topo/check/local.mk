@@ -4,6 +4,7 @@
 libpvntopotool_la_SOURCES += \
     topo/check/check.c \
     topo/check/check.h \
+    topo/check/check_counters.c \
     topo/check/check_host.c \
     topo/check/check_net.c \
     topo/check/check_pci.c \

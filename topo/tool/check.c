@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo check: the checks of the library on the pairs that matter, and whether NCCL can load the
  * plugin. */
-#include "topo/tool/tool.h"
+#include "topo/tool/counters.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,6 +214,7 @@ int cmd_check(struct tool *t, int argc, char **argv)
         tool_error("check takes no arguments; another machine is named by --root");
         return TOOL_USAGE;
     }
+    t->with_counters = true;
     int status = tool_load(t);
     if (status == TOOL_OK)
         status = tool_need_machine(t, "check");
@@ -228,17 +230,23 @@ int cmd_check(struct tool *t, int argc, char **argv)
         err = tool_check_down(t, &checks);
     if (err == 0 && t->topo->live)
         err = check_plugin(t, &checks);
+    if (err == 0)
+        err = tool_check_counters(t, &checks);
     if (err < 0) {
         pvn_topo_checks_free(&checks);
-        tool_error("out of memory");
+        tool_error("%s", err == -EIO ? "nothing was checked" : "out of memory");
         return TOOL_INPUT;
     }
     if (t->json)
-        status = json_check(t, &checks);
+        status = json_check(t, &checks,
+                            json_adapters(t->topo, t->looked_twice ? &t->look : NULL,
+                                          t->looked_twice ? &t->look_again : &t->look));
     else
         print_checks(t, &checks);
     if (!t->json)
         tool_print_remedies(t);
+    if (!t->json)
+        tool_print_counted(t);
     for (int i = 0; i < checks.n && status == TOOL_OK; i++) {
         if (checks.rows[i].level == PVN_TOPO_LEVEL_FAIL)
             status = TOOL_FOUND;

@@ -502,7 +502,7 @@ int json_why(const struct tool *t, int gpu, int net)
     return print(t, o);
 }
 
-int json_check(const struct tool *t, const struct pvn_topo_checks *checks)
+int json_check(const struct tool *t, const struct pvn_topo_checks *checks, json_t *adapters)
 {
     json_t *o = head("check"), *rows = json_array();
     for (int i = 0; i < checks->n; i++) {
@@ -516,6 +516,7 @@ int json_check(const struct tool *t, const struct pvn_topo_checks *checks)
         json_array_append_new(rows, row);
     }
     json_object_set_new(o, "checks", rows);
+    json_object_set_new(o, "adapters", adapters);
     return print(t, o);
 }
 

@@ -209,6 +209,8 @@ static int load_machine(struct tool *t, const struct pvn_topo_input *in)
         tool_error("%s", err.text);
         return TOOL_INPUT;
     }
+    if (t->with_counters && (status = tool_load_counters(t, in)) != TOOL_OK)
+        return status;
     if ((status = tool_apply_merge(t)) != TOOL_OK)
         return status;
     tool_escape_machine(t, t->topo);
@@ -311,6 +313,8 @@ void tool_unload(struct tool *t)
     free(t->net_order);
     free(t->gpu_order);
     pvn_topo_nics_free(&t->nics);
+    pvn_topo_look_free(&t->look);
+    pvn_topo_look_free(&t->look_again);
     pvn_topo_free(t->topo);
 }
 

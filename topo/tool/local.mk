@@ -10,7 +10,7 @@ dist_pvn_bashcomp_DATA += topo/pvn-topo.bash
 
 bin_PROGRAMS += topo/pvn-topo
 topo_pvn_topo_SOURCES = \
-    topo/tool/apply.c topo/tool/check.c topo/tool/diff.c topo/tool/dot.c topo/tool/down.c topo/tool/dump.c \
+    topo/tool/apply.c topo/tool/check.c topo/tool/counters.c topo/tool/counters.h topo/tool/counters_json.c topo/tool/diff.c topo/tool/dot.c topo/tool/down.c topo/tool/dump.c \
     topo/tool/escape.c topo/tool/gather.c topo/tool/json.c topo/tool/lint.c topo/tool/load.c topo/tool/main.c \
     topo/tool/matrix.c topo/tool/merge.c topo/tool/names.c topo/tool/pairs.c topo/tool/params.c topo/tool/stat.c \
     topo/tool/stat.h topo/tool/stat_job.c topo/tool/stat_job.h topo/tool/stat_job_text.c topo/tool/stat_json.c \

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo: reads the PCIe layout of a machine, pairs its NICs with
  * its GPUs, explains and checks. */
-#include "topo/tool/tool.h"
+#include "topo/tool/counters.h"
 
 #include <getopt.h>
 #include <langinfo.h>
@@ -49,6 +49,8 @@ static void usage(FILE *out)
           "  --nics KIND        auto, rdma, tcp or all\n"
           "  --rails LIST       NAME=NUMBER,...\n"
           "  --timeout SECONDS  how long a pipe may be silent, default 30\n"
+          "  --interval SECONDS check: time between the two looks at the adapters' counters,\n"
+          "                     default 1; 0: one look, which shows no growth\n"
           "  --no-env           ignore the NCCL_ variables of this shell\n"
           "How to show it:\n"
           "  --json --xml --xml-full --dot --svg   instead of text\n"
@@ -90,6 +92,7 @@ enum {
     OPT_PROM,
     OPT_PER_COMM,
     OPT_CLEAN,
+    OPT_INTERVAL,
 };
 
 static const struct option options[] = {
@@ -115,6 +118,7 @@ static const struct option options[] = {
     {"prom", no_argument, NULL, OPT_PROM},
     {"per-comm", no_argument, NULL, OPT_PER_COMM},
     {"clean", no_argument, NULL, OPT_CLEAN},
+    {"interval", required_argument, NULL, OPT_INTERVAL},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
@@ -200,6 +204,15 @@ static int set_option(struct tool *t, int option, int *color)
     case OPT_CLEAN:
         t->clean = true;
         break;
+    case OPT_INTERVAL:
+        t->interval_s = strtod(optarg, &end);
+        /* Written so that what strtod reads as nan is refused, too. */
+        if (end == optarg || *end ||
+            !(t->interval_s >= 0 && t->interval_s <= TOOL_INTERVAL_MAX_S)) {
+            tool_error("--interval=%s: expected seconds, 0 to %.0f", optarg, TOOL_INTERVAL_MAX_S);
+            return TOOL_USAGE;
+        }
+        break;
     case 'o':
         t->output = optarg;
         break;
@@ -260,6 +273,12 @@ static int run_command(struct tool *t, int argc, char **argv)
             tool_error("--prom, --per-comm and --clean are for stat, not for %s", argv[0]);
             return TOOL_USAGE;
         }
+        if (t->interval_s >= 0 && commands[i].run != cmd_check) {
+            tool_error("--interval is for check, not for %s", argv[0]);
+            return TOOL_USAGE;
+        }
+        if (t->interval_s < 0)
+            t->interval_s = TOOL_INTERVAL_S;
         return commands[i].run(t, argc - 1, argv + 1);
     }
     tool_error("\"%s\" is not a command; pvn-topo --help lists them", argv[0]);
@@ -268,7 +287,11 @@ static int run_command(struct tool *t, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct tool t = {.root = "/", .names = true, .out = stdout, .wait_s = PVN_TOPO_INPUT_WAIT_S};
+    struct tool t = {.root = "/",
+                     .names = true,
+                     .out = stdout,
+                     .wait_s = PVN_TOPO_INPUT_WAIT_S,
+                     .interval_s = -1};
     int option, color = 0, status;
     setlocale(LC_CTYPE, "");
     while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1) {

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "topo/counters/counters.h"
 #include "topo/input/input.h"
 #include "topo/nccl/gdr.h"
 #include "topo/nccl/nccl_detect.h"
@@ -40,6 +41,8 @@ struct tool {
     int wait_s;         /* --timeout: how long a pipe may be silent */
     bool ignore_env, keep_addresses;
     bool prom, per_comm, clean; /* stat */
+    double interval_s;          /* --interval: between the looks of check; 0: one look */
+    bool with_counters;         /* tool_load takes the first look */
 
     /* What was loaded. topo is NULL when the root is an XML file. */
     struct pvn_topo *topo;
@@ -49,8 +52,11 @@ struct tool {
     struct pvn_topo_ndoc *doc;  /* of an XML root */
     struct pvn_topo_ntree *tree;
     struct pvn_topo_pairs *pairs;
-    int *gpu_order; /* indices of the tree's GPUs by their number */
-    int *net_order; /* indices of the tree's nets by the plugin's number */
+    struct pvn_topo_look look, look_again; /* at the adapters' counters */
+    double looked_s;                       /* when the first was, on the monotonic clock */
+    bool may_change, looked_twice; /* what was read is no capture; there was a second look */
+    int *gpu_order;                /* indices of the tree's GPUs by their number */
+    int *net_order;                /* indices of the tree's nets by the plugin's number */
     struct pvn_topo_nccl_env env;
 };
 
@@ -58,6 +64,8 @@ struct tool {
  * status when it cannot. */
 int tool_load(struct tool *t);
 void tool_unload(struct tool *t);
+/* The first look at the counters of what is loaded; in: NULL for a directory. An exit status. */
+int tool_load_counters(struct tool *t, const struct pvn_topo_input *in);
 /* Reads a file, pipe or "-" whole. Prints why not on standard error and returns an exit status. */
 int tool_read(const struct tool *t, const char *path, struct pvn_topo_input *in);
 /* Applies --hints and --host to t->topo. */
@@ -166,8 +174,9 @@ int json_pairs(const struct tool *t);
 int json_matrix(const struct tool *t);
 int json_why(const struct tool *t, int gpu, int net);
 int json_why_down(const struct tool *t, int gpu, const struct tool_down *nic);
-int json_check(const struct tool *t, const struct pvn_topo_checks *checks);
 struct json_t;
+int json_check(const struct tool *t, const struct pvn_topo_checks *checks,
+               struct json_t *adapters); /* takes the list over */
 struct json_t *json_text(const char *s); /* also of a text that is not UTF-8 */
 int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
 int json_params(const struct tool *t, struct json_t *list); /* takes the list over */

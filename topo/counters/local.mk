@@ -1,0 +1,8 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# topo/counters: the counters of adapters, and what each means.
+libpvntopotool_la_SOURCES += \
+    topo/counters/counter_table.c \
+    topo/counters/counters.h \
+    topo/counters/ethtool.c \
+    topo/counters/look.c
