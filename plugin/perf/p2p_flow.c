@@ -1,0 +1,283 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "perf/p2p_flow.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "perf/values.h"
+
+#define FILL 0xa5
+#define TAG  100
+
+static void *slot_of(const struct pvn_p2p *p, const struct pvn_flow *f, uint64_t message)
+{
+    uint64_t slots = (uint64_t)p->depth * (uint64_t)p->group;
+
+    return f->base + (message % slots) * p->stride + PVN_P2P_GUARD;
+}
+
+/* Lengths of a verified pass: the corners, and anything up to the size. */
+static size_t length_of(const struct pvn_p2p *p, uint64_t message)
+{
+    uint64_t h = (message + p->round * 7919) * 0x9e3779b97f4a7c15ull;
+
+    if (!p->check)
+        return p->size;
+    switch (message % 6) {
+    case 0:
+        return p->size;
+    case 1:
+        return 0;
+    case 2:
+        return p->size ? 1 : 0;
+    case 3:
+        return p->size ? p->size - 1 : 0;
+    default:
+        return (h >> 20) % (p->size + 1);
+    }
+}
+
+static uint64_t id_of(const struct pvn_p2p *p, int channel, uint64_t message)
+{
+    return p->round << 40 | (uint64_t)channel << 32 | message;
+}
+
+static int post_send(struct pvn_p2p *p, int c, struct pvn_flow *f)
+{
+    uint64_t m = f->posted;
+    void *buf = slot_of(p, f, m);
+    size_t len = length_of(p, m);
+    ncclResult_t rc;
+
+    if (p->check)
+        pvn_bytes_fill(buf, len, id_of(p, c, m));
+    pvn_rank_at(p->r, "isend");
+    rc = pvn_netdrv_isend(p->r->drv, f->comm, buf, len, TAG + (int)(m % (uint64_t)p->group),
+                          f->mhandle, NULL, &f->req[m % f->window]);
+    if (rc != ncclSuccess)
+        return pvn_rank_fail_call(p->r, "isend", rc);
+    if (!f->req[m % f->window])
+        return 0;
+    f->posted++;
+    return 1;
+}
+
+int pvn_p2p_post_recv(struct pvn_p2p *p, struct pvn_flow *f)
+{
+    void *data[8], *mh[8];
+    size_t sizes[8];
+    int tags[8];
+    uint64_t u = f->posted;
+    ncclResult_t rc;
+
+    for (int g = 0; g < p->group; g++) {
+        data[g] = slot_of(p, f, u * (uint64_t)p->group + (uint64_t)g);
+        mh[g] = f->mhandle;
+        sizes[g] = p->size;
+        tags[g] = TAG + g;
+        if (p->check)
+            memset((char *)data[g] - PVN_P2P_GUARD, FILL, p->size + 2 * PVN_P2P_GUARD);
+    }
+    f->req[u % f->window] = NULL;
+    pvn_rank_at(p->r, "irecv");
+    rc = pvn_netdrv_irecv(p->r->drv, f->comm, p->group, data, sizes, tags, mh, NULL,
+                          &f->req[u % f->window]);
+    if (rc != ncclSuccess)
+        return pvn_rank_fail_call(p->r, "irecv", rc);
+    if (!f->req[u % f->window])
+        return 0;
+    f->posted++;
+    return 1;
+}
+
+/* One received message of a verified pass: what test() said, the bytes, and all that must not have
+ * changed. */
+static void verify(struct pvn_p2p *p, int c, const struct pvn_flow *f, uint64_t message, int got)
+{
+    const char *buf = slot_of(p, f, message);
+    size_t want = length_of(p, message), first = 0, wrong, outside;
+
+    wrong = pvn_bytes_check(buf, want, id_of(p, c, message), &first);
+    outside = pvn_bytes_not(buf - PVN_P2P_GUARD, PVN_P2P_GUARD, FILL) +
+              pvn_bytes_not(buf + want, p->size - want + PVN_P2P_GUARD, FILL);
+    if (got == -1)
+        p->r->sizes_missing = 1;
+    if (!wrong && !outside && (got == -1 || (size_t)got == want))
+        return;
+    p->errors++;
+    if (wrong)
+        pvn_rank_wrong(p->r,
+                       "channel %d, message %llu of %zu bytes: %zu bytes differ, the first at "
+                       "offset %zu is 0x%02x",
+                       c, (unsigned long long)message, want, wrong, first,
+                       (unsigned char)buf[first]);
+    else if (outside)
+        pvn_rank_wrong(p->r,
+                       "channel %d, message %llu of %zu bytes into a buffer of %llu: %zu bytes "
+                       "outside the message were written",
+                       c, (unsigned long long)message, want, (unsigned long long)p->size, outside);
+    else
+        pvn_rank_wrong(p->r, "channel %d, message %llu: test() reports %d bytes, sent were %zu", c,
+                       (unsigned long long)message, got, want);
+}
+
+int pvn_p2p_complete(struct pvn_p2p *p, int c, struct pvn_flow *f, int is_send)
+{
+    int done = 0, sizes[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    ncclResult_t rc;
+
+    if (f->done == f->posted)
+        return 0;
+    pvn_rank_at(p->r, "test");
+    rc = pvn_netdrv_test(p->r->drv, f->req[f->done % f->window], &done, sizes);
+    if (rc != ncclSuccess)
+        return pvn_rank_fail_call(p->r, "test", rc);
+    if (!done)
+        return 0;
+    for (int g = 0; p->check && !is_send && g < p->group; g++)
+        verify(p, c, f, f->done * (uint64_t)p->group + (uint64_t)g, sizes[g]);
+    f->done++;
+    return 1;
+}
+
+static int stuck(struct pvn_p2p *p, int c, const struct pvn_flow *f, int is_send)
+{
+    return pvn_rank_fail(p->r,
+                         "nothing moved for %.0f s: channel %d has %llu of %llu %s posted and %llu "
+                         "complete, at %llu bytes each (see --timeout)",
+                         p->r->o->timeout, c, (unsigned long long)f->posted,
+                         (unsigned long long)f->total, is_send ? "sends" : "receives",
+                         (unsigned long long)f->done, (unsigned long long)p->size);
+}
+
+void pvn_p2p_start(struct pvn_p2p *p, struct pvn_flow *f, uint64_t units, int is_send)
+{
+    f->total = is_send ? units * (uint64_t)p->group : units;
+    f->window = (uint64_t)p->depth * (uint64_t)(is_send ? p->group : 1);
+    f->posted = f->done = 0;
+}
+
+int pvn_p2p_drain(struct pvn_p2p *p, struct pvn_flow *flows, int is_send)
+{
+    int left = p->channels;
+
+    p->r->idle = 0;
+    while (left) {
+        int moved = 0, last = 0;
+
+        if (pvn_rank_stops(p->r))
+            return -1;
+        for (int c = 0; c < p->channels; c++) {
+            struct pvn_flow *f = &flows[c];
+            int rc = 0;
+
+            if (f->done == f->total)
+                continue;
+            last = c;
+            if (f->posted < f->total && f->posted - f->done < f->window)
+                rc = is_send ? post_send(p, c, f) : pvn_p2p_post_recv(p, f);
+            if (rc < 0)
+                return -1;
+            moved |= rc;
+            rc = pvn_p2p_complete(p, c, f, is_send);
+            if (rc < 0)
+                return -1;
+            moved |= rc;
+            left -= f->done == f->total;
+        }
+        if (moved) {
+            pvn_rank_moved(p->r);
+        } else {
+            int idle = pvn_rank_idle(p->r);
+
+            if (idle)
+                return idle < 0 ? -1 : stuck(p, last, &flows[last], is_send);
+        }
+    }
+    return 0;
+}
+
+int pvn_p2p_stream(struct pvn_p2p *p, uint64_t units)
+{
+    int is_send = p->r->rank == 0;
+    struct pvn_flow *flows = is_send ? p->out : p->in;
+
+    for (int c = 0; c < p->channels; c++)
+        pvn_p2p_start(p, &flows[c], units, is_send);
+    return pvn_p2p_drain(p, flows, is_send);
+}
+
+/* How far both directions of channel 0 shall get: requests posted and complete. */
+struct goal {
+    uint64_t out_posted, out_done, in_posted, in_done;
+};
+
+static int reached(const struct pvn_flow *out, const struct pvn_flow *in, const struct goal *goal)
+{
+    return out->posted >= goal->out_posted && out->done >= goal->out_done &&
+           in->posted >= goal->in_posted && in->done >= goal->in_done;
+}
+
+/* Every pass tests both directions: some plugins move a message only when its own request is
+ * tested; but an answer does not wait for that, nor does one of perftest's tools. Receives are
+ * posted ahead of the goal, one in a pass and behind the send. */
+static int reach(struct pvn_p2p *p, struct goal goal)
+{
+    struct pvn_flow *out = &p->out[0], *in = &p->in[0];
+
+    p->r->idle = 0;
+    while (!reached(out, in, &goal)) {
+        int moved = 0, rc = 0;
+
+        if (pvn_rank_stops(p->r))
+            return -1;
+        if (out->posted < goal.out_posted && out->posted - out->done < out->window)
+            moved |= rc = post_send(p, 0, out);
+        if (rc >= 0 && in->posted < in->total && in->posted - in->done < in->window)
+            moved |= rc = pvn_p2p_post_recv(p, in);
+        if (rc >= 0 && in->done < goal.in_done)
+            moved |= rc = pvn_p2p_complete(p, 0, in, 0);
+        if (rc >= 0 && !reached(out, in, &goal))
+            moved |= rc = pvn_p2p_complete(p, 0, out, 1);
+        if (rc < 0)
+            return -1;
+        if (moved) {
+            pvn_rank_moved(p->r);
+        } else {
+            int idle = pvn_rank_idle(p->r);
+
+            if (idle)
+                return idle < 0 ? -1 : stuck(p, 0, in, 0);
+        }
+    }
+    return 0;
+}
+
+int pvn_p2p_ping_pong(struct pvn_p2p *p, uint64_t n, float *sample)
+{
+    int group = p->group, rc = 0;
+
+    p->group = 1;
+    pvn_p2p_start(p, &p->out[0], n, 1);
+    pvn_p2p_start(p, &p->in[0], n, 0);
+    for (uint64_t i = 0; i < n && !rc; i++) {
+        double t0 = pvn_boot_now();
+
+        if (p->r->rank == 0) {
+            rc = reach(p, (struct goal){i + 1, 0, i + 1, i + 1});
+            if (sample && i < PVN_P2P_MAX_SAMPLES)
+                sample[i] = (float)((pvn_boot_now() - t0) / 2);
+        } else {
+            rc = reach(p, (struct goal){i, 0, i + 1, i + 1});
+            if (!rc)
+                rc = reach(p, (struct goal){i + 1, 0, i + 2 < n ? i + 2 : n, i + 1});
+        }
+    }
+    if (!rc)
+        rc = reach(p, (struct goal){n, n, n, n});
+    p->group = group;
+    return rc;
+}

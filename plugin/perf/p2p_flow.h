@@ -1,0 +1,55 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pvn-perf p2p: how messages move. Rank 0 and rank 1 have a pair of comms per channel, and each
+ * direction of each a window of requests. One thread.
+ */
+#ifndef PVN_PERF_P2P_FLOW_H
+#define PVN_PERF_P2P_FLOW_H
+
+#include "perf/rank.h"
+
+#define PVN_P2P_GUARD       64 /* bytes before and after every buffer */
+#define PVN_P2P_MAX_WINDOW  (NCCL_NET_MAX_REQUESTS * 8)
+#define PVN_P2P_MAX_SAMPLES 200000
+
+/* One direction of one channel: a window over `total` units. A unit is one request: a message on
+ * the sending side, a group of them on the receiving side. */
+struct pvn_flow {
+    void *comm, *mhandle;
+    char *base;
+    uint64_t total, posted, done;
+    uint64_t window;
+    void *req[PVN_P2P_MAX_WINDOW];
+};
+
+struct pvn_p2p {
+    struct pvn_rank *r;
+    int channels, depth, group;
+    size_t max_size, stride, region;
+    char *mem;
+    struct pvn_flow *out, *in; /* per channel */
+    int check;
+    uint64_t size;
+    uint64_t round; /* makes the bytes of every pass its own */
+    int64_t errors;
+};
+
+/* The functions that move data return -1 after pvn_rank_fail or an interruption. */
+
+void pvn_p2p_start(struct pvn_p2p *p, struct pvn_flow *f, uint64_t units, int is_send);
+/* 1 when a request was posted, 0 when the plugin took none. */
+int pvn_p2p_post_recv(struct pvn_p2p *p, struct pvn_flow *f);
+/* Tests the oldest request: 1 when it was complete, 0, or -1. */
+int pvn_p2p_complete(struct pvn_p2p *p, int c, struct pvn_flow *f, int is_send);
+/* Works on the started flows of all channels until each is complete. */
+int pvn_p2p_drain(struct pvn_p2p *p, struct pvn_flow *flows, int is_send);
+/* units groups from rank 0 to rank 1 on every channel, depth in flight. 0 or -1. */
+int pvn_p2p_stream(struct pvn_p2p *p, uint64_t units);
+/* n messages back and forth on channel 0. Up to p->depth receives are posted ahead, as NCCL's proxy
+ * posts those of the next steps while it waits for this one; as many sends may be incomplete, for
+ * the answer does not depend on them. sample: half of each round trip in seconds, on rank 0; may be
+ * NULL. */
+int pvn_p2p_ping_pong(struct pvn_p2p *p, uint64_t n, float *sample);
+
+#endif
