@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "perf/hist.h"
 #include "perf/report.h"
 
 const char *pvn_report_size(uint64_t bytes, char out[24])
@@ -51,6 +52,21 @@ double pvn_report_value(const struct pvn_row_result *r)
     if (pvn_report_is_time(r))
         return r->time_us;
     return r->ranks > 1 ? r->busbw : r->algbw;
+}
+
+double pvn_report_gbps(double MBps)
+{
+    return MBps * 8 / 1e3;
+}
+
+void pvn_report_bin(uint32_t bin, double *low_us, double *high_us)
+{
+    uint64_t low, high, unused;
+
+    pvn_hist_range(bin * PVN_BIN_BUCKETS, &low, &unused);
+    pvn_hist_range(bin * PVN_BIN_BUCKETS + PVN_BIN_BUCKETS - 1, &unused, &high);
+    *low_us = (double)low / 1e3;
+    *high_us = (double)(high + 1) / 1e3; /* the next one begins there */
 }
 
 double pvn_report_per_message(const struct pvn_doorbells *b)

@@ -20,7 +20,8 @@ libpvn_perf_la_SOURCES = plugin/perf/baseline.c plugin/perf/baseline.h plugin/pe
     plugin/perf/report.c plugin/perf/report.h plugin/perf/ring.c plugin/perf/row.h plugin/perf/run_info.c \
     plugin/perf/run_info.h plugin/perf/stop.c plugin/perf/stop.h plugin/perf/usage.c plugin/perf/values.c \
     plugin/perf/values.h
-libpvn_perf_la_SOURCES += plugin/perf/hist.c plugin/perf/hist.h plugin/perf/p2p_flow.c plugin/perf/p2p_flow.h
+libpvn_perf_la_SOURCES += plugin/perf/hist.c plugin/perf/hist.h plugin/perf/p2p_flow.c plugin/perf/p2p_flow.h plugin/perf/plot.h \
+    plugin/perf/plot_dist.c plugin/perf/plot_parts.c
 libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\" -DPVN_PREFIX=\"$(prefix)\"
 libpvn_perf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 libpvn_perf_la_LIBADD = libpvn-netdrv.la libpvn-tools.la libpvn-core.la $(JANSSON_LIBS) -lm

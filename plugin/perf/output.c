@@ -32,6 +32,23 @@ static json_t *text_or_null(const char *s)
     return s[0] ? json_string(s) : json_null();
 }
 
+/* The rows of bins that follow a result's. */
+static json_t *histogram_json(const struct pvn_report *rep, const struct pvn_row *row)
+{
+    json_t *list = json_array();
+
+    while (++row < rep->row + rep->nrows && row->kind == PVN_ROW_BINS) {
+        for (int i = 0; i < row->u.bins.n; i++) {
+            double low, high;
+
+            pvn_report_bin(row->u.bins.bin[i].bin, &low, &high);
+            json_array_append_new(list, json_pack("{sf sf sI}", "from_us", low, "to_us", high,
+                                                  "count", (json_int_t)row->u.bins.bin[i].count));
+        }
+    }
+    return list;
+}
+
 static json_t *result_json(const struct pvn_report *rep, const struct pvn_row *row)
 {
     const struct pvn_row_result *r = &row->u.result;
@@ -51,11 +68,19 @@ static json_t *result_json(const struct pvn_report *rep, const struct pvn_row *r
     json_object_set_new(j, "time_us", json_real(r->time_us));
     if (latency) {
         json_object_set_new(j, "min_us", json_real(r->min_us));
+        json_object_set_new(j, "p50_us", json_real(r->time_us));
+        json_object_set_new(j, "p90_us", json_real(r->p90_us));
         json_object_set_new(j, "p99_us", json_real(r->p99_us));
+        json_object_set_new(j, "p999_us", json_real(r->p999_us));
+        json_object_set_new(j, "max_us", json_real(r->max_us));
+        json_object_set_new(j, "histogram", histogram_json(rep, row));
     }
     if (pvn_report_has_bandwidth(r)) {
         json_object_set_new(j, "algbw_MBps", json_real(r->algbw));
         json_object_set_new(j, "busbw_MBps", real_or_null(pvn_report_has_busbw(r), r->busbw));
+        json_object_set_new(j, "algbw_Gbps", json_real(pvn_report_gbps(r->algbw)));
+        json_object_set_new(j, "busbw_Gbps",
+                            real_or_null(pvn_report_has_busbw(r), pvn_report_gbps(r->busbw)));
         json_object_set_new(j, "cpu_s_per_GB", real_or_null(pvn_report_has_cpu(r), r->cpu));
     }
     if (r->rate > 0)
@@ -287,27 +312,54 @@ static void put_result(FILE *f, const struct pvn_row_result *r)
     put_real(f, strcmp(r->test, "idle") == 0, 2, r->rss);
     put_real(f, r->errors >= 0, 0, (double)r->errors);
     /* No lane's description has a quotation mark. */
-    fprintf(f, r->lanes[0] ? ",,%s,\"%s\",%s\n" : ",,%s,%s,%s\n",
-            pvn_via_text(r->via, via, sizeof(via)), r->lanes, r->pinned ? "pinned" : "movable");
+    fprintf(f, r->lanes[0] ? ",,%s,\"%s\"" : ",,%s,%s", pvn_via_text(r->via, via, sizeof(via)),
+            r->lanes);
+    put_real(f, latency, 3, r->p90_us);
+    put_real(f, latency, 3, r->p999_us);
+    put_real(f, latency, 3, r->max_us);
+    put_real(f, bandwidth, 4, pvn_report_gbps(r->algbw));
+    put_real(f, pvn_report_has_busbw(r), 4, pvn_report_gbps(r->busbw));
+    fprintf(f, ",%s\n", r->pinned ? "pinned" : "movable");
+}
+
+/* A line per bin: the number of round trips as iterations, the edges as min_us and max_us. */
+static void put_bins(const struct pvn_report *rep, FILE *f, const struct pvn_row *row,
+                     const struct pvn_row_result *of)
+{
+    for (int i = 0; i < row->u.bins.n; i++) {
+        double low, high;
+
+        pvn_report_bin(row->u.bins.bin[i].bin, &low, &high);
+        fprintf(f, "%s,%d,%d,histogram,,%d,%d,%d,%d,%llu,%llu,,%.3f,,,,,,,,,,,,,%.3f,,,\n",
+                rep->o->plugin[row->plugin].name, row->abi, row->repeat, of->ranks, of->channels,
+                of->depth, of->group, (unsigned long long)of->bytes,
+                (unsigned long long)row->u.bins.bin[i].count, low, high);
+    }
 }
 
 int pvn_report_csv(const struct pvn_report *rep, FILE *f, int status)
 {
+    const struct pvn_row_result *of = NULL; /* what bins belong to */
+
     (void)status;
     fputs("plugin,abi,repeat,test,item,ranks,channels,depth,group,bytes,iterations,time_us,min_us,"
           "p99_us,algbw_MBps,busbw_MBps,messages_per_s,cpu_s_per_GB,rss_KiB_per_comm,errors,"
-          "doorbells_per_message,via,lanes,memory\n",
+          "doorbells_per_message,via,lanes,p90_us,p999_us,max_us,algbw_Gbps,busbw_Gbps,memory\n",
           f);
     for (int i = 0; i < rep->nrows; i++) {
         const struct pvn_row *row = &rep->row[i];
 
+        if (row->kind == PVN_ROW_BINS && of)
+            put_bins(rep, f, row, of);
+        if (row->kind == PVN_ROW_RESULT)
+            of = &row->u.result;
         if (row->kind != PVN_ROW_DOORBELLS && row->kind != PVN_ROW_RESULT)
             continue;
         fprintf(f, "%s,%d,%d,", rep->o->plugin[row->plugin].name, row->abi, row->repeat);
         if (row->kind == PVN_ROW_RESULT)
             put_result(f, &row->u.result);
         else
-            fprintf(f, "doorbells,,%d,,,,,%llu,,,,,,,,,,%.4f,,,\n", row->u.doorbells.ranks,
+            fprintf(f, "doorbells,,%d,,,,,%llu,,,,,,,,,,%.4f,,,,,,,,\n", row->u.doorbells.ranks,
                     (unsigned long long)row->u.doorbells.sum.msgs,
                     pvn_report_per_message(&row->u.doorbells.sum));
     }

@@ -12,7 +12,8 @@
 
 #include "perf/p2p_flow.h"
 
-#define CHECK_UNITS 96 /* messages of a verified pass */
+#define CHECK_UNITS 96       /* messages of a verified pass */
+#define LATENCY_MAX 20000000 /* round trips of one size, where their number is not given */
 
 /* How many units fit --time, as rank 0 saw a short run; the same on both ranks. */
 static int choose_count(struct pvn_p2p *p, double seconds, uint64_t units, uint64_t min,
@@ -53,13 +54,6 @@ static int combine(struct pvn_p2p *p, struct outcome *o)
     return 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-
-    return (x > y) - (x < y);
-}
-
 static struct pvn_row_result blank_result(const struct pvn_p2p *p, const char *test)
 {
     struct pvn_row_result res = {.ranks = 2,
@@ -90,34 +84,35 @@ static int run_latency(struct pvn_p2p *p, const struct outcome *checked)
 {
     struct pvn_row_result res = blank_result(p, "latency");
     uint64_t warm = p->r->o->warmup >= 0 ? (uint64_t)p->r->o->warmup : 20, n;
-    float *sample = calloc(PVN_P2P_MAX_SAMPLES, sizeof(*sample));
+    struct pvn_hist *half = calloc(1, sizeof(*half));
     double t0 = pvn_boot_now();
     int rc = -1;
 
-    if (!sample)
-        return pvn_rank_fail(p->r, "out of memory for latency samples");
+    if (!half)
+        return pvn_rank_fail(p->r, "out of memory for the latencies");
     if (pvn_p2p_ping_pong(p, warm ? warm : 1, NULL) ||
-        choose_count(p, pvn_boot_now() - t0, warm ? warm : 1, 20, PVN_P2P_MAX_SAMPLES, &n))
+        choose_count(p, pvn_boot_now() - t0, warm ? warm : 1, 20, LATENCY_MAX, &n))
         goto out;
     if (pvn_boot_barrier(&p->r->boot)) {
         pvn_rank_fail_boot(p->r);
         goto out;
     }
-    rc = pvn_p2p_ping_pong(p, n, sample);
+    rc = pvn_p2p_ping_pong(p, n, half);
     if (rc)
         goto out;
-    if (n > PVN_P2P_MAX_SAMPLES)
-        n = PVN_P2P_MAX_SAMPLES;
-    qsort(sample, n, sizeof(*sample), by_value);
     res.iters = n;
     res.depth = res.group = res.channels = 1;
-    res.time_us = (double)sample[n / 2] * 1e6;
-    res.min_us = (double)sample[0] * 1e6;
-    res.p99_us = (double)sample[(n * 99) / 100 < n ? (n * 99) / 100 : n - 1] * 1e6;
+    res.time_us = pvn_hist_percentile(half, 0.5) / 1e3;
+    res.min_us = (double)half->min / 1e3;
+    res.p90_us = pvn_hist_percentile(half, 0.9) / 1e3;
+    res.p99_us = pvn_hist_percentile(half, 0.99) / 1e3;
+    res.p999_us = pvn_hist_percentile(half, 0.999) / 1e3;
+    res.max_us = (double)half->max / 1e3;
     res.errors = checked ? checked->errors : -1;
     pvn_rank_result(p->r, &res);
+    pvn_rank_hist(p->r, half);
 out:
-    free(sample);
+    free(half);
     return rc;
 }
 

@@ -256,7 +256,7 @@ static int reach(struct pvn_p2p *p, struct goal goal)
     return 0;
 }
 
-int pvn_p2p_ping_pong(struct pvn_p2p *p, uint64_t n, float *sample)
+int pvn_p2p_ping_pong(struct pvn_p2p *p, uint64_t n, struct pvn_hist *half)
 {
     int group = p->group, rc = 0;
 
@@ -268,8 +268,8 @@ int pvn_p2p_ping_pong(struct pvn_p2p *p, uint64_t n, float *sample)
 
         if (p->r->rank == 0) {
             rc = reach(p, (struct goal){i + 1, 0, i + 1, i + 1});
-            if (sample && i < PVN_P2P_MAX_SAMPLES)
-                sample[i] = (float)((pvn_boot_now() - t0) / 2);
+            if (half)
+                pvn_hist_add(half, (uint64_t)((pvn_boot_now() - t0) * 5e8));
         } else {
             rc = reach(p, (struct goal){i, 0, i + 1, i + 1});
             if (!rc)

@@ -7,11 +7,11 @@
 #ifndef PVN_PERF_P2P_FLOW_H
 #define PVN_PERF_P2P_FLOW_H
 
+#include "perf/hist.h"
 #include "perf/rank.h"
 
-#define PVN_P2P_GUARD       64 /* bytes before and after every buffer */
-#define PVN_P2P_MAX_WINDOW  (NCCL_NET_MAX_REQUESTS * 8)
-#define PVN_P2P_MAX_SAMPLES 200000
+#define PVN_P2P_GUARD      64 /* bytes before and after every buffer */
+#define PVN_P2P_MAX_WINDOW (NCCL_NET_MAX_REQUESTS * 8)
 
 /* One direction of one channel: a window over `total` units. A unit is one request: a message on
  * the sending side, a group of them on the receiving side. */
@@ -48,8 +48,7 @@ int pvn_p2p_drain(struct pvn_p2p *p, struct pvn_flow *flows, int is_send);
 int pvn_p2p_stream(struct pvn_p2p *p, uint64_t units);
 /* n messages back and forth on channel 0. Up to p->depth receives are posted ahead, as NCCL's proxy
  * posts those of the next steps while it waits for this one; as many sends may be incomplete, for
- * the answer does not depend on them. sample: half of each round trip in seconds, on rank 0; may be
- * NULL. */
-int pvn_p2p_ping_pong(struct pvn_p2p *p, uint64_t n, float *sample);
+ * the answer does not depend on them. half: takes half of each round trip, on rank 0; may be NULL. */
+int pvn_p2p_ping_pong(struct pvn_p2p *p, uint64_t n, struct pvn_hist *half);
 
 #endif

@@ -8,15 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perf/report.h"
+#include "perf/plot.h"
 
-#define WIDTH      760
-#define PANEL_H    340
 #define HEAD       56 /* title, and where and when it was measured */
-#define LEFT       80
-#define RIGHT      180 /* room for the legend */
-#define TOP        44
-#define BOTTOM     56
 #define MAX_SERIES 16
 
 struct panel {
@@ -26,9 +20,6 @@ struct panel {
     double x0, x1, y0, y1; /* data ranges; x as log2; y as log10 for latency */
     int top;
 };
-
-static const char *const colour[] = {"#1f6fb4", "#d9541e", "#2a9d5c", "#8b4fb8",
-                                     "#b8860b", "#c2337f", "#3a9db0", "#606060"};
 
 static int in_panel(const struct panel *p, const struct pvn_summary *s, int have_buckets)
 {
@@ -55,28 +46,13 @@ static double px(const struct panel *p, double x)
 {
     double span = p->x1 > p->x0 ? p->x1 - p->x0 : 1;
 
-    return LEFT + (x - p->x0) / span * (WIDTH - LEFT - RIGHT);
+    return PVN_PLOT_LEFT + (x - p->x0) / span * (PVN_PLOT_WIDTH - PVN_PLOT_LEFT - PVN_PLOT_RIGHT);
 }
 
 static double py(const struct panel *p, double y)
 {
-    return p->top + PANEL_H - BOTTOM - (y - p->y0) / (p->y1 - p->y0) * (PANEL_H - TOP - BOTTOM);
-}
-
-static void put_text(FILE *f, double x, double y, const char *anchor, const char *text)
-{
-    fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
-    for (; *text; text++) {
-        if (*text == '<')
-            fputs("&lt;", f);
-        else if (*text == '>')
-            fputs("&gt;", f);
-        else if (*text == '&')
-            fputs("&amp;", f);
-        else
-            fputc(*text, f);
-    }
-    fputs("</text>\n", f);
+    return p->top + PVN_PLOT_PANEL_H - PVN_PLOT_BOTTOM -
+           (y - p->y0) / (p->y1 - p->y0) * (PVN_PLOT_PANEL_H - PVN_PLOT_TOP - PVN_PLOT_BOTTOM);
 }
 
 /* 1, 2 or 5 times a power of ten, so that about `parts` of them fit. */
@@ -92,16 +68,13 @@ static void put_grid_line(FILE *f, const struct panel *p, double y, double label
     char text[32];
 
     snprintf(text, sizeof(text), "%g", label);
-    fprintf(f, "<line class=\"g\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>\n", LEFT, py(p, y),
-            WIDTH - RIGHT, py(p, y));
-    put_text(f, LEFT - 8, py(p, y) + 4, "end", text);
+    pvn_plot_grid_y(f, py(p, y), text);
 }
 
 static void put_axes(FILE *f, const struct panel *p)
 {
     int every = (int)ceil((p->x1 - p->x0) / 10);
 
-    put_text(f, LEFT, p->top + TOP - 16, "start", p->title);
     if (p->latency) {
         for (double e = ceil(p->y0); e <= p->y1; e += 1)
             put_grid_line(f, p, e, pow(10, e));
@@ -120,14 +93,9 @@ static void put_axes(FILE *f, const struct panel *p)
             snprintf(text, sizeof(text), "%d", 1 << k);
         else
             pvn_report_size(1ull << k, text);
-        fprintf(f, "<line class=\"g\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", px(p, k),
-                p->top + TOP, px(p, k), p->top + PANEL_H - BOTTOM);
-        put_text(f, px(p, k), p->top + PANEL_H - BOTTOM + 18, "middle", text);
+        pvn_plot_grid_x(f, p->top, px(p, k), text);
     }
-    fprintf(f, "<rect class=\"a\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", LEFT,
-            p->top + TOP, WIDTH - LEFT - RIGHT, PANEL_H - TOP - BOTTOM);
-    put_text(f, (LEFT + WIDTH - RIGHT) / 2.0, p->top + PANEL_H - 14, "middle",
-             p->by_ranks ? "ranks" : "size");
+    pvn_plot_frame(f, p->top, p->title, p->by_ranks ? "ranks" : "size");
 }
 
 /* Series of a panel: per plugin, and per size where ranks are the axis. */
@@ -167,8 +135,7 @@ static void put_point(FILE *f, const struct panel *p, const struct pvn_summary *
 static void put_series(FILE *f, const struct panel *p, const struct pvn_summary **pt, int n,
                        const char *name, int index)
 {
-    const char *c = colour[index % (int)(sizeof(colour) / sizeof(colour[0]))];
-    double ly = p->top + TOP + 14 + 18 * index;
+    const char *c = pvn_plot_colour(index);
 
     qsort(pt, (size_t)n, sizeof(*pt), by_x);
     /* Buckets of a preset are single measurements: a line would join what has no order. */
@@ -181,10 +148,7 @@ static void put_series(FILE *f, const struct panel *p, const struct pvn_summary 
     }
     for (int i = 0; i < n; i++)
         put_point(f, p, pt[i], c);
-    fprintf(
-        f, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"2\"/>\n",
-        WIDTH - RIGHT + 14, ly - 4, WIDTH - RIGHT + 38, ly - 4, c);
-    put_text(f, WIDTH - RIGHT + 44, ly, "start", name);
+    pvn_plot_legend(f, p->top, index, name);
 }
 
 /* Ranges of the data; 0 when the panel would be empty. */
@@ -270,10 +234,10 @@ static void put_head(FILE *f, const struct pvn_report *rep)
     snprintf(text, sizeof(text), "pvn-perf: %s%s%s%s", what[o->mode], o->preset[0] ? ", " : "",
              o->preset, o->repeat > 1 ? "; medians, bars from least to largest" : "");
     fputs("<g font-size=\"16\" font-weight=\"bold\">", f);
-    put_text(f, LEFT, 24, "start", text);
+    pvn_plot_text(f, PVN_PLOT_LEFT, 24, "start", text);
     fputs("</g>", f);
     snprintf(text, sizeof(text), "%s, %s, %s", rep->run.host, rep->run.started, rep->run.kernel);
-    put_text(f, LEFT, 44, "start", text);
+    pvn_plot_text(f, PVN_PLOT_LEFT, 44, "start", text);
 }
 
 int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
@@ -283,14 +247,15 @@ int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
     struct panel panel[2] = {
         {.title = "latency: half a round trip, median, us", .unit = "us", .latency = 1},
         {.title = bandwidth_title(rep), .unit = "MB/s"}};
-    int n, shown = 0, have_buckets = 0, rc = 0, used[2];
+    int n, shown = 0, have_buckets = 0, rc = 0, used[2],
+           distribution = pvn_plot_has_distribution(rep);
     struct pvn_summary *sum = pvn_report_summary(rep, &n);
 
     for (int i = 0; sum && i < n; i++)
         have_buckets |= strcmp(sum[i].key.test, "bucket") == 0;
     panel[1].by_ranks = rep->o->mode == PVN_PERF_SCALE;
     for (int i = 0; i < 2; i++) {
-        panel[i].top = HEAD + shown * PANEL_H;
+        panel[i].top = HEAD + shown * PVN_PLOT_PANEL_H;
         used[i] = sum && measure(&panel[i], sum, n, have_buckets);
         shown += used[i];
     }
@@ -299,14 +264,18 @@ int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
             "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
             "<style>.g{stroke:#ddd}.a{fill:none;stroke:#888}</style>\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-            WIDTH, HEAD + (shown ? shown : 1) * PANEL_H);
+            PVN_PLOT_WIDTH,
+            HEAD + (shown + distribution ? shown + distribution : 1) * PVN_PLOT_PANEL_H);
     put_head(f, rep);
     for (int i = 0; i < 2 && !rc; i++) {
         if (used[i])
             rc = put_panel(f, &panel[i], rep, sum, n, have_buckets);
     }
+    if (!rc && distribution)
+        rc = pvn_plot_distribution(rep, f, HEAD + shown++ * PVN_PLOT_PANEL_H);
     if (!shown)
-        put_text(f, WIDTH / 2.0, HEAD + PANEL_H / 2.0, "middle", "no results");
+        pvn_plot_text(f, PVN_PLOT_WIDTH / 2.0, HEAD + PVN_PLOT_PANEL_H / 2.0, "middle",
+                      "no results");
     fputs("</svg>\n", f);
     free(sum);
     return rc ? rc : ferror(f) ? -EIO : 0;

@@ -86,6 +86,30 @@ void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res)
     send_row(r, &row);
 }
 
+void pvn_rank_hist(struct pvn_rank *r, const struct pvn_hist *h)
+{
+    const uint32_t nbins = PVN_HIST_BUCKETS / PVN_BIN_BUCKETS;
+    struct pvn_row row = {.kind = PVN_ROW_BINS};
+    struct pvn_row_bins *b = &row.u.bins;
+
+    for (uint32_t i = 0; i < nbins; i++) {
+        uint64_t count = i + 1 == nbins ? h->over : 0;
+
+        for (uint32_t k = 0; k < PVN_BIN_BUCKETS; k++)
+            count += h->bucket[i * PVN_BIN_BUCKETS + k];
+        if (!count)
+            continue;
+        b->bin[b->n].bin = i;
+        b->bin[b->n++].count = count;
+        if (b->n == PVN_ROW_BINS_MAX) {
+            send_row(r, &row);
+            b->n = 0;
+        }
+    }
+    if (b->n)
+        send_row(r, &row);
+}
+
 void pvn_rank_error(struct pvn_rank *r)
 {
     struct pvn_row row = {.kind = PVN_ROW_ERROR};

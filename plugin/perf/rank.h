@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "perf/hist.h"
 #include "perf/netdrv.h"
 #include "perf/opts.h"
 #include "perf/row.h"
@@ -132,7 +133,8 @@ int pvn_rank_room(struct pvn_rank *r, size_t len);
  * r->status. */
 void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
 /* Rank 0 only, no-ops elsewhere. */
-void pvn_rank_error(struct pvn_rank *r); /* why the run failed: r->err */
+void pvn_rank_hist(struct pvn_rank *r, const struct pvn_hist *h); /* of the result before it */
+void pvn_rank_error(struct pvn_rank *r);                          /* why the run failed: r->err */
 void pvn_rank_note(struct pvn_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void pvn_rank_progress(struct pvn_rank *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -113,11 +113,12 @@ static void print_header(struct pvn_report *rep, const struct pvn_row_result *r)
         return;
     snprintf(rep->header_for, sizeof(rep->header_for), "%s", latency);
     if (strcmp(latency, "latency") == 0)
-        fprintf(rep->text, "%-12s %-10s %12s %5s %-8s %10s %10s %10s %8s %6s\n", "plugin", "test",
-                "size", "ranks", "via", "us", "us min", "us p99", "iters", "wrong");
+        fprintf(rep->text, "%-12s %-10s %12s %5s %-8s %9s %9s %9s %9s %9s %9s %8s %6s\n", "plugin",
+                "test", "size", "ranks", "via", "us", "min", "p90", "p99", "p99.9", "max", "iters",
+                "wrong");
     else
-        fprintf(rep->text, "%-12s %-10s %12s %5s %-8s %10s %10s %10s %10s %8s %6s\n", "plugin",
-                "test", "size", "ranks", "via", "us", "algbw MB/s", "busbw MB/s", "msg/s",
+        fprintf(rep->text, "%-12s %-10s %12s %5s %-8s %10s %10s %10s %8s %10s %8s %6s\n", "plugin",
+                "test", "size", "ranks", "via", "us", "algbw MB/s", "busbw MB/s", "Gbit/s", "msg/s",
                 "cpu s/GB", "wrong");
 }
 
@@ -143,9 +144,10 @@ static void print_result(struct pvn_report *rep, const struct pvn_row *row)
     if (!pvn_via_text(r->via, via, sizeof(via))[0])
         snprintf(via, sizeof(via), "-");
     if (strcmp(r->test, "latency") == 0) {
-        fprintf(rep->text, "%-12s %-10s %12s %5d %-8s %10.2f %10.2f %10.2f %8llu %6s\n", plugin,
-                r->test, size, r->ranks, via, r->time_us, r->min_us, r->p99_us,
-                (unsigned long long)r->iters, right(r->errors, wrong));
+        fprintf(rep->text,
+                "%-12s %-10s %12s %5d %-8s %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %8llu %6s\n", plugin,
+                r->test, size, r->ranks, via, r->time_us, r->min_us, r->p90_us, r->p99_us,
+                r->p999_us, r->max_us, (unsigned long long)r->iters, right(r->errors, wrong));
     } else {
         if (r->rate > 0)
             snprintf(rate, sizeof(rate), "%.0f", r->rate);
@@ -153,9 +155,9 @@ static void print_result(struct pvn_report *rep, const struct pvn_row *row)
             snprintf(cpu, sizeof(cpu), "%.3f", r->cpu);
         if (pvn_report_has_busbw(r))
             snprintf(bus, sizeof(bus), "%.1f", r->busbw);
-        fprintf(rep->text, "%-12s %-10s %12s %5d %-8s %10.1f %10.1f %10s %10s %8s %6s\n", plugin,
-                r->item[0] ? r->item : r->test, size, r->ranks, via, r->time_us, r->algbw, bus,
-                rate, cpu, right(r->errors, wrong));
+        fprintf(rep->text, "%-12s %-10s %12s %5d %-8s %10.1f %10.1f %10s %8.2f %10s %8s %6s\n",
+                plugin, r->item[0] ? r->item : r->test, size, r->ranks, via, r->time_us, r->algbw,
+                bus, pvn_report_gbps(pvn_report_value(r)), rate, cpu, right(r->errors, wrong));
     }
 }
 

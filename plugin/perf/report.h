@@ -80,6 +80,11 @@ bool pvn_report_has_bandwidth(const struct pvn_row_result *r);
 bool pvn_report_has_busbw(const struct pvn_row_result *r); /* not with one rank */
 bool pvn_report_has_cpu(const struct pvn_row_result *r);
 
+/* Gbit/s (10^9 bits) of MB/s. */
+double pvn_report_gbps(double MBps);
+/* Edges of a bin of struct pvn_row_bins, in us. */
+void pvn_report_bin(uint32_t bin, double *low_us, double *high_us);
+
 /* Doorbells of both ends; b->msgs is not 0. */
 double pvn_report_per_message(const struct pvn_doorbells *b);
 

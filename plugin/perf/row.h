@@ -17,6 +17,7 @@ enum pvn_row_kind {
     PVN_ROW_PROGRESS,
     PVN_ROW_DOORBELLS,
     PVN_ROW_PLUGIN,
+    PVN_ROW_BINS, /* of the result before it, or more of them */
     PVN_ROW_ERROR /* text: why the run failed */
 };
 
@@ -26,15 +27,15 @@ struct pvn_row_result {
     int32_t ranks, channels, depth, group;
     uint64_t bytes; /* message size; size of the array reduced */
     uint64_t iters;
-    double time_us;        /* latency: median of half a round trip; else per iteration */
-    double min_us, p99_us; /* latency only, else 0 */
-    double algbw, busbw;   /* MB/s, 1 MB = 1e6 bytes, as nccl-tests defines them; 0 for latency */
-    double rate;           /* messages per second; p2p bandwidth only */
-    double cpu;            /* seconds of all ranks per GB (1e9 bytes) sent by all ranks */
-    double rss;            /* idle: KiB of memory a comm took, set-up included; else 0 */
-    int64_t errors;        /* wrong elements or messages; -1: not checked */
-    int32_t pinned;        /* whether rank 0's messages lay in pinned memory */
-    uint32_t via;          /* PVN_VIA_ bits of all ranks' comms; 0: none or not known */
+    double time_us; /* latency: median of half a round trip; else per iteration */
+    double min_us, p90_us, p99_us, p999_us, max_us; /* latency only, else 0 */
+    double algbw, busbw; /* MB/s, 1 MB = 1e6 bytes, as nccl-tests defines them; 0 for latency */
+    double rate;         /* messages per second; p2p bandwidth only */
+    double cpu;          /* seconds of all ranks per GB (1e9 bytes) sent by all ranks */
+    double rss;          /* idle: KiB of memory a comm took, set-up included; else 0 */
+    int64_t errors;      /* wrong elements or messages; -1: not checked */
+    int32_t pinned;      /* whether rank 0's messages lay in pinned memory */
+    uint32_t via;        /* PVN_VIA_ bits of all ranks' comms; 0: none or not known */
     char lanes[PVN_LANES_TEXT]; /* of rank 0's first comm; "" likewise */
 };
 
@@ -43,6 +44,20 @@ struct pvn_row_device {
     float latency;
     uint64_t guid;
     char host[64], name[64], pci[256], netns[32];
+};
+
+/*
+ * Part of a histogram: bins that are not empty, in order. A bin is PVN_BIN_BUCKETS neighbouring
+ * buckets of struct pvn_hist, so that none is wider than 1/16 of its values.
+ */
+#define PVN_BIN_BUCKETS  8
+#define PVN_ROW_BINS_MAX 32
+struct pvn_row_bins {
+    int32_t n;
+    struct {
+        uint32_t bin;
+        uint64_t count;
+    } bin[PVN_ROW_BINS_MAX];
 };
 
 struct pvn_row_plugin {
@@ -67,6 +82,7 @@ struct pvn_row {
         struct pvn_row_device device;
         struct pvn_row_doorbells doorbells;
         struct pvn_row_plugin plugin;
+        struct pvn_row_bins bins;
         char text[512]; /* note, progress, error */
     } u;
 };

@@ -143,7 +143,7 @@ perf_round() {
     measurement=$((measurement + 1))
     after=$("$distance")
     echo "$measurement,$before,$after" >>"$tmp/distance.csv"
-    tail -n +2 "$tmp/one.csv" | sed "s/^/$measurement,$before,$after,/" >>"$out"
+    tail -n +2 "$tmp/one.csv" | grep -v ,histogram, | sed "s/^/$measurement,$before,$after,/" >>"$out"
     sleep "$pause"
 }
 

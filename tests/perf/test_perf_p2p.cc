@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// pvn-perf p2p as a program: distribution of latencies.
+#include <gtest/gtest.h>
+
+#include <jansson.h>
+
+#include <map>
+#include <memory>
+
+#include "tests/perf/perf_run.h"
+
+namespace
+{
+
+struct Free {
+    void operator()(json_t *j) const
+    {
+        json_decref(j);
+    }
+};
+using Json = std::unique_ptr<json_t, Free>;
+
+Json Parse(const std::string &text)
+{
+    json_error_t error;
+    Json j(json_loads(text.c_str(), 0, &error));
+    EXPECT_NE(nullptr, j) << error.text << "\n" << text;
+    return j;
+}
+
+double Number(const json_t *j, const char *key)
+{
+    const json_t *v = json_object_get(j, key);
+    EXPECT_TRUE(json_is_number(v)) << key;
+    return json_number_value(v);
+}
+
+std::string P2p(const std::string &more)
+{
+    return "p2p --plugin t=" + kTestnet + " " + more;
+}
+
+// The line of a CSV as fields by their names. No field of testnet's has a comma.
+std::vector<std::map<std::string, std::string>> Csv(const std::string &text)
+{
+    std::istringstream lines(text);
+    std::vector<std::map<std::string, std::string>> rows;
+    std::vector<std::string> names;
+
+    for (std::string line; std::getline(lines, line);) {
+        std::map<std::string, std::string> row;
+        std::istringstream fields(line + ",end");
+        size_t n = 0;
+
+        for (std::string f; std::getline(fields, f, ','); n++) {
+            if (rows.empty() && row.empty() && names.size() == n && line.rfind("plugin,", 0) == 0)
+                names.push_back(f);
+            else if (n < names.size())
+                row[names[n]] = f;
+        }
+        EXPECT_EQ(n, names.size()) << line;
+        if (!row.empty())
+            rows.push_back(row);
+    }
+    return rows;
+}
+
+TEST(Distribution, IsInJsonAsAWhole)
+{
+    Outcome r = Perf(P2p("--latency --sizes 8,4K --iters 500 --json -"));
+    Json j = Parse(r.out);
+    json_t *row, *bin;
+    size_t i, k;
+
+    ASSERT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.err.find("    p99.9 ")) << r.err;
+    json_array_foreach(json_object_get(j.get(), "results"), i, row)
+    {
+        double last = 0, sum = 0, below = 0;
+
+        EXPECT_LE(Number(row, "min_us"), Number(row, "p50_us"));
+        EXPECT_LE(Number(row, "p50_us"), Number(row, "p90_us"));
+        EXPECT_LE(Number(row, "p90_us"), Number(row, "p99_us"));
+        EXPECT_LE(Number(row, "p99_us"), Number(row, "p999_us"));
+        EXPECT_LE(Number(row, "p999_us"), Number(row, "max_us"));
+        EXPECT_EQ(Number(row, "p50_us"), Number(row, "time_us"));
+        json_array_foreach(json_object_get(row, "histogram"), k, bin)
+        {
+            double from = Number(bin, "from_us"), to = Number(bin, "to_us");
+
+            EXPECT_GE(from, last);
+            EXPECT_GT(to, from);
+            EXPECT_LE(to - from, from / 16 + 0.008 + 1e-6);
+            EXPECT_GT(Number(bin, "count"), 0);
+            last = to;
+            sum += Number(bin, "count");
+            below += to <= Number(row, "p90_us") ? Number(bin, "count") : 0;
+        }
+        EXPECT_EQ(500, sum) << "every round trip is in one bin";
+        EXPECT_LE(below, 450) << "bins below p90 hold no more than 90 %";
+        EXPECT_GE(last, Number(row, "max_us") * 0.999);
+    }
+    EXPECT_EQ(2u, i);
+}
+
+TEST(Distribution, IsInCsvAndTheChart)
+{
+    Dir d;
+    Outcome r = Perf(P2p("--sizes 8 --iters 200 --repeat 2 --csv - --plot ") + (d / "p.svg"));
+    std::string svg = Slurp(d / "p.svg");
+    int sum = 0, latency = 0, bandwidth = 0;
+
+    ASSERT_EQ(0, r.status) << r.err;
+    for (auto &row : Csv(r.out)) {
+        if (row["test"] == "histogram") {
+            sum += std::stoi(row["iterations"]);
+            EXPECT_LT(std::stod(row["min_us"]), std::stod(row["max_us"]));
+            EXPECT_EQ("", row["p99_us"] + row["algbw_MBps"] + row["busbw_Gbps"] + row["memory"]);
+        } else if (row["test"] == "latency") {
+            latency++;
+            EXPECT_LE(std::stod(row["p90_us"]), std::stod(row["p999_us"]));
+            EXPECT_LE(std::stod(row["p999_us"]), std::stod(row["max_us"]));
+            EXPECT_EQ("", row["busbw_Gbps"]);
+            EXPECT_NE("", row["memory"]);
+        } else if (row["test"] == "bandwidth") {
+            bandwidth++;
+            EXPECT_EQ("", row["p999_us"]);
+            EXPECT_NEAR(std::stod(row["busbw_MBps"]) * 8 / 1000, std::stod(row["busbw_Gbps"]),
+                        1e-3);
+            EXPECT_NEAR(std::stod(row["algbw_MBps"]) * 8 / 1000, std::stod(row["algbw_Gbps"]),
+                        1e-3);
+        }
+    }
+    EXPECT_EQ(400, sum);
+    EXPECT_EQ(2, latency);
+    EXPECT_EQ(2, bandwidth);
+    EXPECT_NE(std::string::npos, svg.find("class=\"dist\"")) << svg;
+    EXPECT_NE(std::string::npos, svg.find(">99 %<")) << svg;
+    // More sizes than the legend has room for.
+    r = Perf(P2p("--latency --iters 20 --sizes 8-128K --plot -"));
+    EXPECT_NE(std::string::npos, r.out.find("(8 of 15 lines)")) << r.out;
+    // Nothing of it without latencies.
+    r = Perf(P2p("--bandwidth --iters 20 --sizes 8 --plot -"));
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_EQ(std::string::npos, r.out.find("share of the round trips"));
+}
+
+TEST(Bandwidth, IsInGbitToo)
+{
+    Outcome r = Perf(P2p("--bandwidth --sizes 64K --iters 50 --json -"));
+    Json j = Parse(r.out);
+    json_t *row = json_array_get(json_object_get(j.get(), "results"), 0);
+
+    ASSERT_EQ(0, r.status) << r.err;
+    EXPECT_NEAR(Number(row, "busbw_MBps") * 8e-3, Number(row, "busbw_Gbps"), 1e-4);
+    EXPECT_NEAR(Number(row, "algbw_MBps") * 8e-3, Number(row, "algbw_Gbps"), 1e-4);
+    EXPECT_NE(std::string::npos, r.err.find(" Gbit/s ")) << r.err;
+    EXPECT_EQ(nullptr, json_object_get(row, "histogram"));
+    r = Perf(Ring("--ranks 1 --sizes 4K --json -"));
+    j = Parse(r.out);
+    row = json_array_get(json_object_get(j.get(), "results"), 0);
+    EXPECT_TRUE(json_is_null(json_object_get(row, "busbw_Gbps")));
+    EXPECT_GT(Number(row, "algbw_Gbps"), 0);
+}
+
+} // namespace
