@@ -24,6 +24,18 @@ AC_DEFUN([PVN_CHECK_COMPILER], [
   AC_SEARCH_LIBS([pthread_create], [pthread])
 ])
 
+# PVN_PROG_CC_FOR_BUILD: the compiler of a program that runs while the plugin is built (plugin/docs/pages). It is CC, unless
+# that makes programs for another machine.
+AC_DEFUN([PVN_PROG_CC_FOR_BUILD], [
+  AC_REQUIRE([AC_PROG_CC])
+  AC_ARG_VAR([CC_FOR_BUILD], [C compiler for programs that run during the build])
+  AS_IF([test -n "$CC_FOR_BUILD"], [],
+    [test "x$cross_compiling" != xyes], [CC_FOR_BUILD=$CC],
+    [AC_CHECK_PROGS([CC_FOR_BUILD], [gcc cc clang])
+     AS_IF([test -z "$CC_FOR_BUILD"],
+       [AC_MSG_ERROR([no C compiler for this machine, whose programs run during the build: set CC_FOR_BUILD])])])
+])
+
 # PVN_CHECK_SANITIZE: --enable-sanitize=address,undefined or =thread, and --enable-coverage.
 AC_DEFUN([PVN_CHECK_SANITIZE], [
   AC_ARG_ENABLE([sanitize],

@@ -39,5 +39,6 @@ uninstall-hook:
 	rm -f '$(DESTDIR)$(libdir)/libnccl-net.so'
 endif
 
+include $(srcdir)/plugin/docs/local.mk
 include $(srcdir)/plugin/tools/local.mk
 include $(srcdir)/plugin/perf/local.mk

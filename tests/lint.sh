@@ -128,6 +128,7 @@ plugin/abi/transports.c: net-tcp net-pvrdma
 net-tcp: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma/rdma_transport.c: net-tcp
+plugin/docs: plugin/base
 plugin/tools:
 plugin/perf: plugin/base plugin/stats plugin/tools plugin/nccl
 topo:
