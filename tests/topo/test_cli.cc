@@ -197,24 +197,30 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"--root empty dump", 3, "empty: none of the forms"},
         BadRow{"-o /nonexistent/x --root guest.tar dump", 3, "cannot be written"}));
 
-// The README's outputs: each line of an example is printed, in that order, without anything left
-// out where it does not say so.
-TEST_F(Cli, TheReadmeShowsWhatIsPrinted)
+// The outputs that a page shows: each line of an example is printed, in that order, without anything left
+// out where it does not say so. An example that names no machine is of the guest.
+class Page : public Cli, public ::testing::WithParamInterface<std::pair<const char *, int>>
 {
-    std::istringstream readme(read_file(PVN_SRCDIR "/README.md"));
+};
+
+TEST_P(Page, ShowsWhatIsPrinted)
+{
+    std::istringstream page(read_file(std::string(PVN_SRCDIR "/") + GetParam().first));
     const std::string prompt = "    $ pvn-topo ";
     int examples = 0;
-    for (std::string line; std::getline(readme, line);) {
+    for (std::string line; std::getline(page, line);) {
         if (line.compare(0, prompt.size(), prompt) != 0)
             continue;
         std::string args = line.substr(prompt.size());
-        bool guest = args.compare(0, 4, "why ") == 0 || args == "check";
+        bool guest = args.find(".xml") == std::string::npos;
         std::string out = run((guest ? "--root guest.tar " : "") + args).out;
         size_t at = 0;
         bool gap = false;
         examples++;
-        while (std::getline(readme, line) && line.compare(0, 4, "    ") == 0) {
-            std::string want = line.substr(4) + "\n";
+        while (std::getline(page, line) && (line.empty() || line.compare(0, 4, "    ") == 0)) {
+            std::string want = (line.empty() ? line : line.substr(4)) + "\n";
+            if (line.empty() && out.compare(at, 1, "\n") != 0)
+                break; // the end of the example
             size_t found = gap                                       ? out.find(want, at)
                            : out.compare(at, want.size(), want) == 0 ? at
                                                                      : std::string::npos;
@@ -225,8 +231,13 @@ TEST_F(Cli, TheReadmeShowsWhatIsPrinted)
             at = found + want.size();
         }
     }
-    EXPECT_EQ(4, examples);
+    EXPECT_EQ(GetParam().second, examples);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, Page,
+                         ::testing::Values(std::make_pair("README.md", 4),
+                                           std::make_pair("plugin/docs/troubleshooting.md", 2),
+                                           std::make_pair("plugin/docs/vsphere.md", 5)));
 
 TEST_F(Cli, GatherMakesACaptureThatGivesTheSamePairs)
 {
