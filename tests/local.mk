@@ -49,6 +49,7 @@ include $(srcdir)/tests/gpu/local.mk
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/lint.sh tests/support/test_commands.sh tests/support/test_configure.sh \
     tests/support/test_glibc.sh
+include $(srcdir)/tests/docs/local.mk
 endif
 include $(srcdir)/tests/nccl/local.mk
 

@@ -1,0 +1,7 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# tests/docs: the pages for users. They are the same in every tree.
+if TOOLS
+PVN_SCRIPT_TESTS += tests/docs/test_pages.sh
+endif
+EXTRA_DIST += tests/docs/pages.py tests/docs/messages.py tests/docs/names.py

@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+"""What pages name and what there is: options, parameters, commands, files of the source."""
+import re
+
+# NCCL's own variables that are no other name of a parameter (NCCL user guide, "Environment Variables").
+NCCL = """NCCL_BUFFSIZE NCCL_COMM_ID NCCL_CROSS_NIC NCCL_DEBUG NCCL_DEBUG_FILE NCCL_DEBUG_SUBSYS NCCL_HOSTID NCCL_IB_DISABLE
+NCCL_MAX_NCHANNELS NCCL_NET NCCL_NETDEVS_POLICY NCCL_NET_FORCE_MERGE NCCL_NET_GDR_C2C NCCL_NET_GDR_LEVEL NCCL_NET_GDR_READ
+NCCL_NET_MERGE_LEVEL NCCL_NET_MERGE_POLICY NCCL_NET_PLUGIN NCCL_NVB_DISABLE NCCL_P2P_DISABLE NCCL_P2P_LEVEL
+NCCL_P2P_PXN_LEVEL NCCL_PXN_C2C NCCL_PXN_DISABLE NCCL_SHM_DISABLE NCCL_TOPO_DUMP_FILE NCCL_TOPO_FILE""".split()
+
+# Options of other programs that pages name.
+OTHERS = """--accelerator --cap-add --check-build --device --export --gpus --help --ipc --nproc-per-node --nnodes
+--no-python --ntasks-per-node --gpus-per-node --network --nodes --prefix --privileged --rdzv-backend --rdzv-endpoint --shm-size
+--ulimit --version --variant --warnings""".split()
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+
+
+def options(text):
+    return set(OPTION.findall(text))
+
+
+def paths(page):
+    """Files of the source in code spans; names in capitals stand for something."""
+    for span in re.findall(r"`([^`\n]+)`", page):
+        if re.fullmatch(r"(plugin|tests|topo|net-tcp|net-pvrdma|m4)/[a-z0-9_./*-]+", span):
+            yield span
+
+
+def code(page):
+    """Spans and lines of code; of a man page, all of it."""
+    if re.search(r"^\.TH ", page, re.M):
+        return page.split("\n")
+    return re.findall(r"`([^`\n]+)`", page) + [s for s in page.split("\n") if s.startswith("    ")]
+
+
+class Known:
+    def __init__(self, helps, params, scripts):
+        self.help_options = {tool: options(text) for tool, text in helps.items()}
+        self.topo_commands = set(re.findall(r"^  ([a-z]+) ", helps["pvn-topo"], re.M))
+        self.perf_modes = set(re.findall(r"pvn-perf ([a-z0-9]+) ", helps["pvn-perf"]))
+        self.params = re.findall(r"^(NCCL_PVRDMA_\w+)=", params, re.M)
+        self.aliases = re.findall(r"(NCCL_\w+) sets\s+it\s+too", params)
+        self.script_options = options(scripts) | {
+            "--" + kind + "-" + name for kind, name in
+            re.findall(r"\[--((?:en|dis)able)-([a-z-]+)", scripts) + re.findall(r"AC_ARG_(?:EN)?(able|WITH)\(\[([a-z-]+)", scripts)}
+
+    def parameters(self):
+        return self.params
+
+    def wrong_in(self, page):
+        known = set(self.params) | set(self.aliases) | set(NCCL)
+        for name in sorted(set(re.findall(r"(?<![A-Z_])NCCL_[A-Z0-9_]+", page))):
+            if name not in known and not (name.endswith("_") and any(k.startswith(name) for k in known)):
+                yield "%s is neither a parameter nor known as NCCL's (tests/docs/names.py)" % name
+        known = self.script_options | set(OTHERS) | set().union(*self.help_options.values())
+        for line in code(page):
+            for option in sorted(options(line) - known):
+                yield "%s is no option of a tool here, nor known as another program's (tests/docs/names.py)" % option
+            yield from self.wrong_command(line)
+
+    def wrong_command(self, line):
+        """A tool's name followed by options and a command, as far as prose can be read."""
+        for tool, rest in re.findall(r"(?:^|[ (;|$&])(pvn-topo|pvn-perf) ([^|;&#)`]*)", line):
+            mine = options(rest)
+            for option in sorted(mine - self.help_options[tool]):
+                if option not in OTHERS:
+                    yield "%s has no option %s" % (tool, option)
+            words = [w for w in rest.split() if re.fullmatch(r"[a-z0-9]+", w)]
+            good = self.topo_commands if tool == "pvn-topo" else self.perf_modes
+            if re.match(r"[a-z]", rest) and words and line.strip().startswith(tool) and rest.split()[0] not in good:
+                yield "%s has no command %s" % (tool, rest.split()[0])
+
+    def differences(self, tool, page):
+        """A tool's man page against its --help, in both directions."""
+        in_page = {o for o in options(page)}
+        for option in sorted(self.help_options[tool] - in_page):
+            yield "does not have %s, which --help has" % option
