@@ -35,13 +35,14 @@ COMPARED = ("README.md", "plugin/docs/troubleshooting.md", "plugin/docs/vsphere.
 TOOLS = {
     "pvn-topo": 'exec "$PVN_BUILDDIR/topo/pvn-topo" "$@"',
     "pvn-perf": """
-args=() quick=(--time 0.02)
+args=() before= quick=()
 for a; do
-    [ "$a" != --preset ] || quick=(--iters 1 --warmup 0)
     [ "$a" != bert-large ] || a=resnet50
+    [ "$before" != --repeat ] || a=2
     args+=("$a")
+    before=$a
 done
-[ "${1:-}" = --params ] && quick=()
+case ${1:-} in p2p | ring | scale) quick=(--iters 1 --warmup 0) ;; esac
 exec "$PVN_BUILDDIR/pvn-perf" "${args[@]}" ${quick[@]+"${quick[@]}"}""",
 }
 
