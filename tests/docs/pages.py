@@ -5,6 +5,7 @@
 Before each block of code a page says, in a comment that readers do not see, what it is:
     <!-- run -->                 commands, run here; all must succeed
     <!-- run: status 0 or 1 -->  the same, with the exit statuses that are good
+    <!-- run: needs dot -->      the same, where that program is installed
     <!-- not run: REASON -->     commands that need what is not here (listed in this test's output)
     <!-- text -->                no commands: a log, a configuration
 In a block that is run, lines that begin with "$ " are commands and the others what they print, as far as it
@@ -15,6 +16,7 @@ need no comment in the pages that tests/topo/test_cli compares. In the EXAMPLES 
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -155,6 +157,15 @@ def run_block(block, good, where, env):
     return None
 
 
+def good_statuses(mark):
+    """The exit statuses that a block which is run may have; none for one that is not."""
+    status = re.fullmatch(r"run(?:: status (\d+)(?: or (\d+))?)?", mark)
+    if status:
+        return {int(s) for s in status.groups() if s} or {0}
+    needed = re.fullmatch(r"run: needs (\S+)", mark)
+    return {0} if needed and shutil.which(needed.group(1)) else set()
+
+
 def commands(work):
     """Runs what can be run; the result is one problem a line."""
     bindir, where = os.path.join(work, "bin"), os.path.join(work, "where")
@@ -175,17 +186,16 @@ def commands(work):
     bad, ran = [], 0
     for b in blocks:
         mark = b.mark or ""
-        status = re.fullmatch(r"run(?:: status (\d+)(?: or (\d+))?)?", mark)
+        good = good_statuses(mark)
         if b.lines[0].startswith("$ pvn-topo ") and not mark and b.page in COMPARED:
             continue
-        if status:
+        if good:
             ran += 1
-            good = {int(s) for s in status.groups() if s} or {0}
             wrong = run_block(b, good, where, env)
             if wrong:
                 bad.append("%s: %s" % (b.place(), wrong))
-        elif mark.startswith("not run: "):
-            print("# %s is %s" % (b.place(), mark))
+        elif re.match("not run: |run: needs ", mark):
+            print("# %s is not run: %s" % (b.place(), mark.split("run: ")[1]))
         elif mark != "text":
             bad.append("%s: this block does not say what it is (see tests/docs/pages.py)" % b.place())
     print("# %d blocks were run" % ran)
@@ -248,7 +258,7 @@ def man_pages():
     pages = [os.path.join(SRC, p) for p in MAN.values()] + [whole_page("plugin/docs/nccl-net-pvrdma.7")]
     for tool, command in (("man", ["man", "--warnings", "-E", "UTF-8", "-l"]),
                           ("mandoc", ["mandoc", "-T", "lint", "-W", "warning"])):
-        if not any(os.access(os.path.join(d, tool), os.X_OK) for d in os.environ["PATH"].split(":")):
+        if not shutil.which(tool):
             print("skip man pages by %s: it is not installed (tests/install-deps.sh --tests)" % tool)
             continue
         bad = []
