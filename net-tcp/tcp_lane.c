@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 
 #include "base/addr.h"
+#include "base/fork.h"
+#include "base/log.h"
 #include "connect/sock.h"
 #include "net-tcp/tcp_pace.h"
 
@@ -33,8 +35,24 @@ static int tcp_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     return n;
 }
 
+/* Takes back what a worker has in hand. In a forked child the worker is the parent's. */
+static void end_job(struct tcp_lane *t, struct stream *s)
+{
+    if (!s->job || pvn_fork_in_child(t->epoch))
+        return;
+    tcp_job_cancel(s->job);
+    /* The lane ends: an error of the stream changes nothing. */
+    if (t->cfg.sender)
+        (void)tcp_tx_take_job(t, s);
+    else
+        (void)tcp_rx_take_job(t, s);
+    tcp_job_free(s->job);
+    s->job = NULL;
+}
+
 static void close_stream(struct tcp_lane *t, struct stream *s)
 {
+    end_job(t, s);
     pvn_poller_remove(s->watch);
     s->watch = NULL;
     if (s->fd < 0)
@@ -64,6 +82,8 @@ static void tcp_close(struct pvn_lane *l)
         free(t->s[i].stage);
         tcp_free_landing(&t->s[i]);
     }
+    if (t->has_workers && !pvn_fork_in_child(t->epoch))
+        tcp_workers_put();
     tcp_tx_free(t);
     free(t);
 }
@@ -85,11 +105,14 @@ static void tcp_locate(const struct pvn_lane *l, struct pvn_err *err)
 static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     const struct tcp_lane *t = (const struct tcp_lane *)l;
-    char copies[64] = "";
+    char copies[64] = "", workers[48] = "";
     if (t->zerocopy_min)
         snprintf(copies, sizeof(copies), ", without a copy from %zu bytes on", t->zerocopy_min);
-    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes%s", t->cfg.name,
-                    t->nstreams, t->nstreams == 1 ? "" : "s", t->l.max_chunk, copies);
+    if (t->has_workers)
+        snprintf(workers, sizeof(workers), ", copied by %d threads of this process",
+                 t->cfg.workers);
+    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes%s%s", t->cfg.name,
+                    t->nstreams, t->nstreams == 1 ? "" : "s", t->l.max_chunk, copies, workers);
 }
 
 static void tcp_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
@@ -130,8 +153,25 @@ static void fill_ops(void)
     pvn_lane_ops_fill(&tcp_ops);
 }
 
+/* Without them the comm's thread does all by itself. */
+static void get_workers(struct tcp_lane *t)
+{
+    char why[128];
+    int rc;
+    if (t->cfg.workers <= 0)
+        return;
+    rc = tcp_workers_get(t->cfg.workers);
+    t->has_workers = rc == 0;
+    if (rc)
+        pvn_info(PVN_NET, "%s: no worker threads for TCP (%s): NCCL's thread copies by itself",
+                 t->cfg.name, pvn_strerror(rc, why, sizeof(why)));
+    for (int i = 0; t->has_workers && i < t->cfg.streams; i++)
+        t->s[i].job = tcp_job_new();
+}
+
 static int allocate(struct tcp_lane *t)
 {
+    get_workers(t);
     if (t->cfg.sender) {
         t->q = calloc(TXQ, sizeof(*t->q));
         return t->q ? 0 : -ENOMEM;
@@ -156,6 +196,7 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     if (!t)
         return NULL;
     t->cfg = *cfg;
+    t->epoch = pvn_fork_epoch();
     t->l.ops = &tcp_ops;
     t->l.sender = cfg->sender;
     t->l.caps =

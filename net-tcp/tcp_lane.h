@@ -15,7 +15,8 @@
  * pages, so a chunk is reported sent only when the receiver has acknowledged it. A lane that fails
  * or is closed before that resets its streams, for the caller may now overwrite the pages.
  *
- * There is no thread: everything moves inside post_write, kick and poll. A stream that has been
+ * Everything moves inside post_write, kick and poll, unless the process has worker threads, which then
+ * make the system calls for large pieces (tcp_workers.h). A stream that has been
  * silent for a while is left to the poller (base/poller.h) and costs no system call until it has
  * something to say.
  */
@@ -40,6 +41,8 @@ struct pvn_tcp_lane_cfg {
     bool batch;        /* small messages may share a system call, see worth_sending in tcp_tx.c */
     size_t zerocopy_min; /* bytes; chunks from this size on are sent without a copy, but
                             not under bbr; 0: none */
+    int workers;         /* threads of the process's pool, see tcp_workers.h; 0: none */
+    size_t worker_min;   /* bytes; pieces from this size on are theirs */
     bool acknowledged;   /* every chunk is: a send is done when the peer has its bytes */
     char name[64];       /* for messages, e.g. "eth2" */
 
@@ -71,6 +74,7 @@ struct pvn_tcp_lane_stats {
     uint64_t tx_bytes, rx_bytes; /* with headers */
     uint64_t rx_peeks;           /* of rx_calls, those that left what they found with the kernel */
     uint64_t rx_copied;          /* payload bytes that came through the staging buffer */
+    uint64_t jobs;               /* pieces that a worker has moved */
     uint64_t idle;               /* times that a stream was left to the poller */
     uint64_t zerocopy_bytes;     /* sent without a copy, with headers */
     uint64_t zerocopy_acks;      /* chunks acknowledged: by the peer (sender), to it (receiver) */

@@ -10,6 +10,7 @@
 #include "base/poller.h"
 #include "net-tcp/frame.h"
 #include "net-tcp/tcp_lane.h"
+#include "net-tcp/tcp_workers.h"
 
 enum {
     TXQ = 64,        /* chunks queued per lane (a power of two) */
@@ -78,6 +79,8 @@ struct stream {
     uint32_t first, count;
     size_t done;
     struct zerocopy_pipe pipe;
+    struct tcp_job *job;     /* NULL: no workers */
+    bool with_worker;        /* the job was posted and its result not taken yet */
     uint32_t zerocopy_sent;  /* chunks written that request an acknowledgement, free-running */
     uint32_t zerocopy_acked; /* of them, those acknowledged, free-running */
     /* receiver */
@@ -108,8 +111,10 @@ struct tcp_lane {
     struct pvn_tcp_lane_cfg cfg;
     int nstreams;
     int up;
-    bool fenced; /* the streams are closed, what they brought is still reported */
-    bool lone;   /* the newest message was posted into an idle thread, see tcp_pace.h */
+    bool has_workers;
+    unsigned epoch; /* of the process that the lane, its workers and sockets belong to */
+    bool fenced;    /* the streams are closed, what they brought is still reported */
+    bool lone;      /* the newest message was posted into an idle thread, see tcp_pace.h */
     /* tcp_empty_polls at the newest message or, of a receiver, at its last poll. */
     unsigned empty_seen;
     unsigned neighbours; /* receivers whose polls were empty too since this one's last poll */
@@ -148,6 +153,8 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int tcp_kick(struct pvn_lane *l);
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 void tcp_tx_free(struct tcp_lane *t);
+/* Takes what the stream's job, which is done, has written. */
+int tcp_tx_take_job(struct tcp_lane *t, struct stream *s);
 /* The chunks that are done with. Returns the number of events. */
 int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max);
 
@@ -173,6 +180,8 @@ bool tcp_mem_zerocopy_pays(const struct tcp_lane *t, const struct pvn_write *w);
 void tcp_free_landing(struct stream *s);
 int tcp_rx_acknowledge(struct tcp_lane *t);
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
+/* Takes what the stream's job, which is done, has read. */
+int tcp_rx_take_job(struct tcp_lane *t, struct stream *s);
 /* Before the socket is closed: bytes left unread would turn the end of the stream into a reset. */
 void tcp_rx_take_peeked(struct stream *s);
 

@@ -215,6 +215,49 @@ static ssize_t read_some(struct tcp_lane *t, struct stream *s, bool *more)
     return got;
 }
 
+static int end_of_stream(struct tcp_lane *t, struct stream *s)
+{
+    if (s->have_frame || staged(s) > 0)
+        return tcp_dead(t, s, -ECONNRESET,
+                        "receiving: the peer's stream ended in the middle of a message");
+    s->eof = true;
+    return 0;
+}
+
+/* Leaves the rest of the payload to a worker if that pays. */
+static bool hand_over(const struct tcp_lane *t, struct stream *s)
+{
+    struct tcp_job *j = s->job;
+    if (!j || !s->have_frame || !s->dst || s->left < t->cfg.worker_min || s->peeked)
+        return false;
+    size_t room = make_room(s);
+    j->piece[0] = (struct iovec){s->dst + (s->f.len - s->left), s->left};
+    j->piece[1] = (struct iovec){s->stage + s->s_end, room};
+    j->npieces = room ? 2 : 1;
+    j->need = s->left;
+    j->fd = s->fd;
+    j->sends = false;
+    tcp_job_post(j);
+    s->with_worker = true;
+    return true;
+}
+
+int tcp_rx_take_job(struct tcp_lane *t, struct stream *s)
+{
+    if (!s->with_worker)
+        return 0;
+    s->with_worker = false;
+    size_t moved = s->job->moved, placed = moved < s->left ? moved : s->left;
+    t->stats.jobs++;
+    t->stats.rx_calls += s->job->calls;
+    t->stats.rx_bytes += moved;
+    s->left -= (uint32_t)placed;
+    s->s_end += moved - placed;
+    if (s->job->rc)
+        return tcp_dead(t, s, s->job->rc, "receiving");
+    return s->job->eof ? end_of_stream(t, s) : 0;
+}
+
 void tcp_rx_take_peeked(struct stream *s)
 {
     /* A failure is of no consequence: the stream is about to be closed. */
@@ -248,23 +291,19 @@ static int go_idle(struct tcp_lane *t, struct stream *s)
     return 0;
 }
 
-static int end_of_stream(struct tcp_lane *t, struct stream *s)
-{
-    if (s->have_frame || staged(s) > 0)
-        return tcp_dead(t, s, -ECONNRESET,
-                        "receiving: the peer's stream ended in the middle of a message");
-    s->eof = true;
-    return 0;
-}
-
 static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int max, int *n)
 {
     size_t budget = RX_BUDGET;
     bool more = true;
-    for (;;) {
-        int rc = parse(t, s, ev, max, n);
+    if (s->with_worker && tcp_job_busy(s->job))
+        return 0;
+    int rc = tcp_rx_take_job(t, s);
+    while (rc == 0) {
+        rc = parse(t, s, ev, max, n);
         if (rc < 0 || s->stalled || *n == max || s->eof || budget == 0 || !more)
             return rc;
+        if (hand_over(t, s))
+            return 0;
         ssize_t got = read_some(t, s, &more);
         if (got == -EAGAIN || got == -EWOULDBLOCK) {
             t->stats.rx_empty++;
@@ -278,6 +317,7 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
             return end_of_stream(t, s);
         budget -= (size_t)got < budget ? (size_t)got : budget;
     }
+    return rc;
 }
 
 /*

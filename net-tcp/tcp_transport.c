@@ -4,6 +4,7 @@
 #include "net-tcp/tcp_transport.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,11 +18,15 @@
 #include "net-tcp/sockopt.h"
 #include "net-tcp/steer.h"
 #include "net-tcp/tcp_lane.h"
+#include "net-tcp/tcp_workers.h"
 
 enum {
     MAX_COMMS = 65536,
     LONE_CHUNK = 4 << 20, /* bytes; what messages are cut into where there is one stream */
-    DIAL_TO_LEN = 19      /* family, port, address */
+    AUTO_WORKERS = 4,
+    WORKER_MIN = 128 << 10, /* bytes: waking a worker up takes as long as copying some 50 KiB */
+    WORKERS_FROM_MBPS = 50000,
+    DIAL_TO_LEN = 19 /* family, port, address */
 };
 
 /* What scan learned that lanes need, by the device's index; written by scan, before any lane is
@@ -133,14 +138,38 @@ static bool is_paced(int index, const struct pvn_lane_args *args)
     return paced;
 }
 
+/* Workers pay where a link takes more than one core copies, some 60 Gb/s, and there are processors
+ * that NCCL's threads and the application leave. */
+static int workers_for(int index)
+{
+    int threads = pvn_params_get()->tcp_threads;
+    cpu_set_t cpus;
+    int n;
+
+    if (threads >= 0)
+        return threads;
+    if (facts[index].speed_mbps < WORKERS_FROM_MBPS || sched_getaffinity(0, sizeof(cpus), &cpus))
+        return 0;
+    n = CPU_COUNT(&cpus) / 4;
+    return n < 2 ? 0 : n < AUTO_WORKERS ? n : AUTO_WORKERS;
+}
+
+/* What TCP_STREAMS says, 0: nothing. NCCL's own variable counts for each of its threads. */
+static int requested_streams(void)
+{
+    const struct pvn_params *p = pvn_params_get();
+    int streams = p->tcp_streams;
+
+    if (pvn_param_source(p, "TCP_STREAMS") == PVN_PARAM_FROM_ALIAS &&
+        pvn_param_source(p, "TCP_THREADS") == PVN_PARAM_FROM_ALIAS && p->tcp_threads > 1)
+        streams *= p->tcp_threads;
+    return streams < PVN_TCP_MAX_STREAMS ? streams : PVN_TCP_MAX_STREAMS;
+}
+
 /* One stream fills a virtual link, for both ends copy on one core, unless it is paced below what
  * the link takes; clouds and switches limit a flow on a real one. */
-static int streams_for(int index, const struct pvn_lane_args *args)
+static int streams_by_link(int index, const struct pvn_lane_args *args)
 {
-    int streams = pvn_params_get()->tcp_streams;
-
-    if (streams > 0)
-        return streams;
     switch (facts[index].kind) {
     case PVN_IFACE_PHYSICAL:
     case PVN_IFACE_BOND:
@@ -150,6 +179,18 @@ static int streams_for(int index, const struct pvn_lane_args *args)
     default:
         return is_paced(index, args) ? 2 : 1;
     }
+}
+
+/* A worker moves one stream's bytes at a time, so a comm on its own needs several. */
+static int streams_for(int index, const struct pvn_lane_args *args, int workers)
+{
+    int streams = requested_streams();
+    int least = workers < AUTO_WORKERS ? workers : AUTO_WORKERS;
+
+    if (streams > 0)
+        return streams;
+    streams = streams_by_link(index, args);
+    return streams > least ? streams : least;
 }
 
 /* The transport's own number of a lane's device. */
@@ -209,8 +250,11 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
                         struct pvn_err *err)
 {
     const struct pvn_params *p = pvn_params_get();
+    int workers = workers_for(index);
     struct pvn_tcp_lane_cfg cfg = {.sender = args->sender,
-                                   .streams = streams_for(index, args),
+                                   .streams = streams_for(index, args, workers),
+                                   .workers = workers,
+                                   .worker_min = WORKER_MIN,
                                    .chunk = (size_t)p->tcp_chunk,
                                    .lone_chunk = LONE_CHUNK,
                                    .batch = p->tcp_batch,
@@ -244,4 +288,5 @@ const struct pvn_transport_ops pvn_tcp_transport = {
     .scan = tcp_scan,
     .lane_new = tcp_lane_new,
     .unload = NULL,
+    .after_fork = tcp_workers_after_fork,
 };

@@ -169,7 +169,7 @@ static int pieces(struct tx_frame *f, size_t skip, struct iovec *iov)
     return n;
 }
 
-/* As many of the run's bytes as one call can write: up to a chunk that is sent without a copy. */
+/* As many of the run's bytes as one call, or job, can write: up to a chunk that is sent without a copy. */
 static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov)
 {
     int n = pieces(frame_at(t, s->first), s->done, iov);
@@ -238,6 +238,38 @@ static ssize_t write_some(struct tcp_lane *t, struct stream *s)
     return n < 0 ? -errno : n;
 }
 
+/* Leaves the run to a worker if that pays. */
+static bool hand_over(struct tcp_lane *t, struct stream *s)
+{
+    struct tcp_job *j = s->job;
+    if (!j || is_zerocopy(t, frame_at(t, s->first)))
+        return false;
+    _Static_assert(TCP_JOB_PIECES >= 2 * TX_RUN, "a job holds any run");
+    j->npieces = gather(t, s, j->piece);
+    j->need = 0;
+    for (int i = 0; i < j->npieces; i++)
+        j->need += j->piece[i].iov_len;
+    if (j->need < t->cfg.worker_min)
+        return false;
+    j->fd = s->fd;
+    j->sends = true;
+    tcp_job_post(j);
+    s->with_worker = true;
+    return true;
+}
+
+int tcp_tx_take_job(struct tcp_lane *t, struct stream *s)
+{
+    if (!s->with_worker)
+        return 0;
+    s->with_worker = false;
+    t->stats.jobs++;
+    t->stats.tx_calls += s->job->calls;
+    t->stats.tx_bytes += s->job->moved;
+    advance(t, s, s->job->moved);
+    return s->job->rc ? tcp_dead(t, s, s->job->rc, "sending") : 0;
+}
+
 /* Writes as much of the stream's run as the kernel takes. Bytes written are taken off *budget. 0,
  * -EAGAIN or an error. */
 static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
@@ -266,19 +298,21 @@ static int pump(struct tcp_lane *t)
 {
     size_t budget = TX_BUDGET;
     int at = t->next_stream;
+    bool large = false;
     for (int i = 0; i < t->nstreams && budget > 0; i++) {
         struct stream *s = &t->s[at];
-        int rc = 0;
+        int rc = s->with_worker && tcp_job_busy(s->job) ? -EAGAIN : tcp_tx_take_job(t, s);
         while (rc == 0 && budget > 0 && (s->count > 0 || t->assigned != t->tail)) {
             if (s->count == 0)
                 assign_run(t, s);
-            rc = write_run(t, s, &budget);
+            rc = hand_over(t, s) ? -EAGAIN : write_run(t, s, &budget);
+            large |= s->with_worker;
         }
         if (rc < 0 && rc != -EAGAIN)
             return rc;
         at = at + 1 == t->nstreams ? 0 : at + 1;
     }
-    if (TX_BUDGET - budget >= SEND_NOW_BYTES)
+    if (large || TX_BUDGET - budget >= SEND_NOW_BYTES)
         t->next_stream = t->next_stream + 1 == t->nstreams ? 0 : t->next_stream + 1;
     return 0;
 }

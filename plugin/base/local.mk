@@ -30,5 +30,7 @@ libpvn_core_la_SOURCES += \
     plugin/base/result.h \
     plugin/base/suggest.c \
     plugin/base/suggest.h \
+    plugin/base/thread.c \
+    plugin/base/thread.h \
     plugin/base/version.c \
     plugin/base/version.h

@@ -64,15 +64,23 @@ const char *pvn_param_suggest(const char *name)
     return s.best;
 }
 
-static bool known(const char *name)
+/* The row of a name, -1: none. */
+static int row_of(const char *name)
 {
     size_t count, i;
     const struct pvn_param_def *table = pvn_param_table(&count);
 
     for (i = 0; i < count; i++)
         if (strcmp(table[i].name, name) == 0)
-            return true;
-    return false;
+            return (int)i;
+    return -1;
+}
+
+enum pvn_param_source pvn_param_source(const struct pvn_params *params, const char *name)
+{
+    int row = row_of(name);
+
+    return row < 0 ? PVN_PARAM_FROM_DEFAULT : (enum pvn_param_source)params->source[row];
 }
 
 static void warn_unknown(char *const *envp)
@@ -87,7 +95,7 @@ static void warn_unknown(char *const *envp)
         if (strncmp(*envp, PVN_PARAM_PREFIX, plen) != 0 || !eq || eq < *envp + plen)
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)(eq - *envp - (ptrdiff_t)plen), *envp + plen);
-        if (known(name))
+        if (row_of(name) >= 0)
             continue;
         near_name = pvn_param_suggest(name);
         if (near_name)

@@ -70,6 +70,7 @@ struct pvn_params {
 
     /* TCP lane */
     int tcp_streams;                /* 0: the lane decides */
+    int tcp_threads;                /* of the process; -1: by processors and link */
     uint64_t tcp_chunk;             /* bytes */
     char tcp_cc[PVN_PARAM_STR_LEN]; /* "": the system's */
     uint64_t tcp_notsent_lowat;     /* 0: the kernel's */
@@ -180,6 +181,9 @@ const struct pvn_params *pvn_params_get(void);
 
 /* What pvn_params_get returns from now on, for tests that need particular values; NULL ends it. */
 void pvn_params_override(const struct pvn_params *params);
+
+/* Where the value of a parameter (its name without the prefix) comes from. */
+enum pvn_param_source pvn_param_source(const struct pvn_params *params, const char *name);
 
 /* A row's value in `params` as a user would write it: "512K", "30 s", "auto". */
 const char *pvn_param_format(const struct pvn_param_def *def, const struct pvn_params *params,

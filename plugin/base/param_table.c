@@ -140,7 +140,21 @@ static const struct pvn_param_def table[] = {
      FIELD(tcp_streams),
      .help = "TCP connections per communicator, direction and interface. auto: one on loopback "
              "and virtual links, two there with bbr, more where a single flow cannot fill the "
-             "link."},
+             "link, and at least one for each of up to 4 TCP_THREADS. NCCL_NSOCKS_PERTHREAD "
+             "is multiplied by NCCL_SOCKET_NTHREADS, as NCCL does."},
+    {.name = "TCP_THREADS",
+     .alias = "NCCL_SOCKET_NTHREADS",
+     .type = PVN_PARAM_INT,
+     .def = "auto",
+     .min = -1,
+     .max = 64,
+     .words = auto1_words,
+     FIELD(tcp_threads),
+     .help =
+         "Threads of this process that copy messages of 128 KiB and more between buffers and TCP "
+         "connections, for all communicators together. They sleep while there is nothing to "
+         "copy. 0: NCCL's own thread copies everything. auto: up to 4 on interfaces of 50 Gb/s "
+         "and more where the process may use 8 processors or more, else 0."},
     {.name = "TCP_CHUNK",
      .type = PVN_PARAM_SIZE,
      .unit = "bytes",

@@ -25,15 +25,14 @@
 #include "config.h"
 #include "comm/comm_priv.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "comm/plugin.h"
 
 #define WAIT_FIRST_NS PVN_NS_PER_S
@@ -276,28 +275,22 @@ void comm_failback_finish(bool unmapping)
     }
     pthread_mutex_unlock(&lock);
     /* The caller of the plugin still has the library open. */
-    if (unused)
-        dlclose(unused);
+    pvn_library_release(unused);
 }
 
 /* With the lock. While the thread runs, it may be anywhere in the library, which is not unmapped. */
 static int start_thread(void)
 {
-    sigset_t every, before;
-    Dl_info info;
     int rc;
 
     if (running)
         return 0;
     join_ended();
-    if (!library && dladdr(&all, &info) && info.dli_fname)
-        library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    sigfillset(&every);
-    pthread_sigmask(SIG_SETMASK, &every, &before);
-    rc = pthread_create(&thread, NULL, run, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!library)
+        library = pvn_library_hold();
+    rc = pvn_thread_start(&thread, run, NULL, "pvn-failback");
     running = rc == 0;
-    return -rc;
+    return rc;
 }
 
 void comm_failback_after_fork(void)

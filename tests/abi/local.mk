@@ -11,6 +11,11 @@ tests_abi_test_process_SOURCES = tests/abi/test_process.cc tests/abi/nccl_side.h
 tests_abi_test_process_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_process_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 
+PVN_TESTS += tests/abi/test_workers
+tests_abi_test_workers_SOURCES = tests/abi/test_workers.cc tests/abi/nccl_side.h
+tests_abi_test_workers_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_workers_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+
 PVN_TESTS += tests/abi/test_peers
 tests_abi_test_peers_SOURCES = tests/abi/test_peers.cc tests/abi/nccl_side.h
 tests_abi_test_peers_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -7,7 +7,7 @@
 # best, and this build's plugin against the best other one. Needs root; leaves nothing behind.
 # usage: tests/bench/tcp.sh [--plugin NAME=PATH]... [--env [NAME:]KEY=VALUE]... [--cc NAME] [--mtu N]
 #                           [--rounds N] [--quick] [--rt] [--bare] [--only KIND[:SIZES]]... [--comms LIST]
-#                           [--memory pinned|movable] [--build DIR] [--csv FILE]
+#                           [--memory pinned|movable] [--threads LIST] [--build DIR] [--csv FILE]
 # --rt is for a machine that others use as well: real-time priority in short bursts, with pauses for the
 # others. A plugin whose own threads spin would starve itself; a burst is ended after 30 s.
 # --only leaves out iperf3 and all but the KINDs named: latency, bandwidth, comms, ring2, ring4, nosums2, nosums4.
@@ -16,17 +16,20 @@
 # nosums: the ring whose slots nobody adds up, since with NCCL that is the GPU's work.
 # Messages lie in pinned memory, as NCCL's buffers do, and those of 256 KiB and more in movable memory as well;
 # --memory: only in this kind.
+# --threads 1,2,4: this build's plugin again with so many worker threads each, as w1, w2, w4 (pvrdma itself: none), and the
+# plugin that is called sock with as many of NCCL's socket threads, as s1, s2, s4. For machines of many cores, with
+# --only bandwidth:1M,8M --only nosums2; eight plugins in all.
 # The time from processor to processor is taken before and after each measurement. One during which it changed, or whose
 # distance is not the usual one of this run, is left out of the medians and counted below the table.
 # --bare adds tests/bench/bare_net.c, which does the least that a plugin must, as "bare": not one of the others,
 # but what both are divided by in two more columns. A target below what bare reaches asks TCP for more than
 # sending and receiving once. Two processes that only call send and recv are measured, too.
 set -eu
-usage() { sed -n '4,24s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,27s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 pause=0 rt=() cc="" mtu=1500 keep_csv=
-plugins=() envs=() only=() bare='' comms=1,2,16,64,256 memories=(pinned movable)
+plugins=() envs=() only=() bare='' comms=1,2,16,64,256 memories=(pinned movable) threads=()
 while (($#)); do
     case $1 in
     --plugin) plugins+=("$2"); shift 2 ;;
@@ -40,6 +43,7 @@ while (($#)); do
     --only) only+=("$2"); shift 2 ;;
     --comms) comms=$2; shift 2 ;;
     --memory) memories=("$2"); shift 2 ;;
+    --threads) IFS=, read -ra threads <<<"$2"; shift 2 ;;
     --build) build=$2; shift 2 ;;
     --csv) keep_csv=$2; shift 2 ;;
     *) usage ;;
@@ -60,6 +64,16 @@ make -C "$build" -s "${helpers[@]}" >&2 ||
 distance=$build/tests/bench/core_distance
 own=$build/.libs/libnccl-net-pvrdma.so
 plugins=("pvrdma=$own" ${plugins[@]+"${plugins[@]}"})
+((${#threads[@]} == 0)) || envs+=(--env pvrdma:NCCL_PVRDMA_TCP_THREADS=0)
+for n in ${threads[@]+"${threads[@]}"}; do
+    plugins+=("w$n=$own")
+    envs+=(--env "w$n:NCCL_PVRDMA_TCP_THREADS=$n")
+    for p in "${plugins[@]}"; do
+        [[ $p == sock=* ]] || continue
+        plugins+=("s$n=${p#sock=}")
+        envs+=(--env "s$n:NCCL_SOCKET_NTHREADS=$n" --env "s$n:NCCL_NSOCKS_PERTHREAD=1")
+    done
+done
 if [[ $bare ]]; then
     bare=$build/tests/bench/.libs/bare_net.so
     plugins+=("bare=$bare")

@@ -58,6 +58,8 @@ struct LanePair {
     std::vector<int> adopted; // the receiving ends, likewise
     bool acks = true;         // the receiver offers zero-copy acknowledgements
     size_t lone_chunk = 0;
+    int workers = 0;
+    size_t worker_min = 128 << 10;
 
     static int dial(void *ctx, const uint8_t *to, size_t len, int, int, pvn_err *err)
     {
@@ -145,6 +147,8 @@ struct LanePair {
         c.lone_chunk = lone_chunk;
         c.batch = batch;
         c.zerocopy_min = zc;
+        c.workers = workers;
+        c.worker_min = worker_min;
         strcpy(c.name, "lo");
         c.dial = dial;
         c.preamble = preamble;

@@ -13,6 +13,12 @@ tests_tcp_test_lane_chaos_SOURCES = tests/tcp/test_lane_chaos.cc tests/tcp/lane_
 tests_tcp_test_lane_chaos_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_lane_chaos_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
+# The same with worker threads.
+PVN_TESTS += tests/tcp/test_tcp_workers
+tests_tcp_test_tcp_workers_SOURCES = tests/tcp/test_tcp_workers.cc tests/tcp/lane_pair.h
+tests_tcp_test_tcp_workers_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_tcp_test_tcp_workers_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
 if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/tcp/link_loss.sh
 

@@ -183,6 +183,7 @@ class Traffic
 struct Shape {
     int streams;
     size_t zerocopy;
+    int workers = 0; // these move every piece that is not tiny
 };
 
 class LaneChaos : public testing::TestWithParam<Shape>
@@ -191,12 +192,20 @@ class LaneChaos : public testing::TestWithParam<Shape>
     ChaosPair p;
     const int streams = GetParam().streams;
     const size_t zerocopy = GetParam().zerocopy;
+    void SetUp() override
+    {
+        p.workers = GetParam().workers;
+        p.worker_min = 100;
+    }
 
     // What is meant to go without a copy does.
     void TearDown() override
     {
         if (zerocopy && p.tx) {
             EXPECT_LT(0u, pvn_tcp_lane_get_stats(p.tx)->zerocopy_bytes);
+        }
+        if (p.workers && p.tx) {
+            EXPECT_LT(0u, pvn_tcp_lane_get_stats(p.tx)->jobs);
         }
     }
 };
@@ -381,6 +390,7 @@ TEST_P(LaneChaos, DamagedHeaderHarmsNothing)
 }
 
 INSTANTIATE_TEST_SUITE_P(Streams, LaneChaos,
-                         testing::Values(Shape{1, 0}, Shape{4, 0}, Shape{1, 2000}, Shape{4, 2000}));
+                         testing::Values(Shape{1, 0}, Shape{4, 0}, Shape{1, 2000}, Shape{4, 2000},
+                                         Shape{1, 0, 1}, Shape{4, 0, 2}, Shape{4, 2000, 1}));
 
 } // namespace

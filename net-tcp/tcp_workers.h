@@ -1,0 +1,86 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Worker threads that copy between buffers and sockets, for links that one core cannot fill.
+ *
+ * A comm's own thread reads headers, places and completes messages; when a stream has a large piece
+ * to send or to receive it leaves the system calls to a worker and looks at one word at each poll
+ * until they are done. One pool serves the whole process. A stream belongs to one worker, so its
+ * bytes stay in order; a worker serves any number of streams and waits for all of them at once. No
+ * lock is taken per message: jobs go to a worker by a list that one exchange empties, and idle
+ * workers sleep in epoll_wait.
+ */
+#ifndef PVN_NET_TCP_WORKERS_H
+#define PVN_NET_TCP_WORKERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/uio.h>
+
+enum {
+    TCP_WORKERS_MAX = 64,
+    TCP_JOB_PIECES = 64 /* of one job; two for each chunk of a run */
+};
+
+struct tcp_worker;
+
+/* Who may touch a job: its owner (IDLE, DONE), or the worker (QUEUED, WAITING). */
+enum tcp_job_state {
+    TCP_JOB_IDLE,
+    TCP_JOB_QUEUED,
+    TCP_JOB_WAITING, /* for the socket */
+    TCP_JOB_DONE
+};
+
+/* What one stream has to move. Owned by the stream. */
+struct tcp_job {
+    int state; /* enum tcp_job_state; atomic, DONE is stored last, by the worker */
+    struct tcp_worker *worker;
+
+    /* Set by the owner before tcp_job_post. */
+    int fd;
+    bool sends;
+    size_t need; /* bytes after which the job is done; pieces behind them take what comes along */
+    int npieces;
+    struct iovec piece[TCP_JOB_PIECES]; /* used up by the worker */
+
+    /* Set by the worker before DONE. */
+    size_t moved;   /* bytes, may exceed need */
+    int rc;         /* 0, or a negative errno: the stream's error, or -ECANCELED */
+    bool eof;       /* receiving: the peer has closed its end */
+    unsigned calls; /* system calls on the socket */
+
+    /* The worker's. */
+    struct tcp_job *next;
+    bool cancelled; /* atomic */
+    bool watched;   /* the socket is in the worker's epoll set */
+};
+
+/*
+ * Counted: the first caller starts `n` workers (1 .. TCP_WORKERS_MAX), others use those that are
+ * there; the last put ends and joins them. 0 or a negative errno: none was started. Any thread.
+ */
+int tcp_workers_get(int n);
+void tcp_workers_put(void);
+/* In a forked child, which has none of the threads: forgets the parent's pool without touching it. Nothing
+ * else here may be called for what the parent has made. */
+void tcp_workers_after_fork(void);
+
+/* A job for a stream, of the worker that has the fewest streams. NULL: no memory. Between get and
+ * put. */
+struct tcp_job *tcp_job_new(void);
+/* Before the socket is closed. The job is not with the worker. NULL is allowed. */
+void tcp_job_free(struct tcp_job *j);
+
+/* Hands the job to its worker. The owner looks at tcp_job_busy until the job is done. */
+void tcp_job_post(struct tcp_job *j);
+static inline bool tcp_job_busy(struct tcp_job *j)
+{
+    int s = __atomic_load_n(&j->state, __ATOMIC_ACQUIRE);
+    return s == TCP_JOB_QUEUED || s == TCP_JOB_WAITING;
+}
+/* Takes a job back: when this returns no worker touches its socket or buffers any more. It waits
+ * for at most one system call that does not block. */
+void tcp_job_cancel(struct tcp_job *j);
+
+#endif

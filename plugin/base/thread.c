@@ -1,0 +1,36 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "base/thread.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+
+int pvn_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name)
+{
+    sigset_t every, before;
+
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    int rc = pthread_create(thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        pthread_setname_np(*thread, name);
+    return -rc;
+}
+
+void *pvn_library_hold(void)
+{
+    static char here;
+    Dl_info info;
+
+    if (!dladdr(&here, &info) || !info.dli_fname)
+        return NULL;
+    return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+void pvn_library_release(void *held)
+{
+    if (held)
+        dlclose(held);
+}

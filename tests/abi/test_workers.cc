@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// The plugin with worker threads for TCP, through NCCL's interface.
+#include "abi/nccl_side.h"
+
+#include <cstdlib>
+#include <dirent.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace nccl;
+
+namespace
+{
+
+int threads()
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    while (dirent *e = readdir(d))
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+// Worker threads come with the first connection, serve all, and go with the last. A forked child has none, and what it
+// does with its copies harms nobody.
+TEST(Workers, ComeAndGo)
+{
+    int tasks = threads();
+    setenv("NCCL_PVRDMA_TCP_THREADS", "2", 1);
+    {
+        Net n(12);
+        Pair p(n), q(n);
+        ASSERT_TRUE(p.up() && q.up());
+        EXPECT_EQ(tasks + 2, threads());
+        Flow f = plain(p, {1, 100000, 5000000});
+        EXPECT_TRUE(f.run());
+        f.check();
+#ifndef __SANITIZE_THREAD__ // which ends a child of a process with threads that starts its own
+        pid_t child = fork();
+        if (child == 0) {
+            Net own(12);
+            Pair mine(own);
+            Flow in_child = plain(mine, {3000000});
+            bool good = mine.up() && in_child.run() && threads() == 3;
+            mine.close();
+            _exit(good && threads() == 1 ? 0 : 1);
+        }
+        int status = -1;
+        ASSERT_EQ(child, waitpid(child, &status, 0));
+        EXPECT_EQ(0, status);
+#endif
+        Flow g = plain(q, {5000000, 1});
+        EXPECT_TRUE(g.run());
+        g.check();
+    }
+    unsetenv("NCCL_PVRDMA_TCP_THREADS");
+    EXPECT_EQ(tasks, threads()) << "the last connection is closed";
+}
+
+} // namespace

@@ -1,0 +1,336 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// The TCP lane with worker threads: large pieces go through them and arrive whole, small ones do not; whatever
+// ends a lane takes back what a worker has in hand; the threads sleep while idle and end with the last lane.
+#include "tcp/lane_pair.h"
+
+#include <array>
+#include <cstdio>
+#include <dirent.h>
+#include <fstream>
+#include <functional>
+#include <poll.h>
+#include <random>
+#include <signal.h>
+#include <string>
+#include <thread>
+#include <vector>
+
+extern "C" {
+#include "net-tcp/tcp_workers.h"
+}
+
+namespace
+{
+
+// The process's threads that have the workers' name: their numbers.
+std::vector<std::string> workers()
+{
+    std::vector<std::string> found;
+    DIR *d = opendir("/proc/self/task");
+    while (dirent *e = d ? readdir(d) : nullptr) {
+        std::string dir = std::string("/proc/self/task/") + e->d_name, name;
+        std::ifstream(dir + "/comm") >> name;
+        if (name == "pvn-tcp")
+            found.push_back(dir);
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+std::string status_of(const std::string &task, const std::string &key)
+{
+    std::ifstream f(task + "/status");
+    for (std::string line; std::getline(f, line);)
+        if (line.rfind(key + ":", 0) == 0)
+            return line.substr(key.size() + 1);
+    return "";
+}
+
+bool soon(const std::function<bool()> &is_so)
+{
+    for (int i = 0; i < 5000 && !is_so(); i++)
+        usleep(1000);
+    return is_so();
+}
+
+struct Shape {
+    int workers, streams;
+    size_t chunk;
+    int buf;
+};
+
+class TcpWorkers : public testing::TestWithParam<Shape>
+{
+  protected:
+    LanePair p;
+    void SetUp() override
+    {
+        p.workers = GetParam().workers;
+        p.rcvbuf = p.sndbuf = GetParam().buf;
+        p.open(GetParam().streams, GetParam().chunk, true);
+    }
+    uint64_t jobs(const pvn_lane *l)
+    {
+        return pvn_tcp_lane_get_stats(l)->jobs;
+    }
+};
+
+TEST_P(TcpWorkers, LargeMessagesGoThroughThem)
+{
+    const size_t sizes[] = {0, 8, 4096, 100000, 128 * 1024, 1000003, (size_t(5) << 20) + 7};
+    for (size_t n : sizes) {
+        auto out = bytes::of(n, static_cast<unsigned>(n));
+        std::vector<uint8_t> in(n + 64, 0xAA);
+        void *buf = in.data();
+        size_t cap = n + 32, got = 99, sent = 99;
+        int tag = 3;
+        uint64_t before = jobs(p.tx) + jobs(p.rx);
+        pvn_req *r = nullptr, *s = nullptr;
+        ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), n, 3, nullptr, &s));
+        finish(s, r, &sent, &got);
+        EXPECT_EQ(n, got);
+        EXPECT_TRUE(bytes::same(out.data(), in.data(), n)) << n;
+        for (size_t i = n; i < in.size(); i++)
+            ASSERT_EQ(0xAA, in[i]) << "wrote behind a message of " << n;
+        if (n < 128 * 1024)
+            EXPECT_EQ(before, jobs(p.tx) + jobs(p.rx)) << n;
+        else
+            EXPECT_LT(before, jobs(p.tx) + jobs(p.rx)) << n;
+    }
+    EXPECT_LT(0u, jobs(p.tx));
+    EXPECT_LT(0u, jobs(p.rx));
+}
+
+// Eight messages in flight of any size, in order, all of them whole.
+TEST_P(TcpWorkers, PipelineOfRandomSizes)
+{
+    constexpr int kDepth = 8, kMessages = 300;
+    std::mt19937 rng(7);
+    struct Open {
+        std::vector<uint8_t> out, in;
+        pvn_req *s = nullptr, *r = nullptr;
+        bool sent = false, received = false;
+    };
+    std::array<Open, kDepth> open;
+    int posted = 0, completed = 0;
+    for (long turns = 0; completed < kMessages; turns++) {
+        ASSERT_LT(turns, 500000000L);
+        if (posted < kMessages && posted - completed < kDepth) {
+            Open &o = open[static_cast<size_t>(posted % kDepth)];
+            size_t n = rng() % 4 ? rng() % 1500000 : rng() % 300;
+            o = Open();
+            o.out = bytes::of(n, static_cast<unsigned>(posted));
+            o.in.assign(n, 0);
+            void *buf = o.in.data();
+            int tag = 0;
+            ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &n, &tag, nullptr, &o.r));
+            ASSERT_EQ(0, pvn_engine_isend(p.etx, o.out.data(), n, 0, nullptr, &o.s));
+            ASSERT_TRUE(o.r && o.s);
+            posted++;
+        }
+        for (int i = completed; i < posted; i++) {
+            Open &o = open[static_cast<size_t>(i % kDepth)];
+            int done = 0;
+            if (!o.sent) {
+                ASSERT_EQ(0, pvn_engine_test(o.s, &done, nullptr));
+                o.sent = done;
+            }
+            done = 0;
+            if (!o.received) {
+                ASSERT_EQ(0, pvn_engine_test(o.r, &done, nullptr));
+                o.received = done;
+            }
+        }
+        while (completed < posted && open[static_cast<size_t>(completed % kDepth)].sent &&
+               open[static_cast<size_t>(completed % kDepth)].received) {
+            Open &o = open[static_cast<size_t>(completed % kDepth)];
+            ASSERT_TRUE(bytes::same(o.out.data(), o.in.data(), o.in.size())) << completed;
+            completed++;
+        }
+    }
+    EXPECT_LT(static_cast<uint64_t>(kMessages) / 4, jobs(p.rx));
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, TcpWorkers,
+                         testing::Values(Shape{1, 1, 1 << 20, 0}, Shape{1, 3, 256 << 10, 0},
+                                         Shape{2, 4, 512 << 10, 0},
+                                         Shape{3, 2, 1 << 20, 16 << 10}));
+
+// A lane with a message that no end can complete: the other end does not take part.
+struct Stuck {
+    LanePair p;
+    std::vector<uint8_t> out = bytes::of(16 << 20, 1), in = std::vector<uint8_t>(16 << 20);
+    pvn_req *s = nullptr, *r = nullptr;
+    explicit Stuck(int streams = 1)
+    {
+        p.workers = 2;
+        p.rcvbuf = p.sndbuf = 64 << 10;
+        p.open(streams, 4 << 20);
+    }
+    void send()
+    {
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 0, nullptr, &s));
+        int done = 0;
+        // Until the worker has filled the socket and waits for room.
+        ASSERT_TRUE(soon([&] {
+            EXPECT_EQ(0, pvn_engine_test(s, &done, nullptr));
+            pollfd f = {p.dialed[0], POLLOUT, 0};
+            return poll(&f, 1, 0) == 0;
+        }));
+    }
+    // And the receiver's worker waits for more of what the sender, which is not called, does not send.
+    void receive()
+    {
+        void *buf = in.data();
+        size_t cap = in.size();
+        int tag = 0, done = 0;
+        ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+        ASSERT_TRUE(soon([&] {
+            EXPECT_EQ(0, pvn_engine_test(r, &done, nullptr));
+            return in[0] == out[0] && in[1000] == out[1000];
+        }));
+    }
+};
+
+TEST(TcpWorkersEnd, ASenderIsFencedInMidChunk)
+{
+    Stuck t;
+    t.send();
+    std::vector<uint8_t> sent = t.out;
+    EXPECT_EQ(0, t.p.tx->ops->fence(t.p.tx));
+    // Nothing reads the buffer any more: what arrives is what was there before.
+    std::fill(t.out.begin(), t.out.end(), 0xEE);
+    void *buf = t.in.data();
+    size_t cap = t.in.size();
+    int tag = 0, done = 0;
+    ASSERT_EQ(0, pvn_engine_irecv(t.p.erx, 1, &buf, &cap, &tag, nullptr, &t.r));
+    EXPECT_TRUE(soon([&] { return pvn_engine_test(t.r, &done, nullptr) != 0; }));
+    EXPECT_EQ(sent[0], t.in[0]);
+    for (size_t i = 0; i < sent.size(); i++)
+        ASSERT_TRUE(t.in[i] == sent[i] || t.in[i] == 0) << i;
+}
+
+TEST(TcpWorkersEnd, AReceiverIsFencedInMidChunk)
+{
+    Stuck t;
+    t.send();
+    t.receive();
+    EXPECT_EQ(0, t.p.rx->ops->fence(t.p.rx));
+    std::fill(t.in.begin(), t.in.end(), 0x55);
+    int done = 0;
+    for (int i = 0; i < 1000; i++)
+        pvn_engine_test(t.s, &done, nullptr);
+    for (uint8_t b : t.in)
+        ASSERT_EQ(0x55, b) << "a worker wrote after the fence";
+}
+
+TEST(TcpWorkersEnd, LanesAreClosedInMidChunk)
+{
+    for (int streams = 1; streams < 4; streams++) {
+        Stuck t(streams);
+        t.send();
+        t.receive();
+    }
+    EXPECT_TRUE(soon([] { return workers().empty(); }));
+}
+
+TEST(TcpWorkersEnd, APeerThatGoesAwayIsAnError)
+{
+    Stuck t;
+    t.send();
+    t.receive();
+    // A reset, in the middle of the worker's piece.
+    linger l = {1, 0};
+    setsockopt(t.p.dialed[0], SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+    t.p.tx->ops->close(t.p.tx);
+    t.p.tx = nullptr;
+    int rc = 0, done = 0;
+    EXPECT_TRUE(soon([&] { return (rc = pvn_engine_test(t.r, &done, nullptr)) != 0; }));
+    EXPECT_NE(0, rc);
+    ASSERT_NE(nullptr, pvn_engine_err(t.p.erx));
+    EXPECT_NE(nullptr, strstr(pvn_engine_err(t.p.erx)->reason[0], "receiving"))
+        << pvn_engine_err(t.p.erx)->reason[0];
+}
+
+TEST(TcpWorkersEnd, AReceiverThatGoesAwayIsAnError)
+{
+    Stuck t;
+    t.send();
+    t.p.rx->ops->close(t.p.rx);
+    t.p.rx = nullptr;
+    int rc = 0, done = 0;
+    EXPECT_TRUE(soon([&] { return (rc = pvn_engine_test(t.s, &done, nullptr)) != 0; }));
+    EXPECT_NE(0, rc);
+}
+
+TEST(TcpWorkersLife, ThreadsBlockEverySignalSleepAndEnd)
+{
+    ASSERT_TRUE(workers().empty());
+    {
+        LanePair p, q;
+        p.workers = q.workers = 2;
+        p.open(2, 512 << 10);
+        q.open(2, 512 << 10);
+        std::vector<std::string> w = workers();
+        ASSERT_EQ(2u, w.size()) << "one pool for all lanes";
+        for (const std::string &task : w) {
+            uint64_t blocked = std::stoull(status_of(task, "SigBlk"), nullptr, 16);
+            for (int sig : {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGUSR1, SIGALRM})
+                EXPECT_TRUE(blocked >> (sig - 1) & 1) << sig;
+            // Asleep: no processor is used, and the kernel does not switch to it any more.
+            EXPECT_TRUE(soon([&] {
+                std::string before = status_of(task, "voluntary_ctxt_switches");
+                usleep(20000);
+                return before == status_of(task, "voluntary_ctxt_switches") &&
+                       status_of(task, "State").find('S') != std::string::npos;
+            }));
+        }
+    }
+    EXPECT_TRUE(soon([] { return workers().empty(); }));
+}
+
+// A job that is cancelled before its worker has looked at it, many times over.
+TEST(TcpWorkersLife, PostAndCancelRace)
+{
+    ASSERT_EQ(0, tcp_workers_get(1));
+    std::vector<uint8_t> buf(1 << 20);
+    for (int i = 0; i < 300; i++) {
+        int fd[2];
+        ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd));
+        tcp_job *j = tcp_job_new();
+        ASSERT_NE(nullptr, j);
+        j->fd = fd[0];
+        j->sends = i % 2;
+        j->need = buf.size();
+        j->npieces = 1;
+        j->piece[0] = {buf.data(), buf.size()};
+        tcp_job_post(j);
+        for (int k = 0; k < i % 7; k++)
+            sched_yield();
+        tcp_job_cancel(j);
+        EXPECT_FALSE(tcp_job_busy(j));
+        EXPECT_LT(j->moved, buf.size());
+        tcp_job_free(j);
+        close(fd[0]);
+        close(fd[1]);
+    }
+    tcp_workers_put();
+    EXPECT_TRUE(soon([] { return workers().empty(); }));
+}
+
+// What was started by one user is there for all, and a failure leaves none behind.
+TEST(TcpWorkersLife, Counted)
+{
+    ASSERT_EQ(0, tcp_workers_get(3));
+    ASSERT_EQ(0, tcp_workers_get(1));
+    EXPECT_EQ(3u, workers().size());
+    tcp_workers_put();
+    EXPECT_EQ(3u, workers().size());
+    tcp_workers_put();
+    EXPECT_TRUE(soon([] { return workers().empty(); }));
+}
+
+} // namespace
