@@ -9,6 +9,9 @@ NCCL_MAX_NCHANNELS NCCL_NET NCCL_NETDEVS_POLICY NCCL_NET_FORCE_MERGE NCCL_NET_GD
 NCCL_NET_MERGE_LEVEL NCCL_NET_MERGE_POLICY NCCL_NET_PLUGIN NCCL_NVB_DISABLE NCCL_P2P_DISABLE NCCL_P2P_LEVEL
 NCCL_P2P_PXN_LEVEL NCCL_PXN_C2C NCCL_PXN_DISABLE NCCL_SHM_DISABLE NCCL_TOPO_DUMP_FILE NCCL_TOPO_FILE""".split()
 
+# Misspelt on purpose, to show what the plugin says of it.
+MISSPELT = ["NCCL_PVRDMA_TRANSPROT"]
+
 # Options of other programs that pages name.
 OTHERS = """--accelerator --cap-add --check-build --device --export --gpus --help --ipc --nproc-per-node --nnodes
 --no-python --ntasks-per-node --gpus-per-node --network --nodes --prefix --privileged --rdzv-backend --rdzv-endpoint --shm-size
@@ -50,7 +53,7 @@ class Known:
         return self.params
 
     def wrong_in(self, page):
-        known = set(self.params) | set(self.aliases) | set(NCCL)
+        known = set(self.params) | set(self.aliases) | set(NCCL) | set(MISSPELT)
         for name in sorted(set(re.findall(r"(?<![A-Z_])NCCL_[A-Z0-9_]+", page))):
             if name not in known and not (name.endswith("_") and any(k.startswith(name) for k in known)):
                 yield "%s is neither a parameter nor known as NCCL's (tests/docs/names.py)" % name
