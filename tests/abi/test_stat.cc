@@ -447,4 +447,47 @@ TEST_F(Stat, WrongUsage)
     EXPECT_EQ(0u, r.out.find("no statistics files")) << r.out;
 }
 
+// Beside the connections stand the counters of the adapters that they use, and of no others; a rank that
+// is stopped is one in the metrics.
+TEST_F(Stat, CountersOfTheAdaptersInUse)
+{
+    start_perf();
+    Comm c = wait_for([](const Comm &o) { return o.text("state") == "UP"; });
+    const std::string device = c.text("device"), net = dir + "/host/sys/class/net/";
+    pid_t pid = c.pid();
+    ASSERT_EQ(0, system(("mkdir -p " + net + device + "/statistics " + net + "other0/statistics " +
+                         dir + "/host/proc && echo 7 >" + net + device +
+                         "/statistics/rx_crc_errors && echo 9 >" + net +
+                         "other0/statistics/rx_crc_errors")
+                            .c_str()));
+    Result r = tool("--root host stat");
+    EXPECT_NE(std::string::npos, r.out.find("  " + device + ": rx_crc_errors 7\n"))
+        << r.out << r.err;
+    EXPECT_EQ(std::string::npos, r.out.find("other0")) << r.out;
+    r = tool("--root host --json stat");
+    EXPECT_NE(std::string::npos, squeeze(r.out).find("\"counter\": \"rx_crc_errors\", \"source\": "
+                                                     "\"statistics\", \"kind\": \"error\", "
+                                                     "\"value\": 7, \"grew\": null"))
+        << r.out;
+    const std::string stopped = "nccl_pvrdma_process_stopped{pid=\"" + std::to_string(pid) + "\",";
+    auto value = [&](const std::string &out) {
+        size_t at = out.find(stopped);
+        at = at == std::string::npos ? at : out.find("} ", at);
+        return at == std::string::npos ? '?' : out[at + 2];
+    };
+    r = tool("--root host --prom stat");
+    EXPECT_NE(std::string::npos,
+              r.out.find("nccl_pvrdma_adapter_events_total{device=\"" + device +
+                         "\",port=\"\",counter=\"rx_crc_errors\",source=\"statistics\","
+                         "kind=\"error\"} 7\n"))
+        << r.out;
+    EXPECT_NE(std::string::npos, r.out.find("nccl_pvrdma_device_info{device=\"" + device +
+                                            "\",kind=\"interface\"} 1\n"))
+        << r.out;
+    EXPECT_EQ('0', value(r.out)) << r.out;
+    ASSERT_EQ(0, kill(pid, SIGSTOP));
+    EXPECT_TRUE(eventually([&] { return value(tool("--prom stat").out) == '1'; }));
+    EXPECT_EQ(0, kill(pid, SIGCONT));
+}
+
 } // namespace

@@ -536,11 +536,12 @@ int json_params(const struct tool *t, json_t *list)
     return print(t, o);
 }
 
-int json_stat(const struct tool *t, json_t *processes, json_t *awaited)
+int json_stat(const struct tool *t, json_t *processes, json_t *awaited, json_t *adapters)
 {
     json_t *o = head("stat");
     json_object_set_new(o, "awaited", awaited);
     json_object_set_new(o, "processes", processes);
+    json_object_set_new(o, "adapters", adapters);
     return print(t, o);
 }
 

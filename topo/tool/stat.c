@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat: the statistics that running, hanging and dead processes have left. */
 #include "config.h"
-#include "topo/tool/stat.h"
+#include "topo/tool/stat_adapters.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -71,8 +71,9 @@ static void add_dir(struct stat_list *list, const char *dir, const char *pid)
     free(entries);
 }
 
-/* Where the plugin of this environment keeps its files; for root, the directories of all users. */
-static glob_t directories(void)
+/* Where the plugin of this environment keeps its files; for root, the directories of all users. Also
+ * where it finds sysfs. */
+static glob_t directories(char *sysfs, size_t len)
 {
     struct pvn_err err = PVN_ERR_INIT;
     char dir[PVN_PARAM_STR_LEN + 32];
@@ -80,6 +81,7 @@ static glob_t directories(void)
     pvn_log_set_level(PVN_LOG_WARN);
     pvn_params_load(&err);
     const char *param = pvn_params_get()->stats_dir;
+    snprintf(sysfs, len, "%s", pvn_params_get()->sysfs_root);
     if (strcmp(param, "none") == 0)
         param = "";
     if (param[0] == '\0' && geteuid() == 0)
@@ -145,23 +147,28 @@ static bool anything_wrong(const struct stat_list *list)
     return false;
 }
 
-static int show(const struct tool *t, const struct stat_list *list)
+static int show(const struct tool *t, const struct stat_list *list, const char *sysfs)
 {
+    struct stat_adapters adapters;
     int status = anything_wrong(list) ? TOOL_FOUND : TOOL_OK;
     if (t->prom && list->saved) {
         tool_error(
             "--prom is for processes of this host: what was saved as JSON has no times of day");
         return TOOL_USAGE;
     }
+    stat_adapters_read(t, list, sysfs, &adapters);
     if (t->json) {
-        int rc = stat_print_json(t, list);
+        int rc = stat_print_json(t, list, json_adapters(adapters.topo, NULL, &adapters.look));
         status = rc == TOOL_OK ? status : rc;
     } else if (t->prom) {
         stat_print_prom(t, list);
+        stat_print_prom_adapters(t, &adapters);
         status = TOOL_OK; /* what is wrong is in the metrics */
     } else {
         stat_print(t, list);
+        stat_print_adapters(t, &adapters);
     }
+    stat_adapters_free(&adapters);
     return list->unread ? TOOL_INPUT : status;
 }
 
@@ -198,6 +205,7 @@ static void say_nothing_there(const struct tool *t, const glob_t *dirs)
 int cmd_stat(struct tool *t, int argc, char **argv)
 {
     struct stat_list list = {0};
+    char sysfs[PVN_PARAM_STR_LEN];
     int status;
     if ((t->clean && (argc > 0 || t->json || t->prom)) || (t->json && t->prom)) {
         tool_error("stat takes one of --json, --prom and --clean; --clean takes no arguments");
@@ -207,7 +215,7 @@ int cmd_stat(struct tool *t, int argc, char **argv)
         tool_error("--per-comm has no effect without --prom");
         return TOOL_USAGE;
     }
-    glob_t dirs = directories();
+    glob_t dirs = directories(sysfs, sizeof(sysfs));
     if (t->clean) {
         status = clean(t, &dirs);
     } else {
@@ -215,7 +223,7 @@ int cmd_stat(struct tool *t, int argc, char **argv)
             add_argument(&list, &dirs, argv[i]);
         for (size_t i = 0; argc == 0 && i < dirs.gl_pathc; i++)
             add_dir(&list, dirs.gl_pathv[i], NULL);
-        status = show(t, &list);
+        status = show(t, &list, sysfs);
         if (list.n + list.unread == 0 && !t->json && !t->prom)
             say_nothing_there(t, &dirs);
     }

@@ -51,8 +51,14 @@ double stat_wall(const struct pvn_stats *f, uint64_t stamp);
 /* "node8 pid 812 at 192.0.2.8:4711", as much as is known. Returns buf. */
 const char *stat_peer(const struct pvn_stat_row *r, char *buf, size_t len);
 
+/* Prometheus's text format; names without the prefix. */
+#define STAT_PROM_PREFIX "nccl_pvrdma_"
+void stat_prom_label(FILE *out, const char *name, const char *value);
+void stat_prom_heading(FILE *out, const char *name, const char *type, const char *help);
+
 void stat_print(const struct tool *t, const struct stat_list *list);
 void stat_print_prom(const struct tool *t, const struct stat_list *list);
-int stat_print_json(const struct tool *t, const struct stat_list *list); /* an exit status */
+/* An exit status; takes adapters over. */
+int stat_print_json(const struct tool *t, const struct stat_list *list, struct json_t *adapters);
 
 #endif

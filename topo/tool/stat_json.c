@@ -123,7 +123,7 @@ static json_t *awaited(const struct stat_job *job, const struct stat_root *root)
     return o;
 }
 
-int stat_print_json(const struct tool *t, const struct stat_list *list)
+int stat_print_json(const struct tool *t, const struct stat_list *list, json_t *adapters)
 {
     json_t *all = json_array(), *roots = json_array();
     struct stat_job job;
@@ -134,5 +134,5 @@ int stat_print_json(const struct tool *t, const struct stat_list *list)
     for (int i = 0; i < job.roots; i++)
         json_array_append_new(roots, awaited(&job, &job.root[i]));
     stat_job_free(&job);
-    return json_stat(t, all, roots);
+    return json_stat(t, all, roots, adapters);
 }

@@ -10,29 +10,13 @@
 
 #include "plugin/stats/stat_via.h"
 
-#define PREFIX "nccl_pvrdma_"
-
-static void label(FILE *out, const char *name, const char *value)
-{
-    fprintf(out, "%s=\"", name);
-    for (; *value; value++) {
-        if (*value == '\\' || *value == '"')
-            fputc('\\', out);
-        if (*value == '\n')
-            fputs("\\n", out);
-        else
-            fputc(*value, out);
-    }
-    fputc('"', out);
-}
-
 /* What every sample of a process begins with. */
 static void process_labels(FILE *out, const struct pvn_stats *f)
 {
     fprintf(out, "pid=\"%llu\",", (unsigned long long)f->head.id.pid);
-    label(out, "host", f->head.id.host);
+    stat_prom_label(out, "host", f->head.id.host);
     fputc(',', out);
-    label(out, "rank", f->head.rank);
+    stat_prom_label(out, "rank", f->head.rank);
 }
 
 /* The peer without its port and pid: those change with every connection, and each value of a label
@@ -43,14 +27,14 @@ static void peer_label(FILE *out, const struct pvn_stat_row *r)
     char *colon;
 
     if (r->peer_host[0]) {
-        label(out, "peer", r->peer_host);
+        stat_prom_label(out, "peer", r->peer_host);
         return;
     }
     snprintf(peer, sizeof(peer), "%s", r->peer_addr);
     colon = strrchr(peer, ':');
     if (colon)
         *colon = '\0';
-    label(out, "peer", peer);
+    stat_prom_label(out, "peer", peer);
 }
 
 static void comm_labels(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r)
@@ -58,19 +42,22 @@ static void comm_labels(FILE *out, const struct pvn_stats *f, const struct pvn_s
     process_labels(out, f);
     fprintf(out, ",comm=\"%llu\",direction=\"%s\",", (unsigned long long)r->id,
             r->sender ? "send" : "recv");
-    label(out, "device", r->device);
+    stat_prom_label(out, "device", r->device);
     fputc(',', out);
     peer_label(out, r);
-}
-
-static void heading(FILE *out, const char *name, const char *type, const char *help)
-{
-    fprintf(out, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
 }
 
 static double up(const struct pvn_stats *f)
 {
     return f->life == PVN_STATS_ALIVE;
+}
+static double stopped(const struct pvn_stats *f)
+{
+    return f->state == 'T' || f->state == 't';
+}
+static double last_call(const struct pvn_stats *f)
+{
+    return stat_wall(f, f->head.touched_ns ? f->head.touched_ns : f->head.mono_ns);
 }
 static double began(const struct pvn_stats *f)
 {
@@ -94,6 +81,10 @@ static const struct {
     double (*value)(const struct pvn_stats *f);
 } of_process[] = {
     {"process_up", "gauge", "1 while the process exists, 0 when its file is all that is left.", up},
+    {"process_stopped", "gauge", "1 while the process is stopped by a signal or a debugger.",
+     stopped},
+    {"process_last_call_time_seconds", "gauge",
+     "When NCCL last called the plugin for any connection, since the epoch.", last_call},
     {"process_start_time_seconds", "gauge", "When the plugin was initialised, since the epoch.",
      began},
     {"comms_total", "counter", "Connections and listeners that the process has opened.", comms},
@@ -200,9 +191,9 @@ static void sum_labels(FILE *out, const struct pvn_stats *f, const struct sums *
     char via[24];
     process_labels(out, f);
     fprintf(out, ",direction=\"%s\",", s->sender ? "send" : "recv");
-    label(out, "device", s->device);
+    stat_prom_label(out, "device", s->device);
     fputc(',', out);
-    label(out, "transport", pvn_via_text(s->via, via, sizeof(via)));
+    stat_prom_label(out, "transport", pvn_via_text(s->via, via, sizeof(via)));
 }
 
 /* The m-th counter of all processes; behind the counters come what is now. */
@@ -214,7 +205,7 @@ static void put_sums(FILE *out, const struct stat_list *list, int m, const char 
         for (int k = 0; k < n; k++) {
             if (m < COUNTERS && (all[k].known & counters[m].known) != counters[m].known)
                 continue;
-            fprintf(out, PREFIX "%s{", name);
+            fprintf(out, STAT_PROM_PREFIX "%s{", name);
             sum_labels(out, &list->file[i], &all[k]);
             if (m < COUNTERS)
                 fprintf(out, "%s} %llu\n", counters[m].label, (unsigned long long)all[k].value[m]);
@@ -232,16 +223,17 @@ static void sum_metrics(FILE *out, const struct stat_list *list)
 {
     for (int m = 0; m < COUNTERS; m++) {
         if (counters[m].help)
-            heading(out, counters[m].name, "counter", counters[m].help);
+            stat_prom_heading(out, counters[m].name, "counter", counters[m].help);
         put_sums(out, list, m, counters[m].name);
     }
-    heading(out, "requests_open", "gauge", "Requests that were open at the last look.");
+    stat_prom_heading(out, "requests_open", "gauge", "Requests that were open at the last look.");
     put_sums(out, list, COUNTERS, "requests_open");
-    heading(out, "comms_up", "gauge", "Connections that are up.");
+    stat_prom_heading(out, "comms_up", "gauge", "Connections that are up.");
     put_sums(out, list, COUNTERS + 1, "comms_up");
-    heading(out, "stalled_seconds", "gauge",
-            "Seconds without a byte moved on the connection that has waited longest with requests "
-            "open; 0: none stalls.");
+    stat_prom_heading(
+        out, "stalled_seconds", "gauge",
+        "Seconds without a byte moved on the connection that has waited longest with requests "
+        "open; 0: none stalls.");
     put_sums(out, list, COUNTERS + 2, "stalled_seconds");
 }
 
@@ -249,21 +241,21 @@ static void sum_metrics(FILE *out, const struct stat_list *list)
 
 static void process_metrics(FILE *out, const struct stat_list *list)
 {
-    heading(out, "process_info", "gauge", "What the process is.");
+    stat_prom_heading(out, "process_info", "gauge", "What the process is.");
     for (int i = 0; i < list->n; i++) {
         const struct pvn_stats *f = &list->file[i];
-        fputs(PREFIX "process_info{", out);
+        fputs(STAT_PROM_PREFIX "process_info{", out);
         process_labels(out, f);
         fputc(',', out);
-        label(out, "command", f->head.command);
+        stat_prom_label(out, "command", f->head.command);
         fputc(',', out);
-        label(out, "plugin", f->head.plugin);
+        stat_prom_label(out, "plugin", f->head.plugin);
         fprintf(out, ",interface=\"v%u\"} 1\n", f->head.abi);
     }
     for (size_t m = 0; m < sizeof(of_process) / sizeof(of_process[0]); m++) {
-        heading(out, of_process[m].name, of_process[m].type, of_process[m].help);
+        stat_prom_heading(out, of_process[m].name, of_process[m].type, of_process[m].help);
         for (int i = 0; i < list->n; i++) {
-            fprintf(out, PREFIX "%s{", of_process[m].name);
+            fprintf(out, STAT_PROM_PREFIX "%s{", of_process[m].name);
             process_labels(out, &list->file[i]);
             fprintf(out, "} %.17g\n", of_process[m].value(&list->file[i]));
         }
@@ -295,7 +287,7 @@ static void counter(FILE *out, const struct pvn_stats *f, const struct pvn_stat_
 {
     if ((r->n.known & counters[m].known) != counters[m].known)
         return;
-    fprintf(out, PREFIX "comm_%s{", counters[m].name);
+    fprintf(out, STAT_PROM_PREFIX "comm_%s{", counters[m].name);
     comm_labels(out, f, r);
     fprintf(out, "%s} %llu\n", counters[m].label,
             (unsigned long long)*(const uint64_t *)((const char *)&r->n + counters[m].offset));
@@ -304,17 +296,17 @@ static void counter(FILE *out, const struct pvn_stats *f, const struct pvn_stat_
 static void state(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r, size_t m)
 {
     (void)m;
-    fputs(PREFIX "comm_state{", out);
+    fputs(STAT_PROM_PREFIX "comm_state{", out);
     comm_labels(out, f, r);
     fputc(',', out);
-    label(out, "state", r->state);
+    stat_prom_label(out, "state", r->state);
     fputs("} 1\n", out);
 }
 
 static void stalled(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r, size_t m)
 {
     (void)m;
-    fputs(PREFIX "comm_stalled_seconds{", out);
+    fputs(STAT_PROM_PREFIX "comm_stalled_seconds{", out);
     comm_labels(out, f, r);
     fprintf(out, "} %.3f\n", stat_stalled(f, r));
 }
@@ -322,7 +314,7 @@ static void stalled(FILE *out, const struct pvn_stats *f, const struct pvn_stat_
 static void looked(FILE *out, const struct pvn_stats *f, const struct pvn_stat_row *r, size_t m)
 {
     (void)m;
-    fputs(PREFIX "comm_last_call_time_seconds{", out);
+    fputs(STAT_PROM_PREFIX "comm_last_call_time_seconds{", out);
     comm_labels(out, f, r);
     fprintf(out, "} %.3f\n", stat_wall(f, r->n.look_ns));
 }
@@ -333,17 +325,18 @@ static void comm_metrics(FILE *out, const struct stat_list *list)
     for (size_t m = 0; m < COUNTERS; m++) {
         snprintf(name, sizeof(name), "comm_%s", counters[m].name);
         if (counters[m].help)
-            heading(out, name, "counter", counters[m].help);
+            stat_prom_heading(out, name, "counter", counters[m].help);
         each(out, list, counter, m);
     }
-    heading(out, "comm_state", "gauge", "The connection's state, as a label.");
+    stat_prom_heading(out, "comm_state", "gauge", "The connection's state, as a label.");
     each(out, list, state, 0);
-    heading(out, "comm_stalled_seconds", "gauge",
-            "Seconds without a byte moved while requests are open, or without progress of "
-            "connecting; 0: no stall.");
+    stat_prom_heading(
+        out, "comm_stalled_seconds", "gauge",
+        "Seconds without a byte moved while requests are open, or without progress of "
+        "connecting; 0: no stall.");
     each(out, list, stalled, 0);
-    heading(out, "comm_last_call_time_seconds", "gauge",
-            "When NCCL last called the plugin for it, since the epoch.");
+    stat_prom_heading(out, "comm_last_call_time_seconds", "gauge",
+                      "When NCCL last called the plugin for it, since the epoch.");
     each(out, list, looked, 0);
 }
 

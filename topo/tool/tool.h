@@ -180,8 +180,9 @@ int json_check(const struct tool *t, const struct pvn_topo_checks *checks,
 struct json_t *json_text(const char *s); /* also of a text that is not UTF-8 */
 int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
 int json_params(const struct tool *t, struct json_t *list); /* takes the list over */
-/* So does this both of its lists. */
-int json_stat(const struct tool *t, struct json_t *processes, struct json_t *awaited);
+/* So does this all of its lists. */
+int json_stat(const struct tool *t, struct json_t *processes, struct json_t *awaited,
+              struct json_t *adapters);
 int json_lint(const struct tool *t, const char *name, const struct pvn_topo_lint *lint);
 
 #endif
