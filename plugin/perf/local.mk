@@ -17,8 +17,10 @@ libpvn_perf_la_SOURCES = plugin/perf/baseline.c plugin/perf/baseline.h plugin/pe
     plugin/perf/opts_values.c plugin/perf/opts_values.h \
     plugin/perf/output.c plugin/perf/own_stats.c plugin/perf/own_stats.h plugin/perf/p2p.c plugin/perf/plot.c \
     plugin/perf/pin.c plugin/perf/pin.h plugin/perf/rank.c plugin/perf/rank_fail.c plugin/perf/rank.h \
-    plugin/perf/report.c plugin/perf/report.h plugin/perf/ring.c plugin/perf/row.h plugin/perf/run_info.c \
-    plugin/perf/run_info.h plugin/perf/stop.c plugin/perf/stop.h plugin/perf/usage.c plugin/perf/values.c \
+    plugin/perf/report.c plugin/perf/report.h plugin/perf/ring.c plugin/perf/ring.h \
+    plugin/perf/ring_run.c plugin/perf/ring_steps.c plugin/perf/ring_steps.h plugin/perf/row.h plugin/perf/run_info.c \
+    plugin/perf/run_info.h plugin/perf/stop.c plugin/perf/stop.h \
+    plugin/perf/slots.c plugin/perf/slots.h plugin/perf/timed.c plugin/perf/timed.h plugin/perf/usage.c plugin/perf/values.c \
     plugin/perf/values.h
 libpvn_perf_la_SOURCES += plugin/perf/hist.c plugin/perf/hist.h plugin/perf/p2p_flow.c plugin/perf/p2p_flow.h plugin/perf/plot.h \
     plugin/perf/plot_dist.c plugin/perf/plot_parts.c

@@ -28,6 +28,7 @@ static void add(struct pvn_model *m, uint32_t d0, uint32_t d1, uint32_t d2, uint
     va_start(ap, fmt);
     vsnprintf(p->name, sizeof(p->name), fmt, ap);
     va_end(ap);
+    p->unit = m->unit;
     p->count = 1;
     for (int i = 0; i < 4; i++) {
         p->dim[i] = dim[i] ? dim[i] : 1;
@@ -157,18 +158,48 @@ static void build_resnet50(struct pvn_model *m)
     add_linear(m, 1000, 2048, "fc");
 }
 
+/*
+ * Llama-2-7B: Touvron et al., arXiv:2307.09288; the widths are those of the published
+ * meta-llama/Llama-2-7b-hf's config.json, names and order those of Hugging Face transformers'
+ * LlamaForCausalLM. Each decoder layer is an FSDP unit, as PyTorch's transformer_auto_wrap_policy
+ * makes them; embeddings, last norm and head are the root's. 6,738,415,616 parameters.
+ */
+static void build_llama2_7b(struct pvn_model *m)
+{
+    enum { VOCAB = 32000, H = 4096, FF = 11008, LAYERS = 32 };
+
+    add(m, VOCAB, H, 0, 0, "model.embed_tokens.weight");
+    for (int i = 0; i < LAYERS; i++) {
+        static const char *const attention[] = {"q", "k", "v", "o"};
+
+        m->unit = i + 1;
+        for (int k = 0; k < 4; k++)
+            add(m, H, H, 0, 0, "model.layers.%d.self_attn.%s_proj.weight", i, attention[k]);
+        add(m, FF, H, 0, 0, "model.layers.%d.mlp.gate_proj.weight", i);
+        add(m, FF, H, 0, 0, "model.layers.%d.mlp.up_proj.weight", i);
+        add(m, H, FF, 0, 0, "model.layers.%d.mlp.down_proj.weight", i);
+        add(m, H, 0, 0, 0, "model.layers.%d.input_layernorm.weight", i);
+        add(m, H, 0, 0, 0, "model.layers.%d.post_attention_layernorm.weight", i);
+    }
+    m->unit = 0;
+    add(m, H, 0, 0, 0, "model.norm.weight");
+    add(m, VOCAB, H, 0, 0, "lm_head.weight");
+}
+
 static const struct {
     const char *name;
+    enum pvn_traffic traffic;
     void (*build)(struct pvn_model *m);
 } models[] = {
-    {"resnet50", build_resnet50},
-    {"bert-large", build_bert_large},
-    {"gpt2", build_gpt2},
+    {"resnet50", PVN_DDP, build_resnet50},
+    {"bert-large", PVN_DDP, build_bert_large},
+    {"gpt2", PVN_DDP, build_gpt2},
+    {"llama2-7b", PVN_FSDP, build_llama2_7b},
 };
 
 const char *pvn_model_names(void)
 {
-    return "resnet50, bert-large and gpt2";
+    return "resnet50, bert-large, gpt2 and llama2-7b";
 }
 
 const char *pvn_model_suggest(const char *name)
@@ -184,6 +215,15 @@ const char *pvn_model_suggest(const char *name)
     return near.best;
 }
 
+int pvn_model_is(const char *name, enum pvn_traffic traffic)
+{
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+        if (strcmp(name, models[i].name) == 0)
+            return models[i].traffic == traffic;
+    }
+    return 0;
+}
+
 int pvn_model_load(const char *name, struct pvn_model *m)
 {
     memset(m, 0, sizeof(*m));
@@ -194,6 +234,7 @@ int pvn_model_load(const char *name, struct pvn_model *m)
         if (!m->param)
             return -ENOMEM;
         m->name = models[i].name;
+        m->traffic = models[i].traffic;
         models[i].build(m);
         return 0;
     }
@@ -243,5 +284,36 @@ int pvn_model_buckets(const struct pvn_model *m, struct pvn_bucket **out)
         free(b);
     else
         *out = b;
+    return n;
+}
+
+int pvn_fsdp_step(const struct pvn_model *m, int layers, struct pvn_fsdp_op **out)
+{
+    uint64_t *unit = calloc((size_t)m->nparams, sizeof(*unit)); /* more than there are units */
+    struct pvn_fsdp_op *op = calloc(3 * (size_t)m->nparams, sizeof(*op));
+    int last = 0, n = 0;
+
+    if (!unit || !op) {
+        free(unit);
+        free(op);
+        return -ENOMEM;
+    }
+    for (int i = 0; i < m->nparams; i++) {
+        int u = m->param[i].unit;
+
+        if (layers && u > layers)
+            continue;
+        unit[u] += m->param[i].count;
+        last = u > last ? u : last;
+    }
+    for (int u = 0; u <= last; u++)
+        op[n++] = (struct pvn_fsdp_op){0, 0, u, unit[u]};
+    for (int u = last; u > 0; u--) {
+        op[n++] = (struct pvn_fsdp_op){0, 1, u, unit[u]};
+        op[n++] = (struct pvn_fsdp_op){1, 1, u, unit[u]};
+    }
+    op[n++] = (struct pvn_fsdp_op){1, 1, 0, unit[0]};
+    free(unit);
+    *out = op;
     return n;
 }

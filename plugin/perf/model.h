@@ -14,17 +14,26 @@
 extern "C" {
 #endif
 
+/* How a training step moves the model between the ranks. */
+enum pvn_traffic {
+    PVN_DDP, /* every rank has all parameters: an all-reduce for each bucket of gradients */
+    PVN_FSDP /* every rank has a share of each unit: all-gathers and reduce-scatters */
+};
+
 struct pvn_param_shape {
     char name[56];
+    int unit;        /* FSDP: 0 is the root, layer i is i + 1 */
     uint32_t dim[4]; /* unused ones are 1 */
     uint64_t count;  /* elements: the product */
 };
 
 struct pvn_model {
     const char *name;
+    enum pvn_traffic traffic;
     struct pvn_param_shape *param;
     int nparams;
     uint64_t count; /* elements of all parameters */
+    int unit;       /* while it is built: of the next parameter */
 };
 
 struct pvn_bucket {
@@ -32,10 +41,13 @@ struct pvn_bucket {
     int nparams;
 };
 
-/* "resnet50, bert-large and gpt2", for messages. */
+/* "resnet50, bert-large, gpt2 and llama2-7b", for messages. */
 const char *pvn_model_names(void);
 /* The model whose name is nearest to an unknown one, or NULL when none is near. */
 const char *pvn_model_suggest(const char *name);
+
+/* Whether it is the name of a model of that traffic. */
+int pvn_model_is(const char *name, enum pvn_traffic traffic);
 
 /* 0; -ENOENT for an unknown name, -ENOMEM. Free with pvn_model_free. */
 int pvn_model_load(const char *name, struct pvn_model *m);
@@ -58,6 +70,22 @@ int pvn_ddp_buckets(const uint64_t *count, int n, uint64_t first_cap, uint64_t c
 
 /* The same for a whole model with DDP's caps; *out is malloc'ed. Number of buckets or -ENOMEM. */
 int pvn_model_buckets(const struct pvn_model *m, struct pvn_bucket **out);
+
+/*
+ * One collective of a training step under FSDP. A unit (the root, or a layer) is gathered before its
+ * forward pass and, but for the root, which stays, again before its backward pass; then its
+ * gradients are reduced and scattered.
+ */
+struct pvn_fsdp_op {
+    int reduce;   /* a reduce-scatter; else an all-gather */
+    int backward; /* belongs to the backward pass */
+    int unit;
+    uint64_t count; /* parameters of the unit */
+};
+
+/* The step of a model of which the first `layers` layers take part (0: all); *out is malloc'ed.
+ * Their number or -ENOMEM. */
+int pvn_fsdp_step(const struct pvn_model *m, int layers, struct pvn_fsdp_op **out);
 
 #ifdef __cplusplus
 }

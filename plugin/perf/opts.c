@@ -9,11 +9,12 @@
 
 #include "base/suggest.h"
 #include "base/version.h"
-#include "tools/launch_env.h"
+#include "perf/model.h"
 #include "perf/netdrv.h"
 #include "perf/opts_check.h"
 #include "perf/opts_table.h"
 #include "perf/opts_values.h"
+#include "tools/launch_env.h"
 
 #define MAX_FORKED_RANKS 256
 #define MAX_DEPTH        NCCL_NET_MAX_REQUESTS
@@ -31,6 +32,45 @@ static int set_memory(struct pvn_perf_opts *o, const char *arg)
     return PVN_PERF_OK;
 }
 
+static int set_type(struct pvn_perf_opts *o, const char *arg)
+{
+    if (strcmp(arg, "float32") == 0)
+        o->type = PVN_FLOAT32;
+    else if (strcmp(arg, "bfloat16") == 0)
+        o->type = PVN_BFLOAT16;
+    else
+        return pvn_opts_bad("--type %s: expected float32 or bfloat16", arg);
+    return PVN_PERF_OK;
+}
+
+const char *pvn_collective_name(enum pvn_collective what)
+{
+    static const char *const name[] = {"allreduce", "allgather", "reducescatter", "broadcast"};
+
+    return name[what];
+}
+
+/* nccl-tests writes all_gather, others all-gather: the name counts. */
+static int set_collective(struct pvn_perf_opts *o, const char *arg)
+{
+    char name[32];
+    size_t n = 0;
+
+    for (const char *p = arg; *p && n + 1 < sizeof(name); p++) {
+        if (*p != '-' && *p != '_')
+            name[n++] = *p;
+    }
+    name[n] = '\0';
+    for (int i = 0; i < PVN_COLLECTIVES; i++) {
+        if (strcmp(name, pvn_collective_name((enum pvn_collective)i)) != 0)
+            continue;
+        o->collective = (enum pvn_collective)i;
+        return PVN_PERF_OK;
+    }
+    return pvn_opts_bad(
+        "--collective %s: expected allreduce, allgather, reducescatter or broadcast", arg);
+}
+
 static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
 {
     switch (c) {
@@ -46,6 +86,12 @@ static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
         return pvn_opts_sizes(o, arg);
     case O_PRESET:
         return pvn_opts_text("preset", arg, o->preset, sizeof(o->preset));
+    case O_LAYERS:
+        return pvn_opts_int("layers", arg, 1, 1000, &o->layers);
+    case O_COLLECTIVE:
+        return set_collective(o, arg);
+    case O_TYPE:
+        return set_type(o, arg);
     case O_CHANNELS:
         return pvn_opts_int("channels", arg, 1, PVN_PERF_MAX_CHANNELS, &o->channels);
     case O_MEMORY:
@@ -201,6 +247,9 @@ static int settle(struct pvn_perf_opts *o, int abi)
     }
     for (int i = 0; i < o->nplugins; i++)
         o->plugin[i].abi = abi;
+    /* As its shards are gathered in training. */
+    if (pvn_model_is(o->preset, PVN_FSDP) && !pvn_opts_given(o, O_TYPE))
+        o->type = PVN_BFLOAT16;
     if (p2p && o->ranks && o->ranks != 2)
         return pvn_opts_bad("--ranks %d: p2p runs between exactly 2 ranks; ring takes any number",
                             o->ranks);
@@ -214,9 +263,10 @@ static int settle(struct pvn_perf_opts *o, int abi)
     if (!o->nsizes && !o->preset[0] && pvn_opts_sizes(o, sizes))
         return PVN_PERF_USAGE;
     for (int i = 0; !p2p && i < o->nsizes; i++) {
-        if (o->size[i] % sizeof(float))
-            return pvn_opts_bad("--sizes: %llu is not a multiple of 4, the size of a float32",
-                                (unsigned long long)o->size[i]);
+        if (o->size[i] % pvn_type_size(o->type))
+            return pvn_opts_bad("--sizes: %llu is not a multiple of %zu, the size of a %s",
+                                (unsigned long long)o->size[i], pvn_type_size(o->type),
+                                pvn_type_name(o->type));
     }
     if (!o->channels)
         o->channels = p2p ? 1 : 2;
@@ -270,11 +320,12 @@ uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o)
     char text[256];
     uint64_t h;
 
-    snprintf(text, sizeof(text), "%s %d %s %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f",
-             pvn_version(), (int)o->mode, o->preset, o->depth, o->group, o->channels,
-             (int)o->memory, o->no_sums, (unsigned long long)o->slot, o->steps, o->slices, o->iters,
-             o->warmup, o->time, o->check, o->repeat, o->nplugins, o->latency + 2 * o->bandwidth,
-             o->idle);
+    snprintf(text, sizeof(text),
+             "%s %d %s %d %d %d %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f", pvn_version(),
+             (int)o->mode, o->preset, o->layers, (int)o->collective, (int)o->type, o->depth,
+             o->group, o->channels, (int)o->memory, o->no_sums, (unsigned long long)o->slot,
+             o->steps, o->slices, o->iters, o->warmup, o->time, o->check, o->repeat, o->nplugins,
+             o->latency + 2 * o->bandwidth, o->idle);
     h = pvn_launch_hash(0, text);
     for (int i = 0; i < o->nsizes; i++) {
         snprintf(text, sizeof(text), " %llu", (unsigned long long)o->size[i]);

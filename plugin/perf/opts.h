@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "perf/values.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,6 +25,15 @@ enum pvn_perf_memory {
     PVN_PERF_PINNED_IF_POSSIBLE, /* the default: as NCCL's, where the kernel lets us */
     PVN_PERF_PINNED,
     PVN_PERF_MOVABLE
+};
+
+/* What the ranks of a ring do together. */
+enum pvn_collective {
+    PVN_ALLREDUCE,
+    PVN_ALLGATHER,
+    PVN_REDUCESCATTER,
+    PVN_BROADCAST,
+    PVN_COLLECTIVES /* how many */
 };
 
 enum pvn_perf_mode { PVN_PERF_P2P, PVN_PERF_RING, PVN_PERF_SCALE, PVN_PERF_PARAMS };
@@ -63,6 +74,9 @@ struct pvn_perf_opts {
     uint64_t size[PVN_PERF_MAX_SIZES]; /* bytes */
     int nsizes;
     char preset[16]; /* "": none */
+    int layers;      /* of the preset's; 0: all */
+    enum pvn_collective collective;
+    enum pvn_type type;
     int depth;
     int group;
     int channels;
@@ -91,6 +105,8 @@ struct pvn_perf_opts {
     int quiet;
     uint64_t given; /* the options that were on the command line, as bits private to opts.c */
 };
+
+const char *pvn_collective_name(enum pvn_collective what); /* "allreduce" */
 
 extern const char pvn_perf_usage[]; /* what --help prints */
 

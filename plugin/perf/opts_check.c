@@ -18,21 +18,15 @@ static const struct {
     int option;
     int modes;
 } limited[] = {
-    {O_SIZES, IN_P2P | IN_RING},
-    {O_PRESET, IN_RING},
-    {O_DEPTH, IN_P2P},
-    {O_GROUP, IN_P2P},
-    {O_LATENCY, IN_P2P},
-    {O_BANDWIDTH, IN_P2P},
-    {O_SLOT, IN_RING},
-    {O_STEPS, IN_RING},
-    {O_SLICES, IN_RING},
-    {O_NO_SUMS, IN_RING},
-    {O_CHECK, IN_P2P | IN_RING},
-    {O_ITERS, IN_P2P | IN_RING},
-    {O_WARMUP, IN_P2P | IN_RING},
-    {O_TIME, IN_P2P | IN_RING},
-    {O_SPIN, IN_P2P | IN_RING},
+    {O_SIZES, IN_P2P | IN_RING}, {O_PRESET, IN_RING},
+    {O_LAYERS, IN_RING},         {O_COLLECTIVE, IN_RING},
+    {O_TYPE, IN_RING},           {O_DEPTH, IN_P2P},
+    {O_GROUP, IN_P2P},           {O_LATENCY, IN_P2P},
+    {O_BANDWIDTH, IN_P2P},       {O_SLOT, IN_RING},
+    {O_STEPS, IN_RING},          {O_SLICES, IN_RING},
+    {O_NO_SUMS, IN_RING},        {O_CHECK, IN_P2P | IN_RING},
+    {O_ITERS, IN_P2P | IN_RING}, {O_WARMUP, IN_P2P | IN_RING},
+    {O_TIME, IN_P2P | IN_RING},  {O_SPIN, IN_P2P | IN_RING},
     {O_PLOT, IN_P2P | IN_RING},
 };
 
@@ -64,6 +58,7 @@ static const struct {
 } pointless[] = {
     {O_TIME, O_ITERS, "the number of iterations is given"},
     {O_TIME, O_PRESET, "a preset runs a number of steps: give --iters"},
+    {O_COLLECTIVE, O_PRESET, "the model has its own"},
     {O_MASTER, O_RANKS, "all ranks are started here"},
     {O_BOOT_TIMEOUT, O_RANKS, "all ranks are started here"},
     {O_VERBOSE, O_QUIET, "they contradict each other"},
@@ -116,6 +111,8 @@ int pvn_opts_check_names(const struct pvn_perf_opts *o)
             return pvn_opts_bad("--env %s:%s=...: no --plugin has the name %s", o->env[i].plugin,
                                 o->env[i].key, o->env[i].plugin);
     }
+    if (pvn_opts_given(o, O_LAYERS) && !pvn_model_is(o->preset, PVN_FSDP))
+        return pvn_opts_bad("--layers %d has no effect without --preset llama2-7b", o->layers);
     if (!o->preset[0])
         return PVN_PERF_OK;
     rc = pvn_model_load(o->preset, &m);

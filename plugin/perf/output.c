@@ -248,6 +248,9 @@ static json_t *root_json(const struct pvn_report *rep, int status)
     json_object_set_new(root, "cpu", text_or_null(run->cpu));
     json_object_set_new(root, "cpus", json_integer(run->cpus));
     json_object_set_new(root, "preset", text_or_null(rep->o->preset));
+    json_object_set_new(root, "type",
+                        rep->o->mode == PVN_PERF_P2P ? json_null()
+                                                     : json_string(pvn_type_name(rep->o->type)));
     json_object_set_new(root, "baseline",
                         rep->baseline
                             ? json_pack("{ss si si}", "file", rep->o->baseline, "tolerance_percent",

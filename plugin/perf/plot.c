@@ -28,8 +28,10 @@ static int in_panel(const struct panel *p, const struct pvn_summary *s, int have
         return 0;
     /* One rank alone copies memory: its figure would squeeze all others into the axis. */
     if (p->by_ranks)
-        return strcmp(s->key.test, "bucket") != 0 && s->key.ranks > 1;
-    return !(have_buckets && strcmp(s->key.test, "step") == 0);
+        return strcmp(s->key.test, "bucket") != 0 && strcmp(s->key.test, "part") != 0 &&
+               s->key.ranks > 1;
+    return !(have_buckets &&
+             (strcmp(s->key.test, "step") == 0 || strcmp(s->key.test, "part") == 0));
 }
 
 static double x_of(const struct panel *p, const struct pvn_summary *s)

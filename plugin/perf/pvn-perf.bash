@@ -6,14 +6,22 @@ _pvn_perf()
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local modes="p2p ring scale" word mode=
     local p2p="--depth --group --latency --bandwidth --idle"
-    local ring="--preset --slot --steps --slices --no-sums"
+    local ring="--preset --collective --type --layers --slot --steps --slices --no-sums"
     case $prev in
     --json | --csv | --plot | --plugin | --baseline)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
     --preset)
-        mapfile -t COMPREPLY < <(compgen -W "resnet50 bert-large gpt2" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "resnet50 bert-large gpt2 llama2-7b" -- "$cur")
+        return
+        ;;
+    --collective)
+        mapfile -t COMPREPLY < <(compgen -W "allreduce allgather reducescatter broadcast" -- "$cur")
+        return
+        ;;
+    --type)
+        mapfile -t COMPREPLY < <(compgen -W "float32 bfloat16" -- "$cur")
         return
         ;;
     --memory)
@@ -28,7 +36,7 @@ _pvn_perf()
         mapfile -t COMPREPLY < <(compgen -W "$(ip netns list 2>/dev/null | cut -d' ' -f1)" -- "$cur")
         return
         ;;
-    --env | --dev | --sizes | --channels | --comms | --depth | --group | --idle | --slot | --steps | --slices | \
+    --env | --dev | --sizes | --channels | --comms | --depth | --group | --idle | --layers | --slot | --steps | --slices | \
         --traffic-class | --iters | --warmup | --time | --repeat | --timeout | --ranks | --master | \
         --boot-timeout)
         return

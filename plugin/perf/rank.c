@@ -110,6 +110,14 @@ void pvn_rank_hist(struct pvn_rank *r, const struct pvn_hist *h)
         send_row(r, &row);
 }
 
+void pvn_rank_say_sizes(const struct pvn_rank *r, int rc)
+{
+    if (!rc && r->sizes_missing)
+        fprintf(stderr,
+                "pvn-perf: rank %d: plugin %s does not report in test() how much was received\n",
+                r->rank, r->o->plugin[r->plugin].name);
+}
+
 void pvn_rank_error(struct pvn_rank *r)
 {
     struct pvn_row row = {.kind = PVN_ROW_ERROR};

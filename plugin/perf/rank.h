@@ -129,6 +129,9 @@ void pvn_rank_free_messages(struct pvn_rank *r, void *p, size_t len);
  * pvn_rank_agree, before any rank takes its own. 0, or the rank has failed. */
 int pvn_rank_room(struct pvn_rank *r, size_t len);
 
+/* After a run that ended with rc: says on stderr that test() left out sizes, if it did. */
+void pvn_rank_say_sizes(const struct pvn_rank *r, int rc);
+
 /* Called by all ranks, which exchange the lanes they used; rank 0 reports it. A failure is in
  * r->status. */
 void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);

@@ -22,7 +22,7 @@ enum pvn_row_kind {
 };
 
 struct pvn_row_result {
-    char test[12]; /* "latency", "bandwidth", "idle", "allreduce", "step", "bucket" */
+    char test[20]; /* "latency", "bandwidth", "idle", a collective, "step", "part", "bucket" */
     char item[32]; /* which part of a preset, or "" */
     int32_t ranks, channels, depth, group;
     uint64_t bytes; /* message size; size of the array reduced */

@@ -6,8 +6,8 @@
 
 const char pvn_perf_usage[] =
     "usage: pvn-perf p2p   [options]   latency and bandwidth between two ranks\n"
-    "       pvn-perf ring  [options]   ring all-reduce of float32, as NCCL runs it\n"
-    "       pvn-perf scale [options]   ring all-reduce with 1, 2, ... ranks\n"
+    "       pvn-perf ring  [options]   all-reduce or another collective on a ring, as NCCL runs it\n"
+    "       pvn-perf scale [options]   the same with 1, 2, ... ranks\n"
     "       pvn-perf --params          the plugin's parameters and their values here\n"
     "\n"
     "What is measured\n"
@@ -17,7 +17,11 @@ const char pvn_perf_usage[] =
     "  --env [NAME:]KEY=VALUE set a variable for all plugins, or for the one called NAME\n"
     "  --dev LIST             devices by number or name; channel c uses the c-th (default: 0)\n"
     "  --sizes LIST           e.g. 8,1K,64K-4M,1M-64M*4\n"
-    "  --preset MODEL         resnet50, bert-large or gpt2: its gradients, in DDP's buckets\n"
+    "  --collective NAME      ring: allreduce (default), allgather, reducescatter or broadcast\n"
+    "  --type NAME            ring: float32 (default) or bfloat16\n"
+    "  --preset MODEL         resnet50, bert-large or gpt2: its gradients, in DDP's buckets;\n"
+    "                         llama2-7b: the all-gathers and reduce-scatters of an FSDP step\n"
+    "  --layers N             llama2-7b: only so many of its 32 layers\n"
     "  --channels C, --comms C  rings, or pairs of comms in p2p (default: 2, p2p: 1)\n"
     "  --memory KIND          pinned, as NCCL's buffers are, or movable (default: pinned if possible)\n"
     "  --depth D              p2p: messages in flight per comm (default: 8)\n"

@@ -1,13 +1,15 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data that can be checked exactly: what ranks contribute to an all-reduce, what the sum must be,
+ * Data that can be checked exactly: what ranks contribute to a collective, what the sum must be,
  * and bytes of a message that say which message they belong to.
  *
- * Contributions are small whole numbers, so that float32 sums are exact in any order: element i of
- * rank r is g(i) * w(r) + (i & 15) with g in 1..128 depending on the seed and w in 1..61, which
- * makes a missing, doubled, misplaced or stale contribution show. Sums stay below 2^24 up to
- * PVN_BOOT_MAX_RANKS ranks.
+ * All are small whole numbers, so that sums are exact. float32: element i of rank r is
+ * g(i) * w(r) + (i & 15) with g in 1..128 depending on the seed and w in 1..61, which makes a
+ * missing, doubled, misplaced or stale contribution show; sums stay below 2^24 up to
+ * PVN_BOOT_MAX_RANKS ranks, in any order. bfloat16 holds whole numbers up to 256 only: rank r
+ * contributes h(r, i) - h(r + 1, i) with h in 0..127, and rank 0 v(i) in 1..128 in addition. Around a
+ * ring the sum of any neighbours is then within -127..255, and that of all ranks is v(i).
  */
 #ifndef PVN_PERF_VALUES_H
 #define PVN_PERF_VALUES_H
@@ -19,22 +21,35 @@
 extern "C" {
 #endif
 
-void pvn_values_fill(float *dst, uint64_t count, int rank, uint32_t seed);
-float pvn_values_expected(uint64_t i, int nranks, uint32_t seed);
-/* Number of wrong elements; *first is the index of the first one. */
-uint64_t pvn_values_check(const float *got, uint64_t count, int nranks, uint32_t seed,
-                          uint64_t *first);
+enum pvn_type { PVN_FLOAT32, PVN_BFLOAT16 };
 
-/* dst[i] = a[i] + b[i]; dst may be a or b. */
-void pvn_values_add(float *dst, const float *a, const float *b, uint64_t count);
+size_t pvn_type_size(enum pvn_type type);      /* bytes */
+const char *pvn_type_name(enum pvn_type type); /* "float32" */
+
+/* Whose element: a rank of nranks, or PVN_SUM for the sum of all. */
+#define PVN_SUM (-1)
+struct pvn_whose {
+    enum pvn_type type;
+    int rank, nranks;
+    uint32_t seed;
+};
+
+/* Elements at, at + 1, ... of an array. */
+void pvn_values_fill(void *dst, uint64_t at, uint64_t count, const struct pvn_whose *w);
+double pvn_values_expected(uint64_t i, const struct pvn_whose *w);
+/* Number of wrong elements; *first is the index of the first one in got. */
+uint64_t pvn_values_check(const void *got, uint64_t at, uint64_t count, const struct pvn_whose *w,
+                          uint64_t *first);
+double pvn_values_get(enum pvn_type type, const void *array, uint64_t i);
 
 /*
- * The same into two places, and a copy likewise (dst may be NULL there). out stands for memory of a
- * GPU: what is written there takes no part in this processor's caches, if it begins at whole 16
- * bytes.
+ * a[i] + b[i] into dst, out or both (one may be NULL; dst may be a or b), and a copy likewise. out
+ * stands for memory of a GPU: what is written there takes no part in this processor's caches, if it
+ * begins at whole 16 bytes.
  */
-void pvn_values_add_out(float *dst, float *out, const float *a, const float *b, uint64_t count);
-void pvn_values_copy_out(float *dst, float *out, const float *src, uint64_t count);
+void pvn_values_add(enum pvn_type type, void *dst, void *out, const void *a, const void *b,
+                    uint64_t count);
+void pvn_bytes_copy(void *dst, void *out, const void *src, size_t len);
 
 /* Bytes of message `id`. */
 void pvn_bytes_fill(void *dst, size_t len, uint64_t id);

@@ -73,9 +73,17 @@ const BadArgs kBad[] = {
     {{"p2p", "--sizes", ","}, "the list of sizes is empty"},
     {{"p2p", "--sizes", "1,2,3,4,1-1G,1-1G,1-1G"}, "more sizes"},
     {{"ring", "--sizes", "10"}, "10 is not a multiple of 4"},
+    {{"ring", "--type", "bfloat16", "--sizes", "7"},
+     "7 is not a multiple of 2, the size of a bfloat16"},
+    {{"ring", "--type", "int8"}, "--type int8: expected float32 or bfloat16"},
+    {{"ring", "--collective", "gather"}, "--collective gather: expected allreduce, allgather"},
+    {{"ring", "--preset", "gpt2", "--collective", "broadcast"}, "the model has its own"},
+    {{"ring", "--preset", "gpt2", "--layers", "2"},
+     "--layers 2 has no effect without --preset llama2-7b"},
+    {{"p2p", "--collective", "allgather"}, "--collective has no effect in p2p"},
     {{"ring", "--preset", "bert"}, "did you mean bert-large?"},
     {{"ring", "--preset", "resnet5"}, "did you mean resnet50?"},
-    {{"ring", "--preset", "alexnet"}, "there are resnet50, bert-large and gpt2"},
+    {{"ring", "--preset", "alexnet"}, "there are resnet50, bert-large, gpt2 and llama2-7b"},
     {{"ring", "--preset", "gpt2", "--sizes", "4"}, "exclude each other"},
     {{"p2p", "--preset", "gpt2"}, "--preset has no effect in p2p: it is for ring and scale"},
     {{"p2p", "--slot", "64"}, "--slot has no effect in p2p"},
@@ -278,19 +286,60 @@ TEST(Values, SumIsExactAndWrongOnesAreFound)
     for (int nranks : {1, 2, 3, 7, 64, 4096}) {
         const uint64_t n = 1003;
         std::vector<float> sum(n, 0.0f), one(n);
+        pvn_whose all = {PVN_FLOAT32, PVN_SUM, nranks, 5},
+                  stale = {PVN_FLOAT32, PVN_SUM, nranks, 6};
 
         for (int r = 0; r < nranks; r++) {
-            pvn_values_fill(one.data(), n, r, 5);
-            pvn_values_add(sum.data(), sum.data(), one.data(), n);
+            pvn_whose w = {PVN_FLOAT32, r, nranks, 5};
+
+            pvn_values_fill(one.data(), 0, n, &w);
+            pvn_values_add(PVN_FLOAT32, sum.data(), nullptr, sum.data(), one.data(), n);
         }
         uint64_t first = 0;
-        EXPECT_EQ(pvn_values_check(sum.data(), n, nranks, 5, &first), 0u) << nranks;
-        EXPECT_LT(pvn_values_expected(n - 1, nranks, 5), 16777216.0f);
-        EXPECT_GT(pvn_values_check(sum.data(), n, nranks, 6, &first), n * 9 / 10) << "stale data";
+        EXPECT_EQ(pvn_values_check(sum.data(), 0, n, &all, &first), 0u) << nranks;
+        EXPECT_LT(pvn_values_expected(n - 1, &all), 16777216.0);
+        EXPECT_GT(pvn_values_check(sum.data(), 0, n, &stale, &first), n * 9 / 10) << "stale data";
+        EXPECT_GT(pvn_values_check(sum.data(), 1, n, &all, &first), n * 9 / 10) << "misplaced";
         sum[1001] += 1;
         sum[17] += 1;
-        EXPECT_EQ(pvn_values_check(sum.data(), n, nranks, 5, &first), 2u);
+        EXPECT_EQ(pvn_values_check(sum.data(), 0, n, &all, &first), 2u);
         EXPECT_EQ(first, 17u);
+    }
+}
+
+// Around a ring, from any rank on: bfloat16 holds every sum on the path exactly.
+TEST(Values, BfloatSumsAreExactAroundTheRing)
+{
+    for (int nranks : {1, 2, 3, 8, 300}) {
+        const uint64_t n = 1003, at = 77;
+        pvn_whose all = {PVN_BFLOAT16, PVN_SUM, nranks, 5};
+        uint64_t first = 0;
+
+        for (int start = 0; start < nranks; start += 1 + nranks / 3) {
+            std::vector<uint16_t> sum(n, 0), one(n), before;
+
+            for (int k = 0; k < nranks; k++) {
+                pvn_whose w = {PVN_BFLOAT16, (start + k) % nranks, nranks, 5};
+
+                pvn_values_fill(one.data(), at, n, &w);
+                EXPECT_EQ(pvn_values_check(one.data(), at, n, &w, &first), 0u);
+                before = sum;
+                pvn_values_add(PVN_BFLOAT16, sum.data(), nullptr, before.data(), one.data(), n);
+                for (uint64_t i = 0; i < n; i++)
+                    ASSERT_EQ(pvn_values_get(PVN_BFLOAT16, sum.data(), i),
+                              pvn_values_get(PVN_BFLOAT16, before.data(), i) +
+                                  pvn_values_get(PVN_BFLOAT16, one.data(), i));
+            }
+            EXPECT_EQ(pvn_values_check(sum.data(), at, n, &all, &first), 0u) << nranks;
+            EXPECT_GT(pvn_values_check(sum.data(), at + 1, n, &all, &first), n * 9 / 10);
+            if (nranks > 1) {
+                EXPECT_GT(pvn_values_check(before.data(), at, n, &all, &first), n * 9 / 10)
+                    << "without the last rank";
+            }
+            sum[17] ^= 1;
+            EXPECT_EQ(pvn_values_check(sum.data(), at, n, &all, &first), 1u);
+            EXPECT_EQ(first, 17u);
+        }
     }
 }
 
@@ -310,16 +359,19 @@ TEST(Values, TwoPlacesAtAnyAddressAndLength)
                 want_sum[at + i] = 1001 * static_cast<float>(i);
                 want_copy[at + i] = static_cast<float>(i);
             }
-            pvn_values_add_out(&dst[at], &out[at], a.data(), b.data(), n);
+            pvn_values_add(PVN_FLOAT32, &dst[at], &out[at], a.data(), b.data(), n);
             EXPECT_EQ(want_sum, dst) << at << ", " << n;
             EXPECT_EQ(want_sum, out) << at << ", " << n;
             dst = out = std::vector<float>(80, -1);
-            pvn_values_copy_out(&dst[at], &out[at], a.data(), n);
+            pvn_bytes_copy(&dst[at], &out[at], a.data(), n * sizeof(float));
             EXPECT_EQ(want_copy, dst) << at << ", " << n;
             EXPECT_EQ(want_copy, out) << at << ", " << n;
             out = std::vector<float>(80, -1);
-            pvn_values_copy_out(nullptr, &out[at], a.data(), n);
+            pvn_bytes_copy(nullptr, &out[at], a.data(), n * sizeof(float));
             EXPECT_EQ(want_copy, out) << at << ", " << n;
+            out = std::vector<float>(80, -1);
+            pvn_values_add(PVN_FLOAT32, nullptr, &out[at], a.data(), b.data(), n);
+            EXPECT_EQ(want_sum, out) << at << ", " << n;
         }
     }
 }

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -97,6 +98,52 @@ TEST(Run, RingShapesAndVersions)
 
         EXPECT_EQ(r.status, 0) << more << r.err;
     }
+}
+
+// Each collective with either type at the same sizes, as far as they are whole elements.
+TEST_P(RingOf, VerifiesEveryCollective)
+{
+    for (const char *what : {"allgather", "reduce-scatter", "broadcast", "all_reduce"})
+        for (const char *type : {"float32", "bfloat16"}) {
+            Outcome r = Perf(Ring("--ranks " + std::to_string(GetParam()) +
+                                  " --slot 4K --sizes 0,4,12,100,4096,32772,262144 --collective " +
+                                  what + " --type " + type));
+
+            EXPECT_EQ(r.status, 0) << what << type << r.err;
+            EXPECT_NE(r.out.find("all data verified"), std::string::npos) << r.out;
+        }
+}
+
+TEST(Run, AWrongByteShowsInEveryCollective)
+{
+    for (const char *what : {"allgather", "reducescatter", "broadcast"}) {
+        Outcome r =
+            Perf(Ring("--ranks 3 --sizes 40000 --collective ") + what, "TESTNET_FAULT=corrupt:3");
+
+        EXPECT_EQ(r.status, 1) << what << r.out << r.err;
+    }
+}
+
+// Root and two layers: each gathered, the layers twice, all of them reduced and scattered.
+TEST(Run, AStepOfFsdp)
+{
+    Outcome r =
+        Perf("ring --ranks 2 --check --preset llama2-7b --layers 1 --iters 1 --json - --plugin t=" +
+             kTestnet);
+    json_t *j = json_loads(r.out.c_str(), 0, nullptr);
+
+    EXPECT_EQ(r.status, 0) << r.err;
+    ASSERT_NE(j, nullptr) << r.out;
+    std::map<std::string, int> tests;
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(j, "results"), i, row)
+        tests[json_string_value(json_object_get(row, "test"))]++;
+    EXPECT_EQ(tests["bucket"], 5);
+    EXPECT_EQ(tests["part"], 2);
+    EXPECT_EQ(tests["step"], 1);
+    EXPECT_STREQ(json_string_value(json_object_get(j, "type")), "bfloat16");
+    json_decref(j);
 }
 
 TEST(Run, PointToPoint)
