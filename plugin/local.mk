@@ -42,3 +42,4 @@ endif
 include $(srcdir)/plugin/docs/local.mk
 include $(srcdir)/plugin/tools/local.mk
 include $(srcdir)/plugin/perf/local.mk
+include $(srcdir)/plugin/packaging/monitoring/local.mk

@@ -51,6 +51,7 @@ PVN_SCRIPT_TESTS += tests/lint.sh tests/support/test_commands.sh tests/support/t
     tests/support/test_glibc.sh
 include $(srcdir)/tests/docs/local.mk
 endif
+include $(srcdir)/tests/monitoring/local.mk
 include $(srcdir)/tests/nccl/local.mk
 
 include $(srcdir)/tests/vm/local.mk

@@ -1,0 +1,9 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# tests/monitoring/: plugin/packaging/monitoring with systemd, Prometheus and node_exporter.
+if !SANITIZE
+if TOOLS
+PVN_SCRIPT_TESTS +=
+endif
+endif
+EXTRA_DIST += tests/monitoring/dashboard.py tests/monitoring/nccl-net-pvrdma.rules.test.yml
