@@ -137,7 +137,8 @@ topo/counters: topo
 topo/capture: topo topo/nccl topo/counters
 topo/input: topo topo/nccl topo/capture
 topo/check: topo topo/nccl topo/counters
-topo/tool: topo topo/nccl topo/counters topo/input topo/capture topo/check plugin/base plugin/stats
+topo/hosts:
+topo/tool: topo topo/nccl topo/counters topo/input topo/capture topo/check plugin/base plugin/stats topo/hosts plugin/tools
 MAY
     files '^(plugin|net-tcp|net-pvrdma|topo)/.*\.[ch]$' | xargs grep -H '^#include "' |
         awk -v may="$work/may" '
@@ -232,7 +233,7 @@ tool_code() {
     local so=$build/.libs/libnccl-net-pvrdma.so
     have nm
     [[ -f $so ]] || skip "$so is not built"
-    find "$build"/topo/{capture,check,counters,tool} -name '*.o' -print0 2>/dev/null | xargs -0 -r nm --defined-only 2>/dev/null |
+    find "$build"/topo/{capture,check,counters,hosts,tool} -name '*.o' -print0 2>/dev/null | xargs -0 -r nm --defined-only 2>/dev/null |
         awk '$2 == "T" && $3 != "main" { print $3 }' | sort -u >"$work/tool"
     [[ -s $work/tool ]] || echo "$build/topo defines nothing: this check looks at the wrong files"
     nm --defined-only "$so" | awk '{ print $3 }' | sort -u | comm -12 - "$work/tool" |

@@ -24,5 +24,6 @@ include $(srcdir)/topo/nccl/local.mk
 include $(srcdir)/topo/counters/local.mk
 include $(srcdir)/topo/capture/local.mk
 include $(srcdir)/topo/check/local.mk
+include $(srcdir)/topo/hosts/local.mk
 include $(srcdir)/topo/input/local.mk
 include $(srcdir)/topo/tool/local.mk

@@ -6,7 +6,7 @@ _pvn_topo()
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local commands="dump matrix pairs why check lint merge diff gather params stat" word command=
     case $prev in
-    --root | --topo-file | --host | --hints | -o | --output)
+    --root | --topo-file | --host | --hosts | --hints | -o | --output)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
@@ -18,14 +18,14 @@ _pvn_topo()
         mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur")
         return
         ;;
-    --rails | --timeout | --interval)
+    --rails | --timeout | --interval | --ssh | --remote | --parallel | --count)
         return
         ;;
     esac
     if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "--root --topo-file --host --hints --nics --rails --timeout --interval --no-env
+        mapfile -t COMPREPLY < <(compgen -W "--root --topo-file --host --hosts --ssh --remote --parallel --hints --nics --rails --timeout --interval --no-env
             --json --xml --xml-full --dot --svg --nccl --all --output --color --no-names
-            --keep-addresses --prom --per-comm --clean --help --version" -- "$cur")
+            --keep-addresses --prom --per-comm --watch --count --clean --help --version" -- "$cur")
         return
     fi
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do

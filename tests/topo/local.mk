@@ -31,9 +31,14 @@ tests_topo_test_gather_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_gather_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_stat_job
-tests_topo_test_stat_job_SOURCES = tests/topo/test_stat_job.cc
+tests_topo_test_stat_job_SOURCES = tests/topo/test_stat_job.cc tests/topo/stat_saved.h
 tests_topo_test_stat_job_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_stat_job_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
+
+PVN_TESTS += tests/topo/test_stat_hosts
+tests_topo_test_stat_hosts_SOURCES = tests/topo/test_stat_hosts.cc tests/topo/stat_saved.h
+tests_topo_test_stat_hosts_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_stat_hosts_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_hostile
 tests_topo_test_hostile_SOURCES = tests/topo/test_hostile.cc

@@ -65,15 +65,21 @@ static json_t *head(const char *kind)
     return o;
 }
 
-static int print(const struct tool *t, json_t *o)
+static int print_with(const struct tool *t, json_t *o, size_t digits)
 {
-    int err = json_dumpf(o, t->out, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    int err =
+        json_dumpf(o, t->out, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits));
     fputc('\n', t->out);
     json_decref(o);
     if (err == 0)
         return TOOL_OK;
     tool_error("the JSON text could not be made");
     return TOOL_INPUT;
+}
+
+static int print(const struct tool *t, json_t *o)
+{
+    return print_with(t, o, 6);
 }
 
 static json_t *capability(enum pvn_topo_cap cap, const char *present)
@@ -536,13 +542,16 @@ int json_params(const struct tool *t, json_t *list)
     return print(t, o);
 }
 
-int json_stat(const struct tool *t, json_t *processes, json_t *awaited, json_t *adapters)
+int json_stat(const struct tool *t, json_t *processes, json_t *awaited, json_t *adapters,
+              json_t *hosts)
 {
     json_t *o = head("stat");
+    if (hosts)
+        json_object_set_new(o, "hosts", hosts);
     json_object_set_new(o, "awaited", awaited);
     json_object_set_new(o, "processes", processes);
     json_object_set_new(o, "adapters", adapters);
-    return print(t, o);
+    return print_with(t, o, 15); /* ages in microseconds */
 }
 
 int json_lint(const struct tool *t, const char *name, const struct pvn_topo_lint *lint)

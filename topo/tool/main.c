@@ -49,6 +49,10 @@ static void usage(FILE *out)
           "  --nics KIND        auto, rdma, tcp or all\n"
           "  --rails LIST       NAME=NUMBER,...\n"
           "  --timeout SECONDS  how long a pipe may be silent, default 30\n"
+          "  --hosts FILE|LIST  stat: these hosts, over ssh: node[01-16],login or a file\n"
+          "  --ssh CMD          instead of ssh; the host and a command are added\n"
+          "  --remote PATH      pvn-topo on those hosts, default pvn-topo\n"
+          "  --parallel N       hosts at a time, default 32; --timeout holds for each\n"
           "  --interval SECONDS check: time between the two looks at the adapters' counters,\n"
           "                     default 1; 0: one look, which shows no growth\n"
           "  --no-env           ignore the NCCL_ variables of this shell\n"
@@ -59,6 +63,8 @@ static void usage(FILE *out)
           "                     stat: comms that are closed, and lanes\n"
           "  --prom             stat: as metrics for Prometheus\n"
           "  --per-comm         stat --prom: series for each connection, too\n"
+          "  --watch[=SECONDS]  stat: rates, again and again, default every 2 s\n"
+          "  --count N          stat --watch: end after N looks\n"
           "  --clean            stat: remove the files of dead processes\n"
           "  -o, --output FILE  write there\n"
           "  --color WHEN       auto, always, never\n"
@@ -93,6 +99,12 @@ enum {
     OPT_PER_COMM,
     OPT_CLEAN,
     OPT_INTERVAL,
+    OPT_HOSTS,
+    OPT_SSH,
+    OPT_REMOTE,
+    OPT_PARALLEL,
+    OPT_WATCH,
+    OPT_COUNT,
 };
 
 static const struct option options[] = {
@@ -118,6 +130,12 @@ static const struct option options[] = {
     {"prom", no_argument, NULL, OPT_PROM},
     {"per-comm", no_argument, NULL, OPT_PER_COMM},
     {"clean", no_argument, NULL, OPT_CLEAN},
+    {"hosts", required_argument, NULL, OPT_HOSTS},
+    {"ssh", required_argument, NULL, OPT_SSH},
+    {"remote", required_argument, NULL, OPT_REMOTE},
+    {"parallel", required_argument, NULL, OPT_PARALLEL},
+    {"watch", optional_argument, NULL, OPT_WATCH},
+    {"count", required_argument, NULL, OPT_COUNT},
     {"interval", required_argument, NULL, OPT_INTERVAL},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
@@ -133,6 +151,48 @@ static int choose(const char *option, const char *text, const char *const *words
     tool_error("--%s=%s: expected one of %s, %s, %s%s%s", option, text, words[0], words[1],
                words[2], words[3] ? ", " : "", words[3] ? words[3] : "");
     return -1;
+}
+
+/* A number in a range, or what is wrong is said. */
+static bool number(const char *option, const char *text, double low, double high, double *out)
+{
+    char *end;
+    double v = strtod(text, &end);
+    if (end != text && !*end && v >= low && v <= high) {
+        *out = v;
+        return true;
+    }
+    tool_error("--%s=%s: expected a number, %g to %g", option, text, low, high);
+    return false;
+}
+
+/* Options of many hosts and of looking again. -1: go on; else an exit status. */
+static int set_hosts_option(struct tool *t, int option)
+{
+    double v;
+    switch (option) {
+    case OPT_HOSTS:
+        t->hosts = optarg;
+        return -1;
+    case OPT_SSH:
+        t->ssh = optarg;
+        return -1;
+    case OPT_REMOTE:
+        t->remote = optarg;
+        return -1;
+    case OPT_PARALLEL:
+        if (!number("parallel", optarg, 1, 512, &v))
+            return TOOL_USAGE;
+        t->parallel = (int)v;
+        return -1;
+    case OPT_WATCH:
+        return number("watch", optarg ? optarg : "2", 0.1, 3600, &t->watch_s) ? -1 : TOOL_USAGE;
+    default:
+        if (!number("count", optarg, 1, 1e6, &v))
+            return TOOL_USAGE;
+        t->count = (int)v;
+        return -1;
+    }
 }
 
 /* -1: go on; else an exit status. */
@@ -213,6 +273,13 @@ static int set_option(struct tool *t, int option, int *color)
             return TOOL_USAGE;
         }
         break;
+    case OPT_HOSTS:
+    case OPT_SSH:
+    case OPT_REMOTE:
+    case OPT_PARALLEL:
+    case OPT_WATCH:
+    case OPT_COUNT:
+        return set_hosts_option(t, option);
     case 'o':
         t->output = optarg;
         break;
@@ -273,6 +340,18 @@ static int run_command(struct tool *t, int argc, char **argv)
             tool_error("--prom, --per-comm and --clean are for stat, not for %s", argv[0]);
             return TOOL_USAGE;
         }
+        if (t->hosts && commands[i].run != cmd_stat && commands[i].run != cmd_check) {
+            tool_error("--hosts is for stat and check, not for %s", argv[0]);
+            return TOOL_USAGE;
+        }
+        if ((t->ssh || t->remote) && !t->hosts) {
+            tool_error("--ssh and --remote have no effect without --hosts");
+            return TOOL_USAGE;
+        }
+        if ((t->watch_s > 0 || t->count) && commands[i].run != cmd_stat) {
+            tool_error("--watch and --count are for stat, not for %s", argv[0]);
+            return TOOL_USAGE;
+        }
         if (t->interval_s >= 0 && commands[i].run != cmd_check) {
             tool_error("--interval is for check, not for %s", argv[0]);
             return TOOL_USAGE;
@@ -291,7 +370,8 @@ int main(int argc, char **argv)
                      .names = true,
                      .out = stdout,
                      .wait_s = PVN_TOPO_INPUT_WAIT_S,
-                     .interval_s = -1};
+                     .interval_s = -1,
+                     .parallel = 32};
     int option, color = 0, status;
     setlocale(LC_CTYPE, "");
     while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1) {

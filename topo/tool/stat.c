@@ -2,116 +2,17 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat: the statistics that running, hanging and dead processes have left. */
 #include "config.h"
-#include "topo/tool/stat_adapters.h"
+#include "topo/tool/stat_look.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <limits.h>
 #include <pwd.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "plugin/base/log.h"
 #include "plugin/base/param.h"
-
-/* ---- which files ---- */
-
-static void add(struct stat_list *list, const char *path, bool named)
-{
-    struct pvn_err err = PVN_ERR_INIT;
-    char text[PVN_ERR_TEXT_LEN];
-    int rc = named ? stat_add_saved(list, path) : 1;
-    if (rc <= 0) {
-        list->unread += rc < 0;
-        list->saved = true;
-        return;
-    }
-    struct pvn_stats *f = stat_list_next(list);
-    rc = f ? pvn_stats_read(path, f, &err) : -ENOMEM;
-    if (!f) {
-        list->unread++;
-    } else if (rc == 0) {
-        list->n++;
-    } else if (rc != -ENOENT || named) { /* else its process has just finished */
-        pvn_err_format(&err, text, sizeof(text));
-        tool_error("%s: %s", path, text);
-        list->unread++;
-    }
-}
-
-static int by_number(const struct dirent **a, const struct dirent **b)
-{
-    return strverscmp((*a)->d_name, (*b)->d_name);
-}
-
-static int is_stat(const struct dirent *e)
-{
-    size_t n = strlen(e->d_name), suffix = strlen(PVN_STATS_SUFFIX);
-    return n > suffix && strcmp(e->d_name + n - suffix, PVN_STATS_SUFFIX) == 0;
-}
-
-/* The files of a directory; pid: NULL, or of this process only. */
-static void add_dir(struct stat_list *list, const char *dir, const char *pid)
-{
-    struct dirent **entries = NULL;
-    int n = scandir(dir, &entries, is_stat, by_number);
-    for (int i = 0; i < n; i++) {
-        const char *name = entries[i]->d_name;
-        char path[PATH_MAX];
-        size_t len = pid ? strlen(pid) : 0;
-        snprintf(path, sizeof(path), "%s/%s", dir, name);
-        if (!pid || (strncmp(name, pid, len) == 0 && name[len] == '-'))
-            add(list, path, false);
-        free(entries[i]);
-    }
-    free(entries);
-}
-
-/* Where the plugin of this environment keeps its files; for root, the directories of all users. Also
- * where it finds sysfs. */
-static glob_t directories(char *sysfs, size_t len)
-{
-    struct pvn_err err = PVN_ERR_INIT;
-    char dir[PVN_PARAM_STR_LEN + 32];
-    glob_t found = {0};
-    pvn_log_set_level(PVN_LOG_WARN);
-    pvn_params_load(&err);
-    const char *param = pvn_params_get()->stats_dir;
-    snprintf(sysfs, len, "%s", pvn_params_get()->sysfs_root);
-    if (strcmp(param, "none") == 0)
-        param = "";
-    if (param[0] == '\0' && geteuid() == 0)
-        snprintf(dir, sizeof(dir), PVN_STATS_DEFAULT_DIR "*");
-    else
-        pvn_stats_dir_name(param, geteuid(), dir, sizeof(dir));
-    glob(dir, param[0] ? GLOB_NOCHECK : 0, NULL, &found);
-    pvn_params_unload();
-    return found;
-}
-
-static bool is_pid(const char *s)
-{
-    return s[0] != '\0' && s[strspn(s, "0123456789")] == '\0';
-}
-
-static void add_argument(struct stat_list *list, const glob_t *dirs, const char *arg)
-{
-    int before = list->n + list->unread;
-    if (!is_pid(arg)) {
-        add(list, arg, true);
-        return;
-    }
-    for (size_t i = 0; i < dirs->gl_pathc; i++)
-        add_dir(list, dirs->gl_pathv[i], arg);
-    if (list->n + list->unread == before) {
-        tool_error("process %s has no statistics file", arg);
-        list->unread++;
-    }
-}
 
 /* Removes as the directory's owner: root must not follow a link that a user made. */
 static int clean(const struct tool *t, const glob_t *dirs)
@@ -134,42 +35,6 @@ static int clean(const struct tool *t, const glob_t *dirs)
     }
     fprintf(t->out, "%d file%s of dead processes removed\n", gone, gone == 1 ? "" : "s");
     return status;
-}
-
-static bool anything_wrong(const struct stat_list *list)
-{
-    for (int i = 0; i < list->n; i++) {
-        for (int k = 0; k < list->file[i].nrows; k++) {
-            if (stat_trouble(&list->file[i], &list->file[i].row[k]) != STAT_FINE)
-                return true;
-        }
-    }
-    return false;
-}
-
-static int show(const struct tool *t, const struct stat_list *list, const char *sysfs)
-{
-    struct stat_adapters adapters;
-    int status = anything_wrong(list) ? TOOL_FOUND : TOOL_OK;
-    if (t->prom && list->saved) {
-        tool_error(
-            "--prom is for processes of this host: what was saved as JSON has no times of day");
-        return TOOL_USAGE;
-    }
-    stat_adapters_read(t, list, sysfs, &adapters);
-    if (t->json) {
-        int rc = stat_print_json(t, list, json_adapters(adapters.topo, NULL, &adapters.look));
-        status = rc == TOOL_OK ? status : rc;
-    } else if (t->prom) {
-        stat_print_prom(t, list);
-        stat_print_prom_adapters(t, &adapters);
-        status = TOOL_OK; /* what is wrong is in the metrics */
-    } else {
-        stat_print(t, list);
-        stat_print_adapters(t, &adapters);
-    }
-    stat_adapters_free(&adapters);
-    return list->unread ? TOOL_INPUT : status;
 }
 
 /* The default directories of other users, which this one may not read. */
@@ -202,34 +67,45 @@ static void say_nothing_there(const struct tool *t, const glob_t *dirs)
         say_others(t);
 }
 
+static bool usable(const struct tool *t, int argc)
+{
+    const char *wrong = NULL;
+    if ((t->clean && (argc > 0 || t->json || t->prom)) || (t->json && t->prom))
+        wrong = "stat takes one of --json, --prom and --clean; --clean takes no arguments";
+    else if (t->per_comm && !t->prom)
+        wrong = "--per-comm has no effect without --prom";
+    else if (t->hosts && (argc > 0 || t->prom || t->clean))
+        wrong = "stat --hosts takes no files or processes, no --prom and no --clean";
+    else if (t->watch_s > 0 && (t->json || t->prom || t->clean))
+        wrong = "stat --watch is for people: --json, --prom and --clean take one look";
+    else if (t->count && t->watch_s == 0)
+        wrong = "--count has no effect without --watch";
+    if (wrong)
+        tool_error("%s", wrong);
+    return !wrong;
+}
+
 int cmd_stat(struct tool *t, int argc, char **argv)
 {
     struct stat_list list = {0};
     char sysfs[PVN_PARAM_STR_LEN];
     int status;
-    if ((t->clean && (argc > 0 || t->json || t->prom)) || (t->json && t->prom)) {
-        tool_error("stat takes one of --json, --prom and --clean; --clean takes no arguments");
+    if (!usable(t, argc))
         return TOOL_USAGE;
-    }
-    if (t->per_comm && !t->prom) {
-        tool_error("--per-comm has no effect without --prom");
-        return TOOL_USAGE;
-    }
-    glob_t dirs = directories(sysfs, sizeof(sysfs));
+    if (t->watch_s > 0)
+        return stat_watch(t, argc, argv);
+    if (t->hosts)
+        return stat_hosts(t);
+    glob_t dirs = stat_directories(sysfs, sizeof(sysfs));
     if (t->clean) {
         status = clean(t, &dirs);
     } else {
-        for (int i = 0; i < argc; i++)
-            add_argument(&list, &dirs, argv[i]);
-        for (size_t i = 0; argc == 0 && i < dirs.gl_pathc; i++)
-            add_dir(&list, dirs.gl_pathv[i], NULL);
-        status = show(t, &list, sysfs);
+        stat_read_from(&list, &dirs, argc, argv);
+        status = stat_show(t, &list, sysfs);
         if (list.n + list.unread == 0 && !t->json && !t->prom)
             say_nothing_there(t, &dirs);
     }
-    for (int i = 0; i < list.n; i++)
-        pvn_stats_free(&list.file[i]);
-    free(list.file);
+    stat_list_free(&list);
     globfree(&dirs);
     return status;
 }

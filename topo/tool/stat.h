@@ -13,10 +13,22 @@ struct stat_list {
     int n, cap;
     int unread; /* files that could not be read; said on standard error */
     bool saved; /* some were written by pvn-topo --json stat */
+    /* Hosts that were looked at, with those that gave no answer. */
+    const struct tool_answer *answer;
+    int answers;
+    bool twice_is_fine;         /* one process may be in several documents */
+    char other_version[40];     /* of pvn-topo that wrote one of the documents */
+    int *slot, slots, in_slots; /* stat_list_find's table */
 };
 
 /* Where the next file goes; list->n is for the caller to raise. NULL without memory, which is said. */
 struct pvn_stats *stat_list_next(struct stat_list *list);
+/* The entry for the same file of the same host, or -1. */
+int stat_list_find(struct stat_list *list, const struct pvn_stats *f);
+void stat_list_free(struct stat_list *list);
+struct json_t;
+/* Adds the processes of a document; name: of its file or host, for messages. 0 or a negative errno. */
+int stat_add_document(struct stat_list *list, const char *name, const struct json_t *doc);
 /* Adds the processes of what pvn-topo --json stat wrote; - is standard input. 0; 1: it is no JSON,
  * as far as its first character says; or a negative errno: what is wrong is said. */
 int stat_add_saved(struct stat_list *list, const char *path);
@@ -50,6 +62,15 @@ double stat_age(const struct pvn_stats *f, uint64_t stamp);
 double stat_wall(const struct pvn_stats *f, uint64_t stamp);
 /* "node8 pid 812 at 192.0.2.8:4711", as much as is known. Returns buf. */
 const char *stat_peer(const struct pvn_stat_row *r, char *buf, size_t len);
+
+/* The looks of --hosts and --watch; an exit status. */
+int stat_hosts(struct tool *t);
+int stat_watch(struct tool *t, int argc, char **argv);
+/* Hosts without an answer and, where no process waits for another, that this is so. */
+void stat_print_hosts(const struct tool *t, const struct stat_list *list);
+/* sysfs: where the adapters' counters are; NULL: of no host. An exit status. */
+int stat_show(const struct tool *t, const struct stat_list *list, const char *sysfs);
+int stat_status(const struct stat_list *list); /* the same without showing it */
 
 /* Prometheus's text format; names without the prefix. */
 #define STAT_PROM_PREFIX "nccl_pvrdma_"

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "topo/tool/query.h"
+
 static int compare(const char *host, uint64_t pid, const struct stat_node *n)
 {
     int c = strcmp(host, n->host);
@@ -57,6 +59,36 @@ static int find(const struct stat_job *job, const char *host, uint64_t pid)
     return -1;
 }
 
+const struct pvn_stats *stat_later(const struct pvn_stats *a, const struct pvn_stats *b)
+{
+    if ((a->life == PVN_STATS_DEAD) != (b->life == PVN_STATS_DEAD))
+        return a->life == PVN_STATS_DEAD ? b : a;
+    return stat_age(b, b->head.mono_ns) < stat_age(a, a->head.mono_ns) ? b : a;
+}
+
+/* PID-START-N.stat: several copies of the plugin in one process differ in N alone. */
+static bool one_process(const struct pvn_stats *a, const struct pvn_stats *b)
+{
+    const char *x = strrchr(a->path, '/'), *y = strrchr(b->path, '/');
+    size_t n = x ? strlen(x) : 0;
+    while (n > 0 && x[n] != '-')
+        n--;
+    return x && y && n > 0 && strncmp(x, y, n + 1) == 0;
+}
+
+/* A second file for the host and pid of a node. */
+static void join_node(struct stat_node *n, const struct pvn_stats *file)
+{
+    const struct pvn_stats *first = n->file;
+    if (!file || !first) {
+        n->file = first ? first : file;
+        return;
+    }
+    n->file = stat_later(first, file);
+    if (!one_process(first, file))
+        n->earlier = n->file == file ? first : file;
+}
+
 /* The processes that were read, and those that they wait for, sorted and each once. */
 static void add_nodes(const struct stat_list *list, struct stat_job *job)
 {
@@ -75,8 +107,8 @@ static void add_nodes(const struct stat_list *list, struct stat_job *job)
         struct stat_node *last = kept ? &job->node[kept - 1] : NULL;
         if (!last || by_process(last, &job->node[i]) != 0)
             job->node[kept++] = job->node[i];
-        else if (!last->file)
-            last->file = job->node[i].file;
+        else
+            join_node(last, job->node[i].file);
     }
     job->nodes = kept;
 }
@@ -272,6 +304,7 @@ int stat_job_make(const struct stat_list *list, struct stat_job *job)
     size_t most = 0;
     int circles;
     memset(job, 0, sizeof(*job));
+    job->list = list;
     for (int i = 0; i < list->n; i++)
         most += 1 + (size_t)list->file[i].nrows;
     job->node = calloc(most + 1, sizeof(*job->node));
@@ -364,6 +397,48 @@ static void why_circle(const struct stat_job *job, const struct stat_root *root,
                  "and whether all are in the same collective");
 }
 
+/* "node7" and "node7.cluster" are one host. */
+static bool same_host(const char *a, const char *b)
+{
+    size_t n = strcspn(a, ".");
+    return n == strcspn(b, ".") && strncmp(a, b, n) == 0;
+}
+
+/* A process that was not read: its host may be one that gave no answer. */
+static void why_not_read(const struct stat_job *job, const struct stat_node *n, char *out,
+                         size_t cap)
+{
+    const struct stat_list *list = job->list;
+    for (int i = 0; i < list->answers; i++) {
+        const struct tool_answer *a = &list->answer[i];
+        const char *at = strchr(a->host, '@');
+        if (!same_host(at ? at + 1 : a->host, n->host))
+            continue;
+        if (a->doc)
+            snprintf(out, cap,
+                     "%s has no statistics of it: it has ended, or is another user's, or keeps "
+                     "them in a container",
+                     a->host);
+        else
+            snprintf(out, cap, "its host gave no answer: %.400s", a->reason);
+        return;
+    }
+    snprintf(out, cap, "its statistics are not among these: run pvn-topo --json stat on %s",
+             n->host);
+}
+
+/* Whether those that wait for it are connected to the process that had its pid before. */
+static bool waits_are_old(const struct stat_job *job, const struct stat_node *n)
+{
+    for (int i = 0; n->earlier && i < job->waits; i++) {
+        const struct stat_wait *w = &job->wait[i];
+        if (&job->node[w->to] == n &&
+            stat_age(w->file, w->row->born_ns) > stat_age(n->file, n->file->head.mono_ns))
+            return true;
+    }
+    return false;
+}
+
 void stat_job_why(const struct stat_job *job, const struct stat_root *root, char *out, size_t cap)
 {
     const struct stat_node *n = job->node;
@@ -374,8 +449,12 @@ void stat_job_why(const struct stat_job *job, const struct stat_root *root, char
     if (root->nodes > 1)
         why_circle(job, root, out, cap);
     else if (!f)
-        snprintf(out, cap, "its statistics are not among these: run pvn-topo --json stat on %s",
-                 n->host);
+        why_not_read(job, n, out, cap);
+    else if (waits_are_old(job, n))
+        snprintf(out, cap,
+                 "it was started again %.0f s ago under the same pid; the connections that wait "
+                 "lead to the process before, which is gone: start the whole job again",
+                 stat_age(f, f->head.mono_ns));
     else if (f->life == PVN_STATS_DEAD)
         snprintf(out, cap, "it is dead");
     else if (f->state == 'T' || f->state == 't')

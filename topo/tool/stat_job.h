@@ -11,8 +11,9 @@
 struct stat_node {
     const char *host;
     uint64_t pid;
-    const struct pvn_stats *file; /* NULL: not read */
-    int circle;                   /* number of the circle it is in; a process alone is one, too */
+    const struct pvn_stats *file;    /* NULL: not read */
+    const struct pvn_stats *earlier; /* another process that had its pid before; NULL: none */
+    int circle; /* number of the circle it is in; a process alone is one, too */
 };
 
 /* A stalled comm: its process waits for the peer's. */
@@ -31,6 +32,7 @@ struct stat_root {
 };
 
 struct stat_job {
+    const struct stat_list *list;
     struct stat_node *node;
     int nodes;
     struct stat_wait *wait; /* by from */
@@ -53,6 +55,10 @@ bool *stat_job_waiting(const struct stat_job *job, int circle);
 void stat_job_why(const struct stat_job *job, const struct stat_root *root, char *out, size_t cap);
 /* "rank 3, python pid 812 on node2". Returns buf. */
 const char *stat_node_name(const struct stat_node *n, char *buf, size_t len);
+
+/* Which of two files of one host and pid speaks for it: that of the process that lives, or began
+ * last. */
+const struct pvn_stats *stat_later(const struct pvn_stats *a, const struct pvn_stats *b);
 
 void stat_print_job(const struct tool *t, const struct stat_list *list);
 

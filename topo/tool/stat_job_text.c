@@ -124,6 +124,32 @@ static void print_waits(const struct tool *t, const struct stat_job *job,
     tool_wrap(t, 4, 8, l.text);
 }
 
+/* Processes that have the pid of an earlier one: what peers say of a pid may mean either. */
+static void print_again(const struct tool *t, const struct stat_job *job)
+{
+    int n = 0;
+    for (int v = 0; v < job->nodes; v++) {
+        const struct stat_node *node = &job->node[v];
+        struct line l = {0};
+        char name[200];
+        if (!node->earlier || n++ >= SHOWN)
+            continue;
+        add(&l, "%s ", stat_node_name(node, name, sizeof(name)));
+        if (node->file->life != PVN_STATS_DEAD && node->earlier->life != PVN_STATS_DEAD)
+            add(&l, "is not the only one of this pid there, as in containers: what peers say of it "
+                    "may mean either");
+        else
+            add(&l,
+                "began %.0f s ago with the pid of an earlier process, which began %.0f s ago and "
+                "is dead: the same rank, started again",
+                stat_age(node->file, node->file->head.mono_ns),
+                stat_age(node->earlier, node->earlier->head.mono_ns));
+        tool_wrap(t, 0, 4, l.text);
+    }
+    if (n > 0)
+        fputc('\n', t->out);
+}
+
 void stat_print_job(const struct tool *t, const struct stat_list *list)
 {
     struct stat_job job;
@@ -142,7 +168,13 @@ void stat_print_job(const struct tool *t, const struct stat_list *list)
     }
     if (rc < 0)
         tool_error("out of memory for the waits of %d processes", list->n);
-    if (job.roots > 0)
+    if (rc == 0 && job.roots == 0 && list->answers)
+        fprintf(t->out, "%sno process waits for another: %d process%s on %d host%s%s\n", t->bold,
+                list->n, list->n == 1 ? "" : "es", list->answers, list->answers == 1 ? "" : "s",
+                t->off);
+    if (job.roots > 0 || list->answers)
         fputc('\n', t->out);
+    if (rc == 0)
+        print_again(t, &job);
     stat_job_free(&job);
 }

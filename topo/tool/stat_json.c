@@ -4,6 +4,9 @@
 #include "topo/tool/stat_job.h"
 
 #include <jansson.h>
+#include <math.h>
+
+#include "topo/tool/query.h"
 
 static json_t *text_or_null(const char *s)
 {
@@ -17,7 +20,8 @@ static json_t *number(uint64_t v)
 
 static json_t *age(const struct pvn_stats *f, uint64_t stamp)
 {
-    return stamp ? json_real(stat_age(f, stamp)) : json_null();
+    /* To the microsecond, whatever the age: rates are made of differences. */
+    return stamp ? json_real(round(stat_age(f, stamp) * 1e6) / 1e6) : json_null();
 }
 
 static void put_counts(json_t *o, const struct pvn_stat_counts *n)
@@ -123,6 +127,22 @@ static json_t *awaited(const struct stat_job *job, const struct stat_root *root)
     return o;
 }
 
+static json_t *hosts(const struct stat_list *list)
+{
+    json_t *all = list->answers ? json_array() : NULL;
+    for (int i = 0; i < list->answers; i++) {
+        const struct tool_answer *a = &list->answer[i];
+        json_t *o = json_object();
+        json_object_set_new(o, "host", json_text(a->host));
+        json_object_set_new(o, "answered", json_boolean(a->doc != NULL));
+        json_object_set_new(o, "processes", json_integer(a->processes));
+        json_object_set_new(o, "problem", a->reason[0] ? json_text(a->reason) : json_null());
+        json_object_set_new(o, "remedy", a->remedy[0] ? json_text(a->remedy) : json_null());
+        json_array_append_new(all, o);
+    }
+    return all;
+}
+
 int stat_print_json(const struct tool *t, const struct stat_list *list, json_t *adapters)
 {
     json_t *all = json_array(), *roots = json_array();
@@ -134,5 +154,5 @@ int stat_print_json(const struct tool *t, const struct stat_list *list, json_t *
     for (int i = 0; i < job.roots; i++)
         json_array_append_new(roots, awaited(&job, &job.root[i]));
     stat_job_free(&job);
-    return json_stat(t, all, roots, adapters);
+    return json_stat(t, all, roots, adapters, hosts(list));
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "plugin/base/clock.h"
+#include "plugin/base/version.h"
 #include "topo/tool/stat.h"
 
 /* The time of reading of every saved file: late enough for any age. */
@@ -143,24 +144,60 @@ static int take_comms(const json_t *comms, struct pvn_stats *f)
     return 0;
 }
 
-/* The same process, saved by the same host: twice in one look, or in two of them. */
-static bool is_there(const struct stat_list *list, const struct pvn_stats *f)
+/* Another version may lack figures, or have more than this one reads. */
+static void note_version(struct stat_list *list, const char *name, const json_t *doc)
 {
-    for (int i = 0; i < list->n; i++)
-        if (strcmp(list->file[i].head.id.host, f->head.id.host) == 0 &&
-            strcmp(list->file[i].path, f->path) == 0)
-            return true;
+    const char *v = json_string_value(json_object_get(doc, "tool_version"));
+    if (!v || strcmp(v, pvn_version()) == 0 || strcmp(v, list->other_version) == 0)
+        return;
+    snprintf(list->other_version, sizeof(list->other_version), "%s", v);
+    tool_error("%s: of pvn-topo %s, and this one is %s: figures that only one of them has are "
+               "missing",
+               name, list->other_version, pvn_version());
+}
+
+static bool readable(const char *name, const json_t *doc)
+{
+    const json_t *format = json_object_get(doc, "format_version");
+    if (!json_is_array(json_object_get(doc, "processes"))) {
+        tool_error("%s is JSON, but not of pvn-topo --json stat", name);
+        return false;
+    }
+    if (!format || json_integer_value(format) == 1)
+        return true;
+    tool_error("%s: of format %lld, written by pvn-topo %.40s; this one, %s, reads format 1: "
+               "install the same version everywhere",
+               name, (long long)json_integer_value(format),
+               json_is_string(json_object_get(doc, "tool_version"))
+                   ? json_string_value(json_object_get(doc, "tool_version"))
+                   : "of an unknown version",
+               pvn_version());
     return false;
 }
 
-static int take_document(struct stat_list *list, const char *path, const json_t *doc)
+/* A process that is in the list already. The host on which it runs knows more of it than one that
+ * sees its file in a shared directory. */
+static void take_again(struct stat_list *list, const char *name, int at, struct pvn_stats *f)
+{
+    struct pvn_stats *there = &list->file[at];
+    if (there->life == PVN_STATS_ELSEWHERE && f->life != PVN_STATS_ELSEWHERE) {
+        struct pvn_stats old = *there;
+        *there = *f;
+        *f = old;
+    } else if (!list->twice_is_fine) {
+        tool_error("%s: process %llu of %s is in an earlier file, too, which is shown", name,
+                   (unsigned long long)f->head.id.pid, f->head.id.host);
+    }
+    pvn_stats_free(f);
+}
+
+int stat_add_document(struct stat_list *list, const char *name, const struct json_t *doc)
 {
     const json_t *all = json_object_get(doc, "processes"), *one;
     size_t i;
-    if (!json_is_array(all)) {
-        tool_error("%s is JSON, but not of pvn-topo --json stat", path);
+    if (!readable(name, doc))
         return -EBADMSG;
-    }
+    note_version(list, name, doc);
     json_array_foreach(all, i, one)
     {
         struct pvn_stats *f = stat_list_next(list);
@@ -168,16 +205,15 @@ static int take_document(struct stat_list *list, const char *path, const json_t 
             return -ENOMEM;
         memset(f, 0, sizeof(*f));
         take_process(one, f);
-        if (is_there(list, f)) {
-            tool_error("%s: process %llu of %s is in an earlier file, too, which is shown", path,
-                       (unsigned long long)f->head.id.pid, f->head.id.host);
-            continue;
-        }
         if (take_comms(json_object_get(one, "comms"), f) < 0) {
-            tool_error("%s: out of memory", path);
+            tool_error("%s: out of memory", name);
             return -ENOMEM;
         }
-        list->n++;
+        int at = stat_list_find(list, f);
+        if (at >= 0)
+            take_again(list, name, at, f);
+        else
+            list->n++;
     }
     return 0;
 }
@@ -203,7 +239,7 @@ int stat_add_saved(struct stat_list *list, const char *path)
                    error.line, error.text);
         return -EBADMSG;
     }
-    rc = take_document(list, path, doc);
+    rc = stat_add_document(list, path, doc);
     json_decref(doc);
     return rc;
 }

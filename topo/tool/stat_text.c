@@ -227,6 +227,7 @@ void stat_print(const struct tool *t, const struct stat_list *list)
 {
     int count[STAT_LOST + 1] = {0};
     stat_print_job(t, list);
+    stat_print_hosts(t, list);
     for (int i = 0; i < list->n; i++) {
         if (i > 0)
             fputc('\n', t->out);

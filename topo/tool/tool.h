@@ -40,9 +40,13 @@ struct tool {
     const char *output; /* -o, or NULL */
     int wait_s;         /* --timeout: how long a pipe may be silent */
     bool ignore_env, keep_addresses;
-    bool prom, per_comm, clean; /* stat */
-    double interval_s;          /* --interval: between the looks of check; 0: one look */
-    bool with_counters;         /* tool_load takes the first look */
+    bool prom, per_comm, clean;       /* stat */
+    const char *hosts, *ssh, *remote; /* --hosts of stat and check; NULL: the default */
+    int parallel;                     /* hosts at a time */
+    double watch_s;                   /* stat --watch: seconds between looks; 0: one look */
+    int count;                        /* looks of --watch; 0: no limit */
+    double interval_s;                /* --interval: between the looks of check; 0: one look */
+    bool with_counters;               /* tool_load takes the first look */
 
     /* What was loaded. topo is NULL when the root is an XML file. */
     struct pvn_topo *topo;
@@ -180,9 +184,9 @@ int json_check(const struct tool *t, const struct pvn_topo_checks *checks,
 struct json_t *json_text(const char *s); /* also of a text that is not UTF-8 */
 int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
 int json_params(const struct tool *t, struct json_t *list); /* takes the list over */
-/* So does this all of its lists. */
+/* So does this all of its lists; hosts may be NULL. */
 int json_stat(const struct tool *t, struct json_t *processes, struct json_t *awaited,
-              struct json_t *adapters);
+              struct json_t *adapters, struct json_t *hosts);
 int json_lint(const struct tool *t, const char *name, const struct pvn_topo_lint *lint);
 
 #endif

@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// pvn-topo stat --hosts and --watch, with a script that plays ssh: for host H it runs H.sh, or prints
+// H.json.
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "tests/topo/stat_saved.h"
+
+namespace
+{
+
+class StatHosts : public StatJob
+{
+  protected:
+    void SetUp() override
+    {
+        script("play", "echo \"$*\" >>calls\n[ -f $1.sh ] && exec sh $1.sh\ncat $1.json\n");
+    }
+    void script(const std::string &name, const std::string &text)
+    {
+        std::ofstream(dir.path + "/" + name) << "#!/bin/sh\n" << text;
+        chmod((dir.path + "/" + name).c_str(), 0755);
+    }
+    Result run_hosts(const std::string &hosts, const std::string &more = "stat")
+    {
+        return run("--ssh ./play --hosts '" + hosts + "' " + more);
+    }
+    std::vector<std::string> called()
+    {
+        std::vector<std::string> hosts;
+        std::istringstream in(read_file(dir.path + "/calls"));
+        for (std::string line; std::getline(in, line);)
+            hosts.push_back(line.substr(0, line.find(' ')));
+        std::sort(hosts.begin(), hosts.end());
+        std::ofstream(dir.path + "/calls", std::ios::trunc);
+        return hosts;
+    }
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(StatHosts, FormsOfTheList)
+{
+    script("play", "echo \"$*\" >>calls\necho '{\"kind\": \"stat\", \"processes\": []}'\n");
+    const struct {
+        const char *list;
+        Names hosts;
+    } lists[] = {
+        {"a,b,a,c.example", {"a", "b", "c.example"}},
+        {"n[01-03,7]", {"n01", "n02", "n03", "n7"}},
+        {"r[1-2]n[8-9]-ib,x", {"r1n8-ib", "r1n9-ib", "r2n8-ib", "r2n9-ib", "x"}},
+        {"a:8,b:4", {"a", "b"}},
+        {"fe80::1:2,u@h", {"fe80::1:2", "u@h"}},
+    };
+    for (const auto &l : lists) {
+        Result r = run_hosts(l.list);
+        EXPECT_EQ(0, r.status) << l.list << r.err;
+        EXPECT_EQ(l.hosts, called()) << l.list;
+    }
+    std::ofstream(dir.path + "/hosts") << "# ours\nn1 slots=8 max_slots=8\n\n  n2:8  # second\nn1\n"
+                                          "n[3-4] slots=1\r\n";
+    EXPECT_EQ(0, run_hosts("hosts").status);
+    EXPECT_EQ((Names{"n1", "n2", "n3", "n4"}), called());
+    EXPECT_EQ(0, run("--ssh ./play --hosts - stat <hosts").status);
+    EXPECT_EQ((Names{"n1", "n2", "n3", "n4"}), called());
+}
+
+TEST_F(StatHosts, ListsThatAreNone)
+{
+    std::ofstream(dir.path + "/bad") << "a\nb;reboot\n";
+    const struct {
+        const char *list, *says;
+    } rows[] = {
+        {"-oProxyCommand=x", "\"-oProxyCommand=x\" is not a host"},
+        {"a b", "is not a host"},
+        {"n[1-3", "has a [ without its ]"},
+        {"n[3-1]", "a range that ends before it begins"},
+        {"n[x]", "a range that is not like [01-04,7]"},
+        {"n[1-999999999]", "makes more than 4096 hosts"},
+        {"n[1-99]m[1-99]", "makes more than 4096 hosts"},
+        {",", "names no host"},
+        {"/no/such", "/no/such: cannot be read: No such file"},
+        {"bad", "bad:2: \"b;reboot\" is not a host"},
+    };
+    for (const auto &row : rows) {
+        Result r = run_hosts(row.list);
+        EXPECT_EQ(2, r.status) << row.list;
+        EXPECT_NE(std::string::npos, r.err.find(row.says)) << row.list << ": " << r.err;
+    }
+    for (const char *args : {"--hosts a stat b.json", "--hosts a --prom stat", "--hosts a pairs",
+                             "--ssh x stat", "--parallel 0 --hosts a stat", "--watch=0 stat",
+                             "--watch --json stat", "--count 2 stat", "--count 2 check"})
+        EXPECT_EQ(2, run(args).status) << args;
+    EXPECT_EQ("", read_file(dir.path + "/calls")) << "no host was contacted";
+}
+
+TEST_F(StatHosts, TheFirstLineAnswersAndEachTroubleHasItsReasonAndRemedy)
+{
+    ring(-1, "stopped", 20);
+    std::string whole = read_file(dir.path + "/1.json");
+    for (int r = 0; r < 4; r++)
+        std::ofstream(dir.path + "/n" + std::to_string(r) + ".json")
+            << read_file(dir.path + "/" + std::to_string(r) + ".json");
+    Result r = run_hosts("n[0-3]");
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_EQ(
+        "3 of 4 processes wait for rank 2, python pid 102 on n2: it is stopped, by a signal or "
+        "a debugger",
+        first_line(r));
+
+    script("down.sh", "echo 'ssh: connect to host down port 22: Connection refused' >&2; exit 255");
+    script("key.sh", "echo 'Permission denied (publickey).' >&2; exit 255");
+    script("none.sh", "echo 'sh: 1: pvn-topo: not found' >&2; exit 127");
+    script("old.sh", "echo \"pvn-topo: unrecognized option '--json'\" >&2; exit 2");
+    script("late.sh", "sleep 600");
+    script("half.sh", "head -c 300 n1.json");
+    script("other.sh", "echo '{\"kind\": \"pairs\"}'");
+    script("new.sh", "echo '{\"kind\": \"stat\", \"format_version\": 2, \"tool_version\": \"9.1\", "
+                     "\"processes\": []}'");
+    script("part.sh", "cat n3.json; echo 'pvn-topo: x.stat: the header is damaged' >&2; exit 3");
+    script("shy.sh", "echo Welcome to shy; cat n0.json");
+    r = run_hosts("n1,n2,down,down2,key,none,old,late,half,other,new,part,shy", "--timeout 1 stat");
+    EXPECT_EQ(3, r.status) << r.err;
+    EXPECT_EQ(0u, first_line(r).find("3 of 4 processes wait for rank 2, python pid 102 on n2"))
+        << r.out;
+    std::string all = squeeze(r.out);
+    for (
+        const char *says :
+        {"down: not reached: ssh: connect to host down port 22: Connection refused -> look whether "
+         "it is up and lets you in: ssh down true",
+         "key: not reached: Permission denied (publickey). -> make ssh work there without a "
+         "password: ssh-copy-id key",
+         "none: pvn-topo cannot be run there: sh: 1: pvn-topo: not found -> install it there, or "
+         "give its path by --remote PATH",
+         "old: its pvn-topo is of another version: pvn-topo: unrecognized option '--json' -> "
+         "install the same version",
+         "late: no answer within 1 s -> look whether ssh late hangs",
+         "half: only a part of the document came: 300 bytes",
+         "other: JSON, but not of pvn-topo --json stat",
+         "new: format 2 of pvn-topo 9.1, which this pvn-topo",
+         "part: a part is missing: pvn-topo: x.stat: the header is damaged"})
+        EXPECT_NE(std::string::npos, all.find(says)) << says << "\n" << r.out;
+    EXPECT_NE(std::string::npos, r.out.find("rank 3, python pid 103 on n3")) << "of part";
+    EXPECT_NE(std::string::npos, r.out.find("rank 0, python pid 100 on n0")) << "of shy";
+}
+
+TEST_F(StatHosts, EqualReasonsAreOneLineAndAHostWithoutAnswerIsNamedInTheFirst)
+{
+    ring(-1, "stopped", 20);
+    for (const char *r : {"0", "1", "3"})
+        std::ofstream(dir.path + "/n" + r + ".json") << read_file(dir.path + "/" + r + ".json");
+    script("play", "[ -f $1.json ] && exec cat $1.json\n"
+                   "echo \"ssh: connect to host $1 port 22: No route to host\" >&2; exit 255\n");
+    Result r = run_hosts("n[0-3],m[08-11],x");
+    EXPECT_EQ(3, r.status);
+    EXPECT_EQ(0u, first_line(r).find("3 of 3 processes wait for pid 102 on n2: its host gave no "
+                                     "answer: not reached: ssh: connect to host n2 port 22: No "
+                                     "route to host"))
+        << r.out;
+    EXPECT_NE(std::string::npos, r.out.find("\nm[08-11], n2, x: not reached: ")) << r.out;
+    // For programs.
+    r = run_hosts("n[0-3]", "--json stat");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("n2: not reached")) << r.err;
+    EXPECT_NE(std::string::npos, r.out.find("\"answered\": false")) << r.out;
+    std::ofstream(dir.path + "/doc.json") << r.out;
+    int rc = std::system(("python3 " PVN_SRCDIR "/tests/topo/schema_check.py " PVN_SRCDIR
+                          "/topo/pvn-topo.schema.json " +
+                          dir.path + "/doc.json")
+                             .c_str());
+    EXPECT_TRUE(WEXITSTATUS(rc) == 0 || WEXITSTATUS(rc) == 77) << rc;
+}
+
+// OpenSSH's own program gets options that keep it from waiting for a password; another one does not.
+TEST_F(StatHosts, WhatIsRun)
+{
+    script("ssh", "echo \"$*\" >>calls\necho '{\"kind\": \"stat\", \"processes\": []}'\n");
+    Result r = run("--hosts a --ssh './ssh -p 23' --remote /opt/pvn-topo stat");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_EQ("-p 23 -o BatchMode=yes -o ConnectTimeout=10 a /opt/pvn-topo --json stat\n",
+              read_file(dir.path + "/calls"));
+    EXPECT_EQ(0u, r.out.find("no process waits for another: 0 processes on 1 host\n")) << r.out;
+    EXPECT_NE(std::string::npos, r.out.find("no process uses the plugin on a\n"));
+    std::remove((dir.path + "/calls").c_str());
+    r = run_tool(dir.path, "--hosts a,b --parallel 1 stat", "PVN_TOPO_SSH='./ssh x'");
+    EXPECT_EQ("x -o BatchMode=yes -o ConnectTimeout=10 a pvn-topo --json stat\n"
+              "x -o BatchMode=yes -o ConnectTimeout=10 b pvn-topo --json stat\n",
+              read_file(dir.path + "/calls"))
+        << r.err;
+    r = run("--hosts a --ssh ./missing stat");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.out.find("a: not reached: ./missing: No such file")) << r.out;
+}
+
+// A directory that hosts share shows one process on each; the host where it runs knows its state.
+TEST_F(StatHosts, AProcessIsShownOnce)
+{
+    std::string p = process(0, {{true, 1, 0}}), far = p;
+    far.replace(far.find("\"alive\""), 7, "\"on another host\"");
+    save("n1.json", {far});
+    save("n0.json", {p});
+    Result r = run_hosts("n1,n0");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_EQ("", r.err);
+    EXPECT_EQ(0u, r.out.find("no process waits for another: 1 process on 2 hosts"));
+    EXPECT_NE(std::string::npos, r.out.find("pid 100 on n0: alive")) << r.out;
+}
+
+// The rank was started again and has the pid of its earlier life, as the first process of a container
+// has.
+TEST_F(StatHosts, APidThatIsUsedAgain)
+{
+    std::string now = process(1, {}), old = process(1, {{true, 0, 0}}, "", 90, "dead");
+    now.replace(now.find("101.stat"), 8, "101-900-0.stat");
+    now.replace(now.find("\"began_s_ago\": 100.0"), 20, "\"began_s_ago\": 4.0");
+    old.replace(old.find("101.stat"), 8, "101-100-0.stat");
+    std::string peer = process(0, {{false, 1, 30}});
+    peer.replace(peer.find("\"in_state_s\""), 0, "\"born_s_ago\": 95.0, ");
+    for (bool first : {true, false}) {
+        save("n1.json", {first ? now : old, first ? old : now});
+        save("n0.json", {peer});
+        Result r = run_hosts("n0,n1");
+        EXPECT_EQ(
+            "1 of 3 processes waits for rank 1, python pid 101 on n1: it was started again 4 s "
+            "ago under the same pid; the connections that wait lead to the process before, "
+            "which is gone: start the whole job again",
+            first_line(r).substr(0, first_line(r).find(" rank 0, ")))
+            << r.out;
+        EXPECT_NE(
+            std::string::npos,
+            squeeze(r.out).find("rank 1, python pid 101 on n1 began 4 s ago with the pid of an "
+                                "earlier process, which began 100 s ago and is dead"))
+            << r.out;
+    }
+}
+
+// The second look is 4 s later by the process's own clock, whatever this host's says.
+TEST_F(StatHosts, RatesComeFromTheProcesssOwnClock)
+{
+    std::string p = process(0, {{true, 1, 0, 1000}}), later = process(0, {{true, 1, 9, 3000}});
+    auto counts = [](std::string text, const std::string &bytes, const std::string &more) {
+        return text.replace(text.find("\"messages\""), 0, "\"bytes\": " + bytes + ", " + more);
+    };
+    later.replace(later.find("100.0"), 5, "104.0");
+    std::string tcp = "\"tcp_retransmits\": ", rang = "\"doorbells\": {\"send\": ";
+    save("1.json", {counts(p, "1000000", tcp + "10, \"empty_polls\": 100, "), process(1, {})});
+    save("2.json", {counts(later, "9000000",
+                           tcp + "18, \"empty_polls\": 60100, " + rang +
+                               "40, \"recv\": 2, \"empty_poll\": 2}, ")});
+    script("play", "echo x >>calls\nexec cat $(wc -l <calls).json\n");
+    Result r = run_hosts("n0", "--watch=0.1 --count 2 stat");
+    EXPECT_EQ(1, r.status) << r.err;
+    size_t second = r.out.rfind("sent B/s");
+    ASSERT_NE(std::string::npos, second);
+    EXPECT_NE(r.out.find("sent B/s"), second);
+    EXPECT_NE(std::string::npos,
+              squeeze(r.out.substr(0, second)).find("- - - - - - 0 0 rank 0, python pid 100 on n0"))
+        << r.out;
+    EXPECT_NE(std::string::npos,
+              squeeze(r.out.substr(second))
+                  .find("2000k 0 500 2.0 11.0 15.0k 0 1 rank 0, python pid 100 on n0"))
+        << r.out;
+}
+
+} // namespace

@@ -1,0 +1,187 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* pvn-topo stat --watch: rates between two looks. The time between them is taken from each process's
+ * age, on its own host's clock. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "topo/tool/stat_job.h"
+#include "topo/tool/stat_look.h"
+
+/* What a process has done from one look to the next; per second. */
+struct rates {
+    double seconds; /* 0: there was no earlier look at it */
+    double sent, received, messages;
+    double retransmits, doorbells, empty_polls;
+    uint64_t known; /* PVN_STAT_KNOWS_ bits of its comms */
+    uint64_t open;
+    int troubled;
+};
+
+static const struct pvn_stat_row *row_of(const struct pvn_stats *f, uint64_t id)
+{
+    for (int i = 0; f && i < f->nrows; i++)
+        if (f->row[i].id == id)
+            return &f->row[i];
+    return NULL;
+}
+
+/* A counter's growth; one that is smaller than before began again. */
+static double grown(uint64_t now, uint64_t before)
+{
+    return now >= before ? (double)(now - before) : (double)now;
+}
+
+static uint64_t doorbells(const struct pvn_stat_counts *n)
+{
+    return n->doorbells_send + n->doorbells_recv + n->doorbells_empty;
+}
+
+static void add_row(struct rates *s, const struct pvn_stats *f, const struct pvn_stat_row *r,
+                    const struct pvn_stat_row *old)
+{
+    static const struct pvn_stat_counts zero;
+    const struct pvn_stat_counts *n = &r->n, *b = old ? &old->n : &zero;
+    s->troubled += stat_trouble(f, r) != STAT_FINE;
+    if (r->ended_ns && old && old->ended_ns)
+        return;
+    *(r->sender ? &s->sent : &s->received) += grown(n->bytes, b->bytes);
+    s->messages += grown(n->msgs, b->msgs);
+    s->retransmits += grown(n->retransmits, b->retransmits);
+    s->doorbells += grown(doorbells(n), doorbells(b));
+    s->empty_polls += grown(n->empty_polls, b->empty_polls);
+    s->known |= n->known;
+    s->open += r->ended_ns ? 0 : n->open;
+}
+
+static struct rates rates_of(const struct pvn_stats *f, const struct pvn_stats *old)
+{
+    struct rates s = {0};
+    for (int i = 0; i < f->nrows; i++)
+        if (stat_is_comm(&f->row[i]))
+            add_row(&s, f, &f->row[i], row_of(old, f->row[i].id));
+    if (old)
+        s.seconds = stat_age(f, f->head.mono_ns) - stat_age(old, old->head.mono_ns);
+    return s;
+}
+
+/* "12.3k", or - for what is not counted or has no earlier look. */
+static const char *rate(const struct rates *s, double n, bool known, char *buf, size_t len)
+{
+    static const char units[] = " kMGT";
+    int u = 0;
+    if (!known || s->seconds <= 0) {
+        snprintf(buf, len, "-");
+        return buf;
+    }
+    for (n /= s->seconds; n >= 9999.5 && u < 4; u++)
+        n /= 1000;
+    snprintf(buf, len, "%.*f%.*s", n < 99.95 && n > 0 ? 1 : 0, n, u > 0, units + u);
+    return buf;
+}
+
+static void print_row(const struct tool *t, const char *name, const struct rates *s)
+{
+    char b[6][32];
+    bool tcp = (s->known & PVN_STAT_KNOWS_RETRANSMITS) != 0,
+         rdma = (s->known & PVN_STAT_KNOWS_DOORBELLS) != 0;
+    fprintf(t->out, "%9s %9s %9s %9s %10s %9s %6llu %s%8d%s  %s\n",
+            rate(s, s->sent, true, b[0], sizeof(b[0])),
+            rate(s, s->received, true, b[1], sizeof(b[1])),
+            rate(s, s->messages, true, b[2], sizeof(b[2])),
+            rate(s, s->retransmits, tcp, b[3], sizeof(b[3])),
+            rate(s, s->doorbells, rdma, b[4], sizeof(b[4])),
+            rate(s, s->empty_polls, true, b[5], sizeof(b[5])), (unsigned long long)s->open,
+            s->troubled ? t->red : "", s->troubled, s->troubled ? t->off : "", name);
+}
+
+/* Each process divided by its own time: looks at hosts are not at the same time. */
+static void add_to_sum(struct rates *sum, const struct rates *s)
+{
+    double by = s->seconds > 0 ? 1 / s->seconds : 0;
+    sum->seconds = by > 0 ? 1 : sum->seconds;
+    sum->sent += s->sent * by;
+    sum->received += s->received * by;
+    sum->messages += s->messages * by;
+    sum->retransmits += s->retransmits * by;
+    sum->doorbells += s->doorbells * by;
+    sum->empty_polls += s->empty_polls * by;
+    sum->known |= s->known;
+    sum->open += s->open;
+    sum->troubled += s->troubled;
+}
+
+/* Those in trouble first where not all fit on the screen. */
+static void print_rates(const struct tool *t, const struct stat_list *now, struct stat_list *before,
+                        int lines)
+{
+    struct rates sum = {0};
+    int shown = 0;
+    fprintf(t->out, "%s%9s %9s %9s %9s %10s %9s %6s %8s  process%s\n", t->dim, "sent B/s",
+            "recv B/s", "msg/s", "resent/s", "doorbell/s", "empty/s", "open", "troubled", t->off);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < now->n; i++) {
+            const struct pvn_stats *f = &now->file[i];
+            int old = stat_list_find(before, f);
+            struct rates s = rates_of(f, old >= 0 ? &before->file[old] : NULL);
+            struct stat_node node = {.host = f->head.id.host, .pid = f->head.id.pid, .file = f};
+            char name[200];
+            if (pass == 0)
+                add_to_sum(&sum, &s);
+            if ((s.troubled > 0) != (pass == 0) || (lines > 0 && shown >= lines))
+                continue;
+            shown++;
+            print_row(t, stat_node_name(&node, name, sizeof(name)), &s);
+        }
+    }
+    if (shown < now->n)
+        fprintf(t->out, "%83s  and %d more processes\n", "", now->n - shown);
+    print_row(t, "all", &sum);
+}
+
+static int look(struct tool *t, struct tool_answers *a, struct stat_list *list, int argc,
+                char **argv)
+{
+    if (t->hosts)
+        return stat_look_hosts(t, a, list);
+    stat_read(list, argc, argv);
+    return TOOL_OK;
+}
+
+static void wait_for_next(double seconds)
+{
+    struct timespec pause = {.tv_sec = (time_t)seconds};
+    pause.tv_nsec = (long)((seconds - (double)pause.tv_sec) * 1e9);
+    while (nanosleep(&pause, &pause) < 0 && errno == EINTR)
+        continue;
+}
+
+int stat_watch(struct tool *t, int argc, char **argv)
+{
+    struct tool_answers a = {0};
+    struct stat_list now = {0}, before = {0};
+    int status = t->hosts ? tool_hosts_read(t, &a) : TOOL_OK;
+    for (int i = 0; status == TOOL_OK && (t->count == 0 || i < t->count); i++) {
+        if (i > 0)
+            wait_for_next(t->watch_s);
+        now = (struct stat_list){0};
+        memcpy(now.other_version, before.other_version, sizeof(now.other_version));
+        status = look(t, &a, &now, argc, argv);
+        if (status == TOOL_OK) {
+            if (t->terminal)
+                fputs("\033[H\033[2J", t->out);
+            stat_print_job(t, &now);
+            stat_print_hosts(t, &now);
+            print_rates(t, &now, &before, t->terminal && !t->all ? 16 : 0);
+            fputs(t->terminal ? "" : "\n", t->out);
+            fflush(t->out);
+        }
+        stat_list_free(&before);
+        before = now;
+    }
+    status = status == TOOL_OK ? stat_status(&before) : status;
+    stat_list_free(&before);
+    tool_answers_free(&a);
+    return status;
+}
