@@ -182,7 +182,8 @@ static void read_rows(struct watch *w)
         w->row_got += (size_t)n;
         if (w->row_got == sizeof(w->row)) {
             w->row_got = 0;
-            w->j->on_row(w->j->arg, &w->row);
+            if (w->j->on_row)
+                w->j->on_row(w->j->arg, &w->row);
         }
     }
 }

@@ -12,6 +12,7 @@
 #include "base/param.h"
 #include "perf/job.h"
 #include "perf/report.h"
+#include "perf/serve.h"
 #include "perf/stop.h"
 #include "tools/boot_tcp.h"
 #include "tools/launch_env.h"
@@ -70,6 +71,13 @@ static int find_place(struct place *p, const struct pvn_perf_opts *o)
     p->nranks = o->ranks ? o->ranks : 2;
     if (o->ranks)
         return PVN_PERF_OK;
+    if (o->peer[0]) {
+        p->external = 1;
+        if (pvn_serve_join(&p->boot, o, why, sizeof(why)) == 0)
+            return PVN_PERF_OK;
+        fprintf(stderr, "pvn-perf: %s\n", why);
+        return PVN_PERF_FAILED;
+    }
     if (pvn_launch_env_read(&le, why, sizeof(why)))
         return usage_error(why);
     if (!le.launcher)
@@ -157,6 +165,8 @@ static int run(int argc, char **argv)
         return rc == PVN_PERF_HELP ? PVN_PERF_OK : rc;
     if (o.mode == PVN_PERF_PARAMS)
         return print_params();
+    if (o.mode == PVN_PERF_SERVE)
+        return pvn_serve(&o);
     rc = find_place(&place, &o);
     if (rc != PVN_PERF_OK)
         return rc;
@@ -170,6 +180,11 @@ static int run(int argc, char **argv)
     pvn_stop_catch();
     place.boot.stop = &pvn_stop_flag;
     rc = run_jobs(&o, &place, &rep);
+    if (rc == PVN_PERF_INTERRUPTED && o.peer[0] && !pvn_stop_flag)
+        fprintf(stderr,
+                "pvn-perf: the server at %s ended the run: it was interrupted there, or took "
+                "longer than serve --max-time allows\n",
+                o.peer);
     if (rc == PVN_PERF_INTERRUPTED)
         rc += pvn_stop_flag ? pvn_stop_flag : SIGTERM;
     rc = pvn_report_compare(&rep, rc);

@@ -120,6 +120,18 @@ static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
     case O_NO_SUMS:
         o->no_sums = 1;
         return PVN_PERF_OK;
+    case O_BIDIRECTIONAL:
+        o->bidirectional = 1;
+        return PVN_PERF_OK;
+    case O_ONCE:
+        o->once = 1;
+        return PVN_PERF_OK;
+    case O_MAX_MEMORY:
+        return pvn_perf_parse_size(arg, &o->max_memory) || o->max_memory < 4096
+                   ? pvn_opts_bad("--max-memory %s: expected bytes from 4K on, as 512M or 4G", arg)
+                   : PVN_PERF_OK;
+    case O_MAX_TIME:
+        return pvn_opts_seconds("max-time", arg, &o->max_time);
     default:
         return pvn_opts_int("traffic-class", arg, 0, 255, &o->traffic_class);
     }
@@ -217,8 +229,13 @@ static int set_mode(struct pvn_perf_opts *o, int argc, char **argv, int at)
         fputs(pvn_perf_usage, stderr);
         return PVN_PERF_USAGE;
     }
-    if (at + 1 < argc)
+    if (at + 1 < argc && strcmp(argv[at], "p2p") != 0 && strcmp(argv[at], "serve") != 0)
         return pvn_opts_bad("expected one mode, got '%s' and '%s'", argv[at], argv[at + 1]);
+    if (at + 2 < argc)
+        return pvn_opts_bad("expected one mode and one host, got '%s', '%s' and '%s'", argv[at],
+                            argv[at + 1], argv[at + 2]);
+    if (at + 1 < argc && pvn_opts_peer(o, argv[at], argv[at + 1]))
+        return PVN_PERF_USAGE;
     pvn_suggest_start(&near, argv[at]);
     for (int i = 0; pvn_opts_modes[i].name; i++) {
         if (strcmp(argv[at], pvn_opts_modes[i].name) == 0) {
@@ -229,13 +246,13 @@ static int set_mode(struct pvn_perf_opts *o, int argc, char **argv, int at)
     }
     if (near.best)
         return pvn_opts_bad("'%s' is not a mode; did you mean %s?", argv[at], near.best);
-    return pvn_opts_bad("'%s' is not a mode; the modes are p2p, ring and scale", argv[at]);
+    return pvn_opts_bad("'%s' is not a mode; the modes are p2p, ring, scale and serve", argv[at]);
 }
 
 /* What only makes sense together, and defaults that depend on the mode. */
 static int settle(struct pvn_perf_opts *o, int abi)
 {
-    int p2p = o->mode == PVN_PERF_P2P;
+    int p2p = o->mode == PVN_PERF_P2P || o->mode == PVN_PERF_SERVE;
     const char *sizes = o->idle > 0                ? "8"
                         : p2p                      ? "8-4M"
                         : o->mode == PVN_PERF_RING ? "1M-64M*4"
@@ -275,6 +292,8 @@ static int settle(struct pvn_perf_opts *o, int abi)
                             o->ndevs, o->channels, o->ndevs);
     if (!o->ndevs)
         snprintf(o->dev[o->ndevs++], sizeof(o->dev[0]), "0");
+    o->served = o->mode == PVN_PERF_P2P && o->peer[0];
+    o->wait_server = o->served && pvn_opts_given(o, O_BOOT_TIMEOUT);
     if (p2p && !o->latency && !o->bandwidth && !(o->idle > 0))
         o->latency = o->bandwidth = 1;
     return pvn_opts_check_names(o);
@@ -296,12 +315,14 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
     o->tolerance = 10;
     o->timeout = 30;
     o->boot_timeout = 60;
+    o->max_memory = UINT64_C(4) << 30;
+    o->max_time = 86400;
     o->traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF;
     optind = 0; /* several command lines in one process: the tests */
     opterr = 0;
     while ((c = getopt_long(argc, argv, "hV", pvn_opts_long, NULL)) != -1) {
-        int rc =
-            c >= O_PLUGIN && c <= O_TC ? take_what(o, c, optarg, &abi) : take_how(o, c, optarg);
+        int rc = c >= O_PLUGIN && c <= O_MAX_TIME ? take_what(o, c, optarg, &abi)
+                                                  : take_how(o, c, optarg);
 
         if (rc == NOT_AN_OPTION)
             return bad_option(argv[optind - 1]);
@@ -321,11 +342,12 @@ uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o)
     uint64_t h;
 
     snprintf(text, sizeof(text),
-             "%s %d %s %d %d %d %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f", pvn_version(),
-             (int)o->mode, o->preset, o->layers, (int)o->collective, (int)o->type, o->depth,
-             o->group, o->channels, (int)o->memory, o->no_sums, (unsigned long long)o->slot,
-             o->steps, o->slices, o->iters, o->warmup, o->time, o->check, o->repeat, o->nplugins,
-             o->latency + 2 * o->bandwidth, o->idle);
+             "%s %d %s %d %d %d %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f %d",
+             pvn_version(), (int)o->mode, o->preset, o->layers, (int)o->collective, (int)o->type,
+             o->depth, o->group, o->channels, (int)o->memory, o->no_sums,
+             (unsigned long long)o->slot, o->steps, o->slices, o->iters, o->warmup, o->time,
+             o->check, o->repeat, o->nplugins, o->latency + 2 * o->bandwidth, o->idle,
+             o->bidirectional);
     h = pvn_launch_hash(0, text);
     for (int i = 0; i < o->nsizes; i++) {
         snprintf(text, sizeof(text), " %llu", (unsigned long long)o->size[i]);

@@ -36,7 +36,7 @@ enum pvn_collective {
     PVN_COLLECTIVES /* how many */
 };
 
-enum pvn_perf_mode { PVN_PERF_P2P, PVN_PERF_RING, PVN_PERF_SCALE, PVN_PERF_PARAMS };
+enum pvn_perf_mode { PVN_PERF_P2P, PVN_PERF_RING, PVN_PERF_SCALE, PVN_PERF_SERVE, PVN_PERF_PARAMS };
 
 /* What pvn-perf's exit status says. */
 enum pvn_perf_exit {
@@ -98,6 +98,14 @@ struct pvn_perf_opts {
     char master[256]; /* "": from the environment */
     int port;         /* 0: from the environment */
     int traffic_class;
+    int bidirectional;   /* p2p: bandwidth in both directions at once */
+    char peer[256];      /* p2p: the server's host; serve: the address to listen on; "": none */
+    int peer_port;       /* 0: the default */
+    int served;          /* this is one end of a run between serve and its client */
+    int wait_server;     /* the client waits --boot-timeout for the server to appear */
+    int once;            /* serve: one client */
+    uint64_t max_memory; /* serve: bytes that a client's buffers may take */
+    double max_time;     /* serve: seconds that a client's run may take */
     char json[512], csv[512], plot[512]; /* "": not requested */
     char baseline[512];                  /* likewise */
     int tolerance;                       /* percent, with baseline */

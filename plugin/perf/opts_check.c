@@ -27,13 +27,47 @@ static const struct {
     {O_NO_SUMS, IN_RING},        {O_CHECK, IN_P2P | IN_RING},
     {O_ITERS, IN_P2P | IN_RING}, {O_WARMUP, IN_P2P | IN_RING},
     {O_TIME, IN_P2P | IN_RING},  {O_SPIN, IN_P2P | IN_RING},
-    {O_PLOT, IN_P2P | IN_RING},
+    {O_PLOT, IN_P2P | IN_RING},  {O_BIDIRECTIONAL, IN_P2P},
 };
+
+/* All others are the client's. */
+static const int in_serve[] = {O_PLUGIN,     O_ABI,      O_ENV,   O_DEV,    O_ONCE,
+                               O_MAX_MEMORY, O_MAX_TIME, O_QUIET, O_VERBOSE};
+static const int only_serve[] = {O_ONCE, O_MAX_MEMORY, O_MAX_TIME};
+
+static int check_serve(const struct pvn_perf_opts *o)
+{
+    for (int c = O_PLUGIN; c <= O_VERSION; c++) {
+        bool takes = false;
+
+        for (size_t i = 0; i < sizeof(in_serve) / sizeof(in_serve[0]); i++)
+            takes |= in_serve[i] == c;
+        if (pvn_opts_given(o, c) && !takes)
+            return pvn_opts_bad("--%s has no effect in serve: the client decides it",
+                                pvn_opts_name(c));
+    }
+    return o->nplugins > 1 ? pvn_opts_bad("serve takes one --plugin: start one for each, on ports "
+                                          "of their own")
+                           : PVN_PERF_OK;
+}
 
 int pvn_opts_check_mode(const struct pvn_perf_opts *o)
 {
+    static const int apart[] = {O_RANKS, O_NETNS, O_MASTER};
     int here = o->idle > 0 ? IN_IDLE : o->mode == PVN_PERF_P2P ? IN_P2P : IN_RING;
 
+    if (o->mode == PVN_PERF_SERVE)
+        return check_serve(o);
+    for (size_t i = 0; i < sizeof(only_serve) / sizeof(only_serve[0]); i++) {
+        if (pvn_opts_given(o, only_serve[i]))
+            return pvn_opts_bad("--%s has no effect in %s: it is for serve",
+                                pvn_opts_name(only_serve[i]), pvn_opts_modes[o->mode].name);
+    }
+    for (size_t i = 0; o->peer[0] && i < sizeof(apart) / sizeof(apart[0]); i++) {
+        if (pvn_opts_given(o, apart[i]))
+            return pvn_opts_bad("--%s has no effect with the host %s: the other rank is there",
+                                pvn_opts_name(apart[i]), o->peer);
+    }
     for (size_t i = 0; i < sizeof(limited) / sizeof(limited[0]); i++) {
         int takes = limited[i].modes;
 

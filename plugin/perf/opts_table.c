@@ -27,6 +27,10 @@ const struct option pvn_opts_long[] = {
     {"slices", required_argument, NULL, O_SLICES},
     {"no-sums", no_argument, NULL, O_NO_SUMS},
     {"traffic-class", required_argument, NULL, O_TC},
+    {"bidirectional", no_argument, NULL, O_BIDIRECTIONAL},
+    {"once", no_argument, NULL, O_ONCE},
+    {"max-memory", required_argument, NULL, O_MAX_MEMORY},
+    {"max-time", required_argument, NULL, O_MAX_TIME},
     {"check", no_argument, NULL, O_CHECK},
     {"iters", required_argument, NULL, O_ITERS},
     {"warmup", required_argument, NULL, O_WARMUP},
@@ -54,6 +58,7 @@ const struct option pvn_opts_long[] = {
 const struct pvn_opts_mode pvn_opts_modes[] = {{"p2p", PVN_PERF_P2P},
                                                {"ring", PVN_PERF_RING},
                                                {"scale", PVN_PERF_SCALE},
+                                               {"serve", PVN_PERF_SERVE},
                                                {NULL, PVN_PERF_P2P}};
 
 const char *pvn_opts_name(int option)

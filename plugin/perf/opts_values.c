@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,7 +226,9 @@ int pvn_opts_add_env(struct pvn_perf_opts *o, const char *arg)
     return PVN_PERF_OK;
 }
 
-int pvn_opts_master(struct pvn_perf_opts *o, const char *arg)
+/* HOST, HOST:PORT, or [ADDRESS]:PORT; opt is how the user calls it. */
+static int host_port(const char *opt, const char *arg, bool needs_host, char *host, size_t cap,
+                     int *port)
 {
     const char *colon = strrchr(arg, ':');
     size_t len = strlen(arg);
@@ -235,7 +238,7 @@ int pvn_opts_master(struct pvn_perf_opts *o, const char *arg)
         const char *close = strchr(arg, ']');
 
         if (!close || (close[1] && close[1] != ':'))
-            return pvn_opts_bad("--master %s: expected [ADDRESS]:PORT", arg);
+            return pvn_opts_bad("%s %s: expected [ADDRESS]:PORT", opt, arg);
         colon = close[1] ? close + 1 : NULL;
         len = (size_t)(close - arg) - 1;
         arg++;
@@ -244,12 +247,28 @@ int pvn_opts_master(struct pvn_perf_opts *o, const char *arg)
     } else if (colon) {
         len = (size_t)(colon - arg);
     }
-    if (len == 0 || len >= sizeof(o->master))
-        return pvn_opts_bad("--master %s: the host is empty or too long", arg);
-    if (colon && pvn_opts_int("master", colon + 1, 1, 65535, &o->port))
-        return PVN_PERF_USAGE;
-    snprintf(o->master, sizeof(o->master), "%.*s", (int)len, arg);
+    if ((len == 0 && needs_host) || len >= cap)
+        return pvn_opts_bad("%s %s: the host is empty or too long", opt, arg);
+    if (colon) {
+        char *end;
+        long v = strtol(colon + 1, &end, 10);
+
+        if (end == colon + 1 || *end || v < 1 || v > 65535)
+            return pvn_opts_bad("%s %s: expected a port from 1 to 65535", opt, arg);
+        *port = (int)v;
+    }
+    snprintf(host, cap, "%.*s", (int)len, arg);
     return PVN_PERF_OK;
+}
+
+int pvn_opts_master(struct pvn_perf_opts *o, const char *arg)
+{
+    return host_port("--master", arg, true, o->master, sizeof(o->master), &o->port);
+}
+
+int pvn_opts_peer(struct pvn_perf_opts *o, const char *mode, const char *arg)
+{
+    return host_port(mode, arg, strcmp(mode, "p2p") == 0, o->peer, sizeof(o->peer), &o->peer_port);
 }
 
 int pvn_opts_sizes(struct pvn_perf_opts *o, const char *arg)

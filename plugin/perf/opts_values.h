@@ -19,6 +19,8 @@ int pvn_opts_list(const char *opt, const char *s, char (*out)[32], int max, int 
 int pvn_opts_add_plugin(struct pvn_perf_opts *o, const char *arg);
 int pvn_opts_add_env(struct pvn_perf_opts *o, const char *arg);
 int pvn_opts_master(struct pvn_perf_opts *o, const char *arg);
+/* The host that follows the mode p2p or serve. */
+int pvn_opts_peer(struct pvn_perf_opts *o, const char *mode, const char *arg);
 int pvn_opts_sizes(struct pvn_perf_opts *o, const char *arg);
 
 #endif

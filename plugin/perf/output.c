@@ -228,6 +228,24 @@ static json_t *plugins_json(const struct pvn_report *rep)
     return list;
 }
 
+/* The server's end; null without one. */
+static json_t *server_json(const struct pvn_report *rep)
+{
+    for (int i = 0; i < rep->nrows; i++) {
+        const struct pvn_row_peer *p = &rep->row[i].u.peer;
+        json_t *j;
+
+        if (rep->row[i].kind != PVN_ROW_PEER)
+            continue;
+        j = json_pack("{ss ss ss si ss}", "host", p->host, "version", p->version, "name", p->name,
+                      "abi", p->abi, "path", p->path);
+        json_object_set_new(j, "plugin_version", text_or_null(p->plugin_version));
+        json_object_set_new(j, "sha256", text_or_null(p->sha256));
+        return j;
+    }
+    return json_null();
+}
+
 static json_t *root_json(const struct pvn_report *rep, int status)
 {
     const struct pvn_run_info *run = &rep->run;
@@ -276,6 +294,7 @@ int pvn_report_json(const struct pvn_report *rep, FILE *f, int status)
             json_array_append_new(devices, device_json(rep, row));
     }
     json_object_set_new(root, "plugins", plugins_json(rep));
+    json_object_set_new(root, "server", server_json(rep));
     json_object_set_new(root, "devices", devices);
     json_object_set_new(root, "results", results);
     json_object_set_new(root, "doorbells", doorbells);

@@ -48,6 +48,8 @@ static bool add_file(struct pvn_own_stats *out, const char *path)
 
     if (pvn_stats_read(path, &s, &err) != 0)
         return false;
+    snprintf(out->version, sizeof(out->version), "%.*s", (int)sizeof(out->version) - 1,
+             s.head.plugin);
     for (int i = 0; i < s.nrows; i++)
         add_row(out, &s.row[i]);
     for (int i = 0; i < PVN_STAT_TOTALS; i++)

@@ -34,6 +34,8 @@ struct outcome {
     double seconds, cpu;
     int64_t errors;
     int64_t sizes_missing;
+    double in_seconds;   /* both directions: until all that this rank receives was there */
+    double direction[2]; /* combined: until all was there that rank 0, that rank 1 sent */
 };
 
 /* Both ranks' outcomes: the longer time, the sum of the rest. */
@@ -47,6 +49,8 @@ static int combine(struct pvn_p2p *p, struct outcome *o)
         return pvn_rank_fail_boot(p->r);
     o->seconds = fmax(all[0].seconds, all[1].seconds);
     o->cpu = all[0].cpu + all[1].cpu;
+    o->direction[0] = all[1].in_seconds;
+    o->direction[1] = all[0].in_seconds;
     o->errors = all[0].errors + all[1].errors;
     o->sizes_missing = all[0].sizes_missing + all[1].sizes_missing;
     if (o->errors && p->r->status == PVN_PERF_OK)
@@ -75,7 +79,8 @@ static int run_check(struct pvn_p2p *p, struct outcome *o)
 
     p->check = 1;
     p->round++;
-    rc = pvn_p2p_stream(p, CHECK_UNITS);
+    rc = p->r->o->bidirectional ? pvn_p2p_both(p, CHECK_UNITS, &o->in_seconds)
+                                : pvn_p2p_stream(p, CHECK_UNITS);
     p->check = 0;
     return rc ? rc : combine(p, o);
 }
@@ -147,6 +152,52 @@ static int run_bandwidth(struct pvn_p2p *p, const struct outcome *checked)
     return 0;
 }
 
+/* The sum of both directions, then each by itself until its last message was there. */
+static void report_both(struct pvn_p2p *p, const struct outcome *o, uint64_t n, int64_t errors)
+{
+    struct pvn_row_result res = blank_result(p, "bidir");
+    double messages = (double)n * p->group * p->channels;
+    double bytes = messages * (double)p->size;
+
+    res.iters = n;
+    res.time_us = o->seconds / (double)n * 1e6;
+    res.rate = 2 * messages / o->seconds;
+    res.algbw = res.busbw = 2 * bytes / o->seconds / 1e6;
+    res.cpu = p->size ? o->cpu / (2 * bytes / 1e9) : 0;
+    res.errors = errors;
+    pvn_rank_result(p->r, &res);
+    for (int i = 0; i < 2; i++) {
+        snprintf(res.item, sizeof(res.item), "%d to %d", i, 1 - i);
+        res.time_us = o->direction[i] / (double)n * 1e6;
+        res.rate = messages / o->direction[i];
+        res.algbw = res.busbw = bytes / o->direction[i] / 1e6;
+        pvn_rank_result(p->r, &res);
+    }
+}
+
+static int run_both(struct pvn_p2p *p, const struct outcome *checked)
+{
+    uint64_t warm = p->r->o->warmup >= 0 ? (uint64_t)p->r->o->warmup : (uint64_t)p->depth * 4, n;
+    struct outcome o = {0};
+    double t0 = pvn_boot_now(), cpu;
+
+    if (pvn_p2p_both(p, warm ? warm : 1, &o.in_seconds) ||
+        choose_count(p, pvn_boot_now() - t0, warm ? warm : 1, (uint64_t)p->depth * 2, 20000000, &n))
+        return -1;
+    if (pvn_boot_barrier(&p->r->boot))
+        return pvn_rank_fail_boot(p->r);
+    cpu = pvn_rank_cpu();
+    t0 = pvn_boot_now();
+    if (pvn_p2p_both(p, n, &o.in_seconds))
+        return -1;
+    o.seconds = pvn_boot_now() - t0;
+    o.cpu = pvn_rank_cpu() - cpu;
+    if (combine(p, &o))
+        return -1;
+    report_both(p, &o, n, checked ? checked->errors : -1);
+    return 0;
+}
+
 static int run_size(struct pvn_p2p *p, int index, int latency, struct outcome *checked)
 {
     const struct pvn_perf_opts *o = p->r->o;
@@ -163,6 +214,8 @@ static int run_size(struct pvn_p2p *p, int index, int latency, struct outcome *c
     }
     if (latency)
         return run_latency(p, o->check ? checked : NULL);
+    if (o->bidirectional)
+        return run_both(p, o->check ? checked : NULL);
     return run_bandwidth(p, o->check ? checked : NULL);
 }
 
@@ -302,18 +355,36 @@ static int check_limits(const struct pvn_p2p *p)
     return 0;
 }
 
+uint64_t pvn_p2p_max_size(const struct pvn_perf_opts *o)
+{
+    uint64_t max = 0;
+
+    for (int i = 0; i < o->nsizes; i++)
+        max = o->size[i] > max ? o->size[i] : max;
+    return max;
+}
+
+/* Of one flow, whole pages. */
+static uint64_t region_of(const struct pvn_perf_opts *o)
+{
+    uint64_t stride = (pvn_p2p_max_size(o) + 2 * PVN_P2P_GUARD + 63) / 64 * 64;
+
+    return (stride * (uint64_t)o->depth * (uint64_t)o->group + 4095) / 4096 * 4096;
+}
+
+uint64_t pvn_p2p_bytes(const struct pvn_perf_opts *o)
+{
+    return region_of(o) * 2 * (uint64_t)o->channels;
+}
+
 int pvn_p2p_run(struct pvn_rank *r)
 {
     struct pvn_p2p p = {
         .r = r, .channels = r->o->channels, .depth = r->o->depth, .group = r->o->group};
     int rc;
 
-    for (int i = 0; i < r->o->nsizes; i++)
-        p.max_size = r->o->size[i] > p.max_size ? r->o->size[i] : p.max_size;
-    p.region =
-        ((p.max_size + 2 * PVN_P2P_GUARD + 63) / 64 * 64 * (size_t)p.depth * (size_t)p.group +
-         4095) /
-        4096 * 4096;
+    p.max_size = pvn_p2p_max_size(r->o);
+    p.region = region_of(r->o);
     pvn_rank_hold(r);
     if (check_limits(&p) == 0 && pvn_rank_room(r, p.region * 2 * (size_t)p.channels) == 0)
         p.mem = pvn_rank_alloc_messages(r, p.region * 2 * (size_t)p.channels);

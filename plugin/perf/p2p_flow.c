@@ -40,9 +40,10 @@ static size_t length_of(const struct pvn_p2p *p, uint64_t message)
     }
 }
 
-static uint64_t id_of(const struct pvn_p2p *p, int channel, uint64_t message)
+/* from: the rank that sends it. */
+static uint64_t id_of(const struct pvn_p2p *p, int from, int channel, uint64_t message)
 {
-    return p->round << 40 | (uint64_t)channel << 32 | message;
+    return p->round << 44 | (uint64_t)(2 * channel + from) << 32 | message;
 }
 
 static int post_send(struct pvn_p2p *p, int c, struct pvn_flow *f)
@@ -53,7 +54,7 @@ static int post_send(struct pvn_p2p *p, int c, struct pvn_flow *f)
     ncclResult_t rc;
 
     if (p->check)
-        pvn_bytes_fill(buf, len, id_of(p, c, m));
+        pvn_bytes_fill(buf, len, id_of(p, p->r->rank, c, m));
     pvn_rank_at(p->r, "isend");
     rc = pvn_netdrv_isend(p->r->drv, f->comm, buf, len, TAG + (int)(m % (uint64_t)p->group),
                           f->mhandle, NULL, &f->req[m % f->window]);
@@ -100,7 +101,7 @@ static void verify(struct pvn_p2p *p, int c, const struct pvn_flow *f, uint64_t 
     const char *buf = slot_of(p, f, message);
     size_t want = length_of(p, message), first = 0, wrong, outside;
 
-    wrong = pvn_bytes_check(buf, want, id_of(p, c, message), &first);
+    wrong = pvn_bytes_check(buf, want, id_of(p, 1 - p->r->rank, c, message), &first);
     outside = pvn_bytes_not(buf - PVN_P2P_GUARD, PVN_P2P_GUARD, FILL) +
               pvn_bytes_not(buf + want, p->size - want + PVN_P2P_GUARD, FILL);
     if (got == -1)
@@ -160,42 +161,88 @@ void pvn_p2p_start(struct pvn_p2p *p, struct pvn_flow *f, uint64_t units, int is
     f->posted = f->done = 0;
 }
 
+/* One pass over the flows of one direction: 1 when something moved, 0, or -1. Those that have
+ * completed are taken off *left; *last is the last one that had not. */
+static int pass(struct pvn_p2p *p, struct pvn_flow *flows, int is_send, int *left, int *last)
+{
+    int moved = 0;
+
+    for (int c = 0; c < p->channels; c++) {
+        struct pvn_flow *f = &flows[c];
+        int rc = 0;
+
+        if (f->done == f->total)
+            continue;
+        *last = c;
+        if (f->posted < f->total && f->posted - f->done < f->window)
+            rc = is_send ? post_send(p, c, f) : pvn_p2p_post_recv(p, f);
+        if (rc < 0)
+            return -1;
+        moved |= rc;
+        rc = pvn_p2p_complete(p, c, f, is_send);
+        if (rc < 0)
+            return -1;
+        moved |= rc;
+        *left -= f->done == f->total;
+    }
+    return moved;
+}
+
 int pvn_p2p_drain(struct pvn_p2p *p, struct pvn_flow *flows, int is_send)
 {
     int left = p->channels;
 
     p->r->idle = 0;
     while (left) {
-        int moved = 0, last = 0;
+        int last = 0, moved, idle;
 
         if (pvn_rank_stops(p->r))
             return -1;
-        for (int c = 0; c < p->channels; c++) {
-            struct pvn_flow *f = &flows[c];
-            int rc = 0;
-
-            if (f->done == f->total)
-                continue;
-            last = c;
-            if (f->posted < f->total && f->posted - f->done < f->window)
-                rc = is_send ? post_send(p, c, f) : pvn_p2p_post_recv(p, f);
-            if (rc < 0)
-                return -1;
-            moved |= rc;
-            rc = pvn_p2p_complete(p, c, f, is_send);
-            if (rc < 0)
-                return -1;
-            moved |= rc;
-            left -= f->done == f->total;
-        }
+        moved = pass(p, flows, is_send, &left, &last);
+        if (moved < 0)
+            return -1;
         if (moved) {
             pvn_rank_moved(p->r);
-        } else {
-            int idle = pvn_rank_idle(p->r);
-
-            if (idle)
-                return idle < 0 ? -1 : stuck(p, last, &flows[last], is_send);
+            continue;
         }
+        idle = pvn_rank_idle(p->r);
+        if (idle)
+            return idle < 0 ? -1 : stuck(p, last, &flows[last], is_send);
+    }
+    return 0;
+}
+
+int pvn_p2p_both(struct pvn_p2p *p, uint64_t units, double *in_seconds)
+{
+    int out = p->channels, in = p->channels;
+    double t0 = pvn_boot_now();
+
+    for (int c = 0; c < p->channels; c++) {
+        pvn_p2p_start(p, &p->out[c], units, 1);
+        pvn_p2p_start(p, &p->in[c], units, 0);
+    }
+    p->r->idle = 0;
+    while (out || in) {
+        int last_in = 0, last_out = 0, had = in, a, b, idle;
+
+        if (pvn_rank_stops(p->r))
+            return -1;
+        a = pass(p, p->in, 0, &in, &last_in);
+        b = a < 0 ? -1 : pass(p, p->out, 1, &out, &last_out);
+        if (b < 0)
+            return -1;
+        if (had && !in)
+            *in_seconds = pvn_boot_now() - t0;
+        if (a || b) {
+            pvn_rank_moved(p->r);
+            continue;
+        }
+        idle = pvn_rank_idle(p->r);
+        if (idle < 0)
+            return -1;
+        if (idle)
+            return in ? stuck(p, last_in, &p->in[last_in], 0)
+                      : stuck(p, last_out, &p->out[last_out], 1);
     }
     return 0;
 }

@@ -35,6 +35,10 @@ struct pvn_p2p {
     int64_t errors;
 };
 
+/* Of the largest message, and of the buffers that all flows of one rank take. */
+uint64_t pvn_p2p_max_size(const struct pvn_perf_opts *o);
+uint64_t pvn_p2p_bytes(const struct pvn_perf_opts *o);
+
 /* The functions that move data return -1 after pvn_rank_fail or an interruption. */
 
 void pvn_p2p_start(struct pvn_p2p *p, struct pvn_flow *f, uint64_t units, int is_send);
@@ -46,6 +50,9 @@ int pvn_p2p_complete(struct pvn_p2p *p, int c, struct pvn_flow *f, int is_send);
 int pvn_p2p_drain(struct pvn_p2p *p, struct pvn_flow *flows, int is_send);
 /* units groups from rank 0 to rank 1 on every channel, depth in flight. 0 or -1. */
 int pvn_p2p_stream(struct pvn_p2p *p, uint64_t units);
+/* units groups in both directions at once on every channel. in_seconds: after which time all of what
+ * this rank receives was there. */
+int pvn_p2p_both(struct pvn_p2p *p, uint64_t units, double *in_seconds);
 /* n messages back and forth on channel 0. Up to p->depth receives are posted ahead, as NCCL's proxy
  * posts those of the next steps while it waits for this one; as many sends may be incomplete, for
  * the answer does not depend on them. half: takes half of each round trip, on rank 0; may be NULL. */

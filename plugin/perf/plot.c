@@ -26,6 +26,9 @@ static int in_panel(const struct panel *p, const struct pvn_summary *s, int have
     if ((strcmp(s->key.test, "latency") == 0) != p->latency || s->key.bytes == 0 ||
         strcmp(s->key.test, "idle") == 0)
         return 0;
+    /* One direction of two: the chart has their sum. */
+    if (strcmp(s->key.test, "bidir") == 0 && s->key.item[0])
+        return 0;
     /* One rank alone copies memory: its figure would squeeze all others into the axis. */
     if (p->by_ranks)
         return strcmp(s->key.test, "bucket") != 0 && strcmp(s->key.test, "part") != 0 &&

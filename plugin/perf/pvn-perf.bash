@@ -4,8 +4,8 @@
 _pvn_perf()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local modes="p2p ring scale" word mode=
-    local p2p="--depth --group --latency --bandwidth --idle"
+    local modes="p2p serve ring scale" word mode=
+    local p2p="--depth --group --latency --bandwidth --bidirectional --idle"
     local ring="--preset --collective --type --layers --slot --steps --slices --no-sums"
     case $prev in
     --json | --csv | --plot | --plugin | --baseline)
@@ -37,7 +37,7 @@ _pvn_perf()
         return
         ;;
     --env | --dev | --sizes | --channels | --comms | --depth | --group | --idle | --layers | --slot | --steps | --slices | \
-        --traffic-class | --iters | --warmup | --time | --repeat | --timeout | --ranks | --master | \
+        --traffic-class | --iters | --warmup | --time | --repeat | --timeout | --ranks | --master | --max-memory | --max-time | \
         --boot-timeout)
         return
         ;;
@@ -50,7 +50,7 @@ _pvn_perf()
         [[ $mode != ring && $mode != scale ]] || p2p=
         mapfile -t COMPREPLY < <(compgen -W "$p2p $ring --plugin --abi --env --dev --sizes --channels --comms --memory
             --traffic-class --check --iters --warmup --time --repeat --timeout --spin --ranks --netns
-            --master --boot-timeout --json --csv --plot --baseline --tolerance --quiet --verbose --params --help --version" -- "$cur")
+            --master --boot-timeout --json --csv --plot --baseline --tolerance --once --max-memory --max-time --quiet --verbose --params --help --version" -- "$cur")
     elif [[ -z $mode ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$modes" -- "$cur")
     fi

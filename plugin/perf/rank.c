@@ -313,6 +313,21 @@ static void report_plugin(struct pvn_rank *r)
     send_row(r, &row);
 }
 
+static int report_peer(struct pvn_rank *r)
+{
+    struct pvn_row row = {.kind = PVN_ROW_PEER};
+    char text[480];
+
+    if (pvn_rank_hear_peer(r, &row.u.peer, text, sizeof(text)))
+        return -1;
+    if (r->rank == 0)
+        pvn_rank_note(r, "%s: %s", r->o->plugin[r->plugin].name, text);
+    else /* the server has no table */
+        dprintf(STDOUT_FILENO, "  %s\n", text);
+    send_row(r, &row);
+    return 0;
+}
+
 static int load_plugin(struct pvn_rank *r)
 {
     const struct pvn_perf_plugin *p = &r->o->plugin[r->plugin];
@@ -493,7 +508,7 @@ int pvn_rank_open(struct pvn_rank *r)
     pvn_rank_hold(r);
     if (load_plugin(r) == 0)
         pick_devices(r);
-    if (pvn_rank_agree(r) || report_devices(r))
+    if (pvn_rank_agree(r) || (r->o->served && report_peer(r)) || report_devices(r))
         return -1;
     before = resident();
     if (r->nranks > 1 && make_ring(r))

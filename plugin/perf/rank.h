@@ -135,6 +135,9 @@ void pvn_rank_say_sizes(const struct pvn_rank *r, int rc);
 /* Called by all ranks, which exchange the lanes they used; rank 0 reports it. A failure is in
  * r->status. */
 void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
+/* Between serve and its client: what the other end has, in words as well. 0, or -1 after
+ * pvn_rank_fail. */
+int pvn_rank_hear_peer(struct pvn_rank *r, struct pvn_row_peer *other, char *text, size_t len);
 /* Rank 0 only, no-ops elsewhere. */
 void pvn_rank_hist(struct pvn_rank *r, const struct pvn_hist *h); /* of the result before it */
 void pvn_rank_error(struct pvn_rank *r);                          /* why the run failed: r->err */

@@ -127,7 +127,7 @@ static int refuse(struct pvn_rank *r, const struct refusal *all)
         if (seen)
             continue;
         name_ranks(all, r->nranks, i, who, sizeof(who));
-        if (r->rank == 0)
+        if (r->rank == 0 || r->o->served) /* whose other rank is on another terminal */
             fprintf(stderr, "pvn-perf: %s%s\n", who, all[i].err);
         if (first < 0)
             snprintf(r->err, sizeof(r->err), "%s%s", who, all[i].err);

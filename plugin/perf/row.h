@@ -17,6 +17,7 @@ enum pvn_row_kind {
     PVN_ROW_PROGRESS,
     PVN_ROW_DOORBELLS,
     PVN_ROW_PLUGIN,
+    PVN_ROW_PEER, /* the other end of a run between serve and its client */
     PVN_ROW_BINS, /* of the result before it, or more of them */
     PVN_ROW_ERROR /* text: why the run failed */
 };
@@ -66,6 +67,15 @@ struct pvn_row_plugin {
     char sha256[PVN_SHA256_TEXT];
 };
 
+struct pvn_row_peer {
+    char host[64], version[32]; /* of pvn-perf */
+    char name[64],
+        plugin_version[32]; /* as the plugin calls itself; its statistics' version or "" */
+    char path[256];
+    char sha256[PVN_SHA256_TEXT];
+    int32_t abi;
+};
+
 /* Of all comms of a job from beginning to end, as the plugin's statistics have them. */
 struct pvn_row_doorbells {
     int32_t ranks;
@@ -82,6 +92,7 @@ struct pvn_row {
         struct pvn_row_device device;
         struct pvn_row_doorbells doorbells;
         struct pvn_row_plugin plugin;
+        struct pvn_row_peer peer;
         struct pvn_row_bins bins;
         char text[512]; /* note, progress, error */
     } u;

@@ -6,6 +6,8 @@
 
 const char pvn_perf_usage[] =
     "usage: pvn-perf p2p   [options]   latency and bandwidth between two ranks\n"
+    "       pvn-perf serve [ADDRESS][:PORT] [options]   waits for clients, unauthenticated\n"
+    "       pvn-perf p2p HOST[:PORT] [options]          its client (default port: 19516)\n"
     "       pvn-perf ring  [options]   all-reduce or another collective on a ring, as NCCL runs it\n"
     "       pvn-perf scale [options]   the same with 1, 2, ... ranks\n"
     "       pvn-perf --params          the plugin's parameters and their values here\n"
@@ -27,6 +29,7 @@ const char pvn_perf_usage[] =
     "  --depth D              p2p: messages in flight per comm (default: 8)\n"
     "  --group N              p2p: buffers per grouped receive (default: 1)\n"
     "  --latency, --bandwidth p2p: only this\n"
+    "  --bidirectional        p2p: bandwidth in both directions at once, the sum and each\n"
     "  --idle SECONDS         p2p: instead, receives posted on all channels and nothing sent\n"
     "  --slot BYTES           ring: bytes per message slot (default: 512K)\n"
     "  --steps N              ring: slots per comm (default: 8)\n"
@@ -47,7 +50,10 @@ const char pvn_perf_usage[] =
     "                         torchrun, mpirun or srun if one of them started it\n"
     "  --netns A,B,...        rank i runs in the i-th network namespace, in turn (needs root)\n"
     "  --master HOST[:PORT]   where rank 0 is, if the environment does not say\n"
-    "  --boot-timeout SECONDS for all ranks to appear (default: 60)\n"
+    "  --boot-timeout SECONDS for all ranks to appear (default: 60); for serve to appear (default: 0)\n"
+    "  --once                 serve: end after one client\n"
+    "  --max-memory BYTES     serve: for a client's buffers (default: 4G)\n"
+    "  --max-time SECONDS     serve: for a client's run (default: 86400)\n"
     "\n"
     "Output\n"
     "  --json FILE, --csv FILE, --plot FILE.svg   (one of them may be '-', standard output)\n"

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf p2p as a program: distribution of latencies.
+// pvn-perf p2p as a program: distribution of latencies, both directions at once.
 #include <gtest/gtest.h>
 
 #include <jansson.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -162,6 +163,47 @@ TEST(Bandwidth, IsInGbitToo)
     row = json_array_get(json_object_get(j.get(), "results"), 0);
     EXPECT_TRUE(json_is_null(json_object_get(row, "busbw_Gbps")));
     EXPECT_GT(Number(row, "algbw_Gbps"), 0);
+}
+
+TEST(Bidirectional, IsTheSumAndEach)
+{
+    Outcome r = Perf(P2p("--bidirectional --bandwidth --check --channels 2 --group 2 --sizes 4K "
+                         "--iters 100 --json -"));
+    Json j = Parse(r.out);
+    json_t *rows = json_object_get(j.get(), "results"), *row;
+    double value[3];
+    size_t i;
+
+    ASSERT_EQ(0, r.status) << r.err;
+    ASSERT_EQ(3u, json_array_size(rows));
+    json_array_foreach(rows, i, row)
+    {
+        EXPECT_STREQ("bidir", json_string_value(json_object_get(row, "test")));
+        EXPECT_EQ(0, Number(row, "errors"));
+        value[i] = Number(row, "busbw_MBps");
+    }
+    EXPECT_STREQ("", json_string_value(json_object_get(json_array_get(rows, 0), "item")));
+    EXPECT_STREQ("0 to 1", json_string_value(json_object_get(json_array_get(rows, 1), "item")));
+    EXPECT_STREQ("1 to 0", json_string_value(json_object_get(json_array_get(rows, 2), "item")));
+    EXPECT_GT(value[1], 0);
+    EXPECT_GT(value[2], 0);
+    EXPECT_LE(value[0], (value[1] + value[2]) * 1.001) << "over the time of the slower one";
+    EXPECT_GE(value[0], 2 * std::min(value[1], value[2]) * 0.5);
+}
+
+// Whichever rank receives the wrong byte, it shows.
+TEST(Bidirectional, BothDirectionsAreVerified)
+{
+    for (const char *rank : {"0", "1"}) {
+        Outcome r = Perf(P2p("--bidirectional --bandwidth --check --sizes 4K --iters 10"),
+                         std::string("TESTNET_FAULT=corrupt:9 TESTNET_FAULT_RANK=") + rank);
+
+        EXPECT_EQ(1, r.status) << rank << r.err;
+        EXPECT_NE(std::string::npos, r.err.find("WRONG DATA")) << r.err;
+    }
+    Outcome r = Perf("ring --bidirectional");
+    EXPECT_EQ(2, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("it is for p2p")) << r.err;
 }
 
 } // namespace
