@@ -3,7 +3,7 @@
 # tests/monitoring/: plugin/packaging/monitoring with systemd, Prometheus and node_exporter.
 if !SANITIZE
 if TOOLS
-PVN_SCRIPT_TESTS +=
+PVN_SCRIPT_TESTS += tests/monitoring/monitoring.sh
 endif
 endif
 EXTRA_DIST += tests/monitoring/dashboard.py tests/monitoring/nccl-net-pvrdma.rules.test.yml
