@@ -35,7 +35,7 @@ _pvn_topo()
     "")
         mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur")
         ;;
-    lint | diff | gather | stat)
+    lint | diff | gather | stat | check)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         ;;
     why)

@@ -3,7 +3,11 @@
 #include "config.h"
 #include "base/version.h"
 
+/* In the file itself, so that pvn-topo check finds the version without loading the plugin. */
+#define MARK "@(#)nccl-net-pvrdma "
+
 const char *pvn_version(void)
 {
-    return PACKAGE_VERSION;
+    static const char text[] = MARK PACKAGE_VERSION;
+    return text + sizeof(MARK) - 1;
 }

@@ -40,6 +40,11 @@ tests_topo_test_stat_hosts_SOURCES = tests/topo/test_stat_hosts.cc tests/topo/st
 tests_topo_test_stat_hosts_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_stat_hosts_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
+PVN_TESTS += tests/topo/test_check_hosts
+tests_topo_test_check_hosts_SOURCES = tests/topo/test_check_hosts.cc
+tests_topo_test_check_hosts_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_check_hosts_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
+
 PVN_TESTS += tests/topo/test_hostile
 tests_topo_test_hostile_SOURCES = tests/topo/test_hostile.cc
 tests_topo_test_hostile_CPPFLAGS = $(TEST_CPPFLAGS)

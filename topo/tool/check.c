@@ -3,6 +3,7 @@
 /* pvn-topo check: the checks of the library on the pairs that matter, and whether NCCL can load the
  * plugin. */
 #include "topo/tool/counters.h"
+#include "topo/tool/facts.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -209,11 +210,8 @@ static int check_model(const struct tool *t, struct pvn_topo_checks *checks)
 int cmd_check(struct tool *t, int argc, char **argv)
 {
     struct pvn_topo_checks checks = {0};
-    (void)argv;
-    if (argc > 0) {
-        tool_error("check takes no arguments; another machine is named by --root");
-        return TOOL_USAGE;
-    }
+    if (t->hosts || argc > 0)
+        return tool_compare(t, argc, argv);
     t->with_counters = true;
     int status = tool_load(t);
     if (status == TOOL_OK)
@@ -240,7 +238,8 @@ int cmd_check(struct tool *t, int argc, char **argv)
     if (t->json)
         status = json_check(t, &checks,
                             json_adapters(t->topo, t->looked_twice ? &t->look : NULL,
-                                          t->looked_twice ? &t->look_again : &t->look));
+                                          t->looked_twice ? &t->look_again : &t->look),
+                            json_facts(t));
     else
         print_checks(t, &checks);
     if (!t->json)

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "plugin/base/version.h"
 
@@ -508,9 +509,23 @@ int json_why(const struct tool *t, int gpu, int net)
     return print(t, o);
 }
 
-int json_check(const struct tool *t, const struct pvn_topo_checks *checks, json_t *adapters)
+int json_compare(const struct tool *t, json_t *odd, json_t *not_compared, json_t *rows)
+{
+    json_t *o = head("compare");
+    json_object_set_new(o, "odd", odd);
+    json_object_set_new(o, "not_compared", not_compared);
+    json_object_set_new(o, "checks", rows);
+    return print(t, o);
+}
+
+int json_check(const struct tool *t, const struct pvn_topo_checks *checks, json_t *adapters,
+               json_t *facts)
 {
     json_t *o = head("check"), *rows = json_array();
+    char host[256] = "";
+    if (t->topo->live && gethostname(host, sizeof(host) - 1) == 0)
+        json_object_set_new(o, "host", text(host));
+    json_object_set_new(o, "facts", facts);
     for (int i = 0; i < checks->n; i++) {
         const struct pvn_topo_check *c = &checks->rows[i];
         json_t *row = json_object();

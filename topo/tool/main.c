@@ -23,7 +23,7 @@ static const struct {
     {"matrix", cmd_matrix, "", "all distances, in NCCL's words and in nvidia-smi's"},
     {"pairs", cmd_pairs, "", "the NIC that NCCL takes for each GPU, the one we advise, and why"},
     {"why", cmd_why, "GPU NIC", "one pair: path, choice, GPUDirect, with the reason of each"},
-    {"check", cmd_check, "", "what is wrong with this machine, and what to do about it"},
+    {"check", cmd_check, "[FILE]", "what is wrong with this machine, or differs between hosts"},
     {"lint", cmd_lint, "FILE...", "what is wrong with a file for NCCL_TOPO_FILE"},
     {"merge", cmd_merge, "", "a guest's NCCL_TOPO_FILE from --host or --hints"},
     {"diff", cmd_diff, "A [B]", "two machines or NCCL files compared; without B with this machine"},
@@ -49,7 +49,7 @@ static void usage(FILE *out)
           "  --nics KIND        auto, rdma, tcp or all\n"
           "  --rails LIST       NAME=NUMBER,...\n"
           "  --timeout SECONDS  how long a pipe may be silent, default 30\n"
-          "  --hosts FILE|LIST  stat: these hosts, over ssh: node[01-16],login or a file\n"
+          "  --hosts FILE|LIST  stat, check: these hosts, over ssh: node[01-16],login or a file\n"
           "  --ssh CMD          instead of ssh; the host and a command are added\n"
           "  --remote PATH      pvn-topo on those hosts, default pvn-topo\n"
           "  --parallel N       hosts at a time, default 32; --timeout holds for each\n"

@@ -179,8 +179,10 @@ int json_matrix(const struct tool *t);
 int json_why(const struct tool *t, int gpu, int net);
 int json_why_down(const struct tool *t, int gpu, const struct tool_down *nic);
 struct json_t;
-int json_check(const struct tool *t, const struct pvn_topo_checks *checks,
-               struct json_t *adapters); /* takes the list over */
+int json_check(const struct tool *t, const struct pvn_topo_checks *checks, struct json_t *adapters,
+               struct json_t *facts);
+int json_compare(const struct tool *t, struct json_t *odd, struct json_t *not_compared,
+                 struct json_t *rows);   /* takes the list over */
 struct json_t *json_text(const char *s); /* also of a text that is not UTF-8 */
 int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
 int json_params(const struct tool *t, struct json_t *list); /* takes the list over */

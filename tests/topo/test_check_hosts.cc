@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// pvn-topo check --hosts and check of saved files: the odd ones out of many hosts.
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <map>
+
+#include "tests/topo/cli.h"
+#include "tests/topo/tree.h"
+
+namespace
+{
+
+using Facts = std::map<std::pair<std::string, std::string>, std::string>; // "?": not readable
+
+class CheckHosts : public testing::Test
+{
+  protected:
+    TempDir dir;
+    Facts usual = {{{"kernel", ""}, "6.1.0"},          {{"mtu", "mlx5_0 port 1"}, "9000"},
+                   {{"mtu", "mlx5_1 port 1"}, "9000"}, {{"memlock", ""}, "unlimited"},
+                   {{"plugin-sha256", ""}, "aa11"},    {{"environment", "NCCL_IB_TC"}, "106"}};
+
+    void SetUp() override
+    {
+        std::ofstream(dir.path + "/play") << "#!/bin/sh\n"
+                                             "[ \"$2\" = 'pvn-topo --json check' ] || exit 9\n"
+                                             "[ -f $1.json ] && exec cat $1.json\n"
+                                             "echo \"ssh: No route to host\" >&2; exit 255\n";
+        chmod((dir.path + "/play").c_str(), 0755);
+    }
+    void put(const std::string &host, const Facts &facts, const std::string &checks = "",
+             const std::string &name = "")
+    {
+        std::ofstream f(dir.path + "/" + (name.empty() ? host : name) + ".json");
+        f << "{\"format\": \"pvn-topo\", \"format_version\": 1, \"tool_version\": \"x\", \"kind\": "
+             "\"check\", \"host\": \""
+          << host << "\", \"checks\": [" << checks << "], \"facts\": [";
+        bool first = true;
+        for (const auto &[key, value] : facts) {
+            f << (first ? "" : ", ") << "{\"fact\": \"" << key.first
+              << "\", \"subject\": " << (key.second.empty() ? "null" : "\"" + key.second + "\"")
+              << ", \"value\": " << (value == "?" ? "null" : "\"" + value + "\"") << "}";
+            first = false;
+        }
+        f << "]}";
+    }
+    void put_all(int n)
+    {
+        for (int i = 0; i < n; i++)
+            put("c" + std::to_string(i), usual);
+    }
+    Facts with(const std::string &fact, const std::string &subject, const std::string &value) const
+    {
+        Facts f = usual;
+        f[{fact, subject}] = value;
+        return f;
+    }
+    Result run(const std::string &args)
+    {
+        return run_tool(dir.path, "--ssh ./play --hosts " + args + " check");
+    }
+    static bool says(const Result &r, const std::string &text)
+    {
+        return squeeze(r.out).find(text) != std::string::npos;
+    }
+};
+
+TEST_F(CheckHosts, AlikeHosts)
+{
+    put_all(4);
+    Result r = run("c[0-3]");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_EQ(0u, r.out.find("4 hosts are alike in all 6 facts\n")) << r.out;
+}
+
+TEST_F(CheckHosts, TheOddOneIsNamedOnceForAllItsDevices)
+{
+    put_all(16);
+    Facts odd = with("mtu", "mlx5_0 port 1", "1500");
+    odd[{"mtu", "mlx5_1 port 1"}] = "1500";
+    put("c7", odd);
+    put("c9", with("plugin-sha256", "", "bb22"));
+    Result r = run("c[0-15]");
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_EQ(0u, r.out.find("16 hosts differ in 2 facts and are alike in 3\n")) << r.out;
+    EXPECT_TRUE(says(r, "ODD MTU of mlx5_0 port 1, mlx5_1 port 1: c7: 1500; the 15 others: 9000 -> "
+                        "set the same MTU"))
+        << r.out;
+    EXPECT_TRUE(says(r, "ODD plugin's file: c9: bb22; the 15 others: aa11 -> install the same"))
+        << r.out;
+}
+
+TEST_F(CheckHosts, GroupsWhereThereIsNoMajority)
+{
+    put_all(4);
+    put("c2", with("kernel", "", "6.6.1"));
+    put("c3", with("kernel", "", "6.6.1"));
+    Result r = run("c[0-3]");
+    EXPECT_EQ(1, r.status);
+    EXPECT_TRUE(says(r, "ODD kernel: no majority: c[0-1]: 6.1.0; c[2-3]: 6.6.1 -> boot the same"))
+        << r.out;
+}
+
+TEST_F(CheckHosts, WhatCouldNotBeComparedIsSaid)
+{
+    put_all(4);
+    put("c1", with("memlock", "", "?"));
+    Facts idle = usual;
+    idle.erase({"environment", "NCCL_IB_TC"});
+    put("c2", idle);
+    std::ofstream(dir.path + "/c3.json") << "{\"kind\": \"check\", \"checks\": []}";
+    Result r = run("c[0-4]");
+    EXPECT_EQ(3, r.status) << "c4 is not there";
+    EXPECT_EQ(0u, r.out.find("3 hosts are alike in all 6 facts\n")) << r.out;
+    EXPECT_TRUE(says(r, "c4: not reached: ssh: No route to host -> look whether")) << r.out;
+    EXPECT_TRUE(says(r, "not compared: limit of locked memory: not readable on c1")) << r.out;
+    EXPECT_TRUE(says(r, "NCCL's variables of processes: none uses the plugin, or it is another "
+                        "user's, on c2"))
+        << r.out;
+    EXPECT_TRUE(says(r, "c3: its pvn-topo is of a version whose check has no facts")) << r.out;
+    r = run("c0");
+    EXPECT_EQ(0u, r.out.find("only one host gave its facts: there is nothing to compare")) << r.out;
+}
+
+TEST_F(CheckHosts, AVariableThatOneHostDoesNotSet)
+{
+    put_all(4);
+    Facts without = usual;
+    without.erase({"environment", "NCCL_IB_TC"});
+    without[{"environment", "NCCL_DEBUG"}] = "INFO";
+    put("c1", without);
+    Result r = run("c[0-3]");
+    EXPECT_EQ(1, r.status);
+    EXPECT_TRUE(says(r, "environment of the processes of NCCL_IB_TC: c1: not set; the 3 others: "
+                        "106"))
+        << r.out;
+    EXPECT_TRUE(says(r, "NCCL_DEBUG: c1: INFO; the 3 others: not set")) << r.out;
+}
+
+TEST_F(CheckHosts, EachHostsOwnFailuresAreSummedUp)
+{
+    std::string fail = "{\"check\": \"memlock\", \"level\": \"FAIL\", \"subject\": \"process\", "
+                       "\"text\": \"limited to 64 KiB\", \"remedy\": \"ulimit -l unlimited\"}",
+                warn = "{\"check\": \"mtu\", \"level\": \"WARN\", \"subject\": \"mlx5_0 port 1\", "
+                       "\"text\": \"too small\", \"remedy\": \"raise it\"}",
+                ok = "{\"check\": \"acs\", \"level\": \"OK\", \"subject\": \"x\", \"text\": "
+                     "\"fine\", \"remedy\": null}";
+    put("c0", usual, fail + "," + ok);
+    put("c1", usual, fail + "," + warn);
+    put("c2", usual, ok);
+    Result r = run("c[0-2]");
+    EXPECT_EQ(1, r.status);
+    EXPECT_TRUE(says(r, "FAIL memlock c[0-1]: process: limited to 64 KiB -> ulimit -l unlimited"))
+        << r.out;
+    EXPECT_TRUE(says(r, "WARN mtu c1: mlx5_0 port 1: too small -> raise it")) << r.out;
+    EXPECT_EQ(std::string::npos, r.out.find("fine"));
+    EXPECT_TRUE(says(r, "1 kinds of failures, 1 to look at")) << r.out;
+}
+
+TEST_F(CheckHosts, SavedFilesAndJson)
+{
+    put("c0", usual, "", "a");
+    put("c1", usual, "", "b");
+    put("c2", with("kernel", "", "6.6.1"), "", "c");
+    Result r = run_tool(dir.path, "check a.json b.json c.json");
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_TRUE(says(r, "ODD kernel: c2: 6.6.1; the 2 others: 6.1.0")) << r.out;
+    std::string whole = read_file(dir.path + "/b.json");
+    std::ofstream(dir.path + "/b.json") << whole.substr(0, whole.size() / 2);
+    r = run_tool(dir.path, "check a.json b.json c.json no.json");
+    EXPECT_EQ(3, r.status);
+    EXPECT_TRUE(says(r, "b.json: only a part of the document came")) << r.out;
+    EXPECT_NE(std::string::npos, r.err.find("no.json")) << r.err;
+    EXPECT_TRUE(says(r, "kernel: no majority: c0: 6.1.0; c2: 6.6.1")) << r.out;
+    r = run_tool(dir.path, "--json check a.json c.json");
+    EXPECT_EQ(1, r.status);
+    std::ofstream(dir.path + "/doc.json") << r.out;
+    int rc = std::system(("python3 " PVN_SRCDIR "/tests/topo/schema_check.py " PVN_SRCDIR
+                          "/topo/pvn-topo.schema.json " +
+                          dir.path + "/doc.json")
+                             .c_str());
+    EXPECT_TRUE(WEXITSTATUS(rc) == 0 || WEXITSTATUS(rc) == 77) << r.out;
+    EXPECT_EQ(2, run_tool(dir.path, "--hosts a check a.json").status);
+}
+
+// What check itself writes of two machines.
+TEST_F(CheckHosts, MachinesAsTheyAreRead)
+{
+    GuestVariant two;
+    two.two_nodes = true;
+    std::ofstream(dir.path + "/a.tar", std::ios::binary) << vmware_guest({}).tar();
+    std::ofstream(dir.path + "/b.tar", std::ios::binary) << vmware_guest(two).tar();
+    std::string files;
+    for (const char *m : {"a", "b"}) {
+        Result r = run_tool(dir.path, std::string("--no-names -o ") + m + ".json --json --root " +
+                                          m + ".tar check");
+        EXPECT_NE(3, r.status) << r.err;
+        files += std::string(" ") + m + ".json";
+    }
+    std::string doc = read_file(dir.path + "/a.json");
+    for (const char *fact : {"kernel", "rdma-devices", "nic-driver", "mtu", "gid-index", "gid-type",
+                             "memlock", "topology", "gpus", "nvidia-driver"})
+        EXPECT_NE(std::string::npos, doc.find(std::string("\"fact\": \"") + fact + "\"")) << fact;
+    Result r = run_tool(dir.path, "check" + files);
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_TRUE(says(r, "ODD topology of GPU")) << r.out;
+}
+
+} // namespace
