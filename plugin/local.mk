@@ -43,3 +43,4 @@ include $(srcdir)/plugin/docs/local.mk
 include $(srcdir)/plugin/tools/local.mk
 include $(srcdir)/plugin/perf/local.mk
 include $(srcdir)/plugin/packaging/monitoring/local.mk
+include $(srcdir)/plugin/packaging/local.mk
