@@ -26,6 +26,9 @@ enum {
     AUTO_WORKERS = 4,
     WORKER_MIN = 128 << 10, /* bytes: waking a worker up takes as long as copying some 50 KiB */
     WORKERS_FROM_MBPS = 50000,
+    /* bytes/s; more than a 10 Gb/s link carries, which may lie behind a virtual interface and have
+     * other users */
+    SPREAD_FROM = 1300000000,
     DIAL_TO_LEN = 19 /* family, port, address */
 };
 
@@ -166,19 +169,28 @@ static int requested_streams(void)
     return streams < PVN_TCP_MAX_STREAMS ? streams : PVN_TCP_MAX_STREAMS;
 }
 
-/* One stream fills a virtual link, for both ends copy on one core, unless it is paced below what
- * the link takes; clouds and switches limit a flow on a real one. */
-static int streams_by_link(int index, const struct pvn_lane_args *args)
+static bool is_virtual(int index)
 {
     switch (facts[index].kind) {
     case PVN_IFACE_PHYSICAL:
     case PVN_IFACE_BOND:
     case PVN_IFACE_VLAN:
     case PVN_IFACE_MACVLAN:
-        return facts[index].speed_mbps >= 100000 ? 8 : facts[index].speed_mbps >= 25000 ? 4 : 2;
+        return false;
     default:
-        return is_paced(index, args) ? 2 : 1;
+        return true;
     }
+}
+
+/* One stream fills a virtual link, for both ends copy on one core, unless it is paced below what
+ * the link takes; clouds and switches limit a flow on a real one. */
+static int streams_by_link(int index, const struct pvn_lane_args *args)
+{
+    int mbps = facts[index].speed_mbps;
+
+    if (is_virtual(index))
+        return is_paced(index, args) ? 2 : 1;
+    return mbps >= 100000 ? 8 : mbps >= 25000 ? 4 : 2;
 }
 
 /* A worker moves one stream's bytes at a time, so a comm on its own needs several. */
@@ -251,8 +263,10 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
 {
     const struct pvn_params *p = pvn_params_get();
     int workers = workers_for(index);
+    bool shares = is_virtual(index) && requested_streams() == 0 && workers == 0;
     struct pvn_tcp_lane_cfg cfg = {.sender = args->sender,
                                    .streams = streams_for(index, args, workers),
+                                   .spread_from = shares ? SPREAD_FROM : 0,
                                    .workers = workers,
                                    .worker_min = WORKER_MIN,
                                    .chunk = (size_t)p->tcp_chunk,

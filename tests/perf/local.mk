@@ -28,7 +28,7 @@ tests_bench_core_distance_LDADD = -lpthread
 check_PROGRAMS += tests/bench/tcp_alone
 tests_bench_tcp_alone_SOURCES = tests/bench/tcp_alone.c
 
-EXTRA_DIST += tests/bench/README.md tests/bench/NOTES.md tests/bench/tcp.sh tests/bench/tcp.awk tests/bench/gate.sh tests/bench/gate.awk tests/bench/idle.sh
+EXTRA_DIST += tests/bench/README.md tests/bench/NOTES.md tests/bench/tcp.sh tests/bench/tcp.awk tests/bench/gate.sh tests/bench/gate.awk tests/bench/idle.sh tests/bench/share.sh
 
 PVN_TESTS += tests/perf/test_perf_parts
 tests_perf_test_perf_parts_SOURCES = tests/perf/test_perf_parts.cc

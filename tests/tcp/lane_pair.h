@@ -59,6 +59,7 @@ struct LanePair {
     bool acks = true;         // the receiver offers zero-copy acknowledgements
     size_t lone_chunk = 0;
     int workers = 0;
+    uint64_t spread_from = 0;
     size_t worker_min = 128 << 10;
 
     static int dial(void *ctx, const uint8_t *to, size_t len, int, int, pvn_err *err)
@@ -148,6 +149,7 @@ struct LanePair {
         c.batch = batch;
         c.zerocopy_min = zc;
         c.workers = workers;
+        c.spread_from = spread_from;
         c.worker_min = worker_min;
         strcpy(c.name, "lo");
         c.dial = dial;
