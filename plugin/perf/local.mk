@@ -22,7 +22,7 @@ libpvn_perf_la_SOURCES = plugin/perf/baseline.c plugin/perf/baseline.h plugin/pe
     plugin/perf/run_info.h plugin/perf/stop.c plugin/perf/stop.h \
     plugin/perf/slots.c plugin/perf/slots.h plugin/perf/timed.c plugin/perf/timed.h plugin/perf/usage.c plugin/perf/values.c \
     plugin/perf/values.h
-libpvn_perf_la_SOURCES += plugin/perf/hist.c plugin/perf/hist.h plugin/perf/rank_peer.c plugin/perf/serve.c plugin/perf/serve.h plugin/perf/serve_client.c \
+libpvn_perf_la_SOURCES += plugin/perf/hist.c plugin/perf/hist.h plugin/perf/p2p_soak.c plugin/perf/p2p_soak.h plugin/perf/rank_peer.c plugin/perf/serve.c plugin/perf/serve.h plugin/perf/serve_client.c \
     plugin/perf/serve_proto.c plugin/perf/serve_proto.h plugin/perf/p2p_flow.c plugin/perf/p2p_flow.h plugin/perf/plot.h \
     plugin/perf/plot_dist.c plugin/perf/plot_parts.c
 libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\" -DPVN_PREFIX=\"$(prefix)\"

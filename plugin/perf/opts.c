@@ -123,6 +123,12 @@ static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
     case O_BIDIRECTIONAL:
         o->bidirectional = 1;
         return PVN_PERF_OK;
+    case O_DURATION:
+        return pvn_opts_duration("duration", arg, &o->duration);
+    case O_INTERVAL:
+        return pvn_opts_duration("interval", arg, &o->interval);
+    case O_JSON_LINES:
+        return pvn_opts_text("json-lines", arg, o->json_lines, sizeof(o->json_lines));
     case O_ONCE:
         o->once = 1;
         return PVN_PERF_OK;
@@ -131,7 +137,7 @@ static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
                    ? pvn_opts_bad("--max-memory %s: expected bytes from 4K on, as 512M or 4G", arg)
                    : PVN_PERF_OK;
     case O_MAX_TIME:
-        return pvn_opts_seconds("max-time", arg, &o->max_time);
+        return pvn_opts_duration("max-time", arg, &o->max_time);
     default:
         return pvn_opts_int("traffic-class", arg, 0, 255, &o->traffic_class);
     }
@@ -253,7 +259,8 @@ static int set_mode(struct pvn_perf_opts *o, int argc, char **argv, int at)
 static int settle(struct pvn_perf_opts *o, int abi)
 {
     int p2p = o->mode == PVN_PERF_P2P || o->mode == PVN_PERF_SERVE;
-    const char *sizes = o->idle > 0                ? "8"
+    const char *sizes = o->duration > 0            ? "1M"
+                        : o->idle > 0              ? "8"
                         : p2p                      ? "8-4M"
                         : o->mode == PVN_PERF_RING ? "1M-64M*4"
                                                    : "32M";
@@ -294,6 +301,12 @@ static int settle(struct pvn_perf_opts *o, int abi)
         snprintf(o->dev[o->ndevs++], sizeof(o->dev[0]), "0");
     o->served = o->mode == PVN_PERF_P2P && o->peer[0];
     o->wait_server = o->served && pvn_opts_given(o, O_BOOT_TIMEOUT);
+    if (o->duration > 0) {
+        o->bandwidth = 1;
+        /* Over TCP a minute may pass before the plugin gives a dead link up and fails over. */
+        if (!pvn_opts_given(o, O_TIMEOUT))
+            o->timeout = 300;
+    }
     if (p2p && !o->latency && !o->bandwidth && !(o->idle > 0))
         o->latency = o->bandwidth = 1;
     return pvn_opts_check_names(o);
@@ -317,6 +330,7 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
     o->boot_timeout = 60;
     o->max_memory = UINT64_C(4) << 30;
     o->max_time = 86400;
+    o->interval = 1;
     o->traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF;
     optind = 0; /* several command lines in one process: the tests */
     opterr = 0;
@@ -342,12 +356,12 @@ uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o)
     uint64_t h;
 
     snprintf(text, sizeof(text),
-             "%s %d %s %d %d %d %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f %d",
+             "%s %d %s %d %d %d %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f %d %f %f",
              pvn_version(), (int)o->mode, o->preset, o->layers, (int)o->collective, (int)o->type,
              o->depth, o->group, o->channels, (int)o->memory, o->no_sums,
              (unsigned long long)o->slot, o->steps, o->slices, o->iters, o->warmup, o->time,
              o->check, o->repeat, o->nplugins, o->latency + 2 * o->bandwidth, o->idle,
-             o->bidirectional);
+             o->bidirectional, o->duration, o->interval);
     h = pvn_launch_hash(0, text);
     for (int i = 0; i < o->nsizes; i++) {
         snprintf(text, sizeof(text), " %llu", (unsigned long long)o->size[i]);

@@ -98,7 +98,9 @@ struct pvn_perf_opts {
     char master[256]; /* "": from the environment */
     int port;         /* 0: from the environment */
     int traffic_class;
-    int bidirectional;   /* p2p: bandwidth in both directions at once */
+    double duration, interval; /* p2p: seconds; 0: no */
+    char json_lines[512];      /* "": not requested */
+    int bidirectional;         /* p2p: bandwidth in both directions at once */
     char peer[256];      /* p2p: the server's host; serve: the address to listen on; "": none */
     int peer_port;       /* 0: the default */
     int served;          /* this is one end of a run between serve and its client */

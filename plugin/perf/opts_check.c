@@ -28,6 +28,8 @@ static const struct {
     {O_ITERS, IN_P2P | IN_RING}, {O_WARMUP, IN_P2P | IN_RING},
     {O_TIME, IN_P2P | IN_RING},  {O_SPIN, IN_P2P | IN_RING},
     {O_PLOT, IN_P2P | IN_RING},  {O_BIDIRECTIONAL, IN_P2P},
+    {O_DURATION, IN_P2P},        {O_INTERVAL, IN_P2P},
+    {O_JSON_LINES, IN_P2P},
 };
 
 /* All others are the client's. */
@@ -90,6 +92,10 @@ static const struct {
     int option, beside;
     const char *because;
 } pointless[] = {
+    {O_TIME, O_DURATION, "messages move for that long"},
+    {O_ITERS, O_DURATION, "messages move for that long"},
+    {O_WARMUP, O_DURATION, "all messages count"},
+    {O_LATENCY, O_DURATION, "it is about bandwidth and bytes"},
     {O_TIME, O_ITERS, "the number of iterations is given"},
     {O_TIME, O_PRESET, "a preset runs a number of steps: give --iters"},
     {O_COLLECTIVE, O_PRESET, "the model has its own"},
@@ -100,7 +106,7 @@ static const struct {
 
 int pvn_opts_check_together(const struct pvn_perf_opts *o, int abi)
 {
-    const char *const out[] = {o->json, o->csv, o->plot};
+    const char *const out[] = {o->json, o->csv, o->plot, o->json_lines};
 
     for (size_t i = 0; i < sizeof(pointless) / sizeof(pointless[0]); i++) {
         if (pvn_opts_given(o, pointless[i].option) && pvn_opts_given(o, pointless[i].beside))
@@ -110,12 +116,15 @@ int pvn_opts_check_together(const struct pvn_perf_opts *o, int abi)
     }
     if (pvn_opts_given(o, O_TOLERANCE) && !o->baseline[0])
         return pvn_opts_bad("--tolerance has no effect without --baseline");
+    if ((pvn_opts_given(o, O_INTERVAL) || o->json_lines[0]) && !(o->duration > 0))
+        return pvn_opts_bad("--%s has no effect without --duration",
+                            o->json_lines[0] ? "json-lines" : "interval");
     if (pvn_opts_given(o, O_TC) && abi && abi < 10)
         return pvn_opts_bad(
             "--traffic-class has no effect with --abi %d: NCCL's interface has it from "
             "version 10 on",
             abi);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         for (int k = 0; k < i; k++) {
             if (!out[i][0] || strcmp(out[i], out[k]) != 0)
                 continue;

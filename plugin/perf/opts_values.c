@@ -139,6 +139,20 @@ int pvn_opts_seconds(const char *opt, const char *s, double *out)
     return PVN_PERF_OK;
 }
 
+int pvn_opts_duration(const char *opt, const char *s, double *out)
+{
+    char *end;
+    double v = strtod(s, &end);
+    double unit = *end == 'm' ? 60 : *end == 'h' ? 3600 : *end == 'd' ? 86400 : 1;
+
+    if (end != s && *end && strchr("smhd", *end))
+        end++;
+    if (end == s || *end || !(v * unit >= 0.1) || v * unit > 30 * 86400.0)
+        return pvn_opts_bad("--%s %s: expected 0.1 seconds to 30 days, as 90, 10m or 8h", opt, s);
+    *out = v * unit;
+    return PVN_PERF_OK;
+}
+
 int pvn_opts_text(const char *opt, const char *s, char *out, size_t len)
 {
     if (!*s || strlen(s) >= len)

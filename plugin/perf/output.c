@@ -83,6 +83,12 @@ static json_t *result_json(const struct pvn_report *rep, const struct pvn_row *r
                             real_or_null(pvn_report_has_busbw(r), pvn_report_gbps(r->busbw)));
         json_object_set_new(j, "cpu_s_per_GB", real_or_null(pvn_report_has_cpu(r), r->cpu));
     }
+    if (strcmp(r->test, "soak") == 0) {
+        json_object_set_new(j, "messages", json_integer((json_int_t)r->got_messages));
+        json_object_set_new(j, "message_bytes", json_integer((json_int_t)r->got_bytes));
+        json_object_set_new(j, "failovers", json_integer((json_int_t)r->failovers));
+        json_object_set_new(j, "failbacks", json_integer((json_int_t)r->failbacks));
+    }
     if (r->rate > 0)
         json_object_set_new(j, "messages_per_s", json_real(r->rate));
     if (idle)
@@ -302,6 +308,31 @@ int pvn_report_json(const struct pvn_report *rep, FILE *f, int status)
     rc = root ? json_dumpf(root, f, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) : -1;
     json_decref(root);
     if (!rc && fputc('\n', f) == EOF)
+        rc = -1;
+    return rc ? -(errno ? errno : EIO) : 0;
+}
+
+int pvn_report_line(const struct pvn_report *rep, const struct pvn_row *row)
+{
+    const struct pvn_row_interval *i = &row->u.interval;
+    double MBps = i->seconds > 0 ? (double)i->bytes / i->seconds / 1e6 : 0;
+    char via[24];
+    json_t *j = json_pack(
+        "{ss ss sI sf sf sf sf sI sI sI sI sb}", "tool", "pvn-perf", "plugin",
+        rep->o->plugin[row->plugin].name, "bytes", (json_int_t)i->bytes_each, "from_s", i->from,
+        "to_s", i->to, "busbw_MBps", MBps, "busbw_Gbps", pvn_report_gbps(MBps), "messages",
+        (json_int_t)i->messages, "message_bytes", (json_int_t)i->bytes, "failovers",
+        (json_int_t)i->failovers, "failbacks", (json_int_t)i->failbacks, "checked", i->errors >= 0);
+    int rc;
+
+    if (!j)
+        return -ENOMEM;
+    json_object_set_new(j, "errors", i->errors >= 0 ? json_integer(i->errors) : json_null());
+    json_object_set_new(j, "via", text_or_null(pvn_via_text(i->via, via, sizeof(via))));
+    errno = 0;
+    rc = json_dumpf(j, rep->lines, JSON_COMPACT | JSON_REAL_PRECISION(7));
+    json_decref(j);
+    if (!rc && (fputc('\n', rep->lines) == EOF || fflush(rep->lines)))
         rc = -1;
     return rc ? -(errno ? errno : EIO) : 0;
 }

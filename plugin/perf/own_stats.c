@@ -15,6 +15,8 @@ static void add_row(struct pvn_own_stats *out, const struct pvn_stat_row *r)
 {
     if (r->phase == PVN_STAT_LISTEN)
         return;
+    out->failovers += r->n.failovers;
+    out->failbacks += r->n.failbacks;
     if (r->n.known & PVN_STAT_KNOWS_DOORBELLS) {
         out->doorbells.comms++;
         out->doorbells.msgs += r->sender ? r->n.msgs : 0;
@@ -32,6 +34,8 @@ static void add_row(struct pvn_own_stats *out, const struct pvn_stat_row *r)
 /* Of closed comms whose rows others have now. */
 static void add_total(struct pvn_own_stats *out, const struct pvn_stat_total *t)
 {
+    out->failovers += t->failovers;
+    out->failbacks += t->failbacks;
     if (!(t->via & PVN_VIA_RDMA))
         return;
     out->doorbells.comms += t->comms;

@@ -30,6 +30,7 @@ struct pvn_doorbells {
 struct pvn_own_stats {
     struct pvn_doorbells doorbells; /* of all comms since the plugin was loaded */
     uint32_t via;                   /* PVN_VIA_ bits of the comms that are open; 0: not known */
+    uint64_t failovers, failbacks;  /* of all comms since the plugin was loaded */
     char version[32];               /* of the plugin */
     char lanes[PVN_LANES_TEXT];     /* the lanes of the first open sending comm, in words */
 };

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "perf/p2p_flow.h"
+#include "perf/p2p_soak.h"
 
 #define CHECK_UNITS 96       /* messages of a verified pass */
 #define LATENCY_MAX 20000000 /* round trips of one size, where their number is not given */
@@ -198,6 +199,16 @@ static int run_both(struct pvn_p2p *p, const struct outcome *checked)
     return 0;
 }
 
+static int run_soak(struct pvn_p2p *p)
+{
+    struct pvn_row_result res = blank_result(p, "soak");
+
+    if (pvn_p2p_soak(p, &res))
+        return -1;
+    pvn_rank_result(p->r, &res);
+    return 0;
+}
+
 static int run_size(struct pvn_p2p *p, int index, int latency, struct outcome *checked)
 {
     const struct pvn_perf_opts *o = p->r->o;
@@ -206,6 +217,8 @@ static int run_size(struct pvn_p2p *p, int index, int latency, struct outcome *c
     p->stride = (p->size + 2 * PVN_P2P_GUARD + 63) / 64 * 64;
     pvn_rank_progress(p->r, "%s, %llu bytes", latency ? "latency" : "bandwidth",
                       (unsigned long long)p->size);
+    if (o->duration > 0)
+        return run_soak(p);
     /* Whichever test comes first for this size has it verified. */
     if (o->check && (latency || !o->latency)) {
         p->errors = 0;

@@ -106,8 +106,11 @@ static void verify(struct pvn_p2p *p, int c, const struct pvn_flow *f, uint64_t 
               pvn_bytes_not(buf + want, p->size - want + PVN_P2P_GUARD, FILL);
     if (got == -1)
         p->r->sizes_missing = 1;
-    if (!wrong && !outside && (got == -1 || (size_t)got == want))
+    if (!wrong && !outside && (got == -1 || (size_t)got == want)) {
+        p->got_messages++;
+        p->got_bytes += want;
         return;
+    }
     p->errors++;
     if (wrong)
         pvn_rank_wrong(p->r,
@@ -140,6 +143,10 @@ int pvn_p2p_complete(struct pvn_p2p *p, int c, struct pvn_flow *f, int is_send)
         return 0;
     for (int g = 0; p->check && !is_send && g < p->group; g++)
         verify(p, c, f, f->done * (uint64_t)p->group + (uint64_t)g, sizes[g]);
+    if (!p->check && !is_send) {
+        p->got_messages += (uint64_t)p->group;
+        p->got_bytes += (uint64_t)p->group * p->size;
+    }
     f->done++;
     return 1;
 }

@@ -33,6 +33,7 @@ struct pvn_p2p {
     uint64_t size;
     uint64_t round; /* makes the bytes of every pass its own */
     int64_t errors;
+    uint64_t got_messages, got_bytes; /* received; where it is checked, those that were right */
 };
 
 /* Of the largest message, and of the buffers that all flows of one rank take. */

@@ -5,10 +5,10 @@ _pvn_perf()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local modes="p2p serve ring scale" word mode=
-    local p2p="--depth --group --latency --bandwidth --bidirectional --idle"
+    local p2p="--depth --group --latency --bandwidth --bidirectional --duration --interval --json-lines --idle"
     local ring="--preset --collective --type --layers --slot --steps --slices --no-sums"
     case $prev in
-    --json | --csv | --plot | --plugin | --baseline)
+    --json | --json-lines | --csv | --plot | --plugin | --baseline)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
@@ -37,7 +37,7 @@ _pvn_perf()
         return
         ;;
     --env | --dev | --sizes | --channels | --comms | --depth | --group | --idle | --layers | --slot | --steps | --slices | \
-        --traffic-class | --iters | --warmup | --time | --repeat | --timeout | --ranks | --master | --max-memory | --max-time | \
+        --traffic-class | --iters | --warmup | --time | --repeat | --timeout | --ranks | --master | --max-memory | --max-time | --duration | --interval | \
         --boot-timeout)
         return
         ;;

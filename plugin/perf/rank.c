@@ -118,6 +118,14 @@ void pvn_rank_say_sizes(const struct pvn_rank *r, int rc)
                 r->rank, r->o->plugin[r->plugin].name);
 }
 
+void pvn_rank_interval(struct pvn_rank *r, const struct pvn_row_interval *i)
+{
+    struct pvn_row row = {.kind = PVN_ROW_INTERVAL};
+
+    row.u.interval = *i;
+    send_row(r, &row);
+}
+
 void pvn_rank_error(struct pvn_rank *r)
 {
     struct pvn_row row = {.kind = PVN_ROW_ERROR};

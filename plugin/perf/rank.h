@@ -139,6 +139,7 @@ void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
  * pvn_rank_fail. */
 int pvn_rank_hear_peer(struct pvn_rank *r, struct pvn_row_peer *other, char *text, size_t len);
 /* Rank 0 only, no-ops elsewhere. */
+void pvn_rank_interval(struct pvn_rank *r, const struct pvn_row_interval *i);
 void pvn_rank_hist(struct pvn_rank *r, const struct pvn_hist *h); /* of the result before it */
 void pvn_rank_error(struct pvn_rank *r);                          /* why the run failed: r->err */
 void pvn_rank_note(struct pvn_rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

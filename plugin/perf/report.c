@@ -5,6 +5,7 @@
 #include "perf/report.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,8 +45,8 @@ static int read_baseline(struct pvn_report *rep, const char *path)
 int pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o, int files,
                     const struct pvn_run_info *run)
 {
-    int to_stdout =
-        strcmp(o->json, "-") == 0 || strcmp(o->csv, "-") == 0 || strcmp(o->plot, "-") == 0;
+    int to_stdout = strcmp(o->json, "-") == 0 || strcmp(o->csv, "-") == 0 ||
+                    strcmp(o->plot, "-") == 0 || strcmp(o->json_lines, "-") == 0;
 
     memset(rep, 0, sizeof(*rep));
     rep->o = o;
@@ -58,7 +59,7 @@ int pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o, int f
     if (o->baseline[0] && read_baseline(rep, o->baseline))
         return -1;
     if (open_file(o->json, &rep->json) || open_file(o->csv, &rep->csv) ||
-        open_file(o->plot, &rep->plot)) {
+        open_file(o->plot, &rep->plot) || open_file(o->json_lines, &rep->lines)) {
         pvn_baseline_free(rep->baseline);
         return -1;
     }
@@ -95,6 +96,56 @@ static void print_device(struct pvn_report *rep, const struct pvn_row *row)
             "  rank %-3d on %s%s%s: device %d %s, %d Mbit/s, port %d, %d receives per group%s%s\n",
             d->rank, d->host, d->netns[0] ? ", namespace " : "", d->netns, d->dev, d->name,
             d->speed, d->port, d->max_recvs, d->pci[0] ? ", " : "", d->pci);
+}
+
+static void put_failovers(FILE *f, uint64_t failovers, uint64_t failbacks)
+{
+    if (failovers)
+        fprintf(f, "  FAILOVER: %llu", (unsigned long long)failovers);
+    if (failbacks)
+        fprintf(f, "  %llu returned to better lanes", (unsigned long long)failbacks);
+}
+
+static void print_interval(struct pvn_report *rep, const struct pvn_row *row)
+{
+    const struct pvn_row_interval *i = &row->u.interval;
+    double MBps = i->seconds > 0 ? (double)i->bytes / i->seconds / 1e6 : 0;
+    char size[24], via[24];
+    int rc = rep->lines ? pvn_report_line(rep, row) : 0;
+
+    if (rc == -EPIPE)
+        pvn_stop_request(SIGPIPE);
+    else if (rc)
+        cannot_write(rep->o->json_lines, -rc);
+    rep->lines_failed |= rc;
+    if (rep->o->quiet)
+        return;
+    fprintf(rep->text, "%9.1f - %8.1f s %10s %10.1f MB/s %8.2f Gbit/s %11llu messages  ", i->from,
+            i->to, pvn_report_size(i->bytes_each, size), MBps, pvn_report_gbps(MBps),
+            (unsigned long long)i->messages);
+    if (i->errors > 0)
+        fprintf(rep->text, "%lld WRONG", (long long)i->errors);
+    else
+        fputs(i->errors == 0 ? "right" : "not checked", rep->text);
+    if (i->via)
+        fprintf(rep->text, "  %s", pvn_via_text(i->via, via, sizeof(via)));
+    put_failovers(rep->text, i->failovers, i->failbacks);
+    fputc('\n', rep->text);
+}
+
+static void print_soak(const struct pvn_report *rep, const struct pvn_row *row)
+{
+    const struct pvn_row_result *r = &row->u.result;
+    char size[24];
+
+    fprintf(rep->text, "%s, %s: %.1f MB/s, %.2f Gbit/s; %llu messages with %llu bytes were %s",
+            rep->o->plugin[row->plugin].name, pvn_report_size(r->bytes, size), r->busbw,
+            pvn_report_gbps(r->busbw), (unsigned long long)r->got_messages,
+            (unsigned long long)r->got_bytes, r->errors < 0 ? "received, unchecked" : "right");
+    if (r->errors > 0)
+        fprintf(rep->text, ", %lld WRONG", (long long)r->errors);
+    put_failovers(rep->text, r->failovers, r->failbacks);
+    fputc('\n', rep->text);
 }
 
 static const char *right(int64_t errors, char out[24])
@@ -137,6 +188,10 @@ static void print_result(struct pvn_report *rep, const struct pvn_row *row)
                 "%.1f KiB of memory per comm\n",
                 plugin, r->channels, r->via ? " via " : "", pvn_via_text(r->via, via, sizeof(via)),
                 r->time_us, r->rate, r->rss);
+        return;
+    }
+    if (strcmp(r->test, "soak") == 0) {
+        print_soak(rep, row);
         return;
     }
     print_header(rep, r);
@@ -195,6 +250,10 @@ static void take_row(struct pvn_report *rep, const struct pvn_row *row)
         return;
     }
     clear_progress(rep);
+    if (row->kind == PVN_ROW_INTERVAL) {
+        print_interval(rep, row);
+        return;
+    }
     if (row->kind == PVN_ROW_NOTE) {
         if (!rep->o->quiet && row->repeat == 0 && !(rep->said_devices & 1 << row->plugin))
             fprintf(rep->text, "%s\n", row->u.text);
@@ -343,6 +402,11 @@ int pvn_report_close(struct pvn_report *rep, int status)
     rc |= write_file(rep, o->json, rep->json, pvn_report_json, status);
     rc |= write_file(rep, o->csv, rep->csv, pvn_report_csv, status);
     rc |= write_file(rep, o->plot, rep->plot, pvn_report_svg, status);
+    if (rep->lines && rep->lines != stdout && fclose(rep->lines) && !rep->lines_failed) {
+        cannot_write(o->json_lines, errno);
+        rc = -1;
+    }
+    rc |= rep->lines_failed ? -1 : 0;
     free(rep->row);
     rep->row = NULL;
     pvn_baseline_free(rep->baseline);

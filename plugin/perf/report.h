@@ -41,8 +41,9 @@ struct pvn_report {
     char header_for[64];
     int said_devices; /* plugins whose devices were printed, as bits */
     int no_memory;
-    int files;               /* this process prints the table's end and writes files */
-    FILE *json, *csv, *plot; /* NULL: not requested */
+    int lines_failed;                /* not 0: --json-lines could not be written, which was said */
+    int files;                       /* this process prints the table's end and writes files */
+    FILE *json, *csv, *plot, *lines; /* NULL: not requested */
     struct pvn_run_info run;
     struct pvn_baseline *baseline; /* NULL: not requested */
     int worse;                     /* figures that are, see pvn_report_compare */
@@ -79,6 +80,9 @@ double pvn_report_value(const struct pvn_row_result *r);
 bool pvn_report_has_bandwidth(const struct pvn_row_result *r);
 bool pvn_report_has_busbw(const struct pvn_row_result *r); /* not with one rank */
 bool pvn_report_has_cpu(const struct pvn_row_result *r);
+
+/* One line for --json-lines: 0 or a negative errno. */
+int pvn_report_line(const struct pvn_report *rep, const struct pvn_row *row);
 
 /* Gbit/s (10^9 bits) of MB/s. */
 double pvn_report_gbps(double MBps);

@@ -17,9 +17,10 @@ enum pvn_row_kind {
     PVN_ROW_PROGRESS,
     PVN_ROW_DOORBELLS,
     PVN_ROW_PLUGIN,
-    PVN_ROW_PEER, /* the other end of a run between serve and its client */
-    PVN_ROW_BINS, /* of the result before it, or more of them */
-    PVN_ROW_ERROR /* text: why the run failed */
+    PVN_ROW_INTERVAL, /* of --duration: printed, and kept nowhere */
+    PVN_ROW_PEER,     /* the other end of a run between serve and its client */
+    PVN_ROW_BINS,     /* of the result before it, or more of them */
+    PVN_ROW_ERROR     /* text: why the run failed */
 };
 
 struct pvn_row_result {
@@ -35,8 +36,9 @@ struct pvn_row_result {
     double cpu;          /* seconds of all ranks per GB (1e9 bytes) sent by all ranks */
     double rss;          /* idle: KiB of memory a comm took, set-up included; else 0 */
     int64_t errors;      /* wrong elements or messages; -1: not checked */
-    int32_t pinned;      /* whether rank 0's messages lay in pinned memory */
-    uint32_t via;        /* PVN_VIA_ bits of all ranks' comms; 0: none or not known */
+    uint64_t got_messages, got_bytes, failovers, failbacks; /* soak only: as in an interval */
+    int32_t pinned;             /* whether rank 0's messages lay in pinned memory */
+    uint32_t via;               /* PVN_VIA_ bits of all ranks' comms; 0: none or not known */
     char lanes[PVN_LANES_TEXT]; /* of rank 0's first comm; "" likewise */
 };
 
@@ -76,6 +78,16 @@ struct pvn_row_peer {
     int32_t abi;
 };
 
+struct pvn_row_interval {
+    uint64_t bytes_each;      /* size of a message */
+    double from, to;          /* seconds since the beginning */
+    double seconds;           /* in which messages moved */
+    uint64_t messages, bytes; /* received; right, if errors is not -1 */
+    int64_t errors;           /* wrong messages; -1: not checked */
+    uint64_t failovers, failbacks;
+    uint32_t via;
+};
+
 /* Of all comms of a job from beginning to end, as the plugin's statistics have them. */
 struct pvn_row_doorbells {
     int32_t ranks;
@@ -93,6 +105,7 @@ struct pvn_row {
         struct pvn_row_doorbells doorbells;
         struct pvn_row_plugin plugin;
         struct pvn_row_peer peer;
+        struct pvn_row_interval interval;
         struct pvn_row_bins bins;
         char text[512]; /* note, progress, error */
     } u;

@@ -50,6 +50,8 @@ static const struct field {
     INT_FIELD("spin", spin, 0, 1),
     INT_FIELD("traffic-class", traffic_class, NCCL_NET_TRAFFIC_CLASS_UNDEF, 255),
     REAL_FIELD("time", time, 0, 86400),
+    REAL_FIELD("duration", duration, 0, 30 * 86400.0),
+    REAL_FIELD("interval", interval, 0.1, 30 * 86400.0),
     REAL_FIELD("idle", idle, 0, 86400),
     REAL_FIELD("timeout", timeout, 0.001, 86400),
 #undef INT_FIELD
@@ -228,6 +230,14 @@ static int check_limits(const struct pvn_perf_opts *o, char *why, size_t why_len
 {
     uint64_t bytes = pvn_p2p_bytes(o);
 
+    if (o->duration * o->nsizes > o->max_time) {
+        snprintf(
+            why, why_len,
+            "a duration of %.0f s for each of %d sizes is longer than this server allows, %.0f s "
+            "(serve --max-time)",
+            o->duration, o->nsizes, o->max_time);
+        return -EINVAL;
+    }
     if (bytes <= o->max_memory)
         return 0;
     snprintf(why, why_len,

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// pvn-perf p2p as a program: distribution of latencies, both directions at once.
+// pvn-perf p2p as a program: distribution of latencies, both directions at once, runs
+// of a given time.
 #include <gtest/gtest.h>
 
 #include <jansson.h>
@@ -204,6 +205,73 @@ TEST(Bidirectional, BothDirectionsAreVerified)
     Outcome r = Perf("ring --bidirectional");
     EXPECT_EQ(2, r.status);
     EXPECT_NE(std::string::npos, r.err.find("it is for p2p")) << r.err;
+}
+
+TEST(Duration, EveryByteIsVerifiedAndCounted)
+{
+    Dir d;
+    Outcome r =
+        Perf(P2p("--duration 0.7 --interval 0.2 --check --sizes 8K --group 2 --json-lines - "
+                 "--json ") +
+             (d / "f.json"));
+    std::istringstream lines(r.out);
+    double messages = 0, bytes = 0, at = 0;
+    int n = 0;
+
+    ASSERT_EQ(0, r.status) << r.err;
+    for (std::string line; std::getline(lines, line); n++) {
+        Json j = Parse(line);
+        EXPECT_GE(Number(j.get(), "from_s"), at - 1e-6);
+        EXPECT_GT(Number(j.get(), "to_s"), Number(j.get(), "from_s"));
+        EXPECT_EQ(0, Number(j.get(), "errors"));
+        EXPECT_EQ(0, Number(j.get(), "failovers"));
+        at = Number(j.get(), "to_s");
+        messages += Number(j.get(), "messages");
+        bytes += Number(j.get(), "message_bytes");
+    }
+    EXPECT_GE(n, 2);
+    EXPECT_GE(at, 0.69);
+    Json j = Parse(Slurp(d / "f.json"));
+    json_t *row = json_array_get(json_object_get(j.get(), "results"), 0);
+    EXPECT_STREQ("soak", json_string_value(json_object_get(row, "test")));
+    EXPECT_EQ(messages, Number(row, "messages")) << "the lines are the whole";
+    EXPECT_EQ(bytes, Number(row, "message_bytes"));
+    EXPECT_EQ(2 * Number(row, "iterations"), messages) << "of each group both";
+    EXPECT_LT(bytes, 8192 * messages) << "lengths vary";
+    EXPECT_NE(std::string::npos, r.err.find(" bytes were right")) << r.err;
+}
+
+TEST(Duration, WrongDataIsInTheLine)
+{
+    Outcome r = Perf(P2p("--duration 0.5 --interval 0.5 --check --sizes 4K"),
+                     "TESTNET_FAULT=corrupt:9 TESTNET_FAULT_RANK=0");
+
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.out.find(" 1 WRONG")) << r.out;
+    EXPECT_NE(std::string::npos, r.err.find("WRONG DATA")) << r.err;
+    EXPECT_EQ(0, Perf(P2p("--duration 0.3 --interval 0.1 --bidirectional --sizes 8,4K")).status);
+}
+
+TEST(Duration, OptionsAreChecked)
+{
+    const struct {
+        const char *args, *why;
+    } cases[] = {
+        {"p2p --duration 0", "--duration 0: expected 0.1 seconds to 30 days"},
+        {"p2p --duration 31d", "--duration 31d: expected"},
+        {"p2p --duration 5x", "--duration 5x: expected"},
+        {"p2p --duration 5 --iters 3", "--iters has no effect with --duration"},
+        {"p2p --duration 5 --latency", "--latency has no effect with --duration"},
+        {"p2p --interval 5", "--interval has no effect without --duration"},
+        {"p2p --json-lines x", "--json-lines has no effect without --duration"},
+        {"ring --duration 5", "--duration has no effect in ring: it is for p2p"},
+    };
+
+    for (auto &c : cases) {
+        Outcome r = Perf(c.args);
+        EXPECT_EQ(2, r.status) << c.args;
+        EXPECT_NE(std::string::npos, r.err.find(c.why)) << c.args << ": " << r.err;
+    }
 }
 
 } // namespace
