@@ -9,8 +9,10 @@
 
 #include <jansson.h>
 
+#include <atomic>
 #include <csignal>
 #include <fcntl.h>
+#include <fstream>
 #include <memory>
 #include <regex>
 #include <set>
@@ -485,6 +487,22 @@ TEST_F(Stat, CountersOfTheAdaptersInUse)
                                             "\",kind=\"interface\"} 1\n"))
         << r.out;
     EXPECT_EQ('0', value(r.out)) << r.out;
+    // As rates: the file grows all the time, so between any two looks.
+    std::atomic<bool> done{false};
+    std::thread grows([&] {
+        for (int n = 8; !done; n += 1000) {
+            std::ofstream(net + device + "/statistics/new") << n << "\n";
+            rename((net + device + "/statistics/new").c_str(),
+                   (net + device + "/statistics/rx_crc_errors").c_str());
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+    });
+    r = tool("--root host --watch=0.5 --count 2 stat");
+    done = true;
+    grows.join();
+    EXPECT_NE(std::string::npos, r.out.find("Counters of adapters that grew, per second:\n  " +
+                                            device + ": rx_crc_errors "))
+        << r.out << r.err;
     ASSERT_EQ(0, kill(pid, SIGSTOP));
     EXPECT_TRUE(eventually([&] { return value(tool("--prom stat").out) == '1'; }));
     EXPECT_EQ(0, kill(pid, SIGCONT));

@@ -11,7 +11,7 @@
 #include "topo/capture/open.h"
 #include "topo/check/check.h"
 
-static double now_s(void)
+double tool_now_s(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -53,7 +53,7 @@ int tool_look(const struct tool *t, const struct pvn_topo_input *in, const char 
 int tool_load_counters(struct tool *t, const struct pvn_topo_input *in)
 {
     t->may_change = !in;
-    t->looked_s = now_s();
+    t->looked_s = tool_now_s();
     return tool_look(t, in, NULL, 0, &t->look);
 }
 
@@ -63,7 +63,7 @@ int tool_check_counters(struct tool *t, struct pvn_topo_checks *checks)
     double seconds = 0;
     if (twice) {
         sleep_until(t->looked_s + t->interval_s);
-        seconds = now_s() - t->looked_s;
+        seconds = tool_now_s() - t->looked_s;
         if (tool_look(t, NULL, NULL, 0, &t->look_again) != TOOL_OK)
             return -EIO;
     }

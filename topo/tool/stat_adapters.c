@@ -70,6 +70,7 @@ static int read_counters(const struct tool *t, const struct pvn_topo_options *op
         rc = -1;
     if (rc == 0)
         rc = pvn_topo_look_read(fs, a->topo, (const char *const *)names, n, ethtool, &a->look);
+    a->read_s = tool_now_s();
     free(names);
     pvn_topo_fs_close(fs);
     pvn_topo_ethtool_close(ethtool);
@@ -129,6 +130,54 @@ void stat_print_adapters(const struct tool *t, const struct stat_adapters *a)
         char name[PVN_TOPO_NAME_MAX], text[1024], shown[1024];
         pvn_topo_counted_name(a->topo, &a->look.list[i], name, sizeof(name));
         values(&a->look.list[i], text, sizeof(text));
+        int at = fprintf(t->out, "  %s: ", tool_escape(name, shown, 128));
+        tool_wrap(t, at, 6, tool_escape(text, shown, sizeof(shown)));
+    }
+}
+
+/* "out_of_sequence 3.0, packet_seq_err 1.5"; "" where nothing grew, or the device is another. */
+static void rates(const struct stat_adapters *before, const struct stat_adapters *now, int i,
+                  double seconds, char *out, size_t cap)
+{
+    const struct pvn_topo_counted *c = &now->look.list[i];
+    out[0] = '\0';
+    for (int k = 0; k < c->n; k++) {
+        size_t used = strlen(out);
+        uint64_t grew = pvn_topo_look_growth(&before->look, &now->look, i, k);
+        if (grew > 0)
+            snprintf(out + used, cap - used, "%s%s %.1f", used ? ", " : "", c->counters[k].name,
+                     (double)grew / seconds);
+    }
+}
+
+/* Growth is found by indexes of the model: a device that came or went moves them. */
+static bool same_devices(const struct pvn_topo *a, const struct pvn_topo *b)
+{
+    bool same = a->nrdmas == b->nrdmas && a->nnets == b->nnets;
+    for (int i = 0; same && i < a->nrdmas; i++)
+        same = strcmp(a->rdmas[i].name, b->rdmas[i].name) == 0 &&
+               a->rdmas[i].nports == b->rdmas[i].nports;
+    for (int i = 0; same && i < a->nnets; i++)
+        same = strcmp(a->nets[i].name, b->nets[i].name) == 0;
+    return same;
+}
+
+void stat_print_adapter_rates(const struct tool *t, const struct stat_adapters *before,
+                              const struct stat_adapters *now)
+{
+    double seconds = now->read_s - before->read_s;
+    bool headed = false;
+    if (!before->topo || !now->topo || seconds <= 0 || !same_devices(before->topo, now->topo))
+        return;
+    for (int i = 0; i < now->look.n; i++) {
+        char name[PVN_TOPO_NAME_MAX], text[1024], shown[1024];
+        rates(before, now, i, seconds, text, sizeof(text));
+        if (text[0] == '\0')
+            continue;
+        if (!headed)
+            fputs("\nCounters of adapters that grew, per second:\n", t->out);
+        headed = true;
+        pvn_topo_counted_name(now->topo, &now->look.list[i], name, sizeof(name));
         int at = fprintf(t->out, "  %s: ", tool_escape(name, shown, 128));
         tool_wrap(t, at, 6, tool_escape(text, shown, sizeof(shown)));
     }

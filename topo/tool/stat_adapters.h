@@ -12,6 +12,7 @@ struct stat_adapters {
     struct pvn_topo_look look;
     const char **device; /* of the comms, each once; "mlx5_0+mlx5_1" is joined by NCCL */
     int devices;
+    double read_s; /* when, on the monotonic clock */
 };
 
 /* Reads them below --root, this machine's by default, whose sysfs is mounted at sysfs. Nothing for what
@@ -21,6 +22,9 @@ void stat_adapters_read(const struct tool *t, const struct stat_list *list, cons
 void stat_adapters_free(struct stat_adapters *a);
 
 void stat_print_adapters(const struct tool *t, const struct stat_adapters *a);
+/* What grew since an earlier look, per second; nothing where nothing did. */
+void stat_print_adapter_rates(const struct tool *t, const struct stat_adapters *before,
+                              const struct stat_adapters *now);
 void stat_print_prom_adapters(const struct tool *t, const struct stat_adapters *a);
 
 #endif

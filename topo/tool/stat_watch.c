@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "plugin/base/param.h"
+#include "topo/tool/stat_adapters.h"
 #include "topo/tool/stat_job.h"
 #include "topo/tool/stat_look.h"
 
@@ -140,12 +142,19 @@ static void print_rates(const struct tool *t, const struct stat_list *now, struc
     print_row(t, "all", &sum);
 }
 
-static int look(struct tool *t, struct tool_answers *a, struct stat_list *list, int argc,
-                char **argv)
+/* Of this host with the adapters' counters. */
+static int look(struct tool *t, struct tool_answers *a, struct stat_list *list,
+                struct stat_adapters *adapters, int argc, char **argv)
 {
+    char sysfs[PVN_PARAM_STR_LEN];
+    glob_t dirs;
+    *adapters = (struct stat_adapters){0};
     if (t->hosts)
         return stat_look_hosts(t, a, list);
-    stat_read(list, argc, argv);
+    dirs = stat_directories(sysfs, sizeof(sysfs));
+    stat_read_from(list, &dirs, argc, argv);
+    globfree(&dirs);
+    stat_adapters_read(t, list, sysfs, adapters);
     return TOOL_OK;
 }
 
@@ -161,25 +170,30 @@ int stat_watch(struct tool *t, int argc, char **argv)
 {
     struct tool_answers a = {0};
     struct stat_list now = {0}, before = {0};
+    struct stat_adapters adapters, earlier = {0};
     int status = t->hosts ? tool_hosts_read(t, &a) : TOOL_OK;
     for (int i = 0; status == TOOL_OK && (t->count == 0 || i < t->count); i++) {
         if (i > 0)
             wait_for_next(t->watch_s);
         now = (struct stat_list){0};
         memcpy(now.other_version, before.other_version, sizeof(now.other_version));
-        status = look(t, &a, &now, argc, argv);
+        status = look(t, &a, &now, &adapters, argc, argv);
         if (status == TOOL_OK) {
             if (t->terminal)
                 fputs("\033[H\033[2J", t->out);
             stat_print_job(t, &now);
             stat_print_hosts(t, &now);
             print_rates(t, &now, &before, t->terminal && !t->all ? 16 : 0);
+            stat_print_adapter_rates(t, &earlier, &adapters);
             fputs(t->terminal ? "" : "\n", t->out);
             fflush(t->out);
         }
         stat_list_free(&before);
         before = now;
+        stat_adapters_free(&earlier);
+        earlier = adapters;
     }
+    stat_adapters_free(&earlier);
     status = status == TOOL_OK ? stat_status(&before) : status;
     stat_list_free(&before);
     tool_answers_free(&a);
