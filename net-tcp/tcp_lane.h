@@ -70,6 +70,9 @@ struct pvn_tcp_lane_cfg {
  * The caller holds a reference of the poller. */
 struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg);
 
+/* The file in which the kernel says whether transparent huge pages are switched off, for tests. */
+void tcp_mem_thp_from(const char *path);
+
 /* What the lane did so far; for statistics and tests. */
 struct pvn_tcp_lane_stats {
     uint64_t tx_calls, tx_full;  /* sendmsg calls; those that the kernel refused (EAGAIN) */

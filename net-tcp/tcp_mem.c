@@ -9,7 +9,9 @@
 #include "config.h"
 #include "net-tcp/tcp_priv.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "nccl/types.h"
@@ -22,6 +24,25 @@ enum {
     HUGE_PAGE = 2 * 1024 * 1024,
     MOVE_MAX = 32 * 1024 * 1024 /* bytes: tens of ms; buffers to send from are smaller */
 };
+
+static const char *thp_enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+void tcp_mem_thp_from(const char *path)
+{
+    thp_enabled = path;
+}
+
+/* MADV_COLLAPSE does not ask whether the administrator has switched huge pages off. */
+static bool huge_pages_are_off(void)
+{
+    char text[64] = "";
+    FILE *f = fopen(thp_enabled, "re");
+    if (!f)
+        return false;
+    bool off = fgets(text, sizeof(text), f) && strstr(text, "[never]");
+    fclose(f);
+    return off;
+}
 
 /* What this lane knows of a registered buffer that is in huge pages: their range of addresses. */
 struct tcp_mr {
@@ -46,7 +67,7 @@ int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t d
     mr->lane_mr[l->idx] = NULL;
     mr->rkey[l->idx] = 0;
     if (!t->cfg.sender || !t->zerocopy_min || mr->ptr_type != NCCL_PTR_HOST || r.end <= r.first ||
-        r.end - r.first > MOVE_MAX)
+        r.end - r.first > MOVE_MAX || huge_pages_are_off())
         return 0;
     /* The bytes and addresses stay as they are. Refused before Linux 6.1, for memory that a device
      * has pinned, and where there are no huge pages to be had. */

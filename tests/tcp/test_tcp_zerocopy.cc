@@ -510,6 +510,26 @@ TEST_F(TcpZerocopyRegistered, ReceivingBuffersStayWhereTheyAre)
     EXPECT_EQ(0, in_huge_pages());
 }
 
+// Where the administrator has switched huge pages off, buffers stay in small ones, although the kernel would move them.
+TEST_F(TcpZerocopyRegistered, SwitchedOffTheyStayOff)
+{
+    make();
+    char path[] = "thp-enabled-XXXXXX";
+    int fd = mkstemp(path);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(23, write(fd, "always madvise [never]\n", 23));
+    close(fd);
+    tcp_mem_thp_from(path);
+    int rc = p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr);
+    tcp_mem_thp_from("/sys/kernel/mm/transparent_hugepage/enabled");
+    unlink(path);
+    ASSERT_EQ(0, rc);
+    EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
+    EXPECT_EQ(0, in_huge_pages());
+    exchange(first, 512 << 10, &mr);
+    EXPECT_EQ(0u, tx()->zerocopy_bytes);
+}
+
 // What the kernel refuses, it is done without.
 TEST_F(TcpZerocopyRegistered, ARefusalIsNoError)
 {
