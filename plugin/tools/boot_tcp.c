@@ -55,6 +55,17 @@ struct meeting {
     struct newcomer pending[MAX_PENDING];
 };
 
+static const char *program(const struct pvn_boot_tcp *t)
+{
+    return t->program ? t->program : "pvn-perf";
+}
+
+/* The settings of the meeting, or the one of them that a message is about. */
+static const char *see(const struct pvn_boot_tcp *t, const char *of_perf)
+{
+    return t->see ? t->see : of_perf;
+}
+
 static int resolve(const struct pvn_boot_tcp *t, int passive, struct addrinfo **ai, char *why,
                    size_t why_len)
 {
@@ -66,8 +77,8 @@ static int resolve(const struct pvn_boot_tcp *t, int passive, struct addrinfo **
     rc = getaddrinfo(passive ? NULL : t->master, port, &hints, ai);
     if (rc == 0)
         return 0;
-    snprintf(why, why_len, "cannot resolve rank 0's host '%s': %s (set MASTER_ADDR or --master)",
-             t->master, gai_strerror(rc));
+    snprintf(why, why_len, "cannot resolve rank 0's host '%s': %s (set %s)", t->master,
+             gai_strerror(rc), see(t, "MASTER_ADDR or --master"));
     return -EHOSTUNREACH;
 }
 
@@ -121,9 +132,8 @@ static int open_listener(const struct pvn_boot_tcp *t, char *why, size_t why_len
     }
     if (fd < 0)
         snprintf(why, why_len,
-                 "rank 0 cannot listen on %s port %d: %s (choose a free port with MASTER_PORT or "
-                 "--master HOST:PORT)",
-                 t->master, t->port, strerror(-fd));
+                 "rank 0 cannot listen on %s port %d: %s (choose a free port with %s)", t->master,
+                 t->port, strerror(-fd), see(t, "MASTER_PORT or --master HOST:PORT"));
     return fd;
 }
 
@@ -150,7 +160,8 @@ static void seat(struct meeting *m, struct newcomer *nc)
         return;
     }
     if (h->version != HELLO_VERSION) {
-        refuse(nc, "rank 0 runs another version of pvn-perf");
+        snprintf(reason, sizeof(reason), "rank 0 runs another version of %s", program(m->t));
+        refuse(nc, reason);
     } else if (h->nranks != (uint32_t)m->t->nranks || h->token != m->t->token) {
         snprintf(reason, sizeof(reason),
                  "rank 0 runs another job: %d ranks, and check that all have the same options",
@@ -256,10 +267,10 @@ static void say_missing(const struct meeting *m, char *why, size_t why_len)
             len += snprintf(why + len, why_len - (size_t)len, "%s %d", shown++ ? "," : "", i);
     }
     if ((size_t)len < why_len && m->others)
-        len += snprintf(why + len, why_len - (size_t)len, "; %d connections were not from pvn-perf",
-                        m->others);
+        len += snprintf(why + len, why_len - (size_t)len, "; %d connections were not from %s",
+                        m->others, program(m->t));
     if ((size_t)len < why_len)
-        snprintf(why + len, why_len - (size_t)len, " (see --boot-timeout)");
+        snprintf(why + len, why_len - (size_t)len, " (see %s)", see(m->t, "--boot-timeout"));
 }
 
 static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len)
@@ -284,7 +295,9 @@ static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
     }
     while (m->missing && !rc)
         rc = wait_newcomers(m, deadline);
-    if (rc == -ETIMEDOUT)
+    if (rc == -ETIMEDOUT && t->partial)
+        rc = 0;
+    else if (rc == -ETIMEDOUT)
         say_missing(m, why, why_len);
     else if (rc)
         snprintf(why, why_len, "rank 0 waiting for the others: %s", strerror(-rc));
@@ -387,8 +400,9 @@ static int join_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
         snprintf(
             why, why_len,
             "rank %d could not reach rank 0 at %s:%d for %.0f s: %s (is rank 0 started, and the "
-            "port open? see MASTER_ADDR, MASTER_PORT, --master, --boot-timeout)",
-            t->rank, t->master, t->port, t->meet_timeout, strerror(-last));
+            "port open? see %s)",
+            t->rank, t->master, t->port, t->meet_timeout, strerror(-last),
+            see(t, "MASTER_ADDR, MASTER_PORT, --master, --boot-timeout"));
         rc = -ETIMEDOUT;
     }
     return rc;

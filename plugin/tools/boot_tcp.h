@@ -18,6 +18,9 @@ struct pvn_boot_tcp {
     uint64_t token;      /* must agree in all ranks: the job and its options */
     double meet_timeout; /* seconds for all ranks to appear */
     double timeout;      /* seconds for every later wait */
+    const char *program; /* for messages; NULL: pvn-perf, with its options */
+    const char *see;     /* the program's settings of the meeting */
+    int partial;         /* rank 0 goes on without those that have not come: their fd is -1 */
 };
 
 /*

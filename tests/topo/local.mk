@@ -38,7 +38,7 @@ tests_topo_test_stat_job_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDAD
 PVN_TESTS += tests/topo/test_stat_hosts
 tests_topo_test_stat_hosts_SOURCES = tests/topo/test_stat_hosts.cc tests/topo/stat_saved.h
 tests_topo_test_stat_hosts_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_topo_test_stat_hosts_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
+tests_topo_test_stat_hosts_LDADD = libpvntopotest.la libpvntopotool.la libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/topo/test_check_hosts
 tests_topo_test_check_hosts_SOURCES = tests/topo/test_check_hosts.cc

@@ -6,7 +6,14 @@
 
 #include <sys/stat.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+
+extern "C" {
+#include "plugin/base/param.h"
+#include "plugin/stats/stats.h"
+}
 
 #include "tests/topo/stat_saved.h"
 
@@ -264,6 +271,49 @@ TEST_F(StatHosts, RatesComeFromTheProcesssOwnClock)
               squeeze(r.out.substr(second))
                   .find("2000k 0 500 2.0 11.0 15.0k 0 1 rank 0, python pid 100 on n0"))
         << r.out;
+}
+
+// Three copies as srun starts them; two on one host, which see the same files.
+TEST_F(StatHosts, CopiesOfALauncherMeet)
+{
+    std::string job = std::to_string(getpid()), stats = dir.path + "/stats";
+    pvn_params params = *pvn_params_get();
+    snprintf(params.stats_dir, sizeof(params.stats_dir), "%s", stats.c_str());
+    pvn_params_override(&params);
+    pvn_stats_open(12);
+    auto env = [&](int rank, int of) {
+        return "NCCL_PVRDMA_STATS_DIR=" + stats + " SLURM_JOB_ID=" + job +
+               " SLURM_STEP_ID=1 SLURM_PROCID=" + std::to_string(rank) +
+               " SLURM_STEP_NUM_TASKS=" + std::to_string(of) +
+               " SLURM_STEP_NODELIST=127.0.0.1 MASTER_PORT=1";
+    };
+    std::string others;
+    for (int r = 1; r < 3; r++)
+        others += "env -i PATH=\"$PATH\" LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" " + env(r, 3) +
+                  " '" PVN_BUILDDIR "/topo/pvn-topo' stat >'" + dir.path + "/other" +
+                  std::to_string(r) + "' 2>&1 & ";
+    ASSERT_EQ(0, std::system(("( " + others + ") ").c_str()));
+    Result r = run_tool(dir.path, "--timeout 20 stat", env(0, 3));
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_EQ("", r.err);
+    EXPECT_EQ(0u, r.out.find("no process waits for another: 1 process on 1 host\n")) << r.out;
+    EXPECT_EQ(r.out.find(" pid " + job + " "), r.out.rfind(" pid " + job + " ")) << "shown once";
+    for (const char *name : {"/other1", "/other2"})
+        EXPECT_EQ("", read_file(dir.path + name));
+    // A copy that does not come: the others are shown.
+    r = run_tool(dir.path, "--timeout 1 stat", env(0, 2));
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.out.find("rank 1 of the launcher: it did not come within 1 s"))
+        << r.out;
+    EXPECT_NE(std::string::npos, r.out.find(" pid " + job + " "));
+    // No rank 0: this host is shown.
+    r = run_tool(dir.path, "--timeout 1 stat", env(1, 2));
+    EXPECT_EQ(0, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("rank 1 could not reach rank 0 at 127.0.0.1:"))
+        << r.err;
+    EXPECT_NE(std::string::npos, r.out.find(" pid " + job + " ")) << r.out;
+    pvn_stats_close();
+    pvn_params_override(nullptr);
 }
 
 } // namespace

@@ -96,6 +96,8 @@ int cmd_stat(struct tool *t, int argc, char **argv)
         return stat_watch(t, argc, argv);
     if (t->hosts)
         return stat_hosts(t);
+    if (argc == 0 && !t->prom && !t->clean && stat_meet(t, &status))
+        return status;
     glob_t dirs = stat_directories(sysfs, sizeof(sysfs));
     if (t->clean) {
         status = clean(t, &dirs);

@@ -17,6 +17,10 @@ void stat_read_from(struct stat_list *list, const glob_t *dirs, int argc, char *
 /* The same with this environment's directories. */
 void stat_read(struct stat_list *list, int argc, char **argv);
 
+/* Of several copies that srun or mpirun started: rank 0 shows what all hosts have, the others send it
+ * theirs. False: there is one copy, or they cannot meet, and this host alone is to be shown. */
+bool stat_meet(struct tool *t, int *status);
+
 /* Queries the hosts and adds what they have; the list refers to the answers. An exit status. */
 int stat_look_hosts(const struct tool *t, struct tool_answers *a, struct stat_list *list);
 
