@@ -464,6 +464,8 @@ TEST(Output, JsonFitsItsSchema)
          {std::string("p2p --sizes 8,4K --iters 20 --check --repeat 2"),
           "p2p --sizes 8 --iters 20 --baseline " + (d / "f.json"),
           std::string("ring --sizes 4K --iters 1 --ranks 1"), std::string("p2p --idle 0.1"),
+          std::string("p2p --bidirectional --sizes 8 --iters 20"),
+          std::string("p2p --duration 0.2 --check"),
           std::string("ring --ranks 2 --preset resnet50 --iters 1"),
           std::string("p2p --dev nosuch0")}) {
         Perf(args + " --json " + (d / "f.json"));
