@@ -8,7 +8,7 @@
 FAKECUDA_LDFLAGS = $(AM_LDFLAGS) -shared -rpath /nowhere -version-info 1:0:0
 check_LTLIBRARIES += tests/support/libcuda.la tests/support/libcuda-old.la tests/support/libcuda-broken.la
 tests_support_libcuda_la_SOURCES = tests/support/fakecuda.c tests/support/fakecuda_ctl.c \
-    tests/support/fakecuda_app.c tests/support/fakecuda.h tests/support/fakecuda_priv.h
+    tests/support/fakecuda_app.c tests/support/fakecuda_host.c tests/support/fakecuda.h tests/support/fakecuda_priv.h
 tests_support_libcuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 tests_support_libcuda_la_LDFLAGS = $(FAKECUDA_LDFLAGS)
 tests_support_libcuda_old_la_SOURCES = $(tests_support_libcuda_la_SOURCES)
@@ -54,7 +54,11 @@ tests_unit_test_nccl_abi_LDADD = $(TEST_LDADD)
 endif
 endif
 
-check_PROGRAMS += tests/gpu/nccl_check
+check_PROGRAMS += tests/gpu/nccl_check tests/gpu/staging
+tests_gpu_staging_SOURCES = tests/gpu/staging.c tests/gpu/staging_api.h tests/gpu/staging_net.c \
+    tests/gpu/staging_net.h
+tests_gpu_staging_LDADD = libpvn-netdrv.la
+tests_gpu_staging_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 tests_gpu_nccl_check_SOURCES = tests/gpu/nccl_check.c tests/gpu/nccl_modes.c tests/gpu/nccl_rank.c \
     tests/gpu/nccl_rank.h tests/gpu/nccl_api.h
 tests_gpu_nccl_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests

@@ -31,29 +31,31 @@ if ! "$PVN_SRCDIR/tests/gpu/bundle" "$PVN_BUILDDIR" "$work/bundle" >"$work/out" 
     exit 1
 fi
 (cd "$work/bundle" && find . -type f) >"$work/files"
-check bundle "$work/files" lib/libnccl-net-pvrdma.so bin/nccl_check gpu/run gpu/ddp.py VERSION
+check bundle "$work/files" lib/libnccl-net-pvrdma.so bin/nccl_check bin/staging gpu/run gpu/ddp.py VERSION
 "$PVN_SRCDIR/tests/gpu/bundle" "$PVN_BUILDDIR" "$work/bundle" >"$work/out" 2>&1
 check bundle_overwrites_nothing "$work/out" 'is already there'
 
 run=$work/bundle/gpu/run
 timeout 120 "$run" --cuda /no-such/libcuda.so.1 --nccl /no-such/libnccl.so.2 --python /no-such/python --mps no \
-    --parts abcdefg "$work/skipped" >"$work/out" 2>&1
+    --parts abcdefgij "$work/skipped" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
 check everything_skips_with_a_reason "$work/out" '^status 77' '^a .*SKIP.*libcuda' '^b .*SKIP.*libcuda' '^c .*SKIP' \
-    '^d .*SKIP' '^e .*SKIP' '^f .*SKIP.*libcuda' '^g .*SKIP.*libcuda'
+    '^d .*SKIP' '^e .*SKIP' '^f .*SKIP.*libcuda' '^g .*SKIP.*libcuda' '^i .*SKIP.*libcuda'
 
 timeout 20 "$run" --parts xyz "$work/bad" >"$work/out" 2>&1
-check wrong_part "$work/out" 'not made of the letters a to h'
+check wrong_part "$work/out" 'not made of the letters a to j'
 timeout 20 "$run" --parts a "$work/skipped" >"$work/out" 2>&1
 check log_folder_must_be_empty "$work/out" 'is not empty'
 
-export FAKECUDA_APP=1 PVN_GPU_CHECK_SIZES=8,1000004 PVN_GPU_BENCH_SIZES=8,1m
-timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfg --rounds 2 \
+export FAKECUDA_APP=1 PVN_GPU_CHECK_SIZES=8,1000004 PVN_GPU_BENCH_SIZES=8,1m PVN_GPU_THREAD_SIZES=1m
+timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfgij --rounds 2 \
     "$work/doubles" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
 check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*interface v' \
     '^b .*PASS.*tcp/2: 40 tcp/4: 40 softverbs/2: 40 softverbs/4: 40 dmabuf/2: 40 GDRDMA dmabuf/4: 40 GDRDMA peermem/2: 40 GDRDMA' \
-    '^f .*PASS.*errors after' '^g .*PASS.*smallest ratio' '^ +1048576 \|'
+    '^f .*PASS.*errors after' '^g .*PASS.*smallest ratio' '^ +1048576 \|' \
+    '^i .*PASS.*hostalloc 4 kB' '^STAGING hostalloc mapping=.* plugin_gb_s=[0-9]' '^STAGING shm mapping=rw-s' '^STAGING cumem mapping' \
+    '^j .*(PASS.*plugin .* GB/s with [0-8] threads, sockets|SKIP.*no NCCL_PVRDMA_TCP_THREADS)'
 
 grep -rh 'gpu memory' "$work/doubles" | sort -u >"$work/out"
 check gpu_memory_by_both_methods "$work/out" 'dma-buf, proved on GPU .*flush: RDMA READ' \
@@ -79,6 +81,15 @@ FAKECUDA_FAIL=cuMemGetHandleForAddressRange:1:801 timeout 300 "$run" --cuda "$li
     --nccl "$libs/libfakenccl.so" --mps no --parts b "$work/staged" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
 check staged_gpu_memory_is_no_pass "$work/out" '^status 1' '^b .*FAIL.*dmabuf: GPU memory was only staged'
+
+# A driver without one kind of staging memory is no failure; one method of GPU memory that fails says nothing of the other.
+FAKECUDA_FAIL=cuMemCreate:0:801 timeout 100 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no \
+    --parts i "$work/kinds" >"$work/out" 2>&1
+echo "status $?" >>"$work/out"
+check absent_kind_of_staging_memory "$work/out" '^status 0' '^i .*PASS' '^STAGING cumem absent: cuMemCreate: CUDA error 801' \
+    '^STAGING hostalloc mapping'
+ls "$work/staged" >"$work/out"
+check both_methods_are_tried "$work/out" '^b.peermem.2.nccl'
 
 # Part h, with an nvidia-smi that reports the machine of the topology tests, one cell of it differently, and the tool's
 # own output for that machine.

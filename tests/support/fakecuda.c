@@ -35,8 +35,16 @@ struct call *fake_find_call(const char *name)
 
 void fake_name_calls(void)
 {
-    static const char *const names[] = {"cuInit", "cuStreamQuery", "cuMemcpyHtoD_v2",
+    static const char *const names[] = {"cuInit",
+                                        "cuStreamQuery",
+                                        "cuMemcpyHtoD_v2",
                                         "cuMemcpyDtoH_v2",
+                                        "cuMemHostRegister_v2",
+                                        "cuMemGetAllocationGranularity",
+                                        "cuMemCreate",
+                                        "cuMemAddressReserve",
+                                        "cuMemMap",
+                                        "cuMemSetAccess",
 #define NAME(name, member, optional, params) #name,
                                         PVN_CU_ENTRIES(NAME)
 #undef NAME

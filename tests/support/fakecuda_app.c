@@ -3,6 +3,7 @@
 /* Copies, streams and, what an application calls and the plugin never does, pinned memory.
  * Everything is done when the call returns. */
 #include "config.h"
+#include "gpu/staging_api.h"
 #include "support/fakecuda_priv.h"
 
 #include <stdlib.h>
@@ -53,7 +54,7 @@ pvn_cu_result cuMemHostAlloc(void **out, size_t len, unsigned flags)
         return rc;
     if (!fake_top())
         return fake_end(PVN_CU_INVALID_CONTEXT);
-    *out = flags == PVN_CU_HOST_PORTABLE ? malloc(len) : NULL;
+    *out = flags == PVN_CU_HOST_PORTABLE || flags == ST_HOST_MAPPED ? malloc(len) : NULL;
     return fake_end(*out ? PVN_CU_SUCCESS : PVN_CU_OUT_OF_MEMORY);
 }
 

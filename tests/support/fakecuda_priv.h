@@ -20,7 +20,7 @@
 #define MAX_CTX     32
 #define MAX_STACK   16
 #define MAX_DMABUF  128
-#define MAX_CALLS   40
+#define MAX_CALLS   48
 #define GPU_PAGE    ((size_t)64 << 10)
 #define VMM_GRANULE ((size_t)2 << 20)
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 extern "C" {
 #include "memory/cuda_abi.h"
+#include "tests/gpu/staging_api.h"
 }
 
 #if __has_include(<cuda.h>)
@@ -76,6 +77,37 @@ TEST(CudaAbi, FunctionShapes)
     EXPECT_TRUE((SameShape<decltype(pvn_cu_api::member), decltype(&name)>::value)) << #name;
     PVN_CU_ENTRIES(CHECK)
 #undef CHECK
+#define CHECK(name, member, optional, params)                                                      \
+    EXPECT_TRUE((SameShape<decltype(st_cuda::member), decltype(&name)>::value)) << #name;
+    ST_ENTRIES(CHECK)
+#undef CHECK
+    EXPECT_TRUE(
+        (std::is_same<decltype(&cuMemHostRegister), decltype(&cuMemHostRegister_v2)>::value));
+}
+
+TEST(CudaAbi, StagingMemory)
+{
+    SAME(ST_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE);
+    SAME(ST_HOST_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);
+    SAME(ST_HOST_MAPPED, CU_MEMHOSTALLOC_DEVICEMAP);
+    SAME(ST_HOST_MAPPED, CU_MEMHOSTREGISTER_DEVICEMAP);
+    SAME(ST_MEM_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED);
+    SAME(ST_HANDLE_FD, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    SAME(ST_ACCESS_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    SAME(ST_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    SAME(ST_AT_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE);
+#if CUDA_VERSION >= 12020
+    SAME(ST_AT_HOST_NUMA, CU_MEM_LOCATION_TYPE_HOST_NUMA);
+    SAME(ST_DEV_HOST_NUMA_ID, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
+#endif
+    EXPECT_EQ(sizeof(st_mem_prop), sizeof(CUmemAllocationProp));
+    EXPECT_EQ(offsetof(st_mem_prop, location), offsetof(CUmemAllocationProp, location));
+    EXPECT_EQ(offsetof(st_mem_prop, win32), offsetof(CUmemAllocationProp, win32HandleMetaData));
+    EXPECT_EQ(offsetof(st_mem_prop, gdr_capable),
+              offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable));
+    EXPECT_EQ(sizeof(st_mem_access), sizeof(CUmemAccessDesc));
+    EXPECT_EQ(offsetof(st_mem_access, flags), offsetof(CUmemAccessDesc, flags));
+    EXPECT_EQ(sizeof(st_mem_handle), sizeof(CUmemGenericAllocationHandle));
 }
 
 TEST(CudaAbi, VersionedNamesAreTheNewest)
