@@ -31,10 +31,14 @@ def paths(page):
             yield span
 
 
+def is_man(page):
+    return re.search(r"^\.TH ", page, re.M)
+
+
 def code(page):
-    """Spans and lines of code; of a man page, all of it."""
-    if re.search(r"^\.TH ", page, re.M):
-        return page.split("\n")
+    """Spans and lines of code; of a man page, what is not filled."""
+    if is_man(page):
+        return "\n".join(re.findall(r"^\.nf$(.*?)^\.fi$", page, re.M | re.S)).split("\n")
     return re.findall(r"`([^`\n]+)`", page) + [s for s in page.split("\n") if s.startswith("    ")]
 
 
@@ -58,9 +62,9 @@ class Known:
             if name not in known and not (name.endswith("_") and any(k.startswith(name) for k in known)):
                 yield "%s is neither a parameter nor known as NCCL's (tests/docs/names.py)" % name
         known = self.script_options | set(OTHERS) | set().union(*self.help_options.values())
+        for option in sorted(options(page if is_man(page) else "\n".join(code(page))) - known):
+            yield "%s is no option of a tool here, nor known as another program's (tests/docs/names.py)" % option
         for line in code(page):
-            for option in sorted(options(line) - known):
-                yield "%s is no option of a tool here, nor known as another program's (tests/docs/names.py)" % option
             yield from self.wrong_command(line)
 
     def wrong_command(self, line):
