@@ -45,7 +45,8 @@ static int set_type(struct pvn_perf_opts *o, const char *arg)
 
 const char *pvn_collective_name(enum pvn_collective what)
 {
-    static const char *const name[] = {"allreduce", "allgather", "reducescatter", "broadcast"};
+    static const char *const name[] = {"allreduce", "allgather", "reducescatter", "broadcast",
+                                       "sendrecv"};
 
     return name[what];
 }
@@ -68,7 +69,9 @@ static int set_collective(struct pvn_perf_opts *o, const char *arg)
         return PVN_PERF_OK;
     }
     return pvn_opts_bad(
-        "--collective %s: expected allreduce, allgather, reducescatter or broadcast", arg);
+        "--collective %s: expected allreduce, allgather, reducescatter, broadcast or "
+        "sendrecv",
+        arg);
 }
 
 static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)

@@ -33,6 +33,7 @@ enum pvn_collective {
     PVN_ALLGATHER,
     PVN_REDUCESCATTER,
     PVN_BROADCAST,
+    PVN_SENDRECV,   /* every rank sends to the next one, as the stages of a pipeline do */
     PVN_COLLECTIVES /* how many */
 };
 

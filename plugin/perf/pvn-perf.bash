@@ -17,7 +17,7 @@ _pvn_perf()
         return
         ;;
     --collective)
-        mapfile -t COMPREPLY < <(compgen -W "allreduce allgather reducescatter broadcast" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "allreduce allgather reducescatter broadcast sendrecv" -- "$cur")
         return
         ;;
     --type)

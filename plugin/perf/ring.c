@@ -22,25 +22,36 @@
 #define VERIFY_AT_ONCE (1u << 20) /* elements between two updates of the progress time */
 #define MARGIN         64         /* bytes beyond each array */
 
-struct pvn_ring_channel {
-    struct pvn_out out;
-    struct pvn_in in;
+/* Where the algorithm is: once per channel, or apart for sending and receiving. */
+struct side {
     struct pvn_ring_pos pos;
     uint64_t iters_left;
     int finished;
 };
 
-static void start_channel(struct pvn_ring *g, struct pvn_ring_channel *c)
+struct pvn_ring_channel {
+    struct pvn_out out;
+    struct pvn_in in;
+    struct side side[2];
+    int sides;
+};
+
+static void start_side(struct pvn_ring *g, struct side *s)
 {
-    c->finished = c->iters_left == 0 || !pvn_ring_start(&g->shape, &c->pos);
+    s->finished = s->iters_left == 0 || !pvn_ring_start(&g->shape, &s->pos);
 }
 
-static void advance(struct pvn_ring *g, struct pvn_ring_channel *c)
+static void advance(struct pvn_ring *g, struct side *s)
 {
-    if (pvn_ring_next(&g->shape, &c->pos))
+    if (pvn_ring_next(&g->shape, &s->pos))
         return;
-    c->iters_left--;
-    start_channel(g, c);
+    s->iters_left--;
+    start_side(g, s);
+}
+
+static int finished(const struct pvn_ring_channel *c)
+{
+    return c->side[0].finished && c->side[c->sides - 1].finished;
 }
 
 static void check_size(struct pvn_ring *g, size_t got, size_t due)
@@ -80,14 +91,14 @@ static void check_and_stamp(struct pvn_ring *g, const struct pvn_ring_channel *c
 }
 
 /* The kernel's part: one slice, if its slots are ready. 1 when it was done. */
-static int compute(struct pvn_ring *g, struct pvn_ring_channel *c)
+static int compute(struct pvn_ring *g, struct pvn_ring_channel *c, struct side *s)
 {
     struct pvn_move m;
     char *to = NULL, *from = NULL;
 
-    if (c->finished)
+    if (s->finished)
         return 0;
-    m = pvn_ring_move(&g->shape, &c->pos);
+    m = pvn_ring_move(&g->shape, &s->pos);
     if (m.uses & PVN_RECEIVED && !(from = pvn_in_slot(&c->in, 0)))
         return 0;
     if (m.uses & PVN_SENT && !(to = pvn_out_slot(&c->out)))
@@ -100,7 +111,7 @@ static int compute(struct pvn_ring *g, struct pvn_ring_channel *c)
         check_size(g, pvn_in_use(&c->in, 0), m.count * g->size);
     if (to)
         pvn_out_fill(&c->out, m.count * g->size);
-    advance(g, c);
+    advance(g, s);
     return 1;
 }
 
@@ -108,7 +119,7 @@ static int compute(struct pvn_ring *g, struct pvn_ring_channel *c)
  * outstanding. They are attended to until they are complete, whatever the rank waits for. */
 static int channel_done(const struct pvn_ring_channel *c)
 {
-    return c->finished && c->out.posted == c->out.filled && c->in.done == c->in.total[0];
+    return finished(c) && c->out.posted == c->out.filled && c->in.done == c->in.total[0];
 }
 
 static int stuck(struct pvn_ring *g, int i)
@@ -183,8 +194,11 @@ static int copy_alone(struct pvn_ring *g, uint64_t iters)
 /* One pass over a channel: what moved, or -1. */
 static int pass(struct pvn_ring *g, struct pvn_ring_channel *c)
 {
-    int a = pvn_in_progress(g->r, &c->in), moved = compute(g, c);
-    int b = pvn_out_progress(g->r, &c->out);
+    int a = pvn_in_progress(g->r, &c->in), moved = 0, b;
+
+    for (int i = 0; i < c->sides; i++)
+        moved |= compute(g, c, &c->side[i]);
+    b = pvn_out_progress(g->r, &c->out);
 
     return a < 0 || b < 0 ? -1 : moved | a | b;
 }
@@ -239,12 +253,15 @@ static int run(void *arg, uint64_t iters)
     for (int i = 0; i < g->r->o->channels; i++) {
         struct pvn_ring_channel *c = &g->ch[i];
 
-        pvn_ring_share(&g->shape, i, g->r->o->channels, &c->pos);
-        c->iters_left = iters;
         pvn_out_start(&c->out);
         pvn_in_start(&c->in);
-        c->in.total[0] = iters * pvn_ring_receives(&g->shape, &c->pos);
-        start_channel(g, c);
+        c->sides = pvn_ring_sides(&g->shape);
+        for (int k = 0; k < c->sides; k++) {
+            c->side[k] = (struct side){.pos.side = k, .iters_left = iters};
+            pvn_ring_share(&g->shape, i, g->r->o->channels, &c->side[k].pos);
+            c->in.total[0] = iters * pvn_ring_receives(&g->shape, &c->side[k].pos);
+            start_side(g, &c->side[k]);
+        }
         left -= channel_done(c);
     }
     return run_channels(g, left);
@@ -311,7 +328,7 @@ static void verify(void *arg, int64_t *errors)
             verify_part(g, n * (uint64_t)w.rank, 0, n, &w, errors);
         break;
     default:
-        w.rank = 0;
+        w.rank = g->shape.what == PVN_SENDRECV ? (g->r->rank + w.nranks - 1) % w.nranks : 0;
         verify_part(g, 0, 0, n, &w, errors);
     }
 }

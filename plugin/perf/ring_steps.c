@@ -15,6 +15,7 @@ static int phases(const struct pvn_ring_shape *s)
     case PVN_ALLREDUCE:
         return 2 * s->nranks - 1;
     case PVN_BROADCAST:
+    case PVN_SENDRECV:
         return 1;
     default:
         return s->nranks;
@@ -43,12 +44,21 @@ double pvn_ring_factor(enum pvn_collective what, int nranks)
 
     if (nranks == 1)
         return 0; /* nothing is sent */
+    if (what == PVN_SENDRECV)
+        return 1;
     return what == PVN_BROADCAST ? 1 : what == PVN_ALLREDUCE ? 2 * (n - 1) / n : (n - 1) / n;
 }
 
 double pvn_ring_sent(enum pvn_collective what, int nranks)
 {
+    if (what == PVN_SENDRECV)
+        return nranks > 1 ? nranks : 0;
     return what == PVN_ALLREDUCE ? 2.0 * (nranks - 1) : nranks - 1.0;
+}
+
+int pvn_ring_sides(const struct pvn_ring_shape *s)
+{
+    return s->what == PVN_SENDRECV ? 2 : 1;
 }
 
 void pvn_ring_share(const struct pvn_ring_shape *s, int c, int channels, struct pvn_ring_pos *p)
@@ -81,7 +91,7 @@ int pvn_ring_start(const struct pvn_ring_shape *s, struct pvn_ring_pos *p)
 }
 
 /* What the phase reads and writes. */
-static unsigned uses(const struct pvn_ring_shape *s, int phase)
+static unsigned uses(const struct pvn_ring_shape *s, int phase, int side)
 {
     int n = s->nranks, last = phases(s) - 1;
 
@@ -102,6 +112,8 @@ static unsigned uses(const struct pvn_ring_shape *s, int phase)
         if (phase == 0)
             return PVN_IN | PVN_SENT;
         return PVN_IN | PVN_RECEIVED | (phase < last ? PVN_SENT : PVN_OUT);
+    case PVN_SENDRECV:
+        return side ? PVN_RECEIVED | PVN_OUT : PVN_IN | PVN_SENT;
     default:
         if (s->rank == 0)
             return PVN_IN | PVN_OUT | PVN_SENT;
@@ -133,11 +145,11 @@ static uint64_t slice_length(const struct pvn_ring_shape *s, uint64_t chunk)
 struct pvn_move pvn_ring_move(const struct pvn_ring_shape *s, const struct pvn_ring_pos *p)
 {
     uint64_t from = p->at, to, length, slice_at, block = 0;
-    struct pvn_move m = {.uses = uses(s, p->phase)};
+    struct pvn_move m = {.uses = uses(s, p->phase, p->side)};
 
     if (s->what == PVN_ALLREDUCE)
         from += p->chunk * (uint64_t)whose(s, p->phase);
-    else if (s->what != PVN_BROADCAST)
+    else if (s->what != PVN_BROADCAST && s->what != PVN_SENDRECV)
         block = s->count * (uint64_t)whose(s, p->phase);
     to = from + p->chunk < p->end ? from + p->chunk : p->end;
     length = slice_length(s, to > from ? to - from : 0);
@@ -170,7 +182,7 @@ uint64_t pvn_ring_receives(const struct pvn_ring_shape *s, struct pvn_ring_pos *
     uint64_t per_loop = 0, loops = 0;
 
     for (int k = 0; k < phases(s); k++)
-        per_loop += uses(s, k) & PVN_RECEIVED ? (uint64_t)s->slices : 0;
+        per_loop += uses(s, k, 1) & PVN_RECEIVED ? (uint64_t)s->slices : 0;
     for (p->at = p->start; p->at < p->end; p->at += loop(s, p)) {
         start_loop(s, p);
         loops++;

@@ -18,8 +18,8 @@ extern "C" {
 #endif
 
 /*
- * The input of a rank and its output have `count` elements in an all-reduce and a broadcast (from
- * rank 0). In an all-gather the input, in a reduce-scatter the output has count elements, the other
+ * The input of a rank and its output have `count` elements in an all-reduce, in a broadcast (from
+ * rank 0) and where each rank sends to the next one. In an all-gather the input, in a reduce-scatter the output has count elements, the other
  * one count for each rank.
  */
 struct pvn_ring_shape {
@@ -37,6 +37,7 @@ struct pvn_ring_pos {
     uint64_t at;    /* where the current loop begins */
     uint64_t chunk; /* of the loop, elements */
     int phase, slice;
+    int side; /* sendrecv, whose sides do not wait for each other: 0 sends, 1 receives */
 };
 
 /* What is read: the input, a received message, or both, which are added. What is written: the
@@ -49,6 +50,8 @@ struct pvn_move {
     uint64_t count;   /* may be 0: the message is sent all the same */
 };
 
+/* How many positions a channel has at a time: 2 where sending and receiving are apart. */
+int pvn_ring_sides(const struct pvn_ring_shape *s);
 /* The share of channel c of `channels`. */
 void pvn_ring_share(const struct pvn_ring_shape *s, int c, int channels, struct pvn_ring_pos *p);
 /* To the beginning of the share. 0: it is empty. */

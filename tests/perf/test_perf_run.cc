@@ -103,7 +103,7 @@ TEST(Run, RingShapesAndVersions)
 // Each collective with either type at the same sizes, as far as they are whole elements.
 TEST_P(RingOf, VerifiesEveryCollective)
 {
-    for (const char *what : {"allgather", "reduce-scatter", "broadcast", "all_reduce"})
+    for (const char *what : {"allgather", "reduce-scatter", "broadcast", "sendrecv", "all_reduce"})
         for (const char *type : {"float32", "bfloat16"}) {
             Outcome r = Perf(Ring("--ranks " + std::to_string(GetParam()) +
                                   " --slot 4K --sizes 0,4,12,100,4096,32772,262144 --collective " +
@@ -116,7 +116,7 @@ TEST_P(RingOf, VerifiesEveryCollective)
 
 TEST(Run, AWrongByteShowsInEveryCollective)
 {
-    for (const char *what : {"allgather", "reducescatter", "broadcast"}) {
+    for (const char *what : {"allgather", "reducescatter", "broadcast", "sendrecv"}) {
         Outcome r =
             Perf(Ring("--ranks 3 --sizes 40000 --collective ") + what, "TESTNET_FAULT=corrupt:3");
 

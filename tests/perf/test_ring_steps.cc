@@ -25,17 +25,18 @@ long Input(int r, uint64_t i)
 
 struct Rank {
     pvn_ring_shape s;
-    pvn_ring_pos pos;
-    bool busy;
+    pvn_ring_pos side[2];
+    bool busy[2];
     std::vector<long> in, out;
     std::deque<Message> *from, *to;
     uint64_t received = 0;
 };
 
-// One move, if its message has come. false: it has not.
-bool Step(Rank *k)
+// One move of a side, if its message has come. false: it has not.
+bool Step(Rank *k, int side)
 {
-    pvn_move m = pvn_ring_move(&k->s, &k->pos);
+    pvn_ring_pos *pos = &k->side[side];
+    pvn_move m = pvn_ring_move(&k->s, pos);
     Message msg(m.count, 0);
 
     if (m.uses & PVN_RECEIVED) {
@@ -56,7 +57,7 @@ bool Step(Rank *k)
     }
     if (m.uses & PVN_SENT)
         k->to->push_back(msg);
-    k->busy = pvn_ring_next(&k->s, &k->pos) != 0;
+    k->busy[side] = pvn_ring_next(&k->s, pos) != 0;
     return true;
 }
 
@@ -89,19 +90,26 @@ TEST_P(Collective, EveryElementArrives)
             k.from = &wire[static_cast<size_t>(r)];
             k.to = &wire[static_cast<size_t>((r + 1) % n)];
             k.received = 0;
-            pvn_ring_share(&k.s, c, kChannels, &k.pos);
-            due[static_cast<size_t>(r)] = pvn_ring_receives(&k.s, &k.pos);
-            k.busy = pvn_ring_start(&k.s, &k.pos) != 0;
+            k.busy[1] = false;
+            for (int i = 0; i < pvn_ring_sides(&k.s); i++) {
+                k.side[i] = pvn_ring_pos();
+                k.side[i].side = i;
+                pvn_ring_share(&k.s, c, kChannels, &k.side[i]);
+                due[static_cast<size_t>(r)] = pvn_ring_receives(&k.s, &k.side[i]);
+                k.busy[i] = pvn_ring_start(&k.s, &k.side[i]) != 0;
+            }
         }
         for (bool moved = true; moved;) {
             moved = false;
             for (Rank &k : rank) {
-                while (k.busy && Step(&k))
-                    moved = true;
+                for (int i = 0; i < 2; i++)
+                    while (k.busy[i] && Step(&k, i))
+                        moved = true;
             }
         }
         for (int r = 0; r < n; r++) {
-            EXPECT_FALSE(rank[static_cast<size_t>(r)].busy) << "stuck";
+            EXPECT_FALSE(rank[static_cast<size_t>(r)].busy[0]) << "stuck";
+            EXPECT_FALSE(rank[static_cast<size_t>(r)].busy[1]) << "stuck";
             EXPECT_TRUE(wire[static_cast<size_t>(r)].empty());
             EXPECT_EQ(rank[static_cast<size_t>(r)].received, due[static_cast<size_t>(r)]);
             messages += due[static_cast<size_t>(r)];
@@ -116,6 +124,8 @@ TEST_P(Collective, EveryElementArrives)
             long want = 0;
             if (what == PVN_BROADCAST) {
                 want = Input(0, i);
+            } else if (what == PVN_SENDRECV) {
+                want = Input((r + n - 1) % n, i);
             } else if (what == PVN_ALLGATHER) {
                 want = Input(static_cast<int>(i / count), i % count);
             } else {
@@ -127,21 +137,20 @@ TEST_P(Collective, EveryElementArrives)
         }
     }
 }
-INSTANTIATE_TEST_SUITE_P(All, Collective,
-                         testing::Combine(testing::Values(PVN_ALLREDUCE, PVN_ALLGATHER,
-                                                          PVN_REDUCESCATTER, PVN_BROADCAST),
-                                          testing::Values(2, 3, 5),
-                                          testing::Values(uint64_t{0}, uint64_t{1}, uint64_t{11},
-                                                          uint64_t{16}, uint64_t{100},
-                                                          uint64_t{1001}),
-                                          testing::Values(uint64_t{16}, uint64_t{64}),
-                                          testing::Values(1, 3)));
+INSTANTIATE_TEST_SUITE_P(
+    All, Collective,
+    testing::Combine(testing::Values(PVN_ALLREDUCE, PVN_ALLGATHER, PVN_REDUCESCATTER, PVN_BROADCAST,
+                                     PVN_SENDRECV),
+                     testing::Values(2, 3, 5),
+                     testing::Values(uint64_t{0}, uint64_t{1}, uint64_t{11}, uint64_t{16},
+                                     uint64_t{100}, uint64_t{1001}),
+                     testing::Values(uint64_t{16}, uint64_t{64}), testing::Values(1, 3)));
 
 // NCCL's Simple protocol: a chunk of two slots goes as two slices of equal length where it is short.
 TEST(RingSteps, SlicesAreThoseOfNccl)
 {
     pvn_ring_shape s = {PVN_ALLGATHER, 4, 0, 70, 64, 4, 2};
-    pvn_ring_pos p;
+    pvn_ring_pos p = {};
     std::vector<uint64_t> sent;
 
     pvn_ring_share(&s, 0, 1, &p);
@@ -162,6 +171,8 @@ TEST(RingSteps, BusBandwidthIsThatOfNcclTests)
     EXPECT_DOUBLE_EQ(pvn_ring_factor(PVN_ALLGATHER, 1), 0);
     EXPECT_DOUBLE_EQ(pvn_ring_sent(PVN_ALLREDUCE, 4), 6);
     EXPECT_DOUBLE_EQ(pvn_ring_sent(PVN_BROADCAST, 4), 3);
+    EXPECT_DOUBLE_EQ(pvn_ring_factor(PVN_SENDRECV, 4), 1);
+    EXPECT_DOUBLE_EQ(pvn_ring_sent(PVN_SENDRECV, 4), 4);
 }
 
 TEST(Fsdp, StepOfLlama2)
