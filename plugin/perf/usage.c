@@ -60,7 +60,7 @@ const char pvn_perf_usage[] =
     "\n"
     "Output\n"
     "  --json FILE, --csv FILE, --plot FILE.svg   (one of them may be '-', standard output)\n"
-    "  --json-lines FILE      with --duration: a line of JSON per interval, at once\n"
+    "  --json-lines FILE      a line of JSON per interval of --duration\n"
     "  --baseline FILE        compare with what --json wrote earlier: status 1 where a figure is worse\n"
     "  --tolerance PERCENT    by more than this (default: 10)\n"
     "  --quiet, --verbose, -h, --help, -V, --version\n"
