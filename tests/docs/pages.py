@@ -131,9 +131,10 @@ def shown(want, got):
 
 
 def shell(script, where, env):
-    return subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=where, env=env, text=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=120, check=False)
+    """What a script does within 120 s; whatever it has started ends with it."""
+    command = ["timeout", "-k", "5", "120", "bash", "-eo", "pipefail", "-c", script]
+    return subprocess.run(command, cwd=where, env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, check=False)
 
 
 def run_block(block, good, where, env):
