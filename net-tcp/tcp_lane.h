@@ -80,7 +80,7 @@ struct pvn_tcp_lane_stats {
     uint64_t tx_bytes, rx_bytes; /* with headers */
     uint64_t rx_peeks;           /* of rx_calls, those that left what they found with the kernel */
     uint64_t rx_copied;          /* payload bytes that came through the staging buffer */
-    uint64_t jobs;               /* pieces that a worker has moved */
+    uint64_t jobs;               /* pieces handed to a worker */
     uint64_t idle;               /* times that a stream was left to the poller */
     uint64_t zerocopy_bytes;     /* sent without a copy, with headers */
     uint64_t zerocopy_acks;      /* chunks acknowledged: by the peer (sender), to it (receiver) */

@@ -225,7 +225,7 @@ static int end_of_stream(struct tcp_lane *t, struct stream *s)
 }
 
 /* Leaves the rest of the payload to a worker if that pays. */
-static bool hand_over(const struct tcp_lane *t, struct stream *s)
+static bool hand_over(struct tcp_lane *t, struct stream *s)
 {
     struct tcp_job *j = s->job;
     if (!j || !s->have_frame || !s->dst || s->left < t->cfg.worker_min || s->peeked)
@@ -239,6 +239,7 @@ static bool hand_over(const struct tcp_lane *t, struct stream *s)
     j->sends = false;
     tcp_job_post(j);
     s->with_worker = true;
+    t->stats.jobs++;
     return true;
 }
 
@@ -248,7 +249,6 @@ int tcp_rx_take_job(struct tcp_lane *t, struct stream *s)
         return 0;
     s->with_worker = false;
     size_t moved = s->job->moved, placed = moved < s->left ? moved : s->left;
-    t->stats.jobs++;
     t->stats.rx_calls += s->job->calls;
     t->stats.rx_bytes += moved;
     s->left -= (uint32_t)placed;

@@ -257,6 +257,7 @@ static bool hand_over(struct tcp_lane *t, struct stream *s)
     j->sends = true;
     tcp_job_post(j);
     s->with_worker = true;
+    t->stats.jobs++;
     return true;
 }
 
@@ -265,7 +266,6 @@ int tcp_tx_take_job(struct tcp_lane *t, struct stream *s)
     if (!s->with_worker)
         return 0;
     s->with_worker = false;
-    t->stats.jobs++;
     t->stats.tx_calls += s->job->calls;
     t->stats.tx_bytes += s->job->moved;
     advance(t, s, s->job->moved);

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <dirent.h>
+#include <fstream>
+#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,13 +15,18 @@ using namespace nccl;
 namespace
 {
 
-int threads()
+// Sanitizers have threads of their own: the pool's are known by their name.
+int workers()
 {
     int n = 0;
     DIR *d = opendir("/proc/self/task");
-    while (dirent *e = readdir(d))
-        n += e->d_name[0] != '.';
-    closedir(d);
+    while (dirent *e = d ? readdir(d) : nullptr) {
+        std::string name;
+        std::ifstream(std::string("/proc/self/task/") + e->d_name + "/comm") >> name;
+        n += name == "pvn-tcp";
+    }
+    if (d)
+        closedir(d);
     return n;
 }
 
@@ -27,13 +34,13 @@ int threads()
 // does with its copies harms nobody.
 TEST(Workers, ComeAndGo)
 {
-    int tasks = threads();
+    ASSERT_EQ(0, workers());
     setenv("NCCL_PVRDMA_TCP_THREADS", "2", 1);
     {
         Net n(12);
         Pair p(n), q(n);
         ASSERT_TRUE(p.up() && q.up());
-        EXPECT_EQ(tasks + 2, threads());
+        EXPECT_EQ(2, workers());
         Flow f = plain(p, {1, 100000, 5000000});
         EXPECT_TRUE(f.run());
         f.check();
@@ -43,9 +50,9 @@ TEST(Workers, ComeAndGo)
             Net own(12);
             Pair mine(own);
             Flow in_child = plain(mine, {3000000});
-            bool good = mine.up() && in_child.run() && threads() == 3;
+            bool good = mine.up() && in_child.run() && workers() == 2;
             mine.close();
-            _exit(good && threads() == 1 ? 0 : 1);
+            _exit(good && workers() == 0 ? 0 : 1);
         }
         int status = -1;
         ASSERT_EQ(child, waitpid(child, &status, 0));
@@ -56,7 +63,7 @@ TEST(Workers, ComeAndGo)
         g.check();
     }
     unsetenv("NCCL_PVRDMA_TCP_THREADS");
-    EXPECT_EQ(tasks, threads()) << "the last connection is closed";
+    EXPECT_EQ(0, workers()) << "the last connection is closed";
 }
 
 } // namespace

@@ -56,7 +56,9 @@ struct LanePair {
     std::vector<int> pending;
     std::vector<int> dialed;  // the sending ends, which are the lane's
     std::vector<int> adopted; // the receiving ends, likewise
-    bool acks = true;         // the receiver offers zero-copy acknowledgements
+    // Buffers of requests that may still be open: a worker uses them until the lanes are closed.
+    std::vector<std::vector<uint8_t>> kept;
+    bool acks = true; // the receiver offers zero-copy acknowledgements
     size_t lone_chunk = 0;
     int workers = 0;
     uint64_t spread_from = 0;

@@ -72,6 +72,15 @@ class Traffic
         r_.resize(static_cast<size_t>(n));
     }
 
+    Traffic(const Traffic &) = delete;
+    Traffic &operator=(const Traffic &) = delete;
+    ~Traffic()
+    {
+        for (auto *all : {&out, &in})
+            for (auto &buffer : *all)
+                p.kept.push_back(std::move(buffer));
+    }
+
     // Posts and tests once around, as a proxy thread does. 0, or the first error of either end.
     int turn()
     {

@@ -161,8 +161,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, TcpWorkers,
 
 // A lane with a message that no end can complete: the other end does not take part.
 struct Stuck {
-    LanePair p;
     std::vector<uint8_t> out = bytes::of(16 << 20, 1), in = std::vector<uint8_t>(16 << 20);
+    LanePair p; // closed before the buffers go
     pvn_req *s = nullptr, *r = nullptr;
     explicit Stuck(int streams = 1)
     {
