@@ -24,7 +24,7 @@ enum {
     MAX_COMMS = 65536,
     LONE_CHUNK = 4 << 20, /* bytes; what messages are cut into where there is one stream */
     AUTO_WORKERS = 4,
-    WORKER_MIN = 128 << 10, /* bytes: waking a worker up takes as long as copying some 50 KiB */
+    WORKER_MIN = 128 << 10, /* bytes: far above what is copied while a worker wakes up; not tuned */
     WORKERS_FROM_MBPS = 50000,
     /* bytes/s; more than a 10 Gb/s link carries, which may lie behind a virtual interface and have
      * other users */

@@ -79,8 +79,9 @@ static inline bool tcp_job_busy(struct tcp_job *j)
     int s = __atomic_load_n(&j->state, __ATOMIC_ACQUIRE);
     return s == TCP_JOB_QUEUED || s == TCP_JOB_WAITING;
 }
-/* Takes a job back: when this returns no worker touches its socket or buffers any more. It waits
- * for at most one system call that does not block. */
+/* Takes a job back, for a stream that ends: when this returns no worker touches its socket or
+ * buffers any more. A job that is not done has its socket shut down in both directions, which wakes
+ * its worker; the caller waits for that. */
 void tcp_job_cancel(struct tcp_job *j);
 
 #endif

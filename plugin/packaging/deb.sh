@@ -14,17 +14,17 @@ archive=$(readlink -f "$1")
 command -v dpkg-buildpackage >/dev/null || fail "there is no dpkg-buildpackage: apt-get install dpkg-dev debhelper"
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
-rm -rf "$out/work"
-mkdir "$out/work"
-tar -C "$out/work" --strip-components=1 --one-top-level=src -xf "$archive"
-cp -r "$out/work/src/plugin/packaging/debian" "$out/work/src/debian"
+rm -rf "$out/scratch"
+mkdir "$out/scratch"
+tar -C "$out/scratch" --strip-components=1 --one-top-level=src -xf "$archive"
+cp -r "$out/scratch/src/plugin/packaging/debian" "$out/scratch/src/debian"
 # What a make that called this was given is none of the package's business.
 unset MAKEFLAGS MFLAGS MAKELEVEL
-(cd "$out/work/src" && dpkg-buildpackage --no-sign --build=binary) >"$out/build.log" 2>&1 || {
+(cd "$out/scratch/src" && dpkg-buildpackage --no-sign --build=binary) >"$out/build.log" 2>&1 || {
     tail -n 20 "$out/build.log" >&2
     fail "the packages do not build; the whole log is $out/build.log"
 }
 rm -f "$out"/*.deb "$out"/*.changes "$out"/*.buildinfo
-mv "$out"/work/*.deb "$out"/work/*.changes "$out"/work/*.buildinfo "$out"
-rm -rf "$out/work"
+mv "$out"/scratch/*.deb "$out"/scratch/*.changes "$out"/scratch/*.buildinfo "$out"
+rm -rf "$out/scratch"
 ls "$out"/*.deb

@@ -15,16 +15,16 @@ command -v rpmbuild >/dev/null || fail "there is no rpmbuild: dnf install rpm-bu
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 shift 2
-rm -rf "$out/work"
-mkdir -p "$out/work/SOURCES"
-cp "$archive" "$out/work/SOURCES/"
-tar -xf "$archive" -O --wildcards '*/plugin/packaging/rpm/nccl-net-pvrdma.spec' >"$out/work/nccl-net-pvrdma.spec"
+rm -rf "$out/scratch"
+mkdir -p "$out/scratch/SOURCES"
+cp "$archive" "$out/scratch/SOURCES/"
+tar -xf "$archive" -O --wildcards '*/plugin/packaging/rpm/nccl-net-pvrdma.spec' >"$out/scratch/nccl-net-pvrdma.spec"
 unset MAKEFLAGS MFLAGS MAKELEVEL
-rpmbuild -bb --define "_topdir $out/work" "$@" "$out/work/nccl-net-pvrdma.spec" >"$out/build.log" 2>&1 || {
+rpmbuild -bb --define "_topdir $out/scratch" "$@" "$out/scratch/nccl-net-pvrdma.spec" >"$out/build.log" 2>&1 || {
     tail -n 20 "$out/build.log" >&2
     fail "the packages do not build; the whole log is $out/build.log"
 }
 rm -f "$out"/*.rpm
-find "$out/work/RPMS" -name '*.rpm' -exec mv {} "$out/" \;
-rm -rf "$out/work"
+find "$out/scratch/RPMS" -name '*.rpm' -exec mv {} "$out/" \;
+rm -rf "$out/scratch"
 ls "$out"/*.rpm
