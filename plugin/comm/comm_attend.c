@@ -5,7 +5,7 @@
  * steps of its failover, and do the same for the idle comms of their thread.
  *
  * Why the idle ones: the peer may wait for an end whose requests are all done, and which nobody calls.
- * The last acknowledgement may be what was lost.
+ * The last acknowledgement may be what was lost, or what its device never ends.
  */
 #include "config.h"
 #include "comm/comm_priv.h"
@@ -127,6 +127,8 @@ static void drive_idle(struct pvn_comm *c, uint64_t now)
     look_for_better(c, now);
     if (c->failover || c->failed)
         return;
+    if (now >= c->look_ns)
+        comm_look_for_stalls(c, now);
     if (pvn_engine_progress(c->engine) != 0)
         comm_engine_failed(c);
     else if (pvn_engine_paused(c->engine))

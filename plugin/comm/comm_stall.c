@@ -77,10 +77,7 @@ void comm_look_for_stalls(struct pvn_comm *c, uint64_t now)
     char text[256];
 
     c->look_ns = now + LOOK_NS;
-    if (pvn_engine_pending(c->engine) > 0)
-        check_lanes(c, now);
-    else
-        c->peer_ready_ns = 0;
+    check_lanes(c, now);
     if (bytes != c->moved_bytes || pvn_engine_pending(c->engine) == 0 || c->moved_ns == 0) {
         c->moved_bytes = bytes;
         c->moved_ns = now;

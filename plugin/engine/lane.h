@@ -270,11 +270,11 @@ struct pvn_lane_ops {
     struct pvn_lane_fast_ops fast;
 
     /*
-     * Called about ten times a second while requests are open, in the thread of the comm: whether
-     * what was posted has neither ended nor failed for longer than the device may take. 0: no, or
-     * nothing is outstanding; -EAGAIN: it may wait for the peer, which is to be queried whether it
-     * is alive and takes what comes; else the lane is dead. peer_ready_ns: when the peer has said
-     * so since, 0: it has not.
+     * Called about ten times a second in the thread of the comm, also while no request is open,
+     * since the peer may wait for an acknowledgement: whether what was posted has neither ended nor
+     * failed for longer than the device may take. 0: no, or nothing is outstanding; -EAGAIN: it may
+     * wait for the peer, which is to be queried whether it is alive and takes what comes; else the
+     * lane is dead. peer_ready_ns: when the peer has said so since, 0: it has not.
      */
     int (*overdue)(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns);
 

@@ -123,4 +123,25 @@ TEST_F(PluginLost, OneOfTwoJoinedAdapters)
     }
 }
 
+// The receiver's device never ends the acknowledgement of a message that the receiver has taken. No
+// request is open there and only the sender's comm is called: the receiver's has to see it all the
+// same. (In the other modes the sender has a request of its own that fails.)
+TEST_F(PluginLost, AnAcknowledgementThatTheDeviceNeverEnds)
+{
+    setenv("NCCL_PVRDMA_RDMA_MODE", "send", 1);
+    setenv("NCCL_IB_TIMEOUT", "10", 1); // given up after 5.1 s, see rdma_overdue.c
+    adapters("pvrdma", "");
+    Net n(12);
+    unsetenv("NCCL_IB_TIMEOUT");
+    Route r(n);
+    ASSERT_TRUE(r.move(1));
+    // A message of one piece is two requests: the piece, and the credit that acknowledges it.
+    ASSERT_EQ(0, sv::command("rule silent die mode=2 op=SEND nth=2"));
+    EXPECT_TRUE(r.move(2)) << Log::get().text();
+    EXPECT_EQ(1u, sv::lib().sv_rule_fired("silent"));
+    EXPECT_TRUE(said("neither success nor an error for ")) << Log::get().text();
+    EXPECT_TRUE(r.move(3));
+    EXPECT_TRUE(said("connected again after")) << Log::get().text();
+}
+
 } // namespace
