@@ -39,8 +39,9 @@ AC_DEFUN([PVN_CHECK_TOOLS], [
       [AC_MSG_ERROR([expat not found: install libexpat1-dev or expat-devel, or configure with --disable-tools])])
     PKG_CHECK_MODULES([JANSSON], [jansson], [],
       [AC_MSG_ERROR([jansson not found: install libjansson-dev or jansson-devel, or configure with --disable-tools])])
-    PKG_CHECK_MODULES([LIBPCI], [libpci], [],
-      [AC_MSG_ERROR([libpci not found: install libpci-dev or pciutils-devel, or configure with --disable-tools])])
+    # Its library is loaded at run time.
+    AC_CHECK_HEADER([pci/pci.h], [],
+      [AC_MSG_ERROR([pci/pci.h not found: install libpci-dev or pciutils-devel, or configure with --disable-tools])])
   ])
   AM_CONDITIONAL([TOOLS], [test "x$enable_tools" != xno])
 ])

@@ -86,7 +86,7 @@ length() {
     files '\.(c|h|cc|hh|sh|py|awk)$' | xargs wc -l | awk '$2 != "total" && $1 > 800 { print $2 ": " $1 " lines, at most 800" }'
 }
 
-include_flags() { echo -I. -Iplugin -Itests -Itopo "-I$build" $(pkg-config --cflags libnl-3.0 libnl-route-3.0 jansson libpci 2>/dev/null); }
+include_flags() { echo -I. -Iplugin -Itests -Itopo "-I$build" $(pkg-config --cflags libnl-3.0 libnl-route-3.0 jansson 2>/dev/null); }
 is_cxx() { grep -qE '^(namespace|class |template)|std::|#include <(gtest/gtest\.h|[a-z_]+)>' "$1"; }
 
 # A header includes what it needs.

@@ -64,6 +64,27 @@ TEST_F(Odd, IdsThatNoListOfNamesHas)
     EXPECT_TRUE(has(out("dump"), "15b3:fffd"));
 }
 
+// As in a container or a wheel: libpci is what the loader finds when the first name is looked up.
+TEST_F(Odd, NamesComeFromTheLibpciThatIsThere)
+{
+    t.pci(port("pci0000:00", "0000:00:01.0"), "0000:01:00.0", Pci::gpu(0xfffe));
+    nic(port("pci0000:00", "0000:00:02.0"), "0000:02:00.0", "mlx5_0");
+    std::string so = dir.path + "/libpci.so.3", path = "LD_LIBRARY_PATH=" + dir.path;
+    std::ofstream(so) << "no library\n";
+    std::string text = out("dump --all", path);
+    EXPECT_TRUE(has(text, "10de:fffe")) << text;
+    EXPECT_TRUE(has(text, "15b3:101b")) << text;
+
+    std::ofstream(so, std::ios::binary)
+        << read_file(PVN_BUILDDIR "/tests/topo/.libs/libpci_double.so");
+    text = out("dump --all", path);
+    EXPECT_TRUE(has(text, "a device of the double")) << text;
+    EXPECT_FALSE(has(text, "10de:fffe")) << text;
+    text = out("--no-names dump --all", path);
+    EXPECT_TRUE(has(text, "10de:fffe")) << text;
+    EXPECT_FALSE(has(text, "a device of the double")) << text;
+}
+
 TEST_F(Odd, BehindVmdNcclPutsThemOnANodeOfTheirOwn)
 {
     std::string vmd = t.pci("pci0000:10", "0000:10:05.5", Pci().no_link());

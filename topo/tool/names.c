@@ -1,11 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Labels, device names and wrapped sentences. */
+/* Labels and wrapped sentences. */
 #include "topo/tool/tool.h"
 
-#include <pci/pci.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 void tool_wrap(const struct tool *t, int at, int indent, const char *text)
@@ -54,57 +51,6 @@ const char *tool_net_label(const struct tool *t, int net, char *buf)
 const char *tool_net_busid(const struct tool *t, int net)
 {
     return t->tree->nodes[tool_net(t, net)->up].busid;
-}
-
-/* libpci reports through these and calls them without looking. The first must not return. */
-static void pci_fatal(char *format, ...) __attribute__((noreturn));
-
-static void pci_fatal(char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("pvn-topo: device names: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    exit(TOOL_INPUT);
-}
-
-static void pci_quiet(char *format, ...)
-{
-    (void)format;
-}
-
-/* Without pci_init, which looks for devices and ends the program where there is no bus. */
-static struct pci_access *name_access(void)
-{
-    static struct pci_access *access;
-    if (!access && (access = pci_alloc())) {
-        access->error = pci_fatal;
-        access->warning = access->debug = pci_quiet;
-    }
-    return access;
-}
-
-const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len)
-{
-    const struct pvn_topo_pci *f = &t->topo->pci[pci];
-    struct pci_access *access;
-    buf[0] = '\0';
-    if (f->vendor == PVN_TOPO_UNKNOWN || f->device == PVN_TOPO_UNKNOWN)
-        return buf;
-    if (!t->names) {
-        snprintf(buf, len, "%04x:%04x", (unsigned)f->vendor, (unsigned)f->device);
-        return buf;
-    }
-    if (!(access = name_access()))
-        return buf;
-    /* Names only from local files; never from the network. */
-    char *name = pci_lookup_name(access, buf, (int)len, PCI_LOOKUP_DEVICE | PCI_LOOKUP_NO_NUMBERS,
-                                 f->vendor, f->device);
-    if (!name || name[0] == '\0')
-        snprintf(buf, len, "%04x:%04x", (unsigned)f->vendor, (unsigned)f->device);
-    return buf;
 }
 
 const char *tool_gpu_what(const struct tool *t, int gpu, char *buf, size_t len)
