@@ -347,21 +347,19 @@ static int tear_down(struct pvn_p2p *p)
     return pvn_boot_barrier(&p->r->boot) ? pvn_rank_fail_boot(p->r) : 0;
 }
 
-/* What was requested against what this version of the interface and this device can do. */
+/* What was requested against what this version of the interface can do. */
 static int check_limits(const struct pvn_p2p *p)
 {
     const struct pvn_rank *r = p->r;
-    ncclNetProperties_v12_t props;
-    ncclResult_t rc = pvn_netdrv_properties(r->drv, r->link[0].dev, &props);
 
-    if (rc != ncclSuccess)
-        return pvn_rank_fail_call(p->r, "getProperties", rc);
     if (p->depth > pvn_netdrv_max_requests(r->drv))
         return pvn_rank_fail(p->r, "--depth %d: version %d of the interface allows %d requests",
                              p->depth, pvn_netdrv_abi(r->drv), pvn_netdrv_max_requests(r->drv));
-    if (p->group > pvn_netdrv_max_group(r->drv) || (p->group > 1 && p->group > props.maxRecvs))
-        return pvn_rank_fail(p->r, "--group %d: device %s takes %d buffers in one receive",
-                             p->group, props.name ? props.name : "?", props.maxRecvs);
+    /* Not maxRecvs: a plugin may know grouped receives and ask NCCL not to use them. */
+    if (p->group > pvn_netdrv_max_group(r->drv))
+        return pvn_rank_fail(
+            p->r, "--group %d: version %d of the interface takes %d buffers in one receive",
+            p->group, pvn_netdrv_abi(r->drv), pvn_netdrv_max_group(r->drv));
     if (p->max_size > pvn_netdrv_max_bytes(r->drv))
         return pvn_rank_fail(p->r, "--sizes: %zu is more than version %d of the interface can send",
                              p->max_size, pvn_netdrv_abi(r->drv));
