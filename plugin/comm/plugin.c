@@ -136,7 +136,7 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
 {
     struct pvn_ctx **at;
 
-    if (pvn_forked())
+    if (!ctx || pvn_forked())
         return 0;
     pthread_mutex_lock(&plugin_state.lock);
     for (at = &plugin_state.contexts; *at && *at != ctx; at = &(*at)->next)

@@ -40,8 +40,8 @@ struct pvn_init_args {
 
 /* ctx: NULL for an interface that has neither contexts nor finalize. */
 int pvn_plugin_init(const struct pvn_init_args *args, struct pvn_ctx **ctx, struct pvn_err *err);
-/* Twice for the same ctx, or for one that is none, is an error; in a child of the process that made
- * it: success. */
+/* Twice for the same ctx, or for one that is none, is an error. Success: NULL, which is what NCCL has after
+ * an init that failed, and in a child of the process that made it. */
 int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err);
 
 /* 0, or -EBADFD before init or after the last finalize, -ECHILD in a forked child, with *err. */
