@@ -162,6 +162,8 @@ static void fill(struct pvn_device *d, int index, const struct pvn_device *tcp, 
     d->speed_mbps = p->speed_known ? p->speed_mbps : t->speed_mbps;
     d->port = p->port;
     d->max_comms = 65536;
+    d->max_recvs =
+        h->no_write || pvn_params_get()->rdma_mode == PVN_RDMA_MODE_SEND ? 1 : PVN_MAX_RECVS;
     d->rail = d->plane = NCCL_NET_ID_UNDEF;
     pvn_str_append(d->why, sizeof(d->why), "%s; gpu memory: %s", p->why,
                    !(gpu->ptr_support & NCCL_PTR_CUDA) ? "staged in host memory"

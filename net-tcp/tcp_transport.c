@@ -79,6 +79,7 @@ static void fill(struct pvn_device *d, const struct pvn_iface_pick *p, int index
     d->port = 1;
     d->latency_us = 0; /* depends on the path; NCCL's tuner has its own figure for sockets */
     d->max_comms = MAX_COMMS;
+    d->max_recvs = 1;
     d->rail = d->plane = NCCL_NET_ID_UNDEF;
     d->ifindex = i->ifindex;
     d->addr = p->addr;

@@ -31,7 +31,7 @@ static ncclResult_t getProperties(int dev, ncclNetProperties_v12_t *p)
     p->port = d->port;
     p->latency = d->latency_us;
     p->maxComms = d->max_comms;
-    p->maxRecvs = PVN_MAX_RECVS;
+    p->maxRecvs = d->max_recvs;
     p->netDeviceType = NCCL_NET_DEVICE_HOST;
     p->netDeviceVersion = NCCL_NET_DEVICE_INVALID_VERSION;
     p->vProps.ndevs = 0;

@@ -26,7 +26,7 @@ static ncclResult_t getProperties(int dev, ncclNetProperties_v5_t *p)
     p->port = d->port;
     p->latency = d->latency_us;
     p->maxComms = d->max_comms;
-    p->maxRecvs = PVN_MAX_RECVS;
+    p->maxRecvs = d->max_recvs;
     return ncclSuccess;
 }
 

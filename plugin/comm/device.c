@@ -311,6 +311,7 @@ static void join(struct pvn_device *v, const int *devs, int n)
         v->speed_known = v->speed_known && d->speed_known;
         v->latency_us = d->latency_us > v->latency_us ? d->latency_us : v->latency_us;
         v->max_comms = d->max_comms < v->max_comms ? d->max_comms : v->max_comms;
+        v->max_recvs = d->max_recvs < v->max_recvs ? d->max_recvs : v->max_recvs;
         v->rail = d->rail == v->rail ? v->rail : -1;
         v->plane = -1;
     }

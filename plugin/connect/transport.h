@@ -36,6 +36,10 @@ struct pvn_device {
     int port;         /* from 1 where ports are numbered, else 0 or 1 */
     float latency_us;
     int max_comms;
+    /* Buffers of one receive that NCCL may post, PVN_MAX_RECVS at most. Above 1 it lets several ranks share
+     * a comm (PXN), each with a tag of its own, and a rank may be ahead of the others without limit: only
+     * clear-to-send stops one of them and lets the others pass. 1 where there is none, as over TCP. */
+    int max_recvs;
     int16_t rail, plane; /* NCCL_NET_ID_UNDEF: not known */
     char why[192];       /* why this device is offered, for the banner */
 

@@ -46,7 +46,7 @@ TEST_P(Abi, NameDevicesProperties)
     EXPECT_EQ(NCCL_PTR_HOST, p.ptrSupport);
     EXPECT_GT(p.speed, 0);
     EXPECT_GT(p.maxComms, 1000);
-    EXPECT_EQ(GetParam() == 4 ? 1 : 8, p.maxRecvs);
+    EXPECT_EQ(1, p.maxRecvs);
     EXPECT_EQ(NCCL_NET_DEVICE_HOST, p.netDeviceType);
     if (GetParam() >= 9) {
         EXPECT_EQ(1, p.vProps.ndevs);
