@@ -6,6 +6,12 @@ tests_abi_test_transfer_SOURCES = tests/abi/test_transfer.cc tests/abi/nccl_side
 tests_abi_test_transfer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_transfer_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 
+PVN_TESTS += tests/abi/test_contracts
+tests_abi_test_contracts_SOURCES = tests/abi/test_contracts.cc tests/abi/nccl_side.h tests/softverbs/fixture.h
+tests_abi_test_contracts_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_contracts_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+EXTRA_tests_abi_test_contracts_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+
 PVN_TESTS += tests/abi/test_process
 tests_abi_test_process_SOURCES = tests/abi/test_process.cc tests/abi/nccl_side.h
 tests_abi_test_process_CPPFLAGS = $(TEST_CPPFLAGS)
