@@ -22,12 +22,16 @@ double_check() {
     [[ -r $build/.libs/libnccl-net-pvrdma.so ]] || { echo "the plugin is not built in $build"; return 1; }
 }
 
-# libcudart.so.13, libnvidia-ml.so.1, libncclplayer.so and nccldrive, in $tmp.
+# libcudart.so.13, libcuda.so.1 (in driver/, for those who name it), libnvidia-ml.so.1, libncclplayer.so and nccldrive, in $tmp.
 double_compile() {
     local cxx="${CXX:-g++} -std=c++17 -O2 -g -Wall -Wextra -I$src/tests -idirafter $cuda/include"
     # shellcheck disable=SC2086
     $cxx -fPIC -shared -Wl,-soname,libcudart.so.13 -Wl,--version-script="$double_dir/cudart.map" "$double_dir"/cudart_*.cc \
         -o "$tmp/libcudart.so.13" -ldl -lpthread || return 1
+    mkdir -p "$tmp/driver"
+    # shellcheck disable=SC2086
+    $cxx -fPIC -shared -fvisibility=hidden -Wl,-soname,libcuda.so.1 "$double_dir/libcuda.cc" -o "$tmp/driver/libcuda.so.1" \
+        -L"$tmp" -l:libcudart.so.13 || return 1
     ${CC:-gcc} -O2 -g -Wall -Wextra -fPIC -shared -Wl,-soname,libnvidia-ml.so.1 "$double_dir/nvml.c" \
         -o "$tmp/libnvidia-ml.so.1" || return 1
     sed -n 's|^/\* *[0-9]*\*/ \([0-9]*\), // \(.*\)$|{\1, "\2"},|p' \

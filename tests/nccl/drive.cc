@@ -282,10 +282,11 @@ int wait_for(std::vector<pid_t> &pids, bool last_dies)
 
 int run_children(const std::vector<std::string> &tests)
 {
-    char dir[] = "/dev/shm/nccldrive.XXXXXX";
-    if (!mkdtemp(dir))
+    const char *where = getenv("TMPDIR");
+    std::string dir = std::string(where ? where : "/dev/shm") + "/nccldrive.XXXXXX";
+    if (!mkdtemp(&dir[0]))
         return 2;
-    opt.id_file = std::string(dir) + "/id";
+    opt.id_file = dir + "/id";
     std::vector<pid_t> pids;
     for (int r = 0; r < opt.ranks; r += opt.threads) {
         pid_t p = fork();

@@ -4,6 +4,7 @@
 #include "nccl/drive.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -81,20 +82,23 @@ void test_oneway()
     }
 }
 
-void test_alltoall()
+/* LATE: one rank after the other begins later than all others, whose messages to a third wait there. */
+void test_alltoall(bool late)
 {
     for (size_t bytes : opt.sizes) {
         size_t each = std::max<size_t>(bytes / me.ranks, 1);
         auto *in = elements<unsigned char>(each * me.ranks);
         auto *out = elements<unsigned char>(each * me.ranks);
         measure(
-            "alltoall", each * me.ranks, share(),
+            late ? "alltoall_late" : "alltoall", each * me.ranks, share(),
             [&](int k) {
                 memset(out, 0xee, each * me.ranks);
                 for (int r = 0; r < me.ranks; r++)
                     fill_bytes(in + r * each, each, r, k);
             },
-            [&](int) {
+            [&](int k) {
+                if (late && me.rank == k % me.ranks)
+                    usleep(200000);
                 NC(ncclGroupStart());
                 for (int r = 0; r < me.ranks; r++) {
                     NC(ncclSend(in + r * each, each, ncclUint8, r, me.comm, me.stream));
@@ -246,7 +250,8 @@ bool run_collective(const std::string &name)
         {"allreduce_ip", [] { test_allreduce(true); }},
         {"sendrecv", test_sendrecv},
         {"oneway", test_oneway},
-        {"alltoall", test_alltoall},
+        {"alltoall", [] { test_alltoall(false); }},
+        {"alltoall_late", [] { test_alltoall(true); }},
         {"allgather", test_allgather},
         {"reducescatter", test_reducescatter},
         {"broadcast", test_broadcast},

@@ -3,7 +3,7 @@
 # tests/nccl/: a double of the CUDA runtime on which a real NCCL runs without a GPU (README.md). What can be tested of it
 # without NCCL is tested here; the rest is compiled by tests/nccl/run against the NCCL that it is given.
 EXTRA_DIST += tests/nccl/README.md tests/nccl/run tests/nccl/failover.sh tests/nccl/cudart.map tests/nccl/mktopo.py \
-    tests/nccl/nvml.c tests/nccl/player.cc tests/nccl/profiler.cc tests/nccl/double.sh tests/nccl/drive.h tests/nccl/drive.cc tests/nccl/drive_coll.cc \
+    tests/nccl/libcuda.cc tests/nccl/nvml.c tests/nccl/one_version.c tests/nccl/player.cc tests/nccl/profiler.cc tests/nccl/double.sh tests/nccl/drive.h tests/nccl/drive.cc tests/nccl/drive_coll.cc \
     tests/nccl/drive_life.cc tests/support/reset_tcp.py
 
 if HAVE_GTEST

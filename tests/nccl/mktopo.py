@@ -13,6 +13,6 @@ for g in range(T):
         if o!=g: print('<nvlink target="0000:%02x:00.0" count="%d" tclass="0x030200"/>'%(0x1b+o, 12//max(1,T-1)))
     print('</gpu></pci>')
     if g==T-1:
-        print('<pci busid="%s" class="0x020000" vendor="0x15b3" device="0x1021" subsystem_vendor="0x15b3" subsystem_device="0x0021" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="%s" dev="0" speed="10000" port="1" latency="0.000000" guid="0x1" maxconn="65536" gdr="0"/></nic></pci>'%(dev if dev!="0" else "0000:3b:00.0",net))
+        print('<pci busid="%s" class="0x020000" vendor="0x15b3" device="0x1021" subsystem_vendor="0x15b3" subsystem_device="0x0021" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="%s" dev="0" speed="10000" port="1" latency="0.000000" guid="0x1" maxconn="65536" gdr="1"/></nic></pci>'%(dev if dev!="0" else "0000:3b:00.0",net))
     print('</pci>')
 print('</cpu>\n</system>')
