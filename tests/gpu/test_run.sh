@@ -51,11 +51,11 @@ export FAKECUDA_APP=1 PVN_GPU_CHECK_SIZES=8,1000004 PVN_GPU_BENCH_SIZES=8,1m PVN
 timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfgij --rounds 2 \
     "$work/doubles" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
-check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*interface v' \
+check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*NCCL 2[.]28[.]9 uses pvrdma, interface v12' \
     '^b .*PASS.*tcp/2: 40 tcp/4: 40 softverbs/2: 40 softverbs/4: 40 dmabuf/2: 40 GDRDMA dmabuf/4: 40 GDRDMA peermem/2: 40 GDRDMA' \
     '^f .*PASS.*errors after' '^g .*PASS.*smallest ratio' '^ +1048576 \|' \
-    '^i .*PASS.*hostalloc 4 kB' '^STAGING hostalloc mapping=.* plugin_gb_s=[0-9]' '^STAGING shm mapping=rw-s' '^STAGING cumem mapping' \
-    '^j .*(PASS.*plugin .* GB/s with [0-8] threads, sockets|SKIP.*no NCCL_PVRDMA_TCP_THREADS)'
+    '^i .*PASS.*hostalloc 4 kB (no )?huge, collapse .*shm 4 kB no huge' '^STAGING hostalloc mapping=.* plugin_gb_s=[0-9]' '^STAGING shm mapping=rw-s' '^STAGING cumem mapping' \
+    '^j .*PASS.*plugin .* GB/s with [0-8] threads, sockets'
 
 grep -rh 'gpu memory' "$work/doubles" | sort -u >"$work/out"
 check gpu_memory_by_both_methods "$work/out" 'dma-buf, proved on GPU .*flush: RDMA READ' \
@@ -76,6 +76,93 @@ echo "status $?" >>"$work/out"
 check lost_execute_bits_are_repaired "$work/out" '^status 0' '^a .*PASS'
 tar -tzf "$work/bits/logs.tar.gz" >"$work/out"
 check logs_are_one_archive "$work/out" 'summary.txt' 'a.log' 'machine.txt'
+
+# The tables of g and j, from figures that a script in nccl_check's place prints. Of the label named by HANGS it does not
+# end the N-th time, so that the time is over in the middle.
+cp -R "$work/bundle" "$work/canned"
+cat >"$work/canned/bin/nccl_check" <<'CHECK'
+#!/bin/bash
+while (($#)); do [[ $1 != --label ]] || label=$2; shift; done
+echo "$label" >>"$CALLS"
+[[ ${HANGS:-} != "$label:$(grep -cx "$label" "$CALLS")" ]] || exec sleep 60
+case $label in
+plugin*) {
+    echo "NCCL INFO Using network pvrdma"
+    [[ $label == plugin-${IDLE:-} ]] || echo "tcp on lo, copied by ${label#plugin-} threads of this process"
+} >"${NCCL_DEBUG_FILE//%p/$$}" ;;
+esac
+while read -r who size usec bw cpu; do
+    [[ $who != "$label" ]] || echo "BW $who allreduce $size usec=$usec algbw=$bw busbw=$bw cpu_s_per_gb=$cpu calls=9"
+done <<'FIGURES'
+plugin 8 10.0 0.001 9.0
+plugin 1048576 100.0 10.0 0.4
+plugin 4194304 400.0 11.0 0.5
+sockets 8 20.0 0.001 9.0
+sockets 1048576 150.0 7.0 0.6
+sockets 4194304 560.0 7.5 0.7
+tuned 8 15.0 0.001 9.0
+tuned 1048576 130.0 8.0 0.8
+tuned 4194304 600.0 7.1 0.9
+plugin-0 1048576 0 3.0 0.4
+plugin-1 1048576 0 4.0 0.4
+plugin-2 1048576 0 9.5 0.4
+plugin-4 1048576 0 5.0 0.4
+plugin-8 1048576 0 5.0 0.4
+plugin-0 16777216 0 3.0 0.4
+plugin-1 16777216 0 4.0 0.4
+plugin-2 16777216 0 6.0 0.5
+plugin-4 16777216 0 9.0 0.6
+plugin-8 16777216 0 8.0 0.7
+sockets-1 16777216 0 2.0 0.4
+sockets-2 16777216 0 6.0 0.4
+sockets-4 16777216 0 5.0 0.4
+sockets-8 16777216 0 5.5 0.4
+FIGURES
+CHECK
+# canned PARTS SECONDS ENV...: $work/out has the table and the status
+canned() {
+    local parts=$1 seconds=$2
+    shift 2
+    rm -rf "$work/canned-log" "$work/calls"
+    env CALLS="$work/calls" "$@" timeout 100 bash "$work/canned/gpu/run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" \
+        --mps no --seconds "$seconds" --parts "$parts" "$work/canned-log" >"$work/out" 2>&1
+    echo "status $?" >>"$work/out"
+}
+canned gj 100
+check tables_of_known_figures "$work/out" '^status 0' \
+    '^g .*PASS.*smallest ratio from 1 MiB on 1[.]30 .*latency of the smallest size x 0[.]67 ' \
+    '^ +8 \| +0[.]001 .*\| +1[.]50 +0[.]67 \|' '^ +4194304 \| +11[.]000 +7[.]500 +7[.]100 \| +1[.]40 +0[.]71 \| +0[.]500 +0[.]700$' \
+    '^j .*PASS.*plugin 9[.]00 GB/s with 4 threads, sockets 6[.]00 with 2, ratio 1[.]50' '^ +16777216 plugin +8 threads +8[.]000 +0[.]700$'
+canned g 4 HANGS=tuned:2
+check complete_rounds_are_in_the_table "$work/out" '^status 77' \
+    '^g .*SKIP.*ended in round 2 of 3: no time left of the 4 s.*1[.]30 ' '^ +1048576 \|'
+canned g 4 HANGS=tuned:1
+check no_complete_round "$work/out" '^status 77' '^g .*SKIP.*no time left of the 4 s'
+canned j 4 HANGS=sockets-2:1
+check workers_as_far_as_measured "$work/out" '^status 77' \
+    '^j .*SKIP.*not all was measured: no time left .*plugin 6[.]00 GB/s with 2 threads, sockets 2[.]00 with 1, ratio 3[.]00'
+canned j 4 HANGS=sockets-1:1
+check no_sockets_measured "$work/out" '^status 77' '^j .*SKIP.*plugin 4[.]00 GB/s with 1 threads$'
+canned j 100 IDLE=4
+check workers_that_do_not_work "$work/out" '^status 1' '^j .*FAIL.*does not say that 4 threads copied'
+sed -i 's/TCP_THREADS/TCP_THREADX/' "$work/canned/lib/libnccl-net-pvrdma.so"
+canned j 100
+check a_plugin_without_workers "$work/out" '^status 77' '^j .*SKIP.*this plugin has no NCCL_PVRDMA_TCP_THREADS'
+
+# What stops the script in the middle leaves the summary and the archive of what was done.
+rm -rf "$work/canned-log" "$work/calls" "$work/canned/lib" && cp -R "$work/bundle/lib" "$work/canned/"
+TMPDIR=$work CALLS=$work/calls HANGS=plugin-0:1 bash "$work/canned/gpu/run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no \
+    --seconds 10 --parts gj "$work/canned-log" >"$work/out" 2>&1 &
+stopped=$!
+for ((i = 0; i < 100; i++)); do
+    grep -q '^j .*did not end' "$work/canned-log/summary.txt" 2>/dev/null && grep -q plugin-0 "$work/calls" && break
+    sleep 0.1
+done
+kill -9 "$stopped"
+wait "$stopped" 2>/dev/null
+cat "$work/canned-log/summary.txt" >"$work/out"
+tar -xzOf "$work/canned-log/logs.tar.gz" ./g.table ./summary.txt >>"$work/out"
+check stopped_in_the_middle "$work/out" '^g .*PASS.*1[.]30' '^j .*did not end; it began at' '^NOTE smallest ratio'
 
 FAKECUDA_FAIL=cuMemGetHandleForAddressRange:1:801 timeout 300 "$run" --cuda "$libs/libcuda.so.1" \
     --nccl "$libs/libfakenccl.so" --mps no --parts b "$work/staged" >"$work/out" 2>&1
