@@ -63,6 +63,10 @@ tests_gpu_nccl_check_SOURCES = tests/gpu/nccl_check.c tests/gpu/nccl_modes.c tes
     tests/gpu/nccl_rank.h tests/gpu/nccl_api.h
 tests_gpu_nccl_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 
+# The bare machine has no sanitizer's library.
+if !SANITIZE
+PVN_SCRIPT_TESTS += tests/gpu/rehearsal.sh
+endif
 # Of single-threaded programs ThreadSanitizer has nothing to say.
 if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/gpu/test_nccl_check.sh tests/gpu/test_run.sh

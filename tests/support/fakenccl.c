@@ -206,6 +206,9 @@ static bool dump_topology(void)
     return ok;
 }
 
+/* As in the real library, for those who look for it in the file. */
+static const char version_text[] __attribute__((used)) = "NCCL version 2.28.9+double";
+
 nc_result ncclGetVersion(int *version)
 {
     *version = 22809;
