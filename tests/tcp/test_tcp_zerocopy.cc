@@ -9,6 +9,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <vector>
 
@@ -423,6 +424,15 @@ class TcpZerocopyRegistered : public TcpZerocopy
     {
         return madvise(first, HUGE, MADV_COLLAPSE) == 0;
     }
+    // PAGEMAP_SCAN. Older kernels do not know the request.
+    static bool tells_huge_pages()
+    {
+        utsname u = {};
+        int major = 0, minor = 0;
+        uname(&u);
+        sscanf(u.release, "%d.%d", &major, &minor);
+        return major > 6 || (major == 6 && minor >= 7);
+    }
     void make()
     {
         open(1, 512 << 10);
@@ -528,6 +538,147 @@ TEST_F(TcpZerocopyRegistered, SwitchedOffTheyStayOff)
     EXPECT_EQ(0, in_huge_pages());
     exchange(first, 512 << 10, &mr);
     EXPECT_EQ(0u, tx()->zerocopy_bytes);
+}
+
+// Its owner writes to it after the registration only.
+TEST_F(TcpZerocopyRegistered, WhatIsTouchedLaterIsLookedAtAgain)
+{
+    make();
+    if (!available() || !tells_huge_pages())
+        GTEST_SKIP()
+            << "no huge pages here, or a kernel that does not say where they are (Linux 6.7)";
+    ASSERT_EQ(0, madvise(first - HUGE / 2, 3 * HUGE, MADV_DONTNEED));
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
+    ASSERT_EQ(0, in_huge_pages());
+    auto data = bytes::of(3 * HUGE, 17);
+    memcpy(first - HUGE / 2, data.data(), data.size());
+    if (in_huge_pages() != static_cast<long>(2 * HUGE / 1024))
+        GTEST_SKIP() << "the kernel had no huge pages at that moment";
+    exchange(first, 512 << 10, &mr);
+    EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
+    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
+}
+
+// Looking takes a system call: messages from small pages must not go on with it.
+TEST_F(TcpZerocopyRegistered, WhatIsTouchedInSmallPagesIsLookedAtFourTimes)
+{
+    make();
+    if (!available() || !tells_huge_pages())
+        GTEST_SKIP()
+            << "no huge pages here, or a kernel that does not say where they are (Linux 6.7)";
+    ASSERT_EQ(0, madvise(first - HUGE / 2, 3 * HUGE, MADV_DONTNEED));
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
+    ASSERT_EQ(0, madvise(first, 2 * HUGE, MADV_NOHUGEPAGE));
+    memset(first, 1, 2 * HUGE);
+    for (int i = 0; i < 4; i++)
+        exchange(first, 512 << 10, &mr);
+    ASSERT_EQ(0u, tx()->zerocopy_bytes);
+    ASSERT_EQ(0, madvise(first, 2 * HUGE, MADV_HUGEPAGE));
+    ASSERT_EQ(0, madvise(first, 2 * HUGE, MADV_COLLAPSE));
+    exchange(first, 512 << 10, &mr);
+    EXPECT_EQ(0u, tx()->zerocopy_bytes) << "a fifth look";
+    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
+}
+
+// The kernel refuses the range for its first half; the second is in a huge page already.
+TEST_F(TcpZerocopyRegistered, APartInHugePagesIsEnough)
+{
+    make();
+    if (!available() || !tells_huge_pages())
+        GTEST_SKIP()
+            << "no huge pages here, or a kernel that does not say where they are (Linux 6.7)";
+    ASSERT_EQ(0, madvise(first + HUGE, HUGE, MADV_COLLAPSE));
+    ASSERT_EQ(0, madvise(first, HUGE, MADV_DONTNEED));
+    ASSERT_EQ(0, madvise(first, HUGE, MADV_NOHUGEPAGE));
+    memset(first, 1, HUGE);
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
+    exchange(first, 512 << 10, &mr);
+    EXPECT_EQ(0u, tx()->zerocopy_bytes);
+    exchange(first + HUGE, 512 << 10, &mr);
+    EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
+    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
+}
+
+// Pages of the machine's pool, which the test fills where it may.
+class Hugetlb
+{
+  public:
+    static constexpr size_t SIZE = 2 << 20;
+    uint8_t *mem = nullptr;
+
+    Hugetlb()
+    {
+        before = pool();
+        if (before < 0)
+            return;
+        mem = map();
+        if (!mem && set_pool(before + PAGES)) {
+            filled = true;
+            mem = map();
+        }
+    }
+    ~Hugetlb()
+    {
+        if (mem)
+            munmap(mem, PAGES * SIZE);
+        if (filled)
+            set_pool(before);
+    }
+    Hugetlb(const Hugetlb &) = delete;
+    Hugetlb &operator=(const Hugetlb &) = delete;
+
+  private:
+    static constexpr int PAGES = 2;
+    static constexpr const char *PATH = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+    long before = -1;
+    bool filled = false;
+
+    static uint8_t *map()
+    {
+        void *m = mmap(nullptr, PAGES * SIZE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+        return m == MAP_FAILED ? nullptr : static_cast<uint8_t *>(m);
+    }
+    static long pool()
+    {
+        long n = -1;
+        FILE *f = fopen(PATH, "re");
+        if (f && fscanf(f, "%ld", &n) != 1)
+            n = -1;
+        if (f)
+            fclose(f);
+        return n;
+    }
+    static bool set_pool(long n)
+    {
+        FILE *f = fopen(PATH, "we");
+        if (!f)
+            return false;
+        bool ok = fprintf(f, "%ld", n) > 0;
+        return fclose(f) == 0 && ok;
+    }
+};
+
+TEST_F(TcpZerocopyRegistered, HugetlbPagesAreSentWithoutACopy)
+{
+    Hugetlb pages;
+    if (!pages.mem)
+        GTEST_SKIP()
+            << "no hugetlb pages of 2 MiB: none are reserved (vm.nr_hugepages), and this user or "
+               "this machine cannot";
+    open(1, 512 << 10);
+    if (!tells_huge_pages())
+        GTEST_SKIP() << "this kernel does not say where huge pages are (Linux 6.7)";
+    auto data = bytes::of(2 * HUGE, 18);
+    memcpy(pages.mem, data.data(), data.size());
+    mr.addr = pages.mem;
+    mr.len = 2 * HUGE;
+    mr.ptr_type = NCCL_PTR_HOST;
+    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
+    ASSERT_NE(nullptr, mr.lane_mr[p.tx->idx]);
+    exchange(pages.mem + HUGE, 512 << 10, &mr);
+    EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
+    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
 }
 
 // What the kernel refuses, it is done without.
