@@ -130,7 +130,7 @@ net-pvrdma: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma/rdma_transport.c: net-tcp
 plugin/docs: plugin/base
 plugin/tools:
-plugin/perf: plugin/base plugin/stats plugin/tools plugin/nccl
+plugin/perf: plugin/base plugin/memory plugin/stats plugin/tools plugin/nccl
 topo:
 topo/nccl: topo
 topo/counters: topo

@@ -127,7 +127,7 @@ static _Noreturn void rank_main(const struct pvn_job *j, int rank, const struct 
     r->boot.stop = &pvn_stop_flag;
     r->beat = beat;
     r->row_fd = rank == 0 ? row_fd : -1;
-    r->pin_fd = -1;
+    r->mem.pin_fd = -1;
     pvn_rank_find_plugin(r);
     if (enter_netns(r) == 0 && pvn_rank_open(r) == 0) {
         int rc = j->o->mode == PVN_PERF_P2P ? pvn_p2p_run(r) : pvn_ring_run(r);

@@ -12,11 +12,11 @@ endif
 libpvn_netdrv_la_SOURCES = plugin/perf/netdrv.c plugin/perf/netdrv.h plugin/perf/netdrv_v4.c \
     plugin/perf/netdrv_v4.h
 libpvn_perf_la_SOURCES = plugin/perf/baseline.c plugin/perf/baseline.h plugin/perf/figures.c plugin/perf/find_plugin.c \
-    plugin/perf/job.c plugin/perf/job.h plugin/perf/model.c plugin/perf/model.h plugin/perf/opts.c plugin/perf/opts.h \
+    plugin/perf/gpu.c plugin/perf/gpu.h plugin/perf/job.c plugin/perf/job.h plugin/perf/messages.c plugin/perf/messages.h plugin/perf/model.c plugin/perf/model.h plugin/perf/opts.c plugin/perf/opts.h \
     plugin/perf/opts_check.c plugin/perf/opts_check.h plugin/perf/opts_table.c plugin/perf/opts_table.h \
     plugin/perf/opts_values.c plugin/perf/opts_values.h \
     plugin/perf/output.c plugin/perf/own_stats.c plugin/perf/own_stats.h plugin/perf/p2p.c plugin/perf/plot.c \
-    plugin/perf/pin.c plugin/perf/pin.h plugin/perf/rank.c plugin/perf/rank_fail.c plugin/perf/rank.h \
+    plugin/perf/pin.c plugin/perf/pin.h plugin/perf/rank.c plugin/perf/rank_fail.c plugin/perf/rank_rows.c plugin/perf/rank.h \
     plugin/perf/report.c plugin/perf/report.h plugin/perf/ring.c plugin/perf/ring.h \
     plugin/perf/ring_run.c plugin/perf/ring_steps.c plugin/perf/ring_steps.h plugin/perf/row.h plugin/perf/run_info.c \
     plugin/perf/run_info.h plugin/perf/stop.c plugin/perf/stop.h \

@@ -19,16 +19,19 @@
 #define MAX_FORKED_RANKS 256
 #define MAX_DEPTH        NCCL_NET_MAX_REQUESTS
 #define MAX_GROUP        8
+#define MAX_GPU          255
 #define NOT_AN_OPTION    100 /* beside pvn_perf_exit */
 
 static int set_memory(struct pvn_perf_opts *o, const char *arg)
 {
     if (strcmp(arg, "pinned") == 0)
         o->memory = PVN_PERF_PINNED;
-    else if (strcmp(arg, "movable") == 0)
+    else if (strcmp(arg, "host") == 0 || strcmp(arg, "movable") == 0)
         o->memory = PVN_PERF_MOVABLE;
+    else if (strcmp(arg, "gpu") == 0)
+        o->memory = PVN_PERF_GPU;
     else
-        return pvn_opts_bad("--memory %s: expected pinned or movable", arg);
+        return pvn_opts_bad("--memory %s: expected gpu, pinned or host", arg);
     return PVN_PERF_OK;
 }
 
@@ -99,6 +102,8 @@ static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
         return pvn_opts_int("channels", arg, 1, PVN_PERF_MAX_CHANNELS, &o->channels);
     case O_MEMORY:
         return set_memory(o, arg);
+    case O_GPU:
+        return pvn_opts_int("gpu", arg, 0, MAX_GPU, &o->gpu);
     case O_DEPTH:
         return pvn_opts_int("depth", arg, 1, MAX_DEPTH, &o->depth);
     case O_GROUP:
@@ -326,6 +331,7 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
     o->steps = 8;
     o->slices = 1;
     o->warmup = -1;
+    o->gpu = -1;
     o->time = 0.3;
     o->repeat = 1;
     o->tolerance = 10;

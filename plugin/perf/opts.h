@@ -24,7 +24,8 @@ extern "C" {
 enum pvn_perf_memory {
     PVN_PERF_PINNED_IF_POSSIBLE, /* the default: as NCCL's, where the kernel lets us */
     PVN_PERF_PINNED,
-    PVN_PERF_MOVABLE
+    PVN_PERF_MOVABLE, /* ordinary host memory */
+    PVN_PERF_GPU
 };
 
 /* What the ranks of a ring do together. */
@@ -82,6 +83,7 @@ struct pvn_perf_opts {
     int group;
     int channels;
     enum pvn_perf_memory memory;
+    int gpu;       /* which one, as CUDA counts them; -1: the nearest */
     uint64_t slot; /* bytes */
     int steps;
     int slices;

@@ -33,8 +33,8 @@ static const struct {
 };
 
 /* All others are the client's. */
-static const int in_serve[] = {O_PLUGIN,     O_ABI,      O_ENV,   O_DEV,    O_ONCE,
-                               O_MAX_MEMORY, O_MAX_TIME, O_QUIET, O_VERBOSE};
+static const int in_serve[] = {O_PLUGIN, O_ABI,        O_ENV,      O_DEV,   O_GPU,
+                               O_ONCE,   O_MAX_MEMORY, O_MAX_TIME, O_QUIET, O_VERBOSE};
 static const int only_serve[] = {O_ONCE, O_MAX_MEMORY, O_MAX_TIME};
 
 static int check_serve(const struct pvn_perf_opts *o)
@@ -114,6 +114,9 @@ int pvn_opts_check_together(const struct pvn_perf_opts *o, int abi)
                                 pvn_opts_name(pointless[i].option),
                                 pvn_opts_name(pointless[i].beside), pointless[i].because);
     }
+    if (o->gpu >= 0 && o->memory == PVN_PERF_MOVABLE)
+        return pvn_opts_bad("--gpu %d has no effect with --memory host: no GPU has a part in it",
+                            o->gpu);
     if (pvn_opts_given(o, O_TOLERANCE) && !o->baseline[0])
         return pvn_opts_bad("--tolerance has no effect without --baseline");
     if ((pvn_opts_given(o, O_INTERVAL) || o->json_lines[0]) && !(o->duration > 0))

@@ -17,6 +17,7 @@ const struct option pvn_opts_long[] = {
     {"channels", required_argument, NULL, O_CHANNELS},
     {"comms", required_argument, NULL, O_CHANNELS},
     {"memory", required_argument, NULL, O_MEMORY},
+    {"gpu", required_argument, NULL, O_GPU},
     {"depth", required_argument, NULL, O_DEPTH},
     {"group", required_argument, NULL, O_GROUP},
     {"latency", no_argument, NULL, O_LATENCY},

@@ -21,6 +21,7 @@ enum {
     O_TYPE,
     O_CHANNELS,
     O_MEMORY,
+    O_GPU,
     O_DEPTH,
     O_GROUP,
     O_LATENCY,

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/param.h"
 #include "base/version.h"
+#include "perf/messages.h"
 #include "perf/report.h"
 #include "tools/boot.h"
 
@@ -62,7 +63,8 @@ static json_t *result_json(const struct pvn_report *rep, const struct pvn_row *r
 
     if (!j)
         return NULL;
-    json_object_set_new(j, "memory", json_string(r->pinned ? "pinned" : "movable"));
+    json_object_set_new(j, "memory", json_string(pvn_memory_name((enum pvn_perf_memory)r->memory)));
+    json_object_set_new(j, "memory_how", text_or_null(r->memory_how));
     json_object_set_new(j, "via", text_or_null(pvn_via_text(r->via, via, sizeof(via))));
     json_object_set_new(j, "lanes", text_or_null(r->lanes));
     json_object_set_new(j, "time_us", json_real(r->time_us));
@@ -372,7 +374,7 @@ static void put_result(FILE *f, const struct pvn_row_result *r)
     put_real(f, latency, 3, r->max_us);
     put_real(f, bandwidth, 4, pvn_report_gbps(r->algbw));
     put_real(f, pvn_report_has_busbw(r), 4, pvn_report_gbps(r->busbw));
-    fprintf(f, ",%s\n", r->pinned ? "pinned" : "movable");
+    fprintf(f, ",%s\n", pvn_memory_name((enum pvn_perf_memory)r->memory));
 }
 
 /* A line per bin: the number of round trips as iterations, the edges as min_us and max_us. */

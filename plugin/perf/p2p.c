@@ -314,20 +314,22 @@ static int set_up(struct pvn_p2p *p)
     p->in = calloc((size_t)p->channels, sizeof(*p->in));
     if (!p->out || !p->in)
         return pvn_rank_fail(p->r, "out of memory for %d channels", p->channels);
+    if (pvn_messages_on_gpu(p->r) && !(p->bounce = malloc(p->max_size + 2 * PVN_P2P_GUARD)))
+        return pvn_rank_fail(p->r, "out of memory for a message of %zu bytes", p->max_size);
     for (int c = 0; c < p->channels; c++) {
         struct pvn_flow *pair[2] = {&p->out[c], &p->in[c]};
 
+        if (p->r->mem.flush &&
+            !(p->in[c].got = calloc(NCCL_NET_MAX_REQUESTS, sizeof(p->in[c].got[0]))))
+            return pvn_rank_fail(p->r, "out of memory for %d channels", p->channels);
         for (int k = 0; k < 2; k++) {
-            ncclResult_t rc;
-
             pair[k]->comm = k ? p->r->link[c].recv : p->r->link[c].send;
             pair[k]->base = p->mem + p->region * (size_t)(2 * c + k);
-            memset(pair[k]->base, k, p->region); /* no page faults later */
-            pvn_rank_at(p->r, "regMr");
-            rc = pvn_netdrv_reg_mr(p->r->drv, pair[k]->comm, pair[k]->base, p->region,
-                                   NCCL_PTR_HOST, &pair[k]->mhandle);
-            if (rc != ncclSuccess)
-                return pvn_rank_fail_call(p->r, "regMr", rc);
+            if (!p->bounce)
+                memset(pair[k]->base, k, p->region); /* no page faults later */
+            if (pvn_messages_register(p->r, pair[k]->comm, pair[k]->base, p->region,
+                                      &pair[k]->mhandle))
+                return -1;
         }
     }
     return 0;
@@ -397,9 +399,12 @@ int pvn_p2p_run(struct pvn_rank *r)
     p.max_size = pvn_p2p_max_size(r->o);
     p.region = region_of(r->o);
     pvn_rank_hold(r);
-    if (check_limits(&p) == 0 && pvn_rank_room(r, p.region * 2 * (size_t)p.channels) == 0)
+    if (check_limits(&p) == 0 &&
+        (pvn_messages_on_gpu(r) || pvn_rank_room(r, p.region * 2 * (size_t)p.channels) == 0))
         p.mem = pvn_rank_alloc_messages(r, p.region * 2 * (size_t)p.channels);
     rc = pvn_rank_agree(r);
+    if (!rc)
+        rc = pvn_messages_say(r);
     if (!rc)
         rc = set_up(&p);
     if (!rc)
@@ -413,7 +418,10 @@ int pvn_p2p_run(struct pvn_rank *r)
     /* With requests still in flight the memory stays the plugin's until the process ends. */
     if (!rc)
         pvn_rank_free_messages(r, p.mem, p.region * 2 * (size_t)p.channels);
+    for (int c = 0; p.in && c < p.channels; c++)
+        free(p.in[c].got);
     free(p.out);
     free(p.in);
+    free(p.bounce);
     return rc;
 }

@@ -46,6 +46,23 @@ static uint64_t id_of(const struct pvn_p2p *p, int from, int channel, uint64_t m
     return p->round << 44 | (uint64_t)(2 * channel + from) << 32 | message;
 }
 
+/* The bytes of message `id` into a buffer. 0 or -1. */
+static int fill(struct pvn_p2p *p, void *buf, size_t len, uint64_t id)
+{
+    pvn_bytes_fill(p->bounce ? p->bounce : buf, len, id);
+    return p->bounce ? pvn_messages_write(p->r, buf, p->bounce, len) : 0;
+}
+
+/* What no message has, into a buffer and the guards around it. 0 or -1. */
+static int blank(struct pvn_p2p *p, char *buf)
+{
+    size_t len = p->size + 2 * PVN_P2P_GUARD;
+    char *from = buf - PVN_P2P_GUARD;
+
+    memset(p->bounce ? p->bounce : from, FILL, len);
+    return p->bounce ? pvn_messages_write(p->r, from, p->bounce, len) : 0;
+}
+
 static int post_send(struct pvn_p2p *p, int c, struct pvn_flow *f)
 {
     uint64_t m = f->posted;
@@ -53,8 +70,8 @@ static int post_send(struct pvn_p2p *p, int c, struct pvn_flow *f)
     size_t len = length_of(p, m);
     ncclResult_t rc;
 
-    if (p->check)
-        pvn_bytes_fill(buf, len, id_of(p, p->r->rank, c, m));
+    if (p->check && fill(p, buf, len, id_of(p, p->r->rank, c, m)))
+        return -1;
     pvn_rank_at(p->r, "isend");
     rc = pvn_netdrv_isend(p->r->drv, f->comm, buf, len, TAG + (int)(m % (uint64_t)p->group),
                           f->mhandle, NULL, &f->req[m % f->window]);
@@ -68,9 +85,9 @@ static int post_send(struct pvn_p2p *p, int c, struct pvn_flow *f)
 
 int pvn_p2p_post_recv(struct pvn_p2p *p, struct pvn_flow *f)
 {
-    void *data[8], *mh[8];
-    size_t sizes[8];
-    int tags[8];
+    void *data[PVN_P2P_GROUP], *mh[PVN_P2P_GROUP];
+    size_t sizes[PVN_P2P_GROUP];
+    int tags[PVN_P2P_GROUP];
     uint64_t u = f->posted;
     ncclResult_t rc;
 
@@ -79,8 +96,8 @@ int pvn_p2p_post_recv(struct pvn_p2p *p, struct pvn_flow *f)
         mh[g] = f->mhandle;
         sizes[g] = p->size;
         tags[g] = TAG + g;
-        if (p->check)
-            memset((char *)data[g] - PVN_P2P_GUARD, FILL, p->size + 2 * PVN_P2P_GUARD);
+        if (p->check && blank(p, data[g]))
+            return -1;
     }
     f->req[u % f->window] = NULL;
     pvn_rank_at(p->r, "irecv");
@@ -95,12 +112,17 @@ int pvn_p2p_post_recv(struct pvn_p2p *p, struct pvn_flow *f)
 }
 
 /* One received message of a verified pass: what test() said, the bytes, and all that must not have
- * changed. */
-static void verify(struct pvn_p2p *p, int c, const struct pvn_flow *f, uint64_t message, int got)
+ * changed. 0, or -1 when the bytes cannot be fetched. */
+static int verify(struct pvn_p2p *p, int c, const struct pvn_flow *f, uint64_t message, int got)
 {
     const char *buf = slot_of(p, f, message);
     size_t want = length_of(p, message), first = 0, wrong, outside;
 
+    if (p->bounce) {
+        if (pvn_messages_read(p->r, p->bounce, buf - PVN_P2P_GUARD, p->size + 2 * PVN_P2P_GUARD))
+            return -1;
+        buf = p->bounce + PVN_P2P_GUARD;
+    }
     wrong = pvn_bytes_check(buf, want, id_of(p, 1 - p->r->rank, c, message), &first);
     outside = pvn_bytes_not(buf - PVN_P2P_GUARD, PVN_P2P_GUARD, FILL) +
               pvn_bytes_not(buf + want, p->size - want + PVN_P2P_GUARD, FILL);
@@ -109,7 +131,7 @@ static void verify(struct pvn_p2p *p, int c, const struct pvn_flow *f, uint64_t 
     if (!wrong && !outside && (got == -1 || (size_t)got == want)) {
         p->got_messages++;
         p->got_bytes += want;
-        return;
+        return 0;
     }
     p->errors++;
     if (wrong)
@@ -126,23 +148,77 @@ static void verify(struct pvn_p2p *p, int c, const struct pvn_flow *f, uint64_t 
     else
         pvn_rank_wrong(p->r, "channel %d, message %llu: test() reports %d bytes, sent were %zu", c,
                        (unsigned long long)message, got, want);
+    return 0;
+}
+
+/* 1 when the request was complete, with the sizes of a receive, 0, or -1. */
+static int test(struct pvn_p2p *p, void *request, int *sizes)
+{
+    int done = 0;
+    ncclResult_t rc;
+
+    pvn_rank_at(p->r, "test");
+    rc = pvn_netdrv_test(p->r->drv, request, &done, sizes);
+    return rc != ncclSuccess ? pvn_rank_fail_call(p->r, "test", rc) : done != 0;
+}
+
+/* Puts the flush of a receive in its place. 0 or -1. */
+static int flush(struct pvn_p2p *p, struct pvn_flow *f, uint64_t unit)
+{
+    void *data[PVN_P2P_GROUP], *mh[PVN_P2P_GROUP];
+
+    for (int g = 0; g < p->group; g++) {
+        data[g] = slot_of(p, f, unit * (uint64_t)p->group + (uint64_t)g);
+        mh[g] = f->mhandle;
+    }
+    return pvn_messages_flush(p->r, f->comm, p->group, data, f->got[unit % f->window], mh,
+                              &f->req[unit % f->window]);
+}
+
+/* As pvn_p2p_complete, where a flush follows each receive: as NCCL's proxy, which posts it when the data
+ * have arrived and tests it from then on. 2: a flush was posted. */
+static int complete_flushed(struct pvn_p2p *p, struct pvn_flow *f)
+{
+    int moved = 0;
+
+    if (f->arrived < f->posted) {
+        int *got = f->got[f->arrived % f->window];
+
+        memset(got, 0xff, sizeof(f->got[0]));
+        moved = test(p, f->req[f->arrived % f->window], got);
+        if (moved > 0 && flush(p, f, f->arrived++))
+            return -1;
+    }
+    if (moved < 0 || f->done == f->arrived)
+        return moved > 0 ? 2 : moved;
+    if (f->req[f->done % f->window]) {
+        int rc = test(p, f->req[f->done % f->window], NULL);
+
+        if (rc <= 0)
+            return rc < 0 ? -1 : moved ? 2 : 0;
+    }
+    return 1;
 }
 
 int pvn_p2p_complete(struct pvn_p2p *p, int c, struct pvn_flow *f, int is_send)
 {
-    int done = 0, sizes[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
-    ncclResult_t rc;
+    int on_stack[PVN_P2P_GROUP] = {-1, -1, -1, -1, -1, -1, -1, -1}, *sizes = on_stack;
+    int rc;
 
     if (f->done == f->posted)
         return 0;
-    pvn_rank_at(p->r, "test");
-    rc = pvn_netdrv_test(p->r->drv, f->req[f->done % f->window], &done, sizes);
-    if (rc != ncclSuccess)
-        return pvn_rank_fail_call(p->r, "test", rc);
-    if (!done)
-        return 0;
-    for (int g = 0; p->check && !is_send && g < p->group; g++)
-        verify(p, c, f, f->done * (uint64_t)p->group + (uint64_t)g, sizes[g]);
+    if (f->got && !is_send) {
+        rc = complete_flushed(p, f);
+        sizes = f->got[f->done % f->window];
+    } else {
+        rc = test(p, f->req[f->done % f->window], sizes);
+    }
+    if (rc != 1)
+        return rc < 0 ? -1 : rc != 0;
+    for (int g = 0; p->check && !is_send && g < p->group; g++) {
+        if (verify(p, c, f, f->done * (uint64_t)p->group + (uint64_t)g, sizes[g]))
+            return -1;
+    }
     if (!p->check && !is_send) {
         p->got_messages += (uint64_t)p->group;
         p->got_bytes += (uint64_t)p->group * p->size;
@@ -165,7 +241,7 @@ void pvn_p2p_start(struct pvn_p2p *p, struct pvn_flow *f, uint64_t units, int is
 {
     f->total = is_send ? units * (uint64_t)p->group : units;
     f->window = (uint64_t)p->depth * (uint64_t)(is_send ? p->group : 1);
-    f->posted = f->done = 0;
+    f->posted = f->arrived = f->done = 0;
 }
 
 /* One pass over the flows of one direction: 1 when something moved, 0, or -1. Those that have

@@ -11,6 +11,7 @@
 #include "perf/rank.h"
 
 #define PVN_P2P_GUARD      64 /* bytes before and after every buffer */
+#define PVN_P2P_GROUP      8  /* buffers of a receive at most */
 #define PVN_P2P_MAX_WINDOW (NCCL_NET_MAX_REQUESTS * 8)
 
 /* One direction of one channel: a window over `total` units. A unit is one request: a message on
@@ -19,7 +20,9 @@ struct pvn_flow {
     void *comm, *mhandle;
     char *base;
     uint64_t total, posted, done;
+    uint64_t arrived; /* receives whose data a flush may still have to make visible */
     uint64_t window;
+    int (*got)[PVN_P2P_GROUP]; /* sizes of those by request; NULL: no flush follows receives */
     void *req[PVN_P2P_MAX_WINDOW];
 };
 
@@ -28,6 +31,7 @@ struct pvn_p2p {
     int channels, depth, group;
     size_t max_size, stride, region;
     char *mem;
+    char *bounce; /* what is copied into GPU memory and out of it; NULL: the processor reaches it */
     struct pvn_flow *out, *in; /* per channel */
     int check;
     uint64_t size;
@@ -45,7 +49,7 @@ uint64_t pvn_p2p_bytes(const struct pvn_perf_opts *o);
 void pvn_p2p_start(struct pvn_p2p *p, struct pvn_flow *f, uint64_t units, int is_send);
 /* 1 when a request was posted, 0 when the plugin took none. */
 int pvn_p2p_post_recv(struct pvn_p2p *p, struct pvn_flow *f);
-/* Tests the oldest request: 1 when it was complete, 0, or -1. */
+/* Tests the oldest request: 1 when it was complete (or had arrived, and its flush was posted), 0, or -1. */
 int pvn_p2p_complete(struct pvn_p2p *p, int c, struct pvn_flow *f, int is_send);
 /* Works on the started flows of all channels until each is complete. */
 int pvn_p2p_drain(struct pvn_p2p *p, struct pvn_flow *flows, int is_send);

@@ -25,7 +25,7 @@ _pvn_perf()
         return
         ;;
     --memory)
-        mapfile -t COMPREPLY < <(compgen -W "pinned movable" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "gpu pinned host" -- "$cur")
         return
         ;;
     --abi)
@@ -36,7 +36,7 @@ _pvn_perf()
         mapfile -t COMPREPLY < <(compgen -W "$(ip netns list 2>/dev/null | cut -d' ' -f1)" -- "$cur")
         return
         ;;
-    --env | --dev | --sizes | --channels | --comms | --depth | --group | --idle | --layers | --slot | --steps | --slices | \
+    --env | --dev | --gpu | --sizes | --channels | --comms | --depth | --group | --idle | --layers | --slot | --steps | --slices | \
         --traffic-class | --iters | --warmup | --time | --repeat | --timeout | --ranks | --master | --max-memory | --max-time | --duration | --interval | \
         --boot-timeout)
         return
@@ -48,7 +48,7 @@ _pvn_perf()
     if [[ $cur == -* ]]; then
         [[ $mode != p2p ]] || ring=
         [[ $mode != ring && $mode != scale ]] || p2p=
-        mapfile -t COMPREPLY < <(compgen -W "$p2p $ring --plugin --abi --env --dev --sizes --channels --comms --memory
+        mapfile -t COMPREPLY < <(compgen -W "$p2p $ring --plugin --abi --env --dev --sizes --channels --comms --memory --gpu
             --traffic-class --check --iters --warmup --time --repeat --timeout --spin --ranks --netns
             --master --boot-timeout --json --csv --plot --baseline --tolerance --once --max-memory --max-time --quiet --verbose --params --help --version" -- "$cur")
     elif [[ -z $mode ]]; then

@@ -10,12 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "perf/pin.h"
 
 #define CHECK_PASSES   128  /* idle passes between looks at the clock */
 #define CHECK_INTERVAL 0.05 /* seconds between looks at the other ranks */
@@ -25,132 +23,6 @@ static struct {
     struct pvn_rank *r;
     int banner; /* print INFO lines: rank 0 during init */
 } log_to;
-
-static void send_row(struct pvn_rank *r, struct pvn_row *row)
-{
-    const char *p = (const char *)row;
-    size_t left = sizeof(*row);
-
-    if (r->row_fd < 0)
-        return;
-    row->plugin = r->plugin;
-    row->repeat = r->repeat;
-    row->abi = r->abi;
-    while (left) {
-        ssize_t n = write(r->row_fd, p, left);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return; /* the parent is gone, and so will this process be */
-        p += n;
-        left -= (size_t)n;
-    }
-}
-
-static void send_text(struct pvn_rank *r, int kind, const char *fmt, va_list ap)
-{
-    struct pvn_row row = {.kind = kind};
-
-    vsnprintf(row.u.text, sizeof(row.u.text), fmt, ap);
-    send_row(r, &row);
-}
-
-/* The transports of all ranks' comms, and the lanes of this rank in words. */
-static void gather_lanes(struct pvn_rank *r, struct pvn_row_result *res)
-{
-    struct pvn_own_stats own;
-    uint32_t *all;
-
-    if (r->nranks == 1)
-        return;
-    pvn_own_stats_read(&own);
-    snprintf(res->lanes, sizeof(res->lanes), "%s", own.lanes);
-    all = calloc((size_t)r->nranks, sizeof(*all));
-    if (!all)
-        pvn_rank_fail(r, "out of memory for %d ranks", r->nranks);
-    else if (pvn_boot_allgather(&r->boot, &own.via, all, sizeof(*all)))
-        pvn_rank_fail_boot(r);
-    for (int i = 0; all && i < r->nranks; i++)
-        res->via |= all[i];
-    free(all);
-}
-
-void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res)
-{
-    struct pvn_row row = {.kind = PVN_ROW_RESULT};
-
-    row.u.result = *res;
-    row.u.result.pinned = r->pin_fd >= 0;
-    gather_lanes(r, &row.u.result);
-    send_row(r, &row);
-}
-
-void pvn_rank_hist(struct pvn_rank *r, const struct pvn_hist *h)
-{
-    const uint32_t nbins = PVN_HIST_BUCKETS / PVN_BIN_BUCKETS;
-    struct pvn_row row = {.kind = PVN_ROW_BINS};
-    struct pvn_row_bins *b = &row.u.bins;
-
-    for (uint32_t i = 0; i < nbins; i++) {
-        uint64_t count = i + 1 == nbins ? h->over : 0;
-
-        for (uint32_t k = 0; k < PVN_BIN_BUCKETS; k++)
-            count += h->bucket[i * PVN_BIN_BUCKETS + k];
-        if (!count)
-            continue;
-        b->bin[b->n].bin = i;
-        b->bin[b->n++].count = count;
-        if (b->n == PVN_ROW_BINS_MAX) {
-            send_row(r, &row);
-            b->n = 0;
-        }
-    }
-    if (b->n)
-        send_row(r, &row);
-}
-
-void pvn_rank_say_sizes(const struct pvn_rank *r, int rc)
-{
-    if (!rc && r->sizes_missing)
-        fprintf(stderr,
-                "pvn-perf: rank %d: plugin %s does not report in test() how much was received\n",
-                r->rank, r->o->plugin[r->plugin].name);
-}
-
-void pvn_rank_interval(struct pvn_rank *r, const struct pvn_row_interval *i)
-{
-    struct pvn_row row = {.kind = PVN_ROW_INTERVAL};
-
-    row.u.interval = *i;
-    send_row(r, &row);
-}
-
-void pvn_rank_error(struct pvn_rank *r)
-{
-    struct pvn_row row = {.kind = PVN_ROW_ERROR};
-
-    snprintf(row.u.text, sizeof(row.u.text), "%s", r->err);
-    send_row(r, &row);
-}
-
-void pvn_rank_note(struct pvn_rank *r, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    send_text(r, PVN_ROW_NOTE, fmt, ap);
-    va_end(ap);
-}
-
-void pvn_rank_progress(struct pvn_rank *r, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    send_text(r, PVN_ROW_PROGRESS, fmt, ap);
-    va_end(ap);
-}
 
 static void plugin_log(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
                        const char *fmt, ...)
@@ -204,72 +76,6 @@ double pvn_rank_cpu(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-void *pvn_rank_alloc(struct pvn_rank *r, size_t len)
-{
-    void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (p != MAP_FAILED)
-        return p;
-    pvn_rank_fail(r, "cannot allocate %zu bytes: %s", len, strerror(errno));
-    return NULL;
-}
-
-void *pvn_rank_alloc_messages(struct pvn_rank *r, size_t len)
-{
-    void *p = pvn_rank_alloc(r, len);
-    char why[160];
-
-    if (!p || r->o->memory == PVN_PERF_MOVABLE)
-        return p;
-    r->pin_fd = pvn_pin(p, len, why, sizeof(why));
-    if (r->pin_fd >= 0)
-        return p;
-    munmap(p, len);
-    if (r->o->memory == PVN_PERF_PINNED_IF_POSSIBLE) {
-        pvn_rank_note(r, "messages lie in memory that can be moved, unlike NCCL's: %s", why);
-        return pvn_rank_alloc(r, len);
-    }
-    pvn_rank_fail(r, "--memory pinned: cannot pin %zu bytes: %s; use --memory movable", len, why);
-    return NULL;
-}
-
-void pvn_rank_free_messages(struct pvn_rank *r, void *p, size_t len)
-{
-    munmap(p, len);
-    if (r->pin_fd >= 0)
-        close(r->pin_fd);
-    r->pin_fd = -1;
-}
-
-/* Bytes that can be had without harm to others; SIZE_MAX: unknown. */
-static size_t available(void)
-{
-    FILE *f = fopen("/proc/meminfo", "re");
-    unsigned long long kib;
-    size_t bytes = SIZE_MAX;
-    char line[128];
-
-    while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            bytes = (size_t)kib * 1024;
-    if (f)
-        fclose(f);
-    return bytes;
-}
-
-int pvn_rank_room(struct pvn_rank *r, size_t len)
-{
-    int here = r->external ? 1 : r->nranks;
-    size_t room = available();
-
-    if (len > room / (size_t)here)
-        return pvn_rank_fail(r,
-                             "buffers of %zu MiB in each of %d ranks do not fit into the %zu MiB "
-                             "that are free here: give smaller --sizes, --depth or --channels",
-                             len >> 20, here, room >> 20);
-    return 0;
-}
-
 static void set_environment(const struct pvn_rank *r)
 {
     char num[16];
@@ -318,7 +124,7 @@ static void report_plugin(struct pvn_rank *r)
     snprintf(row.u.plugin.name, sizeof(row.u.plugin.name), "%s", pvn_netdrv_name(r->drv));
     snprintf(row.u.plugin.path, sizeof(row.u.plugin.path), "%s", pvn_netdrv_path(r->drv));
     pvn_sha256_file(row.u.plugin.path, row.u.plugin.sha256);
-    send_row(r, &row);
+    pvn_rank_row(r, &row);
 }
 
 static int report_peer(struct pvn_rank *r)
@@ -332,7 +138,7 @@ static int report_peer(struct pvn_rank *r)
         pvn_rank_note(r, "%s: %s", r->o->plugin[r->plugin].name, text);
     else /* the server has no table */
         dprintf(STDOUT_FILENO, "  %s\n", text);
-    send_row(r, &row);
+    pvn_rank_row(r, &row);
     return 0;
 }
 
@@ -344,6 +150,8 @@ static int load_plugin(struct pvn_rank *r)
     ncclResult_t rc;
 
     set_environment(r);
+    if (pvn_messages_start(r))
+        return -1;
     pvn_rank_at(r, "loading");
     if (pvn_netdrv_open(r->path, p->abi, &r->drv, why, sizeof(why)))
         return pvn_rank_fail(r, "%s%s", why, r->looked);
@@ -414,7 +222,7 @@ static int report_devices(struct pvn_rank *r)
             struct pvn_row row = {.kind = PVN_ROW_DEVICE};
 
             row.u.device = all[i];
-            send_row(r, &row);
+            pvn_rank_row(r, &row);
         }
         free(all);
         if (rc)
@@ -514,8 +322,8 @@ int pvn_rank_open(struct pvn_rank *r)
     double before;
 
     pvn_rank_hold(r);
-    if (load_plugin(r) == 0)
-        pick_devices(r);
+    if (load_plugin(r) == 0 && pick_devices(r) == 0)
+        pvn_messages_settle(r);
     if (pvn_rank_agree(r) || (r->o->served && report_peer(r)) || report_devices(r))
         return -1;
     before = resident();
@@ -568,6 +376,7 @@ void pvn_rank_close(struct pvn_rank *r)
         pvn_rank_at(r, "unloading");
         pvn_netdrv_close(r->drv);
         r->drv = NULL;
+        pvn_messages_end(r);
     }
 }
 
@@ -597,5 +406,5 @@ void pvn_rank_doorbells(struct pvn_rank *r)
     free(all);
     row.u.doorbells.ranks = r->nranks;
     if (sum->msgs && r->status != PVN_PERF_FAILED)
-        send_row(r, &row);
+        pvn_rank_row(r, &row);
 }

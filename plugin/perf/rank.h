@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "perf/hist.h"
+#include "perf/messages.h"
 #include "perf/netdrv.h"
 #include "perf/opts.h"
 #include "perf/row.h"
@@ -50,7 +51,7 @@ struct pvn_rank {
     int holding; /* between pvn_rank_hold and pvn_rank_agree */
     int orderly; /* the failure left the plugin in a state in which it can be closed */
     char err[512];
-    int pin_fd;          /* holds the messages' memory pinned; -1: it can be moved */
+    struct pvn_messages mem;
     double rss_per_comm; /* KiB; 0 until the ring is made */
     int sizes_missing;   /* test() left a size as it was */
     int abi;             /* version of the interface, also after the plugin was unloaded */
@@ -120,10 +121,6 @@ double pvn_rank_cpu(void);
 
 /* Page-aligned zeroed memory of the process, or NULL after pvn_rank_fail; munmap it. */
 void *pvn_rank_alloc(struct pvn_rank *r, size_t len);
-/* The same for messages, pinned or not as --memory says, one piece at a time. Between pvn_rank_hold
- * and pvn_rank_agree. */
-void *pvn_rank_alloc_messages(struct pvn_rank *r, size_t len);
-void pvn_rank_free_messages(struct pvn_rank *r, void *p, size_t len);
 
 /* Whether there is memory for `len` bytes in every rank of this machine: between pvn_rank_hold and
  * pvn_rank_agree, before any rank takes its own. 0, or the rank has failed. */
@@ -139,6 +136,7 @@ void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
  * pvn_rank_fail. */
 int pvn_rank_hear_peer(struct pvn_rank *r, struct pvn_row_peer *other, char *text, size_t len);
 /* Rank 0 only, no-ops elsewhere. */
+void pvn_rank_row(struct pvn_rank *r, struct pvn_row *row); /* which becomes this run's */
 void pvn_rank_interval(struct pvn_rank *r, const struct pvn_row_interval *i);
 void pvn_rank_hist(struct pvn_rank *r, const struct pvn_hist *h); /* of the result before it */
 void pvn_rank_error(struct pvn_rank *r);                          /* why the run failed: r->err */

@@ -90,7 +90,33 @@ static void check_and_stamp(struct pvn_ring *g, const struct pvn_ring_channel *c
                    (unsigned long long)c->in.used[0], (int)(c - g->ch));
 }
 
-/* The kernel's part: one slice, if its slots are ready. 1 when it was done. */
+/* to, from: as the processor reaches them. */
+static void work_on(struct pvn_ring *g, struct pvn_ring_channel *c, const struct pvn_move *m,
+                    char *to, char *from)
+{
+    if (g->r->o->no_sums)
+        check_and_stamp(g, c, m->count * g->size, to, from);
+    else
+        reduce_or_copy(g, m, to, from);
+}
+
+/* The same with slots in GPU memory, on copies. Without sums and checks the contents are left alone, as NCCL's
+ * proxy leaves them: a copy of a stamp would cost more than the message. 0 or -1. */
+static int work_on_gpu(struct pvn_ring *g, struct pvn_ring_channel *c, const struct pvn_move *m,
+                       char *to, char *from)
+{
+    char *in = from ? g->bounce : NULL, *out = to ? g->bounce + g->r->o->slot : NULL;
+    size_t len = m->count * g->size;
+
+    if (g->r->o->no_sums && !g->r->o->check)
+        return 0;
+    if (from && pvn_messages_read(g->r, in, from, len))
+        return -1;
+    work_on(g, c, m, out, in);
+    return to ? pvn_messages_write(g->r, to, out, len) : 0;
+}
+
+/* The kernel's part: one slice, if its slots are ready. 1 when it was done, or -1. */
 static int compute(struct pvn_ring *g, struct pvn_ring_channel *c, struct side *s)
 {
     struct pvn_move m;
@@ -103,10 +129,10 @@ static int compute(struct pvn_ring *g, struct pvn_ring_channel *c, struct side *
         return 0;
     if (m.uses & PVN_SENT && !(to = pvn_out_slot(&c->out)))
         return 0;
-    if (g->r->o->no_sums)
-        check_and_stamp(g, c, m.count * g->size, to, from);
-    else
-        reduce_or_copy(g, &m, to, from);
+    if (!g->bounce)
+        work_on(g, c, &m, to, from);
+    else if (work_on_gpu(g, c, &m, to, from))
+        return -1;
     if (from)
         check_size(g, pvn_in_use(&c->in, 0), m.count * g->size);
     if (to)
@@ -194,13 +220,14 @@ static int copy_alone(struct pvn_ring *g, uint64_t iters)
 /* One pass over a channel: what moved, or -1. */
 static int pass(struct pvn_ring *g, struct pvn_ring_channel *c)
 {
-    int a = pvn_in_progress(g->r, &c->in), moved = 0, b;
+    int moved = pvn_in_progress(g->r, &c->in), rc = 0;
 
-    for (int i = 0; i < c->sides; i++)
-        moved |= compute(g, c, &c->side[i]);
-    b = pvn_out_progress(g->r, &c->out);
-
-    return a < 0 || b < 0 ? -1 : moved | a | b;
+    for (int i = 0; i < c->sides && moved >= 0 && rc >= 0; i++)
+        moved |= rc = compute(g, c, &c->side[i]);
+    if (moved < 0 || rc < 0)
+        return -1;
+    rc = pvn_out_progress(g->r, &c->out);
+    return rc < 0 ? -1 : moved | rc;
 }
 
 /* Passes over all channels until `left` of them are done. */
@@ -345,7 +372,6 @@ static int set_up_channel(struct pvn_ring *g, int i)
     struct pvn_ring_channel *c = &g->ch[i];
     size_t each = o->slot * (size_t)o->steps;
     char *at = g->mem + each * (size_t)(2 * i);
-    ncclResult_t a, b;
 
     c->out = (struct pvn_out){.comm = g->r->link[i].send,
                               .buf = at,
@@ -359,12 +385,9 @@ static int set_up_channel(struct pvn_ring *g, int i)
                             .steps = (uint64_t)o->steps,
                             .tag = TAG,
                             .streams = 1};
-    pvn_rank_at(g->r, "regMr");
-    a = pvn_netdrv_reg_mr(g->r->drv, c->out.comm, c->out.buf, each, NCCL_PTR_HOST, &c->out.mh);
-    b = pvn_netdrv_reg_mr(g->r->drv, c->in.comm, c->in.buf, each, NCCL_PTR_HOST, &c->in.mh);
-    if (a != ncclSuccess || b != ncclSuccess)
-        return pvn_rank_fail_call(g->r, "regMr", a != ncclSuccess ? a : b);
-    return 0;
+    if (pvn_messages_register(g->r, c->out.comm, c->out.buf, each, &c->out.mh))
+        return -1;
+    return pvn_messages_register(g->r, c->in.comm, c->in.buf, each, &c->in.mh);
 }
 
 int pvn_ring_open(struct pvn_ring *g, struct pvn_rank *r, uint64_t in_bytes, uint64_t out_bytes)
@@ -387,9 +410,10 @@ int pvn_ring_open(struct pvn_ring *g, struct pvn_rank *r, uint64_t in_bytes, uin
     if (r->nranks > 1 && o->steps > pvn_netdrv_max_requests(r->drv))
         pvn_rank_fail(r, "--steps %d: version %d of the interface allows %d requests", o->steps,
                       pvn_netdrv_abi(r->drv), pvn_netdrv_max_requests(r->drv));
-    else if (pvn_rank_room(r, g->in_len + g->out_len + g->mem_len) == 0)
+    else if (pvn_rank_room(r, g->in_len + g->out_len + (pvn_messages_on_gpu(r) ? 0 : g->mem_len)) ==
+             0)
         g->mem = pvn_rank_alloc_messages(r, g->mem_len);
-    if (pvn_rank_agree(r))
+    if (pvn_rank_agree(r) || pvn_messages_say(r))
         return -1;
     g->ch = calloc((size_t)o->channels, sizeof(*g->ch));
     g->in = pvn_rank_alloc(r, g->in_len);
@@ -398,7 +422,10 @@ int pvn_ring_open(struct pvn_ring *g, struct pvn_rank *r, uint64_t in_bytes, uin
         return pvn_rank_fail(r, "out of memory for %d channels", o->channels);
     if (!g->out)
         return -1;
-    memset(g->mem, 0, g->mem_len);
+    if (!pvn_messages_on_gpu(r))
+        memset(g->mem, 0, g->mem_len);
+    else if (!(g->bounce = malloc(2 * o->slot)))
+        return pvn_rank_fail(r, "out of memory for two slots");
     for (int i = 0; r->nranks > 1 && i < o->channels; i++) {
         if (set_up_channel(g, i))
             return -1;
@@ -438,6 +465,7 @@ int pvn_ring_close(struct pvn_ring *g, int rc)
         munmap(g->out, g->out_len);
     }
     free(g->ch);
+    free(g->bounce);
     g->ch = NULL;
     return rc;
 }

@@ -21,6 +21,7 @@ struct pvn_ring {
     char *mem;
     size_t mem_len;
     char *in, *out;
+    char *bounce; /* two slots, through which those in GPU memory are worked on; NULL: no need */
     size_t in_len, out_len;
     uint32_t seed;
     int failed; /* a send, while the ranks waited for each other */

@@ -37,7 +37,8 @@ struct pvn_row_result {
     double rss;          /* idle: KiB of memory a comm took, set-up included; else 0 */
     int64_t errors;      /* wrong elements or messages; -1: not checked */
     uint64_t got_messages, got_bytes, failovers, failbacks; /* soak only: as in an interval */
-    int32_t pinned;             /* whether rank 0's messages lay in pinned memory */
+    int32_t memory;             /* enum pvn_perf_memory: what rank 0's messages lay in */
+    char memory_how[192];       /* as pvn_messages.how */
     uint32_t via;               /* PVN_VIA_ bits of all ranks' comms; 0: none or not known */
     char lanes[PVN_LANES_TEXT]; /* of rank 0's first comm; "" likewise */
 };

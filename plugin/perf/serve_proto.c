@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/version.h"
+#include "perf/messages.h"
 #include "perf/netdrv.h"
 #include "perf/p2p_flow.h"
 
@@ -59,8 +60,6 @@ static const struct field {
 };
 
 enum { FIELDS = sizeof(fields) / sizeof(fields[0]) };
-
-static const char *const memories[] = {"", "pinned", "movable"}; /* by enum pvn_perf_memory */
 
 int pvn_serve_check_head(const struct pvn_serve_head *h, uint32_t *len, char *why, size_t why_len)
 {
@@ -117,7 +116,7 @@ char *pvn_serve_write_request(const struct pvn_perf_opts *o, size_t *len)
     for (int i = 0; i < o->nsizes; i++)
         json_array_append_new(sizes, json_integer((json_int_t)o->size[i]));
     json_object_set_new(options, "sizes", sizes);
-    json_object_set_new(options, "memory", json_string(memories[o->memory]));
+    json_object_set_new(options, "memory", json_string(pvn_memory_name(o->memory)));
     json_object_set_new(j, "host", json_string(host));
     json_object_set_new(j, "version", json_string(pvn_version()));
     json_object_set_new(j, "options", options);
@@ -183,14 +182,17 @@ static int take_sizes(struct pvn_perf_opts *o, const json_t *v, char *why, size_
 
 static int take_memory(struct pvn_perf_opts *o, const json_t *v, char *why, size_t why_len)
 {
-    for (size_t i = 0; json_is_string(v) && i < sizeof(memories) / sizeof(memories[0]); i++) {
-        if (strcmp(json_string_value(v), memories[i]) == 0) {
+    for (int i = PVN_PERF_PINNED_IF_POSSIBLE; json_is_string(v) && i <= PVN_PERF_GPU; i++) {
+        if (strcmp(json_string_value(v), pvn_memory_name((enum pvn_perf_memory)i)) == 0) {
             o->memory = (enum pvn_perf_memory)i;
             return 0;
         }
     }
-    snprintf(why, why_len, "memory '%.32s' is not known here",
-             json_is_string(v) ? json_string_value(v) : "(not a string)");
+    snprintf(
+        why, why_len,
+        "memory '%.32s' is not known here (pvn-perf %s knows gpu, pinned and movable, which is host): "
+        "install the same release on both hosts",
+        json_is_string(v) ? json_string_value(v) : "(not a string)", pvn_version());
     return -EINVAL;
 }
 

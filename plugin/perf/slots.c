@@ -22,7 +22,7 @@ void pvn_out_start(struct pvn_out *o)
 
 void pvn_in_start(struct pvn_in *in)
 {
-    in->posted = in->done = 0;
+    in->posted = in->arrived = in->done = 0;
     memset(in->used, 0, sizeof(in->used));
 }
 
@@ -95,30 +95,74 @@ static int post(struct pvn_rank *r, struct pvn_in *in)
     return 1;
 }
 
-int pvn_in_progress(struct pvn_rank *r, struct pvn_in *in)
+/* What has arrived must be visible before it is used: *request becomes the flush, if one is needed. */
+static int flush(struct pvn_rank *r, struct pvn_in *in, uint64_t step, int *sizes, void **request)
 {
-    int moved = post(r, in), done = 0, got[PVN_STREAMS_MAX], at = 0;
-    uint64_t k;
+    void *data[PVN_STREAMS_MAX], *mh[PVN_STREAMS_MAX];
+    int n = 0;
+
+    for (int i = 0; i < in->streams; i++) {
+        if (step >= in->total[i])
+            continue;
+        data[n] = in->buf + in->stride * (step % in->steps) + in->slot * (size_t)i;
+        mh[n++] = in->mh;
+    }
+    return pvn_messages_flush(r, in->comm, n, data, sizes, mh, request);
+}
+
+/* The oldest receive: 1 when it had arrived, 0, or -1. */
+static int arrive(struct pvn_rank *r, struct pvn_in *in)
+{
+    int done = 0, got[PVN_STREAMS_MAX], at = 0;
+    uint64_t k = in->arrived % in->steps;
     ncclResult_t rc;
 
-    if (moved < 0 || in->done == in->posted)
-        return moved;
-    k = in->done % in->steps;
+    if (in->arrived == in->posted)
+        return 0;
     memset(got, 0xff, sizeof(got));
     pvn_rank_at(r, "test");
     rc = pvn_netdrv_test(r->drv, in->req[k], &done, got);
     if (rc != ncclSuccess)
         return pvn_rank_fail_call(r, "test", rc);
     if (!done)
-        return moved;
+        return 0;
     for (int i = 0; i < in->streams; i++) {
-        if (in->done >= in->total[i])
+        if (in->arrived >= in->total[i])
             continue;
         if (got[at] == -1)
             r->sizes_missing = 1;
         in->size[k][i] = got[at] == -1 ? PVN_SIZE_UNSAID : (size_t)got[at];
         at++;
     }
-    in->done++;
-    return 1;
+    return flush(r, in, in->arrived++, got, &in->req[k]) ? -1 : 1;
+}
+
+/* The oldest of those: 1 when it was visible, 0, or -1. */
+static int settle(struct pvn_rank *r, struct pvn_in *in)
+{
+    void *request = in->req[in->done % in->steps];
+    int done = request == NULL;
+    ncclResult_t rc;
+
+    if (in->done == in->arrived)
+        return 0;
+    if (request) {
+        pvn_rank_at(r, "test");
+        rc = pvn_netdrv_test(r->drv, request, &done, NULL);
+        if (rc != ncclSuccess)
+            return pvn_rank_fail_call(r, "test", rc);
+    }
+    in->done += (uint64_t)(done != 0);
+    return done != 0;
+}
+
+int pvn_in_progress(struct pvn_rank *r, struct pvn_in *in)
+{
+    int moved = post(r, in), a, b;
+
+    if (moved < 0)
+        return moved;
+    a = arrive(r, in);
+    b = a < 0 ? -1 : settle(r, in);
+    return b < 0 ? -1 : moved | a | b;
 }

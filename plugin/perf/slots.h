@@ -37,8 +37,8 @@ struct pvn_in {
     int tag, streams;
     uint64_t total[PVN_STREAMS_MAX]; /* slots of this run */
     uint64_t used[PVN_STREAMS_MAX];
-    uint64_t posted, done;
-    void *req[PVN_SLOTS_MAX];
+    uint64_t posted, arrived, done; /* done: and visible, where a flush has to follow */
+    void *req[PVN_SLOTS_MAX];       /* the receive, and when it has arrived its flush or NULL */
     size_t size[PVN_SLOTS_MAX][PVN_STREAMS_MAX];
 };
 

@@ -61,10 +61,18 @@ tests_perf_test_perf_p2p_SOURCES = tests/perf/test_perf_p2p.cc tests/perf/perf_r
 tests_perf_test_perf_p2p_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_perf_test_perf_p2p_LDADD = $(TEST_LDADD) $(JANSSON_LIBS)
 
+PVN_TESTS += tests/perf/test_perf_memory
+tests_perf_test_perf_memory_SOURCES = tests/perf/test_perf_memory.cc tests/perf/perf_run.h
+tests_perf_test_perf_memory_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_perf_test_perf_memory_LDADD = libpvn-perf.la $(TEST_LDADD) $(JANSSON_LIBS)
+EXTRA_tests_perf_test_perf_memory_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la \
+    tests/support/testnet.la
+
 PVN_TESTS += tests/perf/test_perf_serve
 tests_perf_test_perf_serve_SOURCES = tests/perf/test_perf_serve.cc tests/perf/perf_run.h
 tests_perf_test_perf_serve_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_perf_test_perf_serve_LDADD = libpvn-perf.la $(TEST_LDADD) $(JANSSON_LIBS)
+EXTRA_tests_perf_test_perf_serve_DEPENDENCIES = tests/support/libcuda.la
 
 PVN_TESTS += tests/perf/test_baseline
 tests_perf_test_baseline_SOURCES = tests/perf/test_baseline.cc tests/perf/perf_run.h

@@ -131,7 +131,7 @@ const BadArgs kBad[] = {
     {{"ring", "--nonsense"}, "--nonsense is not an option (see pvn-perf --help)"},
     {{"ring", "--chanels", "2"}, "--chanels is not an option; did you mean --channels?"},
     {{"ring", "--json"}, "--json needs a value"},
-    {{"ring", "--memory", "pined"}, "--memory pined: expected pinned or movable"},
+    {{"ring", "--memory", "pined"}, "--memory pined: expected gpu, pinned or host"},
     {{"ring", "--check=1"}, "--check takes no value"},
     {{"ring", "-x"}, "-x is not an option"},
 };

@@ -116,6 +116,21 @@ TEST(ServeRequest, CarriesWhatTheClientDecides)
     EXPECT_NE(std::string::npos, r.who.find("pvn-perf ")) << r.who;
 }
 
+TEST(ServeRequest, EveryKindOfMemoryHasAName)
+{
+    for (const char *kind : {"gpu", "pinned", "host"}) {
+        pvn_perf_opts o = Options({"p2p", "h", "--memory", kind});
+        // Which GPU is each end's own affair.
+        Read r = Take(Request::Of(o).text, {"serve", "--gpu", "3"});
+
+        ASSERT_EQ(0, r.rc) << r.why;
+        EXPECT_EQ(o.memory, r.o.memory) << kind;
+        EXPECT_EQ(3, r.o.gpu);
+    }
+    Read r = Take(Request::Of(Options({"p2p", "h"})).text);
+    EXPECT_EQ(PVN_PERF_PINNED_IF_POSSIBLE, r.o.memory);
+}
+
 TEST(ServeRequest, WhatIsOutOfBoundsIsRefusedByName)
 {
     const struct {
@@ -129,7 +144,9 @@ TEST(ServeRequest, WhatIsOutOfBoundsIsRefusedByName)
         {"\"sizes\":[8],\"plugins\":9", "option plugins"},
         {"\"sizes\":[8],\"timeout\":0", "option timeout"},
         {"\"sizes\":[8],\"time\":1e300", "option time"},
-        {"\"sizes\":[8],\"memory\":\"tape\"", "memory 'tape' is not known"},
+        {"\"sizes\":[8],\"memory\":\"tape\"", "memory 'tape' is not known here (pvn-perf"},
+        {"\"sizes\":[8],\"memory\":\"tape\"", "gpu, pinned and movable"},
+        {"\"sizes\":[8],\"memory\":3", "memory '(not a string)' is not known"},
         {"\"sizes\":[8],\"tomorrow\":1", "does not know the option tomorrow"},
         {"\"sizes\":[-1]", "a size must be"},
         {"\"sizes\":[9223372036854775807]", "a size must be"},
@@ -300,6 +317,35 @@ TEST_F(Serve, RefusesWithTheReasonAtBothEnds)
     EXPECT_TRUE(Says("--dev nosuch"));
     // It is there for the next one.
     EXPECT_EQ(0, Client("--sizes 8 --iters 20").status);
+}
+
+TEST_F(Serve, GpuMemoryIsEachEndsOwn)
+{
+    const std::string cuda = PVN_BUILDDIR "/tests/support/.libs/libcuda.so.1";
+    const std::string run = "p2p 127.0.0.1:", args = " --memory gpu --sizes 64K --iters 20 --check "
+                                                     "--plugin c=" +
+                                                     kTestnet;
+    const std::string env = "FAKECUDA_APP=1 TESTNET_PTR=3 NCCL_PVRDMA_CUDA_LIB=" + cuda;
+
+    setenv("FAKECUDA_APP", "1", 1);
+    setenv("TESTNET_PTR", "3", 1);
+    setenv("NCCL_PVRDMA_CUDA_LIB", cuda.c_str(), 1);
+    Start({"--gpu", "0"});
+    Outcome r = Perf(run + port + args, env);
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.out.find("messages lie in GPU memory (GPU 0")) << r.out;
+    EXPECT_TRUE(Says("messages lie in GPU memory (GPU 0"));
+    EXPECT_EQ(130, Stop(SIGINT));
+
+    setenv("NCCL_PVRDMA_CUDA_LIB", "/nowhere/libcuda.so.1", 1);
+    Start();
+    unsetenv("FAKECUDA_APP");
+    unsetenv("TESTNET_PTR");
+    unsetenv("NCCL_PVRDMA_CUDA_LIB");
+    r = Perf(run + port + args, env);
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("rank 1: --memory gpu: cannot load /nowhere")) << r.err;
+    EXPECT_TRUE(Says("--memory gpu: cannot load /nowhere"));
 }
 
 TEST_F(Serve, OthersAndHalfOpenConnectionsDoNotStopIt)

@@ -8,7 +8,8 @@
  * "fakecuda_control").
  *
  * An application (nccl_check under test) may use the double as its driver: with FAKECUDA_APP set,
- * retaining a primary context creates it, and copies and streams (fakecuda_app.c) work at once.
+ * retaining a primary context creates it, and copies and streams (fakecuda_app.c) work at once. FAKECUDA_GPUS
+ * (addresses) and FAKECUDA_CC (compute capability, major) make up its devices, FAKECUDA_HIDE hides their memory from the processor.
  *
  * What is modelled: initialisation state, primary and user contexts and the per-thread context
  * stack; allocations with buffer ids that are never used twice although addresses are; reserved

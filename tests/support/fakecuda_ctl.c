@@ -258,6 +258,25 @@ static void read_env(void)
     }
 }
 
+/* FAKECUDA_GPUS=0000:0B:00.0,...: devices at these addresses. FAKECUDA_CC: their generation. */
+static void read_devices(struct fakecuda_device *devs, int *count)
+{
+    const char *gpus = getenv("FAKECUDA_GPUS"), *cc = getenv("FAKECUDA_CC");
+    const struct fakecuda_device first = devs[0];
+    int used = 0;
+    for (int i = 0; gpus && i < MAX_DEVS && sscanf(gpus, "%19[^,]%n", devs[i].bus_id, &used) == 1;
+         i++) {
+        char at[sizeof(first.bus_id)];
+        memcpy(at, devs[i].bus_id, sizeof(at));
+        devs[i] = first;
+        memcpy(devs[i].bus_id, at, sizeof(at));
+        gpus += used + (gpus[used] == ',');
+        *count = i + 1;
+    }
+    for (int i = 0; cc && i < *count; i++)
+        devs[i].cc_major = atoi(cc);
+}
+
 __attribute__((constructor)) static void load(void)
 {
     fake_arena_fd = memfd_create("fakecuda", MFD_CLOEXEC);
@@ -269,9 +288,13 @@ __attribute__((constructor)) static void load(void)
         mmap(NULL, ARENA_LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fake_arena_fd, 0);
     if (fake_arena == MAP_FAILED || fake_own == MAP_FAILED)
         fake_fatal("mmap");
-    static const struct fakecuda_device one = {"0000:0B:00.0", "Fake GPU", 8, 0, 1, 1, 1, 1, 0};
-    ctl_reset(&one, 1);
+    struct fakecuda_device devs[MAX_DEVS] = {{"0000:0B:00.0", "Fake GPU", 8, 0, 1, 1, 1, 1, 0}};
+    int count = 1;
+    read_devices(devs, &count);
+    ctl_reset(devs, count);
     fake.is_app = getenv("FAKECUDA_APP") != NULL;
+    if (getenv("FAKECUDA_HIDE"))
+        ctl_hide(1);
     read_env();
 }
 

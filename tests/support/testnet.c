@@ -11,6 +11,11 @@
  * receive init       init fails                                 nosize   test never reports sizes
  * N counts from 1. TESTNET_FAULT_RANK limits it to the process whose PVN_PERF_RANK is that number.
  * TESTNET_ADDR (default 127.0.0.1) is where it listens.
+ *
+ * TESTNET_PTR is the device's ptrSupport (default: host memory alone), TESTNET_PCI its pciPath, TESTNET_FORCE_FLUSH
+ * its forceFlush. GPU memory is only the double's (fakecuda.c), which this processor reaches. TESTNET_LATE: what was received
+ * is in the buffer when a flush of it is complete and not before. More faults: reg (no memory can be registered),
+ * flush (iflush fails).
  */
 #include "config.h"
 
@@ -50,6 +55,12 @@ struct buffer {
 
 struct comm;
 
+/* TESTNET_LATE: a receive, until its flush is complete. */
+struct late {
+    char *to, *copy;
+    size_t got;
+};
+
 struct request {
     int used;
     struct comm *comm;
@@ -58,6 +69,7 @@ struct request {
     int left; /* buffers not yet full; 0: complete */
     struct buffer buf[GROUP];
     char *changed; /* our own copy of a corrupted message */
+    struct late *late[GROUP];
 };
 
 struct comm {
@@ -80,6 +92,7 @@ static struct {
 } fault;
 
 static ncclDebugLogger_t logger;
+static struct late late[NREQ * GROUP * 8];
 
 static void read_fault(void)
 {
@@ -334,6 +347,46 @@ static ncclResult_t isend_any(struct comm *c, void *data, size_t size, int tag, 
     return ncclSuccess;
 }
 
+/* That of a buffer, or one that is free. */
+static struct late *find_late(const char *to)
+{
+    struct late *unused = NULL;
+
+    for (size_t i = 0; i < sizeof(late) / sizeof(late[0]); i++) {
+        if (late[i].to == to)
+            return &late[i];
+        if (!unused && !late[i].to)
+            unused = &late[i];
+    }
+    return unused;
+}
+
+static void receive_late(struct request *r, int i)
+{
+    struct late *l = find_late(r->buf[i].data);
+
+    free(l->copy);
+    l->to = r->buf[i].data;
+    l->got = 0;
+    r->buf[i].data = l->copy = calloc(1, r->buf[i].size + 1);
+    r->late[i] = l;
+}
+
+/* After the last test() of a receive or of a flush. */
+static void settle_late(const struct request *r)
+{
+    for (int i = 0; i < GROUP; i++) {
+        struct late *l = r->late[i];
+
+        if (!l)
+            continue;
+        if (r->n)
+            l->got = r->buf[i].got;
+        else
+            memcpy(l->to, l->copy, l->got);
+    }
+}
+
 static ncclResult_t irecv_any(struct comm *c, int n, void **data, const size_t *sizes,
                               const int *tags, void **request)
 {
@@ -344,6 +397,8 @@ static ncclResult_t irecv_any(struct comm *c, int n, void **data, const size_t *
         r->buf[i].data = data[i];
         r->buf[i].size = sizes[i];
         r->buf[i].tag = tags ? tags[i] : 0;
+        if (getenv("TESTNET_LATE"))
+            receive_late(r, i);
     }
     return ncclSuccess;
 }
@@ -366,6 +421,7 @@ static ncclResult_t test(void *request, int *done, int *sizes)
         if (fault_is("short") && !r->comm->is_send && sizes[i] > 0)
             sizes[i]--;
     }
+    settle_late(r);
     free(r->changed);
     r->used = 0;
     return ncclSuccess;
@@ -374,7 +430,11 @@ static ncclResult_t test(void *request, int *done, int *sizes)
 static ncclResult_t reg_mr(void *comm, void **mhandle)
 {
     *mhandle = comm;
-    return ncclSuccess;
+    if (!fault_is("reg"))
+        return ncclSuccess;
+    logger(NCCL_LOG_WARN, NCCL_NET, __func__, __LINE__,
+           "testnet: no memory is registered, by request");
+    return ncclSystemError;
 }
 
 static ncclResult_t dereg_mr(void *comm, void *mhandle)
@@ -407,6 +467,20 @@ static ncclResult_t flush_nothing(void **request)
     return ncclSuccess;
 }
 
+static ncclResult_t flush(struct comm *c, int n, void **data, void **request)
+{
+    struct request *r = get_request(c, 0);
+
+    *request = r;
+    if (fault_is("flush")) {
+        logger(NCCL_LOG_WARN, NCCL_NET, __func__, __LINE__, "testnet: iflush fails by request");
+        return ncclSystemError;
+    }
+    for (int i = 0; r && i < n && getenv("TESTNET_LATE"); i++)
+        r->late[i] = find_late(data[i]);
+    return ncclSuccess;
+}
+
 /* Version 12. */
 
 static ncclResult_t init_v12(void **ctx, uint64_t id, ncclNetCommConfig_v12_t *config,
@@ -418,9 +492,13 @@ static ncclResult_t init_v12(void **ctx, uint64_t id, ncclNetCommConfig_v12_t *c
 
 static ncclResult_t properties_v12(int dev, ncclNetProperties_v12_t *p)
 {
+    const char *ptr = getenv("TESTNET_PTR");
+
     memset(p, 0, sizeof(*p));
     p->name = "testnet0";
-    p->ptrSupport = NCCL_PTR_HOST;
+    p->pciPath = getenv("TESTNET_PCI");
+    p->ptrSupport = ptr ? atoi(ptr) : NCCL_PTR_HOST;
+    p->forceFlush = getenv("TESTNET_FORCE_FLUSH") != NULL;
     p->regIsGlobal = 0;
     p->speed = 10000;
     p->port = 1;
@@ -452,6 +530,16 @@ static ncclResult_t accept_v12(void *listen_comm, void **recv_comm, ncclNetDevic
 
 static ncclResult_t reg_v12(void *comm, void *data, size_t size, int type, void **mhandle)
 {
+    logger(NCCL_LOG_INFO, NCCL_NET, __func__, __LINE__, "testnet: regMr, type %d", type);
+    return reg_mr(comm, mhandle);
+}
+
+static ncclResult_t reg_dmabuf_v12(void *comm, void *data, size_t size, int type, uint64_t offset,
+                                   int fd, void **mhandle)
+{
+    if (fcntl(fd, F_GETFD) < 0 || type != NCCL_PTR_CUDA)
+        return ncclInvalidArgument;
+    logger(NCCL_LOG_INFO, NCCL_NET, __func__, __LINE__, "testnet: regMrDmaBuf");
     return reg_mr(comm, mhandle);
 }
 
@@ -469,11 +557,14 @@ static ncclResult_t irecv_v12(void *comm, int n, void **data, size_t *sizes, int
 
 static ncclResult_t iflush_v6(void *comm, int n, void **data, int *sizes, void **mh, void **request)
 {
-    return flush_nothing(request);
+    return flush(comm, n, data, request);
 }
 
 static ncclResult_t finalize_v12(void *ctx)
 {
+    for (size_t i = 0; i < sizeof(late) / sizeof(late[0]); i++)
+        free(late[i].copy);
+    memset(late, 0, sizeof(late));
     return ctx == &logger ? ncclSuccess : ncclInternalError;
 }
 
@@ -486,6 +577,7 @@ EXPORT const ncclNet_v12_t ncclNetPlugin_v12 = {
     .connect = connect_v12,
     .accept = accept_v12,
     .regMr = reg_v12,
+    .regMrDmaBuf = reg_dmabuf_v12,
     .deregMr = dereg_mr,
     .isend = isend_v12,
     .irecv = irecv_v12,
