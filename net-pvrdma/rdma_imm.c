@@ -131,7 +131,7 @@ static int poll_queue(struct rdma_lane *r, struct pvn_event *ev, int max, int *n
 /* Where all there is to look at is the next short message. Long messages show in the queue. */
 static inline void imm_watch(struct rdma_lane *r)
 {
-    if (r->nqps > 1 || r->flush.pending || !r->rx.idle_queue)
+    if (r->flush.pending || !r->rx.idle_queue)
         return;
     const struct rqp *q = &r->qp[0];
     const uint32_t *line = &q->shorts.next->stamp;
@@ -145,8 +145,8 @@ int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     struct rdma_lane *r = rdma_of(l);
     l->fast.watch.polls = 0;
     int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0, flushed = n;
-    for (int k = 0; rc == 0 && k < r->nqps; k++)
-        rc = rdma_read_shorts(r, k, ev, max, &n);
+    if (rc == 0)
+        rc = rdma_read_shorts(r, ev, max, &n);
     int in_memory = n;
     if (rc == 0)
         rc = poll_queue(r, ev, max, &n);

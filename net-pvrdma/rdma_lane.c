@@ -98,6 +98,23 @@ static void rdma_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
         sum->doorbells_empty += s.empty_polls;
 }
 
+/* All of them are RDMA lanes that need clear-to-send, or none is. */
+static void rdma_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nlanes)
+{
+    struct rdma_lane *r = rdma_of(l);
+    if (!(l->caps & PVN_LANE_NEEDS_CTS))
+        return;
+    r->first = rdma_of(lanes[0]);
+    r->njoined = r->first == r ? nlanes : 1;
+    for (int i = 0; i < nlanes; i++) {
+        if (r->first == r)
+            r->joined[i] = rdma_of(lanes[i]);
+        if (lanes[i] == l)
+            r->tx.acks = &r->first->ack[i];
+    }
+    rdma_rx_join(r);
+}
+
 /* The queue pairs take turns, so the last one is the one before the next. */
 static int rdma_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
 {
@@ -117,6 +134,7 @@ static const struct pvn_lane_ops any_ops = {
     .verify = rdma_verify,
     .mem_reg = rdma_mem_reg,
     .mem_dereg = rdma_mem_dereg,
+    .join = rdma_join,
     .last_post = rdma_last_post,
     .overdue = rdma_overdue,
     .fence = rdma_fence,
@@ -227,7 +245,7 @@ static int map_memory(struct rdma_lane *r)
         return rc;
     }
     r->tx.line = r->cts = (struct cts_line *)(r->mem + MEM_CTS);
-    r->ack = (struct ack_line *)(r->mem + MEM_ACK);
+    r->tx.acks = r->ack = (struct ack_line *)(r->mem + MEM_ACK);
     r->totals = (uint64_t *)(r->mem + MEM_TOTALS);
     r->hello = (uint64_t *)(r->mem + MEM_HELLO);
     r->record = (struct record *)(r->mem + MEM_RECORD);
@@ -257,6 +275,8 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
         r->cfg.modes = cfg->mode == PVN_RDMA_AUTO ? PVN_RDMA_ANY_MODE : 1u << cfg->mode;
     r->gid.local = r->gid.remote = -1;
     r->tx.reap_at = REAP_AT;
+    r->first = r->joined[0] = r;
+    r->njoined = 1;
     r->modes = &modes;
     r->mode = &no_mode;
     r->l.ops = &modes.ops[PVN_RDMA_AUTO][cfg->sender];

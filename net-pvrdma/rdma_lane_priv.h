@@ -21,6 +21,7 @@ struct rdma_tx_state {
     uint64_t next_line;                 /* of that slot, free-running */
     const struct cts_line *line;        /* that one */
     bool starved;                       /* a chunk found no free slot in a send queue */
+    const struct ack_line *acks;        /* this lane's, where the peer writes them */
     struct pvn_cts cts_seen[CTS_SLOTS]; /* slot % CTS_SLOTS: what was reported to the engine */
 };
 
@@ -42,6 +43,7 @@ struct rdma_rx_state {
     /* each chain with a completion: it has completed once `started` is as far as this */
     uint64_t chain[CTS_SLOTS * 2];
     uint32_t chain_head, chain_known, chain_tail; /* taken, known to have completed, posted */
+    uint32_t turn;                                /* writes of acknowledgements */
     /* imm: what came last was not in the queue, which is then polled less often */
     bool idle_queue;
 };
@@ -98,10 +100,15 @@ struct rdma_lane {
     uint8_t *mem;
     struct ibv_mr *mem_mr;
     struct cts_line *cts;  /* sender: ring the peer fills; receiver: staging */
-    struct ack_line *ack;  /* sender: the peer fills it; receiver: staging */
+    struct ack_line *ack;  /* sender: the peer fills them; receiver: staging */
     uint64_t *hello;       /* see MEM_HELLO */
     struct record *record; /* receiver: rings the peer fills; sender: staging; RECORD_RING per QP */
     uint64_t *totals;      /* imm mode, CTS_SLOTS * PVN_MAX_RECVS message sizes, both ends */
+
+    /* The comm's first lane, perhaps this one. It carries the entries and acknowledgements of all of
+     * the comm's lanes, which it has in `joined`, itself first. */
+    struct rdma_lane *first, *joined[PVN_MAX_LANES];
+    int njoined;
 
     struct rdma_tx_state tx;
     struct rdma_rx_state rx;

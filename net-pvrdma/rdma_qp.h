@@ -43,7 +43,8 @@ static inline uint16_t rdma_note_chunk(uint32_t note)
     return (uint16_t)(note >> PVN_ID_BITS);
 }
 
-/* A queue pair's short messages: the ring that the peer fills, or where they are sent from. */
+/* The lane's short messages, all on its first queue pair: the ring that the peer fills, or where they
+ * are sent from. */
 struct short_ring {
     struct short_head *base, *end; /* between them a message may begin */
     struct short_head *next;       /* where the next one does */

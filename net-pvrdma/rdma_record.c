@@ -93,8 +93,10 @@ static bool record_has_events(const struct rdma_lane *r)
 {
     if (r->flush.pending)
         return true;
+    if (rdma_short_is_there(r))
+        return true;
     for (int k = 0; k < r->nqps; k++)
-        if (rdma_short_is_there(&r->qp[k]) || record_is_there(r, k))
+        if (record_is_there(r, k))
             return true;
     return false;
 }
@@ -123,11 +125,10 @@ __attribute__((noinline)) static int record_take_all(struct rdma_lane *r, struct
                                                      int max)
 {
     int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0, flushed = n;
-    for (int k = 0; rc == 0 && k < r->nqps; k++) {
-        rc = rdma_read_shorts(r, k, ev, max, &n);
-        if (rc == 0)
-            rc = read_records(r, k, ev, max, &n);
-    }
+    if (rc == 0)
+        rc = rdma_read_shorts(r, ev, max, &n);
+    for (int k = 0; rc == 0 && k < r->nqps; k++)
+        rc = read_records(r, k, ev, max, &n);
     if (rc == 0 && n > flushed) {
         rdma_rx_took(r, n - flushed);
         rc = rdma_rx_reap_known(r);

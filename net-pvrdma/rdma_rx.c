@@ -103,13 +103,12 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
 }
 
 /* Entries may wait while the peer has at least as many unused ones as half of what
- * is open. With other lanes beside this one that is not known: messages that come
- * over those use up entries too. */
+ * is open. */
 static bool worth_publishing(const struct rdma_lane *r)
 {
     uint64_t waiting = r->rx.staged - r->rx.published;
-    if (waiting == 0 || r->l.nlanes > 1)
-        return waiting > 0;
+    if (waiting == 0)
+        return false;
     uint64_t unused = r->rx.published - r->rx.started, open = r->rx.staged - r->rx.started;
     return unused <= open / 2 || waiting >= CTS_BATCH_MAX;
 }
@@ -188,23 +187,28 @@ static uint32_t most_unacknowledged(const struct rdma_lane *r)
     return most;
 }
 
-/* The same of lines of short messages. */
-static uint32_t most_lines(const struct rdma_lane *r)
+/* Lines of short messages that it has none of. */
+static uint32_t unacknowledged_lines(const struct rdma_lane *r)
 {
-    uint32_t most = 0;
-    for (int k = 0; k < r->nqps; k++)
-        if (r->qp[k].shorts.lines - r->qp[k].shorts.acknowledged > most)
-            most = r->qp[k].shorts.lines - r->qp[k].shorts.acknowledged;
-    return most;
+    return r->qp[0].shorts.lines - r->qp[0].shorts.acknowledged;
 }
 
 /* Whether entries take the acknowledgements with them. A peer whose completion queue is cheap to
  * poll needs these only to know how far its records and short messages have been read. */
 static bool worth_acknowledging(const struct rdma_lane *r)
 {
-    if (r->peer.needs_acks || most_lines(r) >= SHORT_LINES / 4)
+    if (r->peer.needs_acks || unacknowledged_lines(r) >= SHORT_LINES / 4)
         return true;
     return r->mode->window_by_reads && most_unacknowledged(r) >= (1u << r->peer.window_log2) / 4;
+}
+
+/* The same of all of the comm's lanes, this one among them. */
+static bool any_worth_acknowledging(const struct rdma_lane *r)
+{
+    bool worth = worth_acknowledging(r);
+    for (int i = 1; i < r->njoined && !worth; i++)
+        worth = worth_acknowledging(r->joined[i]);
+    return worth;
 }
 
 /* The waiting lines up to the end of the ring, in the request of the chain. */
@@ -224,19 +228,36 @@ static void put_lines(struct rdma_lane *r, int i)
     r->rx.published_lines += n;
 }
 
-static struct ibv_send_wr *put_acks(struct rdma_lane *r)
+/* Of one of the comm's lanes. The device may still be reading the line for an earlier request:
+ * either value of a word will do. */
+static inline __attribute__((always_inline)) void put_acks_of(struct rdma_lane *r,
+                                                              struct ack_line *line)
 {
     for (int k = 0; k < r->nqps; k++) {
         struct rqp *q = &r->qp[k];
-        /* The device may still be reading the line for an earlier request: either value will do. */
-        __atomic_store_n(&r->ack->seen[k], htole32(q->seen), __ATOMIC_RELAXED);
-        __atomic_store_n(&r->ack->lines[k], htole32(q->shorts.lines), __ATOMIC_RELAXED);
+        __atomic_store_n(&line->seen[k], htole32(q->seen), __ATOMIC_RELAXED);
         q->acknowledged = q->seen;
-        q->shorts.acknowledged = q->shorts.lines;
     }
-    struct ibv_send_wr *wr = &r->rx.publication.wr[ACKS];
-    wr->send_flags = r->cfg.max_inline >= sizeof(*r->ack) ? IBV_SEND_INLINE : 0;
-    return wr;
+    struct short_ring *s = &r->qp[0].shorts;
+    __atomic_store_n(&line->lines, htole32(s->lines), __ATOMIC_RELAXED);
+    s->acknowledged = s->lines;
+    __atomic_store_n(&line->turn, htole32(++r->rx.turn), __ATOMIC_RELAXED);
+}
+
+__attribute__((noinline)) static void put_acks_of_others(struct rdma_lane *r)
+{
+    for (int i = 1; i < r->njoined; i++)
+        put_acks_of(r->joined[i], &r->ack[i]);
+}
+
+static struct ibv_send_wr *put_acks(struct rdma_lane *r)
+{
+    put_acks_of(r, r->ack);
+    if (r->njoined > 1)
+        put_acks_of_others(r);
+    struct publication *p = &r->rx.publication;
+    p->wr[ACKS].send_flags = r->cfg.max_inline >= p->sge[ACKS].length ? IBV_SEND_INLINE : 0;
+    return &p->wr[ACKS];
 }
 
 void rdma_rx_open(struct rdma_lane *r)
@@ -253,6 +274,11 @@ void rdma_rx_open(struct rdma_lane *r)
     }
 }
 
+void rdma_rx_join(struct rdma_lane *r)
+{
+    r->rx.publication.sge[ACKS].length = (uint32_t)(r->njoined * (int)sizeof(*r->ack));
+}
+
 /* One chain: the waiting entries, in two pieces where the ring wraps, then the
  * acknowledgements. 1: with these, 0: without, negative: not at all. */
 static int publish(struct rdma_lane *r)
@@ -263,7 +289,7 @@ static int publish(struct rdma_lane *r)
     while (r->rx.published_lines < r->rx.staged_lines)
         put_lines(r, n++);
     struct ibv_send_wr *first = r->rx.publication.wr, *last = first + n - 1;
-    bool acks = worth_acknowledging(r);
+    bool acks = any_worth_acknowledging(r);
     if (acks)
         last = last->next = put_acks(r);
     r->stats.cts_entries += r->rx.staged - r->rx.published;
@@ -277,18 +303,29 @@ static int publish(struct rdma_lane *r)
  * Acknowledgements that no entry carries. In a long message without new receives the peer must
  * learn what was seen before its window is full. A peer whose queue is expensive to poll learns
  * only from acknowledgements that its last messages are out: it gets one when no receive is open,
- * for then the caller may not come back for long, and, over a lane that carries no entries because
- * another one of the comm does, when nothing more is arriving.
+ * for then the caller may not come back for long.
  */
-static bool must_acknowledge(const struct rdma_lane *r)
+static inline bool must_acknowledge(const struct rdma_lane *r, bool idle)
 {
     uint32_t most = most_unacknowledged(r);
-    if (most_lines(r) >= SHORT_LINES / 2)
+    if (unacknowledged_lines(r) >= SHORT_LINES / 2)
         return true;
     if (most == 0 || !(r->peer.needs_acks || r->mode->window_by_reads))
         return false;
-    return most >= (1u << r->peer.window_log2) / 2 ||
-           (r->peer.needs_acks && (r->l.idle || (r->rx.staged == 0 && !r->fresh)));
+    return most >= (1u << r->peer.window_log2) / 2 || (r->peer.needs_acks && idle);
+}
+
+__attribute__((noinline)) static bool others_must_acknowledge(const struct rdma_lane *r)
+{
+    int i = 1;
+    while (i < r->njoined && !must_acknowledge(r->joined[i], r->l.idle))
+        i++;
+    return i < r->njoined;
+}
+
+static inline bool any_must_acknowledge(const struct rdma_lane *r)
+{
+    return must_acknowledge(r, r->l.idle) || (r->njoined > 1 && others_must_acknowledge(r));
 }
 
 static int acknowledge_alone(struct rdma_lane *r)
@@ -316,9 +353,13 @@ int rdma_rx_signal_now(struct rdma_lane *r)
 static bool final_ack_due(const struct rdma_lane *r)
 {
     bool seen = false;
-    for (int k = 0; k < r->nqps; k++)
-        seen |= r->qp[k].seen > 0;
-    return seen && !r->cfg.sender && r->verified && !r->errored && !r->l.abandoned;
+    /* The first lane's is that of all. */
+    if (r->first != r || r->cfg.sender || !r->verified || r->errored || r->l.abandoned)
+        return false;
+    for (int i = 0; i < r->njoined; i++)
+        for (int k = 0; k < r->joined[i]->nqps; k++)
+            seen |= r->joined[i]->qp[k].seen > 0;
+    return seen;
 }
 
 /* The peer must not give up what has arrived because nobody answers when it polls for the result.
@@ -346,7 +387,7 @@ int rdma_rx_kick(struct pvn_lane *l)
     int rc = worth_publishing(r) ? publish(r) : 0;
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    return must_acknowledge(r) ? acknowledge_alone(r) : 0;
+    return r->first == r && any_must_acknowledge(r) ? acknowledge_alone(r) : 0;
 }
 
 int rdma_rx_look_around(struct rdma_lane *r)

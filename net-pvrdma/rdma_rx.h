@@ -7,26 +7,28 @@
 #include "net-pvrdma/rdma_lane_priv.h"
 
 /* rdma_short.c: the receiving half */
-int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n);
+int rdma_read_shorts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n);
 void rdma_copy_out(const struct pvn_event *ev, void *dst);
-static inline bool rdma_short_is_there(const struct rqp *q)
+static inline bool rdma_short_is_there(const struct rdma_lane *r)
 {
-    return __atomic_load_n(&q->shorts.next->stamp, __ATOMIC_ACQUIRE) ==
-           htole32(q->shorts.lines + 1);
+    const struct short_ring *s = &r->qp[0].shorts;
+    return __atomic_load_n(&s->next->stamp, __ATOMIC_ACQUIRE) == htole32(s->lines + 1);
 }
 
 /* Receiver: a chunk of this slot has come. The peer uses slots in order, so all before it are in
  * use. */
 static inline void rdma_started(struct rdma_lane *r, uint32_t id)
 {
-    uint32_t ahead = (id - pvn_id(r->rx.started)) & ((1u << PVN_ID_BITS) - 1);
-    if (ahead < r->rx.published - r->rx.started)
-        r->rx.started += ahead + 1;
+    struct rdma_rx_state *rx = &r->first->rx;
+    uint32_t ahead = (id - pvn_id(rx->started)) & ((1u << PVN_ID_BITS) - 1);
+    if (ahead < rx->published - rx->started)
+        rx->started += ahead + 1;
 }
 
 /* rdma_rx.c */
 int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
 void rdma_rx_open(struct rdma_lane *r); /* once the peer's offer is known */
+void rdma_rx_join(struct rdma_lane *r); /* once the comm's lanes are known, of the first */
 int rdma_rx_kick(struct pvn_lane *l);
 void rdma_rx_final_ack(struct rdma_lane *r); /* blocks for a moment at most, where the peer lives */
 /* An acknowledgement with a completion, which says what has become of all that was posted before. */
@@ -38,14 +40,14 @@ int rdma_rx_look_around(struct rdma_lane *r);
 static inline void rdma_rx_took(struct rdma_lane *r, int n)
 {
     r->chunks_done += (unsigned)n;
-    r->fresh = r->moved = r->l.kick_due = true;
+    r->fresh = r->moved = r->first->l.kick_due = true;
 }
 
 /* A poll has found nothing. What arrived last may have to be acknowledged now. Whether to look
  * around. */
 static inline bool rdma_rx_empty_poll(struct rdma_lane *r)
 {
-    r->l.kick_due |= r->fresh;
+    r->first->l.kick_due |= r->fresh;
     r->fresh = false;
     return rdma_due_to_look(r);
 }

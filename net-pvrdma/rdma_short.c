@@ -21,7 +21,7 @@ static void set_inline(const struct rdma_lane *r, struct short_ring *s, uint32_t
     s->wr.send_flags = fits ? IBV_SEND_INLINE : 0;
 }
 
-/* The requests of all short messages of a queue pair differ in two addresses, a length, and in what
+/* The requests of all short messages differ in two addresses, a length, and in what
  * set_inline sets. */
 void rdma_short_open(struct rdma_lane *r)
 {
@@ -32,22 +32,18 @@ void rdma_short_open(struct rdma_lane *r)
     r->copies = r->short_max > 0 ? CTS_COPIES : 0;
     r->sums = r->cfg.software && r->peer.software;
     r->line_max = smaller(r->short_max, SHORT_HEAD_BYTES);
-    if (r->nqps == 1)
-        r->l.caps |= PVN_LANE_FAST_PATH;
-    for (int k = 0; k < r->nqps; k++) {
-        struct short_ring *s = &r->qp[k].shorts;
-        uint8_t *base = r->mem + mem_short(r->cfg.qps) + (size_t)k * SHORT_RING_BYTES;
-        uint64_t remote = r->peer.mem_addr + mem_short(r->peer.nqps) + (size_t)k * SHORT_RING_BYTES;
-        s->base = s->next = (struct short_head *)base;
-        s->end = s->base + SHORT_LINES;
-        s->to_remote = remote - (uintptr_t)base;
-        s->sge.lkey = r->mem_mr->lkey;
-        s->wr = (struct ibv_send_wr){.sg_list = &s->sge,
-                                     .num_sge = 1,
-                                     .opcode = IBV_WR_RDMA_WRITE,
-                                     .wr.rdma.rkey = r->peer.mem_rkey};
-        set_inline(r, s, 1);
-    }
+    r->l.caps |= PVN_LANE_FAST_PATH;
+    struct short_ring *s = &r->qp[0].shorts;
+    uint8_t *base = r->mem + mem_short(r->cfg.qps);
+    s->base = s->next = (struct short_head *)base;
+    s->end = s->base + SHORT_LINES;
+    s->to_remote = r->peer.mem_addr + mem_short(r->peer.nqps) - (uintptr_t)base;
+    s->sge.lkey = r->mem_mr->lkey;
+    s->wr = (struct ibv_send_wr){.sg_list = &s->sge,
+                                 .num_sge = 1,
+                                 .opcode = IBV_WR_RDMA_WRITE,
+                                 .wr.rdma.rkey = r->peer.mem_rkey};
+    set_inline(r, s, 1);
 }
 
 /* Where the message behind one of so many lines begins. */
@@ -93,12 +89,12 @@ static_assert(SHORT_HEAD_BYTES <= 64, "four pieces of 16 bytes are all of them")
 
 /* ---- sender ---- */
 
-/* Counts again how many lines may go out on a queue pair; the receiver's acknowledgement is read
- * again. A message of several lines takes less than it is counted for here. */
+/* Counts again how many lines may go out; the receiver's acknowledgement is read again. A message
+ * of several lines takes less than it is counted for here. */
 __attribute__((noinline)) static int32_t count_room(struct rdma_lane *r, struct rqp *q)
 {
     struct short_ring *s = &q->shorts;
-    uint32_t lines_read = le32toh(__atomic_load_n(&r->ack->lines[q - r->qp], __ATOMIC_ACQUIRE));
+    uint32_t lines_read = le32toh(__atomic_load_n(&r->tx.acks->lines, __ATOMIC_ACQUIRE));
     if (s->lines - lines_read <= s->lines - s->free_from)
         s->free_from = lines_read;
     s->room = 0;
@@ -216,10 +212,7 @@ __attribute__((noinline)) static int post_any(struct rdma_lane *r, struct rqp *q
 
 int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w)
 {
-    int k = rdma_pick_qp(r);
-    if (k < 0)
-        return -EAGAIN;
-    struct rqp *q = &r->qp[k];
+    struct rqp *q = &r->qp[0];
     uint32_t len = w->f.len;
     if (!rdma_within(w->mr, w->src, len) || !take_room(r, q, len))
         return 1;
@@ -237,23 +230,48 @@ __attribute__((noinline)) static int send_next_any(struct rdma_lane *r, const vo
     return rc < 0 ? rc : 1;
 }
 
-/* To the slot of the line. */
-__attribute__((noinline)) static int send_to(struct rdma_lane *r, const void *src, size_t size,
-                                             int32_t tag, const struct pvn_mr *mr, uint32_t cookie)
+__attribute__((noinline)) static int send_by_many(struct rdma_lane *r, const void *src, size_t size,
+                                                  int32_t tag, const struct pvn_mr *mr,
+                                                  uint32_t cookie);
+
+/* To the slot of the line. keys: those of the comm's lanes, as cts_sum() takes them; all: these are
+ * all of them. */
+static inline __attribute__((always_inline)) int
+send_with_keys(struct rdma_lane *r, const void *src, size_t size, int32_t tag,
+               const struct pvn_mr *mr, uint32_t cookie, uint64_t keys, const bool all)
 {
     const struct cts_line *line = r->tx.line;
     uint64_t what = cts_what(tag, 1, CTS_COPIES), room = rdma_word(&line->size);
-    uint32_t sum = cts_sum(rdma_word(&line->addr), room, rdma_word(&line->keys[0]), what);
+    uint32_t sum = cts_sum(rdma_word(&line->addr), room, keys, what);
     if (__builtin_expect(rdma_word(&line->what) != what || le32toh(line->sum) != sum ||
                              room < size || mr->gpu != 0 || !rdma_within(mr, src, size),
                          0))
-        return -EAGAIN;
+        return all ? -EAGAIN : send_by_many(r, src, size, tag, mr, cookie);
     struct rqp *q = r->qp;
     if (size > r->line_max || --q->shorts.room < 0)
         return send_next_any(r, src, size, cookie);
     uint32_t imm = imm_make(rdma_take_slot(r, 1), 0, 0);
     int rc = post_line(r, q, imm, src, (uint32_t)size, cookie);
     return __builtin_expect(rc == 0, 1) ? 1 : rc;
+}
+
+/* The keys of one lane or two are the line's first word. Those of more make its sum another one. */
+__attribute__((noinline)) static int send_to(struct rdma_lane *r, const void *src, size_t size,
+                                             int32_t tag, const struct pvn_mr *mr, uint32_t cookie)
+{
+    uint64_t keys = rdma_word(&r->tx.line->keys[0]);
+    return send_with_keys(r, src, size, tag, mr, cookie, keys, false);
+}
+
+static int send_by_many(struct rdma_lane *r, const void *src, size_t size, int32_t tag,
+                        const struct pvn_mr *mr, uint32_t cookie)
+{
+    uint64_t keys = 0;
+    if (r->l.nlanes <= 2)
+        return -EAGAIN;
+    for (int i = 0; 2 * i < r->l.nlanes; i++)
+        keys = cts_more_keys(keys, rdma_word(&r->tx.line->keys[i]), i);
+    return send_with_keys(r, src, size, tag, mr, cookie, keys, true);
 }
 
 int rdma_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
@@ -271,9 +289,9 @@ static inline bool is_there(const struct short_head *h, uint32_t before)
     return __atomic_load_n(&h->stamp, __ATOMIC_ACQUIRE) == htole32(before + 1);
 }
 
-/* The other lines of a message of several, of queue pair k: 1, or 0: not all is there. */
-__attribute__((noinline)) static int
-all_lines(struct rdma_lane *r, int k, const struct short_head *h, uint32_t lines, uint32_t before)
+/* The other lines of a message of several: 1, or 0: not all is there. */
+__attribute__((noinline)) static int all_lines(struct rdma_lane *r, const struct short_head *h,
+                                               uint32_t lines, uint32_t before)
 {
     const struct short_more *m = (const struct short_more *)(h + 1);
     for (uint32_t i = 0; i + 1 < lines; i++)
@@ -281,13 +299,13 @@ all_lines(struct rdma_lane *r, int k, const struct short_head *h, uint32_t lines
             return 0;
     if (le16toh(h->sum) == short_sum(h, lines))
         return 1;
-    return rdma_partial(r, (uint64_t)k << 32 | before, PARTIAL_SHORT);
+    return rdma_partial(r, before, PARTIAL_SHORT);
 }
 
 static inline __attribute__((always_inline)) int
-read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n, const bool sums)
+read_shorts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n, const bool sums)
 {
-    struct rqp *q = &r->qp[k];
+    struct rqp *q = &r->qp[0];
     struct short_ring *s = &q->shorts;
     struct pvn_event *const first = ev + *n, *const end = ev + max, *e = first;
     struct short_head *h = s->next;
@@ -298,13 +316,13 @@ read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n, c
             if (bytes > SHORT_MAX)
                 return rdma_dead(r, -EPROTO, PARTIAL_SHORT ": it is longer than any can be");
             lines = short_lines(bytes);
-            int rc = all_lines(r, k, h, lines, before);
+            int rc = all_lines(r, h, lines, before);
             if (rc < 0)
                 return rc;
             if (rc == 0)
                 break;
         } else if (sums && le16toh(h->sum) != short_line_sum(h, bytes)) {
-            int rc = rdma_partial(r, (uint64_t)k << 32 | before, PARTIAL_SHORT);
+            int rc = rdma_partial(r, before, PARTIAL_SHORT);
             if (rc < 0)
                 return rc;
             break;
@@ -330,15 +348,15 @@ read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n, c
     return 0;
 }
 
-__attribute__((noinline)) static int read_summed(struct rdma_lane *r, int k, struct pvn_event *ev,
-                                                 int max, int *n)
+__attribute__((noinline)) static int read_summed(struct rdma_lane *r, struct pvn_event *ev, int max,
+                                                 int *n)
 {
-    return read_shorts(r, k, ev, max, n, true);
+    return read_shorts(r, ev, max, n, true);
 }
 
-int rdma_read_shorts(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
+int rdma_read_shorts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
-    return r->sums ? read_summed(r, k, ev, max, n) : read_shorts(r, k, ev, max, n, false);
+    return r->sums ? read_summed(r, ev, max, n) : read_shorts(r, ev, max, n, false);
 }
 
 void rdma_copy_out(const struct pvn_event *ev, void *dst)

@@ -111,7 +111,7 @@ static inline int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, i
 
 static inline uint32_t ack_of(const struct rdma_lane *r, int k)
 {
-    return le32toh(__atomic_load_n(&r->ack->seen[k], __ATOMIC_ACQUIRE));
+    return le32toh(__atomic_load_n(&r->tx.acks->seen[k], __ATOMIC_ACQUIRE));
 }
 
 static inline int read_ack(struct rdma_lane *r, int k)
@@ -235,15 +235,17 @@ static int post_signaled_empty(struct rdma_lane *r, int k)
     return rdma_ring_chain(r, q);
 }
 
-/* Where all there is to look at is the peer's acknowledgement. */
+/* Where all there is to look at are the peer's acknowledgements. */
 static inline void watch_memory(struct rdma_lane *r)
 {
-    if (r->nqps > 1 || !r->cfg.costly_poll || !r->l.fast.keeps_cts)
+    if (!r->cfg.costly_poll || (!r->l.fast.keeps_cts && r->first == r))
         return;
-    const uint32_t *seen = &r->ack->seen[0];
-    uint32_t at_seen = __atomic_load_n(seen, __ATOMIC_RELAXED);
-    if (at_seen == htole32(r->qp[0].consumed))
-        rdma_watch(r, seen, at_seen, seen, at_seen);
+    const uint32_t *turn = &r->tx.acks->turn;
+    uint32_t at_turn = __atomic_load_n(turn, __ATOMIC_ACQUIRE);
+    for (int k = 0; k < r->nqps; k++)
+        if (ack_of(r, k) != r->qp[k].consumed)
+            return;
+    rdma_watch(r, turn, at_turn, turn, at_turn);
 }
 
 /* Unsignaled requests are acknowledged by the peer's next clear-to-send entries. Where no

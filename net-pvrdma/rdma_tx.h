@@ -89,6 +89,7 @@ static inline __attribute__((always_inline)) int rdma_post_chunk(
     void (*put_chunk)(struct rdma_lane *r, int qp, const struct pvn_write *w, uint32_t lkey))
 {
     uint32_t lkey;
+    bool due = r->l.kick_due;
     if (rdma_may_be_short(r, w)) {
         int rc = rdma_post_short(r, w);
         if (rc <= 0)
@@ -112,7 +113,7 @@ static inline __attribute__((always_inline)) int rdma_post_chunk(
     if (w->more)
         return 0;
     /* Usually this message is all there is, and then nothing is left for a kick. */
-    r->l.kick_due = r->nqps > 1;
+    r->l.kick_due = r->nqps > 1 && (due || w->f.chunk > 0);
     return rdma_ring_chain(r, q);
 }
 

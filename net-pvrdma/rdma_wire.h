@@ -12,9 +12,12 @@
  *  56  u32 sum of bytes 0..55
  *  60  u32 stamp: number of the slot, plus one
  *
- * The acknowledgements, struct ack_line, 64 bytes, written by the receiver:
+ * The acknowledgements, struct ack_line, 64 bytes, written by the receiver; the comm's first lane has
+ * one for each of its lanes:
  *   0  u32 x 8 chunks seen on each queue pair
- *  32  u32 x 8 lines of short messages read on each queue pair
+ *  32  u32 lines of short messages read
+ *  36  u32 number of this write of acknowledgements, free-running
+ *  40  24 bytes of zero
  *
  * A record, 32 bytes, written by the sender behind a chunk's data (record mode):
  *   0  u64 bytes of the whole message
@@ -62,9 +65,9 @@ enum {
     PIECE = 32768,             /* bytes of a message buffer of the two-sided mode */
     PIECES_LOG2 = 5,           /* of them on a queue pair at most */
     CREDIT_RECVS = 16,   /* receives of its sender; the peer has four messages in flight at most */
-    SHORT_LINES = 256,   /* where a short message may begin, in each queue pair's ring of them */
+    SHORT_LINES = 256,   /* where a short message may begin, in the ring of them */
     SHORT_MAX_LINES = 5, /* that one may have */
-    RDMA_OFFER_VERSION = 6,
+    RDMA_OFFER_VERSION = 7,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
 
@@ -133,16 +136,19 @@ static inline uint32_t cts_sum(uint64_t addr, uint64_t size, uint64_t keys, uint
  * has no more use for; counts free-running. */
 struct ack_line {
     uint32_t seen[PVN_RDMA_MAX_QPS];
-    uint32_t lines[PVN_RDMA_MAX_QPS];
+    uint32_t lines;
+    uint32_t turn; /* changes with every write: what the sender watches */
+    uint32_t zero[6];
 };
 static_assert(sizeof(struct ack_line) == 64, "the acknowledgements are one cache line");
 
 /*
  * A short message: one that is written whole, with what a record holds, into a ring in the
  * receiver's memory, from where the processor copies it into its buffer. It is one request and
- * needs no receive request nor completion; for host memory only.
+ * needs no receive request nor completion; for host memory only. All of a lane's travel on its first
+ * queue pair.
  *
- * Each line has a stamp: the lines of the queue pair's messages before this one, plus one; a
+ * Each line has a stamp: the lines of the messages before this one, plus one; a
  * message of several has a sum, too. A message lies in one piece: one that begins in the ring's
  * last lines ends behind them, and the next one begins at the ring's first.
  */
@@ -167,7 +173,7 @@ static_assert(sizeof(struct short_head) == 64 && sizeof(struct short_more) == 64
               "a line of a short message is one cache line");
 enum {
     SHORT_MAX = SHORT_HEAD_BYTES + (SHORT_MAX_LINES - 1) * SHORT_MORE_BYTES,
-    SHORT_RING_BYTES = (SHORT_LINES + SHORT_MAX_LINES - 1) * 64 /* of one queue pair */
+    SHORT_RING_BYTES = (SHORT_LINES + SHORT_MAX_LINES - 1) * 64
 };
 static_assert((int)SHORT_MAX == (int)PVN_RDMA_SHORT_MAX, "what the parameter says");
 static inline uint32_t short_lines(uint32_t bytes)
@@ -297,14 +303,14 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
 
 /*
  * The registered block at both ends: cts ring (sender: the peer writes it; receiver: it writes from
- * it), ack line, message sizes, record rings, rings of short messages. The same layout everywhere,
- * so that one address and key describe it; only where the last ones begin depends on the number of
- * queue pairs in its owner's offer.
+ * it), ack lines, message sizes, record rings, the ring of short messages. The same layout
+ * everywhere, so that one address and key describe it; only where the last one begins depends on the
+ * number of queue pairs in its owner's offer.
  */
 enum {
     MEM_CTS = 0,
     MEM_ACK = MEM_CTS + CTS_LINES * 64,
-    MEM_TOTALS = MEM_ACK + 64,
+    MEM_TOTALS = MEM_ACK + PVN_MAX_LANES * 64,
     MEM_HELLO = MEM_TOTALS + CTS_SLOTS * PVN_MAX_RECVS * 8, /* 1: the sender is connected */
     MEM_RECORD = MEM_HELLO + 64
 };
@@ -314,7 +320,7 @@ static inline size_t mem_short(int nqps)
 }
 static inline size_t mem_size(int nqps)
 {
-    return mem_short(nqps) + (size_t)nqps * SHORT_RING_BYTES;
+    return mem_short(nqps) + SHORT_RING_BYTES;
 }
 static_assert(MEM_RECORD % 64 == 0 && RECORD_RING * sizeof(struct record) % 64 == 0,
               "a short message begins at a cache line");

@@ -23,9 +23,12 @@ static bool any_needs_cts(const struct pvn_engine_cfg *cfg)
     return false;
 }
 
-static bool sets_kick_due(const struct pvn_lane *l)
+static bool all_set_kick_due(const struct pvn_engine_cfg *cfg)
 {
-    return l->caps & PVN_LANE_SETS_KICK_DUE;
+    for (int i = 0; i < cfg->nlanes; i++)
+        if (!(cfg->lanes[i]->caps & PVN_LANE_SETS_KICK_DUE))
+            return false;
+    return true;
 }
 
 static void init_req(struct pvn_engine *e, struct pvn_req *req, enum req_kind kind)
@@ -69,15 +72,16 @@ void eng_use_lanes(struct pvn_engine *e)
     e->chunk = eng_chunk(cfg);
     e->rr = 0;
     e->several_lanes = cfg->nlanes > 1;
-    e->slow_lanes = !(!e->several_lanes && e->needs_cts && sets_kick_due(cfg->lanes[0]));
+    e->slow_lanes = !(e->needs_cts && all_set_kick_due(cfg));
     e->sends_next = !e->slow_lanes && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_FAST_PATH;
     e->slow_lanes |= cfg->sender && !e->sends_next;
     for (int i = 0; i < cfg->nlanes; i++) {
         cfg->lanes[i]->engine = e;
         cfg->lanes[i]->nlanes = cfg->nlanes;
         cfg->lanes[i]->kick_due = true;
-        cfg->lanes[i]->fast.keeps_cts = e->sends_next;
+        cfg->lanes[i]->fast.keeps_cts = i == 0 && e->sends_next;
         cfg->lanes[i]->place = eng_match_place;
+        cfg->lanes[i]->ops->join(cfg->lanes[i], cfg->lanes, cfg->nlanes);
     }
 }
 
@@ -200,16 +204,17 @@ static inline __attribute__((always_inline)) int poll_lane(struct pvn_engine *e,
     return __builtin_expect(n == 0, 1) ? 0 : eng_fail_lane(e, l, n);
 }
 
+/* What came over one lane may be due to be answered over another one. What waits for room may get it
+ * from a poll that what the lane watches does not speak for. */
 __attribute__((noinline)) static int progress_all(struct pvn_engine *e)
 {
-    bool due = e->unposted;
     for (int i = 0; i < e->cfg.nlanes; i++) {
-        int rc = poll_lane(e, e->cfg.lanes[i]);
+        struct pvn_lane *l = e->cfg.lanes[i];
+        int rc = !e->unposted && eng_watch_is_still(l) ? 0 : poll_lane(e, l);
         if (rc < 0)
             return rc;
-        due |= e->cfg.lanes[i]->kick_due;
     }
-    return due ? post_and_kick(e) : 0;
+    return __builtin_expect(e->unposted, 0) ? post_and_kick(e) : eng_kick(e);
 }
 
 /* What nobody waits for costs little: a call that finds nothing is this far and no further. */

@@ -1,10 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine's fast path: one buffer, a comm of one lane that writes to remote addresses and has a
- * fast path of its own (lane.h), nothing that waits for room, and nothing wrong. Inline, since for
- * a message of eight bytes these instructions are most of the cost. They change the same state as
- * the calls of engine.h, which are the slow path and take every other case.
+ * The engine's fast path: one buffer, a comm whose lanes write to remote addresses and of which the
+ * first has a fast path of its own (lane.h), nothing that waits for room, and nothing wrong. Inline,
+ * since for a message of eight bytes these instructions are most of the cost. They change the same
+ * state as the calls of engine.h, which are the slow path and take every other case.
  *
  * Only comm_fast.h and tests/support/hot.c include this.
  */
@@ -75,13 +75,9 @@ static inline bool eng_fast_poll_is_empty(const struct pvn_req *req)
 {
     const struct pvn_engine *e = req->e;
     struct pvn_lane *l = e->cfg.lanes[0];
-    struct pvn_lane_watch *w = &l->fast.watch;
-    if (w->polls == 0 || l->kick_due || eng_polls_lanes(e) ||
-        __atomic_load_n(w->at[0], __ATOMIC_RELAXED) != w->same[0] ||
-        __atomic_load_n(w->at[1], __ATOMIC_RELAXED) != w->same[1])
+    if (l->fast.watch.polls == 0 || l->kick_due || eng_polls_lanes(e))
         return false;
-    w->polls--;
-    return true;
+    return eng_watch_is_still(l);
 }
 
 /* Whether the peer's writes reach nothing but what the receives have registered. */

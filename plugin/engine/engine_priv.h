@@ -177,7 +177,7 @@ struct pvn_engine {
     bool announced;  /* sender: there are slots, announced, with free buffers: tx->known */
     bool slow_lanes; /* the lanes are not such that engine_fast.h will do, see eng_use_lanes */
     bool needs_cts;
-    bool sends_next; /* the only lane takes the next slot itself, by fast.send_next */
+    bool sends_next; /* the first lane takes the next slot itself, by fast.send_next */
     int rr;          /* lane that gets the next chunk first */
     unsigned ticks;
     uint64_t now; /* sampled every few progress calls */
@@ -286,6 +286,17 @@ static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
 static inline void eng_moved(struct pvn_lane *l)
 {
     l->kick_due |= !(l->caps & PVN_LANE_SETS_KICK_DUE);
+}
+
+/* Whether the words that the lane watches show that a poll would be empty. */
+static inline bool eng_watch_is_still(struct pvn_lane *l)
+{
+    struct pvn_lane_watch *w = &l->fast.watch;
+    if (w->polls == 0 || __atomic_load_n(w->at[0], __ATOMIC_RELAXED) != w->same[0] ||
+        __atomic_load_n(w->at[1], __ATOMIC_RELAXED) != w->same[1])
+        return false;
+    w->polls--;
+    return true;
 }
 
 /* engine_error.c */

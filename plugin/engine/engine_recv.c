@@ -12,21 +12,18 @@ __attribute__((noinline, cold)) static int refuse(const struct pvn_engine *e)
     return e->failed ? e->err.code : -EINVAL;
 }
 
-/* Hands a slot to the first lane that has room; which one does not matter. 0, -EAGAIN: none has, or
- * an error. */
+/* Hands a slot to the first lane. 0, -EAGAIN: it has no room, or an error. */
 static inline int publish_next(struct pvn_engine *e, const struct recv_group *g)
 {
-    for (int i = 0; i < e->cfg.nlanes; i++) {
-        struct pvn_lane *l = e->cfg.lanes[i];
-        int rc = l->ops->post_cts(l, g->slot, g->req.sizes, g->buf);
-        if (__builtin_expect(rc == 0, 1)) {
-            eng_moved(l);
-            return 0;
-        }
-        if (rc != -EAGAIN) {
-            rc = eng_fail_lane(e, l, rc);
-            return rc ? rc : -EAGAIN;
-        }
+    struct pvn_lane *l = e->cfg.lanes[0];
+    int rc = l->ops->post_cts(l, g->slot, g->req.sizes, g->buf);
+    if (__builtin_expect(rc == 0, 1)) {
+        eng_moved(l);
+        return 0;
+    }
+    if (rc != -EAGAIN) {
+        rc = eng_fail_lane(e, l, rc);
+        return rc ? rc : -EAGAIN;
     }
     e->stats.again++;
     e->unposted = true;

@@ -31,6 +31,21 @@ static inline int post_whole(struct pvn_engine *e, struct send_msg *m)
     return l->kick_due ? eng_kick_all(e) : 0;
 }
 
+/* Likewise with several lanes: by the one whose turn it is. */
+__attribute__((noinline)) static int post_whole_in_turn(struct pvn_engine *e, struct send_msg *m)
+{
+    int lane = eng_next_lane(e);
+    struct pvn_lane *l = e->cfg.lanes[lane];
+    m->w.rkey = m->to ? m->to->rkey[lane] : 0;
+    int rc = l->ops->post_write(l, &m->w);
+    if (__builtin_expect(rc != 0, 0))
+        return rc == -EAGAIN || (rc = eng_fail_lane(e, l, rc)) == 0 ? post_cut(e, m) : rc;
+    m->next = 1;
+    e->stats.chunks++;
+    eng_moved(l);
+    return 0;
+}
+
 __attribute__((noinline, cold)) static int refuse(struct pvn_engine *e)
 {
     if (e->failed)
@@ -55,6 +70,7 @@ __attribute__((noinline)) static int poll_for_buffer(struct pvn_engine *e, int t
 {
     struct sender *tx = e->tx;
     e->cfg.lanes[0]->fast.keeps_cts = false;
+    e->cfg.lanes[0]->fast.watch.polls = 0; /* what it watches does not show slots */
     int rc = pvn_engine_progress(e);
     if (rc || e->paused)
         return rc ? rc : -EAGAIN;
@@ -97,10 +113,10 @@ int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int ta
     m->next = 0;
     eng_req_open(e, &m->req);
     int rc;
-    if (__builtin_expect(size <= e->chunk && !e->unposted && e->cfg.nlanes == 1, 1)) {
+    if (__builtin_expect(size <= e->chunk && !e->unposted && !e->several_lanes, 1)) {
         rc = post_whole(e, m);
     } else {
-        rc = post_cut(e, m);
+        rc = size <= e->chunk && !e->unposted ? post_whole_in_turn(e, m) : post_cut(e, m);
         if (rc == 0)
             rc = eng_kick(e);
     }

@@ -29,9 +29,7 @@ static int post_to_any(struct pvn_engine *e, struct send_msg *m, struct pvn_writ
 {
     int rc = -EAGAIN;
     for (int tried = 0; tried < e->cfg.nlanes && rc == -EAGAIN && !e->paused; tried++) {
-        int lane = e->rr;
-        e->rr = lane + 1 == e->cfg.nlanes ? 0 : lane + 1;
-        rc = post_to(e, lane, m, w);
+        rc = post_to(e, eng_next_lane(e), m, w);
     }
     return rc;
 }

@@ -9,6 +9,14 @@
 /* The engine fails: a send is longer than the receive that it has met. Returns the error. */
 int eng_too_long(struct pvn_engine *e, size_t size, int tag, uint64_t room);
 
+/* The lane whose turn it is. */
+static inline int eng_next_lane(struct pvn_engine *e)
+{
+    int lane = e->rr;
+    e->rr = lane + 1 == e->cfg.nlanes ? 0 : lane + 1;
+    return lane;
+}
+
 /* Finds a free buffer with this tag in a slot. */
 static inline int eng_match_buffer(const struct send_slot *s, int tag)
 {

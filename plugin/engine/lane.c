@@ -77,6 +77,10 @@ static int never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_read
     return 0;
 }
 
+static void no_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nlanes)
+{
+}
+
 static void nothing(struct pvn_lane *l)
 {
 }
@@ -130,6 +134,8 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->copy_out = no_copy;
     if (!ops->fence)
         ops->fence = ok_lane;
+    if (!ops->join)
+        ops->join = no_join;
     if (!ops->stop)
         ops->stop = nothing;
     if (!ops->close)

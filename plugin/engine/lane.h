@@ -142,10 +142,10 @@ struct pvn_lane;
 
 /*
  * The fast path: what a lane offers beyond posts and events, so that a small message costs few
- * instructions. It is optional, and the engine uses it only while the lane is its comm's only one;
- * everything works without it. It softens two rules of this interface: the lane, not the engine,
- * takes the next slot for a message (PVN_LANE_FAST_PATH), and the engine reads two words of memory
- * that the lane names instead of calling poll (any lane).
+ * instructions. It is optional, and the engine uses only that of its comm's first lane, so small
+ * messages keep to that one; everything works without it. It softens two rules of this interface:
+ * the lane, not the engine, takes the next slot for a message (PVN_LANE_FAST_PATH), and the engine
+ * reads two words of memory that the lane names instead of calling poll (any lane).
  */
 struct pvn_lane_fast_ops {
     /*
@@ -241,6 +241,12 @@ struct pvn_lane_ops {
     int (*adopt)(struct pvn_lane *l, int stream,
                  int fd);              /* takes fd on 0; else the caller closes it */
     int (*verify)(struct pvn_lane *l); /* zero-byte round trip */
+
+    /* The comm's engine begins with these lanes, of which this is one, or goes on with them after a
+     * failover; called once in a lane's life, of every lane. Both ends have them in the same order.
+     * All stay until the last of them is no longer polled, and they are closed in this order.
+     * Clear-to-send entries go over the first one alone. */
+    void (*join)(struct pvn_lane *l, struct pvn_lane *const *lanes, int nlanes);
 
     /* Memory. idx is the lane's index in its comm; fills mr->lane_mr[idx] and mr->rkey[idx].
      * Of all that is here only these may be called while another thread uses the lane, so a refusal

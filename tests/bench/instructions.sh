@@ -8,7 +8,8 @@
 # a run before the one that is counted shows which calls these are. The last columns are what a call
 # costs that gets nothing done, one of many in a row. The two-sided mode is counted without failover, with
 # which its calls depend on when the receiver's credits come.
-# usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"]
+# --ports N: a comm over N joined adapters; --qps N: over N queue pairs of each.
+# usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"] [--ports N] [--qps N]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build
@@ -17,6 +18,8 @@ while [[ $# -ge 2 ]]; do
     case $1 in
     --build) build=$2 ;;
     --modes) modes=$2 ;;
+    --ports) export PVN_SOFTVERBS_DEVICES=$2 NCCL_PVRDMA_VDEVICE=1 ;;
+    --qps) export NCCL_PVRDMA_QPS=$2 ;;
     *) echo "unknown option $1" >&2; exit 2 ;;
     esac
     shift 2

@@ -6,8 +6,9 @@
  * runs do the same: the first one writes to OUTCOMES which calls came to something, the second one
  * reads that and makes the others from functions of their own. Then COUNT calls of each kind that
  * fail to complete. Prints how many isends, tests of a receive and tests of a send these were;
- * exits with 1 and a sentence when something fails or is not as in the first run. usage: messages
- * PLUGIN COUNT BYTES DEPTH OUTCOMES, environment as softverbs needs it
+ * exits with 1 and a sentence when something fails or is not as in the first run. Where softverbs
+ * plays several adapters the comm goes over all of them. usage: messages PLUGIN COUNT BYTES DEPTH
+ * OUTCOMES, environment as softverbs needs it
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -219,6 +220,19 @@ static void in_vain(struct end *s, struct end *r, long count, size_t size)
         one_test(r->req[0] ? r : s);
 }
 
+/* The only device, or one joined of all. */
+static int device(void)
+{
+    ncclNetVDeviceProps_v12_t all = {0};
+    int n, dev = 0;
+    check(pvn_netdrv_devices(drv, &n), "devices");
+    for (int i = 0; i < n && i < NCCL_NET_MAX_DEVS_PER_NIC_V12; i++)
+        all.devs[all.ndevs++] = i;
+    if (n > 1)
+        check(pvn_netdrv_make_vdevice(drv, &dev, &all), "makeVDevice");
+    return dev;
+}
+
 int main(int argc, char **argv)
 {
     static char handle[NCCL_NET_HANDLE_MAXSIZE] __attribute__((aligned(8)));
@@ -238,10 +252,11 @@ int main(int argc, char **argv)
         return 1;
     }
     check(pvn_netdrv_init(drv, &ctx, 1, &config, no_log, NULL), "init");
-    check(pvn_netdrv_listen(drv, ctx, 0, handle, &listener), "listen");
+    int dev = device();
+    check(pvn_netdrv_listen(drv, ctx, dev, handle, &listener), "listen");
     while (!s.comm || !r.comm) {
         if (!s.comm)
-            check(pvn_netdrv_connect(drv, ctx, 0, handle, &s.comm), "connect");
+            check(pvn_netdrv_connect(drv, ctx, dev, handle, &s.comm), "connect");
         if (!r.comm)
             check(pvn_netdrv_accept(drv, listener, &r.comm), "accept");
     }

@@ -54,6 +54,13 @@ tests_rdma_test_plugin_lost_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_lost_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_lost_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
+PVN_TESTS += tests/rdma/test_plugin_lanes
+tests_rdma_test_plugin_lanes_SOURCES = tests/rdma/test_plugin_lanes.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h
+tests_rdma_test_plugin_lanes_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_lanes_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_lanes_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+
 # What tests/bench/instructions.sh runs under callgrind.
 check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c

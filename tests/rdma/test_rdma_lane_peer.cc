@@ -391,14 +391,26 @@ TEST(RdmaWatch, AQueueIsPolledLessWhereShortMessagesCome)
     EXPECT_LE(polls, 900u / 9 + 4);
 }
 
-// A word for each queue pair would be too many.
-TEST(RdmaWatch, NotWithSeveralQueuePairs)
+// A word for the record of each queue pair would be too many.
+TEST(RdmaWatch, NotWithRecordsOfSeveralQueuePairs)
 {
-    Watched w(shape("roce", PVN_RDMA_IMM, 2, 1 << 20, false));
-    uint64_t polls;
-    ASSERT_NO_FATAL_FAILURE(w.message(8, 0, 0, &polls));
-    ASSERT_NO_FATAL_FAILURE(w.message(8, 100, 0, &polls));
-    EXPECT_EQ(100u, polls);
+    for (int qps : {1, 2}) {
+        RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, qps, 1 << 20, true);
+        o.idle_ns = UINT64_MAX / 4;
+        Watched w(o);
+        pvn_req *r = nullptr;
+        int done = 0, watched = 0;
+        ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
+        for (int i = 0; i < 100; i++) {
+            ASSERT_EQ(0, hot_test(r, &done, nullptr));
+            watched += w.p.rx.lane->fast.watch.polls > 0;
+        }
+        if (qps == 1) {
+            EXPECT_GT(watched, 0);
+        } else {
+            EXPECT_EQ(0, watched);
+        }
+    }
 }
 
 // What a sender waits for is the acknowledgement.

@@ -14,7 +14,7 @@ static void start_queue_pair(struct rdma_lane *r, int k, uint32_t n)
     q->shorts.lines = q->shorts.acknowledged = q->shorts.free_from = n;
     if (r->cfg.sender) {
         r->ack->seen[k] = htole32(n);
-        r->ack->lines[k] = htole32(n);
+        r->ack->lines = htole32(n);
     }
 }
 

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// Comms over several ports and queue pairs: what they cost in doorbells, and what goes where.
+#include "rdma/plugin_route.h"
+
+#include <memory>
+#include <tuple>
+
+using namespace nccl;
+
+namespace
+{
+
+// Ports that are joined, queue pairs of each.
+class PluginLanes : public PluginRdma, public testing::WithParamInterface<std::tuple<int, int>>
+{
+  protected:
+    enum { DEPTH = 8, MESSAGES = 400 };
+    int ports = std::get<0>(GetParam());
+
+    std::unique_ptr<Net> start()
+    {
+        setenv("NCCL_PVRDMA_QPS", std::to_string(std::get<1>(GetParam())).c_str(), 1);
+        // An idle poll of the completion queue is a doorbell, too, and when it comes is the clock's.
+        setenv("NCCL_PVRDMA_RDMA_POLL", "1s", 1);
+        adapters("pvrdma", "set devices " + std::to_string(ports));
+        auto n = std::make_unique<Net>(12);
+        if (ports > 1) {
+            ncclNetVDeviceProps_v12_t join = {};
+            for (int i = 0; i < ports; i++)
+                join.devs[join.ndevs++] = i;
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n->d, &dev, &join));
+        }
+        return n;
+    }
+
+    void TearDown() override
+    {
+        unsetenv("NCCL_PVRDMA_QPS");
+        PluginRdma::TearDown();
+    }
+
+    // Messages of `size` bytes, DEPTH in flight, receives posted ahead. Doorbells per message.
+    double stream(Pair &p, size_t size)
+    {
+        std::vector<unsigned char> src = bytes::of(DEPTH * size, 9), dst(DEPTH * size);
+        void *smh = nullptr, *rmh = nullptr, *s[DEPTH] = {}, *r[DEPTH] = {};
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_reg_mr(p.d, p.sc, src.data(), src.size(), NCCL_PTR_HOST, &smh));
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), dst.size(), NCCL_PTR_HOST, &rmh));
+        long sp = 0, st = 0, rp = 0, rt = 0;
+        sv_stats before, after;
+        sv::lib().sv_total_stats(&before);
+        EXPECT_TRUE(eventually([&] {
+            int done = 0, got = -1, tag = 0;
+            while (rp < MESSAGES && rp - rt < DEPTH) {
+                void *data = &dst[static_cast<size_t>(rp % DEPTH) * size];
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh,
+                                                        nullptr, &r[rp % DEPTH]));
+                if (!r[rp % DEPTH])
+                    break;
+                rp++;
+            }
+            while (sp < MESSAGES && sp - st < DEPTH) {
+                EXPECT_EQ(ncclSuccess,
+                          pvn_netdrv_isend(p.d, p.sc, &src[static_cast<size_t>(sp % DEPTH) * size],
+                                           size, 0, smh, nullptr, &s[sp % DEPTH]));
+                if (!s[sp % DEPTH])
+                    break;
+                sp++;
+            }
+            if (st < sp) {
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, s[st % DEPTH], &done, nullptr));
+                st += done;
+            }
+            done = 0;
+            if (rt < rp) {
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, r[rt % DEPTH], &done, &got));
+                rt += done;
+            }
+            return HasFailure() || (st == MESSAGES && rt == MESSAGES);
+        }));
+        sv::lib().sv_total_stats(&after);
+        EXPECT_EQ(src, dst);
+        pvn_netdrv_dereg_mr(p.d, p.sc, smh);
+        pvn_netdrv_dereg_mr(p.d, p.rc, rmh);
+        return static_cast<double>(after.doorbells - before.doorbells) / MESSAGES;
+    }
+
+    int dev = 0;
+};
+
+// Entries are batched and acknowledgements of every port travel with them.
+TEST_P(PluginLanes, DoorbellsPerMessageAtDepth8)
+{
+    auto n = start();
+    Pair p(*n, dev, dev);
+    for (size_t size : {8, 4096, 65536}) {
+        double doorbells = stream(p, size);
+        printf("%d ports, %d queue pairs, %zu bytes: %.3f doorbells per message\n", ports,
+               std::get<1>(GetParam()), size, doorbells);
+        EXPECT_LE(doorbells, 1.5) << size;
+    }
+}
+
+// A short message takes the first port; longer ones are shared out.
+TEST_P(PluginLanes, AShortMessageTakesOneLane)
+{
+    auto n = start();
+    Pair p(*n, dev, dev);
+    stream(p, 8); // connects
+    // Counts requests of the last port, and never acts.
+    const std::string last = "vmw_pvrdma" + std::to_string(ports - 1);
+    ASSERT_EQ(0, sv::command(
+                     ("rule last do dev=" + last + " op=WRITE nth=1000000000 : release").c_str()));
+    stream(p, 8);
+    const int64_t of_short = sv::lib().sv_rule_seen("last");
+    stream(p, 4096);
+    const int64_t of_long = sv::lib().sv_rule_seen("last") - of_short;
+    EXPECT_GE(of_long, 2 * MESSAGES / ports) << "data and record of each";
+    if (ports > 1) {
+        EXPECT_EQ(0, of_short);
+    } else {
+        EXPECT_LE(MESSAGES, of_short);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, PluginLanes,
+                         testing::Values(std::make_tuple(1, 1), std::make_tuple(1, 4),
+                                         std::make_tuple(2, 1), std::make_tuple(2, 4),
+                                         std::make_tuple(3, 1)));
+
+} // namespace
