@@ -45,6 +45,11 @@ tests_perf_test_ring_steps_SOURCES = tests/perf/test_ring_steps.cc
 tests_perf_test_ring_steps_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_perf_test_ring_steps_LDADD = libpvn-perf.la $(TEST_LDADD)
 
+PVN_TESTS += tests/perf/test_mesh_parts
+tests_perf_test_mesh_parts_SOURCES = tests/perf/test_mesh_parts.cc
+tests_perf_test_mesh_parts_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_perf_test_mesh_parts_LDADD = libpvn-perf.la $(TEST_LDADD)
+
 PVN_TESTS += tests/perf/test_perf_boot
 tests_perf_test_perf_boot_SOURCES = tests/perf/test_perf_boot.cc
 tests_perf_test_perf_boot_CPPFLAGS = $(TEST_CPPFLAGS)

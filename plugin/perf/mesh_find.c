@@ -1,0 +1,314 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "perf/mesh_find.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static size_t cell(const struct pvn_mesh_matrix *m, int from, int to)
+{
+    return (size_t)from * (size_t)m->n + (size_t)to;
+}
+
+static bool within(const struct pvn_mesh_matrix *m, int from, int to)
+{
+    return m->host[from] == m->host[to];
+}
+
+/*
+ * The upper median of values that are sorted from bad to good. One slow host spoils 2 (n - 1) of the
+ * n (n - 1) paths between n hosts: of two or three hosts these are more than half, so that the
+ * middle lies above them there.
+ */
+static double reference(const double *v, int count, int n)
+{
+    int at = count / 2;
+
+    if (count == n * (n - 1) && at < 2 * (n - 1))
+        at = 2 * (n - 1);
+    return v[at < count ? at : count - 1];
+}
+
+static int hosts_of(const struct pvn_mesh_matrix *m)
+{
+    int n = 0;
+
+    for (int i = 0; i < m->n; i++)
+        n = m->host[i] >= n ? m->host[i] + 1 : n;
+    return n;
+}
+
+int pvn_mesh_ratios(struct pvn_mesh_matrix *m)
+{
+    size_t all = (size_t)m->n * (size_t)m->n;
+    double *good = malloc(sizeof(*good) * (all + 1));
+
+    if (!good)
+        return -ENOMEM;
+    for (int inside = 0; inside < 2; inside++) {
+        int count = 0;
+        double ref;
+
+        for (int f = 0; f < m->n; f++) {
+            for (int t = 0; t < m->n; t++) {
+                double v = m->value[cell(m, f, t)];
+
+                if (f != t && within(m, f, t) == (inside == 1) && v > 0)
+                    good[count++] = m->less_is_better ? 1 / v : v;
+            }
+        }
+        qsort(good, (size_t)count, sizeof(*good), by_double);
+        ref = count ? reference(good, count, m->n) : NAN;
+        m->median[inside] = m->less_is_better ? 1 / ref : ref;
+        for (int f = 0; f < m->n; f++) {
+            for (int t = 0; t < m->n; t++) {
+                double v = m->value[cell(m, f, t)];
+
+                if (within(m, f, t) == (inside == 1))
+                    m->ratio[cell(m, f, t)] = f == t || isnan(v)  ? NAN
+                                              : v < 0             ? 0
+                                              : m->less_is_better ? 1 / v / ref
+                                                                  : v / ref;
+            }
+        }
+    }
+    free(good);
+    return 0;
+}
+
+/* ---- what is slow ---- */
+
+struct search {
+    const struct pvn_mesh_matrix *m;
+    int hosts;
+    bool *explained; /* per cell */
+    double *ratio;   /* of the slow cells of a line */
+    int *seen;       /* per host or rank: the line in which it was seen last */
+    int lines;
+    struct pvn_mesh_finding *out;
+    int n;
+};
+
+static bool is_slow(const struct search *s, size_t c)
+{
+    return s->m->ratio[c] < s->m->slow;
+}
+
+/* Whether a path counts for a line: those within a host only where there is but one host. */
+static bool counts(const struct search *s, const struct pvn_mesh_finding *f, int from, int to)
+{
+    int end = f->kind == PVN_MESH_SENDS ? from : to;
+    size_t c = cell(s->m, from, to);
+
+    if ((f->hosts ? s->m->host[end] : end) != f->who || isnan(s->m->ratio[c]) || s->explained[c])
+        return false;
+    return s->hosts == 1 || !within(s->m, from, to);
+}
+
+/* Fills in the figures of a line; the number of others with which it is slow. */
+static int look(struct search *s, struct pvn_mesh_finding *f)
+{
+    const struct pvn_mesh_matrix *m = s->m;
+    int others = 0;
+
+    f->slow = f->of = f->failed = 0;
+    s->lines++;
+    for (int i = 0; i < m->n; i++) {
+        if ((f->hosts ? m->host[i] : i) != f->who)
+            continue;
+        for (int k = 0; k < m->n; k++) {
+            int from = f->kind == PVN_MESH_SENDS ? i : k, to = f->kind == PVN_MESH_SENDS ? k : i;
+            int other = s->hosts == 1 ? k : m->host[k];
+
+            if (!counts(s, f, from, to))
+                continue;
+            f->of++;
+            if (!is_slow(s, cell(m, from, to)))
+                continue;
+            s->ratio[f->slow++] = m->ratio[cell(m, from, to)];
+            f->failed += m->value[cell(m, from, to)] < 0;
+            others += s->seen[other] != s->lines;
+            s->seen[other] = s->lines;
+        }
+    }
+    qsort(s->ratio, (size_t)f->slow, sizeof(*s->ratio), by_double);
+    f->ratio = f->slow ? s->ratio[f->slow / 2] : NAN;
+    return others;
+}
+
+static bool qualifies(struct search *s, struct pvn_mesh_finding *f)
+{
+    return look(s, f) >= 2 && 4 * f->slow >= 3 * f->of;
+}
+
+/* A host is named when each of its ranks would be. */
+static bool host_qualifies(struct search *s, struct pvn_mesh_finding *f)
+{
+    int ranks = 0;
+
+    for (int i = 0; i < s->m->n; i++) {
+        struct pvn_mesh_finding one = {.kind = f->kind, .who = i};
+
+        if (s->m->host[i] != f->who)
+            continue;
+        if (!qualifies(s, &one))
+            return false;
+        ranks++;
+    }
+    return ranks > 1 && qualifies(s, f);
+}
+
+static bool clearer(const struct pvn_mesh_finding *a, const struct pvn_mesh_finding *b)
+{
+    double x = (double)a->slow / a->of, y = b->of ? (double)b->slow / b->of : 0;
+
+    if (a->hosts != b->hosts && b->of)
+        return a->hosts;
+    return x > y || (x >= y && (a->slow > b->slow || (a->slow == b->slow && a->ratio < b->ratio)));
+}
+
+static void explain(struct search *s, const struct pvn_mesh_finding *f)
+{
+    for (int from = 0; from < s->m->n; from++) {
+        for (int to = 0; to < s->m->n; to++) {
+            if (counts(s, f, from, to))
+                s->explained[cell(s->m, from, to)] = true;
+        }
+    }
+}
+
+/* Takes the clearest line: whether there was one. */
+static bool take_line(struct search *s)
+{
+    struct pvn_mesh_finding best = {.of = 0};
+
+    for (int kind = PVN_MESH_SENDS; kind <= PVN_MESH_RECEIVES; kind++) {
+        for (int who = 0; who < s->m->n; who++) {
+            struct pvn_mesh_finding one = {.kind = (enum pvn_mesh_kind)kind, .who = who};
+            struct pvn_mesh_finding all = one;
+
+            all.hosts = true;
+            if (who < s->hosts && s->hosts > 1 && host_qualifies(s, &all) && clearer(&all, &best))
+                best = all;
+            if (qualifies(s, &one) && clearer(&one, &best))
+                best = one;
+        }
+    }
+    if (!best.of)
+        return false;
+    explain(s, &best);
+    s->out[s->n++] = best;
+    return true;
+}
+
+/* The paths from one host to another as one, where most of them are slow. */
+static void take_host_path(struct search *s, int a, int b)
+{
+    const struct pvn_mesh_matrix *m = s->m;
+    struct pvn_mesh_finding f = {.kind = PVN_MESH_PATH, .hosts = true, .who = a, .to = b};
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (int from = 0; from < m->n; from++) {
+            for (int to = 0; to < m->n; to++) {
+                size_t c = cell(m, from, to);
+
+                if (m->host[from] != a || m->host[to] != b || isnan(m->ratio[c]) || s->explained[c])
+                    continue;
+                f.of += pass == 0;
+                if (pass == 0 && is_slow(s, c)) {
+                    f.failed += m->value[c] < 0;
+                    s->ratio[f.slow++] = m->ratio[c];
+                }
+                s->explained[c] |= pass == 1;
+            }
+        }
+        if (f.slow < 2 || 4 * f.slow < 3 * f.of)
+            return;
+    }
+    qsort(s->ratio, (size_t)f.slow, sizeof(*s->ratio), by_double);
+    f.ratio = s->ratio[f.slow / 2];
+    s->out[s->n++] = f;
+}
+
+static int by_ratio(const void *a, const void *b)
+{
+    const struct pvn_mesh_finding *x = a, *y = b;
+
+    return by_double(&x->ratio, &y->ratio);
+}
+
+static void take_paths(struct search *s)
+{
+    const struct pvn_mesh_matrix *m = s->m;
+    int first = s->n;
+
+    for (int a = 0; a < s->hosts; a++) {
+        for (int b = 0; b < s->hosts; b++) {
+            if (a != b)
+                take_host_path(s, a, b);
+        }
+    }
+    for (int from = 0; from < m->n; from++) {
+        for (int to = 0; to < m->n; to++) {
+            size_t c = cell(m, from, to);
+
+            if (s->explained[c] || !is_slow(s, c))
+                continue;
+            s->out[s->n++] = (struct pvn_mesh_finding){PVN_MESH_PATH,   false,      from, to, 1, 1,
+                                                       m->value[c] < 0, m->ratio[c]};
+        }
+    }
+    qsort(&s->out[first], (size_t)(s->n - first), sizeof(*s->out), by_ratio);
+}
+
+int pvn_mesh_find(const struct pvn_mesh_matrix *m, struct pvn_mesh_finding **out)
+{
+    size_t all = (size_t)m->n * (size_t)m->n + 1;
+    struct search s = {.m = m, .hosts = hosts_of(m)};
+
+    s.explained = calloc(all, sizeof(*s.explained));
+    s.ratio = malloc(sizeof(*s.ratio) * all);
+    s.seen = calloc((size_t)m->n + 1, sizeof(*s.seen));
+    s.out = malloc(sizeof(*s.out) * (all + 4 * (size_t)m->n));
+    if (s.explained && s.ratio && s.seen && s.out) {
+        while (take_line(&s))
+            ;
+        take_paths(&s);
+    } else {
+        s.n = -ENOMEM;
+        free(s.out);
+        s.out = NULL;
+    }
+    free(s.explained);
+    free(s.ratio);
+    free(s.seen);
+    *out = s.out;
+    return s.n;
+}
+
+const struct pvn_mesh_finding *pvn_mesh_other(const struct pvn_mesh_finding *findings, int n, int i)
+{
+    const struct pvn_mesh_finding *f = &findings[i];
+
+    for (int k = 0; k < n; k++) {
+        const struct pvn_mesh_finding *g = &findings[k];
+        bool path = f->kind == PVN_MESH_PATH;
+
+        if (g->hosts != f->hosts || path != (g->kind == PVN_MESH_PATH))
+            continue;
+        if (path ? g->who == f->to && g->to == f->who : g->who == f->who && g->kind != f->kind)
+            return g;
+    }
+    return NULL;
+}

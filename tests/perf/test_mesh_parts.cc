@@ -1,0 +1,341 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// pvn-perf mesh without a network: its rounds, and what it finds in a matrix.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perf/mesh_find.h"
+#include "perf/mesh_rounds.h"
+
+namespace
+{
+
+// ---- Rounds ----
+
+// Checks that every pair comes once, and in a round no rank and no adapter twice; the rounds.
+int CheckRounds(const std::vector<uint64_t> &place)
+{
+    const int n = static_cast<int>(place.size());
+    struct pvn_mesh_rounds m;
+    std::set<std::pair<int, int>> pairs;
+
+    EXPECT_EQ(pvn_mesh_rounds_make(&m, place.data(), n), 0);
+    for (int k = 0; k < m.n; k++) {
+        std::multiset<uint64_t> busy;
+        for (int i = 0; i < n; i++) {
+            const int p = m.partner[k * n + i];
+            if (p < 0)
+                continue;
+            EXPECT_NE(p, i);
+            EXPECT_EQ(m.partner[k * n + p], i) << "round " << k << " is not mutual for " << i;
+            if (p < i)
+                continue;
+            EXPECT_TRUE(pairs.insert({i, p}).second) << i << " and " << p << " meet twice";
+            busy.insert(place[static_cast<size_t>(i)]);
+            if (place[static_cast<size_t>(p)] != place[static_cast<size_t>(i)])
+                busy.insert(place[static_cast<size_t>(p)]);
+        }
+        EXPECT_EQ(busy.size(), std::set<uint64_t>(busy.begin(), busy.end()).size())
+            << "an adapter is in two pairs of round " << k;
+        EXPECT_FALSE(busy.empty()) << "round " << k << " has no pair";
+    }
+    EXPECT_EQ(pairs.size(), static_cast<size_t>(n) * static_cast<size_t>(n - 1) / 2);
+    int rounds = m.n;
+    pvn_mesh_rounds_free(&m);
+    return rounds;
+}
+
+TEST(Rounds, EveryPairOnceForEveryNumberOfRanks)
+{
+    for (int n = 1; n <= 33; n++) {
+        std::vector<uint64_t> place;
+        for (int i = 0; i < n; i++)
+            place.push_back(1000u + static_cast<uint64_t>(i) * 77u);
+        EXPECT_EQ(CheckRounds(place), n == 1 ? 0 : n - 1 + n % 2) << n;
+    }
+}
+
+TEST(Rounds, RanksThatShareAnAdapterTakeTurns)
+{
+    for (int hosts = 1; hosts <= 7; hosts++) {
+        for (int each = 1; each <= 4; each++) {
+            std::vector<uint64_t> blocks, turns;
+            for (int i = 0; i < hosts * each; i++) {
+                blocks.push_back(static_cast<uint64_t>(i / each));
+                turns.push_back(static_cast<uint64_t>(i % hosts));
+            }
+            const int between = hosts > 1 ? (hosts - 1 + hosts % 2) * each * each : 0;
+            EXPECT_EQ(CheckRounds(blocks), between + each * (each - 1) / 2);
+            EXPECT_EQ(CheckRounds(turns), between + each * (each - 1) / 2);
+        }
+    }
+    CheckRounds({5, 5, 5, 5, 9, 7, 7}); // unequal numbers
+    CheckRounds({1, 2, 2});
+}
+
+// ---- What is found ----
+
+struct Matrix {
+    explicit Matrix(const std::vector<int> &hosts, bool latency = false) : host(hosts)
+    {
+        m.n = static_cast<int>(hosts.size());
+        m.less_is_better = latency;
+        m.slow = latency ? PVN_MESH_SLOW_TIME : PVN_MESH_SLOW_BW;
+        value.assign(hosts.size() * hosts.size(), latency ? 10.0 : 1000.0);
+        rank.resize(hosts.size());
+        for (size_t i = 0; i < hosts.size(); i++) {
+            std::string h = "host c" + std::to_string(hosts[i]);
+            std::string r = std::count(hosts.begin(), hosts.end(), hosts[i]) == 1
+                                ? h
+                                : "rank " + std::to_string(i) + " on c" + std::to_string(hosts[i]);
+            snprintf(rank[i].data(), 96, "%s", r.c_str());
+        }
+        names.resize(hosts.size());
+        for (size_t i = 0; i < hosts.size(); i++)
+            snprintf(names[i].data(), 96, "host c%zu", i);
+    }
+    double &At(int from, int to)
+    {
+        return value[static_cast<size_t>(from * m.n + to)];
+    }
+    void Noise(double by, unsigned seed)
+    {
+        std::mt19937 rng(seed);
+        std::uniform_real_distribution<double> d(1 - by, 1 + by);
+        for (double &v : value)
+            v *= v > 0 ? d(rng) : 1;
+    }
+    // The sentences, those of both directions as one.
+    std::vector<std::string> Say()
+    {
+        struct pvn_mesh_finding *f = nullptr;
+        struct pvn_mesh_names n = {reinterpret_cast<char(*)[96]>(rank.data()),
+                                   reinterpret_cast<char(*)[96]>(names.data())};
+        std::vector<std::string> out;
+        char text[512];
+
+        ratio.resize(value.size());
+        m.host = host.data();
+        m.value = value.data();
+        m.ratio = ratio.data();
+        EXPECT_EQ(pvn_mesh_ratios(&m), 0);
+        int count = pvn_mesh_find(&m, &f);
+        for (int i = 0; i < count; i++) {
+            const struct pvn_mesh_finding *also = pvn_mesh_other(f, count, i);
+            if (also && also < &f[i])
+                continue;
+            pvn_mesh_sentence(&m, &n, &f[i], also, text, sizeof(text));
+            out.emplace_back(text);
+        }
+        if (count == 0) {
+            pvn_mesh_alike(&m, &n, text, sizeof(text));
+            out.emplace_back(text);
+        }
+        free(f);
+        return out;
+    }
+    std::vector<int> host;
+    std::vector<double> value, ratio;
+    std::vector<std::array<char, 96>> rank, names;
+    struct pvn_mesh_matrix m = {};
+};
+
+std::vector<int> Hosts(int n, int each = 1)
+{
+    std::vector<int> h;
+    for (int i = 0; i < n * each; i++)
+        h.push_back(i / each);
+    return h;
+}
+
+using Said = std::vector<std::string>;
+
+TEST(Find, AColumnIsTheReceiver)
+{
+    for (int n : {4, 5, 8, 16}) {
+        Matrix x(Hosts(n));
+        for (int i = 0; i < n; i++)
+            x.At(i, 3) = 410;
+        EXPECT_EQ(x.Say(), Said{"host c3 receives at 0.41 of the median from everybody: its side"});
+    }
+}
+
+TEST(Find, ARowIsTheSender)
+{
+    for (int n : {3, 4, 9}) {
+        Matrix x(Hosts(n));
+        for (int i = 0; i < n; i++)
+            x.At(2, i) = 300;
+        EXPECT_EQ(x.Say(), Said{"host c2 sends at 0.30 of the median to everybody: its side"});
+    }
+}
+
+TEST(Find, BothDirectionsAreOneSentence)
+{
+    for (int n : {3, 4, 12}) {
+        Matrix x(Hosts(n));
+        for (int i = 0; i < n; i++) {
+            x.At(1, i) = 500;
+            x.At(i, 1) = 200;
+        }
+        EXPECT_EQ(x.Say(), Said{"host c1 sends at 0.50 of the median to everybody and receives at "
+                                "0.20 of the median from everybody: its side"})
+            << n;
+    }
+}
+
+TEST(Find, MostOfARowIsEnough)
+{
+    Matrix x(Hosts(8));
+    for (int i = 0; i < 6; i++)
+        x.At(7, i) = 300;
+    EXPECT_EQ(x.Say(), Said{"host c7 sends at 0.30 of the median to 6 of 7: its side"});
+}
+
+TEST(Find, ASingleLinkIsNobodysSide)
+{
+    for (int n : {2, 4, 16}) {
+        Matrix x(Hosts(n));
+        x.At(0, 1) = 320;
+        EXPECT_EQ(x.Say(), Said{"the path from host c0 to host c1 is at 0.32 of the median"}) << n;
+    }
+    Matrix x(Hosts(5));
+    x.At(0, 1) = 320;
+    x.At(1, 0) = 330;
+    EXPECT_EQ(x.Say(), Said{"the path between host c0 and host c1: 0.32 of the median from the "
+                            "first to the second, 0.33 of the median back"});
+}
+
+TEST(Find, TwoFaultsAreTwoSentences)
+{
+    Matrix x(Hosts(8));
+    for (int i = 0; i < 8; i++) {
+        x.At(i, 2) = 400;
+        x.At(5, i) = 200;
+    }
+    x.At(0, 1) = 600;
+    EXPECT_EQ(x.Say(), (Said{"host c5 sends at 0.20 of the median to everybody: its side",
+                             "host c2 receives at 0.40 of the median from everybody: its side",
+                             "the path from host c0 to host c1 is at 0.60 of the median"}));
+}
+
+TEST(Find, NoiseIsNotNamed)
+{
+    for (unsigned seed = 1; seed <= 50; seed++) {
+        Matrix x(Hosts(12));
+        x.Noise(0.12, seed);
+        Said said = x.Say();
+        ASSERT_EQ(said.size(), 1u);
+        EXPECT_EQ(said[0].rfind("all alike: the slowest path, from host c", 0), 0u) << said[0];
+    }
+}
+
+TEST(Find, TheSlowHostShowsThroughNoise)
+{
+    for (unsigned seed = 1; seed <= 50; seed++) {
+        Matrix x(Hosts(12));
+        for (int i = 0; i < 12; i++)
+            x.At(i, 7) = 450;
+        x.Noise(0.12, seed);
+        Said said = x.Say();
+        ASSERT_EQ(said.size(), 1u) << seed << said[1];
+        EXPECT_EQ(said[0].rfind("host c7 receives at 0.", 0), 0u) << said[0];
+    }
+}
+
+TEST(Find, AllAlike)
+{
+    Matrix x(Hosts(4));
+    x.At(1, 2) = 930;
+    EXPECT_EQ(x.Say(), Said{"all alike: the slowest path, from host c1 to host c2, is at 0.93 of "
+                            "the median"});
+}
+
+// Paths within a host are of another kind, here ten times as fast; those between hosts are not slow.
+TEST(Find, HostsWithSeveralRanks)
+{
+    Matrix x(Hosts(4, 3));
+    for (int f = 0; f < 12; f++) {
+        for (int t = 0; t < 12; t++)
+            x.At(f, t) = f / 3 == t / 3 ? 10000 : 1000;
+    }
+    EXPECT_EQ(x.Say()[0].rfind("all alike", 0), 0u);
+    for (int f = 0; f < 12; f++) {
+        for (int t = 6; t < 9; t++)
+            x.At(f, t) = f / 3 == 2 ? 10000 : 350;
+    }
+    EXPECT_EQ(x.Say(), Said{"host c2 receives at 0.35 of the median from everybody: its side"});
+}
+
+TEST(Find, OneRankOfAHost)
+{
+    Matrix x(Hosts(3, 2));
+    for (int t = 0; t < 6; t++)
+        x.At(3, t) = 250;
+    x.At(3, 2) = 1000; // within the host
+    EXPECT_EQ(x.Say(), Said{"rank 3 on c1 sends at 0.25 of the median to everybody: its side"});
+}
+
+// Of two hosts alone nobody can say whose side it is.
+TEST(Find, BetweenTwoHosts)
+{
+    Matrix x(Hosts(2, 4));
+    for (int f = 0; f < 4; f++) {
+        for (int t = 4; t < 8; t++)
+            x.At(f, t) = 400;
+    }
+    EXPECT_EQ(x.Say(), Said{"the paths from host c0 to host c1 are at 0.40 of the median"});
+}
+
+TEST(Find, AllRanksOnOneHost)
+{
+    Matrix x({0, 0, 0, 0});
+    for (int i = 0; i < 4; i++)
+        x.At(i, 1) = 100;
+    EXPECT_EQ(x.Say(),
+              Said{"rank 1 on c0 receives at 0.10 of the median from everybody: its side"});
+}
+
+TEST(Find, Latency)
+{
+    Matrix x(Hosts(6), true);
+    for (int i = 0; i < 6; i++)
+        x.At(i, 4) = x.At(4, i) = 31;
+    EXPECT_EQ(x.Say(), Said{"host c4 has 3.1 times the median latency with everybody: its side"});
+    Matrix y(Hosts(6), true);
+    y.At(1, 2) = 19; // not yet twice the median
+    EXPECT_EQ(y.Say(), Said{"all alike: the slowest path, from host c1 to host c2, has 1.9 times "
+                            "the median latency"});
+    y.At(1, 2) = 40;
+    EXPECT_EQ(y.Say(), Said{"the path from host c1 to host c2: 4.0 times the median latency"});
+}
+
+TEST(Find, PathsThatFailed)
+{
+    Matrix x(Hosts(5));
+    for (int i = 0; i < 5; i++)
+        x.At(i, 2) = x.At(2, i) = PVN_MESH_FAILED;
+    EXPECT_EQ(x.Say(), Said{"host c2 failed with everybody: its side"});
+    Matrix y(Hosts(5));
+    y.At(1, 2) = y.At(2, 1) = PVN_MESH_FAILED;
+    EXPECT_EQ(y.Say(), Said{"the path between host c1 and host c2 failed"});
+}
+
+TEST(Find, WhatWasNotMeasured)
+{
+    Matrix x(Hosts(3));
+    for (double &v : x.value)
+        v = NAN;
+    EXPECT_EQ(x.Say(), Said{"nothing was measured"});
+    for (double &v : x.value)
+        v = PVN_MESH_FAILED;
+    EXPECT_EQ(x.Say().size(), 3u) << "every host fails with everybody";
+}
+
+} // namespace
