@@ -130,7 +130,9 @@ static _Noreturn void rank_main(const struct pvn_job *j, int rank, const struct 
     r->mem.pin_fd = -1;
     pvn_rank_find_plugin(r);
     if (enter_netns(r) == 0 && pvn_rank_open(r) == 0) {
-        int rc = j->o->mode == PVN_PERF_P2P ? pvn_p2p_run(r) : pvn_ring_run(r);
+        int rc = j->o->mode == PVN_PERF_P2P    ? pvn_p2p_run(r)
+                 : j->o->mode == PVN_PERF_MESH ? pvn_mesh_run(r)
+                                               : pvn_ring_run(r);
 
         /* Nobody closes a comm while another rank still moves data on it. */
         pvn_rank_at(r, "waiting for the other ranks");

@@ -26,7 +26,8 @@ libpvn_perf_la_SOURCES += plugin/perf/hist.c plugin/perf/hist.h plugin/perf/p2p_
     plugin/perf/serve_proto.c plugin/perf/serve_proto.h plugin/perf/p2p_flow.c plugin/perf/p2p_flow.h plugin/perf/plot.h \
     plugin/perf/plot_dist.c plugin/perf/plot_parts.c
 libpvn_perf_la_SOURCES += plugin/perf/mesh_find.c plugin/perf/mesh_find.h plugin/perf/mesh_rounds.c \
-    plugin/perf/mesh_rounds.h plugin/perf/mesh_text.c
+    plugin/perf/mesh_rounds.h plugin/perf/mesh_text.c plugin/perf/mesh.c plugin/perf/mesh.h plugin/perf/mesh_pair.c \
+    plugin/perf/mesh_view.c plugin/perf/mesh_view.h plugin/perf/mesh_output.c plugin/perf/mesh_plot.c plugin/perf/p2p.h
 libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\" -DPVN_PREFIX=\"$(prefix)\"
 libpvn_perf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 libpvn_perf_la_LIBADD = libpvn-netdrv.la libpvn-tools.la libpvn-core.la $(JANSSON_LIBS) -lm

@@ -90,6 +90,12 @@ static int find_place(struct place *p, const struct pvn_perf_opts *o)
                  le.nranks);
         return usage_error(why);
     }
+    if (o->mode == PVN_PERF_MESH && le.nranks < 2) {
+        snprintf(why, sizeof(why),
+                 "mesh is between at least 2 ranks; %s started %d (--ranks N starts N here)",
+                 le.launcher, le.nranks);
+        return usage_error(why);
+    }
     p->nranks = le.nranks;
     p->rank = le.rank;
     p->external = 1;

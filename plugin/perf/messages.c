@@ -243,6 +243,13 @@ void *pvn_rank_alloc_messages(struct pvn_rank *r, size_t len)
     return NULL;
 }
 
+void pvn_messages_forget(struct pvn_rank *r)
+{
+    r->mem.pin_fd = -1;
+    r->mem.gpu_base = 0;
+    r->mem.by_cuda = false;
+}
+
 void pvn_rank_free_messages(struct pvn_rank *r, void *p, size_t len)
 {
     struct pvn_messages *m = &r->mem;
@@ -255,9 +262,7 @@ void pvn_rank_free_messages(struct pvn_rank *r, void *p, size_t len)
         munmap(p, len);
     if (m->pin_fd >= 0)
         close(m->pin_fd);
-    m->pin_fd = -1;
-    m->gpu_base = 0;
-    m->by_cuda = false;
+    pvn_messages_forget(r);
 }
 
 struct said {

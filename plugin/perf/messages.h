@@ -41,6 +41,9 @@ void pvn_messages_end(struct pvn_rank *r);
 /* Whole pages for messages, or NULL after pvn_rank_fail. Between pvn_rank_hold and pvn_rank_agree. */
 void *pvn_rank_alloc_messages(struct pvn_rank *r, size_t len);
 void pvn_rank_free_messages(struct pvn_rank *r, void *p, size_t len);
+/* Leaves it as it is until the process ends, because requests on it may never end: others can be
+ * allocated. */
+void pvn_messages_forget(struct pvn_rank *r);
 /* After pvn_rank_agree: which memory it is; at rank 0, and at the server for itself. 0, or -1 after
  * pvn_rank_fail. */
 int pvn_messages_say(struct pvn_rank *r);

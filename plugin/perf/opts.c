@@ -260,16 +260,19 @@ static int set_mode(struct pvn_perf_opts *o, int argc, char **argv, int at)
     }
     if (near.best)
         return pvn_opts_bad("'%s' is not a mode; did you mean %s?", argv[at], near.best);
-    return pvn_opts_bad("'%s' is not a mode; the modes are p2p, ring, scale and serve", argv[at]);
+    return pvn_opts_bad("'%s' is not a mode; the modes are p2p, ring, scale, mesh and serve",
+                        argv[at]);
 }
 
 /* What only makes sense together, and defaults that depend on the mode. */
 static int settle(struct pvn_perf_opts *o, int abi)
 {
     int p2p = o->mode == PVN_PERF_P2P || o->mode == PVN_PERF_SERVE;
+    int mesh = o->mode == PVN_PERF_MESH;
     const char *sizes = o->duration > 0            ? "1M"
                         : o->idle > 0              ? "8"
                         : p2p                      ? "8-4M"
+                        : mesh                     ? "8,1M"
                         : o->mode == PVN_PERF_RING ? "1M-64M*4"
                                                    : "32M";
 
@@ -294,14 +297,16 @@ static int settle(struct pvn_perf_opts *o, int abi)
                             o->group);
     if (!o->nsizes && !o->preset[0] && pvn_opts_sizes(o, sizes))
         return PVN_PERF_USAGE;
-    for (int i = 0; !p2p && i < o->nsizes; i++) {
+    if (mesh && pvn_opts_check_mesh(o))
+        return PVN_PERF_USAGE;
+    for (int i = 0; !p2p && !mesh && i < o->nsizes; i++) {
         if (o->size[i] % pvn_type_size(o->type))
             return pvn_opts_bad("--sizes: %llu is not a multiple of %zu, the size of a %s",
                                 (unsigned long long)o->size[i], pvn_type_size(o->type),
                                 pvn_type_name(o->type));
     }
     if (!o->channels)
-        o->channels = p2p ? 1 : 2;
+        o->channels = p2p || mesh ? 1 : 2;
     if (o->ndevs > o->channels)
         return pvn_opts_bad("--dev names %d devices but there are %d channels: give --channels %d",
                             o->ndevs, o->channels, o->ndevs);
@@ -315,8 +320,9 @@ static int settle(struct pvn_perf_opts *o, int abi)
         if (!pvn_opts_given(o, O_TIMEOUT))
             o->timeout = 300;
     }
-    if (p2p && !o->latency && !o->bandwidth && !(o->idle > 0))
+    if ((p2p || mesh) && !o->latency && !o->bandwidth && !(o->idle > 0))
         o->latency = o->bandwidth = 1;
+    o->check |= mesh; /* always verified */
     return pvn_opts_check_names(o);
 }
 

@@ -38,7 +38,14 @@ enum pvn_collective {
     PVN_COLLECTIVES /* how many */
 };
 
-enum pvn_perf_mode { PVN_PERF_P2P, PVN_PERF_RING, PVN_PERF_SCALE, PVN_PERF_SERVE, PVN_PERF_PARAMS };
+enum pvn_perf_mode {
+    PVN_PERF_P2P,
+    PVN_PERF_RING,
+    PVN_PERF_SCALE,
+    PVN_PERF_MESH,
+    PVN_PERF_SERVE,
+    PVN_PERF_PARAMS
+};
 
 /* What pvn-perf's exit status says. */
 enum pvn_perf_exit {

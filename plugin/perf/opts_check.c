@@ -11,24 +11,35 @@
 #include "perf/opts_table.h"
 #include "perf/opts_values.h"
 
-enum { IN_P2P = 1, IN_RING = 2, IN_IDLE = 4, IN_ALL = IN_P2P | IN_RING | IN_IDLE };
+enum { IN_P2P = 1, IN_RING = 2, IN_IDLE = 4, IN_MESH = 8, IN_TIMED = IN_P2P | IN_RING | IN_MESH };
 
 /* Where an option has an effect, unless that is everywhere. ring and scale take the same ones. */
 static const struct {
     int option;
     int modes;
 } limited[] = {
-    {O_SIZES, IN_P2P | IN_RING}, {O_PRESET, IN_RING},
-    {O_LAYERS, IN_RING},         {O_COLLECTIVE, IN_RING},
-    {O_TYPE, IN_RING},           {O_DEPTH, IN_P2P},
-    {O_GROUP, IN_P2P},           {O_LATENCY, IN_P2P},
-    {O_BANDWIDTH, IN_P2P},       {O_SLOT, IN_RING},
-    {O_STEPS, IN_RING},          {O_SLICES, IN_RING},
-    {O_NO_SUMS, IN_RING},        {O_CHECK, IN_P2P | IN_RING},
-    {O_ITERS, IN_P2P | IN_RING}, {O_WARMUP, IN_P2P | IN_RING},
-    {O_TIME, IN_P2P | IN_RING},  {O_SPIN, IN_P2P | IN_RING},
-    {O_PLOT, IN_P2P | IN_RING},  {O_BIDIRECTIONAL, IN_P2P},
-    {O_DURATION, IN_P2P},        {O_INTERVAL, IN_P2P},
+    {O_SIZES, IN_TIMED},
+    {O_PRESET, IN_RING},
+    {O_LAYERS, IN_RING},
+    {O_COLLECTIVE, IN_RING},
+    {O_TYPE, IN_RING},
+    {O_DEPTH, IN_P2P | IN_MESH},
+    {O_GROUP, IN_P2P},
+    {O_LATENCY, IN_P2P | IN_MESH},
+    {O_BANDWIDTH, IN_P2P | IN_MESH},
+    {O_SLOT, IN_RING},
+    {O_STEPS, IN_RING},
+    {O_SLICES, IN_RING},
+    {O_NO_SUMS, IN_RING},
+    {O_CHECK, IN_TIMED},
+    {O_ITERS, IN_TIMED},
+    {O_WARMUP, IN_TIMED},
+    {O_TIME, IN_TIMED},
+    {O_SPIN, IN_TIMED},
+    {O_PLOT, IN_TIMED},
+    {O_BIDIRECTIONAL, IN_P2P},
+    {O_DURATION, IN_P2P},
+    {O_INTERVAL, IN_P2P},
     {O_JSON_LINES, IN_P2P},
 };
 
@@ -56,7 +67,10 @@ static int check_serve(const struct pvn_perf_opts *o)
 int pvn_opts_check_mode(const struct pvn_perf_opts *o)
 {
     static const int apart[] = {O_RANKS, O_NETNS, O_MASTER};
-    int here = o->idle > 0 ? IN_IDLE : o->mode == PVN_PERF_P2P ? IN_P2P : IN_RING;
+    int here = o->idle > 0                ? IN_IDLE
+               : o->mode == PVN_PERF_P2P  ? IN_P2P
+               : o->mode == PVN_PERF_MESH ? IN_MESH
+                                          : IN_RING;
 
     if (o->mode == PVN_PERF_SERVE)
         return check_serve(o);
@@ -79,11 +93,24 @@ int pvn_opts_check_mode(const struct pvn_perf_opts *o)
             return pvn_opts_bad("--%s has no effect with --idle", pvn_opts_name(limited[i].option));
         return pvn_opts_bad("--%s has no effect in %s: it is for %s",
                             pvn_opts_name(limited[i].option), pvn_opts_modes[o->mode].name,
-                            takes & IN_RING ? "ring and scale" : "p2p");
+                            takes & IN_RING   ? "ring and scale"
+                            : takes & IN_MESH ? "p2p and mesh"
+                                              : "p2p");
     }
     if (o->idle > 0 && o->mode != PVN_PERF_P2P)
         return pvn_opts_bad("--idle has no effect in %s: it is for p2p",
                             pvn_opts_modes[o->mode].name);
+    return PVN_PERF_OK;
+}
+
+int pvn_opts_check_mesh(const struct pvn_perf_opts *o)
+{
+    if (o->ranks == 1)
+        return pvn_opts_bad("--ranks 1: mesh is between at least 2 ranks");
+    if (o->nsizes > 2)
+        return pvn_opts_bad("--sizes: mesh takes the size for latency and that for bandwidth, as "
+                            "8,1M, or one for both, but here are %d",
+                            o->nsizes);
     return PVN_PERF_OK;
 }
 

@@ -14,4 +14,7 @@ int pvn_opts_check_together(const struct pvn_perf_opts *o, int abi);
 /* Names that options refer to: plugins, presets. */
 int pvn_opts_check_names(const struct pvn_perf_opts *o);
 
+/* Of mesh: its sizes and ranks. */
+int pvn_opts_check_mesh(const struct pvn_perf_opts *o);
+
 #endif

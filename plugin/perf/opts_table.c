@@ -59,11 +59,9 @@ const struct option pvn_opts_long[] = {
     {0},
 };
 
-const struct pvn_opts_mode pvn_opts_modes[] = {{"p2p", PVN_PERF_P2P},
-                                               {"ring", PVN_PERF_RING},
-                                               {"scale", PVN_PERF_SCALE},
-                                               {"serve", PVN_PERF_SERVE},
-                                               {NULL, PVN_PERF_P2P}};
+const struct pvn_opts_mode pvn_opts_modes[] = {{"p2p", PVN_PERF_P2P},     {"ring", PVN_PERF_RING},
+                                               {"scale", PVN_PERF_SCALE}, {"mesh", PVN_PERF_MESH},
+                                               {"serve", PVN_PERF_SERVE}, {NULL, PVN_PERF_P2P}};
 
 const char *pvn_opts_name(int option)
 {

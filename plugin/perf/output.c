@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "base/param.h"
 #include "base/version.h"
+#include "perf/mesh_view.h"
 #include "perf/messages.h"
+#include "perf/opts_table.h"
 #include "perf/report.h"
 #include "tools/boot.h"
 
@@ -20,7 +22,7 @@
 
 static const char *mode_name(const struct pvn_perf_opts *o)
 {
-    return o->mode == PVN_PERF_P2P ? "p2p" : o->mode == PVN_PERF_RING ? "ring" : "scale";
+    return pvn_opts_modes[o->mode].name;
 }
 
 static json_t *real_or_null(bool known, double v)
@@ -90,6 +92,10 @@ static json_t *result_json(const struct pvn_report *rep, const struct pvn_row *r
         json_object_set_new(j, "message_bytes", json_integer((json_int_t)r->got_bytes));
         json_object_set_new(j, "failovers", json_integer((json_int_t)r->failovers));
         json_object_set_new(j, "failbacks", json_integer((json_int_t)r->failbacks));
+    }
+    if (r->from != r->to) {
+        json_object_set_new(j, "from", json_integer(r->from));
+        json_object_set_new(j, "to", json_integer(r->to));
     }
     if (r->rate > 0)
         json_object_set_new(j, "messages_per_s", json_real(r->rate));
@@ -275,8 +281,9 @@ static json_t *root_json(const struct pvn_report *rep, int status)
     json_object_set_new(root, "cpus", json_integer(run->cpus));
     json_object_set_new(root, "preset", text_or_null(rep->o->preset));
     json_object_set_new(root, "type",
-                        rep->o->mode == PVN_PERF_P2P ? json_null()
-                                                     : json_string(pvn_type_name(rep->o->type)));
+                        rep->o->mode == PVN_PERF_P2P || rep->o->mode == PVN_PERF_MESH
+                            ? json_null()
+                            : json_string(pvn_type_name(rep->o->type)));
     json_object_set_new(root, "baseline",
                         rep->baseline
                             ? json_pack("{ss si si}", "file", rep->o->baseline, "tolerance_percent",
@@ -306,6 +313,8 @@ int pvn_report_json(const struct pvn_report *rep, FILE *f, int status)
     json_object_set_new(root, "devices", devices);
     json_object_set_new(root, "results", results);
     json_object_set_new(root, "doorbells", doorbells);
+    if (rep->o->mode == PVN_PERF_MESH)
+        json_object_set_new(root, "mesh", pvn_mesh_json(rep));
     json_object_set_new(root, "summary", summary_json(rep));
     rc = root ? json_dumpf(root, f, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) : -1;
     json_decref(root);

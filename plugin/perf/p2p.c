@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "perf/p2p_flow.h"
+#include "perf/p2p.h"
 #include "perf/p2p_soak.h"
 
 #define CHECK_UNITS 96       /* messages of a verified pass */
@@ -308,7 +308,18 @@ static int run_idle(struct pvn_p2p *p)
     return 0;
 }
 
-static int set_up(struct pvn_p2p *p)
+void pvn_p2p_free(struct pvn_p2p *p)
+{
+    for (int c = 0; p->in && c < p->channels; c++)
+        free(p->in[c].got);
+    free(p->out);
+    free(p->in);
+    free(p->bounce);
+    p->out = p->in = NULL;
+    p->bounce = NULL;
+}
+
+int pvn_p2p_register(struct pvn_p2p *p)
 {
     p->out = calloc((size_t)p->channels, sizeof(*p->out));
     p->in = calloc((size_t)p->channels, sizeof(*p->in));
@@ -335,7 +346,7 @@ static int set_up(struct pvn_p2p *p)
     return 0;
 }
 
-static int tear_down(struct pvn_p2p *p)
+int pvn_p2p_deregister(struct pvn_p2p *p)
 {
     for (int c = 0; c < p->channels; c++) {
         ncclResult_t a, b;
@@ -346,11 +357,11 @@ static int tear_down(struct pvn_p2p *p)
         if (a != ncclSuccess || b != ncclSuccess)
             return pvn_rank_fail_call(p->r, "deregMr", a != ncclSuccess ? a : b);
     }
-    return pvn_boot_barrier(&p->r->boot) ? pvn_rank_fail_boot(p->r) : 0;
+    pvn_p2p_free(p);
+    return 0;
 }
 
-/* What was requested against what this version of the interface can do. */
-static int check_limits(const struct pvn_p2p *p)
+int pvn_p2p_limits(const struct pvn_p2p *p)
 {
     const struct pvn_rank *r = p->r;
 
@@ -377,8 +388,7 @@ uint64_t pvn_p2p_max_size(const struct pvn_perf_opts *o)
     return max;
 }
 
-/* Of one flow, whole pages. */
-static uint64_t region_of(const struct pvn_perf_opts *o)
+uint64_t pvn_p2p_region(const struct pvn_perf_opts *o)
 {
     uint64_t stride = (pvn_p2p_max_size(o) + 2 * PVN_P2P_GUARD + 63) / 64 * 64;
 
@@ -387,41 +397,39 @@ static uint64_t region_of(const struct pvn_perf_opts *o)
 
 uint64_t pvn_p2p_bytes(const struct pvn_perf_opts *o)
 {
-    return region_of(o) * 2 * (uint64_t)o->channels;
+    return pvn_p2p_region(o) * 2 * (uint64_t)o->channels;
 }
 
 int pvn_p2p_run(struct pvn_rank *r)
 {
-    struct pvn_p2p p = {
-        .r = r, .channels = r->o->channels, .depth = r->o->depth, .group = r->o->group};
+    struct pvn_p2p p = {.r = r,
+                        .side = r->rank,
+                        .channels = r->o->channels,
+                        .depth = r->o->depth,
+                        .group = r->o->group};
     int rc;
 
     p.max_size = pvn_p2p_max_size(r->o);
-    p.region = region_of(r->o);
+    p.region = pvn_p2p_region(r->o);
     pvn_rank_hold(r);
-    if (check_limits(&p) == 0 &&
+    if (pvn_p2p_limits(&p) == 0 &&
         (pvn_messages_on_gpu(r) || pvn_rank_room(r, p.region * 2 * (size_t)p.channels) == 0))
         p.mem = pvn_rank_alloc_messages(r, p.region * 2 * (size_t)p.channels);
     rc = pvn_rank_agree(r);
     if (!rc)
         rc = pvn_messages_say(r);
     if (!rc)
-        rc = set_up(&p);
+        rc = pvn_p2p_register(&p);
     if (!rc)
         rc = r->o->idle > 0 ? run_idle(&p) : run_sizes(&p);
-    if (!rc && r->sizes_missing)
-        fprintf(stderr,
-                "pvn-perf: rank %d: plugin %s does not report in test() how much was received\n",
-                r->rank, r->o->plugin[r->plugin].name);
+    pvn_rank_say_sizes(r, rc);
     if (!rc)
-        rc = tear_down(&p);
+        rc = pvn_p2p_deregister(&p);
+    if (!rc && pvn_boot_barrier(&r->boot))
+        rc = pvn_rank_fail_boot(r);
     /* With requests still in flight the memory stays the plugin's until the process ends. */
     if (!rc)
         pvn_rank_free_messages(r, p.mem, p.region * 2 * (size_t)p.channels);
-    for (int c = 0; p.in && c < p.channels; c++)
-        free(p.in[c].got);
-    free(p.out);
-    free(p.in);
-    free(p.bounce);
+    pvn_p2p_free(&p);
     return rc;
 }

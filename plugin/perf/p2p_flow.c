@@ -40,7 +40,7 @@ static size_t length_of(const struct pvn_p2p *p, uint64_t message)
     }
 }
 
-/* from: the rank that sends it. */
+/* from: the side that sends it. */
 static uint64_t id_of(const struct pvn_p2p *p, int from, int channel, uint64_t message)
 {
     return p->round << 44 | (uint64_t)(2 * channel + from) << 32 | message;
@@ -70,7 +70,7 @@ static int post_send(struct pvn_p2p *p, int c, struct pvn_flow *f)
     size_t len = length_of(p, m);
     ncclResult_t rc;
 
-    if (p->check && fill(p, buf, len, id_of(p, p->r->rank, c, m)))
+    if (p->check && fill(p, buf, len, id_of(p, p->side, c, m)))
         return -1;
     pvn_rank_at(p->r, "isend");
     rc = pvn_netdrv_isend(p->r->drv, f->comm, buf, len, TAG + (int)(m % (uint64_t)p->group),
@@ -123,7 +123,7 @@ static int verify(struct pvn_p2p *p, int c, const struct pvn_flow *f, uint64_t m
             return -1;
         buf = p->bounce + PVN_P2P_GUARD;
     }
-    wrong = pvn_bytes_check(buf, want, id_of(p, 1 - p->r->rank, c, message), &first);
+    wrong = pvn_bytes_check(buf, want, id_of(p, 1 - p->side, c, message), &first);
     outside = pvn_bytes_not(buf - PVN_P2P_GUARD, PVN_P2P_GUARD, FILL) +
               pvn_bytes_not(buf + want, p->size - want + PVN_P2P_GUARD, FILL);
     if (got == -1)
@@ -332,7 +332,7 @@ int pvn_p2p_both(struct pvn_p2p *p, uint64_t units, double *in_seconds)
 
 int pvn_p2p_stream(struct pvn_p2p *p, uint64_t units)
 {
-    int is_send = p->r->rank == 0;
+    int is_send = p->side == 0;
     struct pvn_flow *flows = is_send ? p->out : p->in;
 
     for (int c = 0; c < p->channels; c++)
@@ -396,7 +396,7 @@ int pvn_p2p_ping_pong(struct pvn_p2p *p, uint64_t n, struct pvn_hist *half)
     for (uint64_t i = 0; i < n && !rc; i++) {
         double t0 = pvn_boot_now();
 
-        if (p->r->rank == 0) {
+        if (p->side == 0) {
             rc = reach(p, (struct goal){i + 1, 0, i + 1, i + 1});
             if (half)
                 pvn_hist_add(half, (uint64_t)((pvn_boot_now() - t0) * 5e8));

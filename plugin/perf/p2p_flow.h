@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * pvn-perf p2p: how messages move. Rank 0 and rank 1 have a pair of comms per channel, and each
- * direction of each a window of requests. One thread.
+ * pvn-perf p2p and mesh: how messages move between two ranks. They have a pair of comms per channel,
+ * and each direction of each has a window of requests. One thread.
  */
 #ifndef PVN_PERF_P2P_FLOW_H
 #define PVN_PERF_P2P_FLOW_H
@@ -28,6 +28,7 @@ struct pvn_flow {
 
 struct pvn_p2p {
     struct pvn_rank *r;
+    int side; /* of the two ranks: 0 begins round trips and sends in pvn_p2p_stream, 1 answers */
     int channels, depth, group;
     size_t max_size, stride, region;
     char *mem;
@@ -53,14 +54,14 @@ int pvn_p2p_post_recv(struct pvn_p2p *p, struct pvn_flow *f);
 int pvn_p2p_complete(struct pvn_p2p *p, int c, struct pvn_flow *f, int is_send);
 /* Works on the started flows of all channels until each is complete. */
 int pvn_p2p_drain(struct pvn_p2p *p, struct pvn_flow *flows, int is_send);
-/* units groups from rank 0 to rank 1 on every channel, depth in flight. 0 or -1. */
+/* units groups from side 0 to side 1 on every channel, depth in flight. 0 or -1. */
 int pvn_p2p_stream(struct pvn_p2p *p, uint64_t units);
 /* units groups in both directions at once on every channel. in_seconds: after which time all of what
  * this rank receives was there. */
 int pvn_p2p_both(struct pvn_p2p *p, uint64_t units, double *in_seconds);
 /* n messages back and forth on channel 0. Up to p->depth receives are posted ahead, as NCCL's proxy
  * posts those of the next steps while it waits for this one; as many sends may be incomplete, for
- * the answer does not depend on them. half: takes half of each round trip, on rank 0; may be NULL. */
+ * the answer does not depend on them. half: takes half of each round trip, on side 0; may be NULL. */
 int pvn_p2p_ping_pong(struct pvn_p2p *p, uint64_t n, struct pvn_hist *half);
 
 #endif

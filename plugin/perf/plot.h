@@ -16,6 +16,7 @@
 #define PVN_PLOT_TOP     44
 #define PVN_PLOT_BOTTOM  56
 
+void pvn_plot_escaped(FILE *f, const char *text); /* between tags */
 void pvn_plot_text(FILE *f, double x, double y, const char *anchor, const char *text);
 /* The frame of a panel whose upper edge is at top, its title above and the x axis' name below. */
 void pvn_plot_frame(FILE *f, int top, const char *title, const char *x_name);

@@ -7,9 +7,8 @@
 static const char *const colour[] = {"#1f6fb4", "#d9541e", "#2a9d5c", "#8b4fb8",
                                      "#b8860b", "#c2337f", "#3a9db0", "#606060"};
 
-void pvn_plot_text(FILE *f, double x, double y, const char *anchor, const char *text)
+void pvn_plot_escaped(FILE *f, const char *text)
 {
-    fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
     for (; *text; text++) {
         if (*text == '<')
             fputs("&lt;", f);
@@ -20,6 +19,12 @@ void pvn_plot_text(FILE *f, double x, double y, const char *anchor, const char *
         else
             fputc(*text, f);
     }
+}
+
+void pvn_plot_text(FILE *f, double x, double y, const char *anchor, const char *text)
+{
+    fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
+    pvn_plot_escaped(f, text);
     fputs("</text>\n", f);
 }
 

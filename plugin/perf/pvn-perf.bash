@@ -4,8 +4,9 @@
 _pvn_perf()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local modes="p2p serve ring scale" word mode=
+    local modes="p2p serve ring scale mesh" word mode=
     local p2p="--depth --group --latency --bandwidth --bidirectional --duration --interval --json-lines --idle"
+    local mesh="--depth --latency --bandwidth"
     local ring="--preset --collective --type --layers --slot --steps --slices --no-sums"
     case $prev in
     --json | --json-lines | --csv | --plot | --plugin | --baseline)
@@ -47,6 +48,7 @@ _pvn_perf()
     done
     if [[ $cur == -* ]]; then
         [[ $mode != p2p ]] || ring=
+        [[ $mode != mesh ]] || { p2p=$mesh ring=; }
         [[ $mode != ring && $mode != scale ]] || p2p=
         mapfile -t COMPREPLY < <(compgen -W "$p2p $ring --plugin --abi --env --dev --sizes --channels --comms --memory --gpu
             --traffic-class --check --iters --warmup --time --repeat --timeout --spin --ranks --netns

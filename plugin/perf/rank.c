@@ -231,8 +231,20 @@ static int report_devices(struct pvn_rank *r)
     return 0;
 }
 
-/* Calls connect and accept of all channels in turn until each has given a comm, as NCCL does. */
-static int connect_links(struct pvn_rank *r, char (*handle)[NCCL_NET_HANDLE_MAXSIZE])
+int pvn_rank_listen(struct pvn_rank *r, char (*handle)[NCCL_NET_HANDLE_MAXSIZE])
+{
+    for (int c = 0; c < r->o->channels; c++) {
+        ncclResult_t rc;
+
+        pvn_rank_at(r, "listen");
+        rc = pvn_netdrv_listen(r->drv, r->ctx, r->link[c].dev, handle[c], &r->link[c].listen);
+        if (rc != ncclSuccess)
+            return pvn_rank_fail_call(r, "listen", rc);
+    }
+    return 0;
+}
+
+int pvn_rank_connect(struct pvn_rank *r, char (*handle)[NCCL_NET_HANDLE_MAXSIZE], int from, int to)
 {
     int waiting = 2 * r->o->channels;
 
@@ -269,10 +281,10 @@ static int connect_links(struct pvn_rank *r, char (*handle)[NCCL_NET_HANDLE_MAXS
         if (idle < 0)
             return -1;
         if (idle)
-            return pvn_rank_fail(r, "plugin %s did not connect ranks %d, %d and %d within %.0f s",
-                                 r->o->plugin[r->plugin].name,
-                                 (r->rank + r->nranks - 1) % r->nranks, r->rank,
-                                 (r->rank + 1) % r->nranks, r->o->timeout);
+            return pvn_rank_fail(r,
+                                 "plugin %s did not connect rank %d to rank %d and from rank %d "
+                                 "within %.0f s",
+                                 r->o->plugin[r->plugin].name, r->rank, to, from, r->o->timeout);
     }
     return 0;
 }
@@ -281,23 +293,16 @@ static int make_ring(struct pvn_rank *r)
 {
     size_t one = NCCL_NET_HANDLE_MAXSIZE, mine = one * (size_t)r->o->channels;
     char(*all)[NCCL_NET_HANDLE_MAXSIZE] = calloc((size_t)r->nranks, mine);
-    int rc = 0;
+    int rc;
 
     if (!all)
         return pvn_rank_fail(r, "out of memory for the handles of %d ranks", r->nranks);
-    for (int c = 0; c < r->o->channels && !rc; c++) {
-        char *h = all[r->rank * r->o->channels + c];
-        ncclResult_t nr;
-
-        pvn_rank_at(r, "listen");
-        nr = pvn_netdrv_listen(r->drv, r->ctx, r->link[c].dev, h, &r->link[c].listen);
-        if (nr != ncclSuccess)
-            rc = pvn_rank_fail_call(r, "listen", nr);
-    }
+    rc = pvn_rank_listen(r, &all[r->rank * r->o->channels]);
     if (!rc && pvn_boot_allgather(&r->boot, all[r->rank * r->o->channels], all, mine))
         rc = pvn_rank_fail_boot(r);
     if (!rc)
-        rc = connect_links(r, &all[(r->rank + 1) % r->nranks * r->o->channels]);
+        rc = pvn_rank_connect(r, &all[(r->rank + 1) % r->nranks * r->o->channels],
+                              (r->rank + r->nranks - 1) % r->nranks, (r->rank + 1) % r->nranks);
     free(all);
     if (!rc && pvn_boot_barrier(&r->boot))
         rc = pvn_rank_fail_boot(r);
@@ -327,7 +332,7 @@ int pvn_rank_open(struct pvn_rank *r)
     if (pvn_rank_agree(r) || (r->o->served && report_peer(r)) || report_devices(r))
         return -1;
     before = resident();
-    if (r->nranks > 1 && make_ring(r))
+    if (r->nranks > 1 && r->o->mode != PVN_PERF_MESH && make_ring(r))
         return -1;
     r->rss_per_comm = (resident() - before) / (2.0 * r->o->channels);
     return 0;
@@ -346,6 +351,22 @@ static void close_one(struct pvn_rank *r, const char *call,
         pvn_rank_fail_call(r, call, rc);
 }
 
+void pvn_rank_forget(struct pvn_rank *r)
+{
+    for (int c = 0; c < r->o->channels; c++)
+        r->link[c].send = r->link[c].recv = r->link[c].listen = NULL;
+}
+
+void pvn_rank_disconnect(struct pvn_rank *r)
+{
+    for (int c = 0; c < r->o->channels; c++) {
+        close_one(r, "closeSend", pvn_netdrv_close_send, r->link[c].send);
+        close_one(r, "closeRecv", pvn_netdrv_close_recv, r->link[c].recv);
+        close_one(r, "closeListen", pvn_netdrv_close_listen, r->link[c].listen);
+    }
+    pvn_rank_forget(r);
+}
+
 void pvn_rank_close(struct pvn_rank *r)
 {
     struct pvn_own_stats own;
@@ -360,11 +381,7 @@ void pvn_rank_close(struct pvn_rank *r)
     /* After a failure the plugin may be in any state: the end of the process cleans up. */
     if (r->status == PVN_PERF_FAILED && !r->orderly)
         return;
-    for (int c = 0; c < r->o->channels; c++) {
-        close_one(r, "closeSend", pvn_netdrv_close_send, r->link[c].send);
-        close_one(r, "closeRecv", pvn_netdrv_close_recv, r->link[c].recv);
-        close_one(r, "closeListen", pvn_netdrv_close_listen, r->link[c].listen);
-    }
+    pvn_rank_disconnect(r);
     /* The file goes with the plugin's last communicator. */
     pvn_own_stats_read(&own);
     r->doorbells = own.doorbells;

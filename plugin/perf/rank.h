@@ -49,6 +49,7 @@ struct pvn_rank {
     int status;  /* pvn_perf_exit: of the run; a failure hides wrong data */
     int wrong;   /* this rank saw wrong data */
     int holding; /* between pvn_rank_hold and pvn_rank_agree */
+    int lost;    /* the failure is that another rank ended or did not answer */
     int orderly; /* the failure left the plugin in a state in which it can be closed */
     char err[512];
     struct pvn_messages mem;
@@ -64,8 +65,16 @@ struct pvn_rank {
  * gives this program's path as seen from outside a chroot. */
 void pvn_rank_find_plugin(struct pvn_rank *r);
 /* Loads and initialises the plugin and connects the ring; reports the devices. 0, or -1 after
- * pvn_rank_fail. With one rank nothing is connected. */
+ * pvn_rank_fail. With one rank, and in mesh, nothing is connected. */
 int pvn_rank_open(struct pvn_rank *r);
+/* On every channel: listens, into a handle for each; connects this rank to the one whose handles
+ * they are and accepts a connection, as NCCL does. from, to: the ranks, for messages. 0 or -1 after
+ * pvn_rank_fail. */
+int pvn_rank_listen(struct pvn_rank *r, char (*handle)[NCCL_NET_HANDLE_MAXSIZE]);
+int pvn_rank_connect(struct pvn_rank *r, char (*handle)[NCCL_NET_HANDLE_MAXSIZE], int from, int to);
+/* Closes what these two opened, or leaves it open and takes no more notice of it. */
+void pvn_rank_disconnect(struct pvn_rank *r);
+void pvn_rank_forget(struct pvn_rank *r);
 /* Undoes what pvn_rank_open did, as far as it went; a failure makes the status FAILED. After an
  * interruption it waits for the other ranks to come to rest first. */
 void pvn_rank_close(struct pvn_rank *r);
@@ -147,5 +156,6 @@ void pvn_rank_progress(struct pvn_rank *r, const char *fmt, ...)
 /* The modes: 0, or -1 after pvn_rank_fail. Wrong data is in r->status. */
 int pvn_p2p_run(struct pvn_rank *r);
 int pvn_ring_run(struct pvn_rank *r);
+int pvn_mesh_run(struct pvn_rank *r);
 
 #endif

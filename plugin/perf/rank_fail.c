@@ -54,6 +54,7 @@ int pvn_rank_fail_boot(struct pvn_rank *r)
         return -1;
     }
     r->status = PVN_PERF_FAILED;
+    r->lost = 1;
     snprintf(r->err, sizeof(r->err), "%s", r->boot.why);
     /* A reason that came with words was printed by the rank it is about. */
     if (!r->boot.heard || r->o->verbose)

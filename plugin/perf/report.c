@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "perf/mesh_view.h"
 #include "perf/stop.h"
 
 static void cannot_write(const char *path, int err)
@@ -179,8 +180,8 @@ static void print_result(struct pvn_report *rep, const struct pvn_row *row)
     const char *plugin = rep->o->plugin[row->plugin].name;
     char size[24], wrong[24], rate[16] = "-", cpu[16] = "-", bus[16] = "-", via[24];
 
-    /* A preset's buckets are in the files; the table has their sum. */
-    if (rep->o->quiet || (strcmp(r->test, "bucket") == 0 && !rep->o->verbose))
+    /* A preset's buckets are in the files; the table has their sum. Paths are in the matrix. */
+    if (rep->o->quiet || ((strcmp(r->test, "bucket") == 0 || r->from != r->to) && !rep->o->verbose))
         return;
     if (strcmp(r->test, "idle") == 0) {
         fprintf(rep->text,
@@ -214,6 +215,12 @@ static void print_result(struct pvn_report *rep, const struct pvn_row *row)
                 plugin, r->item[0] ? r->item : r->test, size, r->ranks, via, r->time_us, r->algbw,
                 bus, pvn_report_gbps(pvn_report_value(r)), rate, cpu, right(r->errors, wrong));
     }
+}
+
+static void print_failed_path(const struct pvn_row *row)
+{
+    fprintf(stderr, "pvn-perf: ranks %d and %d failed with each other: %s\n", row->u.failed.a,
+            row->u.failed.b, row->u.failed.why);
 }
 
 static void print_doorbells(struct pvn_report *rep, const struct pvn_row *row)
@@ -275,6 +282,8 @@ static void take_row(struct pvn_report *rep, const struct pvn_row *row)
         print_device(rep, row);
     } else if (row->kind == PVN_ROW_DOORBELLS) {
         print_doorbells(rep, row);
+    } else if (row->kind == PVN_ROW_PATH_FAILED) {
+        print_failed_path(row);
     } else if (row->kind == PVN_ROW_RESULT) {
         rep->said_devices |= 1 << row->plugin;
         print_result(rep, row);
@@ -355,7 +364,9 @@ static void print_verdict(const struct pvn_report *rep, int status)
         fprintf(rep->text, "INTERRUPTED: what was measured until then counts\n");
     else if (status == PVN_PERF_FAILED)
         fprintf(rep->text, "FAILED: %s\n",
-                rep->external && rep->error[0] ? rep->error : "see the message above");
+                (rep->external || rep->o->mode == PVN_PERF_MESH) && rep->error[0]
+                    ? rep->error
+                    : "see the message above");
     else if (rep->worse > 0)
         fprintf(rep->text, "WORSE: %d figure%s by more than %d %% than in %s\n", rep->worse,
                 rep->worse == 1 ? "" : "s", rep->o->tolerance, rep->o->baseline);
@@ -390,7 +401,9 @@ int pvn_report_close(struct pvn_report *rep, int status)
     clear_progress(rep);
     for (int i = 0; i < rep->nrows; i++)
         results += rep->row[i].kind == PVN_ROW_RESULT;
-    if (!o->quiet && results && (o->repeat > 1 || o->nplugins > 1))
+    if (!o->quiet && o->mode == PVN_PERF_MESH)
+        pvn_mesh_print(rep);
+    else if (!o->quiet && results && (o->repeat > 1 || o->nplugins > 1))
         print_summary(rep);
     if (!o->quiet)
         print_verdict(rep, status);
@@ -401,7 +414,8 @@ int pvn_report_close(struct pvn_report *rep, int status)
     }
     rc |= write_file(rep, o->json, rep->json, pvn_report_json, status);
     rc |= write_file(rep, o->csv, rep->csv, pvn_report_csv, status);
-    rc |= write_file(rep, o->plot, rep->plot, pvn_report_svg, status);
+    rc |= write_file(rep, o->plot, rep->plot,
+                     o->mode == PVN_PERF_MESH ? pvn_mesh_svg : pvn_report_svg, status);
     if (rep->lines && rep->lines != stdout && fclose(rep->lines) && !rep->lines_failed) {
         cannot_write(o->json_lines, errno);
         rc = -1;

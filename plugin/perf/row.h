@@ -17,15 +17,17 @@ enum pvn_row_kind {
     PVN_ROW_PROGRESS,
     PVN_ROW_DOORBELLS,
     PVN_ROW_PLUGIN,
-    PVN_ROW_INTERVAL, /* of --duration: printed, and kept nowhere */
-    PVN_ROW_PEER,     /* the other end of a run between serve and its client */
-    PVN_ROW_BINS,     /* of the result before it, or more of them */
-    PVN_ROW_ERROR     /* text: why the run failed */
+    PVN_ROW_INTERVAL,   /* of --duration: printed, and kept nowhere */
+    PVN_ROW_PEER,       /* the other end of a run between serve and its client */
+    PVN_ROW_BINS,       /* of the result before it, or more of them */
+    PVN_ROW_ERROR,      /* text: why the run failed */
+    PVN_ROW_PATH_FAILED /* mesh: of a pair of ranks, in both directions */
 };
 
 struct pvn_row_result {
-    char test[20]; /* "latency", "bandwidth", "idle", a collective, "step", "part", "bucket" */
-    char item[32]; /* which part of a preset, or "" */
+    char test[20];    /* "latency", "bandwidth", "idle", a collective, "step", "part", "bucket" */
+    char item[32];    /* which part of a preset, or "" */
+    int32_t from, to; /* mesh: ranks; else both 0 */
     int32_t ranks, channels, depth, group;
     uint64_t bytes; /* message size; size of the array reduced */
     uint64_t iters;
@@ -89,6 +91,11 @@ struct pvn_row_interval {
     uint32_t via;
 };
 
+struct pvn_row_failed {
+    int32_t a, b; /* ranks */
+    char why[440];
+};
+
 /* Of all comms of a job from beginning to end, as the plugin's statistics have them. */
 struct pvn_row_doorbells {
     int32_t ranks;
@@ -108,6 +115,7 @@ struct pvn_row {
         struct pvn_row_peer peer;
         struct pvn_row_interval interval;
         struct pvn_row_bins bins;
+        struct pvn_row_failed failed;
         char text[512]; /* note, progress, error */
     } u;
 };

@@ -73,6 +73,11 @@ tests_perf_test_perf_memory_LDADD = libpvn-perf.la $(TEST_LDADD) $(JANSSON_LIBS)
 EXTRA_tests_perf_test_perf_memory_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la \
     tests/support/testnet.la
 
+PVN_TESTS += tests/perf/test_perf_mesh
+tests_perf_test_perf_mesh_SOURCES = tests/perf/test_perf_mesh.cc tests/perf/perf_run.h
+tests_perf_test_perf_mesh_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS) $(EXPAT_CFLAGS)
+tests_perf_test_perf_mesh_LDADD = $(TEST_LDADD) $(JANSSON_LIBS) $(EXPAT_LIBS)
+
 PVN_TESTS += tests/perf/test_perf_serve
 tests_perf_test_perf_serve_SOURCES = tests/perf/test_perf_serve.cc tests/perf/perf_run.h
 tests_perf_test_perf_serve_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)

@@ -57,7 +57,7 @@ TEST_P(BadArguments, NameTheValueAndTheRemedy)
 
 const BadArgs kBad[] = {
     {{}, "usage:"},
-    {{"fly"}, "'fly' is not a mode; the modes are p2p, ring, scale and serve"},
+    {{"fly"}, "'fly' is not a mode; the modes are p2p, ring, scale, mesh and serve"},
     {{"rng"}, "'rng' is not a mode; did you mean ring?"},
     {{"P2P"}, "did you mean p2p?"},
     {{"ring", "p2p"}, "expected one mode, got 'ring' and 'p2p'"},

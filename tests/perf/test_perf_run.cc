@@ -61,6 +61,8 @@ TEST(Run, BashCompletesModesOptionsAndValues)
     EXPECT_EQ(Completed("pvn-perf ring --preset g"), (std::set<std::string>{"gpt2"}));
     EXPECT_EQ(Completed("pvn-perf p2p --pl"), (std::set<std::string>{"--plot", "--plugin"}));
     EXPECT_EQ(Completed("pvn-perf p2p --slo"), (std::set<std::string>{""})) << "not for p2p";
+    EXPECT_EQ(Completed("pvn-perf m"), (std::set<std::string>{"mesh"}));
+    EXPECT_EQ(Completed("pvn-perf mesh --d"), (std::set<std::string>{"--depth", "--dev"}));
     // Every option of --help is offered, and nothing else.
     std::istringstream words(Perf("--help").out);
     std::set<std::string> documented;

@@ -9,6 +9,7 @@
  * received stuck:N    N-th isend never returns                   die:N    N-th isend kills the
  * process error:N    N-th isend fails with ncclSystemError      overrun:N write one byte behind a
  * receive init       init fails                                 nosize   test never reports sizes
+ * deaf       accept fails                             slow:N   every isend takes N us
  * N counts from 1. TESTNET_FAULT_RANK limits it to the process whose PVN_PERF_RANK is that number.
  * TESTNET_ADDR (default 127.0.0.1) is where it listens.
  *
@@ -194,6 +195,10 @@ static ncclResult_t accept_any(void *listen_comm, void **recv_comm)
 
     memcpy(&lfd, listen_comm, sizeof(lfd));
     *recv_comm = NULL;
+    if (fault_is("deaf")) {
+        logger(NCCL_LOG_WARN, NCCL_NET, __func__, __LINE__, "testnet: fault deaf fired");
+        return ncclSystemError;
+    }
     fd = accept4(lfd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return errno == EAGAIN ? ncclSuccess : ncclSystemError;
@@ -317,6 +322,11 @@ static ncclResult_t isend_any(struct comm *c, void *data, size_t size, int tag, 
     char *copy;
 
     fault.sends++;
+    if (fault_is("slow")) {
+        if (fault.sends == 1)
+            logger(NCCL_LOG_WARN, NCCL_NET, __func__, __LINE__, "testnet: fault slow fired");
+        usleep((useconds_t)fault.at);
+    }
     if (fault_now("error"))
         return ncclSystemError;
     if (fault_now("die"))
