@@ -50,6 +50,11 @@ tests_perf_test_mesh_parts_SOURCES = tests/perf/test_mesh_parts.cc
 tests_perf_test_mesh_parts_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_perf_test_mesh_parts_LDADD = libpvn-perf.la $(TEST_LDADD)
 
+PVN_TESTS += tests/perf/test_pairs_plan
+tests_perf_test_pairs_plan_SOURCES = tests/perf/test_pairs_plan.cc
+tests_perf_test_pairs_plan_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_perf_test_pairs_plan_LDADD = libpvn-perf.la $(TEST_LDADD)
+
 PVN_TESTS += tests/perf/test_perf_boot
 tests_perf_test_perf_boot_SOURCES = tests/perf/test_perf_boot.cc
 tests_perf_test_perf_boot_CPPFLAGS = $(TEST_CPPFLAGS)

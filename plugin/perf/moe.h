@@ -1,0 +1,50 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a mixture of experts sends: each token goes to the ranks of the experts that a router picks for it (dispatch), and
+ * what they make of it comes back (combine). And, without a model, uneven sizes alone. All is whole numbers, so
+ * that every rank computes the same.
+ */
+#ifndef PVN_PERF_MOE_H
+#define PVN_PERF_MOE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Mixtral 8x7B: Jiang et al., arXiv:2401.04088, table 1 (dim, n_layers, num_experts, top_k). */
+enum {
+    PVN_MOE_HIDDEN = 4096,
+    PVN_MOE_LAYERS = 32,
+    PVN_MOE_EXPERTS = 8,
+    PVN_MOE_TOP = 2,
+    PVN_MOE_TOKEN_BYTES = 2 * PVN_MOE_HIDDEN /* bfloat16 */
+};
+
+/*
+ * How many of rank src's tokens go to each expert of a layer. Every layer has an expert weight of 64 to 256 for each
+ * expert, every token picks PVN_MOE_TOP different experts by these weights.
+ */
+void pvn_moe_route(int layer, int src, int tokens, uint64_t count[PVN_MOE_EXPERTS]);
+
+/* The rank that has the expert for rank src. Up to 8 ranks share the experts; of more, each 8 neighbours have all
+ * of them, one each, as Megatron-LM's expert parallelism of 8. */
+int pvn_moe_rank(int expert, int src, int nranks);
+
+/* Bytes that each rank sends to each one in a layer: bytes[src * nranks + dst] for dispatch, with the ranks exchanged for
+ * combine. A copy of a token for each of its experts, as Megatron-LM's all-to-all dispatcher sends them. */
+void pvn_moe_bytes(int layer, int tokens, int combine, int nranks, uint64_t *bytes);
+
+/*
+ * alltoallv: `each` bytes of every rank, divided unevenly: one pair in 8 has nothing, the others have weights of 1 to
+ * 255, and a rank keeps what remains.
+ */
+void pvn_uneven_bytes(uint64_t each, int nranks, uint64_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
