@@ -425,7 +425,7 @@ class TcpZerocopyRegistered : public TcpZerocopy
         return madvise(first, HUGE, MADV_COLLAPSE) == 0;
     }
     // PAGEMAP_SCAN. Older kernels do not know the request.
-    static bool tells_huge_pages()
+    static bool sees_huge_pages()
     {
         utsname u = {};
         int major = 0, minor = 0;
@@ -544,7 +544,7 @@ TEST_F(TcpZerocopyRegistered, SwitchedOffTheyStayOff)
 TEST_F(TcpZerocopyRegistered, WhatIsTouchedLaterIsLookedAtAgain)
 {
     make();
-    if (!available() || !tells_huge_pages())
+    if (!available() || !sees_huge_pages())
         GTEST_SKIP()
             << "no huge pages here, or a kernel that does not say where they are (Linux 6.7)";
     ASSERT_EQ(0, madvise(first - HUGE / 2, 3 * HUGE, MADV_DONTNEED));
@@ -563,7 +563,7 @@ TEST_F(TcpZerocopyRegistered, WhatIsTouchedLaterIsLookedAtAgain)
 TEST_F(TcpZerocopyRegistered, WhatIsTouchedInSmallPagesIsLookedAtFourTimes)
 {
     make();
-    if (!available() || !tells_huge_pages())
+    if (!available() || !sees_huge_pages())
         GTEST_SKIP()
             << "no huge pages here, or a kernel that does not say where they are (Linux 6.7)";
     ASSERT_EQ(0, madvise(first - HUGE / 2, 3 * HUGE, MADV_DONTNEED));
@@ -584,7 +584,7 @@ TEST_F(TcpZerocopyRegistered, WhatIsTouchedInSmallPagesIsLookedAtFourTimes)
 TEST_F(TcpZerocopyRegistered, APartInHugePagesIsEnough)
 {
     make();
-    if (!available() || !tells_huge_pages())
+    if (!available() || !sees_huge_pages())
         GTEST_SKIP()
             << "no huge pages here, or a kernel that does not say where they are (Linux 6.7)";
     ASSERT_EQ(0, madvise(first + HUGE, HUGE, MADV_COLLAPSE));
@@ -667,7 +667,7 @@ TEST_F(TcpZerocopyRegistered, HugetlbPagesAreSentWithoutACopy)
             << "no hugetlb pages of 2 MiB: none are reserved (vm.nr_hugepages), and this user or "
                "this machine cannot";
     open(1, 512 << 10);
-    if (!tells_huge_pages())
+    if (!sees_huge_pages())
         GTEST_SKIP() << "this kernel does not say where huge pages are (Linux 6.7)";
     auto data = bytes::of(2 * HUGE, 18);
     memcpy(pages.mem, data.data(), data.size());

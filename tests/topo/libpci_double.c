@@ -16,7 +16,7 @@ char *pci_lookup_name(struct pci_access *access, char *buf, int size, int flags,
     access->debug("looking\n");
     access->warning("looked\n");
     if (!(flags & PCI_LOOKUP_DEVICE) || !(flags & PCI_LOOKUP_NO_NUMBERS))
-        access->error("asked for something else");
+        access->error("unexpected flags");
     snprintf(buf, (size_t)size, "a device of the double");
     return buf;
 }
