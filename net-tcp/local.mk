@@ -4,7 +4,8 @@
 noinst_LTLIBRARIES += libpvn-tcp.la
 libpvn_tcp_la_SOURCES = net-tcp/frame.c net-tcp/frame.h net-tcp/tcp_lane.c net-tcp/tcp_lane.h \
     net-tcp/tcp_err.c net-tcp/tcp_mem.c net-tcp/tcp_pace.h net-tcp/tcp_priv.h net-tcp/tcp_rx.c \
-    net-tcp/tcp_setup.c net-tcp/tcp_tx.c net-tcp/tcp_workers.c net-tcp/tcp_workers.h net-tcp/tcp_zerocopy.c
+    net-tcp/tcp_setup.c net-tcp/tcp_trial.c net-tcp/tcp_tx.c net-tcp/tcp_workers.c net-tcp/tcp_workers.h \
+    net-tcp/tcp_zerocopy.c
 libpvn_tcp_la_SOURCES += net-tcp/iface.c net-tcp/iface.h net-tcp/iface_choose.c net-tcp/iface_nl.c \
     net-tcp/iface_priv.h net-tcp/iface_source.c net-tcp/iface_sys.c net-tcp/nl.c net-tcp/nl.h
 libpvn_tcp_la_SOURCES += net-tcp/tcp_transport.c net-tcp/tcp_transport.h

@@ -105,9 +105,10 @@ static void tcp_locate(const struct pvn_lane *l, struct pvn_err *err)
 static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     const struct tcp_lane *t = (const struct tcp_lane *)l;
-    char copies[64] = "", workers[48] = "";
+    char copies[96] = "", workers[48] = "";
     if (t->zerocopy_min)
-        snprintf(copies, sizeof(copies), ", without a copy from %zu bytes on", t->zerocopy_min);
+        snprintf(copies, sizeof(copies), ", zero-copy from %zu bytes on (%s)", t->zerocopy_min,
+                 tcp_trial_text(t));
     if (t->has_workers)
         snprintf(workers, sizeof(workers), ", copied by %d threads of this process",
                  t->cfg.workers);

@@ -10,10 +10,11 @@
  * buffer yet stays in the kernel.
  *
  * Large chunks are sent without a copy: the stream takes references to the caller's pages
- * (tcp_zerocopy.c) if these are huge pages; registration moves the caller's buffer into such
- * (tcp_mem.c). On loopback, on virtual links and between containers the receiver reads those very
- * pages, so a chunk is reported sent only when the receiver has acknowledged it. A lane that fails
- * or is closed before that resets its streams, for the caller may now overwrite the pages.
+ * (tcp_zerocopy.c) if these are huge pages, into which registration moves the caller's buffer
+ * (tcp_mem.c), or if a trial shows that others pay as well (tcp_trial.c). On loopback, on virtual
+ * links and between containers the receiver reads those very pages, so a chunk is reported sent
+ * only when the receiver has acknowledged it. A lane that fails or is closed before that resets its
+ * streams, for the caller may now overwrite the pages.
  *
  * Everything moves inside post_write, kick and poll, unless the process has worker threads, which then
  * make the system calls for large pieces (tcp_workers.h). A stream that has been
@@ -72,6 +73,9 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg);
 
 /* The file in which the kernel says whether transparent huge pages are switched off, for tests. */
 void tcp_mem_thp_from(const char *path);
+
+/* Bytes that a lane sends until its next trial of zero-copy, for tests; 0: as usual. */
+void tcp_trial_again_after(uint64_t bytes);
 
 /* What the lane did so far; for statistics and tests. */
 struct pvn_tcp_lane_stats {

@@ -4,6 +4,7 @@
 #ifndef PVN_NET_TCP_PRIV_H
 #define PVN_NET_TCP_PRIV_H
 
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -51,6 +52,8 @@ struct tx_frame {
     uint16_t head_len; /* header, and payload when it is small */
     uint8_t stream;    /* that has written it */
     bool zerocopy;     /* the payload is not to be copied */
+    bool probe;        /* its beginning is to show what the kernel does, see tcp_trial.c */
+    bool timed;        /* how long its writes take is of interest */
     bool needs_ack;    /* the header requests an acknowledgement */
     uint32_t cookie;
     uint32_t ack_nth; /* TX_UNACKED: acknowledgements of the stream that must have come */
@@ -107,6 +110,20 @@ struct stream {
     uint32_t peeked; /* bytes at the head of the kernel's queue that are in hand already */
 };
 
+/* How a large chunk from small pages is sent. */
+enum tcp_method { TCP_COPIED, TCP_SPLICED, TCP_PROBE };
+
+/* Which of them pays: see tcp_trial.c for the steps. */
+struct tcp_trial {
+    enum { TRIAL_PATH, TRIAL_ANSWER, TRIAL_MEASURE, TRIAL_DECIDED } step;
+    bool chosen;              /* PATH: the chunk is in the queue */
+    bool turn;                /* MEASURE: of the last chunk, whether it is spliced */
+    bool small_pages;         /* the last decision: they are not copied */
+    int fd;                   /* ANSWER: of the stream that has the chunk */
+    uint64_t ns[2], bytes[2]; /* MEASURE: processor time and bytes, copied and spliced */
+    uint64_t again_at;        /* DECIDED: sent bytes of the lane */
+};
+
 struct tcp_lane {
     struct pvn_lane l;
     struct pvn_tcp_lane_cfg cfg;
@@ -132,6 +149,7 @@ struct tcp_lane {
     size_t queued_bytes; /* of frames not assigned yet */
     int next_stream;     /* that gets the next turn */
     struct tx_frame *q;  /* TXQ, sender only */
+    struct tcp_trial trial;
     struct stream s[PVN_TCP_MAX_STREAMS];
     struct pvn_tcp_lane_stats stats;
 };
@@ -176,6 +194,18 @@ int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t d
                 struct pvn_err *err);
 int tcp_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr);
 bool tcp_mem_zerocopy_pays(const struct tcp_lane *t, const struct pvn_write *w);
+
+/* tcp_trial.c: whether zero-copy pays from other memory, too. By the comm's thread. */
+/* For the next chunk of such memory. Trials follow each other; this begins them. */
+enum tcp_method tcp_trial_choose(struct tcp_lane *t);
+/* Writes the beginning of these pieces, which it may shorten, with MSG_ZEROCOPY: bytes written,
+ * -EAGAIN, -EINTR or an error of the stream. The chunk's memory is in use until it is acknowledged. */
+ssize_t tcp_trial_probe(struct tcp_lane *t, const struct stream *s, const struct msghdr *mh);
+/* Before and after a write of a chunk that is `timed`: what `from` gave, 0: nothing is measured. */
+uint64_t tcp_trial_from(const struct tcp_lane *t);
+void tcp_trial_to(struct tcp_lane *t, bool spliced, uint64_t from, ssize_t written);
+/* Which memory is sent from without a copy, for a person; a constant. */
+const char *tcp_trial_text(const struct tcp_lane *t);
 
 /* tcp_rx.c */
 /* Sends the acknowledgements that are due. 0 or an error of a stream. */

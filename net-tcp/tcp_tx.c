@@ -38,10 +38,25 @@ static const struct pvn_mem_copy *copy_of(const struct pvn_write *w)
     return w->mr && w->f.len ? w->mr->copy : NULL;
 }
 
-static bool worth_zerocopy(const struct tcp_lane *t, const struct pvn_write *w)
+static bool may_zerocopy(const struct tcp_lane *t, const struct pvn_write *w)
 {
     return t->zerocopy_min && w->f.len >= t->zerocopy_min && !copy_of(w) &&
-           t->open_bytes + w->f.len <= TX_ZEROCOPY_BYTES && tcp_mem_zerocopy_pays(t, w);
+           t->open_bytes + w->f.len <= TX_ZEROCOPY_BYTES;
+}
+
+/* How a chunk leaves. What lies in huge pages needs no trial, and workers copy all else. */
+static void choose_method(struct tcp_lane *t, struct tx_frame *f, const struct pvn_write *w)
+{
+    f->zerocopy = f->probe = f->timed = false;
+    if (__builtin_expect(!may_zerocopy(t, w), 1))
+        return;
+    f->zerocopy = tcp_mem_zerocopy_pays(t, w);
+    if (f->zerocopy || t->has_workers)
+        return;
+    enum tcp_method method = tcp_trial_choose(t);
+    f->zerocopy = method == TCP_SPLICED;
+    f->probe = method == TCP_PROBE;
+    f->timed = t->trial.step == TRIAL_MEASURE;
 }
 
 /* Brings the payload into memory that the kernel can read. */
@@ -100,8 +115,8 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     f->state = TX_QUEUED;
     f->chunk = w->f.chunk;
     f->cookie = w->cookie;
-    f->zerocopy = worth_zerocopy(t, w);
-    f->needs_ack = f->zerocopy || t->cfg.acknowledged;
+    choose_method(t, f, w);
+    f->needs_ack = f->zerocopy || f->probe || t->cfg.acknowledged;
     pvn_frame_encode(&w->f, f->needs_ack, f->head);
     f->head_len = PVN_FRAME_LEN;
     if (w->f.len <= TX_INLINE && !f->copied) {
@@ -177,7 +192,7 @@ static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov)
     int n = pieces(frame_at(t, s->first), s->done, iov);
     for (uint32_t i = 1; i < s->count; i++) {
         struct tx_frame *f = frame_at(t, s->first + i);
-        if (is_zerocopy(t, f))
+        if (is_zerocopy(t, f) || f->probe)
             break;
         n += pieces(f, 0, iov + n);
     }
@@ -231,6 +246,10 @@ static ssize_t write_some(struct tcp_lane *t, struct stream *s)
         t->zerocopy_min = 0;
     }
     struct msghdr mh = {.msg_iov = iov};
+    if (f->probe && t->trial.step == TRIAL_PATH) {
+        mh.msg_iovlen = (size_t)pieces(f, s->done, iov);
+        return tcp_trial_probe(t, s, &mh);
+    }
     mh.msg_iovlen = (size_t)gather(t, s, iov);
     if (worth_halving(t, s, f->len))
         iov[1].iov_len = f->len / 2;
@@ -272,12 +291,24 @@ int tcp_tx_take_job(struct tcp_lane *t, struct stream *s)
     return s->job->rc ? tcp_dead(t, s, s->job->rc, "sending") : 0;
 }
 
+/* The same, and takes the time if that is of interest. */
+static ssize_t write_timed(struct tcp_lane *t, struct stream *s)
+{
+    const struct tx_frame *f = frame_at(t, s->first);
+    uint64_t from = __builtin_expect(f->timed, 0) ? tcp_trial_from(t) : 0;
+    bool spliced = is_zerocopy(t, f);
+    ssize_t n = write_some(t, s);
+    if (from)
+        tcp_trial_to(t, spliced, from, n);
+    return n;
+}
+
 /* Writes as much of the stream's run as the kernel takes. Bytes written are taken off *budget. 0,
  * -EAGAIN or an error. */
 static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
 {
     while (s->count > 0) {
-        ssize_t n = write_some(t, s);
+        ssize_t n = write_timed(t, s);
         if (n == -EINTR)
             continue;
         if (n == -EAGAIN || n == -EWOULDBLOCK) {

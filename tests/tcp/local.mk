@@ -27,4 +27,10 @@ PVN_TESTS += tests/tcp/test_tcp_zerocopy
 tests_tcp_test_tcp_zerocopy_SOURCES = tests/tcp/test_tcp_zerocopy.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_zerocopy_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_zerocopy_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
+# Which chunks are.
+PVN_TESTS += tests/tcp/test_tcp_trial
+tests_tcp_test_tcp_trial_SOURCES = tests/tcp/test_tcp_trial.cc tests/tcp/lane_pair.h
+tests_tcp_test_tcp_trial_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_tcp_test_tcp_trial_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 endif

@@ -249,7 +249,7 @@ TEST_F(TcpTransport, TheRoutesCongestionControlCounts)
     } rows[] = {
         {"reno", "bbr", "tcp on lo, 1 stream, chunks of 4194304 bytes"},
         {"bbr", "reno",
-         "tcp on lo, 2 streams, chunks of 524288 bytes, without a copy from 262144 bytes on"},
+         "tcp on lo, 2 streams, chunks of 524288 bytes, zero-copy from 262144 bytes on (huge pages, others on trial)"},
     };
     std::string skip;
     const std::string why = pvn_test::in_netns([&] {
@@ -309,8 +309,9 @@ TEST_F(TcpTransport, SizesOfChunksAndZeroCopy)
     params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno"});
     ASSERT_EQ(1, scan());
     dialled(1);
-    EXPECT_EQ("tcp on lo, 1 stream, chunks of 4194304 bytes, without a copy from 262144 bytes on",
-              described());
+    EXPECT_EQ(
+        "tcp on lo, 1 stream, chunks of 4194304 bytes, zero-copy from 262144 bytes on (huge pages, others on trial)",
+        described());
     end();
     params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno", "NCCL_PVRDMA_TCP_STREAMS=2",
             "NCCL_PVRDMA_TCP_ZEROCOPY_MIN=0"});

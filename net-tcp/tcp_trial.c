@@ -1,0 +1,178 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether zero-copy pays from small pages, too, as memory that a device has pinned has. Where the
+ * receiver's kernel is this one it does not: that kernel copies page by page out of the sender's
+ * memory, at a price that the sender does not see (tcp_mem.c). Where an adapter reads the pages the
+ * sender alone is concerned, and can measure what it saves.
+ *
+ *   PATH     the beginning of one large chunk is sent with MSG_ZEROCOPY. The kernel says what it
+ *            did: it copies such data when a receiver on this machine, a virtual link or an adapter
+ *            without scatter/gather is to have them (SO_EE_CODE_ZEROCOPY_COPIED).
+ *   ANSWER   large chunks are copied until it has said so.
+ *   MEASURE  if it did not copy, large chunks are copied and spliced in turn, each timed by
+ *            the thread's processor clock.
+ *   DECIDED  until the lane has sent TRIAL_AGAIN bytes: a stream's route may change.
+ *
+ * Every comm and every connection that a failover makes has a trial of its own. Only large messages
+ * take part; to each of them it adds two readings of a clock.
+ */
+#include "config.h"
+#include "net-tcp/tcp_priv.h"
+
+#include <errno.h>
+#include <linux/errqueue.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define PROBE_BYTES (64 * 1024)
+#define TRIAL_BYTES (UINT64_C(16) << 20) /* measured of each kind */
+#define TRIAL_AGAIN (UINT64_C(64) << 30) /* sent by the lane until the next trial */
+
+static uint64_t again_after = TRIAL_AGAIN;
+
+void tcp_trial_again_after(uint64_t bytes)
+{
+    again_after = bytes ? bytes : TRIAL_AGAIN;
+}
+
+static uint64_t processor_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * PVN_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* Once for each outcome of a process: it has many comms, and most have one path. */
+static void say(const struct tcp_lane *t, const char *outcome, unsigned bit)
+{
+    static atomic_uint said;
+    if (!(atomic_fetch_or(&said, bit) & bit))
+        pvn_info(PVN_NET, "%s: large messages from small pages (pinned memory) %s", t->cfg.name,
+                 outcome);
+}
+
+static void decide(struct tcp_lane *t, bool small_pages)
+{
+    t->trial = (struct tcp_trial){.step = TRIAL_DECIDED,
+                                  .small_pages = small_pages,
+                                  .again_at = t->stats.tx_bytes + again_after};
+}
+
+static void path_copies(struct tcp_lane *t)
+{
+    decide(t, false);
+    say(t, "are copied: the path's kernel copies zero-copy data as well, or refuses them", 1);
+}
+
+/* What the kernel did with the chunk that was sent to find out: 1 copied, 0 not, -EAGAIN: it has not
+ * said. Several calls may have written it, and all are reported. */
+static int kernels_answer(int fd)
+{
+    union {
+        struct cmsghdr aligned;
+        char room[256];
+    } control;
+    int copied = -EAGAIN;
+    for (;;) {
+        struct msghdr mh = {.msg_control = &control, .msg_controllen = sizeof(control)};
+        if (recvmsg(fd, &mh, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+            return copied;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
+            struct sock_extended_err e;
+            if (c->cmsg_len < CMSG_LEN(sizeof(e)))
+                continue;
+            memcpy(&e, CMSG_DATA(c), sizeof(e));
+            if (e.ee_origin == SO_EE_ORIGIN_ZEROCOPY)
+                copied = copied > 0 || e.ee_code & SO_EE_CODE_ZEROCOPY_COPIED;
+        }
+    }
+}
+
+static void read_answer(struct tcp_lane *t)
+{
+    int copied = kernels_answer(t->trial.fd);
+    if (copied > 0)
+        path_copies(t);
+    else if (copied == 0)
+        t->trial.step = TRIAL_MEASURE;
+}
+
+enum tcp_method tcp_trial_choose(struct tcp_lane *t)
+{
+    struct tcp_trial *r = &t->trial;
+    if (r->step == TRIAL_DECIDED && t->stats.tx_bytes >= r->again_at)
+        *r = (struct tcp_trial){.step = TRIAL_PATH, .small_pages = r->small_pages};
+    if (r->step == TRIAL_PATH && !r->chosen) {
+        r->chosen = true;
+        return TCP_PROBE;
+    }
+    if (r->step == TRIAL_ANSWER)
+        read_answer(t);
+    if (r->step != TRIAL_MEASURE)
+        return r->small_pages ? TCP_SPLICED : TCP_COPIED;
+    r->turn = !r->turn;
+    return r->turn ? TCP_SPLICED : TCP_COPIED;
+}
+
+ssize_t tcp_trial_probe(struct tcp_lane *t, const struct stream *s, const struct msghdr *mh)
+{
+    struct iovec *last = &mh->msg_iov[mh->msg_iovlen - 1];
+    int one = 1;
+    ssize_t n = -1;
+    /* The user's locked memory is limited, and the rest may be copied. */
+    if (last->iov_len > PROBE_BYTES)
+        last->iov_len = PROBE_BYTES;
+    if (setsockopt(s->fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)) == 0)
+        n = sendmsg(s->fd, mh, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_ZEROCOPY);
+    if (n >= 0) {
+        t->trial.fd = s->fd;
+        t->trial.step = TRIAL_ANSWER;
+        return n;
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return -errno;
+    /* ENOBUFS: the locked memory that the user may have; EOPNOTSUPP, ENOPROTOOPT: an old kernel. */
+    path_copies(t);
+    n = sendmsg(s->fd, mh, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return n < 0 ? -errno : n;
+}
+
+uint64_t tcp_trial_from(const struct tcp_lane *t)
+{
+    return t->trial.step == TRIAL_MEASURE ? processor_ns() : 0;
+}
+
+void tcp_trial_to(struct tcp_lane *t, bool spliced, uint64_t from, ssize_t written)
+{
+    struct tcp_trial *r = &t->trial;
+    if (r->step != TRIAL_MEASURE)
+        return;
+    r->ns[spliced] += processor_ns() - from;
+    r->bytes[spliced] += written > 0 ? (uint64_t)written : 0;
+    if (r->bytes[false] < TRIAL_BYTES || r->bytes[true] < TRIAL_BYTES)
+        return;
+    double copied = (double)r->ns[false] / (double)r->bytes[false];
+    double without = (double)r->ns[true] / (double)r->bytes[true];
+    /* A tenth is what the acknowledgements may cost, which are not measured. */
+    decide(t, without < 0.9 * copied);
+    say(t,
+        t->trial.small_pages ? "are sent without a copy: that takes less processor time here"
+                             : "are copied: zero-copy takes more processor time here",
+        t->trial.small_pages ? 2 : 4);
+}
+
+const char *tcp_trial_text(const struct tcp_lane *t)
+{
+    if (t->has_workers)
+        return "huge pages";
+    if (t->trial.step != TRIAL_DECIDED)
+        return "huge pages, others on trial";
+    return t->trial.small_pages ? "any memory" : "huge pages";
+}

@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// Whether large messages from small pages are copied: what the kernel says of the path, and what takes
+// less processor time. Loopback copies, so the kernel's other answer comes from this file, and so does the
+// thread's processor clock: both by functions that stand before those of the C library.
+#include "tcp/lane_pair.h"
+
+#include <cerrno>
+#include <ctime>
+#include <linux/errqueue.h>
+#include <string>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include "nccl/types.h"
+
+namespace
+{
+
+struct {
+    bool not_copied;                      // what the kernel is made to say
+    int refusal;                          // errno of sending with MSG_ZEROCOPY; 0: the kernel's own
+    uint64_t copy_ns, splice_ns;          // per KiB
+    uint64_t clock_ns, readings;          // of the thread's processor clock
+    size_t probes, answers, probed_bytes; // sends with MSG_ZEROCOPY, what the kernel said of them
+} kernel;
+
+} // namespace
+
+extern "C" {
+
+ssize_t sendmsg(int fd, const msghdr *m, int flags)
+{
+    if (flags & MSG_ZEROCOPY) {
+        kernel.probes++;
+        if (kernel.refusal) {
+            errno = kernel.refusal;
+            return -1;
+        }
+    }
+    ssize_t n = syscall(SYS_sendmsg, fd, m, flags);
+    if (n > 0)
+        kernel.clock_ns += static_cast<uint64_t>(n) * kernel.copy_ns / 1024;
+    if (n > 0 && flags & MSG_ZEROCOPY)
+        kernel.probed_bytes += static_cast<size_t>(n);
+    return n;
+}
+
+ssize_t vmsplice(int fd, const iovec *iov, size_t count, unsigned flags)
+{
+    ssize_t n = syscall(SYS_vmsplice, fd, iov, count, flags);
+    if (n > 0)
+        kernel.clock_ns += static_cast<uint64_t>(n) * kernel.splice_ns / 1024;
+    return n;
+}
+
+ssize_t recvmsg(int fd, msghdr *m, int flags)
+{
+    ssize_t n = syscall(SYS_recvmsg, fd, m, flags);
+    if (n < 0 || !(flags & MSG_ERRQUEUE))
+        return n;
+    kernel.answers++;
+    cmsghdr *c = CMSG_FIRSTHDR(m);
+    sock_extended_err e;
+    memcpy(&e, CMSG_DATA(c), sizeof(e));
+    if (kernel.not_copied)
+        e.ee_code = static_cast<uint8_t>(e.ee_code & ~SO_EE_CODE_ZEROCOPY_COPIED);
+    memcpy(CMSG_DATA(c), &e, sizeof(e));
+    return n;
+}
+
+int clock_gettime(clockid_t clock, timespec *ts) noexcept
+{
+    if (clock != CLOCK_THREAD_CPUTIME_ID)
+        return static_cast<int>(syscall(SYS_clock_gettime, clock, ts));
+    kernel.readings++;
+    ts->tv_sec = static_cast<time_t>(kernel.clock_ns / 1000000000);
+    ts->tv_nsec = static_cast<long>(kernel.clock_ns % 1000000000);
+    return 0;
+}
+}
+
+namespace
+{
+
+constexpr size_t ZEROCOPY = 64 << 10; // the size that may be sent without a copy
+constexpr size_t MSG = 1 << 20;
+constexpr size_t HEAD = PVN_FRAME_LEN;
+constexpr int ENOUGH = 40; // messages, until which a trial has ended
+
+class TcpTrial : public testing::Test
+{
+  protected:
+    LanePair p;
+    std::vector<uint8_t> data = bytes::of(MSG, 3);
+    pvn_mr mr = {}; // registered, and nothing of it is known to be in huge pages
+
+    void SetUp() override
+    {
+        kernel = {};
+        kernel.copy_ns = 100;
+        kernel.splice_ns = 50;
+    }
+    void TearDown() override
+    {
+        tcp_trial_again_after(0);
+    }
+    void open()
+    {
+        p.open(1, MSG, false, ZEROCOPY);
+    }
+    void exchange(size_t n)
+    {
+        std::vector<uint8_t> in(n);
+        void *to = in.data();
+        pvn_req *s = nullptr, *r = nullptr;
+        int tag = 0;
+        ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &to, &n, &tag, nullptr, &r));
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, data.data(), n, 0, &mr, &s));
+        ASSERT_TRUE(s && r);
+        finish(s, r, nullptr, nullptr);
+        ASSERT_EQ(0, memcmp(in.data(), data.data(), n));
+    }
+    void exchange_many()
+    {
+        for (int i = 0; i < ENOUGH && !HasFatalFailure(); i++)
+            exchange(MSG);
+    }
+    uint64_t uncopied()
+    {
+        return pvn_tcp_lane_get_stats(p.tx)->zerocopy_bytes;
+    }
+    std::string decision()
+    {
+        char text[256];
+        p.tx->ops->describe(p.tx, text, sizeof(text));
+        const std::string s = text;
+        const size_t at = s.rfind('(');
+        return at == std::string::npos ? s : s.substr(at);
+    }
+};
+
+// As the kernel itself says of loopback.
+TEST_F(TcpTrial, WhereTheKernelCopiesSmallPagesAreCopied)
+{
+    open();
+    EXPECT_EQ("(huge pages, others on trial)", decision());
+    exchange_many();
+    EXPECT_EQ("(huge pages)", decision());
+    EXPECT_EQ(1u, kernel.probes);
+    EXPECT_GE(kernel.probed_bytes, HEAD + 1);
+    EXPECT_LE(kernel.probed_bytes, HEAD + (64 << 10));
+    EXPECT_EQ(1u, kernel.answers);
+    EXPECT_EQ(0u, uncopied());
+    EXPECT_EQ(0u, kernel.readings) << "there was nothing to measure";
+}
+
+TEST_F(TcpTrial, WhereSplicingIsCheaperNothingIsCopied)
+{
+    kernel.not_copied = true;
+    open();
+    exchange_many();
+    EXPECT_EQ("(any memory)", decision());
+    EXPECT_GT(kernel.readings, 0u);
+    const uint64_t before = uncopied(), readings = kernel.readings;
+    EXPECT_GE(before, 16u << 20) << "both were tried";
+    exchange(MSG);
+    EXPECT_EQ(MSG + HEAD, uncopied() - before);
+    EXPECT_EQ(readings, kernel.readings) << "measured on";
+}
+
+TEST_F(TcpTrial, WhereItIsNotMuchCheaperSmallPagesAreCopied)
+{
+    kernel.not_copied = true;
+    kernel.splice_ns = 95;
+    open();
+    exchange_many();
+    EXPECT_EQ("(huge pages)", decision());
+    const uint64_t before = uncopied();
+    EXPECT_GE(before, 16u << 20) << "both were tried";
+    exchange(MSG);
+    EXPECT_EQ(before, uncopied());
+}
+
+// A stream's route may lead elsewhere by then.
+TEST_F(TcpTrial, ItIsRepeated)
+{
+    kernel.not_copied = true;
+    tcp_trial_again_after(100 << 20);
+    open();
+    exchange_many();
+    ASSERT_EQ("(any memory)", decision());
+    kernel.not_copied = false;
+    for (int i = 0; i < 4; i++)
+        exchange_many();
+    EXPECT_EQ("(huge pages)", decision());
+    EXPECT_GE(kernel.probes, 2u);
+    const uint64_t before = uncopied();
+    exchange(MSG);
+    EXPECT_EQ(before, uncopied());
+}
+
+class TcpTrialRefused : public TcpTrial, public testing::WithParamInterface<int>
+{
+};
+
+TEST_P(TcpTrialRefused, ARefusalIsNoError)
+{
+    kernel.refusal = GetParam();
+    open();
+    exchange_many();
+    EXPECT_EQ(1u, kernel.probes);
+    EXPECT_EQ("(huge pages)", decision());
+    EXPECT_EQ(0u, uncopied());
+}
+
+INSTANTIATE_TEST_SUITE_P(Errors, TcpTrialRefused, testing::Values(ENOBUFS, EOPNOTSUPP, EFAULT));
+
+// A message that is small pays nothing for it.
+TEST_F(TcpTrial, SmallMessagesHaveNoPartInIt)
+{
+    open();
+    for (int i = 0; i < 100; i++) {
+        exchange(8);
+        exchange(ZEROCOPY - 1);
+    }
+    EXPECT_EQ(0u, kernel.probes);
+    EXPECT_EQ(0u, kernel.answers);
+    EXPECT_EQ(0u, kernel.readings);
+}
+
+// Nobody would say when the memory is free again.
+TEST_F(TcpTrial, APeerThatAcknowledgesNothingIsCopiedFor)
+{
+    p.acks = false;
+    open();
+    exchange_many();
+    EXPECT_EQ(0u, kernel.probes);
+    EXPECT_EQ(0u, uncopied());
+}
+
+// The kernel may still have the pages, as with any other zero-copy.
+TEST_F(TcpTrial, ClosingResetsAStreamWithAProbe)
+{
+    open();
+    pvn_req *s = nullptr;
+    ASSERT_EQ(0, pvn_engine_isend(p.etx, data.data(), ZEROCOPY, 0, &mr, &s));
+    ASSERT_EQ(1u, kernel.probes);
+    pvn_engine_free(p.etx);
+    p.etx = nullptr;
+    p.tx->ops->close(p.tx);
+    p.tx = nullptr;
+    usleep(1000);
+    int error = 0;
+    socklen_t len = sizeof(error);
+    ASSERT_EQ(0, getsockopt(p.adopted[0], SOL_SOCKET, SO_ERROR, &error, &len));
+    EXPECT_EQ(ECONNRESET, error);
+}
+
+} // namespace
