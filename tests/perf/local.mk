@@ -27,6 +27,10 @@ tests_bench_core_distance_LDADD = -lpthread
 # The two calls that no plugin over TCP does without, and nothing else.
 check_PROGRAMS += tests/bench/tcp_alone
 tests_bench_tcp_alone_SOURCES = tests/bench/tcp_alone.c
+# What zero-copy costs and saves at each end, without a plugin.
+check_PROGRAMS += tests/bench/tcp_halves
+tests_bench_tcp_halves_SOURCES = tests/bench/tcp_halves.c
+tests_bench_tcp_halves_LDADD = -lpthread
 
 EXTRA_DIST += tests/bench/README.md tests/bench/NOTES.md tests/bench/tcp.sh tests/bench/tcp.awk tests/bench/gate.sh tests/bench/gate.awk tests/bench/idle.sh tests/bench/share.sh
 
