@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "topo/hosts/host_list.h"
+#include "topo/hosts/text.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,47 +225,27 @@ static int by_name(const void *a, const void *b)
     return strverscmp(x->name, y->name);
 }
 
-struct text {
-    char *out;
-    size_t len, cap;
-};
-
-__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
-{
-    va_list ap;
-    va_start(ap, format);
-    int n = vsnprintf(t->out + t->len, t->cap - t->len, format, ap);
-    va_end(ap);
-    if (n < 0 || t->len + (size_t)n < t->cap) {
-        t->len += n > 0 ? (size_t)n : 0;
-        return;
-    }
-    t->len = t->cap - 1;
-    if (t->cap > 4)
-        memcpy(t->out + t->cap - 4, "...", 4);
-}
-
 /* p[0] to p[n - 1] are alike. */
-static void put_group(struct text *t, const struct parts *p, int n)
+static void put_group(struct pvn_topo_text *t, const struct parts *p, int n)
 {
     if (n == 1) {
-        put(t, "%s", p->name);
+        pvn_topo_text_put(t, "%s", p->name);
         return;
     }
-    put(t, "%.*s[", p->before, p->name);
+    pvn_topo_text_put(t, "%.*s[", p->before, p->name);
     for (int i = 0, last; i < n; i = last + 1) {
         for (last = i; last + 1 < n && p[last + 1].value == p[last].value + 1; last++)
             continue;
-        put(t, "%s%.*s", i ? "," : "", p[i].digits, p[i].name + p[i].before);
+        pvn_topo_text_put(t, "%s%.*s", i ? "," : "", p[i].digits, p[i].name + p[i].before);
         if (last > i)
-            put(t, "-%.*s", p[last].digits, p[last].name + p[last].before);
+            pvn_topo_text_put(t, "-%.*s", p[last].digits, p[last].name + p[last].before);
     }
-    put(t, "]%s", p->name + p->before + p->digits);
+    pvn_topo_text_put(t, "]%s", p->name + p->before + p->digits);
 }
 
 const char *pvn_topo_hosts_fold(const char *const *names, int n, char *out, size_t cap)
 {
-    struct text t = {out, 0, cap};
+    struct pvn_topo_text t = {out, 0, cap};
     struct parts *p = calloc((size_t)n + 1, sizeof(*p));
     out[0] = '\0';
     for (int i = 0; p && i < n; i++)
@@ -273,11 +253,11 @@ const char *pvn_topo_hosts_fold(const char *const *names, int n, char *out, size
     if (p)
         qsort(p, (size_t)n, sizeof(*p), by_name);
     else
-        put(&t, "%d hosts", n);
+        pvn_topo_text_put(&t, "%d hosts", n);
     for (int i = 0, end; p && i < n; i = end) {
         for (end = i + 1; end < n && alike(&p[i], &p[end]); end++)
             continue;
-        put(&t, "%s", i ? ", " : "");
+        pvn_topo_text_put(&t, "%s", i ? ", " : "");
         put_group(&t, p + i, end - i);
     }
     free(p);

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "topo/hosts/text.h"
 #include "topo/tool/compare.h"
 
 #include <errno.h>
@@ -156,22 +157,6 @@ static int add_unset(struct compare *c)
 
 /* ---- comparing ---- */
 
-struct text {
-    char *out;
-    size_t len, cap;
-};
-
-__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
-{
-    va_list ap;
-    va_start(ap, format);
-    int n = vsnprintf(t->out + t->len, t->cap - t->len, format, ap);
-    va_end(ap);
-    t->len += n > 0 ? (size_t)n : 0;
-    if (t->len >= t->cap)
-        t->len = t->cap - 1;
-}
-
 static const char *hosts_of(const struct compare *c, const struct compare_fact *f, int n, char *out,
                             size_t cap)
 {
@@ -196,7 +181,7 @@ static int run_length(const struct compare_fact *f, int n)
 /* Which host has what: those of the majority last and only counted. */
 static void describe(const struct compare *c, const struct compare_key *key, struct compare_odd *o)
 {
-    struct text t = {o->text, 0, sizeof(o->text)};
+    struct pvn_topo_text t = {o->text, 0, sizeof(o->text)};
     int most = 0, most_at = 0;
     char hosts[500];
     for (int i = 0, n; i < key->known; i += n) {
@@ -209,11 +194,12 @@ static void describe(const struct compare *c, const struct compare_key *key, str
         n = run_length(key->at + i, key->known - i);
         if (o->majority && i == most_at)
             continue;
-        put(&t, "%s%s: %.300s", t.len ? "; " : "",
-            hosts_of(c, key->at + i, n, hosts, sizeof(hosts)), key->at[i].value);
+        pvn_topo_text_put(&t, "%s%s: %.300s", t.len ? "; " : "",
+                          hosts_of(c, key->at + i, n, hosts, sizeof(hosts)), key->at[i].value);
     }
     if (o->majority)
-        put(&t, "; the %d other%s: %.300s", most, most == 1 ? "" : "s", key->at[most_at].value);
+        pvn_topo_text_put(&t, "; the %d other%s: %.300s", most, most == 1 ? "" : "s",
+                          key->at[most_at].value);
 }
 
 static int add_odd(struct compare *c, const struct compare_key *key)
