@@ -158,7 +158,7 @@ TEST_F(CheckHosts, EachHostsOwnFailuresAreSummedUp)
         << r.out;
     EXPECT_TRUE(says(r, "WARN mtu c1: mlx5_0 port 1: too small -> raise it")) << r.out;
     EXPECT_EQ(std::string::npos, r.out.find("fine"));
-    EXPECT_TRUE(says(r, "1 kinds of failures, 1 to look at")) << r.out;
+    EXPECT_TRUE(says(r, "1 kind of failures, 1 to look at")) << r.out;
 }
 
 TEST_F(CheckHosts, SavedFilesAndJson)

@@ -116,6 +116,7 @@ static void print_odd(const struct tool *t, const struct compare_odd *o)
 
 static void print_all(const struct tool *t, const struct compare *c, const json_t *rows)
 {
+    int fails = count_level(rows, "FAIL");
     char shown[1000];
     print_head(t, c);
     tool_print_unanswered(t, t->out, c->answer, c->answers);
@@ -131,7 +132,7 @@ static void print_all(const struct tool *t, const struct compare *c, const json_
         fputs("\nfound by the hosts themselves:\n", t->out);
     print_rows(t, rows, "FAIL");
     print_rows(t, rows, "WARN");
-    fprintf(t->out, "\n%d kinds of failures, %d to look at\n", count_level(rows, "FAIL"),
+    fprintf(t->out, "\n%d kind%s of failures, %d to look at\n", fails, fails == 1 ? "" : "s",
             count_level(rows, "WARN"));
 }
 
