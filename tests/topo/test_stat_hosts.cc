@@ -273,6 +273,117 @@ TEST_F(StatHosts, RatesComeFromTheProcesssOwnClock)
         << r.out;
 }
 
+// ---- adapters of other hosts ----
+
+// A document with one adapter; its counters as "name": value of hw_counters.
+std::string with_adapter(const std::string &doc, const std::string &counters,
+                         const std::string &device = "mlx5_0")
+{
+    std::string text = doc, list;
+    std::istringstream in(counters);
+    for (std::string name, value; in >> name >> value;)
+        list += (list.empty() ? "" : ", ") + ("{\"counter\": \"" + name) +
+                "\", \"source\": \"hw_counters\", \"kind\": \"error\", \"value\": " + value +
+                ", \"grew\": null}";
+    return text.replace(text.rfind('}'), 1,
+                        ", \"adapters\": [{\"device\": \"" + device +
+                            "\", \"port\": 1, \"interface\": \"eth0\", \"counters\": [" + list +
+                            "]}]}");
+}
+
+class StatAdapters : public StatHosts
+{
+  protected:
+    // What host h prints the first, the second time, ...
+    void answers(const std::string &h, const std::vector<std::string> &counters)
+    {
+        save("plain.json", {process(static_cast<int>(h.back() - '0'), {})});
+        std::string plain = read_file(dir.path + "/plain.json");
+        for (size_t i = 0; i < counters.size(); i++)
+            std::ofstream(dir.path + "/" + h + "." + std::to_string(i + 1))
+                << (counters[i].empty() ? plain : with_adapter(plain, counters[i]));
+        script(h + ".sh", "echo x >>" + h + ".n; exec cat " + h + ".$(($(wc -l <" + h + ".n)))\n");
+    }
+};
+
+TEST_F(StatAdapters, CountersThatGrewBetweenTwoLooksAreNamedWithTheirHost)
+{
+    answers("n0", {"out_of_sequence 5 packet_seq_err 7", "out_of_sequence 17 packet_seq_err 7"});
+    answers("n1", {"out_of_sequence 40", "out_of_sequence 40"});
+    answers("n2", {""});
+    Result r = run_hosts("n[0-2]", "--interval 0.1 stat");
+    EXPECT_EQ(0, r.status) << r.err;
+    std::string all = squeeze(r.out);
+    EXPECT_NE(std::string::npos, all.find("Counters of faults that grew within ")) << r.out;
+    EXPECT_NE(std::string::npos, all.find("n0 mlx5_0 port 1: out_of_sequence 12 (")) << r.out;
+    EXPECT_EQ(std::string::npos, all.find("packet_seq_err")) << r.out;
+    EXPECT_EQ(std::string::npos, all.find("n1 mlx5_0")) << r.out;
+    EXPECT_EQ((Names{"n0", "n0", "n1", "n1", "n2"}), called()) << "n2 has no adapter to look at";
+}
+
+TEST_F(StatAdapters, ThatNothingGrewIsSaidAndOneLookShowsNoGrowth)
+{
+    answers("n0", {"out_of_sequence 5", "out_of_sequence 5"});
+    answers("n1", {"out_of_sequence 9", "out_of_sequence 2"}); // the driver was loaded again
+    Result r = run_hosts("n[0-1]", "--interval 0.1 stat");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.out.find("No counter of faults grew within ")) << r.out;
+    EXPECT_NE(std::string::npos, r.out.find("on the 2 adapters")) << r.out;
+    called();
+    answers("n0", {"out_of_sequence 5", "", "out_of_sequence 5"});
+    r = run_hosts("n0", "--interval 0 stat");
+    EXPECT_EQ(std::string::npos, r.out.find("ounter")) << r.out;
+    EXPECT_EQ(Names{"n0"}, called());
+    for (const char *args : {"--interval 1 stat", "--interval 1 --hosts a --watch stat"}) {
+        r = run(args);
+        EXPECT_EQ(2, r.status) << args;
+        EXPECT_NE(std::string::npos, r.err.find("--interval is for check and for one look of stat "
+                                                "--hosts"))
+            << r.err;
+    }
+}
+
+TEST_F(StatAdapters, ASecondLookThatFailsOrMakesNoSenseLeavesTheFirst)
+{
+    answers("n0", {"out_of_sequence 5", "out_of_sequence 8"});
+    std::ofstream(dir.path + "/n0.2") << "{\"kind\": ";
+    Result r = run_hosts("n0", "--interval 0.1 stat");
+    EXPECT_EQ(0, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("n0: no second look at its adapters' counters: only a "
+                                            "part of the document came"))
+        << r.err;
+    EXPECT_NE(std::string::npos, r.out.find("pid 100 on n0")) << r.out;
+    for (const char *adapters :
+         {"3", "[3]", "[{}]", "[{\"counters\": 3}]", "[{\"counters\": [3, {}]}]",
+          "[{\"counters\": [{\"counter\": 1, \"source\": \"hw_counters\", \"value\": \"x\"}]}]",
+          "[{\"device\": 7, \"counters\": [{\"counter\": \"a\\u001b\", \"value\": -3, "
+          "\"grew\": 4}]}]"}) {
+        std::ofstream(dir.path + "/odd.json") << "{\"kind\": \"stat\", \"processes\": [], "
+                                                 "\"adapters\": "
+                                              << adapters << "}";
+        r = run_hosts("odd", "--interval 0.1 stat");
+        EXPECT_EQ(0, r.status) << adapters << r.err;
+        EXPECT_EQ(std::string::npos, r.out.find('\x1b')) << adapters;
+    }
+}
+
+TEST_F(StatAdapters, WatchShowsWhatGrowsPerSecondAndJsonWhatGrew)
+{
+    answers("n0", {"out_of_sequence 5", "out_of_sequence 1000005", "out_of_sequence 1000005"});
+    Result r = run_hosts("n0", "--watch=0.1 --count 3 stat");
+    EXPECT_EQ(0, r.status) << r.err;
+    const std::string head = "Counters of adapters that grew, per second:";
+    size_t first = r.out.find(head);
+    ASSERT_NE(std::string::npos, first) << r.out;
+    EXPECT_EQ(first, r.out.rfind(head)) << "nothing grew before the third look";
+    EXPECT_NE(std::string::npos, squeeze(r.out).find("n0 mlx5_0 port 1: out_of_sequence "))
+        << r.out;
+    answers("n1", {"out_of_sequence 5", "out_of_sequence 8"});
+    r = run_hosts("n1", "--interval 0.1 --json stat");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos, squeeze(r.out).find("\"value\": 8, \"grew\": 3")) << r.out;
+}
+
 // Three copies as srun starts them; two on one host, which see the same files.
 TEST_F(StatHosts, CopiesOfALauncherMeet)
 {

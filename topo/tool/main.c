@@ -53,8 +53,8 @@ static void usage(FILE *out)
           "  --ssh CMD          instead of ssh; the host and a command are added\n"
           "  --remote PATH      pvn-topo on those hosts, default pvn-topo\n"
           "  --parallel N       hosts at a time, default 32; --timeout holds for each\n"
-          "  --interval SECONDS check: time between the two looks at the adapters' counters,\n"
-          "                     default 1; 0: one look, which shows no growth\n"
+          "  --interval SECONDS check, stat --hosts: time between the two looks at the adapters'\n"
+          "                     counters, default 1; 0: one look, which shows no growth\n"
           "  --no-env           ignore the NCCL_ variables of this shell\n"
           "How to show it:\n"
           "  --json --xml --xml-full --dot --svg   instead of text\n"
@@ -352,8 +352,10 @@ static int run_command(struct tool *t, int argc, char **argv)
             tool_error("--watch and --count are for stat, not for %s", argv[0]);
             return TOOL_USAGE;
         }
-        if (t->interval_s >= 0 && commands[i].run != cmd_check) {
-            tool_error("--interval is for check, not for %s", argv[0]);
+        if (t->interval_s >= 0 && commands[i].run != cmd_check &&
+            !(commands[i].run == cmd_stat && t->hosts && t->watch_s == 0)) {
+            tool_error("--interval is for check and for one look of stat --hosts, not for %s%s",
+                       argv[0], t->watch_s > 0 ? " --watch" : "");
             return TOOL_USAGE;
         }
         if (t->interval_s < 0)

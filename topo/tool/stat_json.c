@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "topo/tool/query.h"
+#include "topo/tool/stat_grown.h"
 
 static json_t *text_or_null(const char *s)
 {
@@ -138,6 +138,7 @@ static json_t *hosts(const struct stat_list *list)
         json_object_set_new(o, "processes", json_integer(a->processes));
         json_object_set_new(o, "problem", a->reason[0] ? json_text(a->reason) : json_null());
         json_object_set_new(o, "remedy", a->remedy[0] ? json_text(a->remedy) : json_null());
+        json_object_set(o, "adapters", stat_grown_adapters(a)); /* with what grew; NULL: no key */
         json_array_append_new(all, o);
     }
     return all;

@@ -8,6 +8,7 @@
 
 #include "plugin/base/param.h"
 #include "topo/tool/stat_adapters.h"
+#include "topo/tool/stat_grown.h"
 #include "topo/tool/stat_job.h"
 #include "topo/tool/stat_look.h"
 
@@ -171,6 +172,7 @@ int stat_watch(struct tool *t, int argc, char **argv)
     struct tool_answers a = {0};
     struct stat_list now = {0}, before = {0};
     struct stat_adapters adapters, earlier = {0};
+    struct stat_grown_earlier elsewhere = {0};
     int status = t->hosts ? tool_hosts_read(t, &a) : TOOL_OK;
     for (int i = 0; status == TOOL_OK && (t->count == 0 || i < t->count); i++) {
         if (i > 0)
@@ -185,6 +187,8 @@ int stat_watch(struct tool *t, int argc, char **argv)
             stat_print_hosts(t, &now);
             print_rates(t, &now, &before, t->terminal && !t->all ? 16 : 0);
             stat_print_adapter_rates(t, &earlier, &adapters);
+            stat_print_grown_rates(t, a.list, a.n, stat_grown_compare(&elsewhere, a.list, a.n));
+            stat_grown_keep(&elsewhere, a.list, a.n);
             fputs(t->terminal ? "" : "\n", t->out);
             fflush(t->out);
         }
@@ -194,6 +198,7 @@ int stat_watch(struct tool *t, int argc, char **argv)
         earlier = adapters;
     }
     stat_adapters_free(&earlier);
+    stat_grown_keep(&elsewhere, NULL, 0);
     status = status == TOOL_OK ? stat_status(&before) : status;
     stat_list_free(&before);
     tool_answers_free(&a);

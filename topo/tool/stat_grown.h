@@ -1,0 +1,31 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* pvn-topo stat --hosts: which counters of other hosts' adapters grew between two documents of each. */
+#ifndef PVN_TOPO_TOOL_STAT_GROWN_H
+#define PVN_TOPO_TOOL_STAT_GROWN_H
+
+#include "topo/tool/query.h"
+
+/* The adapters of a host's answer that its comms use; NULL: none, or the host did not say. */
+struct json_t *stat_grown_adapters(const struct tool_answer *a);
+/* Sets the "grew" of adapters by an earlier look at them, which may be NULL: nothing is known then. */
+void stat_grown_since(struct json_t *now, const struct json_t *before);
+
+/* The adapters that hosts had at an earlier look. */
+struct stat_grown_earlier {
+    struct json_t **adapters; /* one for each answer, NULL without */
+    int n;
+    double read_s; /* when, on the monotonic clock; 0: there was no such look */
+};
+/* Of these answers, in place of what was kept before; without answers: nothing. Without memory nothing is kept. */
+void stat_grown_keep(struct stat_grown_earlier *e, const struct tool_answer *all, int n);
+/* Sets what grew since then in answers of the same hosts; in how many seconds, 0: nothing was kept. */
+double stat_grown_compare(const struct stat_grown_earlier *e, const struct tool_answer *all, int n);
+
+/* What grew on which host within seconds, with what it means, or that nothing did. */
+void stat_print_grown(const struct tool *t, const struct tool_answer *all, int n, double seconds);
+/* The same per second, for --watch: nothing where nothing grew. */
+void stat_print_grown_rates(const struct tool *t, const struct tool_answer *all, int n,
+                            double seconds);
+
+#endif
