@@ -37,25 +37,27 @@ check bundle_overwrites_nothing "$work/out" 'is already there'
 
 run=$work/bundle/gpu/run
 timeout 120 "$run" --cuda /no-such/libcuda.so.1 --nccl /no-such/libnccl.so.2 --python /no-such/python --mps no \
-    --parts abcdefgij "$work/skipped" >"$work/out" 2>&1
+    --parts abcdefgijk "$work/skipped" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
 check everything_skips_with_a_reason "$work/out" '^status 77' '^a .*SKIP.*libcuda' '^b .*SKIP.*libcuda' '^c .*SKIP' \
-    '^d .*SKIP' '^e .*SKIP' '^f .*SKIP.*libcuda' '^g .*SKIP.*libcuda' '^i .*SKIP.*libcuda'
+    '^d .*SKIP' '^e .*SKIP' '^f .*SKIP.*libcuda' '^g .*SKIP.*libcuda' '^i .*SKIP.*libcuda' '^k .*SKIP.*libcuda'
 
 timeout 20 "$run" --parts xyz "$work/bad" >"$work/out" 2>&1
-check wrong_part "$work/out" 'not made of the letters a to j'
+check wrong_part "$work/out" 'not made of the letters a to k'
 timeout 20 "$run" --parts a "$work/skipped" >"$work/out" 2>&1
 check log_folder_must_be_empty "$work/out" 'is not empty'
 
-export FAKECUDA_APP=1 PVN_GPU_CHECK_SIZES=8,1000004 PVN_GPU_BENCH_SIZES=8,1m PVN_GPU_THREAD_SIZES=1m
-timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfgij --rounds 2 \
+export FAKECUDA_APP=1 PVN_GPU_CHECK_SIZES=8,1000004 PVN_GPU_BENCH_SIZES=8,1m PVN_GPU_THREAD_SIZES=1m PVN_GPU_PERF_SIZES=8,64K
+timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfgijk --rounds 2 \
     "$work/doubles" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
 check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*NCCL 2[.]28[.]9 uses pvrdma, interface v12' \
     '^b .*PASS.*tcp/2: 40 tcp/4: 40 softverbs/2: 40 softverbs/4: 40 dmabuf/2: 40 GDRDMA dmabuf/4: 40 GDRDMA peermem/2: 40 GDRDMA' \
     '^f .*PASS.*errors after' '^g .*PASS.*smallest ratio' '^ +1048576 \|' \
     '^i .*PASS.*hostalloc 4 kB (no )?huge, collapse .*shm 4 kB no huge' '^STAGING hostalloc mapping=.* plugin_gb_s=[0-9]' '^STAGING shm mapping=rw-s' '^STAGING cumem mapping' \
-    '^j .*PASS.*plugin .* GB/s with [0-8] threads, sockets'
+    '^j .*PASS.*plugin .* GB/s with [0-8] threads, sockets' \
+    '^k .*PASS.*dmabuf-ring no-sums .* memory gpu.*peermem-ring no-sums .* memory gpu' \
+    '^PERF staged bandwidth 65536 .*memory pinned, wrong 0' '^PERF pinned bandwidth .*memory pinned, wrong 0' '^PERF peermem bandwidth .*memory gpu, wrong 0'
 
 grep -rh 'gpu memory' "$work/doubles" | sort -u >"$work/out"
 check gpu_memory_by_both_methods "$work/out" 'dma-buf, proved on GPU .*flush: RDMA READ' \
