@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "perf/pairs.h"
 #include "perf/rank.h"
 
 /* Beside pvn_perf_exit, from a rank to its parent. */
@@ -106,6 +107,19 @@ static void beat_tick(void *arg)
     atomic_fetch_add_explicit(&b->count, 1, memory_order_relaxed);
 }
 
+static int run_mode(struct pvn_rank *r)
+{
+    if (r->o->mode == PVN_PERF_P2P)
+        return pvn_p2p_run(r);
+    if (r->o->mode == PVN_PERF_MESH)
+        return pvn_mesh_run(r);
+    if (!pvn_opts_of_pairs(r->o))
+        return pvn_ring_run(r);
+    if (pvn_pairs_open(r))
+        return -1;
+    return r->o->collective == PVN_PIPELINE ? pvn_pipeline_run(r) : pvn_alltoall_run(r);
+}
+
 /* The rank's process, from here to its end. */
 static _Noreturn void rank_main(const struct pvn_job *j, int rank, const struct pvn_boot *boot,
                                 struct pvn_beat *beat, int row_fd, int external)
@@ -130,9 +144,7 @@ static _Noreturn void rank_main(const struct pvn_job *j, int rank, const struct 
     r->mem.pin_fd = -1;
     pvn_rank_find_plugin(r);
     if (enter_netns(r) == 0 && pvn_rank_open(r) == 0) {
-        int rc = j->o->mode == PVN_PERF_P2P    ? pvn_p2p_run(r)
-                 : j->o->mode == PVN_PERF_MESH ? pvn_mesh_run(r)
-                                               : pvn_ring_run(r);
+        int rc = run_mode(r);
 
         /* Nobody closes a comm while another rank still moves data on it. */
         pvn_rank_at(r, "waiting for the other ranks");

@@ -28,7 +28,8 @@ libpvn_perf_la_SOURCES += plugin/perf/hist.c plugin/perf/hist.h plugin/perf/p2p_
 libpvn_perf_la_SOURCES += plugin/perf/mesh_find.c plugin/perf/mesh_find.h plugin/perf/mesh_rounds.c \
     plugin/perf/mesh_rounds.h plugin/perf/mesh_text.c plugin/perf/mesh.c plugin/perf/mesh.h plugin/perf/mesh_pair.c \
     plugin/perf/mesh_view.c plugin/perf/mesh_view.h plugin/perf/mesh_output.c plugin/perf/mesh_plot.c plugin/perf/p2p.h
-libpvn_perf_la_SOURCES += plugin/perf/moe.c plugin/perf/moe.h plugin/perf/pairs_plan.c plugin/perf/pairs_plan.h
+libpvn_perf_la_SOURCES += plugin/perf/alltoall.c plugin/perf/moe.c plugin/perf/moe.h plugin/perf/pairs.c plugin/perf/pairs.h \
+    plugin/perf/pairs_plan.c plugin/perf/pairs_plan.h plugin/perf/pairs_run.c plugin/perf/pipeline.c
 libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\" -DPVN_PREFIX=\"$(prefix)\"
 libpvn_perf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 libpvn_perf_la_LIBADD = libpvn-netdrv.la libpvn-tools.la libpvn-core.la $(JANSSON_LIBS) -lm

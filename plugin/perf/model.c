@@ -12,7 +12,7 @@
 
 #include "base/suggest.h"
 
-#define MAX_PARAMS 512
+#define MAX_PARAMS 1024
 
 /* A zero dimension ends the shape. */
 static void add(struct pvn_model *m, uint32_t d0, uint32_t d1, uint32_t d2, uint32_t d3,
@@ -186,6 +186,36 @@ static void build_llama2_7b(struct pvn_model *m)
     add(m, VOCAB, H, 0, 0, "lm_head.weight");
 }
 
+/*
+ * Mixtral 8x7B: Jiang et al., arXiv:2401.04088; the widths are those of the published
+ * mistralai/Mixtral-8x7B-v0.1's config.json, names and order those of Hugging Face transformers'
+ * MixtralForCausalLM. 46,702,792,704 parameters.
+ */
+static void build_mixtral(struct pvn_model *m)
+{
+    enum { VOCAB = 32000, H = 4096, KV = 1024, FF = 14336, LAYERS = 32, EXPERTS = 8 };
+
+    add(m, VOCAB, H, 0, 0, "model.embed_tokens.weight");
+    for (int i = 0; i < LAYERS; i++) {
+        m->unit = i + 1;
+        add(m, H, H, 0, 0, "model.layers.%d.self_attn.q_proj.weight", i);
+        add(m, KV, H, 0, 0, "model.layers.%d.self_attn.k_proj.weight", i);
+        add(m, KV, H, 0, 0, "model.layers.%d.self_attn.v_proj.weight", i);
+        add(m, H, H, 0, 0, "model.layers.%d.self_attn.o_proj.weight", i);
+        add(m, EXPERTS, H, 0, 0, "model.layers.%d.block_sparse_moe.gate.weight", i);
+        for (int e = 0; e < EXPERTS; e++) {
+            add(m, FF, H, 0, 0, "model.layers.%d.block_sparse_moe.experts.%d.w1.weight", i, e);
+            add(m, H, FF, 0, 0, "model.layers.%d.block_sparse_moe.experts.%d.w2.weight", i, e);
+            add(m, FF, H, 0, 0, "model.layers.%d.block_sparse_moe.experts.%d.w3.weight", i, e);
+        }
+        add(m, H, 0, 0, 0, "model.layers.%d.input_layernorm.weight", i);
+        add(m, H, 0, 0, 0, "model.layers.%d.post_attention_layernorm.weight", i);
+    }
+    m->unit = 0;
+    add(m, H, 0, 0, 0, "model.norm.weight");
+    add(m, VOCAB, H, 0, 0, "lm_head.weight");
+}
+
 static const struct {
     const char *name;
     enum pvn_traffic traffic;
@@ -195,11 +225,12 @@ static const struct {
     {"bert-large", PVN_DDP, build_bert_large},
     {"gpt2", PVN_DDP, build_gpt2},
     {"llama2-7b", PVN_FSDP, build_llama2_7b},
+    {"mixtral-8x7b", PVN_MOE, build_mixtral},
 };
 
 const char *pvn_model_names(void)
 {
-    return "resnet50, bert-large, gpt2 and llama2-7b";
+    return "resnet50, bert-large, gpt2, llama2-7b and mixtral-8x7b";
 }
 
 const char *pvn_model_suggest(const char *name)

@@ -16,8 +16,9 @@ extern "C" {
 
 /* How a training step moves the model between the ranks. */
 enum pvn_traffic {
-    PVN_DDP, /* every rank has all parameters: an all-reduce for each bucket of gradients */
-    PVN_FSDP /* every rank has a share of each unit: all-gathers and reduce-scatters */
+    PVN_DDP,  /* every rank has all parameters: an all-reduce for each bucket of gradients */
+    PVN_FSDP, /* every rank has a share of each unit: all-gathers and reduce-scatters */
+    PVN_MOE   /* every rank has some of the experts: all-to-alls of tokens (moe.h) */
 };
 
 struct pvn_param_shape {
@@ -41,7 +42,7 @@ struct pvn_bucket {
     int nparams;
 };
 
-/* "resnet50, bert-large, gpt2 and llama2-7b", for messages. */
+/* "resnet50, bert-large, gpt2, llama2-7b and mixtral-8x7b", for messages. */
 const char *pvn_model_names(void);
 /* The model whose name is nearest to an unknown one, or NULL when none is near. */
 const char *pvn_model_suggest(const char *name);

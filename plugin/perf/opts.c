@@ -14,6 +14,7 @@
 #include "perf/opts_check.h"
 #include "perf/opts_table.h"
 #include "perf/opts_values.h"
+#include "perf/pairs_plan.h"
 #include "tools/launch_env.h"
 
 #define MAX_FORKED_RANKS 256
@@ -49,7 +50,7 @@ static int set_type(struct pvn_perf_opts *o, const char *arg)
 const char *pvn_collective_name(enum pvn_collective what)
 {
     static const char *const name[] = {"allreduce", "allgather", "reducescatter", "broadcast",
-                                       "sendrecv"};
+                                       "sendrecv",  "alltoall",  "alltoallv",     "pipeline"};
 
     return name[what];
 }
@@ -72,8 +73,8 @@ static int set_collective(struct pvn_perf_opts *o, const char *arg)
         return PVN_PERF_OK;
     }
     return pvn_opts_bad(
-        "--collective %s: expected allreduce, allgather, reducescatter, broadcast or "
-        "sendrecv",
+        "--collective %s: expected allreduce, allgather, reducescatter, broadcast, sendrecv, "
+        "alltoall, alltoallv or pipeline",
         arg);
 }
 
@@ -94,6 +95,10 @@ static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
         return pvn_opts_text("preset", arg, o->preset, sizeof(o->preset));
     case O_LAYERS:
         return pvn_opts_int("layers", arg, 1, 1000, &o->layers);
+    case O_TOKENS:
+        return pvn_opts_int("tokens", arg, 1, 1 << 20, &o->tokens);
+    case O_MICRO_BATCHES:
+        return pvn_opts_int("micro-batches", arg, 1, 65535, &o->micro_batches);
     case O_COLLECTIVE:
         return set_collective(o, arg);
     case O_TYPE:
@@ -283,7 +288,8 @@ static int settle(struct pvn_perf_opts *o, int abi)
     for (int i = 0; i < o->nplugins; i++)
         o->plugin[i].abi = abi;
     /* As its shards are gathered in training. */
-    if (pvn_model_is(o->preset, PVN_FSDP) && !pvn_opts_given(o, O_TYPE))
+    if (pvn_model_is(o->preset, PVN_MOE) ||
+        (pvn_model_is(o->preset, PVN_FSDP) && !pvn_opts_given(o, O_TYPE)))
         o->type = PVN_BFLOAT16;
     if (p2p && o->ranks && o->ranks != 2)
         return pvn_opts_bad("--ranks %d: p2p runs between exactly 2 ranks; ring takes any number",
@@ -292,14 +298,14 @@ static int settle(struct pvn_perf_opts *o, int abi)
         return PVN_PERF_USAGE;
     if (o->preset[0] && o->nsizes)
         return pvn_opts_bad("--sizes and --preset exclude each other");
-    if (abi == 4 && o->group > 1)
+    if (abi == 4 && p2p && o->group > 1)
         return pvn_opts_bad("--group %d: version 4 of the interface has no grouped receives",
                             o->group);
     if (!o->nsizes && !o->preset[0] && pvn_opts_sizes(o, sizes))
         return PVN_PERF_USAGE;
     if (mesh && pvn_opts_check_mesh(o))
         return PVN_PERF_USAGE;
-    for (int i = 0; !p2p && !mesh && i < o->nsizes; i++) {
+    for (int i = 0; !p2p && !mesh && !pvn_opts_of_pairs(o) && i < o->nsizes; i++) {
         if (o->size[i] % pvn_type_size(o->type))
             return pvn_opts_bad("--sizes: %llu is not a multiple of %zu, the size of a %s",
                                 (unsigned long long)o->size[i], pvn_type_size(o->type),
@@ -307,6 +313,8 @@ static int settle(struct pvn_perf_opts *o, int abi)
     }
     if (!o->channels)
         o->channels = p2p || mesh ? 1 : 2;
+    if (pvn_opts_of_pairs(o) && !pvn_opts_given(o, O_SLOT))
+        o->slot = PVN_PAIRS_SLOT;
     if (o->ndevs > o->channels)
         return pvn_opts_bad("--dev names %d devices but there are %d channels: give --channels %d",
                             o->ndevs, o->channels, o->ndevs);
@@ -323,7 +331,7 @@ static int settle(struct pvn_perf_opts *o, int abi)
     if ((p2p || mesh) && !o->latency && !o->bandwidth && !(o->idle > 0))
         o->latency = o->bandwidth = 1;
     o->check |= mesh; /* always verified */
-    return pvn_opts_check_names(o);
+    return pvn_opts_check_pairs(o) ? PVN_PERF_USAGE : pvn_opts_check_names(o);
 }
 
 int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
@@ -336,6 +344,8 @@ int pvn_perf_opts_parse(struct pvn_perf_opts *o, int argc, char **argv)
     o->slot = 512 * 1024;
     o->steps = 8;
     o->slices = 1;
+    o->tokens = 4096;
+    o->micro_batches = 8;
     o->warmup = -1;
     o->gpu = -1;
     o->time = 0.3;
@@ -371,11 +381,11 @@ uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o)
     uint64_t h;
 
     snprintf(text, sizeof(text),
-             "%s %d %s %d %d %d %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f %d %f %f",
-             pvn_version(), (int)o->mode, o->preset, o->layers, (int)o->collective, (int)o->type,
-             o->depth, o->group, o->channels, (int)o->memory, o->no_sums,
-             (unsigned long long)o->slot, o->steps, o->slices, o->iters, o->warmup, o->time,
-             o->check, o->repeat, o->nplugins, o->latency + 2 * o->bandwidth, o->idle,
+             "%s %d %s %d %d %d %d %d %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f %d %f %f",
+             pvn_version(), (int)o->mode, o->preset, o->layers, o->tokens, o->micro_batches,
+             (int)o->collective, (int)o->type, o->depth, o->group, o->channels, (int)o->memory,
+             o->no_sums, (unsigned long long)o->slot, o->steps, o->slices, o->iters, o->warmup,
+             o->time, o->check, o->repeat, o->nplugins, o->latency + 2 * o->bandwidth, o->idle,
              o->bidirectional, o->duration, o->interval);
     h = pvn_launch_hash(0, text);
     for (int i = 0; i < o->nsizes; i++) {

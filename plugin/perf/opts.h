@@ -35,6 +35,9 @@ enum pvn_collective {
     PVN_REDUCESCATTER,
     PVN_BROADCAST,
     PVN_SENDRECV,   /* every rank sends to the next one, as the stages of a pipeline do */
+    PVN_ALLTOALL,   /* every rank sends as much to each one (pairs.h) */
+    PVN_ALLTOALLV,  /* not as much to each one */
+    PVN_PIPELINE,   /* a chain of stages: activations to the next one, gradients back */
     PVN_COLLECTIVES /* how many */
 };
 
@@ -82,8 +85,10 @@ struct pvn_perf_opts {
     int ndevs;
     uint64_t size[PVN_PERF_MAX_SIZES]; /* bytes */
     int nsizes;
-    char preset[16]; /* "": none */
-    int layers;      /* of the preset's; 0: all */
+    char preset[16];   /* "": none */
+    int layers;        /* of the preset's; 0: all */
+    int tokens;        /* of the preset's: in a micro batch of each rank */
+    int micro_batches; /* pipeline */
     enum pvn_collective collective;
     enum pvn_type type;
     int depth;
@@ -127,6 +132,8 @@ struct pvn_perf_opts {
 };
 
 const char *pvn_collective_name(enum pvn_collective what); /* "allreduce" */
+/* Whether the run is made of sends and receives between pairs of ranks, not of steps on a ring. */
+int pvn_opts_of_pairs(const struct pvn_perf_opts *o);
 
 extern const char pvn_perf_usage[]; /* what --help prints */
 

@@ -22,9 +22,11 @@ static const struct {
     {O_PRESET, IN_RING},
     {O_LAYERS, IN_RING},
     {O_COLLECTIVE, IN_RING},
+    {O_TOKENS, IN_RING},
+    {O_MICRO_BATCHES, IN_RING},
     {O_TYPE, IN_RING},
     {O_DEPTH, IN_P2P | IN_MESH},
-    {O_GROUP, IN_P2P},
+    {O_GROUP, IN_P2P | IN_RING},
     {O_LATENCY, IN_P2P | IN_MESH},
     {O_BANDWIDTH, IN_P2P | IN_MESH},
     {O_SLOT, IN_RING},
@@ -131,6 +133,46 @@ static const struct {
     {O_VERBOSE, O_QUIET, "they contradict each other"},
 };
 
+static int check_group(const struct pvn_perf_opts *o)
+{
+    if (!pvn_opts_given(o, O_GROUP) || o->mode == PVN_PERF_P2P)
+        return PVN_PERF_OK;
+    if (!pvn_opts_of_pairs(o) || o->collective == PVN_PIPELINE)
+        return pvn_opts_bad(
+            "--group %d has no effect here: it is for alltoall, alltoallv, mixtral-8x7b and p2p",
+            o->group);
+    if (o->group & (o->group - 1))
+        return pvn_opts_bad("--group %d: expected 1, 2, 4 or 8 ranks of a node", o->group);
+    return o->mode == PVN_PERF_SCALE
+               ? pvn_opts_bad(
+                     "--group %d: scale has all numbers of ranks, which are no whole number of such "
+                     "nodes; use ring",
+                     o->group)
+               : PVN_PERF_OK;
+}
+
+int pvn_opts_check_pairs(const struct pvn_perf_opts *o)
+{
+    bool pairs = pvn_opts_of_pairs(o);
+
+    if (check_group(o))
+        return PVN_PERF_USAGE;
+    if (pvn_opts_given(o, O_TOKENS) && !pvn_model_is(o->preset, PVN_MOE))
+        return pvn_opts_bad("--tokens %d has no effect without --preset mixtral-8x7b", o->tokens);
+    if (pvn_opts_given(o, O_MICRO_BATCHES) && o->collective != PVN_PIPELINE)
+        return pvn_opts_bad("--micro-batches %d has no effect without --collective pipeline",
+                            o->micro_batches);
+    if (pairs && pvn_opts_given(o, O_TYPE))
+        return pvn_opts_bad(
+            "--type has no effect where nothing is added: bytes are moved as they are");
+    if (pairs && pvn_opts_given(o, O_SLICES))
+        return pvn_opts_bad("--slices has no effect between pairs: a message has a slot");
+    if (pairs && o->channels & (o->channels - 1))
+        return pvn_opts_bad(
+            "--channels %d: NCCL has 1, 2, 4, 8 or more powers of two between pairs", o->channels);
+    return PVN_PERF_OK;
+}
+
 int pvn_opts_check_together(const struct pvn_perf_opts *o, int abi)
 {
     const char *const out[] = {o->json, o->csv, o->plot, o->json_lines};
@@ -184,8 +226,10 @@ int pvn_opts_check_names(const struct pvn_perf_opts *o)
             return pvn_opts_bad("--env %s:%s=...: no --plugin has the name %s", o->env[i].plugin,
                                 o->env[i].key, o->env[i].plugin);
     }
-    if (pvn_opts_given(o, O_LAYERS) && !pvn_model_is(o->preset, PVN_FSDP))
-        return pvn_opts_bad("--layers %d has no effect without --preset llama2-7b", o->layers);
+    if (pvn_opts_given(o, O_LAYERS) && !pvn_model_is(o->preset, PVN_FSDP) &&
+        !pvn_model_is(o->preset, PVN_MOE))
+        return pvn_opts_bad("--layers %d has no effect without --preset llama2-7b or mixtral-8x7b",
+                            o->layers);
     if (!o->preset[0])
         return PVN_PERF_OK;
     rc = pvn_model_load(o->preset, &m);

@@ -11,6 +11,8 @@
 int pvn_opts_check_mode(const struct pvn_perf_opts *o);
 /* Options that have none beside others, or in version `abi` of the interface (0: the newest). */
 int pvn_opts_check_together(const struct pvn_perf_opts *o, int abi);
+/* Options about pairs of ranks, after the defaults are set. */
+int pvn_opts_check_pairs(const struct pvn_perf_opts *o);
 /* Names that options refer to: plugins, presets. */
 int pvn_opts_check_names(const struct pvn_perf_opts *o);
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "perf/model.h"
 #include "perf/opts_table.h"
 
 const struct option pvn_opts_long[] = {
@@ -12,6 +13,8 @@ const struct option pvn_opts_long[] = {
     {"sizes", required_argument, NULL, O_SIZES},
     {"preset", required_argument, NULL, O_PRESET},
     {"layers", required_argument, NULL, O_LAYERS},
+    {"tokens", required_argument, NULL, O_TOKENS},
+    {"micro-batches", required_argument, NULL, O_MICRO_BATCHES},
     {"collective", required_argument, NULL, O_COLLECTIVE},
     {"type", required_argument, NULL, O_TYPE},
     {"channels", required_argument, NULL, O_CHANNELS},
@@ -75,4 +78,12 @@ const char *pvn_opts_name(int option)
 bool pvn_opts_given(const struct pvn_perf_opts *o, int option)
 {
     return (o->given & UINT64_C(1) << (option - O_PLUGIN)) != 0;
+}
+
+int pvn_opts_of_pairs(const struct pvn_perf_opts *o)
+{
+    if (o->mode != PVN_PERF_RING && o->mode != PVN_PERF_SCALE)
+        return 0;
+    return o->collective == PVN_ALLTOALL || o->collective == PVN_ALLTOALLV ||
+           o->collective == PVN_PIPELINE || pvn_model_is(o->preset, PVN_MOE);
 }

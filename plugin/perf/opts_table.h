@@ -17,6 +17,8 @@ enum {
     O_SIZES,
     O_PRESET,
     O_LAYERS,
+    O_TOKENS,
+    O_MICRO_BATCHES,
     O_COLLECTIVE,
     O_TYPE,
     O_CHANNELS,

@@ -5,20 +5,20 @@ _pvn_perf()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local modes="p2p serve ring scale mesh" word mode=
-    local p2p="--depth --group --latency --bandwidth --bidirectional --duration --interval --json-lines --idle"
-    local mesh="--depth --latency --bandwidth"
-    local ring="--preset --collective --type --layers --slot --steps --slices --no-sums"
+    local p2p="--depth --latency --bandwidth --bidirectional --duration --interval --json-lines --idle"
+    local mesh="--depth --latency --bandwidth" group=--group
+    local ring="--preset --collective --type --layers --tokens --micro-batches --slot --steps --slices --no-sums"
     case $prev in
     --json | --json-lines | --csv | --plot | --plugin | --baseline)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
     --preset)
-        mapfile -t COMPREPLY < <(compgen -W "resnet50 bert-large gpt2 llama2-7b" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "resnet50 bert-large gpt2 llama2-7b mixtral-8x7b" -- "$cur")
         return
         ;;
     --collective)
-        mapfile -t COMPREPLY < <(compgen -W "allreduce allgather reducescatter broadcast sendrecv" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "allreduce allgather reducescatter broadcast sendrecv alltoall alltoallv pipeline" -- "$cur")
         return
         ;;
     --type)
@@ -37,7 +37,7 @@ _pvn_perf()
         mapfile -t COMPREPLY < <(compgen -W "$(ip netns list 2>/dev/null | cut -d' ' -f1)" -- "$cur")
         return
         ;;
-    --env | --dev | --gpu | --sizes | --channels | --comms | --depth | --group | --idle | --layers | --slot | --steps | --slices | \
+    --env | --dev | --gpu | --sizes | --channels | --comms | --depth | --group | --idle | --layers | --tokens | --micro-batches | --slot | --steps | --slices | \
         --traffic-class | --iters | --warmup | --time | --repeat | --timeout | --ranks | --master | --max-memory | --max-time | --duration | --interval | \
         --boot-timeout)
         return
@@ -48,9 +48,9 @@ _pvn_perf()
     done
     if [[ $cur == -* ]]; then
         [[ $mode != p2p ]] || ring=
-        [[ $mode != mesh ]] || { p2p=$mesh ring=; }
+        [[ $mode != mesh ]] || { p2p=$mesh ring= group=; }
         [[ $mode != ring && $mode != scale ]] || p2p=
-        mapfile -t COMPREPLY < <(compgen -W "$p2p $ring --plugin --abi --env --dev --sizes --channels --comms --memory --gpu
+        mapfile -t COMPREPLY < <(compgen -W "$p2p $ring $group --plugin --abi --env --dev --sizes --channels --comms --memory --gpu
             --traffic-class --check --iters --warmup --time --repeat --timeout --spin --ranks --netns
             --master --boot-timeout --json --csv --plot --baseline --tolerance --once --max-memory --max-time --quiet --verbose --params --help --version" -- "$cur")
     elif [[ -z $mode ]]; then

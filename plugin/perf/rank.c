@@ -332,7 +332,7 @@ int pvn_rank_open(struct pvn_rank *r)
     if (pvn_rank_agree(r) || (r->o->served && report_peer(r)) || report_devices(r))
         return -1;
     before = resident();
-    if (r->nranks > 1 && r->o->mode != PVN_PERF_MESH && make_ring(r))
+    if (r->nranks > 1 && r->o->mode != PVN_PERF_MESH && !pvn_opts_of_pairs(r->o) && make_ring(r))
         return -1;
     r->rss_per_comm = (resident() - before) / (2.0 * r->o->channels);
     return 0;
@@ -381,6 +381,8 @@ void pvn_rank_close(struct pvn_rank *r)
     /* After a failure the plugin may be in any state: the end of the process cleans up. */
     if (r->status == PVN_PERF_FAILED && !r->orderly)
         return;
+    if (r->close_more)
+        r->close_more(r);
     pvn_rank_disconnect(r);
     /* The file goes with the plugin's last communicator. */
     pvn_own_stats_read(&own);

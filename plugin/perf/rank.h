@@ -59,13 +59,16 @@ struct pvn_rank {
     struct pvn_doorbells doorbells; /* of this rank's comms, after they were closed */
     unsigned idle;
     double idle_since, next_check;
+    struct pvn_pairs *pairs; /* instead of the ring's comms (pairs.h) */
+    void (*close_more)(
+        struct pvn_rank *r); /* before the plugin's end; NULL: the ring's comms are all */
 };
 
 /* Fills path. Before the rank gets a mount namespace of its own: from within a new one the kernel
  * gives this program's path as seen from outside a chroot. */
 void pvn_rank_find_plugin(struct pvn_rank *r);
 /* Loads and initialises the plugin and connects the ring; reports the devices. 0, or -1 after
- * pvn_rank_fail. With one rank, and in mesh, nothing is connected. */
+ * pvn_rank_fail. With one rank, in mesh, and for pairs (pvn_pairs_open), nothing is connected. */
 int pvn_rank_open(struct pvn_rank *r);
 /* On every channel: listens, into a handle for each; connects this rank to the one whose handles
  * they are and accepts a connection, as NCCL does. from, to: the ranks, for messages. 0 or -1 after
@@ -157,5 +160,7 @@ void pvn_rank_progress(struct pvn_rank *r, const char *fmt, ...)
 int pvn_p2p_run(struct pvn_rank *r);
 int pvn_ring_run(struct pvn_rank *r);
 int pvn_mesh_run(struct pvn_rank *r);
+int pvn_alltoall_run(struct pvn_rank *r);
+int pvn_pipeline_run(struct pvn_rank *r);
 
 #endif

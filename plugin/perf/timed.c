@@ -73,7 +73,7 @@ void pvn_timed_report(struct pvn_timed *t, struct pvn_row_result *res, const str
     res->time_us = sum->seconds / iters * 1e6;
     res->algbw = w->bytes * iters / sum->seconds / 1e6;
     res->busbw = res->algbw * w->factor; /* 0 with one rank: nothing was sent */
-    res->cpu = r->nranks > 1 ? sum->cpu / (w->sent * iters / 1e9) : 0;
+    res->cpu = w->sent > 0 ? sum->cpu / (w->sent * iters / 1e9) : 0;
     res->errors = r->o->check ? sum->errors : -1;
     pvn_rank_result(t->r, res);
 }

@@ -70,6 +70,11 @@ tests_perf_test_perf_run_SOURCES = tests/perf/test_perf_run.cc tests/perf/perf_r
 tests_perf_test_perf_run_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS) $(EXPAT_CFLAGS)
 tests_perf_test_perf_run_LDADD = $(TEST_LDADD) $(JANSSON_LIBS) $(EXPAT_LIBS)
 
+PVN_TESTS += tests/perf/test_perf_pairs
+tests_perf_test_perf_pairs_SOURCES = tests/perf/test_perf_pairs.cc tests/perf/perf_run.h
+tests_perf_test_perf_pairs_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_perf_test_perf_pairs_LDADD = $(TEST_LDADD) $(JANSSON_LIBS)
+
 PVN_TESTS += tests/perf/test_perf_p2p
 tests_perf_test_perf_p2p_SOURCES = tests/perf/test_perf_p2p.cc tests/perf/perf_run.h
 tests_perf_test_perf_p2p_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)

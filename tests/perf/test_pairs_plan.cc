@@ -11,6 +11,7 @@
 #include <vector>
 
 extern "C" {
+#include "perf/model.h"
 #include "perf/moe.h"
 #include "perf/pairs_plan.h"
 }
@@ -220,6 +221,19 @@ TEST(Moe, UnevenSizesAddUpAndSomeAreEmpty)
             }
         }
     }
+}
+
+TEST(Moe, IsMixtral)
+{
+    pvn_model m;
+
+    ASSERT_EQ(pvn_model_load("mixtral-8x7b", &m), 0);
+    EXPECT_EQ(m.count, 46702792704u) << "as published";
+    EXPECT_EQ(m.nparams, 32 * 31 + 3);
+    EXPECT_STREQ(m.param[1 + 5 + 3 * 7].name,
+                 "model.layers.0.block_sparse_moe.experts.7.w1.weight");
+    EXPECT_TRUE(pvn_model_is("mixtral-8x7b", PVN_MOE));
+    pvn_model_free(&m);
 }
 
 } // namespace

@@ -59,6 +59,8 @@ TEST(Run, BashCompletesModesOptionsAndValues)
 {
     EXPECT_EQ(Completed("pvn-perf r"), (std::set<std::string>{"ring"}));
     EXPECT_EQ(Completed("pvn-perf ring --preset g"), (std::set<std::string>{"gpt2"}));
+    EXPECT_EQ(Completed("pvn-perf ring --collective allt"),
+              (std::set<std::string>{"alltoall", "alltoallv"}));
     EXPECT_EQ(Completed("pvn-perf p2p --pl"), (std::set<std::string>{"--plot", "--plugin"}));
     EXPECT_EQ(Completed("pvn-perf p2p --slo"), (std::set<std::string>{""})) << "not for p2p";
     EXPECT_EQ(Completed("pvn-perf m"), (std::set<std::string>{"mesh"}));
@@ -469,6 +471,8 @@ TEST(Output, JsonFitsItsSchema)
           std::string("p2p --bidirectional --sizes 8 --iters 20"),
           std::string("p2p --duration 0.2 --check"),
           std::string("ring --ranks 2 --preset resnet50 --iters 1"),
+          std::string("ring --ranks 2 --collective alltoallv --sizes 1,5000 --iters 1"),
+          std::string("ring --ranks 2 --preset mixtral-8x7b --tokens 10 --layers 1 --iters 1"),
           std::string("p2p --dev nosuch0")}) {
         Perf(args + " --json " + (d / "f.json"));
         std::string cmd =

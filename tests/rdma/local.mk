@@ -30,7 +30,7 @@ EXTRA_tests_rdma_test_plugin_gpu_tcp_DEPENDENCIES = tests/support/libcuda.la tes
 PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh
 # Processes whose plugin has one thread; tests/abi/test_failover has several in one process for ThreadSanitizer.
 if !SANITIZE_THREAD
-PVN_SCRIPT_TESTS += tests/rdma/control_loss.sh tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
+PVN_SCRIPT_TESTS += tests/rdma/pairs.sh tests/rdma/control_loss.sh tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
 endif
 
 PVN_TESTS += tests/rdma/test_plugin_rdma
