@@ -249,14 +249,19 @@ static int check_limits(const struct pvn_perf_opts *o, char *why, size_t why_len
     return -EINVAL;
 }
 
-/* A text that goes to a terminal: printable ASCII alone. */
+/* Leaves printable ASCII alone of a text that goes to a terminal. */
+static void make_printable(char *text)
+{
+    for (; *text; text++) {
+        if (*text < 0x20 || *text > 0x7e)
+            *text = '?';
+    }
+}
+
 static void copy_text(char *out, size_t len, const json_t *v)
 {
     snprintf(out, len, "%s", json_is_string(v) ? json_string_value(v) : "?");
-    for (; *out; out++) {
-        if (*out < 0x20 || *out > 0x7e)
-            *out = '?';
-    }
+    make_printable(out);
 }
 
 int pvn_serve_read_request(const char *text, size_t len, struct pvn_perf_opts *o, char *who,
@@ -274,6 +279,9 @@ int pvn_serve_read_request(const char *text, size_t len, struct pvn_perf_opts *o
         snprintf(why, why_len, "the request is not one of pvn-perf p2p");
     else if (take_options(o, options, why, why_len) == 0)
         rc = check_limits(o, why, why_len);
+    /* It may quote the client. */
+    if (rc)
+        make_printable(why);
     json_decref(j);
     return rc;
 }

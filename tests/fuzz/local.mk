@@ -63,3 +63,8 @@ PVN_TESTS += tests/fuzz/fuzz_failover
 tests_fuzz_fuzz_failover_SOURCES = tests/fuzz/fuzz_failover.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_failover_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"failover\"
 tests_fuzz_fuzz_failover_LDADD = libpvn-core.la $(TEST_LDADD)
+
+PVN_TESTS += tests/fuzz/fuzz_serve
+tests_fuzz_fuzz_serve_SOURCES = tests/fuzz/fuzz_serve.c tests/fuzz/replay.cc
+tests_fuzz_fuzz_serve_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"serve\"
+tests_fuzz_fuzz_serve_LDADD = libpvn-perf.la $(TEST_LDADD)
