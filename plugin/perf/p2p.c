@@ -203,10 +203,13 @@ static int run_soak(struct pvn_p2p *p)
 {
     struct pvn_row_result res = blank_result(p, "soak");
 
-    if (pvn_p2p_soak(p, &res))
-        return -1;
-    pvn_rank_result(p->r, &res);
-    return 0;
+    int rc = pvn_p2p_soak(p, &res);
+
+    if (!rc)
+        pvn_rank_result(p->r, &res);
+    else if (res.got_messages)
+        pvn_rank_last_result(p->r, &res);
+    return rc;
 }
 
 static int run_size(struct pvn_p2p *p, int index, int latency, struct outcome *checked)

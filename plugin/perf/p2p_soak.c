@@ -115,41 +115,48 @@ static int next_units(struct soak *s, double last, uint64_t *units)
     return pvn_boot_share(&p->r->boot, units, sizeof(*units)) ? pvn_rank_fail_boot(p->r) : 0;
 }
 
+static void total(const struct soak *s, uint64_t units, struct pvn_row_result *res)
+{
+    res->iters = units;
+    res->time_us = s->all.seconds / (double)units * 1e6;
+    res->rate = (double)s->all.messages / s->all.seconds;
+    res->algbw = res->busbw = (double)s->all.bytes / s->all.seconds / 1e6;
+    res->cpu = s->all.bytes ? s->all.cpu / ((double)s->all.bytes / 1e9) : 0;
+    res->errors = s->p->r->o->check ? s->all.errors : -1;
+    res->got_messages = s->all.messages;
+    res->got_bytes = s->all.bytes;
+    res->failovers = s->all.failovers;
+    res->failbacks = s->all.failbacks;
+    res->via = s->all.via;
+}
+
 int pvn_p2p_soak(struct pvn_p2p *p, struct pvn_row_result *res)
 {
     struct soak s = {.p = p};
-    uint64_t units = (uint64_t)p->depth, batches = 0;
+    uint64_t units = (uint64_t)p->depth, units_done = 0;
     double last = 0;
+    int rc;
 
     p->check = p->r->o->check;
     s.began = s.shown = pvn_boot_now();
     for (;;) {
         double t0;
 
-        if (next_units(&s, last, &units))
-            return -1;
-        if (!units)
+        rc = next_units(&s, last, &units);
+        if (rc || !units)
             break;
         t0 = pvn_boot_now();
-        if (run_batch(&s, units)) {
-            /* What was exchanged until then counts. */
-            if (p->r->status == PVN_PERF_INTERRUPTED && s.interval.seconds > 0)
-                show(&s, pvn_boot_now());
-            return -1;
-        }
+        rc = run_batch(&s, units);
+        if (rc)
+            break;
         last = pvn_boot_now() - t0;
-        batches += units;
+        units_done += units;
     }
+    /* However it ended, what was exchanged until then counts. */
+    if (rc && s.interval.seconds > 0)
+        show(&s, pvn_boot_now());
+    if (units_done)
+        total(&s, units_done, res);
     p->check = 0;
-    res->iters = batches;
-    res->time_us = s.all.seconds / (double)batches * 1e6;
-    res->rate = (double)s.all.messages / s.all.seconds;
-    res->algbw = res->busbw = (double)s.all.bytes / s.all.seconds / 1e6;
-    res->cpu = s.all.bytes ? s.all.cpu / ((double)s.all.bytes / 1e9) : 0;
-    res->errors = p->r->o->check ? s.all.errors : -1;
-    res->got_messages = s.all.messages;
-    res->got_bytes = s.all.bytes;
-    res->failovers = s.all.failovers;
-    res->failbacks = s.all.failbacks;
-    return 0;
+    return rc;
 }

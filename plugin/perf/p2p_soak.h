@@ -10,7 +10,8 @@
 
 #include "perf/p2p_flow.h"
 
-/* One size. Fills *res but for the point that it is of. 0, or -1 after pvn_rank_fail. */
+/* One size. Fills *res but for the point that it is of. 0, or -1 after pvn_rank_fail or an interruption:
+ * *res is then of what was exchanged until then, got_messages 0 if that is nothing. */
 int pvn_p2p_soak(struct pvn_p2p *p, struct pvn_row_result *res);
 
 #endif

@@ -148,6 +148,9 @@ void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res);
  * pvn_rank_fail. */
 int pvn_rank_hear_peer(struct pvn_rank *r, struct pvn_row_peer *other, char *text, size_t len);
 /* Rank 0 only, no-ops elsewhere. */
+void pvn_rank_last_result(
+    struct pvn_rank *r,
+    const struct pvn_row_result *res); /* when ranks exchange nothing any more */
 void pvn_rank_row(struct pvn_rank *r, struct pvn_row *row); /* which becomes this run's */
 void pvn_rank_interval(struct pvn_rank *r, const struct pvn_row_interval *i);
 void pvn_rank_hist(struct pvn_rank *r, const struct pvn_hist *h); /* of the result before it */

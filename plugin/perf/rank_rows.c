@@ -62,15 +62,22 @@ static void gather_lanes(struct pvn_rank *r, struct pvn_row_result *res)
     free(all);
 }
 
-void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res)
+void pvn_rank_last_result(struct pvn_rank *r, const struct pvn_row_result *res)
 {
     struct pvn_row row = {.kind = PVN_ROW_RESULT};
 
     row.u.result = *res;
     row.u.result.memory = (int32_t)r->mem.kind;
     snprintf(row.u.result.memory_how, sizeof(row.u.result.memory_how), "%s", r->mem.how);
-    gather_lanes(r, &row.u.result);
     pvn_rank_row(r, &row);
+}
+
+void pvn_rank_result(struct pvn_rank *r, const struct pvn_row_result *res)
+{
+    struct pvn_row_result all = *res;
+
+    gather_lanes(r, &all);
+    pvn_rank_last_result(r, &all);
 }
 
 void pvn_rank_hist(struct pvn_rank *r, const struct pvn_hist *h)

@@ -127,6 +127,35 @@ class End : public testing::Test
     int out = -1;
 };
 
+// A soak of hours that is interrupted, or loses a rank, has its totals.
+TEST_F(End, ASoakThatIsInterruptedHasItsTotals)
+{
+    Start({"p2p", "--plugin", "t=" + kTestnet, "--duration", "60", "--interval", "0.2", "--sizes",
+           "4K", "--check", "--json", dir / "f.json"});
+    ASSERT_TRUE(ReadUntil("  right")) << printed << Slurp(dir / "err");
+    ASSERT_EQ(kill(-pid, SIGINT), 0);
+    EXPECT_EQ(Wait(), 130) << Slurp(dir / "err");
+    EXPECT_EQ(Count(printed, " bytes were right"), 1) << printed;
+    EXPECT_NE(printed.find("INTERRUPTED"), std::string::npos) << printed;
+    json_t *j = Json();
+    json_t *row = json_array_get(json_object_get(j, "results"), 0);
+    ASSERT_NE(row, nullptr);
+    EXPECT_STREQ(json_string_value(json_object_get(row, "test")), "soak");
+    EXPECT_GT(json_integer_value(json_object_get(row, "messages")), 0);
+    json_decref(j);
+}
+
+TEST_F(End, ASoakThatFailsHasItsTotals)
+{
+    Outcome r = Perf("p2p --plugin t=" + kTestnet +
+                         " --duration 60 --interval 0.2 --sizes 4K --check --bidirectional",
+                     "TESTNET_FAULT_RANK=1 TESTNET_FAULT=die:5000");
+
+    EXPECT_EQ(r.status, 3) << r.err;
+    EXPECT_NE(r.err.find("fault die fired"), std::string::npos) << r.err;
+    EXPECT_EQ(Count(r.out, " bytes were right"), 1) << r.out;
+}
+
 TEST_F(End, CtrlCWritesWhatWasMeasured)
 {
     for (int sig : {SIGINT, SIGTERM}) {
