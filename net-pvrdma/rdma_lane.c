@@ -264,7 +264,7 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     pthread_once(&modes_once, fill_modes);
     struct rdma_lane *r = calloc(1, sizeof(*r));
     if (r)
-        r->qp = calloc(PVN_RDMA_MAX_QPS, sizeof(*r->qp));
+        r->qp = calloc((size_t)cfg->qps, sizeof(*r->qp));
     if (!r || !r->qp) {
         free(r);
         pvn_err_set(err, -ENOMEM, "no memory for an RDMA lane on %s", cfg->name);

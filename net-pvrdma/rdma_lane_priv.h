@@ -75,7 +75,7 @@ struct rdma_lane {
     /* The device has reported an error of one of the lane's completion queues, see nic.c. They have
      * it as their context. */
     atomic_int cq_lost;
-    struct rqp *qp; /* PVN_RDMA_MAX_QPS */
+    struct rqp *qp; /* cfg.qps */
     struct rdma_offer peer;
     struct pvn_gid_choice gid;
     enum ibv_mtu mtu;

@@ -67,3 +67,13 @@ tests_bench_messages_SOURCES = tests/bench/messages.c
 tests_bench_messages_LDADD = libpvn-netdrv.la
 EXTRA_DIST += tests/rdma/softverbs_command.py tests/rdma/failover_random.py
 EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh tests/bench/nccl.sh
+
+# Counting takes the place of malloc, as the sanitizers do.
+if !SANITIZE
+PVN_TESTS += tests/rdma/test_plugin_memory
+tests_rdma_test_plugin_memory_SOURCES = tests/rdma/test_plugin_memory.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h tests/support/count_memory.c tests/support/count_memory.h
+tests_rdma_test_plugin_memory_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_memory_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_memory_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+endif
