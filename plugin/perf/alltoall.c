@@ -240,7 +240,7 @@ static int make_room(struct a2a *a)
 
 static int run_size(struct a2a *a, uint64_t size)
 {
-    struct pvn_row_result res = {0};
+    struct pvn_row_result res = {.rss = a->r->rss_per_comm};
     const char *name = pvn_collective_name(a->r->o->collective);
 
     sizes_of(a, size, 0, 0);

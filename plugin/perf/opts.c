@@ -97,6 +97,8 @@ static int take_what(struct pvn_perf_opts *o, int c, const char *arg, int *abi)
         return pvn_opts_int("layers", arg, 1, 1000, &o->layers);
     case O_TOKENS:
         return pvn_opts_int("tokens", arg, 1, 1 << 20, &o->tokens);
+    case O_PER_PEER:
+        return pvn_opts_int("per-peer", arg, 1, PVN_PERF_MAX_CHANNELS, &o->per_peer);
     case O_MICRO_BATCHES:
         return pvn_opts_int("micro-batches", arg, 1, 65535, &o->micro_batches);
     case O_COLLECTIVE:
@@ -380,13 +382,14 @@ uint64_t pvn_perf_opts_token(const struct pvn_perf_opts *o)
     char text[256];
     uint64_t h;
 
-    snprintf(text, sizeof(text),
-             "%s %d %s %d %d %d %d %d %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f %d %f %f",
-             pvn_version(), (int)o->mode, o->preset, o->layers, o->tokens, o->micro_batches,
-             (int)o->collective, (int)o->type, o->depth, o->group, o->channels, (int)o->memory,
-             o->no_sums, (unsigned long long)o->slot, o->steps, o->slices, o->iters, o->warmup,
-             o->time, o->check, o->repeat, o->nplugins, o->latency + 2 * o->bandwidth, o->idle,
-             o->bidirectional, o->duration, o->interval);
+    snprintf(
+        text, sizeof(text),
+        "%s %d %s %d %d %d %d %d %d %d %d %d %d %d %llu %d %d %d %d %f %d %d %d %d %f %d %f %f",
+        pvn_version(), (int)o->mode, o->preset, o->layers, o->tokens, o->micro_batches, o->per_peer,
+        (int)o->collective, (int)o->type, o->depth, o->group, o->channels, (int)o->memory,
+        o->no_sums, (unsigned long long)o->slot, o->steps, o->slices, o->iters, o->warmup, o->time,
+        o->check, o->repeat, o->nplugins, o->latency + 2 * o->bandwidth, o->idle, o->bidirectional,
+        o->duration, o->interval);
     h = pvn_launch_hash(0, text);
     for (int i = 0; i < o->nsizes; i++) {
         snprintf(text, sizeof(text), " %llu", (unsigned long long)o->size[i]);

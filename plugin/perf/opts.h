@@ -88,6 +88,7 @@ struct pvn_perf_opts {
     char preset[16];   /* "": none */
     int layers;        /* of the preset's; 0: all */
     int tokens;        /* of the preset's: in a micro batch of each rank */
+    int per_peer;      /* channels of a pair; 0: as many as NCCL takes */
     int micro_batches; /* pipeline */
     enum pvn_collective collective;
     enum pvn_type type;

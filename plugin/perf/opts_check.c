@@ -24,6 +24,7 @@ static const struct {
     {O_COLLECTIVE, IN_RING},
     {O_TOKENS, IN_RING},
     {O_MICRO_BATCHES, IN_RING},
+    {O_PER_PEER, IN_RING},
     {O_TYPE, IN_RING},
     {O_DEPTH, IN_P2P | IN_MESH},
     {O_GROUP, IN_P2P | IN_RING},
@@ -162,6 +163,12 @@ int pvn_opts_check_pairs(const struct pvn_perf_opts *o)
     if (pvn_opts_given(o, O_MICRO_BATCHES) && o->collective != PVN_PIPELINE)
         return pvn_opts_bad("--micro-batches %d has no effect without --collective pipeline",
                             o->micro_batches);
+    if (pvn_opts_given(o, O_PER_PEER) && !pairs)
+        return pvn_opts_bad("--per-peer %d has no effect here: it is for traffic between pairs",
+                            o->per_peer);
+    if (o->per_peer & (o->per_peer - 1) || (pairs && o->per_peer > o->channels))
+        return pvn_opts_bad("--per-peer %d: expected a power of two up to --channels %d",
+                            o->per_peer, o->channels);
     if (pairs && pvn_opts_given(o, O_TYPE))
         return pvn_opts_bad(
             "--type has no effect where nothing is added: bytes are moved as they are");

@@ -15,6 +15,7 @@ const struct option pvn_opts_long[] = {
     {"layers", required_argument, NULL, O_LAYERS},
     {"tokens", required_argument, NULL, O_TOKENS},
     {"micro-batches", required_argument, NULL, O_MICRO_BATCHES},
+    {"per-peer", required_argument, NULL, O_PER_PEER},
     {"collective", required_argument, NULL, O_COLLECTIVE},
     {"type", required_argument, NULL, O_TYPE},
     {"channels", required_argument, NULL, O_CHANNELS},

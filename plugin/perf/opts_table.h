@@ -19,6 +19,7 @@ enum {
     O_LAYERS,
     O_TOKENS,
     O_MICRO_BATCHES,
+    O_PER_PEER,
     O_COLLECTIVE,
     O_TYPE,
     O_CHANNELS,

@@ -99,7 +99,7 @@ static json_t *result_json(const struct pvn_report *rep, const struct pvn_row *r
     }
     if (r->rate > 0)
         json_object_set_new(j, "messages_per_s", json_real(r->rate));
-    if (idle)
+    if (idle || r->rss > 0)
         json_object_set_new(j, "rss_KiB_per_comm", json_real(r->rss));
     json_object_set_new(j, "checked", json_boolean(r->errors >= 0));
     if (r->errors >= 0)
@@ -373,7 +373,7 @@ static void put_result(FILE *f, const struct pvn_row_result *r)
     put_real(f, pvn_report_has_busbw(r), 3, r->busbw);
     put_real(f, r->rate > 0, 1, r->rate);
     put_real(f, pvn_report_has_cpu(r), 5, r->cpu);
-    put_real(f, strcmp(r->test, "idle") == 0, 2, r->rss);
+    put_real(f, r->rss > 0, 2, r->rss);
     put_real(f, r->errors >= 0, 0, (double)r->errors);
     /* No lane's description has a quotation mark. */
     fprintf(f, r->lanes[0] ? ",,%s,\"%s\"" : ",,%s,%s", pvn_via_text(r->via, via, sizeof(via)),

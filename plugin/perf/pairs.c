@@ -159,6 +159,19 @@ static int connect_pairs(struct pvn_pairs *p)
     return rc;
 }
 
+/* Both directions with all nodes; notes what a comm takes. */
+static int connect_and_measure(struct pvn_pairs *p)
+{
+    double before = pvn_rank_resident();
+    int comms = 0, rc = connect_pairs(p);
+
+    for (int n = 0; n < p->plan.nodes; n++)
+        comms += pvn_pairs_talks(p, n) ? 2 * comms_each(p) : 0;
+    if (comms)
+        p->r->rss_per_comm = (pvn_rank_resident() - before) / comms;
+    return rc;
+}
+
 static void close_one(struct pvn_rank *r, const char *call,
                       ncclResult_t (*fn)(struct pvn_netdrv *, void *), void *comm)
 {
@@ -207,7 +220,8 @@ int pvn_pairs_open(struct pvn_rank *r)
         pvn_rank_fail(r, "--group %d: there is one rank", o->group);
     if (pvn_rank_agree(r))
         return -1;
-    if (pvn_pairs_plan_init(&p->plan, r->nranks, r->rank, o->group, o->channels, o->slot))
+    if (pvn_pairs_plan_init(&p->plan, r->nranks, r->rank, o->group, o->channels, o->per_peer,
+                            o->slot))
         return pvn_rank_fail(r, "out of memory for the rounds of %d ranks", r->nranks);
     if (learn_groups(p))
         return -1;
@@ -215,5 +229,5 @@ int pvn_pairs_open(struct pvn_rank *r)
     p->comm = calloc((size_t)(p->plan.nodes * comms_each(p)), sizeof(*p->comm));
     if (!p->comm)
         return pvn_rank_fail(r, "out of memory for the comms of %d ranks", r->nranks);
-    return p->plan.nodes > 1 ? connect_pairs(p) : 0;
+    return p->plan.nodes > 1 ? connect_and_measure(p) : 0;
 }

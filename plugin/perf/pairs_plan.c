@@ -35,7 +35,7 @@ static void order_rounds(struct pvn_pairs_plan *p)
 }
 
 int pvn_pairs_plan_init(struct pvn_pairs_plan *p, int nranks, int rank, int group, int channels,
-                        size_t slot)
+                        int per_peer, size_t slot)
 {
     memset(p, 0, sizeof(*p));
     p->nodes = nranks / group;
@@ -43,8 +43,8 @@ int pvn_pairs_plan_init(struct pvn_pairs_plan *p, int nranks, int rank, int grou
     p->group = group;
     p->channels = channels;
     p->slot = slot;
-    p->per_peer = channels < PER_PEER ? channels : PER_PEER;
-    while (p->per_peer > 1 && p->per_peer * nranks > OPS_PER_CHANNEL * channels)
+    p->per_peer = per_peer ? per_peer : channels < PER_PEER ? channels : PER_PEER;
+    while (!per_peer && p->per_peer > 1 && p->per_peer * nranks > OPS_PER_CHANNEL * channels)
         p->per_peer /= 2;
     p->few = p->per_peer;
     while (p->few > 1 && p->few * nranks > channels)

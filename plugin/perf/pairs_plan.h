@@ -35,9 +35,10 @@ struct pvn_pairs_plan {
     int *round;   /* [nodes] and the round of a distance */
 };
 
-/* 0, or -ENOMEM. nranks is a multiple of group. Free with pvn_pairs_plan_free in either case. */
+/* 0, or -ENOMEM. nranks is a multiple of group. per_peer: channels of a pair, at most `channels`; 0: as many as NCCL
+ * takes without NCCL_NCHANNELS_PER_NET_PEER. Free with pvn_pairs_plan_free in either case. */
 int pvn_pairs_plan_init(struct pvn_pairs_plan *p, int nranks, int rank, int group, int channels,
-                        size_t slot);
+                        int per_peer, size_t slot);
 void pvn_pairs_plan_free(struct pvn_pairs_plan *p);
 
 /* The round in which this rank sends to a node, or receives from it. */

@@ -7,7 +7,7 @@ _pvn_perf()
     local modes="p2p serve ring scale mesh" word mode=
     local p2p="--depth --latency --bandwidth --bidirectional --duration --interval --json-lines --idle"
     local mesh="--depth --latency --bandwidth" group=--group
-    local ring="--preset --collective --type --layers --tokens --micro-batches --slot --steps --slices --no-sums"
+    local ring="--preset --collective --type --layers --tokens --micro-batches --per-peer --slot --steps --slices --no-sums"
     case $prev in
     --json | --json-lines | --csv | --plot | --plugin | --baseline)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -37,7 +37,7 @@ _pvn_perf()
         mapfile -t COMPREPLY < <(compgen -W "$(ip netns list 2>/dev/null | cut -d' ' -f1)" -- "$cur")
         return
         ;;
-    --env | --dev | --gpu | --sizes | --channels | --comms | --depth | --group | --idle | --layers | --tokens | --micro-batches | --slot | --steps | --slices | \
+    --env | --dev | --gpu | --sizes | --channels | --comms | --depth | --group | --idle | --layers | --tokens | --micro-batches | --per-peer | --slot | --steps | --slices | \
         --traffic-class | --iters | --warmup | --time | --repeat | --timeout | --ranks | --master | --max-memory | --max-time | --duration | --interval | \
         --boot-timeout)
         return

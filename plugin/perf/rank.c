@@ -309,8 +309,7 @@ static int make_ring(struct pvn_rank *r)
     return rc;
 }
 
-/* Resident memory of this process in KiB. */
-static double resident(void)
+double pvn_rank_resident(void)
 {
     unsigned long size, pages = 0;
     FILE *f = fopen("/proc/self/statm", "re");
@@ -331,10 +330,10 @@ int pvn_rank_open(struct pvn_rank *r)
         pvn_messages_settle(r);
     if (pvn_rank_agree(r) || (r->o->served && report_peer(r)) || report_devices(r))
         return -1;
-    before = resident();
+    before = pvn_rank_resident();
     if (r->nranks > 1 && r->o->mode != PVN_PERF_MESH && !pvn_opts_of_pairs(r->o) && make_ring(r))
         return -1;
-    r->rss_per_comm = (resident() - before) / (2.0 * r->o->channels);
+    r->rss_per_comm = (pvn_rank_resident() - before) / (2.0 * r->o->channels);
     return 0;
 }
 

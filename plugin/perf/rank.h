@@ -128,6 +128,8 @@ static inline void pvn_rank_at(struct pvn_rank *r, const char *where)
     atomic_store_explicit(&r->beat->where, where, memory_order_relaxed);
 }
 
+/* Resident memory of this process, KiB. */
+double pvn_rank_resident(void);
 /* User and system time of this process, seconds. */
 double pvn_rank_cpu(void);
 

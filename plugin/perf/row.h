@@ -36,8 +36,8 @@ struct pvn_row_result {
     double algbw, busbw; /* MB/s, 1 MB = 1e6 bytes, as nccl-tests defines them; 0 for latency */
     double rate;         /* messages per second; p2p bandwidth only */
     double cpu;          /* seconds of all ranks per GB (1e9 bytes) sent by all ranks */
-    double rss;          /* idle: KiB of memory a comm took, set-up included; else 0 */
-    int64_t errors;      /* wrong elements or messages; -1: not checked */
+    double rss;     /* idle, between pairs: KiB of memory a comm took, set-up included; else 0 */
+    int64_t errors; /* wrong elements or messages; -1: not checked */
     uint64_t got_messages, got_bytes, failovers, failbacks; /* soak only: as in an interval */
     int32_t memory;             /* enum pvn_perf_memory: what rank 0's messages lay in */
     char memory_how[192];       /* as pvn_messages.how */

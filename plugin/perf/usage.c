@@ -29,6 +29,7 @@ const char pvn_perf_usage[] =
     "  --layers N             llama2-7b, mixtral-8x7b: only so many of the 32 layers\n"
     "  --tokens N             mixtral-8x7b: of each rank in a micro batch (default: 4096)\n"
     "  --micro-batches N      pipeline: in an iteration (default: 8)\n"
+    "  --per-peer N           between pairs: channels and comms of a pair (default: 2, fewer in large jobs)\n"
     "  --channels C, --comms C  rings, or pairs of comms in p2p (default: 2, p2p, mesh: 1)\n"
     "  --memory KIND          gpu; pinned, as NCCL's staging buffers are (default, if possible); host\n"
     "  --gpu N                which GPU, as CUDA counts them (default: the nearest to the device)\n"

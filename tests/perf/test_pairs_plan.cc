@@ -22,9 +22,10 @@ namespace
 class Plan
 {
   public:
-    Plan(int nranks, int rank, int group = 1, int channels = 2, size_t slot = PVN_PAIRS_SLOT)
+    Plan(int nranks, int rank, int group = 1, int channels = 2, size_t slot = PVN_PAIRS_SLOT,
+         int per_peer = 0)
     {
-        EXPECT_EQ(pvn_pairs_plan_init(&p, nranks, rank, group, channels, slot), 0);
+        EXPECT_EQ(pvn_pairs_plan_init(&p, nranks, rank, group, channels, per_peer, slot), 0);
     }
     ~Plan()
     {
@@ -92,6 +93,7 @@ TEST(PairsPlan, ChannelsOfAPair)
     EXPECT_EQ(Plan(4, 0, 1, 2).p.per_peer, 2);
     EXPECT_EQ(Plan(5, 0, 1, 2).p.per_peer, 1);
     EXPECT_EQ(Plan(8, 0, 1, 4).p.per_peer, 2);
+    EXPECT_EQ(Plan(8, 0, 1, 16, 4096, 8).p.per_peer, 8) << "NCCL_NCHANNELS_PER_NET_PEER";
     EXPECT_EQ(Plan(4, 0, 1, 2).p.few, 1);
     EXPECT_EQ(Plan(2, 0, 1, 4).p.few, 2);
 }

@@ -39,8 +39,9 @@ TEST(Pairs, ShapesAndVersions)
     for (const char *more :
          {"--ranks 4 --group 2", "--ranks 8 --group 4 --channels 1",
           "--ranks 4 --group 2 --steps 1 --slot 64", "--ranks 8 --group 2 --channels 4 --no-sums",
-          "--ranks 4 --group 2 --abi 4", "--ranks 3 --abi 6", "--ranks 4 --channels 8 --slot 1K",
-          "--ranks 3 --steps 1 --channels 1", "--ranks 2 --no-sums"}) {
+          "--ranks 4 --group 2 --abi 4", "--ranks 3 --abi 6",
+          "--ranks 4 --channels 8 --slot 1K --per-peer 8", "--ranks 3 --steps 1 --channels 1",
+          "--ranks 2 --no-sums"}) {
         Outcome r = Perf(Ring("--sizes 100003 --collective alltoallv ") + more);
 
         EXPECT_EQ(r.status, 0) << more << r.err;

@@ -89,6 +89,8 @@ const BadArgs kBad[] = {
     {{"ring", "--collective", "alltoall", "--group", "3"}, "expected 1, 2, 4 or 8 ranks"},
     {{"scale", "--collective", "alltoall", "--group", "2"}, "use ring"},
     {{"ring", "--collective", "alltoall", "--type", "bfloat16"}, "--type has no effect"},
+    {{"ring", "--per-peer", "2"}, "--per-peer 2 has no effect here"},
+    {{"ring", "--collective", "alltoall", "--per-peer", "4"}, "up to --channels 2"},
     {{"ring", "--collective", "alltoallv", "--slices", "2"}, "--slices has no effect"},
     {{"ring", "--collective", "pipeline", "--channels", "3"}, "--channels 3: NCCL has 1, 2, 4"},
     {{"p2p", "--collective", "allgather"}, "--collective has no effect in p2p"},
