@@ -162,7 +162,7 @@ static inline __attribute__((always_inline)) int post_one_line(struct rdma_lane 
     copy_few(h->data + skip, src, len);
     if (sum)
         h->sum = htole16(short_line_sum(h, len));
-    return post_lines(r, q, h, 1, sum ? 0 : skip, cookie);
+    return post_lines(r, q, h, 1, sum ? short_sum_from(len) : skip, cookie);
 }
 
 __attribute__((noinline)) static int post_summed(struct rdma_lane *r, struct rqp *q, uint32_t imm,

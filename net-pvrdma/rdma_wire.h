@@ -197,16 +197,21 @@ static inline uint16_t short_sum(const struct short_head *h, uint32_t lines)
     return (uint16_t)(x * SUM_FACTOR >> 48);
 }
 
-/* The same of one line, which is then written whole: of the words that the message is in, but for
- * the last one, which is there with the stamp. Most messages of one line are short. */
+/* The same of one line, which is then written from the first word of the sum on: of the words that the
+ * message is in, at least two, but for the last one, which is there with the stamp. Most messages of
+ * one line are short. */
 enum { SHORT_TWO_WORDS = 12 };
+static inline uint32_t short_sum_from(uint32_t bytes)
+{
+    return short_skip(bytes > SHORT_TWO_WORDS ? bytes : (uint32_t)SHORT_TWO_WORDS) & ~7u;
+}
 static inline uint16_t short_line_sum(const struct short_head *h, uint32_t bytes)
 {
     enum { WORDS = 7 };
     const short_word *w = (const short_word *)h;
     uint64_t x = le64toh(__atomic_load_n(&w[WORDS - 2], __ATOMIC_ACQUIRE));
     if (__builtin_expect(bytes > SHORT_TWO_WORDS, 0))
-        for (uint32_t i = short_skip(bytes) / 8; i < WORDS - 2; i++)
+        for (uint32_t i = short_sum_from(bytes) / 8; i < WORDS - 2; i++)
             x = sum_turn(x, 9) + le64toh(__atomic_load_n(&w[i], __ATOMIC_ACQUIRE));
     x = sum_turn(x, 9) + le64toh(__atomic_load_n(&w[WORDS - 1], __ATOMIC_ACQUIRE));
     return (uint16_t)(x * SUM_FACTOR >> 48);

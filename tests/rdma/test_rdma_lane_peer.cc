@@ -194,7 +194,8 @@ TEST(RdmaSums, EveryBitCounts)
     for (uint32_t n = 0; n <= SHORT_HEAD_BYTES; n++) {
         const uint16_t line = short_line_sum(&one, n);
         uint8_t *at = reinterpret_cast<uint8_t *>(&one);
-        const size_t from = std::min(short_skip(n), short_skip(SHORT_TWO_WORDS)) & ~7u;
+        const size_t from = short_sum_from(n);
+        EXPECT_LE(from, short_skip(n));
         for (size_t bit = 0; bit < offsetof(short_head, bytes) * 8; bit++) {
             at[bit / 8] ^= 1 << bit % 8;
             EXPECT_EQ(bit / 8 < from, line == short_line_sum(&one, n)) << n << " " << bit;
@@ -369,6 +370,25 @@ TEST(RdmaWatch, RecordsAndShortMessagesEndIt)
         ASSERT_EQ(0, hot_test(r, &done, nullptr));
     EXPECT_GT(w.p.rx.lane->fast.watch.polls, 0)
         << "the fault of this test: nothing was ever watched";
+}
+
+// Bytes of a packet cost Soft-RoCE, which sums them up: of a line only the words of its own sum go out.
+TEST(RdmaShort, OfSoftwareIsNoLongerThanItsSum)
+{
+    for (uint32_t n : {0, 1, 8, 12, 13, 52}) {
+        SCOPED_TRACE(n);
+        RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 65536, true);
+        o.software = true;
+        Watched w(o);
+        const rdma_offer offer = offer_of(w.p.rx.lane);
+        auto *head = reinterpret_cast<short_head *>(offer.mem_addr + mem_short(offer.nqps));
+        memset(head->data, 0xAA, sizeof(head->data));
+        uint64_t polls;
+        ASSERT_NO_FATAL_FAILURE(w.message(n, 0, 0, &polls));
+        EXPECT_EQ(1u, lane_stats(w.p.tx.lane).shorts);
+        for (uint32_t i = 0; i < short_sum_from(n); i++)
+            EXPECT_EQ(0xAA, head->data[i]) << i;
+    }
 }
 
 // In imm mode a long message shows in the queue: while such ones come it is polled each time, while
