@@ -134,6 +134,11 @@ static int read_head(int fd, struct pvn_stats *out, struct pvn_err *err)
     for (int i = 0; i < PVN_STAT_TOTALS; i++)
         CLEAN(h->total[i].device);
     out->now_ns = now_of(h);
+    /* Clocks of two hosts differ: nothing can have been written after it was read. */
+    if (out->life == PVN_STATS_ELSEWHERE && out->now_ns < h->touched_ns) {
+        out->ahead_ns = h->touched_ns - out->now_ns;
+        out->now_ns = h->touched_ns;
+    }
     return 0;
 }
 

@@ -15,9 +15,10 @@ struct pvn_stats {
     char path[PATH_MAX];
     struct pvn_stat_head head;
     enum pvn_stats_life life;
-    char state;               /* of the process, as in /proc/PID/stat; '?' not known */
-    uint64_t now_ns;          /* the time of reading on the clock of the rows */
-    int nrows;                /* rows that were ever used, by id */
+    char state;      /* of the process, as in /proc/PID/stat; '?' not known */
+    uint64_t now_ns; /* the time of reading on the clock of the rows, not before their last write */
+    uint64_t ahead_ns; /* its host's calendar clock is so far ahead of this one's, at least */
+    int nrows;         /* rows that were ever used, by id */
     struct pvn_stat_row *row; /* seq 1: was being written, its numbers may not fit together */
 };
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 extern "C" {
 #include "plugin/base/param.h"
@@ -382,6 +383,66 @@ TEST_F(StatAdapters, WatchShowsWhatGrowsPerSecondAndJsonWhatGrew)
     r = run_hosts("n1", "--interval 0.1 --json stat");
     EXPECT_EQ(0, r.status) << r.err;
     EXPECT_NE(std::string::npos, squeeze(r.out).find("\"value\": 8, \"grew\": 3")) << r.out;
+}
+
+// What the plugin has written of a process.
+std::string statistics(const std::string &dir)
+{
+    std::string image;
+    pvn_params params = *pvn_params_get();
+    snprintf(params.stats_dir, sizeof(params.stats_dir), "%s", dir.c_str());
+    pvn_params_override(&params);
+    pvn_stats_open(12);
+    for (const auto &e : std::filesystem::directory_iterator(dir))
+        image = read_file(e.path());
+    pvn_stats_close();
+    pvn_params_override(nullptr);
+    return image;
+}
+
+// Its process was killed in between, or the file system was full.
+TEST_F(StatHosts, AFileThatIsHalfWritten)
+{
+    std::string image = statistics(dir.path + "/stats");
+    for (size_t part : {size_t{0}, size_t{100}, image.size() - 1}) {
+        std::ofstream(dir.path + "/half.stat", std::ios::binary) << image.substr(0, part);
+        Result r = run("stat half.stat");
+        EXPECT_EQ(3, r.status) << part;
+        EXPECT_NE(std::string::npos,
+                  r.err.find(part > 1000
+                                 ? "half.stat: the file ends in row"
+                                 : "half.stat: not a statistics file, or not a complete one"))
+            << part << ": " << r.err;
+    }
+}
+
+// A file of another host in a directory that both share, whose calendar clock is an hour ahead or behind.
+TEST_F(StatHosts, ClocksOfTwoHostsThatDiffer)
+{
+    std::string image = statistics(dir.path + "/stats");
+    pvn_stat_head h;
+    ASSERT_LE(sizeof(h), image.size());
+    memcpy(&h, image.data(), sizeof(h));
+    snprintf(h.id.boot_id, sizeof(h.id.boot_id), "another-boot");
+    snprintf(h.id.host, sizeof(h.id.host), "other");
+    for (int64_t hours : {1, 0, -1}) {
+        pvn_stat_head there = h;
+        there.real_ns += static_cast<uint64_t>(hours * 3600 * INT64_C(1000000000));
+        image.replace(0, sizeof(there), reinterpret_cast<const char *>(&there), sizeof(there));
+        std::ofstream(dir.path + "/x.stat", std::ios::binary) << image;
+        Result r = run("stat x.stat");
+        std::string all = squeeze(r.out);
+        EXPECT_EQ(0, r.status) << r.err;
+        EXPECT_NE(std::string::npos, all.find("on other: on another host; began ")) << r.out;
+        EXPECT_NE(std::string::npos,
+                  all.find("its ages are by the calendar clocks of two hosts, which may differ: "
+                           "pvn-topo stat on other, or --hosts, has the true ones"))
+            << r.out;
+        EXPECT_EQ(hours > 0,
+                  all.find("that host's clock is ahead of this one's, by 60 min or more") !=
+                      std::string::npos)
+            << r.out;
+    }
 }
 
 // Three copies as srun starts them; two on one host, which see the same files.

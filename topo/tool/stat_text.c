@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "plugin/base/clock.h"
 #include "plugin/stats/stat_via.h"
 
 /* "0.3 s", "12 min", "3 h 07 min"; "-" for never. */
@@ -37,6 +38,24 @@ static const char *amount(uint64_t bytes, char *buf, size_t len)
     return buf;
 }
 
+/* A file in a directory that hosts share: only its own host has the clock of its times. */
+static void say_clocks(const struct tool *t, const struct pvn_stats *f)
+{
+    char text[400], age[32];
+    bool ahead = f->ahead_ns > PVN_NS_PER_S / 10;
+    if (f->life != PVN_STATS_ELSEWHERE)
+        return;
+    snprintf(
+        text, sizeof(text),
+        "%s%s%sits ages are by the calendar clocks of two hosts, which may differ: pvn-topo stat on "
+        "%.64s, or --hosts, has the true ones",
+        ahead ? "that host's clock is ahead of this one's, by " : "",
+        ahead ? span((double)f->ahead_ns / 1e9, age, sizeof(age)) : "", ahead ? " or more; " : "",
+        f->head.id.host);
+    fputs("    ", t->out);
+    tool_wrap(t, 4, 4, text);
+}
+
 static void process(const struct tool *t, const struct pvn_stats *f)
 {
     const struct pvn_stat_head *h = &f->head;
@@ -51,6 +70,7 @@ static void process(const struct tool *t, const struct pvn_stats *f)
     fprintf(t->out, "%s; began %s ago, ", dead ? t->off : "",
             span(stat_age(f, h->mono_ns), age, sizeof(age)));
     fprintf(t->out, "plugin %s, interface v%u\n", h->plugin, h->abi);
+    say_clocks(t, f);
     if (dead && h->open)
         fprintf(t->out,
                 "    it ended without closing its comms: killed, crashed, or by exit%s; last "
