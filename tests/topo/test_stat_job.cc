@@ -109,6 +109,22 @@ TEST_F(StatJob, WhatCannotBeRead)
     EXPECT_EQ(2, run("--prom stat" + names).status);
 }
 
+// It may lack figures, or have more: what both know is shown.
+TEST_F(StatJob, AFileOfAnotherVersionThatCanBeRead)
+{
+    std::string names = ring(-1, "stopped", 20), text = read_file(dir.path + "/1.json");
+    std::ofstream(dir.path + "/1.json")
+        << text.replace(0, 1, "{\"format_version\": 1, \"tool_version\": \"9.1\", ");
+    Result r = run("stat" + names);
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_NE(std::string::npos, squeeze(r.err).find("1.json: of pvn-topo 9.1, and this one is "))
+        << r.err;
+    EXPECT_NE(std::string::npos,
+              squeeze(r.err).find("figures that only one of them has are missing"))
+        << r.err;
+    EXPECT_EQ(0u, first_line(r).find("3 of 4 processes wait for rank 2")) << r.out;
+}
+
 // As from ssh: each file is read once, from its beginning to its end.
 TEST_F(StatJob, PipesAndStandardInput)
 {
