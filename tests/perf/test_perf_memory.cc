@@ -259,6 +259,8 @@ TEST(MemoryData, WrongBytesInGpuMemoryAreFound)
     Outcome over = Perf(P2p("--memory gpu"), kTakesGpu + "TESTNET_FAULT=overrun");
     Outcome ring = Perf(Ring("--memory gpu --ranks 3 --sizes 1M --slot 64K"),
                         kTakesGpu + "TESTNET_FAULT=corrupt:7");
+    Outcome pairs = Perf(Ring("--memory gpu --ranks 3 --sizes 1M --slot 64K --collective alltoall"),
+                         kTakesGpu + "TESTNET_FAULT=corrupt:7");
     Outcome bare = Perf(Ring("--memory gpu --ranks 3 --sizes 1M --slot 64K --no-sums"),
                         kTakesGpu + "TESTNET_FAULT=corrupt:7");
 
@@ -268,6 +270,8 @@ TEST(MemoryData, WrongBytesInGpuMemoryAreFound)
     ExpectSaid(over, {"outside the message were written"});
     EXPECT_EQ(1, ring.status) << ring.err;
     ExpectSaid(ring, {"fault corrupt fired", "WRONG DATA: element"});
+    EXPECT_EQ(1, pairs.status) << pairs.err;
+    ExpectSaid(pairs, {"fault corrupt fired", "WRONG DATA"});
     EXPECT_EQ(1, bare.status) << bare.err;
     ExpectSaid(bare, {"fault corrupt fired", "WRONG DATA: byte"});
 }
@@ -276,10 +280,14 @@ TEST(MemoryData, WrongBytesInGpuMemoryAreFound)
 TEST(MemoryData, ReceivesAreUsedAfterTheirFlush)
 {
     const std::string late = kTakesGpu + "TESTNET_LATE=1 ";
-    const std::string runs[] = {P2p("--memory gpu"),
-                                P2p("--memory gpu --group 3 --channels 2 --bidirectional"),
-                                Ring("--memory gpu --ranks 3 --sizes 1M --slot 64K"),
-                                Ring("--memory gpu --ranks 2 --sizes 1M --slot 64K --no-sums")};
+    const std::string runs[] = {
+        P2p("--memory gpu"),
+        P2p("--memory gpu --group 3 --channels 2 --bidirectional"),
+        Ring("--memory gpu --ranks 3 --sizes 1M --slot 64K"),
+        Ring("--memory gpu --ranks 2 --sizes 1M --slot 64K --no-sums"),
+        Ring("--memory gpu --ranks 3 --sizes 1M --slot 64K --collective alltoall"),
+        Ring("--memory gpu --ranks 4 --group 2 --sizes 1M --slot 64K "
+             "--collective alltoall --no-sums")};
 
     for (auto &run : runs) {
         Outcome o = Perf(run, late);
@@ -302,6 +310,9 @@ TEST(MemoryData, OtherModesRunOnGpuMemory)
         "p2p --plugin t=" + kTestnet + " --memory gpu --duration 0.3 --interval 0.1 --check",
         Ring("--memory gpu --ranks 2 --sizes 1M --collective broadcast --type bfloat16"),
         "ring --plugin t=" + kTestnet + " --memory gpu --ranks 2 --sizes 1M --no-sums --iters 3",
+        "ring --plugin t=" + kTestnet +
+            " --memory gpu --ranks 2 --sizes 1M --no-sums --iters 3 --collective alltoallv",
+        Ring("--memory gpu --ranks 3 --sizes 1M --collective pipeline"),
     };
 
     for (auto &run : runs) {
