@@ -222,7 +222,9 @@ TEST(Mesh, NamesTheSlowRank)
     std::string said = Json(Slurp(d / "j")).Verdict("bandwidth");
     EXPECT_EQ(said.rfind("rank 3 on ", 0), 0u) << said;
     EXPECT_TRUE(Has(said, " sends at 0.0")) << said;
-    EXPECT_TRUE(Has(said, "of the median to everybody: its side")) << said;
+    // A busy machine may add to the sentence.
+    EXPECT_TRUE(Has(said, "of the median to everybody")) << said;
+    EXPECT_TRUE(Has(said, ": its side")) << said;
     EXPECT_TRUE(Has(r.out, "bandwidth: rank 3 on ")) << r.out;
 }
 
@@ -240,7 +242,7 @@ TEST(Mesh, AFailedPairIsOneCell)
 {
     for (const char *fault : {"error", "drop"}) {
         Dir d;
-        Outcome r = Perf(Mesh("--ranks 4 --timeout 4 --json " + (d / "j")),
+        Outcome r = Perf(Mesh("--ranks 4 --timeout 6 --json " + (d / "j")),
                          std::string("TESTNET_FAULT_RANK=1 TESTNET_FAULT=") + fault + ":150");
         ASSERT_EQ(r.status, 3) << fault << r.err;
         EXPECT_TRUE(Has(r.err, std::string("fault ") + fault + " fired")) << r.err;
@@ -388,7 +390,8 @@ TEST_F(Shaped, TheSlowHostIsNamed)
     Json j(Slurp(d / "j"));
     std::string said = j.Verdict("bandwidth");
     EXPECT_TRUE(Has(said, "namespace " + Name(kSlow) + " sends at 0.")) << said << r.out;
-    EXPECT_TRUE(Has(said, "of the median to everybody: its side")) << said << r.out;
+    EXPECT_TRUE(Has(said, "of the median to everybody")) << said << r.out;
+    EXPECT_TRUE(Has(said, ": its side")) << said << r.out;
     EXPECT_TRUE(json_is_real(json_object_get(j.Panel("bandwidth"), "median_between_hosts")));
 }
 
