@@ -74,12 +74,36 @@ double pvn_report_per_message(const struct pvn_doorbells *b)
     return (double)(b->send + b->recv + b->empty) / (double)b->msgs;
 }
 
-static int same_point(const struct pvn_row *a, const struct pvn_row *b)
+/* Plugin, size, ranks, test and item: the point that a row is of. */
+static int compare_points(const struct pvn_row *a, const struct pvn_row *b)
 {
-    return a->plugin == b->plugin && a->u.result.bytes == b->u.result.bytes &&
-           a->u.result.ranks == b->u.result.ranks &&
-           strcmp(a->u.result.test, b->u.result.test) == 0 &&
-           strcmp(a->u.result.item, b->u.result.item) == 0;
+    const struct pvn_row_result *x = &a->u.result, *y = &b->u.result;
+    int test;
+
+    if (a->plugin != b->plugin)
+        return a->plugin < b->plugin ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    if (x->ranks != y->ranks)
+        return x->ranks < y->ranks ? -1 : 1;
+    test = strcmp(x->test, y->test);
+    return test ? test : strcmp(x->item, y->item);
+}
+
+static int by_point(const void *a, const void *b)
+{
+    const struct pvn_row *x = *(const struct pvn_row *const *)a;
+    const struct pvn_row *y = *(const struct pvn_row *const *)b;
+    int points = compare_points(x, y);
+
+    return points ? points : (x > y) - (x < y);
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const struct pvn_summary *x = a, *y = b;
+
+    return (x->first > y->first) - (x->first < y->first);
 }
 
 static int by_double(const void *a, const void *b)
@@ -99,59 +123,60 @@ struct columns {
     double *value, *cpu, *rate, *algbw, *p99;
 };
 
-/* The rows of one point, as columns; their number. */
-static int gather(const struct pvn_report *rep, int first, struct columns *c, int64_t *errors,
-                  uint32_t *via)
+/* From n rows of one point, in the order in which they came. */
+static void summarise(struct pvn_summary *s, const struct pvn_row *const *row, int n,
+                      struct columns *c)
 {
-    int n = 0;
+    s->first = row[0];
+    s->plugin = row[0]->plugin;
+    s->key = row[0]->u.result;
+    s->n = n;
+    s->errors = -1;
+    for (int i = 0; i < n; i++) {
+        const struct pvn_row_result *r = &row[i]->u.result;
 
-    *errors = -1;
-    for (int i = first; i < rep->nrows; i++) {
-        const struct pvn_row_result *r = &rep->row[i].u.result;
-
-        if (rep->row[i].kind != PVN_ROW_RESULT || !same_point(&rep->row[first], &rep->row[i]))
-            continue;
-        c->value[n] = pvn_report_value(r);
-        c->cpu[n] = r->cpu;
-        c->rate[n] = r->rate;
-        c->algbw[n] = r->algbw;
-        c->p99[n] = r->p99_us;
-        n++;
-        *via |= r->via;
+        c->value[i] = pvn_report_value(r);
+        c->cpu[i] = r->cpu;
+        c->rate[i] = r->rate;
+        c->algbw[i] = r->algbw;
+        c->p99[i] = r->p99_us;
+        s->via |= r->via;
         if (r->errors >= 0)
-            *errors = (*errors > 0 ? *errors : 0) + r->errors;
+            s->errors = (s->errors > 0 ? s->errors : 0) + r->errors;
     }
-    return n;
+    s->median = median(c->value, n);
+    s->low = c->value[0];
+    s->high = c->value[n - 1];
+    s->cpu = median(c->cpu, n);
+    s->rate = median(c->rate, n);
+    s->algbw = median(c->algbw, n);
+    s->p99_us = median(c->p99, n);
 }
 
 struct pvn_summary *pvn_report_summary(const struct pvn_report *rep, int *n)
 {
     size_t rows = (size_t)(rep->nrows ? rep->nrows : 1);
     struct pvn_summary *sum = calloc(rows, sizeof(*sum));
+    const struct pvn_row **row = calloc(rows, sizeof(const struct pvn_row *));
     double *buf = calloc(rows * 5, sizeof(*buf));
     struct columns c = {buf, buf + rows, buf + 2 * rows, buf + 3 * rows, buf + 4 * rows};
+    int results = 0;
 
     *n = 0;
-    for (int i = 0; sum && buf && i < rep->nrows; i++) {
-        struct pvn_summary *s = &sum[*n];
-        int seen = rep->row[i].kind != PVN_ROW_RESULT;
-
-        for (int k = 0; k < i && !seen; k++)
-            seen = rep->row[k].kind == PVN_ROW_RESULT && same_point(&rep->row[k], &rep->row[i]);
-        if (seen)
-            continue;
-        s->plugin = rep->row[i].plugin;
-        s->key = rep->row[i].u.result;
-        s->n = gather(rep, i, &c, &s->errors, &s->via);
-        s->median = median(c.value, s->n);
-        s->low = c.value[0];
-        s->high = c.value[s->n - 1];
-        s->cpu = median(c.cpu, s->n);
-        s->rate = median(c.rate, s->n);
-        s->algbw = median(c.algbw, s->n);
-        s->p99_us = median(c.p99, s->n);
-        (*n)++;
+    for (int i = 0; row && i < rep->nrows; i++) {
+        if (rep->row[i].kind == PVN_ROW_RESULT)
+            row[results++] = &rep->row[i];
     }
+    if (sum && row && buf && results) {
+        qsort(row, (size_t)results, sizeof(*row), by_point);
+        for (int i = 0, of; i < results; i += of) {
+            for (of = 1; i + of < results && compare_points(row[i], row[i + of]) == 0; of++)
+                ;
+            summarise(&sum[(*n)++], &row[i], of, &c);
+        }
+        qsort(sum, (size_t)*n, sizeof(*sum), by_first);
+    }
+    free(row);
     free(buf);
     return sum;
 }

@@ -22,6 +22,7 @@ extern "C" {
 
 /* One test point of one plugin over all repeats. */
 struct pvn_summary {
+    const struct pvn_row *first; /* the row of the first repeat */
     int plugin;
     struct pvn_row_result key; /* test, item, ranks, bytes and so on, of the first repeat */
     int n;                     /* repeats */
