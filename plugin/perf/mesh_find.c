@@ -89,6 +89,11 @@ int pvn_mesh_ratios(struct pvn_mesh_matrix *m)
 
 /* ---- what is slow ---- */
 
+/* The paths from one host to another. */
+struct block {
+    int slow, of, failed;
+};
+
 struct search {
     const struct pvn_mesh_matrix *m;
     int hosts;
@@ -96,6 +101,7 @@ struct search {
     double *ratio;   /* of the slow cells of a line */
     int *seen;       /* per host or rank: the line in which it was seen last */
     int lines;
+    struct block *block; /* [from * hosts + to] */
     struct pvn_mesh_finding *out;
     int n;
 };
@@ -212,33 +218,47 @@ static bool take_line(struct search *s)
     return true;
 }
 
-/* The paths from one host to another as one, where most of them are slow. */
-static void take_host_path(struct search *s, int a, int b)
+static void count_blocks(struct search *s)
 {
     const struct pvn_mesh_matrix *m = s->m;
-    struct pvn_mesh_finding f = {.kind = PVN_MESH_PATH, .hosts = true, .who = a, .to = b};
 
-    for (int pass = 0; pass < 2; pass++) {
-        for (int from = 0; from < m->n; from++) {
-            for (int to = 0; to < m->n; to++) {
-                size_t c = cell(m, from, to);
+    for (int from = 0; from < m->n; from++) {
+        for (int to = 0; to < m->n; to++) {
+            size_t c = cell(m, from, to);
+            struct block *b = &s->block[m->host[from] * s->hosts + m->host[to]];
 
-                if (m->host[from] != a || m->host[to] != b || isnan(m->ratio[c]) || s->explained[c])
-                    continue;
-                f.of += pass == 0;
-                if (pass == 0 && is_slow(s, c)) {
-                    f.failed += m->value[c] < 0;
-                    s->ratio[f.slow++] = m->ratio[c];
-                }
-                s->explained[c] |= pass == 1;
-            }
+            if (within(m, from, to) || isnan(m->ratio[c]) || s->explained[c])
+                continue;
+            b->of++;
+            b->slow += is_slow(s, c);
+            b->failed += m->value[c] < 0;
         }
-        if (f.slow < 2 || 4 * f.slow < 3 * f.of)
-            return;
     }
-    qsort(s->ratio, (size_t)f.slow, sizeof(*s->ratio), by_double);
-    f.ratio = s->ratio[f.slow / 2];
-    s->out[s->n++] = f;
+}
+
+/* As one, where most of them are slow. */
+static void take_block(struct search *s, int a, int b)
+{
+    const struct pvn_mesh_matrix *m = s->m;
+    const struct block *k = &s->block[a * s->hosts + b];
+    int n = 0;
+
+    if (k->slow < 2 || 4 * k->slow < 3 * k->of)
+        return;
+    for (int from = 0; from < m->n; from++) {
+        for (int to = 0; m->host[from] == a && to < m->n; to++) {
+            size_t c = cell(m, from, to);
+
+            if (m->host[to] != b || isnan(m->ratio[c]) || s->explained[c])
+                continue;
+            if (is_slow(s, c))
+                s->ratio[n++] = m->ratio[c];
+            s->explained[c] = true;
+        }
+    }
+    qsort(s->ratio, (size_t)n, sizeof(*s->ratio), by_double);
+    s->out[s->n++] = (struct pvn_mesh_finding){PVN_MESH_PATH, true,  a,         b,
+                                               k->slow,       k->of, k->failed, s->ratio[n / 2]};
 }
 
 static int by_ratio(const void *a, const void *b)
@@ -253,11 +273,10 @@ static void take_paths(struct search *s)
     const struct pvn_mesh_matrix *m = s->m;
     int first = s->n;
 
+    count_blocks(s);
     for (int a = 0; a < s->hosts; a++) {
-        for (int b = 0; b < s->hosts; b++) {
-            if (a != b)
-                take_host_path(s, a, b);
-        }
+        for (int b = 0; b < s->hosts; b++)
+            take_block(s, a, b);
     }
     for (int from = 0; from < m->n; from++) {
         for (int to = 0; to < m->n; to++) {
@@ -280,8 +299,9 @@ int pvn_mesh_find(const struct pvn_mesh_matrix *m, struct pvn_mesh_finding **out
     s.explained = calloc(all, sizeof(*s.explained));
     s.ratio = malloc(sizeof(*s.ratio) * all);
     s.seen = calloc((size_t)m->n + 1, sizeof(*s.seen));
+    s.block = calloc(all, sizeof(*s.block));
     s.out = malloc(sizeof(*s.out) * (all + 4 * (size_t)m->n));
-    if (s.explained && s.ratio && s.seen && s.out) {
+    if (s.explained && s.ratio && s.seen && s.block && s.out) {
         while (take_line(&s))
             ;
         take_paths(&s);
@@ -293,6 +313,7 @@ int pvn_mesh_find(const struct pvn_mesh_matrix *m, struct pvn_mesh_finding **out
     free(s.explained);
     free(s.ratio);
     free(s.seen);
+    free(s.block);
     *out = s.out;
     return s.n;
 }

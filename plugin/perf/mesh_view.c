@@ -9,24 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct pvn_row_device *device_of(const struct pvn_report *rep, int plugin, int rank)
+/* Each rank's first device, of which *n are known: malloc'ed, NULL with *n 0 or without memory. */
+static const struct pvn_row_device **find_devices(const struct pvn_report *rep, int plugin, int *n)
 {
-    for (int i = 0; i < rep->nrows; i++) {
+    const struct pvn_row_device **of = calloc((size_t)rep->nrows + 1, sizeof(*of));
+
+    *n = 0;
+    for (int i = 0; of && i < rep->nrows; i++) {
         const struct pvn_row *row = &rep->row[i];
 
-        if (row->kind == PVN_ROW_DEVICE && row->plugin == plugin && row->u.device.rank == rank)
-            return &row->u.device;
+        /* They come in the order of the ranks. */
+        if (row->kind == PVN_ROW_DEVICE && row->plugin == plugin && row->u.device.rank == *n)
+            of[(*n)++] = &row->u.device;
     }
-    return NULL;
-}
-
-static int count_ranks(const struct pvn_report *rep, int plugin)
-{
-    int n = 0;
-
-    while (device_of(rep, plugin, n))
-        n++;
-    return n;
+    return of;
 }
 
 /* A network namespace stands for a host. */
@@ -35,17 +31,15 @@ static bool same_host(const struct pvn_row_device *a, const struct pvn_row_devic
     return strcmp(a->host, b->host) == 0 && strcmp(a->netns, b->netns) == 0;
 }
 
-static void name_ranks(struct pvn_mesh_view *v, const struct pvn_report *rep)
+static void name_ranks(struct pvn_mesh_view *v, const struct pvn_row_device *const *device)
 {
     for (int i = 0; i < v->n; i++) {
-        const struct pvn_row_device *d = device_of(rep, v->plugin, i);
+        const struct pvn_row_device *d = device[i];
         const char *where = d->netns[0] ? d->netns : d->host;
         int host = -1, shared = 0;
 
         for (int k = 0; k < v->n; k++) {
-            const struct pvn_row_device *e = device_of(rep, v->plugin, k);
-
-            if (!same_host(d, e))
+            if (!same_host(d, device[k]))
                 continue;
             host = host < 0 && k < i ? v->host[k] : host;
             shared += k != i;
@@ -151,20 +145,24 @@ static int make_panel(struct pvn_mesh_panel *p, const struct pvn_mesh_view *v,
 
 int pvn_mesh_view_make(struct pvn_mesh_view *v, const struct pvn_report *rep, int plugin)
 {
+    const struct pvn_row_device **device;
     int rc = 0;
 
     memset(v, 0, sizeof(*v));
     v->plugin = plugin;
-    v->n = count_ranks(rep, plugin);
-    if (!v->n)
+    device = find_devices(rep, plugin, &v->n);
+    if (!v->n) {
+        free(device);
         return -ENOENT;
+    }
     v->host = calloc((size_t)v->n, sizeof(*v->host));
     v->names.rank = calloc((size_t)v->n, sizeof(*v->names.rank));
     v->names.host = calloc((size_t)v->n, sizeof(*v->names.host));
     if (!v->host || !v->names.rank || !v->names.host)
         rc = -ENOMEM;
     else
-        name_ranks(v, rep);
+        name_ranks(v, device);
+    free(device);
     for (int i = 0; i < 2 && !rc; i++)
         rc = make_panel(&v->panel[i], v, rep, i == 0);
     if (rc)
