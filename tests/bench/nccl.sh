@@ -4,7 +4,8 @@
 # A real NCCL over this plugin beside its own sockets, without a GPU (tests/nccl): two processes in network namespaces joined
 # by a veth pair, time of a send/recv of 8 B and of all-reduce and send/recv from 16 KiB on. Both in every round, in turn; of
 # each the best of a run's iterations, then the median of the rounds. The GPU is a double made of threads that copy, so
-# ratios mean something, and on a machine with nothing else to do only. Needs root; leaves nothing behind.
+# ratios mean something, and on a machine with nothing else to do only. Needs root; leaves nothing behind. --csv adds its rows
+# to a file, and the table is then made of all that are there: a long measurement can be made in pieces.
 # usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--csv FILE]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
@@ -83,9 +84,11 @@ for round in $(seq "$rounds"); do
         done
     done
 done
-[[ -z $csv ]] || cp "$tmp/csv" "$csv"
+csv=${csv:-$tmp/all.csv}
+cat "$tmp/csv" >>"$csv"
+rounds=$(awk -F, '{ k = $1 "," $2 "," $4 "," $5; if (++n[k] > most) most = n[k] } END { print most }' "$csv")
 echo "NCCL $(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { printf "%s%s", dot, $3; dot = "." }' "$nccl_build/include/nccl.h"), veth pair, $(nproc) CPUs, Linux $(uname -r), $rounds rounds; every byte checked"
-sort -t, -k4,4r -k2,2n -k5,5n -k1,1 -k6,6g "$tmp/csv" | awk -F, '
+sort -t, -k4,4r -k2,2n -k5,5n -k1,1 -k6,6g "$csv" | awk -F, '
     function middle() { return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }
     function end() { if (n) { m[plugin] = middle(); from[plugin] = v[1]; to[plugin] = v[n]; n = 0 } }
     function row() {
