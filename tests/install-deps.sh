@@ -8,7 +8,7 @@ set -eu
 build=(gcc g++ make autoconf automake libtool pkg-config libibverbs-dev libnl-3-dev libnl-route-3-dev
        libpci-dev libexpat1-dev libjansson-dev)
 # iproute2 and procps: network namespaces and limits; the VM tests fetch kernels with apt by themselves.
-tests=(libgtest-dev binutils bzip2 file iproute2 procps python3 python3-jsonschema graphviz hwloc libhwloc-dev
+tests=(libgtest-dev binutils bzip2 file iproute2 procps python3 python3-venv python3-jsonschema graphviz hwloc libhwloc-dev
        ibverbs-providers ibverbs-utils perftest rdma-core
        qemu-system-x86 busybox-static cpio kmod xz-utils zstd
        debootstrap clang-format shellcheck codespell man-db mandoc debhelper lintian rpm)

@@ -48,7 +48,7 @@ include $(srcdir)/tests/gpu/local.mk
 # What concerns the source and the commands, whatever the tree was compiled with.
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/lint.sh tests/support/test_commands.sh tests/support/test_configure.sh \
-    tests/support/test_glibc.sh tests/packaging/packages.sh
+    tests/packaging/packages.sh tests/packaging/release.sh
 include $(srcdir)/tests/docs/local.mk
 endif
 include $(srcdir)/tests/monitoring/local.mk

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# plugin/packaging: `make deb`, `make rpm`: packages of the source archive, in the build tree's packages/.
+# plugin/packaging: `make deb`, `make rpm`, `make wheel`: packages of the source archive, in the build tree's packages/;
+# `make release`: what a release consists of.
 PVN_PACKAGES = $(abs_builddir)/packages
 RPMBUILD_OPTIONS =
 
@@ -12,15 +13,26 @@ rpm:
 	$(MAKE) $(AM_MAKEFLAGS) dist-xz
 	$(srcdir)/plugin/packaging/rpm.sh $(distdir).tar.xz $(PVN_PACKAGES)/rpm $(RPMBUILD_OPTIONS)
 
+wheel:
+	$(MAKE) $(AM_MAKEFLAGS) dist-xz
+	$(srcdir)/plugin/packaging/wheel.sh $(distdir).tar.xz $(PVN_PACKAGES)/wheel
+
+release:
+	$(MAKE) $(AM_MAKEFLAGS) dist-xz
+	$(srcdir)/plugin/packaging/release.sh $(PVN_PACKAGES)/release $(distdir).tar.xz
+
 clean-packages:
 	rm -rf $(PVN_PACKAGES)
 clean-local: clean-packages
-.PHONY: deb rpm clean-packages
+.PHONY: deb rpm wheel release clean-packages
 
 EXTRA_DIST += plugin/packaging/debian/changelog plugin/packaging/debian/control plugin/packaging/debian/copyright \
     plugin/packaging/debian/libnccl-net-pvrdma.docs plugin/packaging/debian/libnccl-net-pvrdma.install \
     plugin/packaging/debian/libnccl-net-pvrdma.lintian-overrides plugin/packaging/debian/libnccl-net-pvrdma.triggers \
     plugin/packaging/debian/pvn-tools.lintian-overrides plugin/packaging/README.md \
     plugin/packaging/debian/pvn-tools.install plugin/packaging/debian/source/format \
-    plugin/packaging/rpm/nccl-net-pvrdma.spec
-dist_noinst_SCRIPTS += plugin/packaging/deb.sh plugin/packaging/rpm.sh plugin/packaging/debian/rules
+    plugin/packaging/rpm/nccl-net-pvrdma.spec plugin/packaging/portable/compat.c plugin/packaging/portable/requirements.txt \
+    plugin/packaging/wheel/nccl_net_pvrdma/__init__.py plugin/packaging/wheel/nccl_net_pvrdma/__main__.py
+dist_noinst_SCRIPTS += plugin/packaging/deb.sh plugin/packaging/rpm.sh plugin/packaging/debian/rules \
+    plugin/packaging/portable.sh plugin/packaging/portable/venv.sh plugin/packaging/wheel.sh plugin/packaging/wheel/wheel.py \
+    plugin/packaging/release.sh plugin/packaging/release/sbom.py

@@ -242,7 +242,8 @@ def named():
         helps={"pvn-perf": output(BUILD + "/pvn-perf", "--help"), "pvn-topo": output(BUILD + "/topo/pvn-topo", "--help")},
         params=output(BUILD + "/topo/pvn-topo", "--no-env", "params"),
         scripts="".join(read(p) for p in ("run-tests.sh", "run-demo.sh", "tests/install-deps.sh", "tests/gpu/run",
-                                          "tests/nccl/run", "m4/pvn_packages.m4", "m4/pvn_compiler.m4", "m4/pvn_vm.m4")))
+                                          "plugin/packaging/wheel/nccl_net_pvrdma/__main__.py", "tests/nccl/run",
+                                          "m4/pvn_packages.m4", "m4/pvn_compiler.m4", "m4/pvn_vm.m4")))
     bad = []
     for page in PAGES + list(MAN.values()) + ["plugin/docs/nccl-net-pvrdma.7"]:
         text = read(whole_page(page))
