@@ -8,7 +8,8 @@ PVN_SCRIPT_TESTS =
 TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests $(CUDA_CPPFLAGS) $(GTEST_CFLAGS)
 # GoogleTest, compiled once for all C++ of the tests with the flags that they have. A compiler that cannot use
 # the file (no gcc, other optimisation) reads the header itself, by the -I of the source tree.
-EXTRA_DIST += tests/support/pch.hh tests/support/verdict.sh
+EXTRA_DIST += tests/support/pch.hh tests/support/verdict.sh tests/packaging/conda.py tests/packaging/container.py \
+    tests/packaging/requirements.txt
 if PCH
 TEST_PCH = tests/support/pch.hh.gch
 AM_CXXFLAGS += -include tests/support/pch.hh -fpch-preprocess
@@ -48,7 +49,7 @@ include $(srcdir)/tests/gpu/local.mk
 # What concerns the source and the commands, whatever the tree was compiled with.
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/lint.sh tests/support/test_commands.sh tests/support/test_configure.sh \
-    tests/packaging/packages.sh tests/packaging/release.sh
+    tests/packaging/packages.sh tests/packaging/release.sh tests/packaging/files.sh
 include $(srcdir)/tests/docs/local.mk
 endif
 include $(srcdir)/tests/monitoring/local.mk

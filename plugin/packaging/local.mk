@@ -26,7 +26,14 @@ clean-packages:
 clean-local: clean-packages
 .PHONY: deb rpm wheel release clean-packages
 
-EXTRA_DIST += plugin/packaging/debian/changelog plugin/packaging/debian/control plugin/packaging/debian/copyright \
+if TOOLS
+pvn_containerdir = $(pkgdatadir)/container
+dist_pvn_container_DATA = plugin/packaging/container/Dockerfile plugin/packaging/container/Dockerfile.job \
+    plugin/packaging/container/daemonset.yaml plugin/packaging/container/job.yaml
+dist_pvn_container_SCRIPTS = plugin/packaging/container/check.sh plugin/packaging/container/install.sh
+endif
+
+EXTRA_DIST += plugin/packaging/conda/recipe.yaml.in plugin/packaging/debian/changelog plugin/packaging/debian/control plugin/packaging/debian/copyright \
     plugin/packaging/debian/libnccl-net-pvrdma.docs plugin/packaging/debian/libnccl-net-pvrdma.install \
     plugin/packaging/debian/libnccl-net-pvrdma.lintian-overrides plugin/packaging/debian/libnccl-net-pvrdma.triggers \
     plugin/packaging/debian/pvn-tools.lintian-overrides plugin/packaging/README.md \

@@ -47,6 +47,8 @@ mkdir "$out/release"
 cp "$archive" "$wheel" "$out/work/wheel/portable/usr/lib/libnccl-net-pvrdma.so" "$out/release/"
 tar -C "$out/work/wheel/portable" --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
     --mtime="@$epoch" --transform "s,^usr,$name-linux-x86_64," -cf - usr | xz -T1 >"$out/release/$name-linux-x86_64.tar.xz"
+sum=$(sha256sum <"$archive")
+sed "s/@VERSION@/${name##*-}/; s/@SHA256@/${sum%% *}/" "$here/conda/recipe.yaml.in" >"$out/release/recipe.yaml"
 sbom=$out/release/$name.spdx.json
 "$python" "$here/release/sbom.py" "$out/release" "$name" "$epoch" "$out/work/wheel/portable/linked" "$here/portable/requirements.txt" >"$sbom"
 "$python" -m spdx_tools.spdx.clitools.pyspdxtools -i "$sbom" >"$out/work/spdx.log" 2>&1 || {

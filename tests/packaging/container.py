@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+"""What no schema knows of plugin/packaging/container: that mounts, paths and images fit together.
+
+usage: container.py check FILE.yaml VERSION        prints what is wrong, nothing if all is well
+       container.py commands FILE.yaml IMAGE NODE  prints the command of each container with our image: the program as a path
+                                                   below IMAGE, its arguments, which are paths, as those of the node, below NODE
+"""
+import pathlib
+import sys
+
+import yaml
+
+
+def pod_of(document):
+    """The pod of a DaemonSet or Job."""
+    return document["spec"]["template"]["spec"]
+
+
+def containers_of(pod):
+    """All containers, those of the start first."""
+    return pod.get("initContainers", []) + pod["containers"]
+
+
+def mounts_of(pod, container):
+    """Mount point: (the volume, whether it can be written to)."""
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    return {m["mountPath"]: (volumes.get(m["name"]), not m.get("readOnly", False)) for m in container.get("volumeMounts", [])}
+
+
+def mount_of(mounts, path):
+    """The mount point that a path is in, or None."""
+    return next((at for at in mounts if path == at or path.startswith(at + "/")), None)
+
+
+def is_ours(container):
+    """Whether it runs the image that our Dockerfile makes."""
+    return container["image"].split(":")[0] == "nccl-net-pvrdma"
+
+
+def faults(document, version):
+    """Sentences about what does not fit."""
+    pod = pod_of(document)
+    if document["kind"] == "DaemonSet" and document["spec"]["selector"]["matchLabels"] != document["spec"]["template"]["metadata"]["labels"]:
+        yield "the selector does not match the pod's labels"
+    installed = {}
+    for container in containers_of(pod):
+        name, mounts = container["name"], mounts_of(pod, container)
+        for at, (volume, _) in mounts.items():
+            if volume is None:
+                yield f"{name}: what is mounted at {at} is no volume of the pod"
+        if ":" not in container["image"] or container["image"].endswith(":latest"):
+            yield f"{name}: the image {container['image']} has no version"
+        if is_ours(container):
+            if container["image"].split(":")[1] != version:
+                yield f"{name}: the image {container['image']} is not of version {version}"
+            for path in container["command"][1:]:
+                at = mount_of(mounts, path)
+                if at is None or not mounts[at][1]:
+                    yield f"{name}: {path} is not in a volume that can be written to"
+                elif container["command"][0].endswith("/install.sh"):
+                    installed[mounts[at][0]["name"]] = path[len(at) :]
+        for variable in container.get("env", []):
+            if variable["name"] == "NCCL_NET_PLUGIN":
+                at = mount_of(mounts, variable["value"])
+                below = installed.get(mounts[at][0]["name"]) if at else None
+                if below is None or variable["value"] != f"{at}{below}/libnccl-net-pvrdma.so":
+                    yield f"{name}: NCCL_NET_PLUGIN={variable['value']} is not what an init container installs"
+    if not installed:
+        yield "no init container installs the plugin"
+
+
+def commands(document, image, node):
+    """The commands of our image, with the paths of image and node."""
+    pod = pod_of(document)
+    for container in containers_of(pod):
+        if not is_ours(container):
+            continue
+        mounts = mounts_of(pod, container)
+        words = [f"{image}{container['command'][0]}"]
+        for path in container["command"][1:]:
+            at = mount_of(mounts, path)
+            volume = mounts[at][0]
+            where = volume.get("hostPath", {}).get("path", f"/volumes/{volume['name']}")
+            words.append(f"{node}{where}{path[len(at):]}")
+        yield words
+
+
+def main():
+    """Prints faults or commands."""
+    if len(sys.argv) < 4 or sys.argv[1] not in ("check", "commands"):
+        sys.exit(__doc__.strip())
+    document = yaml.safe_load(pathlib.Path(sys.argv[2]).read_text(encoding="utf-8"))
+    if sys.argv[1] == "check":
+        for fault in faults(document, sys.argv[3]):
+            print(fault)
+    else:
+        for words in commands(document, *sys.argv[3:]):
+            print("\t".join(words))
+
+
+if __name__ == "__main__":
+    main()
