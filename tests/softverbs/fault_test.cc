@@ -4,6 +4,8 @@
 #include "softverbs/fixture.h"
 
 #include <arpa/inet.h>
+#include <atomic>
+#include <dlfcn.h>
 
 namespace
 {
@@ -202,6 +204,29 @@ TEST_F(Fault, ReorderLetsOtherQpsPass)
     }
     EXPECT_EQ(a->wait().status, IBV_WC_SUCCESS);
     EXPECT_EQ(fired("swap"), 1);
+}
+
+std::atomic<uint64_t> own_ns{1000000};
+
+TEST_F(Fault, ADelayByTheTestsClock)
+{
+    auto *hooks = static_cast<struct sv_hooks *>(dlsym(lib().handle, "sv_hooks"));
+    hooks->now = [] { return own_ns.load(); };
+    start("rule slow delay ms=10 count=0");
+    memcpy(a->buf, "first", 6);
+    for (int i = 1; i <= 3; i++) {
+        ASSERT_EQ(write(1), 0);
+        for (int ms = 0; ms < 10; ms++) {
+            EXPECT_EQ(command("timers"), 0);
+            EXPECT_EQ(a->poll_all(), 0) << ms;
+            own_ns += 1000000;
+        }
+        EXPECT_EQ(command("timers"), 0);
+        EXPECT_EQ(a->poll_all(), 1) << i;
+        EXPECT_EQ(fired("slow"), i);
+    }
+    EXPECT_STREQ(b->buf, "first");
+    hooks->now = nullptr;
 }
 
 TEST_F(Fault, LateCopyLandsWhileTheQpIsOpen)

@@ -42,6 +42,9 @@ struct sv_hooks {
     void (*get)(void *dst, const void *src, size_t len);
     /* 0, or an errno if [addr, addr + len) cannot be registered (write: also for local writes). */
     int (*pin)(void *addr, size_t len, int write);
+    /* ns, never going back, from any thread. NULL: CLOCK_MONOTONIC. A test with a clock of its own puts
+     * it here before it opens a device, and has the command `timers` run what is due. */
+    uint64_t (*now)(void);
 };
 extern struct sv_hooks sv_hooks;
 

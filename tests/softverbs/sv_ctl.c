@@ -156,6 +156,12 @@ static int cmd_release(int argc, char **argv, char *reply, size_t size)
     return 0;
 }
 
+static int cmd_timers(int argc, char **argv, char *reply, size_t size)
+{
+    sv_timers();
+    return 0;
+}
+
 static int cmd_rules(int argc, char **argv, char *reply, size_t size)
 {
     if (argc == 2 && !strcmp(argv[1], "clear")) {
@@ -204,9 +210,9 @@ int sv_command_locked(const char *line, char *reply, size_t size)
         const char *name;
         int (*run)(int argc, char **argv, char *reply, size_t size);
     } commands[] = {
-        {"port", cmd_port},   {"gid", cmd_gid}, {"event", cmd_event}, {"fatal", cmd_fatal},
-        {"renew", cmd_renew}, {"qp", cmd_qp},   {"rules", cmd_rules}, {"release", cmd_release},
-        {"stat", cmd_stat},   {"set", cmd_set},
+        {"port", cmd_port},   {"gid", cmd_gid}, {"event", cmd_event},   {"fatal", cmd_fatal},
+        {"renew", cmd_renew}, {"qp", cmd_qp},   {"rules", cmd_rules},   {"release", cmd_release},
+        {"stat", cmd_stat},   {"set", cmd_set}, {"timers", cmd_timers},
     };
     if (size)
         reply[0] = '\0';

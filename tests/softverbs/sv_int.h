@@ -424,6 +424,7 @@ void sv_run(void);         /* handles what has been queued for this process */
 void sv_wake(uint64_t at); /* the service thread must look again at this time (0: now) */
 void sv_ghost(const struct sv_packet *p, uint64_t at); /* a copy of it goes out at this time */
 void sv_release(void);   /* all held QPs go on, all ghosts go out, now */
+void sv_timers(void);    /* what is due by the clock */
 void sv_life_lock(void); /* around opening and closing a device, before sv_lock */
 void sv_life_unlock(void);
 

@@ -324,6 +324,12 @@ static void timers(void)
     }
 }
 
+void sv_timers(void)
+{
+    timers();
+    sv_run();
+}
+
 static unsigned int watch(struct pollfd *f)
 {
     unsigned int n = 0;
@@ -362,8 +368,7 @@ static void *service(void *arg)
     static struct pollfd f[2 + IN_MAX + SV_SLOT_MAX + 1];
     pthread_mutex_lock(&sv.lock);
     while (!L.stop) {
-        timers();
-        sv_run();
+        sv_timers();
         unsigned int n = watch(f);
         uint64_t now = sv_now(), ns = L.timers_at > now ? L.timers_at - now : 0;
         struct timespec t = {.tv_sec = (time_t)(ns / 1000000000),
