@@ -94,6 +94,7 @@ static inline void arrived(struct rdma_lane *r, int qp, const struct ibv_wc *wc,
     q->seen++;
     q->longs++;
     q->recv_lack++;
+    rdma_seen(r, qp);
     ev->kind = PVN_EV_ARRIVED;
     ev->id = imm_id(imm);
     ev->recv = imm_recv(imm);

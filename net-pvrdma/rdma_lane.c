@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* The RDMA lane's table, memory and end; see rdma_lane.h. */
+#include "net-pvrdma/rdma_path.h"
 #include "net-pvrdma/rdma_rx.h"
 #include "net-pvrdma/rdma_tx.h"
 
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hints.h"
 
 enum { FLUSH_SPOT = 64 }; /* bytes behind the rings: where reads of GPU memory end */
@@ -60,6 +62,7 @@ static void rdma_close(struct pvn_lane *l)
     if (r->qp)
         rdma_qps_destroy(r);
     free(r->kept);
+    free(r->paths);
     rdma_flush_destroy(r);
     rdma_two_free(r);
     if (r->mem_mr)
@@ -74,9 +77,10 @@ static void rdma_close(struct pvn_lane *l)
 static int rdma_describe(const struct pvn_lane *l, char *buf, size_t cap)
 {
     const struct rdma_lane *r = (const struct rdma_lane *)l;
-    return snprintf(buf, cap, "rdma on %s, %s mode, %d queue pair%s, MTU %d", r->cfg.name,
-                    pvn_rdma_mode_name(r->cfg.mode), r->nqps, r->nqps == 1 ? "" : "s",
-                    128 << (r->mtu ? r->mtu : r->cfg.mtu));
+    int len = snprintf(buf, cap, "rdma on %s, %s mode, %d queue pair%s, MTU %d", r->cfg.name,
+                       pvn_rdma_mode_name(r->cfg.mode), r->nqps, r->nqps == 1 ? "" : "s",
+                       128 << (r->mtu ? r->mtu : r->cfg.mtu));
+    return rdma_paths_describe(r, buf, cap, len);
 }
 
 void pvn_rdma_lane_get_stats(const struct pvn_lane *l, struct pvn_rdma_lane_stats *out)
@@ -115,7 +119,7 @@ static void rdma_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nla
     rdma_rx_join(r);
 }
 
-/* The queue pairs take turns, so the last one is the one before the next. */
+/* The last one is the one before that with which the next choice begins. */
 static int rdma_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
 {
     const struct rdma_lane *r = (const struct rdma_lane *)l;
@@ -273,6 +277,8 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     r->cfg = *cfg;
     if (r->cfg.modes == 0)
         r->cfg.modes = cfg->mode == PVN_RDMA_AUTO ? PVN_RDMA_ANY_MODE : 1u << cfg->mode;
+    if (!r->cfg.now)
+        r->cfg.now = pvn_now_ns;
     r->gid.local = r->gid.remote = -1;
     r->tx.reap_at = REAP_AT;
     r->first = r->joined[0] = r;

@@ -110,6 +110,8 @@ struct pvn_rdma_lane_cfg {
      * this long without any movement, and after twice that when it was empty, and
      * so on: that is how an error shows. */
     uint64_t idle_poll_ns;
+    /* ns, never going back: how long the chunks of several queue pairs take; NULL: pvn_now_ns */
+    uint64_t (*now)(void);
 
     /* the port */
     uint8_t port;

@@ -109,6 +109,7 @@ struct rdma_lane {
      * the comm's lanes, which it has in `joined`, itself first. */
     struct rdma_lane *first, *joined[PVN_MAX_LANES];
     int njoined;
+    struct rdma_path *paths; /* sender: one of each queue pair; NULL: there is no choice */
 
     struct rdma_tx_state tx;
     struct rdma_rx_state rx;

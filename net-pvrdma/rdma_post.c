@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Chains of requests, doorbells and the completion queue. */
-#include "net-pvrdma/rdma_lane_priv.h"
+#include "net-pvrdma/rdma_path.h"
 
 #include <errno.h>
 #include <string.h>
@@ -59,6 +59,8 @@ static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *
         q->completed = q->signal_at[q->signals_taken++ % SIGNALS];
         if ((int32_t)(q->completed - q->acked) > 0)
             q->acked = q->completed;
+        if (r->paths)
+            rdma_path_acked(r, qp, r->cfg.now());
     } else if (kind == WR_PIECE) {
         q->completed++;
     } else if (kind == WR_CHAIN) {

@@ -84,6 +84,7 @@ struct rqp {
     uint32_t seen;         /* records, short messages or completions taken */
     uint32_t acknowledged; /* of them acknowledged to the peer */
     uint32_t recv_lack;    /* imm: receive requests to be posted again */
+    uint64_t seen_ns; /* several queue pairs: when the last chunk was, but for short messages */
 };
 
 struct rdma_lane;

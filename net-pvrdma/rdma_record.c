@@ -76,8 +76,10 @@ static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev,
         e->total = le64toh(rec->total);
         e->data = NULL;
     }
-    if (r->qp[k].seen != before)
+    if (r->qp[k].seen != before) {
         rdma_started(r, ev[*n - 1].id);
+        rdma_seen(r, k);
+    }
     return rc;
 }
 

@@ -228,6 +228,17 @@ static void put_lines(struct rdma_lane *r, int i)
     r->rx.published_lines += n;
 }
 
+/* How long ago the last chunk of each queue pair was seen. */
+__attribute__((noinline)) static void put_ages(const struct rdma_lane *r, struct ack_line *line)
+{
+    uint64_t now = r->cfg.now();
+    for (int k = 0; k < r->nqps; k++) {
+        uint64_t us = (now - r->qp[k].seen_ns) / PVN_NS_PER_US;
+        uint16_t age = us < AGE_UNKNOWN ? (uint16_t)us : AGE_UNKNOWN;
+        __atomic_store_n(&line->age[k], htole16(age), __ATOMIC_RELAXED);
+    }
+}
+
 /* Of one of the comm's lanes. The device may still be reading the line for an earlier request:
  * either value of a word will do. */
 static inline __attribute__((always_inline)) void put_acks_of(struct rdma_lane *r,
@@ -238,6 +249,8 @@ static inline __attribute__((always_inline)) void put_acks_of(struct rdma_lane *
         __atomic_store_n(&line->seen[k], htole32(q->seen), __ATOMIC_RELAXED);
         q->acknowledged = q->seen;
     }
+    if (__builtin_expect(r->nqps > 1, 0))
+        put_ages(r, line);
     struct short_ring *s = &r->qp[0].shorts;
     __atomic_store_n(&line->lines, htole32(s->lines), __ATOMIC_RELAXED);
     s->acknowledged = s->lines;

@@ -25,6 +25,13 @@ static inline void rdma_started(struct rdma_lane *r, uint32_t id)
         rx->started += ahead + 1;
 }
 
+/* Receiver: chunks of queue pair k have come; see rdma_path.h. */
+static inline void rdma_seen(struct rdma_lane *r, int k)
+{
+    if (r->nqps > 1)
+        r->qp[k].seen_ns = r->cfg.now();
+}
+
 /* rdma_rx.c */
 int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
 void rdma_rx_open(struct rdma_lane *r); /* once the peer's offer is known */

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* How an RDMA lane comes up: offer, bind (GIDs, MTU, queue pairs), and a zero-byte round trip. */
+#include "net-pvrdma/rdma_path.h"
 #include "net-pvrdma/rdma_rx.h"
 #include "net-pvrdma/rdma_tx.h"
 
@@ -101,7 +102,7 @@ int rdma_open_one_sided(struct rdma_lane *r)
 {
     rdma_short_open(r);
     rdma_rx_open(r);
-    return 0;
+    return rdma_paths_open(r);
 }
 
 int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)

@@ -9,16 +9,27 @@
 
 #include "base/clock.h"
 
-int rdma_pick_of_many(struct rdma_lane *r)
+/* Of those that would be as soon, the queue pairs take turns. A slow path is used when it is the
+ * soonest, not because the others are full at the moment. */
+int rdma_pick_of_many(struct rdma_lane *r, uint32_t bytes)
 {
-    for (int i = 0; i < r->nqps; i++) {
-        int k = r->next_qp;
-        r->next_qp = k + 1 == r->nqps ? 0 : k + 1;
-        if (rdma_has_room(r, &r->qp[k]))
-            return k;
-        r->tx.starved |= r->qp[k].slots < PER_CHUNK;
+    uint64_t soonest = UINT64_MAX, soonest_free = UINT64_MAX, now = r->paths ? r->cfg.now() : 0;
+    int best = -1;
+    for (int i = 0, k = r->next_qp; i < r->nqps; i++, k = k + 1 == r->nqps ? 0 : k + 1) {
+        uint64_t at = r->paths ? rdma_path_finish(r, k, bytes, now) : 0;
+        if (at < soonest)
+            soonest = at;
+        if (!rdma_has_room(r, &r->qp[k])) {
+            r->tx.starved |= r->qp[k].slots < PER_CHUNK;
+        } else if (at < soonest_free) {
+            soonest_free = at;
+            best = k;
+        }
     }
-    return -1;
+    if (best < 0 || (soonest_free > soonest && rdma_path_is_slow(r, best)))
+        return -1;
+    r->next_qp = best + 1 == r->nqps ? 0 : best + 1;
+    return best;
 }
 
 __attribute__((noinline, cold)) int rdma_not_registered(struct rdma_lane *r,
@@ -114,6 +125,13 @@ static inline uint32_t ack_of(const struct rdma_lane *r, int k)
     return le32toh(__atomic_load_n(&r->tx.acks->seen[k], __ATOMIC_ACQUIRE));
 }
 
+/* When the last chunk that is acknowledged was seen; 0: not known. */
+static uint64_t arrival_of(const struct rdma_lane *r, int k)
+{
+    uint16_t age = le16toh(__atomic_load_n(&r->tx.acks->age[k], __ATOMIC_ACQUIRE));
+    return age == AGE_UNKNOWN ? 0 : r->cfg.now() - age * PVN_NS_PER_US;
+}
+
 static inline int read_ack(struct rdma_lane *r, int k)
 {
     struct rqp *q = &r->qp[k];
@@ -125,6 +143,8 @@ static inline int read_ack(struct rdma_lane *r, int k)
     q->consumed = seen;
     if ((int32_t)(seen - q->acked) > 0)
         q->acked = seen;
+    if (r->paths)
+        rdma_path_acked(r, k, arrival_of(r, k));
     r->moved = true;
     return 0;
 }

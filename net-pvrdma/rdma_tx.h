@@ -4,7 +4,7 @@
 #ifndef PVN_NET_PVRDMA_RDMA_TX_H
 #define PVN_NET_PVRDMA_RDMA_TX_H
 
-#include "net-pvrdma/rdma_lane_priv.h"
+#include "net-pvrdma/rdma_path.h"
 
 /* What a completion or an acknowledgement of the chunk will stand for. */
 static inline void rdma_note(struct rqp *q, uint32_t cookie, uint32_t chunk)
@@ -28,11 +28,11 @@ static inline bool rdma_has_room(const struct rdma_lane *r, const struct rqp *q)
            q->posted - q->reported < RECORD_RING && q->slots >= PER_CHUNK;
 }
 
-int rdma_pick_of_many(struct rdma_lane *r);
-/* A queue pair that has room for a chunk, -1: none has. */
-static inline int rdma_pick_qp(struct rdma_lane *r)
+int rdma_pick_of_many(struct rdma_lane *r, uint32_t bytes);
+/* A queue pair that has room for a chunk of so many bytes, -1: none has. */
+static inline int rdma_pick_qp(struct rdma_lane *r, uint32_t bytes)
 {
-    return r->nqps == 1 && rdma_has_room(r, &r->qp[0]) ? 0 : rdma_pick_of_many(r);
+    return r->nqps == 1 && rdma_has_room(r, &r->qp[0]) ? 0 : rdma_pick_of_many(r, bytes);
 }
 
 /* rdma_short.c */
@@ -95,7 +95,7 @@ static inline __attribute__((always_inline)) int rdma_post_chunk(
         if (rc <= 0)
             return rc;
     }
-    int k = rdma_pick_qp(r);
+    int k = rdma_pick_qp(r, w->f.len);
     if (k < 0)
         return -EAGAIN;
     if (rdma_lkey(r, w, &lkey) < 0)
@@ -108,6 +108,8 @@ static inline __attribute__((always_inline)) int rdma_post_chunk(
     }
     put_chunk(r, k, w, lkey);
     rdma_note(q, w->cookie, w->f.chunk);
+    if (r->paths)
+        rdma_path_posted(r, k, w->f.len);
     q->longs++;
     q->shorts.room = 0; /* to be counted again */
     if (w->more)

@@ -17,7 +17,9 @@
  *   0  u32 x 8 chunks seen on each queue pair
  *  32  u32 lines of short messages read
  *  36  u32 number of this write of acknowledgements, free-running
- *  40  24 bytes of zero
+ *  40  u16 x 8 microseconds since the last chunk of each queue pair was seen, short messages apart;
+ *      65535: more, or none was
+ *  56  8 bytes of zero
  *
  * A record, 32 bytes, written by the sender behind a chunk's data (record mode):
  *   0  u64 bytes of the whole message
@@ -67,7 +69,7 @@ enum {
     CREDIT_RECVS = 16,   /* receives of its sender; the peer has four messages in flight at most */
     SHORT_LINES = 256,   /* where a short message may begin, in the ring of them */
     SHORT_MAX_LINES = 5, /* that one may have */
-    RDMA_OFFER_VERSION = 7,
+    RDMA_OFFER_VERSION = 8,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
 
@@ -137,9 +139,11 @@ static inline uint32_t cts_sum(uint64_t addr, uint64_t size, uint64_t keys, uint
 struct ack_line {
     uint32_t seen[PVN_RDMA_MAX_QPS];
     uint32_t lines;
-    uint32_t turn; /* changes with every write: what the sender watches */
-    uint32_t zero[6];
+    uint32_t turn;                  /* changes with every write: what the sender watches */
+    uint16_t age[PVN_RDMA_MAX_QPS]; /* of lanes with several queue pairs, or 0 */
+    uint32_t zero[2];
 };
+#define AGE_UNKNOWN UINT16_MAX
 static_assert(sizeof(struct ack_line) == 64, "the acknowledgements are one cache line");
 
 /*

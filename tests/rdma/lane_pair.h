@@ -42,6 +42,7 @@ struct RdmaOptions {
     pvn_flush_kind flush = PVN_FLUSH_NONE;
     pvn_rdma_registrar registrar = {};
     uint64_t idle_ns = 10000000;
+    uint64_t (*now)() = nullptr;              // see pvn_rdma_lane_cfg
     bool acknowledged = false;                // as with failover
     ibv_mtu rx_mtu = static_cast<ibv_mtu>(0); // of the receiver, 0: the same
 };
@@ -99,6 +100,7 @@ struct RdmaEnd {
         c->software = o.software;
         c->costly_poll = sender || o.rx_costly < 0 ? o.costly : o.rx_costly;
         c->idle_poll_ns = o.idle_ns;
+        c->now = o.now;
         c->acknowledged = o.acknowledged;
         c->port = 1;
         c->ethernet = true;

@@ -3,7 +3,7 @@
 # The RDMA lane on softverbs.
 PVN_TESTS += tests/rdma/test_rdma_lane
 tests_rdma_test_rdma_lane_SOURCES = tests/rdma/test_rdma_lane.cc tests/rdma/test_rdma_lane_faults.cc \
-    tests/rdma/test_rdma_lane_peer.cc tests/rdma/test_rdma_overdue.cc tests/rdma/lane_pair.h tests/rdma/lane_traffic.h tests/support/hot.c \
+    tests/rdma/test_rdma_lane_peer.cc tests/rdma/test_rdma_overdue.cc tests/rdma/test_rdma_paths.cc tests/rdma/lane_pair.h tests/rdma/lane_traffic.h tests/support/hot.c \
     tests/support/hot.h tests/rdma/wrap.c tests/rdma/wrap.h
 tests_rdma_test_rdma_lane_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_rdma_lane_LDADD = libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
