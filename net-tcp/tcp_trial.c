@@ -10,7 +10,7 @@
  *            did: it copies such data when a receiver on this machine, a virtual link or an adapter
  *            without scatter/gather is to have them (SO_EE_CODE_ZEROCOPY_COPIED).
  *   ANSWER   large chunks are copied until it has said so.
- *   MEASURE  if it did not copy, large chunks are copied and spliced in turn, each timed by
+ *   MEASURE  if it did not copy, and the path is short, large chunks are copied and spliced in turn, each timed by
  *            the thread's processor clock.
  *   DECIDED  until the lane has sent TRIAL_AGAIN bytes: a stream's route may change.
  *
@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <linux/errqueue.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -34,6 +35,10 @@
 #define PROBE_BYTES (64 * 1024)
 #define TRIAL_BYTES (UINT64_C(16) << 20) /* measured of each kind */
 #define TRIAL_AGAIN (UINT64_C(64) << 30) /* sent by the lane until the next trial */
+
+/* With zero-copy the caller gets its memory back a round trip later, so where that is longer than in
+ * a data centre less of its data would be in flight. */
+#define LONG_RTT_US 1000
 
 static uint64_t again_after = TRIAL_AGAIN;
 
@@ -71,6 +76,16 @@ static void path_copies(struct tcp_lane *t)
     say(t, "are copied: the path's kernel copies zero-copy data as well, or refuses them", 1);
 }
 
+/* The connection's shortest round trip so far, in us; 0: not known. */
+static uint32_t min_rtt_us(int fd)
+{
+    /* tcpi_min_rtt of linux/tcp.h, Linux 4.6; the structure of the C library ends before it. */
+    enum { WORDS = 64, MIN_RTT = 148 / sizeof(uint32_t) };
+    uint32_t info[WORDS] = {0};
+    socklen_t len = sizeof(info);
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &len) == 0 ? info[MIN_RTT] : 0;
+}
+
 /* What the kernel did with the chunk that was sent to find out: 1 copied, 0 not, -EAGAIN: it has not
  * said. Several calls may have written it, and all are reported. */
 static int kernels_answer(int fd)
@@ -98,10 +113,14 @@ static int kernels_answer(int fd)
 static void read_answer(struct tcp_lane *t)
 {
     int copied = kernels_answer(t->trial.fd);
-    if (copied > 0)
+    if (copied > 0) {
         path_copies(t);
-    else if (copied == 0)
+    } else if (copied == 0 && min_rtt_us(t->trial.fd) > LONG_RTT_US) {
+        decide(t, false);
+        say(t, "are copied: with zero-copy they would wait for a round trip of more than 1 ms", 8);
+    } else if (copied == 0) {
         t->trial.step = TRIAL_MEASURE;
+    }
 }
 
 enum tcp_method tcp_trial_choose(struct tcp_lane *t)

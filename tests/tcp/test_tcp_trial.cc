@@ -20,6 +20,7 @@ namespace
 struct {
     bool not_copied;                      // what the kernel is made to say
     int refusal;                          // errno of sending with MSG_ZEROCOPY; 0: the kernel's own
+    uint32_t min_rtt_us;                  // of any connection
     uint64_t copy_ns, splice_ns;          // per KiB
     uint64_t clock_ns, readings;          // of the thread's processor clock
     size_t probes, answers, probed_bytes; // sends with MSG_ZEROCOPY, what the kernel said of them
@@ -69,6 +70,14 @@ ssize_t recvmsg(int fd, msghdr *m, int flags)
     return n;
 }
 
+int getsockopt(int fd, int level, int name, void *value, socklen_t *len) noexcept
+{
+    int rc = static_cast<int>(syscall(SYS_getsockopt, fd, level, name, value, len));
+    if (rc == 0 && level == IPPROTO_TCP && name == TCP_INFO && *len >= 152)
+        memcpy(static_cast<char *>(value) + 148, &kernel.min_rtt_us, sizeof(kernel.min_rtt_us));
+    return rc;
+}
+
 int clock_gettime(clockid_t clock, timespec *ts) noexcept
 {
     if (clock != CLOCK_THREAD_CPUTIME_ID)
@@ -98,6 +107,7 @@ class TcpTrial : public testing::Test
     void SetUp() override
     {
         kernel = {};
+        kernel.min_rtt_us = 1000;
         kernel.copy_ns = 100;
         kernel.splice_ns = 50;
     }
@@ -180,6 +190,18 @@ TEST_F(TcpTrial, WhereItIsNotMuchCheaperSmallPagesAreCopied)
     EXPECT_GE(before, 16u << 20) << "both were tried";
     exchange(MSG);
     EXPECT_EQ(before, uncopied());
+}
+
+// The sender's memory would be in use for a round trip.
+TEST_F(TcpTrial, OnALongPathSmallPagesAreCopied)
+{
+    kernel.not_copied = true;
+    kernel.min_rtt_us = 1001;
+    open();
+    exchange_many();
+    EXPECT_EQ("(huge pages)", decision());
+    EXPECT_EQ(1u, kernel.answers);
+    EXPECT_EQ(0u, uncopied());
 }
 
 // A stream's route may lead elsewhere by then.
