@@ -143,9 +143,10 @@ rehearse() {
         '^g .*PASS.*smallest ratio' '^i .*PASS.*hostalloc 4 kB (no )?huge, collapse' '^PyTorch 2[.]11[.]0[+]cu130 CUDA 13[.]0$' \
         '^NCCL library /rehearsal/venv/.*/nvidia/nccl/lib/libnccl.so.2 NCCL version 2[.]28[.]9[+]double' '^Doubled GPU.*Default$' \
         '^no ip -br link' '^ranks on one GPU by: time slices'
-    in_tree 'bash /rehearsal/bundle/gpu/run --seconds 60 --parts cdejf /tmp/log-2'
+    in_tree 'bash /rehearsal/bundle/gpu/run --seconds 60 --parts cdejkf /tmp/log-2'
     check "$release: the second command" "$work/out" '^status 0' '^c .*SKIP.*PyTorch is not installed .*for show' '^d .*SKIP' \
-        '^e .*SKIP' '^j .*PASS.*plugin .* GB/s with [0-8] threads, sockets' '^f .*PASS.*errors after' '^ranks on one GPU by: MPS'
+        '^e .*SKIP' '^j .*PASS.*plugin .* GB/s with [0-8] threads, sockets' '^k .*PASS.*memory gpu' '^f .*PASS.*errors after' \
+        '^ranks on one GPU by: MPS'
     paste -sd' ' "$work/tmp/mps-calls" >"$work/out"
     check "$release: MPS is started once and ended" "$work/out" '^start quit$'
 
