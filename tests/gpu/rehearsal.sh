@@ -115,7 +115,7 @@ in_tree() {
         umount "$0/mnt" && mount -o remount,bind,ro "$0" || exit 90
         chroot --userspec=12345:12345 "$0" /usr/bin/env -i HOME=/rehearsal/home LD_LIBRARY_PATH=/rehearsal/nvidia \
             PATH=/rehearsal/venv/bin:/rehearsal/bin:/usr/bin:/bin FAKECUDA_APP=1 FAKENCCL_TOPO=/tmp/topo.xml \
-            PVN_GPU_CHECK_SIZES=8,1000004 PVN_GPU_BENCH_SIZES=8,1m PVN_GPU_THREAD_SIZES=1m \
+            PVN_GPU_CHECK_SIZES=8,1000004 PVN_GPU_BENCH_SIZES=8,1m PVN_GPU_THREAD_SIZES=1m PVN_GPU_PERF_SIZES=64K,1M \
             bash -c "$2"
         rc=$?
         ls "$0/dev/shm" >"$1/shm"
