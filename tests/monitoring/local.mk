@@ -6,4 +6,5 @@ if TOOLS
 PVN_SCRIPT_TESTS += tests/monitoring/monitoring.sh
 endif
 endif
-EXTRA_DIST += tests/monitoring/dashboard.py tests/monitoring/nccl-net-pvrdma.rules.test.yml
+EXTRA_DIST += tests/monitoring/dashboard.py tests/monitoring/grafana.py tests/monitoring/requirements.txt \
+    tests/monitoring/nccl-net-pvrdma.rules.test.yml

@@ -95,6 +95,15 @@ python3 "$src/tests/monitoring/dashboard.py" "$mon/nccl-net-pvrdma.dashboard.jso
 result "monitoring, the dashboard is whole, and each metric of it and of the rules is printed" $? log
 promtool check rules queries.yml >log 2>&1
 result "monitoring, Prometheus parses each query of the dashboard" $? log
+if grafana=$("$src/plugin/packaging/portable/venv.sh" "$src/tests/monitoring/requirements.txt" 2>log); then
+    "$grafana" "$src/tests/monitoring/grafana.py" "$mon/nccl-net-pvrdma.dashboard.json" >log 2>&1
+    result "monitoring, Grafana's own schema has all of the dashboard" $? log
+    sed 's/"refresh"/"refrsh"/' "$mon/nccl-net-pvrdma.dashboard.json" >damaged.json
+    ! "$grafana" "$src/tests/monitoring/grafana.py" damaged.json >log 2>&1 && grep -q 'refrsh is not in' log
+    result "monitoring, it does not have what is misspelt" $? log
+else
+    echo "skip monitoring, Grafana's own schema: $(tail -n 1 log)"
+fi
 
 read -r port1 port2 < <(python3 -c '
 import socket
