@@ -3,6 +3,7 @@
 // pvn-perf mesh without a network: its rounds, and what it finds in a matrix.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <set>
