@@ -147,7 +147,7 @@ canned j 4 HANGS=sockets-1:1
 check no_sockets_measured "$work/out" '^status 77' '^j .*SKIP.*plugin 4[.]00 GB/s with 1 threads$'
 canned j 100 IDLE=4
 check workers_that_do_not_work "$work/out" '^status 1' '^j .*FAIL.*does not say that 4 threads copied'
-sed -i 's/TCP_THREADS/TCP_THREADX/' "$work/canned/lib/libnccl-net-pvrdma.so"
+sed -i 's/TCP_THREADS/TCP_THREADX/g' "$work/canned/lib/libnccl-net-pvrdma.so"
 canned j 100
 check a_plugin_without_workers "$work/out" '^status 77' '^j .*SKIP.*this plugin has no NCCL_PVRDMA_TCP_THREADS'
 
