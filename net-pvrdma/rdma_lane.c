@@ -266,7 +266,8 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
         return NULL;
     }
     pthread_once(&modes_once, fill_modes);
-    struct rdma_lane *r = calloc(1, sizeof(*r));
+    struct rdma_lane *r =
+        calloc(1, sizeof(*r) + (cfg->sender ? CTS_SLOTS * sizeof(r->cts_seen[0]) : 0));
     if (r)
         r->qp = calloc((size_t)cfg->qps, sizeof(*r->qp));
     if (!r || !r->qp) {

@@ -14,15 +14,14 @@
 
 /* What only a sending lane has. */
 struct rdma_tx_state {
-    uint32_t window;                    /* chunks of a queue pair that may be unacknowledged */
-    bool window_by_reads;               /* as the mode's table says */
-    uint64_t next_cts;                  /* slot number looked for */
-    uint32_t reap_at;                   /* known completions that are worth a poll now */
-    uint64_t next_line;                 /* of that slot, free-running */
-    const struct cts_line *line;        /* that one */
-    bool starved;                       /* a chunk found no free slot in a send queue */
-    const struct ack_line *acks;        /* this lane's, where the peer writes them */
-    struct pvn_cts cts_seen[CTS_SLOTS]; /* slot % CTS_SLOTS: what was reported to the engine */
+    uint32_t window;             /* chunks of a queue pair that may be unacknowledged */
+    bool window_by_reads;        /* as the mode's table says */
+    uint64_t next_cts;           /* slot number looked for */
+    uint32_t reap_at;            /* known completions that are worth a poll now */
+    uint64_t next_line;          /* of that slot, free-running */
+    const struct cts_line *line; /* that one */
+    bool starved;                /* a chunk found no free slot in a send queue */
+    const struct ack_line *acks; /* this lane's, where the peer writes them */
 };
 
 /* Receiver: the requests of a chain of entries, filled in as far as they are always the same. Two
@@ -127,6 +126,9 @@ struct rdma_lane {
 
     struct pvn_rdma_lane_stats stats;
     struct rdma_silence silence;
+
+    /* Slot % CTS_SLOTS: what was reported to the engine. A receiver has none of them. */
+    struct pvn_cts cts_seen[];
 };
 
 static inline struct rdma_lane *rdma_of(struct pvn_lane *l)

@@ -94,7 +94,7 @@ static inline int next_slot(struct rdma_lane *r)
     const struct cts_line *line = r->tx.line;
     if (!rdma_cts_is_there(r))
         return 0;
-    struct pvn_cts *c = &r->tx.cts_seen[r->tx.next_cts % CTS_SLOTS];
+    struct pvn_cts *c = &r->cts_seen[r->tx.next_cts % CTS_SLOTS];
     int n = read_line(r, line, &c->e[0]);
     if (n != 1) {
         int rc = read_more_lines(r, c, n);
@@ -115,7 +115,7 @@ static inline int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, i
             return rc;
         r->moved = true;
         ev[*n].kind = PVN_EV_CTS;
-        ev[(*n)++].cts = &r->tx.cts_seen[(r->tx.next_cts - 1) % CTS_SLOTS];
+        ev[(*n)++].cts = &r->cts_seen[(r->tx.next_cts - 1) % CTS_SLOTS];
     }
     return 0;
 }
