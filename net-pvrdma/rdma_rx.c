@@ -299,8 +299,9 @@ static int publish(struct rdma_lane *r)
     int rc = make_room(r, ACKS + 1), n = 0;
     if (rc < 0)
         return rc;
-    while (r->rx.published_lines < r->rx.staged_lines)
+    do
         put_lines(r, n++);
+    while (r->rx.published_lines < r->rx.staged_lines && n < ACKS);
     struct ibv_send_wr *first = r->rx.publication.wr, *last = first + n - 1;
     bool acks = any_worth_acknowledging(r);
     if (acks)

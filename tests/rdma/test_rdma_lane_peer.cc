@@ -88,6 +88,32 @@ TEST_F(RdmaMalformedPeer, ForASlotThatNobodyPosted)
     EXPECT_EQ(1u, pvn_engine_get_stats(p.rx.e)->stale);
 }
 
+// While the send queue is full no slot is announced. A peer that completes them nevertheless lets more
+// of them wait than the ring of their lines has room for; what is announced then stays in the ring.
+TEST_F(RdmaMalformedPeer, ForMoreSlotsThanWereAnnounced)
+{
+    const uint32_t slots = wrap_slots(p.rx.e, 0), n = 4 * CTS_LINES;
+    for (uint32_t i = 0; i < n; i++) {
+        int done = 0;
+        short_head *h = head + i % SHORT_LINES;
+        receive();
+        ASSERT_NE(nullptr, r) << i;
+        h->imm = imm_make(i, 0, 0);
+        h->bytes = 8;
+        __atomic_store_n(&h->stamp, i + 1, __ATOMIC_RELEASE);
+        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+        ASSERT_EQ(1, done) << i;
+    }
+    EXPECT_EQ(0u, lane_stats(p.rx.lane).cts_entries);
+    wrap_slots(p.rx.e, slots);
+    for (int i = 0; i < 100; i++) {
+        receive();
+        ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
+    }
+    EXPECT_EQ(nullptr, pvn_engine_err(p.rx.e));
+    EXPECT_LE(n, lane_stats(p.rx.lane).cts_entries);
+}
+
 // Lines become visible in any order: what lacks one has not arrived.
 TEST_F(RdmaMalformedPeer, AMessageIsWholeWhenItsLastLineIs)
 {
