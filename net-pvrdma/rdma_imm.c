@@ -17,7 +17,7 @@ enum { DATA_RECVS = RECORD_RING + CHAIN };
 /* The size goes first, so that it is there when the immediate arrives on the same queue pair. */
 static void put_size(struct rdma_lane *r, int k, const struct pvn_write *w)
 {
-    size_t at = (w->f.seq % CTS_SLOTS) * PVN_MAX_RECVS + w->f.recv;
+    size_t at = (w->f.seq % PVN_SLOT_SPAN) * PVN_MAX_RECVS + w->f.recv;
     /* The device may still be reading it for an earlier chunk, which says the same. */
     __atomic_store_n(&r->totals[at], htole64(w->f.total), __ATOMIC_RELAXED);
     struct ibv_send_wr *size =
@@ -89,7 +89,7 @@ static inline void arrived(struct rdma_lane *r, int qp, const struct ibv_wc *wc,
 {
     struct rqp *q = &r->qp[qp];
     uint32_t imm = be32toh(wc->imm_data);
-    uint32_t total_at = (imm_id(imm) % CTS_SLOTS) * PVN_MAX_RECVS + imm_recv(imm);
+    uint32_t total_at = (imm_id(imm) % PVN_SLOT_SPAN) * PVN_MAX_RECVS + imm_recv(imm);
     bool whole = imm_chunk(imm) == CHUNK_WHOLE;
     q->seen++;
     q->longs++;

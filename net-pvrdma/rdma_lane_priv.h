@@ -102,7 +102,7 @@ struct rdma_lane {
     struct ack_line *ack;  /* sender: the peer fills them; receiver: staging */
     uint64_t *hello;       /* see MEM_HELLO */
     struct record *record; /* receiver: rings the peer fills; sender: staging; RECORD_RING per QP */
-    uint64_t *totals;      /* imm mode, CTS_SLOTS * PVN_MAX_RECVS message sizes, both ends */
+    uint64_t *totals;      /* imm mode, TOTALS message sizes, both ends */
 
     /* The comm's first lane, perhaps this one. It carries the entries and acknowledgements of all of
      * the comm's lanes, which it has in `joined`, itself first. */

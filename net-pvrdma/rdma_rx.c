@@ -70,7 +70,7 @@ static inline void staged(struct rdma_lane *r, int n)
 __attribute__((noinline)) static int stage_any(struct rdma_lane *r, uint64_t slot, int n,
                                                const struct pvn_buffer *b)
 {
-    /* The staging ring is as long as the peer's; the engine keeps fewer slots open, so this only
+    /* The staging ring is as long as the peer's; the engine keeps no more slots open, so this only
      * guards. */
     if (r->rx.staged - r->rx.started >= CTS_SLOTS || slot != r->rx.staged)
         return slot < r->rx.staged ? 0 : -EAGAIN;

@@ -59,17 +59,24 @@
 #include "net-pvrdma/rdma_lane.h"
 
 enum {
-    CTS_SLOTS = 64, /* slots the peer may hold; more than PVN_MAX_REQS are never open */
+    /* Slots that matter to a sender at a time: it takes all buffers of a slot, and posts what goes
+     * there, before it begins the next one. So those behind it are open, and a receiver opens no
+     * more than this. */
+    CTS_SLOTS = PVN_MAX_REQS,
     CTS_LINES = CTS_SLOTS * PVN_MAX_RECVS, /* ring of their lines in the sender's memory */
+    /* Message sizes: the receiver needs those of a slot as long as that is open. */
+    TOTALS = PVN_SLOT_SPAN * PVN_MAX_RECVS,
     RECORD_RING_LOG2 = 8,
     RECORD_RING =
         1 << RECORD_RING_LOG2, /* records per queue pair, and so chunks in flight on one */
     PIECE = 32768,             /* bytes of a message buffer of the two-sided mode */
     PIECES_LOG2 = 5,           /* of them on a queue pair at most */
-    CREDIT_RECVS = 16,   /* receives of its sender; the peer has four messages in flight at most */
-    SHORT_LINES = 256,   /* where a short message may begin, in the ring of them */
+    CREDIT_RECVS = 16, /* receives of its sender; the peer has four messages in flight at most */
+    /* Where a short message may begin, in the ring of them. With so many the rings of a lane with
+     * one queue pair fill ten pages. */
+    SHORT_LINES = 240,
     SHORT_MAX_LINES = 5, /* that one may have */
-    RDMA_OFFER_VERSION = 8,
+    RDMA_OFFER_VERSION = 9,
     RDMA_OFFER_MAX = 1024 /* bytes of an encoded offer */
 };
 
@@ -312,16 +319,16 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
 
 /*
  * The registered block at both ends: cts ring (sender: the peer writes it; receiver: it writes from
- * it), ack lines, message sizes, record rings, the ring of short messages. The same layout
- * everywhere, so that one address and key describe it; only where the last one begins depends on the
- * number of queue pairs in its owner's offer.
+ * it), ack lines, record rings or (imm mode) message sizes, the ring of short messages. The same
+ * layout everywhere, so that one address and key describe it; only where the last one begins depends
+ * on the number of queue pairs in its owner's offer.
  */
 enum {
     MEM_CTS = 0,
     MEM_ACK = MEM_CTS + CTS_LINES * 64,
-    MEM_TOTALS = MEM_ACK + PVN_MAX_LANES * 64,
-    MEM_HELLO = MEM_TOTALS + CTS_SLOTS * PVN_MAX_RECVS * 8, /* 1: the sender is connected */
-    MEM_RECORD = MEM_HELLO + 64
+    MEM_HELLO = MEM_ACK + PVN_MAX_LANES * 64, /* 1: the sender is connected */
+    MEM_RECORD = MEM_HELLO + 64,
+    MEM_TOTALS = MEM_RECORD
 };
 static inline size_t mem_short(int nqps)
 {
@@ -331,6 +338,8 @@ static inline size_t mem_size(int nqps)
 {
     return mem_short(nqps) + SHORT_RING_BYTES;
 }
+static_assert(TOTALS * sizeof(uint64_t) <= RECORD_RING * sizeof(struct record),
+              "message sizes take no more than the records of one queue pair");
 static_assert(MEM_RECORD % 64 == 0 && RECORD_RING * sizeof(struct record) % 64 == 0,
               "a short message begins at a cache line");
 

@@ -11,9 +11,9 @@
 
 enum {
     CHUNK_WORDS = (PVN_MAX_CHUNKS + 63) / 64,
-    SLOT_RING = 64,        /* > PVN_MAX_REQS: open slots of a clear-to-send comm, both ends */
-    MSG_RING = 256,        /* PVN_MAX_SENDS: open messages, both ends */
-    UNEXPECTED_SLOTS = 64, /* messages kept aside for a buffer with their tag */
+    SLOT_RING = PVN_SLOT_SPAN, /* open slots of a clear-to-send comm, both ends */
+    MSG_RING = 256,            /* PVN_MAX_SENDS: open messages, both ends */
+    UNEXPECTED_SLOTS = 64,     /* messages kept aside for a buffer with their tag */
     NO_INDEX = -1,
     MAX_TOTAL_LOG2 = 40 /* 1 TiB: no message is longer; bounds what the wire can make us compute */
 };

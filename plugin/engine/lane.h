@@ -32,6 +32,7 @@ enum {
     PVN_MAX_RECVS = 8,   /* buffers of one grouped receive: NCCL's IB transport and plugins use 8 */
     PVN_MAX_REQS = 32,   /* receive requests in flight per comm: NCCL_NET_MAX_REQUESTS */
     PVN_MAX_SENDS = 256, /* PVN_MAX_REQS grouped receives, each fed by PVN_MAX_RECVS sends */
+    PVN_SLOT_SPAN = 64,  /* a receiver opens no slot so many behind one that is open */
     /* Chunks of one message: 9 bits of the RDMA immediate, of which one value means "whole". */
     PVN_MAX_CHUNKS = 511
 };
