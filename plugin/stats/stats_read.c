@@ -134,8 +134,9 @@ static int read_head(int fd, struct pvn_stats *out, struct pvn_err *err)
     for (int i = 0; i < PVN_STAT_TOTALS; i++)
         CLEAN(h->total[i].device);
     out->now_ns = now_of(h);
-    /* Clocks of two hosts differ: nothing can have been written after it was read. */
-    if (out->life == PVN_STATS_ELSEWHERE && out->now_ns < h->touched_ns) {
+    /* Clocks of two hosts differ: nothing can have been written after it was read. Signed: on the
+     * clock of a host that was booted a minute ago, an hour before is negative. */
+    if (out->life == PVN_STATS_ELSEWHERE && (int64_t)(out->now_ns - h->touched_ns) < 0) {
         out->ahead_ns = h->touched_ns - out->now_ns;
         out->now_ns = h->touched_ns;
     }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 extern "C" {
 #include "plugin/base/param.h"
@@ -416,7 +417,8 @@ TEST_F(StatHosts, AFileThatIsHalfWritten)
     }
 }
 
-// A file of another host in a directory that both share, whose calendar clock is an hour ahead or behind.
+// A file of another host in a directory that both share, whose calendar clock is an hour ahead or behind;
+// it was booted a minute or a day ago.
 TEST_F(StatHosts, ClocksOfTwoHostsThatDiffer)
 {
     std::string image = statistics(dir.path + "/stats");
@@ -425,15 +427,19 @@ TEST_F(StatHosts, ClocksOfTwoHostsThatDiffer)
     memcpy(&h, image.data(), sizeof(h));
     snprintf(h.id.boot_id, sizeof(h.id.boot_id), "another-boot");
     snprintf(h.id.host, sizeof(h.id.host), "other");
-    for (int64_t hours : {1, 0, -1}) {
+    const int64_t second = INT64_C(1000000000);
+    for (auto [hours, up] : {std::pair{1, 60}, {1, 86400}, {0, 60}, {-1, 60}}) {
         pvn_stat_head there = h;
-        there.real_ns += static_cast<uint64_t>(hours * 3600 * INT64_C(1000000000));
+        there.real_ns += static_cast<uint64_t>(hours * 3600 * second);
+        there.touched_ns = there.mono_ns = static_cast<uint64_t>(up * second);
         image.replace(0, sizeof(there), reinterpret_cast<const char *>(&there), sizeof(there));
         std::ofstream(dir.path + "/x.stat", std::ios::binary) << image;
         Result r = run("stat x.stat");
         std::string all = squeeze(r.out);
         EXPECT_EQ(0, r.status) << r.err;
-        EXPECT_NE(std::string::npos, all.find("on other: on another host; began ")) << r.out;
+        EXPECT_NE(std::string::npos, all.find(std::string("on other: on another host; began ") +
+                                              (hours < 0 ? "60 min" : "0.")))
+            << hours << r.out;
         EXPECT_NE(std::string::npos,
                   all.find("its ages are by the calendar clocks of two hosts, which may differ: "
                            "pvn-topo stat on other, or --hosts, has the true ones"))
