@@ -18,11 +18,11 @@ double tool_now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static void sleep_until(double s)
+void tool_sleep(double seconds)
 {
-    struct timespec until = {.tv_sec = (time_t)s};
-    until.tv_nsec = (long)((s - (double)until.tv_sec) * 1e9);
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+    struct timespec pause = {.tv_sec = (time_t)seconds};
+    pause.tv_nsec = (long)((seconds - (double)pause.tv_sec) * 1e9);
+    while (seconds > 0 && nanosleep(&pause, &pause) < 0 && errno == EINTR)
         continue;
 }
 
@@ -62,7 +62,7 @@ int tool_check_counters(struct tool *t, struct pvn_topo_checks *checks)
     bool twice = t->may_change && t->interval_s > 0 && pvn_topo_look_counters(&t->look) > 0;
     double seconds = 0;
     if (twice) {
-        sleep_until(t->looked_s + t->interval_s);
+        tool_sleep(t->looked_s + t->interval_s - tool_now_s());
         seconds = tool_now_s() - t->looked_s;
         if (tool_look(t, NULL, NULL, 0, &t->look_again) != TOOL_OK)
             return -EIO;

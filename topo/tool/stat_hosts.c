@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "topo/tool/counters.h"
 #include "topo/tool/stat_grown.h"
@@ -63,13 +62,10 @@ static void take_second(const struct tool_answer *second, struct tool_answers *a
 /* Looks at the adapters' counters again; the time that both looks took, 0: there was one. */
 static double look_again(const struct tool *t, struct tool_answers *a, double began)
 {
-    struct timespec pause = {.tv_sec = (time_t)t->interval_s};
     struct tool_answers again = {0};
     double between = 0;
-    pause.tv_nsec = (long)((t->interval_s - (double)pause.tv_sec) * 1e9);
     if (t->interval_s > 0 && with_counters(a, &again) == 0 && again.n > 0) {
-        while (nanosleep(&pause, &pause) < 0 && errno == EINTR)
-            continue;
+        tool_sleep(t->interval_s);
         if (tool_query(t, "--json stat", "stat", &again) == TOOL_OK)
             between = tool_now_s() - began;
     }

@@ -2,9 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat --watch: rates between two looks. The time between them is taken from each process's
  * age, on its own host's clock. */
-#include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "plugin/base/param.h"
 #include "topo/tool/stat_adapters.h"
@@ -159,14 +157,6 @@ static int look(struct tool *t, struct tool_answers *a, struct stat_list *list,
     return TOOL_OK;
 }
 
-static void wait_for_next(double seconds)
-{
-    struct timespec pause = {.tv_sec = (time_t)seconds};
-    pause.tv_nsec = (long)((seconds - (double)pause.tv_sec) * 1e9);
-    while (nanosleep(&pause, &pause) < 0 && errno == EINTR)
-        continue;
-}
-
 int stat_watch(struct tool *t, int argc, char **argv)
 {
     struct tool_answers a = {0};
@@ -176,7 +166,7 @@ int stat_watch(struct tool *t, int argc, char **argv)
     int status = t->hosts ? tool_hosts_read(t, &a) : TOOL_OK;
     for (int i = 0; status == TOOL_OK && (t->count == 0 || i < t->count); i++) {
         if (i > 0)
-            wait_for_next(t->watch_s);
+            tool_sleep(t->watch_s);
         now = (struct stat_list){0};
         memcpy(now.other_version, before.other_version, sizeof(now.other_version));
         status = look(t, &a, &now, &adapters, argc, argv);
