@@ -537,7 +537,8 @@ TEST_F(Counters, BadIntervals)
     Result r = run_tool(dir.path, "--interval 1 pairs");
     EXPECT_EQ(2, r.status);
     EXPECT_NE(std::string::npos,
-              r.err.find("--interval is for check and for one look of stat --hosts, not for pairs"))
+              r.err.find("--interval is for check and for one look of stat --hosts, or of stat by "
+                         "srun or mpirun, not for pairs"))
         << r.err;
 }
 

@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 extern "C" {
@@ -386,16 +389,18 @@ TEST_F(StatAdapters, WatchShowsWhatGrowsPerSecondAndJsonWhatGrew)
     EXPECT_NE(std::string::npos, squeeze(r.out).find("\"value\": 8, \"grew\": 3")) << r.out;
 }
 
-// What the plugin has written of a process.
-std::string statistics(const std::string &dir)
+// What the plugin has written of a process, and of a comm by that device.
+std::string statistics(const std::string &dir, const char *device = nullptr)
 {
     std::string image;
     pvn_params params = *pvn_params_get();
     snprintf(params.stats_dir, sizeof(params.stats_dir), "%s", dir.c_str());
     pvn_params_override(&params);
     pvn_stats_open(12);
+    pvn_stat *row = device ? pvn_stat_new(PVN_STAT_UP, true, device) : nullptr;
     for (const auto &e : std::filesystem::directory_iterator(dir))
         image = read_file(e.path());
+    pvn_stat_end(row);
     pvn_stats_close();
     pvn_params_override(nullptr);
     return image;
@@ -448,6 +453,77 @@ TEST_F(StatHosts, ClocksOfTwoHostsThatDiffer)
                   all.find("that host's clock is ahead of this one's, by 60 min or more") !=
                       std::string::npos)
             << r.out;
+    }
+}
+
+// A host's files for --root with one interface, whose counter grows all the time.
+class GrowingInterface
+{
+  public:
+    GrowingInterface(const std::string &root, const std::string &name)
+    {
+        std::string dir = root + "/sys/class/net/" + name + "/statistics";
+        std::filesystem::create_directories(root + "/proc");
+        std::filesystem::create_directories(dir);
+        write(dir, 7);
+        grows = std::thread([this, dir] {
+            for (int n = 8; !done; n++) {
+                write(dir, n);
+                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            }
+        });
+    }
+    ~GrowingInterface()
+    {
+        done = true;
+        grows.join();
+    }
+
+  private:
+    // By a rename: a reader sees a whole file.
+    static void write(const std::string &dir, int n)
+    {
+        std::ofstream(dir + "/new") << n << "\n";
+        std::filesystem::rename(dir + "/new", dir + "/rx_crc_errors");
+    }
+    std::atomic<bool> done{false};
+    std::thread grows;
+};
+
+// Two copies as mpirun starts them in two containers of one host: each sees an adapter of its own.
+TEST_F(StatHosts, CopiesOfALauncherSendTheCountersOfTheirAdapters)
+{
+    std::string job = std::to_string(getpid());
+    GrowingInterface grows0(dir.path + "/root0", "eth0"), grows1(dir.path + "/root1", "eth1");
+    for (const char *device : {"eth0", "eth1"}) {
+        std::string image = statistics(dir.path + "/stats", device);
+        std::filesystem::create_directory(dir.path + "/of-" + device);
+        std::ofstream(dir.path + "/of-" + device + "/x.stat", std::ios::binary) << image;
+    }
+    auto env = [&](const std::string &rank) {
+        return "NCCL_PVRDMA_STATS_DIR='" + dir.path + "/of-eth" + rank +
+               "' OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=" + job +
+               " MASTER_ADDR=127.0.0.1 OMPI_COMM_WORLD_RANK=" + rank;
+    };
+    const struct {
+        const char *args, *says, *says_not;
+    } looks[] = {
+        {"stat", "Counters of faults that grew within 0.3 s", "\"grew\""},
+        {"--json stat", "\"counter\": \"rx_crc_errors\"", "\"grew\": null"},
+    };
+    for (const auto &look : looks) {
+        std::string args = std::string("--timeout 20 --interval 0.3 ") + look.args;
+        std::string other = "( cd '" + dir.path + "'; env -i PATH=\"$PATH\" " + env("1") + " '" +
+                            PVN_BUILDDIR + "/topo/pvn-topo' --root root1 " + args +
+                            " >other 2>&1 & )";
+        ASSERT_EQ(0, std::system(other.c_str()));
+        Result r = run_tool(dir.path, "--root root0 " + args, env("0"));
+        EXPECT_EQ(0, r.status) << r.err;
+        EXPECT_EQ("", r.err);
+        EXPECT_NE(std::string::npos, squeeze(r.out).find(look.says)) << r.out;
+        EXPECT_EQ(std::string::npos, squeeze(r.out).find(look.says_not)) << r.out;
+        for (const char *name : {"eth0", "eth1"})
+            EXPECT_NE(std::string::npos, r.out.find(name)) << r.out;
     }
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "plugin/base/version.h"
+#include "topo/tool/stat_look.h"
 
 static const struct {
     const char *name;
@@ -353,8 +354,9 @@ static int run_command(struct tool *t, int argc, char **argv)
             return TOOL_USAGE;
         }
         if (t->interval_s >= 0 && commands[i].run != cmd_check &&
-            !(commands[i].run == cmd_stat && t->hosts && t->watch_s == 0)) {
-            tool_error("--interval is for check and for one look of stat --hosts, not for %s%s",
+            !(commands[i].run == cmd_stat && t->watch_s == 0 && (t->hosts || stat_meets()))) {
+            tool_error("--interval is for check and for one look of stat --hosts, or of stat by "
+                       "srun or mpirun, not for %s%s",
                        argv[0], t->watch_s > 0 ? " --watch" : "");
             return TOOL_USAGE;
         }

@@ -48,9 +48,21 @@ static void set_grew(json_t *counter, const json_t *before)
         json_object_set_new(counter, "grew", json_integer(grew > 0 ? grew : 0));
 }
 
+static const char *const of_adapter[] = {"device", "port", "interface"};
+
+void stat_grown_join(struct tool_answer *a, const struct tool_answer *more)
+{
+    json_t *list = json_object_get(a->doc, "adapters"), *adapter;
+    size_t i;
+    json_array_foreach(stat_grown_adapters(more), i, adapter)
+    {
+        if (!find(list, adapter, of_adapter, 3))
+            json_array_append(list, adapter);
+    }
+}
+
 void stat_grown_since(struct json_t *now, const struct json_t *before)
 {
-    static const char *const of_adapter[] = {"device", "port", "interface"};
     static const char *const of_counter[] = {"source", "counter"};
     json_t *adapter, *counter;
     size_t i, k;

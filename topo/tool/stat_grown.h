@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat --hosts: which counters of other hosts' adapters grew between two documents of each. */
+/* pvn-topo stat of many hosts: which counters of their adapters grew between two looks. */
 #ifndef PVN_TOPO_TOOL_STAT_GROWN_H
 #define PVN_TOPO_TOOL_STAT_GROWN_H
 
@@ -10,6 +10,8 @@
 struct json_t *stat_grown_adapters(const struct tool_answer *a);
 /* Sets the "grew" of adapters by an earlier look at them, which may be NULL: nothing is known then. */
 void stat_grown_since(struct json_t *now, const struct json_t *before);
+/* Adds the adapters of another answer of the same host that it does not have yet. */
+void stat_grown_join(struct tool_answer *a, const struct tool_answer *more);
 
 /* The adapters that hosts had at an earlier look. */
 struct stat_grown_earlier {

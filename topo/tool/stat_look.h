@@ -20,6 +20,8 @@ void stat_read(struct stat_list *list, int argc, char **argv);
 /* Of several copies that srun or mpirun started: rank 0 shows what all hosts have, the others send it
  * theirs. False: there is one copy, or they cannot meet, and this host alone is to be shown. */
 bool stat_meet(struct tool *t, int *status);
+/* Whether there are several, as far as the environment says. */
+bool stat_meets(void);
 
 /* Queries the hosts and adds what they have; the list refers to the answers. An exit status. */
 int stat_look_hosts(const struct tool *t, struct tool_answers *a, struct stat_list *list);

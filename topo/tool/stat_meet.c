@@ -5,14 +5,18 @@
 #include "config.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "plugin/base/param.h"
 #include "plugin/tools/boot_tcp.h"
 #include "plugin/tools/launch_env.h"
 #include "plugin/tools/pmix.h"
+#include "topo/tool/stat_adapters.h"
+#include "topo/tool/stat_grown.h"
 #include "topo/tool/stat_look.h"
 
 /* Beside pvn-perf's ports, and whatever MASTER_PORT says: the job that hangs has that one. */
@@ -24,6 +28,20 @@ struct header {
     char host[64];
 };
 
+/* Started by srun or mpirun with others, as far as the environment says. RANK and WORLD_SIZE are in the
+ * environment of any shell in some containers. */
+static bool has_others(const struct pvn_launch_env *le)
+{
+    return le->launcher && le->nranks >= 2 && strcmp(le->launcher, "torchrun") != 0;
+}
+
+bool stat_meets(void)
+{
+    struct pvn_launch_env le;
+    char why[512];
+    return pvn_launch_env_read(&le, why, sizeof(why)) == 0 && has_others(&le);
+}
+
 /* 0, and where they meet; 1: this is the only copy, or one of a launcher that is not known. */
 static int find_place(struct pvn_launch_env *le)
 {
@@ -32,8 +50,7 @@ static int find_place(struct pvn_launch_env *le)
         tool_error("%s: what this host has is shown", why);
         return 1;
     }
-    /* RANK and WORLD_SIZE are in the environment of any shell in some containers. */
-    if (!le->launcher || le->nranks < 2 || strcmp(le->launcher, "torchrun") == 0)
+    if (!has_others(le))
         return 1;
     if (!le->master[0] && pvn_pmix_rank0_host(le->master, sizeof(le->master)) < 0) {
         tool_error("%s does not give the host of rank 0, where the copies meet: what this host has "
@@ -45,18 +62,42 @@ static int find_place(struct pvn_launch_env *le)
     return 0;
 }
 
-static int send_own(const struct tool *t, struct pvn_boot *b, const struct stat_list *list)
+/* The adapters that the comms of this host use, with what grew within --interval where they have
+ * counters. */
+static json_t *own_adapters(const struct tool *t, const struct stat_list *list, const char *sysfs)
+{
+    struct stat_adapters first, again;
+    json_t *before, *now;
+    stat_adapters_read(t, list, sysfs, &first);
+    before = json_adapters(first.topo, NULL, &first.look);
+    if (t->interval_s > 0 && pvn_topo_look_counters(&first.look) > 0) {
+        tool_sleep(t->interval_s);
+        stat_adapters_read(t, list, sysfs, &again);
+        now = json_adapters(again.topo, NULL, &again.look);
+        stat_grown_since(now, before);
+        stat_adapters_free(&again);
+        json_decref(before);
+        before = now;
+    }
+    stat_adapters_free(&first);
+    return before;
+}
+
+/* Takes adapters over. */
+static int send_own(const struct tool *t, struct pvn_boot *b, const struct stat_list *list,
+                    json_t *adapters)
 {
     struct tool to = *t;
     struct header h = {0};
     char *text = NULL;
     size_t len = 0;
     int rc;
-    to.json = true;
     to.out = open_memstream(&text, &len);
-    if (!to.out)
+    if (!to.out) {
+        json_decref(adapters);
         return -ENOMEM;
-    stat_show(&to, list, NULL);
+    }
+    stat_print_json(&to, list, adapters);
     rc = fclose(to.out) == 0 ? 0 : -ENOMEM;
     h.bytes = len;
     gethostname(h.host, sizeof(h.host) - 1);
@@ -71,7 +112,7 @@ static int send_own(const struct tool *t, struct pvn_boot *b, const struct stat_
 /* The document of one rank into its answer. */
 static void receive(const struct tool *t, int fd, struct tool_answer *a, struct header *h)
 {
-    double until = pvn_boot_now() + t->wait_s;
+    double until = pvn_boot_now() + t->wait_s + t->interval_s;
     char *text = NULL;
     int rc = pvn_boot_recv(fd, h, sizeof(*h), until, NULL);
     h->host[sizeof(h->host) - 1] = '\0';
@@ -91,12 +132,13 @@ static void receive(const struct tool *t, int fd, struct tool_answer *a, struct 
     free(text);
 }
 
-/* What all of them sent; several copies of one host are one answer. */
+/* What all of them sent; several copies of one host are one answer. Takes the adapters here over. */
 static void gather(const struct tool *t, struct pvn_boot *b, struct tool_answer *all,
-                   struct header *h, struct stat_list *list)
+                   struct header *h, struct stat_list *list, json_t *adapters)
 {
     gethostname(h[0].host, sizeof(h[0].host) - 1);
-    all[0] = (struct tool_answer){.host = h[0].host, .processes = list->n, .doc = json_object()};
+    all[0] = (struct tool_answer){
+        .host = h[0].host, .processes = list->n, .doc = json_pack("{so}", "adapters", adapters)};
     list->answer = all;
     list->answers = 1;
     for (int i = 1; i < b->nranks; i++) {
@@ -117,25 +159,31 @@ static void gather(const struct tool *t, struct pvn_boot *b, struct tool_answer 
         while (same < list->answers && strcmp(all[same].host, a->host) != 0)
             same++;
         all[same < list->answers ? same : list->answers].processes += list->n - before;
-        if (same < list->answers && a->doc)
-            json_decref(a->doc);
-        else
+        if (same == list->answers || !a->doc) {
             list->answers++;
+            continue;
+        }
+        stat_grown_join(&all[same], a);
+        json_decref(a->doc);
     }
 }
 
-/* Rank 0: shows the whole. */
-static int show_all(const struct tool *t, struct pvn_boot *b, struct stat_list *list)
+/* Rank 0: shows the whole. Takes the adapters here over. */
+static int show_all(const struct tool *t, struct pvn_boot *b, struct stat_list *list,
+                    json_t *adapters)
 {
     struct tool_answer *all = calloc((size_t)b->nranks, sizeof(*all));
     struct header *h = calloc((size_t)b->nranks, sizeof(*h));
     int status = TOOL_INPUT;
     if (all && h) {
-        gather(t, b, all, h, list);
+        gather(t, b, all, h, list, adapters);
         status = stat_show(t, list, NULL);
         if (t->json)
             tool_print_unanswered(t, stderr, list->answer, list->answers);
+        else if (t->interval_s > 0)
+            stat_print_grown(t, list->answer, list->answers, t->interval_s);
     } else {
+        json_decref(adapters);
         tool_error("out of memory for %d ranks", b->nranks);
     }
     for (int i = 0; all && i < list->answers; i++)
@@ -150,7 +198,8 @@ bool stat_meet(struct tool *t, int *status)
     struct pvn_launch_env le;
     struct stat_list list = {0};
     struct pvn_boot b;
-    char why[512];
+    char why[512], sysfs[PVN_PARAM_STR_LEN];
+    json_t *adapters;
     if (find_place(&le) != 0)
         return false;
     struct pvn_boot_tcp meeting = {.rank = le.rank,
@@ -167,12 +216,15 @@ bool stat_meet(struct tool *t, int *status)
         tool_error("%s: what this host has is shown", why);
         return false;
     }
+    glob_t dirs = stat_directories(sysfs, sizeof(sysfs));
+    stat_read_from(&list, &dirs, 0, NULL);
+    globfree(&dirs);
+    adapters = own_adapters(t, &list, sysfs);
     list.twice_is_fine = list.saved = true;
-    stat_read(&list, 0, NULL);
     if (le.rank == 0) {
-        *status = show_all(t, &b, &list);
+        *status = show_all(t, &b, &list, adapters);
     } else {
-        int rc = send_own(t, &b, &list);
+        int rc = send_own(t, &b, &list, adapters);
         if (rc < 0)
             tool_error("rank %d could not send to rank 0 at %s: %s: look at rank 0's output",
                        le.rank, le.master, strerror(-rc));
