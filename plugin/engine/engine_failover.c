@@ -312,19 +312,17 @@ static void rewind_message(struct pvn_engine *e, struct send_msg *m, uint64_t nu
 {
     struct plan plan = eng_plan(e, m->req.size);
     m->w.f.total = m->req.size;
-    m->w.f.len = (uint32_t)m->req.size;
+    m->w.f.len = (uint32_t)plan.chunk;
     m->w.f.offset = 0;
     m->w.f.chunk = 0;
     m->w.f.recv = 0;
     m->w.f.seq = number;
     m->w.raddr = 0;
     m->w.copies = false;
-    m->to = NULL;
-    m->chunk = plan.chunk;
     m->count = (uint16_t)plan.count;
     m->next = 0;
     m->ndone = 0;
-    chunk_clear(&m->done);
+    chunk_clear(eng_done_chunks(e->tx, m));
     e->stats.replayed++;
 }
 

@@ -62,26 +62,25 @@ struct pvn_req {
 
 static_assert(offsetof(struct pvn_req, owner) == 0, "pvn_req_owner looks there");
 
-/* One message at its sender, in msg[its number % MSG_RING]; whole cache lines. */
+/* One message at its sender, in msg[its number % MSG_RING]; two cache lines. */
 struct send_msg {
     struct pvn_req req;
-    uint16_t count; /* chunks; 1 while it is free */
-    uint16_t next;  /* first chunk not posted yet; 1 while it is free */
-    /* The first chunk; the others are made of it. Its offset and number stay 0. Of a message that
-     * went by fast.send_next only the cookie and the tag are valid. */
-    struct pvn_write w;
-    const struct pvn_cts_entry *to; /* clear-to-send comms: where it goes, the lane's own */
-    /* of a message that has to wait or to be cut: */
-    size_t chunk;    /* bytes of every chunk but the last */
-    uint16_t ndone;  /* chunks whose PVN_EV_SENT came */
+    uint16_t count;  /* chunks; 1 while it is free */
+    uint16_t next;   /* first chunk not posted yet; 1 while it is free */
+    uint16_t ndone;  /* of a message that is cut: chunks whose PVN_EV_SENT came */
     bool unassigned; /* sent again after a failover, and no buffer has been found for it yet */
-    struct chunk_set done; /* those */
+    /* The first chunk; the others are made of it, and all but the last are as long. Its offset and
+     * number stay 0. Of a message that went by fast.send_next only the cookie and the tag are
+     * valid. */
+    struct pvn_write w;
 } __attribute__((aligned(64)));
+static_assert(sizeof(struct send_msg) == 128, "a message is two cache lines");
 
 /* A slot at the sender, in slots[its number % SLOT_RING]. */
 struct send_slot {
-    const struct pvn_cts *cts; /* the lane's; NULL: not announced, or all its buffers are taken */
+    const struct pvn_cts *cts; /* the lane's, of the last one here that was announced */
     unsigned taken; /* bit per buffer: a send has been matched to it, perhaps before a failover */
+    bool announced; /* and has free buffers */
 };
 
 /* What has come of one buffer of a grouped receive. */
@@ -138,6 +137,8 @@ struct msg_map {
 
 struct sender {
     struct send_msg msg[MSG_RING];
+    /* Of messages that are cut: the chunks that their ndone counts. */
+    struct chunk_set done[MSG_RING];
     uint64_t next;      /* number of the next message */
     uint64_t unposted;  /* where e->unposted: first message that has chunks to post */
     uint64_t slot_head; /* oldest slot with free buffers */
@@ -326,6 +327,11 @@ struct plan eng_cut(size_t size, size_t chunk); /* size > chunk */
 static inline struct plan eng_plan(const struct pvn_engine *e, size_t size)
 {
     return size <= e->chunk ? (struct plan){.chunk = size, .count = 1} : eng_cut(size, e->chunk);
+}
+
+static inline struct chunk_set *eng_done_chunks(struct sender *tx, const struct send_msg *m)
+{
+    return &tx->done[m - tx->msg];
 }
 
 /* engine_tx.c */

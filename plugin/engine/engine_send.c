@@ -9,10 +9,10 @@
 __attribute__((noinline)) static int post_cut(struct pvn_engine *e, struct send_msg *m)
 {
     struct plan plan = eng_plan(e, m->w.f.total);
-    m->chunk = plan.chunk;
+    m->w.f.len = (uint32_t)plan.chunk;
     m->count = (uint16_t)plan.count;
     m->ndone = 0;
-    chunk_clear(&m->done);
+    chunk_clear(eng_done_chunks(e->tx, m));
     if (!e->unposted)
         e->tx->unposted = e->tx->next - 1;
     return eng_tx_post(e);
@@ -36,7 +36,7 @@ __attribute__((noinline)) static int post_whole_in_turn(struct pvn_engine *e, st
 {
     int lane = eng_next_lane(e);
     struct pvn_lane *l = e->cfg.lanes[lane];
-    m->w.rkey = m->to ? m->to->rkey[lane] : 0;
+    m->w.rkey = e->needs_cts ? eng_target(e->tx, m)->rkey[lane] : 0;
     int rc = l->ops->post_write(l, &m->w);
     if (__builtin_expect(rc != 0, 0))
         return rc == -EAGAIN || (rc = eng_fail_lane(e, l, rc)) == 0 ? post_cut(e, m) : rc;
@@ -57,7 +57,7 @@ __attribute__((noinline, cold)) static int refuse(struct pvn_engine *e)
  * messages that are sent again come first. */
 static inline int find_buffer(const struct sender *tx, const struct send_slot *s, int tag)
 {
-    if (!s->cts || tx->unassigned > 0)
+    if (!s->announced || tx->unassigned > 0)
         return NO_INDEX;
     if (s->cts->n == 1 && s->cts->e[0].tag == tag)
         return 0;

@@ -10,7 +10,7 @@
 static inline int post_to(struct pvn_engine *e, int lane, struct send_msg *m, struct pvn_write *w)
 {
     struct pvn_lane *l = e->cfg.lanes[lane];
-    w->rkey = m->to ? m->to->rkey[lane] : 0;
+    w->rkey = e->needs_cts ? eng_target(e->tx, m)->rkey[lane] : 0;
     int rc = l->ops->post_write(l, w);
     if (__builtin_expect(rc != 0, 0)) {
         e->stats.again += rc == -EAGAIN;
@@ -37,9 +37,10 @@ static int post_to_any(struct pvn_engine *e, struct send_msg *m, struct pvn_writ
 static int post_chunk(struct pvn_engine *e, struct send_msg *m)
 {
     struct pvn_write w = m->w;
-    size_t offset = (size_t)m->next * m->chunk, left = m->w.f.total - offset;
+    size_t offset = (size_t)m->next * m->w.f.len, left = m->w.f.total - offset;
     w.f.offset = offset;
-    w.f.len = (uint32_t)(left < m->chunk ? left : m->chunk);
+    if (left < w.f.len)
+        w.f.len = (uint32_t)left;
     w.f.chunk = m->next;
     w.more = m->next + 1 < m->count;
     w.src = (const uint8_t *)m->w.src + offset;
@@ -61,7 +62,7 @@ static int assign(struct pvn_engine *e, struct send_msg *m)
 {
     struct sender *tx = e->tx;
     struct send_slot *s = eng_first_slot(tx);
-    int buf = s->cts ? eng_match_buffer(s, m->w.f.tag) : NO_INDEX;
+    int buf = s->announced ? eng_match_buffer(s, m->w.f.tag) : NO_INDEX;
     if (buf < 0)
         return -EAGAIN;
     int rc = eng_take_slot(e, s, m, buf, m->req.size, m->w.f.tag);
@@ -106,11 +107,12 @@ int eng_tx_post(struct pvn_engine *e)
 __attribute__((noinline)) static bool last_of_many(struct pvn_engine *e, struct send_msg *m,
                                                    unsigned chunk)
 {
-    if (chunk_test(&m->done, chunk)) {
+    struct chunk_set *done = eng_done_chunks(e->tx, m);
+    if (chunk_test(done, chunk)) {
         e->stats.dups++;
         return false;
     }
-    chunk_add(&m->done, chunk);
+    chunk_add(done, chunk);
     if (++m->ndone < m->count)
         return false;
     m->count = m->next = 1;
@@ -166,11 +168,12 @@ static inline void cts(struct pvn_engine *e, const struct pvn_cts *c)
     /* An entry that is published again (a repeated event, a
      * replay) must not free what was taken. */
     struct send_slot *s = &tx->slots[c->seq % SLOT_RING];
-    if (c->seq - tx->slot_head >= SLOT_RING || s->cts) {
+    if (c->seq - tx->slot_head >= SLOT_RING || s->announced) {
         e->stats.stale++;
         return;
     }
     s->cts = c;
+    s->announced = true;
     tx->known++;
     e->announced = true;
 }

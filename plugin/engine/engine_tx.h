@@ -26,6 +26,13 @@ static inline int eng_match_buffer(const struct send_slot *s, int tag)
     return NO_INDEX;
 }
 
+/* Where a message of a clear-to-send comm goes, once it has a buffer: the lane's own. */
+static inline const struct pvn_cts_entry *eng_target(const struct sender *tx,
+                                                     const struct send_msg *m)
+{
+    return &tx->slots[m->w.f.seq % SLOT_RING].cts->e[m->w.f.recv];
+}
+
 /* The oldest slot that has free buffers: sends never look past it, for the receiver's groups are
  * filled in order, as NCCL's own verbs transport does. */
 static inline struct send_slot *eng_first_slot(struct sender *tx)
@@ -42,7 +49,7 @@ static inline void eng_take_buffer(struct pvn_engine *e, struct send_slot *s, in
             return;
         s->taken = 0;
     }
-    s->cts = NULL;
+    s->announced = false;
     tx->slot_head++;
     e->announced = --tx->known > 0;
 }
@@ -59,7 +66,6 @@ static inline int eng_take_slot(struct pvn_engine *e, struct send_slot *s, struc
     m->w.raddr = to->addr;
     m->w.rkey = to->rkey[0];
     m->w.copies = to->copies;
-    m->to = to;
     eng_take_buffer(e, s, buf);
     return 0;
 }
