@@ -15,10 +15,10 @@ enum {
     CLOCK_EVERY = 16 /* progress calls between two readings of the clock (a power of two) */
 };
 
-static bool any_needs_cts(const struct pvn_engine_cfg *cfg)
+bool eng_need_cts(struct pvn_lane *const *lanes, int nlanes)
 {
-    for (int i = 0; i < cfg->nlanes; i++)
-        if (cfg->lanes[i]->caps & PVN_LANE_NEEDS_CTS)
+    for (int i = 0; i < nlanes; i++)
+        if (lanes[i]->caps & PVN_LANE_NEEDS_CTS)
             return true;
     return false;
 }
@@ -44,6 +44,10 @@ static struct receiver *receiver_new(struct pvn_engine *e)
     struct receiver *rx = calloc(1, sizeof(*rx));
     if (!rx)
         return NULL;
+    if (!eng_need_cts(e->cfg.lanes, e->cfg.nlanes) && eng_match_new(rx) < 0) {
+        free(rx);
+        return NULL;
+    }
     /* Lowest addresses are handed out first, so that a shallow
      * pipeline stays in few cache lines. */
     for (int i = PVN_MAX_REQS - 1; i >= 0; i--) {
@@ -68,7 +72,7 @@ static struct sender *sender_new(struct pvn_engine *e)
 void eng_use_lanes(struct pvn_engine *e)
 {
     const struct pvn_engine_cfg *cfg = &e->cfg;
-    e->needs_cts = any_needs_cts(cfg);
+    e->needs_cts = eng_need_cts(cfg->lanes, cfg->nlanes);
     e->chunk = eng_chunk(cfg);
     e->rr = 0;
     e->several_lanes = cfg->nlanes > 1;
@@ -114,7 +118,7 @@ void pvn_engine_free(struct pvn_engine *e)
     if (!e)
         return;
     if (e->rx)
-        eng_match_free(e);
+        eng_match_free(e->rx);
     free(e->rx);
     free(e->tx);
     free(e);

@@ -4,8 +4,8 @@
  * The message engine: one comm's messages, whatever carries them.
  *
  * It consumes events and emits posts (lane.h); it does no I/O, reads no clock but the one it is
- * given, and allocates only at creation and for out-of-order grouped receives, so the tests run it
- * against a simulated lane by the hundred thousand seeds.
+ * given, and allocates only at creation, at a failover and for unexpected messages, so the tests
+ * run it against a simulated lane by the hundred thousand seeds.
  *
  * Two kinds of comm:
  * - matched (no lane needs clear-to-send, e.g. TCP): the sender numbers its messages and sends at

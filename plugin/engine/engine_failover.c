@@ -70,7 +70,7 @@ void pvn_engine_make_report(const struct pvn_engine *e, struct pvn_engine_report
             if (g[i]->ent[b].done)
                 r->open[i].done |= (uint8_t)(1u << b);
     }
-    r->next = r->by_slot ? rx->next_slot : rx->next_match;
+    r->next = r->by_slot ? rx->next_slot : rx->match->next;
     for (unsigned i = 0; !r->by_slot && i < 2 * PVN_MAX_SENDS; i++)
         if (r->next + i >= PVN_MAX_SENDS && eng_match_has(rx, r->next + i - PVN_MAX_SENDS))
             r->have[i / 64] |= UINT64_C(1) << (i % 64);
@@ -133,12 +133,15 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
         return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
                         "the peer goes on from message %llu before message %llu",
                         (unsigned long long)a->first, (unsigned long long)a->next);
+    if (by_slot && !eng_need_cts(lanes, nlanes) && eng_match_new(rx) < 0)
+        return eng_fail(e, -ENOMEM, PVN_FAULT_SYSTEM,
+                        "no memory to go on with the lanes of the new connection");
     use_lanes(e, lanes, nlanes);
     e->epoch++;
     eng_flush_end(e);
     if (e->needs_cts) {
-        if (!by_slot)
-            eng_match_end(rx);
+        /* Messages that are not whole will come by slot. */
+        eng_match_free(rx);
         forget_parts(rx);
         number_slots(rx);
     } else if (by_slot) {

@@ -15,8 +15,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The oldest posted buffer with this tag that has no message yet. */
-static struct recv_ent *find_buffer(struct receiver *rx, int tag, int *group, int *ent)
+int eng_match_new(struct receiver *rx)
+{
+    rx->match = calloc(1, sizeof(*rx->match));
+    return rx->match ? 0 : -ENOMEM;
+}
+
+void eng_match_free(struct receiver *rx)
+{
+    for (int i = 0; rx->match && i < UNEXPECTED_SLOTS; i++)
+        free(rx->match->unexpected[i].buf);
+    free(rx->match);
+    rx->match = NULL;
+}
+
+/* The oldest posted buffer with this tag that has no message yet; false: there is none. */
+static bool find_buffer(struct receiver *rx, int tag, int *group, int *ent)
 {
     for (uint64_t s = rx->oldest_slot; s < rx->next_slot; s++) {
         struct recv_group *g = rx->ring[s % SLOT_RING];
@@ -24,11 +38,11 @@ static struct recv_ent *find_buffer(struct receiver *rx, int tag, int *group, in
             if (!g->ent[i].matched && g->buf[i].tag == tag) {
                 *group = (int)(g - rx->groups);
                 *ent = i;
-                return &g->ent[i];
+                return true;
             }
         }
     }
-    return NULL;
+    return false;
 }
 
 static int too_long(struct pvn_engine *e, uint64_t msg, int tag, uint64_t total, size_t size)
@@ -41,20 +55,20 @@ static int too_long(struct pvn_engine *e, uint64_t msg, int tag, uint64_t total,
 
 static struct unexpected *unexpected_new(struct pvn_engine *e, const struct pvn_frame *f, int *idx)
 {
-    struct receiver *rx = e->rx;
-    if (rx->nunexpected == UNEXPECTED_SLOTS || f->total > e->cfg.unexpected_max ||
-        rx->unexpected_bytes > e->cfg.unexpected_max - f->total) {
+    struct matching *mt = e->rx->match;
+    if (mt->nunexpected == UNEXPECTED_SLOTS || f->total > e->cfg.unexpected_max ||
+        mt->unexpected_bytes > e->cfg.unexpected_max - f->total) {
         eng_fail(e, -ENOBUFS, PVN_FAULT_ARGUMENT,
                  "message %llu has tag %d and %llu bytes, no posted receive has that tag, and %d "
                  "messages of %zu bytes are kept aside already (limits: %d, %zu bytes)",
-                 (unsigned long long)f->seq, f->tag, (unsigned long long)f->total, rx->nunexpected,
-                 rx->unexpected_bytes, UNEXPECTED_SLOTS, e->cfg.unexpected_max);
+                 (unsigned long long)f->seq, f->tag, (unsigned long long)f->total, mt->nunexpected,
+                 mt->unexpected_bytes, UNEXPECTED_SLOTS, e->cfg.unexpected_max);
         return NULL;
     }
     int i = 0;
-    while (rx->unexpected[i].used)
+    while (mt->unexpected[i].used)
         i++;
-    struct unexpected *s = &rx->unexpected[i];
+    struct unexpected *s = &mt->unexpected[i];
     uint8_t *buf = malloc(f->total ? f->total : 1);
     if (!buf) {
         eng_fail(e, -ENOMEM, PVN_FAULT_SYSTEM, "no memory to keep %llu bytes of message %llu aside",
@@ -67,59 +81,65 @@ static struct unexpected *unexpected_new(struct pvn_engine *e, const struct pvn_
                              .tag = f->tag,
                              .buf = buf,
                              .group = NO_INDEX};
-    rx->nunexpected++;
-    rx->unexpected_bytes += f->total;
+    mt->nunexpected++;
+    mt->unexpected_bytes += f->total;
     e->stats.unexpected++;
     *idx = i;
     return s;
 }
 
-static void unexpected_free(struct receiver *rx, struct unexpected *s)
+static void unexpected_free(struct matching *mt, struct unexpected *s)
 {
-    rx->nunexpected--;
-    rx->unexpected_bytes -= s->total;
+    mt->nunexpected--;
+    mt->unexpected_bytes -= s->total;
     free(s->buf);
     *s = (struct unexpected){0};
 }
 
-static inline void give(struct receiver *rx, struct recv_ent *ent, uint64_t msg, uint64_t total)
+static inline struct chunk_set *placed_of(struct receiver *rx, int group, int ent)
 {
+    return &rx->match->placed[group][ent];
+}
+
+/* Gives a buffer its message. */
+static inline void give(struct receiver *rx, int group, int i, uint64_t total)
+{
+    struct recv_ent *ent = &rx->groups[group].ent[i];
     ent->matched = true;
-    ent->msg = msg;
     ent->total = total;
     ent->total_known = true;
     ent->got = 0;
-    chunk_clear(&ent->placed);
+    chunk_clear(placed_of(rx, group, i));
     chunk_clear(&ent->seen);
-    rx->unmatched--;
+    rx->match->unmatched--;
 }
 
 /* After a failover the sender may have messages, delivered before, among those it sends again. */
-static void skip_known(struct receiver *rx)
+static void skip_known(struct matching *mt)
 {
-    const struct msg_map *m = &rx->map[rx->next_match % MSG_RING];
-    while (m->kind == MAP_DONE && m->msg == rx->next_match)
-        m = &rx->map[++rx->next_match % MSG_RING];
+    const struct msg_map *m = &mt->map[mt->next % MSG_RING];
+    while (m->kind == MAP_DONE && m->msg == mt->next)
+        m = &mt->map[++mt->next % MSG_RING];
 }
 
-/* Finds a buffer for message f->seq == next_match, or keeps it aside. 0, -EAGAIN or an error. */
+/* Finds a buffer for the next message, or keeps it aside. 0, -EAGAIN or an error. */
 static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
 {
     struct receiver *rx = e->rx;
-    struct msg_map *m = &rx->map[f->seq % MSG_RING];
+    struct matching *mt = rx->match;
+    struct msg_map *m = &mt->map[f->seq % MSG_RING];
     /* A message that is 256 older is still coming in on another stream: wait for it. */
     if (m->kind == MAP_ENT || m->kind == MAP_UNEXPECTED)
         return -EAGAIN;
     /* Paused: the lane holds what may have been reported to the sender as delivered, and goes. */
-    if (rx->unmatched == 0 && !e->paused)
+    if (mt->unmatched == 0 && !e->paused)
         return -EAGAIN;
     int gi = 0, ei = 0;
-    struct recv_ent *ent = find_buffer(rx, f->tag, &gi, &ei);
-    if (ent) {
+    if (find_buffer(rx, f->tag, &gi, &ei)) {
         size_t size = rx->groups[gi].buf[ei].size;
         if (f->total > size)
             return too_long(e, f->seq, f->tag, f->total, size);
-        give(rx, ent, f->seq, f->total);
+        give(rx, gi, ei, f->total);
         *m = (struct msg_map){
             .kind = MAP_ENT, .idx = (int16_t)gi, .ent = (uint8_t)ei, .msg = f->seq};
     } else {
@@ -128,8 +148,8 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
             return e->err.code;
         *m = (struct msg_map){.kind = MAP_UNEXPECTED, .idx = (int16_t)si, .msg = f->seq};
     }
-    rx->next_match++;
-    skip_known(rx);
+    mt->next++;
+    skip_known(mt);
     return 0;
 }
 
@@ -159,34 +179,34 @@ int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_
     struct receiver *rx = e->rx;
     if (e->failed)
         return e->err.code;
-    if (!rx || f->chunk >= PVN_MAX_CHUNKS || f->total >> MAX_TOTAL_LOG2 || f->len > f->total ||
-        f->offset > f->total - f->len)
+    if (!rx || !rx->match || f->chunk >= PVN_MAX_CHUNKS || f->total >> MAX_TOTAL_LOG2 ||
+        f->len > f->total || f->offset > f->total - f->len)
         return eng_fail(
             e, -EPROTO, PVN_FAULT_REMOTE,
             "the peer sent an impossible chunk: number %u, offset %llu, %u of %llu bytes", f->chunk,
             (unsigned long long)f->offset, f->len, (unsigned long long)f->total);
-    if (f->seq > rx->next_match)
+    struct matching *mt = rx->match;
+    if (f->seq > mt->next)
         return -EAGAIN;
-    if (f->seq == rx->next_match) {
+    if (f->seq == mt->next) {
         int rc = match_next(e, f);
         if (rc < 0)
             return rc;
     }
-    const struct msg_map *m = &rx->map[f->seq % MSG_RING];
+    const struct msg_map *m = &mt->map[f->seq % MSG_RING];
     to->copy = NULL;
     if (m->msg != f->seq || m->kind == MAP_NONE || m->kind == MAP_DONE) {
         e->stats.stale++;
         return -EALREADY;
     }
     if (m->kind == MAP_UNEXPECTED) {
-        struct unexpected *s = &rx->unexpected[m->idx];
+        struct unexpected *s = &mt->unexpected[m->idx];
         return locate(e, f, s->total, &s->placed, s->buf, to);
     }
-    struct recv_group *g = &rx->groups[m->idx];
-    struct recv_ent *ent = &g->ent[m->ent];
+    const struct recv_group *g = &rx->groups[m->idx];
     const struct pvn_buffer *b = &g->buf[m->ent];
     to->copy = b->mr ? b->mr->copy : NULL;
-    return locate(e, f, ent->total, &ent->placed, b->addr, to);
+    return locate(e, f, g->ent[m->ent].total, placed_of(rx, m->idx, m->ent), b->addr, to);
 }
 
 static int put(struct pvn_engine *e, const struct pvn_buffer *b, const void *src, size_t n)
@@ -213,8 +233,8 @@ static int deliver_unexpected(struct pvn_engine *e, struct unexpected *s)
         return rc;
     ent->got = s->total;
     ent->seen = s->seen;
-    rx->map[s->msg % MSG_RING].kind = MAP_DONE;
-    unexpected_free(rx, s);
+    rx->match->map[s->msg % MSG_RING].kind = MAP_DONE;
+    unexpected_free(rx->match, s);
     eng_entry_arrived(e, g, ent);
     return 0;
 }
@@ -227,12 +247,14 @@ static bool unexpected_complete(const struct unexpected *s)
 int eng_match_claim(struct pvn_engine *e, struct recv_group *g)
 {
     struct receiver *rx = e->rx;
-    if (rx->nunexpected == 0)
+    struct matching *mt = rx->match;
+    mt->unmatched += g->req.sizes;
+    if (mt->nunexpected == 0)
         return 0;
     for (int i = 0; i < g->req.sizes; i++) {
         struct unexpected *oldest = NULL;
         for (int k = 0; k < UNEXPECTED_SLOTS; k++) {
-            struct unexpected *s = &rx->unexpected[k];
+            struct unexpected *s = &mt->unexpected[k];
             if (s->used && s->group == NO_INDEX && s->tag == g->buf[i].tag &&
                 (!oldest || s->msg < oldest->msg))
                 oldest = s;
@@ -241,8 +263,8 @@ int eng_match_claim(struct pvn_engine *e, struct recv_group *g)
             continue;
         if (oldest->total > g->buf[i].size)
             return too_long(e, oldest->msg, oldest->tag, oldest->total, g->buf[i].size);
-        give(rx, &g->ent[i], oldest->msg, oldest->total);
         oldest->group = (int16_t)(g - rx->groups);
+        give(rx, oldest->group, i, oldest->total);
         oldest->ent = (uint8_t)i;
         if (unexpected_complete(oldest)) {
             int rc = deliver_unexpected(e, oldest);
@@ -256,7 +278,7 @@ int eng_match_claim(struct pvn_engine *e, struct recv_group *g)
 int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev)
 {
     struct receiver *rx = e->rx;
-    struct msg_map *m = &rx->map[ev->id % MSG_RING];
+    struct msg_map *m = &rx->match->map[ev->id % MSG_RING];
     if (ev->chunk >= PVN_MAX_CHUNKS || (m->kind != MAP_ENT && m->kind != MAP_UNEXPECTED) ||
         pvn_id(m->msg) != ev->id) {
         e->stats.stale++;
@@ -264,7 +286,7 @@ int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev)
     }
     struct recv_group *g = m->kind == MAP_ENT ? &rx->groups[m->idx] : NULL;
     struct recv_ent *ent = g ? &g->ent[m->ent] : NULL;
-    struct unexpected *s = g ? NULL : &rx->unexpected[m->idx];
+    struct unexpected *s = g ? NULL : &rx->match->unexpected[m->idx];
     struct chunk_set *seen = ent ? &ent->seen : &s->seen;
     uint64_t *got = ent ? &ent->got : &s->got;
     uint64_t total = ent ? ent->total : s->total;
@@ -291,12 +313,13 @@ int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev)
 
 bool eng_match_has(const struct receiver *rx, uint64_t msg)
 {
-    const struct msg_map *m = &rx->map[msg % MSG_RING];
-    if (msg >= rx->next_match)
+    const struct matching *mt = rx->match;
+    const struct msg_map *m = &mt->map[msg % MSG_RING];
+    if (msg >= mt->next)
         return m->kind == MAP_DONE && m->msg == msg;
     if (m->msg != msg || m->kind == MAP_NONE || m->kind == MAP_DONE)
         return true;
-    return m->kind == MAP_UNEXPECTED && unexpected_complete(&rx->unexpected[m->idx]);
+    return m->kind == MAP_UNEXPECTED && unexpected_complete(&mt->unexpected[m->idx]);
 }
 
 void eng_match_rewind(struct receiver *rx)
@@ -308,12 +331,12 @@ void eng_match_rewind(struct receiver *rx)
             if (!ent->matched || ent->done)
                 continue;
             ent->got = 0;
-            chunk_clear(&ent->placed);
+            chunk_clear(placed_of(rx, (int)(g - rx->groups), i));
             chunk_clear(&ent->seen);
         }
     }
     for (int i = 0; i < UNEXPECTED_SLOTS; i++) {
-        struct unexpected *s = &rx->unexpected[i];
+        struct unexpected *s = &rx->match->unexpected[i];
         if (!s->used || unexpected_complete(s))
             continue;
         s->got = 0;
@@ -324,45 +347,30 @@ void eng_match_rewind(struct receiver *rx)
 
 void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a)
 {
+    struct matching *mt = rx->match;
     /* Not just any slot that is not newer than the oldest open one: the search for a buffer goes
      * from here, and would meet the newest groups first where that is a ring or more behind them. */
     rx->oldest_slot = rx->next_slot > SLOT_RING ? rx->next_slot - SLOT_RING : 0;
     while (rx->oldest_slot < rx->next_slot && !rx->ring[rx->oldest_slot % SLOT_RING])
         rx->oldest_slot++;
-    rx->unmatched = 0;
     for (uint64_t s = rx->oldest_slot; s < rx->next_slot; s++) {
         const struct recv_group *g = rx->ring[s % SLOT_RING];
         for (int i = 0; g && i < g->req.sizes; i++)
-            rx->unmatched += !g->ent[i].matched;
+            mt->unmatched += !g->ent[i].matched;
     }
-    for (int i = 0; i < MSG_RING; i++)
-        rx->map[i] = (struct msg_map){.kind = MAP_NONE};
     for (uint64_t k = a->first; k < a->next; k++) {
         unsigned bit = (unsigned)(k - a->first);
         if (a->done[bit / 64] >> (bit % 64) & 1)
-            rx->map[k % MSG_RING] = (struct msg_map){.kind = MAP_DONE, .msg = k};
+            mt->map[k % MSG_RING] = (struct msg_map){.kind = MAP_DONE, .msg = k};
     }
-    rx->next_match = a->first;
-    skip_known(rx);
+    mt->next = a->first;
+    skip_known(mt);
 }
 
 bool eng_match_keeps(const struct receiver *rx)
 {
     for (int i = 0; i < UNEXPECTED_SLOTS; i++)
-        if (rx->unexpected[i].used && unexpected_complete(&rx->unexpected[i]))
+        if (rx->match->unexpected[i].used && unexpected_complete(&rx->match->unexpected[i]))
             return true;
     return false;
-}
-
-void eng_match_end(struct receiver *rx)
-{
-    for (int i = 0; i < UNEXPECTED_SLOTS; i++)
-        if (rx->unexpected[i].used)
-            unexpected_free(rx, &rx->unexpected[i]);
-}
-
-void eng_match_free(struct pvn_engine *e)
-{
-    for (int i = 0; i < UNEXPECTED_SLOTS; i++)
-        free(e->rx->unexpected[i].buf);
 }

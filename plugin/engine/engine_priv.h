@@ -88,12 +88,10 @@ struct recv_ent {
     bool matched; /* a message has been given to it, or has begun to arrive */
     bool done;
     bool total_known;
-    uint64_t msg;
     uint64_t total;
     /* Valid once the total is known. */
     uint64_t got;
-    struct chunk_set placed; /* matched comms: chunks that some lane is writing or has written */
-    struct chunk_set seen;   /* chunks that are complete */
+    struct chunk_set seen; /* chunks that are complete */
 };
 
 /* One grouped receive. */
@@ -135,6 +133,18 @@ struct msg_map {
     uint64_t msg;
 };
 
+/* What only the receiver of a matched comm needs. */
+struct matching {
+    uint64_t next; /* first message not given to a buffer */
+    int unmatched; /* posted buffers without a message */
+    int nunexpected;
+    size_t unexpected_bytes;
+    struct msg_map map[MSG_RING];
+    struct unexpected unexpected[UNEXPECTED_SLOTS];
+    /* of each buffer of each group: chunks that some lane is writing or has written */
+    struct chunk_set placed[PVN_MAX_REQS][PVN_MAX_RECVS];
+};
+
 struct sender {
     struct send_msg msg[MSG_RING];
     /* Of messages that are cut: the chunks that their ndone counts. */
@@ -153,15 +163,11 @@ struct receiver {
     uint64_t early;       /* buffers that were full before the others of their group, ever */
     uint64_t oldest_slot; /* no open group is older */
     unsigned unpublished; /* newest slots, for which no lane has had room */
-    uint64_t next_match;  /* matched comms: first message not given to a buffer */
-    int unmatched;        /* posted buffers without a message */
-    int nunexpected;
-    size_t unexpected_bytes;
+    /* NULL: this is no matched comm. */
+    struct matching *match;
     struct recv_group *free;            /* groups without a request, the last one used first */
     struct recv_group *ring[SLOT_RING]; /* slot % SLOT_RING -> group not full yet, or NULL */
     struct recv_group groups[PVN_MAX_REQS];
-    struct msg_map map[MSG_RING];
-    struct unexpected unexpected[UNEXPECTED_SLOTS];
     int flushing;     /* flushes that some lane has not taken */
     uint64_t flushes; /* ever */
     uint64_t flushed; /* of them, those that are done; counted before stats.msgs */
@@ -317,6 +323,8 @@ static inline int eng_kick(struct pvn_engine *e)
         due |= e->cfg.lanes[i]->kick_due;
     return due ? eng_kick_all(e) : 0;
 }
+/* Whether these lanes write to remote addresses: the comm is not a matched one then. */
+bool eng_need_cts(struct pvn_lane *const *lanes, int nlanes);
 /* Sets up the engine for the lanes of cfg, and these for the engine. */
 void eng_use_lanes(struct pvn_engine *e);
 
@@ -360,9 +368,11 @@ int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
 int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
                     struct pvn_place *to);
 int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev);
-/* Gives unexpected messages to the buffers of a group that has just been posted. */
+/* A group has been posted: gives unexpected messages to its buffers. */
 int eng_match_claim(struct pvn_engine *e, struct recv_group *g);
-void eng_match_free(struct pvn_engine *e);
+/* 0 or -ENOMEM. */
+int eng_match_new(struct receiver *rx);
+void eng_match_free(struct receiver *rx);
 /* Receiver, failover: whether message number is complete; forgets what has come of those that are
  * not; goes on from an answer where slots were counted before. */
 bool eng_match_has(const struct receiver *rx, uint64_t msg);
@@ -370,7 +380,5 @@ void eng_match_rewind(struct receiver *rx);
 void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a);
 /* Whether a whole message waits for a buffer with its tag. */
 bool eng_match_keeps(const struct receiver *rx);
-/* Gives up the messages that are not whole, for they will come by slot. */
-void eng_match_end(struct receiver *rx);
 
 #endif

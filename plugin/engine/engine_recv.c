@@ -79,7 +79,6 @@ int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_
         rx->unpublished++;
         rc = eng_rx_post(e);
     } else {
-        rx->unmatched += n;
         rc = eng_match_claim(e, g);
     }
     if (__builtin_expect(rc < 0, 0))

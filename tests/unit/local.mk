@@ -23,6 +23,14 @@ tests_unit_test_memcache_SOURCES = tests/unit/test_memcache.cc
 tests_unit_test_memcache_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_memcache_LDADD = libpvn-core.la $(TEST_LDADD)
 
+# Takes the place of calloc, as the sanitizers do.
+if !SANITIZE
+PVN_TESTS += tests/unit/test_engine_memory
+tests_unit_test_engine_memory_SOURCES = tests/unit/test_engine_memory.cc
+tests_unit_test_engine_memory_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_engine_memory_LDADD = libpvn-core.la $(TEST_LDADD)
+endif
+
 # Built by `make check` so that it stays buildable; run by hand: build/tests/bench/memcache
 check_PROGRAMS += tests/bench/memcache
 tests_bench_memcache_SOURCES = tests/bench/memcache.c

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// What the engine does when there is no memory, at creation and at a failover to lanes of another kind.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+
+extern "C" {
+#include "base/clock.h"
+#include "engine/engine.h"
+
+// The C library's own, under the name that it has for such programs.
+void *__libc_calloc(size_t n, size_t size);
+}
+
+namespace
+{
+
+int refused_from = -1; // allocations that still succeed; -1: all do
+
+struct Refuse {
+    explicit Refuse(int from)
+    {
+        refused_from = from;
+    }
+    ~Refuse()
+    {
+        refused_from = -1;
+    }
+};
+
+} // namespace
+
+extern "C" void *calloc(size_t n, size_t size)
+{
+    if (refused_from == 0) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    refused_from -= refused_from > 0;
+    return __libc_calloc(n, size);
+}
+
+namespace
+{
+
+class EngineMemory : public testing::Test
+{
+  protected:
+    pvn_lane_ops ops = {};
+    pvn_lane writes = {}, matches = {}; // a lane with clear-to-send and one without
+    pvn_engine *e = nullptr;
+    char buffer[64];
+
+    void SetUp() override
+    {
+        ops.name = "scripted";
+        ops.post_cts = [](pvn_lane *, uint64_t, int, const pvn_buffer *) { return 0; };
+        pvn_lane_ops_fill(&ops);
+        writes.ops = matches.ops = &ops;
+        writes.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED;
+        matches.caps = PVN_LANE_SENT_IS_DELIVERED;
+    }
+    void TearDown() override
+    {
+        pvn_engine_free(e);
+    }
+    pvn_engine *make(bool sender, pvn_lane *l)
+    {
+        pvn_engine_cfg c = {};
+        c.sender = sender;
+        c.nlanes = 1;
+        c.lanes[0] = l;
+        c.chunk = 1 << 20;
+        c.now = [](void *) { return pvn_now_ns(); };
+        c.outlives_lanes = true;
+        return pvn_engine_new(&c);
+    }
+    pvn_req *receive()
+    {
+        void *data = buffer;
+        size_t size = sizeof(buffer);
+        int tag = 0;
+        pvn_req *r = nullptr;
+        EXPECT_EQ(0, pvn_engine_irecv(e, 1, &data, &size, &tag, nullptr, &r));
+        return r;
+    }
+    // The receiver has lost its lane, and the sender says what it will send again.
+    int resume(pvn_lane *l)
+    {
+        pvn_err why = PVN_ERR_INIT;
+        pvn_err_set(&why, -EIO, "the test says so");
+        pvn_engine_pause(e, &why);
+        pvn_engine_answer a = {};
+        return pvn_engine_resume_receiver(e, &l, 1, &a);
+    }
+    // A message of n bytes begins to arrive: what the engine answers.
+    int place(size_t n, pvn_place *to)
+    {
+        pvn_frame f = {};
+        f.total = f.len = static_cast<uint32_t>(n);
+        return matches.place(matches.engine, &matches, &f, to);
+    }
+};
+
+TEST_F(EngineMemory, ThatCannotBeMade)
+{
+    for (bool sender : {false, true})
+        for (pvn_lane *l : {&writes, &matches})
+            for (int from = 0;; from++) {
+                ASSERT_LT(from, 10);
+                Refuse r(from);
+                errno = 0;
+                e = make(sender, l);
+                if (e) {
+                    EXPECT_LT(1, from) << "an engine is not one piece";
+                    pvn_engine_free(e);
+                    e = nullptr;
+                    break;
+                }
+                EXPECT_EQ(ENOMEM, errno);
+            }
+}
+
+TEST_F(EngineMemory, GoesOnWithLanesOfTheOtherKind)
+{
+    e = make(false, &writes);
+    ASSERT_NE(nullptr, receive());
+    for (int i = 0; i < 3; i++) {
+        pvn_place to = {};
+        ASSERT_EQ(0, resume(&matches));
+        ASSERT_EQ(0, place(8, &to));
+        EXPECT_EQ(buffer, to.dst);
+        ASSERT_EQ(0, resume(&writes));
+    }
+    EXPECT_EQ(nullptr, pvn_engine_err(e));
+    EXPECT_EQ(1, pvn_engine_pending(e));
+}
+
+TEST_F(EngineMemory, ThatIsMissingAtAFailoverEndsTheComm)
+{
+    e = make(false, &writes);
+    pvn_req *r = receive();
+    ASSERT_NE(nullptr, r);
+    {
+        Refuse all(0);
+        EXPECT_EQ(-ENOMEM, resume(&matches));
+    }
+    const pvn_err *err = pvn_engine_err(e);
+    ASSERT_NE(nullptr, err);
+    EXPECT_NE(nullptr, strstr(err->reason[0], "no memory to go on with the lanes"))
+        << err->reason[0];
+    EXPECT_EQ(PVN_FAULT_SYSTEM, err->fault);
+    int done = 0;
+    EXPECT_EQ(-ENOMEM, pvn_engine_test(r, &done, nullptr));
+    EXPECT_EQ(0, done);
+    pvn_engine_report report;
+    pvn_engine_make_report(e, &report);
+    EXPECT_EQ(1, report.n);
+    EXPECT_TRUE(pvn_engine_may_use_slots(e));
+    EXPECT_EQ(nullptr, matches.engine) << "the lane is not used";
+}
+
+// A lane that writes to addresses has nothing to place.
+TEST_F(EngineMemory, NothingIsPlacedWhereNothingIsMatched)
+{
+    e = make(false, &writes);
+    ASSERT_NE(nullptr, receive());
+    pvn_frame f = {};
+    pvn_place to = {};
+    EXPECT_EQ(-EPROTO, writes.place(writes.engine, &writes, &f, &to));
+}
+
+} // namespace
