@@ -1,7 +1,15 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Imm mode: a chunk arrives as RDMA WRITE with immediate, which takes a receive request and is
- * reported by the completion queue. */
+/*
+ * Imm mode: a chunk arrives as RDMA WRITE with immediate, which takes a receive request and is
+ * reported by the completion queue.
+ *
+ * A receiver for which that is expensive to poll is not to poll it while nothing comes. So its sender
+ * writes behind each chunk, in the same chain, how many the queue pair has carried, and the receiver
+ * polls for as many completions as the count is ahead of those that it has taken. The count says when
+ * to poll and nothing else: where a network or a device shows it before the completion, the receiver
+ * polls too early, and what it reports is still what has completed.
+ */
 #include "net-pvrdma/rdma_rx.h"
 #include "net-pvrdma/rdma_tx.h"
 
@@ -27,9 +35,33 @@ static void put_size(struct rdma_lane *r, int k, const struct pvn_write *w)
         size->send_flags |= IBV_SEND_INLINE;
 }
 
+/* Each chunk in flight has a count of its own, which the device reads when it comes to it: a later
+ * one would announce what is not there yet. They lie behind the message sizes, where record mode has
+ * the second half of the queue pair's records. */
+static_assert(RECORD_RING * sizeof(uint32_t) <= RECORD_RING / 2 * sizeof(struct record),
+              "there is room for the counts of a queue pair");
+static uint32_t *staged_count(const struct rdma_lane *r, int k)
+{
+    uint32_t *first = (uint32_t *)&r->record[(size_t)k * RECORD_RING + RECORD_RING / 2];
+    return &first[r->qp[k].posted % RECORD_RING];
+}
+
+static void put_count(struct rdma_lane *r, int k, uint32_t slots)
+{
+    struct rqp *q = &r->qp[k];
+    uint32_t *count = staged_count(r, k);
+    *count = htole32((uint32_t)q->longs + 1);
+    struct ibv_send_wr *wr =
+        rdma_wr(r, k, count, sizeof(*count), r->mem_mr->lkey,
+                r->peer.mem_addr + MEM_COUNTS + (size_t)k * sizeof(*count), r->peer.mem_rkey);
+    rdma_signal_data(q, wr, k, slots, q->posted + 1);
+    if (r->cfg.max_inline >= sizeof(*count))
+        wr->send_flags |= IBV_SEND_INLINE;
+}
+
 /* A message of one chunk is one request, and on a network one packet if it is short. */
-static inline void imm_put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w,
-                                 uint32_t lkey)
+static inline __attribute__((always_inline)) void
+put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey, const bool counted)
 {
     bool whole = w->f.len == w->f.total;
     if (!whole)
@@ -37,15 +69,35 @@ static inline void imm_put_chunk(struct rdma_lane *r, int k, const struct pvn_wr
     struct ibv_send_wr *wr = rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = htobe32(imm_make(w->f.seq, w->f.recv, whole ? CHUNK_WHOLE : w->f.chunk));
-    rdma_signal_data(&r->qp[k], wr, k, whole ? 1 : PER_CHUNK, r->qp[k].posted + 1);
+    if (!counted)
+        rdma_signal_data(&r->qp[k], wr, k, whole ? 1 : PER_CHUNK, r->qp[k].posted + 1);
     /* The processor copies inline data, so not from a GPU. */
     if (w->f.len <= r->cfg.max_inline && w->mr && w->mr->gpu == 0)
         wr->send_flags |= IBV_SEND_INLINE;
+    if (counted)
+        put_count(r, k, whole ? 2 : PER_COUNTED);
+}
+
+static inline void imm_put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w,
+                                 uint32_t lkey)
+{
+    put_chunk(r, k, w, lkey, false);
 }
 
 int rdma_imm_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
-    return rdma_post_chunk(rdma_of(l), w, imm_put_chunk);
+    return rdma_post_chunk(rdma_of(l), w, imm_put_chunk, PER_CHUNK);
+}
+
+static inline void counted_put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w,
+                                     uint32_t lkey)
+{
+    put_chunk(r, k, w, lkey, true);
+}
+
+int rdma_counted_post_write(struct pvn_lane *l, const struct pvn_write *w)
+{
+    return rdma_post_chunk(rdma_of(l), w, counted_put_chunk, PER_COUNTED);
 }
 
 /* ---- receiver ---- */
@@ -114,9 +166,11 @@ static int imm_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, s
     return 0;
 }
 
-static int poll_queue(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+/* Takes up to `most` completions. */
+static inline __attribute__((always_inline)) int poll_queue(struct rdma_lane *r, const int most,
+                                                            struct pvn_event *ev, int max, int *n)
 {
-    int before = *n, rc = rdma_take(r, CQ_BATCH, ev, max, n);
+    int before = *n, rc = rdma_take(r, most, ev, max, n);
     /* Of several queue pairs. */
     for (int i = before; i < *n; i++)
         rdma_started(r, ev[i].id);
@@ -150,7 +204,7 @@ int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
         rc = rdma_read_shorts(r, ev, max, &n);
     int in_memory = n;
     if (rc == 0)
-        rc = poll_queue(r, ev, max, &n);
+        rc = poll_queue(r, CQ_BATCH, ev, max, &n);
     if (rc == 0 && n > flushed) {
         r->rx.idle_queue = n == in_memory;
         rdma_rx_took(r, n - flushed);
@@ -160,6 +214,106 @@ int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
         rc = rdma_rx_empty_poll(r) ? rdma_healthy(r) : 0;
     }
     /* What came before an error is reported before it: the peer may know that it arrived. */
+    return rc < 0 && n == 0 ? rc : n;
+}
+
+/* ---- receiver with counts ---- */
+
+/* Of a queue pair whose count is this: chunks that have come and whose completions have not been
+ * taken. A poll may have taken some before the count was there. */
+static inline uint32_t ahead(const struct rqp *q, uint32_t count)
+{
+    uint32_t n = le32toh(count) - (uint32_t)q->longs;
+    return (int32_t)n <= 0 ? 0 : n < RECORD_RING ? n : RECORD_RING;
+}
+
+static inline uint32_t announced(const struct rdma_lane *r)
+{
+    uint32_t sum = 0;
+    for (int k = 0; k < r->nqps; k++)
+        sum += ahead(&r->qp[k], __atomic_load_n(&r->counts[k], __ATOMIC_ACQUIRE));
+    return sum;
+}
+
+/* Whether a look at memory says that a poll would find something. */
+static inline bool counted_has_events(const struct rdma_lane *r)
+{
+    return r->flush.pending || rdma_short_is_there(r) || announced(r) || r->rx.take_now;
+}
+
+/* Completions of what this end has written lie between the arrivals. They are polled for when they
+ * are many or their slots are needed, as in record mode. */
+static uint32_t chains_due(struct rdma_lane *r)
+{
+    uint32_t known = rdma_rx_known(r);
+    if (!r->rx.take_now)
+        return known >= REAP_AT ? known : 0;
+    r->rx.take_now = false;
+    return known || r->outstanding == 0 ? known : 1;
+}
+
+/* For no more than is known to be there. */
+static int take_announced(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+{
+    uint64_t empty = r->stats.empty_polls;
+    uint32_t known = announced(r) + chains_due(r);
+    int rc = 0;
+    for (; rc == 0 && known && *n < max && r->stats.empty_polls == empty; known = announced(r))
+        rc = poll_queue(r, known < CQ_BATCH ? (int)known : CQ_BATCH, ev, max, n);
+    return rc;
+}
+
+/* As record_watch(): a word for the count of each queue pair would be too many. */
+static inline void counted_watch(struct rdma_lane *r)
+{
+    if (r->nqps > 1 || r->flush.pending)
+        return;
+    const struct rqp *q = &r->qp[0];
+    const uint32_t *line = &q->shorts.next->stamp, *count = &r->counts[0];
+    uint32_t at_line = __atomic_load_n(line, __ATOMIC_RELAXED);
+    uint32_t at_count = __atomic_load_n(count, __ATOMIC_RELAXED);
+    if (at_line != htole32(q->shorts.lines + 1) && !ahead(q, at_count))
+        rdma_watch(r, line, at_line, count, at_count);
+}
+
+/* What comes shows in memory, only an error needs the queue. */
+static inline int counted_empty_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+{
+    if (!r->fresh)
+        counted_watch(r);
+    if (!rdma_rx_empty_poll(r))
+        return 0;
+    int rc = rdma_healthy(r);
+    if (rc == 0 && rdma_time_to_poll(r))
+        rc = poll_queue(r, (int)rdma_rx_known(r) + 1, ev, max, n);
+    if (*n > 0)
+        rdma_rx_took(r, *n);
+    return rc;
+}
+
+__attribute__((noinline)) static int counted_take_all(struct rdma_lane *r, struct pvn_event *ev,
+                                                      int max)
+{
+    int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0, flushed = n;
+    if (rc == 0)
+        rc = rdma_read_shorts(r, ev, max, &n);
+    if (rc == 0)
+        rc = take_announced(r, ev, max, &n);
+    if (rc == 0 && n > flushed)
+        rdma_rx_took(r, n - flushed);
+    else if (rc == 0 && n == 0)
+        rc = counted_empty_poll(r, ev, max, &n);
+    /* What came before an error is reported before it: the peer may know that it arrived. */
+    return rc < 0 && n == 0 ? rc : n;
+}
+
+int rdma_counted_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
+{
+    struct rdma_lane *r = rdma_of(l);
+    l->fast.watch.polls = 0;
+    if (counted_has_events(r))
+        return counted_take_all(r, ev, max);
+    int n = 0, rc = counted_empty_poll(r, ev, max, &n);
     return rc < 0 && n == 0 ? rc : n;
 }
 
@@ -190,12 +344,19 @@ static void imm_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, 
         ev[(*n)++] = r->kept[r->kept_at];
 }
 
+static int imm_open(struct rdma_lane *r)
+{
+    if (r->peer.counts && (r->cfg.sender ? r->peer.needs_acks : r->cfg.costly_poll))
+        r->l.ops = &r->modes->counted[r->cfg.sender];
+    return rdma_open_one_sided(r);
+}
+
 const struct rdma_mode rdma_imm_mode = {
     .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
     .rx_polls_queue = true,
     .waits_for_receives = true,
     .recv_slots = imm_recv_slots,
-    .open = rdma_open_one_sided,
+    .open = imm_open,
     .post_first = imm_post_first,
     .probe = rdma_probe_by_write,
     .peer_connected = rdma_peer_has_written,

@@ -117,6 +117,9 @@ static void rdma_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nla
             r->tx.acks = &r->first->ack[i];
     }
     rdma_rx_join(r);
+    /* All of the comm's queues together are polled once in that time. */
+    if (r->mode->rx_polls_queue && !r->cfg.sender)
+        r->cfg.idle_poll_ns *= (uint64_t)nlanes;
 }
 
 /* The last one is the one before that with which the next choice begins. */
@@ -181,11 +184,12 @@ static struct rdma_modes modes = {.mode = {[PVN_RDMA_AUTO] = &no_mode,
                                            [PVN_RDMA_SEND] = &rdma_send_mode}};
 static pthread_once_t modes_once = PTHREAD_ONCE_INIT;
 
-static void fill_one_sided(enum pvn_rdma_mode m,
+/* ops: of a receiver, then of a sender */
+static void fill_one_sided(struct pvn_lane_ops *ops,
                            int (*post_write)(struct pvn_lane *l, const struct pvn_write *w),
                            int (*rx_poll)(struct pvn_lane *l, struct pvn_event *ev, int max))
 {
-    struct pvn_lane_ops *tx = &modes.ops[m][true], *rx = &modes.ops[m][false];
+    struct pvn_lane_ops *tx = &ops[true], *rx = &ops[false];
     tx->post_write = post_write;
     tx->kick = rdma_tx_kick;
     tx->poll = rdma_tx_poll;
@@ -212,13 +216,17 @@ static void fill_modes(void)
 {
     for (int m = PVN_RDMA_AUTO; m <= PVN_RDMA_SEND; m++)
         modes.ops[m][false] = modes.ops[m][true] = any_ops;
-    fill_one_sided(PVN_RDMA_RECORD, rdma_record_post_write, rdma_record_poll);
-    fill_one_sided(PVN_RDMA_IMM, rdma_imm_post_write, rdma_imm_poll);
+    modes.counted[false] = modes.counted[true] = any_ops;
+    fill_one_sided(modes.ops[PVN_RDMA_RECORD], rdma_record_post_write, rdma_record_poll);
+    fill_one_sided(modes.ops[PVN_RDMA_IMM], rdma_imm_post_write, rdma_imm_poll);
+    fill_one_sided(modes.counted, rdma_counted_post_write, rdma_counted_poll);
     fill_two_sided();
     for (int m = PVN_RDMA_AUTO; m <= PVN_RDMA_SEND; m++) {
         pvn_lane_ops_fill(&modes.ops[m][false]);
         pvn_lane_ops_fill(&modes.ops[m][true]);
     }
+    pvn_lane_ops_fill(&modes.counted[false]);
+    pvn_lane_ops_fill(&modes.counted[true]);
     modes.fenced = any_ops;
     modes.fenced.fence = NULL;
     modes.fenced.overdue = NULL;
@@ -252,6 +260,7 @@ static int map_memory(struct rdma_lane *r)
     r->tx.acks = r->ack = (struct ack_line *)(r->mem + MEM_ACK);
     r->totals = (uint64_t *)(r->mem + MEM_TOTALS);
     r->hello = (uint64_t *)(r->mem + MEM_HELLO);
+    r->counts = (uint32_t *)(r->mem + MEM_COUNTS);
     r->record = (struct record *)(r->mem + MEM_RECORD);
     return 0;
 }

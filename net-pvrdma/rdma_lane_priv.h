@@ -45,6 +45,7 @@ struct rdma_rx_state {
     uint32_t turn;                                /* writes of acknowledgements */
     /* imm: what came last was not in the queue, which is then polled less often */
     bool idle_queue;
+    bool take_now; /* imm with counts: the next poll takes what has completed of the chains, too */
 };
 
 /* PVN_FLUSH_READ: see rdma_flush.c. */
@@ -103,6 +104,7 @@ struct rdma_lane {
     uint64_t *hello;       /* see MEM_HELLO */
     struct record *record; /* receiver: rings the peer fills; sender: staging; RECORD_RING per QP */
     uint64_t *totals;      /* imm mode, TOTALS message sizes, both ends */
+    uint32_t *counts;      /* receiver: see MEM_COUNTS */
 
     /* The comm's first lane, perhaps this one. It carries the entries and acknowledgements of all of
      * the comm's lanes, which it has in `joined`, itself first. */

@@ -18,8 +18,7 @@ struct rdma_lane;
 /* Functions that return int: 0, or a negative errno, which except for -EAGAIN is the lane's end. */
 struct rdma_mode {
     int opcode; /* enum ibv_wr_opcode of the request that carries a chunk's bytes */
-    /* The completion queue of a receiver is emptied by every poll, so nothing else takes from
-     * it. */
+    /* The completion queue of a receiver has its arrivals, so nothing but polls takes from it. */
     bool rx_polls_queue;
     /* The sender's window opens when the receiver has read a chunk's record, not with the chunk's
      * completion: the receiver acknowledges also where completions are cheap to poll. */
@@ -58,6 +57,7 @@ struct rdma_mode {
 struct rdma_modes {
     const struct rdma_mode *mode[PVN_RDMA_SEND + 1];
     struct pvn_lane_ops ops[PVN_RDMA_SEND + 1][2]; /* [1]: of a sender */
+    struct pvn_lane_ops counted[2];                /* imm mode with counts, see rdma_imm.c */
     struct pvn_lane_ops fenced;
 };
 

@@ -65,8 +65,10 @@ static uint64_t ended(const struct rdma_lane *r)
 /* Takes what has completed but is not polled for: an expensive queue is hardly ever polled. */
 static int take_completed(struct rdma_lane *r)
 {
-    if (r->mode->rx_polls_queue && !r->cfg.sender)
+    if (r->mode->rx_polls_queue && !r->cfg.sender) {
+        r->rx.take_now = true;
         return 0;
+    }
     int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
     return rc < 0 ? rc : 0;
 }

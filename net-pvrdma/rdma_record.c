@@ -38,7 +38,7 @@ static inline void record_put_chunk(struct rdma_lane *r, int k, const struct pvn
 
 int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
-    return rdma_post_chunk(rdma_of(l), w, record_put_chunk);
+    return rdma_post_chunk(rdma_of(l), w, record_put_chunk, PER_CHUNK);
 }
 
 /* ---- receiver ---- */

@@ -114,7 +114,7 @@ static bool worth_publishing(const struct rdma_lane *r)
 }
 
 /* Chains whose entries, or later ones, the peer has used are complete. */
-static uint32_t rx_known_completions(struct rdma_lane *r)
+uint32_t rdma_rx_known(struct rdma_lane *r)
 {
     while (r->rx.chain_known != r->rx.chain_tail &&
            r->rx.chain[r->rx.chain_known % (CTS_SLOTS * 2)] <= r->rx.started)
@@ -127,17 +127,19 @@ static uint32_t rx_known_completions(struct rdma_lane *r)
 
 int rdma_rx_reap_known(struct rdma_lane *r)
 {
-    uint32_t known = rx_known_completions(r);
+    uint32_t known = rdma_rx_known(r);
     return known >= REAP_AT ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
 }
 
-/* Slots are needed. What is first in a queue that every poll empties may be an arrival, which is
- * for a poll to report; that takes the rest, too. */
+/* Slots are needed. What is first in a queue that has arrivals, too, may be one, which is for a poll
+ * to report; that takes the rest, too. */
 static int reap_now(struct rdma_lane *r)
 {
-    if (r->mode->rx_polls_queue)
+    if (r->mode->rx_polls_queue) {
+        r->rx.take_now = true;
         return 0;
-    uint32_t known = rx_known_completions(r);
+    }
+    uint32_t known = rdma_rx_known(r);
     if (known == 0 && r->outstanding > 0)
         known = 1;
     return known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
@@ -406,5 +408,5 @@ int rdma_rx_kick(struct pvn_lane *l)
 
 int rdma_rx_look_around(struct rdma_lane *r)
 {
-    return rdma_look_around(r, rx_known_completions(r), r->qp[0].unsignaled > 0);
+    return rdma_look_around(r, rdma_rx_known(r), r->qp[0].unsignaled > 0);
 }

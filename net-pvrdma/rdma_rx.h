@@ -40,7 +40,8 @@ int rdma_rx_kick(struct pvn_lane *l);
 void rdma_rx_final_ack(struct rdma_lane *r); /* blocks for a moment at most, where the peer lives */
 /* An acknowledgement with a completion, which says what has become of all that was posted before. */
 int rdma_rx_signal_now(struct rdma_lane *r);
-int rdma_rx_reap_known(struct rdma_lane *r); /* takes what is known to be there when it is much */
+uint32_t rdma_rx_known(struct rdma_lane *r); /* chains whose completions are known to be there */
+int rdma_rx_reap_known(struct rdma_lane *r); /* takes these when they are many */
 int rdma_rx_look_around(struct rdma_lane *r);
 
 /* A poll has taken n events that arrived. */
@@ -62,5 +63,6 @@ static inline bool rdma_rx_empty_poll(struct rdma_lane *r)
 /* rdma_record.c, rdma_imm.c */
 int rdma_record_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
+int rdma_counted_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 
 #endif

@@ -40,6 +40,7 @@ int rdma_offer(struct pvn_lane *l, void *buf, size_t cap)
                            .software = r->cfg.software,
                            .modes = (uint8_t)r->cfg.modes,
                            .shorts = r->cfg.short_max > 0,
+                           .counts = true,
                            .pieces_log2 = rdma_two_depth_log2(r),
                            .lid = r->cfg.lid,
                            .mem_rkey = r->mem_mr->rkey,
@@ -63,8 +64,8 @@ static const char *layer(bool ethernet)
 
 /* Both ends come to the same answer: what either requests if the other can do it. Where both could
  * do anything, an immediate takes one request and one packet for a message of one chunk, a record
- * two; but its receiver polls the completion queue all the time, so where that is expensive for
- * either end it is records. */
+ * two. Its receiver polls the completion queue all the time; where that is expensive for either end
+ * it is records, for then an immediate has a second request, too, and takes a receive request. */
 static enum pvn_rdma_mode common_mode(const struct rdma_lane *r)
 {
     unsigned both = r->cfg.modes & r->peer.modes;

@@ -12,8 +12,9 @@ static inline void rdma_note(struct rqp *q, uint32_t cookie, uint32_t chunk)
     q->note[q->posted++ % RECORD_RING] = rdma_note_make(cookie, chunk);
 }
 
-/* Requests of one chunk at most: its data, and its record or (imm) its message's size before it. */
-enum { PER_CHUNK = 2 };
+/* Requests of one chunk at most: its data, and its record or (imm) its message's size before it; with
+ * counts, one behind it besides. */
+enum { PER_CHUNK = 2, PER_COUNTED = 3 };
 
 /* Chunks from whose number on a queue pair's window is counted. A completion says that a record is
  * in the peer's ring, not that the peer has read it. An immediate that comes too early finds no
@@ -64,6 +65,7 @@ int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 /* rdma_record.c, rdma_imm.c */
 int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int rdma_imm_post_write(struct pvn_lane *l, const struct pvn_write *w);
+int rdma_counted_post_write(struct pvn_lane *l, const struct pvn_write *w);
 
 /* The receiver copies only host memory, and only from host memory can it be copied here. A part of
  * a message is no message, however short. */
@@ -82,11 +84,12 @@ static inline int rdma_lkey(struct rdma_lane *r, const struct pvn_write *w, uint
     return __builtin_expect(mr || w->f.len == 0, 1) ? 0 : rdma_not_registered(r, mem);
 }
 
-/* Posts a chunk. put_chunk, of the mode, adds its requests to the queue pair's chain, where there
- * is room for them. */
+/* Posts a chunk. put_chunk, of the mode, adds its requests, most at most, to the queue pair's chain,
+ * where there is room for them. */
 static inline __attribute__((always_inline)) int rdma_post_chunk(
     struct rdma_lane *r, const struct pvn_write *w,
-    void (*put_chunk)(struct rdma_lane *r, int qp, const struct pvn_write *w, uint32_t lkey))
+    void (*put_chunk)(struct rdma_lane *r, int qp, const struct pvn_write *w, uint32_t lkey),
+    const uint32_t most)
 {
     uint32_t lkey;
     bool due = r->l.kick_due;
@@ -101,7 +104,11 @@ static inline __attribute__((always_inline)) int rdma_post_chunk(
     if (rdma_lkey(r, w, &lkey) < 0)
         return r->l.err.code;
     struct rqp *q = &r->qp[k];
-    if (q->nwr + PER_CHUNK > CHAIN) {
+    if (most > PER_CHUNK && q->slots < most) {
+        r->tx.starved = true;
+        return -EAGAIN;
+    }
+    if (q->nwr + (int)most > CHAIN) {
         int rc = rdma_ring(r, k);
         if (rc < 0)
             return rc;

@@ -23,7 +23,8 @@ enum {
     FLAG_ETHERNET = 1,
     FLAG_NEEDS_ACKS = 2,
     FLAG_SOFTWARE = 4,
-    CAN_SHORTS = 1
+    CAN_SHORTS = 1,
+    CAN_COUNTS = 2
 };
 
 static void put16(uint8_t *p, uint16_t v)
@@ -72,7 +73,7 @@ int pvn_rdma_offer_encode(const struct rdma_offer *o, void *buf, size_t cap)
         put32(p, o->qpn[i]);
         put32(p + 4, o->psn[i]);
     }
-    b[HEAD + 7] = o->shorts ? CAN_SHORTS : 0;
+    b[HEAD + 7] = (uint8_t)((o->shorts ? CAN_SHORTS : 0) | (o->counts ? CAN_COUNTS : 0));
     for (int i = 0; i < o->ngids; i++, p += PER_GID) {
         memcpy(p, o->gids[i].raw, 16);
         p[16] = o->gids[i].type;
@@ -116,6 +117,7 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
     memcpy(&o->mem_addr, b + 16, sizeof(o->mem_addr));
     o->mem_addr = le64toh(o->mem_addr);
     o->shorts = b[HEAD + 7] & CAN_SHORTS;
+    o->counts = b[HEAD + 7] & CAN_COUNTS;
     const uint8_t *p = b + HEAD;
     for (int i = 0; i < o->nqps; i++, p += PER_QP) {
         o->qpn[i] = get32(p);

@@ -306,6 +306,7 @@ struct rdma_offer {
     bool ethernet;
     bool software;   /* its device is software: it copies by processor */
     bool needs_acks; /* completions are expensive to poll for: the peer acknowledges soon */
+    bool counts;     /* this end knows the counts of imm mode, see MEM_COUNTS */
     uint16_t lid;
     uint32_t mem_rkey;
     uint64_t mem_addr;
@@ -319,14 +320,17 @@ int pvn_rdma_offer_decode(const void *buf, size_t len, struct rdma_offer *o, str
 
 /*
  * The registered block at both ends: cts ring (sender: the peer writes it; receiver: it writes from
- * it), ack lines, record rings or (imm mode) message sizes, the ring of short messages. The same
- * layout everywhere, so that one address and key describe it; only where the last one begins depends
- * on the number of queue pairs in its owner's offer.
+ * it), ack lines, counts, record rings or (imm mode) message sizes, the ring of short messages. The
+ * same layout everywhere, so that one address and key describe it; only where the last one begins
+ * depends on the number of queue pairs in its owner's offer.
  */
 enum {
     MEM_CTS = 0,
     MEM_ACK = MEM_CTS + CTS_LINES * 64,
     MEM_HELLO = MEM_ACK + PVN_MAX_LANES * 64, /* 1: the sender is connected */
+    /* Imm mode, of a receiver that needs acknowledgements: u32 for each queue pair, the chunks that
+     * the sender has written on it, short messages apart, free-running */
+    MEM_COUNTS = MEM_HELLO + 8,
     MEM_RECORD = MEM_HELLO + 64,
     MEM_TOTALS = MEM_RECORD
 };
@@ -338,8 +342,10 @@ static inline size_t mem_size(int nqps)
 {
     return mem_short(nqps) + SHORT_RING_BYTES;
 }
-static_assert(TOTALS * sizeof(uint64_t) <= RECORD_RING * sizeof(struct record),
-              "message sizes take no more than the records of one queue pair");
+static_assert(MEM_COUNTS + PVN_RDMA_MAX_QPS * sizeof(uint32_t) <= MEM_RECORD,
+              "the counts of all queue pairs are one cache line");
+static_assert(TOTALS * sizeof(uint64_t) <= RECORD_RING / 2 * sizeof(struct record),
+              "message sizes take no more than half the records of one queue pair");
 static_assert(MEM_RECORD % 64 == 0 && RECORD_RING * sizeof(struct record) % 64 == 0,
               "a short message begins at a cache line");
 

@@ -335,7 +335,7 @@ static const struct pvn_param_def table[] = {
      .help = "On adapters where polling an empty completion queue is expensive (PVRDMA): a "
              "queue without expected completions is polled after this long without progress, "
              "so that a failed request is noticed. The time doubles while the queue stays "
-             "empty, up to 1 s."},
+             "empty, up to 1 s. In imm mode, too, where the peer announces what it has sent."},
     {.name = "RDMA_SHORT",
      .type = PVN_PARAM_SIZE,
      .unit = "bytes",

@@ -8,18 +8,21 @@
 # a run before the one that is counted shows which calls these are. The last columns are what a call
 # costs that gets nothing done, one of many in a row. The two-sided mode is counted without failover, with
 # which its calls depend on when the receiver's credits come.
-# --ports N: a comm over N joined adapters; --qps N: over N queue pairs of each.
-# usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"] [--ports N] [--qps N]
+# --ports N: a comm over N joined adapters; --qps N: over N queue pairs of each; --profile roce: on an adapter
+# whose completion queue is cheap to poll.
+# usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"] [--ports N] [--qps N] [--profile NAME]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build
 modes="record imm send"
+profile=pvrdma
 while [[ $# -ge 2 ]]; do
     case $1 in
     --build) build=$2 ;;
     --modes) modes=$2 ;;
     --ports) export PVN_SOFTVERBS_DEVICES=$2 NCCL_PVRDMA_VDEVICE=1 ;;
     --qps) export NCCL_PVRDMA_QPS=$2 ;;
+    --profile) profile=$2 ;;
     *) echo "unknown option $1" >&2; exit 2 ;;
     esac
     shift 2
@@ -35,7 +38,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/sys"
 export NCCL_PVRDMA_TRANSPORT=rdma NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_VERBS_LIB=$build/tests/softverbs/.libs/libsoftverbs.so
-export PVN_SOFTVERBS_PROFILE=pvrdma PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
+export PVN_SOFTVERBS_PROFILE=$profile PVN_SOFTVERBS_SYSFS=$tmp/sys NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys
 
 count=500
 phases="post_send post_receive test_oldest post_send_to_no_end test_to_no_end send_in_vain test_of_receive test_of_send"

@@ -45,6 +45,7 @@ struct RdmaOptions {
     uint64_t (*now)() = nullptr;              // see pvn_rdma_lane_cfg
     bool acknowledged = false;                // as with failover
     ibv_mtu rx_mtu = static_cast<ibv_mtu>(0); // of the receiver, 0: the same
+    void (*edit_offer)(uint8_t *) = nullptr;  // applied to both ends' offers
 };
 
 // One device, opened as the plugin would, and a lane and an engine on it.
@@ -208,6 +209,10 @@ struct RdmaPair {
         int nb = rx.lane->ops->offer(rx.lane, b, sizeof(b));
         ASSERT_GT(na, 0);
         ASSERT_GT(nb, 0);
+        if (o.edit_offer) {
+            o.edit_offer(a);
+            o.edit_offer(b);
+        }
         ASSERT_EQ(0, rx.lane->ops->bind(rx.lane, a, static_cast<size_t>(na)))
             << rx.lane->err.reason[0];
         ASSERT_EQ(0, tx.lane->ops->bind(tx.lane, b, static_cast<size_t>(nb)))

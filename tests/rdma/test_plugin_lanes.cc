@@ -18,11 +18,11 @@ class PluginLanes : public PluginRdma, public testing::WithParamInterface<std::t
     enum { DEPTH = 8, MESSAGES = 400 };
     int ports = std::get<0>(GetParam());
 
-    std::unique_ptr<Net> start()
+    // An idle poll of the completion queue is a doorbell, too, and when it comes is the clock's.
+    std::unique_ptr<Net> start(const char *poll = "1s")
     {
         setenv("NCCL_PVRDMA_QPS", std::to_string(std::get<1>(GetParam())).c_str(), 1);
-        // An idle poll of the completion queue is a doorbell, too, and when it comes is the clock's.
-        setenv("NCCL_PVRDMA_RDMA_POLL", "1s", 1);
+        setenv("NCCL_PVRDMA_RDMA_POLL", poll, 1);
         adapters("pvrdma", "set devices " + std::to_string(ports));
         auto n = std::make_unique<Net>(12);
         if (ports > 1) {
@@ -102,6 +102,48 @@ TEST_P(PluginLanes, DoorbellsPerMessageAtDepth8)
                std::get<1>(GetParam()), size, doorbells);
         EXPECT_LE(doorbells, 1.5) << size;
     }
+}
+
+// Where arrivals are in the completion queue, too, it is not polled while nothing comes.
+TEST_P(PluginLanes, DoorbellsPerMessageInImmMode)
+{
+    setenv("NCCL_PVRDMA_RDMA_MODE", "imm", 1);
+    auto n = start();
+    Pair p(*n, dev, dev);
+    for (size_t size : {8, 4096, 65536}) {
+        double doorbells = stream(p, size);
+        printf("imm, %d ports, %d queue pairs, %zu bytes: %.3f doorbells per message\n", ports,
+               std::get<1>(GetParam()), size, doorbells);
+        EXPECT_LE(doorbells, 1.5) << size;
+    }
+}
+
+TEST_P(PluginLanes, AReceiverThatWaitsInImmModePollsOnceInTheTimeBetweenTwo)
+{
+    setenv("NCCL_PVRDMA_RDMA_MODE", "imm", 1);
+    auto n = start("200us");
+    Pair p(*n, dev, dev);
+    stream(p, 4096);
+    std::vector<unsigned char> in(4096);
+    void *mh = nullptr, *req = nullptr, *data = in.data();
+    size_t size = in.size();
+    int tag = 0, done = 0, got = 0;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, data, size, NCCL_PTR_HOST, &mh));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &mh, nullptr, &req));
+    ASSERT_NE(nullptr, req);
+    const double from = sv::now();
+    sv_stats before, now;
+    sv::lib().sv_total_stats(&before);
+    uint64_t empty = 0;
+    EXPECT_TRUE(eventually([&] {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, req, &done, &got));
+        EXPECT_EQ(0, done);
+        sv::lib().sv_total_stats(&now);
+        empty = now.poll_empty - before.poll_empty;
+        EXPECT_LE(static_cast<double>(empty), (sv::now() - from) / 200e-6);
+        return HasFailure() || empty >= static_cast<uint64_t>(3 * ports);
+    }));
+    pvn_netdrv_dereg_mr(p.d, p.rc, mh);
 }
 
 // A short message takes the first port; longer ones are shared out.

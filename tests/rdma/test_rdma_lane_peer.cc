@@ -437,6 +437,145 @@ TEST(RdmaWatch, AQueueIsPolledLessWhereShortMessagesCome)
     EXPECT_LE(polls, 900u / 9 + 4);
 }
 
+// Imm mode where an empty poll is expensive: the parameter is the number of queue pairs.
+class RdmaCounted : public testing::TestWithParam<int>
+{
+  protected:
+    RdmaOptions options(uint64_t idle_ns, const char *profile = "pvrdma")
+    {
+        RdmaOptions o = shape(profile, PVN_RDMA_IMM, GetParam(), 4096, true);
+        o.idle_ns = idle_ns;
+        return o;
+    }
+    static uint64_t empty_polls(const RdmaPair &p)
+    {
+        sv_stats s;
+        sv::lib().sv_ctx_stats(p.rx.ctx, &s);
+        return s.poll_empty;
+    }
+};
+INSTANTIATE_TEST_SUITE_P(QueuePairs, RdmaCounted, testing::Values(1, 3));
+
+// And what has come is there at the next test.
+TEST_P(RdmaCounted, NothingIsPolledWhileNothingComes)
+{
+    Watched w(options(UINT64_MAX / 4));
+    for (size_t n : {8u, 4096u, 4096u, 8u, 200u, 4096u, 0u, 300u}) {
+        uint64_t polls;
+        const uint64_t empty = empty_polls(w.p);
+        ASSERT_NO_FATAL_FAILURE(w.message(n, 900, 0, &polls));
+        EXPECT_EQ(0u, polls) << n;
+        EXPECT_EQ(empty, empty_polls(w.p)) << n;
+    }
+}
+
+TEST_P(RdmaCounted, AtMostOneEmptyPollInTheTimeBetweenTwo)
+{
+    const uint64_t idle_ns = 200000;
+    Watched w(options(idle_ns));
+    uint64_t polls;
+    ASSERT_NO_FATAL_FAILURE(w.message(4096, 0, 0, &polls));
+    pvn_req *r = nullptr;
+    int done = 0;
+    ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
+    const uint64_t from = pvn_now_ns(), before = empty_polls(w.p);
+    uint64_t empty = 0;
+    for (Deadline wait; wait.left() && empty < 5; empty = empty_polls(w.p) - before) {
+        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+        ASSERT_EQ(0, done);
+        ASSERT_LE(empty, (pvn_now_ns() - from) / idle_ns);
+    }
+    EXPECT_EQ(5u, empty) << "the queue is polled now and then, or no error would show";
+}
+
+// Nothing but the queue shows it.
+TEST_P(RdmaCounted, AnErrorShows)
+{
+    Watched w(options(200000));
+    pvn_req *r = nullptr;
+    int done = 0, rc = 0;
+    ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
+    const rdma_offer o = offer_of(w.p.rx.lane);
+    ASSERT_EQ(0, sv::command(("qp " + std::to_string(o.qpn[GetParam() - 1]) + " error").c_str()));
+    for (Deadline wait; wait.left() && rc == 0;)
+        rc = hot_test(r, &done, nullptr);
+    EXPECT_EQ(-EIO, rc);
+    EXPECT_EQ(0, done);
+}
+
+// While the device is still at a message it has not announced the next ones.
+TEST_P(RdmaCounted, ASlowDeviceSeesNoEmptyPoll)
+{
+    RdmaPair p;
+    p.open(options(UINT64_MAX / 4, "pvrdma\nset async 1"));
+    ASSERT_EQ(0, sv::command("rule slow delay ms=1 op=WRITE_IMM count=0"));
+    pipeline(p, 100, 8, 9000);
+    EXPECT_GT(sv::lib().sv_rule_fired("slow"), 100);
+    EXPECT_EQ(0u, lane_stats(p.rx.lane).empty_polls);
+}
+
+// More of them than the queues have slots, whose completions are taken when they are needed.
+TEST_P(RdmaCounted, ShortMessagesAloneFillNoQueue)
+{
+    RdmaPair p;
+    RdmaOptions o = options(UINT64_MAX / 4);
+    o.max_wr = PVN_RDMA_MIN_WR;
+    p.open(o);
+    pipeline(p, 3000, 1, 8);
+    pipeline(p, 3000, 32, 8);
+    EXPECT_LE(5000u, lane_stats(p.rx.lane).shorts) << "some find no room and take the other path";
+    EXPECT_EQ(0u, lane_stats(p.rx.lane).empty_polls);
+}
+
+// One that knows no counts writes none, and the queue is polled for what it sends.
+TEST_P(RdmaCounted, NotWithAPeerThatKnowsNoCounts)
+{
+    RdmaOptions o = options(UINT64_MAX / 4);
+    o.edit_offer = [](uint8_t *offer) {
+        rdma_offer peer;
+        pvn_err err = PVN_ERR_INIT;
+        // Its length is that of its rows.
+        const size_t len = 24u + 8u * offer[2] + 20u * offer[7];
+        ASSERT_EQ(0, pvn_rdma_offer_decode(offer, len, &peer, &err));
+        ASSERT_TRUE(peer.counts);
+        peer.counts = false;
+        ASSERT_EQ(static_cast<int>(len), pvn_rdma_offer_encode(&peer, offer, len));
+    };
+    Watched w(o);
+    uint64_t polls;
+    for (size_t n : {8u, 4096u, 4096u})
+        ASSERT_NO_FATAL_FAILURE(w.message(n, 100, 9, &polls));
+    EXPECT_EQ(100u, polls);
+}
+
+// What a peer may write there makes the receiver poll and nothing else.
+TEST_P(RdmaCounted, AWrongCountIsNotBelieved)
+{
+    Watched w(options(UINT64_MAX / 4));
+    const rdma_offer o = offer_of(w.p.rx.lane);
+    auto *counts = reinterpret_cast<uint32_t *>(o.mem_addr + MEM_COUNTS);
+    uint64_t polls;
+    ASSERT_NO_FATAL_FAILURE(w.message(4096, 0, 0, &polls));
+    for (uint32_t wrong : {1000000u, 0x7fffffffu, 0xffffffffu, 0u}) {
+        for (int k = 0; k < GetParam(); k++)
+            __atomic_store_n(&counts[k], htole32(wrong), __ATOMIC_RELAXED);
+        pvn_req *r = nullptr;
+        int done = 0;
+        ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
+        for (int i = 0; i < 100; i++)
+            ASSERT_EQ(0, hot_test(r, &done, nullptr)) << w.p.rx.lane->err.reason[0];
+        EXPECT_EQ(0, done);
+        pvn_req *s = nullptr;
+        for (Deadline wait; !s && wait.left();)
+            ASSERT_EQ(0, hot_isend(w.p.tx.e, w.out, 4096, 0, w.smr, &s));
+        for (Deadline wait; wait.left() && !done;)
+            ASSERT_EQ(0, hot_test(r, &done, nullptr)) << w.p.rx.lane->err.reason[0];
+        EXPECT_EQ(1, done);
+        for (Deadline wait; wait.left() && !w.s_done(s);)
+            ;
+    }
+}
+
 // A word for the record of each queue pair would be too many.
 TEST(RdmaWatch, NotWithRecordsOfSeveralQueuePairs)
 {

@@ -10,6 +10,9 @@ static void start_queue_pair(struct rdma_lane *r, int k, uint32_t n)
     struct rqp *q = &r->qp[k];
     q->posted = q->acked = q->reported = q->consumed = q->completed = n;
     q->seen = q->acknowledged = q->records = n;
+    q->longs = n;
+    r->counts[k] = htole32(n);
+    r->chunks_done += n;
     q->signals = q->signals_known = q->signals_taken = n;
     q->shorts.lines = q->shorts.acknowledged = q->shorts.free_from = n;
     if (r->cfg.sender) {
