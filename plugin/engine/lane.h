@@ -33,8 +33,9 @@ enum {
     PVN_MAX_REQS = 32,   /* receive requests in flight per comm: NCCL_NET_MAX_REQUESTS */
     PVN_MAX_SENDS = 256, /* PVN_MAX_REQS grouped receives, each fed by PVN_MAX_RECVS sends */
     PVN_SLOT_SPAN = 64,  /* a receiver opens no slot so many behind one that is open */
-    /* Chunks of one message: 9 bits of the RDMA immediate, of which one value means "whole". */
-    PVN_MAX_CHUNKS = 511
+    /* Chunks of one message: 9 bits of the RDMA immediate, of which one value means "whole". Both
+     * ends have a bit for each of every message that may be open, in words of 64. */
+    PVN_MAX_CHUNKS = 448
 };
 
 /*
