@@ -53,7 +53,7 @@ TEST_P(Memory, OfACommIsBounded)
 }
 // The two-sided mode has a piece of memory for each message that may come.
 INSTANTIATE_TEST_SUITE_P(Modes, Memory,
-                         testing::Values(Bound{"record", 208 * 1024}, Bound{"imm", 208 * 1024},
-                                         Bound{"send", 1256 * 1024}));
+                         testing::Values(Bound{"record", 128 * 1024}, Bound{"imm", 128 * 1024},
+                                         Bound{"send", 1192 * 1024}));
 
 } // namespace
