@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The verdicts of tests/bench/gate.sh. Files: counts ("WHAT;BASE;THIS", less is better), then the CSV of tests/bench/tcp.sh.
+# The verdicts of tests/bench/gate.sh. Read behind distance.awk. Files: counts ("WHAT;BASE;THIS", less is better), then the CSV of tests/bench/tcp.sh.
 function sorted(list, v,    n, i, j, t) {
     n = split(list, v, " ")
     for (i = 2; i <= n; i++) { t = v[i]; for (j = i - 1; j > 0 && v[j] > t; j--) v[j + 1] = v[j]; v[j + 1] = t }
@@ -27,13 +27,12 @@ FNR == 1 { next }
 {
     what = $7 " " $13 " B" ($10 > 1 ? ", " $10 " channels" : "")
     if (!(what in seen)) { seen[what] = 1; order[++n] = what }
-    if (!($1 in taken)) { taken[$1] = 1; distances = distances " " $2 " " $3 }
     before[$1] = $2; after[$1] = $3
     if ($4 == "base") base[what, $1] = value($7); else this[what, $1] = value($7)
     measured[what] = measured[what] " " $1
 }
 END {
-    usual = distances == "" ? 0 : median(distances)
+    usual = usual_distance(before, after)
     for (i = 1; i <= n; i++) {
         what = order[i]; list = ""; left = up = 0; split("", done)
         m = split(measured[what], id, " ")
@@ -41,7 +40,7 @@ END {
             d = id[k]
             if (d in done || !((what, d) in base) || !((what, d) in this)) continue
             done[d] = 1
-            if (before[d] > 1.5 * usual || after[d] > 1.5 * usual || 1.5 * before[d] < usual || 1.5 * after[d] < usual) { left++; continue }
+            if (!alike(before[d], usual) || !alike(after[d], usual)) { left++; continue }
             r = this[what, d] / base[what, d]
             list = list " " r; up += r > 1
         }

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # The tables of tests/bench/tcp.sh: medians (min..max) and ratios. Variables: own, the name of the plugin that is compared;
-# order, all names. Files, in this order: distance.csv, alone.csv, iperf.csv, p2p.csv, ring.csv.
+# order, all names. Read behind distance.awk. Files, in this order: distance.csv, alone.csv, iperf.csv, p2p.csv, ring.csv.
 function sort(v, n,    i, j, t) {
     for (i = 2; i <= n; i++) { t = v[i]; for (j = i - 1; j > 0 && v[j] > t; j--) v[j + 1] = v[j]; v[j + 1] = t }
 }
@@ -19,12 +19,10 @@ function add(row, plugin, value, cpu) {
     if (cpu > 0) use[row, plugin] = use[row, plugin] " " cpu
 }
 function over(n) { return n > 1 ? " over " n " comms" : "" }
-# Measurements between whose ends the processors kept the usual distance of this run.
-function choose_near(    i, m, list) {
-    for (i = 1; i <= nmeasured; i++) list = list " " before[i] " " after[i]
-    usual = stats(list)
+function choose_near(    i) {
+    usual = usual_distance(before, after)
     for (i = 1; i <= nmeasured; i++) {
-        near[i] = before[i] <= 1.5 * usual && after[i] <= 1.5 * usual && 1.5 * before[i] >= usual && 1.5 * after[i] >= usual
+        near[i] = alike(before[i], usual) && alike(after[i], usual)
         nfar += !near[i]
     }
 }

@@ -67,3 +67,13 @@ if command -v valgrind >/dev/null && command -v callgrind_annotate >/dev/null; t
 else
     echo "skip instructions.sh: there is no valgrind (package valgrind)"
 fi
+
+# Of rounds at two distances the table has those of the commoner one, and not those during which it changed.
+printf '%s\n' 1,25,26 2,160,165 3,27,25 4,25,160 5,158,163 6,26,25 >"$tmp/distance.csv"
+row() { printf '%s,30,30,pvrdma,11,0,latency,,2,1,1,1,8,100,%s,pinned\n' "$1" "$2"; }
+for m in 1 3 6; do row "$m" 5; done >"$tmp/p2p.csv"
+for m in 2 4 5; do row "$m" 20; done >>"$tmp/p2p.csv"
+awk -F, -v own=pvrdma -v order=pvrdma -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/tcp.awk" "$tmp/distance.csv" \
+    "$tmp/p2p.csv" >"$tmp/out"
+grep -qF '| latency 8 B, us | 5.00 (5.00..5.00) |' "$tmp/out" && grep -q 'processor to processor: 2[567] ns; .* 3 of 6' "$tmp/out"
+verdict "tcp.sh keeps the measurements of the commonest distance" $?
