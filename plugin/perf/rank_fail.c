@@ -24,7 +24,11 @@ int pvn_rank_fail(struct pvn_rank *r, const char *fmt, ...)
     va_end(ap);
     if (r->holding)
         return -1;
-    snprintf(text, sizeof(text), "rank %d: %.480s", r->rank, r->err);
+    if (r->o->nplugins > 1)
+        snprintf(text, sizeof(text), "rank %d, plugin %.40s: %.430s", r->rank,
+                 r->o->plugin[r->plugin].name, r->err);
+    else
+        snprintf(text, sizeof(text), "rank %d: %.480s", r->rank, r->err);
     snprintf(r->err, sizeof(r->err), "%s", text);
     fprintf(stderr, "pvn-perf: %s\n", text);
     pvn_boot_abort(&r->boot, text);

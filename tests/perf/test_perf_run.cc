@@ -262,6 +262,17 @@ TEST(Run, P2pCorruptionInTheSender)
     EXPECT_NE(r.err.find("bytes differ"), std::string::npos) << r.err;
 }
 
+TEST(Run, OfSeveralPluginsTheOneThatFailedIsNamed)
+{
+    Outcome r = Perf(P2P " --timeout 1.5 --plugin t=" + kTestnet + " --plugin u=" + kTestnet +
+                         " --env u:TESTNET_FAULT=drop:10",
+                     "TESTNET_FAULT_RANK=1");
+
+    EXPECT_NE(r.status, 0) << r.err;
+    EXPECT_NE(r.err.find("plugin u: nothing moved for 2 s"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("fired"), std::string::npos) << "the fault did not happen: " << r.err;
+}
+
 // A rank that hangs in a call from the start: every rank waits for it, so the parent must find it.
 TEST(Run, AllRanksStuckInACallAreEnded)
 {
