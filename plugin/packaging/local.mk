@@ -5,19 +5,26 @@
 PVN_PACKAGES = $(abs_builddir)/packages
 RPMBUILD_OPTIONS =
 
+# Before minutes of building, what is missing.
+PVN_NEEDS = @$(srcdir)/plugin/packaging/needs.sh "make $@" xz:xz-utils:xz
+
 deb:
+	$(PVN_NEEDS) dpkg-buildpackage:dpkg-dev:dpkg-dev dh:debhelper:debhelper
 	$(MAKE) $(AM_MAKEFLAGS) dist-xz
 	$(srcdir)/plugin/packaging/deb.sh $(distdir).tar.xz $(PVN_PACKAGES)/deb
 
 rpm:
+	$(PVN_NEEDS) rpmbuild:rpm:rpm-build
 	$(MAKE) $(AM_MAKEFLAGS) dist-xz
 	$(srcdir)/plugin/packaging/rpm.sh $(distdir).tar.xz $(PVN_PACKAGES)/rpm $(RPMBUILD_OPTIONS)
 
 wheel:
+	$(PVN_NEEDS) python3:python3-venv:python3-pip
 	$(MAKE) $(AM_MAKEFLAGS) dist-xz
 	$(srcdir)/plugin/packaging/wheel.sh $(distdir).tar.xz $(PVN_PACKAGES)/wheel
 
 release:
+	$(PVN_NEEDS) python3:python3-venv:python3-pip
 	$(MAKE) $(AM_MAKEFLAGS) dist-xz
 	$(srcdir)/plugin/packaging/release.sh $(PVN_PACKAGES)/release $(distdir).tar.xz
 
@@ -40,6 +47,6 @@ EXTRA_DIST += plugin/packaging/conda/recipe.yaml.in plugin/packaging/debian/chan
     plugin/packaging/debian/pvn-tools.install plugin/packaging/debian/source/format \
     plugin/packaging/rpm/nccl-net-pvrdma.spec plugin/packaging/portable/compat.c plugin/packaging/portable/requirements.txt \
     plugin/packaging/wheel/nccl_net_pvrdma/__init__.py plugin/packaging/wheel/nccl_net_pvrdma/__main__.py
-dist_noinst_SCRIPTS += plugin/packaging/deb.sh plugin/packaging/rpm.sh plugin/packaging/debian/rules \
+dist_noinst_SCRIPTS += plugin/packaging/needs.sh plugin/packaging/deb.sh plugin/packaging/rpm.sh plugin/packaging/debian/rules \
     plugin/packaging/portable.sh plugin/packaging/portable/venv.sh plugin/packaging/wheel.sh plugin/packaging/wheel/wheel.py \
     plugin/packaging/release.sh plugin/packaging/release/sbom.py

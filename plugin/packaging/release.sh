@@ -12,6 +12,8 @@ fail() {
     exit "${2:-1}"
 }
 [ $# = 1 ] || [ $# = 2 ] || fail "usage: release.sh OUTPUT-FOLDER [ARCHIVE]"
+[ $# = 2 ] || "$here/needs.sh" release.sh git:git:git xz:xz-utils:xz autoreconf:autoconf:autoconf libtoolize:libtool:libtool \
+    make:make:make gcc:gcc:gcc pkg-config:pkg-config:pkgconf-pkg-config python3:python3-venv:python3-pip
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 python=$("$here/portable/venv.sh") || exit

@@ -86,3 +86,19 @@ done
 commands=$(grep -E '^    (tests/install-deps.sh|autoreconf) ' "$PVN_SRCDIR/README.md")
 [ "$(wc -l <<<"$commands")" = 2 ] && PATH=$work/stubs:$PATH bash -e -c "$commands" >out 2>&1
 result $? "README's commands build from the source after the demo"
+
+# Without the programs that packages are made with: all of /usr/bin but those.
+mkdir "$work/few"
+ln -s /usr/bin/* "$work/few/"
+rm -f "$work/few"/{xz,dh,git,rpmbuild}
+# without WHAT THE-PROGRAMS COMMAND...: it fails and names them with their packages before it does anything else
+without() {
+    local what=$1 says=$2
+    shift 2
+    ! PATH=$work/few timeout 60 "$@" >out 2>&1 && grep -q "$says" out && ! grep -q 'dist-xz' out
+    result $? "$what says what is missing, before it builds anything"
+}
+without "make deb" '^make deb needs programs that are not installed: xz, dh: apt-get install xz-utils debhelper, or dnf install xz debhelper$' \
+    make -C "$PVN_BUILDDIR" --no-print-directory deb
+without "make rpm" '^make rpm needs .*: xz, rpmbuild: .*, or dnf install xz rpm-build$' make -C "$PVN_BUILDDIR" --no-print-directory rpm
+without release.sh '^release.sh needs .*: git, xz: apt-get install git xz-utils,' "$PVN_SRCDIR/plugin/packaging/release.sh" "$work/release"
