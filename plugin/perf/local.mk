@@ -25,7 +25,7 @@ libpvn_perf_la_SOURCES = plugin/perf/baseline.c plugin/perf/baseline.h plugin/pe
 libpvn_perf_la_SOURCES += plugin/perf/hist.c plugin/perf/hist.h plugin/perf/p2p_soak.c plugin/perf/p2p_soak.h plugin/perf/rank_peer.c plugin/perf/serve.c plugin/perf/serve.h plugin/perf/serve_client.c \
     plugin/perf/serve_proto.c plugin/perf/serve_proto.h plugin/perf/p2p_flow.c plugin/perf/p2p_flow.h plugin/perf/plot.h \
     plugin/perf/plot_dist.c plugin/perf/plot_parts.c
-libpvn_perf_la_SOURCES += plugin/perf/mesh_find.c plugin/perf/mesh_find.h plugin/perf/mesh_rounds.c \
+libpvn_perf_la_SOURCES += plugin/perf/mesh_find.c plugin/perf/mesh_find.h plugin/perf/mesh_groups.c plugin/perf/mesh_groups.h plugin/perf/mesh_rounds.c \
     plugin/perf/mesh_rounds.h plugin/perf/mesh_text.c plugin/perf/mesh.c plugin/perf/mesh.h plugin/perf/mesh_pair.c \
     plugin/perf/mesh_view.c plugin/perf/mesh_view.h plugin/perf/mesh_output.c plugin/perf/mesh_plot.c plugin/perf/p2p.h
 libpvn_perf_la_SOURCES += plugin/perf/alltoall.c plugin/perf/moe.c plugin/perf/moe.h plugin/perf/pairs.c plugin/perf/pairs.h \

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "perf/mesh_find.h"
+#include "perf/mesh_groups.h"
 
 #include <errno.h>
 #include <math.h>
@@ -40,22 +40,9 @@ static double reference(const double *v, int count, int n)
     return v[at < count ? at : count - 1];
 }
 
-static int hosts_of(const struct pvn_mesh_matrix *m)
+/* Fills ratio and median. */
+static void compare(struct pvn_mesh_matrix *m, double *good)
 {
-    int n = 0;
-
-    for (int i = 0; i < m->n; i++)
-        n = m->host[i] >= n ? m->host[i] + 1 : n;
-    return n;
-}
-
-int pvn_mesh_ratios(struct pvn_mesh_matrix *m)
-{
-    size_t all = (size_t)m->n * (size_t)m->n;
-    double *good = malloc(sizeof(*good) * (all + 1));
-
-    if (!good)
-        return -ENOMEM;
     for (int inside = 0; inside < 2; inside++) {
         int count = 0;
         double ref;
@@ -64,7 +51,8 @@ int pvn_mesh_ratios(struct pvn_mesh_matrix *m)
             for (int t = 0; t < m->n; t++) {
                 double v = m->value[cell(m, f, t)];
 
-                if (f != t && within(m, f, t) == (inside == 1) && v > 0)
+                if (f != t && within(m, f, t) == (inside == 1) && v > 0 &&
+                    !pvn_mesh_crosses(m, f, t))
                     good[count++] = m->less_is_better ? 1 / v : v;
             }
         }
@@ -82,6 +70,33 @@ int pvn_mesh_ratios(struct pvn_mesh_matrix *m)
                                                                   : v / ref;
             }
         }
+    }
+}
+
+/* Whether each path between groups is slow against the median within them. */
+static bool groups_hold(const struct pvn_mesh_matrix *m)
+{
+    for (int f = 0; f < m->n; f++) {
+        for (int t = 0; t < m->n; t++) {
+            if (pvn_mesh_crosses(m, f, t) && m->ratio[cell(m, f, t)] >= m->slow)
+                return false;
+        }
+    }
+    return true;
+}
+
+int pvn_mesh_ratios(struct pvn_mesh_matrix *m)
+{
+    double *good = malloc(sizeof(*good) * ((size_t)m->n * (size_t)m->n + 1));
+
+    if (!good || pvn_mesh_group(m) < 0) {
+        free(good);
+        return -ENOMEM;
+    }
+    compare(m, good);
+    if (!groups_hold(m)) {
+        m->groups = 0;
+        compare(m, good);
     }
     free(good);
     return 0;
@@ -291,10 +306,34 @@ static void take_paths(struct search *s)
     qsort(&s->out[first], (size_t)(s->n - first), sizeof(*s->out), by_ratio);
 }
 
+/* The paths between two groups as one. */
+static void take_groups(struct search *s, int a, int b)
+{
+    const struct pvn_mesh_matrix *m = s->m;
+    struct pvn_mesh_finding f = {.kind = PVN_MESH_GROUPS, .hosts = true, .who = a, .to = b};
+
+    for (int from = 0; from < m->n; from++) {
+        for (int to = 0; to < m->n; to++) {
+            int x = m->group[m->host[from]], y = m->group[m->host[to]];
+            size_t c = cell(m, from, to);
+
+            if ((x != a || y != b) && (x != b || y != a))
+                continue;
+            s->explained[c] = true;
+            s->ratio[f.of++] = m->ratio[c];
+            f.failed += m->value[c] < 0;
+        }
+    }
+    qsort(s->ratio, (size_t)f.of, sizeof(*s->ratio), by_double);
+    f.slow = f.of;
+    f.ratio = s->ratio[f.of / 2];
+    s->out[s->n++] = f;
+}
+
 int pvn_mesh_find(const struct pvn_mesh_matrix *m, struct pvn_mesh_finding **out)
 {
     size_t all = (size_t)m->n * (size_t)m->n + 1;
-    struct search s = {.m = m, .hosts = hosts_of(m)};
+    struct search s = {.m = m, .hosts = pvn_mesh_hosts(m)};
 
     s.explained = calloc(all, sizeof(*s.explained));
     s.ratio = malloc(sizeof(*s.ratio) * all);
@@ -302,6 +341,10 @@ int pvn_mesh_find(const struct pvn_mesh_matrix *m, struct pvn_mesh_finding **out
     s.block = calloc(all, sizeof(*s.block));
     s.out = malloc(sizeof(*s.out) * (all + 4 * (size_t)m->n));
     if (s.explained && s.ratio && s.seen && s.block && s.out) {
+        for (int a = 0; a < m->groups; a++) {
+            for (int b = a + 1; b < m->groups; b++)
+                take_groups(&s, a, b);
+        }
         while (take_line(&s))
             ;
         take_paths(&s);
@@ -326,7 +369,8 @@ const struct pvn_mesh_finding *pvn_mesh_other(const struct pvn_mesh_finding *fin
         const struct pvn_mesh_finding *g = &findings[k];
         bool path = f->kind == PVN_MESH_PATH;
 
-        if (g->hosts != f->hosts || path != (g->kind == PVN_MESH_PATH))
+        if (g->hosts != f->hosts || path != (g->kind == PVN_MESH_PATH) ||
+            f->kind == PVN_MESH_GROUPS || g->kind == PVN_MESH_GROUPS)
             continue;
         if (path ? g->who == f->to && g->to == f->who : g->who == f->who && g->kind != f->kind)
             return g;

@@ -26,20 +26,22 @@ struct pvn_mesh_matrix {
     double *value;       /* [from * n + to]: above 0, PVN_MESH_FAILED, or NaN if not measured */
     bool less_is_better; /* latency */
     double slow;         /* ratios below this are slow */
-    /* Set by pvn_mesh_ratios. */
+    /* Set by pvn_mesh_ratios; ratio and group have room for n * n and n. */
+    int *group;       /* per host: its group, -1: in none */
+    int groups;       /* 0: no groups, else two at least (mesh_groups.h) */
     double *ratio;    /* 1: as the median, less is worse, 0: failed, NaN: not measured */
-    double median[2]; /* between hosts, within one; NaN where there is no such path */
+    double median[2]; /* between hosts (with groups: of one), within one; NaN: no such path */
 };
 
-/* Fills ratio, which has room for n * n, and median. 0 or -ENOMEM. */
+/* 0 or -ENOMEM. */
 int pvn_mesh_ratios(struct pvn_mesh_matrix *m);
 
-enum pvn_mesh_kind { PVN_MESH_SENDS, PVN_MESH_RECEIVES, PVN_MESH_PATH };
+enum pvn_mesh_kind { PVN_MESH_SENDS, PVN_MESH_RECEIVES, PVN_MESH_PATH, PVN_MESH_GROUPS };
 
 struct pvn_mesh_finding {
     enum pvn_mesh_kind kind;
     bool hosts;  /* who and to are hosts with all their ranks, else ranks */
-    int who, to; /* to: of a path */
+    int who, to; /* to: of a path; PVN_MESH_GROUPS: both are groups */
     int slow;    /* paths that are, those that failed included */
     int of;      /* paths that were looked at */
     int failed;
@@ -47,7 +49,7 @@ struct pvn_mesh_finding {
 };
 
 /*
- * Hosts, then ranks, of which at least three quarters of the paths in one direction are slow, to or
+ * Groups that reach each other slowly; then hosts, then ranks, of which at least three quarters of the paths in one direction are slow, to or
  * from at least two others, the clearest first and each path counted once; then the paths that
  * remain. The number of findings (free *out), or -ENOMEM.
  */

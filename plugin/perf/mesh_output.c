@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "perf/mesh_groups.h"
 #include "perf/mesh_view.h"
 
 #define TABLE_MAX 20 /* ranks whose matrix fits a terminal */
@@ -56,7 +57,8 @@ static void put_table(const struct pvn_report *rep, const struct pvn_mesh_view *
 
 static void put_median(const struct pvn_report *rep, const struct pvn_mesh_panel *p)
 {
-    static const char *const where[] = {"between hosts", "within a host"};
+    const char *where[] = {p->m.groups ? "between hosts of a group" : "between hosts",
+                           "within a host"};
 
     for (int i = 0; i < 2; i++) {
         if (!isnan(p->m.median[i]))
@@ -110,19 +112,31 @@ static json_t *matrix_json(const struct pvn_mesh_view *v, const double *value)
     return rows;
 }
 
+/* A host, a rank, or the hosts of a group. */
+static json_t *end_json(const struct pvn_mesh_view *v, const struct pvn_mesh_panel *p,
+                        const struct pvn_mesh_finding *f, int which)
+{
+    char names[8192];
+
+    if (f->kind != PVN_MESH_GROUPS)
+        return json_string(f->hosts ? v->names.host[which] : v->names.rank[which]);
+    pvn_mesh_group_names(&p->m, &v->names, which, names, sizeof(names));
+    return json_string(names);
+}
+
 static json_t *findings_json(const struct pvn_mesh_view *v, const struct pvn_mesh_panel *p)
 {
-    static const char *const kind[] = {"sends", "receives", "path"};
+    static const char *const kind[] = {"sends", "receives", "path", "groups"};
     json_t *list = json_array();
 
     for (int i = 0; i < p->nfind; i++) {
         const struct pvn_mesh_finding *f = &p->find[i];
-        char(*name)[96] = f->hosts ? v->names.host : v->names.rank;
-        json_t *j = json_pack("{ss ss si si si}", "kind", kind[f->kind], "who", name[f->who],
-                              "slow", f->slow, "of", f->of, "failed", f->failed);
+        json_t *j = json_pack("{ss si si si}", "kind", kind[f->kind], "slow", f->slow, "of", f->of,
+                              "failed", f->failed);
 
+        json_object_set_new(j, "who", end_json(v, p, f, f->who));
         json_object_set_new(j, "to",
-                            f->kind == PVN_MESH_PATH ? json_string(name[f->to]) : json_null());
+                            f->kind >= PVN_MESH_PATH ? end_json(v, p, f, f->to) : json_null());
         json_object_set_new(j, "ratio", json_real(f->ratio));
         json_array_append_new(list, j);
     }

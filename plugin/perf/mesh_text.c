@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "perf/mesh_find.h"
+#include "perf/mesh_groups.h"
 
 static const char *name_of(const struct pvn_mesh_names *names, bool host, int who)
 {
@@ -102,13 +102,32 @@ static void both_directions(const struct pvn_mesh_matrix *m, const char *who,
                  whom("from", r, from));
 }
 
+static void groups(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names *names,
+                   const struct pvn_mesh_finding *f, char *out, size_t cap)
+{
+    char a[80], b[80], how[64];
+
+    pvn_mesh_group_names(m, names, f->who, a, sizeof(a));
+    pvn_mesh_group_names(m, names, f->to, b, sizeof(b));
+    if (all_failed(f))
+        snprintf(out, cap, "hosts %s and hosts %s do not reach each other: look at what joins them",
+                 a, b);
+    else
+        snprintf(out, cap,
+                 "hosts %s and hosts %s reach each other at %s within each group: look at what "
+                 "joins them",
+                 a, b, degree(m, f->ratio, how));
+}
+
 void pvn_mesh_sentence(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names *names,
                        const struct pvn_mesh_finding *f, const struct pvn_mesh_finding *also,
                        char *out, size_t cap)
 {
-    const char *who = name_of(names, f->hosts, f->who);
+    const char *who = f->kind == PVN_MESH_GROUPS ? "" : name_of(names, f->hosts, f->who);
 
-    if (f->kind == PVN_MESH_PATH)
+    if (f->kind == PVN_MESH_GROUPS)
+        groups(m, names, f, out, cap);
+    else if (f->kind == PVN_MESH_PATH)
         path(m, names, f, also, out, cap);
     else if (also && all_failed(f) == all_failed(also))
         both_directions(m, who, f, also, out, cap);

@@ -135,7 +135,8 @@ static int make_panel(struct pvn_mesh_panel *p, const struct pvn_mesh_view *v,
     p->m.slow = latency ? PVN_MESH_SLOW_TIME : PVN_MESH_SLOW_BW;
     p->m.value = calloc(all, sizeof(double));
     p->m.ratio = calloc(all, sizeof(double));
-    if (!p->m.value || !p->m.ratio)
+    p->m.group = calloc((size_t)v->n, sizeof(int));
+    if (!p->m.value || !p->m.ratio || !p->m.group)
         return -ENOMEM;
     if (!(latency ? rep->o->latency : rep->o->bandwidth))
         return 0;
@@ -175,6 +176,7 @@ void pvn_mesh_view_free(struct pvn_mesh_view *v)
     for (int i = 0; i < 2; i++) {
         free(v->panel[i].m.value);
         free(v->panel[i].m.ratio);
+        free(v->panel[i].m.group);
         free(v->panel[i].find);
         free(v->panel[i].said);
     }

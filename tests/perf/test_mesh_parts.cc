@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -122,6 +123,8 @@ struct Matrix {
         char text[512];
 
         ratio.resize(value.size());
+        group.resize(host.size());
+        m.group = group.data();
         m.host = host.data();
         m.value = value.data();
         m.ratio = ratio.data();
@@ -141,7 +144,7 @@ struct Matrix {
         free(f);
         return out;
     }
-    std::vector<int> host;
+    std::vector<int> host, group;
     std::vector<double> value, ratio;
     std::vector<std::array<char, 96>> rank, names;
     struct pvn_mesh_matrix m = {};
@@ -315,6 +318,82 @@ TEST(Find, Latency)
                             "the median latency"});
     y.At(1, 2) = 40;
     EXPECT_EQ(y.Say(), Said{"the path from host c1 to host c2: 4.0 times the median latency"});
+}
+
+// Racks of so many hosts, with that between them.
+Matrix Racks(const std::vector<int> &sizes, double between, int each = 1, bool latency = false)
+{
+    int hosts = std::accumulate(sizes.begin(), sizes.end(), 0), rack = 0, until = sizes[0];
+    std::vector<int> of;
+    for (int h = 0; h < hosts; h++) {
+        if (h == until)
+            until += sizes[static_cast<size_t>(++rack)];
+        of.push_back(rack);
+    }
+    Matrix x(Hosts(hosts, each), latency);
+    for (int f = 0; f < x.m.n; f++) {
+        for (int t = 0; t < x.m.n; t++) {
+            if (of[static_cast<size_t>(f / each)] != of[static_cast<size_t>(t / each)])
+                x.At(f, t) = between;
+        }
+    }
+    return x;
+}
+
+// With equal racks most paths are slow, and the median of all would be that of the trunk.
+TEST(Find, RacksThatASlowTrunkJoins)
+{
+    const std::string tail = " within each group: look at what joins them";
+    EXPECT_EQ(Racks({4, 4}, 310).Say(), Said{"hosts c0, c1, c2, c3 and hosts c4, c5, c6, c7 reach "
+                                             "each other at 0.31 of the median" +
+                                             tail});
+    EXPECT_EQ(Racks({2, 2}, 310).Say(),
+              Said{"hosts c0, c1 and hosts c2, c3 reach each other at 0.31 of the median" + tail});
+    EXPECT_EQ(Racks({2, 6}, 740).Say(), Said{"hosts c0, c1 and hosts c2, c3, c4, c5, c6, c7 reach "
+                                             "each other at 0.74 of the median" +
+                                             tail});
+    EXPECT_EQ(
+        Racks({10, 26}, 500).Say(),
+        Said{"hosts c0, c1, c2, c3, c4, c5, c6, c7, c8, c9 and hosts c10, c11, c12, c13, "
+             "c14, c15, c16, c17, c18, c19, c20, c21, c22 and 13 more reach each other at 0.50 of "
+             "the median" +
+             tail});
+    EXPECT_EQ(Racks({3, 3}, 200, 2).Say(), Said{"hosts c0, c1, c2 and hosts c3, c4, c5 reach each "
+                                                "other at 0.20 of the median" +
+                                                tail});
+    EXPECT_EQ(Racks({3, 3}, 31, 1, true).Say(), Said{"hosts c0, c1, c2 and hosts c3, c4, c5 reach "
+                                                     "each other at 3.1 times the median latency" +
+                                                     tail});
+    EXPECT_EQ(Racks({3, 3}, PVN_MESH_FAILED).Say(),
+              Said{"hosts c0, c1, c2 and hosts c3, c4, c5 do not reach each other: look at what "
+                   "joins them"});
+    EXPECT_EQ(Racks({2, 2, 2}, 250).Say().size(), 3u) << "each pair of racks";
+}
+
+TEST(Find, WhatIsSlowWithinARackIsNamedBesideTheTrunk)
+{
+    Matrix x = Racks({4, 5}, 310);
+    for (int i = 4; i < 8; i++)
+        x.At(8, i) = 400;
+    x.At(0, 1) = 600;
+    EXPECT_EQ(x.Say(), (Said{"hosts c0, c1, c2, c3 and hosts c4, c5, c6, c7, c8 reach each other "
+                             "at 0.31 of the median within each group: look at what joins them",
+                             "host c8 sends at 0.40 of the median to everybody: its side",
+                             "the path from host c0 to host c1 is at 0.60 of the median"}));
+}
+
+// A path between them that is not slow, or was not measured: no groups. Neither is a slow host alone one.
+TEST(Find, WhatIsNoGroup)
+{
+    for (double v : {760.0, static_cast<double>(NAN)}) {
+        Matrix x = Racks({5, 11}, 310);
+        x.At(2, 9) = v;
+        for (const std::string &said : x.Say())
+            EXPECT_EQ(said.find("hosts c"), std::string::npos) << said;
+    }
+    EXPECT_EQ(Racks({1, 5}, 310).Say(), Said{"host c0 sends at 0.31 of the median to everybody and "
+                                             "receives at 0.31 of the median from everybody: its "
+                                             "side"});
 }
 
 TEST(Find, PathsThatFailed)
