@@ -406,6 +406,17 @@ std::string statistics(const std::string &dir, const char *device = nullptr)
     return image;
 }
 
+// Said of the files, not of this host's directory, where nobody has looked.
+TEST_F(StatHosts, SavedFilesWithoutAProcess)
+{
+    save("n0.json", {});
+    save("n1.json", {});
+    EXPECT_EQ("no process in n0.json: none used the plugin there when that was saved, or all had "
+              "finished well\n",
+              run("stat n0.json").out);
+    EXPECT_EQ(0u, run("stat n0.json n1.json").out.find("no process in 2 files: none used"));
+}
+
 // Its process was killed in between, or the file system was full.
 TEST_F(StatHosts, AFileThatIsHalfWritten)
 {

@@ -67,6 +67,17 @@ static void say_nothing_there(const struct tool *t, const glob_t *dirs)
         say_others(t);
 }
 
+/* What was saved had no process. */
+static void say_nothing_saved(const struct tool *t, int n, char **files)
+{
+    char name[256];
+    if (n == 1)
+        fprintf(t->out, "no process in %s", tool_escape(files[0], name, sizeof(name)));
+    else
+        fprintf(t->out, "no process in %d files", n);
+    fputs(": none used the plugin there when that was saved, or all had finished well\n", t->out);
+}
+
 static bool usable(const struct tool *t, int argc)
 {
     const char *wrong = NULL;
@@ -104,7 +115,10 @@ int cmd_stat(struct tool *t, int argc, char **argv)
     } else {
         stat_read_from(&list, &dirs, argc, argv);
         status = stat_show(t, &list, sysfs);
-        if (list.n + list.unread == 0 && !t->json && !t->prom)
+        bool nothing = list.n + list.unread == 0 && !t->json && !t->prom;
+        if (nothing && argc > 0)
+            say_nothing_saved(t, argc, argv);
+        else if (nothing)
             say_nothing_there(t, &dirs);
     }
     stat_list_free(&list);
