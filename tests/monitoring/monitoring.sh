@@ -86,6 +86,17 @@ for _ in $(seq 100); do
 done
 [[ -n $command && $(rank_pids | wc -l) = 2 && $(ls text) = nccl-net-pvrdma.prom && $(stat -c %a text/*) = 644 ]]
 result "monitoring, the unit's command writes the metrics of both ranks" $? perf.log
+# The page's commands, one right after the other: with the files here, and a systemctl that starts the service alone.
+page=$(sed -n '/^    cd PREFIX/,/^    cat /s/^    //p' "$mon/README.md" |
+    sed "s,PREFIX/share/nccl-net-pvrdma/monitoring,$mon,; s,/etc/systemd/system,$work/etc,; s,/var/lib/prometheus/node-exporter,$work/text,")
+mkdir etc
+printf '#!/bin/sh\n[ "$*" != "start nccl-net-pvrdma-stat.service" ] || TEXTFILE_DIR=text exec sh -c "$COMMAND"\n' >bin/systemctl
+chmod +x bin/systemctl
+rm -f text/*
+# The command's text/ is of this folder, where the page's first line leaves it.
+(cd "$work" && COMMAND="cd $work && $command" PATH=$work/bin:$PATH bash -e -c "$page") >log 2>&1 &&
+    grep -q '^nccl_pvrdma_process_info' log && [[ $(ls etc | wc -l) = 2 ]]
+result "monitoring, the page's commands end with the metrics" $? log
 promtool check metrics <text/nccl-net-pvrdma.prom >log 2>&1 && [[ ! -s log ]]
 result "monitoring, promtool has no remark on the metrics" $? log
 "$topo" --prom --per-comm stat >all.prom 2>log && promtool check metrics <all.prom >log 2>&1 && [[ ! -s log ]]
