@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "perf/mesh_groups.h"
 
@@ -119,6 +120,17 @@ static void groups(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names 
                  a, b, degree(m, f->ratio, how));
 }
 
+/* Of slow paths, those that did not work at all. */
+static void add_failed(const struct pvn_mesh_finding *f, const struct pvn_mesh_finding *also,
+                       char *out, size_t cap)
+{
+    int failed = f->failed + (also && !all_failed(also) ? also->failed : 0);
+    size_t used = strlen(out);
+
+    if (failed > 0 && !all_failed(f))
+        snprintf(out + used, cap - used, "; %d of these paths failed", failed);
+}
+
 void pvn_mesh_sentence(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names *names,
                        const struct pvn_mesh_finding *f, const struct pvn_mesh_finding *also,
                        char *out, size_t cap)
@@ -133,6 +145,7 @@ void pvn_mesh_sentence(const struct pvn_mesh_matrix *m, const struct pvn_mesh_na
         both_directions(m, who, f, also, out, cap);
     else
         one_direction(m, who, f, out, cap);
+    add_failed(f, also, out, cap);
 }
 
 void pvn_mesh_alike(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names *names, char *out,

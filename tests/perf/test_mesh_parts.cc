@@ -402,6 +402,13 @@ TEST(Find, PathsThatFailed)
     for (int i = 0; i < 5; i++)
         x.At(i, 2) = x.At(2, i) = PVN_MESH_FAILED;
     EXPECT_EQ(x.Say(), Said{"host c2 failed with everybody: its side"});
+    // A slow host, one of whose paths failed.
+    Matrix z(Hosts(5));
+    for (int i = 0; i < 5; i++)
+        z.At(2, i) = 370;
+    z.At(2, 4) = PVN_MESH_FAILED;
+    EXPECT_EQ(z.Say(), Said{"host c2 sends at 0.37 of the median to everybody: its side; 1 of "
+                            "these paths failed"});
     Matrix y(Hosts(5));
     y.At(1, 2) = y.At(2, 1) = PVN_MESH_FAILED;
     EXPECT_EQ(y.Say(), Said{"the path between host c1 and host c2 failed"});
