@@ -389,18 +389,21 @@ TEST_F(StatAdapters, WatchShowsWhatGrowsPerSecondAndJsonWhatGrew)
     EXPECT_NE(std::string::npos, squeeze(r.out).find("\"value\": 8, \"grew\": 3")) << r.out;
 }
 
-// What the plugin has written of a process, and of a comm by that device.
-std::string statistics(const std::string &dir, const char *device = nullptr)
+// What the plugin has written of a process, and of so many comms by that device.
+std::string statistics(const std::string &dir, const char *device = nullptr, int comms = 1)
 {
     std::string image;
     pvn_params params = *pvn_params_get();
     snprintf(params.stats_dir, sizeof(params.stats_dir), "%s", dir.c_str());
     pvn_params_override(&params);
     pvn_stats_open(12);
-    pvn_stat *row = device ? pvn_stat_new(PVN_STAT_UP, true, device) : nullptr;
+    std::vector<pvn_stat *> rows;
+    for (int i = 0; device && i < comms; i++)
+        rows.push_back(pvn_stat_new(PVN_STAT_UP, true, device));
     for (const auto &e : std::filesystem::directory_iterator(dir))
         image = read_file(e.path());
-    pvn_stat_end(row);
+    for (pvn_stat *row : rows)
+        pvn_stat_end(row);
     pvn_stats_close();
     pvn_params_override(nullptr);
     return image;
@@ -536,6 +539,32 @@ TEST_F(StatHosts, CopiesOfALauncherSendTheCountersOfTheirAdapters)
         for (const char *name : {"eth0", "eth1"})
             EXPECT_NE(std::string::npos, r.out.find(name)) << r.out;
     }
+}
+
+// Rank 0 reads after its second look: until then a document that fills the sockets' buffers waits.
+TEST_F(StatHosts, ALongIntervalIsNoReasonToGiveUp)
+{
+    GrowingInterface grows(dir.path + "/root0", "eth0");
+    std::filesystem::create_directory(dir.path + "/few");
+    std::filesystem::create_directory(dir.path + "/many");
+    std::ofstream(dir.path + "/few/x.stat", std::ios::binary)
+        << statistics(dir.path + "/stats", "eth0");
+    std::string image = statistics(dir.path + "/stats", "", 400);
+    for (int i = 0; i < 60; i++)
+        std::ofstream(dir.path + "/many/" + std::to_string(i) + ".stat", std::ios::binary) << image;
+    auto env = [&](const std::string &rank, const std::string &files) {
+        return "NCCL_PVRDMA_STATS_DIR='" + dir.path + "/" + files +
+               "' OMPI_COMM_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 OMPI_COMM_WORLD_RANK=" + rank +
+               " PMIX_NAMESPACE=long" + std::to_string(getpid());
+    };
+    std::string args = " --timeout 2 --interval 5 stat";
+    ASSERT_EQ(0, std::system(("( cd '" + dir.path + "'; env -i PATH=\"$PATH\" " + env("1", "many") +
+                              " '" PVN_BUILDDIR "/topo/pvn-topo'" + args + " >other 2>&1 & )")
+                                 .c_str()));
+    Result r = run_tool(dir.path, "--root root0" + args, env("0", "few"));
+    EXPECT_NE(std::string::npos, r.out.find("61 processes on 1 host"))
+        << r.out.substr(0, 2000) << r.err;
+    EXPECT_EQ("", read_file(dir.path + "/other"));
 }
 
 // Three copies as srun starts them; two on one host, which see the same files.

@@ -87,6 +87,8 @@ static json_t *own_adapters(const struct tool *t, const struct stat_list *list, 
 static int send_own(const struct tool *t, struct pvn_boot *b, const struct stat_list *list,
                     json_t *adapters)
 {
+    /* Rank 0 reads once it has looked twice. */
+    double until = pvn_boot_now() + t->wait_s + t->interval_s;
     struct tool to = *t;
     struct header h = {0};
     char *text = NULL;
@@ -102,9 +104,9 @@ static int send_own(const struct tool *t, struct pvn_boot *b, const struct stat_
     h.bytes = len;
     gethostname(h.host, sizeof(h.host) - 1);
     if (rc == 0)
-        rc = pvn_boot_send(b->fd[0], &h, sizeof(h), pvn_boot_now() + t->wait_s, NULL);
+        rc = pvn_boot_send(b->fd[0], &h, sizeof(h), until, NULL);
     if (rc == 0)
-        rc = pvn_boot_send(b->fd[0], text, len, pvn_boot_now() + t->wait_s, NULL);
+        rc = pvn_boot_send(b->fd[0], text, len, until, NULL);
     free(text);
     return rc;
 }
