@@ -11,8 +11,8 @@
  *   on the receiving side. It needs data and record to become visible in order, so not for relaxed
  *   ordering nor for memory on another device.
  * - imm: RDMA WRITE with immediate, one receive request and one completion per chunk; a message of
- *   one chunk is a single request. GPU memory is another device, so ports that offer it request
- *   this mode. Where the receiver's polls are expensive the sender counts its chunks in the
+ *   one chunk is a single request. GPU memory is another device, so where received data may
+ *   go there the receiver requests this mode. Where the receiver's polls are expensive the sender counts its chunks in the
  *   receiver's memory, too, and the queue is polled for no more than that.
  * - send: two-sided, for devices without RDMA WRITE. No clear-to-send: see rdma_two.c.
  * - auto: what the peer requests; with nothing requested, record where an empty poll of either

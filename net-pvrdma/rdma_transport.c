@@ -248,19 +248,26 @@ static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap
     return n;
 }
 
-/* With no mode requested, those that this adapter can do. */
+static bool has_gpu_memory(const struct pvn_rdma_hold *h)
+{
+    return pvn_rdma_adapter_gpu_cap(h->adapter)->ptr_support & NCCL_PTR_CUDA;
+}
+
+/* With no mode requested, those that this adapter can do: the two-sided one copies, and not by the
+ * GPU. 0: as struct pvn_rdma_lane_cfg says. */
 static unsigned modes_of(const struct pvn_rdma_hold *h, enum pvn_rdma_mode mode)
 {
-    if (pvn_params_get()->rdma_mode != PVN_RDMA_MODE_AUTO || mode == PVN_RDMA_AUTO)
+    if (pvn_params_get()->rdma_mode != PVN_RDMA_MODE_AUTO)
         return 0;
-    bool gpu = pvn_rdma_adapter_gpu_cap(h->adapter)->ptr_support & NCCL_PTR_CUDA;
-    return 1u << mode | (gpu ? 0u : 1u << PVN_RDMA_SEND);
+    if (mode != PVN_RDMA_AUTO)
+        return 1u << mode | (has_gpu_memory(h) ? 0u : 1u << PVN_RDMA_SEND);
+    return has_gpu_memory(h) ? 1u << PVN_RDMA_RECORD | 1u << PVN_RDMA_IMM : 0;
 }
 
 /* Records need data and record to become visible in order. A network that reorders packets may
- * place a later write before an earlier one, and GPU memory is reached on another path than the
- * host memory that records are in, so there the adapter's own completion is waited for. */
-static enum pvn_rdma_mode mode_of(const struct pvn_rdma_hold *h)
+ * place a later write before an earlier one, and a receiver's GPU memory is reached on another path
+ * than the host memory that records are in, so there the adapter's own completion is waited for. */
+static enum pvn_rdma_mode mode_of(const struct pvn_rdma_hold *h, bool sender)
 {
     const struct pvn_params *p = pvn_params_get();
     if (p->rdma_mode != PVN_RDMA_MODE_AUTO)
@@ -270,8 +277,8 @@ static enum pvn_rdma_mode mode_of(const struct pvn_rdma_hold *h)
     if (h->hca.no_write)
         return PVN_RDMA_SEND;
     bool reorders = p->adaptive_routing < 0 ? !h->port.ethernet : p->adaptive_routing;
-    bool gpu = pvn_rdma_adapter_gpu_cap(h->adapter)->ptr_support & NCCL_PTR_CUDA;
-    return reorders || gpu ? PVN_RDMA_IMM : PVN_RDMA_AUTO;
+    bool into_gpu = !sender && has_gpu_memory(h);
+    return reorders || into_gpu ? PVN_RDMA_IMM : PVN_RDMA_AUTO;
 }
 
 static int health(void *arg, struct pvn_err *err)
@@ -306,8 +313,8 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
         .pd = h->pd,
         .sender = args->sender,
         .acknowledged = args->acknowledged,
-        .mode = mode_of(hold),
-        .modes = modes_of(hold, mode_of(hold)),
+        .mode = mode_of(hold, args->sender),
+        .modes = modes_of(hold, mode_of(hold, args->sender)),
         .gpu_caps = (gpu->peer ? PVN_LANE_GPU_PEER : 0u) | (gpu->dmabuf ? PVN_LANE_GPU_DMABUF : 0u),
         .flush = gpu->flush.kind,
         .qps = p->qps,

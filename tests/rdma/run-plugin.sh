@@ -96,6 +96,17 @@ pair cheap roce $info $info $p2p
 verdict "a device whose queue is cheap to poll takes imm mode by itself" mode_is
 pair modes pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" $info $p2p
 verdict "a mode requested on one side is used by both" mode_is
+# A host with a GPU and a virtual machine: only what may go into GPU memory needs imm mode.
+into_gpu_only() {
+    local to to_gpu
+    to=$(grep -h 'vmw_pvrdma0: receives' "$tmp/out0")
+    to_gpu=$(grep -h 'mlx5_0: receives' "$tmp/out1")
+    by_rdma && grep -q 'gpu memory: by dma-buf' "$tmp/out1" && [[ $to == *record* && $to_gpu == *imm* ]] &&
+        [[ $to != *imm* && $to_gpu != *record* ]]
+}
+cuda=$build/tests/support/.libs/libcuda.so.1
+pair gpu pvrdma $info "$info PVN_SOFTVERBS_PROFILE=roce FAKECUDA_APP=1 NCCL_PVRDMA_CUDA_LIB=$cuda" ring --check --size 4M
+verdict "a device whose queue is expensive to poll receives by records from a host with GPUs" into_gpu_only
 no_modes() { by_tcp && grep -q 'mode, and neither can do the other' "$tmp/out0" "$tmp/out1"; }
 pair nomode pvrdma "$info NCCL_PVRDMA_RDMA_MODE=imm" "$info NCCL_PVRDMA_RDMA_MODE=record" $p2p
 verdict "modes that exclude each other fall back to TCP" no_modes
