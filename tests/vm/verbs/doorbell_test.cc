@@ -138,7 +138,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Doorbells,
                                          Shape{"record", PVN_RDMA_RECORD, 1, 1, 64},
                                          Shape{"record, 4 queue pairs", PVN_RDMA_RECORD, 4, 8,
                                                65536},
-                                         Shape{"imm", PVN_RDMA_IMM, 1, 8, 64}),
+                                         Shape{"imm", PVN_RDMA_IMM, 1, 8, 64},
+                                         Shape{"imm long", PVN_RDMA_IMM, 1, 9, 4096}),
                          [](const testing::TestParamInfo<Shape> &i) {
                              return std::string(i.param.mode == PVN_RDMA_IMM ? "Imm" : "Record") +
                                     std::to_string(i.param.qps) + "Depth" +
