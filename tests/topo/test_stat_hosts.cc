@@ -105,7 +105,7 @@ TEST_F(StatHosts, ListsThatAreNone)
     }
     for (const char *args : {"--hosts a stat b.json", "--hosts a --prom stat", "--hosts a pairs",
                              "--ssh x stat", "--parallel 0 --hosts a stat", "--watch=0 stat",
-                             "--watch --json stat", "--count 2 stat", "--count 2 check"})
+                             "--watch --prom stat", "--count 2 stat", "--count 2 check"})
         EXPECT_EQ(2, run(args).status) << args;
     EXPECT_EQ("", read_file(dir.path + "/calls")) << "no host was contacted";
 }
@@ -276,6 +276,39 @@ TEST_F(StatHosts, RatesComeFromTheProcesssOwnClock)
               squeeze(r.out.substr(second))
                   .find("2000k 0 500 2.0 11.0 15.0k 0 1 rank 0, python pid 100 on n0"))
         << r.out;
+}
+
+TEST_F(StatHosts, WatchIsALineOfJsonForEachLook)
+{
+    std::string p = process(0, {{true, 1, 0, 1000}}), later = process(0, {{true, 1, 9, 3000}});
+    auto counts = [](std::string text, const std::string &bytes) {
+        return text.replace(text.find("\"messages\""), 0,
+                            "\"bytes\": " + bytes + ", \"tcp_retransmits\": 10, ");
+    };
+    later.replace(later.find("100.0"), 5, "104.0");
+    save("1.json", {counts(p, "1000000")});
+    save("2.json", {counts(later, "9000000")});
+    script("play", "echo x >>calls\nexec cat $(wc -l <calls).json\n");
+    Result r = run_hosts("n0", "--watch=0.1 --count 2 --json stat");
+    EXPECT_EQ(1, r.status) << r.err;
+    std::istringstream lines(r.out);
+    std::string first, second, third;
+    ASSERT_TRUE(std::getline(lines, first) && std::getline(lines, second)) << r.out;
+    EXPECT_FALSE(std::getline(lines, third)) << third;
+    EXPECT_NE(std::string::npos, first.find("\"rates\":null")) << first;
+    EXPECT_NE(std::string::npos,
+              second.find("\"rates\":{\"seconds\":4.0,\"bytes_sent\":2000000.0,"
+                          "\"bytes_received\":0.0,\"messages\":500.0,\"tcp_retransmits\":0.0,"
+                          "\"doorbells\":null,\"empty_polls\":"))
+        << second;
+    std::ofstream(dir.path + "/first.json") << first;
+    std::ofstream(dir.path + "/second.json") << second;
+    std::string validate = "cd " + dir.path +
+                           " && python3 " PVN_SRCDIR "/tests/topo/schema_check.py " PVN_SRCDIR
+                           "/topo/pvn-topo.schema.json first.json second.json >valid.txt 2>&1";
+    int rc = std::system(validate.c_str());
+    EXPECT_TRUE(WIFEXITED(rc) && (WEXITSTATUS(rc) == 0 || WEXITSTATUS(rc) == 77))
+        << read_file(dir.path + "/valid.txt");
 }
 
 // ---- adapters of other hosts ----

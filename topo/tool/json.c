@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plugin/base/version.h"
@@ -66,10 +67,11 @@ static json_t *head(const char *kind)
     return o;
 }
 
+/* One after the other they are a line each. */
 static int print_with(const struct tool *t, json_t *o, size_t digits)
 {
-    int err =
-        json_dumpf(o, t->out, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits));
+    size_t layout = t->watch_s > 0 ? JSON_COMPACT : JSON_INDENT(2);
+    int err = json_dumpf(o, t->out, layout | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits));
     fputc('\n', t->out);
     json_decref(o);
     if (err == 0)
@@ -566,6 +568,8 @@ int json_stat(const struct tool *t, json_t *processes, json_t *awaited, json_t *
     json_object_set_new(o, "awaited", awaited);
     json_object_set_new(o, "processes", processes);
     json_object_set_new(o, "adapters", adapters);
+    if (t->watch_s > 0)
+        json_object_set_new(o, "time", json_integer((json_int_t)time(NULL)));
     return print_with(t, o, 15); /* ages in microseconds */
 }
 

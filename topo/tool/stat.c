@@ -87,8 +87,9 @@ static bool usable(const struct tool *t, int argc)
         wrong = "--per-comm has no effect without --prom";
     else if (t->hosts && (argc > 0 || t->prom || t->clean))
         wrong = "stat --hosts takes no files or processes, no --prom and no --clean";
-    else if (t->watch_s > 0 && (t->json || t->prom || t->clean))
-        wrong = "stat --watch is for people: --json, --prom and --clean take one look";
+    else if (t->watch_s > 0 && (t->prom || t->clean))
+        wrong = "stat --watch has no --prom and no --clean, which take one look; node_exporter's "
+                "collector reads what --prom writes again and again";
     else if (t->count && t->watch_s == 0)
         wrong = "--count has no effect without --watch";
     if (wrong)

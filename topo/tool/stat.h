@@ -79,7 +79,8 @@ void stat_prom_heading(FILE *out, const char *name, const char *type, const char
 
 void stat_print(const struct tool *t, const struct stat_list *list);
 void stat_print_prom(const struct tool *t, const struct stat_list *list);
-/* An exit status; takes adapters over. */
-int stat_print_json(const struct tool *t, const struct stat_list *list, struct json_t *adapters);
+/* before: what the look before found, for --watch, or NULL. An exit status; takes adapters over. */
+int stat_print_json(const struct tool *t, const struct stat_list *list, struct stat_list *before,
+                    struct json_t *adapters);
 
 #endif

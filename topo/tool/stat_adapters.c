@@ -183,6 +183,13 @@ void stat_print_adapter_rates(const struct tool *t, const struct stat_adapters *
     }
 }
 
+struct json_t *stat_adapters_json(const struct stat_adapters *before,
+                                  const struct stat_adapters *now)
+{
+    bool both = before->topo && now->topo && same_devices(before->topo, now->topo);
+    return json_adapters(now->topo, both ? &before->look : NULL, &now->look);
+}
+
 /* ---- for Prometheus ---- */
 
 /* As the plugin names what it opens: with the port where the device has several. */

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "topo/tool/stat_grown.h"
+#include "topo/tool/stat_rates.h"
 
 static json_t *text_or_null(const char *s)
 {
@@ -80,6 +81,30 @@ static json_t *comm(const struct pvn_stats *f, const struct pvn_stat_row *r)
     return o;
 }
 
+static json_t *per_second(const struct stat_rates *s, double n, bool counted)
+{
+    return counted ? json_real(round(n / s->seconds * 1e3) / 1e3) : json_null();
+}
+
+/* null: there was no earlier look at the process. */
+static json_t *rates(const struct pvn_stats *f, const struct pvn_stats *old)
+{
+    struct stat_rates s = stat_rates_of(f, old);
+    if (s.seconds <= 0)
+        return json_null();
+    json_t *o = json_object();
+    json_object_set_new(o, "seconds", json_real(round(s.seconds * 1e6) / 1e6));
+    json_object_set_new(o, "bytes_sent", per_second(&s, s.sent, true));
+    json_object_set_new(o, "bytes_received", per_second(&s, s.received, true));
+    json_object_set_new(o, "messages", per_second(&s, s.messages, true));
+    json_object_set_new(o, "tcp_retransmits",
+                        per_second(&s, s.retransmits, s.known & PVN_STAT_KNOWS_RETRANSMITS));
+    json_object_set_new(o, "doorbells",
+                        per_second(&s, s.doorbells, s.known & PVN_STAT_KNOWS_DOORBELLS));
+    json_object_set_new(o, "empty_polls", per_second(&s, s.empty_polls, true));
+    return o;
+}
+
 static json_t *process(const struct pvn_stats *f)
 {
     const struct pvn_stat_head *h = &f->head;
@@ -144,14 +169,21 @@ static json_t *hosts(const struct stat_list *list)
     return all;
 }
 
-int stat_print_json(const struct tool *t, const struct stat_list *list, json_t *adapters)
+int stat_print_json(const struct tool *t, const struct stat_list *list, struct stat_list *before,
+                    json_t *adapters)
 {
     json_t *all = json_array(), *roots = json_array();
     struct stat_job job;
     if (stat_job_make(list, &job) < 0)
         tool_error("out of memory for the waits of %d processes", list->n);
-    for (int i = 0; i < list->n; i++)
-        json_array_append_new(all, process(&list->file[i]));
+    for (int i = 0; i < list->n; i++) {
+        json_t *one = process(&list->file[i]);
+        int old = before ? stat_list_find(before, &list->file[i]) : -1;
+        if (before)
+            json_object_set_new(one, "rates",
+                                rates(&list->file[i], old < 0 ? NULL : &before->file[old]));
+        json_array_append_new(all, one);
+    }
     for (int i = 0; i < job.roots; i++)
         json_array_append_new(roots, awaited(&job, &job.root[i]));
     stat_job_free(&job);

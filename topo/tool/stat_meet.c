@@ -99,7 +99,7 @@ static int send_own(const struct tool *t, struct pvn_boot *b, const struct stat_
         json_decref(adapters);
         return -ENOMEM;
     }
-    stat_print_json(&to, list, adapters);
+    stat_print_json(&to, list, NULL, adapters);
     rc = fclose(to.out) == 0 ? 0 : -ENOMEM;
     h.bytes = len;
     gethostname(h.host, sizeof(h.host) - 1);

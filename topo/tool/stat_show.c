@@ -31,7 +31,7 @@ int stat_show(const struct tool *t, const struct stat_list *list, const char *sy
     if (sysfs)
         stat_adapters_read(t, list, sysfs, &adapters);
     if (t->json) {
-        rc = stat_print_json(t, list, json_adapters(adapters.topo, NULL, &adapters.look));
+        rc = stat_print_json(t, list, NULL, json_adapters(adapters.topo, NULL, &adapters.look));
         status = rc == TOOL_OK ? status : rc;
     } else if (t->prom) {
         stat_print_prom(t, list);

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat --watch: rates between two looks. The time between them is taken from each process's
- * age, on its own host's clock. */
+/* pvn-topo stat --watch: look after look, as a table of rates or, for a collector, a line of JSON. */
+#include <jansson.h>
 #include <string.h>
 
 #include "plugin/base/param.h"
@@ -9,66 +9,10 @@
 #include "topo/tool/stat_grown.h"
 #include "topo/tool/stat_job.h"
 #include "topo/tool/stat_look.h"
-
-/* What a process has done from one look to the next; per second. */
-struct rates {
-    double seconds; /* 0: there was no earlier look at it */
-    double sent, received, messages;
-    double retransmits, doorbells, empty_polls;
-    uint64_t known; /* PVN_STAT_KNOWS_ bits of its comms */
-    uint64_t open;
-    int troubled;
-};
-
-static const struct pvn_stat_row *row_of(const struct pvn_stats *f, uint64_t id)
-{
-    for (int i = 0; f && i < f->nrows; i++)
-        if (f->row[i].id == id)
-            return &f->row[i];
-    return NULL;
-}
-
-/* A counter's growth; one that is smaller than before began again. */
-static double grown(uint64_t now, uint64_t before)
-{
-    return now >= before ? (double)(now - before) : (double)now;
-}
-
-static uint64_t doorbells(const struct pvn_stat_counts *n)
-{
-    return n->doorbells_send + n->doorbells_recv + n->doorbells_empty;
-}
-
-static void add_row(struct rates *s, const struct pvn_stats *f, const struct pvn_stat_row *r,
-                    const struct pvn_stat_row *old)
-{
-    static const struct pvn_stat_counts zero;
-    const struct pvn_stat_counts *n = &r->n, *b = old ? &old->n : &zero;
-    s->troubled += stat_trouble(f, r) != STAT_FINE;
-    if (r->ended_ns && old && old->ended_ns)
-        return;
-    *(r->sender ? &s->sent : &s->received) += grown(n->bytes, b->bytes);
-    s->messages += grown(n->msgs, b->msgs);
-    s->retransmits += grown(n->retransmits, b->retransmits);
-    s->doorbells += grown(doorbells(n), doorbells(b));
-    s->empty_polls += grown(n->empty_polls, b->empty_polls);
-    s->known |= n->known;
-    s->open += r->ended_ns ? 0 : n->open;
-}
-
-static struct rates rates_of(const struct pvn_stats *f, const struct pvn_stats *old)
-{
-    struct rates s = {0};
-    for (int i = 0; i < f->nrows; i++)
-        if (stat_is_comm(&f->row[i]))
-            add_row(&s, f, &f->row[i], row_of(old, f->row[i].id));
-    if (old)
-        s.seconds = stat_age(f, f->head.mono_ns) - stat_age(old, old->head.mono_ns);
-    return s;
-}
+#include "topo/tool/stat_rates.h"
 
 /* "12.3k", or - for what is not counted or has no earlier look. */
-static const char *rate(const struct rates *s, double n, bool known, char *buf, size_t len)
+static const char *rate(const struct stat_rates *s, double n, bool known, char *buf, size_t len)
 {
     static const char units[] = " kMGT";
     int u = 0;
@@ -82,7 +26,7 @@ static const char *rate(const struct rates *s, double n, bool known, char *buf, 
     return buf;
 }
 
-static void print_row(const struct tool *t, const char *name, const struct rates *s)
+static void print_row(const struct tool *t, const char *name, const struct stat_rates *s)
 {
     char b[6][32];
     bool tcp = (s->known & PVN_STAT_KNOWS_RETRANSMITS) != 0,
@@ -98,7 +42,7 @@ static void print_row(const struct tool *t, const char *name, const struct rates
 }
 
 /* Each process divided by its own time: looks at hosts are not at the same time. */
-static void add_to_sum(struct rates *sum, const struct rates *s)
+static void add_to_sum(struct stat_rates *sum, const struct stat_rates *s)
 {
     double by = s->seconds > 0 ? 1 / s->seconds : 0;
     sum->seconds = by > 0 ? 1 : sum->seconds;
@@ -117,7 +61,7 @@ static void add_to_sum(struct rates *sum, const struct rates *s)
 static void print_rates(const struct tool *t, const struct stat_list *now, struct stat_list *before,
                         int lines)
 {
-    struct rates sum = {0};
+    struct stat_rates sum = {0};
     int shown = 0;
     fprintf(t->out, "%s%9s %9s %9s %9s %10s %9s %6s %8s  process%s\n", t->dim, "sent B/s",
             "recv B/s", "msg/s", "resent/s", "doorbell/s", "empty/s", "open", "troubled", t->off);
@@ -125,7 +69,7 @@ static void print_rates(const struct tool *t, const struct stat_list *now, struc
         for (int i = 0; i < now->n; i++) {
             const struct pvn_stats *f = &now->file[i];
             int old = stat_list_find(before, f);
-            struct rates s = rates_of(f, old >= 0 ? &before->file[old] : NULL);
+            struct stat_rates s = stat_rates_of(f, old >= 0 ? &before->file[old] : NULL);
             struct stat_node node = {.host = f->head.id.host, .pid = f->head.id.pid, .file = f};
             char name[200];
             if (pass == 0)
@@ -157,6 +101,25 @@ static int look(struct tool *t, struct tool_answers *a, struct stat_list *list,
     return TOOL_OK;
 }
 
+/* What is shown of a look; before, earlier, elsewhere: the look before. */
+static int show(const struct tool *t, const struct tool_answers *a, const struct stat_list *now,
+                struct stat_list *before, const struct stat_adapters *adapters,
+                const struct stat_adapters *earlier, const struct stat_grown_earlier *elsewhere)
+{
+    double seconds = stat_grown_compare(elsewhere, a->list, a->n);
+    if (t->json)
+        return stat_print_json(t, now, before, stat_adapters_json(earlier, adapters));
+    if (t->terminal)
+        fputs("\033[H\033[2J", t->out);
+    stat_print_job(t, now);
+    stat_print_hosts(t, now);
+    print_rates(t, now, before, t->terminal && !t->all ? 16 : 0);
+    stat_print_adapter_rates(t, earlier, adapters);
+    stat_print_grown_rates(t, a->list, a->n, seconds);
+    fputs(t->terminal ? "" : "\n", t->out);
+    return TOOL_OK;
+}
+
 int stat_watch(struct tool *t, int argc, char **argv)
 {
     struct tool_answers a = {0};
@@ -171,15 +134,8 @@ int stat_watch(struct tool *t, int argc, char **argv)
         memcpy(now.other_version, before.other_version, sizeof(now.other_version));
         status = look(t, &a, &now, &adapters, argc, argv);
         if (status == TOOL_OK) {
-            if (t->terminal)
-                fputs("\033[H\033[2J", t->out);
-            stat_print_job(t, &now);
-            stat_print_hosts(t, &now);
-            print_rates(t, &now, &before, t->terminal && !t->all ? 16 : 0);
-            stat_print_adapter_rates(t, &earlier, &adapters);
-            stat_print_grown_rates(t, a.list, a.n, stat_grown_compare(&elsewhere, a.list, a.n));
+            status = show(t, &a, &now, &before, &adapters, &earlier, &elsewhere);
             stat_grown_keep(&elsewhere, a.list, a.n);
-            fputs(t->terminal ? "" : "\n", t->out);
             fflush(t->out);
         }
         stat_list_free(&before);
