@@ -4,9 +4,10 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
-#define FRAME_MAGIC 0x70760001u
+#define FRAME_MAGIC 0x70760002u
 #define NEEDS_ACK   0x80 /* in recv */
 
 struct wire {
@@ -15,6 +16,7 @@ struct wire {
     uint32_t tag;
     uint16_t chunk;
     uint8_t recv, check;
+    uint8_t zero[24];
 };
 _Static_assert(sizeof(struct wire) == PVN_FRAME_LEN, "the header has no holes");
 
@@ -23,7 +25,7 @@ static uint8_t fold(const uint8_t *b)
 {
     uint64_t w[PVN_FRAME_LEN / 8];
     memcpy(w, b, sizeof(w));
-    uint64_t x = w[0] ^ w[1] ^ w[2] ^ w[3] ^ w[4];
+    uint64_t x = w[0] ^ w[1] ^ w[2] ^ w[3] ^ w[4] ^ w[5] ^ w[6] ^ w[7];
     x ^= x >> 32;
     x ^= x >> 16;
     x ^= x >> 8;
@@ -41,7 +43,7 @@ void pvn_frame_encode(const struct pvn_frame *f, bool needs_ack, uint8_t out[PVN
                      .chunk = htole16(f->chunk),
                      .recv = (uint8_t)(f->recv | (needs_ack ? NEEDS_ACK : 0))};
     memcpy(out, &w, sizeof(w));
-    out[PVN_FRAME_LEN - 1] = fold(out);
+    out[offsetof(struct wire, check)] = fold(out);
 }
 
 int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *needs_ack)

@@ -1,7 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The header in front of every chunk on a data stream: 40 bytes, little endian.
+ * The header in front of every chunk on a data stream: 64 bytes, little endian. A cache line, so that
+ * payloads of whole lines lie in the kernel's buffers as they do in the sender's and the receiver's:
+ * where source and destination of a copy differ in the low bits of their addresses, it is slower.
  *
  *   0  u32 magic and layout version
  *   4  u32 bytes of this chunk
@@ -11,14 +13,15 @@
  *  32  i32 tag
  *  36  u16 chunk index
  *  38  u8  buffer of the grouped receive; the top bit requests an acknowledgement (zero-copy)
- *  39  u8  check: xor of bytes 0..38, so that a stream that lost its place is noticed at once
+ *  39  u8  check: xor of all other bytes, so that a stream that lost its place is noticed at once
+ *  40  0
  */
 #ifndef PVN_NET_TCP_FRAME_H
 #define PVN_NET_TCP_FRAME_H
 
 #include "engine/lane.h"
 
-enum { PVN_FRAME_LEN = 40 };
+enum { PVN_FRAME_LEN = 64 };
 
 void pvn_frame_encode(const struct pvn_frame *f, bool needs_ack, uint8_t out[PVN_FRAME_LEN]);
 /* 0, or -EPROTO when these are not the bytes of a header. The engine checks the values' ranges. */

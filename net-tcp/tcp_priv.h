@@ -15,7 +15,7 @@
 
 enum {
     TXQ = 64,        /* chunks queued per lane (a power of two) */
-    TX_INLINE = 216, /* payload bytes that are copied behind the header: one piece for the kernel */
+    TX_INLINE = 192, /* payload bytes that are copied behind the header: one piece for the kernel */
     TX_RUN = 32,     /* chunks that one stream takes at once */
     TX_RUN_BYTES = 256 * 1024,            /* and no more bytes than this, beside the first chunk */
     TX_BUDGET = 1024 * 1024,              /* bytes that one call writes */
