@@ -25,7 +25,7 @@ void stat_print_adapters(const struct tool *t, const struct stat_adapters *a);
 /* What grew since an earlier look, per second; nothing where nothing did. */
 void stat_print_adapter_rates(const struct tool *t, const struct stat_adapters *before,
                               const struct stat_adapters *now);
-/* With what grew since then, where that is known. */
+/* With what grew since the look before, where that is known; the caller's. */
 struct json_t *stat_adapters_json(const struct stat_adapters *before,
                                   const struct stat_adapters *now);
 void stat_print_prom_adapters(const struct tool *t, const struct stat_adapters *a);

@@ -66,21 +66,17 @@ static int find_place(struct pvn_launch_env *le)
  * counters. */
 static json_t *own_adapters(const struct tool *t, const struct stat_list *list, const char *sysfs)
 {
-    struct stat_adapters first, again;
-    json_t *before, *now;
-    stat_adapters_read(t, list, sysfs, &first);
-    before = json_adapters(first.topo, NULL, &first.look);
-    if (t->interval_s > 0 && pvn_topo_look_counters(&first.look) > 0) {
-        tool_sleep(t->interval_s);
-        stat_adapters_read(t, list, sysfs, &again);
-        now = json_adapters(again.topo, NULL, &again.look);
-        stat_grown_since(now, before);
-        stat_adapters_free(&again);
-        json_decref(before);
+    struct stat_adapters before = {0}, now;
+    stat_adapters_read(t, list, sysfs, &now);
+    if (t->interval_s > 0 && pvn_topo_look_counters(&now.look) > 0) {
         before = now;
+        tool_sleep(t->interval_s);
+        stat_adapters_read(t, list, sysfs, &now);
     }
-    stat_adapters_free(&first);
-    return before;
+    json_t *adapters = stat_adapters_json(&before, &now);
+    stat_adapters_free(&before);
+    stat_adapters_free(&now);
+    return adapters;
 }
 
 /* Takes adapters over. */
