@@ -14,7 +14,7 @@
  *  36  u16 chunk index
  *  38  u8  buffer of the grouped receive; the top bit requests an acknowledgement (zero-copy)
  *  39  u8  check: xor of all other bytes, so that a stream that lost its place is noticed at once
- *  40  0
+ *  40  24 bytes of 0
  */
 #ifndef PVN_NET_TCP_FRAME_H
 #define PVN_NET_TCP_FRAME_H

@@ -14,9 +14,10 @@
 #include "net-tcp/tcp_workers.h"
 
 enum {
-    TXQ = 64,        /* chunks queued per lane (a power of two) */
-    TX_INLINE = 192, /* payload bytes that are copied behind the header: one piece for the kernel */
-    TX_RUN = 32,     /* chunks that one stream takes at once */
+    TXQ = 64, /* chunks queued per lane (a power of two) */
+    /* payload bytes that are copied behind the header: one piece for the kernel */
+    TX_INLINE = 256 - PVN_FRAME_LEN,
+    TX_RUN = 32,                          /* chunks that one stream takes at once */
     TX_RUN_BYTES = 256 * 1024,            /* and no more bytes than this, beside the first chunk */
     TX_BUDGET = 1024 * 1024,              /* bytes that one call writes */
     TX_RATE_BYTES = 16 * 1024 * 1024,     /* for so many the rate of sending is taken */
