@@ -88,34 +88,32 @@ class PluginLanes : public PluginRdma, public testing::WithParamInterface<std::t
         return static_cast<double>(after.doorbells - before.doorbells) / MESSAGES;
     }
 
+    void bound_doorbells()
+    {
+        auto n = start();
+        Pair p(*n, dev, dev);
+        for (size_t size : {8, 4096, 65536}) {
+            double doorbells = stream(p, size);
+            printf("%d ports, %d queue pairs, %zu bytes: %.3f doorbells per message\n", ports,
+                   std::get<1>(GetParam()), size, doorbells);
+            EXPECT_LE(doorbells, 1.5) << size;
+        }
+    }
+
     int dev = 0;
 };
 
 // Entries are batched and acknowledgements of every port travel with them.
 TEST_P(PluginLanes, DoorbellsPerMessageAtDepth8)
 {
-    auto n = start();
-    Pair p(*n, dev, dev);
-    for (size_t size : {8, 4096, 65536}) {
-        double doorbells = stream(p, size);
-        printf("%d ports, %d queue pairs, %zu bytes: %.3f doorbells per message\n", ports,
-               std::get<1>(GetParam()), size, doorbells);
-        EXPECT_LE(doorbells, 1.5) << size;
-    }
+    bound_doorbells();
 }
 
 // Where arrivals are in the completion queue, too, it is not polled while nothing comes.
 TEST_P(PluginLanes, DoorbellsPerMessageInImmMode)
 {
     setenv("NCCL_PVRDMA_RDMA_MODE", "imm", 1);
-    auto n = start();
-    Pair p(*n, dev, dev);
-    for (size_t size : {8, 4096, 65536}) {
-        double doorbells = stream(p, size);
-        printf("imm, %d ports, %d queue pairs, %zu bytes: %.3f doorbells per message\n", ports,
-               std::get<1>(GetParam()), size, doorbells);
-        EXPECT_LE(doorbells, 1.5) << size;
-    }
+    bound_doorbells();
 }
 
 TEST_P(PluginLanes, AReceiverThatWaitsInImmModePollsOnceInTheTimeBetweenTwo)
