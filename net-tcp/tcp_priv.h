@@ -34,8 +34,12 @@ enum {
      * idle receivers of the thread: each read is a system call of every pass over them. */
     RX_IDLE_AFTER = 512,
     RX_IDLE_MIN = 64,
-    RX_WATCH_POLLS = 64,    /* polls that the engine may leave out while every stream is idle */
-    RX_BUDGET = 1024 * 1024 /* bytes that one poll takes from one stream */
+    RX_WATCH_POLLS = 64,     /* polls that the engine may leave out while every stream is idle */
+    RX_BUDGET = 1024 * 1024, /* bytes that one poll takes from one stream */
+    RX_EAGER = 128 * 1024,   /* bytes at a chunk's end that are read as they come */
+    RX_AHEAD = 256 * 1024,   /* bytes of a chunk's middle that one read waits for */
+    RX_BYTES_PER_NS = 8,     /* about the most that a stream carries between two processors */
+    RX_FOLLOWS_NS = 20000    /* from the end of a chunk to one that follows it at once */
 };
 
 enum tx_state {
@@ -93,6 +97,8 @@ struct stream {
     bool idle, eof, stalled;
     unsigned empty;
     bool have_frame;
+    bool follows;        /* f is large and follows another large one of the thread at once */
+    uint64_t wait_until; /* f's rest is not read before; ns, 0: it is read at any time */
     struct pvn_frame f;
     bool needs_ack;    /* f requests an acknowledgement */
     unsigned acks_due; /* chunks that are complete and not acknowledged yet */

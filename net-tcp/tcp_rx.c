@@ -9,7 +9,45 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/clock.h"
 #include "net-tcp/sockopt.h"
+
+/*
+ * Reading the middle of a large chunk as it comes costs both ends: each packet is a system call and an
+ * acknowledgement of its own, and empty reads between them hold the socket's lock, for which the sender's
+ * processor waits where it delivers the packets itself. So behind a read that left the kernel nothing, the
+ * next one waits for as long as the rest of the chunk, or RX_AHEAD bytes of it, which caches still hold, takes
+ * at least. The last RX_EAGER bytes are read as they come, and so is a chunk that does not follow another
+ * one of the thread at once: its receiver may wait for nothing else.
+ */
+static __thread uint64_t large_ended_at; /* when the thread's last large chunk was complete; ns */
+
+static void begin_chunk(struct stream *s)
+{
+    s->wait_until = 0;
+    s->follows = s->f.len >= RX_EAGER && pvn_now_ns() - large_ended_at < RX_FOLLOWS_NS;
+}
+
+static void end_chunk(struct stream *s)
+{
+    if (s->f.len >= RX_EAGER)
+        large_ended_at = pvn_now_ns();
+}
+
+static void wait_for_more(struct stream *s)
+{
+    uint64_t bytes = s->left < RX_AHEAD ? s->left : RX_AHEAD;
+    if (s->follows && bytes >= RX_EAGER)
+        s->wait_until = pvn_now_ns() + bytes / RX_BYTES_PER_NS;
+}
+
+static bool worth_reading(struct stream *s)
+{
+    if (s->wait_until && pvn_now_ns() < s->wait_until)
+        return false;
+    s->wait_until = 0;
+    return true;
+}
 
 static size_t staged(const struct stream *s)
 {
@@ -62,6 +100,7 @@ static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, in
     if (rc)
         return rc;
     s->have_frame = false;
+    end_chunk(s);
     s->stage_want = s->f.total >= RX_LARGE ? RX_STAGE_LARGE : RX_STAGE;
     s->acks_due += s->needs_ack;
     s->ack_now |= s->needs_ack && s->f.len >= RX_LARGE;
@@ -129,6 +168,7 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
                 return rc;
             s->left = s->f.len;
             s->have_frame = true;
+            begin_chunk(s);
             if (__builtin_expect(t->l.trace != NULL, 0) && s->dst && to.dst)
                 trace_frame(t, s, to.dst);
             s->s_begin += PVN_FRAME_LEN;
@@ -302,12 +342,13 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
         rc = parse(t, s, ev, max, n);
         if (rc < 0 || s->stalled || *n == max || s->eof || budget == 0 || !more)
             return rc;
-        if (hand_over(t, s))
+        if (hand_over(t, s) || !worth_reading(s))
             return 0;
         ssize_t got = read_some(t, s, &more);
         if (got == -EAGAIN || got == -EWOULDBLOCK) {
             t->stats.rx_empty++;
             s->empty++;
+            wait_for_more(s);
             return worth_idling(t, s) ? go_idle(t, s) : 0;
         }
         if (got < 0)
@@ -315,6 +356,8 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
         s->empty = 0;
         if (got == 0)
             return end_of_stream(t, s);
+        if (!more)
+            wait_for_more(s);
         budget -= (size_t)got < budget ? (size_t)got : budget;
     }
     return rc;
