@@ -89,13 +89,13 @@ __attribute__((noinline)) static int stage_any(struct rdma_lane *r, uint64_t slo
 int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
 {
     struct rdma_lane *r = rdma_of(l);
-    uint32_t rkey = b->mr ? b->mr->rkey[0] : 0;
-    /* Of a comm's only lane no more slots are unused than the engine keeps open. */
-    if (n != 1 || l->nlanes != 1 || slot != r->rx.staged || rkey == 0 ||
-        !rdma_within(b->mr, b->addr, b->size))
+    /* The keys of one lane or two are one word. No more slots are unused than the engine keeps
+     * open. */
+    if (n != 1 || l->nlanes > 2 || slot != r->rx.staged || !b->mr || b->mr->rkey[0] == 0 ||
+        b->mr->rkey[l->nlanes - 1] == 0 || !rdma_within(b->mr, b->addr, b->size))
         return stage_any(r, slot, n, b);
     struct cts_line *line = staged_line(r, 0);
-    uint64_t keys = cts_keys(rkey, 0);
+    uint64_t keys = cts_keys(b->mr->rkey[0], b->mr->rkey[1]);
     line->keys[0] = htole64(keys);
     put_line(r, line, r->rx.staged, 1, b, b->mr->gpu, keys);
     staged(r, 1);
@@ -230,14 +230,19 @@ static void put_lines(struct rdma_lane *r, int i)
     r->rx.published_lines += n;
 }
 
-/* How long ago the last chunk of each queue pair was seen. */
-__attribute__((noinline)) static void put_ages(const struct rdma_lane *r, struct ack_line *line)
+/* Of several queue pairs, with how long ago the last chunk of each was seen. */
+__attribute__((noinline)) static void put_seen_of_many(struct rdma_lane *r, struct ack_line *line)
 {
     uint64_t now = r->cfg.now();
     for (int k = 0; k < r->nqps; k++) {
-        uint64_t us = (now - r->qp[k].seen_ns) / PVN_NS_PER_US;
+        struct rqp *q = &r->qp[k];
+        if (q->acknowledged == q->seen)
+            continue;
+        uint64_t us = (now - q->seen_ns) / PVN_NS_PER_US;
         uint16_t age = us < AGE_UNKNOWN ? (uint16_t)us : AGE_UNKNOWN;
         __atomic_store_n(&line->age[k], htole16(age), __ATOMIC_RELAXED);
+        __atomic_store_n(&line->seen[k], htole32(q->seen), __ATOMIC_RELAXED);
+        q->acknowledged = q->seen;
     }
 }
 
@@ -246,23 +251,25 @@ __attribute__((noinline)) static void put_ages(const struct rdma_lane *r, struct
 static inline __attribute__((always_inline)) void put_acks_of(struct rdma_lane *r,
                                                               struct ack_line *line)
 {
-    for (int k = 0; k < r->nqps; k++) {
-        struct rqp *q = &r->qp[k];
-        __atomic_store_n(&line->seen[k], htole32(q->seen), __ATOMIC_RELAXED);
+    struct rqp *q = &r->qp[0];
+    if (__builtin_expect(r->nqps > 1, 0)) {
+        put_seen_of_many(r, line);
+    } else {
+        __atomic_store_n(&line->seen[0], htole32(q->seen), __ATOMIC_RELAXED);
         q->acknowledged = q->seen;
     }
-    if (__builtin_expect(r->nqps > 1, 0))
-        put_ages(r, line);
-    struct short_ring *s = &r->qp[0].shorts;
-    __atomic_store_n(&line->lines, htole32(s->lines), __ATOMIC_RELAXED);
-    s->acknowledged = s->lines;
+    __atomic_store_n(&line->lines, htole32(q->shorts.lines), __ATOMIC_RELAXED);
+    q->shorts.acknowledged = q->shorts.lines;
     __atomic_store_n(&line->turn, htole32(++r->rx.turn), __ATOMIC_RELAXED);
 }
 
+/* Of those that have seen something since. A sender whose lane's line stays as it is need not poll
+ * it. */
 __attribute__((noinline)) static void put_acks_of_others(struct rdma_lane *r)
 {
     for (int i = 1; i < r->njoined; i++)
-        put_acks_of(r->joined[i], &r->ack[i]);
+        if (most_unacknowledged(r->joined[i]) > 0)
+            put_acks_of(r->joined[i], &r->ack[i]);
 }
 
 static struct ibv_send_wr *put_acks(struct rdma_lane *r)
