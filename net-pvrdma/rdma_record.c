@@ -43,29 +43,33 @@ int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w)
 
 /* ---- receiver ---- */
 
-static const struct record *next_record(const struct rdma_lane *r, int k)
+static void set_next_record(struct rdma_lane *r, int k)
 {
-    return &r->record[(size_t)k * RECORD_RING + r->qp[k].records % RECORD_RING];
+    struct rqp *q = &r->qp[k];
+    q->next_record = &r->record[(size_t)k * RECORD_RING + q->records % RECORD_RING];
 }
 
-static bool record_is_there(const struct rdma_lane *r, int k)
+static inline bool record_is_there(const struct rqp *q)
 {
-    return __atomic_load_n(&next_record(r, k)->stamp, __ATOMIC_ACQUIRE) ==
-           htole32(r->qp[k].records + 1);
+    return __atomic_load_n(&q->next_record->stamp, __ATOMIC_ACQUIRE) == htole32(q->records + 1);
 }
 
-/* Takes what queue pair k has brought. 0, or the lane is dead. */
+/* Takes what queue pair k has brought, at least one record. 0, or the lane is dead. */
 static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n)
 {
-    uint32_t before = r->qp[k].seen;
+    struct rqp *q = &r->qp[k];
+    uint32_t before = q->seen;
     int rc = 0;
-    for (; *n < max && record_is_there(r, k); r->qp[k].seen++, r->qp[k].records++) {
-        const struct record *rec = next_record(r, k);
+    do {
+        const struct record *rec = q->next_record;
         if (__builtin_expect(!record_is_whole(rec), 0)) {
-            rc = rdma_partial(r, (uint64_t)k << 32 | r->qp[k].records, PARTIAL_RECORD);
+            rc = rdma_partial(r, (uint64_t)k << 32 | q->records, PARTIAL_RECORD);
             break;
         }
-        r->qp[k].longs++;
+        q->longs++;
+        q->seen++;
+        q->records++;
+        set_next_record(r, k);
         uint32_t imm = le32toh(rec->imm);
         struct pvn_event *e = &ev[(*n)++];
         e->kind = PVN_EV_ARRIVED;
@@ -75,8 +79,8 @@ static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev,
         e->bytes = le32toh(rec->bytes);
         e->total = le64toh(rec->total);
         e->data = NULL;
-    }
-    if (r->qp[k].seen != before) {
+    } while (*n < max && record_is_there(q));
+    if (q->seen != before) {
         rdma_started(r, ev[*n - 1].id);
         rdma_seen(r, k);
     }
@@ -86,8 +90,9 @@ static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev,
 /* What is not whole when the queue pair is gone never will be. */
 static void record_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
-    for (int k = 0; k < r->nqps; k++)
-        (void)read_records(r, k, ev, max, n);
+    for (int k = 0; k < r->nqps && *n < max; k++)
+        if (record_is_there(&r->qp[k]))
+            (void)read_records(r, k, ev, max, n);
 }
 
 /* Whether a look at memory says that a poll would find something. */
@@ -98,7 +103,7 @@ static bool record_has_events(const struct rdma_lane *r)
     if (rdma_short_is_there(r))
         return true;
     for (int k = 0; k < r->nqps; k++)
-        if (record_is_there(r, k))
+        if (record_is_there(&r->qp[k]))
             return true;
     return false;
 }
@@ -109,7 +114,7 @@ static inline void record_watch(struct rdma_lane *r)
     if (r->nqps > 1 || r->flush.pending)
         return;
     const struct rqp *q = &r->qp[0];
-    const uint32_t *line = &q->shorts.next->stamp, *record = &next_record(r, 0)->stamp;
+    const uint32_t *line = &q->shorts.next->stamp, *record = &q->next_record->stamp;
     uint32_t at_line = __atomic_load_n(line, __ATOMIC_RELAXED);
     uint32_t at_record = __atomic_load_n(record, __ATOMIC_RELAXED);
     if (at_line != htole32(q->shorts.lines + 1) && at_record != htole32(q->records + 1))
@@ -129,8 +134,9 @@ __attribute__((noinline)) static int record_take_all(struct rdma_lane *r, struct
     int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0, flushed = n;
     if (rc == 0)
         rc = rdma_read_shorts(r, ev, max, &n);
-    for (int k = 0; rc == 0 && k < r->nqps; k++)
-        rc = read_records(r, k, ev, max, &n);
+    for (int k = 0; rc == 0 && k < r->nqps && n < max; k++)
+        if (record_is_there(&r->qp[k]))
+            rc = read_records(r, k, ev, max, &n);
     if (rc == 0 && n > flushed) {
         rdma_rx_took(r, n - flushed);
         rc = rdma_rx_reap_known(r);
@@ -148,6 +154,13 @@ int rdma_record_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     return record_has_events(r) ? record_take_all(r, ev, max) : record_empty_poll(r);
 }
 
+static int record_open(struct rdma_lane *r)
+{
+    for (int k = 0; k < r->nqps; k++)
+        set_next_record(r, k);
+    return rdma_open_one_sided(r);
+}
+
 /* Without receive requests there is nothing to complete. */
 static int record_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc,
                             struct pvn_event *ev, int *n)
@@ -160,7 +173,7 @@ const struct rdma_mode rdma_record_mode = {
     .opcode = IBV_WR_RDMA_WRITE,
     .window_by_reads = true,
     .recv_slots = rdma_no_recv_slots,
-    .open = rdma_open_one_sided,
+    .open = record_open,
     .post_first = rdma_nothing_first,
     .probe = rdma_probe_by_write,
     .peer_connected = rdma_peer_has_written,
