@@ -22,6 +22,9 @@ struct rdma_tx_state {
     const struct cts_line *line; /* that one */
     bool starved;                /* a chunk found no free slot in a send queue */
     const struct ack_line *acks; /* this lane's, where the peer writes them */
+    /* see rdma_path.h */
+    uint64_t picked_ns;  /* when a path was last looked for */
+    uint64_t least_cost; /* that of the fastest path; 1: no path's is known yet */
 };
 
 /* Receiver: the requests of a chain of entries, filled in as far as they are always the same. Two

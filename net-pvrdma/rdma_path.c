@@ -7,14 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What a chunk costs on top of its bytes, in bytes: a path's latency is about the time that 64 KiB
- * take. So paths are not taken for unlike because one had small chunks. */
-#define CHUNK_WEIGHT UINT64_C(65536)
-/* A path that takes less than so many times as long as the fastest is taken for as fast: what is
- * measured varies as much. */
-enum { SLOW = 2 };
-/* A slow path that has nothing to do gets a chunk again after so many times what that takes. */
-enum { PROBE_AFTER = 50 };
 enum { SMOOTH = 2 }; /* each measurement counts one in so many */
 
 int rdma_paths_open(struct rdma_lane *r)
@@ -22,62 +14,31 @@ int rdma_paths_open(struct rdma_lane *r)
     if (!r->cfg.sender || r->nqps == 1)
         return 0;
     r->paths = calloc((size_t)r->nqps, sizeof(*r->paths));
+    r->tx.least_cost = 1;
     return r->paths ? 0 : rdma_dead(r, -ENOMEM, "allocating the state of its paths");
-}
-
-static uint64_t weight(uint64_t bytes, uint32_t chunks)
-{
-    return bytes + chunks * CHUNK_WEIGHT;
-}
-
-static uint64_t least_cost(const struct rdma_lane *r)
-{
-    uint64_t least = 0;
-    for (int k = 0; k < r->nqps; k++) {
-        uint64_t cost = r->paths[k].cost;
-        if (cost && (!least || cost < least))
-            least = cost;
-    }
-    return least ? least : 1;
-}
-
-bool rdma_path_is_slow(const struct rdma_lane *r, int k)
-{
-    return r->paths[k].cost >= SLOW * least_cost(r);
-}
-
-/* ns for so much weight on path k. */
-static uint64_t takes(const struct rdma_lane *r, int k, uint64_t w)
-{
-    return w * (rdma_path_is_slow(r, k) ? r->paths[k].cost : least_cost(r)) / 1024;
-}
-
-uint64_t rdma_path_finish(const struct rdma_lane *r, int k, uint32_t bytes, uint64_t now)
-{
-    const struct rdma_path *p = &r->paths[k];
-    uint64_t ns = takes(r, k, weight(bytes, 1));
-    if (p->head == p->tail && rdma_path_is_slow(r, k) && now - p->posted_ns > PROBE_AFTER * ns)
-        return 0;
-    return (p->free_ns > now ? p->free_ns : now) + ns;
 }
 
 void rdma_path_posted(struct rdma_lane *r, int k, uint32_t bytes)
 {
     struct rdma_path *p = &r->paths[k];
-    p->posted_ns = r->cfg.now();
+    uint64_t now = r->tx.picked_ns;
+    p->posted_ns = now;
     p->flight[p->tail++ % RECORD_RING] =
-        (struct rdma_flight){.posted_ns = p->posted_ns, .chunk = r->qp[k].posted, .bytes = bytes};
-    p->free_ns =
-        (p->free_ns > p->posted_ns ? p->free_ns : p->posted_ns) + takes(r, k, weight(bytes, 1));
+        (struct rdma_flight){.posted_ns = now, .chunk = r->qp[k].posted, .bytes = bytes};
+    p->free_ns = (p->free_ns > now ? p->free_ns : now) + rdma_path_takes(r, p, bytes, 1);
     p->outstanding += bytes;
     p->sent += bytes;
 }
 
 /* What came in `ns` of which the path was busy. */
-static void measured(struct rdma_path *p, uint64_t ns, uint64_t w)
+static void measured(struct rdma_lane *r, struct rdma_path *p, uint64_t ns, uint64_t w)
 {
-    uint64_t cost = ns * 1024 / w + 1;
+    uint64_t cost = ns * 1024 / w + 1, least = UINT64_MAX;
     p->cost = p->cost ? (p->cost * (SMOOTH - 1) + cost) / SMOOTH : cost;
+    for (int k = 0; k < r->nqps; k++)
+        if (r->paths[k].cost && r->paths[k].cost < least)
+            least = r->paths[k].cost;
+    r->tx.least_cost = least;
 }
 
 /* The last chunks that were acknowledged together, one behind the other without a gap. */
@@ -88,7 +49,7 @@ struct busy {
 
 static void one_more(struct busy *b, const struct rdma_path *p, const struct rdma_flight *f)
 {
-    uint64_t w = weight(f->bytes, 1);
+    uint64_t w = rdma_path_weight(f->bytes, 1);
     if (f->posted_ns > b->until_ns) {
         b->from_ns = b->until_ns = f->posted_ns;
         b->weight = 0;
@@ -112,9 +73,9 @@ void rdma_path_acked(struct rdma_lane *r, int k, uint64_t arrived_ns)
     if (p->head == before)
         return;
     if (arrived_ns > b.from_ns)
-        measured(p, arrived_ns - b.from_ns, b.weight);
+        measured(r, p, arrived_ns - b.from_ns, b.weight);
     p->arrived_ns = arrived_ns;
-    p->free_ns = arrived_ns + takes(r, k, weight(p->outstanding, p->tail - p->head));
+    p->free_ns = arrived_ns + rdma_path_takes(r, p, p->outstanding, p->tail - p->head);
 }
 
 static int add(char *buf, size_t cap, int len, const char *what, uint64_t n)

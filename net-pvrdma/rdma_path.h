@@ -29,16 +29,42 @@ struct rdma_path {
     uint64_t posted_ns;    /* when the last one was posted */
     uint64_t arrived_ns;   /* when the last one that is acknowledged was seen by the receiver */
     uint64_t free_ns;      /* when it is expected to have delivered all of them */
-    uint64_t cost;         /* ns per KiB of rdma_path.c's weight, smoothed; 0: not known yet */
+    uint64_t cost;         /* ns per KiB of rdma_path_weight(), smoothed; 0: not known yet */
 };
 
+/* A path that takes less than so many times as long as the fastest is taken for as fast: what is
+ * measured varies as much. */
+enum { PATH_SLOW = 2 };
+
+/* Whether it takes so much longer than the fastest that it is better to wait for one of those. */
+static inline bool rdma_path_is_slow(const struct rdma_lane *r, const struct rdma_path *p)
+{
+    return p->cost >= PATH_SLOW * r->tx.least_cost;
+}
+
+/* Whether it has chunks that are not acknowledged. */
+static inline bool rdma_path_is_busy(const struct rdma_path *p)
+{
+    return p->head != p->tail;
+}
+
+/* What a chunk costs on top of its bytes, in bytes: a path's latency is about the time that 64 KiB
+ * take. So paths are not taken for unlike because one had small chunks. */
+static inline uint64_t rdma_path_weight(uint64_t bytes, uint32_t chunks)
+{
+    return bytes + chunks * UINT64_C(65536);
+}
+
+/* ns for so much on a path. */
+static inline uint64_t rdma_path_takes(const struct rdma_lane *r, const struct rdma_path *p,
+                                       uint64_t bytes, uint32_t chunks)
+{
+    uint64_t cost = rdma_path_is_slow(r, p) ? p->cost : r->tx.least_cost;
+    return rdma_path_weight(bytes, chunks) * cost / 1024;
+}
+
 int rdma_paths_open(struct rdma_lane *r); /* 0, or the lane is dead */
-/* When path k is expected to have delivered a chunk of so many bytes that is posted now, in ns; 0: it
- * is to have the next chunk in any case. */
-uint64_t rdma_path_finish(const struct rdma_lane *r, int k, uint32_t bytes, uint64_t now);
-/* Whether path k takes so much longer than the fastest that it is better to wait for one of those. */
-bool rdma_path_is_slow(const struct rdma_lane *r, int k);
-/* The chunk last counted in qp[k].posted. */
+/* The chunk last counted in qp[k].posted, for which path k was picked at tx.picked_ns. */
 void rdma_path_posted(struct rdma_lane *r, int k, uint32_t bytes);
 /* qp[k].acked has grown. arrived_ns: when the receiver saw the last of these, 0: not known. */
 void rdma_path_acked(struct rdma_lane *r, int k, uint64_t arrived_ns);

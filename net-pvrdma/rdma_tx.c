@@ -9,27 +9,54 @@
 
 #include "base/clock.h"
 
-/* Of those that would be as soon, the queue pairs take turns. A slow path is used when it is the
- * soonest, not because the others are full at the moment. */
-int rdma_pick_of_many(struct rdma_lane *r, uint32_t bytes)
+/* A slow path that has nothing to do gets a chunk again after so many times what that takes. */
+enum { PROBE_AFTER = 50 };
+
+/* When a slow path is expected to have delivered a chunk of so many bytes that is posted now, in ns;
+ * 0: it is to have the next chunk in any case. */
+static uint64_t slow_finish(const struct rdma_path *p, uint32_t bytes, uint64_t now)
 {
-    uint64_t soonest = UINT64_MAX, soonest_free = UINT64_MAX, now = r->paths ? r->cfg.now() : 0;
+    uint64_t ns = rdma_path_weight(bytes, 1) * p->cost / 1024;
+    if (!rdma_path_is_busy(p) && now - p->posted_ns > PROBE_AFTER * ns)
+        return 0;
+    return (p->free_ns > now ? p->free_ns : now) + ns;
+}
+
+/* The path that is expected to have delivered such a chunk first, of those that would be as soon the
+ * one whose turn it is; -1: all are in `full`, a bit for each. */
+static inline int soonest(const struct rdma_lane *r, uint32_t bytes, uint64_t now, unsigned full)
+{
+    uint64_t fast_ns = rdma_path_weight(bytes, 1) * r->tx.least_cost / 1024, least = UINT64_MAX;
     int best = -1;
-    for (int i = 0, k = r->next_qp; i < r->nqps; i++, k = k + 1 == r->nqps ? 0 : k + 1) {
-        uint64_t at = r->paths ? rdma_path_finish(r, k, bytes, now) : 0;
-        if (at < soonest)
-            soonest = at;
-        if (!rdma_has_room(r, &r->qp[k])) {
-            r->tx.starved |= r->qp[k].slots < PER_CHUNK;
-        } else if (at < soonest_free) {
-            soonest_free = at;
+    /* None takes less than a fast one that is free now. */
+    for (int i = 0, k = r->next_qp; i < r->nqps && least > now + fast_ns;
+         i++, k = k + 1 == r->nqps ? 0 : k + 1) {
+        const struct rdma_path *p = &r->paths[k];
+        uint64_t at = rdma_path_is_slow(r, p) ? slow_finish(p, bytes, now)
+                                              : (p->free_ns > now ? p->free_ns : now) + fast_ns;
+        if (at < least && !(full >> k & 1)) {
+            least = at;
             best = k;
         }
     }
-    if (best < 0 || (soonest_free > soonest && rdma_path_is_slow(r, best)))
-        return -1;
-    r->next_qp = best + 1 == r->nqps ? 0 : best + 1;
     return best;
+}
+
+/* A slow path is used when it is the soonest, not because the others are full at the moment. */
+int rdma_pick_path(struct rdma_lane *r, uint32_t bytes)
+{
+    uint64_t now = r->tx.picked_ns = r->cfg.now();
+    for (unsigned full = 0;;) {
+        int k = soonest(r, bytes, now, full);
+        if (k < 0 || (full && rdma_path_is_slow(r, &r->paths[k])))
+            return -1;
+        if (rdma_has_room(r, &r->qp[k])) {
+            r->next_qp = k + 1 == r->nqps ? 0 : k + 1;
+            return k;
+        }
+        r->tx.starved |= r->qp[k].slots < PER_CHUNK;
+        full |= 1u << k;
+    }
 }
 
 __attribute__((noinline, cold)) int rdma_not_registered(struct rdma_lane *r,
@@ -143,7 +170,7 @@ static inline int read_ack(struct rdma_lane *r, int k)
     q->consumed = seen;
     if ((int32_t)(seen - q->acked) > 0)
         q->acked = seen;
-    if (r->paths)
+    if (r->paths && rdma_path_is_busy(&r->paths[k]))
         rdma_path_acked(r, k, arrival_of(r, k));
     r->moved = true;
     return 0;
@@ -191,6 +218,8 @@ static inline int tx_take_events(struct rdma_lane *r)
     }
     if (!r->cfg.costly_poll)
         return r->outstanding ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
+    if (r->outstanding < r->tx.reap_at && !r->tx.starved)
+        return 0;
     uint32_t known = tx_known_completions(r);
     return known >= r->tx.reap_at || (known && r->tx.starved) ? reap(r, known) : 0;
 }
@@ -294,7 +323,8 @@ __attribute__((noinline)) static int tx_take_all(struct rdma_lane *r, struct pvn
 {
     int n = 0, rc = tx_take_events(r);
     for (int k = 0; k < r->nqps; k++)
-        report_sent(r, &r->qp[k], ev, max, &n);
+        if (r->qp[k].acked != r->qp[k].reported)
+            report_sent(r, &r->qp[k], ev, max, &n);
     if (__builtin_expect(rc < 0, 0))
         return n ? n : rc;
     rc = read_cts(r, ev, max, &n);

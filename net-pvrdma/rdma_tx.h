@@ -29,11 +29,16 @@ static inline bool rdma_has_room(const struct rdma_lane *r, const struct rqp *q)
            q->posted - q->reported < RECORD_RING && q->slots >= PER_CHUNK;
 }
 
-int rdma_pick_of_many(struct rdma_lane *r, uint32_t bytes);
+int rdma_pick_path(struct rdma_lane *r, uint32_t bytes);
 /* A queue pair that has room for a chunk of so many bytes, -1: none has. */
 static inline int rdma_pick_qp(struct rdma_lane *r, uint32_t bytes)
 {
-    return r->nqps == 1 && rdma_has_room(r, &r->qp[0]) ? 0 : rdma_pick_of_many(r, bytes);
+    if (r->paths)
+        return rdma_pick_path(r, bytes);
+    if (__builtin_expect(rdma_has_room(r, &r->qp[0]), 1))
+        return 0;
+    r->tx.starved |= r->qp[0].slots < PER_CHUNK;
+    return -1;
 }
 
 /* rdma_short.c */
