@@ -96,7 +96,7 @@ class PluginLanes : public PluginRdma, public testing::WithParamInterface<std::t
             double doorbells = stream(p, size);
             printf("%d ports, %d queue pairs, %zu bytes: %.3f doorbells per message\n", ports,
                    std::get<1>(GetParam()), size, doorbells);
-            EXPECT_LE(doorbells, 1.5) << size;
+            EXPECT_LE(doorbells, 1.35) << size;
         }
     }
 
