@@ -15,10 +15,10 @@ enum {
     CLOCK_EVERY = 16 /* progress calls between two readings of the clock (a power of two) */
 };
 
-bool eng_need_cts(struct pvn_lane *const *lanes, int nlanes)
+bool eng_have(struct pvn_lane *const *lanes, int nlanes, unsigned cap)
 {
     for (int i = 0; i < nlanes; i++)
-        if (lanes[i]->caps & PVN_LANE_NEEDS_CTS)
+        if (lanes[i]->caps & cap)
             return true;
     return false;
 }
@@ -39,12 +39,19 @@ static void init_req(struct pvn_engine *e, struct pvn_req *req, enum req_kind ki
     req->sizes = 1;
 }
 
+int eng_prepare(struct receiver *rx, struct pvn_lane *const *lanes, int nlanes)
+{
+    if (!eng_have(lanes, nlanes, PVN_LANE_NEEDS_CTS))
+        return rx->match ? 0 : eng_match_new(rx);
+    return eng_have(lanes, nlanes, PVN_LANE_PLACES) ? eng_place_new(rx) : 0;
+}
+
 static struct receiver *receiver_new(struct pvn_engine *e)
 {
     struct receiver *rx = calloc(1, sizeof(*rx));
     if (!rx)
         return NULL;
-    if (!eng_need_cts(e->cfg.lanes, e->cfg.nlanes) && eng_match_new(rx) < 0) {
+    if (eng_prepare(rx, e->cfg.lanes, e->cfg.nlanes) < 0) {
         free(rx);
         return NULL;
     }
@@ -72,11 +79,12 @@ static struct sender *sender_new(struct pvn_engine *e)
 void eng_use_lanes(struct pvn_engine *e)
 {
     const struct pvn_engine_cfg *cfg = &e->cfg;
-    e->needs_cts = eng_need_cts(cfg->lanes, cfg->nlanes);
+    e->needs_cts = eng_have(cfg->lanes, cfg->nlanes, PVN_LANE_NEEDS_CTS);
+    e->places = e->needs_cts && eng_have(cfg->lanes, cfg->nlanes, PVN_LANE_PLACES);
     e->chunk = eng_chunk(cfg);
     e->rr = 0;
     e->several_lanes = cfg->nlanes > 1;
-    e->slow_lanes = !(e->needs_cts && all_set_kick_due(cfg));
+    e->slow_lanes = !(e->needs_cts && all_set_kick_due(cfg)) || e->places;
     e->sends_next = !e->slow_lanes && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_FAST_PATH;
     e->slow_lanes |= cfg->sender && !e->sends_next;
     for (int i = 0; i < cfg->nlanes; i++) {
@@ -84,7 +92,8 @@ void eng_use_lanes(struct pvn_engine *e)
         cfg->lanes[i]->nlanes = cfg->nlanes;
         cfg->lanes[i]->kick_due = true;
         cfg->lanes[i]->fast.keeps_cts = i == 0 && e->sends_next;
-        cfg->lanes[i]->place = eng_match_place;
+        cfg->lanes[i]->place = e->needs_cts ? eng_slot_place : eng_match_place;
+        cfg->lanes[i]->awaits_cts = false;
         cfg->lanes[i]->ops->join(cfg->lanes[i], cfg->lanes, cfg->nlanes);
     }
 }
@@ -117,8 +126,10 @@ void pvn_engine_free(struct pvn_engine *e)
 {
     if (!e)
         return;
-    if (e->rx)
+    if (e->rx) {
         eng_match_free(e->rx);
+        eng_place_free(e->rx);
+    }
     free(e->rx);
     free(e->tx);
     free(e);

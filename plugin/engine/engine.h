@@ -12,8 +12,9 @@
  * once; the receiver gives message k, in that order, to the oldest posted buffer with its tag. A
  * payload that has no buffer yet stays in the lane (the kernel's socket buffer). One that fits none
  * of the posted tags is kept aside so that those behind it can be received.
- * - clear-to-send (a lane that writes to remote addresses, e.g. RDMA): the receiver publishes each
- * grouped receive as a slot; a send waits until the oldest slot with free buffers has its tag.
+ * - clear-to-send (a lane that writes to remote addresses, e.g. RDMA, or any that carries the
+ * entries): the receiver publishes each grouped receive as a slot; a send waits until the oldest slot
+ * with free buffers has its tag. So a rank that shares a comm with others, and is ahead of them, waits.
  *
  * Threads: one comm is used by one thread at a time. Errors are latched: the first one is kept in
  * engine->err and returned by every later call.

@@ -133,7 +133,7 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
         return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
                         "the peer goes on from message %llu before message %llu",
                         (unsigned long long)a->first, (unsigned long long)a->next);
-    if (by_slot && !eng_need_cts(lanes, nlanes) && eng_match_new(rx) < 0)
+    if (eng_prepare(rx, lanes, nlanes) < 0)
         return eng_fail(e, -ENOMEM, PVN_FAULT_SYSTEM,
                         "no memory to go on with the lanes of the new connection");
     use_lanes(e, lanes, nlanes);
@@ -144,7 +144,10 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
         eng_match_free(rx);
         forget_parts(rx);
         number_slots(rx);
+        if (!e->places)
+            eng_place_free(rx);
     } else if (by_slot) {
+        eng_place_free(rx);
         forget_parts(rx);
         rx->unpublished = 0;
         eng_match_begin(rx, a);

@@ -83,7 +83,7 @@ static inline bool eng_fast_poll_is_empty(const struct pvn_req *req)
 /* Whether the peer's writes reach nothing but what the receives have registered. */
 static inline bool eng_needs_registration(const struct pvn_engine *e)
 {
-    return e->needs_cts;
+    return e->needs_cts && !e->places;
 }
 
 /* A request that is done and has one size. */

@@ -179,12 +179,8 @@ int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_
     struct receiver *rx = e->rx;
     if (e->failed)
         return e->err.code;
-    if (!rx || !rx->match || f->chunk >= PVN_MAX_CHUNKS || f->total >> MAX_TOTAL_LOG2 ||
-        f->len > f->total || f->offset > f->total - f->len)
-        return eng_fail(
-            e, -EPROTO, PVN_FAULT_REMOTE,
-            "the peer sent an impossible chunk: number %u, offset %llu, %u of %llu bytes", f->chunk,
-            (unsigned long long)f->offset, f->len, (unsigned long long)f->total);
+    if (eng_check_chunk(e, f) != 0)
+        return e->err.code;
     struct matching *mt = rx->match;
     if (f->seq > mt->next)
         return -EAGAIN;

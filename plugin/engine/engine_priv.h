@@ -133,6 +133,14 @@ struct msg_map {
     uint64_t msg;
 };
 
+/* What has been placed of one buffer's message, of a clear-to-send comm whose lanes place. The bytes
+ * are never more than the message has, so when it is complete no lane writes to it any more. */
+struct placed {
+    bool begun;
+    uint64_t total, bytes;
+    struct chunk_set chunks; /* that some lane is writing or has written */
+};
+
 /* What only the receiver of a matched comm needs. */
 struct matching {
     uint64_t next; /* first message not given to a buffer */
@@ -165,8 +173,9 @@ struct receiver {
     unsigned unpublished; /* newest slots, for which no lane has had room */
     /* NULL: this is no matched comm. */
     struct matching *match;
-    struct recv_group *free;            /* groups without a request, the last one used first */
-    struct recv_group *ring[SLOT_RING]; /* slot % SLOT_RING -> group not full yet, or NULL */
+    struct placed (*placed)[PVN_MAX_RECVS]; /* of each group; NULL: not by lanes that place */
+    struct recv_group *free;                /* groups without a request, the last one used first */
+    struct recv_group *ring[SLOT_RING];     /* slot % SLOT_RING -> group not full yet, or NULL */
     struct recv_group groups[PVN_MAX_REQS];
     int flushing;     /* flushes that some lane has not taken */
     uint64_t flushes; /* ever */
@@ -184,6 +193,7 @@ struct pvn_engine {
     bool announced;  /* sender: there are slots, announced, with free buffers: tx->known */
     bool slow_lanes; /* the lanes are not such that engine_fast.h will do, see eng_use_lanes */
     bool needs_cts;
+    bool places;     /* with it: the receiver's lanes find the buffer, PVN_LANE_PLACES */
     bool sends_next; /* the first lane takes the next slot itself, by fast.send_next */
     int rr;          /* lane that gets the next chunk first */
     unsigned ticks;
@@ -323,8 +333,11 @@ static inline int eng_kick(struct pvn_engine *e)
         due |= e->cfg.lanes[i]->kick_due;
     return due ? eng_kick_all(e) : 0;
 }
-/* Whether these lanes write to remote addresses: the comm is not a matched one then. */
-bool eng_need_cts(struct pvn_lane *const *lanes, int nlanes);
+/* Whether one of these lanes has the capability. With PVN_LANE_NEEDS_CTS the comm is not a matched
+ * one. */
+bool eng_have(struct pvn_lane *const *lanes, int nlanes, unsigned cap);
+/* Gets what a receiver needs for these lanes, unless it has that. 0 or -ENOMEM. */
+int eng_prepare(struct receiver *rx, struct pvn_lane *const *lanes, int nlanes);
 /* Sets up the engine for the lanes of cfg, and these for the engine. */
 void eng_use_lanes(struct pvn_engine *e);
 
@@ -363,6 +376,17 @@ void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *
 void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev);
 void eng_flush_end(struct pvn_engine *e); /* the open ones: the lanes were lost */
 int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
+
+/* engine_place.c: clear-to-send comms whose lanes place, receiving side */
+/* Whether a chunk's numbers contradict each other, which makes them the engine's error. */
+int eng_check_chunk(struct pvn_engine *e, const struct pvn_frame *f);
+int eng_slot_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
+                   struct pvn_place *to);
+/* 0 or -ENOMEM; nothing has been placed then. */
+int eng_place_new(struct receiver *rx);
+void eng_place_free(struct receiver *rx);
+/* A group has been opened. */
+void eng_place_open(struct receiver *rx, const struct recv_group *g);
 
 /* engine_match.c: matched comms, receiving side */
 int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,

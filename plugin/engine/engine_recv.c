@@ -76,6 +76,8 @@ int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_
     eng_open_group(e, g, rx->next_slot, n);
     int rc;
     if (e->needs_cts) {
+        if (e->places)
+            eng_place_open(rx, g);
         rx->unpublished++;
         rc = eng_rx_post(e);
     } else {

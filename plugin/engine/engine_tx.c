@@ -87,8 +87,12 @@ int eng_tx_post(struct pvn_engine *e)
         struct send_msg *m = &tx->msg[tx->unposted % MSG_RING];
         if (m->unassigned) {
             int rc = assign(e, m);
+            if (rc == -EAGAIN) {
+                e->cfg.lanes[0]->awaits_cts = true;
+                return 0;
+            }
             if (rc)
-                return rc == -EAGAIN ? 0 : rc;
+                return rc;
         }
         while (m->next < m->count) {
             int rc = post_chunk(e, m);
@@ -158,6 +162,14 @@ __attribute__((noinline, cold)) static void impossible_cts(struct pvn_engine *e,
              PVN_MAX_RECVS);
 }
 
+__attribute__((noinline, cold)) static void too_far_ahead(struct pvn_engine *e, uint64_t slot)
+{
+    eng_fail(
+        e, -EPROTO, PVN_FAULT_REMOTE,
+        "the peer announced receive %llu while receive %llu is open, and no more than %d may be",
+        (unsigned long long)slot, (unsigned long long)e->tx->slot_head, SLOT_RING);
+}
+
 static inline void cts(struct pvn_engine *e, const struct pvn_cts *c)
 {
     struct sender *tx = e->tx;
@@ -165,10 +177,14 @@ static inline void cts(struct pvn_engine *e, const struct pvn_cts *c)
         impossible_cts(e, c->n);
         return;
     }
+    if (__builtin_expect((int64_t)(c->seq - tx->slot_head) >= SLOT_RING, 0)) {
+        too_far_ahead(e, c->seq);
+        return;
+    }
     /* An entry that is published again (a repeated event, a
      * replay) must not free what was taken. */
     struct send_slot *s = &tx->slots[c->seq % SLOT_RING];
-    if (c->seq - tx->slot_head >= SLOT_RING || s->announced) {
+    if (c->seq < tx->slot_head || s->announced) {
         e->stats.stale++;
         return;
     }

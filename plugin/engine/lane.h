@@ -80,8 +80,8 @@ struct pvn_write {
     bool copies;     /* clear-to-send comms: as the entry says */
     const void *src; /* the chunk's first byte */
     const struct pvn_mr *mr; /* registration that covers src; NULL where the lane needs none */
-    uint64_t raddr;          /* clear-to-send comms: where the chunk goes in the peer's memory */
-    uint32_t rkey;           /* and the key for this lane */
+    uint64_t raddr;          /* clear-to-send comms: where the chunk goes in the peer's memory, */
+    uint32_t rkey;           /* and the key for this lane; not for PVN_LANE_PLACES */
 };
 
 /* A posted buffer of a grouped receive. */
@@ -206,8 +206,9 @@ struct pvn_place {
 
 /*
  * Where an arriving chunk goes: called by lanes that place payloads themselves (TCP), provided by
- * the engine. 0: write f->len bytes at to->dst, then report PVN_EV_ARRIVED. -EAGAIN: nothing posted
- * yet, leave the bytes where they are and call again at the next poll. -EALREADY: known or stale,
+ * the engine. Of a clear-to-send comm the frame names slot and buffer. 0: write f->len bytes at to->dst, then report PVN_EV_ARRIVED. -EAGAIN: nothing posted
+ * yet, leave the bytes where they are and call again at the next poll (not where there is
+ * clear-to-send). -EALREADY: known or stale,
  * read and drop them. Anything else: the peer broke the protocol; the lane reports the error and
  * dies.
  */
@@ -216,8 +217,7 @@ typedef int (*pvn_place_fn)(void *engine, const struct pvn_lane *lane, const str
 
 /* Capabilities, fixed once the lane is bound. */
 enum {
-    PVN_LANE_NEEDS_CTS =
-        1 << 0, /* writes go to a remote address: nothing is sent before a CTS entry */
+    PVN_LANE_NEEDS_CTS = 1 << 0,         /* nothing is sent before a CTS entry */
     PVN_LANE_GPU_PEER = 1 << 1,          /* GPU memory by a peer-memory client, proved */
     PVN_LANE_GPU_DMABUF = 1 << 2,        /* GPU memory by dma-buf, proved */
     PVN_LANE_SENT_IS_DELIVERED = 1 << 3, /* PVN_EV_SENT means the peer has the bytes */
@@ -228,6 +228,9 @@ enum {
     PVN_LANE_SENT_IS_COPIED = 1 << 8,
     PVN_LANE_GPU_COPIED = 1 << 9, /* GPU memory by struct pvn_mem_copy */
     PVN_LANE_ENDS = 1 << 7, /* a receiver's poll fails when the peer has closed and all is taken */
+    /* With NEEDS_CTS: a receiver's lane finds the buffer by `place`, so that the entries need no
+     * address and no key. All lanes of a comm have it or none. */
+    PVN_LANE_PLACES = 1 << 10,
 };
 
 struct pvn_lane_ops {
@@ -315,6 +318,9 @@ struct pvn_lane {
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
      * know of; cleared when kick has returned 0 */
     bool kick_due;
+    /* A message waits for a CTS entry: set by the engine of a sender, cleared by a lane for which it
+     * costs something to look for entries, when it reports one. */
+    bool awaits_cts;
     struct pvn_lane_fast fast;
     size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
     /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */

@@ -9,6 +9,7 @@ libpvn_core_la_SOURCES += \
     plugin/engine/engine_flush.c \
     plugin/engine/engine_fast.h \
     plugin/engine/engine_match.c \
+    plugin/engine/engine_place.c \
     plugin/engine/engine_plan.c \
     plugin/engine/engine_priv.h \
     plugin/engine/engine_recv.c \

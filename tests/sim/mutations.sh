@@ -89,4 +89,7 @@ mutate no-bitmap-of-arrived-chunks $e/engine_recv.c 's/chunk_test\(&ent->seen, e
 mutate no-bitmap-of-placed-chunks $e/engine_match.c 's/chunk_test\(placed, f->chunk\)/false/'
 mutate no-bitmap-of-matched-chunks $e/engine_match.c 's/chunk_test\(seen, ev->chunk\)/false/'
 mutate no-guard-of-done-buffers $e/engine_recv.c '/^static int one_of_many/,/^}/s/if \(ent->done\)/if (false)/'
-mutate slots-announced-again-are-taken-again $e/engine_tx.c 's/c->seq - tx->slot_head >= SLOT_RING \|\| s->announced/false/'
+mutate slots-announced-again-are-taken-again $e/engine_tx.c 's/c->seq < tx->slot_head \|\| s->announced/false/'
+mutate no-bitmap-of-chunks-placed-by-slot $e/engine_place.c 's/chunk_test\(&p->chunks, f->chunk\)/false/'
+mutate what-was-placed-is-not-forgotten $e/engine_place.c 's/memset\(rx->placed.*/;/'
+mutate messages-sent-again-await-no-entry $e/engine_tx.c 's/awaits_cts = true/awaits_cts = false/'

@@ -132,8 +132,9 @@ void Trial::choose_lanes()
     auto &k = w.k;
     k.cts = w.chance(50);
     k.lanes = 1 + static_cast<int>(w.pick(w.chance(50) ? 1 : 4));
-    k.next = k.cts && k.lanes == 1 && w.chance(60);
-    k.streams = k.cts ? 1 : 1 + static_cast<int>(w.pick(w.chance(50) ? 1 : 4));
+    k.places = k.cts && w.chance(35);
+    k.next = k.cts && !k.places && k.lanes == 1 && w.chance(60);
+    k.streams = k.cts && !k.places ? 1 : 1 + static_cast<int>(w.pick(w.chance(50) ? 1 : 4));
     k.capacity = 1 + static_cast<int>(w.pick(16));
     k.chunk = w.chance(50) ? 64 : 1 + w.pick(512);
     // Else hardly any message takes that path: one that is cut takes all slots that are announced.

@@ -182,6 +182,12 @@ void report_sent(Lane *l, uint32_t cookie, uint16_t chunk)
     event_at(l, w->clock + w->pick(w->k.max_delay / 4 + 1), ev);
 }
 
+// Its receiver finds the buffer of a chunk by the engine's place, when it is polled.
+bool places(const Lane *l)
+{
+    return !(l->base.caps & PVN_LANE_NEEDS_CTS) || l->base.caps & PVN_LANE_PLACES;
+}
+
 // The sending adapter reads the bytes of what is due and puts them on the wire.
 void transmit(Lane *l)
 {
@@ -197,7 +203,7 @@ void transmit(Lane *l)
         pk.rkey = p.w.rkey;
         pk.cookie = p.w.cookie;
         int copies = 1;
-        if (!w->k.cts && w->chance(w->k.dup_frame_pct)) {
+        if (places(l) && w->chance(w->k.dup_frame_pct)) {
             copies = 2;
             w->dups++;
         }
@@ -210,15 +216,10 @@ void transmit(Lane *l)
     }
 }
 
-bool needs_cts(const Lane *l)
-{
-    return l->base.caps & PVN_LANE_NEEDS_CTS;
-}
-
 int place(Lane *l, Packet &p)
 {
     pvn_place to = {};
-    if (needs_cts(l)) {
+    if (!places(l)) {
         to.dst = reinterpret_cast<void *>(p.raddr);
     } else {
         int rc = l->base.place(l->base.engine, &l->base, &p.f, &to);
@@ -251,7 +252,11 @@ int receive_head(Lane *l, Packet &p)
         }
         return 0;
     }
+    // A lane for which looking costs something takes one when it is awaited.
+    if (p.is_cts && places(l) && !l->base.awaits_cts)
+        return -EAGAIN;
     if (p.is_cts) {
+        l->base.awaits_cts = false;
         l->cts_store.push_back(p.cts);
         insert_event(l, w->clock, cts_event(&l->cts_store.back()));
         return 0;
@@ -429,6 +434,8 @@ std::unique_ptr<Lane> new_lane(World *w, int idx)
     l->base.ops = sim_ops();
     l->base.idx = idx;
     l->base.caps = w->k.cts ? PVN_LANE_NEEDS_CTS : 0;
+    if (w->k.places)
+        l->base.caps |= PVN_LANE_PLACES;
     if (w->k.delivered)
         l->base.caps |= PVN_LANE_SENT_IS_DELIVERED;
     if (w->k.next)
@@ -552,10 +559,10 @@ void World::tick()
     // What an adapter has in flight lands, whether or not anybody polls and whatever has become of
     // the sender's end, until it is fenced; so does what a replaced lane has, were it not fenced.
     for (auto &l : rx)
-        if (needs_cts(l.get()))
+        if (!places(l.get()))
             deliver(l.get());
     for (auto &l : old) {
-        if (l->fenced || !needs_cts(l.get()))
+        if (l->fenced || places(l.get()))
             continue;
         transmit(l.get());
         deliver(l.get());

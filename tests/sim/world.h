@@ -78,13 +78,14 @@ struct Buffer {
 // What a seed decides about the network.
 struct Knobs {
     bool cts = false;
-    bool next = false; // with it: a lone sending lane is polled for entries as an RDMA lane is
+    bool places = false; // with it: the receiver's lane finds the buffers, as a TCP lane does
+    bool next = false;   // with cts: a lone sending lane is polled for entries as an RDMA lane is
     int lanes = 1, streams = 1;
     int capacity = 8;      // posts a lane holds
     int refuse_pct = 0;    // posts refused at random
     int repeat_pct = 0;    // events repeated
     int stale_pct = 0;     // polls that invent an event
-    int dup_frame_pct = 0; // matched comms: a chunk sent twice on its stream
+    int dup_frame_pct = 0; // lanes that place: a chunk sent twice on its stream
     uint64_t max_delay = 1000;
     uint64_t death_at = 0; // virtual time at which one of the next lanes dies; 0: never
     int death_lane = 0;

@@ -49,7 +49,8 @@ class EngineMemory : public testing::Test
 {
   protected:
     pvn_lane_ops ops = {};
-    pvn_lane writes = {}, matches = {}; // a lane with clear-to-send and one without
+    // A lane with clear-to-send, one without, and one that has it and places.
+    pvn_lane writes = {}, matches = {}, places = {};
     pvn_engine *e = nullptr;
     char buffer[64];
 
@@ -58,9 +59,10 @@ class EngineMemory : public testing::Test
         ops.name = "scripted";
         ops.post_cts = [](pvn_lane *, uint64_t, int, const pvn_buffer *) { return 0; };
         pvn_lane_ops_fill(&ops);
-        writes.ops = matches.ops = &ops;
+        writes.ops = matches.ops = places.ops = &ops;
         writes.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED;
         matches.caps = PVN_LANE_SENT_IS_DELIVERED;
+        places.caps = writes.caps | PVN_LANE_PLACES;
     }
     void TearDown() override
     {
@@ -96,18 +98,18 @@ class EngineMemory : public testing::Test
         return pvn_engine_resume_receiver(e, &l, 1, &a);
     }
     // A message of n bytes begins to arrive: what the engine answers.
-    int place(size_t n, pvn_place *to)
+    static int place(pvn_lane &l, size_t n, pvn_place *to)
     {
         pvn_frame f = {};
         f.total = f.len = static_cast<uint32_t>(n);
-        return matches.place(matches.engine, &matches, &f, to);
+        return l.place(l.engine, &l, &f, to);
     }
 };
 
 TEST_F(EngineMemory, ThatCannotBeMade)
 {
     for (bool sender : {false, true})
-        for (pvn_lane *l : {&writes, &matches})
+        for (pvn_lane *l : {&writes, &matches, &places})
             for (int from = 0;; from++) {
                 ASSERT_LT(from, 10);
                 Refuse r(from);
@@ -129,9 +131,15 @@ TEST_F(EngineMemory, GoesOnWithLanesOfTheOtherKind)
     ASSERT_NE(nullptr, receive());
     for (int i = 0; i < 3; i++) {
         pvn_place to = {};
-        ASSERT_EQ(0, resume(&matches));
-        ASSERT_EQ(0, place(8, &to));
-        EXPECT_EQ(buffer, to.dst);
+        for (pvn_lane *l : {&matches, &places, &writes, &places, &matches}) {
+            ASSERT_EQ(0, resume(l));
+            ASSERT_EQ(0, pvn_engine_progress(e)); // announces the receive
+            if (l != &writes) {
+                ASSERT_EQ(0, place(*l, 8, &to));
+                EXPECT_EQ(buffer, to.dst);
+                EXPECT_EQ(-EALREADY, place(*l, 8, &to)) << "once";
+            }
+        }
         ASSERT_EQ(0, resume(&writes));
     }
     EXPECT_EQ(nullptr, pvn_engine_err(e));
@@ -140,6 +148,13 @@ TEST_F(EngineMemory, GoesOnWithLanesOfTheOtherKind)
 
 TEST_F(EngineMemory, ThatIsMissingAtAFailoverEndsTheComm)
 {
+    e = make(false, &matches);
+    ASSERT_NE(nullptr, receive());
+    {
+        Refuse all(0);
+        EXPECT_EQ(-ENOMEM, resume(&places));
+    }
+    pvn_engine_free(e);
     e = make(false, &writes);
     pvn_req *r = receive();
     ASSERT_NE(nullptr, r);
@@ -159,7 +174,7 @@ TEST_F(EngineMemory, ThatIsMissingAtAFailoverEndsTheComm)
     pvn_engine_make_report(e, &report);
     EXPECT_EQ(1, report.n);
     EXPECT_TRUE(pvn_engine_may_use_slots(e));
-    EXPECT_EQ(nullptr, matches.engine) << "the lane is not used";
+    EXPECT_EQ(nullptr, places.engine) << "the lane is not used";
 }
 
 // A lane that writes to addresses has nothing to place.
