@@ -62,3 +62,35 @@ int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool 
     *needs_ack = w.recv & NEEDS_ACK;
     return 0;
 }
+
+size_t pvn_cts_encode(int n, const struct pvn_buffer *b, uint8_t out[PVN_CTS_MAX])
+{
+    uint8_t *at = out;
+    *at++ = 0;
+    *at++ = (uint8_t)n;
+    for (int i = 0; i < n; i++, at += PVN_CTS_BUFFER) {
+        uint64_t size = htole64(b[i].size);
+        uint32_t tag = htole32((uint32_t)b[i].tag);
+        memcpy(at, &size, sizeof(size));
+        memcpy(at + sizeof(size), &tag, sizeof(tag));
+    }
+    return (size_t)(at - out);
+}
+
+int pvn_cts_decode(const uint8_t *in, size_t len, struct pvn_cts *c)
+{
+    if ((len > 0 && in[0] != 0) || (len > 1 && (in[1] < 1 || in[1] > PVN_MAX_RECVS)))
+        return -EPROTO;
+    if (len < PVN_CTS_HEAD || len < PVN_CTS_HEAD + (size_t)in[1] * PVN_CTS_BUFFER)
+        return 0;
+    c->n = in[1];
+    in += PVN_CTS_HEAD;
+    for (int i = 0; i < c->n; i++, in += PVN_CTS_BUFFER) {
+        uint64_t size;
+        uint32_t tag;
+        memcpy(&size, in, sizeof(size));
+        memcpy(&tag, in + sizeof(size), sizeof(tag));
+        c->e[i] = (struct pvn_cts_entry){.size = le64toh(size), .tag = (int32_t)le32toh(tag)};
+    }
+    return PVN_CTS_HEAD + c->n * PVN_CTS_BUFFER;
+}

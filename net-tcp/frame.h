@@ -16,6 +16,16 @@
  *  39  u8  check: xor of all other bytes, so that a stream that lost its place is noticed at once
  *  40  24 bytes of 0
  */
+/*
+ * A clear-to-send entry, against the data on the first stream, where the acknowledgements of zero-copy
+ * chunks are, too: bytes that are not 0.
+ *
+ *   0  u8  0
+ *   1  u8  buffers of the receive, 1 to PVN_MAX_RECVS
+ *   2  for each of them: u64 bytes that it takes, i32 tag
+ *
+ * The first is that of slot 0, and each is of the slot behind the one before.
+ */
 #ifndef PVN_NET_TCP_FRAME_H
 #define PVN_NET_TCP_FRAME_H
 
@@ -26,5 +36,17 @@ enum { PVN_FRAME_LEN = 64 };
 void pvn_frame_encode(const struct pvn_frame *f, bool needs_ack, uint8_t out[PVN_FRAME_LEN]);
 /* 0, or -EPROTO when these are not the bytes of a header. The engine checks the values' ranges. */
 int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *needs_ack);
+
+enum {
+    PVN_CTS_HEAD = 2,
+    PVN_CTS_BUFFER = 12,
+    PVN_CTS_MAX = PVN_CTS_HEAD + PVN_MAX_RECVS * PVN_CTS_BUFFER
+};
+
+/* Bytes written: PVN_CTS_MAX at most. */
+size_t pvn_cts_encode(int n, const struct pvn_buffer *b, uint8_t out[PVN_CTS_MAX]);
+/* Takes the entry at the beginning of these bytes: its length, 0: it is not whole yet, or -EPROTO. The
+ * slot's number is left as it is. */
+int pvn_cts_decode(const uint8_t *in, size_t len, struct pvn_cts *c);
 
 #endif

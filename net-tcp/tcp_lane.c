@@ -58,6 +58,8 @@ static void close_stream(struct tcp_lane *t, struct stream *s)
     if (s->fd < 0)
         return;
     tcp_rx_take_peeked(s);
+    if (t->cts && t->cfg.sender && s == &t->s[0])
+        tcp_cts_drop(s);
     tcp_zerocopy_close(t, s);
     pvn_sock_close(s->fd);
     s->fd = -1;
@@ -85,6 +87,7 @@ static void tcp_close(struct pvn_lane *l)
     if (t->has_workers && !pvn_fork_in_child(t->epoch))
         tcp_workers_put();
     tcp_tx_free(t);
+    tcp_cts_free(t);
     free(t);
 }
 
@@ -112,8 +115,9 @@ static int tcp_describe(const struct pvn_lane *l, char *buf, size_t cap)
     if (t->has_workers)
         snprintf(workers, sizeof(workers), ", copied by %d threads of this process",
                  t->cfg.workers);
-    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes%s%s", t->cfg.name,
-                    t->nstreams, t->nstreams == 1 ? "" : "s", t->l.max_chunk, copies, workers);
+    return snprintf(buf, cap, "tcp on %s, %d stream%s, chunks of %zu bytes%s%s%s", t->cfg.name,
+                    t->nstreams, t->nstreams == 1 ? "" : "s", t->l.max_chunk, copies, workers,
+                    t->cts ? ", clear-to-send" : "");
 }
 
 static void tcp_count(const struct pvn_lane *l, struct pvn_lane_counters *sum)
@@ -138,6 +142,7 @@ static struct pvn_lane_ops tcp_ops = {
     .verify = tcp_verify,
     .mem_reg = tcp_mem_reg,
     .mem_dereg = tcp_mem_dereg,
+    .post_cts = tcp_post_cts,
     .post_write = tcp_post_write,
     .kick = tcp_kick,
     .poll = tcp_poll,
@@ -173,6 +178,8 @@ static void get_workers(struct tcp_lane *t)
 static int allocate(struct tcp_lane *t)
 {
     get_workers(t);
+    if (t->cfg.clear_to_send && tcp_cts_new(t) < 0)
+        return -ENOMEM;
     if (t->cfg.sender) {
         t->q = calloc(TXQ, sizeof(*t->q));
         return t->q ? 0 : -ENOMEM;
@@ -200,8 +207,9 @@ struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg)
     t->epoch = pvn_fork_epoch();
     t->l.ops = &tcp_ops;
     t->l.sender = cfg->sender;
-    t->l.caps =
-        PVN_LANE_ENDS | PVN_LANE_GPU_COPIED | (cfg->acknowledged ? PVN_LANE_SENT_IS_DELIVERED : 0);
+    t->l.caps = PVN_LANE_ENDS | PVN_LANE_GPU_COPIED |
+                (cfg->acknowledged ? PVN_LANE_SENT_IS_DELIVERED : 0) |
+                (cfg->clear_to_send ? PVN_LANE_NEEDS_CTS | PVN_LANE_PLACES : 0);
     t->l.max_chunk = cfg->chunk;
     t->empty_seen = tcp_empty_polls - 1; /* the first message is a lone one */
     for (int i = 0; i < PVN_TCP_MAX_STREAMS; i++) {

@@ -16,6 +16,9 @@
  * only when the receiver has acknowledged it. A lane that fails or is closed before that resets its
  * streams, for the caller may now overwrite the pages.
  *
+ * Where ranks may share the comm, the receiver announces its receives (tcp_cts.c): entries come against
+ * the data, on the first stream, and a message goes to the buffer that the sender has taken for it.
+ *
  * Everything moves inside post_write, kick and poll, unless the process has worker threads, which then
  * make the system calls for large pieces (tcp_workers.h). A stream that has been
  * silent for a while is left to the poller (base/poller.h) and costs no system call until it has
@@ -48,6 +51,8 @@ struct pvn_tcp_lane_cfg {
     int workers;       /* threads of the process's pool, see tcp_workers.h; 0: none */
     size_t worker_min; /* bytes; pieces from this size on are theirs */
     bool acknowledged; /* every chunk is: a send is done when the peer has its bytes */
+    bool
+        clear_to_send; /* the same at both ends: nothing is sent before there is a receive for it */
     char name[64];     /* for messages, e.g. "eth2" */
 
     /* Acceptor: opaque bytes for the connector's dial (address of the listener). */
@@ -88,6 +93,7 @@ struct pvn_tcp_lane_stats {
     uint64_t idle;               /* times that a stream was left to the poller */
     uint64_t zerocopy_bytes;     /* sent without a copy, with headers */
     uint64_t zerocopy_acks;      /* chunks acknowledged: by the peer (sender), to it (receiver) */
+    uint64_t cts_calls;          /* that sent clear-to-send entries, or looked for them */
 };
 const struct pvn_tcp_lane_stats *pvn_tcp_lane_get_stats(const struct pvn_lane *l);
 

@@ -92,10 +92,12 @@ struct stream {
     bool with_worker;        /* the job was posted and its result not taken yet */
     uint32_t zerocopy_sent;  /* chunks written that request an acknowledgement, free-running */
     uint32_t zerocopy_acked; /* of them, those acknowledged, free-running */
-    /* receiver */
+    /* receiver; of the first one of a sender that looks for clear-to-send entries, too: */
     struct pvn_watch *watch;
-    bool idle, eof, stalled;
-    unsigned empty;
+    bool idle;
+    unsigned empty; /* readings in a row that found nothing */
+    /* receiver */
+    bool eof, stalled;
     bool have_frame;
     bool follows;        /* f is large and follows another large one of the thread at once */
     uint64_t wait_until; /* f's rest is not read before; ns, 0: it is read at any time */
@@ -131,6 +133,8 @@ struct tcp_trial {
     uint64_t again_at;        /* DECIDED: sent bytes of the lane */
 };
 
+struct tcp_cts;
+
 struct tcp_lane {
     struct pvn_lane l;
     struct pvn_tcp_lane_cfg cfg;
@@ -157,6 +161,7 @@ struct tcp_lane {
     int next_stream;     /* that gets the next turn */
     struct tx_frame *q;  /* TXQ, sender only */
     struct tcp_trial trial;
+    struct tcp_cts *cts; /* NULL: no clear-to-send */
     struct stream s[PVN_TCP_MAX_STREAMS];
     struct pvn_tcp_lane_stats stats;
 };
@@ -195,6 +200,9 @@ void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s);
 ssize_t tcp_zerocopy_write(struct stream *s, const struct iovec *iov, int count);
 /* Collects acknowledgements: 0 or an error of the stream, which is then recorded. */
 int tcp_zerocopy_settle(struct tcp_lane *t);
+/* Takes what has come against the data: acknowledgements and, of the first stream, entries. Reads while
+ * there are chunks to be acknowledged, or in any case. 0 or an error, likewise. */
+int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case);
 
 /* tcp_mem.c: from which memory zero-copy pays. */
 int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
@@ -214,10 +222,36 @@ void tcp_trial_to(struct tcp_lane *t, bool spliced, uint64_t from, ssize_t writt
 /* Which memory is sent from without a copy, for a person; a constant. */
 const char *tcp_trial_text(const struct tcp_lane *t);
 
+/* tcp_cts.c: clear-to-send entries; all but new, free and post_cts are called where t->cts is set */
+int tcp_cts_new(struct tcp_lane *t); /* 0 or -ENOMEM */
+void tcp_cts_free(struct tcp_lane *t);
+int tcp_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
+/* Receiver: whether there is something that is not to be held back any more; sends it. 0, -EAGAIN: the
+ * kernel has no room for all of it; else an error of the stream by which acknowledgements were lost. */
+bool tcp_cts_is_due(const struct tcp_lane *t);
+int tcp_cts_send(struct tcp_lane *t);
+/* Receiver: adds acknowledgements of so many chunks on the first stream, 1 to 255, to what is sent next.
+ * As before. */
+int tcp_cts_acknowledge(struct tcp_lane *t, uint8_t chunks);
+/* Receiver: something has come to this slot. */
+void tcp_cts_used(struct tcp_lane *t, uint64_t slot);
+/* Sender: whether a byte on the first stream belongs to an entry; takes it, 0 or an error. */
+bool tcp_cts_is_next(const struct tcp_lane *t, uint8_t byte);
+int tcp_cts_take(struct tcp_lane *t, uint8_t byte);
+bool tcp_cts_has_come(const struct tcp_lane *t); /* one that is not reported */
+int tcp_cts_report(struct tcp_lane *t, struct pvn_event *ev, int max);
+/* Sender, before the socket is closed: entries left unread would make a reset of the stream's end, by
+ * which the peer might lose the last messages. */
+void tcp_cts_drop(const struct stream *s);
+
 /* tcp_rx.c */
-/* Sends the acknowledgements that are due. 0 or an error of a stream. */
 void tcp_free_landing(struct stream *s);
+/* Leaves a stream to the poller. 0 or an error of the stream. */
+int tcp_go_idle(struct tcp_lane *t, struct stream *s);
+/* Sends the acknowledgements that are due. 0 or an error of a stream. */
 int tcp_rx_acknowledge(struct tcp_lane *t);
+/* Sends what is due of clear-to-send entries and acknowledgements beside them. Likewise, or -EAGAIN. */
+int tcp_rx_send_entries(struct tcp_lane *t);
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 /* Takes what the stream's job, which is done, has read. */
 int tcp_rx_take_job(struct tcp_lane *t, struct stream *s);

@@ -157,6 +157,8 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
             }
             if (rc < 0 && rc != -EALREADY)
                 return tcp_dead(t, s, rc, "placing a message");
+            if (t->cts)
+                tcp_cts_used(t, s->f.seq);
             /* An address only says that the payload is to be received; an empty message has no
              * bytes to put. */
             static uint8_t nowhere;
@@ -312,7 +314,7 @@ static bool worth_idling(const struct tcp_lane *t, const struct stream *s)
     return s->empty >= RX_IDLE_MIN && s->empty * (t->neighbours + 1) >= RX_IDLE_AFTER;
 }
 
-static int go_idle(struct tcp_lane *t, struct stream *s)
+int tcp_go_idle(struct tcp_lane *t, struct stream *s)
 {
     if (!s->watch) {
         s->watch = pvn_poller_add(s->fd);
@@ -349,7 +351,7 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
             t->stats.rx_empty++;
             s->empty++;
             wait_for_more(s);
-            return worth_idling(t, s) ? go_idle(t, s) : 0;
+            return worth_idling(t, s) ? tcp_go_idle(t, s) : 0;
         }
         if (got < 0)
             return tcp_dead(t, s, (int)got, "receiving");
@@ -363,6 +365,28 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
     return rc;
 }
 
+static int acks_lost(struct tcp_lane *t, const struct stream *s, int rc)
+{
+    return tcp_dead(t, s, rc, "acknowledging a zero-copy chunk: the sender has reset the stream");
+}
+
+int tcp_rx_send_entries(struct tcp_lane *t)
+{
+    int rc = tcp_cts_send(t);
+    return rc == 0 || rc == -EAGAIN ? rc : acks_lost(t, &t->s[0], rc);
+}
+
+static int send_ack(const struct stream *s, uint8_t chunks)
+{
+    ssize_t rc;
+    do {
+        rc = send(s->fd, &chunks, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (rc < 0 && errno == EINTR);
+    if (rc < 0)
+        return errno == EWOULDBLOCK ? -EAGAIN : errno == EPIPE ? -ECONNRESET : -errno;
+    return 0;
+}
+
 /*
  * Acknowledges chunks, in bytes of up to 255 chunks each. What cannot be sent now waits for the next
  * poll. So does the acknowledgement of a lone small chunk, for the caller may have an answer to send
@@ -372,22 +396,21 @@ static int poll_stream(struct tcp_lane *t, struct stream *s, struct pvn_event *e
  */
 static int send_acks(struct tcp_lane *t, struct stream *s)
 {
+    bool beside_entries = t->cts && s == &t->s[0];
     while (s->acks_due) {
         uint8_t n = s->acks_due < 255 ? (uint8_t)s->acks_due : 255;
-        ssize_t rc = send(s->fd, &n, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (rc < 0 && errno == EINTR)
-            continue;
-        if (rc < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        int rc = beside_entries ? tcp_cts_acknowledge(t, n) : send_ack(s, n);
+        if (rc == -EAGAIN)
             return 0;
         if (rc < 0)
-            return tcp_dead(t, s, errno == EPIPE ? -ECONNRESET : -errno,
-                            "acknowledging a zero-copy chunk: the sender has reset the stream");
+            return acks_lost(t, s, rc);
         s->answered = true;
         s->ack_now = false;
         s->acks_due -= n;
         t->stats.zerocopy_acks += n;
     }
-    return 0;
+    int rc = beside_entries ? tcp_rx_send_entries(t) : 0;
+    return rc == -EAGAIN ? 0 : rc;
 }
 
 int tcp_rx_acknowledge(struct tcp_lane *t)
@@ -403,7 +426,7 @@ int tcp_rx_acknowledge(struct tcp_lane *t)
  * the kernel's own acknowledgements travel with the answers. */
 static void be_one_way(const struct tcp_lane *t, struct stream *s)
 {
-    if (s->answered && s->stage_want == RX_STAGE && !t->cfg.acknowledged) {
+    if (s->answered && s->stage_want == RX_STAGE && !t->cfg.acknowledged && !t->cts) {
         pvn_tcp_sockopt_one_way(s->fd);
         s->answered = false;
     }
@@ -424,7 +447,8 @@ static void watch_idle(struct tcp_lane *t)
 {
     struct pvn_lane_watch *w = &t->l.fast.watch;
     struct stream *first = &t->s[0], *last = &t->s[t->nstreams - 1];
-    if (t->nstreams > 2 || !first->idle || !last->idle || first->acks_due || last->acks_due)
+    if (t->nstreams > 2 || !first->idle || !last->idle || first->acks_due || last->acks_due ||
+        (t->cts && tcp_cts_is_due(t)))
         return;
     w->at[0] = pvn_poller_word(first->watch, &w->same[0]);
     w->at[1] = pvn_poller_word(last->watch, &w->same[1]);
@@ -438,6 +462,11 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
     t->l.fast.watch.polls = 0;
     if (t->l.err.code)
         return t->l.err.code;
+    if (t->cts && tcp_cts_is_due(t)) {
+        int rc = tcp_rx_send_entries(t);
+        if (rc < 0 && rc != -EAGAIN)
+            return rc;
+    }
     for (int i = 0; i < t->nstreams; i++) {
         struct stream *s = &t->s[i];
         /* One that found no room goes out even if the stream has nothing to say any more. */

@@ -409,8 +409,10 @@ int tcp_kick(struct pvn_lane *l)
     struct tcp_lane *t = tcp_of(l);
     if (t->fenced)
         return 0;
-    if (!t->cfg.sender)
-        return l->idle ? tcp_rx_acknowledge(t) : 0;
+    if (!t->cfg.sender) {
+        int rc = l->idle ? tcp_rx_acknowledge(t) : 0;
+        return rc == 0 && t->cts ? tcp_rx_send_entries(t) : rc;
+    }
     return worth_sending(t) ? pump(t) : 0;
 }
 
@@ -445,6 +447,21 @@ static int settle(struct tcp_lane *t)
     return rc;
 }
 
+/* Looks for clear-to-send entries. 0 or an error of the stream. */
+static int look_for_entries(struct tcp_lane *t)
+{
+    struct stream *s = &t->s[0];
+    if (s->idle) {
+        pvn_poller_poll(PVN_POLLER_EAGER_NS);
+        if (!pvn_poller_ready(s->watch))
+            return 0;
+        s->idle = false;
+    }
+    int rc = tcp_answers_take(t, s, true);
+    s->empty = tcp_cts_has_come(t) ? 0 : s->empty + 1;
+    return rc == 0 && s->empty >= RX_IDLE_AFTER ? tcp_go_idle(t, s) : rc;
+}
+
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     tx_polls++;
@@ -461,5 +478,11 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
         if (rc < 0)
             return rc;
     }
-    return tcp_tx_report(t, ev, max);
+    if (!t->cts)
+        return tcp_tx_report(t, ev, max);
+    int rc = t->l.awaits_cts ? look_for_entries(t) : 0;
+    if (rc < 0)
+        return rc;
+    int n = tcp_cts_report(t, ev, max);
+    return n + tcp_tx_report(t, ev + n, max - n);
 }

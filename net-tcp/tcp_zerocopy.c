@@ -21,7 +21,7 @@
 
 enum {
     PIPE_BYTES = 256 * 1024, /* in the pipe at once; the kernel counts them against the user */
-    ACK_BYTES = 64           /* acknowledgement bytes that are read at once */
+    ANSWER_BYTES = 512       /* that are read at once, of acknowledgements and entries */
 };
 
 void tcp_zerocopy_init(struct stream *s)
@@ -123,11 +123,24 @@ ssize_t tcp_zerocopy_write(struct stream *s, const struct iovec *iov, int count)
     return n == 0 ? -EAGAIN : n;
 }
 
-/* Each byte that comes is a number of chunks that the peer acknowledges. */
-static int collect(struct tcp_lane *t, struct stream *s)
+/* Each byte that comes, and is not an entry's, is a number of chunks that the peer acknowledges. */
+static int take_byte(struct tcp_lane *t, struct stream *s, uint8_t b)
 {
-    while (s->zerocopy_acked != s->zerocopy_sent) {
-        uint8_t b[ACK_BYTES];
+    if (t->cts && s == &t->s[0] && tcp_cts_is_next(t, b))
+        return tcp_cts_take(t, b);
+    if (b == 0 || b > s->zerocopy_sent - s->zerocopy_acked)
+        return tcp_dead(t, s, -EPROTO,
+                        "reading zero-copy acknowledgements: these are for more than was sent");
+    s->zerocopy_acked += b;
+    t->stats.zerocopy_acks += b;
+    return 0;
+}
+
+int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case)
+{
+    while (in_any_case || s->zerocopy_acked != s->zerocopy_sent) {
+        uint8_t b[ANSWER_BYTES];
+        t->stats.cts_calls += in_any_case;
         ssize_t n = recv(s->fd, b, sizeof(b), MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
@@ -135,14 +148,13 @@ static int collect(struct tcp_lane *t, struct stream *s)
             return 0;
         if (n <= 0)
             return tcp_dead(t, s, n < 0 ? -errno : -ECONNRESET,
-                            "waiting for the peer's acknowledgement of a zero-copy chunk");
+                            s->zerocopy_acked != s->zerocopy_sent
+                                ? "waiting for the peer's acknowledgement of a zero-copy chunk"
+                                : "waiting for the peer's receives");
         for (ssize_t i = 0; i < n; i++) {
-            if (b[i] == 0 || b[i] > s->zerocopy_sent - s->zerocopy_acked)
-                return tcp_dead(
-                    t, s, -EPROTO,
-                    "reading zero-copy acknowledgements: these are for more than was sent");
-            s->zerocopy_acked += b[i];
-            t->stats.zerocopy_acks += b[i];
+            int rc = take_byte(t, s, b[i]);
+            if (rc < 0)
+                return rc;
         }
         if ((size_t)n < sizeof(b))
             return 0;
@@ -153,7 +165,7 @@ static int collect(struct tcp_lane *t, struct stream *s)
 int tcp_zerocopy_settle(struct tcp_lane *t)
 {
     for (int i = 0; i < t->nstreams; i++) {
-        int rc = collect(t, &t->s[i]);
+        int rc = tcp_answers_take(t, &t->s[i], false);
         if (rc < 0)
             return rc;
     }

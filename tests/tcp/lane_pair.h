@@ -58,6 +58,7 @@ struct LanePair {
     std::vector<int> adopted; // the receiving ends, likewise
     // Buffers of requests that may still be open: a worker uses them until the lanes are closed.
     std::vector<std::vector<uint8_t>> kept;
+    bool clear_to_send = false, acknowledged = false;
     bool acks = true; // the receiver offers zero-copy acknowledgements
     size_t lone_chunk = 0;
     int workers = 0;
@@ -153,6 +154,8 @@ struct LanePair {
         c.workers = workers;
         c.spread_from = spread_from;
         c.worker_min = worker_min;
+        c.clear_to_send = clear_to_send;
+        c.acknowledged = acknowledged;
         strcpy(c.name, "lo");
         c.dial = dial;
         c.preamble = preamble;

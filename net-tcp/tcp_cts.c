@@ -1,0 +1,177 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clear-to-send entries over TCP, for comms that ranks may share: see frame.h for their form.
+ *
+ * An entry goes out at once when the sender has none left. Else it is held back while the sender has more
+ * than are held, so that several share a system call here, and one there: the sender reads what has come
+ * when it needs one. Acknowledgements of the same stream go with them.
+ */
+#include "net-tcp/tcp_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum {
+    CTS_OUT = PVN_MAX_REQS * PVN_CTS_MAX + 256 /* and some acknowledgements */
+};
+
+struct tcp_cts {
+    /* receiver */
+    uint8_t out[CTS_OUT]; /* bytes [begin, end): what the kernel has not taken */
+    size_t begin, end;
+    bool acks;             /* some of them are acknowledgements */
+    bool lost;             /* the peer takes no more */
+    uint64_t posted, sent; /* slots behind the newest one in `out`, and that has been taken */
+    uint64_t used;         /* slot behind the newest one to which something has come */
+    /* sender */
+    uint8_t in[PVN_CTS_MAX]; /* the beginning of an entry whose rest has not come */
+    size_t have;
+    uint64_t arrived, reported;
+    struct pvn_cts slot[PVN_SLOT_SPAN];
+};
+
+int tcp_cts_new(struct tcp_lane *t)
+{
+    t->cts = calloc(1, sizeof(*t->cts));
+    return t->cts ? 0 : -ENOMEM;
+}
+
+void tcp_cts_free(struct tcp_lane *t)
+{
+    free(t->cts);
+    t->cts = NULL;
+}
+
+/* ---- receiver ---- */
+
+/* With several lanes, messages come by others as well, and what the sender has used is not known here. */
+static bool may_wait(const struct tcp_lane *t)
+{
+    const struct tcp_cts *c = t->cts;
+    return t->l.nlanes == 1 && c->begin == 0 && !c->acks && c->sent > c->used &&
+           c->sent - c->used > c->posted - c->sent;
+}
+
+/* Entries that cannot be sent because the peer has gone are not needed: the stream's end shows what it
+ * sent before. Acknowledgements are, see send_acks. */
+static int flush(struct tcp_lane *t)
+{
+    struct tcp_cts *c = t->cts;
+    while (c->begin != c->end) {
+        ssize_t n =
+            send(t->s[0].fd, c->out + c->begin, c->end - c->begin, MSG_NOSIGNAL | MSG_DONTWAIT);
+        t->stats.cts_calls++;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return -EAGAIN;
+        if (n < 0 && c->acks)
+            return errno == EPIPE ? -ECONNRESET : -errno;
+        c->lost = n < 0;
+        c->begin = n < 0 ? c->end : c->begin + (size_t)n;
+    }
+    c->begin = c->end = 0;
+    c->acks = false;
+    c->sent = c->posted;
+    return 0;
+}
+
+bool tcp_cts_is_due(const struct tcp_lane *t)
+{
+    return t->cts->begin != t->cts->end && !may_wait(t);
+}
+
+int tcp_cts_send(struct tcp_lane *t)
+{
+    return tcp_cts_is_due(t) ? flush(t) : 0;
+}
+
+int tcp_cts_acknowledge(struct tcp_lane *t, uint8_t chunks)
+{
+    struct tcp_cts *c = t->cts;
+    if (c->end == CTS_OUT) {
+        int rc = flush(t);
+        if (rc)
+            return rc;
+    }
+    c->out[c->end++] = chunks;
+    c->acks = true;
+    return 0;
+}
+
+int tcp_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
+{
+    struct tcp_lane *t = tcp_of(l);
+    struct tcp_cts *c = t->cts;
+    if (!c)
+        return -EOPNOTSUPP;
+    if (t->fenced || CTS_OUT - c->end < PVN_CTS_MAX)
+        return -EAGAIN;
+    if (c->lost)
+        return 0;
+    c->end += pvn_cts_encode(n, b, c->out + c->end);
+    c->posted = slot + 1;
+    /* What is left of it goes out with the next kick. */
+    if (slot == c->used)
+        (void)tcp_cts_send(t);
+    return 0;
+}
+
+void tcp_cts_used(struct tcp_lane *t, uint64_t slot)
+{
+    if (slot >= t->cts->used)
+        t->cts->used = slot + 1;
+}
+
+/* ---- sender ---- */
+
+bool tcp_cts_is_next(const struct tcp_lane *t, uint8_t byte)
+{
+    return byte == 0 || t->cts->have > 0;
+}
+
+int tcp_cts_take(struct tcp_lane *t, uint8_t byte)
+{
+    struct tcp_cts *c = t->cts;
+    struct pvn_cts *to = &c->slot[c->arrived % PVN_SLOT_SPAN];
+    if (c->arrived - c->reported == PVN_SLOT_SPAN)
+        return tcp_dead(
+            t, &t->s[0], -EPROTO,
+            "reading clear-to-send entries: these are for more receives than may be open");
+    c->in[c->have++] = byte;
+    int n = pvn_cts_decode(c->in, c->have, to);
+    if (n < 0)
+        return tcp_dead(t, &t->s[0], n, "reading clear-to-send entries: these bytes are not one");
+    if (n == 0)
+        return 0;
+    to->seq = c->arrived++;
+    c->have = 0;
+    return 0;
+}
+
+bool tcp_cts_has_come(const struct tcp_lane *t)
+{
+    return t->cts->reported != t->cts->arrived;
+}
+
+int tcp_cts_report(struct tcp_lane *t, struct pvn_event *ev, int max)
+{
+    struct tcp_cts *c = t->cts;
+    int n = 0;
+    for (; n < max && c->reported != c->arrived; c->reported++)
+        ev[n++] =
+            (struct pvn_event){.kind = PVN_EV_CTS, .cts = &c->slot[c->reported % PVN_SLOT_SPAN]};
+    if (n > 0)
+        t->l.awaits_cts = false;
+    return n;
+}
+
+void tcp_cts_drop(const struct stream *s)
+{
+    /* No peer that keeps the rules has so many in flight. */
+    for (int i = 0; i < 64 && recv(s->fd, NULL, CTS_OUT, MSG_DONTWAIT | MSG_TRUNC) > 0; i++)
+        ;
+}
