@@ -275,6 +275,7 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
                                    .batch = p->tcp_batch,
                                    .zerocopy_min = (size_t)p->tcp_zerocopy_min,
                                    .acknowledged = args->acknowledged,
+                                   .clear_to_send = args->clear_to_send,
                                    .dial = dial,
                                    .preamble = preamble,
                                    .ctx = (void *)args};

@@ -79,6 +79,8 @@ struct pvn_params {
     uint64_t tcp_zerocopy_min;
     bool tcp_batch;
 
+    bool shared_comms; /* ranks may share comms of RDMA devices */
+
     /* failover */
     int failover;              /* -1: where there is RDMA or another interface, 0, 1 */
     uint64_t failover_timeout; /* ns */

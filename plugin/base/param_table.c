@@ -75,6 +75,15 @@ static const struct pvn_param_def table[] = {
      .help = "Whether devices are joined into one where NCCL requests it. auto: if NCCL can find "
              "every member in the machine's PCI tree, since otherwise it finds no path to the "
              "joined device and ends the job; 0: never; 1: always."},
+    {.name = "SHARED_COMMS",
+     .alias = "NCCL_NET_SHARED_COMMS",
+     .type = PVN_PARAM_BOOL,
+     .def = "1",
+     FIELD(shared_comms),
+     .help =
+         "NCCL may let the ranks of a node share connections over RDMA devices (PXN). One that has "
+         "fallen back to TCP then sends no message before there is a receive for it. 0: NCCL "
+         "does not, and TCP needs fewer system calls for small messages."},
     {.name = "FAILOVER",
      .type = PVN_PARAM_INT,
      .def = "auto",

@@ -81,6 +81,12 @@ static bool failover_requested(const struct pvn_device *dev)
     return !dev->via[0].ops->is_fallback || pvn_devices_beside(dev, &other, 1) > 0;
 }
 
+/* Whether ranks may share the comms of this device. NCCL's v4 interface has no tags. */
+static bool may_be_shared(const struct pvn_comm_cfg *cfg, const struct pvn_device *dev)
+{
+    return !cfg->lazy && dev->max_recvs > 1 && pvn_params_get()->shared_comms;
+}
+
 static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_err *err)
 {
     struct pvn_comm *c = calloc(1, sizeof(*c));
@@ -177,6 +183,7 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
     }
     lc.nports = ports(lc.dev, lc.port);
     lc.received = comm_attend_received;
+    lc.shared = may_be_shared(cfg, lc.dev);
     lc.failover = failover_requested(lc.dev);
     lc.nothers = pvn_devices_beside(lc.dev, lc.other, PVN_OTHER_ADDRS);
     if (pvn_plugin_hold(err) != 0) {
@@ -369,6 +376,7 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct c
     }
     cc.nports = ports(cc.dev, cc.port);
     cc.failover = failover_requested(cc.dev);
+    cc.shared = may_be_shared(cfg, cc.dev);
     cc.session = h.session;
     cc.peer_len = pvn_wire_addr_to_sockaddr(&h.addr, cc.port[0]->ifindex, &cc.peer);
     p = comm_pending_new(cfg->owner, err);

@@ -196,6 +196,11 @@ bool pvn_conn_failover(const struct pvn_conn *c)
     return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_FAILOVER;
 }
 
+bool pvn_conn_shared(const struct pvn_conn *c)
+{
+    return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_SHARED;
+}
+
 bool pvn_conn_failback(const struct pvn_conn *c)
 {
     return pvn_conn_failover(c) && c->mine.features & c->theirs.features & PVN_FEATURE_FAILBACK;

@@ -53,6 +53,7 @@ struct pvn_conn_cfg {
     uint64_t nonce;    /* connector: 0, made for every attempt */
     int traffic_class; /* requested by the communicator at this end, -1: not */
     bool lazy;         /* PVN_FEATURE_LAZY */
+    bool shared;       /* PVN_FEATURE_SHARED; the same for all connections of a comm */
     uint64_t resumes;  /* connector: of struct pvn_hello */
     bool failover;     /* requested by this end: the comm outlives its lanes */
     /* By another path than the comm's first one. Acceptor: known from the HELLO. */
@@ -140,6 +141,8 @@ void pvn_conn_count(const struct pvn_conn *c, struct pvn_lane_counters *sum);
 bool pvn_conn_failover(const struct pvn_conn *c);
 /* And, with it, whether it may come back to better lanes. */
 bool pvn_conn_failback(const struct pvn_conn *c);
+/* Whether ranks may share the comm, so that all its lanes have clear-to-send. From OFFER on. */
+bool pvn_conn_shared(const struct pvn_conn *c);
 /* How good the lanes and their path are, to be compared with what the same comm had. From UP on. */
 int pvn_conn_worth(const struct pvn_conn *c);
 /* Whether that was said of lanes among which there is a faster kind than the fallback. */

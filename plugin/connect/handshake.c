@@ -61,6 +61,8 @@ static uint64_t features(const struct pvn_conn_cfg *cfg)
         f |= PVN_FEATURE_LAZY;
     else if (cfg->failover)
         f |= PVN_FEATURE_FAILOVER | PVN_FEATURE_FAILBACK;
+    if (cfg->shared)
+        f |= PVN_FEATURE_SHARED;
     return f | (cfg->beside ? PVN_FEATURE_BESIDE : 0) | (cfg->away ? PVN_FEATURE_AWAY : 0);
 }
 

@@ -60,6 +60,7 @@ static int make_lanes(struct pvn_conn *c)
             a->traffic_class = c->traffic_class;
             a->ctrl_fd = c->ctrl.fd;
             a->acknowledged = pvn_conn_failover(c);
+            a->clear_to_send = pvn_conn_shared(c);
             a->may_block = c->cfg.beside || !resumes(c);
             a->listen_addr = c->cfg.listen_addr[i];
             rc = dev->via[v].ops->lane_new(dev->via[v].index, a, &l, &err);

@@ -199,6 +199,7 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
                                .nonce = nonce,
                                .traffic_class = l->cfg.traffic_class,
                                .lazy = l->cfg.lazy,
+                               .shared = l->cfg.shared,
                                .failover = l->cfg.failover,
                                .received = l->cfg.received,
                                .others = others,

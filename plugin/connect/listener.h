@@ -30,7 +30,7 @@ struct pvn_listener_cfg {
     const struct pvn_device *port[PVN_MAX_LANES];
     int traffic_class;
     bool lazy;
-    bool failover;                     /* of struct pvn_conn_cfg */
+    bool shared, failover;             /* of struct pvn_conn_cfg */
     uint64_t (*received)(uint64_t id); /* of struct pvn_conn_cfg */
     /* Devices of other interfaces, where a comm that has lost its path may be connected again. */
     int nothers;

@@ -38,7 +38,8 @@ struct pvn_device {
     int max_comms;
     /* Buffers of one receive that NCCL may post, PVN_MAX_RECVS at most. Above 1 it lets several ranks share
      * a comm (PXN), each with a tag of its own, and a rank may be ahead of the others without limit: only
-     * clear-to-send stops one of them and lets the others pass. 1 where there is none, as over TCP. */
+     * clear-to-send stops one of them and lets the others pass. 1 where there is none. TCP could have it,
+     * but would pay for it with an entry for each receive, and has it only behind a faster transport. */
     int max_recvs;
     int16_t rail, plane; /* NCCL_NET_ID_UNDEF: not known */
     char why[192];       /* why this device is offered, for the banner */
@@ -68,6 +69,7 @@ struct pvn_lane_args {
     bool sender;                  /* this end dials */
     uint64_t session, nonce;      /* for the preambles of the lane's own connections */
     bool acknowledged;            /* a send is done when the peer has its bytes (failover) */
+    bool clear_to_send;           /* nothing is sent before there is a receive for it */
     bool may_block;               /* no message waits for calls into a sick adapter */
     int traffic_class;            /* 0 to 255, -1: the system's default */
     int ctrl_fd; /* the control connection, which is connected: for what its route says; -1: none */

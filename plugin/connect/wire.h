@@ -195,7 +195,10 @@ enum {
     PVN_FEATURE_BESIDE = 1 << 4,
     /* Of a connection that resumes a comm: it takes another path than the comm's first one, which
      * is preferred once that works again. */
-    PVN_FEATURE_AWAY = 1 << 5
+    PVN_FEATURE_AWAY = 1 << 5,
+    /* NCCL may let several ranks share this comm and post receives of several buffers. Where both ends
+     * say so, lanes of every kind have clear-to-send. */
+    PVN_FEATURE_SHARED = 1 << 6
 };
 
 struct pvn_hello {

@@ -330,7 +330,8 @@ TEST(Finalize, AfterAnInitThatFailedSaysNothingMore)
 
 // What NCCL shares a comm between ranks for (PXN), when maxRecvs is above 1: a rank that sends with one
 // tag of a group may be ahead of the others by a whole operation, with up to 8 messages in flight and
-// as many groups posted. Over TCP nothing could stop it and let the others pass.
+// as many groups posted. Clear-to-send stops it and lets the others pass; TCP devices do without, for
+// it costs an entry for each receive.
 TEST(Groups, OverTcpNoneAreOffered)
 {
     for (int abi : {5, 8, 10, 11, 12}) {
@@ -339,6 +340,11 @@ TEST(Groups, OverTcpNoneAreOffered)
         ASSERT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, 0, &props));
         EXPECT_EQ(1, props.maxRecvs) << "v" << abi;
     }
+    Log::get().clear();
+    Net n(12);
+    Pair p(n);
+    EXPECT_TRUE(p.up() && said("lane: tcp on"));
+    EXPECT_FALSE(said("clear-to-send"));
 }
 
 TEST(Groups, InTheTwoSidedModeNoneAreOffered)
@@ -357,85 +363,198 @@ TEST(Groups, InTheTwoSidedModeNoneAreOffered)
     unsetenv("NCCL_PVRDMA_TRANSPORT");
 }
 
-class Ahead : public testing::TestWithParam<const char *>
-{
+// How a comm of an RDMA device gets to its lanes, and the adapter.
+struct Path {
+    const char *name, *adapter, *mode;
+    std::vector<std::string> first; // commands before the comm is made
+    std::vector<std::string> later; // when a third of the messages has come
+    std::vector<std::string> last;  // and two thirds
+    bool over_tcp;
 };
-INSTANTIATE_TEST_SUITE_P(Adapters, Ahead, testing::Values("pvrdma", "roce"),
-                         [](const auto &i) { return i.param; });
 
-TEST_P(Ahead, ASenderOfAGroupDoesNotWaitForTheOthers)
+class Ahead : public testing::TestWithParam<Path>
 {
-    enum { GROUPS = 300, DEPTH = 8, TAGS = 2, BYTES = 3000 };
-    sv::ForPlugin softverbs;
-    sv::ForPlugin::play(GetParam(), "set gid_tbl_len 8");
-    setenv("NCCL_PVRDMA_TRANSPORT", "rdma", 1);
-    Net n(12);
-    ncclNetProperties_v12_t props;
-    ASSERT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, 0, &props));
-    EXPECT_EQ(8, props.maxRecvs);
-    Pair p(n);
-    ASSERT_TRUE(p.up());
-    Buffer src(TAGS * GROUPS * BYTES, 3), dst(TAGS * GROUPS * BYTES);
-    void *smh = nullptr, *rmh = nullptr;
-    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), src.n, NCCL_PTR_HOST, &smh));
-    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), dst.n, NCCL_PTR_HOST, &rmh));
-    std::vector<void *> in(GROUPS), out[TAGS];
+  public:
+    static void play(const std::vector<std::string> &commands)
+    {
+        for (const auto &c : commands)
+            EXPECT_EQ(0, sv::command(c));
+    }
+};
+// Without queue pairs there is no path but TCP.
+static const char *no_path =
+    "rule none fail call=modify_qp errno=EINVAL nth=1 every=1 count=1000000";
+static const char *loss = "rule loss status status=RETRY_EXC_ERR nth=1";
+INSTANTIATE_TEST_SUITE_P(
+    Paths, Ahead,
+    testing::Values(Path{"pvrdma", "pvrdma", "auto", {}, {}, {}, false},
+                    Path{"roce", "roce", "auto", {}, {}, {}, false},
+                    Path{"fallback", "roce", "auto", {no_path}, {}, {}, true},
+                    Path{"record", "pvrdma", "record", {}, {no_path, loss}, {}, true},
+                    Path{"imm", "roce", "imm", {}, {no_path, loss}, {}, true},
+                    Path{"and_back", "roce", "auto", {}, {no_path, loss}, {"rules clear"}, true}),
+    [](const auto &i) { return i.param.name; });
+
+// Two ranks share a comm: each has its buffer in each group of receives and its tag.
+class Sharing
+{
+  public:
+    static constexpr size_t GROUPS = 300, DEPTH = 8, TAGS = 2, BYTES = 3000;
     size_t received = 0, sent[TAGS] = {};
-    for (auto &o : out)
-        o.resize(GROUPS);
-    auto receive = [&] {
+
+    explicit Sharing(Pair &pair)
+        : p(pair), src(TAGS * GROUPS * BYTES, 3), dst(TAGS * GROUPS * BYTES), in(GROUPS)
+    {
+        for (auto &o : out)
+            o.resize(GROUPS);
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_reg_mr(p.d, p.sc, src.data(), src.n, NCCL_PTR_HOST, &smh));
+        EXPECT_EQ(ncclSuccess,
+                  pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), dst.n, NCCL_PTR_HOST, &rmh));
+    }
+    // As NCCL's proxy does: posts what there is room for, and looks at the oldest.
+    void receive()
+    {
         for (size_t k = received; k < GROUPS && k < received + DEPTH; k++) {
             unsigned char *at = dst.data() + k * TAGS * BYTES;
             void *data[] = {at, at + BYTES}, *mh[] = {rmh, rmh};
             size_t sizes[] = {BYTES, BYTES};
             int tags[] = {0, 1};
             if (!in[k]) {
-                ASSERT_EQ(ncclSuccess, pvn_netdrv_irecv(p.d, p.rc, TAGS, data, sizes, tags, mh,
-                                                        nullptr, &in[k]));
+                ASSERT_EQ(ncclSuccess,
+                          pvn_netdrv_irecv(p.d, p.rc, TAGS, data, sizes, tags, mh, nullptr, &in[k]))
+                    << Log::get().warnings();
             }
             if (!in[k])
                 break;
         }
-        int done = 0;
+        int done = 0, got[TAGS] = {};
         if (received < GROUPS && in[received]) {
-            ASSERT_EQ(ncclSuccess, pvn_netdrv_test(p.d, in[received], &done, nullptr));
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_test(p.d, in[received], &done, got))
+                << Log::get().warnings();
+        }
+        for (size_t t = 0; done && t < TAGS; t++) {
+            ASSERT_EQ(BYTES, static_cast<size_t>(got[t])) << received;
         }
         received += done != 0;
-    };
-    auto send = [&](int t) {
+    }
+    void send(int t)
+    {
         for (size_t k = sent[t]; k < GROUPS && k < sent[t] + DEPTH; k++) {
             unsigned char *at = src.data() + (k * TAGS + t) * BYTES;
             if (!out[t][k]) {
                 ASSERT_EQ(ncclSuccess,
-                          pvn_netdrv_isend(p.d, p.sc, at, BYTES, t, smh, nullptr, &out[t][k]));
+                          pvn_netdrv_isend(p.d, p.sc, at, BYTES, t, smh, nullptr, &out[t][k]))
+                    << Log::get().warnings();
             }
             if (!out[t][k])
                 break;
         }
         int done = 0;
         if (sent[t] < GROUPS && out[t][sent[t]]) {
-            ASSERT_EQ(ncclSuccess, pvn_netdrv_test(p.d, out[t][sent[t]], &done, nullptr));
+            ASSERT_EQ(ncclSuccess, pvn_netdrv_test(p.d, out[t][sent[t]], &done, nullptr))
+                << Log::get().warnings();
         }
         sent[t] += done != 0;
-    };
-    // As far as it comes alone; what holds it back then is the receiver.
-    for (int idle = 0; idle < 2000 && sent[1] < GROUPS && !HasFatalFailure(); idle++) {
-        size_t before = sent[1];
-        send(1);
-        receive();
-        if (sent[1] != before)
-            idle = 0;
     }
-    EXPECT_LT(sent[1], size_t{GROUPS}) << "it is held back, or nothing was tested";
-    EXPECT_TRUE(eventually([&] {
-        send(0);
-        send(1);
-        receive();
-        return received == GROUPS || HasFatalFailure();
-    })) << Log::get().text();
-    EXPECT_TRUE(dst.holds(dst.n, 3));
+    // One rank as far as it comes alone; what holds it back then is the receiver.
+    void go_ahead(int t)
+    {
+        for (int idle = 0; idle < 2000 && sent[t] < GROUPS && !testing::Test::HasFatalFailure();
+             idle++) {
+            size_t before = sent[t];
+            send(t);
+            receive();
+            if (sent[t] != before)
+                idle = 0;
+        }
+        EXPECT_LT(sent[t], GROUPS) << "it is held back, or nothing was tested";
+    }
+    // Both, the first rank in front, until so many groups are there.
+    void go_on(size_t until)
+    {
+        EXPECT_TRUE(eventually([&] {
+            send(0);
+            send(1);
+            receive();
+            return received >= until || testing::Test::HasFatalFailure();
+        })) << Log::get().text();
+    }
+    bool all_is_there()
+    {
+        return dst.holds(dst.n, 3);
+    }
+
+  private:
+    Pair &p;
+    Buffer src, dst;
+    void *smh = nullptr, *rmh = nullptr;
+    std::vector<void *> in, out[TAGS];
+};
+
+// Where NCCL is set not to share comms, TCP behind an RDMA device is as without it.
+TEST(Groups, NoClearToSendWhereCommsAreNotShared)
+{
+    sv::ForPlugin softverbs;
+    sv::ForPlugin::play("roce", "set gid_tbl_len 8");
+    EXPECT_EQ(0, sv::command(no_path));
+    for (const char *name : {"NCCL_NET_SHARED_COMMS", "NCCL_PVRDMA_SHARED_COMMS"})
+        for (const char *value : {"0", "1"}) {
+            setenv(name, value, 1);
+            Log::get().clear();
+            Net n(12);
+            Pair p(n);
+            EXPECT_TRUE(p.up() && said("lane: tcp on"));
+            EXPECT_EQ(value[0] == '1', said("clear-to-send")) << name;
+            unsetenv(name);
+        }
+    EXPECT_EQ(0, sv::command("rules clear"));
+}
+
+TEST_P(Ahead, ASenderOfAGroupDoesNotWaitForTheOthers)
+{
+    const Path &path = GetParam();
+    sv::ForPlugin softverbs;
+    sv::ForPlugin::play(path.adapter, "set gid_tbl_len 8");
+    setenv("NCCL_PVRDMA_RDMA_MODE", path.mode, 1);
+    setenv("NCCL_PVRDMA_FAILOVER", path.later.empty() ? "0" : "1", 1);
+    Log::get().clear();
+    Net n(12);
+    ncclNetProperties_v12_t props;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_properties(n.d, 0, &props));
+    EXPECT_EQ(8, props.maxRecvs);
+    play(path.first);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    Sharing two(p);
+    two.go_ahead(1);
+    if (!path.later.empty()) {
+        two.go_on(two.GROUPS / 3);
+        play(path.later);
+        // The other rank is ahead when the lanes are lost, and afterwards.
+        two.go_ahead(0);
+        EXPECT_TRUE(eventually([&] {
+            two.go_ahead(0);
+            return said("s: tcp") || HasFatalFailure();
+        })) << Log::get().text();
+        two.go_ahead(1);
+    }
+    if (!path.last.empty()) {
+        two.go_on(two.GROUPS * 2 / 3);
+        play(path.last);
+        EXPECT_TRUE(eventually([&] {
+            two.go_ahead(1);
+            return said("failback: ") || HasFatalFailure();
+        })) << Log::get().text();
+    }
+    two.go_on(two.GROUPS);
+    EXPECT_TRUE(two.all_is_there());
+    EXPECT_EQ(path.over_tcp, said("lane: tcp on")) << Log::get().text();
+    EXPECT_EQ(path.over_tcp, said("clear-to-send"));
     p.close();
-    unsetenv("NCCL_PVRDMA_TRANSPORT");
+    EXPECT_EQ(0, sv::command("rules clear"));
+    unsetenv("NCCL_PVRDMA_FAILOVER");
+    unsetenv("NCCL_PVRDMA_RDMA_MODE");
 }
 
 } // namespace
