@@ -5,12 +5,17 @@
 # by a veth pair, time of a send/recv of 8 B and of all-reduce and send/recv from 16 KiB on. Both in every round, in turn; of
 # each the best of a run's iterations, then the median of the rounds. The GPU is a double made of threads that copy, so
 # ratios mean something, and on a machine with nothing else to do only. Needs root; leaves nothing behind. --csv adds its rows
-# to a file, and the table is then made of all that are there: a long measurement can be made in pieces.
-# usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--csv FILE]
+# to a file, and the table is then made of all that are there: a long measurement can be made in pieces. --bare: a third plugin
+# that does the least (tests/bench/bare_net.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is the network's.
+# usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--csv FILE] [--bare]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
-nccl_src='' nccl_build='' build=$src/build rounds=7 channels="1 4" csv=
-while (($# >= 2)); do
+nccl_src='' nccl_build='' build=$src/build rounds=7 channels="1 4" csv='' bare=
+while (($# >= 1)); do
+    case $1 in
+    --bare) bare=bare; shift; continue ;;
+    esac
+    (($# >= 2)) || break
     case $1 in
     --nccl-src) nccl_src=$2 ;;
     --nccl-build) nccl_build=$2 ;;
@@ -38,6 +43,9 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 double_compile >"$tmp/compile.log" 2>&1 || { cat "$tmp/compile.log" >&2; exit 1; }
 double_environment
+if [[ $bare ]]; then
+    make -C "$build" -s tests/bench/bare_net.la || exit 1
+fi
 mkdir "$tmp/stats"
 ip netns add "$a" && ip netns add "$b" &&
     ip link add en0 netns "$a" type veth peer name en0 netns "$b" || exit 1
@@ -55,7 +63,9 @@ done
 
 # rank PLUGIN CHANNELS NAMESPACE RANK arguments of nccldrive: one end of a run
 rank() {
-    local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$1" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2")
+    local plugin=$1
+    [[ $plugin != bare ]] || plugin=$build/tests/bench/.libs/bare_net.so
+    local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$plugin" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2")
     ip netns exec "$3" env "${env[@]}" NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME=en0 NCCL_PVRDMA_STATS_DIR="$tmp/stats" \
         timeout -k 5 120 "$tmp/nccldrive" -n 2 --id "$tmp/id" --rank "$4" "${@:5}" </dev/null
 }
@@ -72,9 +82,9 @@ run() {
 }
 for round in $(seq "$rounds"); do
     for count in $channels; do
-        both="pvrdma none"
-        ((round % 2)) || both="none pvrdma"
-        for plugin in $both; do
+        all="pvrdma none $bare"
+        ((round % 2)) || all="$bare none pvrdma"
+        for plugin in $all; do
             run "$plugin" "$count" "$round" --warmup 5 --iters 60 --sizes 8,16K,64K sendrecv
             run "$plugin" "$count" "$round" --warmup 3 --iters 20 --sizes 256K,1M sendrecv
             run "$plugin" "$count" "$round" --warmup 1 --iters 4 --sizes 4M,16M,64M sendrecv
@@ -94,10 +104,14 @@ sort -t, -k4,4r -k2,2n -k5,5n -k1,1 -k6,6g "$csv" | awk -F, '
     function row() {
         end()
         if (what != "")
-            printf "%-10s %2d %9d %10.1f (%.0f..%.0f) %10.1f (%.0f..%.0f) %6.2f\n", test, count, bytes, m["pvrdma"], from["pvrdma"],
-                to["pvrdma"], m["none"], from["none"], to["none"], m["none"] / m["pvrdma"]
+            printf "%-10s %2d %9d %10.1f (%.0f..%.0f) %10.1f (%.0f..%.0f) %6.2f%s\n", test, count, bytes, m["pvrdma"], from["pvrdma"],
+                to["pvrdma"], m["none"], from["none"], to["none"], m["none"] / m["pvrdma"],
+                m["bare"] ? sprintf(" %10.1f (%.0f..%.0f) %6.2f", m["bare"], from["bare"], to["bare"], m["none"] / m["bare"]) : ""
     }
-    BEGIN { printf "%-10s %2s %9s %s\n", "test", "ch", "bytes", "pvrdma us (min..max), NCCL sockets us (min..max), faster by" }
+    BEGIN {
+        printf "%-10s %2s %9s %s\n", "test", "ch", "bytes",
+            "pvrdma us (min..max), NCCL sockets us (min..max), faster by; with --bare the bare plugin us, faster by"
+    }
     { if ($4 "," $2 "," $5 != what) { row(); what = $4 "," $2 "," $5; test = $4; count = $2; bytes = $5; plugin = $1 }
       else if ($1 != plugin) { end(); plugin = $1 }
       v[++n] = $6 }
