@@ -99,6 +99,7 @@ struct stream {
     /* receiver */
     bool eof, stalled;
     bool have_frame;
+    bool may_wait;       /* for the middle of a chunk, see tcp_rx.c */
     bool follows;        /* f is large and follows another large one of the thread at once */
     uint64_t wait_until; /* f's rest is not read before; ns, 0: it is read at any time */
     struct pvn_frame f;

@@ -18,14 +18,16 @@
  * processor waits where it delivers the packets itself. So behind a read that left the kernel nothing, the
  * next one waits for as long as the rest of the chunk, or RX_AHEAD bytes of it, which caches still hold, takes
  * at least. The last RX_EAGER bytes are read as they come, and so is a chunk that does not follow another
- * one of the thread at once: its receiver may wait for nothing else.
+ * one of the thread at once: its receiver may wait for nothing else. Linux acknowledges when the data is
+ * read, and a sender that paces itself (bbr) takes late acknowledgements for a slow path: it is not waited for.
  */
 static __thread uint64_t large_ended_at; /* when the thread's last large chunk was complete; ns */
 
 static void begin_chunk(struct stream *s)
 {
     s->wait_until = 0;
-    s->follows = s->f.len >= RX_EAGER && pvn_now_ns() - large_ended_at < RX_FOLLOWS_NS;
+    s->follows =
+        s->may_wait && s->f.len >= RX_EAGER && pvn_now_ns() - large_ended_at < RX_FOLLOWS_NS;
 }
 
 static void end_chunk(struct stream *s)

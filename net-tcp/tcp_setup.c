@@ -71,8 +71,12 @@ int tcp_adopt(struct pvn_lane *l, int stream, int fd)
     if (t->cfg.sender || stream < 0 || stream >= t->nstreams || t->s[stream].step != ST_NONE)
         return -EINVAL;
     pvn_tcp_sockopt_data(fd, pvn_params_get());
-    t->s[stream].fd = fd;
-    t->s[stream].step = ST_ECHO;
+    struct stream *s = &t->s[stream];
+    s->fd = fd;
+    s->step = ST_ECHO;
+    /* This end's congestion control says nothing of the sender's, but the two have most likely the same. */
+    bool paced;
+    s->may_wait = pvn_tcp_sockopt_paced(fd, &paced) == 0 && !paced;
     return 0;
 }
 

@@ -53,6 +53,7 @@ struct LanePair {
     int lfd = -1;
     sockaddr_in addr = {};
     int rcvbuf = 0, sndbuf = 0;
+    const char *receiver_cc = "reno"; // of the accepted sockets
     std::vector<int> pending;
     std::vector<int> dialed;  // the sending ends, which are the lane's
     std::vector<int> adopted; // the receiving ends, likewise
@@ -75,7 +76,7 @@ struct LanePair {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         int one = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        // Whatever the machine sets: under bbr nothing goes without a copy.
+        // Whatever the machine sets: under bbr nothing goes without a copy, nor is waited for.
         setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
         if (p->sndbuf)
             setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &p->sndbuf, sizeof(p->sndbuf));
@@ -120,6 +121,7 @@ struct LanePair {
     void listen_on_loopback()
     {
         lfd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        setsockopt(lfd, IPPROTO_TCP, TCP_CONGESTION, receiver_cc, strlen(receiver_cc));
         addr.sin_family = AF_INET;
         addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         if (rcvbuf)

@@ -258,8 +258,9 @@ struct PartOfAMessage : LanePair {
         return q;
     }
 
-    void post(bool behind)
+    void post(bool behind, const char *cc = "reno")
     {
+        receiver_cc = cc;
         sndbuf = rcvbuf = 200 << 10; // the kernel doubles it; both messages do not fit
         open(1, 8 << 20);
         bytes::fill(first.data(), first.size(), 1);
@@ -313,6 +314,19 @@ TEST(TcpLaneRead, ALoneLargeMessageIsReadAsItComes)
 {
     PartOfAMessage p;
     p.post(false);
+    EXPECT_GE(p.reads_of(400), 350u);
+    p.complete();
+}
+
+TEST(TcpLaneRead, UnderBbrAllIsReadAsItComes)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool has_bbr = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) == 0;
+    close(fd);
+    if (!has_bbr)
+        GTEST_SKIP() << "this kernel has no bbr, or does not allow it";
+    PartOfAMessage p;
+    p.post(true, "bbr");
     EXPECT_GE(p.reads_of(400), 350u);
     p.complete();
 }
