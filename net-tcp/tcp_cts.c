@@ -23,7 +23,7 @@ struct tcp_cts {
     uint8_t out[CTS_OUT]; /* bytes [begin, end): what the kernel has not taken */
     size_t begin, end;
     bool acks;             /* some of them are acknowledgements */
-    bool lost;             /* the peer takes no more */
+    int lost;              /* 0, or why the peer takes no more: -EPIPE it has closed, or an error */
     uint64_t posted, sent; /* slots behind the newest one in `out`, and that has been taken */
     uint64_t used;         /* slot behind the newest one to which something has come */
     /* sender */
@@ -56,7 +56,8 @@ static bool may_wait(const struct tcp_lane *t)
 }
 
 /* Entries that cannot be sent because the peer has gone are not needed: the stream's end shows what it
- * sent before. Acknowledgements are, see send_acks. */
+ * sent before, and then the error, which the socket reports only once (tcp_cts_lost). Acknowledgements are,
+ * see send_acks. */
 static int flush(struct tcp_lane *t)
 {
     struct tcp_cts *c = t->cts;
@@ -66,17 +67,24 @@ static int flush(struct tcp_lane *t)
         t->stats.cts_calls++;
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        if (n < 0 &&
+            (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM))
             return -EAGAIN;
+        if (n < 0)
+            c->lost = -errno;
         if (n < 0 && c->acks)
-            return errno == EPIPE ? -ECONNRESET : -errno;
-        c->lost = n < 0;
+            return c->lost == -EPIPE ? -ECONNRESET : c->lost;
         c->begin = n < 0 ? c->end : c->begin + (size_t)n;
     }
     c->begin = c->end = 0;
     c->acks = false;
     c->sent = c->posted;
     return 0;
+}
+
+int tcp_cts_lost(const struct tcp_lane *t)
+{
+    return t->cts->lost;
 }
 
 bool tcp_cts_is_due(const struct tcp_lane *t)

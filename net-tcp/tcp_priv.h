@@ -201,6 +201,8 @@ void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s);
 ssize_t tcp_zerocopy_write(struct stream *s, const struct iovec *iov, int count);
 /* Collects acknowledgements: 0 or an error of the stream, which is then recorded. */
 int tcp_zerocopy_settle(struct tcp_lane *t);
+/* Chunks whose acknowledgements have been taken are done with. */
+void tcp_zerocopy_mark(struct tcp_lane *t);
 /* Takes what has come against the data: acknowledgements and, of the first stream, entries. Reads while
  * there are chunks to be acknowledged, or in any case. 0 or an error, likewise. */
 int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case);
@@ -234,6 +236,8 @@ int tcp_cts_send(struct tcp_lane *t);
 /* Receiver: adds acknowledgements of so many chunks on the first stream, 1 to 255, to what is sent next.
  * As before. */
 int tcp_cts_acknowledge(struct tcp_lane *t, uint8_t chunks);
+/* Receiver: 0, or the error by which the first stream takes no more entries; -EPIPE: the peer has closed. */
+int tcp_cts_lost(const struct tcp_lane *t);
 /* Receiver: something has come to this slot. */
 void tcp_cts_used(struct tcp_lane *t, uint64_t slot);
 /* Sender: whether a byte on the first stream belongs to an entry; takes it, 0 or an error. */

@@ -264,6 +264,9 @@ static int end_of_stream(struct tcp_lane *t, struct stream *s)
     if (s->have_frame || staged(s) > 0)
         return tcp_dead(t, s, -ECONNRESET,
                         "receiving: the peer's stream ended in the middle of a message");
+    int lost = t->cts && s == &t->s[0] ? tcp_cts_lost(t) : 0;
+    if (lost && lost != -EPIPE)
+        return tcp_dead(t, s, lost, "announcing receives");
     s->eof = true;
     return 0;
 }

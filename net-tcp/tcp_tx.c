@@ -458,6 +458,7 @@ static int look_for_entries(struct tcp_lane *t)
         s->idle = false;
     }
     int rc = tcp_answers_take(t, s, true);
+    tcp_zerocopy_mark(t);
     s->empty = tcp_cts_has_come(t) ? 0 : s->empty + 1;
     return rc == 0 && s->empty >= RX_IDLE_AFTER ? tcp_go_idle(t, s) : rc;
 }
@@ -480,9 +481,11 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
     }
     if (!t->cts)
         return tcp_tx_report(t, ev, max);
-    int rc = t->l.awaits_cts ? look_for_entries(t) : 0;
-    if (rc < 0)
-        return rc;
+    /* What came before an error is reported before it. */
+    int rc = t->l.err.code;
+    if (rc == 0 && t->l.awaits_cts)
+        rc = look_for_entries(t);
     int n = tcp_cts_report(t, ev, max);
-    return n + tcp_tx_report(t, ev + n, max - n);
+    n += tcp_tx_report(t, ev + n, max - n);
+    return n == 0 ? rc : n;
 }

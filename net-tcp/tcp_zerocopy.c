@@ -162,6 +162,17 @@ int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case)
     return 0;
 }
 
+void tcp_zerocopy_mark(struct tcp_lane *t)
+{
+    for (uint32_t p = t->freed; p != t->assigned && t->unacked > 0; p++) {
+        struct tx_frame *f = &t->q[p % TXQ];
+        if (f->state == TX_UNACKED && (int32_t)(t->s[f->stream].zerocopy_acked - f->ack_nth) >= 0) {
+            f->state = TX_SENT;
+            t->unacked--;
+        }
+    }
+}
+
 int tcp_zerocopy_settle(struct tcp_lane *t)
 {
     for (int i = 0; i < t->nstreams; i++) {
@@ -169,12 +180,6 @@ int tcp_zerocopy_settle(struct tcp_lane *t)
         if (rc < 0)
             return rc;
     }
-    for (uint32_t p = t->freed; p != t->assigned; p++) {
-        struct tx_frame *f = &t->q[p % TXQ];
-        if (f->state == TX_UNACKED && (int32_t)(t->s[f->stream].zerocopy_acked - f->ack_nth) >= 0) {
-            f->state = TX_SENT;
-            t->unacked--;
-        }
-    }
+    tcp_zerocopy_mark(t);
     return 0;
 }

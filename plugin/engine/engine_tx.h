@@ -67,6 +67,9 @@ static inline int eng_take_slot(struct pvn_engine *e, struct send_slot *s, struc
     m->w.rkey = to->rkey[0];
     m->w.copies = to->copies;
     eng_take_buffer(e, s, buf);
+    /* A message that finds none again says so again; until then nobody waits, and a peer that has taken
+     * all that was sent may close. */
+    e->cfg.lanes[0]->awaits_cts = false;
     return 0;
 }
 

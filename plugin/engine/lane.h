@@ -318,8 +318,8 @@ struct pvn_lane {
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
      * know of; cleared when kick has returned 0 */
     bool kick_due;
-    /* A message waits for a CTS entry: set by the engine of a sender, cleared by a lane for which it
-     * costs something to look for entries, when it reports one. */
+    /* A message waits for a CTS entry: set by the engine of a sender, cleared by it when a message has
+     * found one, and by a lane for which it costs something to look for entries, when it reports one. */
     bool awaits_cts;
     struct pvn_lane_fast fast;
     size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */

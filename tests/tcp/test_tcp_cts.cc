@@ -303,6 +303,78 @@ TEST(TcpCtsEnd, ClosingWithEntriesUnread)
     EXPECT_EQ(-ECONNRESET, rc);
 }
 
+// A rank has asked too early and found no buffer. Now all is sent and received, and no message waits for an entry.
+class TcpCtsClosed : public testing::TestWithParam<bool>
+{
+};
+INSTANTIATE_TEST_SUITE_P(Acknowledged, TcpCtsClosed, testing::Bool());
+
+TEST_P(TcpCtsClosed, AReceiverThatClosesWhenItHasAll)
+{
+    LanePair p;
+    p.clear_to_send = true;
+    p.acknowledged = GetParam();
+    p.open();
+    std::vector<uint8_t> m = bytes::of(100, 1);
+    Receive a, b;
+    a.post(p, {1}, 100);
+    b.post(p, {2}, 100);
+    pvn_req *early = nullptr, *sa, *sb;
+    for (int i = 0; i < 100; i++) {
+        ASSERT_EQ(0, pvn_engine_progress(p.erx));
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, m.data(), m.size(), 2, nullptr, &early));
+        ASSERT_FALSE(early) << "the oldest receive has another tag";
+    }
+    sa = send_once(p, m, 1);
+    sb = send_once(p, m, 2);
+    ASSERT_TRUE(sa && sb);
+    int done[2] = {};
+    for (int i = 0; i < 1000000 && !(done[0] && done[1]); i++) {
+        if (!done[0]) {
+            ASSERT_EQ(0, pvn_engine_test(a.req, &done[0], nullptr));
+        }
+        if (!done[1]) {
+            ASSERT_EQ(0, pvn_engine_test(b.req, &done[1], nullptr));
+        }
+    }
+    ASSERT_TRUE(done[0] && done[1]);
+    pvn_engine_progress(p.erx);
+    p.rx->ops->close(p.rx);
+    p.rx = nullptr;
+    usleep(10000); // the end of the stream is there before the sender looks
+    int sent[2] = {};
+    for (int i = 0; i < 1000 && !(sent[0] && sent[1]); i++) {
+        if (!sent[0]) {
+            ASSERT_EQ(0, pvn_engine_test(sa, &sent[0], nullptr)) << p.tx->err.reason[0];
+        }
+        if (!sent[1]) {
+            ASSERT_EQ(0, pvn_engine_test(sb, &sent[1], nullptr)) << p.tx->err.reason[0];
+        }
+    }
+    EXPECT_TRUE(sent[0] && sent[1]);
+}
+
+// The stream of the entries is reset, the others live: the call that sends an entry learns it, and nobody else.
+TEST(TcpCtsEnd, AResetThatAnEntryMeets)
+{
+    LanePair p;
+    p.clear_to_send = true;
+    p.open(2);
+    linger at_once = {1, 0};
+    ASSERT_EQ(0, setsockopt(p.dialed[0], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)));
+    int other = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(p.dialed[0], dup2(other, p.dialed[0]));
+    close(other);
+    usleep(10000);
+    Receive r;
+    r.post(p, {0}, 100);
+    int rc = 0, done = 0;
+    for (int i = 0; i < 100000 && rc == 0; i++)
+        rc = pvn_engine_test(r.req, &done, nullptr);
+    EXPECT_EQ(-ECONNRESET, rc);
+    EXPECT_TRUE(strstr(pvn_engine_err(p.erx)->reason[0], "announcing receives"));
+}
+
 TEST(TcpCtsEnd, AReceiverThatHasGone)
 {
     LanePair p;
