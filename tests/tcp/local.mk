@@ -6,6 +6,12 @@ tests_tcp_test_tcp_lane_SOURCES = tests/tcp/test_tcp_lane.cc tests/tcp/lane_pair
 tests_tcp_test_tcp_lane_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_lane_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
+# Reads of large messages.
+PVN_TESTS += tests/tcp/test_tcp_read
+tests_tcp_test_tcp_read_SOURCES = tests/tcp/test_tcp_read.cc tests/tcp/lane_pair.h
+tests_tcp_test_tcp_read_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_tcp_test_tcp_read_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
 # Clear-to-send.
 PVN_TESTS += tests/tcp/test_tcp_cts
 tests_tcp_test_tcp_cts_SOURCES = tests/tcp/test_tcp_cts.cc tests/tcp/lane_pair.h

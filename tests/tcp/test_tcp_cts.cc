@@ -303,7 +303,7 @@ TEST(TcpCtsEnd, ClosingWithEntriesUnread)
     EXPECT_EQ(-ECONNRESET, rc);
 }
 
-// A rank has asked too early and found no buffer. Now all is sent and received, and no message waits for an entry.
+// A send came too early and found no buffer. Now all is sent and received, and no message waits for an entry.
 class TcpCtsClosed : public testing::TestWithParam<bool>
 {
 };

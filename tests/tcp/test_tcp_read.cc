@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// When a receiving TCP lane asks the kernel for more of a large message.
+#include "tcp/lane_pair.h"
+
+#include <cerrno>
+#include <vector>
+
+namespace
+{
+
+// A large message of which the kernel has only a part, behind another one or alone.
+struct PartOfAMessage : LanePair {
+    std::vector<uint8_t> first = std::vector<uint8_t>(128 << 10),
+                         large = std::vector<uint8_t>(6 << 20);
+    std::vector<uint8_t> first_in = first, large_in = large;
+    pvn_req *s[2] = {}, *r[2] = {};
+
+    pvn_req *receive(std::vector<uint8_t> &in)
+    {
+        pvn_req *q = nullptr;
+        void *buf = in.data();
+        size_t cap = in.size();
+        int tag = 0;
+        EXPECT_EQ(0, pvn_engine_irecv(erx, 1, &buf, &cap, &tag, nullptr, &q));
+        return q;
+    }
+
+    void post(bool behind, const char *cc = "reno")
+    {
+        receiver_cc = cc;
+        sndbuf = rcvbuf = 200 << 10; // the kernel doubles it; both messages do not fit
+        open(1, 8 << 20);
+        bytes::fill(first.data(), first.size(), 1);
+        bytes::fill(large.data(), large.size(), 2);
+        if (behind) {
+            ASSERT_EQ(0, pvn_engine_isend(etx, first.data(), first.size(), 0, nullptr, &s[0]));
+            r[0] = receive(first_in);
+        }
+        ASSERT_EQ(0, pvn_engine_isend(etx, large.data(), large.size(), 0, nullptr, &s[1]));
+        r[1] = receive(large_in);
+    }
+
+    // Reads while the sender adds nothing.
+    uint64_t reads_of(int polls)
+    {
+        int done = 0;
+        uint64_t before = pvn_tcp_lane_get_stats(rx)->rx_calls;
+        for (int i = 0; i < polls; i++)
+            EXPECT_EQ(0, pvn_engine_test(r[1], &done, nullptr));
+        EXPECT_FALSE(done);
+        return pvn_tcp_lane_get_stats(rx)->rx_calls - before;
+    }
+
+    // The rest arrives, too.
+    void complete()
+    {
+        if (r[0])
+            finish(s[0], r[0], nullptr, nullptr);
+        finish(s[1], r[1], nullptr, nullptr);
+        EXPECT_TRUE(first_in == first || !r[0]);
+        EXPECT_TRUE(large_in == large);
+    }
+};
+
+TEST(TcpRead, TheMiddleOfAStreamOfLargeMessagesIsWaitedFor)
+{
+    enum { POLLS = 400, LEAST_NS = 128 * 1024 / 8 };
+    // Where this thread is interrupted between the two messages they do not follow each other.
+    for (int tries = 0; tries < 20; tries++) {
+        PartOfAMessage p;
+        p.post(true);
+        uint64_t from = pvn_now_ns(), reads = p.reads_of(POLLS), ns = pvn_now_ns() - from;
+        p.complete();
+        if (reads <= 4 + ns / LEAST_NS && reads < POLLS / 4)
+            return;
+    }
+    FAIL() << "each poll asks the kernel for more of a message that cannot be complete";
+}
+
+TEST(TcpRead, ALoneLargeMessageIsReadAsItComes)
+{
+    PartOfAMessage p;
+    p.post(false);
+    EXPECT_GE(p.reads_of(400), 350u);
+    p.complete();
+}
+
+TEST(TcpRead, UnderBbrAllIsReadAsItComes)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool has_bbr = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) == 0;
+    close(fd);
+    if (!has_bbr)
+        GTEST_SKIP() << "this kernel has no bbr, or does not allow it";
+    PartOfAMessage p;
+    p.post(true, "bbr");
+    EXPECT_GE(p.reads_of(400), 350u);
+    p.complete();
+}
+
+} // namespace
