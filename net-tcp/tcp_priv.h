@@ -246,7 +246,8 @@ int tcp_cts_take(struct tcp_lane *t, uint8_t byte);
 bool tcp_cts_has_come(const struct tcp_lane *t); /* one that is not reported */
 int tcp_cts_report(struct tcp_lane *t, struct pvn_event *ev, int max);
 /* Sender, before the socket is closed: entries left unread would make a reset of the stream's end, by
- * which the peer might lose the last messages. */
+ * which the peer might lose the last messages. One that comes after it still would: that of a receive for
+ * which there is no send, which NCCL does not post. */
 void tcp_cts_drop(const struct stream *s);
 
 /* tcp_rx.c */

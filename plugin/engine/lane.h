@@ -206,11 +206,10 @@ struct pvn_place {
 
 /*
  * Where an arriving chunk goes: called by lanes that place payloads themselves (TCP), provided by
- * the engine. Of a clear-to-send comm the frame names slot and buffer. 0: write f->len bytes at to->dst, then report PVN_EV_ARRIVED. -EAGAIN: nothing posted
- * yet, leave the bytes where they are and call again at the next poll (not where there is
- * clear-to-send). -EALREADY: known or stale,
- * read and drop them. Anything else: the peer broke the protocol; the lane reports the error and
- * dies.
+ * the engine. The frames of a clear-to-send comm name slot and buffer. 0: write f->len bytes at
+ * to->dst, then report PVN_EV_ARRIVED. -EAGAIN, but with clear-to-send: nothing posted yet, leave the
+ * bytes where they are and call again at the next poll. -EALREADY: known or stale, read and drop them.
+ * Anything else: the peer broke the protocol; the lane reports the error and dies.
  */
 typedef int (*pvn_place_fn)(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
                             struct pvn_place *to);
