@@ -11,10 +11,8 @@
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
 nccl_src='' nccl_build='' build=$src/build rounds=7 channels="1 4" csv='' bare=
-while (($# >= 1)); do
-    case $1 in
-    --bare) bare=bare; shift; continue ;;
-    esac
+while (($#)); do
+    [[ $1 != --bare ]] || { bare=bare; shift; continue; }
     (($# >= 2)) || break
     case $1 in
     --nccl-src) nccl_src=$2 ;;
@@ -44,6 +42,7 @@ trap 'exit 130' INT TERM
 double_compile >"$tmp/compile.log" 2>&1 || { cat "$tmp/compile.log" >&2; exit 1; }
 double_environment
 if [[ $bare ]]; then
+    [[ -r $nccl_src/src/plugin/net/net_v12.cc ]] || { echo "--bare: $nccl_src has no net API v12, as NCCL 2.30.7 has" >&2; exit 2; }
     make -C "$build" -s tests/bench/bare_net.la || exit 1
 fi
 mkdir "$tmp/stats"
@@ -63,9 +62,13 @@ done
 
 # rank PLUGIN CHANNELS NAMESPACE RANK arguments of nccldrive: one end of a run
 rank() {
-    local plugin=$1
-    [[ $plugin != bare ]] || plugin=$build/tests/bench/.libs/bare_net.so
-    local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$plugin" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2")
+    local plugin=$1 net=$1
+    case $1 in
+    bare) plugin=$build/tests/bench/.libs/bare_net.so net="bare TCP" ;;
+    none) net=Socket ;;
+    esac
+    # With its network's name NCCL ends where it would otherwise take another one.
+    local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$plugin" "NCCL_NET=$net" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2")
     ip netns exec "$3" env "${env[@]}" NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME=en0 NCCL_PVRDMA_STATS_DIR="$tmp/stats" \
         timeout -k 5 120 "$tmp/nccldrive" -n 2 --id "$tmp/id" --rank "$4" "${@:5}" </dev/null
 }
