@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "net-tcp/sockopt.h"
 
+static __thread uint64_t large_ended_at; /* when the thread's last large chunk was complete; ns */
+
 /*
  * Reading the middle of a large chunk as it comes costs both ends: each packet is a system call and an
  * acknowledgement of its own, and empty reads between them hold the socket's lock, for which the sender's
@@ -21,8 +23,6 @@
  * one of the thread at once: its receiver may wait for nothing else. Linux acknowledges when the data is
  * read, and a sender that paces itself (bbr) takes late acknowledgements for a slow path: it is not waited for.
  */
-static __thread uint64_t large_ended_at; /* when the thread's last large chunk was complete; ns */
-
 static void begin_chunk(struct stream *s)
 {
     s->wait_until = 0;
