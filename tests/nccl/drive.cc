@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* nccldrive: drives NCCL through its public interface and checks every byte.
  *   nccldrive [-n RANKS] [-t RANKS_PER_PROCESS] [--rank R --id FILE] [--sizes A,B,..] [--iters N] [--warmup N]
- *             [--register 1] [--traffic-class N] [--stop-ms N] TEST...
+ *             [--queued N] [--register 1] [--traffic-class N] [--stop-ms N] TEST...
+ * --queued N: a collective is put on its stream N times before the first one may begin, and the time is one's share. A
+ * lone one's time is mostly that of NCCL's own launch and of waking threads.
  * It starts its ranks itself, each process with an NCCL_HOSTID of its own so that NCCL takes them for different
  * hosts; with --rank it is one process of several (in network namespaces, for instance). {rank} in the value of any
  * environment variable becomes the rank's number. */
@@ -168,15 +170,30 @@ unsigned char byte_of(int from, int to, size_t i, int seed)
     return (unsigned char)(i * 131 + (i >> 9) * 7 + from * 17 + to * 29 + seed * 3);
 }
 
+/* What is behind this on a stream waits for it. */
+void wait_at_gate(void *gate)
+{
+    while (!static_cast<std::atomic<bool> *>(gate)->load())
+        sched_yield();
+}
+
 void measure(const char *name, size_t bytes, double factor, const std::function<void(int)> &fill,
              const std::function<void(int)> &go, const std::function<size_t(int)> &check)
 {
     double best = 1e9;
     for (int k = 0; k < me.iters + me.warmup; k++) {
         fill(k);
+        std::atomic<bool> gate(false);
+        if (opt.queued > 1)
+            CU(cudaLaunchHostFunc(me.stream, wait_at_gate, &gate));
         double t = now();
-        go(k);
-        t = now() - t;
+        for (int i = 0; i < opt.queued; i++)
+            go(k);
+        if (opt.queued > 1)
+            t = now();
+        gate = true;
+        finish();
+        t = (now() - t) / opt.queued;
         if (k >= me.warmup && t < best)
             best = t;
         size_t wrong = check(k);
@@ -320,7 +337,7 @@ bool set_option(const std::string &name, const char *v)
         {"-n", &opt.ranks},          {"-t", &opt.threads},
         {"--rank", &opt.rank},       {"--iters", &opt.iters},
         {"--warmup", &opt.warmup},   {"--traffic-class", &opt.traffic_class},
-        {"--stop-ms", &opt.stop_ms},
+        {"--stop-ms", &opt.stop_ms}, {"--queued", &opt.queued},
     };
     auto it = numbers.find(name);
     if (it != numbers.end())

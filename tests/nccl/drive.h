@@ -19,6 +19,7 @@ struct Options {
     int threads = 1; /* ranks of one process, each with a device of its own */
     int rank = -1;   /* this process's (first) rank; -1: start all ranks as children */
     int iters = 3, warmup = 1;
+    int queued = 1; /* times that an operation is put on the stream before it is waited for */
     int traffic_class = -1; /* of the communicator's configuration; -1: NCCL's default */
     int stop_ms = 50; /* stopped_init: when the last rank stops, after it began to initialise */
     bool registered = false; /* user buffers are registered with the communicator */
@@ -62,9 +63,10 @@ float value(int rank, size_t i, int seed);
 unsigned char byte_of(int from, int to, size_t i, int seed);
 
 constexpr size_t kRight = ~size_t(0);
-/* Runs one operation warmup + iters times: FILL and CHECK get the round's number, and CHECK returns the index of the
- * first wrong element or kRight. Prints the best time, or ends the process on a wrong element. FACTOR: bus bandwidth
- * over algorithm bandwidth, as nccl-tests defines it. */
+/* Runs warmup + iters rounds of one operation. FILL, GO and CHECK get the round's number; GO puts the operation on the
+ * stream, once or --queued times, and CHECK returns the index of the first wrong element or kRight. Prints an operation's
+ * time in the best round, or ends the process on a wrong element. FACTOR: bus bandwidth over algorithm bandwidth, as
+ * nccl-tests defines it. */
 void measure(const char *name, size_t bytes, double factor, const std::function<void(int)> &fill,
              const std::function<void(int)> &go, const std::function<size_t(int)> &check);
 

@@ -105,7 +105,6 @@ void test_alltoall(bool late)
                     NC(ncclRecv(out + r * each, each, ncclUint8, r, me.comm, me.stream));
                 }
                 NC(ncclGroupEnd());
-                finish();
             },
             [&](int k) {
                 for (int r = 0; r < me.ranks; r++) {
@@ -128,10 +127,7 @@ void test_allgather()
         auto *out = elements<unsigned char>(each * me.ranks);
         measure(
             "allgather", each * me.ranks, share(), [&](int k) { fill_bytes(in, each, 0, k); },
-            [&](int) {
-                NC(ncclAllGather(in, out, each, ncclUint8, me.comm, me.stream));
-                finish();
-            },
+            [&](int) { NC(ncclAllGather(in, out, each, ncclUint8, me.comm, me.stream)); },
             [&](int k) {
                 for (int r = 0; r < me.ranks; r++) {
                     size_t wrong = check_bytes(out + r * each, each, r, 0, k);
@@ -156,7 +152,6 @@ void test_reducescatter()
             "reducescatter", all * sizeof(float), share(), [&](int k) { fill_values(in, all, k); },
             [&](int) {
                 NC(ncclReduceScatter(in, out, each, ncclFloat, ncclSum, me.comm, me.stream));
-                finish();
             },
             [&](int k) { return check_sums(out, each, me.rank * each, k); });
         release(in);
@@ -173,7 +168,6 @@ void test_broadcast()
             "broadcast", bytes, 1, [&](int k) { fill_bytes(in, bytes, k % me.ranks, k); },
             [&](int k) {
                 NC(ncclBroadcast(in, out, bytes, ncclUint8, k % me.ranks, me.comm, me.stream));
-                finish();
             },
             [&](int k) { return check_bytes(out, bytes, k % me.ranks, k % me.ranks, k); });
         release(in);
@@ -190,7 +184,6 @@ void test_reduce()
             "reduce", n * sizeof(float), 1, [&](int k) { fill_values(in, n, k); },
             [&](int k) {
                 NC(ncclReduce(in, out, n, ncclFloat, ncclSum, k % me.ranks, me.comm, me.stream));
-                finish();
             },
             [&](int k) { return me.rank == k % me.ranks ? check_sums(out, n, 0, k) : kRight; });
         release(in);
@@ -205,16 +198,17 @@ namespace drive
 
 void test_allreduce(bool in_place)
 {
+    if (in_place && opt.queued > 1) {
+        line("FAIL allreduce_ip: --queued %d would sum its own results", opt.queued);
+        _exit(2);
+    }
     for (size_t bytes : opt.sizes) {
         size_t n = std::max<size_t>(bytes / sizeof(float), 1);
         auto *in = elements<float>(n), *out = in_place ? in : elements<float>(n);
         measure(
             in_place ? "allreduce_ip" : "allreduce", n * sizeof(float), 2 * share(),
             [&](int k) { fill_values(in, n, k); },
-            [&](int) {
-                NC(ncclAllReduce(in, out, n, ncclFloat, ncclSum, me.comm, me.stream));
-                finish();
-            },
+            [&](int) { NC(ncclAllReduce(in, out, n, ncclFloat, ncclSum, me.comm, me.stream)); },
             [&](int k) { return check_sums(out, n, 0, k); });
         release(in);
         if (!in_place)
@@ -235,7 +229,6 @@ void test_sendrecv()
                 NC(ncclSend(in, bytes, ncclUint8, to, me.comm, me.stream));
                 NC(ncclRecv(out, bytes, ncclUint8, from, me.comm, me.stream));
                 NC(ncclGroupEnd());
-                finish();
             },
             [&](int k) { return check_bytes(out, bytes, from, me.rank, k); });
         release(in);
