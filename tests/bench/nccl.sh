@@ -4,7 +4,10 @@
 # A real NCCL over this plugin beside its own sockets, without a GPU (tests/nccl): two processes in network namespaces joined
 # by a veth pair, time of a send/recv of 8 B and of all-reduce and send/recv from 16 KiB on. Both in every round, in turn; of
 # each the best of a run's iterations, then the median of the rounds. The GPU is a double made of threads that copy, so
-# ratios mean something, and on a machine with nothing else to do only. Needs root; leaves nothing behind. --csv adds its rows
+# ratios mean something, and on a machine with nothing else to do only. Each process has half of the processors to itself, as two
+# hosts would: wherever the scheduler puts both ends' threads on one of them, the time is another one. Operations of 8 B wait on their
+# stream until 20 are there, since launching a lone one takes longer than the operation. A run in which the hypervisor has moved
+# the processors (core_distance.c) is left out. Needs root; leaves nothing behind. --csv adds its rows
 # to a file, and the table is then made of all that are there: a long measurement can be made in pieces. --bare: a third plugin
 # that does the least (tests/bench/bare_net.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is the network's.
 # usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--csv FILE] [--bare]
@@ -41,6 +44,12 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 double_compile >"$tmp/compile.log" 2>&1 || { cat "$tmp/compile.log" >&2; exit 1; }
 double_environment
+make -C "$build" -s tests/bench/core_distance || exit 1
+# The processors of each end, for taskset.
+mapfile -t cpus < <(taskset -cp $$ | sed 's/.*: //' | tr , '\n' | awk -F- '{ for (i = $1; i <= $NF; i++) print i }')
+half=$((${#cpus[@]} / 2))
+((half)) || { echo "skip bench-nccl: two processes need two processors"; exit 77; }
+ends=("$(IFS=,; echo "${cpus[*]:0:half}")" "$(IFS=,; echo "${cpus[*]:half:half}")")
 if [[ $bare ]]; then
     [[ -r $nccl_src/src/plugin/net/net_v12.cc ]] || { echo "--bare: $nccl_src has no net API v12, as NCCL 2.30.7 has" >&2; exit 2; }
     make -C "$build" -s tests/bench/bare_net.la || exit 1
@@ -70,25 +79,29 @@ rank() {
     # With its network's name NCCL ends where it would otherwise take another one.
     local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$plugin" "NCCL_NET=$net" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2")
     ip netns exec "$3" env "${env[@]}" NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME=en0 NCCL_PVRDMA_STATS_DIR="$tmp/stats" \
-        timeout -k 5 120 "$tmp/nccldrive" -n 2 --id "$tmp/id" --rank "$4" "${@:5}" </dev/null
+        taskset -c "${ends[$4]}" timeout -k 5 120 "$tmp/nccldrive" -n 2 --id "$tmp/id" --rank "$4" "${@:5}" </dev/null
 }
 # run PLUGIN CHANNELS ROUND arguments of nccldrive
 run() {
-    local plugin=$1 count=$2 round=$3 other
+    local plugin=$1 count=$2 round=$3 other before after
     shift 3
+    before=$("$build/tests/bench/core_distance")
     rm -f "$tmp"/id.*
     rank "$plugin" "$count" "$b" 1 "$@" >"$tmp/one" 2>&1 &
     other=$!
     rank "$plugin" "$count" "$a" 0 "$@" >"$tmp/zero" 2>&1 || { cat "$tmp/zero" "$tmp/one" >&2; exit 1; }
     wait $other || { cat "$tmp/one" >&2; exit 1; }
-    awk -v p="$plugin" -v c="$count" -v r="$round" '$2 == "ok" { print p "," c "," r "," $3 "," $7 "," $9 }' "$tmp/zero" >>"$tmp/csv"
+    after=$("$build/tests/bench/core_distance")
+    awk -v p="$plugin" -v c="$count" -v r="$round" -v d="$before,$after" \
+        '$2 == "ok" { print p "," c "," r "," $3 "," $7 "," $9 "," d }' "$tmp/zero" >>"$tmp/csv"
 }
 for round in $(seq "$rounds"); do
     for count in $channels; do
         all="pvrdma none $bare"
         ((round % 2)) || all="$bare none pvrdma"
         for plugin in $all; do
-            run "$plugin" "$count" "$round" --warmup 5 --iters 60 --sizes 8,16K,64K sendrecv
+            run "$plugin" "$count" "$round" --warmup 5 --iters 50 --queued 20 --sizes 8 sendrecv
+            run "$plugin" "$count" "$round" --warmup 5 --iters 60 --sizes 16K,64K sendrecv
             run "$plugin" "$count" "$round" --warmup 3 --iters 20 --sizes 256K,1M sendrecv
             run "$plugin" "$count" "$round" --warmup 1 --iters 4 --sizes 4M,16M,64M sendrecv
             run "$plugin" "$count" "$round" --warmup 5 --iters 60 --sizes 16K,64K allreduce
@@ -99,23 +112,5 @@ for round in $(seq "$rounds"); do
 done
 csv=${csv:-$tmp/all.csv}
 cat "$tmp/csv" >>"$csv"
-rounds=$(awk -F, '{ k = $1 "," $2 "," $4 "," $5; if (++n[k] > most) most = n[k] } END { print most }' "$csv")
-echo "NCCL $(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { printf "%s%s", dot, $3; dot = "." }' "$nccl_build/include/nccl.h"), veth pair, $(nproc) CPUs, Linux $(uname -r), $rounds rounds; every byte checked"
-sort -t, -k4,4r -k2,2n -k5,5n -k1,1 -k6,6g "$csv" | awk -F, '
-    function middle() { return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }
-    function end() { if (n) { m[plugin] = middle(); from[plugin] = v[1]; to[plugin] = v[n]; n = 0 } }
-    function row() {
-        end()
-        if (what != "")
-            printf "%-10s %2d %9d %10.1f (%.0f..%.0f) %10.1f (%.0f..%.0f) %6.2f%s\n", test, count, bytes, m["pvrdma"], from["pvrdma"],
-                to["pvrdma"], m["none"], from["none"], to["none"], m["none"] / m["pvrdma"],
-                m["bare"] ? sprintf(" %10.1f (%.0f..%.0f) %6.2f", m["bare"], from["bare"], to["bare"], m["none"] / m["bare"]) : ""
-    }
-    BEGIN {
-        printf "%-10s %2s %9s %s\n", "test", "ch", "bytes",
-            "pvrdma us (min..max), NCCL sockets us (min..max), faster by; with --bare the bare plugin us, faster by"
-    }
-    { if ($4 "," $2 "," $5 != what) { row(); what = $4 "," $2 "," $5; test = $4; count = $2; bytes = $5; plugin = $1 }
-      else if ($1 != plugin) { end(); plugin = $1 }
-      v[++n] = $6 }
-    END { row() }'
+echo "NCCL $(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { printf "%s%s", dot, $3; dot = "." }' "$nccl_build/include/nccl.h"), veth pair, $(nproc) CPUs, Linux $(uname -r); every byte checked"
+awk -F, -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/nccl.awk" "$csv"
