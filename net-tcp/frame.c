@@ -9,6 +9,7 @@
 
 #define FRAME_MAGIC 0x70760002u
 #define NEEDS_ACK   0x80 /* in recv */
+#define PACED       1    /* in flags */
 
 struct wire {
     uint32_t magic, len;
@@ -16,7 +17,7 @@ struct wire {
     uint32_t tag;
     uint16_t chunk;
     uint8_t recv, check;
-    uint8_t zero[24];
+    uint8_t flags, zero[23];
 };
 _Static_assert(sizeof(struct wire) == PVN_FRAME_LEN, "the header has no holes");
 
@@ -32,7 +33,7 @@ static uint8_t fold(const uint8_t *b)
     return (uint8_t)x;
 }
 
-void pvn_frame_encode(const struct pvn_frame *f, bool needs_ack, uint8_t out[PVN_FRAME_LEN])
+void pvn_frame_encode(const struct pvn_frame *f, unsigned flags, uint8_t out[PVN_FRAME_LEN])
 {
     struct wire w = {.magic = htole32(FRAME_MAGIC),
                      .len = htole32(f->len),
@@ -41,12 +42,13 @@ void pvn_frame_encode(const struct pvn_frame *f, bool needs_ack, uint8_t out[PVN
                      .offset = htole64(f->offset),
                      .tag = htole32((uint32_t)f->tag),
                      .chunk = htole16(f->chunk),
-                     .recv = (uint8_t)(f->recv | (needs_ack ? NEEDS_ACK : 0))};
+                     .recv = (uint8_t)(f->recv | (flags & PVN_FRAME_NEEDS_ACK ? NEEDS_ACK : 0)),
+                     .flags = flags & PVN_FRAME_PACED ? PACED : 0};
     memcpy(out, &w, sizeof(w));
     out[offsetof(struct wire, check)] = fold(out);
 }
 
-int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *needs_ack)
+int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, unsigned *flags)
 {
     struct wire w;
     memcpy(&w, in, sizeof(w));
@@ -59,7 +61,8 @@ int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool 
                             .chunk = le16toh(w.chunk),
                             .recv = w.recv & (NEEDS_ACK - 1),
                             .tag = (int32_t)le32toh(w.tag)};
-    *needs_ack = w.recv & NEEDS_ACK;
+    *flags =
+        (w.recv & NEEDS_ACK ? PVN_FRAME_NEEDS_ACK : 0u) | (w.flags & PACED ? PVN_FRAME_PACED : 0u);
     return 0;
 }
 

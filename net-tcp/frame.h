@@ -14,7 +14,8 @@
  *  36  u16 chunk index
  *  38  u8  buffer of the grouped receive; the top bit requests an acknowledgement (zero-copy)
  *  39  u8  check: xor of all other bytes, so that a stream that lost its place is noticed at once
- *  40  24 bytes of 0
+ *  40  u8  1: the sender's connection is paced
+ *  41  23 bytes of 0
  */
 /*
  * A clear-to-send entry, against the data on the first stream, where the acknowledgements of zero-copy
@@ -32,10 +33,16 @@
 #include "engine/lane.h"
 
 enum { PVN_FRAME_LEN = 64 };
+/* What a header says beside the engine's frame; any of them. */
+enum {
+    PVN_FRAME_NEEDS_ACK = 1,
+    PVN_FRAME_PACED =
+        2 /* the sender's congestion control paces: acknowledgements should not be late */
+};
 
-void pvn_frame_encode(const struct pvn_frame *f, bool needs_ack, uint8_t out[PVN_FRAME_LEN]);
+void pvn_frame_encode(const struct pvn_frame *f, unsigned flags, uint8_t out[PVN_FRAME_LEN]);
 /* 0, or -EPROTO when these are not the bytes of a header. The engine checks the values' ranges. */
-int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, bool *needs_ack);
+int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, unsigned *flags);
 
 enum {
     PVN_CTS_HEAD = 2,

@@ -99,11 +99,10 @@ struct stream {
     /* receiver */
     bool eof, stalled;
     bool have_frame;
-    bool may_wait;       /* for the middle of a chunk, see tcp_rx.c */
     bool follows;        /* f is large and follows another large one of the thread at once */
     uint64_t wait_until; /* f's rest is not read before; ns, 0: it is read at any time */
     struct pvn_frame f;
-    bool needs_ack;    /* f requests an acknowledgement */
+    unsigned flags;    /* of f: PVN_FRAME_* */
     unsigned acks_due; /* chunks that are complete and not acknowledged yet */
     bool ack_now;      /* one of them is large */
     bool answered;     /* has sent since it was last declared to be one-way */
@@ -145,6 +144,7 @@ struct tcp_lane {
     bool has_workers;
     unsigned epoch; /* of the process that the lane, its workers and sockets belong to */
     bool fenced;    /* the streams are closed, what they brought is still reported */
+    bool paced;     /* sender: one of the connections paces itself, see tcp_setup.c */
     bool lone;      /* the newest message was posted into an idle thread, see tcp_pace.h */
     /* tcp_empty_polls at the newest message or, of a receiver, at its last poll. */
     unsigned empty_seen;

@@ -26,8 +26,8 @@ static __thread uint64_t large_ended_at; /* when the thread's last large chunk w
 static void begin_chunk(struct stream *s)
 {
     s->wait_until = 0;
-    s->follows =
-        s->may_wait && s->f.len >= RX_EAGER && pvn_now_ns() - large_ended_at < RX_FOLLOWS_NS;
+    s->follows = !(s->flags & PVN_FRAME_PACED) && s->f.len >= RX_EAGER &&
+                 pvn_now_ns() - large_ended_at < RX_FOLLOWS_NS;
 }
 
 static void end_chunk(struct stream *s)
@@ -104,8 +104,9 @@ static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, in
     s->have_frame = false;
     end_chunk(s);
     s->stage_want = s->f.total >= RX_LARGE ? RX_STAGE_LARGE : RX_STAGE;
-    s->acks_due += s->needs_ack;
-    s->ack_now |= s->needs_ack && s->f.len >= RX_LARGE;
+    bool needs_ack = s->flags & PVN_FRAME_NEEDS_ACK;
+    s->acks_due += needs_ack;
+    s->ack_now |= needs_ack && s->f.len >= RX_LARGE;
     if (s->dst)
         ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,
                                         .id = pvn_id(s->f.seq),
@@ -149,7 +150,7 @@ static int parse(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, int
         if (!s->have_frame) {
             if (staged(s) < PVN_FRAME_LEN)
                 return 0;
-            if (pvn_frame_decode(s->stage + s->s_begin, &s->f, &s->needs_ack) < 0)
+            if (pvn_frame_decode(s->stage + s->s_begin, &s->f, &s->flags) < 0)
                 return tcp_dead(t, s, -EPROTO, "reading a header: these bytes are not one");
             struct pvn_place to = {0};
             int rc = t->l.place(t->l.engine, &t->l, &s->f, &to);

@@ -74,9 +74,6 @@ int tcp_adopt(struct pvn_lane *l, int stream, int fd)
     struct stream *s = &t->s[stream];
     s->fd = fd;
     s->step = ST_ECHO;
-    /* This end's congestion control says nothing of the sender's, but the two have most likely the same. */
-    bool paced;
-    s->may_wait = pvn_tcp_sockopt_paced(fd, &paced) == 0 && !paced;
     return 0;
 }
 
@@ -92,13 +89,15 @@ static int connected(struct tcp_lane *t, struct stream *s)
     return err ? tcp_dead(t, s, -err, "connecting") : 0;
 }
 
-/* Under bbr chunks sent without a copy are slower. Its route may have set it, which shows only now
- * that the socket is connected. */
+/* Under bbr chunks sent without a copy are slower, and the peer is not to acknowledge late. Its route may
+ * have set it, which shows only now that the socket is connected. */
 static void check_pacing(struct tcp_lane *t, const struct stream *s)
 {
     bool paced;
-    if (t->zerocopy_min && pvn_tcp_sockopt_paced(s->fd, &paced) == 0 && paced)
-        t->zerocopy_min = 0;
+    if (pvn_tcp_sockopt_paced(s->fd, &paced) < 0 || !paced)
+        return;
+    t->paced = true;
+    t->zerocopy_min = 0;
 }
 
 static int send_preamble(struct tcp_lane *t, struct stream *s)

@@ -117,7 +117,9 @@ int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w)
     f->cookie = w->cookie;
     choose_method(t, f, w);
     f->needs_ack = f->zerocopy || f->probe || t->cfg.acknowledged;
-    pvn_frame_encode(&w->f, f->needs_ack, f->head);
+    pvn_frame_encode(&w->f,
+                     (f->needs_ack ? PVN_FRAME_NEEDS_ACK : 0u) | (t->paced ? PVN_FRAME_PACED : 0u),
+                     f->head);
     f->head_len = PVN_FRAME_LEN;
     if (w->f.len <= TX_INLINE && !f->copied) {
         if (w->f.len)

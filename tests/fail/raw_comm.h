@@ -29,7 +29,7 @@ inline raw::Bytes message(uint64_t seq, const raw::Bytes &payload, size_t total)
     f.total = total;
     f.len = static_cast<uint32_t>(payload.size());
     raw::Bytes b(PVN_FRAME_LEN);
-    pvn_frame_encode(&f, false, b.data());
+    pvn_frame_encode(&f, 0, b.data());
     b.insert(b.end(), payload.begin(), payload.end());
     return b;
 }

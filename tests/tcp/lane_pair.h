@@ -53,7 +53,8 @@ struct LanePair {
     int lfd = -1;
     sockaddr_in addr = {};
     int rcvbuf = 0, sndbuf = 0;
-    const char *receiver_cc = "reno"; // of the accepted sockets
+    // Whatever the machine sets: under bbr nothing goes without a copy, nor is waited for.
+    const char *sender_cc = "reno", *receiver_cc = "reno";
     std::vector<int> pending;
     std::vector<int> dialed;  // the sending ends, which are the lane's
     std::vector<int> adopted; // the receiving ends, likewise
@@ -76,8 +77,7 @@ struct LanePair {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         int one = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        // Whatever the machine sets: under bbr nothing goes without a copy, nor is waited for.
-        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, p->sender_cc, strlen(p->sender_cc));
         if (p->sndbuf)
             setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &p->sndbuf, sizeof(p->sndbuf));
         if (connect(fd, reinterpret_cast<sockaddr *>(&sa), sizeof(sa)) < 0 &&

@@ -466,7 +466,7 @@ class TcpCtsSender : public testing::Test
     void frame(const pvn_frame &x)
     {
         std::vector<uint8_t> b(PVN_FRAME_LEN + x.len, 0x55);
-        pvn_frame_encode(&x, false, b.data());
+        pvn_frame_encode(&x, 0, b.data());
         ASSERT_EQ(static_cast<ssize_t>(b.size()),
                   send(p.dialed[0], b.data(), b.size(), MSG_NOSIGNAL));
     }

@@ -692,10 +692,12 @@ TEST(TcpFrame, RoundTripAndDamage)
     f.recv = 7;
     f.tag = -5;
     uint8_t b[PVN_FRAME_LEN];
-    bool needs_ack = false;
-    pvn_frame_encode(&f, true, b);
-    ASSERT_EQ(0, pvn_frame_decode(b, &g, &needs_ack));
-    EXPECT_TRUE(needs_ack);
+    unsigned flags = 0;
+    for (unsigned each = 0; each <= (PVN_FRAME_NEEDS_ACK | PVN_FRAME_PACED); each++) {
+        pvn_frame_encode(&f, each, b);
+        ASSERT_EQ(0, pvn_frame_decode(b, &g, &flags));
+        EXPECT_EQ(each, flags);
+    }
     EXPECT_EQ(f.seq, g.seq);
     EXPECT_EQ(f.total, g.total);
     EXPECT_EQ(f.offset, g.offset);
@@ -705,7 +707,7 @@ TEST(TcpFrame, RoundTripAndDamage)
     EXPECT_EQ(f.tag, g.tag);
     for (int i = 0; i < PVN_FRAME_LEN * 8; i++) {
         b[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
-        EXPECT_EQ(-EPROTO, pvn_frame_decode(b, &g, &needs_ack)) << "bit " << i;
+        EXPECT_EQ(-EPROTO, pvn_frame_decode(b, &g, &flags)) << "bit " << i;
         b[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
     }
 }

@@ -26,9 +26,8 @@ struct PartOfAMessage : LanePair {
         return q;
     }
 
-    void post(bool behind, const char *cc = "reno")
+    void post(bool behind)
     {
-        receiver_cc = cc;
         sndbuf = rcvbuf = 200 << 10; // the kernel doubles it; both messages do not fit
         open(1, 8 << 20);
         bytes::fill(first.data(), first.size(), 1);
@@ -63,12 +62,13 @@ struct PartOfAMessage : LanePair {
     }
 };
 
-TEST(TcpRead, TheMiddleOfAStreamOfLargeMessagesIsWaitedFor)
+void middle_is_waited_for(const char *receiver_cc)
 {
     enum { POLLS = 400, LEAST_NS = 128 * 1024 / 8 };
     // Where this thread is interrupted between the two messages they do not follow each other.
     for (int tries = 0; tries < 20; tries++) {
         PartOfAMessage p;
+        p.receiver_cc = receiver_cc;
         p.post(true);
         uint64_t from = pvn_now_ns(), reads = p.reads_of(POLLS), ns = pvn_now_ns() - from;
         p.complete();
@@ -76,6 +76,27 @@ TEST(TcpRead, TheMiddleOfAStreamOfLargeMessagesIsWaitedFor)
             return;
     }
     FAIL() << "each poll asks the kernel for more of a message that cannot be complete";
+}
+
+bool has_bbr()
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool has = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) == 0;
+    close(fd);
+    return has;
+}
+
+TEST(TcpRead, TheMiddleOfAStreamOfLargeMessagesIsWaitedFor)
+{
+    middle_is_waited_for("reno");
+}
+
+// The receiver's congestion control, here and below, is that of its answers, of no consequence.
+TEST(TcpRead, SoItIsByAReceiverWhoseOwnConnectionsArePaced)
+{
+    if (!has_bbr())
+        GTEST_SKIP() << "this kernel has no bbr, or does not allow it";
+    middle_is_waited_for("bbr");
 }
 
 TEST(TcpRead, ALoneLargeMessageIsReadAsItComes)
@@ -86,15 +107,13 @@ TEST(TcpRead, ALoneLargeMessageIsReadAsItComes)
     p.complete();
 }
 
-TEST(TcpRead, UnderBbrAllIsReadAsItComes)
+TEST(TcpRead, WhatASenderWithBbrSendsIsReadAsItComes)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool has_bbr = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) == 0;
-    close(fd);
-    if (!has_bbr)
+    if (!has_bbr())
         GTEST_SKIP() << "this kernel has no bbr, or does not allow it";
     PartOfAMessage p;
-    p.post(true, "bbr");
+    p.sender_cc = "bbr";
+    p.post(true);
     EXPECT_GE(p.reads_of(400), 350u);
     p.complete();
 }
