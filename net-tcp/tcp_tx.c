@@ -15,8 +15,9 @@
 #include "net-tcp/tcp_pace.h"
 
 enum {
-    SEND_NOW_BYTES = 16 * 1024, /* queued bytes that are worth a call at once */
-    HALVE_FROM = 60 * 1024,     /* bytes of a lone payload that is sent in two halves */
+    SEND_NOW_BYTES = 160 * 1024, /* queued bytes that are worth a call at once */
+    TURN_BYTES = 16 * 1024,      /* written by one call: the next one begins with another stream */
+    HALVE_FROM = 60 * 1024,      /* bytes of a lone payload that is sent in two halves */
     HALVE_TO = 96 * 1024
 };
 
@@ -376,7 +377,7 @@ static int pump(struct tcp_lane *t)
             return rc;
         at = at + 1 == t->nstreams ? 0 : at + 1;
     }
-    if (large || TX_BUDGET - budget >= SEND_NOW_BYTES)
+    if (large || TX_BUDGET - budget >= TURN_BYTES)
         t->next_stream = t->next_stream + 1 == t->nstreams ? 0 : t->next_stream + 1;
     if (t->cfg.spread_from)
         spread_by_rate(t, t->stats.tx_bytes - before);
@@ -384,11 +385,12 @@ static int pump(struct tcp_lane *t)
 }
 
 /*
- * Small messages of a busy thread share a system call: each waits for the next ones until the
- * caller has nothing more to add (two polls without a new message between them: its window is full,
- * or it waits for something else). A lone message goes out immediately. A request is not done
- * before its bytes are with the kernel, so its owner keeps calling test and no message is left
- * behind here.
+ * Messages of a busy thread share a system call: each waits for the next ones until the caller has
+ * nothing more to add (two polls without a new message between them: its window is full, or it waits
+ * for something else) or until they are long. What is written at once the receiver reads in fewer
+ * calls, too: the header of the next message comes with the end of the one before. A lone message goes
+ * out immediately. A request is not done before its bytes are with the kernel, so its owner keeps
+ * calling test and no message is left behind here.
  */
 static bool worth_sending(const struct tcp_lane *t)
 {

@@ -497,7 +497,8 @@ TEST(TcpLaneBatch, StreamsOverSeveralCommsShareCallsAsOneDoes)
 {
     for (int comms : {1, 2, 16, 64}) {
         EXPECT_LT(calls_per_message(comms, 8, 4000 / comms), 0.25) << comms << " comms";
-        EXPECT_LT(calls_per_message(comms, 64 << 10, 400 / comms + 10), 1.5) << comms << " comms";
+        EXPECT_LT(calls_per_message(comms, 16 << 10, 1600 / comms + 40), 0.35) << comms << " comms";
+        EXPECT_LT(calls_per_message(comms, 64 << 10, 400 / comms + 10), 0.9) << comms << " comms";
     }
 }
 
