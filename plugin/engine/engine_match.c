@@ -96,9 +96,15 @@ static void unexpected_free(struct matching *mt, struct unexpected *s)
     *s = (struct unexpected){0};
 }
 
-static inline struct chunk_set *placed_of(struct receiver *rx, int group, int ent)
+static inline struct placed *placed_of(struct receiver *rx, int group, int ent)
 {
     return &rx->match->placed[group][ent];
+}
+
+static inline void forget_placed(struct placed *p)
+{
+    p->bytes = 0;
+    chunk_clear(&p->chunks);
 }
 
 /* Gives a buffer its message. */
@@ -109,7 +115,7 @@ static inline void give(struct receiver *rx, int group, int i, uint64_t total)
     ent->total = total;
     ent->total_known = true;
     ent->got = 0;
-    chunk_clear(placed_of(rx, group, i));
+    forget_placed(placed_of(rx, group, i));
     chunk_clear(&ent->seen);
     rx->match->unmatched--;
 }
@@ -154,20 +160,26 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
 }
 
 /* Checks a chunk against what is known of its message and returns its address, once: a second
- * attempt while the first is still being written could outlive the message. */
+ * attempt while the first is still being written could outlive the message, and so could a chunk for
+ * which the others have left no bytes. */
 static int locate(struct pvn_engine *e, const struct pvn_frame *f, uint64_t total,
-                  struct chunk_set *placed, uint8_t *base, struct pvn_place *to)
+                  struct placed *placed, uint8_t *base, struct pvn_place *to)
 {
     if (f->total != total)
         return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
                         "the peer gives message %llu two sizes, %llu and %llu bytes",
                         (unsigned long long)f->seq, (unsigned long long)total,
                         (unsigned long long)f->total);
-    if (chunk_test(placed, f->chunk)) {
+    if (chunk_test(&placed->chunks, f->chunk)) {
         e->stats.dups++;
         return -EALREADY;
     }
-    chunk_add(placed, f->chunk);
+    if (f->len > total - placed->bytes)
+        return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
+                        "the peer's chunks of message %llu overlap: %u more bytes than its %llu",
+                        (unsigned long long)f->seq, f->len, (unsigned long long)total);
+    chunk_add(&placed->chunks, f->chunk);
+    placed->bytes += f->len;
     to->dst = base + f->offset;
     return 0;
 }
@@ -285,22 +297,17 @@ int eng_match_arrived(struct pvn_engine *e, const struct pvn_event *ev)
     struct unexpected *s = g ? NULL : &rx->match->unexpected[m->idx];
     struct chunk_set *seen = ent ? &ent->seen : &s->seen;
     uint64_t *got = ent ? &ent->got : &s->got;
-    uint64_t total = ent ? ent->total : s->total;
     if (chunk_test(seen, ev->chunk)) {
         e->stats.dups++;
         return 0;
     }
-    if (ev->bytes > total - *got)
-        return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
-                        "the peer's chunks of message %llu overlap: %u more bytes than its %llu",
-                        (unsigned long long)m->msg, ev->bytes, (unsigned long long)total);
     chunk_add(seen, ev->chunk);
     *got += ev->bytes;
     e->stats.chunks++;
     if (s) {
         if (s->group != NO_INDEX && unexpected_complete(s))
             return deliver_unexpected(e, s);
-    } else if (*got == total) {
+    } else if (*got == ent->total) {
         m->kind = MAP_DONE;
         eng_entry_arrived(e, g, ent);
     }
@@ -327,7 +334,7 @@ void eng_match_rewind(struct receiver *rx)
             if (!ent->matched || ent->done)
                 continue;
             ent->got = 0;
-            chunk_clear(placed_of(rx, (int)(g - rx->groups), i));
+            forget_placed(placed_of(rx, (int)(g - rx->groups), i));
             chunk_clear(&ent->seen);
         }
     }
@@ -336,7 +343,7 @@ void eng_match_rewind(struct receiver *rx)
         if (!s->used || unexpected_complete(s))
             continue;
         s->got = 0;
-        chunk_clear(&s->placed);
+        forget_placed(&s->placed);
         chunk_clear(&s->seen);
     }
 }

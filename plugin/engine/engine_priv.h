@@ -113,13 +113,24 @@ struct flush_job {
     unsigned waiting;  /* answers that are still to come */
 };
 
+/* What has been placed of one buffer's message by lanes that place. The bytes are never more than the
+ * message has, so when it is complete no lane writes to it any more. */
+struct placed {
+    uint64_t bytes;
+    struct chunk_set chunks; /* that some lane is writing or has written */
+    /* Of a clear-to-send comm; the size of a matched message is kept elsewhere. */
+    bool begun;
+    uint64_t total;
+};
+
 /* An unexpected message: it came before a buffer with its tag was posted. */
 struct unexpected {
     bool used;
     uint64_t msg, total, got;
     int tag;
     uint8_t *buf;
-    struct chunk_set placed, seen;
+    struct placed placed;
+    struct chunk_set seen;
     int16_t group; /* once claimed: the buffer that waits for it, else NO_INDEX */
     uint8_t ent;
 };
@@ -133,14 +144,6 @@ struct msg_map {
     uint64_t msg;
 };
 
-/* What has been placed of one buffer's message, of a clear-to-send comm whose lanes place. The bytes
- * are never more than the message has, so when it is complete no lane writes to it any more. */
-struct placed {
-    bool begun;
-    uint64_t total, bytes;
-    struct chunk_set chunks; /* that some lane is writing or has written */
-};
-
 /* What only the receiver of a matched comm needs. */
 struct matching {
     uint64_t next; /* first message not given to a buffer */
@@ -149,8 +152,7 @@ struct matching {
     size_t unexpected_bytes;
     struct msg_map map[MSG_RING];
     struct unexpected unexpected[UNEXPECTED_SLOTS];
-    /* of each buffer of each group: chunks that some lane is writing or has written */
-    struct chunk_set placed[PVN_MAX_REQS][PVN_MAX_RECVS];
+    struct placed placed[PVN_MAX_REQS][PVN_MAX_RECVS]; /* of each buffer of each group */
 };
 
 struct sender {

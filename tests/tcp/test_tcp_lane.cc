@@ -3,6 +3,7 @@
 // The TCP lane under the engine, over loopback sockets.
 #include "tcp/lane_pair.h"
 
+#include <algorithm>
 #include <array>
 #include <random>
 #include <string>
@@ -181,6 +182,52 @@ TEST(TcpLaneErrors, TooLongForTheReceive)
     EXPECT_NE(nullptr, strstr(pvn_engine_err(p.erx)->reason[0], "takes 50"));
     for (uint8_t b : in)
         EXPECT_EQ(0, b);
+}
+
+// A chunk for which the others have left no bytes would be written when its receive is done, or into
+// memory of a message that was kept aside, which is freed then.
+TEST(TcpLaneErrors, ChunksOfMoreBytesThanTheirMessage)
+{
+    for (int tag : {5, 6}) { // of the receive: that of the message, or another one
+        LanePair p;
+        p.open();
+        std::vector<uint8_t> in(100), behind(100), all;
+        const auto receive = [&](std::vector<uint8_t> &to, int with, pvn_req **r) {
+            void *buf = to.data();
+            size_t cap = to.size();
+            return pvn_engine_irecv(p.erx, 1, &buf, &cap, &with, nullptr, r);
+        };
+        const auto send_part = [&](size_t from, size_t n) {
+            ASSERT_EQ(static_cast<ssize_t>(n),
+                      send(p.dialed[0], all.data() + from, n, MSG_NOSIGNAL));
+        };
+        pvn_req *first = nullptr, *second = nullptr;
+        ASSERT_EQ(0, receive(in, tag, &first));
+        pvn_frame f = {};
+        f.total = f.len = 100;
+        f.tag = 5;
+        for (f.chunk = 0; f.chunk < 2; f.chunk++) {
+            uint8_t head[PVN_FRAME_LEN];
+            pvn_frame_encode(&f, 0, head);
+            all.insert(all.end(), head, head + sizeof(head));
+            all.insert(all.end(), 100, 0x55);
+        }
+        const size_t part = all.size() - 60;
+        int done = 0, rc = 0;
+        send_part(0, part);
+        for (int i = 0; i < 1000 && rc == 0 && !done; i++)
+            rc = pvn_engine_test(first, &done, nullptr);
+        std::fill(in.begin(), in.end(), 0xAA);
+        if (rc == 0)
+            rc = receive(behind, 5, &second);
+        send_part(part, all.size() - part);
+        for (int i = 0; i < 1000 && rc == 0; i++)
+            rc = pvn_engine_progress(p.erx);
+        EXPECT_EQ(-EPROTO, rc) << tag;
+        ASSERT_NE(nullptr, pvn_engine_err(p.erx)) << tag;
+        EXPECT_NE(nullptr, strstr(pvn_engine_err(p.erx)->reason[0], "overlap"));
+        EXPECT_EQ(std::vector<uint8_t>(100, 0xAA), in);
+    }
 }
 
 TEST(TcpLaneErrors, PeerGoneInMidMessage)
