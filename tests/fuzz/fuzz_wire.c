@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: every decoder of the wire format. The first byte chooses; what is accepted is
- * written again and reads as the same. */
+/* Fuzz target: every decoder of the wire format, of the control connection and of TCP's streams. The first byte
+ * chooses; what is accepted is written again and reads as the same. */
 #include "config.h"
 
 #include <stdbool.h>
@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/hex.h"
+#include "net-tcp/frame.h"
 
 #define SESSION UINT64_C(0x4242424242424242)
 
@@ -160,10 +161,69 @@ static void failover(const uint8_t *p, size_t n)
                      "the same ANSWER");
 }
 
+static void chunk_again(const struct pvn_frame *f, unsigned flags)
+{
+    uint8_t out[PVN_FRAME_LEN];
+    struct pvn_frame again;
+    unsigned flags_again;
+
+    fuzz_require(f->recv < 128 && flags <= (PVN_FRAME_NEEDS_ACK | PVN_FRAME_PACED), "in range");
+    pvn_frame_encode(f, flags, out);
+    fuzz_require(pvn_frame_decode(out, &again, &flags_again) == 0, "a chunk's header reads back");
+    fuzz_require(f->seq == again.seq && f->total == again.total && f->offset == again.offset &&
+                     f->len == again.len && f->chunk == again.chunk && f->recv == again.recv &&
+                     f->tag == again.tag && flags == flags_again,
+                 "the same header of a chunk");
+}
+
+/* As it is, and with the magic and the check that make it one. */
+static void chunk(const uint8_t *p, size_t n)
+{
+    uint8_t head[PVN_FRAME_LEN], good[PVN_FRAME_LEN], check = 0;
+    struct pvn_frame f = {0};
+    unsigned flags;
+
+    if (n < PVN_FRAME_LEN)
+        return;
+    if (pvn_frame_decode(p, &f, &flags) == 0)
+        chunk_again(&f, flags);
+    pvn_frame_encode(&f, 0, good);
+    memcpy(head, p, sizeof(head));
+    memcpy(head, good, 4);
+    for (size_t i = 0; i < sizeof(head); i++)
+        check ^= head[i];
+    head[39] ^= check;
+    fuzz_require(pvn_frame_decode(head, &f, &flags) == 0, "magic and check are right");
+    chunk_again(&f, flags);
+    head[n % sizeof(head)] ^= 1;
+    fuzz_require(pvn_frame_decode(head, &f, &flags) < 0, "a header with a wrong bit is refused");
+}
+
+static void clear_to_send(const uint8_t *p, size_t n)
+{
+    struct pvn_cts c = {0}, again = {0};
+    struct pvn_buffer b[PVN_MAX_RECVS];
+    uint8_t out[PVN_CTS_MAX];
+    int len = pvn_cts_decode(p, n, &c);
+
+    for (size_t i = 0; i < n && i < PVN_CTS_MAX; i++) {
+        int part = pvn_cts_decode(p, i, &again);
+
+        fuzz_require(part == 0 || part == len, "a part is not whole, or is refused like all of it");
+    }
+    if (len <= 0)
+        return;
+    fuzz_require(c.n >= 1 && c.n <= PVN_MAX_RECVS && (size_t)len <= n, "in range");
+    for (int i = 0; i < c.n; i++)
+        b[i] = (struct pvn_buffer){.size = c.e[i].size, .tag = c.e[i].tag};
+    fuzz_require(pvn_cts_encode(c.n, b, out) == (size_t)len && memcmp(out, p, (size_t)len) == 0,
+                 "the same bytes of an entry");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const decoders[])(const uint8_t *, size_t) = {handle, preamble, header,  hello,
-                                                                offer,  small,    failover};
+    static void (*const decoders[])(const uint8_t *, size_t) = {
+        handle, preamble, header, hello, offer, small, failover, chunk, clear_to_send};
     size_t n;
     uint8_t *bytes = fuzz_bytes(data, size, &n), *exact;
 
@@ -171,7 +231,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         exact =
             malloc(n > 1 ? n - 1 : 1); /* exactly the rest, so that a read past the end is seen */
         memcpy(exact, bytes + 1, n - 1);
-        decoders[bytes[0] % 7](exact, n - 1);
+        decoders[bytes[0] % (sizeof(decoders) / sizeof(*decoders))](exact, n - 1);
         free(exact);
     }
     free(bytes);

@@ -24,7 +24,7 @@ EXTRA_DIST += tests/fuzz/hex.h
 PVN_TESTS += tests/fuzz/fuzz_wire
 tests_fuzz_fuzz_wire_SOURCES = tests/fuzz/fuzz_wire.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_wire_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"wire\"
-tests_fuzz_fuzz_wire_LDADD = libpvn-core.la $(TEST_LDADD)
+tests_fuzz_fuzz_wire_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/fuzz/fuzz_handshake
 tests_fuzz_fuzz_handshake_SOURCES = tests/fuzz/fuzz_handshake.c tests/fuzz/replay.cc \
@@ -68,3 +68,8 @@ PVN_TESTS += tests/fuzz/fuzz_serve
 tests_fuzz_fuzz_serve_SOURCES = tests/fuzz/fuzz_serve.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_serve_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"serve\"
 tests_fuzz_fuzz_serve_LDADD = libpvn-perf.la $(TEST_LDADD)
+
+PVN_TESTS += tests/fuzz/fuzz_tcp
+tests_fuzz_fuzz_tcp_SOURCES = tests/fuzz/fuzz_tcp.c tests/fuzz/replay.cc
+tests_fuzz_fuzz_tcp_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"tcp\"
+tests_fuzz_fuzz_tcp_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
