@@ -57,11 +57,8 @@ static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *
     q->slots += (uint32_t)(wc->wr_id & 0xffff);
     if (kind == WR_DATA) {
         q->completed = q->signal_at[q->signals_taken++ % SIGNALS];
-        if ((int32_t)(q->completed - q->acked) > 0) {
-            q->acked = q->completed;
-            if (r->paths)
-                rdma_path_acked(r, qp, r->cfg.now());
-        }
+        if (rdma_acked(r, q, q->completed) && r->paths)
+            rdma_path_acked(r, qp, r->cfg.now());
     } else if (kind == WR_PIECE) {
         q->completed++;
     } else if (kind == WR_CHAIN) {

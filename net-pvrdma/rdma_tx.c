@@ -168,8 +168,7 @@ static inline int read_ack(struct rdma_lane *r, int k)
     if (__builtin_expect(seen - q->consumed > q->posted - q->consumed, 0))
         return rdma_dead(r, -EPROTO, "reading acknowledgements: more than was sent");
     q->consumed = seen;
-    if ((int32_t)(seen - q->acked) > 0)
-        q->acked = seen;
+    rdma_acked(r, q, seen);
     if (r->paths && rdma_path_is_busy(&r->paths[k]))
         rdma_path_acked(r, k, arrival_of(r, k));
     r->moved = true;
@@ -245,20 +244,26 @@ static inline void report_sent(struct rdma_lane *r, struct rqp *q, struct pvn_ev
         e->more = more;
     }
     q->reported = end;
+    r->tx.unreported -= count;
     r->chunks_done += count;
+}
+
+static inline void report_all(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
+{
+    for (struct rqp *q = r->qp, *end = q + r->nqps; q < end; q++)
+        if (q->acked != q->reported)
+            report_sent(r, q, ev, max, n);
 }
 
 /* Whether a look at memory says that a poll would find something. */
 static inline bool tx_has_events(const struct rdma_lane *r)
 {
-    if ((!r->l.fast.keeps_cts && rdma_cts_is_there(r)) || r->tx.starved ||
+    if ((!r->l.fast.keeps_cts && rdma_cts_is_there(r)) || r->tx.starved || r->tx.unreported ||
         (!r->cfg.costly_poll && r->outstanding))
         return true;
-    for (int k = 0; k < r->nqps; k++) {
-        const struct rqp *q = &r->qp[k];
-        if (q->acked != q->reported || (int32_t)(ack_of(r, k) - q->consumed) > 0)
+    for (int k = 0; k < r->nqps; k++)
+        if ((int32_t)(ack_of(r, k) - r->qp[k].consumed) > 0)
             return true;
-    }
     return false;
 }
 
@@ -322,9 +327,8 @@ static int tx_empty_poll(struct rdma_lane *r)
 __attribute__((noinline)) static int tx_take_all(struct rdma_lane *r, struct pvn_event *ev, int max)
 {
     int n = 0, rc = tx_take_events(r);
-    for (int k = 0; k < r->nqps; k++)
-        if (r->qp[k].acked != r->qp[k].reported)
-            report_sent(r, &r->qp[k], ev, max, &n);
+    if (r->tx.unreported)
+        report_all(r, ev, max, &n);
     if (__builtin_expect(rc < 0, 0))
         return n ? n : rc;
     rc = read_cts(r, ev, max, &n);
