@@ -183,9 +183,9 @@ static inline __attribute__((always_inline)) int ring_chain(struct rdma_lane *r,
 static uint32_t most_unacknowledged(const struct rdma_lane *r)
 {
     uint32_t most = 0;
-    for (int k = 0; k < r->nqps; k++)
-        if (r->qp[k].seen - r->qp[k].acknowledged > most)
-            most = r->qp[k].seen - r->qp[k].acknowledged;
+    for (const struct rqp *q = r->qp, *end = q + r->nqps; q < end; q++)
+        if (q->seen - q->acknowledged > most)
+            most = q->seen - q->acknowledged;
     return most;
 }
 
@@ -230,20 +230,23 @@ static void put_lines(struct rdma_lane *r, int i)
     r->rx.published_lines += n;
 }
 
+/* Of queue pair k of several, with how long ago its last chunk was seen. */
+static inline void put_seen(struct rqp *q, struct ack_line *line, ptrdiff_t k, uint64_t now)
+{
+    uint64_t us = (now - q->seen_ns) / PVN_NS_PER_US;
+    uint16_t age = us < AGE_UNKNOWN ? (uint16_t)us : AGE_UNKNOWN;
+    __atomic_store_n(&line->age[k], htole16(age), __ATOMIC_RELAXED);
+    __atomic_store_n(&line->seen[k], htole32(q->seen), __ATOMIC_RELAXED);
+    q->acknowledged = q->seen;
+}
+
 /* Of several queue pairs, with how long ago the last chunk of each was seen. */
 __attribute__((noinline)) static void put_seen_of_many(struct rdma_lane *r, struct ack_line *line)
 {
     uint64_t now = r->cfg.now();
-    for (int k = 0; k < r->nqps; k++) {
-        struct rqp *q = &r->qp[k];
-        if (q->acknowledged == q->seen)
-            continue;
-        uint64_t us = (now - q->seen_ns) / PVN_NS_PER_US;
-        uint16_t age = us < AGE_UNKNOWN ? (uint16_t)us : AGE_UNKNOWN;
-        __atomic_store_n(&line->age[k], htole16(age), __ATOMIC_RELAXED);
-        __atomic_store_n(&line->seen[k], htole32(q->seen), __ATOMIC_RELAXED);
-        q->acknowledged = q->seen;
-    }
+    for (struct rqp *q = r->qp, *end = q + r->nqps; q < end; q++)
+        if (q->acknowledged != q->seen)
+            put_seen(q, line, q - r->qp, now);
 }
 
 /* Of one of the comm's lanes. The device may still be reading the line for an earlier request:
