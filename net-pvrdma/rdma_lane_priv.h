@@ -22,7 +22,8 @@ struct rdma_tx_state {
     const struct cts_line *line; /* that one */
     bool starved;                /* a chunk found no free slot in a send queue */
     const struct ack_line *acks; /* this lane's, where the peer writes them */
-    uint32_t unreported;         /* chunks of all queue pairs that are acked, but not reported */
+    /* Chunks of all queue pairs that are acked, but not reported; not in the two-sided mode. */
+    uint32_t unreported;
     /* see rdma_path.h */
     uint64_t picked_ns;  /* when a path was last looked for */
     uint64_t least_cost; /* that of the fastest path; 1: no path's is known yet */
@@ -142,8 +143,8 @@ static inline struct rdma_lane *rdma_of(struct pvn_lane *l)
     return (struct rdma_lane *)l;
 }
 
-/* Sender: chunks of the queue pair up to `acked` are acknowledged. Whether these are more than
- * before. */
+/* Sender, not in the two-sided mode: chunks of the queue pair up to `acked` are acknowledged. Whether these
+ * are more than before. */
 static inline bool rdma_acked(struct rdma_lane *r, struct rqp *q, uint32_t acked)
 {
     uint32_t more = acked - q->acked;

@@ -36,12 +36,12 @@ enum { PVN_FRAME_LEN = 64 };
 /* What a header says beside the engine's frame; any of them. */
 enum {
     PVN_FRAME_NEEDS_ACK = 1,
-    PVN_FRAME_PACED =
-        2 /* the sender's congestion control paces: acknowledgements should not be late */
+    PVN_FRAME_PACED = 2 /* by the sender's congestion control: acknowledge without delay */
 };
 
 void pvn_frame_encode(const struct pvn_frame *f, unsigned flags, uint8_t out[PVN_FRAME_LEN]);
-/* 0, or -EPROTO when these are not the bytes of a header. The engine checks the values' ranges. */
+/* 0, or -EPROTO when these are not the bytes of a header. The engine checks the values' ranges. *flags:
+ * those known here; a peer's others are left out. */
 int pvn_frame_decode(const uint8_t in[PVN_FRAME_LEN], struct pvn_frame *f, unsigned *flags);
 
 enum {

@@ -42,7 +42,7 @@ struct pvn_tcp_lane_cfg {
     int streams;       /* requested, 1 .. PVN_TCP_MAX_STREAMS; the smaller of both ends' is used */
     size_t chunk;      /* bytes; upper bound of a chunk, > 0 */
     size_t lone_chunk; /* bytes; the same where there is one stream only, if larger */
-    bool batch;        /* small messages may share a system call, see worth_sending in tcp_tx.c */
+    bool batch;        /* messages may share a system call, see worth_sending in tcp_tx.c */
     size_t zerocopy_min; /* bytes; chunks from this size on are sent without a copy, but
                             not under bbr; 0: none */
     /* bytes/s; more than one stream is used only while the process's lanes for which this is set
