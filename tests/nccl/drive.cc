@@ -4,7 +4,7 @@
  *   nccldrive [-n RANKS] [-t RANKS_PER_PROCESS] [--rank R --id FILE] [--sizes A,B,..] [--iters N] [--warmup N]
  *             [--queued N] [--register 1] [--traffic-class N] [--stop-ms N] TEST...
  * --queued N: a collective is put on its stream N times before the first one may begin, and the time is one's share. A
- * lone one's time is mostly that of NCCL's own launch and of waking threads.
+ * lone one's time has that of NCCL's own launch in it.
  * It starts its ranks itself, each process with an NCCL_HOSTID of its own so that NCCL takes them for different
  * hosts; with --rank it is one process of several (in network namespaces, for instance). {rank} in the value of any
  * environment variable becomes the rank's number. */

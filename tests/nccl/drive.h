@@ -19,7 +19,7 @@ struct Options {
     int threads = 1; /* ranks of one process, each with a device of its own */
     int rank = -1;   /* this process's (first) rank; -1: start all ranks as children */
     int iters = 3, warmup = 1;
-    int queued = 1; /* times that an operation is put on the stream before it is waited for */
+    int queued = 1; /* times that an operation is put on the stream before the first may begin */
     int traffic_class = -1; /* of the communicator's configuration; -1: NCCL's default */
     int stop_ms = 50; /* stopped_init: when the last rank stops, after it began to initialise */
     bool registered = false; /* user buffers are registered with the communicator */
