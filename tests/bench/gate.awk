@@ -1,15 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The verdicts of tests/bench/gate.sh. Read behind distance.awk. Files: counts ("WHAT;BASE;THIS", less is better), then the CSV of tests/bench/tcp.sh.
-function sorted(list, v,    n, i, j, t) {
-    n = split(list, v, " ")
-    for (i = 2; i <= n; i++) { t = v[i]; for (j = i - 1; j > 0 && v[j] > t; j--) v[j + 1] = v[j]; v[j + 1] = t }
-    return n
-}
-function median(list,    v, n) {
-    n = sorted(list, v)
-    return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
-}
+# The verdicts of tests/bench/gate.sh. Read behind distance.awk and median.awk. Files: counts ("WHAT;BASE;THIS", less is better), then the CSV of tests/bench/tcp.sh.
 function row(what, ratio, detail, verdict) {
     printf "%-42s %6.3f  %-32s %s\n", what, ratio, detail, verdict
     nworse += verdict == "worse"

@@ -57,4 +57,4 @@ touch "$tmp/tcp.csv"
 
 # Instructions are the same in every run; doorbells depend a little on how two processes meet.
 join_counts "$tmp/base.counts" "$tmp/this.counts" >"$tmp/counts"
-awk -F'[;,]' -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/gate.awk" "$tmp/counts" "$tmp/tcp.csv"
+awk -F'[;,]' -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/gate.awk" "$tmp/counts" "$tmp/tcp.csv"

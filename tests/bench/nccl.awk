@@ -1,20 +1,10 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The table of nccl.sh, behind distance.awk, from rows of plugin, channels, round, test, bytes, us, and the time from processor to
-# processor before and after.
-function median(row, plugin,    i, j, n, x, v) {
-    n = count[row, plugin]
-    for (i = 1; i <= n; i++) {
-        x = us[row, plugin, i]
-        for (j = i - 1; j > 0 && v[j] > x; j--) v[j + 1] = v[j]
-        v[j + 1] = x
-    }
-    least = v[1]; most = v[n]
-    return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
-}
+# The table of nccl.sh. Read behind distance.awk and median.awk. Its file has a row for each time: plugin, channels, round, test,
+# bytes, us, and the time from processor to processor before and after, in ns.
 function cell(row, plugin,    m) {
-    m = median(row, plugin)
-    printf " %10.1f (%.0f..%.0f)", m, least, most
+    m = median(us[row, plugin])
+    printf " %10.1f (%.0f..%.0f)", m, lo, hi
     return m
 }
 { plugin[NR] = $1; row[NR] = sprintf("%-10s %2d %9d", $4, $2, $5); time[NR] = $6; before[NR] = $7; after[NR] = $8 }
@@ -23,18 +13,18 @@ END {
     for (i = 1; i <= NR; i++) {
         if (!(row[i] in seen)) rows[++nrows] = row[i]
         seen[row[i]]
-        if (alike(before[i], usual) && alike(after[i], usual)) us[row[i], plugin[i], ++count[row[i], plugin[i]]] = time[i]
+        if (alike(before[i], usual) && alike(after[i], usual)) us[row[i], plugin[i]] = us[row[i], plugin[i]] " " time[i]
         else left_out++
     }
     printf "%-10s %2s %9s %s\n", "test", "ch", "bytes", \
         "pvrdma us (min..max), NCCL sockets us (min..max), faster by; with --bare the bare plugin us, faster by"
     for (i = 1; i <= nrows; i++) {
         printf "%s", rows[i]
-        if (!count[rows[i], "pvrdma"] || !count[rows[i], "none"]) { print " -"; continue }
+        if (!((rows[i], "pvrdma") in us) || !((rows[i], "none") in us)) { print " -"; continue }
         ours = cell(rows[i], "pvrdma")
         sockets = cell(rows[i], "none")
         printf " %6.2f", sockets / ours
-        if (count[rows[i], "bare"]) printf " %6.2f", sockets / cell(rows[i], "bare")
+        if ((rows[i], "bare") in us) printf " %6.2f", sockets / cell(rows[i], "bare")
         print ""
     }
     printf "processor to processor: %d ns; left out because it changed or was another: %d of %d rows\n", usual, left_out, NR

@@ -6,7 +6,7 @@
 # each the best of a run's iterations, then the median of the rounds. The GPU is a double made of threads that copy, so
 # ratios mean something, and on a machine with nothing else to do only. Each process has half of the processors to itself, as two
 # hosts would: wherever the scheduler puts both ends' threads on one of them, the time is another one. Operations of 8 B wait on their
-# stream until 20 are there, since launching a lone one takes longer than the operation. A run in which the hypervisor has moved
+# stream until 20 are there, since a lone one takes half as long again for its launch. A run in which the hypervisor has moved
 # the processors (core_distance.c) is left out. Needs root; leaves nothing behind. --csv adds its rows
 # to a file, and the table is then made of all that are there: a long measurement can be made in pieces. --bare: a third plugin
 # that does the least (tests/bench/bare_net.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is the network's.
@@ -50,6 +50,7 @@ mapfile -t cpus < <(taskset -cp $$ | sed 's/.*: //' | tr , '\n' | awk -F- '{ for
 half=$((${#cpus[@]} / 2))
 ((half)) || { echo "skip bench-nccl: two processes need two processors"; exit 77; }
 ends=("$(IFS=,; echo "${cpus[*]:0:half}")" "$(IFS=,; echo "${cpus[*]:half:half}")")
+distance() { taskset -c "${cpus[0]},${cpus[half]}" "$build/tests/bench/core_distance"; }
 if [[ $bare ]]; then
     [[ -r $nccl_src/src/plugin/net/net_v12.cc ]] || { echo "--bare: $nccl_src has no net API v12, as NCCL 2.30.7 has" >&2; exit 2; }
     make -C "$build" -s tests/bench/bare_net.la || exit 1
@@ -85,13 +86,13 @@ rank() {
 run() {
     local plugin=$1 count=$2 round=$3 other before after
     shift 3
-    before=$("$build/tests/bench/core_distance")
+    before=$(distance)
     rm -f "$tmp"/id.*
     rank "$plugin" "$count" "$b" 1 "$@" >"$tmp/one" 2>&1 &
     other=$!
     rank "$plugin" "$count" "$a" 0 "$@" >"$tmp/zero" 2>&1 || { cat "$tmp/zero" "$tmp/one" >&2; exit 1; }
     wait $other || { cat "$tmp/one" >&2; exit 1; }
-    after=$("$build/tests/bench/core_distance")
+    after=$(distance)
     awk -v p="$plugin" -v c="$count" -v r="$round" -v d="$before,$after" \
         '$2 == "ok" { print p "," c "," r "," $3 "," $7 "," $9 "," d }' "$tmp/zero" >>"$tmp/csv"
 }
@@ -113,4 +114,4 @@ done
 csv=${csv:-$tmp/all.csv}
 cat "$tmp/csv" >>"$csv"
 echo "NCCL $(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { printf "%s%s", dot, $3; dot = "." }' "$nccl_build/include/nccl.h"), veth pair, $(nproc) CPUs, Linux $(uname -r); every byte checked"
-awk -F, -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/nccl.awk" "$csv"
+awk -F, -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/nccl.awk" "$csv"

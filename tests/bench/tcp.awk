@@ -1,15 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # The tables of tests/bench/tcp.sh: medians (min..max) and ratios. Variables: own, the name of the plugin that is compared;
-# order, all names. Read behind distance.awk. Files, in this order: distance.csv, alone.csv, iperf.csv, p2p.csv, ring.csv.
-function sort(v, n,    i, j, t) {
-    for (i = 2; i <= n; i++) { t = v[i]; for (j = i - 1; j > 0 && v[j] > t; j--) v[j + 1] = v[j]; v[j + 1] = t }
-}
-function stats(list,    v, n) {
-    n = split(list, v, " "); sort(v, n)
-    lo = v[1]; hi = v[n]
-    return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
-}
+# order, all names. Read behind distance.awk and median.awk. Files, in this order: distance.csv, alone.csv, iperf.csv, p2p.csv, ring.csv.
 function size(x) { return x >= 1048576 ? x / 1048576 " MiB" : x >= 1024 ? x / 1024 " KiB" : x " B" }
 function add(row, plugin, value, cpu) {
     if ($NF == "movable") row = row ", movable memory"
@@ -38,11 +30,11 @@ $7 == "bandwidth" { add("bandwidth " size($13) over($10) ", MB/s", $4, $19, $21)
 { add("ring R=" $9 ($7 == "no-sums" ? " without sums" : "") ", busbw MB/s", $4, $19, $21) }
 END {
     for (s = 1; s <= 4 && s in ip; s *= 2) {
-        m = stats(ip[s]); if (m > best) best = m
-        printf "iperf3 x%d %.0f MB/s (%.0f..%.0f), %.2f cpu s/GB\n", s, m, lo, hi, stats(ipc[s])
+        m = median(ip[s]); if (m > best) best = m
+        printf "iperf3 x%d %.0f MB/s (%.0f..%.0f), %.2f cpu s/GB\n", s, m, lo, hi, median(ipc[s])
     }
     for (i = 1; i <= nsizes; i++) {
-        m = stats(alone[sizes[i]])
+        m = median(alone[sizes[i]])
         printf "send and recv alone, %s: %.2f us (%.2f..%.2f)\n", size(sizes[i]), m, lo, hi
     }
     printf "\n|"; for (i = 1; i <= nnames; i++) printf " | %s", names[i]
@@ -56,11 +48,11 @@ END {
         printf "| %s", row
         for (i = 1; i <= nnames; i++) {
             if (val[row, names[i]] == "") { printf " | -"; continue }
-            m = stats(val[row, names[i]])
+            m = median(val[row, names[i]])
             form = m < 10 ? "%.2f (%.2f..%.2f)" : "%.1f (%.1f..%.1f)"
             printf " | " form, m, lo, hi
             if (row ~ /MB\/s/ && best) printf ", %.2f x iperf3", m / best
-            if (use[row, names[i]] != "") printf ", %.2f s/GB", stats(use[row, names[i]])
+            if (use[row, names[i]] != "") printf ", %.2f s/GB", median(use[row, names[i]])
             if (names[i] == own) mine = m
             else if (names[i] == "bare") floor = m
             else if (!other || (lower ? m < other : m > other)) other = m

@@ -227,7 +227,7 @@ done
 company="$company before, $(busy) after"
 echo "veth pair, MTU $mtu, $cc, $rounds rounds, $(nproc) CPUs, Linux $(uname -r); data verified with every plugin"
 echo "CPUs in use by other processes: $company (above 0.2 the figures below are not to be trusted)"
-awk -F, -v own=pvrdma -v order="$order" -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/tcp.awk" "$tmp/distance.csv" "$tmp/alone.csv" \
+awk -F, -v own=pvrdma -v order="$order" -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/tcp.awk" "$tmp/distance.csv" "$tmp/alone.csv" \
     "$tmp/iperf.csv" "$tmp/p2p.csv" "$tmp/ring.csv"
 if [[ -n $keep_csv ]]; then
     sed "1s/^/measurement,before_ns,after_ns,/;q" "$tmp/one.csv" >"$keep_csv"

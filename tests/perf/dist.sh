@@ -73,7 +73,14 @@ printf '%s\n' 1,25,26 2,160,165 3,27,25 4,25,160 5,158,163 6,26,25 >"$tmp/distan
 row() { printf '%s,30,30,pvrdma,11,0,latency,,2,1,1,1,8,100,%s,pinned\n' "$1" "$2"; }
 for m in 1 3 6; do row "$m" 5; done >"$tmp/p2p.csv"
 for m in 2 4 5; do row "$m" 20; done >>"$tmp/p2p.csv"
-awk -F, -v own=pvrdma -v order=pvrdma -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/tcp.awk" "$tmp/distance.csv" \
+awk -F, -v own=pvrdma -v order=pvrdma -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/tcp.awk" "$tmp/distance.csv" \
     "$tmp/p2p.csv" >"$tmp/out"
 grep -qF '| latency 8 B, us | 5.00 (5.00..5.00) |' "$tmp/out" && grep -q 'processor to processor: 2[567] ns; .* 3 of 6' "$tmp/out"
 verdict "tcp.sh keeps the measurements of the commonest distance" $?
+
+printf '%s\n' pvrdma,1,1,sendrecv,8,30,25,26 none,1,1,sendrecv,8,60,26,26 pvrdma,1,2,sendrecv,8,40,27,25 none,1,2,sendrecv,8,90,25,160 \
+    bare,1,1,sendrecv,8,50,25,25 none,4,1,sendrecv,8,70,26,25 >"$tmp/nccl.csv"
+awk -F, -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/nccl.awk" "$tmp/nccl.csv" >"$tmp/out"
+grep -qE '^sendrecv +1 +8 +35\.0 \(30\.\.40\) +60\.0 \(60\.\.60\) +1\.71 +50\.0 \(50\.\.50\) +1\.20$' "$tmp/out" &&
+    grep -qE '^sendrecv +4 +8 -$' "$tmp/out" && grep -q 'processor to processor: 2[567] ns; .* 1 of 6' "$tmp/out"
+verdict "nccl.sh's table is of those runs, too, and has no ratio where one side is missing" $?
