@@ -6,7 +6,7 @@
 # each the best of a run's iterations, then the median of the rounds. The GPU is a double made of threads that copy, so
 # ratios mean something, and on a machine with nothing else to do only. Each process has half of the processors to itself, as two
 # hosts would: wherever the scheduler puts both ends' threads on one of them, the time is another one. Operations of 8 B wait on their
-# stream until 20 are there, since a lone one takes half as long again for its launch. A run in which the hypervisor has moved
+# stream until 20 are there, since a lone one takes 1.6 to 1.9 times as long, NCCL's launch included. A run in which the hypervisor has moved
 # the processors (core_distance.c) is left out. Needs root; leaves nothing behind. --csv adds its rows
 # to a file, and the table is then made of all that are there: a long measurement can be made in pieces. --bare: a third plugin
 # that does the least (tests/bench/bare_net.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is the network's.
