@@ -60,6 +60,8 @@ cudaError_t take(void **out, size_t bytes, cudaMemoryType type)
         munmap(p, body + page());
         return fail(cudaErrorMemoryAllocation);
     }
+    if (type == cudaMemoryTypeHost && env_long("CUDART_DOUBLE_PINNED", 0))
+        madvise(p, body, MADV_NOHUGEPAGE); /* now, and nobody can move it later */
     if (type == cudaMemoryTypeDevice && env_long("CUDART_DOUBLE_FILL", 1))
         memset(p, 0xd5, body); /* not zero, as on a GPU */
     std::lock_guard<std::mutex> hold(memory_lock);

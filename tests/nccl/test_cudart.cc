@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -93,6 +94,19 @@ TEST_F(Cudart, FreeingByTheWrongFunctionFails)
     EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
     EXPECT_EQ(cudaFreeHost(host), cudaSuccess);
     EXPECT_EQ(cudaFreeHost(host), cudaErrorInvalidValue);
+}
+
+TEST_F(Cudart, PinnedHostMemoryStaysInSmallPages)
+{
+    const size_t huge = size_t(2) << 20;
+    const int collapse = 25; /* MADV_COLLAPSE, Linux 6.1 */
+    void *host;
+    setenv("CUDART_DOUBLE_PINNED", "1", 1);
+    ASSERT_EQ(cudaHostAlloc(&host, huge, 0), cudaSuccess);
+    unsetenv("CUDART_DOUBLE_PINNED");
+    memset(host, 1, huge);
+    EXPECT_EQ(madvise(host, huge, collapse), -1);
+    EXPECT_EQ(cudaFreeHost(host), cudaSuccess);
 }
 
 TEST_F(CudartDeath, FreedMemoryAndThePageBehindMemoryAreForbidden)
