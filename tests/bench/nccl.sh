@@ -3,17 +3,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # A real NCCL over this plugin beside its own sockets, without a GPU (tests/nccl): two processes in network namespaces joined
 # by a veth pair, time of a send/recv of 8 B and of all-reduce and send/recv from 16 KiB on. Both in every round, in turn; of
-# each the best of a run's iterations, then the median of the rounds. The GPU is a double made of threads that copy, so
+# each the best of a run's iterations, then the median of the rounds. An iteration is 20 operations that wait on their stream until
+# all are there (of 64 MiB 5), as nccl-tests launches 20 in a row: a lone one of 8 B takes 1.6 to 1.9 times as long, NCCL's launch included,
+# and finds all caches cold behind the check of the one before. Host memory is in small pages that cannot be moved, as what
+# NCCL has from the driver. The GPU is a double made of threads that copy, so
 # ratios mean something, and on a machine with nothing else to do only. Each process has half of the processors to itself, as two
-# hosts would: wherever the scheduler puts both ends' threads on one of them, the time is another one. Operations of 8 B wait on their
-# stream until 20 are there, since a lone one takes 1.6 to 1.9 times as long, NCCL's launch included. A run in which the hypervisor has moved
-# the processors (core_distance.c) is left out. Needs root; leaves nothing behind. --csv adds its rows
+# hosts would: wherever the scheduler puts both ends' threads on one of them, the time is another one. A run in which the hypervisor
+# has moved the processors (core_distance.c) is left out. Needs root; leaves nothing behind. --csv adds its rows
 # to a file, and the table is then made of all that are there: a long measurement can be made in pieces. --bare: a third plugin
 # that does the least (tests/bench/bare_net.c; an NCCL with net API v12, 2.30 or newer), which shows what part of the time is the network's.
-# usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--csv FILE] [--bare]
+# --cc: the congestion control; without it the machine's default.
+# usage: tests/bench/nccl.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--channels "1 4"] [--cc NAME] [--csv FILE] [--bare]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
-nccl_src='' nccl_build='' build=$src/build rounds=7 channels="1 4" csv='' bare=
+nccl_src='' nccl_build='' build=$src/build rounds=7 channels="1 4" csv='' cc='' bare=
 while (($#)); do
     [[ $1 != --bare ]] || { bare=bare; shift; continue; }
     (($# >= 2)) || break
@@ -23,6 +26,7 @@ while (($#)); do
     --build) build=$2 ;;
     --rounds) rounds=$2 ;;
     --channels) channels=$2 ;;
+    --cc) cc=$2 ;;
     --csv) csv=$2 ;;
     *) break ;;
     esac
@@ -34,8 +38,11 @@ done
 ((EUID == 0)) || { echo "skip bench-nccl: network namespaces need root"; exit 77; }
 why=$(double_check) || { echo "skip bench-nccl: $why"; exit 77; }
 build=$(cd "$build" && pwd) nccl_src=$(cd "$nccl_src" && pwd) nccl_build=$(cd "$nccl_build" && pwd)
+# shellcheck source=tests/bench/congestion.sh
+. "$src/tests/bench/congestion.sh"
 tmp=$(mktemp -d) a=pvnNA$$ b=pvnNB$$
 cleanup() {
+    congestion_restore
     ip netns del "$a" 2>/dev/null
     ip netns del "$b" 2>/dev/null
     rm -rf "$tmp"
@@ -64,6 +71,7 @@ for end in "$a 1" "$b 2"; do
     ip -n "$space" link set en0 up
     ip -n "$space" link set lo up
 done
+[[ -z $cc ]] || congestion_set "$cc" "$a" "$b" || exit 2
 # NCCL takes no interface that is not running yet.
 for _ in $(seq 100); do
     [[ $(ip -n "$a" -br link; ip -n "$b" -br link) == *DOWN* ]] || break
@@ -78,7 +86,8 @@ rank() {
     none) net=Socket ;;
     esac
     # With its network's name NCCL ends where it would otherwise take another one.
-    local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$plugin" "NCCL_NET=$net" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2")
+    local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$plugin" "NCCL_NET=$net" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2"
+        CUDART_DOUBLE_PINNED=1)
     ip netns exec "$3" env "${env[@]}" NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME=en0 NCCL_PVRDMA_STATS_DIR="$tmp/stats" \
         taskset -c "${ends[$4]}" timeout -k 5 120 "$tmp/nccldrive" -n 2 --id "$tmp/id" --rank "$4" "${@:5}" </dev/null
 }
@@ -101,17 +110,16 @@ for round in $(seq "$rounds"); do
         all="pvrdma none $bare"
         ((round % 2)) || all="$bare none pvrdma"
         for plugin in $all; do
-            run "$plugin" "$count" "$round" --warmup 5 --iters 50 --queued 20 --sizes 8 sendrecv
-            run "$plugin" "$count" "$round" --warmup 5 --iters 60 --sizes 16K,64K sendrecv
-            run "$plugin" "$count" "$round" --warmup 3 --iters 20 --sizes 256K,1M sendrecv
-            run "$plugin" "$count" "$round" --warmup 1 --iters 4 --sizes 4M,16M,64M sendrecv
-            run "$plugin" "$count" "$round" --warmup 5 --iters 60 --sizes 16K,64K allreduce
-            run "$plugin" "$count" "$round" --warmup 3 --iters 20 --sizes 256K,1M allreduce
-            run "$plugin" "$count" "$round" --warmup 1 --iters 4 --sizes 4M,16M,64M allreduce
+            run "$plugin" "$count" "$round" --warmup 2 --iters 50 --queued 20 --sizes 8 sendrecv
+            for test in sendrecv allreduce; do
+                run "$plugin" "$count" "$round" --warmup 1 --iters 10 --queued 20 --sizes 16K,64K,256K "$test"
+                run "$plugin" "$count" "$round" --warmup 1 --iters 3 --queued 20 --sizes 1M,4M,16M "$test"
+                run "$plugin" "$count" "$round" --warmup 1 --iters 2 --queued 5 --sizes 64M "$test"
+            done
         done
     done
 done
 csv=${csv:-$tmp/all.csv}
 cat "$tmp/csv" >>"$csv"
-echo "NCCL $(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { printf "%s%s", dot, $3; dot = "." }' "$nccl_build/include/nccl.h"), veth pair, $(nproc) CPUs, Linux $(uname -r); every byte checked"
+echo "NCCL $(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { printf "%s%s", dot, $3; dot = "." }' "$nccl_build/include/nccl.h"), veth pair, $(congestion_of "$a"), $(nproc) CPUs, Linux $(uname -r); every byte checked"
 awk -F, -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/nccl.awk" "$csv"

@@ -81,15 +81,16 @@ if [[ $bare ]]; then
 fi
 order=${plugins[*]%%=*}
 
-a=pvnA$$ b=pvnB$$ allowed=
-allow=/proc/sys/net/ipv4/tcp_allowed_congestion_control
+a=pvnA$$ b=pvnB$$
+# shellcheck source=tests/bench/congestion.sh
+. "$src/tests/bench/congestion.sh"
 tmp=$(mktemp -d)
 server=
 cleanup() {
     [[ -z $server ]] || kill "$server" 2>/dev/null || true
     ip netns del "$a" 2>/dev/null || true
     ip netns del "$b" 2>/dev/null || true
-    [[ -z $allowed ]] || echo "$allowed" >"$allow"
+    congestion_restore
     rm -rf "$tmp"
 }
 trap cleanup EXIT
@@ -104,16 +105,8 @@ ip -n "$b" addr add 198.18.0.2/30 dev bench0
 for n in "$a" "$b"; do
     ip -n "$n" link set lo up
     ip -n "$n" link set bench0 up
-    [[ -z $cc ]] && continue
-    key=net.ipv4.tcp_congestion_control
-    if ! ip netns exec "$n" sysctl -q -w "$key=$cc" 2>/dev/null; then
-        # A namespace may only take what the machine allows to everybody: allow it for the time of the run.
-        [[ -n $allowed ]] || allowed=$(<"$allow")
-        echo "$allowed $cc" >"$allow" 2>/dev/null ||
-            { echo "--cc $cc: this kernel has $(sysctl -n net.ipv4.tcp_available_congestion_control)" >&2; exit 2; }
-        ip netns exec "$n" sysctl -q -w "$key=$cc"
-    fi
 done
+[[ -z $cc ]] || congestion_set "$cc" "$a" "$b" || exit 2
 # The kernel takes a moment to call a link up, and plugins pass over one that is not.
 for n in "$a" "$b"; do
     for _ in {1..100}; do
@@ -121,7 +114,7 @@ for n in "$a" "$b"; do
         sleep 0.05
     done
 done
-cc=$(ip netns exec "$a" sysctl -n net.ipv4.tcp_congestion_control)
+cc=$(congestion_of "$a")
 
 # One line "round,streams,MB/s,cpu s/GB".
 iperf_round() {
