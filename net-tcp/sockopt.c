@@ -17,6 +17,10 @@
  * packet of one byte; it doubles what is requested. */
 enum { ANSWERS_BYTES = 128 << 10 };
 
+/* Unread bytes up to which early acknowledgements go on: as much as NCCL keeps in flight on a comm (its
+ * buffer of 4 MiB). The kernel makes room for as many, and takes at most half of tcp_rmem's maximum. */
+enum { EARLY_ACK_BYTES = 4 << 20 };
+
 /* 0 leaves the option alone. */
 static void set_number(int fd, int level, int option, const char *name, uint64_t number)
 {
@@ -84,6 +88,11 @@ void pvn_tcp_sockopt_one_way(int fd)
 {
     /* TCP_QUICKACK lasts until the socket sends again. */
     set_number(fd, IPPROTO_TCP, TCP_QUICKACK, "TCP_QUICKACK", 1);
+}
+
+void pvn_tcp_sockopt_early_acks(int fd, bool on)
+{
+    set_number(fd, SOL_SOCKET, SO_RCVLOWAT, "SO_RCVLOWAT", on ? EARLY_ACK_BYTES : 1);
 }
 
 int pvn_tcp_sockopt_bind_device(int fd, const char *ifname)

@@ -34,6 +34,14 @@ void pvn_tcp_sockopt_answers(int fd);
  * it has taken. */
 void pvn_tcp_sockopt_one_way(int fd);
 
+/* Whether what arrives on this socket is acknowledged at once or, as by default, when it is read. Linux
+ * acknowledges full segments on arrival only where the window that it announces can stay as large, or where
+ * fewer bytes are unread than the socket's low watermark (SO_RCVLOWAT; __tcp_ack_snd_check in
+ * net/ipv4/tcp_input.c, since Linux 4.18, before it without effect): so this sets a high one.
+ * poll and epoll then take the socket for empty, so it has to be off before anybody waits by them; reads
+ * that do not block are the same. */
+void pvn_tcp_sockopt_early_acks(int fd, bool on);
+
 /* Ties a socket to an interface, for interfaces that share a network: the route
  * alone would send by one of them only. 0, or a negative errno: -EPERM before Linux
  * 5.7 without CAP_NET_RAW, -ENODEV. */

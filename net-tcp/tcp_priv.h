@@ -98,6 +98,7 @@ struct stream {
     unsigned empty; /* readings in a row that found nothing */
     /* receiver */
     bool eof, stalled;
+    bool early_acks; /* what arrives is acknowledged at once, see pvn_tcp_sockopt_early_acks */
     bool have_frame;
     bool follows;        /* f is large and follows another large one of the thread at once */
     uint64_t wait_until; /* f's rest is not read before; ns, 0: it is read at any time */

@@ -20,14 +20,21 @@ static __thread uint64_t large_ended_at; /* when the thread's last large chunk w
  * processor waits where it delivers the packets itself. So behind a read that left the kernel nothing, the
  * next one waits for as long as the rest of the chunk, or RX_AHEAD bytes of it, which caches still hold, takes
  * at least. The last RX_EAGER bytes are read as they come, and so is a chunk that does not follow another
- * one of the thread at once: its receiver may wait for nothing else. Linux acknowledges when the data is
- * read, and a sender that paces itself (bbr) takes late acknowledgements for a slow path: it is not waited for.
+ * one of the thread at once: its receiver may wait for nothing else.
+ *
+ * A sender that paces itself (bbr) takes acknowledgements that wait for the reader for a slow path, and
+ * sends no faster: what it sends is acknowledged on arrival, and not waited for. Workers wait by epoll, so
+ * they do without that.
  */
 static void begin_chunk(struct stream *s)
 {
+    bool paced = s->flags & PVN_FRAME_PACED;
     s->wait_until = 0;
-    s->follows = !(s->flags & PVN_FRAME_PACED) && s->f.len >= RX_EAGER &&
-                 pvn_now_ns() - large_ended_at < RX_FOLLOWS_NS;
+    s->follows = !paced && s->f.len >= RX_EAGER && pvn_now_ns() - large_ended_at < RX_FOLLOWS_NS;
+    if (paced && s->f.len >= RX_LARGE && !s->early_acks && !s->job) {
+        pvn_tcp_sockopt_early_acks(s->fd, true);
+        s->early_acks = true;
+    }
 }
 
 static void end_chunk(struct stream *s)
@@ -329,6 +336,10 @@ int tcp_go_idle(struct tcp_lane *t, struct stream *s)
             s->empty = 0;
             return 0;
         }
+    }
+    if (s->early_acks) {
+        pvn_tcp_sockopt_early_acks(s->fd, false);
+        s->early_acks = false;
     }
     int rc = pvn_poller_arm(s->watch);
     if (rc < 0)

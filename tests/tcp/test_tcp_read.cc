@@ -118,4 +118,67 @@ TEST(TcpRead, WhatASenderWithBbrSendsIsReadAsItComes)
     p.complete();
 }
 
+// What the kernel waits for on a socket, in bytes, before it calls it readable.
+int low_watermark(int fd)
+{
+    int bytes = -1;
+    socklen_t len = sizeof(bytes);
+    EXPECT_EQ(0, getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, &len));
+    return bytes;
+}
+
+void send_and_receive(LanePair &p, size_t n)
+{
+    auto out = bytes::of(n, 1);
+    std::vector<uint8_t> in(n);
+    void *buf = in.data();
+    int tag = 0;
+    pvn_req *r = nullptr, *s = nullptr;
+    ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &n, &tag, nullptr, &r));
+    ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), n, 0, nullptr, &s));
+    finish(s, r, nullptr, nullptr);
+    EXPECT_EQ(out, in);
+}
+
+TEST(TcpRead, WhatASenderWithBbrSendsIsAcknowledgedOnArrival)
+{
+    if (!has_bbr())
+        GTEST_SKIP() << "this kernel has no bbr, or does not allow it";
+    LanePair p;
+    p.sender_cc = "bbr";
+    p.open(1, 65536);
+    int fd = p.adopted[0];
+    send_and_receive(p, 1024);
+    EXPECT_EQ(1, low_watermark(fd)) << "small messages are";
+    send_and_receive(p, 65536);
+    EXPECT_GT(low_watermark(fd), 1 << 20);
+    // An idle stream is left to epoll, which has to see a message that is shorter than that.
+    for (int i = 0; i < 3; i++) {
+        char in[8];
+        void *buf = in;
+        size_t cap = sizeof(in);
+        int tag = 0, done = 0;
+        pvn_req *r = nullptr, *s = nullptr;
+        uint64_t idle = pvn_tcp_lane_get_stats(p.rx)->idle;
+        ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+        for (int k = 0; k < 1000; k++)
+            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+        EXPECT_EQ(idle + 1, pvn_tcp_lane_get_stats(p.rx)->idle);
+        EXPECT_EQ(1, low_watermark(fd));
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, "12345678", 8, 0, nullptr, &s));
+        finish(s, r, nullptr, nullptr);
+        EXPECT_EQ(0, memcmp(in, "12345678", 8));
+        send_and_receive(p, 65536);
+        EXPECT_GT(low_watermark(fd), 1 << 20) << "and on again";
+    }
+}
+
+TEST(TcpRead, WhatOthersSendIsAcknowledgedWhenItIsRead)
+{
+    LanePair p;
+    p.open(1, 65536);
+    send_and_receive(p, 65536);
+    EXPECT_EQ(1, low_watermark(p.adopted[0]));
+}
+
 } // namespace
