@@ -112,11 +112,6 @@ const char *pvn_tcp_sockopt_cc(int fd, char *buf, size_t size)
     return buf;
 }
 
-bool pvn_tcp_cc_paces(const char *name)
-{
-    return strncmp(name, "bbr", 3) == 0;
-}
-
 int pvn_tcp_sockopt_paced(int fd, bool *paced)
 {
     char buf[32];
@@ -124,6 +119,6 @@ int pvn_tcp_sockopt_paced(int fd, bool *paced)
 
     if (name != buf)
         return -ENOTSOCK;
-    *paced = pvn_tcp_cc_paces(name);
+    *paced = strncmp(name, "bbr", 3) == 0;
     return 0;
 }

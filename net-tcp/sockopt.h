@@ -50,10 +50,8 @@ int pvn_tcp_sockopt_bind_device(int fd, const char *ifname);
 /* The congestion control in use ("bbr"); "?" where it cannot be read. */
 const char *pvn_tcp_sockopt_cc(int fd, char *buf, size_t size);
 
-/* Whether this congestion control paces each connection by itself: bbr, any version. */
-bool pvn_tcp_cc_paces(const char *name);
-/* The same of a socket's, into *paced. One that was set on a route is seen only when the socket is
- * connected. 0, or -ENOTSOCK: no TCP socket. */
+/* Whether the socket's congestion control paces each connection by itself: bbr, any version. One that
+ * was set on a route is seen only when the socket is connected. 0, or -ENOTSOCK: no TCP socket. */
 int pvn_tcp_sockopt_paced(int fd, bool *paced);
 
 #endif

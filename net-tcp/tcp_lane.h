@@ -45,14 +45,11 @@ struct pvn_tcp_lane_cfg {
     bool batch;        /* messages may share a system call, see worth_sending in tcp_tx.c */
     size_t zerocopy_min; /* bytes; chunks from this size on are sent without a copy, but
                             not under bbr; 0: none */
-    /* bytes/s; more than one stream is used only while the process's lanes for which this is set
-     * send so much together; 0: always */
-    uint64_t spread_from;
-    int workers;        /* threads of the process's pool, see tcp_workers.h; 0: none */
-    size_t worker_min;  /* bytes; pieces from this size on are theirs */
-    bool acknowledged;  /* every chunk is: a send is done when the peer has its bytes */
-    bool clear_to_send; /* nothing is sent before a receive; the same at both ends */
-    char name[64];      /* for messages, e.g. "eth2" */
+    int workers;         /* threads of the process's pool, see tcp_workers.h; 0: none */
+    size_t worker_min;   /* bytes; pieces from this size on are theirs */
+    bool acknowledged;   /* every chunk is: a send is done when the peer has its bytes */
+    bool clear_to_send;  /* nothing is sent before a receive; the same at both ends */
+    char name[64];       /* for messages, e.g. "eth2" */
 
     /* Acceptor: opaque bytes for the connector's dial (address of the listener). */
     uint8_t dial_to[PVN_TCP_DIAL_MAX];

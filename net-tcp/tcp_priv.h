@@ -20,7 +20,6 @@ enum {
     TX_RUN = 32,                          /* chunks that one stream takes at once */
     TX_RUN_BYTES = 256 * 1024,            /* and no more bytes than this, beside the first chunk */
     TX_BUDGET = 1024 * 1024,              /* bytes that one call writes */
-    TX_RATE_BYTES = 16 * 1024 * 1024,     /* for so many the rate of sending is taken */
     TX_ZEROCOPY_BYTES = 64 * 1024 * 1024, /* unacknowledged; beyond it chunks are copied */
     TX_COPIED_BYTES = 16 * 1024 * 1024,   /* open, of payloads that were copied from GPU memory */
     RX_STAGE = 16 * 1024, /* bytes read ahead of a header while messages are small */
@@ -140,7 +139,6 @@ struct tcp_lane {
     struct pvn_lane l;
     struct pvn_tcp_lane_cfg cfg;
     int nstreams;
-    int spread; /* streams that get new chunks, the first ones; see tcp_lane_cfg.spread_from */
     int up;
     bool has_workers;
     unsigned epoch; /* of the process that the lane, its workers and sockets belong to */

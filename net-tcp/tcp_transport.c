@@ -26,9 +26,6 @@ enum {
     AUTO_WORKERS = 4,
     WORKER_MIN = 128 << 10, /* bytes: far above what is copied while a worker wakes up; not tuned */
     WORKERS_FROM_MBPS = 50000,
-    /* bytes/s; more than a 10 Gb/s link carries, which may lie behind a virtual interface and have
-     * other users */
-    SPREAD_FROM = 1300000000,
     DIAL_TO_LEN = 19 /* family, port, address */
 };
 
@@ -118,30 +115,6 @@ static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
     return n;
 }
 
-/*
- * Whether the lane's connections will probably be paced, each by itself. A congestion control that
- * is set on a route is in force from connect() on, so the control connection, which has the same
- * route, is queried; the lane queries each of its own when it is connected (tcp_setup.c).
- */
-static bool is_paced(int index, const struct pvn_lane_args *args)
-{
-    const char *name = pvn_params_get()->tcp_cc;
-    bool paced;
-    int fd;
-
-    if (*name)
-        return pvn_tcp_cc_paces(name);
-    if (pvn_tcp_sockopt_paced(args->ctrl_fd, &paced) == 0)
-        return paced;
-    fd = socket(facts[index].own.addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return false;
-    if (pvn_tcp_sockopt_paced(fd, &paced) < 0)
-        paced = false;
-    close(fd);
-    return paced;
-}
-
 /* Workers pay where a link takes more than one core copies, some 60 Gb/s, and there are processors
  * that NCCL's threads and the application leave. */
 static int workers_for(int index)
@@ -183,26 +156,26 @@ static bool is_virtual(int index)
     }
 }
 
-/* One stream fills a virtual link, for both ends copy on one core, unless it is paced below what
- * the link takes; clouds and switches limit a flow on a real one. */
-static int streams_by_link(int index, const struct pvn_lane_args *args)
+/* One stream fills a virtual link, for both ends copy on one core; clouds and switches limit a flow on a
+ * real one. */
+static int streams_by_link(int index)
 {
     int mbps = facts[index].speed_mbps;
 
     if (is_virtual(index))
-        return is_paced(index, args) ? 2 : 1;
+        return 1;
     return mbps >= 100000 ? 8 : mbps >= 25000 ? 4 : 2;
 }
 
 /* A worker moves one stream's bytes at a time, so a comm on its own needs several. */
-static int streams_for(int index, const struct pvn_lane_args *args, int workers)
+static int streams_for(int index, int workers)
 {
     int streams = requested_streams();
     int least = workers < AUTO_WORKERS ? workers : AUTO_WORKERS;
 
     if (streams > 0)
         return streams;
-    streams = streams_by_link(index, args);
+    streams = streams_by_link(index);
     return streams > least ? streams : least;
 }
 
@@ -264,10 +237,8 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
 {
     const struct pvn_params *p = pvn_params_get();
     int workers = workers_for(index);
-    bool shares = is_virtual(index) && requested_streams() == 0 && workers == 0;
     struct pvn_tcp_lane_cfg cfg = {.sender = args->sender,
-                                   .streams = streams_for(index, args, workers),
-                                   .spread_from = shares ? SPREAD_FROM : 0,
+                                   .streams = streams_for(index, workers),
                                    .workers = workers,
                                    .worker_min = WORKER_MIN,
                                    .chunk = (size_t)p->tcp_chunk,

@@ -5,13 +5,11 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "base/clock.h"
 #include "net-tcp/tcp_pace.h"
 
 enum {
@@ -329,33 +327,6 @@ static int write_run(struct tcp_lane *t, struct stream *s, size_t *budget)
     return 0;
 }
 
-/*
- * Streams that pace themselves take a share each of a link that others use as well. A second one is
- * fair only where no such link limits the first ones, which shows in what all lanes of this process
- * that ask carry together.
- */
-static struct {
-    _Atomic uint64_t bytes;               /* sent */
-    _Atomic uint64_t from_bytes, from_ns; /* where the current interval began */
-    _Atomic uint64_t rate;                /* bytes/s in the one before */
-} paced;
-
-static void spread_by_rate(struct tcp_lane *t, uint64_t sent)
-{
-    uint64_t bytes = atomic_fetch_add_explicit(&paced.bytes, sent, memory_order_relaxed) + sent;
-    uint64_t from = atomic_load_explicit(&paced.from_bytes, memory_order_relaxed);
-    if (bytes - from >= TX_RATE_BYTES &&
-        atomic_compare_exchange_strong(&paced.from_bytes, &from, bytes)) {
-        uint64_t now = pvn_now_ns(), before = atomic_exchange(&paced.from_ns, now);
-        double seconds = (double)(now - before + 1) / PVN_NS_PER_S;
-        atomic_store_explicit(&paced.rate,
-                              before ? (uint64_t)((double)(bytes - from) / seconds) : 0,
-                              memory_order_relaxed);
-    }
-    uint64_t rate = atomic_load_explicit(&paced.rate, memory_order_relaxed);
-    t->spread = rate >= t->cfg.spread_from ? t->nstreams : 1;
-}
-
 /* Every stream that has work gets a turn, the first one in rotation, until the
  * budget is spent. Small messages do not turn it: they keep to one stream, and the
  * others cost the receiver no call. */
@@ -364,12 +335,10 @@ static int pump(struct tcp_lane *t)
     size_t budget = TX_BUDGET;
     int at = t->next_stream;
     bool large = false;
-    uint64_t before = t->stats.tx_bytes;
     for (int i = 0; i < t->nstreams && budget > 0; i++) {
         struct stream *s = &t->s[at];
         int rc = s->with_worker && tcp_job_busy(s->job) ? -EAGAIN : tcp_tx_take_job(t, s);
-        while (rc == 0 && budget > 0 &&
-               (s->count > 0 || (t->assigned != t->tail && at < t->spread))) {
+        while (rc == 0 && budget > 0 && (s->count > 0 || t->assigned != t->tail)) {
             if (s->count == 0)
                 assign_run(t, s);
             rc = hand_over(t, s) ? -EAGAIN : write_run(t, s, &budget);
@@ -381,8 +350,6 @@ static int pump(struct tcp_lane *t)
     }
     if (large || TX_BUDGET - budget >= TURN_BYTES)
         t->next_stream = t->next_stream + 1 == t->nstreams ? 0 : t->next_stream + 1;
-    if (t->cfg.spread_from)
-        spread_by_rate(t, t->stats.tx_bytes - before);
     return 0;
 }
 

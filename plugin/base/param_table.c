@@ -148,10 +148,9 @@ static const struct pvn_param_def table[] = {
      .words = auto0_words,
      FIELD(tcp_streams),
      .help = "TCP connections per communicator, direction and interface. auto: one on loopback "
-             "and virtual links, two there with bbr "
-             "while they carry more than 10 Gb/s, more where a single flow cannot fill the "
-             "link, and at least one for each of up to 4 TCP_THREADS. NCCL_NSOCKS_PERTHREAD "
-             "is multiplied by NCCL_SOCKET_NTHREADS, as NCCL does."},
+             "and virtual links, more where a single flow cannot fill the link, and at least one "
+             "for each of up to 4 TCP_THREADS. NCCL_NSOCKS_PERTHREAD is multiplied by "
+             "NCCL_SOCKET_NTHREADS, as NCCL does."},
     {.name = "TCP_THREADS",
      .alias = "NCCL_SOCKET_NTHREADS",
      .type = PVN_PARAM_INT,

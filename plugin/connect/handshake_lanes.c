@@ -58,7 +58,6 @@ static int make_lanes(struct pvn_conn *c)
             a->session = c->cfg.session;
             a->nonce = c->cfg.nonce;
             a->traffic_class = c->traffic_class;
-            a->ctrl_fd = c->ctrl.fd;
             a->acknowledged = pvn_conn_failover(c);
             a->clear_to_send = pvn_conn_shared(c);
             a->may_block = c->cfg.beside || !resumes(c);

@@ -72,7 +72,6 @@ struct pvn_lane_args {
     bool clear_to_send;           /* nothing is sent before there is a receive for it */
     bool may_block;               /* no message waits for calls into a sick adapter */
     int traffic_class;            /* 0 to 255, -1: the system's default */
-    int ctrl_fd; /* the control connection, which is connected: for what its route says; -1: none */
     /* Acceptor: the address of the listener on this device's interface, with its port. */
     struct sockaddr_storage listen_addr;
     socklen_t listen_len;

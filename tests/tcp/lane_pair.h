@@ -64,7 +64,6 @@ struct LanePair {
     bool acks = true; // the receiver offers zero-copy acknowledgements
     size_t lone_chunk = 0;
     int workers = 0;
-    uint64_t spread_from = 0;
     size_t worker_min = 128 << 10;
 
     static int dial(void *ctx, const uint8_t *to, size_t len, int, int, pvn_err *err)
@@ -154,7 +153,6 @@ struct LanePair {
         c.batch = batch;
         c.zerocopy_min = zc;
         c.workers = workers;
-        c.spread_from = spread_from;
         c.worker_min = worker_min;
         c.clear_to_send = clear_to_send;
         c.acknowledged = acknowledged;

@@ -566,50 +566,6 @@ TEST(TcpLaneStreams, SmallMessagesKeepToOne)
     EXPECT_EQ(1u, pvn_tcp_lane_get_stats(p.rx)->idle) << "the other stream is left to the poller";
 }
 
-// Bytes that each of two streams has carried after 64 MiB.
-std::array<uint64_t, 2> carried(uint64_t spread_from, unsigned pace)
-{
-    LanePair p;
-    p.spread_from = spread_from;
-    p.open(2, 512 << 10);
-    for (int fd : p.dialed) {
-        if (pace)
-            setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &pace, sizeof(pace));
-    }
-    std::vector<uint8_t> out = bytes::of(4 << 20, 1), in(4 << 20);
-    for (int i = 0; i < 16; i++) {
-        void *buf = in.data();
-        size_t cap = in.size(), sent, got;
-        int tag = 0;
-        pvn_req *s = nullptr, *r = nullptr;
-        EXPECT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
-        EXPECT_EQ(0, pvn_engine_isend(p.etx, out.data(), out.size(), 0, nullptr, &s));
-        finish(s, r, &sent, &got);
-    }
-    std::array<uint64_t, 2> n = {};
-    for (size_t i = 0; i < 2; i++) {
-        struct {
-            tcp_info first;
-            uint64_t pacing_rate, max_pacing_rate, bytes_acked;
-        } info = {};
-        socklen_t len = sizeof(info);
-        EXPECT_EQ(0, getsockopt(p.dialed[i], IPPROTO_TCP, TCP_INFO, &info, &len));
-        n[i] = info.bytes_acked;
-    }
-    return n;
-}
-
-TEST(TcpLaneStreams, ASecondOneIsUsedOnlyWhereNothingLimitsTheFirst)
-{
-    constexpr uint64_t kMiB = 1 << 20;
-    std::array<uint64_t, 2> slow = carried(1300000000, 100000000), fast = carried(1000000, 0),
-                            always = carried(0, 0);
-    EXPECT_LT(8 * kMiB, always[1]);
-    EXPECT_LT(4 * kMiB, fast[1]) << "more than 1 MB/s, so both are used";
-    EXPECT_LT(64 * kMiB, slow[0]) << "100 MB/s: the first one alone";
-    EXPECT_GT(kMiB, slow[1]);
-}
-
 TEST(TcpLaneStreams, ALoneOneSharesWithNobody)
 {
     for (int streams : {1, 2}) {

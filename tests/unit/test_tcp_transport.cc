@@ -69,7 +69,6 @@ class TcpTransport : public ::testing::Test
 
         args.dev = &devices[0];
         args.traffic_class = -1;
-        args.ctrl_fd = ctrl_fd;
         args.listen_addr = devices[0].addr;
         args.listen_len = devices[0].addr_len;
         listener = pvn_sock_listen(&args.listen_addr, args.listen_len, &err);
@@ -164,7 +163,6 @@ class TcpTransport : public ::testing::Test
     pvn_lane *sender = nullptr, *acceptor = nullptr;
     pvn_lane_args sender_args = {};
     int listener = -1;
-    int ctrl_fd = -1;
 };
 
 TEST_F(TcpTransport, ScanFillsDevices)
@@ -225,7 +223,7 @@ TEST_F(TcpTransport, DialledSocketsHaveTheRequestedOptions)
     end();
 }
 
-TEST_F(TcpTransport, SecondStreamOnLoopbackWhereOneIsPaced)
+TEST_F(TcpTransport, OneStreamOnLoopbackWhereItIsPacedToo)
 {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool allowed = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) == 0;
@@ -235,8 +233,8 @@ TEST_F(TcpTransport, SecondStreamOnLoopbackWhereOneIsPaced)
         GTEST_SKIP() << "this kernel does not allow bbr";
     params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=bbr"});
     ASSERT_EQ(1, scan());
-    EXPECT_EQ(2u, dialled(2).size());
-    EXPECT_EQ("tcp on lo, 2 streams, chunks of 524288 bytes", described())
+    EXPECT_EQ(1u, dialled(1).size());
+    EXPECT_EQ("tcp on lo, 1 stream, chunks of 4194304 bytes", described())
         << "bbr is slower without copies";
     end();
 }
@@ -249,7 +247,7 @@ TEST_F(TcpTransport, TheRoutesCongestionControlCounts)
     } rows[] = {
         {"reno", "bbr", "tcp on lo, 1 stream, chunks of 4194304 bytes"},
         {"bbr", "reno",
-         "tcp on lo, 2 streams, chunks of 524288 bytes, zero-copy from 262144 bytes on (huge pages, others on trial)"},
+         "tcp on lo, 1 stream, chunks of 4194304 bytes, zero-copy from 262144 bytes on (huge pages, others on trial)"},
     };
     std::string skip;
     const std::string why = pvn_test::in_netns([&] {
@@ -266,33 +264,13 @@ TEST_F(TcpTransport, TheRoutesCongestionControlCounts)
             params({"NCCL_SOCKET_IFNAME==lo"});
             ASSERT_EQ(1, scan());
             ASSERT_EQ(0, pvn_addr_parse("10.9.0.1:0", &devices[0].addr, nullptr));
-            // The fixture has no control connection: the number of streams follows the system's.
-            dialled(strcmp(row.system, "bbr") == 0 ? 2 : 1);
+            dialled(1);
             EXPECT_EQ(row.lane, described());
             end();
         }
     });
     if (!why.empty() || !skip.empty())
         GTEST_SKIP() << why << skip;
-}
-
-// As that of the control connection is, which has the lanes' route.
-TEST_F(TcpTransport, StreamsFollowTheControlConnection)
-{
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) != 0) {
-        close(fd);
-        GTEST_SKIP() << "this kernel does not allow bbr";
-    }
-    params({"NCCL_SOCKET_IFNAME==lo"});
-    ASSERT_EQ(1, scan());
-    for (const char *cc : {"bbr", "reno"}) {
-        ASSERT_EQ(0, setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc)));
-        ctrl_fd = fd;
-        dialled(strcmp(cc, "bbr") == 0 ? 2 : 1);
-        end();
-    }
-    close(fd);
 }
 
 TEST_F(TcpTransport, LoneStreamOnLoopbackHasTheLimitOfUnsentBytes)
