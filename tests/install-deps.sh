@@ -11,7 +11,7 @@ build=(gcc g++ make autoconf automake libtool pkg-config libibverbs-dev libnl-3-
 tests=(libgtest-dev binutils bzip2 file iproute2 procps python3 python3-venv python3-jsonschema graphviz hwloc libhwloc-dev
        ibverbs-providers ibverbs-utils perftest rdma-core
        qemu-system-x86 busybox-static cpio kmod xz-utils zstd
-       debootstrap clang-format shellcheck codespell man-db mandoc debhelper lintian rpm)
+       debootstrap clang-format shellcheck codespell man-db mandoc debhelper lintian rpm valgrind)
 
 want=("${build[@]}")
 [ "${1:-}" = --tests ] && want+=("${tests[@]}")

@@ -33,6 +33,11 @@ if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/rdma/pairs.sh tests/rdma/control_loss.sh tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
 endif
 
+# Counted by callgrind.
+if !SANITIZE
+PVN_SCRIPT_TESTS += tests/rdma/instructions.sh
+endif
+
 PVN_TESTS += tests/rdma/test_plugin_rdma
 tests_rdma_test_plugin_rdma_SOURCES = tests/rdma/test_plugin_rdma.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
     tests/softverbs/fixture.h

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# Bounds on the instructions that the plugin executes per message over RDMA, counted by callgrind on softverbs as a PVRDMA
+# device (tests/bench/instructions.sh): over one lane, over two ports and over four queue pairs. The bounds are a seventh
+# above what gcc 12.2 makes of it, so that another compiler keeps them and an addition to each message does not.
+# run-all limit: 400
+set -u
+src=$PVN_SRCDIR build=$PVN_BUILDDIR
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+skip() { echo "skip instructions: $1"; exit 0; }
+command -v valgrind >/dev/null && command -v callgrind_annotate >/dev/null || skip "there is no valgrind (package valgrind)"
+grep -q '^CFLAGS = -g -O2$' "$build/Makefile" || skip "the bounds are those of a build with CFLAGS='-g -O2'"
+
+# count NAME OPTIONS...
+count() {
+    local name=$1
+    shift
+    "$src/tests/bench/instructions.sh" --build "$build" "$@" >"$tmp/$name" 2>&1 && return
+    echo "not ok instructions are counted, $*"
+    sed 's/^/  /' "$tmp/$name"
+    exit 1
+}
+# bounded WHAT NAME MODE BYTES DEPTH MOST: in the table's column of that name
+bounded() {
+    local column=8 what="a message"
+    [[ $1 == useful ]] || column=10 what="a test of a receive for which nothing has come"
+    shift
+    local n
+    n=$(awk -v m="$2" -v b="$3" -v d="$4" -v c="$column" '$1 == m && $2 == b && $3 == d { print $c }' "$tmp/$1")
+    if [[ -n $n ]] && ((n > 0 && n <= $5)); then
+        echo "ok $1, $2 mode, $3 B at depth $4: $what takes $n instructions, at most $5"
+    else
+        echo "not ok $1, $2 mode, $3 B at depth $4: $what takes ${n:-no} instructions, at most $5"
+        sed 's/^/  /' "$tmp/$1"
+    fi
+}
+count one-lane --modes "record imm"
+for mode in record imm; do
+    bounded useful one-lane $mode 8 1 1440
+    bounded useful one-lane $mode 8 8 760
+    bounded useful one-lane $mode 524288 8 1400
+    bounded vain one-lane $mode 8 8 76
+done
+count four-queue-pairs --modes record --qps 4
+count two-ports --modes record --ports 2
+for lanes in four-queue-pairs two-ports; do
+    bounded useful $lanes record 8 1 1670
+    bounded useful $lanes record 8 8 790
+    bounded useful $lanes record 524288 1 3040
+    bounded useful $lanes record 524288 8 1720
+done
