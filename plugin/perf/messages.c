@@ -38,17 +38,20 @@ void *pvn_rank_alloc(struct pvn_rank *r, size_t len)
     return NULL;
 }
 
-/* Bytes that can be had without harm to others; SIZE_MAX: unknown. */
-static size_t available(void)
+/* Bytes that can be had without harm to others, SIZE_MAX: unknown; and all that the host has. */
+static size_t available(size_t *total)
 {
     FILE *f = fopen("/proc/meminfo", "re");
     unsigned long long kib;
     size_t bytes = SIZE_MAX;
     char line[128];
 
+    *total = 0;
     while (f && fgets(line, sizeof(line), f))
         if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
             bytes = (size_t)kib * 1024;
+        else if (sscanf(line, "MemTotal: %llu kB", &kib) == 1)
+            *total = (size_t)kib * 1024;
     if (f)
         fclose(f);
     return bytes;
@@ -57,13 +60,15 @@ static size_t available(void)
 int pvn_rank_room(struct pvn_rank *r, size_t len)
 {
     int here = r->external ? 1 : r->nranks;
-    size_t room = available();
+    size_t total, room = available(&total);
 
+    /* Not how much is free: that changes from rank to rank, and all of them say the same. */
     if (len > room / (size_t)here)
-        return pvn_rank_fail(r,
-                             "buffers of %zu MiB in each of %d ranks do not fit into the %zu MiB "
-                             "that are free here: give smaller --sizes, --depth or --channels",
-                             len >> 20, here, room >> 20);
+        return pvn_rank_fail(
+            r,
+            "buffers of %zu MiB in each of %d ranks do not fit into what is free of "
+            "this host's %zu MiB: give smaller --sizes, --depth or --channels",
+            len >> 20, here, total >> 20);
     return 0;
 }
 

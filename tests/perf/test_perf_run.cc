@@ -679,7 +679,7 @@ TEST(Run, MoreMemoryThanThereIs)
         Outcome r = Perf(args + (" --plugin t=" + kTestnet));
 
         EXPECT_EQ(r.status, 3);
-        EXPECT_NE(r.err.find("do not fit into the"), std::string::npos) << r.err;
+        EXPECT_NE(r.err.find("do not fit into what is free"), std::string::npos) << r.err;
     }
 }
 
