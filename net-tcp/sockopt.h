@@ -37,7 +37,8 @@ void pvn_tcp_sockopt_one_way(int fd);
 /* Whether what arrives on this socket is acknowledged at once or, as by default, when it is read. Linux
  * acknowledges full segments on arrival only where the window that it announces can stay as large, or where
  * fewer bytes are unread than the socket's low watermark (SO_RCVLOWAT; __tcp_ack_snd_check in
- * net/ipv4/tcp_input.c, since Linux 4.18, before it without effect): so this sets a high one.
+ * net/ipv4/tcp_input.c, since Linux 4.18, before it without effect): so this sets 4 MiB,
+ * or as much as the kernel takes. A refusal leaves it as it was and shows in the trace alone. By the stream's thread.
  * poll and epoll then take the socket for empty, so it has to be off before anybody waits by them; reads
  * that do not block are the same. */
 void pvn_tcp_sockopt_early_acks(int fd, bool on);

@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/addr.h"
 #include "base/clock.h"
