@@ -9,7 +9,7 @@ set -eu
 usage() { sed -n '4,7s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
-build=$src/build cc=bbr rate=1gbit streams=auto,1,2 rounds=3 seconds=8
+build=$src/build cc=bbr rate=1gbit streams=auto,2 rounds=3 seconds=8
 while (($#)); do
     case $1 in
     --cc) cc=$2 ;;
@@ -29,8 +29,11 @@ for tool in ip tc iperf3 awk; do
 done
 [[ -x $build/pvn-perf ]] || { echo "no $build/pvn-perf: build first, or give --build DIR" >&2; exit 2; }
 
+# shellcheck source=tests/bench/congestion.sh
+. "$src/tests/bench/congestion.sh"
 a=pvnA$$ b=pvnB$$ tmp=$(mktemp -d)
 cleanup() {
+    congestion_restore
     ip netns del "$a" 2>/dev/null || true
     ip netns del "$b" 2>/dev/null || true
     rm -rf "$tmp"
@@ -45,8 +48,8 @@ ip -n "$b" addr add 198.18.0.2/30 dev bench0
 for n in "$a" "$b"; do
     ip -n "$n" link set lo up
     ip -n "$n" link set bench0 up
-    ip netns exec "$n" sysctl -q -w "net.ipv4.tcp_congestion_control=$cc" || skip "this kernel does not allow $cc"
 done
+congestion_set "$cc" "$a" "$b" || skip "this kernel does not have $cc"
 ip netns exec "$a" tc qdisc add dev bench0 root tbf rate "$rate" burst 256k latency 20ms
 for _ in {1..100}; do
     ip -n "$b" -o link show bench0 | grep -q 'state UP' && break

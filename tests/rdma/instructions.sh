@@ -22,7 +22,7 @@ count() {
     sed 's/^/  /' "$tmp/$name"
     exit 1
 }
-# bounded WHAT NAME MODE BYTES DEPTH MOST: in the table's column of that name
+# bounded WHAT NAME MODE BYTES DEPTH MOST; WHAT: useful, the instructions of a message, or vain, of a test that found nothing
 bounded() {
     local column=8 what="a message"
     [[ $1 == useful ]] || column=10 what="a test of a receive for which nothing has come"
