@@ -198,7 +198,6 @@ static inline void imm_watch(struct rdma_lane *r)
 int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
-    l->fast.watch.polls = 0;
     int n = 0, rc = r->flush.pending ? rdma_flush_poll(r, ev, max, &n) : 0, flushed = n;
     if (rc == 0)
         rc = rdma_read_shorts(r, ev, max, &n);
@@ -310,7 +309,6 @@ __attribute__((noinline)) static int counted_take_all(struct rdma_lane *r, struc
 int rdma_counted_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
-    l->fast.watch.polls = 0;
     if (counted_has_events(r))
         return counted_take_all(r, ev, max);
     int n = 0, rc = counted_empty_poll(r, ev, max, &n);

@@ -220,7 +220,7 @@ static inline bool rdma_due_to_look(struct rdma_lane *r)
 static inline void rdma_watch(struct rdma_lane *r, const uint32_t *a, uint32_t same_a,
                               const uint32_t *b, uint32_t same_b)
 {
-    r->l.fast.watch = (struct pvn_lane_watch){{a, b}, {same_a, same_b}, WATCH_POLLS};
+    r->l.fast.watch = (struct pvn_lane_watch){{a, b}, {same_a, same_b}, WATCH_POLLS, WATCH_POLLS};
     r->empty_polls += WATCH_POLLS;
 }
 

@@ -150,7 +150,6 @@ __attribute__((noinline)) static int record_take_all(struct rdma_lane *r, struct
 int rdma_record_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
-    l->fast.watch.polls = 0;
     return record_has_events(r) ? record_take_all(r, ev, max) : record_empty_poll(r);
 }
 

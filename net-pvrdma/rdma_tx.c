@@ -341,7 +341,6 @@ __attribute__((noinline)) static int tx_take_all(struct rdma_lane *r, struct pvn
 int rdma_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
-    l->fast.watch.polls = 0;
     if (tx_has_events(r))
         return tx_take_all(r, ev, max);
     if (!r->fresh)

@@ -33,7 +33,7 @@ enum {
      * idle receivers of the thread: each read is a system call of every pass over them. */
     RX_IDLE_AFTER = 512,
     RX_IDLE_MIN = 64,
-    RX_WATCH_POLLS = 64,     /* polls that the engine may leave out while every stream is idle */
+    RX_WATCH_POLLS = 256,    /* polls that the engine may leave out while every stream is idle */
     RX_BUDGET = 1024 * 1024, /* bytes that one poll takes from one stream */
     RX_EAGER = 128 * 1024,   /* bytes at a chunk's end that are read as they come */
     RX_AHEAD = 256 * 1024,   /* bytes of a chunk's middle that one read waits for */

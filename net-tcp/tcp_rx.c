@@ -470,13 +470,13 @@ static void watch_idle(struct tcp_lane *t)
     w->at[0] = pvn_poller_word(first->watch, &w->same[0]);
     w->at[1] = pvn_poller_word(last->watch, &w->same[1]);
     w->polls = (int)(t->neighbours < RX_WATCH_POLLS ? t->neighbours : RX_WATCH_POLLS);
+    w->granted = w->polls;
 }
 
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
     int n = 0, ended = 0;
     bool polled = false;
-    t->l.fast.watch.polls = 0;
     if (t->l.err.code)
         return t->l.err.code;
     if (t->cts && tcp_cts_is_due(t)) {

@@ -25,23 +25,23 @@ bool pvn_forked(void);
  * first; from then on a number that is hardly met by chance. */
 unsigned pvn_fork_epoch(void);
 
-/* For pvn_fork_in_child: the epoch of this process as long as that is certain without a closer look,
- * else 0. Never NULL. */
+/* For pvn_fork_surely. Never NULL. */
 extern const unsigned *pvn_fork_certain __attribute__((visibility("hidden")));
 bool pvn_fork_in_child_slow(unsigned epoch);
 
-/* True: something created in `epoch` is this process's. False: it may be. Any thread. */
-static inline bool pvn_fork_surely(unsigned epoch)
+/* The epoch of this process where that is certain without a closer look, else 0: what was created in
+ * another one may be this process's nevertheless. Any thread. */
+static inline unsigned pvn_fork_surely(void)
 {
     const unsigned *certain = __atomic_load_n(&pvn_fork_certain, __ATOMIC_ACQUIRE);
 
-    return __atomic_load_n(certain, __ATOMIC_RELAXED) == epoch;
+    return __atomic_load_n(certain, __ATOMIC_RELAXED);
 }
 
 /* True where something created in `epoch` belongs to a parent of this process. Any thread. */
 static inline bool pvn_fork_in_child(unsigned epoch)
 {
-    return __builtin_expect(!pvn_fork_surely(epoch), 0) && pvn_fork_in_child_slow(epoch);
+    return __builtin_expect(pvn_fork_surely() != epoch, 0) && pvn_fork_in_child_slow(epoch);
 }
 
 /* The process that set the mark, 0 before. For messages. */

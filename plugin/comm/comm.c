@@ -254,7 +254,7 @@ static int test(struct pvn_comm *c, struct pvn_req *req, int *n, size_t *sizes)
     int rc;
 
     *n = 0;
-    if (!comm_is_ours(c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch)))
+    if (!comm_is_ours(&c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch)))
         return comm_usable(c, "test");
     if (comm_attends(c))
         comm_attend(c);
@@ -277,6 +277,10 @@ int comm_test_any(void *request, int *done, int *sizes)
 
 int comm_test_open(struct pvn_req *req, int *done, int *sizes)
 {
+    struct pvn_comm *c = pvn_req_owner(req);
+
+    /* The calls that ended without this one count, too. */
+    c->attend_in -= pvn_lane_watch_left_out(req->e->watch);
     if (req->state != REQ_OPEN || pvn_engine_progress(req->e) != 0)
         return comm_test_any(req, done, sizes);
     if (eng_fast_is_done(req))

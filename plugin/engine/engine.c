@@ -84,6 +84,7 @@ void eng_use_lanes(struct pvn_engine *e)
     e->chunk = eng_chunk(cfg);
     e->rr = 0;
     e->several_lanes = cfg->nlanes > 1;
+    e->watch = e->several_lanes ? &e->no_watch : &cfg->lanes[0]->fast.watch;
     e->slow_lanes = !(e->needs_cts && all_set_kick_due(cfg)) || e->places;
     e->sends_next = !e->slow_lanes && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_FAST_PATH;
     e->slow_lanes |= cfg->sender && !e->sends_next;
@@ -174,8 +175,10 @@ static inline int kick(struct pvn_engine *e, struct pvn_lane *l)
 {
     l->idle = eng_pending(e) == 0;
     int rc = l->ops->kick(l);
-    if (__builtin_expect(rc != 0, 0))
+    if (__builtin_expect(rc != 0, 0)) {
+        pvn_lane_watch_empty(e->watch);
         return rc == -EAGAIN ? 0 : eng_fail_lane(e, l, rc);
+    }
     l->kick_due = false;
     return 0;
 }
@@ -212,6 +215,7 @@ __attribute__((noinline)) static int post_and_kick(struct pvn_engine *e)
 static inline __attribute__((always_inline)) int poll_lane(struct pvn_engine *e, struct pvn_lane *l)
 {
     struct pvn_event ev[POLL_BATCH];
+    pvn_lane_watch_empty(&l->fast.watch);
     int n = l->ops->poll(l, ev, POLL_BATCH);
     if (n > 0)
         return n < POLL_BATCH ? take(e, l, ev, n) : take_more(e, l, ev);
@@ -225,7 +229,7 @@ __attribute__((noinline)) static int progress_all(struct pvn_engine *e)
 {
     for (int i = 0; i < e->cfg.nlanes; i++) {
         struct pvn_lane *l = e->cfg.lanes[i];
-        int rc = !e->unposted && eng_watch_is_still(l) ? 0 : poll_lane(e, l);
+        int rc = !e->unposted && eng_watch_is_still(&l->fast.watch) ? 0 : poll_lane(e, l);
         if (rc < 0)
             return rc;
     }
@@ -244,8 +248,11 @@ int pvn_engine_progress(struct pvn_engine *e)
     int rc = poll_lane(e, e->cfg.lanes[0]);
     if (__builtin_expect(rc < 0, 0))
         return rc;
-    if (__builtin_expect(e->unposted, 0))
-        return post_and_kick(e);
+    if (__builtin_expect(e->unposted || e->announced, 0)) {
+        pvn_lane_watch_empty(e->watch);
+        if (e->unposted)
+            return post_and_kick(e);
+    }
     return e->cfg.lanes[0]->kick_due ? kick(e, e->cfg.lanes[0]) : 0;
 }
 

@@ -33,7 +33,7 @@ void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why)
     e->unposted = true;
     e->pause_err = *why;
     for (int i = 0; i < e->cfg.nlanes; i++)
-        e->cfg.lanes[i]->fast.watch.polls = 0;
+        pvn_lane_watch_empty(&e->cfg.lanes[i]->fast.watch);
 }
 
 int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
@@ -46,6 +46,7 @@ int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *f
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     e->failed = e->stopped = true;
+    pvn_lane_watch_empty(e->watch);
     pvn_err_set(&e->err, code, "%s", text);
     pvn_err_set_fault(&e->err, fault);
     return code;
@@ -76,6 +77,7 @@ void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err)
     if (e->failed)
         return;
     e->failed = e->stopped = true;
+    pvn_lane_watch_empty(e->watch);
     e->err = *err;
     if (e->err.code >= 0)
         e->err.code = -EIO;

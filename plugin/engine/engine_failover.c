@@ -22,7 +22,7 @@ int pvn_engine_drain(struct pvn_engine *e)
             else if (n > 0)
                 eng_rx_events(e, l, ev, n);
         } while (n > 0 && !e->failed);
-        l->fast.watch.polls = 0;
+        pvn_lane_watch_empty(&l->fast.watch);
     }
     return e->failed ? e->err.code : 0;
 }

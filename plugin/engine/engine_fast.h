@@ -45,6 +45,8 @@ static inline int eng_fast_isend(struct pvn_engine *e, struct send_msg *m, const
     e->tx->next++;
     m->w.f.seq = e->tx->slot_head++; /* for a failover */
     e->stats.chunks++;
+    if (l->kick_due)
+        pvn_lane_watch_empty(e->watch);
     eng_req_open(e, &m->req);
     return 1;
 }
@@ -67,17 +69,14 @@ static inline int eng_fast_irecv(struct pvn_engine *e, struct recv_group *g, voi
     uint64_t slot = e->rx->next_slot;
     eng_open_entry(g, 0, data, size, tag, mr);
     eng_open_group(e, g, slot, 1);
+    pvn_lane_watch_empty(e->watch);
     return l->ops->post_cts(l, slot, 1, g->buf);
 }
 
-/* Whether the words that the lane of an open request watches show that a poll would be empty. */
-static inline bool eng_fast_poll_is_empty(const struct pvn_req *req)
+/* Whether a request is open and what its lane watches shows that nothing has come of it. */
+static inline bool eng_fast_is_still(const struct pvn_req *req)
 {
-    const struct pvn_engine *e = req->e;
-    struct pvn_lane *l = e->cfg.lanes[0];
-    if (l->fast.watch.polls == 0 || l->kick_due || eng_polls_lanes(e))
-        return false;
-    return eng_watch_is_still(l);
+    return req->state == REQ_OPEN && eng_watch_is_still(req->e->watch);
 }
 
 /* Whether the peer's writes reach nothing but what the receives have registered. */

@@ -56,6 +56,7 @@ static void done(struct pvn_engine *e, struct flush_job *j)
 static int post(struct pvn_engine *e, struct flush_job *j)
 {
     uint32_t id = (uint32_t)(j - e->rx->flush);
+    pvn_lane_watch_empty(e->watch);
     for (int t = 0; t < j->n; t++) {
         for (int i = 0; i < e->cfg.nlanes; i++) {
             if (!(j->unposted & bit(t, i)))

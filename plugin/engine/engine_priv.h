@@ -54,9 +54,10 @@ struct pvn_req {
     struct pvn_engine *e;
     uint64_t born; /* ns */
     size_t size;   /* of a send; of a receive of one buffer, once it is done; of a flush 0 */
-    uint8_t kind;  /* fixed */
+    /* These two in one aligned word: eng_fast_is_done looks at both. */
     uint8_t state;
     uint8_t sizes; /* that test gives: buffers of a receive, else 1 */
+    uint8_t kind;  /* fixed */
     uint8_t left;  /* of a receive: buffers not done */
 };
 
@@ -187,13 +188,12 @@ struct receiver {
 
 struct pvn_engine {
     struct pvn_engine_cfg cfg;
-    /* While any of these is set, calls take the slow path: see eng_takes_slow_path and
-     * eng_polls_lanes. */
-    bool several_lanes;
+    /* While any of these is set, posts take the slow path: see eng_takes_slow_path. */
     bool failed;
     bool unposted;   /* there is something that the lanes had no room for */
     bool announced;  /* sender: there are slots, announced, with free buffers: tx->known */
     bool slow_lanes; /* the lanes are not such that engine_fast.h will do, see eng_use_lanes */
+    bool several_lanes;
     bool needs_cts;
     bool places;     /* with it: the receiver's lanes find the buffer, PVN_LANE_PLACES */
     bool sends_next; /* the first lane takes the next slot itself, by fast.send_next */
@@ -203,6 +203,10 @@ struct pvn_engine {
     size_t chunk; /* what messages are cut into: the preferred size as far as the lanes allow it */
     struct sender *tx; /* one of the two, by cfg.sender */
     struct receiver *rx;
+    /* The only lane's, or no_watch. While its words are still nothing is to be done: whoever leaves
+     * something due that they do not show empties it. */
+    struct pvn_lane_watch *watch;
+    struct pvn_lane_watch no_watch; /* never filled in */
     uint32_t epoch; /* failover: of the lanes in use; one more each time both ends have resumed */
     bool paused;    /* until there are other lanes; unposted is set with it, for the slow path */
     bool stopped;   /* failed or paused: the lanes are left alone */
@@ -216,12 +220,6 @@ struct pvn_engine {
 static inline bool eng_takes_slow_path(const struct pvn_engine *e)
 {
     return e->failed || e->unposted || e->announced || e->slow_lanes;
-}
-
-/* Whether what the only lane watches does not speak for the engine's work. One load, as above. */
-static inline bool eng_polls_lanes(const struct pvn_engine *e)
-{
-    return e->several_lanes || e->failed || e->unposted || e->announced;
 }
 
 static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
@@ -307,10 +305,9 @@ static inline void eng_moved(struct pvn_lane *l)
     l->kick_due |= !(l->caps & PVN_LANE_SETS_KICK_DUE);
 }
 
-/* Whether the words that the lane watches show that a poll would be empty. */
-static inline bool eng_watch_is_still(struct pvn_lane *l)
+/* Whether the words show that a poll would be empty, which is left out then. */
+static inline bool eng_watch_is_still(struct pvn_lane_watch *w)
 {
-    struct pvn_lane_watch *w = &l->fast.watch;
     if (w->polls == 0 || __atomic_load_n(w->at[0], __ATOMIC_RELAXED) != w->same[0] ||
         __atomic_load_n(w->at[1], __ATOMIC_RELAXED) != w->same[1])
         return false;

@@ -16,6 +16,7 @@ __attribute__((noinline, cold)) static int refuse(const struct pvn_engine *e)
 static inline int publish_next(struct pvn_engine *e, const struct recv_group *g)
 {
     struct pvn_lane *l = e->cfg.lanes[0];
+    pvn_lane_watch_empty(e->watch);
     int rc = l->ops->post_cts(l, g->slot, g->req.sizes, g->buf);
     if (__builtin_expect(rc == 0, 1)) {
         eng_moved(l);

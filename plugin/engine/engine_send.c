@@ -70,7 +70,7 @@ __attribute__((noinline)) static int poll_for_buffer(struct pvn_engine *e, int t
 {
     struct sender *tx = e->tx;
     e->cfg.lanes[0]->fast.keeps_cts = false;
-    e->cfg.lanes[0]->fast.watch.polls = 0; /* what it watches does not show slots */
+    pvn_lane_watch_empty(&e->cfg.lanes[0]->fast.watch); /* it does not show slots */
     e->cfg.lanes[0]->awaits_cts = true;
     int rc = pvn_engine_progress(e);
     if (rc || e->paused)

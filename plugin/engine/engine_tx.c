@@ -81,6 +81,7 @@ int eng_tx_post(struct pvn_engine *e)
 {
     struct sender *tx = e->tx;
     e->unposted = true;
+    pvn_lane_watch_empty(e->watch);
     if (e->paused)
         return 0;
     while (tx->unposted < tx->next) {

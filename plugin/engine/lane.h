@@ -165,14 +165,26 @@ struct pvn_lane_fast_ops {
 /*
  * Words in memory that change when something arrives. While both still have the values in `same`,
  * each of the next `polls` calls of poll would return 0, so the engine leaves them out and counts
- * polls down. The lane fills this in when poll has found nothing several times in a row; otherwise
- * it sets polls to 0. The engine sets it to 0 when it takes the lane out of use.
+ * polls down. The lane fills this in when poll has found nothing several times in a row. The engine
+ * empties it before each poll, and when there is something to do that the words do not show.
  */
 struct pvn_lane_watch {
     const uint32_t *at[2];
     uint32_t same[2];
     int polls;
+    int granted; /* polls when the lane filled it in */
 };
+
+static inline void pvn_lane_watch_empty(struct pvn_lane_watch *w)
+{
+    w->polls = w->granted = 0;
+}
+
+/* Polls that were left out since the lane filled it in. */
+static inline int pvn_lane_watch_left_out(const struct pvn_lane_watch *w)
+{
+    return w->granted - w->polls;
+}
 
 /* State of the fast path; all zero in a lane that has none. */
 struct pvn_lane_fast {

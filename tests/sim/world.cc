@@ -67,6 +67,17 @@ int post(Lane *l, const pvn_write &post)
     return 0;
 }
 
+// A lane that sets kick_due by itself sometimes does when it has taken something.
+void hold(Lane *l)
+{
+    l->base.kick_due |= (l->base.caps & PVN_LANE_SETS_KICK_DUE) && l->world->chance(50);
+}
+
+int sim_kick(pvn_lane *base)
+{
+    return refuses(lane_of(base)->world) ? -EAGAIN : 0;
+}
+
 int sim_post_write(pvn_lane *base, const pvn_write *w)
 {
     Lane *l = lane_of(base);
@@ -101,6 +112,7 @@ int sim_send_next(pvn_lane *base, const void *src, size_t size, int32_t tag, con
         return rc;
     l->cts_held.pop_front();
     w->nexts++;
+    hold(l);
     return 1;
 }
 
@@ -132,6 +144,7 @@ int sim_post_cts(pvn_lane *base, uint64_t slot, int n, const pvn_buffer *b)
         p.arrive = arrival(l, 0);
         l->peer->wire[0].push_back(p);
     }
+    hold(l);
     return 0;
 }
 
@@ -169,6 +182,7 @@ int sim_post_flush(pvn_lane *base, uint32_t id, const void *addr, const pvn_mr *
     insert_event(l, w->clock + 1 + w->pick(w->k.max_delay), ev);
     l->flushing.push_back({id, addr});
     w->flushes++;
+    hold(l);
     return 0;
 }
 
@@ -345,10 +359,10 @@ bool has_events(const Lane *l)
 void watch(Lane *l)
 {
     World *w = l->world;
-    if (!w->chance(w->k.next ? 80 : 0) || has_events(l))
+    if (!w->chance(w->k.next ? 80 : 30) || has_events(l))
         return;
-    l->base.fast.watch = {
-        {&l->changes, &l->changes}, {l->changes, l->changes}, static_cast<int>(1 + w->pick(8))};
+    int polls = static_cast<int>(1 + w->pick(8));
+    l->base.fast.watch = {{&l->changes, &l->changes}, {l->changes, l->changes}, polls, polls};
     w->watches++;
 }
 
@@ -376,7 +390,6 @@ int sim_poll(pvn_lane *base, pvn_event *ev, int max)
 {
     Lane *l = lane_of(base);
     World *w = l->world;
-    base->fast.watch.polls = 0;
     if (l->fenced)
         return report_rest(l, ev, max);
     if (is_dead(l))
@@ -422,6 +435,7 @@ const pvn_lane_ops *sim_ops()
         o.post_flush = sim_post_flush;
         o.fast.send_next = sim_send_next;
         o.poll = sim_poll;
+        o.kick = sim_kick;
         pvn_lane_ops_fill(&o);
         return o;
     }();

@@ -32,13 +32,20 @@ int hot_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *size
     return rc;
 }
 
+/* What no lane's words show. */
+static bool has_more_to_do(const struct pvn_engine *e)
+{
+    return e->stopped || e->unposted || e->announced || e->several_lanes ||
+           e->cfg.lanes[0]->kick_due;
+}
+
 int hot_test(struct pvn_req *req, int *done, size_t *sizes)
 {
     *done = 0;
+    if (eng_fast_is_still(req))
+        return has_more_to_do(req->e) ? -ENOTRECOVERABLE : 0;
     if (!eng_fast_is_done(req))
-        return req->state == REQ_OPEN && eng_fast_poll_is_empty(req)
-                   ? 0
-                   : pvn_engine_test(req, done, sizes);
+        return pvn_engine_test(req, done, sizes);
     size_t size = eng_fast_finish(req);
     if (sizes)
         sizes[0] = size;

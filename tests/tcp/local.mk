@@ -31,6 +31,11 @@ tests_tcp_test_tcp_workers_SOURCES = tests/tcp/test_tcp_workers.cc tests/tcp/lan
 tests_tcp_test_tcp_workers_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_workers_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
+# Counted by callgrind.
+if !SANITIZE
+PVN_SCRIPT_TESTS += tests/tcp/idle_instructions.sh
+endif
+
 if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/tcp/link_loss.sh
 

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# Bounds on what an idle TCP comm costs per pass over 256 of them, as NCCL's proxy makes it: the instructions of a test() with
+# all that it calls, counted by callgrind, and how often it looks at the control connection. The bound on instructions is a
+# seventh above what gcc 12.2 makes of it, so that another compiler keeps it and an addition does not.
+# run-all limit: 120
+set -u
+build=$PVN_BUILDDIR
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+skip() { echo "skip idle instructions: $1"; exit 0; }
+command -v valgrind >/dev/null && command -v callgrind_annotate >/dev/null || skip "there is no valgrind (package valgrind)"
+grep -q '^CFLAGS = -g -O2$' "$build/Makefile" || skip "the bounds are those of a build with CFLAGS='-g -O2'"
+# Statistics are written by the clock, so the more often per test the slower the processor seems.
+export NCCL_PVRDMA_TRANSPORT=tcp NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_STATS_DIR=none
+
+# count SECONDS: of the rank that tests its receives for so long: tests, their instructions, looks at the control connection
+count() {
+    local out=$tmp/$1
+    mkdir "$out"
+    if ! "$build/libtool" --mode=execute valgrind -q --tool=callgrind --trace-children=yes --callgrind-out-file="$out/rank.%p" \
+        "$build/pvn-perf" p2p --plugin "$build/.libs/libnccl-net-pvrdma.so" --ranks 2 --channels 256 --idle "$1" >"$out/log" 2>&1; then
+        sed 's/^/  /' "$out/log" >&2
+        return 1
+    fi
+    for rank in "$out"/rank.*; do
+        # Lines are "instructions (share)  >   file:function (Nx)", N calls.
+        callgrind_annotate --tree=calling --inclusive=yes --auto=no --threshold=100 "$rank" | tr -d , | awk '
+            / > .*:(test_v4|comm_attend) \([0-9]+x\)/ {
+                match($0, /\([0-9]+x\)/)
+                name = /:test_v4 / ? "test" : "look"
+                calls[name] += substr($0, RSTART + 1, RLENGTH - 3)
+                instructions[name] += $1
+            }
+            END { print calls["test"] + 0, instructions["test"] + 0, calls["look"] + 0 }'
+    done | sort -n | tail -n 1
+}
+# Two runs: what comes before all comms are idle is the same in both.
+shorter=$(count 1) && longer=$(count 4) || { echo "not ok idle instructions are counted"; exit 1; }
+read -r tests1 instructions1 looks1 <<<"$shorter"
+read -r tests2 instructions2 looks2 <<<"$longer"
+tests=$((tests2 - tests1)) instructions=$((instructions2 - instructions1)) looks=$((looks2 - looks1))
+((tests > 0)) || { echo "not ok a longer run makes more tests: $tests2 after $tests1"; exit 1; }
+
+# bounded WHAT NUMBER LEAST MOST
+bounded() {
+    local verdict="not ok"
+    (($2 >= $3 && $2 <= $4)) && verdict=ok
+    echo "$verdict $1: $2, at least $3 and at most $4"
+}
+bounded "instructions per idle comm and pass over 256 TCP comms, times 10" $((10 * instructions / tests)) 100 330
+bounded "tests of an idle comm per look at its control connection" $((looks > 0 ? tests / looks : 0)) 64 576
