@@ -65,10 +65,25 @@ struct pvn_listener {
     struct pvn_stat *stat; /* its row of the statistics while it is open, may be NULL */
 };
 
+static struct pvn_conn *remove_member(struct pvn_listener *l, struct member **at)
+{
+    struct member *m = *at;
+    struct pvn_conn *c = m->conn;
+
+    *at = m->next;
+    free(m);
+    return c;
+}
+
+/* None of the members is given out: those that are have a reference. After close there are others
+ * where a comm let go while its peer was connecting again. */
 static void destroy(struct pvn_listener *l)
 {
     int i;
 
+    while (l->members)
+        pvn_conn_close(remove_member(l, &l->members),
+                       "the comm that was to be connected again was closed");
     for (i = 0; i < l->nfds; i++)
         pvn_sock_close(l->fd[i]);
     for (i = 0; i < l->nroom; i++)
@@ -354,16 +369,6 @@ static void take_in(struct pvn_listener *l, uint64_t now)
             decide(l, l->nroom - 1, now);
         }
     decide_all(l, now);
-}
-
-static struct pvn_conn *remove_member(struct pvn_listener *l, struct member **at)
-{
-    struct member *m = *at;
-    struct pvn_conn *c = m->conn;
-
-    *at = m->next;
-    free(m);
-    return c;
 }
 
 /* A conn has failed before it was given out. True when that is accept's result: the peer had been

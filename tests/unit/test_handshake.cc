@@ -450,4 +450,31 @@ TEST_F(Handshake, ListenerCountsUnauthenticatedConnections)
     EXPECT_EQ(0, rs);
 }
 
+// The last comm of a listener that is closed already lets go while its peer connects again: what has
+// come in for it ends, and the peer hears why.
+TEST_F(Handshake, AConnectionAgainEndsWithTheCommThatItIsFor)
+{
+    begin();
+    s->cfg.resumes = s->mine.resumes = 77;
+    pvn_memlane_plan[0][0].verify = pvn_memlane_plan[0][1].verify = -EAGAIN;
+    pvn_listener_keep(l);
+    pvn_listener_close(l);
+    ASSERT_TRUE(until([&] {
+        step_sender();
+        EXPECT_EQ(0, pvn_listener_resumed(l, 77, false, &a));
+        return s->state == PVN_CONN_READY;
+    }));
+    ASSERT_EQ(nullptr, a);
+    ASSERT_EQ(4, pvn_memlane_open) << "both ends have made their lanes";
+    pvn_listener_let_go(l);
+    l = nullptr;
+    EXPECT_EQ(2, pvn_memlane_open);
+    ASSERT_TRUE(until([&] {
+        step_sender();
+        return rs != -EAGAIN;
+    }));
+    EXPECT_EQ(-EREMOTEIO, rs);
+    EXPECT_NE(nullptr, strstr(s->err.reason[0], "was closed")) << s->err.reason[0];
+}
+
 } // namespace
