@@ -536,7 +536,7 @@ static bool is_alive(const struct pvn_conn *c)
 {
     struct pollfd p = {.fd = c->ctrl.fd, .events = POLLRDHUP};
 
-    return c->state != PVN_CONN_FAILED && poll(&p, 1, 0) == 0;
+    return c->state != PVN_CONN_FAILED && poll(&p, 1, 0) <= 0;
 }
 
 bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn)
@@ -546,21 +546,25 @@ bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **
     *conn = NULL;
     pthread_mutex_lock(&l->lock);
     take_in(l, pvn_now_ns());
-    for (struct member **at = &l->members; *at && !*conn; at = &(*at)->next) {
+    for (struct member **at = &l->members; *at && !*conn;) {
         struct member *m = *at;
 
         /* No further than to its HELLO: see conn_step_hello_acceptor. */
         if (!m->given && !m->conn->hello_seen)
             pvn_conn_step(m->conn);
-        if (m->given || m->conn->theirs.resumes != id)
-            continue;
-        if (!m->conn->cfg.beside) {
-            replaced |= is_alive(m->conn);
-            continue;
+        if (m->given || m->conn->theirs.resumes != id) {
+            at = &m->next;
+        } else if (m->conn->cfg.beside) {
+            m->given = true;
+            l->refs++;
+            *conn = m->conn;
+        } else if (is_alive(m->conn)) {
+            replaced = true;
+            at = &m->next;
+        } else {
+            /* The peer goes on to make others for as long as nobody calls the comm. */
+            pvn_conn_close(remove_member(l, at), NULL);
         }
-        m->given = true;
-        l->refs++;
-        *conn = m->conn;
     }
     pthread_mutex_unlock(&l->lock);
     return replaced;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
@@ -475,6 +476,39 @@ TEST_F(Handshake, AConnectionAgainEndsWithTheCommThatItIsFor)
     }));
     EXPECT_EQ(-EREMOTEIO, rs);
     EXPECT_NE(nullptr, strstr(s->err.reason[0], "was closed")) << s->err.reason[0];
+}
+
+// While nobody calls the comm, its listener is looked at by the thread that answers HELLOs, and the
+// peer makes one connection after the other.
+TEST_F(Handshake, AConnectionAgainThatThePeerHasGivenUpIsNotKept)
+{
+    begin();
+    pvn_conn_cfg cfg = s->cfg;
+    cfg.resumes = 77;
+    pvn_listener_keep(l);
+    pvn_listener_close(l);
+    auto answered = [&] {
+        step_sender();
+        bool replaced = pvn_listener_beside(l, 77, &a);
+        EXPECT_EQ(nullptr, a);
+        return replaced && s->state == PVN_CONN_OFFER;
+    };
+    auto descriptors = [] {
+        return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+    };
+    pvn_conn_close(s, nullptr);
+    s = nullptr;
+    auto before = descriptors();
+    for (int i = 0; i < 3; i++) {
+        s = pvn_conn_new(&cfg);
+        ASSERT_TRUE(until(answered));
+        pvn_conn_close(s, nullptr);
+        s = nullptr;
+        EXPECT_TRUE(until([&] { return !pvn_listener_beside(l, 77, &a); }));
+        EXPECT_EQ(before, descriptors()) << i;
+    }
+    pvn_listener_let_go(l);
+    l = nullptr;
 }
 
 } // namespace
