@@ -156,7 +156,7 @@ static int check_deadline(struct pvn_conn *c, uint64_t now)
     pvn_stat_look(c->stat, now);
     if (limit == 0 || now - since < limit)
         return -EAGAIN;
-    rc = conn_late_lanes(c, knob);
+    rc = conn_late_lanes(c, knob, now - since);
     if (rc <= 0)
         return rc ? rc : -EAGAIN;
     pvn_err_set(&err, -ETIMEDOUT, "%s took longer than %.3g s (%s)", conn_doing(c),

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hints.h"
 #include "base/log.h"
 #include "base/param.h"
@@ -353,7 +354,24 @@ static int lane_failed(struct pvn_conn *c, int k, int code)
     return drop_lane(c, k, &err);
 }
 
-int conn_late_lanes(struct pvn_conn *c, const char *knob)
+/* A queue pair's first request, sent while the peer's is not connected, is repeated after a
+ * time-out of seconds only. The acceptor cannot know when the connector has bound its lanes, the
+ * connector knows that the acceptor has. */
+static bool goes_second(const struct pvn_conn *c, const struct pvn_lane *l)
+{
+    return !c->cfg.sender && !c->ready_seen && l->caps & PVN_LANE_CONNECTOR_FIRST;
+}
+
+/* The time of one that goes second begins with the peer's READY (conn_step_verify). That comes late
+ * where a lane of the peer's has taken all of its time. */
+static bool waits_for_ready(const struct pvn_conn *c, const struct pvn_lane *l, uint64_t waited)
+{
+    const struct pvn_params *p = pvn_params_get();
+
+    return goes_second(c, l) && waited < p->verify_timeout + p->ready_timeout;
+}
+
+int conn_late_lanes(struct pvn_conn *c, const char *knob, uint64_t waited)
 {
     unsigned done = c->state == PVN_CONN_BIND ? c->bound : c->verified;
     bool bind = c->state == PVN_CONN_BIND;
@@ -364,7 +382,7 @@ int conn_late_lanes(struct pvn_conn *c, const char *knob)
     for (k = 0; k < c->nlanes; k++) {
         struct pvn_err err = PVN_ERR_INIT;
 
-        if ((done | c->dropped) >> k & 1)
+        if ((done | c->dropped) >> k & 1 || (!bind && waits_for_ready(c, c->lane[k], waited)))
             continue;
         pvn_err_set(&err, -ETIMEDOUT, "%s not done in time (%s)",
                     bind ? "connecting the lane" : "first round trip over the lane", knob);
@@ -458,21 +476,16 @@ int conn_step_bind(struct pvn_conn *c)
     return 0;
 }
 
-/* A queue pair's first request, sent while the peer's is not connected, is repeated after a
- * time-out of seconds only. The acceptor cannot know when the connector has bound its lanes, the
- * connector knows that the acceptor has. */
-static bool goes_second(const struct pvn_conn *c, const struct pvn_lane *l)
-{
-    return !c->cfg.sender && !c->ready_seen && l->caps & PVN_LANE_CONNECTOR_FIRST;
-}
-
 int conn_step_verify(struct pvn_conn *c)
 {
     unsigned all = (1u << c->nlanes) - 1;
+    bool first = !c->ready_seen;
     int k, rc = listen_to_peer(c);
 
     if (rc)
         return rc;
+    if (first && c->ready_seen && !c->cfg.sender) /* now those that go second begin */
+        c->entered_ns = pvn_now_ns();
     empty_inbox(c);
     for (k = 0; k < c->nlanes; k++) {
         if ((c->verified | c->dropped) >> k & 1 || goes_second(c, c->lane[k]))

@@ -19,8 +19,8 @@ int conn_step_bind(struct pvn_conn *c);
 int conn_step_verify(struct pvn_conn *c);
 int conn_step_ready(struct pvn_conn *c);
 
-/* The state's time is over: lanes that are behind are left out. 0: go on without them; 1: the state
- * is not about lanes; negative: as pvn_conn_fail. */
-int conn_late_lanes(struct pvn_conn *c, const char *knob);
+/* The state's time is over, for it has lasted so long: lanes that are behind are left out. 0: go on
+ * without them; 1: the state is not about lanes; negative: as pvn_conn_fail. */
+int conn_late_lanes(struct pvn_conn *c, const char *knob, uint64_t waited);
 
 #endif

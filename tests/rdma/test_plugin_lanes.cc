@@ -171,4 +171,23 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PluginLanes,
                                          std::make_tuple(2, 1), std::make_tuple(2, 4),
                                          std::make_tuple(3, 1)));
 
+// The fabric loses what the second port sends, and an adapter repeats it for longer than the set-up waits.
+TEST_F(PluginRdma, ADeadPortOfTwoIsLeftOut)
+{
+    setenv("NCCL_PVRDMA_VERIFY_TIMEOUT", "300ms", 1);
+    adapters("roce", "set devices 2");
+    Net n(12);
+    ncclNetVDeviceProps_v12_t join = {};
+    int both = -1;
+    join.ndevs = 2;
+    join.devs[1] = 1;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &both, &join));
+    ASSERT_EQ(0, sv::command("rule dead drop dev=mlx5_1 count=0"));
+    Route r(n, both, both);
+    unsetenv("NCCL_PVRDMA_VERIFY_TIMEOUT");
+    EXPECT_LT(0, sv::lib().sv_rule_fired("dead"));
+    EXPECT_TRUE(r.move(1)) << Log::get().warnings();
+    EXPECT_TRUE(said("1 lane: rdma on")) << Log::get().text();
+}
+
 } // namespace

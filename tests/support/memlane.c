@@ -69,6 +69,7 @@ static int make(struct pvn_lane_ops *ops, int index, const struct pvn_lane_args 
     pvn_lane_ops_fill(ops);
     m->l.ops = ops;
     m->l.sender = args->sender;
+    m->l.caps = pvn_memlane_plan[args->sender][index].caps;
     m->index = index;
     pvn_memlane_open++;
     *out = &m->l;

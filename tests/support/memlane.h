@@ -14,9 +14,10 @@ extern "C" {
 enum { PVN_MEMLANES = 4 };
 
 /* One plan per end (0 acceptor, 1 sender) and lane of a device. Values are what the operation
- * returns: 0, -EAGAIN always, or an error. */
+ * returns: 0, -EAGAIN always, or an error. caps: of the lane. */
 struct pvn_memlane_plan {
     int lane_new, bind, verify;
+    unsigned caps;
 };
 extern struct pvn_memlane_plan pvn_memlane_plan[2][PVN_MEMLANES];
 extern int pvn_memlane_open; /* lanes that exist */

@@ -270,6 +270,41 @@ TEST_F(Handshake, ALaneThatNeverVerifiesIsLeftOutInTime)
     EXPECT_NE(std::string::npos, captured.find("NCCL_PVRDMA_VERIFY_TIMEOUT")) << captured;
 }
 
+// As RDMA: the acceptor begins its round trip when the connector has ended its own, which takes all of
+// its time where one path is dead.
+TEST_F(Handshake, ADeadLaneTakesNoTimeFromThoseThatWaitForThePeer)
+{
+    params.verify_timeout = 50 * PVN_NS_PER_MS;
+    for (auto &end : pvn_memlane_plan)
+        end[0].caps = end[1].caps = PVN_LANE_CONNECTOR_FIRST;
+    pvn_memlane_plan[1][1].verify = -EAGAIN;
+    begin();
+    ASSERT_TRUE(both());
+    ASSERT_EQ(0, rs) << s->err.reason[0];
+    ASSERT_EQ(0, ra) << accept_err.reason[0];
+    ASSERT_EQ(1, s->nlanes);
+    ASSERT_EQ(1, a->nlanes);
+    EXPECT_STREQ("mem", a->lane[0]->ops->name);
+}
+
+// And a connector that says nothing more is not waited for without end.
+TEST_F(Handshake, AnAcceptorThatGoesSecondWaitsForALimitedTime)
+{
+    params.verify_timeout = params.ready_timeout = 50 * PVN_NS_PER_MS;
+    for (auto &end : pvn_memlane_plan)
+        end[0].caps = end[1].caps = PVN_LANE_CONNECTOR_FIRST;
+    pvn_memlane_plan[1][0].verify = -EAGAIN;
+    begin();
+    ASSERT_TRUE(until([&] {
+        if (s->state < PVN_CONN_VERIFY)
+            step_sender();
+        step_acceptor();
+        return ra != -EAGAIN;
+    }));
+    EXPECT_EQ(-ETIMEDOUT, ra);
+    EXPECT_NE(std::string::npos, captured.find("lane 0")) << captured;
+}
+
 TEST_F(Handshake, ALaneThatCannotBeMadeIsDoneWithout)
 {
     pvn_memlane_plan[0][0].lane_new = -ENODEV;
