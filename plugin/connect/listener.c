@@ -403,7 +403,8 @@ static void publish_wait(struct pvn_listener *l, uint64_t now)
     pvn_stat_state(l->stat, PVN_STAT_LISTEN, "ACCEPT", text);
 }
 
-static int accept_deadline(struct pvn_listener *l, uint64_t now, struct pvn_err *err)
+/* coming: a peer is there, whose states have limits of their own. */
+static int accept_deadline(struct pvn_listener *l, uint64_t now, bool coming, struct pvn_err *err)
 {
     uint64_t limit = pvn_params_get()->accept_timeout;
     char text[PVN_ADDR_TEXT_LEN], why[160] = "", desc[80];
@@ -414,6 +415,8 @@ static int accept_deadline(struct pvn_listener *l, uint64_t now, struct pvn_err 
         l->waiting_ns += now - l->called_ns;
     l->called_ns = now;
     publish_wait(l, now);
+    if (coming)
+        l->waiting_ns = now;
     if (limit == 0 || now - l->waiting_ns < limit)
         return 0;
     if (l->no_files)
@@ -433,6 +436,7 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
 {
     uint64_t now = pvn_now_ns();
     struct member **at;
+    bool coming = false;
     int rc = 0;
 
     *conn = NULL;
@@ -460,6 +464,7 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
             l->refs++;
             rc = 0;
         } else if (rc == -EAGAIN) {
+            coming |= m->conn->hello_seen;
             at = &m->next;
             rc = 0;
         } else if (!conn_failed(l, at, err)) {
@@ -470,7 +475,7 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
         l->waiting_ns = 0;
         pvn_stat_state(l->stat, PVN_STAT_LISTEN, "LISTEN", "accept is not being called");
     } else {
-        rc = accept_deadline(l, now, err);
+        rc = accept_deadline(l, now, coming, err);
     }
     pthread_mutex_unlock(&l->lock);
     return rc;

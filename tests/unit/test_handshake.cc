@@ -305,6 +305,25 @@ TEST_F(Handshake, AnAcceptorThatGoesSecondWaitsForALimitedTime)
     EXPECT_NE(std::string::npos, captured.find("lane 0")) << captured;
 }
 
+// A peer that is being connected has connected; its states have time limits of their own.
+TEST_F(Handshake, AcceptWaitsForThePeerThatIsThere)
+{
+    params.accept_timeout = 50 * PVN_NS_PER_MS;
+    pvn_memlane_plan[0][0].verify = pvn_memlane_plan[0][1].verify = -EAGAIN;
+    begin();
+    uint64_t end = pvn_now_ns() + 3 * params.accept_timeout;
+    EXPECT_TRUE(until([&] {
+        step_sender();
+        step_acceptor();
+        return pvn_now_ns() > end || ra != -EAGAIN;
+    }));
+    EXPECT_EQ(-EAGAIN, ra) << accept_err.reason[0];
+    pvn_memlane_plan[0][0].verify = pvn_memlane_plan[0][1].verify = 0;
+    ASSERT_TRUE(both());
+    EXPECT_EQ(0, ra) << accept_err.reason[0];
+    EXPECT_EQ(0, rs) << s->err.reason[0];
+}
+
 TEST_F(Handshake, ALaneThatCannotBeMadeIsDoneWithout)
 {
     pvn_memlane_plan[0][0].lane_new = -ENODEV;
