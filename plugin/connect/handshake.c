@@ -152,6 +152,10 @@ static int check_deadline(struct pvn_conn *c, uint64_t now)
         limit = p->accept_timeout;
         knob = KNOB("ACCEPT_TIMEOUT");
     }
+    if (c->state == PVN_CONN_READY && limit && !c->ready_seen) {
+        limit += p->verify_timeout; /* which a lane of the peer's may take */
+        knob = KNOB("READY_TIMEOUT") " and " KNOB("VERIFY_TIMEOUT");
+    }
     say_waiting(c, now - c->entered_ns);
     pvn_stat_look(c->stat, now);
     if (limit == 0 || now - since < limit)

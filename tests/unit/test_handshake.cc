@@ -324,6 +324,29 @@ TEST_F(Handshake, AcceptWaitsForThePeerThatIsThere)
     EXPECT_EQ(0, rs) << s->err.reason[0];
 }
 
+// The end whose lanes all work is done at once, and the other one may need all of its time.
+TEST_F(Handshake, ReadyIsWaitedForWhileThePeerVerifies)
+{
+    params.verify_timeout = 100 * PVN_NS_PER_MS;
+    params.ready_timeout = 20 * PVN_NS_PER_MS;
+    for (int dead : {0, 1}) {
+        pvn_memlane_reset();
+        pvn_memlane_plan[dead][1].verify = -EAGAIN;
+        ra = rs = -EAGAIN;
+        begin();
+        ASSERT_TRUE(both());
+        ASSERT_EQ(0, rs) << s->err.reason[0];
+        ASSERT_EQ(0, ra) << accept_err.reason[0];
+        EXPECT_EQ(1, s->nlanes);
+        EXPECT_EQ(1, a->nlanes);
+        pvn_conn_close(a, nullptr);
+        pvn_conn_close(s, nullptr);
+        pvn_listener_close(l);
+        a = s = nullptr;
+        l = nullptr;
+    }
+}
+
 TEST_F(Handshake, ALaneThatCannotBeMadeIsDoneWithout)
 {
     pvn_memlane_plan[0][0].lane_new = -ENODEV;
