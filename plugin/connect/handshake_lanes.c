@@ -37,45 +37,68 @@ static bool resumes(const struct pvn_conn *c)
     return (c->cfg.sender ? c->cfg.resumes : c->theirs.resumes) != 0;
 }
 
-/* One lane per port and transport, as far as they can be made. 0,
- * or a failure of the connection. */
+/* Whether this connection may have lanes of the port's v-th transport. */
+static bool may_use(const struct pvn_conn *c, const struct pvn_device *dev, int v)
+{
+    if (v >= dev->nvia)
+        return false;
+    return dev->via[v].ops->is_fallback ? !c->cfg.no_fallback : !c->cfg.fallback_only;
+}
+
+/* A lane of port i by its v-th transport, if it can be made. 0, or a failure of the connection. */
+static int make_lane(struct pvn_conn *c, int i, int v, struct pvn_err *err)
+{
+    const struct pvn_device *dev = c->cfg.port[i];
+    struct pvn_lane_args *a = &c->lane_args[c->nlanes];
+    struct pvn_lane *l = NULL;
+    int rc;
+
+    a->dev = dev;
+    a->sender = c->cfg.sender;
+    a->session = c->cfg.session;
+    a->nonce = c->cfg.nonce;
+    a->traffic_class = c->traffic_class;
+    a->acknowledged = pvn_conn_failover(c);
+    a->clear_to_send = pvn_conn_shared(c);
+    a->may_block = c->cfg.beside || !resumes(c);
+    a->listen_addr = c->cfg.listen_addr[i];
+    rc = dev->via[v].ops->lane_new(dev->via[v].index, a, &l, err);
+    if (rc) {
+        pvn_err_add(err, "no %s lane on %s", dev->via[v].ops->name, dev->name);
+        if (pvn_params_get()->strict)
+            return conn_fail_now(c, err);
+        warn(c, err);
+        return 0;
+    }
+    l->idx = c->nlanes;
+    c->lane_arg[c->nlanes] = c->nlanes;
+    c->lane[c->nlanes++] = l;
+    return 0;
+}
+
+/* One lane per port and transport, as far as they can be made and there is room: the ports' best ones
+ * first, with a place for one that works with any peer. 0, or a failure of the connection. */
 static int make_lanes(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
-    int i, v;
+    int room = PVN_MAX_LANES, i, v, rc;
 
-    for (i = 0; i < c->cfg.nports; i++) {
-        const struct pvn_device *dev = c->cfg.port[i];
-
-        for (v = 0; v < dev->nvia && c->nlanes < PVN_MAX_LANES; v++) {
-            struct pvn_lane_args *a = &c->lane_args[c->nlanes];
-            struct pvn_lane *l = NULL;
-            int rc;
-
-            if (dev->via[v].ops->is_fallback ? c->cfg.no_fallback : c->cfg.fallback_only)
+    for (i = 0; i < c->cfg.nports; i++)
+        if (may_use(c, c->cfg.port[i], 1))
+            room = PVN_MAX_LANES - 1;
+    for (v = 0; v < 2; v++, room = PVN_MAX_LANES)
+        for (i = 0; i < c->cfg.nports; i++) {
+            if (!may_use(c, c->cfg.port[i], v))
                 continue;
-            a->dev = dev;
-            a->sender = c->cfg.sender;
-            a->session = c->cfg.session;
-            a->nonce = c->cfg.nonce;
-            a->traffic_class = c->traffic_class;
-            a->acknowledged = pvn_conn_failover(c);
-            a->clear_to_send = pvn_conn_shared(c);
-            a->may_block = c->cfg.beside || !resumes(c);
-            a->listen_addr = c->cfg.listen_addr[i];
-            rc = dev->via[v].ops->lane_new(dev->via[v].index, a, &l, &err);
-            if (rc) {
-                pvn_err_add(&err, "no %s lane on %s", dev->via[v].ops->name, dev->name);
-                if (pvn_params_get()->strict)
-                    return conn_fail_now(c, &err);
-                warn(c, &err);
-                continue;
+            if (c->nlanes < room) {
+                rc = make_lane(c, i, v, &err);
+                if (rc)
+                    return rc;
+            } else if (v == 0) {
+                pvn_info(PVN_NET, "%s: %s is not used: a comm has %d lanes at most", c->where,
+                         c->cfg.port[i]->name, PVN_MAX_LANES);
             }
-            l->idx = c->nlanes;
-            c->lane_arg[c->nlanes] = c->nlanes;
-            c->lane[c->nlanes++] = l;
         }
-    }
     if (c->nlanes > 0)
         return 0;
     if (err.code == 0)
