@@ -70,9 +70,9 @@ struct pvn_comm {
     uint64_t came_back_ns;     /* 0: not, or said */
     struct pvn_comm *next_of_ids;
     struct pvn_comm *next_of_all; /* in the list of driven comms; under the lock of comm_attend.c */
-    /* The thread of the data calls, as comm_thread.c names it. All threads read it; only one that
-     * finds itself here reads more of the comm without a lock. */
-    const void *_Atomic thread;
+    /* The thread of the data calls, as comm_thread.c numbers it; 0: not known. All threads read it; only
+     * one that finds itself here reads more of the comm without a lock. */
+    _Atomic uint64_t thread;
     uint64_t attended_ns; /* when the control connection was looked at */
     uint64_t moved_ns;    /* when bytes last moved, or no request was open, or nobody called */
     uint64_t moved_bytes; /* comm_bytes_moved() then */
