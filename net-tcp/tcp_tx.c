@@ -189,15 +189,18 @@ static int pieces(struct tx_frame *f, size_t skip, struct iovec *iov)
     return n;
 }
 
-/* As many of the run's bytes as one call, or job, can write: up to a chunk that is sent without a copy. */
-static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov)
+/* As many of the run's bytes as one call, or job, can write: up to a chunk that is sent without a copy.
+ * *acks: of these chunks, those that request an acknowledgement. */
+static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov, uint32_t *acks)
 {
     int n = pieces(frame_at(t, s->first), s->done, iov);
+    *acks = frame_at(t, s->first)->needs_ack;
     for (uint32_t i = 1; i < s->count; i++) {
         struct tx_frame *f = frame_at(t, s->first + i);
         if (is_zerocopy(t, f) || f->probe)
             break;
         n += pieces(f, 0, iov + n);
+        *acks += f->needs_ack;
     }
     return n;
 }
@@ -253,7 +256,8 @@ static ssize_t write_some(struct tcp_lane *t, struct stream *s)
         mh.msg_iovlen = (size_t)pieces(f, s->done, iov);
         return tcp_trial_probe(t, s, &mh);
     }
-    mh.msg_iovlen = (size_t)gather(t, s, iov);
+    uint32_t unused;
+    mh.msg_iovlen = (size_t)gather(t, s, iov, &unused);
     if (worth_halving(t, s, f->len))
         iov[1].iov_len = f->len / 2;
     int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
@@ -266,10 +270,11 @@ static ssize_t write_some(struct tcp_lane *t, struct stream *s)
 static bool hand_over(struct tcp_lane *t, struct stream *s)
 {
     struct tcp_job *j = s->job;
+    uint32_t acks;
     if (!j || is_zerocopy(t, frame_at(t, s->first)))
         return false;
     _Static_assert(TCP_JOB_PIECES >= 2 * TX_RUN, "a job holds any run");
-    j->npieces = gather(t, s, j->piece);
+    j->npieces = gather(t, s, j->piece, &acks);
     j->need = 0;
     for (int i = 0; i < j->npieces; i++)
         j->need += j->piece[i].iov_len;
@@ -279,6 +284,7 @@ static bool hand_over(struct tcp_lane *t, struct stream *s)
     j->sends = true;
     tcp_job_post(j);
     s->with_worker = true;
+    s->job_acks = acks;
     t->stats.jobs++;
     return true;
 }
@@ -288,6 +294,7 @@ int tcp_tx_take_job(struct tcp_lane *t, struct stream *s)
     if (!s->with_worker)
         return 0;
     s->with_worker = false;
+    s->job_acks = 0;
     t->stats.tx_calls += s->job->calls;
     t->stats.tx_bytes += s->job->moved;
     advance(t, s, s->job->moved);

@@ -123,12 +123,19 @@ ssize_t tcp_zerocopy_write(struct stream *s, const struct iovec *iov, int count)
     return n == 0 ? -EAGAIN : n;
 }
 
+/* Chunks that are written and not acknowledged. None: those of a job may be acknowledged before the job
+ * has been taken, and make up for them then. */
+static bool awaits_acks(const struct stream *s)
+{
+    return (int32_t)(s->zerocopy_sent - s->zerocopy_acked) > 0;
+}
+
 /* Each byte that comes, and is not an entry's, is a number of chunks that the peer acknowledges. */
 static int take_byte(struct tcp_lane *t, struct stream *s, uint8_t b)
 {
     if (t->cts && s == &t->s[0] && tcp_cts_is_next(t, b))
         return tcp_cts_take(t, b);
-    if (b == 0 || b > s->zerocopy_sent - s->zerocopy_acked)
+    if (b == 0 || b > (int32_t)(s->zerocopy_sent + s->job_acks - s->zerocopy_acked))
         return tcp_dead(t, s, -EPROTO,
                         "reading zero-copy acknowledgements: these are for more than was sent");
     s->zerocopy_acked += b;
@@ -138,7 +145,7 @@ static int take_byte(struct tcp_lane *t, struct stream *s, uint8_t b)
 
 int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case)
 {
-    while (in_any_case || s->zerocopy_acked != s->zerocopy_sent) {
+    while (in_any_case || awaits_acks(s)) {
         uint8_t b[ANSWER_BYTES];
         t->stats.cts_calls += in_any_case;
         ssize_t n = recv(s->fd, b, sizeof(b), MSG_DONTWAIT);
@@ -148,7 +155,7 @@ int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case)
             return 0;
         if (n <= 0)
             return tcp_dead(t, s, n < 0 ? -errno : -ECONNRESET,
-                            s->zerocopy_acked != s->zerocopy_sent
+                            awaits_acks(s)
                                 ? "waiting for the peer's acknowledgement of a zero-copy chunk"
                                 : "waiting for the peer's receives");
         for (ssize_t i = 0; i < n; i++) {
