@@ -7,7 +7,8 @@
  *
  * The input is text. Its first word has a letter for each of: r this end receives (else it sends), c clear-to-send,
  * a chunks are acknowledged, 2 two streams, g receives into memory that is copied to, o the engine outlives its
- * lane. Then each line has a letter and numbers; those that are missing are 0, lines with other letters are comments:
+ * lane, k a worker thread moves pieces of 256 bytes and more. Then each line has a letter and numbers; those that
+ * are missing are 0, lines with other letters are comments:
  *
  *   r SIZE TAG SIZE TAG ...    this end receives, into so many buffers
  *   s SIZE TAG                 this end sends
@@ -22,6 +23,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -34,12 +36,14 @@
 #include "fuzz/hex.h"
 #include "net-tcp/frame.h"
 #include "net-tcp/tcp_lane.h"
+#include "net-tcp/tcp_workers.h"
 
 enum {
     STREAMS = 2,
     LINES = 128,
     NUMBERS = 2 * (PVN_MAX_RECVS + 2), /* of a line; one buffer more than possible */
     CHUNK = 4096,
+    WORKER_MIN = 256,
     POSTED_MAX = 32768, /* bytes of a buffer or a send */
     PEER_MAX = 65536,   /* bytes that the peer sends on a stream */
     SENDS = 64,
@@ -67,7 +71,7 @@ struct receive {
 };
 
 struct run {
-    bool receiver, cts, acknowledged, copied, outlives;
+    bool receiver, cts, acknowledged, copied, outlives, workers;
     int streams;
     struct pvn_lane *lane;
     struct pvn_engine *e;
@@ -171,6 +175,8 @@ static void open_lane(struct run *r)
                                    .chunk = CHUNK,
                                    .acknowledged = r->acknowledged,
                                    .clear_to_send = r->cts,
+                                   .workers = r->workers,
+                                   .worker_min = WORKER_MIN,
                                    .name = "fuzz0",
                                    .dial = dial,
                                    .preamble = preamble,
@@ -379,8 +385,11 @@ static void call(struct run *r, uint64_t count)
 {
     deliver(r);
     pvn_poller_poll_now();
-    for (uint64_t i = 0; i < count && i < CALLS_AT_ONCE && r->calls > 0; i++, r->calls--)
+    for (uint64_t i = 0; i < count && i < CALLS_AT_ONCE && r->calls > 0; i++, r->calls--) {
         check_call(r, pvn_engine_progress(r->e));
+        if (r->workers)
+            sched_yield();
+    }
     test_receives(r);
     test_sends(r);
 }
@@ -545,6 +554,7 @@ static void begin(struct run *r, const char *line)
     r->acknowledged = says(line, 'a');
     r->copied = says(line, 'g');
     r->outlives = says(line, 'o');
+    r->workers = says(line, 'k');
     r->streams = says(line, '2') ? 2 : 1;
     r->calls = CALLS;
     r->to = &r->s[0];
@@ -556,7 +566,7 @@ static void begin(struct run *r, const char *line)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static bool polls;
+    static bool polls, works;
     char *text = malloc(size + 1), *rest = text, *line;
     struct run *r = calloc(1, sizeof(*r));
 
@@ -564,7 +574,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         polls = pvn_poller_get() == 0;
     memcpy(text, data, size);
     text[size] = '\0';
-    begin(r, strsep(&rest, "\n"));
+    line = strsep(&rest, "\n");
+    if (says(line, 'k') && !works) /* likewise */
+        works = tcp_workers_get(1) == 0;
+    begin(r, line);
     for (int i = 0; i < LINES && (line = strsep(&rest, "\n")) != NULL; i++)
         follow(r, line);
     end(r);
