@@ -247,7 +247,8 @@ bool tcp_cts_has_come(const struct tcp_lane *t); /* one that is not reported */
 int tcp_cts_report(struct tcp_lane *t, struct pvn_event *ev, int max);
 /* Sender, before the socket is closed: entries left unread would make a reset of the stream's end, by
  * which the peer might lose the last messages. One that comes after it still would: that of a receive for
- * which there is no send, which NCCL does not post. */
+ * which there is no send, which NCCL does not post. It takes what is in flight then, if chunks are not
+ * acknowledged; what the peer's kernel has can still be read. */
 void tcp_cts_drop(const struct stream *s);
 
 /* tcp_rx.c */

@@ -303,6 +303,51 @@ TEST(TcpCtsEnd, ClosingWithEntriesUnread)
     EXPECT_EQ(-ECONNRESET, rc);
 }
 
+// A receive for which there is no send, posted when the sender has closed: its entry meets a socket that is gone,
+// and the reset that comes back takes what is still in flight. What has arrived stays; so does all that was
+// reported sent where chunks are acknowledged.
+class TcpCtsLate : public testing::TestWithParam<bool>
+{
+};
+INSTANTIATE_TEST_SUITE_P(Acknowledged, TcpCtsLate, testing::Bool());
+
+TEST_P(TcpCtsLate, AReceiveBehindTheEnd)
+{
+    LanePair p;
+    p.clear_to_send = true;
+    p.acknowledged = GetParam();
+    if (p.acknowledged)
+        p.rcvbuf = 64 << 10; // most of it would be in flight
+    p.open();
+    std::vector<uint8_t> m = bytes::of(p.acknowledged ? 1 << 20 : 1000, 3);
+    Receive r, more;
+    r.post(p, {0}, m.size());
+    pvn_req *s = send_once(p, m, 0);
+    ASSERT_TRUE(s);
+    int sent = 0, got = 0, rc = 0;
+    for (int i = 0; i < 1000000 && !sent; i++) {
+        ASSERT_EQ(0, pvn_engine_test(s, &sent, nullptr));
+        if (p.acknowledged) {
+            ASSERT_EQ(0, pvn_engine_progress(p.erx));
+        }
+    }
+    ASSERT_TRUE(sent);
+    pvn_engine_free(p.etx);
+    p.etx = nullptr;
+    p.tx->ops->close(p.tx);
+    p.tx = nullptr;
+    more.post(p, {0}, 100);
+    for (int i = 0; i < 1000000 && !got && rc == 0; i++)
+        rc = pvn_engine_test(r.req, &got, nullptr);
+    EXPECT_EQ(1, got) << p.rx->err.reason[0];
+    EXPECT_EQ(m, r.in[0]);
+    for (int i = 0; i < 1000000 && rc == 0; i++)
+        rc = pvn_engine_test(more.req, &got, nullptr);
+    EXPECT_EQ(-ECONNRESET, rc);
+    EXPECT_TRUE(strstr(p.rx->err.reason[0], "the peer has closed the connection"))
+        << p.rx->err.reason[0];
+}
+
 // A send came too early and found no buffer. Now all is sent and received, and no message waits for an entry.
 class TcpCtsClosed : public testing::TestWithParam<bool>
 {
