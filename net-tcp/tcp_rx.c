@@ -473,9 +473,17 @@ static void watch_idle(struct tcp_lane *t)
     w->granted = w->polls;
 }
 
+/* No stream has anything to give. */
+static bool is_over(struct tcp_lane *t, enum pvn_lane_end end)
+{
+    bool again = end == t->l.end && end != PVN_LANE_GOES_ON;
+    t->l.end = end;
+    return again && t->l.over(t->l.engine);
+}
+
 int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
 {
-    int n = 0, ended = 0;
+    int n = 0, ended = 0, stalled = 0;
     bool polled = false;
     if (t->l.err.code)
         return t->l.err.code;
@@ -505,10 +513,12 @@ int tcp_rx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
         if (rc < 0)
             return lost(rc, others);
         ended += s->eof;
+        stalled += s->stalled;
     }
-    /* The engine polls only while a request waits: when every stream is at its end, nothing will
-     * come. */
-    if (n == 0 && ended == t->nstreams)
+    enum pvn_lane_end end = PVN_LANE_GOES_ON;
+    if (__builtin_expect(ended > 0, 0) && n == 0 && ended + stalled == t->nstreams)
+        end = stalled ? PVN_LANE_HALTED : PVN_LANE_ENDED;
+    if (is_over(t, end))
         return tcp_dead(t, &t->s[0], -ECONNRESET, "receiving: the peer has closed the connection");
     watch_idle(t);
     return n;

@@ -94,6 +94,7 @@ void eng_use_lanes(struct pvn_engine *e)
         cfg->lanes[i]->kick_due = true;
         cfg->lanes[i]->fast.keeps_cts = i == 0 && e->sends_next;
         cfg->lanes[i]->place = e->needs_cts ? eng_slot_place : eng_match_place;
+        cfg->lanes[i]->over = eng_is_over;
         cfg->lanes[i]->awaits_cts = false;
         cfg->lanes[i]->ops->join(cfg->lanes[i], cfg->lanes, cfg->nlanes);
     }

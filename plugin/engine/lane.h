@@ -226,6 +226,18 @@ struct pvn_place {
 typedef int (*pvn_place_fn)(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
                             struct pvn_place *to);
 
+/*
+ * Whether nothing can come any more of what is waited for: called by a lane that has been at its end
+ * (pvn_lane.end) in two polls in a row, provided by the engine. Not while another lane may bring
+ * something; and what lies in a lane until there is a receive for it is left there while no receive is open.
+ */
+typedef bool (*pvn_over_fn)(const void *engine);
+enum pvn_lane_end {
+    PVN_LANE_GOES_ON,
+    PVN_LANE_HALTED, /* the peer has closed, and what it has sent waits for a receive or for other chunks */
+    PVN_LANE_ENDED /* the peer has closed, and all is taken */
+};
+
 /* Capabilities, fixed once the lane is bound. */
 enum {
     PVN_LANE_NEEDS_CTS = 1 << 0,         /* nothing is sent before a CTS entry */
@@ -238,7 +250,7 @@ enum {
     /* PVN_EV_SENT means that the lane has a copy: what fails after that shows in poll only */
     PVN_LANE_SENT_IS_COPIED = 1 << 8,
     PVN_LANE_GPU_COPIED = 1 << 9, /* GPU memory by struct pvn_mem_copy */
-    PVN_LANE_ENDS = 1 << 7, /* a receiver's poll fails when the peer has closed and all is taken */
+    PVN_LANE_ENDS = 1 << 7, /* a receiver's poll fails when the peer has closed, see pvn_over_fn */
     /* With NEEDS_CTS: a receiver's lane finds the buffer by `place`, so that the entries need no
      * address and no key. All lanes of a comm have it or none. */
     PVN_LANE_PLACES = 1 << 10,
@@ -338,7 +350,9 @@ struct pvn_lane {
     size_t max_chunk;
     pvn_trace_fn trace; /* NULL: no trace; lanes of streams only */
     pvn_place_fn place;
-    void *engine; /* first argument of place */
+    pvn_over_fn over;
+    void *engine;          /* first argument of both */
+    enum pvn_lane_end end; /* PVN_LANE_ENDS, receiver: as of its last poll */
     struct pvn_err err;
     bool wrong; /* err: it died of a request that other lanes would refuse as well, not of a loss */
 };

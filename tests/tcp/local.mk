@@ -12,6 +12,12 @@ tests_tcp_test_tcp_read_SOURCES = tests/tcp/test_tcp_read.cc tests/tcp/lane_pair
 tests_tcp_test_tcp_read_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_tcp_test_tcp_read_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
+# A sender that closes.
+PVN_TESTS += tests/tcp/test_tcp_end
+tests_tcp_test_tcp_end_SOURCES = tests/tcp/test_tcp_end.cc tests/tcp/lane_pair.h
+tests_tcp_test_tcp_end_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_tcp_test_tcp_end_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
 # Clear-to-send.
 PVN_TESTS += tests/tcp/test_tcp_cts
 tests_tcp_test_tcp_cts_SOURCES = tests/tcp/test_tcp_cts.cc tests/tcp/lane_pair.h

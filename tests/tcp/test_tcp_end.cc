@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// A sender that closes its end: what it has sent arrives, whichever stream or lane ends first, and a receive that
+// nothing more can come for fails.
+#include "tcp/lane_pair.h"
+
+namespace
+{
+
+struct Receive {
+    std::vector<uint8_t> in;
+    pvn_req *req = nullptr;
+    size_t size = 99;
+
+    void post(pvn_engine *e, size_t room, int tag = 0)
+    {
+        in.assign(room, 0xAA);
+        void *data = in.data();
+        ASSERT_EQ(0, pvn_engine_irecv(e, 1, &data, &room, &tag, nullptr, &req));
+        ASSERT_TRUE(req);
+    }
+    // 1: done, 0: still open, or the error.
+    int test(int calls = 20000)
+    {
+        int rc = 0, done = 0;
+        for (int i = 0; i < calls && rc == 0 && !done; i++)
+            rc = pvn_engine_test(req, &done, &size);
+        return done ? 1 : rc;
+    }
+};
+
+// Bytes offset to offset + len of a message of `total`, of which each is the message's number.
+void send_chunk(int fd, uint64_t seq, uint64_t total, uint16_t chunk, uint64_t offset, uint32_t len,
+                int tag = 0)
+{
+    pvn_frame f = {};
+    f.seq = seq;
+    f.total = total;
+    f.chunk = chunk;
+    f.offset = offset;
+    f.len = len;
+    f.tag = tag;
+    std::vector<uint8_t> b(PVN_FRAME_LEN + len, static_cast<uint8_t>(seq));
+    pvn_frame_encode(&f, 0, b.data());
+    ASSERT_EQ(static_cast<ssize_t>(b.size()), send(fd, b.data(), b.size(), MSG_NOSIGNAL));
+}
+
+void close_sender(LanePair &p)
+{
+    pvn_engine_free(p.etx);
+    p.etx = nullptr;
+    p.tx->ops->close(p.tx);
+    p.tx = nullptr;
+}
+
+class TcpEnd : public testing::Test
+{
+  protected:
+    LanePair p;
+    Receive first, second;
+    void SetUp() override
+    {
+        p.open(2);
+    }
+    void fails(Receive &r)
+    {
+        EXPECT_EQ(-ECONNRESET, r.test());
+        EXPECT_TRUE(strstr(p.rx->err.reason[0], "the peer has closed the connection"))
+            << p.rx->err.reason[0];
+    }
+};
+
+// The message before the one that has come was never sent.
+TEST_F(TcpEnd, BeforeAMessageThatOthersAreBehind)
+{
+    first.post(p.erx, 100);
+    second.post(p.erx, 100);
+    send_chunk(p.dialed[1], 1, 10, 0, 0, 10);
+    close_sender(p);
+    fails(first);
+}
+
+// Its second half was not, and there is no receive for the one that has come.
+TEST_F(TcpEnd, InAMessageThatOthersAreBehind)
+{
+    first.post(p.erx, 100);
+    send_chunk(p.dialed[0], 0, 100, 0, 0, 50);
+    send_chunk(p.dialed[1], 1, 10, 0, 0, 10);
+    close_sender(p);
+    fails(first);
+}
+
+// All is there, and its receives come later.
+TEST_F(TcpEnd, BeforeTheReceives)
+{
+    send_chunk(p.dialed[0], 0, 10, 0, 0, 10);
+    send_chunk(p.dialed[1], 1, 10, 0, 0, 10);
+    close_sender(p);
+    first.post(p.erx, 100);
+    EXPECT_EQ(1, first.test());
+    for (int i = 0; i < 1000; i++)
+        ASSERT_EQ(0, pvn_engine_progress(p.erx)) << "nobody waits";
+    second.post(p.erx, 100);
+    EXPECT_EQ(1, second.test());
+    EXPECT_EQ(10u, second.size);
+    EXPECT_EQ(1, second.in[9]);
+    first.post(p.erx, 100);
+    fails(first);
+}
+
+// The next message waits until one that is kept aside, of which 256 others are ahead by now, is received.
+TEST_F(TcpEnd, BehindAMessageThatIsKeptAside)
+{
+    send_chunk(p.dialed[1], 0, 10, 0, 0, 10, 9);
+    for (uint64_t seq = 1; seq < PVN_MAX_SENDS; seq++) {
+        send_chunk(p.dialed[1], seq, 10, 0, 0, 10);
+        first.post(p.erx, 10);
+        ASSERT_EQ(1, first.test());
+    }
+    send_chunk(p.dialed[1], PVN_MAX_SENDS, 10, 0, 0, 10);
+    close_sender(p);
+    first.post(p.erx, 10);
+    EXPECT_EQ(0, first.test()) << p.rx->err.reason[0];
+    second.post(p.erx, 10, 9);
+    EXPECT_EQ(1, second.test());
+    EXPECT_EQ(1, first.test());
+}
+
+// Two lanes: the streams of the other one may be slower.
+class TcpEndOfLanes : public testing::Test
+{
+  protected:
+    LanePair p, q;
+    pvn_engine *e = nullptr;
+    Receive r, behind;
+    void SetUp() override
+    {
+        p.open(1);
+        q.open(1);
+        pvn_engine_cfg c = {};
+        c.nlanes = 2;
+        c.lanes[0] = p.rx;
+        c.lanes[1] = q.rx;
+        q.rx->idx = 1;
+        c.chunk = 1 << 20;
+        c.unexpected_max = 64 << 20;
+        c.now = lane_pair_now;
+        e = pvn_engine_new(&c);
+        ASSERT_TRUE(e);
+    }
+    void TearDown() override
+    {
+        pvn_engine_free(e);
+    }
+};
+
+TEST_F(TcpEndOfLanes, WhatTheSlowerOneBringsArrives)
+{
+    r.post(e, 100);
+    send_chunk(p.dialed[0], 0, 100, 0, 0, 50);
+    close_sender(p);
+    EXPECT_EQ(0, r.test()) << pvn_engine_err(e)->reason[0];
+    send_chunk(q.dialed[0], 0, 100, 1, 50, 50);
+    close_sender(q);
+    EXPECT_EQ(1, r.test());
+    EXPECT_EQ(100u, r.size);
+    behind.post(e, 100);
+    EXPECT_EQ(-ECONNRESET, behind.test());
+}
+
+// The first message comes by the lane that ends last.
+TEST_F(TcpEndOfLanes, WhatWaitsForTheSlowerOneArrives)
+{
+    r.post(e, 100);
+    behind.post(e, 100);
+    send_chunk(p.dialed[0], 1, 10, 0, 0, 10);
+    close_sender(p);
+    EXPECT_EQ(0, r.test());
+    send_chunk(q.dialed[0], 0, 10, 0, 0, 10);
+    close_sender(q);
+    EXPECT_EQ(1, r.test());
+    EXPECT_EQ(1, behind.test());
+    EXPECT_EQ(1, behind.in[9]);
+}
+
+} // namespace
