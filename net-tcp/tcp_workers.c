@@ -83,7 +83,9 @@ static bool take_posted(struct tcp_worker *w)
     return true;
 }
 
-/* The job goes on when the socket has bytes, or room. */
+/* The job goes on when the socket has bytes, or room. If it cannot be watched (the user has too many
+ * watches, no memory) the job ends with what it has moved, and its owner posts the rest when it is called:
+ * slower, never wrong. */
 static void wait_for_socket(struct tcp_worker *w, struct tcp_job *j)
 {
     struct epoll_event ev = {.events = (j->sends ? EPOLLOUT : EPOLLIN) | EPOLLONESHOT};
@@ -91,7 +93,7 @@ static void wait_for_socket(struct tcp_worker *w, struct tcp_job *j)
     ev.data.ptr = j;
     __atomic_store_n(&j->state, TCP_JOB_WAITING, __ATOMIC_RELAXED);
     if (epoll_ctl(w->epfd, j->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, j->fd, &ev) < 0) {
-        done(j, -errno);
+        done(j, 0);
         return;
     }
     j->watched = true;

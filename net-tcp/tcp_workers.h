@@ -45,9 +45,9 @@ struct tcp_job {
     struct iovec piece[TCP_JOB_PIECES]; /* used up by the worker */
 
     /* Set by the worker before DONE. */
-    size_t moved;   /* bytes, may exceed need */
-    int rc;         /* 0, or a negative errno: the stream's error, or -ECANCELED */
-    bool eof;       /* receiving: the peer has closed its end */
+    size_t moved; /* bytes, may exceed need; fewer with an error, at the end, or without a watch */
+    int rc;       /* 0, or a negative errno: the stream's error, or -ECANCELED */
+    bool eof;     /* receiving: the peer has closed its end */
     unsigned calls; /* system calls on the socket */
 
     /* The worker's. */

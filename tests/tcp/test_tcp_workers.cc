@@ -5,6 +5,7 @@
 #include "tcp/lane_pair.h"
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <dirent.h>
 #include <fstream>
@@ -13,11 +14,27 @@
 #include <random>
 #include <signal.h>
 #include <string>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <vector>
 
 extern "C" {
 #include "net-tcp/tcp_workers.h"
+}
+
+// Calls of epoll_ctl for data sockets that the kernel refuses, as with too many watches of the user
+// (fs.epoll.max_user_watches).
+static std::atomic<int> refuse{0}, refused{0};
+
+extern "C" int epoll_ctl(int epfd, int op, int fd, epoll_event *ev) noexcept
+{
+    if (op == EPOLL_CTL_ADD && refuse && ev && ev->events & EPOLLONESHOT) {
+        refused++;
+        errno = ENOSPC;
+        return -1;
+    }
+    return static_cast<int>(syscall(SYS_epoll_ctl, epfd, op, fd, ev));
 }
 
 namespace
@@ -309,6 +326,29 @@ TEST(TcpWorkersLife, ThreadsBlockEverySignalSleepAndEnd)
         }
     }
     EXPECT_TRUE(soon([] { return workers().empty(); }));
+}
+
+// Sockets that a worker cannot wait for: it has more calls to make, and the comm lives.
+TEST(TcpWorkersLife, WithoutRoomForAWatch)
+{
+    const size_t n = 8 << 20;
+    std::vector<uint8_t> out = bytes::of(n, 5), in(n);
+    LanePair p; // closed before the buffers go
+    p.workers = 1;
+    p.rcvbuf = p.sndbuf = 64 << 10;
+    p.open(2, 1 << 20);
+    refuse = 1;
+    void *buf = in.data();
+    size_t cap = n, sent = 0, got = 0;
+    int tag = 0;
+    pvn_req *r = nullptr, *s = nullptr;
+    ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &cap, &tag, nullptr, &r));
+    ASSERT_EQ(0, pvn_engine_isend(p.etx, out.data(), n, 0, nullptr, &s));
+    finish(s, r, &sent, &got);
+    refuse = 0;
+    EXPECT_EQ(n, got);
+    EXPECT_TRUE(bytes::same(out.data(), in.data(), n));
+    EXPECT_LT(0, refused);
 }
 
 // A job that is cancelled before its worker has looked at it, many times over.
