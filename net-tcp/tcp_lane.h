@@ -34,7 +34,10 @@
 enum {
     PVN_TCP_MAX_STREAMS = 16,
     PVN_TCP_PREAMBLE_MAX = 64, /* bytes that open a data socket */
-    PVN_TCP_DIAL_MAX = 128     /* bytes that name the address to the connector */
+    PVN_TCP_DIAL_MAX = 128,    /* bytes that name the address to the connector */
+    /* A receiver reports a smaller chunk before it has sent the acknowledgement: after a reset that would
+     * be pages that the sender's owner has overwritten. */
+    PVN_TCP_ZEROCOPY_LEAST = 8 * 1024
 };
 
 struct pvn_tcp_lane_cfg {
@@ -44,7 +47,8 @@ struct pvn_tcp_lane_cfg {
     size_t lone_chunk; /* bytes; the same where there is one stream only, if larger */
     bool batch;        /* messages may share a system call, see worth_sending in tcp_tx.c */
     size_t zerocopy_min; /* bytes; chunks from this size on are sent without a copy, but
-                            not under bbr; 0: none */
+                            not under bbr; 0: none, else PVN_TCP_ZEROCOPY_LEAST or more (but in
+                            tests) */
     int workers;         /* threads of the process's pool, see tcp_workers.h; 0: none */
     size_t worker_min;   /* bytes; pieces from this size on are theirs */
     bool acknowledged;   /* every chunk is: a send is done when the peer has its bytes */

@@ -113,6 +113,8 @@ static int finish(struct tcp_lane *t, struct stream *s, struct pvn_event *ev, in
     s->stage_want = s->f.total >= RX_LARGE ? RX_STAGE_LARGE : RX_STAGE;
     bool needs_ack = s->flags & PVN_FRAME_NEEDS_ACK;
     s->acks_due += needs_ack;
+    _Static_assert(RX_LARGE <= (int)PVN_TCP_ZEROCOPY_LEAST,
+                   "no smaller chunk comes without a copy");
     s->ack_now |= needs_ack && s->f.len >= RX_LARGE;
     if (s->dst)
         ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_ARRIVED,

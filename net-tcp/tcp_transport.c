@@ -178,6 +178,13 @@ static int streams_for(int index, int workers)
     return streams > least ? streams : least;
 }
 
+static size_t zerocopy_min(void)
+{
+    size_t min = (size_t)pvn_params_get()->tcp_zerocopy_min;
+
+    return min > 0 && min < PVN_TCP_ZEROCOPY_LEAST ? PVN_TCP_ZEROCOPY_LEAST : min;
+}
+
 /* The transport's own number of a lane's device. */
 static int index_of(const struct pvn_device *dev)
 {
@@ -243,7 +250,7 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
                                    .chunk = (size_t)p->tcp_chunk,
                                    .lone_chunk = LONE_CHUNK,
                                    .batch = p->tcp_batch,
-                                   .zerocopy_min = (size_t)p->tcp_zerocopy_min,
+                                   .zerocopy_min = zerocopy_min(),
                                    .acknowledged = args->acknowledged,
                                    .clear_to_send = args->clear_to_send,
                                    .dial = dial,

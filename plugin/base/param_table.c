@@ -223,7 +223,7 @@ static const struct pvn_param_def table[] = {
          "they lie in huge pages (registration moves host buffers into them from Linux 6.1 on), "
          "or in any where a short trial on the connection shows that the kernel does not copy "
          "all the same and that it takes less processor time. Not under bbr, where it is slower. "
-         "0: never."},
+         "Less than 8K counts as 8K. 0: never."},
     {.name = "TCP_BATCH",
      .type = PVN_PARAM_BOOL,
      .def = "1",

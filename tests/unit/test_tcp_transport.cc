@@ -297,6 +297,14 @@ TEST_F(TcpTransport, SizesOfChunksAndZeroCopy)
     dialled(2);
     EXPECT_EQ("tcp on lo, 2 streams, chunks of 524288 bytes", described());
     end();
+    // A receiver may report smaller chunks before they are acknowledged.
+    params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno", "NCCL_PVRDMA_TCP_ZEROCOPY_MIN=1"});
+    ASSERT_EQ(1, scan());
+    dialled(1);
+    EXPECT_EQ(
+        "tcp on lo, 1 stream, chunks of 4194304 bytes, zero-copy from 8192 bytes on (huge pages, others on trial)",
+        described());
+    end();
 }
 
 TEST_F(TcpTransport, ReceiveBufferIsSetBeforeListening)
