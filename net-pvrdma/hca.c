@@ -19,6 +19,7 @@ enum {
     PVRDMA_RING_CQE = 4096,
     PVRDMA_RING_WR = 2048, /* with four elements */
     INLINE_WISH = 64,      /* a clear-to-send entry or a record */
+    GID_ROWS = 256,        /* of a table that are looked at: their index is a byte */
     MSG_SUSPECT = 4096
 };
 
@@ -111,7 +112,7 @@ static bool take_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o
                       const struct pvn_hca *h, struct pvn_hca_port *p, int tbl_len,
                       struct pvn_hca_table *t)
 {
-    struct pvn_gid_row rows[256];
+    struct pvn_gid_row rows[GID_ROWS];
     char refused[256];
     int n, kept;
     if (o->gids.index >= tbl_len) {
@@ -119,7 +120,7 @@ static bool take_gids(const struct pvn_verbs *v, const struct pvn_hca_options *o
                          o->gids.index, tbl_len, tbl_len - 1);
         return false;
     }
-    n = pvn_hca_read_gids(v, o, h, p, tbl_len, rows, (int)(sizeof(rows) / sizeof(*rows)));
+    n = pvn_hca_read_gids(v, o, h, p, tbl_len, rows, GID_ROWS);
     kept = pvn_gid_filter(rows, n, &o->gids, refused, sizeof(refused));
     if (kept == 0 && p->ethernet) {
         if (n == 0)
@@ -386,11 +387,19 @@ int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options
                          const struct pvn_hca *h, const struct pvn_hca_port *p,
                          struct pvn_gid_row *rows, int max)
 {
+    struct pvn_gid_row all[GID_ROWS];
     struct ibv_port_attr a;
     int rc = pvn_verbs_query_port(v, h->ctx, p->port, &a);
 
     if (rc < 0)
         return rc;
-    rc = pvn_hca_read_gids(v, o, h, p, a.gid_tbl_len, rows, max);
-    return rc < 0 ? rc : pvn_gid_filter(rows, rc, &o->gids, NULL, 0);
+    /* What the policy allows may lie behind more rows than `max`. */
+    rc = pvn_hca_read_gids(v, o, h, p, a.gid_tbl_len, all, GID_ROWS);
+    if (rc < 0)
+        return rc;
+    int kept = pvn_gid_filter(all, rc, &o->gids, NULL, 0);
+    if (kept > max)
+        kept = max;
+    memcpy(rows, all, (size_t)kept * sizeof(*rows));
+    return kept;
 }

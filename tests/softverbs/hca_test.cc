@@ -186,6 +186,25 @@ TEST_F(Hca, MoreRowsThanCanBeOffered)
     EXPECT_NE(strstr(t.ports[0].why, "32 GIDs of 54"), nullptr) << t.ports[0].why;
 }
 
+// A lane reads the table again, and finds what the scan has found.
+TEST_F(Hca, ARowBehindThoseThatCanBeOfferedIsFoundAgain)
+{
+    std::string config = "profile roce";
+    rows = 64;
+    for (int i = 10; i < 60; i++)
+        config += "\ngid * 1 " + std::to_string(i) + " 10.1.0." + std::to_string(i) + " v2";
+    o.gids.index = 50;
+    ASSERT_EQ(scan(config), 0);
+    ASSERT_EQ(t.nports, 1) << t.left_out;
+    EXPECT_EQ(t.ports[0].ngids, 1);
+    pvn_gid_row now[PVN_RDMA_MAX_GIDS];
+    ASSERT_EQ(pvn_hca_current_gids(v, &o, &t.hcas[0], &t.ports[0], now, PVN_RDMA_MAX_GIDS), 1);
+    EXPECT_EQ(now[0].index, 50);
+    o.gids.index = -1;
+    EXPECT_EQ(pvn_hca_current_gids(v, &o, &t.hcas[0], &t.ports[0], now, PVN_RDMA_MAX_GIDS),
+              int(PVN_RDMA_MAX_GIDS));
+}
+
 TEST_F(Hca, WithoutAnInterfaceRoceIsOfNoUse)
 {
     ASSERT_EQ(scan("profile pvrdma"), 0);
