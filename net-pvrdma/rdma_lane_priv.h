@@ -161,7 +161,8 @@ int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc);
 void rdma_locate(const struct pvn_lane *l, struct pvn_err *err);
 
 /* rdma_err.c: the stamp of entry or message `number` is visible, and its checksum is wrong. 0: the
- * rest of it may still become visible, or the lane is dead. */
+ * rest of it may still become visible, or the lane is dead. No two that a lane reads have the same
+ * number: its second would be over before it begins. */
 #define PARTIAL_CTS    "reading a clear-to-send entry"
 #define PARTIAL_RECORD "reading a record"
 #define PARTIAL_SHORT  "reading a short message"

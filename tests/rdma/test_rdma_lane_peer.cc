@@ -168,6 +168,38 @@ TEST_F(RdmaMalformedPeer, AMessageWithAWrongSum)
     EXPECT_EQ(0xAA, in[0]);
 }
 
+// What is waited for is one thing: a record has a second of its own, and not what is left of that of a
+// short message with the same number.
+TEST_F(RdmaMalformedPeer, ARecordIsNotTheShortMessageOfItsNumber)
+{
+    ASSERT_EQ(0, irecv(p, in, 60, 0, mr, &r));
+    auto *more = reinterpret_cast<short_more *>(head + 1);
+    head->imm = imm_make(0, 0, 0);
+    head->bytes = 60;
+    head->sum = static_cast<uint16_t>(short_sum(head, 2) + 1);
+    head->stamp = more->stamp = 1;
+    int done = 0;
+    ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    EXPECT_EQ(0, done);
+    EXPECT_EQ(1u, lane_stats(p.rx.lane).partial);
+    head->sum = short_sum(head, 2);
+    ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    ASSERT_EQ(1, done);
+    usleep(1100000);
+    const rdma_offer o = offer_of(p.rx.lane);
+    auto *rec = reinterpret_cast<record *>(o.mem_addr + MEM_RECORD);
+    receive();
+    rec->total = rec->bytes = 8;
+    rec->imm = imm_make(1, 0, 0);
+    rec->sum = record_sum(8, rec->imm, 8) + 1;
+    __atomic_store_n(&rec->stamp, 1, __ATOMIC_RELEASE);
+    ASSERT_EQ(0, hot_test(r, &done, nullptr)) << p.rx.lane->err.reason[0];
+    EXPECT_EQ(2u, lane_stats(p.rx.lane).partial);
+    rec->sum = record_sum(8, rec->imm, 8);
+    ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    EXPECT_EQ(1, done);
+}
+
 TEST_F(RdmaMalformedPeer, AnEntryWithAWrongSum)
 {
     const rdma_offer o = offer_of(p.tx.lane);
