@@ -17,6 +17,9 @@
  * error state. */
 #define EMPTY_NS (2 * PVN_NS_PER_MS)
 
+/* How long the kernel takes to destroy the queue pairs of a device that it removes, at most. */
+#define REMOVAL_NS PVN_NS_PER_S
+
 static bool is_arrival(const struct rdma_lane *r, const struct ibv_wc *wc)
 {
     return wc->status == IBV_WC_SUCCESS && wc->wr_id >> 56 == WR_RECV &&
@@ -38,6 +41,30 @@ int rdma_empty_queue(struct rdma_lane *r, int (*save)(struct rdma_lane *r, const
     return got < 0 || now - r->emptied_ns >= EMPTY_NS ? 0 : -EAGAIN;
 }
 
+/* Whether the device is known to have failed for good. */
+static bool device_is_lost(struct rdma_lane *r)
+{
+    struct pvn_err why = PVN_ERR_INIT;
+    return r->cfg.health && r->cfg.health(r->cfg.health_arg, &why) == -ENODEV;
+}
+
+/* A device that is removed, as it is when its driver resets it, is taken away from its contexts: each
+ * call gives EIO from then on, and the kernel itself destroys their queue pairs (Linux,
+ * drivers/infiniband/core/uverbs_main.c, ib_uverbs_remove_one), right before or behind the event
+ * that says so. libibverbs keeps its object. 0, -EAGAIN: call again, or why the queue pair may live. */
+static int destroy(struct rdma_lane *r, struct ibv_qp *qp)
+{
+    int rc = -r->cfg.v->destroy_qp(qp);
+    if (rc != -EIO)
+        return rc;
+    uint64_t now = pvn_now_ns();
+    if (r->removed_ns == 0)
+        r->removed_ns = now;
+    if (now - r->removed_ns < REMOVAL_NS)
+        return -EAGAIN;
+    return device_is_lost(r) ? 0 : rc;
+}
+
 int rdma_fence(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
@@ -47,7 +74,7 @@ int rdma_fence(struct pvn_lane *l)
     }
     int rc = r->mode->save_arrivals(r);
     for (int k = 0; rc == 0 && k < r->cfg.qps; k++) {
-        rc = r->qp[k].qp ? -r->cfg.v->destroy_qp(r->qp[k].qp) : 0;
+        rc = r->qp[k].qp ? destroy(r, r->qp[k].qp) : 0;
         if (rc == 0)
             r->qp[k].qp = NULL;
     }

@@ -128,6 +128,7 @@ struct rdma_lane {
 
     /* fence: since when the completion queue has been empty, 0: not fenced; arrivals from it */
     uint64_t emptied_ns;
+    uint64_t removed_ns; /* and since when the device seems to be gone, 0: it does not */
     struct pvn_event *kept;
     int nkept, room_kept, kept_at;
 

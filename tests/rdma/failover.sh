@@ -51,6 +51,10 @@ for mode in record imm send; do
     name=rdma_${mode}_device_dies_and_tcp_goes_on
     rdma $name $mode "rule dies do nth=300 : fatal *" --sizes 1M --iters 100
     verdict $name survived $name tcp
+    # The kernel has destroyed its queue pairs: what still tries to gets an error.
+    name=rdma_${mode}_device_is_removed_and_tcp_goes_on
+    rdma $name $mode "rule removed do nth=300 : fatal * gone" --sizes 1M --iters 100
+    verdict $name survived $name tcp
     name=rdma_${mode}_port_goes_down_and_tcp_goes_on
     rdma $name $mode "rule down do nth=300 : port * 1 down" --sizes 1M --iters 100
     verdict $name survived $name tcp

@@ -79,8 +79,9 @@ TEST_F(PluginLost, AnotherDeviceOfTheSameNameIsNotTheLostOne)
 // Of two joined adapters one is lost: the comm goes on over the other one, and comes back to both.
 TEST_F(PluginLost, OneOfTwoJoinedAdapters)
 {
-    for (const char *fault : {"fatal mlx5_1", "fatal mlx5_0", "port mlx5_1 1 down",
-                              "rule break status status=RETRY_EXC_ERR op=WRITE nth=3"}) {
+    for (const char *fault :
+         {"fatal mlx5_1 gone", "fatal mlx5_1", "fatal mlx5_0", "port mlx5_1 1 down",
+          "rule break status status=RETRY_EXC_ERR op=WRITE nth=3"}) {
         SCOPED_TRACE(fault);
         setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
         adapters("roce", "set devices 2");

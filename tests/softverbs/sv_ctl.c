@@ -104,10 +104,11 @@ static int cmd_event(int argc, char **argv, char *reply, size_t size)
 
 static int cmd_fatal(int argc, char **argv, char *reply, size_t size)
 {
-    struct sv_dev *d = argc == 2 ? sv_dev_by_name(argv[1]) : NULL;
-    if (!d)
-        return ENODEV;
-    sv_dev_fatal(d);
+    struct sv_dev *d = argc >= 2 ? sv_dev_by_name(argv[1]) : NULL;
+    bool gone = argc == 3 && !strcmp(argv[2], "gone");
+    if (!d || argc > 3 || (argc == 3 && !gone))
+        return d ? EINVAL : ENODEV;
+    sv_dev_fatal(d, gone);
     return 0;
 }
 

@@ -166,9 +166,12 @@ void sv_gid_set(struct sv_dev *dev, int port, int index, const struct sv_gid *gi
     sv_sysfs_refresh(dev, port, index);
 }
 
-/* The worst kind of device failure: it says so once, and never completes anything again. */
-void sv_dev_fatal(struct sv_dev *dev)
+/* The worst kind of device failure: it says so once, and never completes anything again. gone: the
+ * kernel removes it, too, and has destroyed what its contexts had. */
+void sv_dev_fatal(struct sv_dev *dev, bool gone)
 {
+    for (struct sv_ctx *c = sv.ctxs; c; c = c->next)
+        c->gone |= c->dev == dev && gone;
     if (dev->fatal)
         return;
     dev->fatal = true;
@@ -513,6 +516,10 @@ static void abandon(struct sv_ctx *c)
     sv.leaked += c->refs;
     for (unsigned int i = 0; i < SV_QP_MAX; i++)
         if (sv.qp[i] && sv_ctx_of(sv.qp[i]->ibv.context) == c) {
+            if (c->gone) {
+                sv.qp[i]->lost = sv.lost;
+                sv.lost = sv.qp[i];
+            }
             sv.qp[i] = NULL;
             sv.qp_count--;
         }

@@ -116,6 +116,7 @@ struct sv_ctx {
     struct sv_shared *shared; /* of the process that has opened it */
     bool taken;               /* by a forked child, see sv_fork.c; so in the other objects */
     bool dead;                /* its device has failed, and was renewed since */
+    bool gone;                /* the kernel has taken its device away */
     struct verbs_context v;   /* last: the ibv_context is its tail */
 };
 
@@ -190,6 +191,7 @@ struct sv_qp {
     unsigned int serial; /* order of creation in this process, from 0 */
     int dead;            /* 1: nothing reaches it or leaves it; 2: and its timers stand still */
     bool taken;
+    struct sv_qp *lost; /* the next one that its program cannot free any more */
     uint32_t events_given;
     struct sv_stats stats;
     char *slab; /* memory of the two queues' scatter lists and inline data */
@@ -317,6 +319,7 @@ struct sv_fabric {
     bool loading;        /* a configuration is being read: sysfs waits for its end */
     bool remote;         /* what is being executed came from another process */
     unsigned int leaked; /* objects alive when their device was closed */
+    struct sv_qp *lost;  /* of them, of devices that were taken away */
     unsigned int held;   /* QPs held by a rule until enough messages have passed */
 };
 extern struct sv_fabric sv;
@@ -347,7 +350,7 @@ void sv_raise(struct sv_ctx *ctx, enum ibv_event_type type, void *element, int p
 void sv_raise_dev(struct sv_dev *dev, enum ibv_event_type type, int port);
 void sv_port_set(struct sv_dev *dev, int port, bool up);
 void sv_gid_set(struct sv_dev *dev, int port, int index, const struct sv_gid *gid);
-void sv_dev_fatal(struct sv_dev *dev);
+void sv_dev_fatal(struct sv_dev *dev, bool gone);
 /* A device that has failed is there again, for new contexts; other: with another GUID. */
 void sv_dev_renew(struct sv_dev *dev, bool other);
 bool sv_ctx_is_dead(const struct sv_ctx *c);

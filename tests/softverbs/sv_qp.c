@@ -178,6 +178,10 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(ibqp->context);
     int err = qp->taken ? ENOENT : sv_fault_call("destroy_qp", c->dev, NULL);
+    /* The kernel answers so whatever is called, and libibverbs keeps the object (libibverbs/cmd.h,
+     * verbs_is_destroy_err, without RDMAV_ALLOW_DISASSOC_DESTROY). */
+    if (!err && c->gone)
+        err = EIO;
     if (err) {
         sv_unlock();
         return err;
