@@ -12,9 +12,11 @@
 /* The longest time for which a lane that closes waits for its final acknowledgement. */
 #define FINAL_ACK_NS (PVN_NS_PER_S / 10)
 
+/* Not -EFAULT, by which the caller would be refused for bytes outside of its registration. New lanes
+ * would have the same keys. */
 __attribute__((noinline, cold)) static int too_large(struct rdma_lane *r)
 {
-    return rdma_dead(r, -EFAULT,
+    return rdma_dead(r, -EMSGSIZE,
                      "receiving into a buffer larger than half the device's largest region");
 }
 

@@ -377,6 +377,34 @@ ncclResult_t until_it_fails(const std::function<ncclResult_t()> &call)
     return rc;
 }
 
+// A buffer that no region of the device holds is not said to lie outside of its registration, and is not tried
+// over new lanes again and again.
+TEST_F(PluginRdma, AReceiveThatNoRegionHoldsEndsItsComm)
+{
+    adapters("roce", "set max_mr_size 262144");
+    Net n(12);
+    for (int buffers : {1, 2}) {
+        SCOPED_TRACE(buffers);
+        Log::get().clear();
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        std::vector<unsigned char> dst(1 << 20);
+        void *mh = nullptr, *mhs[2], *r = nullptr, *data[2];
+        ASSERT_EQ(ncclSuccess,
+                  pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), dst.size(), NCCL_PTR_HOST, &mh));
+        size_t sizes[2] = {200000, 8};
+        int tags[2] = {0, 1};
+        mhs[0] = mhs[1] = mh;
+        data[0] = dst.data() + 100000;
+        data[1] = dst.data();
+        EXPECT_NE(ncclSuccess,
+                  pvn_netdrv_irecv(p.d, p.rc, buffers, data, sizes, tags, mhs, nullptr, &r));
+        EXPECT_TRUE(said("larger than half the device's largest region")) << Log::get().text();
+        EXPECT_FALSE(said("failover:")) << Log::get().text();
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_dereg_mr(p.d, p.rc, mh));
+    }
+}
+
 class Goodbye : public PluginRdma, public testing::WithParamInterface<const char *>
 {
   protected:
