@@ -211,6 +211,11 @@ static int take_device(const struct pvn_verbs *v, const struct pvn_hca_options *
     int rc, before = t->nports;
     memset(h, 0, sizeof(*h));
     snprintf(h->name, sizeof(h->name), "%s", v->get_device_name(dev));
+    /* Its port looks like one of RoCE, and only rdma_cm can connect its queue pairs. */
+    if (dev->transport_type == IBV_TRANSPORT_IWARP) {
+        pvn_hca_left_out(t, h->name, "iWARP, not RoCE; some adapters can be set to either");
+        return 0;
+    }
     errno = 0;
     h->ctx = v->open_device(dev);
     if (!h->ctx) {

@@ -205,6 +205,14 @@ TEST_F(Hca, ARowBehindThoseThatCanBeOfferedIsFoundAgain)
               int(PVN_RDMA_MAX_GIDS));
 }
 
+TEST_F(Hca, IwarpIsOfNoUse)
+{
+    ASSERT_EQ(scan("profile roce\nset iwarp 1"), 0);
+    EXPECT_EQ(t.nports, 0);
+    EXPECT_EQ(t.nhcas, 0);
+    EXPECT_TRUE(left_out("mlx5_0 (iWARP, not RoCE")) << t.left_out;
+}
+
 TEST_F(Hca, WithoutAnInterfaceRoceIsOfNoUse)
 {
     ASSERT_EQ(scan("profile pvrdma"), 0);

@@ -233,6 +233,7 @@ static const struct {
     KEY(cuda),
     KEY(peer_memory),
     KEY(no_pci),
+    KEY(iwarp),
     KEY(seed),
 #undef KEY
 };

@@ -103,8 +103,8 @@ void sv_devices_build(void)
     for (unsigned int i = 0; i < (unsigned int)sv.p.devices; i++) {
         struct sv_dev *d = &sv.dev[i];
         d->index = i;
-        d->ibv.node_type = IBV_NODE_CA;
-        d->ibv.transport_type = IBV_TRANSPORT_IB;
+        d->ibv.node_type = sv.p.iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
+        d->ibv.transport_type = sv.p.iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
         char name[IBV_SYSFS_NAME_MAX];
         snprintf(name, sizeof name, "%s%u", sv.p.dev_name, i);
         strcpy(d->ibv.name, name);

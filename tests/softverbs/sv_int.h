@@ -73,6 +73,7 @@ struct sv_profile {
     long cuda;        /* memory of a GPU is copied by the CUDA driver, see sv_cuda.c */
     long peer_memory; /* and may be registered by its address, without a dma-buf */
     long no_pci;      /* sysfs shows no PCI functions: none is taken for one of the machine's */
+    long iwarp;       /* RDMA over TCP, which rdma_cm alone connects */
     long seed;
 };
 

@@ -284,6 +284,9 @@ static int check_values(struct sv_qp *qp, const struct ibv_qp_attr *a, int mask)
         ((mask & IBV_QP_TIMEOUT) && a->timeout > 31) ||
         ((mask & IBV_QP_MIN_RNR_TIMER) && a->min_rnr_timer > 31))
         return EINVAL;
+    /* No connection of rdma_cm belongs to it (irdma, siw). */
+    if (sv.p.iwarp && (mask & IBV_QP_STATE) && a->qp_state == IBV_QPS_RTS)
+        return EINVAL;
     return mask & IBV_QP_AV ? check_address(qp, &a->ah_attr, port) : 0;
 }
 
