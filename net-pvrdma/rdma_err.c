@@ -50,16 +50,17 @@ int rdma_dead(struct rdma_lane *r, int code, const char *doing)
 /* The rest of a write that has begun to arrive takes nanoseconds. */
 #define PARTIAL_NS PVN_NS_PER_S
 
-__attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, uint64_t number,
+__attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, int ring, uint64_t number,
                                                  const char *doing)
 {
+    struct rdma_partial *p = &r->partial[ring];
     uint64_t now = pvn_now_ns();
     r->stats.partial++;
-    if (r->partial_until_ns == 0 || r->partial != number) {
-        r->partial = number;
-        r->partial_until_ns = now + PARTIAL_NS;
+    if (p->until_ns == 0 || p->number != number) {
+        p->number = number;
+        p->until_ns = now + PARTIAL_NS;
     }
-    if (now < r->partial_until_ns)
+    if (now < p->until_ns)
         return 0;
     char what[128];
     snprintf(what, sizeof(what), "%s: its checksum has been wrong for a second", doing);

@@ -64,6 +64,11 @@ struct flush_qp {
     uint8_t *spot;    /* where they put their byte, in the lane's block */
 };
 
+/* What is not whole yet of a ring, and by when it has to be; 0: nothing. */
+struct rdma_partial {
+    uint64_t number, until_ns;
+};
+
 /* See rdma_overdue.c. */
 struct rdma_silence {
     uint64_t looked_ns, since_ns; /* last look; since when nothing has ended */
@@ -98,8 +103,6 @@ struct rdma_lane {
     unsigned empty_polls; /* polls that found nothing, since one looked around */
     uint64_t idle_from_ns, idle_wait_ns;
     uint64_t chunks_done;
-    uint64_t partial,
-        partial_until_ns; /* what is not whole yet, and by when it has to be; 0: nothing */
 
     /* One registered block: what the peer writes into, then what we write from; see mem_layout. */
     uint8_t *mem;
@@ -134,6 +137,7 @@ struct rdma_lane {
 
     struct pvn_rdma_lane_stats stats;
     struct rdma_silence silence;
+    struct rdma_partial partial[1 + PVN_RDMA_MAX_QPS]; /* by `ring` of rdma_partial() */
 
     /* Slot % CTS_SLOTS: what was reported to the engine. A receiver has none of them. */
     struct pvn_cts cts_seen[];
@@ -162,12 +166,12 @@ int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc);
 void rdma_locate(const struct pvn_lane *l, struct pvn_err *err);
 
 /* rdma_err.c: the stamp of entry or message `number` is visible, and its checksum is wrong. 0: the
- * rest of it may still become visible, or the lane is dead. No two that a lane reads have the same
- * number: its second would be over before it begins. */
+ * rest of it may still become visible, or the lane is dead. ring: whose number it is, 0 for entries or
+ * short messages, of which an end reads one kind, or 1 + the queue pair of a record. */
 #define PARTIAL_CTS    "reading a clear-to-send entry"
 #define PARTIAL_RECORD "reading a record"
 #define PARTIAL_SHORT  "reading a short message"
-int rdma_partial(struct rdma_lane *r, uint64_t number, const char *doing);
+int rdma_partial(struct rdma_lane *r, int ring, uint64_t number, const char *doing);
 
 /* rdma_setup.c */
 int rdma_offer(struct pvn_lane *l, void *buf, size_t cap);

@@ -63,7 +63,7 @@ static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev,
     do {
         const struct record *rec = q->next_record;
         if (__builtin_expect(!record_is_whole(rec), 0)) {
-            rc = rdma_partial(r, (uint64_t)k << 32 | q->records, PARTIAL_RECORD);
+            rc = rdma_partial(r, 1 + k, q->records, PARTIAL_RECORD);
             break;
         }
         q->longs++;

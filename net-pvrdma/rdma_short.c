@@ -289,12 +289,6 @@ static inline bool is_there(const struct short_head *h, uint32_t before)
     return __atomic_load_n(&h->stamp, __ATOMIC_ACQUIRE) == htole32(before + 1);
 }
 
-/* Its number is no record's: those of a queue pair begin at 0, too. */
-static int partial_short(struct rdma_lane *r, uint32_t before)
-{
-    return rdma_partial(r, UINT64_C(1) << 63 | before, PARTIAL_SHORT);
-}
-
 /* The other lines of a message of several: 1, or 0: not all is there. */
 __attribute__((noinline)) static int all_lines(struct rdma_lane *r, const struct short_head *h,
                                                uint32_t lines, uint32_t before)
@@ -305,7 +299,7 @@ __attribute__((noinline)) static int all_lines(struct rdma_lane *r, const struct
             return 0;
     if (le16toh(h->sum) == short_sum(h, lines))
         return 1;
-    return partial_short(r, before);
+    return rdma_partial(r, 0, before, PARTIAL_SHORT);
 }
 
 static inline __attribute__((always_inline)) int
@@ -328,7 +322,7 @@ read_shorts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n, const bo
             if (rc == 0)
                 break;
         } else if (sums && le16toh(h->sum) != short_line_sum(h, bytes)) {
-            int rc = partial_short(r, before);
+            int rc = rdma_partial(r, 0, before, PARTIAL_SHORT);
             if (rc < 0)
                 return rc;
             break;

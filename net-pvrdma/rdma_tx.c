@@ -100,7 +100,7 @@ static inline int read_line(const struct rdma_lane *r, const struct cts_line *li
 __attribute__((noinline)) static int read_more_lines(struct rdma_lane *r, struct pvn_cts *c, int n)
 {
     if (n == 0)
-        return rdma_partial(r, r->tx.next_cts, PARTIAL_CTS);
+        return rdma_partial(r, 0, r->tx.next_cts, PARTIAL_CTS);
     if (n > PVN_MAX_RECVS)
         return rdma_dead(r, -EPROTO,
                          "reading a clear-to-send entry: its number of buffers is impossible");
@@ -110,7 +110,7 @@ __attribute__((noinline)) static int read_more_lines(struct rdma_lane *r, struct
             htole32((uint32_t)r->tx.next_cts + 1))
             return 0;
         if (!read_line(r, line, &c->e[i]))
-            return rdma_partial(r, r->tx.next_cts, PARTIAL_CTS);
+            return rdma_partial(r, 0, r->tx.next_cts, PARTIAL_CTS);
     }
     return 1;
 }

@@ -200,6 +200,25 @@ TEST_F(RdmaMalformedPeer, ARecordIsNotTheShortMessageOfItsNumber)
     EXPECT_EQ(1, done);
 }
 
+// Each queue pair's is waited for by itself: looks at the other one's do not begin its second again.
+TEST(RdmaMalformedPeers, RecordsWithAWrongSumOnTwoQueuePairs)
+{
+    RdmaPair p;
+    p.open(shape("pvrdma", PVN_RDMA_RECORD, 2, 1 << 20, true));
+    if (testing::Test::HasFatalFailure())
+        return;
+    const rdma_offer o = offer_of(p.rx.lane);
+    auto *rec = reinterpret_cast<record *>(o.mem_addr + MEM_RECORD);
+    for (record *one : {rec, rec + RECORD_RING})
+        __atomic_store_n(&one->stamp, 1, __ATOMIC_RELEASE);
+    rec[0].sum = rec[RECORD_RING].sum = record_sum(0, 0, 0) + 1;
+    const double until = sv::now() + 10;
+    while (!pvn_engine_err(p.rx.e) && sv::now() < until)
+        pvn_engine_progress(p.rx.e);
+    ASSERT_NE(nullptr, pvn_engine_err(p.rx.e));
+    EXPECT_NE(nullptr, strstr(pvn_engine_err(p.rx.e)->reason[0], "reading a record"));
+}
+
 TEST_F(RdmaMalformedPeer, AnEntryWithAWrongSum)
 {
     const rdma_offer o = offer_of(p.tx.lane);
