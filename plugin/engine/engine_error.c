@@ -25,15 +25,20 @@ const struct pvn_err *pvn_engine_pause_reason(const struct pvn_engine *e)
     return &e->pause_err;
 }
 
+/* The lanes are left alone, and may be closed while requests are still tested. */
+static void stop(struct pvn_engine *e)
+{
+    e->stopped = true;
+    e->watch = &e->no_watch;
+}
+
 void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why)
 {
     if (e->paused || e->failed)
         return;
-    e->paused = e->stopped = true;
-    e->unposted = true;
+    e->paused = e->unposted = true;
+    stop(e);
     e->pause_err = *why;
-    for (int i = 0; i < e->cfg.nlanes; i++)
-        pvn_lane_watch_empty(&e->cfg.lanes[i]->fast.watch);
 }
 
 int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
@@ -45,8 +50,8 @@ int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *f
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    e->failed = e->stopped = true;
-    pvn_lane_watch_empty(e->watch);
+    e->failed = true;
+    stop(e);
     pvn_err_set(&e->err, code, "%s", text);
     pvn_err_set_fault(&e->err, fault);
     return code;
@@ -76,8 +81,8 @@ void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err)
 {
     if (e->failed)
         return;
-    e->failed = e->stopped = true;
-    pvn_lane_watch_empty(e->watch);
+    e->failed = true;
+    stop(e);
     e->err = *err;
     if (e->err.code >= 0)
         e->err.code = -EIO;

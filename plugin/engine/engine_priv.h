@@ -203,8 +203,8 @@ struct pvn_engine {
     size_t chunk; /* what messages are cut into: the preferred size as far as the lanes allow it */
     struct sender *tx; /* one of the two, by cfg.sender */
     struct receiver *rx;
-    /* The only lane's, or no_watch. While its words are still nothing is to be done: whoever leaves
-     * something due that they do not show empties it. */
+    /* The only lane's, or no_watch, as while the engine is stopped. While its words are still nothing
+     * is to be done: whoever leaves something due that they do not show empties it. */
     struct pvn_lane_watch *watch;
     struct pvn_lane_watch no_watch; /* never filled in */
     uint32_t epoch; /* failover: of the lanes in use; one more each time both ends have resumed */

@@ -171,6 +171,7 @@ struct Receiving : Receiver {
     {
         EXPECT_NE(ncclSuccess, with(lie, never));
         EXPECT_TRUE(Log::get().warned({why})) << Log::get().text();
+        EXPECT_NE(ncclSuccess, call()) << "the request is open, though its lanes may be gone";
     }
 };
 
@@ -422,6 +423,7 @@ struct Sending : Sender {
     {
         EXPECT_NE(ncclSuccess, with(lie, never));
         EXPECT_TRUE(Log::get().warned({why})) << Log::get().text();
+        EXPECT_NE(ncclSuccess, call()) << "the request is open, though its lanes may be gone";
     }
 };
 
