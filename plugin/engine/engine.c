@@ -68,8 +68,11 @@ static struct receiver *receiver_new(struct pvn_engine *e)
 
 static struct sender *sender_new(struct pvn_engine *e)
 {
-    struct sender *tx = calloc(1, sizeof(*tx));
-    for (int i = 0; tx && i < MSG_RING; i++) {
+    struct sender *tx = aligned_alloc(_Alignof(struct sender), sizeof(*tx));
+    if (!tx)
+        return NULL;
+    memset(tx, 0, sizeof(*tx));
+    for (int i = 0; i < MSG_RING; i++) {
         init_req(e, &tx->msg[i].req, REQ_SEND);
         tx->msg[i].count = tx->msg[i].next = 1;
     }

@@ -221,6 +221,7 @@ TEST(Memory, RunsOutAtEveryAllocation)
 extern "C" {
 void *__libc_malloc(size_t);
 void *__libc_calloc(size_t, size_t);
+void *__libc_memalign(size_t, size_t);
 void *__libc_realloc(void *, size_t);
 void __libc_free(void *);
 }
@@ -256,6 +257,10 @@ void *malloc(size_t n)
 void *calloc(size_t n, size_t m)
 {
     return fails() ? nullptr : counted(__libc_calloc(n, m));
+}
+void *aligned_alloc(size_t alignment, size_t n) noexcept
+{
+    return fails() ? nullptr : counted(__libc_memalign(alignment, n));
 }
 void *realloc(void *p, size_t n)
 {

@@ -10,6 +10,9 @@ int hot_isend(struct pvn_engine *e, const void *data, size_t size, int tag, cons
               struct pvn_req **req)
 {
     struct send_msg *m = eng_fast_message(e);
+    /* The compiler relies on it. */
+    if ((uintptr_t)m % _Alignof(struct send_msg))
+        return -ENOTRECOVERABLE;
     int rc = m ? eng_fast_isend(e, m, data, size, tag, mr) : -EAGAIN;
     if (rc == -EAGAIN)
         return pvn_engine_isend(e, data, size, tag, mr, req);

@@ -10,8 +10,9 @@ extern "C" {
 #include "base/clock.h"
 #include "engine/engine.h"
 
-// The C library's own, under the name that it has for such programs.
+// The C library's own, under the names that they have for such programs.
 void *__libc_calloc(size_t n, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
 }
 
 namespace
@@ -32,14 +33,24 @@ struct Refuse {
 
 } // namespace
 
-extern "C" void *calloc(size_t n, size_t size)
+static bool is_refused()
 {
     if (refused_from == 0) {
         errno = ENOMEM;
-        return nullptr;
+        return true;
     }
     refused_from -= refused_from > 0;
-    return __libc_calloc(n, size);
+    return false;
+}
+
+extern "C" void *calloc(size_t n, size_t size)
+{
+    return is_refused() ? nullptr : __libc_calloc(n, size);
+}
+
+extern "C" void *aligned_alloc(size_t alignment, size_t size) noexcept
+{
+    return is_refused() ? nullptr : __libc_memalign(alignment, size);
 }
 
 namespace
