@@ -33,7 +33,7 @@ enum {
      * idle receivers of the thread: each read is a system call of every pass over them. */
     RX_IDLE_AFTER = 512,
     RX_IDLE_MIN = 64,
-    RX_WATCH_POLLS = 256,    /* polls that the engine may leave out while every stream is idle */
+    RX_WATCH_POLLS = 256,    /* polls left out on average, at most, while every stream is idle */
     RX_BUDGET = 1024 * 1024, /* bytes that one poll takes from one stream */
     RX_EAGER = 128 * 1024,   /* bytes at a chunk's end that are read as they come */
     RX_AHEAD = 256 * 1024,   /* bytes of a chunk's middle that one read waits for */
@@ -149,6 +149,7 @@ struct tcp_lane {
     /* tcp_empty_polls at the newest message or, of a receiver, at its last poll. */
     unsigned empty_seen;
     unsigned neighbours; /* receivers whose polls were empty too since this one's last poll */
+    bool spread; /* receiver: has a time of its own to be polled since its streams are idle */
     unsigned idle_polls; /* polls since the last post_write, saturated at 2 */
     size_t zerocopy_min; /* bytes; chunks from this size on are not copied; 0: all are */
     uint32_t unacked;    /* frames in TX_UNACKED */

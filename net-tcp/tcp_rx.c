@@ -348,6 +348,7 @@ int tcp_go_idle(struct tcp_lane *t, struct stream *s)
         return tcp_dead(t, s, rc, "watching an idle stream");
     s->idle = true;
     s->empty = 0;
+    t->spread = false;
     t->stats.idle++;
     return 0;
 }
@@ -457,10 +458,19 @@ static int lost(int rc, int others)
     return others > 0 ? others : rc;
 }
 
+/* 0 to n. Lanes that ask one after the other get parts that lie far from each other: multiples of the
+ * golden ratio. */
+static unsigned part_of(unsigned n, unsigned seen)
+{
+    return (unsigned)((uint64_t)(uint32_t)(seen * 2654435769u) * (n + 1) >> 32);
+}
+
 /*
  * All streams are idle: the engine looks at the words of their watches instead of calling poll. Now
  * and then it calls nevertheless, so that somebody asks the kernel: in each pass over the thread's
- * comms one of them.
+ * comms about one of them. Most become idle in the same pass. If each then left out as many polls as it
+ * has neighbours, all would go on to ask in the same pass, and nobody in those between; so it is half
+ * of them and a part.
  */
 static void watch_idle(struct tcp_lane *t)
 {
@@ -471,8 +481,9 @@ static void watch_idle(struct tcp_lane *t)
         return;
     w->at[0] = pvn_poller_word(first->watch, &w->same[0]);
     w->at[1] = pvn_poller_word(last->watch, &w->same[1]);
-    w->polls = (int)(t->neighbours < RX_WATCH_POLLS ? t->neighbours : RX_WATCH_POLLS);
-    w->granted = w->polls;
+    unsigned polls = t->neighbours < RX_WATCH_POLLS ? t->neighbours : RX_WATCH_POLLS;
+    w->polls = w->granted = (int)((t->spread ? polls / 2 : 0) + part_of(polls, t->empty_seen));
+    t->spread = true;
 }
 
 /* No stream has anything to give. */
