@@ -26,6 +26,7 @@
 #include "comm/comm_priv.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -271,6 +272,25 @@ static const char *waits_for(const struct pvn_comm *c)
     return f->last.n > 0 ? f->last.reason[0] : "the peer did not connect";
 }
 
+static const char *peer_state(const struct pvn_comm *c)
+{
+    return c->conn->ctrl.eof ? "the peer cannot be reached"
+                             : "the peer's process is alive and is waited for";
+}
+
+/* Into the statistics now and then, where it would else seem that nobody calls. */
+static void publish(struct pvn_comm *c)
+{
+    const struct comm_failover *f = c->failover;
+    char text[256];
+
+    if (f->stepped_ns < c->look_ns)
+        return;
+    c->look_ns = f->stepped_ns + COMM_LOOK_NS;
+    snprintf(text, sizeof(text), "failover: %.160s; %s", waits_for(c), peer_state(c));
+    comm_publish_failover(c, f->stepped_ns, f->since_ns, text);
+}
+
 static int out_of_time(struct pvn_comm *c, uint64_t limit, const char *param)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -302,9 +322,7 @@ static int check_deadline(struct pvn_comm *c)
         f->stall_reported = true;
         pvn_warn("failover: %s %s %s: no new connection for %.0f s: %s; %s", c->conn->where,
                  c->sender ? "to" : "from", c->conn->who, (double)waited / PVN_NS_PER_S,
-                 waits_for(c),
-                 c->conn->ctrl.eof ? "the peer cannot be reached"
-                                   : "the peer's process is alive and is waited for");
+                 waits_for(c), peer_state(c));
     }
     return 0;
 }
@@ -549,4 +567,6 @@ void comm_failover_step(struct pvn_comm *c)
             break;
         }
     }
+    if (c->failover && !c->failed)
+        publish(c);
 }

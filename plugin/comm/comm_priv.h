@@ -29,6 +29,9 @@ struct pvn_comm_mr {
  * next. */
 enum { ATTEND_EVERY = 64 };
 
+/* Time between two looks for stalls, and between two publications. */
+#define COMM_LOOK_NS (PVN_NS_PER_S / 10)
+
 #define NO_EPOCH UINT32_MAX
 
 struct pvn_comm {
@@ -138,6 +141,8 @@ int comm_come_up(struct pvn_comm *c);
 
 /* comm_stats.c: puts the comm's numbers into its row of the statistics. The engine runs. */
 void comm_publish(struct pvn_comm *c, uint64_t now);
+/* The same in a failover, with what that waits for since when. */
+void comm_publish_failover(struct pvn_comm *c, uint64_t now, uint64_t since_ns, const char *text);
 /* The same when the comm comes to its end, with the lanes' last numbers. */
 void comm_publish_last(struct pvn_comm *c);
 /* The comm has gone on with other lanes. */

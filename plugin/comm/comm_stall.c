@@ -11,9 +11,6 @@
 #include "base/log.h"
 #include "base/param.h"
 
-/* Time between two looks. */
-#define LOOK_NS (PVN_NS_PER_S / 10)
-
 /* The peer says that it takes what comes, at its next call after it was queried. */
 static void ask_peer(struct pvn_comm *c, uint64_t now)
 {
@@ -76,7 +73,7 @@ void comm_look_for_stalls(struct pvn_comm *c, uint64_t now)
     uint64_t bytes = comm_bytes_moved(c), silent, age;
     char text[256];
 
-    c->look_ns = now + LOOK_NS;
+    c->look_ns = now + COMM_LOOK_NS;
     check_lanes(c, now);
     if (bytes != c->moved_bytes || pvn_engine_pending(c->engine) == 0 || c->moved_ns == 0) {
         c->moved_bytes = bytes;

@@ -60,18 +60,16 @@ void comm_publish_last(struct pvn_comm *c)
     comm_publish(c, pvn_now_ns());
 }
 
-void comm_publish(struct pvn_comm *c, uint64_t now)
+/* stuck_ns: since when the open requests wait, for what the text says. */
+static void put(struct pvn_comm *c, uint64_t now, uint64_t stuck_ns, const char *text)
 {
     const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
     struct pvn_stat_counts *n = &c->counts;
-    char text[256] = "";
 
-    if (!c->conn->stat)
-        return;
     if (s->bytes != n->bytes || s->chunks != n->chunks || s->msgs != n->msgs)
         n->moved_ns = now;
     n->look_ns = now;
-    n->stuck_ns = stuck_since(c, now, text, sizeof(text));
+    n->stuck_ns = stuck_ns;
     n->open = (uint64_t)pvn_engine_pending(c->engine);
     n->msgs = s->msgs;
     n->bytes = s->bytes;
@@ -81,7 +79,24 @@ void comm_publish(struct pvn_comm *c, uint64_t now)
     n->empty_polls = s->empty_polls;
     n->failovers = s->resumes - c->counts.failbacks;
     n->replayed = s->replayed;
+    pvn_stat_put(c->conn->stat, n, text);
+}
+
+void comm_publish(struct pvn_comm *c, uint64_t now)
+{
+    char text[256] = "";
+
+    if (!c->conn->stat)
+        return;
     if (now >= c->lanes_ns)
         ask_lanes(c, now);
-    pvn_stat_put(c->conn->stat, n, text);
+    put(c, now, stuck_since(c, now, text, sizeof(text)), text);
+}
+
+void comm_publish_failover(struct pvn_comm *c, uint64_t now, uint64_t since_ns, const char *text)
+{
+    bool stuck = now - since_ns >= STUCK_NS && pvn_engine_pending(c->engine) > 0;
+
+    if (c->conn->stat)
+        put(c, now, stuck ? since_ns : 0, stuck ? text : "");
 }

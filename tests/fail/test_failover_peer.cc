@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 
 extern "C" {
 #include "engine/engine.h"
+#include "stats/stats_read.h"
 }
 
 using namespace nccl;
@@ -183,6 +185,42 @@ TEST(FailoverReceiving, AProperPeer)
             r.ctrl.send(lane_down());
             r.connect_again(10);
         });
+    });
+}
+
+// Whether a comm of this process waits for this, as pvn-topo stat would see it.
+bool is_stuck(const std::string &dir, const std::string &why)
+{
+    bool found = false;
+    for (const auto &file : std::filesystem::directory_iterator(dir)) {
+        pvn_stats s = {};
+        if (pvn_stats_read(file.path().c_str(), &s, nullptr) != 0)
+            continue;
+        for (int i = 0; i < s.nrows; i++)
+            found |= s.row[i].n.stuck_ns && s.row[i].text == why;
+        pvn_stats_free(&s);
+    }
+    return found;
+}
+
+TEST(FailoverReceiving, WhatItWaitsForIsInTheStatistics)
+{
+    alone([] {
+        char dir[] = "/tmp/pvn-failover-stat.XXXXXX";
+        ASSERT_NE(nullptr, mkdtemp(dir));
+        setenv("NCCL_PVRDMA_STATS_DIR", dir, 1);
+        {
+            Receiving r;
+            r.goes_on([&] {
+                r.ctrl.send(lane_down());
+                EXPECT_TRUE(eventually([&] {
+                    return is_stuck(dir, "failover: the peer did not connect; the peer's process "
+                                         "is alive and is waited for");
+                }));
+                r.connect_again(10);
+            });
+        }
+        std::filesystem::remove_all(dir);
     });
 }
 
