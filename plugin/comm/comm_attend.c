@@ -173,6 +173,8 @@ void comm_attend(struct pvn_comm *c)
         return;
     }
     c->attend_in = ATTEND_EVERY - 1;
+    if (c->failed)
+        return;
     look_for_better(c, now);
     if (!c->failover)
         comm_watch(c, now);

@@ -122,7 +122,8 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
         comm_answer_peer(c);
     if (c->lost_ns)
         check_lost(c);
-    if (now >= c->look_ns) {
+    /* The row of a comm that has failed says why. */
+    if (now >= c->look_ns && !c->failed) {
         comm_look_for_stalls(c, now);
         comm_publish(c, now);
     }

@@ -188,8 +188,8 @@ TEST(FailoverReceiving, AProperPeer)
     });
 }
 
-// Whether a comm of this process waits for this, as pvn-topo stat would see it.
-bool is_stuck(const std::string &dir, const std::string &why)
+// Whether the statistics of this process have such a comm, as pvn-topo stat would see it.
+bool has_row(const std::string &dir, const std::function<bool(const pvn_stat_row &)> &fits)
 {
     bool found = false;
     for (const auto &file : std::filesystem::directory_iterator(dir)) {
@@ -197,30 +197,60 @@ bool is_stuck(const std::string &dir, const std::string &why)
         if (pvn_stats_read(file.path().c_str(), &s, nullptr) != 0)
             continue;
         for (int i = 0; i < s.nrows; i++)
-            found |= s.row[i].n.stuck_ns && s.row[i].text == why;
+            found |= fits(s.row[i]);
         pvn_stats_free(&s);
     }
     return found;
 }
 
+// In a process of its own that has its statistics there.
+void alone_with_statistics(const std::function<void(const std::string &dir)> &body)
+{
+    char dir[] = "/tmp/pvn-failover-stat.XXXXXX";
+    ASSERT_NE(nullptr, mkdtemp(dir));
+    alone([&] {
+        setenv("NCCL_PVRDMA_STATS_DIR", dir, 1);
+        body(dir);
+    });
+    std::filesystem::remove_all(dir);
+}
+
 TEST(FailoverReceiving, WhatItWaitsForIsInTheStatistics)
 {
-    alone([] {
-        char dir[] = "/tmp/pvn-failover-stat.XXXXXX";
-        ASSERT_NE(nullptr, mkdtemp(dir));
-        setenv("NCCL_PVRDMA_STATS_DIR", dir, 1);
-        {
-            Receiving r;
-            r.goes_on([&] {
+    alone_with_statistics([](const std::string &dir) {
+        Receiving r;
+        r.goes_on([&] {
+            r.ctrl.send(lane_down());
+            EXPECT_TRUE(eventually([&] {
+                return has_row(dir, [](const pvn_stat_row &row) {
+                    return row.n.stuck_ns &&
+                           row.text == std::string("failover: the peer did not connect; the peer's "
+                                                   "process is alive and is waited for");
+                });
+            }));
+            r.connect_again(10);
+        });
+    });
+}
+
+// However often the caller tests its open requests after the error.
+TEST(FailoverReceiving, TheReasonOfItsEndStaysInTheStatistics)
+{
+    alone_with_statistics([](const std::string &dir) {
+        Receiving r;
+        r.ends(
+            [&] {
                 r.ctrl.send(lane_down());
-                EXPECT_TRUE(eventually([&] {
-                    return is_stuck(dir, "failover: the peer did not connect; the peer's process "
-                                         "is alive and is waited for");
-                }));
                 r.connect_again(10);
-            });
-        }
-        std::filesystem::remove_all(dir);
+                r.next.ctrl.send(reason("its GPU fell off the bus"));
+            },
+            "the peer gave up: its GPU fell off the bus");
+        auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+        while (std::chrono::steady_clock::now() < until)
+            EXPECT_NE(ncclSuccess, r.call());
+        EXPECT_TRUE(has_row(dir, [](const pvn_stat_row &row) {
+            return row.phase == PVN_STAT_FAILED && strstr(row.text, "its GPU fell off the bus");
+        }));
     });
 }
 
