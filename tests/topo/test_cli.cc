@@ -324,6 +324,41 @@ TEST_F(Cli, OutputFilesAndStandardInputWork)
     EXPECT_EQ(0, run("lint - <two-switches.xml").status);
 }
 
+// A machine's description in place, and nothing lost by a word that is wrong.
+TEST_F(Cli, TheOutputFileMayBeAnInputAndIsKeptWhenNothingComes)
+{
+    const std::string xml = run("--root two-switches.xml --xml dump").out;
+    put("same.xml", read_file(dir->path + "/two-switches.xml"));
+    Result r = run("--root same.xml -o same.xml --xml dump");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_EQ(xml, read_file(dir->path + "/same.xml"));
+    EXPECT_EQ(2, run("--root same.xml -o same.xml frobnicate").status);
+    EXPECT_EQ(3, run("--root nowhere -o same.xml dump").status);
+    EXPECT_EQ(xml, read_file(dir->path + "/same.xml"));
+    EXPECT_EQ(3, run("--root nowhere -o new.xml dump").status);
+    EXPECT_FALSE(fs::exists(dir->path + "/new.xml"));
+
+    put("again.tar", read_file(dir->path + "/guest.tar"));
+    r = run("--root again.tar gather again.tar");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_EQ(run("--root guest.tar pairs").out, run("--root again.tar pairs").out);
+    EXPECT_EQ(3, run("--root nowhere gather again.tar").status);
+    EXPECT_TRUE(fs::exists(dir->path + "/again.tar"));
+    EXPECT_EQ(2, run("-o again.tar gather other.tar").status);
+}
+
+// Root may remove what is in /dev: a file that was there before stays there.
+TEST_F(Cli, WhatCannotBeWrittenIsNotRemoved)
+{
+    fs::create_symlink("/dev/full", dir->path + "/full");
+    for (const char *args : {"--root guest.tar gather full", "--root guest.tar -o full pairs"}) {
+        Result r = run(args);
+        EXPECT_EQ(3, r.status) << args;
+        EXPECT_EQ("pvn-topo: full: cannot be written: No space left on device\n", r.err);
+        EXPECT_TRUE(fs::is_symlink(dir->path + "/full")) << args;
+    }
+}
+
 TEST_F(Cli, SvgNeedsDotAndSaysSo)
 {
     Result r = run("--root two-switches.xml --svg dump", "PATH=/nonexistent");

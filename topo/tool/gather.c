@@ -3,16 +3,16 @@
 /* pvn-topo gather: a capture for a bug report. */
 #include "topo/tool/tool.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "topo/tool/output.h"
 
 int cmd_gather(struct tool *t, int argc, char **argv)
 {
     struct pvn_topo_err err;
     const char *path = argc == 1 ? argv[0] : t->output ? t->output : "pvn-topo.tar";
-    if (argc > 1) {
+    if (argc + (t->output != NULL) > 1) {
         tool_error("gather writes one file: pvn-topo gather [FILE.tar]");
         return TOOL_USAGE;
     }
@@ -21,21 +21,21 @@ int cmd_gather(struct tool *t, int argc, char **argv)
         tool_error("a tar is not for a terminal: name a file");
         return TOOL_USAGE;
     }
-    int fd = to_stdout ? STDOUT_FILENO : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        tool_error("%s: cannot be written: %s", path, strerror(errno));
+    struct tool_file file = {.fd = -1, .text = STDOUT_FILENO};
+    int code = to_stdout ? 0 : tool_file_open(&file, path);
+    if (code < 0) {
+        tool_error("%s: cannot be written: %s", path, strerror(-code));
         return TOOL_INPUT;
     }
-    int code =
-        pvn_topo_gather(t->root, fd, t->keep_addresses ? PVN_TOPO_GATHER_KEEP_ADDRESSES : 0, &err);
-    if (!to_stdout && close(fd) < 0 && code == 0) {
-        code = -errno;
-        snprintf(err.text, sizeof(err.text), "%s: cannot be written: %s", path, strerror(errno));
-    }
+    code = pvn_topo_gather(t->root, file.text,
+                           t->keep_addresses ? PVN_TOPO_GATHER_KEEP_ADDRESSES : 0, &err);
+    if (!to_stdout && code == 0 && (code = tool_file_save(&file)) < 0)
+        snprintf(err.text, sizeof(err.text), "%.300s: cannot be written: %s", path,
+                 strerror(-code));
+    if (!to_stdout)
+        tool_file_close(&file);
     if (code < 0) {
         tool_error("%s", err.text);
-        if (!to_stdout)
-            unlink(path);
         return TOOL_INPUT;
     }
     if (!to_stdout)

@@ -4,6 +4,7 @@
  * its GPUs, explains and checks. */
 #include "topo/tool/counters.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "plugin/base/version.h"
+#include "topo/tool/output.h"
 #include "topo/tool/stat_look.h"
 
 static const struct {
@@ -368,6 +370,36 @@ static int run_command(struct tool *t, int argc, char **argv)
     return TOOL_USAGE;
 }
 
+static int cannot_write(const char *name, int code)
+{
+    tool_error("%s: cannot be written: %s", name, strerror(code));
+    return TOOL_INPUT;
+}
+
+/* A command that fails before it prints leaves the file as it was. */
+static int run_to_file(struct tool *t, int argc, char **argv)
+{
+    struct tool_file file;
+    int code = tool_file_open(&file, t->output);
+    if (code < 0)
+        return cannot_write(t->output, -code);
+    if (!(t->out = fdopen(file.text, "w"))) {
+        code = errno;
+        tool_file_close(&file);
+        return cannot_write(t->output, code);
+    }
+    int status = run_command(t, argc, argv);
+    tool_unload(t);
+    if (fflush(t->out) != 0)
+        code = -errno;
+    else if (status <= TOOL_FOUND || lseek(file.text, 0, SEEK_CUR) > 0)
+        code = tool_file_save(&file);
+    file.text = -1; /* the stream's */
+    fclose(t->out);
+    tool_file_close(&file);
+    return code < 0 ? cannot_write(t->output, -code) : status;
+}
+
 int main(int argc, char **argv)
 {
     struct tool t = {.root = "/",
@@ -392,17 +424,15 @@ int main(int argc, char **argv)
         return TOOL_USAGE;
     }
     set_look(&t, color);
-    /* gather writes its own file; the others print. */
-    bool redirect = t.output && strcmp(argv[optind], "gather") != 0;
-    if (redirect && !(t.out = fopen(t.output, "we"))) {
-        tool_error("%s: cannot be written: %m", t.output);
-        return TOOL_INPUT;
-    }
+    /* gather writes its own file; the others print, --watch as long as it runs. */
+    if (t.output && t.watch_s == 0 && strcmp(argv[optind], "gather") != 0)
+        return run_to_file(&t, argc - optind, argv + optind);
+    bool redirect = t.output && t.watch_s > 0;
+    if (redirect && !(t.out = fopen(t.output, "we")))
+        return cannot_write(t.output, errno);
     status = run_command(&t, argc - optind, argv + optind);
     tool_unload(&t);
-    if ((redirect ? fclose(t.out) : fflush(stdout)) != 0 || ferror(stdout)) {
-        tool_error("%s: cannot be written: %m", redirect ? t.output : "standard output");
-        return TOOL_INPUT;
-    }
+    if ((redirect ? fclose(t.out) : fflush(stdout)) != 0 || ferror(stdout))
+        return cannot_write(redirect ? t.output : "standard output", errno);
     return status;
 }

@@ -1,0 +1,23 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* A file that a command writes: its text is kept in memory until the command has ended. So it may
+ * be one of the files that are read, and keeps what it had when nothing comes. */
+#ifndef PVN_TOPO_OUTPUT_H
+#define PVN_TOPO_OUTPUT_H
+
+#include <stdbool.h>
+
+struct tool_file {
+    const char *path;
+    int fd, text;      /* the file; what it shall contain */
+    bool made, filled; /* the file is new; the text is in it */
+};
+
+/* What is written to f->text goes to `path` by tool_file_save. 0 or negative errno. */
+int tool_file_open(struct tool_file *f, const char *path);
+/* 0 or negative errno. */
+int tool_file_save(struct tool_file *f);
+/* Removes the file if it is new and was not saved. Not what it found: that may be a device. */
+void tool_file_close(struct tool_file *f);
+
+#endif
