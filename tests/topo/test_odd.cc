@@ -85,6 +85,23 @@ TEST_F(Odd, NamesComeFromTheLibpciThatIsThere)
     EXPECT_FALSE(has(text, "a device of the double")) << text;
 }
 
+// A capture may lack a file, and a kernel may not know a speed: neither is printed as a number.
+TEST_F(Odd, ALinkThatIsKnownInPart)
+{
+    Pci slow = Pci::nic(), narrow = Pci::nic();
+    slow.speed = "8.0 GT/s PCIe";
+    slow.width_max = "";
+    narrow.width = "8";
+    narrow.speed_max = "Unknown speed";
+    t.pci(port("pci0000:00", "0000:00:01.0"), "0000:01:00.0", Pci::gpu());
+    nic(port("pci0000:00", "0000:00:02.0"), "0000:02:00.0", "mlx5_0", slow);
+    nic(port("pci0000:00", "0000:00:03.0"), "0000:03:00.0", "mlx5_1", narrow);
+    EXPECT_TRUE(has(out("dump"), "8.0 GT/s x16 (can do 16.0 GT/s)")) << out("dump");
+    EXPECT_TRUE(has(out("dump"), "16.0 GT/s x8 (can do x16)")) << out("dump");
+    EXPECT_TRUE(has(out("why GPU0 mlx5_0"), "now 8.0 GT/s PCIe x16, can do 16.0 GT/s PCIe."));
+    EXPECT_TRUE(has(out("why GPU0 mlx5_1"), "now 16.0 GT/s PCIe x8, can do x16."));
+}
+
 TEST_F(Odd, BehindVmdNcclPutsThemOnANodeOfTheirOwn)
 {
     std::string vmd = t.pci("pci0000:10", "0000:10:05.5", Pci().no_link());

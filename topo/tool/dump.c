@@ -121,9 +121,15 @@ static void print_link(const struct tool *t, const struct pvn_topo_pci *f)
                 l->speed_mts < l->speed_max_mts;
     bool narrow =
         l->width_max != PVN_TOPO_UNKNOWN && l->width != PVN_TOPO_UNKNOWN && l->width < l->width_max;
-    if (slow || narrow)
-        fprintf(t->out, " %s(can do %.1f GT/s x%d)%s", t->yellow, l->speed_max_mts / 1000.0,
-                l->width_max, t->off);
+    if (!slow && !narrow)
+        return;
+    /* One of the two may be unknown. */
+    fprintf(t->out, " %s(can do", t->yellow);
+    if (l->speed_max_mts != PVN_TOPO_UNKNOWN)
+        fprintf(t->out, " %.1f GT/s", l->speed_max_mts / 1000.0);
+    if (l->width_max != PVN_TOPO_UNKNOWN)
+        fprintf(t->out, " x%d", l->width_max);
+    fprintf(t->out, ")%s", t->off);
 }
 
 static void print_rdma(const struct tool *t, int index)

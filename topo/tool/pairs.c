@@ -311,10 +311,15 @@ static void print_links(const struct tool *t, int gpu, int net)
         if (!f || f->link.speed_mts == PVN_TOPO_UNKNOWN || f->link.width == PVN_TOPO_UNKNOWN)
             continue;
         if (f->link.speed_mts < f->link.speed_max_mts || f->link.width < f->link.width_max) {
-            char text[320];
-            snprintf(text, sizeof(text), "Link of %s: now %s x%d, can do %s x%d. %s", f->bdf,
+            char text[320], most[32] = "";
+            if (f->link.width_max != PVN_TOPO_UNKNOWN)
+                snprintf(most, sizeof(most), " x%d", f->link.width_max);
+            snprintf(text, sizeof(text), "Link of %s: now %s x%d, can do %s%s. %s", f->bdf,
                      pvn_topo_link_speed_name(f->link.speed_mts), f->link.width,
-                     pvn_topo_link_speed_name(f->link.speed_max_mts), f->link.width_max,
+                     f->link.speed_max_mts != PVN_TOPO_UNKNOWN
+                         ? pvn_topo_link_speed_name(f->link.speed_max_mts)
+                         : "",
+                     f->link.speed_max_mts != PVN_TOPO_UNKNOWN ? most : most + 1,
                      i == 0
                          ? "An idle GPU lowers its speed; NCCL reads what it is when a job starts."
                          : "NCCL uses the maximum and does not notice.");
