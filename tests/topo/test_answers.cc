@@ -87,12 +87,43 @@ TEST_F(Answers, DiffSeesTheNumberOfNvlinks)
     EXPECT_HAS(tool("diff a.xml b.xml"), "NVLinks 8 -> 56");
 }
 
+// What a damaged file counts is cut to an int, as NCCL does it, and adds up.
+TEST_F(Answers, DiffAddsUpAnyNumberOfNvlinks)
+{
+    const std::string link = nvlink("0000:02:00.0", 2147483647),
+                      most = "<nvlink target=\"0000:02:00.0\" count=\"9223372036854775807\"/>";
+    put("a.xml", two_gpus(link + link + most, "", ""));
+    put("b.xml", two_gpus("", "", ""));
+    EXPECT_HAS(tool("diff a.xml b.xml"), "NVLinks 4294967293 -> 0");
+}
+
 TEST_F(Answers, DiffSeesAttributesThatOneSideLacks)
 {
     put("a.xml", two_gpus("", "", " gdr=\"1\""));
     put("b.xml", two_gpus("", "", ""));
     EXPECT_HAS(tool("diff a.xml b.xml"), "gpu 0000:01:00.0: stated only in the first: gdr \"1\"");
     EXPECT_HAS(tool("diff b.xml a.xml"), "gpu 0000:01:00.0: stated only in the second: gdr \"1\"");
+}
+
+// A width that NCCL's model makes a negative bandwidth of: all of it is missing.
+TEST_F(Answers, ALinkOfNegativeWidthIsNobodysAdvice)
+{
+    auto pci = [](const char *bus, const char *width, const std::string &below) {
+        return std::string("<pci busid=\"0000:") + bus +
+               ":00.0\" link_speed=\"16.0 GT/s PCIe\" link_width=\"" + width + "\">" + below +
+               "</pci>";
+    };
+    auto nic = [](const char *name, const char *dev) {
+        return std::string("<nic><net name=\"") + name + "\" dev=\"" + dev +
+               "\" speed=\"100000\" port=\"1\" guid=\"" + dev + "\"/></nic>";
+    };
+    put("m.xml", "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"AuthenticAMD\" "
+                 "familyid=\"25\" modelid=\"1\" affinity=\"ff\">" +
+                     pci("01", "16", "<gpu dev=\"0\" sm=\"90\" rank=\"0\"/>") +
+                     pci("02", "-2147483000", nic("broken", "0")) +
+                     pci("03", "16", nic("whole", "1")) + "</cpu></system>");
+    EXPECT_HAS(tool("--root m.xml pairs"), "advice the same; nearest: PHB");
+    EXPECT_HAS(tool("--root m.xml pairs"), "NCCL whole (PHB)");
 }
 
 // A real machine's dump against itself without its NVLink lines.

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -299,6 +300,15 @@ TEST_F(Inputs, HwlocsXmlIsAMachine)
     for (const char *fact : {"\"link_width\": 16", "\"link_mts\": 8000", "\"state\": \"ACTIVE\"",
                              "\"name\": \"hsi0\""})
         EXPECT_NE(std::string::npos, r.out.find(fact)) << fact;
+    std::string xml = read_file(sample("hwloc.xml"));
+    const char *ids = "pci_type=\"";
+    for (size_t at = 0; (at = xml.find(ids, at)) != std::string::npos; at++)
+        xml.replace(at + strlen(ids), xml.find('"', at + strlen(ids)) - at - strlen(ids),
+                    "-1 [-2:-3] [-4:-5]");
+    put("minus.xml", xml);
+    r = run("--root minus.xml --all --json dump");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.out.find("\"0xffff00\"")) << r.out;
     put("empty.xml", "<topology version=\"2.0\"><object type=\"Machine\"/></topology>");
     r = run("--root empty.xml dump");
     EXPECT_EQ(3, r.status);

@@ -133,11 +133,12 @@ static void add_function(struct hwloc *h, struct level *now, const struct level 
     int got = type ? sscanf(type, "%4x [%4x:%4x] [%4x:%4x]", &class, &vendor, &device, &subvendor,
                             &subdevice)
                    : 0;
-    f->class_code = got >= 1 ? (int)class << 8 : PVN_TOPO_UNKNOWN;
-    f->vendor = got >= 3 ? (int)vendor : PVN_TOPO_UNKNOWN;
-    f->device = got >= 3 ? (int)device : PVN_TOPO_UNKNOWN;
-    f->subvendor = got >= 5 ? (int)subvendor : PVN_TOPO_UNKNOWN;
-    f->subdevice = got >= 5 ? (int)subdevice : PVN_TOPO_UNKNOWN;
+    /* %4x takes "-1" as well: the mask keeps 16 bits of that. */
+    f->class_code = got >= 1 ? (int)(class & 0xffff) << 8 : PVN_TOPO_UNKNOWN;
+    f->vendor = got >= 3 ? (int)(vendor & 0xffff) : PVN_TOPO_UNKNOWN;
+    f->device = got >= 3 ? (int)(device & 0xffff) : PVN_TOPO_UNKNOWN;
+    f->subvendor = got >= 5 ? (int)(subvendor & 0xffff) : PVN_TOPO_UNKNOWN;
+    f->subdevice = got >= 5 ? (int)(subdevice & 0xffff) : PVN_TOPO_UNKNOWN;
     f->numa = now->node;
     f->up = up->fn;
     snprintf(f->root, sizeof(f->root), "%s", up->root);

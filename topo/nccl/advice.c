@@ -116,11 +116,12 @@ static int place_in_nccl(const struct pvn_topo_pair *pair, int net)
     return 2;
 }
 
-/* What decides among equals: missing bandwidth in percent of the best, NUMA distance, NCCL. */
+/* What decides among equals: missing bandwidth in percent of the best, NUMA distance, NCCL. A file
+ * may make the bandwidth negative; then all of it is missing. */
 static int tie_breaker(const struct pvn_topo_pairs *p, int gpu, int net, float best)
 {
     float bw = path_bw(p, gpu, net);
-    int missing = best > 0 && bw < best ? (int)(100 * (best - bw) / best) : 0;
+    int missing = !(best > 0 && bw < best) ? 0 : bw > 0 ? (int)(100 * (best - bw) / best) : 100;
     return missing * 4096 + numa_distance(p, gpu, net) * 4 + place_in_nccl(&p->list[gpu], net);
 }
 

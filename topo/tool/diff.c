@@ -140,14 +140,15 @@ static const char *target_of(const struct pvn_topo_ndoc_node *link)
     return target && target[0] ? target : "a switch";
 }
 
-/* Links of one kind ("nvlink", "c2c", "xgmi") below a GPU, to one target or (NULL) to all. */
+/* Links of one kind ("nvlink", "c2c", "xgmi") below a GPU, to one target or (NULL) to all. A count
+ * is an int to NCCL, so the sum of any file's fits. */
 static long count_links(const struct pvn_topo_ndoc_node *gpu, const char *kind, const char *target)
 {
     long n = 0;
     for (int i = 0; i < gpu->n_subs; i++) {
         if (pvn_topo_ndoc_is(gpu->subs[i], kind) &&
             (!target || strcmp(target_of(gpu->subs[i]), target) == 0))
-            n += pvn_topo_ndoc_get_int(gpu->subs[i], "count", 1);
+            n += (int)pvn_topo_ndoc_get_int(gpu->subs[i], "count", 1);
     }
     return n;
 }
