@@ -195,6 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"--root some.tar.bz2 dump", 3, "some.tar.bz2: c"},
         BadRow{"--root hwloc.xml dump", 3, "hwloc's XML"},
         BadRow{"--root empty dump", 3, "empty: none of the forms"},
+        BadRow{"--timeout 4294967297 params", 2, "expected seconds, 1 to 86400"},
         BadRow{"-o /nonexistent/x --root guest.tar dump", 3, "cannot be written"}));
 
 // The outputs that a page shows: each line of an example is printed, in that order, without anything left
@@ -357,6 +358,8 @@ TEST_F(Cli, WhatCannotBeWrittenIsNotRemoved)
         EXPECT_EQ("pvn-topo: full: cannot be written: No space left on device\n", r.err);
         EXPECT_TRUE(fs::is_symlink(dir->path + "/full")) << args;
     }
+    for (const char *args : {"--help", "--version", "params"})
+        EXPECT_EQ(3, run(std::string(args) + " >/dev/full; exit; :").status) << args;
 }
 
 TEST_F(Cli, SvgNeedsDotAndSaysSo)

@@ -204,6 +204,7 @@ static int set_option(struct tool *t, int option, int *color)
     static const char *const kinds[] = {"auto", "rdma", "tcp", "all", NULL};
     static const char *const when[] = {"auto", "always", "never", NULL};
     char *end;
+    long seconds;
     int choice;
     switch (option) {
     case OPT_ROOT:
@@ -222,11 +223,12 @@ static int set_option(struct tool *t, int option, int *color)
         t->rails = optarg;
         break;
     case OPT_TIMEOUT:
-        t->wait_s = (int)strtol(optarg, &end, 10);
-        if (end == optarg || *end || t->wait_s < 1 || t->wait_s > 86400) {
+        seconds = strtol(optarg, &end, 10);
+        if (end == optarg || *end || seconds < 1 || seconds > 86400) {
             tool_error("--timeout=%s: expected seconds, 1 to 86400", optarg);
             return TOOL_USAGE;
         }
+        t->wait_s = (int)seconds;
         break;
     case OPT_NO_ENV:
         t->ignore_env = true;
@@ -412,7 +414,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "");
     while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1) {
         if ((status = set_option(&t, option, &color)) >= 0)
-            return status;
+            return fflush(stdout) == 0 ? status : cannot_write("standard output", errno);
     }
     if (optind == argc) {
         usage(stderr);
