@@ -196,6 +196,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"--root hwloc.xml dump", 3, "hwloc's XML"},
         BadRow{"--root empty dump", 3, "empty: none of the forms"},
         BadRow{"--timeout 4294967297 params", 2, "expected seconds, 1 to 86400"},
+        BadRow{"--dot --svg dump", 2, "two formats: give one of"},
+        BadRow{"--dot --hints guest.hints --root guest.tar merge", 2, "not for merge"},
+        BadRow{"--nccl pairs", 2, "--nccl is for dump, not for pairs"},
+        BadRow{"--all matrix", 2, "--all is for dump, check and stat, not for matrix"},
+        BadRow{"--keep-addresses dump", 2, "--keep-addresses is for gather, not for dump"},
+        BadRow{"--json gather x.tar", 2, "--json is not for gather, which writes a tar"},
+        BadRow{"--nics rdma --root two-switches.xml pairs", 2, "--nics and --rails need a machine"},
         BadRow{"-o /nonexistent/x --root guest.tar dump", 3, "cannot be written"}));
 
 // The outputs that a page shows: each line of an example is printed, in that order, without anything left

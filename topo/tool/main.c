@@ -63,7 +63,7 @@ static void usage(FILE *out)
           "  --json --xml --xml-full --dot --svg   instead of text\n"
           "  --nccl             dump: NCCL's reduced tree\n"
           "  --all              dump: every PCI function, not only those near GPUs and NICs;\n"
-          "                     stat: comms that are closed, and lanes\n"
+          "                     check: every row; stat: comms that are closed, and lanes\n"
           "  --prom             stat: as metrics for Prometheus\n"
           "  --per-comm         stat --prom: series for each connection, too\n"
           "  --watch[=SECONDS]  stat: rates, again and again, default every 2 s\n"
@@ -144,6 +144,17 @@ static const struct option options[] = {
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
 };
+
+/* One form of output: of two the last would win without a word. */
+static int set_format(struct tool *t, int format)
+{
+    if (t->format != TOOL_TEXT && (int)t->format != format) {
+        tool_error("two formats: give one of --json, --xml, --xml-full, --dot, --svg");
+        return TOOL_USAGE;
+    }
+    t->format = format;
+    return -1;
+}
 
 static int choose(const char *option, const char *text, const char *const *words)
 {
@@ -237,17 +248,13 @@ static int set_option(struct tool *t, int option, int *color)
         t->json = true;
         break;
     case OPT_XML:
-        t->format = TOOL_XML;
-        break;
+        return set_format(t, TOOL_XML);
     case OPT_XML_FULL:
-        t->format = TOOL_XML_FULL;
-        break;
+        return set_format(t, TOOL_XML_FULL);
     case OPT_DOT:
-        t->format = TOOL_DOT;
-        break;
+        return set_format(t, TOOL_DOT);
     case OPT_SVG:
-        t->format = TOOL_SVG;
-        break;
+        return set_format(t, TOOL_SVG);
     case OPT_NCCL:
         t->nccl_tree = true;
         break;
@@ -331,39 +338,48 @@ static void set_look(struct tool *t, int color)
         t->width = size.ws_col < 120 ? size.ws_col : 120;
 }
 
+/* Whether every option has an effect on the command; says which has none. */
+static bool fits(const struct tool *t, int (*run)(struct tool *t, int argc, char **argv),
+                 const char *name)
+{
+    bool shows = run == cmd_dump || run == cmd_merge;
+    if (t->format != TOOL_TEXT && !shows)
+        tool_error("--xml, --xml-full, --dot and --svg are for dump (and merge), not for %s", name);
+    else if ((t->format == TOOL_DOT || t->format == TOOL_SVG) && run == cmd_merge)
+        tool_error("--dot and --svg are for dump, not for merge, which writes NCCL's XML");
+    else if (t->json && run == cmd_gather)
+        tool_error("--json is not for gather, which writes a tar");
+    else if (t->nccl_tree && run != cmd_dump)
+        tool_error("--nccl is for dump, not for %s", name);
+    else if (t->all && run != cmd_dump && run != cmd_check && run != cmd_stat)
+        tool_error("--all is for dump, check and stat, not for %s", name);
+    else if (t->keep_addresses && run != cmd_gather)
+        tool_error("--keep-addresses is for gather, not for %s", name);
+    else if ((t->prom || t->per_comm || t->clean) && run != cmd_stat)
+        tool_error("--prom, --per-comm and --clean are for stat, not for %s", name);
+    else if (t->hosts && run != cmd_stat && run != cmd_check)
+        tool_error("--hosts is for stat and check, not for %s", name);
+    else if ((t->ssh || t->remote) && !t->hosts)
+        tool_error("--ssh and --remote have no effect without --hosts");
+    else if ((t->watch_s > 0 || t->count) && run != cmd_stat)
+        tool_error("--watch and --count are for stat, not for %s", name);
+    else if (t->interval_s >= 0 && run != cmd_check &&
+             !(run == cmd_stat && t->watch_s == 0 && (t->hosts || stat_meets())))
+        tool_error("--interval is for check and for one look of stat --hosts, or of stat by "
+                   "srun or mpirun, not for %s%s",
+                   name, t->watch_s > 0 ? " --watch" : "");
+    else
+        return true;
+    return false;
+}
+
 static int run_command(struct tool *t, int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[0], commands[i].name) != 0)
             continue;
-        if (t->format != TOOL_TEXT && commands[i].run != cmd_dump && commands[i].run != cmd_merge) {
-            tool_error("--xml, --xml-full, --dot and --svg are for dump (and merge), not for %s",
-                       argv[0]);
+        if (!fits(t, commands[i].run, argv[0]))
             return TOOL_USAGE;
-        }
-        if ((t->prom || t->per_comm || t->clean) && commands[i].run != cmd_stat) {
-            tool_error("--prom, --per-comm and --clean are for stat, not for %s", argv[0]);
-            return TOOL_USAGE;
-        }
-        if (t->hosts && commands[i].run != cmd_stat && commands[i].run != cmd_check) {
-            tool_error("--hosts is for stat and check, not for %s", argv[0]);
-            return TOOL_USAGE;
-        }
-        if ((t->ssh || t->remote) && !t->hosts) {
-            tool_error("--ssh and --remote have no effect without --hosts");
-            return TOOL_USAGE;
-        }
-        if ((t->watch_s > 0 || t->count) && commands[i].run != cmd_stat) {
-            tool_error("--watch and --count are for stat, not for %s", argv[0]);
-            return TOOL_USAGE;
-        }
-        if (t->interval_s >= 0 && commands[i].run != cmd_check &&
-            !(commands[i].run == cmd_stat && t->watch_s == 0 && (t->hosts || stat_meets()))) {
-            tool_error("--interval is for check and for one look of stat --hosts, or of stat by "
-                       "srun or mpirun, not for %s%s",
-                       argv[0], t->watch_s > 0 ? " --watch" : "");
-            return TOOL_USAGE;
-        }
         if (t->interval_s < 0)
             t->interval_s = TOOL_INTERVAL_S;
         return commands[i].run(t, argc - 1, argv + 1);
