@@ -280,6 +280,20 @@ TEST_F(Cli, ParamsAreThePluginsTable)
     EXPECT_NE(std::string::npos, r.err.find("perhaps")) << r.err;
 }
 
+// NCCL_NET_PLUGIN is a list, and "none" is a word of its own.
+TEST_F(Cli, CheckLooksAtEachPluginThatNcclLoads)
+{
+    const std::string file = PVN_BUILDDIR "/.libs/libnccl-net-pvrdma.so";
+    std::string text =
+        squeeze(run("--all check --interval 0", "NCCL_NET_PLUGIN=" + file + ",,not-there").out);
+    EXPECT_NE(std::string::npos, text.find(file + ": it can be loaded and exports v4")) << text;
+    EXPECT_NE(std::string::npos, text.find("libnccl-net-not-there.so: cannot be loaded")) << text;
+    for (const char *none : {"none", "NONE", ","}) {
+        text = squeeze(run("check --interval 0", std::string("NCCL_NET_PLUGIN=") + none).out);
+        EXPECT_NE(std::string::npos, text.find("it names no plugin, so NCCL loads none")) << text;
+    }
+}
+
 TEST_F(Cli, VersionIsTheBuilds)
 {
     EXPECT_EQ(std::string("pvn-topo ") + pvn_version() + "\n", run("--version").out);

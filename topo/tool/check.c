@@ -123,15 +123,9 @@ static int list_pairs(const struct tool *t, struct pvn_topo_check_pair *list)
     return n;
 }
 
-/* NCCL loads libnccl-net-<NCCL_NET_PLUGIN>.so, or the very file that the variable names. */
-static int check_plugin(const struct tool *t, struct pvn_topo_checks *checks)
+static int check_plugin_file(struct pvn_topo_checks *checks, const char *file)
 {
-    const char *name = t->ignore_env ? NULL : getenv("NCCL_NET_PLUGIN");
-    char file[512], versions[128] = "", text[384];
-    if (!name || name[0] == '\0')
-        name = "pvrdma";
-    snprintf(file, sizeof(file),
-             strchr(name, '/') || strstr(name, ".so") ? "%s" : "libnccl-net-%s.so", name);
+    char versions[128] = "", text[384];
     void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     if (!lib) {
         snprintf(text, sizeof(text), "cannot be loaded: %s", dlerror());
@@ -154,6 +148,19 @@ static int check_plugin(const struct tool *t, struct pvn_topo_checks *checks)
                                    "this is not an NCCL net plugin: correct NCCL_NET_PLUGIN");
     snprintf(text, sizeof(text), "it can be loaded and exports %s", versions);
     return pvn_topo_checks_add(checks, "plugin", PVN_TOPO_LEVEL_OK, file, text, "");
+}
+
+static int check_plugins(const struct tool *t, struct pvn_topo_checks *checks)
+{
+    char file[512];
+    int n = 0, err = 0;
+    for (; err == 0 && tool_plugin_file(t, n, file, sizeof(file)); n++)
+        err = check_plugin_file(checks, file);
+    if (err == 0 && n == 0)
+        err = pvn_topo_checks_add(checks, "plugin", PVN_TOPO_LEVEL_WARN, "NCCL_NET_PLUGIN",
+                                  "it names no plugin, so NCCL loads none",
+                                  "NCCL_NET_PLUGIN=pvrdma for nccl-net-pvrdma");
+    return err;
 }
 
 /* The node whose link upwards is the slowest on the path from `node` to `top` (-1: to the CPU). */
@@ -227,7 +234,7 @@ int cmd_check(struct tool *t, int argc, char **argv)
     if (err == 0)
         err = tool_check_down(t, &checks);
     if (err == 0 && t->topo->live)
-        err = check_plugin(t, &checks);
+        err = check_plugins(t, &checks);
     if (err == 0)
         err = tool_check_counters(t, &checks);
     if (err < 0) {

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "plugin/tools/sha256.h"
@@ -229,15 +230,32 @@ static void find_version(const char *path, char *out, size_t cap)
         fclose(f);
 }
 
-static void add_plugin(const struct tool *t, json_t *facts)
+bool tool_plugin_file(const struct tool *t, int n, char *buf, size_t len)
 {
     const char *name = t->ignore_env ? NULL : getenv("NCCL_NET_PLUGIN");
-    char file[512], version[64], sum[PVN_SHA256_TEXT] = "";
-    struct link_map *map = NULL;
     if (!name || name[0] == '\0')
         name = "pvrdma";
-    snprintf(file, sizeof(file),
-             strchr(name, '/') || strstr(name, ".so") ? "%s" : "libnccl-net-%s.so", name);
+    if (strcasecmp(name, "none") == 0)
+        return false;
+    for (name += strspn(name, ","); n > 0 && *name; n--) {
+        name += strcspn(name, ",");
+        name += strspn(name, ",");
+    }
+    int used = (int)strcspn(name, ",");
+    const char *end = name + used, *so = strstr(name, ".so"), *slash = strchr(name, '/');
+    snprintf(buf, len, (slash && slash < end) || (so && so < end) ? "%.*s" : "libnccl-net-%.*s.so",
+             used, name);
+    return used > 0;
+}
+
+static void add_plugin(const struct tool *t, json_t *facts)
+{
+    char file[512], version[64], sum[PVN_SHA256_TEXT] = "";
+    struct link_map *map = NULL;
+    if (!tool_plugin_file(t, 0, file, sizeof(file))) {
+        add(facts, "plugin", "", "none");
+        return;
+    }
     void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     if (!lib || dlinfo(lib, RTLD_DI_LINKMAP, &map) != 0 || !map) {
         add(facts, "plugin", "", "cannot be loaded");

@@ -12,4 +12,8 @@ struct json_t *json_facts(const struct tool *t);
 /* check --hosts, or of files that --json check wrote: compares the hosts. An exit status. */
 int tool_compare(struct tool *t, int argc, char **argv);
 
+/* The file of the n-th plugin that NCCL loads: NCCL_NET_PLUGIN is a list of names, libnccl-net-NAME.so
+ * or a file each; unset it counts as "pvrdma". False where there is none. */
+bool tool_plugin_file(const struct tool *t, int n, char *buf, size_t len);
+
 #endif
