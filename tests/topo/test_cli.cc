@@ -328,6 +328,24 @@ TEST_F(Cli, ATopologyFileChangesTheGuest)
     EXPECT_EQ(0, run("lint made.xml").status);
 }
 
+// NCCL detects the machine where it cannot open the file; so an old variable does not hide it.
+TEST_F(Cli, AVariableWhoseFileIsGoneIsNoted)
+{
+    const std::string env = "NCCL_TOPO_FILE=/nonexistent/x.xml";
+    Result r = run("pairs", env);
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos,
+              squeeze(r.out).find("NCCL_TOPO_FILE=/nonexistent/x.xml: No such file or directory. "
+                                  "NCCL goes on without the file."))
+        << r.out;
+    r = run("check --interval 0", env);
+    EXPECT_NE(std::string::npos, squeeze(r.out).find("WARN topo-file NCCL_TOPO_FILE:")) << r.out;
+    put("bad.xml", "<system");
+    r = run("pairs", "NCCL_TOPO_FILE=bad.xml");
+    EXPECT_EQ(3, r.status);
+    EXPECT_NE(std::string::npos, r.err.find("bad.xml:1")) << r.err;
+}
+
 TEST_F(Cli, JsonHasTheFactsOfRdmaDevicesAndConfigSpace)
 {
     Result r = run("--root guest.tar --json dump");

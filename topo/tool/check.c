@@ -163,6 +163,17 @@ static int check_plugins(const struct tool *t, struct pvn_topo_checks *checks)
     return err;
 }
 
+static int check_topo_file(const struct tool *t, struct pvn_topo_checks *checks)
+{
+    char text[384], name[256];
+    if (!t->file_missing)
+        return 0;
+    snprintf(text, sizeof(text), "%s: %s; NCCL goes on without it",
+             tool_escape(t->file_missing, name, sizeof(name)), strerror(t->file_errno));
+    return pvn_topo_checks_add(checks, "topo-file", PVN_TOPO_LEVEL_WARN, "NCCL_TOPO_FILE", text,
+                               "correct the path or unset the variable");
+}
+
 /* The node whose link upwards is the slowest on the path from `node` to `top` (-1: to the CPU). */
 static int slowest_up(const struct pvn_topo_ntree *tree, int node, int top, int best)
 {
@@ -229,6 +240,8 @@ int cmd_check(struct tool *t, int argc, char **argv)
     int n = pairs ? list_pairs(t, pairs) : 0;
     int err = !pairs ? -1 : pvn_topo_run_checks(t->topo, n ? pairs : NULL, n, &checks);
     free(pairs);
+    if (err == 0)
+        err = check_topo_file(t, &checks);
     if (err == 0)
         err = check_model(t, &checks);
     if (err == 0)

@@ -198,6 +198,25 @@ static int set_rails(struct tool *t)
     return TOOL_USAGE;
 }
 
+/* A file of the variable that cannot be opened is only noted, as by NCCL, which goes on and detects
+ * (ncclTopoGetXmlFromFile); one that --topo-file names is an error. */
+static int read_topo_file(struct tool *t, const char *file)
+{
+    if (t->topo_file || access(file, R_OK) == 0)
+        return read_doc(t, file, &t->file);
+    t->file_errno = errno;
+    t->file_missing = file;
+    return TOOL_OK;
+}
+
+static void note_missing(struct tool *t)
+{
+    char text[300], name[160];
+    snprintf(text, sizeof(text), "NCCL_TOPO_FILE=%s: %s. NCCL goes on without the file.",
+             tool_escape(t->file_missing, name, sizeof(name)), strerror(t->file_errno));
+    add_note(t, text);
+}
+
 /* in: what was read of the root; NULL for a directory. */
 static int load_machine(struct tool *t, const struct pvn_topo_input *in)
 {
@@ -223,13 +242,15 @@ static int load_machine(struct tool *t, const struct pvn_topo_input *in)
     if ((status = set_rails(t)) != TOOL_OK)
         return status;
     const char *file = t->topo_file ? t->topo_file : default_topo_file(t, path, sizeof(path));
-    if (file && (status = read_doc(t, file, &t->file)) != TOOL_OK)
+    if (file && (status = read_topo_file(t, file)) != TOOL_OK)
         return status;
     if (pvn_topo_pairs_new(t->topo, &t->nics, t->file, &t->env, &t->pairs, why, sizeof(why)) < 0) {
         tool_error("%s: %s", t->root, why);
         return TOOL_INPUT;
     }
     t->tree = t->pairs->tree;
+    if (t->file_missing)
+        note_missing(t);
     note_lost(t);
     note_cut(t, more);
     return TOOL_OK;

@@ -53,6 +53,8 @@ struct tool {
     struct pvn_topo_nics nics;
     char not_chosen[512]; /* NICs that NCCL's variables leave out, with the variable; "" none */
     struct pvn_topo_ndoc *file; /* the topology file, if any */
+    const char *file_missing;   /* NCCL_TOPO_FILE where it cannot be opened, else NULL */
+    int file_errno;             /* why not */
     struct pvn_topo_ndoc *doc;  /* of an XML root */
     struct pvn_topo_ntree *tree;
     struct pvn_topo_pairs *pairs;
