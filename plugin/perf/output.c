@@ -30,9 +30,26 @@ static json_t *real_or_null(bool known, double v)
     return known ? json_real(v) : json_null();
 }
 
+/* Arguments, paths and parameters may hold any byte; JSON only UTF-8. */
+static json_t *any_text(const char *s)
+{
+    json_t *j = json_string(s);
+    char *clean = j ? NULL : strdup(s);
+
+    if (!clean)
+        return j ? j : json_null();
+    for (char *p = clean; *p; p++) {
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
+    }
+    j = json_string(clean);
+    free(clean);
+    return j;
+}
+
 static json_t *text_or_null(const char *s)
 {
-    return s[0] ? json_string(s) : json_null();
+    return s[0] ? any_text(s) : json_null();
 }
 
 /* The rows of bins that follow a result's. */
@@ -207,7 +224,7 @@ static json_t *parameters_json(const struct pvn_perf_opts *o, const char *plugin
             snprintf(name, sizeof(name), PVN_PARAM_PREFIX "%s", table[i].name);
             json_object_set_new(
                 j, name,
-                json_string(pvn_param_format(&table[i], pvn_params_get(), text, sizeof(text))));
+                any_text(pvn_param_format(&table[i], pvn_params_get(), text, sizeof(text))));
         }
     }
     pvn_params_unload();
@@ -271,11 +288,11 @@ static json_t *root_json(const struct pvn_report *rep, int status)
                   "interrupted", status >= PVN_PERF_INTERRUPTED, "status", status);
 
     for (int i = 0; i < run->argc; i++)
-        json_array_append_new(command, json_string(run->argv[i]));
+        json_array_append_new(command, any_text(run->argv[i]));
     json_object_set_new(root, "error", text_or_null(rep->error));
     json_object_set_new(root, "command", command);
     json_object_set_new(root, "seconds", json_real(pvn_boot_now() - run->began));
-    json_object_set_new(root, "host", json_string(run->host));
+    json_object_set_new(root, "host", any_text(run->host));
     json_object_set_new(root, "kernel", json_string(run->kernel));
     json_object_set_new(root, "cpu", text_or_null(run->cpu));
     json_object_set_new(root, "cpus", json_integer(run->cpus));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 // pvn-perf --baseline, as its users run it: a run beside an earlier one whose figures are changed here
-// to what the machine could never do by itself.
+// to what the machine could never do by itself. And what such a file says of its run.
 #include <gtest/gtest.h>
 #include <jansson.h>
 
@@ -157,6 +157,22 @@ TEST_F(Baseline, BadFilesAreRefusedBeforeTheRun)
     EXPECT_EQ(2, r.status);
     EXPECT_NE(std::string::npos, r.err.find("--tolerance has no effect without --baseline"));
     EXPECT_EQ(2, compare("--tolerance 100").status);
+}
+
+// Arguments are bytes; each has its place in the command all the same.
+TEST(Json, HasArgumentsThatAreNotUtf8)
+{
+    Outcome r = Perf("p2p --sizes 8 --iters 2 --warmup 0 --env X=$(printf 'a\\377b') --json - "
+                     "--plugin t=" +
+                     kTestnet);
+    Json j(json_loads(r.out.c_str(), 0, nullptr));
+
+    ASSERT_EQ(r.status, 0) << r.err;
+    ASSERT_NE(j, nullptr) << r.out;
+    json_t *command = json_object_get(j.get(), "command");
+    EXPECT_STREQ(json_string_value(json_array_get(command, 8)), "--env");
+    EXPECT_STREQ(json_string_value(json_array_get(command, 9)), "X=a?b");
+    EXPECT_STREQ(json_string_value(json_array_get(command, 10)), "--json");
 }
 
 } // namespace
