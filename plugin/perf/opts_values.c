@@ -244,7 +244,7 @@ int pvn_opts_add_env(struct pvn_perf_opts *o, const char *arg)
 static int host_port(const char *opt, const char *arg, bool needs_host, char *host, size_t cap,
                      int *port)
 {
-    const char *colon = strrchr(arg, ':');
+    const char *given = arg, *colon = strrchr(arg, ':');
     size_t len = strlen(arg);
 
     /* An IPv6 address has colons of its own: with a port it is written [::1]:23000. */
@@ -262,13 +262,13 @@ static int host_port(const char *opt, const char *arg, bool needs_host, char *ho
         len = (size_t)(colon - arg);
     }
     if ((len == 0 && needs_host) || len >= cap)
-        return pvn_opts_bad("%s %s: the host is empty or too long", opt, arg);
+        return pvn_opts_bad("%s %s: the host is empty or too long", opt, given);
     if (colon) {
         char *end;
         long v = strtol(colon + 1, &end, 10);
 
         if (end == colon + 1 || *end || v < 1 || v > 65535)
-            return pvn_opts_bad("%s %s: expected a port from 1 to 65535", opt, arg);
+            return pvn_opts_bad("%s %s: expected a port from 1 to 65535", opt, given);
         *port = (int)v;
     }
     snprintf(host, cap, "%.*s", (int)len, arg);

@@ -108,6 +108,7 @@ const BadArgs kBad[] = {
     {{"scale", "--latency"}, "--latency has no effect in scale"},
     {{"ring", "--bandwidth"}, "--bandwidth has no effect in ring"},
     {{"ring", "--idle", "1"}, "--idle has no effect in ring"},
+    {{"p2p", "[::1]:x"}, "p2p [::1]:x: expected a port"},
     {{"p2p", "--idle", "1", "--sizes", "8"}, "--sizes has no effect with --idle"},
     {{"p2p", "--idle", "1", "--latency"}, "--latency has no effect with --idle"},
     {{"p2p", "--idle", "1", "--check"}, "--check has no effect with --idle"},
