@@ -399,6 +399,11 @@ TEST_F(Cli, WhatCannotBeWrittenIsNotRemoved)
     }
     for (const char *args : {"--help", "--version", "params"})
         EXPECT_EQ(3, run(std::string(args) + " >/dev/full; exit; :").status) << args;
+    // The first look that cannot be written is the last one.
+    Result r = run("--watch=0.1 -o full stat", "NCCL_PVRDMA_STATS_DIR=.");
+    EXPECT_EQ(3, r.status);
+    EXPECT_EQ("pvn-topo: full: cannot be written: No space left on device\n", r.err);
+    EXPECT_EQ(3, run("--watch=0.1 stat >/dev/full; exit; :").status);
 }
 
 TEST_F(Cli, SvgNeedsDotAndSaysSo)

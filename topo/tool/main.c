@@ -450,7 +450,9 @@ int main(int argc, char **argv)
         return cannot_write(t.output, errno);
     status = run_command(&t, argc - optind, argv + optind);
     tool_unload(&t);
-    if ((redirect ? fclose(t.out) : fflush(stdout)) != 0 || ferror(stdout))
-        return cannot_write(redirect ? t.output : "standard output", errno);
+    bool failed = ferror(t.out);
+    if ((redirect ? fclose(t.out) : fflush(stdout)) != 0 || failed)
+        return cannot_write(redirect ? t.output : "standard output",
+                            t.write_errno ? t.write_errno : errno);
     return status;
 }

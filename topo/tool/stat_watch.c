@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat --watch: look after look, as a table of rates or, for a collector, a line of JSON. */
+#include <errno.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -136,7 +137,11 @@ int stat_watch(struct tool *t, int argc, char **argv)
         if (status == TOOL_OK) {
             status = show(t, &a, &now, &before, &adapters, &earlier, &elsewhere);
             stat_grown_keep(&elsewhere, a.list, a.n);
-            fflush(t->out);
+            /* A full disk would be written to without end. main says why. */
+            if (fflush(t->out) != 0) {
+                t->write_errno = errno;
+                status = TOOL_INPUT;
+            }
         }
         stat_list_free(&before);
         before = now;
