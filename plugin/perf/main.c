@@ -17,6 +17,7 @@
 #include "tools/boot_tcp.h"
 #include "tools/launch_env.h"
 #include "tools/pmix.h"
+#include "tools/std_fds.h"
 
 /* How many ranks this run has and who starts them. */
 struct place {
@@ -203,10 +204,14 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int rc = run(argc, argv);
+    int rc;
 
+    pvn_std_fds();
+    rc = run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return rc;
+    /* An earlier write may have failed, and errno be of something else by now. */
+    (void)!write(STDOUT_FILENO, "", 0);
     /* The reader of a closed pipe has read enough: no message, as with other tools. */
     if (errno != EPIPE && pvn_stop_flag != SIGPIPE)
         fprintf(stderr, "pvn-perf: standard output cannot be written: %s\n", strerror(errno));

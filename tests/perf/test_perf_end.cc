@@ -224,6 +224,19 @@ TEST_F(End, AClosedPipeEndsTheRun)
     json_decref(j);
 }
 
+// A standard output that the caller has closed: the file that is opened next is not in its place.
+TEST_F(End, AClosedStandardOutputIsNotTheFile)
+{
+    Outcome r =
+        Perf("p2p --sizes 8 --iters 2 --json " + (dir / "r.json") + " --plugin t=" + kTestnet, "",
+             "/dev/null >&-");
+    EXPECT_EQ(r.status, 3);
+    EXPECT_EQ(Count(r.err, "standard output cannot be written: Bad file descriptor"), 1) << r.err;
+    json_t *j = json_load_file((dir / "r.json").c_str(), 0, nullptr);
+    EXPECT_NE(j, nullptr) << Slurp(dir / "r.json");
+    json_decref(j);
+}
+
 TEST_F(End, ARefusalLeavesNothingAndIsSaidOnce)
 {
     const struct {

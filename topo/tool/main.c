@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "plugin/base/version.h"
+#include "plugin/tools/std_fds.h"
 #include "topo/tool/output.h"
 #include "topo/tool/stat_look.h"
 
@@ -427,6 +428,7 @@ int main(int argc, char **argv)
                      .interval_s = -1,
                      .parallel = 32};
     int option, color = 0, status;
+    pvn_std_fds();
     setlocale(LC_CTYPE, "");
     while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1) {
         if ((status = set_option(&t, option, &color)) >= 0)
