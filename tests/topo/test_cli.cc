@@ -377,6 +377,10 @@ TEST_F(Cli, TheOutputFileMayBeAnInputAndIsKeptWhenNothingComes)
     EXPECT_EQ(xml, read_file(dir->path + "/same.xml"));
     EXPECT_EQ(3, run("--root nowhere -o new.xml dump").status);
     EXPECT_FALSE(fs::exists(dir->path + "/new.xml"));
+    // The file that the environment names for NCCL already is not one to read before it is made.
+    r = run("--xml -o new.xml dump", "NCCL_TOPO_FILE=new.xml");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_EQ(run("--xml dump").out, read_file(dir->path + "/new.xml"));
 
     put("again.tar", read_file(dir->path + "/guest.tar"));
     r = run("--root again.tar gather again.tar");

@@ -10,16 +10,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* O_CREAT where it is there as well: the name may be a link to a file that is not there yet. */
+#define FLAGS (O_WRONLY | O_CREAT | O_CLOEXEC)
+
 int tool_file_open(struct tool_file *f, const char *path)
 {
     *f = (struct tool_file){.path = path, .text = -1};
     f->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    f->made = f->fd >= 0;
-    /* O_CREAT once more: the name may be a link to a file that is not there yet. */
-    if (f->fd < 0 && errno == EEXIST)
-        f->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (f->fd < 0)
+    if (f->fd >= 0) {
+        /* It can be made, and is missing again for whoever reads it as an input. */
+        close(f->fd);
+        unlink(path);
+        f->fd = -1;
+    } else if (errno != EEXIST || (f->fd = open(path, FLAGS, 0666)) < 0) {
         return -errno;
+    }
     if ((f->text = memfd_create("pvn-topo", MFD_CLOEXEC)) < 0) {
         int code = -errno;
         tool_file_close(f);
@@ -46,6 +51,11 @@ int tool_file_save(struct tool_file *f)
     struct stat st;
     int code = 0;
     ssize_t n = 0;
+    if (f->fd < 0) {
+        if ((f->fd = open(f->path, FLAGS, 0666)) < 0)
+            return -errno;
+        f->part = true;
+    }
     if (fstat(f->fd, &st) < 0 || (S_ISREG(st.st_mode) && ftruncate(f->fd, 0) < 0))
         return -errno;
     for (off_t at = 0; code == 0 && (n = pread(f->text, block, sizeof(block), at)) > 0; at += n)
@@ -56,7 +66,7 @@ int tool_file_save(struct tool_file *f)
     if (close(f->fd) < 0 && code == 0)
         code = -errno;
     f->fd = -1;
-    f->filled = code == 0;
+    f->part &= code != 0;
     return code;
 }
 
@@ -67,6 +77,6 @@ void tool_file_close(struct tool_file *f)
     if (f->text >= 0)
         close(f->text);
     f->fd = f->text = -1;
-    if (f->made && !f->filled)
+    if (f->part)
         unlink(f->path);
 }

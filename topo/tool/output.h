@@ -9,15 +9,16 @@
 
 struct tool_file {
     const char *path;
-    int fd, text;      /* the file; what it shall contain */
-    bool made, filled; /* the file is new; the text is in it */
+    int fd, text; /* the file, -1 while there is none; what it shall contain */
+    bool part;    /* a new file that lacks some of the text */
 };
 
-/* What is written to f->text goes to `path` by tool_file_save. 0 or negative errno. */
+/* What is written to f->text goes to `path` by tool_file_save, which makes a new file: until then it
+ * may be missing as an input, too. 0 or negative errno. */
 int tool_file_open(struct tool_file *f, const char *path);
 /* 0 or negative errno. */
 int tool_file_save(struct tool_file *f);
-/* Removes the file if it is new and was not saved. Not what it found: that may be a device. */
+/* Removes a new file of which a part was saved. Not what was there: that may be a device. */
 void tool_file_close(struct tool_file *f);
 
 #endif
