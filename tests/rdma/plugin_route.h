@@ -50,6 +50,20 @@ class PluginRdma : public testing::Test
     }
 };
 
+// All adapters as one device.
+inline int joined(Net &n, int adapters)
+{
+    ncclNetVDeviceProps_v12_t join = {};
+    int all = 0;
+    join.ndevs = adapters;
+    for (int i = 0; i < adapters; i++)
+        join.devs[i] = i;
+    if (adapters > 1) {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &all, &join));
+    }
+    return all;
+}
+
 // One comm pair with a registered buffer at each end.
 struct Route {
     enum { SIZE = 5000 };

@@ -25,12 +25,7 @@ class PluginLanes : public PluginRdma, public testing::WithParamInterface<std::t
         setenv("NCCL_PVRDMA_RDMA_POLL", poll, 1);
         adapters("pvrdma", "set devices " + std::to_string(ports));
         auto n = std::make_unique<Net>(12);
-        if (ports > 1) {
-            ncclNetVDeviceProps_v12_t join = {};
-            for (int i = 0; i < ports; i++)
-                join.devs[join.ndevs++] = i;
-            EXPECT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n->d, &dev, &join));
-        }
+        dev = joined(*n, ports);
         return n;
     }
 
@@ -171,17 +166,26 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PluginLanes,
                                          std::make_tuple(2, 1), std::make_tuple(2, 4),
                                          std::make_tuple(3, 1)));
 
+// As many ports as a comm has lanes: one place is for TCP, the others are for the ports.
+TEST_F(PluginRdma, PortsComeBeforeTheTransportBehindThem)
+{
+    adapters("roce", "set devices 8");
+    Net n(12);
+    int all = joined(n, 8);
+    Log::get().clear();
+    Route r(n, all, all);
+    EXPECT_TRUE(r.move(1));
+    EXPECT_TRUE(said("7 lanes: rdma on")) << Log::get().text();
+    EXPECT_TRUE(said("mlx5_7 is not used: a comm has 8 lanes at most")) << Log::get().text();
+}
+
 // The fabric loses what the second port sends, and an adapter repeats it for longer than the set-up waits.
 TEST_F(PluginRdma, ADeadPortOfTwoIsLeftOut)
 {
     setenv("NCCL_PVRDMA_VERIFY_TIMEOUT", "300ms", 1);
     adapters("roce", "set devices 2");
     Net n(12);
-    ncclNetVDeviceProps_v12_t join = {};
-    int both = -1;
-    join.ndevs = 2;
-    join.devs[1] = 1;
-    ASSERT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &both, &join));
+    const int both = joined(n, 2);
     ASSERT_EQ(0, sv::command("rule dead drop dev=mlx5_1 count=0"));
     Route r(n, both, both);
     unsetenv("NCCL_PVRDMA_VERIFY_TIMEOUT");

@@ -566,33 +566,6 @@ TEST_F(PluginRdma, DevicesOutsideTheRealSysfsAreNotJoined)
     EXPECT_TRUE(said("has a PCI path outside /sys")) << Log::get().text();
 }
 
-// All adapters as one device.
-int joined(Net &n, int adapters)
-{
-    ncclNetVDeviceProps_v12_t join = {};
-    int all = 0;
-    join.ndevs = adapters;
-    for (int i = 0; i < adapters; i++)
-        join.devs[i] = i;
-    if (adapters > 1) {
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_make_vdevice(n.d, &all, &join));
-    }
-    return all;
-}
-
-// As many ports as a comm has lanes: one place is for TCP, the others are for the ports.
-TEST_F(PluginRdma, PortsComeBeforeTheTransportBehindThem)
-{
-    adapters("roce", "set devices 8");
-    Net n(12);
-    int all = joined(n, 8);
-    Log::get().clear();
-    Route r(n, all, all);
-    EXPECT_TRUE(r.move(1));
-    EXPECT_TRUE(said("7 lanes: rdma on")) << Log::get().text();
-    EXPECT_TRUE(said("mlx5_7 is not used: a comm has 8 lanes at most")) << Log::get().text();
-}
-
 // Receives that are posted one at a time: entries go over one lane, most messages over others.
 TEST_F(PluginRdma, ManyDevicesAndOneReceiveAtATime)
 {
