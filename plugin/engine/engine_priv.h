@@ -370,7 +370,7 @@ int eng_publish_later(struct pvn_engine *e, int rc);
 /* Takes back the newest slot, which no lane has taken, with its group and request. */
 void eng_take_back(struct pvn_engine *e, struct recv_group *g);
 void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
-bool eng_is_over(const void *engine); /* for lanes' `over` */
+bool eng_is_over(void *engine); /* for lanes' `over` */
 
 /* engine_flush.c */
 void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev);

@@ -34,19 +34,24 @@ static inline int publish_next(struct pvn_engine *e, const struct recv_group *g)
 /* A chunk that waits in a lane until an earlier message is known, or until there is a receive, has nothing
  * behind it that belongs to an earlier message: senders hand out chunks in message order. But it may wait for
  * one that is kept aside, whose receive is still to come (match_next). */
-bool eng_is_over(const void *engine)
+bool eng_is_over(void *engine)
 {
-    const struct pvn_engine *e = engine;
+    struct pvn_engine *e = engine;
     const struct matching *mt = e->rx->match;
-    bool halted = false;
-    if (mt && mt->map[mt->next % MSG_RING].kind == MAP_UNEXPECTED)
-        return false;
+    bool halted = false, waited_for = eng_pending(e) > 0;
     for (int i = 0; i < e->cfg.nlanes; i++) {
         if (e->cfg.lanes[i]->end == PVN_LANE_GOES_ON)
             return false;
         halted |= e->cfg.lanes[i]->end == PVN_LANE_HALTED;
     }
-    return !halted || eng_pending(e) > 0;
+    if (!halted)
+        return waited_for || !mt || !eng_match_keeps(e->rx);
+    if (waited_for && !(mt && mt->map[mt->next % MSG_RING].kind == MAP_UNEXPECTED))
+        return true;
+    /* With the next receive a chunk may find its place: each lane looks again. */
+    for (int i = 0; i < e->cfg.nlanes; i++)
+        e->cfg.lanes[i]->end = PVN_LANE_GOES_ON;
+    return false;
 }
 
 /* Publishes slots in order. */

@@ -231,7 +231,7 @@ typedef int (*pvn_place_fn)(void *engine, const struct pvn_lane *lane, const str
  * (pvn_lane.end) in two polls in a row, provided by the engine. Not while another lane may bring
  * something; and what lies in a lane until there is a receive for it is left there while no receive is open.
  */
-typedef bool (*pvn_over_fn)(const void *engine);
+typedef bool (*pvn_over_fn)(void *engine);
 enum pvn_lane_end {
     PVN_LANE_GOES_ON,
     PVN_LANE_HALTED, /* the peer has closed, and what it has sent waits for a receive or for other chunks */
@@ -351,8 +351,9 @@ struct pvn_lane {
     pvn_trace_fn trace; /* NULL: no trace; lanes of streams only */
     pvn_place_fn place;
     pvn_over_fn over;
-    void *engine;          /* first argument of both */
-    enum pvn_lane_end end; /* PVN_LANE_ENDS, receiver: as of its last poll */
+    void *engine; /* first argument of both */
+    /* PVN_LANE_ENDS, receiver: as of its last poll; the engine has it look again by PVN_LANE_GOES_ON */
+    enum pvn_lane_end end;
     struct pvn_err err;
     bool wrong; /* err: it died of a request that other lanes would refuse as well, not of a loss */
 };

@@ -108,15 +108,44 @@ TEST_F(TcpEnd, BeforeTheReceives)
     fails(first);
 }
 
+// One is kept aside, and its receive comes when all streams have ended.
+TEST_F(TcpEnd, BehindAMessageWithoutAReceive)
+{
+    send_chunk(p.dialed[0], 0, 10, 0, 0, 10, 9);
+    send_chunk(p.dialed[1], 1, 10, 0, 0, 10);
+    first.post(p.erx, 10);
+    ASSERT_EQ(1, first.test());
+    close_sender(p);
+    for (int i = 0; i < 1000; i++)
+        ASSERT_EQ(0, pvn_engine_progress(p.erx)) << "nobody waits";
+    second.post(p.erx, 10, 9);
+    EXPECT_EQ(1, second.test());
+    first.post(p.erx, 10);
+    fails(first);
+}
+
 // The next message waits until one that is kept aside, of which 256 others are ahead by now, is received.
+static void keep_one_aside(pvn_engine *e, int fd, Receive &others)
+{
+    send_chunk(fd, 0, 10, 0, 0, 10, 9);
+    for (uint64_t seq = 1; seq < PVN_MAX_SENDS; seq++) {
+        send_chunk(fd, seq, 10, 0, 0, 10);
+        others.post(e, 10);
+        ASSERT_EQ(1, others.test());
+    }
+}
+
+TEST_F(TcpEnd, OfAMessageThatIsKeptAside)
+{
+    keep_one_aside(p.erx, p.dialed[1], first);
+    close_sender(p);
+    first.post(p.erx, 10);
+    fails(first);
+}
+
 TEST_F(TcpEnd, BehindAMessageThatIsKeptAside)
 {
-    send_chunk(p.dialed[1], 0, 10, 0, 0, 10, 9);
-    for (uint64_t seq = 1; seq < PVN_MAX_SENDS; seq++) {
-        send_chunk(p.dialed[1], seq, 10, 0, 0, 10);
-        first.post(p.erx, 10);
-        ASSERT_EQ(1, first.test());
-    }
+    keep_one_aside(p.erx, p.dialed[1], first);
     send_chunk(p.dialed[1], PVN_MAX_SENDS, 10, 0, 0, 10);
     close_sender(p);
     first.post(p.erx, 10);
@@ -136,7 +165,7 @@ class TcpEndOfLanes : public testing::Test
     void SetUp() override
     {
         p.open(1);
-        q.open(1);
+        q.open(2);
         pvn_engine_cfg c = {};
         c.nlanes = 2;
         c.lanes[0] = p.rx;
@@ -181,6 +210,20 @@ TEST_F(TcpEndOfLanes, WhatWaitsForTheSlowerOneArrives)
     EXPECT_EQ(1, r.test());
     EXPECT_EQ(1, behind.test());
     EXPECT_EQ(1, behind.in[9]);
+}
+
+// What waits in the second lane, while the first one has ended, finds its place when another receive comes.
+TEST_F(TcpEndOfLanes, WhatWaitsBehindAMessageThatIsKeptAsideArrives)
+{
+    keep_one_aside(e, q.dialed[1], r);
+    send_chunk(q.dialed[1], PVN_MAX_SENDS, 10, 0, 0, 10);
+    close_sender(p);
+    close_sender(q);
+    r.post(e, 10);
+    EXPECT_EQ(0, r.test()) << pvn_engine_err(e)->reason[0];
+    behind.post(e, 10, 9);
+    EXPECT_EQ(1, r.test());
+    EXPECT_EQ(1, behind.test());
 }
 
 } // namespace
