@@ -17,7 +17,9 @@
  * error state. */
 #define EMPTY_NS (2 * PVN_NS_PER_MS)
 
-/* How long the kernel takes to destroy the queue pairs of a device that it removes, at most. */
+/* Of a device that is removed: how long the event may come behind the first EIO, for the kernel takes the
+ * device away from one process after the other; and the queue pairs' end behind the event. */
+#define EVENT_NS   (30 * PVN_NS_PER_S)
 #define REMOVAL_NS PVN_NS_PER_S
 
 static bool is_arrival(const struct rdma_lane *r, const struct ibv_wc *wc)
@@ -48,21 +50,35 @@ static bool device_is_lost(struct rdma_lane *r)
     return r->cfg.health && r->cfg.health(r->cfg.health_arg, &why) == -ENODEV;
 }
 
-/* A device that is removed, as it is when its driver resets it, is taken away from its contexts: each
- * call gives EIO from then on, and the kernel itself destroys their queue pairs (Linux,
- * drivers/infiniband/core/uverbs_main.c, ib_uverbs_remove_one), right before or behind the event
- * that says so. libibverbs keeps its object. 0, -EAGAIN: call again, or why the queue pair may live. */
+/* Whether the device has been taken away from this context: each call gives EIO from then on. */
+static bool is_taken_away(const struct rdma_lane *r, struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    return r->cfg.v->query_qp(qp, &attr, IBV_QP_STATE, &init) == EIO;
+}
+
+/*
+ * A device that is removed, as it is when its driver resets it, is taken away from its contexts, and the
+ * kernel itself destroys their queue pairs (Linux, drivers/infiniband/core/uverbs_main.c,
+ * ib_uverbs_remove_one), soon before or behind the event that says so. Old kernels then refuse to destroy
+ * them as they refuse every other call, and libibverbs keeps its object; newer ones obey. Where another
+ * call is obeyed, EIO is the driver's own, and the queue pair may live. 0, -EAGAIN: call again, or why
+ * that may be.
+ */
 static int destroy(struct rdma_lane *r, struct ibv_qp *qp)
 {
     int rc = -r->cfg.v->destroy_qp(qp);
-    if (rc != -EIO)
+    if (rc != -EIO || !is_taken_away(r, qp))
         return rc;
     uint64_t now = pvn_now_ns();
     if (r->removed_ns == 0)
         r->removed_ns = now;
-    if (now - r->removed_ns < REMOVAL_NS)
-        return -EAGAIN;
-    return device_is_lost(r) ? 0 : rc;
+    if (r->lost_ns == 0 && device_is_lost(r))
+        r->lost_ns = now;
+    if (r->lost_ns == 0)
+        return now - r->removed_ns < EVENT_NS ? -EAGAIN : rc;
+    return now - r->lost_ns < REMOVAL_NS ? -EAGAIN : 0;
 }
 
 int rdma_fence(struct pvn_lane *l)

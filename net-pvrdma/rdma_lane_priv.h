@@ -131,7 +131,8 @@ struct rdma_lane {
 
     /* fence: since when the completion queue has been empty, 0: not fenced; arrivals from it */
     uint64_t emptied_ns;
-    uint64_t removed_ns; /* and since when the device seems to be gone, 0: it does not */
+    uint64_t removed_ns; /* since when the device has been taken away, 0: it has not */
+    uint64_t lost_ns;    /* and since when that is known from its event, 0: it is not */
     struct pvn_event *kept;
     int nkept, room_kept, kept_at;
 

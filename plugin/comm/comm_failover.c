@@ -208,6 +208,8 @@ static int fence(struct pvn_comm *c)
     if (c->failover->switches && c->sender && c->failover->next && !c->conn->ctrl.eof &&
         !pvn_conn_has_input(c->failover->next))
         return -EAGAIN;
+    bool again = false;
+
     for (int i = 0; i < c->conn->nlanes; i++) {
         struct pvn_lane *l = c->conn->lane[i];
         int rc;
@@ -217,9 +219,8 @@ static int fence(struct pvn_comm *c)
         rc = l->ops->fence(l);
         pthread_mutex_unlock(&c->mr_lock);
 
-        if (rc == -EAGAIN)
-            return rc;
-        if (rc) {
+        again |= rc == -EAGAIN;
+        if (rc && rc != -EAGAIN) {
             struct pvn_err err = PVN_ERR_INIT;
 
             pvn_err_set(&err, rc, "lane %d (%s) cannot be fenced: it may still move memory", i,
@@ -227,6 +228,8 @@ static int fence(struct pvn_comm *c)
             return give_up(c, &err, "nothing may be sent again");
         }
     }
+    if (again)
+        return -EAGAIN;
     if (pvn_engine_drain(c->engine) != 0) {
         struct pvn_err err = *pvn_engine_err(c->engine);
 

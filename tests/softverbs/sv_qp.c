@@ -178,8 +178,8 @@ SV_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
     sv_lock();
     struct sv_ctx *c = sv_ctx_of(ibqp->context);
     int err = qp->taken ? ENOENT : sv_fault_call("destroy_qp", c->dev, NULL);
-    /* The kernel answers so whatever is called, and libibverbs keeps the object (libibverbs/cmd.h,
-     * verbs_is_destroy_err, without RDMAV_ALLOW_DISASSOC_DESTROY). */
+    /* An old kernel answers so whatever is called, and libibverbs keeps the object (libibverbs/cmd.h,
+     * verbs_is_destroy_err, without RDMAV_ALLOW_DISASSOC_DESTROY); newer ones destroy it. */
     if (!err && c->gone)
         err = EIO;
     if (err) {
@@ -375,7 +375,8 @@ SV_EXPORT int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int ma
 {
     struct sv_qp *qp = (struct sv_qp *)ibqp;
     sv_lock();
-    int rc = sv_ctx_check(sv_ctx_of(ibqp->context));
+    struct sv_ctx *c = sv_ctx_of(ibqp->context);
+    int rc = c->gone ? EIO : sv_ctx_check(c);
     if (!rc) {
         *attr = qp->attr;
         attr->qp_state = attr->cur_qp_state = ibqp->state;
