@@ -95,8 +95,14 @@ void comm_publish(struct pvn_comm *c, uint64_t now)
 
 void comm_publish_failover(struct pvn_comm *c, uint64_t now, uint64_t since_ns, const char *text)
 {
-    bool stuck = now - since_ns >= STUCK_NS && pvn_engine_pending(c->engine) > 0;
+    /* What was posted meanwhile has not waited for as long as the failover has. */
+    char unused[1];
+    uint64_t waited = now - since_ns, open = pvn_engine_oldest(c->engine, unused, 1);
+    bool stuck;
 
+    if (open < waited)
+        waited = open;
+    stuck = waited >= STUCK_NS;
     if (c->conn->stat)
-        put(c, now, stuck ? since_ns : 0, stuck ? text : "");
+        put(c, now, stuck ? now - waited : 0, stuck ? text : "");
 }
