@@ -118,6 +118,16 @@ TEST(Walk, ADeviceOnTheRootBusHangsOnTheCpu)
               Detected(one_gpu_one_nic("pci0000:00", "pci0000:00")).shape());
 }
 
+TEST(Walk, IwarpIsLeftOutAsByThePlugin)
+{
+    Tree t = one_gpu_one_nic("pci0000:00", "pci0000:00");
+    t.rdma("siw_lo", "", "Ethernet", {});
+    t.file("/sys/devices/virtual/infiniband/siw_lo/node_type", "4: RNIC\n");
+    EXPECT_EQ(1, Detected(t).nics.n);
+    t.file("/sys/devices/virtual/infiniband/siw_lo/node_type", "1: CA\n");
+    EXPECT_EQ(2, Detected(t).nics.n);
+}
+
 TEST(Walk, AnOddBridgeShiftsThePattern)
 {
     // Root port, one PCI-to-PCI bridge, switch: the walk lands on the downstream port and the

@@ -284,6 +284,9 @@ int pvn_topo_nics_find(const struct pvn_topo *topo, enum pvn_topo_nic_choice cho
     bool active = false;
     *out = (struct pvn_topo_nics){0};
     for (int i = 0; choice != PVN_TOPO_NICS_TCP && i < topo->nrdmas; i++) {
+        /* iWARP connects by rdma_cm alone: the plugin leaves it out as well. */
+        if (strcmp(topo->rdmas[i].node_type, "RNIC") == 0)
+            continue;
         if (add_rdma(topo, out, i) < 0)
             goto no_memory;
     }
