@@ -247,8 +247,9 @@ static json_t *plugins_json(const struct pvn_report *rep)
         }
         if (!row)
             continue; /* it was not loaded */
-        j = json_pack("{ss ss si ss}", "plugin", name, "name", row->u.plugin.name, "abi", row->abi,
-                      "path", row->u.plugin.path);
+        j = json_pack("{so so si so}", "plugin", any_text(name), "name",
+                      any_text(row->u.plugin.name), "abi", row->abi, "path",
+                      any_text(row->u.plugin.path));
         json_object_set_new(j, "sha256", text_or_null(row->u.plugin.sha256));
         json_object_set_new(j, "parameters",
                             strcmp(row->u.plugin.name, OWN_NAME) == 0
@@ -268,8 +269,9 @@ static json_t *server_json(const struct pvn_report *rep)
 
         if (rep->row[i].kind != PVN_ROW_PEER)
             continue;
-        j = json_pack("{ss ss ss si ss}", "host", p->host, "version", p->version, "name", p->name,
-                      "abi", p->abi, "path", p->path);
+        j = json_pack("{so so so si so}", "host", any_text(p->host), "version",
+                      any_text(p->version), "name", any_text(p->name), "abi", p->abi, "path",
+                      any_text(p->path));
         json_object_set_new(j, "plugin_version", text_or_null(p->plugin_version));
         json_object_set_new(j, "sha256", text_or_null(p->sha256));
         return j;
@@ -303,8 +305,8 @@ static json_t *root_json(const struct pvn_report *rep, int status)
                             : json_string(pvn_type_name(rep->o->type)));
     json_object_set_new(root, "baseline",
                         rep->baseline
-                            ? json_pack("{ss si si}", "file", rep->o->baseline, "tolerance_percent",
-                                        rep->o->tolerance, "worse", rep->worse)
+                            ? json_pack("{so si si}", "file", any_text(rep->o->baseline),
+                                        "tolerance_percent", rep->o->tolerance, "worse", rep->worse)
                             : json_null());
     return root;
 }

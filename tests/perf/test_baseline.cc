@@ -175,4 +175,22 @@ TEST(Json, HasArgumentsThatAreNotUtf8)
     EXPECT_STREQ(json_string_value(json_array_get(command, 10)), "--json");
 }
 
+TEST(Json, HasAPluginWhosePathIsNotUtf8)
+{
+    char dir[] = "/tmp/pvn-perf-\377-XXXXXX";
+    ASSERT_NE(nullptr, mkdtemp(dir));
+    const std::string link = std::string(dir) + "/x.so";
+    ASSERT_EQ(0, symlink(kTestnet.c_str(), link.c_str()));
+    Outcome r = Perf("p2p --sizes 8 --iters 2 --warmup 0 --json - --plugin 't=" + link + "'");
+    unlink(link.c_str());
+    rmdir(dir);
+    Json j(json_loads(r.out.c_str(), 0, nullptr));
+
+    ASSERT_EQ(r.status, 0) << r.err;
+    ASSERT_NE(j, nullptr) << r.out;
+    json_t *plugin = json_array_get(json_object_get(j.get(), "plugins"), 0);
+    EXPECT_STREQ(json_string_value(json_object_get(plugin, "plugin")), "t");
+    EXPECT_TRUE(strstr(json_string_value(json_object_get(plugin, "path")), "x.so"));
+}
+
 } // namespace
