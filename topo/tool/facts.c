@@ -233,7 +233,7 @@ static void find_version(const char *path, char *out, size_t cap)
 bool tool_plugin_file(const struct tool *t, int n, char *buf, size_t len)
 {
     const char *name = t->ignore_env ? NULL : getenv("NCCL_NET_PLUGIN");
-    if (!name || name[0] == '\0')
+    if (!name)
         name = "pvrdma";
     if (strcasecmp(name, "none") == 0)
         return false;
