@@ -280,6 +280,15 @@ TEST_F(Cli, ParamsAreThePluginsTable)
     EXPECT_NE(std::string::npos, r.err.find("perhaps")) << r.err;
 }
 
+// What has effect on one side is no mistake because the other one is a file.
+TEST_F(Cli, DiffTakesNicsForTheMachineOfTheTwo)
+{
+    Result r = run("--nics all diff guest.tar two-switches.xml");
+    EXPECT_EQ(1, r.status) << r.err;
+    r = run("--nics all --root two-switches.xml dump");
+    EXPECT_EQ(2, r.status);
+}
+
 // NCCL_NET_PLUGIN is a list, and "none" is a word of its own.
 TEST_F(Cli, CheckLooksAtEachPluginThatNcclLoads)
 {

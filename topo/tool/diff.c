@@ -300,6 +300,7 @@ static int load_side(struct side *s, const struct tool *t, const char *root)
 {
     s->tool = *t;
     s->tool.root = s->name = root;
+    s->tool.compares = true;
     return tool_load(&s->tool);
 }
 

@@ -264,7 +264,8 @@ static int load_xml(struct tool *t, const struct pvn_topo_input *in)
         status = tool_escape_doc(t, t->doc);
     if (status != TOOL_OK)
         return status;
-    if (t->hints || t->host || t->topo_file || t->rails || t->nics_choice != PVN_TOPO_NICS_AUTO) {
+    if (t->hints || t->host || t->topo_file || t->rails ||
+        (t->nics_choice != PVN_TOPO_NICS_AUTO && !t->compares)) {
         tool_error("%s is an NCCL file: --hints, --host, --topo-file, --nics and --rails need a "
                    "machine",
                    t->root);

@@ -38,6 +38,7 @@ struct tool {
     bool json, all, names, nccl_tree;
     enum { TOOL_TEXT, TOOL_XML, TOOL_XML_FULL, TOOL_DOT, TOOL_SVG } format;
     const char *output; /* -o, or NULL */
+    bool compares;      /* diff: one of two inputs, whose options are for a machine, if one is */
     int write_errno;    /* why out could not be written, where a command ended for that; else 0 */
     int wait_s;         /* --timeout: how long a pipe may be silent */
     bool ignore_env, keep_addresses;
