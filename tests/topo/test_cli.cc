@@ -289,6 +289,15 @@ TEST_F(Cli, DiffTakesNicsForTheMachineOfTheTwo)
     EXPECT_EQ(2, r.status);
 }
 
+// Before any file is opened for writing.
+TEST_F(Cli, WatchWithoutEffectLeavesTheFile)
+{
+    put("kept", "as it was");
+    EXPECT_EQ(2, run("--watch -o kept dump").status);
+    EXPECT_EQ(2, run("--watch -o kept frobnicate").status);
+    EXPECT_EQ("as it was", read_file(dir->path + "/kept"));
+}
+
 // NCCL_NET_PLUGIN is a list, and "none" is a word of its own.
 TEST_F(Cli, CheckLooksAtEachPluginThatNcclLoads)
 {

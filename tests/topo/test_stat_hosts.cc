@@ -615,10 +615,12 @@ TEST_F(StatHosts, CopiesOfALauncherMeet)
                " SLURM_STEP_NODELIST=127.0.0.1 MASTER_PORT=1";
     };
     std::string others;
+    std::ofstream(dir.path + "/report1") << "rank 0's";
     for (int r = 1; r < 3; r++)
         others += "env -i PATH=\"$PATH\" LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" " + env(r, 3) +
-                  " '" PVN_BUILDDIR "/topo/pvn-topo' stat >'" + dir.path + "/other" +
-                  std::to_string(r) + "' 2>&1 & ";
+                  " '" PVN_BUILDDIR "/topo/pvn-topo' -o '" + dir.path + "/report" +
+                  std::to_string(r) + "' stat >'" + dir.path + "/other" + std::to_string(r) +
+                  "' 2>&1 & ";
     ASSERT_EQ(0, std::system(("( " + others + ") ").c_str()));
     Result r = run_tool(dir.path, "--timeout 20 stat", env(0, 3));
     EXPECT_EQ(0, r.status) << r.err;
@@ -627,6 +629,8 @@ TEST_F(StatHosts, CopiesOfALauncherMeet)
     EXPECT_EQ(r.out.find(" pid " + job + " "), r.out.rfind(" pid " + job + " ")) << "shown once";
     for (const char *name : {"/other1", "/other2"})
         EXPECT_EQ("", read_file(dir.path + name));
+    EXPECT_EQ("rank 0's", read_file(dir.path + "/report1")) << "all ranks may have one file";
+    EXPECT_FALSE(std::filesystem::exists(dir.path + "/report2"));
     // A copy that does not come: the others are shown.
     r = run_tool(dir.path, "--timeout 1 stat", env(0, 2));
     EXPECT_EQ(3, r.status);

@@ -18,7 +18,7 @@
 #include "topo/tool/output.h"
 #include "topo/tool/stat_look.h"
 
-static const struct {
+static const struct command {
     const char *name;
     int (*run)(struct tool *t, int argc, char **argv);
     const char *arguments, *help;
@@ -374,19 +374,14 @@ static bool fits(const struct tool *t, int (*run)(struct tool *t, int argc, char
     return false;
 }
 
-static int run_command(struct tool *t, int argc, char **argv)
+/* The command of that name, which takes the options; NULL: it says why there is none. */
+static const struct command *find_command(const struct tool *t, const char *name)
 {
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (strcmp(argv[0], commands[i].name) != 0)
-            continue;
-        if (!fits(t, commands[i].run, argv[0]))
-            return TOOL_USAGE;
-        if (t->interval_s < 0)
-            t->interval_s = TOOL_INTERVAL_S;
-        return commands[i].run(t, argc - 1, argv + 1);
-    }
-    tool_error("\"%s\" is not a command; pvn-topo --help lists them", argv[0]);
-    return TOOL_USAGE;
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return fits(t, commands[i].run, name) ? &commands[i] : NULL;
+    tool_error("\"%s\" is not a command; pvn-topo --help lists them", name);
+    return NULL;
 }
 
 static int cannot_write(const char *name, int code)
@@ -396,7 +391,7 @@ static int cannot_write(const char *name, int code)
 }
 
 /* A command that fails before it prints leaves the file as it was. */
-static int run_to_file(struct tool *t, int argc, char **argv)
+static int run_to_file(struct tool *t, const struct command *c, int argc, char **argv)
 {
     struct tool_file file;
     int code = tool_file_open(&file, t->output);
@@ -407,11 +402,11 @@ static int run_to_file(struct tool *t, int argc, char **argv)
         tool_file_close(&file);
         return cannot_write(t->output, code);
     }
-    int status = run_command(t, argc, argv);
+    int status = c->run(t, argc, argv);
     tool_unload(t);
     if (fflush(t->out) != 0)
         code = -errno;
-    else if (status <= TOOL_FOUND || lseek(file.text, 0, SEEK_CUR) > 0)
+    else if ((status <= TOOL_FOUND && !t->elsewhere) || lseek(file.text, 0, SEEK_CUR) > 0)
         code = tool_file_save(&file);
     file.text = -1; /* the stream's */
     fclose(t->out);
@@ -443,14 +438,19 @@ int main(int argc, char **argv)
             "--json and another format: give one of --json, --xml, --xml-full, --dot, --svg");
         return TOOL_USAGE;
     }
+    const struct command *command = find_command(&t, argv[optind++]);
+    if (!command)
+        return TOOL_USAGE;
+    if (t.interval_s < 0)
+        t.interval_s = TOOL_INTERVAL_S;
     set_look(&t, color);
     /* gather writes its own file; the others print, --watch as long as it runs. */
-    if (t.output && t.watch_s == 0 && strcmp(argv[optind], "gather") != 0)
-        return run_to_file(&t, argc - optind, argv + optind);
+    if (t.output && t.watch_s == 0 && command->run != cmd_gather)
+        return run_to_file(&t, command, argc - optind, argv + optind);
     bool redirect = t.output && t.watch_s > 0;
     if (redirect && !(t.out = fopen(t.output, "we")))
         return cannot_write(t.output, errno);
-    status = run_command(&t, argc - optind, argv + optind);
+    status = command->run(&t, argc - optind, argv + optind);
     tool_unload(&t);
     bool failed = ferror(t.out);
     if ((redirect ? fclose(t.out) : fflush(stdout)) != 0 || failed)

@@ -5,32 +5,39 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* O_CREAT where it is there as well: the name may be a link to a file that is not there yet. */
-#define FLAGS (O_WRONLY | O_CREAT | O_CLOEXEC)
+/* 0, or a negative errno: why no file of this name can be made. */
+static int may_be_made(const char *path)
+{
+    char *copy = strdup(path);
+    if (!copy)
+        return -ENOMEM;
+    int code = access(dirname(copy), W_OK | X_OK) < 0 ? -errno : 0;
+    free(copy);
+    return code;
+}
 
 int tool_file_open(struct tool_file *f, const char *path)
 {
-    *f = (struct tool_file){.path = path, .text = -1};
-    f->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (f->fd >= 0) {
-        /* It can be made, and is missing again for whoever reads it as an input. */
-        close(f->fd);
-        unlink(path);
-        f->fd = -1;
-    } else if (errno != EEXIST || (f->fd = open(path, FLAGS, 0666)) < 0) {
-        return -errno;
-    }
-    if ((f->text = memfd_create("pvn-topo", MFD_CLOEXEC)) < 0) {
-        int code = -errno;
+    struct stat st;
+    *f = (struct tool_file){.path = path, .fd = -1, .text = -1};
+    int code = stat(path, &st) < 0 ? -errno : 0;
+    if (code == -ENOENT)
+        code = may_be_made(path);
+    else if (code == 0 && (f->fd = open(path, O_WRONLY | O_CLOEXEC)) < 0)
+        code = -errno;
+    if (code == 0 && (f->text = memfd_create("pvn-topo", MFD_CLOEXEC)) < 0)
+        code = -errno;
+    if (code < 0)
         tool_file_close(f);
-        return code;
-    }
-    return 0;
+    return code;
 }
 
 static int write_all(int fd, const char *data, size_t len)
@@ -52,9 +59,13 @@ int tool_file_save(struct tool_file *f)
     int code = 0;
     ssize_t n = 0;
     if (f->fd < 0) {
-        if ((f->fd = open(f->path, FLAGS, 0666)) < 0)
+        f->fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        f->part = f->fd >= 0;
+        /* A link to no file, or another process was faster. */
+        if (f->fd < 0 && errno == EEXIST)
+            f->fd = open(f->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (f->fd < 0)
             return -errno;
-        f->part = true;
     }
     if (fstat(f->fd, &st) < 0 || (S_ISREG(st.st_mode) && ftruncate(f->fd, 0) < 0))
         return -errno;

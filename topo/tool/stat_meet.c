@@ -227,6 +227,7 @@ bool stat_meet(struct tool *t, int *status)
             tool_error("rank %d could not send to rank 0 at %s: %s: look at rank 0's output",
                        le.rank, le.master, strerror(-rc));
         *status = rc < 0 ? TOOL_INPUT : TOOL_OK;
+        t->elsewhere = true;
     }
     pvn_boot_close(&b);
     stat_list_free(&list);

@@ -39,8 +39,9 @@ struct tool {
     enum { TOOL_TEXT, TOOL_XML, TOOL_XML_FULL, TOOL_DOT, TOOL_SVG } format;
     const char *output; /* -o, or NULL */
     bool compares;      /* diff: one of two inputs, whose options are for a machine, if one is */
-    int write_errno;    /* why out could not be written, where a command ended for that; else 0 */
-    int wait_s;         /* --timeout: how long a pipe may be silent */
+    bool elsewhere;  /* another rank of the job prints: out has nothing, and is not for the file */
+    int write_errno; /* why out could not be written, where a command ended for that; else 0 */
+    int wait_s;      /* --timeout: how long a pipe may be silent */
     bool ignore_env, keep_addresses;
     bool prom, per_comm, clean;       /* stat */
     const char *hosts, *ssh, *remote; /* --hosts of stat and check; NULL: the default */
