@@ -57,14 +57,18 @@ static bool write_all(int fd, struct iovec *v, int n)
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0 && errno == EFAULT) {
-            /* The guest took the memory away under a send: keep the stream in step. */
+            /* The guest took memory away under a send. Nothing of this call went out, what is in
+             * front of that memory neither: alone it does. Zeros keep the stream in step. */
             while (n && !v->iov_len) {
                 v++;
                 n--;
             }
-            k = n ? send(fd, zeros, v->iov_len < sizeof zeros ? v->iov_len : sizeof zeros,
-                         MSG_NOSIGNAL)
-                  : 0;
+            k = n ? send(fd, v->iov_base, v->iov_len, MSG_NOSIGNAL) : 0;
+            if (k < 0 && errno == EFAULT)
+                k = send(fd, zeros, v->iov_len < sizeof zeros ? v->iov_len : sizeof zeros,
+                         MSG_NOSIGNAL);
+            if (k < 0 && errno == EINTR)
+                continue;
         }
         if (k < 0)
             return false;
