@@ -377,3 +377,9 @@ bool eng_match_keeps(const struct receiver *rx)
             return true;
     return false;
 }
+
+bool eng_match_is_held_up(const struct receiver *rx)
+{
+    const struct matching *mt = rx->match;
+    return mt->map[mt->next % MSG_RING].kind == MAP_UNEXPECTED;
+}

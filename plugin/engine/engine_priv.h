@@ -404,5 +404,7 @@ void eng_match_rewind(struct receiver *rx);
 void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a);
 /* Whether a whole message waits for a buffer with its tag. */
 bool eng_match_keeps(const struct receiver *rx);
+/* Whether the next message waits for one that is kept aside in its place of the ring. */
+bool eng_match_is_held_up(const struct receiver *rx);
 
 #endif

@@ -33,11 +33,11 @@ static inline int publish_next(struct pvn_engine *e, const struct recv_group *g)
 
 /* A chunk that waits in a lane until an earlier message is known, or until there is a receive, has nothing
  * behind it that belongs to an earlier message: senders hand out chunks in message order. But it may wait for
- * one that is kept aside, whose receive is still to come (match_next). */
+ * one that is kept aside, whose receive is still to come. */
 bool eng_is_over(void *engine)
 {
     struct pvn_engine *e = engine;
-    const struct matching *mt = e->rx->match;
+    const struct receiver *rx = e->rx;
     bool halted = false, waited_for = eng_pending(e) > 0;
     for (int i = 0; i < e->cfg.nlanes; i++) {
         if (e->cfg.lanes[i]->end == PVN_LANE_GOES_ON)
@@ -45,8 +45,8 @@ bool eng_is_over(void *engine)
         halted |= e->cfg.lanes[i]->end == PVN_LANE_HALTED;
     }
     if (!halted)
-        return waited_for || !mt || !eng_match_keeps(e->rx);
-    if (waited_for && !(mt && mt->map[mt->next % MSG_RING].kind == MAP_UNEXPECTED))
+        return waited_for || !(rx->match && eng_match_keeps(rx));
+    if (waited_for && !(rx->match && eng_match_is_held_up(rx)))
         return true;
     /* With the next receive a chunk may find its place: each lane looks again. */
     for (int i = 0; i < e->cfg.nlanes; i++)
