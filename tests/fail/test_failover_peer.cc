@@ -233,18 +233,23 @@ TEST(FailoverReceiving, WhatItWaitsForIsInTheStatistics)
     });
 }
 
+static void ends_by_a_peer_that_gives_up(Receiving &r)
+{
+    r.ends(
+        [&] {
+            r.ctrl.send(lane_down());
+            r.connect_again(10);
+            r.next.ctrl.send(reason("its GPU fell off the bus"));
+        },
+        "the peer gave up: its GPU fell off the bus");
+}
+
 // However often the caller tests its open requests after the error.
 TEST(FailoverReceiving, TheReasonOfItsEndStaysInTheStatistics)
 {
     alone_with_statistics([](const std::string &dir) {
         Receiving r;
-        r.ends(
-            [&] {
-                r.ctrl.send(lane_down());
-                r.connect_again(10);
-                r.next.ctrl.send(reason("its GPU fell off the bus"));
-            },
-            "the peer gave up: its GPU fell off the bus");
+        ends_by_a_peer_that_gives_up(r);
         auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
         while (std::chrono::steady_clock::now() < until)
             EXPECT_NE(ncclSuccess, r.call());
@@ -298,13 +303,7 @@ TEST(FailoverReceiving, APeerThatGivesUpBeforeItsAnswer)
 {
     alone([] {
         Receiving r;
-        r.ends(
-            [&] {
-                r.ctrl.send(lane_down());
-                r.connect_again(10);
-                r.next.ctrl.send(reason("its GPU fell off the bus"));
-            },
-            "the peer gave up: its GPU fell off the bus");
+        ends_by_a_peer_that_gives_up(r);
     });
 }
 

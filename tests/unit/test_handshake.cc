@@ -150,6 +150,15 @@ struct Handshake : testing::Test {
             return rs != -EAGAIN && ra != -EAGAIN;
         });
     }
+    void one_lane_comes_up()
+    {
+        begin();
+        ASSERT_TRUE(both());
+        ASSERT_EQ(0, rs) << s->err.reason[0];
+        ASSERT_EQ(0, ra) << accept_err.reason[0];
+        ASSERT_EQ(1, s->nlanes);
+        ASSERT_EQ(1, a->nlanes);
+    }
 };
 
 TEST_F(Handshake, BothLanesComeUpInTheSameOrder)
@@ -220,12 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(Handshake, ALaneThatDoesNotVerifyIsLeftOutWithASentence)
 {
     pvn_memlane_plan[1][0].verify = -ENETUNREACH; // the sender's first
-    begin();
-    ASSERT_TRUE(both());
-    ASSERT_EQ(0, rs) << s->err.reason[0];
-    ASSERT_EQ(0, ra) << accept_err.reason[0];
-    ASSERT_EQ(1, s->nlanes);
-    ASSERT_EQ(1, a->nlanes);
+    ASSERT_NO_FATAL_FAILURE(one_lane_comes_up());
     EXPECT_STREQ("mem2", s->lane[0]->ops->name);
     EXPECT_STREQ("mem2", a->lane[0]->ops->name);
     EXPECT_EQ(0, s->lane[0]->idx);
@@ -261,12 +265,7 @@ TEST_F(Handshake, ALaneThatNeverVerifiesIsLeftOutInTime)
 {
     params.verify_timeout = 50 * PVN_NS_PER_MS;
     pvn_memlane_plan[0][1].verify = -EAGAIN; // it never ends
-    begin();
-    ASSERT_TRUE(both());
-    ASSERT_EQ(0, rs) << s->err.reason[0];
-    ASSERT_EQ(0, ra) << accept_err.reason[0];
-    EXPECT_EQ(1, s->nlanes);
-    EXPECT_EQ(1, a->nlanes);
+    ASSERT_NO_FATAL_FAILURE(one_lane_comes_up());
     EXPECT_NE(std::string::npos, captured.find("NCCL_PVRDMA_VERIFY_TIMEOUT")) << captured;
 }
 
@@ -278,12 +277,7 @@ TEST_F(Handshake, ADeadLaneTakesNoTimeFromThoseThatWaitForThePeer)
     for (auto &end : pvn_memlane_plan)
         end[0].caps = end[1].caps = PVN_LANE_CONNECTOR_FIRST;
     pvn_memlane_plan[1][1].verify = -EAGAIN;
-    begin();
-    ASSERT_TRUE(both());
-    ASSERT_EQ(0, rs) << s->err.reason[0];
-    ASSERT_EQ(0, ra) << accept_err.reason[0];
-    ASSERT_EQ(1, s->nlanes);
-    ASSERT_EQ(1, a->nlanes);
+    ASSERT_NO_FATAL_FAILURE(one_lane_comes_up());
     EXPECT_STREQ("mem", a->lane[0]->ops->name);
 }
 
