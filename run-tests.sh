@@ -17,7 +17,7 @@ start=$SECONDS
 times=$(mktemp)
 # Seconds after which a tree that is still being built, or tested, has failed. Each test has a limit of its own.
 build_limit=1800 check_limit=3600
-# Of the C++, which is tests alone, three checks are left out that double the time of compiling it: of virtual tables,
+# Three checks of the C++, which is tests alone, are left out, since they double the time of compiling it: of virtual tables,
 # of null (where AddressSanitizer reports the access) and of alignment.
 asan=("--enable-sanitize=address,undefined" --enable-coverage CFLAGS="-g -O1"
     CXXFLAGS="-g1 -fno-sanitize=vptr,null,alignment")
@@ -112,7 +112,7 @@ build_ahead() {
     chrt --idle --pid 0 "$BASHPID" 2>/dev/null || renice -n 19 "$BASHPID" >/dev/null
     timeout --foreground $build_limit tests/build-tree.sh build-asan "${asan[@]}" && timeout --foreground $build_limit make -C build-asan -s -j"${PVN_JOBS:-$(nproc)}" check-build
     timeout --foreground $build_limit tests/build-tree.sh build-tsan "${tsan[@]}" && timeout --foreground $build_limit make -C build-tsan -s -j"${PVN_JOBS:-$(nproc)}" check-build
-    # What the archive is to show is that it is complete and installs, not what the trees' own tests show.
+    # The archive has to be complete and to install; the trees' own tests show the rest.
     local one=tests/unit/test_version
     timeout --foreground $build_limit make -C build-check -s -j"${PVN_JOBS:-$(nproc)}" distcheck PVN_ONLY=$one check_PROGRAMS=$one check_LTLIBRARIES= \
         DISTCHECK_CONFIGURE_FLAGS="CFLAGS=-O0" >build-check/distcheck.log 2>&1

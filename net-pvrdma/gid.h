@@ -24,7 +24,7 @@ struct pvn_gid_row {
     uint8_t prefix;  /* length of the address's network in bits, counted in 128; 0: not known */
 };
 
-/* What the user requests of our own rows; see the parameters of these names. */
+/* The user's requests of our own rows; see the parameters of these names. */
 struct pvn_gid_policy {
     int index;        /* GID_INDEX: only this row of the table; -1: any */
     int roce_version; /* ROCE_VERSION_NUM: only this version, 1 or 2; 0: any, version 2 before 1 */

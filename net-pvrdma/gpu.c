@@ -22,13 +22,14 @@ struct pvn_rdma_gpu {
     struct pvn_rdma_registrar host;
 };
 
-/* What one regMr holds: this, and right behind it the pvn_rdma_mem that the lane gets, whose owner
+/* The record of one regMr: this, and right behind it the pvn_rdma_mem that the lane gets, whose owner
  * is the pvn_rdma_gpu; a host registration's owner is something of the host registrar's. */
 struct gpu_ref {
     struct pvn_mem *region; /* of the cache; its handle is a pvn_gpumem_mr */
+    uint64_t addr, len;     /* with which it was got */
 };
 
-/* What a new region is made of. */
+/* The parts of a new region. */
 struct gpu_ask {
     uint64_t addr, len;
     int fd; /* NCCL's descriptor, -1: none */
@@ -171,7 +172,7 @@ static bool is_gpu_memory(const struct pvn_rdma_gpu *g, const struct pvn_rdma_me
 /* A region that holds the buffer: one that is there already, as long as it is of
  * the very same allocations, which their ids say. An address that was freed and
  * given out again has another id. */
-static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask, struct pvn_mem **out,
+static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask, struct gpu_ref *ref,
                        struct pvn_gpumem_view *view, struct pvn_err *err)
 {
     struct pvn_gpumem_plan plan = {.addr = ask->addr, .len = ask->len};
@@ -185,7 +186,9 @@ static int find_region(struct pvn_rdma_gpu *g, const struct gpu_ask *ask, struct
         return rc;
     struct pvn_mem_kind kind = {
         .ptr_type = NCCL_PTR_CUDA, .access = GPU_ACCESS, .buffer_id = view->id};
-    return pvn_memcache_get(g->cache, plan.addr, plan.len, &kind, 1, ask, out, err);
+    ref->addr = plan.addr;
+    ref->len = plan.len;
+    return pvn_memcache_get(g->cache, plan.addr, plan.len, &kind, 1, ask, &ref->region, err);
 }
 
 static int gpu_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
@@ -201,7 +204,7 @@ static int gpu_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t d
     struct gpu_ask ask = {
         .addr = (uintptr_t)mr->addr, .len = mr->len, .fd = dmabuf_fd, .offset = dmabuf_offset};
     struct pvn_gpumem_view view;
-    int rc = find_region(g, &ask, &ref->region, &view, err);
+    int rc = find_region(g, &ask, ref, &view, err);
     if (rc) {
         free(ref);
         return rc;
@@ -226,7 +229,7 @@ static void gpu_dereg(void *arg, struct pvn_rdma_mem *mem)
         return;
     }
     struct gpu_ref *ref = (struct gpu_ref *)mem - 1;
-    pvn_memcache_put(g->cache, ref->region);
+    pvn_memcache_put(g->cache, ref->region, ref->addr, ref->len);
     free(ref);
 }
 

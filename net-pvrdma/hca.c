@@ -305,6 +305,7 @@ int pvn_hca_scan(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                    ? 0 /* no RDMA in this kernel: nothing to offer, no failure */
                    : pvn_err_set(err, errno ? -errno : -EIO,
                                  "libibverbs cannot list the RDMA devices");
+    pvn_dev_list_warn("NCCL_IB_HCA", o->hca ? o->hca : "");
     rc = check_filter(v, o->hca ? o->hca : "", list, n, err);
     if (rc == 0 && n > 0) {
         out->hcas = calloc((size_t)n, sizeof(*out->hcas));
@@ -398,7 +399,7 @@ int pvn_hca_current_gids(const struct pvn_verbs *v, const struct pvn_hca_options
 
     if (rc < 0)
         return rc;
-    /* What the policy allows may lie behind more rows than `max`. */
+    /* Rows that the policy allows may lie behind more than `max` others. */
     rc = pvn_hca_read_gids(v, o, h, p, a.gid_tbl_len, all, GID_ROWS);
     if (rc < 0)
         return rc;

@@ -114,7 +114,7 @@ void pvn_hca_take_over(struct pvn_hca_table *t, int hca, struct pvn_hca_table *a
 /* No lane or region may be left on any of the adapters. */
 void pvn_hca_close(const struct pvn_verbs *v, struct pvn_hca_table *t);
 
-/* Of a port's speed and width codes, in Mb/s; 0 where a code is not known. */
+/* A port's speed and width codes in Mb/s; 0 where a code is not known. */
 int pvn_hca_speed_mbps(unsigned int speed, unsigned int width);
 
 #endif

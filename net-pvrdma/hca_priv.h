@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What hca.c calls of hca_sys.c, which calls nothing of hca.c. */
+/* Functions of hca_sys.c that hca.c calls; hca_sys.c calls nothing of hca.c. */
 #ifndef PVN_NET_PVRDMA_HCA_PRIV_H
 #define PVN_NET_PVRDMA_HCA_PRIV_H
 

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What sysfs and the network interfaces know about RDMA ports. */
+/* Sysfs and the network interfaces, and what they know about RDMA ports. */
 #include "config.h"
 
 #include <dirent.h>
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/read_line.h"
 #include "net-pvrdma/hca_priv.h"
 
 void pvn_hca_left_out(struct pvn_hca_table *t, const char *name, const char *fmt, ...)
@@ -43,14 +44,7 @@ static bool read_attr(const struct pvn_hca_options *o, char *out, size_t cap, co
     va_start(ap, fmt);
     vsnprintf(path + n, sizeof(path) - (size_t)n, fmt, ap);
     va_end(ap);
-    FILE *f = fopen(path, "re");
-    bool ok = f && fgets(out, (int)cap, f);
-    if (f)
-        fclose(f);
-    if (!ok)
-        return false;
-    out[strcspn(out, "\n")] = '\0';
-    return true;
+    return pvn_read_line(path, out, cap);
 }
 
 static bool listed(const struct pvn_verbs *v, struct ibv_device **list, int n, const char *name)
@@ -193,7 +187,7 @@ static uint8_t type_from_sysfs(const struct pvn_hca_options *o, const struct pvn
     return PVN_GID_ROCE_V1;
 }
 
-/* By one call where the library has it (rdma-core 31, 2020), else row by row with the types from
+/* One call reads them where the library has it (rdma-core 31, 2020), else row by row with the types from
  * sysfs. */
 static int read_rows(const struct pvn_verbs *v, const struct pvn_hca_options *o,
                      const struct pvn_hca *h, const struct pvn_hca_port *p, int tbl_len,

@@ -106,10 +106,24 @@ void pvn_rdma_nic_free(struct pvn_rdma_nic *n)
 
 /* ---- memory ---- */
 
+/* The most that the device takes in one piece. A page at each end of a region may be the cache's rounding. */
+static uint64_t piece_limit(const struct pvn_rdma_nic *n)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    return n->max_mr == UINT64_MAX ? UINT64_MAX : (n->max_mr - 2 * page) & ~(page - 1);
+}
+
+static uint64_t part_len(const struct pvn_rdma_nic *n, const struct pvn_rdma_mem *mem, unsigned i)
+{
+    uint64_t left = mem->len - i * mem->stride, limit = piece_limit(n);
+    return left < limit ? left : limit;
+}
+
 static void mem_free(struct pvn_rdma_nic *n, struct pvn_rdma_mem *mem, unsigned count)
 {
     while (count-- > 0)
-        pvn_memcache_put(n->cache, mem->part[count].owner);
+        pvn_memcache_put(n->cache, mem->part[count].owner, mem->addr + count * mem->stride,
+                         part_len(n, mem, count));
     free(mem);
 }
 
@@ -122,9 +136,7 @@ static int nic_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t d
     struct pvn_mem_kind kind = {.ptr_type = mr->ptr_type,
                                 .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                           IBV_ACCESS_REMOTE_READ};
-    /* A page at each end of a region may be the cache's rounding. */
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t limit = n->max_mr == UINT64_MAX ? UINT64_MAX : (n->max_mr - 2 * page) & ~(page - 1);
+    uint64_t limit = piece_limit(n);
     uint64_t stride = limit == UINT64_MAX ? mr->len : limit / 2;
     unsigned count = mr->len <= limit ? 1 : (unsigned)((mr->len - limit + stride - 1) / stride) + 1;
     struct pvn_rdma_mem *mem = calloc(1, sizeof(*mem) + count * sizeof(mem->part[0]));
@@ -132,12 +144,12 @@ static int nic_reg(void *arg, const struct pvn_mr *mr, int dmabuf_fd, uint64_t d
         return pvn_err_set(err, -ENOMEM, "no memory for a registration");
     mem->addr = (uintptr_t)mr->addr;
     mem->stride = stride;
+    mem->len = mr->len;
     mem->count = count;
     for (unsigned i = 0; i < count; i++) {
-        uint64_t offset = i * stride;
-        uint64_t len = mr->len - offset < limit ? mr->len - offset : limit;
         struct pvn_mem *m = NULL;
-        int rc = pvn_memcache_get(n->cache, mem->addr + offset, len, &kind, 1, NULL, &m, err);
+        int rc = pvn_memcache_get(n->cache, mem->addr + i * stride, part_len(n, mem, i), &kind, 1,
+                                  NULL, &m, err);
         if (rc < 0) {
             mem_free(n, mem, i);
             return rc;

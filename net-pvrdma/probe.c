@@ -112,7 +112,7 @@ static bool wait_for(struct loop *l, int n)
     return true;
 }
 
-/* Whether the bytes get where the opcode says. A receive is posted in any case: a device that makes
+/* Looks if the bytes get where the opcode says. A receive is posted in any case: a device that makes
  * a SEND of a WRITE would wait for one. */
 static bool try_it(const struct pvn_verbs *v, const struct pvn_hca *h, const struct pvn_hca_port *p,
                    enum ibv_wr_opcode op)

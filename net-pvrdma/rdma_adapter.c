@@ -43,7 +43,7 @@ static struct pvn_hca *entry(const struct pvn_rdma_adapter *a)
     return &a->table->hcas[a->hca];
 }
 
-/* With the context of h, which stays the caller's if this fails. NULL with *err. */
+/* Takes the context of h, which stays the caller's if this fails. NULL with *err. */
 static struct pvn_rdma_opened *use_context(struct pvn_rdma_adapter *a, const struct pvn_hca *h,
                                            struct pvn_err *err)
 {
@@ -75,7 +75,7 @@ static void free_opened(struct pvn_rdma_opened *o)
     free(o);
 }
 
-/* Not the table's any more. */
+/* The table has it no more. */
 static void close_opened(const struct pvn_rdma_adapter *a, struct pvn_rdma_opened *o)
 {
     struct ibv_context *ctx = o->ctx;
@@ -141,7 +141,7 @@ static struct pvn_rdma_opened *open_device(struct pvn_rdma_adapter *a, struct pv
     return o;
 }
 
-/* With the lock, which is released while the device is closed and opened. Lanes that are left on the
+/* The caller holds the lock, which is released while the device is closed and opened. Lanes that are left on the
  * lost context close it. */
 static int open_again(struct pvn_rdma_adapter *a, struct pvn_err *err)
 {
@@ -169,7 +169,7 @@ static int open_again(struct pvn_rdma_adapter *a, struct pvn_err *err)
     return o ? 0 : err->code;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static int usable(const struct pvn_rdma_adapter *a, int port, struct pvn_err *err)
 {
     if (a->now)
@@ -179,14 +179,14 @@ static int usable(const struct pvn_rdma_adapter *a, int port, struct pvn_err *er
     return -ENODEV;
 }
 
-/* With the lock. A port that is down may come up for those that use the adapter. */
+/* The caller holds the lock. A port that is down may come up for those that use the adapter. */
 static bool may_open_again(const struct pvn_rdma_adapter *a, int why)
 {
     return !a->opening && pvn_now_ns() >= a->again_ns &&
            (why == -ENODEV || (a->now && a->now->lanes == 0));
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void fill_hold(struct pvn_rdma_adapter *a, int port, struct pvn_rdma_hold *h)
 {
     h->adapter = a;

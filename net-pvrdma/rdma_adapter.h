@@ -21,7 +21,7 @@
 struct pvn_rdma_adapter;
 struct pvn_rdma_opened;
 
-/* What a lane is made with, and keeps until it is closed. */
+/* A lane is made with this, and keeps it until it is closed. */
 struct pvn_rdma_hold {
     struct pvn_rdma_adapter *adapter;
     struct pvn_rdma_opened *opened;
@@ -46,7 +46,7 @@ int pvn_rdma_adapter_hold(struct pvn_rdma_adapter *a, int port, bool may_block,
                           struct pvn_rdma_hold **out, struct pvn_err *err);
 /* The lane has been closed, or was not made. */
 void pvn_rdma_adapter_release(struct pvn_rdma_hold *hold);
-/* Of the context that is held: see pvn_rdma_nic_health. */
+/* The health of the context that is held: see pvn_rdma_nic_health. */
 int pvn_rdma_adapter_health(const struct pvn_rdma_hold *hold, struct pvn_err *err);
 
 /* The verdict of the start. */

@@ -67,7 +67,7 @@ __attribute__((noinline, cold)) int rdma_partial(struct rdma_lane *r, int ring, 
     return rdma_dead(r, -EBADMSG, what);
 }
 
-/* What a completion status says (InfiniBand specification, volume 1, 11.6.2). LOSS: the link, the
+/* The meaning of a completion status (InfiniBand specification, volume 1, 11.6.2). LOSS: the link, the
  * peer's adapter or this one is gone, and other lanes may do better. WRONG: of a request that no
  * lane would take (protection, access, length), by a bug here or a malformed peer; what is not in
  * the table counts as that, too. */
@@ -97,7 +97,7 @@ static const uint8_t meaning_of[] = {
     [IBV_WC_GENERAL_ERR] = LOSS,
 };
 
-static bool is_loss(enum ibv_wc_status status)
+static bool means_loss(enum ibv_wc_status status)
 {
     return (unsigned)status < sizeof(meaning_of) && meaning_of[status] == LOSS;
 }
@@ -116,7 +116,7 @@ int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc)
                 "RDMA lane on %s: a request completed with status %d (%s), vendor error 0x%x%s",
                 r->cfg.name, wc->status, name, wc->vendor_err,
                 r->chunks_done ? "" : "; it has never carried data");
-    r->l.wrong = !is_loss(wc->status);
+    r->l.wrong = !means_loss(wc->status);
     pvn_err_set_fault(&r->l.err, PVN_FAULT_REMOTE);
     pvn_err_set_hint(&r->l.err,
                      pvn_hint_id_find(PVN_HINT_WC, wc->status,

@@ -13,44 +13,19 @@
 
 #include "base/clock.h"
 
-/* A queue that was empty for so long holds no completion of a request that had succeeded before the
- * error state. */
-#define EMPTY_NS (2 * PVN_NS_PER_MS)
-
-/* Of a device that is removed: how long the event may come behind the first EIO, for the kernel takes the
+/* Limits for a device that is removed: how long the event may come behind the first EIO, for the kernel takes the
  * device away from one process after the other; and the queue pairs' end behind the event. */
 #define EVENT_NS   (30 * PVN_NS_PER_S)
 #define REMOVAL_NS PVN_NS_PER_S
 
-static bool is_arrival(const struct rdma_lane *r, const struct ibv_wc *wc)
-{
-    return wc->status == IBV_WC_SUCCESS && wc->wr_id >> 56 == WR_RECV &&
-           (int)(wc->wr_id >> 48 & 0xff) < r->nqps;
-}
-
-int rdma_empty_queue(struct rdma_lane *r, int (*save)(struct rdma_lane *r, const struct ibv_wc *wc))
-{
-    struct ibv_wc wc[CQ_BATCH];
-    uint64_t now = pvn_now_ns();
-    int got;
-    while ((got = ibv_poll_cq(r->cq, CQ_BATCH, wc)) > 0) {
-        r->emptied_ns = now;
-        for (int i = 0; i < got; i++)
-            if (is_arrival(r, &wc[i]) && save(r, &wc[i]) < 0)
-                return -ENOMEM;
-    }
-    /* A queue that gives errors (overrun) gives nothing else: what is missing will show. */
-    return got < 0 || now - r->emptied_ns >= EMPTY_NS ? 0 : -EAGAIN;
-}
-
-/* Whether the device is known to have failed for good. */
+/* True if the device is known to have failed for good. */
 static bool device_is_lost(struct rdma_lane *r)
 {
     struct pvn_err why = PVN_ERR_INIT;
     return r->cfg.health && r->cfg.health(r->cfg.health_arg, &why) == -ENODEV;
 }
 
-/* Whether the device has been taken away from this context: each call gives EIO from then on. */
+/* True if the device has been taken away from this context: each call gives EIO from then on. */
 static bool is_taken_away(const struct rdma_lane *r, struct ibv_qp *qp)
 {
     struct ibv_qp_attr attr;
@@ -105,7 +80,7 @@ int rdma_fenced_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     int n = 0;
     if (r->cfg.sender)
         return 0;
-    if (r->short_max > 0)
+    if (r->l.short_max > 0)
         rdma_read_shorts(r, ev, max, &n);
     r->mode->take_landed(r, ev, max, &n);
     return n;

@@ -64,7 +64,7 @@ static int read_byte(struct rdma_lane *r, uint32_t id, uint64_t from, uint32_t r
 {
     struct flush_qp *f = &r->flush;
     struct ibv_sge to = {.addr = (uintptr_t)f->spot, .length = READ_BYTES, .lkey = r->mem_mr->lkey};
-    struct ibv_send_wr wr = {.wr_id = wr_id_make(WR_FLUSH, 0, id),
+    struct ibv_send_wr wr = {.wr_id = rdma_wr_id(WR_FLUSH, 0, id),
                              .sg_list = &to,
                              .num_sge = 1,
                              .opcode = IBV_WR_RDMA_READ,
@@ -154,8 +154,7 @@ int rdma_flush_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
     struct ibv_wc wc[CQ_BATCH];
     int got = take(r, wc, max < CQ_BATCH ? (unsigned)max : CQ_BATCH);
     for (int i = 0; i < got; i++)
-        ev[(*n)++] =
-            (struct pvn_event){.kind = PVN_EV_FLUSHED, .id = (uint32_t)(wc[i].wr_id & 0xffff)};
+        ev[(*n)++] = (struct pvn_event){.kind = PVN_EV_FLUSHED, .id = rdma_decode(&wc[i]).flush};
     return got < 0 ? got : 0;
 }
 

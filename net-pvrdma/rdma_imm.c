@@ -10,8 +10,8 @@
  * to poll and nothing else: where a network or a device shows it before the completion, the receiver
  * polls too early, and what it reports is still what has completed.
  */
+#include "net-pvrdma/rdma_one_sided.h"
 #include "net-pvrdma/rdma_rx.h"
-#include "net-pvrdma/rdma_tx.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -66,7 +66,8 @@ put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w, uint32_t lkey, 
     bool whole = w->f.len == w->f.total;
     if (!whole)
         put_size(r, k, w);
-    struct ibv_send_wr *wr = rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
+    struct ibv_send_wr *wr =
+        rdma_wr(r, k, w->src, w->f.len, lkey, w->to->addr + w->f.offset, w->to->rkey[r->l.idx]);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = htobe32(imm_make(w->f.seq, w->f.recv, whole ? CHUNK_WHOLE : w->f.chunk));
     if (!counted)
@@ -84,9 +85,14 @@ static inline void imm_put_chunk(struct rdma_lane *r, int k, const struct pvn_wr
     put_chunk(r, k, w, lkey, false);
 }
 
+__attribute__((noinline)) static int post_long(struct rdma_lane *r, const struct pvn_write *w)
+{
+    return rdma_post_chunk(r, w, imm_put_chunk, PER_CHUNK);
+}
+
 int rdma_imm_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
-    return rdma_post_chunk(rdma_of(l), w, imm_put_chunk, PER_CHUNK);
+    return rdma_post_write(l, w, post_long);
 }
 
 static inline void counted_put_chunk(struct rdma_lane *r, int k, const struct pvn_write *w,
@@ -95,9 +101,14 @@ static inline void counted_put_chunk(struct rdma_lane *r, int k, const struct pv
     put_chunk(r, k, w, lkey, true);
 }
 
+__attribute__((noinline)) static int post_counted(struct rdma_lane *r, const struct pvn_write *w)
+{
+    return rdma_post_chunk(r, w, counted_put_chunk, PER_COUNTED);
+}
+
 int rdma_counted_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
-    return rdma_post_chunk(rdma_of(l), w, counted_put_chunk, PER_COUNTED);
+    return rdma_post_write(l, w, post_counted);
 }
 
 /* ---- receiver ---- */
@@ -110,7 +121,7 @@ static int refill(struct rdma_lane *r, int qp)
     while (q->recv_lack > 0) {
         unsigned n = q->recv_lack < CHAIN ? q->recv_lack : CHAIN;
         for (unsigned i = 0; i < n; i++)
-            wr[i] = (struct ibv_recv_wr){.wr_id = wr_id_make(WR_RECV, qp, 0),
+            wr[i] = (struct ibv_recv_wr){.wr_id = rdma_wr_id(WR_RECV, qp, 0),
                                          .next = i + 1 < n ? &wr[i + 1] : NULL};
         struct ibv_recv_wr *bad = NULL;
         r->stats.post_recv++;
@@ -136,44 +147,37 @@ static int imm_post_first(struct rdma_lane *r, int qp)
 }
 
 /* The event of a receive completion. */
-static inline void arrived(struct rdma_lane *r, int qp, const struct ibv_wc *wc,
-                           struct pvn_event *ev)
+static inline void arrived(struct rdma_lane *r, const struct rdma_done *recv, struct pvn_event *ev)
 {
-    struct rqp *q = &r->qp[qp];
-    uint32_t imm = be32toh(wc->imm_data);
+    struct rqp *q = &r->qp[recv->qp];
+    uint32_t imm = recv->imm;
     uint32_t total_at = (imm_id(imm) % PVN_SLOT_SPAN) * PVN_MAX_RECVS + imm_recv(imm);
     bool whole = imm_chunk(imm) == CHUNK_WHOLE;
     q->seen++;
     q->longs++;
     q->recv_lack++;
-    rdma_seen(r, qp);
+    rdma_seen(r, recv->qp);
     ev->kind = PVN_EV_ARRIVED;
     ev->id = imm_id(imm);
     ev->recv = imm_recv(imm);
     ev->chunk = whole ? 0 : imm_chunk(imm);
     ev->data = NULL;
-    ev->bytes = wc->byte_len;
+    ev->bytes = recv->bytes;
     ev->total =
-        whole ? wc->byte_len : le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE));
-}
-
-static int imm_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev,
-                         int *n)
-{
-    if (!ev)
-        return rdma_dead(r, -EPROTO, "reading a receive completion on a sending lane");
-    arrived(r, qp, wc, &ev[(*n)++]);
-    return 0;
+        whole ? recv->bytes : le64toh(__atomic_load_n(&r->totals[total_at], __ATOMIC_ACQUIRE));
 }
 
 /* Takes up to `most` completions. */
 static inline __attribute__((always_inline)) int poll_queue(struct rdma_lane *r, const int most,
                                                             struct pvn_event *ev, int max, int *n)
 {
-    int before = *n, rc = rdma_take(r, most, ev, max, n);
-    /* Of several queue pairs. */
-    for (int i = before; i < *n; i++)
-        rdma_started(r, ev[i].id);
+    struct rdma_recvs recvs;
+    int room = max - *n, rc = rdma_take(r, most < room ? most : room, &recvs);
+    for (int i = 0; i < recvs.n; i++) {
+        struct pvn_event *e = &ev[(*n)++];
+        arrived(r, &recvs.of[i], e);
+        rdma_started(r, e->id); /* of each, for the sake of several queue pairs */
+    }
     for (int k = 0; rc >= 0 && k < r->nqps; k++) {
         /* In batches: each call is a doorbell. The peer's window is
          * smaller than what stays posted. */
@@ -183,7 +187,7 @@ static inline __attribute__((always_inline)) int poll_queue(struct rdma_lane *r,
     return rc < 0 ? rc : 0;
 }
 
-/* Where all there is to look at is the next short message. Long messages show in the queue. */
+/* The watched word is the next short message's. Long messages show in the queue. */
 static inline void imm_watch(struct rdma_lane *r)
 {
     if (r->flush.pending || !r->rx.idle_queue)
@@ -212,13 +216,13 @@ int rdma_imm_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
             imm_watch(r);
         rc = rdma_rx_empty_poll(r) ? rdma_healthy(r) : 0;
     }
-    /* What came before an error is reported before it: the peer may know that it arrived. */
+    /* Data that came before an error are reported before it: the peer may know that it arrived. */
     return rc < 0 && n == 0 ? rc : n;
 }
 
 /* ---- receiver with counts ---- */
 
-/* Of a queue pair whose count is this: chunks that have come and whose completions have not been
+/* From a queue pair's count: chunks that have come and whose completions have not been
  * taken. A poll may have taken some before the count was there. */
 static inline uint32_t ahead(const struct rqp *q, uint32_t count)
 {
@@ -234,7 +238,7 @@ static inline uint32_t announced(const struct rdma_lane *r)
     return sum;
 }
 
-/* Whether a look at memory says that a poll would find something. */
+/* True if memory shows that a poll would find something. */
 static inline bool counted_has_events(const struct rdma_lane *r)
 {
     return r->flush.pending || rdma_short_is_there(r) || announced(r) || r->rx.take_now;
@@ -275,7 +279,7 @@ static inline void counted_watch(struct rdma_lane *r)
         rdma_watch(r, line, at_line, count, at_count);
 }
 
-/* What comes shows in memory, only an error needs the queue. */
+/* Data show in memory, only an error needs the queue. */
 static inline int counted_empty_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     if (!r->fresh)
@@ -302,7 +306,7 @@ __attribute__((noinline)) static int counted_take_all(struct rdma_lane *r, struc
         rdma_rx_took(r, n - flushed);
     else if (rc == 0 && n == 0)
         rc = counted_empty_poll(r, ev, max, &n);
-    /* What came before an error is reported before it: the peer may know that it arrived. */
+    /* Data that came before an error are reported before it: the peer may know that it arrived. */
     return rc < 0 && n == 0 ? rc : n;
 }
 
@@ -317,7 +321,7 @@ int rdma_counted_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 
 /* ---- fence ---- */
 
-static int imm_save(struct rdma_lane *r, const struct ibv_wc *wc)
+static int keep(struct rdma_lane *r, const struct rdma_done *recv)
 {
     if (r->nkept == r->room_kept) {
         int room = r->room_kept ? 2 * r->room_kept : 64;
@@ -327,19 +331,46 @@ static int imm_save(struct rdma_lane *r, const struct ibv_wc *wc)
         r->kept = ev;
         r->room_kept = room;
     }
-    arrived(r, (int)(wc->wr_id >> 48 & 0xff), wc, &r->kept[r->nkept++]);
+    arrived(r, recv, &r->kept[r->nkept++]);
     return 0;
 }
 
 static int imm_save_arrivals(struct rdma_lane *r)
 {
-    return r->cfg.sender ? 0 : rdma_empty_queue(r, imm_save);
+    struct rdma_recvs recvs;
+    int rc = 0;
+    if (r->cfg.sender)
+        return 0;
+    do {
+        rc = rdma_take_last(r, &recvs);
+        for (int i = 0; i < recvs.n; i++)
+            if (keep(r, &recvs.of[i]) < 0)
+                return -ENOMEM;
+    } while (recvs.n > 0);
+    return rc;
 }
 
 static void imm_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     for (; *n < max && r->kept_at < r->nkept; r->kept_at++)
         ev[(*n)++] = r->kept[r->kept_at];
+}
+
+/* Nobody takes what has come by now, but it is acknowledged. */
+static int take_unseen(struct rdma_lane *r)
+{
+    struct rdma_recvs recvs;
+    int rc = rdma_take(r, CQ_BATCH, &recvs);
+    for (int i = 0; i < recvs.n; i++) {
+        struct pvn_event ev;
+        arrived(r, &recvs.of[i], &ev);
+    }
+    return rc;
+}
+
+static void imm_final_ack(struct rdma_lane *r)
+{
+    rdma_rx_final_ack(r, take_unseen);
 }
 
 static int imm_open(struct rdma_lane *r)
@@ -358,9 +389,9 @@ const struct rdma_mode rdma_imm_mode = {
     .post_first = imm_post_first,
     .probe = rdma_probe_by_write,
     .peer_connected = rdma_peer_has_written,
-    .took_recv = imm_took_recv,
+    .take = rdma_take_requests,
     .save_arrivals = imm_save_arrivals,
     .take_landed = imm_take_landed,
-    .before_close = rdma_rx_final_ack,
+    .before_close = imm_final_ack,
     .get_stats = rdma_one_sided_stats,
 };

@@ -122,7 +122,7 @@ static void rdma_join(struct pvn_lane *l, struct pvn_lane *const *lanes, int nla
         r->cfg.idle_poll_ns *= (uint64_t)nlanes;
 }
 
-/* The last one is the one before that with which the next choice begins. */
+/* The queue pair used last is the one before next_qp. */
 static int rdma_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
 {
     const struct rdma_lane *r = (const struct rdma_lane *)l;
@@ -152,13 +152,6 @@ static const struct pvn_lane_ops any_ops = {
     .count = rdma_count,
 };
 
-static int no_receive(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev,
-                      int *n)
-{
-    (void)qp, (void)wc, (void)ev, (void)n;
-    return rdma_dead(r, -EPROTO, "reading a receive completion before a mode is agreed on");
-}
-
 static void nothing_to_say(struct rdma_lane *r)
 {
     (void)r;
@@ -169,9 +162,9 @@ static void no_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
     (void)r, (void)out;
 }
 
-/* Of a lane whose mode has not been agreed on: only what can happen before it is bound. */
+/* The mode of a lane that has agreed on none yet: only what can happen before it is bound. */
 static const struct rdma_mode no_mode = {
-    .took_recv = no_receive,
+    .take = rdma_take_requests,
     .save_arrivals = rdma_nothing,
     .take_landed = rdma_nothing_landed,
     .before_close = nothing_to_say,
@@ -193,7 +186,7 @@ static void fill_one_sided(struct pvn_lane_ops *ops,
     tx->post_write = post_write;
     tx->kick = rdma_tx_kick;
     tx->poll = rdma_tx_poll;
-    tx->fast.send_next = rdma_send_next;
+    tx->next_slot = rdma_next_slot;
     rx->post_cts = rdma_post_cts;
     rx->post_flush = rdma_post_flush;
     rx->kick = rdma_rx_kick;

@@ -53,6 +53,7 @@ enum pvn_rdma_mode { PVN_RDMA_AUTO, PVN_RDMA_RECORD, PVN_RDMA_IMM, PVN_RDMA_SEND
 struct pvn_rdma_mem {
     uintptr_t addr;
     uint64_t stride;
+    uint64_t len; /* of all, for the registrar */
     unsigned count;
     unsigned gpu; /* ordinal of the GPU the memory is on plus one, 0: host memory */
     struct {
@@ -94,7 +95,7 @@ struct pvn_rdma_lane_cfg {
     struct ibv_pd *pd;
     char name[64]; /* "vmw_pvrdma0:1", for messages */
     bool sender;
-    /* Of AUTO and another mode the other wins; record and imm do not meet. */
+    /* AUTO takes the mode of the other end; record and imm do not meet. */
     enum pvn_rdma_mode mode;
     unsigned modes;            /* those that will do, a bit each; 0: the one named, of AUTO all */
     bool acknowledged;         /* a send is reported when the peer has its bytes, in every mode */
@@ -103,6 +104,7 @@ struct pvn_rdma_lane_cfg {
     /* Messages of no more bytes than this are sent as short ones, to a peer that takes them; 0:
      * none are, and none are taken. PVN_RDMA_SHORT_MAX at most. */
     uint32_t short_max;
+    bool large;       /* the lane is verified with full-size packets as well */
     int qps;          /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
     size_t max_chunk; /* bytes a single request may carry */
     bool software;    /* the device copies by processor: rdma_rxe, or a hypervisor's */
@@ -130,7 +132,7 @@ struct pvn_rdma_lane_cfg {
     uint16_t pkey_index;
     uint8_t max_rd_atomic;
 
-    /* Whether the device or port has reported its end; called by every poll, must be cheap. 0 or a
+    /* Looks if the device or port has reported its end; called by every poll, must be cheap. 0 or a
      * negative errno with *err. NULL: nobody watches. */
     int (*health)(void *ctx_arg, struct pvn_err *err);
     void *health_arg;

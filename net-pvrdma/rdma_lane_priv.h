@@ -12,7 +12,7 @@
 #include "net-pvrdma/rdma_qp.h"
 #include "net-pvrdma/rdma_wire.h"
 
-/* What only a sending lane has. */
+/* State of a sending lane alone. */
 struct rdma_tx_state {
     uint32_t window;             /* chunks of a queue pair that may be unacknowledged */
     bool window_by_reads;        /* as the mode's table says */
@@ -37,7 +37,7 @@ struct publication {
     struct ibv_sge sge[ACKS + 1];
 };
 
-/* What only a receiving lane has. */
+/* State of a receiving lane alone. */
 struct rdma_rx_state {
     uint64_t staged;    /* slots given to post_cts */
     uint64_t published; /* of them with the peer */
@@ -64,7 +64,7 @@ struct flush_qp {
     uint8_t *spot;    /* where they put their byte, in the lane's block */
 };
 
-/* What is not whole yet of a ring, and by when it has to be; 0: nothing. */
+/* A ring's entry that is not whole yet, and by when it has to be; 0: none. */
 struct rdma_partial {
     uint64_t number, until_ns;
 };
@@ -93,9 +93,8 @@ struct rdma_lane {
     bool bound, probed, verified, errored;
     bool sums;       /* messages of one line have one, see rdma_wire.h */
     uint64_t copies; /* CTS_COPIES where short messages are taken */
-    /* bytes of a message that goes as a short one, and of one that takes one line; 0: none does,
-     * for both ends must know them */
-    uint32_t short_max, line_max;
+    /* bytes of a short message (l.short_max, for both ends must know them) that takes one line */
+    uint32_t line_max;
     uint32_t signal_every; /* of short messages' requests, or of chains', one has a completion */
     /* when to poll the completion queue with nothing known to be in it, see rdma_time_to_poll */
     bool moved;           /* something has, or see posted_then */
@@ -178,7 +177,7 @@ int rdma_partial(struct rdma_lane *r, int ring, uint64_t number, const char *doi
 int rdma_offer(struct pvn_lane *l, void *buf, size_t cap);
 int rdma_bind(struct pvn_lane *l, const void *peer, size_t len);
 int rdma_verify(struct pvn_lane *l);
-/* What record and imm have in common, see struct rdma_mode. */
+/* Operations that record and imm have in common, see struct rdma_mode. */
 int rdma_open_one_sided(struct rdma_lane *r);
 int rdma_probe_by_write(struct rdma_lane *r, int qp);
 int rdma_peer_has_written(struct rdma_lane *r);
@@ -193,29 +192,8 @@ int rdma_overdue(struct pvn_lane *l, uint64_t now, uint64_t peer_ready_ns);
 /* rdma_fence.c */
 int rdma_fence(struct pvn_lane *l);
 int rdma_fenced_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
-/* Empties the completion queue of queue pairs in the error state; save: of a receive that succeeded,
- * 0 or -ENOMEM. 0, -EAGAIN: more may come, or -ENOMEM. */
-int rdma_empty_queue(struct rdma_lane *r,
-                     int (*save)(struct rdma_lane *r, const struct ibv_wc *wc));
 
-/* rdma_post.c: chains and the completion queue */
-void rdma_chain_init(struct rqp *q);
-int rdma_ring_chain(struct rdma_lane *r, struct rqp *q); /* the doorbell, of a chain not empty */
-static inline int rdma_ring(struct rdma_lane *r, int qp)
-{
-    return r->qp[qp].nwr ? rdma_ring_chain(r, &r->qp[qp]) : 0;
-}
-int rdma_not_posted(struct rdma_lane *r, int rc); /* ibv_post_send's answer: the lane is dead */
-/* Takes up to max completions. ev/n: events of receives, may be NULL on the sending side. */
-int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n);
-bool rdma_time_to_poll(struct rdma_lane *r);
-void rdma_one_sided_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out);
-/* Whether the device has failed. What moves needs no other sign of life. 0 or the lane is dead. */
-int rdma_healthy(struct rdma_lane *r);
-/* Checks that and polls the queue, where it is due and more than `known` completions are
- * outstanding. unsignaled: there are requests without a completion, whose errors have one. */
-int rdma_look_around(struct rdma_lane *r, uint32_t known, bool unsignaled);
-/* Whether an empty poll looks around. */
+/* True if an empty poll looks at the device's health as well. */
 static inline bool rdma_due_to_look(struct rdma_lane *r)
 {
     if (__builtin_expect(++r->empty_polls < LOOK_EVERY, 1))
@@ -227,7 +205,7 @@ static inline bool rdma_due_to_look(struct rdma_lane *r)
 static inline void rdma_watch(struct rdma_lane *r, const uint32_t *a, uint32_t same_a,
                               const uint32_t *b, uint32_t same_b)
 {
-    r->l.fast.watch = (struct pvn_lane_watch){{a, b}, {same_a, same_b}, WATCH_POLLS, WATCH_POLLS};
+    r->l.watch = (struct pvn_lane_watch){{a, b}, {same_a, same_b}, WATCH_POLLS, WATCH_POLLS};
     r->empty_polls += WATCH_POLLS;
 }
 
@@ -258,7 +236,7 @@ static inline struct ibv_send_wr *rdma_wr(struct rdma_lane *r, int qp, const voi
     return wr;
 }
 
-/* Of a request of the chain: it is to have a completion. */
+/* Gives a request of the chain a completion. */
 static inline void rdma_signal(struct rqp *q, struct ibv_send_wr *wr, uint64_t id)
 {
     wr->wr_id = id;
@@ -266,17 +244,17 @@ static inline void rdma_signal(struct rqp *q, struct ibv_send_wr *wr, uint64_t i
     q->signalled++;
 }
 
-/* Of a request of a sender: it is to have a completion, which stands for all chunks up to `posted`,
+/* Gives a sender's request a completion, which stands for all chunks up to `posted`,
  * and for its slots and those of all before that have none. */
 static inline void rdma_signal_data(struct rqp *q, struct ibv_send_wr *wr, int qp, uint32_t slots,
                                     uint32_t posted)
 {
-    rdma_signal(q, wr, wr_id_make(WR_DATA, qp, q->unsignaled + slots));
+    rdma_signal(q, wr, rdma_wr_id(WR_DATA, qp, q->unsignaled + slots));
     q->signal_at[q->signals++ % SIGNALS] = posted;
     q->unsignaled = 0;
 }
 
-/* Whether the bytes are in the registration. */
+/* True if the bytes are in the registration. */
 static inline bool rdma_within(const struct pvn_mr *mr, const void *addr, size_t len)
 {
     uintptr_t at = (uintptr_t)addr - (uintptr_t)mr->addr;

@@ -38,10 +38,8 @@ struct rdma_mode {
     int (*probe)(struct rdma_lane *r, int qp);
     /* Receiver: whether the sender is known to be connected; -EAGAIN: not yet. */
     int (*peer_connected)(struct rdma_lane *r);
-    /* A receive of a queue pair has completed: an event to *ev, where it makes one, and ++*n. ev is
-     * NULL where no event can be taken. */
-    int (*took_recv)(struct rdma_lane *r, int qp, const struct ibv_wc *wc, struct pvn_event *ev,
-                     int *n);
+    /* Takes completions beside the polls, of a lane whose queue has no arrivals for these alone. */
+    int (*take)(struct rdma_lane *r);
     /* Fence, the queue pairs are in the error state: saves arrivals that destroying them would take
      * out of the completion queue. -EAGAIN: call again. */
     int (*save_arrivals)(struct rdma_lane *r);
@@ -64,7 +62,7 @@ struct rdma_modes {
 /* rdma_record.c, rdma_imm.c, rdma_two.c */
 extern const struct rdma_mode rdma_record_mode, rdma_imm_mode, rdma_send_mode;
 
-/* What a mode's table leaves out: nothing to be done. */
+/* Entries that a mode's table leaves out: nothing is to be done. */
 static inline uint32_t rdma_no_recv_slots(const struct rdma_lane *r)
 {
     (void)r;

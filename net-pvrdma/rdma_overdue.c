@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/hints.h"
 
 /* On top of what the device may take: a host or a hypervisor that stands still for a moment. */
 #define MARGIN_NS (5 * PVN_NS_PER_S)
@@ -36,7 +37,7 @@ static bool chains_are_open(const struct rdma_lane *r)
     return r->rx.chain_tail != r->rx.chain_head && r->rx.chain_tail != r->rx.chain_known;
 }
 
-/* Whether a request is in flight whose end the device has to report. */
+/* True if a request is in flight whose end the device has to report. */
 static bool has_outstanding(const struct rdma_lane *r)
 {
     if (r->flush.pending || (r->two && r->outstanding))
@@ -58,7 +59,7 @@ static uint64_t ended(const struct rdma_lane *r)
     if (r->two)
         n += r->outstanding;
     for (int k = 0; k < r->nqps; k++)
-        n += (uint64_t)r->qp[k].acked + r->qp[k].completed + r->qp[k].signals_taken;
+        n += (uint64_t)r->qp[k].acked + r->qp[k].signals_taken;
     return n;
 }
 
@@ -69,8 +70,7 @@ static int take_completed(struct rdma_lane *r)
         r->rx.take_now = true;
         return 0;
     }
-    int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
-    return rc < 0 ? rc : 0;
+    return r->mode->take(r);
 }
 
 static int never_ends(struct rdma_lane *r, uint64_t silent_ns)
@@ -81,7 +81,9 @@ static int never_ends(struct rdma_lane *r, uint64_t silent_ns)
              "time-out of %d and %d retries the device has to report one within %.0f s",
              (double)silent_ns / PVN_NS_PER_S, r->cfg.timeout, r->cfg.retry_cnt,
              (double)(bound_ns(r) - MARGIN_NS) / PVN_NS_PER_S);
-    return rdma_dead(r, -ETIMEDOUT, what);
+    int rc = rdma_dead(r, -ETIMEDOUT, what);
+    pvn_err_set_hint(&r->l.err, PVN_HINT_WC_FATAL);
+    return rc;
 }
 
 int rdma_overdue(struct pvn_lane *l, uint64_t now, uint64_t peer_ready_ns)

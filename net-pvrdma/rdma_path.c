@@ -30,7 +30,7 @@ void rdma_path_posted(struct rdma_lane *r, int k, uint32_t bytes)
     p->sent += bytes;
 }
 
-/* What came in `ns` of which the path was busy. */
+/* Takes a measurement: `w` bytes came in `ns` of the path's busy time. */
 static void measured(struct rdma_lane *r, struct rdma_path *p, uint64_t ns, uint64_t w)
 {
     uint64_t cost = ns * 1024 / w + 1, least = UINT64_MAX;

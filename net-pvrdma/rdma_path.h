@@ -36,19 +36,19 @@ struct rdma_path {
  * measured varies as much. */
 enum { PATH_SLOW = 2 };
 
-/* Whether it takes so much longer than the fastest that it is better to wait for one of those. */
+/* True if it takes so much longer than the fastest that it is better to wait for one of those. */
 static inline bool rdma_path_is_slow(const struct rdma_lane *r, const struct rdma_path *p)
 {
     return p->cost >= PATH_SLOW * r->tx.least_cost;
 }
 
-/* Whether it has chunks that are not acknowledged. */
+/* True if it has chunks that are not acknowledged. */
 static inline bool rdma_path_is_busy(const struct rdma_path *p)
 {
     return p->head != p->tail;
 }
 
-/* What a chunk costs on top of its bytes, in bytes: a path's latency is about the time that 64 KiB
+/* The cost of a chunk on top of its bytes, in bytes: a path's latency is about the time that 64 KiB
  * take. So paths are not taken for unlike because one had small chunks. */
 static inline uint64_t rdma_path_weight(uint64_t bytes, uint32_t chunks)
 {

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Chains of requests, doorbells and the completion queue. */
 #include "net-pvrdma/rdma_path.h"
+#include "net-pvrdma/rdma_post.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,6 +11,10 @@
 
 /* The longest idle time before an expensive completion queue is polled. */
 #define IDLE_WAIT_MAX_NS PVN_NS_PER_S
+
+/* A queue that was empty for so long holds no completion of a request that had succeeded before the
+ * error state. */
+#define EMPTY_NS (2 * PVN_NS_PER_MS)
 
 void rdma_chain_init(struct rqp *q)
 {
@@ -42,38 +47,40 @@ int rdma_ring_chain(struct rdma_lane *r, struct rqp *q)
     return 0;
 }
 
-static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct pvn_event *ev, int *n)
+static int took(struct rdma_lane *r, const struct ibv_wc *wc, struct rdma_recvs *recvs)
 {
-    enum wr_kind kind = (enum wr_kind)(wc->wr_id >> 56);
-    int qp = (int)(wc->wr_id >> 48 & 0xff);
     if (wc->status != IBV_WC_SUCCESS)
         return rdma_dead_wc(r, wc);
-    if (qp >= r->nqps)
+    struct rdma_done d = rdma_decode(wc);
+    if (d.qp >= r->nqps)
         return rdma_dead(r, -EPROTO, "reading a completion that is not ours");
-    if (kind == WR_RECV)
-        return r->mode->took_recv(r, qp, wc, ev, n);
-    struct rqp *q = &r->qp[qp];
+    if (d.kind == WR_RECV) {
+        if (!recvs)
+            return rdma_dead(r, -EPROTO, "reading a receive completion: none is due");
+        recvs->of[recvs->n++] = d;
+        return 0;
+    }
+    struct rqp *q = &r->qp[d.qp];
     r->outstanding--;
-    q->slots += (uint32_t)(wc->wr_id & 0xffff);
-    if (kind == WR_DATA) {
-        q->completed = q->signal_at[q->signals_taken++ % SIGNALS];
-        if (rdma_acked(r, q, q->completed) && r->paths)
-            rdma_path_acked(r, qp, r->cfg.now());
-    } else if (kind == WR_PIECE) {
-        q->completed++;
-    } else if (kind == WR_CHAIN) {
+    q->slots += d.slots;
+    if (d.kind == WR_DATA) {
+        if (rdma_acked(r, q, q->signal_at[q->signals_taken++ % SIGNALS]) && r->paths)
+            rdma_path_acked(r, d.qp, r->cfg.now());
+    } else if (d.kind == WR_CHAIN) {
         r->rx.chain_head++;
+    } else {
+        q->plain++;
     }
     return 0;
 }
 
-int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int *n)
+int rdma_take(struct rdma_lane *r, int max, struct rdma_recvs *recvs)
 {
     struct ibv_wc wc[CQ_BATCH];
+    if (recvs)
+        recvs->n = 0;
     if (max > CQ_BATCH)
         max = CQ_BATCH;
-    if (ev && max > room - *n)
-        max = room - *n;
     if (max <= 0)
         return 0;
     r->stats.polls++;
@@ -83,17 +90,41 @@ int rdma_take(struct rdma_lane *r, int max, struct pvn_event *ev, int room, int 
     if (got < max)
         r->stats.empty_polls++;
     r->moved |= got > 0;
-    int before = n ? *n : 0, rc = 0;
+    int rc = 0;
     for (int i = 0; i < got; i++) {
-        int one = took(r, &wc[i], ev, n);
-        /* What is behind an error counts, too: of another queue pair it may be what has arrived. */
+        int one = took(r, &wc[i], recvs);
+        /* Completions behind a failed one are taken, too: they may be arrivals on another queue pair. */
         rc = rc < 0 ? rc : one;
     }
     /* The next call has the error. */
-    return rc < 0 && (!n || *n == before) ? rc : got;
+    return rc < 0 && (!recvs || recvs->n == 0) ? rc : got;
 }
 
-/* Whether to poll the queue although nothing is known to be in it. Where an empty poll costs, only
+int rdma_take_requests(struct rdma_lane *r)
+{
+    int rc = rdma_take(r, CQ_BATCH, NULL);
+    return rc < 0 ? rc : 0;
+}
+
+int rdma_take_last(struct rdma_lane *r, struct rdma_recvs *recvs)
+{
+    struct ibv_wc wc[CQ_BATCH];
+    uint64_t now = pvn_now_ns();
+    int got = 0;
+    recvs->n = 0;
+    while (recvs->n == 0 && (got = ibv_poll_cq(r->cq, CQ_BATCH, wc)) > 0) {
+        r->emptied_ns = now;
+        for (int i = 0; i < got; i++) {
+            struct rdma_done d = rdma_decode(&wc[i]);
+            if (wc[i].status == IBV_WC_SUCCESS && d.kind == WR_RECV && d.qp < r->nqps)
+                recvs->of[recvs->n++] = d;
+        }
+    }
+    /* A queue that gives errors (overrun) gives nothing else: what is missing will show. */
+    return recvs->n || got < 0 || now - r->emptied_ns >= EMPTY_NS ? 0 : -EAGAIN;
+}
+
+/* True if the queue is to be polled although nothing is known to be in it. Where an empty poll costs, only
  * after an idle time, and after a longer one each time that the queue was empty: success shows in
  * memory, only an error needs the queue. */
 bool rdma_time_to_poll(struct rdma_lane *r)
@@ -133,13 +164,13 @@ int rdma_look_around(struct rdma_lane *r, uint32_t known, bool unsignaled)
 {
     int rc = rdma_healthy(r);
     if (rc == 0 && (r->outstanding > known || unsignaled) && rdma_time_to_poll(r))
-        rc = rdma_take(r, (int)known + 1, NULL, 0, NULL);
+        rc = rdma_take(r, (int)known + 1, NULL);
     return rc < 0 ? rc : 0;
 }
 
 void rdma_one_sided_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
 {
-    /* Those of the queue pairs begin again after 2^32. */
+    /* The queue pairs' own counts begin again after 2^32. */
     uint64_t longs = 0;
     out->chunks = r->chunks_done;
     for (int k = 0; k < r->nqps; k++) {

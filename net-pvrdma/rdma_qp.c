@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* The queue pairs' life: create, INIT, RTR, RTS, ERR, destroy. */
 #include "base/random.h"
-#include "net-pvrdma/rdma_lane_priv.h"
+#include "net-pvrdma/rdma_post.h"
 
 #include <errno.h>
 #include <string.h>

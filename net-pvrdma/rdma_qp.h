@@ -8,6 +8,7 @@
 
 #include "engine/lane.h"
 #include "net-pvrdma/rdma_wire.h"
+#include "net-pvrdma/rdma_wr.h"
 
 enum {
     CHAIN = 32,                /* requests that are posted by one doorbell at most */
@@ -19,14 +20,6 @@ enum {
     WATCH_POLLS = 8,           /* polls that a look at memory replaces, see pvn_lane_watch */
     LOOK_EVERY = 16 /* polls without a result, those among them, between two that look around */
 };
-
-/* What a completion stands for, in wr_id: kind, queue pair, send-queue slots it frees. */
-enum wr_kind { WR_DATA = 1, WR_CHAIN, WR_VERIFY, WR_RECV, WR_FLUSH, WR_PIECE, WR_CREDIT };
-
-static inline uint64_t wr_id_make(enum wr_kind kind, int qp, unsigned slots)
-{
-    return (uint64_t)kind << 56 | (uint64_t)qp << 48 | slots;
-}
 
 /* A chunk that the peer has not acknowledged, chunk:9 | cookie:20, so that whole messages in a row
  * have numbers in a row. */
@@ -70,13 +63,13 @@ struct rqp {
     struct ibv_sge sge[CHAIN];
     /* sender: chunks of this queue pair, free-running */
     uint32_t posted, acked, reported;
-    uint64_t longs;     /* of those posted or seen, not short messages */
-    uint32_t consumed;  /* seen by the peer, whose record ring has room again */
-    uint32_t completed; /* known by data completions that were taken from the queue */
+    uint64_t longs;    /* of those posted or seen, not short messages */
+    uint32_t consumed; /* seen by the peer, whose record ring has room again */
     /* Chunks that had been posted with each request that has a completion, and how many such
      * requests there have been, are known to have completed, and were taken from the queue. */
     uint32_t signal_at[SIGNALS];
     uint32_t signals, signals_known, signals_taken;
+    uint32_t plain;                   /* requests of WR_PLAIN that have completed */
     uint32_t note[RECORD_RING];       /* rdma_note_make() of those not reported */
     uint32_t records;                 /* of the chunks, written or taken */
     const struct record *next_record; /* receiver: where the next one will be */

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Record mode: a record is written behind a chunk's data, and the receiver polls its ring. */
+#include "net-pvrdma/rdma_one_sided.h"
 #include "net-pvrdma/rdma_rx.h"
-#include "net-pvrdma/rdma_tx.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -32,13 +32,18 @@ static inline void record_put_chunk(struct rdma_lane *r, int k, const struct pvn
                                     uint32_t lkey)
 {
     if (w->f.len)
-        rdma_wr(r, k, w->src, w->f.len, lkey, w->raddr, w->rkey);
+        rdma_wr(r, k, w->src, w->f.len, lkey, w->to->addr + w->f.offset, w->to->rkey[r->l.idx]);
     put_record(r, k, w);
+}
+
+__attribute__((noinline)) static int post_long(struct rdma_lane *r, const struct pvn_write *w)
+{
+    return rdma_post_chunk(r, w, record_put_chunk, PER_CHUNK);
 }
 
 int rdma_record_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
-    return rdma_post_chunk(rdma_of(l), w, record_put_chunk, PER_CHUNK);
+    return rdma_post_write(l, w, post_long);
 }
 
 /* ---- receiver ---- */
@@ -87,7 +92,7 @@ static inline int read_records(struct rdma_lane *r, int k, struct pvn_event *ev,
     return rc;
 }
 
-/* What is not whole when the queue pair is gone never will be. */
+/* A chunk that is not whole when the queue pair is gone never will be. */
 static void record_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
 {
     for (int k = 0; k < r->nqps && *n < max; k++)
@@ -95,7 +100,7 @@ static void record_take_landed(struct rdma_lane *r, struct pvn_event *ev, int ma
             (void)read_records(r, k, ev, max, n);
 }
 
-/* Whether a look at memory says that a poll would find something. */
+/* True if memory shows that a poll would find something. */
 static bool record_has_events(const struct rdma_lane *r)
 {
     if (r->flush.pending)
@@ -108,7 +113,7 @@ static bool record_has_events(const struct rdma_lane *r)
     return false;
 }
 
-/* Where all there is to look at is the next short message and the next record. */
+/* The watched words are those of the next short message and the next record. */
 static inline void record_watch(struct rdma_lane *r)
 {
     if (r->nqps > 1 || r->flush.pending)
@@ -143,7 +148,7 @@ __attribute__((noinline)) static int record_take_all(struct rdma_lane *r, struct
     } else if (rc == 0) {
         rc = record_empty_poll(r);
     }
-    /* What came before an error is reported before it: the peer may know that it arrived. */
+    /* Data that came before an error are reported before it: the peer may know that it arrived. */
     return rc < 0 && n == 0 ? rc : n;
 }
 
@@ -160,12 +165,9 @@ static int record_open(struct rdma_lane *r)
     return rdma_open_one_sided(r);
 }
 
-/* Without receive requests there is nothing to complete. */
-static int record_took_recv(struct rdma_lane *r, int qp, const struct ibv_wc *wc,
-                            struct pvn_event *ev, int *n)
+static void record_final_ack(struct rdma_lane *r)
 {
-    (void)qp, (void)wc, (void)ev, (void)n;
-    return rdma_dead(r, -EPROTO, "reading a receive completion: none was posted");
+    rdma_rx_final_ack(r, rdma_take_requests);
 }
 
 const struct rdma_mode rdma_record_mode = {
@@ -176,9 +178,9 @@ const struct rdma_mode rdma_record_mode = {
     .post_first = rdma_nothing_first,
     .probe = rdma_probe_by_write,
     .peer_connected = rdma_peer_has_written,
-    .took_recv = record_took_recv,
+    .take = rdma_take_requests,
     .save_arrivals = rdma_nothing,
     .take_landed = record_take_landed,
-    .before_close = rdma_rx_final_ack,
+    .before_close = record_final_ack,
     .get_stats = rdma_one_sided_stats,
 };

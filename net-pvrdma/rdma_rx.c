@@ -12,7 +12,7 @@
 /* The longest time for which a lane that closes waits for its final acknowledgement. */
 #define FINAL_ACK_NS (PVN_NS_PER_S / 10)
 
-/* Not -EFAULT, by which the caller would be refused for bytes outside of its registration. New lanes
+/* The error is not -EFAULT, by which the caller would be refused for bytes outside of its registration. New lanes
  * would have the same keys. */
 __attribute__((noinline, cold)) static int too_large(struct rdma_lane *r)
 {
@@ -130,7 +130,7 @@ uint32_t rdma_rx_known(struct rdma_lane *r)
 int rdma_rx_reap_known(struct rdma_lane *r)
 {
     uint32_t known = rdma_rx_known(r);
-    return known >= REAP_AT ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
+    return known >= REAP_AT ? rdma_take(r, (int)known, NULL) : 0;
 }
 
 /* Slots are needed. What is first in a queue that has arrivals, too, may be one, which is for a poll
@@ -144,10 +144,10 @@ static int reap_now(struct rdma_lane *r)
     uint32_t known = rdma_rx_known(r);
     if (known == 0 && r->outstanding > 0)
         known = 1;
-    return known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
+    return known ? rdma_take(r, (int)known, NULL) : 0;
 }
 
-/* Whether a chain of so many requests may be posted; if not, what is complete is taken first. */
+/* Looks if a chain of so many requests may be posted; if not, what is complete is taken first. */
 static int make_room(struct rdma_lane *r, uint64_t requests)
 {
     if (r->qp[0].slots >= requests && r->rx.chain_tail - r->rx.chain_head < CTS_SLOTS * 2)
@@ -169,7 +169,7 @@ static inline __attribute__((always_inline)) int ring_chain(struct rdma_lane *r,
     q->unsignaled += slots;
     last->next = NULL;
     if (q->unsignaled >= r->signal_every) {
-        last->wr_id = wr_id_make(WR_CHAIN, 0, q->unsignaled);
+        last->wr_id = rdma_wr_id(WR_CHAIN, 0, q->unsignaled);
         last->send_flags |= IBV_SEND_SIGNALED;
         r->rx.chain[r->rx.chain_tail++ % (CTS_SLOTS * 2)] = done_at;
         r->outstanding++;
@@ -197,7 +197,7 @@ static uint32_t unacknowledged_lines(const struct rdma_lane *r)
     return r->qp[0].shorts.lines - r->qp[0].shorts.acknowledged;
 }
 
-/* Whether entries take the acknowledgements with them. A peer whose completion queue is cheap to
+/* True if entries take the acknowledgements with them. A peer whose completion queue is cheap to
  * poll needs these only to know how far its records and short messages have been read. */
 static bool worth_acknowledging(const struct rdma_lane *r)
 {
@@ -206,7 +206,7 @@ static bool worth_acknowledging(const struct rdma_lane *r)
     return r->mode->window_by_reads && most_unacknowledged(r) >= (1u << r->peer.window_log2) / 4;
 }
 
-/* The same of all of the comm's lanes, this one among them. */
+/* worth_acknowledging of all of the comm's lanes, this one among them. */
 static bool any_worth_acknowledging(const struct rdma_lane *r)
 {
     bool worth = worth_acknowledging(r);
@@ -232,7 +232,7 @@ static void put_lines(struct rdma_lane *r, int i)
     r->rx.published_lines += n;
 }
 
-/* Of queue pair k of several, with how long ago its last chunk was seen. */
+/* Stores the state of queue pair k of several, with how long ago its last chunk was seen. */
 static inline void put_seen(struct rqp *q, struct ack_line *line, ptrdiff_t k, uint64_t now)
 {
     uint64_t us = (now - q->seen_ns) / PVN_NS_PER_US;
@@ -242,7 +242,7 @@ static inline void put_seen(struct rqp *q, struct ack_line *line, ptrdiff_t k, u
     q->acknowledged = q->seen;
 }
 
-/* Of several queue pairs, with how long ago the last chunk of each was seen. */
+/* Stores the states of several queue pairs, with how long ago the last chunk of each was seen. */
 __attribute__((noinline)) static void put_seen_of_many(struct rdma_lane *r, struct ack_line *line)
 {
     uint64_t now = r->cfg.now();
@@ -251,7 +251,7 @@ __attribute__((noinline)) static void put_seen_of_many(struct rdma_lane *r, stru
             put_seen(q, line, q - r->qp, now);
 }
 
-/* Of one of the comm's lanes. The device may still be reading the line for an earlier request:
+/* Fills the line of one of the comm's lanes. The device may still be reading the line for an earlier request:
  * either value of a word will do. */
 static inline __attribute__((always_inline)) void put_acks_of(struct rdma_lane *r,
                                                               struct ack_line *line)
@@ -268,7 +268,7 @@ static inline __attribute__((always_inline)) void put_acks_of(struct rdma_lane *
     __atomic_store_n(&line->turn, htole32(++r->rx.turn), __ATOMIC_RELAXED);
 }
 
-/* Of those that have seen something since. A sender whose lane's line stays as it is need not poll
+/* The lines of those that have seen something since. A sender whose lane's line stays as it is need not poll
  * it. */
 __attribute__((noinline)) static void put_acks_of_others(struct rdma_lane *r)
 {
@@ -376,7 +376,7 @@ int rdma_rx_signal_now(struct rdma_lane *r)
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* Whether the peer's last requests may have no completion by which it learns what has come of them:
+/* True if the peer's last requests may have no completion by which it learns what has come of them:
  * some have none, and the adapter's own acknowledgement may be lost and not be repeated. */
 static bool final_ack_due(const struct rdma_lane *r)
 {
@@ -392,7 +392,7 @@ static bool final_ack_due(const struct rdma_lane *r)
 
 /* The peer must not give up what has arrived because nobody answers when it polls for the result.
  * It is not enough to post the acknowledgement: one that is in flight ends with the queue pair. */
-void rdma_rx_final_ack(struct rdma_lane *r)
+void rdma_rx_final_ack(struct rdma_lane *r, int (*take)(struct rdma_lane *r))
 {
     uint64_t until = pvn_now_ns() + FINAL_ACK_NS;
     bool posted = false;
@@ -400,11 +400,9 @@ void rdma_rx_final_ack(struct rdma_lane *r)
         return;
     r->signal_every = 1;
     while (r->l.err.code == 0 && (!posted || r->outstanding > 0) && pvn_now_ns() < until) {
-        struct pvn_event ev[CQ_BATCH];
-        int n = 0;
         if (!posted)
             posted = acknowledge_alone(r) == 0;
-        if (r->outstanding > 0 && rdma_take(r, CQ_BATCH, ev, CQ_BATCH, &n) < 0)
+        if (r->outstanding > 0 && take(r) < 0)
             return;
     }
 }

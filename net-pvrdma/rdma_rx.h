@@ -4,7 +4,7 @@
 #ifndef PVN_NET_PVRDMA_RDMA_RX_H
 #define PVN_NET_PVRDMA_RDMA_RX_H
 
-#include "net-pvrdma/rdma_lane_priv.h"
+#include "net-pvrdma/rdma_post.h"
 
 /* rdma_short.c: the receiving half */
 int rdma_read_shorts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n);
@@ -37,7 +37,8 @@ int rdma_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buf
 void rdma_rx_open(struct rdma_lane *r); /* once the peer's offer is known */
 void rdma_rx_join(struct rdma_lane *r); /* once the comm's lanes are known, of the first */
 int rdma_rx_kick(struct pvn_lane *l);
-void rdma_rx_final_ack(struct rdma_lane *r); /* blocks for a moment at most, where the peer lives */
+/* Blocks for a moment at most, where the peer lives. take: takes completions, those of receives, too. */
+void rdma_rx_final_ack(struct rdma_lane *r, int (*take)(struct rdma_lane *r));
 /* An acknowledgement with a completion, which says what has become of all that was posted before. */
 int rdma_rx_signal_now(struct rdma_lane *r);
 uint32_t rdma_rx_known(struct rdma_lane *r); /* chains whose completions are known to be there */

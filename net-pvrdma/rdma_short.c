@@ -14,7 +14,7 @@ static inline uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Of the next request. Between two messages it is that of a message of one line. */
+/* Prepares the next request. Between two messages it is that of a message of one line. */
 static void set_inline(const struct rdma_lane *r, struct short_ring *s, uint32_t lines)
 {
     bool fits = lines * sizeof(struct short_head) <= r->cfg.max_inline;
@@ -28,11 +28,10 @@ void rdma_short_open(struct rdma_lane *r)
     /* A peer that knows that completions are expensive acknowledges soon, and what becomes of a
      * receiver's chains shows in what the peer does. */
     r->signal_every = r->cfg.costly_poll || !r->cfg.sender ? SIGNAL_EVERY : 1;
-    r->short_max = r->peer.shorts ? r->cfg.short_max : 0;
-    r->copies = r->short_max > 0 ? CTS_COPIES : 0;
+    r->l.short_max = r->peer.shorts ? r->cfg.short_max : 0;
+    r->copies = r->l.short_max > 0 ? CTS_COPIES : 0;
     r->sums = r->cfg.software && r->peer.software;
-    r->line_max = smaller(r->short_max, SHORT_HEAD_BYTES);
-    r->l.caps |= PVN_LANE_FAST_PATH;
+    r->line_max = smaller((uint32_t)r->l.short_max, SHORT_HEAD_BYTES);
     struct short_ring *s = &r->qp[0].shorts;
     uint8_t *base = r->mem + mem_short(r->cfg.qps);
     s->base = s->next = (struct short_head *)base;
@@ -46,7 +45,7 @@ void rdma_short_open(struct rdma_lane *r)
     set_inline(r, s, 1);
 }
 
-/* Where the message behind one of so many lines begins. */
+/* The beginning of the message behind one of so many lines. */
 static inline struct short_head *behind(const struct short_ring *s, struct short_head *h,
                                         uint32_t lines)
 {
@@ -107,7 +106,7 @@ __attribute__((noinline)) static int32_t count_room(struct rdma_lane *r, struct 
     return s->room;
 }
 
-/* Whether a message of `len` bytes may go out; if so, its lines are no longer free. */
+/* True if a message of `len` bytes may go out; if so, its lines are no longer free. */
 static bool take_room(struct rdma_lane *r, struct rqp *q, uint32_t len)
 {
     int32_t lines = (int32_t)short_lines(len);
@@ -213,77 +212,18 @@ __attribute__((noinline)) static int post_any(struct rdma_lane *r, struct rqp *q
 int rdma_post_short(struct rdma_lane *r, const struct pvn_write *w)
 {
     struct rqp *q = &r->qp[0];
-    uint32_t len = w->f.len;
-    if (!rdma_within(w->mr, w->src, len) || !take_room(r, q, len))
-        return 1;
-    return post_any(r, q, imm_make(w->f.seq, w->f.recv, 0), w->src, len, w->cookie);
-}
-
-/* rdma_send_next, of several lines, or where the room has to be counted. */
-__attribute__((noinline)) static int send_next_any(struct rdma_lane *r, const void *src,
-                                                   size_t size, uint32_t cookie)
-{
-    if (size > r->short_max || !take_room(r, r->qp, (uint32_t)size))
-        return -EAGAIN;
-    uint32_t imm = imm_make(rdma_take_slot(r, 1), 0, 0);
-    int rc = post_any(r, r->qp, imm, src, (uint32_t)size, cookie);
-    return rc < 0 ? rc : 1;
-}
-
-__attribute__((noinline)) static int send_by_many(struct rdma_lane *r, const void *src, size_t size,
-                                                  int32_t tag, const struct pvn_mr *mr,
-                                                  uint32_t cookie);
-
-/* To the slot of the line. keys: those of the comm's lanes, as cts_sum() takes them; all: these are
- * all of them. */
-static inline __attribute__((always_inline)) int
-send_with_keys(struct rdma_lane *r, const void *src, size_t size, int32_t tag,
-               const struct pvn_mr *mr, uint32_t cookie, uint64_t keys, const bool all)
-{
-    const struct cts_line *line = r->tx.line;
-    uint64_t what = cts_what(tag, 1, CTS_COPIES), room = rdma_word(&line->size);
-    uint32_t sum = cts_sum(rdma_word(&line->addr), room, keys, what);
-    if (__builtin_expect(rdma_word(&line->what) != what || le32toh(line->sum) != sum ||
-                             room < size || mr->gpu != 0 || !rdma_within(mr, src, size),
-                         0))
-        return all ? -EAGAIN : send_by_many(r, src, size, tag, mr, cookie);
-    struct rqp *q = r->qp;
-    if (size > r->line_max || --q->shorts.room < 0)
-        return send_next_any(r, src, size, cookie);
-    uint32_t imm = imm_make(rdma_take_slot(r, 1), 0, 0);
-    int rc = post_line(r, q, imm, src, (uint32_t)size, cookie);
-    return __builtin_expect(rc == 0, 1) ? 1 : rc;
-}
-
-/* The keys of one lane or two are the line's first word. Those of more make its sum another one. */
-__attribute__((noinline)) static int send_to(struct rdma_lane *r, const void *src, size_t size,
-                                             int32_t tag, const struct pvn_mr *mr, uint32_t cookie)
-{
-    uint64_t keys = rdma_word(&r->tx.line->keys[0]);
-    return send_with_keys(r, src, size, tag, mr, cookie, keys, false);
-}
-
-static int send_by_many(struct rdma_lane *r, const void *src, size_t size, int32_t tag,
-                        const struct pvn_mr *mr, uint32_t cookie)
-{
-    uint64_t keys = 0;
-    if (r->l.nlanes <= 2)
-        return -EAGAIN;
-    for (int i = 0; 2 * i < r->l.nlanes; i++)
-        keys = cts_more_keys(keys, rdma_word(&r->tx.line->keys[i]), i);
-    return send_with_keys(r, src, size, tag, mr, cookie, keys, true);
-}
-
-int rdma_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
-                   const struct pvn_mr *mr, uint32_t cookie)
-{
-    struct rdma_lane *r = rdma_of(l);
-    return rdma_cts_is_there(r) ? send_to(r, src, size, tag, mr, cookie) : 0;
+    uint32_t len = w->f.len, imm = imm_make(w->f.seq, w->f.recv, 0);
+    if (__builtin_expect(len > r->line_max || --q->shorts.room < 0, 0)) {
+        if (!take_room(r, q, len))
+            return 1;
+        return post_any(r, q, imm, w->src, len, w->cookie);
+    }
+    return post_line(r, q, imm, w->src, len, w->cookie);
 }
 
 /* ---- receiver ---- */
 
-/* Whether the first line of a message has come, behind so many lines. */
+/* True if the first line of a message has come, behind so many lines. */
 static inline bool is_there(const struct short_head *h, uint32_t before)
 {
     return __atomic_load_n(&h->stamp, __ATOMIC_ACQUIRE) == htole32(before + 1);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/dev_list.h"
 #include "base/log.h"
 #include "base/param.h"
 #include "base/poller.h"
@@ -25,7 +26,7 @@ enum {
     MIN_CHUNK = 4096   /* bytes of one request, at least, where the adapter takes as many */
 };
 
-/* What scan found; written by scan and unload only, while no lane exists. */
+/* The result of a scan; written by scan and unload only, while no lane exists. */
 static struct {
     const struct pvn_verbs *v;
     struct pvn_hca_options options;
@@ -34,16 +35,6 @@ static struct {
     struct pvn_rdma_adapter **of_port;  /* the same, by the port's number; the table may change */
     bool poller;
 } found;
-
-static bool given(const char *name)
-{
-    size_t n;
-    const struct pvn_param_def *t = pvn_param_table(&n);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(t[i].name, name) == 0)
-            return pvn_params_get()->source[i] != PVN_PARAM_FROM_DEFAULT;
-    return false;
-}
 
 static void rdma_unload(void)
 {
@@ -164,7 +155,10 @@ static void fill(struct pvn_device *d, int index, const struct pvn_device *tcp, 
     d->max_comms = 65536;
     d->max_recvs =
         h->no_write || pvn_params_get()->rdma_mode == PVN_RDMA_MODE_SEND ? 1 : PVN_MAX_RECVS;
-    d->rail = d->plane = NCCL_NET_ID_UNDEF;
+    int rail, plane;
+    pvn_dev_list_place(pvn_params_get()->ib_hca, h->name, p->port, &rail, &plane);
+    d->rail = (int16_t)rail;
+    d->plane = (int16_t)plane;
     pvn_str_append(d->why, sizeof(d->why), "%s; gpu memory: %s", p->why,
                    !(gpu->ptr_support & NCCL_PTR_CUDA) ? "staged in host memory"
                    : gpu->dmabuf                       ? "by dma-buf"
@@ -175,6 +169,9 @@ static void fill(struct pvn_device *d, int index, const struct pvn_device *tcp, 
     d->ifindex = t->ifindex;
     d->addr = t->addr;
     d->addr_len = t->addr_len;
+    d->prefixlen = t->prefixlen;
+    d->nmore = t->nmore;
+    memcpy(d->more, t->more, sizeof(d->more));
     d->via[d->nvia].ops = &pvn_rdma_transport;
     d->via[d->nvia++].index = index;
     if (pvn_params_get()->transport == PVN_TRANSPORT_AUTO)
@@ -226,14 +223,28 @@ static int scan_with_library(struct pvn_device *out, int max, char *left_out, si
     return rc < 0 ? rc : offer_devices(out, max, left_out, cap, err);
 }
 
+/* NCCL goes on to the default where its variable names nothing that can be loaded. */
+static const struct pvn_verbs *load_verbs(enum pvn_param_source source, struct pvn_err *err)
+{
+    const char *name = pvn_params_get()->verbs_lib;
+    const struct pvn_verbs *v = pvn_verbs_get(name, err);
+    if (v || source != PVN_PARAM_FROM_ALIAS)
+        return v;
+    pvn_info(PVN_INIT | PVN_NET, "NCCL_IBVERBS_LIB=%.200s cannot be used, the default is: %s", name,
+             err->reason[0]);
+    pvn_err_clear(err);
+    return pvn_verbs_get(NULL, err);
+}
+
 /* In automatic choice the absence of RDMA is a remark; where RDMA is requested it is an error. */
 static int rdma_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
                      struct pvn_err *err)
 {
     bool requested = pvn_params_get()->transport == PVN_TRANSPORT_RDMA;
-    found.v = pvn_verbs_get(pvn_params_get()->verbs_lib, err);
+    enum pvn_param_source library = pvn_param_source(pvn_params_get(), "VERBS_LIB");
+    found.v = load_verbs(library, err);
     if (!found.v) {
-        if (requested || given("VERBS_LIB"))
+        if (requested || library == PVN_PARAM_FROM_ENV)
             return err->code;
         pvn_str_append(left_out, cap, "%s", err->reason[0]);
         pvn_err_clear(err);
@@ -253,7 +264,7 @@ static bool has_gpu_memory(const struct pvn_rdma_hold *h)
     return pvn_rdma_adapter_gpu_cap(h->adapter)->ptr_support & NCCL_PTR_CUDA;
 }
 
-/* With no mode requested, those that this adapter can do: the two-sided one copies, and not by the
+/* The modes that this adapter can do where none is requested: the two-sided one copies, and not by the
  * GPU. 0: as struct pvn_rdma_lane_cfg says. */
 static unsigned modes_of(const struct pvn_rdma_hold *h, enum pvn_rdma_mode mode)
 {
@@ -323,6 +334,7 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
         .costly_poll = h->costly_poll,
         .idle_poll_ns = p->rdma_poll,
         .short_max = (uint32_t)p->rdma_short,
+        .large = args->large,
         .port = port->port,
         .ethernet = port->ethernet,
         .lid = port->lid,

@@ -140,7 +140,7 @@ static int post_recvs(struct rdma_lane *r, int k, uint32_t count)
             sge[i] = (struct ibv_sge){.addr = (uintptr_t)to,
                                       .length = r->cfg.sender ? CREDIT_BYTES : PIECE,
                                       .lkey = t->mr->lkey};
-            wr[i] = (struct ibv_recv_wr){.wr_id = wr_id_make(WR_RECV, k, 0),
+            wr[i] = (struct ibv_recv_wr){.wr_id = rdma_wr_id(WR_RECV, k, 0),
                                          .sg_list = &sge[i],
                                          .num_sge = 1,
                                          .next = i + 1 < n ? &wr[i + 1] : NULL};
@@ -186,7 +186,7 @@ static int send_piece(struct rdma_lane *r, int k, enum piece_kind kind, const st
     uint32_t bytes = (uint32_t)sizeof(struct piece_head) + len;
     struct ibv_send_wr *wr = rdma_wr(r, k, buf, bytes, t->mr->lkey, 0, 0);
     wr->opcode = IBV_WR_SEND;
-    rdma_signal(q, wr, wr_id_make(WR_PIECE, k, 1));
+    rdma_signal(q, wr, rdma_wr_id(WR_PLAIN, k, 1));
     q->posted++;
     return 0;
 }
@@ -203,13 +203,13 @@ static int send_credits(struct rdma_lane *r, int k)
     if (!wr)
         return rdma_dead(r, -ENOBUFS, "returning credits: its send queue is full");
     wr->opcode = IBV_WR_SEND;
-    rdma_signal(&r->qp[k], wr, wr_id_make(WR_CREDIT, k, 1));
+    rdma_signal(&r->qp[k], wr, rdma_wr_id(WR_PLAIN, k, 1));
     q->returned++;
     r->stats.acks_alone++;
     return rdma_ring(r, k);
 }
 
-/* What the first round trip is made of: an empty piece in one direction, no credits in the
+/* The first round trip: an empty piece in one direction, no credits in the
  * other. */
 static int two_probe(struct rdma_lane *r, int k)
 {
@@ -222,6 +222,48 @@ static int two_probe(struct rdma_lane *r, int k)
 
 /* ---- completions ---- */
 
+static int took_credits(struct rdma_lane *r, const struct rdma_done *recv)
+{
+    struct two_qp *q = &r->two->q[recv->qp];
+    struct rqp *qp = &r->qp[recv->qp];
+    const struct credit *c = (const struct credit *)credit_at(r->two, recv->qp, q->arrived);
+    uint32_t returned = le32toh(c->returned);
+    if (recv->bytes != sizeof(*c) || le32toh(c->stamp) != q->arrived + 1 ||
+        returned - qp->acked > qp->posted - qp->acked)
+        return rdma_dead(r, -EPROTO,
+                         "reading returned credits: more than were spent, or not credits");
+    qp->acked = returned;
+    q->arrived++;
+    return 0;
+}
+
+static int took(struct rdma_lane *r, const struct rdma_done *recv)
+{
+    struct two_qp *q = &r->two->q[recv->qp];
+    if (q->arrived == q->posted)
+        return rdma_dead(r, -EPROTO, "reading a receive completion: none was posted");
+    if (r->cfg.sender)
+        return took_credits(r, recv);
+    q->len[q->arrived % r->two->depth] = recv->bytes;
+    q->arrived++;
+    return 0;
+}
+
+/* Takes up to max completions. 0, or the lane is dead. */
+static int take(struct rdma_lane *r, int max)
+{
+    struct rdma_recvs recvs;
+    int rc = rdma_take(r, max, &recvs);
+    for (int i = 0; i < recvs.n; i++)
+        (void)took(r, &recvs.of[i]);
+    return rc < 0 ? rc : r->l.err.code;
+}
+
+static int two_take(struct rdma_lane *r)
+{
+    return take(r, CQ_BATCH);
+}
+
 /* Receives of queue pair k that have visibly begun to complete, and what is ahead of them in the
  * queue. */
 static uint32_t visible(const struct rdma_lane *r, int k)
@@ -233,8 +275,7 @@ static uint32_t visible(const struct rdma_lane *r, int k)
         const struct credit *c = (const struct credit *)credit_at(t, k, q->arrived);
         if (__atomic_load_n(&c->stamp, __ATOMIC_ACQUIRE) != htole32(q->arrived + 1))
             return 0;
-        uint32_t done =
-            le32toh(__atomic_load_n(&c->returned, __ATOMIC_RELAXED)) - r->qp[k].completed;
+        uint32_t done = le32toh(__atomic_load_n(&c->returned, __ATOMIC_RELAXED)) - r->qp[k].plain;
         return 1 + (done <= t->depth ? done : 0);
     }
     for (; n < CQ_BATCH && q->arrived + n != q->posted; n++) {
@@ -248,11 +289,11 @@ static uint32_t visible(const struct rdma_lane *r, int k)
 /* Sends that have ended, by the receiver's credits. */
 static uint32_t ended(const struct rdma_lane *r, int k)
 {
-    uint32_t n = r->qp[k].acked - r->qp[k].completed;
+    uint32_t n = r->qp[k].acked - r->qp[k].plain;
     return r->cfg.sender && n <= r->two->depth && n >= REAP_AT ? n : 0;
 }
 
-/* Whether the receiver has as many credits in flight as it may. Where they acknowledge, nothing is
+/* True if the receiver has as many credits in flight as it may. Where they acknowledge, nothing is
  * taken until there is room for more: a caller makes no further call for what has been reported as
  * received, so what acknowledges it goes out with the report. */
 static bool is_full_of_credits(const struct rdma_lane *r)
@@ -264,10 +305,8 @@ static int take_completions(struct rdma_lane *r)
 {
     uint32_t known = 0;
     if (!r->cfg.costly_poll) {
-        int rc = !r->cfg.sender || r->outstanding || r->two->q[0].posted
-                     ? rdma_take(r, CQ_BATCH, NULL, 0, NULL)
-                     : 0;
-        return rc < 0 ? rc : 0;
+        bool due = !r->cfg.sender || r->outstanding || r->two->q[0].posted;
+        return due ? two_take(r) : 0;
     }
     for (int k = 0; k < r->nqps; k++)
         known += visible(r, k) + ended(r, k);
@@ -275,43 +314,12 @@ static int take_completions(struct rdma_lane *r)
         known = 1;
     else if (known == 0 && rdma_time_to_poll(r))
         known = r->cfg.acknowledged && r->outstanding ? r->outstanding : 1;
-    int rc = known ? rdma_take(r, (int)known, NULL, 0, NULL) : 0;
-    return rc < 0 ? rc : 0;
-}
-
-static int took_credits(struct rdma_lane *r, int k, const struct ibv_wc *wc)
-{
-    struct two_qp *q = &r->two->q[k];
-    struct rqp *qp = &r->qp[k];
-    const struct credit *c = (const struct credit *)credit_at(r->two, k, q->arrived);
-    uint32_t returned = le32toh(c->returned);
-    if (wc->byte_len != sizeof(*c) || le32toh(c->stamp) != q->arrived + 1 ||
-        returned - qp->acked > qp->posted - qp->acked)
-        return rdma_dead(r, -EPROTO,
-                         "reading returned credits: more than were spent, or not credits");
-    qp->acked = returned;
-    q->arrived++;
-    return 0;
-}
-
-static int two_took_recv(struct rdma_lane *r, int k, const struct ibv_wc *wc, struct pvn_event *ev,
-                         int *n)
-{
-    (void)ev, (void)n;
-    struct two_sided *t = r->two;
-    struct two_qp *q = &t->q[k];
-    if (q->arrived == q->posted)
-        return rdma_dead(r, -EPROTO, "reading a receive completion: none was posted");
-    if (r->cfg.sender)
-        return took_credits(r, k, wc);
-    q->len[q->arrived % t->depth] = wc->byte_len;
-    q->arrived++;
-    return 0;
+    return known ? take(r, (int)known) : 0;
 }
 
 static int two_peer_connected(struct rdma_lane *r)
 {
-    int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
+    int rc = two_take(r);
     return rc < 0 ? rc : r->two->q[0].arrived > 0 ? 0 : -EAGAIN;
 }
 
@@ -359,7 +367,7 @@ int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w)
     return -EAGAIN;
 }
 
-/* Whether the oldest chunk not reported may be. Acknowledged: credits came back for its last piece.
+/* True if the oldest chunk not reported may be. Acknowledged: credits came back for its last piece.
  * Its completion says less: the piece may still be in the receiver's buffers, because no receive is
  * posted for it or an earlier message is missing, and would go with them. */
 static bool is_sent(const struct rdma_lane *r, const struct two_qp *q, const struct rqp *qp)
@@ -390,7 +398,7 @@ static int poll_sends(struct rdma_lane *r, struct pvn_event *ev, int max)
     return rc < 0 && n == 0 ? rc : n;
 }
 
-/* What is in flight ends with the queue pair: copies of what is reported as sent, or the credits by
+/* Requests in flight end with the queue pair: copies of what is reported as sent, or the credits by
  * which the peer learns that its last messages have arrived. */
 static void two_drain(struct rdma_lane *r)
 {
@@ -401,7 +409,7 @@ static void two_drain(struct rdma_lane *r)
     for (int k = 0; k < r->nqps; k++)
         rdma_ring(r, k);
     while (r->l.err.code == 0 && r->outstanding > 0 && pvn_now_ns() < until)
-        if (rdma_take(r, CQ_BATCH, NULL, 0, NULL) < 0)
+        if (two_take(r) < 0)
             return;
 }
 
@@ -464,7 +472,7 @@ static int place_piece(struct rdma_lane *r, int k, struct pvn_event *ev, int *n)
     return 0;
 }
 
-/* Of one queue pair. *moved: a piece has been taken, which may be what another one waits for. */
+/* Places the pieces of one queue pair. *moved: a piece has been taken, which may be what another one waits for. */
 static int place_pieces(struct rdma_lane *r, int k, struct pvn_event *ev, int max, int *n,
                         bool *moved)
 {
@@ -478,7 +486,7 @@ static int place_pieces(struct rdma_lane *r, int k, struct pvn_event *ev, int ma
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* Whether the sender waits for the credits: what was taken are whole messages. */
+/* True if the sender waits for the credits: what was taken are whole messages. */
 static bool is_awaited(const struct rdma_lane *r, int k)
 {
     return r->cfg.acknowledged && !r->two->q[k].c.open;
@@ -499,7 +507,7 @@ static int poll_receives(struct rdma_lane *r, struct pvn_event *ev, int max)
                 rc = send_credits(r, k);
         }
     }
-    /* What came before an error is reported before it: the peer may know that it arrived. */
+    /* Data that came before an error are reported before it: the peer may know that it arrived. */
     return rc < 0 && n == 0 ? rc : n;
 }
 
@@ -515,17 +523,20 @@ int rdma_two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     return n ? n : rdma_healthy(rdma_of(l));
 }
 
-/* What has arrived is reported as far as it can be placed. The rest has not been acknowledged and is
+/* Data that have arrived are reported as far as they can be placed. The rest has not been acknowledged and is
  * sent again, as is what follows a message that is not what must come next, the lane's error. */
-static int two_save(struct rdma_lane *r, const struct ibv_wc *wc)
-{
-    two_took_recv(r, (int)(wc->wr_id >> 48 & 0xff), wc, NULL, NULL);
-    return 0;
-}
-
 static int two_save_arrivals(struct rdma_lane *r)
 {
-    return r->cfg.sender ? 0 : rdma_empty_queue(r, two_save);
+    struct rdma_recvs recvs;
+    int rc = 0;
+    if (r->cfg.sender)
+        return 0;
+    do {
+        rc = rdma_take_last(r, &recvs);
+        for (int i = 0; i < recvs.n; i++)
+            (void)took(r, &recvs.of[i]);
+    } while (recvs.n > 0);
+    return rc;
 }
 
 static void two_take_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
@@ -565,7 +576,7 @@ const struct rdma_mode rdma_send_mode = {
     .post_first = two_post_first,
     .probe = two_probe,
     .peer_connected = two_peer_connected,
-    .took_recv = two_took_recv,
+    .take = two_take,
     .save_arrivals = two_save_arrivals,
     .take_landed = two_take_landed,
     .before_close = two_drain,

@@ -78,21 +78,33 @@ int rdma_tx_kick(struct pvn_lane *l)
     return 0;
 }
 
-/* A line of the next slot whose stamp is there: 0, when the rest is not, or its number of lines. */
-static inline int read_line(const struct rdma_lane *r, const struct cts_line *line,
-                            struct pvn_cts_entry *e)
+/* The keys of three lanes or more, as cts_sum() takes them. */
+__attribute__((noinline)) static uint64_t
+read_more_keys(const struct rdma_lane *r, const struct cts_line *line, struct pvn_cts_entry *e)
 {
-    uint64_t keys = 0, what = rdma_word(&line->what);
-    e->addr = rdma_word(&line->addr);
-    e->size = rdma_word(&line->size);
-    e->tag = (int32_t)what;
-    e->copies = cts_copies(what);
+    uint64_t keys = 0;
     for (int i = 0; 2 * i < r->l.nlanes; i++) {
         uint64_t word = rdma_word(&line->keys[i]);
         e->rkey[2 * i] = (uint32_t)word;
         e->rkey[2 * i + 1] = word >> 32;
         keys = cts_more_keys(keys, word, i);
     }
+    return keys;
+}
+
+/* A line of the next slot whose stamp is there: 0, when the rest is not, or its number of lines. */
+static inline int read_line(const struct rdma_lane *r, const struct cts_line *line,
+                            struct pvn_cts_entry *e)
+{
+    uint64_t keys = rdma_word(&line->keys[0]), what = rdma_word(&line->what);
+    e->addr = rdma_word(&line->addr);
+    e->size = rdma_word(&line->size);
+    e->tag = (int32_t)what;
+    e->copies = cts_copies(what);
+    e->rkey[0] = (uint32_t)keys;
+    e->rkey[1] = keys >> 32;
+    if (__builtin_expect(r->l.nlanes > 2, 0))
+        keys = read_more_keys(r, line, e);
     return le32toh(line->sum) == cts_sum(e->addr, e->size, keys, what) ? cts_n(what) : 0;
 }
 
@@ -115,36 +127,26 @@ __attribute__((noinline)) static int read_more_lines(struct rdma_lane *r, struct
     return 1;
 }
 
-/* The next slot, if all its lines are there. 1: it is in cts_seen, 0: not yet. */
-static inline int next_slot(struct rdma_lane *r)
+/* The next slot, if all its lines are there. */
+int rdma_next_slot(struct pvn_lane *l, const struct pvn_cts **cts)
 {
+    struct rdma_lane *r = rdma_of(l);
     const struct cts_line *line = r->tx.line;
-    if (!rdma_cts_is_there(r))
+    if (__atomic_load_n(&line->stamp, __ATOMIC_ACQUIRE) != htole32((uint32_t)r->tx.next_cts + 1))
         return 0;
     struct pvn_cts *c = &r->cts_seen[r->tx.next_cts % CTS_SLOTS];
     int n = read_line(r, line, &c->e[0]);
-    if (n != 1) {
+    if (__builtin_expect(n != 1, 0)) {
         int rc = read_more_lines(r, c, n);
         if (rc <= 0)
             return rc;
     }
-    c->seq = rdma_take_slot(r, n);
     c->n = n;
+    r->tx.next_cts++;
+    r->tx.next_line += (unsigned)n;
+    r->tx.line = &r->cts[r->tx.next_line % CTS_LINES];
+    *cts = c;
     return 1;
-}
-
-static inline int read_cts(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)
-{
-    /* A slot is reported only while the one that it replaces in cts_seen cannot be in use. */
-    while (*n < max && !r->l.fast.keeps_cts) {
-        int rc = next_slot(r);
-        if (rc <= 0)
-            return rc;
-        r->moved = true;
-        ev[*n].kind = PVN_EV_CTS;
-        ev[(*n)++].cts = &r->cts_seen[(r->tx.next_cts - 1) % CTS_SLOTS];
-    }
-    return 0;
 }
 
 static inline uint32_t ack_of(const struct rdma_lane *r, int k)
@@ -196,7 +198,7 @@ static inline uint32_t tx_known_completions(struct rdma_lane *r)
 /* Takes what is known to be there, when it is much or when slots are needed. */
 static int reap(struct rdma_lane *r, uint32_t known)
 {
-    int rc = rdma_take(r, (int)known, NULL, 0, NULL);
+    int rc = rdma_take(r, (int)known, NULL);
     if (rc < 0)
         return rc;
     /* A device may show the acknowledgement before the completions; they are not polled for again
@@ -207,7 +209,7 @@ static int reap(struct rdma_lane *r, uint32_t known)
     return 0;
 }
 
-/* What is acknowledged and what has completed. */
+/* Takes acknowledgements and completions. */
 static inline int tx_take_events(struct rdma_lane *r)
 {
     for (int k = 0; k < r->nqps; k++) {
@@ -216,7 +218,7 @@ static inline int tx_take_events(struct rdma_lane *r)
             return rc;
     }
     if (!r->cfg.costly_poll)
-        return r->outstanding ? rdma_take(r, CQ_BATCH, NULL, 0, NULL) : 0;
+        return r->outstanding ? rdma_take(r, CQ_BATCH, NULL) : 0;
     if (r->outstanding < r->tx.reap_at && !r->tx.starved)
         return 0;
     uint32_t known = tx_known_completions(r);
@@ -255,11 +257,10 @@ static inline void report_all(struct rdma_lane *r, struct pvn_event *ev, int max
             report_sent(r, q, ev, max, n);
 }
 
-/* Whether a look at memory says that a poll would find something. */
+/* True if memory shows that a poll would find something. */
 static inline bool tx_has_events(const struct rdma_lane *r)
 {
-    if ((!r->l.fast.keeps_cts && rdma_cts_is_there(r)) || r->tx.starved || r->tx.unreported ||
-        (!r->cfg.costly_poll && r->outstanding))
+    if (r->tx.starved || r->tx.unreported || (!r->cfg.costly_poll && r->outstanding))
         return true;
     for (int k = 0; k < r->nqps; k++)
         if ((int32_t)(ack_of(r, k) - r->qp[k].consumed) > 0)
@@ -267,7 +268,7 @@ static inline bool tx_has_events(const struct rdma_lane *r)
     return false;
 }
 
-/* Whether chunks are in flight for which neither an acknowledgement nor a completion has to
+/* True if chunks are in flight for which neither an acknowledgement nor a completion has to
  * come. */
 static bool may_lack_completion(const struct rqp *q)
 {
@@ -280,19 +281,17 @@ static int post_signaled_empty(struct rdma_lane *r, int k)
 {
     struct rqp *q = &r->qp[k];
     struct ibv_send_wr *wr = rdma_wr(r, k, NULL, 0, 0, r->peer.mem_addr, r->peer.mem_rkey);
-    if (!wr) {
-        int rc = rdma_take(r, CQ_BATCH, NULL, 0, NULL);
-        return rc < 0 ? rc : 0;
-    }
+    if (!wr)
+        return rdma_take_requests(r);
     q->shorts.room = 0;
     rdma_signal_data(q, wr, k, 1, q->posted);
     return rdma_ring_chain(r, q);
 }
 
-/* Where all there is to look at are the peer's acknowledgements. */
+/* The watched words are the peer's acknowledgements. */
 static inline void watch_memory(struct rdma_lane *r)
 {
-    if (!r->cfg.costly_poll || (!r->l.fast.keeps_cts && r->first == r))
+    if (!r->cfg.costly_poll)
         return;
     const uint32_t *turn = &r->tx.acks->turn;
     uint32_t at_turn = __atomic_load_n(turn, __ATOMIC_ACQUIRE);
@@ -329,9 +328,6 @@ __attribute__((noinline)) static int tx_take_all(struct rdma_lane *r, struct pvn
     int n = 0, rc = tx_take_events(r);
     if (r->tx.unreported)
         report_all(r, ev, max, &n);
-    if (__builtin_expect(rc < 0, 0))
-        return n ? n : rc;
-    rc = read_cts(r, ev, max, &n);
     r->fresh = n > 0;
     if (rc == 0 && n == 0 && rdma_due_to_look(r))
         rc = tx_empty_poll(r);

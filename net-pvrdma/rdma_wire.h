@@ -72,7 +72,7 @@ enum {
     PIECE = 32768,             /* bytes of a message buffer of the two-sided mode */
     PIECES_LOG2 = 5,           /* of them on a queue pair at most */
     CREDIT_RECVS = 16, /* receives of its sender; the peer has four messages in flight at most */
-    /* Where a short message may begin, in the ring of them. With so many the rings of a lane with
+    /* Lines in the ring at which a short message may begin. With so many the rings of a lane with
      * one queue pair fill ten pages. */
     SHORT_LINES = 240,
     SHORT_MAX_LINES = 5, /* that one may have */
@@ -134,7 +134,7 @@ static inline bool cts_copies(uint64_t what)
 {
     return (what & CTS_COPIES) != 0;
 }
-/* Of a line but for its last word, of which either all is there or nothing. Addresses have less
+/* The sum of a line but for its last word, of which either all is there or nothing. Addresses have less
  * than 61 bits. */
 static inline uint32_t cts_sum(uint64_t addr, uint64_t size, uint64_t keys, uint64_t what)
 {
@@ -194,7 +194,7 @@ static inline uint32_t short_lines(uint32_t bytes)
                : 1 + (bytes - SHORT_HEAD_BYTES + SHORT_MORE_BYTES - 1) / SHORT_MORE_BYTES;
 }
 
-/* Of all its lines, but for the sum itself. Each word is read once, and what was stored before it
+/* The sum of all its lines, but for the sum itself. Each word is read once, and what was stored before it
  * is then visible. */
 typedef uint64_t __attribute__((may_alias)) short_word;
 static inline uint16_t short_sum(const struct short_head *h, uint32_t lines)
@@ -208,7 +208,7 @@ static inline uint16_t short_sum(const struct short_head *h, uint32_t lines)
     return (uint16_t)(x * SUM_FACTOR >> 48);
 }
 
-/* The same of one line, which is then written from the first word of the sum on: of the words that the
+/* The sum of a message of one line, which is then written from the first word of the sum on: of the words that the
  * message is in, at least two, but for the last one, which is there with the stamp. Most messages of
  * one line are short. */
 enum { SHORT_TWO_WORDS = 12 };
@@ -242,7 +242,7 @@ static inline uint32_t record_sum(uint64_t total, uint32_t imm, uint32_t bytes)
 {
     return (total ^ sum_turn(imm | (uint64_t)bytes << 32, 23)) * SUM_FACTOR >> 32;
 }
-/* Whether all of a record is there whose stamp is. Each word is read once, and then visible. */
+/* True if a record whose stamp has arrived is complete. Each word is read once, and then visible. */
 static inline bool record_is_whole(const struct record *r)
 {
     const short_word *w = (const short_word *)r;
@@ -294,7 +294,7 @@ static inline uint16_t imm_chunk(uint32_t imm)
     return imm & 511;
 }
 
-/* What one end sends the other before the queue pairs are connected. */
+/* Sent by one end to the other before the queue pairs are connected. */
 struct rdma_offer {
     uint8_t mode, nqps, mtu, max_rd_atomic;
     /* Chunks of a queue pair that a sending end leaves unacknowledged at most */

@@ -33,7 +33,7 @@
 #include "engine/lane.h"
 
 enum { PVN_FRAME_LEN = 64 };
-/* What a header says beside the engine's frame; any of them. */
+/* Flags of a header beside the engine's frame; any of them. */
 enum {
     PVN_FRAME_NEEDS_ACK = 1,
     PVN_FRAME_PACED = 2 /* by the sender's congestion control: acknowledge without delay */

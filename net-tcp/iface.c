@@ -1,17 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
+/* The table of interfaces. */
 #include "config.h"
 #include "net-tcp/iface.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/addr.h"
-#include "base/hints.h"
-#include "base/log.h"
 #include "net-tcp/iface_priv.h"
 
 struct pvn_iface *pvn_iface_append(struct pvn_iface_table *table)
@@ -31,17 +28,17 @@ struct pvn_iface *pvn_iface_append(struct pvn_iface_table *table)
     return v;
 }
 
-void pvn_iface_add_addr(struct pvn_iface *iface, const struct sockaddr *sa, unsigned prefixlen,
-                        bool tentative, bool deprecated)
+struct pvn_iface_addr *pvn_iface_add_addr(struct pvn_iface *iface, const struct sockaddr *sa,
+                                          unsigned prefixlen, bool tentative, bool deprecated)
 {
     struct pvn_iface_addr *a;
     int i;
 
     if (!pvn_addr_len(sa) || iface->naddrs == PVN_IFACE_MAX_ADDRS)
-        return;
+        return NULL;
     for (i = 0; i < iface->naddrs; i++)
         if (pvn_addr_same_host((const struct sockaddr *)&iface->addrs[i].ss, sa))
-            return;
+            return NULL;
     a = &iface->addrs[iface->naddrs++];
     memset(a, 0, sizeof(*a));
     memcpy(&a->ss, sa, pvn_addr_len(sa));
@@ -55,6 +52,7 @@ void pvn_iface_add_addr(struct pvn_iface *iface, const struct sockaddr *sa, unsi
     a->prefixlen = (uint8_t)prefixlen;
     a->tentative = tentative;
     a->deprecated = deprecated;
+    return a;
 }
 
 /* The words are those of IFLA_INFO_KIND (drivers' rtnl_link_ops.kind) and of ETHTOOL_GDRVINFO,
@@ -125,30 +123,6 @@ const char *pvn_iface_kind_name(enum pvn_iface_kind kind)
     return (unsigned)kind < PVN_IFACE_KINDS ? names[kind] : "?";
 }
 
-static int by_index(const void *a, const void *b)
-{
-    unsigned x = ((const struct pvn_iface *)a)->ifindex, y = ((const struct pvn_iface *)b)->ifindex;
-
-    return x < y ? -1 : x > y;
-}
-
-int pvn_iface_load(const struct pvn_iface_source *source, struct pvn_iface_table *table,
-                   struct pvn_err *err)
-{
-    int rc;
-
-    memset(table, 0, sizeof(*table));
-    table->source = source->name;
-    rc = source->load(source->ctx, table, err);
-    if (rc) {
-        pvn_iface_free(table);
-        return rc;
-    }
-    if (table->n)
-        qsort(table->v, table->n, sizeof(*table->v), by_index);
-    return 0;
-}
-
 void pvn_iface_free(struct pvn_iface_table *table)
 {
     free(table->v);
@@ -173,25 +147,4 @@ const struct pvn_iface *pvn_iface_by_name(const struct pvn_iface_table *table, c
         if (strcmp(table->v[i].name, name) == 0)
             return &table->v[i];
     return NULL;
-}
-
-int pvn_iface_for_peer(const struct pvn_iface_source *source, const struct sockaddr *peer,
-                       struct pvn_iface_route *out, struct pvn_err *err)
-{
-    char text[PVN_ADDR_TEXT_LEN];
-    int rc;
-
-    memset(out, 0, sizeof(*out));
-    if (!pvn_addr_len(peer)) {
-        pvn_err_set(err, -EAFNOSUPPORT, "address family %d is neither IPv4 nor IPv6",
-                    peer->sa_family);
-        return -EAFNOSUPPORT;
-    }
-    rc = source->route(source->ctx, peer, out, err);
-    if (rc) {
-        pvn_err_set(err, rc, "no route to %s", pvn_addr_format_host(peer, text, sizeof(text)));
-        pvn_err_set_fault(err, PVN_FAULT_SYSTEM);
-        pvn_err_set_hint(err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_DIAL, PVN_PAST_ANY));
-    }
-    return rc;
 }

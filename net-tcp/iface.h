@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 
-/* What kind of link it is; the order is that of preference in the automatic choice. */
+/* Kinds of links; the order is that of preference in the automatic choice. */
 enum pvn_iface_kind {
     PVN_IFACE_PHYSICAL = 0, /* has a driver of its own: PCI, virtio, vmbus, SR-IOV, USB, IPoIB */
     PVN_IFACE_BOND,         /* bonding, team */
@@ -32,10 +32,12 @@ enum pvn_iface_kind {
 };
 
 #define PVN_IFACE_MAX_ADDRS    16
+#define PVN_IFACE_MORE_ADDRS   2
 #define PVN_IFACE_DEFAULT_MBPS 10000 /* assumed where no speed is known; NCCL assumes the same */
 
 struct pvn_iface_addr {
     struct sockaddr_storage ss; /* port 0; the scope is set for link-local IPv6 */
+    char label[IF_NAMESIZE];    /* "eth0:1"; "" or the interface's name: none of its own */
     uint8_t prefixlen;
     bool tentative;  /* not usable: duplicate detection runs or has failed */
     bool deprecated; /* or temporary: usable, but not for long */
@@ -77,7 +79,7 @@ struct pvn_iface_route {
     struct sockaddr_storage gateway; /* family AF_UNSPEC: on the link itself, or unknown */
 };
 
-/* Where tables and routes come from. load fills an empty table; route answers -ENETUNREACH,
+/* A source of tables and routes. load fills an empty table; route answers -ENETUNREACH,
  * -EHOSTUNREACH where there is no route. */
 struct pvn_iface_source {
     const char *name;
@@ -109,15 +111,19 @@ struct pvn_iface_pick {
     const struct pvn_iface *iface; /* in the table */
     struct sockaddr_storage addr;  /* the address to bind and to announce; port 0 */
     unsigned prefixlen;            /* of its network */
-    bool shares_net;               /* another pick has an address in that network */
+    /* Others of the interface that may be used, one for each other network of the same family. */
+    const struct pvn_iface_addr *more[PVN_IFACE_MORE_ADDRS];
+    int nmore;
+    bool shares_net; /* another interface that is up has an address in that network */
     char why[160];
 };
 
 /* The interfaces to use, best kind first, each with one address.
  *   ifname  NCCL_SOCKET_IFNAME: "" for the automatic choice. Otherwise exactly as NCCL (2.30.7,
  *           src/os/linux.cc and src/misc/utils.cc) reads it: an optional '^' (all but these), then
- * an optional '=' (whole names instead of prefixes), then names separated by commas; what follows
- *           a ':' in a name is a port for InfiniBand and does not count here.
+ * an optional '=' (whole names instead of prefixes), then names separated by commas. A name with a
+ *           ':' is the label of an address, and stands for the addresses that have it; NCCL ignores
+ *           what follows the ':'.
  *   family  AF_UNSPEC, AF_INET or AF_INET6 (NCCL_SOCKET_FAMILY).
  * The automatic choice takes what can carry traffic of the best kind there is: physical ones,
  * bonds, VLANs, macvlans and bridges with an uplink or the default route; without any of these
@@ -127,14 +133,14 @@ struct pvn_iface_pick {
  * all of them, docker0 and loopback included; a list that names is taken as it stands, whatever the
  * kind.
  *
- * Returns how many picks were stored (at most max), or -ENODEV with *err: a name that nothing has
+ * Returns how many picks were stored (at most max), or -ENODEV with *err: names that nothing has
  * (with a list of what there is), or nothing usable (with the reason for each). `left_out`, which
  * may be NULL, gets "docker0 (bridge without uplink), eth1 (down)". */
 int pvn_iface_choose(const struct pvn_iface_table *table, const char *ifname, int family,
                      struct pvn_iface_pick *picks, size_t max, char *left_out, size_t left_out_size,
                      struct pvn_err *err);
 
-/* By which interface and from which address the kernel sends to `peer`. 0, or negative with *err,
+/* The interface by which, and the address from which, the kernel sends to `peer`. 0, or negative with *err,
  * which names the peer and what to try. Every call queries the kernel again. */
 int pvn_iface_for_peer(const struct pvn_iface_source *source, const struct sockaddr *peer,
                        struct pvn_iface_route *out, struct pvn_err *err);

@@ -12,6 +12,37 @@
 #include "base/dev_list.h"
 #include "base/param.h"
 
+/* True if the list lets this address through; NULL: the interface as such. A label names the addresses that
+ * have it, a name all of its interface's. */
+static bool passes(const struct pvn_dev_list *f, const struct pvn_iface *iface,
+                   const struct pvn_iface_addr *a)
+{
+    const char *at = f->items, *item;
+    size_t len;
+
+    while (pvn_dev_list_next(&at, &item, &len))
+        if (memchr(item, ':', len) ? a && strlen(a->label) == len && !memcmp(a->label, item, len)
+                                   : pvn_dev_list_item_matches(f, item, len, iface->name, 0))
+            return !f->exclude;
+    return f->empty || f->exclude;
+}
+
+static bool iface_passes(const struct pvn_dev_list *f, const struct pvn_iface *iface)
+{
+    bool any = passes(f, iface, NULL);
+
+    for (int i = 0; i < iface->naddrs && !any; i++)
+        any = passes(f, iface, &iface->addrs[i]);
+    return any;
+}
+
+/* An address without a network: it may be a virtual one (keepalived, kube-vip) that moves to another
+ * machine while the job runs. */
+static bool is_alone(const struct pvn_iface_addr *a)
+{
+    return a->prefixlen == (a->ss.ss_family == AF_INET ? 32 : 128);
+}
+
 /* How good an address is for the requested family: 0 best, higher worse, -1 not usable. */
 static int addr_rank(const struct pvn_iface_addr *a, int family)
 {
@@ -20,15 +51,21 @@ static int addr_rank(const struct pvn_iface_addr *a, int family)
 
     if (a->tentative || (family != AF_UNSPEC && sa->sa_family != family))
         return -1;
-    rank = sa->sa_family == AF_INET ? 0 : 1;
-    if (a->deprecated)
+    rank = is_alone(a) ? 1 : 0;
+    if (sa->sa_family != AF_INET)
         rank += 2;
-    if (pvn_addr_is_link_local(sa))
+    if (a->deprecated)
         rank += 4;
+    if (pvn_addr_is_link_local(sa))
+        rank += 8;
+    if (pvn_addr_is_loopback(sa))
+        rank += 16;
     return rank;
 }
 
-static const struct pvn_iface_addr *best_addr(const struct pvn_iface *iface, int family)
+/* f: the addresses that it lets through; NULL: all. */
+static const struct pvn_iface_addr *best_addr(const struct pvn_iface *iface, int family,
+                                              const struct pvn_dev_list *f)
 {
     const struct pvn_iface_addr *best = NULL;
     int i, best_rank = 0;
@@ -36,7 +73,8 @@ static const struct pvn_iface_addr *best_addr(const struct pvn_iface *iface, int
     for (i = 0; i < iface->naddrs; i++) {
         int rank = addr_rank(&iface->addrs[i], family);
 
-        if (rank >= 0 && (!best || rank < best_rank)) {
+        if (rank >= 0 && (!best || rank < best_rank) &&
+            (!f || passes(f, iface, &iface->addrs[i]))) {
             best = &iface->addrs[i];
             best_rank = rank;
         }
@@ -45,14 +83,16 @@ static const struct pvn_iface_addr *best_addr(const struct pvn_iface *iface, int
 }
 
 /* Why an interface cannot be used at all; NULL when it can. */
-static const char *defect(const struct pvn_iface *iface, int family)
+static const char *defect(const struct pvn_iface *iface, int family, const struct pvn_dev_list *f)
 {
     if (!iface->up)
         return "down";
     if (!iface->running)
         return "no link";
-    if (best_addr(iface, family))
+    if (best_addr(iface, family, f))
         return NULL;
+    if (best_addr(iface, family, NULL))
+        return "its address is excluded by NCCL_SOCKET_IFNAME";
     if (family == AF_INET)
         return iface->naddrs ? "no IPv4 address" : "no address";
     if (family == AF_INET6)
@@ -98,12 +138,27 @@ static const char *class_reason(const struct pvn_iface *iface)
     }
 }
 
-static bool only_link_local(const struct pvn_iface *iface, int family)
+static bool only_link_local(const struct pvn_iface *iface, int family, const struct pvn_dev_list *f)
 {
-    const struct pvn_iface_addr *a = best_addr(iface, family);
+    const struct pvn_iface_addr *a = best_addr(iface, family, f);
 
     return a && pvn_addr_is_link_local((const struct sockaddr *)&a->ss) &&
            iface->kind != PVN_IFACE_LOOPBACK;
+}
+
+/* A routable address of loopback: hosts that BGP routes to have theirs there, and link-local ones on the
+ * links. NULL: there is none. */
+static const struct pvn_iface_addr *host_addr(const struct pvn_iface_table *table, int family)
+{
+    for (size_t i = 0; i < table->n; i++) {
+        const struct pvn_iface_addr *a = table->v[i].kind == PVN_IFACE_LOOPBACK && table->v[i].up
+                                             ? best_addr(&table->v[i], family, NULL)
+                                             : NULL;
+        if (a && !pvn_addr_is_loopback((const struct sockaddr *)&a->ss) &&
+            !pvn_addr_is_link_local((const struct sockaddr *)&a->ss))
+            return a;
+    }
+    return NULL;
 }
 
 static void leave_out(char *buf, size_t size, const struct pvn_iface *iface, const char *why)
@@ -112,10 +167,9 @@ static void leave_out(char *buf, size_t size, const struct pvn_iface *iface, con
         pvn_str_append(buf, size, "%s%s (%s)", *buf ? ", " : "", iface->name, why);
 }
 
-static void store(struct pvn_iface_pick *pick, const struct pvn_iface *iface, int family,
-                  const char *reason)
+static void store(struct pvn_iface_pick *pick, const struct pvn_iface *iface,
+                  const struct pvn_iface_addr *a, const char *reason)
 {
-    const struct pvn_iface_addr *a = best_addr(iface, family);
     size_t size = sizeof(pick->why);
 
     memset(pick, 0, sizeof(*pick));
@@ -127,23 +181,85 @@ static void store(struct pvn_iface_pick *pick, const struct pvn_iface *iface, in
         pvn_str_append(pick->why, size, ", speed unknown (%d Mb/s assumed)", iface->speed_mbps);
 }
 
-/* Two interfaces in one network: the kernel's routing sends by one of them only unless sockets are
- * bound to the interface, which somebody who looks at counters should know. */
-static void mark_shared_nets(struct pvn_iface_pick *picks, int n)
+static bool has_network(const struct pvn_iface_pick *pick, const struct pvn_iface_addr *a)
 {
-    int i, j;
+    const struct sockaddr *sa = (const struct sockaddr *)&a->ss;
 
-    for (i = 0; i < n; i++) {
-        for (j = 0; j < n && !picks[i].shares_net; j++) {
-            if (i == j ||
-                !pvn_addr_same_net((const struct sockaddr *)&picks[i].addr,
-                                   (const struct sockaddr *)&picks[j].addr, picks[i].prefixlen))
+    if (pvn_addr_same_net((const struct sockaddr *)&pick->addr, sa, pick->prefixlen))
+        return true;
+    for (int i = 0; i < pick->nmore; i++)
+        if (pvn_addr_same_net((const struct sockaddr *)&pick->more[i]->ss, sa,
+                              pick->more[i]->prefixlen))
+            return true;
+    return false;
+}
+
+static void add_more(struct pvn_iface_pick *pick, const struct pvn_dev_list *f)
+{
+    for (int i = 0; i < pick->iface->naddrs && pick->nmore < PVN_IFACE_MORE_ADDRS; i++) {
+        const struct pvn_iface_addr *a = &pick->iface->addrs[i];
+
+        /* Rank 0 of its family: of a network, routable, and to stay. */
+        if (addr_rank(a, pick->addr.ss_family) == (a->ss.ss_family == AF_INET ? 0 : 2) &&
+            passes(f, pick->iface, a) && !has_network(pick, a))
+            pick->more[pick->nmore++] = a;
+    }
+}
+
+/* One more pick; the new number of them. */
+static size_t add(const struct pvn_iface_table *table, struct pvn_iface_pick *picks, size_t n,
+                  const struct pvn_iface *iface, int family, const struct pvn_dev_list *f,
+                  const char *reason, char *left_out, size_t size)
+{
+    const struct pvn_iface_addr *host =
+        only_link_local(iface, family, f) ? host_addr(table, family) : NULL;
+
+    for (size_t i = 0; host && i < n; i++)
+        if (pvn_addr_same_host((const struct sockaddr *)&picks[i].addr,
+                               (const struct sockaddr *)&host->ss)) {
+            leave_out(left_out, size, iface, "the host's address, on lo, is in use already");
+            return n;
+        }
+    store(&picks[n], iface, host ? host : best_addr(iface, family, f), reason);
+    if (host)
+        pvn_str_append(picks[n].why, sizeof(picks[n].why), ", by the address of lo");
+    else
+        add_more(&picks[n], f);
+    return n + 1;
+}
+
+static bool has_in_net(const struct pvn_iface *iface, const struct pvn_iface_pick *pick)
+{
+    for (int i = 0; i < iface->naddrs; i++)
+        if (pvn_addr_same_net((const struct sockaddr *)&pick->addr,
+                              (const struct sockaddr *)&iface->addrs[i].ss, pick->prefixlen))
+            return true;
+    return false;
+}
+
+/* Two interfaces in one network, chosen or not: the kernel's routing sends by one of them only unless
+ * sockets are bound to the interface, which somebody who looks at counters should know. */
+static void mark_shared_nets(const struct pvn_iface_table *table, struct pvn_iface_pick *picks,
+                             int n)
+{
+    for (int i = 0; i < n; i++)
+        for (size_t j = 0; j < table->n && !picks[i].shares_net; j++) {
+            const struct pvn_iface *other = &table->v[j];
+
+            if (other == picks[i].iface || other->kind == PVN_IFACE_LOOPBACK || !other->up ||
+                !other->running || !has_in_net(other, &picks[i]))
                 continue;
             picks[i].shares_net = true;
-            pvn_str_append(picks[i].why, sizeof(picks[i].why), ", same network as %s",
-                           picks[j].iface->name);
+            pvn_str_append(picks[i].why, sizeof(picks[i].why), ", same network as %s", other->name);
         }
-    }
+}
+
+/* The labels of an interface's addresses that are not its name. */
+static void list_labels(const struct pvn_iface *iface, char *buf, size_t size)
+{
+    for (int i = 0; i < iface->naddrs; i++)
+        if (strchr(iface->addrs[i].label, ':') && strlen(buf) + 40 < size)
+            pvn_str_append(buf, size, ", %s", iface->addrs[i].label);
 }
 
 static void list_all(const struct pvn_iface_table *table, char *buf, size_t size)
@@ -157,6 +273,7 @@ static void list_all(const struct pvn_iface_table *table, char *buf, size_t size
             return;
         }
         pvn_str_append(buf, size, "%s%s", i ? ", " : "", table->v[i].name);
+        list_labels(&table->v[i], buf, size);
     }
 }
 
@@ -166,8 +283,9 @@ static int nothing_matches(const struct pvn_iface_table *table, const char *ifna
     char have[220];
 
     list_all(table, have, sizeof(have));
-    pvn_err_set(err, -ENODEV, "no interface matches NCCL_SOCKET_IFNAME=%.48s; there are: %s",
-                ifname, *have ? have : "none");
+    pvn_err_set(err, -ENODEV, "no interface matches NCCL_SOCKET_IFNAME=%.48s; there are: %s%s",
+                ifname, *have ? have : "none",
+                strchr(ifname, ':') ? " (a name with a colon is the label of an address)" : "");
     pvn_err_set_fault(err, PVN_FAULT_USAGE);
     return -ENODEV;
 }
@@ -188,7 +306,7 @@ static int nothing_usable(const char *ifname, int family, const char *reasons, s
     return -ENODEV;
 }
 
-/* What was requested by name: everything that works, whatever its kind. */
+/* Interfaces that were requested by name: everything that works, whatever its kind. */
 static int choose_named(const struct pvn_iface_table *table, const struct pvn_dev_list *f,
                         int family, struct pvn_iface_pick *picks, size_t max, char *left_out,
                         size_t size)
@@ -197,16 +315,17 @@ static int choose_named(const struct pvn_iface_table *table, const struct pvn_de
 
     for (i = 0; i < table->n; i++) {
         const struct pvn_iface *iface = &table->v[i];
-        const char *why = defect(iface, family);
+        const char *why = defect(iface, family, f);
 
-        if (!pvn_dev_list_passes(f, iface->name, 0))
+        if (!iface_passes(f, iface))
             continue;
         if (!why && n == max)
             why = "too many";
         if (why)
             leave_out(left_out, size, iface, why);
         else
-            store(&picks[n++], iface, family, "named by NCCL_SOCKET_IFNAME");
+            n = add(table, picks, n, iface, family, f, "named by NCCL_SOCKET_IFNAME", left_out,
+                    size);
     }
     return (int)n;
 }
@@ -220,7 +339,7 @@ static bool is_port(const struct pvn_iface_table *table, const struct pvn_iface 
     return master && (master->kind == PVN_IFACE_BOND || master->kind == PVN_IFACE_BRIDGE);
 }
 
-/* What the automatic choice found out about the table before it picks. */
+/* Facts about the table that the automatic choice finds out before it picks. */
 struct auto_rule {
     const struct pvn_dev_list *f;
     int family;
@@ -232,14 +351,14 @@ struct auto_rule {
 static const char *auto_defect(const struct pvn_iface_table *table, const struct auto_rule *rule,
                                const struct pvn_iface *iface)
 {
-    const char *why = defect(iface, rule->family);
+    const char *why = defect(iface, rule->family, rule->f);
 
-    if (!pvn_dev_list_passes(rule->f, iface->name, 0))
+    if (!iface_passes(rule->f, iface))
         return "excluded by NCCL_SOCKET_IFNAME";
     if (is_port(table, iface))
         return "port of a bond or bridge";
     /* A management controller's USB link, or an interface that gets no answer from DHCP. */
-    if (!why && rule->routable && only_link_local(iface, rule->family))
+    if (!why && rule->routable && only_link_local(iface, rule->family, rule->f))
         return "only a link-local address";
     return why;
 }
@@ -252,7 +371,7 @@ static struct auto_rule make_rule(const struct pvn_iface_table *table, const str
 
     for (i = 0; i < table->n; i++)
         if (!auto_defect(table, &rule, &table->v[i]) && class_of(&table->v[i]) < CLASS_INNER &&
-            !only_link_local(&table->v[i], family))
+            !only_link_local(&table->v[i], family, f))
             rule.routable = true;
     for (i = 0; i < table->n; i++)
         if (!auto_defect(table, &rule, &table->v[i]) && class_of(&table->v[i]) < rule.best)
@@ -283,7 +402,8 @@ static int choose_auto(const struct pvn_iface_table *table, const struct pvn_dev
             if (why)
                 leave_out(left_out, size, iface, why);
             else
-                store(&picks[n++], iface, family, pvn_iface_kind_name(iface->kind));
+                n = add(table, picks, n, iface, family, f, pvn_iface_kind_name(iface->kind),
+                        left_out, size);
         }
     }
     return (int)n;
@@ -300,7 +420,7 @@ int pvn_iface_choose(const struct pvn_iface_table *table, const char *ifname, in
     int n;
 
     for (i = 0; i < table->n && !matched; i++)
-        matched = pvn_dev_list_passes(&f, table->v[i].name, 0);
+        matched = iface_passes(&f, &table->v[i]);
     if (!f.empty && !matched)
         return nothing_matches(table, ifname, err);
     if (f.empty || f.exclude)
@@ -311,6 +431,6 @@ int pvn_iface_choose(const struct pvn_iface_table *table, const char *ifname, in
         snprintf(left_out, left_out_size, "%s", reasons);
     if (n == 0)
         return nothing_usable(f.empty ? "" : ifname, family, reasons, err);
-    mark_shared_nets(picks, n);
+    mark_shared_nets(table, picks, n);
     return n;
 }

@@ -142,6 +142,8 @@ static void nl_add_addr(struct pvn_iface_table *table, struct rtnl_addr *addr)
 {
     unsigned ifindex = (unsigned)nl->rtnl_addr_get_ifindex(addr);
     unsigned flags = nl->rtnl_addr_get_flags(addr);
+    const char *label = nl->rtnl_addr_get_label(addr);
+    struct pvn_iface_addr *a;
     struct sockaddr_storage ss;
     size_t i;
 
@@ -152,10 +154,12 @@ static void nl_add_addr(struct pvn_iface_table *table, struct rtnl_addr *addr)
     if (i == table->n)
         return;
     /* For IPv4 IFA_F_TEMPORARY's bit means "secondary", which is no fault. */
-    pvn_iface_add_addr(
+    a = pvn_iface_add_addr(
         &table->v[i], (struct sockaddr *)&ss, (unsigned)nl->rtnl_addr_get_prefixlen(addr),
         (flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED)) && !(flags & IFA_F_OPTIMISTIC),
         (flags & IFA_F_DEPRECATED) || (ss.ss_family == AF_INET6 && (flags & IFA_F_TEMPORARY)));
+    if (a && label)
+        snprintf(a->label, sizeof(a->label), "%s", label);
 }
 
 static int load_addrs(struct nl_sock *sock, struct pvn_iface_table *table, struct pvn_err *err)
@@ -172,8 +176,6 @@ static int load_addrs(struct nl_sock *sock, struct pvn_iface_table *table, struc
     return 0;
 }
 
-static const struct pvn_iface_source source;
-
 static int netlink_load(void *ctx, struct pvn_iface_table *table, struct pvn_err *err)
 {
     struct nl_sock *sock;
@@ -186,7 +188,7 @@ static int netlink_load(void *ctx, struct pvn_iface_table *table, struct pvn_err
         rc = load_addrs(sock, table, err);
     close_socket(sock);
     if (rc == 0)
-        pvn_iface_add_details(table, &source);
+        pvn_iface_add_details(table);
     return rc;
 }
 
@@ -235,7 +237,7 @@ static int netlink_route(void *ctx, const struct sockaddr *dst, struct pvn_iface
     struct nl_sock *sock;
     int rc = pvn_iface_source_plain.route(NULL, dst, out, err);
 
-    /* With its scope a link-local destination has said which interface. */
+    /* A link-local destination has said by its scope which interface. */
     if (rc || pvn_addr_is_link_local(dst) || !can_look_up())
         return rc;
     memset(&seen, 0, sizeof(seen));

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What can be learned of interfaces without netlink: getifaddrs, ioctls and /sys. */
+/* Interfaces without netlink: getifaddrs, ioctls and /sys. */
 #include "config.h"
 #include "net-tcp/iface.h"
 
@@ -23,24 +23,16 @@
 #include <unistd.h>
 
 #include "base/addr.h"
+#include "base/read_line.h"
 #include "net-tcp/iface_priv.h"
 
 /* One line of a file below /sys/class/net/NAME. */
 static bool sys_read(const char *name, const char *file, char *buf, size_t size)
 {
     char path[PATH_MAX];
-    FILE *f;
-    bool ok;
 
     snprintf(path, sizeof(path), "/sys/class/net/%s/%s", name, file);
-    f = fopen(path, "re");
-    if (!f)
-        return false;
-    ok = fgets(buf, (int)size, f);
-    fclose(f);
-    if (ok)
-        buf[strcspn(buf, "\n")] = '\0';
-    return ok;
+    return pvn_read_line(path, buf, size);
 }
 
 /* /sys may belong to another network namespace than this thread, and then has other interfaces of
@@ -184,28 +176,6 @@ static void read_speed(int fd, struct pvn_iface *iface, bool sys)
     iface->speed_known = true;
 }
 
-/* The interface by which packets for the wide world leave. Nothing is sent to these addresses; any
- * ordinary public ones would do. */
-static void mark_default_route(struct pvn_iface_table *table, const struct pvn_iface_source *source)
-{
-    static const char *const far[] = {"1.1.1.1", "2606:4700:4700::1111"};
-    size_t i, k;
-
-    for (k = 0; k < sizeof(far) / sizeof(far[0]); k++) {
-        struct pvn_iface_route route;
-        struct sockaddr_storage ss;
-
-        if (pvn_addr_parse(far[k], &ss, NULL))
-            continue;
-        memset(&route, 0, sizeof(route));
-        if (source->route(source->ctx, (struct sockaddr *)&ss, &route, NULL))
-            continue;
-        for (i = 0; i < table->n; i++)
-            if (table->v[i].ifindex == route.ifindex)
-                table->v[i].default_route = true;
-    }
-}
-
 /* Without netlink masters and kinds come from drivers and /sys. */
 static bool leads_out(const struct pvn_iface *iface)
 {
@@ -213,7 +183,7 @@ static bool leads_out(const struct pvn_iface *iface)
            iface->kind == PVN_IFACE_VLAN;
 }
 
-void pvn_iface_add_details(struct pvn_iface_table *table, const struct pvn_iface_source *source)
+void pvn_iface_add_details(struct pvn_iface_table *table)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     size_t i, k;
@@ -235,7 +205,6 @@ void pvn_iface_add_details(struct pvn_iface_table *table, const struct pvn_iface
     }
     if (fd >= 0)
         close(fd);
-    mark_default_route(table, source);
 }
 
 static unsigned prefix_length(const struct sockaddr *mask)
@@ -258,18 +227,86 @@ static unsigned prefix_length(const struct sockaddr *mask)
     return n;
 }
 
-static struct pvn_iface *by_name(struct pvn_iface_table *table, const char *name)
+static bool sys_has(const char *name, const char *entry)
 {
-    size_t i;
+    char path[PATH_MAX];
 
-    for (i = 0; i < table->n; i++)
-        if (strcmp(table->v[i].name, name) == 0)
-            return &table->v[i];
+    snprintf(path, sizeof(path), "/sys/class/net/%s/%s", name, entry);
+    return access(path, F_OK) == 0;
+}
+
+/* The kernel's word for the kind: DEVTYPE of the uevent file, or what only one kind has. */
+static bool sys_word(const char *name, char *word, size_t size)
+{
+    static const char key[] = "DEVTYPE=";
+    enum pvn_iface_kind kind;
+    char path[PATH_MAX], line[128];
+    FILE *f;
+
+    word[0] = '\0';
+    snprintf(path, sizeof(path), "/sys/class/net/%s/uevent", name);
+    f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (strncmp(line, key, sizeof(key) - 1) == 0)
+            snprintf(word, size, "%.*s", (int)strcspn(line + sizeof(key) - 1, "\n"),
+                     line + sizeof(key) - 1);
+    if (f)
+        fclose(f);
+    if (pvn_iface_kind_from_name(word, &kind))
+        return true;
+    snprintf(word, size, "%s",
+             sys_has(name, "bridge")      ? "bridge"
+             : sys_has(name, "bonding")   ? "bond"
+             : sys_has(name, "tun_flags") ? "tun"
+                                          : "");
+    return word[0] != '\0';
+}
+
+/* Names that virtual interfaces usually have. */
+static const char *word_of_name(const char *name)
+{
+    static const struct {
+        const char *prefix, *word;
+    } names[] = {
+        {"docker", "bridge"}, {"br-", "bridge"},     {"br0", "bridge"}, {"virbr", "bridge"},
+        {"lxcbr", "bridge"},  {"lxdbr", "bridge"},   {"cni", "bridge"}, {"podman", "bridge"},
+        {"veth", "veth"},     {"cali", "veth"},      {"lxc", "veth"},   {"tun", "tun"},
+        {"tap", "tun"},       {"wg", "wireguard"},   {"ppp", "ppp"},    {"flannel", "vxlan"},
+        {"vxlan", "vxlan"},   {"bond", "bond"},      {"team", "team"},  {"dummy", "dummy"},
+        {"ifb", "ifb"},       {"kube-ipvs", "dummy"}};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strncmp(name, names[i].prefix, strlen(names[i].prefix)) == 0)
+            return names[i].word;
     return NULL;
 }
 
-/* The driver's name says the kind of most virtual interfaces; no driver name known here is a real
- * one. */
+/* The kind where no driver is named (ethtool is refused in some sandboxes): from sysfs, and by the
+ * interface's name as the last resort. */
+static void guess_kind(struct pvn_iface *iface)
+{
+    bool sys = sys_is_ours(iface);
+    char word[24] = "", text[32];
+    const char *of_name;
+
+    if (sys && !sys_word(iface->name, word, sizeof(word))) {
+        if (sys_has(iface->name, "device"))
+            return;
+        /* A veth's is the other end, a macvlan's the interface below. */
+        if (sys_read(iface->name, "iflink", text, sizeof(text)) &&
+            strtoul(text, NULL, 10) != iface->ifindex)
+            snprintf(word, sizeof(word), "veth");
+    }
+    of_name = word[0] ? NULL : word_of_name(iface->name);
+    if (of_name)
+        snprintf(word, sizeof(word), "%s", of_name);
+    if (!pvn_iface_kind_from_name(word, &iface->kind) && sys)
+        iface->kind = PVN_IFACE_OTHER;
+    snprintf(iface->kind_name, sizeof(iface->kind_name), "%s", word);
+}
+
+/* The driver's name says the kind of most virtual interfaces; a name that is not known here is a real
+ * one's. */
 static void sys_find_kind(int fd, struct pvn_iface *iface, int arp_type)
 {
     read_driver(fd, iface);
@@ -281,6 +318,8 @@ static void sys_find_kind(int fd, struct pvn_iface *iface, int arp_type)
     } else if (arp_type == ARPHRD_TUNNEL || arp_type == ARPHRD_TUNNEL6 || arp_type == ARPHRD_SIT ||
                arp_type == ARPHRD_IPGRE || arp_type == ARPHRD_NONE || arp_type == ARPHRD_PPP) {
         iface->kind = PVN_IFACE_TUNNEL;
+    } else if (!iface->driver[0]) {
+        guess_kind(iface);
     }
 }
 
@@ -336,13 +375,17 @@ static unsigned inet6_flags(const struct sockaddr *sa, unsigned ifindex)
 
 static void sys_add_addr(struct pvn_iface *iface, const struct ifaddrs *ifa)
 {
+    struct pvn_iface_addr *a;
     unsigned flags = 0;
 
     if (ifa->ifa_addr->sa_family == AF_INET6)
         flags = inet6_flags(ifa->ifa_addr, iface->ifindex);
-    pvn_iface_add_addr(iface, ifa->ifa_addr, prefix_length(ifa->ifa_netmask),
-                       (flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED)) && !(flags & IFA_F_OPTIMISTIC),
-                       flags & (IFA_F_DEPRECATED | IFA_F_TEMPORARY));
+    a = pvn_iface_add_addr(iface, ifa->ifa_addr, prefix_length(ifa->ifa_netmask),
+                           (flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED)) &&
+                               !(flags & IFA_F_OPTIMISTIC),
+                           flags & (IFA_F_DEPRECATED | IFA_F_TEMPORARY));
+    if (a)
+        snprintf(a->label, sizeof(a->label), "%s", ifa->ifa_name);
 }
 
 static int plain_load(void *ctx, struct pvn_iface_table *table, struct pvn_err *err)
@@ -372,11 +415,11 @@ static int plain_load(void *ctx, struct pvn_iface_table *table, struct pvn_err *
             continue;
         /* An address with a label ("eth0:1") belongs to the interface before the colon. */
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(ifa->ifa_name, ":"), ifa->ifa_name);
-        iface = by_name(table, name);
+        iface = (struct pvn_iface *)pvn_iface_by_name(table, name);
         if (iface)
             sys_add_addr(iface, ifa);
     }
-    pvn_iface_add_details(table, &pvn_iface_source_plain);
+    pvn_iface_add_details(table);
 out:
     freeifaddrs(list);
     if (fd >= 0)

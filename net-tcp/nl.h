@@ -40,6 +40,7 @@
     F(rtnl_link_get_type)                                                                          \
     F(rtnl_link_get_addr)                                                                          \
     F(rtnl_addr_alloc_cache)                                                                       \
+    F(rtnl_addr_get_label)                                                                         \
     F(rtnl_addr_get_ifindex)                                                                       \
     F(rtnl_addr_get_local)                                                                         \
     F(rtnl_addr_get_prefixlen)                                                                     \

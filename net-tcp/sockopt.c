@@ -8,10 +8,10 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/read_line.h"
 
 /* 64 chunks may wait for an acknowledgement (TXQ), and Linux counts no more than 2.5 KiB for a
  * packet of one byte; it doubles what is requested. */
@@ -45,15 +45,9 @@ static bool first_refusal(const char *name)
 
 static void warn_refused(const char *name, int code)
 {
-    char allowed[256] = "", text[128];
-    FILE *f = fopen("/proc/sys/net/ipv4/tcp_allowed_congestion_control", "re");
+    char allowed[256], text[128];
 
-    if (f) {
-        if (!fgets(allowed, sizeof(allowed), f))
-            allowed[0] = '\0';
-        fclose(f);
-        allowed[strcspn(allowed, "\n")] = '\0';
-    }
+    pvn_read_line("/proc/sys/net/ipv4/tcp_allowed_congestion_control", allowed, sizeof(allowed));
     pvn_warn("NCCL_PVRDMA_TCP_CC=%.64s is refused by the kernel (%s); it allows: %s; the system's "
              "default stays in use",
              name,

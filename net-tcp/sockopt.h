@@ -34,7 +34,7 @@ void pvn_tcp_sockopt_answers(int fd);
  * it has taken. */
 void pvn_tcp_sockopt_one_way(int fd);
 
-/* Whether what arrives on this socket is acknowledged at once or, as by default, when it is read. Linux
+/* Sets if what arrives on this socket is acknowledged at once or, as by default, when it is read. Linux
  * acknowledges full segments on arrival only where the window that it announces can stay as large, or where
  * fewer bytes are unread than the socket's low watermark (SO_RCVLOWAT; __tcp_ack_snd_check in
  * net/ipv4/tcp_input.c, since Linux 4.18, before it without effect): so this sets 4 MiB,
@@ -51,7 +51,7 @@ int pvn_tcp_sockopt_bind_device(int fd, const char *ifname);
 /* The congestion control in use ("bbr"); "?" where it cannot be read. */
 const char *pvn_tcp_sockopt_cc(int fd, char *buf, size_t size);
 
-/* Whether the socket's congestion control paces each connection by itself: bbr, any version. One that
+/* *paced: the socket's congestion control paces each connection by itself: bbr, any version. One that
  * was set on a route is seen only when the socket is connected. 0, or -ENOTSOCK: no TCP socket. */
 int pvn_tcp_sockopt_paced(int fd, bool *paced);
 

@@ -5,25 +5,22 @@
 
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/addr.h"
+#include "base/dev_list.h"
 #include "base/log.h"
+#include "base/param.h"
+#include "base/read_line.h"
+#include "connect/route.h"
 #include "net-tcp/sockopt.h"
 
 static int arp_ignore(const char *ifname)
 {
-    char path[96];
-    int value = 0;
-    FILE *f;
+    char path[96], text[32];
 
     snprintf(path, sizeof(path), "/proc/sys/net/ipv4/conf/%s/arp_ignore", ifname);
-    f = fopen(path, "re");
-    if (!f)
-        return 0;
-    if (fscanf(f, "%d", &value) != 1)
-        value = 0;
-    fclose(f);
-    return value;
+    return pvn_read_line(path, text, sizeof(text)) ? (int)strtol(text, NULL, 10) : 0;
 }
 
 /* The kernel takes the larger of the two (ip-sysctl.rst, arp_ignore). */
@@ -38,6 +35,7 @@ void pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct p
     const struct sockaddr *addr = (const struct sockaddr *)&own->addr;
     char text[PVN_ADDR_TEXT_LEN], by[IF_NAMESIZE];
     struct pvn_iface_route route;
+    const char *remedy;
     bool neighbour;
 
     if (pvn_addr_is_link_local(peer) || pvn_iface_for_peer(source, peer, &route, NULL) != 0 ||
@@ -46,14 +44,28 @@ void pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct p
     /* The peer is on this machine. */
     if (pvn_addr_same_host((const struct sockaddr *)&route.src, peer))
         return;
+    /* A look-up without a source address does not see policy rules for it, by which packets from this
+     * address leave by its own interface. */
+    if (pvn_route_leaves_by(addr, peer) == own->ifindex)
+        return;
     neighbour = own->shares_net && pvn_addr_same_net(addr, peer, own->prefixlen);
     if (neighbour && answers_come_back(own) && pvn_tcp_sockopt_bind_device(fd, own->ifname) == 0)
         return;
-    pvn_info(
-        PVN_NET, "%s: packets to %s leave by %s, for so says the routing table%s", own->ifname,
-        pvn_addr_format_host(peer, text, sizeof(text)), by,
+    pvn_addr_format_host(peer, text, sizeof(text));
+    remedy =
         neighbour && !answers_come_back(own)
             ? "; to use both interfaces of this network, set net.ipv4.conf.all.arp_ignore=1 and "
               "net.ipv4.conf.all.arp_announce=2 on all nodes"
-            : "");
+            : "";
+    if (own->named && neighbour && !pvn_dev_list_matches(pvn_params_get()->socket_ifname, by, 0))
+        pvn_warn(
+            "%s, which NCCL_SOCKET_IFNAME names, does not carry the data: packets to %s leave by %s, "
+            "for so says the routing table%s",
+            own->ifname, text, by,
+            *remedy ? remedy
+                    : "; the kernel does not let a socket of this user be bound to an interface "
+                      "(Linux before 5.7): give it a network of its own");
+    else
+        pvn_info(PVN_NET, "%s: packets to %s leave by %s, for so says the routing table%s",
+                 own->ifname, text, by, remedy);
 }

@@ -16,15 +16,17 @@ struct pvn_tcp_own {
     unsigned ifindex;
     struct sockaddr_storage addr;
     unsigned prefixlen;
-    bool shares_net; /* with another device of ours */
+    bool shares_net; /* with another interface that is up */
+    bool named;      /* by the user, who so says that it is to carry the data */
 };
 
-/* Before connect: where two of our devices are in one network, routing sends everything for it by
+/* Before connect: where two interfaces are in one network, routing sends everything for it by
  * one of them, whatever the source address. A connection to a neighbour is tied to the lane's own
  * interface if answers will come back there as well: always with IPv6; with IPv4 only if the
  * interface answers ARP for no other's address (net.ipv4.conf.*.arp_ignore), for otherwise the
  * neighbour may learn the wrong one's hardware address, and what comes in there would not reach a
- * tied socket. What routing decides otherwise is left as it is and said at INFO. */
+ * tied socket. A decision of the routing table otherwise is left as it is and said: with a warning where the
+ * user has named this interface, and not the one that carries the data. */
 void pvn_tcp_steer(int fd, const struct pvn_iface_source *source, const struct pvn_tcp_own *own,
                    const struct sockaddr *peer);
 

@@ -29,7 +29,7 @@ struct tcp_cts {
     /* sender */
     uint8_t in[PVN_CTS_MAX]; /* the beginning of an entry whose rest has not come */
     size_t have;
-    uint64_t arrived, reported;
+    uint64_t arrived, taken;
     struct pvn_cts slot[PVN_SLOT_SPAN];
 };
 
@@ -47,7 +47,8 @@ void tcp_cts_free(struct tcp_lane *t)
 
 /* ---- receiver ---- */
 
-/* With several lanes, messages come by others as well, and what the sender has used is not known here. */
+/* True if entries may be held back. Not with several lanes: messages come by others as well, so this one does
+ * not know which slots the sender has used. */
 static bool may_wait(const struct tcp_lane *t)
 {
     const struct tcp_cts *c = t->cts;
@@ -122,7 +123,7 @@ int tcp_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buff
         return 0;
     c->end += pvn_cts_encode(n, b, c->out + c->end);
     c->posted = slot + 1;
-    /* What is left of it goes out with the next kick. */
+    /* The rest of it goes out with the next kick. */
     if (slot == c->used)
         (void)tcp_cts_send(t);
     return 0;
@@ -145,7 +146,7 @@ int tcp_cts_take(struct tcp_lane *t, uint8_t byte)
 {
     struct tcp_cts *c = t->cts;
     struct pvn_cts *to = &c->slot[c->arrived % PVN_SLOT_SPAN];
-    if (c->arrived - c->reported == PVN_SLOT_SPAN)
+    if (c->arrived - c->taken == PVN_SLOT_SPAN)
         return tcp_dead(
             t, &t->s[0], -EPROTO,
             "reading clear-to-send entries: these are for more receives than may be open");
@@ -155,26 +156,15 @@ int tcp_cts_take(struct tcp_lane *t, uint8_t byte)
         return tcp_dead(t, &t->s[0], n, "reading clear-to-send entries: these bytes are not one");
     if (n == 0)
         return 0;
-    to->seq = c->arrived++;
+    c->arrived++;
     c->have = 0;
     return 0;
 }
 
-bool tcp_cts_has_come(const struct tcp_lane *t)
-{
-    return t->cts->reported != t->cts->arrived;
-}
-
-int tcp_cts_report(struct tcp_lane *t, struct pvn_event *ev, int max)
+const struct pvn_cts *tcp_cts_next(struct tcp_lane *t)
 {
     struct tcp_cts *c = t->cts;
-    int n = 0;
-    for (; n < max && c->reported != c->arrived; c->reported++)
-        ev[n++] =
-            (struct pvn_event){.kind = PVN_EV_CTS, .cts = &c->slot[c->reported % PVN_SLOT_SPAN]};
-    if (n > 0)
-        t->l.awaits_cts = false;
-    return n;
+    return c->taken == c->arrived ? NULL : &c->slot[c->taken++ % PVN_SLOT_SPAN];
 }
 
 void tcp_cts_drop(const struct stream *s)

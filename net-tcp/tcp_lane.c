@@ -15,6 +15,7 @@
 #include "base/addr.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/param.h"
 #include "connect/sock.h"
 #include "net-tcp/tcp_pace.h"
 
@@ -63,6 +64,27 @@ static void close_stream(struct tcp_lane *t, struct stream *s)
     tcp_zerocopy_close(t, s);
     pvn_sock_close(s->fd);
     s->fd = -1;
+}
+
+/* A path that has died. What the peer's kernel answers and does not take may wait: the peer reads when it
+ * comes to it. */
+static int tcp_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns)
+{
+    struct tcp_lane *t = tcp_of(l);
+    uint64_t limit = pvn_params_get()->tcp_user_timeout, longest = 0;
+    (void)peer_ready_ns;
+    if (limit == 0 || t->fenced || l->err.code)
+        return l->err.code;
+    for (int i = 0; i < t->nstreams; i++) {
+        struct stream *s = &t->s[i];
+        uint64_t silent = s->fd < 0 ? 0 : pvn_path_silent(&s->path, s->fd, now_ns);
+        if (silent >= limit)
+            return tcp_dead(t, s, -ETIMEDOUT,
+                            "waiting for an acknowledgement by the peer's machine");
+        longest = silent > longest ? silent : longest;
+    }
+    /* The peer is queried on the control connection: a dead path, or one that loses large packets. */
+    return longest >= limit / 2 ? -EAGAIN : 0;
 }
 
 /* The caller's memory is read and written by this end's own calls only, and by the pages of
@@ -143,9 +165,11 @@ static struct pvn_lane_ops tcp_ops = {
     .mem_reg = tcp_mem_reg,
     .mem_dereg = tcp_mem_dereg,
     .post_cts = tcp_post_cts,
+    .next_slot = tcp_next_slot,
     .post_write = tcp_post_write,
     .kick = tcp_kick,
     .poll = tcp_poll,
+    .overdue = tcp_overdue,
     .fence = tcp_fence,
     .close = tcp_close,
     .locate = tcp_locate,

@@ -53,7 +53,11 @@ struct pvn_tcp_lane_cfg {
     size_t worker_min;   /* bytes; pieces from this size on are theirs */
     bool acknowledged;   /* every chunk is: a send is done when the peer has its bytes */
     bool clear_to_send;  /* nothing is sent before a receive; the same at both ends */
+    bool large;          /* the round trip has full-size packets; the same at both ends */
     char name[64];       /* for messages, e.g. "eth2" */
+    /* Indices of that device's interface and of the VRF it belongs to; 0: not known, or none. Where another
+     * interface carries the lane, the name becomes "eth3 (device eth2)". */
+    unsigned ifindex, master;
 
     /* Acceptor: opaque bytes for the connector's dial (address of the listener). */
     uint8_t dial_to[PVN_TCP_DIAL_MAX];
@@ -82,7 +86,7 @@ void tcp_mem_thp_from(const char *path);
 /* Bytes that a lane sends until its next trial of zero-copy, for tests; 0: as usual. */
 void tcp_trial_again_after(uint64_t bytes);
 
-/* What the lane did so far; for statistics and tests. */
+/* Counters of a lane, for statistics and tests. */
 struct pvn_tcp_lane_stats {
     uint64_t tx_calls, tx_full;  /* sendmsg calls; those that the kernel refused (EAGAIN) */
     uint64_t rx_calls, rx_empty; /* recvmsg calls; those that found nothing */

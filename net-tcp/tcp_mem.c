@@ -10,13 +10,13 @@
 #include "net-tcp/tcp_priv.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/read_line.h"
 #include "nccl/types.h"
 
 #ifndef MADV_COLLAPSE
@@ -52,16 +52,11 @@ void tcp_mem_thp_from(const char *path)
 /* MADV_COLLAPSE does not ask whether the administrator has switched huge pages off. */
 static bool huge_pages_are_off(void)
 {
-    char text[64] = "";
-    FILE *f = fopen(thp_enabled, "re");
-    if (!f)
-        return false;
-    bool off = fgets(text, sizeof(text), f) && strstr(text, "[never]");
-    fclose(f);
-    return off;
+    char text[64];
+    return pvn_read_line(thp_enabled, text, sizeof(text)) && strstr(text, "[never]");
 }
 
-/* What this lane knows of a registered buffer. */
+/* The lane's view of a registered buffer. */
 struct tcp_mr {
     uintptr_t from, to; /* the whole huge pages that it has room for; none: to is not above from */
     uintptr_t first, end; /* what of it lies in huge pages, in one piece */
@@ -101,7 +96,7 @@ static void find_huge_pages(struct tcp_mr *r)
     }
 }
 
-/* Whether each of the huge pages has, or could have had, its place in memory. */
+/* True if each of the huge pages has, or could have had, its place in memory. */
 static bool is_touched(const struct tcp_mr *r)
 {
     unsigned char there = 1;
@@ -136,7 +131,7 @@ int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t d
         r.end = r.to;
     } else {
         find_huge_pages(&r);
-        /* What has no pages yet cannot be moved. It gets huge ones when it is written to. */
+        /* Memory that has no pages yet cannot be moved; it gets huge ones when it is written to. */
         if (!is_touched(&r) && r.to - r.from <= MOVE_MAX &&
             madvise((void *)r.from, r.to - r.from, MADV_HUGEPAGE) == 0)
             r.looks = LOOKS;
@@ -158,7 +153,7 @@ int tcp_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr)
     return 0;
 }
 
-/* Whether at least half of these bytes are in huge pages. */
+/* True if at least half of these bytes are in huge pages. */
 static bool are_huge(const struct tcp_mr *r, uintptr_t at, size_t len)
 {
     uintptr_t first = at > r->first ? at : r->first;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the TCP lane's files share. */
+/* Shared by the TCP lane's files. */
 #ifndef PVN_NET_TCP_PRIV_H
 #define PVN_NET_TCP_PRIV_H
 
@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 
 #include "base/poller.h"
+#include "connect/path_watch.h"
 #include "net-tcp/frame.h"
 #include "net-tcp/tcp_lane.h"
 #include "net-tcp/tcp_workers.h"
@@ -68,7 +69,7 @@ struct tx_frame {
     uint8_t head[PVN_FRAME_LEN + TX_INLINE];
 };
 
-enum st_step { ST_NONE, ST_CONNECTING, ST_PREAMBLE, ST_ECHO, ST_UP };
+enum st_step { ST_NONE, ST_CONNECTING, ST_PREAMBLE, ST_LARGE, ST_ECHO, ST_LARGE_BACK, ST_UP };
 
 /* The pipe through which the pages of a chunk get into a socket. */
 struct zerocopy_pipe {
@@ -79,9 +80,11 @@ struct zerocopy_pipe {
 struct stream {
     int fd; /* -1: none */
     enum st_step step;
+    struct pvn_path_watch path;
     /* set-up */
     uint8_t pre[PVN_TCP_PREAMBLE_MAX];
     int pre_len, pre_done;
+    size_t large_done;
     /* sender: the run [first, first + count) of queue positions, `done` bytes of its first chunk
      * are out */
     uint32_t first, count;
@@ -108,7 +111,7 @@ struct stream {
     bool ack_now;      /* one of them is large */
     bool answered;     /* has sent since it was last declared to be one-way */
     uint8_t *dst;      /* where the payload goes; NULL: to be dropped */
-    /* Where it goes from dst, which is then `landing`; copy NULL: dst is the place. */
+    /* Its place in memory, to which it goes from dst, which is then `landing`; copy NULL: dst is the place. */
     struct pvn_place to;
     uint8_t *landing;
     const struct pvn_mem_copy *landing_of; /* whose it is */
@@ -184,6 +187,7 @@ int tcp_verify(struct pvn_lane *l);
 
 /* tcp_tx.c */
 int tcp_post_write(struct pvn_lane *l, const struct pvn_write *w);
+int tcp_next_slot(struct pvn_lane *l, const struct pvn_cts **cts);
 int tcp_kick(struct pvn_lane *l);
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max);
 void tcp_tx_free(struct tcp_lane *t);
@@ -244,8 +248,8 @@ void tcp_cts_used(struct tcp_lane *t, uint64_t slot);
 /* Sender: whether a byte on the first stream belongs to an entry; takes it, 0 or an error. */
 bool tcp_cts_is_next(const struct tcp_lane *t, uint8_t byte);
 int tcp_cts_take(struct tcp_lane *t, uint8_t byte);
-bool tcp_cts_has_come(const struct tcp_lane *t); /* one that is not reported */
-int tcp_cts_report(struct tcp_lane *t, struct pvn_event *ev, int max);
+/* Sender: takes the next entry that has come; NULL: there is none. It stays as next_slot promises. */
+const struct pvn_cts *tcp_cts_next(struct tcp_lane *t);
 /* Sender, before the socket is closed: entries left unread would make a reset of the stream's end, by
  * which the peer might lose the last messages. One that comes after it still would: that of a receive for
  * which there is no send, which NCCL does not post. It takes what is in flight then, if chunks are not

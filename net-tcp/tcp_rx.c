@@ -474,7 +474,7 @@ static unsigned part_of(unsigned n, unsigned seen)
  */
 static void watch_idle(struct tcp_lane *t)
 {
-    struct pvn_lane_watch *w = &t->l.fast.watch;
+    struct pvn_lane_watch *w = &t->l.watch;
     struct stream *first = &t->s[0], *last = &t->s[t->nstreams - 1];
     if (t->nstreams > 2 || !first->idle || !last->idle || first->acks_due || last->acks_due ||
         (t->cts && tcp_cts_is_due(t)))

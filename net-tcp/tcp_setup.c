@@ -5,9 +5,13 @@
 #include "net-tcp/tcp_priv.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <net/if.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#include "connect/route.h"
+#include "connect/sock.h"
 
 /*
  * The offer: version, number of streams requested, and for the acceptor where to dial.
@@ -72,20 +76,14 @@ int tcp_adopt(struct pvn_lane *l, int stream, int fd)
     pvn_tcp_sockopt_data(fd, pvn_params_get());
     struct stream *s = &t->s[stream];
     s->fd = fd;
-    s->step = ST_ECHO;
+    s->step = ST_LARGE;
     return 0;
 }
 
 static int connected(struct tcp_lane *t, struct stream *s)
 {
-    struct pollfd p = {.fd = s->fd, .events = POLLOUT};
-    if (poll(&p, 1, 0) <= 0)
-        return -EAGAIN;
-    int err = 0;
-    socklen_t len = sizeof(err);
-    if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
-        err = errno;
-    return err ? tcp_dead(t, s, -err, "connecting") : 0;
+    int rc = pvn_sock_connected(s->fd);
+    return rc && rc != -EAGAIN ? tcp_dead(t, s, rc, "connecting") : rc;
 }
 
 /* Under bbr chunks sent without a copy are slower, and the peer is not to acknowledge late. Its route may
@@ -115,6 +113,34 @@ static int send_preamble(struct tcp_lane *t, struct stream *s)
     return 0;
 }
 
+/* A path may carry small packets and lose large ones: so many bytes go in both directions, more than any packet
+ * has. Nobody looks at them. */
+enum { LARGE_BYTES = 256 * 1024, LARGE_PIECE = 16 * 1024 };
+
+static int large(struct tcp_lane *t, struct stream *s, bool out)
+{
+    static const uint8_t zeros[LARGE_PIECE];
+    uint8_t in[LARGE_PIECE];
+
+    while (t->cfg.large && s->large_done < LARGE_BYTES) {
+        size_t left = LARGE_BYTES - s->large_done, len = left < LARGE_PIECE ? left : LARGE_PIECE;
+        ssize_t n = out ? send(s->fd, zeros, len, MSG_NOSIGNAL | MSG_DONTWAIT)
+                        : recv(s->fd, in, len, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return -EAGAIN;
+        if (n < 0)
+            return tcp_dead(t, s, -errno, "verifying a stream with large packets");
+        if (n == 0)
+            return tcp_dead(t, s, -ECONNRESET,
+                            "verifying a stream with large packets: the peer closed it");
+        s->large_done += (size_t)n;
+    }
+    s->large_done = 0;
+    return 0;
+}
+
 /* The acceptor answers each stream's preamble with one byte; that is the lane's round trip. */
 static int echo(struct tcp_lane *t, struct stream *s)
 {
@@ -133,11 +159,16 @@ static int echo(struct tcp_lane *t, struct stream *s)
     if (b != ECHO_BYTE)
         return tcp_dead(t, s, -EPROTO,
                         "verifying a stream: the answer is not the byte that this plugin sends");
-    if (!t->cfg.sender) {
-        pvn_tcp_sockopt_answers(s->fd);
-        pvn_tcp_sockopt_one_way(s->fd);
-    }
     return 0;
+}
+
+static void come_up(const struct tcp_lane *t, struct stream *s)
+{
+    s->step = ST_UP;
+    if (t->cfg.sender)
+        return;
+    pvn_tcp_sockopt_answers(s->fd);
+    pvn_tcp_sockopt_one_way(s->fd);
 }
 
 static int step_up(struct tcp_lane *t, struct stream *s)
@@ -153,17 +184,41 @@ static int step_up(struct tcp_lane *t, struct stream *s)
             break;
         case ST_PREAMBLE:
             rc = send_preamble(t, s);
+            s->step = rc == 0 ? ST_LARGE : s->step;
+            break;
+        case ST_LARGE:
+            rc = large(t, s, t->cfg.sender);
             s->step = rc == 0 ? ST_ECHO : s->step;
             break;
         case ST_ECHO:
             rc = echo(t, s);
-            s->step = rc == 0 ? ST_UP : s->step;
+            s->step = rc == 0 ? ST_LARGE_BACK : s->step;
+            break;
+        case ST_LARGE_BACK:
+            rc = large(t, s, !t->cfg.sender);
+            if (rc == 0)
+                come_up(t, s);
             break;
         default:
             return -EAGAIN; /* the acceptor waits for the peer's dial */
         }
     }
     return rc;
+}
+
+/* The device's interface is not always the one that carries its connections: the routes of both hosts decide.
+ * A peer on this machine is reached by none. */
+static void name_carrier(struct tcp_lane *t)
+{
+    unsigned by = t->cfg.ifindex ? pvn_route_of_socket(t->s[0].fd, !t->cfg.sender) : 0;
+    char name[IF_NAMESIZE], device[38];
+
+    if (by == 0 || by == t->cfg.ifindex || by == t->cfg.master || by == if_nametoindex("lo") ||
+        !if_indextoname(by, name))
+        return;
+    snprintf(device, sizeof(device), "%.37s", t->cfg.name);
+    snprintf(t->cfg.name, sizeof(t->cfg.name), "%s (device %s)", name, device);
+    t->cfg.ifindex = by;
 }
 
 int tcp_verify(struct pvn_lane *l)
@@ -176,5 +231,8 @@ int tcp_verify(struct pvn_lane *l)
             return rc;
         up += rc == 0;
     }
-    return up == t->nstreams && up > 0 ? 0 : -EAGAIN;
+    if (up < t->nstreams || up == 0)
+        return -EAGAIN;
+    name_carrier(t);
+    return 0;
 }

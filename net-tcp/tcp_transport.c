@@ -7,10 +7,14 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/addr.h"
 #include "base/clock.h"
+#include "base/dev_list.h"
+#include "base/log.h"
 #include "base/param.h"
+#include "connect/route.h"
 #include "connect/sock.h"
 #include "nccl/types.h"
 #include "net-tcp/iface.h"
@@ -27,12 +31,16 @@ enum {
     WORKERS_FROM_MBPS = 50000,
     DIAL_TO_LEN = 19 /* family, port, address */
 };
+/* For how long an address is waited for that is still checked for a duplicate, where nothing else leads
+ * out. */
+#define TENTATIVE_NS (2 * PVN_NS_PER_S)
 
-/* What scan learned that lanes need, by the device's index; written by scan, before any lane is
+/* Facts that scan learned and lanes need, by the device's index; written by scan, before any lane is
  * made. */
 static struct {
     enum pvn_iface_kind kind;
     int speed_mbps;
+    unsigned master;
     struct pvn_tcp_own own;
 } facts[PVN_MAX_DEVICES];
 static const struct pvn_iface_source *source;
@@ -60,7 +68,7 @@ static uint64_t guid_of(const struct pvn_iface *i)
     return hash(h, i->hwaddr, i->hwaddr_len);
 }
 
-static void fill(struct pvn_device *d, const struct pvn_iface_pick *p, int index)
+static void fill(struct pvn_device *d, const struct pvn_iface_pick *p, bool named, int index)
 {
     const struct pvn_iface *i = p->iface;
 
@@ -80,16 +88,56 @@ static void fill(struct pvn_device *d, const struct pvn_iface_pick *p, int index
     d->ifindex = i->ifindex;
     d->addr = p->addr;
     d->addr_len = pvn_addr_len((const struct sockaddr *)&p->addr);
+    d->prefixlen = p->prefixlen;
+    _Static_assert(PVN_IFACE_MORE_ADDRS <= (int)PVN_MORE_ADDRS, "a device has room for them");
+    for (d->nmore = 0; d->nmore < p->nmore; d->nmore++) {
+        d->more[d->nmore].addr = p->more[d->nmore]->ss;
+        d->more[d->nmore].prefixlen = p->more[d->nmore]->prefixlen;
+    }
     d->via[0].ops = &pvn_tcp_transport;
     d->via[0].index = index;
     d->nvia = 1;
     facts[index].kind = i->kind;
     facts[index].speed_mbps = i->speed_mbps;
+    facts[index].master = i->master;
     snprintf(facts[index].own.ifname, sizeof(facts[index].own.ifname), "%s", i->name);
     facts[index].own.ifindex = i->ifindex;
     facts[index].own.addr = p->addr;
     facts[index].own.prefixlen = p->prefixlen;
     facts[index].own.shares_net = p->shares_net;
+    facts[index].own.named = named;
+}
+
+/* Nothing leads out of this machine, or of the link. */
+static bool leads_nowhere(const struct pvn_iface_pick *picks, int n)
+{
+    return n < 1 || picks[0].iface->kind == PVN_IFACE_LOOPBACK ||
+           pvn_addr_is_link_local((const struct sockaddr *)&picks[0].addr);
+}
+
+/* The kernel checks each new IPv6 address for a duplicate, which takes it a second or two. */
+static bool has_tentative(const struct pvn_iface_table *table)
+{
+    for (size_t i = 0; i < table->n; i++)
+        for (int k = 0; table->v[i].up && table->v[i].running && k < table->v[i].naddrs; k++)
+            if (table->v[i].addrs[k].tentative)
+                return true;
+    return false;
+}
+
+/* Loopback although an interface is up: the job cannot leave this machine, for which there is a reason. */
+static void warn_of_loopback(const struct pvn_iface_table *table, const struct pvn_params *p,
+                             const char *left_out)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (table->v[i].kind != PVN_IFACE_LOOPBACK && table->v[i].up && table->v[i].running) {
+            pvn_warn("only loopback is used%s, so no other machine can be reached; not used: %s",
+                     p->socket_family == AF_INET    ? " (NCCL_SOCKET_FAMILY=AF_INET)"
+                     : p->socket_family == AF_INET6 ? " (NCCL_SOCKET_FAMILY=AF_INET6)"
+                                                    : "",
+                     left_out);
+            return;
+        }
 }
 
 static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
@@ -98,18 +146,30 @@ static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
     const struct pvn_params *p = pvn_params_get();
     struct pvn_iface_pick picks[PVN_MAX_DEVICES];
     struct pvn_iface_table table = {0};
+    uint64_t until = pvn_now_ns() + TENTATIVE_NS;
+    struct pvn_dev_list named = pvn_dev_list_parse(p->socket_ifname);
     int i, n;
 
+    pvn_dev_list_warn("NCCL_SOCKET_IFNAME", p->socket_ifname);
     source = pvn_iface_source_default(p->nl_lib);
-    n = pvn_iface_load(source, &table, err);
-    if (n < 0)
-        return n;
     if (max > PVN_MAX_DEVICES)
         max = PVN_MAX_DEVICES;
-    n = pvn_iface_choose(&table, p->socket_ifname, p->socket_family, picks, (size_t)max, left_out,
-                         cap, err);
+    for (;;) {
+        n = pvn_iface_load(source, &table, err);
+        if (n < 0)
+            return n;
+        pvn_err_clear(err);
+        n = pvn_iface_choose(&table, p->socket_ifname, p->socket_family, picks, (size_t)max,
+                             left_out, cap, err);
+        if (!leads_nowhere(picks, n) || !has_tentative(&table) || pvn_now_ns() >= until)
+            break;
+        pvn_iface_free(&table);
+        nanosleep(&(struct timespec){.tv_nsec = 50 * (long)PVN_NS_PER_MS}, NULL);
+    }
+    if (n > 0 && picks[0].iface->kind == PVN_IFACE_LOOPBACK && (named.empty || named.exclude))
+        warn_of_loopback(&table, p, left_out);
     for (i = 0; i < n; i++)
-        fill(&out[i], &picks[i], i);
+        fill(&out[i], &picks[i], !named.empty && !named.exclude, i);
     pvn_iface_free(&table);
     return n;
 }
@@ -130,7 +190,7 @@ static int workers_for(int index)
     return n < 2 ? 0 : n < AUTO_WORKERS ? n : AUTO_WORKERS;
 }
 
-/* What TCP_STREAMS says, 0: nothing. NCCL's own variable counts for each of its threads. */
+/* The number that TCP_STREAMS sets, 0: none. NCCL's own variable counts for each of its threads. */
 static int requested_streams(void)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -199,6 +259,7 @@ static int dial(void *ctx, const uint8_t *to, size_t len, int lane, int stream, 
 {
     const struct pvn_lane_args *a = ctx;
     struct pvn_wire_addr addr = {0};
+    const struct sockaddr_storage *from;
     struct sockaddr_storage ss;
     socklen_t ss_len;
     int fd, rc;
@@ -219,7 +280,8 @@ static int dial(void *ctx, const uint8_t *to, size_t len, int lane, int stream, 
     pvn_tcp_sockopt_data(fd, pvn_params_get());
     if (source)
         pvn_tcp_steer(fd, source, &facts[index_of(a->dev)].own, (const struct sockaddr *)&ss);
-    rc = pvn_sock_connect(fd, &a->dev->addr, a->dev->addr_len, &ss, ss_len, err);
+    from = pvn_route_source(a->dev, (const struct sockaddr *)&ss);
+    rc = pvn_sock_connect(fd, from, from ? a->dev->addr_len : 0, &ss, ss_len, err);
     return rc < 0 ? rc : fd;
 }
 
@@ -253,6 +315,9 @@ static int tcp_lane_new(int index, const struct pvn_lane_args *args, struct pvn_
                                    .zerocopy_min = zerocopy_min(),
                                    .acknowledged = args->acknowledged,
                                    .clear_to_send = args->clear_to_send,
+                                   .ifindex = args->dev->ifindex,
+                                   .master = facts[index].master,
+                                   .large = args->large,
                                    .dial = dial,
                                    .preamble = preamble,
                                    .ctx = (void *)args};

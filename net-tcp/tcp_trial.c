@@ -36,8 +36,8 @@
 #define TRIAL_BYTES (UINT64_C(16) << 20) /* measured of each kind */
 #define TRIAL_AGAIN (UINT64_C(64) << 30) /* sent by the lane until the next trial */
 
-/* With zero-copy the caller gets its memory back a round trip later, so where that is longer than in
- * a data centre less of its data would be in flight. */
+/* Zero-copy gives the caller its memory back a round trip later, so where that is longer than in a
+ * data centre less of its data would be in flight. */
 #define LONG_RTT_US 1000
 
 static uint64_t again_after = TRIAL_AGAIN;
@@ -86,7 +86,7 @@ static uint32_t min_rtt_us(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &len) == 0 ? info[MIN_RTT] : 0;
 }
 
-/* What the kernel did with the chunk that was sent to find out: 1 copied, 0 not, -EAGAIN: it has not
+/* The kernel's answer about the chunk that was sent to find out: 1 copied, 0 not, -EAGAIN: it has not
  * said. Several calls may have written it, and all are reported. */
 static int kernels_answer(int fd)
 {

@@ -177,7 +177,7 @@ static bool is_zerocopy(const struct tcp_lane *t, const struct tx_frame *f)
     return f->zerocopy && t->zerocopy_min;
 }
 
-/* What of a frame is left behind its first `skip` bytes, as one or two pieces. */
+/* The rest of a frame behind its first `skip` bytes, as one or two pieces. */
 static int pieces(struct tx_frame *f, size_t skip, struct iovec *iov)
 {
     int n = 0;
@@ -301,7 +301,7 @@ int tcp_tx_take_job(struct tcp_lane *t, struct stream *s)
     return s->job->rc ? tcp_dead(t, s, s->job->rc, "sending") : 0;
 }
 
-/* The same, and takes the time if that is of interest. */
+/* write_some, with its time taken where a trial measures. */
 static ssize_t write_timed(struct tcp_lane *t, struct stream *s)
 {
     const struct tx_frame *f = frame_at(t, s->first);
@@ -427,20 +427,37 @@ static int settle(struct tcp_lane *t)
     return rc;
 }
 
-/* Looks for clear-to-send entries. 0 or an error of the stream. */
-static int look_for_entries(struct tcp_lane *t)
+/* Reads what has come, unless the stream is idle and the poller has nothing to say of it. The next
+ * entry, or NULL; *rc: 0 or an error of the stream. */
+static const struct pvn_cts *look_for_entry(struct tcp_lane *t, int *rc)
 {
     struct stream *s = &t->s[0];
-    if (s->idle) {
+    *rc = t->l.err.code;
+    if (*rc == 0 && s->idle) {
         pvn_poller_poll(PVN_POLLER_EAGER_NS);
-        if (!pvn_poller_ready(s->watch))
-            return 0;
-        s->idle = false;
+        s->idle = !pvn_poller_ready(s->watch);
     }
-    int rc = tcp_answers_take(t, s, true);
+    if (*rc < 0 || s->idle)
+        return NULL;
+    *rc = tcp_answers_take(t, s, true);
     tcp_zerocopy_mark(t);
-    s->empty = tcp_cts_has_come(t) ? 0 : s->empty + 1;
-    return rc == 0 && s->empty >= RX_IDLE_AFTER ? tcp_go_idle(t, s) : rc;
+    const struct pvn_cts *next = tcp_cts_next(t);
+    s->empty = next ? 0 : s->empty + 1;
+    if (*rc == 0 && s->empty >= RX_IDLE_AFTER)
+        *rc = tcp_go_idle(t, s);
+    return next;
+}
+
+int tcp_next_slot(struct pvn_lane *l, const struct pvn_cts **cts)
+{
+    struct tcp_lane *t = tcp_of(l);
+    int rc = 0;
+    if (!t->cts || t->fenced)
+        return 0;
+    *cts = tcp_cts_next(t);
+    if (!*cts)
+        *cts = look_for_entry(t, &rc);
+    return *cts ? 1 : rc;
 }
 
 int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
@@ -459,13 +476,7 @@ int tcp_tx_poll(struct tcp_lane *t, struct pvn_event *ev, int max)
         if (rc < 0)
             return rc;
     }
-    if (!t->cts)
-        return tcp_tx_report(t, ev, max);
-    /* What came before an error is reported before it. */
-    int rc = t->l.err.code;
-    if (rc == 0 && t->l.awaits_cts)
-        rc = look_for_entries(t);
-    int n = tcp_cts_report(t, ev, max);
-    n += tcp_tx_report(t, ev + n, max - n);
-    return n == 0 ? rc : n;
+    int n = tcp_tx_report(t, ev, max);
+    /* Events that came before an error are reported before it. */
+    return n == 0 ? t->l.err.code : n;
 }

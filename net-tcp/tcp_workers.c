@@ -257,7 +257,7 @@ static int start_worker(struct tcp_worker *w)
     return rc;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void end_pool(void)
 {
     for (int i = 0; i < pool.n; i++)
@@ -267,7 +267,7 @@ static void end_pool(void)
     pool.n = 0;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static int start_pool(int n)
 {
     int rc = 0;

@@ -32,7 +32,7 @@ enum tcp_job_state {
     TCP_JOB_DONE
 };
 
-/* What one stream has to move. Owned by the stream. */
+/* The bytes that one stream has to move. Owned by the stream. */
 struct tcp_job {
     int state; /* enum tcp_job_state; atomic, DONE is stored last, by the worker */
     struct tcp_worker *worker;

@@ -38,7 +38,7 @@ static void close_pipe(struct zerocopy_pipe *p)
     *p = (struct zerocopy_pipe){.rd = -1, .wr = -1};
 }
 
-/* Whether the socket may still hold pages of the caller: of chunks that are not acknowledged, or of
+/* True if the socket may still hold pages of the caller: of chunks that are not acknowledged, or of
  * one that is written in part. */
 static bool holds_pages(const struct tcp_lane *t, const struct stream *s)
 {
@@ -50,8 +50,8 @@ void tcp_zerocopy_close(const struct tcp_lane *t, struct stream *s)
 {
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     close_pipe(&s->pipe);
-    /* What is still in flight would arrive with whatever its pages hold by then: a reset, at once,
-     * whoever else has the descriptor. */
+    /* A reset, at once, whoever else has the descriptor: data still in flight would arrive with whatever
+     * their pages hold by then. */
     if (holds_pages(t, s))
         connect(s->fd, &nobody, sizeof(nobody));
 }

@@ -26,7 +26,7 @@ fail() {
     echo "build: $1 failed; the whole log is $log" >&2
     exit 1
 }
-# What configure may find, in the versions of today.
+# Packages that configure may find, in the versions of today.
 found() {
     local m
     for m in gtest_main libnl-3.0 libnl-route-3.0 expat jansson libpci libibverbs; do

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # run-all limit: 900
-# What can be said of the source without running it: format, shell, spelling, words, licence lines, length of files,
+# Checks of the source that need no run: format, shell, spelling, words, openings of comments, licence lines, length of files,
 # headers that compile alone, include directions, the symbols of the shared object, gcc's analyzer.
 # usage: lint.sh [CHECK...]     all of them without an argument; the names are those of the functions below.
 # Part of `make check`, which sets PVN_SRCDIR and PVN_BUILDDIR (default: build). A tool that is missing is a skip.
@@ -15,7 +15,7 @@ jobs=${PVN_JOBS:-$(nproc)}
 cd "$src" || exit 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-checks=(format shell spelling words licence length headers cxx_headers directions cycles lane_names symbols tool_code hardening analyzer)
+checks=(format shell spelling words openings licence length headers cxx_headers directions cycles lane_names symbols tool_code hardening analyzer)
 
 # The files that people write, without data, captures and what a build leaves: by git, or in an unpacked archive by find.
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1 && [[ $(git rev-parse --show-toplevel) == "$src" ]]; then
@@ -70,6 +70,16 @@ words() {
         grep -vE 'one[-_]way'
 }
 
+# A comment begins with its subject. These openings make the reader wait for it; a sentence that is read
+# once says "True if ..." or names the thing.
+openings() {
+    local late='(What|Whether|The same|Of|By|Not|With|Those|Where|Likewise)\b'
+    files '^(plugin|net-tcp|net-pvrdma|topo|tests)/.*\.(c|h|cc|hh)$' |
+        xargs grep -nE "^[[:space:]]*(/\*|//) $late"
+    { files '\.(sh|py|awk|mk|am|yml|service)$' && scripts; } | grep -v '^\.ci/' | sort -u |
+        xargs grep -nE "^[[:space:]]*(#|\"\"\") ?$late"
+}
+
 licence() {
     { files '(\.(c|h|cc|hh|sh|py|m4|mk|ac|am|map)|/(local\.mk))$' && scripts; } | sort -u |
         xargs awk '
@@ -99,7 +109,7 @@ headers() {
             $(include_flags) -x c -include /dev/null {} 2>&1 | grep -E 'error|warning' | grep -v 'pragma once in main'
 }
 
-# The same for those of the tests that are C++; GoogleTest is precompiled in the build tree.
+# The tests' headers that are C++; GoogleTest is precompiled in the build tree.
 cxx_headers() {
     local cxx=${CXX:-g++} h without='^$'
     have "$cxx"
@@ -130,7 +140,14 @@ net-pvrdma: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma/rdma_transport.c: net-tcp
 plugin/docs: plugin/base
 plugin/tools:
-plugin/perf: plugin/base plugin/memory plugin/stats plugin/tools plugin/nccl
+plugin/perf/workload: plugin/base
+plugin/perf/driver: plugin/nccl
+plugin/perf/options: plugin/perf/workload plugin/perf/driver plugin/base plugin/tools plugin/nccl
+plugin/perf/rank: plugin/perf/driver plugin/perf/options plugin/base plugin/memory plugin/stats plugin/tools
+plugin/perf/patterns: plugin/perf/workload plugin/perf/options plugin/perf/rank plugin/tools
+plugin/perf/jobs: plugin/perf/driver plugin/perf/options plugin/perf/rank plugin/perf/patterns plugin/base plugin/tools
+plugin/perf/results: plugin/perf/options plugin/perf/rank plugin/base plugin/tools
+plugin/perf: plugin/perf/rank plugin/perf/jobs plugin/perf/results plugin/base plugin/tools
 topo:
 topo/nccl: topo
 topo/counters: topo
@@ -163,54 +180,20 @@ MAY
             }'
 }
 
-# Calls and data between the object files of a folder point one way, too: no two of them need each other, directly or
-# through others. The list has those that still do; what is no longer in a cycle has to leave it.
+# Calls and data between the files of a folder point one way, too: no two of them need each other, directly or through
+# others. tests/support/circles.py says what counts. Calls through these fields are of functions that were registered from
+# above, and do not count; what no circle needs any more has to leave the list.
 cycles() {
-    have nm
-    cat >"$work/cyclic" <<'CYCLIC'
-CYCLIC
-    find "$build"/{plugin,net-tcp,net-pvrdma,topo} -name '*.o' -print0 2>/dev/null | xargs -0 -r nm -A 2>/dev/null |
-        awk -v build="$build/" -v list="$work/cyclic" -v sources="$work/files" '
-            function scan(f) {                                           # dir and file of an object
-                f = substr(f, length(build) + 1); sub(/:.*/, "", f); sub(/\.libs\//, "", f); sub(/\.o$/, "", f)
-                dir = file = f; sub(/\/[^\/]*$/, "", dir); sub(/.*\//, "", file)
-                if (!((dir "/" file ".c") in source)) sub(/^[^-]*-/, "", file)       # a program or library of automake
-                file = dir "/" file
-                return (file ".c") in source
-            }
-            BEGIN {
-                while ((getline line < sources) > 0) source[line]
-                while ((getline line < list) > 0) {
-                    n = split(line, a, / /); sub(/:$/, "", a[1])
-                    for (i = 2; i <= n && line !~ /^#/; i++) allowed[a[1] "/" a[i]]
-                }
-            }
-            $(NF - 1) ~ /^[TDBRVWGS]$/ && scan($0) { at[dir, $NF] = file; seen[dir] }
-            $(NF - 1) == "U" && scan($0) { need[++needs] = dir SUBSEP $NF; by[needs] = file; seen[dir] }
-            END {
-                for (i = 1; i <= needs; i++)
-                    if (need[i] in at && (to = at[need[i]]) != by[i]) {
-                        reach[by[i], to]; node[by[i]]; node[to]
-                        split(need[i], a, SUBSEP)
-                        if (!((by[i], to) in call)) call[by[i], to] = a[2]
-                    }
-                for (k in node) for (i in node) if ((i, k) in reach) for (j in node) if ((k, j) in reach) reach[i, j]
-                for (k in call) {
-                    split(k, a, SUBSEP)
-                    if (!((a[2], a[1]) in reach)) continue
-                    cyclic[a[1]]; cyclic[a[2]]
-                    if (!(a[1] in allowed) || !(a[2] in allowed))
-                        print a[1] ".c needs " a[2] ".c (" call[k] "), which needs it, too, directly or through others"
-                }
-                for (f in allowed) {
-                    dir = f; sub(/\/[^\/]*$/, "", dir)
-                    if (dir in seen && !(f in cyclic)) print f ".c: in no cycle any more, take it off the list of tests/lint.sh"
-                }
-            }' | sort
-    [[ -e $build/libpvn-core.la ]] || skip "$build is not built"
+    have python3
+    cat >"$work/registered" <<'REGISTERED'
+pvn_rdma_lane_cfg.closed pvn_rdma_lane_cfg.health: the transport, which makes lanes, takes its device's events for them
+pvn_tcp_lane_cfg.dial pvn_tcp_lane_cfg.preamble: the transport, which makes lanes, dials for them; tests of a lane do that themselves
+rdma_mode.open rdma_mode.post_first rdma_mode.recv_slots: the set-up is one for all modes, and asks the one agreed on
+REGISTERED
+    files '^(plugin|net-tcp|net-pvrdma|topo)/.*\.[ch]$' | xargs python3 tests/support/circles.py "$work/registered"
 }
 
-# What a lane or transport is good for is a capability of its interface; nobody asks for its name.
+# The abilities of a lane or transport are capabilities of its interface; nobody asks for its name.
 lane_names() {
     files '^plugin/(base|engine|connect|comm|memory|abi)/.*\.[ch]$' |
         xargs grep -nE 'str(n|case|ncase)?cmp\(.*"(tcp|rdma|pvrdma|sim|mem2?|other)"|name\[0\] == '
@@ -240,7 +223,7 @@ tool_code() {
         sed 's/$/: in the shared object, though only the tools need it/'
 }
 
-# What configure requires of the linker for the shared object.
+# The linker's options that configure requires for the shared object.
 hardening() {
     local so=$build/.libs/libnccl-net-pvrdma.so
     have readelf
@@ -256,7 +239,7 @@ analyzer() {
     have "$cc"
     "$cc" --version | grep -qi 'free software foundation' || skip "$cc is not gcc"
     [[ -f $build/config.h ]] || skip "$build is not configured"
-    files '^(plugin/(base|connect|comm|memory|stats)|net-tcp|net-pvrdma)/.*\.c$' |
+    files '^(plugin/(base|connect|comm|memory|stats)|net-tcp|net-pvrdma|topo)/.*\.c$' |
         xargs -n 1 -P "$jobs" "$cc" -std=gnu11 -D_GNU_SOURCE -DHAVE_CONFIG_H -O1 -fanalyzer -S -o /dev/null \
             -Wanalyzer-double-free -Wanalyzer-use-after-free -Wanalyzer-double-fclose \
             $(include_flags) 2>&1 | grep -E 'Wanalyzer-(double|use-after)' | sort -u

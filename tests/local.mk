@@ -8,8 +8,8 @@ PVN_SCRIPT_TESTS =
 TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests $(CUDA_CPPFLAGS) $(GTEST_CFLAGS)
 # GoogleTest, compiled once for all C++ of the tests with the flags that they have. A compiler that cannot use
 # the file (no gcc, other optimisation) reads the header itself, by the -I of the source tree.
-EXTRA_DIST += tests/support/pch.hh tests/support/verdict.sh tests/packaging/conda.py tests/packaging/container.py \
-    tests/packaging/requirements.txt
+EXTRA_DIST += tests/support/pch.hh tests/support/verdict.sh tests/support/mutant.sh tests/support/circles.py \
+    tests/packaging/conda.py tests/packaging/container.py tests/packaging/requirements.txt
 if PCH
 TEST_PCH = tests/support/pch.hh.gch
 AM_CXXFLAGS += -include tests/support/pch.hh -fpch-preprocess
@@ -46,9 +46,9 @@ endif
 endif
 include $(srcdir)/tests/gpu/local.mk
 
-# What concerns the source and the commands, whatever the tree was compiled with.
+# Tests of the source and the commands, whatever the tree was compiled with.
 if !SANITIZE
-PVN_SCRIPT_TESTS += tests/lint.sh tests/support/test_commands.sh tests/support/test_configure.sh \
+PVN_SCRIPT_TESTS += tests/lint.sh tests/support/test_circles.sh tests/support/test_commands.sh tests/support/test_configure.sh \
     tests/packaging/packages.sh tests/packaging/release.sh tests/packaging/files.sh
 include $(srcdir)/tests/docs/local.mk
 endif
@@ -67,7 +67,7 @@ check-build: $(TEST_PCH)
 
 check-parts: $(check_PROGRAMS) $(check_LTLIBRARIES) all-am
 
-# What the compiler and the linker have to say of the tests, for where none of them runs: all is compiled but the C++,
+# Warnings of the compiler and the linker about the tests, for where none of them runs: all is compiled but the C++,
 # of which the source is checked and one program made. One after the other: `all` is a make of its own, and two of them
 # would write the same object files.
 check-source: all
@@ -77,7 +77,7 @@ check-source: all
 check-local: check-build
 	$(srcdir)/tests/run-all $(abs_builddir) $(PVN_TESTS) $(PVN_SCRIPT_TESTS)
 
-.PHONY: check-build check-parts check-source sim-mutant
+.PHONY: check-build check-parts check-source sim-mutant mutant-object plugin-mutant memcache-mutant
 
 clean-local:
 	-rm -rf test-logs

@@ -126,7 +126,7 @@ static void walk_standard(const struct walk *w, uint8_t first)
     }
 }
 
-/* What has not been found when the list breaks off may still be there. */
+/* Capabilities that have not been found when the list breaks off may still be there. */
 static void unfound(struct pvn_topo_pci_config *c, enum pvn_topo_cap as)
 {
     c->acs = c->acs == PVN_TOPO_CAP_PRESENT ? c->acs : as;

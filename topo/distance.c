@@ -16,7 +16,7 @@ static bool counts_as_switch(const struct pvn_topo_pci *p)
            p->kind == PVN_TOPO_PCI_UNKNOWN;
 }
 
-static bool same_slot(const struct pvn_topo_pci *a, const struct pvn_topo_pci *b)
+bool pvn_topo_same_slot(const struct pvn_topo_pci *a, const struct pvn_topo_pci *b)
 {
     return a->domain == b->domain && a->bus == b->bus && a->dev == b->dev;
 }
@@ -104,7 +104,7 @@ static void below_common(const struct pvn_topo *t, const struct pvn_topo_pci *a,
     const struct pvn_topo_pci *c = &t->pci[out->common];
 
     out->seen = out->switches <= 1 ? PVN_TOPO_SMI_PIX : PVN_TOPO_SMI_PXB;
-    if (same_slot(a, b)) {
+    if (pvn_topo_same_slot(a, b)) {
         snprintf(out->reason, sizeof out->reason, "two functions of one device");
     } else if (out->switches == 0) {
         snprintf(out->reason, sizeof out->reason, "both on the bus below %s %s",
@@ -167,7 +167,7 @@ static void set_trust(const struct pvn_topo *t, int a, int b, struct pvn_topo_di
 {
     size_t used;
 
-    if (same_slot(&t->pci[a], &t->pci[b])) {
+    if (pvn_topo_same_slot(&t->pci[a], &t->pci[b])) {
         out->trust = pvn_topo_is_guest(t) ? PVN_TOPO_TRUST_PRESENTED : PVN_TOPO_TRUST_MEASURED;
     } else if (hinted(t, a) && hinted(t, b)) {
         out->trust = PVN_TOPO_TRUST_HINTED;
@@ -218,7 +218,7 @@ void pvn_topo_find_distance(const struct pvn_topo *t, int a, int b, struct pvn_t
             out->switches++;
         }
         below_common(t, &t->pci[a], &t->pci[b], out);
-    } else if (same_slot(&t->pci[a], &t->pci[b])) {
+    } else if (pvn_topo_same_slot(&t->pci[a], &t->pci[b])) {
         out->seen = PVN_TOPO_SMI_PIX;
         snprintf(out->reason, sizeof out->reason, "two functions of one device");
     } else {

@@ -86,7 +86,7 @@ void pvn_topo_fs_enter(struct pvn_topo_fs *fs, const char *dir);
  * link is not followed. */
 ssize_t pvn_topo_fs_read_at(struct pvn_topo_fs *fs, const char *dir, const char *name, void *buf,
                             size_t cap);
-/* The same from an offset. */
+/* pvn_topo_fs_read_at from an offset. */
 ssize_t pvn_topo_fs_pread_at(struct pvn_topo_fs *fs, const char *dir, const char *name, size_t at,
                              void *buf, size_t cap);
 /* Text of the link dir/name, NUL-terminated. Length or negative errno. */

@@ -32,7 +32,7 @@ struct fs_dir {
     struct inside in;
 };
 
-/* Where to look path up (start) and under which name. */
+/* The directory in which to look path up (start) and the name to look for. */
 static int start(struct pvn_topo_fs *fs, const char *path, const char **name)
 {
     const struct fs_dir *d = (const struct fs_dir *)fs;
@@ -149,7 +149,7 @@ static void dir_enter(struct pvn_topo_fs *fs, const char *dir)
     }
 }
 
-/* Where to look path up: the directory that is being read, with the plain name, or the root. */
+/* The place in which to look path up: the directory that is being read, with the plain name, or the root. */
 struct place {
     int fd;
     const char *name;

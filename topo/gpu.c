@@ -10,7 +10,7 @@
 
 static const char nvidia_gpus[] = "/proc/driver/nvidia/gpus";
 
-/* What the function is by its class and maker; false for what is no GPU. */
+/* The function's kind by its class and maker; false where it is no GPU. */
 static bool gpu_kind(const struct pvn_topo_pci *p, enum pvn_topo_gpu_kind *kind)
 {
     int base = p->class_code >> 16, sub = p->class_code >> 8 & 0xff;

@@ -23,6 +23,7 @@ static int read_all(struct pvn_topo_reader *r)
         }
     }
     pvn_topo_recognise_guest(r);
+    pvn_topo_note_numas(r);
     return 0;
 }
 

@@ -168,6 +168,7 @@ static int add_net(struct pvn_topo_reader *r, const char *name)
     snprintf(path, sizeof path, "%s/%s", class_dir, name);
     rc = pvn_topo_fs_resolve(r->fs, path, dir);
     if (rc != 0) {
+        r->topo->unread |= PVN_TOPO_UNREAD_NETS;
         pvn_topo_leave_note(r, path, "link cannot be followed: %s", strerror(-rc));
         return 0;
     }
@@ -211,7 +212,8 @@ int pvn_topo_read_nets(struct pvn_topo_reader *r)
         return pvn_topo_reader_too_many(r, "network interfaces", PVN_TOPO_MAX_NETS);
     }
     if (rc != 0) {
-        return 0; /* a capture without it: no interface is known */
+        pvn_topo_leave_unread(r, PVN_TOPO_UNREAD_NETS, class_dir, rc, "no interface is known");
+        return 0;
     }
     for (int i = 0; rc == 0 && i < names.n; i++) {
         rc = add_net(r, names.name[i]);

@@ -165,8 +165,7 @@ static int list_functions(struct pvn_topo_reader *r, struct listing *l)
         return pvn_topo_reader_nomem(r);
     }
     if (rc != 0) {
-        pvn_topo_leave_note(r, bus_dir, "cannot be listed (%s): no PCI function is known",
-                            strerror(-rc));
+        pvn_topo_leave_unread(r, PVN_TOPO_UNREAD_PCI, bus_dir, rc, "no PCI function is known");
         return 0;
     }
     for (int i = 0; i < l->names.n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What each function is: root port, switch port, bridge or endpoint. */
+/* The kind of each function: root port, switch port, bridge or endpoint. */
 #include "topo/reader.h"
 
 #include <stdlib.h>

@@ -53,7 +53,7 @@ enum pvn_topo_tri {
 /* ----------------------------------------------------------------------------
  * PCI */
 
-/* Where a function sits. From the PCI Express capability where config space could be read, else
+/* The place of a function. From the PCI Express capability where config space could be read, else
  * from its place in the tree (kind_from_config says which). */
 enum pvn_topo_pci_kind {
     PVN_TOPO_PCI_UNKNOWN = 0, /* a path component without files of its own */
@@ -73,9 +73,11 @@ enum pvn_topo_pci_flags {
     PVN_TOPO_PCI_MOVED = 1 << 3, /* hints or a host dump changed parent; see seen_parent */
     PVN_TOPO_PCI_NUMA_HINTED =
         1 << 4, /* hints or a host dump changed numa; numa_text is the old one */
+    PVN_TOPO_PCI_LINK_NOW =
+        1 << 5, /* the link's most is what it was when another tool looked: no more is known */
 };
 
-/* Whether a fact of config space is there. */
+/* The presence of a fact of config space. */
 enum pvn_topo_cap {
     PVN_TOPO_CAP_UNKNOWN = 0,  /* no config file */
     PVN_TOPO_CAP_NOT_READABLE, /* the file ended before the capability: not root */
@@ -359,8 +361,20 @@ struct pvn_topo_iommu_group {
     char type[32]; /* "DMA", "DMA-FQ", "identity", "blocked"; "" unknown */
 };
 
-/* Something that could not be read as it should be: a dangling link, a loop, junk. The model is
- * complete but for what a note names. */
+/* Lists that could not be read, or not whole: what they would hold is unknown, and not absent. */
+enum pvn_topo_unread {
+    PVN_TOPO_UNREAD_PCI = 1 << 0,
+    PVN_TOPO_UNREAD_NETS = 1 << 1,
+    PVN_TOPO_UNREAD_RDMAS = 1 << 2,
+    PVN_TOPO_UNREAD_NUMAS = 1 << 3,
+    PVN_TOPO_UNREAD_MODULES = 1 << 4,
+    PVN_TOPO_UNREAD_PROC = 1 << 5,
+    /* The lists without which nothing can be paired. */
+    PVN_TOPO_UNREAD_DEVICES = PVN_TOPO_UNREAD_PCI | PVN_TOPO_UNREAD_NETS | PVN_TOPO_UNREAD_RDMAS,
+};
+
+/* Something that could not be read as it should be: a list, a dangling link, a loop, junk. The model
+ * is complete but for what a note names. */
 struct pvn_topo_note {
     char where[256];
     char text[256];
@@ -399,7 +413,10 @@ struct pvn_topo {
     char cmdline[512];              /* kernel parameters that concern PCI, IOMMU and NVIDIA only */
     bool memlock_known;             /* /proc/self/limits */
     uint64_t memlock_soft, memlock_hard; /* bytes, UINT64_MAX unlimited */
+    bool files_known;                    /* as memlock_known */
+    uint64_t files_soft, files_hard;     /* open files, UINT64_MAX unlimited */
 
+    unsigned unread;             /* enum pvn_topo_unread; each has a note */
     struct pvn_topo_note *notes; /* at most 64; dropped ones are counted */
     int nnotes;
     int notes_dropped;
@@ -417,6 +434,7 @@ enum pvn_topo_load_flags {
         1 << 0, /* do not open config space (all capabilities PVN_TOPO_CAP_UNKNOWN) */
     PVN_TOPO_NO_GIDS = 1 << 1,   /* do not read GID tables */
     PVN_TOPO_FIRST_GID = 1 << 2, /* read entry 0 only: an InfiniBand port's subnet prefix */
+    PVN_TOPO_PARTIAL = 1 << 3,   /* made of another tool's output: a list it lacks is no fault */
 };
 
 struct pvn_topo_options {
@@ -438,7 +456,7 @@ int pvn_topo_load_dir(const char *root, const struct pvn_topo_options *options,
  * where something was wrong. */
 int pvn_topo_load(const char *root, const struct pvn_topo_options *options, struct pvn_topo **topo,
                   struct pvn_topo_err *err);
-/* The same from a tar image in memory, which is not kept. */
+/* pvn_topo_load from a tar image in memory, which is not kept. */
 int pvn_topo_load_tar(const void *image, size_t bytes, const struct pvn_topo_options *options,
                       struct pvn_topo **topo, struct pvn_topo_err *err);
 /* NULL is allowed. */
@@ -504,7 +522,9 @@ struct pvn_topo_distance {
 /* Distance between two PCI functions of topo. Total: every valid pair gets an answer. Symmetric. */
 void pvn_topo_find_distance(const struct pvn_topo *topo, int a, int b,
                             struct pvn_topo_distance *out);
-/* Whether there are a GPU and a network function whose distance nobody but the host knows. */
+/* True if they are functions of one device. */
+bool pvn_topo_same_slot(const struct pvn_topo_pci *a, const struct pvn_topo_pci *b);
+/* True if there are a GPU and a network function whose distance nobody but the host knows. */
 bool pvn_topo_layout_hidden(const struct pvn_topo *topo);
 const char *pvn_topo_smi_class_name(enum pvn_topo_smi_class c); /* "PIX" */
 const char *pvn_topo_trust_text(enum pvn_topo_trust t);         /* "hidden by the hypervisor" */

@@ -118,13 +118,6 @@ static int read_gid(struct pvn_topo_reader *r, const struct gid_dirs *dirs, int 
     return 0;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The directory entries that are numbers in [min, max], ascending. *numbers is for the caller to
  * free. */
 static int list_numbers(struct pvn_topo_reader *r, const char *path, int min, int max,
@@ -158,7 +151,7 @@ static int list_numbers(struct pvn_topo_reader *r, const char *path, int min, in
     }
     pvn_topo_fs_names_free(&names);
     if (*n > 1) {
-        qsort(*numbers, (size_t)*n, sizeof **numbers, by_number);
+        qsort(*numbers, (size_t)*n, sizeof **numbers, pvn_topo_by_number);
     }
     return 0;
 }
@@ -213,6 +206,7 @@ static int read_ports(struct pvn_topo_reader *r, const char *dir, struct pvn_top
     int *num, n, rc;
 
     if (!pvn_topo_real_below(r, dir, "ports", ports)) {
+        pvn_topo_leave_note(r, dir, "has no directory \"ports\": its ports are unknown");
         return 0;
     }
     rc = list_numbers(r, ports, 1, PVN_TOPO_MAX_RDMA_PORTS, &num, &n);
@@ -326,6 +320,7 @@ static int add_rdma(struct pvn_topo_reader *r, const char *name)
     snprintf(path, sizeof path, "%s/%s", class_dir, name);
     rc = pvn_topo_fs_resolve(r->fs, path, dir);
     if (rc != 0) {
+        r->topo->unread |= PVN_TOPO_UNREAD_RDMAS;
         pvn_topo_leave_note(r, path, "link cannot be followed: %s", strerror(-rc));
         return 0;
     }
@@ -341,6 +336,27 @@ static int add_rdma(struct pvn_topo_reader *r, const char *name)
     return read_rdma(r, dir, dev);
 }
 
+/* The directory is there when RDMA's core is loaded. Without it a machine has no RDMA device, unless
+ * the directory above is missing, too, or a function shows one. */
+static bool may_have_devices(struct pvn_topo_reader *r, int rc)
+{
+    char real[PVN_TOPO_FS_PATH_MAX];
+
+    if (rc != -ENOENT || pvn_topo_fs_type(r->fs, "/sys/class") != PVN_TOPO_FS_DIR ||
+        pvn_topo_find_module(r->topo, "ib_core") >= 0) {
+        return true;
+    }
+    for (int i = 0; i < r->topo->npci; i++) {
+        const struct pvn_topo_pci *p = &r->topo->pci[i];
+
+        if (p->path && p->class_code >> 16 == 0x02 &&
+            pvn_topo_real_below(r, p->path, "infiniband", real)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int pvn_topo_read_rdmas(struct pvn_topo_reader *r)
 {
     struct pvn_topo_fs_names names;
@@ -353,7 +369,11 @@ int pvn_topo_read_rdmas(struct pvn_topo_reader *r)
         return pvn_topo_reader_too_many(r, "RDMA devices", PVN_TOPO_MAX_RDMAS);
     }
     if (rc != 0) {
-        return 0; /* no RDMA stack */
+        if (may_have_devices(r, rc)) {
+            pvn_topo_leave_unread(r, PVN_TOPO_UNREAD_RDMAS, class_dir, rc,
+                                  "no RDMA device is known");
+        }
+        return 0;
     }
     for (int i = 0; rc == 0 && i < names.n; i++) {
         rc = add_rdma(r, names.name[i]);
@@ -362,7 +382,7 @@ int pvn_topo_read_rdmas(struct pvn_topo_reader *r)
     return rc;
 }
 
-/* What keeps the pair from working; "" when it is complete. */
+/* The reason that keeps the pair from working; "" when it is complete. */
 static void describe_pair(const struct pvn_topo *t, struct pvn_topo_pvrdma_pair *pair)
 {
     const struct pvn_topo_pci *p = &t->pci[pair->pci];

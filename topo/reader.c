@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the readers of a machine share: texts and numbers of files, notes, arrays. */
+/* Shared by the readers of a machine: texts and numbers of files, notes, arrays. */
 #include "topo/reader.h"
 
 #include <errno.h>
@@ -53,6 +53,16 @@ void pvn_topo_leave_note(struct pvn_topo_reader *r, const char *where, const cha
     va_end(args);
     pvn_topo_clean_text(note->where);
     pvn_topo_clean_text(note->text);
+}
+
+void pvn_topo_leave_unread(struct pvn_topo_reader *r, enum pvn_topo_unread list, const char *where,
+                           int rc, const char *lost)
+{
+    if ((r->flags & PVN_TOPO_PARTIAL) != 0) {
+        return;
+    }
+    r->topo->unread |= list;
+    pvn_topo_leave_note(r, where, "cannot be listed (%s): %s", strerror(-rc), lost);
 }
 
 int pvn_topo_reader_nomem(struct pvn_topo_reader *r)

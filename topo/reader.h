@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the readers of topo/ share while a model is built. Internal. */
+/* Shared by the readers of topo/ while a model is built. Internal. */
 #ifndef PVN_TOPO_READER_H
 #define PVN_TOPO_READER_H
 
@@ -44,8 +44,10 @@ int pvn_topo_read_rdmas(struct pvn_topo_reader *r); /* after nets */
 int pvn_topo_read_gpus(
     struct pvn_topo_reader *r); /* fs may be NULL: then by the functions' ids alone */
 int pvn_topo_read_nvidia(struct pvn_topo_reader *r);
-int pvn_topo_pair_pvrdma(struct pvn_topo_reader *r);      /* after rdmas */
-void pvn_topo_recognise_guest(struct pvn_topo_reader *r); /* last: looks at what the others found */
+int pvn_topo_pair_pvrdma(struct pvn_topo_reader *r); /* after rdmas */
+/* These two last: they look at what the others found. */
+void pvn_topo_recognise_guest(struct pvn_topo_reader *r);
+void pvn_topo_note_numas(struct pvn_topo_reader *r); /* nodes that are named but not listed */
 
 /* Config space, read where the decoder looks and nowhere else: on hardware every four bytes are an
  * access of their own, and in a guest an exit. read returns how many bytes it could give, or
@@ -64,6 +66,17 @@ void pvn_topo_pci_kinds(struct pvn_topo *topo);
 /* Leaves a note. The text is cut to its field. */
 void pvn_topo_leave_note(struct pvn_topo_reader *r, const char *where, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Leaves the note that the directory where cannot be listed (rc: why), and marks the list. lost: what
+ * is unknown for that. */
+void pvn_topo_leave_unread(struct pvn_topo_reader *r, enum pvn_topo_unread list, const char *where,
+                           int rc, const char *lost);
+/* For qsort: int, ascending. */
+static inline int pvn_topo_by_number(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+
+    return (x > y) - (x < y);
+}
 /* Sets err and returns -ENOMEM. */
 int pvn_topo_reader_nomem(struct pvn_topo_reader *r);
 /* Sets err ("more than N WHAT") and returns -E2BIG. */
@@ -95,7 +108,7 @@ void pvn_topo_copy_text(char *out, size_t cap, const char *text);
 /* Whole text as a number; false for anything else, out of range included. */
 bool pvn_topo_parse_int(const char *text, int base, long min, long max, int *value);
 
-/* Whether a word of the kernel command line is kept in the model. */
+/* True if a word of the kernel command line is kept in the model. */
 bool pvn_topo_cmdline_word_kept(const char *word);
 
 /* A function of which nothing but the address is known. */

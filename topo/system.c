@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+static const char node_dir[] = "/sys/devices/system/node";
+
 enum {
     CPUINFO_MAX = 64 << 20,
     MAP_MAX = 65536, /* cpumap of far more CPUs than any kernel supports */
@@ -188,21 +190,14 @@ static int read_numa(struct pvn_topo_reader *r, const char *parent, int id)
     return read_distances(r, dir, node);
 }
 
-static int by_number(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-
-    return (x > y) - (x < y);
-}
-
 static int read_numas(struct pvn_topo_reader *r)
 {
-    static const char dir[] = "/sys/devices/system/node";
     char real[PVN_TOPO_FS_PATH_MAX];
     struct pvn_topo_fs_names names;
     int *ids = NULL, n = 0, rc = 0;
 
-    if (!pvn_topo_real_below(r, "", dir + 1, real) || pvn_topo_fs_list(r->fs, real, &names) != 0) {
+    if (!pvn_topo_real_below(r, "", node_dir + 1, real) ||
+        pvn_topo_fs_list(r->fs, real, &names) != 0) {
         return 0; /* a kernel without NUMA has no such directory */
     }
     for (int i = 0; i < names.n && rc == 0; i++) {
@@ -223,7 +218,7 @@ static int read_numas(struct pvn_topo_reader *r)
     }
     pvn_topo_fs_names_free(&names);
     if (n > 1) {
-        qsort(ids, (size_t)n, sizeof *ids, by_number);
+        qsort(ids, (size_t)n, sizeof *ids, pvn_topo_by_number);
     }
     for (int i = 0; i < n && rc == 0; i++) {
         if (i == 0 || ids[i] != ids[i - 1]) {
@@ -232,6 +227,32 @@ static int read_numas(struct pvn_topo_reader *r)
     }
     free(ids);
     return rc;
+}
+
+/* A kernel without NUMA has neither the directory nor numa_node files; where there are some, the list
+ * could not be read. Each node gives its distance to each that is there. */
+void pvn_topo_note_numas(struct pvn_topo_reader *r)
+{
+    const struct pvn_topo *t = r->topo;
+
+    for (int i = 0; t->nnumas == 0 && i < t->npci; i++) {
+        if (t->pci[i].numa_text[0] != '\0') {
+            pvn_topo_leave_unread(r, PVN_TOPO_UNREAD_NUMAS, node_dir, -ENOENT,
+                                  "no NUMA node is known");
+            return;
+        }
+    }
+    for (int i = 0; (r->flags & PVN_TOPO_PARTIAL) == 0 && i < t->nnumas; i++) {
+        if (t->numas[i].ndistance > t->nnumas) {
+            r->topo->unread |= PVN_TOPO_UNREAD_NUMAS;
+            pvn_topo_leave_note(
+                r, node_dir,
+                "node%d names distances to %d nodes, %d can be read: the others are "
+                "unknown",
+                t->numas[i].id, t->numas[i].ndistance, t->nnumas);
+            return;
+        }
+    }
 }
 
 static int read_iommu(struct pvn_topo_reader *r)
@@ -315,6 +336,8 @@ static void read_kernel(struct pvn_topo_reader *r)
     size_t used = 0;
 
     if (!pvn_topo_real_below(r, "", "proc", real)) {
+        pvn_topo_leave_unread(r, PVN_TOPO_UNREAD_PROC, "/proc", -ENOENT,
+                              "CPUs, kernel and limits are unknown");
         return;
     }
     if (pvn_topo_read_text(r, real, "version", text, sizeof text)) {
@@ -343,6 +366,8 @@ static int read_modules(struct pvn_topo_reader *r)
     char sys[PVN_TOPO_FS_PATH_MAX], dir[PVN_TOPO_FS_PATH_MAX];
 
     if (!pvn_topo_real_below(r, "/sys", "module", sys)) {
+        pvn_topo_leave_unread(r, PVN_TOPO_UNREAD_MODULES, "/sys/module", -ENOENT,
+                              "no driver's module is known");
         return 0;
     }
     r->topo->modules_known = PVN_TOPO_TRI_YES;
@@ -389,6 +414,10 @@ static void read_limits(struct pvn_topo_reader *r)
     if (line && sscanf(line, "Max locked memory %31s %31s", soft, hard) == 2) {
         t->memlock_known =
             parse_limit(soft, &t->memlock_soft) && parse_limit(hard, &t->memlock_hard);
+    }
+    line = strstr(text, "Max open files");
+    if (line && sscanf(line, "Max open files %31s %31s", soft, hard) == 2) {
+        t->files_known = parse_limit(soft, &t->files_soft) && parse_limit(hard, &t->files_hard);
     }
 }
 

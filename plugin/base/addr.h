@@ -41,7 +41,7 @@ bool pvn_addr_is_any(const struct sockaddr *sa);
 bool pvn_addr_is_loopback(const struct sockaddr *sa);
 bool pvn_addr_is_link_local(const struct sockaddr *sa);
 
-/* Whether both lie in the network of `prefixlen` bits. Scopes are compared for link-local ones. */
+/* True if both lie in the network of `prefixlen` bits. Scopes are compared for link-local ones. */
 bool pvn_addr_same_net(const struct sockaddr *a, const struct sockaddr *b, unsigned prefixlen);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic time. */
+/* Monotonic time, and pauses that become longer. */
 #ifndef PVN_BASE_CLOCK_H
 #define PVN_BASE_CLOCK_H
 
@@ -18,6 +18,24 @@ static inline uint64_t pvn_now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * PVN_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* The pause that comes after this one: twice as long, at most max; after none (0) the first. */
+static inline uint64_t pvn_next_pause_ns(uint64_t pause, uint64_t first, uint64_t max)
+{
+    if (pause == 0)
+        return first;
+    return 2 * pause < max ? 2 * pause : max;
+}
+
+/* The pause after so many others, which began with the first. */
+static inline uint64_t pvn_pause_ns(unsigned others, uint64_t first, uint64_t max)
+{
+    uint64_t pause = first;
+
+    while (others-- > 0 && pause < max)
+        pause = pvn_next_pause_ns(pause, first, max);
+    return pause;
 }
 
 #endif

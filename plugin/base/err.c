@@ -153,7 +153,7 @@ size_t pvn_str_append(char *buf, size_t size, const char *fmt, ...)
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
-/* Whether the root cause says already what the code means: "send: Broken pipe". */
+/* True if the root cause says already what the code means: "send: Broken pipe". */
 static bool says_meaning(const struct pvn_err *err, const char *meaning)
 {
     size_t len = strlen(meaning), all = err->n ? strlen(err->reason[0]) : 0;

@@ -45,12 +45,22 @@ static const struct pvn_hint table[] = {
      "an interface that the nodes share; NCCL_PVRDMA_ACCEPT_TIMEOUT sets the time limit"},
     {PVN_HINT_LOST_AFTER_WORKING, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_ANY, PVN_PAST_WORKED,
      "the peer no longer answers: its machine stopped, or the link between went down",
-     "check the peer's machine and `ip -s link` at both ends; NCCL_PVRDMA_TCP_USER_TIMEOUT sets "
-     "the time limit"},
+     "check the peer's machine and `ip -s link` at both ends; NCCL_PVRDMA_TCP_USER_TIMEOUT and, "
+     "for an idle connection, NCCL_PVRDMA_KEEPALIVE_IDLE and _INTVL set the time limit"},
+    {PVN_HINT_LARGE_PACKETS_LOST, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_TRANSFER, PVN_PAST_ANSWERS,
+     "the peer's machine answers on the control connection and has acknowledged none of these data: "
+     "the network loses large packets, since somewhere the MTU is smaller than at the two ends, or "
+     "drops this connection",
+     "try `ping -M do -s 8972 PEER` (28 bytes less than the MTU of `ip link`); set the MTU that the "
+     "network carries at both ends, or net.ipv4.tcp_mtu_probing=1; look for a firewall between"},
+    {PVN_HINT_PEER_IS_LATE, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_TRANSFER, PVN_PAST_STALLED,
+     "the peer's process is late for this transfer, is stopped, or waits for another rank itself",
+     "look at the peer's log and stack; `pvn-topo stat` on all hosts names the rank that all wait for; "
+     "a limit longer than any rank may be late"},
     {PVN_HINT_SILENT_HANDSHAKE, PVN_HINT_ERRNO, ETIMEDOUT, PVN_PHASE_ANY, PVN_PAST_ANY,
      "the peer accepted the connection and then sent nothing: its process hangs, or another "
      "program listens at that address",
-     "look at the peer's log and stack; NCCL_PVRDMA_HELLO_TIMEOUT sets the time limit"},
+     "look at the peer's log and stack; the parameter in this message sets the time limit"},
     {PVN_HINT_NO_ROUTE, PVN_HINT_ERRNO, EHOSTUNREACH, PVN_PHASE_ANY, PVN_PAST_ANY,
      "no route to the peer, or nobody answers for its address on the local network",
      "try `ip route get PEER` and `ip neigh`; set NCCL_SOCKET_IFNAME to an interface that reaches "

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What an error probably means and what to do about it, as data: one row per known situation, each
+/* Hints: the probable meaning of an error and the remedy, as data: one row per known situation, each
  * with a test. A row is found either by what happened (pvn_hint_find) or by its id. */
 #ifndef PVN_BASE_HINTS_H
 #define PVN_BASE_HINTS_H
@@ -12,7 +12,7 @@ enum pvn_hint_space {
     PVN_HINT_WC         /* code is an ibv_wc_status (rdma-core, libibverbs/verbs.h) */
 };
 
-/* What was being done. Steps of connecting carry the names of the handshake's states. */
+/* The phase in which the error occurred. Steps of connecting carry the names of the handshake's states. */
 enum pvn_phase {
     PVN_PHASE_ANY = 0,
     PVN_PHASE_LOAD, /* finding libraries, reading parameters */
@@ -31,13 +31,15 @@ enum pvn_phase {
     PVN_PHASE_COUNT
 };
 
-/* The same error means different things on a path that has carried
- * data and on one that never has. */
+/* The history of the path: an error means one thing where data have passed and another one where they never
+ * have. */
 enum pvn_past {
     PVN_PAST_ANY = 0,
     PVN_PAST_NEVER_WORKED,
-    PVN_PAST_WORKED, /* rows of this one are those of PVN_PAST_IDLE, too */
-    PVN_PAST_IDLE,   /* it has worked and then carried nothing for PVN_PAST_IDLE_S or longer */
+    PVN_PAST_WORKED,  /* rows of this one are those of PVN_PAST_IDLE, too */
+    PVN_PAST_IDLE,    /* it has worked and then carried nothing for PVN_PAST_IDLE_S or longer */
+    PVN_PAST_ANSWERS, /* it has worked, and the peer's machine still answers on another connection */
+    PVN_PAST_STALLED, /* it works, and nothing has moved for as long as the user allows */
     PVN_PAST_COUNT
 };
 
@@ -53,6 +55,8 @@ enum pvn_hint_id {
     PVN_HINT_SILENT_HANDSHAKE,
     PVN_HINT_VERIFY_TIMEOUT,
     PVN_HINT_LOST_AFTER_WORKING,
+    PVN_HINT_LARGE_PACKETS_LOST,
+    PVN_HINT_PEER_IS_LATE,
     PVN_HINT_NO_ROUTE,
     PVN_HINT_NO_NETWORK,
     PVN_HINT_WRONG_SOURCE,
@@ -101,7 +105,7 @@ struct pvn_hint {
 const struct pvn_hint *pvn_hint_find(enum pvn_hint_space space, int code, enum pvn_phase phase,
                                      enum pvn_past past);
 
-/* The same as an id, PVN_HINT_NONE where there is no row: fits struct pvn_err. */
+/* pvn_hint_find's row as an id, PVN_HINT_NONE where there is none: fits struct pvn_err. */
 enum pvn_hint_id pvn_hint_id_find(enum pvn_hint_space space, int code, enum pvn_phase phase,
                                   enum pvn_past past);
 

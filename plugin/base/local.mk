@@ -16,6 +16,8 @@ libpvn_core_la_SOURCES += \
     plugin/base/log.c \
     plugin/base/log.h \
     plugin/base/mem_copy.h \
+    plugin/base/nccl_vars.c \
+    plugin/base/nccl_vars.h \
     plugin/base/param.c \
     plugin/base/param.h \
     plugin/base/param_print.c \
@@ -26,6 +28,8 @@ libpvn_core_la_SOURCES += \
     plugin/base/poller.h \
     plugin/base/random.c \
     plugin/base/random.h \
+    plugin/base/read_line.c \
+    plugin/base/read_line.h \
     plugin/base/result.c \
     plugin/base/result.h \
     plugin/base/suggest.c \

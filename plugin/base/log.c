@@ -231,7 +231,7 @@ static struct fold_site *find_site(const char *file, int line, struct fold_site 
     return pick;
 }
 
-/* Whether a warning may be printed now; if not it was counted. */
+/* 1: the warning may be printed now; 0: it was counted instead. */
 static int fold_pass(unsigned long flags, const char *file, int line, const char *text)
 {
     uint64_t now = now_ns(), hash = hash_text(text);

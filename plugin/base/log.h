@@ -48,12 +48,12 @@ typedef void (*pvn_logger_fn)(enum pvn_log_level level, unsigned long flags, con
 /* NULL goes back to stderr. NCCL calls a plugin's init with the same function every time. */
 void pvn_log_set_logger(pvn_logger_fn logger);
 
-/* What goes to stderr while there is no logger. The default follows NCCL_DEBUG and
+/* The level up to which messages go to stderr while there is no logger. The default follows NCCL_DEBUG and
  * NCCL_DEBUG_SUBSYS (as NCCL does: nothing when unset); a tool whose warnings are to be seen sets a
  * level. */
 void pvn_log_set_level(enum pvn_log_level level);
 
-/* Whether a message of this level would be printed, for callers that prepare it at some cost.
+/* 1 if a message of this level would be printed, for callers that prepare it at some cost.
  * With NCCL's logger in place WARN and INFO are always passed on: NCCL filters them. */
 int pvn_log_enabled(enum pvn_log_level level);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/nccl_vars.h"
 #include "base/param_value.h"
 #include "base/suggest.h"
 
@@ -129,6 +130,11 @@ static bool read_alias(const struct pvn_param_def *def, const char *text, struct
 
     if (pvn_param_is_nccl_unset(def, text))
         return false;
+    if (def->alias_on || def->alias_off) { /* as NCCL reads its switches */
+        text = strtoll(text, NULL, 0) != 0 ? def->alias_on : def->alias_off;
+        if (!text)
+            return false;
+    }
     if (pvn_param_parse(def, text, out, why, sizeof(why)) == 0)
         return true;
     pvn_warn("%s=%.64s %s; this plugin takes %s there and uses its default, %s; " PVN_PARAM_PREFIX
@@ -136,6 +142,21 @@ static bool read_alias(const struct pvn_param_def *def, const char *text, struct
              def->alias, text, why, pvn_param_range(def, range, sizeof(range)),
              *def->def ? def->def : "empty", def->name);
     return false;
+}
+
+/* At INFO: they may be meant for NCCL's own transports, which another job uses. */
+static void say_missed(char *const *envp)
+{
+    const struct pvn_nccl_var *var;
+    char name[PVN_NCCL_VAR_LEN];
+    const char *value;
+
+    for (; envp && *envp; envp++) {
+        var = pvn_nccl_var_of_entry(*envp, name, &value);
+        if (var && pvn_nccl_var_is_missed(var, value))
+            pvn_info(PVN_INIT | PVN_NET | PVN_ENV, "%s=%.64s has no effect on this plugin. %s",
+                     name, value, var->text);
+    }
 }
 
 int pvn_params_read(struct pvn_params *out, char *const *envp, struct pvn_err *err)
@@ -161,6 +182,7 @@ int pvn_params_read(struct pvn_params *out, char *const *envp, struct pvn_err *e
             out->source[i] = PVN_PARAM_FROM_ALIAS;
         }
     }
+    say_missed(envp);
     return 0;
 }
 

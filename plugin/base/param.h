@@ -156,6 +156,9 @@ struct pvn_param_word {
 struct pvn_param_def {
     const char *name;  /* without the prefix */
     const char *alias; /* NCCL's variable, whole, or NULL */
+    /* The alias is a switch: what any number but 0 stands for, and what 0 does. NULL: the default;
+     * both NULL: it is no switch. */
+    const char *alias_on, *alias_off;
     enum pvn_param_type type;
     const char *unit;                   /* of a bare duration ("s", "us"); "bytes"; or NULL */
     const char *def;                    /* the default as a user would write it */
@@ -181,10 +184,10 @@ void pvn_params_unload(void);
 /* Never NULL: the loaded values, before that the defaults. The pointer stays valid until unload. */
 const struct pvn_params *pvn_params_get(void);
 
-/* What pvn_params_get returns from now on, for tests that need particular values; NULL ends it. */
+/* pvn_params_get returns this from now on, for tests that need particular values; NULL ends it. */
 void pvn_params_override(const struct pvn_params *params);
 
-/* Where the value of a parameter (its name without the prefix) comes from. */
+/* The source of the value of a parameter (its name without the prefix). */
 enum pvn_param_source pvn_param_source(const struct pvn_params *params, const char *name);
 
 /* A row's value in `params` as a user would write it: "512K", "30 s", "auto". */

@@ -50,6 +50,8 @@ static const struct pvn_param_word unset_words[] = {{"unset", -1}, {NULL, 0}};
 
 static const struct pvn_param_def table[] = {
     {.name = "TRANSPORT",
+     .alias = "NCCL_IB_DISABLE",
+     .alias_on = "tcp",
      .type = PVN_PARAM_ENUM,
      .def = "auto",
      .words = transport_words,
@@ -66,6 +68,8 @@ static const struct pvn_param_def table[] = {
          "devices: a lane that fails its first round trip or is lost later, a device that cannot be "
          "used."},
     {.name = "VDEVICE",
+     .alias = "NCCL_IB_MERGE_NICS",
+     .alias_off = "0",
      .type = PVN_PARAM_INT,
      .def = "auto",
      .min = -1,
@@ -105,16 +109,19 @@ static const struct pvn_param_def table[] = {
      .min = SEC,
      .max = 86400 * SEC,
      FIELD(failover_timeout),
-     .help = "For how long a lost connection is dialled again while the peer cannot be reached. "
-             "There is no limit for a peer that can be reached but is not ready."},
+     .help =
+         "For how long a lost connection is dialled again while the peer cannot be reached. "
+         "There is no limit for a peer that can be reached but is not ready, asleep or stopped."},
     {.name = "SOCKET_IFNAME",
      .alias = "NCCL_SOCKET_IFNAME",
      .type = PVN_PARAM_LIST,
      .def = "",
      FIELD(socket_ifname),
-     .help = "Network interfaces for TCP, in the syntax of NCCL_SOCKET_IFNAME: a list of "
-             "prefixes; `=` before the list makes them exact names, `^` excludes them, `^=` "
-             "excludes exact names. Empty: chosen by kind of link and by route."},
+     .help =
+         "Network interfaces for TCP, in the syntax of NCCL_SOCKET_IFNAME: a list of "
+         "prefixes; `=` before the list makes them exact names, `^` excludes them, `^=` "
+         "excludes exact names. `eth0:1` is the address that has this label. Empty: chosen by kind "
+         "of link and by route."},
     {.name = "SOCKET_FAMILY",
      .alias = "NCCL_SOCKET_FAMILY",
      .type = PVN_PARAM_ENUM,
@@ -128,7 +135,8 @@ static const struct pvn_param_def table[] = {
      .def = "",
      FIELD(ib_hca),
      .help = "RDMA devices and ports, in the syntax of NCCL_IB_HCA: a list of DEVICE[:PORT] "
-             "prefixes, with `=` and `^` as in SOCKET_IFNAME. Empty: every usable one."},
+             "prefixes, with `=` and `^` as in SOCKET_IFNAME. DEVICE:PORT:RAIL:PLANE also gives "
+             "the device's rail and plane; PORT may be empty for all. Empty: every usable one."},
     {.name = "RAILS",
      .type = PVN_PARAM_LIST,
      .def = "",
@@ -136,8 +144,8 @@ static const struct pvn_param_def table[] = {
      .help =
          "The rail of each device: a list of DEVICE=NUMBER (0 to 32767), the same on every host; "
          "devices of one rail reach each other. NCCL 2.30 then keeps rings and trees on one rail, "
-         "and lanes of joined devices are paired by it. Empty: by InfiniBand subnet, where ports "
-         "have several."},
+         "and lanes of joined devices are paired by it. Empty: what IB_HCA gives, else by "
+         "InfiniBand subnet, where ports have several."},
 
     {.name = "TCP_STREAMS",
      .alias = "NCCL_NSOCKS_PERTHREAD",
@@ -363,6 +371,8 @@ static const struct pvn_param_def table[] = {
              "whichever a trial registration at start shows to work; dmabuf, peermem: only that "
              "one; off: NCCL stages GPU data in host memory."},
     {.name = "FLUSH",
+     .alias = "NCCL_GDR_FLUSH_DISABLE",
+     .alias_on = "none",
      .type = PVN_PARAM_ENUM,
      .def = "auto",
      .words = flush_words,
@@ -409,7 +419,7 @@ static const struct pvn_param_def table[] = {
      .max = 86400 * SEC,
      FIELD(accept_timeout),
      .help = "How long accept waits for the peer to connect, and connect for the peer's "
-             "process to call accept. 0: no limit."},
+             "process to call accept, or to go on with the set-up. 0: no limit."},
     {.name = "HELLO_TIMEOUT",
      .type = PVN_PARAM_DURATION,
      .unit = "s",
@@ -470,7 +480,7 @@ static const struct pvn_param_def table[] = {
      .help = "Time between two such probes, in whole seconds."},
     {.name = "KEEPALIVE_CNT",
      .type = PVN_PARAM_INT,
-     .def = "6",
+     .def = "9",
      .min = 1,
      .max = 127,
      FIELD(keepalive_cnt),
@@ -482,8 +492,10 @@ static const struct pvn_param_def table[] = {
      .min = 0,
      .max = 86400 * SEC,
      FIELD(tcp_user_timeout),
-     .help = "How long sent data may stay unacknowledged before the connection is dead. 0: the "
-             "kernel's own limit (about 15 minutes)."},
+     .help =
+         "How long the peer's machine may acknowledge nothing of what it is sent before the "
+         "connection is dead. A peer that is late or stopped is waited for: its kernel answers. "
+         "0: the kernel's own limit (about 15 minutes)."},
     {.name = "STALL_WARN",
      .type = PVN_PARAM_DURATION,
      .unit = "s",
@@ -517,6 +529,7 @@ static const struct pvn_param_def table[] = {
      .help = "Where sysfs is mounted, for containers that mount it elsewhere. The facts about RDMA "
              "devices and the PCIe layout are read there."},
     {.name = "VERBS_LIB",
+     .alias = "NCCL_IBVERBS_LIB",
      .type = PVN_PARAM_STRING,
      .def = "libibverbs.so.1",
      FIELD(verbs_lib),

@@ -13,8 +13,8 @@
 int pvn_param_parse(const struct pvn_param_def *def, const char *text, struct pvn_params *out,
                     char *why, size_t why_size);
 
-/* Whether `text` is how NCCL's own variable of this row says "choose yourself" (-1 or -2 where that
- * is below the row's range). */
+/* True if `text` is how NCCL's own variable of this row says "choose yourself": -1 or -2, where that
+ * is below the row's range. */
 bool pvn_param_is_nccl_unset(const struct pvn_param_def *def, const char *text);
 
 #endif

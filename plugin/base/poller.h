@@ -70,7 +70,7 @@ const uint32_t *pvn_poller_word(const struct pvn_watch *w, uint32_t *armed);
 /* Takes what the kernel has to report, unless somebody did so within the last max_age_ns. Returns
  * the time, which it has read anyway (clock.h). */
 uint64_t pvn_poller_poll(uint64_t max_age_ns);
-/* The same unconditionally, for set-up and for tests; returns the number of events taken. */
+/* Polls unconditionally, for set-up and for tests; returns the number of events taken. */
 int pvn_poller_poll_now(void);
 
 /* Watches in use, for tests and statistics. */

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What this build is: printed in the banner, sent in HELLO, shown by the tools' --version. */
+/* The version of this build: printed in the banner, sent in HELLO, shown by the tools' --version. */
 #ifndef PVN_BASE_VERSION_H
 #define PVN_BASE_VERSION_H
 

@@ -1,16 +1,36 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* The data calls: isend, irecv, iflush and test, as far as comm_fast.h does not do them inline. */
+/* The data calls: isend, irecv, iflush and test. */
 #include "config.h"
-#include "comm/comm_fast.h"
+#include "comm/comm_priv.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <limits.h>
+#include <stddef.h>
 
 #include "base/fork.h"
 #include "base/result.h"
 #include "comm/profile.h"
+#include "engine/engine_calls.h"
 
-/* What every data call begins with. 0 go on, -EAGAIN not up yet, else the comm's error. */
+static_assert(offsetof(struct pvn_comm_mr, mr) == 0, "a handle is the engine's registration");
+
+/* True if a comm's epoch (or the one that says what it may be used for) is this process's. The number
+ * is hardly met by chance, so this is also the check that the pointer is a comm. False: it may be ours
+ * nevertheless, and comm_usable() finds out. */
+static inline bool is_ours(const unsigned *epoch)
+{
+    return __builtin_expect(pvn_fork_surely() == *epoch, 1);
+}
+
+/* True if the comm is to look at its control connection now. */
+static inline bool attends(struct pvn_comm *c)
+{
+    return __builtin_expect(--c->attend_in < 0, 0);
+}
+
+/* Begins every data call that needs a check. 0 go on, -EAGAIN not up yet, else the comm's error. */
 static int ready(struct pvn_comm *c, const char *call)
 {
     int rc = comm_usable(c, call);
@@ -27,6 +47,10 @@ static int answer(struct pvn_comm *c, int rc, const char *call)
         return 0;
     if (pvn_engine_err(c->engine))
         return comm_engine_failed(c);
+    if (rc == -EMSGSIZE)
+        return comm_refuse(c, rc, PVN_FAULT_ARGUMENT,
+                           "%s: a message may have 2^%d bytes less one at most", call,
+                           (int)MAX_TOTAL_LOG2);
     return comm_refuse(c, rc, PVN_FAULT_ARGUMENT, "%s: wrong arguments", call);
 }
 
@@ -39,7 +63,7 @@ static int result(const struct pvn_comm *c, int rc)
 static int no_request(struct pvn_comm *c, int rc, const char *call)
 {
     /* No room: the caller may call nothing but this until there is. */
-    if (rc == 0 && comm_attends(c))
+    if (rc == 0 && attends(c))
         comm_attend(c);
     /* Nor will there be any when the receiver has closed. */
     if (rc == 0 && c->sender && c->conn->goodbye && pvn_engine_pending(c->engine) == 0)
@@ -58,7 +82,26 @@ static inline bool covers(const struct pvn_comm *c, const struct pvn_mr *m, cons
 {
     uintptr_t at = (uintptr_t)data - (uintptr_t)m->addr;
 
-    return !eng_needs_registration(c->engine) || size == 0 || (at <= m->len && size <= m->len - at);
+    return (at <= m->len && size <= m->len - at) || size == 0 ||
+           (!pvn_engine_needs_registration(c->engine) && !(size >> MAX_TOTAL_LOG2));
+}
+
+/* Without a memory handle. The lanes may be TCP's now, and an adapter's when a peer that is late comes. */
+__attribute__((noinline, cold)) static int check_unregistered(struct pvn_comm *c, const char *call,
+                                                              size_t size)
+{
+    bool comes_back = c->dev->nvia > 1 && pvn_conn_failover(c->conn);
+
+    if (size == 0)
+        return 0;
+    if (size >> MAX_TOTAL_LOG2)
+        return answer(c, -EMSGSIZE, call);
+    if (!comes_back && !pvn_engine_needs_registration(c->engine))
+        return 0;
+    return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
+                       "%s: %zu bytes without a memory handle: device %s reaches only what regMr "
+                       "has registered on this comm",
+                       call, size, c->dev->name);
 }
 
 __attribute__((noinline, cold)) static int refuse_range(struct pvn_comm *c, const char *call,
@@ -78,8 +121,10 @@ static const struct pvn_mr *const *mr_list(void *const *mrs)
     return (const struct pvn_mr *const *)mrs;
 }
 
-static int isend_ready(struct pvn_comm *c, const void *data, size_t size,
-                       const struct pvn_comm_mr *mr)
+/* The checks that a healthy comm and a message with bytes and a registration need not pass. 0,
+ * -EAGAIN: not now, or an error. */
+__attribute__((noinline)) static int isend_ready(struct pvn_comm *c, const void *data, size_t size,
+                                                 const struct pvn_comm_mr *mr, void *handle)
 {
     int rc = ready(c, "isend");
 
@@ -90,84 +135,39 @@ static int isend_ready(struct pvn_comm *c, const void *data, size_t size,
     if (!c->sender || (!data && size))
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "isend: %s",
                            c->sender ? "bytes at address 0" : "this is the receiving end");
+    if (!mr && (rc = check_unregistered(c, "isend", size)) != 0)
+        return rc;
+    if (c->drains)
+        return -EBUSY;
+    if (c->profile)
+        pvn_profile_send(c->profile, pvn_engine_next(c->engine), handle);
     return 0;
 }
 
-int comm_isend_checked(struct pvn_comm *c, const void *data, size_t size, int tag,
-                       const struct pvn_mr *mr, void **request)
+int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
+                   const struct pvn_comm_mr *mr, void *handle, void **request)
 {
     struct pvn_req *req;
     int rc;
 
     *request = NULL;
-    if (mr && !covers(c, mr, data, size))
-        return result(c, refuse_range(c, "isend", mr, data, size));
-    rc = pvn_engine_isend(c->engine, data, size, tag, mr, &req);
+    if (__builtin_expect(!is_ours(&c->sends) || !mr || mr->comm != c || !data, 0)) {
+        rc = isend_ready(c, data, size, mr, handle);
+        if (rc == -EBUSY)
+            return no_request(c, 0, "isend");
+        if (rc)
+            return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
+    }
+    if (mr && !covers(c, &mr->mr, data, size))
+        return result(c, refuse_range(c, "isend", &mr->mr, data, size));
+    rc = eng_isend(c->engine, data, size, tag, mr ? &mr->mr : NULL, &req);
     *request = req;
-    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
+    return __builtin_expect(req != NULL, 1) ? PVN_RESULT_SUCCESS : no_request(c, rc, "isend");
 }
 
-int comm_isend_slow(struct pvn_comm *c, const void *data, size_t size, int tag,
-                    const struct pvn_comm_mr *mr, void *handle, void **request)
-{
-    int rc = isend_ready(c, data, size, mr);
-
-    *request = NULL;
-    if (rc)
-        return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
-    if (c->drains)
-        return no_request(c, 0, "isend");
-    if (c->profile)
-        pvn_profile_send(c->profile, pvn_engine_next(c->engine), handle);
-    return comm_isend_checked(c, data, size, tag, mr ? &mr->mr : NULL, request);
-}
-
-int comm_isend_not_posted(const struct send_msg *m, int rc, void **request)
-{
-    struct pvn_comm *c = m->req.owner;
-
-    *request = NULL;
-    /* No slot: the caller calls again, and only now and then is it worth more than a look. */
-    if (rc == 0 && --c->attend_in >= 0)
-        return PVN_RESULT_SUCCESS;
-    if (rc < 0 && rc != -EAGAIN)
-        return no_request(c, eng_fail_lane(c->engine, c->engine->cfg.lanes[0], rc), "isend");
-    return comm_isend_checked(c, m->w.src, m->req.size, m->w.f.tag, m->w.mr, request);
-}
-
-static int check_buffers(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                         void *const *mrs)
-{
-    int i;
-
-    for (i = 0; i < n; i++) {
-        if (mrs && !mr_ok(c, mrs[i]))
-            return comm_mr_refuse(c, mrs[i]);
-        if (!data[i] && sizes[i])
-            return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv: %zu bytes at address 0",
-                               sizes[i]);
-    }
-    return 0;
-}
-
-int comm_irecv_not_published(struct recv_group *g, int rc, void **request)
-{
-    struct pvn_comm *c = g->req.owner;
-
-    *request = NULL;
-    if (rc == -EFAULT) {
-        const struct pvn_buffer *b = &g->buf[0];
-
-        eng_take_back(c->engine, g);
-        return result(c, refuse_range(c, "irecv", b->mr, b->addr, b->size));
-    }
-    rc = eng_publish_later(c->engine, rc);
-    *request = rc ? NULL : g;
-    return rc ? no_request(c, rc, "irecv") : PVN_RESULT_SUCCESS;
-}
-
-static int irecv_ready(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                       void *const *mrs)
+/* As isend_ready(). */
+__attribute__((noinline)) static int irecv_ready(struct pvn_comm *c, int n, void *const *data,
+                                                 const size_t *sizes, void *const *handles)
 {
     int rc = ready(c, "irecv");
 
@@ -176,38 +176,58 @@ static int irecv_ready(struct pvn_comm *c, int n, void *const *data, const size_
     if (c->sender || n < 1 || n > PVN_MAX_RECVS)
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv of %d buffers: %s", n,
                            c->sender ? "this is the sending end" : "1 to 8 are possible");
-    return check_buffers(c, n, data, sizes, mrs);
-}
-
-int comm_irecv_checked(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                       const int *tags, void *const *mrs, void **request)
-{
-    struct pvn_req *req;
-    int i, rc;
-
-    *request = NULL;
-    for (i = 0; mrs && i < n; i++) {
-        const struct pvn_mr *m = mrs[i];
-
-        if (m && !covers(c, m, data[i], sizes[i]))
-            return result(c, refuse_range(c, "irecv", m, data[i], sizes[i]));
-    }
-    rc = pvn_engine_irecv(c->engine, n, data, sizes, tags, mr_list(mrs), &req);
-    *request = req;
-    return req ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");
-}
-
-int comm_irecv_slow(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
-                    const int *tags, void *const *mrs, void *const *handles, void **request)
-{
-    int rc = irecv_ready(c, n, data, sizes, mrs);
-
-    *request = NULL;
-    if (rc)
-        return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
     if (c->profile && handles)
         pvn_profile_receive(c->profile, pvn_engine_next(c->engine), n, data, sizes, handles);
-    return comm_irecv_checked(c, n, data, sizes, tags, mrs, request);
+    return 0;
+}
+
+/* 0 or the error of the call. */
+static inline int check_buffer(struct pvn_comm *c, void *data, size_t size,
+                               const struct pvn_comm_mr *mr)
+{
+    if (__builtin_expect(mr && mr->comm == c && data && covers(c, &mr->mr, data, size), 1))
+        return 0;
+    if (!mr_ok(c, mr))
+        return comm_mr_refuse(c, mr);
+    if (!data && size)
+        return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT, "irecv: %zu bytes at address 0", size);
+    if (!mr)
+        return check_unregistered(c, "irecv", size);
+    if (!covers(c, &mr->mr, data, size))
+        return refuse_range(c, "irecv", &mr->mr, data, size);
+    return 0;
+}
+
+__attribute__((noinline)) static int check_more(struct pvn_comm *c, int n, void *const *data,
+                                                const size_t *sizes, void *const *mrs)
+{
+    int rc = 0;
+
+    for (int i = 1; i < n && rc == 0; i++)
+        rc = check_buffer(c, data[i], sizes[i], mrs ? mrs[i] : NULL);
+    return rc;
+}
+
+int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                   const int *tags, void *const *mrs, void *const *handles, void **request)
+{
+    struct pvn_req *req;
+    int rc;
+
+    *request = NULL;
+    if (__builtin_expect(!is_ours(&c->receives) || n < 1 || n > PVN_MAX_RECVS, 0)) {
+        rc = irecv_ready(c, n, data, sizes, handles);
+        if (rc)
+            return rc == -EAGAIN ? PVN_RESULT_SUCCESS : result(c, rc);
+    }
+    rc = check_buffer(c, data[0], sizes[0], mrs ? mrs[0] : NULL);
+    if (__builtin_expect(rc == 0 && n > 1, 0))
+        rc = check_more(c, n, data, sizes, mrs);
+    if (__builtin_expect(rc != 0, 0))
+        return result(c, rc);
+    rc = eng_irecv(c->engine, n, data, sizes, tags, mr_list(mrs), &req);
+    *request = req;
+    return __builtin_expect(req != NULL, 1) ? PVN_RESULT_SUCCESS : no_request(c, rc, "irecv");
 }
 
 int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
@@ -223,11 +243,16 @@ int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *
     if (n < 1 || n > PVN_MAX_RECVS)
         return comm_refuse(c, -EINVAL, PVN_FAULT_ARGUMENT,
                            "iflush of %d buffers: 1 to 8 are possible", n);
-    for (i = 0; i < n; i++)
-        if (mrs && !mr_ok(c, mrs[i]))
-            return comm_mr_refuse(c, mrs[i]);
-        else if (mrs && mrs[i] && sizes && !covers(c, mrs[i], data[i], sizes[i]))
-            return refuse_range(c, "iflush", mrs[i], data[i], sizes[i]);
+    for (i = 0; i < n; i++) {
+        const struct pvn_comm_mr *mr = mrs ? mrs[i] : NULL;
+
+        if (!mr_ok(c, mr))
+            return comm_mr_refuse(c, mr);
+        if (!mr && (rc = check_unregistered(c, "iflush", sizes[i])) != 0)
+            return rc;
+        if (mr && !covers(c, &mr->mr, data[i], sizes[i]))
+            return refuse_range(c, "iflush", &mr->mr, data[i], sizes[i]);
+    }
     rc = pvn_engine_iflush(c->engine, n, data, sizes, mr_list(mrs), &req);
     if (rc == -EBUSY)
         return comm_refuse(c, rc, PVN_FAULT_USAGE, "iflush: %d flushes are in flight already",
@@ -248,45 +273,58 @@ static int test_failed(struct pvn_req *req, int rc)
                        "test: request %p is not in use (it was completed before)", (void *)req);
 }
 
-/* sizes: PVN_MAX_RECVS of them. */
-static int test(struct pvn_comm *c, struct pvn_req *req, int *n, size_t *sizes)
+static inline int size_of(size_t size)
 {
-    int rc;
-
-    *n = 0;
-    if (!comm_is_ours(&c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch)))
-        return comm_usable(c, "test");
-    if (comm_attends(c))
-        comm_attend(c);
-    rc = pvn_engine_test(req, n, sizes);
-    return rc == 0 ? 0 : test_failed(req, rc);
+    return size > INT_MAX ? INT_MAX : (int)size;
 }
 
-int comm_test_any(void *request, int *done, int *sizes)
+/* A test that is not to end at once. */
+__attribute__((noinline)) static int test(struct pvn_comm *c, struct pvn_req *req, int *done,
+                                          int *sizes)
 {
-    struct pvn_comm *c = pvn_req_owner(request);
     size_t wide[PVN_MAX_RECVS];
-    int i, n, rc = test(c, request, &n, wide);
+    int n = 0, rc;
 
-    *done = n > 0;
+    *done = 0;
+    if (!is_ours(&c->epoch) && (c->magic != COMM_MAGIC || pvn_fork_in_child(c->epoch)))
+        return result(c, comm_usable(c, "test"));
+    /* A request that is done attends as well: a sender whose every message fits into the kernel's buffer must notice
+     * its peer's end, too. */
+    if (c->attend_in < 0)
+        comm_attend(c);
+    rc = eng_test(req, &n, wide);
+    if (__builtin_expect(rc != 0, 0))
+        return result(c, test_failed(req, rc));
+    if (n == 0)
+        return PVN_RESULT_SUCCESS;
+    *done = 1;
+    if (!sizes)
+        return PVN_RESULT_SUCCESS;
     /* The caller's array has room for as many as the request has buffers. */
-    for (i = 0; sizes && i < n; i++)
-        sizes[i] = comm_size(wide[i]);
-    return result(c, rc);
+    sizes[0] = size_of(wide[0]);
+    while (__builtin_expect(--n > 0, 0))
+        sizes[n] = size_of(wide[n]);
+    return PVN_RESULT_SUCCESS;
 }
 
-int comm_test_open(struct pvn_req *req, int *done, int *sizes)
+int pvn_comm_test(void *request, int *done, int *sizes)
 {
+    struct pvn_req *req = request;
     struct pvn_comm *c = pvn_req_owner(req);
 
-    /* The calls that ended without this one count, too. */
-    c->attend_in -= pvn_lane_watch_left_out(req->e->watch);
-    if (req->state != REQ_OPEN || pvn_engine_progress(req->e) != 0)
-        return comm_test_any(req, done, sizes);
-    if (eng_fast_is_done(req))
-        return comm_finish(req, done, sizes);
-    if (__builtin_expect(req->state == REQ_DONE, 0))
-        return comm_test_any(req, done, sizes);
-    *done = 0;
-    return PVN_RESULT_SUCCESS;
+    /* Nearly all end here, without more registers than they are called with. */
+    if (is_ours(&c->epoch) && !attends(c)) {
+        if (eng_is_still(req)) {
+            *done = 0;
+            return PVN_RESULT_SUCCESS;
+        }
+        if (eng_is_done(req)) {
+            size_t size = eng_finish(req);
+            *done = 1;
+            if (sizes)
+                *sizes = size_of(size);
+            return PVN_RESULT_SUCCESS;
+        }
+    }
+    return test(c, req, done, sizes);
 }

@@ -56,19 +56,18 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
 int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *err);
 
 /*
- * The data calls. isend, irecv and test are inline functions of comm_fast.h and return an
- * enum pvn_result:
- *
- *     int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
- *                        const struct pvn_comm_mr *mr, void **request)
- *     int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
- *                        const int *tags, void *const *mrs, void **request)
- *     int pvn_comm_test(void *request, int *done, int *sizes)
+ * The data calls. isend, irecv and test return an enum pvn_result, iflush 0 or a negative errno.
  *
  * n        at most PVN_MAX_RECVS
+ * handle   NCCL's, for its profiler; handles: NULL, or as many as buffers
  * *request NULL with success: call again; after iflush: there is nothing to wait for
  * *done    0, or 1 with one size per buffer of the request in sizes, which may be NULL
  */
+int pvn_comm_isend(struct pvn_comm *c, const void *data, size_t size, int tag,
+                   const struct pvn_comm_mr *mr, void *handle, void **request);
+int pvn_comm_irecv(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
+                   const int *tags, void *const *mrs, void *const *handles, void **request);
+int pvn_comm_test(void *request, int *done, int *sizes);
 int pvn_comm_iflush(struct pvn_comm *c, int n, void *const *data, const size_t *sizes,
                     void *const *mrs, void **request);
 

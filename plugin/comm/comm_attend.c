@@ -12,14 +12,12 @@
 
 #include "base/clock.h"
 
-/* Every comm that is driven, and when a thread last took the steps of its idle ones. */
+/* Every comm that is driven, and when a thread last took the steps of its idle ones. A step may block
+ * in a sick adapter, so it is taken without the lock: a comm that is in one stays in the list. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t step_ended = PTHREAD_COND_INITIALIZER;
 static struct pvn_comm *all;
 static __thread uint64_t driven_ns;
-/* The same ones for comm_attend_received(), which is called with the other lock held or not. */
-static pthread_mutex_t ids_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pvn_comm *ids;
-
 #define DRIVE_NS PVN_NS_PER_MS
 /* For how long a comm takes no new sends to switch to better lanes, and the pause after that. */
 #define DRAIN_NS       (100 * PVN_NS_PER_MS)
@@ -31,34 +29,15 @@ void comm_attend_join(struct pvn_comm *c)
     c->next_of_all = all;
     all = c;
     pthread_mutex_unlock(&all_lock);
-    pthread_mutex_lock(&ids_lock);
-    c->next_of_ids = ids;
-    ids = c;
-    pthread_mutex_unlock(&ids_lock);
-}
-
-uint64_t comm_attend_received(uint64_t id)
-{
-    uint64_t n = 0;
-
-    pthread_mutex_lock(&ids_lock);
-    for (const struct pvn_comm *c = ids; c; c = c->next_of_ids)
-        if (c->id == id && !c->sender)
-            n = pvn_engine_received(c->engine);
-    pthread_mutex_unlock(&ids_lock);
-    return n;
+    comm_received_join(c);
 }
 
 void comm_attend_leave(struct pvn_comm *c)
 {
-    pthread_mutex_lock(&ids_lock);
-    for (struct pvn_comm **at = &ids; *at; at = &(*at)->next_of_ids)
-        if (*at == c) {
-            *at = c->next_of_ids;
-            break;
-        }
-    pthread_mutex_unlock(&ids_lock);
+    comm_received_leave(c);
     pthread_mutex_lock(&all_lock);
+    while (c->in_step)
+        pthread_cond_wait(&step_ended, &all_lock);
     for (struct pvn_comm **at = &all; *at; at = &(*at)->next_of_all)
         if (*at == c) {
             *at = c->next_of_all;
@@ -70,13 +49,16 @@ void comm_attend_leave(struct pvn_comm *c)
 void comm_attend_after_fork(void)
 {
     pthread_mutex_init(&all_lock, NULL);
+    pthread_cond_init(&step_ended, NULL);
+    for (struct pvn_comm *c = all; c; c = c->next_of_all)
+        c->in_step = false;
     all = NULL;
-    pthread_mutex_init(&ids_lock, NULL);
-    ids = NULL;
+    comm_received_after_fork();
     comm_failback_after_fork();
+    comm_keep_after_fork();
 }
 
-/* Of a comm of another thread nothing but the name of that thread may be read. */
+/* Nothing but the name of its thread may be read of another thread's comm. */
 static bool is_idle_here(const struct pvn_comm *c)
 {
     return comm_thread_is_here(c) && !c->failed &&
@@ -86,7 +68,7 @@ static bool is_idle_here(const struct pvn_comm *c)
 static void end_drain(struct pvn_comm *c)
 {
     if (c->drains)
-        comm_allow_fast_path(c);
+        comm_allow_calls(c);
     c->drains = false;
 }
 
@@ -127,8 +109,10 @@ static void drive_idle(struct pvn_comm *c, uint64_t now)
     look_for_better(c, now);
     if (c->failover || c->failed)
         return;
-    if (now >= c->look_ns)
+    if (now >= c->look_ns) {
+        comm_look_at_path(c);
         comm_look_for_stalls(c, now);
+    }
     if (pvn_engine_progress(c->engine) != 0)
         comm_engine_failed(c);
     else if (pvn_engine_paused(c->engine))
@@ -152,10 +136,15 @@ static void drive(struct pvn_comm *self, uint64_t now)
     for (struct pvn_comm *c = all; c; c = c->next_of_all) {
         if (c == self || !is_idle_here(c))
             continue;
+        c->in_step = true;
+        pthread_mutex_unlock(&all_lock);
         if (c->failover)
             step_failover(c);
         else
             drive_idle(c, now);
+        pthread_mutex_lock(&all_lock);
+        c->in_step = false;
+        pthread_cond_broadcast(&step_ended);
     }
     pthread_mutex_unlock(&all_lock);
 }

@@ -68,7 +68,7 @@ int comm_refuse_elsewhere(const struct pvn_comm *c, struct pvn_err *err, int cod
     return code;
 }
 
-/* Not latched and not comm_refuse: the comm itself must not be touched. */
+/* Neither latched nor by comm_refuse: the comm itself must not be touched. */
 static int not_ours(const char *call, struct pvn_err *err)
 {
     pvn_err_set(
@@ -103,7 +103,7 @@ int comm_usable_elsewhere(struct pvn_comm *c, const char *call, struct pvn_err *
     return err->code;
 }
 
-/* What ended a comm that was up knows its own part only. */
+/* Adds what the error's origin does not know: for how long the comm worked, and where it is. */
 static void complete(const struct pvn_comm *c, struct pvn_err *err)
 {
     static const struct pvn_engine_stats none;
@@ -123,6 +123,7 @@ void comm_failover_end(struct pvn_comm *c)
     if (!f)
         return;
     pthread_mutex_lock(&c->mr_lock);
+    comm_mr_detach_all(c, f->next);
     c->failover = NULL;
     pthread_mutex_unlock(&c->mr_lock);
     pvn_conn_close(f->next, "the comm was closed during a failover");
@@ -155,7 +156,8 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
         comm_publish_last(c);
     comm_failover_end(c);
     comm_failback_stop(c);
-    comm_ctrl_forget(c);
+    comm_ctrl_adopt(c); /* so that the peer hears of it */
+    comm_keep_leave(c);
     pvn_conn_fail(c->conn, &c->err);
     return c->err.code;
 }

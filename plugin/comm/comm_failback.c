@@ -14,12 +14,15 @@
  * failover (comm_failover.c) with this connection as the next one. If it is lost meanwhile, these
  * steps make another one, as after any loss.
  *
- * The same thread answers the HELLO of a peer that connects again while nobody calls this end. The
+ * A second thread answers the HELLO of a peer that connects again while nobody calls this end. The
  * answer has the number of messages received, which completes the sends of a peer whose last
- * acknowledgement was lost.
+ * acknowledgement was lost. It keeps the control connections of all comms, too (comm_keep.c). No call of an adapter is made on that thread, so a sick one of another
+ * comm delays no answer.
  *
- * One thread serves all comms. It runs while there is a receiving comm with failover, or a sending
- * one with worse lanes. An attempt belongs to the thread, so a comm can be closed while its attempt
+ * It does that for a second after the end of a comm that was closed during a failover, too, so that
+ * the peer, which may connect again, learns that this end has everything.
+ *
+ * The two threads serve all comms. They run while there is a comm with failover. An attempt belongs to the first, so a comm can be closed while its attempt
  * blocks: the comm marks the attempt as cancelled, and the thread frees it.
  */
 #include "config.h"
@@ -45,13 +48,15 @@ enum { ATTEMPTS_LOGGED = 4 };
 #define DIAL_NS (3 * PVN_NS_PER_S)
 /* Lanes that are lost again sooner flap: the next attempt waits longer. */
 #define STABLE_NS (60 * PVN_NS_PER_S)
-/* The thread's pause while a connection is being made, while one may come in, and while all comms
- * have their best lanes. */
+/* A thread's pause while a connection is being made, while one may come in, and while all comms have
+ * their best lanes. */
 #define BUSY_NS  (PVN_NS_PER_MS)
 #define IDLE_NS  (50 * PVN_NS_PER_MS)
 #define WATCH_NS (200 * PVN_NS_PER_MS)
+/* For how long the peer of a comm that was closed in a failover is answered. */
+#define LINGER_NS PVN_NS_PER_S
 /* For how long the end of the process waits for attempts that are given up. */
-#define FINISH_NS PVN_NS_PER_S
+#define FINISH_NS (LINGER_NS + PVN_NS_PER_S / 2)
 
 struct comm_failback {
     struct comm_failback *next;
@@ -64,23 +69,39 @@ struct comm_failback {
     bool worse; /* the comm has had better ones */
 
     /* Under the lock: */
-    bool cancelled;       /* the comm has no pointer to it any more */
-    atomic_bool ready;    /* conn is up, for the comm to take */
+    bool cancelled;      /* the comm has no pointer to it any more */
+    atomic_bool ready;   /* conn is up, for the comm to take */
+    uint64_t lingers_ns; /* the comm has been closed, and its peer is answered until then; else 0 */
     atomic_bool replaced; /* acceptor: the peer makes a connection in place of the one in use */
+    bool in_answer;       /* the answering thread looks for its connections just now */
+    bool tried;           /* conn is the trying thread's, which may be in a step of it */
 
-    /* The thread's, except a conn that is ready: */
+    /* The trying thread's while `tried`, except a conn that is ready; else under the lock: */
     struct pvn_conn *conn;
     bool member; /* conn is one of the listener's */
     uint64_t began_ns, next_ns, wait_ns;
     unsigned attempts;
 };
 
+/* One of the two threads. */
+struct worker {
+    const char *name;
+    void *(*run)(void *);
+    pthread_t thread;
+    bool running;
+    bool ended; /* it has run, and is to be joined */
+};
+
+static void *run_trying(void *arg);
+static void *run_answering(void *arg);
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed; /* it counts monotonic time, as no static initializer does */
+static bool has_changed;       /* it is initialized */
 static struct comm_failback *all;
-static bool running;
-static bool ended; /* it has run, and is to be joined */
-static pthread_t thread;
+static struct worker workers[] = {{.name = "pvn-failback", .run = run_trying},
+                                  {.name = "pvn-answer", .run = run_answering}};
+enum { WORKERS = sizeof(workers) / sizeof(workers[0]) };
 static void *library; /* keeps the code of the thread mapped */
 
 /* ---- the thread ---- */
@@ -92,6 +113,7 @@ static void drop_conn(struct comm_failback *f, const char *why)
     f->member = false;
     pvn_conn_close(f->conn, why);
     f->conn = NULL;
+    f->began_ns = 0;
 }
 
 static void attempt_failed(struct comm_failback *f, const char *why)
@@ -102,22 +124,19 @@ static void attempt_failed(struct comm_failback *f, const char *why)
                  f->conn->where, f->conn->who, why, (double)f->wait_ns / PVN_NS_PER_S);
     drop_conn(f, why);
     f->next_ns = pvn_now_ns() + f->wait_ns;
-    f->wait_ns = 2 * f->wait_ns < WAIT_MAX_NS ? 2 * f->wait_ns : WAIT_MAX_NS;
+    f->wait_ns = pvn_next_pause_ns(f->wait_ns, WAIT_FIRST_NS, WAIT_MAX_NS);
 }
 
-static void begin_attempt(struct comm_failback *f)
+/* Without the lock, by the thread that tries. */
+static bool begin_attempt(struct comm_failback *f)
 {
-    if (f->sender && pvn_now_ns() < f->next_ns)
-        return;
-    if (f->sender)
+    if (f->sender && pvn_now_ns() >= f->next_ns)
         f->conn = pvn_conn_new(&f->cfg);
-    else
-        atomic_store(&f->replaced, pvn_listener_beside(f->listener, f->id, &f->conn));
     if (!f->conn)
-        return;
-    f->member = !f->sender;
+        return false;
     f->conn->cfg.no_fallback = f->no_fallback;
     f->began_ns = pvn_now_ns();
+    return true;
 }
 
 static bool takes_too_long(const struct comm_failback *f)
@@ -130,9 +149,7 @@ static bool step(struct comm_failback *f)
 {
     int rc;
 
-    if (!f->conn)
-        begin_attempt(f);
-    if (!f->conn)
+    if (f->began_ns == 0 && !begin_attempt(f))
         return false;
     if (f->member)
         pvn_listener_take_in(f->listener);
@@ -148,7 +165,7 @@ static bool step(struct comm_failback *f)
     return false;
 }
 
-/* With the lock. A connection that waits for its comm can be lost. */
+/* The caller holds the lock, which is released for the end of one that is lost while it waits for its comm. */
 static void look_at_ready(struct comm_failback *f)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -156,7 +173,11 @@ static void look_at_ready(struct comm_failback *f)
     if (pvn_conn_listen(f->conn, &err) == 0 && !f->conn->goodbye && !f->conn->ctrl.eof)
         return;
     atomic_store(&f->ready, false);
+    f->tried = true;
+    pthread_mutex_unlock(&lock);
     attempt_failed(f, err.n > 0 ? err.reason[0] : "the peer has given it up");
+    pthread_mutex_lock(&lock);
+    f->tried = false;
 }
 
 static void destroy(struct comm_failback *f)
@@ -169,8 +190,8 @@ static void destroy(struct comm_failback *f)
     pvn_plugin_release();
 }
 
-/* With the lock, which is released during the step. */
-static void step_one(struct comm_failback *f)
+/* The caller holds the lock, which is released during the step. */
+static void try_one(struct comm_failback *f)
 {
     bool up;
 
@@ -178,6 +199,9 @@ static void step_one(struct comm_failback *f)
         look_at_ready(f);
         return;
     }
+    if (f->lingers_ns || (!f->sender && !f->conn))
+        return;
+    f->tried = true;
     pthread_mutex_unlock(&lock);
     up = step(f);
     if (up && f->member) {
@@ -185,17 +209,50 @@ static void step_one(struct comm_failback *f)
         f->member = false;
     }
     pthread_mutex_lock(&lock);
+    f->tried = false;
     atomic_store(&f->ready, up);
+}
+
+/* The caller holds the lock, which is released for the listener: that may be locked by a comm's thread in
+ * a call of an adapter. */
+static void answer_one(struct comm_failback *f)
+{
+    struct pvn_conn *conn = NULL;
+    bool replaced = false, lingers = f->lingers_ns != 0, tries = f->tried || f->conn;
+
+    if (f->sender)
+        return;
+    f->in_answer = true;
+    pthread_mutex_unlock(&lock);
+    if (lingers)
+        pvn_listener_dismiss(f->listener, f->id);
+    else
+        replaced = pvn_listener_beside(f->listener, f->id, tries ? NULL : &conn);
+    pthread_mutex_lock(&lock);
+    f->in_answer = false;
+    if (lingers) {
+        f->cancelled = pvn_now_ns() >= f->lingers_ns;
+        if (f->cancelled)
+            comm_received_forget(f->id);
+    } else {
+        atomic_store(&f->replaced, replaced);
+    }
+    if (conn) {
+        f->conn = conn;
+        f->member = true;
+    }
+    if (conn || f->cancelled)
+        pthread_cond_broadcast(&changed);
 }
 
 static void pause_for(uint64_t ns)
 {
     struct timespec until;
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)ns;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(ns / PVN_NS_PER_S);
+    until.tv_nsec = (long)(ns % PVN_NS_PER_S);
     pthread_cond_timedwait(&changed, &lock, &until);
 }
 
@@ -203,7 +260,7 @@ static void pause_for(uint64_t ns)
 static struct comm_failback *take_cancelled(void)
 {
     for (struct comm_failback **at = &all; *at; at = &(*at)->next)
-        if ((*at)->cancelled) {
+        if ((*at)->cancelled && !(*at)->in_answer) {
             struct comm_failback *f = *at;
 
             *at = f->next;
@@ -212,12 +269,21 @@ static struct comm_failback *take_cancelled(void)
     return NULL;
 }
 
-static void *run(void *arg)
+/* The thread holds the lock and gives it up for good. */
+static void *end_worker(struct worker *w)
+{
+    w->running = false;
+    w->ended = true;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void *run_trying(void *arg)
 {
     struct comm_failback *f;
     bool busy, worse;
 
-    (void)arg;
     pthread_mutex_lock(&lock);
     for (;;) {
         while ((f = take_cancelled())) {
@@ -225,51 +291,73 @@ static void *run(void *arg)
             destroy(f);
             pthread_mutex_lock(&lock);
         }
-        if (!all)
-            break;
+        if (!all && !comm_keep_any())
+            return end_worker(arg);
         busy = worse = false;
         for (f = all; f; f = f->next) {
             if (!f->cancelled)
-                step_one(f);
+                try_one(f);
             busy |= f->conn && !atomic_load(&f->ready);
-            worse |= f->worse;
+            worse |= f->worse || atomic_load(&f->ready);
         }
         pause_for(busy ? BUSY_NS : worse ? IDLE_NS : WATCH_NS);
     }
-    running = false;
-    ended = true;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
-    return NULL;
 }
 
-/* With the lock, which the thread has given up for good. */
+static void *run_answering(void *arg)
+{
+    pthread_mutex_lock(&lock);
+    while (all || comm_keep_any()) {
+        bool worse;
+
+        pthread_mutex_unlock(&lock);
+        worse = comm_keep_step();
+        pthread_mutex_lock(&lock);
+        for (struct comm_failback *f = all; f; f = f->next) {
+            if (!f->cancelled)
+                answer_one(f);
+            worse |= f->worse || f->lingers_ns;
+        }
+        pause_for(worse ? IDLE_NS : WATCH_NS);
+    }
+    return end_worker(arg);
+}
+
+/* The caller holds the lock. */
 static void join_ended(void)
 {
-    if (ended)
-        pthread_join(thread, NULL);
-    ended = false;
+    for (int i = 0; i < WORKERS; i++) {
+        if (workers[i].ended)
+            pthread_join(workers[i].thread, NULL);
+        workers[i].ended = false;
+    }
 }
 
-/* With the lock. */
-static bool all_cancelled(void)
+static bool is_running(void)
+{
+    return workers[0].running || workers[1].running;
+}
+
+/* The caller holds the lock. lingering: or will be soon. */
+static bool all_cancelled(bool lingering)
 {
     for (const struct comm_failback *f = all; f; f = f->next)
-        if (!f->cancelled)
+        if (!f->cancelled && !(lingering && f->lingers_ns))
             return false;
     return true;
 }
 
-void comm_failback_finish(bool unmapping)
+void comm_failback_finish(bool lingering, bool unmapping)
 {
     uint64_t until = pvn_now_ns() + FINISH_NS;
     void *unused = NULL;
 
     pthread_mutex_lock(&lock);
-    while (running && all_cancelled() && pvn_now_ns() < until)
+    pthread_cond_broadcast(&changed);
+    while (is_running() && !comm_keep_any() && all_cancelled(lingering) && pvn_now_ns() < until)
         pause_for(FINISH_NS / 8);
     join_ended();
-    if (!running && !unmapping) {
+    if (!is_running() && !unmapping) {
         unused = library;
         library = NULL;
     }
@@ -278,27 +366,44 @@ void comm_failback_finish(bool unmapping)
     pvn_library_release(unused);
 }
 
-/* With the lock. While the thread runs, it may be anywhere in the library, which is not unmapped. */
-static int start_thread(void)
+static void init_changed(void)
 {
-    int rc;
+    pthread_condattr_t attr;
 
-    if (running)
-        return 0;
-    join_ended();
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&changed, &attr);
+    pthread_condattr_destroy(&attr);
+    has_changed = true;
+}
+
+/* The caller holds the lock. While a thread runs, it may be anywhere in the library, which is not unmapped. */
+static int start_threads(void)
+{
+    int rc = 0;
+
+    if (!has_changed)
+        init_changed();
     if (!library)
         library = pvn_library_hold();
-    rc = pvn_thread_start(&thread, run, NULL, "pvn-failback");
-    running = rc == 0;
+    join_ended();
+    for (int i = 0; i < WORKERS && rc == 0; i++) {
+        struct worker *w = &workers[i];
+
+        if (!w->running)
+            rc = pvn_thread_start(&w->thread, w->run, w, w->name);
+        w->running |= rc == 0;
+    }
     return rc;
 }
 
 void comm_failback_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&changed, NULL);
+    init_changed();
     all = NULL;
-    running = ended = false;
+    for (int i = 0; i < WORKERS; i++)
+        workers[i].running = workers[i].ended = false;
     library = NULL; /* it stays open, as in the parent */
 }
 
@@ -323,6 +428,8 @@ static struct comm_failback *new_failback(struct pvn_comm *c)
     f->worse = f->worth < c->best;
     f->wait_ns = c->failback_wait_ns;
     f->next_ns = pvn_now_ns() + f->wait_ns;
+    if (f->next_ns < c->memory.home_ns)
+        f->next_ns = c->memory.home_ns;
     if (!c->sender) {
         f->listener = c->keeper;
         pvn_listener_keep(f->listener);
@@ -348,7 +455,7 @@ void comm_failback_start(struct pvn_comm *c)
     if (!f)
         return;
     pthread_mutex_lock(&lock);
-    rc = start_thread();
+    rc = start_threads();
     if (rc == 0) {
         f->next = all;
         all = f;
@@ -358,6 +465,13 @@ void comm_failback_start(struct pvn_comm *c)
     pthread_mutex_unlock(&lock);
     if (rc)
         destroy(f);
+}
+
+void comm_failback_need(void)
+{
+    pthread_mutex_lock(&lock);
+    start_threads();
+    pthread_mutex_unlock(&lock);
 }
 
 void comm_failback_stop(struct pvn_comm *c)
@@ -372,6 +486,17 @@ void comm_failback_stop(struct pvn_comm *c)
     c->drains = false;
 }
 
+void comm_failback_linger(struct pvn_comm *c)
+{
+    if (!c->failback || c->sender || !comm_received_keep(c->id, pvn_engine_received(c->engine)))
+        return;
+    pthread_mutex_lock(&lock);
+    c->failback->lingers_ns = pvn_now_ns() + LINGER_NS;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    c->failback = NULL;
+}
+
 struct pvn_conn *comm_failback_take(struct pvn_comm *c)
 {
     struct pvn_conn *conn = NULL;
@@ -382,6 +507,7 @@ struct pvn_conn *comm_failback_take(struct pvn_comm *c)
     if (atomic_load(&c->failback->ready)) {
         conn = c->failback->conn;
         c->failback->conn = NULL;
+        c->failback->began_ns = 0;
         /* No further attempt while this one is used. */
         c->failback->next_ns = UINT64_MAX;
         atomic_store(&c->failback->ready, false);
@@ -412,9 +538,7 @@ void comm_failback_lost(struct pvn_comm *c)
     if (now - c->came_back_ns >= STABLE_NS) {
         c->failback_wait_ns = WAIT_FIRST_NS;
     } else {
-        c->failback_wait_ns *= 2;
-        if (c->failback_wait_ns > WAIT_MAX_NS)
-            c->failback_wait_ns = WAIT_MAX_NS;
+        c->failback_wait_ns = pvn_next_pause_ns(c->failback_wait_ns, WAIT_FIRST_NS, WAIT_MAX_NS);
         if (!c->said_flaps)
             pvn_warn(
                 "failback: %s %s %s: the lanes were lost again %.1f s after the return to them; "

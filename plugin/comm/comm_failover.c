@@ -12,8 +12,8 @@
  *
  * Either end may begin, both may at once, and a connection may be lost in every step: the next one
  * is made then. Steps are taken by the comm's own calls, like everything else of a comm. While the
- * old control connection is alive the peer's process is, too, and is waited for without limit;
- * otherwise FAILOVER_TIMEOUT ends the comm.
+ * peer shows that it is there, by the old control connection, by one in its place (comm_keep.c) or by
+ * the new one, it is waited for without limit; otherwise FAILOVER_TIMEOUT ends the comm.
  *
  * The peer may wait for an end whose requests are all done, and which nobody calls: the last
  * acknowledgement may be what was lost. So whoever attends to one comm takes the steps of the idle
@@ -30,6 +30,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "connect/path_watch.h"
 #include "base/log.h"
 #include "base/param.h"
 #include "comm/profile.h"
@@ -38,13 +39,15 @@
 
 #define RETRY_FIRST_NS (10 * PVN_NS_PER_MS)
 #define RETRY_MAX_NS   PVN_NS_PER_S
-/* For how long a path is dialled where there are others. */
-#define DIAL_NS (2 * PVN_NS_PER_S)
-/* Losses in so short a time, with no message in between, are not a path's. */
-#define LOSSES_NS (60 * PVN_NS_PER_S)
-enum { LOSSES_MAX = 64 };
+/* So many losses, with no message in between, are not those of a path that comes back. */
+enum { LOSSES_MAX = 12 };
+#define PAUSE_FIRST_NS (100 * PVN_NS_PER_MS)
+#define PAUSE_MAX_NS   (5 * PVN_NS_PER_S)
+/* So many connections that do not take the comm's memory, in one failover, are enough. */
+enum { REFUSALS_MAX = 8 };
+#define ENDED "the peer's process has ended or was killed"
 
-/* Whether the comm's adapters write into GPU memory. */
+/* True if the comm's adapters write into GPU memory. */
 static bool reaches_gpus(const struct pvn_comm *c)
 {
     unsigned caps = 0;
@@ -54,7 +57,7 @@ static bool reaches_gpus(const struct pvn_comm *c)
     return caps & (PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF);
 }
 
-/* What has arrived in GPU memory must be visible there before it counts as received: the lanes by
+/* Data in GPU memory must be visible there before they count as received: the lanes by
  * which it would be flushed are lost, and other adapters' flushes say nothing of it. */
 static int flush_gpus(struct pvn_comm *c, struct pvn_err *err)
 {
@@ -95,12 +98,24 @@ static int give_up(struct pvn_comm *c, struct pvn_err *err, const char *why)
     return comm_fail(c, err);
 }
 
-/* The peer has closed its end. That is no fault where nothing is left to be moved, though nothing
- * more can be. */
-static int peer_has_closed(struct pvn_comm *c)
+/* No peer is left to fail over to. What began the failover says most of how it ended. */
+static int peer_has_ended(struct pvn_comm *c, const char *how)
+{
+    struct pvn_err err = *pvn_engine_pause_reason(c->engine);
+
+    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+    pvn_err_add(&err, "%s", how);
+    return comm_fail(c, &err);
+}
+
+/* The peer has closed its end, as the connection on which it said so knows. That is no fault where
+ * nothing is left to be moved, though nothing more can be. */
+static int peer_has_closed(struct pvn_comm *c, const struct pvn_conn *said)
 {
     struct pvn_err err = PVN_ERR_INIT;
 
+    if (said->has_received)
+        pvn_engine_acknowledge(c->engine, said->has_received);
     pvn_err_set(&err, -ECONNRESET, "the peer has closed its end of the comm");
     pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
     if (pvn_engine_pending(c->engine) == 0)
@@ -115,8 +130,7 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     if (!f)
         return comm_fail(c, why);
     f->began_ns = f->since_ns = f->stepped_ns = pvn_now_ns();
-    f->next = comm_ctrl_take(c);
-    f->dialled_ns = f->began_ns;
+    c->ctrl_lost_ns = 0;
     pthread_mutex_lock(&c->mr_lock);
     c->failover = f;
     pthread_mutex_unlock(&c->mr_lock);
@@ -133,14 +147,39 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
 
 static bool loses_without_end(struct pvn_comm *c)
 {
-    uint64_t now = pvn_now_ns(), messages = pvn_engine_get_stats(c->engine)->msgs;
+    uint64_t messages = pvn_engine_get_stats(c->engine)->msgs;
 
-    if (messages != c->losses_messages || now - c->losses_ns > LOSSES_NS) {
+    if (messages != c->losses_messages) {
         c->losses_messages = messages;
-        c->losses_ns = now;
         c->losses = 0;
     }
-    return ++c->losses > LOSSES_MAX;
+    c->losses += pvn_engine_pending(c->engine) > 0;
+    return c->losses > LOSSES_MAX;
+}
+
+/* A comm without a sound path loses its lanes again and again: less and less often. */
+static uint64_t pause_ns(const struct pvn_comm *c)
+{
+    return c->losses < 2 ? 0 : pvn_pause_ns(c->losses - 2, PAUSE_FIRST_NS, PAUSE_MAX_NS);
+}
+
+static void remember(struct pvn_comm *c)
+{
+    uint64_t now = pvn_now_ns();
+    bool fast = pvn_conn_worth_is_fast(pvn_conn_worth(c->conn));
+    bool useless = pvn_engine_pending(c->engine) > 0 &&
+                   pvn_engine_get_stats(c->engine)->msgs == c->path_messages;
+
+    if (!c->sender ||
+        !path_memory_lost(&c->memory, c->path, fast, useless, now - c->path_ns, now) ||
+        c->said_useless)
+        return;
+    c->said_useless = true;
+    pvn_warn("failover: %s to %s: these lanes passed the handshake and were lost before they had "
+             "delivered a message: others are tried first; likely: large packets are lost on the "
+             "path; try: `ping -M do -s` with 28 bytes less than the MTU, the same MTU on all "
+             "switches, net.ipv4.tcp_mtu_probing=1 (TCP), the port's active_mtu (RoCE)",
+             c->conn->where, c->conn->who);
 }
 
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
@@ -151,24 +190,29 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     if (c->failover)
         return 0;
     if (c->conn->goodbye)
-        return peer_has_closed(c);
+        return comm_failover_has_all(c) ? c->err.code : peer_has_closed(c, c->conn);
     if (!pvn_engine_may_pause(c->engine)) {
         pvn_err_add(
             &err,
             "these lanes report sends before they are delivered, so the comm cannot fail over");
         return comm_fail(c, &err);
     }
-    if (c->ctrl_err.code == -EPIPE) {
-        pvn_err_add(&err, "the peer's process has ended or was killed");
+    bool hung_up = c->ctrl_err.code == -EPIPE;
+
+    if (hung_up && !pvn_conn_keeps(c->conn)) {
+        pvn_err_add(&err, "%s", ENDED);
         return comm_fail(c, &err);
     }
     if (loses_without_end(c)) {
-        pvn_err_add(&err, "the lanes were lost %d times within %d s, and no message was delivered",
-                    LOSSES_MAX, (int)(LOSSES_NS / PVN_NS_PER_S));
+        pvn_err_add(&err, "the lanes were lost %d times, and no message was delivered meanwhile",
+                    LOSSES_MAX);
         return comm_fail(c, &err);
     }
+    remember(c);
     if (pause_comm(c, why) != 0)
         return c->err.code;
+    c->failover->hung_up = hung_up;
+    c->failover->retry_ns = pvn_now_ns() + pause_ns(c);
     comm_failback_lost(c);
     tell_peer(c, PVN_FRAME_LANE_DOWN, why);
     pvn_conn_locate(c->conn, 0, &err);
@@ -176,6 +220,16 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     pvn_warn("failover: %s; the connection is made again, and what was not delivered is sent again",
              text);
     return 0;
+}
+
+bool comm_failover_has_all(struct pvn_comm *c)
+{
+    if (!c->sender || !c->conn->goodbye || !pvn_engine_may_pause(c->engine) ||
+        c->conn->has_received == 0 || c->conn->has_received != pvn_engine_next(c->engine))
+        return false;
+    if (!c->failover)
+        pause_comm(c, &c->ctrl_err);
+    return true;
 }
 
 int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
@@ -206,7 +260,7 @@ static int fence(struct pvn_comm *c)
      * which it sends when it has fenced its own: before it has read SWITCH it would take their end
      * for a loss. */
     if (c->failover->switches && c->sender && c->failover->next && !c->conn->ctrl.eof &&
-        !pvn_conn_has_input(c->failover->next))
+        !c->conn->goodbye && !pvn_conn_has_input(c->failover->next))
         return -EAGAIN;
     bool again = false;
 
@@ -247,23 +301,34 @@ static int fence(struct pvn_comm *c)
     return 0;
 }
 
-/* What the old control connection still reports of the peer. 0, or the comm's error. */
+/* Takes what the old control connection still reports of the peer. 0, or the comm's error. */
 static int watch_peer(struct pvn_comm *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
-    bool before = c->conn->ctrl.eof;
-    int rc = pvn_conn_listen(c->conn, &err);
+    bool before;
+    int rc;
 
-    if (rc == 1)
-        return peer_has_closed(c);
+    /* The peer may not have heard of the failover yet. */
+    if (comm_ctrl_adopt(c)) {
+        c->failover->hung_up = false;
+        tell_peer(c, PVN_FRAME_LANE_DOWN, pvn_engine_pause_reason(c->engine));
+    }
+    before = c->conn->ctrl.eof;
+    rc = pvn_conn_listen(c->conn, &err);
+
+    /* 1: it has closed its end, for which the lanes are fenced first. */
     if (rc == -EREMOTEIO || rc == -EPROTO)
         return give_up(c, &err, "failover");
-    if (rc == -EPIPE && !before && !c->failover->exchanged)
-        return give_up(c, &err, "the peer's process has ended or was killed");
+    if (rc != -EPIPE || before || c->failover->exchanged)
+        return 0;
+    if (!pvn_conn_keeps(c->conn))
+        return peer_has_ended(c, ENDED);
+    c->failover->hung_up = true;
+    c->failover->began_ns = pvn_now_ns();
     return 0;
 }
 
-/* What is waited for. */
+/* The thing waited for, in words. */
 static const char *waits_for(const struct pvn_comm *c)
 {
     const struct comm_failover *f = c->failover;
@@ -275,10 +340,21 @@ static const char *waits_for(const struct pvn_comm *c)
     return f->last.n > 0 ? f->last.reason[0] : "the peer did not connect";
 }
 
+/* The old control connection, one in its place, or the one that is to take over, shows that. The old one does also
+ * where its path was dead for a time: a process that is stopped dials nobody, but its machine answers there. */
+static bool is_there(const struct pvn_comm *c)
+{
+    const struct pvn_conn *next = c->failover->next;
+
+    return !c->conn->ctrl.eof || comm_keep_lives(c) ||
+           (!c->failover->hung_up && pvn_path_answers(c->conn->ctrl.fd)) ||
+           (next && next->hello_seen && next->state <= PVN_CONN_UP);
+}
+
 static const char *peer_state(const struct pvn_comm *c)
 {
-    return c->conn->ctrl.eof ? "the peer cannot be reached"
-                             : "the peer's process is alive and is waited for";
+    return is_there(c) ? "the peer's process is alive and is waited for"
+                       : "the peer cannot be reached";
 }
 
 /* Into the statistics now and then, where it would else seem that nobody calls. */
@@ -311,12 +387,14 @@ static int check_deadline(struct pvn_comm *c)
     uint64_t now = pvn_now_ns(), step = now - f->stepped_ns, waited;
 
     /* The peer is there, or nobody has called: no reason to count. */
-    if (!c->conn->ctrl.eof || step > PVN_NS_PER_S)
+    if (is_there(c) || step > PVN_NS_PER_S)
         f->began_ns += step;
     if (step > PVN_NS_PER_S)
         f->since_ns += step;
     f->stepped_ns = now;
     waited = now - f->since_ns;
+    if (f->hung_up && now - f->began_ns >= COMM_HUNG_UP_NS)
+        return peer_has_ended(c, ENDED);
     if (now - f->began_ns >= p->failover_timeout)
         return out_of_time(c, p->failover_timeout, "FAILOVER_TIMEOUT");
     if (p->stall_abort && waited >= p->stall_abort && pvn_engine_pending(c->engine) > 0)
@@ -330,36 +408,66 @@ static int check_deadline(struct pvn_comm *c)
     return 0;
 }
 
+/* A process that has ended refuses on every path, and its old control connection is gone. Where one
+ * path refuses, a firewall may reject the connection, or another machine may have the address. */
+static bool is_refused_everywhere(struct pvn_comm *c, const struct pvn_err *why)
+{
+    struct comm_failover *f = c->failover;
+    unsigned path = 1u << comm_paths_index(c, f->attempts);
+
+    if (why->code != -ECONNREFUSED) {
+        f->refused &= ~path;
+        return false;
+    }
+    if (!(f->refused & path) && comm_paths_more(c))
+        pvn_info(PVN_NET, "failover: %s to %s: the connection is refused; other paths are tried",
+                 f->next->where, f->next->who);
+    f->refused |= path;
+    return c->conn->ctrl.eof && comm_paths_are_all(c, f->refused);
+}
+
 /* The connection that was to take over is lost as well. */
 static int again(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct comm_failover *f = c->failover;
-    uint64_t pause = RETRY_FIRST_NS << (f->attempts < 7 ? f->attempts : 7);
-    /* Another address may be anybody's. */
-    bool refused = why->code == -ECONNREFUSED && !(f->next && f->next->cfg.away);
+    bool refused = c->sender && is_refused_everywhere(c, why);
 
     f->last = *why;
+    if (f->next && f->next->goodbye)
+        return peer_has_closed(c, f->next);
+    pthread_mutex_lock(&c->mr_lock);
+    comm_mr_detach_all(c, f->next);
+    pthread_mutex_unlock(&c->mr_lock);
+    f->attached = false;
+    /* It came up, and the peer may have refused it. */
+    if (c->sender && f->stage == FAILOVER_EXCHANGE)
+        path_memory_lost(&c->memory, f->path, pvn_conn_worth_is_fast(pvn_conn_worth(f->next)), true,
+                         0, pvn_now_ns());
     pvn_conn_close(f->next, NULL);
     f->next = NULL;
     f->reported = false;
-    f->attempts++;
     comm_failback_stop(c);
     if (!c->sender)
         comm_failback_start(c);
-    f->retry_ns = pvn_now_ns() + (pause < RETRY_MAX_NS ? pause : RETRY_MAX_NS);
+    f->retry_ns = pvn_now_ns() + pvn_pause_ns(f->attempts++, RETRY_FIRST_NS, RETRY_MAX_NS);
     f->stage = FAILOVER_CONNECT;
     if (!refused)
         return -EAGAIN;
-    return give_up(c, &f->last, "the peer's process does not listen any more");
+    return peer_has_ended(c, f->hung_up ? ENDED : "the peer's process does not listen any more");
 }
 
-/* There are other paths, and this one has had its time. */
+/* There are other paths, and this one has had its time: nothing accepts the connection, or the peer's
+ * machine has accepted it and acknowledges nothing more. */
 static bool gets_no_answer(const struct pvn_comm *c)
 {
-    const struct comm_failover *f = c->failover;
+    struct comm_failover *f = c->failover;
+    uint64_t now = pvn_now_ns();
 
-    return f->next->state == PVN_CONN_DIAL && comm_paths_more(c) &&
-           (f->next->attempts > 0 || pvn_now_ns() - f->dialled_ns > DIAL_NS);
+    if (!comm_paths_more(c))
+        return false;
+    if (f->next->state == PVN_CONN_DIAL)
+        return f->next->attempts > 0 || now - f->dialled_ns > COMM_DIAL_NS;
+    return pvn_path_silent(&f->silence, f->next->ctrl.fd, now) > COMM_DIAL_NS;
 }
 
 static int connect_again(struct pvn_comm *c)
@@ -372,7 +480,9 @@ static int connect_again(struct pvn_comm *c)
 
         if (pvn_now_ns() < f->retry_ns)
             return -EAGAIN;
-        cfg = comm_paths_next(c, &f->attempts);
+        cfg = comm_paths_choose(c, &f->attempts);
+        f->path = comm_paths_index(c, f->attempts);
+        f->silence = (struct pvn_path_watch){0};
         f->next = pvn_conn_new(&cfg);
         if (!f->next)
             return -EAGAIN;
@@ -382,7 +492,7 @@ static int connect_again(struct pvn_comm *c)
     if (rc == -EAGAIN && gets_no_answer(c)) {
         if (f->next->err.code == 0)
             pvn_err_set(&f->next->err, -ETIMEDOUT, "no answer within %.3g s",
-                        (double)DIAL_NS / PVN_NS_PER_S);
+                        (double)COMM_DIAL_NS / PVN_NS_PER_S);
         rc = f->next->err.code;
     }
     /* The peer's end has received everything and may not be called any more. */
@@ -402,7 +512,8 @@ static int connect_step(struct pvn_comm *c)
     if (c->sender)
         rc = connect_again(c);
     else if (!(f->next = comm_failback_take(c)))
-        rc = pvn_listener_resumed(c->keeper, c->id, !pvn_engine_may_use_slots(c->engine), &f->next);
+        rc = pvn_listener_resumed(c->keeper, c->id,
+                                  f->refuses || !pvn_engine_may_use_slots(c->engine), &f->next);
     if (rc)
         return rc;
     if (!f->next)
@@ -429,7 +540,7 @@ static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t since_ns
             (double)(now - since_ns) / PVN_NS_PER_S, lanes, (unsigned long long)replayed);
 }
 
-/* Whether the lanes are as good as ever; if not, there will be attempts to come back. */
+/* Looks if the lanes are as good as ever; if not, there will be attempts to come back. */
 static void settle_lanes(struct pvn_comm *c)
 {
     int worth = pvn_conn_worth(c->conn);
@@ -453,18 +564,23 @@ static int take_over(struct pvn_comm *c, bool resumed)
     int rc;
 
     pthread_mutex_lock(&c->mr_lock);
-    comm_mr_detach_all(c);
     c->conn = f->next;
     c->profile = pvn_profile_of(c->conn);
-    rc = comm_mr_attach_all(c, &err);
-    /* Under the same lock: a registration that still found a failover in progress would never be
-     * attached. */
+    /* Attaches what was registered meanwhile. Under the same lock: a registration that still found a failover in
+     * progress would never be attached. */
+    rc = comm_mr_attach_all(c, c->conn, &err);
     c->failover = NULL;
     pthread_mutex_unlock(&c->mr_lock);
+    c->path = f->path;
+    c->path_ns = pvn_now_ns();
+    c->path_messages = pvn_engine_get_stats(c->engine)->msgs;
+    c->attended_ns =
+        f->stepped_ns; /* that the failover took its time is no reason to forget a stall */
     uint64_t since_ns = f->since_ns;
     bool switched = f->switches && f->attempts == 0 && c->slower_ns;
     free(f);
     pvn_conn_replace(c->conn, old);
+    comm_keep_watch(c, c->conn);
     pvn_conn_close(old, NULL);
     if (rc)
         return comm_fail(c, &err);
@@ -474,10 +590,41 @@ static int take_over(struct pvn_comm *c, bool resumed)
     }
     say_lanes(c, switched, since_ns);
     comm_publish_replaced(c, switched);
-    comm_allow_fast_path(c);
+    comm_allow_calls(c);
     settle_lanes(c);
     c->grace_ns = 0;
     return 0;
+}
+
+/* Gives the new lanes the comm's memory, before the peer goes on with them: where they do not take it,
+ * TCP or another path may. -EAGAIN: that is tried. */
+static int attach(struct pvn_comm *c)
+{
+    struct comm_failover *f = c->failover;
+    struct pvn_err err = PVN_ERR_INIT;
+    bool fast = pvn_conn_worth_is_fast(pvn_conn_worth(f->next));
+    int rc;
+
+    if (f->attached)
+        return 0;
+    pthread_mutex_lock(&c->mr_lock);
+    rc = comm_mr_attach_all(c, f->next, &err);
+    pthread_mutex_unlock(&c->mr_lock);
+    f->attached = rc == 0;
+    if (rc == 0)
+        return 0;
+    if (!fast || pvn_params_get()->strict || ++f->refusals > REFUSALS_MAX)
+        return give_up(c, &err, "failover");
+    pvn_warn(
+        "failover: %s %s %s: the new lanes do not take the memory that is registered: %s; others are "
+        "tried",
+        f->next->where, c->sender ? "to" : "from", f->next->who, err.reason[0]);
+    f->next->replaced = true; /* the comm goes on: no GOODBYE */
+    f->refuses = true;
+    rc = again(c, &err);
+    if (c->failover)
+        f->attempts = 0; /* with the other kind on the same path */
+    return rc;
 }
 
 static int exchange_sender(struct pvn_comm *c)
@@ -558,6 +705,10 @@ void comm_failover_step(struct pvn_comm *c)
     if (rc == 0)
         rc = check_deadline(c);
     while (rc == 0 && c->failover && !c->failed) {
+        if (c->conn->goodbye && c->failover->stage != FAILOVER_FENCE) {
+            peer_has_closed(c, c->conn);
+            break;
+        }
         switch (c->failover->stage) {
         case FAILOVER_FENCE:
             rc = fence(c);
@@ -566,7 +717,9 @@ void comm_failover_step(struct pvn_comm *c)
             rc = connect_step(c);
             break;
         case FAILOVER_EXCHANGE:
-            rc = c->sender ? exchange_sender(c) : exchange_receiver(c);
+            rc = attach(c);
+            if (rc == 0)
+                rc = c->sender ? exchange_sender(c) : exchange_receiver(c);
             break;
         }
     }

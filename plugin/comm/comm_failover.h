@@ -6,16 +6,24 @@
 #define PVN_COMM_COMM_FAILOVER_H
 
 #include "connect/handshake.h"
+#include "connect/path_watch.h"
 
 enum failover_stage { FAILOVER_FENCE, FAILOVER_CONNECT, FAILOVER_EXCHANGE };
 
 struct comm_failover {
     enum failover_stage stage;
     struct pvn_conn *next; /* the connection that is to take over */
+    bool attached;         /* its lanes have the comm's memory */
+    bool refuses;          /* acceptor: the faster kind of lane does not take that */
+    unsigned refusals;
     bool reported;
     bool exchanged; /* the peer may have given up the old connection */
+    bool hung_up;   /* the old control connection has ended in order, and no other shows the peer */
     bool switches;  /* not after a loss, but to better lanes */
     unsigned attempts;
+    unsigned path; /* connector: of `next` */
+    struct pvn_path_watch silence;
+    unsigned refused;    /* connector: bit per path on which the last attempt was refused */
     uint64_t retry_ns;   /* connector: not before */
     uint64_t dialled_ns; /* connector: when `next` was begun */
     uint64_t began_ns;   /* moved on while nobody called, and while the peer is there */

@@ -20,16 +20,6 @@ static const char *kind_name(int ptr_type)
     return ptr_type == NCCL_PTR_HOST ? "host" : ptr_type == NCCL_PTR_CUDA ? "GPU" : "dma-buf";
 }
 
-static void detach(struct pvn_comm *c, struct pvn_comm_mr *m, int lanes)
-{
-    while (lanes-- > 0) {
-        struct pvn_lane *l = c->conn->lane[lanes];
-
-        if (m->mr.lane_mr[lanes])
-            l->ops->mem_dereg(l, &m->mr);
-    }
-}
-
 static void say_copied(struct pvn_comm_mr *m)
 {
     struct pvn_comm *c = m->comm;
@@ -45,7 +35,7 @@ static void say_copied(struct pvn_comm_mr *m)
 
 enum { GPU_REACH = PVN_LANE_GPU_PEER | PVN_LANE_GPU_DMABUF };
 
-/* Whether GPU memory of this comm may have to go through host memory, now or after a failover. */
+/* True if GPU memory of this comm may have to go through host memory, now or after a failover. */
 static bool may_be_copied(const struct pvn_comm *c)
 {
     return !c->engine || pvn_conn_failover(c->conn) || !(c->conn->lane[0]->caps & GPU_REACH);
@@ -71,13 +61,13 @@ static int register_with(struct pvn_comm_mr *m, struct pvn_lane *l, struct pvn_e
     return l->ops->mem_reg(l, &m->mr, m->dmabuf_fd, m->dmabuf_offset, err);
 }
 
-/* With every lane or with none. */
-static int attach(struct pvn_comm *c, struct pvn_comm_mr *m, struct pvn_err *err)
+/* Registers it with every lane or with none. */
+static int attach(struct pvn_conn *conn, struct pvn_comm_mr *m, struct pvn_err *err)
 {
     int i;
 
-    for (i = 0; i < c->conn->nlanes; i++) {
-        struct pvn_lane *l = c->conn->lane[i];
+    for (i = 0; i < conn->nlanes; i++) {
+        struct pvn_lane *l = conn->lane[i];
         int rc = register_with(m, l, err);
 
         /* -EOPNOTSUPP for host memory: a lane that needs no registration */
@@ -85,7 +75,7 @@ static int attach(struct pvn_comm *c, struct pvn_comm_mr *m, struct pvn_err *err
             pvn_err_clear(err);
             continue;
         }
-        detach(c, m, i);
+        comm_mr_detach_some(m, conn, i);
         if (err->code == 0)
             pvn_err_set(err, rc, "lane %d (%s) refused the memory", i, l->ops->name);
         pvn_err_add(err, "registering %zu bytes of %s memory at %p", m->mr.len,
@@ -95,13 +85,8 @@ static int attach(struct pvn_comm *c, struct pvn_comm_mr *m, struct pvn_err *err
                              pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_REG, PVN_PAST_ANY));
         return rc;
     }
+    m->on = conn;
     return 0;
-}
-
-void comm_mr_detach_all(struct pvn_comm *c)
-{
-    for (struct pvn_comm_mr *m = c->mrs; m; m = m->next)
-        detach(c, m, c->conn->nlanes);
 }
 
 static void close_dmabuf(struct pvn_comm_mr *m)
@@ -118,13 +103,16 @@ static void done_with_dmabuf(const struct pvn_comm *c, struct pvn_comm_mr *m)
         close_dmabuf(m);
 }
 
-int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err)
+int comm_mr_attach_all(struct pvn_comm *c, struct pvn_conn *conn, struct pvn_err *err)
 {
     struct pvn_comm_mr *m;
     int rc = 0;
 
     for (m = c->mrs; m && rc == 0; m = m->next) {
-        rc = attach(c, m, err);
+        if (m->on == conn)
+            continue;
+        comm_mr_detach(m);
+        rc = attach(conn, m, err);
         done_with_dmabuf(c, m);
     }
     return rc;
@@ -141,7 +129,7 @@ static int attach_or_keep(struct pvn_comm *c, struct pvn_comm_mr *m, int fd, str
         return pvn_err_set(err, -errno, "the dma-buf descriptor %d cannot be duplicated", fd);
     if (!c->engine || c->failover)
         return 0;
-    rc = attach(c, m, err);
+    rc = attach(c->conn, m, err);
     if (rc)
         close_dmabuf(m);
     else
@@ -157,7 +145,7 @@ static void link_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
     c->mrs = m;
 }
 
-/* Whether this comm can take such memory. 0 or the error of the call. */
+/* Checks that this comm can take such memory. 0 or the error of the call. */
 static int check_memory(const struct pvn_comm *c, const void *data, size_t size, int ptr_type,
                         int fd, struct pvn_err *err)
 {
@@ -230,8 +218,7 @@ static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
         c->mrs = m->next;
     if (m->next)
         m->next->prev = m->prev;
-    if (c->engine)
-        detach(c, m, c->conn->nlanes);
+    comm_mr_detach(m);
     close_dmabuf(m);
     m->comm = NULL;
     free(m);

@@ -15,7 +15,9 @@
 #include "comm/comm_priv.h"
 
 #include "base/addr.h"
+#include "base/clock.h"
 #include "comm/device.h"
+#include "connect/route.h"
 #include "connect/sock.h"
 
 void comm_paths_init(struct pvn_comm *c)
@@ -24,6 +26,8 @@ void comm_paths_init(struct pvn_comm *c)
 
     c->home = c->conn->cfg;
     c->home.nonce = 0;
+    c->home.has_instead = false;
+    c->path_ns = pvn_now_ns();
     for (c->nothers = 0; c->nothers < theirs->nothers; c->nothers++)
         c->other[c->nothers] = theirs->other[c->nothers];
 }
@@ -42,10 +46,10 @@ static const struct pvn_device *device_at(const struct pvn_comm *c, const struct
     int n = pvn_devices_beside(c->home.dev, beside, PVN_MAX_DEVICES);
 
     for (int i = 0; i < c->home.nports; i++)
-        if (pvn_addr_same_host((const struct sockaddr *)&c->home.port[i]->addr, addr))
+        if (pvn_route_is_own(c->home.port[i], addr))
             return c->home.port[i];
     for (int i = 0; i < n; i++)
-        if (pvn_addr_same_host((const struct sockaddr *)&beside[i]->addr, addr))
+        if (pvn_route_is_own(beside[i], addr))
             return beside[i];
     return NULL;
 }
@@ -84,15 +88,59 @@ static bool path(const struct pvn_comm *c, unsigned n, struct pvn_conn_cfg *cfg)
     return by_route(c, &peer, len, cfg);
 }
 
+static unsigned paths(const struct pvn_comm *c)
+{
+    return 2 + (unsigned)c->nothers;
+}
+
+unsigned comm_paths_index(const struct pvn_comm *c, unsigned attempt)
+{
+    return attempt % paths(c);
+}
+
+bool comm_paths_are_all(const struct pvn_comm *c, unsigned set)
+{
+    for (unsigned n = 0; n < paths(c); n++) {
+        struct pvn_conn_cfg cfg = c->home;
+
+        if (!(set >> n & 1) && path(c, n, &cfg))
+            return false;
+    }
+    return true;
+}
+
 struct pvn_conn_cfg comm_paths_next(const struct pvn_comm *c, unsigned *attempt)
 {
-    unsigned paths = 2 + (unsigned)c->nothers;
     struct pvn_conn_cfg cfg;
 
     for (;; ++*attempt) {
         cfg = c->home;
         cfg.resumes = c->id;
-        if (path(c, *attempt % paths, &cfg))
+        if (path(c, comm_paths_index(c, *attempt), &cfg))
             return cfg;
     }
+}
+
+/* In the first round, as they were lost. */
+static bool is_allowed(const struct pvn_comm *c, unsigned n, struct pvn_conn_cfg *cfg)
+{
+    *cfg = c->home;
+    cfg->resumes = c->id;
+    return path(c, n, cfg) && path_memory_allows(&c->memory, n, cfg);
+}
+
+struct pvn_conn_cfg comm_paths_choose(struct pvn_comm *c, unsigned *attempt)
+{
+    struct pvn_conn_cfg cfg;
+
+    for (unsigned n = *attempt; n < paths(c); n++)
+        if (is_allowed(c, n, &cfg)) {
+            *attempt = n;
+            return cfg;
+        }
+    if (*attempt == 0)
+        path_memory_forget(&c->memory);
+    else if (*attempt < paths(c))
+        *attempt = paths(c);
+    return comm_paths_next(c, attempt);
 }

@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the files of a comm share: comm.c (data calls), comm_setup.c (listen, connect, accept, close),
+/* Shared by the files of a comm: comm.c (data calls), comm_setup.c (listen, connect, accept, close),
  * comm_mr.c (registrations), comm_attend.c and comm_watch.c (what calls do now and then),
- * comm_thread.c, comm_ctrl.c, comm_failover.c, comm_paths.c, comm_stats.c and comm_error.c. */
+ * comm_thread.c, comm_received.c, comm_ctrl.c, comm_failover.c, comm_paths.c, comm_stats.c and
+ * comm_error.c. */
 #ifndef PVN_COMM_COMM_PRIV_H
 #define PVN_COMM_COMM_PRIV_H
 
@@ -12,6 +13,7 @@
 #include "comm/comm.h"
 #include "engine/engine.h"
 #include "connect/handshake.h"
+#include "comm/path_memory.h"
 #include "connect/listener.h"
 #include "stats/stats.h"
 
@@ -21,7 +23,8 @@ struct pvn_comm_mr {
     struct pvn_mr mr;
     struct pvn_comm *comm; /* also what distinguishes a handle from another pointer */
     struct pvn_comm_mr *next, *prev;
-    int dmabuf_fd; /* our own, while it is or will be needed for lanes; -1: none */
+    struct pvn_conn *on; /* whose lanes have it; NULL: none have */
+    int dmabuf_fd;       /* our own, while it is or will be needed for lanes; -1: none */
     uint64_t dmabuf_offset;
 };
 
@@ -31,14 +34,20 @@ enum { ATTEND_EVERY = 64 };
 
 /* Time between two looks for stalls, and between two publications. */
 #define COMM_LOOK_NS (PVN_NS_PER_S / 10)
+/* For how long one path is dialled, where there are others or another try, until the peer's machine
+ * acknowledges something. */
+#define COMM_DIAL_NS (2 * PVN_NS_PER_S)
+/* For how long a peer whose control connection has ended without a GOODBYE is waited for: the process may
+ * have ended, or a proxy has closed an idle connection, and the connector makes another one. */
+#define COMM_HUNG_UP_NS (3 * PVN_NS_PER_S)
 
 #define NO_EPOCH UINT32_MAX
 
 struct pvn_comm {
     uint32_t magic;
     unsigned epoch; /* of the process it belongs to, see fork.h */
-    /* Of the two the one that may be used is the same, of a comm that is up, has not failed and has
-     * no profiler; else NO_EPOCH: data calls take the slow path. */
+    /* One of the two, by `sender`, equals `epoch` while the comm is up, healthy and not profiled. The others
+     * are NO_EPOCH, and data calls then check the comm's state first. */
     unsigned sends, receives;
     struct pvn_engine *engine; /* NULL until the conn is UP */
     int attend_in;             /* calls until the next comm_attend, see ATTEND_EVERY */
@@ -60,19 +69,25 @@ struct pvn_comm {
     struct pvn_conn_cfg home;     /* connector: of the first connection; see comm_paths.c */
     int nothers;                  /* other addresses of the peer */
     struct pvn_wire_addr other[PVN_OTHER_ADDRS];
-    int best;                       /* pvn_conn_worth() of the best lanes so far */
+    int best; /* pvn_conn_worth() of the best lanes so far */
+    /* Connector: the path of the lanes in use, since when, and how many messages were delivered then. */
+    unsigned path;
+    uint64_t path_ns, path_messages;
+    struct path_memory memory;
     struct comm_failback *failback; /* attempts to come back to such lanes, else NULL */
+    struct comm_keep *keep;         /* keeps the control connection; NULL: nothing does */
     bool drains;       /* takes no new sends, to switch when the open ones have ended */
     uint64_t drain_ns; /* until when; else not before when */
-    bool said_flaps, said_copied;
-    /* Of the last minute, while no message was delivered: losses, and their first. */
+    bool said_flaps, said_copied, said_useless;
+    /* Lanes lost while requests were open and no message was delivered. */
     unsigned losses;
-    uint64_t losses_ns, losses_messages;
+    uint64_t losses_messages;
     uint64_t failback_wait_ns; /* before the first attempt */
     uint64_t slower_ns;        /* since when the lanes are worse; 0: they are not */
     uint64_t came_back_ns;     /* 0: not, or said */
     struct pvn_comm *next_of_ids;
     struct pvn_comm *next_of_all; /* in the list of driven comms; under the lock of comm_attend.c */
+    bool in_step; /* the thread takes its steps beside those of another comm; likewise */
     /* The thread of the data calls, as comm_thread.c numbers it; 0: not known. All threads read it; only
      * one that finds itself here reads more of the comm without a lock. */
     _Atomic uint64_t thread;
@@ -90,20 +105,17 @@ struct pvn_comm {
     struct pvn_err err;
     struct pvn_err call_err;
     struct pvn_err ctrl_err; /* what the control connection brought last */
-    /* The lanes go on without it, see comm_ctrl.c: since when (0: they do not), when bytes last moved
-     * or nobody called, and at the connector the attempt to make it again and when that began, or the
-     * next one may. */
+    /* The lanes go on without it, see comm_ctrl.c: since when (0: they do not), and when bytes last
+     * moved or nobody called. */
     uint64_t ctrl_lost_ns;
     uint64_t ctrl_moved_ns, ctrl_moved_bytes;
-    struct pvn_conn *ctrl_next;
-    uint64_t ctrl_dial_ns;
     uint64_t grace_ns;   /* engine failed: until when the peer's reason is waited for */
     uint64_t lost_ns;    /* the peer is gone, and something may still come of it */
     uint64_t lost_bytes; /* moved when that was last looked at */
 };
 
-/* The comm is up: its data calls may take the fast path. */
-static inline void comm_allow_fast_path(struct pvn_comm *c)
+/* The comm is up: its data calls need no check. */
+static inline void comm_allow_calls(struct pvn_comm *c)
 {
     unsigned epoch = c->profile ? NO_EPOCH : c->epoch;
 
@@ -120,9 +132,9 @@ static inline uint64_t comm_bytes_moved(const struct pvn_comm *c)
 }
 
 /* comm_error.c */
-/* What every data call begins with. 0, or the reason why not is what pvn_comm_err() gives. */
+/* Checks that data calls may be made. 0, or the reason why not is what pvn_comm_err() gives. */
 int comm_usable(struct pvn_comm *c, const char *call);
-/* The same for calls that may come from another thread: the reason is in *err. */
+/* comm_usable for calls that may come from another thread: the reason is in *err. */
 int comm_usable_elsewhere(struct pvn_comm *c, const char *call, struct pvn_err *err);
 /* An error of this data call alone: prints it, returns code. */
 int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *fmt, ...)
@@ -131,7 +143,7 @@ int comm_refuse_elsewhere(const struct pvn_comm *c, struct pvn_err *err, int cod
                           enum pvn_fault fault, const char *fmt, ...) PVN_PRINTF(5, 6);
 /* Latches the error, prints it and reports it to the peer. Returns the code. */
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err);
-/* The same without a warning, for there is no fault. */
+/* comm_fail without a warning, for there is no fault. */
 int comm_end(struct pvn_comm *c, const struct pvn_err *err);
 /* The comm ends: a failover in progress is given up. */
 void comm_failover_end(struct pvn_comm *c);
@@ -141,9 +153,9 @@ int comm_come_up(struct pvn_comm *c);
 
 /* comm_stats.c: puts the comm's numbers into its row of the statistics. The engine runs. */
 void comm_publish(struct pvn_comm *c, uint64_t now);
-/* The same in a failover, with what that waits for since when. */
+/* comm_publish in a failover, with what that waits for since when. */
 void comm_publish_failover(struct pvn_comm *c, uint64_t now, uint64_t since_ns, const char *text);
-/* The same when the comm comes to its end, with the lanes' last numbers. */
+/* comm_publish at the comm's end, with the lanes' last numbers. */
 void comm_publish_last(struct pvn_comm *c);
 /* The comm has gone on with other lanes. */
 void comm_publish_replaced(struct pvn_comm *c, bool failback);
@@ -154,17 +166,26 @@ void comm_look_for_stalls(struct pvn_comm *c, uint64_t now);
 /* Answers a peer that asks whether this end is alive. */
 void comm_answer_peer(struct pvn_comm *c);
 
-/* comm_mr.c */
-int comm_mr_attach_all(struct pvn_comm *c, struct pvn_err *err);
-/* The caller has mr_lock, or the comm is not given out yet. */
-void comm_mr_detach_all(struct pvn_comm *c);
+/* comm_mr.c. attach_all: all that this connection's lanes do not have yet; others lose it first. The
+ * caller has mr_lock. */
+int comm_mr_attach_all(struct pvn_comm *c, struct pvn_conn *conn, struct pvn_err *err);
+/* comm_mr_detach.c: of the lanes that have it; of the first of this connection's; all that these have. The
+ * caller has mr_lock. */
+void comm_mr_detach(struct pvn_comm_mr *m);
+void comm_mr_detach_some(struct pvn_comm_mr *m, struct pvn_conn *conn, int lanes);
+void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn);
 void comm_mr_free_all(struct pvn_comm *c);
 
 /* comm_paths.c, of a connector. init: when the first connection is up. next: what attempt number
- * `attempt`, from 0, is to be made with; it skips those that lead nowhere now. more: whether there
- * may be more than one path. */
+ * `attempt`, from 0, is to be made with; it skips those that lead nowhere now. index: of the path
+ * that it takes. choose: the same as next, but in the first round behind what was lost without a
+ * delivered message (path_memory.h). are_all: whether a set, a bit per path, has all that lead anywhere now. more:
+ * whether there may be more than one path. */
 void comm_paths_init(struct pvn_comm *c);
 struct pvn_conn_cfg comm_paths_next(const struct pvn_comm *c, unsigned *attempt);
+struct pvn_conn_cfg comm_paths_choose(struct pvn_comm *c, unsigned *attempt);
+unsigned comm_paths_index(const struct pvn_comm *c, unsigned attempt);
+bool comm_paths_are_all(const struct pvn_comm *c, unsigned set);
 bool comm_paths_more(const struct pvn_comm *c);
 
 /* comm_failback.c. start: after a failover, where the lanes are worse than they were; an acceptor's
@@ -173,14 +194,19 @@ bool comm_paths_more(const struct pvn_comm *c);
 void comm_failback_start(struct pvn_comm *c);
 void comm_failback_stop(struct pvn_comm *c);
 bool comm_failback_is_ready(const struct pvn_comm *c);
+/* A comm has joined those of comm_keep.c: the thread runs. */
+void comm_failback_need(void);
 /* Acceptor: the peer connects again, so it has lost its lanes. */
 bool comm_failback_is_replaced(const struct pvn_comm *c);
 struct pvn_conn *comm_failback_take(struct pvn_comm *c);
 void comm_failback_lost(struct pvn_comm *c);
 void comm_failback_after_fork(void);
-/* Waits, about a second at most, for the thread to end if no comm needs it. unmapping: the library
- * is being unmapped already. */
-void comm_failback_finish(bool unmapping);
+/* The comm is closed in a failover, and has all that it was to receive: a peer that connects again is
+ * answered for a while. */
+void comm_failback_linger(struct pvn_comm *c);
+/* Waits, about a second at most, for the thread to end if no comm needs it. lingering: waits for the
+ * answers to peers of closed comms, too. unmapping: the library is being unmapped already. */
+void comm_failback_finish(bool lingering, bool unmapping);
 /* A handle that is none of this comm. */
 int comm_mr_refuse(struct pvn_comm *c, const void *handle);
 
@@ -188,27 +214,43 @@ int comm_mr_refuse(struct pvn_comm *c, const void *handle);
  * along; the comm may have failed then. */
 int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why);
 void comm_failover_step(struct pvn_comm *c);
+/* Sender, whose peer has closed its end: true where that has every message. The comm then ends
+ * without a fault, once its lanes are fenced and its requests are done. */
+bool comm_failover_has_all(struct pvn_comm *c);
 /* Goes over to this connection, which is up, or, at the acceptor, to one that is coming up (NULL). */
 int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next);
 
+/* comm_keep.c. step: on the plugin's thread; true: there is more to do soon. any: whether a comm needs
+ * that. join: the comm is up, and at the acceptor has its keeper. watch: this connection's control
+ * connection is in use from now on; NULL: none, before it is closed. take: a new control connection,
+ * which the caller adopts; NULL: there is none. lives: while the old one is lost, the peer shows
+ * that it is there. */
+bool comm_keep_step(void);
+bool comm_keep_any(void);
+void comm_keep_after_fork(void);
+void comm_keep_join(struct pvn_comm *c);
+void comm_keep_leave(struct pvn_comm *c);
+void comm_keep_watch(struct pvn_comm *c, const struct pvn_conn *conn);
+struct pvn_conn *comm_keep_take(struct pvn_comm *c);
+bool comm_keep_lives(const struct pvn_comm *c);
+
 /* comm_ctrl.c, for a control connection that is lost alone. may_be_away: the lanes can go on without
- * it after this error. dial: moves an attempt to make it again along. wait: looks for a peer that
- * has ended unnoticed; idle: the caller has come back after a pause. Both return 0, or a negative
- * errno with ctrl_err when the comm has to be connected again. take: the attempt's connection, if
- * the peer has answered, for the failover that begins; NULL otherwise. forget: the comm ends. */
+ * it after this error. adopt: takes a new one, if there is one. wait: looks for a peer that has ended
+ * unnoticed; idle: the caller has come back after a pause; 0, or a negative errno with ctrl_err when
+ * the comm has to be connected again. */
 bool comm_ctrl_may_be_away(const struct pvn_comm *c, int code);
 void comm_ctrl_lost(struct pvn_comm *c);
-int comm_ctrl_dial(struct pvn_comm *c);
+bool comm_ctrl_adopt(struct pvn_comm *c);
 int comm_ctrl_wait(struct pvn_comm *c, bool idle);
-struct pvn_conn *comm_ctrl_take(struct pvn_comm *c);
-void comm_ctrl_forget(struct pvn_comm *c);
 
 /* comm_watch.c: looks at the control connection, for a lost peer and for a stall. While nothing has
  * happened: a reading of the clock and a few loads. */
 void comm_watch(struct pvn_comm *c, uint64_t now);
+/* Looks if the peer's machine still answers on the control connection; with each look for stalls. */
+void comm_look_at_path(struct pvn_comm *c);
 /* Takes what the control connection has brought. */
 void comm_look_at_peer(struct pvn_comm *c);
-/* The same without regard to whether the poller has reported anything. */
+/* comm_look_at_peer, whatever the poller has reported. */
 void comm_listen_to_peer(struct pvn_comm *c);
 /* The comm fails by what the control connection has brought, and waits for no further reason. */
 void comm_fail_by_peer(struct pvn_comm *c);
@@ -223,11 +265,18 @@ bool comm_thread_is_here(const struct pvn_comm *c);
 
 /* comm_attend.c: what a data call does every ATTEND_EVERY calls. */
 void comm_attend(struct pvn_comm *c);
-/* A comm that is driven is up; it is closed; the process is a forked child. */
+/* join: the comm is up, from now on it is driven. leave: it is closed. after_fork: in a forked child. */
 void comm_attend_join(struct pvn_comm *c);
 void comm_attend_leave(struct pvn_comm *c);
 void comm_attend_after_fork(void);
-/* Messages that the comm with this id has received; 0: not known. From any thread. */
-uint64_t comm_attend_received(uint64_t id);
+
+/* comm_received.c, from any thread: messages that the comm with this id has received; 0: not known.
+ * keep: the comm is closed, and that is still known until `forget`; false: there is no memory. */
+void comm_received_join(struct pvn_comm *c);
+void comm_received_leave(struct pvn_comm *c);
+uint64_t comm_received(uint64_t id);
+bool comm_received_keep(uint64_t id, uint64_t received);
+void comm_received_forget(uint64_t id);
+void comm_received_after_fork(void);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "comm/device.h"
 #include "comm/profile.h"
+#include "connect/route.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/param.h"
@@ -70,7 +71,7 @@ static int ports(const struct pvn_device *dev, const struct pvn_device **port)
     return dev->nmembers;
 }
 
-/* Whether the comms of this device are to outlive their lanes. Strict: the first loss is an error. */
+/* True if the comms of this device are to outlive their lanes. Strict: the first loss is an error. */
 static bool failover_requested(const struct pvn_device *dev)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -81,7 +82,7 @@ static bool failover_requested(const struct pvn_device *dev)
     return !dev->via[0].ops->is_fallback || pvn_devices_beside(dev, &other, 1) > 0;
 }
 
-/* Whether ranks may share the comms of this device. NCCL's v4 interface has no tags. */
+/* True if ranks may share the comms of this device. NCCL's v4 interface has no tags. */
 static bool may_be_shared(const struct pvn_comm_cfg *cfg, const struct pvn_device *dev)
 {
     return !cfg->lazy && dev->max_recvs > 1 && pvn_params_get()->shared_comms;
@@ -136,7 +137,7 @@ static int start_engine(struct pvn_comm *c)
     }
     pthread_mutex_lock(&c->mr_lock);
     c->engine = engine;
-    rc = comm_mr_attach_all(c, &err);
+    rc = comm_mr_attach_all(c, c->conn, &err);
     pthread_mutex_unlock(&c->mr_lock);
     if (rc)
         return comm_fail(c, &err);
@@ -148,7 +149,7 @@ static int start_engine(struct pvn_comm *c)
         c->driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
     if (c->driven)
         comm_attend_join(c);
-    comm_allow_fast_path(c);
+    comm_allow_calls(c);
     return 0;
 }
 
@@ -163,6 +164,14 @@ int comm_come_up(struct pvn_comm *c)
         c->listener = NULL;
     }
     return rc ? comm_fail(c, &c->conn->err) : start_engine(c);
+}
+
+static void keep_control(struct pvn_comm *c)
+{
+    if (!c->survives)
+        return;
+    comm_keep_join(c);
+    comm_failback_need();
 }
 
 /* ---- listen, accept ---- */
@@ -182,7 +191,7 @@ int pvn_comm_listen(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn_
         return report(err);
     }
     lc.nports = ports(lc.dev, lc.port);
-    lc.received = comm_attend_received;
+    lc.received = comm_received;
     lc.shared = may_be_shared(cfg, lc.dev);
     lc.failover = failover_requested(lc.dev);
     lc.nothers = pvn_devices_beside(lc.dev, lc.other, PVN_OTHER_ADDRS);
@@ -265,6 +274,7 @@ static int accept_one(struct pvn_listen *l, struct pvn_comm **out, struct pvn_er
         pvn_listener_keep(c->keeper);
         comm_failback_start(c);
     }
+    keep_control(c);
     *out = c;
     return 0;
 }
@@ -347,7 +357,7 @@ void pvn_comm_drop_listeners(const void *owner)
 
 void pvn_comm_finish(bool unmapping)
 {
-    comm_failback_finish(unmapping);
+    comm_failback_finish(true, unmapping);
 }
 
 void pvn_comm_after_fork(void)
@@ -355,6 +365,25 @@ void pvn_comm_after_fork(void)
     comm_pending_after_fork();
     comm_attend_after_fork();
     pthread_mutex_init(&listens_lock, NULL); /* the parent's stay known: closing them succeeds */
+}
+
+/* The listener's first address, or of the others the first in a network that the device shares. */
+static void choose_peer(struct pvn_conn_cfg *cc, const struct pvn_handle *h)
+{
+    const struct pvn_device *dev = cc->port[0];
+
+    cc->peer_len = pvn_wire_addr_to_sockaddr(&h->addr, dev->ifindex, &cc->peer);
+    for (int i = 0; i < h->nmore && !pvn_route_is_near(dev, (const struct sockaddr *)&cc->peer);
+         i++) {
+        struct sockaddr_storage more;
+
+        pvn_wire_addr_to_sockaddr(&h->more[i], dev->ifindex, &more);
+        if (!pvn_route_is_near(dev, (const struct sockaddr *)&more))
+            continue;
+        cc->instead = cc->peer;
+        cc->has_instead = true;
+        cc->peer = more;
+    }
 }
 
 static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct comm_pending **out,
@@ -378,7 +407,7 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct c
     cc.failover = failover_requested(cc.dev);
     cc.shared = may_be_shared(cfg, cc.dev);
     cc.session = h.session;
-    cc.peer_len = pvn_wire_addr_to_sockaddr(&h.addr, cc.port[0]->ifindex, &cc.peer);
+    choose_peer(&cc, &h);
     p = comm_pending_new(cfg->owner, err);
     if (!p)
         return err->code;
@@ -434,6 +463,7 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
         pvn_comm_close(c);
         return rc;
     }
+    keep_control(c);
     *out = c;
     return 0;
 }
@@ -464,11 +494,15 @@ int pvn_comm_close(struct pvn_comm *c)
     /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
     if (pvn_fork_in_child(c->epoch))
         return 0;
+    if (c->failover && !c->failed && pvn_engine_pending(c->engine) == 0)
+        comm_failback_linger(c);
     if (c->driven)
         comm_attend_leave(c);
     comm_failover_end(c);
     comm_failback_stop(c);
-    comm_ctrl_forget(c);
+    if (!c->failed)
+        comm_ctrl_adopt(c); /* so that the peer hears of the end */
+    comm_keep_leave(c);
     if (c->keeper)
         pvn_listener_let_go(c->keeper);
     if (c->listener)
@@ -481,7 +515,9 @@ int pvn_comm_close(struct pvn_comm *c)
         say_what_it_did(c);
     if (c->engine && !c->failed)
         comm_publish_last(c);
-    /* What adapters still have to do with registered memory ends before that is given back. */
+    if (c->engine && !c->sender)
+        c->conn->received = pvn_engine_received(c->engine);
+    /* Adapters have done with registered memory before that is given back. */
     pvn_conn_stop(c->conn);
     comm_mr_free_all(c);
     pvn_engine_free(c->engine);
@@ -489,7 +525,7 @@ int pvn_comm_close(struct pvn_comm *c)
     pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
     c->magic = c->epoch = c->sends = c->receives = 0;
     if (c->survives)
-        comm_failback_finish(false);
+        comm_failback_finish(false, false);
     free(c);
     pvn_plugin_release();
     return 0;

@@ -3,11 +3,12 @@
 /* Requests that do not move: a warning, the end of a lane whose device has forgotten a request, and
  * the limit that the user has set. */
 #include "config.h"
-#include "comm/comm_fast.h"
+#include "comm/comm_priv.h"
 
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/hints.h"
 #include "base/log.h"
 #include "base/param.h"
 
@@ -31,7 +32,10 @@ static void check_lanes(struct pvn_comm *c, uint64_t now)
         if (rc == -EAGAIN) {
             depends_on_peer = true;
         } else if (rc < 0) {
-            eng_fail_lane(c->engine, l, rc);
+            if (rc == -ETIMEDOUT && l->err.hint == 0 && pvn_conn_answers(c->conn))
+                pvn_err_set_hint(&l->err, pvn_hint_id_find(PVN_HINT_ERRNO, rc, PVN_PHASE_TRANSFER,
+                                                           PVN_PAST_ANSWERS));
+            pvn_engine_fail_lane(c->engine, l, rc);
             return;
         }
     }
@@ -48,14 +52,14 @@ void comm_answer_peer(struct pvn_comm *c)
     enum { POLLS = 64 };
     uint64_t empty = pvn_engine_get_stats(c->engine)->empty_polls;
 
-    /* With all taken that has come, the receive queues are filled again. */
+    /* The receive queues are filled again once all that has come is taken. */
     for (int i = 0; i < POLLS && pvn_engine_get_stats(c->engine)->empty_polls == empty; i++)
         if (pvn_engine_progress(c->engine) < 0)
             return;
     pvn_conn_answer(c->conn, (uint32_t)pvn_engine_pending(c->engine));
 }
 
-/* What the user's limit ends, whatever is the reason. */
+/* Ends the comm by the user's limit, whatever is the reason. */
 static void give_up(struct pvn_comm *c, uint64_t now, const char *oldest)
 {
     struct pvn_err err = PVN_ERR_INIT;
@@ -64,6 +68,8 @@ static void give_up(struct pvn_comm *c, uint64_t now, const char *oldest)
                 "nothing has moved for %.1f s, the limit of NCCL_PVRDMA_STALL_ABORT: %s",
                 (double)(now - c->moved_ns) / PVN_NS_PER_S, oldest);
     pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+    pvn_err_set_hint(
+        &err, pvn_hint_id_find(PVN_HINT_ERRNO, err.code, PVN_PHASE_TRANSFER, PVN_PAST_STALLED));
     pvn_engine_fail(c->engine, &err);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What of a comm goes into the statistics file; called by comm_watch.c, off the path of messages. */
+/* A comm's numbers in the statistics file; called by comm_watch.c, off the path of messages. */
 #include "config.h"
 #include "comm/comm_priv.h"
 
@@ -95,7 +95,7 @@ void comm_publish(struct pvn_comm *c, uint64_t now)
 
 void comm_publish_failover(struct pvn_comm *c, uint64_t now, uint64_t since_ns, const char *text)
 {
-    /* What was posted meanwhile has not waited for as long as the failover has. */
+    /* A request that was posted meanwhile has not waited for as long as the failover has. */
     char unused[1];
     uint64_t waited = now - since_ns, open = pvn_engine_oldest(c->engine, unused, 1);
     bool stuck;

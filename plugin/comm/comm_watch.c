@@ -30,7 +30,7 @@ void comm_fail_by_peer(struct pvn_comm *c)
 }
 
 /* The path to the peer is lost, and not the peer. */
-static bool is_loss(int code)
+static bool is_path_lost(int code)
 {
     return code == -ECONNRESET || code == -ETIMEDOUT || code == -EHOSTUNREACH ||
            code == -ENETUNREACH || code == -ENETDOWN || code == -ECONNABORTED;
@@ -43,7 +43,9 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
         comm_ctrl_lost(c);
         return;
     }
-    if (pvn_conn_failover(c->conn) && (event == 2 || is_loss(event))) {
+    bool hung_up = event == -EPIPE && c->sender && pvn_conn_keeps(c->conn);
+
+    if (pvn_conn_failover(c->conn) && (event == 2 || is_path_lost(event) || hung_up)) {
         comm_failover_begin(c, &c->ctrl_err);
         return;
     }
@@ -56,7 +58,7 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
         return;
     }
     if (event > 0) {
-        /* What was sent before the goodbye is still on the data streams, and so is their end. */
+        /* Data that were sent before the goodbye are still on the streams, and so is their end. */
         if (!c->sender && c->conn->lane[0]->caps & PVN_LANE_ENDS)
             return;
         pvn_err_set(&c->ctrl_err, -ECONNRESET, "the peer has closed its end of the comm");
@@ -69,6 +71,7 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
 static void check_lost(struct pvn_comm *c)
 {
     uint64_t now = pvn_now_ns();
+    bool hung_up = c->ctrl_err.code == -EPIPE && pvn_conn_keeps(c->conn);
 
     /* Nobody may have called for long, and what has come meanwhile waits to be taken. */
     if (now - c->lost_ns > LOST_NS)
@@ -76,7 +79,8 @@ static void check_lost(struct pvn_comm *c)
     if (pvn_engine_pending(c->engine) == 0 || comm_bytes_moved(c) != c->lost_bytes) {
         c->lost_ns = now;
         c->lost_bytes = comm_bytes_moved(c);
-    } else if (now - c->lost_ns > LOST_NS) {
+    } else if (now - c->lost_ns > (hung_up ? COMM_HUNG_UP_NS : LOST_NS) &&
+               !comm_failover_has_all(c)) {
         comm_fail_by_peer(c);
     }
 }
@@ -91,17 +95,24 @@ void comm_listen_to_peer(struct pvn_comm *c)
 
 void comm_look_at_peer(struct pvn_comm *c)
 {
-    int event = pvn_conn_watch(c->conn, &c->ctrl_err);
+    int event;
 
-    if (event == 0 && c->ctrl_lost_ns && comm_ctrl_dial(c) != 0) {
-        comm_failover_begin(c, &c->ctrl_err);
-        return;
-    }
+    comm_ctrl_adopt(c);
+    event = pvn_conn_watch(c->conn, &c->ctrl_err);
     if (event == 0 && comm_failback_is_replaced(c)) {
-        event = pvn_err_set(&c->ctrl_err, -ECONNRESET,
-                            "the peer has lost the connection and connects again");
+        pvn_err_set(&c->ctrl_err, -ECONNRESET,
+                    "the peer has lost the connection and connects again");
         pvn_err_set_fault(&c->ctrl_err, PVN_FAULT_REMOTE);
+        comm_failover_begin(c, &c->ctrl_err);
     }
+    if (event)
+        take_ctrl_event(c, event);
+}
+
+void comm_look_at_path(struct pvn_comm *c)
+{
+    int event = pvn_conn_path(c->conn, &c->ctrl_err);
+
     if (event)
         take_ctrl_event(c, event);
 }
@@ -124,6 +135,7 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
         check_lost(c);
     /* The row of a comm that has failed says why. */
     if (now >= c->look_ns && !c->failed) {
+        comm_look_at_path(c);
         comm_look_for_stalls(c, now);
         comm_publish(c, now);
     }

@@ -98,6 +98,9 @@ static int scan_all(struct pvn_err *err)
 
     if (!found)
         return pvn_err_set(err, -ENOMEM, "no memory for the device table");
+    if (pvn_param_source(pvn_params_get(), "TRANSPORT") == PVN_PARAM_FROM_ALIAS)
+        pvn_info(PVN_INIT | PVN_NET, "RDMA devices are left alone: NCCL_IB_DISABLE is set; "
+                                     "NCCL_PVRDMA_TRANSPORT=auto overrides it");
     for (t = 0; pvn_transports[t] && count == 0 && rc == 0; t++) {
         if (!selected(pvn_transports[t]))
             continue;
@@ -182,7 +185,7 @@ const struct pvn_device *pvn_device_get(int i)
     return &table[i];
 }
 
-/* Whether an interface is one of these devices'. */
+/* True if an interface is one of these devices'. */
 static bool is_among(const char *ifname, const struct pvn_device *const *devs, int n)
 {
     for (int i = 0; i < n; i++)

@@ -41,7 +41,7 @@ int pvn_device_join(const int *devs, int n, int max, int *index, struct pvn_err 
  */
 int pvn_devices_beside(const struct pvn_device *dev, const struct pvn_device **out, int max);
 
-/* What was looked at and not taken, for the banner; "" when nothing. */
+/* The devices that were looked at and not taken, for the banner; "" when nothing. */
 const char *pvn_devices_left_out(void);
 
 /* One line about a device for the log. Returns buf. */

@@ -10,8 +10,10 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm_failback.c \
     plugin/comm/comm_failover.c \
     plugin/comm/comm_failover.h \
-    plugin/comm/comm_fast.h \
+    plugin/comm/comm_keep.c \
     plugin/comm/comm_mr.c \
+    plugin/comm/comm_mr_detach.c \
+    plugin/comm/comm_received.c \
     plugin/comm/comm_paths.c \
     plugin/comm/comm_pending.c \
     plugin/comm/comm_pending.h \
@@ -23,6 +25,8 @@ libpvn_core_la_SOURCES += \
     plugin/comm/device.c \
     plugin/comm/device.h \
     plugin/comm/placement.c \
+    plugin/comm/path_memory.c \
+    plugin/comm/path_memory.h \
     plugin/comm/placement.h \
     plugin/comm/plugin.c \
     plugin/comm/plugin_priv.h \

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Where the devices stand in the machine, by the topology library (topo/nccl/report.h): their
+/* The devices' places in the machine, by the topology library (topo/nccl/report.h): their
  * order, what the scan could not tell of them, and the log's lines on which NIC NCCL will take for
  * each GPU.
  *

@@ -28,7 +28,7 @@
 #include "base/err.h"
 #include "base/log.h"
 
-/* What one init made: a communicator's (v11 on) or a version's. */
+/* A context, made by one init: a communicator's (v11 on) or a version's. */
 struct pvn_ctx;
 
 struct pvn_init_args {

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What plugin.c (init, finalize, fork) and plugin_use.c (contexts, comms and listeners in use) share. */
+/* Shared by plugin.c (init, finalize, fork) and plugin_use.c (contexts, comms and listeners in use). */
 #ifndef PVN_COMM_PLUGIN_PRIV_H
 #define PVN_COMM_PLUGIN_PRIV_H
 

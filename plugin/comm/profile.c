@@ -217,7 +217,7 @@ static void *handle_of_send(const struct pvn_profile *p, uint32_t id)
     return pvn_id(s->message) == id ? s->handle : NULL;
 }
 
-/* Of the newest receive whose buffer holds this address. */
+/* The handle of the newest receive whose buffer holds this address. */
 static void *handle_of_address(const struct pvn_profile *p, const char *at)
 {
     const struct recv_handles *newest = NULL;
@@ -257,23 +257,13 @@ static void posted(struct pvn_lane *l, uint32_t id, uint16_t chunk, size_t lengt
 
 static int profiled_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
-    /* What it says may be gone afterwards. */
+    /* Its fields are copied, for they may be gone afterwards. */
     uint32_t id = w->cookie, length = w->f.len;
     uint16_t chunk = w->f.chunk;
     int rc = ops_of(l)->real->post_write(l, w);
 
     if (rc == 0)
         posted(l, id, chunk, length);
-    return rc;
-}
-
-static int profiled_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
-                              const struct pvn_mr *mr, uint32_t cookie)
-{
-    int rc = ops_of(l)->real->fast.send_next(l, src, size, tag, mr, cookie);
-
-    if (rc == 1)
-        posted(l, cookie, 0, size);
     return rc;
 }
 
@@ -351,7 +341,6 @@ struct pvn_profile *pvn_profile_new(struct pvn_lane *const *lanes, const int *de
         o->profile = p;
         o->dev = devs[i];
         o->ops.post_write = profiled_post_write;
-        o->ops.fast.send_next = profiled_send_next;
         o->ops.post_cts = profiled_post_cts;
         o->ops.poll = profiled_poll;
         p->lane[i] = lanes[i];
@@ -367,6 +356,8 @@ void pvn_profile_free(struct pvn_profile *p)
         p->lane[i]->ops = p->ops[i].real;
         p->lane[i]->trace = NULL;
     }
+    while (p && p->nopen > 0)
+        stop(p, &p->open[p->nopen - 1]);
     free(p);
 }
 

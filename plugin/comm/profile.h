@@ -24,7 +24,7 @@ struct pvn_profile;
 /* NCCL's callback, as given to init; NULL: none. It belongs to the process. */
 void pvn_profile_set_callback(ncclProfilerCallback_t callback);
 
-/* Whether a profiler plugin is loaded into this process. */
+/* True if a profiler plugin is loaded into this process. */
 bool pvn_profile_loaded(void);
 
 /*
@@ -32,10 +32,10 @@ bool pvn_profile_loaded(void);
  * numbers them. NULL: there is no callback, no profiler or no memory, and the lanes are as before.
  */
 struct pvn_profile *pvn_profile_new(struct pvn_lane *const *lanes, const int *devs, int n);
-/* The same of a connection's lanes. */
+/* pvn_profile_new for a connection's lanes. */
 struct pvn_profile *pvn_profile_of(const struct pvn_conn *conn);
-/* The lanes are as before. Events that have not stopped never will: what they stand for never
- * completed. NULL is allowed. */
+/* The lanes are as before. Events that have not stopped stop: what they stand for has come to its end with
+ * the lanes, done or not. NULL is allowed. */
 void pvn_profile_free(struct pvn_profile *p);
 
 /* Before a send or receive: the number that the engine gives to it, and NCCL's handles of the

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/addr.h"
 #include "base/clock.h"
@@ -122,19 +123,34 @@ void conn_report(struct pvn_conn *c, const char *text)
     uint8_t body[PVN_REASON_MAX + 2];
     int n = pvn_reason_encode(body, sizeof(body), text);
 
-    /* What has not left yet goes first: a frame cannot start within another. */
+    /* Frames that have not left yet go first: a frame cannot start within another. */
     if (c->ctrl.fd >= 0 && n > 0 &&
         pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_ERROR, body, (size_t)n, NULL) == 0)
         pvn_ctrl_flush(&c->ctrl, NULL);
 }
 
+/* For how long an error waits for the fence of its lanes: an adapter's queue has to be empty for 2 ms. */
+#define FENCE_NS (50 * PVN_NS_PER_MS)
+
 /* The caller may use its memory again as soon as it has the error, so nothing of what was posted
  * may be read or written later. */
 static void fence_lanes(struct pvn_conn *c)
 {
-    for (int i = 0; i < c->nlanes; i++)
-        if (c->lane[i])
-            c->lane[i]->ops->fence(c->lane[i]);
+    const struct timespec pause = {.tv_nsec = (long)PVN_NS_PER_MS / 2};
+    uint64_t until = pvn_now_ns() + FENCE_NS;
+
+    for (int i = 0; i < c->nlanes; i++) {
+        struct pvn_lane *l = c->lane[i];
+        int rc = l ? l->ops->fence(l) : 0;
+
+        for (; rc == -EAGAIN && pvn_now_ns() < until; rc = l->ops->fence(l))
+            nanosleep(&pause, NULL);
+        if (rc)
+            pvn_warn(
+                "%s to %s: lane %d (%s) cannot be fenced: it may still move memory of messages "
+                "that have ended with an error",
+                c->where, c->who, i, l->ops->name);
+    }
 }
 
 int pvn_conn_fail(struct pvn_conn *c, const struct pvn_err *err)
@@ -196,6 +212,11 @@ bool pvn_conn_failover(const struct pvn_conn *c)
     return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_FAILOVER;
 }
 
+bool pvn_conn_keeps(const struct pvn_conn *c)
+{
+    return pvn_conn_failover(c) && c->mine.features & c->theirs.features & PVN_FEATURE_KEEPS;
+}
+
 bool pvn_conn_shared(const struct pvn_conn *c)
 {
     return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_SHARED;
@@ -204,6 +225,11 @@ bool pvn_conn_shared(const struct pvn_conn *c)
 bool pvn_conn_failback(const struct pvn_conn *c)
 {
     return pvn_conn_failover(c) && c->mine.features & c->theirs.features & PVN_FEATURE_FAILBACK;
+}
+
+bool pvn_conn_large(const struct pvn_conn *c)
+{
+    return c->hello_seen && c->mine.features & c->theirs.features & PVN_FEATURE_LARGE;
 }
 
 int pvn_conn_worth(const struct pvn_conn *c)

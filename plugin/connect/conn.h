@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/clock.h"
 #include "base/poller.h"
 #include "connect/ctrl.h"
 #include "connect/sock.h"
@@ -17,7 +18,7 @@
 #include "connect/wire.h"
 #include "stats/stats.h"
 
-/* What each state is for; conn.c has which may follow which, handshake.c the steps and
+/* The states; conn.c has which may follow which, handshake.c the steps and
  * deadlines. */
 enum pvn_conn_state {
     PVN_CONN_START,  /* connector: nothing is done yet */
@@ -37,7 +38,10 @@ enum pvn_conn_state {
 /* Data sockets that may wait for their lane: 8 lanes of 16 streams. */
 enum { PVN_CONN_INBOX = 128 };
 
-struct pvn_listener;
+/* Gaps between calls of accept or step that are longer do not count against its time limit. */
+#define PVN_AWAY_NS (PVN_NS_PER_S / 2)
+
+struct pvn_listen_sockets;
 
 struct pvn_conn_cfg {
     bool sender;                  /* the connector, which sends data */
@@ -49,6 +53,9 @@ struct pvn_conn_cfg {
     /* connector: the listener; acceptor: the other end of the connection */
     struct sockaddr_storage peer;
     socklen_t peer_len;
+    /* Connector: another address of the listener, dialled in turn with `peer`; of the same length. */
+    bool has_instead;
+    struct sockaddr_storage instead;
     uint64_t session;
     uint64_t nonce;    /* connector: 0, made for every attempt */
     int traffic_class; /* requested by the communicator at this end, -1: not */
@@ -56,16 +63,17 @@ struct pvn_conn_cfg {
     bool shared;       /* PVN_FEATURE_SHARED; the same for all connections of a comm */
     uint64_t resumes;  /* connector: of struct pvn_hello */
     bool failover;     /* requested by this end: the comm outlives its lanes */
-    /* By another path than the comm's first one. Acceptor: known from the HELLO. */
+    /* Takes another path than the comm's first one. Acceptor: known from the HELLO. */
     bool away;
     /* Set up beside the connection in use, by another thread. Acceptor: known from the HELLO. */
     bool beside;
+    /* Only to be the control connection of one whose nonce `resumes` has: it gets no further than
+     * HELLO, so it has no lanes. Acceptor: known from the HELLO. */
+    bool control;
     /* Acceptor: what a comm has received, for the HELLO; may be NULL. From any thread. */
     uint64_t (*received)(uint64_t id);
-    /* Acceptor, where failover is agreed: where else the listener can be reached, for the HELLO;
-     * up to PVN_OTHER_ADDRS, their number is returned. Called within pvn_conn_step. */
-    int (*others)(struct pvn_listener *listener, struct pvn_wire_addr *out);
-    struct pvn_listener *listener;
+    /* Acceptor: the listener's. Where failover is agreed, the HELLO says where else it can be reached. */
+    struct pvn_listen_sockets *sockets;
     bool no_fallback;   /* lanes of TCP are no gain */
     bool fallback_only; /* acceptor: the comm holds messages that other lanes cannot take over */
 };
@@ -83,6 +91,8 @@ struct pvn_conn {
     uint64_t entered_ns; /* when the state was entered, moved on while nobody called */
     uint64_t stepped_ns; /* end of the last call of step */
     uint64_t began_ns;   /* when the first byte of an unfinished frame came, 0: none */
+    uint64_t heard_ns;   /* when the peer last sent a frame, moved on while nobody called */
+    uint64_t beat_ns;    /* when this end last sent a BEAT */
     struct pvn_ctrl ctrl;
     struct pvn_watch *watch; /* of the control socket, from UP on */
     unsigned unwatched;      /* calls of pvn_conn_watch without a watch */
@@ -116,7 +126,12 @@ struct pvn_conn {
 
     struct pvn_stat *stat; /* its row of the statistics, may be NULL */
     bool goodbye;          /* the peer has closed in good order */
+    bool dismissed;        /* it was set up for a comm that has been closed, and the peer knows */
+    uint64_t received;     /* for this end's GOODBYE, see wire.h */
+    uint64_t has_received; /* by the peer's */
     bool replaced;         /* close: another connection has taken over, the peer hears nothing */
+    struct pvn_conn *next_aside; /* see pvn_conn_set_aside */
+    const char *why_aside;
     char who[PVN_ERR_PLACE_LEN];   /* the peer, as well as it is known */
     char where[PVN_ERR_PLACE_LEN]; /* this end */
     struct pvn_err err;            /* FAILED: why */
@@ -134,18 +149,22 @@ int pvn_conn_fail(struct pvn_conn *c, const struct pvn_err *err);
 /* The lanes, each as it describes itself, in one line. From UP on. */
 void pvn_conn_lanes_text(const struct pvn_conn *c, char *buf, size_t cap);
 
-/* What they have counted. From UP on. */
+/* The lanes' counters. From UP on. */
 void pvn_conn_count(const struct pvn_conn *c, struct pvn_lane_counters *sum);
 
-/* Whether both ends want the comm to outlive its lanes. From OFFER on. */
+/* True if both ends request that the comm outlive its lanes. From OFFER on. */
 bool pvn_conn_failover(const struct pvn_conn *c);
+/* And, with it, whether its control connection may be replaced alone. */
+bool pvn_conn_keeps(const struct pvn_conn *c);
 /* And, with it, whether it may come back to better lanes. */
 bool pvn_conn_failback(const struct pvn_conn *c);
-/* Whether ranks may share the comm, so that all its lanes have clear-to-send. From OFFER on. */
+/* True if both ends verify lanes with full-size packets where that is required. From OFFER on. */
+bool pvn_conn_large(const struct pvn_conn *c);
+/* True if ranks may share the comm, so that all its lanes have clear-to-send. From OFFER on. */
 bool pvn_conn_shared(const struct pvn_conn *c);
 /* How good the lanes and their path are, to be compared with what the same comm had. From UP on. */
 int pvn_conn_worth(const struct pvn_conn *c);
-/* Whether that was said of lanes among which there is a faster kind than the fallback. */
+/* True if that worth is one of lanes among which there is a faster kind than the fallback. */
 bool pvn_conn_worth_is_fast(int worth);
 
 /*
@@ -158,16 +177,35 @@ int pvn_conn_send(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t *b
 int pvn_conn_expect(struct pvn_conn *c, enum pvn_frame_type type, const uint8_t **body, size_t *len,
                     struct pvn_err *err);
 
+/* A connection that is for this alone: the connector has the acceptor's HELLO, and says so; the
+ * acceptor uses it after that only. */
+void pvn_conn_confirm(struct pvn_conn *c);
+bool pvn_conn_is_confirmed(struct pvn_conn *c);
+/* While UP: the control connection of `from`, such a connection, becomes that of c. The caller closes
+ * what is left of `from`. */
+void pvn_conn_replace_control(struct pvn_conn *c, struct pvn_conn *from);
+
+/* In any state: this end has closed its comm, and has `received` so many messages. */
+void pvn_conn_goodbye(struct pvn_conn *c);
+
 /* While UP: asks the peer whether it is alive, and answers it with the number of open requests; see
  * `queried` and `peer_asks`. A peer that does not know these frames is not queried. */
 void pvn_conn_ask(struct pvn_conn *c);
 void pvn_conn_answer(struct pvn_conn *c, uint32_t open);
 
-/* Whether expect has something to look at, the peer's end included. */
+/*
+ * Whether the peer's machine still answers on the control connection: 0, or -ETIMEDOUT when it has answered nothing for
+ * TCP_USER_TIMEOUT, once. For waits that do not call step, listen or expect, which look by themselves.
+ */
+int pvn_conn_path(struct pvn_conn *c, struct pvn_err *err);
+/* True if it has answered since it was queried (ask). */
+bool pvn_conn_answers(const struct pvn_conn *c);
+
+/* True if expect has something to look at, the peer's end included. */
 bool pvn_conn_has_input(const struct pvn_conn *c);
 
 const char *pvn_conn_state_name(enum pvn_conn_state s);
-/* Whether the table allows `to` after `from`; for tests. */
+/* True if the table allows `to` after `from`; for tests. */
 bool pvn_conn_may_follow(enum pvn_conn_state from, enum pvn_conn_state to);
 
 #endif

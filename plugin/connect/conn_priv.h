@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the handshake use of conn.c (state and failure) and conn_frame.c (frames). */
+/* Shared by the handshake's files: parts of conn.c (state and failure) and conn_frame.c (frames). */
 #ifndef PVN_CONNECT_CONN_PRIV_H
 #define PVN_CONNECT_CONN_PRIV_H
 
@@ -14,7 +14,7 @@ int conn_fail_now(struct pvn_conn *c, struct pvn_err *err);
 /* Words for the peer once more is known about it. */
 void conn_name_peer(struct pvn_conn *c);
 enum pvn_phase conn_phase(const struct pvn_conn *c);
-/* What is not done yet in the present state, and so which end has to act; for messages. */
+/* The step that is not done yet in the present state, and so which end has to act; for messages. */
 const char *conn_doing(const struct pvn_conn *c);
 /* Puts the state into the connection's row of the statistics. */
 void conn_publish(struct pvn_conn *c);
@@ -34,8 +34,12 @@ int conn_flush(struct pvn_conn *c);
  * the peer gave up, closed, or sent something else. */
 int conn_expect(struct pvn_conn *c, unsigned want, enum pvn_frame_type *type, const uint8_t **body,
                 size_t *len);
-/* The same of what pvn_ctrl_get has returned: rc, and the frame if rc is 1. */
+/* conn_expect's judgement of what pvn_ctrl_get has returned: rc, and the frame if rc is 1. */
 int conn_judge(struct pvn_conn *c, int rc, unsigned want, enum pvn_frame_type type,
                const uint8_t *body, size_t len, struct pvn_err *err);
+/* Has the poller watch the control socket. */
+void conn_watch_control(struct pvn_conn *c);
+/* Notes what a GOODBYE says. */
+void conn_take_goodbye(struct pvn_conn *c, const uint8_t *body, size_t len);
 
 #endif

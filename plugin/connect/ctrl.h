@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "connect/path_watch.h"
 #include "connect/wire.h"
 
 struct pvn_ctrl {
@@ -26,6 +27,7 @@ struct pvn_ctrl {
     struct pvn_frame_header h;
     uint8_t *body;
     size_t body_len;
+    struct pvn_path_watch path;
 };
 
 void pvn_ctrl_init(struct pvn_ctrl *c, int fd);

@@ -24,8 +24,9 @@
 
 enum { CONNECTOR, ACCEPTOR, ROLES };
 
-/* By how much nobody may have called step before the pause is taken off the state's time. */
-#define AWAY_NS (PVN_NS_PER_S / 2)
+/* From one BEAT to the next, and how long after the last one the peer's caller counts as away. */
+#define BEAT_NS   (PVN_NS_PER_S / 4)
+#define ABSENT_NS (2 * BEAT_NS)
 
 struct step {
     int (*run[ROLES])(struct pvn_conn *);
@@ -55,14 +56,15 @@ static const struct step steps[PVN_CONN_UP] = {
 /* Lazy comms come up within data calls and are left out of failover. */
 static uint64_t features(const struct pvn_conn_cfg *cfg)
 {
-    uint64_t f = PVN_FEATURE_ALIVE;
+    uint64_t f = PVN_FEATURE_ALIVE | PVN_FEATURE_BEATS | PVN_FEATURE_LARGE;
 
     if (cfg->lazy)
         f |= PVN_FEATURE_LAZY;
     else if (cfg->failover)
-        f |= PVN_FEATURE_FAILOVER | PVN_FEATURE_FAILBACK;
+        f |= PVN_FEATURE_FAILOVER | PVN_FEATURE_FAILBACK | PVN_FEATURE_KEEPS;
     if (cfg->shared)
         f |= PVN_FEATURE_SHARED;
+    f |= cfg->control ? PVN_FEATURE_CONTROL : 0;
     return f | (cfg->beside ? PVN_FEATURE_BESIDE : 0) | (cfg->away ? PVN_FEATURE_AWAY : 0);
 }
 
@@ -116,7 +118,7 @@ struct pvn_conn *pvn_conn_accepted(const struct pvn_conn_cfg *cfg, int fd)
     return c;
 }
 
-/* Whether the peer's answer depends on when its caller comes by, so that no deadline can be set. */
+/* True if the peer's answer depends on when its caller comes by, so that no deadline can be set. */
 static bool at_leisure(const struct pvn_conn *c)
 {
     if (c->began_ns || c->state == PVN_CONN_DIAL)
@@ -135,6 +137,36 @@ static void say_waiting(struct pvn_conn *c, uint64_t waited)
         "%s to %s: still %s after %.0f s (state %s); the process there has not taken its next step",
         c->where, c->who, conn_doing(c), (double)waited / PVN_NS_PER_S,
         pvn_conn_state_name(c->state));
+}
+
+static bool beats(const struct pvn_conn *c)
+{
+    return c->state > PVN_CONN_HELLO && c->theirs.features & PVN_FEATURE_BEATS && !at_leisure(c);
+}
+
+/* The peer is there and its caller does not drive the set-up. */
+static bool is_absent(const struct pvn_conn *c, uint64_t now)
+{
+    return beats(c) && now - c->heard_ns > ABSENT_NS;
+}
+
+static void beat(struct pvn_conn *c, uint64_t now)
+{
+    if (!beats(c) || now - c->beat_ns < BEAT_NS || c->ctrl.tx_len > 0)
+        return;
+    c->beat_ns = now;
+    if (pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_BEAT, NULL, 0, NULL) == 0)
+        pvn_ctrl_flush(&c->ctrl, NULL); /* if it fails, so does the next get */
+}
+
+static int peer_is_absent(struct pvn_conn *c, uint64_t limit)
+{
+    struct pvn_err err = PVN_ERR_INIT;
+
+    pvn_err_set(&err, -ETIMEDOUT, "the peer's process has not driven the set-up for %.3g s (%s)",
+                (double)limit / PVN_NS_PER_S, KNOB("ACCEPT_TIMEOUT"));
+    pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
+    return conn_fail_now(c, &err);
 }
 
 static int check_deadline(struct pvn_conn *c, uint64_t now)
@@ -156,30 +188,47 @@ static int check_deadline(struct pvn_conn *c, uint64_t now)
         limit += p->verify_timeout; /* which a lane of the peer's may take */
         knob = KNOB("READY_TIMEOUT") " and " KNOB("VERIFY_TIMEOUT");
     }
-    say_waiting(c, now - c->entered_ns);
+    if (c->state > PVN_CONN_DIAL && pvn_conn_path(c, &err) != 0)
+        return conn_fail_now(c, &err);
+    say_waiting(c, now - (is_absent(c, now) ? c->heard_ns : c->entered_ns));
     pvn_stat_look(c->stat, now);
+    if (is_absent(c, now) && p->accept_timeout && now - c->heard_ns >= p->accept_timeout)
+        return peer_is_absent(c, p->accept_timeout);
     if (limit == 0 || now - since < limit)
         return -EAGAIN;
     rc = conn_late_lanes(c, knob, now - since);
     if (rc <= 0)
         return rc ? rc : -EAGAIN;
+    /* The system has said why the last attempt failed: its error, and the hint for that, not the limit's. */
+    if (c->err.code) {
+        err = c->err;
+        pvn_err_add(&err, "%s took longer than %.3g s (%s)", conn_doing(c),
+                    (double)limit / PVN_NS_PER_S, knob);
+        return conn_fail_now(c, &err);
+    }
     pvn_err_set(&err, -ETIMEDOUT, "%s took longer than %.3g s (%s)", conn_doing(c),
                 (double)limit / PVN_NS_PER_S, knob);
     pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
-    if (c->err.code) /* the last attempt's reason */
-        pvn_err_add(&err, "last attempt: %s", c->err.reason[0]);
     return conn_fail_now(c, &err);
+}
+
+/* Time that does not count. The state, or the frame, may be younger. */
+static void stand_still(struct pvn_conn *c, uint64_t ns, uint64_t now)
+{
+    c->entered_ns = c->entered_ns + ns < now ? c->entered_ns + ns : now;
+    if (c->began_ns)
+        c->began_ns = c->began_ns + ns < now ? c->began_ns + ns : now;
 }
 
 int pvn_conn_step(struct pvn_conn *c)
 {
-    uint64_t now = pvn_now_ns();
+    uint64_t now = pvn_now_ns(), last = c->stepped_ns;
     int rc = 0;
 
-    if (now - c->stepped_ns > AWAY_NS) {
-        c->entered_ns += now - c->stepped_ns;
-        if (c->began_ns)
-            c->began_ns += now - c->stepped_ns;
+    if (now - last > PVN_AWAY_NS) {
+        stand_still(c, now - last, now);
+        c->heard_ns += now - last;
+        last = now;
     }
     c->stepped_ns = now;
     while (c->state < PVN_CONN_UP && rc == 0)
@@ -191,10 +240,13 @@ int pvn_conn_step(struct pvn_conn *c)
     /* The state may be younger than the call: absence counts from here, or it would end up in the
      * future and every deadline at once in the past. */
     c->stepped_ns = now = pvn_now_ns();
+    if (is_absent(c, now))
+        stand_still(c, now - last, now);
     if (!c->ctrl.started)
         c->began_ns = 0;
     else if (c->began_ns == 0)
         c->began_ns = now;
+    beat(c, now);
     return check_deadline(c, now);
 }
 
@@ -234,9 +286,11 @@ static int take_frame(struct pvn_conn *c, enum pvn_frame_type type, const uint8_
     char text[PVN_REASON_MAX];
 
     if (type == PVN_FRAME_GOODBYE) {
-        c->goodbye = true;
+        conn_take_goodbye(c, body, len);
         return 1;
     }
+    if (type == PVN_FRAME_BEAT && c->theirs.features & PVN_FEATURE_BEATS)
+        return 0; /* of the last moments of the set-up */
     if (type == PVN_FRAME_ASK && c->theirs.features & PVN_FEATURE_ALIVE) {
         c->peer_asks = true;
         return 0;
@@ -280,7 +334,7 @@ int pvn_conn_listen(struct pvn_conn *c, struct pvn_err *err)
     if (rc == -EAGAIN) {
         if (c->watch)
             pvn_poller_arm(c->watch);
-        return 0;
+        return pvn_conn_path(c, err);
     }
     if (rc > 0)
         rc = take_frame(c, type, body, len, err);
@@ -336,8 +390,8 @@ void pvn_conn_stop(struct pvn_conn *c)
         return;
     abandon(c);
     conn_goto(c, PVN_CONN_DRAIN);
-    if (!c->replaced && pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_GOODBYE, NULL, 0, NULL) == 0)
-        pvn_ctrl_flush(&c->ctrl, NULL);
+    if (!c->replaced)
+        pvn_conn_goodbye(c);
     for (int i = 0; i < c->nlanes; i++)
         c->lane[i]->ops->stop(c->lane[i]);
 }
@@ -370,4 +424,39 @@ void pvn_conn_close(struct pvn_conn *c, const char *why)
     free(c->lane_args);
     free(c->inbox);
     free(c);
+}
+
+void pvn_conn_set_aside(struct pvn_conn **list, struct pvn_conn *c, const char *why)
+{
+    c->next_aside = *list;
+    c->why_aside = why;
+    *list = c;
+}
+
+struct pvn_conn *pvn_conn_take_aside(struct pvn_conn **list, bool with_lanes)
+{
+    struct pvn_conn *taken = NULL;
+
+    while (*list) {
+        struct pvn_conn *c = *list;
+
+        if (c->nlanes > 0 && !with_lanes) {
+            list = &c->next_aside;
+            continue;
+        }
+        *list = c->next_aside;
+        c->next_aside = taken;
+        taken = c;
+    }
+    return taken;
+}
+
+void pvn_conn_close_aside(struct pvn_conn *list)
+{
+    while (list) {
+        struct pvn_conn *c = list;
+
+        list = c->next_aside;
+        pvn_conn_close(c, c->why_aside);
+    }
 }

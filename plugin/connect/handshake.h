@@ -19,8 +19,9 @@
  *     READY   <------------ lanes that work ------------>  both keep what works at both ends
  *     UP      data flows over the lanes
  *
- * Deadlines count the time in which the caller drives the machine: NCCL's proxy thread may be busy
- * elsewhere for seconds, which is no fault of the peer. Where the peer's own caller has to come
+ * Deadlines count the time in which the callers of both ends drive the machine: NCCL's proxy thread
+ * may be busy elsewhere for seconds, which is no fault of the peer or of the path. An end that is
+ * driven says so by a BEAT now and then; while the peer sends none, the limit is ACCEPT_TIMEOUT. Where the peer's own caller has to come
  * first (the connector waits for somebody to call accept; a lazy end of NCCL's v4 interface waits
  * for the first isend), the deadline is ACCEPT_TIMEOUT or none, until the first byte of the peer's
  * answer is there.
@@ -54,7 +55,7 @@ void pvn_conn_adopt(struct pvn_conn *c, int lane, int stream, int fd);
  * the state stays UP.
  */
 int pvn_conn_watch(struct pvn_conn *c, struct pvn_err *err);
-/* The same by a system call, whatever the poller says. */
+/* pvn_conn_watch by a system call, whatever the poller says. */
 int pvn_conn_listen(struct pvn_conn *c, struct pvn_err *err);
 
 /* c, which is UP, takes over from old, and goes on with its row of the statistics. */
@@ -67,5 +68,11 @@ void pvn_conn_stop(struct pvn_conn *c);
 /* Stops it, closes all lanes and frees everything. `why`: the reason that the peer is sent when it
  * is not UP; NULL: none. */
 void pvn_conn_close(struct pvn_conn *c, const char *why);
+
+/* pvn_conn_close later, for a caller that must not wait. take: those with lanes stay in the list, except
+ * with_lanes. */
+void pvn_conn_set_aside(struct pvn_conn **list, struct pvn_conn *c, const char *why);
+struct pvn_conn *pvn_conn_take_aside(struct pvn_conn **list, bool with_lanes);
+void pvn_conn_close_aside(struct pvn_conn *list);
 
 #endif

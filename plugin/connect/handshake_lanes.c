@@ -31,13 +31,13 @@ static void warn(const struct pvn_conn *c, const struct pvn_err *err)
     pvn_trace(PVN_NET, "%s", text);
 }
 
-/* Whether messages of a comm wait for this connection. */
+/* True if messages of a comm wait for this connection. */
 static bool resumes(const struct pvn_conn *c)
 {
     return (c->cfg.sender ? c->cfg.resumes : c->theirs.resumes) != 0;
 }
 
-/* Whether this connection may have lanes of the port's v-th transport. */
+/* True if this connection may have lanes of the port's v-th transport. */
 static bool may_use(const struct pvn_conn *c, const struct pvn_device *dev, int v)
 {
     if (v >= dev->nvia)
@@ -61,6 +61,7 @@ static int make_lane(struct pvn_conn *c, int i, int v, struct pvn_err *err)
     a->acknowledged = pvn_conn_failover(c);
     a->clear_to_send = pvn_conn_shared(c);
     a->may_block = c->cfg.beside || !resumes(c);
+    a->large = c->cfg.beside && pvn_conn_large(c);
     a->listen_addr = c->cfg.listen_addr[i];
     rc = dev->via[v].ops->lane_new(dev->via[v].index, a, &l, err);
     if (rc) {
@@ -428,9 +429,10 @@ static int listen_to_peer(struct pvn_conn *c)
     size_t len;
     int rc = conn_flush(c);
 
-    if (rc || c->ready_seen)
+    /* A peer that has this end's READY as well is UP, and what it says next is for later. */
+    if (rc || (c->ready_seen && c->state == PVN_CONN_READY))
         return rc;
-    rc = conn_expect(c, 1u << PVN_FRAME_READY, &type, &body, &len);
+    rc = conn_expect(c, c->ready_seen ? 0 : 1u << PVN_FRAME_READY, &type, &body, &len);
     if (rc < 0)
         return rc == -EAGAIN ? 0 : rc;
     rc = pvn_ready_decode(body, len, &c->ready_mask, &err);
@@ -601,14 +603,7 @@ static void come_up(struct pvn_conn *c)
     free(c->inbox);
     c->inbox = NULL;
     pthread_mutex_unlock(&c->inbox_lock);
-    c->watch = pvn_poller_add(c->ctrl.fd);
-    if (c->watch)
-        pvn_poller_arm(c->watch);
-    else
-        pvn_info(PVN_NET,
-                 "%s to %s: the control connection cannot be watched by epoll (%s), it is read now "
-                 "and then",
-                 c->where, c->who, pvn_strerror(errno, text, sizeof(text)));
+    conn_watch_control(c);
     conn_goto(c, PVN_CONN_UP);
     pvn_conn_lanes_text(c, text, sizeof(text));
     pvn_stat_lanes(c->stat, text);

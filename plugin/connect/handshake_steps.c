@@ -3,6 +3,8 @@
 #include "config.h"
 #include "connect/conn_priv.h"
 #include "connect/handshake_priv.h"
+#include "connect/listen_sockets.h"
+#include "connect/route.h"
 
 #include <errno.h>
 
@@ -28,7 +30,7 @@ int conn_step_start(struct pvn_conn *c)
 
 /* ---- DIAL ---- */
 
-/* What the communicator requests, else the parameter; with TC_FORCE the parameter comes first. */
+/* The communicator's traffic class, else the parameter's; with TC_FORCE the parameter comes first. */
 static int effective_class(int requested)
 {
     const struct pvn_params *p = pvn_params_get();
@@ -38,9 +40,21 @@ static int effective_class(int requested)
     return requested;
 }
 
+/* The address that seemed near is another machine's, in a network with the same numbers, or nobody's. */
+static void try_instead(struct pvn_conn *c)
+{
+    struct sockaddr_storage peer = c->cfg.peer;
+
+    if (!c->cfg.has_instead)
+        return;
+    c->cfg.peer = c->cfg.instead;
+    c->cfg.instead = peer;
+    conn_name_peer(c);
+}
+
 static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
 {
-    uint64_t now = pvn_now_ns(), pause;
+    uint64_t now = pvn_now_ns();
     bool again;
 
     pvn_ctrl_close(&c->ctrl);
@@ -86,9 +100,8 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
                  c->where, c->who, text);
     }
     c->err = *err; /* quoted should the deadline come */
-    pause = REDIAL_FIRST_NS << (c->attempts < 7 ? c->attempts : 7);
-    c->attempts++;
-    c->redial_ns = now + (pause < REDIAL_MAX_NS ? pause : REDIAL_MAX_NS);
+    try_instead(c);
+    c->redial_ns = now + pvn_pause_ns(c->attempts++, REDIAL_FIRST_NS, REDIAL_MAX_NS);
     return -EAGAIN;
 }
 
@@ -96,13 +109,15 @@ int conn_step_dial(struct pvn_conn *c)
 {
     struct pvn_err err = PVN_ERR_INIT;
     const struct pvn_device *dev = c->cfg.port[0];
+    const struct sockaddr_storage *from;
     int rc;
 
     if (c->ctrl.fd < 0) {
         if (pvn_now_ns() < c->redial_ns)
             return -EAGAIN;
         c->traffic_class = effective_class(c->cfg.traffic_class);
-        rc = pvn_sock_dial(&dev->addr, dev->addr_len, &c->cfg.peer, c->cfg.peer_len,
+        from = pvn_route_source(dev, (const struct sockaddr *)&c->cfg.peer);
+        rc = pvn_sock_dial(from, from ? dev->addr_len : 0, &c->cfg.peer, c->cfg.peer_len,
                            c->traffic_class, &err);
         if (rc < 0)
             return dial_failed(c, rc, &err);
@@ -141,8 +156,11 @@ static int take_hello(struct pvn_conn *c, const uint8_t *body, size_t len, struc
         return pvn_err_set(err, -EPROTO,
                            "HELLO for another session: a stale or misdirected handle");
     c->hello_seen = true;
+    c->heard_ns = pvn_now_ns();
     if (!c->cfg.sender)
         c->cfg.beside = c->theirs.features & PVN_FEATURE_BESIDE;
+    if (!c->cfg.sender)
+        c->cfg.control = c->theirs.features & PVN_FEATURE_CONTROL;
     if (!c->cfg.sender)
         c->cfg.away = c->theirs.features & PVN_FEATURE_AWAY;
     if (!c->cfg.sender && c->theirs.resumes) {
@@ -168,7 +186,8 @@ static int redial(struct pvn_conn *c)
               c->who);
     c->redials++;
     pvn_ctrl_close(&c->ctrl);
-    c->redial_ns = pvn_now_ns() + (REDIAL_FIRST_NS << c->redials);
+    try_instead(c);
+    c->redial_ns = pvn_now_ns() + pvn_pause_ns(c->redials, REDIAL_FIRST_NS, REDIAL_MAX_NS);
     conn_goto(c, PVN_CONN_DIAL);
     return -EAGAIN;
 }
@@ -208,7 +227,7 @@ int conn_step_hello_connector(struct pvn_conn *c)
     if (rc)
         return hello_refused(c, &err);
     conn_goto(c, PVN_CONN_OFFER);
-    return 0;
+    return c->cfg.control ? -EAGAIN : 0;
 }
 
 int conn_step_hello_acceptor(struct pvn_conn *c)
@@ -232,8 +251,8 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
         c->mine.traffic_class = (int16_t)c->traffic_class;
         if (c->theirs.resumes && c->cfg.received)
             c->mine.received = c->cfg.received(c->theirs.resumes);
-        if (pvn_conn_failover(c) && c->cfg.others)
-            c->mine.nothers = c->cfg.others(c->cfg.listener, c->mine.other);
+        if (pvn_conn_failover(c) && c->cfg.sockets)
+            c->mine.nothers = pvn_listen_sockets_others(c->cfg.sockets, c->mine.other);
         rc = put_hello(c, &err);
         if (rc)
             return conn_fail_now(c, &err);
@@ -242,6 +261,6 @@ int conn_step_hello_acceptor(struct pvn_conn *c)
     if (rc)
         return rc;
     conn_goto(c, PVN_CONN_OFFER);
-    /* Its lanes are made by the thread whose it is, which the listener finds by the HELLO. */
-    return c->cfg.beside ? -EAGAIN : 0;
+    /* The listener finds the comm by the HELLO; the comm's own thread makes the lanes. */
+    return c->cfg.beside || c->cfg.control ? -EAGAIN : 0;
 }

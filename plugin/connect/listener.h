@@ -4,15 +4,16 @@
  * A listener: where the comms of one device are reached. A connection is unauthenticated until its
  * preamble names the listener's session. Then a control connection starts a pending conn
  * (handshake.h), and a data connection goes to the conn whose nonce it names. An unauthenticated
- * one is closed at its first wrong byte, after HELLO_TIMEOUT, or when the room for such connections
- * is full and it is the oldest. None of that touches a real peer's state or makes it wait.
+ * one is closed when it is no preamble, a second after it has named another session, after
+ * HELLO_TIMEOUT, or when the room for such connections is full and it is the oldest. None of that touches a real peer's state or makes it wait.
  *
  * A virtual device has one listening socket per member; the first one's address is in the handle,
  * the others travel in the lanes' offers. With the first comm that agrees on failover there are
  * more, on other interfaces, whose addresses travel in the HELLO: a comm that is connected through
  * one of these has its lanes on that interface.
  *
- * Threads: any. The listener outlives its close while a conn still needs it (a lazy conn's data
+ * Threads: any. Connections that nobody takes are closed without its lock, and by the plugin's answering
+ * thread only where they have no lanes, whose end may block in an adapter. The listener outlives its close while a conn still needs it (a lazy conn's data
  * connections come in after NCCL's v4 has closed the listener).
  */
 #ifndef PVN_CONNECT_LISTENER_H
@@ -73,10 +74,19 @@ void pvn_listener_let_go(struct pvn_listener *l);
 int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only,
                          struct pvn_conn **conn);
 
-/* The same for one that is set up beside the connection in use: *conn has had its HELLO and is the
- * caller's to step, without the listener's lock, and to leave before it is closed or used. True:
- * there is one that is to replace the connection in use, so the peer has lost that. */
+/* pvn_listener_resumed for a connection that is set up beside the connection in use: *conn has had its HELLO and is the
+ * caller's to step, without the listener's lock, and to leave before it is closed or used; conn NULL:
+ * none is taken. True: there is one that is to replace the connection in use, so the peer has lost
+ * that. Does nothing while another thread steps a conn of this listener. */
 bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn);
+
+/* The newest connection that is to be the control connection of the one with this nonce, for the
+ * caller to use; NULL: there is none. */
+struct pvn_conn *pvn_listener_control(struct pvn_listener *l, uint64_t nonce);
+
+/* Comm `id` has been closed: connections that would replace its lanes get their HELLO, and a GOODBYE
+ * with the number of messages that it has received. */
+void pvn_listener_dismiss(struct pvn_listener *l, uint64_t id);
 
 /* Assigns what has come in: for the data connections of such a conn. */
 void pvn_listener_take_in(struct pvn_listener *l);

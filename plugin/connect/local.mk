@@ -13,8 +13,18 @@ libpvn_core_la_SOURCES += \
     plugin/connect/handshake_lanes.c \
     plugin/connect/handshake_priv.h \
     plugin/connect/handshake_steps.c \
+    plugin/connect/listen_sockets.c \
+    plugin/connect/listen_sockets.h \
     plugin/connect/listener.c \
     plugin/connect/listener.h \
+    plugin/connect/listener_members.c \
+    plugin/connect/listener_priv.h \
+    plugin/connect/listener_resumed.c \
+    plugin/connect/listener_undecided.c \
+    plugin/connect/path_watch.c \
+    plugin/connect/path_watch.h \
+    plugin/connect/route.c \
+    plugin/connect/route.h \
     plugin/connect/sock.c \
     plugin/connect/sock.h \
     plugin/connect/transport.h \

@@ -72,9 +72,6 @@ void pvn_sock_tune(int fd, int traffic_class)
                 (int)((p->keepalive_intvl + PVN_NS_PER_S - 1) / PVN_NS_PER_S));
         set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, "TCP_KEEPCNT", p->keepalive_cnt);
     }
-    if (p->tcp_user_timeout)
-        set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, "TCP_USER_TIMEOUT",
-                (int)(p->tcp_user_timeout / PVN_NS_PER_MS));
     if (traffic_class < 0)
         return;
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
@@ -91,6 +88,10 @@ int pvn_sock_open(const struct sockaddr_storage *peer, int traffic_class, struct
     if (fd < 0)
         return failed(err, fd, PVN_PHASE_DIAL, "a socket for", peer);
     pvn_sock_tune(fd, traffic_class);
+    /* Kept while dialling alone, see path_watch.h. */
+    if (pvn_params_get()->tcp_user_timeout)
+        set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, "TCP_USER_TIMEOUT",
+                (int)(pvn_params_get()->tcp_user_timeout / PVN_NS_PER_MS));
     return fd;
 }
 
@@ -188,6 +189,8 @@ int pvn_sock_connected(int fd)
         return -EAGAIN;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len) != 0)
         return -errno;
+    if (e == 0)
+        set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, "TCP_USER_TIMEOUT", 0);
     return -e;
 }
 
@@ -196,7 +199,7 @@ void pvn_sock_close(int fd)
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     int unread = 0;
 
-    /* What close does with the last descriptor: a reset if there is something unread. */
+    /* A close of the last descriptor would do this: a reset if there is something unread. */
     if (ioctl(fd, FIONREAD, &unread) == 0 && unread > 0)
         connect(fd, &nobody, sizeof(nobody));
     else

@@ -42,12 +42,12 @@ int pvn_sock_route(const struct sockaddr_storage *peer, socklen_t peer_len,
 /* Next connection of a listening socket; -EAGAIN (without *err) when there is none. */
 int pvn_sock_accept(int listen_fd, struct sockaddr_storage *peer, struct pvn_err *err);
 
-/* The parameters' keepalive and time-outs, no delay; traffic class where it is not -1. Never fails:
+/* The parameters' keepalive, no delay; traffic class where it is not -1. Never fails:
  * an option that the kernel refuses is worth a trace line, not a connection. */
 void pvn_sock_tune(int fd, int traffic_class);
 
-/* Whether a dialled socket is connected: 0, -EAGAIN, or the
- * negative errno of the failed attempt. */
+/* 0 if a dialled socket is connected, -EAGAIN if not yet, or the negative errno of the failed attempt. Once
+ * connected, the kernel sets no limit to what the peer does not read. */
 int pvn_sock_connected(int fd);
 
 /* Ends a connection, or listening, and closes fd. A close alone would leave the other side waiting

@@ -48,6 +48,14 @@ struct pvn_device {
     unsigned ifindex;
     struct sockaddr_storage addr; /* where listeners bind and from where connectors dial; port 0 */
     socklen_t addr_len;
+    unsigned prefixlen; /* bits of its network */
+    /* Addresses of the same interface in other networks, a public and a private one for example: peers that
+     * share one of these are reached there. */
+    int nmore;
+    struct {
+        struct sockaddr_storage addr;
+        unsigned prefixlen;
+    } more[PVN_MORE_ADDRS];
 
     /* Who makes its lanes, in order of preference; a device with a faster transport may list TCP
      * behind it. */
@@ -62,7 +70,7 @@ struct pvn_device {
     int members[PVN_MAX_LANES];
 };
 
-/* What a transport needs to know to make one lane. Valid during the call of lane_new only, except
+/* Arguments for making one lane. Valid during the call of lane_new only, except
  * ctx. */
 struct pvn_lane_args {
     const struct pvn_device *dev; /* a physical device */
@@ -71,6 +79,7 @@ struct pvn_lane_args {
     bool acknowledged;            /* a send is done when the peer has its bytes (failover) */
     bool clear_to_send;           /* nothing is sent before there is a receive for it */
     bool may_block;               /* no message waits for calls into a sick adapter */
+    bool large;                   /* both ends verify it with full-size packets as well */
     int traffic_class;            /* 0 to 255, -1: the system's default */
     /* Acceptor: the address of the listener on this device's interface, with its port. */
     struct sockaddr_storage listen_addr;

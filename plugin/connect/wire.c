@@ -17,14 +17,17 @@ enum {
     H_VERSION = 4,
     H_FAMILY = 6,
     H_SESSION = 8,
+    H_NMORE = 7,
     H_ADDR = 16,
     H_PORT = 32,
-    H_RESERVED = 34, /* 14 bytes, zero */
+    H_MORE = 34,
+    H_MORE_BYTES = 6, /* each */
     H_SUM = 48,
+    H_MORE_END = 52,
     H_COOKIE = 56
 };
 _Static_assert(H_COOKIE + 8 == PVN_HANDLE_BYTES, "the cookie ends the handle");
-_Static_assert(H_RESERVED + 14 == H_SUM, "the checksum covers all before it");
+_Static_assert(H_MORE + PVN_MORE_ADDRS * (int)H_MORE_BYTES <= H_SUM, "the checksum covers them");
 _Static_assert(PVN_HANDLE_BYTES <= 64, "NCCL_NET_HANDLE_MAXSIZE of NCCL 2.8 to 2.11");
 
 /* Offsets in the preamble. */
@@ -131,6 +134,25 @@ socklen_t pvn_wire_addr_to_sockaddr(const struct pvn_wire_addr *a, uint32_t scop
     }
 }
 
+int pvn_handle_room(const struct pvn_wire_addr *first)
+{
+    return first->family == 4 ? PVN_MORE_ADDRS : 1;
+}
+
+static void write_more(uint8_t *out, const struct pvn_handle *h)
+{
+    out[H_NMORE] = (uint8_t)h->nmore;
+    for (int i = 0; h->addr.family == 4 && i < h->nmore; i++) {
+        memcpy(out + H_MORE + i * H_MORE_BYTES, h->more[i].bytes, 4);
+        put16(out + H_MORE + i * H_MORE_BYTES + 4, h->more[i].port);
+    }
+    if (h->addr.family == 6 && h->nmore > 0) {
+        memcpy(out + H_MORE, h->more[0].bytes, H_SUM - H_MORE);
+        memcpy(out + H_MORE_END, h->more[0].bytes + (H_SUM - H_MORE), 2);
+        put16(out + H_MORE_END + 2, h->more[0].port);
+    }
+}
+
 void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h)
 {
     memset(out, 0, PVN_HANDLE_BYTES);
@@ -140,8 +162,29 @@ void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h
     put64(out + H_SESSION, h->session);
     memcpy(out + H_ADDR, h->addr.bytes, sizeof(h->addr.bytes));
     put16(out + H_PORT, h->addr.port);
+    write_more(out, h);
     put32(out + H_SUM, crc32(out, H_SUM));
     put64(out + H_COOKIE, h->cookie);
+}
+
+/* Addresses that make no sense are left out: the first one does. */
+static void read_more(const uint8_t *in, struct pvn_handle *h)
+{
+    for (int i = 0; i < in[H_NMORE] && i < pvn_handle_room(&h->addr); i++) {
+        const uint8_t *p = in + H_MORE + i * H_MORE_BYTES;
+        struct pvn_wire_addr a = {.family = h->addr.family};
+
+        if (a.family == 4) {
+            memcpy(a.bytes, p, 4);
+            a.port = get16(p + 4);
+        } else {
+            memcpy(a.bytes, p, H_SUM - H_MORE);
+            memcpy(a.bytes + (H_SUM - H_MORE), in + H_MORE_END, 2);
+            a.port = get16(in + H_MORE_END + 2);
+        }
+        if (a.port)
+            h->more[h->nmore++] = a;
+    }
 }
 
 int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struct pvn_err *err)
@@ -175,6 +218,7 @@ int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struc
     h->addr.family = in[H_FAMILY];
     h->addr.port = get16(in + H_PORT);
     memcpy(h->addr.bytes, in + H_ADDR, sizeof(h->addr.bytes));
+    read_more(in, h);
     h->cookie = get64(in + H_COOKIE);
     if ((h->addr.family != 4 && h->addr.family != 6) || h->addr.port == 0 || h->session == 0)
         return pvn_err_set(
@@ -209,7 +253,6 @@ void pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_BYTES], const struct pvn_pream
 int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct pvn_preamble *p,
                         struct pvn_err *err)
 {
-    uint8_t want[8];
     size_t n = len < sizeof(preamble_magic) ? len : sizeof(preamble_magic);
 
     memset(p, 0, sizeof(*p));
@@ -223,18 +266,14 @@ int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct 
     if (len > P_LANE && in[P_LANE] >= PVN_MAX_LANES)
         return pvn_err_set(err, -EPROTO, "data connection of lane %u, there are at most %d",
                            in[P_LANE], PVN_MAX_LANES);
-    /* A session is known byte by byte, so that guessing it is no cheaper than 64 bits. */
-    if (len > P_SESSION) {
-        put64(want, session);
-        n = len - P_SESSION < 8 ? len - P_SESSION : 8;
-        if (memcmp(in + P_SESSION, want, n) != 0)
-            return pvn_err_set(
-                err, -EINVAL,
-                "connection for another listener (its session id is not ours): an old or "
-                "misdirected handle");
-    }
     if (len < PVN_PREAMBLE_BYTES)
         return 0;
+    /* The session is a secret: judged as a whole, or each byte of it could be guessed alone. */
+    if ((get64(in + P_SESSION) ^ session) != 0)
+        return pvn_err_set(
+            err, -EACCES,
+            "connection for another listener (its session id is not ours): an old or "
+            "misdirected handle");
     p->version = get16(in + P_VERSION);
     p->kind = in[P_KIND];
     p->lane = in[P_LANE];
@@ -261,6 +300,7 @@ static const struct {
     [PVN_FRAME_ASK] = {"ASK", 0, 64},
     [PVN_FRAME_ALIVE] = {"ALIVE", 4, 64},
     [PVN_FRAME_SWITCH] = {"SWITCH", 2, PVN_REASON_MAX + 2},
+    [PVN_FRAME_BEAT] = {"BEAT", 0, 64},
 };
 
 const char *pvn_frame_name(int type)
@@ -574,6 +614,19 @@ int pvn_alive_decode(const uint8_t *in, size_t len, uint32_t *open, struct pvn_e
     if (r.bad || *open > PVN_MAX_SENDS)
         return pvn_err_set(err, -EPROTO, "ALIVE of %zu bytes with %u open requests", len, *open);
     return 0;
+}
+
+int pvn_goodbye_encode(uint8_t *out, size_t cap, uint64_t received)
+{
+    struct writer w = {out, cap, 0, 0};
+
+    write_int(&w, received, 8);
+    return written(&w);
+}
+
+uint64_t pvn_goodbye_decode(const uint8_t *in, size_t len)
+{
+    return len < 8 ? 0 : get64(in);
 }
 
 int pvn_reason_encode(uint8_t *out, size_t cap, const char *text)

@@ -11,13 +11,15 @@
  *    0  u8[4] "PVNh"
  *    4  u16   version that the listener speaks best
  *    6  u8    address family: 4 or 6
- *    7  u8    zero
+ *    7  u8    further addresses of the interface: 0 to 2 of IPv4, 0 or 1 of IPv6; older builds have 0,
+ *             and do not read it
  *    8  u64   session
  *   16  u8[16] address, network byte order; IPv4 in the first 4
  *   32  u16   port
- *   34  u8[14] zero
+ *   34  IPv4: two times u8[4] further address, network byte order, u16 port; u8[2] zero
+ *       IPv6: u8[14] further address, but for its end
  *   48  u32   CRC-32 (IEEE 802.3) of bytes 0..47
- *   52  u8[4] zero
+ *   52  IPv4: u8[4] zero; IPv6: u8[2] end of the further address, u16 its port
  *   56  u64   the connector's cookie; zero in what the listener gives out
  *
  * The preamble, the first bytes of every connection to a listener:
@@ -54,8 +56,10 @@
  *       u16  port
  *       u8[16] address
  *
- *   READY: u32, a bit per lane        ERROR: u16 length, text        GOODBYE: empty
- *   ASK: empty                        ALIVE: u32, open requests
+ *   READY: u32, a bit per lane        ERROR: u16 length, text
+ *   GOODBYE: u64, messages that the sender of the frame has received, as far as is known, 0: not;
+ *            older builds send none and skip it
+ *   ASK, BEAT: empty                  ALIVE: u32, open requests
  *
  * And, where both ends agreed on failover (structures: engine.h):
  *
@@ -101,6 +105,7 @@ enum {
     PVN_OFFER_BLOB_MAX = 1024, /* of one lane */
     PVN_NAME_MAX = 64,         /* host, device and interface names, with the terminating zero */
     PVN_OTHER_ADDRS = 3,       /* that a HELLO's reader takes */
+    PVN_MORE_ADDRS = 2,        /* of the interface, in the handle */
     PVN_REASON_MAX = 1024      /* text of an ERROR frame, with the terminating zero */
 };
 
@@ -126,9 +131,14 @@ struct pvn_handle {
     uint16_t version; /* of the wire format the listener speaks best */
     uint64_t session; /* random, one per listener */
     struct pvn_wire_addr addr;
+    /* Further addresses of the same interface and family, where the listener waits, too. */
+    int nmore;
+    struct pvn_wire_addr more[PVN_MORE_ADDRS];
     uint64_t cookie;
 };
 
+/* How many further addresses a handle with this first one has room for. */
+int pvn_handle_room(const struct pvn_wire_addr *first);
 void pvn_handle_encode(uint8_t out[PVN_HANDLE_BYTES], const struct pvn_handle *h);
 int pvn_handle_decode(const uint8_t *in, size_t len, struct pvn_handle *h, struct pvn_err *err);
 /* The cookie alone, in place. */
@@ -149,7 +159,8 @@ struct pvn_preamble {
 void pvn_preamble_encode(uint8_t out[PVN_PREAMBLE_BYTES], const struct pvn_preamble *p);
 /*
  * Judges the bytes that have come so far: 1 complete and valid, 0 so far so good, negative not a
- * peer. That shows at the first wrong byte. `session` must be the listener's.
+ * peer. Before the whole has come it depends on nothing that is secret. -EACCES: another session
+ * than `session`, the listener's.
  */
 int pvn_preamble_decode(const uint8_t *in, size_t len, uint64_t session, struct pvn_preamble *p,
                         struct pvn_err *err);
@@ -166,6 +177,7 @@ enum pvn_frame_type {
     PVN_FRAME_ASK = 9,       /* whether the peer is alive and takes what comes (lane.h, overdue) */
     PVN_FRAME_ALIVE = 10,    /* its answer: the number of requests that are open there */
     PVN_FRAME_SWITCH = 11,   /* connector: pauses the comm for a better connection, and why */
+    PVN_FRAME_BEAT = 12,     /* set-up: the caller of the end that sends it drives it */
     PVN_FRAME_TYPES
 };
 
@@ -189,16 +201,25 @@ enum {
     PVN_FEATURE_FAILOVER = 1 << 1,
     /* This end answers PVN_FRAME_ASK. */
     PVN_FEATURE_ALIVE = 1 << 2,
-    /* With it: a connection may be set up beside the one in use, and the comm switch to it. */
+    /* Only with FAILOVER: a connection may be set up beside the one in use, and the comm switch to it. */
     PVN_FEATURE_FAILBACK = 1 << 3,
-    /* Of a connection that resumes a comm: it is such a one. */
+    /* A connection that resumes a comm: it is set up beside the one in use. */
     PVN_FEATURE_BESIDE = 1 << 4,
-    /* Of a connection that resumes a comm: it takes another path than the comm's first one, which
+    /* A connection that resumes a comm: it takes another path than the comm's first one, which
      * is preferred once that works again. */
     PVN_FEATURE_AWAY = 1 << 5,
     /* NCCL may let several ranks share this comm and post receives of several buffers. Where both ends
      * say so, lanes of every kind have clear-to-send. */
-    PVN_FEATURE_SHARED = 1 << 6
+    PVN_FEATURE_SHARED = 1 << 6,
+    /* This end sends and takes PVN_FRAME_BEAT. */
+    PVN_FEATURE_BEATS = 1 << 7,
+    /* Only with FAILOVER: a comm of this end takes a new control connection for the lanes that it has. */
+    PVN_FEATURE_KEEPS = 1 << 8,
+    /* A connection that replaces the control connection, and nothing else, of the one whose nonce
+     * `resumes` has. */
+    PVN_FEATURE_CONTROL = 1 << 9,
+    /* Lanes made beside those in use are verified with full-size packets, see pvn_lane_args. */
+    PVN_FEATURE_LARGE = 1 << 10
 };
 
 struct pvn_hello {
@@ -251,6 +272,9 @@ int pvn_ready_encode(uint8_t *out, size_t cap, uint32_t lanes);
 int pvn_ready_decode(const uint8_t *in, size_t len, uint32_t *lanes, struct pvn_err *err);
 int pvn_alive_encode(uint8_t *out, size_t cap, uint32_t open);
 int pvn_alive_decode(const uint8_t *in, size_t len, uint32_t *open, struct pvn_err *err);
+int pvn_goodbye_encode(uint8_t *out, size_t cap, uint64_t received);
+/* 0 where the peer has not said it. */
+uint64_t pvn_goodbye_decode(const uint8_t *in, size_t len);
 int pvn_reason_encode(uint8_t *out, size_t cap, const char *text);
 int pvn_reason_decode(const uint8_t *in, size_t len, char text[PVN_REASON_MAX],
                       struct pvn_err *err);

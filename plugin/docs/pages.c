@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the pages for users take from the plugin's tables. It runs while the plugin is built, so it
+/* Parts of the pages for users that come from the plugin's tables. It runs while the plugin is built, so it
  * is compiled for the machine that builds (CC_FOR_BUILD), from the tables' own sources.
  * usage: pages parameters    roff, for nccl-net-pvrdma.7
+ *        pages variables     the same, of NCCL's variables
  *        pages hints         a Markdown table, for messages.md */
 #include "config.h"
 
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "base/hints.h"
+#include "base/nccl_vars.h"
 #include "base/param.h"
 
 /* The names of what hints.c calls WC_...: libibverbs' ibv_wc_status without its prefix. */
@@ -32,6 +34,8 @@ static int print_hints(FILE *out)
         [PVN_PAST_NEVER_WORKED] = "never worked before",
         [PVN_PAST_WORKED] = "had worked",
         [PVN_PAST_IDLE] = "had worked, then idle",
+        [PVN_PAST_ANSWERS] = "the peer's machine answers",
+        [PVN_PAST_STALLED] = "the limit of NCCL_PVRDMA_STALL_ABORT",
     };
     size_t count, i;
     const struct pvn_hint *table = pvn_hint_table(&count);
@@ -65,10 +69,12 @@ int main(int argc, char **argv)
 
     if (strcmp(what, "parameters") == 0) {
         pvn_params_print_roff(stdout);
+    } else if (strcmp(what, "variables") == 0) {
+        pvn_nccl_vars_print_roff(stdout);
     } else if (strcmp(what, "hints") == 0) {
         rc = print_hints(stdout);
     } else {
-        fprintf(stderr, "usage: pages parameters | hints\n");
+        fprintf(stderr, "usage: pages parameters | variables | hints\n");
         return 2;
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* The engine's life, its requests and its progress loop; see engine.h. */
-#include "engine/engine_priv.h"
+#include "engine/engine_recv.h"
+#include "engine/engine_tx.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,14 +22,6 @@ bool eng_have(struct pvn_lane *const *lanes, int nlanes, unsigned cap)
         if (lanes[i]->caps & cap)
             return true;
     return false;
-}
-
-static bool all_set_kick_due(const struct pvn_engine_cfg *cfg)
-{
-    for (int i = 0; i < cfg->nlanes; i++)
-        if (!(cfg->lanes[i]->caps & PVN_LANE_SETS_KICK_DUE))
-            return false;
-    return true;
 }
 
 static void init_req(struct pvn_engine *e, struct pvn_req *req, enum req_kind kind)
@@ -86,19 +79,13 @@ void eng_use_lanes(struct pvn_engine *e)
     e->places = e->needs_cts && eng_have(cfg->lanes, cfg->nlanes, PVN_LANE_PLACES);
     e->chunk = eng_chunk(cfg);
     e->rr = 0;
-    e->several_lanes = cfg->nlanes > 1;
-    e->watch = e->several_lanes ? &e->no_watch : &cfg->lanes[0]->fast.watch;
-    e->slow_lanes = !(e->needs_cts && all_set_kick_due(cfg)) || e->places;
-    e->sends_next = !e->slow_lanes && cfg->sender && cfg->lanes[0]->caps & PVN_LANE_FAST_PATH;
-    e->slow_lanes |= cfg->sender && !e->sends_next;
+    e->watch = cfg->nlanes > 1 ? &e->no_watch : &cfg->lanes[0]->watch;
     for (int i = 0; i < cfg->nlanes; i++) {
         cfg->lanes[i]->engine = e;
         cfg->lanes[i]->nlanes = cfg->nlanes;
         cfg->lanes[i]->kick_due = true;
-        cfg->lanes[i]->fast.keeps_cts = i == 0 && e->sends_next;
         cfg->lanes[i]->place = e->needs_cts ? eng_slot_place : eng_match_place;
         cfg->lanes[i]->over = eng_is_over;
-        cfg->lanes[i]->awaits_cts = false;
         cfg->lanes[i]->ops->join(cfg->lanes[i], cfg->lanes, cfg->nlanes);
     }
 }
@@ -145,6 +132,11 @@ const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e)
     return &e->stats;
 }
 
+bool pvn_engine_needs_registration(const struct pvn_engine *e)
+{
+    return e->needs_cts && !e->places;
+}
+
 uint64_t pvn_engine_next(const struct pvn_engine *e)
 {
     return e->tx ? e->tx->next : e->rx->next_slot;
@@ -168,7 +160,7 @@ __attribute__((noinline)) static int take_more(struct pvn_engine *e, struct pvn_
     int rc = take(e, l, ev, POLL_BATCH);
     for (int round = 1; rc == 0 && round < POLL_ROUNDS; round++) {
         int n = l->ops->poll(l, ev, POLL_BATCH);
-        rc = n < 0 ? eng_fail_lane(e, l, n) : take(e, l, ev, n);
+        rc = n < 0 ? pvn_engine_fail_lane(e, l, n) : take(e, l, ev, n);
         if (n < POLL_BATCH)
             break;
     }
@@ -181,7 +173,7 @@ static inline int kick(struct pvn_engine *e, struct pvn_lane *l)
     int rc = l->ops->kick(l);
     if (__builtin_expect(rc != 0, 0)) {
         pvn_lane_watch_empty(e->watch);
-        return rc == -EAGAIN ? 0 : eng_fail_lane(e, l, rc);
+        return rc == -EAGAIN ? 0 : pvn_engine_fail_lane(e, l, rc);
     }
     l->kick_due = false;
     return 0;
@@ -197,7 +189,7 @@ int eng_kick_all(struct pvn_engine *e)
     return rc;
 }
 
-/* What the lanes had no room for. */
+/* Posts again: the lanes had no room for it before. */
 static int post_again(struct pvn_engine *e)
 {
     if (e->tx)
@@ -209,42 +201,43 @@ static int post_again(struct pvn_engine *e)
 
 __attribute__((noinline)) static int post_and_kick(struct pvn_engine *e)
 {
-    if (e->paused)
+    if (e->state == ENG_PAUSED)
         return 0;
     int rc = e->unposted ? post_again(e) : 0;
     return rc < 0 ? rc : eng_kick_all(e);
 }
 
-/* What a lane has to say. 0 or the engine's error. */
+/* Polls one lane and takes its events. 0 or the engine's error. */
 static inline __attribute__((always_inline)) int poll_lane(struct pvn_engine *e, struct pvn_lane *l)
 {
     struct pvn_event ev[POLL_BATCH];
-    pvn_lane_watch_empty(&l->fast.watch);
+    pvn_lane_watch_empty(&l->watch);
     int n = l->ops->poll(l, ev, POLL_BATCH);
     if (n > 0)
         return n < POLL_BATCH ? take(e, l, ev, n) : take_more(e, l, ev);
     e->stats.empty_polls += n == 0;
-    return __builtin_expect(n == 0, 1) ? 0 : eng_fail_lane(e, l, n);
+    return __builtin_expect(n == 0, 1) ? 0 : pvn_engine_fail_lane(e, l, n);
 }
 
-/* What came over one lane may be due to be answered over another one. What waits for room may get it
- * from a poll that what the lane watches does not speak for. */
+/* Lanes are kicked after all have been polled: an event of one may make another one due. If posts are
+ * queued, lanes are polled even though their watched words are unchanged: a completion frees slots in the
+ * send queue without changing them. */
 __attribute__((noinline)) static int progress_all(struct pvn_engine *e)
 {
     for (int i = 0; i < e->cfg.nlanes; i++) {
         struct pvn_lane *l = e->cfg.lanes[i];
-        int rc = !e->unposted && eng_watch_is_still(&l->fast.watch) ? 0 : poll_lane(e, l);
+        int rc = !e->unposted && eng_watch_is_still(&l->watch) ? 0 : poll_lane(e, l);
         if (rc < 0)
             return rc;
     }
-    return __builtin_expect(e->unposted, 0) ? post_and_kick(e) : eng_kick(e);
+    return __builtin_expect(e->unposted, 0) ? post_and_kick(e) : eng_kick_all(e);
 }
 
-/* What nobody waits for costs little: a call that finds nothing is this far and no further. */
+/* The order is that of what is frequent: a call that finds nothing goes no further than this function. */
 int pvn_engine_progress(struct pvn_engine *e)
 {
-    if (__builtin_expect(e->stopped, 0))
-        return e->failed ? e->err.code : 0;
+    if (__builtin_expect(e->state != ENG_RUNS, 0))
+        return e->state == ENG_FAILED ? e->err.code : 0;
     if (__builtin_expect((e->ticks++ & (CLOCK_EVERY - 1)) == 0, 0))
         e->now = e->cfg.now(e->cfg.now_ctx);
     if (e->cfg.nlanes > 1)
@@ -252,40 +245,16 @@ int pvn_engine_progress(struct pvn_engine *e)
     int rc = poll_lane(e, e->cfg.lanes[0]);
     if (__builtin_expect(rc < 0, 0))
         return rc;
-    if (__builtin_expect(e->unposted || e->announced, 0)) {
+    if (__builtin_expect(e->unposted, 0)) {
         pvn_lane_watch_empty(e->watch);
-        if (e->unposted)
-            return post_and_kick(e);
+        return post_and_kick(e);
     }
     return e->cfg.lanes[0]->kick_due ? kick(e, e->cfg.lanes[0]) : 0;
 }
 
-/* Fills in the sizes of a completed request and frees it. */
-static int finish(struct pvn_req *req, size_t *sizes)
+int eng_no_slot_yet(struct pvn_engine *e)
 {
-    req->state = REQ_FREE;
-    if (sizes)
-        sizes[0] = req->size;
-    if (req->kind == REQ_RECV) {
-        struct recv_group *g = (struct recv_group *)req;
-        for (int i = 0; sizes && g->req.sizes > 1 && i < g->req.sizes; i++)
-            sizes[i] = g->ent[i].total;
-        eng_free_group(g);
-    }
-    return req->sizes;
-}
-
-int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes)
-{
-    /* What completed before the comm failed did complete: report it. */
-    if (req->state != REQ_DONE) {
-        *done = 0;
-        int rc = req->state == REQ_OPEN ? pvn_engine_progress(req->e) : -EINVAL;
-        if (req->state != REQ_DONE)
-            return rc;
-    }
-    *done = finish(req, sizes);
-    return 0;
+    return eng_watch_is_still(e->watch) ? 0 : pvn_engine_progress(e);
 }
 
 static void older(const struct pvn_req *r, const struct pvn_req **oldest)

@@ -59,31 +59,21 @@ struct pvn_engine_stats {
 struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg);
 void pvn_engine_free(struct pvn_engine *e);
 
-/*
- * All return 0 or a negative errno (then pvn_engine_err says why). *req is NULL with 0 when the
- * call must be repeated later (no free request, no clear-to-send yet). Buffers belong to the caller
- * and stay until the request completes. mr may be NULL where no lane needs a registration.
- */
-int pvn_engine_isend(struct pvn_engine *e, const void *data, size_t size, int tag,
-                     const struct pvn_mr *mr, struct pvn_req **req);
-int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
-                     const int *tags, const struct pvn_mr *const *mrs, struct pvn_req **req);
-/* Of buffers of completed receives. *req NULL with 0: nothing has to be waited for. -EBUSY:
+/* The calls for messages are inline functions of engine_calls.h. */
+
+/* Flushes buffers of completed receives. *req NULL with 0: nothing has to be waited for. -EBUSY:
  * PVN_MAX_REQS flushes are in flight. */
 int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
                       const struct pvn_mr *const *mrs, struct pvn_req **req);
-/*
- * Moves the comm along unless the request has completed. *done: 0, or the number of the completed
- * request's sizes, which are in sizes unless that is NULL: one for each buffer of a receive, one
- * for a send, a 0 for a flush. The request is free then.
- */
-int pvn_engine_test(struct pvn_req *req, int *done, size_t *sizes);
 /* Moves the comm along without a request: posts what was blocked, takes events. */
 int pvn_engine_progress(struct pvn_engine *e);
 
 /* The comm's end by somebody else's decision (peer's report,
  * control stream lost). First one wins. */
 void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err);
+/* A lane has died, by `code`. The engine's error; 0: it is paused, and what the lane was to take is
+ * posted to other lanes later. */
+int pvn_engine_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code);
 /* NULL while healthy. */
 const struct pvn_err *pvn_engine_err(const struct pvn_engine *e);
 const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e);
@@ -91,7 +81,9 @@ const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e);
 uint64_t pvn_engine_next(const struct pvn_engine *e);
 /* Requests not completed yet. */
 int pvn_engine_pending(const struct pvn_engine *e);
-/* Sender: whether a lane may still read this memory for a message that is not completed. */
+/* True if the peer's writes reach nothing but what the receives have registered. */
+bool pvn_engine_needs_registration(const struct pvn_engine *e);
+/* Sender: true if a lane may still read this memory for a message that is not completed. */
 bool pvn_engine_reads(const struct pvn_engine *e, const struct pvn_mr *mr);
 /* The owner of the engine of a request, done and free ones included: it begins with that. A pointer
  * that is no request is not detected. */
@@ -124,7 +116,7 @@ uint64_t pvn_engine_oldest(const struct pvn_engine *e, char *text, size_t cap);
 
 enum { PVN_REPORT_WORDS = 2 * PVN_MAX_SENDS / 64, PVN_ANSWER_WORDS = PVN_MAX_SENDS / 64 };
 
-/* What the receiver has. Both ends count messages and slots alike, so numbers mean the same. */
+/* The messages that the receiver has. Both ends count messages and slots alike, so numbers mean the same. */
 struct pvn_engine_report {
     uint32_t epoch; /* times that the receiver has resumed */
     bool by_slot;   /* how the lost lanes counted: clear-to-send slots, else messages */
@@ -140,16 +132,16 @@ struct pvn_engine_report {
     uint64_t have[PVN_REPORT_WORDS];
 };
 
-/* What the sender will not send again, for a receiver that has counted slots and will count
- * messages: bit i of `done` for message first + i. */
+/* The messages that the sender will not send again, for a receiver that has counted slots and will
+ * count messages: bit i of `done` for message first + i. */
 struct pvn_engine_answer {
     uint64_t first; /* oldest message that is sent again, or the next new one */
     uint64_t next;  /* the next new one; at most PVN_MAX_SENDS more than first */
     uint64_t done[PVN_ANSWER_WORDS];
 };
 
-/* Whether the loss of a lane can be survived: requested, and every lane reports a send only when it
- * is delivered. */
+/* True if the loss of a lane can be survived: the owner has requested that, and every lane reports a
+ * send only when it is delivered. */
 bool pvn_engine_may_pause(const struct pvn_engine *e);
 bool pvn_engine_paused(const struct pvn_engine *e);
 /* Why, e.g. the reason of the lane that was lost. Set while paused. */

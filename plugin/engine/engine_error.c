@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What stops an engine: an error, or the loss of a lane that a failover replaces. */
+/* How an engine stops: by an error, or by the loss of a lane that a failover replaces. */
 #include "engine/engine_priv.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ bool pvn_engine_may_pause(const struct pvn_engine *e)
 
 bool pvn_engine_paused(const struct pvn_engine *e)
 {
-    return e->paused;
+    return e->state == ENG_PAUSED;
 }
 
 const struct pvn_err *pvn_engine_pause_reason(const struct pvn_engine *e)
@@ -25,51 +25,52 @@ const struct pvn_err *pvn_engine_pause_reason(const struct pvn_engine *e)
     return &e->pause_err;
 }
 
-/* The lanes are left alone, and may be closed while requests are still tested. */
-static void stop(struct pvn_engine *e)
+/* The lanes may be closed while requests are still tested. */
+static void stop(struct pvn_engine *e, enum eng_state state)
 {
-    e->stopped = true;
+    e->state = state;
     e->watch = &e->no_watch;
 }
 
 void pvn_engine_pause(struct pvn_engine *e, const struct pvn_err *why)
 {
-    if (e->paused || e->failed)
+    if (e->state != ENG_RUNS)
         return;
-    e->paused = e->unposted = true;
-    stop(e);
+    e->unposted = true;
+    stop(e, ENG_PAUSED);
     e->pause_err = *why;
 }
 
 int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
 {
-    if (e->failed)
+    if (e->state == ENG_FAILED)
         return e->err.code;
     char text[PVN_ERR_REASON_LEN];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    e->failed = true;
-    stop(e);
+    stop(e, ENG_FAILED);
     pvn_err_set(&e->err, code, "%s", text);
     pvn_err_set_fault(&e->err, fault);
     return code;
 }
 
-/* What another lane may do better, and not what the peer or the caller did wrong. */
-static bool is_loss(const struct pvn_err *err)
+/* True for an error that another lane may not have; false for what the peer or the caller did wrong, as memory
+ * that is not there or not registered. */
+static bool is_of_the_lane(const struct pvn_err *err)
 {
     return err->code != -EPROTO && err->code != -EMSGSIZE && err->code != -EBADMSG &&
-           err->fault != PVN_FAULT_ARGUMENT && err->fault != PVN_FAULT_INTERNAL;
+           err->code != -EFAULT && err->fault != PVN_FAULT_ARGUMENT &&
+           err->fault != PVN_FAULT_INTERNAL;
 }
 
-int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code)
+int pvn_engine_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code)
 {
     if (l->err.code == 0)
         return eng_fail(e, code, PVN_FAULT_INTERNAL, "lane %d (%s) failed without a reason", l->idx,
                         l->ops->name);
-    if (!e->failed && !l->wrong && is_loss(&l->err) && pvn_engine_may_pause(e)) {
+    if (e->state != ENG_FAILED && !l->wrong && is_of_the_lane(&l->err) && pvn_engine_may_pause(e)) {
         pvn_engine_pause(e, &l->err);
         return 0;
     }
@@ -79,10 +80,9 @@ int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code)
 
 void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err)
 {
-    if (e->failed)
+    if (e->state == ENG_FAILED)
         return;
-    e->failed = true;
-    stop(e);
+    stop(e, ENG_FAILED);
     e->err = *err;
     if (e->err.code >= 0)
         e->err.code = -EIO;
@@ -90,5 +90,5 @@ void pvn_engine_fail(struct pvn_engine *e, const struct pvn_err *err)
 
 const struct pvn_err *pvn_engine_err(const struct pvn_engine *e)
 {
-    return e->failed ? &e->err : NULL;
+    return e->state == ENG_FAILED ? &e->err : NULL;
 }

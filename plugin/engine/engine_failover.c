@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Failover: the lanes of a comm are replaced, and the messages that the old ones have not delivered
  * go over the new ones; see engine.h. */
-#include "engine/engine_priv.h"
+#include "engine/engine_recv.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,7 +12,7 @@ enum { POLL_BATCH = 32 };
 int pvn_engine_drain(struct pvn_engine *e)
 {
     struct pvn_event ev[POLL_BATCH];
-    for (int i = 0; i < e->cfg.nlanes && !e->failed; i++) {
+    for (int i = 0; i < e->cfg.nlanes && e->state != ENG_FAILED; i++) {
         struct pvn_lane *l = e->cfg.lanes[i];
         int n;
         do {
@@ -21,10 +21,10 @@ int pvn_engine_drain(struct pvn_engine *e)
                 eng_tx_events(e, ev, n);
             else if (n > 0)
                 eng_rx_events(e, l, ev, n);
-        } while (n > 0 && !e->failed);
-        pvn_lane_watch_empty(&l->fast.watch);
+        } while (n > 0 && e->state != ENG_FAILED);
+        pvn_lane_watch_empty(&l->watch);
     }
-    return e->failed ? e->err.code : 0;
+    return e->state == ENG_FAILED ? e->err.code : 0;
 }
 
 /* ---- receiver ---- */
@@ -118,7 +118,7 @@ static void use_lanes(struct pvn_engine *e, struct pvn_lane *const *lanes, int n
     for (int i = 0; i < nlanes; i++)
         e->cfg.lanes[i] = lanes[i];
     eng_use_lanes(e);
-    e->paused = e->stopped = false;
+    e->state = ENG_RUNS;
     e->stats.resumes++;
 }
 
@@ -127,7 +127,7 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
 {
     struct receiver *rx = e->rx;
     bool by_slot = e->needs_cts;
-    if (e->failed)
+    if (e->state == ENG_FAILED)
         return e->err.code;
     if (a->next < a->first || a->next - a->first > PVN_MAX_SENDS)
         return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
@@ -192,7 +192,7 @@ static int find_slot(const struct pvn_engine_report *r, uint64_t slot)
     return NO_INDEX;
 }
 
-/* Whether the receiver has the message that was sent to a slot. */
+/* True if the receiver has the message that was sent to this slot. */
 static bool has_by_slot(const struct pvn_engine_report *r, const struct send_msg *m)
 {
     int i = find_slot(r, m->w.f.seq);
@@ -217,7 +217,7 @@ static bool has(const struct pvn_engine_report *r, uint64_t number, const struct
 void pvn_engine_acknowledge(struct pvn_engine *e, uint64_t received)
 {
     struct sender *tx = e->tx;
-    if (!e->paused || e->failed || received != tx->next)
+    if (e->state != ENG_PAUSED || received != tx->next)
         return;
     for (uint64_t k = oldest_number(tx); k < tx->next; k++) {
         struct send_msg *m = open_message(tx, k);
@@ -238,7 +238,7 @@ static int missing_by_slot(const struct sender *tx, const struct pvn_engine_repo
     for (int i = 0; i < r->n; i++) {
         uint64_t slot = r->open[i].slot;
         unsigned taken = slot < tx->slot_head    ? all_buffers(r->open[i].buffers)
-                         : slot == tx->slot_head ? tx->slots[slot % SLOT_RING].taken
+                         : slot == tx->slot_head ? tx->taken[slot % SLOT_RING]
                                                  : 0;
         n += __builtin_popcount(taken & ~(unsigned)r->open[i].done);
     }
@@ -323,8 +323,7 @@ static void rewind_message(struct pvn_engine *e, struct send_msg *m, uint64_t nu
     m->w.f.chunk = 0;
     m->w.f.recv = 0;
     m->w.f.seq = number;
-    m->w.raddr = 0;
-    m->w.copies = false;
+    m->w.to = NULL;
     m->count = (uint16_t)plan.count;
     m->next = 0;
     m->ndone = 0;
@@ -335,10 +334,11 @@ static void rewind_message(struct pvn_engine *e, struct send_msg *m, uint64_t nu
 /* Slots are counted from 0 again. */
 static void number_slots_again(struct sender *tx, const struct pvn_engine_report *r)
 {
-    memset(tx->slots, 0, sizeof(tx->slots));
+    memset(tx->taken, 0, sizeof(tx->taken));
     tx->slot_head = 0;
+    tx->cts = NULL;
     for (int i = 0; i < r->n; i++)
-        tx->slots[i].taken = r->open[i].done;
+        tx->taken[i] = r->open[i].done;
 }
 
 static void answer(const struct sender *tx, uint64_t first, struct pvn_engine_answer *a)
@@ -356,7 +356,7 @@ int pvn_engine_resume_sender(struct pvn_engine *e, struct pvn_lane *const *lanes
 {
     struct sender *tx = e->tx;
     uint64_t first;
-    if (e->failed)
+    if (e->state == ENG_FAILED)
         return e->err.code;
     if (!is_possible(e, r))
         return impossible(e);
@@ -365,8 +365,6 @@ int pvn_engine_resume_sender(struct pvn_engine *e, struct pvn_lane *const *lanes
     answer(tx, first, a);
     use_lanes(e, lanes, nlanes);
     e->epoch = r->epoch + 1;
-    tx->known = 0;
-    e->announced = false;
     number_slots_again(tx, r);
     for (uint64_t k = first; k < tx->next; k++) {
         struct send_msg *m = open_message(tx, k);
@@ -377,8 +375,6 @@ int pvn_engine_resume_sender(struct pvn_engine *e, struct pvn_lane *const *lanes
     }
     if (!e->needs_cts)
         tx->unassigned = 0;
-    else if (tx->unassigned > 0)
-        lanes[0]->fast.keeps_cts = false;
     tx->unposted = first;
     e->unposted = first < tx->next;
     return 0;

@@ -68,7 +68,7 @@ static int post(struct pvn_engine *e, struct flush_job *j)
             if (rc == -EOPNOTSUPP || rc == -EALREADY)
                 j->waiting--;
             else if (rc < 0)
-                return eng_fail_lane(e, l, rc);
+                return pvn_engine_fail_lane(e, l, rc);
             j->unposted &= ~bit(t, i);
             eng_moved(l);
         }
@@ -86,7 +86,7 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
                       const struct pvn_mr *const *mrs, struct pvn_req **out)
 {
     *out = NULL;
-    if (e->failed)
+    if (e->state == ENG_FAILED)
         return e->err.code;
     if (!e->rx || n < 1 || n > PVN_MAX_RECVS)
         return -EINVAL;
@@ -98,7 +98,7 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
         return 0;
     eng_req_open(e, &j->req);
     eng_count(&e->rx->flushes);
-    if (e->paused) { /* until eng_flush_end */
+    if (e->state == ENG_PAUSED) { /* until eng_flush_end */
         j->waiting = 1;
         j->unposted = 0;
         *out = &j->req;
@@ -145,7 +145,7 @@ void eng_flush_end(struct pvn_engine *e)
 
 int eng_flush_post(struct pvn_engine *e)
 {
-    if (e->paused)
+    if (e->state == ENG_PAUSED)
         return 0;
     for (int i = 0; e->rx->flushing > 0 && i < PVN_MAX_REQS; i++) {
         struct flush_job *j = &e->rx->flush[i];

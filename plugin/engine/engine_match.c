@@ -137,8 +137,7 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
     /* A message that is 256 older is still coming in on another stream: wait for it. */
     if (m->kind == MAP_ENT || m->kind == MAP_UNEXPECTED)
         return -EAGAIN;
-    /* Paused: the lane holds what may have been reported to the sender as delivered, and goes. */
-    if (mt->unmatched == 0 && !e->paused)
+    if (mt->unmatched == 0)
         return -EAGAIN;
     int gi = 0, ei = 0;
     if (find_buffer(rx, f->tag, &gi, &ei)) {
@@ -148,6 +147,8 @@ static int match_next(struct pvn_engine *e, const struct pvn_frame *f)
         give(rx, gi, ei, f->total);
         *m = (struct msg_map){
             .kind = MAP_ENT, .idx = (int16_t)gi, .ent = (uint8_t)ei, .msg = f->seq};
+    } else if (e->state == ENG_PAUSED) {
+        return -EAGAIN; /* it has not been acknowledged, so it is sent again */
     } else {
         int si = 0;
         if (!unexpected_new(e, f, &si))
@@ -189,7 +190,7 @@ int eng_match_place(void *engine, const struct pvn_lane *lane, const struct pvn_
 {
     struct pvn_engine *e = engine;
     struct receiver *rx = e->rx;
-    if (e->failed)
+    if (e->state == ENG_FAILED)
         return e->err.code;
     if (eng_check_chunk(e, f) != 0)
         return e->err.code;
@@ -351,8 +352,8 @@ void eng_match_rewind(struct receiver *rx)
 void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a)
 {
     struct matching *mt = rx->match;
-    /* Not just any slot that is not newer than the oldest open one: the search for a buffer goes
-     * from here, and would meet the newest groups first where that is a ring or more behind them. */
+    /* The oldest open slot exactly: the search for a buffer starts here, and from one that is a ring or
+     * more behind the newest groups it would meet those first. */
     rx->oldest_slot = rx->next_slot > SLOT_RING ? rx->next_slot - SLOT_RING : 0;
     while (rx->oldest_slot < rx->next_slot && !rx->ring[rx->oldest_slot % SLOT_RING])
         rx->oldest_slot++;

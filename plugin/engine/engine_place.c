@@ -44,7 +44,7 @@ int eng_check_chunk(struct pvn_engine *e, const struct pvn_frame *f)
                     f->chunk, (unsigned long long)f->offset, f->len, (unsigned long long)f->total);
 }
 
-/* Whether the sender may write to this buffer. 0 or the engine's error. */
+/* Checks that the sender may write to this buffer. 0 or the engine's error. */
 static int check_buffer(struct pvn_engine *e, const struct recv_group *g, const struct pvn_frame *f)
 {
     unsigned long long slot = f->seq, total = f->total;
@@ -71,7 +71,7 @@ int eng_slot_place(void *engine, const struct pvn_lane *lane, const struct pvn_f
 {
     struct pvn_engine *e = engine;
     struct receiver *rx = e->rx;
-    if (e->failed || eng_check_chunk(e, f) != 0)
+    if (e->state == ENG_FAILED || eng_check_chunk(e, f) != 0)
         return e->err.code;
     if (f->seq >= rx->next_slot - rx->unpublished)
         return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,

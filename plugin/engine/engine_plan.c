@@ -8,7 +8,7 @@ enum { PAGE = 4096 };
 size_t eng_chunk(const struct pvn_engine_cfg *cfg)
 {
     size_t chunk = cfg->chunk;
-    /* With nothing to share a message with, cutting it only costs. */
+    /* A lone lane shares the message with none, so cutting it only costs. */
     if (cfg->nlanes == 1 && cfg->lanes[0]->lone_chunk > chunk)
         chunk = cfg->lanes[0]->lone_chunk;
     for (int i = 0; i < cfg->nlanes; i++) {

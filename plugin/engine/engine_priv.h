@@ -1,11 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the engine's files share. Nothing outside engine*.c, engine_tx.h and
- * engine_fast.h includes this. */
+/* Shared by the engine's files. Only engine*.c, engine_tx.h and, by engine_calls.h, comm.c include it. */
 #ifndef PVN_ENGINE_ENGINE_PRIV_H
 #define PVN_ENGINE_ENGINE_PRIV_H
 
 #include <assert.h>
+#include <errno.h>
 
 #include "engine/engine.h"
 
@@ -47,14 +47,13 @@ struct plan {
 enum req_kind { REQ_SEND, REQ_RECV, REQ_FLUSH };
 enum req_state { REQ_FREE, REQ_OPEN, REQ_DONE };
 
-/* What the caller holds: the first member of a message, a group or a flush, whose life it shares
- * until test has reported it done. */
+/* A request, which the caller holds: the first member of a message, a group or a flush. It lives until
+ * test has reported it done. */
 struct pvn_req {
     void *owner; /* see pvn_req_owner */
     struct pvn_engine *e;
     uint64_t born; /* ns */
     size_t size;   /* of a send; of a receive of one buffer, once it is done; of a flush 0 */
-    /* These two in one aligned word: eng_fast_is_done looks at both. */
     uint8_t state;
     uint8_t sizes; /* that test gives: buffers of a receive, else 1 */
     uint8_t kind;  /* fixed */
@@ -71,20 +70,12 @@ struct send_msg {
     uint16_t ndone;  /* of a message that is cut: chunks whose PVN_EV_SENT came */
     bool unassigned; /* sent again after a failover, and no buffer has been found for it yet */
     /* The first chunk; the others are made of it, and all but the last are as long. Its offset and
-     * number stay 0. Of a message that went by fast.send_next only the cookie and the tag are
-     * valid. */
+     * number stay 0. */
     struct pvn_write w;
 } __attribute__((aligned(64)));
 static_assert(sizeof(struct send_msg) == 128, "a message is two cache lines");
 
-/* A slot at the sender, in slots[its number % SLOT_RING]. */
-struct send_slot {
-    const struct pvn_cts *cts; /* the lane's, of the last one here that was announced */
-    unsigned taken; /* bit per buffer: a send has been matched to it, perhaps before a failover */
-    bool announced; /* and has free buffers */
-};
-
-/* What has come of one buffer of a grouped receive. */
+/* The state of one buffer of a grouped receive. */
 struct recv_ent {
     bool matched; /* a message has been given to it, or has begun to arrive */
     bool done;
@@ -114,12 +105,12 @@ struct flush_job {
     unsigned waiting;  /* answers that are still to come */
 };
 
-/* What has been placed of one buffer's message by lanes that place. The bytes are never more than the
- * message has, so when it is complete no lane writes to it any more. */
+/* The part of one buffer's message that lanes have placed (PVN_LANE_PLACES). It is never more than the
+ * message has, so when the message is complete no lane writes to the buffer any more. */
 struct placed {
     uint64_t bytes;
     struct chunk_set chunks; /* that some lane is writing or has written */
-    /* Of a clear-to-send comm; the size of a matched message is kept elsewhere. */
+    /* Clear-to-send comms only; struct recv_ent has the size of a matched message. */
     bool begun;
     uint64_t total;
 };
@@ -136,7 +127,7 @@ struct unexpected {
     uint8_t ent;
 };
 
-/* Where message k of a matched comm went, in map[k % MSG_RING]. */
+/* The place of message k of a matched comm, in map[k % MSG_RING]. */
 enum map_kind { MAP_NONE, MAP_ENT, MAP_UNEXPECTED, MAP_DONE };
 struct msg_map {
     enum map_kind kind;
@@ -145,7 +136,7 @@ struct msg_map {
     uint64_t msg;
 };
 
-/* What only the receiver of a matched comm needs. */
+/* State of the receiver of a matched comm. */
 struct matching {
     uint64_t next; /* first message not given to a buffer */
     int unmatched; /* posted buffers without a message */
@@ -158,15 +149,18 @@ struct matching {
 
 struct sender {
     struct send_msg msg[MSG_RING];
-    /* Of messages that are cut: the chunks that their ndone counts. */
+    /* The chunks that ndone counts, of messages that are cut. */
     struct chunk_set done[MSG_RING];
-    uint64_t next;      /* number of the next message */
-    uint64_t unposted;  /* where e->unposted: first message that has chunks to post */
-    uint64_t slot_head; /* oldest slot with free buffers */
-    uint32_t known;     /* slots that have been announced and have free buffers */
-    int unassigned;     /* messages with that mark; new ones wait behind them */
-    struct send_slot slots[SLOT_RING];
+    uint64_t next;             /* number of the next message */
+    uint64_t unposted;         /* where e->unposted: first message that has chunks to post */
+    uint64_t slot_head;        /* oldest slot with free buffers */
+    const struct pvn_cts *cts; /* its entry; NULL: it has not been taken from the lane yet */
+    int unassigned;            /* messages with that mark; new ones wait behind them */
+    /* taken[slot number % SLOT_RING] has a bit for each buffer to which a send has been matched, perhaps
+     * before a failover. */
+    uint8_t taken[SLOT_RING];
 };
+static_assert(PVN_MAX_RECVS <= 8, "a byte has a bit for each buffer");
 
 struct receiver {
     uint64_t next_slot;   /* number of the next group */
@@ -186,41 +180,34 @@ struct receiver {
     struct flush_job flush[PVN_MAX_REQS];
 };
 
+/* Unless it runs, the lanes are left alone. */
+enum eng_state {
+    ENG_RUNS,
+    ENG_PAUSED, /* until there are other lanes; `unposted` is set with it */
+    ENG_FAILED  /* for good, and err says why */
+};
+
 struct pvn_engine {
     struct pvn_engine_cfg cfg;
-    /* While any of these is set, posts take the slow path: see eng_takes_slow_path. */
-    bool failed;
-    bool unposted;   /* there is something that the lanes had no room for */
-    bool announced;  /* sender: there are slots, announced, with free buffers: tx->known */
-    bool slow_lanes; /* the lanes are not such that engine_fast.h will do, see eng_use_lanes */
-    bool several_lanes;
+    enum eng_state state;
+    bool unposted; /* there is something that the lanes had no room for */
     bool needs_cts;
-    bool places;     /* with it: the receiver's lanes find the buffer, PVN_LANE_PLACES */
-    bool sends_next; /* the first lane takes the next slot itself, by fast.send_next */
-    int rr;          /* lane that gets the next chunk first */
+    bool places; /* with it: the receiver's lanes find the buffer, PVN_LANE_PLACES */
+    int rr;      /* lane that gets the next chunk first */
     unsigned ticks;
     uint64_t now; /* sampled every few progress calls */
     size_t chunk; /* what messages are cut into: the preferred size as far as the lanes allow it */
     struct sender *tx; /* one of the two, by cfg.sender */
     struct receiver *rx;
-    /* The only lane's, or no_watch, as while the engine is stopped. While its words are still nothing
-     * is to be done: whoever leaves something due that they do not show empties it. */
+    /* The only lane's words; no_watch with several lanes and while the engine does not run. Unchanged words
+     * mean no work: code that creates work which they do not reflect must empty the watch. */
     struct pvn_lane_watch *watch;
     struct pvn_lane_watch no_watch; /* never filled in */
     uint32_t epoch; /* failover: of the lanes in use; one more each time both ends have resumed */
-    bool paused;    /* until there are other lanes; unposted is set with it, for the slow path */
-    bool stopped;   /* failed or paused: the lanes are left alone */
     struct pvn_engine_stats stats;
     struct pvn_err err;
     struct pvn_err pause_err;
 };
-
-/* Whether the calls of engine_fast.h may not be used. In this form, without a negation or a
- * __builtin_expect, the compiler makes one load of the four adjacent bools. */
-static inline bool eng_takes_slow_path(const struct pvn_engine *e)
-{
-    return e->failed || e->unposted || e->announced || e->slow_lanes;
-}
 
 static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
 {
@@ -247,7 +234,7 @@ static inline int eng_pending(const struct pvn_engine *e)
     return (int)(opened - e->stats.msgs);
 }
 
-/* Of a group without a request: what buffer i of it will be. */
+/* Fills in buffer i of a group that has no request yet. */
 static inline void eng_open_entry(struct recv_group *g, int i, void *data, size_t size, int tag,
                                   const struct pvn_mr *mr)
 {
@@ -299,13 +286,13 @@ static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
     eng_req_done(e, &g->req);
 }
 
-/* What was posted to a lane, or came from it. */
+/* To be called after a post to a lane or an event of it. */
 static inline void eng_moved(struct pvn_lane *l)
 {
     l->kick_due |= !(l->caps & PVN_LANE_SETS_KICK_DUE);
 }
 
-/* Whether the words show that a poll would be empty, which is left out then. */
+/* True if the watched words show that a poll would be empty; it is left out then. */
 static inline bool eng_watch_is_still(struct pvn_lane_watch *w)
 {
     if (w->polls == 0 || __atomic_load_n(w->at[0], __ATOMIC_RELAXED) != w->same[0] ||
@@ -319,21 +306,10 @@ static inline bool eng_watch_is_still(struct pvn_lane_watch *w)
 /* Latches err->code with a text; returns the code. */
 int eng_fail(struct pvn_engine *e, int code, enum pvn_fault fault, const char *fmt, ...)
     PVN_PRINTF(4, 5);
-/* A lane has died. The engine's error; 0: it is paused, and what the lane was to take is posted to
- * other lanes later. */
-int eng_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code);
 
 /* engine.c */
 int eng_kick_all(struct pvn_engine *e); /* the lanes that are due */
-static inline int eng_kick(struct pvn_engine *e)
-{
-    bool due = false;
-    for (int i = 0; i < e->cfg.nlanes; i++)
-        due |= e->cfg.lanes[i]->kick_due;
-    return due ? eng_kick_all(e) : 0;
-}
-/* Whether one of these lanes has the capability. With PVN_LANE_NEEDS_CTS the comm is not a matched
- * one. */
+/* True if one of these lanes has the capability. A comm with PVN_LANE_NEEDS_CTS is not a matched one. */
 bool eng_have(struct pvn_lane *const *lanes, int nlanes, unsigned cap);
 /* Gets what a receiver needs for these lanes, unless it has that. 0 or -ENOMEM. */
 int eng_prepare(struct receiver *rx, struct pvn_lane *const *lanes, int nlanes);
@@ -360,25 +336,13 @@ int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n);
 int eng_tx_post(struct pvn_engine *e); /* what lanes had no room for */
 void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
 
-/* engine_recv.c */
-int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct pvn_event *ev,
-                  int n);
-int eng_rx_post(struct pvn_engine *e); /* likewise */
-/* The only lane has not taken the newest slot, rc says why. 0: it
- * will later, or the engine's error. */
-int eng_publish_later(struct pvn_engine *e, int rc);
-/* Takes back the newest slot, which no lane has taken, with its group and request. */
-void eng_take_back(struct pvn_engine *e, struct recv_group *g);
-void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
-bool eng_is_over(void *engine); /* for lanes' `over` */
-
 /* engine_flush.c */
 void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev);
 void eng_flush_end(struct pvn_engine *e); /* the open ones: the lanes were lost */
 int eng_flush_post(struct pvn_engine *e); /* what lanes had no room for */
 
 /* engine_place.c: clear-to-send comms whose lanes place, receiving side */
-/* Whether a chunk's numbers contradict each other, which makes them the engine's error. */
+/* Checks a chunk's numbers against each other. 0, or the engine's error if they contradict. */
 int eng_check_chunk(struct pvn_engine *e, const struct pvn_frame *f);
 int eng_slot_place(void *engine, const struct pvn_lane *lane, const struct pvn_frame *f,
                    struct pvn_place *to);
@@ -402,9 +366,9 @@ void eng_match_free(struct receiver *rx);
 bool eng_match_has(const struct receiver *rx, uint64_t msg);
 void eng_match_rewind(struct receiver *rx);
 void eng_match_begin(struct receiver *rx, const struct pvn_engine_answer *a);
-/* Whether a whole message waits for a buffer with its tag. */
+/* True if a whole message waits for a buffer with its tag. */
 bool eng_match_keeps(const struct receiver *rx);
-/* Whether the next message waits for one that is kept aside in its place of the ring. */
+/* True if the next message waits because an unexpected one has its place in the ring. */
 bool eng_match_is_held_up(const struct receiver *rx);
 
 #endif

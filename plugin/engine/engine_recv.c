@@ -1,39 +1,38 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* The receiving half of the engine: grouped receives, clear-to-send out, arrivals in. */
-#include "engine/engine_priv.h"
+#include "engine/engine_recv.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-__attribute__((noinline, cold)) static int refuse(const struct pvn_engine *e)
+void eng_open_more(struct recv_group *g, int n, void *const *data, const size_t *sizes,
+                   const int *tags, const struct pvn_mr *const *mrs)
 {
-    return e->failed ? e->err.code : -EINVAL;
+    for (int i = 1; i < n; i++)
+        eng_open_entry(g, i, data[i], sizes[i], tags[i], mrs ? mrs[i] : NULL);
 }
 
-/* Hands a slot to the first lane. 0, -EAGAIN: it has no room, or an error. */
-static inline int publish_next(struct pvn_engine *e, const struct recv_group *g)
+__attribute__((cold)) int eng_recv_refused(const struct pvn_engine *e)
 {
-    struct pvn_lane *l = e->cfg.lanes[0];
-    pvn_lane_watch_empty(e->watch);
-    int rc = l->ops->post_cts(l, g->slot, g->req.sizes, g->buf);
-    if (__builtin_expect(rc == 0, 1)) {
-        eng_moved(l);
-        return 0;
-    }
-    if (rc != -EAGAIN) {
-        rc = eng_fail_lane(e, l, rc);
-        return rc ? rc : -EAGAIN;
-    }
-    e->stats.again++;
-    e->unposted = true;
-    return -EAGAIN;
+    return e->state == ENG_FAILED ? e->err.code : -EINVAL;
 }
 
-/* A chunk that waits in a lane until an earlier message is known, or until there is a receive, has nothing
- * behind it that belongs to an earlier message: senders hand out chunks in message order. But it may wait for
- * one that is kept aside, whose receive is still to come. */
+__attribute__((cold)) int eng_not_announced(struct pvn_engine *e, int rc)
+{
+    if (rc != -EAGAIN)
+        rc = pvn_engine_fail_lane(e, e->cfg.lanes[0], rc);
+    else
+        e->stats.again++;
+    if (rc == 0 || rc == -EAGAIN)
+        e->unposted = true;
+    return rc ? rc : -EAGAIN;
+}
+
+/* Senders send chunks in message order, so behind a chunk that is held up in a lane nothing of an earlier
+ * message follows. One exception: it may be held up by an unexpected message whose receive is still to
+ * come. */
 bool eng_is_over(void *engine)
 {
     struct pvn_engine *e = engine;
@@ -48,69 +47,22 @@ bool eng_is_over(void *engine)
         return waited_for || !(rx->match && eng_match_keeps(rx));
     if (waited_for && !(rx->match && eng_match_is_held_up(rx)))
         return true;
-    /* With the next receive a chunk may find its place: each lane looks again. */
+    /* Each lane looks again: with the next receive a chunk may find its buffer. */
     for (int i = 0; i < e->cfg.nlanes; i++)
         e->cfg.lanes[i]->end = PVN_LANE_GOES_ON;
     return false;
 }
 
-/* Publishes slots in order. */
+/* Announces slots in order. */
 int eng_rx_post(struct pvn_engine *e)
 {
     struct receiver *rx = e->rx;
     int rc = 0;
-    while (rc == 0 && rx->unpublished > 0 && !e->paused) {
-        rc = publish_next(e, rx->ring[(rx->next_slot - rx->unpublished) % SLOT_RING]);
+    while (rc == 0 && rx->unpublished > 0 && e->state == ENG_RUNS) {
+        rc = eng_announce_to_lane(e, rx->ring[(rx->next_slot - rx->unpublished) % SLOT_RING]);
         rx->unpublished -= rc == 0;
     }
     return rc == -EAGAIN ? 0 : rc;
-}
-
-__attribute__((noinline, cold)) void eng_take_back(struct pvn_engine *e, struct recv_group *g)
-{
-    e->rx->next_slot--;
-    e->rx->ring[g->slot % SLOT_RING] = NULL;
-    g->req.state = REQ_FREE;
-    eng_free_group(g);
-}
-
-__attribute__((noinline, cold)) int eng_publish_later(struct pvn_engine *e, int rc)
-{
-    if (rc == -EAGAIN)
-        e->stats.again++;
-    else if ((rc = eng_fail_lane(e, e->cfg.lanes[0], rc)) != 0)
-        return rc;
-    e->unposted = true;
-    e->rx->unpublished++;
-    return 0;
-}
-
-int pvn_engine_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
-                     const int *tags, const struct pvn_mr *const *mrs, struct pvn_req **out)
-{
-    struct receiver *rx = e->rx;
-    *out = NULL;
-    if (__builtin_expect(e->failed || !rx || n < 1 || n > PVN_MAX_RECVS, 0))
-        return refuse(e);
-    struct recv_group *g = rx->free;
-    if (!g || e->paused || rx->ring[rx->next_slot % SLOT_RING])
-        return 0;
-    for (int i = 0; i < n; i++)
-        eng_open_entry(g, i, data[i], sizes[i], tags[i], mrs ? mrs[i] : NULL);
-    eng_open_group(e, g, rx->next_slot, n);
-    int rc;
-    if (e->needs_cts) {
-        if (e->places)
-            eng_place_open(rx, g);
-        rx->unpublished++;
-        rc = eng_rx_post(e);
-    } else {
-        rc = eng_match_claim(e, g);
-    }
-    if (__builtin_expect(rc < 0, 0))
-        return rc;
-    *out = &g->req;
-    return 0;
 }
 
 __attribute__((noinline, cold)) static int
@@ -136,7 +88,7 @@ cannot_be_copied(struct pvn_engine *e, const struct recv_group *g, const struct 
                                   : "that takes only whole messages then");
 }
 
-/* Of a message of several chunks. 1: it was the last, 0: not, or the engine's error. */
+/* Takes one chunk of a message of several. 1: it was the last, 0: not, or the engine's error. */
 static int one_of_many(struct pvn_engine *e, struct recv_group *g, const struct pvn_event *ev)
 {
     struct recv_ent *ent = &g->ent[ev->recv];
@@ -165,7 +117,7 @@ static int one_of_many(struct pvn_engine *e, struct recv_group *g, const struct 
     return ent->got == ent->total;
 }
 
-/* Whether the event's bytes are to be copied to where the processor cannot. */
+/* True if the event's bytes would have to be copied into GPU memory, which the processor cannot. */
 static inline bool out_of_reach(const struct pvn_buffer *b, const struct pvn_event *ev)
 {
     return __builtin_expect(ev->data && b->mr && b->mr->gpu, 0);

@@ -7,15 +7,14 @@
 #include <stdio.h>
 
 /* 0: posted, -EAGAIN: no room, other: failed. */
-static inline int post_to(struct pvn_engine *e, int lane, struct send_msg *m, struct pvn_write *w)
+static inline int post_to(struct pvn_engine *e, struct pvn_lane *l, struct send_msg *m,
+                          const struct pvn_write *w)
 {
-    struct pvn_lane *l = e->cfg.lanes[lane];
-    w->rkey = e->needs_cts ? eng_target(e->tx, m)->rkey[lane] : 0;
     int rc = l->ops->post_write(l, w);
     if (__builtin_expect(rc != 0, 0)) {
         e->stats.again += rc == -EAGAIN;
         if (rc != -EAGAIN)
-            rc = eng_fail_lane(e, l, rc);
+            rc = pvn_engine_fail_lane(e, l, rc);
         return rc ? rc : -EAGAIN;
     }
     eng_moved(l);
@@ -28,7 +27,7 @@ static inline int post_to(struct pvn_engine *e, int lane, struct send_msg *m, st
 static int post_to_any(struct pvn_engine *e, struct send_msg *m, struct pvn_write *w)
 {
     int rc = -EAGAIN;
-    for (int tried = 0; tried < e->cfg.nlanes && rc == -EAGAIN && !e->paused; tried++) {
+    for (int tried = 0; tried < e->cfg.nlanes && rc == -EAGAIN && e->state == ENG_RUNS; tried++) {
         rc = post_to(e, eng_next_lane(e), m, w);
     }
     return rc;
@@ -44,7 +43,6 @@ static int post_chunk(struct pvn_engine *e, struct send_msg *m)
     w.f.chunk = m->next;
     w.more = m->next + 1 < m->count;
     w.src = (const uint8_t *)m->w.src + offset;
-    w.raddr += offset;
     return post_to_any(e, m, &w);
 }
 
@@ -56,22 +54,89 @@ __attribute__((noinline, cold)) int eng_too_long(struct pvn_engine *e, size_t si
                     (unsigned long long)room);
 }
 
+__attribute__((cold)) int eng_slot_failed(struct pvn_engine *e, int rc)
+{
+    struct pvn_lane *l = e->cfg.lanes[0];
+    struct pvn_event ev[1];
+    int lost = 0;
+    if (l->err.code == 0)
+        return eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
+                        "the peer announced a grouped receive of an impossible number of buffers; "
+                        "1 to %d are possible",
+                        PVN_MAX_RECVS);
+    /* It may still have events from before. */
+    while (lost == 0 && l->ops->poll(l, ev, 1) == 1)
+        lost = eng_tx_events(e, ev, 1);
+    return lost ? lost : pvn_engine_fail_lane(e, l, rc);
+}
+
 /* A message that is sent again after a failover takes a buffer as a new one does. -EAGAIN: none has
  * been announced for it yet. */
 static int assign(struct pvn_engine *e, struct send_msg *m)
 {
-    struct sender *tx = e->tx;
-    struct send_slot *s = eng_first_slot(tx);
-    int buf = s->announced ? eng_match_buffer(s, m->w.f.tag) : NO_INDEX;
-    if (buf < 0)
-        return -EAGAIN;
-    int rc = eng_take_slot(e, s, m, buf, m->req.size, m->w.f.tag);
-    if (rc)
-        return rc;
+    int rc = eng_take_slot(e, m, m->req.size, m->w.f.tag);
+    if (rc != 1)
+        return rc ? rc : -EAGAIN;
     m->unassigned = false;
-    if (--tx->unassigned == 0)
-        e->cfg.lanes[0]->fast.keeps_cts = e->sends_next;
+    e->tx->unassigned--;
     return 0;
+}
+
+/* 0: all of it is posted, -EAGAIN: no room, or the engine's error. */
+static int post_rest(struct pvn_engine *e, struct send_msg *m)
+{
+    int rc = 0;
+    while (m->next < m->count && rc == 0)
+        rc = post_chunk(e, m);
+    return rc;
+}
+
+/* The oldest message that may take the oldest slot. */
+static struct send_msg *find_for_slot(struct pvn_engine *e)
+{
+    struct sender *tx = e->tx;
+    for (uint64_t k = tx->unposted; tx->cts && k < tx->next; k++) {
+        struct send_msg *m = &tx->msg[k % MSG_RING];
+        if (m->unassigned && eng_match_buffer(tx, m->w.f.tag))
+            return m;
+    }
+    return NULL;
+}
+
+/* The receives may be in another order than the messages, which were sent without clear-to-send: while one
+ * waits, those behind it take the slots that have their tags. 0: nothing more can be done now, 1: the
+ * oldest may go on, or the engine's error. */
+__attribute__((noinline)) static int post_others(struct pvn_engine *e)
+{
+    struct sender *tx = e->tx;
+    struct send_msg *m;
+    bool moved = false;
+    while ((m = find_for_slot(e))) {
+        int rc = assign(e, m);
+        if (rc)
+            return rc == -EAGAIN ? 0 : rc;
+        moved = true;
+        if (!tx->cts && tx->unassigned > 0 && (rc = eng_request_slot(e)) < 0)
+            return rc;
+    }
+    for (uint64_t k = tx->unposted; k < tx->next; k++) {
+        m = &tx->msg[k % MSG_RING];
+        int rc = m->unassigned ? 0 : post_rest(e, m);
+        if (rc)
+            return rc == -EAGAIN ? 0 : rc;
+    }
+    return moved && !tx->msg[tx->unposted % MSG_RING].unassigned;
+}
+
+bool eng_is_behind(const struct pvn_engine *e, int tag)
+{
+    const struct sender *tx = e->tx;
+    for (uint64_t k = tx->unposted; k < tx->next; k++) {
+        const struct send_msg *m = &tx->msg[k % MSG_RING];
+        if (m->unassigned && m->w.f.tag == tag)
+            return true;
+    }
+    return false;
 }
 
 /* Hands chunks to the lanes in message order; the order is what keeps a matched receiver, whose
@@ -82,30 +147,52 @@ int eng_tx_post(struct pvn_engine *e)
     struct sender *tx = e->tx;
     e->unposted = true;
     pvn_lane_watch_empty(e->watch);
-    if (e->paused)
+    if (e->state == ENG_PAUSED)
         return 0;
     while (tx->unposted < tx->next) {
         struct send_msg *m = &tx->msg[tx->unposted % MSG_RING];
-        if (m->unassigned) {
-            int rc = assign(e, m);
-            if (rc == -EAGAIN) {
-                e->cfg.lanes[0]->awaits_cts = true;
-                return 0;
-            }
-            if (rc)
+        int rc = m->unassigned ? assign(e, m) : 0;
+        if (rc == -EAGAIN) {
+            rc = post_others(e);
+            if (rc != 1)
                 return rc;
+            continue;
         }
-        while (m->next < m->count) {
-            int rc = post_chunk(e, m);
-            if (rc == -EAGAIN)
-                return 0;
-            if (rc < 0)
-                return rc;
-        }
+        if (rc == 0)
+            rc = post_rest(e, m);
+        if (rc)
+            return rc == -EAGAIN ? 0 : rc;
         tx->unposted++;
     }
     e->unposted = false;
     return 0;
+}
+
+/* A message is cut, or waits for room. */
+int eng_post_cut(struct pvn_engine *e, struct send_msg *m)
+{
+    struct plan plan = eng_plan(e, m->w.f.total);
+    m->w.f.len = (uint32_t)plan.chunk;
+    m->count = (uint16_t)plan.count;
+    m->ndone = 0;
+    chunk_clear(eng_done_chunks(e->tx, m));
+    if (!e->unposted)
+        e->tx->unposted = e->tx->next - 1;
+    return eng_tx_post(e);
+}
+
+__attribute__((cold)) int eng_send_refused(struct pvn_engine *e)
+{
+    if (e->state == ENG_FAILED)
+        return e->err.code;
+    return !e->tx ? -EINVAL : e->state == ENG_PAUSED ? 0 : -EMSGSIZE;
+}
+
+int eng_not_posted(struct pvn_engine *e, struct pvn_lane *l, struct send_msg *m, int rc)
+{
+    if (rc != -EAGAIN)
+        rc = pvn_engine_fail_lane(e, l, rc);
+    return rc == -EAGAIN || rc == 0 ? eng_post_cut(e, m) : rc;
 }
 
 /* A message of several chunks: whether this was the last. */
@@ -138,7 +225,8 @@ __attribute__((noinline)) static void sent_any(struct pvn_engine *e, uint32_t id
     eng_req_done(e, &m->req);
 }
 
-/* Of several chunks, or not posted yet. One load of both, see eng_takes_slow_path. */
+/* True if the message has several chunks or is not posted yet. Without a negation the compiler makes one
+ * load of both. */
 static inline bool is_not_one_chunk(const struct send_msg *m)
 {
     return m->count != 1 || m->next != 1;
@@ -156,45 +244,6 @@ static inline void sent(struct pvn_engine *e, uint32_t id)
     eng_req_done(e, &m->req);
 }
 
-__attribute__((noinline, cold)) static void impossible_cts(struct pvn_engine *e, int n)
-{
-    eng_fail(e, -EPROTO, PVN_FAULT_REMOTE,
-             "the peer announced a grouped receive of %d buffers; 1 to %d are possible", n,
-             PVN_MAX_RECVS);
-}
-
-__attribute__((noinline, cold)) static void too_far_ahead(struct pvn_engine *e, uint64_t slot)
-{
-    eng_fail(
-        e, -EPROTO, PVN_FAULT_REMOTE,
-        "the peer announced receive %llu while receive %llu is open, and no more than %d may be",
-        (unsigned long long)slot, (unsigned long long)e->tx->slot_head, SLOT_RING);
-}
-
-static inline void cts(struct pvn_engine *e, const struct pvn_cts *c)
-{
-    struct sender *tx = e->tx;
-    if (c->n < 1 || c->n > PVN_MAX_RECVS) {
-        impossible_cts(e, c->n);
-        return;
-    }
-    if (__builtin_expect((int64_t)(c->seq - tx->slot_head) >= SLOT_RING, 0)) {
-        too_far_ahead(e, c->seq);
-        return;
-    }
-    /* An entry that is published again (a repeated event, a
-     * replay) must not free what was taken. */
-    struct send_slot *s = &tx->slots[c->seq % SLOT_RING];
-    if (c->seq < tx->slot_head || s->announced) {
-        e->stats.stale++;
-        return;
-    }
-    s->cts = c;
-    s->announced = true;
-    tx->known++;
-    e->announced = true;
-}
-
 int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n)
 {
     for (const struct pvn_event *end = ev + n; ev < end; ev++) {
@@ -206,17 +255,16 @@ int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n)
                 sent_any(e, id, ev->chunk);
             for (; more > 0; more--)
                 sent(e, id = pvn_id(id + 1));
-        } else if (ev->kind == PVN_EV_CTS)
-            cts(e, ev->cts);
-        else
+        } else {
             e->stats.stale++;
+        }
     }
-    return __builtin_expect(e->failed, 0) ? e->err.code : 0;
+    return __builtin_expect(e->state == ENG_FAILED, 0) ? e->err.code : 0;
 }
 
 bool pvn_engine_reads(const struct pvn_engine *e, const struct pvn_mr *mr)
 {
-    if (!e->tx || e->stopped)
+    if (!e->tx || e->state != ENG_RUNS)
         return false;
     for (int i = 0; i < MSG_RING; i++) {
         const struct send_msg *m = &e->tx->msg[i];

@@ -47,10 +47,9 @@ static int no_post_write(struct pvn_lane *l, const struct pvn_write *w)
     return -EOPNOTSUPP;
 }
 
-static int no_send_next(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
-                        const struct pvn_mr *mr, uint32_t cookie)
+static int no_next_slot(struct pvn_lane *l, const struct pvn_cts **cts)
 {
-    return -EAGAIN;
+    return 0;
 }
 
 static int no_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr)
@@ -118,8 +117,8 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
         ops->post_cts = no_post_cts;
     if (!ops->post_write)
         ops->post_write = no_post_write;
-    if (!ops->fast.send_next)
-        ops->fast.send_next = no_send_next;
+    if (!ops->next_slot)
+        ops->next_slot = no_next_slot;
     if (!ops->last_post)
         ops->last_post = no_last_post;
     if (!ops->post_flush)

@@ -7,8 +7,7 @@
  * interface pair, the queue pairs of one RDMA port pair, or the simulated lane of the tests. A lane
  * moves chunks and reports what happened as plain values; it never sees a request, and the engine
  * never looks inside a lane. Matching, sizes, chunk plans, clear-to-send and completion live in the
- * engine only. A lane may offer more for the sake of speed: the fast path, an optional part of this
- * interface with a contract of its own (struct pvn_lane_fast_ops).
+ * engine only.
  *
  * Threads: every call for one comm's lanes comes from one thread at a time (NCCL's proxy progress
  * thread of that comm), so a lane has no lock of its own. What lanes of several comms share must be
@@ -72,18 +71,6 @@ struct pvn_frame {
     int32_t tag;
 };
 
-/* A chunk to be sent. Valid during the call only; the bytes at src must stay until PVN_EV_SENT. */
-struct pvn_write {
-    struct pvn_frame f;
-    uint32_t cookie; /* comes back in PVN_EV_SENT: pvn_id() of the sender's own message number */
-    bool more;       /* the message's next chunk follows in the next call */
-    bool copies;     /* clear-to-send comms: as the entry says */
-    const void *src; /* the chunk's first byte */
-    const struct pvn_mr *mr; /* registration that covers src; NULL where the lane needs none */
-    uint64_t raddr;          /* clear-to-send comms: where the chunk goes in the peer's memory, */
-    uint32_t rkey;           /* and the key for this lane; not for PVN_LANE_PLACES */
-};
-
 /* A posted buffer of a grouped receive. */
 struct pvn_buffer {
     void *addr;
@@ -92,21 +79,34 @@ struct pvn_buffer {
     int32_t tag;
 };
 
+/* A buffer of a slot, as the receiver has announced it. */
+struct pvn_cts_entry {
+    uint64_t addr; /* in the peer's memory; not of PVN_LANE_PLACES, nor the keys */
+    uint64_t size; /* bytes the receiver can take */
+    int32_t tag;
+    bool copies;                  /* the receiver takes a short message by copy, too */
+    uint32_t rkey[PVN_MAX_LANES]; /* by the lane's index, as many as the comm has lanes */
+};
+
 /* A clear-to-send entry: the receiver's slot with up to PVN_MAX_RECVS buffers. */
 struct pvn_cts {
-    uint64_t seq; /* slot number */
-    int n;
-    struct pvn_cts_entry {
-        uint64_t addr;
-        uint64_t size; /* bytes the receiver can take */
-        int32_t tag;
-        bool copies;                  /* the receiver takes a short message by copy, too */
-        uint32_t rkey[PVN_MAX_LANES]; /* as many as the comm has lanes */
-    } e[PVN_MAX_RECVS];
+    int n; /* buffers, 1 to PVN_MAX_RECVS: the engine checks it */
+    struct pvn_cts_entry e[PVN_MAX_RECVS];
+};
+
+/* A chunk to be sent. Valid during the call only; the bytes at src must stay until PVN_EV_SENT. */
+struct pvn_write {
+    struct pvn_frame f;
+    uint32_t cookie; /* comes back in PVN_EV_SENT: pvn_id() of the sender's own message number */
+    bool more;       /* the message's next chunk follows in the next call */
+    const void *src; /* the chunk's first byte */
+    const struct pvn_mr *mr; /* registration that covers src; NULL where the lane needs none */
+    /* Clear-to-send comms: the message's buffer, in an entry of next_slot; the chunk goes to its address
+     * plus f.offset. NULL elsewhere. */
+    const struct pvn_cts_entry *to;
 };
 
 enum pvn_ev_kind {
-    PVN_EV_CTS,  /* sender: ev.cts is valid until all buffers of the slot have been written to */
     PVN_EV_SENT, /* sender: chunk `chunk` of message `id` (the write's cookie) needs its source no
                     longer. And chunk 0 of the next `more` messages behind it, too */
     PVN_EV_ARRIVED, /* receiver: chunk `chunk` of `id`/`recv` is complete in memory */
@@ -114,7 +114,7 @@ enum pvn_ev_kind {
     PVN_EV_NONE     /* no event has this kind */
 };
 
-/* What happened. Values only, so that a late or repeated event can be recognised and dropped. */
+/* An event. It has values only, so that a late or repeated one can be recognised and dropped. */
 struct pvn_event {
     enum pvn_ev_kind kind;
     uint32_t id; /* see pvn_id() */
@@ -125,15 +125,12 @@ struct pvn_event {
         uint32_t more;  /* SENT */
     };
     uint64_t total; /* ARRIVED: bytes of the whole message */
-    union {
-        const struct pvn_cts *cts;
-        /* ARRIVED, of a message that lies whole in the lane until the next kick: where, for
-         * copy_out. NULL: it is in its buffer. */
-        const void *data;
-    };
+    /* ARRIVED, of a message that lies whole in the lane until the next kick: where, for copy_out.
+     * NULL: it is in its buffer. */
+    const void *data;
 };
 
-/* What lanes count for the statistics, summed up over a comm. */
+/* Counters of lanes for the statistics, summed up over a comm. */
 struct pvn_lane_counters {
     bool doorbells_known, retransmits_known;
     uint64_t doorbells_send, doorbells_recv, doorbells_empty; /* doorbells by what rang them */
@@ -141,26 +138,6 @@ struct pvn_lane_counters {
 };
 
 struct pvn_lane;
-
-/*
- * The fast path: what a lane offers beyond posts and events, so that a small message costs few
- * instructions. It is optional, and the engine uses only that of its comm's first lane, so small
- * messages keep to that one; everything works without it. It softens two rules of this interface:
- * the lane, not the engine, takes the next slot for a message (PVN_LANE_FAST_PATH), and the engine
- * reads two words of memory that the lane names instead of calling poll (any lane).
- */
-struct pvn_lane_fast_ops {
-    /*
-     * Sends a whole message to the only buffer of the next slot. The engine calls it only when it
-     * has taken all slots that PVN_EV_CTS reported to it, so that the lane's next slot is the
-     * comm's next slot, and while pvn_lane_fast.keeps_cts is set. 1: posted; the slot is used up
-     * and will not be reported; PVN_EV_SENT follows with the cookie, chunk 0, as after post_write.
-     * 0: no slot has been announced. -EAGAIN: the slot or the message needs the slow path; nothing
-     * was done. Other negative errno: the lane is dead.
-     */
-    int (*send_next)(struct pvn_lane *l, const void *src, size_t size, int32_t tag,
-                     const struct pvn_mr *mr, uint32_t cookie);
-};
 
 /*
  * Words in memory that change when something arrives. While both still have the values in `same`,
@@ -186,14 +163,6 @@ static inline int pvn_lane_watch_left_out(const struct pvn_lane_watch *w)
     return w->granted - w->polls;
 }
 
-/* State of the fast path; all zero in a lane that has none. */
-struct pvn_lane_fast {
-    /* The engine's to set: poll does not report new slots, since send_next takes them. Cleared
-     * during the polls of the slow path, which then report every slot that is announced. */
-    bool keeps_cts;
-    struct pvn_lane_watch watch; /* the lane's to fill */
-};
-
 /* One transfer of a chunk, for profilers. */
 struct pvn_transfer {
     uint32_t id;     /* a sender's cookie; of a receiver the message's or slot's pvn_id() */
@@ -210,7 +179,7 @@ struct pvn_transfer {
 /* A stream begins to transfer a chunk; valid during the call only. */
 typedef void (*pvn_trace_fn)(struct pvn_lane *l, const struct pvn_transfer *t);
 
-/* Where a chunk goes. */
+/* The place of a chunk in memory. */
 struct pvn_place {
     void *dst;
     const struct pvn_mem_copy *copy; /* by which it gets there; NULL: the processor writes it */
@@ -246,13 +215,12 @@ enum {
     PVN_LANE_SENT_IS_DELIVERED = 1 << 3, /* PVN_EV_SENT means the peer has the bytes */
     PVN_LANE_CONNECTOR_FIRST = 1 << 4,   /* what verify sends is lost while the peer is not bound */
     PVN_LANE_SETS_KICK_DUE = 1 << 5,     /* the lane sets kick_due by itself, the engine does not */
-    PVN_LANE_FAST_PATH = 1 << 6,         /* see struct pvn_lane_fast_ops */
     /* PVN_EV_SENT means that the lane has a copy: what fails after that shows in poll only */
     PVN_LANE_SENT_IS_COPIED = 1 << 8,
     PVN_LANE_GPU_COPIED = 1 << 9, /* GPU memory by struct pvn_mem_copy */
     PVN_LANE_ENDS = 1 << 7, /* a receiver's poll fails when the peer has closed, see pvn_over_fn */
-    /* With NEEDS_CTS: a receiver's lane finds the buffer by `place`, so that the entries need no
-     * address and no key. All lanes of a comm have it or none. */
+    /* Only together with NEEDS_CTS: a receiver's lane finds the buffer by `place`, so that the entries need
+     * no address and no key. All lanes of a comm have it or none. */
     PVN_LANE_PLACES = 1 << 10,
 };
 
@@ -287,6 +255,12 @@ struct pvn_lane_ops {
      * -EFAULT: a buffer is not in its registration; nothing was taken, and the lane lives on. */
     int (*post_cts)(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
     int (*post_write)(struct pvn_lane *l, const struct pvn_write *w);
+    /* Sender, first lane of a clear-to-send comm: takes the next slot that the peer has announced, the
+     * one after that which the last call took; the first call takes slot 0. 1: *cts is its entry, which
+     * the lane keeps until PVN_MAX_REQS more have been taken: messages are posted in order, and no peer
+     * announces so many slots behind one that is not full. 0: it has not come. Called when a message has
+     * no slot, as often as its caller tries. */
+    int (*next_slot)(struct pvn_lane *l, const struct pvn_cts **cts);
     /* The work request of the chunk that was last posted: its qpn, opcode and wr_id. -EOPNOTSUPP: a
      * lane of streams, which reports transfers by `trace` as they begin. */
     int (*last_post)(const struct pvn_lane *l, struct pvn_transfer *t);
@@ -300,8 +274,6 @@ struct pvn_lane_ops {
     int (*poll)(struct pvn_lane *l, struct pvn_event *ev, int max);
     /* Brings the bytes of an event with data, all of them, to dst. */
     void (*copy_out)(const struct pvn_event *ev, void *dst);
-
-    struct pvn_lane_fast_ops fast;
 
     /*
      * Called about ten times a second in the thread of the comm, also while no request is open,
@@ -341,10 +313,9 @@ struct pvn_lane {
      * PVN_LANE_SETS_KICK_DUE, by the lane when it holds something back that the engine does not
      * know of; cleared when kick has returned 0 */
     bool kick_due;
-    /* A message waits for a CTS entry: set by the engine of a sender, cleared by it when a message has
-     * found one, and by a lane for which it costs something to look for entries, when it reports one. */
-    bool awaits_cts;
-    struct pvn_lane_fast fast;
+    struct pvn_lane_watch watch; /* the lane's to fill in; empty in a lane that has no such words */
+    size_t
+        short_max; /* bytes; the first lane's: messages up to this size keep to it; 0: none does */
     size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
     /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
     size_t max_chunk;

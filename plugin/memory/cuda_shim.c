@@ -448,7 +448,7 @@ int pvn_cuda_flush(const struct pvn_cuda *cu, int dev, struct pvn_err *err)
     return leave_ctx(cu, dev, pushed, rc, err);
 }
 
-/* What calls that allocate, free or copy need around them: the GPU's context, and this thread's
+/* State around calls that allocate, free or copy: the GPU's context, and this thread's
  * capture mode, since they are forbidden while any thread captures a stream in the default mode, and
  * would spoil that capture; the relaxed mode says that the call has nothing to do with it. */
 struct gpu_scope {

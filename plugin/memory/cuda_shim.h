@@ -56,7 +56,7 @@ int pvn_cuda_device_by_bus_id(const struct pvn_cuda *cu, const char *bus_id, int
 int pvn_cuda_bus_id(const struct pvn_cuda *cu, int dev, char out[PVN_CUDA_BUS_ID_LEN],
                     struct pvn_err *err);
 
-/* What a device says about itself. -1: the driver is too old to know the attribute. */
+/* A device's attributes. -1: the driver is too old to know the attribute. */
 struct pvn_cuda_caps {
     char name[64];
     char bus_id[PVN_CUDA_BUS_ID_LEN];
@@ -87,7 +87,7 @@ struct pvn_cuda_ptr {
     uint64_t
         buffer_id; /* unique for the life of the process: an address that is freed and given out
                            again has another */
-    /* Of the physical allocation behind a mapped range; 0: the driver does not say */
+    /* Identifies the physical allocation behind a mapped range; 0: the driver does not say */
     uint64_t block_id;
     int gdr_capable; /* 0: this allocation was made without GPUDirect RDMA; -1: not known */
 };

@@ -86,7 +86,7 @@ static void give(const struct pvn_mem_copy *c, void *host)
         free(host);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static struct gpucopy *find(const void *addr, struct pvn_err *err)
 {
     struct pvn_cuda_ptr p;

@@ -87,7 +87,7 @@ int pvn_gpumem_plan_region(uint64_t addr, uint64_t len, const struct pvn_gpumem_
     return 0;
 }
 
-/* What the user can do about a registration that was refused. */
+/* Adds to *err what the user can do about a registration that was refused. */
 static int explain(const struct pvn_gpumem_view *view, int rc, struct pvn_err *err)
 {
     if (view->segments > 1)
@@ -229,7 +229,7 @@ static void try_dmabuf(const struct pvn_cuda *cu, const struct pvn_gpumem_nic *n
     conclude(t, rc, &err);
 }
 
-/* Where CUDA is in use and the mode allows GPU memory: fills gpu and both trials, or cuda_rc. */
+/* Fills gpu and both trials, or cuda_rc, where CUDA is in use and the mode allows GPU memory. */
 static int run_trials(const struct pvn_cuda *cu, int dev, const struct pvn_gpumem_nic *nic,
                       struct pvn_gpumem_facts *f, struct pvn_err *err)
 {

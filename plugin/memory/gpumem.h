@@ -42,7 +42,7 @@ struct pvn_gpumem_nic {
     void *nic;      /* first argument of the callbacks */
     bool can_write; /* RDMA WRITE: a peer can place data in registered memory */
     bool can_read;  /* RDMA READ */
-    /* What is known of its driver, for the sentence when nothing works; NULL: nothing */
+    /* A fact about its driver for the sentence when nothing works; NULL: none is known */
     const char *lacks;
 };
 
@@ -146,7 +146,7 @@ struct pvn_gpumem_mr {
     uint64_t addr, len; /* the region, in whole host pages */
 };
 
-/* Whether cap allows a registration with NCCL's descriptor fd, or, -1, without one. 0 or
+/* 0 if cap allows a registration with NCCL's descriptor fd (-1: without one), else
  * -EOPNOTSUPP. */
 int pvn_gpumem_usable(const struct pvn_gpumem_nic *nic, const struct pvn_gpumem_cap *cap, int fd,
                       struct pvn_err *err);

@@ -20,7 +20,8 @@ struct node {
     uint32_t priority;
     uint32_t devs;
     uint64_t refs;
-    struct kind_tree *tree;
+    uint64_t whole;         /* of these, by requests for all of its pages */
+    struct kind_tree *tree; /* NULL: it is retired, and in that list by left (before) and right */
 };
 
 struct kind_tree {
@@ -38,6 +39,7 @@ struct pvn_memcache {
     size_t page;
     struct kind_tree **bucket;
     size_t buckets, trees;
+    struct node *retired; /* regions that are not offered any more */
     uint32_t rng;
     struct pvn_memcache_stats stats;
 };
@@ -125,7 +127,7 @@ static void update(struct node *n)
         n->max_end = n->right->max_end;
 }
 
-/* By beginning, then by address of the node, so that equal ones have an order as well. */
+/* Orders by beginning, then by address of the node, so that equal ones have an order as well. */
 static int before(const struct node *a, const struct node *b)
 {
     return a->mem.addr != b->mem.addr ? a->mem.addr < b->mem.addr : (uintptr_t)a < (uintptr_t)b;
@@ -278,11 +280,40 @@ static int make(struct pvn_memcache *c, uintptr_t addr, uintptr_t end,
     return 0;
 }
 
-static void destroy(struct pvn_memcache *c, struct node *n)
+static void take_from_tree(struct pvn_memcache *c, struct node *n)
 {
     struct kind_tree *t = n->tree;
     t->root = take_out(t->root, n);
     drop_empty_tree(c, t);
+    n->tree = NULL;
+}
+
+static void retire(struct pvn_memcache *c, struct node *n)
+{
+    take_from_tree(c, n);
+    n->left = NULL;
+    n->right = c->retired;
+    if (n->right)
+        n->right->left = n;
+    c->retired = n;
+}
+
+static void take_from_retired(struct pvn_memcache *c, struct node *n)
+{
+    if (n->left)
+        n->left->right = n->right;
+    else
+        c->retired = n->right;
+    if (n->right)
+        n->right->left = n->left;
+}
+
+static void destroy(struct pvn_memcache *c, struct node *n)
+{
+    if (n->tree)
+        take_from_tree(c, n);
+    else
+        take_from_retired(c, n);
     detach(c, n, n->devs);
     c->stats.regions--;
     c->stats.bytes -= n->mem.len;
@@ -320,10 +351,19 @@ size_t pvn_memcache_free(struct pvn_memcache *c)
             left++;
             destroy(c, c->bucket[i]->root);
         }
+    for (; c->retired; left++)
+        destroy(c, c->retired);
     pthread_mutex_destroy(&c->lock);
     free(c->bucket);
     free(c);
     return left;
+}
+
+/* True if the range, in pages, is all of the region. */
+static int is_whole(const struct pvn_memcache *c, const struct node *n, uintptr_t addr, size_t len)
+{
+    uintptr_t mask = c->page - 1;
+    return (addr & ~mask) == n->mem.addr && ((addr + len + mask) & ~mask) == n->end;
 }
 
 int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
@@ -350,6 +390,7 @@ int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
     }
     if (rc == 0) {
         n->refs++;
+        n->whole += (uint64_t)is_whole(c, n, addr, len);
         c->stats.refs++;
         *out = &n->mem;
     }
@@ -357,13 +398,16 @@ int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
     return rc;
 }
 
-void pvn_memcache_put(struct pvn_memcache *c, struct pvn_mem *mem)
+void pvn_memcache_put(struct pvn_memcache *c, struct pvn_mem *mem, uintptr_t addr, size_t len)
 {
     struct node *n = (struct node *)mem;
     pthread_mutex_lock(&c->lock);
     c->stats.refs--;
+    n->whole -= (uint64_t)is_whole(c, n, addr, len);
     if (--n->refs == 0)
         destroy(c, n);
+    else if (n->whole == 0 && n->tree)
+        retire(c, n);
     pthread_mutex_unlock(&c->lock);
 }
 

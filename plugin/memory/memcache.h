@@ -9,6 +9,11 @@
  * last reference takes the region away at once: memory that nobody has registered may be freed by
  * its owner at any time.
  *
+ * A region is offered only while a reference covers all of its pages. When the last one that does is given
+ * back, the owner may give pages back to the system, which maps others at the same addresses, while the
+ * device still has the old ones: the region stays for those who have it, for their part is as it was, and
+ * the next request registers what is there then.
+ *
  * A region is registered with several devices together: with all that were requested, or with none.
  *
  * Any thread. One lock, which is held during the callbacks: two requests for the same memory must
@@ -75,8 +80,8 @@ int pvn_memcache_get(struct pvn_memcache *c, uintptr_t addr, size_t len,
                      const struct pvn_mem_kind *kind, uint32_t devs, const void *extra,
                      struct pvn_mem **out, struct pvn_err *err);
 
-/* Gives one reference back. */
-void pvn_memcache_put(struct pvn_memcache *c, struct pvn_mem *mem);
+/* Gives the reference back that was got with this range. */
+void pvn_memcache_put(struct pvn_memcache *c, struct pvn_mem *mem, uintptr_t addr, size_t len);
 
 void pvn_memcache_get_stats(struct pvn_memcache *c, struct pvn_memcache_stats *out);
 

@@ -93,7 +93,7 @@ typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, 
 
 /* Upper bound of the properties maxP2pBytes and maxCollBytes (v9 on): 1 TiB. */
 #define NCCL_MAX_NET_SIZE_BYTES (1024L * 1024 * 1024 * 1024)
-/* What NCCL assumes for a plugin below v9, which cannot say (nccl_net.h of 2.30.7). */
+/* NCCL's assumption for a plugin below v9, which cannot say (nccl_net.h of 2.30.7). */
 #define NCCL_NET_MAX_SIZE_OLD (1024L * 1024 * 1024)
 
 /*
@@ -102,7 +102,7 @@ typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, 
  * may answer as soon as it likes (src/transport/net.cc of 2.30.7, recvProxyProgress).
  */
 #define NCCL_NET_OPTIONAL_RECV_COMPLETION 0x1
-/* The same for isend and irecv (v12): the call is one of a group that NCCL posts together. A hint,
+/* Flag of isend and irecv (v12): the call is one of a group that NCCL posts together. A hint,
  * which changes nothing in what the call has to do. */
 #define NCCL_NET_MULTI_REQUEST 0x2
 

@@ -18,7 +18,7 @@ rm -rf "$out/scratch"
 mkdir "$out/scratch"
 tar -C "$out/scratch" --strip-components=1 --one-top-level=src -xf "$archive"
 cp -r "$out/scratch/src/plugin/packaging/debian" "$out/scratch/src/debian"
-# What a make that called this was given is none of the package's business.
+# The settings of a make that called this are none of the package's business.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 (cd "$out/scratch/src" && dpkg-buildpackage --no-sign --build=binary) >"$out/build.log" 2>&1 || {
     tail -n 20 "$out/build.log" >&2

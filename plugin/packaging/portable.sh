@@ -25,7 +25,7 @@ mkdir -p "$out/scratch/include" "$out/scratch/lib" "$out/scratch/build"
 cd "$out/scratch"
 tar --strip-components=1 --one-top-level=src -xf "$archive"
 
-# Not all of /usr/include, whose libc headers are those of this machine.
+# All of /usr/include would bring the libc headers of this machine.
 triplet=$(gcc -print-multiarch 2>/dev/null || true)
 for f in infiniband rdma libnl3 pci expat.h expat_external.h expat_config.h jansson.h jansson_config.h; do
     for dir in /usr/include "/usr/include/$triplet"; do
@@ -46,7 +46,7 @@ done
 printf '#!/bin/sh\nexec "%s" cc -target x86_64-linux-gnu.2.28 "$@"\n' "$zig" >cc
 chmod +x cc
 log=$out/build.log
-# What a make that called this was given is none of the build's business.
+# The settings of a make that called this are none of the build's business.
 unset MAKEFLAGS MFLAGS MAKELEVEL CFLAGS CPPFLAGS LDFLAGS
 build() {
     ./cc -O2 -fPIC -c "$here/portable/compat.c" -o compat.o &&
@@ -61,7 +61,7 @@ build() {
         make -s install-strip DESTDIR="$out"
 }
 install -D -m 644 src/LICENSE "$licenses/LICENSE"
-# What is in the tools, for the bill of materials.
+# Libraries that are linked into the tools, for the bill of materials.
 for lib in expat jansson; do
     echo "$lib $(pkg-config --modversion "$lib")"
 done >"$out/linked"

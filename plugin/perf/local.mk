@@ -1,6 +1,12 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# plugin/perf/: pvn-perf, which loads any net plugin and drives it as NCCL does.
+# plugin/perf/: pvn-perf, which loads any net plugin and drives it as NCCL does. A folder stands on those above it:
+#   workload, driver   what is sent: models, plans, values that can be checked; NCCL's calls to any plugin
+#   options            the command line
+#   rank               one rank: its memory, slots, time measurement, errors, what it reports
+#   patterns           how ranks exchange messages: p2p, ring, pairs of ranks, mesh
+#   jobs               a measurement in processes of its own, and `pvn-perf serve`, which runs one for another host
+#   results            what the ranks reported as text, JSON, CSV and SVG (stands on options and rank alone)
 #   libpvn-netdrv.la   the driver, for pvn-perf and for the tests of the plugin
 #   libpvn-perf.la     the rest of pvn-perf but its main, for pvn-perf and for its tests
 
@@ -9,27 +15,38 @@ noinst_LTLIBRARIES += libpvn-netdrv.la libpvn-perf.la
 else
 EXTRA_LTLIBRARIES += libpvn-netdrv.la libpvn-perf.la
 endif
-libpvn_netdrv_la_SOURCES = plugin/perf/netdrv.c plugin/perf/netdrv.h plugin/perf/netdrv_v4.c \
-    plugin/perf/netdrv_v4.h
-libpvn_perf_la_SOURCES = plugin/perf/baseline.c plugin/perf/baseline.h plugin/perf/figures.c plugin/perf/find_plugin.c \
-    plugin/perf/gpu.c plugin/perf/gpu.h plugin/perf/job.c plugin/perf/job.h plugin/perf/messages.c plugin/perf/messages.h plugin/perf/model.c plugin/perf/model.h plugin/perf/opts.c plugin/perf/opts.h \
-    plugin/perf/opts_check.c plugin/perf/opts_check.h plugin/perf/opts_table.c plugin/perf/opts_table.h \
-    plugin/perf/opts_values.c plugin/perf/opts_values.h \
-    plugin/perf/output.c plugin/perf/own_stats.c plugin/perf/own_stats.h plugin/perf/p2p.c plugin/perf/plot.c \
-    plugin/perf/pin.c plugin/perf/pin.h plugin/perf/rank.c plugin/perf/rank_fail.c plugin/perf/rank_rows.c plugin/perf/rank.h \
-    plugin/perf/report.c plugin/perf/report.h plugin/perf/ring.c plugin/perf/ring.h \
-    plugin/perf/ring_run.c plugin/perf/ring_steps.c plugin/perf/ring_steps.h plugin/perf/row.h plugin/perf/run_info.c \
-    plugin/perf/run_info.h plugin/perf/stop.c plugin/perf/stop.h \
-    plugin/perf/slots.c plugin/perf/slots.h plugin/perf/timed.c plugin/perf/timed.h plugin/perf/usage.c plugin/perf/values.c \
-    plugin/perf/values.h
-libpvn_perf_la_SOURCES += plugin/perf/hist.c plugin/perf/hist.h plugin/perf/p2p_soak.c plugin/perf/p2p_soak.h plugin/perf/rank_peer.c plugin/perf/serve.c plugin/perf/serve.h plugin/perf/serve_client.c \
-    plugin/perf/serve_proto.c plugin/perf/serve_proto.h plugin/perf/p2p_flow.c plugin/perf/p2p_flow.h plugin/perf/plot.h \
-    plugin/perf/plot_dist.c plugin/perf/plot_parts.c
-libpvn_perf_la_SOURCES += plugin/perf/mesh_find.c plugin/perf/mesh_find.h plugin/perf/mesh_groups.c plugin/perf/mesh_groups.h plugin/perf/mesh_rounds.c \
-    plugin/perf/mesh_rounds.h plugin/perf/mesh_text.c plugin/perf/mesh.c plugin/perf/mesh.h plugin/perf/mesh_pair.c \
-    plugin/perf/mesh_view.c plugin/perf/mesh_view.h plugin/perf/mesh_output.c plugin/perf/mesh_plot.c plugin/perf/p2p.h
-libpvn_perf_la_SOURCES += plugin/perf/alltoall.c plugin/perf/moe.c plugin/perf/moe.h plugin/perf/pairs.c plugin/perf/pairs.h \
-    plugin/perf/pairs_plan.c plugin/perf/pairs_plan.h plugin/perf/pairs_run.c plugin/perf/pipeline.c
+libpvn_netdrv_la_SOURCES = plugin/perf/driver/netdrv.c plugin/perf/driver/netdrv.h plugin/perf/driver/netdrv_v4.c \
+    plugin/perf/driver/netdrv_v4.h
+libpvn_perf_la_SOURCES = plugin/perf/workload/model.c plugin/perf/workload/model.h plugin/perf/workload/pairs_plan.c \
+    plugin/perf/workload/pairs_plan.h plugin/perf/workload/values.c plugin/perf/workload/values.h
+libpvn_perf_la_SOURCES += plugin/perf/options/opts.c plugin/perf/options/opts.h plugin/perf/options/opts_check.c \
+    plugin/perf/options/opts_check.h plugin/perf/options/opts_table.c plugin/perf/options/opts_table.h \
+    plugin/perf/options/opts_values.c plugin/perf/options/opts_values.h plugin/perf/options/usage.c
+libpvn_perf_la_SOURCES += plugin/perf/rank/find_plugin.c plugin/perf/rank/gpu.c plugin/perf/rank/gpu.h \
+    plugin/perf/rank/hist.c plugin/perf/rank/hist.h plugin/perf/rank/messages.c plugin/perf/rank/messages.h \
+    plugin/perf/rank/own_stats.c plugin/perf/rank/own_stats.h plugin/perf/rank/pin.c plugin/perf/rank/pin.h \
+    plugin/perf/rank/rank.c plugin/perf/rank/rank.h plugin/perf/rank/rank_fail.c plugin/perf/rank/rank_fail.h \
+    plugin/perf/rank/rank_peer.c plugin/perf/rank/rank_rows.c plugin/perf/rank/row.h plugin/perf/rank/slots.c plugin/perf/rank/slots.h \
+    plugin/perf/rank/stop.c plugin/perf/rank/stop.h plugin/perf/rank/timed.c plugin/perf/rank/timed.h
+libpvn_perf_la_SOURCES += plugin/perf/patterns/alltoall.c plugin/perf/patterns/mesh.c plugin/perf/patterns/mesh.h \
+    plugin/perf/patterns/mesh_pair.c plugin/perf/patterns/mesh_rounds.c plugin/perf/patterns/mesh_rounds.h \
+    plugin/perf/patterns/moe.c plugin/perf/patterns/moe.h plugin/perf/patterns/p2p.c plugin/perf/patterns/p2p.h \
+    plugin/perf/patterns/p2p_flow.c plugin/perf/patterns/p2p_flow.h plugin/perf/patterns/p2p_soak.c \
+    plugin/perf/patterns/p2p_soak.h plugin/perf/patterns/pairs.c plugin/perf/patterns/pairs.h \
+    plugin/perf/patterns/pairs_run.c plugin/perf/patterns/pipeline.c plugin/perf/patterns/ring.c \
+    plugin/perf/patterns/ring.h plugin/perf/patterns/ring_run.c plugin/perf/patterns/ring_steps.c \
+    plugin/perf/patterns/ring_steps.h
+libpvn_perf_la_SOURCES += plugin/perf/jobs/job.c plugin/perf/jobs/job.h plugin/perf/jobs/serve.c \
+    plugin/perf/jobs/serve.h plugin/perf/jobs/serve_client.c plugin/perf/jobs/serve_proto.c \
+    plugin/perf/jobs/serve_proto.h
+libpvn_perf_la_SOURCES += plugin/perf/results/baseline.c plugin/perf/results/baseline.h \
+    plugin/perf/results/figures.c plugin/perf/results/mesh_find.c plugin/perf/results/mesh_find.h \
+    plugin/perf/results/mesh_groups.c plugin/perf/results/mesh_groups.h plugin/perf/results/mesh_output.c \
+    plugin/perf/results/mesh_plot.c plugin/perf/results/mesh_text.c plugin/perf/results/mesh_view.c \
+    plugin/perf/results/mesh_view.h plugin/perf/results/order.h plugin/perf/results/output.c plugin/perf/results/plot.c \
+    plugin/perf/results/plot.h plugin/perf/results/plot_dist.c plugin/perf/results/plot_parts.c \
+    plugin/perf/results/report.c plugin/perf/results/report.h plugin/perf/results/run_info.c \
+    plugin/perf/results/run_info.h
 libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\" -DPVN_PREFIX=\"$(prefix)\"
 libpvn_perf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 libpvn_perf_la_LIBADD = libpvn-netdrv.la libpvn-tools.la libpvn-core.la $(JANSSON_LIBS) -lm

@@ -9,11 +9,12 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/nccl_vars.h"
 #include "base/param.h"
-#include "perf/job.h"
-#include "perf/report.h"
-#include "perf/serve.h"
-#include "perf/stop.h"
+#include "perf/jobs/job.h"
+#include "perf/results/report.h"
+#include "perf/jobs/serve.h"
+#include "perf/rank/stop.h"
 #include "tools/boot_tcp.h"
 #include "tools/launch_env.h"
 #include "tools/pmix.h"
@@ -153,6 +154,7 @@ static int print_params(void)
         fprintf(stderr, "pvn-perf: %s\n", text);
     }
     pvn_params_print(stdout, pvn_params_get());
+    pvn_nccl_vars_print(stdout, environ);
     pvn_params_unload();
     return rc ? PVN_PERF_USAGE : PVN_PERF_OK;
 }

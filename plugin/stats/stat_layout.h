@@ -75,7 +75,7 @@ struct pvn_stat_head {
     struct pvn_stat_total total[PVN_STAT_TOTALS];
 };
 
-/* What pvn_stat_counts.known says of counters that not every lane has. */
+/* Bits of pvn_stat_counts.known, for counters that not every lane has. */
 enum { PVN_STAT_KNOWS_DOORBELLS = 1, PVN_STAT_KNOWS_RETRANSMITS = 2 };
 
 struct pvn_stat_counts {

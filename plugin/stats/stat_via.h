@@ -14,7 +14,7 @@ extern "C" {
 /* Bits, for one comm may have lanes of several. */
 enum { PVN_VIA_RDMA = 1, PVN_VIA_TCP = 2, PVN_VIA_OTHER = 4 };
 
-/* Of a description such as "rdma on p0, record mode; tcp on lo". */
+/* The kinds of lanes in a description such as "rdma on p0, record mode; tcp on lo". */
 uint32_t pvn_via_of_lanes(const char *lanes);
 
 /* "rdma", "tcp", "rdma+tcp"; "" for 0. Returns out. */

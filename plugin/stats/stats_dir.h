@@ -46,7 +46,7 @@ enum pvn_stats_life {
     PVN_STATS_ELSEWHERE /* a process of another machine */
 };
 
-/* Whether the process that made the file open at fd exists. *state, unless NULL: its state letter
+/* Looks if the process that made the file open at fd exists. *state, unless NULL: its state letter
  * as in /proc/PID/stat, '?' where that cannot be known. */
 enum pvn_stats_life pvn_stats_life_of(const struct pvn_stat_ident *id, int fd, char *state);
 

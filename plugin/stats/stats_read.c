@@ -143,7 +143,7 @@ static int read_head(int fd, struct pvn_stats *out, struct pvn_err *err)
     return 0;
 }
 
-/* Whether a closed comm's numbers have not moved from its row into the totals meanwhile; those of a
+/* False if a closed comm's numbers have moved from its row into the totals meanwhile; those of a
  * process that does not run any more will not. */
 static bool totals_fit(int fd, const struct pvn_stats *s)
 {

@@ -320,7 +320,7 @@ int pvn_boot_share(struct pvn_boot *b, void *data, size_t len)
     return 0;
 }
 
-/* What a peer that closed its end left behind: its reason, if it sent one. */
+/* Reads what a peer that closed its end left behind: its reason, if it sent one. */
 static int drain(struct pvn_boot *b, int peer, int fd)
 {
     double deadline = pvn_boot_now() + 0.1;

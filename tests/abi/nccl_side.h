@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "plugin/perf/netdrv.h"
+#include "plugin/perf/driver/netdrv.h"
 #include "support/bytes.h"
 #include "tests/support/paths.h"
 
@@ -41,12 +41,14 @@ struct Environment : testing::Environment {
 };
 static testing::Environment *const environment = testing::AddGlobalTestEnvironment(new Environment);
 
+// tests/fail/mutations.sh names another one.
 inline const char *plugin_path()
 {
-    return PVN_BUILDDIR "/.libs/libnccl-net-pvrdma.so";
+    const char *other = getenv("PVN_TEST_PLUGIN");
+    return other ? other : PVN_BUILDDIR "/.libs/libnccl-net-pvrdma.so";
 }
 
-// What the plugin said, for tests that look for a message.
+// The plugin's log lines, for tests that look for a message.
 struct Log {
     std::mutex m;
     std::string warn, all;
@@ -71,7 +73,7 @@ struct Log {
         std::lock_guard<std::mutex> g(m);
         return all;
     }
-    // Whether a single warning holds all of these.
+    // True if a single warning holds all of these.
     bool warned(const std::vector<std::string> &words)
     {
         std::istringstream lines(warnings());
@@ -84,13 +86,13 @@ struct Log {
     }
 };
 
-// Whether the plugin has said so, at any level.
+// True if the plugin has logged this, at any level.
 inline bool said(const std::string &what)
 {
     return Log::get().text().find(what) != std::string::npos;
 }
 
-// What this process has open.
+// This process's open descriptors.
 inline std::set<int> descriptors()
 {
     std::set<int> fds;

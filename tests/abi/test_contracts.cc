@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL's proxy relies on without saying so in nccl_net.h: read in transport/net.cc, proxy.cc and plugin/net.cc of
-// NCCL 2.28.9 and 2.30.7.
+// Contracts on which NCCL's proxy relies although nccl_net.h does not state them: read in transport/net.cc, proxy.cc
+// and plugin/net.cc of NCCL 2.28.9 and 2.30.7.
 #include "abi/nccl_side.h"
 #include "softverbs/fixture.h"
 
@@ -242,7 +242,7 @@ TEST_P(Contract, AHandleAtAnOddAddress)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
 }
 
-// With PXN each local rank gets a listener, and only one of them a connection.
+// Each local rank gets a listener with PXN, and only one of them a connection.
 TEST_P(Contract, AListenerThatNobodyConnectsTo)
 {
     Net n(GetParam());
@@ -328,10 +328,9 @@ TEST(Finalize, AfterAnInitThatFailedSaysNothingMore)
     }
 }
 
-// What NCCL shares a comm between ranks for (PXN), when maxRecvs is above 1: a rank that sends with one
-// tag of a group may be ahead of the others by a whole operation, with up to 8 messages in flight and
-// as many groups posted. Clear-to-send stops it and lets the others pass; TCP devices do without, for
-// it costs an entry for each receive.
+// NCCL shares a comm between ranks (PXN) when maxRecvs is above 1: a rank that sends with one tag of a group may be
+// ahead of the others by a whole operation, with up to 8 messages in flight and as many groups posted. Clear-to-send
+// stops it and lets the others pass; TCP devices do without, for it costs an entry for each receive.
 TEST(Groups, OverTcpNoneAreOffered)
 {
     for (int abi : {5, 8, 10, 11, 12}) {
@@ -492,7 +491,7 @@ class Sharing
     std::vector<void *> in, out[TAGS];
 };
 
-// Where NCCL is set not to share comms, TCP behind an RDMA device is as without it.
+// TCP behind an RDMA device has no clear-to-send if NCCL is set not to share comms.
 TEST(Groups, NoClearToSendWhereCommsAreNotShared)
 {
     sv::ForPlugin softverbs;

@@ -43,7 +43,7 @@ TEST(Fork, AChildGetsErrorsAndDoesNoHarm)
         must(3, pvn_netdrv_close_recv(p.d, p.rc) == ncclSuccess);
         must(3, pvn_netdrv_close_listen(n.d, lc) == ncclSuccess);
         must(4, pvn_netdrv_finalize(n.d, n.ctx) == ncclSuccess);
-        // By itself it may start again.
+        // It may start again by itself.
         ncclNetCommConfig_v12_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
         must(5, pvn_netdrv_init(n.d, &n.ctx, 1, &config, logger, nullptr) == ncclSuccess);
         {

@@ -116,6 +116,23 @@ TEST(Guest, NeedsNoLibraryThatMayBeMissing)
     unsetenv("NCCL_PVRDMA_CUDA_LIB");
 }
 
+// NCCL goes on to the default library where its variable names none, so no job may lose RDMA by that.
+TEST(Guest, NcclsVerbsLibraryThatIsMissingIsNoError)
+{
+    setenv("NCCL_IBVERBS_LIB", "/nonexistent/libibverbs.so", 1);
+    Log::get().clear();
+    {
+        Net n(12);
+        EXPECT_EQ(ncclSuccess, n.rc);
+    }
+    unsetenv("NCCL_IBVERBS_LIB");
+    std::string text = Log::get().text();
+    EXPECT_NE(std::string::npos,
+              text.find("NCCL_IBVERBS_LIB=/nonexistent/libibverbs.so cannot be used"))
+        << text;
+    EXPECT_EQ("", Log::get().warnings());
+}
+
 TEST(Guest, LeavesTheProcessAsItWas)
 {
     {
@@ -256,7 +273,7 @@ TEST(Life, FinalizeGivesUpTheConnectionsOfItsOwn)
         EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, l));
 }
 
-// What /proc lists of this process' memory and open files that is a statistics file.
+// The statistics files among this process's mappings and open files, as /proc lists them.
 int statistics_mapped()
 {
     const std::string pid = std::to_string(getpid());
@@ -290,8 +307,8 @@ TEST(Life, FinalizeClosesTheListenersOfItsOwn)
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(other.d, kept));
 }
 
-// The same before v11, where there is no finalize: they stay until the library is unmapped, and
-// with them the statistics, of which they hold a row.
+// Before v11 there is no finalize: listeners and unfinished connections stay until the library is
+// unmapped, and with them the statistics, of which they hold a row.
 TEST(Life, DlcloseClosesListenersAndUnfinishedConnections)
 {
     for (int abi : {4, 5, 8, 10, 12}) {

@@ -286,4 +286,45 @@ TEST_P(ProfileRdma, EveryWorkRequestOfTheTwoSidedMode)
     transfer("pvrdma", "send", IBV_WR_SEND);
 }
 
+// A profiler keeps a record for each event until that stops.
+TEST_P(ProfileRdma, EventsThatAreOpenAtALossStop)
+{
+    load();
+    sv::ForPlugin::play("pvrdma", "set gid_tbl_len 8");
+    setenv("NCCL_PVRDMA_TRANSPORT", "rdma", 1);
+    Net n(GetParam(), NCCL_NET_TRAFFIC_CLASS_UNDEF, callback);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    std::vector<unsigned char> src(sizes.back(), 7), dst(sizes.back());
+    void *smh = nullptr, *rmh = nullptr, *handle = &recv_parent[0][0];
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_reg_mr(p.d, p.sc, src.data(), src.size(), NCCL_PTR_HOST, &smh));
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), dst.size(), NCCL_PTR_HOST, &rmh));
+    ASSERT_EQ(0, sv::command("rule break status status=RETRY_EXC_ERR op=WRITE nth=2"));
+    void *s = nullptr, *r = nullptr, *data = dst.data();
+    size_t size = src.size(), open_at_the_loss = 0;
+    int tag = 0, send_done = 0, recv_done = 0;
+    ASSERT_TRUE(eventually([&] {
+        if (!r)
+            pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &rmh, &handle, &r);
+        if (!s)
+            pvn_netdrv_isend(p.d, p.sc, src.data(), size, 0, smh, &send_parent[0], &s);
+        if (open_at_the_loss == 0)
+            open_at_the_loss = own.events.size();
+        if (s && !send_done) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, s, &send_done, nullptr));
+        }
+        if (r && !recv_done) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, r, &recv_done, nullptr));
+        }
+        return send_done && recv_done;
+    })) << Log::get().text();
+    EXPECT_EQ(1u, sv::lib().sv_rule_fired("break"));
+    EXPECT_LT(0u, open_at_the_loss);
+    expect_order();
+    pvn_netdrv_dereg_mr(p.d, p.sc, smh);
+    pvn_netdrv_dereg_mr(p.d, p.rc, rmh);
+}
+
 } // namespace

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What the interface promises about data, through every version of it.
+// The interface's promises about data, through every version of it.
 #include "abi/nccl_side.h"
 
 #include <algorithm>

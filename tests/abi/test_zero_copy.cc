@@ -26,7 +26,7 @@ struct Range {
         end = begin + n;
         bytes = 0;
     }
-    // Of what a call has moved, in the order of its pieces.
+    // Counts the bytes that a call has moved, in the order of its pieces.
     void count(const iovec *iov, size_t n, ssize_t moved)
     {
         for (size_t i = 0; i < n && moved > 0; i++) {
@@ -120,7 +120,7 @@ TEST(ZeroCopy, TcpGivesTheKernelNcclsOwnBuffers)
     }));
     EXPECT_EQ(src, dst);
     EXPECT_EQ(size, sent.bytes) << "bytes that the kernel took out of the caller's buffer";
-    // What follows a header in the same read is taken along and copied: a little of each chunk.
+    // Data behind a header in the same read are copied: a little of each chunk.
     printf("received in place: %zu of %zu bytes\n", received.bytes.load(), size);
     EXPECT_GE(received.bytes, size - size / 10);
 }

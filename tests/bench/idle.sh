@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# What comms cost while nothing moves on them: time per test() call as their number grows, memory per comm, and
+# The cost of comms while nothing moves on them: time per test() call as their number grows, memory per comm, and
 # (with perf) system calls per test() call, sched_yield of the waiting loop aside. Needs no root; the two
 # ranks talk over the interface that the plugin chooses.
 # usage: tests/bench/idle.sh [--plugin NAME=PATH]... [--env [NAME:]KEY=VALUE]... [--comms LIST] [--build DIR]

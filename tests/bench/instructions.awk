@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Of a callgrind file with callers: the instructions of the objects whose path matches `object`, code inlined into them
+# Reads a callgrind file with callers: the instructions of the objects whose path matches `object`, code inlined into them
 # included, by the function of messages.c that they ran below. Prints those of each of `phases`, in that order.
 BEGIN {
     n = split(phases, phase)

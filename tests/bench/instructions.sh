@@ -10,16 +10,17 @@
 # which its calls depend on when the receiver's credits come.
 # --ports N: a comm over N joined adapters; --qps N: over N queue pairs of each; --profile roce: on an adapter
 # whose completion queue is cheap to poll.
-# usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"] [--ports N] [--qps N] [--profile NAME]
+# usage: tests/bench/instructions.sh [--build DIR] [--modes "record imm send"] [--bytes "8 4096"] [--ports N] [--qps N] [--profile NAME]
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build
-modes="record imm send"
+modes="record imm send" sizes="8 4096 524288"
 profile=pvrdma
 while [[ $# -ge 2 ]]; do
     case $1 in
     --build) build=$2 ;;
     --modes) modes=$2 ;;
+    --bytes) sizes=$2 ;;
     --ports) export PVN_SOFTVERBS_DEVICES=$2 NCCL_PVRDMA_VDEVICE=1 ;;
     --qps) export NCCL_PVRDMA_QPS=$2 ;;
     --profile) profile=$2 ;;
@@ -58,7 +59,7 @@ printf "$format" mode bytes depth isend irecv test all useful "no isend" "no rec
 for mode in $modes; do
     export NCCL_PVRDMA_RDMA_MODE=$mode
     [[ $mode != send ]] || export NCCL_PVRDMA_FAILOVER=0
-    for bytes in 8 524288; do
+    for bytes in $sizes; do
         for depth in 1 8; do
             read -r isend irecv test nsend ntest vsend vrecv vtest sends receives tests < <(instructions $bytes $depth)
             [[ -n ${tests:-} ]] || exit 1

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# Of lists of numbers with blanks between them.
+# Functions on lists of numbers with blanks between them.
 # Puts the list into v[1], v[2], ... in ascending order and returns how many there are.
 function sorted(list, v,    n, i, j, t) {
     n = split(list, v, " ")

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What a lookup in the registration cache costs, by the number of regions. Prints a table; asserts
+/* Cost of a lookup in the registration cache, by the number of regions. Prints a table; asserts
  * nothing. usage: memcache [LOOKUPS], 1000000 by default */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,10 +47,10 @@ static int measure(size_t regions, size_t lookups)
     t = now();
     for (size_t i = 0; i < lookups; i++) {
         x = x * 1664525 + 1013904223;
-        if (pvn_memcache_get(c, base + (x >> 8) % regions * stride + 4096, 512, &host, 1, NULL, &m,
-                             &err))
+        uintptr_t at = base + (x >> 8) % regions * stride + 4096;
+        if (pvn_memcache_get(c, at, 512, &host, 1, NULL, &m, &err))
             return 1;
-        pvn_memcache_put(c, m);
+        pvn_memcache_put(c, m, at, 512);
     }
     t = (now() - t) / (double)lookups;
     pvn_memcache_get_stats(c, &after);

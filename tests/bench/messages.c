@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plugin/perf/netdrv.h"
+#include "plugin/perf/driver/netdrv.h"
 
 enum { MAX_DEPTH = 32 };
 
@@ -75,7 +75,7 @@ __attribute__((noinline)) void post_receive(struct end *e, size_t size, int dept
     e->posted += *req != NULL;
 }
 
-/* What the next call came to in the first run; in the first run itself true. */
+/* The next call's outcome in the first run; in the first run itself true. */
 static bool expected(void)
 {
     return !outcomes.written || fgetc(outcomes.file) == '+';

@@ -85,7 +85,7 @@ rank() {
     bare) plugin=$build/tests/bench/.libs/bare_net.so net="bare TCP" ;;
     none) net=Socket ;;
     esac
-    # With its network's name NCCL ends where it would otherwise take another one.
+    # NCCL_NET makes NCCL end where it would otherwise take another network.
     local env=("${double_env[@]}" "NCCL_NET_PLUGIN=$plugin" "NCCL_NET=$net" "NCCL_MIN_NCHANNELS=$2" "NCCL_MAX_NCHANNELS=$2"
         CUDART_DOUBLE_PINNED=1)
     ip netns exec "$3" env "${env[@]}" NCCL_DEBUG=WARN NCCL_SOCKET_IFNAME=en0 NCCL_PVRDMA_STATS_DIR="$tmp/stats" \

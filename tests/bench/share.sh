@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# What share of a slow link the plugin takes beside one stream of another program (iperf3) with the same congestion
+# The plugin's share of a slow link beside one stream of another program (iperf3) with the same congestion
 # control: two network namespaces, a veth pair with a token bucket of 1 Gbit/s. Prints, for each setting of TCP_STREAMS
 # in turn, both rates and the plugin's part of a fair half: 1.00 is fair. Needs root; leaves nothing behind.
 # usage: tests/bench/share.sh [--cc NAME] [--rate RATE] [--streams LIST] [--rounds N] [--seconds N] [--build DIR]

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/docs: the pages for users. They are the same in every tree.
 if TOOLS
-PVN_SCRIPT_TESTS += tests/docs/test_pages.sh
+PVN_SCRIPT_TESTS += tests/docs/test_pages.sh tests/docs/nccl_variables.sh
 endif
-EXTRA_DIST += tests/docs/pages.py tests/docs/messages.py tests/docs/names.py
+EXTRA_DIST += tests/docs/pages.py tests/docs/form.py tests/docs/messages.py tests/docs/names.py tests/docs/nccl_variables.py \
+    tests/docs/nccl-variables.txt

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether plugin/docs/messages.md has every message of the plugin, and no other.
+"""Checks that plugin/docs/messages.md has every message of the plugin, and no other.
 
 Messages are the formats given to the functions below. A row of the page quotes a message with "..." for what
 differs; one quotation may stand for several messages. The last table is that of plugin/base/hints.c."""
@@ -8,7 +8,8 @@ import glob
 import os
 import re
 
-CALLS = ("pvn_err_set", "pvn_err_add", "pvn_warn", "comm_refuse", "comm_refuse_elsewhere", "eng_fail", "give_up")
+CALLS = ("pvn_err_set", "pvn_err_add", "pvn_warn", "comm_refuse", "comm_refuse_elsewhere", "eng_fail", "give_up",
+         "peer_has_ended")
 CONVERSION = re.compile(r"%[-+ #0]*(\*|\d+)?(\.(\*|\d+))?(hh|h|ll|l|z|j|t)?[a-zA-Z]")
 MARK = "<!-- what follows is written from plugin/base/hints.c by PVN_UPDATE_GOLDEN=1 tests/docs/test_pages.sh -->\n"
 
@@ -60,7 +61,7 @@ def sources(src):
 
 
 def quotations(page):
-    """What the first column of the page's own tables quotes, as regular expressions."""
+    """The quotations in the first column of the page's own tables, as regular expressions."""
     out = {}
     for line in page.split("\n"):
         if not line.startswith("| `"):

@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""What pages name and what there is: options, parameters, commands, files of the source."""
+"""Names in pages against those that there are: options, parameters, commands, files of the source."""
+import os
 import re
 
-# NCCL's own variables that are no other name of a parameter (NCCL user guide, "Environment Variables").
-NCCL = """NCCL_BUFFSIZE NCCL_COMM_ID NCCL_CROSS_NIC NCCL_DEBUG NCCL_DEBUG_FILE NCCL_DEBUG_SUBSYS NCCL_HOSTID NCCL_IB_DISABLE
-NCCL_MAX_NCHANNELS NCCL_NCHANNELS_PER_NET_PEER NCCL_NET NCCL_NETDEVS_POLICY NCCL_NET_FORCE_MERGE NCCL_NET_GDR_C2C NCCL_NET_GDR_LEVEL NCCL_NET_GDR_READ
-NCCL_NET_MERGE_LEVEL NCCL_NET_MERGE_POLICY NCCL_NET_PLUGIN NCCL_NET_SHARED_COMMS NCCL_NVB_DISABLE NCCL_P2P_DISABLE
-NCCL_P2P_LEVEL NCCL_P2P_NET_CHUNKSIZE NCCL_P2P_PXN_LEVEL NCCL_PXN_C2C NCCL_PXN_DISABLE NCCL_SHM_DISABLE NCCL_TOPO_DUMP_FILE NCCL_TOPO_FILE""".split()
+# Every variable of NCCL, that of the network or not.
+with open(os.path.join(os.path.dirname(__file__), "nccl-variables.txt"), encoding="utf-8") as f:
+    NCCL = re.findall(r"NCCL_\w+", "".join(s for s in f if not s.startswith("#")))
 
 # Misspelt on purpose, to show what the plugin says of it.
 MISSPELT = ["NCCL_PVRDMA_TRANSPROT"]
@@ -48,7 +47,6 @@ class Known:
         self.topo_commands = set(re.findall(r"^  ([a-z]+) ", helps["pvn-topo"], re.M))
         self.perf_modes = set(re.findall(r"pvn-perf ([a-z0-9]+) ", helps["pvn-perf"]))
         self.params = re.findall(r"^(NCCL_PVRDMA_\w+)=", params, re.M)
-        self.aliases = re.findall(r"(NCCL_\w+) sets\s+it\s+too", params)
         self.script_options = options(scripts) | {
             "--" + kind + "-" + name for kind, name in
             re.findall(r"\[--((?:en|dis)able)-([a-z-]+)", scripts) + re.findall(r"AC_ARG_(?:EN)?(able|WITH)\(\[([a-z-]+)", scripts)}
@@ -57,7 +55,7 @@ class Known:
         return self.params
 
     def wrong_in(self, page):
-        known = set(self.params) | set(self.aliases) | set(NCCL) | set(MISSPELT)
+        known = set(self.params) | set(NCCL) | set(MISSPELT)
         for name in sorted(set(re.findall(r"(?<![A-Z_])NCCL_[A-Z0-9_]+", page))):
             if name not in known and not (name.endswith("_") and any(k.startswith(name) for k in known)):
                 yield "%s is neither a parameter nor known as NCCL's (tests/docs/names.py)" % name

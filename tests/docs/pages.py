@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 
+import form
 import messages
 import names
 
@@ -33,7 +34,7 @@ MAN = {"pvn-perf": "plugin/perf/pvn-perf.1", "pvn-topo": "topo/pvn-topo.1"}
 # The pages whose examples of pvn-topo's output are compared by tests/topo/test_cli.
 COMPARED = ("README.md", "plugin/docs/troubleshooting.md", "plugin/docs/vsphere.md")
 
-# What a command in a page becomes here: the tools of this tree, on loopback, with less to measure.
+# Stand-ins for the commands in a page: the tools of this tree, on loopback, with less to measure.
 TOOLS = {
     "pvn-topo": 'exec "$PVN_BUILDDIR/topo/pvn-topo" "$@"',
     "pvn-perf": """
@@ -94,11 +95,11 @@ def unroff(text):
 
 
 def man_blocks(page):
-    """The lines of EXAMPLES, each run of them with the comment above it."""
+    """The lines of EXAMPLES that are not filled, each run of them with the comment above it."""
     text = read(page)
     at = text.index(".SH EXAMPLES")
     number = text[:at].count("\n") + 1
-    blocks, mark = [], None
+    blocks, mark, code = [], None, False
     for line in text[at:].split("\n")[1:]:
         number += 1
         if line.startswith(".SH"):
@@ -106,7 +107,9 @@ def man_blocks(page):
         comment = re.fullmatch(r'\.\\" (.*)', line)
         if comment:
             mark = comment.group(1)
-        elif line and not line.startswith("."):
+        elif line in (".nf", ".fi"):
+            code = line == ".nf"
+        elif code and line and not line.startswith("."):
             if blocks and (blocks[-1].mark is mark or blocks[-1].lines[-1].endswith("\\")):
                 blocks[-1].lines.append(unroff(line))
             else:
@@ -115,7 +118,7 @@ def man_blocks(page):
 
 
 def shown(want, got):
-    """Whether the lines that a page shows are in this order in what was printed."""
+    """Looks for a page's lines in this order in what was printed; returns the first that is not there."""
     at, gap = 0, False
     for line in want:
         if line == "...":
@@ -131,14 +134,14 @@ def shown(want, got):
 
 
 def shell(script, where, env):
-    """What a script does within 120 s; whatever it has started ends with it."""
+    """Runs a script for 120 s at most; whatever it has started ends with it."""
     command = ["timeout", "-k", "5", "120", "bash", "-eo", "pipefail", "-c", script]
     return subprocess.run(command, cwd=where, env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, check=False)
 
 
 def run_block(block, good, where, env):
-    """What is wrong, or None."""
+    """Runs a block; returns what is wrong, or None."""
     if not any(s.startswith("$ ") for s in block.lines):
         parts = [("\n".join(block.lines), [])]
     else:
@@ -255,6 +258,17 @@ def named():
     return bad
 
 
+def man_form():
+    if not shutil.which("man"):
+        print("skip form of man pages: man is not installed (tests/install-deps.sh --tests)")
+        return
+    bad = []
+    for page, tool in (("plugin/docs/nccl-net-pvrdma.7", None), (MAN["pvn-perf"], "/pvn-perf"), (MAN["pvn-topo"], "/topo/pvn-topo")):
+        options = names.options(output(BUILD + tool, "--help")) if tool else set()
+        bad += ["%s: %s" % (page, s) for s in form.wrong_in(page, read(whole_page(page)), options)]
+    report("form of man pages", bad)
+
+
 def man_pages():
     """man's own warnings, and mandoc's, which is another reader of the same pages."""
     pages = [os.path.join(SRC, p) for p in MAN.values()] + [whole_page("plugin/docs/nccl-net-pvrdma.7")]
@@ -292,6 +306,7 @@ def main():
     report("names of options, parameters and commands", named())
     report("messages", messages.missing(SRC, output(BUILD + "/plugin/docs/pages", "hints")))
     man_pages()
+    man_form()
     return 1 if report.failed else 0
 
 

@@ -19,6 +19,38 @@ tests_fail_test_faults_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_faults_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/fail/test_failover_peer
-tests_fail_test_failover_peer_SOURCES = tests/fail/test_failover_peer.cc tests/fail/raw_comm.h tests/fail/raw_peer.h
+tests_fail_test_failover_peer_SOURCES = tests/fail/test_failover_peer.cc tests/fail/test_failover_close.cc tests/fail/test_failover_control.cc \
+    tests/fail/test_failover_paths.cc tests/fail/failover_peer.h tests/fail/raw_comm.h tests/fail/raw_peer.h
 tests_fail_test_failover_peer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_failover_peer_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
+# It runs processes that stop, in namespaces: what the sanitizers could see of them other tests show.
+if !SANITIZE
+PVN_TESTS += tests/fail/test_late_rank
+tests_fail_test_late_rank_SOURCES = tests/fail/test_late_rank.cc
+tests_fail_test_late_rank_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_fail_test_late_rank_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+endif
+
+PVN_TESTS += tests/fail/test_listener
+tests_fail_test_listener_SOURCES = tests/fail/test_listener.cc tests/fail/failover_peer.h tests/fail/raw_comm.h \
+    tests/fail/raw_peer.h
+tests_fail_test_listener_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_fail_test_listener_LDADD = libpvn-netdrv.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+
+# Mutations that these tests have to notice: see the script. An archive's member that is linked before it is not taken from it.
+if !SANITIZE
+PVN_SCRIPT_TESTS += tests/fail/mutations.sh
+endif
+mutant-object:
+	$(COMPILE) -fPIC -O0 -w -c -o $(MUTANT).o $(MUTANT_SOURCE)
+
+plugin-mutant: mutant-object libnccl-net-pvrdma.la
+	objects=`echo "$(libnccl_net_pvrdma_la_OBJECTS)" | sed 's,\([^ /]*\)\.lo,.libs/\1.o,g'`; \
+	$(CCLD) $(AM_CFLAGS) $(CFLAGS) -shared -Wl,--strip-debug $(LDFLAGS) -Wl,--version-script=$(srcdir)/plugin/libnccl-net-pvrdma.map \
+	    -Wl,-z,defs -o $(MUTANT) $(MUTANT).o $$objects -Wl,--start-group .libs/libpvn-rdma.a .libs/libpvn-tcp.a .libs/libpvn-core.a \
+	    -Wl,--end-group $(LIBS)
+
+memcache-mutant: mutant-object tests/unit/test_memcache$(EXEEXT)
+	$(CXXLD) $(AM_CXXFLAGS) $(CXXFLAGS) $(AM_LDFLAGS) $(LDFLAGS) -o $(MUTANT) $(MUTANT).o $(tests_unit_test_memcache_OBJECTS) \
+	    .libs/libpvn-core.a $(TEST_LDADD) $(LIBS)

@@ -157,7 +157,14 @@ struct Receiver {
     }
     ~Receiver()
     {
-        EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
+        close();
+    }
+    void close()
+    {
+        if (rc) {
+            EXPECT_EQ(ncclSuccess, pvn_netdrv_close_recv(n.d, rc));
+        }
+        rc = nullptr;
     }
     // Posts a receive if there is none and tests it until it is done or fails.
     ncclResult_t receive(int *done)

@@ -230,9 +230,13 @@ inline Sock dial(uint16_t port)
 struct Listener {
     Sock s;
     uint16_t port = 0;
-    Listener() : s(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))
+    // at: 0: the kernel chooses
+    explicit Listener(uint16_t at = 0) : s(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))
     {
         sockaddr_in in = {};
+        int one = 1;
+        setsockopt(s.fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+        in.sin_port = htons(at);
         socklen_t len = sizeof(in);
         in.sin_family = AF_INET;
         in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

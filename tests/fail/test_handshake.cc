@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -186,6 +187,77 @@ TEST(Absent, PeerThatNeverCallsAccept)
     EXPECT_EQ(ncclRemoteError, connect_until(n, l.handle, &sc));
     EXPECT_TRUE(said("to call accept")) << Log::get().text();
     EXPECT_TRUE(said("NCCL_PVRDMA_ACCEPT_TIMEOUT"));
+}
+
+// One end is called so many times and then left alone for longer than every limit, as by a proxy thread that is busy elsewhere,
+// while the other one goes on.
+void expect_to_come_up(Net &n, bool accepts, int calls)
+{
+    Listen l(n);
+    void *sc = nullptr, *rc = nullptr;
+    std::atomic<bool> over{false};
+    auto connect = [&] {
+        return sc || pvn_netdrv_connect(n.d, n.ctx, 0, l.handle, &sc) != ncclSuccess || sc;
+    };
+    auto accept = [&] { return rc || pvn_netdrv_accept(n.d, l.lc, &rc) != ncclSuccess || rc; };
+    auto call = [&](bool acceptor) { return acceptor ? accept() : connect(); };
+    std::thread t([&] {
+        EXPECT_TRUE(eventually([&] { return call(!accepts); }));
+        over = true;
+    });
+    for (int i = 0; i < calls; i++) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        call(accepts);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    EXPECT_FALSE(over) << "all was done before the pause, or failed in it: " << Log::get().text();
+    EXPECT_TRUE(eventually([&] { return call(accepts); }));
+    t.join();
+    EXPECT_TRUE(sc && rc) << Log::get().text();
+    EXPECT_TRUE(!sc || pvn_netdrv_close_send(n.d, sc) == ncclSuccess);
+    EXPECT_TRUE(!rc || pvn_netdrv_close_recv(n.d, rc) == ncclSuccess);
+}
+
+TEST(Absent, BetweenTwoCalls)
+{
+    Env e({{"OFFER_TIMEOUT", "1s"},
+           {"BIND_TIMEOUT", "1s"},
+           {"VERIFY_TIMEOUT", "1s"},
+           {"READY_TIMEOUT", "1s"}});
+    Log::get().clear();
+    Net n(12);
+    std::vector<std::thread> all;
+    for (bool accepts : {false, true})
+        for (int calls : {1, 2})
+            all.emplace_back([&n, accepts, calls] { expect_to_come_up(n, accepts, calls); });
+    for (auto &t : all)
+        t.join();
+}
+
+// But not without end.
+TEST(Absent, AfterItsFirstCalls)
+{
+    Env e({{"ACCEPT_TIMEOUT", "1500ms"}, {"OFFER_TIMEOUT", "60s"}});
+    Net n(12);
+    alignas(8) char h[NCCL_NET_HANDLE_MAXSIZE];
+    raw::Listener l;
+    raw::make_handle(h, l.port, 7);
+    raw::Sock s;
+    std::thread peer([&] {
+        int type;
+        s = l.accept();
+        s.recv(PVN_PREAMBLE_BYTES);
+        s.recv_frame(&type);
+        pvn_hello mine = raw::plain_hello(7);
+        mine.features = PVN_FEATURE_BEATS;
+        s.send(raw::hello(mine));
+    });
+    void *sc;
+    Log::get().clear();
+    EXPECT_EQ(ncclRemoteError, connect_until(n, h, &sc));
+    EXPECT_TRUE(said("has not driven the set-up for 1.5 s (NCCL_PVRDMA_ACCEPT_TIMEOUT)"))
+        << Log::get().text();
+    peer.join();
 }
 
 TEST(Absent, ConnectGivenUpByFinalize)

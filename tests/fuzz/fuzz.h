@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 }
 #endif
 
-/* What must hold for every input. */
+/* A condition that must hold for every input. */
 static inline void fuzz_require(int holds, const char *what)
 {
     if (holds)

@@ -13,6 +13,7 @@
 
 #include "connect/wire.h"
 #include "engine/engine.h"
+#include "support/engine_calls.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/hex.h"
 
@@ -39,7 +40,7 @@ static void check_buffer(struct lane *me, const struct pvn_write *w)
     uint32_t *filled;
 
     fuzz_require(w->f.seq < (uint64_t)me->slots_given && w->f.recv < me->slot[w->f.seq].n &&
-                     w->raddr == me->slot[w->f.seq].e[w->f.recv].addr + w->f.offset,
+                     w->to == &me->slot[w->f.seq].e[w->f.recv],
                  "a write goes to a buffer that was announced");
     filled = &me->filled[w->f.seq][w->f.recv];
     fuzz_require(*filled == 0 || *filled == w->cookie + 1, "a buffer gets one message");
@@ -80,15 +81,26 @@ static int poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     struct lane *me = (struct lane *)l;
     int n = 0;
 
-    for (; n < max && me->slots_given < me->nslots; n++)
-        ev[n] = (struct pvn_event){.kind = PVN_EV_CTS, .cts = &me->slot[me->slots_given++]};
     for (; n < max && me->events_given < me->nevents; n++)
         ev[n] = me->event[me->events_given++];
     return n;
 }
 
-static struct pvn_lane_ops ops = {
-    .name = "fuzz", .post_write = post_write, .post_cts = post_cts, .poll = poll};
+static int next_slot(struct pvn_lane *l, const struct pvn_cts **cts)
+{
+    struct lane *me = (struct lane *)l;
+
+    if (me->slots_given == me->nslots)
+        return 0;
+    *cts = &me->slot[me->slots_given++];
+    return 1;
+}
+
+static struct pvn_lane_ops ops = {.name = "fuzz",
+                                  .post_write = post_write,
+                                  .post_cts = post_cts,
+                                  .next_slot = next_slot,
+                                  .poll = poll};
 
 static struct lane *new_lane(bool sender, bool by_slot)
 {
@@ -103,13 +115,13 @@ static struct lane *new_lane(bool sender, bool by_slot)
 
 static void add_slot(struct lane *l, int n)
 {
-    struct pvn_cts *c = &l->slot[l->nslots];
+    uint64_t number = (uint64_t)l->nslots;
+    struct pvn_cts *c = &l->slot[l->nslots++];
 
-    c->seq = (uint64_t)l->nslots++;
     c->n = n;
     for (int i = 0; i < n; i++) {
         c->e[i].size = SIZE;
-        c->e[i].addr = 0x10000 * c->seq + 0x1000 * (uint64_t)(i + 1);
+        c->e[i].addr = 0x10000 * number + 0x1000 * (uint64_t)(i + 1);
     }
 }
 

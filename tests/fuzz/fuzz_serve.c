@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#include "perf/p2p_flow.h"
-#include "perf/serve_proto.h"
+#include "perf/patterns/p2p_flow.h"
+#include "perf/jobs/serve_proto.h"
 #include "fuzz/fuzz.h"
 
 static void printable(const char *s, size_t cap)

@@ -32,6 +32,7 @@
 #include "base/poller.h"
 #include "connect/wire.h"
 #include "engine/engine.h"
+#include "support/engine_calls.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/hex.h"
 #include "net-tcp/frame.h"
@@ -363,7 +364,7 @@ static void peer_sends_hex(struct run *r, const char *line)
     free(bytes);
 }
 
-/* What the peer has sent arrives, as much of it as the socket takes, and it reads what it has got. */
+/* Delivers the peer's bytes, as many as the socket takes, and has the peer read what it has got. */
 static void deliver(struct run *r)
 {
     static uint8_t got[65536];
@@ -497,7 +498,8 @@ static void follow(struct run *r, const char *line)
 
 /* ---- the end ---- */
 
-/* What the engine would bring into a failover. */
+/* Takes the lane out of use as the engine does at the start of a failover, and checks the report.
+ * */
 static void pause_and_report(struct run *r)
 {
     struct pvn_err why = PVN_ERR_INIT;

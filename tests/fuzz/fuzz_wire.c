@@ -34,7 +34,8 @@ static void handle(const uint8_t *p, size_t n)
     pvn_handle_encode(out, &h);
     fuzz_require(pvn_handle_decode(out, sizeof(out), &again, NULL) == 0, "handle reads back");
     fuzz_require(h.session == again.session && h.cookie == again.cookie &&
-                     h.addr.port == again.addr.port,
+                     h.addr.port == again.addr.port && h.nmore == again.nmore &&
+                     memcmp(h.more, again.more, sizeof(h.more)) == 0,
                  "the same handle");
 }
 

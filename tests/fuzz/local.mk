@@ -62,7 +62,7 @@ tests_fuzz_fuzz_stats_LDADD = libpvn-core.la $(TEST_LDADD)
 PVN_TESTS += tests/fuzz/fuzz_failover
 tests_fuzz_fuzz_failover_SOURCES = tests/fuzz/fuzz_failover.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_failover_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"failover\"
-tests_fuzz_fuzz_failover_LDADD = libpvn-core.la $(TEST_LDADD)
+tests_fuzz_fuzz_failover_LDADD = tests/support/libengine-calls.la libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/fuzz/fuzz_serve
 tests_fuzz_fuzz_serve_SOURCES = tests/fuzz/fuzz_serve.c tests/fuzz/replay.cc
@@ -72,4 +72,4 @@ tests_fuzz_fuzz_serve_LDADD = libpvn-perf.la $(TEST_LDADD)
 PVN_TESTS += tests/fuzz/fuzz_tcp
 tests_fuzz_fuzz_tcp_SOURCES = tests/fuzz/fuzz_tcp.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_tcp_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"tcp\"
-tests_fuzz_fuzz_tcp_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+tests_fuzz_fuzz_tcp_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)

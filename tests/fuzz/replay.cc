@@ -32,7 +32,7 @@ namespace
 
 using Bytes = std::vector<uint8_t>;
 
-/* What runs now, for the handler of a crash. */
+/* The input that runs now, for the handler of a crash. */
 const Bytes *current;
 char current_name[128];
 

@@ -67,7 +67,7 @@ tests_gpu_nccl_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/gpu/rehearsal.sh
 endif
-# Of single-threaded programs ThreadSanitizer has nothing to say.
+# ThreadSanitizer has nothing to say of single-threaded programs.
 if !SANITIZE_THREAD
 PVN_SCRIPT_TESTS += tests/gpu/test_nccl_check.sh tests/gpu/test_run.sh
 endif

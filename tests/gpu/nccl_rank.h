@@ -27,7 +27,7 @@ struct nc_options {
     const char *label; /* of bench lines */
 };
 
-/* What the rank processes share with each other and with the parent that started them. */
+/* The rank processes share this with each other and with the parent that started them. */
 struct nc_shared {
     nc_id id;
     atomic_int id_ready;

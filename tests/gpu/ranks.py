@@ -173,7 +173,7 @@ def launch(script, args):
 
 
 def heard(args, meet):
-    """What every rank has said."""
+    """The results of every rank."""
     results = []
     for rank in range(args.ranks):
         with open(f"{meet}.rank{rank}", encoding="utf-8") as f:

@@ -150,7 +150,7 @@ rehearse() {
     paste -sd' ' "$work/tmp/mps-calls" >"$work/out"
     check "$release: MPS is started once and ended" "$work/out" '^start quit$'
 
-    # What must not be: a command that is not there, a place that cannot be written, and anything left.
+    # Forbidden: a command that is not there, a place that cannot be written, and anything left.
     grep -rhE 'command not found|syntax error|Permission denied|Read-only file|cannot open shared|version .GLIBC' \
         "$work/tmp/log-1" "$work/tmp/log-2" | grep -v 'libnccl-net-none.so' | sort | uniq -c >"$work/out"
     find "$work/tmp" -mindepth 1 -maxdepth 1 ! -name 'log-[12]' ! -name mps-calls ! -name topo.xml >>"$work/out"

@@ -169,7 +169,7 @@ static void fill(unsigned char *p, size_t n, unsigned seed)
         p[i] = (unsigned char)(i * 131 + (i >> 8) * 7 + seed);
 }
 
-/* What arrived in got must be what fill wrote; a word for the line. */
+/* Compares the bytes that arrived with those that fill wrote; returns a word for the line. */
 static const char *same(const unsigned char *got, size_t n, unsigned seed, const char *word)
 {
     for (size_t i = 0; i < n; i++) {
@@ -256,7 +256,7 @@ static bool connection(int fds[2])
     return true;
 }
 
-/* Whether the acknowledgement of a zero-copy send says that the kernel copied; it does over loopback. */
+/* Says if the kernel copied, by the acknowledgement of a zero-copy send; it does over loopback. */
 static const char *zerocopy_notice(int fd)
 {
     char control[256];

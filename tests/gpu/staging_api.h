@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What of the CUDA driver tests/gpu/staging.c calls beside the plugin's own part (memory/cuda_abi.h), in our own words.
- * Facts of cuda.h 13.0; tests/unit/test_cuda_abi.cc compares them with it where it is installed. */
+/* Declarations, in our own words, of the CUDA driver's functions that tests/gpu/staging.c calls beside the plugin's own
+ * (memory/cuda_abi.h). Facts of cuda.h 13.0; tests/unit/test_cuda_abi.cc compares them with it where it is installed.
+ * */
 #ifndef PVN_TESTS_STAGING_API_H
 #define PVN_TESTS_STAGING_API_H
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "perf/netdrv.h"
+#include "perf/driver/netdrv.h"
 
 /* As NCCL's proxy: messages of 512 KiB, up to four at a time in each direction. */
 enum { MESSAGE = 512 << 10, WINDOW = 4, ROUNDS = 12, LIMIT_S = 20 };

@@ -151,7 +151,7 @@ sed -i 's/TCP_THREADS/TCP_THREADX/g' "$work/canned/lib/libnccl-net-pvrdma.so"
 canned j 100
 check a_plugin_without_workers "$work/out" '^status 77' '^j .*SKIP.*this plugin has no NCCL_PVRDMA_TCP_THREADS'
 
-# What stops the script in the middle leaves the summary and the archive of what was done.
+# A stop in the middle leaves the summary and the archive of what was done.
 rm -rf "$work/canned-log" "$work/calls" "$work/canned/lib" && cp -R "$work/bundle/lib" "$work/canned/"
 TMPDIR=$work CALLS=$work/calls HANGS=plugin-0:1 bash "$work/canned/gpu/run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no \
     --seconds 10 --parts gj "$work/canned-log" >"$work/out" 2>&1 &

@@ -57,7 +57,7 @@ named = set(re.findall(r"nccl_pvrdma_\w+", " ".join(queries) + rules))
 expect("no metric is named", len(named) > 5)
 for metric in sorted(named - printed):
     problems.append(f"{metric} is not among what pvn-topo --prom stat prints")
-# Those that node_exporter adds to each file.
+# Metrics that node_exporter adds to each file.
 for metric in sorted(set(re.findall(r"\bnode_textfile\w+", rules)) - {"node_textfile_mtime_seconds", "node_textfile_scrape_error"}):
     problems.append(f"{metric} is none of the textfile collector")
 

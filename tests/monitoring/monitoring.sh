@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # run-all limit: 180
-# What plugin/packaging/monitoring has, with the real programs: systemd reads the units, promtool the rules and our metrics,
+# Everything in plugin/packaging/monitoring, with the real programs: systemd reads the units, promtool the rules and our metrics,
 # node_exporter serves what the unit's command wrote, and a Prometheus that scrapes it fires the alert for a rank that is stopped.
 # The programs are those of PATH; else Debian's packages are fetched and unpacked below the build directory, once. They
 # are not installed: the packages would start a server for all of the network on a developer's machine.
@@ -124,7 +124,7 @@ print(*[x.getsockname()[1] for x in s])')
 prometheus-node-exporter --collector.disable-defaults --collector.textfile --collector.textfile.directory="$work/text" \
     --web.listen-address="127.0.0.1:$port1" >exporter.log 2>&1 &
 pids+=($!)
-# The same expressions, without the minutes that they wait.
+# The rules' expressions, without the minutes that they wait.
 sed 's/for: .*/for: 1s/' "$mon/$rules" >fast.yml
 cat >prometheus.yml <<YML
 global: {scrape_interval: 1s, evaluation_interval: 1s}

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the double of libcudart.so.13 share. README.md says what it is and what it
+/* Shared by the files of the double of libcudart.so.13; README.md says what it is and what it
  * cannot show. Its functions have the signatures of NVIDIA's public headers, because these are
  * included. */
 #pragma once

@@ -170,7 +170,7 @@ unsigned char byte_of(int from, int to, size_t i, int seed)
     return (unsigned char)(i * 131 + (i >> 9) * 7 + from * 17 + to * 29 + seed * 3);
 }
 
-/* What is behind this on a stream waits for it. */
+/* Holds up what is behind it on a stream. */
 void wait_at_gate(void *gate)
 {
     while (!static_cast<std::atomic<bool> *>(gate)->load())

@@ -58,7 +58,7 @@ void finish();
 void *buffer(size_t bytes);
 void release(void *p);
 
-/* What an operation is expected to deliver: sums of up to 64 ranks' values are exact in float32. */
+/* The expected result of an operation: sums of up to 64 ranks' values are exact in float32. */
 float value(int rank, size_t i, int seed);
 unsigned char byte_of(int from, int to, size_t i, int seed);
 
@@ -70,7 +70,7 @@ constexpr size_t kRight = ~size_t(0);
 void measure(const char *name, size_t bytes, double factor, const std::function<void(int)> &fill,
              const std::function<void(int)> &go, const std::function<size_t(int)> &check);
 
-/* What a process holds, to be compared before and after. */
+/* A process's resources, to be compared before and after. */
 struct Holdings {
     long fds, threads, stats_maps, stats_files, rss_kb;
 };

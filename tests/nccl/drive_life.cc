@@ -153,7 +153,7 @@ bool more_than(const Holdings &h, const Holdings &first)
            h.stats_files > first.stats_files;
 }
 
-/* What is held once threads that are already ending have ended; they may need a moment. */
+/* The resources once threads that are already ending have ended; they may need a moment. */
 Holdings settled(const Holdings &first)
 {
     Holdings h = holdings();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""What no schema knows of plugin/packaging/container: that mounts, paths and images fit together.
+"""Checks of plugin/packaging/container that no schema has: that mounts, paths and images fit together.
 
 usage: container.py check FILE.yaml VERSION        prints what is wrong, nothing if all is well
        container.py commands FILE.yaml IMAGE NODE  prints the command of each container with our image: the program as a path
@@ -35,7 +35,7 @@ def mount_of(mounts, path):
 
 
 def is_ours(container):
-    """Whether it runs the image that our Dockerfile makes."""
+    """True if it runs the image that our Dockerfile makes."""
     return container["image"].split(":")[0] == "nccl-net-pvrdma"
 
 

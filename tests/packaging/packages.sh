@@ -32,12 +32,12 @@ in_root() {
         chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "$1"
         rc=$?
         umount -R "$root"
-        # What is left of them anywhere, but for the package managers own records and caches.
+        # Files of theirs that are left anywhere, but for the package managers own records and caches.
         find "$0/layer/up" ! -type d \( -name "*pvrdma*" -o -name "pvn-*" \) -printf "/%P\n" | grep -vE "^/(var/|packages)" >"$0/left"
         exit $rc' "$tmp" "$1" >"$tmp/out" 2>&1 </dev/null
 }
 
-# What a user does with the installed packages. By its name alone the loader finds the library; NCCL does just this.
+# A user's use of the installed packages. By its name alone the loader finds the library; NCCL does just this.
 use='
     python3 -c "import ctypes; ctypes.CDLL(\"libnccl-net-pvrdma.so\").ncclNetPlugin_v11" || exit 11
     grep -q libnccl-net-pvrdma.so <(python3 -c "

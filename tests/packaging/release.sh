@@ -74,7 +74,7 @@ verdict "the same files make the same wheel again" $?
 (cd "$first" && sha256sum -c SHA256SUMS && [ "$(find . -type f ! -name SHA256SUMS | wc -l)" = "$(wc -l <SHA256SUMS)" ]) >"$tmp/out" 2>&1
 verdict "SHA256SUMS has each file of the release, and its sum" $?
 
-# What is in it needs no newer symbol, and no library that a minimal system lacks.
+# The library needs no newer symbol, and no library that a minimal system lacks.
 cmp "$first/libnccl-net-pvrdma.so" "$tmp/bin/lib/libnccl-net-pvrdma.so" >"$tmp/out" 2>&1
 verdict "the library alone is that of the archive" $?
 for f in lib/libnccl-net-pvrdma.so bin/pvn-perf bin/pvn-topo; do
@@ -123,7 +123,7 @@ done
 pip uninstall -qy nccl-net-pvrdma >"$tmp/out" 2>&1 && files | diff "$tmp/before" - >"$tmp/out" 2>&1
 verdict "pip removes each file of the wheel" $?
 
-# With a C library and nothing else, that of another Debian, where the mirror has it.
+# A root with a C library and nothing else, that of another Debian, where the mirror has it.
 libc_of() {
     local uri path
     uri=$(apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |

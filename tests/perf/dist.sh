@@ -68,7 +68,7 @@ else
     echo "skip instructions.sh: there is no valgrind (package valgrind)"
 fi
 
-# Of rounds at two distances the table has those of the commoner one, and not those during which it changed.
+# The table has, of rounds at two distances, those of the commoner one, and not those during which it changed.
 printf '%s\n' 1,25,26 2,160,165 3,27,25 4,25,160 5,158,163 6,26,25 >"$tmp/distance.csv"
 row() { printf '%s,30,30,pvrdma,11,0,latency,,2,1,1,1,8,100,%s,pinned\n' "$1" "$2"; }
 for m in 1 3 6; do row "$m" 5; done >"$tmp/p2p.csv"

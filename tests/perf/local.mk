@@ -13,21 +13,21 @@ tests_bench_bare_net_la_SOURCES = tests/bench/bare_net.c
 tests_bench_bare_net_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath $(abs_builddir)/tests/bench
 
-# The same over verbs, for tests/bench/rdma.sh --bare.
+# Bare verbs, for tests/bench/rdma.sh --bare.
 check_LTLIBRARIES += tests/bench/bare_verbs.la
 tests_bench_bare_verbs_la_SOURCES = tests/bench/bare_verbs.c
 tests_bench_bare_verbs_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath $(abs_builddir)/tests/bench
 tests_bench_bare_verbs_la_LIBADD = -libverbs
 
-# What tests/bench/tcp.sh takes before and after each measurement.
+# The distance of the cores, which tests/bench/tcp.sh takes before and after each measurement.
 check_PROGRAMS += tests/bench/core_distance
 tests_bench_core_distance_SOURCES = tests/bench/core_distance.c
 tests_bench_core_distance_LDADD = -lpthread
 # The two calls that no plugin over TCP does without, and nothing else.
 check_PROGRAMS += tests/bench/tcp_alone
 tests_bench_tcp_alone_SOURCES = tests/bench/tcp_alone.c
-# What zero-copy costs and saves at each end, without a plugin.
+# The cost and the saving of zero-copy at each end, without a plugin.
 check_PROGRAMS += tests/bench/tcp_halves
 tests_bench_tcp_halves_SOURCES = tests/bench/tcp_halves.c
 tests_bench_tcp_halves_LDADD = -lpthread

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "perf/mesh_find.h"
-#include "perf/mesh_rounds.h"
+#include "perf/results/mesh_find.h"
+#include "perf/patterns/mesh_rounds.h"
 
 namespace
 {
@@ -286,7 +286,7 @@ TEST(Find, OneRankOfAHost)
     EXPECT_EQ(x.Say(), Said{"rank 3 on c1 sends at 0.25 of the median to everybody: its side"});
 }
 
-// Of two hosts alone nobody can say whose side it is.
+// Two hosts alone do not show whose side it is.
 TEST(Find, BetweenTwoHosts)
 {
     Matrix x(Hosts(2, 4));
@@ -340,7 +340,7 @@ Matrix Racks(const std::vector<int> &sizes, double between, int each = 1, bool l
     return x;
 }
 
-// With equal racks most paths are slow, and the median of all would be that of the trunk.
+// Most paths are slow with equal racks, and the median of all would be that of the trunk.
 TEST(Find, RacksThatASlowTrunkJoins)
 {
     const std::string tail = " within each group: look at what joins them";

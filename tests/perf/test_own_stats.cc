@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What pvn-perf finds out about the plugin that it has loaded: its statistics and its file's sum.
+// pvn-perf's knowledge of the plugin that it has loaded: its statistics and its file's sum.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/suggest.h"
-#include "perf/own_stats.h"
+#include "perf/rank/own_stats.h"
 #include "tools/sha256.h"
 
 extern "C" {

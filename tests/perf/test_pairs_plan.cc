@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What pvn-perf sends between pairs of ranks, without a network: NCCL's rounds, channels and parts, and the sizes of
-// a mixture of experts.
+// pvn-perf's messages between pairs of ranks, without a network: NCCL's rounds, channels and parts, and the sizes of a
+// mixture of experts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include <vector>
 
 extern "C" {
-#include "perf/model.h"
-#include "perf/moe.h"
-#include "perf/pairs_plan.h"
+#include "perf/workload/model.h"
+#include "perf/patterns/moe.h"
+#include "perf/workload/pairs_plan.h"
 }
 
 namespace

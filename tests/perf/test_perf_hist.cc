@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "perf/hist.h"
+#include "perf/rank/hist.h"
 
 namespace
 {
@@ -25,7 +25,7 @@ std::unique_ptr<pvn_hist> Of(const std::vector<uint64_t> &values)
     return h;
 }
 
-// What pvn_hist_percentile is defined as, on the values themselves.
+// The definition of pvn_hist_percentile, on the values themselves.
 uint64_t Exact(std::vector<uint64_t> v, double q)
 {
     size_t rank = static_cast<size_t>(std::ceil(q * static_cast<double>(v.size())));

@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <sys/stat.h>
 
-#include "perf/gpu.h"
+#include "perf/rank/gpu.h"
 #include "tests/perf/perf_run.h"
 
 namespace

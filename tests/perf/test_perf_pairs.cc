@@ -105,7 +105,7 @@ const Fault kFaults[] = {
     {"short", A2A, 1, "test() reports"},
     {"short", PIPE, 1, "test() reports"},
     {"nosize", A2A, 0, "does not report in test() how much"},
-    // What came in the lost message's place may have another size.
+    // The message that comes in the lost one's place may have another size.
     {"drop:20", A2A, 1, "waits for a message from rank 1", 3},
     {"swap:20", PXN, 3, "nothing moved for 2 s: channel"},
     {"drop:20", PIPE, 1, "nothing moved for 2 s: channel", 3},

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "perf/model.h"
-#include "perf/netdrv.h"
-#include "perf/opts.h"
-#include "perf/pin.h"
-#include "perf/values.h"
+#include "perf/workload/model.h"
+#include "perf/driver/netdrv.h"
+#include "perf/options/opts.h"
+#include "perf/rank/pin.h"
+#include "perf/workload/values.h"
 #include "tools/launch_env.h"
 #include "tests/support/paths.h"
 
@@ -243,7 +243,8 @@ std::vector<std::pair<uint64_t, int>> Buckets(std::vector<uint64_t> count, uint6
 
 using List = std::vector<std::pair<uint64_t, int>>;
 
-// By hand from the rule: last parameter first, a bucket closes once it has reached its cap.
+// Worked out by hand from the rule: last parameter first, a bucket closes once it has reached its
+// cap.
 TEST(DdpBuckets, HandComputed)
 {
     // 4 bytes each: caps of 40 and 100 bytes are 10 and 25 elements.

@@ -37,7 +37,7 @@ TEST(Run, HelpVersionAndUsage)
     EXPECT_EQ(Perf("ring --ranks many").status, 2);
 }
 
-// What bash offers for a command line, sorted.
+// bash's completions of a command line, sorted.
 std::set<std::string> Completed(const std::string &words)
 {
     Dir d;
@@ -239,7 +239,8 @@ const Fault kFaults[] = {
     {"corrupt:30", RING3, 1, "WRONG DATA: element"},
     {"corrupt:30", RING3 " --no-sums", 1, "WRONG DATA: byte"},
     {"short", RING3, 1, "test() reports"},
-    // What came in the lost message's place is wrong, if it is looked at before the wait ends.
+    // The message that comes in the lost one's place is wrong, if it is looked at before the wait
+    // ends.
     {"drop:30", RING3, 1, "nothing moved for 2 s", 3},
     {"swap:30", RING3, 3, "waits for a message from the previous rank"},
     {"stuck:30", RING3, 3, "rank 1 does not return from 'isend'"},
@@ -468,7 +469,7 @@ TEST(Output, JsonSaysUnderWhichCircumstances)
     EXPECT_NE(r.out.find(",tcp,\"tcp on "), std::string::npos) << r.out;
 }
 
-// By a real validator, where there is one.
+// A real validator checks it, where there is one.
 TEST(Output, JsonFitsItsSchema)
 {
     Dir d;

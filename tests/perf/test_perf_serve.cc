@@ -15,7 +15,7 @@
 #include <cstring>
 #include <functional>
 
-#include "perf/serve_proto.h"
+#include "perf/jobs/serve_proto.h"
 #include "tests/perf/perf_run.h"
 
 namespace
@@ -163,7 +163,7 @@ TEST(ServeRequest, WhatIsOutOfBoundsIsRefusedByName)
     }
     for (const char *text : {"", "{", "[]", "null", "{\"options\":[]}", "\xff\xfe"})
         EXPECT_EQ(-EINVAL, Take(text).rc) << text;
-    // What is printed cannot steer a terminal.
+    // Printed text cannot steer a terminal.
     Read r = Take("{\"host\":\"a\\u001b[2Jb\",\"options\":{\"sizes\":[8]}}");
     EXPECT_EQ(0, r.rc) << r.why;
     EXPECT_EQ(std::string::npos, r.who.find('\x1b')) << r.who;
@@ -311,7 +311,7 @@ TEST_F(Serve, RefusesWithTheReasonAtBothEnds)
     EXPECT_EQ(3, r.status);
     EXPECT_NE(std::string::npos, r.err.find("refuses: these sizes, depth")) << r.err;
     EXPECT_TRUE(Says("refused: these sizes"));
-    // What only the plugin knows.
+    // Only the plugin knows the names of devices.
     r = Client("--sizes 8 --iters 2 --dev nosuch");
     EXPECT_EQ(3, r.status);
     EXPECT_TRUE(Says("--dev nosuch"));

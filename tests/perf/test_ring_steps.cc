@@ -9,15 +9,15 @@
 #include <tuple>
 #include <vector>
 
-#include "perf/model.h"
-#include "perf/ring_steps.h"
+#include "perf/workload/model.h"
+#include "perf/patterns/ring_steps.h"
 
 namespace
 {
 
 using Message = std::vector<long>;
 
-// What rank r has at index i of its input.
+// Rank r's input at index i.
 long Input(int r, uint64_t i)
 {
     return 1000003L * (r + 1) + static_cast<long>(i);

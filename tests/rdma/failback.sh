@@ -37,7 +37,7 @@ ring() {
     kill -INT "$pid"
     wait "$pid"
 }
-# Where softverbs is built with AddressSanitizer, its library is loaded first, since Python is not.
+# If softverbs is built with AddressSanitizer, its library is loaded first, since Python is not.
 asan=$(ldd "$build/tests/softverbs/.libs/libsoftverbs.so" | awk '/libasan/ { print $3 }')
 command() {
     LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 python3 "$here/softverbs_command.py" "$@" 2>>"$log"

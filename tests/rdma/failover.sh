@@ -70,6 +70,12 @@ verdict $name ended $name 'cannot be fenced'
 name=rdma_without_failover_ends_the_comm
 NCCL_PVRDMA_FAILOVER=0 rdma $name record "rule break status status=RETRY_EXC_ERR nth=300" --sizes 1M --iters 100 --timeout 20
 verdict $name ended $name 'transport retry counter exceeded'
+# The handshake passes each time, and nothing large does: TCP is the next kind of lane on the same path. Each of the ring's
+# two directions has two comms, and each of those two ends.
+to_tcp() { survived "$1" tcp && grep -q 'large packets are lost on the path' "$tmp/$1" && [ "$(grep -c 'connected again after [0-9.]* s: rdma' "$tmp/$1")" -le 8 ]; }
+name=rdma_that_loses_large_packets_and_tcp_goes_on
+rdma $name record "rule large status status=RETRY_EXC_ERR min_len=2000 nth=1 every=1 count=0" --sizes 1000,1M --iters 100
+verdict $name to_tcp $name
 # Both ends' sends were handed over, and nobody polls for those.
 name=rdma_send_mode_without_failover_ends_the_comm
 NCCL_PVRDMA_FAILOVER=0 rdma $name send "rule break status status=RETRY_EXC_ERR nth=300" --sizes 1M --iters 100 --timeout 20

@@ -48,7 +48,7 @@ each() {
     done
 }
 
-# Where both ends post sends, the one that is not answered may give up before the one that is not completed.
+# If both ends post sends, the one that is not answered may give up before the one that is not completed.
 each silence_without_completion ".*\(neither success nor an error\|transport retry counter exceeded\)" "rule silent die mode=2 nth=300"
 breaks="rule break status status=RETRY_EXC_ERR nth=300 every=500 count=4"
 # Executed at the peer, which the sender does not know when its queue pair breaks.

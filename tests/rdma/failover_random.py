@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-# What a path's loss looks like; a wrong request ends the comm on purpose.
+# Statuses of a lost path; a wrong request ends the comm on purpose.
 STATUSES = ["RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "FATAL_ERR", "WR_FLUSH_ERR"]
 CALLS = ["create_qp", "modify_qp", "create_cq", "reg_mr", "post_send", "post_recv", "poll_cq", "query_port", "query_gid"]
 

@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # Bounds on the instructions that the plugin executes per message over RDMA, counted by callgrind on softverbs as a PVRDMA
-# device (tests/bench/instructions.sh): over one lane, over two ports and over four queue pairs. The bounds are a seventh
-# above what gcc 12.2 makes of it, so that another compiler keeps them and an addition to each message does not.
+# device (tests/bench/instructions.sh): over one lane, over two ports and over four queue pairs. The bounds are a tenth or
+# more above what gcc 12.2 makes of it, so that another compiler keeps them and an addition to each message does not.
+# NCCL 2.30.7's own transport takes 1,086 at depth 8, 1,202 at depth 1 and 95 for a test, counted likewise.
 # run-all limit: 400
 set -u
 src=$PVN_SRCDIR build=$PVN_BUILDDIR
@@ -17,7 +18,7 @@ grep -q '^CFLAGS = -g -O2$' "$build/Makefile" || skip "the bounds are those of a
 count() {
     local name=$1
     shift
-    "$src/tests/bench/instructions.sh" --build "$build" "$@" >"$tmp/$name" 2>&1 && return
+    "$src/tests/bench/instructions.sh" --build "$build" --bytes "8 4096" "$@" >"$tmp/$name" 2>&1 && return
     echo "not ok instructions are counted, $*"
     sed 's/^/  /' "$tmp/$name"
     exit 1
@@ -38,16 +39,17 @@ bounded() {
 }
 count one-lane --modes "record imm"
 for mode in record imm; do
-    bounded useful one-lane $mode 8 1 1440
-    bounded useful one-lane $mode 8 8 760
-    bounded useful one-lane $mode 524288 8 1400
+    bounded useful one-lane $mode 8 1 1680
+    bounded useful one-lane $mode 8 8 980
+    bounded useful one-lane $mode 4096 1 2090
+    bounded useful one-lane $mode 4096 8 1240
     bounded vain one-lane $mode 8 8 76
 done
 count four-queue-pairs --modes record --qps 4
 count two-ports --modes record --ports 2
 for lanes in four-queue-pairs two-ports; do
-    bounded useful $lanes record 8 1 1670
-    bounded useful $lanes record 8 8 790
-    bounded useful $lanes record 524288 1 3040
-    bounded useful $lanes record 524288 8 1720
+    bounded useful $lanes record 8 1 1910
+    bounded useful $lanes record 8 8 1020
+    bounded useful $lanes record 4096 1 2600
+    bounded useful $lanes record 4096 8 1650
 done

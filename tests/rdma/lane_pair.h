@@ -18,6 +18,7 @@
 extern "C" {
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "support/engine_calls.h"
 #include "net-pvrdma/rdma_lane.h"
 }
 
@@ -118,7 +119,7 @@ struct RdmaEnd {
         pvn_gid_policy any = {-1, 0, 0, ""};
         c->ngids = pvn_gid_filter(c->gids, c->ngids, &any, nullptr, 0);
         c->max_wr = o.max_wr ? o.max_wr : static_cast<uint32_t>(da.max_qp_wr);
-        // What the ring of a PVRDMA device holds, see hca.h; it announces more, in a guest as well,
+        // A PVRDMA device announces a larger ring than it has, see hca.h, in a guest as well,
         // whatever the profile is called.
         bool pvrdma = real_verbs() || strncmp(o.profile, "pvrdma", 6) == 0;
         c->max_cqe = static_cast<uint32_t>(std::min(da.max_cqe, pvrdma ? 4096 : da.max_cqe));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the RDMA lane share: posting, waiting, streams of messages, the peer's offer.
+// Shared by the tests of the RDMA lane: posting, waiting, streams of messages, the peer's offer.
 #ifndef PVN_TESTS_RDMA_LANE_TRAFFIC_H
 #define PVN_TESTS_RDMA_LANE_TRAFFIC_H
 
@@ -14,7 +14,7 @@
 extern "C" {
 #include "net-pvrdma/rdma_wire.h"
 #include "rdma/wrap.h"
-#include "support/hot.h"
+#include "support/engine_calls.h"
 }
 
 // For loops that end by themselves unless something hangs: false once a minute has passed.
@@ -30,7 +30,7 @@ class Deadline
     }
 };
 
-// What both ends wait for, for the message of a test that did not finish.
+// The state of both ends, for the message of a test that did not finish.
 inline std::string stuck(RdmaPair &p)
 {
     char a[256], b[256], c[400], d[400];
@@ -44,10 +44,10 @@ inline std::string stuck(RdmaPair &p)
 // Posts a grouped receive of one buffer.
 inline int irecv(RdmaPair &p, void *buf, size_t cap, int tag, const pvn_mr *mr, pvn_req **req)
 {
-    return hot_irecv(p.rx.e, 1, &buf, &cap, &tag, &mr, req);
+    return pvn_engine_irecv(p.rx.e, 1, &buf, &cap, &tag, &mr, req);
 }
 
-// What NCCL's proxy does: up to `depth` in flight, the oldest tested.
+// Sends and tests as NCCL's proxy does: up to `depth` in flight, the oldest tested.
 inline void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
 {
     std::mt19937 rnd(11);
@@ -70,18 +70,20 @@ inline void pipeline(RdmaPair &p, int total, int depth, size_t max_size)
         }
         if (sp < total && sp - st < depth) {
             at = static_cast<size_t>(sp % depth) * max_size;
-            ASSERT_EQ(0, hot_isend(p.tx.e, &out[at], size[static_cast<size_t>(sp)], 1, smr,
-                                   &s[static_cast<size_t>(sp)]));
+            ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[at], size[static_cast<size_t>(sp)], 1, smr,
+                                          &s[static_cast<size_t>(sp)]));
             sp += s[static_cast<size_t>(sp)] != nullptr;
         }
         int d = 0;
         size_t n = 0;
         if (st < sp) {
-            ASSERT_EQ(0, hot_test(s[static_cast<size_t>(st)], &d, &n)) << p.tx.lane->err.reason[0];
+            ASSERT_EQ(0, pvn_engine_test(s[static_cast<size_t>(st)], &d, &n))
+                << p.tx.lane->err.reason[0];
             st += d;
         }
         if (rt < rp) {
-            ASSERT_EQ(0, hot_test(r[static_cast<size_t>(rt)], &d, &n)) << p.rx.lane->err.reason[0];
+            ASSERT_EQ(0, pvn_engine_test(r[static_cast<size_t>(rt)], &d, &n))
+                << p.rx.lane->err.reason[0];
             if (d) {
                 at = static_cast<size_t>(rt % depth) * max_size;
                 ASSERT_EQ(size[static_cast<size_t>(rt)], n);
@@ -118,8 +120,8 @@ inline void grouped(RdmaPair &p, int rounds)
         ASSERT_EQ(0, pvn_engine_irecv(p.rx.e, n, buf, cap, tags, mrs, &r));
         for (int i = n - 1; i >= 0; i--) {
             for (Deadline deadline; !s[i] && deadline.left();) {
-                ASSERT_EQ(0, hot_isend(p.tx.e, &out[static_cast<size_t>(i) * 1000],
-                                       static_cast<size_t>(100 * i), 100 + i, smr, &s[i]));
+                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[static_cast<size_t>(i) * 1000],
+                                              static_cast<size_t>(100 * i), 100 + i, smr, &s[i]));
                 ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
             }
             ASSERT_NE(nullptr, s[i]);
@@ -128,10 +130,10 @@ inline void grouped(RdmaPair &p, int rounds)
         for (int i = 0; i < n; i++)
             for (done = 0; !done;) {
                 ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
-                ASSERT_EQ(0, hot_test(s[i], &done, nullptr));
+                ASSERT_EQ(0, pvn_engine_test(s[i], &done, nullptr));
             }
         for (done = 0; !done;)
-            ASSERT_EQ(0, hot_test(r, &done, got));
+            ASSERT_EQ(0, pvn_engine_test(r, &done, got));
         for (int i = 0; i < n; i++) {
             ASSERT_EQ(static_cast<size_t>(100 * i), got[i]);
             ASSERT_EQ(0, memcmp(&out[static_cast<size_t>(i) * 1000],
@@ -142,7 +144,7 @@ inline void grouped(RdmaPair &p, int rounds)
     p.rx.unreg_last();
 }
 
-// Where a lane's memory is, and what it takes, as its peer is informed.
+// A lane's memory and limits as the peer gets them.
 inline rdma_offer offer_of(pvn_lane *l)
 {
     uint8_t text[2048];

@@ -3,15 +3,15 @@
 # The RDMA lane on softverbs.
 PVN_TESTS += tests/rdma/test_rdma_lane
 tests_rdma_test_rdma_lane_SOURCES = tests/rdma/test_rdma_lane.cc tests/rdma/test_rdma_lane_faults.cc \
-    tests/rdma/test_rdma_lane_peer.cc tests/rdma/test_rdma_overdue.cc tests/rdma/test_rdma_paths.cc tests/rdma/lane_pair.h tests/rdma/lane_traffic.h tests/support/hot.c \
-    tests/support/hot.h tests/rdma/wrap.c tests/rdma/wrap.h
+    tests/rdma/test_rdma_lane_peer.cc tests/rdma/test_rdma_overdue.cc tests/rdma/test_rdma_paths.cc tests/rdma/lane_pair.h tests/rdma/lane_traffic.h \
+    tests/rdma/wrap.c tests/rdma/wrap.h
 tests_rdma_test_rdma_lane_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_rdma_test_rdma_lane_LDADD = libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
+tests_rdma_test_rdma_lane_LDADD = tests/support/libengine-calls.la libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/rdma/test_rdma_gpu
 tests_rdma_test_rdma_gpu_SOURCES = tests/rdma/test_rdma_gpu.cc tests/rdma/lane_pair.h tests/support/fakecuda_fixture.h
 tests_rdma_test_rdma_gpu_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_rdma_test_rdma_gpu_LDADD = libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
+tests_rdma_test_rdma_gpu_LDADD = tests/support/libengine-calls.la libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_rdma_gpu_DEPENDENCIES = tests/support/libcuda.la tests/softverbs/libsoftverbs.la
 
 # The whole plugin over it.
@@ -30,8 +30,13 @@ EXTRA_tests_rdma_test_plugin_gpu_tcp_DEPENDENCIES = tests/support/libcuda.la tes
 PVN_SCRIPT_TESTS += tests/rdma/run-plugin.sh
 # Processes whose plugin has one thread; tests/abi/test_failover has several in one process for ThreadSanitizer.
 if !SANITIZE_THREAD
-PVN_SCRIPT_TESTS += tests/rdma/pairs.sh tests/rdma/control_loss.sh tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
+PVN_SCRIPT_TESTS += tests/rdma/pairs.sh tests/rdma/asleep.sh tests/rdma/broken_paths.sh tests/rdma/control_loss.sh tests/rdma/failback.sh tests/rdma/failover.sh tests/rdma/failover_faults.sh
 endif
+
+# One end of a comm, for asleep.sh.
+check_PROGRAMS += tests/support/sleeper
+tests_support_sleeper_SOURCES = tests/support/sleeper.c
+tests_support_sleeper_LDADD = libpvn-netdrv.la
 
 # Counted by callgrind.
 if !SANITIZE
@@ -59,6 +64,20 @@ tests_rdma_test_plugin_lost_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_lost_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_lost_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
+PVN_TESTS += tests/rdma/test_plugin_blocked
+tests_rdma_test_plugin_blocked_SOURCES = tests/rdma/test_plugin_blocked.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h
+tests_rdma_test_plugin_blocked_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_blocked_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_blocked_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+
+PVN_TESTS += tests/rdma/test_plugin_args
+tests_rdma_test_plugin_args_SOURCES = tests/rdma/test_plugin_args.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
+    tests/softverbs/fixture.h
+tests_rdma_test_plugin_args_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_rdma_test_plugin_args_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+EXTRA_tests_rdma_test_plugin_args_DEPENDENCIES = tests/softverbs/libsoftverbs.la
+
 PVN_TESTS += tests/rdma/test_plugin_lanes
 tests_rdma_test_plugin_lanes_SOURCES = tests/rdma/test_plugin_lanes.cc tests/rdma/plugin_route.h tests/abi/nccl_side.h \
     tests/softverbs/fixture.h
@@ -66,7 +85,7 @@ tests_rdma_test_plugin_lanes_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_rdma_test_plugin_lanes_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 EXTRA_tests_rdma_test_plugin_lanes_DEPENDENCIES = tests/softverbs/libsoftverbs.la
 
-# What tests/bench/instructions.sh runs under callgrind.
+# The program that tests/bench/instructions.sh runs under callgrind.
 check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c
 tests_bench_messages_LDADD = libpvn-netdrv.la

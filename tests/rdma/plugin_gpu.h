@@ -25,7 +25,7 @@ inline int refuse_gpu(void *addr, size_t len, int)
     return a < gpu_last && a + len > gpu_first ? EFAULT : 0;
 }
 
-// What fails when: softverbs' rules that only count.
+// softverbs' rules that only count.
 constexpr const char *kCounters = "set timeout_cap_ms 100;"
                                   "rule reads delay ms=1 op=READ nth=1000000;"
                                   "rule writes delay ms=1 op=WRITE nth=1000000;"

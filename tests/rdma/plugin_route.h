@@ -35,7 +35,8 @@ class PluginRdma : public testing::Test
         setenv("NCCL_PVRDMA_FAILOVER", "0", 1);
     }
 
-    // What softverbs plays; before a Net is made. Short tables: the sysfs tree has a file per row.
+    // Sets the adapters that softverbs plays; before a Net is made. Short tables: the sysfs tree
+    // has a file per row.
     static void adapters(const char *profile, const std::string &set)
     {
         sv::ForPlugin::play(profile, set + ";set gid_tbl_len 8");

@@ -272,7 +272,7 @@ TEST_F(PluginGpu, ConnectingTransmitsEveryRequestOnce)
     }
 }
 
-// With host memory too: the adapter reads from the caller's buffer and writes into the other's.
+// Host memory, too: the adapter reads from the caller's buffer and writes into the other's.
 struct {
     uintptr_t from, to;
     size_t len, got, put;

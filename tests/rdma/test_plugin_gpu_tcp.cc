@@ -34,9 +34,15 @@ TEST_F(PluginGpu, AConnectionThatFellBackToTcpCopiesGpuMemory)
         EXPECT_EQ(bytes > 0, fake->calls("cuMemcpyDtoHAsync_v2") > out) << bytes;
     }
     EXPECT_EQ(0, waited_) << "for a flush: what a copy has brought needs none";
-    Flow f = plain(p, {100, 5000});
-    EXPECT_TRUE(f.run()) << "host memory goes on";
-    f.check();
+    std::vector<unsigned char> src(5000), dst(5000);
+    void *shost = nullptr, *rhost = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), 5000, NCCL_PTR_HOST, &shost));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, dst.data(), 5000, NCCL_PTR_HOST, &rhost));
+    hidden_ = false;
+    for (size_t bytes : {size_t{100}, size_t{5000}})
+        EXPECT_TRUE(move(p, reinterpret_cast<uintptr_t>(src.data()), shost,
+                         reinterpret_cast<uintptr_t>(dst.data()), rhost, bytes, true))
+            << "host memory goes on";
 }
 
 // Without pinned memory the copies are slower, and right.
@@ -72,6 +78,8 @@ TEST_F(PluginGpu, UnexpectedMessagesAreCopiedToGpuMemory)
     void *mh = nullptr, *sr[2] = {}, *rr[2] = {};
     ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.rc, ptr(a), kMiB, NCCL_PTR_CUDA, &mh));
     std::vector<unsigned char> src(3000, 0x5a);
+    void *smh = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_reg_mr(p.d, p.sc, src.data(), 3000, NCCL_PTR_HOST, &smh));
     int in = fake->calls("cuMemcpyHtoDAsync_v2");
     size_t size = src.size();
     auto receive = [&](int tag, void **req) {
@@ -81,7 +89,7 @@ TEST_F(PluginGpu, UnexpectedMessagesAreCopiedToGpuMemory)
     ASSERT_EQ(ncclSuccess, receive(1, &rr[1]));
     for (int tag : {0, 1})
         ASSERT_EQ(ncclSuccess,
-                  pvn_netdrv_isend(p.d, p.sc, src.data(), size, tag, nullptr, nullptr, &sr[tag]));
+                  pvn_netdrv_isend(p.d, p.sc, src.data(), size, tag, smh, nullptr, &sr[tag]));
     fake->hide(1);
     for (int tag : {1, 0}) {
         int done = 0, got = 0;
@@ -226,6 +234,45 @@ TEST_F(GpuFailover, WithoutTheDriversFlushItEnds)
         return r != ncclSuccess && s != ncclSuccess;
     }));
     EXPECT_TRUE(said("cannot be made visible to the GPU")) << Log::get().text();
+}
+
+// The adapter does not take the registrations, at both ends or at one, when the lanes are made again: TCP, which copies,
+// is there.
+class GpuRefusal : public GpuFailover
+{
+  protected:
+    void goes_on(const char *rule)
+    {
+        Net n(12);
+        Pair p(n);
+        open(p);
+        ASSERT_EQ(0, sv::command(rule));
+        for (const char *op : {"WRITE", "WRITE_IMM"}) {
+            std::string lost = std::string("rule lost_") + op +
+                               " status status=RETRY_EXC_ERR min_len=1000 nth=1 count=1 op=" + op;
+            ASSERT_EQ(0, sv::command(lost.c_str()));
+        }
+        for (size_t i = 1; i <= 3; i++)
+            ASSERT_TRUE(move(p, a + i, smh, b + i, rmh, 40000 * i, true)) << i << Log::get().text();
+        EXPECT_GE(sv::lib().sv_rule_fired("full"), 1u);
+        EXPECT_TRUE(said("do not take the memory")) << Log::get().text();
+        EXPECT_TRUE(said("connected again after")) << Log::get().text();
+    }
+};
+
+TEST_F(GpuRefusal, ByBothEnds)
+{
+    goes_on("rule full fail call=reg_dmabuf_mr errno=ENOMEM nth=1 every=1 count=0");
+}
+
+TEST_F(GpuRefusal, ByTheFirstEndToTry)
+{
+    goes_on("rule full fail call=reg_dmabuf_mr errno=ENOMEM nth=1 count=1");
+}
+
+TEST_F(GpuRefusal, ByTheSecondEndToTry)
+{
+    goes_on("rule full fail call=reg_dmabuf_mr errno=ENOMEM nth=2 count=1");
 }
 
 } // namespace

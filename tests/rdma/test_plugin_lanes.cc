@@ -104,7 +104,8 @@ TEST_P(PluginLanes, DoorbellsPerMessageAtDepth8)
     bound_doorbells();
 }
 
-// Where arrivals are in the completion queue, too, it is not polled while nothing comes.
+// The completion queue, which has the arrivals as well in this mode, is not polled while nothing
+// comes.
 TEST_P(PluginLanes, DoorbellsPerMessageInImmMode)
 {
     setenv("NCCL_PVRDMA_RDMA_MODE", "imm", 1);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What a comm over RDMA takes of this process's memory, beside the device's own queues (softverbs, which plays the
+// The memory of this process that a comm over RDMA takes, beside the device's own queues (softverbs, which plays the
 // device, allocates those): counted by who calls malloc and mmap, not by time or resident pages.
 #include "rdma/plugin_route.h"
 

@@ -31,7 +31,7 @@ long resident_kib()
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-// What the parameter bounds goes with its record in one request, anything longer in two.
+// A message within the parameter's bound goes with its record in one request, a longer one in two.
 TEST_F(PluginRdma, ShortMessagesAreBoundedByAParameter)
 {
     setenv("NCCL_PVRDMA_RDMA_MODE", "record", 1);
@@ -739,8 +739,8 @@ TEST_F(PluginRdma, OnlyLinkLocalAddressesDoOnOneLink)
     EXPECT_TRUE(said("1 lane: rdma on")) << Log::get().text();
 }
 
-// What it inherits is behind descriptors that it shares with its parent: destroying it would take
-// it away from the parent.
+// The inherited objects are behind descriptors that the child shares with its parent: destroying
+// them would take them away from the parent.
 TEST_F(PluginRdma, AForkedChildThatCallsInitTakesNothingFromItsParent)
 {
 #if defined(__SANITIZE_THREAD__)

@@ -19,7 +19,7 @@ namespace
 
 constexpr size_t kMiB = 1 << 20;
 
-// What a NIC without a peer-memory client does with GPU addresses. The double's memory is one
+// A NIC without a peer-memory client refuses these GPU addresses. The double's memory is one
 // mapping of 256 MiB.
 uint64_t gpu_first, gpu_last;
 int refuse_gpu(void *addr, size_t len, int)
@@ -28,7 +28,7 @@ int refuse_gpu(void *addr, size_t len, int)
     return a < gpu_last && a + len > gpu_first ? EFAULT : 0;
 }
 
-// Where host memory goes: straight to the device, counted.
+// Registers host memory straight with the device, and counts.
 struct HostRegistrar {
     const pvn_verbs *v;
     ibv_pd *pd;

@@ -40,12 +40,12 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
         int sd = 0, rd = 0;
         for (Deadline wait; wait.left() && (!sd || !rd);) {
             if (!s) {
-                ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), n, 3, smr, &s));
+                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), n, 3, smr, &s));
             } else if (!sd) {
-                ASSERT_EQ(0, hot_test(s, &sd, &sent)) << p.tx.lane->err.reason[0];
+                ASSERT_EQ(0, pvn_engine_test(s, &sd, &sent)) << p.tx.lane->err.reason[0];
             }
             if (!rd) {
-                ASSERT_EQ(0, hot_test(r, &rd, &got)) << p.rx.lane->err.reason[0];
+                ASSERT_EQ(0, pvn_engine_test(r, &rd, &got)) << p.rx.lane->err.reason[0];
             }
         }
         ASSERT_TRUE(sd && rd) << stuck(p);
@@ -88,12 +88,12 @@ TEST_P(RdmaLane, SendsBeforeAReceive)
     for (int i = 0; i < 400; i++) {
         out[i] = i;
         in[i] = -1;
-        ASSERT_EQ(0, hot_isend(p.tx.e, &out[i], sizeof(int), 0, smr, &s[i]));
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[i], sizeof(int), 0, smr, &s[i]));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         if (!s[i])
             break;
         taken++;
-        for (; ended < taken && hot_test(s[ended], &done, nullptr) == 0 && done;)
+        for (; ended < taken && pvn_engine_test(s[ended], &done, nullptr) == 0 && done;)
             ended++;
     }
     if (GetParam().mode != PVN_RDMA_SEND) {
@@ -109,7 +109,7 @@ TEST_P(RdmaLane, SendsBeforeAReceive)
         done = 0;
         for (Deadline wait; wait.left() && !done;) {
             ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
-            ASSERT_EQ(0, hot_test(r, &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
         }
         ASSERT_TRUE(done) << i << stuck(p);
         ASSERT_EQ(i, in[i]);
@@ -190,16 +190,16 @@ class Mixture
             tags[i] = m.tag;
             mrs[i] = rmr[g.msgs[i]];
         }
-        auto call = pick(2) ? hot_irecv : pvn_engine_irecv;
-        ASSERT_EQ(0, call(p.rx.e, static_cast<int>(g.msgs.size()), buf, cap, tags, mrs, &g.r));
+        ASSERT_EQ(0, pvn_engine_irecv(p.rx.e, static_cast<int>(g.msgs.size()), buf, cap, tags, mrs,
+                                      &g.r));
         next_group += g.r != nullptr;
         open_groups += g.r != nullptr;
     }
     void send()
     {
         Message &m = msgs[order[next_send]];
-        auto call = pick(8) ? hot_isend : pvn_engine_isend;
-        ASSERT_EQ(0, call(p.tx.e, m.out.data(), m.size, m.tag, smr[order[next_send]], &m.s));
+        ASSERT_EQ(
+            0, pvn_engine_isend(p.tx.e, m.out.data(), m.size, m.tag, smr[order[next_send]], &m.s));
         next_send += m.s != nullptr;
     }
     void look_at_sender()
@@ -210,8 +210,7 @@ class Mixture
             size_t size = 0;
             if (m.sent || pick(2))
                 continue;
-            ASSERT_EQ(0, (pick(2) ? hot_test : pvn_engine_test)(m.s, &done, &size))
-                << p.tx.lane->err.reason[0];
+            ASSERT_EQ(0, pvn_engine_test(m.s, &done, &size)) << p.tx.lane->err.reason[0];
             if (!done)
                 continue;
             m.sent = true;
@@ -230,8 +229,7 @@ class Mixture
             size_t size[PVN_MAX_RECVS] = {};
             if (g.done || pick(2))
                 continue;
-            ASSERT_EQ(0, (pick(2) ? hot_test : pvn_engine_test)(g.r, &done, size))
-                << p.rx.lane->err.reason[0];
+            ASSERT_EQ(0, pvn_engine_test(g.r, &done, size)) << p.rx.lane->err.reason[0];
             if (!done)
                 continue;
             g.done = true;
@@ -389,7 +387,7 @@ TEST_P(RdmaCounters, BeginAgain)
     pipeline(p, 3000, 8, 400);
     pipeline(p, 3000, 32, SHORT_MAX);
     one(GetParam().chunk * 400 + 1);
-    // What is counted for a person does not.
+    // The counters of the statistics do not begin again.
     for (const pvn_lane *l : {p.tx.lane, p.rx.lane})
         EXPECT_EQ(before + 6401, lane_stats(l).chunks);
     EXPECT_EQ(lane_stats(p.tx.lane).shorts, lane_stats(p.rx.lane).shorts);
@@ -483,7 +481,7 @@ void post_pair(RdmaPair &p, void *in, const pvn_mr *rmr, const void *out, size_t
 {
     ASSERT_EQ(0, irecv(p, in, size, 0, rmr, r));
     for (Deadline wait; wait.left() && !*s;) {
-        ASSERT_EQ(0, hot_isend(p.tx.e, out, size, 0, smr, s));
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out, size, 0, smr, s));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
     }
     ASSERT_NE(nullptr, *s);
@@ -502,7 +500,7 @@ TEST(RdmaShort, GpuMemoryTakesNone)
         post_pair(p, &in, rmr, &out, sizeof(out), smr, &r, &s);
         int done = 0;
         for (Deadline wait; wait.left() && !done;)
-            ASSERT_EQ(0, hot_test(r, &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
         EXPECT_EQ(5u, in);
         EXPECT_EQ(0u, lane_stats(p.tx.lane).shorts);
     }
@@ -538,8 +536,8 @@ TEST(RdmaShort, ALateReceiversAreNotOverwritten)
             // All that has been announced is sent before the receiver looks for the first time.
             int sent = 0;
             for (int misses = 0; sent < groups * each && misses < 1000;) {
-                ASSERT_EQ(0, hot_isend(p.tx.e, &out[static_cast<size_t>(sent) * size], size,
-                                       sent % each, smr, &s[sent]));
+                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, &out[static_cast<size_t>(sent) * size], size,
+                                              sent % each, smr, &s[sent]));
                 misses = s[sent] ? 0 : misses + 1;
                 sent += s[sent] != nullptr;
             }
@@ -550,10 +548,11 @@ TEST(RdmaShort, ALateReceiversAreNotOverwritten)
             int done = 0;
             for (int g = 0; g < groups; g++, done = 0)
                 for (Deadline wait; wait.left() && !done;) {
-                    ASSERT_EQ(0, hot_test(r[g], &done, nullptr)) << p.rx.lane->err.reason[0];
+                    ASSERT_EQ(0, pvn_engine_test(r[g], &done, nullptr)) << p.rx.lane->err.reason[0];
                     if (sent < groups * each) {
-                        ASSERT_EQ(0, hot_isend(p.tx.e, &out[static_cast<size_t>(sent) * size], size,
-                                               sent % each, smr, &s[sent]));
+                        ASSERT_EQ(0,
+                                  pvn_engine_isend(p.tx.e, &out[static_cast<size_t>(sent) * size],
+                                                   size, sent % each, smr, &s[sent]));
                         sent += s[sent] != nullptr;
                     } else {
                         ASSERT_EQ(0, pvn_engine_progress(p.tx.e));

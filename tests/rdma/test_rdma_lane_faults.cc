@@ -22,10 +22,10 @@ const pvn_err *until_failed(RdmaPair &p)
         if (!r)
             irecv(p, in, sizeof(in), 0, rmr, &r);
         if (!s)
-            hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s);
-        if (s && hot_test(s, &done, nullptr) == 0 && done)
+            pvn_engine_isend(p.tx.e, out, sizeof(out), 0, smr, &s);
+        if (s && pvn_engine_test(s, &done, nullptr) == 0 && done)
             s = nullptr;
-        if (r && hot_test(r, &done, nullptr) == 0 && done)
+        if (r && pvn_engine_test(r, &done, nullptr) == 0 && done)
             r = nullptr;
     }
     return pvn_engine_err(p.tx.e);
@@ -78,12 +78,12 @@ TEST(RdmaFaults, AShortMessageFails)
                                      std::to_string(qpn_of(p.tx.lane)) +
                                      " op=WRITE nth=" + std::to_string(nth)));
             for (int i = 0; i < 20; i++) {
-                ASSERT_EQ(0, hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s[i])) << i;
+                ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out, sizeof(out), 0, smr, &s[i])) << i;
                 ASSERT_NE(nullptr, s[i]) << i;
             }
             int done = 0, rc = 0;
             for (Deadline wait; wait.left() && rc == 0;)
-                rc = hot_test(s[19], &done, nullptr);
+                rc = pvn_engine_test(s[19], &done, nullptr);
             EXPECT_NE(0, rc) << nth;
             EXPECT_EQ(0, done);
             ASSERT_NE(nullptr, pvn_engine_err(p.tx.e));
@@ -115,7 +115,7 @@ TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
     // The first one is long and has two places, the others have one each.
     auto send = [&](int end) {
         for (Deadline wait; sent < end && wait.left(); sent += s[sent] != nullptr)
-            ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), sent ? 8 : 1000, 0, smr, &s[sent]));
+            ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), sent ? 8 : 1000, 0, smr, &s[sent]));
         ASSERT_EQ(end, sent);
     };
     post(half);
@@ -124,9 +124,9 @@ TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
     // look.
     for (int i = 0; i < half; i++)
         for (done = 0; !done;)
-            ASSERT_EQ(0, hot_test(r[i], &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_test(r[i], &done, nullptr));
     for (done = 0; !done;)
-        ASSERT_EQ(0, hot_test(s[0], &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(s[0], &done, nullptr));
     post(all);
     ASSERT_EQ(0, sv::command("rule gone die mode=1"));
     send(all);
@@ -134,7 +134,7 @@ TEST(RdmaFaults, MessagesThatFillTheSendQueueFail)
     int rc = 0;
     done = 0;
     for (double until = sv::now() + 5; sv::now() < until && rc == 0;)
-        rc = hot_test(s[all - 1], &done, nullptr);
+        rc = pvn_engine_test(s[all - 1], &done, nullptr);
     EXPECT_NE(0, rc) << stuck(p);
     EXPECT_EQ(1, sv::lib().sv_rule_fired("gone"));
 }
@@ -159,7 +159,7 @@ static void every_request_fails(const RdmaOptions &o)
     sv::lib().sv_total_stats(&before);
     ASSERT_EQ(0, sv::command("rule gone die mode=2 count=0"));
     for (pvn_req *&one : s)
-        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &one));
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), size, 0, smr, &one));
     for (int i = 0; i < 1000; i++)
         ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
     sv::lib().sv_total_stats(&after);
@@ -200,7 +200,7 @@ TEST(RdmaFaults, ASmallCompletionQueueHoldsEveryRequest)
     every_request_fails(o);
 }
 
-// What ends a lane, and what its comm: every status that there is.
+// Every status there is: the ones that end a lane, and those that end its comm.
 TEST(RdmaFaults, EveryStatusIsALossOrAWrongRequest)
 {
     const struct {
@@ -288,20 +288,20 @@ class RdmaLateReceiver : public testing::Test
         ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         for (Deadline wait; wait.left() && !s;)
-            ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &s));
+            ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), size, 0, smr, &s));
         ASSERT_NE(nullptr, s);
         for (double until = sv::now() + 0.2; sv::now() < until && !sd;)
-            ASSERT_EQ(0, hot_test(s, &sd, nullptr));
+            ASSERT_EQ(0, pvn_engine_test(s, &sd, nullptr));
     }
     // The receiver looks, and has everything.
     void finish()
     {
         for (Deadline wait; wait.left() && (!sd || !rd);) {
             if (!sd) {
-                ASSERT_EQ(0, hot_test(s, &sd, nullptr)) << p.tx.lane->err.reason[0];
+                ASSERT_EQ(0, pvn_engine_test(s, &sd, nullptr)) << p.tx.lane->err.reason[0];
             }
             if (!rd) {
-                ASSERT_EQ(0, hot_test(r, &rd, nullptr)) << p.rx.lane->err.reason[0];
+                ASSERT_EQ(0, pvn_engine_test(r, &rd, nullptr)) << p.rx.lane->err.reason[0];
             }
         }
         ASSERT_TRUE(sd && rd) << stuck(p);
@@ -373,7 +373,7 @@ TEST(RdmaFaults, TwoSidedArrivalsBeforeAnErrorAreReported)
     pvn_mr *smr = p.tx.reg(out.data(), 1000), *rmr = p.rx.reg(in.data(), 1000);
     pvn_req *s = nullptr, *r = nullptr;
     ASSERT_EQ(0, irecv(p, in.data(), 1000, 0, rmr, &r));
-    ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), 1000, 0, smr, &s));
+    ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), 1000, 0, smr, &s));
     ASSERT_NE(nullptr, s);
     ASSERT_EQ(0, sv::command("rule credits fail call=post_send errno=ENOMEM nth=1"));
     pvn_event ev[32];
@@ -387,7 +387,7 @@ TEST(RdmaFaults, TwoSidedArrivalsBeforeAnErrorAreReported)
     EXPECT_NE(nullptr, strstr(p.rx.lane->err.reason[0], "posting to the send queue"));
 }
 
-// With failover a send is done when a receive has the message, not when it lies in the receiver's
+// A send is done, with failover, when a receive has the message, not when it lies in the receiver's
 // buffers, which go with the lane; and it does not depend on what is behind it.
 class RdmaTwoSidedAcknowledged : public testing::TestWithParam<bool>
 {
@@ -405,21 +405,21 @@ TEST_P(RdmaTwoSidedAcknowledged, IsWhatAReceiveHas)
     pvn_mr *smr = p.tx.reg(out.data(), 1000);
     pvn_req *s[2] = {}, *r[2] = {};
     for (auto &req : s)
-        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), 1000, 0, smr, &req));
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), 1000, 0, smr, &req));
     for (int i = 0; i < 2; i++) {
         int done = 0;
         for (int polls = 0; polls < 2000; polls++) {
             ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
-            ASSERT_EQ(0, hot_test(s[i], &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_test(s[i], &done, nullptr));
             ASSERT_FALSE(done) << "no receive is posted for message " << i;
         }
         ASSERT_EQ(0, irecv(p, in[i].data(), 1000, 0, p.rx.reg(in[i].data(), 1000), &r[i]));
         for (Deadline wait; wait.left() && !done;) {
             ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
-            ASSERT_EQ(0, hot_test(s[i], &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_test(s[i], &done, nullptr));
         }
         EXPECT_TRUE(done) << "message " << i;
-        ASSERT_EQ(0, hot_test(r[i], &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(r[i], &done, nullptr));
         EXPECT_TRUE(done);
         EXPECT_EQ(out, in[i]);
     }
@@ -442,21 +442,21 @@ TEST_P(RdmaTwoSidedAcknowledged, NeedsNoCallAfterTheLastReceive)
     for (int i = 0; i < count; i++)
         ASSERT_EQ(0, irecv(p, &in[static_cast<size_t>(i) * 1000], 1000, 0, rmr, &r[i]));
     for (auto &req : s) {
-        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), 1000, 0, smr, &req));
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), 1000, 0, smr, &req));
         ASSERT_NE(nullptr, req);
         ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
-        ASSERT_EQ(0, hot_test(r[received], &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(r[received], &done, nullptr));
         received += done;
     }
     EXPECT_EQ(1, sv::lib().sv_rule_fired("credits"));
     EXPECT_LT(received, count);
     for (Deadline wait; wait.left() && received < count;) {
-        ASSERT_EQ(0, hot_test(r[received], &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(r[received], &done, nullptr));
         received += done;
     }
     ASSERT_EQ(count, received);
     for (Deadline wait; wait.left() && sent < count;) {
-        ASSERT_EQ(0, hot_test(s[sent], &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(s[sent], &done, nullptr));
         sent += done;
     }
     EXPECT_EQ(count, sent) << stuck(p);
@@ -475,11 +475,11 @@ TEST_P(RdmaTwoSidedAcknowledged, AReceiverThatClosesHasAcknowledged)
     int done = 0;
     ASSERT_EQ(0, sv::command("rule credits delay ms=20 qp=1"));
     ASSERT_EQ(0, irecv(p, in.data(), 1000, 0, rmr, &r));
-    ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), 1000, 0, smr, &s));
+    ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), 1000, 0, smr, &s));
     ASSERT_NE(nullptr, s);
     for (Deadline wait; wait.left() && !done;) {
         ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
-        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
     }
     ASSERT_TRUE(done);
     pvn_engine_free(p.rx.e);
@@ -489,7 +489,7 @@ TEST_P(RdmaTwoSidedAcknowledged, AReceiverThatClosesHasAcknowledged)
     EXPECT_EQ(1, sv::lib().sv_rule_fired("credits"));
     done = 0;
     for (double until = sv::now() + 5; sv::now() < until && !done;)
-        ASSERT_EQ(0, hot_test(s, &done, nullptr)) << p.tx.lane->err.reason[0];
+        ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr)) << p.tx.lane->err.reason[0];
     EXPECT_TRUE(done);
 }
 INSTANTIATE_TEST_SUITE_P(Polls, RdmaTwoSidedAcknowledged, testing::Bool());
@@ -517,10 +517,10 @@ TEST_P(RdmaFinalAck, ComesFromAReceiverThatCloses)
     ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
     ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
     for (Deadline wait; wait.left() && !s;)
-        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &s));
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), size, 0, smr, &s));
     ASSERT_NE(nullptr, s);
     for (Deadline wait; wait.left() && !done;)
-        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
     ASSERT_TRUE(done);
     EXPECT_EQ(out, in);
     pvn_engine_free(p.rx.e);
@@ -529,13 +529,14 @@ TEST_P(RdmaFinalAck, ComesFromAReceiverThatCloses)
     p.rx.lane = nullptr;
     done = 0;
     for (Deadline wait; wait.left() && !done;)
-        ASSERT_EQ(0, hot_test(s, &done, nullptr)) << pvn_engine_err(p.tx.e)->reason[0];
+        ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr)) << pvn_engine_err(p.tx.e)->reason[0];
     EXPECT_TRUE(done);
     EXPECT_LT(0, sv::lib().sv_rule_fired("lost"));
 }
 INSTANTIATE_TEST_SUITE_P(Modes, RdmaFinalAck, testing::Values(PVN_RDMA_RECORD, PVN_RDMA_IMM));
 
-// What was reported as sent arrives, although its copy was still in flight when the sender closed.
+// Every message that was reported as sent arrives, although its copy was still in flight when the
+// sender closed.
 TEST(RdmaTwoSided, ClosingLosesNothing)
 {
     RdmaPair p;
@@ -547,10 +548,10 @@ TEST(RdmaTwoSided, ClosingLosesNothing)
     pvn_req *s = nullptr, *r = nullptr;
     int done = 0;
     ASSERT_EQ(0, irecv(p, in.data(), size, 0, rmr, &r));
-    ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), size, 0, smr, &s));
+    ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), size, 0, smr, &s));
     ASSERT_NE(nullptr, s);
     for (Deadline wait; wait.left() && !done;)
-        ASSERT_EQ(0, hot_test(s, &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
     ASSERT_TRUE(done);
     pvn_engine_free(p.tx.e);
     p.tx.e = nullptr;
@@ -559,7 +560,7 @@ TEST(RdmaTwoSided, ClosingLosesNothing)
     EXPECT_GT(sv::lib().sv_rule_fired("slow"), 0);
     done = 0;
     for (Deadline wait; wait.left() && !done;)
-        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
     ASSERT_TRUE(done);
     EXPECT_EQ(out, in);
 }
@@ -594,7 +595,7 @@ TEST(RdmaFence, NothingLandsAfterIt)
     ASSERT_EQ(0, sv::command("rule slow delay ms=50 min_len=100000 count=0"));
     ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r));
     for (int i = 0; i < 10000000 && !s; i++) {
-        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
     }
     ASSERT_NE(nullptr, s);
@@ -646,7 +647,7 @@ TEST(RdmaImm, AFullSendQueueTakesNoArrival)
     ASSERT_EQ(0, irecv(p, in.data(), in.size(), 0, rmr, &r[0]));
     ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
     for (Deadline wait; wait.left() && !s;)
-        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), out.size(), 0, smr, &s));
     ASSERT_NE(nullptr, s);
     const uint32_t places = wrap_slots(p.rx.e, 100);
     // One more chain, whose completion is behind the arrival; then enough entries for another one.
@@ -659,7 +660,7 @@ TEST(RdmaImm, AFullSendQueueTakesNoArrival)
     wrap_slots(p.rx.e, places);
     int done = 0;
     for (Deadline wait; wait.left() && !done;)
-        ASSERT_EQ(0, hot_test(r[0], &done, nullptr)) << p.rx.lane->err.reason[0];
+        ASSERT_EQ(0, pvn_engine_test(r[0], &done, nullptr)) << p.rx.lane->err.reason[0];
     EXPECT_EQ(out, in);
 }
 

@@ -6,7 +6,7 @@
 namespace
 {
 
-// What a peer could write into the ring that it may write to.
+// A malformed peer's writes into the ring that it may write to.
 class RdmaMalformedPeer : public testing::Test
 {
   protected:
@@ -68,7 +68,7 @@ TEST_F(RdmaMalformedPeer, IntoAGpusBuffer)
     EXPECT_NE(nullptr, strstr(err->reason[0], "on a GPU")) << err->reason[0];
     EXPECT_EQ(0xAA, in[0]);
     int done = 0;
-    EXPECT_NE(0, hot_test(r, &done, nullptr));
+    EXPECT_NE(0, pvn_engine_test(r, &done, nullptr));
     EXPECT_EQ(0, done) << "there is nothing in the buffer";
 }
 
@@ -101,7 +101,7 @@ TEST_F(RdmaMalformedPeer, ForMoreSlotsThanWereAnnounced)
         h->imm = imm_make(i, 0, 0);
         h->bytes = 8;
         __atomic_store_n(&h->stamp, i + 1, __ATOMIC_RELEASE);
-        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
         ASSERT_EQ(1, done) << i;
     }
     EXPECT_EQ(0u, lane_stats(p.rx.lane).cts_entries);
@@ -129,19 +129,19 @@ TEST_F(RdmaMalformedPeer, AMessageIsWholeWhenItsLastLineIs)
     int done = 0;
     size_t got = 0;
     for (int i = 0; i < 100; i++)
-        ASSERT_EQ(0, hot_test(r, &done, &got));
+        ASSERT_EQ(0, pvn_engine_test(r, &done, &got));
     EXPECT_EQ(0, done);
     EXPECT_EQ(0xAA, in[0]);
     // A stamp may be there before what is in front of it.
     more->data[7] = 0;
     __atomic_store_n(&more->stamp, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < 100; i++)
-        ASSERT_EQ(0, hot_test(r, &done, &got));
+        ASSERT_EQ(0, pvn_engine_test(r, &done, &got));
     EXPECT_EQ(0, done);
     EXPECT_LT(0u, lane_stats(p.rx.lane).partial);
     more->data[7] = 0x55;
     for (int i = 0; i < 100 && !done; i++)
-        ASSERT_EQ(0, hot_test(r, &done, &got));
+        ASSERT_EQ(0, pvn_engine_test(r, &done, &got));
     EXPECT_EQ(1, done);
     EXPECT_EQ(60u, got);
     for (size_t i = 0; i < sizeof(in); i++)
@@ -168,8 +168,8 @@ TEST_F(RdmaMalformedPeer, AMessageWithAWrongSum)
     EXPECT_EQ(0xAA, in[0]);
 }
 
-// What is waited for is one thing: a record has a second of its own, and not what is left of that of a
-// short message with the same number.
+// Each partial write has a time limit of its own: a record has a second, not the rest of that of a short message with
+// the same number.
 TEST_F(RdmaMalformedPeer, ARecordIsNotTheShortMessageOfItsNumber)
 {
     ASSERT_EQ(0, irecv(p, in, 60, 0, mr, &r));
@@ -179,11 +179,11 @@ TEST_F(RdmaMalformedPeer, ARecordIsNotTheShortMessageOfItsNumber)
     head->sum = static_cast<uint16_t>(short_sum(head, 2) + 1);
     head->stamp = more->stamp = 1;
     int done = 0;
-    ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
     EXPECT_EQ(0, done);
     EXPECT_EQ(1u, lane_stats(p.rx.lane).partial);
     head->sum = short_sum(head, 2);
-    ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
     ASSERT_EQ(1, done);
     usleep(1100000);
     const rdma_offer o = offer_of(p.rx.lane);
@@ -193,10 +193,10 @@ TEST_F(RdmaMalformedPeer, ARecordIsNotTheShortMessageOfItsNumber)
     rec->imm = imm_make(1, 0, 0);
     rec->sum = record_sum(8, rec->imm, 8) + 1;
     __atomic_store_n(&rec->stamp, 1, __ATOMIC_RELEASE);
-    ASSERT_EQ(0, hot_test(r, &done, nullptr)) << p.rx.lane->err.reason[0];
+    ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr)) << p.rx.lane->err.reason[0];
     EXPECT_EQ(2u, lane_stats(p.rx.lane).partial);
     rec->sum = record_sum(8, rec->imm, 8);
-    ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
     EXPECT_EQ(1, done);
 }
 
@@ -230,11 +230,11 @@ TEST_F(RdmaMalformedPeer, AnEntryWithAWrongSum)
     __atomic_store_n(&line->stamp, 1, __ATOMIC_RELEASE);
     pvn_mr *smr = p.tx.reg(in, sizeof(in));
     pvn_req *s = nullptr;
-    ASSERT_EQ(0, hot_isend(p.tx.e, in, 8, 0, smr, &s));
+    ASSERT_EQ(0, pvn_engine_isend(p.tx.e, in, 8, 0, smr, &s));
     EXPECT_EQ(nullptr, s) << "it is not there";
     const double from = sv::now();
     for (Deadline deadline; deadline.left() && !s && !pvn_engine_err(p.tx.e);)
-        hot_isend(p.tx.e, in, 8, 0, smr, &s);
+        pvn_engine_isend(p.tx.e, in, 8, 0, smr, &s);
     EXPECT_EQ(nullptr, s);
     EXPECT_LT(0.9, sv::now() - from) << "it may still come";
     const pvn_err *err = pvn_engine_err(p.tx.e);
@@ -308,8 +308,8 @@ TEST(RdmaPartialWrite, IsWaitedFor)
     EXPECT_LT(0u, lane_stats(p.rx.lane).partial) << "messages";
 }
 
-// The same of what is no longer than a line: records, and between two ends that are software the
-// short messages.
+// Writes of at most a line are waited for, too: records, and short messages between two ends that
+// are software.
 TEST(RdmaPartialWrite, OfALineIsWaitedFor)
 {
 #ifdef __SANITIZE_THREAD__
@@ -407,15 +407,15 @@ struct Watched {
         ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         const uint64_t polled = lane_stats(p.rx.lane).polls;
         for (int i = 0; i < before; i++) {
-            ASSERT_EQ(0, hot_test(r, &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
             ASSERT_EQ(0, done);
         }
         *polls = lane_stats(p.rx.lane).polls - polled;
         for (Deadline deadline; !s && deadline.left();)
-            ASSERT_EQ(0, hot_isend(p.tx.e, out, n, 0, smr, &s));
+            ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out, n, 0, smr, &s));
         ASSERT_NE(nullptr, s);
         for (int i = 0; i <= after && !done; i++)
-            ASSERT_EQ(0, hot_test(r, &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
         EXPECT_EQ(1, done) << n << " bytes: " << stuck(p);
         EXPECT_EQ(0, memcmp(out, in, n));
         for (Deadline deadline; !s_done(s) && deadline.left();)
@@ -424,7 +424,7 @@ struct Watched {
     bool s_done(pvn_req *s)
     {
         int done = 0;
-        EXPECT_EQ(0, hot_test(s, &done, nullptr));
+        EXPECT_EQ(0, pvn_engine_test(s, &done, nullptr));
         EXPECT_EQ(0, pvn_engine_progress(p.rx.e));
         return done;
     }
@@ -443,10 +443,9 @@ TEST(RdmaWatch, RecordsAndShortMessagesEndIt)
     pvn_req *r = nullptr;
     int done = 0;
     ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
-    for (int i = 0; i < 100 && w.p.rx.lane->fast.watch.polls == 0; i++)
-        ASSERT_EQ(0, hot_test(r, &done, nullptr));
-    EXPECT_GT(w.p.rx.lane->fast.watch.polls, 0)
-        << "the fault of this test: nothing was ever watched";
+    for (int i = 0; i < 100 && w.p.rx.lane->watch.polls == 0; i++)
+        ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+    EXPECT_GT(w.p.rx.lane->watch.polls, 0) << "the fault of this test: nothing was ever watched";
 }
 
 // Bytes of a packet cost Soft-RoCE, which sums them up: of a line only the words of its own sum go out.
@@ -532,7 +531,7 @@ TEST_P(RdmaCounted, AtMostOneEmptyPollInTheTimeBetweenTwo)
     const uint64_t from = pvn_now_ns(), before = empty_polls(w.p);
     uint64_t empty = 0;
     for (Deadline wait; wait.left() && empty < 5; empty = empty_polls(w.p) - before) {
-        ASSERT_EQ(0, hot_test(r, &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
         ASSERT_EQ(0, done);
         ASSERT_LE(empty, (pvn_now_ns() - from) / idle_ns);
     }
@@ -549,7 +548,7 @@ TEST_P(RdmaCounted, AnErrorShows)
     const rdma_offer o = offer_of(w.p.rx.lane);
     ASSERT_EQ(0, sv::command(("qp " + std::to_string(o.qpn[GetParam() - 1]) + " error").c_str()));
     for (Deadline wait; wait.left() && rc == 0;)
-        rc = hot_test(r, &done, nullptr);
+        rc = pvn_engine_test(r, &done, nullptr);
     EXPECT_EQ(-EIO, rc);
     EXPECT_EQ(0, done);
 }
@@ -599,7 +598,7 @@ TEST_P(RdmaCounted, NotWithAPeerThatKnowsNoCounts)
     EXPECT_EQ(100u, polls);
 }
 
-// What a peer may write there makes the receiver poll and nothing else.
+// A count from the peer, right or wrong, makes the receiver poll and does nothing else.
 TEST_P(RdmaCounted, AWrongCountIsNotBelieved)
 {
     Watched w(options(UINT64_MAX / 4));
@@ -614,13 +613,13 @@ TEST_P(RdmaCounted, AWrongCountIsNotBelieved)
         int done = 0;
         ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
         for (int i = 0; i < 100; i++)
-            ASSERT_EQ(0, hot_test(r, &done, nullptr)) << w.p.rx.lane->err.reason[0];
+            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr)) << w.p.rx.lane->err.reason[0];
         EXPECT_EQ(0, done);
         pvn_req *s = nullptr;
         for (Deadline wait; !s && wait.left();)
-            ASSERT_EQ(0, hot_isend(w.p.tx.e, w.out, 4096, 0, w.smr, &s));
+            ASSERT_EQ(0, pvn_engine_isend(w.p.tx.e, w.out, 4096, 0, w.smr, &s));
         for (Deadline wait; wait.left() && !done;)
-            ASSERT_EQ(0, hot_test(r, &done, nullptr)) << w.p.rx.lane->err.reason[0];
+            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr)) << w.p.rx.lane->err.reason[0];
         EXPECT_EQ(1, done);
         for (Deadline wait; wait.left() && !w.s_done(s);)
             ;
@@ -638,8 +637,8 @@ TEST(RdmaWatch, NotWithRecordsOfSeveralQueuePairs)
         int done = 0, watched = 0;
         ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
         for (int i = 0; i < 100; i++) {
-            ASSERT_EQ(0, hot_test(r, &done, nullptr));
-            watched += w.p.rx.lane->fast.watch.polls > 0;
+            ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+            watched += w.p.rx.lane->watch.polls > 0;
         }
         if (qps == 1) {
             EXPECT_GT(watched, 0);
@@ -649,7 +648,7 @@ TEST(RdmaWatch, NotWithRecordsOfSeveralQueuePairs)
     }
 }
 
-// What a sender waits for is the acknowledgement.
+// The sender watches for the acknowledgement.
 TEST(RdmaWatch, AnAcknowledgementEndsIt)
 {
     RdmaOptions o = shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true);
@@ -660,20 +659,20 @@ TEST(RdmaWatch, AnAcknowledgementEndsIt)
     ASSERT_EQ(0, irecv(w.p, w.in, sizeof(w.in), 0, w.rmr, &r));
     ASSERT_EQ(0, pvn_engine_progress(w.p.rx.e));
     for (Deadline deadline; !s && deadline.left();)
-        ASSERT_EQ(0, hot_isend(w.p.tx.e, w.out, 8, 0, w.smr, &s));
+        ASSERT_EQ(0, pvn_engine_isend(w.p.tx.e, w.out, 8, 0, w.smr, &s));
     for (int i = 0; i < 100; i++) {
-        ASSERT_EQ(0, hot_test(s, &done, nullptr));
+        ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
         ASSERT_EQ(0, done);
     }
-    for (int i = 0; i < 9 && w.p.tx.lane->fast.watch.polls == 0; i++)
-        ASSERT_EQ(0, hot_test(s, &done, nullptr));
-    EXPECT_GT(w.p.tx.lane->fast.watch.polls, 0);
-    ASSERT_EQ(0, hot_test(r, &done, nullptr));
+    for (int i = 0; i < 9 && w.p.tx.lane->watch.polls == 0; i++)
+        ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
+    EXPECT_GT(w.p.tx.lane->watch.polls, 0);
+    ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
     ASSERT_EQ(1, done);
     for (int i = 0; i < 3; i++)
         ASSERT_EQ(0, pvn_engine_progress(w.p.rx.e));
     done = 0;
-    ASSERT_EQ(0, hot_test(s, &done, nullptr));
+    ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
     EXPECT_EQ(1, done) << stuck(w.p);
 }
 
@@ -691,7 +690,7 @@ struct OneOfEight {
             ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         }
         for (Deadline deadline; !s && deadline.left();)
-            ASSERT_EQ(0, hot_isend(p.tx.e, out, sizeof(out), 0, smr, &s));
+            ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out, sizeof(out), 0, smr, &s));
         ASSERT_NE(nullptr, s);
     }
 };
@@ -712,7 +711,7 @@ TEST(RdmaDoorbells, TheLastMessageIsNotForgotten)
         ASSERT_NO_FATAL_FAILURE(one.start(p));
         int done = 0;
         for (Deadline deadline; !done && deadline.left();) {
-            ASSERT_EQ(0, hot_test(one.s, &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_test(one.s, &done, nullptr));
             ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         }
         EXPECT_EQ(1, done) << "after " << before << ": " << stuck(p);
@@ -736,7 +735,7 @@ TEST(RdmaDoorbells, WhatHasArrivedIsSentAlthoughTheReceiverCloses)
         ASSERT_NO_FATAL_FAILURE(one.start(p));
         int done = 0;
         for (Deadline deadline; !done && deadline.left();)
-            ASSERT_EQ(0, hot_test(one.r[0], &done, nullptr));
+            ASSERT_EQ(0, pvn_engine_test(one.r[0], &done, nullptr));
         ASSERT_EQ(1, done);
         pvn_engine_free(p.rx.e);
         p.rx.e = nullptr;
@@ -745,7 +744,7 @@ TEST(RdmaDoorbells, WhatHasArrivedIsSentAlthoughTheReceiverCloses)
         done = 0;
         int rc = 0;
         for (Deadline deadline; rc == 0 && !done && deadline.left();)
-            rc = hot_test(one.s, &done, nullptr);
+            rc = pvn_engine_test(one.s, &done, nullptr);
         EXPECT_EQ(0, rc) << p.tx.lane->err.reason[0];
         EXPECT_EQ(1, done);
     }

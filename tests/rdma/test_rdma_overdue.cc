@@ -27,13 +27,13 @@ class Overdue : public testing::Test
     void send()
     {
         for (Deadline wait; wait.left() && !s;) {
-            ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, mr_out, &s));
+            ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), out.size(), 0, mr_out, &s));
             ASSERT_EQ(0, pvn_engine_progress(p.rx.e));
         }
         ASSERT_NE(nullptr, s);
     }
-    // What a comm does: its calls, and the look in between. 0 or -EAGAIN of the last look, or the
-    // lane's error.
+    // Does what a comm does: its calls, and the look in between. 0 or -EAGAIN of the last look, or
+    // the lane's error.
     int look(RdmaEnd &end, uint64_t step, uint64_t ready = 0)
     {
         for (int i = 0; i < 64; i++)
@@ -99,7 +99,7 @@ TEST_P(OverdueMode, ManyThatCompleteAreNeverOverdue)
         ASSERT_EQ(0, look(p.rx, 0)) << p.rx.lane->err.reason[0];
     }
     int done = 0;
-    ASSERT_EQ(0, hot_test(s, &done, nullptr));
+    ASSERT_EQ(0, pvn_engine_test(s, &done, nullptr));
     EXPECT_EQ(1, done);
 }
 
@@ -125,7 +125,7 @@ TEST_F(Overdue, AnImmediateWaitsForAReceiverWithoutReceives)
     p.open(shape("roce", PVN_RDMA_IMM, 1, 4096, false));
     post();
     for (Deadline wait; wait.left() && !s;)
-        ASSERT_EQ(0, hot_isend(p.tx.e, out.data(), out.size(), 0, mr_out, &s));
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), out.size(), 0, mr_out, &s));
     // The receiver does not look, and its receives run out.
     int rc = 0;
     for (uint64_t until = now + 5 * bound; now < until; rc = look(p.tx, second / 2))

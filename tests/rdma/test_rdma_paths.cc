@@ -91,19 +91,21 @@ class Paths : public testing::TestWithParam<Shape>
             for (; rp < messages && rp - rt < DEPTH; rp++, moved = true)
                 EXPECT_EQ(0, irecv(p, &in[rp % DEPTH * size], size, 1, rmr, &r[rp % DEPTH]));
             if (sp < messages && sp - st < DEPTH) {
-                EXPECT_EQ(0,
-                          hot_isend(p.tx.e, &out[sp % DEPTH * size], size, 1, smr, &s[sp % DEPTH]));
+                EXPECT_EQ(0, pvn_engine_isend(p.tx.e, &out[sp % DEPTH * size], size, 1, smr,
+                                              &s[sp % DEPTH]));
                 moved |= s[sp % DEPTH] != nullptr;
                 sp += s[sp % DEPTH] != nullptr;
             }
             if (st < sp) {
-                EXPECT_EQ(0, hot_test(s[st % DEPTH], &d, nullptr)) << p.tx.lane->err.reason[0];
+                EXPECT_EQ(0, pvn_engine_test(s[st % DEPTH], &d, nullptr))
+                    << p.tx.lane->err.reason[0];
                 moved |= d;
                 st += d;
             }
             d = 0;
             if (rt < rp) {
-                EXPECT_EQ(0, hot_test(r[rt % DEPTH], &d, nullptr)) << p.rx.lane->err.reason[0];
+                EXPECT_EQ(0, pvn_engine_test(r[rt % DEPTH], &d, nullptr))
+                    << p.rx.lane->err.reason[0];
                 moved |= d;
                 rt += d;
             }

@@ -8,7 +8,7 @@
 static void start_queue_pair(struct rdma_lane *r, int k, uint32_t n)
 {
     struct rqp *q = &r->qp[k];
-    q->posted = q->acked = q->reported = q->consumed = q->completed = n;
+    q->posted = q->acked = q->reported = q->consumed = q->plain = n;
     q->seen = q->acknowledged = q->records = n;
     q->next_record = &r->record[(size_t)k * RECORD_RING + n % RECORD_RING];
     q->longs = n;

@@ -7,8 +7,8 @@
 
 #include "engine/engine.h"
 
-/* Of an engine on one RDMA lane that writes, neither used yet: as if so many messages, and chunks
- * of each queue pair, had gone. The same at both ends. */
+/* Sets an engine on one RDMA lane that writes, neither used yet, as if so many messages, and chunks
+ * of each queue pair, had gone. Both ends need the same numbers. */
 void wrap_start_at(struct pvn_engine *e, uint64_t messages, uint32_t chunks);
 
 /* From now on so many slots of the first queue pair's send queue are free, and every chain of a

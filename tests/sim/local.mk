@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # The engine against a simulated network.
 PVN_TESTS += tests/sim/test_engine_sim
-tests_sim_test_engine_sim_SOURCES = tests/sim/test_engine_sim.cc tests/sim/world.cc tests/sim/world.h \
-    tests/support/hot.c tests/support/hot.h
+tests_sim_test_engine_sim_SOURCES = tests/sim/test_engine_sim.cc tests/sim/world.cc tests/sim/totals.h tests/sim/world.h \
+    tests/support/engine_calls.c tests/support/engine_calls.h
 tests_sim_test_engine_sim_CPPFLAGS = $(TEST_CPPFLAGS)
 # A hundred thousand worlds: here the run is what takes the time.
 tests_sim_test_engine_sim_CXXFLAGS = $(AM_CXXFLAGS) -O2
 tests_sim_test_engine_sim_CFLAGS = $(AM_CFLAGS)
 tests_sim_test_engine_sim_LDADD = libpvn-core.la $(TEST_LDADD)
 
-# Whether the simulation notices what is wrong: see the script, which has one file of a time replaced by a copy of it.
+# Mutations that the simulation has to notice: see the script, which has one file of a time replaced by a copy of it.
 # A member of the archive that is linked before it is not taken from it.
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/sim/mutations.sh
@@ -18,6 +18,8 @@ endif
 sim-mutant: tests/sim/test_engine_sim$(EXEEXT)
 	objects="$(tests_sim_test_engine_sim_OBJECTS)"; \
 	case $(MUTANT_SOURCE) in \
+	*/engine_calls.c) objects=`echo $$objects | sed 's/[^ ]*engine_calls\.o//'`; \
+	    $(COMPILE) -iquote $(MUTANT_FIRST) $(TEST_CPPFLAGS) -O2 -w -c -o $(MUTANT).o $(MUTANT_SOURCE) ;; \
 	*.c) $(COMPILE) -O2 -w -c -o $(MUTANT).o $(MUTANT_SOURCE) ;; \
 	*) objects=`echo $$objects | sed 's/[^ ]*-world\.o//'`; \
 	    $(CXXCOMPILE) $(TEST_CPPFLAGS) -O2 -w -c -o $(MUTANT).o $(MUTANT_SOURCE) ;; \

@@ -4,7 +4,7 @@
 # Is the simulation's checker able to see? What keeps a message exactly-once is taken out of a copy of the engine (or of
 # the simulated network), one rule at a time, and the simulation has to fail within $seeds seeds. A mutation that
 # survives means that the checker is blind; one whose pattern changes nothing any more is a failure, too.
-# PVN_MUTATION=NAME runs that one alone.
+# tests/fail/mutations.sh does that for the rules outside the engine.
 # run-all limit: 600
 set -u
 seeds=${PVN_SIM_SEEDS:-10000}
@@ -12,29 +12,25 @@ build=$PVN_BUILDDIR src=$PVN_SRCDIR
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# built NAME FILE: the simulation with $tmp/NAME.c (or .cc) in place of that file
+# built NAME FILE: the simulation with $tmp/NAME.c (or .cc) in place of that file; of a header, which the engine's inline
+# calls are compiled with then, $tmp/NAME.h
 built() {
-    make -s --no-print-directory -C "$build" sim-mutant MUTANT="$tmp/$1" MUTANT_SOURCE="$tmp/$1.${2##*.}" >"$tmp/$1.log" 2>&1
+    local source=$tmp/$1.${2##*.} first=
+    if [[ $2 == *.h ]]; then
+        first=$tmp/$1.first
+        mkdir -p "$first/engine"
+        cp "$source" "$first/engine/${2##*/}"
+        source=$src/tests/support/engine_calls.c
+    fi
+    make -s --no-print-directory -C "$build" sim-mutant MUTANT="$tmp/$1" MUTANT_SOURCE="$source" MUTANT_FIRST="$first" >"$tmp/$1.log" 2>&1
 }
 
-# mutate NAME FILE SED-SCRIPT: each line of the script must change something
+# shellcheck source=tests/support/mutant.sh
+. "$src/tests/support/mutant.sh"
+# mutate NAME FILE SED-SCRIPT
 mutate() {
-    local name=$1 file=$2 copy=$tmp/$1.${2##*.} line why
-    [ -z "${PVN_MUTATION:-}" ] || [ "$name" = "$PVN_MUTATION" ] || return 0
-    cp "$src/$file" "$copy"
-    while IFS= read -r line; do
-        cp "$copy" "$copy.before"
-        sed -i -E "$line" "$copy"
-        if cmp -s "$copy.before" "$copy"; then
-            echo "not ok mutation $name: \"$line\" changes nothing in $file"
-            return
-        fi
-    done <<<"$3"
-    if ! built "$name" "$file"; then
-        echo "not ok mutation $name: it does not compile"
-        tail -n 5 "$tmp/$name.log" | sed 's/^/  /'
-        return
-    fi
+    local name=$1 why
+    mutant "$@" || return 0
     PVN_SIM_SEEDS=$seeds timeout 200 "$tmp/$name" >"$tmp/$name.out" 2>&1
     case $? in
     0) echo "not ok mutation $name: survived $seeds seeds: the checker does not see it" ;;
@@ -50,15 +46,15 @@ mutate() {
 
 e=plugin/engine
 # The control: a copy that differs in nothing passes.
-cp "$src/$e/engine_send.c" "$tmp/none.c"
-if built none $e/engine_send.c && PVN_SIM_SEEDS=1000 "$tmp/none" >"$tmp/none.out" 2>&1; then
+cp "$src/$e/engine_tx.c" "$tmp/none.c"
+if built none $e/engine_tx.c && PVN_SIM_SEEDS=1000 "$tmp/none" >"$tmp/none.out" 2>&1; then
     echo "ok mutation none: a mere copy passes"
 else
     echo "not ok mutation none: a mere copy of the engine fails"
     tail -n 5 "$tmp/none.log" "$tmp/none.out" | sed 's/^/  /'
 fi
 
-# What makes a failover safe.
+# Rules that make a failover safe.
 mutate no-fence tests/sim/world.cc '/^void World::fence/,/^}/s/l->fenced = true;|(l->pending|stream)\.clear\(\);/;/'
 mutate no-drain-before-report $e/engine_failover.c '/^int pvn_engine_drain/,/^}/s/n = l->ops->poll\(l, ev, POLL_BATCH\);/n = 0;/'
 mutate sent-is-not-delivered $e/engine_error.c 's/delivered &= .*;/;/'
@@ -71,13 +67,17 @@ mutate unsent-messages-count-as-sent $e/engine_failover.c 's/!nothing && !waits 
 mutate no-rewind-of-acknowledged-chunks $e/engine_failover.c '/^static void rewind_message/,/^}/s/m->ndone = 0;|chunk_clear\(.*\);/;/'
 mutate parts-are-not-forgotten $e/engine_failover.c '/^static void forget_parts/,/^}/s/ent->matched = ent->total_known = false;/;/'
 mutate matched-parts-are-not-forgotten $e/engine_match.c '/^void eng_match_rewind/,/^}/s/(chunk_clear|forget_placed)\((placed_of|&ent->).*\);/;/'
-mutate taken-buffers-are-forgotten $e/engine_failover.c 's/tx->slots\[i\]\.taken = r->open\[i\]\.done;/;/'
+mutate taken-buffers-are-forgotten $e/engine_failover.c 's/tx->taken\[i\] = r->open\[i\]\.done;/;/'
 mutate known-messages-are-not-skipped $e/engine_match.c 's/while \(m->kind == MAP_DONE && m->msg == mt->next\)/while (0)/'
 mutate any-number-acknowledges-all $e/engine_failover.c 's/ \|\| received != tx->next//'
-mutate new-messages-overtake $e/engine_send.c 's/!s->announced \|\| tx->unassigned > 0/!s->announced/'
+mutate new-messages-overtake $e/engine_calls.h 's/waits \? 0 : //'
+mutate only-the-oldest-takes-a-slot $e/engine_tx.c '/^__attribute__.*int post_others/,/^}/s/m = find_for_slot\(e\)/m = NULL/'
+mutate waiting-messages-hold-up-new-ones $e/engine_tx.c '/^bool eng_is_behind/,/^}/s/ && m->w\.f\.tag == tag//'
+mutate the-newest-with-a-tag-takes-the-slot $e/engine_tx.c '/^static struct send_msg \*find_for_slot/,/^}/s/&tx->msg\[k % MSG_RING\]/\&tx->msg[(tx->next - 1 - (k - tx->unposted)) % MSG_RING]/'
+mutate what-was-assigned-ahead-is-not-finished $e/engine_tx.c 's/m->unassigned \? 0 : post_rest\(e, m\)/0/'
 mutate flushes-are-not-ended $e/engine_failover.c '/^int pvn_engine_resume_receiver/,/^}/s/eng_flush_end\(e\);/;/'
 mutate closed-without-a-fence tests/sim/world.cc '/^void World::close/,/^}/s/fence\(.*\);/;/'
-# What makes it exactly-once at any time.
+# Rules that make it exactly-once at any time.
 mutate flushed-by-one-lane $e/engine_flush.c 's/if \(--j->waiting == 0\)/if (true)/'
 mutate flush-refused-is-forgotten $e/engine_flush.c '/^static int post/,/^}/s/if \(rc == -EAGAIN\)/if (false)/'
 mutate no-generation-compare-of-sends $e/engine_tx.c 's/m->req\.state != REQ_OPEN \|\| m->w\.cookie != id/m->req.state != REQ_OPEN/'
@@ -89,13 +89,12 @@ mutate no-bitmap-of-arrived-chunks $e/engine_recv.c 's/chunk_test\(&ent->seen, e
 mutate no-bitmap-of-placed-chunks $e/engine_match.c 's/chunk_test\(&placed->chunks, f->chunk\)/false/'
 mutate no-bitmap-of-matched-chunks $e/engine_match.c 's/chunk_test\(seen, ev->chunk\)/false/'
 mutate no-guard-of-done-buffers $e/engine_recv.c '/^static int one_of_many/,/^}/s/if \(ent->done\)/if (false)/'
-mutate slots-announced-again-are-taken-again $e/engine_tx.c 's/c->seq < tx->slot_head \|\| s->announced/false/'
+mutate slots-announced-again-are-taken-again tests/sim/world.cc 's/p\.slot == l->next_slot/true/'
+mutate a-taken-buffer-is-taken-again $e/engine_tx.h 's/ && !\(taken >> i & 1\)//'
 mutate no-bitmap-of-chunks-placed-by-slot $e/engine_place.c 's/chunk_test\(&p->chunks, f->chunk\)/false/'
 mutate what-was-placed-is-not-forgotten $e/engine_place.c 's/memset\(rx->placed.*/;/'
-mutate messages-sent-again-await-no-entry $e/engine_tx.c 's/awaits_cts = true/awaits_cts = false/'
-# What is due is not left until the words of a lane change: tests/support/hot.c compares.
-mutate watched-while-a-slot-waits $e/engine_recv.c 's/pvn_lane_watch_empty\(e->watch\);/;/'
+# Work that is due does not wait until the words of a lane change: tests/support/engine_calls.c compares.
+mutate watched-while-a-slot-waits $e/engine_recv.h 's/pvn_lane_watch_empty\(e->watch\);/;/'
 mutate watched-while-a-chunk-waits $e/engine_tx.c 's/pvn_lane_watch_empty\(e->watch\);/;/'
 mutate watched-while-a-flush-waits $e/engine_flush.c 's/pvn_lane_watch_empty\(e->watch\);/;/'
-mutate watched-while-a-slot-is-free $e/engine.c '/^int pvn_engine_progress/,/^}/s/pvn_lane_watch_empty\(e->watch\);/;/'
 mutate watched-while-a-kick-waits $e/engine.c '/^static inline int kick/,/^}/s/pvn_lane_watch_empty\(e->watch\);/;/'

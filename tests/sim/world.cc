@@ -86,34 +86,33 @@ int sim_post_write(pvn_lane *base, const pvn_write *w)
 
 int deliver(Lane *l);
 
-int sim_send_next(pvn_lane *base, const void *src, size_t size, int32_t tag, const pvn_mr *,
-                  uint32_t cookie)
+int sim_next_slot(pvn_lane *base, const pvn_cts **cts)
 {
     Lane *l = lane_of(base);
-    World *w = l->world;
     if (is_dead(l))
         return die(l);
-    deliver(l);
+    int rc = deliver(l);
+    if (rc < 0)
+        return pvn_err_set(&base->err, rc, "simulated lane %d could not place a chunk", base->idx);
     if (l->cts_held.empty())
         return 0;
-    const pvn_cts *c = l->cts_held.front();
-    if (c->n != 1 || c->e[0].tag != tag || c->e[0].size < size || size > w->k.chunk)
-        return -EAGAIN;
-    pvn_write p = {};
-    p.f.seq = c->seq;
-    p.f.total = p.f.len = static_cast<uint32_t>(size);
-    p.f.tag = tag;
-    p.cookie = cookie;
-    p.src = src;
-    p.raddr = c->e[0].addr;
-    p.rkey = c->e[0].rkey[0];
-    int rc = post(l, p);
-    if (rc < 0)
-        return rc;
+    *cts = l->cts_held.front();
     l->cts_held.pop_front();
-    w->nexts++;
-    hold(l);
+    l->world->slots++;
     return 1;
+}
+
+// A packet is lost: the adapter that waits for its acknowledgement gives the lane up, at both ends if the
+// other one learns of it.
+bool loses(Lane *sender, bool lost)
+{
+    World *w = sender->world;
+    if (!lost)
+        return false;
+    w->lost_chunks++;
+    if (sender->death_at == 0)
+        sender->death_at = w->clock + 1 + w->pick(w->k.max_delay * 8);
+    return true;
 }
 
 int sim_post_cts(pvn_lane *base, uint64_t slot, int n, const pvn_buffer *b)
@@ -129,10 +128,12 @@ int sim_post_cts(pvn_lane *base, uint64_t slot, int n, const pvn_buffer *b)
         copies = 2;
         w->repeats++;
     }
+    if (loses(l, w->k.lost_back))
+        copies = 0;
     for (int i = 0; i < copies; i++) {
         Packet p;
         p.is_cts = true;
-        p.cts.seq = slot;
+        p.slot = slot;
         p.cts.n = n;
         for (int k = 0; k < n; k++) {
             p.cts.e[k].addr = reinterpret_cast<uint64_t>(b[k].addr);
@@ -193,7 +194,8 @@ void report_sent(Lane *l, uint32_t cookie, uint16_t chunk)
     ev.kind = PVN_EV_SENT;
     ev.id = cookie;
     ev.chunk = chunk;
-    event_at(l, w->clock + w->pick(w->k.max_delay / 4 + 1), ev);
+    uint64_t late = w->chance(w->k.late_ack_pct) ? w->k.max_delay * 20 : 0;
+    event_at(l, w->clock + late + w->pick(w->k.max_delay / 4 + 1), ev);
 }
 
 // Its receiver finds the buffer of a chunk by the engine's place, when it is polled.
@@ -213,14 +215,17 @@ void transmit(Lane *l)
         pk.f = p.w.f;
         const auto *src = static_cast<const uint8_t *>(p.w.src);
         pk.bytes.assign(src, src + p.w.f.len);
-        pk.raddr = p.w.raddr;
-        pk.rkey = p.w.rkey;
+        pk.raddr = w->k.cts ? p.w.to->addr + p.w.f.offset : 0;
+        pk.rkey = w->k.cts ? p.w.to->rkey[l->base.idx] : 0;
         pk.cookie = p.w.cookie;
         int copies = 1;
         if (places(l) && w->chance(w->k.dup_frame_pct)) {
             copies = 2;
             w->dups++;
         }
+        size_t from = w->k.lost_from;
+        if (loses(l, w->k.lost_forth || (from && p.w.f.len >= from)))
+            continue;
         for (int i = 0; i < copies; i++) {
             pk.arrive = arrival(l, p.stream);
             l->peer->wire[p.stream].push_back(pk);
@@ -245,34 +250,17 @@ int place(Lane *l, Packet &p)
     return 0;
 }
 
-pvn_event cts_event(const pvn_cts *c)
-{
-    pvn_event ev = {};
-    ev.kind = PVN_EV_CTS;
-    ev.cts = c;
-    return ev;
-}
-
 // 0: the head of the stream is done, -EAGAIN: it must wait, else an error.
 int receive_head(Lane *l, Packet &p)
 {
     World *w = l->world;
-    if (p.is_cts && w->k.next) {
-        // A lane that looks for the next one does not see one again.
-        if (p.cts.seq == l->next_slot) {
+    if (p.is_cts) {
+        // One that is repeated is not another slot.
+        if (p.slot == l->next_slot) {
             l->cts_store.push_back(p.cts);
             l->cts_held.push_back(&l->cts_store.back());
             l->next_slot++;
         }
-        return 0;
-    }
-    // A lane for which looking costs something takes one when it is awaited.
-    if (p.is_cts && places(l) && !l->base.awaits_cts)
-        return -EAGAIN;
-    if (p.is_cts) {
-        l->base.awaits_cts = false;
-        l->cts_store.push_back(p.cts);
-        insert_event(l, w->clock, cts_event(&l->cts_store.back()));
         return 0;
     }
     if (!p.placed) {
@@ -297,7 +285,7 @@ int receive_head(Lane *l, Packet &p)
     ev.bytes = p.f.len;
     ev.total = p.f.total;
     event_at(l, w->clock, ev);
-    if (w->k.delivered && !l->peer->fenced)
+    if (w->k.delivered && !l->peer->fenced && !loses(l->peer, w->k.lost_back))
         report_sent(l->peer, p.cookie, p.f.chunk);
     return 0;
 }
@@ -343,12 +331,11 @@ bool follows(const pvn_event &a, const pvn_event &b)
            b.id == pvn_id(a.id + a.more + 1);
 }
 
-// Whether a poll would report something now.
+// True if a poll would report something now.
 bool has_events(const Lane *l)
 {
     uint64_t now = l->world->clock;
-    bool found = (!l->base.fast.keeps_cts && !l->cts_held.empty()) ||
-                 (!l->events.empty() && l->events.front().first <= now);
+    bool found = !l->events.empty() && l->events.front().first <= now;
     for (const auto &stream : l->wire)
         found |= !stream.empty() && stream.front().arrive <= now;
     return found;
@@ -359,14 +346,14 @@ bool has_events(const Lane *l)
 void watch(Lane *l)
 {
     World *w = l->world;
-    if (!w->chance(w->k.next ? 80 : 30) || has_events(l))
+    if (!w->chance(w->k.own_kick ? 80 : 30) || has_events(l))
         return;
     int polls = static_cast<int>(1 + w->pick(8));
-    l->base.fast.watch = {{&l->changes, &l->changes}, {l->changes, l->changes}, polls, polls};
+    l->base.watch = {{&l->changes, &l->changes}, {l->changes, l->changes}, polls, polls};
     w->watches++;
 }
 
-// What is reported of a flush is over.
+// A flush that is reported is over.
 void forget_flush(Lane *l, const pvn_event &ev)
 {
     if (ev.kind != PVN_EV_FLUSHED)
@@ -375,7 +362,7 @@ void forget_flush(Lane *l, const pvn_event &ev)
                                    [&](const auto &f) { return f.first == ev.id; }));
 }
 
-// What had landed before the fence.
+// Reports what had landed before the fence.
 int report_rest(Lane *l, pvn_event *ev, int max)
 {
     int n = 0;
@@ -398,8 +385,6 @@ int sim_poll(pvn_lane *base, pvn_event *ev, int max)
     if (rc < 0)
         return pvn_err_set(&base->err, rc, "simulated lane %d could not place a chunk", base->idx);
     int n = 0;
-    for (; !base->fast.keeps_cts && !l->cts_held.empty(); l->cts_held.pop_front())
-        insert_event(l, w->clock, cts_event(l->cts_held.front()));
     if (w->chance(w->k.stale_pct)) {
         w->stales++;
         ev[n++] = stale_event(w);
@@ -433,7 +418,7 @@ const pvn_lane_ops *sim_ops()
         o.post_cts = sim_post_cts;
         o.post_write = sim_post_write;
         o.post_flush = sim_post_flush;
-        o.fast.send_next = sim_send_next;
+        o.next_slot = sim_next_slot;
         o.poll = sim_poll;
         o.kick = sim_kick;
         pvn_lane_ops_fill(&o);
@@ -452,8 +437,8 @@ std::unique_ptr<Lane> new_lane(World *w, int idx)
         l->base.caps |= PVN_LANE_PLACES;
     if (w->k.delivered)
         l->base.caps |= PVN_LANE_SENT_IS_DELIVERED;
-    if (w->k.next)
-        l->base.caps |= PVN_LANE_SETS_KICK_DUE | PVN_LANE_FAST_PATH;
+    if (w->k.own_kick)
+        l->base.caps |= PVN_LANE_SETS_KICK_DUE;
     l->world = w;
     l->death_at = idx == w->k.death_lane ? w->k.death_at : 0;
     l->wire.resize(static_cast<size_t>(w->k.streams));
@@ -570,8 +555,9 @@ void World::tick()
     for (auto &l : tx)
         if (!is_dead(l.get()))
             transmit(l.get());
-    // What an adapter has in flight lands, whether or not anybody polls and whatever has become of
-    // the sender's end, until it is fenced; so does what a replaced lane has, were it not fenced.
+    // Data in flight in an adapter land, whether or not anybody polls and whatever has become of
+    // the sender's end, until the lane is fenced; so would those of a replaced lane, were it not
+    // fenced.
     for (auto &l : rx)
         if (!places(l.get()))
             deliver(l.get());
@@ -583,7 +569,7 @@ void World::tick()
     }
     for (auto *end : {&tx, &rx})
         for (auto &l : *end)
-            l->changes += l->base.fast.watch.polls > 0 && has_events(l.get());
+            l->changes += l->base.watch.polls > 0 && has_events(l.get());
 }
 
 void World::write(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key)

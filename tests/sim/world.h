@@ -75,17 +75,20 @@ struct Buffer {
     }
 };
 
-// What a seed decides about the network.
+// A seed's decisions about the network.
 struct Knobs {
     bool cts = false;
-    bool places = false; // with it: the receiver's lane finds the buffers, as a TCP lane does
-    bool next = false;   // with cts: a lone sending lane is polled for entries as an RDMA lane is
+    bool places = false;   // with it: the receiver's lane finds the buffers, as a TCP lane does
+    bool own_kick = false; // lanes set kick_due by themselves, as RDMA lanes do
     int lanes = 1, streams = 1;
     int capacity = 8;      // posts a lane holds
     int refuse_pct = 0;    // posts refused at random
     int repeat_pct = 0;    // events repeated
     int stale_pct = 0;     // polls that invent an event
     int dup_frame_pct = 0; // lanes that place: a chunk sent twice on its stream
+    int late_ack_pct = 0;  // reports of a send that come much later than what they report
+    size_t lost_from = 0;  // chunks of so many bytes are lost, and the lane dies of it; 0: none
+    bool lost_forth = false, lost_back = false; // data; entries and acknowledgements
     uint64_t max_delay = 1000;
     uint64_t death_at = 0; // virtual time at which one of the next lanes dies; 0: never
     int death_lane = 0;
@@ -103,6 +106,7 @@ struct Packet {
     uint32_t rkey = 0;
     bool is_cts = false;
     pvn_cts cts = {};
+    uint64_t slot = 0;
     uint8_t *dst = nullptr;
     bool placed = false, half = false;
     uint32_t cookie = 0; // the sender's
@@ -124,8 +128,8 @@ struct Lane {
     std::deque<std::pair<uint64_t, pvn_event>> events; // to be reported here, by time
     std::vector<uint64_t> last; // last arrival, per stream, of what left here
     std::deque<pvn_cts> cts_store;
-    std::deque<const pvn_cts *> cts_held; // next: arrived, and neither reported nor used
-    uint64_t next_slot = 0;               // next: the one that arrives next
+    std::deque<const pvn_cts *> cts_held; // arrived, and not taken
+    uint64_t next_slot = 0;               // the one that arrives next
     uint32_t changes = 0;                 // changes while there is something to be found
     std::vector<std::pair<uint32_t, const void *>> flushing; // at the receiver, not reported yet
     uint64_t death_at = 0;                                   // 0: never
@@ -141,9 +145,10 @@ struct World {
     std::map<uintptr_t, Buffer *> buffers; // by address of the first byte; posted ones only
     std::string violation;                 // first broken promise
     uint64_t repeats = 0, stales = 0, dups = 0, refusals = 0, deaths = 0; // faults that fired
-    uint64_t nexts = 0, runs = 0; // messages that went by send_next, SENT events of several
+    uint64_t slots = 0, runs = 0; // slots taken by the engine, SENT events of several
     uint64_t watches = 0;         // polls that found nothing and said what they watch
     uint64_t flushes = 0;         // that lanes have taken
+    uint64_t lost_chunks = 0;     // and entries and acknowledgements
 
     explicit World(uint64_t seed) : rnd(seed)
     {

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <atomic>
 #include <dlfcn.h>
+#include <thread>
 
 namespace
 {
@@ -68,6 +69,27 @@ TEST_F(Fault, CallsFailWithTheirErrno)
     EXPECT_EQ(a->qp->state, IBV_QPS_RTS);
     for (const char *name : {"qp", "pd", "cq", "post", "recv", "poll", "modify"})
         EXPECT_EQ(fired(name), 1) << name;
+}
+
+TEST_F(Fault, ABlockedCallHoldsNobodyElse)
+{
+    start("rule hang block call=alloc_pd ms=60000 nth=3");
+    std::atomic<bool> returned{false};
+    std::thread hung([&] {
+        EXPECT_EQ(lib().ibv_dealloc_pd(lib().ibv_alloc_pd(a->ctx)), 0);
+        returned = true;
+    });
+    char stat[512] = "";
+    while (!strstr(stat, "blocked=1"))
+        ASSERT_EQ(lib().sv_command("stat", stat, sizeof stat), 0);
+    EXPECT_EQ(write(1), 0);
+    EXPECT_EQ(a->wait().status, IBV_WC_SUCCESS);
+    EXPECT_FALSE(returned);
+    EXPECT_EQ(command("release"), 0);
+    hung.join();
+    EXPECT_EQ(fired("hang"), 1);
+    ASSERT_EQ(lib().sv_command("stat", stat, sizeof stat), 0);
+    EXPECT_NE(strstr(stat, "blocked=0"), nullptr);
 }
 
 TEST_F(Fault, StatusComesInOrderAndFlushesTheRest)
@@ -477,6 +499,7 @@ TEST(FaultSyntax, MistakesAreNamed)
                              "rule x fail call=post_send errno=ENONSENSE",
                              "rule x status status=BAD",
                              "rule x do",
+                             "rule x block ms=5",
                              "rule x drop op=FLY",
                              "rule x drop dev=nothing0",
                              "port * 9 up",

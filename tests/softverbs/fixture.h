@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// What the softverbs tests share: the library loaded as the plugin loads it, and one end of a
+// Shared by the softverbs tests: the library loaded as the plugin loads it, and one end of a
 // connection.
 #ifndef PVN_TESTS_SOFTVERBS_FIXTURE_H
 #define PVN_TESTS_SOFTVERBS_FIXTURE_H
@@ -171,7 +171,7 @@ class ForPlugin
         unsetenv("PVN_SOFTVERBS_SET");
         remove();
     }
-    // What it plays; before the plugin is loaded.
+    // Sets the adapter that softverbs plays; before the plugin is loaded.
     static void play(const char *profile, const std::string &set)
     {
         setenv("PVN_SOFTVERBS_PROFILE", profile, 1);
@@ -225,7 +225,7 @@ struct Params {
     int access = kAll;
 };
 
-// What the other end must know.
+// An end's address, which the other end must know.
 struct Address {
     uint32_t qpn;
     ibv_gid gid;

@@ -89,7 +89,7 @@ TEST_F(Hca, PvrdmaWithItsInterfaceAndItsRealLimits)
     EXPECT_EQ(p.gids[1].index, 1);
     EXPECT_EQ(p.gids[1].prefix, 112);
     EXPECT_NE(strstr(p.why, "PVRDMA on sveth0"), nullptr) << p.why;
-    // What was taken from the limits can be had.
+    // A queue and a queue pair as large as the stated limits can be made.
     ibv_cq *cq = v->create_cq(h.ctx, int(h.max_cqe), nullptr, nullptr, 0);
     ASSERT_NE(cq, nullptr);
     ibv_qp_init_attr a{};
@@ -281,6 +281,10 @@ TEST(HcaFilter, IsNccls)
         {":1", "mlx5_0", 2, true},
         {"rxe", "mlx5_0", 1, false},
         {"mlx5_0:1,mlx5_0:2", "mlx5_0", 2, true},
+        {"mlx5_0:", "mlx5_0", 2, true},
+        {"=mlx5_0::0:1,mlx5_1::0:1", "mlx5_0", 2, true},
+        {"=mlx5_0:1:0:1", "mlx5_0", 1, true},
+        {"=mlx5_0:1:2:2", "mlx5_0", 2, false},
     };
     for (auto &c : cases)
         EXPECT_EQ(pvn_dev_list_matches(c.filter, c.name, c.port), c.yes)

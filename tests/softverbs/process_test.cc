@@ -16,7 +16,7 @@ namespace
 
 using namespace sv;
 
-// What one process sends to the other before they are connected, and afterwards.
+// Sent by one process to the other before they are connected, and afterwards.
 struct Hello {
     Address address;
     uint64_t addr;

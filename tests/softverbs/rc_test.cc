@@ -20,7 +20,8 @@ class Rc : public PairTest
 {
 };
 
-// The same with the requests executed by the service thread, and with the other placement order.
+// The tests of RC with the requests executed by the service thread, and with the other placement
+// order.
 class RcModes : public PairTest, public testing::WithParamInterface<const char *>
 {
 };

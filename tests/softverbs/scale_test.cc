@@ -147,6 +147,10 @@ struct Cache {
         *rc = pvn_memcache_get(c, reinterpret_cast<uintptr_t>(p), n, &s, 3, nullptr, &m, err);
         return m;
     }
+    void put(pvn_mem *m, void *p, size_t n)
+    {
+        pvn_memcache_put(c, m, reinterpret_cast<uintptr_t>(p), n);
+    }
 };
 
 TEST(Memcache, KeysOfSharedRegionsWorkUntilTheLastIsGivenBack)
@@ -170,14 +174,14 @@ TEST(Memcache, KeysOfSharedRegionsWorkUntilTheLastIsGivenBack)
     EXPECT_TRUE(stat_says("mrs=4")) << "two buffers of the ends, one region on two devices";
     auto *mr = static_cast<ibv_mr *>(part->handle[1]);
     uint32_t rkey = mr->rkey;
-    pvn_memcache_put(cache.c, whole);
+    cache.put(whole, mem.get(), 1 << 16);
     memcpy(a.buf, "still registered", 17);
     ASSERT_EQ(
         a.post(IBV_WR_RDMA_WRITE, 0, 17, 1, reinterpret_cast<uintptr_t>(mem.get()) + 5000, rkey),
         0);
     EXPECT_EQ(a.wait().status, IBV_WC_SUCCESS);
     EXPECT_STREQ(mem.get() + 5000, "still registered");
-    pvn_memcache_put(cache.c, part);
+    cache.put(part, mem.get() + 5000, 100);
     EXPECT_TRUE(stat_says("mrs=2"));
     ASSERT_EQ(
         a.post(IBV_WR_RDMA_WRITE, 0, 17, 2, reinterpret_cast<uintptr_t>(mem.get()) + 5000, rkey),
@@ -202,7 +206,7 @@ TEST(Memcache, ADeviceThatRefusesUndoesTheOther)
     EXPECT_TRUE(stat_says("mrs=2")) << "only the ends' own buffers";
     pvn_mem *m = cache.get(a.buf, 8192, &err, &rc);
     EXPECT_EQ(rc, 0) << "the next attempt works";
-    pvn_memcache_put(cache.c, m);
+    cache.put(m, a.buf, 8192);
     EXPECT_TRUE(stat_says("mrs=2"));
 }
 

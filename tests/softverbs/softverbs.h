@@ -33,8 +33,8 @@ struct sv_stats {
     uint64_t doorbells; /* device register writes of all this, by the profile's rule */
 };
 
-/* Where softverbs touches memory given to ibv_reg_mr. The defaults are for host memory; a test with
- * device memory puts its own functions there before it registers anything. */
+/* Functions with which softverbs touches memory given to ibv_reg_mr. The defaults are for host
+ * memory; a test with device memory puts its own functions there before it registers anything. */
 struct sv_hooks {
     /* Into registered memory: must make bytes visible in the order of calls. */
     void (*put)(void *dst, const void *src, size_t len);
@@ -56,7 +56,7 @@ int sv_configure(const char *text);
  * answer or the reason, cut to size. */
 int sv_command(const char *line, char *reply, size_t size);
 
-/* The same in another process of the fabric directory, by its slot. */
+/* Runs a command in another process of the fabric directory, by its slot. */
 int sv_peer_command(unsigned int slot, const char *line, char *reply, size_t size);
 
 /* This process's number in the fabric: 1 without a directory, 0

@@ -25,6 +25,8 @@ int sv_ctx_check(struct sv_ctx *c)
 static void fork_child(void)
 {
     pthread_cond_init(&sv.acked, NULL);
+    pthread_cond_init(&sv.released, NULL);
+    sv.blocked = 0;
     sv.ready = false;
     sv.service_waits = false; /* that thread is not here */
     sv.ctxs = NULL;
@@ -508,8 +510,9 @@ SV_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
     return NULL;
 }
 
-/* What was not destroyed before the device is closed: the kernel takes it away, the program's
- * memory for it is lost. Said and counted, since a test of the plugin may check it. */
+/* Objects that were not destroyed before the device is closed: the kernel takes them away, the
+ * program's memory for them is lost. Logged and counted, since a test of the plugin may check it.
+ * */
 static void abandon(struct sv_ctx *c)
 {
     fprintf(stderr, "softverbs: %s closed with %u objects alive\n", c->dev->ibv.name, c->refs);

@@ -33,7 +33,7 @@ static const char *const op_names[] = {"WRITE", "WRITE_IMM", "SEND", "SEND_IMM",
                                        "READ",  "CAS",       "FADD"};
 
 static const char *const action_names[] = {"fail", "status",  "drop", "drop_ack", "delay",
-                                           "dup",  "reorder", "die",  "do"};
+                                           "dup",  "reorder", "die",  "do",       "block"};
 
 static int lookup(const char *name, const char *const *names, size_t n)
 {
@@ -145,8 +145,9 @@ int sv_rule_add(const char *line, char *reply, size_t size)
     char *name = strtok_r(buf, " \t", &save), *action = strtok_r(NULL, " \t", &save);
     int a = action ? LOOKUP(action, action_names) : -1;
     if (!name || strlen(name) >= sizeof r.name || a < 0) {
-        snprintf(reply, size,
-                 "a rule is: rule NAME fail|status|drop|drop_ack|delay|dup|reorder|die|do ...");
+        snprintf(
+            reply, size,
+            "a rule is: rule NAME fail|status|drop|drop_ack|delay|dup|reorder|die|do|block ...");
         return EINVAL;
     }
     strcpy(r.name, name);
@@ -166,8 +167,10 @@ int sv_rule_add(const char *line, char *reply, size_t size)
             return rc;
         }
     }
-    if ((r.action == SV_A_DO) != (r.command[0] != '\0') || (r.action == SV_A_FAIL && !r.call[0])) {
-        snprintf(reply, size, "rule %s: \"do\" needs \": COMMAND\", \"fail\" needs call=", name);
+    bool of_calls = r.action == SV_A_FAIL || r.action == SV_A_BLOCK;
+    if ((r.action == SV_A_DO) != (r.command[0] != '\0') || (of_calls && !r.call[0])) {
+        snprintf(reply, size,
+                 "rule %s: \"do\" needs \": COMMAND\", \"fail\" and \"block\" need call=", name);
         return EINVAL;
     }
     if (sv.rules == SV_RULE_MAX)
@@ -208,6 +211,23 @@ static void obey(const struct sv_rule *r)
         fprintf(stderr, "softverbs: rule %s: \"%s\": %s\n", r->name, command, why);
 }
 
+/* Until the command `release`, or for the rule's time. The lock is free meanwhile, and the table of rules
+ * may change. */
+static void block(const struct sv_rule *r)
+{
+    uint64_t releases = sv.releases, until = sv_now() + (uint64_t)r->ms * 1000000;
+    struct timespec soon;
+    sv.blocked++;
+    while (sv.releases == releases && sv_now() < until) {
+        clock_gettime(CLOCK_REALTIME, &soon);
+        soon.tv_nsec += 10 * 1000000;
+        soon.tv_sec += soon.tv_nsec / 1000000000;
+        soon.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&sv.released, &sv.lock, &soon);
+    }
+    sv.blocked--;
+}
+
 int sv_fault_call(const char *call, struct sv_dev *dev, struct sv_qp *qp)
 {
     for (unsigned int i = 0; i < sv.rules; i++) {
@@ -218,6 +238,8 @@ int sv_fault_call(const char *call, struct sv_dev *dev, struct sv_qp *qp)
             return r->err;
         if (r->action == SV_A_DO)
             obey(r);
+        if (r->action == SV_A_BLOCK)
+            block(r);
     }
     return 0;
 }

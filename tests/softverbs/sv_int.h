@@ -38,7 +38,7 @@ enum {
     SV_ATOMIC_LOG = 16,
 };
 
-/* What kind of adapter is played. Filled from a profile, then by `set` lines. */
+/* The kind of adapter that is played. Filled from a profile, then by `set` lines. */
 struct sv_profile {
     char name[16];     /* of the profile */
     char dev_name[24]; /* name of a device, without its number */
@@ -274,7 +274,8 @@ enum sv_action {
     SV_A_DUP,
     SV_A_REORDER,
     SV_A_DIE,
-    SV_A_DO
+    SV_A_DO,
+    SV_A_BLOCK
 };
 
 struct sv_rule {
@@ -317,11 +318,14 @@ struct sv_fabric {
     char dir[80];
     char sysfs[160];
     uint64_t ghosts_landed, ghosts_refused;
-    bool loading;        /* a configuration is being read: sysfs waits for its end */
-    bool remote;         /* what is being executed came from another process */
-    unsigned int leaked; /* objects alive when their device was closed */
-    struct sv_qp *lost;  /* of them, of devices that were taken away */
-    unsigned int held;   /* QPs held by a rule until enough messages have passed */
+    bool loading;            /* a configuration is being read: sysfs waits for its end */
+    bool remote;             /* what is being executed came from another process */
+    unsigned int leaked;     /* objects alive when their device was closed */
+    struct sv_qp *lost;      /* of them, of devices that were taken away */
+    unsigned int held;       /* QPs held by a rule until enough messages have passed */
+    pthread_cond_t released; /* the command `release` */
+    uint64_t releases;
+    unsigned int blocked; /* calls that a rule lets wait for that */
 };
 extern struct sv_fabric sv;
 
@@ -371,7 +375,7 @@ struct sv_shared *sv_shared_own(void);
 void sv_shared_forked(void);
 uint32_t sv_shared_uses(void);
 bool sv_inherited(const struct sv_ctx *c);
-/* Where the object is inherited: its owner loses it. */
+/* Takes an object that a child has inherited away from its owner. */
 void sv_take(const struct sv_ctx *c, enum sv_take kind, void *object);
 void sv_obey_children(void); /* at every entry */
 

@@ -15,6 +15,7 @@
 struct sv_fabric sv = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .acked = PTHREAD_COND_INITIALIZER,
+    .released = PTHREAD_COND_INITIALIZER,
 };
 
 /* The lock is not fair: a program that polls without pause would keep the service thread, which is

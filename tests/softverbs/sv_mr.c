@@ -192,8 +192,7 @@ static void get_host(void *dst, const void *src, size_t len)
     unseen(false);
 }
 
-/* The same from the list of mappings: is every page there, and readable or writable as
- * requested? */
+/* Checks by the list of mappings if every page is there, and readable or writable as requested. */
 static int mapped(uintptr_t from, uintptr_t to, int write)
 {
     FILE *f = fopen("/proc/self/maps", "re");
@@ -210,7 +209,7 @@ static int mapped(uintptr_t from, uintptr_t to, int write)
     return from < to ? EFAULT : 0;
 }
 
-/* What the kernel's pinning would say: faults the pages in, with the right to write where
+/* Answers as the kernel's pinning would: faults the pages in, with the right to write where
  * requested. */
 static int pin_host(void *addr, size_t len, int write)
 {

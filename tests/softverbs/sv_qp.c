@@ -22,7 +22,7 @@ static uint32_t pow2(uint32_t n)
     return p;
 }
 
-/* What the device gives for what was requested; an errno when it cannot. */
+/* Rounds the requested limits to those that the device gives; an errno when it cannot. */
 static int grant(struct ibv_qp_cap *cap)
 {
     const struct sv_profile *p = &sv.p;

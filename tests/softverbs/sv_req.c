@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of failed completions: only wr_id, status, qp_num, vendor_err count. */
+/* Failed completions: only wr_id, status, qp_num, vendor_err count. */
 enum { GARBAGE_OPCODE = 0x7f };
 
 static bool is_read(const struct sv_wqe *w)
@@ -252,7 +252,7 @@ static void send_piece(struct sv_qp *qp, struct sv_wqe *w, bool drop)
     }
 }
 
-/* What stands before the first piece of a request. true: transmit it. */
+/* Checks before the first piece of a request. true: transmit it. */
 static bool may_start(struct sv_qp *qp, struct sv_wqe *w, bool *drop)
 {
     if ((w->flags & IBV_SEND_FENCE) && qp->rd_out)

@@ -227,7 +227,7 @@ static int write_all(void)
     return rc;
 }
 
-/* What changed: a row of a GID table, or (dev NULL) anything. */
+/* Writes what changed: a row of a GID table, or (dev NULL) anything. */
 void sv_sysfs_refresh(const struct sv_dev *dev, int port, int gid)
 {
     int rc = 0;

@@ -40,7 +40,7 @@ inline void fill(void *to, size_t n, uint64_t seed)
     }
 }
 
-// Whether the n bytes at `in` are the first of the contents of `seed`.
+// True if the n bytes at `in` are the first of the contents of `seed`.
 inline bool are(const void *in, size_t n, uint64_t seed)
 {
     uint64_t words[kBlock / 8];
@@ -58,7 +58,7 @@ inline bool same(const void *a, const void *b, size_t n)
     return n == 0 || memcmp(a, b, n) == 0;
 }
 
-// Whether the n bytes at `in` all have this value.
+// True if the n bytes at `in` all have this value.
 inline bool all(const void *in, size_t n, uint8_t value)
 {
     const uint8_t *p = static_cast<const uint8_t *>(in);

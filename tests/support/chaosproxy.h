@@ -24,8 +24,8 @@
 #include <functional>
 #include <memory>
 
-// What happens to one direction of one connection. Positions count the bytes of that direction from
-// 0: exactly that many are delivered before the fault.
+// The fault of one direction of one connection. Positions count the bytes of that direction from 0:
+// exactly that many are delivered before the fault.
 struct ChaosFault {
     static constexpr uint64_t kNever = UINT64_MAX;
 
@@ -83,7 +83,7 @@ class ChaosProxy
     // New connections are accepted and reset at once, as by a server that has died.
     void refuse(bool on);
     unsigned refused() const;
-    // Where later connections go.
+    // Later connections go there.
     void retarget(const sockaddr_storage &target);
 
     // Waits until `done` is true, looking often; false when it did not become so in `timeout`.

@@ -101,8 +101,8 @@ static nc_result exchange(struct comm *c, const void *mine, size_t bytes, take_f
     return NC_SUCCESS;
 }
 
-/* What of the shown data goes where: rank `from`'s (or, `sum`, everyone's) bytes [begin, end) to
- * `to`. */
+/* A part of the shown data and its place: rank `from`'s (or, `sum`, everyone's) bytes [begin, end)
+ * to `to`. */
 struct want {
     char *to;
     size_t begin, end;
@@ -172,7 +172,8 @@ static nc_result collective(struct comm *c, const void *send, size_t bytes, stru
     return nr;
 }
 
-/* What NCCL_DEBUG_FILE names (of its patterns %p only) gets NCCL's lines about the network. */
+/* The file that NCCL_DEBUG_FILE names (of its patterns %p only) gets NCCL's lines about the
+ * network. */
 static bool try_network(void)
 {
     const char *name = getenv("NCCL_NET_PLUGIN"), *file = getenv("NCCL_DEBUG_FILE");
@@ -355,7 +356,7 @@ nc_result ncclGroupEnd(void)
             if (!queue[i].is_send)
                 w[parts++] =
                     (struct want){queue[i].buf, 0, bytes, queue[i].peer, NC_FLOAT32, false};
-        /* The same number of rounds everywhere: the longest list is one entry per rank. */
+        /* Every rank has as many rounds: the longest list is one entry per rank. */
         while (parts < c->ranks)
             w[parts++] = (struct want){NULL, 0, 0, 0, NC_FLOAT32, false};
         nr = collective(c, mine, bytes, w, parts);

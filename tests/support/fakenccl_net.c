@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "memory/cuda_abi.h"
-#include "perf/netdrv.h"
+#include "perf/driver/netdrv.h"
 
 enum { BYTES = 1 << 20, ROUNDS = 3, LIMIT_S = 30 };
 

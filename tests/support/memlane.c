@@ -51,6 +51,13 @@ static int mem_verify(struct pvn_lane *l)
     return answer(l, plan(l)->verify, "verify");
 }
 
+static int mem_fence(struct pvn_lane *l)
+{
+    struct pvn_memlane_plan *p = &pvn_memlane_plan[l->sender][((const struct memlane *)l)->index];
+
+    return p->fences++ < p->fence_again ? -EAGAIN : p->fence;
+}
+
 static void mem_close(struct pvn_lane *l)
 {
     pvn_memlane_open--;
@@ -83,6 +90,7 @@ static int mem_new(int index, const struct pvn_lane_args *args, struct pvn_lane 
                                       .offer = mem_offer,
                                       .bind = mem_bind,
                                       .verify = mem_verify,
+                                      .fence = mem_fence,
                                       .close = mem_close};
 
     return make(&ops, index, args, out, err);
@@ -95,6 +103,7 @@ static int mem2_new(int index, const struct pvn_lane_args *args, struct pvn_lane
                                       .offer = mem_offer,
                                       .bind = mem_bind,
                                       .verify = mem_verify,
+                                      .fence = mem_fence,
                                       .close = mem_close};
 
     return make(&ops, index, args, out, err);

@@ -17,6 +17,9 @@ enum { PVN_MEMLANES = 4 };
  * returns: 0, -EAGAIN always, or an error. caps: of the lane. */
 struct pvn_memlane_plan {
     int lane_new, bind, verify;
+    int fence_again; /* calls of fence that return -EAGAIN first */
+    int fence;       /* what the next one returns */
+    int fences;      /* calls that were made */
     unsigned caps;
 };
 extern struct pvn_memlane_plan pvn_memlane_plan[2][PVN_MEMLANES];

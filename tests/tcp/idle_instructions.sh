@@ -49,5 +49,5 @@ bounded() {
     (($2 >= $3 && $2 <= $4)) && verdict=ok
     echo "$verdict $1: $2, at least $3 and at most $4"
 }
-bounded "instructions per idle comm and pass over 256 TCP comms, times 10" $((10 * instructions / tests)) 100 330
-bounded "tests of an idle comm per look at its control connection" $((looks > 0 ? tests / looks : 0)) 64 576
+bounded "instructions per idle comm and pass over 256 TCP comms, times 10" $((10 * instructions / tests)) 100 450
+bounded "tests of an idle comm per look at its control connection" $((looks > 0 ? tests / looks : 0)) 60 576

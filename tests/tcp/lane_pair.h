@@ -20,7 +20,7 @@
 extern "C" {
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "engine/engine_fast.h"
+#include "support/engine_calls.h"
 #include "base/poller.h"
 #include "net-tcp/frame.h"
 #include "net-tcp/tcp_lane.h"

@@ -8,12 +8,13 @@
 # usage: link_loss.sh   (in the build directory, or with PVN_BUILDDIR)
 set -u
 build=${PVN_BUILDDIR:-$PWD}
-a=pvnll$$a b=pvnll$$b
+a=pvnll$$a b=pvnll$$b c=pvnll$$c
 log=$(mktemp)
 
 gone() {
     ip netns del "$a" 2>/dev/null
     ip netns del "$b" 2>/dev/null
+    ip netns del "$c" 2>/dev/null
     rm -f "$log"
 }
 trap gone EXIT
@@ -120,8 +121,8 @@ lines() {
     return 1
 }
 
-# go_round NAME FAULT REPAIR: of two interfaces the one in use is lost; both ends go on over the other one, and
-# return when it is back. Nothing is set: two interfaces are enough. The transfer, which has no end, is interrupted.
+# go_round NAME FAULT REPAIR [PATTERN]: of two interfaces the one in use is lost; both ends go on over the other one, and
+# return when it is back; the log has the pattern. Nothing is set: two interfaces are enough. The transfer, which has no end, is interrupted.
 go_round() {
     local name=$1 pid why=''
     unset NCCL_PVRDMA_FAILOVER
@@ -134,6 +135,7 @@ go_round() {
     kill -INT "$pid"
     wait "$pid"
     interfaces=1
+    [ -z "${4-}" ] || lines 1 "$4" || why="${why:-the log does not have: $4}"
     if [ -z "$why" ] && grep -q INTERRUPTED "$log" && ! grep -Eq 'FAILED|wrong:|gave up' "$log"; then
         echo "ok $name"
         return
@@ -146,6 +148,14 @@ near_up() { ip -n "$a" link set v0 up; }
 interface_down() { ip -n "$b" link set v0 down; }
 interface_up() { ip -n "$b" link set v0 up; }
 address_gone() { ip -n "$b" addr del 10.9.0.2/24 dev v0; }
+# The receiver's first address is another machine's, which refuses connections as a firewall may.
+address_moved() {
+    ip netns add "$c" && ip -n "$b" link set v0 netns "$c" && ip -n "$c" link set v0 up &&
+        ip -n "$c" addr add 10.9.0.2/24 dev v0
+}
+address_returned() {
+    ip -n "$c" link set v0 netns "$b" && ip -n "$b" link set v0 up && ip -n "$b" addr add 10.9.0.2/24 dev v0
+}
 address_back() { ip -n "$b" addr add 10.9.0.2/24 dev v0; }
 route_gone() { ip -n "$a" route del 10.9.0.0/24; }
 route_back() { ip -n "$a" route add 10.9.0.0/24 dev v0 src 10.9.0.1; }
@@ -170,4 +180,5 @@ else
     go_round "receiver's interface down, another one is there" interface_down interface_up
     go_round "sender's interface down, another one is there" near_down near_up
     go_round "receiver's address withdrawn, another one is there" address_gone address_back
+    go_round "receiver's address moved to a machine that refuses" address_moved address_returned 'the connection is refused; other paths'
 fi

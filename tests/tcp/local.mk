@@ -4,38 +4,38 @@
 PVN_TESTS += tests/tcp/test_tcp_lane
 tests_tcp_test_tcp_lane_SOURCES = tests/tcp/test_tcp_lane.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_lane_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_tcp_test_tcp_lane_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+tests_tcp_test_tcp_lane_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 # Reads of large messages.
 PVN_TESTS += tests/tcp/test_tcp_read
 tests_tcp_test_tcp_read_SOURCES = tests/tcp/test_tcp_read.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_read_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_tcp_test_tcp_read_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+tests_tcp_test_tcp_read_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 # A sender that closes.
 PVN_TESTS += tests/tcp/test_tcp_end
 tests_tcp_test_tcp_end_SOURCES = tests/tcp/test_tcp_end.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_end_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_tcp_test_tcp_end_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+tests_tcp_test_tcp_end_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 # Clear-to-send.
 PVN_TESTS += tests/tcp/test_tcp_cts
 tests_tcp_test_tcp_cts_SOURCES = tests/tcp/test_tcp_cts.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_cts_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_tcp_test_tcp_cts_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+tests_tcp_test_tcp_cts_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# The same with a misbehaving proxy between the ends.
+# Lanes with a misbehaving proxy between the ends.
 PVN_TESTS += tests/tcp/test_lane_chaos
 tests_tcp_test_lane_chaos_SOURCES = tests/tcp/test_lane_chaos.cc tests/tcp/lane_pair.h \
     tests/support/chaosproxy.cc tests/support/chaosproxy.h
 tests_tcp_test_lane_chaos_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_tcp_test_lane_chaos_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+tests_tcp_test_lane_chaos_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
-# The same with worker threads.
+# Lanes with worker threads.
 PVN_TESTS += tests/tcp/test_tcp_workers
 tests_tcp_test_tcp_workers_SOURCES = tests/tcp/test_tcp_workers.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_workers_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_tcp_test_tcp_workers_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+tests_tcp_test_tcp_workers_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 # Counted by callgrind.
 if !SANITIZE
@@ -43,17 +43,19 @@ PVN_SCRIPT_TESTS += tests/tcp/idle_instructions.sh
 endif
 
 if !SANITIZE_THREAD
-PVN_SCRIPT_TESTS += tests/tcp/link_loss.sh
+PVN_SCRIPT_TESTS += tests/tcp/routes.sh tests/tcp/link_loss.sh
+PVN_SCRIPT_TESTS += tests/tcp/large_packets.sh
+PVN_SCRIPT_TESTS += tests/tcp/lossy_path.sh
 
 # Chunks sent without a copy.
 PVN_TESTS += tests/tcp/test_tcp_zerocopy
 tests_tcp_test_tcp_zerocopy_SOURCES = tests/tcp/test_tcp_zerocopy.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_zerocopy_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_tcp_test_tcp_zerocopy_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+tests_tcp_test_tcp_zerocopy_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 
 # Which chunks are.
 PVN_TESTS += tests/tcp/test_tcp_trial
 tests_tcp_test_tcp_trial_SOURCES = tests/tcp/test_tcp_trial.cc tests/tcp/lane_pair.h
 tests_tcp_test_tcp_trial_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_tcp_test_tcp_trial_LDADD = libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
+tests_tcp_test_tcp_trial_LDADD = tests/support/libengine-calls.la libpvn-tcp.la libpvn-core.la $(TEST_LDADD)
 endif

@@ -209,7 +209,7 @@ class LaneChaos : public testing::TestWithParam<Shape>
         p.clear_to_send = p.acknowledged = GetParam().shared;
     }
 
-    // What is meant to go without a copy does.
+    // Data that are to go without a copy do so.
     void TearDown() override
     {
         if (zerocopy && p.tx) {
@@ -369,7 +369,7 @@ TEST_P(LaneChaos, BlackHoleBlocksNobody)
     Traffic t(p, 60, 200000, 8);
     ASSERT_TRUE(ChaosProxy::wait_for([&] {
         EXPECT_EQ(0, t.turn());
-        /* What is acknowledged is not done before it has arrived: not enough is sent for all
+        /* An acknowledged message is not done before it has arrived: not enough is sent for all
          * streams. */
         return p.proxy->total(kToServer).stalls >=
                (zerocopy || GetParam().shared ? 1u : static_cast<unsigned>(streams));

@@ -212,7 +212,7 @@ TEST_F(TcpEndOfLanes, WhatWaitsForTheSlowerOneArrives)
     EXPECT_EQ(1, behind.in[9]);
 }
 
-// What waits in the second lane, while the first one has ended, finds its place when another receive comes.
+// A message that waits in the second lane, while the first one has ended, finds its place when another receive comes.
 TEST_F(TcpEndOfLanes, WhatWaitsBehindAMessageThatIsKeptAsideArrives)
 {
     keep_one_aside(e, q.dialed[1], r);

@@ -315,7 +315,7 @@ static int pass(const std::vector<pvn_req *> &requests)
 {
     int polls = 0, done = 0;
     for (pvn_req *r : requests) {
-        if (eng_fast_is_still(r))
+        if (pvn_engine_is_still(r))
             continue;
         polls++;
         EXPECT_EQ(0, pvn_engine_test(r, &done, nullptr));
@@ -364,7 +364,7 @@ TEST(TcpLaneIdle, OneOfManyCommsIsPolledInAPass)
         ASSERT_LT(tries, 1000000);
         for (pvn_req *&q : r) {
             int done = 0;
-            if (!q || eng_fast_is_still(q))
+            if (!q || pvn_engine_is_still(q))
                 continue;
             ASSERT_EQ(0, pvn_engine_test(q, &done, nullptr));
             if (done) {

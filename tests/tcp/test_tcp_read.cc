@@ -65,7 +65,7 @@ struct PartOfAMessage : LanePair {
 void middle_is_waited_for(const char *receiver_cc)
 {
     enum { POLLS = 400, LEAST_NS = 128 * 1024 / 8 };
-    // Where this thread is interrupted between the two messages they do not follow each other.
+    // The two messages do not follow each other if this thread is interrupted between them.
     for (int tries = 0; tries < 20; tries++) {
         PartOfAMessage p;
         p.receiver_cc = receiver_cc;
@@ -118,7 +118,7 @@ TEST(TcpRead, WhatASenderWithBbrSendsIsReadAsItComes)
     p.complete();
 }
 
-// What the kernel waits for on a socket, in bytes, before it calls it readable.
+// The bytes that the kernel waits for on a socket before it calls it readable.
 int low_watermark(int fd)
 {
     int bytes = -1;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// Whether large messages from small pages are copied: what the kernel says of the path, and what takes
-// less processor time. Loopback copies, so the kernel's other answer comes from this file, and so does the
-// thread's processor clock: both by functions that stand before those of the C library.
+// The choice if large messages from small pages are copied: what the kernel says of the path, and what takes less
+// processor time. Loopback copies, so the kernel's other answer comes from this file, and so does the thread's
+// processor clock: both by functions that stand before those of the C library.
 #include "tcp/lane_pair.h"
 
 #include <cerrno>

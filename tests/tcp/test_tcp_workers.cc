@@ -91,7 +91,7 @@ class TcpWorkers : public testing::TestWithParam<Shape>
         p.clear_to_send = GetParam().clear_to_send;
         p.open(GetParam().streams, GetParam().chunk, true);
     }
-    // With clear-to-send, when the receive has been announced.
+    // Sends; with clear-to-send, when the receive has been announced.
     pvn_req *send(const std::vector<uint8_t> &out, int tag)
     {
         pvn_req *s = nullptr;
@@ -380,7 +380,7 @@ TEST(TcpWorkersLife, PostAndCancelRace)
     EXPECT_TRUE(soon([] { return workers().empty(); }));
 }
 
-// What was started by one user is there for all, and a failure leaves none behind.
+// Threads that one user started are there for all, and a failure leaves none behind.
 TEST(TcpWorkersLife, Counted)
 {
     ASSERT_EQ(0, tcp_workers_get(3));

@@ -66,7 +66,7 @@ class TcpZerocopy : public testing::Test
         p.tx->ops->close(p.tx);
         p.tx = nullptr;
     }
-    // What has become of the stream, as the receiver's socket says.
+    // The stream's error as the receiver's socket has it.
     int receivers_error()
     {
         usleep(1000);
@@ -319,7 +319,7 @@ TEST_F(TcpZerocopy, AResetDespiteAForkedChild)
     waitpid(child, nullptr, 0);
 }
 
-// What the receiver's kernel has of a chunk by then are the pages themselves.
+// The receiver's kernel holds the pages themselves of a chunk by then.
 TEST_F(TcpZerocopy, WhatIsOverwrittenAfterAResetDoesNotArrive)
 {
     open();
@@ -354,7 +354,7 @@ TEST_F(TcpZerocopy, AFencedLaneIsReset)
     EXPECT_FALSE(done) << "nobody has acknowledged it";
 }
 
-// Of a chunk that the socket has in part only.
+// The socket has the chunk in part only.
 TEST_F(TcpZerocopy, AFencedLaneIsResetWithinAChunk)
 {
     open(1, 8 << 20);
@@ -520,7 +520,7 @@ TEST_F(TcpZerocopyRegistered, ReceivingBuffersStayWhereTheyAre)
     EXPECT_EQ(0, in_huge_pages());
 }
 
-// Where the administrator has switched huge pages off, buffers stay in small ones, although the kernel would move them.
+// Buffers stay in small pages if the administrator has switched huge pages off, although the kernel would move them.
 TEST_F(TcpZerocopyRegistered, SwitchedOffTheyStayOff)
 {
     make();
@@ -681,7 +681,7 @@ TEST_F(TcpZerocopyRegistered, HugetlbPagesAreSentWithoutACopy)
     EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
 }
 
-// What the kernel refuses, it is done without.
+// Registration works without huge pages where the kernel refuses them.
 TEST_F(TcpZerocopyRegistered, ARefusalIsNoError)
 {
     make();

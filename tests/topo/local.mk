@@ -15,6 +15,11 @@ tests_topo_test_check_SOURCES = tests/topo/test_check.cc
 tests_topo_test_check_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_check_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
+PVN_TESTS += tests/topo/test_unread
+tests_topo_test_unread_SOURCES = tests/topo/test_unread.cc
+tests_topo_test_unread_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_unread_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
+
 PVN_TESTS += tests/topo/test_hints
 tests_topo_test_hints_SOURCES = tests/topo/test_hints.cc
 tests_topo_test_hints_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-// What pvn-topo --json stat would save of a job, written by a test.
+// Output of pvn-topo --json stat for a job, written by a test.
 #ifndef PVN_TESTS_TOPO_STAT_SAVED_H
 #define PVN_TESTS_TOPO_STAT_SAVED_H
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What pvn-topo answers where it once said nothing or the wrong thing: differences of two machines,
+// pvn-topo's answers where it once said nothing or the wrong thing: differences of two machines,
 // NICs that are down, devices that NCCL never visits, guests.
 #include <gtest/gtest.h>
 
@@ -87,7 +87,7 @@ TEST_F(Answers, DiffSeesTheNumberOfNvlinks)
     EXPECT_HAS(tool("diff a.xml b.xml"), "NVLinks 8 -> 56");
 }
 
-// What a damaged file counts is cut to an int, as NCCL does it, and adds up.
+// A damaged file's count is cut to an int, as NCCL does it, and added up.
 TEST_F(Answers, DiffAddsUpAnyNumberOfNvlinks)
 {
     const std::string link = nvlink("0000:02:00.0", 2147483647),

@@ -109,6 +109,7 @@ struct Server {
         t.file("/proc/version", "Linux version 5.15.0-91-generic (build@host)\n");
         t.file("/proc/self/limits",
                "Limit  Soft Limit  Hard Limit  Units\n"
+               "Max open files            1048576              1048576     files\n"
                "Max locked memory         unlimited            unlimited   bytes\n");
         return t;
     }
@@ -128,7 +129,7 @@ TEST(Check, HealthyServer)
     c.expect("link", "18:00.0", PVN_TOPO_LEVEL_OK, "x16");
     EXPECT_EQ(c.find("link", "19:00.0"), nullptr) << "a downstream port's link is its device's";
     c.expect("acs", "mlx5_0", PVN_TOPO_LEVEL_OK, "no port between them");
-    c.expect("iommu", "mlx5_0", PVN_TOPO_LEVEL_OK, "no IOMMU is in use");
+    c.expect("iommu", "mlx5_0", PVN_TOPO_LEVEL_OK, "the IOMMU passes addresses through");
     c.expect("ats", "mlx5_0", PVN_TOPO_LEVEL_OK, "not needed");
     c.expect("relaxed-ordering", "mlx5_0", PVN_TOPO_LEVEL_OK, "DevCtl");
     c.expect("numa", "1a:00.0", PVN_TOPO_LEVEL_OK, "NUMA node 0");
@@ -489,8 +490,42 @@ TEST(Check, Memlock)
     unknown.expect("memlock", "process", PVN_TOPO_LEVEL_UNKNOWN, "not shown");
     t.remove("/sys/class/infiniband");
     limits("65536");
+    Checks hidden{load(t)};
+    hidden.expect("memlock", "process", PVN_TOPO_LEVEL_UNKNOWN, "if there is some is not known");
+    for (const std::string &dir : t.dirs()) {
+        if (dir.size() > 11 && dir.compare(dir.size() - 11, 11, "/infiniband") == 0) {
+            t.remove(dir);
+        }
+    }
     Checks no_rdma{load(t)};
     no_rdma.expect("memlock", "process", PVN_TOPO_LEVEL_OK, "matters only for RDMA");
+}
+
+TEST(Check, OpenFiles)
+{
+    Server s;
+    Tree t = s.tree();
+    auto limits = [&](const char *soft) {
+        t.file("/proc/self/limits",
+               std::string("Max open files  ") + soft + "  unlimited  files\n");
+    };
+
+    limits("1024");
+    Checks usual{load(t)};
+    usual.expect("open-files", "process", PVN_TOPO_LEVEL_OK,
+                 "1024 open files, for some 256 connections");
+    limits("512");
+    Checks small{load(t)};
+    small.expect("open-files", "process", PVN_TOPO_LEVEL_WARN, "some 85 connections");
+    limits("64");
+    Checks none{load(t)};
+    none.expect("open-files", "process", PVN_TOPO_LEVEL_WARN, "some 0 connections");
+    limits("unlimited");
+    Checks all{load(t)};
+    all.expect("open-files", "process", PVN_TOPO_LEVEL_OK, "not limited");
+    t.remove("/proc/self/limits");
+    Checks unknown{load(t)};
+    unknown.expect("open-files", "process", PVN_TOPO_LEVEL_UNKNOWN, "not shown");
 }
 
 TEST(Check, NvidiaAndGpuDirect)

@@ -187,7 +187,7 @@ TEST_F(CheckHosts, SavedFilesAndJson)
     EXPECT_EQ(2, run_tool(dir.path, "--hosts a check a.json").status);
 }
 
-// What check itself writes of two machines.
+// The files that check itself writes of two machines.
 TEST_F(CheckHosts, MachinesAsTheyAreRead)
 {
     GuestVariant two;
@@ -208,6 +208,112 @@ TEST_F(CheckHosts, MachinesAsTheyAreRead)
     Result r = run_tool(dir.path, "check" + files);
     EXPECT_EQ(1, r.status) << r.err;
     EXPECT_TRUE(says(r, "ODD topology of GPU")) << r.out;
+}
+
+/* Statistics of nobody: else the environment of a process that runs beside this test counts. */
+class Conf : public CheckHosts
+{
+  protected:
+    const std::string nobody = "NCCL_PVRDMA_STATS_DIR=/nonexistent ";
+
+    // Name and value of each fact of the configuration files.
+    std::map<std::string, std::string> facts(const std::string &doc)
+    {
+        std::map<std::string, std::string> all;
+        const std::string fact = "\"fact\": \"nccl.conf\"";
+        auto text = [&](size_t at, const char *key) {
+            size_t from = doc.find('"', doc.find(key, at) + strlen(key)) + 1, to = from;
+            while (doc[to] != '"')
+                to += doc[to] == '\\' ? 2 : 1;
+            return doc.substr(from, to - from);
+        };
+        for (size_t at = 0; (at = doc.find(fact, at)) != std::string::npos; at++)
+            all[text(at, "\"subject\":")] = text(at, "\"value\":");
+        return all;
+    }
+};
+
+TEST_F(Conf, ValuesAreWhatNcclTakesThemFor)
+{
+    const std::string longest(1023, 'v');
+    std::ofstream(dir.path + "/own.conf") << "#NCCL_C=1\n"
+                                             " #NCCL_C=1\n"
+                                             "NCCL_HASH=a#b\n"
+                                             "NCCL_REMARK=a # b\n"
+                                             "NCCL_DOS=a\r\n"
+                                             "NCCL_SPACE= a\n"
+                                             "NCCL_QUOTE=\"a\"\n"
+                                             "NCCL_EQUALS=a=b\n"
+                                             "NCCL_EMPTY=\n"
+                                             "NCCL_TWICE=first\n"
+                                             "NCCL_TWICE=second\n"
+                                             "NCCL_SET=file\n"
+                                             "NCCL_TRAILING =a\n"
+                                             "nccl_case=a\n"
+                                             "no sign\n"
+                                             "=a\n"
+                                             "OTHER=a\n"
+                                             "NCCL_LONG="
+                                          << longest << "w\n"
+                                          << "NCCL_LAST=a"; // no end of line
+    Result r = run_tool(dir.path, "--interval 0 --json check",
+                        nobody + "NCCL_CONF_FILE=own.conf NCCL_SET=shell");
+    auto all = facts(r.out);
+    const std::string part = " as part of the value)",
+                      none = " (without effect: spaces, quotes and case are part of this name)";
+    const std::map<std::string, std::string> want = {
+        {"\\\" #NCCL_C\\\"", "1" + none},
+        {"NCCL_HASH", "a#b"},
+        {"NCCL_REMARK", "a # b (NCCL takes the # and what follows it" + part},
+        {"NCCL_DOS", "a\\r (NCCL takes the CR at its end (a DOS file)" + part},
+        {"NCCL_SPACE", " a (NCCL takes the spaces around it" + part},
+        {"NCCL_QUOTE", "\\\"a\\\" (NCCL takes the quotes" + part},
+        {"NCCL_EQUALS", "a=b"},
+        {"NCCL_EMPTY", "(empty)"},
+        {"NCCL_TWICE", "first"},
+        {"\\\"NCCL_TRAILING \\\"", "a" + none},
+        {"\\\"nccl_case\\\"", "a" + none},
+        {"OTHER", "a"},
+        {"NCCL_LONG", longest},
+        {"NCCL_LAST", "a"},
+    };
+    for (const auto &[name, value] : want)
+        EXPECT_EQ(value, all[name]) << name;
+    EXPECT_EQ(0u, all.count("NCCL_SET")) << "the environment has it already";
+    EXPECT_EQ(0u, all.count("no sign") + all.count("") + all.count("NCCL_C"));
+}
+
+// Only in a mount namespace is /etc one of our own.
+TEST_F(Conf, TheUsersFileComesBeforeTheSystems)
+{
+    if (std::system("unshare -m sh -c 'mount -t tmpfs pvn-conf /etc' 2>/dev/null") != 0)
+        GTEST_SKIP() << "mounting takes root";
+    std::ofstream(dir.path + "/.nccl.conf") << "NCCL_A=home\nNCCL_B=home\n";
+    std::ofstream(dir.path + "/own.conf") << "NCCL_A=own\nNCCL_B=own\n";
+    std::ofstream(dir.path + "/all.sh")
+        << "mount -t tmpfs pvn-conf /etc\n"
+           "echo root:x:0:0::"
+        << dir.path
+        << ":/bin/sh >/etc/passwd\n"
+           "printf 'NCCL_B=etc\\nNCCL_C=etc\\n' >/etc/nccl.conf\n"
+           "export HOME=/nonexistent "
+        << nobody
+        << "\n"
+           "$PVN_TOPO --interval 0 --json check >home.json\n"
+           "NCCL_CONF_FILE= $PVN_TOPO --interval 0 --json check >empty.json\n"
+           "NCCL_CONF_FILE=own.conf $PVN_TOPO --interval 0 --json check >own.json\n"
+           "NCCL_CONF_FILE=missing $PVN_TOPO --interval 0 --json check >missing.json\n";
+    std::system(
+        ("cd " + dir.path + " && PVN_TOPO=" PVN_BUILDDIR "/topo/pvn-topo unshare -m sh " + "all.sh")
+            .c_str());
+    using Map = std::map<std::string, std::string>;
+    const Map home = {{"NCCL_A", "home"}, {"NCCL_B", "home"}, {"NCCL_C", "etc"}};
+    EXPECT_EQ(home, facts(read_file(dir.path + "/home.json")));
+    EXPECT_EQ(home, facts(read_file(dir.path + "/empty.json")));
+    EXPECT_EQ((Map{{"NCCL_A", "own"}, {"NCCL_B", "own"}, {"NCCL_C", "etc"}}),
+              facts(read_file(dir.path + "/own.json")));
+    EXPECT_EQ((Map{{"NCCL_B", "etc"}, {"NCCL_C", "etc"}}),
+              facts(read_file(dir.path + "/missing.json")));
 }
 
 } // namespace

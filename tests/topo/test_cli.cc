@@ -278,9 +278,15 @@ TEST_F(Cli, ParamsAreThePluginsTable)
     r = run("params", "NCCL_PVRDMA_STRICT=perhaps");
     EXPECT_EQ(1, r.status);
     EXPECT_NE(std::string::npos, r.err.find("perhaps")) << r.err;
+    const char *env = "NCCL_PVRDMA_STRICT=perhaps NCCL_IB_FIFO_TC=46";
+    r = run("--no-env params", env);
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_EQ(std::string::npos, r.out.find("46")) << r.out;
+    EXPECT_NE(std::string::npos,
+              run("params", env).out.find("NCCL_IB_FIFO_TC=46    [no effect]\n"));
 }
 
-// What has effect on one side is no mistake because the other one is a file.
+// An option that has effect on one side is no mistake because the other one is a file.
 TEST_F(Cli, DiffTakesNicsForTheMachineOfTheTwo)
 {
     Result r = run("--nics all diff guest.tar two-switches.xml");
@@ -310,6 +316,43 @@ TEST_F(Cli, CheckLooksAtEachPluginThatNcclLoads)
         text = squeeze(run("check --interval 0", std::string("NCCL_NET_PLUGIN=") + none).out);
         EXPECT_NE(std::string::npos, text.find("it names no plugin, so NCCL loads none")) << text;
     }
+}
+
+// NCCL takes the network of that name, in any case, or ends.
+TEST_F(Cli, CheckLooksAtTheNameOfTheNetwork)
+{
+    const std::string plugin =
+        "NCCL_NET_PLUGIN=" PVN_BUILDDIR "/.libs/libnccl-net-pvrdma.so NCCL_NET=";
+    auto check = [&](const std::string &env) {
+        Result r = run("--all check --interval 0", env);
+        r.out = squeeze(r.out);
+        return r;
+    };
+    auto has = [](const Result &r, const std::string &part) {
+        return r.out.find(part) != std::string::npos;
+    };
+    for (const char *name : {"pvrdma", "PVRDMA"}) {
+        Result r = check(plugin + name);
+        EXPECT_TRUE(has(r, "OK plugin")) << r.out;
+        EXPECT_FALSE(has(r, "NCCL_NET")) << r.out;
+    }
+    for (const char *name : {"pvdrma", "''"}) {
+        Result r = check(plugin + name);
+        EXPECT_EQ(1, r.status) << name;
+        EXPECT_FALSE(has(r, "OK plugin")) << r.out;
+        EXPECT_TRUE(has(r, "WARN plugin")) << r.out;
+        EXPECT_TRUE(has(r, "FAIL network NCCL_NET:")) << r.out;
+        EXPECT_TRUE(has(r, "(plugins: pvrdma; NCCL's own: IB, Socket), so NCCL ends")) << r.out;
+    }
+    for (const char *name : {"Socket", "socket", "IB"}) {
+        Result r = check(plugin + name);
+        EXPECT_FALSE(has(r, "OK plugin")) << r.out;
+        EXPECT_TRUE(has(r, std::string("WARN network NCCL_NET: ") + name + " is NCCL's own"))
+            << r.out;
+    }
+    EXPECT_TRUE(has(check("NCCL_NET_PLUGIN=none NCCL_NET=pvrdma"), "FAIL network NCCL_NET:"));
+    EXPECT_TRUE(has(check("NCCL_NET_PLUGIN=not-there NCCL_NET=pvrdma"), "none can be loaded"));
+    EXPECT_TRUE(has(check("NCCL_NET_PLUGIN=not-there NCCL_NET=Socket"), "WARN network"));
 }
 
 TEST_F(Cli, VersionIsTheBuilds)
@@ -536,6 +579,27 @@ TEST_F(Cli, JsonConformsToTheSchema)
     pvn_stats_close();
     pvn_params_override(nullptr);
     json_decref(schema);
+}
+
+// Connections have adapters, but there is no /sys.
+TEST_F(Cli, StatSaysThatNoAdapterCanBeRead)
+{
+    Tree bare;
+    bare.cpus("GenuineIntel", 6, 106, false);
+    bare.write_dir(dir->path + "/bare");
+    pvn_params params = *pvn_params_get();
+    snprintf(params.stats_dir, sizeof(params.stats_dir), "%s/stats-bare", dir->path.c_str());
+    pvn_params_override(&params);
+    pvn_stats_open(12);
+    pvn_stat *s = pvn_stat_new(PVN_STAT_SETUP, true, "mlx5_0");
+    ASSERT_NE(nullptr, s);
+    Result r = run(std::string("--root bare stat ") + pvn_stats_path());
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.err.find("/sys/class/infiniband: cannot be listed")) << r.err;
+    EXPECT_NE(std::string::npos, r.err.find("counters are left out for that")) << r.err;
+    pvn_stat_end(s);
+    pvn_stats_close();
+    pvn_params_override(nullptr);
 }
 
 } // namespace

@@ -177,7 +177,7 @@ TEST(CounterTable, EveryRowIsWholeAndFound)
     }
 }
 
-// What the kernel shows beside them counts traffic or objects.
+// The kernel's other counters count traffic or objects.
 TEST(CounterTable, TrafficIsNoFault)
 {
     for (const char *name : {"lifespan", "port_xmit_data", "rx_write_requests", "active_qps",
@@ -191,7 +191,7 @@ TEST(CounterTable, TrafficIsNoFault)
 
 TEST_F(Counters, WhatGrowsIsNamedWithItsMeaningAndRemedy)
 {
-    // Of each driver some that differ in name; rxe's are those of its rxe_hw_counters.
+    // Some counters of each driver that differ in name; rxe's are those of its rxe_hw_counters.
     const struct {
         const char *dir, *name, *means, *remedy;
     } all[] = {

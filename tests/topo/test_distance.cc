@@ -179,8 +179,9 @@ struct Random {
         int nodes = 1 + (int)pick(3);
 
         domain = pick(3) == 0 ? 0x10000 + pick(100) : pick(3);
+        tree.lists(false);
         for (int i = 0; i < nodes; i++) {
-            tree.numa(i, "f", "0-3", "10 20 20");
+            tree.numa(i, "f", "0-3", std::string("10 20 20").substr(0, (size_t)nodes * 3));
         }
         unsigned roots = 1 + pick(4);
         for (unsigned r = 0; r < roots && next_bus < 200; r++) {

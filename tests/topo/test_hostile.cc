@@ -217,6 +217,7 @@ TEST(Hostile, LoopsAndDanglingLinksLeaveNotes)
 {
     Tree t;
 
+    t.lists();
     t.link("/sys/bus/pci/devices/0000:01:00.0", "0000:02:00.0");
     t.link("/sys/bus/pci/devices/0000:02:00.0", "0000:01:00.0");
     t.link("/sys/bus/pci/devices/0000:03:00.0", "../../../devices/pci0000:00/0000:03:00.0");
@@ -322,6 +323,8 @@ TEST(Hostile, DeepChains)
 TEST(Hostile, LongAndBinaryNames)
 {
     Tree t;
+
+    t.lists();
     std::string nic = t.pci("pci0000:17", "0000:17:00.0", Pci::nic());
 
     t.net(std::string(200, 'n'), nic);
@@ -347,6 +350,7 @@ TEST(Hostile, NotesAreBounded)
 {
     Tree t;
 
+    t.lists();
     for (int i = 0; i < 200; i++) {
         t.file("/sys/bus/pci/devices/junk" + std::to_string(i), "");
     }

@@ -1,9 +1,15 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 // The machines that hwloc's users collected (../shared/topologies/hwloc-xml), rebuilt as sysfs
-// trees: hwloc's nesting of objects is a second opinion on every GPU-NIC pair.
+// trees: hwloc's nesting of objects is a second opinion on every GPU-NIC pair. And small files in the
+// forms that hwloc's own exporter has, in which nothing that pvn-topo shows may be lost unsaid.
+#include "tests/topo/cli.h"
 #include "tests/topo/hwloc_line.h"
 #include "tests/topo/tree.h"
+
+extern "C" {
+#include "topo/input/input.h"
+}
 
 #include <cstdlib>
 #include <cstring>
@@ -82,6 +88,7 @@ static Tree rebuild(const Machine &m)
     std::map<std::string, std::string> path;
     Tree t;
 
+    t.lists(false);
     for (const auto &f : m.functions) {
         std::string above, root = "pci0000:00";
         Pci p;
@@ -212,3 +219,205 @@ INSTANTIATE_TEST_SUITE_P(
                     "mpibind/coral-ea-hwloc1", "mpibind/cts1-pascal", "mpibind/cts1-quartz-smt1",
                     "mpibind/epyc-corona-p2", "mpibind/epyc-corona", "mpibind/g4dnmetal",
                     "prrte/test-topo"));
+
+namespace
+{
+
+// A file of hwloc with these objects in its machine, whose CPUs are 0 to 7.
+std::string hwloc(const std::string &objects, const std::string &version = "2.0",
+                  const std::string &behind = "")
+{
+    return "<topology version=\"" + version +
+           "\">\n<object type=\"Machine\" os_index=\"0\" cpuset=\"0x000000ff\" "
+           "complete_cpuset=\"0x000000ff\" nodeset=\"0x00000003\" "
+           "complete_nodeset=\"0x00000003\">\n" +
+           objects + "</object>\n" + behind + "</topology>\n";
+}
+
+std::string node(int id, const std::string &cpus, const std::string &more = "")
+{
+    return "<object type=\"NUMANode\" os_index=\"" + std::to_string(id) + "\" cpuset=\"" + cpus +
+           "\" nodeset=\"" + (id ? "0x00000002" : "0x00000001") + "\" " + more + "/>\n";
+}
+
+// A host bridge with a function, which has these devices.
+std::string function(const std::string &bdf, const std::string &type, const std::string &devices,
+                     const std::string &link = "15.753846", bool bridge = true)
+{
+    std::string dev = "<object type=\"PCIDev\" pci_busid=\"" + bdf + "\" pci_type=\"" + type +
+                      "\" pci_link_speed=\"" + link + "\">\n" + devices + "</object>\n";
+    return bridge ? "<object type=\"Bridge\" bridge_type=\"0-1\" bridge_pci=\"" + bdf.substr(0, 4) +
+                        ":[" + bdf.substr(5, 2) + "-" + bdf.substr(5, 2) + "]\">\n" + dev +
+                        "</object>\n"
+                  : dev;
+}
+
+std::string device(const std::string &name, const std::string &type,
+                   const std::vector<std::pair<std::string, std::string>> &infos)
+{
+    std::string out = "<object type=\"OSDev\" name=\"" + name + "\" osdev_type=\"" + type + "\">\n";
+    for (const auto &i : infos)
+        out += "<info name=\"" + i.first + "\" value=\"" + i.second + "\"/>\n";
+    return out + "</object>\n";
+}
+
+const char gpu_ids[] = "0302 [10de:20b0] [10de:144e] a1",
+           nic_ids[] = "0200 [15b3:1017] [15b3:0003] 00";
+const char both_nodes[] = "cpuset=\"0x000000ff\" nodeset=\"0x00000003\"";
+
+class HwlocFile : public testing::Test
+{
+  protected:
+    TempDir dir;
+
+    Result run(const std::string &xml, const std::string &args)
+    {
+        std::ofstream(dir.path + "/m.xml") << xml;
+        return run_tool(dir.path, "--no-names --root m.xml " + args);
+    }
+};
+
+#define EXPECT_HAS(text, part)    EXPECT_NE(std::string::npos, squeeze(text).find(part)) << (text)
+#define EXPECT_HAS_NO(text, part) EXPECT_EQ(std::string::npos, squeeze(text).find(part)) << (text)
+
+TEST_F(HwlocFile, NodesHaveTheirCpus)
+{
+    std::string xml = hwloc(
+        "<object type=\"Package\" cpuset=\"0x0000000f,,0x00000007\" nodeset=\"0x00000001\">\n" +
+        node(0, "0x0000000f,,0x00000007") + function("0000:01:00.0", gpu_ids, "") + "</object>\n" +
+        "<object type=\"Package\" cpuset=\"0xf0000000\" nodeset=\"0x00000002\">\n" +
+        node(1, "0xf0000000") + function("0000:02:00.0", nic_ids, device("eth0", "2", {})) +
+        "</object>\n");
+    Result r = run(xml, "dump");
+    EXPECT_HAS(r.out, "NUMA node 0: 0-2,64-67");
+    EXPECT_HAS(r.out, "NUMA node 1: 28-31");
+    r = run(xml, "--xml dump");
+    EXPECT_HAS(r.out, "affinity=\"0000000f,00000000,00000007\"");
+}
+
+// HBM and a GPU's memory are nodes beside the one that the kernel gives their devices.
+TEST_F(HwlocFile, MemoryBesideANodeIsNotTheNodeOfDevices)
+{
+    std::string nic = function("0000:02:00.0", nic_ids, device("eth0", "2", {}));
+    for (const char *subtype : {"HBM", "GPUMemory"}) {
+        std::string xml = hwloc("<object type=\"Package\" " + std::string(both_nodes) + ">\n" +
+                                node(0, "0x000000ff") +
+                                node(1, "0x000000ff", "subtype=\"" + std::string(subtype) + "\"") +
+                                nic + "</object>\n");
+        Result r = run(xml, "dump");
+        EXPECT_HAS(r.out, "NUMA node 0: 0-7");
+        EXPECT_HAS(r.out, "NUMA node 1: memory only");
+        EXPECT_HAS(r.out, "numa 0");
+    }
+    // Two nodes of half a package each: the device is near both.
+    std::string xml =
+        hwloc("<object type=\"Package\" " + std::string(both_nodes) + ">\n" +
+              "<object type=\"Group\" cpuset=\"0x0000000f\" nodeset=\"0x00000001\">\n" +
+              node(0, "0x0000000f") + "</object>\n" +
+              "<object type=\"Group\" cpuset=\"0x000000f0\" nodeset=\"0x00000002\">\n" +
+              node(1, "0x000000f0") + "</object>\n" + nic + "</object>\n");
+    EXPECT_HAS(run(xml, "dump").out, "numa -1");
+}
+
+TEST_F(HwlocFile, EachPortAndItsAddresses)
+{
+    std::string hca = device("mlx5_0", "3",
+                             {{"NodeGUID", "0002:c903:00f9:bfa0"},
+                              {"SysImageGUID", "0002:c903:00f9:bfa3"},
+                              {"Port1State", "4"},
+                              {"Port1LID", "0x3a4"},
+                              {"Port1GID0", "fe80:0000:0000:0000:0002:c903:00f9:bfa1"},
+                              {"Port2State", "2"},
+                              {"Port2LID", "0x0"}});
+    std::string ipoib =
+        device("ib0", "2",
+               {{"Address", "80:00:02:08:fe:80:00:00:00:00:00:00:00:02:c9:03:00:f9:bf:a1"},
+                {"Port", "1"}});
+    std::string xml = hwloc(node(0, "0x000000ff") + function("0000:02:00.0", nic_ids, hca + ipoib));
+    Result r = run(xml, "--json dump");
+    EXPECT_HAS(r.out, "\"port\": 1, \"state\": \"ACTIVE\", \"rate_mbits\": null, \"link_layer\": "
+                      "\"InfiniBand\", \"interface\": \"ib0\"");
+    EXPECT_HAS(r.out, "\"gid\": \"fe80:0000:0000:0000:0002:c903:00f9:bfa1\"");
+    EXPECT_HAS(r.out,
+               "\"port\": 2, \"state\": \"INIT\", \"rate_mbits\": null, \"link_layer\": null");
+
+    pvn_topo_input in = {PVN_TOPO_INPUT_HWLOC_XML, const_cast<char *>(xml.data()), xml.size()};
+    pvn_topo *t = nullptr;
+    pvn_topo_err err;
+    ASSERT_EQ(0, pvn_topo_input_machine(&in, "m.xml", &t, &err)) << err.text;
+    Topo owner(t);
+    ASSERT_EQ(1, t->nrdmas);
+    EXPECT_STREQ("0002:c903:00f9:bfa0", t->rdmas[0].node_guid);
+    EXPECT_STREQ("0002:c903:00f9:bfa3", t->rdmas[0].sys_image_guid);
+    EXPECT_EQ(0x3a4, t->rdmas[0].ports[0].lid);
+    ASSERT_EQ(1, t->nnets);
+    EXPECT_EQ(PVN_TOPO_NET_IPOIB, t->nets[0].kind);
+    EXPECT_EQ(0, t->nets[0].dev_port);
+    EXPECT_EQ(0, strncmp(t->nets[0].address, "80:00:02:08", 11));
+}
+
+TEST_F(HwlocFile, NamesOfGpusAndKindsOfCpus)
+{
+    std::string gpu = device("nvml0", "1", {{"GPUModel", "NVIDIA A100"}, {"NVIDIAUUID", "GPU-1"}}) +
+                      device("cuda0", "5", {{"GPUModel", "NVIDIA A100"}});
+    std::string cpus = "<info name=\"CPUImplementer\" value=\"0x41\"/>\n"
+                       "<info name=\"CPUModel\" value=\"Neoverse-V2\"/>\n";
+    std::string all = cpus + node(0, "0x000000ff") + function("0000:01:00.0", gpu_ids, gpu);
+    EXPECT_HAS(run(hwloc(all), "dump").out, "GPU NVIDIA A100");
+    EXPECT_HAS(run(hwloc(all), "--json dump").out, "\"cpu\": \"Neoverse-V2\"");
+    EXPECT_HAS(run(hwloc(all), "--xml dump").out, "arch=\"arm64\"");
+    // Version 3 has the architecture behind everything; it alone is known of some machines.
+    std::string bare = node(0, "0x000000ff") + function("0000:01:00.0", gpu_ids, "");
+    for (const char *arch : {"aarch64", "x86_64"}) {
+        std::string info = "<info name=\"Architecture\" value=\"" + std::string(arch) + "\"/>\n";
+        EXPECT_HAS(run(hwloc(bare, "3.0", info), "--xml dump").out,
+                   arch[0] == 'a' ? "arch=\"arm64\"" : "arch=\"x86_64\"");
+    }
+    std::string power = "<info name=\"CPUModel\" value=\"POWER9, altivec supported\"/>\n";
+    EXPECT_HAS(run(hwloc(power + bare), "--xml dump").out, "arch=\"ppc64\"");
+}
+
+TEST_F(HwlocFile, WhatIsNotReadIsSaidByEachCommand)
+{
+    std::string gpu = function("0000:01:00.0", gpu_ids, "", "0.000000");
+    std::string nic = function("0000:02:00.0", nic_ids,
+                               device("eth0", "2", {}) + device("cxi0", "3", {}), "0.000000");
+    std::string n = node(0, "0x0000000f") + node(1, "0x000000f0");
+    const struct {
+        std::string xml, said;
+    } rows[] = {
+        {hwloc(n + gpu + nic, "2.0",
+               "<distances2hetero nbobjs=\"2\" kind=\"25\" name=\"NVLinkBandwidth\"/>\n"),
+         "its tables of the links between GPUs (NVLinkBandwidth) are not read"},
+        {hwloc(n + gpu + nic), "cxi0: a fabric without verbs"},
+        {hwloc(n + gpu + function("0000:02:00.0", nic_ids, "")), "it has each link's bandwidth"},
+        {hwloc(n + gpu + function("0000:02:00.0", nic_ids, "", "0.000000", false)),
+         "1 PCI functions lie below no bridge"},
+        {hwloc(node(0, "0x000000ff") + gpu + nic), "it leaves out CPUs or NUMA nodes"},
+    };
+    for (const auto &row : rows) {
+        for (const char *args :
+             {"dump", "pairs", "matrix", "--json matrix", "--xml dump", "check"}) {
+            Result r = run(row.xml, args);
+            EXPECT_HAS(r.out + r.err, row.said) << args << r.err;
+        }
+    }
+    // A file that is whole leaves no note.
+    nic = function("0000:02:00.0", nic_ids, device("eth0", "2", {}), "0.000000");
+    Result r = run(hwloc(n + gpu + nic), "--json dump");
+    EXPECT_HAS(r.out, "\"notes\": []");
+    EXPECT_HAS_NO(r.out, "cxi0");
+}
+
+// The file names no driver, and the link of one moment alone.
+TEST_F(HwlocFile, WhatIsNotThereIsUnknown)
+{
+    std::string xml = hwloc(node(0, "0x000000ff") + function("0000:01:00.0", gpu_ids, "") +
+                            function("0000:02:00.0", nic_ids, device("eth0", "2", {})));
+    EXPECT_HAS_NO(run(xml, "dump").out, "no driver");
+    Result r = run(xml, "--all check");
+    EXPECT_HAS(r.out, "UNKNOWN link");
+    EXPECT_HAS_NO(r.out, "OK link");
+}
+
+} // namespace

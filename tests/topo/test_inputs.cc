@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What pvn-topo is given, as users give it: through pipes and FIFOs, compressed, cut, and as other
-// tools write it.
+// pvn-topo's inputs as users give them: through pipes and FIFOs, compressed, cut, and as other
+// tools write them.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -332,6 +332,86 @@ TEST_F(Inputs, LspcisTextIsAMachine)
         EXPECT_NE(std::string::npos, r.out.find(fact)) << fact;
 }
 
+// Two switch ports, and a function of the switch itself beside them, which hides the kind from the tree.
+const char with_ports[] = "0000:00:01.0 PCI bridge [0604]: Intel Corporation Device [8086:347a]\n"
+                          "\tBus: primary=00, secondary=01, subordinate=05, sec-latency=0\n"
+                          "\tCapabilities: [40] Express (v2) Root Port (Slot+), MSI 00\n"
+                          "\t\tDevCap:\tMaxPayload 512 bytes, PhantFunc 0\n"
+                          "\t\tDevCtl:\tCorrErr+ NonFatalErr+ FatalErr+ UnsupReq+\n"
+                          "\t\t\tRlxdOrd+ ExtTag+ PhantFunc- AuxPwr- NoSnoop+\n"
+                          "\t\t\tMaxPayload 256 bytes, MaxReadReq 512 bytes\n"
+                          "01:00.0 PCI bridge [0604]: PLX Technology [10b5:8796]\n"
+                          "\tBus: primary=01, secondary=02, subordinate=05, sec-latency=0\n"
+                          "\tCapabilities: [40] Express Upstream Port, MSI 00\n"
+                          "02:01.0 PCI bridge [0604]: PLX Technology [10b5:8796]\n"
+                          "\tBus: primary=02, secondary=03, subordinate=03, sec-latency=0\n"
+                          "\tCapabilities: [40] Express (v2) Downstream Port (Slot+), MSI 00\n"
+                          "02:02.0 PCI bridge [0604]: PLX Technology [10b5:8796]\n"
+                          "\tBus: primary=02, secondary=04, subordinate=04, sec-latency=0\n"
+                          "\tCapabilities: [40] Express (v2) Downstream Port (Slot-), MSI 00\n"
+                          "02:1f.0 System peripheral: PLX Technology Device 87d0\n"
+                          "\tCapabilities: [40] Express (v2) Endpoint, MSI 00\n"
+                          "03:00.0 3D controller [0302]: NVIDIA Corporation [10de:2330]\n"
+                          "\tNUMA node: 0\n"
+                          "04:00.0 Infiniband controller [0207]: Mellanox [15b3:1021]\n"
+                          "\tNUMA node: 0\n";
+
+// Each line of text behind mark.
+std::string marked(const char *text, const std::string &mark)
+{
+    std::string all = mark;
+    for (; *text; text++)
+        all += *text == '\n' && text[1] ? "\n" + mark : std::string(1, *text);
+    return all;
+}
+
+TEST_F(Inputs, LspciNamesThePortsOfASwitch)
+{
+    put("lspci.txt", with_ports);
+    std::string out = run("--root lspci.txt matrix").out;
+    std::string smi = out.substr(out.find("nvidia-smi"));
+    EXPECT_EQ("GPU0      X   PIX", row(smi, "GPU0")) << out;
+    out = run("--root lspci.txt dump").out;
+    EXPECT_NE(std::string::npos, out.find("0000:01:00.0 switch upstream port")) << out;
+    EXPECT_NE(std::string::npos, out.find("0000:02:02.0 switch downstream port")) << out;
+    out = run("--root lspci.txt --json dump").out;
+    for (const char *fact : {"\"relaxed_ordering\": true", "\"max_payload\": 256",
+                             "\"max_read_request\": 512", "\"relaxed_ordering\": null"})
+        EXPECT_NE(std::string::npos, out.find(fact)) << fact << out;
+    EXPECT_EQ(std::string::npos, out.find("\"relaxed_ordering\": false"))
+        << "what is not printed is not known";
+}
+
+TEST_F(Inputs, AnInfinibandControllerIsNoNetworkInterface)
+{
+    put("lspci.txt", with_ports);
+    std::string out = run("--root lspci.txt pairs").out;
+    EXPECT_NE(std::string::npos, out.find("nic0 (PIX)")) << out;
+    EXPECT_EQ(std::string::npos, squeeze(out).find("is a network interface")) << out;
+}
+
+TEST_F(Inputs, WhatStandsBeforeLspcisTextHidesNothing)
+{
+    const std::string text = with_ports;
+    auto dump = [&](const std::string &content) {
+        put("lspci.txt", content);
+        Result r = run("--root lspci.txt --json dump");
+        EXPECT_EQ(0, r.status) << content << r.err;
+        return r.out;
+    };
+    const std::string want = dump(text);
+    for (const std::string &content :
+         {"\xef\xbb\xbf" + text, "[root@host ~]# " + text, "root@host:~# " + text,
+          "[root@host ~]# lspci -D -vvnn\n" + text, "<pre>\n" + text, "{ as root }\n" + text,
+          "pcilib: sysfs_read_vpd: read failed: Input/output error\n" + text,
+          marked(with_ports, "> "), marked(with_ports, ">"), marked(with_ports, "    "),
+          marked(with_ports, "> > "), marked(with_ports, "| ")})
+        EXPECT_EQ(want, dump(content)) << content;
+    // A device behind a prompt in the middle ends the block before it.
+    size_t gpu = text.find("03:00.0 3D");
+    EXPECT_EQ(want, dump(text.substr(0, gpu) + "host$ " + text.substr(gpu)));
+}
+
 TEST_F(Inputs, RdmaToposDumpIsAMachine)
 {
     Result r = run("--root " + sample("rdma_topo.json") + " matrix");
@@ -347,6 +427,55 @@ TEST_F(Inputs, RdmaToposDumpIsAMachine)
     r = run("--root other.json dump");
     EXPECT_EQ(3, r.status);
     EXPECT_NE(std::string::npos, r.err.find("pvn-topo gather")) << r.err;
+}
+
+// A function of such a dump, with a copy of config space as Python's zlib and Base64 make it.
+std::string entry(const std::string &path, const std::string &ids, const std::string &config)
+{
+    return "{\"realpath\": \"" + path + "\", \"modalias\": \"pci:" + ids +
+           "\", \"numa_node\": 0, \"iommu_group\": null, \"subsystems\": {}, \"config\": \"" +
+           config + "\"}";
+}
+
+TEST_F(Inputs, RdmaToposDumpHasConfigSpace)
+{
+    // A root port with ACS, and a GPU: all of its config space, and 256 bytes that are stored as they are.
+    const std::string port =
+        "eJztz80JAkEMBeCs4FGwAcESLEFsRPP/CrFwsyqyCO5x92A+GCaHl8yEaLSnl4E+hkn95Typh9vP2HvyhTZ1n45E2+fI+3zDwna185UOa3+jtdZaW5SKC4A0AWcy3CS4pCUbYGEG5xR1iTR3VMYyNUIgmgEGe6oam2XEmNVqRVgiMrgCpvUIi4xJc9Goo641K4C192+ttdb+0QPOPTS/";
+    const std::string gpu =
+        "eJztz8EJA0EIBVA3kPuWkBJSwpYS9au/kBQe55ZTYCGQQ3wyMAxfZUSWXc443u7b43N2l0uXyP0mct3Wy/PUrjHGGGN8n1sYyYJRq5QBS22FUpBIgKFlHpaFCHYGVZ5pNK+kUqPcoUBlrqx3KxPFrNQOwHuJmq0kwjz7eHjPSvLX/x9jjDH+0QuidjPy";
+    const std::string stored =
+        "eAEBAAH//gAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAAAABYAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABAAAgACAAAAMCAAAAUBAAAAAIQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAUkgGg";
+    const std::string bridge_ids = "v00008086d00000001sv00000000sd00000000bc06sc04i00";
+    const std::string gpu_ids = "v000010DEd00002330sv000010DEsd000016C1bc03sc02i00";
+    const std::string root = "/sys/devices/LNXSYSTM:00/VMBUS:00/pci0000:00/0000:00:01.0";
+    auto dump = [&](const std::string &a, const std::string &b, const std::string &args) {
+        put("dump.json", "[" + entry(root, bridge_ids, a) + ", " +
+                             entry(root + "/0000:01:00.0", gpu_ids, b) + "]");
+        return run("--root dump.json " + args);
+    };
+    for (const std::string &copy : {gpu, stored}) {
+        Result r = dump(port, copy, "--json dump");
+        ASSERT_EQ(0, r.status) << r.err;
+        for (const char *fact :
+             {"\"kind\": \"root port\"", "\"acs_control\": \"0x1d\"", "\"relaxed_ordering\": true",
+              "\"max_payload\": 256", "\"link_mts\": 16000", "\"link_max_mts\": 32000",
+              "\"link_width\": 8", "\"link_max_width\": 16", "\"notes\": []"})
+            EXPECT_NE(std::string::npos, squeeze(r.out).find(fact)) << fact << r.out;
+    }
+    // Whatever is damaged is said, by each command, and nothing of it is taken.
+    std::string cut = gpu.substr(0, gpu.size() / 2), other = gpu;
+    other[other.size() - 4] = other[other.size() - 4] == 'A' ? 'B' : 'A';
+    for (const std::string &damaged :
+         {cut, other, std::string("eJw"), std::string("?"), std::string()}) {
+        for (const char *args : {"dump", "pairs", "--json matrix"}) {
+            Result r = dump(port, damaged, args);
+            EXPECT_NE(
+                std::string::npos,
+                squeeze(r.out + r.err).find("config space of 1 functions are missing or damaged"))
+                << damaged << r.out << r.err;
+        }
+    }
 }
 
 // NCCL's file of the host gives the guest NCCL's classes of the host.
@@ -387,7 +516,7 @@ TEST_F(Inputs, NcclsFileIsAHost)
     for (size_t at = 0; (at = r.out.find("class=\"0x060400\"", at)) != std::string::npos; at++)
         switches++;
     EXPECT_GT(switches, 1u) << r.out;
-    // The same file as the host of the machine it came from changes no class.
+    // This file as the host of the machine it came from changes no class.
     EXPECT_EQ(
         host.out.substr(0, host.out.find("nvidia-smi")),
         run("--root server.tar --host host.xml matrix").out.substr(0, host.out.find("nvidia-smi")));

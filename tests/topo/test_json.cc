@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What programs read: the JSON schema checked by a real validator, documents of many trees against
-// it, names that mean one thing, and the version of the XML that is written.
+// Output that programs read: the JSON schema checked by a real validator, documents of many trees
+// against it, names that mean one thing, and the version of the XML that is written.
 #include <gtest/gtest.h>
 #include <jansson.h>
 
@@ -44,7 +44,7 @@ class Json : public ::testing::Test
     }
     Result run(const std::string &args)
     {
-        return run_tool(dir.path, "--no-names " + args);
+        return run_tool(dir.path, "--no-names " + args, "NCCL_IB_FIFO_TC=46");
     }
     json_t *parse(const std::string &args)
     {
@@ -100,6 +100,7 @@ TEST_F(Json, TheSchemaIsValidAndWhatIsPrintedFitsIt)
     add("--json lint " PVN_SRCDIR "/tests/topo/data/traps.xml");
     add("--json params");
     add("--json diff guest.tar server.tar");
+    EXPECT_NE(std::string::npos, run("--json params").out.find("\"missed\": true"));
     EXPECT_EQ(0, validate(files, why)) << why;
     // The validator can say no.
     put("bad.json", "{\"format\": \"pvn-topo\", \"surprise\": 1}");

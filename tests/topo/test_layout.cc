@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin takes from the topology library: order, place, card and port, speed and rails of
-// its devices as NCCL gets them, and its word on the layout when it starts. The RDMA devices are
+// The plugin's use of the topology library: order, place, card and port, speed and rails of its
+// devices as NCCL gets them, and its word on the layout when it starts. The RDMA devices are
 // softverbs', the machine around them is a made-up /sys.
 #include <gtest/gtest.h>
 

@@ -393,6 +393,9 @@ TEST(Nics, RailsFromSubnetPrefixes)
     EXPECT_NE(m.nics.list[0].rail, m.nics.list[1].rail);
     EXPECT_GE(m.nics.list[0].rail, 0);
     EXPECT_LE(m.nics.list[0].rail, 32767);
+    m.nics.list[0].rail = 3; // what the user has given stays
+    EXPECT_EQ(2, pvn_topo_nics_find_rails(m.topo.get(), &m.nics));
+    EXPECT_EQ(3, m.nics.list[0].rail);
 }
 
 // ---- whole machines ----
@@ -596,6 +599,55 @@ TEST(TopoFile, HasNoGpuOrNicAndExplicitLinks)
     EXPECT_EQ("PIX", with_file.type(0, again)) << xml;
     pvn_topo_pairs_free(pairs);
     pvn_topo_nics_free(&nics);
+}
+
+// The kernel prints a word of 32 CPUs for each that the machine may have, and NCCL's files take 253
+// characters.
+TEST(Walk, TheMapOfManyCpusFitsIntoAValue)
+{
+    auto words = [](const std::string &highest, int others, const std::string &word) {
+        std::string map = highest;
+        for (int i = 0; i < others; i++)
+            map += "," + word;
+        return map;
+    };
+    const std::string zero = "00000000", full = "ffffffff";
+    struct {
+        std::string map;
+        const char *affinity; // null: left out, NCCL looks itself
+    } rows[] = {
+        {words(zero, 27, full), nullptr}, // 896 CPUs: as it is
+        {words(zero, 28, zero), "0"},
+        {words(zero, 27, zero) + ",0000ffff", "ffff"},
+        {words(zero, 62, zero) + ",00000001,00f00000", "1,f00000"},
+        {words(zero, 26, zero) + ",ffffffff,00000000", "ffffffff,0"},
+        {words("00000001", 31, zero),
+         "1,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0"},
+        {words("00000001", 32, zero), nullptr}, // CPU 1024, which NCCL has no bit for
+        {words("000000ff", 28, full), nullptr},
+    };
+    for (const auto &row : rows) {
+        SCOPED_TRACE(row.map);
+        Tree t = one_gpu_one_nic("pci0000:00", "pci0000:00");
+        t.numa(0, row.map, "0-7", "10");
+        Detected m(t);
+        const pvn_topo_ndoc_node *cpu = pvn_topo_ndoc_find(m.pairs->doc, "cpu", "numaid", "0");
+        ASSERT_TRUE(cpu);
+        const char *affinity = pvn_topo_ndoc_get(cpu, "affinity");
+        EXPECT_STREQ(row.map.size() <= 253 ? row.map.c_str() : row.affinity, affinity);
+        char *text = nullptr;
+        size_t len = 0;
+        FILE *out = open_memstream(&text, &len);
+        const pvn_topo_ndoc_node *bad;
+        EXPECT_EQ(0, pvn_topo_ndoc_write(m.pairs->doc, out, &bad));
+        fclose(out);
+        pvn_topo_lint lint;
+        ASSERT_EQ(0, pvn_topo_nccl_lint(text, len, &lint));
+        for (int i = 0; i < lint.n; i++)
+            EXPECT_NE(PVN_TOPO_LINT_ERROR, lint.findings[i].level) << lint.findings[i].what;
+        pvn_topo_lint_free(&lint);
+        free(text);
+    }
 }
 
 } // namespace

@@ -420,7 +420,7 @@ TEST(LintNumbersFine, SeveralRanksOnOneGpuAndSeveralHostsAreNoMistake)
     }
 }
 
-// What a whole machine repeats is one remark for each place.
+// A mistake that a whole machine repeats is one remark for each place.
 TEST(LintFold, OneMistakeInOnePlaceIsOneRemark)
 {
     auto count = [](const std::string &xml, const char *rule) {
@@ -434,7 +434,7 @@ TEST(LintFold, OneMistakeInOnePlaceIsOneRemark)
     for (const pvn_topo_lint_finding &f : lint(flat)) {
         if (strcmp(f.rule, "link-speed") == 0) {
             EXPECT_EQ(3, f.line);
-            EXPECT_NE(nullptr, strstr(f.what, "also in line 4, 5")) << f.what;
+            EXPECT_NE(nullptr, strstr(f.what, "; others of this kind in line 4, 5")) << f.what;
         }
     }
     // In places of their own a few are named, and the last stands for the rest.
@@ -445,6 +445,101 @@ TEST(LintFold, OneMistakeInOnePlaceIsOneRemark)
     EXPECT_EQ(1001, count(body("<pci busid=\"0000:01:00.0\" link_speed=\"\"/>\n"
                                "<pci busid=\"0000:02:00.0\" link_width=\"0\"/>"),
                           "link-width"));
+}
+
+// "is also used in line 3" beside line 6 was said of another id than line 6 has.
+TEST(LintFold, WhatNamesALineIsOfOneThing)
+{
+    auto bridge = [](const char *bus) {
+        return "<pci busid=\"0000:" + std::string(bus) + ":00.0\" class=\"0x060400\"/>\n";
+    };
+    std::vector<std::string> said;
+    for (const auto &f :
+         lint(body(bridge("01") + bridge("02") + bridge("01") + bridge("02") + bridge("01"))))
+        said.push_back(std::to_string(f.line) + ": " + f.what);
+    EXPECT_EQ((std::vector<std::string>{
+                  "5: busid=\"0000:01:00.0\" is also used in line 3; also in line 7",
+                  "6: busid=\"0000:02:00.0\" is also used in line 4"}),
+              said);
+    said.clear();
+    for (const auto &f : lint(body(net("a", "dev=\"0\"") + net("b", "dev=\"1\"") +
+                                   net("c", "dev=\"0\"") + net("d", "dev=\"1\"")))) {
+        if (strcmp(f.rule, "net-dev-repeated") == 0)
+            said.push_back(f.what);
+    }
+    EXPECT_EQ((std::vector<std::string>{"dev=\"0\" of <net> is also used in line 3",
+                                        "dev=\"1\" of <net> is also used in line 4"}),
+              said);
+}
+
+// ---- what only the whole shows ----
+
+std::string host(const char *hash, const std::string &content)
+{
+    return "<cpu numaid=\"0\" host_hash=\"" + std::string(hash) + "\" arch=\"arm64\">\n" + content +
+           "</cpu>\n";
+}
+
+std::vector<std::string> said_of(const std::string &xml)
+{
+    std::vector<std::string> all;
+    for (const pvn_topo_lint_finding &f : lint(xml)) {
+        if (strcmp(f.rule, "gpu-net-tags") != 0)
+            all.push_back(std::string(f.rule) + ": " + f.what);
+    }
+    return all;
+}
+
+// Trays that NVLink joins have the same bus ids and names of devices each.
+TEST(LintHosts, ADumpOfTwoIsSaidOnce)
+{
+    auto tray = [](int first) {
+        std::string rank = std::to_string(first), next = std::to_string(first + 1);
+        return gpu("01", ("dev=\"0\" rank=\"" + rank + "\"").c_str()) +
+               gpu("02", ("dev=\"1\" rank=\"" + next + "\"").c_str()) +
+               "<pci busid=\"0000:03:00.0\" class=\"0x020700\"><nic>"
+               "<net name=\"mlx5_0\" dev=\"0\" speed=\"400000\"/></nic></pci>\n";
+    };
+    auto said = said_of("<system version=\"1\">\n" + host("0xaaa1", tray(0)) +
+                        host("0xbbb2", tray(2)) + host("0xbbb2", "") + "</system>");
+    ASSERT_EQ(2u, said.size()) << said[0];
+    EXPECT_EQ("several-hosts: this is a dump of 2 hosts that NVLink joins (host_hash 0xaaa1 in "
+              "line 2, 0xbbb2 here): as NCCL_TOPO_FILE all of it counts as one host",
+              said[0]);
+    EXPECT_EQ(0u, said[1].find("numaid-repeated")) << "the second host has one node twice";
+    // Within a host an id is still an id.
+    said = said_of("<system version=\"1\">\n" + host("0x1", tray(0)) +
+                   host("0x2", tray(2) + "<pci busid=\"0000:03:00.0\" class=\"0x060400\"/>\n") +
+                   "</system>");
+    ASSERT_EQ(2u, said.size());
+    EXPECT_EQ(0u, said[1].find("bus-id-repeated")) << said[1];
+}
+
+TEST(LintOdd, TheGpuWhoseLinksDifferFromAllOthers)
+{
+    auto gpus = [](int n, int odd, const char *width, int links) {
+        std::string all;
+        for (int i = 0; i < n; i++) {
+            std::string id = std::to_string(i + 1), w = i == odd ? width : "16";
+            all += "<pci busid=\"0000:0" + id +
+                   ":00.0\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x20b2\" "
+                   "link_speed=\"16.0 GT/s PCIe\" link_width=\"" +
+                   w + "\"><gpu dev=\"" + std::to_string(i) + "\" rank=\"" + std::to_string(i) +
+                   "\"><nvlink target=\"0000:0a:00.0\" tclass=\"0x068000\" count=\"" +
+                   std::to_string(i == odd ? links : 12) + "\"/></gpu></pci>\n";
+        }
+        return body(all);
+    };
+    using V = std::vector<std::string>;
+    EXPECT_EQ(V{}, said_of(gpus(4, -1, "", 0)));
+    EXPECT_EQ(V{"odd-link: GPU 0000:03:00.0 has 16.0 GT/s PCIe x8, the 3 others of device 0x20b2 "
+                "have 16.0 GT/s PCIe x16"},
+              said_of(gpus(4, 2, "8", 12)));
+    EXPECT_EQ(V{"odd-nvlinks: GPU 0000:01:00.0 has 11 NVLinks, the 3 others of device 0x20b2 have "
+                "12 NVLinks"},
+              said_of(gpus(4, 0, "16", 11)));
+    // Two alone do not show which one is wrong.
+    EXPECT_EQ(V{}, said_of(gpus(2, 1, "8", 10)));
 }
 
 // The remedy fits the case.

@@ -54,6 +54,7 @@ bool has(const std::string &text, const std::string &part)
 // libpci looks unknown numbers up in other places than its list, and calls back meanwhile.
 TEST_F(Odd, IdsThatNoListOfNamesHas)
 {
+    t.lists();
     t.pci(port("pci0000:00", "0000:00:01.0"), "0000:01:00.0", Pci::gpu(0xfffe));
     Pci card = Pci::nic();
     card.device = 0xfffd;
@@ -286,7 +287,26 @@ TEST_F(Odd, NicsThatVariablesLeaveOut)
                         "NCCL_PVRDMA_RAILS=mlx5_0=4,mlx5_2=5,mlx5_7=1");
     EXPECT_TRUE(has(text, "mlx5_1 (NCCL_PVRDMA_IB_HCA)")) << text;
     EXPECT_TRUE(has(text, "Rails: mlx5_0=4 mlx5_2=5")) << text;
+    text = out("pairs", "NCCL_IB_HCA==mlx5_0::6:1,mlx5_2:1:7");
+    EXPECT_TRUE(has(text, "mlx5_1 (NCCL_IB_HCA)")) << text;
+    EXPECT_TRUE(has(text, "Rails: mlx5_0=6 mlx5_2=7")) << text;
+    text = out("pairs", "NCCL_IB_HCA==mlx5_0::6,mlx5_2:1:7 NCCL_PVRDMA_RAILS=mlx5_2=5");
+    EXPECT_TRUE(has(text, "Rails: mlx5_0=6 mlx5_2=5")) << text;
     EXPECT_TRUE(has(out("pairs", "NCCL_PVRDMA_TRANSPORT=tcp"), "NCCL ens0"));
+    text = out("pairs", "NCCL_IB_DISABLE=1");
+    EXPECT_TRUE(has(text, "NCCL ens0")) << text;
+    EXPECT_TRUE(has(text, "RDMA devices are left alone: NCCL_IB_DISABLE is set")) << text;
+    EXPECT_TRUE(
+        has(out("check", "NCCL_IB_DISABLE=1"), "WARN network NCCL_IB_DISABLE: RDMA is off"));
+    for (const char *on : {"NCCL_IB_DISABLE=0", "NCCL_IB_DISABLE=1 NCCL_PVRDMA_TRANSPORT=auto"}) {
+        EXPECT_FALSE(has(out("pairs", on), "left alone")) << on;
+        EXPECT_FALSE(has(out("check", on), "RDMA is off")) << on;
+    }
+    text = out("check", "NCCL_IB_FIFO_TC=46 NCCL_IB_DATA_DIRECT=0");
+    EXPECT_TRUE(has(text, "WARN variable NCCL_IB_FIFO_TC: 46 has no effect on the plugin")) << text;
+    EXPECT_TRUE(has(text, "traffic class of the data (NCCL_PVRDMA_TC)")) << text;
+    EXPECT_FALSE(has(text, "NCCL_IB_DATA_DIRECT")) << text;
+    EXPECT_FALSE(has(out("--no-env check", "NCCL_IB_FIFO_TC=46"), "FIFO_TC"));
     EXPECT_EQ(2, run("pairs", "NCCL_PVRDMA_RAILS=mlx5_0").status);
 }
 

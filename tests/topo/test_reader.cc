@@ -46,6 +46,8 @@ TEST(Bdf, ParsesFourToEightDomainDigits)
 TEST(Pci, KeepsWhatIsWritten)
 {
     Tree tree;
+
+    tree.lists();
     std::string port = tree.pci("pci0000:17", "0000:17:00.0", Pci::bridge());
     Pci nic = Pci::nic().with_numa("-1");
 
@@ -135,6 +137,8 @@ TEST(Pci, SpeedsOfOldAndNewKernels)
 TEST(Pci, JunkNumbersAreUnknownWithANote)
 {
     Tree tree;
+
+    tree.lists();
     std::string path = tree.pci("pci0000:00", "0000:00:02.0", Pci::nic());
 
     tree.file("/sys/devices/" + path + "/numa_node", "99999999999999999999\n");
@@ -382,6 +386,8 @@ TEST(ConfigSpace, EveryByteValueIsSurvived)
 TEST(Net, KindsAndLinks)
 {
     Tree tree;
+
+    tree.lists();
     std::string port = tree.pci("pci0000:17", "0000:17:00.0", Pci::bridge());
     std::string nic = tree.pci(port, "0000:18:00.0", Pci::nic());
     Pci virtio;
@@ -444,6 +450,8 @@ TEST(Net, KindsAndLinks)
 TEST(Rdma, PortsAndGids)
 {
     Tree tree;
+
+    tree.lists();
     std::string port = tree.pci("pci0000:17", "0000:17:00.0", Pci::bridge());
     std::string nic = tree.pci(port, "0000:18:00.0", Pci::nic());
 
@@ -695,7 +703,7 @@ TEST(Links, Bandwidth)
     EXPECT_STREQ(pvn_topo_link_speed_name(PVN_TOPO_UNKNOWN), "unknown");
 }
 
-// What the plugin pays at its start: printed, so that a change shows.
+// Time that the plugin takes for it at its start: printed, so that a change shows.
 TEST(LoadTime, SixtyFourFunctions)
 {
     Tree tree = server8x8(false, true);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -95,12 +96,17 @@ std::string Config::build() const
 
 void Tree::file(const std::string &path, const std::string &content)
 {
-    nodes[path] = {false, content};
+    nodes[path] = {false, content, false};
 }
 
 void Tree::link(const std::string &path, const std::string &target)
 {
-    nodes[path] = {true, target};
+    nodes[path] = {true, target, false};
+}
+
+void Tree::dir(const std::string &path)
+{
+    nodes[path] = {false, "", true};
 }
 
 void Tree::remove(const std::string &path)
@@ -110,6 +116,18 @@ void Tree::remove(const std::string &path)
 
         it = below ? nodes.erase(it) : std::next(it);
     }
+}
+
+std::vector<std::string> Tree::dirs() const
+{
+    std::set<std::string> all;
+
+    for (const auto &n : nodes) {
+        for (size_t at = n.first.rfind('/'); at > 0; at = n.first.rfind('/', at - 1)) {
+            all.insert(n.first.substr(0, at));
+        }
+    }
+    return {all.begin(), all.end()};
 }
 
 std::string Tree::pci(const std::string &dir, const std::string &bdf, const Pci &p)
@@ -255,6 +273,16 @@ void Tree::dmi(const std::string &vendor, const std::string &product)
     file("/sys/devices/virtual/dmi/id/product_serial", "SECRET-SERIAL\n");
 }
 
+void Tree::lists(bool node)
+{
+    file("/sys/class/net/bonding_masters", "\n");
+    file("/sys/module/printk/parameters/time", "Y\n");
+    if (node) {
+        file("/sys/devices/system/node/node0/cpulist", "0\n");
+    }
+    file("/proc/version", "Linux version 6.1.0\n");
+}
+
 void Tree::module(const std::string &name, const std::string &version)
 {
     file("/sys/module/" + name + "/refcnt", "0\n");
@@ -301,6 +329,8 @@ std::string Tree::tar() const
 
         if (n.second.is_link) {
             tar_entry(out, '2', name, n.second.content, "");
+        } else if (n.second.is_dir) {
+            tar_entry(out, '5', name, "", "");
         } else {
             tar_entry(out, '0', name, "", n.second.content);
         }
@@ -317,6 +347,8 @@ void Tree::write_dir(const std::string &dir) const
         fs::create_directories(p.parent_path());
         if (n.second.is_link) {
             fs::create_symlink(n.second.content, p);
+        } else if (n.second.is_dir) {
+            fs::create_directories(p);
         } else {
             std::ofstream(p, std::ios::binary) << n.second.content;
         }
@@ -473,6 +505,9 @@ Tree vmware_guest(const GuestVariant &v)
         t.module("ib_core");
         t.module("ib_uverbs");
     }
+    if (v.pvrdma && !v.rdma_bound) {
+        t.dir("/sys/class/infiniband");
+    }
     t.module("nvidia", "535.104.05");
     t.file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64 "
                                           " 535.104.05  Release Build  (root)\n");
@@ -480,6 +515,7 @@ Tree vmware_guest(const GuestVariant &v)
     t.file("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=UUID=secret iommu=pt quiet\n");
     t.file("/proc/self/limits",
            "Limit                     Soft Limit           Hard Limit           Units\n"
+           "Max open files            1024                 1048576              files\n"
            "Max locked memory         65536                65536                bytes\n");
     return t;
 }

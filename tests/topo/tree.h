@@ -12,7 +12,7 @@
 
 #include "topo/pvn_topo.h"
 
-// What to write for one PCI function. An empty text means: no such file.
+// The files of one PCI function. An empty text means: no such file.
 struct Pci {
     unsigned cls = 0x020000;
     unsigned vendor = 0x15b3, device = 0x101b;
@@ -86,7 +86,9 @@ class Tree
   public:
     void file(const std::string &path, const std::string &content);
     void link(const std::string &path, const std::string &target);
-    void remove(const std::string &path); // and what is below
+    void dir(const std::string &path);     // an empty one
+    void remove(const std::string &path);  // and what is below
+    std::vector<std::string> dirs() const; // each directory that the entries lie in
     bool has(const std::string &path) const
     {
         return nodes.count(path) != 0;
@@ -113,6 +115,8 @@ class Tree
     void cpus(const std::string &vendor, int family, int model, bool hypervisor, int sockets = 2,
               int per_socket = 4);
     void dmi(const std::string &vendor, const std::string &product);
+    // Adds what every machine has besides PCI, of which each that is missing leaves a note.
+    void lists(bool node = true);
     void module(const std::string &name, const std::string &version = "");
 
     std::string tar() const;
@@ -122,6 +126,7 @@ class Tree
     struct Node {
         bool is_link;
         std::string content;
+        bool is_dir = false;
     };
     std::map<std::string, Node> nodes; // by path
 };

@@ -5,6 +5,11 @@ tests_unit_test_poller_SOURCES = tests/unit/test_poller.cc
 tests_unit_test_poller_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_poller_LDADD = libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/unit/test_path_watch
+tests_unit_test_path_watch_SOURCES = tests/unit/test_path_watch.cc
+tests_unit_test_path_watch_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_path_watch_LDADD = libpvn-core.la $(TEST_LDADD)
+
 PVN_TESTS += tests/unit/test_comm_thread
 tests_unit_test_comm_thread_SOURCES = tests/unit/test_comm_thread.cc
 tests_unit_test_comm_thread_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -16,6 +21,11 @@ tests_unit_test_log_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_log_LDADD = libpvn-core.la $(TEST_LDADD)
 
 EXTRA_DIST += tests/support/netns.h tests/support/bytes.h
+
+# The engine's inline calls, for all tests that have an engine and no comm.
+check_LTLIBRARIES += tests/support/libengine-calls.la
+tests_support_libengine_calls_la_SOURCES = tests/support/engine_calls.c tests/support/engine_calls.h
+tests_support_libengine_calls_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests
 
 PVN_TESTS += tests/unit/test_chaosproxy
 tests_unit_test_chaosproxy_SOURCES = tests/unit/test_chaosproxy.cc tests/support/chaosproxy.cc \
@@ -33,7 +43,7 @@ if !SANITIZE
 PVN_TESTS += tests/unit/test_engine_memory
 tests_unit_test_engine_memory_SOURCES = tests/unit/test_engine_memory.cc
 tests_unit_test_engine_memory_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_engine_memory_LDADD = libpvn-core.la $(TEST_LDADD)
+tests_unit_test_engine_memory_LDADD = tests/support/libengine-calls.la libpvn-core.la $(TEST_LDADD)
 endif
 
 # Built by `make check` so that it stays buildable; run by hand: build/tests/bench/memcache

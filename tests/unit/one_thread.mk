@@ -55,12 +55,12 @@ tests_unit_test_handshake_LDADD = libpvn-core.la $(TEST_LDADD)
 PVN_TESTS += tests/unit/test_engine_flush
 tests_unit_test_engine_flush_SOURCES = tests/unit/test_engine_flush.cc
 tests_unit_test_engine_flush_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_engine_flush_LDADD = libpvn-core.la $(TEST_LDADD)
+tests_unit_test_engine_flush_LDADD = tests/support/libengine-calls.la libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/unit/test_engine_plan
 tests_unit_test_engine_plan_SOURCES = tests/unit/test_engine_plan.cc
 tests_unit_test_engine_plan_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_unit_test_engine_plan_LDADD = libpvn-core.la $(TEST_LDADD)
+tests_unit_test_engine_plan_LDADD = tests/support/libengine-calls.la libpvn-core.la $(TEST_LDADD)
 
 PVN_TESTS += tests/rdma/test_gid
 tests_rdma_test_gid_SOURCES = tests/rdma/test_gid.cc

@@ -305,7 +305,7 @@ TEST_P(Chaos, FlipChangesOneBit)
     EXPECT_EQ(1u, proxy->counters(0, kToServer).flips);
 }
 
-/* What a lane with several streams must bear: the second stream's bytes come first. */
+/* The second stream's bytes come first, which a lane with several streams must bear. */
 TEST_P(Chaos, HoldReversesTheOrderOfStreams)
 {
     start();

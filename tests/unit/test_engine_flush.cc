@@ -9,12 +9,13 @@
 extern "C" {
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "support/engine_calls.h"
 }
 
 namespace
 {
 
-// What post_flush answers, call by call, and what poll gives.
+// A lane whose post_flush has these answers, call by call, and whose poll gives these events.
 struct Lane {
     pvn_lane l = {}; // first: a pvn_lane is a Lane
     std::vector<int> answers;

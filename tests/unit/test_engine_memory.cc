@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// What the engine does when there is no memory, at creation and at a failover to lanes of another kind.
+// The engine without memory, at creation and at a failover to lanes of another kind.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -9,6 +9,7 @@
 extern "C" {
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "support/engine_calls.h"
 
 // The C library's own, under the names that they have for such programs.
 void *__libc_calloc(size_t n, size_t size);

@@ -9,6 +9,7 @@
 extern "C" {
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "support/engine_calls.h"
 }
 
 namespace

@@ -70,7 +70,7 @@ TEST(Err, InputErrorsShowNoErrno)
     EXPECT_EQ("X=1 is wrong", text_of(err));
 }
 
-// What the code means stands in a message once, whether or not the root cause has it already.
+// The code's meaning stands in a message once, whether or not the root cause has it already.
 TEST(Err, SaysOnceWhatTheCodeMeans)
 {
     char why[64];

@@ -81,7 +81,7 @@ static const FlushCase kFlushCases[] = {
      "cuFlush"},
     {"BlackwellNoMeans", PVN_FLUSH_MODE_AUTO, 10, kNone, 0, false, PVN_FLUSH_IMPOSSIBLE, false,
      "impossible"},
-    /* What the user sets. */
+    /* The user's settings. */
     {"SetRead", PVN_FLUSH_MODE_READ, 9, kAll, kHost, true, PVN_FLUSH_READ, true,
      "NCCL_PVRDMA_FLUSH"},
     {"SetReadOnAmpere", PVN_FLUSH_MODE_READ, 8, kNone, kHost, true, PVN_FLUSH_READ, false,

@@ -178,7 +178,8 @@ TEST_F(Handshake, BothLanesComeUpInTheSameOrder)
     EXPECT_EQ("", captured);
 }
 
-// What the connector's port i faces: rails of its ports and of the acceptor's, -1 unknown.
+// The acceptor's port that the connector's port i faces: rails of its ports and of the acceptor's,
+// -1 unknown.
 struct Rails : Handshake, testing::WithParamInterface<std::vector<std::vector<int>>> {
 };
 
@@ -442,6 +443,25 @@ TEST_F(Handshake, GoodbyeAndErrorReachTheOtherEnd)
     EXPECT_EQ(-EREMOTEIO, err.code);
     EXPECT_NE(nullptr, strstr(err.reason[0], "the cable is cut"));
     EXPECT_EQ(-EIO, pvn_conn_fail(a, &err)) << "the first reason stays";
+}
+
+// An error gives the caller its memory back, so no lane may move it any more.
+TEST_F(Handshake, AnErrorWaitsForTheFenceOfEachLane)
+{
+    begin();
+    ASSERT_TRUE(both());
+    ASSERT_EQ(2, s->nlanes);
+    pvn_memlane_plan[1][0].fence_again = 3;
+    pvn_err err = {};
+    pvn_err_set(&err, -EIO, "by request of the test");
+    EXPECT_EQ(-EIO, pvn_conn_fail(s, &err));
+    EXPECT_EQ(4, pvn_memlane_plan[1][0].fences);
+    EXPECT_EQ("", captured);
+
+    pvn_memlane_plan[0][0].fence_again = 1000000;
+    pvn_conn_fail(a, &err);
+    EXPECT_LT(1, pvn_memlane_plan[0][0].fences);
+    EXPECT_NE(std::string::npos, captured.find("lane 0 (mem) cannot be fenced")) << captured;
 }
 
 TEST_F(Handshake, APeerThatIsQueriedSaysThatItIsAlive)

@@ -47,6 +47,12 @@ class Machine
         return *iface;
     }
 
+    static void add_labelled(pvn_iface &iface, const std::string &text, const char *label)
+    {
+        add_addr(iface, text);
+        snprintf(iface.addrs[iface.naddrs - 1].label, IF_NAMESIZE, "%s", label);
+    }
+
     static void add_addr(pvn_iface &iface, const std::string &text, bool tentative = false,
                          bool deprecated = false)
     {
@@ -83,6 +89,12 @@ class Machine
             out += std::string(i ? " " : "") + picks[i].iface->name + "=" +
                    pvn_addr_format_host((sockaddr *)&picks[i].addr, text, sizeof(text));
             why[picks[i].iface->name] = picks[i].why;
+            more[picks[i].iface->name].clear();
+            for (int k = 0; k < picks[i].nmore; k++)
+                more[picks[i].iface->name] +=
+                    (k ? " " : "") +
+                    std::string(pvn_addr_format_host((const sockaddr *)&picks[i].more[k]->ss, text,
+                                                     sizeof(text)));
         }
         return out;
     }
@@ -90,7 +102,7 @@ class Machine
     pvn_iface_table table = {};
     pvn_err err = PVN_ERR_INIT;
     std::string left_out;
-    std::map<std::string, std::string> why;
+    std::map<std::string, std::string> why, more;
 };
 
 class Iface : public ::testing::Test
@@ -261,6 +273,96 @@ TEST_F(Iface, SharedNetworkIsSaid)
     EXPECT_EQ("physical", m.why["eth2"]);
 }
 
+// One of them is not chosen: the kernel may send by it all the same.
+TEST_F(Iface, SharedNetworkOfOneThatIsNotChosen)
+{
+    m.add("eno1", PVN_IFACE_PHYSICAL, {"192.168.3.1/20"});
+    m.add("ten0", PVN_IFACE_PHYSICAL, {"192.168.5.1/20"});
+    EXPECT_EQ("ten0=192.168.5.1", m.choose("ten0"));
+    EXPECT_EQ("named by NCCL_SOCKET_IFNAME, same network as eno1", m.why["ten0"]);
+    m.table.v[0].running = false;
+    m.choose("ten0");
+    EXPECT_EQ("named by NCCL_SOCKET_IFNAME", m.why["ten0"]);
+}
+
+// keepalived's and kube-vip's addresses move to another machine.
+TEST_F(Iface, VirtualAddressesComeBehindThoseOfNetworks)
+{
+    m.add("eth0", PVN_IFACE_PHYSICAL, {"203.0.113.7/32", "10.0.0.1/24", "2001:db8::100/128"});
+    m.add("eth1", PVN_IFACE_PHYSICAL, {"2001:db8:99::100/128", "2001:db8:5::1/64"});
+    m.add("eth2", PVN_IFACE_PHYSICAL, {"203.0.113.8/32", "2001:db8:6::1/64"});
+    m.add("eth3", PVN_IFACE_PHYSICAL, {"203.0.113.9/32"});
+    EXPECT_EQ("eth0=10.0.0.1 eth1=2001:db8:5::1 eth2=203.0.113.8 eth3=203.0.113.9", m.choose());
+}
+
+TEST_F(Iface, OtherNetworksOfAnInterface)
+{
+    m.add("eth0", PVN_IFACE_PHYSICAL,
+          {"203.0.113.7/32", "203.0.113.1/24", "2001:db8::1/64", "203.0.113.2/24", "10.0.0.1/24",
+           "169.254.7.7/16", "10.0.0.2/24", "10.0.1.1/24", "10.0.2.1/24"});
+    m.add("eth1", PVN_IFACE_PHYSICAL, {"2001:db8:1::1/64", "fe80::1/64", "fd00::1/64"});
+    EXPECT_EQ("eth0=203.0.113.1 eth1=2001:db8:1::1", m.choose());
+    EXPECT_EQ("10.0.0.1 10.0.1.1", m.more["eth0"]);
+    EXPECT_EQ("fd00::1", m.more["eth1"]);
+    snprintf(m.table.v[0].addrs[7].label, IF_NAMESIZE, "eth0:1");
+    EXPECT_EQ("eth0=10.0.1.1", m.choose("eth0:1"));
+    EXPECT_EQ("", m.more["eth0"]);
+}
+
+// BGP to the host.
+TEST_F(Iface, TheHostsAddressIsOnLoopback)
+{
+    m.add("lo", PVN_IFACE_LOOPBACK, {"127.0.0.1/8", "10.255.0.1/32", "::1/128"});
+    m.add("lan0", PVN_IFACE_PHYSICAL, {"fe80::1/64"});
+    m.add("lan1", PVN_IFACE_PHYSICAL, {"fe80::2/64"});
+    EXPECT_EQ("lan0=10.255.0.1", m.choose());
+    EXPECT_EQ("lan1 (the host's address, on lo, is in use already), lo (loopback)", m.left_out);
+    EXPECT_EQ("physical, by the address of lo", m.why["lan0"]);
+    EXPECT_EQ("lan1=10.255.0.1", m.choose("lan1"));
+    EXPECT_EQ("lo=10.255.0.1", m.choose("lo"));
+    EXPECT_EQ("lan0=fe80::1%1000002 lan1=fe80::2%1000003", m.choose("", AF_INET6));
+    m.add("usb0", PVN_IFACE_PHYSICAL, {"fe80::3/64"});
+    m.add("eth0", PVN_IFACE_PHYSICAL, {"192.0.2.1/24"});
+    EXPECT_EQ("eth0=192.0.2.1", m.choose());
+}
+
+TEST_F(Iface, ALabelNamesItsAddress)
+{
+    m.add("lo", PVN_IFACE_LOOPBACK, {"127.0.0.1/8"});
+    pvn_iface &eth0 = m.add("eth0", PVN_IFACE_PHYSICAL, {});
+    Machine::add_labelled(eth0, "203.0.113.1/24", "eth0");
+    Machine::add_labelled(eth0, "10.0.0.1/24", "eth0:1");
+    Machine::add_labelled(eth0, "10.0.1.1/24", "eth0:12");
+    m.add("eth1", PVN_IFACE_PHYSICAL, {"192.0.2.1/24"});
+    EXPECT_EQ("eth0=203.0.113.1", m.choose("eth0"));
+    EXPECT_EQ("eth0=10.0.0.1", m.choose("eth0:1"));
+    EXPECT_EQ("eth0=10.0.1.1", m.choose("=eth0:12"));
+    EXPECT_EQ("eth0=10.0.0.1 eth1=192.0.2.1", m.choose("eth1,eth0:1"));
+    EXPECT_EQ("eth0=203.0.113.1 eth1=192.0.2.1", m.choose("^eth0:1"));
+    EXPECT_EQ(
+        "no interface matches NCCL_SOCKET_IFNAME=eth0:2; there are: lo, eth0, eth0:1, eth0:12, eth1 "
+        "(a name with a colon is the label of an address)",
+        m.choose("eth0:2"));
+    EXPECT_EQ(0u, m.choose("eth1:1").find("no interface matches"));
+    m.table.v[1].naddrs = 0;
+    Machine::add_labelled(m.table.v[1], "10.0.0.1/24", "eth0:1");
+    EXPECT_EQ("eth1=192.0.2.1", m.choose("^eth0:1"));
+    EXPECT_EQ("eth0 (its address is excluded by NCCL_SOCKET_IFNAME), lo (loopback)", m.left_out);
+}
+
+TEST(DevList, MarkersBehindACommaAreFound)
+{
+    size_t len = 0;
+    EXPECT_EQ(nullptr, pvn_dev_list_misplaced("", &len));
+    EXPECT_EQ(nullptr, pvn_dev_list_misplaced("^=docker0,lo", &len));
+    const char *item = pvn_dev_list_misplaced("^docker0, ^lo,eth0", &len);
+    ASSERT_NE(nullptr, item);
+    EXPECT_EQ("^lo", std::string(item, len));
+    item = pvn_dev_list_misplaced("eth0,=eth1", &len);
+    ASSERT_NE(nullptr, item);
+    EXPECT_EQ("=eth1", std::string(item, len));
+}
+
 TEST_F(Iface, UnknownSpeedIsSaid)
 {
     m.add("eth0", PVN_IFACE_PHYSICAL, {"192.0.2.1/24"}).speed_known = false;
@@ -278,7 +380,7 @@ class IfaceNames : public Iface, public ::testing::WithParamInterface<Names>
 {
 };
 
-TEST_P(IfaceNames, AsNcclReadsThem)
+TEST_P(IfaceNames, AsNcclReadsThemButLabels)
 {
     m.add("lo", PVN_IFACE_LOOPBACK, {"127.0.0.1/8"});
     m.add("eth0", PVN_IFACE_PHYSICAL, {"10.0.0.1"});
@@ -313,10 +415,11 @@ INSTANTIATE_TEST_SUITE_P(
         Names{"^eth1", "eth0 ib0"}, Names{"^=eth1", "eth0 eth10 ib0"},
         Names{"^docker,lo", "eth0 eth1 eth10 ib0"}, Names{"docker", "docker0"}, Names{"lo", "lo"},
         Names{"^docker", "eth0 eth1 eth10 ib0"}, Names{"^eth,ib,docker", "lo"},
-        Names{" eth0 , ib0 ", "eth0 ib0"}, Names{"eth0:1", "eth0"}, Names{"eth0,,", "eth0"},
-        Names{",", "eth0 eth1 eth10 ib0"}, Names{"", "eth0 eth1 eth10 ib0"},
-        Names{"^", "eth0 eth1 eth10 ib0"}, Names{"=", "eth0 eth1 eth10 ib0"},
-        Names{"^=", "eth0 eth1 eth10 ib0"}, Names{"eth0,nothere", "eth0"},
+        Names{" eth0 , ib0 ", "eth0 ib0"}, Names{"eth0:1", "no interface matches"},
+        Names{"eth0,,", "eth0"}, Names{",", "eth0 eth1 eth10 ib0"},
+        Names{"", "eth0 eth1 eth10 ib0"}, Names{"^", "eth0 eth1 eth10 ib0"},
+        Names{"=", "eth0 eth1 eth10 ib0"}, Names{"^=", "eth0 eth1 eth10 ib0"},
+        Names{"eth0,nothere", "eth0"},
         Names{"=eth", "no interface matches NCCL_SOCKET_IFNAME==eth; there are: lo, eth0, eth1, "
                       "eth10, ib0, docker0"},
         Names{"=^eth0", "no interface matches"},

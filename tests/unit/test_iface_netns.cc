@@ -3,12 +3,23 @@
 /* The sources of interfaces against real kernel interfaces, in network namespaces of their own. */
 #include <gtest/gtest.h>
 
+#include <linux/ethtool.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -114,7 +125,7 @@ bool up_and_running(const std::string &names)
     return up(names) && links_run(names);
 }
 
-/* Whether the kernel can make a link of this type is found out by making one. */
+/* Makes a link: the only means to learn if the kernel can make one of this type. */
 bool make(const std::string &what)
 {
     return sh("ip link add " + what + " 2>/dev/null");
@@ -141,7 +152,7 @@ TEST_P(IfaceNetns, OnlyLoopback)
     });
 }
 
-/* What benchmarks and plain containers have: a veth as the only interface. */
+/* A veth as the only interface, as benchmarks and plain containers have it. */
 TEST_P(IfaceNetns, VethPair)
 {
     RUN_IN_NETNS({
@@ -220,6 +231,88 @@ TEST_P(IfaceNetns, KindsAndMasters)
     });
 }
 
+/* As a container's sandbox may do. */
+bool refuse_ethtool()
+{
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_ioctl, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SIOCETHTOOL, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+bool ethtool_is_refused()
+{
+    ethtool_drvinfo info = {};
+    ifreq ifr = {};
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    info.cmd = ETHTOOL_GDRVINFO;
+    strcpy(ifr.ifr_name, "lo");
+    ifr.ifr_data = (char *)&info;
+    const bool refused = ioctl(fd, SIOCETHTOOL, &ifr) != 0 && errno == EPERM;
+    close(fd);
+    return refused;
+}
+
+/* The /sys of this namespace, for this process alone. */
+bool own_sys()
+{
+    return unshare(CLONE_NEWNS) == 0 &&
+           mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           mount("sysfs", "/sys", "sysfs", 0, nullptr) == 0;
+}
+
+/* docker0 had been physical, and device 0. */
+TEST_P(IfaceNetns, KindsWithoutEthtool)
+{
+    for (bool sys : {true, false})
+        RUN_IN_NETNS({
+            SCOPED_TRACE(sys ? "with /sys" : "by name");
+            ASSERT_TRUE(make("veth0 type veth peer name door7"));
+            const bool bridge = make("docker0 type bridge");
+            const bool other_bridge = sys && make("lan7 type bridge");
+            const bool vlan = sys && make("link veth0 name v5 type vlan id 5");
+            const bool dummy = make("dummy7 type dummy");
+            const bool bond = make("bond7 type bond");
+            const bool odd = sys && make("odd7 type dummy");
+            if (sys && !own_sys()) {
+                printf("no /sys of its own: only names count here\n");
+                return;
+            }
+            ASSERT_TRUE(sh("ip addr add 172.17.0.1/16 dev veth0"));
+            ASSERT_TRUE(up("veth0 door7") && links_run("veth0 door7"));
+            ASSERT_TRUE(refuse_ethtool());
+            ASSERT_TRUE(ethtool_is_refused());
+            load();
+            EXPECT_EQ(PVN_IFACE_VETH, get("veth0")->kind);
+            if (sys) {
+                EXPECT_EQ(PVN_IFACE_VETH, get("door7")->kind);
+            }
+            const struct {
+                bool there;
+                const char *name;
+                pvn_iface_kind kind;
+            } links[] = {
+                {bridge, "docker0", PVN_IFACE_BRIDGE}, {other_bridge, "lan7", PVN_IFACE_BRIDGE},
+                {vlan, "v5", PVN_IFACE_VLAN},          {dummy, "dummy7", PVN_IFACE_OTHER},
+                {odd, "odd7", PVN_IFACE_OTHER},        {bond, "bond7", PVN_IFACE_BOND}};
+            for (const auto &l : links) {
+                if (l.there) {
+                    EXPECT_EQ(l.kind, get(l.name)->kind) << l.name;
+                }
+            }
+            EXPECT_TRUE(bridge || dummy) << "the kernel made none of the links";
+        });
+}
+
 TEST_P(IfaceNetns, RouteNamesInterfaceSourceAndGateway)
 {
     RUN_IN_NETNS({
@@ -266,7 +359,7 @@ TEST_P(IfaceNetns, RouteNamesInterfaceSourceAndGateway)
     });
 }
 
-/* The same prefix on two interfaces: the kernel routes by one, and the answer is that one. */
+/* Two interfaces have one prefix: the kernel routes by one, and the answer is that one. */
 TEST_P(IfaceNetns, SamePrefixTwice)
 {
     RUN_IN_NETNS({
@@ -290,6 +383,19 @@ TEST_P(IfaceNetns, PointToPointUsesOurOwnAddress)
         pvn_iface_route r;
         ASSERT_EQ(0, route("10.7.0.2", &r));
         EXPECT_EQ("10.7.0.1", host(r.src));
+    });
+}
+
+TEST_P(IfaceNetns, LabelSelectsTheAddress)
+{
+    RUN_IN_NETNS({
+        ASSERT_TRUE(make("a0 type veth peer name a1") && up_and_running("a0 a1"));
+        ASSERT_TRUE(sh("ip addr add 10.7.0.1/24 dev a0"));
+        ASSERT_TRUE(sh("ip addr add 10.8.0.1/24 dev a0 label a0:1"));
+        load();
+        EXPECT_EQ("a0=10.7.0.1", choose("a0"));
+        EXPECT_EQ("a0=10.8.0.1", choose("a0:1"));
+        EXPECT_EQ(0u, choose("a0:2").find("no interface matches")) << choose("a0:2");
     });
 }
 

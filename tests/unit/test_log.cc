@@ -224,7 +224,7 @@ TEST_F(Log, GoesToNcclsLogger)
     EXPECT_TRUE(lines.empty());
 }
 
-/* What a child process prints to stderr under these settings, before any logger is set. */
+/* A child process's output to stderr under these settings, before any logger is set. */
 std::string child_stderr(const char *debug, const char *subsys)
 {
     int fds[2];

@@ -84,17 +84,71 @@ TEST_F(Memcache, PartsShareTheWhole)
     pvn_mem *whole = get(0x10000, 0x8000);
     EXPECT_EQ(whole->addr, 0x10000u);
     EXPECT_EQ(whole->len, 0x8000u);
-    EXPECT_EQ(get(0x11000, 100), whole);
-    EXPECT_EQ(get(0x17fff, 1), whole);
+    pvn_mem *part = get(0x11000, 100), *last = get(0x17fff, 1);
+    EXPECT_EQ(part, whole);
+    EXPECT_EQ(last, whole);
     EXPECT_EQ(d.regs, 1);
     pvn_mem *over = get(0x17fff, 2);
     EXPECT_NE(over, whole) << "one byte beyond";
     EXPECT_EQ(over->addr, 0x17000u) << "widened to pages";
     EXPECT_EQ(over->len, 0x2000u);
-    for (int i = 0; i < 3; i++)
-        pvn_memcache_put(c, whole);
+    pvn_memcache_put(c, part, 0x11000, 100);
+    pvn_memcache_put(c, whole, 0x10000, 0x8000);
+    EXPECT_EQ(d.deregs, 0);
+    pvn_memcache_put(c, last, 0x17fff, 1);
     EXPECT_EQ(d.deregs, 1) << "the last reference takes it away";
-    pvn_memcache_put(c, over);
+    pvn_memcache_put(c, over, 0x17fff, 2);
+}
+
+// Two neighbours in an allocator's arena; the pages of the larger one go back to the system, and others
+// come in their place.
+TEST_F(Memcache, ARegionWhosePagesMayBeOthersIsNotOffered)
+{
+    pvn_mem *large = get(0x10000, 4196), *small = get(0x11388, 200);
+    EXPECT_EQ(small, large);
+    pvn_memcache_put(c, large, 0x10000, 4196);
+    EXPECT_EQ(d.deregs, 0) << "the small one uses it";
+    pvn_mem *again = get(0x10000, 4096);
+    EXPECT_EQ(d.regs, 2) << "the region of old pages was given out";
+    EXPECT_NE(again, small);
+    EXPECT_EQ(again->len, 0x1000u);
+    pvn_mem *neighbour = get(0x11388, 200);
+    EXPECT_NE(neighbour, small);
+    EXPECT_EQ(neighbour->addr, 0x11000u);
+    EXPECT_EQ(stats().regions, 3u);
+    pvn_memcache_put(c, small, 0x11388, 200);
+    EXPECT_EQ(d.deregs, 1);
+    pvn_memcache_put(c, again, 0x10000, 4096);
+    pvn_memcache_put(c, neighbour, 0x11388, 200);
+}
+
+// It need not be the one that made it.
+TEST_F(Memcache, ARegionIsOfferedWhileAnyoneHasAllOfIt)
+{
+    pvn_mem *first = get(0x10000, 0x2000), *other = get(0x10001, 0x1ffe), *part = get(0x11000, 8);
+    EXPECT_EQ(d.regs, 1) << "the pages are the same";
+    pvn_memcache_put(c, first, 0x10000, 0x2000);
+    pvn_mem *more = get(0x10000, 0x1000);
+    EXPECT_EQ(d.regs, 1);
+    pvn_memcache_put(c, other, 0x10001, 0x1ffe);
+    pvn_memcache_put(c, more, 0x10000, 0x1000);
+    pvn_memcache_put(c, part, 0x11000, 8);
+    EXPECT_EQ(d.deregs, 1);
+}
+
+// A device is not added to a region whose pages are partly gone, which it could not register.
+TEST_F(Memcache, WhatIsRetiredIsCountedAndTakenAway)
+{
+    pvn_mem *a = get(0x10000, 0x2000), *b = get(0x30000, 0x2000);
+    get(0x11000, 8);
+    get(0x31000, 8);
+    pvn_memcache_put(c, a, 0x10000, 0x2000);
+    pvn_memcache_put(c, b, 0x30000, 0x2000);
+    get(0x11000, 8, 2);
+    EXPECT_EQ(stats().regions, 3u);
+    EXPECT_EQ(pvn_memcache_free(c), 3u);
+    c = nullptr;
+    EXPECT_EQ(d.deregs, 3);
 }
 
 TEST_F(Memcache, KindsDoNotMix)
@@ -109,7 +163,7 @@ TEST_F(Memcache, KindsDoNotMix)
         all.push_back(m);
     }
     for (auto *m : all)
-        pvn_memcache_put(c, m);
+        pvn_memcache_put(c, m, 0x4000, 0x1000);
 }
 
 TEST_F(Memcache, AllDevicesOrNone)
@@ -134,9 +188,9 @@ TEST_F(Memcache, AllDevicesOrNone)
     EXPECT_EQ(d.last_extra, &extra);
     EXPECT_EQ(more, m);
     EXPECT_EQ(d.live.size(), 4u);
-    pvn_memcache_put(c, m);
+    pvn_memcache_put(c, m, 0x4000, 100);
     EXPECT_EQ(d.live.size(), 4u);
-    pvn_memcache_put(c, more);
+    pvn_memcache_put(c, more, 0x4000, 100);
 }
 
 TEST_F(Memcache, ImpossibleRangesAreRefused)
@@ -163,8 +217,15 @@ TEST_F(Memcache, WhatIsLeftIsCountedAndTakenAway)
 struct Entry {
     uintptr_t from, to;
     std::tuple<int, unsigned, uint64_t> kind;
-    uint64_t refs;
+    uint64_t refs, whole;
     uint32_t devs;
+};
+
+struct Held {
+    pvn_mem *m;
+    uintptr_t addr;
+    size_t len;
+    bool whole;
 };
 
 TEST_F(Memcache, BehavesLikeANaiveList)
@@ -173,7 +234,7 @@ TEST_F(Memcache, BehavesLikeANaiveList)
         std::mt19937 rng(seed);
         auto pick = [&](unsigned n) { return unsigned(rng() % n); };
         std::map<pvn_mem *, Entry> model;
-        std::vector<pvn_mem *> held;
+        std::vector<Held> held;
         const unsigned span =
             seed % 4 == 0 ? 12 : 400; // pages: crowded, so that much overlaps, or wide
         for (int step = 0; step < 1500; step++) {
@@ -181,12 +242,13 @@ TEST_F(Memcache, BehavesLikeANaiveList)
             d.refuse_rc = -EIO;
             if (!held.empty() && pick(100) < (step < 1000 ? 40u : 70u)) {
                 size_t i = pick(unsigned(held.size()));
-                pvn_mem *m = held[i];
+                Held h = held[i];
                 held[i] = held.back();
                 held.pop_back();
-                pvn_memcache_put(c, m);
-                if (--model.at(m).refs == 0)
-                    model.erase(m);
+                pvn_memcache_put(c, h.m, h.addr, h.len);
+                model.at(h.m).whole -= h.whole;
+                if (--model.at(h.m).refs == 0)
+                    model.erase(h.m);
             } else {
                 uintptr_t addr = 0x100000 + pick(span) * 4096 + pick(4096);
                 size_t len = 1 + pick(pick(2) ? 8192 : span * 2048);
@@ -196,7 +258,8 @@ TEST_F(Memcache, BehavesLikeANaiveList)
                           to = (addr + len + 4095) & ~uintptr_t(4095);
                 auto kind = std::make_tuple(s.ptr_type, s.access, s.buffer_id);
                 bool hit = std::any_of(model.begin(), model.end(), [&](auto &e) {
-                    return e.second.kind == kind && e.second.from <= from && e.second.to >= to;
+                    return e.second.kind == kind && e.second.from <= from && e.second.to >= to &&
+                           e.second.whole > 0;
                 });
                 pvn_mem *m = nullptr;
                 int rc = pvn_memcache_get(c, addr, len, &s, devs, nullptr, &m, &err);
@@ -208,16 +271,19 @@ TEST_F(Memcache, BehavesLikeANaiveList)
                     ASSERT_EQ(model.count(m) == 1, hit) << "seed " << seed << " step " << step;
                     Entry &e = model[m];
                     if (!hit)
-                        e = {from, to, kind, 0, 0};
+                        e = {from, to, kind, 0, 0, 0};
                     ASSERT_TRUE(e.kind == kind && e.from <= from && e.to >= to)
                         << "not the requested region";
                     ASSERT_EQ(m->addr, e.from);
                     ASSERT_EQ(m->len, e.to - e.from);
                     e.refs++;
+                    bool whole = e.from == from && e.to == to;
+                    e.whole += whole;
+                    ASSERT_GT(e.whole, 0u) << "nobody has all of it";
                     e.devs |= devs;
                     for (int i = 0; i < 4; i++)
                         ASSERT_EQ(m->handle[i] != nullptr, (e.devs >> i & 1) != 0);
-                    held.push_back(m);
+                    held.push_back({m, addr, len, whole});
                 }
             }
             if (step % 100 == 0) {
@@ -233,8 +299,8 @@ TEST_F(Memcache, BehavesLikeANaiveList)
                 ASSERT_EQ(st.bytes, bytes);
             }
         }
-        for (auto *m : held)
-            pvn_memcache_put(c, m);
+        for (auto &h : held)
+            pvn_memcache_put(c, h.m, h.addr, h.len);
         ASSERT_TRUE(d.live.empty());
     }
 }
@@ -258,12 +324,12 @@ TEST_F(Memcache, LookupIsLogarithmic)
             uint64_t s = stats().steps;
             pvn_mem *found = get(m->addr + 100, 1);
             worst = std::max(worst, stats().steps - s);
-            pvn_memcache_put(c, found);
+            pvn_memcache_put(c, found, m->addr + 100, 1);
         }
         EXPECT_LT((stats().steps - before) / N, 30u) << "on average, shape " << shape;
         EXPECT_LT(worst, 60u) << "shape " << shape;
         for (auto *m : all)
-            pvn_memcache_put(c, m);
+            pvn_memcache_put(c, m, m->addr, m->len);
     }
 }
 
@@ -278,14 +344,14 @@ TEST_F(Memcache, ManyThreadsShareOneRegion)
                 pvn_err e{};
                 ASSERT_EQ(pvn_memcache_get(c, 0x101000, 64, &host, 1, nullptr, &m, &e), 0);
                 ASSERT_EQ(m, keep);
-                pvn_memcache_put(c, m);
+                pvn_memcache_put(c, m, 0x101000, 64);
             }
         });
     for (auto &t : threads)
         t.join();
     EXPECT_EQ(stats().hits, 8000u);
     EXPECT_EQ(d.regs, 1);
-    pvn_memcache_put(c, keep);
+    pvn_memcache_put(c, keep, 0x100000, 0x10000);
 }
 
 } // namespace

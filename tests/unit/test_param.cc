@@ -18,6 +18,7 @@ extern "C" {
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/dev_list.h"
+#include "base/nccl_vars.h"
 #include "base/param.h"
 #include "base/param_value.h"
 #include "base/result.h"
@@ -176,7 +177,7 @@ TEST_P(ParamGood, IsTakenAndPrintedBack)
     EXPECT_EQ(PVN_PARAM_FROM_ENV, params.source[row_index(GetParam().name)]);
     EXPECT_TRUE(warnings.empty());
 
-    /* What is printed can be typed. */
+    /* Printed values can be typed. */
     const std::string again =
         std::string(PVN_PARAM_PREFIX) + GetParam().name + "=" + GetParam().shown;
     ASSERT_EQ(0, read({again})) << why();
@@ -209,6 +210,109 @@ INSTANTIATE_TEST_SUITE_P(
         Good{"NCCL_PVRDMA_STALL_WARN=0", "STALL_WARN", "0"},
         Good{"NCCL_PVRDMA_TCP_CC=reno", "TCP_CC", "reno"},
         Good{"NCCL_PVRDMA_SOCKET_IFNAME= =eth0, eth1 ", "SOCKET_IFNAME", "=eth0, eth1"}));
+
+/* NCCL's switch: any number but 0 (and no word) switches RDMA off; ours overrides it. */
+TEST_F(Param, NcclSwitchesRdmaOff)
+{
+    struct {
+        std::vector<std::string> set;
+        int transport;
+    } rows[] = {{{"NCCL_IB_DISABLE=1"}, PVN_TRANSPORT_TCP},
+                {{"NCCL_IB_DISABLE=2"}, PVN_TRANSPORT_TCP},
+                {{"NCCL_IB_DISABLE=0"}, PVN_TRANSPORT_AUTO},
+                {{"NCCL_IB_DISABLE="}, PVN_TRANSPORT_AUTO},
+                {{"NCCL_IB_DISABLE=yes"}, PVN_TRANSPORT_AUTO},
+                {{"NCCL_IB_DISABLE=1", "NCCL_PVRDMA_TRANSPORT=rdma"}, PVN_TRANSPORT_RDMA}};
+    for (const auto &row : rows) {
+        ASSERT_EQ(0, read(row.set)) << why();
+        EXPECT_EQ(row.transport, params.transport) << row.set[0];
+        EXPECT_EQ(row.transport == PVN_TRANSPORT_TCP ? PVN_PARAM_FROM_ALIAS
+                  : row.set.size() > 1               ? PVN_PARAM_FROM_ENV
+                                                     : PVN_PARAM_FROM_DEFAULT,
+                  params.source[row_index("TRANSPORT")])
+            << row.set[0];
+    }
+    EXPECT_TRUE(warnings.empty());
+}
+
+/* Each takes one value of the switch only; the other one is what the plugin does anyway. */
+TEST_F(Param, NcclSwitchesWithOneSide)
+{
+    ASSERT_EQ(0, read({"NCCL_IB_MERGE_NICS=0", "NCCL_GDR_FLUSH_DISABLE=1",
+                       "NCCL_IBVERBS_LIB=/opt/lib/libibverbs.so"}));
+    EXPECT_EQ(0, params.vdevice);
+    EXPECT_EQ(PVN_FLUSH_MODE_NONE, params.flush);
+    EXPECT_STREQ("/opt/lib/libibverbs.so", params.verbs_lib);
+    EXPECT_EQ(PVN_PARAM_FROM_ALIAS, params.source[row_index("VDEVICE")]);
+    ASSERT_EQ(0, read({"NCCL_IB_MERGE_NICS=1", "NCCL_GDR_FLUSH_DISABLE=0"}));
+    EXPECT_EQ(-1, params.vdevice);
+    EXPECT_EQ(PVN_FLUSH_MODE_AUTO, params.flush);
+    EXPECT_EQ(PVN_PARAM_FROM_DEFAULT, params.source[row_index("VDEVICE")]);
+    ASSERT_EQ(0, read({"NCCL_IB_MERGE_NICS=0", "NCCL_PVRDMA_VDEVICE=1"}));
+    EXPECT_EQ(1, params.vdevice);
+    EXPECT_TRUE(warnings.empty());
+}
+
+TEST_F(Param, WhatIsMissedIsSaidOnce)
+{
+    const std::vector<std::string> silent = {
+        "NCCL_IB_FIFO_TC=-1",      "NCCL_IB_FIFO_TC=",   "NCCL_IB_PCI_RELAXED_ORDERING=2",
+        "NCCL_IB_DATA_DIRECT=0x0", "NCCL_CROSS_NIC=1",   "NCCL_IB_USE_INLINE=1",
+        "NCCL_ENV_PLUGIN=NONE",    "NCCL_NO_SUCH_ONE=1", "NCCL_IB_FIFO_TCX=1",
+        "NCCL_IB_FIFO_TC",         "XNCCL_IB_FIFO_TC=1"};
+    ASSERT_EQ(0, read(silent));
+    EXPECT_TRUE(warnings.empty()) << warnings[0];
+
+    const struct {
+        const char *setting, *names;
+    } said[] = {{"NCCL_IB_FIFO_TC=46", "NCCL_PVRDMA_TC"},
+                {"NCCL_IB_SPLIT_DATA_ON_QPS=1", "NCCL_PVRDMA_RDMA_CHUNK"},
+                {"NCCL_IB_PCI_RELAXED_ORDERING=1", "relaxed ordering"},
+                {"NCCL_SOCKET_RETRY_SLEEP_MSEC=500", "NCCL_PVRDMA_CONNECT_TIMEOUT"},
+                {"NCCL_IB_RESILIENCY_PORT_RECOVERY=0", "NCCL_PVRDMA_FAILOVER"},
+                {"NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_BATCH_INTERVAL=9", "no setting"},
+                {"NCCL_ENV_PLUGIN=acme", "environment of the process"}};
+    for (const auto &s : said) {
+        warnings.clear();
+        SetUp(); /* all come from one line of code: forget what was folded */
+        ASSERT_EQ(0, read({s.setting}));
+        ASSERT_EQ(1u, warnings.size()) << s.setting;
+        EXPECT_EQ(0u, warnings[0].find(std::string(s.setting) + " has no effect on this plugin. "))
+            << warnings[0];
+        EXPECT_NE(std::string::npos, warnings[0].find(s.names)) << warnings[0];
+    }
+}
+
+TEST_F(Param, NcclsVariablesAreConsistent)
+{
+    std::set<std::string> names;
+    size_t count;
+    const pvn_nccl_var *vars = pvn_nccl_var_table(&count);
+
+    for (const auto &row : all_rows()) {
+        if (row.alias) {
+            names.insert(row.alias);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        SCOPED_TRACE(vars[i].names);
+        const char *at = vars[i].names;
+        char name[PVN_NCCL_VAR_LEN];
+        int n = 0;
+        while (pvn_nccl_var_next(&at, name)) {
+            n++;
+            EXPECT_TRUE(names.insert(name).second) << name << " is there twice";
+            EXPECT_EQ(0, strncmp(name, "NCCL_", 5)) << name;
+            EXPECT_LT(strlen(name), size_t{PVN_NCCL_VAR_LEN} - 1) << name << " may be cut";
+            EXPECT_EQ(&vars[i], pvn_nccl_var_find(name));
+        }
+        EXPECT_LE(1, n);
+        EXPECT_EQ('.', vars[i].text[strlen(vars[i].text) - 1]);
+        EXPECT_TRUE(!vars[i].fits || vars[i].use == PVN_NCCL_LOST);
+    }
+    EXPECT_EQ(nullptr, pvn_nccl_var_find("NCCL_IB"));
+    EXPECT_EQ(nullptr, pvn_nccl_var_find(""));
+}
 
 struct Bad {
     const char *setting;
@@ -434,6 +538,31 @@ TEST(DevList, SkipsEmptyItemsAndReadsMarks)
     EXPECT_TRUE(pvn_dev_list_matches(nullptr, "eth0", 0));
 }
 
+TEST(DevList, GivesRailAndPlane)
+{
+    const struct {
+        const char *text, *name;
+        int port, rail, plane;
+    } cases[] = {
+        {"=mlx5_0:1:3:4,mlx5_1:1:5", "mlx5_0", 1, 3, 4},
+        {"=mlx5_0:1:3:4,mlx5_1:1:5", "mlx5_1", 1, 5, -1},
+        {"=mlx5_0::0:1", "mlx5_0", 2, 0, 1},
+        {"=mlx5_0:1:3:4", "mlx5_0", 2, -1, -1},
+        {"mlx5:::7", "mlx5_9", 1, -1, 7},
+        {"mlx5_0:1,mlx5_0:2:8", "mlx5_0", 2, 8, -1},
+        {"^mlx5_0:1:3:4", "mlx5_0", 1, -1, -1},
+        {"mlx5_0:1:32768:-5", "mlx5_0", 1, -1, -1},
+        {"mlx5_0", "mlx5_0", 1, -1, -1},
+        {"", "mlx5_0", 1, -1, -1},
+    };
+    for (const auto &c : cases) {
+        int rail = 99, plane = 99;
+        pvn_dev_list_place(c.text, c.name, c.port, &rail, &plane);
+        EXPECT_EQ(c.rail, rail) << c.text << " for " << c.name;
+        EXPECT_EQ(c.plane, plane) << c.text << " for " << c.name;
+    }
+}
+
 std::string printed(const std::function<void(FILE *)> &print)
 {
     char *text = nullptr;
@@ -463,6 +592,30 @@ TEST_F(Param, ListingShowsValueSourceAndHelp)
     for (const auto &row : all_rows())
         EXPECT_NE(std::string::npos, out.find(std::string(PVN_PARAM_PREFIX) + row.name + "="))
             << row.name;
+}
+
+TEST_F(Param, ListingShowsNcclsOtherVariables)
+{
+    const std::string set[] = {
+        "NCCL_IB_FIFO_TC=46",   "NCCL_IB_DATA_DIRECT=0",   "NCCL_CROSS_NIC=\033[1m",
+        "NCCL_IB_USE_INLINE=1", "NCCL_SOCKET_IFNAME=eth7", "PATH=/bin",
+        "NCCL_COMM_ID="};
+    std::vector<char *> envp;
+
+    for (const auto &e : set)
+        envp.push_back(const_cast<char *>(e.c_str()));
+    envp.push_back(nullptr);
+    const std::string out = printed([&](FILE *f) { pvn_nccl_vars_print(f, envp.data()); });
+    EXPECT_EQ(0u, out.find("\nNCCL's other variables that are set here:\n\n"
+                           "NCCL_IB_FIFO_TC=46    [no effect]\n    Control messages have"))
+        << out;
+    EXPECT_NE(std::string::npos, out.find("NCCL_IB_DATA_DIRECT=0    [as here anyway]\n")) << out;
+    EXPECT_NE(std::string::npos, out.find("NCCL_CROSS_NIC=?[1m    [NCCL's own]\n")) << out;
+    EXPECT_NE(std::string::npos, out.find("NCCL_IB_USE_INLINE=1    [no meaning here]\n")) << out;
+    EXPECT_EQ(std::string::npos, out.find("eth7")) << out;
+    EXPECT_EQ(std::string::npos, out.find("COMM_ID")) << out;
+    envp = {nullptr};
+    EXPECT_EQ("", printed([&](FILE *f) { pvn_nccl_vars_print(f, envp.data()); }));
 }
 
 TEST_F(Param, ManPageSectionIsValidRoff)

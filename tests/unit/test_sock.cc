@@ -146,7 +146,10 @@ TEST_P(Sock, KeepaliveAndTimeoutsComeFromTheParameters)
     EXPECT_EQ(2, get(fd, IPPROTO_TCP, TCP_KEEPIDLE)) << "rounded up to whole seconds";
     EXPECT_EQ(3, get(fd, IPPROTO_TCP, TCP_KEEPINTVL));
     EXPECT_EQ(4, get(fd, IPPROTO_TCP, TCP_KEEPCNT));
-    EXPECT_EQ(2500, get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT));
+    EXPECT_EQ(2500, get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT)) << "while it is dialled";
+    ASSERT_EQ(0, outcome(fd));
+    EXPECT_EQ(0, get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT)) << "closed windows have no limit";
+    EXPECT_EQ(0, get(accept_one(), IPPROTO_TCP, TCP_USER_TIMEOUT));
     EXPECT_EQ(1, get(fd, IPPROTO_TCP, TCP_NODELAY));
 }
 

@@ -217,7 +217,7 @@ TEST_F(TcpTransport, DialledSocketsHaveTheRequestedOptions)
         EXPECT_EQ(77777, get(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT));
         EXPECT_EQ(200000, get(fd, SOL_SOCKET, SO_SNDBUF));
         EXPECT_EQ(7, get(fd, IPPROTO_TCP, TCP_KEEPIDLE));
-        EXPECT_EQ(9000, get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT));
+        EXPECT_EQ(0, get(fd, IPPROTO_TCP, TCP_USER_TIMEOUT)) << "closed windows have no limit";
         EXPECT_EQ(1, get(fd, IPPROTO_TCP, TCP_NODELAY));
     }
     end();
@@ -332,6 +332,89 @@ std::vector<std::string> tied()
             names.push_back(name);
     }
     return names;
+}
+
+/* One of two interfaces in a network is named, and routing sends everything by the other. */
+TEST_F(TcpTransport, TheNamedInterfaceCarriesTheDataOrAWarningSaysNot)
+{
+    const std::string why = pvn_test::in_netns([&] {
+        ASSERT_TRUE(
+            pvn_test::sh("for i in a b; do ip link add ${i}0 type veth peer name ${i}1; "
+                         "ip link set ${i}0 up; ip link set ${i}1 up; done; ip link set lo up; "
+                         "ip addr add 10.7.0.1/24 dev a0; ip addr add 10.7.0.2/24 dev b0"));
+        ASSERT_TRUE(pvn_test::links_run("a0 b0"));
+        params({"NCCL_SOCKET_IFNAME==b0", "NCCL_PVRDMA_TCP_STREAMS=1"});
+        ASSERT_EQ(1, scan()) << err.reason[0];
+        std::vector<std::string> lines;
+        pvn_log_set_capture(
+            [](void *arg, pvn_log_level level, unsigned long, const char *, int, const char *text) {
+                if (level == PVN_LOG_WARN)
+                    static_cast<std::vector<std::string> *>(arg)->push_back(text);
+            },
+            &lines);
+        dial_only(0, "10.7.0.9:4000");
+        end();
+        EXPECT_TRUE(tied().empty());
+        ASSERT_EQ(1u, lines.size());
+        EXPECT_EQ(0u, lines[0].find("b0, which NCCL_SOCKET_IFNAME names, does not carry the data: "
+                                    "packets to 10.7.0.9 leave by a0"))
+            << lines[0];
+        EXPECT_NE(std::string::npos, lines[0].find("arp_ignore=1"));
+        ASSERT_TRUE(pvn_test::sh("echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore"));
+        dial_only(0, "10.7.0.9:4000");
+        EXPECT_EQ(std::vector<std::string>{"b0"}, tied());
+        end();
+        pvn_log_set_capture(nullptr, nullptr);
+        EXPECT_EQ(1u, lines.size());
+    });
+    if (!why.empty())
+        GTEST_SKIP() << why;
+}
+
+/* An IPv6 address that is checked for a duplicate is waited for, where nothing else leads out. */
+TEST_F(TcpTransport, TentativeAddressesAreWaitedFor)
+{
+    const std::string why = pvn_test::in_netns([&] {
+        ASSERT_TRUE(pvn_test::sh(
+            "ip link add a0 type veth peer name a1; ip link set lo up; "
+            "ip link set a1 addrgenmode none; ip link set a1 up; ip link set a0 up; ip addr add fd00::1/64 dev a0"));
+        ASSERT_TRUE(pvn_test::links_run("a0"));
+        params({"NCCL_SOCKET_IFNAME="});
+        ASSERT_EQ(1, scan()) << err.reason[0];
+        EXPECT_STREQ("a0", devices[0].ifname);
+        EXPECT_EQ(AF_INET6, devices[0].addr.ss_family);
+    });
+    if (!why.empty())
+        GTEST_SKIP() << why;
+}
+
+TEST_F(TcpTransport, LoopbackBesideAnInterfaceThatIsUpIsAWarning)
+{
+    const std::string why = pvn_test::in_netns([&] {
+        ASSERT_TRUE(pvn_test::sh(
+            "ip link add a0 type veth peer name a1; ip link set lo up; "
+            "ip link set a1 addrgenmode none; ip link set a1 up; ip link set a0 up; ip addr add 10.7.0.1/24 dev a0"));
+        ASSERT_TRUE(pvn_test::links_run("a0"));
+        std::vector<std::string> lines;
+        pvn_log_set_capture(
+            [](void *arg, pvn_log_level level, unsigned long, const char *, int, const char *text) {
+                if (level == PVN_LOG_WARN)
+                    static_cast<std::vector<std::string> *>(arg)->push_back(text);
+            },
+            &lines);
+        params({"NCCL_SOCKET_IFNAME=^a0,^b0"});
+        ASSERT_EQ(1, scan()) << err.reason[0];
+        pvn_log_set_capture(nullptr, nullptr);
+        EXPECT_STREQ("lo", devices[0].ifname);
+        ASSERT_EQ(2u, lines.size());
+        EXPECT_NE(std::string::npos, lines[0].find("Probably meant: ^a0,b0")) << lines[0];
+        EXPECT_EQ(0u,
+                  lines[1].find("only loopback is used, so no other machine can be reached; not "
+                                "used: a1 (no address), a0 (excluded by NCCL_SOCKET_IFNAME)"))
+            << lines[1];
+    });
+    if (!why.empty())
+        GTEST_SKIP() << why;
 }
 
 /* Two interfaces in one network: routing would send everything by the first. */

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# What the virtual machine tests share; sourced, not run. Boots guests under QEMU without KVM,
+# Shared by the virtual machine tests; sourced, not run. Boots guests under QEMU without KVM,
 # without privileges and without a network: guests are joined by Unix sockets.
 #
 #   vm_start DEVICE [STATUS]   set-up for rxe or pvrdma; ends the script with a skip, and STATUS (0), when
@@ -106,13 +106,13 @@ vm_job() { # vm_job NAME [VARIABLE=VALUE...]
         install -m 755 "$vm_here/jobs/$file" "$job/run"
         break
     done
-    # What the jobs compare with: the source tree itself may lie where a guest does not see it.
+    # Expected results of the jobs: the source tree itself may lie where a guest does not see it.
     cp "$vm_here"/verbs/verbsprobe.rxe "$vm_here"/verbs/verbsprobe.pvrdma "$job/"
     printf '%q\n' "BUILD=$PVN_BUILDDIR" "$@" >"$job/settings"
     echo "$job"
 }
 
-# What a guest may request by `host WORD...`, until QEMU ends:
+# Requests of a guest by `host WORD...`, until QEMU ends:
 #   monitor LINE     a line for QEMU's monitor, such as set_link nic0 off
 #   device COMMAND   a command for the PVRDMA stand-in of this guest
 #   kill NAME        kills the other guest's QEMU

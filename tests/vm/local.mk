@@ -43,7 +43,7 @@ VM_PARTS += tests/vm/verbs/doorbell_test tests/rdma/test_rdma_lane
 check_PROGRAMS += tests/vm/verbs/doorbell_test
 tests_vm_verbs_doorbell_test_SOURCES = tests/vm/verbs/doorbell_test.cc tests/rdma/lane_pair.h
 tests_vm_verbs_doorbell_test_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_vm_verbs_doorbell_test_LDADD = libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
+tests_vm_verbs_doorbell_test_LDADD = tests/support/libengine-calls.la libpvn-rdma.la libpvn-core.la $(TEST_LDADD)
 endif
 
 PVN_SCRIPT_TESTS += tests/vm/run-softverbs.sh

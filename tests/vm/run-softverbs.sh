@@ -37,7 +37,7 @@ run() { # run PROGRAM ARGUMENT...
     timeout 120 "$verbs/$1" "${@:2}"
 }
 
-# What is said in softverbs-differs to differ is left out on both sides.
+# Lines that softverbs-differs lists are left out on both sides.
 probe() { # probe PROFILE DEVICE DEVICE GID
     local profile=$1
     shift

@@ -156,17 +156,12 @@ int pvn_topo_edit_add_bridge(struct pvn_topo_edit *e, uint32_t domain, int bus, 
     return e->npci - 1;
 }
 
-static bool same_slot(const struct pvn_topo_pci *a, const struct pvn_topo_pci *b)
-{
-    return a->domain == b->domain && a->bus == b->bus && a->dev == b->dev;
-}
-
 void pvn_topo_edit_move_slot(struct pvn_topo_edit *e, int pci, int parent, int root)
 {
     for (int i = 0; i < e->npci; i++) {
         struct pvn_topo_pci *p = &e->pci[i];
 
-        if (same_slot(p, &e->pci[pci])) {
+        if (pvn_topo_same_slot(p, &e->pci[pci])) {
             p->parent = parent;
             p->root = root;
             p->flags = (p->flags & ~(unsigned)PVN_TOPO_PCI_NO_PATH) | PVN_TOPO_PCI_MOVED;
@@ -177,7 +172,7 @@ void pvn_topo_edit_move_slot(struct pvn_topo_edit *e, int pci, int parent, int r
 void pvn_topo_edit_set_numa(struct pvn_topo_edit *e, int pci, int node)
 {
     for (int i = 0; i < e->npci; i++) {
-        if (same_slot(&e->pci[i], &e->pci[pci])) {
+        if (pvn_topo_same_slot(&e->pci[i], &e->pci[pci])) {
             e->pci[i].numa = node;
             e->pci[i].flags |= PVN_TOPO_PCI_NUMA_HINTED;
         }

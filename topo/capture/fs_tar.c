@@ -297,7 +297,7 @@ static int add_entry(struct fs_tar *t, char *path, enum pvn_topo_fs_type type, c
     return 0;
 }
 
-/* What a long-name or pax header says about the entry that follows it. */
+/* A long-name or pax header's facts about the entry that follows it. */
 struct next {
     const char *path, *link;
     size_t path_len, link_len;
@@ -451,7 +451,7 @@ static int read_image(struct fs_tar *t, struct pvn_topo_err *err)
     return -EINVAL;
 }
 
-/* Of entries with one name the last stays. */
+/* The last of several entries with one name stays. */
 static void drop_repeats(struct fs_tar *t)
 {
     size_t kept = 0;

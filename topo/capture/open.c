@@ -17,7 +17,7 @@ enum {
     TAR_IMAGE_MAX = 256 << 20,
 };
 
-/* What a file is that is no tar, by its first bytes; NULL when that is not known. XML is recognised
+/* The kind of a file that is no tar, by its first bytes; NULL when that is not known. XML is recognised
  * before this is called. */
 static const char *other_format(const char *image, size_t have)
 {

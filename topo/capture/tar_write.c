@@ -44,7 +44,7 @@ static int write_padded(int fd, const void *data, size_t len)
     return rc != 0 || len % BLOCK == 0 ? rc : write_all(fd, zeros, BLOCK - len % BLOCK);
 }
 
-/* Where a long name can be cut so that its front fits the prefix field and the rest the name field;
+/* The place at which a long name can be cut so that its front fits the prefix field and the rest the name field;
  * 0 when it needs no cut or has none. */
 static size_t prefix_of(const char *name, size_t n)
 {

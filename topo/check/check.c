@@ -89,10 +89,13 @@ int pvn_topo_run_checks(const struct pvn_topo *topo, const struct pvn_topo_check
                         int npairs, struct pvn_topo_checks *out)
 {
     static void (*const checks[])(struct pvn_topo_check_run *) = {
-        pvn_topo_check_guest,  pvn_topo_check_links,     pvn_topo_check_relaxed_ordering,
-        pvn_topo_check_numa,   pvn_topo_check_ports,     pvn_topo_check_gids,
-        pvn_topo_check_mtu,    pvn_topo_check_pvrdma,    pvn_topo_check_memlock,
-        pvn_topo_check_nvidia, pvn_topo_check_gpudirect,
+        pvn_topo_check_read,      pvn_topo_check_guest,
+        pvn_topo_check_links,     pvn_topo_check_relaxed_ordering,
+        pvn_topo_check_numa,      pvn_topo_check_ports,
+        pvn_topo_check_gids,      pvn_topo_check_mtu,
+        pvn_topo_check_pvrdma,    pvn_topo_check_memlock,
+        pvn_topo_check_files,     pvn_topo_check_nvidia,
+        pvn_topo_check_gpudirect,
     };
     struct pvn_topo_check_run run = {topo, out, 0};
     struct pvn_topo_check_pair *own = NULL;

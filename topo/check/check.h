@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the checks share. Internal to topo/. */
+/* Shared by the checks. Internal to topo/. */
 #ifndef PVN_TOPO_CHECK_CHECK_H
 #define PVN_TOPO_CHECK_CHECK_H
 
@@ -40,8 +40,10 @@ void pvn_topo_check_gids(struct pvn_topo_check_run *run);
 void pvn_topo_check_mtu(struct pvn_topo_check_run *run);
 void pvn_topo_check_pvrdma(struct pvn_topo_check_run *run);
 void pvn_topo_check_memlock(struct pvn_topo_check_run *run);
+void pvn_topo_check_files(struct pvn_topo_check_run *run);
 void pvn_topo_check_nvidia(struct pvn_topo_check_run *run);
 void pvn_topo_check_gpudirect(struct pvn_topo_check_run *run);
+void pvn_topo_check_read(struct pvn_topo_check_run *run); /* the reader's notes */
 void pvn_topo_check_guest(struct pvn_topo_check_run *run);
 
 /* Rows of the counters of adapters: of one look, or of a second one (NULL: none) that many seconds

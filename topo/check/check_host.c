@@ -7,6 +7,38 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The end of a path, which is the telling part. */
+static const char *tail(const char *where, char *out, size_t cap)
+{
+    size_t n = strlen(where);
+
+    if (n < cap) {
+        return where;
+    }
+    snprintf(out, cap, "...%s", where + n - (cap - 4));
+    return out;
+}
+
+void pvn_topo_check_read(struct pvn_topo_check_run *run)
+{
+    const struct pvn_topo *t = run->t;
+    const char *remedy = t->unread != 0 && t->live
+                             ? "run it as root; in a container mount the machine's own /sys and "
+                               "/proc (mount -t sysfs sysfs /sys)"
+                             : "";
+    char subject[64];
+
+    for (int i = 0; i < t->nnotes; i++) {
+        pvn_topo_check_row(run, "read", PVN_TOPO_LEVEL_UNKNOWN,
+                           tail(t->notes[i].where, subject, sizeof subject), remedy, "%s",
+                           t->notes[i].text);
+    }
+    if (t->notes_dropped > 0) {
+        pvn_topo_check_row(run, "read", PVN_TOPO_LEVEL_UNKNOWN, "machine", remedy,
+                           "%d more could not be read as they should be", t->notes_dropped);
+    }
+}
+
 void pvn_topo_check_guest(struct pvn_topo_check_run *run)
 {
     const struct pvn_topo *t = run->t;
@@ -98,6 +130,11 @@ void pvn_topo_check_numa(struct pvn_topo_check_run *run)
                       "topology); on KVM use a pxb-pcie with numa_node"
                     : "update the BIOS: its tables do not say where the slot is",
                 "numa_node is -1 %s: NCCL binds nothing and makes a CPU of its own for it", where);
+        } else if ((t->unread & PVN_TOPO_UNREAD_NUMAS) != 0 &&
+                   (p->numa < 0 || pvn_topo_find_numa(t, p->numa) < 0)) {
+            pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_UNKNOWN, p->bdf, "",
+                               "numa_node is %d, but the machine's nodes could not be read",
+                               p->numa);
         } else if (p->numa >= 0 && t->nnumas > 0 && pvn_topo_find_numa(t, p->numa) < 0) {
             pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_WARN, p->bdf, "update the BIOS",
                                "numa_node is %d, but the machine has no such node", p->numa);
@@ -185,6 +222,11 @@ void pvn_topo_check_memlock(struct pvn_topo_check_run *run)
     } else if (t->memlock_soft == UINT64_MAX) {
         pvn_topo_check_row(run, "memlock", PVN_TOPO_LEVEL_OK, "process", "",
                            "locked memory is not limited");
+    } else if (t->nrdmas == 0 && (t->unread & PVN_TOPO_UNREAD_RDMAS) != 0) {
+        pvn_topo_check_row(run, "memlock", PVN_TOPO_LEVEL_UNKNOWN, "process", "",
+                           "limited to %" PRIu64
+                           " KiB, which matters for RDMA; if there is some is not known",
+                           t->memlock_soft / 1024);
     } else if (t->nrdmas == 0) {
         pvn_topo_check_row(run, "memlock", PVN_TOPO_LEVEL_OK, "process", "",
                            "limited to %" PRIu64 " KiB, which matters only for RDMA",
@@ -203,6 +245,40 @@ void pvn_topo_check_memlock(struct pvn_topo_check_run *run)
             " KiB (hard limit %s): registering buffers fails beyond that, unless the "
             "process has CAP_IPC_LOCK",
             t->memlock_soft / 1024, hard);
+    }
+}
+
+/* A control connection, a data stream, and one that takes their place in a failover. */
+#define FILES_PER_COMM 3
+/* Files of Python, CUDA and the data loader; a guess that is large enough. */
+#define FILES_OF_OTHERS 256
+
+void pvn_topo_check_files(struct pvn_topo_check_run *run)
+{
+    const struct pvn_topo *t = run->t;
+    uint64_t comms;
+
+    if (!t->files_known) {
+        pvn_topo_check_row(run, "open-files", PVN_TOPO_LEVEL_UNKNOWN, "process", "",
+                           "its limits are not shown");
+        return;
+    }
+    comms =
+        t->files_soft > FILES_OF_OTHERS ? (t->files_soft - FILES_OF_OTHERS) / FILES_PER_COMM : 0;
+    if (t->files_soft == UINT64_MAX) {
+        pvn_topo_check_row(run, "open-files", PVN_TOPO_LEVEL_OK, "process", "",
+                           "open files are not limited");
+    } else if (t->files_soft >= 1024) {
+        pvn_topo_check_row(run, "open-files", PVN_TOPO_LEVEL_OK, "process", "",
+                           "%" PRIu64 " open files, for some %" PRIu64 " connections of a rank",
+                           t->files_soft, comms);
+    } else {
+        pvn_topo_check_row(run, "open-files", PVN_TOPO_LEVEL_WARN, "process",
+                           "ulimit -n 65536: in limits.conf 'nofile 65536', in a unit "
+                           "LimitNOFILE=65536, for containers --ulimit nofile=65536:65536",
+                           "%" PRIu64 " open files are enough for some %" PRIu64
+                           " connections of a rank only",
+                           t->files_soft, comms);
     }
 }
 
@@ -286,8 +362,8 @@ static void gpudirect_row(struct pvn_topo_check_run *run, const struct pvn_topo_
     } else if (nv->peermem == PVN_TOPO_TRI_YES || nv->memory_peers == PVN_TOPO_TRI_YES) {
         pvn_topo_check_row(
             run, "gpudirect", PVN_TOPO_LEVEL_OK, dev->name, "",
-            "nvidia_peermem %s is loaded; only a registration proves that %s uses it",
-            nv->peermem_version, dev->driver);
+            "nvidia_peermem%s%s is loaded; only a registration proves that %s uses it",
+            nv->peermem_version[0] != '\0' ? " " : "", nv->peermem_version, dev->driver);
     } else if (nv->loaded != PVN_TOPO_TRI_YES || nv->peermem == PVN_TOPO_TRI_UNKNOWN ||
                (dmabuf_nic && kernel == PVN_TOPO_TRI_UNKNOWN)) {
         pvn_topo_check_row(run, "gpudirect", PVN_TOPO_LEVEL_UNKNOWN, dev->name, "",

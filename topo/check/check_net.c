@@ -53,7 +53,7 @@ static int roce_version(const struct pvn_topo_gid *g)
     return g->type == PVN_TOPO_GID_ROCE_V2 ? 2 : 1;
 }
 
-/* Whether the candidate takes the place of the entry chosen so far. */
+/* True if the candidate takes the place of the entry chosen so far. */
 static bool replaces(const struct pvn_topo_gid *now, const struct pvn_topo_gid *candidate)
 {
     if (!is_ipv4(candidate)) {
@@ -127,6 +127,9 @@ static void gid_row(struct pvn_topo_check_run *run, const struct pvn_topo_rdma *
                            "the GID table was not read");
     } else if (usable) {
         pvn_topo_check_row(run, "gid", PVN_TOPO_LEVEL_OK, subject, "", "would be picked: %s", why);
+    } else if (g && is_valid(g) && roce_version(g) < 0) {
+        pvn_topo_check_row(run, "gid", PVN_TOPO_LEVEL_UNKNOWN, subject, "",
+                           "would be picked: %s; NCCL needs RoCE v2", why);
     } else if (index < 0 || (g && is_link_local(g)) || !g) {
         pvn_topo_check_row(
             run, "gid", PVN_TOPO_LEVEL_FAIL, subject,

@@ -19,7 +19,7 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* What the link between a function and the port above it could do at best. */
+/* The best that the link between a function and the port above it can do. */
 static void link_limit(const struct pvn_topo *t, const struct pvn_topo_pci *p, int *speed,
                        int *width)
 {
@@ -45,7 +45,7 @@ static void check_link(struct pvn_topo_check_run *run, int i)
 
     link_limit(run->t, p, &speed_max, &width_max);
     if (speed == PVN_TOPO_UNKNOWN || speed_max == PVN_TOPO_UNKNOWN || width == PVN_TOPO_UNKNOWN ||
-        width_max == PVN_TOPO_UNKNOWN) {
+        width_max == PVN_TOPO_UNKNOWN || (p->flags & PVN_TOPO_PCI_LINK_NOW) != 0) {
         pvn_topo_check_row(
             run, "link", PVN_TOPO_LEVEL_UNKNOWN, p->bdf, "", "sysfs does not show the link's %s",
             speed == PVN_TOPO_UNKNOWN || width == PVN_TOPO_UNKNOWN ? "present speed and width"
@@ -385,8 +385,10 @@ void pvn_topo_check_iommu(struct pvn_topo_check_run *run, const struct pvn_topo_
                            "no translation inside the guest (the host's IOMMU is always there for "
                            "passthrough devices)");
     } else {
+        bool in_group = t->pci[pair->nic].iommu_group >= 0 || t->pci[pair->gpu].iommu_group >= 0;
+
         pvn_topo_check_row(run, "iommu", PVN_TOPO_LEVEL_OK, subject, "", "%s",
-                           t->iommu.present == PVN_TOPO_TRI_YES
+                           t->iommu.present == PVN_TOPO_TRI_YES || in_group
                                ? "the IOMMU passes addresses through"
                                : "no IOMMU is in use");
     }

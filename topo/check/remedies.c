@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What can be done on the host of a guest, chosen by what was found. The settings are those of the
+/* Remedies on the host of a guest, chosen by what was found. The settings are those of the
  * makers' documents: VMware (vSphere device groups, virtual machine PCI passthrough options, CPU
  * topology of vSphere 8), NVIDIA (GPU Operator, AI Enterprise VM guides, NCCL documentation). */
 #include <stdio.h>

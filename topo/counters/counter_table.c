@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What each counter means, and what to do when it grows. The names are those of the kernel: ib_core for
+/* The meaning of each counter, and the remedy when it grows. The names are those of the kernel: ib_core for
  * ports/N/counters; rxe, mlx5, mlx4, bnxt_re, irdma and efa for hw_counters (vmw_pvrdma and siw have
  * none); mlx5, bnxt, ice, i40e, ixgbe, vmxnet3, virtio_net, ena and hv_netvsc for ethtool. What
  * counts traffic alone is not here. */
@@ -49,7 +49,7 @@ static const char allowance[] =
 #define CONG PVN_TOPO_COUNTER_CONGESTION
 
 static const struct pvn_topo_counter_info table[] = {
-    /* Of every InfiniBand port; drivers of Ethernet adapters fill in what they have. */
+    /* Every InfiniBand port has these; drivers of Ethernet adapters fill in what they have. */
     {PORT, "symbol_error", ERR, 0xffff, "symbols arrived damaged on the wire", cable},
     {PORT, "link_error_recovery", ERR, 0xff, "the link was trained again after errors", cable},
     {PORT, "link_downed", ERR, 0xff, "the link went down", cable},

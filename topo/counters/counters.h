@@ -58,7 +58,7 @@ struct pvn_topo_counted {
     int n;
 };
 
-/* What was read at one time. */
+/* The counters that were read at one time. */
 struct pvn_topo_look {
     struct pvn_topo_counted *list;
     int n;
@@ -91,7 +91,7 @@ int pvn_topo_look_counters(const struct pvn_topo_look *look);
 /* "mlx5_0 port 1", "eth0". Returns buf. */
 const char *pvn_topo_counted_name(const struct pvn_topo *topo, const struct pvn_topo_counted *c,
                                   char *buf, size_t cap);
-/* By how much a counter of the second look is larger than in the first; 0 where the first has none
+/* The growth of a counter from the first look to the second; 0 where the first has none
  * or more (the driver was loaded again meanwhile). Both looks are of the same model and names. */
 uint64_t pvn_topo_look_growth(const struct pvn_topo_look *first, const struct pvn_topo_look *second,
                               int counted, int counter);

@@ -20,7 +20,7 @@ struct reading {
 
 /* ---- one device ---- */
 
-/* Where a counter of this name is, or a new one of value 0; NULL without memory. */
+/* The counter of this name, or a new one of value 0; NULL without memory. */
 static struct pvn_topo_counter *
 counter_of(struct pvn_topo_counted *c, const struct pvn_topo_counter_info *info, const char *name)
 {

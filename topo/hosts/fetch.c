@@ -136,7 +136,7 @@ static int take_out(struct child *c)
     }
 }
 
-/* Of a long text the end is kept. */
+/* The end of a long text is kept. */
 static void take_err(struct child *c)
 {
     enum { CAP = PVN_TOPO_FETCH_ERR_LEN - 1 };

@@ -209,7 +209,7 @@ static struct parts split(const char *name)
     return p;
 }
 
-/* Whether the two are of one pair of brackets. */
+/* True if the two are of one pair of brackets. */
 static bool alike(const struct parts *a, const struct parts *b)
 {
     bool padded = a->name[a->before] == '0' || b->name[b->before] == '0';

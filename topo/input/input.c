@@ -53,7 +53,8 @@ static enum pvn_topo_input_kind kind_of_text(const char *data, size_t len)
         return PVN_TOPO_INPUT_TAR;
     for (const char *line = data; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (!starts_with_address(line, &rest))
+        /* A quoted or indented line begins behind what marks it as that. */
+        if (!starts_with_address(line + strspn(line, "> |\t"), &rest))
             continue;
         const char *colon = strstr(rest, ": ");
         if (*rest == '\0' || *rest == '\r' || *rest == '\n')
@@ -69,11 +70,15 @@ enum pvn_topo_input_kind pvn_topo_input_recognise(const char *data, size_t len)
     size_t at = skip_blank(data, len);
     if (at == len)
         return PVN_TOPO_INPUT_TAR;
+    enum pvn_topo_input_kind text = kind_of_text(data + at, len - at);
+    /* A prompt may begin with a bracket, and a page with a tag. */
+    if (text == PVN_TOPO_INPUT_LSPCI && !strstr(data + at, "<system"))
+        return text;
     if (data[at] == '<')
         return is_hwloc(data + at) ? PVN_TOPO_INPUT_HWLOC_XML : PVN_TOPO_INPUT_NCCL_XML;
     if (data[at] == '{' || data[at] == '[')
         return PVN_TOPO_INPUT_JSON;
-    return kind_of_text(data + at, len - at);
+    return text;
 }
 
 int pvn_topo_input_read(const char *path, int wait_s, struct pvn_topo_input *in,

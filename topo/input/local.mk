@@ -4,6 +4,7 @@
 # tools write them. For the tool only.
 libpvntopotool_la_SOURCES += \
     topo/input/hwloc.c \
+    topo/input/inflate.c topo/input/inflate.h \
     topo/input/input.c topo/input/input.h \
     topo/input/lspci.c \
     topo/input/nccl_machine.c \

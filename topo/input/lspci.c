@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* The text of lspci -vv (better -vvnn -D, and as root): one block of lines for each function. Text
- * around the blocks, such as a shell prompt or a page that quotes them, is passed over. Field names:
+ * around the blocks is passed over, and so is what a page or a mail that quotes them, or a shell's
+ * prompt, puts before the address. Field names:
  * pciutils 3.x, ls-caps.c and ls-ecaps.c. */
 #include <ctype.h>
 #include <errno.h>
@@ -14,16 +15,17 @@
 #include "topo/input/synth.h"
 #include "topo/reader.h"
 
-struct acs {
+struct caps {
     bool denied;       /* lspci was not root */
     bool verbose;      /* the block has capabilities at all */
     int cap, ctl, ats; /* PVN_TOPO_UNKNOWN: no such line */
+    int port_type, mps, mps_max, mrrs, relaxed;
 };
 
 struct lspci {
     struct pvn_topo_synth synth;
-    struct acs *acs; /* parallel to the functions */
-    int n_acs;
+    struct caps *caps; /* parallel to the functions */
+    int n_caps;
     int now; /* the function whose block this is, -1 between blocks */
 };
 
@@ -61,6 +63,15 @@ static const struct {
     {"PMC-Sierra", 0x11f8},
     {"Microsemi", 0x11f8},
     {"Red Hat", 0x1af4},
+};
+
+/* The types of an Express capability; the bridges' alone matter, the rest is what its class says. */
+static const struct {
+    const char *words;
+    int type;
+} port_types[] = {
+    {"Root Port", 4},          {"Upstream Port", 5},         {"Downstream Port", 6},
+    {"PCI-Express to PCI", 7}, {"to PCI-Express Bridge", 8}, {"Endpoint", 0},
 };
 
 static int class_of(const char *text, size_t len)
@@ -108,13 +119,20 @@ static void begin(struct lspci *l, const char *rest, uint32_t domain, int bus, i
     if (!colon)
         return;
     int at = pvn_topo_synth_add(&l->synth, domain, bus, dev, fn);
-    struct acs *acs =
-        at < 0 ? NULL : pvn_topo_array_add((void **)&l->acs, &l->n_acs, sizeof(*l->acs));
-    if (!acs) {
+    struct caps *caps =
+        at < 0 ? NULL : pvn_topo_array_add((void **)&l->caps, &l->n_caps, sizeof(*l->caps));
+    if (!caps) {
         l->synth.err = at < 0 ? at : -ENOMEM;
         return;
     }
-    *acs = (struct acs){.cap = PVN_TOPO_UNKNOWN, .ctl = PVN_TOPO_UNKNOWN, .ats = PVN_TOPO_UNKNOWN};
+    *caps = (struct caps){.cap = PVN_TOPO_UNKNOWN,
+                          .ctl = PVN_TOPO_UNKNOWN,
+                          .ats = PVN_TOPO_UNKNOWN,
+                          .port_type = PVN_TOPO_UNKNOWN,
+                          .mps = PVN_TOPO_UNKNOWN,
+                          .mps_max = PVN_TOPO_UNKNOWN,
+                          .mrrs = PVN_TOPO_UNKNOWN,
+                          .relaxed = PVN_TOPO_UNKNOWN};
     struct pvn_topo_synth_fn *f = &l->synth.fns[at];
     l->now = at;
     f->class_code = class_of(rest, (size_t)(colon - rest));
@@ -165,10 +183,42 @@ static const char *after(const char *line, const char *key)
     return line + n + strspn(line + n, " \t");
 }
 
+static void capability_of(struct caps *caps, const char *text)
+{
+    const char *express = strstr(text, "Express");
+    caps->verbose = true;
+    caps->denied |= strstr(text, "<access denied>") != NULL;
+    for (size_t i = 0; express && i < sizeof(port_types) / sizeof(port_types[0]); i++) {
+        if (caps->port_type == PVN_TOPO_UNKNOWN && strstr(express, port_types[i].words))
+            caps->port_type = port_types[i].type;
+    }
+}
+
+static bool is_payload(int bytes)
+{
+    return bytes >= 128 && bytes <= 4096 && (bytes & (bytes - 1)) == 0;
+}
+
+/* DevCap and DevCtl, whose lines go on without a name. */
+static void express_of(struct caps *caps, const char *line)
+{
+    const char *v;
+    int a, b;
+    if ((v = after(line, "DevCap:")) && sscanf(v, "MaxPayload %d bytes", &a) == 1 && is_payload(a))
+        caps->mps_max = a;
+    else if ((v = after(line, "RlxdOrd")) && (*v == '+' || *v == '-'))
+        caps->relaxed = *v == '+';
+    else if ((v = after(line, "MaxPayload")) && is_payload(a = (int)strtol(v, NULL, 10)) &&
+             sscanf(v, "%*d bytes, MaxReadReq %d bytes", &b) == 1 && is_payload(b)) {
+        caps->mps = a;
+        caps->mrrs = b;
+    }
+}
+
 static void field(struct lspci *l, const char *line)
 {
     struct pvn_topo_synth_fn *f = &l->synth.fns[l->now];
-    struct acs *acs = &l->acs[l->now];
+    struct caps *caps = &l->caps[l->now];
     const char *v;
     unsigned secondary, subordinate;
     int a;
@@ -179,13 +229,14 @@ static void field(struct lspci *l, const char *line)
              secondary > 0 && secondary < 256 && subordinate < 256) {
         f->secondary = (int)secondary;
         f->subordinate = (int)subordinate;
-    } else if ((v = after(line, "Kernel driver in use:")))
+    } else if ((v = after(line, "Kernel driver in use:"))) {
+        l->synth.drivers = true;
         snprintf(f->driver, sizeof(f->driver), "%.*s",
                  (int)strspn(v, "abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                 "0123456789_-."),
                  v);
-    else if ((v = after(line, "IOMMU group:")) && sscanf(v, "%d", &a) == 1 && a >= 0)
+    } else if ((v = after(line, "IOMMU group:")) && sscanf(v, "%d", &a) == 1 && a >= 0)
         f->iommu_group = a;
     else if ((v = after(line, "Subsystem:")))
         ids_of(v, &f->subvendor, &f->subdevice);
@@ -194,59 +245,90 @@ static void field(struct lspci *l, const char *line)
     else if ((v = after(line, "LnkSta:")))
         link_of(v, &f->speed_mts, &f->width);
     else if ((v = after(line, "ACSCap:")))
-        acs->cap = acs_bits(v);
+        caps->cap = acs_bits(v);
     else if ((v = after(line, "ACSCtl:")))
-        acs->ctl = acs_bits(v);
+        caps->ctl = acs_bits(v);
     else if ((v = after(line, "ATSCtl:")))
-        acs->ats = strstr(v, "Enable+") != NULL;
-    else if ((v = after(line, "Capabilities:"))) {
-        acs->verbose = true;
-        acs->denied |= strstr(v, "<access denied>") != NULL;
-    }
+        caps->ats = strstr(v, "Enable+") != NULL;
+    else if ((v = after(line, "Capabilities:")))
+        capability_of(caps, v);
+    else
+        express_of(caps, line);
 }
 
-static void take_line(struct lspci *l, char *line)
+/* An address and a class behind it. As the first word of a line any class will do, elsewhere one that
+ * only lspci prints. false: this line begins no block. */
+static bool take_address(struct lspci *l, const char *word, bool first)
 {
     char bdf[PVN_TOPO_BDF_MAX + 1];
     uint32_t domain;
     uint8_t bus, dev, fn;
-    line[strcspn(line, "\r")] = '\0';
-    if (line[0] == ' ' || line[0] == '\t') {
-        if (l->now >= 0)
-            field(l, line + strspn(line, " \t"));
-        return;
-    }
-    size_t n = strcspn(line, " \t");
-    l->now = -1;
-    if (n == 0 || n >= sizeof(bdf) || line[n] == '\0')
-        return;
-    memcpy(bdf, line, n);
+    size_t n = strcspn(word, " \t");
+    if (n == 0 || n >= sizeof(bdf) || word[n] == '\0')
+        return false;
+    memcpy(bdf, word, n);
     bdf[n] = '\0';
-    if (pvn_topo_bdf_parse(bdf, &domain, &bus, &dev, &fn) == 0)
-        begin(l, line + n + strspn(line + n, " \t"), domain, bus, dev, fn);
+    if (pvn_topo_bdf_parse(bdf, &domain, &bus, &dev, &fn) != 0)
+        return false;
+    const char *rest = word + n + strspn(word + n, " \t"), *colon = strstr(rest, ": ");
+    if (!first && (!colon || class_of(rest, (size_t)(colon - rest)) == PVN_TOPO_UNKNOWN))
+        return false;
+    begin(l, rest, domain, bus, dev, fn);
+    return true;
 }
 
-/* What config space holds cannot be written as files, so it goes into the finished model. */
+static void take_line(struct lspci *l, char *line)
+{
+    line[strcspn(line, "\r")] = '\0';
+    if (strncmp(line, "\xef\xbb\xbf", 3) == 0)
+        line += 3;
+    const char *quoted = line;
+    while (*quoted == '>' || *quoted == '|')
+        quoted += quoted[1] == ' ' ? 2 : 1;
+    if (take_address(l, quoted + strspn(quoted, " \t"), true))
+        return;
+    for (const char *at = quoted; (at = strpbrk(at, " \t")) && at[1]; at++) {
+        if (take_address(l, at + 1, false))
+            return;
+    }
+    if (quoted[0] != ' ' && quoted[0] != '\t')
+        l->now = -1;
+    else if (l->now >= 0)
+        field(l, quoted + strspn(quoted, " \t"));
+}
+
+/* Facts of config space cannot be written as files, so it goes into the finished model. */
 static void put_config(const struct lspci *l, const struct pvn_topo_synth_fn *fns, int n,
                        struct pvn_topo *topo)
 {
     for (int i = 0; i < n; i++) {
-        const struct acs *acs = &l->acs[i];
+        const struct caps *caps = &l->caps[i];
         int at = pvn_topo_find_pci_addr(topo, fns[i].domain, fns[i].bus, fns[i].dev, fns[i].fn);
-        if (at < 0 || !acs->verbose)
+        if (at < 0 || !caps->verbose)
             continue;
         struct pvn_topo_pci_config *c = &topo->pci[at].config;
-        bool have = acs->cap != PVN_TOPO_UNKNOWN && acs->ctl != PVN_TOPO_UNKNOWN;
-        c->acs = have          ? PVN_TOPO_CAP_PRESENT
-                 : acs->denied ? PVN_TOPO_CAP_NOT_READABLE
-                               : PVN_TOPO_CAP_ABSENT;
-        c->acs_cap = (uint16_t)(have ? acs->cap : 0);
-        c->acs_ctl = (uint16_t)(have ? acs->ctl : 0);
-        c->ats = acs->ats != PVN_TOPO_UNKNOWN ? PVN_TOPO_CAP_PRESENT
-                 : acs->denied                ? PVN_TOPO_CAP_NOT_READABLE
-                                              : PVN_TOPO_CAP_ABSENT;
-        c->ats_enabled = acs->ats == 1;
+        bool have = caps->cap != PVN_TOPO_UNKNOWN && caps->ctl != PVN_TOPO_UNKNOWN;
+        c->acs = have           ? PVN_TOPO_CAP_PRESENT
+                 : caps->denied ? PVN_TOPO_CAP_NOT_READABLE
+                                : PVN_TOPO_CAP_ABSENT;
+        c->acs_cap = (uint16_t)(have ? caps->cap : 0);
+        c->acs_ctl = (uint16_t)(have ? caps->ctl : 0);
+        c->ats = caps->ats != PVN_TOPO_UNKNOWN ? PVN_TOPO_CAP_PRESENT
+                 : caps->denied                ? PVN_TOPO_CAP_NOT_READABLE
+                                               : PVN_TOPO_CAP_ABSENT;
+        c->ats_enabled = caps->ats == 1;
+        /* An endpoint's settings alone matter, and -v prints none. */
+        if (caps->port_type > 0 || (caps->port_type == 0 && caps->relaxed != PVN_TOPO_UNKNOWN)) {
+            c->pcie = PVN_TOPO_CAP_PRESENT;
+            c->port_type = caps->port_type;
+            c->relaxed_ordering = caps->relaxed == 1;
+            c->mps = caps->mps;
+            c->mps_max = caps->mps_max;
+            c->mrrs = caps->mrrs;
+            c->lnk_speed_mts = c->lnk_width = PVN_TOPO_UNKNOWN; /* kept as sysfs shows them */
+        }
     }
+    pvn_topo_pci_kinds(topo);
 }
 
 int pvn_topo_load_lspci(const char *text, size_t len, const char *name, struct pvn_topo **topo,
@@ -275,7 +357,7 @@ int pvn_topo_load_lspci(const char *text, size_t len, const char *name, struct p
         return -EINVAL;
     }
     pvn_topo_synth_name_nics(&l.synth);
-    int n = l.n_acs;
+    int n = l.n_caps;
     struct pvn_topo_synth_fn *fns = malloc(((size_t)n + 1) * sizeof(*fns));
     if (fns && n > 0)
         memcpy(fns, l.synth.fns, (size_t)n * sizeof(*fns));
@@ -285,6 +367,6 @@ int pvn_topo_load_lspci(const char *text, size_t len, const char *name, struct p
     if (code == 0)
         put_config(&l, fns, n, *topo);
     free(fns);
-    free(l.acs);
+    free(l.caps);
     return code;
 }

@@ -89,7 +89,7 @@ static int add_pci(struct host *h, const struct pvn_topo_ndoc_node *pci, int up,
     for (int i = 0; nic && i < nic->n_subs; i++) {
         const char *name = pvn_topo_ndoc_get(nic->subs[i], "name");
         if (pvn_topo_ndoc_is(nic->subs[i], "net") && name)
-            pvn_topo_synth_dev(&h->synth, at, true, name, "");
+            pvn_topo_synth_dev(&h->synth, at, true, name);
     }
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "topo/input/synth.h"
 
 #include <errno.h>
+#include <net/if_arp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,10 @@
 #include <unistd.h>
 
 #include "topo/reader.h"
+
+enum {
+    MAX_ATTRS = 65536,
+};
 
 int pvn_topo_synth_add(struct pvn_topo_synth *s, uint32_t domain, int bus, int dev, int fn)
 {
@@ -26,6 +31,7 @@ int pvn_topo_synth_add(struct pvn_topo_synth *s, uint32_t domain, int bus, int d
                                     .fn = (uint8_t)fn,
                                     .up = -1,
                                     .class_code = PVN_TOPO_UNKNOWN,
+                                    .revision = PVN_TOPO_UNKNOWN,
                                     .vendor = PVN_TOPO_UNKNOWN,
                                     .device = PVN_TOPO_UNKNOWN,
                                     .subvendor = PVN_TOPO_UNKNOWN,
@@ -41,14 +47,16 @@ int pvn_topo_synth_add(struct pvn_topo_synth *s, uint32_t domain, int bus, int d
     return s->n_fns - 1;
 }
 
-static void add_record(struct pvn_topo_synth *s, enum pvn_topo_fs_type type, const char *path,
-                       const char *data)
+static void add_bytes(struct pvn_topo_synth *s, enum pvn_topo_fs_type type, const char *path,
+                      const void *data, size_t len)
 {
     struct pvn_topo_record *r = calloc(1, sizeof(*r));
-    if (!r || !(r->path = strdup(path)) || !(r->data = strdup(data)))
+    if (!r || !(r->path = strdup(path)) || !(r->data = malloc(len + 1)))
         goto no_memory;
     r->type = type;
-    r->len = strlen(data);
+    r->len = len;
+    memcpy(r->data, data, len);
+    r->data[len] = '\0';
     struct pvn_topo_record **at =
         pvn_topo_array_add((void **)&s->records, &s->n_records, sizeof(*s->records));
     if (at) {
@@ -64,6 +72,17 @@ no_memory:
     s->err = -ENOMEM;
 }
 
+static void add_record(struct pvn_topo_synth *s, enum pvn_topo_fs_type type, const char *path,
+                       const char *text)
+{
+    add_bytes(s, type, path, text, strlen(text));
+}
+
+void pvn_topo_synth_bytes(struct pvn_topo_synth *s, const char *path, const void *data, size_t len)
+{
+    add_bytes(s, PVN_TOPO_FS_FILE, path, data, len);
+}
+
 void pvn_topo_synth_file(struct pvn_topo_synth *s, const char *path, const char *format, ...)
 {
     char text[4096];
@@ -74,28 +93,47 @@ void pvn_topo_synth_file(struct pvn_topo_synth *s, const char *path, const char 
     add_record(s, PVN_TOPO_FS_FILE, path, text);
 }
 
-void pvn_topo_synth_dev(struct pvn_topo_synth *s, int fn, bool rdma, const char *name,
-                        const char *port_state)
+int pvn_topo_synth_dev(struct pvn_topo_synth *s, int fn, bool rdma, const char *name)
 {
     size_t n = strlen(name);
     if (n == 0 || n >= PVN_TOPO_NAME_MAX || strchr(name, '/') || name[0] == '.')
-        return;
+        return -1;
     for (int i = 0; i < s->n_devs; i++) {
         if (s->devs[i].rdma == rdma && strcmp(s->devs[i].name, name) == 0)
-            return;
+            return -1;
     }
     if (s->n_devs >= PVN_TOPO_MAX_RDMAS) {
         s->err = -E2BIG;
-        return;
+        return -1;
     }
     if (!pvn_topo_array_add((void **)&s->devs, &s->n_devs, sizeof(*s->devs))) {
         s->err = -ENOMEM;
-        return;
+        return -1;
     }
     s->devs[s->n_devs - 1].fn = fn;
     s->devs[s->n_devs - 1].rdma = rdma;
     snprintf(s->devs[s->n_devs - 1].name, sizeof(s->devs[0].name), "%s", name);
-    snprintf(s->devs[s->n_devs - 1].state, sizeof(s->devs[0].state), "%s", port_state);
+    return s->n_devs - 1;
+}
+
+void pvn_topo_synth_attr(struct pvn_topo_synth *s, int dev, const char *name, const char *text)
+{
+    if (dev < 0)
+        return;
+    if (s->n_attrs >= MAX_ATTRS) {
+        s->err = -E2BIG;
+        return;
+    }
+    struct pvn_topo_synth_attr *a =
+        pvn_topo_array_add((void **)&s->attrs, &s->n_attrs, sizeof(*s->attrs));
+    if (!a) {
+        s->err = -ENOMEM;
+        return;
+    }
+    a->dev = dev;
+    snprintf(a->name, sizeof(a->name), "%s", name);
+    snprintf(a->text, sizeof(a->text), "%s\n", text);
+    s->devs[dev].ports |= strncmp(name, "ports/", 6) == 0;
 }
 
 static int by_address(const struct pvn_topo_synth_fn *a, const struct pvn_topo_synth_fn *b)
@@ -123,7 +161,8 @@ void pvn_topo_synth_name_nics(struct pvn_topo_synth *s)
         if (next < 0 || s->err)
             return;
         snprintf(name, sizeof(name), "nic%d", number++);
-        pvn_topo_synth_dev(s, next, false, name, "");
+        int class = s->fns[next].class_code >> 8;
+        pvn_topo_synth_dev(s, next, class == 0x0207 || class == 0x0208, name);
         last = next;
     }
 }
@@ -213,6 +252,7 @@ static void put_function(struct pvn_topo_synth *s, int i)
     put_link(s, "/sys/bus/pci/devices", bdf, f->path);
     add_record(s, PVN_TOPO_FS_DIR, f->path, "");
     put(s, f->path, "class", "0x%06x\n", f->class_code);
+    put(s, f->path, "revision", "0x%02x\n", f->revision);
     put(s, f->path, "vendor", "0x%04x\n", f->vendor);
     put(s, f->path, "device", "0x%04x\n", f->device);
     put(s, f->path, "subsystem_vendor", "0x%04x\n", f->subvendor);
@@ -236,20 +276,22 @@ static void put_device(struct pvn_topo_synth *s, int i)
 {
     const struct pvn_topo_synth_fn *f = &s->fns[s->devs[i].fn];
     const char *class = s->devs[i].rdma ? "infiniband" : "net";
-    char dir[PVN_TOPO_FS_PATH_MAX - 128], link[64], port[PVN_TOPO_FS_PATH_MAX];
+    char dir[PVN_TOPO_FS_PATH_MAX - 128], link[64], path[PVN_TOPO_FS_PATH_MAX];
     snprintf(link, sizeof(link), "/sys/class/%s", class);
     snprintf(dir, sizeof(dir), "%.3000s/%s/%s", f->path, class, s->devs[i].name);
     put_link(s, link, s->devs[i].name, dir);
     put_link(s, dir, "device", f->path);
-    if (!s->devs[i].rdma) {
-        put(s, dir, "type", "%d\n", 1);
-        return;
+    for (int k = 0; k < s->n_attrs; k++) {
+        if (s->attrs[k].dev != i)
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", dir, s->attrs[k].name);
+        add_record(s, PVN_TOPO_FS_FILE, path, s->attrs[k].text);
     }
-    snprintf(port, sizeof(port), "%s/ports/1", dir);
-    add_record(s, PVN_TOPO_FS_DIR, port, "");
-    snprintf(port, sizeof(port), "%s/ports/1/state", dir);
-    if (s->devs[i].state[0])
-        add_record(s, PVN_TOPO_FS_FILE, port, s->devs[i].state);
+    if (!s->devs[i].rdma)
+        put(s, dir, "type", "%d\n", s->devs[i].ipoib ? ARPHRD_INFINIBAND : ARPHRD_ETHER);
+    snprintf(path, sizeof(path), "%s/ports/1", dir);
+    if (s->devs[i].rdma && !s->devs[i].ports)
+        add_record(s, PVN_TOPO_FS_DIR, path, "");
 }
 
 static int by_path(const void *a, const void *b)
@@ -274,7 +316,8 @@ static int load_records(struct pvn_topo_synth *s, struct pvn_topo **topo, struct
         snprintf(err->text, sizeof(err->text), "%s", strerror(code < 0 ? -code : ENOMEM));
         return code < 0 ? code : -ENOMEM;
     }
-    code = pvn_topo_load_tar(image, (size_t)size, NULL, topo, err);
+    const struct pvn_topo_options options = {.flags = PVN_TOPO_PARTIAL};
+    code = pvn_topo_load_tar(image, (size_t)size, &options, topo, err);
     munmap(image, (size_t)size);
     return code;
 }
@@ -301,6 +344,21 @@ static int write_all(struct pvn_topo_synth *s, struct pvn_topo_err *err)
     return s->err;
 }
 
+/* Facts that no file of sysfs states. */
+static void put_facts(const struct pvn_topo_synth *s, struct pvn_topo *topo)
+{
+    for (int i = 0; i < topo->npci; i++) {
+        if (!s->drivers && topo->pci[i].driver_bound == PVN_TOPO_TRI_NO)
+            topo->pci[i].driver_bound = PVN_TOPO_TRI_UNKNOWN;
+    }
+    for (int i = 0; i < s->n_fns; i++) {
+        const struct pvn_topo_synth_fn *f = &s->fns[i];
+        int at = pvn_topo_find_pci_addr(topo, f->domain, f->bus, f->dev, f->fn);
+        if (at >= 0 && f->link_now)
+            topo->pci[at].flags |= PVN_TOPO_PCI_LINK_NOW;
+    }
+}
+
 int pvn_topo_synth_load(struct pvn_topo_synth *s, const char *name, struct pvn_topo **topo,
                         struct pvn_topo_err *err)
 {
@@ -309,6 +367,7 @@ int pvn_topo_synth_load(struct pvn_topo_synth *s, const char *name, struct pvn_t
     if (code == 0)
         code = load_records(s, topo, &why);
     if (code == 0) {
+        put_facts(s, *topo);
         free((*topo)->source);
         if (!((*topo)->source = strdup(name))) {
             pvn_topo_free(*topo);
@@ -335,5 +394,6 @@ void pvn_topo_synth_free(struct pvn_topo_synth *s)
     free(s->fns);
     free(s->records);
     free(s->devs);
+    free(s->attrs);
     *s = (struct pvn_topo_synth){0};
 }

@@ -116,7 +116,7 @@ static int place_in_nccl(const struct pvn_topo_pair *pair, int net)
     return 2;
 }
 
-/* What decides among equals: missing bandwidth in percent of the best, NUMA distance, NCCL. A file
+/* The order of equals: missing bandwidth in percent of the best, NUMA distance, NCCL. A file
  * may make the bandwidth negative; then all of it is missing. */
 static int tie_breaker(const struct pvn_topo_pairs *p, int gpu, int net, float best)
 {
@@ -332,7 +332,7 @@ static bool link_stated(const struct pvn_topo_nnode *node)
     return speed && speed[0] && width && width[0] && strcmp(width, "0") != 0;
 }
 
-/* What an optimum would have to be proven from, and is not there. */
+/* Facts from which an optimum would have to be proven, and which are not there. */
 static void find_unknown(struct pvn_topo_pairs *p)
 {
     const struct pvn_topo_ntree *t = p->tree;

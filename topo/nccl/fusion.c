@@ -55,7 +55,7 @@ static int document_distance(const struct pvn_topo_ntree *t, int a, int b)
     return n_a <= 2 && n_b <= 2 ? PVN_TOPO_NPATH_PIX : PVN_TOPO_NPATH_PXB;
 }
 
-/* Of a piece of text between separators, empty ones passed over as strtok does. NULL at the end. */
+/* The next piece of text between separators; empty ones are passed over as strtok does. NULL at the end. */
 static const char *next_piece(const char **at, char separator, size_t *len)
 {
     const char *piece;

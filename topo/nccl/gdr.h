@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Whether NCCL will use GPUDirect RDMA between a GPU and a NIC: its conditions in its own order,
+/* NCCL's decision on GPUDirect RDMA between a GPU and a NIC: its conditions in its own order,
  * each with what was seen and what would be needed (NCCL 2.30 src/graph/paths.cc ncclTopoCheckGdr,
  * transport/net.cc). */
 #ifndef PVN_TOPO_NCCL_GDR_H

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What of a document NCCL never visits: a pci that holds a <nic> is a NIC to it, whatever its class,
+/* Parts of a document that NCCL never visits: a pci that holds a <nic> is a NIC to it, whatever its class,
  * and the other pcis in it are not looked at (2.30 src/graph/topo.cc, ncclTopoAddPci). */
 #ifndef PVN_TOPO_NCCL_LOST_H
 #define PVN_TOPO_NCCL_LOST_H

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "topo/nccl/nccl_xml.h"
+
 struct detect {
     const struct pvn_topo_ndetect *in;
     const struct pvn_topo *topo;
@@ -109,6 +111,30 @@ static long nccl_family(int family)
     return family >= 15 ? 15 + ((long)(family - 15) << 4) : family;
 }
 
+/* A map that fits into a value: one of more than 896 CPUs does without the zeros at its start and
+ * before each word's digits, which NCCL's reader of masks does not need. NULL where that is still too
+ * long or names CPUs beyond NCCL's 1024: left out, NCCL looks the map up itself. */
+static const char *affinity_of(const char *map, char out[PVN_TOPO_NCCL_XML_VALUE + 1])
+{
+    size_t used = 0, words = 0;
+    if (strlen(map) <= PVN_TOPO_NCCL_XML_VALUE)
+        return map;
+    for (const char *word = map, *end; *word; word = *end ? end + 1 : end) {
+        end = word + strcspn(word, ",");
+        const char *digits = word + strspn(word, "0");
+        if (digits >= end && words == 0 && *end)
+            continue;
+        if (digits >= end)
+            digits = end - 1;
+        size_t len = (size_t)(end - digits);
+        if (++words > 32 || used + (words > 1) + len > PVN_TOPO_NCCL_XML_VALUE)
+            return NULL;
+        used += (size_t)snprintf(out + used, PVN_TOPO_NCCL_XML_VALUE + 1 - used, "%s%.*s",
+                                 words > 1 ? "," : "", (int)len, digits);
+    }
+    return out;
+}
+
 static int set_cpu_attrs(struct detect *d, struct pvn_topo_ndoc_node *node)
 {
     static const char *const arch[] = {[PVN_TOPO_ARCH_X86_64] = "x86_64",
@@ -120,8 +146,9 @@ static int set_cpu_attrs(struct detect *d, struct pvn_topo_ndoc_node *node)
     /* A node -1 or "" has no cpumap of its own: NCCL reads nodeN with strtoul, so -1 finds nothing
      * and
      * "" finds node 0. */
-    if (pvn_topo_ndoc_set_if_unset(node, "affinity", numa >= 0 ? d->topo->numas[numa].cpumap : "") <
-        0)
+    char fits[PVN_TOPO_NCCL_XML_VALUE + 1];
+    const char *affinity = numa >= 0 ? affinity_of(d->topo->numas[numa].cpumap, fits) : "";
+    if (affinity && pvn_topo_ndoc_set_if_unset(node, "affinity", affinity) < 0)
         return -ENOMEM;
     if (cpu->arch <= PVN_TOPO_ARCH_UNKNOWN || cpu->arch > PVN_TOPO_ARCH_PPC64)
         return 0;
@@ -304,7 +331,7 @@ static int add_net(struct detect *d, int dev)
     return set_net_attrs(d, net, dev);
 }
 
-/* What the job does not use is cut off, switches and cpus included: GPUs and nets that only the
+/* Nodes that the job does not use are cut off, switches and cpus included: GPUs and nets that only the
  * file knows have no keep mark. */
 static bool trim(struct pvn_topo_ndoc_node *node, int level)
 {
@@ -392,7 +419,7 @@ int pvn_topo_ndoc_make_topo_file(struct pvn_topo_ndoc *doc)
             continue;
         drop_subs(node, "gpu");
         drop_subs(node, "nic");
-        /* What has functions below it is a bridge, or NCCL would not look at them. */
+        /* A node with functions below it is a bridge, or NCCL would not look at them. */
         const char *class = pvn_topo_ndoc_get(node, "class");
         if (class && pvn_topo_ndoc_sub(node, "pci") &&
             (strncmp(class, "0x02", 4) == 0 || strncmp(class, "0x03", 4) == 0) &&

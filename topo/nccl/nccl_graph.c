@@ -16,7 +16,7 @@
 #define MAX_OF_A_KIND 640
 #define MAX_GPUS      256
 
-/* Where kinds of pci nodes come from: prefix match, in this order (topo.cc kvDictPciClass). */
+/* The kinds of pci nodes: prefix match, in this order (topo.cc kvDictPciClass). */
 static int class_kind(const char *class)
 {
     static const struct {

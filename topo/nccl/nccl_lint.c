@@ -68,7 +68,8 @@ static void lint_busid(struct rules *r, const struct pvn_topo_ndoc_node *pci, co
             pvn_topo_ndoc_is(other, "pci") ? pvn_topo_ndoc_get(other, "busid") : NULL;
         if (other == pci)
             break;
-        if (theirs && strcasecmp(theirs, busid) == 0) {
+        if (theirs && strcasecmp(theirs, busid) == 0 &&
+            strcmp(pvn_topo_lint_host(other), pvn_topo_lint_host(pci)) == 0) {
             SAY(r, PVN_TOPO_LINT_WARN, "bus-id-repeated", pci,
                 "keep the one at the device's real place; NCCL only ever finds the first",
                 "busid=\"%s\" is also used in line %d", busid, other->line);
@@ -216,7 +217,8 @@ static void lint_net(struct rules *r, const struct pvn_topo_ndoc_node *net)
         const struct pvn_topo_ndoc_node *other = r->doc->nodes[i];
         if (other == net)
             break;
-        if (pvn_topo_ndoc_is(other, "net") && strcmp(pvn_topo_ndoc_get(other, "name"), name) == 0) {
+        if (pvn_topo_ndoc_is(other, "net") && strcmp(pvn_topo_ndoc_get(other, "name"), name) == 0 &&
+            strcmp(pvn_topo_lint_host(other), pvn_topo_lint_host(net)) == 0) {
             SAY(r, PVN_TOPO_LINT_WARN, "net-repeated", net,
                 "the name is the key by which the plugin's device is found: keep one",
                 "net \"%.40s\" is also in line %d", name, other->line);
@@ -376,6 +378,7 @@ int pvn_topo_nccl_lint(const char *text, size_t len, struct pvn_topo_lint *lint)
     lint_ignored(&r);
     lint_tags(&r);
     r.err |= pvn_topo_lint_numbers(doc, lint);
+    r.err |= pvn_topo_lint_whole(doc, lint);
     pvn_topo_ndoc_free(doc);
     pvn_topo_lint_fold(lint);
     return r.err ? -ENOMEM : 0;

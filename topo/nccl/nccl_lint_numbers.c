@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a number may be. Bounds are those of the interface the number comes from, or of what NCCL
+/* The range of a number. Bounds are those of the interface the number comes from, or of what NCCL
  * holds (256 of a kind). */
 static const struct {
     const char *element, *key;
@@ -68,7 +68,7 @@ static int check_range(struct pvn_topo_lint *lint, const struct pvn_topo_ndoc_no
                              ranges[row].key, text, node->name, ranges[row].min, ranges[row].max);
 }
 
-static const char *host_of(const struct pvn_topo_ndoc_node *node)
+const char *pvn_topo_lint_host(const struct pvn_topo_ndoc_node *node)
 {
     while (node && !pvn_topo_ndoc_is(node, "cpu"))
         node = node->parent;
@@ -106,7 +106,7 @@ static int check_unique(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *l
             continue;
         if (unique[row].per_host &&
             ((pvn_topo_ndoc_is(node, "gpu") && other->parent == node->parent) ||
-             strcmp(host_of(other), host_of(node)) != 0))
+             strcmp(pvn_topo_lint_host(other), pvn_topo_lint_host(node)) != 0))
             continue;
         return pvn_topo_lint_add(lint, PVN_TOPO_LINT_WARN, unique[row].rule, node->line,
                                  place_of(node), unique[row].remedy,

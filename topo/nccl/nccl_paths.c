@@ -302,7 +302,7 @@ static void use_c2c(struct pvn_topo_ntree *t, int gpu, int *list)
     }
 }
 
-/* Whether another GPU with NVLink to this one stands so much better
+/* Looks if another GPU with NVLink to this one stands so much better
  * to the net that its help pays; true when the route changed. */
 static bool use_pxn(struct pvn_topo_ntree *t, int gpu, int net, int relay)
 {

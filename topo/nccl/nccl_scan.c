@@ -51,11 +51,24 @@ int pvn_topo_lint_add(struct pvn_topo_lint *lint, enum pvn_topo_lint_level level
     va_start(args, what);
     vsnprintf(f->what, sizeof(f->what), what, args);
     va_end(args);
+    f->own = (int)strlen(f->what);
     return 0;
 }
 
 /* More remarks of a kind than this do not help, wherever they are. */
 #define MOST_OF_A_KIND 8
+
+static bool same_words(const struct pvn_topo_lint_finding *a, const struct pvn_topo_lint_finding *b)
+{
+    return a->own == b->own && strncmp(a->what, b->what, (size_t)a->own) == 0;
+}
+
+/* "... is also used in line 3" is about one id: beside the line of another id it would be wrong. */
+static bool names_line(const struct pvn_topo_lint_finding *f)
+{
+    size_t n = strlen(f->rule), end = sizeof("-repeated") - 1;
+    return n > end && strcmp(f->rule + n - end, "-repeated") == 0;
+}
 
 /* The finding among the first n that says it already, or -1. */
 static int find_like(const struct pvn_topo_lint *lint, int n, const struct pvn_topo_lint_finding *f)
@@ -66,7 +79,7 @@ static int find_like(const struct pvn_topo_lint *lint, int n, const struct pvn_t
         if (other->level != f->level || strcmp(other->rule, f->rule) != 0 ||
             strcmp(other->remedy, f->remedy) != 0)
             continue;
-        if (other->place == f->place)
+        if (other->place == f->place && (!names_line(f) || same_words(other, f)))
             return i;
         alike++;
         last = i;
@@ -85,14 +98,16 @@ void pvn_topo_lint_fold(struct pvn_topo_lint *lint)
         }
         struct pvn_topo_lint_finding *f = &lint->findings[like];
         size_t used = strlen(f->what);
+        bool others = !same_words(f, &lint->findings[i]);
         /* Room for a few lines' numbers; the count says how many there are. */
-        if (f->count == 1)
-            snprintf(f->what + used, sizeof(f->what) - used, "; also in line %d",
-                     lint->findings[i].line);
+        if (f->count == 1 || (others && !f->others && f->count < 8))
+            snprintf(f->what + used, sizeof(f->what) - used, "; %s in line %d",
+                     others ? "others of this kind" : "also", lint->findings[i].line);
         else if (f->count < 8)
             snprintf(f->what + used, sizeof(f->what) - used, ", %d", lint->findings[i].line);
         else if (f->count == 8)
             snprintf(f->what + used, sizeof(f->what) - used, " and more");
+        f->others |= others;
         f->count++;
     }
     lint->n = kept;

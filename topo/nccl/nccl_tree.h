@@ -150,7 +150,7 @@ struct pvn_topo_npath_info {
     short next; /* node index of the next hop towards the base, -1 at the base */
 };
 
-/* What NCCL ends up with for one GPU and one net. */
+/* NCCL's result for one GPU and one net. */
 struct pvn_topo_nroute {
     enum pvn_topo_npath type; /* after PXN and the detour for a refused GPUDirect */
     float bw;
@@ -204,7 +204,7 @@ int pvn_topo_ntree_numa(const struct pvn_topo_ntree *tree, int node);
 /* The local nets of a GPU as NCCL counts them: highest bandwidth first, and only among equals the
  * best type. Fills list (room for n_nets), returns how many. */
 int pvn_topo_ntree_local_nets(const struct pvn_topo_ntree *tree, int gpu, int *list);
-/* The same rule from the net's side. */
+/* pvn_topo_ntree_local_nets from the net's side. */
 int pvn_topo_ntree_local_gpus(const struct pvn_topo_ntree *tree, int net, int *list);
 
 /* The net (index into nets) that NCCL takes for a GPU and a channel, or -1 when it has none. */

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* What NCCL 2.19 to 2.30 can take (src/graph/xml.h, xml.cc, topo.h). 256 nodes are allocated and
+/* Limits of NCCL 2.19 to 2.30 (src/graph/xml.h, xml.cc, topo.h). 256 nodes are allocated and
  * the reader needs a free one when it meets the last end tag; 255 bytes hold a value, its closing
  * quote and a NUL. */
 #define PVN_TOPO_NCCL_XML_NODES 255
@@ -62,6 +62,8 @@ struct pvn_topo_lint_finding {
     int line;         /* 1-based, 0 for the whole file; the first, where count is more than 1 */
     int place;        /* line of the element around it, 0 none */
     int count;        /* findings of this kind in this place that this one stands for, itself too */
+    int own;          /* length of its own text in what, before the lines of the others */
+    bool others;      /* it stands for findings about other things, too */
     char what[320];   /* what was seen, with its value */
     const char *remedy; /* what to write instead; static text */
 };
@@ -88,11 +90,17 @@ int pvn_topo_lint_add(struct pvn_topo_lint *lint, enum pvn_topo_lint_level level
                       int line, int place, const char *remedy, const char *what, ...)
     __attribute__((format(printf, 7, 8)));
 
-/* Makes one of the findings of a kind in a place, and at most a few of a kind. */
+/* Makes one of the findings of a kind in a place, and at most a few of a kind. One that names another
+ * line says which, so those of other things stay by themselves. */
 void pvn_topo_lint_fold(struct pvn_topo_lint *lint);
 
 /* Numbers out of range, and ranks and devs that repeat. 0 or -ENOMEM. */
 int pvn_topo_lint_numbers(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint);
+
+/* host_hash of the <cpu> above, "" where there is none. */
+const char *pvn_topo_lint_host(const struct pvn_topo_ndoc_node *node);
+/* A dump of several hosts, and the GPU whose links differ from those of its equals. 0 or -ENOMEM. */
+int pvn_topo_lint_whole(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint);
 
 /* Reads the bytes exactly as NCCL's own scanner would and reports the first place where it would
  * stop (rule "scanner"). Returns true when NCCL would read to the end. */

@@ -166,18 +166,13 @@ static int wire_of(const struct pvn_topo *topo, int pci)
     return pci >= 0 && topo->pci[pci].physfn >= 0 ? topo->pci[pci].physfn : pci;
 }
 
-static bool same_slot(const struct pvn_topo_pci *a, const struct pvn_topo_pci *b)
-{
-    return a->domain == b->domain && a->bus == b->bus && a->dev == b->dev;
-}
-
 /* The hardware address of the first interface of the card: other hosts have others. */
 static uint64_t guid_of_net(const struct pvn_topo *topo, int index, int pci)
 {
     int first = index, wire = wire_of(topo, pci);
     for (int i = 0; wire >= 0 && i < topo->nnets; i++) {
         int at = topo->nets[i].pci;
-        if (at >= 0 && same_slot(&topo->pci[at], &topo->pci[wire]) &&
+        if (at >= 0 && pvn_topo_same_slot(&topo->pci[at], &topo->pci[wire]) &&
             (topo->nets[first].pci < 0 || at < topo->nets[first].pci))
             first = i;
     }
@@ -453,7 +448,8 @@ int pvn_topo_nics_find_rails(const struct pvn_topo *topo, struct pvn_topo_nics *
     for (int i = 0; i < nics->n; i++) {
         subnet_prefix(topo, &nics->list[i], &prefix);
         uint64_t mixed = prefix * UINT64_C(0x9e3779b97f4a7c15);
-        nics->list[i].rail = (int)(mixed >> 49);
+        if (nics->list[i].rail < 0)
+            nics->list[i].rail = (int)(mixed >> 49);
     }
     return n;
 }

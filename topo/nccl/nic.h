@@ -33,7 +33,7 @@ struct pvn_topo_nic {
     uint64_t guid;  /* equal for the ports and functions of one card */
     int rail;       /* -1 unset */
     int gdr;        /* offered for GPU memory: 1, 0, or -1 not known */
-    /* What pciPath should be, owned by topo, or NULL. The device's own function, of PVRDMA function
+    /* The pciPath to report, owned by topo, or NULL. The device's own function, of PVRDMA function
      * 1: NCCL's own transport names function 0 (and, of virtual functions, device 0), which may be
      * no NIC, a bridge or not there at all (NCCL#811). The place in NCCL's tree is the same. */
     const char *pci_path;
@@ -66,7 +66,7 @@ int pvn_topo_nics_of_devices(const struct pvn_topo *topo, const struct pvn_topo_
  * device that is not there, with the others set. */
 int pvn_topo_nics_set_rails(struct pvn_topo_nics *nics, const char *text, struct pvn_topo_err *err);
 
-/* Rails from what the ports report: InfiniBand ports whose subnet prefixes differ from
+/* Rails, where a NIC has none yet, from what the ports report: InfiniBand ports whose subnet prefixes differ from
  * each other get one rail per prefix, the same number on every host. Returns how many
  * rails, 0 when nothing can be said (one prefix only, or Ethernet: its addresses do not show which
  * ports can reach each other). */

@@ -25,7 +25,7 @@ extern "C" {
 
 struct pvn_topo_pair {
     int gpu; /* index into tree->gpus */
-    /* What NCCL takes on channel 0, 1, ... until it repeats: indices into tree->nets. Its ring and
+    /* The nets that NCCL takes on channel 0, 1, ... until it repeats: indices into tree->nets. Its ring and
      * tree search starts from these and leaves them only for lack of bandwidth. */
     int nccl[PVN_TOPO_PAIR_NETS];
     int n_nccl, n_nccl_all;
@@ -70,7 +70,7 @@ void pvn_topo_pairs_free(struct pvn_topo_pairs *pairs);
  * line. Cut to len. */
 void pvn_topo_pairs_line(const struct pvn_topo_pairs *pairs, int gpu, char *text, size_t len);
 
-/* Whether the distance of a GPU and a net is only what the hypervisor pretends. False without a
+/* True if the distance of a GPU and a net is only what the hypervisor pretends. False without a
  * model. */
 bool pvn_topo_pairs_hidden(const struct pvn_topo_pairs *pairs, int gpu, int net);
 

@@ -21,7 +21,7 @@ void pvn_topo_append(char *text, size_t len, const char *format, ...)
     va_end(args);
 }
 
-/* Of any bus id, those with a domain that NCCL cannot find again included. */
+/* The function of any bus id, those with a domain that NCCL cannot find again included. */
 static int pci_of_busid(const struct pvn_topo_pairs *p, const char *busid)
 {
     return p->topo ? pvn_topo_find_pci(p->topo, busid) : -1;

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What pair.c, pair_nodes.c and advice.c share. Internal to topo/nccl. */
+/* Shared by pair.c, pair_nodes.c and advice.c. Internal to topo/nccl. */
 #ifndef PVN_TOPO_NCCL_PAIR_PRIV_H
 #define PVN_TOPO_NCCL_PAIR_PRIV_H
 

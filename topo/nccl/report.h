@@ -28,11 +28,11 @@ struct pvn_topo_nic_device {
     bool gpu_memory; /* offered to NCCL for GPU memory */
 };
 
-/* The same, with what the model knows; where it does not know the device, as given. */
+/* A device with what the model knows; where it does not know the device, as given. */
 struct pvn_topo_placed {
     int from;    /* its place in the caller's list */
     bool on_pci; /* the model has its function */
-    /* Of the function, from /sys on, or NULL; lives as long as the placement */
+    /* The function's path from /sys on, or NULL; lives as long as the placement */
     const char *pci_path;
     uint64_t guid; /* guid and port: see struct pvn_topo_nic */
     int port;

@@ -30,9 +30,10 @@ static int load_host(const struct tool *t, struct pvn_topo **host)
         pvn_topo_input_free(&in);
     }
     if (code == 0)
-        return TOOL_OK;
-    tool_error("%s", err.text);
-    return TOOL_INPUT;
+        tool_report_notes(t->host, *host);
+    else
+        tool_error("%s", err.text);
+    return code == 0 ? TOOL_OK : TOOL_INPUT;
 }
 
 int tool_apply_merge(struct tool *t)

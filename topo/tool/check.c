@@ -9,6 +9,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+#include "plugin/base/nccl_vars.h"
+
+extern char **environ;
 
 /* Subjects named in one row; the others are counted. */
 #define NAMED 3
@@ -123,9 +128,33 @@ static int list_pairs(const struct tool *t, struct pvn_topo_check_pair *list)
     return n;
 }
 
-static int check_plugin_file(struct pvn_topo_checks *checks, const char *file)
+/* NCCL takes the first network whose name NCCL_NET gives, in any case, and ends without one. An empty
+ * value is a name that none has. */
+struct network {
+    const char *chosen; /* NCCL_NET, NULL: not set */
+    char shown[64];     /* the same for people */
+    bool found;         /* a plugin's name */
+    char names[128];    /* of the plugins */
+};
+
+static int add_loaded(struct pvn_topo_checks *checks, struct network *net, const char *file,
+                      const char *name, const char *versions)
 {
-    char versions[128] = "", text[384];
+    char text[384];
+    bool taken = !net->chosen || strcasecmp(net->chosen, name) == 0;
+    size_t used = strlen(net->names);
+    net->found |= net->chosen && taken;
+    snprintf(net->names + used, sizeof(net->names) - used, "%s%.60s", used ? ", " : "", name);
+    snprintf(text, sizeof(text), "it can be loaded and exports %s%s%s%s", versions,
+             taken ? "" : ", but NCCL leaves it out: NCCL_NET=", taken ? "" : net->shown,
+             taken ? "" : " is not its name");
+    return pvn_topo_checks_add(checks, "plugin", taken ? PVN_TOPO_LEVEL_OK : PVN_TOPO_LEVEL_WARN,
+                               file, text, taken ? "" : "NCCL_NET=pvrdma, or unset NCCL_NET");
+}
+
+static int check_plugin_file(struct pvn_topo_checks *checks, struct network *net, const char *file)
+{
+    char versions[128] = "", text[384], name[64] = "";
     void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     if (!lib) {
         snprintf(text, sizeof(text), "cannot be loaded: %s", dlerror());
@@ -138,29 +167,57 @@ static int check_plugin_file(struct pvn_topo_checks *checks, const char *file)
         char symbol[32];
         size_t used = strlen(versions);
         snprintf(symbol, sizeof(symbol), "ncclNetPlugin_v%d", v);
-        if (dlsym(lib, symbol))
-            snprintf(versions + used, sizeof(versions) - used, "%sv%d", used ? " " : "", v);
+        const char *const *table = dlsym(lib, symbol);
+        if (!table)
+            continue;
+        snprintf(versions + used, sizeof(versions) - used, "%sv%d", used ? " " : "", v);
+        /* The name comes first in all versions. */
+        snprintf(name, sizeof(name), "%s", *table ? *table : "");
     }
     dlclose(lib);
     if (versions[0] == '\0')
         return pvn_topo_checks_add(checks, "plugin", PVN_TOPO_LEVEL_FAIL, file,
                                    "it can be loaded but exports none of ncclNetPlugin_v4 to _v12",
                                    "this is not an NCCL net plugin: correct NCCL_NET_PLUGIN");
-    snprintf(text, sizeof(text), "it can be loaded and exports %s", versions);
-    return pvn_topo_checks_add(checks, "plugin", PVN_TOPO_LEVEL_OK, file, text, "");
+    return add_loaded(checks, net, file, name, versions);
+}
+
+/* NCCL_NET as far as no plugin that can be loaded has that name. */
+static int check_network(struct pvn_topo_checks *checks, const struct network *net)
+{
+    char text[384];
+    if (!net->chosen || net->found)
+        return 0;
+    bool own = strcasecmp(net->chosen, "IB") == 0 || strcasecmp(net->chosen, "Socket") == 0;
+    if (own)
+        snprintf(text, sizeof(text),
+                 "%s is NCCL's own transport, which it takes whatever plugin there is", net->shown);
+    else
+        snprintf(text, sizeof(text),
+                 "\"%s\" is the name of no network (plugins: %s; NCCL's own: IB, Socket), so NCCL "
+                 "ends with \"Failed to initialize any NET plugin\"",
+                 net->shown, net->names[0] ? net->names : "none can be loaded");
+    return pvn_topo_checks_add(checks, "network", own ? PVN_TOPO_LEVEL_WARN : PVN_TOPO_LEVEL_FAIL,
+                               "NCCL_NET", text,
+                               net->names[0] ? "NCCL_NET=pvrdma, or unset NCCL_NET"
+                                             : "make the plugin loadable (above); without it "
+                                               "unset NCCL_NET");
 }
 
 static int check_plugins(const struct tool *t, struct pvn_topo_checks *checks)
 {
+    struct network net = {.chosen = t->ignore_env ? NULL : getenv("NCCL_NET")};
     char file[512];
     int n = 0, err = 0;
+    if (net.chosen)
+        tool_escape(net.chosen, net.shown, sizeof(net.shown));
     for (; err == 0 && tool_plugin_file(t, n, file, sizeof(file)); n++)
-        err = check_plugin_file(checks, file);
+        err = check_plugin_file(checks, &net, file);
     if (err == 0 && n == 0)
         err = pvn_topo_checks_add(checks, "plugin", PVN_TOPO_LEVEL_WARN, "NCCL_NET_PLUGIN",
                                   "it names no plugin, so NCCL loads none",
                                   "NCCL_NET_PLUGIN=pvrdma for nccl-net-pvrdma");
-    return err;
+    return err == 0 ? check_network(checks, &net) : err;
 }
 
 static int check_topo_file(const struct tool *t, struct pvn_topo_checks *checks)
@@ -172,6 +229,33 @@ static int check_topo_file(const struct tool *t, struct pvn_topo_checks *checks)
              tool_escape(t->file_missing, name, sizeof(name)), strerror(t->file_errno));
     return pvn_topo_checks_add(checks, "topo-file", PVN_TOPO_LEVEL_WARN, "NCCL_TOPO_FILE", text,
                                "correct the path or unset the variable");
+}
+
+static int check_rdma_is_off(const struct tool *t, struct pvn_topo_checks *checks)
+{
+    if (!tool_rdma_is_off(t) || !t->topo || t->topo->nrdmas == 0)
+        return 0;
+    return pvn_topo_checks_add(checks, "network", PVN_TOPO_LEVEL_WARN, "NCCL_IB_DISABLE",
+                               "RDMA is off: the plugin uses TCP, as NCCL itself would",
+                               "unset it, or NCCL_PVRDMA_TRANSPORT=auto for the plugin alone");
+}
+
+/* NCCL's variables that a user sets for an effect that the plugin does not have. */
+static int check_missed(const struct tool *t, struct pvn_topo_checks *checks)
+{
+    const struct pvn_nccl_var *var;
+    char name[PVN_NCCL_VAR_LEN], text[128], shown[64];
+    const char *value;
+    int err = 0;
+    for (char **entry = environ; err == 0 && !t->ignore_env && *entry; entry++) {
+        var = pvn_nccl_var_of_entry(*entry, name, &value);
+        if (!var || !pvn_nccl_var_is_missed(var, value))
+            continue;
+        snprintf(text, sizeof(text), "%s has no effect on the plugin",
+                 tool_escape(value, shown, sizeof(shown)));
+        err = pvn_topo_checks_add(checks, "variable", PVN_TOPO_LEVEL_WARN, name, text, var->text);
+    }
+    return err;
 }
 
 /* The node whose link upwards is the slowest on the path from `node` to `top` (-1: to the CPU). */
@@ -243,6 +327,10 @@ int cmd_check(struct tool *t, int argc, char **argv)
     if (err == 0)
         err = check_topo_file(t, &checks);
     if (err == 0)
+        err = check_rdma_is_off(t, &checks);
+    if (err == 0)
+        err = check_missed(t, &checks);
+    if (err == 0)
         err = check_model(t, &checks);
     if (err == 0)
         err = tool_check_down(t, &checks);
@@ -262,6 +350,8 @@ int cmd_check(struct tool *t, int argc, char **argv)
                             json_facts(t));
     else
         print_checks(t, &checks);
+    if (t->json && tool_devices_status(t) != TOOL_OK)
+        tool_report_notes(t->root, t->topo);
     if (!t->json)
         tool_print_remedies(t);
     if (!t->json)
@@ -271,5 +361,5 @@ int cmd_check(struct tool *t, int argc, char **argv)
             status = TOOL_FOUND;
     }
     pvn_topo_checks_free(&checks);
-    return status;
+    return tool_devices_status(t) != TOOL_OK ? TOOL_INPUT : status;
 }

@@ -37,7 +37,8 @@ static const struct {
     {"plugin-sha256", "plugin's file", "install the same build on all hosts"},
     {"environment", "environment of the processes", "set NCCL's variables for all ranks alike"},
     {"shell", "environment of the shell", "set NCCL's variables alike in the profiles"},
-    {"nccl.conf", "/etc/nccl.conf", "make the files alike"},
+    {"nccl.conf", "NCCL's configuration files",
+     "make /etc/nccl.conf, ~/.nccl.conf and the file of NCCL_CONF_FILE alike"},
 };
 
 const char *compare_label(const char *fact)
@@ -210,7 +211,7 @@ static int add_odd(struct compare *c, const struct compare_key *key)
     for (int i = 0; i < c->odds; i++) {
         struct compare_odd *b = &c->odd[i];
         size_t used = strlen(b->names);
-        /* Of variables each has its name. */
+        /* Each variable has its name. */
         if (strcmp(b->key.at->fact, key->at->fact) != 0 || strcmp(b->text, o.text) != 0 ||
             is_variable(key->at->fact))
             continue;

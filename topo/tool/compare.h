@@ -42,7 +42,7 @@ struct compare {
 /* 0 or -ENOMEM. The answers outlive it. */
 int compare_make(const struct tool_answer *answer, int n, struct compare *c);
 void compare_free(struct compare *c);
-/* What to do about a fact that differs. */
+/* The remedy for a fact that differs. */
 const char *compare_remedy(const char *fact);
 const char *compare_label(const char *fact);
 

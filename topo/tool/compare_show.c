@@ -5,22 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugin/tools/json_text.h"
 #include "topo/tool/compare.h"
 #include "topo/tool/facts.h"
 
 /* ---- the hosts' own findings ---- */
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
 static bool same_row(const json_t *a, const json_t *b)
 {
     static const char *const keys[] = {"check", "level", "subject", "text"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (strcmp(text_of(a, keys[i]), text_of(b, keys[i])) != 0)
+        if (strcmp(pvn_json_text(a, keys[i]), pvn_json_text(b, keys[i])) != 0)
             return false;
     return true;
 }
@@ -35,8 +30,8 @@ static json_t *sum_up(const struct compare *c)
         json_array_foreach(rows, i, row)
         {
             json_t *found = NULL;
-            if (strcmp(text_of(row, "level"), "FAIL") != 0 &&
-                strcmp(text_of(row, "level"), "WARN") != 0)
+            if (strcmp(pvn_json_text(row, "level"), "FAIL") != 0 &&
+                strcmp(pvn_json_text(row, "level"), "WARN") != 0)
                 continue;
             json_array_foreach(all, k, there) if (same_row(row, there)) found = there;
             if (!found) {
@@ -55,7 +50,7 @@ static int count_level(const json_t *rows, const char *level)
     const json_t *row;
     size_t i;
     int n = 0;
-    json_array_foreach(rows, i, row) n += strcmp(text_of(row, "level"), level) == 0;
+    json_array_foreach(rows, i, row) n += strcmp(pvn_json_text(row, "level"), level) == 0;
     return n;
 }
 
@@ -69,17 +64,17 @@ static void print_rows(const struct tool *t, const json_t *rows, const char *lev
         const char *names[4096];
         char list[500], text[1600], shown[1700];
         int n = 0;
-        if (strcmp(text_of(row, "level"), level) != 0)
+        if (strcmp(pvn_json_text(row, "level"), level) != 0)
             continue;
         json_array_foreach(hosts, k, host) if (n < 4096) names[n++] = json_string_value(host);
         snprintf(text, sizeof(text), "%s: %s: %s",
-                 pvn_topo_hosts_fold(names, n, list, sizeof(list)), text_of(row, "subject"),
-                 text_of(row, "text"));
+                 pvn_topo_hosts_fold(names, n, list, sizeof(list)), pvn_json_text(row, "subject"),
+                 pvn_json_text(row, "text"));
         fprintf(t->out, "%s%-7s%s %-16s ", strcmp(level, "FAIL") == 0 ? t->red : t->yellow, level,
-                t->off, text_of(row, "check"));
+                t->off, pvn_json_text(row, "check"));
         tool_wrap(t, 25, 25, tool_escape(text, shown, sizeof(shown)));
         fprintf(t->out, "%25s%s-> ", "", t->bold);
-        tool_wrap(t, 28, 28, tool_escape(text_of(row, "remedy"), shown, sizeof(shown)));
+        tool_wrap(t, 28, 28, tool_escape(pvn_json_text(row, "remedy"), shown, sizeof(shown)));
         fputs(t->off, t->out);
     }
 }

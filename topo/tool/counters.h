@@ -12,7 +12,7 @@
 
 /* The monotonic clock in seconds. */
 double tool_now_s(void);
-/* Not at all for 0 or less. */
+/* Sleeps not at all for 0 or less. */
 void tool_sleep(double seconds);
 /* Reads the counters of t->topo; names as pvn_topo_look_read has them. in: what was read of the root,
  * NULL for a directory. An exit status; what is wrong is said. */

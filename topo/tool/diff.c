@@ -35,7 +35,7 @@ static void say(struct diff *d, char sign, const char *text)
     tool_wrap(d->t, 2, 4, text);
 }
 
-/* What a node is called on both sides: its bus id, NUMA number, or name. */
+/* The name of a node on both sides: its bus id, NUMA number, or name. */
 static void key_of(const struct pvn_topo_ndoc_node *node, char *buf, size_t len)
 {
     static const struct {
@@ -301,7 +301,16 @@ static int load_side(struct side *s, const struct tool *t, const char *root)
     s->tool = *t;
     s->tool.root = s->name = root;
     s->tool.compares = true;
-    return tool_load(&s->tool);
+    int status = tool_load(&s->tool);
+    if (status == TOOL_OK)
+        tool_report_notes(root, s->tool.topo);
+    return status;
+}
+
+static bool unread(const struct diff *d)
+{
+    return tool_devices_status(&d->a->tool) != TOOL_OK ||
+           tool_devices_status(&d->b->tool) != TOOL_OK;
 }
 
 static int compare(struct diff *d)
@@ -323,8 +332,9 @@ static int compare(struct diff *d)
     if (!t->json && d->found)
         fprintf(t->out, "%d difference%s\n", d->found, d->found == 1 ? "" : "s");
     else if (!t->json)
-        fprintf(t->out, "no difference\n");
-    return d->found ? TOOL_FOUND : TOOL_OK;
+        fprintf(t->out, "no difference%s\n", unread(d) ? " in what could be read" : "");
+    /* Nobody knows that what could not be listed does not differ. */
+    return unread(d) ? TOOL_INPUT : d->found ? TOOL_FOUND : TOOL_OK;
 }
 
 int cmd_diff(struct tool *t, int argc, char **argv)

@@ -76,7 +76,7 @@ static void draw_block(const struct tool *t, int cpu, FILE *out)
             "fontsize=11;\n"
             "  n%d [shape=ellipse, style=filled, fillcolor=\"#fee0b6\", label=\"CPU",
             cpu, tree->nodes[cpu].cpu.numa, cpu);
-    /* With two nodes the link itself is labelled; among more, each
+    /* The link itself is labelled where there are two nodes; among more, each
      * says what it has to all others. */
     if (tree->n_cpus > 2)
         fprintf(out, "\\n%.4g to each other", tree->nodes[cpu].cpu.inter_bw);

@@ -455,6 +455,10 @@ int cmd_dump(struct tool *t, int argc, char **argv)
         return status;
     if (t->json)
         return json_machine(t);
+    if (t->format != TOOL_TEXT)
+        tool_report_notes(t->root, t->topo);
+    else if (t->nccl_tree)
+        tool_print_notes(t);
     switch (t->format) {
     case TOOL_XML:
     case TOOL_XML_FULL:

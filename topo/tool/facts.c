@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "plugin/tools/sha256.h"
@@ -57,7 +58,8 @@ static void add_gpus(const struct tool *t, json_t *facts)
             snprintf(text + used, sizeof(text) - used, "%s%d x %s", used ? ", " : "", same,
                      model[0] ? model : "GPU of unknown model");
     }
-    add(facts, "gpus", "", text[0] ? text : "none");
+    bool known = (t->topo->unread & PVN_TOPO_UNREAD_PCI) == 0;
+    add(facts, "gpus", "", text[0] ? text : known ? "none" : NULL);
 }
 
 static void add_nics(const struct tool *t, json_t *facts)
@@ -67,7 +69,8 @@ static void add_nics(const struct tool *t, json_t *facts)
     for (int i = 0; i < topo->nrdmas; i++)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i ? " " : "",
                  topo->rdmas[i].name);
-    add(facts, "rdma-devices", "", text[0] ? text : "none");
+    bool known = (topo->unread & PVN_TOPO_UNREAD_RDMAS) == 0;
+    add(facts, "rdma-devices", "", text[0] ? text : known ? "none" : NULL);
     for (int i = 0; i < topo->nrdmas; i++) {
         const struct pvn_topo_rdma *r = &topo->rdmas[i];
         int module = pvn_topo_find_module(topo, r->driver);
@@ -287,39 +290,23 @@ static void add_variable(json_t *all, const char *entry)
     }
 }
 
-/* Of a process of this host; only its user and root can read it. */
-static bool read_process(json_t *all, unsigned long long pid)
+/* Reads a process of this host, which only its user and root can do. */
+static bool read_process(json_t *all, unsigned long long pid, uid_t *user)
 {
+    struct stat st;
     char path[64], *entry = NULL;
     size_t cap = 0;
     snprintf(path, sizeof(path), "/proc/%llu/environ", pid);
     FILE *f = fopen(path, "re");
     bool read = f != NULL;
+    if (f && fstat(fileno(f), &st) == 0)
+        *user = st.st_uid;
     while (f && getdelim(&entry, &cap, '\0', f) > 0)
         add_variable(all, entry);
     free(entry);
     if (f)
         fclose(f);
     return read;
-}
-
-/* NCCL reads it before the environment. */
-static void add_conf(json_t *facts)
-{
-    FILE *f = fopen("/etc/nccl.conf", "re");
-    char *line = NULL;
-    size_t cap = 0;
-    while (f && getline(&line, &cap, f) > 0) {
-        line[strcspn(line, "#\r\n")] = '\0';
-        char *equals = strchr(line, '=');
-        if (!equals)
-            continue;
-        *equals = '\0';
-        add(facts, "nccl.conf", line, equals[1] ? equals + 1 : "(empty)");
-    }
-    free(line);
-    if (f)
-        fclose(f);
 }
 
 /* The environment of the plugin's processes that run here, else that of this shell. */
@@ -329,18 +316,20 @@ static void add_environment(const struct tool *t, json_t *facts)
     struct stat_list list = {0};
     json_t *all = json_object(), *value;
     const char *name;
+    uid_t user = getuid();
     int seen = 0;
     stat_read(&list, 0, NULL);
     for (int i = 0; i < list.n; i++)
         if (list.file[i].life == PVN_STATS_ALIVE)
-            seen += read_process(all, list.file[i].head.id.pid);
+            seen += read_process(all, list.file[i].head.id.pid, &user);
     stat_list_free(&list);
     for (char **e = environ; seen == 0 && !t->ignore_env && e && *e; e++)
         add_variable(all, *e);
     json_object_foreach(all, name, value)
         add(facts, seen ? "environment" : "shell", name, json_string_value(value));
+    name = json_string_value(json_object_get(all, "NCCL_CONF_FILE"));
+    facts_nccl_conf(facts, all, name && strcmp(name, "(empty)") != 0 ? name : NULL, user);
     json_decref(all);
-    add_conf(facts);
 }
 
 json_t *json_facts(const struct tool *t)

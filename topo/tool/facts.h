@@ -4,10 +4,17 @@
 #ifndef PVN_TOPO_TOOL_FACTS_H
 #define PVN_TOPO_TOOL_FACTS_H
 
+#include <sys/types.h>
+
 #include "topo/tool/tool.h"
 
 /* The "facts" of pvn-topo.schema.json, of what is loaded. */
 struct json_t *json_facts(const struct tool *t);
+
+/* Appends what NCCL's configuration files add to an environment (an object, by name). file: the value
+ * of NCCL_CONF_FILE or NULL; user: whose home has .nccl.conf. */
+void facts_nccl_conf(struct json_t *facts, const struct json_t *environment, const char *file,
+                     uid_t user);
 
 /* check --hosts, or of files that --json check wrote: compares the hosts. An exit status. */
 int tool_compare(struct tool *t, int argc, char **argv);

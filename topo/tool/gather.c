@@ -38,6 +38,10 @@ int cmd_gather(struct tool *t, int argc, char **argv)
         tool_error("%s", err.text);
         return TOOL_INPUT;
     }
+    /* Directories that are missing, above all. */
+    const struct pvn_topo_options lists = {.flags = PVN_TOPO_NO_CONFIG | PVN_TOPO_NO_GIDS};
+    if (pvn_topo_load(t->root, &lists, &t->topo, &err) == 0)
+        tool_report_notes(t->root, t->topo);
     if (!to_stdout)
         fprintf(t->out,
                 "%s written: host names and serial numbers left out%s.\n"

@@ -95,11 +95,11 @@ static json_t *capability(enum pvn_topo_cap cap, const char *present)
     return json_string(cap == PVN_TOPO_CAP_PRESENT ? present : names[cap]);
 }
 
-/* What config space shows. */
+/* Facts of config space. */
 static void put_config(json_t *o, const struct pvn_topo_pci *f)
 {
     const struct pvn_topo_pci_config *c = &f->config;
-    bool pcie = c->pcie == PVN_TOPO_CAP_PRESENT;
+    bool pcie = c->pcie == PVN_TOPO_CAP_PRESENT && c->mps != PVN_TOPO_UNKNOWN;
     json_object_set_new(o, "acs", capability(c->acs, c->acs_ctl ? "on" : "off"));
     json_object_set_new(o, "acs_capability",
                         hex(c->acs == PVN_TOPO_CAP_PRESENT ? c->acs_cap : PVN_TOPO_UNKNOWN, 2));
@@ -214,10 +214,22 @@ static json_t *pci_function(const struct tool *t, int index)
     return o;
 }
 
+static void put_notes(json_t *o, const struct pvn_topo *topo)
+{
+    json_t *notes = json_array();
+    for (int i = 0; topo && i < topo->nnotes; i++) {
+        json_t *note = json_object();
+        json_object_set_new(note, "where", text(topo->notes[i].where));
+        json_object_set_new(note, "text", text(topo->notes[i].text));
+        json_array_append_new(notes, note);
+    }
+    json_object_set_new(o, "notes", notes);
+}
+
 static json_t *machine(const struct tool *t)
 {
     const struct pvn_topo *topo = t->topo;
-    json_t *o = json_object(), *numas = json_array(), *pci = json_array(), *notes = json_array();
+    json_t *o = json_object(), *numas = json_array(), *pci = json_array();
     json_t *nets = json_array(), *rdmas = json_array();
     json_object_set_new(o, "source", text(topo->source));
     json_object_set_new(o, "kernel", text_or_null(topo->kernel));
@@ -242,13 +254,7 @@ static json_t *machine(const struct tool *t)
     for (int i = 0; i < topo->nrdmas; i++)
         json_array_append_new(rdmas, rdma_device(topo, &topo->rdmas[i]));
     json_object_set_new(o, "rdma", rdmas);
-    for (int i = 0; i < topo->nnotes; i++) {
-        json_t *note = json_object();
-        json_object_set_new(note, "where", text(topo->notes[i].where));
-        json_object_set_new(note, "text", text(topo->notes[i].text));
-        json_array_append_new(notes, note);
-    }
-    json_object_set_new(o, "notes", notes);
+    put_notes(o, topo);
     return o;
 }
 
@@ -449,6 +455,7 @@ int json_pairs(const struct tool *t)
     json_object_set_new(o, "optimum_proven", json_boolean(t->pairs->exact));
     json_object_set_new(o, "optimum_unknown", text_or_null(t->pairs->unknown));
     json_object_set_new(o, "note", text_or_null(t->pairs->note));
+    put_notes(o, t->topo);
     return print(t, o);
 }
 
@@ -458,6 +465,7 @@ int json_matrix(const struct tool *t)
     json_object_set_new(o, "gpus", gpus(t));
     json_object_set_new(o, "nics", nets(t));
     json_object_set_new(o, "distances", distances(t));
+    put_notes(o, t->topo);
     return print(t, o);
 }
 
@@ -473,6 +481,7 @@ int json_why_down(const struct tool *t, int gpu, const struct tool_down *nic)
                             ? json_null()
                             : json_string(pvn_topo_smi_class_name(nic->distance)));
     json_object_set_new(o, "nearest_if_up", json_boolean(nic->nearest));
+    put_notes(o, t->topo);
     return print(t, o);
 }
 
@@ -508,6 +517,7 @@ int json_why(const struct tool *t, int gpu, int net)
     json_object_set_new(o, "path", hops);
     json_object_set_new(o, "choice", pair(t, gpu));
     json_object_set_new(o, "gpudirect", verdict(t, gpu, net));
+    put_notes(o, t->topo);
     return print(t, o);
 }
 
@@ -552,10 +562,11 @@ int json_diff(const struct tool *t, const char *a, const char *b, json_t *differ
     return print(t, o);
 }
 
-int json_params(const struct tool *t, json_t *list)
+int json_params(const struct tool *t, json_t *list, json_t *variables)
 {
     json_t *o = head("params");
     json_object_set_new(o, "params", list);
+    json_object_set_new(o, "variables", variables);
     return print(t, o);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What the commands work on: a machine (live, a directory, a tar) or an NCCL XML file. */
+/* Loads what the commands work on: a machine (live, a directory, a tar) or an NCCL XML file. */
 #include "topo/tool/tool.h"
 
 #include <errno.h>
@@ -61,9 +61,9 @@ static const char *variable_of(const struct tool *t, const char *name)
     return value && value[0] ? value : NULL;
 }
 
-/* The variable that chooses among NICs of its kind, and whether it selects this one. The plugin's
- * own overrides NCCL's. */
-static bool chosen(const struct tool *t, const struct pvn_topo_nic *nic, const char **variable)
+/* The variable that chooses among NICs of its kind, and whether it selects this one, which gets the
+ * rail that it names. The plugin's own overrides NCCL's. */
+static bool chosen(const struct tool *t, struct pvn_topo_nic *nic, const char **variable)
 {
     const char *value;
     *variable = nic->rdma >= 0 ? "NCCL_PVRDMA_IB_HCA" : "NCCL_PVRDMA_SOCKET_IFNAME";
@@ -76,7 +76,9 @@ static bool chosen(const struct tool *t, const struct pvn_topo_nic *nic, const c
     if (nic->rdma < 0)
         return pvn_dev_list_matches(value, nic->name, 0);
     const struct pvn_topo_rdma *r = &t->topo->rdmas[nic->rdma];
-    return pvn_dev_list_matches(value, r->name, r->ports[nic->port_index].num);
+    int port = r->ports[nic->port_index].num, plane;
+    pvn_dev_list_place(value, r->name, port, &nic->rail, &plane);
+    return pvn_dev_list_matches(value, r->name, port);
 }
 
 /* Devices that the plugin would not offer get no number. */
@@ -124,7 +126,7 @@ static void add_note(struct tool *t, const char *text)
     snprintf(note + used, sizeof(t->pairs->note) - used, "%s%s", used ? " " : "", text);
 }
 
-/* What is in the document and not in NCCL's tree of it. */
+/* Notes what is in the document and not in NCCL's tree of it. */
 static void note_lost(struct tool *t)
 {
     const struct pvn_topo_ndoc *doc = t->tree->doc;
@@ -171,9 +173,17 @@ static void note_bare(struct tool *t)
         add_note(t, text);
 }
 
+bool tool_rdma_is_off(const struct tool *t)
+{
+    const char *disable = variable_of(t, "NCCL_IB_DISABLE");
+    return disable && strtoll(disable, NULL, 0) != 0 && !variable_of(t, "NCCL_PVRDMA_TRANSPORT");
+}
+
 static enum pvn_topo_nic_choice kind_of_nics(const struct tool *t)
 {
     const char *transport = variable_of(t, "NCCL_PVRDMA_TRANSPORT");
+    if (t->nics_choice == PVN_TOPO_NICS_AUTO && tool_rdma_is_off(t))
+        return PVN_TOPO_NICS_TCP;
     if (t->nics_choice != PVN_TOPO_NICS_AUTO || !transport)
         return t->nics_choice;
     return strcmp(transport, "tcp") == 0    ? PVN_TOPO_NICS_TCP
@@ -253,6 +263,9 @@ static int load_machine(struct tool *t, const struct pvn_topo_input *in)
         note_missing(t);
     note_lost(t);
     note_cut(t, more);
+    if (tool_rdma_is_off(t) && t->nics_choice == PVN_TOPO_NICS_AUTO && t->topo->nrdmas > 0)
+        add_note(t, "RDMA devices are left alone: NCCL_IB_DISABLE is set; "
+                    "NCCL_PVRDMA_TRANSPORT=auto overrides it for the plugin.");
     return TOOL_OK;
 }
 
@@ -285,7 +298,7 @@ static int load_xml(struct tool *t, const struct pvn_topo_input *in)
     return TOOL_OK;
 }
 
-/* Those of equal numbers keep their order. */
+/* Nodes of equal numbers keep their order. */
 static int order_by_number(struct tool *t)
 {
     int n = t->tree->n_nets, n_gpus = t->tree->n_gpus;

@@ -339,7 +339,7 @@ static void set_look(struct tool *t, int color)
         t->width = size.ws_col < 120 ? size.ws_col : 120;
 }
 
-/* Whether every option has an effect on the command; says which has none. */
+/* True if every option has an effect on the command; says which has none. */
 static bool fits(const struct tool *t, int (*run)(struct tool *t, int argc, char **argv),
                  const char *name)
 {

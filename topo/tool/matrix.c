@@ -201,11 +201,13 @@ int cmd_matrix(struct tool *t, int argc, char **argv)
     int status = tool_load(t);
     if (status != TOOL_OK)
         return status;
+    int done = tool_devices_status(t);
     if (t->json)
-        return json_matrix(t);
+        return json_matrix(t) == TOOL_OK ? done : TOOL_INPUT;
+    tool_print_notes(t);
     if (count(t) == 0) {
         fprintf(t->out, "No GPU and no network device was found.\n");
-        return TOOL_OK;
+        return done;
     }
     fprintf(t->out, "%sNCCL%s (the path in its tree, before PXN)\n", t->bold, t->off);
     print_table(t, false);
@@ -236,5 +238,5 @@ int cmd_matrix(struct tool *t, int argc, char **argv)
             "Best first: NVL %s, PIX one PCIe switch, PXB several switches, PHB the CPU,\n"
             "NODE host bridges of one NUMA node (nvidia-smi only), SYS between NUMA nodes.\n",
             tool_gpu_link(t));
-    return TOOL_OK;
+    return done;
 }

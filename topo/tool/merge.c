@@ -66,5 +66,7 @@ int cmd_merge(struct tool *t, int argc, char **argv)
             "some devices were matched by their order alone; say which is which with --hints "
             "(device GUEST-ADDRESS host HOST-ADDRESS)");
     print_unplaced(t);
+    if (!t->json)
+        tool_report_notes(t->root, t->topo);
     return t->json ? json_machine(t) : dump_xml(t, t->format == TOOL_XML_FULL, t->out);
 }

@@ -140,7 +140,7 @@ enum pvn_topo_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b,
     return d->smi;
 }
 
-/* What has functions below it is a bridge, whatever is written. */
+/* A node with functions below it is a bridge, whatever is written. */
 bool tool_class_stated(const struct tool *t, int node)
 {
     const struct pvn_topo_ndoc_node *doc = t->tree->nodes[node].doc;

@@ -13,7 +13,7 @@ struct tool_file {
     bool part;    /* a new file that lacks some of the text */
 };
 
-/* What is written to f->text goes to `path` by tool_file_save, which makes a new file: until then it
+/* The text in f->text is written to `path` by tool_file_save, which makes a new file: until then it
  * may be missing as an input, too. 0 or negative errno. */
 int tool_file_open(struct tool_file *f, const char *path);
 /* 0 or negative errno. */

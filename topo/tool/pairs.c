@@ -91,7 +91,7 @@ static void print_pair(const struct tool *t, const struct pvn_topo_pair *pair)
     print_verdict(t, pair);
 }
 
-/* What a plugin with virtual devices (our own has them from API 9 on) would have to join. */
+/* The nets that a plugin with virtual devices (our own has them from API 9 on) would have to join. */
 static void print_fusion(const struct tool *t)
 {
     int n = t->tree->n_nets, *group = calloc((size_t)n + 1, sizeof(*group)), most = 0;
@@ -218,14 +218,16 @@ int cmd_pairs(struct tool *t, int argc, char **argv)
     int status = tool_load(t);
     if (status != TOOL_OK)
         return status;
+    int done = tool_devices_status(t);
     if (t->json)
-        return json_pairs(t);
+        return json_pairs(t) == TOOL_OK ? done : TOOL_INPUT;
+    tool_print_notes(t);
     print_note(t);
     if (t->pairs->n == 0 || t->tree->n_nets == 0) {
         fprintf(t->out, "Nothing to pair: %d GPU%s, %d network device%s.\n", t->pairs->n,
                 t->pairs->n == 1 ? "" : "s", t->tree->n_nets, t->tree->n_nets == 1 ? "" : "s");
         print_not_chosen(t);
-        return TOOL_OK;
+        return done;
     }
     for (int g = 0; g < t->pairs->n; g++) {
         if (g > 0)
@@ -233,7 +235,7 @@ int cmd_pairs(struct tool *t, int argc, char **argv)
         print_pair(t, &t->pairs->list[t->gpu_order[g]]);
     }
     print_machine_lines(t);
-    return TOOL_OK;
+    return done;
 }
 
 static void print_hop(const struct tool *t, int node, int next)
@@ -435,13 +437,17 @@ int cmd_why(struct tool *t, int argc, char **argv)
     if (gpu >= 0 && net < 0 && tool_find_down(t, gpu, argv[1], &down)) {
         if (t->json)
             return json_why_down(t, gpu, &down);
+        tool_print_notes(t);
         tool_why_down(t, gpu, &down);
         return TOOL_OK;
     }
     if (gpu < 0 || net < 0)
+        tool_report_notes(t->root, t->topo);
+    if (gpu < 0 || net < 0)
         return no_such(t, gpu < 0, gpu < 0 ? argv[0] : argv[1]);
     if (t->json)
         return json_why(t, gpu, net);
+    tool_print_notes(t);
     fprintf(t->out, "%s%s %s  -  %s %s%s%s, %s%s\n", t->bold, tool_gpu_label(t, gpu, gpu_name),
             tool_gpu(t, gpu)->busid, tool_net_label(t, net, net_label), tool_net(t, net)->net.name,
             tool_net_busid(t, net)[0] ? " " : "", tool_net_busid(t, net),

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What a PCI function is called: libpci's list (pci.ids), or its numbers. libpci is loaded when the first name is looked
+/* The name of a PCI function: libpci's list (pci.ids), or its numbers. libpci is loaded when the first name is looked
  * up, so that pvn-topo runs where it is not installed, as in a container or out of a wheel. */
 #include "topo/tool/tool.h"
 
@@ -28,7 +28,7 @@ static void pci_quiet(char *format, ...)
     (void)format;
 }
 
-/* What is used of libpci; access is NULL where it cannot be had. */
+/* The part of libpci that is used; access is NULL where it cannot be had. */
 struct pci_lib {
     bool tried;
     struct pci_access *access;

@@ -112,7 +112,7 @@ struct json_t *tool_parse_document(const char *text, size_t len, const char *kin
     return NULL;
 }
 
-/* Whether the document came, or why not. */
+/* Says if the document came, or why not. */
 static void judge(const struct pvn_topo_fetch *f, const struct tool *t, const char *kind,
                   struct tool_answer *a)
 {
@@ -144,7 +144,7 @@ static void judge(const struct pvn_topo_fetch *f, const struct tool *t, const ch
         REMEDY(a, "run it there by hand: pvn-topo --json %s", kind);
     } else {
         a->doc = tool_parse_document(f->out, f->len, kind, a);
-        /* What it could not read it has said; what it could is shown. */
+        /* The host has said what it could not read; what it could is shown. */
         if (a->doc && f->status == TOOL_INPUT) {
             REASON(a, "a part is missing: %s", line);
             REMEDY(a, "run it there by hand: pvn-topo %s", kind);
@@ -183,7 +183,7 @@ int tool_query(const struct tool *t, const char *arguments, const char *kind,
     return TOOL_INPUT;
 }
 
-/* The same but for the host's own name in it. */
+/* True if two answers differ in the host's own name alone. */
 static bool same_trouble(const struct tool_answer *a, const struct tool_answer *b)
 {
     const char *x = a->reason, *y = b->reason;

@@ -21,7 +21,7 @@ struct stat_list {
     int *slot, slots, in_slots; /* stat_list_find's table */
 };
 
-/* Where the next file goes; list->n is for the caller to raise. NULL without memory, which is said. */
+/* The place of the next file; list->n is for the caller to raise. NULL without memory, which is said. */
 struct pvn_stats *stat_list_next(struct stat_list *list);
 /* The entry for the same file of the same host, or -1. */
 int stat_list_find(struct stat_list *list, const struct pvn_stats *f);
@@ -33,7 +33,7 @@ int stat_add_document(struct stat_list *list, const char *name, const struct jso
  * as far as its first character says; or a negative errno: what is wrong is said. */
 int stat_add_saved(struct stat_list *list, const char *path);
 
-/* What is wrong with a comm. */
+/* A comm's trouble. */
 enum stat_trouble {
     STAT_FINE,
     STAT_STALLED, /* see below */

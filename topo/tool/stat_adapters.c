@@ -24,7 +24,7 @@ static int add_device(struct stat_adapters *a, const char *device)
     return 0;
 }
 
-/* Those of processes that are or were here. */
+/* The adapters of processes that are or were here. */
 static int list_devices(const struct stat_list *list, struct stat_adapters *a)
 {
     int rc = 0;
@@ -92,6 +92,10 @@ void stat_adapters_read(const struct tool *t, const struct stat_list *list, cons
         tool_error("the adapters' counters are left out: %s", err.text);
     } else if (read_counters(t, &options, out) < 0) {
         tool_error("the adapters' counters are left out: %s cannot be read", t->root);
+    } else if (out->look.n == 0 &&
+               (out->topo->unread & (PVN_TOPO_UNREAD_NETS | PVN_TOPO_UNREAD_RDMAS))) {
+        tool_report_notes(t->root, out->topo);
+        tool_error("the adapters' counters are left out for that");
     }
 }
 

@@ -22,10 +22,10 @@ void stat_adapters_read(const struct tool *t, const struct stat_list *list, cons
 void stat_adapters_free(struct stat_adapters *a);
 
 void stat_print_adapters(const struct tool *t, const struct stat_adapters *a);
-/* What grew since an earlier look, per second; nothing where nothing did. */
+/* The growth since an earlier look, per second; nothing where nothing grew. */
 void stat_print_adapter_rates(const struct tool *t, const struct stat_adapters *before,
                               const struct stat_adapters *now);
-/* With what grew since the look before, where that is known; the caller's. */
+/* Has what grew since the look before, where that is known; the caller's. */
 struct json_t *stat_adapters_json(const struct stat_adapters *before,
                                   const struct stat_adapters *now);
 void stat_print_prom_adapters(const struct tool *t, const struct stat_adapters *a);

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a document says of others may be anything: each value is checked where it is used. */
+#include "plugin/tools/json_text.h"
+
+/* A document may say anything of others: each value is checked where it is used. */
 
 struct json_t *stat_grown_adapters(const struct tool_answer *a)
 {
@@ -99,12 +101,6 @@ double stat_grown_compare(const struct stat_grown_earlier *e, const struct tool_
 
 /* ---- for people ---- */
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
 static json_int_t grew(const json_t *counter)
 {
     return json_integer_value(json_object_get(counter, "grew"));
@@ -113,21 +109,21 @@ static json_int_t grew(const json_t *counter)
 /* "mlx5_0 port 1", "eth0". */
 static void name_of(const json_t *adapter, char *out, size_t cap)
 {
-    if (text_of(adapter, "device")[0])
-        snprintf(out, cap, "%s port %lld", text_of(adapter, "device"),
+    if (pvn_json_text(adapter, "device")[0])
+        snprintf(out, cap, "%s port %lld", pvn_json_text(adapter, "device"),
                  (long long)json_integer_value(json_object_get(adapter, "port")));
     else
-        snprintf(out, cap, "%s", text_of(adapter, "interface"));
+        snprintf(out, cap, "%s", pvn_json_text(adapter, "interface"));
 }
 
 /* Its row of the table here; NULL: a newer pvn-topo has written it. */
 static const struct pvn_topo_counter_info *info_of(const json_t *counter)
 {
     for (int s = PVN_TOPO_COUNTER_PORT; s <= PVN_TOPO_COUNTER_ETHTOOL; s++) {
-        if (strcmp(text_of(counter, "source"),
+        if (strcmp(pvn_json_text(counter, "source"),
                    pvn_topo_counter_source_name((enum pvn_topo_counter_source)s)) == 0)
             return pvn_topo_counter_find((enum pvn_topo_counter_source)s,
-                                         text_of(counter, "counter"));
+                                         pvn_json_text(counter, "counter"));
     }
     return NULL;
 }
@@ -159,10 +155,10 @@ static int print_adapter(const struct tool *t, const char *host, const json_t *a
         n++;
         if (per_second)
             snprintf(text + used, sizeof(text) - used, "%s%.60s %.1f", used ? ", " : "",
-                     text_of(counter, "counter"), (double)grew(counter) / seconds);
+                     pvn_json_text(counter, "counter"), (double)grew(counter) / seconds);
         else
             snprintf(text + used, sizeof(text) - used, "%s%.60s %lld%s%s%s", used ? "; " : "",
-                     text_of(counter, "counter"), (long long)grew(counter), info ? " (" : "",
+                     pvn_json_text(counter, "counter"), (long long)grew(counter), info ? " (" : "",
                      info ? info->meaning : "", info ? ")" : "");
     }
     if (n == 0)

@@ -19,14 +19,14 @@ struct stat_grown_earlier {
     int n;
     double read_s; /* when, on the monotonic clock; 0: there was no such look */
 };
-/* Of these answers, in place of what was kept before; without answers: nothing. Without memory nothing is kept. */
+/* Keeps these answers in place of those kept before; without answers: nothing. Without memory nothing is kept. */
 void stat_grown_keep(struct stat_grown_earlier *e, const struct tool_answer *all, int n);
 /* Sets what grew since then in answers of the same hosts; in how many seconds, 0: nothing was kept. */
 double stat_grown_compare(const struct stat_grown_earlier *e, const struct tool_answer *all, int n);
 
-/* What grew on which host within seconds, with what it means, or that nothing did. */
+/* Prints what grew on which host within seconds, with what it means, or that nothing did. */
 void stat_print_grown(const struct tool *t, const struct tool_answer *all, int n, double seconds);
-/* The same per second, for --watch: nothing where nothing grew. */
+/* Prints the growth per second, for --watch: nothing where nothing grew. */
 void stat_print_grown_rates(const struct tool *t, const struct tool_answer *all, int n,
                             double seconds);
 

@@ -29,7 +29,7 @@ int stat_look_hosts(const struct tool *t, struct tool_answers *a, struct stat_li
     return status;
 }
 
-/* Those hosts whose comms use adapters with counters. 0 or -ENOMEM. */
+/* The hosts whose comms use adapters with counters. 0 or -ENOMEM. */
 static int with_counters(const struct tool_answers *a, struct tool_answers *out)
 {
     out->list = calloc((size_t)a->n + 1, sizeof(*out->list));
@@ -47,7 +47,7 @@ static int with_counters(const struct tool_answers *a, struct tool_answers *out)
     return 0;
 }
 
-/* What has grown on one host since the first look goes into its answer. */
+/* Puts what has grown on one host since the first look into its answer. */
 static void take_second(const struct tool_answer *second, struct tool_answers *a)
 {
     for (int i = 0; i < a->n; i++) {

@@ -36,7 +36,7 @@ static int by_waiting(const void *a, const void *b)
     return x->waiting != y->waiting ? y->waiting - x->waiting : x->circle - y->circle;
 }
 
-/* Whether the comm's process waits for its peer, and for which one is known. */
+/* True if the comm's process waits for its peer, and for which one is known. */
 static bool is_wait(const struct pvn_stats *f, const struct pvn_stat_row *r)
 {
     bool itself = r->peer_pid == f->head.id.pid && strcmp(r->peer_host, f->head.id.host) == 0;
@@ -427,7 +427,7 @@ static void why_not_read(const struct stat_job *job, const struct stat_node *n, 
              n->host);
 }
 
-/* Whether those that wait for it are connected to the process that had its pid before. */
+/* True if those that wait for it are connected to the process that had its pid before. */
 static bool waits_are_old(const struct stat_job *job, const struct stat_node *n)
 {
     for (int i = 0; n->earlier && i < job->waits; i++) {

@@ -23,7 +23,7 @@ struct stat_wait {
     const struct pvn_stat_row *row;
 };
 
-/* What others wait for, and what itself waits for nobody outside: a process, or several that wait for
+/* A root: others wait for it, and it waits for nobody outside: a process, or several that wait for
  * each other. */
 struct stat_root {
     int circle;
@@ -48,7 +48,7 @@ void stat_job_free(struct stat_job *job);
  * it has sent to them, so that its part is what is missing; -1: none stands out. */
 int stat_job_behind(const struct stat_job *job, const struct stat_root *root, uint64_t *received,
                     uint64_t *sent);
-/* Whether a node waits for a root, at once or through others: a flag for each node, which the caller
+/* Nodes that wait for a root, at once or through others: a flag for each node, which the caller
  * frees; NULL without memory. */
 bool *stat_job_waiting(const struct stat_job *job, int circle);
 /* Why a root does not go on, as far as its file says. */

@@ -37,7 +37,7 @@ static void add_short_name(struct line *l, const struct stat_node *n)
         add(l, "pid %llu on %s", (unsigned long long)n->pid, n->host);
 }
 
-/* Of the flagged nodes the first few; how many there are. */
+/* Adds the first few of the flagged nodes; returns how many there are. */
 static int add_list(struct line *l, const struct stat_job *job, const bool *flagged)
 {
     int n = 0;

@@ -44,7 +44,7 @@ static bool same(const struct pvn_stats *a, const struct pvn_stats *b)
     return strcmp(a->head.id.host, b->head.id.host) == 0 && strcmp(base(a), base(b)) == 0;
 }
 
-/* Where f is in the table, or the free entry where it would be. */
+/* The place of f in the table, or the free entry where it would be. */
 static int *place(const struct stat_list *list, const struct pvn_stats *f)
 {
     uint32_t i = hash(f) % (uint32_t)list->slots;

@@ -9,18 +9,18 @@
 #include "topo/tool/query.h"
 #include "topo/tool/stat.h"
 
-/* Where the plugin of this environment keeps its files; for root, the directories of all users. Also
+/* The directory in which the plugin of this environment keeps its files; for root, the directories of all users. Also
  * where it finds sysfs; NULL: nobody needs it. */
 glob_t stat_directories(char *sysfs, size_t len);
 /* Adds the files and processes that the arguments name; without any, all in the directories. */
 void stat_read_from(struct stat_list *list, const glob_t *dirs, int argc, char **argv);
-/* The same with this environment's directories. */
+/* stat_read_from with this environment's directories. */
 void stat_read(struct stat_list *list, int argc, char **argv);
 
-/* Of several copies that srun or mpirun started: rank 0 shows what all hosts have, the others send it
+/* Meets the other copies that srun or mpirun started: rank 0 shows what all hosts have, the others send it
  * theirs. False: there is one copy, or they cannot meet, and this host alone is to be shown. */
 bool stat_meet(struct tool *t, int *status);
-/* Whether there are several, as far as the environment says. */
+/* True if there are several, as far as the environment says. */
 bool stat_meets(void);
 
 /* Queries the hosts and adds what they have; the list refers to the answers. An exit status. */

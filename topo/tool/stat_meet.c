@@ -22,7 +22,7 @@
 /* Beside pvn-perf's ports, and whatever MASTER_PORT says: the job that hangs has that one. */
 enum { PORT_BASE = 28000, PORT_RANGE = 4000, DOCUMENT_MAX = 64 << 20 };
 
-/* What a copy sends before its document. */
+/* Sent by a copy before its document. */
 struct header {
     uint64_t bytes;
     char host[64];
@@ -130,7 +130,7 @@ static void receive(const struct tool *t, int fd, struct tool_answer *a, struct 
     free(text);
 }
 
-/* What all of them sent; several copies of one host are one answer. Takes the adapters here over. */
+/* Gathers what all of them sent; several copies of one host are one answer. Takes the adapters here over. */
 static void gather(const struct tool *t, struct pvn_boot *b, struct tool_answer *all,
                    struct header *h, struct stat_list *list, json_t *adapters)
 {

@@ -10,7 +10,7 @@
 
 #include "plugin/stats/stat_via.h"
 
-/* What every sample of a process begins with. */
+/* Labels with which every sample of a process begins. */
 static void process_labels(FILE *out, const struct pvn_stats *f)
 {
     fprintf(out, "pid=\"%llu\",", (unsigned long long)f->head.id.pid);

@@ -6,7 +6,7 @@
 
 #include "topo/tool/stat.h"
 
-/* What a process has done from one look to the next, as totals. */
+/* A process's work from one look to the next, as totals. */
 struct stat_rates {
     double seconds; /* 0: there was no earlier look at it */
     double sent, received, messages;
@@ -16,7 +16,7 @@ struct stat_rates {
     int troubled;
 };
 
-/* By the process's age at both looks, on its own host's clock; old: at the earlier one, or NULL. */
+/* Rates by the process's age at both looks, on its own host's clock; old: at the earlier one, or NULL. */
 struct stat_rates stat_rates_of(const struct pvn_stats *f, const struct pvn_stats *old);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* What is wrong with a connection, and how its process is. */
+/* The trouble of a connection, and the state of its process. */
 #include <stdio.h>
 #include <string.h>
 

@@ -115,7 +115,7 @@ static void wrapped(const struct tool *t, const char *what, const char *text)
     tool_wrap(t, INDENT + (int)strlen(what), INDENT + 2, text);
 }
 
-/* Whether two comms have the same reason but for their numbers: ports, messages, seconds. */
+/* True if two comms have the same reason but for their numbers: ports, messages, seconds. */
 static bool alike(const char *a, const char *b)
 {
     while (*a && *b) {

@@ -58,7 +58,7 @@ static void add_to_sum(struct stat_rates *sum, const struct stat_rates *s)
     sum->troubled += s->troubled;
 }
 
-/* Those in trouble first where not all fit on the screen. */
+/* Comms in trouble come first where not all fit on the screen. */
 static void print_rates(const struct tool *t, const struct stat_list *now, struct stat_list *before,
                         int lines)
 {
@@ -86,7 +86,7 @@ static void print_rates(const struct tool *t, const struct stat_list *now, struc
     print_row(t, "all", &sum);
 }
 
-/* Of this host with the adapters' counters. */
+/* Looks at this host, with the adapters' counters. */
 static int look(struct tool *t, struct tool_answers *a, struct stat_list *list,
                 struct stat_adapters *adapters, int argc, char **argv)
 {
@@ -102,7 +102,7 @@ static int look(struct tool *t, struct tool_answers *a, struct stat_list *list,
     return TOOL_OK;
 }
 
-/* What is shown of a look; before, earlier, elsewhere: the look before. */
+/* Shows a look; before, earlier, elsewhere: the look before. */
 static int show(const struct tool *t, const struct tool_answers *a, const struct stat_list *now,
                 struct stat_list *before, const struct stat_adapters *adapters,
                 const struct stat_adapters *earlier, const struct stat_grown_earlier *elsewhere)

@@ -51,7 +51,7 @@ struct tool {
     double interval_s;                /* --interval: between the looks of check; 0: one look */
     bool with_counters;               /* tool_load takes the first look */
 
-    /* What was loaded. topo is NULL when the root is an XML file. */
+    /* The model that was loaded. topo is NULL when the root is an XML file. */
     struct pvn_topo *topo;
     struct pvn_topo_nics nics;
     char not_chosen[512]; /* NICs that NCCL's variables leave out, with the variable; "" none */
@@ -72,6 +72,8 @@ struct tool {
 /* Loads what the options name and makes the pairs. Prints why on standard error and returns an exit
  * status when it cannot. */
 int tool_load(struct tool *t);
+/* True if NCCL_IB_DISABLE makes the plugin leave RDMA devices alone. */
+bool tool_rdma_is_off(const struct tool *t);
 void tool_unload(struct tool *t);
 /* The first look at the counters of what is loaded; in: NULL for a directory. An exit status. */
 int tool_load_counters(struct tool *t, const struct pvn_topo_input *in);
@@ -79,15 +81,23 @@ int tool_load_counters(struct tool *t, const struct pvn_topo_input *in);
 int tool_read(const struct tool *t, const char *path, struct pvn_topo_input *in);
 /* Applies --hints and --host to t->topo. */
 int tool_apply_merge(struct tool *t);
-/* What can be done on the host and in the guest where the layout is hidden. */
+/* Remedies on the host and in the guest where the layout is hidden. */
 void tool_print_remedies(const struct tool *t);
 /* For commands that need the machine's own model: says so and
  * returns TOOL_USAGE for an XML root. */
 int tool_need_machine(const struct tool *t, const char *command);
 
+/* Prints what the reader could not read as it should be: above an answer in text, or on standard error where
+ * the output is for a program. */
+void tool_print_notes(const struct tool *t);
+void tool_report_notes(const char *root, const struct pvn_topo *topo);
+/* TOOL_INPUT where functions, interfaces or RDMA devices could not be listed, else TOOL_OK: the exit
+ * status of an answer that rests on all of them. */
+int tool_devices_status(const struct tool *t);
+
 /* NICs that are down and would be the nearest of a GPU: a sentence each. */
 void tool_print_down(const struct tool *t);
-/* The same as rows of checks. 0 or negative errno. */
+/* Adds them as rows of checks. 0 or negative errno. */
 int tool_check_down(const struct tool *t, struct pvn_topo_checks *checks);
 /* All that are down and that NCCL would take if they were up; free with pvn_topo_nics_free. 0, or
  * -1 without memory. */
@@ -99,16 +109,16 @@ struct tool_down {
     int best_up_net;                           /* that NIC, -1: none */
     bool nearest;                              /* nearer than any that is up */
 };
-/* Whether `name` is one: its own name, its address, or that of its interface. */
+/* True if `name` is one: its own name, its address, or that of its interface. */
 bool tool_find_down(const struct tool *t, int gpu, const char *name, struct tool_down *out);
 void tool_why_down(const struct tool *t, int gpu, const struct tool_down *nic);
 
 /* Text for a person: characters that a terminal would obey become \xNN, and what does not fit into
  * size bytes (at least 8) is cut with dots. Fills buf and returns it. */
 const char *tool_escape(const char *text, char *buf, size_t size);
-/* Whether names are shown to a person, and not handed on to a program. */
+/* True if names are shown to a person, and not handed on to a program. */
 bool tool_shows_names(const struct tool *t);
-/* Where they are, replaces every value of a document, or name of a machine, by what tool_escape
+/* Replaces, where they are, every value of a document, or name of a machine, by what tool_escape
  * makes of it. An exit status. */
 int tool_escape_doc(const struct tool *t, struct pvn_topo_ndoc *doc);
 void tool_escape_machine(const struct tool *t, struct pvn_topo *topo);
@@ -136,7 +146,7 @@ const char *tool_pci_what(const struct tool *t, int pci, char *buf, size_t len);
 /* Speed of a net in Mb/s as stated by the machine or file, 0 where it
  * is not: NCCL then counts 10000. */
 int tool_net_mbps(const struct tool *t, int net);
-/* The same in words; where it is not stated, with what NCCL counts instead. buf holds 48. */
+/* A net's speed in words; where it is not stated, with what NCCL counts instead. buf holds 48. */
 const char *tool_net_speed(const struct tool *t, int net, char *buf, size_t len);
 /* "100 Gb/s", "10 Gb/s", "speed unknown". */
 const char *tool_speed(int mbps, char *buf, size_t len);
@@ -147,12 +157,12 @@ enum pvn_topo_smi_class tool_smi(const struct tool *t, int pci_a, int pci_b,
 /* NUMA node of a function as the machine reports it, PVN_TOPO_UNKNOWN where it does not; without a
  * machine that of a node of NCCL's tree. */
 int tool_numa(const struct tool *t, int pci, int node);
-/* Whether the machine or file says what a node of NCCL's tree is, and what its link upwards can do:
+/* True if the machine or file says what a node of NCCL's tree is, and what its link upwards can do:
  * an NCCL file may leave both to the machine that it is for. */
 bool tool_class_stated(const struct tool *t, int node);
 bool tool_link_stated(const struct tool *t, int node);
 
-/* What joins the GPUs: "NVLink", or AMD's "XGMI". */
+/* The link that joins the GPUs: "NVLink", or AMD's "XGMI". */
 const char *tool_gpu_link(const struct tool *t);
 /* That NVLink is missing in what is shown, where there may be some. */
 void tool_print_nvlink_remark(const struct tool *t);
@@ -190,7 +200,8 @@ int json_compare(const struct tool *t, struct json_t *odd, struct json_t *not_co
                  struct json_t *rows);   /* takes the list over */
 struct json_t *json_text(const char *s); /* also of a text that is not UTF-8 */
 int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
-int json_params(const struct tool *t, struct json_t *list); /* takes the list over */
+/* Takes both lists over. */
+int json_params(const struct tool *t, struct json_t *list, struct json_t *variables);
 /* So does this all of its lists; hosts may be NULL. */
 int json_stat(const struct tool *t, struct json_t *processes, struct json_t *awaited,
               struct json_t *adapters, struct json_t *hosts);

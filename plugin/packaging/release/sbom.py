@@ -15,7 +15,7 @@ import sys
 import uuid
 
 TEXT = "Copyright the nccl-net-pvrdma authors"
-# What is loaded at run time where it is there.
+# Libraries that are loaded at run time where they are there.
 OPTIONAL = {
     "libibverbs": "GPL-2.0-only OR BSD-2-Clause",
     "libnl": "LGPL-2.1-only",
@@ -55,7 +55,7 @@ def file_of(path):
 
 
 def has_tools(path):
-    """Whether expat and jansson are in it."""
+    """True if expat and jansson are in it."""
     return path.name.endswith((".whl", "-linux-x86_64.tar.xz"))
 
 

@@ -233,7 +233,7 @@ static bool needs_recv(const struct frame *f)
            f->op == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-/* What the responder's memory has to do with a request: data in, or an answer out. */
+/* Data that a request brings in, or the answer that it takes out. */
 struct answer {
     void *data; /* allocated */
     uint32_t len;

@@ -56,7 +56,7 @@ enum {
 
 struct peer;
 
-/* What QEMU's completion path cannot carry from the backend to the guest. */
+/* Fields that QEMU's completion path cannot carry from the backend to the guest. */
 struct fix {
     uint64_t guest_wr_id;
     uint32_t opcode, imm, wc_flags;
@@ -204,7 +204,7 @@ struct lookup {
     int need; /* access flags */
 };
 void *stand_translate(const struct lookup *how, uint64_t addr, uint64_t len, bool *bad);
-/* The same for a scatter list; true when an element is bad. Locked. */
+/* Translates a scatter list; true when an element is bad. Locked. */
 bool stand_translate_list(struct ibv_pd *pd, const struct ibv_sge *sge, int n, int need,
                           struct segment *out, uint32_t *total);
 

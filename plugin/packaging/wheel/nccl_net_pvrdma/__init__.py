@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where pip has put NCCL's network plugin: NCCL_NET_PLUGIN=$(nccl-net-pvrdma)"""
+"""The place where pip has put NCCL's network plugin: NCCL_NET_PLUGIN=$(nccl-net-pvrdma)"""
 import os
 
 HERE = os.path.dirname(os.path.abspath(__file__))

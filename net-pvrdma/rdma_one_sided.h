@@ -1,0 +1,73 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* How the modes that write into the receiver's memory, record and imm, post a message. */
+#ifndef PVN_NET_PVRDMA_RDMA_ONE_SIDED_H
+#define PVN_NET_PVRDMA_RDMA_ONE_SIDED_H
+
+#include "net-pvrdma/rdma_tx.h"
+
+/* The receiver copies only host memory, and only from host memory can it be copied here. A part of
+ * a message is no message, however short. */
+static inline bool rdma_may_be_short(const struct rdma_lane *r, const struct pvn_write *w)
+{
+    return w->to->copies && w->f.total <= r->l.short_max && w->f.len == w->f.total && w->mr &&
+           w->mr->gpu == 0;
+}
+
+/* 0 and the key, or -EFAULT: the bytes are not in the registration that came with them. */
+static inline int rdma_lkey(struct rdma_lane *r, const struct pvn_write *w, uint32_t *lkey)
+{
+    const struct pvn_rdma_mem *mem = w->mr ? w->mr->lane_mr[r->l.idx] : NULL;
+    const struct ibv_mr *mr = mem ? pvn_rdma_mem_find(mem, (uintptr_t)w->src, w->f.len) : NULL;
+    *lkey = mr ? mr->lkey : 0;
+    return __builtin_expect(mr || w->f.len == 0, 1) ? 0 : rdma_not_registered(r, mem);
+}
+
+/* Posts a chunk that does not go as a short message. put_chunk, of the mode, adds its requests, most at most, to the queue pair's chain,
+ * where there is room for them. */
+static inline __attribute__((always_inline)) int rdma_post_chunk(
+    struct rdma_lane *r, const struct pvn_write *w,
+    void (*put_chunk)(struct rdma_lane *r, int qp, const struct pvn_write *w, uint32_t lkey),
+    const uint32_t most)
+{
+    uint32_t lkey;
+    bool due = r->l.kick_due;
+    int k = rdma_pick_qp(r, w->f.len);
+    if (k < 0)
+        return -EAGAIN;
+    if (rdma_lkey(r, w, &lkey) < 0)
+        return r->l.err.code;
+    struct rqp *q = &r->qp[k];
+    if (most > PER_CHUNK && q->slots < most) {
+        r->tx.starved = true;
+        return -EAGAIN;
+    }
+    if (q->nwr + (int)most > CHAIN) {
+        int rc = rdma_ring(r, k);
+        if (rc < 0)
+            return rc;
+    }
+    put_chunk(r, k, w, lkey);
+    rdma_note(q, w->cookie, w->f.chunk);
+    if (r->paths)
+        rdma_path_posted(r, k, w->f.len);
+    q->longs++;
+    q->shorts.room = 0; /* to be counted again */
+    if (w->more)
+        return 0;
+    /* Usually this message is all there is, and then nothing is left for a kick. */
+    r->l.kick_due = r->nqps > 1 && (due || w->f.chunk > 0);
+    return rdma_ring_chain(r, q);
+}
+
+/* post_write of a mode: short messages are alike in all of them, post_long is the mode's. Apart, since
+ * what a short message passes has no use for the registers that the other saves. */
+static inline int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w,
+                                  int (*post_long)(struct rdma_lane *r, const struct pvn_write *w))
+{
+    struct rdma_lane *r = rdma_of(l);
+    int rc = rdma_may_be_short(r, w) ? rdma_post_short(r, w) : 1;
+    return rc <= 0 ? rc : post_long(r, w);
+}
+
+#endif

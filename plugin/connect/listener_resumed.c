@@ -1,0 +1,172 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Connections for comms that are up: to replace their lanes, or to be made beside them, or to be their control
+ * connection alone; and what they get from a comm that has been closed. */
+#include "config.h"
+#include "connect/listener_priv.h"
+
+#include <errno.h>
+#include <poll.h>
+
+#include "base/clock.h"
+#include "base/param.h"
+
+/* A connection that its maker has not closed again. */
+static bool is_alive(const struct pvn_conn *c)
+{
+    struct pollfd p = {.fd = c->ctrl.fd, .events = POLLRDHUP};
+
+    return c->state != PVN_CONN_FAILED && poll(&p, 1, 0) <= 0;
+}
+
+/* No comm takes it, or none will. */
+static bool is_left_behind(const struct pvn_listener *l, const struct member *m, uint64_t now)
+{
+    const struct pvn_conn *c = m->conn;
+
+    if (m->given)
+        return false;
+    if (!c->theirs.resumes) /* accept would take it */
+        return l->closed && (c->hello_seen || c->state == PVN_CONN_FAILED);
+    return !is_alive(c) || now - m->expected_ns >= pvn_params_get()->hello_timeout;
+}
+
+/* For comms that are connected again: takes in what has come, and closes what no comm takes. */
+static void take_in_resumed(struct pvn_listener *l, uint64_t id)
+{
+    uint64_t now = pvn_now_ns();
+
+    listener_take_in(l, now);
+    for (struct member **at = &l->members; *at;) {
+        struct member *m = *at;
+
+        if (m->conn->theirs.resumes == id)
+            m->expected_ns = now;
+        if (is_left_behind(l, m, now))
+            listener_set_aside(l, at, "no comm is waiting for this connection");
+        else
+            at = &m->next;
+    }
+}
+
+/* True if the conn is for this comm, or may still turn out to be. */
+static bool concerns(const struct pvn_conn *c, uint64_t id)
+{
+    return !c->hello_seen || c->theirs.resumes == id;
+}
+
+/* Steps a conn that replaces the lanes of comm id, or may turn out to. */
+static int step_resumed(struct pvn_conn *c, uint64_t id, bool fallback_only)
+{
+    if (!concerns(c, id))
+        return -EAGAIN;
+    /* The comm is being connected by a failover, so this one is out of date. */
+    if (c->hello_seen && c->cfg.beside)
+        return -ESTALE;
+    if (c->hello_seen && c->cfg.control)
+        return -EAGAIN;
+    if (c->hello_seen)
+        c->cfg.fallback_only = fallback_only;
+    return pvn_conn_step(c);
+}
+
+int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only,
+                         struct pvn_conn **conn)
+{
+    *conn = NULL;
+    pthread_mutex_lock(&l->lock);
+    take_in_resumed(l, id);
+    for (struct member **at = &l->members; *at && !*conn;) {
+        struct member *m = *at;
+        int rc = m->given ? -EAGAIN : step_resumed(m->conn, id, fallback_only);
+
+        if (rc == 0 && m->conn->theirs.resumes == id)
+            *conn = m->conn;
+        else if (rc == 0 || rc == -EAGAIN)
+            at = &m->next;
+        else
+            listener_set_aside(l, at, NULL);
+    }
+    if (*conn)
+        listener_take_out(l, *conn, id);
+    listener_unlock(l);
+    return 0;
+}
+
+bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **conn)
+{
+    bool replaced = false;
+
+    if (conn)
+        *conn = NULL;
+    if (pthread_mutex_trylock(&l->lock) != 0)
+        return false;
+    take_in_resumed(l, id);
+    for (struct member **at = &l->members; *at && !(conn && *conn);) {
+        struct member *m = *at;
+
+        /* No further than to its HELLO: see conn_step_hello_acceptor. */
+        if (!m->given && !m->conn->hello_seen)
+            pvn_conn_step(m->conn);
+        if (m->given || m->conn->theirs.resumes != id || m->conn->cfg.control ||
+            (m->conn->cfg.beside && !conn)) {
+            at = &m->next;
+        } else if (m->conn->cfg.beside) {
+            m->given = true;
+            l->refs++;
+            *conn = m->conn;
+        } else {
+            /* Or it had its HELLO just now, and has failed. */
+            replaced |= is_alive(m->conn);
+            at = &m->next;
+        }
+    }
+    listener_unlock_answering(l);
+    return replaced;
+}
+
+struct pvn_conn *pvn_listener_control(struct pvn_listener *l, uint64_t nonce)
+{
+    struct pvn_conn *newest = NULL;
+
+    if (pthread_mutex_trylock(&l->lock) != 0)
+        return NULL;
+    take_in_resumed(l, nonce);
+    for (struct member **at = &l->members; *at;) {
+        struct pvn_conn *c = (*at)->conn;
+
+        if (!(*at)->given && !c->hello_seen)
+            pvn_conn_step(c);
+        if ((*at)->given || !c->cfg.control) {
+            at = &(*at)->next;
+        } else if (!is_alive(c)) {
+            listener_set_aside(l, at, NULL);
+        } else if (c->theirs.resumes == nonce && pvn_conn_is_confirmed(c)) {
+            pvn_conn_close(newest, NULL);
+            newest = listener_remove(l, at);
+        } else {
+            at = &(*at)->next;
+        }
+    }
+    listener_unlock_answering(l);
+    return newest;
+}
+
+void pvn_listener_dismiss(struct pvn_listener *l, uint64_t id)
+{
+    if (pthread_mutex_trylock(&l->lock) != 0)
+        return;
+    take_in_resumed(l, id);
+    for (struct member *m = l->members; m; m = m->next) {
+        struct pvn_conn *c = m->conn;
+
+        if (!m->given && !c->hello_seen)
+            pvn_conn_step(c);
+        if (m->given || !c->hello_seen || c->theirs.resumes != id || c->cfg.control || c->dismissed)
+            continue;
+        c->dismissed = true;
+        c->received = c->mine.received;
+        pvn_conn_goodbye(c);
+    }
+    listener_unlock_answering(l);
+}

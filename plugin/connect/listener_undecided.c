@@ -1,0 +1,241 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Connections that have not said who they are. A complete preamble that names the session makes a new member of a
+ * control connection, and gives a data connection to the member that it is for. */
+#include "config.h"
+#include "connect/listener_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/addr.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/param.h"
+
+/* Connections taken from one listening socket per call: a flood must not keep its caller. */
+enum { ACCEPT_BATCH = 64 };
+/* For how long a connection that named another session is kept open, so that guesses are slow. */
+#define REFUSED_NS PVN_NS_PER_S
+
+/* Takes entry i out of the room, keeping the order of age. */
+static void leave_room(struct pvn_listener *l, int i)
+{
+    l->nroom--;
+    memmove(&l->room[i], &l->room[i + 1], (size_t)(l->nroom - i) * sizeof(l->room[0]));
+}
+
+static void say_rejected(struct pvn_listener *l, const struct undecided *u, const char *why)
+{
+    char addr[PVN_ADDR_TEXT_LEN];
+
+    if (l->said_rejected) {
+        pvn_trace(PVN_NET, "%s: closed an unauthenticated connection: %s", l->cfg.dev->name, why);
+        return;
+    }
+    l->said_rejected = true;
+    pvn_info(PVN_NET,
+             "%s: closed a connection from %s that is not from a peer (%s); further ones are "
+             "counted only",
+             l->cfg.dev->name,
+             pvn_addr_format((const struct sockaddr *)&u->peer, addr, sizeof(addr)), why);
+}
+
+/* A control connection: the beginning of a comm. Takes u->fd. */
+static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64_t nonce)
+{
+    struct pvn_conn_cfg cfg = {.sender = false,
+                               .dev = l->cfg.dev,
+                               .nports = l->cfg.nports,
+                               .peer = u->peer,
+                               .session = l->session,
+                               .nonce = nonce,
+                               .traffic_class = l->cfg.traffic_class,
+                               .lazy = l->cfg.lazy,
+                               .shared = l->cfg.shared,
+                               .failover = l->cfg.failover,
+                               .received = l->cfg.received,
+                               .sockets = &l->on};
+    struct member *m = calloc(1, sizeof(*m)), **end = &l->members;
+    bool elsewhere = u->at >= l->cfg.nports + l->on.nmore;
+
+    if (elsewhere) {
+        cfg.dev = l->on.dev[u->at];
+        cfg.nports = 1;
+    }
+    for (int i = 0; i < cfg.nports; i++) {
+        cfg.port[i] = l->on.dev[elsewhere ? u->at : i];
+        cfg.listen_addr[i] =
+            l->on.addr[elsewhere || (i == 0 && u->at >= l->cfg.nports) ? u->at : i];
+    }
+    if (m)
+        m->conn = pvn_conn_accepted(&cfg, u->fd);
+    if (!m || !m->conn) {
+        pvn_warn("%s: no memory for a new connection", l->cfg.dev->name);
+        free(m);
+        pvn_sock_close(u->fd);
+        return;
+    }
+    m->expected_ns = pvn_now_ns();
+    while (*end)
+        end = &(*end)->next;
+    *end = m;
+}
+
+/* Its preamble is complete: u has left the room, its descriptor finds an owner. */
+static void hand_over(struct pvn_listener *l, const struct undecided *u,
+                      const struct pvn_preamble *p)
+{
+    struct member *m = listener_find(l, p->nonce);
+
+    if (p->kind == PVN_PREAMBLE_CTRL && !m && (!l->closed || l->keepers > 0)) {
+        start_conn(l, u, p->nonce);
+    } else if (p->kind == PVN_PREAMBLE_STREAM && m) {
+        l->stats.streams++;
+        pvn_conn_adopt(m->conn, p->lane, p->stream, u->fd);
+    } else {
+        l->stats.rejected++;
+        say_rejected(l, u,
+                     p->kind == PVN_PREAMBLE_STREAM
+                         ? "data for a connection that is not being set up"
+                     : m ? "a second control connection with the same nonce"
+                         : "the listener is closed");
+        pvn_sock_close(u->fd);
+    }
+}
+
+/* Named another session: stays in the room, where it is the first to go. */
+static void refuse(struct pvn_listener *l, struct undecided *u, const char *why, uint64_t now)
+{
+    l->stats.rejected++;
+    say_rejected(l, u, why);
+    u->refused = true;
+    u->since_ns = now;
+}
+
+/* Closes one that was refused, when its time is over. */
+static bool end_refused(struct pvn_listener *l, int i, uint64_t now)
+{
+    if (now - l->room[i].since_ns < REFUSED_NS)
+        return false;
+    pvn_sock_close(l->room[i].fd);
+    leave_room(l, i);
+    return true;
+}
+
+/* Reads what has come of the preamble. True: the entry has left the room. */
+static bool decide(struct pvn_listener *l, int i, uint64_t now)
+{
+    struct undecided *u = &l->room[i];
+    struct pvn_err err = PVN_ERR_INIT;
+    struct pvn_preamble p;
+    const char *why = NULL;
+    int verdict = 0;
+
+    if (u->refused)
+        return end_refused(l, i, now);
+    while (u->got < sizeof(u->bytes) && verdict == 0 && !why) {
+        ssize_t n = recv(u->fd, u->bytes + u->got, sizeof(u->bytes) - u->got, MSG_DONTWAIT);
+
+        if (n > 0) {
+            u->got += (size_t)n;
+            verdict = pvn_preamble_decode(u->bytes, u->got, l->session, &p, &err);
+        } else if (n == 0) {
+            why = "it was closed again without a byte";
+        } else if (errno == EAGAIN) {
+            break;
+        } else if (errno != EINTR) {
+            why = "it was reset";
+        }
+    }
+    if (verdict == -EACCES) {
+        refuse(l, u, err.reason[0], now);
+        return false;
+    }
+    if (verdict < 0)
+        why = err.reason[0];
+    if (verdict > 0) {
+        struct undecided known = *u;
+
+        leave_room(l, i);
+        hand_over(l, &known, &p);
+        return true;
+    }
+    if (!why && now - u->since_ns >= pvn_params_get()->hello_timeout) {
+        why = "it did not identify itself within NCCL_PVRDMA_HELLO_TIMEOUT";
+        l->stats.late++;
+    } else if (why) {
+        l->stats.rejected++;
+    } else {
+        return false;
+    }
+    say_rejected(l, u, why);
+    pvn_sock_close(u->fd);
+    leave_room(l, i);
+    return true;
+}
+
+static void decide_all(struct pvn_listener *l, uint64_t now)
+{
+    for (int i = 0; i < l->nroom;)
+        if (!decide(l, i, now))
+            i++;
+}
+
+static void make_room(struct pvn_listener *l, uint64_t now)
+{
+    int i = 0;
+
+    if (l->nroom < PVN_LISTENER_UNDECIDED)
+        return;
+    decide_all(l, now);
+    if (l->nroom < PVN_LISTENER_UNDECIDED)
+        return;
+    while (i < l->nroom && !l->room[i].refused)
+        i++;
+    if (i == l->nroom) {
+        i = 0;
+        l->stats.crowded++;
+        say_rejected(l, &l->room[0], "too many unauthenticated connections, this is the oldest");
+    }
+    pvn_sock_close(l->room[i].fd);
+    leave_room(l, i);
+}
+
+static void out_of_files(struct pvn_listener *l, const struct pvn_err *err)
+{
+    l->stats.no_files++;
+    l->no_files = err->code;
+    if (l->said_no_files)
+        return;
+    l->said_no_files = true;
+    pvn_warn_err(err);
+}
+
+void listener_take_in(struct pvn_listener *l, uint64_t now)
+{
+    int i, n;
+
+    l->no_files = 0;
+    for (i = 0; i < l->on.n; i++)
+        for (n = 0; n < ACCEPT_BATCH; n++) {
+            struct undecided u = {.since_ns = now, .at = i};
+            struct pvn_err err = PVN_ERR_INIT;
+
+            u.fd = pvn_sock_accept(l->on.fd[i], &u.peer, &err);
+            if (u.fd == -EAGAIN)
+                break;
+            if (u.fd < 0) {
+                pvn_err_set_where(&err, "listener on %s", l->on.dev[i]->name);
+                out_of_files(l, &err);
+                break;
+            }
+            l->stats.accepted++;
+            make_room(l, now);
+            pvn_sock_tune(u.fd, -1);
+            l->room[l->nroom++] = u;
+            decide(l, l->nroom - 1, now);
+        }
+    decide_all(l, now);
+}

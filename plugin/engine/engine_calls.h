@@ -1,0 +1,150 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * isend, irecv and test of an engine. Inline: comm.c, their only caller in the plugin, has one function of
+ * each, and as calls they would cost a message of 8 bytes 120 instructions of some 800.
+ *
+ * All return 0 or a negative errno (then pvn_engine_err says why). *req is NULL with 0 when the call must
+ * be repeated later (no free request, no clear-to-send yet). Buffers belong to the caller and stay until
+ * the request completes. mr may be NULL where no lane needs a registration.
+ */
+#ifndef PVN_ENGINE_ENGINE_CALLS_H
+#define PVN_ENGINE_ENGINE_CALLS_H
+
+#include "engine/engine_recv.h"
+#include "engine/engine_tx.h"
+
+static_assert(offsetof(struct send_msg, req) == 0 && offsetof(struct recv_group, req) == 0,
+              "the address of either is its request's");
+
+/* A message that is one chunk, before which nothing waits: by the lane whose turn it is, unless it is short. */
+static inline int eng_post_whole(struct pvn_engine *e, struct send_msg *m)
+{
+    struct pvn_lane *l = e->cfg.lanes[0];
+    if (__builtin_expect(e->cfg.nlanes > 1, 0) && m->req.size > l->short_max)
+        l = eng_next_lane(e);
+    int rc = l->ops->post_write(l, &m->w);
+    if (__builtin_expect(rc != 0, 0))
+        return eng_not_posted(e, l, m, rc);
+    m->next = 1;
+    e->stats.chunks++;
+    eng_moved(l);
+    return 0;
+}
+
+/* Kicks the lanes that are due; usually none is. */
+static inline int eng_kick(struct pvn_engine *e)
+{
+    bool due = false;
+    for (int i = 0; i < e->cfg.nlanes; i++)
+        due |= e->cfg.lanes[i]->kick_due;
+    return due ? eng_kick_all(e) : 0;
+}
+
+static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size, int tag,
+                            const struct pvn_mr *mr, struct pvn_req **req)
+{
+    struct sender *tx = e->tx;
+    *req = NULL;
+    if (__builtin_expect(e->state != ENG_RUNS || !tx || size >> MAX_TOTAL_LOG2, 0))
+        return eng_send_refused(e);
+    struct send_msg *m = &tx->msg[tx->next % MSG_RING];
+    if (__builtin_expect(m->req.state != REQ_FREE, 0))
+        return 0;
+    if (e->needs_cts) {
+        bool waits = __builtin_expect(tx->unassigned > 0, 0) && eng_is_behind(e, tag);
+        int rc = waits ? 0 : eng_take_slot(e, m, size, tag);
+        if (__builtin_expect(rc != 1, 0))
+            return rc ? rc : eng_no_slot_yet(e);
+    } else {
+        m->w.f.seq = tx->next;
+    }
+    m->w.cookie = pvn_id(tx->next++);
+    m->w.f.total = size;
+    m->w.f.len = (uint32_t)size;
+    m->w.f.tag = tag;
+    m->w.src = data;
+    m->w.mr = mr;
+    m->req.size = size;
+    m->count = 1;
+    m->next = 0;
+    eng_req_open(e, &m->req);
+    int rc = __builtin_expect(size > e->chunk || e->unposted, 0) ? eng_post_cut(e, m)
+                                                                 : eng_post_whole(e, m);
+    if (__builtin_expect(rc == 0 && (e->cfg.lanes[0]->kick_due || e->cfg.nlanes > 1), 0))
+        rc = eng_kick(e);
+    if (__builtin_expect(rc < 0, 0))
+        return rc;
+    *req = &m->req;
+    return 0;
+}
+
+static inline int eng_irecv(struct pvn_engine *e, int n, void *const *data, const size_t *sizes,
+                            const int *tags, const struct pvn_mr *const *mrs, struct pvn_req **req)
+{
+    struct receiver *rx = e->rx;
+    *req = NULL;
+    if (__builtin_expect(e->state == ENG_FAILED || !rx || n < 1 || n > PVN_MAX_RECVS, 0))
+        return eng_recv_refused(e);
+    struct recv_group *g = rx->free;
+    if (__builtin_expect(!g || e->state == ENG_PAUSED || rx->ring[rx->next_slot % SLOT_RING], 0))
+        return 0;
+    eng_open_entry(g, 0, data[0], sizes[0], tags[0], mrs ? mrs[0] : NULL);
+    if (__builtin_expect(n > 1, 0))
+        eng_open_more(g, n, data, sizes, tags, mrs);
+    eng_open_group(e, g, rx->next_slot, n);
+    int rc = e->needs_cts ? eng_announce(e, g) : eng_match_claim(e, g);
+    if (__builtin_expect(rc < 0, 0))
+        return rc;
+    *req = &g->req;
+    return 0;
+}
+
+/* True if a test of the request would find nothing: the words that its lane watches are unchanged. Most
+ * tests end here, since NCCL tests all its comms until something comes. */
+static inline bool eng_is_still(const struct pvn_req *req)
+{
+    return req->state == REQ_OPEN && eng_watch_is_still(req->e->watch);
+}
+
+/* True if a request is done and has one size. */
+static inline bool eng_is_done(const struct pvn_req *req)
+{
+    return req->state == REQ_DONE && req->sizes == 1;
+}
+
+/* Frees a request that is done and returns its first size. */
+static inline size_t eng_finish(struct pvn_req *req)
+{
+    req->state = REQ_FREE;
+    if (req->kind == REQ_RECV)
+        eng_free_group((struct recv_group *)req);
+    return req->size;
+}
+
+/*
+ * Moves the comm along unless the request has completed. *done: 0, or the number of the completed
+ * request's sizes, which are in sizes unless that is NULL: one for each buffer of a receive, one
+ * for a send, a 0 for a flush. The request is free then.
+ */
+static inline int eng_test(struct pvn_req *req, int *done, size_t *sizes)
+{
+    *done = 0;
+    /* A request that completed before the comm failed is reported as completed. */
+    if (req->state != REQ_DONE) {
+        if (__builtin_expect(req->state != REQ_OPEN, 0))
+            return -EINVAL;
+        int rc = pvn_engine_progress(req->e);
+        if (req->state != REQ_DONE)
+            return rc;
+    }
+    for (int i = 1; sizes && i < req->sizes; i++)
+        sizes[i] = ((struct recv_group *)req)->ent[i].total;
+    *done = req->sizes;
+    size_t size = eng_finish(req);
+    if (sizes)
+        sizes[0] = size;
+    return 0;
+}
+
+#endif

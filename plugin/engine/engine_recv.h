@@ -1,0 +1,49 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Receives: how a slot is announced, and what the engine and engine_calls.h call of engine_recv.c. */
+#ifndef PVN_ENGINE_ENGINE_RECV_H
+#define PVN_ENGINE_ENGINE_RECV_H
+
+#include "engine/engine_priv.h"
+
+/* A batch of events. 0 or the engine's error. */
+int eng_rx_events(struct pvn_engine *e, const struct pvn_lane *l, const struct pvn_event *ev,
+                  int n);
+int eng_rx_post(struct pvn_engine *e); /* what lanes had no room for */
+/* irecv: fills in the buffers of a group behind the first; what it answers when nothing can be received. */
+void eng_open_more(struct recv_group *g, int n, void *const *data, const size_t *sizes,
+                   const int *tags, const struct pvn_mr *const *mrs);
+int eng_recv_refused(const struct pvn_engine *e);
+/* The first lane has not taken a slot, rc says why. -EAGAIN: it will later, or the engine's error. */
+int eng_not_announced(struct pvn_engine *e, int rc);
+void eng_rx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
+bool eng_is_over(void *engine); /* for lanes' `over` */
+
+/* Hands a slot to the first lane. 0, -EAGAIN: it has no room, or the engine's error. */
+static inline int eng_announce_to_lane(struct pvn_engine *e, const struct recv_group *g)
+{
+    struct pvn_lane *l = e->cfg.lanes[0];
+    pvn_lane_watch_empty(e->watch);
+    int rc = l->ops->post_cts(l, g->slot, g->req.sizes, g->buf);
+    if (__builtin_expect(rc != 0, 0))
+        return eng_not_announced(e, rc);
+    eng_moved(l);
+    return 0;
+}
+
+/* A receive of a clear-to-send comm is announced, now or when the lane has room. 0 or the engine's error. */
+static inline int eng_announce(struct pvn_engine *e, struct recv_group *g)
+{
+    struct receiver *rx = e->rx;
+    if (__builtin_expect(e->places, 0))
+        eng_place_open(rx, g);
+    if (__builtin_expect(rx->unpublished > 0, 0)) {
+        rx->unpublished++;
+        return eng_rx_post(e);
+    }
+    int rc = eng_announce_to_lane(e, g);
+    rx->unpublished = rc == -EAGAIN;
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+#endif

@@ -1,0 +1,373 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "perf/jobs/serve.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/version.h"
+#include "perf/jobs/job.h"
+#include "perf/patterns/p2p_flow.h"
+#include "perf/jobs/serve_proto.h"
+#include "perf/rank/stop.h"
+
+#define REQUEST_TIMEOUT 5.0 /* seconds a connection has to send its request */
+#define KILL_AFTER      8.0 /* seconds a run has to end in order */
+#define MAX_PENDING     32  /* connections that have not said it yet */
+
+/* A connection whose request has not come as a whole. */
+struct pending {
+    int fd; /* -1: free */
+    size_t got;
+    double deadline;
+    struct pvn_serve_head head;
+    uint32_t len; /* of text; 0 until the head is there */
+    char *text;
+    char from[96];
+};
+
+struct server {
+    const struct pvn_perf_opts *o;
+    int lfd;
+    struct pending p[MAX_PENDING];
+    pid_t run; /* the process of a client's run; 0: none */
+    double began, stop_at;
+    int out_of_time;
+    char who[256];
+    int status; /* of the last run */
+};
+
+static void say(const struct server *s, const char *what, const char *more)
+{
+    if (s->o->quiet)
+        return;
+    printf("%s: %s\n", what, more);
+    fflush(stdout);
+}
+
+static void drop(struct pending *p)
+{
+    if (p->fd >= 0)
+        close(p->fd);
+    free(p->text);
+    p->text = NULL;
+    p->fd = -1;
+}
+
+/* ---- listening ---- */
+
+static int try_listen(const struct addrinfo *a)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1, zero = 0,
+        rc;
+
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (a->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 64) == 0)
+        return fd;
+    rc = -errno;
+    close(fd);
+    return rc;
+}
+
+/* Without an address on all of them, by one IPv6 socket that takes IPv4 as well where there is
+ * IPv6. */
+static int open_listener(const struct pvn_perf_opts *o)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *ai = NULL;
+    int port_n = o->peer_port ? o->peer_port : PVN_SERVE_PORT, fd = -EADDRNOTAVAIL, rc;
+    char port[16];
+
+    snprintf(port, sizeof(port), "%d", port_n);
+    rc = getaddrinfo(o->peer[0] ? o->peer : NULL, port, &hints, &ai);
+    if (rc) {
+        fprintf(stderr, "pvn-perf: cannot resolve '%s': %s\n", o->peer, gai_strerror(rc));
+        return -1;
+    }
+    for (int v4 = 0; v4 < 2 && fd < 0 && fd != -EADDRINUSE; v4++) {
+        for (const struct addrinfo *a = ai; a && fd < 0; a = a->ai_next) {
+            if (o->peer[0] || (a->ai_family == AF_INET) == v4)
+                fd = try_listen(a);
+        }
+    }
+    freeaddrinfo(ai);
+    if (fd < 0) {
+        fprintf(stderr,
+                "pvn-perf: cannot listen on %s port %d: %s (serve takes another as "
+                "[ADDRESS]:PORT)\n",
+                o->peer[0] ? o->peer : "any address", port_n, strerror(-fd));
+        return -1;
+    }
+    if (!o->quiet) {
+        printf(
+            "waiting for pvn-perf p2p HOST on %s port %d; unauthenticated, for private networks\n",
+            o->peer[0] ? o->peer : "all addresses", port_n);
+        fflush(stdout);
+    }
+    return fd;
+}
+
+/* ---- a client's run ---- */
+
+static const char *outcome(int status)
+{
+    return status == PVN_PERF_OK            ? "ended, all is well"
+           : status == PVN_PERF_WRONG       ? "ended with WRONG DATA"
+           : status == PVN_PERF_INTERRUPTED ? "was interrupted"
+                                            : "failed, see above or the client";
+}
+
+static _Noreturn void run_client(struct server *s, struct pvn_perf_opts *o, int fd)
+{
+    struct pvn_boot boot;
+    int status = PVN_PERF_OK;
+
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    close(s->lfd);
+    for (int i = 0; i < MAX_PENDING; i++)
+        drop(&s->p[i]);
+    if (pvn_serve_boot(&boot, 1, fd, o->timeout))
+        _exit(PVN_PERF_FAILED);
+    boot.stop = &pvn_stop_flag;
+    for (int k = 0; k < o->repeat && status == PVN_PERF_OK; k++) {
+        for (int i = 0; i < o->nplugins && status == PVN_PERF_OK; i++) {
+            struct pvn_job j = {.o = o, .plugin = i, .repeat = k, .nranks = 2};
+
+            status = pvn_job_run_rank(&j, &boot);
+        }
+    }
+    fflush(NULL);
+    _exit(status);
+}
+
+static void start(struct server *s, struct pending *p, struct pvn_perf_opts *o, const char *who)
+{
+    char text[512], size[64] = "";
+
+    snprintf(s->who, sizeof(s->who), "%s (%s)", p->from, who);
+    if (o->idle > 0)
+        snprintf(size, sizeof(size), "idle comms");
+    else
+        snprintf(size, sizeof(size), "%d size%s up to %llu bytes", o->nsizes,
+                 o->nsizes > 1 ? "s" : "", (unsigned long long)pvn_p2p_max_size(o));
+    snprintf(text, sizeof(text), "runs %s, depth %d, %d channel%s, %llu MiB of buffers", size,
+             o->depth, o->channels, o->channels > 1 ? "s" : "",
+             (unsigned long long)(pvn_p2p_bytes(o) >> 20));
+    say(s, s->who, text);
+    fflush(NULL); /* or the child would print it again */
+    s->run = fork();
+    if (s->run == 0) {
+        int fd = p->fd;
+
+        p->fd = -1;
+        run_client(s, o, fd);
+    }
+    if (s->run < 0) {
+        say(s, s->who, strerror(errno));
+        s->run = 0;
+    }
+    s->began = pvn_boot_now();
+    s->stop_at = 0;
+    s->out_of_time = 0;
+}
+
+/* The server's own options, each of the client's plugins being the server's. */
+static void prepare(const struct server *s, struct pvn_perf_opts *o)
+{
+    for (int i = 1; i < o->nplugins; i++)
+        o->plugin[i] = o->plugin[0];
+    if (s->o->ndevs > o->channels)
+        o->ndevs = o->channels;
+    o->mode = PVN_PERF_P2P;
+    o->served = 1;
+    o->quiet = 1;
+}
+
+static void answer(struct server *s, struct pending *p)
+{
+    struct pvn_perf_opts *o = malloc(sizeof(*o));
+    struct pvn_serve_answer a = {0};
+    char who[200] = "?", text[512], *out;
+    size_t n;
+
+    if (!o)
+        return;
+    *o = *s->o;
+    gethostname(a.host, sizeof(a.host) - 1);
+    snprintf(a.version, sizeof(a.version), "%s", pvn_version());
+    a.ok = pvn_serve_read_request(p->text, p->len, o, who, sizeof(who), a.reason,
+                                  sizeof(a.reason)) == 0;
+    if (a.ok && s->run) {
+        a.ok = 0;
+        snprintf(a.reason, sizeof(a.reason), "busy for %.0f s with %.200s: try again later",
+                 pvn_boot_now() - s->began, s->who);
+    }
+    out = pvn_serve_write_answer(&a, &n);
+    if (out && pvn_boot_send(p->fd, out, n, pvn_boot_now() + 0.2, NULL) == 0 && a.ok) {
+        prepare(s, o);
+        start(s, p, o, who);
+    } else if (!a.ok) {
+        snprintf(text, sizeof(text), "%s (%s)", p->from, who);
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), ": refused");
+        say(s, text, a.reason);
+    }
+    free(out);
+    free(o);
+}
+
+static void run_ended(struct server *s, int st)
+{
+    char text[128];
+
+    s->status = WIFEXITED(st) ? WEXITSTATUS(st) : PVN_PERF_FAILED;
+    s->run = 0;
+    snprintf(text, sizeof(text), "%s after %.1f s%s", outcome(s->status), pvn_boot_now() - s->began,
+             s->out_of_time ? " (serve --max-time)" : "");
+    say(s, s->who, text);
+}
+
+/* Ends a run that takes too long, and with the server's own end. */
+static void watch_run(struct server *s)
+{
+    double now = pvn_boot_now();
+    int st;
+
+    if (!s->run)
+        return;
+    if (waitpid(s->run, &st, WNOHANG) == s->run) {
+        run_ended(s, st);
+        return;
+    }
+    if (!(s->stop_at > 0) && (pvn_stop_flag || now - s->began > s->o->max_time)) {
+        s->stop_at = now;
+        s->out_of_time = !pvn_stop_flag;
+        kill(s->run, SIGTERM);
+    } else if (s->stop_at > 0 && (now - s->stop_at > KILL_AFTER || pvn_stop_insists())) {
+        kill(s->run, SIGKILL);
+    }
+}
+
+/* ---- connections ---- */
+
+static void take(struct server *s)
+{
+    struct sockaddr_storage from;
+    socklen_t len = sizeof(from);
+    int fd = accept4(s->lfd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct pending *p = &s->p[0];
+    char host[64], port[16];
+
+    if (fd < 0)
+        return;
+    /* When full, the one that has waited longest makes room. */
+    for (int i = 0; i < MAX_PENDING; i++) {
+        if (s->p[i].fd < 0) {
+            p = &s->p[i];
+            break;
+        }
+        if (s->p[i].deadline < p->deadline)
+            p = &s->p[i];
+    }
+    drop(p);
+    memset(p, 0, sizeof(*p));
+    p->fd = fd;
+    p->deadline = pvn_boot_now() + REQUEST_TIMEOUT;
+    pvn_serve_tune(fd);
+    if (getnameinfo((struct sockaddr *)&from, len, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+        snprintf(p->from, sizeof(p->from), "%s port %s",
+                 strncmp(host, "::ffff:", 7) == 0 ? host + 7 : host, port);
+}
+
+/* 1: more is to come; 0: all of it is there; -1: the connection is no client's. */
+static int hear(const struct server *s, struct pending *p)
+{
+    char *to = p->len ? p->text + (p->got - sizeof(p->head)) : (char *)&p->head + p->got, why[384];
+    size_t want = p->len ? sizeof(p->head) + p->len : sizeof(p->head);
+    ssize_t n = recv(p->fd, to, want - p->got, 0);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 1;
+    if (n <= 0)
+        return -1;
+    p->got += (size_t)n;
+    if (p->got < want)
+        return 1;
+    if (p->len)
+        return 0;
+    if (pvn_serve_check_head(&p->head, &p->len, why, sizeof(why))) {
+        say(s, p->from, "refused: not a request of a pvn-perf that fits this one");
+        return -1;
+    }
+    p->text = malloc(p->len);
+    return p->text ? 1 : -1;
+}
+
+static void serve_pass(struct server *s)
+{
+    struct pollfd pf[MAX_PENDING + 1] = {{.fd = s->lfd, .events = POLLIN}};
+    double now;
+
+    for (int i = 0; i < MAX_PENDING; i++)
+        pf[i + 1] = (struct pollfd){.fd = s->p[i].fd, .events = POLLIN};
+    if (poll(pf, MAX_PENDING + 1, s->run ? 50 : 200) < 0)
+        return;
+    now = pvn_boot_now();
+    for (int i = 0; i < MAX_PENDING; i++) {
+        struct pending *p = &s->p[i];
+        int rc = 1;
+
+        if (p->fd < 0)
+            continue;
+        if (pf[i + 1].revents)
+            rc = hear(s, p);
+        if (rc == 0)
+            answer(s, p);
+        if (rc <= 0 || now > p->deadline)
+            drop(p);
+    }
+    if (pf[0].revents)
+        take(s);
+}
+
+int pvn_serve(const struct pvn_perf_opts *o)
+{
+    static struct server s; /* outlives a fork's use of it */
+    int served = 0;
+
+    s = (struct server){.o = o};
+    for (int i = 0; i < MAX_PENDING; i++)
+        s.p[i].fd = -1;
+    pvn_stop_catch();
+    s.lfd = open_listener(o);
+    if (s.lfd < 0)
+        return PVN_PERF_FAILED;
+    while ((!pvn_stop_flag && !(o->once && served)) || s.run) {
+        pid_t before;
+
+        serve_pass(&s);
+        before = s.run;
+        watch_run(&s);
+        served |= before && !s.run;
+    }
+    for (int i = 0; i < MAX_PENDING; i++)
+        drop(&s.p[i]);
+    close(s.lfd);
+    if (pvn_stop_flag)
+        return PVN_PERF_INTERRUPTED + pvn_stop_flag;
+    return s.status == PVN_PERF_INTERRUPTED ? PVN_PERF_INTERRUPTED + SIGTERM : s.status;
+}

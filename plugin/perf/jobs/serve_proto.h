@@ -1,0 +1,54 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the two ends of `pvn-perf serve` and `pvn-perf p2p HOST` say to each other before a run: the
+ * client sends its options as a request, the server answers that it runs them, or why not. Each is a header of
+ * three numbers in network order and JSON of at most PVN_SERVE_TEXT_MAX bytes, and nothing in it is
+ * believed before it was checked. Afterwards the connection is that of two ranks (tools/boot.h), the
+ * client rank 0. Versions of pvn-perf may differ as long as PVN_SERVE_WIRE is the same.
+ */
+#ifndef PVN_PERF_SERVE_PROTO_H
+#define PVN_PERF_SERVE_PROTO_H
+
+#include "perf/options/opts.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PVN_SERVE_PORT     19516
+#define PVN_SERVE_TEXT_MAX 16384
+/* Goes up when what ranks of p2p exchange changes: struct refusal, struct pvn_row_device, struct
+ * pvn_row_peer, and what p2p.c gathers and shares. */
+#define PVN_SERVE_WIRE 1
+
+struct pvn_serve_head {
+    uint32_t magic, wire, len;
+};
+
+struct pvn_serve_answer {
+    int ok;
+    char reason[384]; /* why not */
+    char host[64], version[64];
+};
+
+/* 0 and the length of the JSON, or a negative errno with why. */
+int pvn_serve_check_head(const struct pvn_serve_head *h, uint32_t *len, char *why, size_t why_len);
+
+/* The header and the JSON after it, malloc'ed, *len bytes; NULL: out of memory. */
+char *pvn_serve_write_request(const struct pvn_perf_opts *o, size_t *len);
+char *pvn_serve_write_answer(const struct pvn_serve_answer *a, size_t *len);
+
+/*
+ * Fills what a client decides into *o, which has the server's own options; who, of 160 bytes or
+ * more, gets the client in words. 0, or -EINVAL with a sentence in why that the client is sent.
+ */
+int pvn_serve_read_request(const char *text, size_t len, struct pvn_perf_opts *o, char *who,
+                           size_t who_len, char *why, size_t why_len);
+int pvn_serve_read_answer(const char *text, size_t len, struct pvn_serve_answer *a);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* The values of options. Each function takes one as it was given, or says on stderr what is wrong
+ * with it, and returns a pvn_perf_exit. */
+#ifndef PVN_PERF_OPTS_VALUES_H
+#define PVN_PERF_OPTS_VALUES_H
+
+#include "perf/options/opts.h"
+
+/* Prints a message and where more is found. Always PVN_PERF_USAGE. */
+int pvn_opts_bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+int pvn_opts_int(const char *opt, const char *s, int min, int max, int *out);
+int pvn_opts_seconds(const char *opt, const char *s, double *out);
+/* Seconds, or with the unit: 90, 10m, 8h; up to 30 days. */
+int pvn_opts_duration(const char *opt, const char *s, double *out);
+int pvn_opts_text(const char *opt, const char *s, char *out, size_t len);
+/* Splits a comma list into fixed rows. */
+int pvn_opts_list(const char *opt, const char *s, char (*out)[32], int max, int *n);
+
+int pvn_opts_add_plugin(struct pvn_perf_opts *o, const char *arg);
+int pvn_opts_add_env(struct pvn_perf_opts *o, const char *arg);
+int pvn_opts_master(struct pvn_perf_opts *o, const char *arg);
+/* The host that follows the mode p2p or serve. */
+int pvn_opts_peer(struct pvn_perf_opts *o, const char *mode, const char *arg);
+int pvn_opts_sizes(struct pvn_perf_opts *o, const char *arg);
+
+#endif

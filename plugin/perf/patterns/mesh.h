@@ -1,0 +1,56 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pvn-perf mesh in a rank: pairs of ranks are connected for their round only, verified and measured
+ * in each direction. A pair that fails ends alone; the others go on. One thread.
+ */
+#ifndef PVN_PERF_MESH_H
+#define PVN_PERF_MESH_H
+
+#include "perf/patterns/mesh_rounds.h"
+#include "perf/patterns/p2p_flow.h"
+
+/* A rank's measurements of a round, as all ranks get them. */
+struct pvn_mesh_result {
+    int32_t failed; /* its pair did, or it has no partner in this round */
+    uint32_t via;
+    int64_t errors; /* wrong messages that it received */
+    /* Half of the round trips to its partner, which it began. */
+    uint64_t trips;
+    double time_us, min_us, p90_us, p99_us, p999_us, max_us;
+    /* Received from its partner. */
+    uint64_t units;
+    double seconds, cpu;
+};
+
+struct pvn_mesh {
+    struct pvn_rank *r;
+    struct pvn_p2p p;
+    struct pvn_mesh_rounds rounds;
+    uint64_t latency_size, bandwidth_size; /* bytes of a message */
+    size_t memory;                         /* bytes of p.mem */
+    int partner;                           /* in this round; -1: none */
+    int failed;                            /* this pair, in this round */
+    char why[200];                         /* as this rank saw it, or "" */
+    int lead;                              /* of the pair's sides: which one begins or sends */
+    uint64_t count;                        /* round trips, or messages, that fit --time */
+    int left_open;     /* comms of a failed pair stay as they are until the process ends */
+    int *fails, *good; /* per rank: pairs of it so far */
+    int nfailed;       /* pairs of all ranks */
+    struct pvn_hist *half;
+    struct pvn_mesh_result mine, *all;
+};
+
+/* ---- mesh_pair.c: steps of one pair. 0, or -1 after pvn_rank_fail. ---- */
+
+int pvn_mesh_connect(struct pvn_mesh *m, char (*handle)[NCCL_NET_HANDLE_MAXSIZE]);
+/* Every size in both directions at once, every byte. */
+int pvn_mesh_verify(struct pvn_mesh *m);
+/* Each in two steps, between which both ends learn the count. */
+int pvn_mesh_try_latency(struct pvn_mesh *m);
+int pvn_mesh_latency(struct pvn_mesh *m);
+int pvn_mesh_try_bandwidth(struct pvn_mesh *m);
+int pvn_mesh_bandwidth(struct pvn_mesh *m);
+int pvn_mesh_finish(struct pvn_mesh *m);
+
+#endif

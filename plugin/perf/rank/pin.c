@@ -1,0 +1,82 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Fixed buffers of an io_uring are what an ordinary process can pin without a device: the kernel
+ * holds their pages as a driver does (FOLL_LONGTERM). Nothing else of the ring is used. */
+#include "config.h"
+#include "perf/rank/pin.h"
+
+#include <errno.h>
+#include <linux/io_uring.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+
+#define HUGE_PAGE  (UINT64_C(2) << 20)
+#define BUFFER_MAX (UINT64_C(1) << 30) /* the kernel's limit for one fixed buffer */
+
+static int fail(int fd, char *why, size_t why_len, const char *call)
+{
+    int code = errno;
+
+    snprintf(why, why_len, "%s: %s%s", call, strerror(code),
+             code == ENOMEM  ? " (more than ulimit -l allows?)"
+             : code == EPERM ? " (kernel.io_uring_disabled, or a container's seccomp profile)"
+                             : "");
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static int register_buffers(int fd, char *p, size_t len)
+{
+    size_t n = (len + BUFFER_MAX - 1) / BUFFER_MAX;
+    struct iovec *v = calloc(n, sizeof(*v));
+    long rc;
+
+    if (!v)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        v[i].iov_base = p + i * BUFFER_MAX;
+        v[i].iov_len = i + 1 < n ? BUFFER_MAX : len - i * BUFFER_MAX;
+    }
+    rc = syscall(SYS_io_uring_register, fd, IORING_REGISTER_BUFFERS, v, (unsigned)n);
+    free(v);
+    return rc < 0 ? -1 : 0;
+}
+
+/* 1 if the kernel puts a part of it into a huge page. Kernels before 6.1 cannot. */
+static int is_moved(char *p, size_t len)
+{
+    char *first = p + (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
+
+    return first + HUGE_PAGE <= p + len && madvise(first, HUGE_PAGE, MADV_COLLAPSE) == 0;
+}
+
+int pvn_pin(void *p, size_t len, char *why, size_t why_len)
+{
+    struct io_uring_params params = {0};
+    int fd;
+
+    /* Huge pages from the beginning would be more than what cudaHostAlloc gives. */
+    madvise(p, len, MADV_NOHUGEPAGE);
+    fd = (int)syscall(SYS_io_uring_setup, 1, &params);
+    if (fd < 0)
+        return fail(-1, why, why_len, "io_uring_setup");
+    if (register_buffers(fd, p, len) < 0)
+        return fail(fd, why, why_len, "registering the memory with io_uring");
+    madvise(p, len, MADV_HUGEPAGE);
+    if (!is_moved(p, len))
+        return fd;
+    close(fd);
+    snprintf(why, why_len, "the kernel moves memory that is registered with io_uring");
+    return -1;
+}

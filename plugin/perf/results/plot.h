@@ -1,0 +1,34 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the panels of the SVG. */
+#ifndef PVN_PERF_PLOT_H
+#define PVN_PERF_PLOT_H
+
+#include <stdio.h>
+
+#include "perf/results/report.h"
+
+/* Sizes of the drawing and of a panel in it, in pixels. */
+#define PVN_PLOT_WIDTH   760
+#define PVN_PLOT_PANEL_H 340
+#define PVN_PLOT_LEFT    80
+#define PVN_PLOT_RIGHT   180 /* room for the legend */
+#define PVN_PLOT_TOP     44
+#define PVN_PLOT_BOTTOM  56
+
+void pvn_plot_escaped(FILE *f, const char *text); /* between tags */
+void pvn_plot_text(FILE *f, double x, double y, const char *anchor, const char *text);
+/* The frame of a panel whose upper edge is at top, its title above and the x axis' name below. */
+void pvn_plot_frame(FILE *f, int top, const char *title, const char *x_name);
+/* A horizontal grid line with its label, a vertical one likewise. */
+void pvn_plot_grid_y(FILE *f, double y, const char *label);
+void pvn_plot_grid_x(FILE *f, int top, double x, const char *label);
+/* The colour of the index-th series of a panel, and its line in the legend. */
+const char *pvn_plot_colour(int index);
+void pvn_plot_legend(FILE *f, int top, int index, const char *name);
+
+/* The panel of the latencies' distribution: whether there is any, and 0 or a negative errno. */
+bool pvn_plot_has_distribution(const struct pvn_report *rep);
+int pvn_plot_distribution(const struct pvn_report *rep, FILE *f, int top);
+
+#endif

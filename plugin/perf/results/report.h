@@ -1,0 +1,111 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Collects what the jobs report, prints it as it comes and writes it as JSON, CSV and SVG at the
+ * end. */
+#ifndef PVN_PERF_REPORT_H
+#define PVN_PERF_REPORT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "perf/results/baseline.h"
+#include "perf/options/opts.h"
+#include "perf/rank/row.h"
+#include "perf/results/run_info.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of the JSON; goes up with every change that a reader of the old one would stumble over. */
+#define PVN_REPORT_FORMAT 1
+
+/* One test point of one plugin over all repeats. */
+struct pvn_summary {
+    const struct pvn_row *first; /* the row of the first repeat */
+    int plugin;
+    struct pvn_row_result key; /* test, item, ranks, bytes and so on, of the first repeat */
+    int n;                     /* repeats */
+    double median, low, high;  /* of pvn_report_value: us for latency, else MB/s busbw */
+    double cpu, rate, algbw, p99_us;
+    int64_t errors;
+    uint32_t via; /* PVN_VIA_ bits of all repeats */
+};
+
+struct pvn_report {
+    const struct pvn_perf_opts *o;
+    FILE *text; /* tables: stdout, or stderr where stdout carries JSON or CSV */
+    int tty;
+    struct pvn_row *row; /* results and devices, in the order they came */
+    int nrows, cap;
+    int progress_shown; /* columns of the line that the next one overwrites */
+    char header_for[64];
+    int said_devices; /* plugins whose devices were printed, as bits */
+    int no_memory;
+    int lines_failed;                /* not 0: --json-lines could not be written, which was said */
+    int files;                       /* this process prints the table's end and writes files */
+    FILE *json, *csv, *plot, *lines; /* NULL: not requested */
+    struct pvn_run_info run;
+    struct pvn_baseline *baseline; /* NULL: not requested */
+    int worse;                     /* figures that are, see pvn_report_compare */
+    int external;                  /* ranks may be on other machines, and so their messages */
+    char error[512];               /* why the run failed, "" if it did not or nobody could say */
+};
+
+/*
+ * files: whether this process writes them; they are opened, and emptied, before the run. 0, or -1
+ * after a message when one cannot be.
+ */
+int pvn_report_open(struct pvn_report *rep, const struct pvn_perf_opts *o, int files,
+                    const struct pvn_run_info *run);
+void pvn_report_row(void *rep, const struct pvn_row *row); /* fits pvn_job.on_row */
+/* Compares with the baseline, if there is one: pvn-perf's exit status after a run that ended with
+ * status. */
+int pvn_report_compare(struct pvn_report *rep, int status);
+/*
+ * Comparison table, files. status: pvn-perf's exit status. 0, or -1 after a message when a file
+ * failed.
+ */
+int pvn_report_close(struct pvn_report *rep, int status);
+
+/* 1 if a result is compared by its time; else by bandwidth. */
+int pvn_report_is_time(const struct pvn_row_result *r);
+
+/*
+ * What is compared: a time in us, or bus bandwidth (with one rank: algorithm bandwidth) in MB/s.
+ */
+double pvn_report_value(const struct pvn_row_result *r);
+
+/* True if a figure was measured in this row; the others have no column in JSON and an empty one in
+ * CSV. */
+bool pvn_report_has_bandwidth(const struct pvn_row_result *r);
+bool pvn_report_has_busbw(const struct pvn_row_result *r); /* not with one rank */
+bool pvn_report_has_cpu(const struct pvn_row_result *r);
+
+/* One line for --json-lines: 0 or a negative errno. */
+int pvn_report_line(const struct pvn_report *rep, const struct pvn_row *row);
+
+/* Gbit/s (10^9 bits) of MB/s. */
+double pvn_report_gbps(double MBps);
+/* Edges of a bin of struct pvn_row_bins, in us. */
+void pvn_report_bin(uint32_t bin, double *low_us, double *high_us);
+
+/* Doorbells of both ends; b->msgs is not 0. */
+double pvn_report_per_message(const struct pvn_doorbells *b);
+
+/* Medians over the repeats, in the order of the first repeat. malloc'ed; NULL with *n 0 if none. */
+struct pvn_summary *pvn_report_summary(const struct pvn_report *rep, int *n);
+
+/* "64 KiB", "1.5 MiB", "1000 B": powers of 1024; out holds 24 characters. */
+const char *pvn_report_size(uint64_t bytes, char out[24]);
+
+/* 0 or a negative errno. */
+int pvn_report_json(const struct pvn_report *rep, FILE *f, int status);
+int pvn_report_csv(const struct pvn_report *rep, FILE *f, int status);
+int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+// A comm with failover whose peer is made by hand: the plugin receives, or sends, and the peer loses the connection and makes
+// another one.
+#ifndef TESTS_FAIL_FAILOVER_PEER_H
+#define TESTS_FAIL_FAILOVER_PEER_H
+
+#include "fail/raw_comm.h"
+
+#include <sys/wait.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+
+extern "C" {
+#include "engine/engine.h"
+#include "stats/stats_read.h"
+}
+
+namespace nccl
+{
+
+// The peer's features.
+inline uint64_t features = PVN_FEATURE_FAILOVER | PVN_FEATURE_FAILBACK | PVN_FEATURE_ALIVE;
+
+// Before the plugin reads its parameters, which it does once.
+inline const bool configured = [] {
+    setenv("NCCL_PVRDMA_FAILOVER", "1", 1);
+    setenv("NCCL_PVRDMA_FAILOVER_TIMEOUT", "3s", 1);
+    return true;
+}();
+
+inline pvn_hello with_features(uint64_t session)
+{
+    pvn_hello h = raw::plain_hello(session);
+    h.features = features;
+    return h;
+}
+
+inline raw::Bytes lane_down()
+{
+    return raw::text_frame(PVN_FRAME_LANE_DOWN, "a cable was pulled");
+}
+
+inline raw::Bytes report_frame(const pvn_engine_report &r)
+{
+    raw::Bytes b(512);
+    b.resize(pvn_report_encode(b.data(), b.size(), &r));
+    return raw::frame(PVN_FRAME_REPORT, b);
+}
+
+inline raw::Bytes answer_frame(uint64_t first, uint64_t next)
+{
+    pvn_engine_answer a = {first, next, {}};
+    raw::Bytes b(64);
+    b.resize(pvn_answer_encode(b.data(), b.size(), &a));
+    return raw::frame(PVN_FRAME_ANSWER, b);
+}
+
+// A comm whose peers keep the rules, in the same process.
+class Others
+{
+  public:
+    explicit Others(Net &n) : p(n)
+    {
+    }
+    ~Others()
+    {
+        use();
+        p.close();
+    }
+    void use()
+    {
+        Flow f = plain(p, {1, 1000, 100000});
+        EXPECT_TRUE(f.run()) << "the peer of another comm has disturbed this one";
+    }
+
+  private:
+    Pair p;
+};
+
+// The plugin's calls, while the peer does something in a thread of its own; then until `enough`, or an error.
+inline ncclResult_t during(const std::function<void()> &peer,
+                           const std::function<ncclResult_t()> &call,
+                           const std::function<bool()> &enough)
+{
+    std::atomic<bool> over{false};
+    ncclResult_t rc = ncclSuccess;
+    std::thread t([&] {
+        peer();
+        over = true;
+    });
+    EXPECT_TRUE(eventually([&] {
+        rc = rc == ncclSuccess ? call() : rc;
+        std::this_thread::sleep_for(std::chrono::microseconds(200)); // most of it is waiting
+        return over && (rc != ncclSuccess || enough());
+    })) << Log::get().text();
+    t.join();
+    return rc;
+}
+
+// In a process of its own: the plugin folds lines that come again within seconds.
+inline void alone(const std::function<void()> &body)
+{
+    fflush(nullptr);
+    pid_t pid = fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+        body();
+        fflush(nullptr);
+        _exit(testing::Test::HasFailure());
+    }
+    int status = -1;
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status) << "see above";
+}
+
+// True if the statistics of this process have such a comm, as pvn-topo stat would see it.
+inline bool has_row(const std::string &dir, const std::function<bool(const pvn_stat_row &)> &fits)
+{
+    bool found = false;
+    for (const auto &file : std::filesystem::directory_iterator(dir)) {
+        pvn_stats s = {};
+        if (pvn_stats_read(file.path().c_str(), &s, nullptr) != 0)
+            continue;
+        for (int i = 0; i < s.nrows; i++)
+            found |= fits(s.row[i]);
+        pvn_stats_free(&s);
+    }
+    return found;
+}
+
+// In a process of its own that has its statistics there.
+inline void alone_with_statistics(const std::function<void(const std::string &dir)> &body)
+{
+    char dir[] = "/tmp/pvn-failover-stat.XXXXXX";
+    ASSERT_NE(nullptr, mkdtemp(dir));
+    alone([&] {
+        setenv("NCCL_PVRDMA_STATS_DIR", dir, 1);
+        body(dir);
+    });
+    std::filesystem::remove_all(dir);
+}
+
+inline bool never()
+{
+    return false;
+}
+
+// ---- the plugin receives ----
+
+struct Receiving : Receiver {
+    Others others{n};
+    RawEnd next;
+    bool done = false;
+    Receiving() : Receiver(features)
+    {
+    }
+    ncclResult_t call()
+    {
+        void *data = b.data(), *mh = nullptr;
+        size_t room = b.n;
+        int tag = 0, now = 0;
+        ncclResult_t r = ncclSuccess;
+        if (!req && !done)
+            r = pvn_netdrv_irecv(n.d, rc, 1, &data, &room, &tag, &mh, nullptr, &req);
+        if (req && r == ncclSuccess)
+            r = pvn_netdrv_test(n.d, req, &now, &size);
+        if (now) {
+            done = true;
+            req = nullptr;
+        }
+        return r;
+    }
+    // The peer connects again, and reads the plugin's report.
+    void connect_again(uint64_t nonce, uint64_t resumes = 9)
+    {
+        pvn_hello mine = with_features(h.session);
+        mine.resumes = resumes;
+        next = dial_plugin(h.addr.port, nonce, mine);
+        int type = 0;
+        raw::Bytes body = next.ctrl.recv_frame(&type);
+        EXPECT_EQ(PVN_FRAME_REPORT, type);
+        pvn_engine_report r = {};
+        EXPECT_EQ(0, pvn_report_decode(body.data(), body.size(), &r, nullptr));
+    }
+    ncclResult_t with(const std::function<void()> &peer, const std::function<bool()> &enough)
+    {
+        return during(
+            peer, [&] { return call(); }, enough);
+    }
+    // After a proper answer the message of this number arrives.
+    void goes_on(const std::function<void()> &lie)
+    {
+        EXPECT_EQ(ncclSuccess, with(
+                                   [&] {
+                                       lie();
+                                       next.ctrl.send(answer_frame(0, 0));
+                                       next.stream.send(message(0, {1, 2, 3}, 3));
+                                   },
+                                   [&] { return done; }))
+            << Log::get().text();
+        EXPECT_EQ(3, size);
+        EXPECT_TRUE(said("connected again after")) << Log::get().text();
+    }
+    void ends(const std::function<void()> &lie, const char *why)
+    {
+        EXPECT_NE(ncclSuccess, with(lie, never));
+        EXPECT_TRUE(Log::get().warned({why})) << Log::get().text();
+        EXPECT_NE(ncclSuccess, call()) << "the request is open, though its lanes may be gone";
+    }
+};
+
+// ---- the plugin sends ----
+
+struct Sending : Sender {
+    Others others{n};
+    RawEnd next;
+    int sent = 0;
+    explicit Sending(const pvn_hello &mine = with_features(77)) : Sender(0, mine)
+    {
+        b.n = 1000;
+    }
+    ncclResult_t call()
+    {
+        int now = 0;
+        ncclResult_t r = ncclSuccess;
+        if (!req)
+            r = pvn_netdrv_isend(n.d, sc, b.data(), b.n, 0, nullptr, nullptr, &req);
+        if (req && r == ncclSuccess)
+            r = pvn_netdrv_test(n.d, req, &now, nullptr);
+        if (now) {
+            sent++;
+            req = nullptr;
+        }
+        return r;
+    }
+    // Acknowledges a message on a stream.
+    static void take(raw::Sock &stream)
+    {
+        EXPECT_EQ(PVN_FRAME_LEN + 1000u, stream.recv(PVN_FRAME_LEN + 1000).size());
+        stream.send({1});
+    }
+    void lose()
+    {
+        ctrl.send(lane_down());
+    }
+    void accept_again(uint64_t received = 0)
+    {
+        accept_again_at(l, received);
+    }
+    void accept_again_at(raw::Listener &at, uint64_t received = 0)
+    {
+        pvn_hello mine = with_features(77), theirs = {};
+        mine.received = received;
+        next = accept_plugin(at, mine, 0, &theirs);
+        EXPECT_EQ(nonce, theirs.resumes);
+    }
+    ncclResult_t with(const std::function<void()> &peer, const std::function<bool()> &enough)
+    {
+        return during(
+            peer, [&] { return call(); }, enough);
+    }
+    void goes_on(const std::function<void()> &lie, int messages)
+    {
+        EXPECT_EQ(ncclSuccess, with(
+                                   [&] {
+                                       lie();
+                                       take(next.stream);
+                                   },
+                                   [&] { return sent >= messages; }))
+            << Log::get().text();
+        EXPECT_TRUE(said("connected again after"));
+    }
+    void ends(const std::function<void()> &lie, const char *why)
+    {
+        EXPECT_NE(ncclSuccess, with(lie, never));
+        EXPECT_TRUE(Log::get().warned({why})) << Log::get().text();
+        EXPECT_NE(ncclSuccess, call()) << "the request is open, though its lanes may be gone";
+    }
+};
+
+// A report of message 0, which is open.
+inline pvn_engine_report nothing_yet()
+{
+    return {};
+}
+
+} // namespace nccl
+
+#endif

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# Are the tests of failover and of malformed peers able to see? As tests/sim/mutations.sh does for the engine, the rules outside of it are
+# taken out of a copy of the plugin, one at a time, and the test that is named has to fail.
+# run-all limit: 600
+set -u
+build=$PVN_BUILDDIR src=$PVN_SRCDIR
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+# shellcheck source=tests/support/mutant.sh
+. "$src/tests/support/mutant.sh"
+
+# built NAME FILE: the plugin, or the cache's unit test, with $tmp/NAME.c in place of that file
+built() {
+    local rule=plugin-mutant
+    [[ $2 != */memcache.c ]] || rule=memcache-mutant
+    make -s --no-print-directory -C "$build" $rule MUTANT="$tmp/$1" MUTANT_SOURCE="$tmp/$1.c" >"$tmp/$1.log" 2>&1
+}
+
+# run NAME TEST: PROGRAM:FILTER with that plugin, until the first failure; of the unit test $tmp/NAME is the program
+run() {
+    ulimit -c 0
+    local program=$build/${2%%:*}
+    [[ $2 != */test_memcache:* ]] || program=$tmp/$1
+    PVN_TEST_PLUGIN=$tmp/$1 timeout -k 5 100 "$program" --gtest_color=no --gtest_break_on_failure --gtest_filter="${2#*:}" >"$tmp/$1.out" 2>&1 </dev/null
+}
+
+# mutate NAME TEST FILE SED-SCRIPT: the tests wait most of their time, so they run side by side
+mutate() {
+    mutant "$1" "$3" "$4" || return 0
+    {
+        run "$1" "$2"
+        echo $? >"$tmp/$1.status"
+        rm -f "${tmp:?}/$1" "$tmp/$1.o"
+    } 2>/dev/null & # the shell reports the signal by which a test ends
+    running+=("$1=$2")
+}
+running=()
+
+peer=tests/fail/test_failover_peer listener=tests/fail/test_listener handshake=tests/fail/test_handshake cache=tests/unit/test_memcache
+comm=plugin/comm connect=plugin/connect
+# The control: a copy that differs in nothing passes.
+cp "$src/$comm/comm_failover.c" "$tmp/none.c"
+if built none $comm/comm_failover.c && run none $peer:FailoverSending.AProperPeer && grep -q 'OK ' "$tmp/none.out"; then
+    echo "ok mutation none: a mere copy passes"
+else
+    echo "not ok mutation none: a mere copy of the plugin fails"
+    tail -n 5 "$tmp/none.log" "$tmp/none.out" | sed 's/^/  /'
+fi
+
+# A peer that is there is waited for.
+mutate clock-runs-while-the-peer-is-there $peer:FailoverControl.OfAConnectorThatNobodyCalls $comm/comm_failover.c \
+    's/is_there\(c\) \|\| step/step/'
+mutate clock-runs-while-its-machine-answers $peer:FailoverControl.OfAnAcceptorThatIsStopped $comm/comm_keep.c \
+    's/acknowledged \|\| k->conn->state/k->conn->state/'
+mutate clock-never-runs $peer:FailoverReceiving.APeerThatDoesNotComeBack $comm/comm_failover.c 's/is_there\(c\) \|\| step/true || step/'
+mutate set-up-counts-while-the-peer-is-away $handshake:Absent.BetweenTwoCalls $connect/handshake.c \
+    's/^    if \(is_absent\(c, now\)\)$/    if (false)/'
+# The control connection is kept.
+mutate control-connection-is-not-adopted $peer:FailoverControl.ThatEndsInOrderForTheAcceptor $comm/comm_ctrl.c \
+    's/next = comm_keep_take\(c\)/next = NULL/'
+mutate control-connection-is-used-unconfirmed $peer:FailoverControl.IsNotUsedBeforeItIsConfirmed $connect/listener_resumed.c \
+    's/ && pvn_conn_is_confirmed\(c\)//'
+mutate control-connection-of-other-lanes $peer:FailoverControl.OfAnEarlierConnection $connect/listener_resumed.c \
+    's/c->theirs.resumes == nonce && pvn/pvn/'
+mutate peer-hears-nothing-on-the-new-one $peer:FailoverControl.OfAConnectorThatNobodyCalls $comm/comm_failover.c \
+    '/^static int watch_peer/,/^}/s/tell_peer\(.*\);/;/'
+mutate clean-end-is-the-end-of-the-process $peer:FailoverControl.ThatEndsInOrderForTheConnector $comm/comm_failover.c \
+    's/hung_up && !pvn_conn_keeps\(c->conn\)/hung_up/'
+# A refusal on one path is not the end.
+mutate one-refusal-is-the-end $peer:FailoverSending.OneOfTwoAddressesRefuses $comm/comm_failover.c \
+    's/comm_paths_are_all\(c, f->refused\)/true/'
+mutate refusals-are-the-end-of-a-living-peer $peer:FailoverSending.EveryAddressRefusesForATime $comm/comm_failover.c \
+    's/return c->conn->ctrl\.eof && /return /'
+mutate lossy-path-is-not-remembered $peer:FailoverSending.APathThatDeliversNothingIsRemembered $comm/path_memory.c 's/\*lost \|= useless;/;/'
+mutate remembered-path-is-taken $peer:FailoverSending.APathThatDeliversNothingIsRemembered $comm/comm_paths.c \
+    's/ && path_memory_allows\(.*\);/;/'
+mutate every-loss-is-remembered $peer:FailoverSending.APathThatHasDeliveredIsDialledFirst $comm/path_memory.c 's/\*lost \|= useless;/*lost = true;/'
+mutate losses-do-not-pause $peer:FailoverSending.LossesOneAfterTheOtherTakeLonger $comm/comm_failover.c \
+    's/pvn_now_ns\(\) \+ pause_ns\(c\)/pvn_now_ns()/'
+# Connections that are left behind.
+mutate older-member-is-not-closed $listener:Listener.AConnectionLeftBehindReplacesNothing $connect/listener_members.c 's/close_older\(l, id, conn\);/;/'
+mutate closed-members-are-kept $listener:Listener.ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept $connect/listener_resumed.c \
+    's/return !is_alive\(c\) \|\| now/return now/'
+mutate unclaimed-members-are-kept $listener:Listener.ConnectionsForUnknownCommsThatStayOpenAreClosedInTime $connect/listener_resumed.c \
+    's/ \|\| now - m->expected_ns >= .*;/;/'
+mutate closed-member-replaces-the-lanes $peer:FailoverReceiving.AConnectionInPlaceThatIsClosedAgain $connect/listener_resumed.c \
+    's/replaced \|= is_alive\(m->conn\);/replaced = true;/
+s/return !is_alive\(c\) \|\| now/return now/'
+# A receiver that has everything and closes.
+mutate goodbye-without-the-number $peer:FailoverReceiving.ItsGoodbyeSaysWhatItHas $connect/wire.c \
+    '/^int pvn_goodbye_encode/,/^}/s/received, 8/0, 8/'
+mutate goodbye-number-is-ignored $peer:FailoverSending.AGoodbyeOfAPeerThatHasEverything $comm/comm_failover.c \
+    's/^    if \(said->has_received\)/    if (false)/'
+mutate goodbye-number-is-ignored-on-the-new-one $peer:FailoverSending.AGoodbyeOnTheNewConnection $comm/comm_failover.c \
+    's/^    if \(said->has_received\)/    if (false)/'
+mutate closed-comm-answers-nobody $peer:FailoverReceiving.APeerThatConnectsAgainAfterTheClose $connect/listener_resumed.c \
+    '/^void pvn_listener_dismiss/,/^}/s/pvn_conn_goodbye\(c\);/;/'
+# Secrets, memory, clocks.
+mutate session-is-compared-as-it-comes $listener:Unauthenticated.APartOfTheSessionIsNoAnswer $connect/wire.c \
+    's/^    if \(len < PVN_PREAMBLE_BYTES\)$/for (size_t i = P_SESSION; i < len \&\& i < P_NONCE; i++) if (in[i] != (uint8_t)(session >> 8 * (i - P_SESSION))) return pvn_err_set(err, -EPROTO, "not ours");\n&/'
+mutate guesses-are-not-slowed $listener:Unauthenticated.APartOfTheSessionIsNoAnswer $connect/listener_undecided.c 's/#define REFUSED_NS .*/#define REFUSED_NS 0/'
+mutate region-is-not-retired $cache:Memcache.ARegionWhosePagesMayBeOthersIsNotOffered plugin/memory/memcache.c 's/^        retire\(c, n\);/        ;/'
+mutate region-is-retired-too-early $cache:Memcache.ARegionIsOfferedWhileAnyoneHasAllOfIt plugin/memory/memcache.c 's/n->whole == 0 && n->tree/n->tree/'
+mutate answering-thread-waits-by-the-wall-clock $listener:Clock.AWallClockThatIsSetBackStopsNoAnswer $comm/comm_failback.c \
+    's/CLOCK_MONOTONIC/CLOCK_REALTIME/'
+
+wait
+for entry in "${running[@]}"; do
+    name=${entry%%=*} test=${entry#*=}
+    status=$(cat "$tmp/$name.status")
+    if [ "$status" = 0 ]; then
+        echo "not ok mutation $name: survived: ${test#*:} does not see it"
+    elif [ "$status" != 124 ] && grep -q ': Failure$' "$tmp/$name.out"; then
+        echo "ok mutation $name (${test#*:})"
+    else
+        echo "not ok mutation $name: status $status of ${test#*:}"
+        tail -n 20 "$tmp/$name.out" | sed 's/^/  /'
+    fi
+done

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// The end of a comm while an acknowledgement is late or lost: a receiver that has everything says so when it closes.
+#include "fail/failover_peer.h"
+
+using namespace nccl;
+
+namespace
+{
+
+// A frame that may be long in coming, and the GOODBYE's number.
+uint64_t goodbye_of(raw::Sock &ctrl)
+{
+    int type = 0;
+    raw::Bytes body = ctrl.recv_frame(&type);
+    EXPECT_EQ(PVN_FRAME_GOODBYE, type);
+    return pvn_goodbye_decode(body.data(), body.size());
+}
+
+TEST(FailoverReceiving, ItsGoodbyeSaysWhatItHas)
+{
+    alone([] {
+        raw::Sock ctrl;
+        {
+            Receiving r;
+            EXPECT_EQ(ncclSuccess, r.with(
+                                       [&] {
+                                           r.stream.send(message(0, {1, 2, 3}, 3));
+                                       },
+                                       [&] { return r.done; }));
+            std::swap(ctrl, r.ctrl);
+        }
+        EXPECT_EQ(1u, goodbye_of(ctrl));
+    });
+}
+
+// Its last acknowledgement is lost with the lanes, and it is closed before the peer connects again.
+TEST(FailoverReceiving, APeerThatConnectsAgainAfterTheClose)
+{
+    alone([] {
+        Receiving r;
+        EXPECT_EQ(ncclSuccess, r.with(
+                                   [&] {
+                                       r.stream.send(message(0, {1, 2, 3}, 3));
+                                   },
+                                   [&] { return r.done; }));
+        r.ctrl.send(lane_down());
+        EXPECT_TRUE(eventually([&] {
+            r.others.use(); // which takes the steps of idle comms
+            return said("the connection is made again");
+        }));
+        r.close();
+        pvn_hello mine = with_features(r.h.session), theirs = {};
+        mine.resumes = 9;
+        int type = 0;
+        raw::Sock s = raw::dial(r.h.addr.port);
+        s.send(raw::preamble(PVN_PREAMBLE_CTRL, r.h.session, 100));
+        s.send(raw::hello(mine));
+        raw::Bytes body = s.recv_frame(&type);
+        EXPECT_EQ(PVN_FRAME_HELLO, type);
+        EXPECT_EQ(0, pvn_hello_decode(body.data(), body.size(), &theirs, nullptr));
+        EXPECT_EQ(1u, theirs.received);
+        EXPECT_EQ(1u, goodbye_of(s));
+    });
+}
+
+// The acknowledgement of the last message is lost or late, and the peer closes meanwhile.
+TEST(FailoverSending, AGoodbyeOfAPeerThatHasEverything)
+{
+    for (bool lost : {false, true}) {
+        alone([&] {
+            Sending s;
+            auto one = [&] { return s.sent == 0 ? s.call() : ncclSuccess; };
+            auto bye = [&] {
+                raw::Bytes has_one(8);
+                EXPECT_EQ(8, pvn_goodbye_encode(has_one.data(), 8, 1));
+                s.stream.recv(PVN_FRAME_LEN + 1000);
+                if (lost)
+                    s.lose();
+                s.ctrl.send(raw::frame(PVN_FRAME_GOODBYE, has_one));
+            };
+            EXPECT_EQ(ncclSuccess, during(bye, one, [&] { return s.sent == 1; }))
+                << Log::get().text();
+            EXPECT_FALSE(Log::get().warned({"closed its end"})) << Log::get().text();
+        });
+    }
+}
+
+// A peer in a failover sends its GOODBYE on the new connection.
+TEST(FailoverSending, AGoodbyeOnTheNewConnection)
+{
+    alone([] {
+        Sending s;
+        auto one = [&] { return s.sent == 0 ? s.call() : ncclSuccess; };
+        auto bye = [&] {
+            pvn_hello mine = with_features(77);
+            raw::Bytes has_one(8);
+            int type;
+            EXPECT_EQ(8, pvn_goodbye_encode(has_one.data(), 8, 1));
+            s.stream.recv(PVN_FRAME_LEN + 1000);
+            s.lose();
+            s.ctrl.reset();
+            raw::Sock c = s.l.accept();
+            c.recv(PVN_PREAMBLE_BYTES);
+            c.recv_frame(&type);
+            c.send(raw::hello(mine));
+            c.send(raw::frame(PVN_FRAME_GOODBYE, has_one));
+            s.l.s.close();
+        };
+        EXPECT_EQ(ncclSuccess, during(bye, one, [&] { return s.sent == 1; })) << Log::get().text();
+    });
+}
+
+} // namespace

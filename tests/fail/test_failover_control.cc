@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// A peer whose process is there, but which nobody calls: a control connection in place of the lost one shows that, and no time
+// limit of a failover (3 s here) runs out.
+#include "fail/failover_peer.h"
+
+using namespace nccl;
+
+namespace
+{
+
+constexpr auto LONGER = std::chrono::milliseconds(4500);
+
+void keeps()
+{
+    features |= PVN_FEATURE_KEEPS;
+}
+
+// The connector's part, as its plugin's thread does it.
+raw::Sock dial_control(const Receiving &r, uint64_t nonce, uint64_t resumes)
+{
+    pvn_hello mine = with_features(r.h.session);
+    mine.features |= PVN_FEATURE_CONTROL;
+    mine.resumes = resumes;
+    raw::Sock s = raw::dial(r.h.addr.port);
+    s.send(raw::preamble(PVN_PREAMBLE_CTRL, r.h.session, nonce));
+    s.send(raw::hello(mine));
+    int type = 0;
+    s.recv_frame(&type);
+    EXPECT_EQ(PVN_FRAME_HELLO, type);
+    return s;
+}
+
+raw::Bytes beat()
+{
+    return raw::frame(PVN_FRAME_BEAT, {});
+}
+
+TEST(FailoverControl, OfAConnectorThatNobodyCalls)
+{
+    alone([] {
+        keeps();
+        Receiving r;
+        r.goes_on([&] {
+            r.ctrl.reset();
+            EXPECT_TRUE(eventually([] { return said("failover: "); }));
+            raw::Sock s = dial_control(r, 20, 9);
+            s.send(beat());
+            int type = 0;
+            s.recv_frame(&type);
+            EXPECT_EQ(PVN_FRAME_LANE_DOWN, type) << "the peer may not know of the failover";
+            std::this_thread::sleep_for(LONGER);
+            EXPECT_FALSE(said("no new connection within"));
+            r.connect_again(10);
+        });
+    });
+}
+
+// The connector may have lost it in the same moment.
+TEST(FailoverControl, IsNotUsedBeforeItIsConfirmed)
+{
+    alone([] {
+        keeps();
+        Receiving r;
+        raw::Sock s;
+        r.ends(
+            [&] {
+                r.ctrl.reset();
+                s = dial_control(r, 20, 9);
+            },
+            "no new connection within 3 s");
+    });
+}
+
+// It belongs to lanes that have been replaced since.
+TEST(FailoverControl, OfAnEarlierConnection)
+{
+    alone([] {
+        keeps();
+        Receiving r;
+        raw::Sock s;
+        r.goes_on([&] {
+            r.ctrl.send(lane_down());
+            r.connect_again(10);
+        });
+        r.done = false;
+        auto late = [&] {
+            s = dial_control(r, 20, 9);
+            s.send(beat());
+            std::this_thread::sleep_for(std::chrono::milliseconds(700));
+            char c;
+            ssize_t n;
+            while ((n = ::recv(r.next.ctrl.fd, &c, 1, MSG_DONTWAIT)) > 0)
+                continue;
+            EXPECT_EQ(-1, n) << "the control connection in use was replaced";
+            s.close();
+            r.next.stream.send(message(1, {4, 5}, 2));
+        };
+        EXPECT_EQ(ncclSuccess, r.with(late, [&] { return r.done; })) << Log::get().text();
+        EXPECT_EQ(2, r.size);
+    });
+}
+
+// Its process is stopped: its machine takes connections, and nobody reads them.
+TEST(FailoverControl, OfAnAcceptorThatIsStopped)
+{
+    alone([] {
+        keeps();
+        Sending s;
+        s.goes_on(
+            [&] {
+                s.lose();
+                s.ctrl.reset();
+                std::this_thread::sleep_for(LONGER);
+                raw::Sock next = s.l.accept(), control = s.l.accept();
+                next.close();
+                s.accept_again();
+                s.next.ctrl.send(report_frame(nothing_yet()));
+            },
+            1);
+    });
+}
+
+// A proxy has closed the idle connection. The connector's own thread makes another one; the lanes are not given up.
+TEST(FailoverControl, ThatEndsInOrderForTheAcceptor)
+{
+    alone([] {
+        keeps();
+        Receiving r;
+        raw::Sock s;
+        auto hang_up = [&] {
+            shutdown(r.ctrl.fd, SHUT_WR);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+            s = dial_control(r, 20, 9);
+            s.send(beat());
+            std::this_thread::sleep_for(LONGER);
+            r.stream.send(message(0, {1, 2, 3}, 3));
+        };
+        EXPECT_EQ(ncclSuccess, r.with(hang_up, [&] { return r.done; })) << Log::get().text();
+        EXPECT_EQ(3, r.size);
+        EXPECT_FALSE(said("failover")) << Log::get().text();
+    });
+}
+
+TEST(FailoverControl, ThatEndsInOrderForTheConnector)
+{
+    alone([] {
+        keeps();
+        Sending s;
+        s.goes_on(
+            [&] {
+                shutdown(s.ctrl.fd, SHUT_WR);
+                s.accept_again();
+                s.next.ctrl.send(report_frame(nothing_yet()));
+            },
+            1);
+    });
+}
+
+// Nobody makes another one, or listens.
+TEST(FailoverControl, ThatEndsWithTheProcess)
+{
+    alone([] {
+        keeps();
+        Receiving r;
+        r.ends([&] { shutdown(r.ctrl.fd, SHUT_WR); }, "peer closed the control connection");
+    });
+    alone([] {
+        keeps();
+        Sending s;
+        s.ends(
+            [&] {
+                s.l.s.close();
+                shutdown(s.ctrl.fd, SHUT_WR);
+            },
+            "the peer's process has ended or was killed");
+    });
+}
+
+} // namespace

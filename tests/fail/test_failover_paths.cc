@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// A peer with two addresses, and the order in which the plugin dials them; the time that it takes for that.
+#include "fail/failover_peer.h"
+
+#include <poll.h>
+
+using namespace nccl;
+
+namespace
+{
+
+pvn_hello that_names(const raw::Listener &l)
+{
+    pvn_hello h = with_features(77);
+    h.nothers = 1;
+    h.other[0].family = 4;
+    h.other[0].port = l.port;
+    h.other[0].bytes[0] = 127;
+    h.other[0].bytes[3] = 1;
+    return h;
+}
+
+struct TwoAddresses {
+    raw::Listener other;
+    Sending s{that_names(other)};
+    // The lanes deliver a message, so their path is a sound one.
+    void deliver_one()
+    {
+        Sending::take(s.stream);
+        s.stream.recv(PVN_FRAME_LEN); // of the next one
+    }
+    static raw::Bytes has_one()
+    {
+        pvn_engine_report r = nothing_yet();
+        r.next = 1;
+        r.have[(PVN_MAX_SENDS - 1) / 64] |= UINT64_C(1) << ((PVN_MAX_SENDS - 1) % 64);
+        return report_frame(r);
+    }
+    // The address that is dialled first.
+    raw::Listener &dialled()
+    {
+        pollfd p[] = {{s.l.s.fd, POLLIN, 0}, {other.s.fd, POLLIN, 0}};
+        EXPECT_LT(0, poll(p, 2, 30000)) << "nobody has dialled";
+        return p[1].revents ? other : s.l;
+    }
+};
+
+// A firewall rejects what goes to the first address, for example.
+TEST(FailoverSending, OneOfTwoAddressesRefuses)
+{
+    alone([] {
+        TwoAddresses t;
+        t.s.goes_on(
+            [&] {
+                t.deliver_one();
+                t.s.l.s.close();
+                t.s.lose();
+                t.s.ctrl.reset();
+                t.s.accept_again_at(t.other);
+                t.s.next.ctrl.send(t.has_one());
+            },
+            2);
+        EXPECT_TRUE(said("the connection is refused; other paths are tried")) << "the fault fired";
+    });
+}
+
+// The old control connection shows that the process has not ended.
+TEST(FailoverSending, EveryAddressRefusesForATime)
+{
+    alone_with_statistics([](const std::string &dir) {
+        TwoAddresses t;
+        t.s.goes_on(
+            [&] {
+                uint16_t port = t.other.port;
+                t.s.l.s.close();
+                t.other.s.close();
+                t.s.lose();
+                EXPECT_TRUE(eventually([&] {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                    EXPECT_FALSE(said("does not listen any more"));
+                    return has_row(dir, [](const pvn_stat_row &row) {
+                        return row.n.stuck_ns && strstr(row.text, "connecting failed");
+                    });
+                }));
+                t.other = raw::Listener(port);
+                t.s.accept_again_at(t.other);
+                t.s.next.ctrl.send(report_frame(nothing_yet()));
+            },
+            1);
+    });
+}
+
+// A path that passes the handshake and loses what is larger.
+TEST(FailoverSending, APathThatDeliversNothingIsRemembered)
+{
+    alone([] {
+        TwoAddresses t;
+        t.s.goes_on(
+            [&] {
+                t.s.lose();
+                raw::Listener &first = t.dialled();
+                EXPECT_EQ(&t.other, &first)
+                    << "the path that has delivered nothing is dialled again";
+                t.s.accept_again_at(first);
+                t.s.next.ctrl.send(report_frame(nothing_yet()));
+            },
+            1);
+        EXPECT_TRUE(said("large packets are lost on the path"));
+    });
+}
+
+TEST(FailoverSending, APathThatHasDeliveredIsDialledFirst)
+{
+    alone([] {
+        TwoAddresses t;
+        t.s.goes_on(
+            [&] {
+                t.deliver_one();
+                t.s.lose();
+                raw::Listener &first = t.dialled();
+                EXPECT_EQ(&t.s.l, &first);
+                t.s.accept_again_at(first);
+                t.s.next.ctrl.send(t.has_one());
+            },
+            2);
+        EXPECT_FALSE(said("large packets are lost on the path")) << Log::get().text();
+    });
+}
+
+// A bound from below, which no slow machine breaks.
+TEST(FailoverSending, LossesOneAfterTheOtherTakeLonger)
+{
+    alone([] {
+        Sending s;
+        s.goes_on(
+            [&] {
+                for (uint32_t i = 0; i < 4; i++) {
+                    auto before = std::chrono::steady_clock::now();
+                    s.lose();
+                    s.accept_again();
+                    auto pause = std::chrono::steady_clock::now() - before;
+                    EXPECT_LE(i == 0 ? 0 : 50 << i, pause / std::chrono::milliseconds(1)) << i;
+                    pvn_engine_report r = nothing_yet();
+                    r.epoch = i;
+                    s.next.ctrl.send(report_frame(r));
+                    if (i == 3)
+                        break;
+                    int type = 0;
+                    s.next.ctrl.recv_frame(&type);
+                    EXPECT_EQ(PVN_FRAME_ANSWER, type) << i;
+                    std::swap(s.ctrl, s.next.ctrl);
+                    std::swap(s.stream, s.next.stream);
+                }
+            },
+            1);
+    });
+}
+
+} // namespace

@@ -1,0 +1,706 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// A rank that is late for longer than every limit, in every state of a comm: the job goes on when it
+// comes back, and each byte is right. Over TCP the rank's process is stopped by SIGSTOP, and its kernel goes on
+// answering. An adapter goes on as well, but softverbs is part of the process, so over RDMA the thread sleeps.
+//
+// A case is two processes in network namespaces of their own, which nobody else sees and which end with them. A rank
+// stops itself where its script says so; its parent continues it. Several cases run at once, since each mostly
+// waits.
+#include "abi/nccl_side.h"
+#include "support/netns.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+using namespace nccl;
+
+namespace
+{
+
+enum class Net_ { TCP, TWO_LINKS, RDMA };
+using Settings = std::vector<std::pair<const char *, const char *>>;
+
+// Every limit that runs while a peer does not call. A rank is away for several times as long.
+const Settings limits = {
+    {"CONNECT_TIMEOUT", "1s"},  {"HELLO_TIMEOUT", "1s"},    {"OFFER_TIMEOUT", "1s"},
+    {"BIND_TIMEOUT", "1s"},     {"VERIFY_TIMEOUT", "1s"},   {"READY_TIMEOUT", "1s"},
+    {"TCP_USER_TIMEOUT", "1s"}, {"KEEPALIVE_IDLE", "1s"},   {"KEEPALIVE_INTVL", "1s"},
+    {"KEEPALIVE_CNT", "2"},     {"FAILOVER_TIMEOUT", "1s"}, {"STALL_WARN", "1s"}};
+constexpr int AWAY_MS = 4000;
+// The device's time-outs as the plugin computes them, and its margin.
+constexpr int DEVICE_AWAY_MS = 9000;
+// The end that waits says so while the other one is away; a case that expects it does not go on before.
+constexpr const char *STALLED = "nothing has moved for";
+using Seen = std::atomic<bool>; // shared by the processes of a case
+
+void wait_until(const Seen *seen)
+{
+    for (int ms = 0; seen && !*seen && ms < 30000; ms += 10)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+// One end. A failure ends its process.
+struct Rank {
+    bool receives, rdma = false;
+    int in, out;             // pipes to the other end, for the handle and to keep in step
+    Seen *stalled = nullptr; // nullptr: not expected
+    Net net{8};
+    void *comm = nullptr, *listens = nullptr;
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    unsigned seq = 0;
+
+    Rank(bool r, int i, int o) : receives(r), in(i), out(o)
+    {
+        check(net.d && net.rc == ncclSuccess, "init");
+    }
+    static void too_late(int)
+    {
+        end(false, "not done in time");
+    }
+    [[noreturn]] static void end(bool good, const char *what)
+    {
+        printf("%s %s\n%s", good ? "good:" : "FAILED:", what, Log::get().text().c_str());
+        fflush(stdout);
+        _exit(!good);
+    }
+    static bool ends; // with an error
+    static void check(bool good, const char *what)
+    {
+        if (!good)
+            end(ends, what);
+    }
+    // The path is dead from now on; until the other end has noticed.
+    void die()
+    {
+        ends = true;
+        check(pvn_test::sh("ip link set v0 down"), "ip link");
+        hear();
+    }
+    // The rank is away.
+    void away() const
+    {
+        if (!rdma) {
+            raise(SIGSTOP);
+            return;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(DEVICE_AWAY_MS));
+        wait_until(stalled);
+    }
+    void tell(char c = 'x') const
+    {
+        check(write(out, &c, 1) == 1, "the other end has gone");
+    }
+    char hear() const
+    {
+        char c;
+        check(read(in, &c, 1) == 1, "the other end has gone");
+        return c;
+    }
+    // The link in use is lost for a while.
+    static void lose_link(const char *seconds)
+    {
+        check(pvn_test::sh(std::string("ip link set v0 down && (sleep ") + seconds +
+                           "; ip link set v0 up) &"),
+              "ip link");
+    }
+    // Calls accept or connect. True: there is a connection.
+    bool call()
+    {
+        const ncclResult_t rc = receives ? pvn_netdrv_accept(net.d, listens, &comm)
+                                         : pvn_netdrv_connect(net.d, net.ctx, 0, handle, &comm);
+        check(rc == ncclSuccess, "connect or accept");
+        return comm != nullptr;
+    }
+    void begin()
+    {
+        if (receives) {
+            check(pvn_netdrv_listen(net.d, net.ctx, 0, handle, &listens) == ncclSuccess, "listen");
+            check(write(out, handle, sizeof(handle)) == ssize_t(sizeof(handle)), "handle");
+        } else {
+            check(read(in, handle, sizeof(handle)) == ssize_t(sizeof(handle)), "handle");
+        }
+    }
+    // Away behind each of these calls, counted from 0.
+    void up(const std::set<int> &away_behind = {})
+    {
+        bool done = false;
+        begin();
+        for (int i = 0; !done; i++) {
+            done = call();
+            if (!done && away_behind.count(i))
+                away();
+        }
+    }
+    // Messages of this size, up to 8 at once; each receive is verified. `posted` is called when the first ones are.
+    void transfer(int n, size_t size, const std::function<void()> &posted = nullptr)
+    {
+        constexpr int DEPTH = 8;
+        std::vector<std::vector<uint8_t>> buf(DEPTH, std::vector<uint8_t>(size));
+        std::vector<void *> mr(DEPTH, nullptr), req(DEPTH, nullptr);
+        int begun = 0, ended = 0;
+        bool called = false;
+        for (int i = 0; i < DEPTH; i++)
+            check(pvn_netdrv_reg_mr(net.d, comm, buf[i].data(), size, NCCL_PTR_HOST, &mr[i]) ==
+                      ncclSuccess,
+                  "regMr");
+        while (ended < n) {
+            while (begun < n && begun - ended < DEPTH &&
+                   post(buf[begun % DEPTH], mr[begun % DEPTH], begun, &req[begun % DEPTH]))
+                begun++;
+            if (posted && !called && begun == std::min(n, DEPTH)) {
+                called = true;
+                posted();
+            }
+            const int k = ended % DEPTH;
+            int done = 0, got = -1;
+            if (ended < begun)
+                check(pvn_netdrv_test(net.d, req[k], &done, &got) == ncclSuccess, "test");
+            if (!done) {
+                if (stalled && !*stalled && said(STALLED))
+                    *stalled = true;
+                std::this_thread::sleep_for(std::chrono::microseconds(50));
+                continue;
+            }
+            check(got == int(size), "a message of another size");
+            check(!receives || bytes::are(buf[k].data(), size, seq + unsigned(ended)),
+                  "wrong bytes");
+            ended++;
+        }
+        seq += unsigned(n);
+        for (int i = 0; i < DEPTH; i++)
+            check(pvn_netdrv_dereg_mr(net.d, comm, mr[i]) == ncclSuccess, "deregMr");
+    }
+    bool post(std::vector<uint8_t> &b, void *mr, int i, void **req)
+    {
+        void *data = b.data();
+        size_t size = b.size();
+        int tag = 0;
+        *req = nullptr;
+        if (!receives)
+            bytes::fill(data, size, seq + unsigned(i));
+        const ncclResult_t rc =
+            receives ? pvn_netdrv_irecv(net.d, comm, 1, &data, &size, &tag, &mr, nullptr, req)
+                     : pvn_netdrv_isend(net.d, comm, data, size, tag, mr, nullptr, req);
+        check(rc == ncclSuccess, "isend or irecv");
+        return *req != nullptr;
+    }
+    void close()
+    {
+        const ncclResult_t rc =
+            receives ? pvn_netdrv_close_recv(net.d, comm) : pvn_netdrv_close_send(net.d, comm);
+        check(rc == ncclSuccess, "close");
+        if (listens)
+            check(pvn_netdrv_close_listen(net.d, listens) == ncclSuccess, "closeListen");
+    }
+};
+
+bool Rank::ends;
+
+struct Case {
+    const char *name;
+    Net_ net;
+    Settings settings;
+    void (*sender)(Rank &);
+    void (*receiver)(Rank &);
+    int stops;         // of either process
+    const char *said;  // by one of the ends; nullptr: nothing is expected
+    const char *never; // by neither
+    int away_ms = AWAY_MS;
+};
+
+std::ostream &operator<<(std::ostream &o, const Case &c)
+{
+    return o << c.name;
+}
+
+constexpr size_t LARGE = 4 << 20;
+
+void plain(Rank &r)
+{
+    r.up();
+    r.transfer(20, 100000);
+}
+// Data that fill the windows, while the receiver is away before it has posted a receive.
+void sends_much(Rank &r)
+{
+    r.up();
+    r.transfer(8, LARGE);
+    r.transfer(20, 1000);
+}
+void is_away_before_receives(Rank &r)
+{
+    r.up();
+    r.away();
+    r.transfer(8, LARGE);
+    r.transfer(20, 1000);
+}
+void is_away_while_it_sends(Rank &r)
+{
+    r.up();
+    r.transfer(8, LARGE, [&] { r.away(); });
+    r.transfer(20, 1000);
+}
+void receives_much(Rank &r)
+{
+    r.up();
+    r.transfer(8, LARGE);
+    r.transfer(20, 1000);
+}
+void is_idle(Rank &r)
+{
+    r.up();
+    r.transfer(4, 1000);
+    r.tell();
+    r.hear();
+    r.transfer(4, 1000);
+}
+void is_away_when_idle(Rank &r)
+{
+    r.up();
+    r.transfer(4, 1000);
+    r.hear();
+    r.away();
+    r.tell();
+    r.transfer(4, 1000);
+}
+// It waits in receives, or in sends whose receives are there.
+void is_away_while_the_other_waits(Rank &r)
+{
+    r.up();
+    r.transfer(4, 1000);
+    r.away();
+    r.transfer(4, 1000);
+}
+void waits(Rank &r)
+{
+    r.up();
+    r.transfer(4, 1000);
+    r.transfer(4, 1000);
+}
+// The last messages are in this end's kernel when it closes.
+void sends_and_closes(Rank &r)
+{
+    r.up();
+    r.transfer(3, 1000000);
+    r.close();
+    Rank::end(true, "closed");
+}
+void is_away_before_the_last(Rank &r)
+{
+    r.up();
+    r.away();
+    r.transfer(3, 1000000);
+}
+void calls_late(Rank &r)
+{
+    r.begin();
+    r.away();
+    while (!r.call())
+        ;
+    r.transfer(20, 100000);
+}
+void stops_in_the_set_up(Rank &r)
+{
+    r.up({0, 3, 20});
+    r.transfer(20, 100000);
+}
+
+void loses_its_link_and_is_away(Rank &r)
+{
+    r.up();
+    r.transfer(8, 100000);
+    Rank::lose_link("2.5");
+    r.transfer(20, LARGE, [&] { r.away(); });
+}
+void has_an_end_that_loses_its_link(Rank &r)
+{
+    r.up();
+    r.transfer(8, 100000);
+    r.transfer(20, LARGE);
+}
+// The counterpart: a path that is dead is found although the peer would be waited for.
+void has_an_end_that_dies(Rank &r)
+{
+    Rank::ends = true;
+    r.up();
+    r.transfer(8, LARGE, [&] { r.tell(); });
+    Rank::end(false, "no error");
+}
+void dies_before_it_accepts(Rank &r)
+{
+    r.begin();
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    r.die();
+}
+void dies_when_up(Rank &r)
+{
+    r.up();
+    r.hear(); // of messages: the window closes within the second
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    r.die();
+}
+// Over the other link at first; away when the first one is about to be taken again.
+void returns_to_its_link(Rank &r)
+{
+    using clock = std::chrono::steady_clock;
+    clock::time_point since = {};
+    bool was_away = false, back = false;
+    r.up();
+    r.transfer(8, 100000);
+    Rank::lose_link("4");
+    while (!back) {
+        if (since == clock::time_point() && said("connected again after"))
+            since = clock::now();
+        const bool now = !was_away && since != clock::time_point() &&
+                         clock::now() - since > std::chrono::milliseconds(2500);
+        r.transfer(8, 100000, now ? [&] { r.away(); } : std::function<void()>());
+        was_away |= now;
+        back = was_away && said("returned after");
+        r.tell(back ? 'e' : 'x');
+    }
+}
+void has_an_end_that_returns(Rank &r)
+{
+    r.up();
+    r.transfer(8, 100000);
+    do
+        r.transfer(8, 100000);
+    while (r.hear() != 'e');
+}
+
+#define TCP(name, sender, receiver, stops, said)                                                   \
+    {                                                                                              \
+        name, Net_::TCP, {{"FAILOVER", "0"}}, sender, receiver, stops, said, nullptr               \
+    }
+#define RDMA(name, mode, sender, receiver, said)                                                   \
+    {                                                                                              \
+        "rdma_" mode "_" name, Net_::RDMA, {{"RDMA_MODE", mode}, {"IB_TIMEOUT", "14"}}, sender,    \
+            receiver, 0, said, "failover:"                                                         \
+    }
+#define RDMA_CASES(mode)                                                                           \
+    RDMA("idle", mode, is_idle, is_away_when_idle, nullptr),                                       \
+        RDMA("sender_waits", mode, sends_much, is_away_before_receives, nullptr),                  \
+        RDMA("receiver_waits", mode, is_away_while_the_other_waits, waits, STALLED),               \
+        RDMA("closing", mode, sends_and_closes, is_away_before_the_last, nullptr)
+
+const Case cases[] = {
+    TCP("connecting_the_acceptor_is_away", plain, calls_late, 1, nullptr),
+    TCP("handshake_the_acceptor_is_away", plain, stops_in_the_set_up, 1, nullptr),
+    TCP("handshake_the_connector_is_away", stops_in_the_set_up, plain, 1, nullptr),
+    TCP("idle_the_receiver_is_away", is_idle, is_away_when_idle, 1, nullptr),
+    TCP("idle_the_sender_is_away", is_away_when_idle, is_idle, 1, nullptr),
+    TCP("receiving", is_away_while_the_other_waits, waits, 1, STALLED),
+    TCP("sending", sends_much, is_away_before_receives, 1, STALLED),
+    TCP("sending_and_stopped", is_away_while_it_sends, receives_much, 1, nullptr),
+    TCP("closing", sends_and_closes, is_away_before_the_last, 1, nullptr),
+    {"sending_by_threads",
+     Net_::TCP,
+     {{"FAILOVER", "0"}, {"TCP_THREADS", "2"}, {"TCP_STREAMS", "2"}},
+     sends_much,
+     is_away_before_receives,
+     1,
+     "copied by 2 threads",
+     nullptr},
+    {"sending_with_failover",
+     Net_::TCP,
+     {{"FAILOVER", "1"}},
+     sends_much,
+     is_away_before_receives,
+     1,
+     STALLED,
+     "failover:"},
+    {"sending_with_another_link",
+     Net_::TWO_LINKS,
+     {},
+     sends_much,
+     is_away_before_receives,
+     1,
+     STALLED,
+     "failover:"},
+    {"receiving_with_another_link",
+     Net_::TWO_LINKS,
+     {},
+     is_away_while_the_other_waits,
+     waits,
+     1,
+     STALLED,
+     "failover:"},
+    {"closing_with_another_link",
+     Net_::TWO_LINKS,
+     {},
+     sends_and_closes,
+     is_away_before_the_last,
+     1,
+     nullptr,
+     "failover:"},
+    TCP("dead_while_connecting", has_an_end_that_dies, dies_before_it_accepts, 0,
+        "control connection: the peer's machine has acknowledged nothing for"),
+    TCP("dead_with_a_closed_window", has_an_end_that_dies, dies_when_up, 0,
+        "waiting for an acknowledgement by the peer's machine"),
+    TCP("dead_while_receiving", dies_when_up, has_an_end_that_dies, 0, "Connection timed out"),
+    {"failover_the_receiver_is_away",
+     Net_::TCP,
+     {{"FAILOVER", "1"}, {"FAILOVER_TIMEOUT", "3s"}},
+     has_an_end_that_loses_its_link,
+     loses_its_link_and_is_away,
+     1,
+     "connected again after",
+     nullptr,
+     8000},
+    {"failover_to_another_link_the_receiver_is_away",
+     Net_::TWO_LINKS,
+     {{"FAILOVER_TIMEOUT", "3s"}},
+     has_an_end_that_loses_its_link,
+     loses_its_link_and_is_away,
+     1,
+     "connected again after",
+     nullptr,
+     8000},
+    // The sender is left out: a connector that is stopped as a whole, after its kernel has given up its connections,
+    // too, shows nothing.
+    {"failback_the_receiver_is_away",
+     Net_::TWO_LINKS,
+     {{"FAILOVER_TIMEOUT", "3s"}},
+     has_an_end_that_returns,
+     returns_to_its_link,
+     1,
+     "returned after",
+     nullptr,
+     8000},
+    {"failback_the_sender_is_away",
+     Net_::TWO_LINKS,
+     {{"FAILOVER_TIMEOUT", "3s"}},
+     returns_to_its_link,
+     has_an_end_that_returns,
+     1,
+     "returned after",
+     nullptr,
+     8000},
+    RDMA_CASES("record"),
+    RDMA_CASES("imm"),
+    RDMA_CASES("send"),
+};
+
+std::string run(const char *format, int a, int b = 0)
+{
+    char text[400];
+    snprintf(text, sizeof(text), format, a, b, a, a, a);
+    return text;
+}
+
+// The process that has the two ranks as its children.
+class Parent
+{
+  public:
+    explicit Parent(const Case &c) : c_(c)
+    {
+    }
+
+    [[noreturn]] void run_case()
+    {
+        char dir[] = "/tmp/pvn-late.XXXXXX";
+        int a[2], b[2], go[2], ready[2];
+        alarm(90);
+        if (!mkdtemp(dir) || unshare(CLONE_NEWNET) != 0 || pipe(a) || pipe(b) || pipe(go) ||
+            pipe(ready))
+            finish(77, dir);
+        settings(dir);
+        if (c_.said == STALLED) {
+            void *shared = mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+            if (shared == MAP_FAILED)
+                finish(77, dir);
+            stalled_ = new (shared) Seen(false);
+        }
+        const pid_t r = rank(true, b, a, go[0], ready[1]);
+        const pid_t s = rank(false, a, b, go[0], ready[1]);
+        char text[2];
+        if (read(ready[0], text, 1) != 1 || read(ready[0], text, 1) != 1 || !join(r) ||
+            write(go[1], "xx", 2) != 2)
+            finish(77, dir);
+        for (int fd : {a[0], a[1], b[0], b[1], go[0], go[1]})
+            ::close(fd);
+        const bool good = wait_for(r, s);
+        if (good && stops_ < c_.stops)
+            printf("FAILED: stopped %d times\n", stops_);
+        finish(good && stops_ >= c_.stops ? 0 : 1, dir);
+    }
+
+  private:
+    [[noreturn]] static void finish(int status, const char *dir)
+    {
+        fflush(stdout);
+        pvn_test::sh(std::string("rm -rf ") + dir);
+        _exit(status);
+    }
+    void settings(const std::string &dir) const
+    {
+        const bool rdma = c_.net == Net_::RDMA;
+        for (const Settings *list : {&limits, &c_.settings})
+            for (const auto &s : *list)
+                setenv((std::string("NCCL_PVRDMA_") + s.first).c_str(), s.second, 1);
+        setenv("NCCL_SOCKET_IFNAME", rdma ? "lo" : "v", 1);
+        setenv("NCCL_PVRDMA_TRANSPORT", rdma ? "rdma" : "tcp", 1);
+        if (!rdma)
+            return;
+        const std::string mode = c_.settings[0].second;
+        pvn_test::sh("ip link set lo up; mkdir " + dir + "/fabric " + dir + "/sys");
+        setenv("NCCL_PVRDMA_VERBS_LIB", PVN_BUILDDIR "/tests/softverbs/.libs/libsoftverbs.so", 1);
+        setenv("PVN_SOFTVERBS_PROFILE", mode == "imm" ? "roce" : "pvrdma", 1);
+        setenv("PVN_SOFTVERBS_DIR", (dir + "/fabric").c_str(), 1);
+        setenv("PVN_SOFTVERBS_SYSFS", (dir + "/sys").c_str(), 1);
+        setenv("NCCL_PVRDMA_SYSFS_ROOT", (dir + "/sys").c_str(), 1);
+    }
+    pid_t rank(bool receives, const int *in, const int *out, int go, int ready) const
+    {
+        const pid_t pid = fork();
+        char text;
+        if (pid)
+            return pid;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::close(in[1]);
+        ::close(out[0]);
+        signal(SIGALRM, Rank::too_late);
+        alarm(60);
+        if (receives && c_.net != Net_::RDMA && unshare(CLONE_NEWNET) != 0)
+            _exit(77);
+        if (write(ready, "x", 1) != 1 || read(go, &text, 1) != 1)
+            _exit(77);
+        if (c_.net != Net_::RDMA && !pvn_test::links_run(c_.net == Net_::TCP ? "v0" : "v0 v1"))
+            _exit(77);
+        Rank r(receives, in[0], out[1]);
+        r.rdma = c_.net == Net_::RDMA;
+        r.stalled = stalled_;
+        (receives ? c_.receiver : c_.sender)(r);
+        r.close();
+        Rank::end(true, receives ? "receiver" : "sender");
+    }
+    bool join(pid_t other) const
+    {
+        bool good = true;
+        for (int k = 0; good && c_.net != Net_::RDMA && k < (c_.net == Net_::TWO_LINKS ? 2 : 1);
+             k++)
+            good = pvn_test::sh(run("ip link add v%d type veth peer name p netns %d && "
+                                    "ip addr add 10.9.%d.1/24 dev v%d && ip link set v%d up",
+                                    k, other)) &&
+                   pvn_test::sh(run("nsenter -t %2$d -n sh -c 'ip link set p name v%1$d && "
+                                    "ip addr add 10.9.%1$d.2/24 dev v%1$d && ip link set v%1$d up'",
+                                    k, other));
+        return good;
+    }
+    // Both end well; whoever stops is continued.
+    bool wait_for(pid_t r, pid_t s)
+    {
+        bool good = true;
+        for (int left = 2; left > 0;) {
+            int st;
+            const pid_t p = waitpid(-1, &st, WUNTRACED);
+            if (p != r && p != s)
+                return false;
+            if (WIFSTOPPED(st)) {
+                stops_++;
+                std::this_thread::sleep_for(std::chrono::milliseconds(c_.away_ms));
+                wait_until(stalled_);
+                kill(p, SIGCONT);
+                continue;
+            }
+            left--;
+            good &= WIFEXITED(st) && WEXITSTATUS(st) == 0;
+        }
+        return good;
+    }
+
+    const Case &c_;
+    int stops_ = 0;
+    Seen *stalled_ = nullptr;
+};
+
+// Each test begins with those that follow it.
+class LateRank : public testing::TestWithParam<Case>
+{
+  protected:
+    enum { AT_ONCE = 10 };
+    struct Running {
+        pid_t pid;
+        FILE *text;
+    };
+    static std::map<std::string, Running> running;
+    static size_t begun; // of `cases`
+
+    static void begin_some()
+    {
+        for (; begun < std::size(cases) && running.size() < AT_ONCE; begun++) {
+            const Case &c = cases[begun];
+            if (!selected(c))
+                continue;
+            Running r = {0, tmpfile()};
+            ASSERT_NE(nullptr, r.text);
+            fflush(stdout);
+            r.pid = fork();
+            if (r.pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                dup2(fileno(r.text), 1);
+                dup2(fileno(r.text), 2);
+                Parent(c).run_case();
+            }
+            running[c.name] = r;
+        }
+    }
+    static bool selected(const Case &c)
+    {
+        const auto *all = testing::UnitTest::GetInstance();
+        for (int i = 0; i < all->total_test_suite_count(); i++)
+            for (int k = 0; k < all->GetTestSuite(i)->total_test_count(); k++) {
+                const auto *t = all->GetTestSuite(i)->GetTestInfo(k);
+                if (t->should_run() &&
+                    std::string(t->name()).find(std::string("/") + c.name) != std::string::npos)
+                    return true;
+            }
+        return false;
+    }
+};
+std::map<std::string, LateRank::Running> LateRank::running;
+size_t LateRank::begun;
+
+TEST_P(LateRank, ComesBackAndTheJobGoesOn)
+{
+    const Case &c = GetParam();
+    begin_some();
+    const Running r = running.at(c.name);
+    std::string text;
+    int st = 0;
+
+    ASSERT_EQ(r.pid, waitpid(r.pid, &st, 0));
+    running.erase(c.name);
+    rewind(r.text);
+    for (int b; (b = fgetc(r.text)) != EOF;)
+        text += char(b);
+    fclose(r.text);
+    if (WIFEXITED(st) && WEXITSTATUS(st) == 77)
+        GTEST_SKIP()
+            << "no network namespaces of its own (run as root, with iproute2 and util-linux)\n"
+            << text;
+    EXPECT_TRUE(WIFEXITED(st) && WEXITSTATUS(st) == 0) << text;
+    if (c.said) {
+        EXPECT_NE(std::string::npos, text.find(c.said)) << c.said << " was not said:\n" << text;
+    }
+    if (c.never) {
+        EXPECT_EQ(std::string::npos, text.find(c.never)) << text;
+    }
+    if (c.stops && (!c.said || !strstr(c.said, " after"))) { // else a link is lost
+        EXPECT_EQ(std::string::npos, text.find("Connection timed out")) << text;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(States, LateRank, testing::ValuesIn(cases),
+                         [](const auto &c) { return std::string(c.param.name); });
+
+} // namespace

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// Connections to a listener that no comm takes: from somebody who guesses the session, for comms that do not exist, and those that a
+// peer has given up without a word.
+#include "fail/failover_peer.h"
+
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <filesystem>
+
+using namespace nccl;
+
+// The wall clock as this process and the plugin read it: an hour ahead until somebody sets it right.
+static std::atomic<bool> hour_ahead{false};
+
+extern "C" int clock_gettime(clockid_t id, timespec *ts) noexcept
+{
+    long rc = syscall(SYS_clock_gettime, id, ts);
+    if (id == CLOCK_REALTIME && hour_ahead)
+        ts->tv_sec += 3600;
+    return static_cast<int>(rc);
+}
+
+namespace
+{
+
+// The session is not found byte by byte: a guess of its beginning is as silent when it is right as
+// when it is wrong, and a whole one that is wrong gets its end late.
+TEST(Unauthenticated, APartOfTheSessionIsNoAnswer)
+{
+    Net n(12);
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    pvn_handle h = {};
+    void *lc = nullptr, *rc = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+    pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h, nullptr);
+    std::vector<raw::Sock> guesses;
+    auto silent = [](const raw::Sock &s) {
+        char c;
+        return ::recv(s.fd, &c, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN;
+    };
+    Log::get().clear();
+    for (size_t known = 1; known <= 8; known++)
+        for (uint64_t wrong : {0ull, 1ull << (8 * known - 1)}) {
+            guesses.push_back(raw::dial(h.addr.port));
+            raw::Bytes b = raw::preamble(PVN_PREAMBLE_CTRL, h.session ^ wrong, known);
+            ASSERT_TRUE(guesses.back().send(b, 16 + known));
+        }
+    raw::Sock whole = raw::dial(h.addr.port);
+    ASSERT_TRUE(whole.send(raw::preamble(PVN_PREAMBLE_CTRL, h.session ^ 1, 99)));
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, &rc));
+        return said("its session id is not ours");
+    })) << "the fault fired";
+    EXPECT_TRUE(silent(whole)) << "refused at once";
+    EXPECT_TRUE(eventually([&] {
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, &rc));
+        return !silent(whole);
+    })) << "refused, and still open";
+    for (const raw::Sock &s : guesses)
+        EXPECT_TRUE(silent(s)) << "a guess was answered";
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+}
+
+int open_files()
+{
+    int n = 0;
+    for (const auto &f : std::filesystem::directory_iterator("/proc/self/fd"))
+        n += !f.path().empty();
+    return n;
+}
+
+// Control connections that name comms from `resumes` on, and have their HELLO answered.
+std::vector<raw::Sock> half_made(const Receiver &r, int number, uint64_t resumes)
+{
+    std::vector<raw::Sock> made;
+    pvn_hello mine = with_features(r.h.session);
+    int type = 0;
+    for (int i = 0; i < number; i++) {
+        mine.resumes = resumes + static_cast<uint64_t>(i);
+        made.push_back(raw::dial(r.h.addr.port));
+        made.back().send(raw::preamble(PVN_PREAMBLE_CTRL, r.h.session, 100 + mine.resumes));
+        made.back().send(raw::hello(mine));
+    }
+    for (raw::Sock &s : made) {
+        s.recv_frame(&type);
+        EXPECT_EQ(PVN_FRAME_HELLO, type);
+    }
+    return made;
+}
+
+TEST(Listener, ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept)
+{
+    alone([] {
+        setenv("NCCL_PVRDMA_HELLO_TIMEOUT", "300s", 1); // which would close them as well
+        Receiving r;
+        int before = open_files(), most = 0;
+        auto come_and_go = [&] {
+            for (uint64_t i = 0; i < 3; i++) {
+                std::vector<raw::Sock> made = half_made(r, 40, 1000 + 100 * i);
+                most = std::max(most, open_files());
+            }
+        };
+        auto closed = [&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20)); // to count them costs more
+            return open_files() < before + 10;
+        };
+        EXPECT_EQ(ncclSuccess, r.with(come_and_go, closed))
+            << "from " << before << " to " << open_files();
+        EXPECT_GT(most, before + 70) << "the connections were made";
+    });
+}
+
+TEST(Listener, ConnectionsForUnknownCommsThatStayOpenAreClosedInTime)
+{
+    alone([] {
+        setenv("NCCL_PVRDMA_HELLO_TIMEOUT", "1s", 1);
+        Receiving r;
+        auto come_and_stay = [&] {
+            for (raw::Sock &s : half_made(r, 20, 1000)) {
+                bool closed = false;
+                EXPECT_NE(std::string::npos, s.last_words(&closed).find("no comm is waiting"));
+                EXPECT_TRUE(closed);
+            }
+        };
+        EXPECT_EQ(ncclSuccess, r.with(come_and_stay, [] { return true; }));
+        EXPECT_FALSE(said("failover:")) << Log::get().text();
+    });
+}
+
+// A connection whose path died behind its HELLO: no end of it reaches the listener. The next one takes over, and stays.
+void left_behind(bool messages)
+{
+    Receiving r;
+    std::vector<raw::Sock> old;
+    auto lose_once = [&] {
+        old = half_made(r, 1, 9);
+        r.ctrl.send(lane_down());
+        r.connect_again(10);
+        r.next.ctrl.send(answer_frame(0, 0));
+        if (messages)
+            r.next.stream.send(message(0, {1, 2, 3}, 3));
+        int type = 0;
+        r.next.ctrl.timeout(1); // nothing is wrong with it
+        r.next.ctrl.recv_frame(&type);
+        EXPECT_NE(PVN_FRAME_LANE_DOWN, type) << "given up for the one that came before it";
+        if (!messages)
+            r.next.stream.send(message(0, {1, 2, 3}, 3));
+    };
+    EXPECT_EQ(ncclSuccess, r.with(lose_once, [&] { return r.done; })) << Log::get().text();
+    EXPECT_EQ(3, r.size);
+    EXPECT_TRUE(said("connected again after"));
+    bool closed = false;
+    ASSERT_EQ(1u, old.size());
+    old[0].timeout(5);
+    old[0].last_words(&closed);
+    EXPECT_TRUE(closed) << "the old one is still open";
+}
+
+TEST(Listener, AConnectionLeftBehindReplacesNothing)
+{
+    alone([] { left_behind(false); });
+}
+
+TEST(Listener, AConnectionLeftBehindReplacesNothingWhileDataFlow)
+{
+    alone([] { left_behind(true); });
+}
+
+// Whoever waits until a time of day waits for that hour.
+TEST(Clock, AWallClockThatIsSetBackStopsNoAnswer)
+{
+    alone([] {
+        Receiver r(features); // whose comm nobody calls
+        half_made(r, 1, 1000);
+        hour_ahead = true;
+        timespec now = {}, real = {};
+        clock_gettime(CLOCK_REALTIME, &now);
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        hour_ahead = false;
+        clock_gettime(CLOCK_REALTIME, &real);
+        EXPECT_GT(now.tv_sec, real.tv_sec + 1800) << "it was set back";
+        half_made(r, 1, 1001);
+    });
+}
+
+} // namespace

@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// A call into a sick adapter that does not return: comms of other adapters do not notice.
+#include "rdma/plugin_route.h"
+
+#include <atomic>
+#include <thread>
+
+using namespace nccl;
+
+namespace
+{
+
+struct PluginBlocked : PluginRdma {
+    // A call blocks for so long, or until a test lets it go.
+    static std::string hang(const char *call)
+    {
+        return std::string("rule hang block dev=mlx5_0 ms=20000 call=") + call;
+    }
+    // Both ends of the new connection have lanes.
+    static bool made()
+    {
+        return sv::lib().sv_rule_seen("made") >= 2;
+    }
+    static bool blocked()
+    {
+        return stat().find("blocked=1") != std::string::npos;
+    }
+};
+
+// One end of a message, each by a thread of its own.
+void receive(
+    Route &r, const std::function<void()> &posted = [] {})
+{
+    void *req = nullptr, *data = r.dst.data();
+    size_t n = r.size;
+    int tag = 0, done = 0;
+    EXPECT_TRUE(eventually([&] {
+        r.recv_rc = pvn_netdrv_irecv(r.p.d, r.p.rc, 1, &data, &n, &tag, &r.rmh, nullptr, &req);
+        return req || r.recv_rc;
+    }));
+    posted();
+    EXPECT_TRUE(eventually([&] {
+        r.recv_rc = pvn_netdrv_test(r.p.d, req, &done, nullptr);
+        return done || r.recv_rc;
+    }));
+    EXPECT_EQ(1, done) << Log::get().text();
+}
+
+void send(Route &r)
+{
+    void *req = nullptr;
+    int done = 0;
+    EXPECT_TRUE(eventually([&] {
+        r.send_rc = pvn_netdrv_isend(r.p.d, r.p.sc, r.src.data(), r.size, 0, r.smh, nullptr, &req);
+        return req || r.send_rc;
+    }));
+    EXPECT_TRUE(eventually([&] {
+        r.send_rc = pvn_netdrv_test(r.p.d, req, &done, nullptr);
+        return done || r.send_rc;
+    }));
+    EXPECT_EQ(1, done) << Log::get().text();
+}
+
+std::atomic<bool> losing;
+
+void lose_acknowledgements()
+{
+    EXPECT_EQ(0, sv::command("rule lost drop_ack dev=mlx5_1 count=0"));
+    losing = true;
+}
+
+// The receiver has the message, and is not called any more: only its answer to a HELLO can say so.
+void send_to_one_that_sleeps(Route &r)
+{
+    EXPECT_TRUE(eventually([&] { return losing.load(); }));
+    send(r);
+    EXPECT_LT(0, sv::lib().sv_rule_fired("lost"));
+    EXPECT_TRUE(said("failover: RDMA lane on mlx5_1")) << Log::get().text();
+}
+
+// A comm returns to its adapter, and the attempt hangs there. The receiver of another comm has a message whose
+// acknowledgement is lost, and is not called any more: its sender's HELLO is answered all the same.
+TEST_F(PluginBlocked, AnAttemptToComeBackDelaysNoAnswer)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "set devices 2;set timeout_cap_ms 20");
+    losing = false;
+    Net n(12);
+    Route sick(n, 0, 0), other(n, 1, 1);
+    unsigned salt = 1;
+    for (int i = 0; i < 10 && !blocked(); i++) { // an attempt of before the rule may come through
+        Log::get().clear();
+        ASSERT_EQ(0, sv::command("rules clear"));
+        ASSERT_EQ(0, sv::command("port mlx5_0 1 down"));
+        ASSERT_TRUE(eventually([&] {
+            EXPECT_TRUE(sick.move(salt++));
+            return HasFailure() || said("connected again after");
+        })) << Log::get().text();
+        for (int k = 0; k < 50; k++)
+            ASSERT_TRUE(sick.move(salt++));
+        ASSERT_EQ(0, sv::command(hang("create_qp")));
+        ASSERT_EQ(0, sv::command("port mlx5_0 1 up"));
+        eventually(blocked, 3);
+    }
+    ASSERT_TRUE(blocked()) << Log::get().text();
+
+    std::atomic<bool> again{false};
+    std::thread receiver([&] {
+        receive(other, lose_acknowledgements);
+        EXPECT_TRUE(eventually([&] { return again.load(); }));
+        receive(other);
+    });
+    send_to_one_that_sleeps(other);
+    EXPECT_TRUE(blocked()) << "the answer came when the adapter had let go";
+
+    EXPECT_EQ(0, sv::command("rules clear"));
+    EXPECT_EQ(0, sv::command("release"));
+    again = true;
+    send(other);
+    receiver.join();
+    EXPECT_TRUE(sick.move(salt));
+}
+
+// A thread attends to an idle comm of its own that has lost its lanes, and hangs there: other threads make comms, use and
+// close them.
+TEST_F(PluginBlocked, AStepOfAnIdleCommStopsNoOtherThread)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "set devices 2;set timeout_cap_ms 20");
+    Net n(12);
+    Route idle(n, 0, 0), busy(n, 1, 1);
+    std::atomic<bool> moved{false}, enough{false};
+    std::thread owner([&] {
+        EXPECT_TRUE(idle.move(1));
+        for (unsigned salt = 2; !enough && !HasFailure(); salt++) {
+            EXPECT_TRUE(busy.move(salt));
+            moved = true;
+        }
+    });
+    EXPECT_TRUE(eventually([&] { return moved.load(); }));
+    EXPECT_EQ(0, sv::command(hang("destroy_qp")));
+    EXPECT_EQ(0, sv::command("port mlx5_0 1 down"));
+    EXPECT_TRUE(eventually(blocked)) << stat();
+    {
+        Route other(n, 1, 1);
+        for (unsigned salt = 1; salt < 50; salt++)
+            EXPECT_TRUE(other.move(salt));
+    }
+    EXPECT_TRUE(blocked()) << "it went on when the adapter had let go";
+    EXPECT_EQ(0, sv::command("rules clear"));
+    EXPECT_EQ(0, sv::command("release"));
+    enough = true;
+    owner.join();
+}
+
+// A connection is given up behind its lanes' set-up, while the thread of the comm that it was made for sleeps: its end is left
+// to threads that may block, and delays no answer.
+TEST_F(PluginBlocked, LanesThatNobodyTakesDelayNoAnswer)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "set devices 2;set timeout_cap_ms 20");
+    Net n(12);
+    losing = false;
+    Route left(n, 0, 0), other(n, 1, 1);
+    std::atomic<bool> posted{false}, asleep{false}, again{false};
+    std::thread sleeper([&] {
+        receive(left); // lanes that have delivered nothing are not tried again
+        void *req = nullptr, *data = left.dst.data();
+        size_t size = left.size;
+        int tag = 0, done = 0;
+        EXPECT_TRUE(eventually([&] {
+            left.recv_rc = pvn_netdrv_irecv(left.p.d, left.p.rc, 1, &data, &size, &tag, &left.rmh,
+                                            nullptr, &req);
+            return req || left.recv_rc;
+        }));
+        posted = true;
+        EXPECT_TRUE(eventually([&] {
+            if (made())
+                return true;
+            left.recv_rc = pvn_netdrv_test(left.p.d, req, &done, nullptr);
+            return left.recv_rc || done;
+        }));
+        EXPECT_FALSE(left.recv_rc || done) << Log::get().text();
+        asleep = true;
+        EXPECT_TRUE(eventually([&] { return again.load(); }));
+        left.close_recv();
+    });
+    send(left);
+    EXPECT_TRUE(eventually([&] { return posted.load(); }));
+    EXPECT_EQ(0, sv::command("rule made do call=create_qp nth=1000 : release"));
+    EXPECT_EQ(0, sv::command("rule break status status=RETRY_EXC_ERR dev=mlx5_0"));
+    void *req = nullptr;
+    EXPECT_TRUE(eventually([&] {
+        int done = 0;
+        if (req)
+            left.send_rc = pvn_netdrv_test(left.p.d, req, &done, nullptr);
+        else
+            left.send_rc = pvn_netdrv_isend(left.p.d, left.p.sc, left.src.data(), left.size, 0,
+                                            left.smh, nullptr, &req);
+        return left.send_rc || made();
+    }));
+    EXPECT_TRUE(eventually([&] { return asleep.load(); }));
+    left.close_send();
+    EXPECT_EQ(0, sv::command(hang("destroy_qp")));
+
+    std::thread receiver([&] { receive(other, lose_acknowledgements); });
+    send_to_one_that_sleeps(other);
+    receiver.join();
+    again = true;
+    EXPECT_TRUE(eventually(blocked, 5)) << "the adapter had let go before the answer came";
+    EXPECT_EQ(0, sv::command("rules clear"));
+    EXPECT_EQ(0, sv::command("release"));
+    sleeper.join();
+}
+
+} // namespace

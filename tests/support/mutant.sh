@@ -1,0 +1,25 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# For the scripts that take a rule out of a copy of a source file, and show that a test notices; to be sourced. The script
+# has a folder $tmp and defines built NAME FILE, which makes of $tmp/NAME.c (or .cc, .h), the copy of FILE, whatever is run.
+# PVN_MUTATION=NAME makes that one alone.
+# shellcheck shell=bash disable=SC2154
+
+# mutant NAME FILE SED-SCRIPT: each line of the script must change something. Status 1: there is nothing to run.
+mutant() {
+    local name=$1 file=$2 copy=$tmp/$1.${2##*.} line
+    [ -z "${PVN_MUTATION:-}" ] || [ "$name" = "$PVN_MUTATION" ] || return 1
+    cp "$PVN_SRCDIR/$file" "$copy"
+    while IFS= read -r line; do
+        cp "$copy" "$copy.before"
+        sed -i -E "$line" "$copy"
+        if cmp -s "$copy.before" "$copy"; then
+            echo "not ok mutation $name: \"$line\" changes nothing in $file"
+            return 1
+        fi
+    done <<<"$3"
+    built "$name" "$file" && return
+    echo "not ok mutation $name: it does not compile"
+    tail -n 5 "$tmp/$name.log" | sed 's/^/  /'
+    return 1
+}
