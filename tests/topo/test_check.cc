@@ -569,8 +569,8 @@ TEST(Check, VmwareGuest)
     c.expect("pvrdma", "vmw_pvrdma0", PVN_TOPO_LEVEL_OK,
              "paired with vmxnet3 0000:0b:00.0 (ens192)");
     c.expect("gpudirect", "vmw_pvrdma0", PVN_TOPO_LEVEL_WARN, "host memory only");
-    c.expect("acs", "0000:03:00.0", PVN_TOPO_LEVEL_UNKNOWN, "the host's");
-    c.expect("ats", "0000:03:00.0", PVN_TOPO_LEVEL_OK, "paravirtual");
+    for (const char *id : {"acs", "iommu", "ats"})
+        c.expect(id, "0000:03:00.0", PVN_TOPO_LEVEL_OK, "paravirtual");
     c.expect("memlock", "process", PVN_TOPO_LEVEL_FAIL, "64 KiB");
     c.expect("gid", "vmw_pvrdma0", PVN_TOPO_LEVEL_OK, "index 1");
     c.expect("numa", "0000:03:00.0", PVN_TOPO_LEVEL_OK, "one NUMA node");

@@ -286,6 +286,18 @@ static void acs_redirected(struct pvn_topo_check_run *run, const struct pvn_topo
         (port->config.acs_ctl & PVN_TOPO_ACS_UF) != 0 ? " UpstreamFwd" : "");
 }
 
+/* The NICs of VMware and of virtio are software of the host: no peer access ever comes from them. True: the row says so. */
+static bool has_no_peer_access(struct pvn_topo_check_run *run, const char *id, const char *subject,
+                               const struct pvn_topo_pci *nic)
+{
+    if (nic->vendor != 0x15ad && nic->vendor != 0x1af4) {
+        return false;
+    }
+    pvn_topo_check_row(run, id, PVN_TOPO_LEVEL_OK, subject, "",
+                       "not needed: a paravirtual NIC reaches no GPU memory");
+    return true;
+}
+
 void pvn_topo_check_acs(struct pvn_topo_check_run *run, const struct pvn_topo_check_pair *pair)
 {
     const struct pvn_topo *t = run->t;
@@ -295,6 +307,9 @@ void pvn_topo_check_acs(struct pvn_topo_check_run *run, const struct pvn_topo_ch
     int port;
 
     pvn_topo_check_pair_name(t, pair, subject, sizeof subject);
+    if (has_no_peer_access(run, "acs", subject, &t->pci[pair->nic])) {
+        return;
+    }
     pvn_topo_find_distance(t, pair->gpu, pair->nic, &d);
     if (d.trust == PVN_TOPO_TRUST_HIDDEN || d.trust == PVN_TOPO_TRUST_HINTED) {
         pvn_topo_check_row(
@@ -368,6 +383,9 @@ void pvn_topo_check_iommu(struct pvn_topo_check_run *run, const struct pvn_topo_
     char subject[64];
 
     pvn_topo_check_pair_name(t, pair, subject, sizeof subject);
+    if (has_no_peer_access(run, "iommu", subject, &t->pci[pair->nic])) {
+        return;
+    }
     if (gpu == PVN_TOPO_TRI_YES || nic == PVN_TOPO_TRI_YES) {
         pvn_topo_check_row(
             run, "iommu", PVN_TOPO_LEVEL_WARN, subject,
@@ -404,12 +422,12 @@ void pvn_topo_check_ats(struct pvn_topo_check_run *run, const struct pvn_topo_ch
     char subject[64];
 
     pvn_topo_check_pair_name(t, pair, subject, sizeof subject);
+    if (has_no_peer_access(run, "ats", subject, nic)) {
+        return;
+    }
     if (translated == PVN_TOPO_TRI_NO) {
         pvn_topo_check_row(run, "ats", PVN_TOPO_LEVEL_OK, subject, "",
                            "not needed: nothing translates the NIC's addresses");
-    } else if (nic->vendor == 0x15ad) {
-        pvn_topo_check_row(run, "ats", PVN_TOPO_LEVEL_OK, subject, "",
-                           "not needed: a paravirtual NIC reaches no GPU memory");
     } else if (cannot_read(nic, nic->config.ats, &why, &remedy)) {
         pvn_topo_check_row(run, "ats", PVN_TOPO_LEVEL_UNKNOWN, subject, remedy, "of the NIC: %s",
                            why);
