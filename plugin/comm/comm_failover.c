@@ -163,7 +163,13 @@ static uint64_t pause_ns(const struct pvn_comm *c)
     return c->losses < 2 ? 0 : pvn_pause_ns(c->losses - 2, PAUSE_FIRST_NS, PAUSE_MAX_NS);
 }
 
-static void remember(struct pvn_comm *c)
+/* False: a device or port that has failed, here (EIO while its event is on the way) or, as its report says, at the peer. */
+static bool is_the_network(const struct pvn_err *why)
+{
+    return why->code != -ENODEV && why->code != -EIO && why->code != -ENETDOWN;
+}
+
+static void remember(struct pvn_comm *c, const struct pvn_err *why)
 {
     uint64_t now = pvn_now_ns();
     bool fast = pvn_conn_worth_is_fast(pvn_conn_worth(c->conn));
@@ -172,7 +178,7 @@ static void remember(struct pvn_comm *c)
 
     if (!c->sender ||
         !path_memory_lost(&c->memory, c->path, fast, useless, now - c->path_ns, now) ||
-        c->said_useless)
+        c->said_useless || !is_the_network(why))
         return;
     c->said_useless = true;
     pvn_warn("failover: %s to %s: these lanes passed the handshake and were lost before they had "
@@ -208,7 +214,7 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
                     LOSSES_MAX);
         return comm_fail(c, &err);
     }
-    remember(c);
+    remember(c, why);
     if (pause_comm(c, why) != 0)
         return c->err.code;
     c->failover->hung_up = hung_up;

@@ -76,6 +76,11 @@ to_tcp() { survived "$1" tcp && grep -q 'large packets are lost on the path' "$t
 name=rdma_that_loses_large_packets_and_tcp_goes_on
 rdma $name record "rule large status status=RETRY_EXC_ERR min_len=2000 nth=1 every=1 count=0" --sizes 1000,1M --iters 100
 verdict $name to_tcp $name
+# A device that dies under the first message is no path that loses large packets.
+not_the_network() { survived "$1" tcp && ! grep -q 'large packets are lost on the path' "$tmp/$1"; }
+name=rdma_device_that_dies_at_once_is_called_that
+rdma $name record "rule dies do nth=1 min_len=65536 : fatal *" --sizes 1M --iters 100
+verdict $name not_the_network $name
 # Both ends' sends were handed over, and nobody polls for those.
 name=rdma_send_mode_without_failover_ends_the_comm
 NCCL_PVRDMA_FAILOVER=0 rdma $name send "rule break status status=RETRY_EXC_ERR nth=300" --sizes 1M --iters 100 --timeout 20
