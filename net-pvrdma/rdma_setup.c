@@ -213,6 +213,6 @@ int rdma_verify(struct pvn_lane *l)
     r->verified = true;
     memset(&r->stats, 0, sizeof(r->stats));
     if (r->gid.text[0])
-        pvn_info(PVN_NET, "%s: %s", r->cfg.name, r->gid.text);
+        pvn_info(PVN_INIT | PVN_NET, "%s: %s", r->cfg.name, r->gid.text);
     return 0;
 }

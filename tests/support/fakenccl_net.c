@@ -37,11 +37,34 @@ struct link {
 
 static FILE *log_file;
 
+/* What NCCL_DEBUG_SUBSYS lets through at INFO. Without it that is, in NCCL 2.28 (src/debug.cc), INIT, BOOTSTRAP and ENV:
+ * what a plugin says of connections (NET) is not among them. */
+static unsigned long wanted_subsystems(void)
+{
+    static const struct {
+        const char *name;
+        unsigned long bit;
+    } names[] = {{"INIT", NCCL_INIT},   {"NET", NCCL_NET},
+                 {"GRAPH", NCCL_GRAPH}, {"ENV", NCCL_ENV},
+                 {"BOOTSTRAP", NCCL_BOOTSTRAP}, {"ALL", NCCL_ALL}};
+    const char *list = getenv("NCCL_DEBUG_SUBSYS");
+    unsigned long mask = 0;
+    if (!list)
+        list = "INIT,BOOTSTRAP,ENV";
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+            if (strcspn(at, ",") == strlen(names[i].name) &&
+                !strncmp(at, names[i].name, strlen(names[i].name)))
+                mask |= names[i].bit;
+    return mask;
+}
+
 static void logger(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
                    const char *fmt, ...)
 {
     va_list ap;
-    if (level == NCCL_LOG_TRACE)
+    if (level == NCCL_LOG_TRACE ||
+        (level == NCCL_LOG_INFO && !(flags & wanted_subsystems())))
         return;
     fputs(level == NCCL_LOG_WARN ? "NCCL WARN " : "NCCL INFO ", log_file);
     va_start(ap, fmt);
