@@ -132,7 +132,8 @@ TEST(Run, AWrongByteShowsInEveryCollective)
 TEST(Run, AStepOfFsdp)
 {
     Outcome r =
-        Perf("ring --ranks 2 --check --preset llama2-7b --layers 1 --iters 1 --json - --plugin t=" +
+        Perf("ring --ranks 2 --no-sums --warmup 0 --preset llama2-7b --layers 1 --iters 1 --json - "
+             "--plugin t=" +
              kTestnet);
     json_t *j = json_loads(r.out.c_str(), 0, nullptr);
 
