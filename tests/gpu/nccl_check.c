@@ -27,8 +27,9 @@ static const char usage[] =
     "256m; kill: 16m)\n"
     "  --coll A,B,...           allreduce allgather reducescatter broadcast sendrecv alltoall "
     "(bench: allreduce)\n"
-    "  --iters N                repetitions of each check (2), most calls of a measurement (200)\n"
+    "  --iters N                repetitions of each check (2), most calls of a measurement (2000)\n"
     "  --dev N                  GPU (0)\n"
+    "  --stop S                 the last rank is stopped (SIGSTOP) for S seconds after the first check\n"
     "  --op-timeout S           an operation that takes longer hangs (60)\n"
     "  --timeout S              of everything (300)\n"
     "  --same-host              leave NCCL_HOSTID alone\n"
@@ -86,7 +87,7 @@ static int parse(struct nc_options *o, int argc, char **argv)
         {"coll", 1, NULL, 'c'},       {"iters", 1, NULL, 'i'},   {"dev", 1, NULL, 'd'},
         {"op-timeout", 1, NULL, 'o'}, {"timeout", 1, NULL, 't'}, {"label", 1, NULL, 'l'},
         {"same-host", 0, NULL, 'H'},  {"cuda", 1, NULL, 'u'},    {"nccl", 1, NULL, 'N'},
-        {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0},
+        {"stop", 1, NULL, 'S'},       {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0},
     };
     const char *sizes = NULL;
     int opt, index = 0, bad = 0;
@@ -115,6 +116,9 @@ static int parse(struct nc_options *o, int argc, char **argv)
             break;
         case 't':
             bad = parse_int(optarg, 1, 3600, &o->timeout_s);
+            break;
+        case 'S':
+            bad = parse_int(optarg, 1, 3600, &o->stop_s);
             break;
         case 'l':
             o->label = optarg;
@@ -145,7 +149,7 @@ static int parse(struct nc_options *o, int argc, char **argv)
         return -1;
     }
     if (!o->iters)
-        o->iters = o->mode == NC_MODE_BENCH ? 200 : 2;
+        o->iters = o->mode == NC_MODE_BENCH ? 2000 : 2;
     if (!sizes)
         sizes = o->mode == NC_MODE_KILL    ? "16m"
                 : o->mode == NC_MODE_BENCH ? "8,1k,64k,1m,4m,16m,64m,256m"
@@ -193,6 +197,21 @@ static void kill_victim(struct nc_shared *shared, pid_t pid)
     printf("# killed rank process %d\n", (int)pid);
 }
 
+/* A rank that is late: stopped after the first check, and continued when its time is over. */
+static void stop_for_a_time(const struct nc_options *o, struct nc_shared *shared, pid_t pid)
+{
+    if (shared->stopped_at == 0 && atomic_load(&shared->passed) > 0) {
+        shared->stopped_at = nc_now();
+        kill(pid, SIGSTOP);
+    } else if (shared->stopped_at > 0 && shared->continued_at == 0 &&
+               nc_now() > shared->stopped_at + o->stop_s) {
+        shared->continued_at = nc_now();
+        kill(pid, SIGCONT);
+        printf("# rank process %d was stopped for %.1f s\n", (int)pid,
+               shared->continued_at - shared->stopped_at);
+    }
+}
+
 /* Waits for the ranks; the first bad one gives the others five seconds. The worst status. */
 static int supervise(const struct nc_options *o, struct nc_shared *shared, pid_t *pids)
 {
@@ -221,6 +240,8 @@ static int supervise(const struct nc_options *o, struct nc_shared *shared, pid_t
         if (victim >= 0 && pids[victim] && !atomic_load(&shared->victim_dead) &&
             atomic_load(&shared->progress) >= 20)
             kill_victim(shared, pids[victim]);
+        if (o->stop_s && pids[o->ranks - 1])
+            stop_for_a_time(o, shared, pids[o->ranks - 1]);
         if (nc_now() > stop) {
             for (int i = 0; i < o->ranks; i++) {
                 if (pids[i]) {
@@ -267,6 +288,10 @@ int main(int argc, char **argv)
     int rc = supervise(&o, shared, pids);
     if (rc == NC_OK && o.mode == NC_MODE_KILL && !atomic_load(&shared->victim_dead)) {
         fprintf(stderr, "no rank was killed: the test has shown nothing\n");
+        rc = NC_FAILED;
+    }
+    if (rc == NC_OK && o.stop_s && shared->continued_at == 0) {
+        fprintf(stderr, "no rank was stopped for %d s: the test has shown nothing\n", o.stop_s);
         rc = NC_FAILED;
     }
     printf("RESULT %s ranks=%d passed=%d failed=%d status=%d\n",

@@ -37,23 +37,24 @@ check bundle_overwrites_nothing "$work/out" 'is already there'
 
 run=$work/bundle/gpu/run
 timeout 120 "$run" --cuda /no-such/libcuda.so.1 --nccl /no-such/libnccl.so.2 --python /no-such/python --mps no \
-    --parts abcdefgijk "$work/skipped" >"$work/out" 2>&1
+    --parts abcdefgijkl "$work/skipped" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
 check everything_skips_with_a_reason "$work/out" '^status 77' '^a .*SKIP.*libcuda' '^b .*SKIP.*libcuda' '^c .*SKIP' \
     '^d .*SKIP' '^e .*SKIP' '^f .*SKIP.*libcuda' '^g .*SKIP.*libcuda' '^i .*SKIP.*libcuda' '^k .*SKIP.*libcuda'
 
 timeout 20 "$run" --parts xyz "$work/bad" >"$work/out" 2>&1
-check wrong_part "$work/out" 'not made of the letters a to k'
+check wrong_part "$work/out" 'not made of the letters a to l'
 timeout 20 "$run" --parts a "$work/skipped" >"$work/out" 2>&1
 check log_folder_must_be_empty "$work/out" 'is not empty'
 
 export FAKECUDA_APP=1 PVN_GPU_CHECK_SIZES=8,1000004 PVN_GPU_BENCH_SIZES=8,1m PVN_GPU_THREAD_SIZES=1m PVN_GPU_PERF_SIZES=8,64K
-timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfgijk --rounds 2 \
+timeout 300 "$run" --cuda "$libs/libcuda.so.1" --nccl "$libs/libfakenccl.so" --mps no --parts abfgijkl --rounds 2 \
     "$work/doubles" >"$work/out" 2>&1
 echo "status $?" >>"$work/out"
 check c_parts_with_doubles "$work/out" '^status 0' '^a .*PASS.*NCCL 2[.]28[.]9 uses pvrdma, interface v12' \
     '^b .*PASS.*tcp/2: 40 tcp/4: 40 softverbs/2: 40 softverbs/4: 40 dmabuf/2: 40 GDRDMA dmabuf/4: 40 GDRDMA peermem/2: 40 GDRDMA' \
-    '^f .*PASS.*errors after' '^g .*PASS.*smallest ratio' '^ +1048576 \|' \
+    '^f .*PASS.*errors after' '^g .*PASS.*sockets time / plugin time' '^ +1048576 \|' \
+    '^l .*PASS.*late: exact after [0-9.]+ s away; lost: exact after a failover.*; lost-dmabuf: exact after a failover' \
     '^i .*PASS.*hostalloc 4 kB (no )?huge, collapse .*shm 4 kB no huge' '^STAGING hostalloc mapping=.* plugin_gb_s=[0-9]' '^STAGING shm mapping=rw-s' '^STAGING cumem mapping' \
     '^j .*PASS.*plugin .* GB/s with [0-8] threads, sockets' \
     '^k .*PASS.*dmabuf-ring no-sums .* memory gpu.*peermem-ring no-sums .* memory gpu' \
@@ -88,7 +89,7 @@ while (($#)); do [[ $1 != --label ]] || label=$2; shift; done
 echo "$label" >>"$CALLS"
 [[ ${HANGS:-} != "$label:$(grep -cx "$label" "$CALLS")" ]] || exec sleep 60
 case $label in
-plugin*) {
+plugin* | workers) {
     echo "NCCL INFO Using network pvrdma"
     [[ $label == plugin-${IDLE:-} ]] || echo "tcp on lo, copied by ${label#plugin-} threads of this process"
 } >"${NCCL_DEBUG_FILE//%p/$$}" ;;
@@ -99,6 +100,9 @@ done <<'FIGURES'
 plugin 8 10.0 0.001 9.0
 plugin 1048576 100.0 10.0 0.4
 plugin 4194304 400.0 11.0 0.5
+workers 8 12.0 0.001 9.0
+workers 1048576 104.0 9.6 0.6
+workers 4194304 350.0 12.0 0.7
 sockets 8 20.0 0.001 9.0
 sockets 1048576 150.0 7.0 0.6
 sockets 4194304 560.0 7.5 0.7
@@ -132,12 +136,13 @@ canned() {
 }
 canned gj 100
 check tables_of_known_figures "$work/out" '^status 0' \
-    '^g .*PASS.*smallest ratio from 1 MiB on 1[.]30 .*latency of the smallest size x 0[.]67 ' \
-    '^ +8 \| +0[.]001 .*\| +1[.]50 +0[.]67 \|' '^ +4194304 \| +11[.]000 +7[.]500 +7[.]100 \| +1[.]40 +0[.]71 \| +0[.]500 +0[.]700$' \
+    '^g .*PASS.*defaults 1[.]40, best settings 1[.]30 .*smallest size 2[.]00 ' \
+    '^ +8 \| +0[.]001 .*\| +2[.]00 +1[.]50 \|' \
+    '^ +4194304 \| +11[.]000 +7[.]500 +12[.]000 +7[.]100 \| +1[.]40 +1[.]60 \| +0[.]500 +0[.]700 +0[.]700 +0[.]900$' \
     '^j .*PASS.*plugin 9[.]00 GB/s with 4 threads, sockets 6[.]00 with 2, ratio 1[.]50' '^ +16777216 plugin +8 threads +8[.]000 +0[.]700$'
 canned g 4 HANGS=tuned:2
 check complete_rounds_are_in_the_table "$work/out" '^status 77' \
-    '^g .*SKIP.*ended in round 2 of 3: no time left of the 4 s.*1[.]30 ' '^ +1048576 \|'
+    '^g .*SKIP.*ended in round 2 of 3: no time left of the 4 s.*best settings 1[.]30 ' '^ +1048576 \|'
 canned g 4 HANGS=tuned:1
 check no_complete_round "$work/out" '^status 77' '^g .*SKIP.*no time left of the 4 s'
 canned j 4 HANGS=sockets-2:1
@@ -164,7 +169,7 @@ kill -9 "$stopped"
 wait "$stopped" 2>/dev/null
 cat "$work/canned-log/summary.txt" >"$work/out"
 tar -xzOf "$work/canned-log/logs.tar.gz" ./g.table ./summary.txt >>"$work/out"
-check stopped_in_the_middle "$work/out" '^g .*PASS.*1[.]30' '^j .*did not end; it began at' '^NOTE smallest ratio'
+check stopped_in_the_middle "$work/out" '^g .*PASS.*1[.]30' '^j .*did not end; it began at' '^NOTE sockets time'
 
 FAKECUDA_FAIL=cuMemGetHandleForAddressRange:1:801 timeout 300 "$run" --cuda "$libs/libcuda.so.1" \
     --nccl "$libs/libfakenccl.so" --mps no --parts b "$work/staged" >"$work/out" 2>&1
