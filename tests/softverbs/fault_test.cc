@@ -403,6 +403,32 @@ TEST_F(Fault, DeadDeviceSaysSoOnceAndNeverCompletes)
     EXPECT_EQ(fired("fatal"), 1);
 }
 
+// Providers read completions from memory.
+TEST_F(Fault, DeadDeviceLeavesWhatItCompletedBefore)
+{
+    for (bool renewed : {false, true}) {
+        start("rule fatal do nth=3 : fatal *", quick);
+        ASSERT_EQ(a->recv(0, 8, 9), 0);
+        for (uint64_t id = 1; id <= 3; id++)
+            ASSERT_EQ(write(id), 0);
+        EXPECT_EQ(a->event(), IBV_EVENT_DEVICE_FATAL);
+        EXPECT_EQ(fired("fatal"), 1);
+        EXPECT_EQ(command("qp " + std::to_string(a->qp->qp_num) + " error"), 0);
+        if (renewed) {
+            EXPECT_EQ(command("renew *"), 0);
+        }
+        for (uint64_t id = 1; id <= 2; id++) {
+            ibv_wc wc = a->wait(0.05);
+            EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << renewed;
+            EXPECT_EQ(wc.wr_id, id);
+        }
+        EXPECT_EQ(a->wait(0.05).status, kNone) << "the third, or a receive that is flushed";
+        delete a;
+        delete b;
+        a = b = nullptr;
+    }
+}
+
 TEST_F(Fault, QpFatalCommand)
 {
     start();
