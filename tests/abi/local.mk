@@ -17,6 +17,11 @@ tests_abi_test_process_SOURCES = tests/abi/test_process.cc tests/abi/nccl_side.h
 tests_abi_test_process_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_abi_test_process_LDADD = libpvn-netdrv.la $(TEST_LDADD)
 
+PVN_TESTS += tests/abi/test_many
+tests_abi_test_many_SOURCES = tests/abi/test_many.cc tests/abi/nccl_side.h
+tests_abi_test_many_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_abi_test_many_LDADD = libpvn-netdrv.la $(TEST_LDADD)
+
 PVN_TESTS += tests/abi/test_workers
 tests_abi_test_workers_SOURCES = tests/abi/test_workers.cc tests/abi/nccl_side.h
 tests_abi_test_workers_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// The plugin with many comms, many rounds, many threads and more than 4 GiB in one message.
+#include "abi/nccl_side.h"
+
+#include <climits>
+#include <memory>
+#include <random>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+using namespace nccl;
+
+namespace
+{
+
+TEST(Many, AThousandRandomRounds)
+{
+    auto before = descriptors();
+    {
+        Net n(12);
+        std::mt19937 rng(42);
+        for (int round = 0; round < 1000; round++) {
+            Pair p(n);
+            ASSERT_TRUE(p.up()) << round;
+            std::vector<size_t> sizes(rng() % 6);
+            for (auto &s : sizes)
+                s = rng() % 4 ? rng() % 2000 : rng() % 100000;
+            Flow f = plain(p, sizes, rng() % 100);
+            if (rng() % 4) {
+                ASSERT_TRUE(f.run()) << round << Log::get().text();
+                f.check();
+            } else {
+                for (int i = rng() % 5; i > 0 && f.step() && !f.done(); i--)
+                    ;
+                ASSERT_EQ(ncclSuccess, f.error) << round;
+            }
+            if (rng() % 2) {
+                pvn_netdrv_close_recv(p.d, p.rc);
+                p.rc = nullptr;
+            }
+        }
+    }
+    EXPECT_EQ(before, descriptors());
+}
+
+long resident_kib()
+{
+    long kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "VmRSS: %ld", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib;
+}
+
+TEST(Many, AThousandCommsAtOnce)
+{
+    const int pairs = 500; // 500 sending and 500 receiving comms
+    rlimit r;
+    getrlimit(RLIMIT_NOFILE, &r);
+    if (r.rlim_cur < 8 * pairs) {
+        rlimit up = {r.rlim_max, r.rlim_max};
+        if (r.rlim_max < 8 * pairs || setrlimit(RLIMIT_NOFILE, &up) != 0)
+            GTEST_SKIP() << "RLIMIT_NOFILE is " << r.rlim_max;
+    }
+    auto before = descriptors();
+    {
+        Net n(12);
+        long kib = resident_kib();
+        std::vector<std::unique_ptr<Pair>> p;
+        for (int i = 0; i < pairs; i++) {
+            p.push_back(std::make_unique<Pair>(n));
+            ASSERT_TRUE(p.back()->up()) << i;
+        }
+        long used = resident_kib() - kib;
+        RecordProperty("kib_per_comm", static_cast<int>(used / (2 * pairs)));
+        printf("%ld KiB resident per comm\n", used / (2 * pairs));
+        std::vector<std::unique_ptr<Flow>> f;
+        for (auto &x : p)
+            f.push_back(std::make_unique<Flow>(plain(*x, {100, 3000, 1})));
+        EXPECT_TRUE(eventually([&] {
+            bool all = true;
+            for (auto &x : f)
+                all = (x->done() || (x->step() && x->done())) && all;
+            return all;
+        }));
+        for (auto &x : f)
+            x->check();
+    }
+    EXPECT_EQ(before, descriptors());
+    setrlimit(RLIMIT_NOFILE, &r);
+}
+
+// One message of more than 4 GiB. Both buffers are many windows onto the same few megabytes, so it
+// costs time but no memory.
+TEST(Many, AMessageOfMoreThanFourGibibytes)
+{
+    const size_t window = 64u << 20, windows = 65, size = window * windows - 12345;
+    int fd[2];
+    unsigned char *m[2];
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    if (!getenv("PVN_TEST_LARGE"))
+        GTEST_SKIP() << "slow with sanitizers; PVN_TEST_LARGE=1 runs it";
+#endif
+    for (int i = 0; i < 2; i++) {
+        fd[i] = memfd_create("window", MFD_CLOEXEC);
+        ASSERT_EQ(0, ftruncate(fd[i], window));
+        m[i] =
+            static_cast<unsigned char *>(mmap(nullptr, window * windows, PROT_NONE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        ASSERT_NE(MAP_FAILED, static_cast<void *>(m[i]));
+        for (size_t w = 0; w < windows; w++)
+            ASSERT_EQ(m[i] + w * window, mmap(m[i] + w * window, window, PROT_READ | PROT_WRITE,
+                                              MAP_SHARED | MAP_FIXED, fd[i], 0));
+    }
+    for (size_t k = 0; k < window; k += 4096)
+        m[0][k] = static_cast<unsigned char>(k >> 12) | 1;
+    {
+        Net n(12);
+        Pair p(n);
+        ASSERT_TRUE(p.up());
+        void *sr = nullptr, *rr = nullptr, *data = m[1], *mh = nullptr;
+        size_t room = window * windows;
+        int tag = 0, sd = 0, rd = 0, got = 0;
+        EXPECT_TRUE(eventually([&] {
+            if (!sr) {
+                EXPECT_EQ(ncclSuccess,
+                          pvn_netdrv_isend(p.d, p.sc, m[0], size, 0, nullptr, nullptr, &sr));
+            }
+            if (!rr) {
+                EXPECT_EQ(ncclSuccess,
+                          pvn_netdrv_irecv(p.d, p.rc, 1, &data, &room, &tag, &mh, nullptr, &rr));
+            }
+            if (sr && !sd) {
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, sr, &sd, nullptr));
+            }
+            if (rr && !rd) {
+                EXPECT_EQ(ncclSuccess, pvn_netdrv_test(p.d, rr, &rd, &got));
+            }
+            return (sd && rd) || HasFailure();
+        }));
+        EXPECT_EQ(INT_MAX, got) << "test reports sizes as int";
+    }
+    EXPECT_EQ(0, memcmp(m[0], m[1], window - 12345));
+    for (int i = 0; i < 2; i++) {
+        munmap(m[i], window * windows);
+        close(fd[i]);
+    }
+}
+
+TEST(Many, ThreadsWithCommsOfTheirOwn)
+{
+    Net n(12);
+    std::atomic<int> good{0};
+    std::vector<std::thread> t;
+    for (int i = 0; i < 4; i++)
+        t.emplace_back([&] {
+            for (int round = 0; round < 10; round++) {
+                Pair p(n), q(n);
+                Flow f = plain(p, {1, 40000, 500}), g = plain(q, {2, 300000});
+                if (p.up() && q.up() && f.run() && g.run())
+                    good++;
+                f.check();
+                g.check();
+            }
+        });
+    for (auto &x : t)
+        x.join();
+    EXPECT_EQ(40, good);
+}
+
+} // namespace
