@@ -231,6 +231,27 @@ echo "status $?" >>"$work/out"
 check another_network_is_noticed "$work/out" '^status 1' '^a .*FAIL.*does not say that it uses the plugin' '^b .*FAIL' \
     '^f .*FAIL' '^g .*FAIL'
 
+# judge(expected losses, sharded losses): the complaints of part d, which needs no PyTorch for that.
+judge() {
+    PYTHONPATH=$PVN_SRCDIR/tests/gpu PYTHONDONTWRITEBYTECODE=1 python3 - "$@" <<'JUDGE'
+import argparse, math, sys
+import fsdp
+nan = math.nan
+expected, losses = (eval(a) for a in sys.argv[1:])
+said = {"losses": losses, "expected": expected, "how": "by hand", "parameters": 1, "seconds": 1.0}
+args = argparse.Namespace(model="m", ranks=1, tolerance=1e-3)
+print("complaints:", fsdp.judge(args, [said])[0])
+JUDGE
+}
+judge '[4.0, 3.9, 3.0, 2.9]' '[4.0, 3.9, 3.0, 2.9]' >"$work/out" 2>&1
+check fsdp_that_learns "$work/out" '^complaints: \[\]$'
+judge '[4.0, 3.9, 8.0, 7.9]' '[4.0, 3.9, 8.0, 7.9]' >"$work/out" 2>&1
+check fsdp_whose_loss_goes_up "$work/out" 'has not gone down: 4.0000 to 7.9000'
+judge '[4.0, nan, nan]' '[4.0, nan, nan]' >"$work/out" 2>&1
+check fsdp_whose_losses_are_no_numbers "$work/out" 'a loss is not a number'
+judge '[4.0, 3.0, 2.0]' '[4.0, 3.0, 2.1]' >"$work/out" 2>&1
+check fsdp_that_differs "$work/out" 'differ from the unsharded run'
+
 if ! "$python" -c 'import torch' >/dev/null 2>&1; then
     echo "skip torch_parts_on_the_cpu: $python has no PyTorch"
     exit 0
