@@ -163,7 +163,8 @@ static uint64_t pause_ns(const struct pvn_comm *c)
     return c->losses < 2 ? 0 : pvn_pause_ns(c->losses - 2, PAUSE_FIRST_NS, PAUSE_MAX_NS);
 }
 
-/* False: a device or port that has failed, here (EIO while its event is on the way) or, as its report says, at the peer. */
+/* A device or port that has failed is no fault of the network: it says so itself (EIO until its event comes),
+ * or the peer's report does. */
 static bool is_the_network(const struct pvn_err *why)
 {
     return why->code != -ENODEV && why->code != -EIO && why->code != -ENETDOWN;

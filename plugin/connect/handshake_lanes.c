@@ -607,7 +607,7 @@ static void come_up(struct pvn_conn *c)
     conn_goto(c, PVN_CONN_UP);
     pvn_conn_lanes_text(c, text, sizeof(text));
     pvn_stat_lanes(c->stat, text);
-    /* NCCL shows INIT by default and NET only when asked to: what carries the data is for everybody. */
+    /* NCCL shows INIT by default, NET only on request, and this line concerns every user. */
     pvn_info(PVN_INIT | PVN_NET, "%s: %s %s, wire version %d, %d lane%s: %s", c->where,
              c->cfg.sender ? "sends to" : "receives from", c->who,
              pvn_wire_agree(&c->mine, &c->theirs, NULL), c->nlanes, c->nlanes == 1 ? "" : "s",

@@ -19,7 +19,7 @@ struct nc_options {
     enum nc_mode mode;
     int ranks, dev, iters;
     int op_timeout_s, timeout_s;
-    int stop_s; /* the last rank is stopped for so long; 0: never */
+    int stop_s;     /* the last rank is stopped for so long; 0: never */
     bool same_host; /* do not give every rank its own NCCL_HOSTID */
     size_t sizes[NC_MAX_SIZES];
     int nsizes;
@@ -37,7 +37,7 @@ struct nc_shared {
     atomic_int victim_dead;
     atomic_int passed, failed;
     double seconds[NC_MAX_RANKS], cpu[NC_MAX_RANKS];
-    double dead_at; /* monotonic seconds when the victim was killed */
+    double dead_at;                  /* monotonic seconds when the victim was killed */
     double stopped_at, continued_at; /* of the rank that is stopped for a time; 0: not yet */
 };
 

@@ -37,15 +37,15 @@ struct link {
 
 static FILE *log_file;
 
-/* What NCCL_DEBUG_SUBSYS lets through at INFO. Without it that is, in NCCL 2.28 (src/debug.cc), INIT, BOOTSTRAP and ENV:
- * what a plugin says of connections (NET) is not among them. */
+/* NCCL_DEBUG_SUBSYS names the subsystems whose lines NCCL shows at INFO; without it these are INIT, BOOTSTRAP and ENV
+ * (src/debug.cc of 2.28). NET is not among them. */
 static unsigned long wanted_subsystems(void)
 {
     static const struct {
         const char *name;
         unsigned long bit;
-    } names[] = {{"INIT", NCCL_INIT},   {"NET", NCCL_NET},
-                 {"GRAPH", NCCL_GRAPH}, {"ENV", NCCL_ENV},
+    } names[] = {{"INIT", NCCL_INIT},           {"NET", NCCL_NET},
+                 {"GRAPH", NCCL_GRAPH},         {"ENV", NCCL_ENV},
                  {"BOOTSTRAP", NCCL_BOOTSTRAP}, {"ALL", NCCL_ALL}};
     const char *list = getenv("NCCL_DEBUG_SUBSYS");
     unsigned long mask = 0;
@@ -63,8 +63,7 @@ static void logger(ncclDebugLogLevel level, unsigned long flags, const char *fil
                    const char *fmt, ...)
 {
     va_list ap;
-    if (level == NCCL_LOG_TRACE ||
-        (level == NCCL_LOG_INFO && !(flags & wanted_subsystems())))
+    if (level == NCCL_LOG_TRACE || (level == NCCL_LOG_INFO && !(flags & wanted_subsystems())))
         return;
     fputs(level == NCCL_LOG_WARN ? "NCCL WARN " : "NCCL INFO ", log_file);
     va_start(ap, fmt);
