@@ -13,6 +13,7 @@ libpvn_core_la_SOURCES += \
     plugin/base/fork.h \
     plugin/base/hints.c \
     plugin/base/hints.h \
+    plugin/base/live.h \
     plugin/base/log.c \
     plugin/base/log.h \
     plugin/base/mem_copy.h \

@@ -123,6 +123,7 @@ static int start_engine(struct pvn_comm *c)
                                  .unexpected_max = UNEXPECTED_BYTES_MAX,
                                  .now = now_for_engine,
                                  .owner = c,
+                                 .live = pvn_stat_live(c->conn->stat),
                                  .outlives_lanes = pvn_conn_failover(c->conn)};
     struct pvn_err err = PVN_ERR_INIT;
     struct pvn_engine *engine;

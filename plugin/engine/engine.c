@@ -100,6 +100,7 @@ struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
     if (!e)
         return NULL;
     e->cfg = *cfg;
+    e->live = cfg->live ? cfg->live : &e->no_live;
     if (cfg->sender)
         e->tx = sender_new(e);
     else

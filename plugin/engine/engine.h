@@ -24,6 +24,7 @@
 
 #include <stdbool.h>
 
+#include "base/live.h"
 #include "engine/lane.h"
 
 struct pvn_engine;
@@ -38,6 +39,8 @@ struct pvn_engine_cfg {
     uint64_t (*now)(void *ctx); /* ns, monotonic */
     void *now_ctx;
     void *owner; /* the caller's own, see pvn_req_owner */
+    /* Counts what is opened and completed for others, as it happens; NULL: for nobody. */
+    struct pvn_live *live;
     /* The loss of a lane pauses the engine, and the caller brings new lanes (see Failover below);
      * false: it is the engine's failure. */
     bool outlives_lanes;

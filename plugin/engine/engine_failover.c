@@ -106,7 +106,7 @@ static void number_slots(struct receiver *rx)
         g[i]->slot = (uint64_t)i;
         rx->ring[i] = g[i];
     }
-    rx->earlier += rx->next_slot - (uint64_t)n;
+    rx->others += rx->next_slot - (uint64_t)n;
     rx->next_slot = (uint64_t)n;
     rx->oldest_slot = 0;
     rx->unpublished = (unsigned)n;
@@ -225,8 +225,7 @@ void pvn_engine_acknowledge(struct pvn_engine *e, uint64_t received)
             continue;
         m->unassigned = false;
         m->count = m->next = 1;
-        e->stats.bytes += m->req.size;
-        eng_req_done(e, &m->req);
+        eng_message_done(e, &m->req, m->req.size);
     }
     tx->unassigned = 0;
 }
@@ -301,8 +300,7 @@ static int settle(struct pvn_engine *e, const struct pvn_engine_report *r, uint6
         m->unassigned = false;
         if (!nothing && !waits && has(r, k, m)) {
             m->count = m->next = 1;
-            e->stats.bytes += m->req.size;
-            eng_req_done(e, &m->req);
+            eng_message_done(e, &m->req, m->req.size);
             continue;
         }
         again += r->by_slot ? !waits : 1;

@@ -164,7 +164,7 @@ static_assert(PVN_MAX_RECVS <= 8, "a byte has a bit for each buffer");
 
 struct receiver {
     uint64_t next_slot;   /* number of the next group */
-    uint64_t earlier;     /* groups that were counted before the last failover, and are not now */
+    uint64_t others;      /* requests not in it: groups before the last failover, flushes */
     uint64_t early;       /* buffers that were full before the others of their group, ever */
     uint64_t oldest_slot; /* no open group is older */
     unsigned unpublished; /* newest slots, for which no lane has had room */
@@ -175,8 +175,7 @@ struct receiver {
     struct recv_group *ring[SLOT_RING];     /* slot % SLOT_RING -> group not full yet, or NULL */
     struct recv_group groups[PVN_MAX_REQS];
     int flushing;     /* flushes that some lane has not taken */
-    uint64_t flushes; /* ever */
-    uint64_t flushed; /* of them, those that are done; counted before stats.msgs */
+    uint64_t flushed; /* that are done, ever; counted before stats.msgs */
     struct flush_job flush[PVN_MAX_REQS];
 };
 
@@ -204,15 +203,19 @@ struct pvn_engine {
     struct pvn_lane_watch *watch;
     struct pvn_lane_watch no_watch; /* never filled in */
     uint32_t epoch; /* failover: of the lanes in use; one more each time both ends have resumed */
+    struct pvn_live *live; /* written, never read: cfg's, else no_live */
     struct pvn_engine_stats stats;
     struct pvn_err err;
     struct pvn_err pause_err;
+    struct pvn_live no_live;
 };
 
-static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
+/* opened: how many have been by now, this one included. */
+static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req, uint64_t opened)
 {
     req->born = e->now;
     req->state = REQ_OPEN;
+    pvn_live_set(&e->live->opened, opened);
 }
 
 /* A counter that other threads read (pvn_engine_received) and one writes. */
@@ -221,16 +224,39 @@ static inline void eng_count(uint64_t *counter)
     __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
 }
 
-static inline void eng_req_done(struct pvn_engine *e, struct pvn_req *req)
+/* live: e->live, which is then loaded once for both. */
+static inline void eng_req_done(struct pvn_engine *e, struct pvn_live *live, struct pvn_req *req)
 {
+    uint64_t msgs = e->stats.msgs + 1;
     req->state = REQ_DONE;
-    eng_count(&e->stats.msgs);
+    __atomic_store_n(&e->stats.msgs, msgs, __ATOMIC_RELAXED);
+    pvn_live_set(&live->msgs, msgs);
+}
+
+static inline void eng_count_bytes(struct pvn_engine *e, struct pvn_live *live, uint64_t n)
+{
+    uint64_t bytes = e->stats.bytes + n;
+    e->stats.bytes = bytes;
+    pvn_live_set(&live->bytes, bytes);
+}
+
+/* A request is done with all of its bytes. */
+static inline void eng_message_done(struct pvn_engine *e, struct pvn_req *req, uint64_t bytes)
+{
+    struct pvn_live *live = e->live;
+    eng_count_bytes(e, live, bytes);
+    eng_req_done(e, live, req);
+}
+
+static inline uint64_t eng_received_opened(const struct receiver *rx)
+{
+    return rx->others + rx->next_slot;
 }
 
 /* Requests not done. */
 static inline int eng_pending(const struct pvn_engine *e)
 {
-    uint64_t opened = e->tx ? e->tx->next : e->rx->earlier + e->rx->next_slot + e->rx->flushes;
+    uint64_t opened = e->tx ? e->tx->next : eng_received_opened(e->rx);
     return (int)(opened - e->stats.msgs);
 }
 
@@ -255,7 +281,7 @@ static inline void eng_open_group(struct pvn_engine *e, struct recv_group *g, ui
     g->slot = slot;
     rx->ring[slot % SLOT_RING] = g;
     rx->next_slot = slot + 1;
-    eng_req_open(e, &g->req);
+    eng_req_open(e, &g->req, eng_received_opened(rx));
     g->req.sizes = g->req.left = (uint8_t)n;
 }
 
@@ -271,8 +297,9 @@ static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
                                      struct recv_ent *ent)
 {
     struct receiver *rx = e->rx;
+    struct pvn_live *live = e->live;
     ent->done = true;
-    e->stats.bytes += ent->total;
+    eng_count_bytes(e, live, ent->total);
     if (--g->req.left > 0) {
         eng_count(&rx->early);
         return;
@@ -283,7 +310,7 @@ static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
     while (!e->needs_cts && rx->oldest_slot < rx->next_slot &&
            !rx->ring[rx->oldest_slot % SLOT_RING])
         rx->oldest_slot++;
-    eng_req_done(e, &g->req);
+    eng_req_done(e, live, &g->req);
 }
 
 /* To be called after a post to a lane or an event of it. */

@@ -163,8 +163,7 @@ static inline int arrived_whole(struct pvn_engine *e, const struct pvn_lane *l,
     e->rx->ring[ev->id % SLOT_RING] = NULL;
     g->req.size = total;
     e->stats.chunks++;
-    e->stats.bytes += total;
-    eng_req_done(e, &g->req);
+    eng_message_done(e, &g->req, total);
     if (ev->data)
         l->ops->copy_out(ev, g->buf[0].addr);
     return 0;

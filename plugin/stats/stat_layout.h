@@ -9,17 +9,20 @@
  * and turn them into wall-clock time.
  *
  * A row is a sequence lock: seq is odd while its owner writes. A row whose seq stays odd belongs to
- * a process that was killed or stopped in the middle of writing it.
+ * a process that was killed or stopped in the middle of writing it. Its live counters are outside
+ * that lock: they change with each message, each by itself.
  */
 #ifndef PVN_STATS_STAT_LAYOUT_H
 #define PVN_STATS_STAT_LAYOUT_H
 
 #include <stdint.h>
 
+#include "base/live.h"
+
 #define PVN_STAT_MAGIC "PVNSTAT" /* eight bytes with its end */
 
 enum {
-    PVN_STAT_VERSION = 3, /* goes up with every change below pvn_stat_ident */
+    PVN_STAT_VERSION = 4, /* goes up with every change below pvn_stat_ident */
     PVN_STAT_ROWS = 1024, /* comms and listeners of a process that have a row at once */
     PVN_STAT_GROW = 32,   /* rows by which the file grows */
     PVN_STAT_TOTALS = 16  /* kinds of comms whose sums outlive their rows */
@@ -70,7 +73,7 @@ struct pvn_stat_head {
     char plugin[32];     /* the plugin's version */
     char command[16];    /* the process's name */
     char rank[16];       /* "" where no launcher says it */
-    char rank_from[32];  /* the variable that does */
+    char rank_from[40];  /* the variable that does */
     uint64_t totals_seq; /* odd while a row's numbers move into the totals */
     struct pvn_stat_total total[PVN_STAT_TOTALS];
 };
@@ -82,7 +85,7 @@ struct pvn_stat_counts {
     uint64_t look_ns;    /* when NCCL's calls last led here: the numbers are of then */
     uint64_t moved_ns;   /* when bytes last moved */
     uint64_t stuck_ns;   /* since when nothing moves though requests are open; 0: that is not so */
-    uint64_t open;       /* requests */
+    uint64_t open;       /* requests; a reader has this and the next two from pvn_stat_row.live */
     uint64_t msgs;       /* completed */
     uint64_t bytes;      /* of those */
     uint64_t chunks;     /* posted (sender) or arrived (receiver) */
@@ -113,7 +116,11 @@ struct pvn_stat_row {
     char peer_host[64]; /* "" until the peer has said it */
     char peer_addr[80];
     char lanes[384];
-    char text[640]; /* SETUP: what is waited for; UP and stuck: which end has to act; FAILED: why */
+    char text[656]; /* SETUP: what is waited for; UP and stuck: which end has to act; FAILED: why */
+    union {         /* in a cache line that nothing else is written to */
+        struct pvn_live live;
+        char line[64];
+    };
 };
 
 #endif

@@ -29,9 +29,12 @@
 #define MAP_BYTES                                                                                  \
     (sizeof(struct pvn_stat_head) + (size_t)PVN_STAT_ROWS * sizeof(struct pvn_stat_row))
 
-_Static_assert(sizeof(struct pvn_stat_ident) == 152 && sizeof(struct pvn_stat_head) == 3256 &&
-                   sizeof(struct pvn_stat_row) == 1456,
+_Static_assert(sizeof(struct pvn_stat_ident) == 152 && sizeof(struct pvn_stat_head) == 3264 &&
+                   sizeof(struct pvn_stat_row) == 1536,
                "another layout is another PVN_STAT_VERSION");
+_Static_assert(sizeof(struct pvn_stat_head) % 64 == 0 && sizeof(struct pvn_stat_row) % 64 == 0 &&
+                   offsetof(struct pvn_stat_row, live) % 64 == 0,
+               "live counters have cache lines of their own");
 
 /* Copies of the plugin in one process, and files that its pid's owners before it have left. */
 enum { NAMES = 16 };
@@ -312,8 +315,8 @@ static void keep_numbers(struct pvn_stat_row *r)
 
     put64(&file.head->totals_seq, file.head->totals_seq + 1);
     put64(&t->comms, t->comms + 1);
-    put64(&t->msgs, t->msgs + n->msgs);
-    put64(&t->bytes, t->bytes + n->bytes);
+    put64(&t->msgs, t->msgs + r->live.msgs);
+    put64(&t->bytes, t->bytes + r->live.bytes);
     put64(&t->chunks, t->chunks + n->chunks);
     put64(&t->unexpected, t->unexpected + n->unexpected);
     put64(&t->lane_full, t->lane_full + n->lane_full);
@@ -340,10 +343,19 @@ static int find_row(void)
     return i < 0 ? ended_or_new(true) : i;
 }
 
-/* How far the words of a row reach that change at every look. */
+/* How far the words of a row reach that change at every look, and those that are published at all. */
 #define NUMBERS_END offsetof(struct pvn_stat_row, state)
+#define ALL_END     offsetof(struct pvn_stat_row, live)
 
-static void publish(struct pvn_stat *s, size_t upto)
+static void put_live(struct pvn_live *to, const struct pvn_stat_counts *n)
+{
+    put64(&to->opened, n->msgs + n->open);
+    put64(&to->bytes, n->bytes);
+    put64(&to->msgs, n->msgs);
+}
+
+/* live: new live counters, or NULL. */
+static void publish_with(struct pvn_stat *s, size_t upto, const struct pvn_stat_counts *live)
 {
     uint64_t *to = &s->row->seq, seq = *to + 1;
     const uint64_t *from = &s->now.seq;
@@ -352,8 +364,15 @@ static void publish(struct pvn_stat *s, size_t upto)
     __atomic_store_n(to, seq, __ATOMIC_RELAXED);
     for (i = 1; i < upto / sizeof(*to); i++)
         put64(&to[i], from[i]);
+    if (live)
+        put_live(&s->row->live, live);
     put64(to, seq + 1);
     put64(&file.head->touched_ns, s->now.n.look_ns);
+}
+
+static void publish(struct pvn_stat *s, size_t upto)
+{
+    publish_with(s, upto, NULL);
 }
 
 static bool mine(const struct pvn_stat *s)
@@ -392,7 +411,7 @@ struct pvn_stat *pvn_stat_new(enum pvn_stat_phase phase, bool sender, const char
     file.used++;
     put64(&file.head->comms, s->now.id);
     put32(&file.head->open, (uint32_t)file.used);
-    publish(s, sizeof(s->now));
+    publish_with(s, ALL_END, &s->now.n);
 out:
     pthread_mutex_unlock(&lock);
     return s;
@@ -405,7 +424,7 @@ void pvn_stat_peer(struct pvn_stat *s, const char *host, uint32_t pid, const cha
     snprintf(s->now.peer_host, sizeof(s->now.peer_host), "%s", host);
     snprintf(s->now.peer_addr, sizeof(s->now.peer_addr), "%s", addr);
     s->now.peer_pid = pid;
-    publish(s, sizeof(s->now));
+    publish(s, ALL_END);
 }
 
 void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *name,
@@ -422,7 +441,7 @@ void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *n
     s->now.state_ns = s->now.n.look_ns = pvn_now_ns();
     snprintf(s->now.state, sizeof(s->now.state), "%s", name);
     snprintf(s->now.text, sizeof(s->now.text), "%s", text);
-    publish(s, sizeof(s->now));
+    publish(s, ALL_END);
 }
 
 void pvn_stat_lanes(struct pvn_stat *s, const char *lanes)
@@ -430,7 +449,12 @@ void pvn_stat_lanes(struct pvn_stat *s, const char *lanes)
     if (!mine(s))
         return;
     snprintf(s->now.lanes, sizeof(s->now.lanes), "%s", lanes);
-    publish(s, sizeof(s->now));
+    publish(s, ALL_END);
+}
+
+struct pvn_live *pvn_stat_live(struct pvn_stat *s)
+{
+    return mine(s) ? &s->row->live : NULL;
 }
 
 void pvn_stat_put(struct pvn_stat *s, const struct pvn_stat_counts *n, const char *text)
@@ -443,7 +467,7 @@ void pvn_stat_put(struct pvn_stat *s, const struct pvn_stat_counts *n, const cha
     s->now.n = *n;
     if (!same)
         snprintf(s->now.text, sizeof(s->now.text), "%s", text);
-    publish(s, same ? NUMBERS_END : sizeof(s->now));
+    publish_with(s, same ? NUMBERS_END : ALL_END, n);
 }
 
 void pvn_stat_look(struct pvn_stat *s, uint64_t now_ns)
@@ -465,7 +489,7 @@ static void end(struct pvn_stat *s, bool keeps_row)
         else if (s->now.phase != PVN_STAT_FAILED)
             s->now.phase = PVN_STAT_CLOSED;
         s->now.ended_ns = s->now.n.look_ns = pvn_now_ns();
-        publish(s, sizeof(s->now));
+        publish(s, ALL_END);
         file.owned[s->index] = false;
         file.used--;
         put32(&file.head->open, (uint32_t)file.used);

@@ -72,6 +72,25 @@ static void clean_row(struct pvn_stat_row *r)
     CLEAN(r->text);
 }
 
+/* Takes what has been counted since the row was published: later than that, at a time that is not known. */
+static void take_live(struct pvn_stat_row *r)
+{
+    const struct pvn_live *live = &r->live;
+    struct pvn_stat_counts *n = &r->n;
+    bool whole = r->seq == 0;
+
+    if (whole && (live->msgs != n->msgs || live->bytes != n->bytes)) {
+        if (n->moved_ns < n->look_ns)
+            n->moved_ns = n->look_ns;
+        if (r->phase == PVN_STAT_UP && n->stuck_ns)
+            r->text[0] = '\0';
+        n->stuck_ns = 0;
+    }
+    n->msgs = live->msgs;
+    n->bytes = live->bytes;
+    n->open = live->opened > live->msgs ? live->opened - live->msgs : 0;
+}
+
 static int read_rows(int fd, struct pvn_stats *out, struct pvn_err *err)
 {
     int tries = out->life == PVN_STATS_DEAD ? 1 : TRIES;
@@ -89,6 +108,7 @@ static int read_rows(int fd, struct pvn_stats *out, struct pvn_err *err)
         if (r->seq)
             tries = 1;
         clean_row(r);
+        take_live(r);
         out->nrows += r->id != 0 && r->phase >= PVN_STAT_LISTEN && r->phase <= PVN_STAT_CLOSED;
     }
     qsort(out->row, (size_t)out->nrows, sizeof(*out->row), by_id);

@@ -242,6 +242,47 @@ TEST_F(Stat, AStoppedRankIsNamedByTheOther)
     }
 }
 
+// Finished messages show at the next look, and so do open requests, though nobody calls any more: no
+// clock says when they are counted.
+TEST_F(Stat, AFewQuickMessagesAndSilence)
+{
+    Net n(12);
+    Pair p(n);
+    ASSERT_TRUE(p.up());
+    Flow first = plain(p, {1});
+    ASSERT_TRUE(first.run());
+    comms(); // by now the rows have been published for the last time
+    Flow f = plain(p, std::vector<size_t>(10, 3000));
+    ASSERT_TRUE(f.run());
+    auto expect = [&](const char *kind, uint64_t messages, uint64_t bytes, uint64_t open) {
+        int found = 0;
+        for (auto &c : comms()) {
+            if (c.text("kind") != kind)
+                continue;
+            found++;
+            EXPECT_EQ(messages, c.number("messages")) << kind;
+            EXPECT_EQ(bytes, c.number("bytes")) << kind;
+            EXPECT_EQ(open, c.number("requests_open")) << kind;
+            EXPECT_TRUE(c.has("moved_s_ago")) << kind;
+        }
+        EXPECT_EQ(1, found) << kind;
+    };
+    expect("send", 11, 30001, 0);
+    expect("recv", 11, 30001, 0);
+    EXPECT_TRUE(std::regex_search(tool("stat").out, std::regex("UP +11 +(30001 B|29.3 KiB) +0 ")))
+        << tool("stat").out;
+    // A receive for which nothing comes, and which nobody tests.
+    Buffer b(100);
+    void *data = b.data(), *mh = nullptr, *handle = nullptr, *request = nullptr;
+    size_t size = 100;
+    int tag = 0;
+    ASSERT_EQ(ncclSuccess,
+              pvn_netdrv_irecv(p.d, p.rc, 1, &data, &size, &tag, &mh, &handle, &request));
+    ASSERT_NE(nullptr, request);
+    expect("send", 11, 30001, 0);
+    expect("recv", 11, 30001, 1);
+}
+
 // Lines of the text exposition format, version 0.0.4.
 TEST_F(Stat, PrometheusGrammar)
 {

@@ -33,8 +33,11 @@ static void whole(uint8_t *image)
     gethostname(h.id.host, sizeof(h.id.host) - 1);
     memcpy(image, &h, sizeof(h));
     for (i = 0; i < ROWS; i++) {
-        struct pvn_stat_row r = {
-            .id = (uint64_t)(ROWS - i), .phase = PVN_STAT_UP, .state = "UP", .text = "nothing"};
+        struct pvn_stat_row r = {.id = (uint64_t)(ROWS - i),
+                                 .phase = PVN_STAT_UP,
+                                 .state = "UP",
+                                 .text = "nothing",
+                                 .live = {.msgs = 2, .bytes = 300, .opened = 3}};
 
         memcpy(image + sizeof(h) + (size_t)i * sizeof(r), &r, sizeof(r));
     }
@@ -63,6 +66,8 @@ static void readable(const struct pvn_stats *s)
 
         fuzz_require(r->id != 0 && (i == 0 || r[-1].id <= r->id), "rows in order");
         fuzz_require(r->phase >= PVN_STAT_LISTEN && r->phase <= PVN_STAT_CLOSED, "a known phase");
+        fuzz_require(r->n.msgs == r->live.msgs && r->n.open <= r->live.opened,
+                     "live counters, and no more open requests than were opened");
         text(r->state, sizeof(r->state));
         text(r->device, sizeof(r->device));
         text(r->peer_host, sizeof(r->peer_host));

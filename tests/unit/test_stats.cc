@@ -230,6 +230,69 @@ TEST_F(Stats, WhatIsWrittenIsWhatIsRead)
     EXPECT_STREQ("", pvn_stats_path());
 }
 
+// Messages, bytes and open requests are those of now, whenever the row was published. What had been
+// stuck then and has moved since is not.
+TEST_F(Stats, LiveCountersAreNewerThanTheRow)
+{
+    pvn_stats_open(12);
+    pvn_stat *s = pvn_stat_new(PVN_STAT_UP, true, "eth0");
+    pvn_live *live = pvn_stat_live(s);
+    ASSERT_NE(nullptr, live);
+    EXPECT_EQ(nullptr, pvn_stat_live(nullptr));
+    pvn_stat_counts n = {};
+    n.look_ns = pvn_now_ns();
+    n.moved_ns = n.look_ns - 7;
+    n.stuck_ns = n.look_ns - 5;
+    n.open = 2;
+    n.msgs = 10;
+    n.bytes = 1000;
+    n.chunks = 12;
+    pvn_stat_put(s, &n, "waiting for the peer");
+    EXPECT_EQ(12u, live->opened);
+    {
+        Read r(pvn_stats_path());
+        ASSERT_EQ(1, r.s.nrows);
+        EXPECT_EQ(0, memcmp(&n, &r.s.row[0].n, sizeof(n)));
+        EXPECT_STREQ("waiting for the peer", r.s.row[0].text);
+    }
+    live->opened = 13;
+    EXPECT_EQ(3u, Read(pvn_stats_path()).s.row[0].n.open);
+    EXPECT_EQ(n.stuck_ns, Read(pvn_stats_path()).s.row[0].n.stuck_ns) << "nothing has moved";
+    live->bytes = 1300;
+    live->msgs = 13;
+    Read r(pvn_stats_path());
+    const pvn_stat_row &row = r.s.row[0];
+    EXPECT_EQ(13u, row.n.msgs);
+    EXPECT_EQ(1300u, row.n.bytes);
+    EXPECT_EQ(0u, row.n.open);
+    EXPECT_EQ(12u, row.n.chunks);
+    EXPECT_EQ(0u, row.n.stuck_ns);
+    EXPECT_EQ(n.look_ns, row.n.moved_ns) << "later than that, at a time that is not known";
+    EXPECT_STREQ("", row.text);
+    live->msgs = 14; // counted between a reader's loads
+    EXPECT_EQ(0u, Read(pvn_stats_path()).s.row[0].n.open);
+    pvn_stat_lanes(s, "tcp on eth0");
+    EXPECT_EQ(14u, live->msgs) << "publishing leaves them alone";
+    pvn_stat_end(s);
+}
+
+// The reason of a failure stays, though a message was counted after the row was published.
+TEST_F(Stats, LiveCountersOfAFailedComm)
+{
+    pvn_stats_open(12);
+    pvn_stat *s = pvn_stat_new(PVN_STAT_UP, true, "eth0");
+    pvn_stat_counts n = {};
+    n.stuck_ns = n.look_ns = pvn_now_ns();
+    pvn_stat_put(s, &n, "waiting for the peer");
+    pvn_stat_state(s, PVN_STAT_FAILED, "FAILED", "the peer was killed");
+    pvn_stat_live(s)->opened = pvn_stat_live(s)->msgs = 1;
+    Read r(pvn_stats_path());
+    ASSERT_EQ(1, r.s.nrows);
+    EXPECT_EQ(1u, r.s.row[0].n.msgs);
+    EXPECT_STREQ("the peer was killed", r.s.row[0].text);
+    pvn_stat_end(s);
+}
+
 TEST_F(Stats, AFailureIsKept)
 {
     pvn_stats_open(12);
@@ -292,10 +355,14 @@ TEST_F(Stats, NumbersOutliveTheirRows)
         ASSERT_NE(nullptr, s);
         pvn_stat_lanes(s, i % 3 ? "tcp on eth0, 2 streams" : "rdma on p0; tcp on eth0");
         pvn_stat_counts n = {};
-        n.msgs = 3;
-        n.bytes = 1000;
+        n.msgs = 2;
+        n.bytes = 400;
         n.doorbells_send = i % 3 ? 0 : 2;
+        pvn_live *live = pvn_stat_live(s);
+        EXPECT_EQ(0u, live->msgs + live->bytes + live->opened) << "of the row's former owner";
         pvn_stat_put(s, &n, "");
+        live->opened = live->msgs = 3; // after the last publication
+        live->bytes = 1000;
         pvn_stat_end(s);
     }
     Read r(pvn_stats_path());
@@ -599,7 +666,7 @@ TEST_F(Stats, AChildLeavesTheParentsFileAlone)
         pvn_stat_put(s, &n, "from the child");
         pvn_stat_state(s, PVN_STAT_FAILED, "FAILED", "from the child");
         pvn_stat_look(s, pvn_now_ns() + PVN_NS_PER_S);
-        if (pvn_stat_new(PVN_STAT_UP, true, "eth0"))
+        if (pvn_stat_new(PVN_STAT_UP, true, "eth0") || pvn_stat_live(s))
             _exit(1);
         pvn_stat_end(s);
     });

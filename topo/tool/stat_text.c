@@ -82,7 +82,7 @@ static void process(const struct tool *t, const struct pvn_stats *f)
     else if (!dead && h->open && stat_age(f, h->touched_ns) > STAT_STALLED_S)
         fprintf(t->out,
                 "    NCCL has not called the plugin for %s: the process computes, idles, or hangs\n"
-                "    elsewhere; the numbers are of then\n",
+                "    elsewhere\n",
                 span(stat_age(f, h->touched_ns), age, sizeof(age)));
     if (h->untracked)
         fprintf(t->out, "    %u comms have no row: there were more than %u, or no room for them\n",
