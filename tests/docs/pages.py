@@ -208,6 +208,24 @@ def commands(work):
     return bad
 
 
+def launch_lines():
+    """Lines that start a job on several hosts and cannot run here, each for what it had hung or failed without."""
+    bad, seen = [], 0
+    for block in [b for p in PAGES for b in markdown_blocks(p)] + [b for p in MAN.values() for b in man_blocks(p)]:
+        text = "\n".join(block.lines)
+        for line in text.replace("\\\n", " ").split("\n"):
+            seen += "torchrun" in line or "srun" in line
+            if "torchrun" in line and "--nnodes" in line and "--rdzv-backend c10d" not in line:
+                bad.append("%s: torchrun waits at nobody's port without --rdzv-backend c10d: %s" % (block.place(), line))
+            if re.search(r"\bsrun\b.* python", line):
+                bad.append("%s: srun sets no RANK for PyTorch: %s" % (block.place(), line))
+        if "#SBATCH" in text and not text.startswith("#!"):
+            bad.append("%s: sbatch refuses a script without #!" % block.place())
+    if seen < 5:
+        bad.append("%d launch lines were found: this test looks at the wrong thing" % seen)
+    return bad
+
+
 def slug(heading):
     heading = re.sub(r"[*`]|\[|\]\([^)]*\)|\]", "", heading.strip().lower())
     return re.sub(r"[^\w\- ]", "", heading).replace(" ", "-")
@@ -302,6 +320,7 @@ report.failed = False
 def main():
     with tempfile.TemporaryDirectory() as work:
         report("commands", commands(work))
+    report("launch lines", launch_lines())
     report("links", links())
     report("names of options, parameters and commands", named())
     report("messages", messages.missing(SRC, output(BUILD + "/plugin/docs/pages", "hints")))
