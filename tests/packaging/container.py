@@ -7,10 +7,16 @@ usage: container.py check FILE.yaml VERSION        prints what is wrong, nothing
        container.py commands FILE.yaml IMAGE NODE  prints the command of each container with our image: the program as a path
                                                    below IMAGE, its arguments, which are paths, as those of the node, below NODE
 """
+import itertools
 import pathlib
 import sys
 
 import yaml
+
+
+def with_pods(documents):
+    """The one of these documents that makes pods."""
+    return next(d for d in documents if "template" in d["spec"])
 
 
 def pod_of(document):
@@ -71,6 +77,25 @@ def faults(document, version):
         yield "no init container installs the plugin"
 
 
+def meeting_faults(documents):
+    """Sentences about pods of a job that do not find each other: by the name that a headless service gives the first one."""
+    job = with_pods(documents)
+    pod = pod_of(job)
+    meet = [w.split("=")[1] for c in pod["containers"] for w in c.get("command", []) if w.startswith("--rdzv-endpoint=")]
+    if not meet:
+        return
+    service = next((d for d in documents if d["kind"] == "Service" and d["metadata"]["name"] == pod.get("subdomain")), None)
+    if job["spec"].get("completionMode") != "Indexed" or not service or service["spec"].get("clusterIP") != "None":
+        yield "the pods have no names: that takes completionMode Indexed and a headless service of the name in subdomain"
+    elif service["spec"]["selector"] != job["spec"]["template"]["metadata"]["labels"]:
+        yield "the service does not select the job's pods"
+    elif not meet[0].startswith(f"{job['metadata']['name']}-0.{pod['subdomain']}:"):
+        yield f"{meet[0]} is not the first pod's name"
+    words = [w for c in pod["containers"] for w in c.get("command", [])]
+    if f"--nnodes={job['spec'].get('completions')}" not in words or job["spec"].get("parallelism") != job["spec"].get("completions"):
+        yield "completions, parallelism and --nnodes differ"
+
+
 def commands(document, image, node):
     """The commands of our image, with the paths of image and node."""
     pod = pod_of(document)
@@ -91,12 +116,12 @@ def main():
     """Prints faults or commands."""
     if len(sys.argv) < 4 or sys.argv[1] not in ("check", "commands"):
         sys.exit(__doc__.strip())
-    document = yaml.safe_load(pathlib.Path(sys.argv[2]).read_text(encoding="utf-8"))
+    documents = list(yaml.safe_load_all(pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")))
     if sys.argv[1] == "check":
-        for fault in faults(document, sys.argv[3]):
+        for fault in itertools.chain(faults(with_pods(documents), sys.argv[3]), meeting_faults(documents)):
             print(fault)
     else:
-        for words in commands(document, *sys.argv[3:]):
+        for words in commands(with_pods(documents), *sys.argv[3:]):
             print("\t".join(words))
 
 

@@ -127,6 +127,13 @@ for f in daemonset job; do
         grep -q . "$tmp/out"
         verdict "what does not fit in $f.yaml is found ($damage)" $?
     done
+    [ "$f" != job ] || for damage in 's/subdomain: train/subdomain: other/' 's/completionMode: Indexed/completionMode: NonIndexed/' 's/train-0[.]train/train-1.train/' \
+        's/parallelism: 2/parallelism: 1/' 's/nnodes=2/nnodes=4/' 's/^    job-name: train/    job-name: other/'; do
+        sed "$damage" "$dir/$f.yaml" >"$tmp/damaged.yaml"
+        "$python" "$here/container.py" check "$tmp/damaged.yaml" "$version" >"$tmp/out" 2>/dev/null
+        grep -q . "$tmp/out"
+        verdict "pods that do not find each other are found ($damage)" $?
+    done
     # The commands, with the node's paths in place of the container's.
     rm -rf "$tmp/node" "$tmp/status"
     while IFS=$'\t' read -r script folder; do
