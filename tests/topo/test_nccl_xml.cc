@@ -6,6 +6,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
+
+#include "tests/support/paths.h"
 
 namespace
 {
@@ -225,7 +228,14 @@ INSTANTIATE_TEST_SUITE_P(
         // what cannot be parsed at all
         LintRow{"parse", PVN_TOPO_LINT_ERROR, 2, "<system version=\"1\">\n</cpu>", "mismatched"},
         LintRow{"graph-file", PVN_TOPO_LINT_ERROR, 1, "<graphs version=\"1\"/>", "NCCL_GRAPH_FILE"},
-        LintRow{"version", PVN_TOPO_LINT_ERROR, 1, "<system version=\"2\"/>", "RCCL"},
+        LintRow{"version", PVN_TOPO_LINT_ERROR, 1,
+                "<system version=\"2\">\n<cpu numaid=\"0\">\n<pci busid=\"0000:01:00.0\" "
+                "class=\"0x030200\" vendor=\"0x10DE\"/>\n</cpu>\n</system>\n",
+                "0000:01:00.0 in line 3 is NVIDIA's: NCCL refuses"},
+        LintRow{
+            "version", PVN_TOPO_LINT_ERROR, 1,
+            body("<pci busid=\"0000:01:00.0\" class=\"0x030200\">\n<gpu gcn=\"gfx942\"/></pci>"),
+            "<gpu> in line 4 has a gcn, so it is AMD's: RCCL refuses"},
         // sizes
         LintRow{"nodes", PVN_TOPO_LINT_ERROR, 1,
                 body(many(254, "<pci busid=\"00%02x:%02x:00.0\"/>\n")), "256 elements"},
@@ -470,6 +480,96 @@ TEST(LintFold, WhatNamesALineIsOfOneThing)
     EXPECT_EQ((std::vector<std::string>{"dev=\"0\" of <net> is also used in line 3",
                                         "dev=\"1\" of <net> is also used in line 4"}),
               said);
+}
+
+// ---- AMD's GPUs: RCCL's rules ----
+
+std::string amd(const std::string &inner)
+{
+    std::string xml = body(inner);
+    xml.replace(xml.find("\"1\""), 3, "\"2\"");
+    return xml;
+}
+
+// "LEVEL rule: text" of a rule.
+std::string finding(const std::string &xml, const char *rule)
+{
+    for (const pvn_topo_lint_finding &f : lint(xml)) {
+        if (strcmp(f.rule, rule) == 0)
+            return std::string(pvn_topo_lint_level_name(f.level)) + ": " + f.what;
+    }
+    return "";
+}
+
+TEST(LintRccl, AFileThatRcclWritesIsFine)
+{
+    std::string xml = amd(
+        "<pci busid=\"0000:0c:00.0\" class=\"0x120000\" vendor=\"0x1002\" device=\"0x74a1\" "
+        "link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n<gpu dev=\"0\" sm=\"304\" gcn=\"gfx942\" "
+        "arch=\"169087\" rank=\"0\" gdr=\"1\">\n<xgmi target=\"0000:22:00.0\" count=\"1\" "
+        "tclass=\"0x120000\"/>\n</gpu>\n</pci>\n<pci busid=\"0000:22:00.0\" class=\"0x120000\"/>");
+    pvn_topo_lint l;
+    ASSERT_EQ(0, pvn_topo_nccl_lint(xml.data(), xml.size(), &l));
+    EXPECT_STREQ("RCCL", l.reader->name);
+    for (int i = 0; i < l.n; i++)
+        EXPECT_EQ(PVN_TOPO_LINT_NOTE, l.findings[i].level) << l.findings[i].what;
+    pvn_topo_lint_free(&l);
+    std::string other = body(good_pci);
+    ASSERT_EQ(0, pvn_topo_nccl_lint(other.data(), other.size(), &l));
+    EXPECT_STREQ("NCCL", l.reader->name);
+    pvn_topo_lint_free(&l);
+}
+
+TEST(LintRccl, ItsLimitsAreItsOwn)
+{
+    const char pci[] = "<pci busid=\"00%02x:%02x:00.0\" class=\"0x060400\"/>\n";
+    EXPECT_EQ("", finding(amd(many(32, pci)), "children"));
+    EXPECT_EQ(0u,
+              finding(amd(many(33, pci)), "children").find("NOTE: <cpu> has 33 children: RCCL"));
+    EXPECT_EQ("ERROR: <cpu> has 513 children: RCCL takes 512",
+              finding(amd(many(513, pci)), "children"));
+    EXPECT_EQ("", finding(amd(many(300, pci)), "nodes")) << "NCCL's 255 are not RCCL's";
+    EXPECT_EQ(0u, finding(amd(many(1100, pci)), "nodes").find("NOTE: 1102 elements: RCCL before"));
+    EXPECT_EQ("ERROR: 8192 elements: RCCL holds 8191 and stops at the next",
+              finding(amd(many(8190, pci)), "nodes"));
+    std::string below = many(65, "<pci busid=\"00%02x:%02x:00.0\" class=\"0x060400\">"
+                                 "<pci busid=\"0100:01:00.0\" class=\"0x020000\"/></pci>\n");
+    EXPECT_EQ("WARN: 65 PCI switches: RCCL holds 64, and stops where a job uses more",
+              finding(amd(below), "kinds"));
+    EXPECT_EQ("", finding(body(below), "kinds"));
+}
+
+TEST(LintRccl, ItsElementsAndClassesAreItsOwn)
+{
+    auto gpu = [](const char *class_text, const char *inner) {
+        return "<pci busid=\"0000:01:00.0\" class=\"" + std::string(class_text) + "\">\n<gpu>\n" +
+               inner + "</gpu>\n</pci>\n";
+    };
+    EXPECT_EQ("WARN: <nvlink> inside <gpu> is ignored by RCCL with everything in it",
+              finding(amd(gpu("0x038000", "<nvlink target=\"x\"/>\n")), "ignored-element"));
+    EXPECT_EQ("WARN: <xgmi> inside <gpu> is ignored by NCCL with everything in it",
+              finding(body(gpu("0x038000", "<xgmi target=\"x\"/>\n")), "ignored-element"));
+    EXPECT_EQ("", finding(amd(gpu("0x120000", "")), "gpu-class"));
+    EXPECT_EQ(0u, finding(body(gpu("0x120000", "")), "gpu-class").find("ERROR"));
+    EXPECT_EQ(0u, finding(amd(gpu("0x0b4000", "")), "gpu-class").find("WARN"));
+}
+
+// Each trap is said of the reader that falls into it.
+TEST(LintRccl, NothingIsSaidOfNccl)
+{
+    std::ifstream in(PVN_SRCDIR "/tests/topo/data/traps.xml");
+    std::string xml((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    size_t version = xml.find("<system version=\"1\"");
+    ASSERT_NE(std::string::npos, version);
+    size_t as_nccl = lint(xml).size();
+    xml[version + sizeof("<system version=\"") - 1] = '2';
+    auto found = lint(xml);
+    EXPECT_EQ(as_nccl, found.size());
+    for (const pvn_topo_lint_finding &f : found) {
+        std::string all = std::string(f.what) + " " + f.remedy;
+        for (size_t at = all.find("NCCL"); at != std::string::npos; at = all.find("NCCL", at + 1))
+            EXPECT_TRUE(all.compare(at, 5, "NCCL_") == 0) << all;
+    }
 }
 
 // ---- what only the whole shows ----

@@ -10,5 +10,5 @@ libpvntopo_la_SOURCES += \
     topo/nccl/pair.c topo/nccl/pair.h topo/nccl/pair_nodes.c topo/nccl/pair_priv.h \
     topo/nccl/report.c topo/nccl/report.h
 libpvntopotool_la_SOURCES += topo/nccl/fusion.c topo/nccl/gdr.c topo/nccl/gdr.h topo/nccl/lost.c topo/nccl/lost.h \
-    topo/nccl/nccl_lint.c topo/nccl/nccl_lint_numbers.c topo/nccl/nccl_lint_whole.c topo/nccl/nccl_scan.c topo/nccl/nccl_xml.h topo/nccl/xml_position.h \
+    topo/nccl/nccl_lint.c topo/nccl/nccl_lint_numbers.c topo/nccl/nccl_lint_whole.c topo/nccl/nccl_reader.c topo/nccl/nccl_scan.c topo/nccl/nccl_xml.h topo/nccl/xml_position.h \
     topo/nccl/nccl_xml_read.c

@@ -206,11 +206,19 @@ fail:
     return NULL;
 }
 
-static bool is_leaf_of_class(const struct pvn_topo_ndoc_node *node, const char *prefix)
+static bool starts(const char *text, const char *prefix)
 {
-    const char *class = pvn_topo_ndoc_get(node, "class");
-    return pvn_topo_ndoc_is(node, "pci") && node->n_subs == 0 && class &&
-           strncmp(class, prefix, strlen(prefix)) == 0;
+    return text && strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+bool pvn_topo_ndoc_gpu_class(const struct pvn_topo_ndoc *doc, const char *class_text)
+{
+    return starts(class_text, "0x03") || (doc->rccl && starts(class_text, "0x120000"));
+}
+
+static bool is_leaf(const struct pvn_topo_ndoc_node *node)
+{
+    return pvn_topo_ndoc_is(node, "pci") && node->n_subs == 0;
 }
 
 static int by_bus_id(const void *a, const void *b)
@@ -255,7 +263,9 @@ int pvn_topo_ndoc_complete(struct pvn_topo_ndoc *doc)
     int nics = 0;
     for (int i = 0, n = doc->n_nodes; i < n; i++) {
         struct pvn_topo_ndoc_node *pci = doc->nodes[i];
-        bool gpu = is_leaf_of_class(pci, "0x03"), nic = is_leaf_of_class(pci, "0x02");
+        const char *class = pvn_topo_ndoc_get(pci, "class");
+        bool gpu = is_leaf(pci) && pvn_topo_ndoc_gpu_class(doc, class),
+             nic = is_leaf(pci) && starts(class, "0x02");
         if (!gpu && !nic)
             continue;
         struct pvn_topo_ndoc_node *sub = pvn_topo_ndoc_add(doc, pci, gpu ? "gpu" : "nic");

@@ -87,6 +87,10 @@ struct pvn_topo_ndoc_node *pvn_topo_ndoc_sub_kv(const struct pvn_topo_ndoc_node 
 struct pvn_topo_ndoc_node *pvn_topo_ndoc_find(const struct pvn_topo_ndoc *doc, const char *name,
                                               const char *key, const char *value);
 
+/* True where a pci of this class (NULL: not stated) is a GPU to the document's reader: display devices, and to
+ * RCCL processing accelerators, too. */
+bool pvn_topo_ndoc_gpu_class(const struct pvn_topo_ndoc *doc, const char *class_text);
+
 /* A deep copy (creation order kept). NULL when out of memory. */
 struct pvn_topo_ndoc *pvn_topo_ndoc_clone(const struct pvn_topo_ndoc *doc);
 

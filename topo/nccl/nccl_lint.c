@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Traps of a file meant for NCCL_TOPO_FILE. One function per element; each finding names the value
- * and what to write instead. Rules: NCCL 2.30 src/graph/xml.cc and topo.cc. */
+ * and what to write instead. Rules: NCCL 2.30 src/graph/xml.cc and topo.cc; for AMD's GPUs the same files
+ * of RCCL 2.18 to 2.28. */
 #include "topo/nccl/nccl_xml.h"
 
 #include <ctype.h>
@@ -24,6 +25,7 @@
 struct rules {
     struct pvn_topo_lint *lint;
     const struct pvn_topo_ndoc *doc;
+    const char *reader; /* "NCCL", or "RCCL" */
     int err;
 };
 
@@ -54,14 +56,14 @@ static void lint_busid(struct rules *r, const struct pvn_topo_ndoc_node *pci, co
     if (!good)
         SAY(r, PVN_TOPO_LINT_WARN, "bus-id-form", pci,
             "write DDDD:BB:DD.F with exactly four domain digits; longer domains cannot be used",
-            "busid=\"%.40s\": NCCL looks devices up by twelve characters and will not find this "
+            "busid=\"%.40s\": %s looks devices up by twelve characters and will not find this "
             "one",
-            busid);
+            busid, r->reader);
     else if (upper)
         SAY(r, PVN_TOPO_LINT_WARN, "bus-id-case", pci, "write bus ids in lower case",
-            "busid=\"%s\": NCCL compares with lower-case ids, so it never matches and the device "
+            "busid=\"%s\": %s compares with lower-case ids, so it never matches and the device "
             "is added a second time",
-            busid);
+            busid, r->reader);
     for (int i = 0; i < r->doc->n_nodes; i++) {
         const struct pvn_topo_ndoc_node *other = r->doc->nodes[i];
         const char *theirs =
@@ -71,7 +73,7 @@ static void lint_busid(struct rules *r, const struct pvn_topo_ndoc_node *pci, co
         if (theirs && strcasecmp(theirs, busid) == 0 &&
             strcmp(pvn_topo_lint_host(other), pvn_topo_lint_host(pci)) == 0) {
             SAY(r, PVN_TOPO_LINT_WARN, "bus-id-repeated", pci,
-                "keep the one at the device's real place; NCCL only ever finds the first",
+                "keep the one at the device's real place; only the first is ever found",
                 "busid=\"%s\" is also used in line %d", busid, other->line);
             break;
         }
@@ -89,8 +91,8 @@ static const char *slow_remedy(const struct pvn_topo_ndoc_node *pci, const char 
     if (bridge)
         return "write the link of the hardware: the smaller of the switch's and its port's LnkCap "
                "in lspci -vv";
-    return "write the most that the device can do (LnkCap in lspci -vv), or leave both out: NCCL "
-           "then takes them from sysfs";
+    return "write the most that the device can do (LnkCap in lspci -vv), or leave both out: they "
+           "are then taken from sysfs";
 }
 
 static void lint_link(struct rules *r, const struct pvn_topo_ndoc_node *pci, const char *busid)
@@ -103,17 +105,17 @@ static void lint_link(struct rules *r, const struct pvn_topo_ndoc_node *pci, con
         SAY(r, PVN_TOPO_LINT_WARN, "invented-link", pci,
             "give every invented bridge link_speed=\"16.0 GT/s PCIe\" link_width=\"16\" or what it "
             "is",
-            "%s has no %s%s%s, and no sysfs entry to take it from: NCCL counts 12 GB/s", busid,
+            "%s has no %s%s%s, and no sysfs entry to take it from: %s counts 12 GB/s", busid,
             speed ? "" : "link_speed", !speed && !width ? " and no " : "",
-            width ? "" : "link_width");
+            width ? "" : "link_width", r->reader);
         return;
     }
     if (speed && !known)
         SAY(r, speed[0] ? PVN_TOPO_LINT_WARN : PVN_TOPO_LINT_NOTE, "link-speed", pci,
             "write \"2.5 GT/s PCIe\", \"5.0 GT/s PCIe\", \"8.0 GT/s PCIe\", \"16.0 GT/s PCIe\", "
             "\"32.0 GT/s PCIe\" or \"64.0 GT/s PCIe\"",
-            "link_speed=\"%.40s\" of %.20s is not in NCCL's list: it counts as 8 GT/s", speed,
-            busid);
+            "link_speed=\"%.40s\" of %.20s is not in %s's list: it counts as 8 GT/s", speed, busid,
+            r->reader);
     if (width && !wide)
         SAY(r, PVN_TOPO_LINT_NOTE, "link-width", pci, "write the number of lanes",
             "link_width=\"%.20s\" of %.20s counts as 16", width, busid);
@@ -132,34 +134,42 @@ static void lint_pci(struct rules *r, const struct pvn_topo_ndoc_node *pci)
     lint_link(r, pci, busid);
     if (!class && invented(busid))
         SAY(r, PVN_TOPO_LINT_ERROR, "class-missing", pci, "write class=\"0x060400\" for a bridge",
-            "%s has no class and no sysfs entry: NCCL stops with an internal error", busid);
+            "%s has no class and no sysfs entry: %s stops with an internal error", busid,
+            r->reader);
     char lost[300];
     if (pvn_topo_ndoc_lost(pci, lost, sizeof(lost)) > 0)
         SAY(r, PVN_TOPO_LINT_ERROR, "nic-in-bridge", pci,
             "put the nic into a pci of its own below the bridge (pvn-topo --xml-full dump does)",
-            "%s holds a <nic>, so NCCL takes it for a NIC and never visits the rest of it: %.240s",
-            busid, lost);
+            "%s holds a <nic>, so %s takes it for a NIC and never visits the rest of it: %.240s",
+            busid, r->reader, lost);
     else if (nic && (below || (class && strncmp(class, "0x0604", 6) == 0)))
         SAY(r, PVN_TOPO_LINT_WARN, "nic-in-bridge", pci,
             "put the nic into a pci of its own below the bridge",
-            "%s is a bridge with a <nic> in it: NCCL takes it for a NIC and ignores everything "
+            "%s is a bridge with a <nic> in it: %s takes it for a NIC and ignores everything "
             "else below "
             "it",
-            busid);
+            busid, r->reader);
     if (nic && gpu)
         SAY(r, PVN_TOPO_LINT_WARN, "gpu-beside-nic", pci, "give the GPU and the NIC a pci each",
-            "%s holds a <gpu> and a <nic>: the GPU is lost (before NCCL 2.28) or both share one "
+            "%s holds a <gpu> and a <nic>: the GPU is lost (before %s 2.28) or both share one "
             "bus id",
-            busid);
-    if (gpu && class && strncmp(class, "0x03", 4) != 0 && !r->doc->rccl)
+            busid, r->reader);
+    bool display = pvn_topo_ndoc_gpu_class(r->doc, class);
+    if (gpu && class && !display && r->doc->rccl)
+        SAY(r, PVN_TOPO_LINT_WARN, "gpu-class", pci,
+            "write the class of a display device, 0x030000, or of an accelerator, 0x120000",
+            "%s holds a <gpu> but has class=\"%.20s\", which is no GPU to RCCL: versions that know "
+            "several ranks on a GPU lose it",
+            busid, class);
+    else if (gpu && class && !display)
         SAY(r, PVN_TOPO_LINT_ERROR, "gpu-class", pci,
             "write the class of a display device, 0x030200",
             "%s holds a <gpu> but has class=\"%.20s\", which is no GPU to NCCL", busid, class);
-    if (below && class && (strncmp(class, "0x03", 4) == 0 || strncmp(class, "0x02", 4) == 0))
+    if (below && class && (display || strncmp(class, "0x02", 4) == 0))
         SAY(r, PVN_TOPO_LINT_WARN, "leaf-with-children", pci,
             "write class=\"0x060400\" for a bridge",
-            "%s has children but class=\"%.20s\" of a device: NCCL ignores what is below", busid,
-            class);
+            "%s has children but class=\"%.20s\" of a device: %s ignores what is below", busid,
+            class, r->reader);
 }
 
 static void lint_cpu(struct rules *r, const struct pvn_topo_ndoc_node *cpu)
@@ -177,8 +187,8 @@ static void lint_cpu(struct rules *r, const struct pvn_topo_ndoc_node *cpu)
             strcmp(hash ? hash : "", their_hash ? their_hash : "") == 0)
             SAY(r, PVN_TOPO_LINT_WARN, "numaid-repeated", cpu,
                 "put both cpus' contents into one cpu",
-                "numaid=\"%.20s\" is also used in line %d: one NUMA node becomes two to NCCL", numa,
-                other->line);
+                "numaid=\"%.20s\" is also used in line %d: one NUMA node becomes two to %s", numa,
+                other->line, r->reader);
     }
     char *end;
     long number = strtol(numa, &end, 0);
@@ -188,15 +198,16 @@ static void lint_cpu(struct rules *r, const struct pvn_topo_ndoc_node *cpu)
     else if (number == -1)
         SAY(r, PVN_TOPO_LINT_NOTE, "numaid-unknown", cpu,
             "if the devices' NUMA node is known, write it; otherwise leave them all at -1",
-            "numaid=\"%.20s\": NCCL makes a NUMA node of its own, SYS away from all others", numa);
+            "numaid=\"%.20s\": %s makes a NUMA node of its own, SYS away from all others", numa,
+            r->reader);
     if (arch && vendor && strcmp(arch, "x86_64") == 0 && strcmp(vendor, "GenuineIntel") != 0 &&
         strcmp(vendor, "AuthenticAMD") != 0 && strcmp(vendor, "CentaurHauls") != 0 &&
         strcmp(vendor, "  Shanghai  ") != 0)
         SAY(r, PVN_TOPO_LINT_WARN, "cpu-vendor", cpu,
-            "write GenuineIntel or AuthenticAMD, or leave vendor out: NCCL then reads it from the "
+            "write GenuineIntel or AuthenticAMD, or leave vendor out: it is then read from the "
             "CPU",
-            "vendor=\"%.40s\" is not known to NCCL: links between NUMA nodes count as free",
-            vendor);
+            "vendor=\"%.40s\" is not known to %s: links between NUMA nodes count as free", vendor,
+            r->reader);
 }
 
 static void lint_net(struct rules *r, const struct pvn_topo_ndoc_node *net)
@@ -205,10 +216,11 @@ static void lint_net(struct rules *r, const struct pvn_topo_ndoc_node *net)
     long speed = pvn_topo_ndoc_get_int(net, "speed", 1);
     if (speed > INT_MAX)
         SAY(r, PVN_TOPO_LINT_WARN, "absurd-speed", net, "speed is in Mb/s: 100000 for 100 Gb/s",
-            "net \"%.40s\" has speed=\"%.40s\", which does not fit NCCL's 32 bits", name, text);
+            "net \"%.40s\" has speed=\"%.40s\", which does not fit %s's 32 bits", name, text,
+            r->reader);
     else if (speed > ABSURD_MBPS)
         SAY(r, PVN_TOPO_LINT_WARN, "absurd-speed", net, "speed is in Mb/s: 100000 for 100 Gb/s",
-            "net \"%.40s\" has speed=\"%.20s\", which NCCL takes as %ld GB/s", name, text,
+            "net \"%.40s\" has speed=\"%.20s\", which %s takes as %ld GB/s", name, text, r->reader,
             speed / 8000);
     else if (speed <= 0)
         SAY(r, PVN_TOPO_LINT_NOTE, "no-speed", net, "write the speed in Mb/s, or leave it out",
@@ -235,44 +247,45 @@ static void lint_nvlink(struct rules *r, const struct pvn_topo_ndoc_node *link)
 {
     const char *target = pvn_topo_ndoc_get(link, "target"),
                *class = pvn_topo_ndoc_get(link, "tclass");
-    if (class && strncmp(class, "0x03", 4) == 0 &&
+    if (pvn_topo_ndoc_gpu_class(r->doc, class) &&
         !pvn_topo_ndoc_find(r->doc, "pci", "busid", target))
         SAY(r, PVN_TOPO_LINT_WARN, "nvlink-target", link, "write the bus id of a GPU of this file",
-            "<%s target=\"%.40s\"> leads to no pci of this file: NCCL drops the link", link->name,
-            target);
+            "<%s target=\"%.40s\"> leads to no pci of this file: %s drops the link", link->name,
+            target, r->reader);
     const char *own =
         link->parent->parent ? pvn_topo_ndoc_get(link->parent->parent, "busid") : NULL;
     if (own && strcasecmp(own, target) == 0)
         SAY(r, PVN_TOPO_LINT_WARN, "nvlink-target", link,
             "write the bus id of the GPU at its other end",
-            "<%s target=\"%.40s\"> leads to the GPU it is in: NCCL drops the link", link->name,
-            target);
+            "<%s target=\"%.40s\"> leads to the GPU it is in: %s drops the link", link->name,
+            target, r->reader);
 }
 
 static void lint_node(struct rules *r, const struct pvn_topo_ndoc_node *node)
 {
     if (node->n_attrs > PVN_TOPO_NCCL_XML_ATTRS)
-        SAY(r, PVN_TOPO_LINT_WARN, "attributes", node, "remove attributes that NCCL does not know",
-            "<%s> has %d attributes: NCCL reads %d and ignores the rest", node->name, node->n_attrs,
-            PVN_TOPO_NCCL_XML_ATTRS);
+        SAY(r, PVN_TOPO_LINT_WARN, "attributes", node,
+            "remove attributes that its reader does not know",
+            "<%s> has %d attributes: %s reads %d and ignores the rest", node->name, node->n_attrs,
+            r->reader, PVN_TOPO_NCCL_XML_ATTRS);
     for (int a = 0; a < node->n_attrs; a++) {
         size_t len = strlen(node->attrs[a].value);
         if (len > PVN_TOPO_NCCL_XML_VALUE)
             SAY(r, PVN_TOPO_LINT_ERROR, "value-length", node, "shorten it",
-                "%.40s of <%s> has %zu characters: NCCL takes %d", node->attrs[a].key, node->name,
-                len, PVN_TOPO_NCCL_XML_VALUE);
+                "%.40s of <%s> has %zu characters: %s takes %d", node->attrs[a].key, node->name,
+                len, r->reader, PVN_TOPO_NCCL_XML_VALUE);
         if (strchr(node->attrs[a].value, '<') || strchr(node->attrs[a].value, '&'))
             SAY(r, PVN_TOPO_LINT_WARN, "entity", node, "write the value without < and &",
-                "%.40s of <%s> was written with an XML entity, which NCCL takes literally",
-                node->attrs[a].key, node->name);
+                "%.40s of <%s> was written with an XML entity, which %s takes literally",
+                node->attrs[a].key, node->name, r->reader);
     }
-    if (node->n_subs > PVN_TOPO_NCCL_XML_SUBS)
+    const struct pvn_topo_nreader *reader = r->lint->reader;
+    if (node->n_subs > reader->subs)
         SAY(r, PVN_TOPO_LINT_ERROR, "children", node, "divide them among several elements",
-            "<%s> has %d children: NCCL takes %d", node->name, node->n_subs,
-            PVN_TOPO_NCCL_XML_SUBS);
-    else if (node->n_subs > 32)
-        SAY(r, PVN_TOPO_LINT_NOTE, "children", node, "nothing to do from NCCL 2.29 on",
-            "<%s> has %d children: NCCL 2.19 takes 32, 2.23 takes 128", node->name, node->n_subs);
+            "<%s> has %d children: %s takes %d", node->name, node->n_subs, r->reader, reader->subs);
+    else if (node->n_subs > reader->old_subs)
+        SAY(r, PVN_TOPO_LINT_NOTE, "children", node, reader->old_remedy, "<%s> has %d children: %s",
+            node->name, node->n_subs, reader->old_text);
 }
 
 static void lint_tags(struct rules *r)
@@ -291,28 +304,74 @@ static void lint_tags(struct rules *r)
     if (first)
         SAY(r, PVN_TOPO_LINT_NOTE, "gpu-net-tags", first,
             "leave <gpu> and <nic> out of an NCCL_TOPO_FILE: pci and cpu are enough",
-            "<%s>: what a file says about GPUs and networks wins over what NCCL finds, right or "
+            "<%s>: what a file says about GPUs and networks wins over what %s finds, right or "
             "wrong%s",
-            first->name, rank ? "" : "; a <gpu> without rank ends its branch");
+            first->name, r->reader, rank ? "" : "; a <gpu> without rank ends its branch");
 }
 
-static void lint_size(struct rules *r)
+/* A job's graph has all that lead to its GPUs and networks. */
+static void lint_kinds(struct rules *r, const struct pvn_topo_ndoc_node *system)
 {
+    static const char *const names[] = {"GPUs", "PCI switches", "NICs", "NUMA nodes"};
+    int count[4] = {0}, most = r->lint->reader->kind;
+    for (int i = 0; i < r->doc->n_nodes; i++) {
+        const struct pvn_topo_ndoc_node *node = r->doc->nodes[i];
+        if (pvn_topo_ndoc_is(node, "cpu"))
+            count[3]++;
+        if (!pvn_topo_ndoc_is(node, "pci"))
+            continue;
+        bool gpu = has_sub(node, "gpu"), nic = has_sub(node, "nic");
+        count[0] += gpu;
+        count[1] += !gpu && !nic && has_sub(node, "pci");
+        count[2] += nic;
+    }
+    for (int i = 0; i < 4; i++) {
+        if (count[i] > most)
+            SAY(r, PVN_TOPO_LINT_WARN, "kinds", system, "leave out what the job does not use",
+                "%d %s: %s holds %d, and stops where a job uses more", count[i], names[i],
+                r->reader, most);
+    }
+}
+
+static void lint_size(struct rules *r, const struct pvn_topo_ndoc_node *system)
+{
+    const struct pvn_topo_nreader *reader = r->lint->reader;
     int n = r->doc->n_nodes;
-    const struct pvn_topo_ndoc_node *system = pvn_topo_ndoc_find(r->doc, "system", NULL, NULL);
-    if (n > PVN_TOPO_NCCL_XML_NODES)
-        SAY(r, PVN_TOPO_LINT_ERROR, "nodes", system,
-            "leave out what the job does not need, <nvlink> first",
-            "%d elements: NCCL holds %d and stops at the next", n, PVN_TOPO_NCCL_XML_NODES);
-    else if (n > PVN_TOPO_NCCL_XML_NODES - 32)
-        SAY(r, PVN_TOPO_LINT_WARN, "nodes", system,
-            "leave out what the job does not need, <nvlink> first",
-            "%d elements of %d: NCCL still has to add this rank's GPU, its links and all networks",
-            n, PVN_TOPO_NCCL_XML_NODES);
-    if (r->doc->rccl)
-        SAY(r, PVN_TOPO_LINT_ERROR, "version", system,
-            "write version=\"1\" for NCCL; files of RCCL have version 2",
-            "<system version=\"2\">: this file was written by AMD's RCCL and NCCL refuses it");
+    if (n > reader->nodes)
+        SAY(r, PVN_TOPO_LINT_ERROR, "nodes", system, reader->nodes_remedy,
+            "%d elements: %s holds %d and stops at the next", n, r->reader, reader->nodes);
+    else if (n > reader->nodes - 32)
+        SAY(r, PVN_TOPO_LINT_WARN, "nodes", system, reader->nodes_remedy,
+            "%d elements of %d: %s still has to add this rank's GPU, its links and all networks", n,
+            reader->nodes, r->reader);
+    else if (n > reader->old_nodes)
+        SAY(r, PVN_TOPO_LINT_NOTE, "nodes", system, reader->old_remedy, "%d elements: %s", n,
+            reader->old_text);
+}
+
+/* Each of the two refuses the other's version, so a file with the other's GPUs is of no use to either. */
+static void lint_version(struct rules *r, const struct pvn_topo_ndoc_node *system)
+{
+    for (int i = 0; i < r->doc->n_nodes; i++) {
+        const struct pvn_topo_ndoc_node *node = r->doc->nodes[i];
+        const char *vendor = pvn_topo_ndoc_get(node, "vendor");
+        bool pci = pvn_topo_ndoc_is(node, "pci");
+        if (r->doc->rccl && pci && vendor && strcasecmp(vendor, "0x10de") == 0 &&
+            pvn_topo_ndoc_gpu_class(r->doc, pvn_topo_ndoc_get(node, "class"))) {
+            SAY(r, PVN_TOPO_LINT_ERROR, "version", system, "write version=\"1\" for NCCL",
+                "<system version=\"2\"> is for AMD's RCCL, but %.20s in line %d is NVIDIA's: NCCL "
+                "refuses the file",
+                pvn_topo_ndoc_get(node, "busid"), node->line);
+            return;
+        }
+        if (!r->doc->rccl && pvn_topo_ndoc_is(node, "gpu") && pvn_topo_ndoc_get(node, "gcn")) {
+            SAY(r, PVN_TOPO_LINT_ERROR, "version", system, "write version=\"2\" for RCCL",
+                "<system version=\"1\"> is for NCCL, but the <gpu> in line %d has a gcn, so it is "
+                "AMD's: RCCL refuses the file",
+                node->line);
+            return;
+        }
+    }
 }
 
 /* Elements of one name in elements of one name are one mistake. */
@@ -328,8 +387,8 @@ static void lint_ignored(struct rules *r)
             r->lint, PVN_TOPO_LINT_WARN, "ignored-element", r->doc->ignored[i].line,
             r->doc->ignored[first].line,
             "check its name and its place: system > cpu > pci > pci, gpu, nic > net",
-            "<%s> inside <%s> is ignored by NCCL with everything in it", r->doc->ignored[i].name,
-            r->doc->ignored[i].parent);
+            "<%s> inside <%s> is ignored by %s with everything in it", r->doc->ignored[i].name,
+            r->doc->ignored[i].parent, r->reader);
     }
 }
 
@@ -341,7 +400,7 @@ static const char *parse_remedy(int code, size_t len, const struct pvn_topo_xml_
         return "give a file whose outermost element is <system>, as NCCL_TOPO_DUMP_FILE and "
                "pvn-topo --xml dump write it";
     if (code == -EFBIG)
-        return "give the description of one machine; NCCL holds 256 elements";
+        return "give the description of one machine; NCCL holds 256 elements, RCCL 8192";
     if (len == 0)
         return "write one with pvn-topo --xml dump, or leave NCCL_TOPO_FILE unset";
     return "correct that place; nothing behind it was looked at";
@@ -352,17 +411,21 @@ int pvn_topo_nccl_lint(const char *text, size_t len, struct pvn_topo_lint *lint)
     struct rules r = {.lint = lint};
     struct pvn_topo_xml_error err;
     struct pvn_topo_ndoc *doc = NULL;
-    *lint = (struct pvn_topo_lint){0};
-    pvn_topo_lint_scan(text, len, lint);
     int code = pvn_topo_nccl_xml_parse(text, len, &doc, &err);
+    *lint = (struct pvn_topo_lint){.reader = pvn_topo_nreader_of(err.rccl)};
     if (code == -ENOMEM)
         return code;
+    pvn_topo_lint_scan(text, len, lint);
     if (code < 0)
         return pvn_topo_lint_add(lint, PVN_TOPO_LINT_ERROR,
                                  err.kind == PVN_TOPO_XML_GRAPHS ? "graph-file" : "parse", err.line,
                                  0, parse_remedy(code, len, &err), "%s", err.text);
     r.doc = doc;
-    lint_size(&r);
+    r.reader = lint->reader->name;
+    const struct pvn_topo_ndoc_node *system = pvn_topo_ndoc_find(doc, "system", NULL, NULL);
+    lint_version(&r, system);
+    lint_size(&r, system);
+    lint_kinds(&r, system);
     for (int i = 0; i < doc->n_nodes; i++) {
         const struct pvn_topo_ndoc_node *node = doc->nodes[i];
         lint_node(&r, node);

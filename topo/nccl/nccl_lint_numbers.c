@@ -23,7 +23,8 @@ static const struct {
     {"pci", "link_width", 0, 32, "write the number of lanes, 1 to 32"},
     {"gpu", "dev", 0, 255, "write the GPU's number, 0 to 255"},
     {"gpu", "rank", 0, INT_MAX, "write the rank that uses this GPU, from 0"},
-    {"gpu", "sm", 0, 999, "write the compute capability times ten: 90 for 9.0"},
+    {"gpu", "sm", 0, 999,
+     "write the compute capability times ten (90 for 9.0), for AMD's GPUs the compute units"},
     {"gpu", "gdr", 0, 1, "write 0 (no GPUDirect RDMA) or 1"},
     {"net", "dev", 0, 255, "write the device's number in the plugin's list, 0 to 255"},
     {"net", "port", 0, 255, "write the port's number, or leave it out"},
@@ -53,16 +54,16 @@ static int check_range(struct pvn_topo_lint *lint, const struct pvn_topo_ndoc_no
                    ? 0
                    : pvn_topo_lint_add(lint, PVN_TOPO_LINT_WARN, "not-a-number", node->line,
                                        place_of(node), ranges[row].remedy,
-                                       "%s=\"%.40s\" of <%s> is not a number: NCCL "
+                                       "%s=\"%.40s\" of <%s> is not a number: %s "
                                        "takes 0",
-                                       ranges[row].key, text, node->name);
+                                       ranges[row].key, text, node->name, lint->reader->name);
     if (errno == 0 && value >= ranges[row].min && value <= ranges[row].max)
         return 0;
     if (errno != 0 || (int)value != value)
         return pvn_topo_lint_add(lint, PVN_TOPO_LINT_WARN, "out-of-range", node->line,
                                  place_of(node), ranges[row].remedy,
-                                 "%s=\"%.40s\" of <%s> does not fit 32 bits: NCCL takes %d",
-                                 ranges[row].key, text, node->name, (int)value);
+                                 "%s=\"%.40s\" of <%s> does not fit 32 bits: %s takes %d",
+                                 ranges[row].key, text, node->name, lint->reader->name, (int)value);
     return pvn_topo_lint_add(lint, PVN_TOPO_LINT_WARN, "out-of-range", node->line, place_of(node),
                              ranges[row].remedy, "%s=\"%.40s\" of <%s> is outside %ld to %ld",
                              ranges[row].key, text, node->name, ranges[row].min, ranges[row].max);
@@ -84,11 +85,11 @@ static const struct {
     const char *remedy;
 } unique[] = {
     {"gpu", "rank", "rank-repeated", false,
-     "give every <gpu> the rank that uses it; NCCL finds only the first with a rank"},
+     "give every <gpu> the rank that uses it; only the first with a rank is found"},
     {"gpu", "dev", "gpu-dev-repeated", true,
      "number the GPUs as nvidia-smi does; the numbers decide which NIC each takes"},
     {"net", "dev", "net-dev-repeated", true,
-     "number the networks as the plugin lists them, or leave dev out: NCCL sets it"},
+     "number the networks as the plugin lists them, or leave dev out: it is then set"},
 };
 
 static int check_unique(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lint,

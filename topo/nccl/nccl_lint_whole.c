@@ -35,12 +35,15 @@ static int check_hosts(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *li
         lint, PVN_TOPO_LINT_WARN, "several-hosts", second->line, 0,
         "make a file for each host: leave the <cpu> elements of its host_hash; lint looks at each "
         "host by itself",
-        "this is a dump of %d hosts that NVLink joins (host_hash %.20s in line %d, %.20s here): as "
+        "this is a dump of %d hosts that %s joins (host_hash %.20s in line %d, %.20s here): as "
         "NCCL_TOPO_FILE all of it counts as one host",
-        hosts, pvn_topo_lint_host(first), first->line, pvn_topo_lint_host(second));
+        hosts, doc->rccl ? "a fabric of GPUs" : "NVLink", pvn_topo_lint_host(first), first->line,
+        pvn_topo_lint_host(second));
 }
 
 /* ---- equal GPUs ---- */
+
+#define MOST_GPUS 512
 
 struct gpu {
     const struct pvn_topo_ndoc_node *pci;
@@ -55,10 +58,11 @@ static const char *text_of(const struct pvn_topo_ndoc_node *node, const char *ke
     return value ? value : "";
 }
 
-static bool is_gpu(const struct pvn_topo_ndoc_node *node)
+static bool is_gpu(const struct pvn_topo_ndoc *doc, const struct pvn_topo_ndoc_node *node)
 {
     return pvn_topo_ndoc_is(node, "pci") &&
-           (pvn_topo_ndoc_sub(node, "gpu") || strncmp(text_of(node, "class"), "0x03", 4) == 0);
+           (pvn_topo_ndoc_sub(node, "gpu") ||
+            pvn_topo_ndoc_gpu_class(doc, pvn_topo_ndoc_get(node, "class")));
 }
 
 static void read_gpu(struct gpu *g, const struct pvn_topo_ndoc_node *pci)
@@ -80,28 +84,30 @@ static bool comparable(const struct gpu *a, const struct gpu *b)
            strcmp(text_of(a->pci, "vendor"), text_of(b->pci, "vendor")) == 0;
 }
 
-/* One of the two numbers: PCIe links, or NVLinks. "" where the file does not state it. */
-static const char *link_text(const struct gpu *g, bool nvlink, char *buf, size_t len)
+/* One of the two numbers: PCIe links, or links between GPUs, called kind. "" where the file does not state it. */
+static const char *link_text(const struct gpu *g, const char *kind, char *buf, size_t len)
 {
-    if (!nvlink)
+    if (!kind)
         snprintf(buf, len, "%s", g->link);
     else if (g->nvlinks < 0)
         buf[0] = '\0';
     else
-        snprintf(buf, len, "%ld NVLink%s", g->nvlinks, g->nvlinks == 1 ? "" : "s");
+        snprintf(buf, len, "%ld %s%s", g->nvlinks, kind, g->nvlinks == 1 ? "" : "s");
     return buf;
 }
 
 /* All of its equals agree, and it does not. */
 static int check_gpu(struct pvn_topo_lint *lint, const struct gpu *gpus, int n, int at, bool nvlink)
 {
+    const bool amd = lint->reader == pvn_topo_nreader_of(true);
+    const char *kind = !nvlink ? NULL : amd ? "xGMI link" : "NVLink";
     char own[64], usual[64] = "", text[64];
     int others = 0;
-    if (!link_text(&gpus[at], nvlink, own, sizeof(own))[0])
+    if (!link_text(&gpus[at], kind, own, sizeof(own))[0])
         return 0;
     for (int i = 0; i < n; i++) {
         if (i == at || !comparable(&gpus[at], &gpus[i]) ||
-            !link_text(&gpus[i], nvlink, text, sizeof(text))[0])
+            !link_text(&gpus[i], kind, text, sizeof(text))[0])
             continue;
         if (others > 0 && strcmp(text, usual) != 0)
             return 0;
@@ -112,10 +118,12 @@ static int check_gpu(struct pvn_topo_lint *lint, const struct gpu *gpus, int n, 
         return 0;
     return pvn_topo_lint_add(
         lint, PVN_TOPO_LINT_WARN, nvlink ? "odd-nvlinks" : "odd-link", gpus[at].pci->line, 0,
-        nvlink ? "look at nvidia-smi nvlink -s on that host; where the file was written by hand, "
-                 "write them all"
-               : "look at LnkSta in lspci -vv and reseat the card; where it is wired like that, "
-                 "there is nothing to do",
+        amd && nvlink ? "look at rocm-smi --showtopo on that host; where the file was written by "
+                        "hand, write them all"
+        : nvlink      ? "look at nvidia-smi nvlink -s on that host; where the file was written by "
+                        "hand, write them all"
+                 : "look at LnkSta in lspci -vv and reseat the card; where it is wired like that, "
+                   "there is nothing to do",
         "GPU %.20s has %.50s, the %d others of device %.20s have %.50s",
         text_of(gpus[at].pci, "busid"), own, others, gpus[at].device, usual);
 }
@@ -126,9 +134,9 @@ static int check_gpus(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lin
     int n = 0, err = 0;
     if (!gpus)
         return -ENOMEM;
-    /* More nodes than NCCL holds are no machine, and an error of their own. */
-    for (int i = 0; i < doc->n_nodes && doc->n_nodes <= 2 * PVN_TOPO_NCCL_XML_NODES; i++) {
-        if (is_gpu(doc->nodes[i]))
+    /* Each is compared with all others, and no machine has more. */
+    for (int i = 0; i < doc->n_nodes && n < MOST_GPUS; i++) {
+        if (is_gpu(doc, doc->nodes[i]))
             read_gpu(&gpus[n++], doc->nodes[i]);
     }
     for (int i = 0; i < n; i++) {

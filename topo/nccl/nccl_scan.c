@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* NCCL reads its XML with a scanner of its own (src/graph/xml.cc xmlGetNode and friends), which
+/* NCCL, and RCCL, reads its XML with a scanner of its own (src/graph/xml.cc xmlGetNode and friends), which
  * knows less than XML: no declaration, no tabs, no line break inside a tag, no entities. This walks
  * over the bytes by the same rules and says where NCCL would stop. */
 #include "topo/nccl/nccl_xml.h"
@@ -117,7 +117,7 @@ static bool stop(struct scan *s, const char *what, const char *remedy)
 {
     if (!s->failed)
         pvn_topo_lint_add(s->lint, PVN_TOPO_LINT_ERROR, "scanner", s->line, 0, remedy,
-                          "NCCL's reader stops here: %s", what);
+                          "%s's reader stops here: %s", s->lint->reader->name, what);
     s->failed = true;
     return false;
 }

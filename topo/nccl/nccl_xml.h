@@ -14,13 +14,26 @@
 extern "C" {
 #endif
 
-/* Limits of NCCL 2.19 to 2.30 (src/graph/xml.h, xml.cc, topo.h). 256 nodes are allocated and
- * the reader needs a free one when it meets the last end tag; 255 bytes hold a value, its closing
- * quote and a NUL. */
-#define PVN_TOPO_NCCL_XML_NODES 255
+/* Limits of NCCL 2.19 to 2.30 (src/graph/xml.h, xml.cc, topo.h), and of RCCL. 255 bytes hold a value,
+ * its closing quote and a NUL. */
 #define PVN_TOPO_NCCL_XML_ATTRS 16
 #define PVN_TOPO_NCCL_XML_VALUE 253
-#define PVN_TOPO_NCCL_XML_SUBS  640
+
+/* Whose reader a file is meant for, and what differs between the two. */
+struct pvn_topo_nreader {
+    const char *name;     /* "NCCL" */
+    const char *judged;   /* the words behind "judged by the rules of" */
+    int nodes;            /* elements; the reader needs a free one when it meets the last end tag */
+    int old_nodes;        /* of versions that are in use */
+    int subs, old_subs;   /* children of an element */
+    int kind;             /* GPUs, switches, ... of one kind that its graph holds */
+    const char *old_text; /* what older versions take */
+    const char *old_remedy;
+    const char *nodes_remedy;
+};
+
+/* NCCL's, or RCCL's (AMD's GPUs). */
+const struct pvn_topo_nreader *pvn_topo_nreader_of(bool rccl);
 
 /* Our own limits, far above any real machine, so that a hostile file ends in an error. */
 #define PVN_TOPO_XML_MAX_BYTES (4u << 20)
@@ -34,6 +47,7 @@ enum pvn_topo_xml_kind {
 
 struct pvn_topo_xml_error {
     enum pvn_topo_xml_kind kind;
+    bool rccl;        /* <system version="2">, as far as it was read */
     int line, column; /* 1-based; 0 when the error is not about a place in the file */
     char text[320];   /* one sentence, names the value and the remedy */
 };
@@ -52,8 +66,8 @@ int pvn_topo_nccl_xml_parse(const char *text, size_t len, struct pvn_topo_ndoc *
 
 enum pvn_topo_lint_level {
     PVN_TOPO_LINT_NOTE,  /* legal, worth knowing */
-    PVN_TOPO_LINT_WARN,  /* NCCL takes it but will build something else than meant */
-    PVN_TOPO_LINT_ERROR, /* NCCL refuses the file, or ignores it altogether */
+    PVN_TOPO_LINT_WARN,  /* its reader takes it but will build something else than meant */
+    PVN_TOPO_LINT_ERROR, /* its reader refuses the file, or ignores it altogether */
 };
 
 struct pvn_topo_lint_finding {
@@ -69,11 +83,13 @@ struct pvn_topo_lint_finding {
 };
 
 struct pvn_topo_lint {
+    const struct pvn_topo_nreader *reader;  /* whose rules the file is judged by */
     struct pvn_topo_lint_finding *findings; /* in order of line */
     int n;
 };
 
-/* Everything there is to say about a file meant for NCCL_TOPO_FILE. 0, or -ENOMEM. A file that
+/* Everything there is to say about a file meant for NCCL_TOPO_FILE, of NCCL or (version 2) of AMD's RCCL,
+ * which has its own rules and limits. 0, or -ENOMEM. A file that
  * cannot be parsed is a finding, not an error. What one mistake repeats in one place (a rule broken
  * by many children of one element) is one finding, which names the other lines. */
 int pvn_topo_nccl_lint(const char *text, size_t len, struct pvn_topo_lint *lint);

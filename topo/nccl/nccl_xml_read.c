@@ -36,27 +36,29 @@ static void fail(struct reader *r, int code, const char *format, ...)
     XML_StopParser(r->parser, XML_FALSE);
 }
 
-/* Which children NCCL's loader knows (src/graph/xml.cc ncclTopoXmlLoad*), and the attribute without
- * which it gives up. Any other element is skipped with everything below it. */
+enum { NCCL = 1, RCCL = 2, BOTH = NCCL | RCCL };
+
+/* Which children NCCL's and RCCL's loaders know (src/graph/xml.cc ncclTopoXmlLoad*), and the attribute
+ * without which they give up. Any other element is skipped with everything below it. */
 static const struct {
     const char *parent, *name, *required;
+    int readers;
 } nesting[] = {
-    {"system", "cpu", "numaid"},  {"cpu", "pci", "busid"},     {"cpu", "nic", NULL},
-    {"pci", "pci", "busid"},      {"pci", "gpu", NULL},        {"pci", "nic", NULL},
-    {"pci", "pcilink", "target"}, {"gpu", "nvlink", "target"}, {"gpu", "c2c", NULL},
-    {"nic", "net", "name"},
+    {"system", "cpu", "numaid", BOTH},  {"cpu", "pci", "busid", BOTH},
+    {"cpu", "nic", NULL, BOTH},         {"pci", "pci", "busid", BOTH},
+    {"pci", "gpu", NULL, BOTH},         {"pci", "nic", NULL, BOTH},
+    {"pci", "pcilink", "target", BOTH}, {"gpu", "nvlink", "target", NCCL},
+    {"gpu", "c2c", NULL, NCCL},         {"gpu", "xgmi", "target", RCCL},
+    {"nic", "net", "name", BOTH},
 };
 
 static bool known(const struct reader *r, const char *parent, const char *name,
                   const char **required)
 {
     *required = NULL;
-    if (r->doc->rccl && strcmp(parent, "gpu") == 0 && strcmp(name, "xgmi") == 0) {
-        *required = "target";
-        return true;
-    }
     for (size_t i = 0; i < sizeof(nesting) / sizeof(nesting[0]); i++) {
-        if (strcmp(nesting[i].parent, parent) == 0 && strcmp(nesting[i].name, name) == 0) {
+        if ((nesting[i].readers & (r->doc->rccl ? RCCL : NCCL)) &&
+            strcmp(nesting[i].parent, parent) == 0 && strcmp(nesting[i].name, name) == 0) {
             *required = nesting[i].required;
             return true;
         }
@@ -102,10 +104,11 @@ static bool root_ok(struct reader *r, const char *name, const char **attrs)
     }
     long number = strtol(version, NULL, 0);
     if (number != 1 && number != 2) {
-        fail(r, -EINVAL, "<system version=\"%.20s\">: NCCL knows only version 1", version);
+        fail(r, -EINVAL, "<system version=\"%.20s\">: NCCL knows only version 1, AMD's RCCL only 2",
+             version);
         return false;
     }
-    r->doc->rccl = number == 2;
+    r->doc->rccl = r->err->rccl = number == 2;
     return true;
 }
 
@@ -139,7 +142,8 @@ static void XMLCALL on_start(void *user, const char *name, const char **attrs)
             goto no_memory;
     }
     if (required && !pvn_topo_ndoc_get(node, required)) {
-        fail(r, -EINVAL, "<%s> has no %s: NCCL stops at such an element", name, required);
+        fail(r, -EINVAL, "<%s> has no %s: %s stops at such an element", name, required,
+             pvn_topo_nreader_of(r->doc->rccl)->name);
         return;
     }
     r->open[r->depth++] = node;

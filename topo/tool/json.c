@@ -588,6 +588,7 @@ int json_lint(const struct tool *t, const char *name, const struct pvn_topo_lint
 {
     json_t *o = head("lint"), *rows = json_array();
     json_object_set_new(o, "file", text(name));
+    json_object_set_new(o, "rules", text(lint->reader->name));
     for (int i = 0; i < lint->n; i++) {
         const struct pvn_topo_lint_finding *f = &lint->findings[i];
         json_t *row = json_object();

@@ -37,11 +37,17 @@ static int lint_file(const struct tool *t, const char *path)
     if (t->json)
         status = json_lint(t, path, &lint) == TOOL_OK ? status : TOOL_INPUT;
     else
-        fprintf(t->out, "%s: %d error%s, %d warning%s, %d note%s%s\n", path,
+        fprintf(t->out, "%s: %d error%s, %d warning%s, %d note%s%s%s%s\n", path,
                 count[PVN_TOPO_LINT_ERROR], count[PVN_TOPO_LINT_ERROR] == 1 ? "" : "s",
                 count[PVN_TOPO_LINT_WARN], count[PVN_TOPO_LINT_WARN] == 1 ? "" : "s",
                 count[PVN_TOPO_LINT_NOTE], count[PVN_TOPO_LINT_NOTE] == 1 ? "" : "s",
-                lint.n == 0 ? ": NCCL will read it as it stands" : "");
+                lint.n == 0 ? ": " : "", lint.n == 0 ? lint.reader->name : "",
+                lint.n == 0 ? " will read it as it stands" : "");
+    if (!t->json) {
+        snprintf(shown, sizeof(shown), "judged by the rules of %s", lint.reader->judged);
+        fputs("    ", t->out);
+        tool_wrap(t, 4, 4, shown);
+    }
     pvn_topo_lint_free(&lint);
     pvn_topo_input_free(&in);
     return status;
