@@ -78,3 +78,8 @@ PVN_TESTS += tests/fuzz/fuzz_nccl_xml
 tests_fuzz_fuzz_nccl_xml_SOURCES = tests/fuzz/fuzz_nccl_xml.c tests/fuzz/replay.cc
 tests_fuzz_fuzz_nccl_xml_CPPFLAGS = $(TEST_CPPFLAGS) -DPVN_FUZZ_TARGET=\"nccl_xml\"
 tests_fuzz_fuzz_nccl_xml_LDADD = $(TOPO_TOOL_LDADD)
+
+PVN_TESTS += tests/topo/test_round
+tests_topo_test_round_SOURCES = tests/topo/test_round.cc tests/topo/cli.h tests/topo/shared.h
+tests_topo_test_round_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_topo_test_round_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD) $(JANSSON_LIBS)

@@ -328,8 +328,8 @@ TEST_F(Odd, MoreVirtualFunctionsThanNcclHasNumbersFor)
     EXPECT_TRUE(has(out("--json dump"), "\"mlx5_199\"")) << "the machine is shown whole";
 }
 
-// RCCL's files say version 2; what is written for NCCL_TOPO_FILE must be 1 for NCCL to take it.
-TEST_F(Odd, AFileOfRcclBecomesOneForNccl)
+// RCCL's files say version 2, and are judged by its rules: NCCL does not run on AMD's GPUs.
+TEST_F(Odd, AFileOfRcclStaysOne)
 {
     std::ofstream(dir.path + "/rccl.xml")
         << "<system version=\"2\">\n<cpu numaid=\"0\" arch=\"x86_64\" vendor=\"AuthenticAMD\" "
@@ -338,8 +338,10 @@ TEST_F(Odd, AFileOfRcclBecomesOneForNccl)
            "sm=\"90\" rank=\"0\" gdr=\"1\"/>\n</pci>\n</cpu>\n</system>\n";
     EXPECT_EQ(0, run_tool(dir.path, "lint rccl.xml").status);
     ASSERT_EQ(0, run_tool(dir.path, "--root rccl.xml --xml -o made.xml dump").status);
+    EXPECT_EQ(0u, read_file(dir.path + "/made.xml").find("<system version=\"2\">"));
     Result r = run_tool(dir.path, "lint made.xml");
     EXPECT_EQ(0, r.status) << r.out;
+    EXPECT_TRUE(has(r.out, "judged by the rules of RCCL (AMD's GPUs)")) << r.out;
 }
 
 } // namespace

@@ -118,6 +118,16 @@ static int separate(struct pvn_topo_ndoc *doc, struct pvn_topo_ndoc_node *pci)
     return 0;
 }
 
+void pvn_topo_ndoc_drop_foreign_gpus(struct pvn_topo_ndoc *doc)
+{
+    for (int i = 0; i < doc->n_nodes && !doc->rccl; i++) {
+        struct pvn_topo_ndoc_node *gpu = doc->nodes[i];
+        const char *class = gpu->parent ? pvn_topo_ndoc_get(gpu->parent, "class") : NULL;
+        if (pvn_topo_ndoc_is(gpu, "gpu") && class && !pvn_topo_ndoc_gpu_class(doc, class))
+            detach(gpu);
+    }
+}
+
 int pvn_topo_ndoc_separate_nics(struct pvn_topo_ndoc *doc)
 {
     for (int i = 0, n = doc->n_nodes; i < n; i++) {

@@ -21,6 +21,10 @@ int pvn_topo_ndoc_lost(const struct pvn_topo_ndoc_node *pci, char *list, size_t 
  * 0 or -ENOMEM. */
 int pvn_topo_ndoc_separate_nics(struct pvn_topo_ndoc *doc);
 
+/* Takes each <gpu> away whose function has a class that NCCL refuses one in: accelerators of others. RCCL
+ * takes them. */
+void pvn_topo_ndoc_drop_foreign_gpus(struct pvn_topo_ndoc *doc);
+
 #ifdef __cplusplus
 }
 #endif

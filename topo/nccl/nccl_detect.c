@@ -408,13 +408,42 @@ static void drop_subs(struct pvn_topo_ndoc_node *node, const char *name)
     node->n_subs = kept;
 }
 
+static bool of_file(const struct pvn_topo_ndoc_node *node)
+{
+    return node->line > 0 && !node->added;
+}
+
+/* A NIC that a file hangs on a cpu itself has no function to stand for it, so its name stays there; NCCL
+ * finds the rest. One that was found without a function is put on the first cpu by NCCL, too. */
+static void keep_places(struct pvn_topo_ndoc_node *cpu)
+{
+    int kept = 0;
+    for (int i = 0; i < cpu->n_subs; i++) {
+        struct pvn_topo_ndoc_node *nic = cpu->subs[i];
+        int nets = 0;
+        for (int n = 0; pvn_topo_ndoc_is(nic, "nic") && n < nic->n_subs; n++) {
+            if (!of_file(nic->subs[n]))
+                continue;
+            pvn_topo_ndoc_keep_only(nic->subs[n], "name");
+            nic->subs[nets++] = nic->subs[n];
+        }
+        if (!pvn_topo_ndoc_is(nic, "nic")) {
+            cpu->subs[kept++] = nic;
+        } else if (nets > 0) {
+            nic->n_subs = nets;
+            cpu->subs[kept++] = nic;
+        }
+    }
+    cpu->n_subs = kept;
+}
+
 int pvn_topo_ndoc_make_topo_file(struct pvn_topo_ndoc *doc)
 {
     for (int i = 0; i < doc->n_nodes; i++) {
         struct pvn_topo_ndoc_node *node = doc->nodes[i];
         const char *busid = pvn_topo_ndoc_get(node, "busid");
         if (pvn_topo_ndoc_is(node, "cpu"))
-            drop_subs(node, "nic");
+            keep_places(node);
         if (!pvn_topo_ndoc_is(node, "pci"))
             continue;
         drop_subs(node, "gpu");
@@ -422,7 +451,7 @@ int pvn_topo_ndoc_make_topo_file(struct pvn_topo_ndoc *doc)
         /* A node with functions below it is a bridge, or NCCL would not look at them. */
         const char *class = pvn_topo_ndoc_get(node, "class");
         if (class && pvn_topo_ndoc_sub(node, "pci") &&
-            (strncmp(class, "0x02", 4) == 0 || strncmp(class, "0x03", 4) == 0) &&
+            (strncmp(class, "0x02", 4) == 0 || pvn_topo_ndoc_gpu_class(doc, class)) &&
             pvn_topo_ndoc_set(node, "class", "0x060400") < 0)
             return -ENOMEM;
         const char *speed = pvn_topo_ndoc_get(node, "link_speed"),

@@ -38,7 +38,7 @@ int pvn_topo_ndoc_pci_index(const struct pvn_topo *topo, const char *busid);
 
 /* Only what a file meant for NCCL_TOPO_FILE should hold: the version stays (1 for NCCL, 2 for AMD's
  * RCCL, which accepts no other), no gpu and nic elements (NCCL finds those
- * by itself; given ones win even when wrong), link_speed and link_width spelled out on every bridge
+ * by itself; given ones win even when wrong) but for the name of a NIC that a file puts on a cpu, link_speed and link_width spelled out on every bridge
  * that no sysfs describes. Changes doc. 0 or -ENOMEM. */
 int pvn_topo_ndoc_make_topo_file(struct pvn_topo_ndoc *doc);
 

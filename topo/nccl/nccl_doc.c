@@ -128,6 +128,20 @@ int pvn_topo_ndoc_set_if_unset(struct pvn_topo_ndoc_node *node, const char *key,
     return attr_find(node, key) ? 0 : pvn_topo_ndoc_set(node, key, value);
 }
 
+void pvn_topo_ndoc_keep_only(struct pvn_topo_ndoc_node *node, const char *key)
+{
+    int kept = 0;
+    for (int i = 0; i < node->n_attrs; i++) {
+        if (strcmp(node->attrs[i].key, key) == 0) {
+            node->attrs[kept++] = node->attrs[i];
+        } else {
+            free(node->attrs[i].key);
+            free(node->attrs[i].value);
+        }
+    }
+    node->n_attrs = kept;
+}
+
 bool pvn_topo_ndoc_is(const struct pvn_topo_ndoc_node *node, const char *name)
 {
     return strcmp(node->name, name) == 0;
@@ -221,6 +235,12 @@ static bool is_leaf(const struct pvn_topo_ndoc_node *node)
     return pvn_topo_ndoc_is(node, "pci") && node->n_subs == 0;
 }
 
+/* 0x0c06 is InfiniBand's class among the serial buses, which older adapters have. */
+bool pvn_topo_ndoc_nic_class(const char *class_text)
+{
+    return starts(class_text, "0x02") || starts(class_text, "0x0c06");
+}
+
 static int by_bus_id(const void *a, const void *b)
 {
     const struct pvn_topo_ndoc_node *const *x = a, *const *y = b;
@@ -265,7 +285,7 @@ int pvn_topo_ndoc_complete(struct pvn_topo_ndoc *doc)
         struct pvn_topo_ndoc_node *pci = doc->nodes[i];
         const char *class = pvn_topo_ndoc_get(pci, "class");
         bool gpu = is_leaf(pci) && pvn_topo_ndoc_gpu_class(doc, class),
-             nic = is_leaf(pci) && starts(class, "0x02");
+             nic = is_leaf(pci) && pvn_topo_ndoc_nic_class(class);
         if (!gpu && !nic)
             continue;
         struct pvn_topo_ndoc_node *sub = pvn_topo_ndoc_add(doc, pci, gpu ? "gpu" : "nic");

@@ -73,6 +73,8 @@ long pvn_topo_ndoc_get_int(const struct pvn_topo_ndoc_node *node, const char *ke
 int pvn_topo_ndoc_set(struct pvn_topo_ndoc_node *node, const char *key, const char *value);
 int pvn_topo_ndoc_set_int(struct pvn_topo_ndoc_node *node, const char *key, long value);
 int pvn_topo_ndoc_set_if_unset(struct pvn_topo_ndoc_node *node, const char *key, const char *value);
+/* Takes all attributes but this one away. */
+void pvn_topo_ndoc_keep_only(struct pvn_topo_ndoc_node *node, const char *key);
 
 bool pvn_topo_ndoc_is(const struct pvn_topo_ndoc_node *node, const char *name);
 
@@ -90,13 +92,14 @@ struct pvn_topo_ndoc_node *pvn_topo_ndoc_find(const struct pvn_topo_ndoc *doc, c
 /* True where a pci of this class (NULL: not stated) is a GPU to the document's reader: display devices, and to
  * RCCL processing accelerators, too. */
 bool pvn_topo_ndoc_gpu_class(const struct pvn_topo_ndoc *doc, const char *class_text);
+bool pvn_topo_ndoc_nic_class(const char *class_text);
 
 /* A deep copy (creation order kept). NULL when out of memory. */
 struct pvn_topo_ndoc *pvn_topo_ndoc_clone(const struct pvn_topo_ndoc *doc);
 
 /* Adds what NCCL adds from the running machine to a file that names only bus ids: a <gpu>
  * to each leaf pci of a display class, a <nic> with one <net> to each leaf pci of a
- * network class, dev and rank numbers in bus-id order where they are missing. Such nodes
+ * network class or of InfiniBand's, dev and rank numbers in bus-id order where they are missing. Such nodes
  * are marked `added`. 0 or -ENOMEM. */
 int pvn_topo_ndoc_complete(struct pvn_topo_ndoc *doc);
 

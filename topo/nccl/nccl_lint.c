@@ -294,7 +294,9 @@ static void lint_tags(struct rules *r)
     bool rank = true;
     for (int i = 0; i < r->doc->n_nodes; i++) {
         const struct pvn_topo_ndoc_node *node = r->doc->nodes[i];
-        if (!pvn_topo_ndoc_is(node, "gpu") && !pvn_topo_ndoc_is(node, "net"))
+        /* A name alone says where a network is, and nothing of what it is. */
+        if (!pvn_topo_ndoc_is(node, "gpu") &&
+            (!pvn_topo_ndoc_is(node, "net") || node->n_attrs == 1))
             continue;
         if (!first)
             first = node;

@@ -391,17 +391,23 @@ int dump_xml(const struct tool *t, bool full, FILE *out)
 {
     const struct pvn_topo_ndoc_node *bad = NULL;
     struct pvn_topo_ndoc *doc = pvn_topo_ndoc_clone(t->tree->doc);
-    int err = !doc ? -1 : 0;
+    char *text = NULL;
+    size_t len = 0;
+    FILE *memory = doc ? open_memstream(&text, &len) : NULL;
+    int err = !memory ? -1 : 0;
     if (err == 0 && !full)
         err = pvn_topo_ndoc_make_topo_file(doc);
-    else if (err == 0)
-        err = pvn_topo_ndoc_separate_nics(doc);
-    /* A file of RCCL's becomes one for NCCL: what its version 2 stands for is in the gpu elements,
-     * which are left out. */
-    if (err == 0 && !full && t->doc)
-        err = pvn_topo_ndoc_set(pvn_topo_ndoc_find(doc, "system", NULL, NULL), "version", "1");
-    if (err == 0 && (err = pvn_topo_ndoc_write(doc, out, &bad)) < 0 && bad)
+    else if (err == 0 && (err = pvn_topo_ndoc_separate_nics(doc)) == 0)
+        pvn_topo_ndoc_drop_foreign_gpus(doc);
+    if (err == 0 && (err = pvn_topo_ndoc_write(doc, memory, &bad)) < 0 && bad)
         tool_error("a value of <%s> cannot be written in NCCL's file format", bad->name);
+    if (memory && fclose(memory) != 0)
+        err = -1;
+    if (err == 0 && (err = tool_report_missing(t, text, len)) == 0)
+        fwrite(text, 1, len, out);
+    if (err < 0 && !bad)
+        tool_error("out of memory");
+    free(text);
     pvn_topo_ndoc_free(doc);
     return err < 0 ? TOOL_INPUT : TOOL_OK;
 }

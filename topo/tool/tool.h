@@ -186,6 +186,9 @@ int dump_nccl_text(const struct tool *t);
 int dump_dot(const struct tool *t, FILE *out);
 int dump_svg(const struct tool *t);
 int dump_xml(const struct tool *t, bool full, FILE *out);
+/* Names on stderr what of the machine a written file (text) does not hold, and what its reader would
+ * refuse in it. 0, or -1 when out of memory. */
+int tool_report_missing(const struct tool *t, const char *text, size_t len);
 
 /* The whole machine as one JSON document (schema: pvn-topo.schema.json). */
 int json_machine(const struct tool *t);
