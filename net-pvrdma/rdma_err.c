@@ -112,7 +112,8 @@ int rdma_dead_wc(struct rdma_lane *r, const struct ibv_wc *wc)
         if (r->qp[i].qp && r->qp[i].qp->qp_num == wc->qp_num)
             qp = i;
     const char *name = r->cfg.v->wc_status_str ? r->cfg.v->wc_status_str(wc->status) : "";
-    pvn_err_set(&r->l.err, -EIO,
+    /* A failed device gives EIO, too, and no time-out. */
+    pvn_err_set(&r->l.err, wc->status == IBV_WC_RETRY_EXC_ERR ? -ETIMEDOUT : -EIO,
                 "RDMA lane on %s: a request completed with status %d (%s), vendor error 0x%x%s",
                 r->cfg.name, wc->status, name, wc->vendor_err,
                 r->chunks_done ? "" : "; it has never carried data");
