@@ -98,7 +98,7 @@ TEST(FailoverSending, APathThatDeliversNothingIsRemembered)
         TwoAddresses t;
         t.s.goes_on(
             [&] {
-                t.s.lose();
+                t.s.stream.close();
                 raw::Listener &first = t.dialled();
                 EXPECT_EQ(&t.other, &first)
                     << "the path that has delivered nothing is dialled again";
