@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-"""failover_random.py [--build DIR] [--first SEED] [--seeds N]: random faults on softverbs while a ring all-reduce between
-two processes runs, every element checked, with failover. For long runs by hand; one seed takes 1 s to 10 s, and gives the
-same faults each time, though not at the same moment.
+"""Random faults while a ring all-reduce between two processes runs, every element checked, with failover. For long runs by hand.
 
+failover_random.py --transport tcp|rdma|both [--duration 1h] [--rounds N] [--seed N] [--round 30s]: as root, in network namespaces
+that it makes and removes. Faults come at random times from outside (soak.py): links, connections, ports, devices, stopped
+processes. Each round has to end with all data verified, since a path is left. Status 1 at the first that does not, whose logs
+are kept and whose seed is named. A seed gives the same faults each time, though not at the same moment of the job.
+
+failover_random.py [--first SEED] [--seeds N]: by rules of softverbs, at the n-th call or request; one seed takes 1 s to 10 s.
 A run may end in order with a reason: where the first registration is refused, or where nothing is left to carry the data.
 Status 1: wrong data, or a rank that waits without end; its output lies in failover-SEED.log."""
 import argparse
@@ -14,6 +18,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+
+import soak
 
 # Statuses of a lost path; a wrong request ends the comm on purpose.
 STATUSES = ["RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "FATAL_ERR", "WR_FLUSH_ERR"]
@@ -80,11 +87,24 @@ def main():
     p.add_argument("--build", default="build")
     p.add_argument("--first", type=int, default=1)
     p.add_argument("--seeds", type=int, default=50)
+    p.add_argument("--transport", choices=["tcp", "rdma", "both"])
+    p.add_argument("--duration", type=soak.seconds_of, help="of all rounds: 90, 10m, 1h (default)")
+    p.add_argument("--rounds", type=int, help="default: as many as fit the duration")
+    p.add_argument("--seed", type=int, help="of the first round; default: by the clock")
+    p.add_argument("--round", type=soak.seconds_of, default=30, help="of each round, without what faults add")
     o = p.parse_args()
+    if not o.transport and (o.duration or o.rounds or o.seed is not None):
+        p.error("--duration, --rounds and --seed take --transport")
     build = os.path.abspath(o.build)
     for name in ("pvn-perf", ".libs/libnccl-net-pvrdma.so", "tests/softverbs/.libs/libsoftverbs.so"):
         if not os.path.exists(f"{build}/{name}"):
             sys.exit(f"{build}/{name} is not built: run tests/build-tree.sh {o.build}, then make -C {o.build} check-build, or give --build DIR")
+    if o.transport:
+        if os.geteuid() != 0:
+            sys.exit("network namespaces take root")
+        duration = o.duration or (3600 if o.rounds is None else float("inf"))
+        seed = int(time.time()) if o.seed is None else o.seed
+        return soak.soak(build, o.transport, duration, o.rounds or float("inf"), seed, o.round)
     verdicts = [run(build, seed) for seed in range(o.first, o.first + o.seeds)]
     for name in sorted(set(verdicts)):
         print(f"{verdicts.count(name)} {name}")

@@ -89,7 +89,7 @@ EXTRA_tests_rdma_test_plugin_lanes_DEPENDENCIES = tests/softverbs/libsoftverbs.l
 check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c
 tests_bench_messages_LDADD = libpvn-netdrv.la
-EXTRA_DIST += tests/rdma/softverbs_command.py tests/rdma/failover_random.py
+EXTRA_DIST += tests/rdma/softverbs_command.py tests/rdma/failover_random.py tests/rdma/soak.py
 EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh tests/bench/nccl.sh
 
 # Counting takes the place of malloc, as the sanitizers do.
