@@ -163,8 +163,8 @@ static uint64_t pause_ns(const struct pvn_comm *c)
     return c->losses < 2 ? 0 : pvn_pause_ns(c->losses - 2, PAUSE_FIRST_NS, PAUSE_MAX_NS);
 }
 
-/* A device or port that has failed is no fault of the network: it says so itself (EIO until its event comes),
- * or the peer's report does. */
+/* A device or port that has failed is no fault of the network: it says so itself (ENODEV, ENETDOWN; EIO until its
+ * event comes). A report of the peer (ENETDOWN, too) gives the peer's own reason, whatever that is. */
 static bool is_the_network(const struct pvn_err *why)
 {
     return why->code != -ENODEV && why->code != -EIO && why->code != -ENETDOWN;

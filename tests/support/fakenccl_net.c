@@ -38,7 +38,7 @@ struct link {
 static FILE *log_file;
 
 /* NCCL_DEBUG_SUBSYS names the subsystems whose lines NCCL shows at INFO; without it these are INIT, BOOTSTRAP and ENV
- * (src/debug.cc of 2.28). NET is not among them. */
+ * (seen with 2.28.9). NET is not among them. */
 static unsigned long wanted_subsystems(void)
 {
     static const struct {
