@@ -25,7 +25,7 @@ _pvn_topo()
     if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "--root --topo-file --host --hosts --ssh --remote --parallel --hints --nics --rails --timeout --interval --no-env
             --json --xml --xml-full --dot --svg --nccl --all --output --color --no-names
-            --keep-addresses --prom --per-comm --watch --count --clean --help --version" -- "$cur")
+            --keep-addresses --prom --per-comm --watch --count --clean --help --help=all --version" -- "$cur")
         return
     fi
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do

@@ -52,7 +52,7 @@ _pvn_perf()
         [[ $mode != ring && $mode != scale ]] || p2p=
         mapfile -t COMPREPLY < <(compgen -W "$p2p $ring $group --plugin --abi --env --dev --sizes --channels --comms --memory --gpu
             --traffic-class --check --iters --warmup --time --repeat --timeout --spin --ranks --netns
-            --master --boot-timeout --json --csv --plot --baseline --tolerance --once --max-memory --max-time --quiet --verbose --params --help --version" -- "$cur")
+            --master --boot-timeout --json --csv --plot --baseline --tolerance --once --max-memory --max-time --quiet --verbose --params --help --help=all --version" -- "$cur")
     elif [[ -z $mode ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$modes" -- "$cur")
     fi

@@ -78,7 +78,7 @@ class Known:
                 yield "%s has no command %s" % (tool, rest.split()[0])
 
     def differences(self, tool, page):
-        """A tool's man page against its --help, in both directions."""
+        """A tool's man page against its --help=all, in both directions."""
         in_page = {o for o in options(page)}
         for option in sorted(self.help_options[tool] - in_page):
-            yield "does not have %s, which --help has" % option
+            yield "does not have %s, which --help=all has" % option

@@ -260,7 +260,7 @@ def whole_page(path):
 
 def named():
     known = names.Known(
-        helps={"pvn-perf": output(BUILD + "/pvn-perf", "--help"), "pvn-topo": output(BUILD + "/topo/pvn-topo", "--help")},
+        helps={"pvn-perf": output(BUILD + "/pvn-perf", "--help=all"), "pvn-topo": output(BUILD + "/topo/pvn-topo", "--help=all")},
         params=output(BUILD + "/topo/pvn-topo", "--no-env", "params"),
         scripts="".join(read(p) for p in ("run-tests.sh", "run-demo.sh", "tests/install-deps.sh", "tests/gpu/run",
                                           "plugin/packaging/wheel/nccl_net_pvrdma/__main__.py", "tests/nccl/run",
@@ -282,7 +282,7 @@ def man_form():
         return
     bad = []
     for page, tool in (("plugin/docs/nccl-net-pvrdma.7", None), (MAN["pvn-perf"], "/pvn-perf"), (MAN["pvn-topo"], "/topo/pvn-topo")):
-        options = names.options(output(BUILD + tool, "--help")) if tool else set()
+        options = names.options(output(BUILD + tool, "--help=all")) if tool else set()
         bad += ["%s: %s" % (page, s) for s in form.wrong_in(page, read(whole_page(page)), options)]
     report("form of man pages", bad)
 

@@ -26,58 +26,6 @@
 namespace
 {
 
-TEST(Run, HelpVersionAndUsage)
-{
-    EXPECT_EQ(Perf("--help").status, 0);
-    EXPECT_NE(Perf("--help").out.find("Exit status"), std::string::npos);
-    EXPECT_EQ(Perf("-h").out, Perf("--help").out);
-    EXPECT_EQ(Perf("--version").out.find("pvn-perf "), 0u);
-    EXPECT_EQ(Perf("-V").out, Perf("--version").out);
-    EXPECT_EQ(Perf("").status, 2);
-    EXPECT_EQ(Perf("ring --ranks many").status, 2);
-}
-
-// bash's completions of a command line, sorted.
-std::set<std::string> Completed(const std::string &words)
-{
-    Dir d;
-    std::string cmd = "bash -c 'source " PVN_SRCDIR "/plugin/perf/pvn-perf.bash; COMP_WORDS=(" +
-                      words +
-                      "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _pvn_perf; "
-                      "printf \"%s\\n\" \"${COMPREPLY[@]}\"' >" +
-                      (d / "out");
-    std::set<std::string> all;
-    std::string line;
-
-    EXPECT_EQ(system(cmd.c_str()), 0) << cmd;
-    for (std::ifstream f(d / "out"); std::getline(f, line);)
-        all.insert(line);
-    return all;
-}
-
-TEST(Run, BashCompletesModesOptionsAndValues)
-{
-    EXPECT_EQ(Completed("pvn-perf r"), (std::set<std::string>{"ring"}));
-    EXPECT_EQ(Completed("pvn-perf ring --preset g"), (std::set<std::string>{"gpt2"}));
-    EXPECT_EQ(Completed("pvn-perf ring --collective allt"),
-              (std::set<std::string>{"alltoall", "alltoallv"}));
-    EXPECT_EQ(Completed("pvn-perf p2p --pl"), (std::set<std::string>{"--plot", "--plugin"}));
-    EXPECT_EQ(Completed("pvn-perf p2p --slo"), (std::set<std::string>{""})) << "not for p2p";
-    EXPECT_EQ(Completed("pvn-perf m"), (std::set<std::string>{"mesh"}));
-    EXPECT_EQ(Completed("pvn-perf mesh --d"), (std::set<std::string>{"--depth", "--dev"}));
-    // Every option of --help is offered, and nothing else.
-    std::istringstream words(Perf("--help").out);
-    std::set<std::string> documented;
-    for (std::string w; words >> w;) {
-        w.erase(std::remove_if(w.begin(), w.end(),
-                               [](char c) { return c == ',' || c == ']' || c == ')'; }),
-                w.end());
-        if (w.rfind("--", 0) == 0)
-            documented.insert(w);
-    }
-    EXPECT_EQ(Completed("pvn-perf --"), documented);
-}
-
 class RingOf : public testing::TestWithParam<int>
 {
 };

@@ -106,7 +106,10 @@ TEST_P(Golden, PrintsWhatIsKept)
 INSTANTIATE_TEST_SUITE_P(
     Commands, Golden,
     ::testing::Values(
-        GoldenRow{"help", "--help", 0}, GoldenRow{"guest-dump", "--root guest.tar dump", 0},
+        GoldenRow{"help", "--help", 0}, GoldenRow{"help-all", "--help=all", 0},
+        GoldenRow{"guest-overview", "--root guest.tar", 0},
+        GoldenRow{"two-switches-overview", "--root two-switches.xml", 0},
+        GoldenRow{"guest-dump", "--root guest.tar dump", 0},
         GoldenRow{"guest-dump-nccl", "--root guest.tar --nccl dump", 0},
         GoldenRow{"guest-dump-xml", "--root guest.tar --xml dump", 0},
         GoldenRow{"guest-dump-xml-full", "--root guest.tar --xml-full dump", 0},
@@ -170,7 +173,9 @@ TEST_P(BadUsage, EndsWithAReasonAndAStatus)
 INSTANTIATE_TEST_SUITE_P(
     Inputs, BadUsage,
     ::testing::Values(
-        BadRow{"", 2, "usage:"}, BadRow{"frobnicate", 2, "\"frobnicate\" is not a command"},
+        BadRow{"--help=none", 2, "expected --help or --help=all"},
+        BadRow{"--json", 2, "--json needs a command"}, BadRow{"--svg", 2, "are for dump"},
+        BadRow{"frobnicate", 2, "\"frobnicate\" is not a command"},
         BadRow{"--bogus dump", 2, "--help"}, BadRow{"dump extra", 2, "no arguments"},
         BadRow{"--nics carrier-pigeon dump", 2,
                "--nics=carrier-pigeon: expected one of auto, rdma, tcp, all"},
@@ -450,6 +455,21 @@ TEST_F(Cli, TheOutputFileMayBeAnInputAndIsKeptWhenNothingComes)
     EXPECT_EQ(3, run("--root nowhere gather again.tar").status);
     EXPECT_TRUE(fs::exists(dir->path + "/again.tar"));
     EXPECT_EQ(2, run("-o again.tar gather other.tar").status);
+}
+
+// Who types the name alone sees the machine, and which commands come next.
+TEST_F(Cli, AloneItSaysWhatItSeesAndWhatToDoNext)
+{
+    Result r = run("");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_EQ(0u, r.out.find("this machine")) << r.out;
+    for (const char *next : {"  pvn-topo check ", "  pvn-topo stat ", "pvn-topo --help"})
+        EXPECT_NE(std::string::npos, r.out.find(next)) << next << " is not in\n" << r.out;
+    std::istringstream lines(run("--help").out);
+    int n = 0;
+    for (std::string line; std::getline(lines, line); n++)
+        EXPECT_GE(80u, line.size()) << line;
+    EXPECT_GE(24, n);
 }
 
 // Root may remove what is in /dev: a file that was there before stays there.

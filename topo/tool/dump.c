@@ -209,7 +209,7 @@ static bool root_shown(const struct tool *t, const bool *shown, int root)
     return false;
 }
 
-static void print_header(const struct tool *t)
+void dump_header(const struct tool *t)
 {
     const struct pvn_topo *topo = t->topo;
     const struct pvn_topo_guest *g = &topo->guest;
@@ -267,7 +267,7 @@ int dump_text(const struct tool *t)
     int hidden = 0;
     if (!shown)
         return TOOL_INPUT;
-    print_header(t);
+    dump_header(t);
     for (int r = 0; r < topo->nroots; r++) {
         if (!root_shown(t, shown, r))
             continue;

@@ -74,7 +74,7 @@ static void usage(FILE *out)
           "  --color WHEN       auto, always, never\n"
           "  --no-names         numbers instead of names from pci.ids\n"
           "  --keep-addresses   gather: do not replace MAC addresses, GIDs and GUIDs\n"
-          "  -h, --help   -V, --version\n\n"
+          "  -h, --help, --help=all   -V, --version\n\n"
           "Exit status: 0 fine, 1 something was found (check, lint, diff, stat), 2 wrong usage,\n"
           "3 something cannot be read or written.\n",
           out);
@@ -141,7 +141,7 @@ static const struct option options[] = {
     {"watch", optional_argument, NULL, OPT_WATCH},
     {"count", required_argument, NULL, OPT_COUNT},
     {"interval", required_argument, NULL, OPT_INTERVAL},
-    {"help", no_argument, NULL, 'h'},
+    {"help", optional_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
 };
@@ -306,7 +306,14 @@ static int set_option(struct tool *t, int option, int *color)
             return TOOL_USAGE;
         break;
     case 'h':
-        usage(stdout);
+        if (optarg && strcmp(optarg, "all") != 0) {
+            tool_error("--help=%s: expected --help or --help=all", optarg);
+            return TOOL_USAGE;
+        }
+        if (optarg)
+            usage(stdout);
+        else
+            tool_help(stdout);
         return TOOL_OK;
     case 'V':
         printf("pvn-topo %s\n", pvn_version());
@@ -374,9 +381,23 @@ static bool fits(const struct tool *t, int (*run)(struct tool *t, int argc, char
     return false;
 }
 
+static int run_overview(struct tool *t, int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return cmd_overview(t);
+}
+
 /* The command of that name, which takes the options; NULL: it says why there is none. */
 static const struct command *find_command(const struct tool *t, const char *name)
 {
+    static const struct command overview = {.name = "", .run = run_overview};
+    if (!name && t->json)
+        tool_error("--json needs a command, as in pvn-topo --json dump");
+    else if (!name)
+        return fits(t, run_overview, "a call without a command") ? &overview : NULL;
+    if (!name)
+        return NULL;
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         if (strcmp(name, commands[i].name) == 0)
             return fits(t, commands[i].run, name) ? &commands[i] : NULL;
@@ -429,18 +450,15 @@ int main(int argc, char **argv)
         if ((status = set_option(&t, option, &color)) >= 0)
             return fflush(stdout) == 0 ? status : cannot_write("standard output", errno);
     }
-    if (optind == argc) {
-        usage(stderr);
-        return TOOL_USAGE;
-    }
     if (t.json && t.format != TOOL_TEXT) {
         tool_error(
             "--json and another format: give one of --json, --xml, --xml-full, --dot, --svg");
         return TOOL_USAGE;
     }
-    const struct command *command = find_command(&t, argv[optind++]);
+    const struct command *command = find_command(&t, argv[optind]);
     if (!command)
         return TOOL_USAGE;
+    optind += optind < argc;
     if (t.interval_s < 0)
         t.interval_s = TOOL_INTERVAL_S;
     set_look(&t, color);

@@ -180,6 +180,12 @@ int cmd_gather(struct tool *t, int argc, char **argv);
 int cmd_params(struct tool *t, int argc, char **argv);
 int cmd_stat(struct tool *t, int argc, char **argv);
 
+/* The output without a command, and that of --help. */
+int cmd_overview(struct tool *t);
+void tool_help(FILE *out);
+
+/* The lines about a machine as a whole: name, hypervisor, driver, NUMA nodes. */
+void dump_header(const struct tool *t);
 /* Formats of dump. 0 or an exit status. */
 int dump_text(const struct tool *t);
 int dump_nccl_text(const struct tool *t);

@@ -206,7 +206,9 @@ static int take_how(struct pvn_perf_opts *o, int c, const char *arg)
         return PVN_PERF_OK;
     case 'h':
     case O_HELP:
-        fputs(pvn_perf_usage, stdout);
+        if (arg && strcmp(arg, "all") != 0)
+            return pvn_opts_bad("--help=%s: expected --help or --help=all", arg);
+        fputs(arg ? pvn_perf_usage : pvn_perf_help, stdout);
         return PVN_PERF_HELP;
     case 'V':
     case O_VERSION:
@@ -241,13 +243,20 @@ static int bad_option(const char *arg)
 static int set_mode(struct pvn_perf_opts *o, int argc, char **argv, int at)
 {
     struct pvn_suggest near;
+    char ranks[16];
+
+    snprintf(ranks, sizeof(ranks), "%d", o->ranks);
 
     if (o->mode == PVN_PERF_PARAMS)
         return at == argc
                    ? PVN_PERF_OK
                    : pvn_opts_bad("--params only prints the parameters: remove '%s'", argv[at]);
+    if (at == argc && argc > 1)
+        return pvn_opts_bad("the options name no mode, which says what is measured: one of p2p, "
+                            "ring, scale, mesh and serve, as in pvn-perf ring%s%s",
+                            o->ranks ? " --ranks " : "", o->ranks ? ranks : "");
     if (at == argc) {
-        fputs(pvn_perf_usage, stderr);
+        fputs(pvn_perf_help, stderr);
         return PVN_PERF_USAGE;
     }
     if (at + 1 < argc && strcmp(argv[at], "p2p") != 0 && strcmp(argv[at], "serve") != 0)

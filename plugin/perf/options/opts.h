@@ -136,7 +136,8 @@ const char *pvn_collective_name(enum pvn_collective what); /* "allreduce" */
 /* 1 if the run is made of sends and receives between pairs of ranks, not of steps on a ring. */
 int pvn_opts_of_pairs(const struct pvn_perf_opts *o);
 
-extern const char pvn_perf_usage[]; /* what --help prints */
+extern const char pvn_perf_help[];  /* what --help prints */
+extern const char pvn_perf_usage[]; /* what --help=all prints */
 
 /*
  * Fills *o from the command line. Returns a pvn_perf_exit: OK to go on, HELP, or USAGE after the

@@ -58,7 +58,7 @@ const struct option pvn_opts_long[] = {
     {"quiet", no_argument, NULL, O_QUIET},
     {"verbose", no_argument, NULL, O_VERBOSE},
     {"params", no_argument, NULL, O_PARAMS},
-    {"help", no_argument, NULL, O_HELP},
+    {"help", optional_argument, NULL, O_HELP},
     {"version", no_argument, NULL, O_VERSION},
     {0},
 };

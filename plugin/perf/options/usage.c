@@ -4,6 +4,31 @@
 
 #include "perf/options/opts.h"
 
+/* One screen of 24 lines and 80 columns: by task, so that somebody who has a question finds a command. */
+const char pvn_perf_help[] =
+    "usage: pvn-perf MODE [OPTION]...\n"
+    "\n"
+    "Does the plugin work on this machine? Every sum of 4 ranks is verified:\n"
+    "  pvn-perf ring --ranks 4 --preset bert-large --check\n"
+    "How fast is it? Latency and bandwidth over sizes; as a picture:\n"
+    "  pvn-perf p2p --plot p2p.svg\n"
+    "Between two hosts: the first command on host1, the second on the other\n"
+    "  pvn-perf serve\n"
+    "  pvn-perf p2p host1 --check\n"
+    "Which of many hosts, or which path, is slow?\n"
+    "  srun -N 16 --ntasks-per-node 1 pvn-perf mesh\n"
+    "What does RDMA gain here over TCP, with 2 to 4 ranks?\n"
+    "  pvn-perf scale --ranks 4 --plugin tcp=pvrdma --plugin rdma=pvrdma \\\n"
+    "      --env tcp:NCCL_PVRDMA_TRANSPORT=tcp\n"
+    "Does a long run survive what the network does?\n"
+    "  pvn-perf p2p host1 --check --duration 8h --interval 1m\n"
+    "What is the plugin set to?\n"
+    "  pvn-perf --params\n"
+    "\n"
+    "Modes: p2p, ring, scale, mesh, serve. srun, mpirun and torchrun may start the\n"
+    "ranks; --ranks N starts them here. Often used: --sizes 1K-64M, --json FILE,\n"
+    "--verbose. pvn-perf --help=all has every option, man pvn-perf the rest.\n";
+
 const char pvn_perf_usage[] =
     "usage: pvn-perf p2p   [options]   latency and bandwidth between two ranks\n"
     "       pvn-perf serve [ADDRESS][:PORT] [options]   waits for clients, unauthenticated\n"
@@ -70,7 +95,7 @@ const char pvn_perf_usage[] =
     "  --json-lines FILE      a line of JSON per interval of --duration\n"
     "  --baseline FILE        compare with what --json wrote earlier: status 1 where a figure is worse\n"
     "  --tolerance PERCENT    by more than this (default: 10)\n"
-    "  --quiet, --verbose, -h, --help, -V, --version\n"
+    "  --quiet, --verbose, -h, --help, --help=all, -V, --version\n"
     "\n"
     "Exit status: 0 all is well, 1 data was wrong or a figure worse than the baseline, 2 bad\n"
     "arguments, 3 plugin or environment failed, 128 and the signal's number (130 for Ctrl-C) when interrupted.\n";
