@@ -3,7 +3,7 @@
 # net-tcp/: the TCP lane and the choice of interfaces.
 noinst_LTLIBRARIES += libpvn-tcp.la
 libpvn_tcp_la_SOURCES = net-tcp/frame.c net-tcp/frame.h net-tcp/tcp_lane.c net-tcp/tcp_lane.h \
-    net-tcp/tcp_cts.c net-tcp/tcp_err.c net-tcp/tcp_mem.c net-tcp/tcp_pace.h net-tcp/tcp_priv.h net-tcp/tcp_rx.c \
+    net-tcp/tcp_cts.c net-tcp/tcp_err.c net-tcp/tcp_pace.h net-tcp/tcp_priv.h net-tcp/tcp_rx.c \
     net-tcp/tcp_setup.c net-tcp/tcp_trial.c net-tcp/tcp_tx.c net-tcp/tcp_workers.c net-tcp/tcp_workers.h \
     net-tcp/tcp_zerocopy.c
 libpvn_tcp_la_SOURCES += net-tcp/iface.c net-tcp/iface.h net-tcp/iface_choose.c net-tcp/iface_nl.c \

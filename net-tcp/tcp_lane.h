@@ -9,12 +9,11 @@
  * its payload (frame.h). The receiver reads payloads straight into the posted buffer; what has no
  * buffer yet stays in the kernel.
  *
- * Large chunks are sent without a copy: the stream takes references to the caller's pages
- * (tcp_zerocopy.c) if these are huge pages, into which registration moves the caller's buffer
- * (tcp_mem.c), or if a trial shows that others pay as well (tcp_trial.c). On loopback, on virtual
- * links and between containers the receiver reads those very pages, so a chunk is reported sent
- * only when the receiver has acknowledged it. A lane that fails or is closed before that resets its
- * streams, for the caller may now overwrite the pages.
+ * Large chunks are sent without a copy where a trial on the connection shows that this pays
+ * (tcp_trial.c): the stream takes references to the caller's pages (tcp_zerocopy.c). A receiver on
+ * the same machine would read those very pages, so a chunk is reported sent only when the receiver
+ * has acknowledged it. A lane that fails or is closed before that resets its streams, for the caller
+ * may now overwrite the pages.
  *
  * Where ranks may share the comm, the receiver announces its receives (tcp_cts.c): entries come against
  * the data, on the first stream, and a message goes to the buffer that the sender has taken for it.
@@ -46,15 +45,15 @@ struct pvn_tcp_lane_cfg {
     size_t chunk;      /* bytes; upper bound of a chunk, > 0 */
     size_t lone_chunk; /* bytes; the same where there is one stream only, if larger */
     bool batch;        /* messages may share a system call, see worth_sending in tcp_tx.c */
-    size_t zerocopy_min; /* bytes; chunks from this size on are sent without a copy, but
-                            not under bbr; 0: none, else PVN_TCP_ZEROCOPY_LEAST or more (but in
-                            tests) */
-    int workers;         /* threads of the process's pool, see tcp_workers.h; 0: none */
-    size_t worker_min;   /* bytes; pieces from this size on are theirs */
-    bool acknowledged;   /* every chunk is: a send is done when the peer has its bytes */
-    bool clear_to_send;  /* nothing is sent before a receive; the same at both ends */
-    bool large;          /* the round trip has full-size packets; the same at both ends */
-    char name[64];       /* for messages, e.g. "eth2" */
+    /* bytes; chunks from this size on are sent without a copy if the trial says so, but not under bbr,
+     * nor with workers; 0: none, else PVN_TCP_ZEROCOPY_LEAST or more (but in tests) */
+    size_t zerocopy_min;
+    int workers;        /* threads of the process's pool, see tcp_workers.h; 0: none */
+    size_t worker_min;  /* bytes; pieces from this size on are theirs */
+    bool acknowledged;  /* every chunk is: a send is done when the peer has its bytes */
+    bool clear_to_send; /* nothing is sent before a receive; the same at both ends */
+    bool large;         /* the round trip has full-size packets; the same at both ends */
+    char name[64];      /* for messages, e.g. "eth2" */
     /* Indices of that device's interface and of the VRF it belongs to; 0: not known, or none. Where another
      * interface carries the lane, the name becomes "eth3 (device eth2)". */
     unsigned ifindex, master;
@@ -80,11 +79,10 @@ struct pvn_tcp_lane_cfg {
  * The caller holds a reference of the poller. */
 struct pvn_lane *pvn_tcp_lane_new(const struct pvn_tcp_lane_cfg *cfg);
 
-/* The file in which the kernel says whether transparent huge pages are switched off, for tests. */
-void tcp_mem_thp_from(const char *path);
-
 /* Bytes that a lane sends until its next trial of zero-copy, for tests; 0: as usual. */
 void tcp_trial_again_after(uint64_t bytes);
+/* Ends a lane's trial with the decision to send without a copy, for tests: on loopback it never is. */
+void tcp_trial_zerocopy_pays(struct pvn_lane *l);
 
 /* Counters of a lane, for statistics and tests. */
 struct pvn_tcp_lane_stats {

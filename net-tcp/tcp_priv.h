@@ -123,7 +123,7 @@ struct stream {
     uint32_t peeked; /* bytes at the head of the kernel's queue that are in hand already */
 };
 
-/* How a large chunk from small pages is sent. */
+/* How a large chunk is sent. */
 enum tcp_method { TCP_COPIED, TCP_SPLICED, TCP_PROBE };
 
 /* Which of them pays: see tcp_trial.c for the steps. */
@@ -131,7 +131,7 @@ struct tcp_trial {
     enum { TRIAL_PATH, TRIAL_ANSWER, TRIAL_MEASURE, TRIAL_DECIDED } step;
     bool chosen;              /* PATH: the chunk is in the queue */
     bool turn;                /* MEASURE: of the last chunk, whether it is spliced */
-    bool small_pages;         /* the last decision: they are not copied */
+    bool pays;                /* the last decision: large chunks are sent without a copy */
     int fd;                   /* ANSWER: of the stream that has the chunk */
     uint64_t ns[2], bytes[2]; /* MEASURE: processor time and bytes, copied and spliced */
     uint64_t again_at;        /* DECIDED: sent bytes of the lane */
@@ -212,14 +212,8 @@ void tcp_zerocopy_mark(struct tcp_lane *t);
  * there are chunks to be acknowledged, or in any case. 0 or an error, likewise. */
 int tcp_answers_take(struct tcp_lane *t, struct stream *s, bool in_any_case);
 
-/* tcp_mem.c: from which memory zero-copy pays. */
-int tcp_mem_reg(struct pvn_lane *l, struct pvn_mr *mr, int dmabuf_fd, uint64_t dmabuf_offset,
-                struct pvn_err *err);
-int tcp_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr);
-bool tcp_mem_zerocopy_pays(const struct tcp_lane *t, const struct pvn_write *w);
-
-/* tcp_trial.c: whether zero-copy pays from other memory, too. By the comm's thread. */
-/* For the next chunk of such memory. Trials follow each other; this begins them. */
+/* tcp_trial.c: whether zero-copy pays on this connection. By the comm's thread. */
+/* For the next large chunk. Trials follow each other; this begins them. */
 enum tcp_method tcp_trial_choose(struct tcp_lane *t);
 /* Writes the beginning of these pieces, which it may shorten, with MSG_ZEROCOPY: bytes written,
  * -EAGAIN, -EINTR or an error of the stream. The chunk's memory is in use until it is acknowledged. */
@@ -227,7 +221,7 @@ ssize_t tcp_trial_probe(struct tcp_lane *t, const struct stream *s, const struct
 /* Before and after a write of a chunk that is `timed`: what `from` gave, 0: nothing is measured. */
 uint64_t tcp_trial_from(const struct tcp_lane *t);
 void tcp_trial_to(struct tcp_lane *t, bool spliced, uint64_t from, ssize_t written);
-/* Which memory is sent from without a copy, for a person; a constant. */
+/* The decision, for a person; a constant. */
 const char *tcp_trial_text(const struct tcp_lane *t);
 
 /* tcp_cts.c: clear-to-send entries; all but new, free and post_cts are called where t->cts is set */

@@ -64,7 +64,9 @@ int tcp_bind(struct pvn_lane *l, const void *peer, size_t len)
     t->nstreams = b[1] < t->cfg.streams ? b[1] : t->cfg.streams;
     if (t->nstreams == 1 && t->cfg.lone_chunk > t->cfg.chunk)
         t->l.max_chunk = t->l.lone_chunk = t->cfg.lone_chunk;
-    t->zerocopy_min = b[3] & OFFER_ZEROCOPY_ACKS ? t->cfg.zerocopy_min : 0;
+    /* Worker threads copy what is large. */
+    if (b[3] & OFFER_ZEROCOPY_ACKS && !t->has_workers)
+        t->zerocopy_min = t->cfg.zerocopy_min;
     return t->cfg.sender ? dial_all(t, b + OFFER_HEAD, b[2]) : 0;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether zero-copy pays from small pages, too, as memory that a device has pinned has. Where the
- * receiver's kernel is this one it does not: that kernel copies page by page out of the sender's
- * memory, at a price that the sender does not see (tcp_mem.c). Where an adapter reads the pages the
- * sender alone is concerned, and can measure what it saves.
+ * Finds out if zero-copy pays on a connection. Where the receiver's kernel is this one it does not: that
+ * kernel copies out of the sender's pages one by one and checks each first (hardened usercopy), which
+ * costs more than the copy that was saved, and the sender does not see it. Where an adapter reads the
+ * pages the sender alone is concerned, and can measure what it saves. Pages of 2 MiB would pay on one
+ * kernel, too, but NCCL's staging memory has none and cannot be moved into them (tests/bench/NOTES.md).
  *
  *   PATH     the beginning of one large chunk is sent with MSG_ZEROCOPY. The kernel says what it
  *            did: it copies such data when a receiver on this machine, a virtual link or an adapter
@@ -59,15 +60,18 @@ static void say(const struct tcp_lane *t, const char *outcome, unsigned bit)
 {
     static atomic_uint said;
     if (!(atomic_fetch_or(&said, bit) & bit))
-        pvn_info(PVN_NET, "%s: large messages from small pages (pinned memory) %s", t->cfg.name,
-                 outcome);
+        pvn_info(PVN_NET, "%s: large messages %s", t->cfg.name, outcome);
 }
 
-static void decide(struct tcp_lane *t, bool small_pages)
+static void decide(struct tcp_lane *t, bool pays)
 {
-    t->trial = (struct tcp_trial){.step = TRIAL_DECIDED,
-                                  .small_pages = small_pages,
-                                  .again_at = t->stats.tx_bytes + again_after};
+    t->trial = (struct tcp_trial){
+        .step = TRIAL_DECIDED, .pays = pays, .again_at = t->stats.tx_bytes + again_after};
+}
+
+void tcp_trial_zerocopy_pays(struct pvn_lane *l)
+{
+    decide(tcp_of(l), true);
 }
 
 static void path_copies(struct tcp_lane *t)
@@ -127,7 +131,7 @@ enum tcp_method tcp_trial_choose(struct tcp_lane *t)
 {
     struct tcp_trial *r = &t->trial;
     if (r->step == TRIAL_DECIDED && t->stats.tx_bytes >= r->again_at)
-        *r = (struct tcp_trial){.step = TRIAL_PATH, .small_pages = r->small_pages};
+        *r = (struct tcp_trial){.step = TRIAL_PATH, .pays = r->pays};
     if (r->step == TRIAL_PATH && !r->chosen) {
         r->chosen = true;
         return TCP_PROBE;
@@ -135,7 +139,7 @@ enum tcp_method tcp_trial_choose(struct tcp_lane *t)
     if (r->step == TRIAL_ANSWER)
         read_answer(t);
     if (r->step != TRIAL_MEASURE)
-        return r->small_pages ? TCP_SPLICED : TCP_COPIED;
+        return r->pays ? TCP_SPLICED : TCP_COPIED;
     r->turn = !r->turn;
     return r->turn ? TCP_SPLICED : TCP_COPIED;
 }
@@ -182,16 +186,14 @@ void tcp_trial_to(struct tcp_lane *t, bool spliced, uint64_t from, ssize_t writt
     /* A tenth is what the acknowledgements may cost, which are not measured. */
     decide(t, without < 0.9 * copied);
     say(t,
-        t->trial.small_pages ? "are sent without a copy: that takes less processor time here"
-                             : "are copied: zero-copy takes more processor time here",
-        t->trial.small_pages ? 2 : 4);
+        t->trial.pays ? "are sent without a copy: that takes less processor time here"
+                      : "are copied: zero-copy takes more processor time here",
+        t->trial.pays ? 2 : 4);
 }
 
 const char *tcp_trial_text(const struct tcp_lane *t)
 {
-    if (t->has_workers)
-        return "huge pages";
     if (t->trial.step != TRIAL_DECIDED)
-        return "huge pages, others on trial";
-    return t->trial.small_pages ? "any memory" : "huge pages";
+        return "on trial";
+    return t->trial.pays ? "it pays" : "it does not pay here";
 }

@@ -45,14 +45,10 @@ static bool may_zerocopy(const struct tcp_lane *t, const struct pvn_write *w)
            t->open_bytes + w->f.len <= TX_ZEROCOPY_BYTES;
 }
 
-/* How a chunk leaves. What lies in huge pages needs no trial, and workers copy all else. */
 static void choose_method(struct tcp_lane *t, struct tx_frame *f, const struct pvn_write *w)
 {
     f->zerocopy = f->probe = f->timed = false;
     if (__builtin_expect(!may_zerocopy(t, w), 1))
-        return;
-    f->zerocopy = tcp_mem_zerocopy_pays(t, w);
-    if (f->zerocopy || t->has_workers)
         return;
     enum tcp_method method = tcp_trial_choose(t);
     f->zerocopy = method == TCP_SPLICED;

@@ -227,11 +227,10 @@ static const struct pvn_param_def table[] = {
      .max = GIB,
      FIELD(tcp_zerocopy_min),
      .help =
-         "Messages, or chunks of large ones, of this size and more are sent with zero-copy, if "
-         "they lie in huge pages (registration moves host buffers into them from Linux 6.1 on), "
-         "or in any where a short trial on the connection shows that the kernel does not copy "
-         "all the same and that it takes less processor time. Not under bbr, where it is slower. "
-         "Less than 8K counts as 8K. 0: never."},
+         "Messages, or chunks of large ones, of this size and more are sent with zero-copy where a "
+         "short trial on the connection shows that the kernel does not copy all the same and that "
+         "it takes less processor time. Not under bbr, where it is slower, nor with TCP_THREADS, "
+         "which copy. Less than 8K counts as 8K. 0: never."},
     {.name = "TCP_BATCH",
      .type = PVN_PARAM_BOOL,
      .def = "1",

@@ -53,7 +53,7 @@ count "$base" "$tmp/base.counts"
 count "$build" "$tmp/this.counts"
 touch "$tmp/tcp.csv"
 [[ -n $counts ]] || "$src/tests/bench/tcp.sh" --build "$build" --rounds "$rounds" --plugin base="$base/.libs/libnccl-net-pvrdma.so" \
-    --memory pinned --comms 16 --only latency:8 --only comms:8,64K --only bandwidth:1M --only nosums2 --csv "$tmp/tcp.csv" >&2
+    --comms 16 --only latency:8 --only comms:8,64K --only bandwidth:1M --only nosums2 --csv "$tmp/tcp.csv" >&2
 
 # Instructions are the same in every run; doorbells depend a little on how two processes meet.
 join_counts "$tmp/base.counts" "$tmp/this.counts" >"$tmp/counts"

@@ -4,7 +4,6 @@
 # order, all names. Read behind distance.awk and median.awk. Files, in this order: distance.csv, alone.csv, iperf.csv, p2p.csv, ring.csv.
 function size(x) { return x >= 1048576 ? x / 1048576 " MiB" : x >= 1024 ? x / 1024 " KiB" : x " B" }
 function add(row, plugin, value, cpu) {
-    if ($NF == "movable") row = row ", movable memory"
     if (!(row in known)) { known[row] = 1; rows[++nrows] = row }
     if (!near[$1]) return
     val[row, plugin] = val[row, plugin] " " value

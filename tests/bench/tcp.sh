@@ -7,15 +7,14 @@
 # best, and this build's plugin against the best other one. Needs root; leaves nothing behind.
 # usage: tests/bench/tcp.sh [--plugin NAME=PATH]... [--env [NAME:]KEY=VALUE]... [--cc NAME] [--mtu N]
 #                           [--rounds N] [--quick] [--rt] [--bare] [--only KIND[:SIZES]]... [--comms LIST]
-#                           [--memory pinned|movable] [--threads LIST] [--build DIR] [--csv FILE]
+#                           [--threads LIST] [--build DIR] [--csv FILE]
 # --rt is for a machine that others use as well: real-time priority in short bursts, with pauses for the
 # others. A plugin whose own threads spin would starve itself; a burst is ended after 30 s.
 # --only leaves out iperf3 and all but the KINDs named: latency, bandwidth, comms, ring2, ring4, nosums2, nosums4.
 # For one change against the build before it: --plugin before=PATH --only latency:512,4K
 # comms: message rate and bandwidth with several comms on a thread, as NCCL's proxy has (--comms, default 1,2,16,64,256).
 # nosums: the ring whose slots nobody adds up, since with NCCL that is the GPU's work.
-# Messages lie in pinned memory, as NCCL's buffers do, and those of 256 KiB and more in movable memory as well;
-# --memory: only in this kind.
+# Messages lie in pinned memory, as NCCL's buffers do.
 # --threads 1,2,4: this build's plugin again with so many worker threads each, as w1, w2, w4 (pvrdma itself: none), and the
 # plugin that is called sock with as many of NCCL's socket threads, as s1, s2, s4. For machines of many cores, with
 # --only bandwidth:1M,8M --only nosums2; eight plugins in all.
@@ -25,11 +24,11 @@
 # but what both are divided by in two more columns. A target below what bare reaches asks TCP for more than
 # sending and receiving once. Two processes that only call send and recv are measured, too.
 set -eu
-usage() { sed -n '4,27s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,26s/^# //p' "$0" >&2; exit 2; }
 
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=$src/build rounds=5 seconds=0.4 iperf_seconds=2 pause=0 rt=() cc="" mtu=1500 keep_csv=
-plugins=() envs=() only=() bare='' comms=1,2,16,64,256 memories=(pinned movable) threads=()
+plugins=() envs=() only=() bare='' comms=1,2,16,64,256 threads=()
 while (($#)); do
     case $1 in
     --plugin) plugins+=("$2"); shift 2 ;;
@@ -42,7 +41,6 @@ while (($#)); do
     --bare) bare=1; shift ;;
     --only) only+=("$2"); shift 2 ;;
     --comms) comms=$2; shift 2 ;;
-    --memory) memories=("$2"); shift 2 ;;
     --threads) IFS=, read -ra threads <<<"$2"; shift 2 ;;
     --build) build=$2; shift 2 ;;
     --csv) keep_csv=$2; shift 2 ;;
@@ -145,7 +143,8 @@ perf_round() {
     before=$("$distance")
     for p in "${plugins[@]}"; do args+=(--plugin "$p"); done
     args+=(${envs[@]+"${envs[@]}"})
-    ${rt[@]+"${rt[@]}"} "$perf" "$@" "${args[@]}" --netns "$a,$b" --quiet --csv "$tmp/one.csv" 2>"$tmp/err" ||
+    ${rt[@]+"${rt[@]}"} "$perf" "$@" "${args[@]}" --memory pinned --netns "$a,$b" --quiet \
+        --csv "$tmp/one.csv" 2>"$tmp/err" ||
         { cat "$tmp/err" >&2; echo "pvn-perf $* failed" >&2; exit 3; }
     measurement=$((measurement + 1))
     after=$("$distance")
@@ -173,30 +172,21 @@ kind_round() {
         if [[ $bare ]]; then
             ${rt[@]+"${rt[@]}"} "$alone" "$a" "$b" 198.18.0.1 8 512 4096 65536 524288 1048576 >>"$tmp/alone.csv"
         fi
-        perf_round "$tmp/p2p.csv" p2p --ranks 2 --latency --sizes "${sizes:-8,512,4K,64K,512K,1M}" --time "$seconds" \
-            --memory "${memories[0]}"
+        perf_round "$tmp/p2p.csv" p2p --ranks 2 --latency --sizes "${sizes:-8,512,4K,64K,512K,1M}" --time "$seconds"
         ;;
     bandwidth)
-        perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --sizes "${sizes:-8,64K,256K,512K,1M,4M}" --time "$seconds" \
-            --memory "${memories[0]}"
-        for memory in "${memories[@]:1}"; do
-            perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --sizes "${sizes:-256K,512K,1M,4M}" --time "$seconds" \
-                --memory "$memory"
-        done
+        perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --sizes "${sizes:-8,64K,256K,512K,1M,4M}" --time "$seconds"
         ;;
     comms)
         for count in ${comms//,/ }; do
-            perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --comms "$count" --sizes "${sizes:-8,4K,64K}" --time "$seconds" \
-                --memory "${memories[0]}"
+            perf_round "$tmp/p2p.csv" p2p --ranks 2 --bandwidth --comms "$count" --sizes "${sizes:-8,4K,64K}" --time "$seconds"
         done
         ;;
     ring2 | ring4 | nosums2 | nosums4)
         sums=
         [[ $kind == ring* ]] || sums=--no-sums
-        for memory in "${memories[@]}"; do
-            perf_round "$tmp/ring.csv" ring --ranks "${kind#"${kind%?}"}" ${sums:+"$sums"} --sizes "${sizes:-32M}" \
-                --time "$seconds" --memory "$memory"
-        done
+        perf_round "$tmp/ring.csv" ring --ranks "${kind#"${kind%?}"}" ${sums:+"$sums"} --sizes "${sizes:-32M}" \
+            --time "$seconds"
         ;;
     *) echo "--only $1: no such measurement" >&2; exit 2 ;;
     esac

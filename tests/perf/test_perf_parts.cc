@@ -688,6 +688,7 @@ TEST(Memory, PinnedPagesStayWhereTheyAreUntilReleased)
         GTEST_SKIP() << "memory cannot be pinned here: " << why;
     }
     memset(p, 1, len);
+    EXPECT_EQ(madvise(p, len, MADV_HUGEPAGE), 0);
     auto first = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + (2 << 20) - 1) &
                                           ~uintptr_t((2 << 20) - 1));
     EXPECT_NE(madvise(first, 2 << 20, MADV_COLLAPSE), 0);

@@ -61,7 +61,8 @@ struct LanePair {
     // Buffers of requests that may still be open: a worker uses them until the lanes are closed.
     std::vector<std::vector<uint8_t>> kept;
     bool clear_to_send = false, acknowledged = false;
-    bool acks = true; // the receiver offers zero-copy acknowledgements
+    bool acks = true;   // the receiver offers zero-copy acknowledgements
+    bool trial = false; // the sender finds out if zero-copy pays; else it takes that for granted
     size_t lone_chunk = 0;
     int workers = 0;
     size_t worker_min = 128 << 10;
@@ -162,6 +163,8 @@ struct LanePair {
         c.ctx = this;
         c.sender = true;
         tx = pvn_tcp_lane_new(&c);
+        if (tx && !trial)
+            tcp_trial_zerocopy_pays(tx);
         c.sender = false;
         memcpy(c.dial_to, &addr, sizeof(addr));
         c.dial_to_len = sizeof(addr);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
-// The choice if large messages from small pages are copied: what the kernel says of the path, and what takes less
+// The choice if large messages are copied: what the kernel says of the path, and what takes less
 // processor time. Loopback copies, so the kernel's other answer comes from this file, and so does the thread's
 // processor clock: both by functions that stand before those of the C library.
 #include "tcp/lane_pair.h"
@@ -11,8 +11,6 @@
 #include <string>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-
-#include "nccl/types.h"
 
 namespace
 {
@@ -102,10 +100,10 @@ class TcpTrial : public testing::Test
   protected:
     LanePair p;
     std::vector<uint8_t> data = bytes::of(MSG, 3);
-    pvn_mr mr = {}; // registered, and nothing of it is known to be in huge pages
 
     void SetUp() override
     {
+        p.trial = true;
         kernel = {};
         kernel.min_rtt_us = 1000;
         kernel.copy_ns = 100;
@@ -126,7 +124,7 @@ class TcpTrial : public testing::Test
         pvn_req *s = nullptr, *r = nullptr;
         int tag = 0;
         ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &to, &n, &tag, nullptr, &r));
-        ASSERT_EQ(0, pvn_engine_isend(p.etx, data.data(), n, 0, &mr, &s));
+        ASSERT_EQ(0, pvn_engine_isend(p.etx, data.data(), n, 0, nullptr, &s));
         ASSERT_TRUE(s && r);
         finish(s, r, nullptr, nullptr);
         ASSERT_EQ(0, memcmp(in.data(), data.data(), n));
@@ -151,12 +149,12 @@ class TcpTrial : public testing::Test
 };
 
 // As the kernel itself says of loopback.
-TEST_F(TcpTrial, WhereTheKernelCopiesSmallPagesAreCopied)
+TEST_F(TcpTrial, WhereTheKernelCopiesSoDoesThePlugin)
 {
     open();
-    EXPECT_EQ("(huge pages, others on trial)", decision());
+    EXPECT_EQ("(on trial)", decision());
     exchange_many();
-    EXPECT_EQ("(huge pages)", decision());
+    EXPECT_EQ("(it does not pay here)", decision());
     EXPECT_EQ(1u, kernel.probes);
     EXPECT_GE(kernel.probed_bytes, HEAD + 1);
     EXPECT_LE(kernel.probed_bytes, HEAD + (64 << 10));
@@ -170,7 +168,7 @@ TEST_F(TcpTrial, WhereSplicingIsCheaperNothingIsCopied)
     kernel.not_copied = true;
     open();
     exchange_many();
-    EXPECT_EQ("(any memory)", decision());
+    EXPECT_EQ("(it pays)", decision());
     EXPECT_GT(kernel.readings, 0u);
     const uint64_t before = uncopied(), readings = kernel.readings;
     EXPECT_GE(before, 16u << 20) << "both were tried";
@@ -179,13 +177,13 @@ TEST_F(TcpTrial, WhereSplicingIsCheaperNothingIsCopied)
     EXPECT_EQ(readings, kernel.readings) << "measured on";
 }
 
-TEST_F(TcpTrial, WhereItIsNotMuchCheaperSmallPagesAreCopied)
+TEST_F(TcpTrial, WhereItIsNotMuchCheaperAllIsCopied)
 {
     kernel.not_copied = true;
     kernel.splice_ns = 95;
     open();
     exchange_many();
-    EXPECT_EQ("(huge pages)", decision());
+    EXPECT_EQ("(it does not pay here)", decision());
     const uint64_t before = uncopied();
     EXPECT_GE(before, 16u << 20) << "both were tried";
     exchange(MSG);
@@ -193,13 +191,13 @@ TEST_F(TcpTrial, WhereItIsNotMuchCheaperSmallPagesAreCopied)
 }
 
 // The sender's memory would be in use for a round trip.
-TEST_F(TcpTrial, OnALongPathSmallPagesAreCopied)
+TEST_F(TcpTrial, OnALongPathAllIsCopied)
 {
     kernel.not_copied = true;
     kernel.min_rtt_us = 1001;
     open();
     exchange_many();
-    EXPECT_EQ("(huge pages)", decision());
+    EXPECT_EQ("(it does not pay here)", decision());
     EXPECT_EQ(1u, kernel.answers);
     EXPECT_EQ(0u, uncopied());
 }
@@ -211,11 +209,11 @@ TEST_F(TcpTrial, ItIsRepeated)
     tcp_trial_again_after(100 << 20);
     open();
     exchange_many();
-    ASSERT_EQ("(any memory)", decision());
+    ASSERT_EQ("(it pays)", decision());
     kernel.not_copied = false;
     for (int i = 0; i < 4; i++)
         exchange_many();
-    EXPECT_EQ("(huge pages)", decision());
+    EXPECT_EQ("(it does not pay here)", decision());
     EXPECT_GE(kernel.probes, 2u);
     const uint64_t before = uncopied();
     exchange(MSG);
@@ -232,7 +230,7 @@ TEST_P(TcpTrialRefused, ARefusalIsNoError)
     open();
     exchange_many();
     EXPECT_EQ(1u, kernel.probes);
-    EXPECT_EQ("(huge pages)", decision());
+    EXPECT_EQ("(it does not pay here)", decision());
     EXPECT_EQ(0u, uncopied());
 }
 
@@ -266,7 +264,7 @@ TEST_F(TcpTrial, ClosingResetsAStreamWithAProbe)
 {
     open();
     pvn_req *s = nullptr;
-    ASSERT_EQ(0, pvn_engine_isend(p.etx, data.data(), ZEROCOPY, 0, &mr, &s));
+    ASSERT_EQ(0, pvn_engine_isend(p.etx, data.data(), ZEROCOPY, 0, nullptr, &s));
     ASSERT_EQ(1u, kernel.probes);
     pvn_engine_free(p.etx);
     p.etx = nullptr;

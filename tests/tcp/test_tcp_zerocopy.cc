@@ -7,17 +7,9 @@
 #include <csignal>
 #include <random>
 #include <string>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <vector>
-
-#include "nccl/types.h"
-
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 namespace
 {
@@ -35,10 +27,10 @@ class TcpZerocopy : public testing::Test
     {
         p.open(streams, chunk, 0, ZEROCOPY);
     }
-    pvn_req *send(const void *data, size_t n, const pvn_mr *mr = nullptr)
+    pvn_req *send(const void *data, size_t n)
     {
         pvn_req *s = nullptr;
-        EXPECT_EQ(0, pvn_engine_isend(p.etx, data, n, 0, mr, &s));
+        EXPECT_EQ(0, pvn_engine_isend(p.etx, data, n, 0, nullptr, &s));
         EXPECT_NE(nullptr, s);
         return s;
     }
@@ -51,11 +43,11 @@ class TcpZerocopy : public testing::Test
         return r;
     }
     // One message there; both ends work on it.
-    void exchange(const uint8_t *from, size_t n, const pvn_mr *mr = nullptr)
+    void exchange(const uint8_t *from, size_t n)
     {
         std::vector<uint8_t> in(n + 1, 0xAA);
         pvn_req *r = receive(in.data(), n);
-        finish(send(from, n, mr), r, nullptr, nullptr);
+        finish(send(from, n), r, nullptr, nullptr);
         EXPECT_EQ(0, memcmp(in.data(), from, n));
         EXPECT_EQ(0xAA, in[n]);
     }
@@ -410,286 +402,19 @@ TEST_F(TcpZerocopy, SmallMessagesAfterwards)
     EXPECT_EQ(1, quick);
 }
 
-// A buffer of 2 huge pages and half of one before and behind them, registered with the sender.
-class TcpZerocopyRegistered : public TcpZerocopy
+// Worker threads copy what is large: there is no trial, nor anything to report of one.
+TEST_F(TcpZerocopy, WorkerThreadsCopy)
 {
-  protected:
-    static constexpr size_t HUGE = 2 << 20;
-    uint8_t *mem = nullptr; // 4 * HUGE
-    uint8_t *first = nullptr;
-    pvn_mr mr = {};
-
-    // Huge pages are to be had: the kernel is new enough and has memory in one piece.
-    bool available()
-    {
-        return madvise(first, HUGE, MADV_COLLAPSE) == 0;
-    }
-    // PAGEMAP_SCAN. Older kernels do not know the request.
-    static bool sees_huge_pages()
-    {
-        utsname u = {};
-        int major = 0, minor = 0;
-        uname(&u);
-        sscanf(u.release, "%d.%d", &major, &minor);
-        return major > 6 || (major == 6 && minor >= 7);
-    }
-    void make()
-    {
-        open(1, 512 << 10);
-        mem = static_cast<uint8_t *>(
-            mmap(nullptr, 5 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        ASSERT_NE(MAP_FAILED, mem);
-        first = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(mem) + 2 * HUGE - 1) &
-                                            ~(HUGE - 1));
-        auto data = bytes::of(3 * HUGE, 16);
-        memcpy(first - HUGE / 2, data.data(), data.size());
-        mr.addr = first - HUGE / 2;
-        mr.len = 3 * HUGE;
-        mr.ptr_type = NCCL_PTR_HOST;
-    }
-    // Kilobytes of the buffer that are in huge pages.
-    long in_huge_pages()
-    {
-        FILE *f = fopen("/proc/self/smaps", "re");
-        char line[256];
-        long kb = -1;
-        bool ours = false;
-        while (f && fgets(line, sizeof(line), f)) {
-            unsigned long from, to;
-            if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
-                ours = from <= reinterpret_cast<uintptr_t>(first) &&
-                       reinterpret_cast<uintptr_t>(first) < to;
-            if (ours)
-                sscanf(line, "AnonHugePages: %ld kB", &kb);
-        }
-        if (f)
-            fclose(f);
-        return kb;
-    }
-    void TearDown() override
-    {
-        if (mem)
-            munmap(mem, 5 * HUGE);
-    }
-};
-
-TEST_F(TcpZerocopyRegistered, BuffersAreMovedIntoHugePages)
-{
-    make();
-    if (!available())
-        GTEST_SKIP() << "no huge pages here";
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
-    EXPECT_NE(nullptr, mr.lane_mr[p.tx->idx]);
-    EXPECT_EQ(static_cast<long>(2 * HUGE / 1024), in_huge_pages());
-    exchange(first, 512 << 10, &mr);
-    EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
-    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
-    EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
-}
-
-TEST_F(TcpZerocopyRegistered, MemoryBesideHugePagesIsCopied)
-{
-    make();
-    if (!available())
-        GTEST_SKIP() << "no huge pages here";
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
-    exchange(first - (512 << 10), 512 << 10, &mr);
-    exchange(first + 2 * HUGE, 512 << 10, &mr);
-    exchange(first - (257 << 10), 512 << 10, &mr); // the smaller half is in them
+    p.workers = 1;
+    open();
+    auto data = bytes::of(MSG, 21);
+    exchange(data.data(), MSG);
     EXPECT_EQ(0u, tx()->zerocopy_bytes);
-    exchange(first - (256 << 10), 512 << 10, &mr);
-    EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
-    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
-}
-
-TEST_F(TcpZerocopyRegistered, SmallPagesAreCopied)
-{
-    make();
-    mr.len = HUGE; // no huge page fits in
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
-    EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
-    exchange(first - HUGE / 2, HUGE, &mr);
-    EXPECT_EQ(0u, tx()->zerocopy_bytes);
-}
-
-TEST_F(TcpZerocopyRegistered, ReceivingBuffersStayWhereTheyAre)
-{
-    make();
-    ASSERT_EQ(0, p.rx->ops->mem_reg(p.rx, &mr, -1, 0, nullptr));
-    EXPECT_EQ(nullptr, mr.lane_mr[p.rx->idx]);
-    EXPECT_EQ(0, in_huge_pages());
-}
-
-// Buffers stay in small pages if the administrator has switched huge pages off, although the kernel would move them.
-TEST_F(TcpZerocopyRegistered, SwitchedOffTheyStayOff)
-{
-    make();
-    char path[] = "thp-enabled-XXXXXX";
-    int fd = mkstemp(path);
-    ASSERT_GE(fd, 0);
-    ASSERT_EQ(23, write(fd, "always madvise [never]\n", 23));
-    close(fd);
-    tcp_mem_thp_from(path);
-    int rc = p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr);
-    tcp_mem_thp_from("/sys/kernel/mm/transparent_hugepage/enabled");
-    unlink(path);
-    ASSERT_EQ(0, rc);
-    EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
-    EXPECT_EQ(0, in_huge_pages());
-    exchange(first, 512 << 10, &mr);
-    EXPECT_EQ(0u, tx()->zerocopy_bytes);
-}
-
-// Its owner writes to it after the registration only.
-TEST_F(TcpZerocopyRegistered, WhatIsTouchedLaterIsLookedAtAgain)
-{
-    make();
-    if (!available() || !sees_huge_pages())
-        GTEST_SKIP()
-            << "no huge pages here, or a kernel that does not say where they are (Linux 6.7)";
-    ASSERT_EQ(0, madvise(first - HUGE / 2, 3 * HUGE, MADV_DONTNEED));
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
-    ASSERT_EQ(0, in_huge_pages());
-    auto data = bytes::of(3 * HUGE, 17);
-    memcpy(first - HUGE / 2, data.data(), data.size());
-    if (in_huge_pages() != static_cast<long>(2 * HUGE / 1024))
-        GTEST_SKIP() << "the kernel had no huge pages at that moment";
-    exchange(first, 512 << 10, &mr);
-    EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
-    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
-}
-
-// Looking takes a system call: messages from small pages must not go on with it.
-TEST_F(TcpZerocopyRegistered, WhatIsTouchedInSmallPagesIsLookedAtFourTimes)
-{
-    make();
-    if (!available() || !sees_huge_pages())
-        GTEST_SKIP()
-            << "no huge pages here, or a kernel that does not say where they are (Linux 6.7)";
-    ASSERT_EQ(0, madvise(first - HUGE / 2, 3 * HUGE, MADV_DONTNEED));
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
-    ASSERT_EQ(0, madvise(first, 2 * HUGE, MADV_NOHUGEPAGE));
-    memset(first, 1, 2 * HUGE);
-    for (int i = 0; i < 4; i++)
-        exchange(first, 512 << 10, &mr);
-    ASSERT_EQ(0u, tx()->zerocopy_bytes);
-    ASSERT_EQ(0, madvise(first, 2 * HUGE, MADV_HUGEPAGE));
-    ASSERT_EQ(0, madvise(first, 2 * HUGE, MADV_COLLAPSE));
-    exchange(first, 512 << 10, &mr);
-    EXPECT_EQ(0u, tx()->zerocopy_bytes) << "a fifth look";
-    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
-}
-
-// The kernel refuses the range for its first half; the second is in a huge page already.
-TEST_F(TcpZerocopyRegistered, APartInHugePagesIsEnough)
-{
-    make();
-    if (!available() || !sees_huge_pages())
-        GTEST_SKIP()
-            << "no huge pages here, or a kernel that does not say where they are (Linux 6.7)";
-    ASSERT_EQ(0, madvise(first + HUGE, HUGE, MADV_COLLAPSE));
-    ASSERT_EQ(0, madvise(first, HUGE, MADV_DONTNEED));
-    ASSERT_EQ(0, madvise(first, HUGE, MADV_NOHUGEPAGE));
-    memset(first, 1, HUGE);
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
-    exchange(first, 512 << 10, &mr);
-    EXPECT_EQ(0u, tx()->zerocopy_bytes);
-    exchange(first + HUGE, 512 << 10, &mr);
-    EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
-    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
-}
-
-// Pages of the machine's pool, which the test fills where it may.
-class Hugetlb
-{
-  public:
-    static constexpr size_t SIZE = 2 << 20;
-    uint8_t *mem = nullptr;
-
-    Hugetlb()
-    {
-        before = pool();
-        if (before < 0)
-            return;
-        mem = map();
-        if (!mem && set_pool(before + PAGES)) {
-            filled = true;
-            mem = map();
-        }
-    }
-    ~Hugetlb()
-    {
-        if (mem)
-            munmap(mem, PAGES * SIZE);
-        if (filled)
-            set_pool(before);
-    }
-    Hugetlb(const Hugetlb &) = delete;
-    Hugetlb &operator=(const Hugetlb &) = delete;
-
-  private:
-    static constexpr int PAGES = 2;
-    static constexpr const char *PATH = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-    long before = -1;
-    bool filled = false;
-
-    static uint8_t *map()
-    {
-        void *m = mmap(nullptr, PAGES * SIZE, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-        return m == MAP_FAILED ? nullptr : static_cast<uint8_t *>(m);
-    }
-    static long pool()
-    {
-        long n = -1;
-        FILE *f = fopen(PATH, "re");
-        if (f && fscanf(f, "%ld", &n) != 1)
-            n = -1;
-        if (f)
-            fclose(f);
-        return n;
-    }
-    static bool set_pool(long n)
-    {
-        FILE *f = fopen(PATH, "we");
-        if (!f)
-            return false;
-        bool ok = fprintf(f, "%ld", n) > 0;
-        return fclose(f) == 0 && ok;
-    }
-};
-
-TEST_F(TcpZerocopyRegistered, HugetlbPagesAreSentWithoutACopy)
-{
-    Hugetlb pages;
-    if (!pages.mem)
-        GTEST_SKIP()
-            << "no hugetlb pages of 2 MiB: none are reserved (vm.nr_hugepages), and this user or "
-               "this machine cannot";
-    open(1, 512 << 10);
-    if (!sees_huge_pages())
-        GTEST_SKIP() << "this kernel does not say where huge pages are (Linux 6.7)";
-    auto data = bytes::of(2 * HUGE, 18);
-    memcpy(pages.mem, data.data(), data.size());
-    mr.addr = pages.mem;
-    mr.len = 2 * HUGE;
-    mr.ptr_type = NCCL_PTR_HOST;
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
-    ASSERT_NE(nullptr, mr.lane_mr[p.tx->idx]);
-    exchange(pages.mem + HUGE, 512 << 10, &mr);
-    EXPECT_EQ((512u << 10) + HEAD, tx()->zerocopy_bytes);
-    EXPECT_EQ(0, p.tx->ops->mem_dereg(p.tx, &mr));
-}
-
-// Registration works without huge pages where the kernel refuses them.
-TEST_F(TcpZerocopyRegistered, ARefusalIsNoError)
-{
-    make();
-    ASSERT_EQ(0, madvise(first, 2 * HUGE, MADV_NOHUGEPAGE));
-    ASSERT_EQ(0, p.tx->ops->mem_reg(p.tx, &mr, -1, 0, nullptr));
-    EXPECT_EQ(nullptr, mr.lane_mr[p.tx->idx]);
-    exchange(first, 512 << 10, &mr);
-    EXPECT_EQ(0u, tx()->zerocopy_bytes);
+    EXPECT_EQ(0u, tx()->zerocopy_acks);
+    EXPECT_LT(0u, tx()->jobs);
+    char text[256];
+    p.tx->ops->describe(p.tx, text, sizeof(text));
+    EXPECT_EQ(nullptr, strstr(text, "zero-copy")) << text;
 }
 
 } // namespace

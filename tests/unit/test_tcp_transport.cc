@@ -247,7 +247,7 @@ TEST_F(TcpTransport, TheRoutesCongestionControlCounts)
     } rows[] = {
         {"reno", "bbr", "tcp on lo, 1 stream, chunks of 4194304 bytes"},
         {"bbr", "reno",
-         "tcp on lo, 1 stream, chunks of 4194304 bytes, zero-copy from 262144 bytes on (huge pages, others on trial)"},
+         "tcp on lo, 1 stream, chunks of 4194304 bytes, zero-copy from 262144 bytes on (on trial)"},
     };
     std::string skip;
     const std::string why = pvn_test::in_netns([&] {
@@ -288,7 +288,7 @@ TEST_F(TcpTransport, SizesOfChunksAndZeroCopy)
     ASSERT_EQ(1, scan());
     dialled(1);
     EXPECT_EQ(
-        "tcp on lo, 1 stream, chunks of 4194304 bytes, zero-copy from 262144 bytes on (huge pages, others on trial)",
+        "tcp on lo, 1 stream, chunks of 4194304 bytes, zero-copy from 262144 bytes on (on trial)",
         described());
     end();
     params({"NCCL_SOCKET_IFNAME==lo", "NCCL_PVRDMA_TCP_CC=reno", "NCCL_PVRDMA_TCP_STREAMS=2",
@@ -302,7 +302,7 @@ TEST_F(TcpTransport, SizesOfChunksAndZeroCopy)
     ASSERT_EQ(1, scan());
     dialled(1);
     EXPECT_EQ(
-        "tcp on lo, 1 stream, chunks of 4194304 bytes, zero-copy from 8192 bytes on (huge pages, others on trial)",
+        "tcp on lo, 1 stream, chunks of 4194304 bytes, zero-copy from 8192 bytes on (on trial)",
         described());
     end();
 }

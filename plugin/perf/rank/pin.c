@@ -16,11 +16,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1 */
-#endif
-
-#define HUGE_PAGE  (UINT64_C(2) << 20)
 #define BUFFER_MAX (UINT64_C(1) << 30) /* the kernel's limit for one fixed buffer */
 
 static int fail(int fd, char *why, size_t why_len, const char *call)
@@ -53,30 +48,17 @@ static int register_buffers(int fd, char *p, size_t len)
     return rc < 0 ? -1 : 0;
 }
 
-/* 1 if the kernel puts a part of it into a huge page. Kernels before 6.1 cannot. */
-static int is_moved(char *p, size_t len)
-{
-    char *first = p + (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
-
-    return first + HUGE_PAGE <= p + len && madvise(first, HUGE_PAGE, MADV_COLLAPSE) == 0;
-}
-
 int pvn_pin(void *p, size_t len, char *why, size_t why_len)
 {
     struct io_uring_params params = {0};
     int fd;
 
-    /* Huge pages from the beginning would be more than what cudaHostAlloc gives. */
+    /* Huge pages would be more than what cudaHostAlloc gives. */
     madvise(p, len, MADV_NOHUGEPAGE);
     fd = (int)syscall(SYS_io_uring_setup, 1, &params);
     if (fd < 0)
         return fail(-1, why, why_len, "io_uring_setup");
     if (register_buffers(fd, p, len) < 0)
         return fail(fd, why, why_len, "registering the memory with io_uring");
-    madvise(p, len, MADV_HUGEPAGE);
-    if (!is_moved(p, len))
-        return fd;
-    close(fd);
-    snprintf(why, why_len, "the kernel moves memory that is registered with io_uring");
-    return -1;
+    return fd;
 }

@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory as NCCL's staging buffers are: pinned, as cudaHostAlloc leaves it. The kernel cannot move
- * its pages, so a plugin cannot have it put into huge pages afterwards (madvise MADV_COLLAPSE).
+ * Memory as NCCL's staging buffers are: pinned, as cudaHostAlloc leaves it, in pages of 4 KiB that the
+ * kernel cannot move.
  */
 #ifndef PVN_PERF_PIN_H
 #define PVN_PERF_PIN_H
@@ -14,10 +14,9 @@ extern "C" {
 #endif
 
 /*
- * Pins len bytes of private memory at p, which begins at a page, and checks that the kernel refuses
- * to move them. Returns a descriptor that holds the pages, which the caller closes after unmapping
- * the memory. -1 with the reason in why: nothing is pinned, but the memory has been excluded from
- * huge pages and is to be unmapped. Any thread.
+ * Pins len bytes of private memory at p, which begins at a page. Returns a descriptor that holds the
+ * pages, which the caller closes after unmapping the memory. -1 with the reason in why: nothing is
+ * pinned, but the memory has been excluded from huge pages and is to be unmapped. Any thread.
  */
 int pvn_pin(void *p, size_t len, char *why, size_t why_len);
 
