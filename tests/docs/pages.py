@@ -14,6 +14,7 @@ need no comment in the pages that tests/topo/test_cli compares. In the EXAMPLES 
 .\\" not run: REASON stand for the lines that follow.
 """
 import glob
+import html
 import os
 import re
 import shutil
@@ -32,7 +33,7 @@ LINKED = PAGES + ["HACKING.md", "plugin/ARCHITECTURE.md"]
 MAN = {"pvn-perf": "plugin/perf/pvn-perf.1", "pvn-topo": "topo/pvn-topo.1"}
 
 # The pages whose examples of pvn-topo's output are compared by tests/topo/test_cli.
-COMPARED = ("README.md", "plugin/docs/troubleshooting.md", "plugin/docs/vsphere.md")
+COMPARED = ("plugin/docs/cluster.md", "plugin/docs/troubleshooting.md", "plugin/docs/vsphere.md")
 
 # Stand-ins for the commands in a page: the tools of this tree, on loopback, with less to measure.
 TOOLS = {
@@ -249,6 +250,20 @@ def links():
     return bad
 
 
+def first_page():
+    """The README is read in two minutes, in a terminal as well; its picture is what the tool draws today."""
+    lines = read("README.md").split("\n")
+    bad = ["README.md:%d: %d columns, of 120 at most" % (i, len(s)) for i, s in enumerate(lines, 1) if len(s) > 120]
+    if len(lines) > 151:
+        bad.append("README.md has %d lines, of 150 at most: the rest belongs to a page of plugin/docs" % (len(lines) - 1))
+    drawn = output(BUILD + "/topo/pvn-topo", "--root", SRC + "/tests/topo/data/two-switches.xml", "--dot", "dump")
+    words = [html.unescape(s) for s in re.findall(r"<text[^>]*>(.*?)</text>", read("plugin/docs/machine.svg"))]
+    bad += ["plugin/docs/machine.svg has `%s`, and pvn-topo --dot dump has not" % s for s in words if s.replace("\xa0", " ") not in drawn]
+    if len(words) < 10:
+        bad.append("plugin/docs/machine.svg has %d words: this test looks at the wrong thing" % len(words))
+    return bad
+
+
 def output(*command):
     r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return r.stdout
@@ -322,6 +337,7 @@ def main():
         report("commands", commands(work))
     report("launch lines", launch_lines())
     report("links", links())
+    report("first page", first_page())
     report("names of options, parameters and commands", named())
     report("messages", messages.missing(SRC, output(BUILD + "/plugin/docs/pages", "hints")))
     man_pages()

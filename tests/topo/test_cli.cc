@@ -248,7 +248,7 @@ TEST_P(Page, ShowsWhatIsPrinted)
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Page,
-                         ::testing::Values(std::make_pair("README.md", 4),
+                         ::testing::Values(std::make_pair("plugin/docs/cluster.md", 4),
                                            std::make_pair("plugin/docs/troubleshooting.md", 2),
                                            std::make_pair("plugin/docs/vsphere.md", 5)));
 
