@@ -49,7 +49,7 @@ include $(srcdir)/tests/gpu/local.mk
 # Tests of the source and the commands, whatever the tree was compiled with.
 if !SANITIZE
 PVN_SCRIPT_TESTS += tests/lint.sh tests/support/test_circles.sh tests/support/test_commands.sh tests/support/test_configure.sh \
-    tests/packaging/packages.sh tests/packaging/release.sh tests/packaging/files.sh
+    tests/packaging/packages.sh tests/packaging/release.sh tests/packaging/files.sh tests/packaging/documents.sh
 include $(srcdir)/tests/docs/local.mk
 endif
 include $(srcdir)/tests/monitoring/local.mk

@@ -1,7 +1,11 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # plugin/docs: the pages for users, and nccl-net-pvrdma.7, whose parameters and variables come from the plugin's tables.
-EXTRA_DIST += plugin/docs/cluster.md plugin/docs/contributing.md plugin/docs/machine.svg plugin/docs/messages.md plugin/docs/security.md plugin/docs/troubleshooting.md plugin/docs/vsphere.md
+# They are installed in folders as they lie here, since they refer to each other.
+EXTRA_DIST += plugin/docs/contributing.md plugin/docs/machine.svg
+dist_doc_DATA = NEWS plugin/USERS.md
+pvn_docsdir = $(docdir)/docs
+dist_pvn_docs_DATA = plugin/docs/cluster.md plugin/docs/messages.md plugin/docs/security.md plugin/docs/troubleshooting.md plugin/docs/vsphere.md
 
 # Its own compiler and no libtool, since it has to run here also where the plugin is built for another machine.
 pages_sources = plugin/docs/pages.c plugin/base/err.c plugin/base/hints.c plugin/base/nccl_vars.c \

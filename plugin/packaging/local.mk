@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # plugin/packaging: `make deb`, `make rpm`, `make wheel`: packages of the source archive, in the build tree's packages/;
 # `make release`: what a release consists of.
+pvn_packagingdir = $(docdir)/packaging
+dist_pvn_packaging_DATA = plugin/packaging/README.md
 PVN_PACKAGES = $(abs_builddir)/packages
 RPMBUILD_OPTIONS =
 
@@ -41,9 +43,9 @@ dist_pvn_container_SCRIPTS = plugin/packaging/container/check.sh plugin/packagin
 endif
 
 EXTRA_DIST += plugin/packaging/conda/recipe.yaml.in plugin/packaging/debian/changelog plugin/packaging/debian/control plugin/packaging/debian/copyright \
-    plugin/packaging/debian/libnccl-net-pvrdma.docs plugin/packaging/debian/libnccl-net-pvrdma.install \
+    plugin/packaging/debian/libnccl-net-pvrdma.install \
     plugin/packaging/debian/libnccl-net-pvrdma.lintian-overrides plugin/packaging/debian/libnccl-net-pvrdma.triggers \
-    plugin/packaging/debian/pvn-tools.lintian-overrides plugin/packaging/README.md \
+    plugin/packaging/debian/pvn-tools.lintian-overrides \
     plugin/packaging/debian/pvn-tools.install plugin/packaging/debian/source/format \
     plugin/packaging/rpm/nccl-net-pvrdma.spec plugin/packaging/portable/compat.c plugin/packaging/portable/requirements.txt \
     plugin/packaging/wheel/nccl_net_pvrdma/__init__.py plugin/packaging/wheel/nccl_net_pvrdma/__main__.py

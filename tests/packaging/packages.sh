@@ -50,6 +50,9 @@ print(open(\"/proc/self/maps\").read())") || exit 12
     grep -E "plugin +.*(cannot be loaded|no interface)" /tmp/check && exit 15
     rm -f /tmp/check
     ls /usr/share/man/man7/nccl-net-pvrdma.7* || exit 19
+    for page in NEWS USERS.md docs/messages.md docs/troubleshooting.md docs/vsphere.md; do
+        ls /usr/share/doc/*nccl-net-pvrdma/$page* || exit 20
+    done
     for t in pvn-perf pvn-topo; do
         ls /usr/share/man/man1/$t.1* /usr/share/bash-completion/completions/$t* || exit 16
     done
@@ -120,6 +123,8 @@ fedora() {
     cat "$tmp/rpm/build.log" >>"$tmp/out"
     verdict "the RPM packages are built, and carry data as they are" $rc
     [ $rc = 0 ] || return
+    for f in "$tmp"/rpm/*.rpm; do rpm -qp --requires "$f"; done >"$tmp/out" 2>/dev/null && ! grep pkg-config "$tmp/out"
+    verdict "the RPM packages do not need pkg-config" $?
     if [ $rooted != 0 ]; then
         echo "skip the RPM packages installed: $why"
         return

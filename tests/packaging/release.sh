@@ -111,6 +111,15 @@ verdict "pvn-perf of the wheel carries data through the library of the wheel" $?
 use env NCCL_NET_PLUGIN="$so" pvn-topo check
 grep -q plugin "$tmp/out" && ! grep -E "plugin +.*(cannot be loaded|exports none)" "$tmp/out"
 verdict "pvn-topo of the wheel loads the library of the wheel" $?
+python3 - "$wheel" >"$tmp/out" 2>&1 <<'META'
+import sys, zipfile
+z = zipfile.ZipFile(sys.argv[1])
+fields = dict(s.split(":", 1) for s in z.read(next(n for n in z.namelist() if n.endswith("/METADATA"))).decode().split("\n\n")[0].split("\n"))
+sys.exit("\n".join(k + " is empty" for k, v in fields.items() if not v.strip()) or (0 if "Author" in fields else "no author"))
+META
+verdict "the wheel names its authors, and no field of its description is empty" $?
+use test -r "$tmp/venv/share/doc/nccl-net-pvrdma/docs/messages.md"
+verdict "the wheel has the pages for users" $?
 use man -w "$tmp/venv/share/man/man1/pvn-topo.1"
 verdict "the wheel has the manual pages" $?
 for folder in 'with,comma' "$(printf 'x%.0s' $(seq 220))/$(printf 'y%.0s' $(seq 40))"; do

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the wheel out of what portable.sh has built: the same bytes from the same files, whoever does it and when.
 
-usage: wheel.py PORTABLE-FOLDER VERSION OUTPUT-FOLDER     SOURCE_DATE_EPOCH: the time of the files in it
+usage: wheel.py PORTABLE-FOLDER VERSION OUTPUT-FOLDER     SOURCE_DATE_EPOCH: the time of the files in it,
+PVN_URL: where it is distributed
 """
 import base64
 import hashlib
@@ -20,7 +21,8 @@ METADATA = """\
 Metadata-Version: 2.1
 Name: nccl-net-pvrdma
 Version: {version}
-Summary: NCCL network plugin for PVRDMA, RoCE, InfiniBand and TCP, with tools that measure and check
+Author: the nccl-net-pvrdma authors
+{urls}Summary: NCCL network plugin for PVRDMA, RoCE, InfiniBand and TCP, with tools that measure and check
 License: Apache-2.0 (the plugin), with expat and jansson, both MIT, in the tools
 Classifier: Operating System :: POSIX :: Linux
 Requires-Python: >=3.8
@@ -39,6 +41,12 @@ pvn-topo = nccl_net_pvrdma.__main__:topo
 WHEEL = f"Wheel-Version: 1.0\nGenerator: nccl-net-pvrdma\nRoot-Is-Purelib: false\nTag: {TAG}\n"
 
 
+def urls():
+    """The address where the wheel is distributed, which only who does that knows."""
+    url = os.environ.get("PVN_URL", "")
+    return f"Home-page: {url}\n" if url else ""
+
+
 def contents(usr, version):
     """Name in the wheel: (bytes, mode)."""
     info = f"nccl_net_pvrdma-{version}.dist-info"
@@ -52,7 +60,7 @@ def contents(usr, version):
             files[f"{share}/{source.relative_to(usr / 'share')}"] = (source.read_bytes(), 0o644)
     for source in (usr / "share/licenses/nccl-net-pvrdma").iterdir():
         files[f"{info}/licenses/{source.name}"] = (source.read_bytes(), 0o644)
-    files[f"{info}/METADATA"] = (METADATA.format(version=version).encode(), 0o644)
+    files[f"{info}/METADATA"] = (METADATA.format(version=version, urls=urls()).encode(), 0o644)
     files[f"{info}/WHEEL"] = (WHEEL.encode(), 0o644)
     files[f"{info}/entry_points.txt"] = (ENTRY_POINTS.encode(), 0o644)
     record = f"{info}/RECORD"
