@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/nccl_vars.h"
 #include "base/param.h"
+#include "base/version.h"
 #include "perf/jobs/job.h"
 #include "perf/results/report.h"
 #include "perf/jobs/serve.h"
@@ -34,20 +35,21 @@ static int usage_error(const char *why)
     return PVN_PERF_USAGE;
 }
 
-static int meet(struct place *p, const struct pvn_perf_opts *o, const struct pvn_launch_env *le)
+static int meet(struct place *p, const struct pvn_perf_opts *o, struct pvn_launch_env *le)
 {
+    int known = o->master[0] || pvn_pmix_find_master(le) == 0 || le->nranks == 1;
     char host[256] = "", why[512];
     struct pvn_boot_tcp t = {.rank = le->rank,
                              .nranks = le->nranks,
                              .master = o->master[0] ? o->master : le->master,
                              .port = o->port ? o->port : le->port,
-                             .token = pvn_perf_opts_token(o) ^ le->job,
+                             .release = pvn_version(),
+                             .job = le->job,
+                             .token = pvn_perf_opts_token(o),
                              .meet_timeout = o->boot_timeout,
                              .timeout = o->timeout};
 
-    if (!t.master[0] && le->nranks > 1 && pvn_pmix_rank0_host(host, sizeof(host)) == 0)
-        t.master = host;
-    if (!t.master[0] && le->nranks > 1) {
+    if (!known) {
         /* Once, by the rank that knows it. */
         gethostname(host, sizeof(host) - 1);
         if (le->rank == 0)

@@ -10,6 +10,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,25 +20,29 @@
 
 #define HELLO_MAGIC   0x70766e68656c6c6full
 #define ANSWER_MAGIC  0x70766e77656c636full /* its own: a socket may have dialled itself */
-#define HELLO_VERSION 1
+#define HELLO_VERSION 2
 #define HELLO_TIMEOUT 5.0 /* seconds a newcomer has to say hello */
 #define DIAL_TIMEOUT  5.0 /* seconds for one attempt to connect */
 #define MAX_PENDING   256 /* newcomers that have not said hello yet */
+#define REASON_LEN    112
 
 struct hello {
     uint64_t magic;
-    uint32_t version;
+    uint32_t version; /* alike up to here in every version */
     uint32_t nranks;
     uint32_t rank;
     uint32_t pad;
     uint64_t token;
+    uint64_t job;
+    char release[32]; /* of the program */
+    char host[64];
 };
 
 struct answer {
     uint64_t magic;
     uint32_t version;
     uint32_t refused;
-    char reason[112];
+    char reason[REASON_LEN];
 };
 
 struct newcomer {
@@ -51,7 +57,10 @@ struct meeting {
     struct pvn_boot *b;
     int lfd;
     int missing;
-    int others; /* connections that were not a rank's */
+    int others;        /* connections that were not a rank's */
+    char (*host)[64];  /* of each rank that is seated */
+    bool over;         /* a rank of this job was refused: not all can come */
+    char refused[400]; /* the last one that was, and why */
     struct newcomer pending[MAX_PENDING];
 };
 
@@ -64,6 +73,12 @@ static const char *program(const struct pvn_boot_tcp *t)
 static const char *see(const struct pvn_boot_tcp *t, const char *of_perf)
 {
     return t->see ? t->see : of_perf;
+}
+
+/* The program's version, which all ranks must have. */
+static const char *release(const struct pvn_boot_tcp *t)
+{
+    return t->release ? t->release : "";
 }
 
 static int resolve(const struct pvn_boot_tcp *t, int passive, struct addrinfo **ai, char *why,
@@ -147,11 +162,80 @@ static void refuse(struct newcomer *nc, const char *reason)
     nc->fd = -1;
 }
 
+/* Anybody may have sent it, and it is shown. */
+static void clean(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (; *text; text++)
+        *text = *text > ' ' && *text <= '~' ? *text : '?';
+}
+
+static void peer_address(int fd, char *out, size_t len)
+{
+    struct sockaddr_storage ss;
+    socklen_t size = sizeof(ss);
+
+    if (getpeername(fd, (struct sockaddr *)&ss, &size) ||
+        getnameinfo((struct sockaddr *)&ss, size, out, (socklen_t)len, NULL, 0, NI_NUMERICHOST))
+        snprintf(out, len, "unknown address");
+}
+
+/* Refuses a rank. Where it is of this job, that cannot come together any more. */
+static void turn_away(struct meeting *m, struct newcomer *nc, bool ours, const char *reason)
+{
+    const struct hello *h = &nc->hello;
+    char addr[64];
+
+    peer_address(nc->fd, addr, sizeof(addr));
+    if (h->version == HELLO_VERSION)
+        snprintf(m->refused, sizeof(m->refused), "rank %u on %s (%s) was refused: %s", h->rank,
+                 h->host, addr, reason);
+    else
+        snprintf(m->refused, sizeof(m->refused), "a rank at %s was refused: %s", addr, reason);
+    m->over = ours && !m->t->partial;
+    refuse(nc, reason);
+}
+
+/* True if the process that has this rank's seat is gone, as after a restart by its launcher. */
+static bool left(int fd)
+{
+    char c;
+
+    return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* Why a rank has no seat; false: it may have one. */
+static bool unwelcome(const struct meeting *m, const struct hello *h, char *reason)
+{
+    const struct pvn_boot_tcp *t = m->t;
+
+    if (h->job != t->job)
+        snprintf(reason, REASON_LEN,
+                 "rank 0 is of another job, at the same port: choose another one");
+    else if (strcmp(h->release, release(t)) != 0)
+        snprintf(reason, REASON_LEN, "it runs %s %s, rank 0 %s: install one version on all hosts",
+                 program(t), h->release, release(t));
+    else if (h->nranks != (uint32_t)t->nranks)
+        snprintf(reason, REASON_LEN, "it is one of %u ranks, rank 0 one of %d: start all alike",
+                 h->nranks, t->nranks);
+    else if (h->token != t->token)
+        snprintf(reason, REASON_LEN, "it has other options than rank 0: give all ranks the same");
+    else if (h->rank >= h->nranks)
+        snprintf(reason, REASON_LEN, "there is no rank %u of %u", h->rank, h->nranks);
+    else if (h->rank == 0 || m->b->fd[h->rank] >= 0)
+        snprintf(reason, REASON_LEN,
+                 "rank %u has already connected, on %.40s: two processes have the same rank",
+                 h->rank, m->host[h->rank]);
+    else
+        return false;
+    return true;
+}
+
 static void seat(struct meeting *m, struct newcomer *nc)
 {
     struct answer a = {.magic = ANSWER_MAGIC, .version = HELLO_VERSION};
-    const struct hello *h = &nc->hello;
-    char reason[112];
+    struct hello *h = &nc->hello;
+    char reason[REASON_LEN];
 
     if (h->magic != HELLO_MAGIC) {
         m->others++;
@@ -161,21 +245,25 @@ static void seat(struct meeting *m, struct newcomer *nc)
     }
     if (h->version != HELLO_VERSION) {
         snprintf(reason, sizeof(reason), "rank 0 runs another version of %s", program(m->t));
-        refuse(nc, reason);
-    } else if (h->nranks != (uint32_t)m->t->nranks || h->token != m->t->token) {
-        snprintf(reason, sizeof(reason),
-                 "rank 0 runs another job: %d ranks, and check that all have the same options",
-                 m->t->nranks);
-        refuse(nc, reason);
-    } else if (h->rank == 0 || h->rank >= h->nranks || m->b->fd[h->rank] >= 0) {
-        snprintf(reason, sizeof(reason),
-                 "rank %u has already connected: two processes have the same rank", h->rank);
-        refuse(nc, reason);
+        turn_away(m, nc, true, reason);
+        return;
+    }
+    clean(h->release, sizeof(h->release));
+    clean(h->host, sizeof(h->host));
+    if (h->rank > 0 && h->rank < (uint32_t)m->t->nranks && m->b->fd[h->rank] >= 0 &&
+        left(m->b->fd[h->rank])) {
+        close(m->b->fd[h->rank]);
+        m->b->fd[h->rank] = -1;
+        m->missing++;
+    }
+    if (unwelcome(m, h, reason)) {
+        turn_away(m, nc, h->job == m->t->job, reason);
     } else if (pvn_boot_send(nc->fd, &a, sizeof(a), pvn_boot_now() + 1.0, NULL)) {
         close(nc->fd);
         nc->fd = -1;
     } else {
         m->b->fd[h->rank] = nc->fd;
+        memcpy(m->host[h->rank], h->host, sizeof(h->host));
         nc->fd = -1;
         m->missing--;
     }
@@ -222,7 +310,10 @@ static void hear(struct meeting *m, struct newcomer *nc)
         return;
     }
     nc->got += (size_t)n;
-    if (nc->got == sizeof(nc->hello))
+    /* The hello of another version may be shorter. */
+    if (nc->got == sizeof(nc->hello) ||
+        (nc->got >= offsetof(struct hello, nranks) &&
+         (nc->hello.magic != HELLO_MAGIC || nc->hello.version != HELLO_VERSION)))
         seat(m, nc);
 }
 
@@ -269,6 +360,8 @@ static void say_missing(const struct meeting *m, char *why, size_t why_len)
     if ((size_t)len < why_len && m->others)
         len += snprintf(why + len, why_len - (size_t)len, "; %d connections were not from %s",
                         m->others, program(m->t));
+    if ((size_t)len < why_len && m->refused[0])
+        len += snprintf(why + len, why_len - (size_t)len, "; %s", m->refused);
     if ((size_t)len < why_len)
         snprintf(why + len, why_len - (size_t)len, " (see %s)", see(m->t, "--boot-timeout"));
 }
@@ -283,6 +376,13 @@ static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
         snprintf(why, why_len, "out of memory for %d ranks", t->nranks);
         return -ENOMEM;
     }
+    m->host = calloc((size_t)t->nranks, sizeof(*m->host));
+    if (!m->host) {
+        snprintf(why, why_len, "out of memory for %d ranks", t->nranks);
+        free(m);
+        return -ENOMEM;
+    }
+    gethostname(m->host[0], sizeof(m->host[0]) - 1);
     m->t = t;
     m->b = b;
     m->missing = t->nranks - 1;
@@ -293,13 +393,18 @@ static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
         rc = m->lfd;
         goto out;
     }
-    while (m->missing && !rc)
+    while (m->missing && !rc && !m->over)
         rc = wait_newcomers(m, deadline);
+    if (m->over) {
+        rc = -EPERM;
+        snprintf(why, why_len, "%s", m->refused);
+        pvn_boot_abort(b, why);
+    }
     if (rc == -ETIMEDOUT && t->partial)
         rc = 0;
     else if (rc == -ETIMEDOUT)
         say_missing(m, why, why_len);
-    else if (rc)
+    else if (rc && !m->over)
         snprintf(why, why_len, "rank 0 waiting for the others: %s", strerror(-rc));
     for (int i = 0; i < MAX_PENDING; i++) {
         if (m->pending[i].fd >= 0)
@@ -307,6 +412,7 @@ static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
     }
     close(m->lfd);
 out:
+    free(m->host);
     free(m);
     return rc;
 }
@@ -353,8 +459,12 @@ static int introduce(int fd, const struct pvn_boot_tcp *t, double deadline, char
                       .version = HELLO_VERSION,
                       .nranks = (uint32_t)t->nranks,
                       .rank = (uint32_t)t->rank,
-                      .token = t->token};
+                      .token = t->token,
+                      .job = t->job};
     struct answer a;
+
+    snprintf(h.release, sizeof(h.release), "%s", release(t));
+    gethostname(h.host, sizeof(h.host) - 1);
 
     if (pvn_boot_send(fd, &h, sizeof(h), deadline, NULL) ||
         pvn_boot_recv(fd, &a, sizeof(a), deadline, NULL) || a.magic != ANSWER_MAGIC)

@@ -15,10 +15,13 @@ struct pvn_boot_tcp {
     int nranks;
     const char *master; /* name or address of rank 0's machine */
     int port;
-    uint64_t token;      /* must agree in all ranks: the job and its options */
+    uint64_t
+        job; /* of the launcher, 0: it says none; ranks of another one are refused and nothing else */
+    uint64_t token;      /* must agree in all ranks of the job: its options */
     double meet_timeout; /* seconds for all ranks to appear */
     double timeout;      /* seconds for every later wait */
     const char *program; /* for messages; NULL: pvn-perf, with its options */
+    const char *release; /* its version, for messages; must agree in all ranks; NULL: none */
     const char *see;     /* the program's settings of the meeting */
     int partial;         /* rank 0 goes on without those that have not come: their fd is -1 */
 };
@@ -26,7 +29,7 @@ struct pvn_boot_tcp {
 /*
  * Fills b (free with pvn_boot_close). 0, or a negative errno with a sentence in why. A process that is not a rank
  * that connects to rank 0 (a scanner, a rank of another job) is refused without delaying the
- * others.
+ * others. A rank of this job that has to be refused ends the meeting at once, with its host and the reason in why.
  */
 int pvn_boot_tcp_meet(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len);
 

@@ -114,6 +114,14 @@ static void read_job(struct pvn_launch_env *le)
     }
 }
 
+/* True if the user of srun gave each rank its host (-m arbitrary), in another order than that of the list. */
+static int ranks_are_placed(void)
+{
+    const char *how = getenv("SLURM_DISTRIBUTION");
+
+    return how && strncmp(how, "arbitrary", 9) == 0;
+}
+
 static int read_master(struct pvn_launch_env *le, char *why, size_t why_len)
 {
     const char *addr = getenv("MASTER_ADDR"), *nodes = getenv("SLURM_STEP_NODELIST");
@@ -138,7 +146,10 @@ static int read_master(struct pvn_launch_env *le, char *why, size_t why_len)
         return -EINVAL;
     if (local_size == le->nranks)
         snprintf(le->master, sizeof(le->master), "127.0.0.1");
-    else if (nodes && pvn_launch_first_host(nodes, le->master, sizeof(le->master)))
+    else if (nodes && !ranks_are_placed() &&
+             pvn_launch_first_host(nodes, le->master, sizeof(le->master)) == 0)
+        le->guessed = 1;
+    else
         le->master[0] = '\0';
     return 0;
 }

@@ -22,7 +22,8 @@ struct pvn_launch_env {
     int nranks;
     int port;
     char master[256]; /* "": not said */
-    uint64_t job;     /* the same in all ranks of one job, else 0 */
+    int guessed; /* master is the first host of a list of nodes, which is where rank 0 usually is */
+    uint64_t job; /* the same in all ranks of one job, else 0 */
 };
 
 /*

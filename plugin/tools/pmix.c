@@ -85,3 +85,15 @@ int pvn_pmix_rank0_host(char *host, size_t len)
         return -ENOENT;
     return query(&p, host, len);
 }
+
+int pvn_pmix_find_master(struct pvn_launch_env *le)
+{
+    char host[sizeof(le->master)];
+
+    if ((!le->master[0] || le->guessed) && le->nranks > 1 &&
+        pvn_pmix_rank0_host(host, sizeof(host)) == 0) {
+        memcpy(le->master, host, sizeof(host));
+        le->guessed = 0;
+    }
+    return le->master[0] ? 0 : -ENOENT;
+}

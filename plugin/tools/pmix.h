@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 
+#include "tools/launch_env.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -17,6 +19,11 @@ extern "C" {
  * for this call only; it starts threads, so: once, before any fork.
  */
 int pvn_pmix_rank0_host(char *host, size_t len);
+
+/*
+ * Asks PMIx where the environment does not say for sure where rank 0 is. 0: le->master is there; -ENOENT.
+ */
+int pvn_pmix_find_master(struct pvn_launch_env *le);
 
 #ifdef __cplusplus
 }

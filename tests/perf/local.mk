@@ -7,6 +7,11 @@ tests_support_testnet_la_SOURCES = tests/support/testnet.c
 tests_support_testnet_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath $(abs_builddir)/tests/support
 
+# A stand-in for libpmix.so.2.
+check_LTLIBRARIES += tests/support/libpmix.la
+tests_support_libpmix_la_SOURCES = tests/support/fakepmix.c
+tests_support_libpmix_la_LDFLAGS = $(AM_LDFLAGS) -version-info 2:0:0 -rpath $(abs_builddir)/tests/support
+
 # A net plugin that does the least, beside which tests/bench/tcp.sh --bare measures the others.
 check_LTLIBRARIES += tests/bench/bare_net.la
 tests_bench_bare_net_la_SOURCES = tests/bench/bare_net.c
@@ -38,6 +43,7 @@ PVN_TESTS += tests/perf/test_perf_parts
 tests_perf_test_perf_parts_SOURCES = tests/perf/test_perf_parts.cc
 tests_perf_test_perf_parts_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_perf_test_perf_parts_LDADD = libpvn-perf.la $(TEST_LDADD)
+EXTRA_tests_perf_test_perf_parts_DEPENDENCIES = tests/support/libpmix.la
 
 PVN_TESTS += tests/perf/test_perf_hist
 tests_perf_test_perf_hist_SOURCES = tests/perf/test_perf_hist.cc

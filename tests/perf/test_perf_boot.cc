@@ -62,6 +62,7 @@ pvn_boot_tcp Meeting(int rank, int nranks, int port, double timeout, uint64_t to
     t.token = token;
     t.meet_timeout = timeout;
     t.timeout = timeout;
+    t.release = "1.2.3";
     return t;
 }
 
@@ -123,7 +124,7 @@ TEST(MeetingOverTcp, MissingRanksAreNamed)
     EXPECT_NE(strstr(why, "host.invalid"), nullptr) << why;
 }
 
-TEST(MeetingOverTcp, OtherJobsAndDoublesAreTurnedAway)
+TEST(MeetingOverTcp, RanksOfOtherJobsAreTurnedAway)
 {
     const int port = FreePort();
     char why0[512] = "", why1[512] = "", why2[512] = "";
@@ -132,19 +133,107 @@ TEST(MeetingOverTcp, OtherJobsAndDoublesAreTurnedAway)
 
     std::thread host([&] {
         auto t = Meeting(0, 3, port, 2);
+        t.job = 6;
         rc0 = pvn_boot_tcp_meet(&b0, &t, why0, sizeof(why0));
     });
     auto other = Meeting(1, 3, port, 5, 99);
+    other.job = 7;
     EXPECT_EQ(pvn_boot_tcp_meet(&b2, &other, why2, sizeof(why2)), -EPERM);
     EXPECT_NE(strstr(why2, "another job"), nullptr) << why2;
     auto one = Meeting(1, 3, port, 5);
+    one.job = 6;
     ASSERT_EQ(pvn_boot_tcp_meet(&b1, &one, why1, sizeof(why1)), 0) << why1;
-    EXPECT_EQ(pvn_boot_tcp_meet(&b2, &one, why2, sizeof(why2)), -EPERM);
-    EXPECT_NE(strstr(why2, "rank 1 has already connected"), nullptr) << why2;
     host.join();
     EXPECT_EQ(rc0, -ETIMEDOUT) << "rank 2 never came";
-    EXPECT_NE(strstr(why0, ": 2"), nullptr) << why0;
+    EXPECT_NE(strstr(why0, ": 2; rank 1 on "), nullptr) << why0;
+    EXPECT_NE(strstr(why0, "was refused: rank 0 is of another job"), nullptr) << why0;
     pvn_boot_close(&b1);
+}
+
+// Rank 0 had waited for a minute for a rank that it had refused.
+TEST(MeetingOverTcp, ARefusedRankOfTheJobEndsTheMeeting)
+{
+    struct {
+        int rank, nranks;
+        uint64_t token;
+        const char *reason, *release;
+    } const wrong[] = {{2, 3, 99, "it has other options than rank 0", "1.2.3"},
+                       {2, 3, 1, "it runs pvn-perf 1.2.2, rank 0 1.2.3", "1.2.2"},
+                       {2, 4, 1, "it is one of 4 ranks, rank 0 one of 3", "1.2.3"},
+                       {1, 3, 1, "rank 1 has already connected, on ", "1.2.3"}};
+    char name[64] = "";
+
+    gethostname(name, sizeof(name) - 1);
+    for (auto &w : wrong) {
+        const int port = FreePort();
+        char why0[512] = "", why1[512] = "", why2[512] = "";
+        pvn_boot b0{}, b1{}, b2{};
+        int rc0 = -1;
+
+        std::thread host([&] {
+            auto t = Meeting(0, 3, port, 600);
+            rc0 = pvn_boot_tcp_meet(&b0, &t, why0, sizeof(why0));
+        });
+        auto one = Meeting(1, 3, port, 600);
+        ASSERT_EQ(pvn_boot_tcp_meet(&b1, &one, why1, sizeof(why1)), 0) << why1;
+        auto t = Meeting(w.rank, w.nranks, port, 600, w.token);
+        t.release = w.release;
+        EXPECT_EQ(pvn_boot_tcp_meet(&b2, &t, why2, sizeof(why2)), -EPERM);
+        EXPECT_NE(strstr(why2, w.reason), nullptr) << why2;
+        host.join();
+        EXPECT_EQ(rc0, -EPERM);
+        std::string says = "rank " + std::to_string(w.rank) + " on " + name +
+                           " (127.0.0.1) was refused: " + w.reason;
+        EXPECT_NE(strstr(why0, says.c_str()), nullptr) << why0;
+        // The rank that was there before has the reason as well.
+        EXPECT_NE(pvn_boot_barrier(&b1), 0);
+        EXPECT_NE(strstr(b1.why, says.c_str()), nullptr) << b1.why;
+        pvn_boot_close(&b1);
+    }
+}
+
+// The hello of another version is not waited for to its end.
+TEST(MeetingOverTcp, AnotherVersionOfTheProgramIsRefusedAtOnce)
+{
+    const int port = FreePort();
+    char why[512] = "";
+    pvn_boot b{};
+    int rc = -1;
+
+    std::thread host([&] {
+        auto t = Meeting(0, 2, port, 600);
+        rc = pvn_boot_tcp_meet(&b, &t, why, sizeof(why));
+    });
+    uint64_t old[5] = {0x70766e68656c6c6full, 1 | (2ull << 32), 1, 1};
+    int fd = Dial(port);
+    ASSERT_EQ(write(fd, old, sizeof(old)), static_cast<ssize_t>(sizeof(old)));
+    host.join();
+    close(fd);
+    EXPECT_EQ(rc, -EPERM);
+    EXPECT_NE(strstr(why, "another version of pvn-perf"), nullptr) << why;
+}
+
+// A launcher starts a rank again whose first process has connected and died.
+TEST(MeetingOverTcp, ARankThatWasStartedAgainTakesItsSeat)
+{
+    const int port = FreePort();
+    char why0[512] = "", why1[512] = "", why2[512] = "";
+    pvn_boot b0{}, b1{}, b2{};
+    int rc0 = -1;
+
+    std::thread host([&] {
+        auto t = Meeting(0, 3, port, 60);
+        rc0 = pvn_boot_tcp_meet(&b0, &t, why0, sizeof(why0));
+    });
+    auto one = Meeting(1, 3, port, 60), two = Meeting(2, 3, port, 60);
+    ASSERT_EQ(pvn_boot_tcp_meet(&b1, &one, why1, sizeof(why1)), 0) << why1;
+    pvn_boot_close(&b1);
+    ASSERT_EQ(pvn_boot_tcp_meet(&b1, &one, why1, sizeof(why1)), 0) << why1;
+    ASSERT_EQ(pvn_boot_tcp_meet(&b2, &two, why2, sizeof(why2)), 0) << why2;
+    host.join();
+    EXPECT_EQ(rc0, 0) << why0;
+    for (pvn_boot *b : {&b0, &b1, &b2})
+        pvn_boot_close(b);
 }
 
 TEST(Boot, ReasonsAndDeathsReachTheOthers)

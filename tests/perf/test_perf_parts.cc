@@ -4,6 +4,7 @@
 // values, launcher environments, the plugin driver.
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "perf/rank/pin.h"
 #include "perf/workload/values.h"
 #include "tools/launch_env.h"
+#include "tools/pmix.h"
 #include "tests/support/paths.h"
 
 namespace
@@ -438,6 +440,8 @@ class LauncherEnv : public testing::Test
                               "SLURM_LOCALID",
                               "SLURM_JOB_ID",
                               "SLURM_STEP_ID",
+                              "SLURM_DISTRIBUTION",
+                              "FAKEPMIX_HOST",
                               "SLURM_STEP_NODELIST"})
             unsetenv(v);
     }
@@ -524,6 +528,39 @@ TEST_F(LauncherEnv, PmiAndSrun)
     EXPECT_STREQ(le.launcher, "srun");
     EXPECT_STREQ(le.master, "gpu003");
     EXPECT_EQ(le.rank, 5);
+}
+
+// srun -m arbitrary puts rank 0 on any host of its list, which has another order. PMIx knows which.
+TEST_F(LauncherEnv, PmixComesBeforeTheListOfNodes)
+{
+    std::map<std::string, std::string> step{{"SLURM_PROCID", "0"},
+                                            {"SLURM_STEP_NUM_TASKS", "2"},
+                                            {"SLURM_STEP_NODELIST", "a[1-2]"},
+                                            {"SLURM_JOB_ID", "9"}};
+    void *pmix = dlopen(PVN_BUILDDIR "/tests/support/.libs/libpmix.so.2", RTLD_NOW);
+
+    ASSERT_NE(pmix, nullptr) << dlerror();
+    ASSERT_EQ(Read(step), 0);
+    EXPECT_EQ(pvn_pmix_find_master(&le), 0);
+    EXPECT_STREQ(le.master, "a1") << "there is no PMIx";
+    step["SLURM_DISTRIBUTION"] = "arbitrary";
+    ASSERT_EQ(Read(step), 0);
+    EXPECT_EQ(pvn_pmix_find_master(&le), -ENOENT) << "the list does not say it: " << le.master;
+    step["PMIX_NAMESPACE"] = "slurm.pmix.9.0";
+    step["FAKEPMIX_HOST"] = "a2";
+    ASSERT_EQ(Read(step), 0);
+    EXPECT_EQ(pvn_pmix_find_master(&le), 0);
+    EXPECT_STREQ(le.master, "a2");
+    step.erase("SLURM_DISTRIBUTION");
+    ASSERT_EQ(Read(step), 0);
+    EXPECT_EQ(pvn_pmix_find_master(&le), 0);
+    EXPECT_STREQ(le.master, "a2");
+    // MASTER_ADDR comes from the user, and counts.
+    step["MASTER_ADDR"] = "a3";
+    ASSERT_EQ(Read(step), 0);
+    EXPECT_EQ(pvn_pmix_find_master(&le), 0);
+    EXPECT_STREQ(le.master, "a3");
+    dlclose(pmix);
 }
 
 TEST_F(LauncherEnv, BadValues)

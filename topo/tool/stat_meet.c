@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "plugin/base/param.h"
+#include "plugin/base/version.h"
 #include "plugin/tools/boot_tcp.h"
 #include "plugin/tools/launch_env.h"
 #include "plugin/tools/pmix.h"
@@ -52,7 +53,7 @@ static int find_place(struct pvn_launch_env *le)
     }
     if (!has_others(le))
         return 1;
-    if (!le->master[0] && pvn_pmix_rank0_host(le->master, sizeof(le->master)) < 0) {
+    if (pvn_pmix_find_master(le) < 0) {
         tool_error("%s does not give the host of rank 0, where the copies meet: what this host has "
                    "is shown; set MASTER_ADDR to that host for all, or use --hosts",
                    le->launcher);
@@ -204,10 +205,12 @@ bool stat_meet(struct tool *t, int *status)
                                    .nranks = le.nranks,
                                    .master = le.master,
                                    .port = le.port,
-                                   .token = pvn_launch_hash(0, "pvn-topo stat") ^ le.job,
+                                   .job = le.job,
+                                   .token = pvn_launch_hash(0, "pvn-topo stat"),
                                    .meet_timeout = t->wait_s,
                                    .timeout = t->wait_s,
                                    .program = "pvn-topo",
+                                   .release = pvn_version(),
                                    .see = "MASTER_ADDR, --timeout, or use --hosts",
                                    .partial = true};
     if (pvn_boot_tcp_meet(&b, &meeting, why, sizeof(why)) < 0) {
