@@ -45,6 +45,7 @@ libpvn_perf_la_SOURCES += plugin/perf/results/baseline.c plugin/perf/results/bas
     plugin/perf/results/mesh_plot.c plugin/perf/results/mesh_text.c plugin/perf/results/mesh_view.c \
     plugin/perf/results/mesh_view.h plugin/perf/results/order.h plugin/perf/results/output.c plugin/perf/results/plot.c \
     plugin/perf/results/plot.h plugin/perf/results/plot_dist.c plugin/perf/results/plot_parts.c \
+    plugin/perf/results/plot_time.c \
     plugin/perf/results/report.c plugin/perf/results/report.h plugin/perf/results/run_info.c \
     plugin/perf/results/run_info.h
 libpvn_perf_la_CPPFLAGS = $(AM_CPPFLAGS) -DPVN_LIBDIR=\"$(libdir)\" -DPVN_PREFIX=\"$(prefix)\"

@@ -169,7 +169,7 @@ static int run(int argc, char **argv)
     struct place place;
     int rc;
 
-    pvn_run_info(&info, argc, argv);
+    pvn_run_info_fill(&info, argc, argv);
     rc = pvn_perf_opts_parse(&o, argc, argv);
 
     if (rc != PVN_PERF_OK)

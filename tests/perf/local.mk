@@ -71,6 +71,11 @@ tests_perf_test_perf_boot_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_perf_test_perf_boot_LDADD = libpvn-perf.la $(TEST_LDADD)
 
 if !SANITIZE_THREAD
+PVN_TESTS += tests/perf/test_perf_svg
+tests_perf_test_perf_svg_SOURCES = tests/perf/test_perf_svg.cc tests/perf/perf_run.h
+tests_perf_test_perf_svg_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_perf_test_perf_svg_LDADD = libpvn-perf.la $(TEST_LDADD)
+
 PVN_TESTS += tests/perf/test_perf_help
 tests_perf_test_perf_help_SOURCES = tests/perf/test_perf_help.cc tests/perf/perf_run.h
 tests_perf_test_perf_help_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -10,22 +10,37 @@
 #include "perf/results/mesh_view.h"
 #include "perf/results/plot.h"
 
-#define HEAD   56  /* title, and where and when it was measured */
 #define LEFT   200 /* names of the rows */
 #define TOP    64  /* title of a panel and numbers of the columns */
-#define FOOT   64  /* its sentences */
 #define BOTTOM 20
-#define MARGIN 20
-#define SAID   3 /* sentences below a panel */
+#define MARGIN PVN_PLOT_MARGIN
+#define LINE   16 /* of the sentences */
+#define SAID   3  /* sentences below a panel */
 
 static int side_of(int n)
 {
     return n <= 16 ? 56 : n <= 40 ? 24 : n <= 100 ? 10 : 4;
 }
 
-static int height_of(int n)
+/* The sentences below a panel, drawn or with f NULL measured: their height. */
+static int put_said(FILE *f, const struct pvn_mesh_panel *p, int y, int width)
 {
-    return TOP + n * side_of(n) + FOOT + BOTTOM;
+    int room = width - 2 * MARGIN, lines = 0;
+    char text[64];
+
+    for (int i = 0; i < p->nsaid && i < SAID; i++)
+        lines +=
+            pvn_plot_lines(f, MARGIN, y + 18 + LINE * lines, room, PVN_PLOT_CHAR, LINE, p->said[i]);
+    if (p->nsaid > SAID) {
+        snprintf(text, sizeof(text), "and %d more like these", p->nsaid - SAID);
+        lines += pvn_plot_lines(f, MARGIN, y + 18 + LINE * lines, room, PVN_PLOT_CHAR, LINE, text);
+    }
+    return LINE * (lines > 3 ? lines : 3) + 16;
+}
+
+static int height_of(int n, const struct pvn_mesh_panel *p, int width)
+{
+    return TOP + n * side_of(n) + put_said(NULL, p, 0, width) + BOTTOM;
 }
 
 /* From dark red (0) over yellow (0.75) to light green (1) and blue (from 1.5 on). */
@@ -93,7 +108,7 @@ static void put_names(FILE *f, const struct pvn_mesh_view *v, int top)
     for (int i = 0; i < v->n; i += every) {
         char text[128];
 
-        snprintf(text, sizeof(text), "%d %.26s", i, v->names.rank[i]);
+        snprintf(text, sizeof(text), "%d %.22s", i, v->names.rank[i]);
         pvn_plot_text(f, LEFT - 8, top + TOP + i * side + side / 2.0 + 4, "end", text);
         snprintf(text, sizeof(text), "%d", i);
         pvn_plot_text(f, LEFT + i * side + side / 2.0, top + TOP - 6, "middle", text);
@@ -101,7 +116,7 @@ static void put_names(FILE *f, const struct pvn_mesh_view *v, int top)
 }
 
 static void put_panel(FILE *f, const struct pvn_report *rep, const struct pvn_mesh_view *v,
-                      const struct pvn_mesh_panel *p, int top)
+                      const struct pvn_mesh_panel *p, int top, int width)
 {
     char text[400], size[24];
     int bottom = top + TOP + v->n * side_of(v->n);
@@ -109,7 +124,7 @@ static void put_panel(FILE *f, const struct pvn_report *rep, const struct pvn_me
     snprintf(text, sizeof(text), "%s: %s, %s, %s: a row sends, a column receives",
              rep->o->plugin[v->plugin].name, p->test, p->unit, pvn_report_size(p->bytes, size));
     fputs("<g font-weight=\"bold\">", f);
-    pvn_plot_text(f, MARGIN, top + 20, "start", text);
+    pvn_plot_lines(f, MARGIN, top + 20, width - 2 * MARGIN, PVN_PLOT_CHAR * 1.1, LINE, text);
     fputs("</g>\n", f);
     put_names(f, v, top);
     for (int from = 0; from < v->n; from++) {
@@ -118,18 +133,12 @@ static void put_panel(FILE *f, const struct pvn_report *rep, const struct pvn_me
                 put_cell(f, v, p, from, to, top);
         }
     }
-    for (int i = 0; i < p->nsaid && i < SAID; i++)
-        pvn_plot_text(f, MARGIN, bottom + 18 + 16 * i, "start", p->said[i]);
-    if (p->nsaid > SAID) {
-        snprintf(text, sizeof(text), "and %d more like these", p->nsaid - SAID);
-        pvn_plot_text(f, MARGIN, bottom + 18 + 16 * SAID, "start", text);
-    }
+    put_said(f, p, bottom, width);
 }
 
 /* Draws all panels from top on, or with f NULL only adds them up. The edge below, or -ENOMEM. */
-static int put_all(FILE *f, const struct pvn_report *rep, int *width)
+static int put_all(FILE *f, const struct pvn_report *rep, int *width, int top)
 {
-    int top = HEAD;
 
     for (int k = 0; k < rep->o->nplugins; k++) {
         struct pvn_mesh_view v;
@@ -144,8 +153,8 @@ static int put_all(FILE *f, const struct pvn_report *rep, int *width)
             if (!v.panel[i].any)
                 continue;
             if (f)
-                put_panel(f, rep, &v, &v.panel[i], top);
-            top += height_of(v.n);
+                put_panel(f, rep, &v, &v.panel[i], top, *width);
+            top += height_of(v.n, &v.panel[i], *width);
         }
         pvn_mesh_view_free(&v);
     }
@@ -154,10 +163,17 @@ static int put_all(FILE *f, const struct pvn_report *rep, int *width)
 
 int pvn_mesh_svg(const struct pvn_report *rep, FILE *f, int status)
 {
-    int width = PVN_PLOT_WIDTH, height = put_all(NULL, rep, &width);
-    char text[480];
+    int width = PVN_PLOT_WIDTH, head, height;
+    char text[80];
 
     (void)status;
+    snprintf(text, sizeof(text), "pvn-perf: every pair of ranks%s",
+             rep->o->repeat > 1 ? "; medians" : "");
+    /* Twice: where lines are broken depends on the widest panel. */
+    height = put_all(NULL, rep, &width, 0);
+    head = pvn_plot_head(NULL, MARGIN, width, text, &rep->run);
+    if (height >= 0)
+        height = put_all(NULL, rep, &width, head);
     if (height < 0)
         return height;
     fprintf(f,
@@ -165,17 +181,11 @@ int pvn_mesh_svg(const struct pvn_report *rep, FILE *f, int status)
             "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
             "<style>.c{stroke:#fff}</style>\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-            width, height > HEAD ? height : HEAD + 40);
-    fputs("<g font-size=\"16\" font-weight=\"bold\">", f);
-    snprintf(text, sizeof(text), "pvn-perf: every pair of ranks%s",
-             rep->o->repeat > 1 ? "; medians" : "");
-    pvn_plot_text(f, MARGIN, 24, "start", text);
-    fputs("</g>\n", f);
-    snprintf(text, sizeof(text), "%s, %s, %s", rep->run.host, rep->run.started, rep->run.kernel);
-    pvn_plot_text(f, MARGIN, 44, "start", text);
-    if (height == HEAD)
-        pvn_plot_text(f, MARGIN, HEAD + 20, "start", "no results");
-    else if (put_all(f, rep, &width) < 0)
+            width, height > head ? height : head + 40);
+    pvn_plot_head(f, MARGIN, width, text, &rep->run);
+    if (height == head)
+        pvn_plot_text(f, MARGIN, head + 20, "start", "no results");
+    else if (put_all(f, rep, &width, head) < 0)
         return -ENOMEM;
     fputs("</svg>\n", f);
     return ferror(f) ? -EIO : 0;

@@ -10,7 +10,6 @@
 
 #include "perf/results/plot.h"
 
-#define HEAD       56 /* title, and where and when it was measured */
 #define MAX_SERIES 16
 
 struct panel {
@@ -60,14 +59,6 @@ static double py(const struct panel *p, double y)
            (y - p->y0) / (p->y1 - p->y0) * (PVN_PLOT_PANEL_H - PVN_PLOT_TOP - PVN_PLOT_BOTTOM);
 }
 
-/* 1, 2 or 5 times a power of ten, so that about `parts` of them fit. */
-static double nice_step(double span, int parts)
-{
-    double raw = span / parts, mag = pow(10, floor(log10(raw)));
-
-    return raw / mag <= 1 ? mag : raw / mag <= 2 ? 2 * mag : raw / mag <= 5 ? 5 * mag : 10 * mag;
-}
-
 static void put_grid_line(FILE *f, const struct panel *p, double y, double label)
 {
     char text[32];
@@ -84,7 +75,7 @@ static void put_axes(FILE *f, const struct panel *p)
         for (double e = ceil(p->y0); e <= p->y1; e += 1)
             put_grid_line(f, p, e, pow(10, e));
     } else {
-        double step = nice_step(p->y1 - p->y0, 6);
+        double step = pvn_plot_step(p->y1 - p->y0, 6);
 
         for (double v = 0; v <= p->y1; v += step)
             put_grid_line(f, p, v, v);
@@ -229,7 +220,8 @@ static const char *bandwidth_title(const struct pvn_report *rep)
                 : "algorithm bandwidth of one rank, MB/s (10^6 bytes)";
 }
 
-static void put_head(FILE *f, const struct pvn_report *rep)
+/* Draws the title, or with f NULL measures it. */
+static int put_head(FILE *f, const struct pvn_report *rep)
 {
     static const char *const what[] = {"p2p between two ranks", "ring all-reduce",
                                        "ring all-reduce by number of ranks"};
@@ -238,11 +230,7 @@ static void put_head(FILE *f, const struct pvn_report *rep)
 
     snprintf(text, sizeof(text), "pvn-perf: %s%s%s%s", what[o->mode], o->preset[0] ? ", " : "",
              o->preset, o->repeat > 1 ? "; medians, bars from least to largest" : "");
-    fputs("<g font-size=\"16\" font-weight=\"bold\">", f);
-    pvn_plot_text(f, PVN_PLOT_LEFT, 24, "start", text);
-    fputs("</g>", f);
-    snprintf(text, sizeof(text), "%s, %s, %s", rep->run.host, rep->run.started, rep->run.kernel);
-    pvn_plot_text(f, PVN_PLOT_LEFT, 44, "start", text);
+    return pvn_plot_head(f, PVN_PLOT_LEFT, PVN_PLOT_WIDTH, text, &rep->run);
 }
 
 int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
@@ -252,16 +240,17 @@ int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
     struct panel panel[2] = {
         {.title = "latency: half a round trip, median, us", .unit = "us", .latency = 1},
         {.title = bandwidth_title(rep), .unit = "MB/s"}};
-    int n, shown = 0, have_buckets = 0, rc = 0, used[2],
-           distribution = pvn_plot_has_distribution(rep);
+    int n, shown = 0, have_buckets = 0, rc = 0, used[2], head = put_head(NULL, rep),
+           over_time = rep->timeline.n > 0, distribution = pvn_plot_has_distribution(rep);
     struct pvn_summary *sum = pvn_report_summary(rep, &n);
 
     for (int i = 0; sum && i < n; i++)
         have_buckets |= strcmp(sum[i].key.test, "bucket") == 0;
     panel[1].by_ranks = rep->o->mode == PVN_PERF_SCALE;
     for (int i = 0; i < 2; i++) {
-        panel[i].top = HEAD + shown * PVN_PLOT_PANEL_H;
-        used[i] = sum && measure(&panel[i], sum, n, have_buckets);
+        panel[i].top = head + shown * PVN_PLOT_PANEL_H;
+        /* The course of a run over a time says more than one figure. */
+        used[i] = sum && !over_time && measure(&panel[i], sum, n, have_buckets);
         shown += used[i];
     }
     fprintf(f,
@@ -270,16 +259,19 @@ int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
             "<style>.g{stroke:#ddd}.a{fill:none;stroke:#888}</style>\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
             PVN_PLOT_WIDTH,
-            HEAD + (shown + distribution ? shown + distribution : 1) * PVN_PLOT_PANEL_H);
+            head + (shown + over_time + distribution ? shown + over_time + distribution : 1) *
+                       PVN_PLOT_PANEL_H);
     put_head(f, rep);
     for (int i = 0; i < 2 && !rc; i++) {
         if (used[i])
             rc = put_panel(f, &panel[i], rep, sum, n, have_buckets);
     }
+    if (!rc && over_time)
+        rc = pvn_plot_time(rep, f, head + shown++ * PVN_PLOT_PANEL_H);
     if (!rc && distribution)
-        rc = pvn_plot_distribution(rep, f, HEAD + shown++ * PVN_PLOT_PANEL_H);
+        rc = pvn_plot_distribution(rep, f, head + shown++ * PVN_PLOT_PANEL_H);
     if (!shown)
-        pvn_plot_text(f, PVN_PLOT_WIDTH / 2.0, HEAD + PVN_PLOT_PANEL_H / 2.0, "middle",
+        pvn_plot_text(f, PVN_PLOT_WIDTH / 2.0, head + PVN_PLOT_PANEL_H / 2.0, "middle",
                       "no results");
     fputs("</svg>\n", f);
     free(sum);

@@ -119,6 +119,8 @@ static void print_interval(struct pvn_report *rep, const struct pvn_row *row)
     else if (rc)
         cannot_write(rep->o->json_lines, -rc);
     rep->lines_failed |= rc;
+    if (rep->plot && pvn_timeline_add(&rep->timeline, row))
+        rep->no_memory = 1;
     if (rep->o->quiet)
         return;
     fprintf(rep->text, "%9.1f - %8.1f s %10s %10.1f MB/s %8.2f Gbit/s %11llu messages  ", i->from,
@@ -422,6 +424,7 @@ int pvn_report_close(struct pvn_report *rep, int status)
     }
     rc |= rep->lines_failed ? -1 : 0;
     free(rep->row);
+    free(rep->timeline.point);
     rep->row = NULL;
     pvn_baseline_free(rep->baseline);
     rep->baseline = NULL;

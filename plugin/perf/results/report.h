@@ -32,6 +32,17 @@ struct pvn_summary {
     uint32_t via; /* PVN_VIA_ bits of all repeats */
 };
 
+/* Intervals of --duration for the chart: those of a long run are joined, so that their number is limited. */
+#define PVN_TIMELINE_MAX 1024
+
+struct pvn_timeline {
+    struct pvn_time_point {
+        int plugin, repeat;
+        struct pvn_row_interval i;
+    } * point;
+    int n;
+};
+
 struct pvn_report {
     const struct pvn_perf_opts *o;
     FILE *text; /* tables: stdout, or stderr where stdout carries JSON or CSV */
@@ -45,6 +56,7 @@ struct pvn_report {
     int lines_failed;                /* not 0: --json-lines could not be written, which was said */
     int files;                       /* this process prints the table's end and writes files */
     FILE *json, *csv, *plot, *lines; /* NULL: not requested */
+    struct pvn_timeline timeline;    /* empty unless --plot was given */
     struct pvn_run_info run;
     struct pvn_baseline *baseline; /* NULL: not requested */
     int worse;                     /* figures that are, see pvn_report_compare */
@@ -81,6 +93,9 @@ double pvn_report_value(const struct pvn_row_result *r);
 bool pvn_report_has_bandwidth(const struct pvn_row_result *r);
 bool pvn_report_has_busbw(const struct pvn_row_result *r); /* not with one rank */
 bool pvn_report_has_cpu(const struct pvn_row_result *r);
+
+/* Adds an interval. 0 or -ENOMEM. */
+int pvn_timeline_add(struct pvn_timeline *t, const struct pvn_row *row);
 
 /* One line for --json-lines: 0 or a negative errno. */
 int pvn_report_line(const struct pvn_report *rep, const struct pvn_row *row);

@@ -38,7 +38,7 @@ static void read_cpu(char *out, size_t len)
         fclose(f);
 }
 
-void pvn_run_info(struct pvn_run_info *info, int argc, char **argv)
+void pvn_run_info_fill(struct pvn_run_info *info, int argc, char **argv)
 {
     time_t now = time(NULL);
     struct utsname u;

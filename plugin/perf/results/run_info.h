@@ -20,7 +20,7 @@ struct pvn_run_info {
 };
 
 /* Once; the texts of argv must outlive *info. */
-void pvn_run_info(struct pvn_run_info *info, int argc, char **argv);
+void pvn_run_info_fill(struct pvn_run_info *info, int argc, char **argv);
 
 #ifdef __cplusplus
 }
