@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <map>
@@ -124,6 +125,54 @@ TEST_F(CheckHosts, WhatCouldNotBeComparedIsSaid)
     EXPECT_TRUE(says(r, "c3: its pvn-topo is of a version whose check has no facts")) << r.out;
     r = run("c0");
     EXPECT_EQ(0u, r.out.find("only one host gave its facts: there is nothing to compare")) << r.out;
+}
+
+TEST_F(CheckHosts, AnInterfaceThatNotAllHaveAndThoseLeftOutAreNamed)
+{
+    put_all(4);
+    Facts more = usual;
+    more[{"mtu", "bond0"}] = "9000";
+    more[{"left-out", ""}] = "docker0 wg0";
+    put("c1", more);
+    put("c2", more);
+    Result r = run("c[0-3]");
+    EXPECT_EQ(0, r.status) << r.err;
+    EXPECT_TRUE(says(r, "not compared: MTU of bond0: it is only on c[1-2]")) << r.out;
+    EXPECT_TRUE(says(r, "interfaces that the plugin does not take by itself (NCCL_SOCKET_IFNAME): "
+                        "docker0 wg0 on c[1-2]"))
+        << r.out;
+}
+
+// Pods and containers have interfaces without a PCI function, as bonds and VLANs are: four network
+// namespaces, one of them with a small MTU.
+TEST_F(CheckHosts, InterfacesWithoutAPciFunctionAreCompared)
+{
+    const std::string id = "pvnt" + std::to_string(getpid()) + "n";
+    std::string up = "set -e\n", down;
+    for (int i = 0; i < 4; i++) {
+        std::string ns = id + std::to_string(i), in = "ip -n " + ns + " ";
+        up += "ip netns add " + ns + "\n" + in + "link add eth0 type veth peer name other\n" + in +
+              "link set other up\n" + in + "link set eth0 up mtu " + (i == 2 ? "1400" : "1500") +
+              "\n" + in + "link add br0 type bridge\n" + in + "link set other master br0\n";
+        down += "ip netns del " + ns + " 2>/dev/null\n";
+    }
+    std::ofstream(dir.path + "/up") << up;
+    std::ofstream(dir.path + "/down") << down;
+    std::ofstream(dir.path + "/enter") << "#!/bin/sh\nexec ip netns exec $1 $2\n";
+    chmod((dir.path + "/enter").c_str(), 0755);
+    if (std::system(("sh " + dir.path + "/up 2>" + dir.path + "/why").c_str()) != 0) {
+        (void)!std::system(("sh " + dir.path + "/down").c_str());
+        GTEST_SKIP() << "no network namespaces with these interfaces: "
+                     << read_file(dir.path + "/why");
+    }
+    Result r = run_tool(dir.path, "--interval 0 --ssh ./enter --remote " PVN_BUILDDIR
+                                  "/topo/pvn-topo --hosts '" +
+                                      id + "[0-3]' check");
+    EXPECT_EQ(0, std::system(("sh " + dir.path + "/down").c_str()));
+    EXPECT_NE(0, r.status) << r.err;
+    EXPECT_TRUE(says(r, "ODD MTU of eth0: " + id + "2: 1400; the 3 others: 1500 -> set the same"))
+        << r.out << r.err;
+    EXPECT_TRUE(says(r, "(NCCL_SOCKET_IFNAME): br0 other on " + id + "[0-3]")) << r.out;
 }
 
 TEST_F(CheckHosts, AVariableThatOneHostDoesNotSet)

@@ -238,11 +238,40 @@ static int add_missing(struct compare *c, const char *text)
     return 0;
 }
 
+/* Interfaces that hosts have and that were not looked at. */
+static int say_left_out(struct compare *c, const struct compare_key *key)
+{
+    char hosts[500], text[2000];
+    int rc = 0;
+    for (int i = 0, n; rc == 0 && i < key->known; i += n) {
+        n = run_length(key->at + i, key->known - i);
+        snprintf(text, sizeof(text),
+                 "interfaces that the plugin does not take by itself (NCCL_SOCKET_IFNAME): "
+                 "%.1000s on %s",
+                 key->at[i].value, hosts_of(c, key->at + i, n, hosts, sizeof(hosts)));
+        rc = add_missing(c, text);
+    }
+    return rc;
+}
+
+/* An interface that only some hosts have. */
+static int say_not_everywhere(struct compare *c, const struct compare_key *key)
+{
+    char hosts[500], text[900];
+    snprintf(text, sizeof(text), "%s of %s: it is only on %s", compare_label(key->at->fact),
+             key->at->subject, hosts_of(c, key->at, key->n, hosts, sizeof(hosts)));
+    return add_missing(c, text);
+}
+
 static int compare_key(struct compare *c, const struct compare_key *key)
 {
     char hosts[500], text[900];
     int rc = 0;
-    if (key->known < key->n) {
+    if (strcmp(key->at->fact, "left-out") == 0)
+        return say_left_out(c, key);
+    if (strcmp(key->at->fact, "mtu") == 0 && key->n < c->hosts)
+        rc = say_not_everywhere(c, key);
+    if (rc == 0 && key->known < key->n) {
         snprintf(text, sizeof(text), "%s%s%s: not readable on %s", compare_label(key->at->fact),
                  key->at->subject[0] ? " of " : "", key->at->subject,
                  hosts_of(c, key->at + key->known, key->n - key->known, hosts, sizeof(hosts)));

@@ -129,6 +129,62 @@ static void add_mtu(const struct pvn_topo_net *net, const char *subject, json_t 
         put(facts, "mtu", subject, "%d", net->mtu);
 }
 
+/* As the plugin over TCP sees an interface: it takes the members of the first class that has some. */
+enum offer { OFFER_REAL, OFFER_VIRTUAL, OFFER_TUNNEL, OFFER_NONE };
+
+static bool has_uplink(const struct pvn_topo *topo, int bridge)
+{
+    for (int i = 0; i < topo->nnets; i++)
+        if (topo->nets[i].master == bridge &&
+            (topo->nets[i].pci >= 0 || topo->nets[i].kind == PVN_TOPO_NET_BOND ||
+             topo->nets[i].kind == PVN_TOPO_NET_TEAM || topo->nets[i].kind == PVN_TOPO_NET_VLAN))
+            return true;
+    return false;
+}
+
+static enum offer offer_of(const struct pvn_topo *topo, int i)
+{
+    const struct pvn_topo_net *net = &topo->nets[i];
+    /* One without a function of its own may be left over from anything unless it is up. */
+    if (net->pci < 0 && strcmp(net->operstate, "down") == 0)
+        return OFFER_NONE;
+    switch (net->kind) {
+    case PVN_TOPO_NET_LOOPBACK:
+    case PVN_TOPO_NET_OTHER:
+        return OFFER_NONE;
+    case PVN_TOPO_NET_BRIDGE:
+        return has_uplink(topo, i) ? OFFER_REAL : OFFER_NONE;
+    case PVN_TOPO_NET_TUNNEL:
+        return OFFER_TUNNEL;
+    case PVN_TOPO_NET_VIRTUAL: /* a part of a bond, team or bridge has no address */
+        return net->master < 0 ? OFFER_VIRTUAL : OFFER_NONE;
+    default:
+        return OFFER_REAL;
+    }
+}
+
+/* Interfaces without RDMA: what TCP uses. Those that are not looked at are named. */
+static void add_interfaces(const struct pvn_topo *topo, json_t *facts)
+{
+    enum offer best = OFFER_NONE;
+    char left_out[1024] = "";
+    for (int i = 0; i < topo->nnets; i++)
+        if (offer_of(topo, i) < best)
+            best = offer_of(topo, i);
+    for (int i = 0; i < topo->nnets; i++) {
+        const struct pvn_topo_net *net = &topo->nets[i];
+        if (net->pci >= 0 && pvn_topo_rdma_of_pci(topo, net->pci) >= 0)
+            continue; /* its port has it */
+        if (net->pci >= 0 || (best < OFFER_NONE && offer_of(topo, i) == best))
+            add_mtu(net, net->name, facts);
+        else if (net->kind != PVN_TOPO_NET_LOOPBACK)
+            snprintf(left_out + strlen(left_out), sizeof(left_out) - strlen(left_out), "%s%s",
+                     left_out[0] ? " " : "", net->name);
+    }
+    if (left_out[0])
+        add(facts, "left-out", "", left_out);
+}
+
 static void add_ports(const struct tool *t, json_t *facts)
 {
     const struct pvn_topo *topo = t->topo;
@@ -144,12 +200,7 @@ static void add_ports(const struct tool *t, json_t *facts)
                 add_gid(port, subject, facts);
         }
     }
-    /* Interfaces without RDMA: what TCP uses. */
-    for (int i = 0; i < topo->nnets; i++) {
-        int pci = topo->nets[i].pci;
-        if (pci >= 0 && pvn_topo_rdma_of_pci(topo, pci) < 0)
-            add_mtu(&topo->nets[i], topo->nets[i].name, facts);
-    }
+    add_interfaces(topo, facts);
 }
 
 /* ---- PCIe ---- */
