@@ -4,6 +4,8 @@
 # `make release`: what a release consists of.
 pvn_packagingdir = $(docdir)/packaging
 dist_pvn_packaging_DATA = plugin/packaging/README.md
+pvn_packaging_monitoringdir = $(docdir)/packaging/monitoring
+dist_pvn_packaging_monitoring_DATA = plugin/packaging/monitoring/README.md
 PVN_PACKAGES = $(abs_builddir)/packages
 RPMBUILD_OPTIONS =
 

@@ -15,7 +15,8 @@ verdict() {
         tail -n 40 "$tmp/out" | sed 's/^/  /'
     fi
 }
-make -s -C "$PVN_BUILDDIR" install-dist_docDATA install-dist_pvn_docsDATA install-dist_pvn_packagingDATA DESTDIR="$tmp/root" docdir=/doc >"$tmp/out" 2>&1
+make -s -C "$PVN_BUILDDIR" install-dist_docDATA install-dist_pvn_docsDATA install-dist_pvn_packagingDATA install-dist_pvn_packaging_monitoringDATA \
+    DESTDIR="$tmp/root" docdir=/doc >"$tmp/out" 2>&1
 verdict "the pages are installed" $?
 doc=$tmp/root/doc
 ls "$doc"/{NEWS,USERS.md,docs/{messages,security,troubleshooting,vsphere}.md,packaging/README.md} >"$tmp/out" 2>&1
