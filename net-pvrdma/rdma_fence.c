@@ -70,7 +70,7 @@ int rdma_fence(struct pvn_lane *l)
             r->qp[k].qp = NULL;
     }
     if (rc == 0)
-        r->l.ops = &r->modes->fenced;
+        r->l.ops = r->modes->fenced;
     return rc;
 }
 

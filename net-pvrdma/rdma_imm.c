@@ -373,19 +373,12 @@ static void imm_final_ack(struct rdma_lane *r)
     rdma_rx_final_ack(r, take_unseen);
 }
 
-static int imm_open(struct rdma_lane *r)
-{
-    if (r->peer.counts && (r->cfg.sender ? r->peer.needs_acks : r->cfg.costly_poll))
-        r->l.ops = &r->modes->counted[r->cfg.sender];
-    return rdma_open_one_sided(r);
-}
-
 const struct rdma_mode rdma_imm_mode = {
     .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
     .rx_polls_queue = true,
     .waits_for_receives = true,
     .recv_slots = imm_recv_slots,
-    .open = imm_open,
+    .open = rdma_open_one_sided,
     .post_first = imm_post_first,
     .probe = rdma_probe_by_write,
     .peer_connected = rdma_peer_has_written,

@@ -6,7 +6,6 @@
 #include "net-pvrdma/rdma_tx.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,12 +43,10 @@ static int rdma_mem_dereg(struct pvn_lane *l, struct pvn_mr *mr)
     return 0;
 }
 
-static struct rdma_modes modes;
-
 static void rdma_stop(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
-    if (!r->qp || r->errored || r->l.ops == &modes.fenced)
+    if (!r->qp || r->errored)
         return;
     r->mode->before_close(r);
     rdma_qps_error(r);
@@ -133,25 +130,6 @@ static int rdma_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
     return 0;
 }
 
-/* Every lane operation but those that a mode adds. */
-static const struct pvn_lane_ops any_ops = {
-    .name = "rdma",
-    .offer = rdma_offer,
-    .bind = rdma_bind,
-    .verify = rdma_verify,
-    .mem_reg = rdma_mem_reg,
-    .mem_dereg = rdma_mem_dereg,
-    .join = rdma_join,
-    .last_post = rdma_last_post,
-    .overdue = rdma_overdue,
-    .fence = rdma_fence,
-    .stop = rdma_stop,
-    .close = rdma_close,
-    .locate = rdma_locate,
-    .describe = rdma_describe,
-    .count = rdma_count,
-};
-
 static void nothing_to_say(struct rdma_lane *r)
 {
     (void)r;
@@ -171,62 +149,57 @@ static const struct rdma_mode no_mode = {
     .get_stats = no_stats,
 };
 
-static struct rdma_modes modes = {.mode = {[PVN_RDMA_AUTO] = &no_mode,
-                                           [PVN_RDMA_RECORD] = &rdma_record_mode,
-                                           [PVN_RDMA_IMM] = &rdma_imm_mode,
-                                           [PVN_RDMA_SEND] = &rdma_send_mode}};
-static pthread_once_t modes_once = PTHREAD_ONCE_INIT;
+/* Members of the tables of lane operations: of all, of all before the fence, of those in which the sender
+ * writes into the receiver's memory, and of those of the two-sided mode. */
+#define ANY_OPS                                                                                    \
+    .name = "rdma", .offer = rdma_offer, .bind = rdma_bind, .adopt = pvn_lane_no_adopt,            \
+    .verify = rdma_verify, .mem_dereg = rdma_mem_dereg, .join = rdma_join,                         \
+    .last_post = rdma_last_post, .stop = rdma_stop, .close = rdma_close, .locate = rdma_locate,    \
+    .describe = rdma_describe, .count = rdma_count
+#define LIVE_OPS ANY_OPS, .overdue = rdma_overdue, .fence = rdma_fence
+#define IDLE_OPS                                                                                   \
+    .mem_reg = rdma_mem_reg, .post_cts = pvn_lane_no_post_cts,                                     \
+    .post_write = pvn_lane_no_post_write, .next_slot = pvn_lane_no_next_slot,                      \
+    .post_flush = pvn_lane_no_post_flush, .kick = pvn_lane_ok
+#define RX_OPS                                                                                     \
+    LIVE_OPS, .mem_reg = rdma_mem_reg, .post_cts = rdma_post_cts,                                  \
+              .post_write = pvn_lane_no_post_write, .next_slot = pvn_lane_no_next_slot,            \
+              .post_flush = rdma_post_flush, .kick = rdma_rx_kick, .copy_out = rdma_copy_out
+#define TX_OPS                                                                                     \
+    LIVE_OPS, .mem_reg = rdma_mem_reg, .post_cts = pvn_lane_no_post_cts,                           \
+              .next_slot = rdma_next_slot, .post_flush = pvn_lane_no_post_flush,                   \
+              .kick = rdma_tx_kick, .poll = rdma_tx_poll, .copy_out = pvn_lane_no_copy
+#define TWO_OPS                                                                                    \
+    LIVE_OPS, .mem_reg = rdma_two_mem_reg, .post_cts = pvn_lane_no_post_cts,                       \
+              .next_slot = pvn_lane_no_next_slot, .post_flush = pvn_lane_no_post_flush,            \
+              .kick = rdma_tx_kick, .copy_out = pvn_lane_no_copy
 
-/* ops: of a receiver, then of a sender */
-static void fill_one_sided(struct pvn_lane_ops *ops,
-                           int (*post_write)(struct pvn_lane *l, const struct pvn_write *w),
-                           int (*rx_poll)(struct pvn_lane *l, struct pvn_event *ev, int max))
-{
-    struct pvn_lane_ops *tx = &ops[true], *rx = &ops[false];
-    tx->post_write = post_write;
-    tx->kick = rdma_tx_kick;
-    tx->poll = rdma_tx_poll;
-    tx->next_slot = rdma_next_slot;
-    rx->post_cts = rdma_post_cts;
-    rx->post_flush = rdma_post_flush;
-    rx->kick = rdma_rx_kick;
-    rx->poll = rx_poll;
-    rx->copy_out = rdma_copy_out;
-}
+static const struct pvn_lane_ops unbound = {LIVE_OPS, IDLE_OPS, .poll = pvn_lane_no_events,
+                                            .copy_out = pvn_lane_no_copy};
+static const struct pvn_lane_ops record_rx = {RX_OPS, .poll = rdma_record_poll};
+static const struct pvn_lane_ops record_tx = {TX_OPS, .post_write = rdma_record_post_write};
+static const struct pvn_lane_ops imm_rx = {RX_OPS, .poll = rdma_imm_poll};
+static const struct pvn_lane_ops imm_tx = {TX_OPS, .post_write = rdma_imm_post_write};
+static const struct pvn_lane_ops counted_rx = {RX_OPS, .poll = rdma_counted_poll};
+static const struct pvn_lane_ops counted_tx = {TX_OPS, .post_write = rdma_counted_post_write};
+static const struct pvn_lane_ops two_rx = {TWO_OPS, .post_write = pvn_lane_no_post_write,
+                                           .poll = rdma_two_rx_poll};
+static const struct pvn_lane_ops two_tx = {TWO_OPS, .post_write = rdma_two_post_write,
+                                           .poll = rdma_two_tx_poll};
+static const struct pvn_lane_ops fenced = {ANY_OPS,
+                                           IDLE_OPS,
+                                           .overdue = pvn_lane_never_overdue,
+                                           .fence = pvn_lane_ok,
+                                           .poll = rdma_fenced_poll,
+                                           .copy_out = rdma_copy_out};
 
-static void fill_two_sided(void)
-{
-    struct pvn_lane_ops *tx = &modes.ops[PVN_RDMA_SEND][true];
-    struct pvn_lane_ops *rx = &modes.ops[PVN_RDMA_SEND][false];
-    tx->mem_reg = rx->mem_reg = rdma_two_mem_reg;
-    tx->kick = rx->kick = rdma_tx_kick;
-    tx->post_write = rdma_two_post_write;
-    tx->poll = rdma_two_tx_poll;
-    rx->poll = rdma_two_rx_poll;
-}
-
-static void fill_modes(void)
-{
-    for (int m = PVN_RDMA_AUTO; m <= PVN_RDMA_SEND; m++)
-        modes.ops[m][false] = modes.ops[m][true] = any_ops;
-    modes.counted[false] = modes.counted[true] = any_ops;
-    fill_one_sided(modes.ops[PVN_RDMA_RECORD], rdma_record_post_write, rdma_record_poll);
-    fill_one_sided(modes.ops[PVN_RDMA_IMM], rdma_imm_post_write, rdma_imm_poll);
-    fill_one_sided(modes.counted, rdma_counted_post_write, rdma_counted_poll);
-    fill_two_sided();
-    for (int m = PVN_RDMA_AUTO; m <= PVN_RDMA_SEND; m++) {
-        pvn_lane_ops_fill(&modes.ops[m][false]);
-        pvn_lane_ops_fill(&modes.ops[m][true]);
-    }
-    pvn_lane_ops_fill(&modes.counted[false]);
-    pvn_lane_ops_fill(&modes.counted[true]);
-    modes.fenced = any_ops;
-    modes.fenced.fence = NULL;
-    modes.fenced.overdue = NULL;
-    modes.fenced.poll = rdma_fenced_poll;
-    modes.fenced.copy_out = rdma_copy_out;
-    pvn_lane_ops_fill(&modes.fenced);
-}
+static const struct rdma_modes modes = {
+    .of = {[PVN_RDMA_AUTO] = {&no_mode, {&unbound, &unbound}},
+           [PVN_RDMA_RECORD] = {&rdma_record_mode, {&record_rx, &record_tx}},
+           [PVN_RDMA_IMM] = {&rdma_imm_mode, {&imm_rx, &imm_tx}},
+           [PVN_RDMA_SEND] = {&rdma_send_mode, {&two_rx, &two_tx}},
+           [RDMA_COUNTED] = {&rdma_imm_mode, {&counted_rx, &counted_tx}}},
+    .fenced = &fenced};
 
 static int map_memory(struct rdma_lane *r)
 {
@@ -267,7 +240,6 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
                     cfg->name, cfg->qps, cfg->max_wr);
         return NULL;
     }
-    pthread_once(&modes_once, fill_modes);
     struct rdma_lane *r =
         calloc(1, sizeof(*r) + (cfg->sender ? CTS_SLOTS * sizeof(r->cts_seen[0]) : 0));
     if (r)
@@ -288,7 +260,7 @@ struct pvn_lane *pvn_rdma_lane_new(const struct pvn_rdma_lane_cfg *cfg, struct p
     r->njoined = 1;
     r->modes = &modes;
     r->mode = &no_mode;
-    r->l.ops = &modes.ops[PVN_RDMA_AUTO][cfg->sender];
+    r->l.ops = &unbound;
     r->l.sender = cfg->sender;
     r->l.caps = PVN_LANE_NEEDS_CTS | PVN_LANE_SENT_IS_DELIVERED | PVN_LANE_CONNECTOR_FIRST |
                 PVN_LANE_SETS_KICK_DUE | cfg->gpu_caps;

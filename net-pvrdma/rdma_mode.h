@@ -1,9 +1,10 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the modes of a lane (rdma_lane.h) do differently: a table for each, and one for a lane whose
- * mode has not been agreed on yet. Besides, each mode has lane operations of its own for posting
- * and polling, so that the data path never tests the mode.
+ * The modes of a lane (rdma_lane.h): a table for each with what it does differently, and its lane
+ * operations, so that the data path never tests the mode. All tables are constant. A lane points to
+ * those of PVN_RDMA_AUTO until its mode has been agreed on, then to those of its mode, and to
+ * `fenced` from its fence on.
  */
 #ifndef PVN_NET_PVRDMA_RDMA_MODE_H
 #define PVN_NET_PVRDMA_RDMA_MODE_H
@@ -51,12 +52,14 @@ struct rdma_mode {
     void (*get_stats)(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out);
 };
 
-/* Every mode's table and its lane operations. Filled in by rdma_lane.c, constant after that. */
+/* The tables by enum pvn_rdma_mode, and those of imm mode with counts (rdma_imm.c). In rdma_lane.c. */
+enum { RDMA_COUNTED = PVN_RDMA_SEND + 1, RDMA_TABLES };
 struct rdma_modes {
-    const struct rdma_mode *mode[PVN_RDMA_SEND + 1];
-    struct pvn_lane_ops ops[PVN_RDMA_SEND + 1][2]; /* [1]: of a sender */
-    struct pvn_lane_ops counted[2];                /* imm mode with counts, see rdma_imm.c */
-    struct pvn_lane_ops fenced;
+    struct {
+        const struct rdma_mode *mode;
+        const struct pvn_lane_ops *ops[2]; /* [1]: of a sender */
+    } of[RDMA_TABLES];
+    const struct pvn_lane_ops *fenced;
 };
 
 /* rdma_record.c, rdma_imm.c, rdma_two.c */

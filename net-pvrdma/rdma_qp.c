@@ -24,7 +24,7 @@ static uint32_t recv_slots(const struct rdma_lane *r)
 {
     uint32_t n = 1;
     for (int m = PVN_RDMA_RECORD; m <= PVN_RDMA_SEND; m++) {
-        uint32_t needed = r->cfg.modes >> m & 1 ? r->modes->mode[m]->recv_slots(r) : 0;
+        uint32_t needed = r->cfg.modes >> m & 1 ? r->modes->of[m].mode->recv_slots(r) : 0;
         n = needed > n ? needed : n;
     }
     return smaller(n, r->cfg.max_wr);

@@ -82,6 +82,13 @@ static enum pvn_rdma_mode common_mode(const struct rdma_lane *r)
     return PVN_RDMA_AUTO;
 }
 
+/* True if the sender is to count its chunks in the memory of the receiver, whose polls are expensive;
+ * see rdma_imm.c. */
+static bool are_counted(const struct rdma_lane *r)
+{
+    return r->peer.counts && (r->cfg.sender ? r->peer.needs_acks : r->cfg.costly_poll);
+}
+
 static int agree_on_mode(struct rdma_lane *r)
 {
     enum pvn_rdma_mode mode = common_mode(r);
@@ -92,10 +99,11 @@ static int agree_on_mode(struct rdma_lane *r)
             "NCCL_PVRDMA_RDMA_MODE=auto on both lets them agree",
             r->cfg.name, pvn_rdma_mode_name(r->cfg.mode),
             pvn_rdma_mode_name((enum pvn_rdma_mode)r->peer.mode));
+    int table = mode == PVN_RDMA_IMM && are_counted(r) ? RDMA_COUNTED : (int)mode;
     r->cfg.mode = mode;
-    r->mode = r->modes->mode[mode];
+    r->mode = r->modes->of[table].mode;
     r->tx.window_by_reads = r->mode->window_by_reads;
-    r->l.ops = &r->modes->ops[mode][r->cfg.sender];
+    r->l.ops = r->modes->of[table].ops[r->cfg.sender];
     return 0;
 }
 

@@ -16,12 +16,12 @@ static int no_bind(struct pvn_lane *l, const void *peer, size_t len)
     return -EOPNOTSUPP;
 }
 
-static int no_adopt(struct pvn_lane *l, int stream, int fd)
+int pvn_lane_no_adopt(struct pvn_lane *l, int stream, int fd)
 {
     return -EOPNOTSUPP;
 }
 
-static int ok_lane(struct pvn_lane *l)
+int pvn_lane_ok(struct pvn_lane *l)
 {
     return 0;
 }
@@ -37,22 +37,23 @@ static int ok_dereg(struct pvn_lane *l, struct pvn_mr *mr)
     return 0;
 }
 
-static int no_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
+int pvn_lane_no_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b)
 {
     return -EOPNOTSUPP;
 }
 
-static int no_post_write(struct pvn_lane *l, const struct pvn_write *w)
+int pvn_lane_no_post_write(struct pvn_lane *l, const struct pvn_write *w)
 {
     return -EOPNOTSUPP;
 }
 
-static int no_next_slot(struct pvn_lane *l, const struct pvn_cts **cts)
+int pvn_lane_no_next_slot(struct pvn_lane *l, const struct pvn_cts **cts)
 {
     return 0;
 }
 
-static int no_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const struct pvn_mr *mr)
+int pvn_lane_no_post_flush(struct pvn_lane *l, uint32_t id, const void *addr,
+                           const struct pvn_mr *mr)
 {
     return -EOPNOTSUPP;
 }
@@ -62,16 +63,16 @@ static int no_last_post(const struct pvn_lane *l, struct pvn_transfer *t)
     return -EOPNOTSUPP;
 }
 
-static int no_events(struct pvn_lane *l, struct pvn_event *ev, int max)
+int pvn_lane_no_events(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     return 0;
 }
 
-static void no_copy(const struct pvn_event *ev, void *dst)
+void pvn_lane_no_copy(const struct pvn_event *ev, void *dst)
 {
 }
 
-static int never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns)
+int pvn_lane_never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns)
 {
     return 0;
 }
@@ -106,33 +107,33 @@ void pvn_lane_ops_fill(struct pvn_lane_ops *ops)
     if (!ops->bind)
         ops->bind = no_bind;
     if (!ops->adopt)
-        ops->adopt = no_adopt;
+        ops->adopt = pvn_lane_no_adopt;
     if (!ops->verify)
-        ops->verify = ok_lane;
+        ops->verify = pvn_lane_ok;
     if (!ops->mem_reg)
         ops->mem_reg = ok_reg;
     if (!ops->mem_dereg)
         ops->mem_dereg = ok_dereg;
     if (!ops->post_cts)
-        ops->post_cts = no_post_cts;
+        ops->post_cts = pvn_lane_no_post_cts;
     if (!ops->post_write)
-        ops->post_write = no_post_write;
+        ops->post_write = pvn_lane_no_post_write;
     if (!ops->next_slot)
-        ops->next_slot = no_next_slot;
+        ops->next_slot = pvn_lane_no_next_slot;
     if (!ops->last_post)
         ops->last_post = no_last_post;
     if (!ops->post_flush)
-        ops->post_flush = no_post_flush;
+        ops->post_flush = pvn_lane_no_post_flush;
     if (!ops->kick)
-        ops->kick = ok_lane;
+        ops->kick = pvn_lane_ok;
     if (!ops->poll)
-        ops->poll = no_events;
+        ops->poll = pvn_lane_no_events;
     if (!ops->overdue)
-        ops->overdue = never_overdue;
+        ops->overdue = pvn_lane_never_overdue;
     if (!ops->copy_out)
-        ops->copy_out = no_copy;
+        ops->copy_out = pvn_lane_no_copy;
     if (!ops->fence)
-        ops->fence = ok_lane;
+        ops->fence = pvn_lane_ok;
     if (!ops->join)
         ops->join = no_join;
     if (!ops->stop)

@@ -333,4 +333,16 @@ struct pvn_lane {
  * overdue, fence: 0). */
 void pvn_lane_ops_fill(struct pvn_lane_ops *ops);
 
+/* Some of these defaults, for tables that are constant. ok: of kick, verify and fence. */
+int pvn_lane_ok(struct pvn_lane *l);
+int pvn_lane_no_adopt(struct pvn_lane *l, int stream, int fd);
+int pvn_lane_no_post_cts(struct pvn_lane *l, uint64_t slot, int n, const struct pvn_buffer *b);
+int pvn_lane_no_post_write(struct pvn_lane *l, const struct pvn_write *w);
+int pvn_lane_no_next_slot(struct pvn_lane *l, const struct pvn_cts **cts);
+int pvn_lane_no_post_flush(struct pvn_lane *l, uint32_t id, const void *addr,
+                           const struct pvn_mr *mr);
+int pvn_lane_no_events(struct pvn_lane *l, struct pvn_event *ev, int max);
+int pvn_lane_never_overdue(struct pvn_lane *l, uint64_t now_ns, uint64_t peer_ready_ns);
+void pvn_lane_no_copy(const struct pvn_event *ev, void *dst);
+
 #endif

@@ -58,6 +58,34 @@ class RdmaLane : public testing::TestWithParam<RdmaOptions>
     }
 };
 
+// Constant tables name their members one by one, and nobody who calls an operation looks for it first.
+void expect_no_holes(const pvn_lane_ops *ops)
+{
+    void *member[sizeof(*ops) / sizeof(void *)];
+    memcpy(member, ops, sizeof(*ops));
+    for (size_t i = 0; i < sizeof(member) / sizeof(*member); i++)
+        EXPECT_TRUE(member[i] || i == offsetof(pvn_lane_ops, is_fallback) / sizeof(void *))
+            << "member " << i << " of " << sizeof(member) / sizeof(*member);
+}
+
+TEST_P(RdmaLane, NoOperationIsMissing)
+{
+    for (RdmaEnd *end : {&p.tx, &p.rx}) {
+        const pvn_lane_ops *live = end->lane->ops;
+        expect_no_holes(live);
+        int rc = -EAGAIN;
+        for (Deadline wait; wait.left() && rc == -EAGAIN;)
+            rc = end->lane->ops->fence(end->lane);
+        ASSERT_EQ(0, rc);
+        ASSERT_NE(live, end->lane->ops);
+        expect_no_holes(end->lane->ops);
+    }
+    RdmaEnd unbound;
+    unbound.open(GetParam(), true);
+    ASSERT_NE(p.tx.lane->ops, unbound.lane->ops);
+    expect_no_holes(unbound.lane->ops);
+}
+
 TEST_P(RdmaLane, EverySizeArrivesWhole)
 {
     for (size_t n : {size_t(0), size_t(1), size_t(8), size_t(4096), size_t(65536), size_t(100003),
