@@ -3,7 +3,7 @@
 # net-pvrdma/: the RDMA lane.
 noinst_LTLIBRARIES += libpvn-rdma.la
 libpvn_rdma_la_SOURCES = net-pvrdma/gid.c net-pvrdma/gid.h net-pvrdma/nic.c net-pvrdma/nic.h net-pvrdma/rdma_err.c net-pvrdma/rdma_fence.c \
-    net-pvrdma/rdma_flush.c net-pvrdma/rdma_lane.c net-pvrdma/rdma_lane.h net-pvrdma/rdma_imm.c net-pvrdma/rdma_mode.h net-pvrdma/rdma_overdue.c net-pvrdma/rdma_path.c net-pvrdma/rdma_path.h net-pvrdma/rdma_one_sided.h net-pvrdma/rdma_post.c net-pvrdma/rdma_post.h net-pvrdma/rdma_record.c net-pvrdma/rdma_lane_priv.h \
+    net-pvrdma/rdma_flush.c net-pvrdma/rdma_lane.c net-pvrdma/rdma_lane.h net-pvrdma/rdma_imm.c net-pvrdma/rdma_mode.h net-pvrdma/rdma_overdue.c net-pvrdma/rdma_path.c net-pvrdma/rdma_path.h net-pvrdma/rdma_one_sided.c net-pvrdma/rdma_one_sided.h net-pvrdma/rdma_post.c net-pvrdma/rdma_post.h net-pvrdma/rdma_record.c net-pvrdma/rdma_lane_priv.h \
     net-pvrdma/rdma_qp.c net-pvrdma/rdma_qp.h net-pvrdma/rdma_rx.c net-pvrdma/rdma_rx.h net-pvrdma/rdma_setup.c net-pvrdma/rdma_short.c net-pvrdma/rdma_two.c \
     net-pvrdma/rdma_tx.c net-pvrdma/rdma_tx.h \
     net-pvrdma/rdma_wire.c net-pvrdma/rdma_wire.h net-pvrdma/rdma_wr.h net-pvrdma/verbs.c net-pvrdma/verbs.h

@@ -17,9 +17,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A receiver never has fewer receives posted than the sender may have chunks in flight. */
-enum { DATA_RECVS = RECORD_RING + CHAIN };
-
 /* ---- sender ---- */
 
 /* The size goes first, so that it is there when the immediate arrives on the same queue pair. */
@@ -133,17 +130,14 @@ static int refill(struct rdma_lane *r, int qp)
     return 0;
 }
 
-static uint32_t imm_recv_slots(const struct rdma_lane *r)
+static int imm_open(struct rdma_lane *r)
 {
-    return r->cfg.sender ? 1 : DATA_RECVS;
-}
-
-static int imm_post_first(struct rdma_lane *r, int qp)
-{
-    if (r->cfg.sender)
-        return 0;
-    r->qp[qp].recv_lack = DATA_RECVS < r->cfg.max_wr ? DATA_RECVS : r->cfg.max_wr;
-    return refill(r, qp);
+    int rc = rdma_one_sided_open(r);
+    for (int k = 0; rc == 0 && !r->cfg.sender && k < r->nqps; k++) {
+        r->qp[k].recv_lack = IMM_RECVS < r->cfg.max_wr ? IMM_RECVS : r->cfg.max_wr;
+        rc = refill(r, k);
+    }
+    return rc;
 }
 
 /* The event of a receive completion. */
@@ -377,9 +371,7 @@ const struct rdma_mode rdma_imm_mode = {
     .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
     .rx_polls_queue = true,
     .waits_for_receives = true,
-    .recv_slots = imm_recv_slots,
-    .open = rdma_open_one_sided,
-    .post_first = imm_post_first,
+    .open = imm_open,
     .probe = rdma_probe_by_write,
     .peer_connected = rdma_peer_has_written,
     .take = rdma_take_requests,

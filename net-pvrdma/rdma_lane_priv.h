@@ -177,10 +177,6 @@ int rdma_partial(struct rdma_lane *r, int ring, uint64_t number, const char *doi
 int rdma_offer(struct pvn_lane *l, void *buf, size_t cap);
 int rdma_bind(struct pvn_lane *l, const void *peer, size_t len);
 int rdma_verify(struct pvn_lane *l);
-/* Operations that record and imm have in common, see struct rdma_mode. */
-int rdma_open_one_sided(struct rdma_lane *r);
-int rdma_probe_by_write(struct rdma_lane *r, int qp);
-int rdma_peer_has_written(struct rdma_lane *r);
 
 /* A word that the peer writes, which may become visible after its stamp. */
 static inline uint64_t rdma_word(const uint64_t *word)
@@ -270,7 +266,6 @@ int rdma_post_flush(struct pvn_lane *l, uint32_t id, const void *addr, const str
 int rdma_flush_poll(struct rdma_lane *r, struct pvn_event *ev, int max, int *n);
 
 /* rdma_two.c: the two-sided mode. */
-uint8_t rdma_two_depth_log2(const struct rdma_lane *r); /* of the receives on each queue pair */
 int rdma_two_post_write(struct pvn_lane *l, const struct pvn_write *w);
 int rdma_two_tx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);
 int rdma_two_rx_poll(struct pvn_lane *l, struct pvn_event *ev, int max);

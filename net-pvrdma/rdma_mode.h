@@ -5,6 +5,9 @@
  * operations, so that the data path never tests the mode. All tables are constant. A lane points to
  * those of PVN_RDMA_AUTO until its mode has been agreed on, then to those of its mode, and to
  * `fenced` from its fence on.
+ *
+ * Calls go down: fence and set-up call the modes, these rdma_one_sided.c (but for the two-sided mode)
+ * and the halves of a lane (short messages, rx, tx), these what posts and polls.
  */
 #ifndef PVN_NET_PVRDMA_RDMA_MODE_H
 #define PVN_NET_PVRDMA_RDMA_MODE_H
@@ -24,17 +27,15 @@ struct rdma_mode {
     /* The sender's window opens when the receiver has read a chunk's record, not with the chunk's
      * completion: the receiver acknowledges also where completions are cheap to poll. */
     bool window_by_reads;
-
+    /* Each request has a completion, so `outstanding` counts them. */
+    bool all_signaled;
     /* The sender's device waits while the receiver has no receive posted, with a limit of its own
      * or without one. */
     bool waits_for_receives;
 
-    /* Slots of the receive queue that this end needs. Called before the mode is agreed on. */
-    uint32_t (*recv_slots)(const struct rdma_lane *r);
-    /* The mode has been agreed on; the queue pairs are not connected yet. */
+    /* The mode has been agreed on; the queue pairs are not connected yet, but take receives, the first
+     * of which are posted here. */
     int (*open)(struct rdma_lane *r);
-    /* Posts the first receives of a queue pair, which cannot send yet. */
-    int (*post_first)(struct rdma_lane *r, int qp);
     /* Sends what verifies a queue pair. */
     int (*probe)(struct rdma_lane *r, int qp);
     /* Receiver: whether the sender is known to be connected; -EAGAIN: not yet. */
@@ -66,19 +67,9 @@ struct rdma_modes {
 extern const struct rdma_mode rdma_record_mode, rdma_imm_mode, rdma_send_mode;
 
 /* Entries that a mode's table leaves out: nothing is to be done. */
-static inline uint32_t rdma_no_recv_slots(const struct rdma_lane *r)
-{
-    (void)r;
-    return 1;
-}
 static inline int rdma_nothing(struct rdma_lane *r)
 {
     (void)r;
-    return 0;
-}
-static inline int rdma_nothing_first(struct rdma_lane *r, int qp)
-{
-    (void)r, (void)qp;
     return 0;
 }
 static inline void rdma_nothing_landed(struct rdma_lane *r, struct pvn_event *ev, int max, int *n)

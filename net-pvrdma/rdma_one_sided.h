@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* How the modes that write into the receiver's memory, record and imm, post a message. */
+/* The modes that write into the receiver's memory, record and imm: what they have in common. */
 #ifndef PVN_NET_PVRDMA_RDMA_ONE_SIDED_H
 #define PVN_NET_PVRDMA_RDMA_ONE_SIDED_H
 
@@ -69,5 +69,11 @@ static inline int rdma_post_write(struct pvn_lane *l, const struct pvn_write *w,
     int rc = rdma_may_be_short(r, w) ? rdma_post_short(r, w) : 1;
     return rc <= 0 ? rc : post_long(r, w);
 }
+
+/* rdma_one_sided.c: of struct rdma_mode */
+int rdma_one_sided_open(struct rdma_lane *r);
+int rdma_probe_by_write(struct rdma_lane *r, int qp);
+int rdma_peer_has_written(struct rdma_lane *r);
+void rdma_one_sided_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out);
 
 #endif

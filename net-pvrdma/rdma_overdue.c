@@ -40,10 +40,10 @@ static bool chains_are_open(const struct rdma_lane *r)
 /* True if a request is in flight whose end the device has to report. */
 static bool has_outstanding(const struct rdma_lane *r)
 {
-    if (r->flush.pending || (r->two && r->outstanding))
+    if (r->flush.pending)
         return true;
-    if (r->two)
-        return false;
+    if (r->mode->all_signaled)
+        return r->outstanding > 0;
     if (!r->cfg.sender)
         return chains_are_open(r) || r->qp[0].unsignaled > 0;
     for (int k = 0; k < r->nqps; k++)
@@ -56,7 +56,7 @@ static bool has_outstanding(const struct rdma_lane *r)
 static uint64_t ended(const struct rdma_lane *r)
 {
     uint64_t n = r->rx.chain_head + r->rx.chain_known + r->flush.pending;
-    if (r->two)
+    if (r->mode->all_signaled)
         n += r->outstanding;
     for (int k = 0; k < r->nqps; k++)
         n += (uint64_t)r->qp[k].acked + r->qp[k].signals_taken;
@@ -101,7 +101,7 @@ int rdma_overdue(struct pvn_lane *l, uint64_t now, uint64_t peer_ready_ns)
         return 0;
     }
     uint64_t silent = now - s->since_ns;
-    if (silent >= ASK_NS && !r->two && !r->cfg.sender && !chains_are_open(r))
+    if (silent >= ASK_NS && !r->mode->all_signaled && !r->cfg.sender && !chains_are_open(r))
         rc = rdma_rx_signal_now(r);
     if (rc == 0 && silent >= bound / 2)
         rc = take_completed(r);

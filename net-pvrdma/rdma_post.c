@@ -167,16 +167,3 @@ int rdma_look_around(struct rdma_lane *r, uint32_t known, bool unsignaled)
         rc = rdma_take(r, (int)known + 1, NULL);
     return rc < 0 ? rc : 0;
 }
-
-void rdma_one_sided_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out)
-{
-    /* The queue pairs' own counts begin again after 2^32. */
-    uint64_t longs = 0;
-    out->chunks = r->chunks_done;
-    for (int k = 0; k < r->nqps; k++) {
-        longs += r->qp[k].longs;
-        out->chunks += r->l.sender ? r->qp[k].posted - r->qp[k].reported : 0;
-    }
-    out->shorts = out->chunks - longs;
-    out->post_send += r->l.sender ? out->shorts : 0;
-}

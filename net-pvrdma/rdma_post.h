@@ -27,7 +27,6 @@ int rdma_take_requests(struct rdma_lane *r); /* where no receive is due. 0, or t
  * queue is empty; -EAGAIN: more may come. */
 int rdma_take_last(struct rdma_lane *r, struct rdma_recvs *recvs);
 bool rdma_time_to_poll(struct rdma_lane *r);
-void rdma_one_sided_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats *out);
 /* Looks if the device has failed. A lane that moves needs no other sign of life. 0 or the lane is dead. */
 int rdma_healthy(struct rdma_lane *r);
 /* Checks that and polls the queue, where it is due and more than `known` completions are

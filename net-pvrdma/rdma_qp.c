@@ -19,14 +19,22 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+uint8_t rdma_pieces_log2(const struct rdma_lane *r)
+{
+    uint8_t n = PIECES_LOG2;
+    while (n > 2 && (r->cfg.qps << n > 1 << (PIECES_LOG2 + 1) || 1u << n > r->cfg.max_wr))
+        n--;
+    return n;
+}
+
 /* Slots of the receive queue: enough for every mode that may be agreed on. */
 static uint32_t recv_slots(const struct rdma_lane *r)
 {
-    uint32_t n = 1;
-    for (int m = PVN_RDMA_RECORD; m <= PVN_RDMA_SEND; m++) {
-        uint32_t needed = r->cfg.modes >> m & 1 ? r->modes->of[m].mode->recv_slots(r) : 0;
-        n = needed > n ? needed : n;
-    }
+    uint32_t imm = r->cfg.sender ? 1 : IMM_RECVS;
+    uint32_t two = r->cfg.sender ? CREDIT_RECVS : 1u << rdma_pieces_log2(r);
+    uint32_t n = r->cfg.modes >> PVN_RDMA_IMM & 1 ? imm : 1;
+    if (r->cfg.modes >> PVN_RDMA_SEND & 1 && two > n)
+        n = two;
     return smaller(n, r->cfg.max_wr);
 }
 
@@ -169,8 +177,6 @@ static int connect_one(struct rdma_lane *r, int i)
     struct ibv_ah_attr ah = {0};
     address(r, &ah);
     int rc = rdma_qp_to_rtr(r, q->qp, &ah, r->peer.qpn[i], r->peer.psn[i]);
-    if (rc == 0)
-        rc = r->mode->post_first(r, i);
     if (rc < 0)
         return rc;
     return rdma_qp_to_rts(r, q->qp, q->psn,

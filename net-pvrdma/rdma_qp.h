@@ -21,6 +21,9 @@ enum {
     LOOK_EVERY = 16 /* polls without a result, those among them, between two that look around */
 };
 
+/* Imm mode: a receiver never has fewer receives posted than the sender may have chunks in flight. */
+enum { IMM_RECVS = RECORD_RING + CHAIN };
+
 /* A chunk that the peer has not acknowledged, chunk:9 | cookie:20, so that whole messages in a row
  * have numbers in a row. */
 static inline uint32_t rdma_note_make(uint32_t cookie, uint32_t chunk)
@@ -92,5 +95,7 @@ int rdma_qps_create(struct rdma_lane *r);
 int rdma_qps_connect(struct rdma_lane *r);
 void rdma_qps_error(struct rdma_lane *r);
 void rdma_qps_destroy(struct rdma_lane *r);
+/* log2 of the receives on each queue pair of a receiver in the two-sided mode. */
+uint8_t rdma_pieces_log2(const struct rdma_lane *r);
 
 #endif

@@ -162,7 +162,7 @@ static int record_open(struct rdma_lane *r)
 {
     for (int k = 0; k < r->nqps; k++)
         set_next_record(r, k);
-    return rdma_open_one_sided(r);
+    return rdma_one_sided_open(r);
 }
 
 static void record_final_ack(struct rdma_lane *r)
@@ -173,9 +173,7 @@ static void record_final_ack(struct rdma_lane *r)
 const struct rdma_mode rdma_record_mode = {
     .opcode = IBV_WR_RDMA_WRITE,
     .window_by_reads = true,
-    .recv_slots = rdma_no_recv_slots,
     .open = record_open,
-    .post_first = rdma_nothing_first,
     .probe = rdma_probe_by_write,
     .peer_connected = rdma_peer_has_written,
     .take = rdma_take_requests,

@@ -1,11 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* How an RDMA lane comes up: offer, bind (GIDs, MTU, queue pairs), and a zero-byte round trip. */
-#include "net-pvrdma/rdma_path.h"
-#include "net-pvrdma/rdma_rx.h"
-#include "net-pvrdma/rdma_tx.h"
+#include "net-pvrdma/rdma_lane_priv.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -41,7 +38,7 @@ int rdma_offer(struct pvn_lane *l, void *buf, size_t cap)
                            .modes = (uint8_t)r->cfg.modes,
                            .shorts = r->cfg.short_max > 0,
                            .counts = true,
-                           .pieces_log2 = rdma_two_depth_log2(r),
+                           .pieces_log2 = rdma_pieces_log2(r),
                            .lid = r->cfg.lid,
                            .mem_rkey = r->mem_mr->rkey,
                            .mem_addr = (uintptr_t)r->mem};
@@ -107,13 +104,6 @@ static int agree_on_mode(struct rdma_lane *r)
     return 0;
 }
 
-int rdma_open_one_sided(struct rdma_lane *r)
-{
-    rdma_short_open(r);
-    rdma_rx_open(r);
-    return rdma_paths_open(r);
-}
-
 int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
 {
     struct rdma_lane *r = rdma_of(l);
@@ -142,39 +132,6 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
     r->bound = true;
     rc = rdma_qps_connect(r);
     return rc < 0 ? rc : rdma_flush_connect(r);
-}
-
-/* A fabric may carry small packets and lose large ones. The rings of short messages hold nothing but
- * zeros until the lane is up at both ends, and this writes some of one end's over the other's. */
-enum { LARGE_BYTES = 2 * 4096 }; /* two packets of the largest MTU */
-static_assert((int)LARGE_BYTES <= (int)SHORT_RING_BYTES, "they fit the ring of short messages");
-
-static uint32_t probe_large(struct rdma_lane *r, int k)
-{
-    if (!r->cfg.large)
-        return 0;
-    rdma_wr(r, k, r->mem + mem_short(r->cfg.qps), LARGE_BYTES, r->mem_mr->lkey,
-            r->peer.mem_addr + mem_short(r->peer.nqps), r->peer.mem_rkey);
-    return 1;
-}
-
-/* The sender's first request carries a word for the receiver, the rest are empty; behind large ones, where
- * those are to pass. */
-int rdma_probe_by_write(struct rdma_lane *r, int k)
-{
-    bool word = r->cfg.sender && k == 0;
-    uint32_t before = probe_large(r, k);
-    if (word)
-        *r->hello = htole64(1);
-    struct ibv_send_wr *wr = rdma_wr(r, k, r->hello, word ? sizeof(*r->hello) : 0, r->mem_mr->lkey,
-                                     r->peer.mem_addr + MEM_HELLO, r->peer.mem_rkey);
-    rdma_signal(&r->qp[k], wr, rdma_wr_id(WR_PLAIN, k, 1 + before));
-    return rdma_ring(r, k);
-}
-
-int rdma_peer_has_written(struct rdma_lane *r)
-{
-    return __atomic_load_n(r->hello, __ATOMIC_ACQUIRE) ? 0 : -EAGAIN;
 }
 
 /* A request on every queue pair; its completion says that the path there and back works. */

@@ -62,24 +62,9 @@ struct two_sided {
     struct two_qp q[PVN_RDMA_MAX_QPS];
 };
 
-uint8_t rdma_two_depth_log2(const struct rdma_lane *r)
+static int map_buffers(struct rdma_lane *r)
 {
-    uint8_t n = PIECES_LOG2;
-    while (n > 2 && (r->cfg.qps << n > 1 << (PIECES_LOG2 + 1) || 1u << n > r->cfg.max_wr))
-        n--;
-    return n;
-}
-
-static uint32_t two_recv_slots(const struct rdma_lane *r)
-{
-    return r->cfg.sender ? CREDIT_RECVS : 1u << rdma_two_depth_log2(r);
-}
-
-static int open_two_sided(struct rdma_lane *r)
-{
-    r->l.caps = (r->cfg.acknowledged ? PVN_LANE_SENT_IS_DELIVERED : PVN_LANE_SENT_IS_COPIED) |
-                PVN_LANE_SETS_KICK_DUE;
-    uint8_t log2 = r->cfg.sender ? r->peer.pieces_log2 : rdma_two_depth_log2(r);
+    uint8_t log2 = r->cfg.sender ? r->peer.pieces_log2 : rdma_pieces_log2(r);
     struct two_sided *t = calloc(1, sizeof(*t));
     if (!t)
         return rdma_dead(r, -ENOMEM, "allocating its two-sided state");
@@ -155,9 +140,14 @@ static int post_recvs(struct rdma_lane *r, int k, uint32_t count)
     return 0;
 }
 
-static int two_post_first(struct rdma_lane *r, int k)
+static int two_open(struct rdma_lane *r)
 {
-    return post_recvs(r, k, r->cfg.sender ? CREDIT_RECVS : r->two->depth);
+    r->l.caps = (r->cfg.acknowledged ? PVN_LANE_SENT_IS_DELIVERED : PVN_LANE_SENT_IS_COPIED) |
+                PVN_LANE_SETS_KICK_DUE;
+    int rc = map_buffers(r);
+    for (int k = 0; rc == 0 && k < r->nqps; k++)
+        rc = post_recvs(r, k, r->cfg.sender ? CREDIT_RECVS : r->two->depth);
+    return rc;
 }
 
 /* ---- requests ---- */
@@ -571,9 +561,8 @@ static void two_get_stats(const struct rdma_lane *r, struct pvn_rdma_lane_stats 
 
 const struct rdma_mode rdma_send_mode = {
     .opcode = IBV_WR_SEND,
-    .recv_slots = two_recv_slots,
-    .open = open_two_sided,
-    .post_first = two_post_first,
+    .all_signaled = true,
+    .open = two_open,
     .probe = two_probe,
     .peer_connected = two_peer_connected,
     .take = two_take,

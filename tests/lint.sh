@@ -188,7 +188,6 @@ cycles() {
     cat >"$work/registered" <<'REGISTERED'
 pvn_rdma_lane_cfg.closed pvn_rdma_lane_cfg.health: the transport, which makes lanes, takes its device's events for them
 pvn_tcp_lane_cfg.dial pvn_tcp_lane_cfg.preamble: the transport, which makes lanes, dials for them; tests of a lane do that themselves
-rdma_mode.open rdma_mode.post_first rdma_mode.recv_slots: the set-up is one for all modes, and asks the one agreed on
 REGISTERED
     files '^(plugin|net-tcp|net-pvrdma|topo)/.*\.[ch]$' | xargs python3 tests/support/circles.py "$work/registered"
 }
