@@ -14,7 +14,7 @@
  *   one chunk is a single request. GPU memory is another device, so where received data may
  *   go there the receiver requests this mode. Where the receiver's polls are expensive the sender counts its chunks in the
  *   receiver's memory, too, and the queue is polled for no more than that.
- * - send: two-sided, for devices without RDMA WRITE. No clear-to-send: see rdma_two.c.
+ * - send: two-sided, for devices without RDMA WRITE (QEMU's PVRDMA). No clear-to-send: see rdma_two.c.
  * - auto: what the peer requests; with nothing requested, record where an empty poll of either
  *   end's completion queue is expensive, else imm.
  * A short message into host memory is one write in record and imm mode: it lies with its record in
