@@ -69,12 +69,12 @@ struct pvn_stat_head {
     uint32_t failed;           /* comms that have failed so far */
     uint32_t untracked;        /* comms that found no row */
     uint32_t abi;              /* version of NCCL's interface that began */
-    uint32_t unused;
-    char plugin[32];     /* the plugin's version */
-    char command[16];    /* the process's name */
-    char rank[16];       /* "" where no launcher says it */
-    char rank_from[40];  /* the variable that does */
-    uint64_t totals_seq; /* odd while a row's numbers move into the totals */
+    uint32_t net_ns;           /* inode of /proc/PID/ns/net; 0: not known */
+    char plugin[32];           /* the plugin's version */
+    char command[16];          /* the process's name */
+    char rank[16];             /* "" where no launcher says it */
+    char rank_from[40];        /* the variable that does */
+    uint64_t totals_seq;       /* odd while a row's numbers move into the totals */
     struct pvn_stat_total total[PVN_STAT_TOTALS];
 };
 

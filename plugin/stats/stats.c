@@ -113,6 +113,7 @@ static void fill_head(struct pvn_stat_head *h, const struct pvn_stat_ident *id, 
     h->mono_ns = h->touched_ns = pvn_now_ns();
     h->real_ns = (uint64_t)ts.tv_sec * PVN_NS_PER_S + (uint64_t)ts.tv_nsec;
     h->abi = (uint32_t)abi;
+    h->net_ns = pvn_stats_net_ns();
     snprintf(h->plugin, sizeof(h->plugin), "%s", pvn_version());
     name_command(h);
     name_rank(h);

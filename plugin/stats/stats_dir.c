@@ -108,6 +108,13 @@ int pvn_stats_ident_self(struct pvn_stat_ident *id)
     return 0;
 }
 
+uint32_t pvn_stats_net_ns(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/net", &st) == 0 ? (uint32_t)st.st_ino : 0;
+}
+
 /* The process holds a lock on its file for as long as it has it mapped. */
 static bool locked(int fd)
 {

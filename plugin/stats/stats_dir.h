@@ -39,6 +39,8 @@ int pvn_stats_dir_open(const char *path, struct pvn_err *err);
 
 /* Fills in who this process is. 0 or a negative errno: /proc is not there. */
 int pvn_stats_ident_self(struct pvn_stat_ident *id);
+/* The inode of this process's network namespace; 0: not known. */
+uint32_t pvn_stats_net_ns(void);
 
 enum pvn_stats_life {
     PVN_STATS_ALIVE,

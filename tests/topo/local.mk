@@ -40,6 +40,11 @@ tests_topo_test_stat_job_SOURCES = tests/topo/test_stat_job.cc tests/topo/stat_s
 tests_topo_test_stat_job_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_stat_job_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD)
 
+PVN_TESTS += tests/topo/test_stat_view
+tests_topo_test_stat_view_SOURCES = tests/topo/test_stat_view.cc tests/topo/stat_saved.h
+tests_topo_test_stat_view_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_topo_test_stat_view_LDADD = libpvntopotest.la libpvntopotool.la $(TEST_LDADD) -lutil
+
 PVN_TESTS += tests/topo/test_stat_hosts
 tests_topo_test_stat_hosts_SOURCES = tests/topo/test_stat_hosts.cc tests/topo/stat_saved.h
 tests_topo_test_stat_hosts_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -4,12 +4,14 @@
  * plugin. */
 #include "topo/tool/counters.h"
 #include "topo/tool/facts.h"
+#include "topo/tool/stat_look.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "plugin/base/nccl_vars.h"
 
@@ -309,6 +311,21 @@ static int check_model(const struct tool *t, struct pvn_topo_checks *checks)
     return err;
 }
 
+/* The copies that srun or mpirun started write to one terminal: each says first whose findings follow, in one piece. */
+static void print_checks_of_rank(struct tool *t, struct pvn_topo_checks *checks)
+{
+    char host[65] = "";
+    if (t->topo->live && stat_meets()) {
+        setvbuf(t->out, NULL, _IOFBF, 1 << 16);
+        gethostname(host, sizeof(host) - 1);
+        fprintf(t->out, "%shost %s%s (pvn-topo check --hosts compares hosts)\n", t->bold, host,
+                t->off);
+    }
+    print_checks(t, checks);
+    if (host[0])
+        fputc('\n', t->out);
+}
+
 int cmd_check(struct tool *t, int argc, char **argv)
 {
     struct pvn_topo_checks checks = {0};
@@ -349,7 +366,7 @@ int cmd_check(struct tool *t, int argc, char **argv)
                                           t->looked_twice ? &t->look_again : &t->look),
                             json_facts(t));
     else
-        print_checks(t, &checks);
+        print_checks_of_rank(t, &checks);
     if (t->json && tool_devices_status(t) != TOOL_OK)
         tool_report_notes(t->root, t->topo);
     if (!t->json)

@@ -571,11 +571,14 @@ int json_params(const struct tool *t, json_t *list, json_t *variables)
 }
 
 int json_stat(const struct tool *t, json_t *processes, json_t *awaited, json_t *adapters,
-              json_t *hosts)
+              json_t *hosts, json_t *unreadable)
 {
     json_t *o = head("stat");
     if (hosts)
         json_object_set_new(o, "hosts", hosts);
+    if (json_array_size(unreadable) > 0)
+        json_object_set(o, "unreadable", unreadable);
+    json_decref(unreadable);
     json_object_set_new(o, "awaited", awaited);
     json_object_set_new(o, "processes", processes);
     json_object_set_new(o, "adapters", adapters);

@@ -2,14 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo stat: the statistics that running, hanging and dead processes have left. */
 #include "config.h"
-#include "topo/tool/stat_look.h"
+#include "topo/tool/stat_hidden.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <libgen.h>
+#include <jansson.h>
 #include <limits.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,25 +39,6 @@ static int clean(const struct tool *t, const glob_t *dirs)
     }
     fprintf(t->out, "%d file%s of dead processes removed\n", gone, gone == 1 ? "" : "s");
     return status;
-}
-
-/* The default directories of other users, which this one may not read. */
-static void say_others(const struct tool *t)
-{
-    glob_t all = {0};
-    glob(PVN_STATS_DEFAULT_DIR "*", 0, NULL, &all);
-    for (size_t i = 0; i < all.gl_pathc; i++) {
-        const char *dir = all.gl_pathv[i];
-        const struct passwd *owner;
-        struct stat st;
-        if (lstat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid == geteuid())
-            continue;
-        owner = getpwuid(st.st_uid);
-        fprintf(t->out, "%s is of user %s%s%u%s: only that user and root can read it\n", dir,
-                owner ? owner->pw_name : "", owner ? " (" : "", (unsigned)st.st_uid,
-                owner ? ")" : "");
-    }
-    globfree(&all);
 }
 
 /* True if a process that uses the plugin finds no room for its file in dir, which is said. */
@@ -94,8 +75,6 @@ static void say_nothing_there(const struct tool *t, const glob_t *dirs)
         return;
     fprintf(t->out, ": no process of %s has used the plugin, or all have finished well\n",
             geteuid() == 0 ? "any user" : "this user");
-    if (geteuid() != 0)
-        say_others(t);
 }
 
 /* Says that what was saved had no process. */
@@ -147,11 +126,17 @@ int cmd_stat(struct tool *t, int argc, char **argv)
     } else {
         stat_read_from(&list, &dirs, argc, argv);
         status = stat_show(t, &list, sysfs);
-        bool nothing = list.n + list.unread == 0 && !t->json && !t->prom;
-        if (nothing && argc > 0)
+        bool nothing = list.n + list.unread == 0, text = !t->json && !t->prom;
+        json_t *hidden = argc == 0 ? stat_hidden() : NULL;
+        if (nothing && text && argc > 0)
             say_nothing_saved(t, argc, argv);
-        else if (nothing)
+        else if (nothing && text)
             say_nothing_there(t, &dirs);
+        if (text)
+            stat_print_hidden(t, hidden);
+        if (nothing && json_array_size(hidden) > 0 && status == TOOL_OK)
+            status = TOOL_INPUT;
+        json_decref(hidden);
     }
     stat_list_free(&list);
     globfree(&dirs);

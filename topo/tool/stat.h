@@ -12,6 +12,7 @@ struct stat_list {
     struct pvn_stats *file;
     int n, cap;
     int unread; /* files that could not be read; said on standard error */
+    bool here;  /* the files of this host, of now */
     bool saved; /* some were written by pvn-topo --json stat */
     /* Hosts that were looked at, with those that gave no answer. */
     const struct tool_answer *answer;
@@ -54,6 +55,8 @@ enum stat_trouble stat_trouble(const struct pvn_stats *f, const struct pvn_stat_
 const char *stat_trouble_name(enum stat_trouble t); /* "stalled", ... */
 bool stat_is_comm(const struct pvn_stat_row *r);    /* not a listener */
 const char *stat_life_name(const struct pvn_stats *f);
+/* True if it ran in another network namespace of this host, whose interfaces have the names of others. */
+bool stat_in_other_net(const struct pvn_stats *f);
 /* "alive, sleeping" */
 const char *stat_process_state(const struct pvn_stats *f);
 /* Seconds from a stamp of the file to the time of reading; negative for a stamp of 0. */

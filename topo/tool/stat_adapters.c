@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugin/stats/stat_via.h"
+
 static int add_device(struct stat_adapters *a, const char *device)
 {
     const char **more;
@@ -24,6 +26,13 @@ static int add_device(struct stat_adapters *a, const char *device)
     return 0;
 }
 
+/* An interface of another network namespace has a name that means another one here; RDMA devices are found where
+ * namespaces share them. */
+static bool is_here(const struct pvn_stats *f, const struct pvn_stat_row *r)
+{
+    return !stat_in_other_net(f) || (pvn_via_of_lanes(r->lanes) & PVN_VIA_RDMA) != 0;
+}
+
 /* The adapters of processes that are or were here. */
 static int list_devices(const struct stat_list *list, struct stat_adapters *a)
 {
@@ -31,7 +40,8 @@ static int list_devices(const struct stat_list *list, struct stat_adapters *a)
     for (int i = 0; i < list->n; i++) {
         const struct pvn_stats *f = &list->file[i];
         for (int k = 0; f->life != PVN_STATS_ELSEWHERE && k < f->nrows; k++)
-            rc = rc < 0 ? rc : add_device(a, f->row[k].device);
+            if (is_here(f, &f->row[k]))
+                rc = rc < 0 ? rc : add_device(a, f->row[k].device);
     }
     return rc;
 }

@@ -108,6 +108,7 @@ static void add_argument(struct stat_list *list, const glob_t *dirs, const char 
 
 void stat_read_from(struct stat_list *list, const glob_t *dirs, int argc, char **argv)
 {
+    list->here = argc == 0;
     for (int i = 0; i < argc; i++)
         add_argument(list, dirs, argv[i]);
     for (size_t i = 0; argc == 0 && i < dirs->gl_pathc; i++)

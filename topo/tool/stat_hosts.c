@@ -10,6 +10,7 @@
 
 #include "topo/tool/counters.h"
 #include "topo/tool/stat_grown.h"
+#include "topo/tool/stat_hidden.h"
 #include "topo/tool/stat_look.h"
 
 int stat_look_hosts(const struct tool *t, struct tool_answers *a, struct stat_list *list)
@@ -25,6 +26,9 @@ int stat_look_hosts(const struct tool *t, struct tool_answers *a, struct stat_li
         if (a->list[i].doc && stat_add_document(list, a->list[i].host, a->list[i].doc) < 0)
             list->unread++;
         a->list[i].processes = list->n - before;
+        /* Else it would look as if nobody used the plugin there. */
+        if (list->n == before && stat_hidden_in(a->list[i].doc) > 0)
+            list->unread++;
     }
     return status;
 }

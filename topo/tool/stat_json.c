@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "topo/tool/stat_grown.h"
+#include "topo/tool/stat_hidden.h"
 #include "topo/tool/stat_rates.h"
 
 static json_t *text_or_null(const char *s)
@@ -119,6 +120,7 @@ static json_t *process(const struct pvn_stats *f)
     json_object_set_new(o, "state", text_or_null(stat_process_state(f)));
     json_object_set_new(o, "plugin", json_string(h->plugin));
     json_object_set_new(o, "interface", number(h->abi));
+    json_object_set_new(o, "network_namespace", h->net_ns ? number(h->net_ns) : json_null());
     json_object_set_new(o, "began_s_ago", age(f, h->mono_ns));
     json_object_set_new(o, "written_s_ago", age(f, h->touched_ns));
     json_object_set_new(o, "opened", number(h->comms));
@@ -163,6 +165,7 @@ static json_t *hosts(const struct stat_list *list)
         json_object_set_new(o, "processes", json_integer(a->processes));
         json_object_set_new(o, "problem", a->reason[0] ? json_text(a->reason) : json_null());
         json_object_set_new(o, "remedy", a->remedy[0] ? json_text(a->remedy) : json_null());
+        json_object_set(o, "unreadable", json_object_get(a->doc, "unreadable")); /* or no key */
         json_object_set(o, "adapters", stat_grown_adapters(a)); /* with what grew; NULL: no key */
         json_array_append_new(all, o);
     }
@@ -187,5 +190,6 @@ int stat_print_json(const struct tool *t, const struct stat_list *list, struct s
     for (int i = 0; i < job.roots; i++)
         json_array_append_new(roots, awaited(&job, &job.root[i]));
     stat_job_free(&job);
-    return json_stat(t, all, roots, adapters, hosts(list));
+    return json_stat(t, all, roots, adapters, hosts(list),
+                     list->here && !list->answers ? stat_hidden() : NULL);
 }

@@ -18,6 +18,7 @@
 #include "plugin/tools/pmix.h"
 #include "topo/tool/stat_adapters.h"
 #include "topo/tool/stat_grown.h"
+#include "topo/tool/stat_hidden.h"
 #include "topo/tool/stat_look.h"
 
 /* Beside pvn-perf's ports, and whatever MASTER_PORT says: the job that hangs has that one. */
@@ -137,7 +138,10 @@ static void gather(const struct tool *t, struct pvn_boot *b, struct tool_answer 
 {
     gethostname(h[0].host, sizeof(h[0].host) - 1);
     all[0] = (struct tool_answer){
-        .host = h[0].host, .processes = list->n, .doc = json_pack("{so}", "adapters", adapters)};
+        .host = h[0].host,
+        .processes = list->n,
+        .doc = json_pack("{soso}", "adapters", adapters, "unreadable", stat_hidden())};
+    list->unread += list->n == 0 && stat_hidden_in(all[0].doc) > 0;
     list->answer = all;
     list->answers = 1;
     for (int i = 1; i < b->nranks; i++) {
@@ -158,6 +162,7 @@ static void gather(const struct tool *t, struct pvn_boot *b, struct tool_answer 
         while (same < list->answers && strcmp(all[same].host, a->host) != 0)
             same++;
         all[same < list->answers ? same : list->answers].processes += list->n - before;
+        list->unread += same == list->answers && list->n == before && stat_hidden_in(a->doc) > 0;
         if (same == list->answers || !a->doc) {
             list->answers++;
             continue;

@@ -122,6 +122,7 @@ static void take_process(const json_t *o, struct pvn_stats *f)
     h->id.pid = number(o, "pid");
     h->id.max_rows = PVN_STAT_ROWS;
     h->abi = (uint32_t)number(o, "interface");
+    h->net_ns = (uint32_t)number(o, "network_namespace");
     h->mono_ns = stamp(o, "began_s_ago");
     h->touched_ns = stamp(o, "written_s_ago");
     h->comms = number(o, "opened");

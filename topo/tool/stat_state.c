@@ -59,6 +59,12 @@ const char *stat_life_name(const struct pvn_stats *f)
                                        : "on another host";
 }
 
+bool stat_in_other_net(const struct pvn_stats *f)
+{
+    return f->life != PVN_STATS_ELSEWHERE && f->head.net_ns != 0 &&
+           f->head.net_ns != pvn_stats_net_ns();
+}
+
 const char *stat_process_state(const struct pvn_stats *f)
 {
     static const struct {

@@ -4,6 +4,7 @@
 #include "topo/tool/stat_job.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plugin/base/clock.h"
@@ -71,6 +72,10 @@ static void process(const struct tool *t, const struct pvn_stats *f)
             span(stat_age(f, h->mono_ns), age, sizeof(age)));
     fprintf(t->out, "plugin %s, interface v%u\n", h->plugin, h->abi);
     say_clocks(t, f);
+    if (!t->hosts && !dead && stat_in_other_net(f))
+        fprintf(t->out,
+                "    it is in another network namespace: the counters of its interfaces are "
+                "not shown\n");
     if (dead && h->open)
         fprintf(t->out,
                 "    it ended without closing its comms: killed, crashed, or by exit%s; last "
@@ -243,17 +248,79 @@ static void rows(const struct tool *t, const struct pvn_stats *f, int *count)
     }
 }
 
+/* A copy of the list in the order in which it is shown: who waits or failed, who runs, who is dead. */
+static int urgency(const struct pvn_stats *f)
+{
+    bool trouble = false;
+    for (int i = 0; i < f->nrows; i++)
+        trouble |= stat_trouble(f, &f->row[i]) != STAT_FINE;
+    return f->life == PVN_STATS_DEAD ? 2 : trouble ? 0 : 1;
+}
+
+static int by_urgency(const void *a, const void *b)
+{
+    const struct pvn_stats *const *x = a, *const *y = b;
+    int c = urgency(*x) - urgency(*y);
+    return c ? c : *x < *y ? -1 : *x > *y; /* qsort is not stable */
+}
+
+/* The age of the job that is looked at: since the first of the processes that live began, or else the one that wrote
+ * last. What ended before that is of earlier jobs. */
+static double job_age(const struct stat_list *list)
+{
+    double oldest = -1, last = -1, last_began = 0;
+    for (int i = 0; i < list->n; i++) {
+        const struct pvn_stats *f = &list->file[i];
+        double began = stat_age(f, f->head.mono_ns), wrote = stat_age(f, f->head.touched_ns);
+        if (f->life != PVN_STATS_DEAD) {
+            oldest = began > oldest ? began : oldest;
+        } else if (last < 0 || wrote < last) {
+            last = wrote;
+            last_began = began;
+        }
+    }
+    return oldest >= 0 ? oldest : last_began;
+}
+
+/* The processes of earlier jobs, in one line. */
+static void folded(const struct tool *t, int n, double last)
+{
+    char age[32];
+    if (n > 0)
+        fprintf(
+            t->out,
+            "\n%d process%s of earlier jobs left %s when %s ended, the last %s ago: --all shows "
+            "%s, --clean removes\n",
+            n, n == 1 ? "" : "es", n == 1 ? "its file" : "files", n == 1 ? "it" : "they",
+            span(last, age, sizeof(age)), n == 1 ? "it" : "them");
+}
+
 void stat_print(const struct tool *t, const struct stat_list *list)
 {
-    int count[STAT_LOST + 1] = {0};
+    const struct pvn_stats **order = calloc((size_t)list->n + 1, sizeof(*order));
+    int count[STAT_LOST + 1] = {0}, shown = 0, earlier = 0;
+    double age = job_age(list), last = -1;
     stat_print_job(t, list);
     stat_print_hosts(t, list);
-    for (int i = 0; i < list->n; i++) {
-        if (i > 0)
+    for (int i = 0; order && i < list->n; i++)
+        order[i] = &list->file[i];
+    if (order)
+        qsort(order, (size_t)list->n, sizeof(*order), by_urgency);
+    for (int i = 0; order && i < list->n; i++) {
+        const struct pvn_stats *f = order[i];
+        double wrote = stat_age(f, f->head.touched_ns);
+        if (!t->all && f->life == PVN_STATS_DEAD && wrote > age) {
+            earlier++;
+            last = last < 0 || wrote < last ? wrote : last;
+            continue;
+        }
+        if (shown++ > 0)
             fputc('\n', t->out);
-        process(t, &list->file[i]);
-        rows(t, &list->file[i], count);
+        process(t, f);
+        rows(t, f, count);
     }
+    folded(t, earlier, last);
+    free(order);
     if (count[STAT_STALLED] + count[STAT_FAILED] + count[STAT_LOST])
         fprintf(t->out, "\n%d stalled, %d failed, %d left by dead processes\n", count[STAT_STALLED],
                 count[STAT_FAILED], count[STAT_LOST]);

@@ -3,14 +3,17 @@
 /* pvn-topo stat --watch: look after look, as a table of rates or, for a collector, a line of JSON. */
 #include <errno.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plugin/base/param.h"
 #include "topo/tool/stat_adapters.h"
 #include "topo/tool/stat_grown.h"
+#include "topo/tool/stat_hidden.h"
 #include "topo/tool/stat_job.h"
 #include "topo/tool/stat_look.h"
 #include "topo/tool/stat_rates.h"
+#include "topo/tool/stat_screen.h"
 
 /* "12.3k", or - for what is not counted or has no earlier look. */
 static const char *rate(const struct stat_rates *s, double n, bool known, char *buf, size_t len)
@@ -102,6 +105,67 @@ static int look(struct tool *t, struct tool_answers *a, struct stat_list *list,
     return TOOL_OK;
 }
 
+/* A look as text; lines of the table of rates, 0: all. */
+static void print_look(const struct tool *t, const struct tool_answers *a,
+                       const struct stat_list *now, struct stat_list *before,
+                       const struct stat_adapters *adapters, const struct stat_adapters *earlier,
+                       double seconds, int lines)
+{
+    stat_print_job(t, now);
+    stat_print_hosts(t, now);
+    if (!t->hosts && now->n == 0) {
+        json_t *hidden = stat_hidden();
+        stat_print_hidden(t, hidden);
+        json_decref(hidden);
+    }
+    print_rates(t, now, before, lines);
+    stat_print_adapter_rates(t, earlier, adapters);
+    stat_print_grown_rates(t, a->list, a->n, seconds);
+}
+
+/* The lines that a look takes beside those of its processes. */
+static int other_lines(const struct tool *t, const struct tool_answers *a,
+                       const struct stat_list *now, struct stat_list *before,
+                       const struct stat_adapters *adapters, const struct stat_adapters *earlier,
+                       double seconds)
+{
+    struct tool to = *t;
+    char *text = NULL;
+    size_t len = 0;
+    int lines;
+    if (!(to.out = open_memstream(&text, &len)))
+        return 0;
+    print_look(&to, a, now, before, adapters, earlier, seconds, 1);
+    fclose(to.out);
+    lines = stat_screen_lines(text, len) - 1;
+    free(text);
+    return lines;
+}
+
+/* On a terminal: as much of a look as its window has room for. */
+static int show_on_screen(const struct tool *t, const struct tool_answers *a,
+                          const struct stat_list *now, struct stat_list *before,
+                          const struct stat_adapters *adapters, const struct stat_adapters *earlier,
+                          double seconds)
+{
+    struct stat_screen screen = stat_screen_size();
+    struct tool to = *t;
+    char *text = NULL;
+    size_t len = 0;
+    int lines;
+    to.width = screen.columns < 40 ? 40 : screen.columns < 120 ? screen.columns : 120;
+    lines = screen.rows - 1 - other_lines(&to, a, now, before, adapters, earlier, seconds);
+    if (!(to.out = open_memstream(&text, &len))) {
+        tool_error("out of memory for a look");
+        return TOOL_INPUT;
+    }
+    print_look(&to, a, now, before, adapters, earlier, seconds, lines < 1 ? 1 : lines);
+    fclose(to.out);
+    stat_screen_put(t->out, text, len, screen);
+    free(text);
+    return TOOL_OK;
+}
+
 /* Shows a look; before, earlier, elsewhere: the look before. */
 static int show(const struct tool *t, const struct tool_answers *a, const struct stat_list *now,
                 struct stat_list *before, const struct stat_adapters *adapters,
@@ -110,13 +174,11 @@ static int show(const struct tool *t, const struct tool_answers *a, const struct
     double seconds = stat_grown_compare(elsewhere, a->list, a->n);
     if (t->json)
         return stat_print_json(t, now, before, stat_adapters_json(earlier, adapters));
+    if (t->terminal && !t->all)
+        return show_on_screen(t, a, now, before, adapters, earlier, seconds);
     if (t->terminal)
         fputs("\033[H\033[2J", t->out);
-    stat_print_job(t, now);
-    stat_print_hosts(t, now);
-    print_rates(t, now, before, t->terminal && !t->all ? 16 : 0);
-    stat_print_adapter_rates(t, earlier, adapters);
-    stat_print_grown_rates(t, a->list, a->n, seconds);
+    print_look(t, a, now, before, adapters, earlier, seconds, 0);
     fputs(t->terminal ? "" : "\n", t->out);
     return TOOL_OK;
 }

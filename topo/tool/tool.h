@@ -211,9 +211,9 @@ struct json_t *json_text(const char *s); /* also of a text that is not UTF-8 */
 int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
 /* Takes both lists over. */
 int json_params(const struct tool *t, struct json_t *list, struct json_t *variables);
-/* So does this all of its lists; hosts may be NULL. */
+/* So does this all of its lists; hosts and unreadable may be NULL. */
 int json_stat(const struct tool *t, struct json_t *processes, struct json_t *awaited,
-              struct json_t *adapters, struct json_t *hosts);
+              struct json_t *adapters, struct json_t *hosts, struct json_t *unreadable);
 int json_lint(const struct tool *t, const char *name, const struct pvn_topo_lint *lint);
 
 #endif
