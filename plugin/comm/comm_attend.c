@@ -56,6 +56,7 @@ void comm_attend_after_fork(void)
     comm_received_after_fork();
     comm_failback_after_fork();
     comm_keep_after_fork();
+    comm_live_after_fork();
 }
 
 /* Nothing but the name of its thread may be read of another thread's comm. */

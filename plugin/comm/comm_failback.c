@@ -16,14 +16,16 @@
  *
  * A second thread answers the HELLO of a peer that connects again while nobody calls this end. The
  * answer has the number of messages received, which completes the sends of a peer whose last
- * acknowledgement was lost. It keeps the control connections of all comms, too (comm_keep.c). No call of an adapter is made on that thread, so a sick one of another
+ * acknowledgement was lost. It keeps the control connections of all comms, too (comm_keep.c), and shows how
+ * far they have come (comm_live.c). No call of an adapter is made on that thread, so a sick one of another
  * comm delays no answer.
  *
  * It does that for a second after the end of a comm that was closed during a failover, too, so that
  * the peer, which may connect again, learns that this end has everything.
  *
- * The two threads serve all comms. They run while there is a comm with failover. An attempt belongs to the first, so a comm can be closed while its attempt
- * blocks: the comm marks the attempt as cancelled, and the thread frees it.
+ * The two threads serve all comms. They run while there is a comm with failover, the second while one has a
+ * row of the statistics, too. An attempt belongs to the first, so a comm can be closed while its attempt blocks:
+ * the comm marks the attempt as cancelled, and the thread frees it.
  */
 #include "config.h"
 #include "comm/comm_priv.h"
@@ -99,9 +101,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* it counts monotonic time, as no static initializer does */
 static bool has_changed;       /* it is initialized */
 static struct comm_failback *all;
-static struct worker workers[] = {{.name = "pvn-failback", .run = run_trying},
-                                  {.name = "pvn-answer", .run = run_answering}};
-enum { WORKERS = sizeof(workers) / sizeof(workers[0]) };
+enum { ANSWERS, TRIES, WORKERS };
+static struct worker workers[WORKERS] = {[ANSWERS] = {.name = "pvn-answer", .run = run_answering},
+                                         [TRIES] = {.name = "pvn-failback", .run = run_trying}};
 static void *library; /* keeps the code of the thread mapped */
 
 /* ---- the thread ---- */
@@ -307,10 +309,11 @@ static void *run_trying(void *arg)
 static void *run_answering(void *arg)
 {
     pthread_mutex_lock(&lock);
-    while (all || comm_keep_any()) {
+    while (all || comm_keep_any() || comm_live_any()) {
         bool worse;
 
         pthread_mutex_unlock(&lock);
+        comm_live_step();
         worse = comm_keep_step();
         pthread_mutex_lock(&lock);
         for (struct comm_failback *f = all; f; f = f->next) {
@@ -335,7 +338,7 @@ static void join_ended(void)
 
 static bool is_running(void)
 {
-    return workers[0].running || workers[1].running;
+    return workers[ANSWERS].running || workers[TRIES].running;
 }
 
 /* The caller holds the lock. lingering: or will be soon. */
@@ -354,7 +357,8 @@ void comm_failback_finish(bool lingering, bool unmapping)
 
     pthread_mutex_lock(&lock);
     pthread_cond_broadcast(&changed);
-    while (is_running() && !comm_keep_any() && all_cancelled(lingering) && pvn_now_ns() < until)
+    while (is_running() && !comm_keep_any() && !comm_live_any() && all_cancelled(lingering) &&
+           pvn_now_ns() < until)
         pause_for(FINISH_NS / 8);
     join_ended();
     if (!is_running() && !unmapping) {
@@ -377,8 +381,9 @@ static void init_changed(void)
     has_changed = true;
 }
 
-/* The caller holds the lock. While a thread runs, it may be anywhere in the library, which is not unmapped. */
-static int start_threads(void)
+/* The first n of the two. The caller holds the lock. While a thread runs, it may be anywhere in the library,
+ * which is not unmapped. */
+static int start_threads(int n)
 {
     int rc = 0;
 
@@ -387,7 +392,7 @@ static int start_threads(void)
     if (!library)
         library = pvn_library_hold();
     join_ended();
-    for (int i = 0; i < WORKERS && rc == 0; i++) {
+    for (int i = 0; i < n && rc == 0; i++) {
         struct worker *w = &workers[i];
 
         if (!w->running)
@@ -455,7 +460,7 @@ void comm_failback_start(struct pvn_comm *c)
     if (!f)
         return;
     pthread_mutex_lock(&lock);
-    rc = start_threads();
+    rc = start_threads(WORKERS);
     if (rc == 0) {
         f->next = all;
         all = f;
@@ -467,10 +472,10 @@ void comm_failback_start(struct pvn_comm *c)
         destroy(f);
 }
 
-void comm_failback_need(void)
+void comm_failback_need(bool tries)
 {
     pthread_mutex_lock(&lock);
-    start_threads();
+    start_threads(tries ? WORKERS : ANSWERS + 1);
     pthread_mutex_unlock(&lock);
 }
 

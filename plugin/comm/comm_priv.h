@@ -86,6 +86,8 @@ struct pvn_comm {
     uint64_t slower_ns;        /* since when the lanes are worse; 0: they are not */
     uint64_t came_back_ns;     /* 0: not, or said */
     struct pvn_comm *next_of_ids;
+    struct pvn_comm *next_of_live; /* under the lock of comm_live.c */
+    struct pvn_live *live;         /* in its row of the statistics; NULL: it has none */
     struct pvn_comm *next_of_all; /* in the list of driven comms; under the lock of comm_attend.c */
     bool in_step; /* the thread takes its steps beside those of another comm; likewise */
     /* The thread of the data calls, as comm_thread.c numbers it; 0: not known. All threads read it; only
@@ -194,8 +196,8 @@ bool comm_paths_more(const struct pvn_comm *c);
 void comm_failback_start(struct pvn_comm *c);
 void comm_failback_stop(struct pvn_comm *c);
 bool comm_failback_is_ready(const struct pvn_comm *c);
-/* A comm has joined those of comm_keep.c: the thread runs. */
-void comm_failback_need(void);
+/* A comm has joined those of comm_live.c, or (tries) of comm_keep.c: the answering thread runs, or both. */
+void comm_failback_need(bool tries);
 /* Acceptor: the peer connects again, so it has lost its lanes. */
 bool comm_failback_is_replaced(const struct pvn_comm *c);
 struct pvn_conn *comm_failback_take(struct pvn_comm *c);
@@ -233,6 +235,13 @@ void comm_keep_leave(struct pvn_comm *c);
 void comm_keep_watch(struct pvn_comm *c, const struct pvn_conn *conn);
 struct pvn_conn *comm_keep_take(struct pvn_comm *c);
 bool comm_keep_lives(const struct pvn_comm *c);
+
+/* comm_live.c. step: on the plugin's thread. any: whether a comm needs that. join: the comm is up. */
+void comm_live_step(void);
+bool comm_live_any(void);
+void comm_live_join(struct pvn_comm *c);
+void comm_live_leave(struct pvn_comm *c);
+void comm_live_after_fork(void);
 
 /* comm_ctrl.c, for a control connection that is lost alone. may_be_away: the lanes can go on without
  * it after this error. adopt: takes a new one, if there is one. wait: looks for a peer that has ended

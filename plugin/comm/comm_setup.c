@@ -123,7 +123,6 @@ static int start_engine(struct pvn_comm *c)
                                  .unexpected_max = UNEXPECTED_BYTES_MAX,
                                  .now = now_for_engine,
                                  .owner = c,
-                                 .live = pvn_stat_live(c->conn->stat),
                                  .outlives_lanes = pvn_conn_failover(c->conn)};
     struct pvn_err err = PVN_ERR_INIT;
     struct pvn_engine *engine;
@@ -150,6 +149,9 @@ static int start_engine(struct pvn_comm *c)
         c->driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
     if (c->driven)
         comm_attend_join(c);
+    comm_live_join(c);
+    if (c->live)
+        comm_failback_need(false);
     comm_allow_calls(c);
     return 0;
 }
@@ -172,7 +174,7 @@ static void keep_control(struct pvn_comm *c)
     if (!c->survives)
         return;
     comm_keep_join(c);
-    comm_failback_need();
+    comm_failback_need(true);
 }
 
 /* ---- listen, accept ---- */
@@ -499,6 +501,7 @@ int pvn_comm_close(struct pvn_comm *c)
         comm_failback_linger(c);
     if (c->driven)
         comm_attend_leave(c);
+    comm_live_leave(c);
     comm_failover_end(c);
     comm_failback_stop(c);
     if (!c->failed)
@@ -525,7 +528,7 @@ int pvn_comm_close(struct pvn_comm *c)
     pvn_profile_free(c->profile);
     pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
     c->magic = c->epoch = c->sends = c->receives = 0;
-    if (c->survives)
+    if (c->survives || c->live)
         comm_failback_finish(false, false);
     free(c);
     pvn_plugin_release();

@@ -11,6 +11,7 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm_failover.c \
     plugin/comm/comm_failover.h \
     plugin/comm/comm_keep.c \
+    plugin/comm/comm_live.c \
     plugin/comm/comm_mr.c \
     plugin/comm/comm_mr_detach.c \
     plugin/comm/comm_received.c \

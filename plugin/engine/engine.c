@@ -100,7 +100,6 @@ struct pvn_engine *pvn_engine_new(const struct pvn_engine_cfg *cfg)
     if (!e)
         return NULL;
     e->cfg = *cfg;
-    e->live = cfg->live ? cfg->live : &e->no_live;
     if (cfg->sender)
         e->tx = sender_new(e);
     else
@@ -136,6 +135,23 @@ const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e)
 bool pvn_engine_needs_registration(const struct pvn_engine *e)
 {
     return e->needs_cts && !e->places;
+}
+
+void pvn_engine_count(const struct pvn_engine *e, struct pvn_live *out)
+{
+    uint64_t opened;
+
+    /* In this order no message is done that is not opened. */
+    out->msgs = __atomic_load_n(&e->stats.msgs, __ATOMIC_ACQUIRE);
+    out->bytes = __atomic_load_n(&e->stats.bytes, __ATOMIC_ACQUIRE);
+    if (e->tx) {
+        opened = __atomic_load_n(&e->tx->next, __ATOMIC_RELAXED);
+    } else {
+        opened = __atomic_load_n(&e->rx->earlier, __ATOMIC_ACQUIRE);
+        opened += __atomic_load_n(&e->rx->flushes, __ATOMIC_RELAXED);
+        opened += __atomic_load_n(&e->rx->next_slot, __ATOMIC_RELAXED);
+    }
+    out->opened = opened;
 }
 
 uint64_t pvn_engine_next(const struct pvn_engine *e)

@@ -39,8 +39,6 @@ struct pvn_engine_cfg {
     uint64_t (*now)(void *ctx); /* ns, monotonic */
     void *now_ctx;
     void *owner; /* the caller's own, see pvn_req_owner */
-    /* Counts what is opened and completed for others, as it happens; NULL: for nobody. */
-    struct pvn_live *live;
     /* The loss of a lane pauses the engine, and the caller brings new lanes (see Failover below);
      * false: it is the engine's failure. */
     bool outlives_lanes;
@@ -80,6 +78,8 @@ int pvn_engine_fail_lane(struct pvn_engine *e, struct pvn_lane *l, int code);
 /* NULL while healthy. */
 const struct pvn_err *pvn_engine_err(const struct pvn_engine *e);
 const struct pvn_engine_stats *pvn_engine_get_stats(const struct pvn_engine *e);
+/* From any thread: what has been opened and completed by now. */
+void pvn_engine_count(const struct pvn_engine *e, struct pvn_live *out);
 /* Number of the next message of a sender, or slot of a receiver. */
 uint64_t pvn_engine_next(const struct pvn_engine *e);
 /* Requests not completed yet. */

@@ -59,9 +59,8 @@ static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size,
     } else {
         m->w.f.seq = tx->next;
     }
-    uint64_t opened = tx->next + 1;
     m->w.cookie = pvn_id(tx->next);
-    tx->next = opened;
+    eng_set(&tx->next, tx->next + 1);
     m->w.f.total = size;
     m->w.f.len = (uint32_t)size;
     m->w.f.tag = tag;
@@ -70,7 +69,7 @@ static inline int eng_isend(struct pvn_engine *e, const void *data, size_t size,
     m->req.size = size;
     m->count = 1;
     m->next = 0;
-    eng_req_open(e, &m->req, opened);
+    eng_req_open(e, &m->req);
     int rc = __builtin_expect(size > e->chunk || e->unposted, 0) ? eng_post_cut(e, m)
                                                                  : eng_post_whole(e, m);
     if (__builtin_expect(rc == 0 && (e->cfg.lanes[0]->kick_due || e->cfg.nlanes > 1), 0))

@@ -106,8 +106,10 @@ static void number_slots(struct receiver *rx)
         g[i]->slot = (uint64_t)i;
         rx->ring[i] = g[i];
     }
-    rx->others += rx->next_slot - (uint64_t)n;
-    rx->next_slot = (uint64_t)n;
+    /* A reader between the two sees too few open requests, and never some that are not there. */
+    uint64_t fewer = rx->next_slot - (uint64_t)n;
+    eng_set(&rx->next_slot, (uint64_t)n);
+    __atomic_store_n(&rx->earlier, rx->earlier + fewer, __ATOMIC_RELEASE);
     rx->oldest_slot = 0;
     rx->unpublished = (unsigned)n;
 }
@@ -225,7 +227,8 @@ void pvn_engine_acknowledge(struct pvn_engine *e, uint64_t received)
             continue;
         m->unassigned = false;
         m->count = m->next = 1;
-        eng_message_done(e, &m->req, m->req.size);
+        eng_count_bytes(e, m->req.size);
+        eng_req_done(e, &m->req);
     }
     tx->unassigned = 0;
 }
@@ -300,7 +303,8 @@ static int settle(struct pvn_engine *e, const struct pvn_engine_report *r, uint6
         m->unassigned = false;
         if (!nothing && !waits && has(r, k, m)) {
             m->count = m->next = 1;
-            eng_message_done(e, &m->req, m->req.size);
+            eng_count_bytes(e, m->req.size);
+            eng_req_done(e, &m->req);
             continue;
         }
         again += r->by_slot ? !waits : 1;

@@ -50,7 +50,6 @@ static void done(struct pvn_engine *e, struct flush_job *j)
     eng_count(&e->rx->flushed);
     j->req.state = REQ_DONE;
     __atomic_store_n(&e->stats.msgs, e->stats.msgs + 1, __ATOMIC_RELEASE);
-    pvn_live_set(&e->live->msgs, e->stats.msgs);
 }
 
 /* Hands to the lanes what they have not taken yet. */
@@ -97,8 +96,8 @@ int pvn_engine_iflush(struct pvn_engine *e, int n, void *const *data, const size
     choose_targets(j, n, data, sizes, mrs);
     if (j->n == 0)
         return 0;
-    e->rx->others++;
-    eng_req_open(e, &j->req, eng_received_opened(e->rx));
+    eng_req_open(e, &j->req);
+    eng_count(&e->rx->flushes);
     if (e->state == ENG_PAUSED) { /* until eng_flush_end */
         j->waiting = 1;
         j->unposted = 0;

@@ -164,7 +164,7 @@ static_assert(PVN_MAX_RECVS <= 8, "a byte has a bit for each buffer");
 
 struct receiver {
     uint64_t next_slot;   /* number of the next group */
-    uint64_t others;      /* requests not in it: groups before the last failover, flushes */
+    uint64_t earlier;     /* groups that were counted before the last failover, and are not now */
     uint64_t early;       /* buffers that were full before the others of their group, ever */
     uint64_t oldest_slot; /* no open group is older */
     unsigned unpublished; /* newest slots, for which no lane has had room */
@@ -175,7 +175,8 @@ struct receiver {
     struct recv_group *ring[SLOT_RING];     /* slot % SLOT_RING -> group not full yet, or NULL */
     struct recv_group groups[PVN_MAX_REQS];
     int flushing;     /* flushes that some lane has not taken */
-    uint64_t flushed; /* that are done, ever; counted before stats.msgs */
+    uint64_t flushes; /* ever */
+    uint64_t flushed; /* of them, those that are done; counted before stats.msgs */
     struct flush_job flush[PVN_MAX_REQS];
 };
 
@@ -203,60 +204,43 @@ struct pvn_engine {
     struct pvn_lane_watch *watch;
     struct pvn_lane_watch no_watch; /* never filled in */
     uint32_t epoch; /* failover: of the lanes in use; one more each time both ends have resumed */
-    struct pvn_live *live; /* written, never read: cfg's, else no_live */
     struct pvn_engine_stats stats;
     struct pvn_err err;
     struct pvn_err pause_err;
-    struct pvn_live no_live;
 };
 
-/* opened: how many have been by now, this one included. */
-static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req, uint64_t opened)
+static inline void eng_req_open(struct pvn_engine *e, struct pvn_req *req)
 {
     req->born = e->now;
     req->state = REQ_OPEN;
-    pvn_live_set(&e->live->opened, opened);
 }
 
-/* A counter that other threads read (pvn_engine_received) and one writes. */
+/* A counter that other threads read (pvn_engine_received, pvn_engine_count) and one writes. */
+static inline void eng_set(uint64_t *counter, uint64_t value)
+{
+    __atomic_store_n(counter, value, __ATOMIC_RELAXED);
+}
+
 static inline void eng_count(uint64_t *counter)
 {
-    __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+    eng_set(counter, *counter + 1);
 }
 
-/* live: e->live, which is then loaded once for both. */
-static inline void eng_req_done(struct pvn_engine *e, struct pvn_live *live, struct pvn_req *req)
+static inline void eng_count_bytes(struct pvn_engine *e, uint64_t n)
 {
-    uint64_t msgs = e->stats.msgs + 1;
+    eng_set(&e->stats.bytes, e->stats.bytes + n);
+}
+
+static inline void eng_req_done(struct pvn_engine *e, struct pvn_req *req)
+{
     req->state = REQ_DONE;
-    __atomic_store_n(&e->stats.msgs, msgs, __ATOMIC_RELAXED);
-    pvn_live_set(&live->msgs, msgs);
-}
-
-static inline void eng_count_bytes(struct pvn_engine *e, struct pvn_live *live, uint64_t n)
-{
-    uint64_t bytes = e->stats.bytes + n;
-    e->stats.bytes = bytes;
-    pvn_live_set(&live->bytes, bytes);
-}
-
-/* A request is done with all of its bytes. */
-static inline void eng_message_done(struct pvn_engine *e, struct pvn_req *req, uint64_t bytes)
-{
-    struct pvn_live *live = e->live;
-    eng_count_bytes(e, live, bytes);
-    eng_req_done(e, live, req);
-}
-
-static inline uint64_t eng_received_opened(const struct receiver *rx)
-{
-    return rx->others + rx->next_slot;
+    eng_count(&e->stats.msgs);
 }
 
 /* Requests not done. */
 static inline int eng_pending(const struct pvn_engine *e)
 {
-    uint64_t opened = e->tx ? e->tx->next : eng_received_opened(e->rx);
+    uint64_t opened = e->tx ? e->tx->next : e->rx->earlier + e->rx->next_slot + e->rx->flushes;
     return (int)(opened - e->stats.msgs);
 }
 
@@ -280,8 +264,8 @@ static inline void eng_open_group(struct pvn_engine *e, struct recv_group *g, ui
     rx->free = g->next_free;
     g->slot = slot;
     rx->ring[slot % SLOT_RING] = g;
-    rx->next_slot = slot + 1;
-    eng_req_open(e, &g->req, eng_received_opened(rx));
+    eng_set(&rx->next_slot, slot + 1);
+    eng_req_open(e, &g->req);
     g->req.sizes = g->req.left = (uint8_t)n;
 }
 
@@ -297,9 +281,8 @@ static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
                                      struct recv_ent *ent)
 {
     struct receiver *rx = e->rx;
-    struct pvn_live *live = e->live;
     ent->done = true;
-    eng_count_bytes(e, live, ent->total);
+    eng_count_bytes(e, ent->total);
     if (--g->req.left > 0) {
         eng_count(&rx->early);
         return;
@@ -310,7 +293,7 @@ static inline void eng_entry_arrived(struct pvn_engine *e, struct recv_group *g,
     while (!e->needs_cts && rx->oldest_slot < rx->next_slot &&
            !rx->ring[rx->oldest_slot % SLOT_RING])
         rx->oldest_slot++;
-    eng_req_done(e, live, &g->req);
+    eng_req_done(e, &g->req);
 }
 
 /* To be called after a post to a lane or an event of it. */

@@ -163,7 +163,8 @@ static inline int arrived_whole(struct pvn_engine *e, const struct pvn_lane *l,
     e->rx->ring[ev->id % SLOT_RING] = NULL;
     g->req.size = total;
     e->stats.chunks++;
-    eng_message_done(e, &g->req, total);
+    eng_count_bytes(e, total);
+    eng_req_done(e, &g->req);
     if (ev->data)
         l->ops->copy_out(ev, g->buf[0].addr);
     return 0;

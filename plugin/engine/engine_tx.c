@@ -221,7 +221,8 @@ __attribute__((noinline)) static void sent_any(struct pvn_engine *e, uint32_t id
     }
     if (m->count > 1 && !last_of_many(e, m, chunk))
         return;
-    eng_message_done(e, &m->req, m->req.size);
+    eng_count_bytes(e, m->req.size);
+    eng_req_done(e, &m->req);
 }
 
 /* True if the message has several chunks or is not posted yet. Without a negation the compiler makes one
@@ -239,7 +240,8 @@ static inline void sent(struct pvn_engine *e, uint32_t id)
         sent_any(e, id, 0);
         return;
     }
-    eng_message_done(e, &m->req, m->req.size);
+    eng_count_bytes(e, m->req.size);
+    eng_req_done(e, &m->req);
 }
 
 int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n)

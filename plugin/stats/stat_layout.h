@@ -10,7 +10,7 @@
  *
  * A row is a sequence lock: seq is odd while its owner writes. A row whose seq stays odd belongs to
  * a process that was killed or stopped in the middle of writing it. Its live counters are outside
- * that lock: they change with each message, each by itself.
+ * that lock: another thread of the owner copies them there, each by itself.
  */
 #ifndef PVN_STATS_STAT_LAYOUT_H
 #define PVN_STATS_STAT_LAYOUT_H
@@ -85,7 +85,7 @@ struct pvn_stat_counts {
     uint64_t look_ns;    /* when NCCL's calls last led here: the numbers are of then */
     uint64_t moved_ns;   /* when bytes last moved */
     uint64_t stuck_ns;   /* since when nothing moves though requests are open; 0: that is not so */
-    uint64_t open;       /* requests; a reader has this and the next two from pvn_stat_row.live */
+    uint64_t open;       /* requests; row.live has later ones of this and the next two */
     uint64_t msgs;       /* completed */
     uint64_t bytes;      /* of those */
     uint64_t chunks;     /* posted (sender) or arrived (receiver) */

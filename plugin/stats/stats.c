@@ -316,8 +316,8 @@ static void keep_numbers(struct pvn_stat_row *r)
 
     put64(&file.head->totals_seq, file.head->totals_seq + 1);
     put64(&t->comms, t->comms + 1);
-    put64(&t->msgs, t->msgs + r->live.msgs);
-    put64(&t->bytes, t->bytes + r->live.bytes);
+    put64(&t->msgs, t->msgs + n->msgs);
+    put64(&t->bytes, t->bytes + n->bytes);
     put64(&t->chunks, t->chunks + n->chunks);
     put64(&t->unexpected, t->unexpected + n->unexpected);
     put64(&t->lane_full, t->lane_full + n->lane_full);
@@ -348,15 +348,7 @@ static int find_row(void)
 #define NUMBERS_END offsetof(struct pvn_stat_row, state)
 #define ALL_END     offsetof(struct pvn_stat_row, live)
 
-static void put_live(struct pvn_live *to, const struct pvn_stat_counts *n)
-{
-    put64(&to->opened, n->msgs + n->open);
-    put64(&to->bytes, n->bytes);
-    put64(&to->msgs, n->msgs);
-}
-
-/* live: new live counters, or NULL. */
-static void publish_with(struct pvn_stat *s, size_t upto, const struct pvn_stat_counts *live)
+static void publish(struct pvn_stat *s, size_t upto)
 {
     uint64_t *to = &s->row->seq, seq = *to + 1;
     const uint64_t *from = &s->now.seq;
@@ -365,15 +357,8 @@ static void publish_with(struct pvn_stat *s, size_t upto, const struct pvn_stat_
     __atomic_store_n(to, seq, __ATOMIC_RELAXED);
     for (i = 1; i < upto / sizeof(*to); i++)
         put64(&to[i], from[i]);
-    if (live)
-        put_live(&s->row->live, live);
     put64(to, seq + 1);
     put64(&file.head->touched_ns, s->now.n.look_ns);
-}
-
-static void publish(struct pvn_stat *s, size_t upto)
-{
-    publish_with(s, upto, NULL);
 }
 
 static bool mine(const struct pvn_stat *s)
@@ -412,7 +397,8 @@ struct pvn_stat *pvn_stat_new(enum pvn_stat_phase phase, bool sender, const char
     file.used++;
     put64(&file.head->comms, s->now.id);
     put32(&file.head->open, (uint32_t)file.used);
-    publish_with(s, ALL_END, &s->now.n);
+    pvn_live_put(&s->row->live, &(struct pvn_live){0});
+    publish(s, ALL_END);
 out:
     pthread_mutex_unlock(&lock);
     return s;
@@ -468,7 +454,7 @@ void pvn_stat_put(struct pvn_stat *s, const struct pvn_stat_counts *n, const cha
     s->now.n = *n;
     if (!same)
         snprintf(s->now.text, sizeof(s->now.text), "%s", text);
-    publish_with(s, same ? NUMBERS_END : ALL_END, n);
+    publish(s, same ? NUMBERS_END : ALL_END);
 }
 
 void pvn_stat_look(struct pvn_stat *s, uint64_t now_ns)

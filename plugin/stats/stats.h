@@ -4,10 +4,10 @@
  * The statistics of this process, in a file that survives it (stat_layout.h) and that pvn-topo stat
  * reads from outside: which comms there are, how far they have come, who is waited for.
  *
- * Messages, bytes and open requests of a comm are counted in its row as they happen (pvn_stat_live).
- * Its other numbers are those of the last look at it (comm_watch.c: every 100 ms while NCCL calls),
- * so that nothing more is added to a message; a process that hangs elsewhere leaves its last numbers
- * and the time of the look. The file is backed by memory before it is written, so that a full file system
+ * The numbers of a comm are those of the last look at it (comm_watch.c: every 100 ms while NCCL calls),
+ * and a thread of the plugin keeps messages, bytes and open requests up to date beside it (pvn_stat_live), so
+ * that nothing is added to a message; a process that hangs elsewhere leaves its last numbers and the time of the
+ * look. The file is backed by memory before it is written, so that a full file system
  * costs rows and not the process. (Its user truncating it while the process lives would.)
  *
  * Without a file, by choice or because it could not be made, everything here does nothing.
@@ -47,9 +47,10 @@ void pvn_stat_peer(struct pvn_stat *s, const char *host, uint32_t pid, const cha
 void pvn_stat_state(struct pvn_stat *s, enum pvn_stat_phase phase, const char *name,
                     const char *text);
 void pvn_stat_lanes(struct pvn_stat *s, const char *lanes);
-/* The row's live counters, which are 0 at first; NULL: there is no row. Until pvn_stat_end. */
+/* The row's live counters, which are 0 at first, for one thread to write, which need not be the row's; NULL:
+ * there is no row. Until pvn_stat_end. */
 struct pvn_live *pvn_stat_live(struct pvn_stat *s);
-/* All numbers, the live ones included, and the text while something waits. */
+/* All numbers, and the text while something waits. */
 void pvn_stat_put(struct pvn_stat *s, const struct pvn_stat_counts *n, const char *text);
 /* While there are no numbers: still being driven. At most ten times a second it does anything. */
 void pvn_stat_look(struct pvn_stat *s, uint64_t now_ns);

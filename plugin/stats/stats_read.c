@@ -72,23 +72,30 @@ static void clean_row(struct pvn_stat_row *r)
     CLEAN(r->text);
 }
 
-/* Takes what has been counted since the row was published: later than that, at a time that is not known. */
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Takes what has been counted since the row was published: later than that, at a time that is not known. The
+ * live counters are the older ones if nobody has copied them since. */
 static void take_live(struct pvn_stat_row *r)
 {
     const struct pvn_live *live = &r->live;
     struct pvn_stat_counts *n = &r->n;
     bool whole = r->seq == 0;
+    uint64_t opened = later(live->opened, n->msgs + n->open);
 
-    if (whole && (live->msgs != n->msgs || live->bytes != n->bytes)) {
+    if (whole && (live->msgs > n->msgs || live->bytes > n->bytes)) {
         if (n->moved_ns < n->look_ns)
             n->moved_ns = n->look_ns;
         if (r->phase == PVN_STAT_UP && n->stuck_ns)
             r->text[0] = '\0';
         n->stuck_ns = 0;
     }
-    n->msgs = live->msgs;
-    n->bytes = live->bytes;
-    n->open = live->opened > live->msgs ? live->opened - live->msgs : 0;
+    n->msgs = later(live->msgs, n->msgs);
+    n->bytes = later(live->bytes, n->bytes);
+    n->open = opened > n->msgs ? opened - n->msgs : 0;
 }
 
 static int read_rows(int fd, struct pvn_stats *out, struct pvn_err *err)

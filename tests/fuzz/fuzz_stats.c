@@ -66,8 +66,8 @@ static void readable(const struct pvn_stats *s)
 
         fuzz_require(r->id != 0 && (i == 0 || r[-1].id <= r->id), "rows in order");
         fuzz_require(r->phase >= PVN_STAT_LISTEN && r->phase <= PVN_STAT_CLOSED, "a known phase");
-        fuzz_require(r->n.msgs == r->live.msgs && r->n.open <= r->live.opened,
-                     "live counters, and no more open requests than were opened");
+        fuzz_require(r->n.msgs >= r->live.msgs && r->n.bytes >= r->live.bytes,
+                     "what has been counted since");
         text(r->state, sizeof(r->state));
         text(r->device, sizeof(r->device));
         text(r->peer_host, sizeof(r->peer_host));

@@ -458,7 +458,6 @@ pvn_engine *new_engine(World *w, const std::vector<std::unique_ptr<Lane>> &lanes
     c.now = virtual_now;
     c.now_ctx = w;
     c.outlives_lanes = w->k.outlives;
-    c.live = sender ? &w->tx_live : &w->rx_live;
     return pvn_engine_new(&c);
 }
 
@@ -551,10 +550,12 @@ void World::new_lanes()
 }
 
 // Others see at any time what the engine knows.
-void World::check_live(const pvn_engine *e, const pvn_live &live)
+void World::check_live(const pvn_engine *e)
 {
     if (!e)
         return;
+    pvn_live live;
+    pvn_engine_count(e, &live);
     const pvn_engine_stats *s = pvn_engine_get_stats(e);
     if (live.msgs != s->msgs || live.bytes != s->bytes ||
         live.opened - live.msgs != static_cast<uint64_t>(pvn_engine_pending(e)))
@@ -563,8 +564,8 @@ void World::check_live(const pvn_engine *e, const pvn_live &live)
 
 void World::tick()
 {
-    check_live(etx, tx_live);
-    check_live(erx, rx_live);
+    check_live(etx);
+    check_live(erx);
     clock += 1 + pick(k.max_delay / 4 + 1);
     for (auto &l : tx)
         if (!is_dead(l.get()))

@@ -142,7 +142,6 @@ struct World {
     Knobs k;
     std::vector<std::unique_ptr<Lane>> tx, rx, old; // old: replaced ones
     pvn_engine *etx = nullptr, *erx = nullptr;
-    pvn_live tx_live = {}, rx_live = {};   // what others see of them
     std::map<uintptr_t, Buffer *> buffers; // by address of the first byte; posted ones only
     std::string violation;                 // first broken promise
     uint64_t repeats = 0, stales = 0, dups = 0, refusals = 0, deaths = 0; // faults that fired
@@ -174,7 +173,7 @@ struct World {
 
   private:
     void new_lanes();
-    void check_live(const pvn_engine *e, const pvn_live &live);
+    void check_live(const pvn_engine *e);
 };
 
 } // namespace sim
