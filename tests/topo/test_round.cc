@@ -163,6 +163,26 @@ TEST_F(Round, EveryFieldAtItsLargest)
     EXPECT_NE(std::string::npos, run("--root largest.tar --json pairs").out.find(name));
 }
 
+// Many NICs that hang on a cpu, or that are one function's.
+TEST_F(Round, ManyNicsOfOnePlace)
+{
+    for (int n : {13, 61}) {
+        std::string nets, start = "<system version=\"1\">\n<cpu numaid=\"0\" arch=\"x86_64\" "
+                                  "vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"85\">\n";
+        for (int i = 0; i < n; i++)
+            nets += "<net name=\"n" + std::to_string(i) + "\" dev=\"" + std::to_string(i) +
+                    "\" speed=\"100000\"/>\n";
+        put("cpu.xml", start + "<nic>\n" + nets + "</nic>\n</cpu>\n</system>\n");
+        go_round("--root cpu.xml");
+        EXPECT_EQ(static_cast<size_t>(n), count("--root cpu.xml").nics);
+        put("function.xml", start + "<pci busid=\"0000:03:00.0\" class=\"0x020000\">\n<nic>\n" +
+                                nets + "</nic>\n</pci>\n</cpu>\n</system>\n");
+        go_round("--root function.xml");
+        Result r = run("--root function.xml --xml dump");
+        EXPECT_EQ(static_cast<size_t>(n - 1), named(r.err, "NIC"));
+    }
+}
+
 // Each cause of a loss has a sentence of its own.
 TEST_F(Round, EachThatIsMissingHasItsReason)
 {
