@@ -6,6 +6,11 @@ tests_fail_test_handshake_SOURCES = tests/fail/test_handshake.cc tests/fail/raw_
 tests_fail_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_fail_test_handshake_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/fail/test_dial
+tests_fail_test_dial_SOURCES = tests/fail/test_dial.cc
+tests_fail_test_dial_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_fail_test_dial_LDADD = libpvn-netdrv.la libpvn-core.la $(TEST_LDADD)
+
 if !SANITIZE_THREAD
 PVN_TESTS += tests/fail/test_limits
 tests_fail_test_limits_SOURCES = tests/fail/test_limits.cc tests/fail/raw_peer.h

@@ -312,6 +312,11 @@ void stops_in_the_set_up(Rank &r)
     r.up({0, 3, 20});
     r.transfer(20, 100000);
 }
+void stops_once_in_the_set_up(Rank &r)
+{
+    r.up({3});
+    r.transfer(20, 100000);
+}
 
 void loses_its_link_and_is_away(Rank &r)
 {
@@ -386,7 +391,10 @@ void has_an_end_that_returns(Rank &r)
             receiver, 0, said, "failover:"                                                         \
     }
 #define RDMA_CASES(mode)                                                                           \
-    RDMA("idle", mode, is_idle, is_away_when_idle, nullptr),                                       \
+    RDMA("connecting_the_acceptor_is_away", mode, plain, calls_late, nullptr),                     \
+        RDMA("handshake_the_acceptor_is_away", mode, plain, stops_once_in_the_set_up, nullptr),    \
+        RDMA("handshake_the_connector_is_away", mode, stops_once_in_the_set_up, plain, nullptr),   \
+        RDMA("idle", mode, is_idle, is_away_when_idle, nullptr),                                   \
         RDMA("sender_waits", mode, sends_much, is_away_before_receives, nullptr),                  \
         RDMA("receiver_waits", mode, is_away_while_the_other_waits, waits, STALLED),               \
         RDMA("closing", mode, sends_and_closes, is_away_before_the_last, nullptr)
@@ -443,8 +451,8 @@ const Case cases[] = {
      "failover:"},
     TCP("dead_while_connecting", has_an_end_that_dies, dies_before_it_accepts, 0,
         "control connection: the peer's machine has acknowledged nothing for"),
-    TCP("dead_with_a_closed_window", has_an_end_that_dies, dies_when_up, 0,
-        "waiting for an acknowledgement by the peer's machine"),
+    // The data connection or the control connection notices it first.
+    TCP("dead_with_a_closed_window", has_an_end_that_dies, dies_when_up, 0, "acknowledge"),
     TCP("dead_while_receiving", dies_when_up, has_an_end_that_dies, 0, "Connection timed out"),
     {"failover_the_receiver_is_away",
      Net_::TCP,
