@@ -332,6 +332,32 @@ TEST_F(Conf, ValuesAreWhatNcclTakesThemFor)
     EXPECT_EQ(0u, all.count("no sign") + all.count("") + all.count("NCCL_C"));
 }
 
+// NCCL puts them into the environment, so the commands go by them; a variable that is set stays.
+TEST_F(Conf, CommandsGoByThem)
+{
+    std::ofstream(dir.path + "/own.conf") << "NCCL_NET=misspelt\nNCCL_IB_DISABLE=1\n"
+                                             "NCCL_SOCKET_IFNAME=no-such\nOTHER=a\n";
+    const std::string conf = nobody + "NCCL_CONF_FILE=own.conf ";
+    std::string out = run_tool(dir.path, "check", conf).out;
+    EXPECT_NE(std::string::npos, out.find("misspelt")) << out;
+    EXPECT_EQ(std::string::npos,
+              run_tool(dir.path, "check", conf + "NCCL_NET=").out.find("misspelt"));
+    EXPECT_EQ(std::string::npos, run_tool(dir.path, "--no-env check", conf).out.find("misspelt"));
+    out = run_tool(dir.path, "params", conf).out;
+    EXPECT_NE(std::string::npos, out.find("NCCL_PVRDMA_SOCKET_IFNAME=no-such")) << out;
+    EXPECT_NE(std::string::npos, out.find("NCCL_PVRDMA_TRANSPORT=tcp")) << out;
+    std::ofstream(dir.path + "/guest.tar", std::ios::binary) << vmware_guest({}).tar();
+    out = run_tool(dir.path, "--root guest.tar pairs", conf).out;
+    EXPECT_NE(std::string::npos, out.find("NCCL_IB_DISABLE is set")) << out;
+    // They are no part of the shell's.
+    out = run_tool(dir.path, "--interval 0 --json check", conf).out;
+    EXPECT_EQ("misspelt", facts(out)["NCCL_NET"]);
+    EXPECT_EQ(1u, facts(out).count("OTHER"));
+    const size_t shell = out.find("\"fact\": \"shell\"");
+    EXPECT_NE(std::string::npos, shell);
+    EXPECT_EQ(std::string::npos, out.substr(shell, 100).find("NCCL_NET\"")) << out;
+}
+
 // Only in a mount namespace is /etc one of our own.
 TEST_F(Conf, TheUsersFileComesBeforeTheSystems)
 {

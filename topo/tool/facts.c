@@ -375,7 +375,8 @@ static void add_environment(const struct tool *t, json_t *facts)
             seen += read_process(all, list.file[i].head.id.pid, &user);
     stat_list_free(&list);
     for (char **e = environ; seen == 0 && !t->ignore_env && e && *e; e++)
-        add_variable(all, *e);
+        if (!tool_is_from_nccl_conf(*e))
+            add_variable(all, *e);
     json_object_foreach(all, name, value)
         add(facts, seen ? "environment" : "shell", name, json_string_value(value));
     name = json_string_value(json_object_get(all, "NCCL_CONF_FILE"));

@@ -16,6 +16,11 @@ struct json_t *json_facts(const struct tool *t);
 void facts_nccl_conf(struct json_t *facts, const struct json_t *environment, const char *file,
                      uid_t user);
 
+/* Puts what they add into this process's environment, before a command looks at it, as NCCL does; and whether an entry
+ * NAME=VALUE is there for that reason. */
+void tool_take_nccl_conf(void);
+bool tool_is_from_nccl_conf(const char *entry);
+
 /* check --hosts, or of files that --json check wrote: compares the hosts. An exit status. */
 int tool_compare(struct tool *t, int argc, char **argv);
 

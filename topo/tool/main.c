@@ -15,6 +15,7 @@
 
 #include "plugin/base/version.h"
 #include "plugin/tools/std_fds.h"
+#include "topo/tool/facts.h"
 #include "topo/tool/output.h"
 #include "topo/tool/stat_look.h"
 
@@ -463,6 +464,8 @@ int main(int argc, char **argv)
         t.interval_s = TOOL_INTERVAL_S;
     set_look(&t, color);
     /* gather writes its own file; the others print, --watch as long as it runs. */
+    if (!t.ignore_env)
+        tool_take_nccl_conf();
     if (t.output && t.watch_s == 0 && command->run != cmd_gather)
         return run_to_file(&t, command, argc - optind, argv + optind);
     bool redirect = t.output && t.watch_s > 0;

@@ -10,6 +10,7 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KEPT = 1023 }; /* bytes of a name, and of a value */
 
@@ -39,16 +40,27 @@ static const char *surprise_of(const char *value)
     return NULL;
 }
 
-static void take_line(json_t *facts, json_t *set, const char *line)
+/* Takes a name and its value. */
+typedef void use_fn(json_t *facts, const char *name, const char *value);
+
+/* Variables that this process has from a file, by name. */
+static json_t *taken;
+
+static void put_into_environment(json_t *facts, const char *name, const char *value)
 {
-    char name[KEPT + 1], value[KEPT + 1], subject[KEPT + 3], text[KEPT + 200];
-    const char *equals = strchr(line, '='), *more;
-    if (line[0] == '#' || !equals || equals == line)
+    (void)facts;
+    /* NCCL takes others, too, such as PATH; no command looks at these. */
+    if (strncmp(name, "NCCL_", 5) != 0 || getenv(name) || setenv(name, value, 0) != 0)
         return;
-    snprintf(name, sizeof(name), "%.*s", (int)(equals - line < KEPT ? equals - line : KEPT), line);
-    snprintf(value, sizeof(value), "%.*s", KEPT, equals + 1);
-    if (json_object_get(set, name) || json_object_set_new(set, name, json_true()) != 0)
-        return;
+    if (!taken)
+        taken = json_object();
+    json_object_set_new(taken, name, json_true());
+}
+
+static void add_fact(json_t *facts, const char *name, const char *value)
+{
+    char subject[KEPT + 3], text[KEPT + 200];
+    const char *more;
     snprintf(subject, sizeof(subject), is_misspelt(name) ? "\"%s\"" : "%s", name);
     if (is_misspelt(name))
         snprintf(text, sizeof(text),
@@ -61,7 +73,19 @@ static void take_line(json_t *facts, json_t *set, const char *line)
                                            json_text(subject), "value", json_text(text)));
 }
 
-static void read_file(json_t *facts, json_t *set, const char *path)
+static void take_line(json_t *facts, json_t *set, const char *line, use_fn *use)
+{
+    char name[KEPT + 1], value[KEPT + 1];
+    const char *equals = strchr(line, '=');
+    if (line[0] == '#' || !equals || equals == line)
+        return;
+    snprintf(name, sizeof(name), "%.*s", (int)(equals - line < KEPT ? equals - line : KEPT), line);
+    snprintf(value, sizeof(value), "%.*s", KEPT, equals + 1);
+    if (!json_object_get(set, name) && json_object_set_new(set, name, json_true()) == 0)
+        use(facts, name, value);
+}
+
+static void read_file(json_t *facts, json_t *set, const char *path, use_fn *use)
 {
     FILE *f = fopen(path, "re");
     char *line = NULL;
@@ -70,25 +94,46 @@ static void read_file(json_t *facts, json_t *set, const char *path)
     while (f && (n = getline(&line, &cap, f)) > 0) {
         if (line[n - 1] == '\n')
             line[n - 1] = '\0';
-        take_line(facts, set, line);
+        take_line(facts, set, line, use);
     }
     free(line);
     if (f)
         fclose(f);
 }
 
-void facts_nccl_conf(json_t *facts, const json_t *environment, const char *file, uid_t user)
+/* set: names that stay as they are. */
+static void read_files(json_t *facts, json_t *set, const char *file, uid_t user, use_fn *use)
 {
-    json_t *set = json_copy((json_t *)environment); /* what is there already stays as it is */
     char path[KEPT + 1];
     if (file && file[0]) {
-        read_file(facts, set, file);
+        read_file(facts, set, file, use);
     } else {
         const struct passwd *pw = getpwuid(user); /* as NCCL does: HOME is not looked at */
         snprintf(path, sizeof(path), "%s/.nccl.conf", pw && pw->pw_dir ? pw->pw_dir : "");
         if (pw)
-            read_file(facts, set, path);
+            read_file(facts, set, path, use);
     }
-    read_file(facts, set, "/etc/nccl.conf");
+    read_file(facts, set, "/etc/nccl.conf", use);
+}
+
+void facts_nccl_conf(json_t *facts, const json_t *environment, const char *file, uid_t user)
+{
+    json_t *set = json_copy((json_t *)environment);
+    read_files(facts, set, file, user, add_fact);
     json_decref(set);
+}
+
+void tool_take_nccl_conf(void)
+{
+    json_t *set = json_object();
+    read_files(NULL, set, getenv("NCCL_CONF_FILE"), getuid(), put_into_environment);
+    json_decref(set);
+}
+
+bool tool_is_from_nccl_conf(const char *entry)
+{
+    char name[KEPT + 1];
+    size_t len = strcspn(entry, "=");
+    snprintf(name, sizeof(name), "%.*s", (int)(len < KEPT ? len : KEPT), entry);
+    return json_object_get(taken, name) != NULL;
 }
