@@ -57,6 +57,8 @@ mutate clock-runs-while-its-machine-answers $peer:FailoverControl.OfAnAcceptorTh
 mutate clock-never-runs $peer:FailoverReceiving.APeerThatDoesNotComeBack $comm/comm_failover.c 's/is_there\(c\) \|\| step/true || step/'
 mutate set-up-counts-while-the-peer-is-away $handshake:Absent.BetweenTwoCalls $connect/handshake.c \
     's/^    if \(is_absent\(c, now\)\)$/    if (false)/'
+# A dial that fails ends with the system's error.
+mutate dial-ends-with-the-limits-error 'tests/fail/test_dial:*NoRoute' $connect/handshake.c 's/^    if \(c->err.code\) \{$/    if (false) {/'
 # The control connection is kept.
 mutate control-connection-is-not-adopted $peer:FailoverControl.ThatEndsInOrderForTheAcceptor $comm/comm_ctrl.c \
     's/next = comm_keep_take\(c\)/next = NULL/'
