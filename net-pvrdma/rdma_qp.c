@@ -54,7 +54,7 @@ static uint32_t completions(const struct rdma_lane *r)
  * small for all: one that overruns is lost with everything that uses it. */
 static int fit_completion_queue(struct rdma_lane *r)
 {
-    while (completions(r) > r->cfg.max_cqe) {
+    while (completions(r) > r->cfg.max_cqe)
         if (r->cfg.max_wr > SEND_SLOTS)
             r->cfg.max_wr = SEND_SLOTS;
         else if (r->cfg.max_wr > PVN_RDMA_MIN_WR)
@@ -63,7 +63,6 @@ static int fit_completion_queue(struct rdma_lane *r)
             r->cfg.qps--;
         else
             return rdma_dead(r, -ENOSPC, "sizing its completion queue");
-    }
     return 0;
 }
 

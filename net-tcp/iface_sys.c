@@ -57,14 +57,13 @@ static bool is_pci_name(const char *s)
     int dots = 0, colons = 0;
     const char *p;
 
-    for (p = s; *p; p++) {
+    for (p = s; *p; p++)
         if (*p == ':')
             colons++;
         else if (*p == '.')
             dots++;
         else if (!isxdigit((unsigned char)*p))
             return false;
-    }
     return colons == 2 && dots == 1 && p - s >= 12;
 }
 
@@ -311,16 +310,15 @@ static void sys_find_kind(int fd, struct pvn_iface *iface, int arp_type)
 {
     read_driver(fd, iface);
     iface->kind = PVN_IFACE_PHYSICAL;
-    if (arp_type == ARPHRD_LOOPBACK) {
+    if (arp_type == ARPHRD_LOOPBACK)
         iface->kind = PVN_IFACE_LOOPBACK;
-    } else if (pvn_iface_kind_from_name(iface->driver, &iface->kind)) {
+    else if (pvn_iface_kind_from_name(iface->driver, &iface->kind))
         snprintf(iface->kind_name, sizeof(iface->kind_name), "%.23s", iface->driver);
-    } else if (arp_type == ARPHRD_TUNNEL || arp_type == ARPHRD_TUNNEL6 || arp_type == ARPHRD_SIT ||
-               arp_type == ARPHRD_IPGRE || arp_type == ARPHRD_NONE || arp_type == ARPHRD_PPP) {
+    else if (arp_type == ARPHRD_TUNNEL || arp_type == ARPHRD_TUNNEL6 || arp_type == ARPHRD_SIT ||
+             arp_type == ARPHRD_IPGRE || arp_type == ARPHRD_NONE || arp_type == ARPHRD_PPP)
         iface->kind = PVN_IFACE_TUNNEL;
-    } else if (!iface->driver[0]) {
+    else if (!iface->driver[0])
         guess_kind(iface);
-    }
 }
 
 static int sys_add_link(struct pvn_iface_table *table, int fd, const struct ifaddrs *ifa)

@@ -80,9 +80,8 @@ static bool decode_express(const struct walk *w, size_t at)
     uint8_t b[EXP_BYTES];
     uint16_t devctl, lnksta;
 
-    if (!get(w, at, b, sizeof b)) {
+    if (!get(w, at, b, sizeof(b)))
         return false;
-    }
     c->pcie = PVN_TOPO_CAP_PRESENT;
     c->port_type = le16(b + EXP_FLAGS) >> 4 & 0xf;
     c->mps_max = 128 << (le32(b + EXP_DEVCAP) & 7);
@@ -93,9 +92,8 @@ static bool decode_express(const struct walk *w, size_t at)
     c->ext_tag = (devctl & DEVCTL_EXT_TAG) != 0;
     lnksta = le16(b + EXP_LNKSTA);
     c->lnk_speed_mts = speed_of_code(lnksta & 0xf);
-    if (c->lnk_speed_mts != PVN_TOPO_UNKNOWN) {
+    if (c->lnk_speed_mts != PVN_TOPO_UNKNOWN)
         c->lnk_width = lnksta >> 4 & 0x3f;
-    }
     return true;
 }
 
@@ -114,14 +112,13 @@ static void walk_standard(const struct walk *w, uint8_t first)
             set_all(w->c, PVN_TOPO_CAP_UNKNOWN);
             return;
         }
-        if (!get(w, at, b, sizeof b) || (b[0] == CAP_ID_EXP && !decode_express(w, at))) {
+        if (!get(w, at, b, sizeof(b)) || (b[0] == CAP_ID_EXP && !decode_express(w, at))) {
             set_all(w->c, PVN_TOPO_CAP_NOT_READABLE);
             return;
         }
         w->c->bytes = STANDARD_BYTES;
-        if (b[0] == CAP_ID_EXP) {
+        if (b[0] == CAP_ID_EXP)
             return;
-        }
         at = b[1] & ~3u;
     }
 }
@@ -169,7 +166,7 @@ static void walk_extended(const struct walk *w)
         }
         /* Short: not root, or a bridge above that does not pass extended accesses on (all ones
          * too). */
-        if (!get(w, at, b, sizeof b) || le32(b) == 0xffffffff) {
+        if (!get(w, at, b, sizeof(b)) || le32(b) == 0xffffffff) {
             unfound(w->c, PVN_TOPO_CAP_NOT_READABLE);
             return;
         }
@@ -189,9 +186,8 @@ void pvn_topo_decode_config(struct pvn_topo_pci_config *c, const struct pvn_topo
     *damaged = false;
     *c = (struct pvn_topo_pci_config){.lnk_speed_mts = PVN_TOPO_UNKNOWN,
                                       .lnk_width = PVN_TOPO_UNKNOWN};
-    if (!get(&w, 0, header, sizeof header)) {
+    if (!get(&w, 0, header, sizeof(header)))
         return;
-    }
     if (le32(header) == 0xffffffff) {
         c->all_ones = true;
         return;
@@ -202,7 +198,6 @@ void pvn_topo_decode_config(struct pvn_topo_pci_config *c, const struct pvn_topo
         return;
     }
     walk_standard(&w, header[CAP_POINTER]);
-    if (c->pcie == PVN_TOPO_CAP_PRESENT) {
+    if (c->pcie == PVN_TOPO_CAP_PRESENT)
         walk_extended(&w);
-    }
 }

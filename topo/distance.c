@@ -23,13 +23,11 @@ bool pvn_topo_same_slot(const struct pvn_topo_pci *a, const struct pvn_topo_pci 
 
 static int common_ancestor(const struct pvn_topo *t, int a, int b)
 {
-    while (a >= 0 && b >= 0 && a != b) {
-        if (t->pci[a].depth >= t->pci[b].depth) {
+    while (a >= 0 && b >= 0 && a != b)
+        if (t->pci[a].depth >= t->pci[b].depth)
             a = t->pci[a].parent;
-        } else {
+        else
             b = t->pci[b].parent;
-        }
-    }
     return a == b ? a : -1;
 }
 
@@ -51,12 +49,10 @@ static void walk_up(const struct pvn_topo *t, int from, int stop, struct pvn_top
 {
     for (int i = from; i >= 0 && i != stop; i = t->pci[i].parent) {
         /* A device's own bus segment: functions that are no bridge are the two ends. */
-        if (i != from && counts_as_switch(&t->pci[i])) {
+        if (i != from && counts_as_switch(&t->pci[i]))
             out->switches++;
-        }
-        if (t->pci[i].parent >= 0) {
+        if (t->pci[i].parent >= 0)
             out->hops++;
-        }
         note_link(t, i, out, slowest);
     }
 }
@@ -68,9 +64,8 @@ static int physical_root(const struct pvn_topo *t, int root)
     for (int guard = 0; root >= 0 && t->roots[root].via >= 0 && guard < t->nroots; guard++) {
         int up = t->pci[t->roots[root].via].root;
 
-        if (up < 0 || up == root) {
+        if (up < 0 || up == root)
             break;
-        }
         root = up;
     }
     return root;
@@ -81,11 +76,9 @@ static int numa_of(const struct pvn_topo *t, int i)
 {
     int root = t->pci[i].root;
 
-    for (; i >= 0; i = t->pci[i].parent) {
-        if (t->pci[i].numa >= 0) {
+    for (; i >= 0; i = t->pci[i].parent)
+        if (t->pci[i].numa >= 0)
             return t->pci[i].numa;
-        }
-    }
     return root >= 0 && t->roots[root].numa >= 0 ? t->roots[root].numa : -1;
 }
 
@@ -93,9 +86,8 @@ static void set_slit(const struct pvn_topo *t, int na, int nb, struct pvn_topo_d
 {
     int a = pvn_topo_find_numa(t, na), b = pvn_topo_find_numa(t, nb);
 
-    if (a >= 0 && b >= 0 && t->numas[a].distance && b < t->numas[a].ndistance) {
+    if (a >= 0 && b >= 0 && t->numas[a].distance && b < t->numas[a].ndistance)
         out->slit = t->numas[a].distance[b];
-    }
 }
 
 static void below_common(const struct pvn_topo *t, const struct pvn_topo_pci *a,
@@ -105,15 +97,15 @@ static void below_common(const struct pvn_topo *t, const struct pvn_topo_pci *a,
 
     out->seen = out->switches <= 1 ? PVN_TOPO_SMI_PIX : PVN_TOPO_SMI_PXB;
     if (pvn_topo_same_slot(a, b)) {
-        snprintf(out->reason, sizeof out->reason, "two functions of one device");
+        snprintf(out->reason, sizeof(out->reason), "two functions of one device");
     } else if (out->switches == 0) {
-        snprintf(out->reason, sizeof out->reason, "both on the bus below %s %s",
+        snprintf(out->reason, sizeof(out->reason), "both on the bus below %s %s",
                  pvn_topo_pci_kind_name(c->kind), c->bdf);
     } else if (out->switches == 1) {
-        snprintf(out->reason, sizeof out->reason, "one switch between them, they meet at %s %s",
+        snprintf(out->reason, sizeof(out->reason), "one switch between them, they meet at %s %s",
                  pvn_topo_pci_kind_name(c->kind), c->bdf);
     } else {
-        snprintf(out->reason, sizeof out->reason, "%d switches between them, they meet at %s %s",
+        snprintf(out->reason, sizeof(out->reason), "%d switches between them, they meet at %s %s",
                  out->switches, pvn_topo_pci_kind_name(c->kind), c->bdf);
     }
 }
@@ -124,29 +116,28 @@ static void across_roots(const struct pvn_topo *t, int ia, int ib, struct pvn_to
     int ra = physical_root(t, a->root), rb = physical_root(t, b->root);
     int na = numa_of(t, ia), nb = numa_of(t, ib);
 
-    if (na >= 0 && nb >= 0) {
+    if (na >= 0 && nb >= 0)
         set_slit(t, na, nb, out);
-    }
     if (ra == rb) {
         out->seen = PVN_TOPO_SMI_PHB;
-        snprintf(out->reason, sizeof out->reason, "they meet at host bridge %s%s",
+        snprintf(out->reason, sizeof(out->reason), "they meet at host bridge %s%s",
                  t->roots[ra].name, a->root != b->root ? " (one of them behind VMD)" : "");
     } else if (na >= 0 && nb >= 0) {
         out->seen = na == nb ? PVN_TOPO_SMI_NODE : PVN_TOPO_SMI_SYS;
         if (na == nb) {
-            snprintf(out->reason, sizeof out->reason, "host bridges %s and %s of NUMA node %d",
+            snprintf(out->reason, sizeof(out->reason), "host bridges %s and %s of NUMA node %d",
                      t->roots[ra].name, t->roots[rb].name, na);
         } else {
-            snprintf(out->reason, sizeof out->reason, "NUMA node %d and NUMA node %d", na, nb);
+            snprintf(out->reason, sizeof(out->reason), "NUMA node %d and NUMA node %d", na, nb);
         }
     } else if (t->nnumas == 1) {
         out->seen = PVN_TOPO_SMI_NODE;
-        snprintf(out->reason, sizeof out->reason,
+        snprintf(out->reason, sizeof(out->reason),
                  "host bridges %s and %s of the machine's only NUMA node", t->roots[ra].name,
                  t->roots[rb].name);
     } else {
         out->seen = PVN_TOPO_SMI_UNKNOWN;
-        snprintf(out->reason, sizeof out->reason,
+        snprintf(out->reason, sizeof(out->reason),
                  "different host bridges, and %s does not report its NUMA node (numa_node \"%s\")",
                  na < 0 ? a->bdf : b->bdf, na < 0 ? a->numa_text : b->numa_text);
     }
@@ -154,12 +145,10 @@ static void across_roots(const struct pvn_topo *t, int ia, int ib, struct pvn_to
 
 static bool hinted(const struct pvn_topo *t, int i)
 {
-    for (; i >= 0; i = t->pci[i].parent) {
+    for (; i >= 0; i = t->pci[i].parent)
         if ((t->pci[i].flags &
-             (PVN_TOPO_PCI_MOVED | PVN_TOPO_PCI_NUMA_HINTED | PVN_TOPO_PCI_INVENTED)) != 0) {
+             (PVN_TOPO_PCI_MOVED | PVN_TOPO_PCI_NUMA_HINTED | PVN_TOPO_PCI_INVENTED)) != 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -167,21 +156,20 @@ static void set_trust(const struct pvn_topo *t, int a, int b, struct pvn_topo_di
 {
     size_t used;
 
-    if (pvn_topo_same_slot(&t->pci[a], &t->pci[b])) {
+    if (pvn_topo_same_slot(&t->pci[a], &t->pci[b]))
         out->trust = pvn_topo_is_guest(t) ? PVN_TOPO_TRUST_PRESENTED : PVN_TOPO_TRUST_MEASURED;
-    } else if (hinted(t, a) && hinted(t, b)) {
+    else if (hinted(t, a) && hinted(t, b))
         out->trust = PVN_TOPO_TRUST_HINTED;
-    } else if (!pvn_topo_is_guest(t)) {
+    else if (!pvn_topo_is_guest(t))
         out->trust = PVN_TOPO_TRUST_MEASURED;
-    } else if (out->common >= 0) {
+    else if (out->common >= 0)
         out->trust = PVN_TOPO_TRUST_PRESENTED;
-    } else {
+    else
         out->trust = PVN_TOPO_TRUST_HIDDEN;
-    }
     out->smi = out->trust == PVN_TOPO_TRUST_HIDDEN ? PVN_TOPO_SMI_UNKNOWN : out->seen;
     if (out->trust == PVN_TOPO_TRUST_HIDDEN) {
         used = strlen(out->reason);
-        snprintf(out->reason + used, sizeof out->reason - used,
+        snprintf(out->reason + used, sizeof(out->reason) - used,
                  "%sas this %s guest shows it; the real place of both is hidden",
                  used > 0 ? ", " : "", pvn_topo_hypervisor_name(t->guest.hypervisor));
     }
@@ -197,16 +185,16 @@ void pvn_topo_find_distance(const struct pvn_topo *t, int a, int b, struct pvn_t
                                       .slit = PVN_TOPO_UNKNOWN,
                                       .narrow = -1};
     if (a < 0 || b < 0 || a >= t->npci || b >= t->npci) {
-        snprintf(out->reason, sizeof out->reason, "no such PCI function");
+        snprintf(out->reason, sizeof(out->reason), "no such PCI function");
         return;
     }
     if (a == b) {
         out->smi = out->seen = PVN_TOPO_SMI_SELF;
-        snprintf(out->reason, sizeof out->reason, "the same function");
+        snprintf(out->reason, sizeof(out->reason), "the same function");
         return;
     }
     if (((t->pci[a].flags | t->pci[b].flags) & PVN_TOPO_PCI_NO_PATH) != 0) {
-        snprintf(out->reason, sizeof out->reason, "the place of %s in the PCI tree is unknown",
+        snprintf(out->reason, sizeof(out->reason), "the place of %s in the PCI tree is unknown",
                  (t->pci[a].flags & PVN_TOPO_PCI_NO_PATH) != 0 ? t->pci[a].bdf : t->pci[b].bdf);
         return;
     }
@@ -214,13 +202,12 @@ void pvn_topo_find_distance(const struct pvn_topo *t, int a, int b, struct pvn_t
     walk_up(t, a, out->common, out, &slowest);
     walk_up(t, b, out->common, out, &slowest);
     if (out->common >= 0) {
-        if (counts_as_switch(&t->pci[out->common])) {
+        if (counts_as_switch(&t->pci[out->common]))
             out->switches++;
-        }
         below_common(t, &t->pci[a], &t->pci[b], out);
     } else if (pvn_topo_same_slot(&t->pci[a], &t->pci[b])) {
         out->seen = PVN_TOPO_SMI_PIX;
-        snprintf(out->reason, sizeof out->reason, "two functions of one device");
+        snprintf(out->reason, sizeof(out->reason), "two functions of one device");
     } else {
         across_roots(t, a, b, out);
     }
@@ -233,13 +220,11 @@ bool pvn_topo_layout_hidden(const struct pvn_topo *t)
 
     for (int g = 0; g < t->ngpus; g++) {
         for (int i = 0; i < t->npci; i++) {
-            if (pvn_topo_rdma_of_pci(t, i) < 0 && pvn_topo_net_of_pci(t, i) < 0) {
+            if (pvn_topo_rdma_of_pci(t, i) < 0 && pvn_topo_net_of_pci(t, i) < 0)
                 continue;
-            }
             pvn_topo_find_distance(t, t->gpus[g].pci, i, &d);
-            if (d.trust == PVN_TOPO_TRUST_HIDDEN) {
+            if (d.trust == PVN_TOPO_TRUST_HIDDEN)
                 return true;
-            }
         }
     }
     return false;

@@ -14,29 +14,25 @@
 
 void pvn_topo_fs_close(struct pvn_topo_fs *fs)
 {
-    if (!fs) {
+    if (!fs)
         return;
-    }
-    for (int i = 0; i < PVN_TOPO_FS_KNOWN; i++) {
+    for (int i = 0; i < PVN_TOPO_FS_KNOWN; i++)
         free(fs->known[i]);
-    }
     fs->ops->close(fs);
 }
 
 void pvn_topo_fs_enter(struct pvn_topo_fs *fs, const char *dir)
 {
-    if (fs->ops->enter) {
+    if (fs->ops->enter)
         fs->ops->enter(fs, dir);
-    }
 }
 
 static char **known_slot(struct pvn_topo_fs *fs, const char *path)
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
 
-    while (*path != '\0') {
+    while (*path != '\0')
         hash = (hash ^ (unsigned char)*path++) * 16777619u;
-    }
     return &fs->known[hash % PVN_TOPO_FS_KNOWN];
 }
 
@@ -67,9 +63,8 @@ struct rest {
 
 static int rest_push(struct rest *rest, const char *text, size_t len)
 {
-    if (len + 1 > rest->start || sizeof rest->buf - rest->start + len + 1 > PVN_TOPO_FS_PATH_MAX) {
+    if (len + 1 > rest->start || sizeof(rest->buf) - rest->start + len + 1 > PVN_TOPO_FS_PATH_MAX)
         return -ENAMETOOLONG;
-    }
     rest->start -= len + 1;
     memcpy(rest->buf + rest->start, text, len);
     rest->buf[rest->start + len] = '/';
@@ -79,15 +74,14 @@ static int rest_push(struct rest *rest, const char *text, size_t len)
 /* Takes the next component; NULL at the end. */
 static const char *rest_pop(struct rest *rest, size_t *len)
 {
-    const char *end = rest->buf + sizeof rest->buf;
+    const char *end = rest->buf + sizeof(rest->buf);
     const char *at = rest->buf + rest->start;
     const char *slash;
 
-    while (at < end && *at == '/') {
+    while (at < end && *at == '/')
         at++;
-    }
     if (at == end) {
-        rest->start = sizeof rest->buf;
+        rest->start = sizeof(rest->buf);
         return NULL;
     }
     slash = memchr(at, '/', (size_t)(end - at));
@@ -98,75 +92,63 @@ static const char *rest_pop(struct rest *rest, size_t *len)
 
 static void drop_component(char *out, size_t *used)
 {
-    while (*used > 0 && out[*used - 1] != '/') {
+    while (*used > 0 && out[*used - 1] != '/')
         (*used)--;
-    }
-    if (*used > 0) {
+    if (*used > 0)
         (*used)--;
-    }
     out[*used] = '\0';
 }
 
 int pvn_topo_fs_resolve(struct pvn_topo_fs *fs, const char *path, char *out)
 {
-    struct rest rest = {.start = sizeof rest.buf};
+    struct rest rest = {.start = sizeof(rest.buf)};
     char link[PVN_TOPO_FS_PATH_MAX];
     size_t used = 0, len;
     const char *part;
     int links = 0, rc;
 
     rc = rest_push(&rest, path, strlen(path));
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     out[0] = '\0';
     while ((part = rest_pop(&rest, &len))) {
         size_t before = used;
         ssize_t got;
 
-        if (len == 1 && part[0] == '.') {
+        if (len == 1 && part[0] == '.')
             continue;
-        }
         if (len == 2 && part[0] == '.' && part[1] == '.') {
             drop_component(out, &used);
             continue;
         }
-        if (used + len + 2 > PVN_TOPO_FS_PATH_MAX) {
+        if (used + len + 2 > PVN_TOPO_FS_PATH_MAX)
             return -ENAMETOOLONG;
-        }
         out[used++] = '/';
         memcpy(out + used, part, len);
         used += len;
         out[used] = '\0';
-        if (is_known(fs, out)) {
+        if (is_known(fs, out))
             continue;
-        }
-        got = fs->ops->readlink(fs, out, link, sizeof link);
+        got = fs->ops->readlink(fs, out, link, sizeof(link));
         if (got == -EINVAL) {
-            if (rest.start < sizeof rest.buf) {
+            if (rest.start < sizeof(rest.buf))
                 set_known(fs, out); /* something below it is looked up */
-            }
             continue;
         }
-        if (got < 0) {
+        if (got < 0)
             return (int)got;
-        }
-        if (++links > PVN_TOPO_FS_MAX_LINKS) {
+        if (++links > PVN_TOPO_FS_MAX_LINKS)
             return -ELOOP;
-        }
-        if (got == 0) {
+        if (got == 0)
             return -ENOENT;
-        }
         used = link[0] == '/' ? 0 : before;
         out[used] = '\0';
         rc = rest_push(&rest, link, (size_t)got);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
-    if (used == 0) {
+    if (used == 0)
         strcpy(out, "/");
-    }
     return 0;
 }
 
@@ -184,9 +166,8 @@ int pvn_topo_fs_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_f
     int rc = pvn_topo_fs_resolve(fs, path, real);
 
     *names = (struct pvn_topo_fs_names){0};
-    if (rc == 0) {
+    if (rc == 0)
         rc = fs->ops->list(fs, real, names);
-    }
     if (rc != 0) {
         pvn_topo_fs_names_free(names);
         return rc;
@@ -231,16 +212,13 @@ ssize_t pvn_topo_fs_readlink_at(struct pvn_topo_fs *fs, const char *dir, const c
     int rc = join(path, dir, name);
     ssize_t got;
 
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     got = fs->ops->readlink(fs, path, buf, cap);
-    if (got < 0) {
+    if (got < 0)
         return got;
-    }
-    if ((size_t)got >= cap) {
+    if ((size_t)got >= cap)
         return -ENAMETOOLONG;
-    }
     buf[got] = '\0';
     return got;
 }
@@ -281,31 +259,27 @@ int pvn_topo_fs_read_all(struct pvn_topo_fs *fs, const char *path, size_t max, c
 
 void pvn_topo_fs_names_free(struct pvn_topo_fs_names *names)
 {
-    for (int i = 0; i < names->n; i++) {
+    for (int i = 0; i < names->n; i++)
         free(names->name[i]);
-    }
     free(names->name);
     *names = (struct pvn_topo_fs_names){0};
 }
 
 int pvn_topo_fs_names_add(struct pvn_topo_fs_names *names, const char *name)
 {
-    if (names->n >= PVN_TOPO_FS_MAX_NAMES) {
+    if (names->n >= PVN_TOPO_FS_MAX_NAMES)
         return -E2BIG;
-    }
     if ((names->n & (names->n - 1)) == 0) {
         size_t cap = names->n == 0 ? 1 : 2 * (size_t)names->n;
-        char **bigger = realloc(names->name, cap * sizeof *bigger);
+        char **bigger = realloc(names->name, cap * sizeof(*bigger));
 
-        if (!bigger) {
+        if (!bigger)
             return -ENOMEM;
-        }
         names->name = bigger;
     }
     names->name[names->n] = strdup(name);
-    if (!names->name[names->n]) {
+    if (!names->name[names->n])
         return -ENOMEM;
-    }
     names->n++;
     return 0;
 }
@@ -317,7 +291,6 @@ static int by_name(const void *a, const void *b)
 
 void pvn_topo_fs_names_sort(struct pvn_topo_fs_names *names)
 {
-    if (names->n > 1) {
-        qsort(names->name, (size_t)names->n, sizeof *names->name, by_name);
-    }
+    if (names->n > 1)
+        qsort(names->name, (size_t)names->n, sizeof(*names->name), by_name);
 }

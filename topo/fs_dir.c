@@ -59,12 +59,10 @@ static int by_text(const void *a, const void *b)
 
 static void leave(struct inside *in)
 {
-    if (!in->dir) {
+    if (!in->dir)
         return;
-    }
-    for (int i = 0; i < in->n; i++) {
+    for (int i = 0; i < in->n; i++)
         free(in->names[i].text);
-    }
     free(in->names);
     free(in->dir);
     close(in->fd);
@@ -75,11 +73,10 @@ static bool add_name(struct inside *in, const char *text, unsigned char type)
 {
     if ((in->n & (in->n - 1)) == 0) {
         struct name *bigger =
-            realloc(in->names, (in->n == 0 ? 1 : 2 * (size_t)in->n) * sizeof *bigger);
+            realloc(in->names, (in->n == 0 ? 1 : 2 * (size_t)in->n) * sizeof(*bigger));
 
-        if (!bigger) {
+        if (!bigger)
             return false;
-        }
         in->names = bigger;
     }
     in->names[in->n] = (struct name){strdup(text), type};
@@ -95,9 +92,8 @@ static int for_each_entry(int fd, int (*each)(void *ctx, const struct dirent *e)
 
     if (!dir) {
         rc = -errno;
-        if (own >= 0) {
+        if (own >= 0)
             close(own);
-        }
         return rc;
     }
     while (rc == 0) {
@@ -109,9 +105,8 @@ static int for_each_entry(int fd, int (*each)(void *ctx, const struct dirent *e)
             rc = -errno;
             break;
         }
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             rc = each(ctx, e);
-        }
     }
     closedir(dir);
     return rc;
@@ -126,14 +121,12 @@ static void dir_enter(struct pvn_topo_fs *fs, const char *dir)
 {
     struct inside *in = &((struct fs_dir *)fs)->in;
 
-    if (in->dir && strcmp(in->dir, dir) == 0) {
+    if (in->dir && strcmp(in->dir, dir) == 0)
         return;
-    }
     leave(in);
     in->fd = open_dir_at(fs, dir);
-    if (in->fd < 0) {
+    if (in->fd < 0)
         return;
-    }
     in->dir = strdup(dir);
     if (!in->dir) {
         close(in->fd);
@@ -144,9 +137,8 @@ static void dir_enter(struct pvn_topo_fs *fs, const char *dir)
         leave(in);
         return;
     }
-    if (in->n > 1) {
-        qsort(in->names, (size_t)in->n, sizeof *in->names, by_text);
-    }
+    if (in->n > 1)
+        qsort(in->names, (size_t)in->n, sizeof(*in->names), by_text);
 }
 
 /* The place in which to look path up: the directory that is being read, with the plain name, or the root. */
@@ -180,13 +172,12 @@ static struct place find(struct pvn_topo_fs *fs, const char *path)
     struct name key;
 
     place.fd = start(fs, path, &place.name);
-    if (n == 0 || strncmp(path, in->dir, n) != 0 || path[n] != '/' || strchr(path + n + 1, '/')) {
+    if (n == 0 || strncmp(path, in->dir, n) != 0 || path[n] != '/' || strchr(path + n + 1, '/'))
         return place;
-    }
     place.fd = in->fd;
     place.name = path + n + 1;
     key.text = (char *)(uintptr_t)place.name;
-    entry = in->n > 0 ? bsearch(&key, in->names, (size_t)in->n, sizeof key, by_text) : NULL;
+    entry = in->n > 0 ? bsearch(&key, in->names, (size_t)in->n, sizeof(key), by_text) : NULL;
     place.listed = !entry || entry->type != DT_UNKNOWN;
     place.type = !entry ? PVN_TOPO_FS_NONE : type_of_entry(entry->type);
     return place;
@@ -196,12 +187,10 @@ static enum pvn_topo_fs_type type_at(const struct place *place)
 {
     struct stat st;
 
-    if (place->listed) {
+    if (place->listed)
         return place->type;
-    }
-    if (fstatat(place->fd, place->name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (fstatat(place->fd, place->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return PVN_TOPO_FS_NONE;
-    }
     switch (st.st_mode & S_IFMT) {
     case S_IFREG:
         return PVN_TOPO_FS_FILE;
@@ -226,9 +215,8 @@ static ssize_t dir_readlink(struct pvn_topo_fs *fs, const char *path, char *buf,
     struct place place = find(fs, path);
     ssize_t got;
 
-    if (place.listed && place.type != PVN_TOPO_FS_LINK) {
+    if (place.listed && place.type != PVN_TOPO_FS_LINK)
         return place.type == PVN_TOPO_FS_NONE ? -ENOENT : -EINVAL;
-    }
     got = readlinkat(place.fd, place.name, buf, cap);
     return got < 0 ? -errno : got;
 }
@@ -250,14 +238,12 @@ static ssize_t dir_read(struct pvn_topo_fs *fs, const char *path, size_t at, voi
         return -EINVAL;
     }
     fd = openat(place.fd, place.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
+    if (fd < 0)
         return -errno;
-    }
     while (have < cap) {
         rc = pread(fd, (char *)buf + have, cap - have, (off_t)(at + have));
-        if (rc < 0 && errno == EINTR) {
+        if (rc < 0 && errno == EINTR)
             continue;
-        }
         if (rc < 0) {
             rc = -errno;
             close(fd);
@@ -266,9 +252,8 @@ static ssize_t dir_read(struct pvn_topo_fs *fs, const char *path, size_t at, voi
         }
         have += (size_t)rc;
         /* An attribute of sysfs comes whole in one read; only procfs hands out pieces. */
-        if (rc == 0 || strncmp(path, "/sys/", 5) == 0) {
+        if (rc == 0 || strncmp(path, "/sys/", 5) == 0)
             break;
-        }
     }
     close(fd);
     return (ssize_t)have;
@@ -284,9 +269,8 @@ static int dir_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs
     int fd = open_dir_at(fs, path);
     int rc;
 
-    if (fd < 0) {
+    if (fd < 0)
         return -errno;
-    }
     rc = for_each_entry(fd, list_entry, names);
     close(fd);
     return rc;
@@ -298,9 +282,8 @@ static void dir_close(struct pvn_topo_fs *fs)
 
     leave(&d->in);
     close(d->fd);
-    if (d->sys_fd >= 0) {
+    if (d->sys_fd >= 0)
         close(d->sys_fd);
-    }
     free(d);
 }
 
@@ -314,20 +297,18 @@ int pvn_topo_fs_open_dir(const char *root, const char *sys, struct pvn_topo_fs *
         .enter = dir_enter,
         .close = dir_close,
     };
-    struct fs_dir *d = calloc(1, sizeof *d);
+    struct fs_dir *d = calloc(1, sizeof(*d));
 
-    if (!d) {
+    if (!d)
         return -ENOMEM;
-    }
     d->fs.ops = &ops;
     d->fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     d->sys_fd = sys && d->fd >= 0 ? open(sys, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (d->fd < 0 || (sys && d->sys_fd < 0)) {
         int rc = -errno;
 
-        if (d->fd >= 0) {
+        if (d->fd >= 0)
             close(d->fd);
-        }
         free(d);
         return rc;
     }

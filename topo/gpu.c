@@ -15,9 +15,8 @@ static bool gpu_kind(const struct pvn_topo_pci *p, enum pvn_topo_gpu_kind *kind)
 {
     int base = p->class_code >> 16, sub = p->class_code >> 8 & 0xff;
 
-    if (p->class_code == PVN_TOPO_UNKNOWN) {
+    if (p->class_code == PVN_TOPO_UNKNOWN)
         return false;
-    }
     if (base == 0x03) {
         /* 0300 VGA, 0302 3D, 0380 other. Display-only chips (management controllers, emulated VGA)
          * are of other makers. */
@@ -52,9 +51,8 @@ static bool find_value(const char *text, const char *key, char *out, size_t cap)
 {
     const char *at = strstr(text, key);
 
-    if (!at || (at != text && at[-1] != '\n')) {
+    if (!at || (at != text && at[-1] != '\n'))
         return false;
-    }
     at += strlen(key);
     at += strspn(at, " \t");
     snprintf(out, cap, "%.*s", (int)strcspn(at, "\n"), at);
@@ -68,20 +66,17 @@ static void read_information(struct pvn_topo_reader *r, struct pvn_topo_gpu *gpu
     ssize_t got;
 
     gpu->minor = PVN_TOPO_UNKNOWN;
-    if (gpu->kind != PVN_TOPO_GPU_NVIDIA || !r->fs) {
+    if (gpu->kind != PVN_TOPO_GPU_NVIDIA || !r->fs)
         return;
-    }
-    snprintf(path, sizeof path, "%s/%s/information", nvidia_gpus, r->topo->pci[gpu->pci].bdf);
-    got = pvn_topo_fs_read(r->fs, path, text, sizeof text - 1);
-    if (got <= 0) {
+    snprintf(path, sizeof(path), "%s/%s/information", nvidia_gpus, r->topo->pci[gpu->pci].bdf);
+    got = pvn_topo_fs_read(r->fs, path, text, sizeof(text) - 1);
+    if (got <= 0)
         return;
-    }
     text[got] = '\0';
-    find_value(text, "Model:", gpu->model, sizeof gpu->model);
-    find_value(text, "GPU UUID:", gpu->uuid, sizeof gpu->uuid);
-    if (find_value(text, "Device Minor:", minor, sizeof minor)) {
+    find_value(text, "Model:", gpu->model, sizeof(gpu->model));
+    find_value(text, "GPU UUID:", gpu->uuid, sizeof(gpu->uuid));
+    if (find_value(text, "Device Minor:", minor, sizeof(minor)))
         pvn_topo_parse_int(minor, 10, 0, 65535, &gpu->minor);
-    }
 }
 
 /* A capture may lack ids, but the driver's own directory names its GPUs. */
@@ -89,10 +84,9 @@ static bool driver_knows(struct pvn_topo_reader *r, const struct pvn_topo_pci *p
 {
     char path[PVN_TOPO_NAME_MAX * 2];
 
-    if (!any || p->vendor != PVN_TOPO_UNKNOWN) {
+    if (!any || p->vendor != PVN_TOPO_UNKNOWN)
         return false;
-    }
-    snprintf(path, sizeof path, "%s/%s", nvidia_gpus, p->bdf);
+    snprintf(path, sizeof(path), "%s/%s", nvidia_gpus, p->bdf);
     return pvn_topo_fs_type(r->fs, path) == PVN_TOPO_FS_DIR;
 }
 
@@ -106,13 +100,11 @@ int pvn_topo_read_gpus(struct pvn_topo_reader *r)
         enum pvn_topo_gpu_kind kind = PVN_TOPO_GPU_NVIDIA;
         struct pvn_topo_gpu *gpu;
 
-        if (!gpu_kind(&t->pci[i], &kind) && !driver_knows(r, &t->pci[i], driver)) {
+        if (!gpu_kind(&t->pci[i], &kind) && !driver_knows(r, &t->pci[i], driver))
             continue;
-        }
-        gpu = pvn_topo_array_add((void **)&t->gpus, &t->ngpus, sizeof *gpu);
-        if (!gpu) {
+        gpu = pvn_topo_array_add((void **)&t->gpus, &t->ngpus, sizeof(*gpu));
+        if (!gpu)
             return pvn_topo_reader_nomem(r);
-        }
         gpu->pci = i;
         gpu->kind = kind;
         read_information(r, gpu);
@@ -125,12 +117,11 @@ int pvn_topo_read_gpus(struct pvn_topo_reader *r)
 static void read_driver_version(struct pvn_topo_reader *r, struct pvn_topo_nvidia *nv)
 {
     char text[1024];
-    ssize_t got = pvn_topo_fs_read(r->fs, "/proc/driver/nvidia/version", text, sizeof text - 1);
+    ssize_t got = pvn_topo_fs_read(r->fs, "/proc/driver/nvidia/version", text, sizeof(text) - 1);
     const char *at;
 
-    if (got <= 0) {
+    if (got <= 0)
         return;
-    }
     text[got] = '\0';
     nv->loaded = PVN_TOPO_TRI_YES;
     nv->open_modules = strstr(text, "Open Kernel Module") ? PVN_TOPO_TRI_YES : PVN_TOPO_TRI_NO;
@@ -138,11 +129,10 @@ static void read_driver_version(struct pvn_topo_reader *r, struct pvn_topo_nvidi
         const char *start = at;
         int major, minor;
 
-        while (start > text && start[-1] >= '0' && start[-1] <= '9') {
+        while (start > text && start[-1] >= '0' && start[-1] <= '9')
             start--;
-        }
         if (sscanf(start, "%5d.%5d", &major, &minor) == 2 && start < at) {
-            snprintf(nv->version, sizeof nv->version, "%.*s", (int)strspn(start, "0123456789."),
+            snprintf(nv->version, sizeof(nv->version), "%.*s", (int)strspn(start, "0123456789."),
                      start);
             return;
         }
@@ -157,23 +147,20 @@ static void read_peermem(struct pvn_topo_reader *r, struct pvn_topo_nvidia *nv)
     const struct pvn_topo *t = r->topo;
 
     nv->peermem = t->modules_known == PVN_TOPO_TRI_YES ? PVN_TOPO_TRI_NO : PVN_TOPO_TRI_UNKNOWN;
-    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++) {
+    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
         int m = pvn_topo_find_module(t, modules[i]);
 
         if (m >= 0) {
             nv->peermem = PVN_TOPO_TRI_YES;
-            pvn_topo_copy_text(nv->peermem_version, sizeof nv->peermem_version,
+            pvn_topo_copy_text(nv->peermem_version, sizeof(nv->peermem_version),
                                t->modules[m].version);
         }
     }
-    if (pvn_topo_fs_type(r->fs, "/sys/kernel/mm") == PVN_TOPO_FS_DIR) {
+    if (pvn_topo_fs_type(r->fs, "/sys/kernel/mm") == PVN_TOPO_FS_DIR)
         nv->memory_peers = PVN_TOPO_TRI_NO;
-    }
-    for (size_t i = 0; i < sizeof clients / sizeof clients[0]; i++) {
-        if (pvn_topo_fs_type(r->fs, clients[i]) == PVN_TOPO_FS_DIR) {
+    for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++)
+        if (pvn_topo_fs_type(r->fs, clients[i]) == PVN_TOPO_FS_DIR)
             nv->memory_peers = PVN_TOPO_TRI_YES;
-        }
-    }
 }
 
 int pvn_topo_read_nvidia(struct pvn_topo_reader *r)
@@ -189,17 +176,15 @@ int pvn_topo_read_nvidia(struct pvn_topo_reader *r)
     }
     /* The directory is the driver's: it is there while the driver is. */
     if (nv->loaded == PVN_TOPO_TRI_UNKNOWN &&
-        pvn_topo_fs_type(r->fs, nvidia_gpus) == PVN_TOPO_FS_DIR) {
+        pvn_topo_fs_type(r->fs, nvidia_gpus) == PVN_TOPO_FS_DIR)
         nv->loaded = PVN_TOPO_TRI_YES;
-    }
     read_driver_version(r, nv);
     read_peermem(r, nv);
-    got = pvn_topo_fs_read(r->fs, "/proc/driver/nvidia/params", text, sizeof text - 1);
+    got = pvn_topo_fs_read(r->fs, "/proc/driver/nvidia/params", text, sizeof(text) - 1);
     if (got > 0) {
         text[got] = '\0';
-        if (find_value(text, "GrdmaPciTopoCheckOverride:", value, sizeof value)) {
+        if (find_value(text, "GrdmaPciTopoCheckOverride:", value, sizeof(value)))
             pvn_topo_parse_int(value, 10, 0, 255, &nv->topo_check_override);
-        }
     }
     return 0;
 }

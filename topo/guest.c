@@ -41,22 +41,20 @@ static bool starts(const char *text, const char *with)
 
 static bool by_dmi(struct pvn_topo_guest *g)
 {
-    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++) {
         const struct sign *s = &signs[i];
 
         if ((s->vendor && !starts(g->sys_vendor, s->vendor)) ||
-            (s->product && !strstr(g->product_name, s->product))) {
+            (s->product && !strstr(g->product_name, s->product)))
             continue;
-        }
         /* Clouds rent the bare machine under the same DMI vendor; there the CPU shows no bit. */
         if ((s->hv == PVN_TOPO_HV_NITRO && strstr(g->product_name, ".metal")) ||
             ((s->hv == PVN_TOPO_HV_GOOGLE || s->hv == PVN_TOPO_HV_NITRO ||
               s->hv == PVN_TOPO_HV_KVM) &&
-             g->cpu_flag == PVN_TOPO_TRI_NO && !s->product && !starts(g->sys_vendor, "QEMU"))) {
+             g->cpu_flag == PVN_TOPO_TRI_NO && !s->product && !starts(g->sys_vendor, "QEMU")))
             continue;
-        }
         g->hypervisor = s->hv;
-        snprintf(g->evidence, sizeof g->evidence, "DMI: %.100s, %.100s", g->sys_vendor,
+        snprintf(g->evidence, sizeof(g->evidence), "DMI: %.100s, %.100s", g->sys_vendor,
                  g->product_name);
         return true;
     }
@@ -70,23 +68,21 @@ static bool by_devices(struct pvn_topo *t)
         enum pvn_topo_hypervisor hv = PVN_TOPO_HV_UNKNOWN;
 
         if (p->vendor == 0x15ad &&
-            (p->device == 0x0740 || p->device == 0x07a0 || p->device == 0x0790)) {
+            (p->device == 0x0740 || p->device == 0x07a0 || p->device == 0x0790))
             hv = PVN_TOPO_HV_VMWARE; /* VMCI, root port, PCI bridge */
-        } else if (p->vendor == 0x1af4 || (p->vendor == 0x1b36 && p->class_code >> 8 != 0x0300)) {
+        else if (p->vendor == 0x1af4 || (p->vendor == 0x1b36 && p->class_code >> 8 != 0x0300))
             hv = PVN_TOPO_HV_KVM; /* virtio; QEMU's own bridges */
-        } else if (p->vendor == 0x5853) {
+        else if (p->vendor == 0x5853)
             hv = PVN_TOPO_HV_XEN;
-        } else if (p->path && strstr(p->path, "/VMBUS:")) {
+        else if (p->path && strstr(p->path, "/VMBUS:"))
             hv = PVN_TOPO_HV_HYPERV;
-        }
         /* SmartNICs offer virtio functions on bare metal, so they
          * need the CPU's bit beside them. */
         if (hv == PVN_TOPO_HV_UNKNOWN ||
-            (hv == PVN_TOPO_HV_KVM && t->guest.cpu_flag == PVN_TOPO_TRI_NO)) {
+            (hv == PVN_TOPO_HV_KVM && t->guest.cpu_flag == PVN_TOPO_TRI_NO))
             continue;
-        }
         t->guest.hypervisor = hv;
-        snprintf(t->guest.evidence, sizeof t->guest.evidence, "PCI function %s is %04x:%04x",
+        snprintf(t->guest.evidence, sizeof(t->guest.evidence), "PCI function %s is %04x:%04x",
                  p->bdf, (unsigned)p->vendor & 0xffff, (unsigned)p->device & 0xffff);
         return true;
     }
@@ -98,24 +94,23 @@ void pvn_topo_recognise_guest(struct pvn_topo_reader *r)
     struct pvn_topo *t = r->topo;
     struct pvn_topo_guest *g = &t->guest;
     char type[32] = "";
-    ssize_t got = pvn_topo_fs_read(r->fs, "/sys/hypervisor/type", type, sizeof type - 1);
+    ssize_t got = pvn_topo_fs_read(r->fs, "/sys/hypervisor/type", type, sizeof(type) - 1);
 
     type[got > 0 ? got : 0] = '\0';
-    if (by_dmi(g) || by_devices(t)) {
+    if (by_dmi(g) || by_devices(t))
         return;
-    }
     if (starts(type, "xen")) {
         g->hypervisor = PVN_TOPO_HV_XEN;
-        snprintf(g->evidence, sizeof g->evidence, "/sys/hypervisor/type is xen");
+        snprintf(g->evidence, sizeof(g->evidence), "/sys/hypervisor/type is xen");
     } else if (g->cpu_flag == PVN_TOPO_TRI_YES) {
         g->hypervisor = PVN_TOPO_HV_OTHER;
-        snprintf(g->evidence, sizeof g->evidence, "the CPU shows the hypervisor bit");
+        snprintf(g->evidence, sizeof(g->evidence), "the CPU shows the hypervisor bit");
     } else if (g->cpu_flag == PVN_TOPO_TRI_NO) {
         g->hypervisor = PVN_TOPO_HV_NONE;
-        snprintf(g->evidence, sizeof g->evidence, "the CPU shows no hypervisor bit");
+        snprintf(g->evidence, sizeof(g->evidence), "the CPU shows no hypervisor bit");
     } else if (g->sys_vendor[0] != '\0') {
         g->hypervisor = PVN_TOPO_HV_NONE;
-        snprintf(g->evidence, sizeof g->evidence, "DMI (%.100s, %.100s) names no hypervisor",
+        snprintf(g->evidence, sizeof(g->evidence), "DMI (%.100s, %.100s) names no hypervisor",
                  g->sys_vendor, g->product_name);
     }
 }

@@ -15,12 +15,11 @@ static int read_all(struct pvn_topo_reader *r)
         pvn_topo_read_gpus,   pvn_topo_read_nvidia, pvn_topo_pair_pvrdma,
     };
 
-    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
+    for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++) {
         int rc = readers[i](r);
 
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     pvn_topo_recognise_guest(r);
     pvn_topo_note_numas(r);
@@ -37,16 +36,15 @@ int pvn_topo_load_fs(struct pvn_topo_fs *fs, const char *source,
     if (pvn_topo_fs_type(fs, "/sys") != PVN_TOPO_FS_DIR &&
         pvn_topo_fs_type(fs, "/proc") != PVN_TOPO_FS_DIR) {
         snprintf(
-            err->text, sizeof err->text,
+            err->text, sizeof(err->text),
             "%.300s: holds neither sys/ nor proc/, so it describes no machine; give the directory "
             "above them",
             source);
         return -EINVAL;
     }
-    r.topo = calloc(1, sizeof *r.topo);
-    if (!r.topo) {
+    r.topo = calloc(1, sizeof(*r.topo));
+    if (!r.topo)
         return pvn_topo_reader_nomem(&r);
-    }
     r.topo->source = strdup(source);
     r.topo->live = strcmp(source, "/") == 0 &&
                    (!options || !options->sysfs || strcmp(options->sysfs, "/sys") == 0);
@@ -67,7 +65,7 @@ int pvn_topo_load_dir(const char *root, const struct pvn_topo_options *options,
     int rc = pvn_topo_fs_open_dir(root, sysfs, &fs);
 
     if (rc != 0) {
-        snprintf(err->text, sizeof err->text, "%.200s%s%.200s: %s", root,
+        snprintf(err->text, sizeof(err->text), "%.200s%s%.200s: %s", root,
                  sysfs ? " with this directory for its /sys: " : "", sysfs ? sysfs : "",
                  strerror(-rc));
         return rc;

@@ -11,16 +11,13 @@
 
 void pvn_topo_free(struct pvn_topo *topo)
 {
-    if (!topo) {
+    if (!topo)
         return;
-    }
-    for (int i = 0; i < topo->npci; i++) {
+    for (int i = 0; i < topo->npci; i++)
         free(topo->pci[i].path);
-    }
     for (int i = 0; i < topo->nrdmas; i++) {
-        for (int p = 0; p < topo->rdmas[i].nports; p++) {
+        for (int p = 0; p < topo->rdmas[i].nports; p++)
             free(topo->rdmas[i].ports[p].gids);
-        }
         free(topo->rdmas[i].ports);
     }
     for (int i = 0; i < topo->nnumas; i++) {
@@ -44,15 +41,12 @@ void pvn_topo_free(struct pvn_topo *topo)
 
 static int hex_value(char c)
 {
-    if (c >= '0' && c <= '9') {
+    if (c >= '0' && c <= '9')
         return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
+    if (c >= 'a' && c <= 'f')
         return c - 'a' + 10;
-    }
-    if (c >= 'A' && c <= 'F') {
+    if (c >= 'A' && c <= 'F')
         return c - 'A' + 10;
-    }
     return -1;
 }
 
@@ -67,9 +61,8 @@ static const char *hex_field(const char *s, int max_digits, char end, uint32_t *
         v = v << 4 | (uint32_t)hex_value(s[n]);
         n++;
     }
-    if (n == 0 || s[n] != end) {
+    if (n == 0 || s[n] != end)
         return NULL;
-    }
     *value = v;
     return s + n + 1;
 }
@@ -80,27 +73,22 @@ int pvn_topo_bdf_parse(const char *text, uint32_t *domain, uint8_t *bus, uint8_t
     const char *first = strchr(text, ':');
     const char *s = text;
 
-    if (!first) {
+    if (!first)
         return -EINVAL;
-    }
     if (strchr(first + 1, ':')) {
         s = hex_field(s, 8, ':', &dom);
-        if (!s) {
+        if (!s)
             return -EINVAL;
-        }
     }
     s = hex_field(s, 2, ':', &b);
-    if (!s) {
+    if (!s)
         return -EINVAL;
-    }
     s = hex_field(s, 2, '.', &d);
-    if (!s || d > 31) {
+    if (!s || d > 31)
         return -EINVAL;
-    }
     s = hex_field(s, 1, '\0', &f);
-    if (!s || f > 7) {
+    if (!s || f > 7)
         return -EINVAL;
-    }
     *domain = dom;
     *bus = (uint8_t)b;
     *dev = (uint8_t)d;
@@ -119,9 +107,8 @@ int pvn_topo_find_pci_addr(const struct pvn_topo *topo, uint32_t domain, int bus
     for (int i = 0; i < topo->npci; i++) {
         const struct pvn_topo_pci *p = &topo->pci[i];
 
-        if (p->domain == domain && p->bus == bus && p->dev == dev && p->fn == fn) {
+        if (p->domain == domain && p->bus == bus && p->dev == dev && p->fn == fn)
             return i;
-        }
     }
     return -1;
 }
@@ -131,69 +118,56 @@ int pvn_topo_find_pci(const struct pvn_topo *topo, const char *bdf)
     uint32_t domain;
     uint8_t bus, dev, fn;
 
-    if (pvn_topo_bdf_parse(bdf, &domain, &bus, &dev, &fn) != 0) {
+    if (pvn_topo_bdf_parse(bdf, &domain, &bus, &dev, &fn) != 0)
         return -1;
-    }
     return pvn_topo_find_pci_addr(topo, domain, bus, dev, fn);
 }
 
 int pvn_topo_find_net(const struct pvn_topo *topo, const char *name)
 {
-    for (int i = 0; i < topo->nnets; i++) {
-        if (strcmp(topo->nets[i].name, name) == 0) {
+    for (int i = 0; i < topo->nnets; i++)
+        if (strcmp(topo->nets[i].name, name) == 0)
             return i;
-        }
-    }
     return -1;
 }
 
 int pvn_topo_find_rdma(const struct pvn_topo *topo, const char *name)
 {
-    for (int i = 0; i < topo->nrdmas; i++) {
-        if (strcmp(topo->rdmas[i].name, name) == 0) {
+    for (int i = 0; i < topo->nrdmas; i++)
+        if (strcmp(topo->rdmas[i].name, name) == 0)
             return i;
-        }
-    }
     return -1;
 }
 
 int pvn_topo_find_numa(const struct pvn_topo *topo, int id)
 {
-    for (int i = 0; i < topo->nnumas; i++) {
-        if (topo->numas[i].id == id) {
+    for (int i = 0; i < topo->nnumas; i++)
+        if (topo->numas[i].id == id)
             return i;
-        }
-    }
     return -1;
 }
 
 int pvn_topo_gpu_of_pci(const struct pvn_topo *topo, int pci)
 {
-    for (int i = 0; i < topo->ngpus; i++) {
-        if (topo->gpus[i].pci == pci) {
+    for (int i = 0; i < topo->ngpus; i++)
+        if (topo->gpus[i].pci == pci)
             return i;
-        }
-    }
     return -1;
 }
 
 int pvn_topo_rdma_of_pci(const struct pvn_topo *topo, int pci)
 {
-    for (int i = 0; pci >= 0 && i < topo->nrdmas; i++) {
-        if (topo->rdmas[i].pci == pci) {
+    for (int i = 0; pci >= 0 && i < topo->nrdmas; i++)
+        if (topo->rdmas[i].pci == pci)
             return i;
-        }
-    }
     return -1;
 }
 
 int pvn_topo_net_of_pci(const struct pvn_topo *topo, int pci)
 {
-    for (int i = 0; pci >= 0 && i < topo->nnets; i++) {
-        if (topo->nets[i].pci == pci) {
+    for (int i = 0; pci >= 0 && i < topo->nnets; i++)
+        if (topo->nets[i].pci == pci)
             return i;
-        }
-    }
     return -1;
 }
 
@@ -213,11 +187,9 @@ static bool module_name_equal(const char *a, const char *b)
 
 int pvn_topo_find_module(const struct pvn_topo *topo, const char *name)
 {
-    for (int i = 0; i < topo->nmodules; i++) {
-        if (module_name_equal(topo->modules[i].name, name)) {
+    for (int i = 0; i < topo->nmodules; i++)
+        if (module_name_equal(topo->modules[i].name, name))
             return i;
-        }
-    }
     return -1;
 }
 

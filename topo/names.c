@@ -79,23 +79,18 @@ static const struct {
 
 const char *pvn_topo_link_speed_name(int speed_mts)
 {
-    for (size_t i = 0; i < sizeof generations / sizeof generations[0]; i++) {
-        if (generations[i].mts == speed_mts) {
+    for (size_t i = 0; i < sizeof(generations) / sizeof(generations[0]); i++)
+        if (generations[i].mts == speed_mts)
             return generations[i].name;
-        }
-    }
     return "unknown";
 }
 
 int pvn_topo_link_mbytes(int speed_mts, int width)
 {
-    if (speed_mts <= 0 || width < 0 || width > 32) {
+    if (speed_mts <= 0 || width < 0 || width > 32)
         return PVN_TOPO_UNKNOWN;
-    }
-    for (size_t i = 0; i < sizeof generations / sizeof generations[0]; i++) {
-        if (generations[i].mts == speed_mts) {
+    for (size_t i = 0; i < sizeof(generations) / sizeof(generations[0]); i++)
+        if (generations[i].mts == speed_mts)
             return (int)((long long)speed_mts * width * generations[i].coding / 8000);
-        }
-    }
     return PVN_TOPO_UNKNOWN;
 }

@@ -27,7 +27,7 @@ enum {
 static void read_devtype(struct pvn_topo_reader *r, const char *dir, char *out, size_t cap)
 {
     char text[1024];
-    ssize_t got = pvn_topo_fs_read_at(r->fs, dir, "uevent", text, sizeof text - 1);
+    ssize_t got = pvn_topo_fs_read_at(r->fs, dir, "uevent", text, sizeof(text) - 1);
     const char *at;
 
     out[0] = '\0';
@@ -77,24 +77,18 @@ static enum pvn_topo_net_kind kind_of(struct pvn_topo_reader *r, const char *dir
     default:
         break;
     }
-    read_devtype(r, dir, devtype, sizeof devtype);
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        if (strcmp(devtype, types[i].devtype) == 0) {
+    read_devtype(r, dir, devtype, sizeof(devtype));
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(devtype, types[i].devtype) == 0)
             return types[i].kind;
-        }
-    }
-    if (has_device) {
+    if (has_device)
         return PVN_TOPO_NET_ETHERNET;
-    }
-    if (has_dir(r, dir, "bonding")) {
+    if (has_dir(r, dir, "bonding"))
         return PVN_TOPO_NET_BOND;
-    }
-    if (has_dir(r, dir, "bridge")) {
+    if (has_dir(r, dir, "bridge"))
         return PVN_TOPO_NET_BRIDGE;
-    }
-    if (pvn_topo_read_text(r, dir, "tun_flags", devtype, sizeof devtype)) {
+    if (pvn_topo_read_text(r, dir, "tun_flags", devtype, sizeof(devtype)))
         return PVN_TOPO_NET_TUNNEL; /* a tap looks like Ethernet otherwise */
-    }
     return net->arphrd == ARP_ETHER ? PVN_TOPO_NET_VIRTUAL : PVN_TOPO_NET_OTHER;
 }
 
@@ -104,21 +98,19 @@ static void read_net(struct pvn_topo_reader *r, const char *dir, struct pvn_topo
     bool has_device = pvn_topo_real_below(r, dir, "device", dev);
 
     net->pci = pvn_topo_pci_of_path(r->topo, has_device ? dev : dir);
-    if (has_device) {
-        pvn_topo_read_link_name(r, dev, "driver", net->driver, sizeof net->driver);
-    }
+    if (has_device)
+        pvn_topo_read_link_name(r, dev, "driver", net->driver, sizeof(net->driver));
     pvn_topo_fs_enter(r->fs, dir);
     net->arphrd = pvn_topo_read_int(r, dir, "type", 10, 0, 65535);
     net->ifindex = pvn_topo_read_int(r, dir, "ifindex", 10, 0, INT_MAX);
     net->mtu = pvn_topo_read_int(r, dir, "mtu", 10, 0, INT_MAX);
-    pvn_topo_read_text(r, dir, "operstate", net->operstate, sizeof net->operstate);
+    pvn_topo_read_text(r, dir, "operstate", net->operstate, sizeof(net->operstate));
     net->carrier = pvn_topo_read_int(r, dir, "carrier", 10, 0, 1);
     net->speed_mbps = pvn_topo_read_int(r, dir, "speed", 10, INT_MIN + 1, INT_MAX);
-    if (net->speed_mbps <= 0) {
+    if (net->speed_mbps <= 0)
         net->speed_mbps = PVN_TOPO_UNKNOWN; /* -1: SPEED_UNKNOWN of linux/ethtool.h */
-    }
     net->dev_port = pvn_topo_read_int(r, dir, "dev_port", 10, 0, 65535);
-    pvn_topo_read_text(r, dir, "address", net->address, sizeof net->address);
+    pvn_topo_read_text(r, dir, "address", net->address, sizeof(net->address));
     net->kind = kind_of(r, dir, net, has_device);
     net->master = net->lower = -1;
 }
@@ -130,26 +122,20 @@ static int link_net(struct pvn_topo_reader *r, struct pvn_topo_net *net)
     struct pvn_topo_fs_names names;
     int rc;
 
-    snprintf(path, sizeof path, "%s/%s", class_dir, net->name);
-    if (pvn_topo_fs_resolve(r->fs, path, dir) != 0) {
+    snprintf(path, sizeof(path), "%s/%s", class_dir, net->name);
+    if (pvn_topo_fs_resolve(r->fs, path, dir) != 0)
         return 0;
-    }
-    if (pvn_topo_read_link_name(r, dir, "master", name, sizeof name)) {
+    if (pvn_topo_read_link_name(r, dir, "master", name, sizeof(name)))
         net->master = pvn_topo_find_net(r->topo, name);
-    }
-    if (net->kind != PVN_TOPO_NET_VLAN) {
+    if (net->kind != PVN_TOPO_NET_VLAN)
         return 0;
-    }
     rc = pvn_topo_fs_list(r->fs, dir, &names);
-    if (rc == -ENOMEM) {
+    if (rc == -ENOMEM)
         return pvn_topo_reader_nomem(r);
-    }
-    for (int i = 0; i < names.n; i++) {
+    for (int i = 0; i < names.n; i++)
         if (strncmp(names.name[i], "lower_", 6) == 0 &&
-            pvn_topo_read_link_name(r, dir, names.name[i], name, sizeof name)) {
+            pvn_topo_read_link_name(r, dir, names.name[i], name, sizeof(name)))
             net->lower = pvn_topo_find_net(r->topo, name);
-        }
-    }
     pvn_topo_fs_names_free(&names);
     return 0;
 }
@@ -165,24 +151,21 @@ static int add_net(struct pvn_topo_reader *r, const char *name)
                             name);
         return 0;
     }
-    snprintf(path, sizeof path, "%s/%s", class_dir, name);
+    snprintf(path, sizeof(path), "%s/%s", class_dir, name);
     rc = pvn_topo_fs_resolve(r->fs, path, dir);
     if (rc != 0) {
         r->topo->unread |= PVN_TOPO_UNREAD_NETS;
         pvn_topo_leave_note(r, path, "link cannot be followed: %s", strerror(-rc));
         return 0;
     }
-    if (pvn_topo_fs_type(r->fs, dir) != PVN_TOPO_FS_DIR) {
+    if (pvn_topo_fs_type(r->fs, dir) != PVN_TOPO_FS_DIR)
         return 0; /* bonding_masters is a file */
-    }
-    if (r->topo->nnets == PVN_TOPO_MAX_NETS) {
+    if (r->topo->nnets == PVN_TOPO_MAX_NETS)
         return pvn_topo_reader_too_many(r, "network interfaces", PVN_TOPO_MAX_NETS);
-    }
-    net = pvn_topo_array_add((void **)&r->topo->nets, &r->topo->nnets, sizeof *net);
-    if (!net) {
+    net = pvn_topo_array_add((void **)&r->topo->nets, &r->topo->nnets, sizeof(*net));
+    if (!net)
         return pvn_topo_reader_nomem(r);
-    }
-    pvn_topo_copy_text(net->name, sizeof net->name, name);
+    pvn_topo_copy_text(net->name, sizeof(net->name), name);
     pvn_topo_clean_text(net->name);
     read_net(r, dir, net);
     return 0;
@@ -194,9 +177,8 @@ static void mark_teams(struct pvn_topo *t)
     for (int i = 0; i < t->nnets; i++) {
         int master = t->nets[i].master;
 
-        if (master >= 0 && t->nets[master].kind == PVN_TOPO_NET_VIRTUAL) {
+        if (master >= 0 && t->nets[master].kind == PVN_TOPO_NET_VIRTUAL)
             t->nets[master].kind = PVN_TOPO_NET_TEAM;
-        }
     }
 }
 
@@ -205,23 +187,19 @@ int pvn_topo_read_nets(struct pvn_topo_reader *r)
     struct pvn_topo_fs_names names;
     int rc = pvn_topo_fs_list(r->fs, class_dir, &names);
 
-    if (rc == -ENOMEM) {
+    if (rc == -ENOMEM)
         return pvn_topo_reader_nomem(r);
-    }
-    if (rc == -E2BIG) {
+    if (rc == -E2BIG)
         return pvn_topo_reader_too_many(r, "network interfaces", PVN_TOPO_MAX_NETS);
-    }
     if (rc != 0) {
         pvn_topo_leave_unread(r, PVN_TOPO_UNREAD_NETS, class_dir, rc, "no interface is known");
         return 0;
     }
-    for (int i = 0; rc == 0 && i < names.n; i++) {
+    for (int i = 0; rc == 0 && i < names.n; i++)
         rc = add_net(r, names.name[i]);
-    }
     pvn_topo_fs_names_free(&names);
-    for (int i = 0; rc == 0 && i < r->topo->nnets; i++) {
+    for (int i = 0; rc == 0 && i < r->topo->nnets; i++)
         rc = link_net(r, &r->topo->nets[i]);
-    }
     mark_teams(r->topo);
     return rc;
 }

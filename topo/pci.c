@@ -27,9 +27,8 @@ struct listing {
 
 static int compare_addr(uint32_t da, uint32_t ba, uint32_t db, uint32_t bb)
 {
-    if (da != db) {
+    if (da != db)
         return da < db ? -1 : 1;
-    }
     return ba < bb ? -1 : ba > bb;
 }
 
@@ -56,14 +55,12 @@ int pvn_topo_pci_index(const struct pvn_topo *topo, uint32_t domain, int bus, in
         const struct pvn_topo_pci *p = &topo->pci[mid];
         int c = compare_addr(p->domain, bus_key(p->bus, p->dev, p->fn), domain, key);
 
-        if (c == 0) {
+        if (c == 0)
             return mid;
-        }
-        if (c < 0) {
+        if (c < 0)
             lo = mid + 1;
-        } else {
+        else
             hi = mid;
-        }
     }
     return -1;
 }
@@ -74,17 +71,14 @@ static bool next_component(const char **at, char *part, size_t cap)
     const char *s = *at;
     size_t n;
 
-    while (*s == '/') {
+    while (*s == '/')
         s++;
-    }
     n = strcspn(s, "/");
-    if (n == 0) {
+    if (n == 0)
         return false;
-    }
     *at = s + n;
-    if (n >= cap) {
+    if (n >= cap)
         n = 0; /* too long for an address or a root bus: no name that matters */
-    }
     memcpy(part, s, n);
     part[n] = '\0';
     return true;
@@ -103,10 +97,9 @@ static bool parse_root(const char *part, uint32_t *domain, uint8_t *bus)
     char bdf[PVN_TOPO_NAME_MAX + 8];
     uint8_t dev, fn;
 
-    if (strncmp(part, "pci", 3) != 0 || strlen(part) > 3 + 8 + 3 || strcspn(part + 3, ":") < 4) {
+    if (strncmp(part, "pci", 3) != 0 || strlen(part) > 3 + 8 + 3 || strcspn(part + 3, ":") < 4)
         return false;
-    }
-    snprintf(bdf, sizeof bdf, "%s:00.0", part + 3);
+    snprintf(bdf, sizeof(bdf), "%s:00.0", part + 3);
     return pvn_topo_bdf_parse(bdf, domain, bus, &dev, &fn) == 0;
 }
 
@@ -116,7 +109,7 @@ int pvn_topo_pci_of_path(const struct pvn_topo *topo, const char *real)
     int found = -1;
     struct addr a;
 
-    while (next_component(&real, part, sizeof part)) {
+    while (next_component(&real, part, sizeof(part))) {
         if (parse_component(part, &a)) {
             int i = pvn_topo_pci_index(topo, a.domain, a.bus, a.dev, a.fn);
 
@@ -134,7 +127,7 @@ static int resolve_entry(struct pvn_topo_reader *r, const char *name, char **rea
     int rc;
 
     *real = NULL;
-    snprintf(path, sizeof path, "%s/%s", bus_dir, name);
+    snprintf(path, sizeof(path), "%s/%s", bus_dir, name);
     rc = pvn_topo_fs_resolve(r->fs, path, out);
     if (rc != 0) {
         pvn_topo_leave_note(r, path,
@@ -161,9 +154,8 @@ static int list_functions(struct pvn_topo_reader *r, struct listing *l)
         return pvn_topo_reader_too_many(r, "entries in /sys/bus/pci/devices",
                                         PVN_TOPO_FS_MAX_NAMES);
     }
-    if (rc == -ENOMEM) {
+    if (rc == -ENOMEM)
         return pvn_topo_reader_nomem(r);
-    }
     if (rc != 0) {
         pvn_topo_leave_unread(r, PVN_TOPO_UNREAD_PCI, bus_dir, rc, "no PCI function is known");
         return 0;
@@ -181,22 +173,18 @@ static int list_functions(struct pvn_topo_reader *r, struct listing *l)
                                 l->names.name[i]);
         }
     }
-    for (int i = kept; i < l->names.n; i++) {
+    for (int i = kept; i < l->names.n; i++)
         free(l->names.name[i]);
-    }
     l->names.n = kept;
-    if (kept > PVN_TOPO_MAX_PCI) {
+    if (kept > PVN_TOPO_MAX_PCI)
         return pvn_topo_reader_too_many(r, "PCI functions", PVN_TOPO_MAX_PCI);
-    }
-    l->real = calloc((size_t)kept + 1, sizeof *l->real);
-    if (!l->real) {
+    l->real = calloc((size_t)kept + 1, sizeof(*l->real));
+    if (!l->real)
         return pvn_topo_reader_nomem(r);
-    }
     for (int i = 0; i < kept; i++) {
         rc = resolve_entry(r, l->names.name[i], &l->real[i]);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     return 0;
 }
@@ -210,18 +198,15 @@ static int collect_addrs(struct pvn_topo_reader *r, const struct listing *l, str
         char part[PVN_TOPO_NAME_MAX];
         struct addr a, *slot;
 
-        while (next_component(&at, part, sizeof part)) {
-            if (!parse_component(part, &a)) {
+        while (next_component(&at, part, sizeof(part))) {
+            if (!parse_component(part, &a))
                 continue;
-            }
-            slot = pvn_topo_array_add((void **)addrs, n, sizeof **addrs);
-            if (!slot) {
+            slot = pvn_topo_array_add((void **)addrs, n, sizeof(**addrs));
+            if (!slot)
                 return pvn_topo_reader_nomem(r);
-            }
             *slot = a;
-            if (*n > 64 * PVN_TOPO_MAX_PCI) {
+            if (*n > 64 * PVN_TOPO_MAX_PCI)
                 return pvn_topo_reader_too_many(r, "PCI path components", 64 * PVN_TOPO_MAX_PCI);
-            }
         }
     }
     return 0;
@@ -261,12 +246,10 @@ static int sort_unique(struct addr *addrs, int n)
 {
     int kept = 0;
 
-    qsort(addrs, (size_t)n, sizeof *addrs, by_addr);
-    for (int i = 0; i < n; i++) {
-        if (kept == 0 || by_addr(&addrs[kept - 1], &addrs[i]) != 0) {
+    qsort(addrs, (size_t)n, sizeof(*addrs), by_addr);
+    for (int i = 0; i < n; i++)
+        if (kept == 0 || by_addr(&addrs[kept - 1], &addrs[i]) != 0)
             addrs[kept++] = addrs[i];
-        }
-    }
     return kept;
 }
 
@@ -276,15 +259,14 @@ static int make_functions(struct pvn_topo_reader *r, const struct listing *l)
     struct addr *addrs = NULL;
     int n = 0, rc = collect_addrs(r, l, &addrs, &n);
 
-    if (rc != 0 || n == 0) {
+    if (rc != 0 || n == 0)
         goto out;
-    }
     n = sort_unique(addrs, n);
     if (n > PVN_TOPO_MAX_PCI) {
         rc = pvn_topo_reader_too_many(r, "PCI functions", PVN_TOPO_MAX_PCI);
         goto out;
     }
-    t->pci = malloc((size_t)n * sizeof *t->pci);
+    t->pci = malloc((size_t)n * sizeof(*t->pci));
     if (!t->pci) {
         rc = pvn_topo_reader_nomem(r);
         goto out;
@@ -306,19 +288,15 @@ static int root_index(struct pvn_topo_reader *r, const char *name, uint32_t doma
     struct pvn_topo *t = r->topo;
     struct pvn_topo_root *root;
 
-    for (int i = 0; i < t->nroots; i++) {
-        if (t->roots[i].domain == domain && t->roots[i].bus == bus) {
+    for (int i = 0; i < t->nroots; i++)
+        if (t->roots[i].domain == domain && t->roots[i].bus == bus)
             return i;
-        }
-    }
-    if (t->nroots == PVN_TOPO_MAX_ROOTS) {
+    if (t->nroots == PVN_TOPO_MAX_ROOTS)
         return pvn_topo_reader_too_many(r, "PCI root buses", PVN_TOPO_MAX_ROOTS);
-    }
-    root = pvn_topo_array_add((void **)&t->roots, &t->nroots, sizeof *root);
-    if (!root) {
+    root = pvn_topo_array_add((void **)&t->roots, &t->nroots, sizeof(*root));
+    if (!root)
         return pvn_topo_reader_nomem(r);
-    }
-    pvn_topo_copy_text(root->name, sizeof root->name, name);
+    pvn_topo_copy_text(root->name, sizeof(root->name), name);
     root->domain = domain;
     root->bus = bus;
     root->via = via;
@@ -335,7 +313,7 @@ static int place_path(struct pvn_topo_reader *r, const char *real)
     const char *at = real;
     char part[PVN_TOPO_NAME_MAX];
 
-    while (next_component(&at, part, sizeof part)) {
+    while (next_component(&at, part, sizeof(part))) {
         struct pvn_topo_pci *p;
         uint32_t domain;
         uint8_t bus;
@@ -343,15 +321,13 @@ static int place_path(struct pvn_topo_reader *r, const char *real)
 
         if (parse_root(part, &domain, &bus)) {
             root = root_index(r, part, domain, bus, parent >= 0 ? parent : last);
-            if (root < 0) {
+            if (root < 0)
                 return root;
-            }
             parent = -1;
             continue;
         }
-        if (!parse_component(part, &a)) {
+        if (!parse_component(part, &a))
             continue;
-        }
         last = pvn_topo_pci_index(t, a.domain, a.bus, a.dev, a.fn);
         p = &t->pci[last];
         if (root < 0) {
@@ -364,9 +340,8 @@ static int place_path(struct pvn_topo_reader *r, const char *real)
             p->root = root;
             p->depth = parent >= 0 ? t->pci[parent].depth + 1 : 0;
             p->path = strndup(real, (size_t)(at - real));
-            if (!p->path) {
+            if (!p->path)
                 return pvn_topo_reader_nomem(r);
-            }
         } else if (p->parent != parent || p->root != root) {
             pvn_topo_leave_note(
                 r, real, "%s is elsewhere in the tree by another path, which came first", p->bdf);
@@ -381,9 +356,8 @@ static int place_functions(struct pvn_topo_reader *r, const struct listing *l)
     for (int i = 0; i < l->names.n; i++) {
         int rc = l->real[i] ? place_path(r, l->real[i]) : 0;
 
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     /* An entry that is a directory by itself (captures made without
      * links) has files but no place. */
@@ -399,9 +373,8 @@ static int place_functions(struct pvn_topo_reader *r, const struct listing *l)
                                 "not below a pciDDDD:BB directory: its place in the tree is "
                                 "unknown");
             p->path = strdup(l->real[i]);
-            if (!p->path) {
+            if (!p->path)
                 return pvn_topo_reader_nomem(r);
-            }
         }
     }
     return 0;
@@ -416,13 +389,11 @@ static int parse_speed(const char *text)
     if (sscanf(text, "%5d.%1d GT/s%n", &whole, &tenth, &used) != 2 || used == 0) {
         tenth = 0;
         used = 0;
-        if (sscanf(text, "%5d GT/s%n", &whole, &used) != 1 || used == 0) {
+        if (sscanf(text, "%5d GT/s%n", &whole, &used) != 1 || used == 0)
             return PVN_TOPO_UNKNOWN;
-        }
     }
-    if (whole < 0 || tenth < 0 || whole * 1000 + tenth * 100 == 0) {
+    if (whole < 0 || tenth < 0 || whole * 1000 + tenth * 100 == 0)
         return PVN_TOPO_UNKNOWN;
-    }
     return whole * 1000 + tenth * 100;
 }
 
@@ -438,11 +409,10 @@ static void read_link(struct pvn_topo_reader *r, struct pvn_topo_pci *p)
 {
     struct pvn_topo_pci_link *l = &p->link;
 
-    pvn_topo_read_text(r, p->path, "current_link_speed", l->speed_text, sizeof l->speed_text);
+    pvn_topo_read_text(r, p->path, "current_link_speed", l->speed_text, sizeof(l->speed_text));
     if (pvn_topo_read_text(r, p->path, "max_link_speed", l->speed_max_text,
-                           sizeof l->speed_max_text)) {
+                           sizeof(l->speed_max_text)))
         l->width_max = read_width(r, p->path, "max_link_width");
-    }
     l->speed_mts = parse_speed(l->speed_text);
     l->speed_max_mts = parse_speed(l->speed_max_text);
     l->width = read_width(r, p->path, "current_link_width");
@@ -452,20 +422,18 @@ static void read_bars(struct pvn_topo_reader *r, struct pvn_topo_pci *p)
 {
     char text[2048];
     const char *line = text;
-    ssize_t got = pvn_topo_fs_read_at(r->fs, p->path, "resource", text, sizeof text - 1);
+    ssize_t got = pvn_topo_fs_read_at(r->fs, p->path, "resource", text, sizeof(text) - 1);
 
     text[got > 0 ? got : 0] = '\0';
     for (int i = 0; i < 6; i++) {
         uint64_t start, end;
 
-        if (sscanf(line, "%" SCNx64 " %" SCNx64, &start, &end) != 2) {
+        if (sscanf(line, "%" SCNx64 " %" SCNx64, &start, &end) != 2)
             return;
-        }
         p->bar_size[i] = end > start ? end - start + 1 : 0;
         line = strchr(line, '\n');
-        if (!line) {
+        if (!line)
             return;
-        }
         line++;
     }
 }
@@ -488,9 +456,8 @@ static void read_config(struct pvn_topo_reader *r, struct pvn_topo_pci *p)
     const struct pvn_topo_config_source src = {read_config_file, &file};
     bool damaged = false;
 
-    if ((r->flags & PVN_TOPO_NO_CONFIG) != 0) {
+    if ((r->flags & PVN_TOPO_NO_CONFIG) != 0)
         return;
-    }
     pvn_topo_decode_config(&p->config, &src, &damaged);
     if (damaged) {
         pvn_topo_leave_note(r, p->path,
@@ -507,26 +474,24 @@ static void read_links(struct pvn_topo_reader *r, struct pvn_topo_pci *p)
     char name[PVN_TOPO_NAME_MAX];
     struct addr a;
 
-    if (pvn_topo_read_link_name(r, p->path, "driver", p->driver, sizeof p->driver)) {
+    if (pvn_topo_read_link_name(r, p->path, "driver", p->driver, sizeof(p->driver))) {
         p->driver_bound = PVN_TOPO_TRI_YES;
     } else {
         p->driver_bound =
             p->class_code != PVN_TOPO_UNKNOWN ? PVN_TOPO_TRI_NO : PVN_TOPO_TRI_UNKNOWN;
     }
-    if (pvn_topo_read_link_name(r, p->path, "iommu_group", name, sizeof name)) {
-        if (!pvn_topo_parse_int(name, 10, 0, INT_MAX, &p->iommu_group)) {
+    if (pvn_topo_read_link_name(r, p->path, "iommu_group", name, sizeof(name))) {
+        if (!pvn_topo_parse_int(name, 10, 0, INT_MAX, &p->iommu_group))
             pvn_topo_leave_note(r, p->path, "IOMMU group \"%s\" is no number", name);
-        }
     } else if (r->topo->iommu.ngroups != PVN_TOPO_UNKNOWN) {
         p->iommu_group = -1;
     }
-    if (pvn_topo_read_link_name(r, p->path, "physfn", name, sizeof name)) {
+    if (pvn_topo_read_link_name(r, p->path, "physfn", name, sizeof(name))) {
         p->physfn = parse_component(name, &a)
                         ? pvn_topo_pci_index(r->topo, a.domain, a.bus, a.dev, a.fn)
                         : -1;
-        if (p->physfn < 0) {
+        if (p->physfn < 0)
             pvn_topo_leave_note(r, p->path, "physical function \"%s\" is not there", name);
-        }
     }
 }
 
@@ -534,20 +499,18 @@ static void read_function(struct pvn_topo_reader *r, struct pvn_topo_pci *p)
 {
     pvn_topo_fs_enter(r->fs, p->path);
     p->class_code = pvn_topo_read_int(r, p->path, "class", 16, 0, 0xffffff);
-    if (p->class_code != PVN_TOPO_UNKNOWN) {
+    if (p->class_code != PVN_TOPO_UNKNOWN)
         p->flags &= ~(unsigned)PVN_TOPO_PCI_GAP;
-    }
     p->vendor = pvn_topo_read_int(r, p->path, "vendor", 16, 0, 0xffff);
     p->device = pvn_topo_read_int(r, p->path, "device", 16, 0, 0xffff);
     p->subvendor = pvn_topo_read_int(r, p->path, "subsystem_vendor", 16, 0, 0xffff);
     p->subdevice = pvn_topo_read_int(r, p->path, "subsystem_device", 16, 0, 0xffff);
     p->revision = pvn_topo_read_int(r, p->path, "revision", 16, 0, 0xff);
     p->numa = pvn_topo_read_int(r, p->path, "numa_node", 10, -1, 65535);
-    pvn_topo_read_text(r, p->path, "numa_node", p->numa_text, sizeof p->numa_text);
-    pvn_topo_read_text(r, p->path, "local_cpulist", p->local_cpulist, sizeof p->local_cpulist);
-    if (strlen(p->local_cpulist) == sizeof p->local_cpulist - 1) {
+    pvn_topo_read_text(r, p->path, "numa_node", p->numa_text, sizeof(p->numa_text));
+    pvn_topo_read_text(r, p->path, "local_cpulist", p->local_cpulist, sizeof(p->local_cpulist));
+    if (strlen(p->local_cpulist) == sizeof(p->local_cpulist) - 1)
         p->local_cpulist[0] = '\0'; /* cut: part of a list is a wrong list */
-    }
     read_link(r, p);
     read_config(r, p);
     read_links(r, p);
@@ -564,26 +527,21 @@ static void read_function(struct pvn_topo_reader *r, struct pvn_topo_pci *p)
 /* The node of a root bus is the one that all its functions name. */
 static void root_numas(struct pvn_topo *t)
 {
-    for (int i = 0; i < t->nroots; i++) {
+    for (int i = 0; i < t->nroots; i++)
         t->roots[i].numa = INT_MAX; /* not seen yet */
-    }
     for (int i = 0; i < t->npci; i++) {
         struct pvn_topo_root *root = t->pci[i].root >= 0 ? &t->roots[t->pci[i].root] : NULL;
 
-        if (!root || t->pci[i].numa == PVN_TOPO_UNKNOWN) {
+        if (!root || t->pci[i].numa == PVN_TOPO_UNKNOWN)
             continue;
-        }
-        if (root->numa == INT_MAX) {
+        if (root->numa == INT_MAX)
             root->numa = t->pci[i].numa;
-        } else if (root->numa != t->pci[i].numa) {
+        else if (root->numa != t->pci[i].numa)
             root->numa = PVN_TOPO_UNKNOWN;
-        }
     }
-    for (int i = 0; i < t->nroots; i++) {
-        if (t->roots[i].numa == INT_MAX) {
+    for (int i = 0; i < t->nroots; i++)
+        if (t->roots[i].numa == INT_MAX)
             t->roots[i].numa = PVN_TOPO_UNKNOWN;
-        }
-    }
 }
 
 int pvn_topo_read_pci(struct pvn_topo_reader *r)
@@ -591,24 +549,19 @@ int pvn_topo_read_pci(struct pvn_topo_reader *r)
     struct listing l = {0};
     int rc = list_functions(r, &l);
 
-    if (rc == 0) {
+    if (rc == 0)
         rc = make_functions(r, &l);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = place_functions(r, &l);
-    }
     if (rc == 0) {
-        for (int i = 0; i < r->topo->npci; i++) {
-            if (r->topo->pci[i].path) {
+        for (int i = 0; i < r->topo->npci; i++)
+            if (r->topo->pci[i].path)
                 read_function(r, &r->topo->pci[i]);
-            }
-        }
         pvn_topo_pci_kinds(r->topo);
         root_numas(r->topo);
     }
-    for (int i = 0; l.real && i < l.names.n; i++) {
+    for (int i = 0; l.real && i < l.names.n; i++)
         free(l.real[i]);
-    }
     free(l.real);
     pvn_topo_fs_names_free(&l.names);
     return rc;

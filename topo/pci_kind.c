@@ -30,9 +30,8 @@ struct children {
 /* A gap has no class, but what other functions hang on is a bridge. */
 static bool is_bridge(const struct pvn_topo_pci *p, const struct children *c)
 {
-    if (p->class_code == PVN_TOPO_UNKNOWN) {
+    if (p->class_code == PVN_TOPO_UNKNOWN)
         return c->bridges + c->others > 0;
-    }
     return p->class_code >> 8 == 0x0604;
 }
 
@@ -50,14 +49,12 @@ static enum pvn_topo_pci_kind kind_by_place(const struct pvn_topo *t, const stru
                         (any_links && !has_link_files(p) && p->class_code != PVN_TOPO_UNKNOWN);
 
     if (!is_bridge(p, c)) {
-        if (p->class_code == PVN_TOPO_UNKNOWN) {
+        if (p->class_code == PVN_TOPO_UNKNOWN)
             return PVN_TOPO_PCI_UNKNOWN;
-        }
         return p->class_code >> 8 == 0x0600 ? PVN_TOPO_PCI_HOST_BRIDGE : PVN_TOPO_PCI_ENDPOINT;
     }
-    if (conventional) {
+    if (conventional)
         return PVN_TOPO_PCI_BRIDGE;
-    }
     if (p->parent < 0) {
         return (p->flags & PVN_TOPO_PCI_NO_PATH) != 0 ? PVN_TOPO_PCI_BRIDGE
                                                       : PVN_TOPO_PCI_ROOT_PORT;
@@ -86,13 +83,12 @@ static void set_kind(struct pvn_topo *t, struct pvn_topo_pci *p, const struct ch
 
 void pvn_topo_pci_kinds(struct pvn_topo *t)
 {
-    struct children *children = calloc((size_t)t->npci + 1, sizeof *children);
+    struct children *children = calloc((size_t)t->npci + 1, sizeof(*children));
     bool any_links = false;
     int deepest = 0;
 
-    if (!children) {
+    if (!children)
         return; /* kinds stay unknown, which is true */
-    }
     for (int i = 0; i < t->npci; i++) {
         any_links |= has_link_files(&t->pci[i]);
         deepest = t->pci[i].depth > deepest ? t->pci[i].depth : deepest;
@@ -102,22 +98,18 @@ void pvn_topo_pci_kinds(struct pvn_topo *t)
         for (int i = 0; i < t->npci; i++) {
             const struct pvn_topo_pci *p = &t->pci[i];
 
-            if (p->depth != d || p->parent < 0) {
+            if (p->depth != d || p->parent < 0)
                 continue;
-            }
-            if (is_bridge(p, &children[i])) {
+            if (is_bridge(p, &children[i]))
                 children[p->parent].bridges++;
-            } else {
+            else
                 children[p->parent].others++;
-            }
         }
     }
     for (int d = 0; d <= deepest; d++) {
-        for (int i = 0; i < t->npci; i++) {
-            if (t->pci[i].depth == d) {
+        for (int i = 0; i < t->npci; i++)
+            if (t->pci[i].depth == d)
                 set_kind(t, &t->pci[i], &children[i], any_links);
-            }
-        }
     }
     free(children);
 }

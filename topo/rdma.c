@@ -18,13 +18,12 @@ static int read_numbered(struct pvn_topo_reader *r, const char *dir, const char 
     int value = 0, used = 0;
 
     text[0] = '\0';
-    if (!pvn_topo_read_text(r, dir, name, line, sizeof line)) {
+    if (!pvn_topo_read_text(r, dir, name, line, sizeof(line)))
         return PVN_TOPO_UNKNOWN;
-    }
     if (sscanf(line, "%3d: %n", &value, &used) != 1 || used == 0) {
         char where[PVN_TOPO_FS_PATH_MAX];
 
-        snprintf(where, sizeof where, "%.150s/%s", dir, name);
+        snprintf(where, sizeof(where), "%.150s/%s", dir, name);
         pvn_topo_leave_note(r, where, "\"%s\" is no state; taken as unknown", line);
         return PVN_TOPO_UNKNOWN;
     }
@@ -39,9 +38,8 @@ static int parse_rate(const char *text)
     double gbps = strtod(text, &end);
 
     /* The comparison is also false for what strtod reads as nan. */
-    if (end == text || strncmp(end, " Gb/sec", 7) != 0 || !(gbps > 0 && gbps < 1e6)) {
+    if (end == text || strncmp(end, " Gb/sec", 7) != 0 || !(gbps > 0 && gbps < 1e6))
         return PVN_TOPO_UNKNOWN;
-    }
     return (int)(gbps * 1000 + 0.5);
 }
 
@@ -53,9 +51,8 @@ static bool parse_gid(const char *text, uint8_t raw[16])
         int used = 0;
 
         if (sscanf(text, "%4x%n", &word, &used) != 1 || used != 4 ||
-            text[4] != (i == 7 ? '\0' : ':')) {
+            text[4] != (i == 7 ? '\0' : ':'))
             return false;
-        }
         raw[2 * i] = (uint8_t)(word >> 8);
         raw[2 * i + 1] = (uint8_t)word;
         text += 5;
@@ -65,9 +62,8 @@ static bool parse_gid(const char *text, uint8_t raw[16])
 
 static enum pvn_topo_gid_type parse_gid_type(const char *text, enum pvn_topo_link_layer layer)
 {
-    if (strcmp(text, "RoCE v2") == 0) {
+    if (strcmp(text, "RoCE v2") == 0)
         return PVN_TOPO_GID_ROCE_V2;
-    }
     if (strcmp(text, "IB/RoCE v1") == 0) {
         return layer == PVN_TOPO_LINK_INFINIBAND ? PVN_TOPO_GID_IB
                : layer == PVN_TOPO_LINK_ETHERNET ? PVN_TOPO_GID_ROCE_V1
@@ -89,32 +85,27 @@ static int read_gid(struct pvn_topo_reader *r, const struct gid_dirs *dirs, int 
     uint8_t raw[16];
     struct pvn_topo_gid *gid;
 
-    snprintf(name, sizeof name, "%d", index);
-    if (!pvn_topo_read_text(r, dirs->gids, name, text, sizeof text)) {
+    snprintf(name, sizeof(name), "%d", index);
+    if (!pvn_topo_read_text(r, dirs->gids, name, text, sizeof(text)))
         return 0;
-    }
     if (!parse_gid(text, raw)) {
         char where[PVN_TOPO_FS_PATH_MAX];
 
-        snprintf(where, sizeof where, "%.150s/%s", dirs->gids, name);
+        snprintf(where, sizeof(where), "%.150s/%s", dirs->gids, name);
         pvn_topo_leave_note(r, where, "\"%s\" is no GID; passed over", text);
         return 0;
     }
-    if (memcmp(raw, zero, sizeof raw) == 0) {
+    if (memcmp(raw, zero, sizeof(raw)) == 0)
         return 0;
-    }
-    gid = pvn_topo_array_add((void **)&port->gids, &port->ngids, sizeof *gid);
-    if (!gid) {
+    gid = pvn_topo_array_add((void **)&port->gids, &port->ngids, sizeof(*gid));
+    if (!gid)
         return pvn_topo_reader_nomem(r);
-    }
     gid->index = index;
-    memcpy(gid->raw, raw, sizeof raw);
-    if (dirs->types[0] != '\0' && pvn_topo_read_text(r, dirs->types, name, text, sizeof text)) {
+    memcpy(gid->raw, raw, sizeof(raw));
+    if (dirs->types[0] != '\0' && pvn_topo_read_text(r, dirs->types, name, text, sizeof(text)))
         gid->type = parse_gid_type(text, port->layer);
-    }
-    if (dirs->ndevs[0] != '\0') {
-        pvn_topo_read_text(r, dirs->ndevs, name, gid->ndev, sizeof gid->ndev);
-    }
+    if (dirs->ndevs[0] != '\0')
+        pvn_topo_read_text(r, dirs->ndevs, name, gid->ndev, sizeof(gid->ndev));
     return 0;
 }
 
@@ -128,12 +119,10 @@ static int list_numbers(struct pvn_topo_reader *r, const char *path, int min, in
 
     *numbers = NULL;
     *n = 0;
-    if (rc == -ENOMEM) {
+    if (rc == -ENOMEM)
         return pvn_topo_reader_nomem(r);
-    }
-    if (rc == -E2BIG) {
+    if (rc == -E2BIG)
         return pvn_topo_reader_too_many(r, "ports or GIDs", PVN_TOPO_FS_MAX_NAMES);
-    }
     for (int i = 0; rc == 0 && i < names.n; i++) {
         int value, *slot;
 
@@ -142,7 +131,7 @@ static int list_numbers(struct pvn_topo_reader *r, const char *path, int min, in
                                 names.name[i], min, max);
             continue;
         }
-        slot = pvn_topo_array_add((void **)numbers, n, sizeof *slot);
+        slot = pvn_topo_array_add((void **)numbers, n, sizeof(*slot));
         if (!slot) {
             pvn_topo_fs_names_free(&names);
             return pvn_topo_reader_nomem(r);
@@ -150,9 +139,8 @@ static int list_numbers(struct pvn_topo_reader *r, const char *path, int min, in
         *slot = value;
     }
     pvn_topo_fs_names_free(&names);
-    if (*n > 1) {
-        qsort(*numbers, (size_t)*n, sizeof **numbers, pvn_topo_by_number);
-    }
+    if (*n > 1)
+        qsort(*numbers, (size_t)*n, sizeof(**numbers), pvn_topo_by_number);
     return 0;
 }
 
@@ -161,14 +149,12 @@ static int read_gids(struct pvn_topo_reader *r, const char *dir, struct pvn_topo
     struct gid_dirs dirs;
     int *index, n, rc;
 
-    if ((r->flags & PVN_TOPO_NO_GIDS) != 0 || !pvn_topo_real_below(r, dir, "gids", dirs.gids)) {
+    if ((r->flags & PVN_TOPO_NO_GIDS) != 0 || !pvn_topo_real_below(r, dir, "gids", dirs.gids))
         return 0;
-    }
     pvn_topo_real_below(r, dir, "gid_attrs/types", dirs.types);
     pvn_topo_real_below(r, dir, "gid_attrs/ndevs", dirs.ndevs);
-    if ((r->flags & PVN_TOPO_FIRST_GID) != 0) {
+    if ((r->flags & PVN_TOPO_FIRST_GID) != 0)
         return read_gid(r, &dirs, 0, port);
-    }
     rc = list_numbers(r, dirs.gids, 0, PVN_TOPO_MAX_GIDS - 1, &index, &n);
     for (int i = 0; rc == 0 && i < n; i++) {
         rc = read_gid(r, &dirs, index[i], port);
@@ -184,15 +170,14 @@ static int read_port(struct pvn_topo_reader *r, const char *dir, struct pvn_topo
 
     port->netdev = -1;
     port->active_mtu = PVN_TOPO_UNKNOWN;
-    port->state = read_numbered(r, dir, "state", port->state_text, sizeof port->state_text);
-    read_numbered(r, dir, "phys_state", port->phys_state_text, sizeof port->phys_state_text);
-    pvn_topo_read_text(r, dir, "rate", port->rate_text, sizeof port->rate_text);
+    port->state = read_numbered(r, dir, "state", port->state_text, sizeof(port->state_text));
+    read_numbered(r, dir, "phys_state", port->phys_state_text, sizeof(port->phys_state_text));
+    pvn_topo_read_text(r, dir, "rate", port->rate_text, sizeof(port->rate_text));
     port->rate_mbps = parse_rate(port->rate_text);
     port->lid = PVN_TOPO_UNKNOWN;
-    if (pvn_topo_read_text(r, dir, "lid", lid, sizeof lid)) {
+    if (pvn_topo_read_text(r, dir, "lid", lid, sizeof(lid)))
         pvn_topo_parse_int(lid, 16, 0, 0xffff, &port->lid);
-    }
-    if (pvn_topo_read_text(r, dir, "link_layer", text, sizeof text)) {
+    if (pvn_topo_read_text(r, dir, "link_layer", text, sizeof(text))) {
         port->layer = strcmp(text, "Ethernet") == 0     ? PVN_TOPO_LINK_ETHERNET
                       : strcmp(text, "InfiniBand") == 0 ? PVN_TOPO_LINK_INFINIBAND
                                                         : PVN_TOPO_LINK_UNKNOWN;
@@ -213,12 +198,12 @@ static int read_ports(struct pvn_topo_reader *r, const char *dir, struct pvn_top
     for (int i = 0; rc == 0 && i < n; i++) {
         struct pvn_topo_rdma_port *port;
 
-        snprintf(name, sizeof name, "%d", num[i]);
+        snprintf(name, sizeof(name), "%d", num[i]);
         if (!pvn_topo_real_below(r, ports, name, path)) {
             pvn_topo_leave_note(r, ports, "port %d is no directory; passed over", num[i]);
             continue;
         }
-        port = pvn_topo_array_add((void **)&dev->ports, &dev->nports, sizeof *port);
+        port = pvn_topo_array_add((void **)&dev->ports, &dev->nports, sizeof(*port));
         if (!port) {
             rc = pvn_topo_reader_nomem(r);
             break;
@@ -243,12 +228,11 @@ static int netdev_of_port(struct pvn_topo_reader *r, const char *dir,
         found = port->gids[i].ndev[0] != '\0' ? pvn_topo_find_net(t, port->gids[i].ndev) : -1;
         /* A VLAN or bond carries GIDs of its own; the port's
          * interface is the one with the device. */
-        if (found >= 0 && t->nets[found].pci >= 0) {
+        if (found >= 0 && t->nets[found].pci >= 0)
             return found;
-        }
     }
     if (dev->kind == PVN_TOPO_RDMA_SOFT) {
-        return pvn_topo_read_text(r, dir, "parent", parent, sizeof parent)
+        return pvn_topo_read_text(r, dir, "parent", parent, sizeof(parent))
                    ? pvn_topo_find_net(t, parent)
                    : found;
     }
@@ -256,25 +240,21 @@ static int netdev_of_port(struct pvn_topo_reader *r, const char *dir,
     for (int i = 0; dev->pci >= 0 && i < t->nnets; i++) {
         const struct pvn_topo_net *net = &t->nets[i];
 
-        if (net->pci != dev->pci) {
+        if (net->pci != dev->pci)
             continue;
-        }
         on_function++;
-        if (net->dev_port == port->num - 1 || (dev->nports == 1 && found < 0)) {
+        if (net->dev_port == port->num - 1 || (dev->nports == 1 && found < 0))
             found = i;
-        }
     }
     return on_function > 0 ? found : -1;
 }
 
 static enum pvn_topo_rdma_kind kind_of(const struct pvn_topo *t, const struct pvn_topo_rdma *dev)
 {
-    if (dev->pci < 0) {
+    if (dev->pci < 0)
         return PVN_TOPO_RDMA_SOFT;
-    }
-    if (t->pci[dev->pci].vendor == 0x15ad && t->pci[dev->pci].device == 0x0820) {
+    if (t->pci[dev->pci].vendor == 0x15ad && t->pci[dev->pci].device == 0x0820)
         return PVN_TOPO_RDMA_PVRDMA;
-    }
     return PVN_TOPO_RDMA_HW;
 }
 
@@ -286,24 +266,23 @@ static int read_rdma(struct pvn_topo_reader *r, const char *dir, struct pvn_topo
 
     if (pvn_topo_real_below(r, dir, "device", real)) {
         dev->pci = pvn_topo_pci_of_path(r->topo, real);
-        pvn_topo_read_link_name(r, real, "driver", dev->driver, sizeof dev->driver);
+        pvn_topo_read_link_name(r, real, "driver", dev->driver, sizeof(dev->driver));
     } else {
         dev->pci = pvn_topo_pci_of_path(r->topo, dir);
     }
     dev->kind = kind_of(r->topo, dev);
-    pvn_topo_read_text(r, dir, "fw_ver", dev->fw_ver, sizeof dev->fw_ver);
-    pvn_topo_read_text(r, dir, "hca_type", dev->hca_type, sizeof dev->hca_type);
-    pvn_topo_read_text(r, dir, "board_id", dev->board_id, sizeof dev->board_id);
-    pvn_topo_read_text(r, dir, "node_guid", dev->node_guid, sizeof dev->node_guid);
-    pvn_topo_read_text(r, dir, "sys_image_guid", dev->sys_image_guid, sizeof dev->sys_image_guid);
-    if (pvn_topo_read_text(r, dir, "node_type", type, sizeof type)) {
+    pvn_topo_read_text(r, dir, "fw_ver", dev->fw_ver, sizeof(dev->fw_ver));
+    pvn_topo_read_text(r, dir, "hca_type", dev->hca_type, sizeof(dev->hca_type));
+    pvn_topo_read_text(r, dir, "board_id", dev->board_id, sizeof(dev->board_id));
+    pvn_topo_read_text(r, dir, "node_guid", dev->node_guid, sizeof(dev->node_guid));
+    pvn_topo_read_text(r, dir, "sys_image_guid", dev->sys_image_guid, sizeof(dev->sys_image_guid));
+    if (pvn_topo_read_text(r, dir, "node_type", type, sizeof(type))) {
         word = strstr(type, ": ");
-        pvn_topo_copy_text(dev->node_type, sizeof dev->node_type, word ? word + 2 : type);
+        pvn_topo_copy_text(dev->node_type, sizeof(dev->node_type), word ? word + 2 : type);
     }
     rc = read_ports(r, dir, dev);
-    for (int i = 0; rc == 0 && i < dev->nports; i++) {
+    for (int i = 0; rc == 0 && i < dev->nports; i++)
         dev->ports[i].netdev = netdev_of_port(r, dir, dev, &dev->ports[i]);
-    }
     return rc;
 }
 
@@ -317,21 +296,19 @@ static int add_rdma(struct pvn_topo_reader *r, const char *name)
         pvn_topo_leave_note(r, class_dir, "\"%.100s\" is too long for a device; passed over", name);
         return 0;
     }
-    snprintf(path, sizeof path, "%s/%s", class_dir, name);
+    snprintf(path, sizeof(path), "%s/%s", class_dir, name);
     rc = pvn_topo_fs_resolve(r->fs, path, dir);
     if (rc != 0) {
         r->topo->unread |= PVN_TOPO_UNREAD_RDMAS;
         pvn_topo_leave_note(r, path, "link cannot be followed: %s", strerror(-rc));
         return 0;
     }
-    if (r->topo->nrdmas == PVN_TOPO_MAX_RDMAS) {
+    if (r->topo->nrdmas == PVN_TOPO_MAX_RDMAS)
         return pvn_topo_reader_too_many(r, "RDMA devices", PVN_TOPO_MAX_RDMAS);
-    }
-    dev = pvn_topo_array_add((void **)&r->topo->rdmas, &r->topo->nrdmas, sizeof *dev);
-    if (!dev) {
+    dev = pvn_topo_array_add((void **)&r->topo->rdmas, &r->topo->nrdmas, sizeof(*dev));
+    if (!dev)
         return pvn_topo_reader_nomem(r);
-    }
-    pvn_topo_copy_text(dev->name, sizeof dev->name, name);
+    pvn_topo_copy_text(dev->name, sizeof(dev->name), name);
     pvn_topo_clean_text(dev->name);
     return read_rdma(r, dir, dev);
 }
@@ -343,16 +320,14 @@ static bool may_have_devices(struct pvn_topo_reader *r, int rc)
     char real[PVN_TOPO_FS_PATH_MAX];
 
     if (rc != -ENOENT || pvn_topo_fs_type(r->fs, "/sys/class") != PVN_TOPO_FS_DIR ||
-        pvn_topo_find_module(r->topo, "ib_core") >= 0) {
+        pvn_topo_find_module(r->topo, "ib_core") >= 0)
         return true;
-    }
     for (int i = 0; i < r->topo->npci; i++) {
         const struct pvn_topo_pci *p = &r->topo->pci[i];
 
         if (p->path && p->class_code >> 16 == 0x02 &&
-            pvn_topo_real_below(r, p->path, "infiniband", real)) {
+            pvn_topo_real_below(r, p->path, "infiniband", real))
             return true;
-        }
     }
     return false;
 }
@@ -362,12 +337,10 @@ int pvn_topo_read_rdmas(struct pvn_topo_reader *r)
     struct pvn_topo_fs_names names;
     int rc = pvn_topo_fs_list(r->fs, class_dir, &names);
 
-    if (rc == -ENOMEM) {
+    if (rc == -ENOMEM)
         return pvn_topo_reader_nomem(r);
-    }
-    if (rc == -E2BIG) {
+    if (rc == -E2BIG)
         return pvn_topo_reader_too_many(r, "RDMA devices", PVN_TOPO_MAX_RDMAS);
-    }
     if (rc != 0) {
         if (may_have_devices(r, rc)) {
             pvn_topo_leave_unread(r, PVN_TOPO_UNREAD_RDMAS, class_dir, rc,
@@ -375,9 +348,8 @@ int pvn_topo_read_rdmas(struct pvn_topo_reader *r)
         }
         return 0;
     }
-    for (int i = 0; rc == 0 && i < names.n; i++) {
+    for (int i = 0; rc == 0 && i < names.n; i++)
         rc = add_rdma(r, names.name[i]);
-    }
     pvn_topo_fs_names_free(&names);
     return rc;
 }
@@ -388,23 +360,23 @@ static void describe_pair(const struct pvn_topo *t, struct pvn_topo_pvrdma_pair 
     const struct pvn_topo_pci *p = &t->pci[pair->pci];
 
     if (p->fn == 0) {
-        snprintf(pair->problem, sizeof pair->problem,
+        snprintf(pair->problem, sizeof(pair->problem),
                  "PVRDMA function %s is function 0 of its slot; vmw_pvrdma needs its vmxnet3 there",
                  p->bdf);
     } else if (pair->vmxnet3 < 0) {
         snprintf(
-            pair->problem, sizeof pair->problem,
+            pair->problem, sizeof(pair->problem),
             "PVRDMA function %s has no vmxnet3 (15ad:07b0) as function 0 of its slot; vmw_pvrdma "
             "does not start without it",
             p->bdf);
     } else if (pair->netdev < 0) {
-        snprintf(pair->problem, sizeof pair->problem,
+        snprintf(pair->problem, sizeof(pair->problem),
                  "vmxnet3 %s beside PVRDMA function %s has no interface (driver %s)",
                  t->pci[pair->vmxnet3].bdf, p->bdf,
                  t->pci[pair->vmxnet3].driver[0] != '\0' ? t->pci[pair->vmxnet3].driver
                                                          : "not bound");
     } else if (pair->rdma < 0) {
-        snprintf(pair->problem, sizeof pair->problem,
+        snprintf(pair->problem, sizeof(pair->problem),
                  "PVRDMA function %s has its vmxnet3 (%s) but no RDMA device (driver %s)", p->bdf,
                  t->nets[pair->netdev].name, p->driver[0] != '\0' ? p->driver : "not bound");
     }
@@ -419,17 +391,14 @@ int pvn_topo_pair_pvrdma(struct pvn_topo_reader *r)
         struct pvn_topo_pvrdma_pair *pair;
         int zero;
 
-        if (p->vendor != 0x15ad || p->device != 0x0820) {
+        if (p->vendor != 0x15ad || p->device != 0x0820)
             continue;
-        }
-        pair = pvn_topo_array_add((void **)&t->pvrdma, &t->npvrdma, sizeof *pair);
-        if (!pair) {
+        pair = pvn_topo_array_add((void **)&t->pvrdma, &t->npvrdma, sizeof(*pair));
+        if (!pair)
             return pvn_topo_reader_nomem(r);
-        }
         zero = p->fn != 0 ? pvn_topo_pci_index(t, p->domain, p->bus, p->dev, 0) : -1;
-        if (zero >= 0 && (t->pci[zero].vendor != 0x15ad || t->pci[zero].device != 0x07b0)) {
+        if (zero >= 0 && (t->pci[zero].vendor != 0x15ad || t->pci[zero].device != 0x07b0))
             zero = -1;
-        }
         pair->pci = i;
         pair->vmxnet3 = zero;
         pair->netdev = pvn_topo_net_of_pci(t, zero);

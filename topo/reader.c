@@ -22,14 +22,11 @@ void pvn_topo_clean_text(char *text)
     size_t n = strlen(text);
 
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ' || text[n - 1] == '\t' ||
-                     text[n - 1] == '\r')) {
+                     text[n - 1] == '\r'))
         text[--n] = '\0';
-    }
-    for (size_t i = 0; i < n; i++) {
-        if ((unsigned char)text[i] < 0x20 || (unsigned char)text[i] > 0x7e) {
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] < 0x20 || (unsigned char)text[i] > 0x7e)
             text[i] = '?';
-        }
-    }
 }
 
 void pvn_topo_leave_note(struct pvn_topo_reader *r, const char *where, const char *format, ...)
@@ -42,14 +39,14 @@ void pvn_topo_leave_note(struct pvn_topo_reader *r, const char *where, const cha
         t->notes_dropped++;
         return;
     }
-    note = pvn_topo_array_add((void **)&t->notes, &t->nnotes, sizeof *note);
+    note = pvn_topo_array_add((void **)&t->notes, &t->nnotes, sizeof(*note));
     if (!note) {
         t->notes_dropped++;
         return;
     }
-    pvn_topo_copy_text(note->where, sizeof note->where, where);
+    pvn_topo_copy_text(note->where, sizeof(note->where), where);
     va_start(args, format);
-    vsnprintf(note->text, sizeof note->text, format, args);
+    vsnprintf(note->text, sizeof(note->text), format, args);
     va_end(args);
     pvn_topo_clean_text(note->where);
     pvn_topo_clean_text(note->text);
@@ -58,22 +55,21 @@ void pvn_topo_leave_note(struct pvn_topo_reader *r, const char *where, const cha
 void pvn_topo_leave_unread(struct pvn_topo_reader *r, enum pvn_topo_unread list, const char *where,
                            int rc, const char *lost)
 {
-    if ((r->flags & PVN_TOPO_PARTIAL) != 0) {
+    if ((r->flags & PVN_TOPO_PARTIAL) != 0)
         return;
-    }
     r->topo->unread |= list;
     pvn_topo_leave_note(r, where, "cannot be listed (%s): %s", strerror(-rc), lost);
 }
 
 int pvn_topo_reader_nomem(struct pvn_topo_reader *r)
 {
-    snprintf(r->err->text, sizeof r->err->text, "out of memory");
+    snprintf(r->err->text, sizeof(r->err->text), "out of memory");
     return -ENOMEM;
 }
 
 int pvn_topo_reader_too_many(struct pvn_topo_reader *r, const char *what, int limit)
 {
-    snprintf(r->err->text, sizeof r->err->text,
+    snprintf(r->err->text, sizeof(r->err->text),
              "more than %d %s: this is no description of one machine", limit, what);
     return -E2BIG;
 }
@@ -87,9 +83,8 @@ void *pvn_topo_array_add(void **array, int *n, size_t size)
         size_t cap = *n == 0 ? 1 : 2 * (size_t)*n;
         void *bigger = realloc(*array, cap * size);
 
-        if (!bigger) {
+        if (!bigger)
             return NULL;
-        }
         *array = bigger;
     }
     element = (char *)*array + (size_t)*n * size;
@@ -104,14 +99,11 @@ bool pvn_topo_read_text(struct pvn_topo_reader *r, const char *dir, const char *
     ssize_t got = pvn_topo_fs_read_at(r->fs, dir, name, out, cap - 1);
 
     out[got > 0 ? got : 0] = '\0';
-    if (got < 0) {
+    if (got < 0)
         return false;
-    }
-    for (ssize_t i = 0; i < got; i++) {
-        if (out[i] == '\0') {
+    for (ssize_t i = 0; i < got; i++)
+        if (out[i] == '\0')
             out[i] = i == got - 1 ? '\n' : '?';
-        }
-    }
     pvn_topo_clean_text(out);
     return true;
 }
@@ -121,14 +113,12 @@ bool pvn_topo_parse_int(const char *text, int base, long min, long max, int *val
     char *end;
     long v;
 
-    if (text[0] == '\0' || text[0] == ' ' || text[0] == '+') {
+    if (text[0] == '\0' || text[0] == ' ' || text[0] == '+')
         return false;
-    }
     errno = 0;
     v = strtol(text, &end, base);
-    if (errno != 0 || *end != '\0' || v < min || v > max) {
+    if (errno != 0 || *end != '\0' || v < min || v > max)
         return false;
-    }
     *value = (int)v;
     return true;
 }
@@ -141,13 +131,12 @@ int pvn_topo_read_int(struct pvn_topo_reader *r, const char *dir, const char *na
 
     /* Captures hold an empty file where the kernel refused the read (the speed of a link that is
      * down). */
-    if (!pvn_topo_read_text(r, dir, name, text, sizeof text) || text[0] == '\0') {
+    if (!pvn_topo_read_text(r, dir, name, text, sizeof(text)) || text[0] == '\0')
         return PVN_TOPO_UNKNOWN;
-    }
     if (!pvn_topo_parse_int(text, base, min, max, &value)) {
         char where[PVN_TOPO_FS_PATH_MAX];
 
-        snprintf(where, sizeof where, "%.150s/%s", dir, name);
+        snprintf(where, sizeof(where), "%.150s/%s", dir, name);
         pvn_topo_leave_note(r, where, "\"%s\" is no number from %d to %d; taken as unknown", text,
                             min, max);
         return PVN_TOPO_UNKNOWN;
@@ -162,9 +151,8 @@ bool pvn_topo_read_link_name(struct pvn_topo_reader *r, const char *dir, const c
     const char *last;
 
     out[0] = '\0';
-    if (pvn_topo_fs_readlink_at(r->fs, dir, name, link, sizeof link) < 0) {
+    if (pvn_topo_fs_readlink_at(r->fs, dir, name, link, sizeof(link)) < 0)
         return false;
-    }
     last = strrchr(link, '/');
     last = !last ? link : last + 1;
     pvn_topo_copy_text(out, cap, last);
@@ -176,11 +164,10 @@ bool pvn_topo_real_below(struct pvn_topo_reader *r, const char *dir, const char 
 {
     char path[PVN_TOPO_FS_PATH_MAX];
 
-    if (snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path &&
+    if (snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
         pvn_topo_fs_resolve(r->fs, path, out) == 0 &&
-        pvn_topo_fs_type(r->fs, out) == PVN_TOPO_FS_DIR) {
+        pvn_topo_fs_type(r->fs, out) == PVN_TOPO_FS_DIR)
         return true;
-    }
     out[0] = '\0';
     return false;
 }

@@ -22,16 +22,13 @@ static const char *line_value(const char *line, const char *key)
 {
     size_t n = strlen(key);
 
-    if (strncmp(line, key, n) != 0) {
+    if (strncmp(line, key, n) != 0)
         return NULL;
-    }
     line += n;
-    while (*line == ' ' || *line == '\t') {
+    while (*line == ' ' || *line == '\t')
         line++;
-    }
-    if (*line != ':') {
+    if (*line != ':')
         return NULL;
-    }
     line++;
     return *line == ' ' ? line + 1 : line;
 }
@@ -40,12 +37,10 @@ static bool has_word(const char *text, const char *word)
 {
     size_t n = strlen(word);
 
-    for (const char *at = strstr(text, word); at; at = strstr(at + n, word)) {
+    for (const char *at = strstr(text, word); at; at = strstr(at + n, word))
         if ((at == text || isspace((unsigned char)at[-1])) &&
-            (at[n] == '\0' || isspace((unsigned char)at[n]))) {
+            (at[n] == '\0' || isspace((unsigned char)at[n])))
             return true;
-        }
-    }
     return false;
 }
 
@@ -59,21 +54,21 @@ static void cpuinfo_identity(struct pvn_topo_cpu *cpu, const char *line)
     const char *v;
 
     if ((v = line_value(line, "vendor_id")) && cpu->vendor[0] == '\0') {
-        pvn_topo_copy_text(cpu->vendor, sizeof cpu->vendor, v);
+        pvn_topo_copy_text(cpu->vendor, sizeof(cpu->vendor), v);
         cpu->arch = strncmp(v, "IBM/S390", 8) == 0 ? PVN_TOPO_ARCH_OTHER : PVN_TOPO_ARCH_X86_64;
     } else if ((v = line_value(line, "CPU implementer")) && cpu->vendor[0] == '\0') {
-        pvn_topo_copy_text(cpu->vendor, sizeof cpu->vendor, "ARM");
+        pvn_topo_copy_text(cpu->vendor, sizeof(cpu->vendor), "ARM");
         cpu->arch = PVN_TOPO_ARCH_ARM64;
     } else if ((v = line_value(line, "cpu")) && strncmp(v, "POWER", 5) == 0) {
-        pvn_topo_copy_text(cpu->vendor, sizeof cpu->vendor, "IBM");
-        pvn_topo_copy_text(cpu->model_name, sizeof cpu->model_name, v);
+        pvn_topo_copy_text(cpu->vendor, sizeof(cpu->vendor), "IBM");
+        pvn_topo_copy_text(cpu->model_name, sizeof(cpu->model_name), v);
         cpu->arch = PVN_TOPO_ARCH_PPC64;
     } else if ((v = line_value(line, "cpu family")) && cpu->family == PVN_TOPO_UNKNOWN) {
         pvn_topo_parse_int(v, 10, 0, 65535, &cpu->family);
     } else if ((v = line_value(line, "model")) && cpu->model == PVN_TOPO_UNKNOWN) {
         pvn_topo_parse_int(v, 10, 0, 65535, &cpu->model);
     } else if ((v = line_value(line, "model name")) && cpu->model_name[0] == '\0') {
-        pvn_topo_copy_text(cpu->model_name, sizeof cpu->model_name, v);
+        pvn_topo_copy_text(cpu->model_name, sizeof(cpu->model_name), v);
     }
 }
 
@@ -87,7 +82,7 @@ static void cpuinfo_line(struct cpuinfo *info, char *line)
     if (line_value(line, "processor")) {
         t->cpu.logical = t->cpu.logical == PVN_TOPO_UNKNOWN ? 1 : t->cpu.logical + 1;
     } else if ((v = line_value(line, "physical id"))) {
-        if (pvn_topo_parse_int(v, 10, 0, (long)sizeof info->seen * 8 - 1, &id) &&
+        if (pvn_topo_parse_int(v, 10, 0, (long)sizeof(info->seen) * 8 - 1, &id) &&
             (info->seen[id / 8] & 1 << id % 8) == 0) {
             info->seen[id / 8] |= (unsigned char)(1 << id % 8);
             t->cpu.sockets = t->cpu.sockets == PVN_TOPO_UNKNOWN ? 1 : t->cpu.sockets + 1;
@@ -107,15 +102,12 @@ static int read_cpus(struct pvn_topo_reader *r)
     r->topo->cpu.family = r->topo->cpu.model = PVN_TOPO_UNKNOWN;
     r->topo->cpu.sockets = r->topo->cpu.logical = PVN_TOPO_UNKNOWN;
     rc = pvn_topo_fs_read_all(r->fs, "/proc/cpuinfo", CPUINFO_MAX, &text, &len);
-    if (rc == -ENOMEM) {
+    if (rc == -ENOMEM)
         return pvn_topo_reader_nomem(r);
-    }
-    if (rc != 0) {
+    if (rc != 0)
         return 0;
-    }
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
         cpuinfo_line(&info, line);
-    }
     pvn_topo_clean_text(r->topo->cpu.vendor);
     pvn_topo_clean_text(r->topo->cpu.model_name);
     free(text);
@@ -131,11 +123,10 @@ static char *read_owned(struct pvn_topo_reader *r, const char *dir, const char *
     size_t len;
     int rc;
 
-    snprintf(path, sizeof path, "%.4000s/%s", dir, name);
+    snprintf(path, sizeof(path), "%.4000s/%s", dir, name);
     rc = pvn_topo_fs_read_all(r->fs, path, MAP_MAX, &text, &len);
-    if (rc != 0) {
+    if (rc != 0)
         return rc == -ENOMEM ? NULL : strdup("");
-    }
     pvn_topo_clean_text(text);
     return text;
 }
@@ -145,21 +136,18 @@ static int read_distances(struct pvn_topo_reader *r, const char *dir, struct pvn
     char text[8192];
     const char *at = text;
 
-    if (!pvn_topo_read_text(r, dir, "distance", text, sizeof text)) {
+    if (!pvn_topo_read_text(r, dir, "distance", text, sizeof(text)))
         return 0;
-    }
     while (node->ndistance < PVN_TOPO_MAX_NUMAS) {
         char *end;
         long v = strtol(at, &end, 10);
         int *slot;
 
-        if (end == at) {
+        if (end == at)
             break;
-        }
-        slot = pvn_topo_array_add((void **)&node->distance, &node->ndistance, sizeof *slot);
-        if (!slot) {
+        slot = pvn_topo_array_add((void **)&node->distance, &node->ndistance, sizeof(*slot));
+        if (!slot)
             return pvn_topo_reader_nomem(r);
-        }
         *slot = v >= 0 && v <= 65535 ? (int)v : PVN_TOPO_UNKNOWN;
         at = end;
     }
@@ -171,20 +159,17 @@ static int read_numa(struct pvn_topo_reader *r, const char *parent, int id)
     char name[32], dir[PVN_TOPO_FS_PATH_MAX];
     struct pvn_topo_numa *node;
 
-    snprintf(name, sizeof name, "node%d", id);
-    if (!pvn_topo_real_below(r, parent, name, dir)) {
+    snprintf(name, sizeof(name), "node%d", id);
+    if (!pvn_topo_real_below(r, parent, name, dir))
         return 0;
-    }
-    node = pvn_topo_array_add((void **)&r->topo->numas, &r->topo->nnumas, sizeof *node);
-    if (!node) {
+    node = pvn_topo_array_add((void **)&r->topo->numas, &r->topo->nnumas, sizeof(*node));
+    if (!node)
         return pvn_topo_reader_nomem(r);
-    }
     node->id = id;
     node->cpumap = read_owned(r, dir, "cpumap");
     node->cpulist = read_owned(r, dir, "cpulist");
-    if (!node->cpumap || !node->cpulist) {
+    if (!node->cpumap || !node->cpulist)
         return pvn_topo_reader_nomem(r);
-    }
     /* Old captures have the map and no list. */
     node->has_cpus = strpbrk(node->cpumap, "123456789abcdefABCDEF") || node->cpulist[0] != '\0';
     return read_distances(r, dir, node);
@@ -197,17 +182,15 @@ static int read_numas(struct pvn_topo_reader *r)
     int *ids = NULL, n = 0, rc = 0;
 
     if (!pvn_topo_real_below(r, "", node_dir + 1, real) ||
-        pvn_topo_fs_list(r->fs, real, &names) != 0) {
+        pvn_topo_fs_list(r->fs, real, &names) != 0)
         return 0; /* a kernel without NUMA has no such directory */
-    }
     for (int i = 0; i < names.n && rc == 0; i++) {
         int id, *slot;
 
         if (strncmp(names.name[i], "node", 4) != 0 ||
-            !pvn_topo_parse_int(names.name[i] + 4, 10, 0, 65535, &id)) {
+            !pvn_topo_parse_int(names.name[i] + 4, 10, 0, 65535, &id))
             continue;
-        }
-        slot = n < PVN_TOPO_MAX_NUMAS ? pvn_topo_array_add((void **)&ids, &n, sizeof *ids) : NULL;
+        slot = n < PVN_TOPO_MAX_NUMAS ? pvn_topo_array_add((void **)&ids, &n, sizeof(*ids)) : NULL;
         if (!slot) {
             rc = n < PVN_TOPO_MAX_NUMAS
                      ? pvn_topo_reader_nomem(r)
@@ -217,14 +200,11 @@ static int read_numas(struct pvn_topo_reader *r)
         *slot = id;
     }
     pvn_topo_fs_names_free(&names);
-    if (n > 1) {
-        qsort(ids, (size_t)n, sizeof *ids, pvn_topo_by_number);
-    }
-    for (int i = 0; i < n && rc == 0; i++) {
-        if (i == 0 || ids[i] != ids[i - 1]) {
+    if (n > 1)
+        qsort(ids, (size_t)n, sizeof(*ids), pvn_topo_by_number);
+    for (int i = 0; i < n && rc == 0; i++)
+        if (i == 0 || ids[i] != ids[i - 1])
             rc = read_numa(r, real, ids[i]);
-        }
-    }
     free(ids);
     return rc;
 }
@@ -266,32 +246,30 @@ static int read_iommu(struct pvn_topo_reader *r)
     t->iommu.ngroups = PVN_TOPO_UNKNOWN;
     if (pvn_topo_fs_list(r->fs, "/sys/class/iommu", &names) == 0) {
         t->iommu.present = names.n > 0 ? PVN_TOPO_TRI_YES : PVN_TOPO_TRI_NO;
-        for (int i = 0; i < names.n && used < sizeof t->iommu.names; i++) {
-            used += (size_t)snprintf(t->iommu.names + used, sizeof t->iommu.names - used, "%s%s",
+        for (int i = 0; i < names.n && used < sizeof(t->iommu.names); i++) {
+            used += (size_t)snprintf(t->iommu.names + used, sizeof(t->iommu.names) - used, "%s%s",
                                      i > 0 ? " " : "", names.name[i]);
         }
         pvn_topo_clean_text(t->iommu.names);
         pvn_topo_fs_names_free(&names);
     }
-    if (pvn_topo_fs_list(r->fs, "/sys/kernel/iommu_groups", &names) != 0) {
+    if (pvn_topo_fs_list(r->fs, "/sys/kernel/iommu_groups", &names) != 0)
         return 0;
-    }
     t->iommu.ngroups = names.n;
     for (int i = 0; i < names.n && rc == 0; i++) {
         struct pvn_topo_iommu_group *g;
         int id;
 
         if (!pvn_topo_parse_int(names.name[i], 10, 0, INT_MAX, &id) ||
-            !pvn_topo_real_below(r, "/sys/kernel/iommu_groups", names.name[i], real)) {
+            !pvn_topo_real_below(r, "/sys/kernel/iommu_groups", names.name[i], real))
             continue;
-        }
-        g = pvn_topo_array_add((void **)&t->iommu_groups, &t->niommu_groups, sizeof *g);
+        g = pvn_topo_array_add((void **)&t->iommu_groups, &t->niommu_groups, sizeof(*g));
         if (!g) {
             rc = pvn_topo_reader_nomem(r);
             break;
         }
         g->id = id;
-        pvn_topo_read_text(r, real, "type", g->type, sizeof g->type);
+        pvn_topo_read_text(r, real, "type", g->type, sizeof(g->type));
     }
     pvn_topo_fs_names_free(&names);
     return rc;
@@ -303,15 +281,14 @@ static void read_dmi(struct pvn_topo_reader *r)
     char dir[PVN_TOPO_FS_PATH_MAX];
 
     if (!pvn_topo_real_below(r, "/sys/class/dmi", "id", dir) &&
-        !pvn_topo_real_below(r, "/sys/devices/virtual/dmi", "id", dir)) {
+        !pvn_topo_real_below(r, "/sys/devices/virtual/dmi", "id", dir))
         return;
-    }
-    pvn_topo_read_text(r, dir, "sys_vendor", g->sys_vendor, sizeof g->sys_vendor);
-    pvn_topo_read_text(r, dir, "product_name", g->product_name, sizeof g->product_name);
-    pvn_topo_read_text(r, dir, "bios_vendor", g->bios_vendor, sizeof g->bios_vendor);
-    pvn_topo_read_text(r, dir, "bios_version", g->bios_version, sizeof g->bios_version);
-    pvn_topo_read_text(r, dir, "board_vendor", g->board_vendor, sizeof g->board_vendor);
-    pvn_topo_read_text(r, dir, "board_name", g->board_name, sizeof g->board_name);
+    pvn_topo_read_text(r, dir, "sys_vendor", g->sys_vendor, sizeof(g->sys_vendor));
+    pvn_topo_read_text(r, dir, "product_name", g->product_name, sizeof(g->product_name));
+    pvn_topo_read_text(r, dir, "bios_vendor", g->bios_vendor, sizeof(g->bios_vendor));
+    pvn_topo_read_text(r, dir, "bios_version", g->bios_version, sizeof(g->bios_version));
+    pvn_topo_read_text(r, dir, "board_vendor", g->board_vendor, sizeof(g->board_vendor));
+    pvn_topo_read_text(r, dir, "board_name", g->board_name, sizeof(g->board_name));
 }
 
 bool pvn_topo_cmdline_word_kept(const char *word)
@@ -320,11 +297,9 @@ bool pvn_topo_cmdline_word_kept(const char *word)
         "iommu",  "intel_iommu", "amd_iommu", "arm-smmu",           "pci=", "pcie_",
         "nvidia", "NVreg",       "vfio",      "default_hugepagesz", "numa"};
 
-    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
-        if (strncmp(word, kept[i], strlen(kept[i])) == 0) {
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+        if (strncmp(word, kept[i], strlen(kept[i])) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -340,15 +315,13 @@ static void read_kernel(struct pvn_topo_reader *r)
                               "CPUs, kernel and limits are unknown");
         return;
     }
-    if (pvn_topo_read_text(r, real, "version", text, sizeof text)) {
+    if (pvn_topo_read_text(r, real, "version", text, sizeof(text)))
         sscanf(text, "Linux version %127s", t->kernel);
-    }
-    if (!pvn_topo_read_text(r, real, "cmdline", text, sizeof text)) {
+    if (!pvn_topo_read_text(r, real, "cmdline", text, sizeof(text)))
         return;
-    }
     for (char *word = strtok_r(text, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save)) {
-        if (pvn_topo_cmdline_word_kept(word) && used < sizeof t->cmdline) {
-            used += (size_t)snprintf(t->cmdline + used, sizeof t->cmdline - used, "%s%s",
+        if (pvn_topo_cmdline_word_kept(word) && used < sizeof(t->cmdline)) {
+            used += (size_t)snprintf(t->cmdline + used, sizeof(t->cmdline) - used, "%s%s",
                                      used > 0 ? " " : "", word);
         }
     }
@@ -371,18 +344,16 @@ static int read_modules(struct pvn_topo_reader *r)
         return 0;
     }
     r->topo->modules_known = PVN_TOPO_TRI_YES;
-    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++) {
+    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
         struct pvn_topo_module *m;
 
-        if (!pvn_topo_real_below(r, sys, modules[i], dir)) {
+        if (!pvn_topo_real_below(r, sys, modules[i], dir))
             continue;
-        }
-        m = pvn_topo_array_add((void **)&r->topo->modules, &r->topo->nmodules, sizeof *m);
-        if (!m) {
+        m = pvn_topo_array_add((void **)&r->topo->modules, &r->topo->nmodules, sizeof(*m));
+        if (!m)
             return pvn_topo_reader_nomem(r);
-        }
-        pvn_topo_copy_text(m->name, sizeof m->name, modules[i]);
-        pvn_topo_read_text(r, dir, "version", m->version, sizeof m->version);
+        pvn_topo_copy_text(m->name, sizeof(m->name), modules[i]);
+        pvn_topo_read_text(r, dir, "version", m->version, sizeof(m->version));
     }
     return 0;
 }
@@ -395,9 +366,8 @@ static bool parse_limit(const char *text, uint64_t *value)
         *value = UINT64_MAX;
         return true;
     }
-    if (sscanf(text, "%19llu", &v) != 1) {
+    if (sscanf(text, "%19llu", &v) != 1)
         return false;
-    }
     *value = v;
     return true;
 }
@@ -406,7 +376,7 @@ static void read_limits(struct pvn_topo_reader *r)
 {
     struct pvn_topo *t = r->topo;
     char text[4096], soft[32], hard[32];
-    ssize_t got = pvn_topo_fs_read(r->fs, "/proc/self/limits", text, sizeof text - 1);
+    ssize_t got = pvn_topo_fs_read(r->fs, "/proc/self/limits", text, sizeof(text) - 1);
     const char *line;
 
     text[got > 0 ? got : 0] = '\0';
@@ -416,24 +386,20 @@ static void read_limits(struct pvn_topo_reader *r)
             parse_limit(soft, &t->memlock_soft) && parse_limit(hard, &t->memlock_hard);
     }
     line = strstr(text, "Max open files");
-    if (line && sscanf(line, "Max open files %31s %31s", soft, hard) == 2) {
+    if (line && sscanf(line, "Max open files %31s %31s", soft, hard) == 2)
         t->files_known = parse_limit(soft, &t->files_soft) && parse_limit(hard, &t->files_hard);
-    }
 }
 
 int pvn_topo_read_system(struct pvn_topo_reader *r)
 {
     int rc = read_cpus(r);
 
-    if (rc == 0) {
+    if (rc == 0)
         rc = read_numas(r);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = read_iommu(r);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = read_modules(r);
-    }
     read_dmi(r);
     read_kernel(r);
     read_limits(r);

@@ -85,14 +85,13 @@ static void print_roff_text(FILE *out, const char *text)
 {
     if (*text == '.' || *text == '\'')
         fputs("\\&", out);
-    for (; *text; text++) {
+    for (; *text; text++)
         if (*text == '\\')
             fputs("\\e", out);
         else if (*text == '-')
             fputs("\\-", out);
         else
             fputc(*text, out);
-    }
     fputc('\n', out);
 }
 

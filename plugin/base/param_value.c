@@ -261,13 +261,12 @@ static void format_value(const struct pvn_param_def *def, int64_t value, char *b
             return;
         }
     }
-    if (def->type == PVN_PARAM_DURATION) {
+    if (def->type == PVN_PARAM_DURATION)
         format_scaled(value, time_suffixes, 3, buf, size);
-    } else if (def->type == PVN_PARAM_SIZE && value % 1024 == 0) {
+    else if (def->type == PVN_PARAM_SIZE && value % 1024 == 0)
         format_scaled(value, size_suffixes, 3, buf, size);
-    } else {
+    else
         snprintf(buf, size, "%" PRId64, value);
-    }
 }
 
 const char *pvn_param_format(const struct pvn_param_def *def, const struct pvn_params *params,

@@ -110,11 +110,10 @@ static int scan_all(struct pvn_err *err)
             len = pvn_str_append(left_out, sizeof(left_out), ", ");
         n = pvn_transports[t]->scan(found, PVN_MAX_DEVICES, left_out + len, sizeof(left_out) - len,
                                     err);
-        if (n < 0 && pvn_params_get()->strict) {
+        if (n < 0 && pvn_params_get()->strict)
             rc = n;
-        } else if (n < 0) {
+        else if (n < 0)
             pvn_warn_err(err);
-        }
         if (rc == 0 && n > 0)
             rc = pvn_placement_arrange(found, n, err);
         if (rc == 0)

@@ -314,12 +314,11 @@ static int profiled_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
     struct profiled_ops *o = ops_of(l);
     int n = o->real->poll(l, ev, max);
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         if (ev[i].kind == PVN_EV_SENT)
             sent(o->profile, &ev[i]);
         else if (ev[i].kind == PVN_EV_ARRIVED)
             arrived(o->profile, &ev[i]);
-    }
     return n;
 }
 

@@ -242,12 +242,11 @@ void pvn_listener_close(struct pvn_listener *l)
             l->cfg.dev->name, (unsigned long long)l->stats.accepted,
             (unsigned long long)l->stats.rejected, (unsigned long long)l->stats.late,
             (unsigned long long)l->stats.crowded);
-    for (struct member **at = &l->members; *at;) {
+    for (struct member **at = &l->members; *at;)
         if ((*at)->given)
             at = &(*at)->next;
         else
             listener_set_aside(l, at, "the listener was closed before the connection was accepted");
-    }
     unref(l);
 }
 

@@ -27,9 +27,8 @@ static inline int post_to(struct pvn_engine *e, struct pvn_lane *l, struct send_
 static int post_to_any(struct pvn_engine *e, struct send_msg *m, struct pvn_write *w)
 {
     int rc = -EAGAIN;
-    for (int tried = 0; tried < e->cfg.nlanes && rc == -EAGAIN && e->state == ENG_RUNS; tried++) {
+    for (int tried = 0; tried < e->cfg.nlanes && rc == -EAGAIN && e->state == ENG_RUNS; tried++)
         rc = post_to(e, eng_next_lane(e), m, w);
-    }
     return rc;
 }
 

@@ -21,10 +21,9 @@ uint32_t pvn_via_of_lanes(const char *lanes)
     while (*lanes) {
         size_t len = strcspn(lanes, " ;"), i;
 
-        for (i = 0; i + 1 < TRANSPORTS; i++) {
+        for (i = 0; i + 1 < TRANSPORTS; i++)
             if (strlen(transports[i].name) == len && strncmp(lanes, transports[i].name, len) == 0)
                 break;
-        }
         via |= transports[i].bit;
         lanes += strcspn(lanes, ";");
         lanes += strspn(lanes, "; ");
@@ -37,9 +36,8 @@ const char *pvn_via_text(uint32_t via, char *out, size_t cap)
     size_t at = 0;
 
     out[0] = '\0';
-    for (size_t i = 0; i < TRANSPORTS; i++) {
+    for (size_t i = 0; i < TRANSPORTS; i++)
         if ((via & transports[i].bit) && at < cap)
             at += (size_t)snprintf(out + at, cap - at, "%s%s", at ? "+" : "", transports[i].name);
-    }
     return out;
 }

@@ -230,12 +230,11 @@ int pvn_stats_sweep(int dirfd, uid_t uid, bool all)
         closedir(dir);
     if (n > 1)
         qsort(list, (size_t)n, sizeof(*list), youngest_first);
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n; i++)
         if (kept < PVN_STATS_KEEP && now < list[i].touched_s + PVN_STATS_KEEP_S)
             kept++;
         else
             gone += unlinkat(dirfd, list[i].name, 0) == 0;
-    }
     free(list);
     return gone;
 }

@@ -166,10 +166,9 @@ void pvn_boot_close(struct pvn_boot *b)
 {
     int n = b->rank == 0 ? b->nranks : 1;
 
-    for (int i = 0; b->fd && i < n; i++) {
+    for (int i = 0; b->fd && i < n; i++)
         if (b->fd[i] >= 0)
             close(b->fd[i]);
-    }
     free(b->fd);
     b->fd = NULL;
 }
@@ -432,10 +431,9 @@ void pvn_boot_stop(struct pvn_boot *b)
     for (int i = 1; i < b->nranks; i++)
         send_bare(b->fd[i], 0, FRAME_STOP, deadline);
     /* The one whose frame ended a wait of rank 0's has sent its only one. */
-    for (int i = 1; i < b->nranks; i++) {
+    for (int i = 1; i < b->nranks; i++)
         if (i != b->at_rest)
             skip_to(b->fd[i], FRAME_STOP, deadline);
-    }
     for (int i = 1; i < b->nranks; i++)
         send_bare(b->fd[i], 0, FRAME_REST, deadline);
 }

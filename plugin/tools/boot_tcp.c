@@ -353,10 +353,9 @@ static void say_missing(const struct meeting *m, char *why, size_t why_len)
     int len = snprintf(why, why_len, "after %.0f s %d of %d ranks had not reached rank 0 at %s:%d:",
                        m->t->meet_timeout, m->missing, m->t->nranks, m->t->master, m->t->port);
 
-    for (int i = 1, shown = 0; i < m->t->nranks && shown < 8 && (size_t)len < why_len; i++) {
+    for (int i = 1, shown = 0; i < m->t->nranks && shown < 8 && (size_t)len < why_len; i++)
         if (m->b->fd[i] < 0)
             len += snprintf(why + len, why_len - (size_t)len, "%s %d", shown++ ? "," : "", i);
-    }
     if ((size_t)len < why_len && m->others)
         len += snprintf(why + len, why_len - (size_t)len, "; %d connections were not from %s",
                         m->others, program(m->t));
@@ -406,10 +405,9 @@ static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
         say_missing(m, why, why_len);
     else if (rc && !m->over)
         snprintf(why, why_len, "rank 0 waiting for the others: %s", strerror(-rc));
-    for (int i = 0; i < MAX_PENDING; i++) {
+    for (int i = 0; i < MAX_PENDING; i++)
         if (m->pending[i].fd >= 0)
             close(m->pending[i].fd);
-    }
     close(m->lfd);
 out:
     free(m->host);

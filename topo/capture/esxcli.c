@@ -36,7 +36,7 @@ struct esx {
 
 static int fail(struct esx *e, const char *what, const char *value)
 {
-    snprintf(e->r.err->text, sizeof e->r.err->text, "%.200s:%d: %s \"%.80s\"", e->name, e->line,
+    snprintf(e->r.err->text, sizeof(e->r.err->text), "%.200s:%d: %s \"%.80s\"", e->name, e->line,
              what, value);
     pvn_topo_clean_text(e->r.err->text);
     return -EINVAL;
@@ -47,16 +47,13 @@ static int new_block(struct esx *e, uint32_t domain, uint8_t bus, uint8_t dev, u
     struct pvn_topo *t = e->r.topo;
     struct pvn_topo_pci *p;
 
-    if (pvn_topo_find_pci_addr(t, domain, bus, dev, fn) >= 0) {
+    if (pvn_topo_find_pci_addr(t, domain, bus, dev, fn) >= 0)
         return fail(e, "this function has been listed before:", "");
-    }
-    if (t->npci == PVN_TOPO_MAX_PCI) {
+    if (t->npci == PVN_TOPO_MAX_PCI)
         return pvn_topo_reader_too_many(&e->r, "PCI functions", PVN_TOPO_MAX_PCI);
-    }
-    p = pvn_topo_array_add((void **)&t->pci, &t->npci, sizeof *p);
-    if (!p || !pvn_topo_array_add((void **)&e->parents, &e->nparents, sizeof *e->parents)) {
+    p = pvn_topo_array_add((void **)&t->pci, &t->npci, sizeof(*p));
+    if (!p || !pvn_topo_array_add((void **)&e->parents, &e->nparents, sizeof(*e->parents)))
         return pvn_topo_reader_nomem(&e->r);
-    }
     pvn_topo_pci_clear(p, domain, bus, dev, fn);
     return 0;
 }
@@ -79,7 +76,7 @@ static int number_field(struct esx *e, struct pvn_topo_pci *p, const char *key, 
         {"Spawned Bus", offsetof(struct pvn_topo_pci, secondary), 0xff},
     };
 
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (strcmp(key, fields[i].key) == 0) {
             int *at = (int *)(void *)((char *)p + fields[i].offset);
 
@@ -96,13 +93,12 @@ static int take_field(struct esx *e, const char *key, const char *value)
 
     if (strcmp(key, "NUMA Node") == 0) {
         /* Without a node the line holds a dash or nothing. */
-        if (pvn_topo_parse_int(value, 10, -1, 65535, &p->numa)) {
-            pvn_topo_copy_text(p->numa_text, sizeof p->numa_text, value);
-        }
+        if (pvn_topo_parse_int(value, 10, -1, 65535, &p->numa))
+            pvn_topo_copy_text(p->numa_text, sizeof(p->numa_text), value);
         return 0;
     }
     if (strcmp(key, "Module Name") == 0) {
-        pvn_topo_copy_text(p->driver, sizeof p->driver, value);
+        pvn_topo_copy_text(p->driver, sizeof(p->driver), value);
         return 0;
     }
     if (strcmp(key, "Parent Device") == 0) {
@@ -122,9 +118,8 @@ static int take_line(struct esx *e, char *line)
     char *value;
 
     pvn_topo_clean_text(line);
-    if (line[0] == '\0') {
+    if (line[0] == '\0')
         return 0;
-    }
     if (line[0] != ' ' && line[0] != '?') {
         if (pvn_topo_bdf_parse(line, &domain, &bus, &dev, &fn) != 0) {
             return fail(e, "expected a PCI address (the output of esxcli hardware pci list), found",
@@ -134,12 +129,10 @@ static int take_line(struct esx *e, char *line)
     }
     line += strspn(line, " ?"); /* a tab became a question mark */
     value = strstr(line, ": ");
-    if (!value) {
+    if (!value)
         return 0; /* "VMkernel Name:" without one */
-    }
-    if (e->r.topo->npci == 0) {
+    if (e->r.topo->npci == 0)
         return fail(e, "expected a PCI address, found", line);
-    }
     *value = '\0';
     return take_field(e, line, value + 2);
 }
@@ -157,12 +150,10 @@ static int find_parent(const struct esx *e, int i)
     const struct parent_of *up = &e->parents[i];
     int parent;
 
-    for (int b = 0; b < t->npci; b++) {
+    for (int b = 0; b < t->npci; b++)
         if (b != i && is_bridge(&t->pci[b]) && t->pci[b].domain == p->domain &&
-            t->pci[b].secondary == p->bus && t->pci[b].bus < p->bus) {
+            t->pci[b].secondary == p->bus && t->pci[b].bus < p->bus)
             return b;
-        }
-    }
     parent = up->stated ? pvn_topo_find_pci_addr(t, up->domain, up->bus, up->dev, up->fn) : -1;
     /* Bus numbers rise from the root downwards, which also keeps a damaged list from closing to a
      * loop. */
@@ -174,19 +165,15 @@ static int find_root(struct esx *e, const struct pvn_topo_pci *p)
     struct pvn_topo *t = e->r.topo;
     struct pvn_topo_root *root;
 
-    for (int i = 0; i < t->nroots; i++) {
-        if (t->roots[i].domain == p->domain && t->roots[i].bus == p->bus) {
+    for (int i = 0; i < t->nroots; i++)
+        if (t->roots[i].domain == p->domain && t->roots[i].bus == p->bus)
             return i;
-        }
-    }
-    if (t->nroots == PVN_TOPO_MAX_ROOTS) {
+    if (t->nroots == PVN_TOPO_MAX_ROOTS)
         return pvn_topo_reader_too_many(&e->r, "PCI root buses", PVN_TOPO_MAX_ROOTS);
-    }
-    root = pvn_topo_array_add((void **)&t->roots, &t->nroots, sizeof *root);
-    if (!root) {
+    root = pvn_topo_array_add((void **)&t->roots, &t->nroots, sizeof(*root));
+    if (!root)
         return pvn_topo_reader_nomem(&e->r);
-    }
-    snprintf(root->name, sizeof root->name, "pci%04x:%02x", p->domain, p->bus);
+    snprintf(root->name, sizeof(root->name), "pci%04x:%02x", p->domain, p->bus);
     root->domain = p->domain;
     root->bus = p->bus;
     root->via = -1;
@@ -198,9 +185,8 @@ static int build_tree(struct esx *e)
 {
     struct pvn_topo *t = e->r.topo;
 
-    for (int i = 0; i < t->npci; i++) {
+    for (int i = 0; i < t->npci; i++)
         t->pci[i].parent = t->pci[i].seen_parent = find_parent(e, i);
-    }
     for (int i = 0; i < t->npci; i++) {
         int top = i, root;
 
@@ -209,18 +195,15 @@ static int build_tree(struct esx *e)
             t->pci[i].depth++;
         }
         root = find_root(e, &t->pci[top]);
-        if (root < 0) {
+        if (root < 0)
             return root;
-        }
         t->pci[i].root = root;
     }
     for (int i = 0; i < t->npci; i++) {
-        if (t->pci[i].class_code != PVN_TOPO_UNKNOWN) {
+        if (t->pci[i].class_code != PVN_TOPO_UNKNOWN)
             t->pci[i].class_code <<= 8; /* ESXi prints class and subclass only */
-        }
-        if (t->pci[i].secondary == 0) {
+        if (t->pci[i].secondary == 0)
             t->pci[i].secondary = PVN_TOPO_UNKNOWN;
-        }
     }
     pvn_topo_pci_kinds(t);
     return 0;
@@ -234,11 +217,11 @@ int pvn_topo_load_esxcli(const char *text, size_t len, const char *name, struct 
     int rc = 0;
 
     if (len > TEXT_MAX) {
-        snprintf(err->text, sizeof err->text, "%.200s: %zu bytes are more than such a list has",
+        snprintf(err->text, sizeof(err->text), "%.200s: %zu bytes are more than such a list has",
                  name, len);
         return -EINVAL;
     }
-    e.r.topo = calloc(1, sizeof *e.r.topo);
+    e.r.topo = calloc(1, sizeof(*e.r.topo));
     copy = malloc(len + 1);
     if (!e.r.topo || !copy || !(e.r.topo->source = strdup(name))) {
         rc = pvn_topo_reader_nomem(&e.r);
@@ -248,28 +231,23 @@ int pvn_topo_load_esxcli(const char *text, size_t len, const char *name, struct 
     copy[len] = '\0';
     for (char *line = copy; rc == 0 && line; line = next) {
         next = strchr(line, '\n');
-        if (next) {
+        if (next)
             *next++ = '\0';
-        }
         e.line++;
         rc = take_line(&e, line);
     }
-    if (rc == 0 && e.r.topo->npci == 0) {
+    if (rc == 0 && e.r.topo->npci == 0)
         rc = fail(&e, "no PCI function in this text", "");
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = build_tree(&e);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = pvn_topo_read_gpus(&e.r);
-    }
 out:
     free(copy);
     free(e.parents);
-    if (rc != 0) {
+    if (rc != 0)
         pvn_topo_free(e.r.topo);
-    } else {
+    else
         *topo = e.r.topo;
-    }
     return rc;
 }

@@ -38,9 +38,8 @@ static int by_path(const void *a, const void *b)
     const struct entry *x = a, *y = b;
     int c = strcmp(x->path, y->path);
 
-    if (c != 0) {
+    if (c != 0)
         return c;
-    }
     return x->order < y->order ? -1 : 1;
 }
 
@@ -53,14 +52,12 @@ static const struct entry *find(struct pvn_topo_fs *fs, const char *path)
         size_t mid = (lo + hi) / 2;
         int c = strcmp(t->entries[mid].path, path);
 
-        if (c == 0) {
+        if (c == 0)
             return &t->entries[mid];
-        }
-        if (c < 0) {
+        if (c < 0)
             lo = mid + 1;
-        } else {
+        else
             hi = mid;
-        }
     }
     return NULL;
 }
@@ -73,11 +70,10 @@ static size_t lower_bound(const struct fs_tar *t, const char *text)
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
 
-        if (strcmp(t->entries[mid].path, text) < 0) {
+        if (strcmp(t->entries[mid].path, text) < 0)
             lo = mid + 1;
-        } else {
+        else
             hi = mid;
-        }
     }
     return lo;
 }
@@ -88,9 +84,8 @@ static bool implied_dir(const struct fs_tar *t, const char *path, char *prefix)
     size_t at;
     int n = snprintf(prefix, PVN_TOPO_FS_PATH_MAX, "%s/", path[1] == '\0' ? "" : path);
 
-    if (n >= PVN_TOPO_FS_PATH_MAX) {
+    if (n >= PVN_TOPO_FS_PATH_MAX)
         return false;
-    }
     at = lower_bound(t, prefix);
     return at < t->n && strncmp(t->entries[at].path, prefix, (size_t)n) == 0;
 }
@@ -100,9 +95,8 @@ static enum pvn_topo_fs_type tar_type(struct pvn_topo_fs *fs, const char *path)
     const struct entry *e = find(fs, path);
     char prefix[PVN_TOPO_FS_PATH_MAX];
 
-    if (e) {
+    if (e)
         return e->type;
-    }
     return path[1] == '\0' || implied_dir((struct fs_tar *)fs, path, prefix) ? PVN_TOPO_FS_DIR
                                                                              : PVN_TOPO_FS_NONE;
 }
@@ -111,12 +105,10 @@ static ssize_t tar_readlink(struct pvn_topo_fs *fs, const char *path, char *buf,
 {
     const struct entry *e = find(fs, path);
 
-    if (!e) {
+    if (!e)
         return tar_type(fs, path) == PVN_TOPO_FS_DIR ? -EINVAL : -ENOENT;
-    }
-    if (e->type != PVN_TOPO_FS_LINK) {
+    if (e->type != PVN_TOPO_FS_LINK)
         return -EINVAL;
-    }
     memcpy(buf, e->data, e->len < cap ? e->len : cap);
     return (ssize_t)(e->len < cap ? e->len : cap);
 }
@@ -126,12 +118,10 @@ static ssize_t tar_read(struct pvn_topo_fs *fs, const char *path, size_t at, voi
     const struct entry *e = find(fs, path);
     size_t len;
 
-    if (!e) {
+    if (!e)
         return tar_type(fs, path) == PVN_TOPO_FS_DIR ? -EINVAL : -ENOENT;
-    }
-    if (e->type != PVN_TOPO_FS_FILE) {
+    if (e->type != PVN_TOPO_FS_FILE)
         return -EINVAL;
-    }
     len = at < e->len ? e->len - at : 0;
     len = len < cap ? len : cap;
     memcpy(buf, e->data + (at < e->len ? at : 0), len);
@@ -145,12 +135,10 @@ static int tar_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs
     const struct entry *own = find(fs, path);
     size_t len;
 
-    if (own && own->type != PVN_TOPO_FS_DIR) {
+    if (own && own->type != PVN_TOPO_FS_DIR)
         return -ENOTDIR;
-    }
-    if (!implied_dir(t, path, prefix)) {
+    if (!implied_dir(t, path, prefix))
         return own ? 0 : -ENOENT;
-    }
     len = strlen(prefix);
     /* "a-b" sorts between "a" and "a/c", so a directory with an entry of its own comes up twice:
      * then the run of what is below it is passed over. */
@@ -162,23 +150,20 @@ static int tar_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs
 
         memcpy(name, rest, n);
         name[n] = '\0';
-        if (n == 0 || strcmp(name, last) == 0) {
+        if (n == 0 || strcmp(name, last) == 0)
             continue;
-        }
         strcpy(last, name);
         if (rest[n] == '/') {
             char full[PVN_TOPO_FS_PATH_MAX];
 
             memcpy(full, t->entries[i].path, len + n);
             full[len + n] = '\0';
-            if (find(fs, full)) {
+            if (find(fs, full))
                 continue;
-            }
         }
         rc = pvn_topo_fs_names_add(names, name);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     return 0;
 }
@@ -187,9 +172,8 @@ static void tar_close(struct pvn_topo_fs *fs)
 {
     struct fs_tar *t = (struct fs_tar *)fs;
 
-    for (size_t i = 0; i < t->n; i++) {
+    for (size_t i = 0; i < t->n; i++)
         free(t->entries[i].path);
-    }
     free(t->entries);
     free(t->image);
     free(t);
@@ -201,22 +185,19 @@ static bool parse_octal(const char *field, size_t n, uint64_t *value)
     uint64_t v = 0;
     size_t i = 0;
 
-    while (i < n && field[i] == ' ') {
+    while (i < n && field[i] == ' ')
         i++;
-    }
     if (i == n || field[i] == '\0') {
         *value = 0;
         return true;
     }
     for (; i < n && field[i] >= '0' && field[i] <= '7'; i++) {
-        if (v >> 60 != 0) {
+        if (v >> 60 != 0)
             return false;
-        }
         v = v << 3 | (uint64_t)(field[i] - '0');
     }
-    if (i < n && field[i] != ' ' && field[i] != '\0') {
+    if (i < n && field[i] != ' ' && field[i] != '\0')
         return false;
-    }
     *value = v;
     return true;
 }
@@ -226,9 +207,8 @@ static bool checksum_ok(const char *h)
     uint64_t want;
     unsigned sum = 0;
 
-    for (int i = 0; i < BLOCK; i++) {
+    for (int i = 0; i < BLOCK; i++)
         sum += i >= 148 && i < 156 ? ' ' : (unsigned char)h[i];
-    }
     return parse_octal(h + 148, 8, &want) && want == sum;
 }
 
@@ -247,16 +227,13 @@ static char *clean_path(const char *raw, size_t len, int *rc)
     while (i < len) {
         size_t start;
 
-        while (i < len && raw[i] == '/') {
+        while (i < len && raw[i] == '/')
             i++;
-        }
         start = i;
-        while (i < len && raw[i] != '/') {
+        while (i < len && raw[i] != '/')
             i++;
-        }
-        if (i == start || (i - start == 1 && raw[start] == '.')) {
+        if (i == start || (i - start == 1 && raw[start] == '.'))
             continue;
-        }
         if (i - start == 2 && raw[start] == '.' && raw[start + 1] == '.') {
             *rc = -EINVAL;
             break;
@@ -266,9 +243,8 @@ static char *clean_path(const char *raw, size_t len, int *rc)
         used += i - start;
     }
     out[used] = '\0';
-    if (*rc == 0 && used >= PVN_TOPO_FS_PATH_MAX) {
+    if (*rc == 0 && used >= PVN_TOPO_FS_PATH_MAX)
         *rc = -ENAMETOOLONG;
-    }
     if (*rc != 0 || used == 0) {
         free(out);
         return NULL;
@@ -279,16 +255,14 @@ static char *clean_path(const char *raw, size_t len, int *rc)
 static int add_entry(struct fs_tar *t, char *path, enum pvn_topo_fs_type type, const char *data,
                      size_t len)
 {
-    if (t->n >= MAX_ENTRIES) {
+    if (t->n >= MAX_ENTRIES)
         return -E2BIG;
-    }
     if (t->n == t->cap) {
         size_t cap = t->cap == 0 ? 256 : 2 * t->cap;
-        struct entry *bigger = realloc(t->entries, cap * sizeof *bigger);
+        struct entry *bigger = realloc(t->entries, cap * sizeof(*bigger));
 
-        if (!bigger) {
+        if (!bigger)
             return -ENOMEM;
-        }
         t->entries = bigger;
         t->cap = cap;
     }
@@ -315,9 +289,8 @@ static void read_pax(const char *data, size_t len, struct next *next)
             rec = rec * 10 + (size_t)(data[i] - '0');
             i++;
         }
-        if (i >= len || data[i] != ' ' || rec <= i - at + 1 || rec > len - at) {
+        if (i >= len || data[i] != ' ' || rec <= i - at + 1 || rec > len - at)
             return;
-        }
         i++;
         if (at + rec - i > 6 && memcmp(data + i, "path=", 5) == 0) {
             next->path = data + i + 5;
@@ -336,15 +309,13 @@ static char *entry_path(const char *h, const struct next *next, int *rc)
     char joined[155 + 1 + 100];
     size_t n = 0;
 
-    if (next->path) {
+    if (next->path)
         return clean_path(next->path, strnlen(next->path, next->path_len), rc);
-    }
     if (memcmp(h + 257, "ustar", 5) == 0 && memcmp(h + 257, "ustar  ", 7) != 0) {
         n = strnlen(h + 345, 155);
         memcpy(joined, h + 345, n);
-        if (n > 0) {
+        if (n > 0)
             joined[n++] = '/';
-        }
     }
     memcpy(joined + n, h, strnlen(h, 100));
     n += strnlen(h, 100);
@@ -376,13 +347,11 @@ static int take_entry(struct fs_tar *t, const char *h, size_t size, const struct
         return 0;
     }
     path = entry_path(h, next, &rc);
-    if (!path) {
+    if (!path)
         return rc;
-    }
     rc = add_entry(t, path, type, data, size);
-    if (rc != 0) {
+    if (rc != 0)
         free(path);
-    }
     return rc;
 }
 
@@ -396,19 +365,18 @@ static int read_image(struct fs_tar *t, struct pvn_topo_err *err)
         uint64_t size;
         int rc = 0;
 
-        if (h[0] == '\0') {
+        if (h[0] == '\0')
             return 0;
-        }
         if (!checksum_ok(h) || !parse_octal(h + 124, 12, &size)) {
             snprintf(
-                err->text, sizeof err->text,
+                err->text, sizeof(err->text),
                 "not an (uncompressed) tar file: bad header at byte %zu; unpack it and give the "
                 "directory instead",
                 at);
             return -EINVAL;
         }
         if (size > t->bytes - at - BLOCK) {
-            snprintf(err->text, sizeof err->text,
+            snprintf(err->text, sizeof(err->text),
                      "tar file ends early: the entry at byte %zu needs %llu bytes, but %zu are "
                      "left; copy the file again",
                      at, (unsigned long long)size, t->bytes - at - BLOCK);
@@ -433,7 +401,7 @@ static int read_image(struct fs_tar *t, struct pvn_topo_err *err)
             next = (struct next){0};
         }
         if (rc != 0) {
-            snprintf(err->text, sizeof err->text, "tar file: the entry at byte %zu: %s", at,
+            snprintf(err->text, sizeof(err->text), "tar file: the entry at byte %zu: %s", at,
                      rc == -EINVAL ? "\"..\" in its name" : strerror(-rc));
             return rc;
         }
@@ -441,10 +409,9 @@ static int read_image(struct fs_tar *t, struct pvn_topo_err *err)
         at += BLOCK;
         at += size < t->bytes - at ? (size_t)size : t->bytes - at;
     }
-    if (t->bytes == 0) {
+    if (t->bytes == 0)
         return 0;
-    }
-    snprintf(err->text, sizeof err->text,
+    snprintf(err->text, sizeof(err->text),
              "tar file is cut: it ends at byte %zu without the block of zeros that ends every tar; "
              "copy it again",
              t->bytes);
@@ -456,13 +423,11 @@ static void drop_repeats(struct fs_tar *t)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < t->n; i++) {
-        if (i + 1 < t->n && strcmp(t->entries[i].path, t->entries[i + 1].path) == 0) {
+    for (size_t i = 0; i < t->n; i++)
+        if (i + 1 < t->n && strcmp(t->entries[i].path, t->entries[i + 1].path) == 0)
             free(t->entries[i].path);
-        } else {
+        else
             t->entries[kept++] = t->entries[i];
-        }
-    }
     t->n = kept;
 }
 
@@ -470,20 +435,17 @@ static void drop_common_dir(struct fs_tar *t)
 {
     size_t len, kept = 0;
 
-    if (t->n == 0) {
+    if (t->n == 0)
         return;
-    }
     len = 1 + strcspn(t->entries[0].path + 1, "/");
     if ((len == 4 && memcmp(t->entries[0].path, "/sys", 4) == 0) ||
-        (len == 5 && memcmp(t->entries[0].path, "/proc", 5) == 0)) {
+        (len == 5 && memcmp(t->entries[0].path, "/proc", 5) == 0))
         return;
-    }
     for (size_t i = 0; i < t->n; i++) {
         const char *p = t->entries[i].path;
 
-        if (strncmp(p, t->entries[0].path, len) != 0 || (p[len] != '/' && p[len] != '\0')) {
+        if (strncmp(p, t->entries[0].path, len) != 0 || (p[len] != '/' && p[len] != '\0'))
             return;
-        }
     }
     for (size_t i = 0; i < t->n; i++) {
         char *p = t->entries[i].path;
@@ -508,17 +470,17 @@ int pvn_topo_fs_open_tar(const void *image, size_t bytes, struct pvn_topo_fs **f
         .list = tar_list,
         .close = tar_close,
     };
-    struct fs_tar *t = calloc(1, sizeof *t);
+    struct fs_tar *t = calloc(1, sizeof(*t));
     int rc;
 
     if (!t) {
-        snprintf(err->text, sizeof err->text, "out of memory");
+        snprintf(err->text, sizeof(err->text), "out of memory");
         return -ENOMEM;
     }
     t->fs.ops = &ops;
     t->image = malloc(bytes > 0 ? bytes : 1);
     if (!t->image) {
-        snprintf(err->text, sizeof err->text, "out of memory");
+        snprintf(err->text, sizeof(err->text), "out of memory");
         free(t);
         return -ENOMEM;
     }
@@ -526,14 +488,14 @@ int pvn_topo_fs_open_tar(const void *image, size_t bytes, struct pvn_topo_fs **f
     t->bytes = bytes;
     rc = read_image(t, err);
     if (rc == 0 && t->n == 0) {
-        snprintf(err->text, sizeof err->text, "tar file without a single file");
+        snprintf(err->text, sizeof(err->text), "tar file without a single file");
         rc = -EINVAL;
     }
     if (rc != 0) {
         tar_close(&t->fs);
         return rc;
     }
-    qsort(t->entries, t->n, sizeof *t->entries, by_path);
+    qsort(t->entries, t->n, sizeof(*t->entries), by_path);
     drop_repeats(t);
     drop_common_dir(t);
     *fs = &t->fs;

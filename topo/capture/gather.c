@@ -34,16 +34,14 @@ static int by_path(const void *a, const void *b)
 static struct pvn_topo_record *record_of(struct recorder *r, const char *path,
                                          enum pvn_topo_fs_type type)
 {
-    struct pvn_topo_record *made = calloc(1, sizeof *made), **found, **slot;
+    struct pvn_topo_record *made = calloc(1, sizeof(*made)), **found, **slot;
 
-    if (!made || !(made->path = strdup(path))) {
+    if (!made || !(made->path = strdup(path)))
         goto fail;
-    }
     made->type = type;
     found = tsearch(made, &r->tree, by_path);
-    if (!found) {
+    if (!found)
         goto fail;
-    }
     if (*found != made) {
         struct pvn_topo_record *known = *found;
 
@@ -51,7 +49,7 @@ static struct pvn_topo_record *record_of(struct recorder *r, const char *path,
         free(made);
         return known;
     }
-    slot = pvn_topo_array_add((void **)&r->records, &r->n, sizeof *slot);
+    slot = pvn_topo_array_add((void **)&r->records, &r->n, sizeof(*slot));
     if (!slot) {
         tdelete(made, &r->tree, by_path);
         goto fail;
@@ -59,9 +57,8 @@ static struct pvn_topo_record *record_of(struct recorder *r, const char *path,
     *slot = made;
     return made;
 fail:
-    if (made) {
+    if (made)
         free(made->path);
-    }
     free(made);
     r->rc = -ENOMEM;
     return NULL;
@@ -72,9 +69,8 @@ static void remember(struct recorder *r, const char *path, enum pvn_topo_fs_type
 {
     struct pvn_topo_record *rec = record_of(r, path, type);
 
-    if (!rec || len == 0) {
+    if (!rec || len == 0)
         return;
-    }
     if (at + len > rec->len) {
         char *bigger = realloc(rec->data, at + len + 1);
 
@@ -94,9 +90,8 @@ static enum pvn_topo_fs_type rec_type(struct pvn_topo_fs *fs, const char *path)
     struct recorder *r = (struct recorder *)fs;
     enum pvn_topo_fs_type type = r->inner->ops->type(r->inner, path);
 
-    if (type == PVN_TOPO_FS_DIR) {
+    if (type == PVN_TOPO_FS_DIR)
         remember(r, path, PVN_TOPO_FS_DIR, 0, NULL, 0);
-    }
     return type;
 }
 
@@ -105,9 +100,8 @@ static ssize_t rec_readlink(struct pvn_topo_fs *fs, const char *path, char *buf,
     struct recorder *r = (struct recorder *)fs;
     ssize_t got = r->inner->ops->readlink(r->inner, path, buf, cap);
 
-    if (got > 0) {
+    if (got > 0)
         remember(r, path, PVN_TOPO_FS_LINK, 0, buf, (size_t)got);
-    }
     return got;
 }
 
@@ -116,9 +110,8 @@ static ssize_t rec_read(struct pvn_topo_fs *fs, const char *path, size_t at, voi
     struct recorder *r = (struct recorder *)fs;
     ssize_t got = r->inner->ops->read(r->inner, path, at, buf, cap);
 
-    if (got >= 0) {
+    if (got >= 0)
         remember(r, path, PVN_TOPO_FS_FILE, at, buf, (size_t)got);
-    }
     return got;
 }
 
@@ -127,9 +120,8 @@ static int rec_list(struct pvn_topo_fs *fs, const char *path, struct pvn_topo_fs
     struct recorder *r = (struct recorder *)fs;
     int rc = r->inner->ops->list(r->inner, path, names);
 
-    if (rc == 0) {
+    if (rc == 0)
         remember(r, path, PVN_TOPO_FS_DIR, 0, NULL, 0);
-    }
     return rc;
 }
 
@@ -172,32 +164,26 @@ int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_er
     struct pvn_topo *topo = NULL;
     int rc = pvn_topo_fs_open(root, &r.inner, err);
 
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     rc = pvn_topo_load_fs(&r.fs, root, NULL, &topo, err);
     if (rc == 0) {
         /* Only for the store to remember the files. */
         rc = pvn_topo_look_read(&r.fs, topo, NULL, 0, NULL, &look);
         pvn_topo_look_free(&look);
-        if (rc != 0) {
-            snprintf(err->text, sizeof err->text, "%.300s: out of memory for its counters", root);
-        }
+        if (rc != 0)
+            snprintf(err->text, sizeof(err->text), "%.300s: out of memory for its counters", root);
     }
     pvn_topo_free(topo);
-    if (rc != 0) {
+    if (rc != 0)
         goto out;
-    }
-    if (r.n > 1) {
-        qsort(r.records, (size_t)r.n, sizeof *r.records, by_path_pointer);
-    }
+    if (r.n > 1)
+        qsort(r.records, (size_t)r.n, sizeof(*r.records), by_path_pointer);
     rc = r.rc != 0 ? r.rc : pvn_topo_redact(r.records, r.n, flags);
-    if (rc == 0) {
+    if (rc == 0)
         rc = pvn_topo_tar_write(fd, r.records, r.n);
-    }
-    if (rc != 0) {
-        snprintf(err->text, sizeof err->text, "%.300s: cannot gather: %s", root, strerror(-rc));
-    }
+    if (rc != 0)
+        snprintf(err->text, sizeof(err->text), "%.300s: cannot gather: %s", root, strerror(-rc));
 out:
     pvn_topo_fs_close(&r.fs);
     return rc;

@@ -52,7 +52,7 @@ static int match_named(struct merge *m, const struct pvn_topo_hints *hints, cons
         int g = pvn_topo_hints_find(m->guest, d->name), h;
 
         if (d->host[0] == '\0') {
-            snprintf(err->text, sizeof err->text,
+            snprintf(err->text, sizeof(err->text),
                      "%.150s:%d: with --host a hints file may only have lines \"device ADDRESS "
                      "host ADDRESS\"; the layout comes from the host",
                      name, d->line);
@@ -60,7 +60,7 @@ static int match_named(struct merge *m, const struct pvn_topo_hints *hints, cons
         }
         h = pvn_topo_find_pci(m->host, d->host);
         if (g < 0 || h < 0) {
-            snprintf(err->text, sizeof err->text, "%.150s:%d: no device %.80s in the %s", name,
+            snprintf(err->text, sizeof(err->text), "%.150s:%d: no device %.80s in the %s", name,
                      d->line, g < 0 ? d->name : d->host, g < 0 ? "guest" : "host's dump");
             return -EINVAL;
         }
@@ -68,7 +68,7 @@ static int match_named(struct merge *m, const struct pvn_topo_hints *hints, cons
     }
     if (hints->nswitches > 0) {
         snprintf(
-            err->text, sizeof err->text,
+            err->text, sizeof(err->text),
             "%.150s:%d: with --host a hints file may not have switches; the layout comes from the "
             "host",
             name, hints->switches[0].line);
@@ -82,9 +82,8 @@ static const char *address_of(const struct pvn_topo *t, int pci)
 {
     int net = pvn_topo_net_of_pci(t, pci);
 
-    if (net < 0 || strcmp(t->nets[net].address, "00:00:00:00:00:00") == 0) {
+    if (net < 0 || strcmp(t->nets[net].address, "00:00:00:00:00:00") == 0)
         return "";
-    }
     return t->nets[net].address;
 }
 
@@ -101,12 +100,10 @@ static bool same_device(const struct merge *m, int g, int h)
     const char *text = address_of(m->guest, g);
 
     if (a->dsn == PVN_TOPO_CAP_PRESENT && b->dsn == PVN_TOPO_CAP_PRESENT && a->serial != 0 &&
-        a->serial == b->serial && m->guest->pci[g].fn == m->host->pci[h].fn) {
+        a->serial == b->serial && m->guest->pci[g].fn == m->host->pci[h].fn)
         return true;
-    }
-    if (text[0] != '\0' && strcmp(text, address_of(m->host, h)) == 0) {
+    if (text[0] != '\0' && strcmp(text, address_of(m->host, h)) == 0)
         return true;
-    }
     text = uuid_of(m->guest, g);
     return text[0] != '\0' && strcmp(text, uuid_of(m->host, h)) == 0;
 }
@@ -114,12 +111,10 @@ static bool same_device(const struct merge *m, int g, int h)
 static void match_unique_marks(struct merge *m)
 {
     for (int g = 0; g < m->guest->npci; g++) {
-        for (int h = 0; m->match[g] < 0 && is_device(m->guest, g) && h < m->host->npci; h++) {
+        for (int h = 0; m->match[g] < 0 && is_device(m->guest, g) && h < m->host->npci; h++)
             if (!m->taken[h] && same_ids(&m->guest->pci[g], &m->host->pci[h]) &&
-                same_device(m, g, h)) {
+                same_device(m, g, h))
                 set_match(m, g, h);
-            }
-        }
     }
 }
 
@@ -139,23 +134,18 @@ static void match_kind(struct merge *m, int first)
     const struct pvn_topo_pci *like = &m->guest->pci[first];
     int ng = 0, nh = 0, h = 0;
 
-    for (int g = 0; g < m->guest->npci; g++) {
+    for (int g = 0; g < m->guest->npci; g++)
         ng += open_guest(m, g, like);
-    }
-    for (int i = 0; i < m->host->npci; i++) {
+    for (int i = 0; i < m->host->npci; i++)
         nh += open_host(m, i, like);
-    }
-    if (ng != nh) {
+    if (ng != nh)
         return;
-    }
-    if (ng > 1) {
+    if (ng > 1)
         m->flags |= PVN_TOPO_MERGED_ORDER;
-    }
     for (int g = first; g < m->guest->npci; g++) {
         if (open_guest(m, g, like)) {
-            while (!open_host(m, h, like)) {
+            while (!open_host(m, h, like))
                 h++;
-            }
             set_match(m, g, h);
         }
     }
@@ -167,12 +157,11 @@ static int copy_root(struct merge *m, int h, uint32_t domain)
     const struct pvn_topo_root *root;
     char name[PVN_TOPO_NAME_MAX];
 
-    if (r < 0) {
+    if (r < 0)
         return -1;
-    }
     if (m->root_copy[r] < 0) {
         root = &m->host->roots[r];
-        snprintf(name, sizeof name, "host:%.50s", root->name);
+        snprintf(name, sizeof(name), "host:%.50s", root->name);
         m->root_copy[r] = pvn_topo_edit_add_root(&m->edit, name, domain, root->bus, root->numa);
     }
     return m->root_copy[r];
@@ -207,9 +196,8 @@ static int copy_bridge(struct merge *m, int h, int root)
 {
     int chain[PVN_TOPO_MAX_CHAIN], n = 0, parent = -1;
 
-    for (int i = h; i >= 0 && n < PVN_TOPO_MAX_CHAIN; i = m->host->pci[i].parent) {
+    for (int i = h; i >= 0 && n < PVN_TOPO_MAX_CHAIN; i = m->host->pci[i].parent)
         chain[n++] = i;
-    }
     while (n > 0) {
         const struct pvn_topo_pci *p = &m->host->pci[chain[--n]];
 
@@ -217,9 +205,8 @@ static int copy_bridge(struct merge *m, int h, int root)
             int made = pvn_topo_edit_add_bridge(&m->edit, domain_for(m, chain[n]), p->bus, p->dev,
                                                 p->fn, p->kind, parent, root, p->numa, &p->link);
 
-            if (made < 0) {
+            if (made < 0)
                 return made;
-            }
             m->edit.pci[made].vendor = p->vendor;
             m->edit.pci[made].device = p->device;
             m->edit.pci[made].subvendor = p->subvendor;
@@ -239,21 +226,17 @@ static int place_matched(struct merge *m, int *placed)
         int h = m->match[g], root, parent;
 
         /* The functions of a slot move with the first of them. */
-        if (h < 0 || (m->edit.pci[g].flags & PVN_TOPO_PCI_MOVED) != 0) {
+        if (h < 0 || (m->edit.pci[g].flags & PVN_TOPO_PCI_MOVED) != 0)
             continue;
-        }
         root = copy_root(m, h, domain_for(m, h));
         parent = root < 0 ? root : copy_bridge(m, m->host->pci[h].parent, root);
-        if (root == -ENOMEM || parent == -ENOMEM) {
+        if (root == -ENOMEM || parent == -ENOMEM)
             return -ENOMEM;
-        }
-        if (root < 0) {
+        if (root < 0)
             continue; /* the host does not know its place either */
-        }
         pvn_topo_edit_move_slot(&m->edit, g, parent, root);
-        if (m->host->pci[h].numa != PVN_TOPO_UNKNOWN) {
+        if (m->host->pci[h].numa != PVN_TOPO_UNKNOWN)
             pvn_topo_edit_set_numa(&m->edit, g, m->host->pci[h].numa);
-        }
         (*placed)++;
     }
     return 0;
@@ -264,17 +247,16 @@ static int merge_init(struct merge *m, struct pvn_topo *guest, const struct pvn_
     size_t ng = (size_t)guest->npci + 1, nh = (size_t)host->npci + 1, nr = (size_t)host->nroots + 1;
 
     *m = (struct merge){.guest = guest, .host = host, .flags = PVN_TOPO_MERGED_HOST};
-    m->match = malloc(ng * sizeof *m->match);
-    m->taken = calloc(nh, sizeof *m->taken);
-    m->copy = malloc(nh * sizeof *m->copy);
-    m->root_copy = malloc(nr * sizeof *m->root_copy);
-    m->domain = calloc(nh, sizeof *m->domain);
-    if (!m->match || !m->taken || !m->copy || !m->root_copy || !m->domain) {
+    m->match = malloc(ng * sizeof(*m->match));
+    m->taken = calloc(nh, sizeof(*m->taken));
+    m->copy = malloc(nh * sizeof(*m->copy));
+    m->root_copy = malloc(nr * sizeof(*m->root_copy));
+    m->domain = calloc(nh, sizeof(*m->domain));
+    if (!m->match || !m->taken || !m->copy || !m->root_copy || !m->domain)
         return -ENOMEM;
-    }
-    memset(m->match, -1, ng * sizeof *m->match);
-    memset(m->copy, -1, nh * sizeof *m->copy);
-    memset(m->root_copy, -1, nr * sizeof *m->root_copy);
+    memset(m->match, -1, ng * sizeof(*m->match));
+    memset(m->copy, -1, nh * sizeof(*m->copy));
+    memset(m->root_copy, -1, nr * sizeof(*m->root_copy));
     return pvn_topo_edit_begin(&m->edit, guest);
 }
 
@@ -292,16 +274,14 @@ static int match_all(struct merge *m, const struct pvn_topo_hints *hints, const 
 {
     int rc = match_named(m, hints, name, err);
 
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     match_unique_marks(m);
     for (int g = 0; g < m->guest->npci; g++) {
         /* A paravirtual function is no device of the host; only a hint can place it. */
         if (m->match[g] < 0 && is_device(m->guest, g) && m->guest->pci[g].vendor != 0x15ad &&
-            m->guest->pci[g].vendor != 0x1af4) {
+            m->guest->pci[g].vendor != 0x1af4)
             match_kind(m, g);
-        }
     }
     return 0;
 }
@@ -321,27 +301,23 @@ int pvn_topo_merge_host(struct pvn_topo *guest, const struct pvn_topo *host, con
         }
     }
     rc = merge_init(&m, guest, host);
-    if (rc == 0) {
+    if (rc == 0)
         rc = match_all(&m, &h, hints_name, err);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = place_matched(&m, &placed);
-    }
     if (rc == 0 && placed == 0) {
         snprintf(
-            err->text, sizeof err->text,
+            err->text, sizeof(err->text),
             "no device of the guest could be matched with a device of the host; match them in a "
             "hints file by lines \"device ADDRESS host ADDRESS\"");
         rc = -ENOENT;
     }
-    if (rc == -ENOMEM) {
-        snprintf(err->text, sizeof err->text, "out of memory");
-    }
-    if (rc == 0) {
+    if (rc == -ENOMEM)
+        snprintf(err->text, sizeof(err->text), "out of memory");
+    if (rc == 0)
         pvn_topo_edit_commit(&m.edit, m.flags);
-    } else {
+    else
         pvn_topo_edit_abort(&m.edit);
-    }
     merge_free(&m);
     pvn_topo_hints_free(&h);
     return rc;

@@ -35,12 +35,10 @@ static const char *other_format(const char *image, size_t have)
               "machine run pvn-topo gather"},
     };
 
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (have >= strlen(known[i].bytes) &&
-            memcmp(image, known[i].bytes, strlen(known[i].bytes)) == 0) {
+            memcmp(image, known[i].bytes, strlen(known[i].bytes)) == 0)
             return known[i].what;
-        }
-    }
     return have < 512 ? "neither a tar file nor NCCL's XML" : NULL;
 }
 
@@ -52,20 +50,20 @@ static int open_tar_file(const char *root, off_t size, struct pvn_topo_fs **fs,
     off_t have = 0;
 
     if (size > TAR_IMAGE_MAX) {
-        snprintf(err->text, sizeof err->text,
+        snprintf(err->text, sizeof(err->text),
                  "%s: %lld bytes are more than the %d MiB a gathered machine may have", root,
                  (long long)size, TAR_IMAGE_MAX >> 20);
         return -EFBIG;
     }
     image = malloc(size > 0 ? (size_t)size : 1);
     if (!image) {
-        snprintf(err->text, sizeof err->text, "%s: out of memory", root);
+        snprintf(err->text, sizeof(err->text), "%s: out of memory", root);
         return -ENOMEM;
     }
     fd = open(root, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         rc = -errno;
-        snprintf(err->text, sizeof err->text, "%s: %s", root, strerror(errno));
+        snprintf(err->text, sizeof(err->text), "%s: %s", root, strerror(errno));
         goto out;
     }
     while (have < size) {
@@ -73,31 +71,29 @@ static int open_tar_file(const char *root, off_t size, struct pvn_topo_fs **fs,
 
         if (got < 0) {
             rc = -errno;
-            snprintf(err->text, sizeof err->text, "%s: %s", root, strerror(errno));
+            snprintf(err->text, sizeof(err->text), "%s: %s", root, strerror(errno));
             goto out;
         }
-        if (got == 0) {
+        if (got == 0)
             break;
-        }
         have += got;
     }
     if (other_format(image, (size_t)have)) {
-        snprintf(err->text, sizeof err->text, "%.250s: %s", root,
+        snprintf(err->text, sizeof(err->text), "%.250s: %s", root,
                  other_format(image, (size_t)have));
         rc = -EINVAL;
         goto out;
     }
     rc = pvn_topo_fs_open_tar(image, (size_t)have, fs, err);
     if (rc != 0) {
-        char reason[sizeof err->text];
+        char reason[sizeof(err->text)];
 
-        memcpy(reason, err->text, sizeof reason);
-        snprintf(err->text, sizeof err->text, "%.150s: %.300s", root, reason);
+        memcpy(reason, err->text, sizeof(reason));
+        snprintf(err->text, sizeof(err->text), "%.150s: %.300s", root, reason);
     }
 out:
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
     free(image);
     return rc;
 }
@@ -109,23 +105,21 @@ int pvn_topo_fs_open(const char *root, struct pvn_topo_fs **fs, struct pvn_topo_
 
     if (stat(root, &st) != 0) {
         rc = -errno;
-        snprintf(err->text, sizeof err->text, "%s: %s", root, strerror(errno));
+        snprintf(err->text, sizeof(err->text), "%s: %s", root, strerror(errno));
         return rc;
     }
-    if (S_ISREG(st.st_mode)) {
+    if (S_ISREG(st.st_mode))
         return open_tar_file(root, st.st_size, fs, err);
-    }
     if (!S_ISDIR(st.st_mode)) {
         snprintf(
-            err->text, sizeof err->text,
+            err->text, sizeof(err->text),
             "%s: neither a directory nor a tar file; give the directory that holds sys/ and proc/",
             root);
         return -ENOTDIR;
     }
     rc = pvn_topo_fs_open_dir(root, NULL, fs);
-    if (rc != 0) {
-        snprintf(err->text, sizeof err->text, "%s: %s", root, strerror(-rc));
-    }
+    if (rc != 0)
+        snprintf(err->text, sizeof(err->text), "%s: %s", root, strerror(-rc));
     return rc;
 }
 
@@ -136,9 +130,8 @@ int pvn_topo_load(const char *root, const struct pvn_topo_options *options, stru
     struct pvn_topo_fs *fs;
     int rc;
 
-    if (sysfs && strcmp(sysfs, "/sys") != 0) {
+    if (sysfs && strcmp(sysfs, "/sys") != 0)
         return pvn_topo_load_dir(root, options, topo, err);
-    }
     rc = pvn_topo_fs_open(root, &fs, err);
     if (rc == 0) {
         rc = pvn_topo_load_fs(fs, root, options, topo, err);

@@ -27,15 +27,12 @@ static int number_of(struct seen *seen, const char *value)
 {
     char **slot;
 
-    for (int i = 0; i < seen->n; i++) {
-        if (strcmp(seen->value[i], value) == 0) {
+    for (int i = 0; i < seen->n; i++)
+        if (strcmp(seen->value[i], value) == 0)
             return i + 1;
-        }
-    }
-    slot = pvn_topo_array_add((void **)&seen->value, &seen->n, sizeof *slot);
-    if (!slot) {
+    slot = pvn_topo_array_add((void **)&seen->value, &seen->n, sizeof(*slot));
+    if (!slot)
         return -ENOMEM;
-    }
     *slot = strdup(value);
     if (!*slot) {
         seen->n--;
@@ -46,9 +43,8 @@ static int number_of(struct seen *seen, const char *value)
 
 static void seen_free(struct seen *seen)
 {
-    for (int i = 0; i < seen->n; i++) {
+    for (int i = 0; i < seen->n; i++)
         free(seen->value[i]);
-    }
     free(seen->value);
 }
 
@@ -56,9 +52,8 @@ static int set_text(struct pvn_topo_record *r, const char *text)
 {
     char *copy = strdup(text);
 
-    if (!copy) {
+    if (!copy)
         return -ENOMEM;
-    }
     free(r->data);
     r->data = copy;
     r->len = strlen(copy);
@@ -96,13 +91,11 @@ static int redact_value(struct pvn_topo_record *r, struct seen *seen, size_t kee
     int number;
 
     pvn_topo_clean_text(r->data);
-    if (all_zero(r->data) || strlen(r->data) < keep) {
+    if (all_zero(r->data) || strlen(r->data) < keep)
         return 0;
-    }
     number = number_of(seen, r->data);
-    if (number < 0) {
+    if (number < 0)
         return number;
-    }
     put_number(r->data, keep, number);
     r->len = strlen(r->data);
     return 0;
@@ -117,18 +110,16 @@ static int redact_gid(struct redact *x, struct pvn_topo_record *r)
     size_t keep = 0;
     int rc;
 
-    if (strncmp(r->data, mapped, sizeof mapped - 1) == 0) {
-        keep = sizeof mapped - 1;
-    } else if (strncmp(r->data, local, sizeof local - 1) == 0) {
-        keep = sizeof local - 1;
-    }
+    if (strncmp(r->data, mapped, sizeof(mapped) - 1) == 0)
+        keep = sizeof(mapped) - 1;
+    else if (strncmp(r->data, local, sizeof(local) - 1) == 0)
+        keep = sizeof(local) - 1;
     rc = redact_value(r, &x->gids, keep);
     if (rc == 0 && r->len == 39 && !all_zero(r->data)) {
-        if (keep == 0) {
+        if (keep == 0)
             memcpy(r->data, "2001:0db8", 9);
-        } else if (keep == sizeof mapped - 1) {
+        else if (keep == sizeof(mapped) - 1)
             memcpy(r->data + keep, "0a", 2); /* 10.0.0.0/8 */
-        }
     }
     return rc;
 }
@@ -139,18 +130,16 @@ static int redact_line(struct seen *seen, struct pvn_topo_record *r, const char 
     char *at = strstr(r->data, key), *end, kept;
     int number;
 
-    if (!at) {
+    if (!at)
         return 0;
-    }
     at += strlen(key);
     at += strspn(at, " \t");
     end = at + strcspn(at, "\n");
     kept = *end;
     *end = '\0';
     number = number_of(seen, at);
-    if (number > 0) {
+    if (number > 0)
         put_number(at, strncmp(at, "GPU-", 4) == 0 ? 4 : 0, number);
-    }
     *end = kept;
     return number < 0 ? number : 0;
 }
@@ -174,11 +163,11 @@ static int redact_config(struct redact *x, struct pvn_topo_record *r)
             char text[24];
             int number;
 
-            snprintf(text, sizeof text, "%08x%08x", le32(r->data + at + 8), le32(r->data + at + 4));
+            snprintf(text, sizeof(text), "%08x%08x", le32(r->data + at + 8),
+                     le32(r->data + at + 4));
             number = number_of(&x->serials, text);
-            if (number < 0) {
+            if (number < 0)
                 return number;
-            }
             memset(r->data + at + 4, 0, 8);
             memcpy(r->data + at + 4,
                    (const unsigned char[]){(unsigned char)number, (unsigned char)(number >> 8)}, 2);
@@ -194,9 +183,8 @@ static int redact_cmdline(struct pvn_topo_record *r)
     char *out = calloc(1, r->len + 2), *save = NULL;
     int rc;
 
-    if (!out) {
+    if (!out)
         return -ENOMEM;
-    }
     for (char *word = strtok_r(r->data, " \t\n", &save); word;
          word = strtok_r(NULL, " \t\n", &save)) {
         if (pvn_topo_cmdline_word_kept(word)) {
@@ -215,19 +203,16 @@ static int redact_cpuinfo(struct pvn_topo_record *r)
     char *out = calloc(1, r->len + 2), *save = NULL, *at;
     int processors = 0, rc;
 
-    if (!out) {
+    if (!out)
         return -ENOMEM;
-    }
     at = out;
     for (char *line = strtok_r(r->data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         processors += strncmp(line, "processor", 9) == 0;
-        if (strncmp(line, "Serial", 6) == 0) {
+        if (strncmp(line, "Serial", 6) == 0)
             continue; /* of Arm boards */
-        }
         if (processors <= 1 || strncmp(line, "processor", 9) == 0 ||
-            strncmp(line, "physical id", 11) == 0) {
+            strncmp(line, "physical id", 11) == 0)
             at += sprintf(at, "%s\n", line);
-        }
     }
     rc = set_text(r, out);
     free(out);
@@ -239,9 +224,8 @@ static int redact_version(struct pvn_topo_record *r)
 {
     char text[256] = "", release[128];
 
-    if (sscanf(r->data, "Linux version %127s", release) == 1) {
-        snprintf(text, sizeof text, "Linux version %s\n", release);
-    }
+    if (sscanf(r->data, "Linux version %127s", release) == 1)
+        snprintf(text, sizeof(text), "Linux version %s\n", release);
     return set_text(r, text);
 }
 
@@ -249,34 +233,25 @@ static int redact_one(struct redact *x, struct pvn_topo_record *r)
 {
     bool keep = (x->flags & PVN_TOPO_GATHER_KEEP_ADDRESSES) != 0;
 
-    if (strcmp(r->path, "/proc/cmdline") == 0) {
+    if (strcmp(r->path, "/proc/cmdline") == 0)
         return redact_cmdline(r);
-    }
-    if (strcmp(r->path, "/proc/cpuinfo") == 0) {
+    if (strcmp(r->path, "/proc/cpuinfo") == 0)
         return redact_cpuinfo(r);
-    }
-    if (strcmp(r->path, "/proc/version") == 0) {
+    if (strcmp(r->path, "/proc/version") == 0)
         return redact_version(r);
-    }
-    if (keep) {
+    if (keep)
         return 0;
-    }
-    if (strstr(r->path, "/net/") && ends_with(r->path, "/address")) {
+    if (strstr(r->path, "/net/") && ends_with(r->path, "/address"))
         return redact_value(r, &x->macs, 0);
-    }
     if (strstr(r->path, "/infiniband/") &&
-        (ends_with(r->path, "/node_guid") || ends_with(r->path, "/sys_image_guid"))) {
+        (ends_with(r->path, "/node_guid") || ends_with(r->path, "/sys_image_guid")))
         return redact_value(r, &x->guids, 0);
-    }
-    if (strstr(r->path, "/gids/")) {
+    if (strstr(r->path, "/gids/"))
         return redact_gid(x, r);
-    }
-    if (ends_with(r->path, "/config")) {
+    if (ends_with(r->path, "/config"))
         return redact_config(x, r);
-    }
-    if (ends_with(r->path, "/information")) {
+    if (ends_with(r->path, "/information"))
         return redact_line(&x->uuids, r, "GPU UUID:");
-    }
     return 0;
 }
 
@@ -285,11 +260,9 @@ int pvn_topo_redact(struct pvn_topo_record **records, int n, unsigned flags)
     struct redact x = {.flags = flags};
     int rc = 0;
 
-    for (int i = 0; rc == 0 && i < n; i++) {
-        if (records[i]->type == PVN_TOPO_FS_FILE && records[i]->len > 0) {
+    for (int i = 0; rc == 0 && i < n; i++)
+        if (records[i]->type == PVN_TOPO_FS_FILE && records[i]->len > 0)
             rc = redact_one(&x, records[i]);
-        }
-    }
     seen_free(&x.macs);
     seen_free(&x.gids);
     seen_free(&x.guids);

@@ -24,12 +24,10 @@ static int write_all(int fd, const void *data, size_t len)
     while (len > 0) {
         ssize_t put = write(fd, at, len);
 
-        if (put < 0 && errno == EINTR) {
+        if (put < 0 && errno == EINTR)
             continue;
-        }
-        if (put < 0) {
+        if (put < 0)
             return -errno;
-        }
         at += put;
         len -= (size_t)put;
     }
@@ -50,12 +48,10 @@ static size_t prefix_of(const char *name, size_t n)
 {
     size_t at = n < PREFIX_BYTES ? n : PREFIX_BYTES;
 
-    if (n < NAME_BYTES) {
+    if (n < NAME_BYTES)
         return 0;
-    }
-    while (at > 0 && name[at] != '/') {
+    while (at > 0 && name[at] != '/')
         at--;
-    }
     return at > 0 && n - at - 1 < NAME_BYTES && at + 1 < n ? at : 0;
 }
 
@@ -82,9 +78,8 @@ static int write_header(int fd, char type, const char *name, const char *link, s
     memcpy(h + 257, "ustar", 6);
     memcpy(h + 263, "00", 2);
     memset(h + 148, ' ', 8);
-    for (int i = 0; i < BLOCK; i++) {
+    for (int i = 0; i < BLOCK; i++)
         sum += (unsigned char)h[i];
-    }
     snprintf(h + 148, 8, "%06o", sum);
     return write_all(fd, h, BLOCK);
 }
@@ -104,19 +99,16 @@ static int write_record(int fd, const struct pvn_topo_record *r)
     char name[PVN_TOPO_FS_PATH_MAX + 32];
     const char *link = r->type == PVN_TOPO_FS_LINK ? r->data : "";
     size_t link_len = r->type == PVN_TOPO_FS_LINK ? r->len : 0;
-    int n = snprintf(name, sizeof name, "%s%s%s", top_dir, r->path,
+    int n = snprintf(name, sizeof(name), "%s%s%s", top_dir, r->path,
                      r->type == PVN_TOPO_FS_DIR ? "/" : "");
     int rc = 0;
 
-    if (n >= (int)sizeof name || link_len > PVN_TOPO_FS_PATH_MAX) {
+    if (n >= (int)sizeof(name) || link_len > PVN_TOPO_FS_PATH_MAX)
         return -ENAMETOOLONG;
-    }
-    if (n >= NAME_BYTES && prefix_of(name, (size_t)n) == 0) {
+    if (n >= NAME_BYTES && prefix_of(name, (size_t)n) == 0)
         rc = write_long(fd, 'L', name, (size_t)n);
-    }
-    if (rc == 0 && link_len >= NAME_BYTES) {
+    if (rc == 0 && link_len >= NAME_BYTES)
         rc = write_long(fd, 'K', link, link_len);
-    }
     switch (r->type) {
     case PVN_TOPO_FS_DIR:
         return rc != 0 ? rc : write_header(fd, '5', name, "", 0, 0);
@@ -135,9 +127,8 @@ int pvn_topo_tar_write(int fd, struct pvn_topo_record **records, int n)
     for (int i = 0; i < n; i++) {
         int rc = write_record(fd, records[i]);
 
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
-    return write_all(fd, end, sizeof end);
+    return write_all(fd, end, sizeof(end));
 }

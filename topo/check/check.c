@@ -20,46 +20,38 @@ static int list_nics(const struct pvn_topo *t, int *nics)
 {
     int n = 0;
 
-    for (int i = 0; i < t->nrdmas; i++) {
-        if (t->rdmas[i].pci >= 0) {
+    for (int i = 0; i < t->nrdmas; i++)
+        if (t->rdmas[i].pci >= 0)
             nics[n++] = t->rdmas[i].pci;
-        }
-    }
-    if (n > 0) {
+    if (n > 0)
         return n;
-    }
     /* No RDMA device: the driver is not loaded, or a capture lacks the directory. */
-    for (int i = 0; i < t->npci; i++) {
-        if (t->pci[i].class_code >> 16 == 0x02 && t->pci[i].physfn < 0) {
+    for (int i = 0; i < t->npci; i++)
+        if (t->pci[i].class_code >> 16 == 0x02 && t->pci[i].physfn < 0)
             nics[n++] = i;
-        }
-    }
     return n;
 }
 
 static int nearest_pairs(const struct pvn_topo *t, struct pvn_topo_check_pair **pairs, int *npairs)
 {
-    int *nics = calloc((size_t)(t->nrdmas + t->npci) + 1, sizeof *nics);
+    int *nics = calloc((size_t)(t->nrdmas + t->npci) + 1, sizeof(*nics));
     int n, rc = 0;
 
     *pairs = NULL;
     *npairs = 0;
-    if (!nics) {
+    if (!nics)
         return -ENOMEM;
-    }
     n = list_nics(t, nics);
     if (n > 0 && t->ngpus > 0) {
-        *pairs = calloc((size_t)t->ngpus, sizeof **pairs);
+        *pairs = calloc((size_t)t->ngpus, sizeof(**pairs));
         rc = !*pairs ? -ENOMEM : 0;
     }
     for (int g = 0; *pairs && g < t->ngpus; g++) {
         int best = nics[0];
 
-        for (int i = 1; i < n; i++) {
-            if (far(t, t->gpus[g].pci, nics[i]) < far(t, t->gpus[g].pci, best)) {
+        for (int i = 1; i < n; i++)
+            if (far(t, t->gpus[g].pci, nics[i]) < far(t, t->gpus[g].pci, best))
                 best = nics[i];
-            }
-        }
         (*pairs)[(*npairs)++] = (struct pvn_topo_check_pair){t->gpus[g].pci, best};
     }
     free(nics);
@@ -75,13 +67,11 @@ static void check_pairs(struct pvn_topo_check_run *run, const struct pvn_topo_ch
         pvn_topo_check_payload, pvn_topo_check_numa_pair,
     };
 
-    for (size_t c = 0; c < sizeof checks / sizeof checks[0]; c++) {
-        for (int i = 0; i < npairs; i++) {
+    for (size_t c = 0; c < sizeof(checks) / sizeof(checks[0]); c++) {
+        for (int i = 0; i < npairs; i++)
             if (pairs[i].gpu >= 0 && pairs[i].gpu < run->t->npci && pairs[i].nic >= 0 &&
-                pairs[i].nic < run->t->npci) {
+                pairs[i].nic < run->t->npci)
                 checks[c](run, &pairs[i]);
-            }
-        }
     }
 }
 
@@ -101,21 +91,18 @@ int pvn_topo_run_checks(const struct pvn_topo *topo, const struct pvn_topo_check
     struct pvn_topo_check_pair *own = NULL;
 
     *out = (struct pvn_topo_checks){0};
-    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
+    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
         checks[i](&run);
-    }
     if (!pairs) {
         int rc = nearest_pairs(topo, &own, &npairs);
 
         run.rc = run.rc != 0 ? run.rc : rc;
         pairs = own;
     }
-    if (pairs) {
+    if (pairs)
         check_pairs(&run, pairs, npairs);
-    }
     free(own);
-    if (run.rc != 0) {
+    if (run.rc != 0)
         pvn_topo_checks_free(out);
-    }
     return run.rc;
 }

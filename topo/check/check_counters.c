@@ -43,9 +43,8 @@ static void mention(const struct pvn_topo_counted *c, char *out, size_t cap)
                      c->counters[i].value);
         }
     }
-    if (n > NAMED) {
+    if (n > NAMED)
         snprintf(out + strlen(out), cap - strlen(out), " and %d more", n - NAMED);
-    }
 }
 
 /* A row for each counter that grew or cannot any more; how many rows. */
@@ -86,12 +85,12 @@ static void device_rows(struct pvn_topo_check_run *run, const struct pvn_topo_lo
     char subject[PVN_TOPO_NAME_MAX], before[224];
     int rows;
 
-    pvn_topo_counted_name(run->t, c, subject, sizeof subject);
+    pvn_topo_counted_name(run->t, c, subject, sizeof(subject));
     if (c->n == 0) {
         unreadable(run, c, subject);
         return;
     }
-    mention(c, before, sizeof before);
+    mention(c, before, sizeof(before));
     if (!second) {
         pvn_topo_check_row(run, "counters", PVN_TOPO_LEVEL_OK, subject, "",
                            "%d read once, so growth was not looked for%s", c->n, before);
@@ -111,8 +110,7 @@ int pvn_topo_check_counters(const struct pvn_topo *topo, const struct pvn_topo_l
     struct pvn_topo_check_run run = {topo, out, 0};
     int n = second ? second->n : first->n;
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         device_rows(&run, first, second, seconds, i);
-    }
     return run.rc;
 }

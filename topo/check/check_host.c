@@ -12,9 +12,8 @@ static const char *tail(const char *where, char *out, size_t cap)
 {
     size_t n = strlen(where);
 
-    if (n < cap) {
+    if (n < cap)
         return where;
-    }
     snprintf(out, cap, "...%s", where + n - (cap - 4));
     return out;
 }
@@ -30,7 +29,7 @@ void pvn_topo_check_read(struct pvn_topo_check_run *run)
 
     for (int i = 0; i < t->nnotes; i++) {
         pvn_topo_check_row(run, "read", PVN_TOPO_LEVEL_UNKNOWN,
-                           tail(t->notes[i].where, subject, sizeof subject), remedy, "%s",
+                           tail(t->notes[i].where, subject, sizeof(subject)), remedy, "%s",
                            t->notes[i].text);
     }
     if (t->notes_dropped > 0) {
@@ -111,12 +110,10 @@ void pvn_topo_check_numa(struct pvn_topo_check_run *run)
         const struct pvn_topo_pci *p = &t->pci[i];
         char where[48] = "while others have a node";
 
-        if (!is_end(t, i) || p->physfn >= 0) {
+        if (!is_end(t, i) || p->physfn >= 0)
             continue;
-        }
-        if (t->nnumas > 1) {
-            snprintf(where, sizeof where, "on a machine of %d nodes", t->nnumas);
-        }
+        if (t->nnumas > 1)
+            snprintf(where, sizeof(where), "on a machine of %d nodes", t->nnumas);
         if (p->numa == PVN_TOPO_UNKNOWN) {
             pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_UNKNOWN, p->bdf, "",
                                "its NUMA node is not shown%s%s%s",
@@ -151,11 +148,9 @@ static bool is_down(const struct pvn_topo *t, int pci)
     int rdma = pvn_topo_rdma_of_pci(t, pci), net = pvn_topo_net_of_pci(t, pci);
 
     if (rdma >= 0 && t->rdmas[rdma].nports > 0) {
-        for (int p = 0; p < t->rdmas[rdma].nports; p++) {
-            if (t->rdmas[rdma].ports[p].state == 4) {
+        for (int p = 0; p < t->rdmas[rdma].nports; p++)
+            if (t->rdmas[rdma].ports[p].state == 4)
                 return false;
-            }
-        }
         return true;
     }
     return net >= 0 && (t->nets[net].carrier == 0 || strcmp(t->nets[net].operstate, "down") == 0);
@@ -164,18 +159,14 @@ static bool is_down(const struct pvn_topo *t, int pci)
 /* A NIC on this node that only has to be brought up; NULL for none. */
 static const char *down_on_node(const struct pvn_topo *t, int node)
 {
-    for (int i = 0; i < t->nrdmas; i++) {
+    for (int i = 0; i < t->nrdmas; i++)
         if (t->rdmas[i].pci >= 0 && t->pci[t->rdmas[i].pci].numa == node &&
-            is_down(t, t->rdmas[i].pci)) {
+            is_down(t, t->rdmas[i].pci))
             return t->rdmas[i].name;
-        }
-    }
-    for (int i = 0; i < t->nnets; i++) {
+    for (int i = 0; i < t->nnets; i++)
         if (t->nets[i].pci >= 0 && t->pci[t->nets[i].pci].numa == node &&
-            is_down(t, t->nets[i].pci)) {
+            is_down(t, t->nets[i].pci))
             return t->nets[i].name;
-        }
-    }
     return NULL;
 }
 
@@ -185,10 +176,9 @@ void pvn_topo_check_numa_pair(struct pvn_topo_check_run *run,
     const struct pvn_topo_pci *gpu = &run->t->pci[pair->gpu], *nic = &run->t->pci[pair->nic];
     char subject[64];
 
-    pvn_topo_check_pair_name(run->t, pair, subject, sizeof subject);
-    if (gpu->numa == PVN_TOPO_UNKNOWN || nic->numa == PVN_TOPO_UNKNOWN || gpu->numa == nic->numa) {
+    pvn_topo_check_pair_name(run->t, pair, subject, sizeof(subject));
+    if (gpu->numa == PVN_TOPO_UNKNOWN || nic->numa == PVN_TOPO_UNKNOWN || gpu->numa == nic->numa)
         return; /* the rows of the devices say it all */
-    }
     if (gpu->numa < 0 || nic->numa < 0) {
         pvn_topo_check_row(
             run, "numa", PVN_TOPO_LEVEL_WARN, subject,
@@ -201,7 +191,7 @@ void pvn_topo_check_numa_pair(struct pvn_topo_check_run *run,
         char remedy[200] = "move a card so that each socket has a NIC";
 
         if (down) {
-            snprintf(remedy, sizeof remedy, "bring up %s, which is on the GPU's node and down",
+            snprintf(remedy, sizeof(remedy), "bring up %s, which is on the GPU's node and down",
                      down);
         }
         pvn_topo_check_row(run, "numa", PVN_TOPO_LEVEL_WARN, subject, remedy,
@@ -234,9 +224,8 @@ void pvn_topo_check_memlock(struct pvn_topo_check_run *run)
     } else {
         char hard[40] = "unlimited";
 
-        if (t->memlock_hard != UINT64_MAX) {
-            snprintf(hard, sizeof hard, "%" PRIu64 " KiB", t->memlock_hard / 1024);
-        }
+        if (t->memlock_hard != UINT64_MAX)
+            snprintf(hard, sizeof(hard), "%" PRIu64 " KiB", t->memlock_hard / 1024);
         pvn_topo_check_row(
             run, "memlock",
             t->memlock_soft < UINT64_C(1) << 30 ? PVN_TOPO_LEVEL_FAIL : PVN_TOPO_LEVEL_WARN,
@@ -284,11 +273,9 @@ void pvn_topo_check_files(struct pvn_topo_check_run *run)
 
 static bool has_nvidia_gpu(const struct pvn_topo *t)
 {
-    for (int i = 0; i < t->ngpus; i++) {
-        if (t->gpus[i].kind == PVN_TOPO_GPU_NVIDIA) {
+    for (int i = 0; i < t->ngpus; i++)
+        if (t->gpus[i].kind == PVN_TOPO_GPU_NVIDIA)
             return true;
-        }
-    }
     return false;
 }
 
@@ -296,9 +283,8 @@ void pvn_topo_check_nvidia(struct pvn_topo_check_run *run)
 {
     const struct pvn_topo_nvidia *nv = &run->t->nvidia;
 
-    if (!has_nvidia_gpu(run->t)) {
+    if (!has_nvidia_gpu(run->t))
         return;
-    }
     if (nv->loaded == PVN_TOPO_TRI_YES) {
         pvn_topo_check_row(run, "nvidia-driver", PVN_TOPO_LEVEL_OK, "nvidia", "",
                            "loaded, version %s%s", nv->version[0] != '\0' ? nv->version : "unknown",
@@ -319,11 +305,9 @@ static bool driver_has_dmabuf(const char *driver)
     static const char *const drivers[] = {"mlx5_core", "mlx5_ib", "bnxt_en", "bnxt_re", "efa",
                                           "ionic",     "ice",     "irdma",   "mana"};
 
-    for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++) {
-        if (strcmp(driver, drivers[i]) == 0) {
+    for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+        if (strcmp(driver, drivers[i]) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -332,9 +316,8 @@ static enum pvn_topo_tri kernel_has_dmabuf(const struct pvn_topo *t)
 {
     int major, minor;
 
-    if (sscanf(t->kernel, "%5d.%5d", &major, &minor) != 2) {
+    if (sscanf(t->kernel, "%5d.%5d", &major, &minor) != 2)
         return PVN_TOPO_TRI_UNKNOWN;
-    }
     return major > 5 || (major == 5 && minor >= 12) ? PVN_TOPO_TRI_YES : PVN_TOPO_TRI_NO;
 }
 
@@ -384,7 +367,6 @@ static void gpudirect_row(struct pvn_topo_check_run *run, const struct pvn_topo_
 
 void pvn_topo_check_gpudirect(struct pvn_topo_check_run *run)
 {
-    for (int i = 0; has_nvidia_gpu(run->t) && i < run->t->nrdmas; i++) {
+    for (int i = 0; has_nvidia_gpu(run->t) && i < run->t->nrdmas; i++)
         gpudirect_row(run, &run->t->rdmas[i]);
-    }
 }

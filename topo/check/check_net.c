@@ -16,11 +16,9 @@ static void port_name(const struct pvn_topo_rdma *dev, const struct pvn_topo_rdm
 
 static const struct pvn_topo_gid *gid_at(const struct pvn_topo_rdma_port *port, int index)
 {
-    for (int i = 0; i < port->ngids; i++) {
-        if (port->gids[i].index == index) {
+    for (int i = 0; i < port->ngids; i++)
+        if (port->gids[i].index == index)
             return &port->gids[i];
-        }
-    }
     return NULL; /* the kernel shows it as zeros */
 }
 
@@ -47,21 +45,18 @@ static bool is_valid(const struct pvn_topo_gid *g)
 
 static int roce_version(const struct pvn_topo_gid *g)
 {
-    if (!g || g->type == PVN_TOPO_GID_UNKNOWN) {
+    if (!g || g->type == PVN_TOPO_GID_UNKNOWN)
         return -1;
-    }
     return g->type == PVN_TOPO_GID_ROCE_V2 ? 2 : 1;
 }
 
 /* True if the candidate takes the place of the entry chosen so far. */
 static bool replaces(const struct pvn_topo_gid *now, const struct pvn_topo_gid *candidate)
 {
-    if (!is_ipv4(candidate)) {
+    if (!is_ipv4(candidate))
         return false;
-    }
-    if (!is_ipv4(now)) {
+    if (!is_ipv4(now))
         return true;
-    }
     return is_valid(candidate) && roce_version(candidate) == 2 &&
            (roce_version(now) != 2 || !is_valid(now));
 }
@@ -93,11 +88,9 @@ int pvn_topo_gid_pick(const struct pvn_topo_rdma_port *port, bool *usable, char 
         snprintf(why, whylen, "index 0, the port's own GID (InfiniBand)");
         return 0;
     }
-    for (int i = 0; i < port->ngids; i++) {
-        if (port->gids[i].index > 0 && replaces(gid_at(port, index), &port->gids[i])) {
+    for (int i = 0; i < port->ngids; i++)
+        if (port->gids[i].index > 0 && replaces(gid_at(port, index), &port->gids[i]))
             index = port->gids[i].index;
-        }
-    }
     g = gid_at(port, index);
     if (!g) {
         snprintf(why, whylen, "index 0, which is empty: no entry holds an IPv4 address");
@@ -118,10 +111,10 @@ static void gid_row(struct pvn_topo_check_run *run, const struct pvn_topo_rdma *
 {
     char subject[64], why[160];
     bool usable;
-    int index = pvn_topo_gid_pick(port, &usable, why, sizeof why);
+    int index = pvn_topo_gid_pick(port, &usable, why, sizeof(why));
     const struct pvn_topo_gid *g = index >= 0 ? gid_at(port, index) : NULL;
 
-    port_name(dev, port, subject, sizeof subject);
+    port_name(dev, port, subject, sizeof(subject));
     if (port->gid_table_len == 0) {
         pvn_topo_check_row(run, "gid", PVN_TOPO_LEVEL_UNKNOWN, subject, "",
                            "the GID table was not read");
@@ -149,9 +142,8 @@ void pvn_topo_check_gids(struct pvn_topo_check_run *run)
     for (int i = 0; i < run->t->nrdmas; i++) {
         for (int p = 0; p < run->t->rdmas[i].nports; p++) {
             /* A port that is down gets its addresses later; the port check speaks for it. */
-            if (run->t->rdmas[i].ports[p].state == 4) {
+            if (run->t->rdmas[i].ports[p].state == 4)
                 gid_row(run, &run->t->rdmas[i], &run->t->rdmas[i].ports[p]);
-            }
         }
     }
 }
@@ -167,7 +159,7 @@ void pvn_topo_check_ports(struct pvn_topo_check_run *run)
             const struct pvn_topo_rdma_port *port = &t->rdmas[i].ports[p];
             char subject[64];
 
-            port_name(&t->rdmas[i], port, subject, sizeof subject);
+            port_name(&t->rdmas[i], port, subject, sizeof(subject));
             if (port->state == 4 && t->rdmas[i].kind == PVN_TOPO_RDMA_PVRDMA && port->netdev >= 0 &&
                 t->nets[port->netdev].speed_mbps > 0 && port->rate_mbps > 0 &&
                 port->rate_mbps != t->nets[port->netdev].speed_mbps) {
@@ -199,11 +191,9 @@ static int rdma_mtu_of(int netdev_mtu)
 {
     static const int sizes[] = {4096, 2048, 1024, 512, 256};
 
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        if (sizes[i] <= netdev_mtu - 96) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        if (sizes[i] <= netdev_mtu - 96)
             return sizes[i];
-        }
-    }
     return 0;
 }
 
@@ -214,7 +204,7 @@ static void mtu_row(struct pvn_topo_check_run *run, const struct pvn_topo_rdma *
     char subject[64];
     int fits;
 
-    port_name(dev, port, subject, sizeof subject);
+    port_name(dev, port, subject, sizeof(subject));
     if (!net || net->mtu == PVN_TOPO_UNKNOWN) {
         pvn_topo_check_row(run, "mtu", PVN_TOPO_LEVEL_UNKNOWN, subject, "",
                            !net ? "no interface belongs to the port"
@@ -249,9 +239,8 @@ void pvn_topo_check_mtu(struct pvn_topo_check_run *run)
             const struct pvn_topo_rdma_port *port = &run->t->rdmas[i].ports[p];
 
             /* An InfiniBand port's MTU comes from the subnet manager, not from IPoIB. */
-            if (port->layer == PVN_TOPO_LINK_ETHERNET) {
+            if (port->layer == PVN_TOPO_LINK_ETHERNET)
                 mtu_row(run, &run->t->rdmas[i], port);
-            }
         }
     }
 }

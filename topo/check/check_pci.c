@@ -13,9 +13,8 @@ static const char need_root[] =
 
 static int smaller(int a, int b)
 {
-    if (a == PVN_TOPO_UNKNOWN || b == PVN_TOPO_UNKNOWN) {
+    if (a == PVN_TOPO_UNKNOWN || b == PVN_TOPO_UNKNOWN)
         return a == PVN_TOPO_UNKNOWN ? b : a;
-    }
     return a < b ? a : b;
 }
 
@@ -87,23 +86,19 @@ static void check_link(struct pvn_topo_check_run *run, int i)
 
 static void mark_up(const struct pvn_topo *t, int i, bool *marks)
 {
-    for (; i >= 0 && !marks[i]; i = t->pci[i].seen_parent) {
+    for (; i >= 0 && !marks[i]; i = t->pci[i].seen_parent)
         marks[i] = true;
-    }
 }
 
 /* Marks the GPUs, the NICs and all that is above them. marks has npci elements, all false. */
 static void mark_traffic(const struct pvn_topo *t, bool *marks)
 {
-    for (int i = 0; i < t->ngpus; i++) {
+    for (int i = 0; i < t->ngpus; i++)
         mark_up(t, t->gpus[i].pci, marks);
-    }
-    for (int i = 0; i < t->nrdmas; i++) {
+    for (int i = 0; i < t->nrdmas; i++)
         mark_up(t, t->rdmas[i].pci, marks);
-    }
-    for (int i = 0; i < t->nnets; i++) {
+    for (int i = 0; i < t->nnets; i++)
         mark_up(t, t->nets[i].pci, marks);
-    }
 }
 
 /* Functions of one device share its link: the first one speaks for it. */
@@ -124,7 +119,7 @@ static bool has_link(const struct pvn_topo_pci *p)
 void pvn_topo_check_links(struct pvn_topo_check_run *run)
 {
     const struct pvn_topo *t = run->t;
-    bool *marks = calloc((size_t)t->npci + 1, sizeof *marks);
+    bool *marks = calloc((size_t)t->npci + 1, sizeof(*marks));
 
     if (!marks) {
         run->rc = -ENOMEM;
@@ -139,12 +134,10 @@ void pvn_topo_check_links(struct pvn_topo_check_run *run)
         if ((p->flags & (PVN_TOPO_PCI_INVENTED | PVN_TOPO_PCI_GAP)) != 0 || p->physfn >= 0 ||
             p->kind == PVN_TOPO_PCI_ROOT_PORT || p->kind == PVN_TOPO_PCI_SWITCH_DOWN ||
             p->kind == PVN_TOPO_PCI_BRIDGE || p->kind == PVN_TOPO_PCI_HOST_BRIDGE ||
-            !speaks_for_slot(t, i)) {
+            !speaks_for_slot(t, i))
             continue;
-        }
-        if (marks[i] && (has_link(p) || p->seen_parent >= 0)) {
+        if (marks[i] && (has_link(p) || p->seen_parent >= 0))
             check_link(run, i);
-        }
     }
     free(marks);
 }
@@ -206,9 +199,8 @@ void pvn_topo_check_relaxed_ordering(struct pvn_topo_check_run *run)
         const char *why, *remedy;
         const struct pvn_topo_pci *p;
 
-        if (dev->kind != PVN_TOPO_RDMA_HW) {
+        if (dev->kind != PVN_TOPO_RDMA_HW)
             continue; /* of a paravirtual device the host's function decides */
-        }
         p = with_settings(t, dev->pci);
         if (cannot_read(p, p->config.pcie, &why, &remedy)) {
             pvn_topo_check_row(run, "relaxed-ordering", PVN_TOPO_LEVEL_UNKNOWN, dev->name, remedy,
@@ -245,12 +237,10 @@ static int find_port(const struct pvn_topo *t, int from, int common, bool readab
         const struct pvn_topo_pci *p = &t->pci[i];
         const char *why, *remedy;
 
-        if (!is_downstream(p)) {
+        if (!is_downstream(p))
             continue;
-        }
-        if (readable ? redirects(p) : cannot_read(p, p->config.acs, &why, &remedy)) {
+        if (readable ? redirects(p) : cannot_read(p, p->config.acs, &why, &remedy))
             return i;
-        }
     }
     return -1;
 }
@@ -290,9 +280,8 @@ static void acs_redirected(struct pvn_topo_check_run *run, const struct pvn_topo
 static bool has_no_peer_access(struct pvn_topo_check_run *run, const char *id, const char *subject,
                                const struct pvn_topo_pci *nic)
 {
-    if (nic->vendor != 0x15ad && nic->vendor != 0x1af4) {
+    if (nic->vendor != 0x15ad && nic->vendor != 0x1af4)
         return false;
-    }
     pvn_topo_check_row(run, id, PVN_TOPO_LEVEL_OK, subject, "",
                        "not needed: a paravirtual NIC reaches no GPU memory");
     return true;
@@ -306,10 +295,9 @@ void pvn_topo_check_acs(struct pvn_topo_check_run *run, const struct pvn_topo_ch
     char subject[64];
     int port;
 
-    pvn_topo_check_pair_name(t, pair, subject, sizeof subject);
-    if (has_no_peer_access(run, "acs", subject, &t->pci[pair->nic])) {
+    pvn_topo_check_pair_name(t, pair, subject, sizeof(subject));
+    if (has_no_peer_access(run, "acs", subject, &t->pci[pair->nic]))
         return;
-    }
     pvn_topo_find_distance(t, pair->gpu, pair->nic, &d);
     if (d.trust == PVN_TOPO_TRUST_HIDDEN || d.trust == PVN_TOPO_TRUST_HINTED) {
         pvn_topo_check_row(
@@ -347,11 +335,9 @@ static bool cmdline_has(const struct pvn_topo *t, const char *word)
 {
     size_t n = strlen(word);
 
-    for (const char *at = strstr(t->cmdline, word); at; at = strstr(at + n, word)) {
-        if ((at == t->cmdline || at[-1] == ' ') && (at[n] == '\0' || at[n] == ' ')) {
+    for (const char *at = strstr(t->cmdline, word); at; at = strstr(at + n, word))
+        if ((at == t->cmdline || at[-1] == ' ') && (at[n] == '\0' || at[n] == ' '))
             return true;
-        }
-    }
     return false;
 }
 
@@ -366,12 +352,10 @@ enum pvn_topo_tri pvn_topo_iommu_translates(const struct pvn_topo *t, int pci)
         }
     }
     if (cmdline_has(t, "iommu=pt") || cmdline_has(t, "iommu=off") ||
-        cmdline_has(t, "intel_iommu=off") || cmdline_has(t, "amd_iommu=off")) {
+        cmdline_has(t, "intel_iommu=off") || cmdline_has(t, "amd_iommu=off"))
         return PVN_TOPO_TRI_NO;
-    }
-    if (t->iommu.present == PVN_TOPO_TRI_NO || t->iommu.ngroups == 0 || p->iommu_group == -1) {
+    if (t->iommu.present == PVN_TOPO_TRI_NO || t->iommu.ngroups == 0 || p->iommu_group == -1)
         return PVN_TOPO_TRI_NO;
-    }
     return PVN_TOPO_TRI_UNKNOWN;
 }
 
@@ -382,10 +366,9 @@ void pvn_topo_check_iommu(struct pvn_topo_check_run *run, const struct pvn_topo_
                       nic = pvn_topo_iommu_translates(t, pair->nic);
     char subject[64];
 
-    pvn_topo_check_pair_name(t, pair, subject, sizeof subject);
-    if (has_no_peer_access(run, "iommu", subject, &t->pci[pair->nic])) {
+    pvn_topo_check_pair_name(t, pair, subject, sizeof(subject));
+    if (has_no_peer_access(run, "iommu", subject, &t->pci[pair->nic]))
         return;
-    }
     if (gpu == PVN_TOPO_TRI_YES || nic == PVN_TOPO_TRI_YES) {
         pvn_topo_check_row(
             run, "iommu", PVN_TOPO_LEVEL_WARN, subject,
@@ -421,10 +404,9 @@ void pvn_topo_check_ats(struct pvn_topo_check_run *run, const struct pvn_topo_ch
     const char *why, *remedy;
     char subject[64];
 
-    pvn_topo_check_pair_name(t, pair, subject, sizeof subject);
-    if (has_no_peer_access(run, "ats", subject, nic)) {
+    pvn_topo_check_pair_name(t, pair, subject, sizeof(subject));
+    if (has_no_peer_access(run, "ats", subject, nic))
         return;
-    }
     if (translated == PVN_TOPO_TRI_NO) {
         pvn_topo_check_row(run, "ats", PVN_TOPO_LEVEL_OK, subject, "",
                            "not needed: nothing translates the NIC's addresses");
@@ -459,9 +441,8 @@ static void payload_range(const struct pvn_topo *t, int from, int stop, int *use
             *used = smaller(*used, c->mps);
             *able = smaller(*able, c->mps_max);
         }
-        if (i == stop) {
+        if (i == stop)
             break;
-        }
     }
 }
 
@@ -472,7 +453,7 @@ void pvn_topo_check_payload(struct pvn_topo_check_run *run, const struct pvn_top
     struct pvn_topo_distance d;
     char subject[64];
 
-    pvn_topo_check_pair_name(t, pair, subject, sizeof subject);
+    pvn_topo_check_pair_name(t, pair, subject, sizeof(subject));
     pvn_topo_find_distance(t, pair->gpu, pair->nic, &d);
     payload_range(t, pair->gpu, d.common, &used, &able);
     payload_range(t, pair->nic, d.common, &used, &able);

@@ -21,7 +21,7 @@ static void add(struct find *f, const char *id, const char *where, const char *t
         struct pvn_topo_remedy *r = &f->out[f->n];
 
         *r = (struct pvn_topo_remedy){.id = id, .where = where, .text = text};
-        snprintf(r->why, sizeof r->why, "%s", why);
+        snprintf(r->why, sizeof(r->why), "%s", why);
     }
     f->n++;
 }
@@ -29,26 +29,20 @@ static void add(struct find *f, const char *id, const char *where, const char *t
 /* A NIC that is passed through whole or as a virtual function. */
 static bool has_real_nic(const struct pvn_topo *t)
 {
-    for (int i = 0; i < t->nrdmas; i++) {
-        if (t->rdmas[i].kind == PVN_TOPO_RDMA_HW) {
+    for (int i = 0; i < t->nrdmas; i++)
+        if (t->rdmas[i].kind == PVN_TOPO_RDMA_HW)
             return true;
-        }
-    }
     return false;
 }
 
 static bool numa_unknown(const struct pvn_topo *t)
 {
-    for (int i = 0; i < t->ngpus; i++) {
-        if (t->pci[t->gpus[i].pci].numa < 0) {
+    for (int i = 0; i < t->ngpus; i++)
+        if (t->pci[t->gpus[i].pci].numa < 0)
             return true;
-        }
-    }
-    for (int i = 0; i < t->nrdmas; i++) {
-        if (t->rdmas[i].pci >= 0 && t->pci[t->rdmas[i].pci].numa < 0) {
+    for (int i = 0; i < t->nrdmas; i++)
+        if (t->rdmas[i].pci >= 0 && t->pci[t->rdmas[i].pci].numa < 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -108,9 +102,8 @@ int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_topo_remedy 
     struct find f = {topo, out, max, 0};
     bool real_nic = has_real_nic(topo), hidden = pvn_topo_layout_hidden(topo);
 
-    if (!pvn_topo_is_guest(topo)) {
+    if (!pvn_topo_is_guest(topo))
         return 0;
-    }
     if (hidden && is_cloud(topo)) {
         add(&f, "cloud-file", "guest",
             "NCCL_TOPO_FILE with the provider's file for this size of VM (Azure: azhpc-images has "
@@ -122,11 +115,10 @@ int pvn_topo_guest_remedies(const struct pvn_topo *topo, struct pvn_topo_remedy 
             "gather on a KVM host, esxcli hardware pci list on ESXi)",
             "pairing and NCCL_TOPO_FILE can then be right; the path of the data stays as it is");
     }
-    if (topo->guest.hypervisor == PVN_TOPO_HV_VMWARE) {
+    if (topo->guest.hypervisor == PVN_TOPO_HV_VMWARE)
         vmware(&f, real_nic);
-    } else if (topo->guest.hypervisor == PVN_TOPO_HV_KVM) {
+    else if (topo->guest.hypervisor == PVN_TOPO_HV_KVM)
         kvm(&f, real_nic && hidden);
-    }
     if (topo->ngpus > 0 && real_nic && !is_cloud(topo)) {
         add(&f, "ats", "host",
             "NIC: mlxconfig -d DEVICE set ATS_ENABLED=true and a restart of the host; on the "

@@ -293,14 +293,12 @@ static bool fits(const char *pattern, const char *name)
 {
     for (; *pattern; pattern++) {
         if (*pattern != '#' && *pattern != '*') {
-            if (*pattern != *name++) {
+            if (*pattern != *name++)
                 return false;
-            }
             continue;
         }
-        if (!isdigit((unsigned char)*name)) {
+        if (!isdigit((unsigned char)*name))
             return false;
-        }
         name += strspn(name, "0123456789");
     }
     return *name == '\0';
@@ -309,11 +307,9 @@ static bool fits(const char *pattern, const char *name)
 const struct pvn_topo_counter_info *pvn_topo_counter_find(enum pvn_topo_counter_source source,
                                                           const char *name)
 {
-    for (int i = 0; i < ROWS; i++) {
-        if (table[i].source == source && fits(table[i].name, name)) {
+    for (int i = 0; i < ROWS; i++)
+        if (table[i].source == source && fits(table[i].name, name))
             return &table[i];
-        }
-    }
     return NULL;
 }
 

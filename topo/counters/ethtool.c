@@ -30,20 +30,18 @@ static int call_kernel(void *ctx, const char *ifname, void *data)
 {
     struct ifreq request = {.ifr_data = data};
 
-    if (strlen(ifname) >= sizeof request.ifr_name) {
+    if (strlen(ifname) >= sizeof(request.ifr_name))
         return -ENODEV;
-    }
     strcpy(request.ifr_name, ifname);
     return ioctl(((const struct live *)ctx)->fd, SIOCETHTOOL, &request) == 0 ? 0 : -errno;
 }
 
 const struct pvn_topo_ethtool *pvn_topo_ethtool_open(void)
 {
-    struct live *live = calloc(1, sizeof *live);
+    struct live *live = calloc(1, sizeof(*live));
 
-    if (!live) {
+    if (!live)
         return NULL;
-    }
     live->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (live->fd < 0) {
         free(live);
@@ -73,12 +71,10 @@ static int count_stats(const struct pvn_topo_ethtool *e, const char *ifname)
     int rc = e->call(e->ctx, ifname, &sets);
     uint32_t count = sets.info.data[0];
 
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
-    if (sets.info.sset_mask == 0 || count == 0) {
+    if (sets.info.sset_mask == 0 || count == 0)
         return -EOPNOTSUPP;
-    }
     return count <= MOST ? (int)count : -E2BIG;
 }
 
@@ -87,12 +83,10 @@ static void clean_name(const uint8_t *field, char *out)
 {
     size_t n = strnlen((const char *)field, ETH_GSTRING_LEN), from = 0;
 
-    while (from < n && field[from] == ' ') {
+    while (from < n && field[from] == ' ')
         from++;
-    }
-    while (n > from && field[n - 1] == ' ') {
+    while (n > from && field[n - 1] == ' ')
         n--;
-    }
     memcpy(out, field + from, n - from);
     out[n - from] = '\0';
 }
@@ -104,11 +98,10 @@ int pvn_topo_ethtool_stats(const struct pvn_topo_ethtool *e, const char *ifname,
     struct ethtool_gstrings *names = NULL;
     struct ethtool_stats *values = NULL;
 
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
-    names = calloc(1, sizeof *names + ((size_t)n + SPARE) * ETH_GSTRING_LEN);
-    values = calloc(1, sizeof *values + ((size_t)n + SPARE) * sizeof values->data[0]);
+    names = calloc(1, sizeof(*names) + ((size_t)n + SPARE) * ETH_GSTRING_LEN);
+    values = calloc(1, sizeof(*values) + ((size_t)n + SPARE) * sizeof(values->data[0]));
     if (!names || !values) {
         rc = -ENOMEM;
         goto out;
@@ -120,9 +113,8 @@ int pvn_topo_ethtool_stats(const struct pvn_topo_ethtool *e, const char *ifname,
     values->n_stats = (uint32_t)n;
     rc = e->call(e->ctx, ifname, names);
     rc = rc != 0 ? rc : e->call(e->ctx, ifname, values);
-    if (rc == 0 && names->len != values->n_stats) {
+    if (rc == 0 && names->len != values->n_stats)
         rc = -EAGAIN; /* changed in between: names and values do not belong together */
-    }
     for (int i = 0; rc == 0 && i < n && i < (int)values->n_stats; i++) {
         char name[ETH_GSTRING_LEN + 1];
 

@@ -27,15 +27,13 @@ counter_of(struct pvn_topo_counted *c, const struct pvn_topo_counter_info *info,
     const char *shown = strchr(info->name, '*') ? info->name : name;
     struct pvn_topo_counter *made;
 
-    for (int i = 0; i < c->n; i++) {
-        if (c->counters[i].info == info && strcmp(c->counters[i].name, shown) == 0) {
+    for (int i = 0; i < c->n; i++)
+        if (c->counters[i].info == info && strcmp(c->counters[i].name, shown) == 0)
             return &c->counters[i];
-        }
-    }
-    made = pvn_topo_array_add((void **)&c->counters, &c->n, sizeof *made);
+    made = pvn_topo_array_add((void **)&c->counters, &c->n, sizeof(*made));
     if (made) {
         made->info = info;
-        pvn_topo_copy_text(made->name, sizeof made->name, shown);
+        pvn_topo_copy_text(made->name, sizeof(made->name), shown);
     }
     return made;
 }
@@ -46,9 +44,8 @@ static int add_value(struct pvn_topo_counted *c, enum pvn_topo_counter_source so
     const struct pvn_topo_counter_info *info = pvn_topo_counter_find(source, name);
     struct pvn_topo_counter *counter = info ? counter_of(c, info, name) : NULL;
 
-    if (counter) {
+    if (counter)
         counter->value += value;
-    }
     return info && !counter ? -ENOMEM : 0;
 }
 
@@ -56,12 +53,11 @@ static int add_value(struct pvn_topo_counted *c, enum pvn_topo_counter_source so
 static bool read_number(struct pvn_topo_fs *fs, const char *dir, const char *name, uint64_t *value)
 {
     char text[32], *end;
-    ssize_t got = pvn_topo_fs_read_at(fs, dir, name, text, sizeof text - 1);
+    ssize_t got = pvn_topo_fs_read_at(fs, dir, name, text, sizeof(text) - 1);
 
     text[got > 0 ? got : 0] = '\0';
-    if (text[0] < '0' || text[0] > '9') {
+    if (text[0] < '0' || text[0] > '9')
         return false;
-    }
     errno = 0;
     *value = strtoull(text, &end, 10);
     return errno == 0 && (*end == '\0' || *end == '\n');
@@ -76,17 +72,15 @@ static int read_dir(const struct reading *r, const char *path, enum pvn_topo_cou
     int rc = pvn_topo_fs_resolve(r->fs, path, real);
 
     rc = rc != 0 ? rc : pvn_topo_fs_list(r->fs, real, &files);
-    if (rc != 0) {
+    if (rc != 0)
         return rc == -ENOMEM ? rc : 0; /* the device has none of this kind */
-    }
     pvn_topo_fs_enter(r->fs, real);
     for (int i = 0; rc == 0 && i < files.n; i++) {
         uint64_t value;
 
         if (pvn_topo_counter_find(source, files.name[i]) &&
-            read_number(r->fs, real, files.name[i], &value)) {
+            read_number(r->fs, real, files.name[i], &value))
             rc = add_value(c, source, files.name[i], value);
-        }
     }
     pvn_topo_fs_names_free(&files);
     return rc;
@@ -103,14 +97,14 @@ static int read_port(const struct reading *r, struct pvn_topo_counted *c)
     char path[256];
     int num = dev->ports[c->port].num, before, rc;
 
-    snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/%d/counters", dev->name, num);
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/counters", dev->name, num);
     rc = read_dir(r, path, PVN_TOPO_COUNTER_PORT, c);
     before = c->n;
-    snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/%d/hw_counters", dev->name, num);
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/hw_counters", dev->name, num);
     rc = rc != 0 ? rc : read_dir(r, path, PVN_TOPO_COUNTER_HW, c);
     if (rc == 0 && c->n == before && dev->nports == 1) {
         /* Some drivers count by device alone, which is the port where there is but one. */
-        snprintf(path, sizeof path, "/sys/class/infiniband/%s/hw_counters", dev->name);
+        snprintf(path, sizeof(path), "/sys/class/infiniband/%s/hw_counters", dev->name);
         rc = read_dir(r, path, PVN_TOPO_COUNTER_HW, c);
     }
     return rc;
@@ -122,11 +116,10 @@ static int read_interface(const struct reading *r, struct pvn_topo_counted *c)
     char path[256];
     int rc;
 
-    snprintf(path, sizeof path, "/sys/class/net/%s/statistics", name);
+    snprintf(path, sizeof(path), "/sys/class/net/%s/statistics", name);
     rc = read_dir(r, path, PVN_TOPO_COUNTER_NET, c);
-    if (rc == 0 && r->ethtool) {
+    if (rc == 0 && r->ethtool)
         rc = pvn_topo_ethtool_stats(r->ethtool, name, each_stat, c);
-    }
     return rc == -ENOMEM ? rc : 0;
 }
 
@@ -134,11 +127,9 @@ static int read_interface(const struct reading *r, struct pvn_topo_counted *c)
 
 static bool named(const struct reading *r, const char *name)
 {
-    for (int i = 0; i < r->nnames; i++) {
-        if (strcmp(r->names[i], name) == 0) {
+    for (int i = 0; i < r->nnames; i++)
+        if (strcmp(r->names[i], name) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -147,18 +138,16 @@ static bool port_chosen(const struct reading *r, int rdma, int port)
     const struct pvn_topo_rdma *dev = &r->t->rdmas[rdma];
     char name[PVN_TOPO_NAME_MAX + 16];
 
-    snprintf(name, sizeof name, "%s:%d", dev->name, dev->ports[port].num);
+    snprintf(name, sizeof(name), "%s:%d", dev->name, dev->ports[port].num);
     return r->nnames == 0 || named(r, dev->name) || named(r, name);
 }
 
 static bool is_of_port(const struct reading *r, int net)
 {
     for (int i = 0; i < r->t->nrdmas; i++) {
-        for (int p = 0; p < r->t->rdmas[i].nports; p++) {
-            if (r->t->rdmas[i].ports[p].netdev == net && port_chosen(r, i, p)) {
+        for (int p = 0; p < r->t->rdmas[i].nports; p++)
+            if (r->t->rdmas[i].ports[p].netdev == net && port_chosen(r, i, p))
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -167,30 +156,24 @@ static bool net_chosen(const struct reading *r, int index)
 {
     const struct pvn_topo_net *net = &r->t->nets[index];
 
-    if (is_of_port(r, index)) {
+    if (is_of_port(r, index))
         return true;
-    }
-    if (r->nnames == 0) {
+    if (r->nnames == 0)
         return net->pci >= 0;
-    }
-    if (named(r, net->name) || (net->master >= 0 && named(r, r->t->nets[net->master].name))) {
+    if (named(r, net->name) || (net->master >= 0 && named(r, r->t->nets[net->master].name)))
         return true;
-    }
-    for (int i = 0; i < r->t->nnets; i++) {
-        if (r->t->nets[i].lower == index && named(r, r->t->nets[i].name)) {
+    for (int i = 0; i < r->t->nnets; i++)
+        if (r->t->nets[i].lower == index && named(r, r->t->nets[i].name))
             return true;
-        }
-    }
     return false;
 }
 
 static int add_device(const struct reading *r, int rdma, int port, int net)
 {
-    struct pvn_topo_counted *c = pvn_topo_array_add((void **)&r->out->list, &r->out->n, sizeof *c);
+    struct pvn_topo_counted *c = pvn_topo_array_add((void **)&r->out->list, &r->out->n, sizeof(*c));
 
-    if (!c) {
+    if (!c)
         return -ENOMEM;
-    }
     *c = (struct pvn_topo_counted){.rdma = rdma, .port = port, .net = net};
     return rdma >= 0 ? read_port(r, c) : read_interface(r, c);
 }
@@ -204,28 +187,22 @@ int pvn_topo_look_read(struct pvn_topo_fs *fs, const struct pvn_topo *topo,
 
     *out = (struct pvn_topo_look){0};
     for (int i = 0; i < topo->nrdmas; i++) {
-        for (int p = 0; rc == 0 && p < topo->rdmas[i].nports; p++) {
-            if (port_chosen(&r, i, p)) {
+        for (int p = 0; rc == 0 && p < topo->rdmas[i].nports; p++)
+            if (port_chosen(&r, i, p))
                 rc = add_device(&r, i, p, topo->rdmas[i].ports[p].netdev);
-            }
-        }
     }
-    for (int i = 0; rc == 0 && i < topo->nnets; i++) {
-        if (net_chosen(&r, i)) {
+    for (int i = 0; rc == 0 && i < topo->nnets; i++)
+        if (net_chosen(&r, i))
             rc = add_device(&r, -1, -1, i);
-        }
-    }
-    if (rc != 0) {
+    if (rc != 0)
         pvn_topo_look_free(out);
-    }
     return rc;
 }
 
 void pvn_topo_look_free(struct pvn_topo_look *look)
 {
-    for (int i = 0; i < look->n; i++) {
+    for (int i = 0; i < look->n; i++)
         free(look->list[i].counters);
-    }
     free(look->list);
     *look = (struct pvn_topo_look){0};
 }
@@ -234,9 +211,8 @@ int pvn_topo_look_counters(const struct pvn_topo_look *look)
 {
     int n = 0;
 
-    for (int i = 0; i < look->n; i++) {
+    for (int i = 0; i < look->n; i++)
         n += look->list[i].n;
-    }
     return n;
 }
 
@@ -261,14 +237,11 @@ uint64_t pvn_topo_look_growth(const struct pvn_topo_look *first, const struct pv
     for (int i = 0; i < first->n; i++) {
         const struct pvn_topo_counted *then = &first->list[i];
 
-        if (then->rdma != now->rdma || then->port != now->port || then->net != now->net) {
+        if (then->rdma != now->rdma || then->port != now->port || then->net != now->net)
             continue;
-        }
-        for (int k = 0; k < then->n; k++) {
-            if (then->counters[k].info == c->info && strcmp(then->counters[k].name, c->name) == 0) {
+        for (int k = 0; k < then->n; k++)
+            if (then->counters[k].info == c->info && strcmp(then->counters[k].name, c->name) == 0)
                 return c->value > then->counters[k].value ? c->value - then->counters[k].value : 0;
-            }
-        }
     }
     return 0;
 }

@@ -65,10 +65,9 @@ struct hwloc {
 
 static const char *attr(const char **attrs, const char *key)
 {
-    for (int i = 0; attrs[i]; i += 2) {
+    for (int i = 0; attrs[i]; i += 2)
         if (strcmp(attrs[i], key) == 0)
             return attrs[i + 1];
-    }
     return NULL;
 }
 
@@ -423,10 +422,9 @@ static void take_info(struct hwloc *h, const struct level *up, const char *name,
         take_gpu_info(h, up, name, value);
         return;
     }
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         if (strcmp(name, texts[i].name) == 0 && texts[i].to[0] == '\0')
             snprintf(texts[i].to, texts[i].size, "%s", value);
-    }
     if (strcmp(name, "CPUFamilyNumber") == 0)
         h->family = atoi(value);
     else if (strcmp(name, "CPUModelNumber") == 0)

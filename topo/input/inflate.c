@@ -93,10 +93,9 @@ static void make_code(struct code *c, const uint8_t *lengths, int n)
     c->count[0] = 0;
     for (int i = 1; i <= MAX_LENGTH; i++)
         next[i + 1] = (uint16_t)(next[i] + c->count[i]);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         if (lengths[i])
             c->symbol[next[lengths[i]]++] = (uint16_t)i;
-    }
 }
 
 static int decode(struct stream *s, const struct code *c)

@@ -83,10 +83,9 @@ static int class_of(const char *text, size_t len)
         return (int)number << 8;
     if (len == 4 && sscanf(text, "%4x%n", &number, &used) == 1 && used == 4)
         return (int)number << 8;
-    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
         if (strlen(classes[i].words) == len && strncmp(text, classes[i].words, len) == 0)
             return classes[i].class_code;
-    }
     return PVN_TOPO_UNKNOWN;
 }
 
@@ -139,10 +138,9 @@ static void begin(struct lspci *l, const char *rest, uint32_t domain, int bus, i
     rest = colon + 2;
     if (ids_of(rest, &f->vendor, &f->device))
         return;
-    for (size_t i = 0; i < sizeof(vendors) / sizeof(vendors[0]); i++) {
+    for (size_t i = 0; i < sizeof(vendors) / sizeof(vendors[0]); i++)
         if (strncmp(rest, vendors[i].words, strlen(vendors[i].words)) == 0)
             f->vendor = vendors[i].vendor;
-    }
 }
 
 /* "Speed 16GT/s (downgraded), Width x16". */
@@ -188,10 +186,9 @@ static void capability_of(struct caps *caps, const char *text)
     const char *express = strstr(text, "Express");
     caps->verbose = true;
     caps->denied |= strstr(text, "<access denied>") != NULL;
-    for (size_t i = 0; express && i < sizeof(port_types) / sizeof(port_types[0]); i++) {
+    for (size_t i = 0; express && i < sizeof(port_types) / sizeof(port_types[0]); i++)
         if (caps->port_type == PVN_TOPO_UNKNOWN && strstr(express, port_types[i].words))
             caps->port_type = port_types[i].type;
-    }
 }
 
 static bool is_payload(int bytes)
@@ -287,10 +284,9 @@ static void take_line(struct lspci *l, char *line)
         quoted += quoted[1] == ' ' ? 2 : 1;
     if (take_address(l, quoted + strspn(quoted, " \t"), true))
         return;
-    for (const char *at = quoted; (at = strpbrk(at, " \t")) && at[1]; at++) {
+    for (const char *at = quoted; (at = strpbrk(at, " \t")) && at[1]; at++)
         if (take_address(l, at + 1, false))
             return;
-    }
     if (quoted[0] != ' ' && quoted[0] != '\t')
         l->now = -1;
     else if (l->now >= 0)

@@ -132,10 +132,9 @@ static int take_entry(struct pvn_topo_synth *s, const char *name, size_t i, json
             "realpath is not the path of a PCI function in /sys/devices (rdma_topo dump writes "
             "that; what its other commands print is not read)",
             err);
-    for (int k = 0; k < s->n_fns; k++) {
+    for (int k = 0; k < s->n_fns; k++)
         if (strcmp(s->fns[k].path, path) == 0)
             return fail(name, i, "the same realpath as an entry before", err);
-    }
     int at = pvn_topo_synth_add(s, domain, bus, dev, fn);
     if (at < 0 || !(s->fns[at].path = strdup(path)))
         return fail(name, i, at == -E2BIG ? "more functions than one machine has" : "out of memory",

@@ -98,10 +98,9 @@ int pvn_topo_synth_dev(struct pvn_topo_synth *s, int fn, bool rdma, const char *
     size_t n = strlen(name);
     if (n == 0 || n >= PVN_TOPO_NAME_MAX || strchr(name, '/') || name[0] == '.')
         return -1;
-    for (int i = 0; i < s->n_devs; i++) {
+    for (int i = 0; i < s->n_devs; i++)
         if (s->devs[i].rdma == rdma && strcmp(s->devs[i].name, name) == 0)
             return -1;
-    }
     if (s->n_devs >= PVN_TOPO_MAX_RDMAS) {
         s->err = -E2BIG;
         return -1;
@@ -172,11 +171,10 @@ void pvn_topo_synth_name_nics(struct pvn_topo_synth *s)
 static void find_up(struct pvn_topo_synth *s, int i)
 {
     struct pvn_topo_synth_fn *f = &s->fns[i];
-    for (int b = 0; f->up < 0 && b < s->n_fns; b++) {
+    for (int b = 0; f->up < 0 && b < s->n_fns; b++)
         if (s->fns[b].domain == f->domain && s->fns[b].secondary == f->bus &&
             s->fns[b].bus < f->bus)
             f->up = b;
-    }
 }
 
 /* Appends one component. false when the path gets too long for any file system. */
@@ -347,10 +345,9 @@ static int write_all(struct pvn_topo_synth *s, struct pvn_topo_err *err)
 /* Facts that no file of sysfs states. */
 static void put_facts(const struct pvn_topo_synth *s, struct pvn_topo *topo)
 {
-    for (int i = 0; i < topo->npci; i++) {
+    for (int i = 0; i < topo->npci; i++)
         if (!s->drivers && topo->pci[i].driver_bound == PVN_TOPO_TRI_NO)
             topo->pci[i].driver_bound = PVN_TOPO_TRI_UNKNOWN;
-    }
     for (int i = 0; i < s->n_fns; i++) {
         const struct pvn_topo_synth_fn *f = &s->fns[i];
         int at = pvn_topo_find_pci_addr(topo, f->domain, f->bus, f->dev, f->fn);

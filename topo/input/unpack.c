@@ -34,11 +34,10 @@ static const struct format formats[] = {
 
 static const struct format *format_of(const struct pvn_topo_input *in)
 {
-    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
         if (in->len >= formats[i].bytes &&
             memcmp(in->data, formats[i].magic, formats[i].bytes) == 0)
             return &formats[i];
-    }
     return NULL;
 }
 
@@ -168,10 +167,9 @@ out:
         close(packed);
     if (messages >= 0)
         close(messages);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         if (pipe_fd[i] >= 0)
             close(pipe_fd[i]);
-    }
     if (code < 0) {
         free(out.data);
         return code;

@@ -33,10 +33,9 @@ static bool virtual_name(const char *name)
 {
     static const char *const prefixes[] = {"virbr", "veth", "docker", "br-",     "vnet", "tap",
                                            "tun",   "cni",  "cali",   "flannel", "lxc",  "lxdbr"};
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
             return true;
-    }
     return strcmp(name, "lo") == 0;
 }
 
@@ -75,10 +74,9 @@ static float path_bw(const struct pvn_topo_pairs *p, int gpu, int net)
 static float best_bw(const struct pvn_topo_pairs *p, int gpu)
 {
     float best = 0;
-    for (int n = 0; n < p->tree->n_nets; n++) {
+    for (int n = 0; n < p->tree->n_nets; n++)
         if (class_distance(p, gpu, n) < PVN_TOPO_ASSIGN_NEVER && path_bw(p, gpu, n) > best)
             best = path_bw(p, gpu, n);
-    }
     return best;
 }
 
@@ -109,10 +107,9 @@ static int numa_distance(const struct pvn_topo_pairs *p, int gpu, int net)
 
 static int place_in_nccl(const struct pvn_topo_pair *pair, int net)
 {
-    for (int i = 0; i < pair->n_nccl; i++) {
+    for (int i = 0; i < pair->n_nccl; i++)
         if (pair->nccl[i] == net)
             return i == 0 ? 0 : 1;
-    }
     return 2;
 }
 
@@ -174,11 +171,10 @@ static bool same_card(const struct pvn_topo_pairs *p, int a, int b)
 
 static bool is_given(const struct pvn_topo_pairs *p, int net)
 {
-    for (int g = 0; g < p->n; g++) {
+    for (int g = 0; g < p->n; g++)
         if (p->list[g].advice >= 0 && (p->list[g].advice == net ||
                                        same_wire(net_node(p, p->list[g].advice), net_node(p, net))))
             return true;
-    }
     return false;
 }
 

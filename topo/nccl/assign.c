@@ -180,17 +180,15 @@ int pvn_topo_assign_solve(const struct pvn_topo_assign *p, int *out, bool *exact
         goto out;
     for (int row = 0; row < p->rows; row++) {
         s.least[row] = PVN_TOPO_ASSIGN_NEVER;
-        for (int col = 0; col < p->cols; col++) {
+        for (int col = 0; col < p->cols; col++)
             if (distance(p, row, col) < s.least[row])
                 s.least[row] = distance(p, row, col);
-        }
     }
     for (int row = p->rows - 1; row >= 0; row--) {
         int least = INT_MAX;
-        for (int col = 0; col < p->cols; col++) {
+        for (int col = 0; col < p->cols; col++)
             if (candidate(&s, row, col) && second(p, row, col) < least)
                 least = second(p, row, col);
-        }
         s.rest[row] = s.rest[row + 1] + (least == INT_MAX ? 0 : least);
     }
     greedy(&s);

@@ -174,12 +174,11 @@ int pvn_topo_pairs_fusion(const struct pvn_topo_pairs *p, int max_devs, int *gro
         by_dev[at] = i;
         group[i] = -1;
     }
-    if (!t->env.force_merge || force_merge(p, by_dev, max_devs, group, problem, len)) {
+    if (!t->env.force_merge || force_merge(p, by_dev, max_devs, group, problem, len))
         auto_merge(p, by_dev, max_devs, group);
-    } else {
+    else
         for (int i = 0; i < t->n_nets; i++)
             group[i] = i;
-    }
     free(by_dev);
     return 0;
 }

@@ -29,10 +29,9 @@ static bool dmabuf_driver(const char *driver)
 {
     static const char *const drivers[] = {"mlx5_core", "mlx5_ib", "bnxt_re", "bnxt_en", "efa",
                                           "ionic",     "irdma",   "mana_ib", "mana"};
-    for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++) {
+    for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
         if (strcmp(driver, drivers[i]) == 0)
             return true;
-    }
     return false;
 }
 

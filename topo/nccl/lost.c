@@ -30,10 +30,9 @@ static int list_below(const struct pvn_topo_ndoc_node *pci, char *list, size_t l
             n++;
         }
     }
-    for (int i = 0; depth < PVN_TOPO_NDOC_MAX_DEPTH && i < pci->n_subs; i++) {
+    for (int i = 0; depth < PVN_TOPO_NDOC_MAX_DEPTH && i < pci->n_subs; i++)
         if (pvn_topo_ndoc_is(pci->subs[i], "pci"))
             n += list_below(pci->subs[i], list, len, depth + 1);
-    }
     return n;
 }
 
@@ -43,10 +42,9 @@ int pvn_topo_ndoc_lost(const struct pvn_topo_ndoc_node *pci, char *list, size_t 
     list[0] = '\0';
     if (!pvn_topo_ndoc_is(pci, "pci") || !pvn_topo_ndoc_sub(pci, "nic"))
         return 0;
-    for (int i = 0; i < pci->n_subs; i++) {
+    for (int i = 0; i < pci->n_subs; i++)
         if (pvn_topo_ndoc_is(pci->subs[i], "pci"))
             n += list_below(pci->subs[i], list, len, 1);
-    }
     return n;
 }
 

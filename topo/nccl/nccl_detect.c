@@ -25,10 +25,9 @@ static bool is_busid(const char *text)
     static const char shape[] = "xxxx:xx:xx.x";
     if (strlen(text) != sizeof(shape) - 1)
         return false;
-    for (size_t i = 0; shape[i]; i++) {
+    for (size_t i = 0; shape[i]; i++)
         if (shape[i] == 'x' ? !isxdigit((unsigned char)text[i]) : text[i] != shape[i])
             return false;
-    }
     return true;
 }
 
@@ -377,15 +376,13 @@ int pvn_topo_ndoc_detect(const struct pvn_topo_ndetect *in, struct pvn_topo_ndoc
     /* Rank 0's GPU, then all nets; the other ranks' GPUs are fused in behind them. */
     if (n_gpus > 0 && add_gpu(&d, gpus[0], 0) < 0)
         goto no_memory;
-    for (int i = 0; i < in->nics->n; i++) {
+    for (int i = 0; i < in->nics->n; i++)
         if (add_net(&d, i) < 0)
             goto no_memory;
-    }
     d.sorted = false;
-    for (int i = 1; i < n_gpus; i++) {
+    for (int i = 1; i < n_gpus; i++)
         if (add_gpu(&d, gpus[i], i) < 0)
             goto no_memory;
-    }
     trim(d.system, 0);
     free(gpus);
     *doc = d.doc;
@@ -401,10 +398,9 @@ no_memory:
 static void drop_subs(struct pvn_topo_ndoc_node *node, const char *name)
 {
     int kept = 0;
-    for (int i = 0; i < node->n_subs; i++) {
+    for (int i = 0; i < node->n_subs; i++)
         if (!pvn_topo_ndoc_is(node->subs[i], name))
             node->subs[kept++] = node->subs[i];
-    }
     node->n_subs = kept;
 }
 

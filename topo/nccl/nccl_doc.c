@@ -75,10 +75,9 @@ struct pvn_topo_ndoc_node *pvn_topo_ndoc_add(struct pvn_topo_ndoc *doc,
 
 static struct pvn_topo_ndoc_attr *attr_find(const struct pvn_topo_ndoc_node *node, const char *key)
 {
-    for (int i = 0; i < node->n_attrs; i++) {
+    for (int i = 0; i < node->n_attrs; i++)
         if (strcmp(node->attrs[i].key, key) == 0)
             return &node->attrs[i];
-    }
     return NULL;
 }
 
@@ -162,10 +161,9 @@ struct pvn_topo_ndoc_node *pvn_topo_ndoc_sub_kv(const struct pvn_topo_ndoc_node 
                                                 const char *name, const char *key,
                                                 const char *value)
 {
-    for (int i = 0; i < node->n_subs; i++) {
+    for (int i = 0; i < node->n_subs; i++)
         if (matches(node->subs[i], name, key, value))
             return node->subs[i];
-    }
     return NULL;
 }
 
@@ -178,10 +176,9 @@ struct pvn_topo_ndoc_node *pvn_topo_ndoc_sub(const struct pvn_topo_ndoc_node *no
 struct pvn_topo_ndoc_node *pvn_topo_ndoc_find(const struct pvn_topo_ndoc *doc, const char *name,
                                               const char *key, const char *value)
 {
-    for (int i = 0; i < doc->n_nodes; i++) {
+    for (int i = 0; i < doc->n_nodes; i++)
         if (matches(doc->nodes[i], name, key, value))
             return doc->nodes[i];
-    }
     return NULL;
 }
 
@@ -198,10 +195,9 @@ struct pvn_topo_ndoc *pvn_topo_ndoc_clone(const struct pvn_topo_ndoc *doc)
             goto fail;
         to->line = from->line;
         to->added = from->added;
-        for (int a = 0; a < from->n_attrs; a++) {
+        for (int a = 0; a < from->n_attrs; a++)
             if (pvn_topo_ndoc_set(to, from->attrs[a].key, from->attrs[a].value) < 0)
                 goto fail;
-        }
     }
     /* Children keep their own order, which need not be that of creation. */
     for (int i = 0; i < doc->n_nodes; i++) {
@@ -258,10 +254,9 @@ static int number(struct pvn_topo_ndoc *doc, const char *name, const char *key)
     struct pvn_topo_ndoc_node **list = calloc((size_t)doc->n_nodes + 1, sizeof(*list));
     if (!list)
         return -ENOMEM;
-    for (int i = 0; i < doc->n_nodes; i++) {
+    for (int i = 0; i < doc->n_nodes; i++)
         if (pvn_topo_ndoc_is(doc->nodes[i], name))
             list[n++] = doc->nodes[i];
-    }
     qsort(list, (size_t)n, sizeof(*list), by_bus_id);
     for (int i = 0; i < n && err == 0; i++) {
         if (pvn_topo_ndoc_get(list[i], key))
@@ -313,10 +308,9 @@ int pvn_topo_ndoc_complete(struct pvn_topo_ndoc *doc)
  * end a line, and we always write double quotes. */
 static bool writable(const char *value)
 {
-    for (const unsigned char *p = (const unsigned char *)value; *p; p++) {
+    for (const unsigned char *p = (const unsigned char *)value; *p; p++)
         if (*p == '"' || *p < 0x20 || *p == 0x7f)
             return false;
-    }
     return true;
 }
 

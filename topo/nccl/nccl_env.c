@@ -41,10 +41,9 @@ static int level(const char *text)
 {
     static const int old_scale[] = {PVN_TOPO_NPATH_LOC, PVN_TOPO_NPATH_PIX, PVN_TOPO_NPATH_PXB,
                                     PVN_TOPO_NPATH_PHB, PVN_TOPO_NPATH_SYS, PVN_TOPO_NPATH_SYS};
-    for (int i = 0; i <= PVN_TOPO_NPATH_SYS; i++) {
+    for (int i = 0; i <= PVN_TOPO_NPATH_SYS; i++)
         if (strcmp(text, path_types[i].name) == 0)
             return i;
-    }
     if (text[0] >= '0' && text[0] <= '9') {
         long old = strtol(text, NULL, 0);
         return old_scale[old > 5 || old < 0 ? 5 : old];

@@ -26,10 +26,9 @@ static int class_kind(const char *class)
         {"0x060400", PVN_TOPO_NN_PCI}, {"0x080100", PVN_TOPO_NN_PCI}, {"0x068000", PVN_TOPO_NN_NVS},
         {"0x068001", PVN_TOPO_NN_CPU}, {"0x03", PVN_TOPO_NN_GPU},     {"0x02", PVN_TOPO_NN_NIC},
     };
-    for (size_t i = 0; i < sizeof(dict) / sizeof(dict[0]); i++) {
+    for (size_t i = 0; i < sizeof(dict) / sizeof(dict[0]); i++)
         if (strncmp(class, dict[i].prefix, strlen(dict[i].prefix)) == 0)
             return dict[i].kind;
-    }
     return PVN_TOPO_NN_PCI;
 }
 
@@ -236,11 +235,10 @@ bool pvn_topo_ngraph_same_host(const struct pvn_topo_ntree *t, int a, int b)
 static int find(const struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind kind, uint64_t number,
                 int from)
 {
-    for (int i = 0; i < t->n_nodes; i++) {
+    for (int i = 0; i < t->n_nodes; i++)
         if (t->nodes[i].kind == kind && pvn_topo_nbusid_number(t->nodes[i].busid) == number &&
             pvn_topo_ngraph_same_host(t, i, from))
             return i;
-    }
     return -1;
 }
 
@@ -249,10 +247,9 @@ static int add_gpu(struct pvn_topo_ntree *t, int up, const struct pvn_topo_ndoc_
                    const struct pvn_topo_ndoc_node *xml, float bw)
 {
     int dev = -1;
-    for (int i = 0; i < t->n_nodes && dev < 0; i++) {
+    for (int i = 0; i < t->n_nodes && dev < 0; i++)
         if (t->nodes[i].kind == PVN_TOPO_NN_DEV && t->nodes[i].doc == pci)
             dev = i;
-    }
     if (dev < 0) {
         dev = add_node(t, PVN_TOPO_NN_DEV, up, pci);
         if (dev < 0 || connect_both(t, dev, up, PVN_TOPO_NL_PCI, bw) < 0)
@@ -308,13 +305,12 @@ static int add_nic(struct pvn_topo_ntree *t, int up, int numa, const struct pvn_
     const char *busid = pci ? pvn_topo_ndoc_get(pci, "busid") : "";
     uint64_t number = pvn_topo_nbusid_number(busid ? busid : "");
     int at = -1;
-    for (int i = 0; i < t->n_nodes && at < 0; i++) {
+    for (int i = 0; i < t->n_nodes && at < 0; i++)
         if (t->nodes[i].kind == PVN_TOPO_NN_NIC && pvn_topo_ntree_numa(t, i) == numa &&
             pvn_topo_ngraph_same_host(t, i, up) &&
             pvn_topo_nbusid_number(t->nodes[i].busid) == number &&
             (t->nodes[i].busid[0] == '\0') == (!pci))
             at = i;
-    }
     bool fresh = at < 0;
     if (fresh && (at = add_node(t, PVN_TOPO_NN_NIC, up, pci ? pci : xml)) < 0)
         return at;
@@ -400,10 +396,9 @@ int pvn_topo_ntree_numa(const struct pvn_topo_ntree *tree, int node)
 
 static int fabric(struct pvn_topo_ntree *t)
 {
-    for (int i = 0; i < t->n_nodes; i++) {
+    for (int i = 0; i < t->n_nodes; i++)
         if (t->nodes[i].kind == PVN_TOPO_NN_NVS)
             return i;
-    }
     return add_node(t, PVN_TOPO_NN_NVS, -1, NULL);
 }
 
@@ -541,12 +536,11 @@ static int flatten(struct pvn_topo_ntree *t)
 static int connect_cpus(struct pvn_topo_ntree *t)
 {
     for (int a = 0; a < t->n_nodes; a++) {
-        for (int b = 0; b < t->n_nodes && t->nodes[a].kind == PVN_TOPO_NN_CPU; b++) {
+        for (int b = 0; b < t->n_nodes && t->nodes[a].kind == PVN_TOPO_NN_CPU; b++)
             if (a != b && t->nodes[b].kind == PVN_TOPO_NN_CPU &&
                 pvn_topo_ngraph_same_host(t, a, b) &&
                 add_link(t, a, b, PVN_TOPO_NL_SYS, t->nodes[a].cpu.inter_bw) < 0)
                 return -ENOMEM;
-        }
     }
     return 0;
 }
@@ -555,10 +549,9 @@ static int *list_kind(const struct pvn_topo_ntree *t, enum pvn_topo_nnode_kind k
 {
     int *list = calloc((size_t)t->n_nodes + 1, sizeof(*list));
     *count = 0;
-    for (int i = 0; list && i < t->n_nodes; i++) {
+    for (int i = 0; list && i < t->n_nodes; i++)
         if (t->nodes[i].kind == kind)
             list[(*count)++] = i;
-    }
     return list;
 }
 
@@ -570,10 +563,9 @@ int pvn_topo_ngraph_build(struct pvn_topo_ntree *t, char *why, size_t why_len)
         snprintf(why, why_len, "the document has no <system>");
         return -EINVAL;
     }
-    for (int i = 0; i < system->n_subs && err == 0; i++) {
+    for (int i = 0; i < system->n_subs && err == 0; i++)
         if (pvn_topo_ndoc_is(system->subs[i], "cpu"))
             err = add_cpu(t, system->subs[i]);
-    }
     if (err == 0)
         err = add_side_links(t);
     if (err == 0)

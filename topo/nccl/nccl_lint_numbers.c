@@ -129,10 +129,9 @@ int pvn_topo_lint_numbers(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint 
             if (text)
                 err |= check_range(lint, node, r, text);
         }
-        for (size_t u = 0; u < sizeof(unique) / sizeof(unique[0]); u++) {
+        for (size_t u = 0; u < sizeof(unique) / sizeof(unique[0]); u++)
             if (pvn_topo_ndoc_is(node, unique[u].element))
                 err |= check_unique(doc, lint, node, u);
-        }
     }
     return err ? -ENOMEM : 0;
 }

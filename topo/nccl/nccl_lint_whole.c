@@ -72,10 +72,9 @@ static void read_gpu(struct gpu *g, const struct pvn_topo_ndoc_node *pci)
     *g = (struct gpu){.pci = pci, .device = text_of(pci, "device"), .nvlinks = gpu ? 0 : -1};
     if (speed[0] && width[0])
         snprintf(g->link, sizeof(g->link), "%.40s x%.16s", speed, width);
-    for (int i = 0; gpu && i < gpu->n_subs; i++) {
+    for (int i = 0; gpu && i < gpu->n_subs; i++)
         if (pvn_topo_ndoc_is(gpu->subs[i], "nvlink") || pvn_topo_ndoc_is(gpu->subs[i], "xgmi"))
             g->nvlinks += pvn_topo_ndoc_get_int(gpu->subs[i], "count", 0);
-    }
 }
 
 static bool comparable(const struct gpu *a, const struct gpu *b)
@@ -135,10 +134,9 @@ static int check_gpus(const struct pvn_topo_ndoc *doc, struct pvn_topo_lint *lin
     if (!gpus)
         return -ENOMEM;
     /* Each is compared with all others, and no machine has more. */
-    for (int i = 0; i < doc->n_nodes && n < MOST_GPUS; i++) {
+    for (int i = 0; i < doc->n_nodes && n < MOST_GPUS; i++)
         if (is_gpu(doc, doc->nodes[i]))
             read_gpu(&gpus[n++], doc->nodes[i]);
-    }
     for (int i = 0; i < n; i++) {
         err |= check_gpu(lint, gpus, n, i, false);
         err |= check_gpu(lint, gpus, n, i, true);

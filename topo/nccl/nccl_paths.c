@@ -205,10 +205,9 @@ int pvn_topo_ntree_local_gpus(const struct pvn_topo_ntree *t, int net, int *list
 static int mirror_bits(int value, int size)
 {
     int mirrored = 0;
-    for (int bit = 1, other = size >> 1; bit < size; bit <<= 1, other >>= 1) {
+    for (int bit = 1, other = size >> 1; bit < size; bit <<= 1, other >>= 1)
         if (value & bit)
             mirrored |= other;
-    }
     return mirrored;
 }
 
@@ -241,10 +240,9 @@ static int local_gpu(const struct pvn_topo_ntree *t, int net, int *list)
 {
     int n = pvn_topo_ntree_local_gpus(t, net, list);
     for (int c = 0; c < CHANNELS; c++) {
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++)
             if (pvn_topo_ntree_pick(t, list[i], c) == net)
                 return list[i];
-        }
     }
     return -1;
 }

@@ -229,10 +229,9 @@ again:
         return c == '>' || stop(s, "something follows the name in an end tag", "write </name>");
     }
     *type = OPEN;
-    while (c == ' ') {
+    while (c == ' ')
         if (!token(s, attr, sizeof(attr), true, &c))
             return false;
-    }
     if (c == '/') {
         *type = SINGLE;
         if (!token(s, attr, sizeof(attr), false, &c))

@@ -94,10 +94,9 @@ static bool root_ok(struct reader *r, const char *name, const char **attrs)
              strcmp(name, "topology") == 0 ? " (this looks like a file of hwloc's lstopo)" : "");
         return false;
     }
-    for (int i = 0; attrs[i]; i += 2) {
+    for (int i = 0; attrs[i]; i += 2)
         if (strcmp(attrs[i], "version") == 0)
             version = attrs[i + 1];
-    }
     if (!version) {
         fail(r, -EINVAL, "<system> has no version: write <system version=\"1\">");
         return false;
@@ -137,10 +136,9 @@ static void XMLCALL on_start(void *user, const char *name, const char **attrs)
     if (!node)
         goto no_memory;
     node->line = pvn_topo_xml_line(r->parser);
-    for (int i = 0; attrs[i]; i += 2) {
+    for (int i = 0; attrs[i]; i += 2)
         if (pvn_topo_ndoc_set(node, attrs[i], attrs[i + 1]) < 0)
             goto no_memory;
-    }
     if (required && !pvn_topo_ndoc_get(node, required)) {
         fail(r, -EINVAL, "<%s> has no %s: %s stops at such an element", name, required,
              pvn_topo_nreader_of(r->doc->rccl)->name);

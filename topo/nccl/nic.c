@@ -15,10 +15,9 @@ void pvn_topo_nics_free(struct pvn_topo_nics *nics)
 
 int pvn_topo_nics_by_name(const struct pvn_topo_nics *nics, const char *name)
 {
-    for (int i = 0; i < nics->n; i++) {
+    for (int i = 0; i < nics->n; i++)
         if (strcmp(nics->list[i].name, name) == 0)
             return i;
-    }
     return -1;
 }
 
@@ -153,10 +152,9 @@ static int pci_of_net(const struct pvn_topo *topo, int index)
 {
     int at =
         topo->nets[index].pci < 0 && topo->nets[index].lower >= 0 ? topo->nets[index].lower : index;
-    for (int i = 0; topo->nets[at].pci < 0 && i < topo->nnets; i++) {
+    for (int i = 0; topo->nets[at].pci < 0 && i < topo->nnets; i++)
         if (topo->nets[i].master == at && topo->nets[i].pci >= 0)
             return topo->nets[i].pci;
-    }
     return topo->nets[at].pci;
 }
 
@@ -217,10 +215,9 @@ static int in_order(const void *a, const void *b)
 
 static bool port_taken(const struct pvn_topo_nics *nics, int n, uint64_t guid, int port)
 {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         if (nics->list[i].guid == guid && nics->list[i].port == port)
             return true;
-    }
     return false;
 }
 
@@ -297,10 +294,9 @@ int pvn_topo_nics_find(const struct pvn_topo *topo, enum pvn_topo_nic_choice cho
     }
     if (choice == PVN_TOPO_NICS_TCP || choice == PVN_TOPO_NICS_ALL ||
         (choice == PVN_TOPO_NICS_AUTO && out->n == 0)) {
-        for (int i = 0; i < topo->nnets; i++) {
+        for (int i = 0; i < topo->nnets; i++)
             if (add_net(topo, out, i) < 0)
                 goto no_memory;
-        }
     }
     if (finish(topo, out) < 0)
         goto no_memory;

@@ -7,7 +7,7 @@
  *     pvn_topo_load("/", ...);  pvn_topo_nics_find(topo, ..., &nics);
  *     nics.list[i].pci_path, .speed_mbps, .guid, .port, .rail   -> the properties of device i
  *     pvn_topo_pairs_new(topo, &nics, &env, &pairs, ...);
- *     pvn_topo_pairs_line(pairs, gpu, text, sizeof text)             -> one INFO line per GPU
+ *     pvn_topo_pairs_line(pairs, gpu, text, sizeof(text))             -> one INFO line per GPU
  *
  * Everything made here is read-only afterwards and may be shared by threads. */
 #ifndef PVN_TOPO_NCCL_PAIR_H

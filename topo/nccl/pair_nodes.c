@@ -102,11 +102,10 @@ int pvn_topo_pairs_find_gpu(const struct pvn_topo_pairs *p, const char *text)
     char full[PVN_TOPO_BDF_MAX + 8];
     /* "3b:00.0" is domain 0. */
     snprintf(full, sizeof(full), "%s%.20s", strlen(text) == 7 ? "0000:" : "", text);
-    for (int g = 0; g < p->tree->n_gpus; g++) {
+    for (int g = 0; g < p->tree->n_gpus; g++)
         if (busid ? same_busid(gpu_node(p, g)->busid, full)
                   : gpu_node(p, g)->gpu.dev == dev && --nth == 0)
             return g;
-    }
     return -1;
 }
 
@@ -114,10 +113,9 @@ int pvn_topo_pairs_find_net(const struct pvn_topo_pairs *p, const char *text)
 {
     char full[PVN_TOPO_BDF_MAX + 8];
     int dev, nth = 1;
-    for (int n = 0; n < p->tree->n_nets; n++) {
+    for (int n = 0; n < p->tree->n_nets; n++)
         if (strcmp(net_name(p, n), text) == 0)
             return n;
-    }
     snprintf(full, sizeof(full), "%s%.20s", strlen(text) == 7 ? "0000:" : "", text);
     dev = number_after(text, strncasecmp(text, "NIC", 3) == 0 ? "NIC" : "NET", &nth);
     for (int n = 0; n < p->tree->n_nets; n++) {

@@ -277,10 +277,9 @@ static int slowest_link(const struct tool *t, int gpu, int net)
 {
     const struct pvn_topo_ntree *tree = t->tree;
     int hops[256], n = pvn_topo_ntree_hops(tree, gpu, net, hops, 256), top = -1;
-    for (int i = 1; i + 1 < n && top < 0; i++) {
+    for (int i = 1; i + 1 < n && top < 0; i++)
         if (tree->nodes[hops[i - 1]].up == hops[i] && tree->nodes[hops[i + 1]].up == hops[i])
             top = hops[i];
-    }
     if (pvn_topo_ntree_route(tree, gpu, net)->detour)
         top = -1;
     return slowest_up(tree, tree->nets[net], top, slowest_up(tree, tree->gpus[gpu], top, -1));
@@ -373,10 +372,9 @@ int cmd_check(struct tool *t, int argc, char **argv)
         tool_print_remedies(t);
     if (!t->json)
         tool_print_counted(t);
-    for (int i = 0; i < checks.n && status == TOOL_OK; i++) {
+    for (int i = 0; i < checks.n && status == TOOL_OK; i++)
         if (checks.rows[i].level == PVN_TOPO_LEVEL_FAIL)
             status = TOOL_FOUND;
-    }
     pvn_topo_checks_free(&checks);
     return tool_devices_status(t) != TOOL_OK ? TOOL_INPUT : status;
 }

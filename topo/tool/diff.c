@@ -145,11 +145,10 @@ static const char *target_of(const struct pvn_topo_ndoc_node *link)
 static long count_links(const struct pvn_topo_ndoc_node *gpu, const char *kind, const char *target)
 {
     long n = 0;
-    for (int i = 0; i < gpu->n_subs; i++) {
+    for (int i = 0; i < gpu->n_subs; i++)
         if (pvn_topo_ndoc_is(gpu->subs[i], kind) &&
             (!target || strcmp(target_of(gpu->subs[i]), target) == 0))
             n += (int)pvn_topo_ndoc_get_int(gpu->subs[i], "count", 1);
-    }
     return n;
 }
 
@@ -233,10 +232,9 @@ static void compare_docs(struct diff *d)
 
 static int same_net(const struct side *b, const char *name)
 {
-    for (int n = 0; n < b->tool.tree->n_nets; n++) {
+    for (int n = 0; n < b->tool.tree->n_nets; n++)
         if (strcmp(tool_net(&b->tool, n)->net.name, name) == 0)
             return n;
-    }
     return -1;
 }
 

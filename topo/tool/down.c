@@ -10,10 +10,9 @@
 static bool belongs_to_port(const struct pvn_topo *topo, const struct pvn_topo_nic *nic)
 {
     for (int i = 0; nic->rdma < 0 && i < topo->nrdmas; i++) {
-        for (int p = 0; p < topo->rdmas[i].nports; p++) {
+        for (int p = 0; p < topo->rdmas[i].nports; p++)
             if (nic->net >= 0 && topo->rdmas[i].ports[p].netdev == nic->net)
                 return true;
-        }
     }
     return false;
 }

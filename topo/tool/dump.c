@@ -186,10 +186,9 @@ static void print_below(const struct tool *t, const bool *shown, int parent, int
 {
     const struct pvn_topo *topo = t->topo;
     int last = -1;
-    for (int i = 0; i < topo->npci; i++) {
+    for (int i = 0; i < topo->npci; i++)
         if (shown[i] && topo->pci[i].parent == parent && topo->pci[i].root == root)
             last = i;
-    }
     for (int i = 0; level < PVN_TOPO_NDOC_MAX_DEPTH && i <= last; i++) {
         if (!shown[i] || topo->pci[i].parent != parent || topo->pci[i].root != root)
             continue;
@@ -202,10 +201,9 @@ static void print_below(const struct tool *t, const bool *shown, int parent, int
 
 static bool root_shown(const struct tool *t, const bool *shown, int root)
 {
-    for (int i = 0; i < t->topo->npci; i++) {
+    for (int i = 0; i < t->topo->npci; i++)
         if (shown[i] && t->topo->pci[i].root == root)
             return true;
-    }
     return false;
 }
 
@@ -243,10 +241,9 @@ static void print_rest(const struct tool *t)
             fputc('\n', t->out);
         }
     }
-    for (int i = 0; i < topo->npvrdma; i++) {
+    for (int i = 0; i < topo->npvrdma; i++)
         if (topo->pvrdma[i].problem[0])
             fprintf(t->out, "%sPVRDMA:%s %s\n", t->yellow, t->off, topo->pvrdma[i].problem);
-    }
     if (topo->nnotes > 0)
         fprintf(t->out, "\n%sNot read as it should be:%s\n", t->yellow, t->off);
     for (int i = 0; i < topo->nnotes; i++) {
@@ -316,10 +313,9 @@ static void print_nccl_node(const struct tool *t, int index)
         fprintf(t->out, "%s%s GPU%s", t->green, n->busid, t->off);
         break;
     case PVN_TOPO_NN_GPU:
-        for (int g = 0; g < t->tree->n_gpus; g++) {
+        for (int g = 0; g < t->tree->n_gpus; g++)
             if (t->tree->gpus[g] == index)
                 fputs(tool_gpu_label(t, g, speed), t->out);
-        }
         if (n->gpu.sm > 0)
             fprintf(t->out, " sm %d", n->gpu.sm);
         break;
@@ -359,10 +355,9 @@ static void print_nccl_node(const struct tool *t, int index)
 static void print_nccl_below(const struct tool *t, int up, const struct branch *b, int level)
 {
     int last = -1;
-    for (int i = 0; i < t->tree->n_nodes; i++) {
+    for (int i = 0; i < t->tree->n_nodes; i++)
         if (t->tree->nodes[i].up == up)
             last = i;
-    }
     for (int i = 0; level < PVN_TOPO_NDOC_MAX_DEPTH && i <= last; i++) {
         if (t->tree->nodes[i].up != up)
             continue;

@@ -93,10 +93,9 @@ int tool_escape_doc(const struct tool *t, struct pvn_topo_ndoc *doc)
 /* The model's names have no room to grow. */
 static void mask(char *name)
 {
-    for (; *name; name++) {
+    for (; *name; name++)
         if ((unsigned char)*name < 0x20 || (unsigned char)*name > 0x7e)
             *name = '?';
-    }
 }
 
 void tool_escape_machine(const struct tool *t, struct pvn_topo *topo)

@@ -409,10 +409,9 @@ static void put_fused(const struct tool *t, json_t *o)
         n = 0;
     for (int first = 0; first < n; first++) {
         json_t *set = json_array();
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++)
             if (group[i] == first)
                 json_array_append_new(set, text(tool_net(t, i)->net.name));
-        }
         if (json_array_size(set) > 1)
             json_array_append(sets, set);
         json_decref(set);

@@ -160,10 +160,9 @@ static int set_format(struct tool *t, int format)
 
 static int choose(const char *option, const char *text, const char *const *words)
 {
-    for (int i = 0; words[i]; i++) {
+    for (int i = 0; words[i]; i++)
         if (strcmp(text, words[i]) == 0)
             return i;
-    }
     tool_error("--%s=%s: expected one of %s, %s, %s%s%s", option, text, words[0], words[1],
                words[2], words[3] ? ", " : "", words[3] ? words[3] : "");
     return -1;
@@ -447,10 +446,9 @@ int main(int argc, char **argv)
     int option, color = 0, status;
     pvn_std_fds();
     setlocale(LC_CTYPE, "");
-    while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "o:hV", options, NULL)) != -1)
         if ((status = set_option(&t, option, &color)) >= 0)
             return fflush(stdout) == 0 ? status : cannot_write("standard output", errno);
-    }
     if (t.json && t.format != TOOL_TEXT) {
         tool_error(
             "--json and another format: give one of --json, --xml, --xml-full, --dot, --svg");

@@ -114,10 +114,9 @@ void tool_print_nvlink_remark(const struct tool *t)
         amd += t->topo->gpus[i].kind == PVN_TOPO_GPU_AMD;
     for (int g = 0; g < t->tree->n_gpus; g++) {
         const struct pvn_topo_nnode *dev = &t->tree->nodes[tool_gpu(t, g)->up];
-        for (int l = 0; l < dev->n_links; l++) {
+        for (int l = 0; l < dev->n_links; l++)
             if (dev->links[l].kind == PVN_TOPO_NL_NVL)
                 return;
-        }
     }
     if (amd > 1 && nvidia == 0)
         tool_wrap(

@@ -192,10 +192,9 @@ static void print_machine_lines(const struct tool *t)
         rails |= tool_net(t, n)->net.rail >= 0;
     if (rails) {
         fprintf(t->out, "Rails:");
-        for (int n = 0; n < t->tree->n_nets; n++) {
+        for (int n = 0; n < t->tree->n_nets; n++)
             if (tool_net(t, n)->net.rail >= 0)
                 fprintf(t->out, " %s=%d", tool_net(t, n)->net.name, tool_net(t, n)->net.rail);
-        }
         fputc('\n', t->out);
     }
     print_fusion(t);
@@ -256,10 +255,9 @@ static void print_hop(const struct tool *t, int node, int next)
         fprintf(t->out, "%s", n->busid[0] ? n->busid : "-");
     if (n->flattened)
         fprintf(t->out, " (with %d Broadcom sub-switches folded in)", n->flattened);
-    for (int i = 0; next >= 0 && i < n->n_links; i++) {
+    for (int i = 0; next >= 0 && i < n->n_links; i++)
         if (n->links[i].to == next)
             fprintf(t->out, "%s  | %.1f GB/s%s", t->dim, n->links[i].bw, t->off);
-    }
     fputc('\n', t->out);
 }
 

@@ -67,10 +67,9 @@ static void say_nothing_there(const struct tool *t, const glob_t *dirs)
     fputs("no statistics files", t->out);
     for (size_t i = 0; i < dirs->gl_pathc; i++)
         fprintf(t->out, "%s%s", i ? ", " : " in ", dirs->gl_pathv[i]);
-    for (size_t i = 0; i < dirs->gl_pathc; i++) {
+    for (size_t i = 0; i < dirs->gl_pathc; i++)
         if (say_full(t, dirs->gl_pathv[i]))
             return;
-    }
     if (dirs->gl_pathc == 0 && say_full(t, "/dev/shm"))
         return;
     fprintf(t->out, ": no process of %s has used the plugin, or all have finished well\n",

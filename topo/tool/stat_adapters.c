@@ -14,10 +14,9 @@ static int add_device(struct stat_adapters *a, const char *device)
     const char **more;
     if (device[0] == '\0')
         return 0;
-    for (int i = 0; i < a->devices; i++) {
+    for (int i = 0; i < a->devices; i++)
         if (strcmp(a->device[i], device) == 0)
             return 0;
-    }
     more = realloc(a->device, ((size_t)a->devices + 1) * sizeof(*more));
     if (!more)
         return -1;

@@ -141,10 +141,9 @@ enum { KINDS = 64 };
 static struct sums *sums_for(struct sums *all, int *n, const char *device, uint32_t sender,
                              uint32_t via)
 {
-    for (int i = 0; i < *n; i++) {
+    for (int i = 0; i < *n; i++)
         if (all[i].sender == sender && all[i].via == via && strcmp(all[i].device, device) == 0)
             return &all[i];
-    }
     if (*n == KINDS)
         return NULL; /* more devices than a machine has */
     all[*n] = (struct sums){.device = device, .sender = sender, .via = via};
@@ -276,10 +275,9 @@ static void each(FILE *out, const struct stat_list *list,
                  size_t m)
 {
     for (int i = 0; i < list->n; i++) {
-        for (int k = 0; k < list->file[i].nrows; k++) {
+        for (int k = 0; k < list->file[i].nrows; k++)
             if (shown(&list->file[i], &list->file[i].row[k]))
                 print(out, &list->file[i], &list->file[i].row[k], m);
-        }
     }
 }
 

@@ -6,10 +6,9 @@
 static bool anything_wrong(const struct stat_list *list)
 {
     for (int i = 0; i < list->n; i++) {
-        for (int k = 0; k < list->file[i].nrows; k++) {
+        for (int k = 0; k < list->file[i].nrows; k++)
             if (stat_trouble(&list->file[i], &list->file[i].row[k]) != STAT_FINE)
                 return true;
-        }
     }
     return false;
 }

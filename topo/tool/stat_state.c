@@ -75,10 +75,9 @@ const char *stat_process_state(const struct pvn_stats *f)
                   {'D', "in the kernel"},
                   {'T', "stopped"},
                   {'t', "stopped by a tracer"}};
-    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
         if (states[i].letter == f->state)
             return states[i].text;
-    }
     return "";
 }
 

@@ -96,10 +96,9 @@ static ncclResult_t poll_call(struct pvn_netdrv_v4 *p, int is_connect, int dev, 
 
     *comm = NULL;
     pthread_mutex_lock(&p->lock);
-    for (at = &p->calls; (c = *at); at = &c->next) {
+    for (at = &p->calls; (c = *at); at = &c->next)
         if (c->key == key && c->is_connect == is_connect)
             break;
-    }
     if (!c)
         rc = start_call(p, is_connect, dev, key);
     else if (!c->done)

@@ -285,10 +285,9 @@ static void stop_children(struct watch *w, double now)
     if (w->stop_at > 0)
         return;
     w->stop_at = now;
-    for (int i = 0; i < w->n; i++) {
+    for (int i = 0; i < w->n; i++)
         if (w->child[i].pid)
             kill(w->child[i].pid, pvn_stop_flag == SIGPIPE ? SIGTERM : pvn_stop_flag);
-    }
 }
 
 static void watch_children(struct watch *w)
@@ -411,10 +410,9 @@ static int agree(struct pvn_boot *whole, int status, double timeout)
             fprintf(stderr, "pvn-perf: rank %d ends: %s\n", whole->rank, whole->why);
         status = PVN_PERF_FAILED;
     }
-    for (int i = 0; all && i < whole->nranks && status != PVN_PERF_FAILED; i++) {
+    for (int i = 0; all && i < whole->nranks && status != PVN_PERF_FAILED; i++)
         if (all[i] > status)
             status = all[i];
-    }
     free(all);
     whole->timeout = timeout;
     return status;

@@ -99,10 +99,9 @@ static int open_listener(const struct pvn_perf_opts *o)
         return -1;
     }
     for (int v4 = 0; v4 < 2 && fd < 0 && fd != -EADDRINUSE; v4++) {
-        for (const struct addrinfo *a = ai; a && fd < 0; a = a->ai_next) {
+        for (const struct addrinfo *a = ai; a && fd < 0; a = a->ai_next)
             if (o->peer[0] || (a->ai_family == AF_INET) == v4)
                 fd = try_listen(a);
-        }
     }
     freeaddrinfo(ai);
     if (fd < 0) {

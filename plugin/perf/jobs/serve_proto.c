@@ -132,10 +132,9 @@ char *pvn_serve_write_answer(const struct pvn_serve_answer *a, size_t *len)
 
 static const struct field *find(const char *key)
 {
-    for (int i = 0; i < FIELDS; i++) {
+    for (int i = 0; i < FIELDS; i++)
         if (strcmp(fields[i].key, key) == 0)
             return &fields[i];
-    }
     return NULL;
 }
 
@@ -252,10 +251,9 @@ static int check_limits(const struct pvn_perf_opts *o, char *why, size_t why_len
 /* Leaves printable ASCII alone of a text that goes to a terminal. */
 static void make_printable(char *text)
 {
-    for (; *text; text++) {
+    for (; *text; text++)
         if (*text < 0x20 || *text > 0x7e)
             *text = '?';
-    }
 }
 
 static void copy_text(char *out, size_t len, const json_t *v)

@@ -61,10 +61,9 @@ static int set_collective(struct pvn_perf_opts *o, const char *arg)
     char name[32];
     size_t n = 0;
 
-    for (const char *p = arg; *p && n + 1 < sizeof(name); p++) {
+    for (const char *p = arg; *p && n + 1 < sizeof(name); p++)
         if (*p != '-' && *p != '_')
             name[n++] = *p;
-    }
     name[n] = '\0';
     for (int i = 0; i < PVN_COLLECTIVES; i++) {
         if (strcmp(name, pvn_collective_name((enum pvn_collective)i)) != 0)

@@ -69,10 +69,9 @@ const struct pvn_opts_mode pvn_opts_modes[] = {{"p2p", PVN_PERF_P2P},     {"ring
 
 const char *pvn_opts_name(int option)
 {
-    for (int i = 0; pvn_opts_long[i].name; i++) {
+    for (int i = 0; pvn_opts_long[i].name; i++)
         if (pvn_opts_long[i].val == option)
             return pvn_opts_long[i].name;
-    }
     return "?";
 }
 

@@ -189,14 +189,13 @@ static void sizes_of(struct a2a *a, uint64_t size, int layer, int combine)
 {
     uint64_t n = (uint64_t)a->r->nranks;
 
-    if (a->r->o->preset[0]) {
+    if (a->r->o->preset[0])
         pvn_moe_bytes(layer, a->r->o->tokens, combine, a->r->nranks, a->bytes);
-    } else if (a->r->o->collective == PVN_ALLTOALLV) {
+    else if (a->r->o->collective == PVN_ALLTOALLV)
         pvn_uneven_bytes(size, a->r->nranks, a->bytes);
-    } else {
+    else
         for (uint64_t i = 0; i < n * n; i++)
             a->bytes[i] = size / n;
-    }
 }
 
 static int layers_of(const struct a2a *a)

@@ -31,10 +31,9 @@ static int group(struct places *p, const uint64_t *place, int nranks)
         if (seen)
             continue;
         p->first[p->n++] = k;
-        for (int j = i; j < nranks; j++) {
+        for (int j = i; j < nranks; j++)
             if (place[j] == place[i])
                 p->member[k++] = j;
-        }
     }
     p->first[p->n] = k;
     return 0;
@@ -69,10 +68,9 @@ static int longest(const struct places *p, int round)
 {
     int most = 0, x, y;
 
-    for (int i = 0; i < (p->n + 1) / 2; i++) {
+    for (int i = 0; i < (p->n + 1) / 2; i++)
         if (opponents(p->n, round, i, &x, &y) == 0)
             most = larger(most, size_of(p, x) * size_of(p, y));
-    }
     return most;
 }
 
@@ -110,10 +108,9 @@ static void fill_inside(struct pvn_mesh_rounds *m, const struct places *p, int f
     for (int k = 0; k < p->n; k++) {
         int round = from;
 
-        for (int a = p->first[k]; a < p->first[k + 1]; a++) {
+        for (int a = p->first[k]; a < p->first[k + 1]; a++)
             for (int b = a + 1; b < p->first[k + 1]; b++)
                 join(m, round++, p->member[a], p->member[b]);
-        }
     }
 }
 

@@ -241,14 +241,12 @@ static int run_sizes(struct pvn_p2p *p)
     const struct pvn_perf_opts *o = p->r->o;
     struct outcome checked[PVN_PERF_MAX_SIZES] = {{0}};
 
-    for (int i = 0; o->latency && i < o->nsizes; i++) {
+    for (int i = 0; o->latency && i < o->nsizes; i++)
         if (run_size(p, i, 1, &checked[i]))
             return -1;
-    }
-    for (int i = 0; o->bandwidth && i < o->nsizes; i++) {
+    for (int i = 0; o->bandwidth && i < o->nsizes; i++)
         if (run_size(p, i, 0, &checked[i]))
             return -1;
-    }
     return 0;
 }
 
@@ -290,10 +288,9 @@ static int run_idle(struct pvn_p2p *p)
     pvn_rank_progress(p->r, "%d idle comms for %.0f s", p->channels, p->r->o->idle);
     for (int c = 0; p->r->rank == 1 && c < p->channels; c++) {
         pvn_p2p_start(p, &p->in[c], 1, 0);
-        while (p->in[c].posted == 0) {
+        while (p->in[c].posted == 0)
             if (pvn_p2p_post_recv(p, &p->in[c]) < 0)
                 return -1;
-        }
     }
     if (p->r->rank == 1 && wait_idle(p, p->r->o->idle, &mine.passes))
         return -1;

@@ -215,10 +215,9 @@ int pvn_p2p_complete(struct pvn_p2p *p, int c, struct pvn_flow *f, int is_send)
     }
     if (rc != 1)
         return rc < 0 ? -1 : rc != 0;
-    for (int g = 0; p->check && !is_send && g < p->group; g++) {
+    for (int g = 0; p->check && !is_send && g < p->group; g++)
         if (verify(p, c, f, f->done * (uint64_t)p->group + (uint64_t)g, sizes[g]))
             return -1;
-    }
     if (!p->check && !is_send) {
         p->got_messages += (uint64_t)p->group;
         p->got_bytes += (uint64_t)p->group * p->size;

@@ -503,10 +503,9 @@ int pvn_pairs_start(struct pvn_pairs *p)
         memset(p->mem, 0, p->mem_len);
     else if (!(p->bounce = malloc(p->plan.slot)))
         return pvn_rank_fail(r, "out of memory for a message of %zu bytes", p->plan.slot);
-    for (int i = 0; i < p->plan.nodes * p->plan.per_peer * p->lanes; i++) {
+    for (int i = 0; i < p->plan.nodes * p->plan.per_peer * p->lanes; i++)
         if (p->comm[i].send && reg_comm(p, &p->comm[i]))
             return -1;
-    }
     r->boot.work = attend_to_sends;
     r->boot.work_arg = p;
     return 0;

@@ -127,10 +127,9 @@ static int one_iteration(struct pipeline *p)
     int all = p->r->o->micro_batches, behind = p->r->nranks - 1 - p->r->rank;
     int warm = behind < all ? behind : all, steady = all - warm;
 
-    for (int k = 0; k < warm; k++) {
+    for (int k = 0; k < warm; k++)
         if (move_one(p, FORWARD, RECEIVE, k) || move_one(p, FORWARD, SEND, k))
             return -1;
-    }
     if (steady && move_one(p, FORWARD, RECEIVE, warm))
         return -1;
     for (int k = 0; k < steady; k++) {
@@ -141,10 +140,9 @@ static int one_iteration(struct pipeline *p)
         if (last ? move_one(p, BACKWARD, SEND, k) : move_both(p, BACKWARD, k, warm + k + 1))
             return -1;
     }
-    for (int k = steady; k < all; k++) {
+    for (int k = steady; k < all; k++)
         if (move_one(p, BACKWARD, RECEIVE, k) || move_one(p, BACKWARD, SEND, k))
             return -1;
-    }
     return 0;
 }
 
@@ -209,9 +207,8 @@ int pvn_pipeline_run(struct pvn_rank *r)
         pvn_rank_say_sizes(r, rc);
         rc = pvn_pairs_stop(r->pairs, rc);
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         if (p.buf[i / 2][i % 2])
             munmap(p.buf[i / 2][i % 2], p.room);
-    }
     return rc;
 }

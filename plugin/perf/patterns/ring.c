@@ -426,10 +426,9 @@ int pvn_ring_open(struct pvn_ring *g, struct pvn_rank *r, uint64_t in_bytes, uin
         memset(g->mem, 0, g->mem_len);
     else if (!(g->bounce = malloc(2 * o->slot)))
         return pvn_rank_fail(r, "out of memory for two slots");
-    for (int i = 0; r->nranks > 1 && i < o->channels; i++) {
+    for (int i = 0; r->nranks > 1 && i < o->channels; i++)
         if (set_up_channel(g, i))
             return -1;
-    }
     r->boot.work = attend_to_sends;
     r->boot.work_arg = g;
     return 0;

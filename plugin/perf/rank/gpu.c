@@ -214,10 +214,9 @@ int pvn_gpu_go_near(struct pvn_gpu *g, const char *pci_path, int nth, struct pvn
         ties = near > best ? 1 : ties + (near == best);
         best = near > best ? near : best;
     }
-    for (int i = 0, k = 0; best && i < g->count; i++) {
+    for (int i = 0, k = 0; best && i < g->count; i++)
         if (nearness_of(g, i, to) == best && k++ == nth % ties)
             dev = i;
-    }
     free(to);
     if (g->given || dev == g->dev)
         return 0;

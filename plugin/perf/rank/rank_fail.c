@@ -111,10 +111,9 @@ static void name_ranks(const struct refusal *all, int n, int first, char *out, s
         return;
     }
     len = snprintf(out, cap, "rank%s", same > 1 ? "s" : "");
-    for (int i = 0; i < n && shown < 8; i++) {
+    for (int i = 0; i < n && shown < 8; i++)
         if (all[i].failed && strcmp(all[i].err, all[first].err) == 0)
             len += snprintf(out + len, cap - (size_t)len, "%s %d", shown++ ? "," : "", i);
-    }
     snprintf(out + len, cap - (size_t)len, "%s: ", shown < same ? " and more" : "");
 }
 

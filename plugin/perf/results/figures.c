@@ -157,10 +157,9 @@ struct pvn_summary *pvn_report_summary(const struct pvn_report *rep, int *n)
     int results = 0;
 
     *n = 0;
-    for (int i = 0; row && i < rep->nrows; i++) {
+    for (int i = 0; row && i < rep->nrows; i++)
         if (rep->row[i].kind == PVN_ROW_RESULT)
             row[results++] = &rep->row[i];
-    }
     if (sum && row && buf && results) {
         qsort(row, (size_t)results, sizeof(*row), by_point);
         for (int i = 0, of; i < results; i += of) {

@@ -71,10 +71,9 @@ static void compare(struct pvn_mesh_matrix *m, double *good)
 static bool groups_hold(const struct pvn_mesh_matrix *m)
 {
     for (int f = 0; f < m->n; f++) {
-        for (int t = 0; t < m->n; t++) {
+        for (int t = 0; t < m->n; t++)
             if (pvn_mesh_crosses(m, f, t) && m->ratio[cell(m, f, t)] >= m->slow)
                 return false;
-        }
     }
     return true;
 }
@@ -196,10 +195,9 @@ static bool clearer(const struct pvn_mesh_finding *a, const struct pvn_mesh_find
 static void explain(struct search *s, const struct pvn_mesh_finding *f)
 {
     for (int from = 0; from < s->m->n; from++) {
-        for (int to = 0; to < s->m->n; to++) {
+        for (int to = 0; to < s->m->n; to++)
             if (counts(s, f, from, to))
                 s->explained[cell(s->m, from, to)] = true;
-        }
     }
 }
 
@@ -283,10 +281,9 @@ static void take_paths(struct search *s)
     int first = s->n;
 
     count_blocks(s);
-    for (int a = 0; a < s->hosts; a++) {
+    for (int a = 0; a < s->hosts; a++)
         for (int b = 0; b < s->hosts; b++)
             take_block(s, a, b);
-    }
     for (int from = 0; from < m->n; from++) {
         for (int to = 0; to < m->n; to++) {
             size_t c = cell(m, from, to);
@@ -335,10 +332,9 @@ int pvn_mesh_find(const struct pvn_mesh_matrix *m, struct pvn_mesh_finding **out
     s.block = calloc(all, sizeof(*s.block));
     s.out = malloc(sizeof(*s.out) * (all + 4 * (size_t)m->n));
     if (s.explained && s.ratio && s.seen && s.block && s.out) {
-        for (int a = 0; a < m->groups; a++) {
+        for (int a = 0; a < m->groups; a++)
             for (int b = a + 1; b < m->groups; b++)
                 take_groups(&s, a, b);
-        }
         while (take_line(&s))
             ;
         take_paths(&s);

@@ -84,12 +84,11 @@ int pvn_mesh_group(struct pvn_mesh_matrix *m)
     if (whole && hosts > 1) {
         double fast = m->slow * usual(best, hosts, &best[hosts * hosts]);
 
-        for (int h = 0; fast > 0 && h < hosts; h++) {
+        for (int h = 0; fast > 0 && h < hosts; h++)
             if (m->group[h] < 0 && collect(m, best, hosts, fast, h, todo) > 1)
                 m->groups++;
             else if (m->group[h] == m->groups)
                 m->group[h] = -1;
-        }
     }
     if (m->groups < 2)
         m->groups = 0;

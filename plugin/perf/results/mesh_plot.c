@@ -128,10 +128,9 @@ static void put_panel(FILE *f, const struct pvn_report *rep, const struct pvn_me
     fputs("</g>\n", f);
     put_names(f, v, top);
     for (int from = 0; from < v->n; from++) {
-        for (int to = 0; to < v->n; to++) {
+        for (int to = 0; to < v->n; to++)
             if (from != to)
                 put_cell(f, v, p, from, to, top);
-        }
     }
     put_said(f, p, bottom, width);
 }

@@ -38,10 +38,9 @@ static json_t *any_text(const char *s)
 
     if (!clean)
         return j ? j : json_null();
-    for (char *p = clean; *p; p++) {
+    for (char *p = clean; *p; p++)
         if ((unsigned char)*p >= 0x80)
             *p = '?';
-    }
     j = json_string(clean);
     free(clean);
     return j;
@@ -241,10 +240,9 @@ static json_t *plugins_json(const struct pvn_report *rep)
         const struct pvn_row *row = NULL;
         json_t *j;
 
-        for (int i = 0; i < rep->nrows && !row; i++) {
+        for (int i = 0; i < rep->nrows && !row; i++)
             if (rep->row[i].kind == PVN_ROW_PLUGIN && rep->row[i].plugin == p)
                 row = &rep->row[i];
-        }
         if (!row)
             continue; /* it was not loaded */
         j = json_pack("{so so si so}", "plugin", any_text(name), "name",

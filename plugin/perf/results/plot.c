@@ -191,10 +191,9 @@ static int put_panel(FILE *f, const struct panel *p, const struct pvn_report *re
             first = !(in_panel(p, &sum[j], have_buckets) && same_series(p, &sum[i], &sum[j]));
         if (!first)
             continue;
-        for (int j = i; j < n; j++) {
+        for (int j = i; j < n; j++)
             if (in_panel(p, &sum[j], have_buckets) && same_series(p, &sum[i], &sum[j]))
                 pt[k++] = &sum[j];
-        }
         if (p->by_ranks)
             snprintf(name, sizeof(name), "%s, %s", rep->o->plugin[sum[i].plugin].name,
                      pvn_report_size(sum[i].key.bytes, size));
@@ -262,10 +261,9 @@ int pvn_report_svg(const struct pvn_report *rep, FILE *f, int status)
             head + (shown + over_time + distribution ? shown + over_time + distribution : 1) *
                        PVN_PLOT_PANEL_H);
     put_head(f, rep);
-    for (int i = 0; i < 2 && !rc; i++) {
+    for (int i = 0; i < 2 && !rc; i++)
         if (used[i])
             rc = put_panel(f, &panel[i], rep, sum, n, have_buckets);
-    }
     if (!rc && over_time)
         rc = pvn_plot_time(rep, f, head + shown++ * PVN_PLOT_PANEL_H);
     if (!rc && distribution)

@@ -35,19 +35,17 @@ struct dist {
 
 bool pvn_plot_has_distribution(const struct pvn_report *rep)
 {
-    for (int i = 0; i < rep->nrows; i++) {
+    for (int i = 0; i < rep->nrows; i++)
         if (rep->row[i].kind == PVN_ROW_BINS)
             return true;
-    }
     return false;
 }
 
 static struct series *series_of(struct dist *d, int plugin, uint64_t bytes)
 {
-    for (int i = 0; i < d->n; i++) {
+    for (int i = 0; i < d->n; i++)
         if (d->s[i].plugin == plugin && d->s[i].bytes == bytes)
             return &d->s[i];
-    }
     d->s[d->n].plugin = plugin;
     d->s[d->n].bytes = bytes;
     return &d->s[d->n++];

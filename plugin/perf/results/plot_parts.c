@@ -12,7 +12,7 @@ static const char *const colour[] = {"#1f6fb4", "#d9541e", "#2a9d5c", "#8b4fb8",
 
 void pvn_plot_escaped(FILE *f, const char *text)
 {
-    for (; *text; text++) {
+    for (; *text; text++)
         if (*text == '<')
             fputs("&lt;", f);
         else if (*text == '>')
@@ -21,7 +21,6 @@ void pvn_plot_escaped(FILE *f, const char *text)
             fputs("&amp;", f);
         else
             fputc(*text, f);
-    }
 }
 
 void pvn_plot_text(FILE *f, double x, double y, const char *anchor, const char *text)

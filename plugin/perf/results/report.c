@@ -304,11 +304,10 @@ void pvn_report_row(void *arg, const struct pvn_row *row)
 static const struct pvn_summary *baseline(const struct pvn_summary *sum, int n,
                                           const struct pvn_summary *s)
 {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         if (sum[i].key.bytes == s->key.bytes && sum[i].key.ranks == s->key.ranks &&
             strcmp(sum[i].key.test, s->key.test) == 0 && strcmp(sum[i].key.item, s->key.item) == 0)
             return &sum[i];
-    }
     return s;
 }
 

@@ -248,10 +248,9 @@ const char *pvn_model_suggest(const char *name)
 
 int pvn_model_is(const char *name, enum pvn_traffic traffic)
 {
-    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++)
         if (strcmp(name, models[i].name) == 0)
             return models[i].traffic == traffic;
-    }
     return 0;
 }
 

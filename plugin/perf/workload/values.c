@@ -167,10 +167,9 @@ uint64_t pvn_values_check(const void *got, uint64_t at, uint64_t count, const st
         fill_block(want, at + i, n, w, scale, ranks);
         if (memcmp(want, have, n * size) == 0)
             continue;
-        for (uint64_t k = 0; k < n; k++) {
+        for (uint64_t k = 0; k < n; k++)
             if (memcmp(want + k * size, have + k * size, size) != 0 && wrong++ == 0)
                 *first = i + k;
-        }
     }
     return wrong;
 }
@@ -308,10 +307,9 @@ size_t pvn_bytes_check(const void *got, size_t len, uint64_t id, size_t *first)
         if (memcmp(p + at, &w, n) == 0)
             continue;
         memcpy(want, &w, 8);
-        for (size_t k = 0; k < n; k++) {
+        for (size_t k = 0; k < n; k++)
             if (p[at + k] != want[k] && wrong++ == 0)
                 *first = at + k;
-        }
     }
     return wrong;
 }
