@@ -224,7 +224,7 @@ static bool unwelcome(const struct meeting *m, const struct hello *h, char *reas
         snprintf(reason, REASON_LEN, "there is no rank %u of %u", h->rank, h->nranks);
     else if (h->rank == 0 || m->b->fd[h->rank] >= 0)
         snprintf(reason, REASON_LEN,
-                 "rank %u has already connected, on %.40s: two processes have the same rank",
+                 "rank %u has already connected, on %.32s: two processes have the same rank",
                  h->rank, m->host[h->rank]);
     else
         return false;
