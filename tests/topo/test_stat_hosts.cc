@@ -617,7 +617,7 @@ TEST_F(StatHosts, ALongIntervalIsNoReasonToGiveUp)
                "' OMPI_COMM_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 OMPI_COMM_WORLD_RANK=" + rank +
                " PMIX_NAMESPACE=long" + std::to_string(getpid());
     };
-    std::string args = " --timeout 2 --interval 5 stat";
+    std::string args = " --timeout 4 --interval 7 stat";
     ASSERT_EQ(0, std::system(("( cd '" + dir.path + "'; env -i PATH=\"$PATH\" " + env("1", "many") +
                               " '" PVN_BUILDDIR "/topo/pvn-topo'" + args + " >other 2>&1 & )")
                                  .c_str()));
