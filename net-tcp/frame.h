@@ -12,20 +12,22 @@
  *  24  u64 offset of this chunk
  *  32  i32 tag
  *  36  u16 chunk index
- *  38  u8  buffer of the grouped receive; the top bit requests an acknowledgement (zero-copy)
+ *  38  u8  buffer of the grouped receive; the top bit requests an acknowledgement
  *  39  u8  check: xor of all other bytes, so that a stream that lost its place is noticed at once
  *  40  u8  1: the sender's connection is paced
  *  41  23 bytes of 0
  */
 /*
- * A clear-to-send entry, against the data on the first stream, where the acknowledgements of zero-copy
- * chunks are, too: bytes that are not 0.
+ * The receiver writes two things against the data:
+ * - acknowledgements, on the stream of the chunks that request them: a byte from 1 to 255, which says how many more
+ *   of these have been received;
+ * - clear-to-send entries, on the first stream:
  *
  *   0  u8  0
  *   1  u8  buffers of the receive, 1 to PVN_MAX_RECVS
  *   2  for each of them: u64 bytes that it takes, i32 tag
  *
- * The first is that of slot 0, and each is of the slot behind the one before.
+ * Entries come in the order of slots, without gaps, from slot 0 on.
  */
 #ifndef PVN_NET_TCP_FRAME_H
 #define PVN_NET_TCP_FRAME_H

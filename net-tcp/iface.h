@@ -121,8 +121,8 @@ struct pvn_iface_pick {
 /* The interfaces to use, best kind first, each with one address.
  *   ifname  NCCL_SOCKET_IFNAME: "" for the automatic choice. Otherwise exactly as NCCL (2.30.7,
  *           src/os/linux.cc and src/misc/utils.cc) reads it: an optional '^' (all but these), then
- * an optional '=' (whole names instead of prefixes), then names separated by commas. A name with a
- *           ':' is the label of an address, and stands for the addresses that have it; NCCL ignores
+ *           an optional '=' (whole names instead of prefixes), then names separated by commas. A name
+ *           with a ':' is the label of an address, and stands for the addresses that have it; NCCL ignores
  *           what follows the ':'.
  *   family  AF_UNSPEC, AF_INET or AF_INET6 (NCCL_SOCKET_FAMILY).
  * The automatic choice takes what can carry traffic of the best kind there is: physical ones,

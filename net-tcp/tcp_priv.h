@@ -92,8 +92,8 @@ struct stream {
     struct zerocopy_pipe pipe;
     struct tcp_job *job;     /* NULL: no workers */
     bool with_worker;        /* the job was posted and its result not taken yet */
-    uint32_t zerocopy_sent;  /* chunks written that request an acknowledgement, free-running */
-    uint32_t zerocopy_acked; /* of them, those acknowledged, free-running; or of the job's, too */
+    uint32_t acks_requested; /* chunks written that request an acknowledgement, free-running */
+    uint32_t acks_taken;     /* of them, those acknowledged, free-running; or of the job's, too */
     uint32_t job_acks; /* chunks of the job that request one; it may have written them already */
     /* receiver; of the first one of a sender that looks for clear-to-send entries, too: */
     struct pvn_watch *watch;

@@ -212,7 +212,7 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
         s->done -= frame_len(f);
         f->state = f->needs_ack ? TX_UNACKED : TX_SENT;
         if (f->needs_ack) {
-            f->ack_nth = ++s->zerocopy_sent;
+            f->ack_nth = ++s->acks_requested;
             t->unacked++;
         }
         f->stream = (uint8_t)(s - t->s);

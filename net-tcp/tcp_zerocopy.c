@@ -42,7 +42,7 @@ static void close_pipe(struct zerocopy_pipe *p)
  * one that is written in part. */
 static bool holds_pages(const struct tcp_lane *t, const struct stream *s)
 {
-    return s->zerocopy_sent != s->zerocopy_acked ||
+    return s->acks_requested != s->acks_taken ||
            (s->count > 0 && s->done > 0 && t->q[s->first % TXQ].needs_ack);
 }
 
@@ -127,7 +127,7 @@ ssize_t tcp_zerocopy_write(struct stream *s, const struct iovec *iov, int count)
  * has been taken, and make up for them then. */
 static bool awaits_acks(const struct stream *s)
 {
-    return (int32_t)(s->zerocopy_sent - s->zerocopy_acked) > 0;
+    return (int32_t)(s->acks_requested - s->acks_taken) > 0;
 }
 
 /* Each byte that comes, and is not an entry's, is a number of chunks that the peer acknowledges. */
@@ -135,10 +135,10 @@ static int take_byte(struct tcp_lane *t, struct stream *s, uint8_t b)
 {
     if (t->cts && s == &t->s[0] && tcp_cts_is_next(t, b))
         return tcp_cts_take(t, b);
-    if (b == 0 || b > (int32_t)(s->zerocopy_sent + s->job_acks - s->zerocopy_acked))
+    if (b == 0 || b > (int32_t)(s->acks_requested + s->job_acks - s->acks_taken))
         return tcp_dead(t, s, -EPROTO,
                         "reading zero-copy acknowledgements: these are for more than was sent");
-    s->zerocopy_acked += b;
+    s->acks_taken += b;
     t->stats.zerocopy_acks += b;
     return 0;
 }
@@ -173,7 +173,7 @@ void tcp_zerocopy_mark(struct tcp_lane *t)
 {
     for (uint32_t p = t->freed; p != t->assigned && t->unacked > 0; p++) {
         struct tx_frame *f = &t->q[p % TXQ];
-        if (f->state == TX_UNACKED && (int32_t)(t->s[f->stream].zerocopy_acked - f->ack_nth) >= 0) {
+        if (f->state == TX_UNACKED && (int32_t)(t->s[f->stream].acks_taken - f->ack_nth) >= 0) {
             f->state = TX_SENT;
             t->unacked--;
         }

@@ -40,11 +40,11 @@
 struct comm_keep {
     struct comm_keep *next;
     const struct pvn_comm *comm; /* what it was connected with does not change */
-    /* The control connection in use, which its owner closes only after it has said so here; -1: it
-     * is not to be replaced. And the nonce of its connection. */
+    /* The control connection in use; -1: it is not to be replaced. The comm's thread says here that it stops using it
+     * before it closes it. */
     int fd;
     struct pvn_path_watch path;
-    uint64_t nonce;
+    uint64_t nonce;        /* of its connection */
     struct pvn_conn *conn; /* connector: the attempt; at both ends, the result */
     uint64_t dead_ns;      /* when fd was found dead, 0: not */
     uint64_t began_ns, next_ns;
@@ -56,7 +56,8 @@ struct comm_keep {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm_keep *all;
 
-static bool has(int fd, short events)
+/* True if poll reports one of these events, an error or the end; at once. */
+static bool reports(int fd, short events)
 {
     struct pollfd p = {.fd = fd, .events = events};
 
@@ -124,7 +125,7 @@ static bool is_lost(struct comm_keep *k, uint64_t now)
 {
     uint64_t limit = pvn_params_get()->tcp_user_timeout;
 
-    return has(k->fd, 0) || hung_up(k->fd) ||
+    return reports(k->fd, 0) || hung_up(k->fd) ||
            (limit && pvn_path_silent(&k->path, k->fd, now) >= limit);
 }
 
@@ -156,7 +157,7 @@ bool comm_keep_step(void)
 
     pthread_mutex_lock(&lock);
     for (struct comm_keep *k = all; k; k = k->next) {
-        if (atomic_load(&k->ready) && has(k->conn->ctrl.fd, POLLRDHUP))
+        if (atomic_load(&k->ready) && reports(k->conn->ctrl.fd, POLLRDHUP))
             drop(k, now);
         if (!k->comm->sender)
             step_receiver(k);
@@ -227,7 +228,7 @@ struct pvn_conn *comm_keep_take(struct pvn_comm *c)
         return NULL;
     pthread_mutex_lock(&lock);
     /* It may have been lost since the thread looked. */
-    if (atomic_load(&k->ready) && !has(k->conn->ctrl.fd, POLLRDHUP)) {
+    if (atomic_load(&k->ready) && !reports(k->conn->ctrl.fd, POLLRDHUP)) {
         conn = k->conn;
         k->conn = NULL;
         k->fd = -1;
