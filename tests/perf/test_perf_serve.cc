@@ -315,7 +315,8 @@ TEST_F(Serve, RefusesWithTheReasonAtBothEnds)
     r = Client("--sizes 8 --iters 2 --dev nosuch");
     EXPECT_EQ(3, r.status);
     EXPECT_TRUE(Says("--dev nosuch"));
-    // It is there for the next one.
+    // It is there for the next one, once it has seen the end of that run.
+    EXPECT_TRUE(Says("failed, see above or the client"));
     EXPECT_EQ(0, Client("--sizes 8 --iters 20").status);
 }
 
