@@ -38,11 +38,15 @@ setup() {
 }
 
 export NCCL_SOCKET_IFNAME=v0 NCCL_PVRDMA_TCP_USER_TIMEOUT=3s NCCL_PVRDMA_FAILOVER=0 NCCL_DEBUG=WARN
-# transfer SIZE COMMAND: begins one, runs COMMAND two seconds later, and has the status of the transfer.
+# transfer SIZE COMMAND: begins one, runs COMMAND two seconds after both ranks are connected, and has the status of the transfer.
 transfer() {
-    local pid
-    timeout -k 5 60 "$build/pvn-perf" p2p --netns "$a,$b" --bandwidth --sizes "$1" --time 40 --timeout 45 >"$log" 2>&1 &
+    local pid i
+    timeout -k 5 90 "$build/pvn-perf" p2p --netns "$a,$b" --bandwidth --sizes "$1" --time 40 --timeout 45 --verbose >"$log" 2>&1 &
     pid=$!
+    for ((i = 0; i < 300; i++)); do
+        [ "$(grep -c 'receives from' "$log")" -lt 2 ] || break
+        sleep 0.1
+    done
     sleep 2
     $2
     wait "$pid"
