@@ -8,7 +8,7 @@ PVN_SCRIPT_TESTS =
 TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests $(CUDA_CPPFLAGS) $(GTEST_CFLAGS)
 # GoogleTest, compiled once for all C++ of the tests with the flags that they have. A compiler that cannot use
 # the file (no gcc, other optimisation) reads the header itself, by the -I of the source tree.
-EXTRA_DIST += tests/support/pch.hh tests/support/verdict.sh tests/support/mutant.sh tests/support/circles.py \
+EXTRA_DIST += tests/support/pch.hh tests/packaging/verdict.sh tests/support/verdict.sh tests/support/mutant.sh tests/support/circles.py \
     tests/packaging/conda.py tests/packaging/container.py tests/packaging/requirements.txt
 if PCH
 TEST_PCH = tests/support/pch.hh.gch

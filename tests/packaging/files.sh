@@ -11,15 +11,8 @@ trap '[ -z "$loop" ] || kill "$loop" 2>/dev/null; rm -rf "$tmp"' EXIT
 here=$PVN_SRCDIR/tests/packaging
 dir=$PVN_SRCDIR/plugin/packaging/container
 version=$(sed -n 's/^AC_INIT(\[nccl-net-pvrdma\], \[\([^]]*\)\].*/\1/p' "$PVN_SRCDIR/configure.ac")
-# verdict NAME STATUS: prints ok, or not ok and what was printed
-verdict() {
-    if [ "$2" = 0 ]; then
-        echo "ok $1"
-    else
-        echo "not ok $1"
-        tail -n 40 "$tmp/out" | sed 's/^/  /'
-    fi
-}
+# shellcheck source=tests/packaging/verdict.sh
+. "$PVN_SRCDIR/tests/packaging/verdict.sh"
 # refused NAME STATUS: a damaged file got that status
 refused() {
     [ "$2" != 0 ]

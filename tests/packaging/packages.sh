@@ -11,15 +11,8 @@ name=pvn-packages-$$
 trap 'chmod -R u+w "$build/$name" 2>/dev/null; rm -rf "$tmp" "$build/$name" "$build/$name.tar.xz"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-# verdict NAME STATUS: prints ok, or not ok and what was printed
-verdict() {
-    if [ "$2" = 0 ]; then
-        echo "ok $1"
-    else
-        echo "not ok $1"
-        tail -n 40 "$tmp/out" | sed 's/^/  /'
-    fi
-}
+# shellcheck source=tests/packaging/verdict.sh
+. "$PVN_SRCDIR/tests/packaging/verdict.sh"
 
 # in_root SCRIPT: runs it in the throwaway root, where the packages are in /packages; its changes stay in $tmp/layer/up.
 in_root() {

@@ -15,15 +15,8 @@ skip() {
     echo "skip $name: $1"
     exit 0
 }
-# verdict NAME STATUS: prints ok, or not ok and what was printed
-verdict() {
-    if [ "$2" = 0 ]; then
-        echo "ok $1"
-    else
-        echo "not ok $1"
-        tail -n 40 "$tmp/out" | sed 's/^/  /'
-    fi
-}
+# shellcheck source=tests/packaging/verdict.sh
+. "$PVN_SRCDIR/tests/packaging/verdict.sh"
 [ "$(uname -m)" = x86_64 ] || skip "it is written for x86_64"
 [ ! -f "$PVN_SRCDIR/config.status" ] || skip "the source tree itself is configured"
 python=$("$packaging/portable/venv.sh" 2>"$tmp/out")
