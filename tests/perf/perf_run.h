@@ -52,6 +52,15 @@ inline std::string Slurp(const std::string &path)
     return s.str();
 }
 
+inline int Count(const std::string &text, const std::string &what)
+{
+    int n = 0;
+
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size())
+        n++;
+    return n;
+}
+
 struct Outcome {
     int status;
     std::string out, err;

@@ -17,15 +17,6 @@
 namespace
 {
 
-int Count(const std::string &text, const std::string &what)
-{
-    int n = 0;
-
-    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size())
-        n++;
-    return n;
-}
-
 class End : public testing::Test
 {
   protected:

@@ -13,15 +13,6 @@
 namespace
 {
 
-int Count(const std::string &text, const std::string &what)
-{
-    int n = 0;
-
-    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size())
-        n++;
-    return n;
-}
-
 // Texts of a drawing by their estimated width: at size 12 an average character has 6.6 pixels in the widest usual
 // typeface, 10 % more where it is bold.
 void ExpectNothingBeyondTheEdge(const std::string &svg)
