@@ -388,16 +388,16 @@ static int run_overview(struct tool *t, int argc, char **argv)
     return cmd_overview(t);
 }
 
-/* The command of that name, which takes the options; NULL: it says why there is none. */
+/* The command of that name, or of a call without one, which takes the options; NULL: it says why there is none. */
 static const struct command *find_command(const struct tool *t, const char *name)
 {
     static const struct command overview = {.name = "", .run = run_overview};
-    if (!name && t->json)
-        tool_error("--json needs a command, as in pvn-topo --json dump");
-    else if (!name)
+    if (!name && !t->json)
         return fits(t, run_overview, "a call without a command") ? &overview : NULL;
-    if (!name)
+    if (!name) {
+        tool_error("--json needs a command, as in pvn-topo --json dump");
         return NULL;
+    }
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         if (strcmp(name, commands[i].name) == 0)
             return fits(t, commands[i].run, name) ? &commands[i] : NULL;
