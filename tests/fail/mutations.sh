@@ -70,6 +70,8 @@ mutate peer-hears-nothing-on-the-new-one $peer:FailoverControl.OfAConnectorThatN
     '/^static int watch_peer/,/^}/s/tell_peer\(.*\);/;/'
 mutate clean-end-is-the-end-of-the-process $peer:FailoverControl.ThatEndsInOrderForTheConnector $comm/comm_failover.c \
     's/hung_up && !pvn_conn_keeps\(c->conn\)/hung_up/'
+mutate clean-end-is-counted-from-a-later-time $peer:FailoverControl.ThatEndsInOrderWhileTheNextOneIsSetUp $comm/comm_failover.c \
+    's/began_ns = c->failover->stepped_ns;/began_ns = pvn_now_ns();/'
 # A refusal on one path is not the end.
 mutate one-refusal-is-the-end $peer:FailoverSending.OneOfTwoAddressesRefuses $comm/comm_failover.c \
     's/comm_paths_are_all\(c, f->refused\)/true/'

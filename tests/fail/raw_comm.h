@@ -39,9 +39,9 @@ struct RawEnd {
     raw::Sock ctrl, stream;
 };
 
-// The acceptor's part of a set-up, whose connector is the plugin. *theirs: its HELLO.
-inline RawEnd accept_plugin(raw::Listener &l, const pvn_hello &mine, uint8_t features = 0,
-                            pvn_hello *theirs = nullptr, uint64_t *nonce = nullptr)
+// The acceptor's part of a set-up, whose connector is the plugin, up to its HELLO. *theirs: the connector's.
+inline RawEnd greet_plugin(raw::Listener &l, const pvn_hello &mine, pvn_hello *theirs = nullptr,
+                           uint64_t *nonce = nullptr)
 {
     RawEnd e;
     int type;
@@ -53,6 +53,13 @@ inline RawEnd accept_plugin(raw::Listener &l, const pvn_hello &mine, uint8_t fea
     if (theirs)
         pvn_hello_decode(body.data(), body.size(), theirs, nullptr);
     e.ctrl.send(raw::hello(mine));
+    return e;
+}
+
+// The rest of it.
+inline void give_lanes(RawEnd &e, raw::Listener &l, uint8_t features = 0)
+{
+    int type;
     e.ctrl.recv_frame(&type);
     e.ctrl.send(raw::offer(raw::tcp_blob(l.port, features)));
     e.stream = l.accept();
@@ -60,6 +67,13 @@ inline RawEnd accept_plugin(raw::Listener &l, const pvn_hello &mine, uint8_t fea
     e.stream.send({0x70});
     e.ctrl.recv_frame(&type);
     e.ctrl.send(raw::ready(1));
+}
+
+inline RawEnd accept_plugin(raw::Listener &l, const pvn_hello &mine, uint8_t features = 0,
+                            pvn_hello *theirs = nullptr, uint64_t *nonce = nullptr)
+{
+    RawEnd e = greet_plugin(l, mine, theirs, nonce);
+    give_lanes(e, l, features);
     return e;
 }
 

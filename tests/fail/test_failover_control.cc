@@ -157,6 +157,26 @@ TEST(FailoverControl, ThatEndsInOrderForTheConnector)
     });
 }
 
+// The peer ends the old one as soon as it knows the new one, while the connector is still setting that up.
+TEST(FailoverControl, ThatEndsInOrderWhileTheNextOneIsSetUp)
+{
+    alone([] {
+        keeps();
+        Sending s;
+        s.goes_on(
+            [&] {
+                s.lose();
+                s.next = greet_plugin(s.l, with_features(77));
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                shutdown(s.ctrl.fd, SHUT_WR);
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                give_lanes(s.next, s.l);
+                s.next.ctrl.send(report_frame(nothing_yet()));
+            },
+            1);
+    });
+}
+
 // Nobody makes another one, or listens.
 TEST(FailoverControl, ThatEndsWithTheProcess)
 {
