@@ -8,8 +8,10 @@
 // stops itself where its script says so; its parent continues it. Several cases run at once, since each mostly
 // waits.
 #include "abi/nccl_side.h"
+#include "softverbs/softverbs.h"
 #include "support/netns.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -21,6 +23,7 @@
 #include <map>
 
 using namespace nccl;
+using namespace std::chrono_literals;
 
 namespace
 {
@@ -39,6 +42,7 @@ constexpr int AWAY_MS = 4000;
 constexpr int DEVICE_AWAY_MS = 9000;
 // The end that waits says so while the other one is away; a case that expects it does not go on before.
 constexpr const char *STALLED = "nothing has moved for";
+#define SOFTVERBS PVN_BUILDDIR "/tests/softverbs/.libs/libsoftverbs.so"
 using Seen = std::atomic<bool>; // shared by the processes of a case
 
 void wait_until(const Seen *seen)
@@ -50,8 +54,9 @@ void wait_until(const Seen *seen)
 // One end. A failure ends its process.
 struct Rank {
     bool receives, rdma = false;
-    int in, out;             // pipes to the other end, for the handle and to keep in step
-    Seen *stalled = nullptr; // nullptr: not expected
+    int in, out;                   // pipes to the other end, for the handle and to keep in step
+    Seen *stalled = nullptr;       // nullptr: not expected
+    const char *away_at = nullptr; // away once, when the plugin has said this
     Net net{8};
     void *comm = nullptr, *listens = nullptr;
     alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
@@ -104,12 +109,25 @@ struct Rank {
         check(read(in, &c, 1) == 1, "the other end has gone");
         return c;
     }
-    // The link in use is lost for a while.
-    static void lose_link(const char *seconds)
+    // The link in use, or this adapter's port, is lost for a while.
+    void lose_link(std::chrono::milliseconds how_long) const
     {
-        check(pvn_test::sh(std::string("ip link set v0 down && (sleep ") + seconds +
-                           "; ip link set v0 up) &"),
-              "ip link");
+        set_link("down");
+        std::thread([how_long, this] {
+            std::this_thread::sleep_for(how_long);
+            set_link("up");
+        }).detach();
+    }
+    void set_link(const std::string &to) const
+    {
+        if (!rdma) {
+            check(pvn_test::sh("ip link set v0 " + to), "ip link");
+            return;
+        }
+        void *lib = dlopen(SOFTVERBS, RTLD_NOW | RTLD_NOLOAD);
+        auto *give =
+            lib ? reinterpret_cast<decltype(&sv_command)>(dlsym(lib, "sv_command")) : nullptr;
+        check(give && give(("port * 1 " + to).c_str(), nullptr, 0) == 0, "softverbs' port");
     }
     // Calls accept or connect. True: there is a connection.
     bool call()
@@ -166,6 +184,10 @@ struct Rank {
             if (!done) {
                 if (stalled && !*stalled && said(STALLED))
                     *stalled = true;
+                if (away_at && said(away_at)) {
+                    away_at = nullptr;
+                    away();
+                }
                 std::this_thread::sleep_for(std::chrono::microseconds(50));
                 continue;
             }
@@ -318,12 +340,28 @@ void stops_once_in_the_set_up(Rank &r)
     r.transfer(20, 100000);
 }
 
+void stops_behind_its_first_call(Rank &r)
+{
+    r.up({0});
+    r.transfer(20, 100000);
+}
+
 void loses_its_link_and_is_away(Rank &r)
 {
     r.up();
     r.transfer(8, 100000);
-    Rank::lose_link("2.5");
+    r.lose_link(2500ms);
     r.transfer(20, LARGE, [&] { r.away(); });
+}
+// Its lanes fail within the first second.
+void loses_its_port_and_is_away(Rank &r)
+{
+    r.up();
+    r.transfer(8, 100000);
+    r.lose_link(4s);
+    r.away_at = "failover:";
+    r.transfer(20, LARGE);
+    Rank::check(!r.away_at, "there was no failover");
 }
 void has_an_end_that_loses_its_link(Rank &r)
 {
@@ -352,7 +390,7 @@ void dies_when_up(Rank &r)
     std::this_thread::sleep_for(std::chrono::seconds(1));
     r.die();
 }
-// Over the other link at first; away when the first one is about to be taken again.
+// Over the other link, or TCP, at first; away when the first one is about to be taken again.
 void returns_to_its_link(Rank &r)
 {
     using clock = std::chrono::steady_clock;
@@ -360,7 +398,7 @@ void returns_to_its_link(Rank &r)
     bool was_away = false, back = false;
     r.up();
     r.transfer(8, 100000);
-    Rank::lose_link("4");
+    r.lose_link(r.rdma ? 7s : 4s);
     while (!back) {
         if (since == clock::time_point() && said("connected again after"))
             since = clock::now();
@@ -390,17 +428,38 @@ void has_an_end_that_returns(Rank &r)
         "rdma_" mode "_" name, Net_::RDMA, {{"RDMA_MODE", mode}, {"IB_TIMEOUT", "14"}}, sender,    \
             receiver, 0, said, "failover:"                                                         \
     }
+#define RDMA_LOST(name, mode, transport, sender, receiver, said)                                   \
+    {                                                                                              \
+        "rdma_" mode "_" name, Net_::RDMA,                                                         \
+            {{"RDMA_MODE", mode},                                                                  \
+             {"IB_TIMEOUT", "14"},                                                                 \
+             {"TRANSPORT", transport},                                                             \
+             {"FAILOVER", "1"},                                                                    \
+             {"FAILOVER_TIMEOUT", "3s"}},                                                          \
+            sender, receiver, 0, said, nullptr                                                     \
+    }
 #define RDMA_CASES(mode)                                                                           \
     RDMA("connecting_the_acceptor_is_away", mode, plain, calls_late, nullptr),                     \
+        RDMA("connecting_the_connector_is_away", mode, stops_behind_its_first_call, plain,         \
+             nullptr),                                                                             \
         RDMA("handshake_the_acceptor_is_away", mode, plain, stops_once_in_the_set_up, nullptr),    \
         RDMA("handshake_the_connector_is_away", mode, stops_once_in_the_set_up, plain, nullptr),   \
         RDMA("idle", mode, is_idle, is_away_when_idle, nullptr),                                   \
         RDMA("sender_waits", mode, sends_much, is_away_before_receives, nullptr),                  \
         RDMA("receiver_waits", mode, is_away_while_the_other_waits, waits, STALLED),               \
-        RDMA("closing", mode, sends_and_closes, is_away_before_the_last, nullptr)
+        RDMA("closing", mode, sends_and_closes, is_away_before_the_last, nullptr),                 \
+        RDMA_LOST("failover_the_receiver_is_away", mode, "rdma", has_an_end_that_loses_its_link,   \
+                  loses_its_port_and_is_away, "connected again after"),                            \
+        RDMA_LOST("failover_the_sender_is_away", mode, "rdma", loses_its_port_and_is_away,         \
+                  has_an_end_that_loses_its_link, "connected again after"),                        \
+        RDMA_LOST("failback_the_receiver_is_away", mode, "auto", has_an_end_that_returns,          \
+                  returns_to_its_link, "returned after"),                                          \
+        RDMA_LOST("failback_the_sender_is_away", mode, "auto", returns_to_its_link,                \
+                  has_an_end_that_returns, "returned after")
 
 const Case cases[] = {
     TCP("connecting_the_acceptor_is_away", plain, calls_late, 1, nullptr),
+    TCP("connecting_the_connector_is_away", stops_behind_its_first_call, plain, 1, nullptr),
     TCP("handshake_the_acceptor_is_away", plain, stops_in_the_set_up, 1, nullptr),
     TCP("handshake_the_connector_is_away", stops_in_the_set_up, plain, 1, nullptr),
     TCP("idle_the_receiver_is_away", is_idle, is_away_when_idle, 1, nullptr),
@@ -552,16 +611,16 @@ class Parent
     void settings(const std::string &dir) const
     {
         const bool rdma = c_.net == Net_::RDMA;
+        setenv("NCCL_SOCKET_IFNAME", rdma ? "lo" : "v", 1);
+        setenv("NCCL_PVRDMA_TRANSPORT", rdma ? "rdma" : "tcp", 1);
         for (const Settings *list : {&limits, &c_.settings})
             for (const auto &s : *list)
                 setenv((std::string("NCCL_PVRDMA_") + s.first).c_str(), s.second, 1);
-        setenv("NCCL_SOCKET_IFNAME", rdma ? "lo" : "v", 1);
-        setenv("NCCL_PVRDMA_TRANSPORT", rdma ? "rdma" : "tcp", 1);
         if (!rdma)
             return;
         const std::string mode = c_.settings[0].second;
         pvn_test::sh("ip link set lo up; mkdir " + dir + "/fabric " + dir + "/sys");
-        setenv("NCCL_PVRDMA_VERBS_LIB", PVN_BUILDDIR "/tests/softverbs/.libs/libsoftverbs.so", 1);
+        setenv("NCCL_PVRDMA_VERBS_LIB", SOFTVERBS, 1);
         setenv("PVN_SOFTVERBS_PROFILE", mode == "imm" ? "roce" : "pvrdma", 1);
         setenv("PVN_SOFTVERBS_DIR", (dir + "/fabric").c_str(), 1);
         setenv("PVN_SOFTVERBS_SYSFS", (dir + "/sys").c_str(), 1);
