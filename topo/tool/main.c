@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo: reads the PCIe layout of a machine, pairs its NICs with
  * its GPUs, explains and checks. */
-#include "topo/tool/counters.h"
+#include "topo/tool/load/counters.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -15,9 +15,9 @@
 
 #include "plugin/base/version.h"
 #include "plugin/tools/std_fds.h"
-#include "topo/tool/facts.h"
-#include "topo/tool/output.h"
-#include "topo/tool/stat_look.h"
+#include "topo/tool/check/facts.h"
+#include "topo/tool/base/output.h"
+#include "topo/tool/stat/stat_look.h"
 
 static const struct command {
     const char *name;

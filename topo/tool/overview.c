@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "topo/tool/stat_look.h"
+#include "topo/tool/stat/stat_look.h"
 
 /* One screen: 24 lines of 80 columns. */
 void tool_help(FILE *out)

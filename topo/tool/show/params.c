@@ -1,0 +1,86 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* pvn-topo params: the plugin's parameters with the values that it would take from this
+ * environment, and NCCL's other variables that are set there. */
+#include "topo/tool/base/tool.h"
+
+#include <jansson.h>
+
+#include "plugin/base/log.h"
+#include "plugin/base/nccl_vars.h"
+#include "plugin/base/param.h"
+
+extern char **environ;
+
+static json_t *row(const struct pvn_param_def *def, size_t index, const struct pvn_params *params)
+{
+    static const char *const types[] = {"bool", "int",    "size", "duration",
+                                        "enum", "string", "list"};
+    static const char *const sources[] = {"default", "environment", "alias"};
+    char text[PVN_PARAM_STR_LEN], name[128];
+    json_t *o = json_object();
+    snprintf(name, sizeof(name), PVN_PARAM_PREFIX "%s", def->name);
+    json_object_set_new(o, "name", json_string(name));
+    json_object_set_new(o, "alias", def->alias ? json_string(def->alias) : json_null());
+    json_object_set_new(o, "type", json_string(types[def->type]));
+    json_object_set_new(o, "unit", def->unit ? json_string(def->unit) : json_null());
+    json_object_set_new(o, "default", json_string(def->def));
+    json_object_set_new(o, "value", json_string(pvn_param_format(def, params, text, sizeof(text))));
+    json_object_set_new(o, "source", json_string(sources[params->source[index]]));
+    json_object_set_new(o, "range", json_string(pvn_param_range(def, text, sizeof(text))));
+    json_object_set_new(o, "help", json_string(def->help));
+    return o;
+}
+
+/* NCCL's variables of `envp` that are no other name of a parameter. */
+static json_t *variables(char *const *envp)
+{
+    json_t *list = json_array();
+    char name[PVN_NCCL_VAR_LEN], shown[PVN_PARAM_STR_LEN];
+    const char *value;
+    for (; *envp; envp++) {
+        const struct pvn_nccl_var *var = pvn_nccl_var_of_entry(*envp, name, &value);
+        if (!var || !value[0])
+            continue;
+        tool_escape(value, shown, sizeof(shown));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:b, s:s}", "name", name, "value", shown,
+                                        "use", pvn_nccl_use_name(var->use), "missed",
+                                        pvn_nccl_var_is_missed(var, value), "text", var->text));
+    }
+    return list;
+}
+
+int cmd_params(struct tool *t, int argc, char **argv)
+{
+    static char *const none[] = {NULL};
+    char *const *envp = t->ignore_env ? none : environ;
+    struct pvn_err err = PVN_ERR_INIT;
+    size_t count = 0;
+    int status = TOOL_OK;
+    (void)argv;
+    if (argc > 0) {
+        tool_error("params takes no arguments; set the variables in the environment");
+        return TOOL_USAGE;
+    }
+    pvn_log_set_level(PVN_LOG_WARN);
+    if (!t->ignore_env && pvn_params_load(&err) < 0) {
+        char text[PVN_ERR_TEXT_LEN];
+        pvn_err_format(&err, text, sizeof(text));
+        tool_error("the plugin would refuse to start: %s", text);
+        status = TOOL_FOUND;
+    }
+    if (t->json) {
+        const struct pvn_param_def *table = pvn_param_table(&count);
+        json_t *list = json_array();
+        for (size_t i = 0; i < count; i++)
+            json_array_append_new(list, row(&table[i], i, pvn_params_get()));
+        if (json_params(t, list, variables(envp)) != TOOL_OK)
+            status = TOOL_INPUT;
+    } else {
+        pvn_params_print(t->out, pvn_params_get());
+        pvn_nccl_vars_print(t->out, envp);
+    }
+    pvn_params_unload();
+    return status;
+}

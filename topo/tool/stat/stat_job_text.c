@@ -1,0 +1,180 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* pvn-topo stat for people: which process all wait for, before anything else. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/tool/stat/stat_job.h"
+
+enum { SHOWN = 8 }; /* processes named in a list, and comms */
+
+/* A sentence that is being put together. */
+struct line {
+    char text[4096];
+    size_t len;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *l, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    int n = vsnprintf(l->text + l->len, sizeof(l->text) - l->len, format, ap);
+    va_end(ap);
+    if (n > 0)
+        l->len += (size_t)n;
+    if (l->len >= sizeof(l->text))
+        l->len = sizeof(l->text) - 1;
+}
+
+/* "rank 3", or "pid 812 on node2". */
+static void add_short_name(struct line *l, const struct stat_node *n)
+{
+    if (n->file && n->file->head.rank[0])
+        add(l, "rank %s", n->file->head.rank);
+    else
+        add(l, "pid %llu on %s", (unsigned long long)n->pid, n->host);
+}
+
+/* Adds the first few of the flagged nodes; returns how many there are. */
+static int add_list(struct line *l, const struct stat_job *job, const bool *flagged)
+{
+    int n = 0;
+    for (int v = 0; v < job->nodes; v++) {
+        if (!flagged[v] || n++ >= SHOWN)
+            continue;
+        add(l, "%s", n == 1 ? "" : ", ");
+        add_short_name(l, &job->node[v]);
+    }
+    if (n > SHOWN)
+        add(l, " and %d more", n - SHOWN);
+    return n;
+}
+
+static void add_circle(struct line *l, const struct stat_job *job, const struct stat_root *root,
+                       bool *flagged)
+{
+    for (int v = 0; v < job->nodes; v++)
+        flagged[v] = job->node[v].circle == root->circle;
+    add_list(l, job, flagged);
+    add(l, " wait for each other");
+    if (root->waiting)
+        add(l, ", and %d more process%s for them", root->waiting, root->waiting == 1 ? "" : "es");
+}
+
+static void print_head(const struct tool *t, int processes, const struct stat_job *job,
+                       const struct stat_root *root, bool *flagged)
+{
+    struct line l = {0};
+    char name[200], why[512];
+    const struct stat_node *n = job->node;
+    while (n->circle != root->circle)
+        n++;
+    stat_job_why(job, root, why, sizeof(why));
+    if (root->nodes > 1)
+        add_circle(&l, job, root, flagged);
+    else
+        add(&l, "%d of %d process%s wait%s for %s", root->waiting, processes,
+            processes == 1 ? "" : "es", root->waiting == 1 ? "s" : "",
+            stat_node_name(n, name, sizeof(name)));
+    add(&l, ": %s", why);
+    fputs(t->bold, t->out);
+    tool_wrap(t, 0, 4, l.text);
+    fputs(t->off, t->out);
+}
+
+static void print_wait(const struct tool *t, const struct stat_job *job, const struct stat_wait *w)
+{
+    struct line l = {0};
+    char name[200];
+    add(&l, "%s", stat_node_name(&job->node[w->from], name, sizeof(name)));
+    add(&l, " has waited %.1f s to %s ", stat_stalled(w->file, w->row),
+        w->row->phase != PVN_STAT_UP ? "connect to"
+        : w->row->sender             ? "send to"
+                                     : "receive from");
+    add_short_name(&l, &job->node[w->to]);
+    add(&l, " (comm %llu)%s%s", (unsigned long long)w->row->id, w->row->text[0] ? ": " : "",
+        w->row->text);
+    fprintf(t->out, "    ");
+    tool_wrap(t, 4, 8, l.text);
+}
+
+/* The comms that wait for it, one of each process, and those that wait for these processes. */
+static void print_waits(const struct tool *t, const struct stat_job *job,
+                        const struct stat_root *root, bool *flagged)
+{
+    struct line l = {0};
+    int n = 0, last = -1;
+    for (int i = 0; i < job->waits; i++) {
+        const struct stat_wait *w = &job->wait[i];
+        if (job->node[w->to].circle != root->circle || w->from == last)
+            continue;
+        last = w->from;
+        flagged[w->from] = false;
+        if (n++ < SHOWN)
+            print_wait(t, job, w);
+    }
+    if (n > SHOWN)
+        fprintf(t->out, "    and %d more processes\n", n - SHOWN);
+    if (add_list(&l, job, flagged) == 0)
+        return;
+    fprintf(t->out, "    ");
+    add(&l, " wait%s for these", strchr(l.text, ',') ? "" : "s");
+    tool_wrap(t, 4, 8, l.text);
+}
+
+/* Processes that have the pid of an earlier one: what peers say of a pid may mean either. */
+static void print_again(const struct tool *t, const struct stat_job *job)
+{
+    int n = 0;
+    for (int v = 0; v < job->nodes; v++) {
+        const struct stat_node *node = &job->node[v];
+        struct line l = {0};
+        char name[200];
+        if (!node->earlier || n++ >= SHOWN)
+            continue;
+        add(&l, "%s ", stat_node_name(node, name, sizeof(name)));
+        if (node->file->life != PVN_STATS_DEAD && node->earlier->life != PVN_STATS_DEAD)
+            add(&l, "is not the only one of this pid there, as in containers: what peers say of it "
+                    "may mean either");
+        else
+            add(&l,
+                "began %.0f s ago with the pid of an earlier process, which began %.0f s ago and "
+                "is dead: the same rank, started again",
+                stat_age(node->file, node->file->head.mono_ns),
+                stat_age(node->earlier, node->earlier->head.mono_ns));
+        tool_wrap(t, 0, 4, l.text);
+    }
+    if (n > 0)
+        fputc('\n', t->out);
+}
+
+void stat_print_job(const struct tool *t, const struct stat_list *list)
+{
+    struct stat_job job;
+    int rc = stat_job_make(list, &job);
+    for (int i = 0; rc == 0 && i < job.roots; i++) {
+        bool *flagged = stat_job_waiting(&job, job.root[i].circle);
+        bool *scratch = calloc((size_t)job.nodes, sizeof(*scratch));
+        if (flagged && scratch) {
+            print_head(t, list->n, &job, &job.root[i], scratch);
+            print_waits(t, &job, &job.root[i], flagged);
+        } else {
+            rc = -ENOMEM;
+        }
+        free(flagged);
+        free(scratch);
+    }
+    if (rc < 0)
+        tool_error("out of memory for the waits of %d processes", list->n);
+    if (rc == 0 && job.roots == 0 && list->answers)
+        fprintf(t->out, "%sno process waits for another: %d process%s on %d host%s%s\n", t->bold,
+                list->n, list->n == 1 ? "" : "es", list->answers, list->answers == 1 ? "" : "s",
+                t->off);
+    if (job.roots > 0 || list->answers)
+        fputc('\n', t->out);
+    if (rc == 0)
+        print_again(t, &job);
+    stat_job_free(&job);
+}
