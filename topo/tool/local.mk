@@ -15,12 +15,12 @@ dist_man_MANS += topo/pvn-topo.1
 dist_pvn_bashcomp_DATA += topo/pvn-topo.bash
 
 bin_PROGRAMS += topo/pvn-topo
-topo_pvn_topo_SOURCES = topo/tool/main.c topo/tool/overview.c
+topo_pvn_topo_SOURCES = topo/tool/main.c topo/tool/overview.c topo/tool/overview.h
 topo_pvn_topo_SOURCES += topo/tool/base/down.c topo/tool/base/escape.c topo/tool/base/json.c \
-    topo/tool/base/names.c topo/tool/base/notes.c topo/tool/base/output.c topo/tool/base/output.h \
+    topo/tool/base/json.h topo/tool/base/names.c topo/tool/base/notes.c topo/tool/base/output.c topo/tool/base/output.h \
     topo/tool/base/pci_names.c topo/tool/base/tool.h
 topo_pvn_topo_SOURCES += topo/tool/load/apply.c topo/tool/load/counters.c topo/tool/load/counters.h \
-    topo/tool/load/counters_json.c topo/tool/load/load.c topo/tool/load/query.c topo/tool/load/query.h
+    topo/tool/load/counters_json.c topo/tool/load/load.c topo/tool/load/load.h topo/tool/load/query.c topo/tool/load/query.h
 topo_pvn_topo_SOURCES += topo/tool/stat/stat.c topo/tool/stat/stat.h topo/tool/stat/stat_adapters.c \
     topo/tool/stat/stat_adapters.h topo/tool/stat/stat_files.c topo/tool/stat/stat_grown.c \
     topo/tool/stat/stat_grown.h topo/tool/stat/stat_hidden.c topo/tool/stat/stat_hidden.h \
@@ -33,8 +33,8 @@ topo_pvn_topo_SOURCES += topo/tool/stat/stat.c topo/tool/stat/stat.h topo/tool/s
     topo/tool/stat/stat_watch.c
 topo_pvn_topo_SOURCES += topo/tool/show/diff.c topo/tool/show/dot.c topo/tool/show/dump.c \
     topo/tool/show/gather.c topo/tool/show/matrix.c topo/tool/show/merge.c topo/tool/show/missing.c \
-    topo/tool/show/pairs.c topo/tool/show/params.c
-topo_pvn_topo_SOURCES += topo/tool/check/check.c topo/tool/check/compare.c topo/tool/check/compare.h \
+    topo/tool/show/pairs.c topo/tool/show/params.c topo/tool/show/show.h
+topo_pvn_topo_SOURCES += topo/tool/check/check.c topo/tool/check/check.h topo/tool/check/compare.c topo/tool/check/compare.h \
     topo/tool/check/compare_show.c topo/tool/check/facts.c topo/tool/check/facts.h topo/tool/check/lint.c \
     topo/tool/check/nccl_conf.c
 topo_pvn_topo_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)

@@ -15,8 +15,12 @@
 
 #include "plugin/base/version.h"
 #include "plugin/tools/std_fds.h"
-#include "topo/tool/check/facts.h"
 #include "topo/tool/base/output.h"
+#include "topo/tool/check/check.h"
+#include "topo/tool/check/facts.h"
+#include "topo/tool/load/load.h"
+#include "topo/tool/overview.h"
+#include "topo/tool/show/show.h"
 #include "topo/tool/stat/stat_look.h"
 
 static const struct command {

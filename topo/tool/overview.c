@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+#include "topo/tool/load/load.h"
+#include "topo/tool/overview.h"
+#include "topo/tool/show/show.h"
 #include "topo/tool/stat/stat_look.h"
 
 /* One screen: 24 lines of 80 columns. */

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* JSON for programs. Everything is described by topo/pvn-topo.schema.json; the version goes up when
  * a reader of the old one would break. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/base/json.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -69,24 +69,6 @@ struct tool {
     struct pvn_topo_nccl_env env;
 };
 
-/* Loads what the options name and makes the pairs. Prints why on standard error and returns an exit
- * status when it cannot. */
-int tool_load(struct tool *t);
-/* True if NCCL_IB_DISABLE makes the plugin leave RDMA devices alone. */
-bool tool_rdma_is_off(const struct tool *t);
-void tool_unload(struct tool *t);
-/* The first look at the counters of what is loaded; in: NULL for a directory. An exit status. */
-int tool_load_counters(struct tool *t, const struct pvn_topo_input *in);
-/* Reads a file, pipe or "-" whole. Prints why not on standard error and returns an exit status. */
-int tool_read(const struct tool *t, const char *path, struct pvn_topo_input *in);
-/* Applies --hints and --host to t->topo. */
-int tool_apply_merge(struct tool *t);
-/* Remedies on the host and in the guest where the layout is hidden. */
-void tool_print_remedies(const struct tool *t);
-/* For commands that need the machine's own model: says so and
- * returns TOOL_USAGE for an XML root. */
-int tool_need_machine(const struct tool *t, const char *command);
-
 /* Prints what the reader could not read as it should be: above an answer in text, or on standard error where
  * the output is for a program. */
 void tool_print_notes(const struct tool *t);
@@ -166,54 +148,5 @@ bool tool_link_stated(const struct tool *t, int node);
 const char *tool_gpu_link(const struct tool *t);
 /* That NVLink is missing in what is shown, where there may be some. */
 void tool_print_nvlink_remark(const struct tool *t);
-
-/* Commands. Each gets the arguments behind its name and returns an exit status. */
-int cmd_dump(struct tool *t, int argc, char **argv);
-int cmd_matrix(struct tool *t, int argc, char **argv);
-int cmd_pairs(struct tool *t, int argc, char **argv);
-int cmd_why(struct tool *t, int argc, char **argv);
-int cmd_check(struct tool *t, int argc, char **argv);
-int cmd_lint(struct tool *t, int argc, char **argv);
-int cmd_diff(struct tool *t, int argc, char **argv);
-int cmd_merge(struct tool *t, int argc, char **argv);
-int cmd_gather(struct tool *t, int argc, char **argv);
-int cmd_params(struct tool *t, int argc, char **argv);
-int cmd_stat(struct tool *t, int argc, char **argv);
-
-/* The output without a command, and that of --help. */
-int cmd_overview(struct tool *t);
-void tool_help(FILE *out);
-
-/* The lines about a machine as a whole: name, hypervisor, driver, NUMA nodes. */
-void dump_header(const struct tool *t);
-/* Formats of dump. 0 or an exit status. */
-int dump_text(const struct tool *t);
-int dump_nccl_text(const struct tool *t);
-int dump_dot(const struct tool *t, FILE *out);
-int dump_svg(const struct tool *t);
-int dump_xml(const struct tool *t, bool full, FILE *out);
-/* Names on stderr what of the machine a written file (text) does not hold, and what its reader would
- * refuse in it. 0, or -1 when out of memory. */
-int tool_report_missing(const struct tool *t, const char *text, size_t len);
-
-/* The whole machine as one JSON document (schema: pvn-topo.schema.json). */
-int json_machine(const struct tool *t);
-int json_pairs(const struct tool *t);
-int json_matrix(const struct tool *t);
-int json_why(const struct tool *t, int gpu, int net);
-int json_why_down(const struct tool *t, int gpu, const struct tool_down *nic);
-struct json_t;
-int json_check(const struct tool *t, const struct pvn_topo_checks *checks, struct json_t *adapters,
-               struct json_t *facts);
-int json_compare(const struct tool *t, struct json_t *odd, struct json_t *not_compared,
-                 struct json_t *rows);   /* takes the list over */
-struct json_t *json_text(const char *s); /* also of a text that is not UTF-8 */
-int json_diff(const struct tool *t, const char *a, const char *b, struct json_t *differences);
-/* Takes both lists over. */
-int json_params(const struct tool *t, struct json_t *list, struct json_t *variables);
-/* So does this all of its lists; hosts and unreadable may be NULL. */
-int json_stat(const struct tool *t, struct json_t *processes, struct json_t *awaited,
-              struct json_t *adapters, struct json_t *hosts, struct json_t *unreadable);
-int json_lint(const struct tool *t, const char *name, const struct pvn_topo_lint *lint);
 
 #endif

@@ -14,6 +14,10 @@
 #include <unistd.h>
 
 #include "plugin/base/nccl_vars.h"
+#include "topo/tool/base/json.h"
+#include "topo/tool/check/check.h"
+#include "topo/tool/load/load.h"
+#include "topo/tool/show/show.h"
 
 extern char **environ;
 

@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include "plugin/tools/json_text.h"
+#include "topo/tool/base/json.h"
+#include "topo/tool/check/check.h"
 #include "topo/tool/check/compare.h"
 #include "topo/tool/check/facts.h"
+#include "topo/tool/load/load.h"
 
 /* ---- the hosts' own findings ---- */
 

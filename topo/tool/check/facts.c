@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "plugin/tools/sha256.h"
+#include "topo/tool/base/json.h"
 #include "topo/tool/stat/stat_look.h"
 
 /* value NULL: could not be read. */

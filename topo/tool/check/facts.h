@@ -8,6 +8,8 @@
 
 #include "topo/tool/base/tool.h"
 
+struct json_t;
+
 /* The "facts" of pvn-topo.schema.json, of what is loaded. */
 struct json_t *json_facts(const struct tool *t);
 
@@ -20,9 +22,6 @@ void facts_nccl_conf(struct json_t *facts, const struct json_t *environment, con
  * NAME=VALUE is there for that reason. */
 void tool_take_nccl_conf(void);
 bool tool_is_from_nccl_conf(const char *entry);
-
-/* check --hosts, or of files that --json check wrote: compares the hosts. An exit status. */
-int tool_compare(struct tool *t, int argc, char **argv);
 
 /* The file of the n-th plugin that NCCL loads: NCCL_NET_PLUGIN is a list of names, libnccl-net-NAME.so
  * or a file each; unset it counts as "pvrdma". False where there is none. */

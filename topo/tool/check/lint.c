@@ -1,9 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo lint: a user's NCCL_TOPO_FILE. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/check/check.h"
 
 #include <string.h>
+
+#include "topo/tool/base/json.h"
+#include "topo/tool/load/load.h"
 
 static int lint_file(const struct tool *t, const char *path)
 {

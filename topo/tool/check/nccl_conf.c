@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "topo/tool/base/json.h"
+
 enum { KEPT = 1023 }; /* bytes of a name, and of a value */
 
 /* A name that is meant for NCCL, which never looks it up as it stands. */

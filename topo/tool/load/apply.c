@@ -3,7 +3,7 @@
 /* Input files of the tool, and a guest's tree made right by its host's or by hints. */
 #include <sys/stat.h>
 
-#include "topo/tool/base/tool.h"
+#include "topo/tool/load/load.h"
 
 int tool_read(const struct tool *t, const char *path, struct pvn_topo_input *in)
 {

@@ -6,6 +6,8 @@
 
 #include "topo/tool/base/tool.h"
 
+struct json_t;
+
 /* Seconds between the two looks of check, where counters are shown and may change. */
 #define TOOL_INTERVAL_S     1.0
 #define TOOL_INTERVAL_MAX_S 60.0
@@ -18,6 +20,8 @@ void tool_sleep(double seconds);
  * NULL for a directory. An exit status; what is wrong is said. */
 int tool_look(const struct tool *t, const struct pvn_topo_input *in, const char *const *names,
               int nnames, struct pvn_topo_look *look);
+/* The first look at the counters of what is loaded; in: NULL for a directory. An exit status. */
+int tool_load_counters(struct tool *t, const struct pvn_topo_input *in);
 /* The second look of check, t->interval_s behind the first, and the rows of both. 0 or negative
  * errno. */
 int tool_check_counters(struct tool *t, struct pvn_topo_checks *checks);

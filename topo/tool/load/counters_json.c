@@ -5,6 +5,8 @@
 
 #include <jansson.h>
 
+#include "topo/tool/base/json.h"
+
 static json_t *counter(const struct pvn_topo_look *first, const struct pvn_topo_look *now, int i,
                        int k)
 {

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Loads what the commands work on: a machine (live, a directory, a tar) or an NCCL XML file. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/load/load.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -12,6 +12,7 @@
 
 #include "plugin/base/dev_list.h"
 #include "topo/nccl/lost.h"
+#include "topo/tool/load/counters.h"
 
 static const char *from_environment(const char *name, void *user)
 {

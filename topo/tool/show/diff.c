@@ -1,10 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo diff: two machines, two NCCL files, or one of each, by what NCCL makes of them. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/show/show.h"
 
 #include <jansson.h>
 #include <string.h>
+
+#include "topo/tool/base/json.h"
+#include "topo/tool/load/load.h"
 
 struct side {
     struct tool tool;

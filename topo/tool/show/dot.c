@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* A picture of NCCL's tree for Graphviz, with the pairs drawn in. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/show/show.h"
 
 #include <string.h>
 

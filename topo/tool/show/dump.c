@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo dump: the machine as text, in the full PCI tree or in NCCL's. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/show/show.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "topo/nccl/lost.h"
+#include "topo/tool/base/json.h"
+#include "topo/tool/load/load.h"
 
 /* Prefix of a line of the tree: the lines of its ancestors, then the branch. */
 struct branch {
@@ -256,7 +258,7 @@ static void print_rest(const struct tool *t)
         fprintf(t->out, "  and %d more\n", topo->notes_dropped);
 }
 
-int dump_text(const struct tool *t)
+static int dump_text(const struct tool *t)
 {
     const struct pvn_topo *topo = t->topo;
     const struct branch none = {""};
@@ -368,7 +370,7 @@ static void print_nccl_below(const struct tool *t, int up, const struct branch *
     }
 }
 
-int dump_nccl_text(const struct tool *t)
+static int dump_nccl_text(const struct tool *t)
 {
     char root[256];
     const struct branch none = {""};
@@ -407,7 +409,7 @@ int dump_xml(const struct tool *t, bool full, FILE *out)
     return err < 0 ? TOOL_INPUT : TOOL_OK;
 }
 
-int dump_svg(const struct tool *t)
+static int dump_svg(const struct tool *t)
 {
     int to_dot[2], status;
     fflush(t->out);

@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo gather: a capture for a bug report. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/show/show.h"
 
 #include <string.h>
 #include <unistd.h>

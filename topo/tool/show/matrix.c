@@ -1,9 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo matrix: every distance, in NCCL's words and in nvidia-smi's. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/show/show.h"
 
 #include <string.h>
+
+#include "topo/tool/base/json.h"
+#include "topo/tool/load/load.h"
 
 /* Rows and columns are the GPUs, then the nets in the order of their numbers. */
 static int count(const struct tool *t)

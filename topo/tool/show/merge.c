@@ -1,9 +1,12 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo merge, and what can be done where a guest's layout is hidden. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/show/show.h"
 
 #include <string.h>
+
+#include "topo/tool/base/json.h"
+#include "topo/tool/load/load.h"
 
 void tool_print_remedies(const struct tool *t)
 {

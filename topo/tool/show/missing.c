@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Devices that a written topology file does not hold: it is read again, as any reader of it would, and each
  * GPU and NIC that pairs shows and the file does not is named with the reason. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/show/show.h"
 
 #include <string.h>
 

@@ -1,10 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo pairs and why: which NIC for which GPU, by whom, and for what reason. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/show/show.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "topo/tool/base/json.h"
+#include "topo/tool/load/load.h"
 
 static void print_note(const struct tool *t)
 {

@@ -2,13 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* pvn-topo params: the plugin's parameters with the values that it would take from this
  * environment, and NCCL's other variables that are set there. */
-#include "topo/tool/base/tool.h"
+#include "topo/tool/show/show.h"
 
 #include <jansson.h>
 
 #include "plugin/base/log.h"
 #include "plugin/base/nccl_vars.h"
 #include "plugin/base/param.h"
+#include "topo/tool/base/json.h"
 
 extern char **environ;
 

@@ -8,6 +8,9 @@
 #include "plugin/stats/stats_read.h"
 #include "topo/tool/base/tool.h"
 
+/* The command: the arguments behind its name; returns an exit status. */
+int cmd_stat(struct tool *t, int argc, char **argv);
+
 struct stat_list {
     struct pvn_stats *file;
     int n, cap;

@@ -7,6 +7,8 @@
 #include "topo/tool/load/counters.h"
 #include "topo/tool/stat/stat.h"
 
+struct json_t;
+
 struct stat_adapters {
     struct pvn_topo *topo; /* NULL: nothing was read */
     struct pvn_topo_look look;

@@ -6,6 +6,8 @@
 
 #include "topo/tool/load/query.h"
 
+struct json_t;
+
 /* The adapters of a host's answer that its comms use; NULL: none, or the host did not say. */
 struct json_t *stat_grown_adapters(const struct tool_answer *a);
 /* Sets the "grew" of adapters by an earlier look at them, which may be NULL: nothing is known then. */

@@ -13,6 +13,7 @@
 
 #include "plugin/base/param.h"
 #include "topo/hosts/host_list.h"
+#include "topo/tool/base/json.h"
 #include "topo/tool/stat/stat_hidden.h"
 
 /* True if NCCL_PVRDMA_STATS_DIR names no directory: each user has one of its own then. */

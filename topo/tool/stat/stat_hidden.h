@@ -6,6 +6,8 @@
 
 #include "topo/tool/stat/stat_look.h"
 
+struct json_t;
+
 /* The "unreadable" of a document: those of this host that this user may not read; for the caller to free. */
 struct json_t *stat_hidden(void);
 /* How many a document has. */

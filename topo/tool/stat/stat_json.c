@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "topo/tool/base/json.h"
 #include "topo/tool/stat/stat_grown.h"
 #include "topo/tool/stat/stat_hidden.h"
 #include "topo/tool/stat/stat_rates.h"
