@@ -588,6 +588,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
     bool switched = f->switches && f->attempts == 0 && c->slower_ns;
     free(f);
     pvn_conn_replace(c->conn, old);
+    pvn_err_clear(&c->ctrl_err); /* of the old control connection: see comm_failover_begin, hung_up */
     comm_keep_watch(c, c->conn);
     pvn_conn_close(old, NULL);
     if (rc)

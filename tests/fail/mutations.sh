@@ -72,6 +72,8 @@ mutate clean-end-is-the-end-of-the-process $peer:FailoverControl.ThatEndsInOrder
     's/hung_up && !pvn_conn_keeps\(c->conn\)/hung_up/'
 mutate clean-end-is-counted-from-a-later-time $peer:FailoverControl.ThatEndsInOrderWhileTheNextOneIsSetUp $comm/comm_failover.c \
     's/began_ns = c->failover->stepped_ns;/began_ns = pvn_now_ns();/'
+mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $comm/comm_failover.c \
+    's/pvn_err_clear\(&c->ctrl_err\);/;/'
 # A refusal on one path is not the end.
 mutate one-refusal-is-the-end $peer:FailoverSending.OneOfTwoAddressesRefuses $comm/comm_failover.c \
     's/comm_paths_are_all\(c, f->refused\)/true/'

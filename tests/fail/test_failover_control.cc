@@ -177,6 +177,38 @@ TEST(FailoverControl, ThatEndsInOrderWhileTheNextOneIsSetUp)
     });
 }
 
+// A failover later, another one is away for longer than one that has ended in order may be.
+TEST(FailoverControl, ThatEndedInOrderBeforeAnEarlierFailover)
+{
+    alone([] {
+        keeps();
+        setenv("NCCL_PVRDMA_FAILOVER_TIMEOUT", "60s", 1);
+        Receiving r;
+        r.goes_on([&] {
+            shutdown(r.ctrl.fd, SHUT_WR);
+            std::this_thread::sleep_for(std::chrono::milliseconds(500));
+            r.stream.reset();
+            r.connect_again(10);
+        });
+        r.done = false;
+        auto later = [&] {
+            int type = 0;
+            r.next.stream.reset();
+            r.next.ctrl.recv_frame(&type);
+            EXPECT_EQ(PVN_FRAME_LANE_DOWN, type) << "the fault fired";
+            r.next.ctrl.reset();
+            std::this_thread::sleep_for(LONGER);
+            if (said("the peer's process has ended"))
+                return;
+            r.connect_again(11);
+            r.next.ctrl.send(answer_frame(1, 1));
+            r.next.stream.send(message(1, {4, 5}, 2));
+        };
+        EXPECT_EQ(ncclSuccess, r.with(later, [&] { return r.done; })) << Log::get().text();
+        EXPECT_EQ(2, r.size);
+    });
+}
+
 // Nobody makes another one, or listens.
 TEST(FailoverControl, ThatEndsWithTheProcess)
 {
