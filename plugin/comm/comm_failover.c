@@ -451,6 +451,9 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     if (c->sender && f->stage == FAILOVER_EXCHANGE)
         path_memory_lost(&c->memory, f->path, pvn_conn_worth_is_fast(pvn_conn_worth(f->next)), true,
                          0, pvn_now_ns());
+    /* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
+    if (f->next)
+        f->next->replaced = true;
     pvn_conn_close(f->next, NULL);
     f->next = NULL;
     f->reported = false;
@@ -628,7 +631,6 @@ static int attach(struct pvn_comm *c)
         "failover: %s %s %s: the new lanes do not take the memory that is registered: %s; others are "
         "tried",
         f->next->where, c->sender ? "to" : "from", f->next->who, err.reason[0]);
-    f->next->replaced = true; /* the comm goes on: no GOODBYE */
     f->refuses = true;
     rc = again(c, &err);
     if (c->failover)

@@ -123,6 +123,9 @@ void conn_report(struct pvn_conn *c, const char *text)
     uint8_t body[PVN_REASON_MAX + 2];
     int n = pvn_reason_encode(body, sizeof(body), text);
 
+    /* To a peer that is up already an ERROR is the end of the comm, and this comm goes on. */
+    if (c->state == PVN_CONN_READY && (c->cfg.resumes || c->theirs.resumes))
+        return;
     /* Frames that have not left yet go first: a frame cannot start within another. */
     if (c->ctrl.fd >= 0 && n > 0 &&
         pvn_ctrl_put_frame(&c->ctrl, PVN_FRAME_ERROR, body, (size_t)n, NULL) == 0)

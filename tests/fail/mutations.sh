@@ -74,6 +74,11 @@ mutate clean-end-is-counted-from-a-later-time $peer:FailoverControl.ThatEndsInOr
     's/began_ns = c->failover->stepped_ns;/began_ns = pvn_now_ns();/'
 mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $comm/comm_failover.c \
     's/pvn_err_clear\(&c->ctrl_err\);/;/'
+# A connection that was to take over, and is lost, ends no comm.
+mutate goodbye-on-a-connection-given-up $peer:FailoverReceiving.AConnectionThatItGivesUpHasNoGoodbye $comm/comm_failover.c \
+    's/f->next->replaced = true;/;/'
+mutate error-on-a-connection-that-is-not-ready $peer:FailoverReceiving.AConnectionThatIsNotReadyInTimeHasNoError $connect/conn.c \
+    's/c->state == PVN_CONN_READY/false/'
 # A refusal on one path is not the end.
 mutate one-refusal-is-the-end $peer:FailoverSending.OneOfTwoAddressesRefuses $comm/comm_failover.c \
     's/comm_paths_are_all\(c, f->refused\)/true/'

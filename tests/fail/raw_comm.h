@@ -77,8 +77,8 @@ inline RawEnd accept_plugin(raw::Listener &l, const pvn_hello &mine, uint8_t fea
     return e;
 }
 
-// The connector's part.
-inline RawEnd dial_plugin(uint16_t port, uint64_t nonce, const pvn_hello &mine)
+// The connector's part, up to the plugin's READY.
+inline RawEnd dial_lanes(uint16_t port, uint64_t nonce, const pvn_hello &mine)
 {
     RawEnd e;
     int type;
@@ -92,6 +92,12 @@ inline RawEnd dial_plugin(uint16_t port, uint64_t nonce, const pvn_hello &mine)
     e.stream.send(raw::preamble(PVN_PREAMBLE_STREAM, mine.session, nonce));
     e.stream.recv(1);
     e.ctrl.recv_frame(&type);
+    return e;
+}
+
+inline RawEnd dial_plugin(uint16_t port, uint64_t nonce, const pvn_hello &mine)
+{
+    RawEnd e = dial_lanes(port, nonce, mine);
     e.ctrl.send(raw::ready(1));
     return e;
 }

@@ -104,6 +104,44 @@ TEST(FailoverReceiving, AnotherFrameOrHalfAnAnswer)
     }
 }
 
+// The peer may go on with it already, and would take a GOODBYE there for the end of the comm.
+TEST(FailoverReceiving, AConnectionThatItGivesUpHasNoGoodbye)
+{
+    alone([] {
+        Receiving r;
+        r.goes_on([&] {
+            r.ctrl.send(lane_down());
+            r.connect_again(10);
+            r.next.ctrl.send(raw::frame(PVN_FRAME_READY, {1, 0, 0, 0}));
+            for (int type = -1; type != 0;) {
+                r.next.ctrl.recv_frame(&type);
+                EXPECT_NE(PVN_FRAME_GOODBYE, type);
+            }
+            r.connect_again(11);
+        });
+    });
+}
+
+// Nor an ERROR, for the peer may wait for the report already.
+TEST(FailoverReceiving, AConnectionThatIsNotReadyInTimeHasNoError)
+{
+    alone([] {
+        setenv("NCCL_PVRDMA_VERIFY_TIMEOUT", "1s", 1);
+        setenv("NCCL_PVRDMA_READY_TIMEOUT", "1s", 1);
+        Receiving r;
+        r.goes_on([&] {
+            r.ctrl.send(lane_down());
+            pvn_hello mine = with_features(r.h.session);
+            mine.resumes = 9;
+            RawEnd late = dial_lanes(r.h.addr.port, 10, mine);
+            bool closed = false;
+            EXPECT_EQ("", late.ctrl.last_words(&closed));
+            EXPECT_TRUE(closed) << "the fault fired";
+            r.connect_again(11);
+        });
+    });
+}
+
 TEST(FailoverReceiving, APeerThatGivesUpBeforeItsAnswer)
 {
     alone([] {
