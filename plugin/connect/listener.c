@@ -140,13 +140,15 @@ static int accept_deadline(struct pvn_listener *l, uint64_t now, bool coming, st
 
 int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct pvn_err *err)
 {
-    uint64_t now = pvn_now_ns();
     struct member **at;
     bool coming = false;
+    uint64_t now;
     int rc = 0;
 
     *conn = NULL;
     pthread_mutex_lock(&l->lock);
+    /* Not before: whoever had the lock may have taken in connections since. */
+    now = pvn_now_ns();
     listener_take_in(l, now);
     for (at = &l->members; *at && !*conn && rc == 0;) {
         struct member *m = *at;

@@ -112,6 +112,9 @@ mutate closed-comm-answers-nobody $peer:FailoverReceiving.APeerThatConnectsAgain
 mutate session-is-compared-as-it-comes $listener:Unauthenticated.APartOfTheSessionIsNoAnswer $connect/wire.c \
     's/^    if \(len < PVN_PREAMBLE_BYTES\)$/for (size_t i = P_SESSION; i < len \&\& i < P_NONCE; i++) if (in[i] != (uint8_t)(session >> 8 * (i - P_SESSION))) return pvn_err_set(err, -EPROTO, "not ours");\n&/'
 mutate guesses-are-not-slowed $listener:Unauthenticated.APartOfTheSessionIsNoAnswer $connect/listener_undecided.c 's/#define REFUSED_NS .*/#define REFUSED_NS 0/'
+mutate listener-takes-the-time-too-early $listener:Unauthenticated.OneThatComesInDuringAnotherCallHasItsTime $connect/listener.c \
+    '/^int pvn_listener_accept/,/^}/s/^    now = pvn_now_ns\(\);$/    ;/
+/^int pvn_listener_accept/,/^}/s/^    pthread_mutex_lock.*/    now = pvn_now_ns();\n&/'
 mutate region-is-not-retired $cache:Memcache.ARegionWhosePagesMayBeOthersIsNotOffered plugin/memory/memcache.c 's/^        retire\(c, n\);/        ;/'
 mutate region-is-retired-too-early $cache:Memcache.ARegionIsOfferedWhileAnyoneHasAllOfIt plugin/memory/memcache.c 's/n->whole == 0 && n->tree/n->tree/'
 mutate answering-thread-waits-by-the-wall-clock $listener:Clock.AWallClockThatIsSetBackStopsNoAnswer $comm/comm_failback.c \

@@ -13,10 +13,23 @@ using namespace nccl;
 
 // The wall clock as this process and the plugin read it: an hour ahead until somebody sets it right.
 static std::atomic<bool> hour_ahead{false};
+// A thread that is held up once, behind a look at the monotonic clock, until somebody lets it go, for a second at most.
+static thread_local bool dawdles = false;
+static std::atomic<bool> held_up{false}, may_go{false};
+
+static void dawdle()
+{
+    dawdles = false;
+    held_up = true;
+    for (int i = 0; i < 1000 && !may_go; i++)
+        usleep(1000);
+}
 
 extern "C" int clock_gettime(clockid_t id, timespec *ts) noexcept
 {
     long rc = syscall(SYS_clock_gettime, id, ts);
+    if (id == CLOCK_MONOTONIC && dawdles)
+        dawdle();
     if (id == CLOCK_REALTIME && hour_ahead)
         ts->tv_sec += 3600;
     return static_cast<int>(rc);
@@ -60,6 +73,31 @@ TEST(Unauthenticated, APartOfTheSessionIsNoAnswer)
     })) << "refused, and still open";
     for (const raw::Sock &s : guesses)
         EXPECT_TRUE(silent(s)) << "a guess was answered";
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
+}
+
+// Another call takes the connection in, with a later time than the first one's.
+TEST(Unauthenticated, OneThatComesInDuringAnotherCallHasItsTime)
+{
+    Net n(12);
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    pvn_handle h = {};
+    void *lc = nullptr, *rc = nullptr, *slow_rc = nullptr;
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
+    pvn_handle_decode(reinterpret_cast<uint8_t *>(handle), PVN_HANDLE_BYTES, &h, nullptr);
+    Log::get().clear();
+    std::thread slow([&] {
+        dawdles = true;
+        EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, &slow_rc));
+    });
+    ASSERT_TRUE(eventually([] { return held_up.load(); })) << "the fault fired";
+    raw::Sock s = raw::dial(h.addr.port);
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_accept(n.d, lc, &rc));
+    may_go = true;
+    slow.join();
+    EXPECT_FALSE(said("it did not identify itself")) << Log::get().text();
+    char c;
+    EXPECT_EQ(-1, ::recv(s.fd, &c, 1, MSG_DONTWAIT)) << "it was closed";
     EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(n.d, lc));
 }
 
