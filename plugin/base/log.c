@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,12 @@ static void set_next_due(void)
     __atomic_store_n(&next_due_ns, due, __ATOMIC_RELAXED);
 }
 
+/* Another thread may have opened the window behind the look at the clock that `now` is from. */
+static bool is_over(const struct fold_site *s, uint64_t now)
+{
+    return now >= s->start_ns + PVN_LOG_FOLD_NS;
+}
+
 /* A site's summary, copied out so that it can be printed after the lock was dropped. */
 static int take_summary(struct fold_site *s, struct fold_site *out)
 {
@@ -243,7 +250,7 @@ static int fold_pass(unsigned long flags, const char *file, int line, const char
     if (pthread_mutex_trylock(&lock))
         return 1;
     s = find_site(file, line, &summary);
-    if (s->file && now - s->start_ns >= PVN_LOG_FOLD_NS) {
+    if (s->file && is_over(s, now)) {
         take_summary(s, &summary);
         memset(s, 0, sizeof(*s));
     }
@@ -280,7 +287,7 @@ void pvn_log_flush(int all)
 
         if (pthread_mutex_trylock(&lock))
             return;
-        if (s->file && s->held && (all || now - s->start_ns >= PVN_LOG_FOLD_NS))
+        if (s->file && s->held && (all || is_over(s, now)))
             take_summary(s, &summary);
         set_next_due();
         pthread_mutex_unlock(&lock);

@@ -127,6 +127,17 @@ TEST_F(Log, WindowStartsAgainWhenItIsOver)
     EXPECT_EQ("trouble 1", lines[2]);
 }
 
+// The time of a thread that looked at the clock before another one opened the window.
+TEST_F(Log, WindowIsNotOverForACallThatBeganBeforeIt)
+{
+    warn_here(1);
+    warn_here(1);
+    fake_now_ns -= PVN_NS_PER_MS;
+    warn_here(1);
+    pvn_log_flush(0);
+    EXPECT_EQ((std::vector<std::string>{"trouble 1"}), lines);
+}
+
 TEST_F(Log, OtherSitesAreNotAffected)
 {
     warn_here(1);
