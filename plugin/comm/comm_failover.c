@@ -454,6 +454,8 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     /* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
     if (f->next)
         f->next->replaced = true;
+    if (f->next && f->reported)
+        comm_keep_expect(c, f->next->cfg.nonce);
     pvn_conn_close(f->next, NULL);
     f->next = NULL;
     f->reported = false;

@@ -224,7 +224,8 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next);
 
 /* comm_keep.c. step: on the plugin's thread; true: there is more to do soon. any: whether a comm needs
  * that. join: the comm is up, and at the acceptor has its keeper. watch: this connection's control
- * connection is in use from now on; NULL: none, before it is closed. take: a new control connection,
+ * connection is in use from now on; NULL: none, before it is closed. expect: the peer may name the connection with
+ * this nonce as well until then. take: a new control connection,
  * which the caller adopts; NULL: there is none. lives: while the old one is lost, the peer shows
  * that it is there. */
 bool comm_keep_step(void);
@@ -233,6 +234,7 @@ void comm_keep_after_fork(void);
 void comm_keep_join(struct pvn_comm *c);
 void comm_keep_leave(struct pvn_comm *c);
 void comm_keep_watch(struct pvn_comm *c, const struct pvn_conn *conn);
+void comm_keep_expect(struct pvn_comm *c, uint64_t nonce);
 struct pvn_conn *comm_keep_take(struct pvn_comm *c);
 bool comm_keep_lives(const struct pvn_comm *c);
 

@@ -74,6 +74,8 @@ mutate clean-end-is-counted-from-a-later-time $peer:FailoverControl.ThatEndsInOr
     's/began_ns = c->failover->stepped_ns;/began_ns = pvn_now_ns();/'
 mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $comm/comm_failover.c \
     's/pvn_err_clear\(&c->ctrl_err\);/;/'
+mutate control-connection-of-the-lost-answer $peer:FailoverControl.OfAConnectionWhoseAnswerIsLost $comm/comm_failover.c \
+    's/comm_keep_expect\(.*\);/;/'
 # A connection that was to take over, and is lost, ends no comm.
 mutate goodbye-on-a-connection-given-up $peer:FailoverReceiving.AConnectionThatItGivesUpHasNoGoodbye $comm/comm_failover.c \
     's/f->next->replaced = true;/;/'

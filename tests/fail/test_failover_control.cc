@@ -101,6 +101,28 @@ TEST(FailoverControl, OfAnEarlierConnection)
     });
 }
 
+// The connector goes on with a connection as soon as it has sent its answer there, which is lost with that.
+TEST(FailoverControl, OfAConnectionWhoseAnswerIsLost)
+{
+    alone([] {
+        keeps();
+        setenv("NCCL_PVRDMA_HELLO_TIMEOUT", "1s", 1);
+        Receiving r;
+        r.goes_on([&] {
+            r.ctrl.send(lane_down());
+            r.connect_again(10);
+            r.ctrl.close();
+            r.next.ctrl.close();
+            raw::Sock s = dial_control(r, 20, 10);
+            s.send(beat());
+            int type = 0;
+            s.recv_frame(&type);
+            EXPECT_EQ(PVN_FRAME_LANE_DOWN, type) << "there is no such connection";
+            r.connect_again(11);
+        });
+    });
+}
+
 // Its process is stopped: its machine takes connections, and nobody reads them.
 TEST(FailoverControl, OfAnAcceptorThatIsStopped)
 {
