@@ -593,7 +593,8 @@ static int take_over(struct pvn_comm *c, bool resumed)
     bool switched = f->switches && f->attempts == 0 && c->slower_ns;
     free(f);
     pvn_conn_replace(c->conn, old);
-    pvn_err_clear(&c->ctrl_err); /* of the old control connection: see comm_failover_begin, hung_up */
+    /* The old control connection's: the next failover would take it for that of the one in use. */
+    pvn_err_clear(&c->ctrl_err);
     comm_keep_watch(c, c->conn);
     pvn_conn_close(old, NULL);
     if (rc)

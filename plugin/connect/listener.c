@@ -147,7 +147,7 @@ int pvn_listener_accept(struct pvn_listener *l, struct pvn_conn **conn, struct p
 
     *conn = NULL;
     pthread_mutex_lock(&l->lock);
-    /* Not before: whoever had the lock may have taken in connections since. */
+    /* Whoever had the lock may have taken in connections until now. */
     now = pvn_now_ns();
     listener_take_in(l, now);
     for (at = &l->members; *at && !*conn && rc == 0;) {
