@@ -245,7 +245,8 @@ void pvn_listener_close(struct pvn_listener *l)
             (unsigned long long)l->stats.rejected, (unsigned long long)l->stats.late,
             (unsigned long long)l->stats.crowded);
     for (struct member **at = &l->members; *at;)
-        if ((*at)->given)
+        /* A comm that is up may still take its own. */
+        if ((*at)->given || ((*at)->conn->theirs.resumes && l->keepers > 0))
             at = &(*at)->next;
         else
             listener_set_aside(l, at, "the listener was closed before the connection was accepted");

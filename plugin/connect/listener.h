@@ -91,7 +91,7 @@ void pvn_listener_dismiss(struct pvn_listener *l, uint64_t id);
 /* Assigns what has come in: for the data connections of such a conn. */
 void pvn_listener_take_in(struct pvn_listener *l);
 
-/* Closes pending conns, whose peers get the reason, and gives the caller's reference back. */
+/* Closes pending conns, except those for comms that are up; their peers get the reason. Gives the caller's reference back. */
 void pvn_listener_close(struct pvn_listener *l);
 
 /* Rejected connections are reported once and summed up when the listener is closed. */

@@ -28,14 +28,16 @@ struct member {
     struct member *next;
     struct pvn_conn *conn;
     bool given;
-    uint64_t expected_ns; /* when the comm that it names was last looked for, or it came in */
+    /* When the comm that it names was last looked for, or it came in; moved on while nobody looked. */
+    uint64_t expected_ns;
 };
 
 struct pvn_listener {
     pthread_mutex_t lock; /* everything below */
     int refs;             /* the caller's, until close, and one per given member */
     bool closed;
-    int keepers; /* comms that may be connected again */
+    int keepers;        /* comms that may be connected again */
+    uint64_t looked_ns; /* when one of these last looked for its connections */
     struct pvn_listener_cfg cfg;
     uint64_t session;
     struct pvn_listen_sockets on;

@@ -602,4 +602,52 @@ TEST_F(Handshake, AConnectionAgainThatThePeerHasGivenUpIsNotKept)
     l = nullptr;
 }
 
+// A control connection for lanes that are up, as far as the connector is concerned: 77 is theirs.
+struct ControlAlone : Handshake {
+    void answered()
+    {
+        begin();
+        s->cfg.resumes = s->mine.resumes = 77;
+        s->cfg.control = true;
+        s->mine.features |= PVN_FEATURE_CONTROL;
+        pvn_listener_keep(l);
+        ASSERT_TRUE(until([&] {
+            step_sender();
+            return s->state == PVN_CONN_OFFER || pvn_listener_control(l, 77);
+        }));
+        ASSERT_EQ(PVN_CONN_OFFER, s->state);
+    }
+    void is_taken()
+    {
+        pvn_conn_confirm(s);
+        pvn_conn *taken = nullptr;
+        uint64_t end = pvn_now_ns() + 2 * PVN_NS_PER_S;
+        while (!taken && pvn_now_ns() < end)
+            taken = pvn_listener_control(l, 77);
+        EXPECT_NE(nullptr, taken) << "it was closed with a reason, which ends the connector's comm";
+        pvn_conn_close(taken, nullptr);
+    }
+};
+
+// An adapter's call for other lanes of the listener takes longer than HELLO_TIMEOUT.
+TEST_F(ControlAlone, IsKeptWhileNobodyCanLook)
+{
+    params.hello_timeout = PVN_NS_PER_S;
+    answered();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1600));
+    EXPECT_EQ(0, pvn_listener_resumed(l, 5, false, &a));
+    EXPECT_EQ(nullptr, a);
+    is_taken();
+    pvn_listener_let_go(l);
+}
+
+TEST_F(ControlAlone, IsKeptWhenTheListenerIsClosed)
+{
+    answered();
+    pvn_listener_close(l);
+    is_taken();
+    pvn_listener_let_go(l);
+    l = nullptr;
+}
+
 } // namespace
