@@ -1,10 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fence: the queue pairs are taken into the error state and destroyed. An adapter that has
- * destroyed a queue pair accepts nothing for it any more, so the peer's writes, wherever they are,
- * no longer land. What did land before is still in the rings (records, short messages) or, in imm
- * and send mode, in the completion queue, from which destroying the queue pair would remove it.
+ * The fence of a lane (fence in engine/lane.h): a failover calls it at both ends before other lanes send the same
+ * bytes again, so that no late write of the old ones can overwrite them.
+ *
+ * The queue pairs are taken into the error state and destroyed. An adapter that has destroyed a queue pair accepts
+ * nothing for it any more, so writes of the peer that are still in flight no longer land. Arrivals from before are
+ * not lost: they lie in the rings (records, short messages) or, in imm and send mode, in the completion queue, from
+ * which destroying the queue pair would remove them; the mode saves these first. rdma_fenced_poll gives them to the
+ * engine.
  */
 #include "net-pvrdma/rdma_qp.h"
 #include "net-pvrdma/rdma_rx.h"
@@ -13,8 +17,9 @@
 
 #include "base/clock.h"
 
-/* Limits for a device that is removed: how long the event may come behind the first EIO, for the kernel takes the
- * device away from one process after the other; and the queue pairs' end behind the event. */
+/* Limits of waiting for a device that is being removed. EVENT_NS: from the first EIO to the device's event; long,
+ * because the kernel takes the device away from one process after the other. REMOVAL_NS: from that event until the
+ * kernel is taken to have destroyed the queue pairs. */
 #define EVENT_NS   (30 * PVN_NS_PER_S)
 #define REMOVAL_NS PVN_NS_PER_S
 
@@ -34,14 +39,14 @@ static bool is_taken_away(const struct rdma_lane *r, struct ibv_qp *qp)
 }
 
 /*
- * A device that is removed, as it is when its driver resets it, is taken away from its contexts, and the
- * kernel itself destroys their queue pairs (Linux, drivers/infiniband/core/uverbs_main.c,
- * ib_uverbs_remove_one), soon before or behind the event that says so. Old kernels then refuse to destroy
- * them as they refuse every other call, and libibverbs keeps its object; newer ones obey. Where another
- * call is obeyed, EIO is the driver's own, and the queue pair may live. 0, -EAGAIN: call again, or why
- * that may be.
+ * Destroys a queue pair. 0 if it is gone; -EAGAIN: call again; another errno: it may still live.
+ *
+ * EIO has two causes. If another call works, it is the driver's own error, and the queue pair may live. If every call
+ * gives EIO, the device has been removed, for example by a reset of its driver: the kernel destroys the queue pairs
+ * itself (Linux, drivers/infiniband/core/uverbs_main.c, ib_uverbs_remove_one), shortly before or after the event that
+ * reports the removal. Old kernels then refuse to destroy them, and libibverbs keeps its object; newer ones succeed.
  */
-static int destroy(struct rdma_lane *r, struct ibv_qp *qp)
+static int destroy_qp(struct rdma_lane *r, struct ibv_qp *qp)
 {
     int rc = -r->cfg.v->destroy_qp(qp);
     if (rc != -EIO || !is_taken_away(r, qp))
@@ -56,16 +61,17 @@ static int destroy(struct rdma_lane *r, struct ibv_qp *qp)
     return now - r->lost_ns < REMOVAL_NS ? -EAGAIN : 0;
 }
 
+/* Called again after -EAGAIN: each call goes on where the last one ended. */
 int rdma_fence(struct pvn_lane *l)
 {
     struct rdma_lane *r = rdma_of(l);
-    if (r->emptied_ns == 0) {
+    if (r->emptied_ns == 0) { /* the first call */
         rdma_qps_error(r);
         r->emptied_ns = pvn_now_ns();
     }
     int rc = r->mode->save_arrivals(r);
     for (int k = 0; rc == 0 && k < r->cfg.qps; k++) {
-        rc = r->qp[k].qp ? destroy(r, r->qp[k].qp) : 0;
+        rc = r->qp[k].qp ? destroy_qp(r, r->qp[k].qp) : 0;
         if (rc == 0)
             r->qp[k].qp = NULL;
     }
@@ -74,6 +80,8 @@ int rdma_fence(struct pvn_lane *l)
     return rc;
 }
 
+/* The poll of a fenced lane: arrivals from before the fence. A sender has none; its completions no longer matter,
+ * since the next lanes send again what was not acknowledged. */
 int rdma_fenced_poll(struct pvn_lane *l, struct pvn_event *ev, int max)
 {
     struct rdma_lane *r = rdma_of(l);
