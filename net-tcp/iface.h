@@ -22,25 +22,25 @@ enum pvn_iface_kind {
     PVN_IFACE_PHYSICAL = 0, /* has a driver of its own: PCI, virtio, vmbus, SR-IOV, USB, IPoIB */
     PVN_IFACE_BOND,         /* bonding, team */
     PVN_IFACE_VLAN,         /* 802.1Q/ad on another one */
-    PVN_IFACE_MACVLAN,      /* macvlan, ipvlan: a container's door to a physical one */
+    PVN_IFACE_MACVLAN,      /* macvlan, ipvlan: connects a container to a physical one */
     PVN_IFACE_BRIDGE,
-    PVN_IFACE_VETH,   /* veth, netkit: the usual door of a container */
-    PVN_IFACE_TUNNEL, /* vxlan, gre, wireguard, tun ...: packets inside packets */
-    PVN_IFACE_OTHER,  /* dummy, ifb and other things that lead nowhere */
+    PVN_IFACE_VETH,   /* veth, netkit: the usual interface of a container */
+    PVN_IFACE_TUNNEL, /* vxlan, gre, wireguard, tun ... */
+    PVN_IFACE_OTHER,  /* dummy, ifb and others that reach no other host */
     PVN_IFACE_LOOPBACK,
     PVN_IFACE_KINDS
 };
 
-#define PVN_IFACE_MAX_ADDRS    16
-#define PVN_IFACE_MORE_ADDRS   2
+#define PVN_IFACE_MAX_ADDRS    16    /* kept of an interface */
+#define PVN_IFACE_MORE_ADDRS   2     /* of a pick, beside its first */
 #define PVN_IFACE_DEFAULT_MBPS 10000 /* assumed where no speed is known; NCCL assumes the same */
 
 struct pvn_iface_addr {
     struct sockaddr_storage ss; /* port 0; the scope is set for link-local IPv6 */
-    char label[IF_NAMESIZE];    /* "eth0:1"; "" or the interface's name: none of its own */
+    char label[IF_NAMESIZE];    /* "eth0:1"; "" or the interface's name: the address has no label */
     uint8_t prefixlen;
     bool tentative;  /* not usable: duplicate detection runs or has failed */
-    bool deprecated; /* or temporary: usable, but not for long */
+    bool deprecated; /* or temporary (IPv6 privacy): usable, but not for long */
 };
 
 struct pvn_iface {
@@ -49,38 +49,39 @@ struct pvn_iface {
     unsigned master; /* ifindex of the bond, bridge or VRF it belongs to; 0: none */
     enum pvn_iface_kind kind;
     char kind_name[24]; /* the kernel's word, "veth", "802.1q"; "" for a physical one */
-    bool up;            /* switched on */
-    bool running;       /* and the link works */
+    bool up;            /* IFF_UP: administratively up */
+    bool running;       /* IFF_RUNNING: the link has a carrier */
     bool point_to_point;
-    bool has_uplink; /* a bridge with a physical member */
-    bool default_route;
-    int mtu;
-    int speed_mbps; /* where speed_known, else PVN_IFACE_DEFAULT_MBPS */
+    bool has_uplink;    /* a bridge with a physical member */
+    bool default_route; /* the route to distant addresses, of IPv4 or IPv6, leaves by it */
+    int mtu;            /* bytes */
+    int speed_mbps;     /* Mbit/s where speed_known, else PVN_IFACE_DEFAULT_MBPS */
     bool speed_known;
     char driver[32];    /* as ethtool names it; may be empty */
     char pci_path[256]; /* real path of the PCI function below /sys; "": none or not visible */
-    uint8_t hwaddr[20];
+    uint8_t hwaddr[20]; /* Ethernet has 6 bytes, IPoIB 20 */
     uint8_t hwaddr_len;
     int naddrs;
     struct pvn_iface_addr addrs[PVN_IFACE_MAX_ADDRS]; /* in the kernel's order */
 };
 
 struct pvn_iface_table {
-    struct pvn_iface *v; /* in the order of ifindex */
+    struct pvn_iface *v; /* n of them in the order of ifindex; the table's own */
     size_t n;
     const char *source; /* "netlink", "getifaddrs", ... */
 };
 
 /* The path to a destination. */
 struct pvn_iface_route {
-    unsigned ifindex; /* 0: the source does not have it */
-    /* The address that the kernel would put into the packets; port 0 */
+    unsigned ifindex; /* of the outgoing interface; 0: unknown to the source */
+    /* The source address that the kernel would choose; port 0 */
     struct sockaddr_storage src;
-    struct sockaddr_storage gateway; /* family AF_UNSPEC: on the link itself, or unknown */
+    struct sockaddr_storage
+        gateway; /* next hop; family AF_UNSPEC: the destination is on link, or unknown */
 };
 
-/* A source of tables and routes. load fills an empty table; route answers -ENETUNREACH,
- * -EHOSTUNREACH where there is no route. */
+/* A source of tables and routes; ctx is the first argument of both functions. Both return 0 or a negative errno with
+ * *err. load fills an empty table; route gives -ENETUNREACH or -EHOSTUNREACH if there is no route. */
 struct pvn_iface_source {
     const char *name;
     int (*load)(void *ctx, struct pvn_iface_table *table, struct pvn_err *err);
@@ -89,18 +90,19 @@ struct pvn_iface_source {
     void *ctx;
 };
 
-/* Netlink where the library `nl_lib` (NCCL_PVRDMA_NL_LIB) can be loaded; says at INFO which it is
- * and, if it is the lesser one, why. Any thread. */
+/* The netlink source if the library `nl_lib` (NCCL_PVRDMA_NL_LIB) can be loaded, else pvn_iface_source_plain. Logs at
+ * INFO which one it is and why netlink is not used. Any thread. */
 const struct pvn_iface_source *pvn_iface_source_default(const char *nl_lib);
 
-/* getifaddrs, ioctls and /sys; routes by what the kernel binds a connected datagram socket to. */
+/* getifaddrs, ioctls and /sys; a route is found by connecting a datagram socket and reading its local address. */
 extern const struct pvn_iface_source pvn_iface_source_plain;
 
+/* Fills the table, which pvn_iface_free empties. 0, or a negative errno with *err and an empty table. */
 int pvn_iface_load(const struct pvn_iface_source *source, struct pvn_iface_table *table,
                    struct pvn_err *err);
 void pvn_iface_free(struct pvn_iface_table *table);
 
-/* NULL when there is none. */
+/* An entry of the table, or NULL if there is none. */
 const struct pvn_iface *pvn_iface_by_index(const struct pvn_iface_table *table, unsigned ifindex);
 const struct pvn_iface *pvn_iface_by_name(const struct pvn_iface_table *table, const char *name);
 
@@ -110,12 +112,12 @@ const char *pvn_iface_kind_name(enum pvn_iface_kind kind);
 struct pvn_iface_pick {
     const struct pvn_iface *iface; /* in the table */
     struct sockaddr_storage addr;  /* the address to bind and to announce; port 0 */
-    unsigned prefixlen;            /* of its network */
-    /* Others of the interface that may be used, one for each other network of the same family. */
+    unsigned prefixlen;            /* of addr */
+    /* Further addresses of the interface that may be used: one in each other network of addr's family. */
     const struct pvn_iface_addr *more[PVN_IFACE_MORE_ADDRS];
     int nmore;
     bool shares_net; /* another interface that is up has an address in that network */
-    char why[160];
+    char why[160];   /* the reason of the choice, for the log */
 };
 
 /* The interfaces to use, best kind first, each with one address.
