@@ -13,6 +13,7 @@
 #include "base/poller.h"
 #include "base/random.h"
 
+/* A hash table by cookie; pending_lock protects it and each entry's `next` and `busy`. */
 enum { BUCKETS = 256 };
 static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm_pending *pending[BUCKETS];
@@ -61,7 +62,7 @@ struct comm_pending *comm_pending_take(uint64_t cookie, bool *busy)
 void comm_pending_put(struct comm_pending *p)
 {
     pthread_mutex_lock(&pending_lock);
-    if (!p->busy) {
+    if (!p->busy) { /* a new entry; one that was taken is in the table */
         p->next = pending[p->cookie % BUCKETS];
         pending[p->cookie % BUCKETS] = p;
     }
@@ -74,6 +75,7 @@ void comm_pending_free(struct comm_pending *p)
     struct comm_pending **at;
 
     pthread_mutex_lock(&pending_lock);
+    /* A new entry is in no bucket. */
     for (at = &pending[p->cookie % BUCKETS]; *at; at = &(*at)->next)
         if (*at == p) {
             *at = p->next;

@@ -1,12 +1,14 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of connections that connect has begun and not finished. NCCL calls connect again until it
- * is done, and between the calls has only its handle, in which the cookie of an entry lies.
+ * The table of connections that connect (comm_setup.c) has begun and not finished. NCCL calls connect again until it
+ * is done; between the calls it keeps only its handle, into which connect writes the cookie of the entry.
  *
- * An entry keeps the poller, but not the plugin: its owner's finalize gives it up, or the last.
+ * An entry holds a reference to the poller, but none to the plugin: the finalize of its owner drops it, or the last
+ * finalize of all.
  *
- * Threads: any. An entry that was taken belongs to the thread that took it until it is put back.
+ * Threads: any; one lock protects the table. An entry that was taken stays in the table, but belongs to the thread
+ * that took it, until it is put back or freed.
  */
 #ifndef PVN_COMM_COMM_PENDING_H
 #define PVN_COMM_COMM_PENDING_H
@@ -19,23 +21,23 @@
 
 struct comm_pending {
     struct comm_pending *next;
-    uint64_t cookie;   /* not 0 */
-    const void *owner; /* see struct pvn_comm_cfg */
-    struct pvn_conn *conn;
-    bool busy; /* a thread has taken it from the table */
+    uint64_t cookie;       /* random, not 0 */
+    const void *owner;     /* see struct pvn_comm_cfg */
+    struct pvn_conn *conn; /* set by the creator before the entry is put into the table */
+    bool busy;             /* a thread has taken it */
 };
 
-/* An entry that is not in the table yet, and has no connection. NULL with *err. */
+/* Makes an entry, without a connection, that is not in the table yet. NULL with *err. */
 struct comm_pending *comm_pending_new(const void *owner, struct pvn_err *err);
-/* Takes the entry for this thread. NULL: there is none, or with *busy another thread has it. */
+/* Takes the entry for this thread. NULL with *busy: another thread has it; without: there is none. */
 struct comm_pending *comm_pending_take(uint64_t cookie, bool *busy);
 /* Puts a new entry into the table, or one back that was taken. */
 void comm_pending_put(struct comm_pending *p);
-/* Removes and frees an entry that is new or was taken; its connection is the caller's. */
+/* Removes and frees an entry that is new or was taken; its connection stays the caller's. */
 void comm_pending_free(struct comm_pending *p);
-/* Closes this owner's connections and removes them, NULL: all; not those that a thread has taken. */
+/* Closes the connections of this owner, NULL: all, and frees their entries, but for those that a thread has taken. */
 void comm_pending_drop(const void *owner);
-/* In a forked child: forgets the parent's. */
+/* In a forked child: forgets the parent's entries without touching them. */
 void comm_pending_after_fork(void);
 
 #endif

@@ -9,9 +9,9 @@
 #include "base/param.h"
 #include "comm/device.h"
 
-/* Lanes that lived longer and delivered something are sound. */
+/* Lanes that delivered messages for at least this long prove that their path carries large packets. */
 #define SOUND_NS (60 * PVN_NS_PER_S)
-/* Each return costs the job the time until a loss is noticed. */
+/* Pauses before a return to path 0: a useless one stalls the job until the loss is noticed. */
 #define HOME_FIRST_NS (10 * PVN_NS_PER_S)
 #define HOME_MAX_NS   (600 * PVN_NS_PER_S)
 
@@ -41,11 +41,12 @@ bool path_memory_lost(struct path_memory *m, unsigned path, bool fast, bool usel
 
 bool path_memory_allows(const struct path_memory *m, unsigned path, struct pvn_conn_cfg *cfg)
 {
-    bool has[2] = {false, false}, use[2];
+    bool has[2] = {false, false}, use[2]; /* by kind of lane, as in `lost` */
 
     for (int i = 0; i < cfg->nports; i++)
         for (int v = 0; v < cfg->port[i]->nvia; v++)
             has[!cfg->port[i]->via[v].ops->is_fallback] = true;
+    /* NCCL_PVRDMA_STRICT: no fallback on a path that has the faster kind. */
     use[1] = has[1] && !m->lost[path][1];
     use[0] = has[0] && !m->lost[path][0] && !(has[1] && pvn_params_get()->strict);
     if (!use[0] && !use[1])

@@ -1,10 +1,13 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a connector remembers of its paths (comm_paths.c): by path and kind of lane, those that were
- * lost before they had delivered a message. A handshake consists of small packets, so a path that
- * loses large ones passes it every time. A failover begins behind such lanes, RDMA before TCP on
- * one path, and a failback leaves the path alone for a time that doubles.
+ * A connector's memory of useless lanes: for each path (numbered as in comm_paths.c) and kind of lane, whether lanes
+ * were lost before they had delivered a message. A handshake consists of small packets, so a path that drops large
+ * ones, as with a wrong MTU, passes it every time. The first round of a failover skips these lanes; on a path whose
+ * RDMA lanes were useless it tries TCP alone. A failback returns to path 0 only after a pause, which doubles with
+ * each such loss there.
+ *
+ * Threads: that of the comm's data calls alone; comm_failback.c gives its own thread a copy of home_ns.
  */
 #ifndef PVN_COMM_PATH_MEMORY_H
 #define PVN_COMM_PATH_MEMORY_H
@@ -14,22 +17,25 @@
 
 #include "connect/conn.h"
 
-/* As NCCL chose it, by the route now, and to each of the peer's other addresses. */
+/* Path 0 is the one that NCCL chose, path 1 goes by the present route, and each of the others to one more address of
+ * the peer. */
 enum { PATHS_MAX = 2 + PVN_OTHER_ADDRS };
 
 struct path_memory {
-    bool lost[PATHS_MAX][2]; /* [1]: of the faster kind, [0]: of the fallback */
-    uint64_t home_ns;        /* no return to path 0 before */
-    uint64_t home_wait_ns;   /* until then, counted from its last such loss */
+    bool lost[PATHS_MAX][2]; /* [1]: lanes of the faster kind (RDMA), [0]: of the fallback (TCP) */
+    uint64_t home_ns;        /* no return to path 0 before this time of the monotonic clock */
+    uint64_t
+        home_wait_ns; /* the pause that ends then; 0: no useless loss there since it last worked */
 };
 
-/* Lanes of a path are lost. useless: no message was delivered by them, though there was one. lived: since
- * they were taken over. True: they are remembered from now on. */
+/* Records that lanes of a path are lost. fast: their kind, see `lost`. useless: they delivered no message, though
+ * there was one to send. lived_ns: how long they carried the comm. True if they were not remembered
+ * before and are now. */
 bool path_memory_lost(struct path_memory *m, unsigned path, bool fast, bool useless,
                       uint64_t lived_ns, uint64_t now);
-/* Leaves the kinds of lane out that were lost. False: that is all of them. */
+/* Sets in cfg that kinds of lane that were lost are not tried on this path. False if no kind is left. */
 bool path_memory_allows(const struct path_memory *m, unsigned path, struct pvn_conn_cfg *cfg);
-/* All of them are lost alike: it begins with the first again. */
+/* Forgets all losses, home_ns excepted: where every path was lost, none is worse than another. */
 void path_memory_forget(struct path_memory *m);
 
 #endif
