@@ -15,10 +15,10 @@
 /* A connection whose preamble is not complete, or names another session. */
 struct undecided {
     int fd;
-    int at;       /* of the sockets that the listener waits on */
-    bool refused; /* nothing is read any more; since_ns is of that */
-    uint64_t since_ns;
-    size_t got;
+    int at;            /* index in listen_sockets.h of the socket that it came by */
+    bool refused;      /* it named another session: nothing is read from it any more */
+    uint64_t since_ns; /* accepted or, if refused, refused then */
+    size_t got;        /* bytes of the preamble so far */
     uint8_t bytes[PVN_PREAMBLE_BYTES];
     struct sockaddr_storage peer;
 };

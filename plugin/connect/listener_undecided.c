@@ -1,7 +1,11 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* Connections that have not said who they are. A complete preamble that names the session makes a new member of a
- * control connection, and gives a data connection to the member that it is for. */
+/* Undecided connections: a listener accepted them, and they have not yet sent the preamble (wire.h) that says who
+ * they are. A complete preamble with the listener's session makes a control connection a new member, and gives a data
+ * connection to the member that it is for. Everybody can connect to the port, so nothing else of them is believed:
+ * their number and time are limited, and reports of them are, too.
+ *
+ * Threads: all functions are called with the listener's lock. None blocks. */
 #include "config.h"
 #include "connect/listener_priv.h"
 
@@ -19,13 +23,14 @@ enum { ACCEPT_BATCH = 64 };
 /* For how long a connection that named another session is kept open, so that guesses are slow. */
 #define REFUSED_NS PVN_NS_PER_S
 
-/* Takes entry i out of the room, keeping the order of age. */
+/* Takes entry i out of the room, which stays in order of age. Its descriptor is the caller's. */
 static void leave_room(struct pvn_listener *l, int i)
 {
     l->nroom--;
     memmove(&l->room[i], &l->room[i + 1], (size_t)(l->nroom - i) * sizeof(l->room[0]));
 }
 
+/* Reports the first rejected connection of a listener, and traces the others: a port scan must not fill the log. */
 static void say_rejected(struct pvn_listener *l, const struct undecided *u, const char *why)
 {
     char addr[PVN_ADDR_TEXT_LEN];
@@ -42,7 +47,11 @@ static void say_rejected(struct pvn_listener *l, const struct undecided *u, cons
              pvn_addr_format((const struct sockaddr *)&u->peer, addr, sizeof(addr)), why);
 }
 
-/* A control connection: the beginning of a comm. Takes u->fd. */
+/* Makes a member of a control connection: the beginning of a comm. Takes u->fd over.
+ *
+ * u->at says by which socket it came (listen_sockets.h). Those of the ports come first, then those of further
+ * addresses of the first port: the conn has all ports, and listens, on the first one, at the address that the peer
+ * used. The rest are on other interfaces: the conn has that device alone. */
 static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64_t nonce)
 {
     struct pvn_conn_cfg cfg = {.sender = false,
@@ -83,9 +92,9 @@ static void start_conn(struct pvn_listener *l, const struct undecided *u, uint64
     *end = m;
 }
 
-/* Its preamble is complete: u has left the room, its descriptor finds an owner. */
-static void hand_over(struct pvn_listener *l, const struct undecided *u,
-                      const struct pvn_preamble *p)
+/* Gives the descriptor of a connection with a valid preamble, which has left the room, to its owner, or closes it. */
+static void assign_connection(struct pvn_listener *l, const struct undecided *u,
+                              const struct pvn_preamble *p)
 {
     struct member *m = listener_find(l, p->nonce);
 
@@ -105,8 +114,10 @@ static void hand_over(struct pvn_listener *l, const struct undecided *u,
     }
 }
 
-/* Named another session: stays in the room, where it is the first to go. */
-static void refuse(struct pvn_listener *l, struct undecided *u, const char *why, uint64_t now)
+/* Refuses a connection that named another session. It stays in the room for REFUSED_NS, and is the first to be closed
+ * if the room is full. */
+static void refuse_session(struct pvn_listener *l, struct undecided *u, const char *why,
+                           uint64_t now)
 {
     l->stats.rejected++;
     say_rejected(l, u, why);
@@ -114,7 +125,7 @@ static void refuse(struct pvn_listener *l, struct undecided *u, const char *why,
     u->since_ns = now;
 }
 
-/* Closes one that was refused, when its time is over. */
+/* Closes a refused one when its time is over. True if entry i has left the room. */
 static bool end_refused(struct pvn_listener *l, int i, uint64_t now)
 {
     if (now - l->room[i].since_ns < REFUSED_NS)
@@ -124,8 +135,8 @@ static bool end_refused(struct pvn_listener *l, int i, uint64_t now)
     return true;
 }
 
-/* Reads what has come of the preamble. True: the entry has left the room. */
-static bool decide(struct pvn_listener *l, int i, uint64_t now)
+/* Reads what has come of the preamble and acts on it. True if entry i has left the room. */
+static bool read_preamble(struct pvn_listener *l, int i, uint64_t now)
 {
     struct undecided *u = &l->room[i];
     struct pvn_err err = PVN_ERR_INIT;
@@ -150,16 +161,16 @@ static bool decide(struct pvn_listener *l, int i, uint64_t now)
         }
     }
     if (verdict == -EACCES) {
-        refuse(l, u, err.reason[0], now);
+        refuse_session(l, u, err.reason[0], now);
         return false;
     }
     if (verdict < 0)
         why = err.reason[0];
     if (verdict > 0) {
-        struct undecided known = *u;
+        struct undecided known = *u; /* u is overwritten when it leaves the room */
 
         leave_room(l, i);
-        hand_over(l, &known, &p);
+        assign_connection(l, &known, &p);
         return true;
     }
     if (!why && now - u->since_ns >= pvn_params_get()->hello_timeout) {
@@ -176,20 +187,21 @@ static bool decide(struct pvn_listener *l, int i, uint64_t now)
     return true;
 }
 
-static void decide_all(struct pvn_listener *l, uint64_t now)
+static void read_preambles(struct pvn_listener *l, uint64_t now)
 {
     for (int i = 0; i < l->nroom;)
-        if (!decide(l, i, now))
+        if (!read_preamble(l, i, now))
             i++;
 }
 
+/* Makes room for one more: closes a refused connection, or else the oldest. */
 static void make_room(struct pvn_listener *l, uint64_t now)
 {
     int i = 0;
 
     if (l->nroom < PVN_LISTENER_UNDECIDED)
         return;
-    decide_all(l, now);
+    read_preambles(l, now);
     if (l->nroom < PVN_LISTENER_UNDECIDED)
         return;
     while (i < l->nroom && !l->room[i].refused)
@@ -203,7 +215,8 @@ static void make_room(struct pvn_listener *l, uint64_t now)
     leave_room(l, i);
 }
 
-static void out_of_files(struct pvn_listener *l, const struct pvn_err *err)
+/* Keeps the errno of accept for pvn_listener_accept, and warns once. */
+static void report_no_files(struct pvn_listener *l, const struct pvn_err *err)
 {
     l->stats.no_files++;
     l->no_files = err->code;
@@ -228,14 +241,14 @@ void listener_take_in(struct pvn_listener *l, uint64_t now)
                 break;
             if (u.fd < 0) {
                 pvn_err_set_where(&err, "listener on %s", l->on.dev[i]->name);
-                out_of_files(l, &err);
+                report_no_files(l, &err);
                 break;
             }
             l->stats.accepted++;
             make_room(l, now);
             pvn_sock_tune(u.fd, -1);
             l->room[l->nroom++] = u;
-            decide(l, l->nroom - 1, now);
+            read_preamble(l, l->nroom - 1, now);
         }
-    decide_all(l, now);
+    read_preambles(l, now);
 }
