@@ -6,12 +6,12 @@
 #include "engine/lane.h"
 #include "nccl/net_v10.h"
 
-static ncclResult_t init(ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction)
+static ncclResult_t init_v10(ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction)
 {
     return abi_init(10, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, profFunction);
 }
 
-static ncclResult_t getProperties(int dev, ncclNetProperties_v10_t *p)
+static ncclResult_t getProperties_v10(int dev, ncclNetProperties_v10_t *p)
 {
     ncclResult_t rc;
     const struct pvn_device *d = abi_device(dev, &rc);
@@ -48,7 +48,7 @@ static ncclResult_t connect_v10(int dev, ncclNetCommConfig_v10_t *config, void *
     return abi_connect_class(dev, traffic_class, handle, sendComm, sendDevComm);
 }
 
-static ncclResult_t makeVDevice(int *d, ncclNetVDeviceProps_v10_t *props)
+static ncclResult_t makeVDevice_v10(int *d, ncclNetVDeviceProps_v10_t *props)
 {
     return abi_make_vdevice(d, props->devs, props->ndevs, NCCL_NET_MAX_DEVS_PER_NIC_V10);
 }
@@ -56,9 +56,9 @@ static ncclResult_t makeVDevice(int *d, ncclNetVDeviceProps_v10_t *props)
 extern const ncclNet_v10_t ncclNetPlugin_v10;
 __attribute__((visibility("default"))) const ncclNet_v10_t ncclNetPlugin_v10 = {
     .name = "pvrdma",
-    .init = init,
+    .init = init_v10,
     .devices = abi_devices,
-    .getProperties = getProperties,
+    .getProperties = getProperties_v10,
     .listen = listen_v5,
     .connect = connect_v10,
     .accept = accept_v7,
@@ -74,5 +74,5 @@ __attribute__((visibility("default"))) const ncclNet_v10_t ncclNetPlugin_v10 = {
     .closeListen = closeListen_v4,
     .getDeviceMr = NULL,
     .irecvConsumed = NULL,
-    .makeVDevice = makeVDevice,
+    .makeVDevice = makeVDevice_v10,
 };

@@ -6,14 +6,14 @@
 #include "engine/lane.h"
 #include "nccl/net_v11.h"
 
-static ncclResult_t init(void **ctx, uint64_t commId, ncclNetCommConfig_v11_t *config,
-                         ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction)
+static ncclResult_t init_v11(void **ctx, uint64_t commId, ncclNetCommConfig_v11_t *config,
+                             ncclDebugLogger_t logFunction, ncclProfilerCallback_t profFunction)
 {
     return abi_init(11, ctx, commId, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF,
                     logFunction, profFunction);
 }
 
-static ncclResult_t getProperties(int dev, ncclNetProperties_v11_t *p)
+static ncclResult_t getProperties_v11(int dev, ncclNetProperties_v11_t *p)
 {
     ncclResult_t rc;
     const struct pvn_device *d = abi_device(dev, &rc);
@@ -43,7 +43,7 @@ static ncclResult_t getProperties(int dev, ncclNetProperties_v11_t *p)
     return ncclSuccess;
 }
 
-static ncclResult_t makeVDevice(int *d, ncclNetVDeviceProps_v11_t *props)
+static ncclResult_t makeVDevice_v11(int *d, ncclNetVDeviceProps_v11_t *props)
 {
     return abi_make_vdevice(d, props->devs, props->ndevs, NCCL_NET_MAX_DEVS_PER_NIC_V11);
 }
@@ -51,7 +51,7 @@ static ncclResult_t makeVDevice(int *d, ncclNetVDeviceProps_v11_t *props)
 /* NCCL says how a communicator's next connections will be used: how many peers and flows at a time.
  * Queue pairs and streams are not sized by it, since both ends have to agree on their number before
  * either has been given this hint, and NCCL may change it between two connections of one peer. */
-static ncclResult_t setNetAttr(void *ctx, ncclNetAttr_v11_t *netAttr)
+static ncclResult_t setNetAttr_v11(void *ctx, ncclNetAttr_v11_t *netAttr)
 {
     (void)ctx;
     (void)netAttr;
@@ -61,9 +61,9 @@ static ncclResult_t setNetAttr(void *ctx, ncclNetAttr_v11_t *netAttr)
 extern const ncclNet_v11_t ncclNetPlugin_v11;
 __attribute__((visibility("default"))) const ncclNet_v11_t ncclNetPlugin_v11 = {
     .name = "pvrdma",
-    .init = init,
+    .init = init_v11,
     .devices = abi_devices,
-    .getProperties = getProperties,
+    .getProperties = getProperties_v11,
     .listen = listen_v11,
     .connect = connect_v11,
     .accept = accept_v7,
@@ -79,7 +79,7 @@ __attribute__((visibility("default"))) const ncclNet_v11_t ncclNetPlugin_v11 = {
     .closeListen = closeListen_v4,
     .getDeviceMr = NULL,
     .irecvConsumed = NULL,
-    .makeVDevice = makeVDevice,
+    .makeVDevice = makeVDevice_v11,
     .finalize = finalize_v11,
-    .setNetAttr = setNetAttr,
+    .setNetAttr = setNetAttr_v11,
 };

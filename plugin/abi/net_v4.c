@@ -6,12 +6,12 @@
 #include "engine/lane.h"
 #include "nccl/net_v4.h"
 
-static ncclResult_t init(ncclDebugLogger_t logFunction)
+static ncclResult_t init_v4(ncclDebugLogger_t logFunction)
 {
     return abi_init(4, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
 }
 
-static ncclResult_t getProperties(int dev, ncclNetProperties_v4_t *p)
+static ncclResult_t getProperties_v4(int dev, ncclNetProperties_v4_t *p)
 {
     ncclResult_t rc;
     const struct pvn_device *d = abi_device(dev, &rc);
@@ -31,9 +31,9 @@ static ncclResult_t getProperties(int dev, ncclNetProperties_v4_t *p)
 extern const ncclNet_v4_t ncclNetPlugin_v4;
 __attribute__((visibility("default"))) const ncclNet_v4_t ncclNetPlugin_v4 = {
     .name = "pvrdma",
-    .init = init,
+    .init = init_v4,
     .devices = abi_devices,
-    .getProperties = getProperties,
+    .getProperties = getProperties_v4,
     .listen = listen_v4,
     .connect = connect_v4,
     .accept = accept_v4,

@@ -6,12 +6,12 @@
 #include "engine/lane.h"
 #include "nccl/net_v6.h"
 
-static ncclResult_t init(ncclDebugLogger_t logFunction)
+static ncclResult_t init_v6(ncclDebugLogger_t logFunction)
 {
     return abi_init(6, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
 }
 
-static ncclResult_t getProperties(int dev, ncclNetProperties_v6_t *p)
+static ncclResult_t getProperties_v6(int dev, ncclNetProperties_v6_t *p)
 {
     ncclResult_t rc;
     const struct pvn_device *d = abi_device(dev, &rc);
@@ -33,9 +33,9 @@ static ncclResult_t getProperties(int dev, ncclNetProperties_v6_t *p)
 extern const ncclNet_v6_t ncclNetPlugin_v6;
 __attribute__((visibility("default"))) const ncclNet_v6_t ncclNetPlugin_v6 = {
     .name = "pvrdma",
-    .init = init,
+    .init = init_v6,
     .devices = abi_devices,
-    .getProperties = getProperties,
+    .getProperties = getProperties_v6,
     .listen = listen_v5,
     .connect = connect_v5,
     .accept = accept_v5,

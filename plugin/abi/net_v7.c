@@ -6,12 +6,12 @@
 #include "engine/lane.h"
 #include "nccl/net_v7.h"
 
-static ncclResult_t init(ncclDebugLogger_t logFunction)
+static ncclResult_t init_v7(ncclDebugLogger_t logFunction)
 {
     return abi_init(7, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
 }
 
-static ncclResult_t getProperties(int dev, ncclNetProperties_v7_t *p)
+static ncclResult_t getProperties_v7(int dev, ncclNetProperties_v7_t *p)
 {
     ncclResult_t rc;
     const struct pvn_device *d = abi_device(dev, &rc);
@@ -35,9 +35,9 @@ static ncclResult_t getProperties(int dev, ncclNetProperties_v7_t *p)
 extern const ncclNet_v7_t ncclNetPlugin_v7;
 __attribute__((visibility("default"))) const ncclNet_v7_t ncclNetPlugin_v7 = {
     .name = "pvrdma",
-    .init = init,
+    .init = init_v7,
     .devices = abi_devices,
-    .getProperties = getProperties,
+    .getProperties = getProperties_v7,
     .listen = listen_v5,
     .connect = connect_v7,
     .accept = accept_v7,

@@ -6,12 +6,12 @@
 #include "engine/lane.h"
 #include "nccl/net_v8.h"
 
-static ncclResult_t init(ncclDebugLogger_t logFunction)
+static ncclResult_t init_v8(ncclDebugLogger_t logFunction)
 {
     return abi_init(8, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
 }
 
-static ncclResult_t getProperties(int dev, ncclNetProperties_v8_t *p)
+static ncclResult_t getProperties_v8(int dev, ncclNetProperties_v8_t *p)
 {
     ncclResult_t rc;
     const struct pvn_device *d = abi_device(dev, &rc);
@@ -36,9 +36,9 @@ static ncclResult_t getProperties(int dev, ncclNetProperties_v8_t *p)
 extern const ncclNet_v8_t ncclNetPlugin_v8;
 __attribute__((visibility("default"))) const ncclNet_v8_t ncclNetPlugin_v8 = {
     .name = "pvrdma",
-    .init = init,
+    .init = init_v8,
     .devices = abi_devices,
-    .getProperties = getProperties,
+    .getProperties = getProperties_v8,
     .listen = listen_v5,
     .connect = connect_v7,
     .accept = accept_v7,

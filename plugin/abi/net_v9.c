@@ -6,12 +6,12 @@
 #include "engine/lane.h"
 #include "nccl/net_v9.h"
 
-static ncclResult_t init(ncclDebugLogger_t logFunction)
+static ncclResult_t init_v9(ncclDebugLogger_t logFunction)
 {
     return abi_init(9, NULL, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF, logFunction, NULL);
 }
 
-static ncclResult_t getProperties(int dev, ncclNetProperties_v9_t *p)
+static ncclResult_t getProperties_v9(int dev, ncclNetProperties_v9_t *p)
 {
     ncclResult_t rc;
     const struct pvn_device *d = abi_device(dev, &rc);
@@ -40,7 +40,7 @@ static ncclResult_t getProperties(int dev, ncclNetProperties_v9_t *p)
     return ncclSuccess;
 }
 
-static ncclResult_t makeVDevice(int *d, ncclNetVDeviceProps_v9_t *props)
+static ncclResult_t makeVDevice_v9(int *d, ncclNetVDeviceProps_v9_t *props)
 {
     return abi_make_vdevice(d, props->devs, props->ndevs, NCCL_NET_MAX_DEVS_PER_NIC_V9);
 }
@@ -48,9 +48,9 @@ static ncclResult_t makeVDevice(int *d, ncclNetVDeviceProps_v9_t *props)
 extern const ncclNet_v9_t ncclNetPlugin_v9;
 __attribute__((visibility("default"))) const ncclNet_v9_t ncclNetPlugin_v9 = {
     .name = "pvrdma",
-    .init = init,
+    .init = init_v9,
     .devices = abi_devices,
-    .getProperties = getProperties,
+    .getProperties = getProperties_v9,
     .listen = listen_v5,
     .connect = connect_v7,
     .accept = accept_v7,
@@ -66,5 +66,5 @@ __attribute__((visibility("default"))) const ncclNet_v9_t ncclNetPlugin_v9 = {
     .closeListen = closeListen_v4,
     .getDeviceMr = NULL,
     .irecvConsumed = NULL,
-    .makeVDevice = makeVDevice,
+    .makeVDevice = makeVDevice_v9,
 };
