@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory as NCCL's staging buffers are: pinned, as cudaHostAlloc leaves it, in pages of 4 KiB that the
- * kernel cannot move.
+ * Pinned host memory without a GPU, for pvn-perf's messages (messages.c): NCCL's staging buffers come from
+ * cudaHostAlloc, so their pages are of 4 KiB and the kernel cannot move them. Memory of malloc may be in
+ * huge pages, for which adapters need fewer translations.
  */
 #ifndef PVN_PERF_PIN_H
 #define PVN_PERF_PIN_H
@@ -14,9 +15,9 @@ extern "C" {
 #endif
 
 /*
- * Pins len bytes of private memory at p, which begins at a page. Returns a descriptor that holds the
- * pages, which the caller closes after unmapping the memory. -1 with the reason in why: nothing is
- * pinned, but the memory has been excluded from huge pages and is to be unmapped. Any thread.
+ * Pins len bytes of a private mapping at p, which begins at a page. They count against RLIMIT_MEMLOCK. Returns a
+ * descriptor that keeps them pinned; the caller unmaps the memory first and then closes it. -1 with the reason in
+ * why: nothing is pinned, but the mapping excludes huge pages now and is to be unmapped. Any thread.
  */
 int pvn_pin(void *p, size_t len, char *why, size_t why_len);
 
