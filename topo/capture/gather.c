@@ -1,8 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* A machine as a small tar: the model is loaded once through a store that remembers what was read,
- * and that, with names and serial numbers taken out, is written. So a load of the result reads the
- * same. */
+/* pvn-topo gather: a machine as a small tar for a bug report. The model is loaded once through a recorder, a file
+ * system that passes each call on to the real one and keeps what was read. These records, with names and serial
+ * numbers taken out (redact.c), are the tar, so loading it reads the same files. */
 #include <errno.h>
 #include <search.h>
 #include <stdio.h>
@@ -16,13 +16,14 @@
 #include "topo/pvn_topo.h"
 #include "topo/reader.h"
 
+/* A failed allocation does not fail the read: rc is looked at once the model has been loaded. */
 struct recorder {
-    struct pvn_topo_fs fs;
-    struct pvn_topo_fs *inner;
-    void *tree; /* tsearch, by path */
-    struct pvn_topo_record **records;
+    struct pvn_topo_fs fs;     /* first: the operations cast a pointer to it to the recorder */
+    struct pvn_topo_fs *inner; /* the machine; closed with the recorder */
+    void *tree;                /* of the records, by path (tsearch) */
+    struct pvn_topo_record **records; /* n of them, each owned */
     int n;
-    int rc; /* of the first thing that could not be remembered */
+    int rc; /* -ENOMEM: something could not be recorded */
 };
 
 static int by_path(const void *a, const void *b)
@@ -31,6 +32,7 @@ static int by_path(const void *a, const void *b)
                   ((const struct pvn_topo_record *)b)->path);
 }
 
+/* The record of a path, made if there is none; NULL sets r->rc. */
 static struct pvn_topo_record *record_of(struct recorder *r, const char *path,
                                          enum pvn_topo_fs_type type)
 {
@@ -64,6 +66,8 @@ fail:
     return NULL;
 }
 
+/* Records len bytes of a file at an offset, or a link's text; other parts of the file keep what was read before, or
+ * are zero. len 0: that it exists. */
 static void remember(struct recorder *r, const char *path, enum pvn_topo_fs_type type, size_t at,
                      const void *data, size_t len)
 {
@@ -168,7 +172,7 @@ int pvn_topo_gather(const char *root, int fd, unsigned flags, struct pvn_topo_er
         return rc;
     rc = pvn_topo_load_fs(&r.fs, root, NULL, &topo, err);
     if (rc == 0) {
-        /* Only for the store to remember the files. */
+        /* The look is thrown away: it makes the recorder keep the files of the counters. */
         rc = pvn_topo_look_read(&r.fs, topo, NULL, 0, NULL, &look);
         pvn_topo_look_free(&look);
         if (rc != 0)
