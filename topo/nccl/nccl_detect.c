@@ -31,11 +31,6 @@ static bool is_busid(const char *text)
     return true;
 }
 
-int pvn_topo_ndoc_pci_index(const struct pvn_topo *topo, const char *busid)
-{
-    return topo && busid && is_busid(busid) ? pvn_topo_find_pci(topo, busid) : -1;
-}
-
 static int set_hex(struct pvn_topo_ndoc_node *node, const char *key, int value, int digits)
 {
     char text[24];

@@ -1,8 +1,9 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's document as NCCL would make it on the machine: which PCI functions appear, under which
- * parent, with which attributes (NCCL 2.30 src/graph/xml.cc ncclTopoGetXmlFromSys, topo.cc,
- * os/linux.cc). */
+/* The XML document that NCCL would make on this machine, and writes to NCCL_TOPO_DUMP_FILE: which PCI functions
+ * appear, under which parent, with which attributes. The rules are those of NCCL 2.30: src/graph/xml.cc
+ * (ncclTopoGetXmlFromSys), topo.cc, os/linux.cc. pair.c makes NCCL's tree of it; pvn-topo dump --xml writes it as a
+ * file. */
 #ifndef PVN_TOPO_NCCL_NCCL_DETECT_H
 #define PVN_TOPO_NCCL_NCCL_DETECT_H
 
@@ -13,33 +14,32 @@
 extern "C" {
 #endif
 
+/* The input; everything stays the caller's. */
 struct pvn_topo_ndetect {
     const struct pvn_topo *topo;
-    const struct pvn_topo_nics *nics; /* the plugin's devices, in its order: dev numbers */
+    const struct pvn_topo_nics *nics; /* the plugin's devices; the index is NCCL's dev number */
     const struct pvn_topo_ndoc
-        *file;   /* NCCL_TOPO_FILE to start from, or NULL; its attributes win */
+        *file;   /* NCCL_TOPO_FILE, or NULL: the document begins with it, and its attributes win */
     int net_gdr; /* gdr attribute of the nets: 1, 0, or -1 to leave it out */
 };
 
-/* The document for a job with one rank on every GPU of the machine, ranks in bus-id order, every
- * device of the plugin used. Two values are NVML's in NCCL and come from sysfs here: a GPU's number
- * is its place in bus-id order, and its link is its maximum speed (a job wakes it up) with its
- * present width. 0 and *doc (the caller frees it), -ENOMEM, or -EINVAL with a sentence in why. */
+/* Makes the document of a job with one rank on every GPU of the machine, ranks in bus-id order, that uses every
+ * device of the plugin. NCCL gets two values of a GPU from NVML, which here come from sysfs: its number is its place
+ * in bus-id order; its link has the maximum speed, since a job wakes an idle link up, and the present width. 0 and
+ * *doc, for pvn_topo_ndoc_free; -ENOMEM; or -EINVAL with a sentence in why. */
 int pvn_topo_ndoc_detect(const struct pvn_topo_ndetect *in, struct pvn_topo_ndoc **doc, char *why,
                          size_t why_len);
 
-/* The GPUs that a job of this machine would use, as indices into topo->gpus, in bus-id order:
- * NVIDIA's where there is one, else AMD's, else accelerators, else Intel's. list has room for
- * topo->ngpus. */
+/* Fills list, which has room for topo->ngpus, with the GPUs that a job of this machine would use, as indices into
+ * topo->gpus, in bus-id order, and returns how many there are. They are of one kind: NVIDIA's if the machine has any,
+ * else AMD's, else accelerators, else Intel's. */
 int pvn_topo_ndoc_gpus(const struct pvn_topo *topo, int *list);
 
-/* The model's function for a pci node's bus id, or -1. */
-int pvn_topo_ndoc_pci_index(const struct pvn_topo *topo, const char *busid);
-
-/* Only what a file meant for NCCL_TOPO_FILE should hold: the version stays (1 for NCCL, 2 for AMD's
- * RCCL, which accepts no other), no gpu and nic elements (NCCL finds those
- * by itself; given ones win even when wrong) but for the name of a NIC that a file puts on a cpu, link_speed and link_width spelled out on every bridge
- * that no sysfs describes. Changes doc. 0 or -ENOMEM. */
+/* Reduces doc to what a file for NCCL_TOPO_FILE should hold. 0 or -ENOMEM.
+ *   version    stays: 1 for NCCL, 2 for AMD's RCCL, which accepts no other
+ *   gpu, nic   go: NCCL finds them by itself, and those in a file win even if they are wrong. The name of a NIC that
+ *              the file puts on a cpu stays, since no PCI function stands for it
+ *   bridges    get link_speed and link_width where no sysfs describes them */
 int pvn_topo_ndoc_make_topo_file(struct pvn_topo_ndoc *doc);
 
 #ifdef __cplusplus
