@@ -54,8 +54,9 @@ static inline struct short_head *behind(const struct short_ring *s, struct short
 }
 
 /* The bytes of one line at most: the first and the last 4, 8 or 16 of them, which may overlap, so
- * that nothing is called and nothing is looped over. */
-static inline void copy_few(void *dst, const void *src, uint32_t n)
+ * that nothing is called and nothing is looped over. Always inline: copies that are checked
+ * (_FORTIFY_SOURCE) look large to gcc until it has found them to be none. */
+static inline __attribute__((always_inline)) void copy_few(void *dst, const void *src, uint32_t n)
 {
     uint8_t *to = dst;
     const uint8_t *from = src;
@@ -171,8 +172,9 @@ __attribute__((noinline)) static int post_summed(struct rdma_lane *r, struct rqp
 }
 
 /* Apart from what needs no sum, whose registers a branch in it would cost 30 instructions. */
-static inline int post_line(struct rdma_lane *r, struct rqp *q, uint32_t imm, const void *src,
-                            uint32_t len, uint32_t cookie)
+static inline __attribute__((always_inline)) int post_line(struct rdma_lane *r, struct rqp *q,
+                                                           uint32_t imm, const void *src,
+                                                           uint32_t len, uint32_t cookie)
 {
     if (r->sums)
         return post_summed(r, q, imm, src, len, cookie);
