@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # Configures and builds one tree out of the source; prints nothing but errors. A tree is configured again when the
-# flags changed, or what configure looks for: packages that came later would not be seen otherwise.
+# flags changed, or what configure looks for: packages that came later would not be seen otherwise. It is compiled again
+# when the compiler's flags changed.
 # usage: build-tree.sh DIR [configure options...] [-- make targets...]
 set -eu
 src=$(cd "$(dirname "$0")/.." && pwd)
@@ -46,4 +47,12 @@ if [ ! -f "$dir/Makefile" ] || [ "$(cat "$dir/made-for" 2>/dev/null)" != "$made_
     (cd "$dir" && "$src/configure" -q ${flags[@]+"${flags[@]}"}) >>"$log" 2>&1 || fail configure
     echo "$made_for" >"$dir/made-for"
 fi
+# Objects know nothing of the flags that they were compiled with: those of other flags are removed.
+make -C "$dir" -s Makefile >>"$log" 2>&1 || fail configure
+grep -E '^(CC|CXX|CPPFLAGS|CFLAGS|CXXFLAGS|AM_[A-Z]*FLAGS|PVN_[A-Z_]*FLAGS) =' "$dir/Makefile" >"$dir/compiled-by.now"
+if ! cmp -s "$dir/compiled-by.now" "$dir/compiled-by"; then
+    make -C "$dir" -s clean >>"$log" 2>&1 || fail clean
+    mv "$dir/compiled-by.now" "$dir/compiled-by"
+fi
+rm -f "$dir/compiled-by.now"
 make -C "$dir" -s -j"$jobs" "$@" >>"$log" 2>&1 || fail make
