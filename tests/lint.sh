@@ -227,14 +227,39 @@ tool_code() {
         sed 's/$/: in the shared object, though only the tools need it/'
 }
 
-# The linker's options that configure requires for the shared object.
+# The shared object and the tools have what configure's hardening gives (m4/pvn_compiler.m4). A tree that was made with
+# --disable-hardening fails here.
 hardening() {
-    local so=$build/.libs/libnccl-net-pvrdma.so
+    local so=$build/.libs/libnccl-net-pvrdma.so file
     have readelf
     [[ -f $so ]] || skip "$so is not built"
-    readelf -lW "$so" | grep -q GNU_RELRO || echo "$so: no relro"
-    readelf -dW "$so" | grep -qE 'FLAGS.*NOW|BIND_NOW' || echo "$so: functions are bound lazily (no -z now)"
-    readelf -lW "$so" | grep -E 'GNU_STACK.*RWE' && echo "$so: an executable stack"
+    for file in "$so" "$build/pvn-perf" "$build/topo/pvn-topo"; do
+        if [[ ! -f $file ]]; then
+            grep -q "^TOOLS_TRUE = *$" "$build/Makefile" && echo "$file: not built"
+            continue
+        fi
+        readelf -lW "$file" >"$work/segments"
+        readelf -dW "$file" >"$work/dynamic"
+        readelf -W --dyn-syms "$file" | awk '$7 == "UND" { sub(/@.*/, "", $8); print $8 }' >"$work/needed"
+        grep -q GNU_RELRO "$work/segments" || echo "$file: no relro"
+        grep -qE 'FLAGS.*NOW|BIND_NOW' "$work/dynamic" || echo "$file: functions are bound lazily (no -z now)"
+        # Without the header the stack is executable, too.
+        grep -q 'GNU_STACK .* RW ' "$work/segments" || echo "$file: an executable stack"
+        [[ $file == "$so" ]] || readelf -hW "$file" | grep -q 'Type: *DYN' || echo "$file: it has a fixed address (no PIE)"
+        grep -qx __stack_chk_fail "$work/needed" || echo "$file: no stack protector"
+        grep -qE '^CFLAGS =.* -O([1-9sgz]|fast)?( |$)' "$build/Makefile" || continue # fortified functions are those of an optimizing compiler
+        grep -qE '^__[a-z0-9]+_chk$' "$work/needed" || echo "$file: no fortified function"
+    done
+    # In a linked file the note is what all objects have in common, those of the C library included. So the objects are looked at.
+    grep -q '^PVN_HARD_CFLAGS =.* -fcf-protection' "$build/Makefile" || return 0
+    find "$build/topo/tool" -name '*.o' -exec readelf -nW "$build"/.libs/libpvn*.a {} + 2>/dev/null |
+        awk '/^File: / { file = $2; seen[file] = 0 } /IBT, SHSTK/ { seen[file] = 1 } END { for (f in seen) print seen[f], f }' >"$work/notes"
+    grep -q '^1' "$work/notes" || echo "$build: no object has the note of -fcf-protection"
+    grep -vE '_data_la-[a-z_]*\.o' "$work/notes" | sed -n 's/^0 \(.*\)/\1: indirect branches and returns are not protected (no -fcf-protection)/p' | head
+    command -v hardening-check >/dev/null || return 0
+    for file in "$so" "$build/pvn-perf" "$build/topo/pvn-topo"; do
+        [[ ! -f $file ]] || hardening-check --quiet --nocfprotection "$file"
+    done
 }
 
 # gcc's own, of C only. What it is wrong about (memory freed in another call, descriptors kept in tables) is left out.

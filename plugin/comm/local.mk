@@ -2,27 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # plugin/comm: a comm as NCCL knows it, the device table and its placement in the machine, the life of the plugin.
 libpvn_core_la_SOURCES += \
-    plugin/comm/comm.c \
     plugin/comm/comm.h \
-    plugin/comm/comm_attend.c \
     plugin/comm/comm_ctrl.c \
     plugin/comm/comm_error.c \
     plugin/comm/comm_failback.c \
     plugin/comm/comm_failover.c \
     plugin/comm/comm_failover.h \
     plugin/comm/comm_keep.c \
-    plugin/comm/comm_live.c \
     plugin/comm/comm_mr.c \
     plugin/comm/comm_mr_detach.c \
-    plugin/comm/comm_received.c \
     plugin/comm/comm_paths.c \
-    plugin/comm/comm_pending.c \
     plugin/comm/comm_pending.h \
     plugin/comm/comm_priv.h \
     plugin/comm/comm_setup.c \
     plugin/comm/comm_stall.c \
     plugin/comm/comm_stats.c \
-    plugin/comm/comm_thread.c plugin/comm/comm_watch.c \
+    plugin/comm/comm_watch.c \
     plugin/comm/device.c \
     plugin/comm/device.h \
     plugin/comm/placement.c \
@@ -35,3 +30,11 @@ libpvn_core_la_SOURCES += \
     plugin/comm/profile.c \
     plugin/comm/profile.h \
     plugin/comm/plugin.h
+# The files that every message passes through.
+libpvn_core_data_la_SOURCES += \
+    plugin/comm/comm.c \
+    plugin/comm/comm_attend.c \
+    plugin/comm/comm_live.c \
+    plugin/comm/comm_pending.c \
+    plugin/comm/comm_received.c \
+    plugin/comm/comm_thread.c

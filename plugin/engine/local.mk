@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # plugin/engine: the lane interface and the message engine, which does no I/O.
-libpvn_core_la_SOURCES += \
+libpvn_core_data_la_SOURCES += \
     plugin/engine/engine.c \
     plugin/engine/engine.h \
     plugin/engine/engine_calls.h \

@@ -55,6 +55,8 @@ libpvn_perf_la_LIBADD = libpvn-netdrv.la libpvn-tools.la libpvn-core.la $(JANSSO
 if TOOLS
 bin_PROGRAMS += pvn-perf
 pvn_perf_SOURCES = plugin/perf/main.c
+pvn_perf_CFLAGS = $(AM_CFLAGS) $(PVN_PIE_CFLAGS)
+pvn_perf_LDFLAGS = $(AM_LDFLAGS) $(PVN_LDFLAGS) $(PVN_PIE_LDFLAGS)
 pvn_perf_LDADD = libpvn-perf.la
 dist_man_MANS += plugin/perf/pvn-perf.1
 dist_pvn_bashcomp_DATA += plugin/perf/pvn-perf.bash
