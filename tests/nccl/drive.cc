@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* nccldrive: drives NCCL through its public interface and checks every byte.
  *   nccldrive [-n RANKS] [-t RANKS_PER_PROCESS] [--rank R --id FILE] [--sizes A,B,..] [--iters N] [--warmup N]
- *             [--queued N] [--register 1] [--traffic-class N] [--stop-ms N] TEST...
+ *             [--queued N] [--register 1] [--traffic-class N] [--stop-ms N] [--pause-ms N] TEST...
  * --queued N: a collective is put on its stream N times before the first one may begin, and the time is one's share. A
  * lone one's time has that of NCCL's own launch in it.
  * It starts its ranks itself, each process with an NCCL_HOSTID of its own so that NCCL takes them for different
@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 using namespace drive;
@@ -237,11 +238,13 @@ int run_rank(int rank, const std::vector<std::string> &tests)
     CU(cudaSetDevice(rank % opt.threads));
     CU(cudaStreamCreateWithFlags(&me.stream, cudaStreamNonBlocking));
     me.comm = init_comm();
-    for (const std::string &t : tests)
+    for (const std::string &t : tests) {
         if (!run_collective(t) && !run_life(t)) {
             line("FAIL: unknown test %s", t.c_str());
             return 2;
         }
+        std::this_thread::sleep_for(std::chrono::milliseconds(opt.pause_ms));
+    }
     if (me.comm) {
         NC(ncclCommFinalize(me.comm));
         NC(ncclCommDestroy(me.comm));
@@ -334,10 +337,15 @@ void set_sizes(const char *list)
 bool set_option(const std::string &name, const char *v)
 {
     static const std::map<std::string, int *> numbers = {
-        {"-n", &opt.ranks},          {"-t", &opt.threads},
-        {"--rank", &opt.rank},       {"--iters", &opt.iters},
-        {"--warmup", &opt.warmup},   {"--traffic-class", &opt.traffic_class},
-        {"--stop-ms", &opt.stop_ms}, {"--queued", &opt.queued},
+        {"-n", &opt.ranks},
+        {"-t", &opt.threads},
+        {"--rank", &opt.rank},
+        {"--iters", &opt.iters},
+        {"--warmup", &opt.warmup},
+        {"--traffic-class", &opt.traffic_class},
+        {"--stop-ms", &opt.stop_ms},
+        {"--queued", &opt.queued},
+        {"--pause-ms", &opt.pause_ms},
     };
     auto it = numbers.find(name);
     if (it != numbers.end())

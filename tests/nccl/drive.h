@@ -22,6 +22,7 @@ struct Options {
     int queued = 1; /* times that an operation is put on the stream before the first may begin */
     int traffic_class = -1; /* of the communicator's configuration; -1: NCCL's default */
     int stop_ms = 50; /* stopped_init: when the last rank stops, after it began to initialise */
+    int pause_ms = 0; /* behind each test, as a training step computes */
     bool registered = false; /* user buffers are registered with the communicator */
     std::string id_file;     /* where rank 0 leaves NCCL's unique id for the others */
     std::vector<size_t> sizes;

@@ -90,7 +90,8 @@ check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c
 tests_bench_messages_LDADD = libpvn-netdrv.la
 EXTRA_DIST += tests/rdma/softverbs_command.py tests/rdma/failover_random.py tests/rdma/soak.py
-EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh tests/bench/nccl.sh
+EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh tests/bench/nccl.sh \
+    tests/bench/peer_rdma.sh tests/bench/peer_faults.sh tests/bench/peer_faults.awk
 
 # Counting takes the place of malloc, as the sanitizers do.
 if !SANITIZE

@@ -1,0 +1,218 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# The same faults for a real NCCL over this plugin and over its own transports: net_ib on software verbs (roce, pvrdma), its
+# sockets (tcp). Two ranks in network namespaces of their own, joined by two cables, alternate all-reduce and send/recv of 64 KiB
+# and 1 MiB with a pause behind each, as a training step computes; every byte is checked, without a GPU (tests/nccl). A fault comes
+# when the job runs, and counts only where it is known to have happened. What both use otherwise (NCCL's bootstrap) has the cable
+# en0, too.
+# Of each run: the verdict (right: all results, to the end; error: a rank ended, after so many seconds; hung: nobody ended within
+# the limit), the longest time without a result, and the last warning that a user sees. The table has the worst verdict of the
+# rounds, how many were right, and medians.
+# usage: tests/bench/peer_faults.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--over "roce pvrdma tcp"]
+#            [--faults "NAME.."] [--sides "ours nccl"] [--logs DIR] [--csv FILE]
+set -u
+src=$(cd "$(dirname "$0")/../.." && pwd)
+nccl_src='' nccl_build='' build=$src/build rounds=5 over="roce pvrdma tcp" faults='' sides="ours nccl" logs='' csv=''
+while (($# >= 2)); do
+    case $1 in
+    --nccl-src) nccl_src=$2 ;;
+    --nccl-build) nccl_build=$2 ;;
+    --build) build=$2 ;;
+    --rounds) rounds=$2 ;;
+    --over) over=$2 ;;
+    --faults) faults=$2 ;;
+    --sides) sides=$2 ;;
+    --logs) logs=$2 ;;
+    --csv) csv=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
+(($# == 0)) || { echo "$1: no such option, or its value is missing" >&2; sed -n '/^# usage/,/^[^#]/s/^# //p' "$0" >&2; exit 2; }
+# shellcheck source=tests/nccl/double.sh
+. "$src/tests/nccl/double.sh"
+((EUID == 0)) || { echo "skip peer-faults: network namespaces need root"; exit 77; }
+why=$(double_check) || { echo "skip peer-faults: $why"; exit 77; }
+build=$(cd "$build" && pwd) nccl_src=$(cd "$nccl_src" && pwd) nccl_build=$(cd "$nccl_build" && pwd)
+soft=$build/tests/softverbs/.libs/libsoftverbs.so
+[[ -r $soft ]] || { echo "skip peer-faults: $soft is not built (make check-build)"; exit 77; }
+tmp=$(mktemp -d) a=pvnFA$$ b=pvnFB$$
+cleanup() {
+    [[ -z ${ranks[*]:-} ]] || kill -KILL "${ranks[@]}" 2>/dev/null
+    ip netns del "$a" 2>/dev/null
+    ip netns del "$b" 2>/dev/null
+    rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+double_compile >"$tmp/compile.log" 2>&1 || { cat "$tmp/compile.log" >&2; exit 1; }
+double_environment
+mkdir "$tmp/verbs"
+# NCCL takes libibverbs.so where it is installed.
+for name in libibverbs.so libibverbs.so.1; do ln -s "$soft" "$tmp/verbs/$name"; done
+[[ -z $logs ]] || mkdir -p "$logs"
+csv=${csv:-$tmp/all.csv}
+
+# Seconds of the fault, in which a rank that is stopped, or a network that is away, gives no results.
+lasts() {
+    case $1 in
+    *-7s) echo 7 ;; *-10s) echo 10 ;; *-20s) echo 20 ;; *-30s) echo 30 ;; *-90s) echo 90 ;; *) echo 0 ;;
+    esac
+}
+pause_ms=50 # behind each of the tests
+rdma_faults="none queue-pairs port port-7s device device-7s silence gid cq peer-paused-10s peer-paused-90s control-reset control-away-30s"
+tcp_faults="none reset interface address peer-paused-90s drops-20s"
+
+cables() {
+    local n i
+    ip netns del "$a" 2>/dev/null
+    ip netns del "$b" 2>/dev/null
+    ip netns add "$a" && ip netns add "$b" || exit 1
+    for i in 0 1; do
+        ip link add "en$i" netns "$a" type veth peer name "en$i" netns "$b" || exit 1
+        for n in "$a 1" "$b 2"; do
+            read -r space host <<<"$n"
+            ip -n "$space" addr add "10.77.$i.$host/24" dev "en$i"
+            ip -n "$space" link set "en$i" up
+            ip -n "$space" link set lo up
+        done
+    done
+    # NCCL takes no interface that is not running yet.
+    for i in $(seq 100); do
+        [[ $(ip -n "$a" -br link; ip -n "$b" -br link) == *DOWN* ]] || break
+        sleep 0.1
+    done
+}
+
+# rank SIDE NETWORK NAMESPACE RANK TEST..: one end of a job, each line behind the time at which it came
+rank() {
+    local side=$1 network=$2 space=$3 rank=$4 env=("${double_env[@]}" NCCL_DEBUG=INFO "NCCL_DEBUG_SUBSYS=INIT,NET")
+    shift 4
+    mkdir -p "$tmp/sys$rank"
+    if [[ $network == tcp ]]; then
+        env+=("NCCL_SOCKET_IFNAME=en0,en1" NCCL_PVRDMA_TRANSPORT=tcp)
+        [[ $side == ours ]] || env+=(NCCL_NET=Socket)
+    else
+        env+=(NCCL_SOCKET_IFNAME=en0 PVN_SOFTVERBS_DIR="$tmp/fabric" PVN_SOFTVERBS_PROFILE="$network" PVN_SOFTVERBS_SET="set stay 1"
+            PVN_SOFTVERBS_SYSFS="$tmp/sys$rank" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys$rank" NCCL_PVRDMA_VERBS_LIB="$soft"
+            NCCL_PVRDMA_FAILOVER=1)
+        # NCCL takes the first RoCE v2 address by itself where it can read /sys, which is this machine's.
+        [[ $side == ours ]] || env+=(NCCL_NET=IB NCCL_IB_GID_INDEX="$gid" "LD_LIBRARY_PATH=$tmp/verbs:$tmp:$nccl_build/lib")
+    fi
+    [[ $side == ours ]] && env+=(NCCL_NET_PLUGIN=pvrdma NCCL_PVRDMA_STATS_DIR="$tmp/stats") || env+=(NCCL_NET_PLUGIN=none)
+    exec ip netns exec "$space" env "${env[@]}" "$tmp/nccldrive" -n 2 --id "$tmp/id" --rank "$rank" --iters 3 --warmup 0 --sizes 64K,1M \
+        --pause-ms $pause_ms "$@"
+}
+stamp() { while IFS= read -r l; do echo "$EPOCHREALTIME $l"; done; }
+results() { grep -ac ' \[0\] ok ' "$tmp/log0"; }
+alive() { kill -0 "${ranks[$1]}" 2>/dev/null; }
+# Until rank 0 has that many results more, or 60 s.
+until_results() {
+    local n=$(($(results) + $1))
+    for _ in $(seq 600); do
+        (($(results) < n)) || return 0
+        { alive 0 && alive 1; } || return 1
+        sleep 0.1
+    done
+    return 1
+}
+command_fabric() { PVN_SOFTVERBS_DIR=$tmp/fabric NCCL_PVRDMA_VERBS_LIB=$soft python3 "$src/tests/rdma/softverbs_command.py" "$@"; }
+rule() { command_fabric "$1" >/dev/null && until_results 20; command_fabric rules | grep -Eq 'fired=[1-9]'; }
+
+# inject FAULT: true if it happened
+inject() {
+    local s
+    s=$(lasts "$1")
+    case $1 in
+    none) ;;
+    queue-pairs) rule "rule break status status=RETRY_EXC_ERR nth=1 every=40 count=4" ;;
+    silence) rule "rule mute die mode=2 nth=1" ;;
+    port) command_fabric "port * 1 down" ;;
+    port-*) command_fabric "port * 1 down" && sleep "$s" && command_fabric "port * 1 up" ;;
+    device) command_fabric "fatal *" ;;
+    device-*) command_fabric "fatal * gone" && sleep "$s" && command_fabric "renew *" ;;
+    gid) command_fabric "gid * 1 $gid ::ffff:10.200.0.$((RANDOM % 200 + 1)) v2" ;;
+    cq) command_fabric "rule lost do nth=1 : qp #2 overrun" >/dev/null && { until_results 20; command_fabric rules | grep -Eq 'fired=[1-9]'; } ;;
+    peer-paused-*) kill -STOP "${ranks[1]}" && sleep "$s" && kill -CONT "${ranks[1]}" ;;
+    control-reset | reset) [[ $(python3 "$src/tests/support/reset_tcp.py" 10.77.0.1 "${ranks[@]}") != 0 ]] ;;
+    control-away-*) ip -n "$b" link set en0 down && sleep "$s" && ip -n "$b" link set en0 up ;;
+    interface) ip -n "$b" link set en0 down ;;
+    address) ip -n "$a" addr del 10.77.0.1/24 dev en0 ;;
+    drops-*) ip netns exec "$b" tc qdisc add dev en0 root netem loss 100% && sleep "$s" && ip netns exec "$b" tc qdisc del dev en0 root ;;
+    *) echo "$1: no such fault" >&2; exit 2 ;;
+    esac
+}
+
+# The time of the fault is $fault_at; the job has ended or is killed.
+judge() {
+    local verdict=$1 gap ended=-
+    [[ $verdict != right ]] || { grep -aq FAIL "$tmp/log0" "$tmp/log1" && verdict=error; }
+    ((statuses == 0)) || [[ $verdict == hung ]] || verdict=error
+    [[ $verdict != error ]] || ended=$(bc <<<"scale=1; ($ended_at - $fault_at) / 1")
+    gap=$(awk -v end="$ended_at" '/ \[0\] ok / { if (last && $1 - last > most) most = $1 - last; last = $1 }
+        END { if (last && end - last > most) most = end - last; printf "%.1f", most }' "$tmp/log0")
+    said=$(grep -ahE 'WARN|FAIL' "$tmp/log0" "$tmp/log1" | sort -n | tail -n 1 | sed 's/^[0-9.]* //' | tr ',' ';' | cut -c1-260)
+    echo "$network,$fault,$side,$round,$verdict,$ended,$gap,$said" | tee -a "$csv"
+    [[ -z $logs ]] || cp "$tmp/log0" "$logs/$network-$fault-$side-$round-rank0" && cp "$tmp/log1" "$logs/$network-$fault-$side-$round-rank1"
+}
+
+# run: one job of $side over $network with $fault
+run() {
+    local tests=() i limit reached=1 verdict=right
+    limit=$(($(lasts "$fault") + 75))
+    for i in $(seq $(((15 + $(lasts "$fault")) * 500 / pause_ms))); do tests+=(allreduce sendrecv); done
+    cables
+    rm -rf "$tmp"/id.* "$tmp/fabric" "$tmp"/sys? "$tmp/stats"
+    mkdir "$tmp/fabric"
+    ranks=()
+    : >"$tmp/log0"
+    for i in 0 1; do
+        rank "$side" "$network" "$([[ $i == 0 ]] && echo "$a" || echo "$b")" "$i" "${tests[@]}" > >(stamp >"$tmp/log$i") 2>&1 </dev/null &
+        ranks[i]=$!
+    done
+    if ! until_results 20; then
+        echo "$network $fault $side: the job did not begin:" >&2
+        tail -n 5 "$tmp/log0" "$tmp/log1" >&2
+        kill -KILL "${ranks[@]}" 2>/dev/null
+        wait 2>/dev/null
+        return
+    fi
+    fault_at=$EPOCHREALTIME
+    inject "$fault" >"$tmp/injected" 2>&1 || reached=0
+    for ((i = 0; i < limit * 10; i++)); do
+        { alive 0 && alive 1; } || break
+        sleep 0.1
+    done
+    ended_at=$EPOCHREALTIME
+    # The other one ends by itself where the job is right.
+    ((i < limit * 10)) || verdict=hung
+    for ((i = 0; i < 100; i++)); do
+        alive 0 || alive 1 || break
+        [[ $verdict == right ]] || break
+        sleep 0.1
+    done
+    kill -CONT "${ranks[@]}" 2>/dev/null
+    kill -KILL "${ranks[@]}" 2>/dev/null
+    statuses=0
+    for i in 0 1; do wait "${ranks[i]}" 2>/dev/null || statuses=1; done
+    ranks=()
+    sleep 0.2 # the readers of the output end
+    if ((reached)); then judge "$verdict"; else echo "$network $fault $side: the fault did not happen: $(tail -n 1 "$tmp/injected")" >&2; fi
+}
+
+declare -A gid_of=([roce]=3 [pvrdma]=1 [tcp]=0)
+for round in $(seq "$rounds"); do
+    for network in $over; do
+        gid=${gid_of[$network]:-3}
+        all=${faults:-$rdma_faults}
+        [[ $network != tcp ]] || all=${faults:-$tcp_faults}
+        for fault in $all; do
+            order=$sides
+            ((round % 2)) || order=$(tr ' ' '\n' <<<"$sides" | tac | tr '\n' ' ')
+            for side in $order; do run; done
+        done
+    done
+done
+echo "NCCL $(awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { printf "%s%s", dot, $3; dot = "." }' "$nccl_build/include/nccl.h"), $(nproc) CPUs, Linux $(uname -r); every byte checked"
+awk -F, -f "$src/tests/bench/median.awk" -f "$src/tests/bench/peer_faults.awk" "$csv"

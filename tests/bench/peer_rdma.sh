@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# This plugin beside NCCL's own IB transport on the same software verbs: latency, message rate, bandwidth and processor time per
+# GB over 1 to 64 comms, and the instructions per message of each one's own object. Both in every round, interleaved, with the data
+# verified beforehand; tables of medians (min..max), "ib" is NCCL's. Times leave out the price of a doorbell, which
+# software verbs do not have and PVRDMA has (an exit to the hypervisor).
+# --ib PATH: a net plugin whose ncclNetPlugin_v8 to _v12 is NCCL's net_ib, for example made of a build's libnccl_static.a.
+# usage: tests/bench/peer_rdma.sh --ib PATH [--profiles "pvrdma roce"] [--modes "record imm"] [--rounds N] [--comms LIST]
+#            [--counts] [--build DIR]
+# --counts: the instructions alone.
+set -eu
+usage() { sed -n '4,13s/^# //p' "$0" >&2; exit 2; }
+src=$(cd "$(dirname "$0")/../.." && pwd)
+build=$src/build ib='' profiles="pvrdma roce" modes="record imm" rounds=5 comms=16,64 counts=
+while (($#)); do
+    case $1 in
+    --counts) counts=1; shift; continue ;;
+    --ib | --profiles | --modes | --rounds | --comms | --build) (($# > 1)) || usage ;;
+    *) usage ;;
+    esac
+    declare "${1#--}=$2"
+    shift 2
+done
+[[ -n $ib ]] || { echo "skip peer-rdma: no plugin with NCCL's IB transport was named (--ib)"; exit 77; }
+[[ -r $ib ]] || { echo "skip peer-rdma: $ib cannot be read"; exit 77; }
+[[ -e $build/Makefile ]] || { echo "$build is not a build tree: run tests/build-tree.sh $build first, or give --build DIR" >&2; exit 2; }
+make -C "$build" -s -j"${PVN_JOBS:-$(nproc)}" libnccl-net-pvrdma.la pvn-perf tests/softverbs/libsoftverbs.la tests/bench/core_distance tests/bench/messages >&2
+build=$(cd "$build" && pwd) ib=$(realpath "$ib")
+own=$build/.libs/libnccl-net-pvrdma.so
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+mkdir "$tmp/verbs" "$tmp/sys" "$tmp/fabric"
+# NCCL takes libibverbs.so where it is installed.
+for name in libibverbs.so libibverbs.so.1; do ln -s "$build/tests/softverbs/.libs/libsoftverbs.so" "$tmp/verbs/$name"; done
+export LD_LIBRARY_PATH=$tmp/verbs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} NCCL_SOCKET_IFNAME=lo NCCL_PVRDMA_TRANSPORT=rdma
+export NCCL_PVRDMA_VERBS_LIB=$tmp/verbs/libibverbs.so.1 NCCL_PVRDMA_SYSFS_ROOT=$tmp/sys PVN_SOFTVERBS_SYSFS=$tmp/sys PVN_SOFTVERBS_DIR=$tmp/fabric
+export NCCL_PVRDMA_STATS_DIR=$tmp/stats
+
+# The index of the IPv4 address of RoCE v2, which NCCL finds by itself where /sys is the device's.
+gid_index() { case $1 in pvrdma) echo 1 ;; *) echo 3 ;; esac; }
+
+# Instructions of both ends per message, of one object.
+instructions() {
+    local bytes depth mode
+    printf '%-8s %8s %6s' profile bytes depth
+    for mode in $modes ib; do printf ' %9s' "$mode"; done
+    echo
+    for bytes in 8 4096 524288; do
+        for depth in 1 8; do
+            printf '%-8s %8s %6s' "$1" "$bytes" "$depth"
+            for mode in $modes ib; do
+                printf ' %9s' "$(counted "$mode" "$bytes" "$depth")"
+            done
+            echo
+        done
+    done
+}
+phases="post_send post_receive test_oldest post_send_to_no_end test_to_no_end send_in_vain test_of_receive test_of_send"
+counted() {
+    local mode=$1 path=$own object=libnccl-net-pvrdma n=500
+    [[ $mode != ib ]] || path=$ib object=${ib##*/}
+    local run=("$build/tests/bench/messages" "$path" "$n" "$2" "$3" "$tmp/outcomes")
+    [[ $mode == ib ]] || export NCCL_PVRDMA_RDMA_MODE=$mode
+    rm -f "$tmp/outcomes"
+    # Alone on a fabric of its own, and once without valgrind, which finds out which calls give a request.
+    { PVN_SOFTVERBS_DIR='' "$build/libtool" --mode=execute "${run[@]}" >/dev/null &&
+        PVN_SOFTVERBS_DIR='' "$build/libtool" --mode=execute valgrind -q --tool=callgrind --separate-callers=16 \
+            --callgrind-out-file="$tmp/out" "${run[@]}" >/dev/null; } || { echo failed; return; }
+    awk -v object="$object" -v phases="$phases" -f "$src/tests/bench/instructions.awk" "$tmp/out" |
+        awk -v n=$n '{ for (i = 1; i <= 3; i++) sum += $i; printf "%.0f\n", sum / n }'
+}
+
+measurement=0
+# perf FILE arguments of pvn-perf: all plugins in turn
+perf() {
+    local out=$1 before after
+    shift
+    before=$("$build/tests/bench/core_distance")
+    "$build/pvn-perf" p2p --ranks 2 --memory pinned --quiet "${plugins[@]}" "$@" --csv "$tmp/one.csv" >"$tmp/said" 2>&1 || { cat "$tmp/said" >&2; exit 3; }
+    after=$("$build/tests/bench/core_distance")
+    measurement=$((measurement + 1))
+    echo "$measurement,$before,$after" >>"$tmp/distance.csv"
+    tail -n +2 "$tmp/one.csv" | grep -v ,histogram, | sed "s/^/$measurement,$before,$after,/" >>"$out"
+}
+
+for profile in $profiles; do
+    NCCL_IB_GID_INDEX=$(gid_index "$profile")
+    export PVN_SOFTVERBS_PROFILE=$profile NCCL_IB_GID_INDEX
+    if command -v valgrind >/dev/null; then instructions "$profile"; else echo "instructions are not counted: there is no valgrind"; fi
+    unset NCCL_PVRDMA_RDMA_MODE
+    [[ -z $counts ]] || continue
+    for mode in $modes; do
+        plugins=(--plugin "pvrdma=$own" --plugin "ib=$ib" --env "pvrdma:NCCL_PVRDMA_RDMA_MODE=$mode")
+        rm -f "$tmp"/*.csv
+        perf /dev/null --check --bandwidth --sizes 8,4K,64K,1M --time 0.01
+        rm -f "$tmp/distance.csv"
+        measurement=0
+        for ((r = 1; r <= rounds; r++)); do
+            ((r % 2)) && plugins=("${plugins[@]:2:2}" "${plugins[@]:0:2}" "${plugins[@]:4}")
+            perf "$tmp/p2p.csv" --latency --sizes 8,4K,64K,1M --time 0.4
+            perf "$tmp/p2p.csv" --bandwidth --sizes 8,4K,64K,1M,4M --time 0.4
+            for n in ${comms//,/ }; do perf "$tmp/p2p.csv" --bandwidth --comms "$n" --sizes 8,64K --time 0.4; done
+        done
+        echo "profile $profile, $mode mode, $rounds rounds, $(nproc) CPUs, Linux $(uname -r)"
+        awk -F, -v own=pvrdma -v order="pvrdma ib" -f "$src/tests/bench/distance.awk" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/tcp.awk" \
+            "$tmp/distance.csv" "$tmp/p2p.csv"
+    done
+done
