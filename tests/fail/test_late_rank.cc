@@ -23,7 +23,6 @@
 #include <map>
 
 using namespace nccl;
-using namespace std::chrono_literals;
 
 namespace
 {
@@ -109,21 +108,23 @@ struct Rank {
         check(read(in, &c, 1) == 1, "the other end has gone");
         return c;
     }
-    // The link in use, or this adapter's port, is lost for a while.
-    void lose_link(std::chrono::milliseconds how_long) const
-    {
-        set_link("down");
-        std::thread([how_long, this] {
-            std::this_thread::sleep_for(how_long);
-            set_link("up");
-        }).detach();
-    }
-    void set_link(const std::string &to) const
+    // The link in use, or this adapter's port, is lost for a while. A link comes back although this process is stopped.
+    void lose_link(const std::string &seconds) const
     {
         if (!rdma) {
-            check(pvn_test::sh("ip link set v0 " + to), "ip link");
+            check(
+                pvn_test::sh("ip link set v0 down && (sleep " + seconds + "; ip link set v0 up) &"),
+                "ip link");
             return;
         }
+        set_port("down");
+        std::thread([seconds] {
+            std::this_thread::sleep_for(std::chrono::duration<double>(std::stod(seconds)));
+            set_port("up");
+        }).detach();
+    }
+    static void set_port(const std::string &to)
+    {
         void *lib = dlopen(SOFTVERBS, RTLD_NOW | RTLD_NOLOAD);
         auto *give =
             lib ? reinterpret_cast<decltype(&sv_command)>(dlsym(lib, "sv_command")) : nullptr;
@@ -350,7 +351,7 @@ void loses_its_link_and_is_away(Rank &r)
 {
     r.up();
     r.transfer(8, 100000);
-    r.lose_link(2500ms);
+    r.lose_link("2.5");
     r.transfer(20, LARGE, [&] { r.away(); });
 }
 // Its lanes fail within the first second.
@@ -358,7 +359,7 @@ void loses_its_port_and_is_away(Rank &r)
 {
     r.up();
     r.transfer(8, 100000);
-    r.lose_link(4s);
+    r.lose_link("4");
     r.away_at = "failover:";
     r.transfer(20, LARGE);
     Rank::check(!r.away_at, "there was no failover");
@@ -398,7 +399,7 @@ void returns_to_its_link(Rank &r)
     bool was_away = false, back = false;
     r.up();
     r.transfer(8, 100000);
-    r.lose_link(r.rdma ? 7s : 4s);
+    r.lose_link(r.rdma ? "7" : "4");
     while (!back) {
         if (since == clock::time_point() && said("connected again after"))
             since = clock::now();
