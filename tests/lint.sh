@@ -252,7 +252,8 @@ hardening() {
     done
     # In a linked file the note is what all objects have in common, those of the C library included. So the objects are looked at.
     grep -q '^PVN_HARD_CFLAGS =.* -fcf-protection' "$build/Makefile" || return 0
-    find "$build/topo/tool" -name '*.o' -exec readelf -nW "$build"/.libs/libpvn*.a {} + 2>/dev/null |
+    # Tests are C++ and have none of these flags.
+    find "$build/topo/tool" "$build/.libs" \( -path '*/tool/*.o' -o -name 'libpvn*.a' \) ! -name '*test.a' -exec readelf -nW {} + 2>/dev/null |
         awk '/^File: / { file = $2; seen[file] = 0 } /IBT, SHSTK/ { seen[file] = 1 } END { for (f in seen) print seen[f], f }' >"$work/notes"
     grep -q '^1' "$work/notes" || echo "$build: no object has the note of -fcf-protection"
     grep -vE '_data_la-[a-z_]*\.o' "$work/notes" | sed -n 's/^0 \(.*\)/\1: indirect branches and returns are not protected (no -fcf-protection)/p' | head
