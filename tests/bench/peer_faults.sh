@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The same faults for a real NCCL over this plugin and over its own transports: net_ib on software verbs (roce, pvrdma), its
+# A real NCCL has faults over this plugin, and has them over its own transports: net_ib on software verbs (roce, pvrdma), its
 # sockets (tcp). Two ranks in network namespaces of their own, joined by two cables, alternate all-reduce and send/recv of 64 KiB
 # and 1 MiB with a pause behind each, as a training step computes; every byte is checked, without a GPU (tests/nccl). A fault comes
 # when the job runs, and counts only where it is known to have happened. What both use otherwise (NCCL's bootstrap) has the cable
 # en0, too.
-# Of each run: the verdict (right: all results, to the end; error: a rank ended, after so many seconds; hung: nobody ended within
+# A run gives the verdict (right: all results, to the end; error: a rank ended, after so many seconds; hung: nobody ended within
 # the limit), the longest time without a result, and the last warning that a user sees. The table has the worst verdict of the
 # rounds, how many were right, and medians.
 # usage: tests/bench/peer_faults.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--over "roce pvrdma tcp"]
@@ -62,7 +62,7 @@ lasts() {
 }
 # Seconds behind the fault until a job hangs. An adapter that ends no request is given up after four times its own time-outs, which
 # are 34 s by default.
-patience() { if [[ $1 == silence ]]; then echo 240; else echo 90; fi; }
+limit_of() { if [[ $1 == silence ]]; then echo 240; else echo 90; fi; }
 pause_ms=50 # behind each of the tests
 rdma_faults="none queue-pairs port port-7s device device-7s silence gid cq peer-paused-10s peer-paused-90s control-reset control-away-30s"
 tcp_faults="none reset interface address peer-paused-90s drops-20s"
@@ -187,7 +187,7 @@ run() {
     fi
     fault_at=$EPOCHREALTIME
     inject "$fault" >"$tmp/injected" 2>&1 || reached=0
-    deadline=$((EPOCHSECONDS + $(patience "$fault")))
+    deadline=$((EPOCHSECONDS + $(limit_of "$fault")))
     while alive 0 && alive 1; do
         ((EPOCHSECONDS < deadline)) || { verdict=hung; break; }
         sleep 0.1
