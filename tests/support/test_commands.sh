@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# The two commands on a stub of the source tree: a tree is configured again when a package arrived since, the test
-# command fails when GoogleTest or softverbs are missing from what it built, and it closes with the counts however
+# The two commands on a stub of the source tree: a tree is configured again when a package arrived since, and compiled again with
+# other flags; the test command fails when GoogleTest or softverbs are missing from what it built, and it closes with the counts however
 # it ends.
 set -u
 work=$(mktemp -d)
@@ -12,7 +12,7 @@ cp "$PVN_SRCDIR/run-tests.sh" "$work/src/"
 cp "$PVN_SRCDIR/tests/build-tree.sh" "$work/src/tests/"
 cd "$work/src" || exit 1
 unset PVN_ONLY CI MAKEFLAGS MFLAGS
-export PATH=$work/bin:$PATH GTEST=none INSTALL=0 ON_BUILD=:
+export PATH=$work/bin:$PATH GTEST=none INSTALL=0 ON_BUILD=: FLAGS=-g
 
 result() {
     if [ "$1" = 0 ]; then echo "ok $2"; else echo "not ok $2"; fi
@@ -24,7 +24,8 @@ cat >configure <<'STUB'
 echo run >>configured
 { pkg-config --modversion gtest_main >/dev/null && echo 'S["HAVE_GTEST_TRUE"]=""' ||
     echo 'S["HAVE_GTEST_TRUE"]="#"'; } >config.status
-printf 'all:\ncheck-build:\n\t@sh -c "$$ON_BUILD"\ncheck:\n\t@echo "ran 3 programs"\n\t@echo "5 passed, 0 failed, 1 skipped"\n' >Makefile
+echo "CFLAGS = $FLAGS" >Makefile
+printf 'all:\nclean:\n\t@echo run >>cleaned\ncheck-build:\n\t@sh -c "$$ON_BUILD"\ncheck:\n\t@echo "ran 3 programs"\n\t@echo "5 passed, 0 failed, 1 skipped"\n' >>Makefile
 STUB
 cat >"$work/bin/pkg-config" <<'STUB'
 #!/bin/sh
@@ -47,6 +48,10 @@ result $? "a tree is configured again when a package arrived"
 GTEST=1.12 tests/build-tree.sh build --enable-x
 configured 3
 result $? "a tree is configured again with other options"
+cleaned=$(wc -l <build/cleaned)
+GTEST=1.12 tests/build-tree.sh build --enable-y
+[ "$(wc -l <build/cleaned)" = "$cleaned" ] && FLAGS=-O1 GTEST=1.12 tests/build-tree.sh build --enable-x && [ "$(wc -l <build/cleaned)" -gt "$cleaned" ]
+result $? "a tree is compiled again with other flags alone"
 
 ./run-tests.sh --quick >out 2>&1
 [ $? = 1 ] && grep -q '^not ok: .*without GoogleTest' out
