@@ -7,8 +7,8 @@
 # when the job runs, and counts only where it is known to have happened. What both use otherwise (NCCL's bootstrap) has the cable
 # en0, too.
 # A run gives the verdict (right: all results, to the end; error: a rank ended, after so many seconds; hung: nobody ended within
-# the limit), the longest time without a result, and the last warning that a user sees. The table has the worst verdict of the
-# rounds, how many were right, and medians.
+# the limit), the longest time without a result, and the last warning that a user sees, which stands in the CSV file alone. The
+# table counts the verdicts of the rounds, and has medians of the times.
 # usage: tests/bench/peer_faults.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--over "roce pvrdma tcp"]
 #            [--faults "NAME.."] [--sides "ours nccl"] [--logs DIR] [--csv FILE]
 set -u
@@ -98,8 +98,7 @@ rank() {
         [[ $side == ours ]] || env+=(NCCL_NET=Socket)
     else
         env+=(NCCL_SOCKET_IFNAME=en0 PVN_SOFTVERBS_DIR="$tmp/fabric" PVN_SOFTVERBS_PROFILE="$network" PVN_SOFTVERBS_SET="set stay 1"
-            PVN_SOFTVERBS_SYSFS="$tmp/sys$rank" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys$rank" NCCL_PVRDMA_VERBS_LIB="$soft"
-            NCCL_PVRDMA_FAILOVER=1)
+            PVN_SOFTVERBS_SYSFS="$tmp/sys$rank" NCCL_PVRDMA_SYSFS_ROOT="$tmp/sys$rank" NCCL_PVRDMA_VERBS_LIB="$soft")
         # NCCL takes the first RoCE v2 address by itself where it can read /sys, which is this machine's.
         [[ $side == ours ]] || env+=(NCCL_NET=IB NCCL_IB_GID_INDEX="$gid" "LD_LIBRARY_PATH=$tmp/verbs:$tmp:$nccl_build/lib")
     fi
@@ -154,7 +153,7 @@ inject() {
 
 # The time of the fault is $fault_at; the job has ended or is killed.
 judge() {
-    local verdict=$1 gap ended=-
+    local verdict=$1 gap ended=- r
     [[ $verdict != right ]] || { grep -aq FAIL "$tmp/log0" "$tmp/log1" && verdict=error; }
     ((statuses == 0)) || [[ $verdict == hung ]] || verdict=error
     [[ $verdict != error ]] || ended=$(bc <<<"scale=1; ($ended_at - $fault_at) / 1")
@@ -162,7 +161,8 @@ judge() {
         END { if (last && end - last > most) most = end - last; printf "%.1f", most }' "$tmp/log0")
     said=$(grep -ahE 'WARN|FAIL' "$tmp/log0" "$tmp/log1" | sort -n | tail -n 1 | sed 's/^[0-9.]* //' | tr ',' ';' | cut -c1-260)
     echo "$network,$fault,$side,$round,$verdict,$ended,$gap,$said" | tee -a "$csv"
-    [[ -z $logs ]] || cp "$tmp/log0" "$logs/$network-$fault-$side-$round-rank0" && cp "$tmp/log1" "$logs/$network-$fault-$side-$round-rank1"
+    [[ -n $logs ]] || return 0
+    for r in 0 1; do cp "$tmp/log$r" "$logs/$network-$fault-$side-$round-rank$r"; done
 }
 
 # run: one job of $side over $network with $fault

@@ -81,7 +81,7 @@ perf() {
     after=$("$build/tests/bench/core_distance")
     measurement=$((measurement + 1))
     echo "$measurement,$before,$after" >>"$tmp/distance.csv"
-    tail -n +2 "$tmp/one.csv" | grep -v ,histogram, | sed "s/^/$measurement,$before,$after,/" >>"$out"
+    tail -n +2 "$tmp/one.csv" | grep -E ',(latency|bandwidth),' | grep -v ,histogram, | sed "s/^/$measurement,$before,$after,/" >>"$out"
 }
 
 for profile in $profiles; do
