@@ -150,13 +150,16 @@ struct Rank {
     // Away behind each of these calls, counted from 0.
     void up(const std::set<int> &away_behind = {})
     {
-        bool done = false;
+        bool done = false, was_away = false;
         begin();
         for (int i = 0; !done; i++) {
             done = call();
-            if (!done && away_behind.count(i))
+            if (!done && away_behind.count(i)) {
                 away();
+                was_away = true;
+            }
         }
+        check(was_away || away_behind.empty(), "it was up before it could be away");
     }
     // Messages of this size, up to 8 at once; each receive is verified. `posted` is called when the first ones are.
     void transfer(int n, size_t size, const std::function<void()> &posted = nullptr)
