@@ -20,6 +20,13 @@ static inline uint64_t pvn_now_ns(void)
     return (uint64_t)ts.tv_sec * PVN_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+/* A time from which a limit counts, moved on by ns that do not count. It may be younger than those, and is never later than
+ * now: the difference to it would be below zero, which is huge. */
+static inline uint64_t pvn_not_counted_ns(uint64_t since, uint64_t ns, uint64_t now)
+{
+    return since + ns < now ? since + ns : now;
+}
+
 /* The pause that comes after this one: twice as long, at most max; after none (0) the first. */
 static inline uint64_t pvn_next_pause_ns(uint64_t pause, uint64_t first, uint64_t max)
 {

@@ -331,8 +331,7 @@ static int watch_peer(struct pvn_comm *c)
     if (!pvn_conn_keeps(c->conn))
         return peer_has_ended(c, ENDED);
     c->failover->hung_up = true;
-    /* The time since that call is still to be judged, by check_deadline. */
-    c->failover->began_ns = c->failover->stepped_ns;
+    c->failover->began_ns = pvn_now_ns();
     return 0;
 }
 
@@ -396,9 +395,9 @@ static int check_deadline(struct pvn_comm *c)
 
     /* The peer is there, or nobody has called: no reason to count. */
     if (is_there(c) || step > PVN_NS_PER_S)
-        f->began_ns += step;
+        f->began_ns = pvn_not_counted_ns(f->began_ns, step, now);
     if (step > PVN_NS_PER_S)
-        f->since_ns += step;
+        f->since_ns = pvn_not_counted_ns(f->since_ns, step, now);
     f->stepped_ns = now;
     waited = now - f->since_ns;
     if (f->hung_up && now - f->began_ns >= COMM_HUNG_UP_NS)

@@ -45,7 +45,7 @@ struct comm_keep {
     int fd;
     struct pvn_path_watch path;
     uint64_t nonce;        /* of its connection */
-    uint64_t maybe;        /* acceptor: of the one with which the peer may go on already; 0: none */
+    uint64_t unanswered;   /* acceptor: of the one with which the peer may go on already; 0: none */
     struct pvn_conn *conn; /* connector: the attempt; at both ends, the result */
     uint64_t dead_ns;      /* when fd was found dead, 0: not */
     uint64_t began_ns, next_ns;
@@ -143,8 +143,8 @@ static void step_receiver(struct comm_keep *k)
 {
     struct pvn_conn *newer = k->fd < 0 ? NULL : pvn_listener_control(k->comm->keeper, k->nonce);
 
-    if (!newer && k->fd >= 0 && k->maybe)
-        newer = pvn_listener_control(k->comm->keeper, k->maybe);
+    if (!newer && k->fd >= 0 && k->unanswered)
+        newer = pvn_listener_control(k->comm->keeper, k->unanswered);
     if (!newer)
         return;
     drop(k, 0);
@@ -216,7 +216,7 @@ void comm_keep_watch(struct pvn_comm *c, const struct pvn_conn *conn)
     drop(k, 0);
     k->fd = conn ? conn->ctrl.fd : -1;
     if (!conn || conn->cfg.nonce != k->nonce)
-        k->maybe = 0;
+        k->unanswered = 0;
     k->nonce = conn ? conn->cfg.nonce : 0;
     k->path = (struct pvn_path_watch){0};
     k->dead_ns = k->next_ns = 0;
@@ -231,7 +231,7 @@ void comm_keep_expect(struct pvn_comm *c, uint64_t nonce)
     if (!k)
         return;
     pthread_mutex_lock(&lock);
-    k->maybe = nonce;
+    k->unanswered = nonce;
     pthread_mutex_unlock(&lock);
 }
 

@@ -215,9 +215,9 @@ static int check_deadline(struct pvn_conn *c, uint64_t now)
 /* Time that does not count. The state, or the frame, may be younger. */
 static void stand_still(struct pvn_conn *c, uint64_t ns, uint64_t now)
 {
-    c->entered_ns = c->entered_ns + ns < now ? c->entered_ns + ns : now;
+    c->entered_ns = pvn_not_counted_ns(c->entered_ns, ns, now);
     if (c->began_ns)
-        c->began_ns = c->began_ns + ns < now ? c->began_ns + ns : now;
+        c->began_ns = pvn_not_counted_ns(c->began_ns, ns, now);
 }
 
 int pvn_conn_step(struct pvn_conn *c)

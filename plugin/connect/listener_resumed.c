@@ -31,12 +31,6 @@ static bool is_left_behind(const struct pvn_listener *l, const struct member *m,
     return !is_alive(c) || now - m->expected_ns >= pvn_params_get()->hello_timeout;
 }
 
-/* While an adapter's call has the lock nobody can look for what has come in: that time does not count. */
-static void stand_still(struct member *m, uint64_t ns, uint64_t now)
-{
-    m->expected_ns = m->expected_ns + ns < now ? m->expected_ns + ns : now;
-}
-
 /* For comms that are connected again: takes in what has come, and closes what no comm takes. */
 static void take_in_resumed(struct pvn_listener *l, uint64_t id)
 {
@@ -47,8 +41,9 @@ static void take_in_resumed(struct pvn_listener *l, uint64_t id)
     for (struct member **at = &l->members; *at;) {
         struct member *m = *at;
 
+        /* While an adapter's call has the lock nobody can look for what has come in. */
         if (gap > PVN_AWAY_NS)
-            stand_still(m, gap, now);
+            m->expected_ns = pvn_not_counted_ns(m->expected_ns, gap, now);
         if (m->conn->theirs.resumes == id)
             m->expected_ns = now;
         if (is_left_behind(l, m, now))

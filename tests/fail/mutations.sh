@@ -70,8 +70,8 @@ mutate peer-hears-nothing-on-the-new-one $peer:FailoverControl.OfAConnectorThatN
     '/^static int watch_peer/,/^}/s/tell_peer\(.*\);/;/'
 mutate clean-end-is-the-end-of-the-process $peer:FailoverControl.ThatEndsInOrderForTheConnector $comm/comm_failover.c \
     's/hung_up && !pvn_conn_keeps\(c->conn\)/hung_up/'
-mutate clean-end-is-counted-from-a-later-time $peer:FailoverControl.ThatEndsInOrderWhileTheNextOneIsSetUp $comm/comm_failover.c \
-    's/began_ns = c->failover->stepped_ns;/began_ns = pvn_now_ns();/'
+mutate limit-of-a-clean-end-begins-later-than-now $peer:FailoverControl.ThatEndsInOrderWhileTheNextOneIsSetUp $comm/comm_failover.c \
+    's/began_ns = pvn_not_counted_ns\(.*\);/began_ns += step;/'
 mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $comm/comm_failover.c \
     's/pvn_err_clear\(&c->ctrl_err\);/;/'
 mutate control-connection-of-the-lost-answer $peer:FailoverControl.OfAConnectionWhoseAnswerIsLost $comm/comm_failover.c \
