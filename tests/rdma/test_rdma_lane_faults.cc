@@ -585,6 +585,41 @@ TEST(RdmaFaults, RegistrationOfItsRingsFails)
     EXPECT_EQ(1, sv::lib().sv_rule_fired("nomem"));
 }
 
+// A message for which no receive is posted waits aside, up to a limit that ends the comm. In a failover it is not
+// acknowledged, so it is sent again, however large it is.
+TEST(RdmaTwoSided, MessagesWithoutAReceiveDoNotEndAFailover)
+{
+    constexpr size_t SIZE = (1 << 20) + 1; // the limit is 1 MiB in these tests
+    for (bool lost : {false, true}) {
+        RdmaPair p;
+        RdmaOptions o = shape("pvrdma", PVN_RDMA_SEND, 1, 1 << 20, true);
+        o.acknowledged = true;
+        p.open(o);
+        std::vector<uint8_t> out = bytes::of(SIZE, 1), in(1000);
+        pvn_mr *smr = p.tx.reg(out.data(), SIZE), *rmr = p.rx.reg(in.data(), in.size());
+        pvn_req *s = nullptr, *r = nullptr;
+        ASSERT_EQ(0, irecv(p, in.data(), in.size(), 9, rmr, &r));
+        ASSERT_EQ(0, pvn_engine_isend(p.tx.e, out.data(), SIZE, 5, smr, &s));
+        ASSERT_NE(nullptr, s);
+        ASSERT_EQ(0, pvn_engine_progress(p.tx.e));
+        if (!lost) {
+            int rc = 0;
+            for (Deadline wait; wait.left() && rc == 0;)
+                rc = pvn_engine_progress(p.rx.e);
+            EXPECT_EQ(-ENOBUFS, rc) << "it has not arrived";
+            continue;
+        }
+        pvn_err why = {};
+        pvn_err_set(&why, -ENETDOWN, "by request of the test");
+        pvn_engine_pause(p.rx.e, &why);
+        int rc = -EAGAIN;
+        for (Deadline wait; wait.left() && rc == -EAGAIN;)
+            rc = p.rx.lane->ops->fence(p.rx.lane);
+        ASSERT_EQ(0, rc);
+        EXPECT_EQ(0, pvn_engine_drain(p.rx.e)) << pvn_engine_err(p.rx.e)->reason[0];
+    }
+}
+
 TEST(RdmaFence, NothingLandsAfterIt)
 {
     RdmaPair p;
