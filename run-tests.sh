@@ -15,6 +15,8 @@ strict=()
 [ -n "${CI:-}" ] && strict=(--enable-werror)
 start=$SECONDS
 times=$(mktemp)
+# What failed, to be said again at the end: whoever sees the end of a long output alone sees what it was.
+again=$(mktemp)
 # Seconds after which a tree that is still being built, or tested, has failed. Each test has a limit of its own.
 build_limit=1800 check_limit=3600
 # Three checks of the C++, which is tests alone, are left out, since they double the time of compiling it: of virtual tables,
@@ -23,17 +25,21 @@ asan=("--enable-sanitize=address,undefined" --enable-coverage CFLAGS="-g -O1"
     CXXFLAGS="-g1 -fno-sanitize=vptr,null,alignment")
 tsan=(--enable-sanitize=thread CFLAGS="-g -O1")
 
+not_ok() {
+    failed=$((failed + 1))
+    echo "not ok: $1"
+    echo "not ok: $1" >>"$again"
+}
+
 # Whatever ends this, the counts are the last line; what did not come to its end has failed.
 ended=
 close() {
     local rc=$?
     trap - EXIT
-    rm -f "$times"
     [ -z "${ahead:-}" ] || kill -- "-$ahead" 2>/dev/null
-    if [ -z "$ended" ]; then
-        failed=$((failed + 1))
-        echo "not ok: the tests ended early"
-    fi
+    [ -n "$ended" ] || not_ok "the tests ended early"
+    [ ! -s "$again" ] || { echo "== what failed" && cut -c1-300 "$again"; }
+    rm -f "$times" "$again"
     echo "all tests took $((SECONDS - start)) s"
     echo "ran $programs programs"
     echo "$passed passed, $failed failed, $skipped skipped"
@@ -57,15 +63,13 @@ add() {
     shift 2
     step "$name"
     if ! timeout --foreground -k 10 $build_limit tests/build-tree.sh "$dir" "$@"; then
-        failed=$((failed + 1))
-        echo "not ok: $name does not build"
+        not_ok "$name does not build"
         return
     fi
     mkdir -p "$dir/test-logs"
     if ! timeout --foreground -k 10 $build_limit make -C "$dir" -s -j"${PVN_JOBS:-$(nproc)}" check-build >"$dir/check-build.log" 2>&1; then
-        failed=$((failed + 1))
         tail -n 30 "$dir/check-build.log"
-        echo "not ok: $name: the tests do not build"
+        not_ok "$name: the tests do not build"
         return
     fi
     step "$name, tests"
@@ -73,18 +77,21 @@ add() {
         grep --line-buffered -vE '^make|^  (CC|CXX|CCLD|CXXLD|GEN|AR) '
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$dir/test-logs/check.log" | tail -n 1)
     if [ -z "$line" ]; then
-        failed=$((failed + 1))
-        echo "not ok: $name: the tests did not reach their end; see $dir/test-logs"
+        not_ok "$name: the tests did not reach their end; see $dir/test-logs"
         return
     fi
     # Tests that are not there do not fail by themselves.
     if ! grep -q 'HAVE_GTEST_TRUE"\]=""$' "$dir/config.status"; then
-        failed=$((failed + 1))
-        echo "not ok: $name: built without GoogleTest, so nearly all tests are missing; see $dir/config.log"
+        not_ok "$name: built without GoogleTest, so nearly all tests are missing; see $dir/config.log"
     elif [ ! -e "$dir/tests/softverbs/.libs/libsoftverbs.so" ]; then
-        failed=$((failed + 1))
-        echo "not ok: $name: the stand-in for libibverbs (tests/softverbs) is not built, so no test used RDMA"
+        not_ok "$name: the stand-in for libibverbs (tests/softverbs) is not built, so no test used RDMA"
     fi
+    # Of each program with a failure its line and what the tests said where they failed.
+    awk -v name="$name" '
+        / passed +[0-9]+ failed +[0-9]+ skipped .* cpu$/ { in_it = $4 > 0; left = 60; near = 0; if (in_it) print name ": " $0; next }
+        /^not ok: / { print name ": " $0 }
+        in_it && (/Failure$/ || /not ok/ || /FAILED/ || /ERROR: / || /WARNING: ThreadSanitizer/) { near = 20 }
+        in_it && near-- > 0 && left-- > 0' "$dir/test-logs/check.log" >>"$again"
     read -r n < <(sed -n 's/^ran \([0-9]*\) programs$/\1/p' "$dir/test-logs/check.log" | tail -n 1)
     programs=$((programs + ${n:-0}))
     read -r p _ f _ s _ <<<"${line//,/ }"
@@ -98,10 +105,10 @@ one_by_one() {
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     programs=$((programs + 1))
     if ((p + f + s == 0)); then
-        failed=$((failed + 1))
-        echo "not ok: $1 has no result"
+        not_ok "$1 has no result"
     fi
     grep -v '^ok ' "$1"
+    grep '^not ok ' "$1" >>"$again"
     echo "$p passed, $f failed, $s skipped here"
 }
 
@@ -151,9 +158,8 @@ else
         passed=$((passed + 1))
         echo "ok: make distcheck"
     else
-        failed=$((failed + 1))
         tail -n 30 build-check/distcheck.log
-        echo "not ok: make distcheck"
+        not_ok "make distcheck"
     fi
     step "the newest Debian"
     [ -s build-check/newest-debian.log ] || tests/newest-debian.sh >build-check/newest-debian.log 2>&1

@@ -12,7 +12,8 @@ cp "$PVN_SRCDIR/run-tests.sh" "$work/src/"
 cp "$PVN_SRCDIR/tests/build-tree.sh" "$work/src/tests/"
 cd "$work/src" || exit 1
 unset PVN_ONLY CI MAKEFLAGS MFLAGS
-export PATH=$work/bin:$PATH GTEST=none INSTALL=0 ON_BUILD=: FLAGS=-g
+export PATH=$work/bin:$PATH GTEST=none INSTALL=0 ON_BUILD=: FLAGS=-g CHECKED=$work/checked
+printf 'ran 3 programs\n5 passed, 0 failed, 1 skipped\n' >"$CHECKED"
 
 result() {
     if [ "$1" = 0 ]; then echo "ok $2"; else echo "not ok $2"; fi
@@ -25,7 +26,7 @@ echo run >>configured
 { pkg-config --modversion gtest_main >/dev/null && echo 'S["HAVE_GTEST_TRUE"]=""' ||
     echo 'S["HAVE_GTEST_TRUE"]="#"'; } >config.status
 echo "CFLAGS = $FLAGS" >Makefile
-printf 'all:\nclean:\n\t@echo run >>cleaned\ncheck-build:\n\t@sh -c "$$ON_BUILD"\ncheck:\n\t@echo "ran 3 programs"\n\t@echo "5 passed, 0 failed, 1 skipped"\n' >>Makefile
+printf 'all:\nclean:\n\t@echo run >>cleaned\ncheck-build:\n\t@sh -c "$$ON_BUILD"\ncheck:\n\t@cat $$CHECKED\n' >>Makefile
 STUB
 cat >"$work/bin/pkg-config" <<'STUB'
 #!/bin/sh
@@ -64,6 +65,20 @@ mkdir -p build/tests/softverbs/.libs && touch build/tests/softverbs/.libs/libsof
 ./run-tests.sh --quick >out 2>&1 && tail -n 2 out | head -n 1 | grep -q '^ran 3 programs$' &&
     tail -n 1 out | grep -q '^5 passed, 0 failed, 1 skipped$'
 result $? "the test command says how many programs it ran"
+
+cat >"$work/broken" <<'SAID'
+tests/unit/test_sound                          2 passed   0 failed   0 skipped     0 s    0.0 cpu
+tests/unit/test_broken                         1 passed   1 failed   0 skipped     0 s    0.0 cpu
+    | [       OK ] Broken.First (0 ms)
+    | tests/unit/test_broken.cc:7: Failure
+    | [  FAILED  ] Broken.Second (0 ms)
+tests/unit/test_last                           2 passed   0 failed   0 skipped     0 s    0.0 cpu
+ran 3 programs
+5 passed, 1 failed, 0 skipped
+SAID
+CHECKED=$work/broken ./run-tests.sh --quick >out 2>&1
+[ $? = 1 ] && sed -i '1,/^== what failed$/d' out && grep -q 'test_broken  .* 1 failed' out && grep -q 'test_broken.cc:7: Failure' out && ! grep -qE 'test_(sound|last)' out
+result $? "what failed is said again at the end"
 
 INSTALL=7 ./run-tests.sh --quick >out 2>&1
 [ $? != 0 ] && tail -n 1 out | grep -q '^0 passed, 1 failed, 0 skipped$'
