@@ -15,7 +15,7 @@ strict=()
 [ -n "${CI:-}" ] && strict=(--enable-werror)
 start=$SECONDS
 times=$(mktemp)
-# What failed, to be said again at the end: whoever sees the end of a long output alone sees what it was.
+# Failures, to be said again at the end: whoever sees the end of a long output alone sees which they were.
 again=$(mktemp)
 # Seconds after which a tree that is still being built, or tested, has failed. Each test has a limit of its own.
 build_limit=1800 check_limit=3600
@@ -29,6 +29,15 @@ not_ok() {
     failed=$((failed + 1))
     echo "not ok: $1"
     echo "not ok: $1" >>"$again"
+}
+
+# unexpected_skips NAME OUTPUT: what was skipped for a reason that is not expected of CI's machine fails there.
+unexpected_skips() {
+    local reason
+    while read -r reason; do
+        [ -n "${CI:-}" ] && not_ok "$1: skipped for a reason that tests/expected-skips does not have: $reason"
+    done < <(awk '/^ *skip /; reason { print; reason = 0 } /: Skipped$/ { reason = 1 }' "$2" |
+        grep -vFf <(grep -vE '^(#|$)' tests/expected-skips) | sort -u)
 }
 
 # Whatever ends this, the counts are the last line; what did not come to its end has failed.
@@ -86,12 +95,13 @@ add() {
     elif [ ! -e "$dir/tests/softverbs/.libs/libsoftverbs.so" ]; then
         not_ok "$name: the stand-in for libibverbs (tests/softverbs) is not built, so no test used RDMA"
     fi
-    # Of each program with a failure its line and what the tests said where they failed.
+    # A program with a failure: its line and what the tests said where they failed.
     awk -v name="$name" '
         / passed +[0-9]+ failed +[0-9]+ skipped .* cpu$/ { in_it = $4 > 0; left = 60; near = 0; if (in_it) print name ": " $0; next }
         /^not ok: / { print name ": " $0 }
         in_it && (/Failure$/ || /not ok/ || /FAILED/ || /ERROR: / || /WARNING: ThreadSanitizer/) { near = 20 }
         in_it && near-- > 0 && left-- > 0' "$dir/test-logs/check.log" >>"$again"
+    unexpected_skips "$name" "$dir/test-logs/check.log"
     read -r n < <(sed -n 's/^ran \([0-9]*\) programs$/\1/p' "$dir/test-logs/check.log" | tail -n 1)
     programs=$((programs + ${n:-0}))
     read -r p _ f _ s _ <<<"${line//,/ }"
@@ -109,6 +119,7 @@ one_by_one() {
     fi
     grep -v '^ok ' "$1"
     grep '^not ok ' "$1" >>"$again"
+    unexpected_skips "${1##*/}" "$1"
     echo "$p passed, $f failed, $s skipped here"
 }
 
