@@ -104,9 +104,11 @@ struct pvn_rdma_lane_cfg {
     /* Messages of no more bytes than this are sent as short ones, to a peer that takes them; 0:
      * none are, and none are taken. PVN_RDMA_SHORT_MAX at most. */
     uint32_t short_max;
+    /* bytes that messages are cut into where there is one queue pair and no other lane, if more */
+    size_t lone_chunk;
     bool large;       /* the lane is verified with full-size packets as well */
     int qps;          /* wished, 1 .. PVN_RDMA_MAX_QPS; the smaller of both ends' is used */
-    size_t max_chunk; /* bytes a single request may carry */
+    size_t max_chunk; /* bytes that messages are cut into */
     bool software;    /* the device copies by processor: rdma_rxe, or a hypervisor's */
     bool costly_poll; /* an empty poll of a completion queue is a doorbell */
     /* costly_poll: with nothing known to be in the queue it is polled only after

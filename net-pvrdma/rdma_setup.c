@@ -129,6 +129,8 @@ int rdma_bind(struct pvn_lane *l, const void *peer, size_t len)
         rc = r->mode->open(r);
     if (rc < 0)
         return rc;
+    if (r->nqps == 1)
+        r->l.lone_chunk = r->cfg.lone_chunk;
     r->bound = true;
     rc = rdma_qps_connect(r);
     return rc < 0 ? rc : rdma_flush_connect(r);

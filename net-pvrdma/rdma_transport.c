@@ -22,8 +22,9 @@
 static_assert((int)PVN_PARAM_RDMA_SHORT_MAX == (int)PVN_RDMA_SHORT_MAX, "what the table allows");
 
 enum {
-    RNR_UNLIMITED = 7, /* a receiver that is late is not an error */
-    MIN_CHUNK = 4096   /* bytes of one request, at least, where the adapter takes as many */
+    RNR_UNLIMITED = 7,   /* a receiver that is late is not an error */
+    MIN_CHUNK = 4096,    /* bytes of one request, at least, where the adapter takes as many */
+    LONE_CHUNK = 4 << 20 /* bytes; what messages are cut into where there is one queue pair */
 };
 
 /* The result of a scan; written by scan and unload only, while no lane exists. */
@@ -302,10 +303,10 @@ static void closed(void *arg)
     pvn_rdma_adapter_release(arg);
 }
 
-/* Bytes of a message that one request carries. */
-static size_t chunk_of(const struct pvn_params *p, const struct pvn_hca_port *port)
+/* Bytes of a message that one request carries: those that RDMA_CHUNK says, or else so many. */
+static size_t chunk_of(const struct pvn_params *p, const struct pvn_hca_port *port, uint64_t bytes)
 {
-    uint64_t chunk = p->rdma_chunk ? p->rdma_chunk : p->tcp_chunk;
+    uint64_t chunk = p->rdma_chunk ? p->rdma_chunk : bytes;
     if (chunk < MIN_CHUNK)
         chunk = MIN_CHUNK;
     return port->max_msg < chunk ? (size_t)port->max_msg : (size_t)chunk;
@@ -329,7 +330,8 @@ static int make_lane(struct pvn_rdma_hold *hold, const struct pvn_lane_args *arg
         .gpu_caps = (gpu->peer ? PVN_LANE_GPU_PEER : 0u) | (gpu->dmabuf ? PVN_LANE_GPU_DMABUF : 0u),
         .flush = gpu->flush.kind,
         .qps = p->qps,
-        .max_chunk = chunk_of(p, port),
+        .max_chunk = chunk_of(p, port, p->tcp_chunk),
+        .lone_chunk = chunk_of(p, port, LONE_CHUNK),
         .software = h->kind == PVN_HCA_PVRDMA || !h->pci_path[0],
         .costly_poll = h->costly_poll,
         .idle_poll_ns = p->rdma_poll,

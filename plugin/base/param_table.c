@@ -339,7 +339,8 @@ static const struct pvn_param_def table[] = {
      .max = 64 * MIB,
      FIELD(rdma_chunk),
      .help = "Messages over RDMA are cut into chunks of this size, and each goes to the next queue "
-             "pair or port. 0: the value of TCP_CHUNK."},
+             "pair or port. 0: the value of TCP_CHUNK, and where a connection has one queue pair "
+             "at least 4 MiB."},
     {.name = "RDMA_POLL",
      .type = PVN_PARAM_DURATION,
      .unit = "us",

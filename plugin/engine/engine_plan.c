@@ -7,14 +7,13 @@ enum { PAGE = 4096 };
 
 size_t eng_chunk(const struct pvn_engine_cfg *cfg)
 {
-    size_t chunk = cfg->chunk;
     /* A lone lane shares the message with none, so cutting it only costs. */
-    if (cfg->nlanes == 1 && cfg->lanes[0]->lone_chunk > chunk)
-        chunk = cfg->lanes[0]->lone_chunk;
+    size_t lone = cfg->nlanes == 1 ? cfg->lanes[0]->lone_chunk : 0;
+    size_t chunk = cfg->chunk > lone ? cfg->chunk : lone;
     for (int i = 0; i < cfg->nlanes; i++) {
-        const struct pvn_lane *l = cfg->lanes[i];
-        if (l->max_chunk && chunk > l->max_chunk)
-            chunk = l->max_chunk;
+        size_t most = cfg->lanes[i]->max_chunk;
+        if (most && chunk > most)
+            chunk = most > lone ? most : lone;
     }
     return chunk;
 }

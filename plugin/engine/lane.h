@@ -316,9 +316,9 @@ struct pvn_lane {
     struct pvn_lane_watch watch; /* the lane's to fill in; empty in a lane that has no such words */
     size_t
         short_max; /* bytes; the first lane's: messages up to this size keep to it; 0: none does */
-    size_t lone_chunk; /* bytes; preferred where this is the only lane; 0: no preference */
     /* bytes; the plan does not exceed it unless PVN_MAX_CHUNKS forces it; 0: none */
     size_t max_chunk;
+    size_t lone_chunk;  /* bytes; in place of a smaller max_chunk where this is the only lane */
     pvn_trace_fn trace; /* NULL: no trace; lanes of streams only */
     pvn_place_fn place;
     pvn_over_fn over;

@@ -257,13 +257,18 @@ TEST_F(PluginRdma, ASenderThatClosesWaitsForNobodyWhoIsGone)
     EXPECT_LE(polls[1], 4U);
 }
 
-// RDMA_CHUNK rules over RDMA; without it the older TCP_CHUNK does.
+// RDMA_CHUNK rules over RDMA. Without it the older TCP_CHUNK does where there are several queue pairs;
+// a lone one shares a message with none.
 TEST_F(PluginRdma, ChunksHaveTheirOwnSize)
 {
-    uint64_t requests[2] = {}; // of a message of 5000 bytes
+    const struct {
+        const char *qps, *chunk;
+        uint64_t chunks; // of a message of 5000 bytes
+    } cases[] = {{"2", "0", 2}, {"2", "8K", 1}, {"1", "0", 1}, {"1", "4K", 2}};
     setenv("NCCL_PVRDMA_TCP_CHUNK", "4K", 1);
-    for (int i : {0, 1}) {
-        setenv("NCCL_PVRDMA_RDMA_CHUNK", i ? "8K" : "0", 1);
+    for (auto &c : cases) {
+        setenv("NCCL_PVRDMA_QPS", c.qps, 1);
+        setenv("NCCL_PVRDMA_RDMA_CHUNK", c.chunk, 1);
         adapters("roce", "");
         Net n(12);
         Route r(n);
@@ -272,21 +277,22 @@ TEST_F(PluginRdma, ChunksHaveTheirOwnSize)
         sv::lib().sv_total_stats(&before);
         ASSERT_TRUE(r.move(2));
         sv::lib().sv_total_stats(&after);
-        requests[i] = after.send_wr - before.send_wr;
+        // A completion at each end.
+        EXPECT_EQ(2 * c.chunks, after.cqe - before.cqe) << c.qps << ", " << c.chunk;
     }
     unsetenv("NCCL_PVRDMA_TCP_CHUNK");
     unsetenv("NCCL_PVRDMA_RDMA_CHUNK");
-    EXPECT_LT(requests[1], requests[0]) << "one chunk instead of two";
+    unsetenv("NCCL_PVRDMA_QPS");
 }
 
 // As when NCCL aborts: the registration goes while some of the message has not been handed to the
 // adapter for want of room, and then the comm.
 TEST_F(PluginRdma, ARegistrationGivenBackWithRequestsOpen)
 {
-    setenv("NCCL_PVRDMA_TCP_CHUNK", "64K", 1);
+    setenv("NCCL_PVRDMA_RDMA_CHUNK", "64K", 1);
     adapters("pvrdma", "set max_qp_wr 64");
     Net n(12);
-    unsetenv("NCCL_PVRDMA_TCP_CHUNK");
+    unsetenv("NCCL_PVRDMA_RDMA_CHUNK");
     for (bool sender : {true, false}) {
         Pair p(n);
         ASSERT_TRUE(p.up());
