@@ -139,7 +139,7 @@ net-tcp: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma/rdma_transport.c: net-tcp
 plugin/docs: plugin/base
-plugin/tools:
+plugin/tools: plugin/base
 plugin/perf/workload: plugin/base
 plugin/perf/driver: plugin/nccl
 plugin/perf/options: plugin/perf/workload plugin/perf/driver plugin/base plugin/tools plugin/nccl

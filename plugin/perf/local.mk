@@ -21,7 +21,7 @@ libpvn_perf_la_SOURCES = plugin/perf/workload/model.c plugin/perf/workload/model
     plugin/perf/workload/pairs_plan.h plugin/perf/workload/values.c plugin/perf/workload/values.h
 libpvn_perf_la_SOURCES += plugin/perf/options/opts.c plugin/perf/options/opts.h plugin/perf/options/opts_check.c \
     plugin/perf/options/opts_check.h plugin/perf/options/opts_table.c plugin/perf/options/opts_table.h \
-    plugin/perf/options/opts_values.c plugin/perf/options/opts_values.h plugin/perf/options/usage.c
+    plugin/perf/options/opts_values.c plugin/perf/options/opts_values.h
 libpvn_perf_la_SOURCES += plugin/perf/rank/find_plugin.c plugin/perf/rank/gpu.c plugin/perf/rank/gpu.h \
     plugin/perf/rank/hist.c plugin/perf/rank/hist.h plugin/perf/rank/messages.c plugin/perf/rank/messages.h \
     plugin/perf/rank/own_stats.c plugin/perf/rank/own_stats.h plugin/perf/rank/pin.c plugin/perf/rank/pin.h \

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
-# plugin/tools/: what pvn-perf and pvn-topo share and the plugin does not need: how ranks that a launcher started find
-# each other, the checksum of a file, and standard streams that are closed.
+# plugin/tools/: what pvn-perf and pvn-topo share and the plugin does not need: their options, how ranks that a
+# launcher started find each other, the checksum of a file, and standard streams that are closed.
 if TOOLS
 noinst_LTLIBRARIES += libpvn-tools.la
 else
 EXTRA_LTLIBRARIES += libpvn-tools.la
 endif
 libpvn_tools_la_SOURCES = plugin/tools/boot.c plugin/tools/boot.h plugin/tools/boot_tcp.c plugin/tools/boot_tcp.h \
-    plugin/tools/json_text.h plugin/tools/launch_env.c plugin/tools/launch_env.h plugin/tools/pmix.c plugin/tools/pmix.h plugin/tools/sha256.c \
+    plugin/tools/json_text.h plugin/tools/launch_env.c plugin/tools/launch_env.h plugin/tools/options.c plugin/tools/options.h plugin/tools/pmix.c plugin/tools/pmix.h plugin/tools/sha256.c \
     plugin/tools/sha256.h plugin/tools/std_fds.c plugin/tools/std_fds.h

@@ -44,8 +44,7 @@ def code(page):
 class Known:
     def __init__(self, helps, params, scripts):
         self.help_options = {tool: options(text) for tool, text in helps.items()}
-        self.topo_commands = set(re.findall(r"^  ([a-z]+) ", helps["pvn-topo"], re.M))
-        self.perf_modes = set(re.findall(r"pvn-perf ([a-z0-9]+) ", helps["pvn-perf"]))
+        self.commands = {tool: set(re.findall(r"^  ([a-z0-9]+) ", text, re.M)) for tool, text in helps.items()}
         self.params = re.findall(r"^(NCCL_PVRDMA_\w+)=", params, re.M)
         self.script_options = options(scripts) | {
             "--" + kind + "-" + name for kind, name in
@@ -73,8 +72,7 @@ class Known:
                 if option not in OTHERS:
                     yield "%s has no option %s" % (tool, option)
             words = [w for w in rest.split() if re.fullmatch(r"[a-z0-9]+", w)]
-            good = self.topo_commands if tool == "pvn-topo" else self.perf_modes
-            if re.match(r"[a-z]", rest) and words and line.strip().startswith(tool) and rest.split()[0] not in good:
+            if re.match(r"[a-z]", rest) and words and line.strip().startswith(tool) and rest.split()[0] not in self.commands[tool]:
                 yield "%s has no command %s" % (tool, rest.split()[0])
 
     def differences(self, tool, page):

@@ -133,7 +133,9 @@ const BadArgs kBad[] = {
     {{"p2p", "--abi", "13"}, "4 to 12"},
     {{"p2p", "--depth", "33"}, "1 to 32"},
     {{"ring", "--slot", "24"}, "multiple of 16"},
-    {{"ring", "--timeout", "0"}, "expected seconds > 0"},
+    {{"ring", "--timeout", "0"}, "expected seconds from 0.001 to 86400, or as 10m"},
+    {{"ring", "--timeout", "5x"}, "--timeout 5x: expected seconds"},
+    {{"ring", "--b"}, "--b is the beginning of --bandwidth, --bidirectional, "},
     {{"ring", "--time", "x"}, "seconds"},
     {{"ring", "--env", "NOVALUE"}, "KEY=VALUE"},
     {{"ring", "--env", "other:A=1"}, "no --plugin has the name other"},
@@ -167,6 +169,12 @@ TEST(Options, DefaultsAndLists)
     EXPECT_FALSE(o.spin);
     ASSERT_EQ(Parse({"p2p", "--spin"}, &o, &err), PVN_PERF_OK) << err;
     EXPECT_TRUE(o.spin);
+    ASSERT_EQ(Parse({"p2p", "--timeout", "5m", "--bidir", "--memory=movable"}, &o, &err),
+              PVN_PERF_OK)
+        << err;
+    EXPECT_EQ(o.timeout, 300);
+    EXPECT_TRUE(o.bidirectional);
+    EXPECT_EQ(o.memory, PVN_PERF_MOVABLE);
     ASSERT_EQ(Parse({"ring", "--plugin", "/x/libnccl-net-foo.so", "--plugin", "b=/y=z.so", "--env",
                      "b:K=a=b:c", "--netns", "n1,n2", "--master", "[::1]:77"},
                     &o, &err),

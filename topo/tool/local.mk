@@ -6,7 +6,7 @@
 #   stat     what the plugin's processes do, on this host or on many
 #   show     a machine shown or written: dump, matrix, pairs, why, diff, merge, gather, params
 #   check    a machine, an NCCL file or many hosts judged: check, lint
-# main.c has the options and calls the commands; overview.c answers a call without a command.
+# options.c has the commands and options, main.c calls the commands; overview.c answers a call without a command.
 if TOOLS
 pvn_topo_schemadir = $(pkgdatadir)
 dist_pvn_topo_schema_DATA = topo/pvn-topo.schema.json
@@ -15,7 +15,7 @@ dist_man_MANS += topo/pvn-topo.1
 dist_pvn_bashcomp_DATA += topo/pvn-topo.bash
 
 bin_PROGRAMS += topo/pvn-topo
-topo_pvn_topo_SOURCES = topo/tool/main.c topo/tool/overview.c topo/tool/overview.h
+topo_pvn_topo_SOURCES = topo/tool/main.c topo/tool/options.c topo/tool/options.h topo/tool/overview.c topo/tool/overview.h
 topo_pvn_topo_SOURCES += topo/tool/base/down.c topo/tool/base/escape.c topo/tool/base/json.c \
     topo/tool/base/json.h topo/tool/base/names.c topo/tool/base/notes.c topo/tool/base/output.c topo/tool/base/output.h \
     topo/tool/base/pci_names.c topo/tool/base/tool.h

@@ -1,7 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo for somebody who does not know it yet: its help by task, and, without a command, what it sees and which
- * commands come next. */
+/* pvn-topo for somebody who does not know it yet: what it sees, and which commands come next. */
 #include "config.h"
 
 #include <string.h>
@@ -10,35 +9,6 @@
 #include "topo/tool/overview.h"
 #include "topo/tool/show/show.h"
 #include "topo/tool/stat/stat_look.h"
-
-/* One screen: 24 lines of 80 columns. */
-void tool_help(FILE *out)
-{
-    fputs("usage: pvn-topo [OPTION]... COMMAND [ARGUMENT]...\n"
-          "\n"
-          "What is wrong with this machine? What is odd about one of several?\n"
-          "  pvn-topo check\n"
-          "  pvn-topo check --hosts 'node[01-16]'\n"
-          "Which NIC does each GPU use, and why? What lies between the two?\n"
-          "  pvn-topo pairs\n"
-          "  pvn-topo why GPU0 mlx5_0\n"
-          "What does a running job do, and for which rank do the others wait?\n"
-          "  pvn-topo stat\n"
-          "  pvn-topo stat --watch --hosts 'node[01-16]'\n"
-          "How is the machine built? As a picture (or --json, --xml, --dot)?\n"
-          "  pvn-topo dump\n"
-          "  pvn-topo --svg -o machine.svg dump\n"
-          "A machine elsewhere: capture it there, look at it here\n"
-          "  pvn-topo gather node.tar\n"
-          "  pvn-topo --root node.tar pairs\n"
-          "NCCL's topology file: is this one right? One for this guest of a host?\n"
-          "  pvn-topo lint topo.xml\n"
-          "  pvn-topo --host host.tar merge\n"
-          "\n"
-          "Others: matrix, diff, params. pvn-topo --help=all has every option, man\n"
-          "pvn-topo the rest; pvn-topo alone says what it sees of this machine.\n",
-          out);
-}
 
 static void print_devices(const struct tool *t)
 {
@@ -85,10 +55,12 @@ static void print_next(const struct tool *t, const char *command, const char *wh
             here ? "" : tool_escape(t->root, root, sizeof(root)), command, what);
 }
 
-int cmd_overview(struct tool *t)
+int cmd_overview(struct tool *t, int argc, char **argv)
 {
     char root[200];
     int status = tool_load(t);
+    (void)argc;
+    (void)argv;
     if (status != TOOL_OK)
         return status;
     if (t->topo)

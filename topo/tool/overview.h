@@ -7,8 +7,6 @@
 #include "topo/tool/base/tool.h"
 
 /* The answer to a call without a command: what this machine has, and which commands come next. An exit status. */
-int cmd_overview(struct tool *t);
-/* The output of --help. */
-void tool_help(FILE *out);
+int cmd_overview(struct tool *t, int argc, char **argv);
 
 #endif

@@ -79,6 +79,7 @@ struct pvn_perf_opts {
     struct pvn_perf_env env[PVN_PERF_MAX_ENV];
     int nenv;
     int ranks; /* 0: not given */
+    int abi;   /* of NCCL's interface; 0: the newest */
     char netns[PVN_PERF_MAX_NETNS][32];
     int nnetns;
     char dev[PVN_PERF_MAX_DEVS][32]; /* number or name, channel c uses dev[c % ndevs] */
@@ -129,15 +130,12 @@ struct pvn_perf_opts {
     int tolerance;                       /* percent, with baseline */
     int verbose;
     int quiet;
-    uint64_t given; /* the options that were on the command line, as bits private to opts.c */
+    uint64_t given; /* the options that were on the command line (opts_table.h) */
 };
 
 const char *pvn_collective_name(enum pvn_collective what); /* "allreduce" */
 /* 1 if the run is made of sends and receives between pairs of ranks, not of steps on a ring. */
 int pvn_opts_of_pairs(const struct pvn_perf_opts *o);
-
-extern const char pvn_perf_help[];  /* what --help prints */
-extern const char pvn_perf_usage[]; /* what --help=all prints */
 
 /*
  * Fills *o from the command line. Returns a pvn_perf_exit: OK to go on, HELP, or USAGE after the

@@ -9,8 +9,8 @@
 
 /* Options that have no effect in the mode. */
 int pvn_opts_check_mode(const struct pvn_perf_opts *o);
-/* Options that have none beside others, or in version `abi` of the interface (0: the newest). */
-int pvn_opts_check_together(const struct pvn_perf_opts *o, int abi);
+/* Options that have none beside others, or in the version of the interface. */
+int pvn_opts_check_together(const struct pvn_perf_opts *o);
 /* Options about pairs of ranks, after the defaults are set. */
 int pvn_opts_check_pairs(const struct pvn_perf_opts *o);
 /* Names that options refer to: plugins, presets. */

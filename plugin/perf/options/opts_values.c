@@ -5,27 +5,15 @@
 #include "perf/options/opts_values.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nccl/net_v12.h"
+#include "perf/options/opts_table.h"
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
-
-int pvn_opts_bad(const char *fmt, ...)
-{
-    va_list ap;
-
-    fputs("pvn-perf: ", stderr);
-    va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
-    va_end(ap);
-    fputs(" (see pvn-perf --help)\n", stderr);
-    return PVN_PERF_USAGE;
-}
 
 int pvn_perf_parse_size(const char *s, uint64_t *bytes)
 {
@@ -115,52 +103,6 @@ int pvn_perf_parse_sizes(const char *s, uint64_t *out, int max, int *n, char *wh
     return rc;
 }
 
-int pvn_opts_int(const char *opt, const char *s, int min, int max, int *out)
-{
-    char *end;
-    long v;
-
-    errno = 0;
-    v = strtol(s, &end, 10);
-    if (errno || end == s || *end || v < min || v > max)
-        return pvn_opts_bad("--%s %s: expected a number from %d to %d", opt, s, min, max);
-    *out = (int)v;
-    return PVN_PERF_OK;
-}
-
-int pvn_opts_seconds(const char *opt, const char *s, double *out)
-{
-    char *end;
-    double v = strtod(s, &end);
-
-    if (end == s || *end || !(v > 0) || v > 86400)
-        return pvn_opts_bad("--%s %s: expected seconds > 0 and at most 86400", opt, s);
-    *out = v;
-    return PVN_PERF_OK;
-}
-
-int pvn_opts_duration(const char *opt, const char *s, double *out)
-{
-    char *end;
-    double v = strtod(s, &end);
-    double unit = *end == 'm' ? 60 : *end == 'h' ? 3600 : *end == 'd' ? 86400 : 1;
-
-    if (end != s && *end && strchr("smhd", *end))
-        end++;
-    if (end == s || *end || !(v * unit >= 0.1) || v * unit > 30 * 86400.0)
-        return pvn_opts_bad("--%s %s: expected 0.1 seconds to 30 days, as 90, 10m or 8h", opt, s);
-    *out = v * unit;
-    return PVN_PERF_OK;
-}
-
-int pvn_opts_text(const char *opt, const char *s, char *out, size_t len)
-{
-    if (!*s || strlen(s) >= len)
-        return pvn_opts_bad("--%s: '%s' is %s", opt, s, *s ? "too long" : "empty");
-    memcpy(out, s, strlen(s) + 1);
-    return PVN_PERF_OK;
-}
-
 /* Splits a comma list into fixed rows. */
 int pvn_opts_list(const char *opt, const char *s, char (*out)[32], int max, int *n)
 {
@@ -214,7 +156,10 @@ int pvn_opts_add_plugin(struct pvn_perf_opts *o, const char *arg)
                 "two plugins have the name %s: give each its own with --plugin NAME=PATH", p->name);
     }
     o->nplugins++;
-    return pvn_opts_text("plugin", path, p->what, sizeof(p->what));
+    if (!*path || strlen(path) >= sizeof(p->what))
+        return pvn_opts_bad("--plugin: '%s' is %s", path, *path ? "too long" : "empty");
+    memcpy(p->what, path, strlen(path) + 1);
+    return PVN_PERF_OK;
 }
 
 int pvn_opts_add_env(struct pvn_perf_opts *o, const char *arg)

@@ -7,14 +7,6 @@
 
 #include "perf/options/opts.h"
 
-/* Prints a message and where more is found. Always PVN_PERF_USAGE. */
-int pvn_opts_bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-
-int pvn_opts_int(const char *opt, const char *s, int min, int max, int *out);
-int pvn_opts_seconds(const char *opt, const char *s, double *out);
-/* Seconds, or with the unit: 90, 10m, 8h; up to 30 days. */
-int pvn_opts_duration(const char *opt, const char *s, double *out);
-int pvn_opts_text(const char *opt, const char *s, char *out, size_t len);
 /* Splits a comma list into fixed rows. */
 int pvn_opts_list(const char *opt, const char *s, char (*out)[32], int max, int *n);
 

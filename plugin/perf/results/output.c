@@ -22,7 +22,7 @@
 
 static const char *mode_name(const struct pvn_perf_opts *o)
 {
-    return pvn_opts_modes[o->mode].name;
+    return pvn_perf_options.modes[o->mode].name;
 }
 
 static json_t *real_or_null(bool known, double v)

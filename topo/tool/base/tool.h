@@ -37,6 +37,7 @@ struct tool {
     enum pvn_topo_nic_choice nics_choice;
     bool json, all, names, nccl_tree;
     enum { TOOL_TEXT, TOOL_XML, TOOL_XML_FULL, TOOL_DOT, TOOL_SVG } format;
+    enum { TOOL_COLOR_AUTO, TOOL_COLOR_ALWAYS, TOOL_COLOR_NEVER } color;
     const char *output; /* -o, or NULL */
     bool compares;      /* diff: one of two inputs, whose options are for a machine, if one is */
     bool elsewhere;  /* another rank of the job prints: out has nothing, and is not for the file */

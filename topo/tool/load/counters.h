@@ -9,7 +9,6 @@
 struct json_t;
 
 /* Seconds between the two looks of check, where counters are shown and may change. */
-#define TOOL_INTERVAL_S     1.0
 #define TOOL_INTERVAL_MAX_S 60.0
 
 /* The monotonic clock in seconds. */
