@@ -139,6 +139,7 @@ net-tcp: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma: plugin/base plugin/engine plugin/memory plugin/connect plugin/nccl
 net-pvrdma/rdma_transport.c: net-tcp
 plugin/docs: plugin/base
+plugin/docs/tool_pages.c: plugin/tools plugin/perf/options topo/tool
 plugin/tools: plugin/base
 plugin/perf/workload: plugin/base
 plugin/perf/driver: plugin/nccl

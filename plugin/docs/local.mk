@@ -22,3 +22,29 @@ plugin/docs/nccl-net-pvrdma.7: plugin/docs/nccl-net-pvrdma.7.in plugin/docs/page
 	    mv $@.new $@
 man_MANS = plugin/docs/nccl-net-pvrdma.7
 CLEANFILES += plugin/docs/pages plugin/docs/nccl-net-pvrdma.7 plugin/docs/nccl-net-pvrdma.7.parameters plugin/docs/nccl-net-pvrdma.7.variables plugin/docs/nccl-net-pvrdma.7.new
+
+# The man pages of the tools and their completion, from their tables of options.
+if TOOLS
+tool_pages_sources = plugin/docs/tool_pages.c plugin/perf/options/opts_table.c topo/tool/options.c
+plugin/docs/tool_pages: $(tool_pages_sources) plugin/tools/options.h plugin/perf/options/opts.h \
+    plugin/perf/options/opts_table.h topo/tool/options.h topo/tool/base/tool.h config.h
+	$(AM_V_GEN)$(MKDIR_P) plugin/docs && cd $(srcdir) && \
+	    $(CC_FOR_BUILD) -std=gnu11 -O1 -DHAVE_CONFIG_H -I$(abs_builddir) -I. -Iplugin -o $(abs_builddir)/$@ $(tool_pages_sources)
+
+plugin/perf/pvn-perf.1: plugin/perf/pvn-perf.1.in plugin/docs/tool_pages
+	$(AM_V_GEN)$(MKDIR_P) plugin/perf && plugin/docs/tool_pages pvn-perf man <$(srcdir)/plugin/perf/pvn-perf.1.in >$@.new && mv $@.new $@
+
+topo/pvn-topo.1: topo/pvn-topo.1.in plugin/docs/tool_pages
+	$(AM_V_GEN)$(MKDIR_P) topo && plugin/docs/tool_pages pvn-topo man <$(srcdir)/topo/pvn-topo.1.in >$@.new && mv $@.new $@
+
+plugin/perf/pvn-perf.bash: plugin/docs/tool_pages
+	$(AM_V_GEN)$(MKDIR_P) plugin/perf && plugin/docs/tool_pages pvn-perf completion >$@.new && mv $@.new $@
+
+topo/pvn-topo.bash: plugin/docs/tool_pages
+	$(AM_V_GEN)$(MKDIR_P) topo && plugin/docs/tool_pages pvn-topo completion >$@.new && mv $@.new $@
+
+man_MANS += plugin/perf/pvn-perf.1 topo/pvn-topo.1
+pvn_bashcomp_DATA = plugin/perf/pvn-perf.bash topo/pvn-topo.bash
+EXTRA_DIST += plugin/docs/tool_pages.c plugin/perf/pvn-perf.1.in topo/pvn-topo.1.in
+CLEANFILES += plugin/docs/tool_pages plugin/perf/pvn-perf.1 topo/pvn-topo.1 plugin/perf/pvn-perf.bash topo/pvn-topo.bash
+endif

@@ -58,8 +58,6 @@ pvn_perf_SOURCES = plugin/perf/main.c
 pvn_perf_CFLAGS = $(AM_CFLAGS) $(PVN_PIE_CFLAGS)
 pvn_perf_LDFLAGS = $(AM_LDFLAGS) $(PVN_LDFLAGS) $(PVN_PIE_LDFLAGS)
 pvn_perf_LDADD = libpvn-perf.la
-dist_man_MANS += plugin/perf/pvn-perf.1
-dist_pvn_bashcomp_DATA += plugin/perf/pvn-perf.bash
 pvn_perf_schemadir = $(pkgdatadir)
 dist_pvn_perf_schema_DATA = plugin/perf/pvn-perf.schema.json
 endif

@@ -215,11 +215,6 @@ static int not_taken(const struct pvn_options *all, const char *arg)
                : pvn_options_bad(all, "%s is not an option", name);
 }
 
-bool pvn_option_optional(const struct pvn_option *row)
-{
-    return row->arg && row->arg[0] == '[' && row->arg[strlen(row->arg) - 1] == ']';
-}
-
 int pvn_options_parse(const struct pvn_options *all, int argc, char **argv, void *to,
                       pvn_option_take *take_other, uint64_t *given)
 {
@@ -323,12 +318,6 @@ static void print_text(FILE *out, int at, const char *text)
         fresh = false;
     }
     fputc('\n', out);
-}
-
-const char *pvn_option_text(const struct pvn_option *row, char *buf, size_t size)
-{
-    snprintf(buf, size, row->def ? "%s (default: %s)" : "%s", row->help, row->def);
-    return buf;
 }
 
 void pvn_options_print(const struct pvn_options *all, FILE *out)

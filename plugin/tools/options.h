@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -75,6 +76,19 @@ struct pvn_option {
         NULL                                                                                       \
     }
 
+/* True if its value may be left out. */
+static inline bool pvn_option_optional(const struct pvn_option *row)
+{
+    return row->arg && row->arg[0] == '[' && row->arg[strlen(row->arg) - 1] == ']';
+}
+
+/* Its help with the default, in buf. */
+static inline const char *pvn_option_text(const struct pvn_option *row, char *buf, size_t size)
+{
+    snprintf(buf, size, row->def ? "%s (default: %s)" : "%s", row->help, row->def);
+    return buf;
+}
+
 /* A mode or command, by the number of its row. */
 struct pvn_option_mode {
     const char *name; /* NULL: the end */
@@ -117,11 +131,6 @@ const struct pvn_option *pvn_options_misfit(const struct pvn_options *all, uint6
                                             int mode);
 /* BAD after a message if there is one; `in` is how the message calls the mode. */
 int pvn_options_fit(const struct pvn_options *all, uint64_t given, int mode, const char *in);
-
-/* True if its value may be left out. */
-bool pvn_option_optional(const struct pvn_option *row);
-/* Its help with the default, in buf. */
-const char *pvn_option_text(const struct pvn_option *row, char *buf, size_t size);
 
 /* The output of --help=all. */
 void pvn_options_print(const struct pvn_options *all, FILE *out);

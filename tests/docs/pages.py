@@ -187,7 +187,7 @@ def commands(work):
     env.update(PATH=bindir + ":" + os.environ["PATH"], PVN_BUILDDIR=BUILD, NCCL_SOCKET_IFNAME="lo", LC_ALL="C",
                NCCL_PVRDMA_STATS_DIR=os.path.join(work, "stats"))
     blocks = [b for p in PAGES for b in markdown_blocks(p)]
-    blocks += [b for p in list(MAN.values()) + ["plugin/docs/nccl-net-pvrdma.7.in"] for b in man_blocks(p)]
+    blocks += [b for p in list(MAN.values()) + ["plugin/docs/nccl-net-pvrdma.7"] for b in man_blocks(p + ".in")]
     bad, ran = [], 0
     for b in blocks:
         mark = b.mark or ""
@@ -212,7 +212,7 @@ def commands(work):
 def launch_lines():
     """Lines that start a job on several hosts and cannot run here, each for what it had hung or failed without."""
     bad, seen = [], 0
-    for block in [b for p in PAGES for b in markdown_blocks(p)] + [b for p in MAN.values() for b in man_blocks(p)]:
+    for block in [b for p in PAGES for b in markdown_blocks(p)] + [b for p in MAN.values() for b in man_blocks(p + ".in")]:
         text = "\n".join(block.lines)
         for line in text.replace("\\\n", " ").split("\n"):
             seen += "torchrun" in line or "srun" in line
@@ -270,7 +270,7 @@ def output(*command):
 
 
 def whole_page(path):
-    return path if path.endswith((".1", ".md")) else os.path.join(BUILD, path)
+    return path if path.endswith(".md") else os.path.join(BUILD, path)
 
 
 def named():
@@ -285,7 +285,7 @@ def named():
         text = read(whole_page(page))
         bad += ["%s: %s" % (page, s) for s in known.wrong_in(text if page.endswith(".md") else unroff(text))]
     for tool, page in MAN.items():
-        bad += ["%s: %s" % (page, s) for s in known.differences(tool, unroff(read(page)))]
+        bad += ["%s: %s" % (page, s) for s in known.differences(tool, unroff(read(whole_page(page))))]
     manual = unroff(read(whole_page("plugin/docs/nccl-net-pvrdma.7")))
     bad += ["plugin/docs/nccl-net-pvrdma.7: there is no word of %s" % p for p in known.parameters() if p not in manual]
     return bad
@@ -304,7 +304,7 @@ def man_form():
 
 def man_pages():
     """man's own warnings, and mandoc's, which is another reader of the same pages."""
-    pages = [os.path.join(SRC, p) for p in MAN.values()] + [whole_page("plugin/docs/nccl-net-pvrdma.7")]
+    pages = [whole_page(p) for p in list(MAN.values()) + ["plugin/docs/nccl-net-pvrdma.7"]]
     for tool, command in (("man", ["man", "--warnings", "-E", "UTF-8", "-l"]),
                           ("mandoc", ["mandoc", "-T", "lint", "-W", "warning"])):
         if not shutil.which(tool):

@@ -77,7 +77,7 @@ tests_perf_test_perf_svg_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_perf_test_perf_svg_LDADD = libpvn-perf.la $(TEST_LDADD)
 
 PVN_TESTS += tests/perf/test_perf_help
-tests_perf_test_perf_help_SOURCES = tests/perf/test_perf_help.cc tests/perf/perf_run.h
+tests_perf_test_perf_help_SOURCES = tests/perf/test_perf_help.cc tests/perf/perf_run.h tests/support/completed.h
 tests_perf_test_perf_help_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_perf_test_perf_help_LDADD = $(TEST_LDADD)
 

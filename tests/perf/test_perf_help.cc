@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
 
 #include "tests/perf/perf_run.h"
+#include "tests/support/completed.h"
 
 namespace
 {
@@ -61,24 +61,6 @@ TEST(Help, HelpVersionAndUsage)
     EXPECT_EQ(Perf("ring --ranks many").status, 2);
 }
 
-// bash's completions of a command line, sorted.
-std::set<std::string> Completed(const std::string &words)
-{
-    Dir d;
-    std::string cmd = "bash -c 'source " PVN_SRCDIR "/plugin/perf/pvn-perf.bash; COMP_WORDS=(" +
-                      words +
-                      "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _pvn_perf; "
-                      "printf \"%s\\n\" \"${COMPREPLY[@]}\"' >" +
-                      (d / "out");
-    std::set<std::string> all;
-    std::string line;
-
-    EXPECT_EQ(system(cmd.c_str()), 0) << cmd;
-    for (std::ifstream f(d / "out"); std::getline(f, line);)
-        all.insert(line);
-    return all;
-}
-
 TEST(Help, BashCompletesModesOptionsAndValues)
 {
     EXPECT_EQ(Completed("pvn-perf r"), (std::set<std::string>{"ring"}));
@@ -89,14 +71,12 @@ TEST(Help, BashCompletesModesOptionsAndValues)
     EXPECT_EQ(Completed("pvn-perf p2p --slo"), (std::set<std::string>{""})) << "not for p2p";
     EXPECT_EQ(Completed("pvn-perf m"), (std::set<std::string>{"mesh"}));
     EXPECT_EQ(Completed("pvn-perf mesh --d"), (std::set<std::string>{"--depth", "--dev"}));
-    // Every option of --help=all is offered, and nothing else.
-    std::istringstream words(Perf("--help=all").out);
-    std::set<std::string> documented;
-    for (std::string w; words >> w;)
-        if (w.rfind("--", 0) == 0)
-            documented.insert(w.substr(0, w.find_first_not_of("abcdefghijklmnopqrstuvwxyz-")));
-    documented.insert("--help=all");
-    EXPECT_EQ(Completed("pvn-perf --"), documented);
+    EXPECT_EQ(Completed("pvn-perf serve --max"),
+              (std::set<std::string>{"--max-memory", "--max-time"}));
+    EXPECT_EQ(Completed("pvn-perf p2p --max"), (std::set<std::string>{""})) << "not for p2p";
+    EXPECT_EQ(Completed("pvn-perf ring --memory \"\""),
+              (std::set<std::string>{"gpu", "host", "pinned"}));
+    EXPECT_EQ(Completed("pvn-perf --"), Documented(Perf("--help=all").out));
 }
 
 } // namespace

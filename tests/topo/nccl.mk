@@ -31,7 +31,7 @@ tests_topo_test_nccl_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_topo_test_nccl_detect_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD)
 
 PVN_TESTS += tests/topo/test_cli
-tests_topo_test_cli_SOURCES = tests/topo/test_cli.cc tests/topo/cli.h tests/topo/shared.h
+tests_topo_test_cli_SOURCES = tests/topo/test_cli.cc tests/topo/cli.h tests/topo/shared.h tests/support/completed.h
 tests_topo_test_cli_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_topo_test_cli_LDADD = libpvntopotest.la $(TOPO_TOOL_LDADD) libpvn-core.la $(JANSSON_LIBS)
 

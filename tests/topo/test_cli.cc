@@ -16,6 +16,7 @@ extern "C" {
 #include "plugin/stats/stats.h"
 #include "plugin/base/version.h"
 }
+#include "tests/support/completed.h"
 #include "tests/topo/cli.h"
 #include "tests/topo/tree.h"
 #include "tests/support/paths.h"
@@ -219,6 +220,21 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"--json gather x.tar", 2, "--json is not for gather, which writes a tar"},
         BadRow{"--nics rdma --root two-switches.xml pairs", 2, "--nics and --rails need a machine"},
         BadRow{"-o /nonexistent/x --root guest.tar dump", 3, "cannot be written"}));
+
+TEST_F(Cli, BashCompletesCommandsOptionsAndValues)
+{
+    using Words = std::set<std::string>;
+    EXPECT_EQ((Words{"diff", "dump"}), Completed("pvn-topo d"));
+    EXPECT_EQ((Words{"--per-comm", "--prom", "--parallel"}), Completed("pvn-topo stat --p"));
+    EXPECT_EQ((Words{"--parallel"}), Completed("pvn-topo dump --p")) << "others are for stat";
+    EXPECT_EQ((Words{"always", "auto"}), Completed("pvn-topo --color a"));
+    const std::string golden = PVN_SRCDIR "/tests/topo/golden/";
+    for (const char *before : {"-o", "--hosts", "lint", "diff x"})
+        EXPECT_EQ(Words{golden + "params.txt"},
+                  Completed(std::string("pvn-topo ") + before + " " + golden + "para"))
+            << before;
+    EXPECT_EQ(Documented(run("--help=all").out), Completed("pvn-topo --"));
+}
 
 // The outputs that a page shows: each line of an example is printed, in that order, without anything left
 // out where it does not say so. An example that names no machine is of the guest.

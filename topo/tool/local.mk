@@ -11,9 +11,6 @@ if TOOLS
 pvn_topo_schemadir = $(pkgdatadir)
 dist_pvn_topo_schema_DATA = topo/pvn-topo.schema.json
 
-dist_man_MANS += topo/pvn-topo.1
-dist_pvn_bashcomp_DATA += topo/pvn-topo.bash
-
 bin_PROGRAMS += topo/pvn-topo
 topo_pvn_topo_SOURCES = topo/tool/main.c topo/tool/options.c topo/tool/options.h topo/tool/overview.c topo/tool/overview.h
 topo_pvn_topo_SOURCES += topo/tool/base/down.c topo/tool/base/escape.c topo/tool/base/json.c \

@@ -50,7 +50,8 @@ static const struct pvn_option rows[] = {
     {"abi", "N",
      "version of NCCL's plugin interface, 4 to 12 (default: the newest that the plugin "
      "exports)",
-     0, PVN_OPT(INT, abi, PVN_NETDRV_ABI_MIN, PVN_NETDRV_ABI_MAX), .complete = "{4..12}"},
+     0, PVN_OPT(INT, abi, PVN_NETDRV_ABI_MIN, PVN_NETDRV_ABI_MAX),
+     .complete = "4 5 6 7 8 9 10 11 12"},
     {"env", "[NAME:]KEY=VALUE",
      "set a variable in the ranks, for all plugins or for the one called NAME", 0,
      PVN_OPT_OTHER(env)},
@@ -59,7 +60,7 @@ static const struct pvn_option rows[] = {
      "(default: 0)",
      0, PVN_OPT_OTHER(dev)},
     {"sizes", "LIST",
-     "bytes, as 8,1K,64K-4M (doubles) or 1M-64M*4; mesh: for latency and for bandwidth", TIMED,
+     "bytes as in 8,1K,64K-4M (doubles) or 1M-64M*4; mesh: for latency and for bandwidth", TIMED,
      PVN_OPT_OTHER(size)},
     {"collective", "NAME",
      "ring, scale: allreduce (default), allgather, reducescatter, broadcast or sendrecv; "
