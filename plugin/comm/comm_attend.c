@@ -26,7 +26,7 @@ static __thread uint64_t driven_ns;
 void comm_attend_join(struct pvn_comm *c)
 {
     pthread_mutex_lock(&all_lock);
-    c->next_of_all = all;
+    c->lists.of_driven = all;
     all = c;
     pthread_mutex_unlock(&all_lock);
     comm_received_join(c);
@@ -36,11 +36,11 @@ void comm_attend_leave(struct pvn_comm *c)
 {
     comm_received_leave(c);
     pthread_mutex_lock(&all_lock);
-    while (c->in_step)
+    while (c->lists.in_step)
         pthread_cond_wait(&step_ended, &all_lock);
-    for (struct pvn_comm **at = &all; *at; at = &(*at)->next_of_all)
+    for (struct pvn_comm **at = &all; *at; at = &(*at)->lists.of_driven)
         if (*at == c) {
-            *at = c->next_of_all;
+            *at = c->lists.of_driven;
             break;
         }
     pthread_mutex_unlock(&all_lock);
@@ -50,8 +50,8 @@ void comm_attend_after_fork(void)
 {
     pthread_mutex_init(&all_lock, NULL);
     pthread_cond_init(&step_ended, NULL);
-    for (struct pvn_comm *c = all; c; c = c->next_of_all)
-        c->in_step = false;
+    for (struct pvn_comm *c = all; c; c = c->lists.of_driven)
+        c->lists.in_step = false;
     all = NULL;
     comm_received_after_fork();
     comm_failback_after_fork();
@@ -62,15 +62,15 @@ void comm_attend_after_fork(void)
 /* Nothing but the name of its thread may be read of another thread's comm. */
 static bool is_idle_here(const struct pvn_comm *c)
 {
-    return comm_thread_is_here(c) && !c->failed &&
+    return comm_thread_is_here(c) && !c->end.failed &&
            (c->failover || pvn_engine_pending(c->engine) == 0);
 }
 
 static void end_drain(struct pvn_comm *c)
 {
-    if (c->drains)
+    if (c->back.drains)
         comm_allow_calls(c);
-    c->drains = false;
+    c->back.drains = false;
 }
 
 /* A better connection is there: once the open sends have ended the comm switches to it. Their
@@ -79,22 +79,22 @@ static void look_for_better(struct pvn_comm *c, uint64_t now)
 {
     struct pvn_conn *conn;
 
-    if (!c->failback || !c->sender || c->failover || c->failed)
+    if (!c->back.tries || !c->sender || c->failover || c->end.failed)
         return;
     if (!comm_failback_is_ready(c)) { /* or not any more */
         end_drain(c);
         return;
     }
     if (pvn_engine_pending(c->engine) > 0) {
-        if (!c->drains && now >= c->drain_ns) {
-            c->drains = true;
+        if (!c->back.drains && now >= c->back.drain_ns) {
+            c->back.drains = true;
             c->sends = NO_EPOCH;
-            c->drain_ns = now + DRAIN_NS;
-        } else if (c->drains && now >= c->drain_ns) {
+            c->back.drain_ns = now + DRAIN_NS;
+        } else if (c->back.drains && now >= c->back.drain_ns) {
             end_drain(c);
-            c->drain_ns = now + DRAIN_PAUSE_NS;
+            c->back.drain_ns = now + DRAIN_PAUSE_NS;
         }
-        if (c->drains)
+        if (c->back.drains)
             c->attend_in = 0;
         return;
     }
@@ -108,9 +108,9 @@ static void drive_idle(struct pvn_comm *c, uint64_t now)
 {
     comm_look_at_peer(c);
     look_for_better(c, now);
-    if (c->failover || c->failed)
+    if (c->failover || c->end.failed)
         return;
-    if (now >= c->look_ns) {
+    if (now >= c->stall.look_ns) {
         comm_look_at_path(c);
         comm_look_for_stalls(c, now);
     }
@@ -124,7 +124,7 @@ static void step_failover(struct pvn_comm *c)
 {
     comm_failover_step(c);
     /* The new connection's first frame may have come with the last one of the exchange. */
-    if (!c->failover && !c->failed)
+    if (!c->failover && !c->end.failed)
         comm_listen_to_peer(c);
 }
 
@@ -134,17 +134,17 @@ static void drive(struct pvn_comm *self, uint64_t now)
     if (now - driven_ns < DRIVE_NS || pthread_mutex_trylock(&all_lock) != 0)
         return;
     driven_ns = now;
-    for (struct pvn_comm *c = all; c; c = c->next_of_all) {
+    for (struct pvn_comm *c = all; c; c = c->lists.of_driven) {
         if (c == self || !is_idle_here(c))
             continue;
-        c->in_step = true;
+        c->lists.in_step = true;
         pthread_mutex_unlock(&all_lock);
         if (c->failover)
             step_failover(c);
         else
             drive_idle(c, now);
         pthread_mutex_lock(&all_lock);
-        c->in_step = false;
+        c->lists.in_step = false;
         pthread_cond_broadcast(&step_ended);
     }
     pthread_mutex_unlock(&all_lock);
@@ -155,7 +155,7 @@ void comm_attend(struct pvn_comm *c)
     uint64_t now = pvn_poller_poll(PVN_POLLER_IDLE_NS);
 
     comm_thread_note(c);
-    if (c->driven)
+    if (c->lists.driven)
         drive(c, now);
     if (c->failover) {
         c->attend_in = 0;
@@ -163,7 +163,7 @@ void comm_attend(struct pvn_comm *c)
         return;
     }
     c->attend_in = ATTEND_EVERY - 1;
-    if (c->failed)
+    if (c->end.failed)
         return;
     look_for_better(c, now);
     if (!c->failover)

@@ -42,9 +42,9 @@ void comm_ctrl_lost(struct pvn_comm *c)
 {
     char text[PVN_ERR_TEXT_LEN];
 
-    c->ctrl_lost_ns = c->ctrl_moved_ns = pvn_now_ns();
-    c->ctrl_moved_bytes = comm_bytes_moved(c);
-    pvn_err_format(&c->ctrl_err, text, sizeof(text));
+    c->ctrl.lost_ns = c->ctrl.moved_ns = pvn_now_ns();
+    c->ctrl.moved_bytes = comm_bytes_moved(c);
+    pvn_err_format(&c->ctrl.err, text, sizeof(text));
     pvn_warn("%s %s %s: the control connection is lost: %s; the lanes go on without it, and it is "
              "made again when the peer can be reached",
              c->conn->where, c->sender ? "to" : "from", c->conn->who, text);
@@ -59,13 +59,13 @@ bool comm_ctrl_adopt(struct pvn_comm *c)
     pvn_conn_replace_control(c->conn, next);
     pvn_conn_close(next, NULL);
     comm_keep_watch(c, c->conn);
-    pvn_err_clear(&c->ctrl_err);
-    if (c->ctrl_lost_ns)
+    pvn_err_clear(&c->ctrl.err);
+    if (c->ctrl.lost_ns)
         pvn_warn("%s %s %s: the control connection is there again after %.3f s", c->conn->where,
                  c->sender ? "to" : "from", c->conn->who,
-                 (double)(pvn_now_ns() - c->ctrl_lost_ns) / PVN_NS_PER_S);
-    c->ctrl_lost_ns = 0;
-    c->lost_ns = 0;
+                 (double)(pvn_now_ns() - c->ctrl.lost_ns) / PVN_NS_PER_S);
+    c->ctrl.lost_ns = 0;
+    c->ctrl.gone_ns = 0;
     return true;
 }
 
@@ -75,7 +75,7 @@ static uint64_t limit(const struct pvn_comm *c)
 {
     uint64_t ns = pvn_params_get()->failover_timeout;
 
-    if (c->ctrl_err.code == -ECONNRESET)
+    if (c->ctrl.err.code == -ECONNRESET)
         return RESET_NS;
 
     return c->sender && comm_paths_more(c) ? ns / 4 : ns;
@@ -85,16 +85,16 @@ int comm_ctrl_wait(struct pvn_comm *c, bool idle)
 {
     uint64_t now = pvn_now_ns(), bytes = comm_bytes_moved(c);
 
-    if (idle || bytes != c->ctrl_moved_bytes) {
-        c->ctrl_moved_bytes = bytes;
-        c->ctrl_moved_ns = now;
+    if (idle || bytes != c->ctrl.moved_bytes) {
+        c->ctrl.moved_bytes = bytes;
+        c->ctrl.moved_ns = now;
     }
-    if (now - c->ctrl_moved_ns < limit(c))
+    if (now - c->ctrl.moved_ns < limit(c))
         return 0;
-    pvn_err_clear(&c->ctrl_err);
-    return pvn_err_set(&c->ctrl_err, -ETIMEDOUT,
+    pvn_err_clear(&c->ctrl.err);
+    return pvn_err_set(&c->ctrl.err, -ETIMEDOUT,
                        "the control connection was lost %.1f s ago, and nothing has moved for "
                        "%.3g s",
-                       (double)(now - c->ctrl_lost_ns) / PVN_NS_PER_S,
-                       (double)(now - c->ctrl_moved_ns) / PVN_NS_PER_S);
+                       (double)(now - c->ctrl.lost_ns) / PVN_NS_PER_S,
+                       (double)(now - c->ctrl.moved_ns) / PVN_NS_PER_S);
 }

@@ -29,7 +29,7 @@ const struct pvn_err *pvn_comm_err(const struct pvn_comm *c)
 
     if (c->magic != COMM_MAGIC)
         return &no_comm;
-    return c->refused ? &c->call_err : &c->err;
+    return c->end.refused ? &c->end.call_err : &c->end.err;
 }
 
 static int refuse(const struct pvn_comm *c, struct pvn_err *err, int code, enum pvn_fault fault,
@@ -50,9 +50,9 @@ int comm_refuse(struct pvn_comm *c, int code, enum pvn_fault fault, const char *
 {
     va_list ap;
 
-    c->refused = true;
+    c->end.refused = true;
     va_start(ap, fmt);
-    refuse(c, &c->call_err, code, fault, fmt, ap);
+    refuse(c, &c->end.call_err, code, fault, fmt, ap);
     va_end(ap);
     return code;
 }
@@ -84,10 +84,10 @@ int comm_usable(struct pvn_comm *c, const char *call)
 {
     if (c->magic != COMM_MAGIC)
         return -EINVAL;
-    c->refused = pvn_fork_in_child(c->epoch);
-    if (c->refused)
-        return not_ours(call, &c->call_err);
-    return c->failed ? c->err.code : 0;
+    c->end.refused = pvn_fork_in_child(c->epoch);
+    if (c->end.refused)
+        return not_ours(call, &c->end.call_err);
+    return c->end.failed ? c->end.err.code : 0;
 }
 
 int comm_usable_elsewhere(struct pvn_comm *c, const char *call, struct pvn_err *err)
@@ -98,8 +98,8 @@ int comm_usable_elsewhere(struct pvn_comm *c, const char *call, struct pvn_err *
     }
     if (pvn_fork_in_child(c->epoch))
         return not_ours(call, err);
-    if (c->failed)
-        *err = c->err;
+    if (c->end.failed)
+        *err = c->end.err;
     return err->code;
 }
 
@@ -122,10 +122,10 @@ void comm_failover_end(struct pvn_comm *c)
 
     if (!f)
         return;
-    pthread_mutex_lock(&c->mr_lock);
+    pthread_mutex_lock(&c->mem.lock);
     comm_mr_detach_all(c, f->next);
     c->failover = NULL;
-    pthread_mutex_unlock(&c->mr_lock);
+    pthread_mutex_unlock(&c->mem.lock);
     pvn_conn_close(f->next, "the comm was closed during a failover");
     free(f);
 }
@@ -134,22 +134,22 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
 {
     char text[PVN_ERR_TEXT_LEN];
 
-    c->refused = false;
-    if (c->failed)
-        return c->err.code;
+    c->end.refused = false;
+    if (c->end.failed)
+        return c->end.err.code;
     c->sends = c->receives = NO_EPOCH;
-    c->err = *err;
-    if (c->err.code >= 0)
-        c->err.code = -EIO;
+    c->end.err = *err;
+    if (c->end.err.code >= 0)
+        c->end.err.code = -EIO;
     if (c->conn->state == PVN_CONN_UP)
-        complete(c, &c->err);
-    c->failed = true;
+        complete(c, &c->end.err);
+    c->end.failed = true;
     /* For tests of open requests, which find a paused engine where a failover has been given up. */
     if (c->engine)
-        pvn_engine_fail(c->engine, &c->err);
-    pvn_err_format(&c->err, text, sizeof(text));
+        pvn_engine_fail(c->engine, &c->end.err);
+    pvn_err_format(&c->end.err, text, sizeof(text));
     if (warn)
-        pvn_warn_err(&c->err);
+        pvn_warn_err(&c->end.err);
     else
         pvn_info(PVN_NET, "%s", text);
     if (c->engine)
@@ -158,8 +158,8 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
     comm_failback_stop(c);
     comm_ctrl_adopt(c); /* so that the peer hears of it */
     comm_keep_leave(c);
-    pvn_conn_fail(c->conn, &c->err);
-    return c->err.code;
+    pvn_conn_fail(c->conn, &c->end.err);
+    return c->end.err.code;
 }
 
 int comm_fail(struct pvn_comm *c, const struct pvn_err *err)

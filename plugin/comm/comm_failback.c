@@ -425,16 +425,16 @@ static struct comm_failback *new_failback(struct pvn_comm *c)
     }
     f->sender = c->sender;
     f->id = c->id;
-    f->cfg = c->home;
+    f->cfg = c->paths.home;
     f->cfg.resumes = c->id;
     f->cfg.beside = true;
-    f->no_fallback = pvn_conn_worth_is_fast(c->best) && !c->conn->cfg.away;
+    f->no_fallback = pvn_conn_worth_is_fast(c->paths.best) && !c->conn->cfg.away;
     f->worth = pvn_conn_worth(c->conn);
-    f->worse = f->worth < c->best;
-    f->wait_ns = c->failback_wait_ns;
+    f->worse = f->worth < c->paths.best;
+    f->wait_ns = c->back.wait_ns;
     f->next_ns = pvn_now_ns() + f->wait_ns;
-    if (f->next_ns < c->memory.home_ns)
-        f->next_ns = c->memory.home_ns;
+    if (f->next_ns < c->paths.memory.home_ns)
+        f->next_ns = c->paths.memory.home_ns;
     if (!c->sender) {
         f->listener = c->keeper;
         pvn_listener_keep(f->listener);
@@ -447,15 +447,15 @@ void comm_failback_start(struct pvn_comm *c)
     struct comm_failback *f;
     int rc;
 
-    bool worse = pvn_conn_worth(c->conn) < c->best;
+    bool worse = pvn_conn_worth(c->conn) < c->paths.best;
 
     /* An acceptor always has one, which answers the connector. */
-    if (c->failback || !pvn_conn_failback(c->conn) || (c->sender && !worse))
+    if (c->back.tries || !pvn_conn_failback(c->conn) || (c->sender && !worse))
         return;
-    if (c->failback_wait_ns == 0)
-        c->failback_wait_ns = WAIT_FIRST_NS;
-    if (worse && c->slower_ns == 0)
-        c->slower_ns = pvn_now_ns();
+    if (c->back.wait_ns == 0)
+        c->back.wait_ns = WAIT_FIRST_NS;
+    if (worse && c->back.slower_ns == 0)
+        c->back.slower_ns = pvn_now_ns();
     f = new_failback(c);
     if (!f)
         return;
@@ -464,7 +464,7 @@ void comm_failback_start(struct pvn_comm *c)
     if (rc == 0) {
         f->next = all;
         all = f;
-        c->failback = f;
+        c->back.tries = f;
     }
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
@@ -481,41 +481,41 @@ void comm_failback_need(bool tries)
 
 void comm_failback_stop(struct pvn_comm *c)
 {
-    if (!c->failback)
+    if (!c->back.tries)
         return;
     pthread_mutex_lock(&lock);
-    c->failback->cancelled = true;
+    c->back.tries->cancelled = true;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
-    c->failback = NULL;
-    c->drains = false;
+    c->back.tries = NULL;
+    c->back.drains = false;
 }
 
 void comm_failback_linger(struct pvn_comm *c)
 {
-    if (!c->failback || c->sender || !comm_received_keep(c->id, pvn_engine_received(c->engine)))
+    if (!c->back.tries || c->sender || !comm_received_keep(c->id, pvn_engine_received(c->engine)))
         return;
     pthread_mutex_lock(&lock);
-    c->failback->lingers_ns = pvn_now_ns() + LINGER_NS;
+    c->back.tries->lingers_ns = pvn_now_ns() + LINGER_NS;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
-    c->failback = NULL;
+    c->back.tries = NULL;
 }
 
 struct pvn_conn *comm_failback_take(struct pvn_comm *c)
 {
     struct pvn_conn *conn = NULL;
 
-    if (!c->failback || !atomic_load(&c->failback->ready))
+    if (!c->back.tries || !atomic_load(&c->back.tries->ready))
         return NULL;
     pthread_mutex_lock(&lock);
-    if (atomic_load(&c->failback->ready)) {
-        conn = c->failback->conn;
-        c->failback->conn = NULL;
-        c->failback->began_ns = 0;
+    if (atomic_load(&c->back.tries->ready)) {
+        conn = c->back.tries->conn;
+        c->back.tries->conn = NULL;
+        c->back.tries->began_ns = 0;
         /* No further attempt while this one is used. */
-        c->failback->next_ns = UINT64_MAX;
-        atomic_store(&c->failback->ready, false);
+        c->back.tries->next_ns = UINT64_MAX;
+        atomic_store(&c->back.tries->ready, false);
     }
     pthread_mutex_unlock(&lock);
     return conn;
@@ -523,12 +523,12 @@ struct pvn_conn *comm_failback_take(struct pvn_comm *c)
 
 bool comm_failback_is_ready(const struct pvn_comm *c)
 {
-    return atomic_load(&c->failback->ready);
+    return atomic_load(&c->back.tries->ready);
 }
 
 bool comm_failback_is_replaced(const struct pvn_comm *c)
 {
-    return c->failback && atomic_load(&c->failback->replaced);
+    return c->back.tries && atomic_load(&c->back.tries->replaced);
 }
 
 void comm_failback_lost(struct pvn_comm *c)
@@ -538,19 +538,19 @@ void comm_failback_lost(struct pvn_comm *c)
     comm_failback_stop(c);
     if (!c->sender)
         comm_failback_start(c);
-    if (c->came_back_ns == 0)
+    if (c->back.came_ns == 0)
         return;
-    if (now - c->came_back_ns >= STABLE_NS) {
-        c->failback_wait_ns = WAIT_FIRST_NS;
+    if (now - c->back.came_ns >= STABLE_NS) {
+        c->back.wait_ns = WAIT_FIRST_NS;
     } else {
-        c->failback_wait_ns = pvn_next_pause_ns(c->failback_wait_ns, WAIT_FIRST_NS, WAIT_MAX_NS);
-        if (!c->said_flaps)
+        c->back.wait_ns = pvn_next_pause_ns(c->back.wait_ns, WAIT_FIRST_NS, WAIT_MAX_NS);
+        if (!c->back.said_flaps)
             pvn_warn(
                 "failback: %s %s %s: the lanes were lost again %.1f s after the return to them; "
                 "the time to the next attempt doubles each time this happens, up to %.0f s",
                 c->conn->where, c->sender ? "to" : "from", c->conn->who,
-                (double)(now - c->came_back_ns) / PVN_NS_PER_S, (double)WAIT_MAX_NS / PVN_NS_PER_S);
-        c->said_flaps = true;
+                (double)(now - c->back.came_ns) / PVN_NS_PER_S, (double)WAIT_MAX_NS / PVN_NS_PER_S);
+        c->back.said_flaps = true;
     }
-    c->came_back_ns = 0;
+    c->back.came_ns = 0;
 }

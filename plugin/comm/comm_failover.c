@@ -64,15 +64,15 @@ static int flush_gpus(struct pvn_comm *c, struct pvn_err *err)
     const struct pvn_mem_copy *gpu = NULL, *last = NULL;
     int rc = 0;
 
-    pthread_mutex_lock(&c->mr_lock);
-    for (const struct pvn_comm_mr *m = c->mrs; m && rc == 0; m = m->next) {
+    pthread_mutex_lock(&c->mem.lock);
+    for (const struct pvn_comm_mr *m = c->mem.mrs; m && rc == 0; m = m->next) {
         if (m->mr.ptr_type == NCCL_PTR_HOST)
             continue;
         gpu = pvn_gpucopy_of(m->mr.addr, err);
         rc = !gpu ? err->code : gpu == last ? 0 : pvn_gpucopy_flush(gpu, err);
         last = gpu;
     }
-    pthread_mutex_unlock(&c->mr_lock);
+    pthread_mutex_unlock(&c->mem.lock);
     return rc;
 }
 
@@ -130,10 +130,10 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     if (!f)
         return comm_fail(c, why);
     f->began_ns = f->since_ns = f->stepped_ns = pvn_now_ns();
-    c->ctrl_lost_ns = 0;
-    pthread_mutex_lock(&c->mr_lock);
+    c->ctrl.lost_ns = 0;
+    pthread_mutex_lock(&c->mem.lock);
     c->failover = f;
-    pthread_mutex_unlock(&c->mr_lock);
+    pthread_mutex_unlock(&c->mem.lock);
     /* It stands between the engine and the lanes' operations. */
     pvn_profile_free(c->profile);
     c->profile = NULL;
@@ -141,7 +141,7 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     pvn_engine_pause(c->engine, why);
     c->sends = c->receives = NO_EPOCH;
     c->attend_in = 0;
-    c->lost_ns = 0;
+    c->ctrl.gone_ns = 0;
     return 0;
 }
 
@@ -149,18 +149,19 @@ static bool loses_without_end(struct pvn_comm *c)
 {
     uint64_t messages = pvn_engine_get_stats(c->engine)->msgs;
 
-    if (messages != c->losses_messages) {
-        c->losses_messages = messages;
-        c->losses = 0;
+    if (messages != c->paths.losses_messages) {
+        c->paths.losses_messages = messages;
+        c->paths.losses = 0;
     }
-    c->losses += pvn_engine_pending(c->engine) > 0;
-    return c->losses > LOSSES_MAX;
+    c->paths.losses += pvn_engine_pending(c->engine) > 0;
+    return c->paths.losses > LOSSES_MAX;
 }
 
 /* A comm without a sound path loses its lanes again and again: less and less often. */
 static uint64_t pause_ns(const struct pvn_comm *c)
 {
-    return c->losses < 2 ? 0 : pvn_pause_ns(c->losses - 2, PAUSE_FIRST_NS, PAUSE_MAX_NS);
+    return c->paths.losses < 2 ? 0
+                               : pvn_pause_ns(c->paths.losses - 2, PAUSE_FIRST_NS, PAUSE_MAX_NS);
 }
 
 /* A device or port that has failed is no fault of the network: it says so itself (ENODEV, ENETDOWN; EIO until its
@@ -175,13 +176,14 @@ static void remember(struct pvn_comm *c, const struct pvn_err *why)
     uint64_t now = pvn_now_ns();
     bool fast = pvn_conn_worth_is_fast(pvn_conn_worth(c->conn));
     bool useless = pvn_engine_pending(c->engine) > 0 &&
-                   pvn_engine_get_stats(c->engine)->msgs == c->path_messages;
+                   pvn_engine_get_stats(c->engine)->msgs == c->paths.messages;
 
     if (!c->sender ||
-        !path_memory_lost(&c->memory, c->path, fast, useless, now - c->path_ns, now) ||
-        c->said_useless || !is_the_network(why))
+        !path_memory_lost(&c->paths.memory, c->paths.used, fast, useless, now - c->paths.since_ns,
+                          now) ||
+        c->paths.said_useless || !is_the_network(why))
         return;
-    c->said_useless = true;
+    c->paths.said_useless = true;
     pvn_warn("failover: %s to %s: these lanes passed the handshake and were lost before they had "
              "delivered a message: others are tried first; likely: large packets are lost on the "
              "path; try: `ping -M do -s` with 28 bytes less than the MTU, the same MTU on all "
@@ -197,14 +199,14 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     if (c->failover)
         return 0;
     if (c->conn->goodbye)
-        return comm_failover_has_all(c) ? c->err.code : peer_has_closed(c, c->conn);
+        return comm_failover_has_all(c) ? c->end.err.code : peer_has_closed(c, c->conn);
     if (!pvn_engine_may_pause(c->engine)) {
         pvn_err_add(
             &err,
             "these lanes report sends before they are delivered, so the comm cannot fail over");
         return comm_fail(c, &err);
     }
-    bool hung_up = c->ctrl_err.code == -EPIPE;
+    bool hung_up = c->ctrl.err.code == -EPIPE;
 
     if (hung_up && !pvn_conn_keeps(c->conn)) {
         pvn_err_add(&err, "%s", ENDED);
@@ -217,7 +219,7 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     }
     remember(c, why);
     if (pause_comm(c, why) != 0)
-        return c->err.code;
+        return c->end.err.code;
     c->failover->hung_up = hung_up;
     c->failover->retry_ns = pvn_now_ns() + pause_ns(c);
     comm_failback_lost(c);
@@ -235,7 +237,7 @@ bool comm_failover_has_all(struct pvn_comm *c)
         c->conn->has_received == 0 || c->conn->has_received != pvn_engine_next(c->engine))
         return false;
     if (!c->failover)
-        pause_comm(c, &c->ctrl_err);
+        pause_comm(c, &c->ctrl.err);
     return true;
 }
 
@@ -250,7 +252,7 @@ int comm_failover_switch(struct pvn_comm *c, struct pvn_conn *next)
     pvn_err_set(&why, -ESTALE, "better lanes are there again");
     if (pause_comm(c, &why) != 0) {
         pvn_conn_close(next, NULL);
-        return c->err.code;
+        return c->end.err.code;
     }
     c->failover->switches = true;
     pvn_conn_close(c->failover->next, NULL);
@@ -276,9 +278,9 @@ static int fence(struct pvn_comm *c)
         int rc;
 
         /* Memory may be deregistered meanwhile, with the operations that a fence replaces. */
-        pthread_mutex_lock(&c->mr_lock);
+        pthread_mutex_lock(&c->mem.lock);
         rc = l->ops->fence(l);
-        pthread_mutex_unlock(&c->mr_lock);
+        pthread_mutex_unlock(&c->mem.lock);
 
         again |= rc == -EAGAIN;
         if (rc && rc != -EAGAIN) {
@@ -370,9 +372,9 @@ static void publish(struct pvn_comm *c)
     const struct comm_failover *f = c->failover;
     char text[256];
 
-    if (f->stepped_ns < c->look_ns)
+    if (f->stepped_ns < c->stall.look_ns)
         return;
-    c->look_ns = f->stepped_ns + COMM_LOOK_NS;
+    c->stall.look_ns = f->stepped_ns + COMM_LOOK_NS;
     snprintf(text, sizeof(text), "failover: %.160s; %s", waits_for(c), peer_state(c));
     comm_publish_failover(c, f->stepped_ns, f->since_ns, text);
 }
@@ -442,14 +444,14 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     f->last = *why;
     if (f->next && f->next->goodbye)
         return peer_has_closed(c, f->next);
-    pthread_mutex_lock(&c->mr_lock);
+    pthread_mutex_lock(&c->mem.lock);
     comm_mr_detach_all(c, f->next);
-    pthread_mutex_unlock(&c->mr_lock);
+    pthread_mutex_unlock(&c->mem.lock);
     f->attached = false;
     /* It came up, and the peer may have refused it. */
     if (c->sender && f->stage == FAILOVER_EXCHANGE)
-        path_memory_lost(&c->memory, f->path, pvn_conn_worth_is_fast(pvn_conn_worth(f->next)), true,
-                         0, pvn_now_ns());
+        path_memory_lost(&c->paths.memory, f->path, pvn_conn_worth_is_fast(pvn_conn_worth(f->next)),
+                         true, 0, pvn_now_ns());
     /* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
     if (f->next)
         f->next->replaced = true;
@@ -544,7 +546,7 @@ static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t since_ns
     if (switched)
         pvn_warn("failback: %s %s %s: returned after %.3f s on worse lanes: %s", c->conn->where,
                  c->sender ? "to" : "from", c->conn->who,
-                 (double)(now - c->slower_ns) / PVN_NS_PER_S, lanes);
+                 (double)(now - c->back.slower_ns) / PVN_NS_PER_S, lanes);
     else
         pvn_warn(
             "failover: %s %s %s: connected again after %.3f s: %s; %llu messages sent again so far",
@@ -558,13 +560,13 @@ static void settle_lanes(struct pvn_comm *c)
     int worth = pvn_conn_worth(c->conn);
 
     comm_failback_stop(c);
-    c->best = worth > c->best ? worth : c->best;
+    c->paths.best = worth > c->paths.best ? worth : c->paths.best;
     comm_failback_start(c);
-    if (worth < c->best)
+    if (worth < c->paths.best)
         return;
-    if (c->slower_ns)
-        c->came_back_ns = pvn_now_ns();
-    c->slower_ns = 0;
+    if (c->back.slower_ns)
+        c->back.came_ns = pvn_now_ns();
+    c->back.slower_ns = 0;
 }
 
 /* The engine has gone on with the new lanes: so does the comm. */
@@ -575,25 +577,25 @@ static int take_over(struct pvn_comm *c, bool resumed)
     struct pvn_err err = PVN_ERR_INIT;
     int rc;
 
-    pthread_mutex_lock(&c->mr_lock);
+    pthread_mutex_lock(&c->mem.lock);
     c->conn = f->next;
     c->profile = pvn_profile_of(c->conn);
     /* Attaches what was registered meanwhile. Under the same lock: a registration that still found a failover in
      * progress would never be attached. */
     rc = comm_mr_attach_all(c, c->conn, &err);
     c->failover = NULL;
-    pthread_mutex_unlock(&c->mr_lock);
-    c->path = f->path;
-    c->path_ns = pvn_now_ns();
-    c->path_messages = pvn_engine_get_stats(c->engine)->msgs;
+    pthread_mutex_unlock(&c->mem.lock);
+    c->paths.used = f->path;
+    c->paths.since_ns = pvn_now_ns();
+    c->paths.messages = pvn_engine_get_stats(c->engine)->msgs;
     c->attended_ns =
         f->stepped_ns; /* that the failover took its time is no reason to forget a stall */
     uint64_t since_ns = f->since_ns;
-    bool switched = f->switches && f->attempts == 0 && c->slower_ns;
+    bool switched = f->switches && f->attempts == 0 && c->back.slower_ns;
     free(f);
     pvn_conn_replace(c->conn, old);
     /* The old control connection's: the next failover would take it for that of the one in use. */
-    pvn_err_clear(&c->ctrl_err);
+    pvn_err_clear(&c->ctrl.err);
     comm_keep_watch(c, c->conn);
     pvn_conn_close(old, NULL);
     if (rc)
@@ -606,7 +608,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
     comm_publish_replaced(c, switched);
     comm_allow_calls(c);
     settle_lanes(c);
-    c->grace_ns = 0;
+    c->end.grace_ns = 0;
     return 0;
 }
 
@@ -621,9 +623,9 @@ static int attach(struct pvn_comm *c)
 
     if (f->attached)
         return 0;
-    pthread_mutex_lock(&c->mr_lock);
+    pthread_mutex_lock(&c->mem.lock);
     rc = comm_mr_attach_all(c, f->next, &err);
-    pthread_mutex_unlock(&c->mr_lock);
+    pthread_mutex_unlock(&c->mem.lock);
     f->attached = rc == 0;
     if (rc == 0)
         return 0;
@@ -717,7 +719,7 @@ void comm_failover_step(struct pvn_comm *c)
 
     if (rc == 0)
         rc = check_deadline(c);
-    while (rc == 0 && c->failover && !c->failed) {
+    while (rc == 0 && c->failover && !c->end.failed) {
         if (c->conn->goodbye && c->failover->stage != FAILOVER_FENCE) {
             peer_has_closed(c, c->conn);
             break;
@@ -736,6 +738,6 @@ void comm_failover_step(struct pvn_comm *c)
             break;
         }
     }
-    if (c->failover && !c->failed)
+    if (c->failover && !c->end.failed)
         publish(c);
 }

@@ -24,11 +24,11 @@ void comm_live_step(void)
     pthread_mutex_lock(&lock);
     if (now - copied_ns >= COPY_NS) {
         copied_ns = now;
-        for (struct pvn_comm *c = all; c; c = c->next_of_live) {
+        for (struct pvn_comm *c = all; c; c = c->lists.of_live) {
             struct pvn_live live;
 
             pvn_engine_count(c->engine, &live);
-            pvn_live_put(c->live, &live);
+            pvn_live_put(c->stats.live, &live);
         }
     }
     pthread_mutex_unlock(&lock);
@@ -46,23 +46,23 @@ bool comm_live_any(void)
 
 void comm_live_join(struct pvn_comm *c)
 {
-    c->live = pvn_stat_live(c->conn->stat);
-    if (!c->live)
+    c->stats.live = pvn_stat_live(c->conn->stat);
+    if (!c->stats.live)
         return;
     pthread_mutex_lock(&lock);
-    c->next_of_live = all;
+    c->lists.of_live = all;
     all = c;
     pthread_mutex_unlock(&lock);
 }
 
 void comm_live_leave(struct pvn_comm *c)
 {
-    if (!c->live)
+    if (!c->stats.live)
         return;
     pthread_mutex_lock(&lock);
-    for (struct pvn_comm **at = &all; *at; at = &(*at)->next_of_live)
+    for (struct pvn_comm **at = &all; *at; at = &(*at)->lists.of_live)
         if (*at == c) {
-            *at = c->next_of_live;
+            *at = c->lists.of_live;
             break;
         }
     pthread_mutex_unlock(&lock);

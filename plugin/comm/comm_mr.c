@@ -24,9 +24,9 @@ static void say_copied(struct pvn_comm_mr *m)
 {
     struct pvn_comm *c = m->comm;
 
-    if (c->said_copied)
+    if (c->mem.said_copied)
         return;
-    c->said_copied = true;
+    c->mem.said_copied = true;
     pvn_warn(
         "%s %s %s: this connection uses TCP, which cannot reach GPU memory by itself: it is copied "
         "through host memory, which is slower",
@@ -108,7 +108,7 @@ int comm_mr_attach_all(struct pvn_comm *c, struct pvn_conn *conn, struct pvn_err
     struct pvn_comm_mr *m;
     int rc = 0;
 
-    for (m = c->mrs; m && rc == 0; m = m->next) {
+    for (m = c->mem.mrs; m && rc == 0; m = m->next) {
         if (m->on == conn)
             continue;
         comm_mr_detach(m);
@@ -139,10 +139,10 @@ static int attach_or_keep(struct pvn_comm *c, struct pvn_comm_mr *m, int fd, str
 
 static void link_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
 {
-    m->next = c->mrs;
+    m->next = c->mem.mrs;
     if (m->next)
         m->next->prev = m;
-    c->mrs = m;
+    c->mem.mrs = m;
 }
 
 /* Checks that this comm can take such memory. 0 or the error of the call. */
@@ -165,7 +165,7 @@ static int check_memory(const struct pvn_comm *c, const void *data, size_t size,
     return 0;
 }
 
-/* Under mr_lock: a failover replaces the comm's connection and lanes under it. */
+/* Under mem.lock: a failover replaces the comm's connection and lanes under it. */
 static int reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int fd, uint64_t offset,
                struct pvn_comm_mr **out, struct pvn_err *err)
 {
@@ -204,9 +204,9 @@ int pvn_comm_reg(struct pvn_comm *c, void *data, size_t size, int ptr_type, int 
     *out = NULL;
     if (rc)
         return rc;
-    pthread_mutex_lock(&c->mr_lock);
+    pthread_mutex_lock(&c->mem.lock);
     rc = reg(c, data, size, ptr_type, fd, offset, out, err);
-    pthread_mutex_unlock(&c->mr_lock);
+    pthread_mutex_unlock(&c->mem.lock);
     return rc;
 }
 
@@ -215,7 +215,7 @@ static void unlink_mr(struct pvn_comm *c, struct pvn_comm_mr *m)
     if (m->prev)
         m->prev->next = m->next;
     else
-        c->mrs = m->next;
+        c->mem.mrs = m->next;
     if (m->next)
         m->next->prev = m->prev;
     comm_mr_detach(m);
@@ -251,8 +251,8 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *e
         return 0;
     /* A failed comm's registrations are given back as well, so the handle is looked for, not
      * trusted. */
-    pthread_mutex_lock(&c->mr_lock);
-    for (m = c->mrs; m && m != mr; m = m->next)
+    pthread_mutex_lock(&c->mem.lock);
+    for (m = c->mem.mrs; m && m != mr; m = m->next)
         ;
     if (m) {
         finish_reads(c, m);
@@ -262,14 +262,14 @@ int pvn_comm_dereg(struct pvn_comm *c, struct pvn_comm_mr *mr, struct pvn_err *e
             c, err, -EINVAL, PVN_FAULT_ARGUMENT,
             "deregMr: %p is no registration of this comm, or was given back before", (void *)mr);
     }
-    pthread_mutex_unlock(&c->mr_lock);
+    pthread_mutex_unlock(&c->mem.lock);
     return rc;
 }
 
 void comm_mr_free_all(struct pvn_comm *c)
 {
-    while (c->mrs)
-        unlink_mr(c, c->mrs);
+    while (c->mem.mrs)
+        unlink_mr(c, c->mem.mrs);
 }
 
 int comm_mr_refuse(struct pvn_comm *c, const void *handle)

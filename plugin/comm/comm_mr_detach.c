@@ -22,7 +22,7 @@ void comm_mr_detach(struct pvn_comm_mr *m)
 
 void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn)
 {
-    for (struct pvn_comm_mr *m = c->mrs; m; m = m->next)
+    for (struct pvn_comm_mr *m = c->mem.mrs; m; m = m->next)
         if (m->on == conn)
             comm_mr_detach(m);
 }

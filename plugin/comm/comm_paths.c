@@ -24,30 +24,30 @@ void comm_paths_init(struct pvn_comm *c)
 {
     const struct pvn_hello *theirs = &c->conn->theirs;
 
-    c->home = c->conn->cfg;
-    c->home.nonce = 0;
-    c->home.has_instead = false;
-    c->path_ns = pvn_now_ns();
-    for (c->nothers = 0; c->nothers < theirs->nothers; c->nothers++)
-        c->other[c->nothers] = theirs->other[c->nothers];
+    c->paths.home = c->conn->cfg;
+    c->paths.home.nonce = 0;
+    c->paths.home.has_instead = false;
+    c->paths.since_ns = pvn_now_ns();
+    for (c->paths.nothers = 0; c->paths.nothers < theirs->nothers; c->paths.nothers++)
+        c->paths.other[c->paths.nothers] = theirs->other[c->paths.nothers];
 }
 
 bool comm_paths_more(const struct pvn_comm *c)
 {
     const struct pvn_device *beside;
 
-    return c->nothers > 0 || pvn_devices_beside(c->home.dev, &beside, 1) > 0;
+    return c->paths.nothers > 0 || pvn_devices_beside(c->paths.home.dev, &beside, 1) > 0;
 }
 
 /* The device with this address, of those that the comm may use. */
 static const struct pvn_device *device_at(const struct pvn_comm *c, const struct sockaddr *addr)
 {
     const struct pvn_device *beside[PVN_MAX_DEVICES];
-    int n = pvn_devices_beside(c->home.dev, beside, PVN_MAX_DEVICES);
+    int n = pvn_devices_beside(c->paths.home.dev, beside, PVN_MAX_DEVICES);
 
-    for (int i = 0; i < c->home.nports; i++)
-        if (pvn_route_is_own(c->home.port[i], addr))
-            return c->home.port[i];
+    for (int i = 0; i < c->paths.home.nports; i++)
+        if (pvn_route_is_own(c->paths.home.port[i], addr))
+            return c->paths.home.port[i];
     for (int i = 0; i < n; i++)
         if (pvn_route_is_own(beside[i], addr))
             return beside[i];
@@ -83,14 +83,15 @@ static bool path(const struct pvn_comm *c, unsigned n, struct pvn_conn_cfg *cfg)
     if (n == 0)
         return true;
     if (n == 1)
-        return by_route(c, &c->home.peer, c->home.peer_len, cfg) && cfg->dev != c->home.port[0];
-    len = pvn_wire_addr_to_sockaddr(&c->other[n - 2], c->home.port[0]->ifindex, &peer);
+        return by_route(c, &c->paths.home.peer, c->paths.home.peer_len, cfg) &&
+               cfg->dev != c->paths.home.port[0];
+    len = pvn_wire_addr_to_sockaddr(&c->paths.other[n - 2], c->paths.home.port[0]->ifindex, &peer);
     return by_route(c, &peer, len, cfg);
 }
 
 static unsigned paths(const struct pvn_comm *c)
 {
-    return 2 + (unsigned)c->nothers;
+    return 2 + (unsigned)c->paths.nothers;
 }
 
 unsigned comm_paths_index(const struct pvn_comm *c, unsigned attempt)
@@ -101,7 +102,7 @@ unsigned comm_paths_index(const struct pvn_comm *c, unsigned attempt)
 bool comm_paths_are_all(const struct pvn_comm *c, unsigned set)
 {
     for (unsigned n = 0; n < paths(c); n++) {
-        struct pvn_conn_cfg cfg = c->home;
+        struct pvn_conn_cfg cfg = c->paths.home;
 
         if (!(set >> n & 1) && path(c, n, &cfg))
             return false;
@@ -114,7 +115,7 @@ struct pvn_conn_cfg comm_paths_next(const struct pvn_comm *c, unsigned *attempt)
     struct pvn_conn_cfg cfg;
 
     for (;; ++*attempt) {
-        cfg = c->home;
+        cfg = c->paths.home;
         cfg.resumes = c->id;
         if (path(c, comm_paths_index(c, *attempt), &cfg))
             return cfg;
@@ -124,9 +125,9 @@ struct pvn_conn_cfg comm_paths_next(const struct pvn_comm *c, unsigned *attempt)
 /* In the first round, as they were lost. */
 static bool is_allowed(const struct pvn_comm *c, unsigned n, struct pvn_conn_cfg *cfg)
 {
-    *cfg = c->home;
+    *cfg = c->paths.home;
     cfg->resumes = c->id;
-    return path(c, n, cfg) && path_memory_allows(&c->memory, n, cfg);
+    return path(c, n, cfg) && path_memory_allows(&c->paths.memory, n, cfg);
 }
 
 struct pvn_conn_cfg comm_paths_choose(struct pvn_comm *c, unsigned *attempt)
@@ -139,7 +140,7 @@ struct pvn_conn_cfg comm_paths_choose(struct pvn_comm *c, unsigned *attempt)
             return cfg;
         }
     if (*attempt == 0)
-        path_memory_forget(&c->memory);
+        path_memory_forget(&c->paths.memory);
     else if (*attempt < paths(c))
         *attempt = paths(c);
     return comm_paths_next(c, attempt);

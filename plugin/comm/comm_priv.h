@@ -43,6 +43,89 @@ enum { ATTEND_EVERY = 64 };
 
 #define NO_EPOCH UINT32_MAX
 
+/* The parts of a comm, each with the file that keeps it. The thread of the data calls alone changes
+ * them where nothing else is said. */
+
+/* comm_paths.c, comm_failover.c: where the peer is reached. */
+struct comm_paths {
+    struct pvn_conn_cfg home; /* connector: of the first connection */
+    int nothers;              /* other addresses of the peer */
+    struct pvn_wire_addr other[PVN_OTHER_ADDRS];
+    int best; /* pvn_conn_worth() of the best lanes so far */
+    /* Connector: the path of the lanes in use, since when, and how many messages were delivered then. */
+    unsigned used;
+    uint64_t since_ns, messages;
+    struct path_memory memory;
+    /* Lanes lost while requests were open and no message was delivered. */
+    unsigned losses;
+    uint64_t losses_messages;
+    bool said_useless;
+};
+
+/* comm_failback.c: the way back to better lanes. */
+struct comm_back {
+    struct comm_failback *tries; /* attempts to come back to such lanes, else NULL */
+    bool drains;                 /* takes no new sends, to switch when the open ones have ended */
+    uint64_t drain_ns;           /* until when; else not before when */
+    bool said_flaps;
+    uint64_t wait_ns;   /* before the first attempt */
+    uint64_t slower_ns; /* since when the lanes are worse; 0: they are not */
+    uint64_t came_ns;   /* 0: not, or said */
+};
+
+/* comm_mr.c. regMr comes from other threads than the data calls, so what it reads changes under the
+ * lock: mrs, what their lanes made of them, and the comm's engine, conn and failover. */
+struct comm_memory {
+    struct pvn_comm_mr *mrs;
+    pthread_mutex_t lock;
+    bool said_copied;
+};
+
+/* comm_stall.c */
+struct comm_stall {
+    uint64_t moved_ns;    /* when bytes last moved, or no request was open, or nobody called */
+    uint64_t moved_bytes; /* comm_bytes_moved() then */
+    uint64_t look_ns;     /* when that is looked at next */
+    bool reported;
+    uint64_t peer_ready_ns; /* when the peer has said that it takes what comes; 0: it has not */
+};
+
+/* comm_stats.c */
+struct comm_numbers {
+    struct pvn_live *live;           /* in its row of the statistics; NULL: it has none */
+    struct pvn_stat_counts counts;   /* as published last */
+    struct pvn_stat_counts replaced; /* of earlier lanes, up to their last replacement */
+    uint64_t lanes_ns;               /* when the lanes' counters are read next */
+};
+
+/* comm_ctrl.c and comm_watch.c: the control connection, and a peer that is gone. */
+struct comm_ctrl {
+    struct pvn_err err; /* what it brought last */
+    /* The lanes go on without it: since when (0: they do not), and when bytes last moved or nobody called. */
+    uint64_t lost_ns;
+    uint64_t moved_ns, moved_bytes;
+    uint64_t gone_ns;    /* the peer is gone, and something may still come of it */
+    uint64_t gone_bytes; /* moved when that was last looked at */
+};
+
+/* comm_error.c */
+struct comm_end {
+    atomic_bool failed; /* err is complete and does not change any more */
+    bool refused; /* the last data call that failed did so by itself, for the reason in call_err */
+    struct pvn_err err;
+    struct pvn_err call_err;
+    uint64_t grace_ns; /* engine failed: until when the peer's reason is waited for */
+};
+
+/* The lists that the comm is in, each under the lock of its file. */
+struct comm_lists {
+    struct pvn_comm *of_ids;    /* comm_received.c */
+    struct pvn_comm *of_live;   /* comm_live.c */
+    struct pvn_comm *of_driven; /* comm_attend.c */
+    bool driven;                /* whoever attends to another comm of its thread steps it, too */
+    bool in_step;               /* the thread takes its steps beside those of another comm */
+};
+
 struct pvn_comm {
     uint32_t magic;
     unsigned epoch; /* of the process it belongs to, see fork.h */
@@ -52,68 +135,27 @@ struct pvn_comm {
     struct pvn_engine *engine; /* NULL until the conn is UP */
     int attend_in;             /* calls until the next comm_attend, see ATTEND_EVERY */
     bool sender;
+    bool survives; /* the loss of its lanes */
     struct pvn_conn *conn;
     struct pvn_profile *profile;   /* NULL: no profiler is loaded */
+    const struct pvn_device *dev;  /* that NCCL chose; conn may have gone on over another one */
+    uint64_t id;                   /* of the comm at both ends: the nonce of its first connection */
     struct pvn_listener *listener; /* lazy acceptor until it is up */
-    struct pvn_comm_mr *mrs;
-    /* mrs and what their lanes made of them; regMr comes from other threads than the data calls, so
-     * what it reads changes under this lock: engine, conn, failover */
-    pthread_mutex_t mr_lock;
-    uint64_t id;                 /* of the comm at both ends: the nonce of its first connection */
-    bool survives;               /* the loss of its lanes */
-    bool driven;                 /* whoever attends to another comm of its thread steps it, too */
-    struct pvn_listener *keeper; /* acceptor, failover: where the peer connects again */
-    /* In progress, else NULL. Set by the thread of the data calls, under mr_lock. */
-    struct comm_failover *failover;
-    const struct pvn_device *dev; /* that NCCL chose; conn may have gone on over another one */
-    struct pvn_conn_cfg home;     /* connector: of the first connection; see comm_paths.c */
-    int nothers;                  /* other addresses of the peer */
-    struct pvn_wire_addr other[PVN_OTHER_ADDRS];
-    int best; /* pvn_conn_worth() of the best lanes so far */
-    /* Connector: the path of the lanes in use, since when, and how many messages were delivered then. */
-    unsigned path;
-    uint64_t path_ns, path_messages;
-    struct path_memory memory;
-    struct comm_failback *failback; /* attempts to come back to such lanes, else NULL */
+    struct pvn_listener *keeper;   /* acceptor, failover: where the peer connects again */
+    struct comm_failover *failover; /* in progress, else NULL; set under mem.lock */
     struct comm_keep *keep;         /* keeps the control connection; NULL: nothing does */
-    bool drains;       /* takes no new sends, to switch when the open ones have ended */
-    uint64_t drain_ns; /* until when; else not before when */
-    bool said_flaps, said_copied, said_useless;
-    /* Lanes lost while requests were open and no message was delivered. */
-    unsigned losses;
-    uint64_t losses_messages;
-    uint64_t failback_wait_ns; /* before the first attempt */
-    uint64_t slower_ns;        /* since when the lanes are worse; 0: they are not */
-    uint64_t came_back_ns;     /* 0: not, or said */
-    struct pvn_comm *next_of_ids;
-    struct pvn_comm *next_of_live; /* under the lock of comm_live.c */
-    struct pvn_live *live;         /* in its row of the statistics; NULL: it has none */
-    struct pvn_comm *next_of_all; /* in the list of driven comms; under the lock of comm_attend.c */
-    bool in_step; /* the thread takes its steps beside those of another comm; likewise */
     /* The thread of the data calls, as comm_thread.c numbers it; 0: not known. All threads read it; only
      * one that finds itself here reads more of the comm without a lock. */
     _Atomic uint64_t thread;
     uint64_t attended_ns; /* when the control connection was looked at */
-    uint64_t moved_ns;    /* when bytes last moved, or no request was open, or nobody called */
-    uint64_t moved_bytes; /* comm_bytes_moved() then */
-    uint64_t look_ns;     /* when that is looked at next */
-    bool stall_reported;
-    uint64_t peer_ready_ns; /* when the peer has said that it takes what comes; 0: it has not */
-    struct pvn_stat_counts counts;   /* as published last */
-    struct pvn_stat_counts replaced; /* of earlier lanes, up to their last replacement */
-    uint64_t lanes_ns;               /* when the lanes' counters are read next */
-    atomic_bool failed;              /* err is complete and does not change any more */
-    bool refused; /* the last data call that failed did so by itself, for the reason in call_err */
-    struct pvn_err err;
-    struct pvn_err call_err;
-    struct pvn_err ctrl_err; /* what the control connection brought last */
-    /* The lanes go on without it, see comm_ctrl.c: since when (0: they do not), and when bytes last
-     * moved or nobody called. */
-    uint64_t ctrl_lost_ns;
-    uint64_t ctrl_moved_ns, ctrl_moved_bytes;
-    uint64_t grace_ns;   /* engine failed: until when the peer's reason is waited for */
-    uint64_t lost_ns;    /* the peer is gone, and something may still come of it */
-    uint64_t lost_bytes; /* moved when that was last looked at */
+    struct comm_paths paths;
+    struct comm_back back;
+    struct comm_memory mem;
+    struct comm_stall stall;
+    struct comm_numbers stats;
+    struct comm_ctrl ctrl;
+    struct comm_end end;
+    struct comm_lists lists;
 };
 
 /* The comm is up: its data calls need no check. */
@@ -169,10 +211,10 @@ void comm_look_for_stalls(struct pvn_comm *c, uint64_t now);
 void comm_answer_peer(struct pvn_comm *c);
 
 /* comm_mr.c. attach_all: all that this connection's lanes do not have yet; others lose it first. The
- * caller has mr_lock. */
+ * caller has mem.lock. */
 int comm_mr_attach_all(struct pvn_comm *c, struct pvn_conn *conn, struct pvn_err *err);
 /* comm_mr_detach.c: of the lanes that have it; of the first of this connection's; all that these have. The
- * caller has mr_lock. */
+ * caller has mem.lock. */
 void comm_mr_detach(struct pvn_comm_mr *m);
 void comm_mr_detach_some(struct pvn_comm_mr *m, struct pvn_conn *conn, int lanes);
 void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn);
@@ -247,7 +289,7 @@ void comm_live_after_fork(void);
 
 /* comm_ctrl.c, for a control connection that is lost alone. may_be_away: the lanes can go on without
  * it after this error. adopt: takes a new one, if there is one. wait: looks for a peer that has ended
- * unnoticed; idle: the caller has come back after a pause; 0, or a negative errno with ctrl_err when
+ * unnoticed; idle: the caller has come back after a pause; 0, or a negative errno with ctrl.err when
  * the comm has to be connected again. */
 bool comm_ctrl_may_be_away(const struct pvn_comm *c, int code);
 void comm_ctrl_lost(struct pvn_comm *c);

@@ -21,7 +21,7 @@ static struct closed_comm *closed;
 void comm_received_join(struct pvn_comm *c)
 {
     pthread_mutex_lock(&ids_lock);
-    c->next_of_ids = ids;
+    c->lists.of_ids = ids;
     ids = c;
     pthread_mutex_unlock(&ids_lock);
 }
@@ -29,9 +29,9 @@ void comm_received_join(struct pvn_comm *c)
 void comm_received_leave(struct pvn_comm *c)
 {
     pthread_mutex_lock(&ids_lock);
-    for (struct pvn_comm **at = &ids; *at; at = &(*at)->next_of_ids)
+    for (struct pvn_comm **at = &ids; *at; at = &(*at)->lists.of_ids)
         if (*at == c) {
-            *at = c->next_of_ids;
+            *at = c->lists.of_ids;
             break;
         }
     pthread_mutex_unlock(&ids_lock);
@@ -42,7 +42,7 @@ uint64_t comm_received(uint64_t id)
     uint64_t n = 0;
 
     pthread_mutex_lock(&ids_lock);
-    for (const struct pvn_comm *c = ids; c; c = c->next_of_ids)
+    for (const struct pvn_comm *c = ids; c; c = c->lists.of_ids)
         if (c->id == id && !c->sender)
             n = pvn_engine_received(c->engine);
     for (const struct closed_comm *c = closed; c; c = c->next)

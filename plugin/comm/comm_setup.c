@@ -105,7 +105,7 @@ static struct pvn_comm *comm_new(struct pvn_conn *conn, bool sender, struct pvn_
     c->conn = conn;
     c->id = conn->cfg.nonce;
     c->dev = conn->cfg.dev;
-    pthread_mutex_init(&c->mr_lock, NULL);
+    pthread_mutex_init(&c->mem.lock, NULL);
     return c;
 }
 
@@ -135,22 +135,22 @@ static int start_engine(struct pvn_comm *c)
         pvn_err_set(&err, -errno, "the message engine could not be made");
         return comm_fail(c, &err);
     }
-    pthread_mutex_lock(&c->mr_lock);
+    pthread_mutex_lock(&c->mem.lock);
     c->engine = engine;
     rc = comm_mr_attach_all(c, c->conn, &err);
-    pthread_mutex_unlock(&c->mr_lock);
+    pthread_mutex_unlock(&c->mem.lock);
     if (rc)
         return comm_fail(c, &err);
     c->survives = pvn_conn_failover(c->conn);
-    c->best = pvn_conn_worth(c->conn);
+    c->paths.best = pvn_conn_worth(c->conn);
     comm_paths_init(c);
-    c->driven = c->survives;
+    c->lists.driven = c->survives;
     for (int i = 0; i < c->conn->nlanes; i++)
-        c->driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
-    if (c->driven)
+        c->lists.driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;
+    if (c->lists.driven)
         comm_attend_join(c);
     comm_live_join(c);
-    if (c->live)
+    if (c->stats.live)
         comm_failback_need(false);
     comm_allow_calls(c);
     return 0;
@@ -267,7 +267,7 @@ static int accept_one(struct pvn_listen *l, struct pvn_comm **out, struct pvn_er
     if (conn->state != PVN_CONN_UP) {
         c->listener = l->listener;
     } else if (comm_come_up(c) != 0) {
-        *err = c->err;
+        *err = c->end.err;
         rc = err->code;
         pvn_comm_close(c);
         return rc;
@@ -461,7 +461,7 @@ int pvn_comm_connect(const struct pvn_comm_cfg *cfg, uint8_t *handle, struct pvn
     if (!c)
         return report(err);
     if (conn->state == PVN_CONN_UP && comm_come_up(c) != 0) {
-        *err = c->err;
+        *err = c->end.err;
         rc = err->code;
         pvn_comm_close(c);
         return rc;
@@ -497,14 +497,14 @@ int pvn_comm_close(struct pvn_comm *c)
     /* The sockets are the parent's as well: nothing may be said on them and nothing shut down. */
     if (pvn_fork_in_child(c->epoch))
         return 0;
-    if (c->failover && !c->failed && pvn_engine_pending(c->engine) == 0)
+    if (c->failover && !c->end.failed && pvn_engine_pending(c->engine) == 0)
         comm_failback_linger(c);
-    if (c->driven)
+    if (c->lists.driven)
         comm_attend_leave(c);
     comm_live_leave(c);
     comm_failover_end(c);
     comm_failback_stop(c);
-    if (!c->failed)
+    if (!c->end.failed)
         comm_ctrl_adopt(c); /* so that the peer hears of the end */
     comm_keep_leave(c);
     if (c->keeper)
@@ -513,11 +513,11 @@ int pvn_comm_close(struct pvn_comm *c)
         pvn_listener_leave(c->listener, c->conn);
     /* The acknowledgements of completed receives leave now. Not while requests are open: their buffers
      * are gone already when NCCL aborts. */
-    if (c->engine && !c->failed && pvn_engine_pending(c->engine) == 0)
+    if (c->engine && !c->end.failed && pvn_engine_pending(c->engine) == 0)
         pvn_engine_progress(c->engine);
     if (c->engine)
         say_what_it_did(c);
-    if (c->engine && !c->failed)
+    if (c->engine && !c->end.failed)
         comm_publish_last(c);
     if (c->engine && !c->sender)
         c->conn->received = pvn_engine_received(c->engine);
@@ -528,7 +528,7 @@ int pvn_comm_close(struct pvn_comm *c)
     pvn_profile_free(c->profile);
     pvn_conn_close(c->conn, "the peer closed the comm while it was being set up");
     c->magic = c->epoch = c->sends = c->receives = 0;
-    if (c->survives || c->live)
+    if (c->survives || c->stats.live)
         comm_failback_finish(false, false);
     free(c);
     pvn_plugin_release();

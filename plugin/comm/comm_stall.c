@@ -15,9 +15,9 @@
 /* The peer says that it takes what comes, at its next call after it was queried. */
 static void ask_peer(struct pvn_comm *c, uint64_t now)
 {
-    if (c->conn->answered && c->conn->peer_open > 0 && c->peer_ready_ns == 0)
-        c->peer_ready_ns = now;
-    if (c->peer_ready_ns == 0)
+    if (c->conn->answered && c->conn->peer_open > 0 && c->stall.peer_ready_ns == 0)
+        c->stall.peer_ready_ns = now;
+    if (c->stall.peer_ready_ns == 0)
         pvn_conn_ask(c->conn);
 }
 
@@ -27,7 +27,7 @@ static void check_lanes(struct pvn_comm *c, uint64_t now)
 
     for (int i = 0; i < c->conn->nlanes; i++) {
         struct pvn_lane *l = c->conn->lane[i];
-        int rc = l->ops->overdue(l, now, c->peer_ready_ns);
+        int rc = l->ops->overdue(l, now, c->stall.peer_ready_ns);
 
         if (rc == -EAGAIN) {
             depends_on_peer = true;
@@ -43,7 +43,7 @@ static void check_lanes(struct pvn_comm *c, uint64_t now)
         ask_peer(c, now);
         return;
     }
-    c->peer_ready_ns = 0;
+    c->stall.peer_ready_ns = 0;
     c->conn->answered = false;
 }
 
@@ -66,7 +66,7 @@ static void give_up(struct pvn_comm *c, uint64_t now, const char *oldest)
 
     pvn_err_set(&err, -ETIMEDOUT,
                 "nothing has moved for %.1f s, the limit of NCCL_PVRDMA_STALL_ABORT: %s",
-                (double)(now - c->moved_ns) / PVN_NS_PER_S, oldest);
+                (double)(now - c->stall.moved_ns) / PVN_NS_PER_S, oldest);
     pvn_err_set_fault(&err, PVN_FAULT_REMOTE);
     pvn_err_set_hint(
         &err, pvn_hint_id_find(PVN_HINT_ERRNO, err.code, PVN_PHASE_TRANSFER, PVN_PAST_STALLED));
@@ -79,21 +79,22 @@ void comm_look_for_stalls(struct pvn_comm *c, uint64_t now)
     uint64_t bytes = comm_bytes_moved(c), silent, age;
     char text[256];
 
-    c->look_ns = now + COMM_LOOK_NS;
+    c->stall.look_ns = now + COMM_LOOK_NS;
     check_lanes(c, now);
-    if (bytes != c->moved_bytes || pvn_engine_pending(c->engine) == 0 || c->moved_ns == 0) {
-        c->moved_bytes = bytes;
-        c->moved_ns = now;
-        c->stall_reported = false;
+    if (bytes != c->stall.moved_bytes || pvn_engine_pending(c->engine) == 0 ||
+        c->stall.moved_ns == 0) {
+        c->stall.moved_bytes = bytes;
+        c->stall.moved_ns = now;
+        c->stall.reported = false;
         return;
     }
-    silent = now - c->moved_ns;
-    if ((c->stall_reported || warn == 0 || silent < warn) && (limit == 0 || silent < limit))
+    silent = now - c->stall.moved_ns;
+    if ((c->stall.reported || warn == 0 || silent < warn) && (limit == 0 || silent < limit))
         return;
     /* The comm may have been idle until a moment ago. */
     age = pvn_engine_oldest(c->engine, text, sizeof(text));
-    if (warn && !c->stall_reported && silent >= warn && age >= warn) {
-        c->stall_reported = true;
+    if (warn && !c->stall.reported && silent >= warn && age >= warn) {
+        c->stall.reported = true;
         pvn_warn("%s %s %s: nothing has moved for %.0f s: %s; %d requests open", c->conn->where,
                  c->sender ? "to" : "from", c->conn->who, (double)silent / PVN_NS_PER_S, text,
                  pvn_engine_pending(c->engine));

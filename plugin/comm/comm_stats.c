@@ -14,18 +14,18 @@
 
 static void ask_lanes(struct pvn_comm *c, uint64_t now)
 {
-    struct pvn_stat_counts *n = &c->counts;
+    struct pvn_stat_counts *n = &c->stats.counts;
     struct pvn_lane_counters sum;
     char text[PVN_ERR_TEXT_LEN];
 
-    c->lanes_ns = now + LANES_NS;
+    c->stats.lanes_ns = now + LANES_NS;
     pvn_conn_count(c->conn, &sum);
-    n->known = c->replaced.known | (sum.doorbells_known ? PVN_STAT_KNOWS_DOORBELLS : 0) |
+    n->known = c->stats.replaced.known | (sum.doorbells_known ? PVN_STAT_KNOWS_DOORBELLS : 0) |
                (sum.retransmits_known ? PVN_STAT_KNOWS_RETRANSMITS : 0);
-    n->doorbells_send = c->replaced.doorbells_send + sum.doorbells_send;
-    n->doorbells_recv = c->replaced.doorbells_recv + sum.doorbells_recv;
-    n->doorbells_empty = c->replaced.doorbells_empty + sum.doorbells_empty;
-    n->retransmits = c->replaced.retransmits + sum.retransmits;
+    n->doorbells_send = c->stats.replaced.doorbells_send + sum.doorbells_send;
+    n->doorbells_recv = c->stats.replaced.doorbells_recv + sum.doorbells_recv;
+    n->doorbells_empty = c->stats.replaced.doorbells_empty + sum.doorbells_empty;
+    n->retransmits = c->stats.replaced.retransmits + sum.retransmits;
     pvn_conn_lanes_text(c->conn, text, sizeof(text));
     pvn_stat_lanes(c->conn->stat, text);
 }
@@ -33,9 +33,9 @@ static void ask_lanes(struct pvn_comm *c, uint64_t now)
 /* Since when, and on what the oldest request waits; 0: nothing is stuck. */
 static uint64_t stuck_since(const struct pvn_comm *c, uint64_t now, char *text, size_t cap)
 {
-    uint64_t still = now - c->moved_ns, open;
+    uint64_t still = now - c->stall.moved_ns, open;
 
-    if (c->moved_ns == 0 || still < STUCK_NS || pvn_engine_pending(c->engine) == 0)
+    if (c->stall.moved_ns == 0 || still < STUCK_NS || pvn_engine_pending(c->engine) == 0)
         return 0;
     /* The comm may have been idle until a moment ago. */
     open = pvn_engine_oldest(c->engine, text, cap);
@@ -48,15 +48,15 @@ static uint64_t stuck_since(const struct pvn_comm *c, uint64_t now, char *text, 
 
 void comm_publish_replaced(struct pvn_comm *c, bool failback)
 {
-    c->replaced = c->counts;
-    c->counts.failbacks += failback;
-    c->counts.changed_ns = pvn_now_ns();
+    c->stats.replaced = c->stats.counts;
+    c->stats.counts.failbacks += failback;
+    c->stats.counts.changed_ns = pvn_now_ns();
     comm_publish_last(c);
 }
 
 void comm_publish_last(struct pvn_comm *c)
 {
-    c->lanes_ns = 0;
+    c->stats.lanes_ns = 0;
     comm_publish(c, pvn_now_ns());
 }
 
@@ -64,7 +64,7 @@ void comm_publish_last(struct pvn_comm *c)
 static void put(struct pvn_comm *c, uint64_t now, uint64_t stuck_ns, const char *text)
 {
     const struct pvn_engine_stats *s = pvn_engine_get_stats(c->engine);
-    struct pvn_stat_counts *n = &c->counts;
+    struct pvn_stat_counts *n = &c->stats.counts;
 
     if (s->bytes != n->bytes || s->chunks != n->chunks || s->msgs != n->msgs)
         n->moved_ns = now;
@@ -77,7 +77,7 @@ static void put(struct pvn_comm *c, uint64_t now, uint64_t stuck_ns, const char 
     n->unexpected = s->unexpected;
     n->lane_full = s->again;
     n->empty_polls = s->empty_polls;
-    n->failovers = s->resumes - c->counts.failbacks;
+    n->failovers = s->resumes - c->stats.counts.failbacks;
     n->replayed = s->replayed;
     pvn_stat_put(c->conn->stat, n, text);
 }
@@ -88,7 +88,7 @@ void comm_publish(struct pvn_comm *c, uint64_t now)
 
     if (!c->conn->stat)
         return;
-    if (now >= c->lanes_ns)
+    if (now >= c->stats.lanes_ns)
         ask_lanes(c, now);
     put(c, now, stuck_since(c, now, text, sizeof(text)), text);
 }

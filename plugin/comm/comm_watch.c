@@ -25,8 +25,8 @@
 
 void comm_fail_by_peer(struct pvn_comm *c)
 {
-    pvn_engine_fail(c->engine, &c->ctrl_err);
-    c->grace_ns = 1;
+    pvn_engine_fail(c->engine, &c->ctrl.err);
+    c->end.grace_ns = 1;
 }
 
 /* The path to the peer is lost, and not the peer. */
@@ -46,7 +46,7 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
     bool hung_up = event == -EPIPE && c->sender && pvn_conn_keeps(c->conn);
 
     if (pvn_conn_failover(c->conn) && (event == 2 || is_path_lost(event) || hung_up)) {
-        comm_failover_begin(c, &c->ctrl_err);
+        comm_failover_begin(c, &c->ctrl.err);
         return;
     }
     if (event == 3) {
@@ -61,25 +61,25 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
         /* Data that were sent before the goodbye are still on the streams, and so is their end. */
         if (!c->sender && c->conn->lane[0]->caps & PVN_LANE_ENDS)
             return;
-        pvn_err_set(&c->ctrl_err, -ECONNRESET, "the peer has closed its end of the comm");
-        pvn_err_set_fault(&c->ctrl_err, PVN_FAULT_REMOTE);
+        pvn_err_set(&c->ctrl.err, -ECONNRESET, "the peer has closed its end of the comm");
+        pvn_err_set_fault(&c->ctrl.err, PVN_FAULT_REMOTE);
     }
-    c->lost_ns = pvn_now_ns();
-    c->lost_bytes = comm_bytes_moved(c);
+    c->ctrl.gone_ns = pvn_now_ns();
+    c->ctrl.gone_bytes = comm_bytes_moved(c);
 }
 
 static void check_lost(struct pvn_comm *c)
 {
     uint64_t now = pvn_now_ns();
-    bool hung_up = c->ctrl_err.code == -EPIPE && pvn_conn_keeps(c->conn);
+    bool hung_up = c->ctrl.err.code == -EPIPE && pvn_conn_keeps(c->conn);
 
     /* Nobody may have called for long, and what has come meanwhile waits to be taken. */
-    if (now - c->lost_ns > LOST_NS)
+    if (now - c->ctrl.gone_ns > LOST_NS)
         pvn_engine_progress(c->engine);
-    if (pvn_engine_pending(c->engine) == 0 || comm_bytes_moved(c) != c->lost_bytes) {
-        c->lost_ns = now;
-        c->lost_bytes = comm_bytes_moved(c);
-    } else if (now - c->lost_ns > (hung_up ? COMM_HUNG_UP_NS : LOST_NS) &&
+    if (pvn_engine_pending(c->engine) == 0 || comm_bytes_moved(c) != c->ctrl.gone_bytes) {
+        c->ctrl.gone_ns = now;
+        c->ctrl.gone_bytes = comm_bytes_moved(c);
+    } else if (now - c->ctrl.gone_ns > (hung_up ? COMM_HUNG_UP_NS : LOST_NS) &&
                !comm_failover_has_all(c)) {
         comm_fail_by_peer(c);
     }
@@ -87,7 +87,7 @@ static void check_lost(struct pvn_comm *c)
 
 void comm_listen_to_peer(struct pvn_comm *c)
 {
-    int event = pvn_conn_listen(c->conn, &c->ctrl_err);
+    int event = pvn_conn_listen(c->conn, &c->ctrl.err);
 
     if (event)
         take_ctrl_event(c, event);
@@ -98,12 +98,12 @@ void comm_look_at_peer(struct pvn_comm *c)
     int event;
 
     comm_ctrl_adopt(c);
-    event = pvn_conn_watch(c->conn, &c->ctrl_err);
+    event = pvn_conn_watch(c->conn, &c->ctrl.err);
     if (event == 0 && comm_failback_is_replaced(c)) {
-        pvn_err_set(&c->ctrl_err, -ECONNRESET,
+        pvn_err_set(&c->ctrl.err, -ECONNRESET,
                     "the peer has lost the connection and connects again");
-        pvn_err_set_fault(&c->ctrl_err, PVN_FAULT_REMOTE);
-        comm_failover_begin(c, &c->ctrl_err);
+        pvn_err_set_fault(&c->ctrl.err, PVN_FAULT_REMOTE);
+        comm_failover_begin(c, &c->ctrl.err);
     }
     if (event)
         take_ctrl_event(c, event);
@@ -111,7 +111,7 @@ void comm_look_at_peer(struct pvn_comm *c)
 
 void comm_look_at_path(struct pvn_comm *c)
 {
-    int event = pvn_conn_path(c->conn, &c->ctrl_err);
+    int event = pvn_conn_path(c->conn, &c->ctrl.err);
 
     if (event)
         take_ctrl_event(c, event);
@@ -122,19 +122,19 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
     bool idle = now - c->attended_ns > AWAY_NS;
 
     if (idle)
-        c->moved_ns = now;
+        c->stall.moved_ns = now;
     c->attended_ns = now;
     comm_look_at_peer(c);
-    if (c->ctrl_lost_ns && comm_ctrl_wait(c, idle) != 0)
-        comm_failover_begin(c, &c->ctrl_err);
-    if (pvn_engine_paused(c->engine) && !c->failover && !c->failed)
+    if (c->ctrl.lost_ns && comm_ctrl_wait(c, idle) != 0)
+        comm_failover_begin(c, &c->ctrl.err);
+    if (pvn_engine_paused(c->engine) && !c->failover && !c->end.failed)
         comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
     if (c->conn->peer_asks)
         comm_answer_peer(c);
-    if (c->lost_ns)
+    if (c->ctrl.gone_ns)
         check_lost(c);
     /* The row of a comm that has failed says why. */
-    if (now >= c->look_ns && !c->failed) {
+    if (now >= c->stall.look_ns && !c->end.failed) {
         comm_look_at_path(c);
         comm_look_for_stalls(c, now);
         comm_publish(c, now);
@@ -149,7 +149,7 @@ static bool from_the_wire(int code)
 /* For the hint of an error: idle for longer than a firewall may bear, or at work. */
 static enum pvn_past past_of(const struct pvn_comm *c)
 {
-    uint64_t moved = c->counts.moved_ns; /* 0: never, or there are no statistics */
+    uint64_t moved = c->stats.counts.moved_ns; /* 0: never, or there are no statistics */
 
     return moved && pvn_now_ns() - moved > (uint64_t)PVN_PAST_IDLE_S * PVN_NS_PER_S
                ? PVN_PAST_IDLE
@@ -162,22 +162,22 @@ int comm_engine_failed(struct pvn_comm *c)
     struct pvn_err err;
     uint64_t now;
 
-    c->refused = false;
-    if (c->failed)
-        return c->err.code;
-    if (c->grace_ns == 0)
-        c->grace_ns = from_the_wire(e->code) ? pvn_now_ns() + GRACE_NS : 1;
+    c->end.refused = false;
+    if (c->end.failed)
+        return c->end.err.code;
+    if (c->end.grace_ns == 0)
+        c->end.grace_ns = from_the_wire(e->code) ? pvn_now_ns() + GRACE_NS : 1;
     err = *e;
-    if (c->grace_ns > 1) {
-        int event = pvn_conn_listen(c->conn, &c->ctrl_err);
+    if (c->end.grace_ns > 1) {
+        int event = pvn_conn_listen(c->conn, &c->ctrl.err);
 
         now = pvn_now_ns();
-        if (event == 0 && now < c->grace_ns && !c->conn->goodbye && !c->conn->ctrl.eof)
+        if (event == 0 && now < c->end.grace_ns && !c->conn->goodbye && !c->conn->ctrl.eof)
             return 0;
         if (c->conn->goodbye)
             pvn_err_add(&err, "the peer has closed its end of the comm");
-        else if (c->ctrl_err.code == -EREMOTEIO)
-            err = c->ctrl_err;
+        else if (c->ctrl.err.code == -EREMOTEIO)
+            err = c->ctrl.err;
         else if (c->conn->ctrl.eof)
             pvn_err_add(
                 &err,

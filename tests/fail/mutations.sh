@@ -72,7 +72,7 @@ mutate clean-end-is-the-end-of-the-process $peer:FailoverControl.ThatEndsInOrder
 mutate limit-of-a-clean-end-begins-later-than-now $peer:FailoverControl.ThatEndsInOrderWhileTheNextOneIsSetUp $comm/comm_failover.c \
     's/began_ns = pvn_not_counted_ns\(.*\);/began_ns += step;/'
 mutate clean-end-is-remembered $peer:FailoverControl.ThatEndedInOrderBeforeAnEarlierFailover $comm/comm_failover.c \
-    's/pvn_err_clear\(&c->ctrl_err\);/;/'
+    's/pvn_err_clear\(&c->ctrl.err\);/;/'
 mutate control-connection-of-the-lost-answer $peer:FailoverControl.OfAConnectionWhoseAnswerIsLost $comm/comm_failover.c \
     's/comm_keep_expect\(.*\);/;/'
 # A connection that was to take over, and is lost, ends no comm.
