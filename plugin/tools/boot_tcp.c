@@ -3,13 +3,12 @@
 #include "config.h"
 
 #include "tools/boot_tcp.h"
+#include "tools/boot_accept.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -21,9 +20,6 @@
 #define HELLO_MAGIC   0x70766e68656c6c6full
 #define ANSWER_MAGIC  0x70766e77656c636full /* its own: a socket may have dialled itself */
 #define HELLO_VERSION 2
-#define HELLO_TIMEOUT 5.0 /* seconds a newcomer has to say hello */
-#define DIAL_TIMEOUT  5.0 /* seconds for one attempt to connect */
-#define MAX_PENDING   256 /* newcomers that have not said hello yet */
 #define REASON_LEN    112
 
 struct hello {
@@ -45,23 +41,14 @@ struct answer {
     char reason[REASON_LEN];
 };
 
-struct newcomer {
-    int fd; /* -1: free */
-    size_t got;
-    double deadline;
-    struct hello hello;
-};
-
 struct meeting {
     const struct pvn_boot_tcp *t;
     struct pvn_boot *b;
-    int lfd;
+    struct pvn_boot_accept accept;
     int missing;
-    int others;        /* connections that were not a rank's */
     char (*host)[64];  /* of each rank that is seated */
     bool over;         /* a rank of this job was refused: not all can come */
     char refused[400]; /* the last one that was, and why */
-    struct newcomer pending[MAX_PENDING];
 };
 
 static const char *program(const struct pvn_boot_tcp *t)
@@ -97,21 +84,6 @@ static int resolve(const struct pvn_boot_tcp *t, int passive, struct addrinfo **
     return -EHOSTUNREACH;
 }
 
-static int try_listen(const struct addrinfo *ai)
-{
-    int one = 1, rc;
-    int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0)
-        return -errno;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, 1024) == 0)
-        return fd;
-    rc = -errno;
-    close(fd);
-    return rc;
-}
-
 /* Debian gives a machine's own name the address 127.0.1.1, where nobody else can connect. */
 static int only_here(const char *name, const struct addrinfo *ai)
 {
@@ -139,7 +111,7 @@ static int open_listener(const struct pvn_boot_tcp *t, char *why, size_t why_len
         for (struct addrinfo *a = ai; a && fd < 0; a = a->ai_next) {
             if (!passive && only_here(t->master, a))
                 continue;
-            fd = try_listen(a);
+            fd = pvn_boot_listen(a);
             if (fd == -EADDRINUSE)
                 break;
         }
@@ -152,16 +124,6 @@ static int open_listener(const struct pvn_boot_tcp *t, char *why, size_t why_len
     return fd;
 }
 
-static void refuse(struct newcomer *nc, const char *reason)
-{
-    struct answer a = {.magic = ANSWER_MAGIC, .version = HELLO_VERSION, .refused = 1};
-
-    snprintf(a.reason, sizeof(a.reason), "%s", reason);
-    pvn_boot_send(nc->fd, &a, sizeof(a), pvn_boot_now() + 0.05, NULL);
-    close(nc->fd);
-    nc->fd = -1;
-}
-
 /* Anybody may have sent it, and it is shown. */
 static void clean(char *text, size_t size)
 {
@@ -170,30 +132,22 @@ static void clean(char *text, size_t size)
         *text = *text > ' ' && *text <= '~' ? *text : '?';
 }
 
-static void peer_address(int fd, char *out, size_t len)
-{
-    struct sockaddr_storage ss;
-    socklen_t size = sizeof(ss);
-
-    if (getpeername(fd, (struct sockaddr *)&ss, &size) ||
-        getnameinfo((struct sockaddr *)&ss, size, out, (socklen_t)len, NULL, 0, NI_NUMERICHOST))
-        snprintf(out, len, "unknown address");
-}
-
 /* Refuses a rank. Where it is of this job, that cannot come together any more. */
-static void turn_away(struct meeting *m, struct newcomer *nc, bool ours, const char *reason)
+static void turn_away(struct meeting *m, int fd, const struct hello *h, bool ours,
+                      const char *reason)
 {
-    const struct hello *h = &nc->hello;
+    struct answer a = {.magic = ANSWER_MAGIC, .version = HELLO_VERSION, .refused = 1};
     char addr[64];
 
-    peer_address(nc->fd, addr, sizeof(addr));
+    pvn_boot_peer(fd, false, addr, sizeof(addr));
     if (h->version == HELLO_VERSION)
         snprintf(m->refused, sizeof(m->refused), "rank %u on %s (%s) was refused: %s", h->rank,
                  h->host, addr, reason);
     else
         snprintf(m->refused, sizeof(m->refused), "a rank at %s was refused: %s", addr, reason);
     m->over = ours && !m->t->partial;
-    refuse(nc, reason);
+    snprintf(a.reason, sizeof(a.reason), "%s", reason);
+    pvn_boot_send(fd, &a, sizeof(a), pvn_boot_now() + 0.05, NULL);
 }
 
 /* True if the process that has this rank's seat is gone, as after a restart by its launcher. */
@@ -231,121 +185,51 @@ static bool unwelcome(const struct meeting *m, const struct hello *h, char *reas
     return true;
 }
 
-static void seat(struct meeting *m, struct newcomer *nc)
+/* The hello of another version may be shorter, and what somebody else sends is not waited for. */
+static long hello_length(void *arg, const struct pvn_boot_newcomer *n)
+{
+    struct hello h;
+
+    (void)arg;
+    if (n->got < offsetof(struct hello, nranks))
+        return sizeof(h);
+    memcpy(&h, n->text, offsetof(struct hello, nranks));
+    return h.magic != HELLO_MAGIC || h.version != HELLO_VERSION ? (long)n->got : (long)sizeof(h);
+}
+
+static void seat(void *arg, struct pvn_boot_newcomer *n)
 {
     struct answer a = {.magic = ANSWER_MAGIC, .version = HELLO_VERSION};
-    struct hello *h = &nc->hello;
+    struct meeting *m = arg;
+    struct hello h = {0};
     char reason[REASON_LEN];
 
-    if (h->magic != HELLO_MAGIC) {
-        m->others++;
-        close(nc->fd);
-        nc->fd = -1;
+    memcpy(&h, n->text, n->got);
+    if (h.magic != HELLO_MAGIC) {
+        m->accept.dropped++;
         return;
     }
-    if (h->version != HELLO_VERSION) {
+    if (h.version != HELLO_VERSION) {
         snprintf(reason, sizeof(reason), "rank 0 runs another version of %s", program(m->t));
-        turn_away(m, nc, true, reason);
+        turn_away(m, n->fd, &h, true, reason);
         return;
     }
-    clean(h->release, sizeof(h->release));
-    clean(h->host, sizeof(h->host));
-    if (h->rank > 0 && h->rank < (uint32_t)m->t->nranks && m->b->fd[h->rank] >= 0 &&
-        left(m->b->fd[h->rank])) {
-        close(m->b->fd[h->rank]);
-        m->b->fd[h->rank] = -1;
+    clean(h.release, sizeof(h.release));
+    clean(h.host, sizeof(h.host));
+    if (h.rank > 0 && h.rank < (uint32_t)m->t->nranks && m->b->fd[h.rank] >= 0 &&
+        left(m->b->fd[h.rank])) {
+        close(m->b->fd[h.rank]);
+        m->b->fd[h.rank] = -1;
         m->missing++;
     }
-    if (unwelcome(m, h, reason)) {
-        turn_away(m, nc, h->job == m->t->job, reason);
-    } else if (pvn_boot_send(nc->fd, &a, sizeof(a), pvn_boot_now() + 1.0, NULL)) {
-        close(nc->fd);
-        nc->fd = -1;
-    } else {
-        m->b->fd[h->rank] = nc->fd;
-        memcpy(m->host[h->rank], h->host, sizeof(h->host));
-        nc->fd = -1;
+    if (unwelcome(m, &h, reason)) {
+        turn_away(m, n->fd, &h, h.job == m->t->job, reason);
+    } else if (pvn_boot_send(n->fd, &a, sizeof(a), pvn_boot_now() + 1.0, NULL) == 0) {
+        m->b->fd[h.rank] = n->fd;
+        memcpy(m->host[h.rank], h.host, sizeof(h.host));
+        n->fd = -1;
         m->missing--;
     }
-}
-
-static void take_newcomer(struct meeting *m)
-{
-    int fd = accept4(m->lfd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct newcomer *nc = &m->pending[0];
-    int one = 1;
-
-    if (fd < 0)
-        return;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    /* When full, the one that has waited longest makes room: it is the likeliest not to be a
-     * rank. */
-    for (int i = 0; i < MAX_PENDING; i++) {
-        if (m->pending[i].fd < 0) {
-            nc = &m->pending[i];
-            break;
-        }
-        if (m->pending[i].deadline < nc->deadline)
-            nc = &m->pending[i];
-    }
-    if (nc->fd >= 0) {
-        m->others++;
-        close(nc->fd);
-    }
-    memset(nc, 0, sizeof(*nc));
-    nc->fd = fd;
-    nc->deadline = pvn_boot_now() + HELLO_TIMEOUT;
-}
-
-static void hear(struct meeting *m, struct newcomer *nc)
-{
-    ssize_t n = recv(nc->fd, (char *)&nc->hello + nc->got, sizeof(nc->hello) - nc->got, 0);
-
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n <= 0) {
-        m->others++;
-        close(nc->fd);
-        nc->fd = -1;
-        return;
-    }
-    nc->got += (size_t)n;
-    /* The hello of another version may be shorter. */
-    if (nc->got == sizeof(nc->hello) ||
-        (nc->got >= offsetof(struct hello, nranks) &&
-         (nc->hello.magic != HELLO_MAGIC || nc->hello.version != HELLO_VERSION)))
-        seat(m, nc);
-}
-
-static int wait_newcomers(struct meeting *m, double deadline)
-{
-    struct pollfd p[MAX_PENDING + 1] = {{.fd = m->lfd, .events = POLLIN}};
-    double left = deadline - pvn_boot_now();
-
-    for (int i = 0; i < MAX_PENDING; i++) {
-        p[i + 1].fd = m->pending[i].fd;
-        p[i + 1].events = POLLIN;
-    }
-    if (left <= 0)
-        return -ETIMEDOUT;
-    if (poll(p, MAX_PENDING + 1, left > 0.2 ? 200 : (int)(left * 1000) + 1) < 0)
-        return errno == EINTR ? 0 : -errno;
-    for (int i = 0; i < MAX_PENDING; i++) {
-        struct newcomer *nc = &m->pending[i];
-
-        if (nc->fd < 0)
-            continue;
-        if (p[i + 1].revents) {
-            hear(m, nc);
-        } else if (nc->deadline < pvn_boot_now()) {
-            m->others++;
-            close(nc->fd);
-            nc->fd = -1;
-        }
-    }
-    if (p[0].revents)
-        take_newcomer(m);
-    return 0;
 }
 
 static void say_missing(const struct meeting *m, char *why, size_t why_len)
@@ -356,9 +240,9 @@ static void say_missing(const struct meeting *m, char *why, size_t why_len)
     for (int i = 1, shown = 0; i < m->t->nranks && shown < 8 && (size_t)len < why_len; i++)
         if (m->b->fd[i] < 0)
             len += snprintf(why + len, why_len - (size_t)len, "%s %d", shown++ ? "," : "", i);
-    if ((size_t)len < why_len && m->others)
+    if ((size_t)len < why_len && m->accept.dropped)
         len += snprintf(why + len, why_len - (size_t)len, "; %d connections were not from %s",
-                        m->others, program(m->t));
+                        m->accept.dropped, program(m->t));
     if ((size_t)len < why_len && m->refused[0])
         len += snprintf(why + len, why_len - (size_t)len, "; %s", m->refused);
     if ((size_t)len < why_len)
@@ -385,15 +269,21 @@ static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
     m->t = t;
     m->b = b;
     m->missing = t->nranks - 1;
-    for (int i = 0; i < MAX_PENDING; i++)
-        m->pending[i].fd = -1;
-    m->lfd = open_listener(t, why, why_len);
-    if (m->lfd < 0) {
-        rc = m->lfd;
+    m->accept = (struct pvn_boot_accept){.lfd = open_listener(t, why, why_len),
+                                         .max = PVN_BOOT_MAX_NEWCOMERS,
+                                         .length = hello_length,
+                                         .enter = seat,
+                                         .arg = m};
+    if (m->accept.lfd < 0) {
+        rc = m->accept.lfd;
         goto out;
     }
-    while (m->missing && !rc && !m->over)
-        rc = wait_newcomers(m, deadline);
+    pvn_boot_accept_init(&m->accept);
+    while (m->missing && !rc && !m->over) {
+        double left = deadline - pvn_boot_now();
+
+        rc = left <= 0 ? -ETIMEDOUT : pvn_boot_accept_pass(&m->accept, left < 0.2 ? left : 0.2);
+    }
     if (m->over) {
         rc = -EPERM;
         snprintf(why, why_len, "%s", m->refused);
@@ -405,46 +295,11 @@ static int host_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
         say_missing(m, why, why_len);
     else if (rc && !m->over)
         snprintf(why, why_len, "rank 0 waiting for the others: %s", strerror(-rc));
-    for (int i = 0; i < MAX_PENDING; i++)
-        if (m->pending[i].fd >= 0)
-            close(m->pending[i].fd);
-    close(m->lfd);
+    pvn_boot_accept_close(&m->accept);
 out:
     free(m->host);
     free(m);
     return rc;
-}
-
-/* One attempt: a connected socket or a negative errno. */
-static int dial(const struct addrinfo *ai, double deadline)
-{
-    double until = pvn_boot_now() + DIAL_TIMEOUT;
-    struct pollfd p;
-    int fd, rc = 0, one = 1;
-    socklen_t len = sizeof(rc);
-
-    if (until > deadline)
-        until = deadline;
-    fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (connect(fd, ai->ai_addr, ai->ai_addrlen) == 0)
-        return fd;
-    rc = errno;
-    if (rc == EINPROGRESS) {
-        double left = until - pvn_boot_now();
-
-        p = (struct pollfd){.fd = fd, .events = POLLOUT};
-        rc = ETIMEDOUT;
-        if (left > 0 && poll(&p, 1, (int)(left * 1000) + 1) > 0 &&
-            getsockopt(fd, SOL_SOCKET, SO_ERROR, &rc, &len))
-            rc = errno;
-    }
-    if (rc == 0)
-        return fd;
-    close(fd);
-    return -rc;
 }
 
 /*
@@ -487,7 +342,7 @@ static int join_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
     rc = -EAGAIN;
     while (rc == -EAGAIN && pvn_boot_now() < deadline) {
         for (struct addrinfo *a = ai; a && rc == -EAGAIN; a = a->ai_next) {
-            int fd = dial(a, deadline);
+            int fd = pvn_boot_dial(a, deadline);
 
             if (fd < 0) {
                 last = fd;

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "tools/boot_accept.h"
 #include "tools/boot_tcp.h"
 
 namespace
@@ -266,6 +267,65 @@ TEST(Boot, ReasonsAndDeathsReachTheOthers)
     for (int fd : {fd0[1], fd0[2], fd1[0]})
         close(fd);
     free(pairs);
+}
+
+// A message is its first byte's length of bytes; '!' begins none.
+long Length(void *, const pvn_boot_newcomer *n)
+{
+    return n->got == 0 ? 1 : n->text[0] == '!' ? -1 : n->text[0] - '0';
+}
+
+void Enter(void *arg, pvn_boot_newcomer *n)
+{
+    auto *entered = static_cast<std::vector<std::pair<std::string, int>> *>(arg);
+
+    entered->emplace_back(std::string(n->text, n->got), n->fd);
+    n->fd = -1;
+}
+
+TEST(Accept, TakesWholeMessagesAndKeepsNoOther)
+{
+    std::vector<std::pair<std::string, int>> entered;
+    const int port = FreePort();
+    addrinfo hints{}, *ai = nullptr;
+    pvn_boot_accept a{};
+    char c;
+
+    hints.ai_socktype = SOCK_STREAM;
+    ASSERT_EQ(getaddrinfo("127.0.0.1", std::to_string(port).c_str(), &hints, &ai), 0);
+    a.lfd = pvn_boot_listen(ai);
+    ASSERT_GE(a.lfd, 0);
+    a.max = 2;
+    a.length = Length;
+    a.enter = Enter;
+    a.arg = &entered;
+    pvn_boot_accept_init(&a);
+    auto passes = [&] {
+        for (int i = 0; i < 6; i++)
+            ASSERT_EQ(pvn_boot_accept_pass(&a, 0.01), 0);
+    };
+    int oldest = pvn_boot_dial(ai, pvn_boot_now() + 5);
+    passes();
+    int slow = pvn_boot_dial(ai, pvn_boot_now() + 5);
+    ASSERT_EQ(write(slow, "4ab", 3), 3);
+    passes();
+    EXPECT_EQ(a.dropped, 0);
+    int noise = pvn_boot_dial(ai, pvn_boot_now() + 5);
+    ASSERT_EQ(write(noise, "!", 1), 1);
+    passes();
+    EXPECT_EQ(a.dropped, 2) << "the oldest made room, and the noise is nobody's";
+    EXPECT_EQ(recv(oldest, &c, 1, 0), 0);
+    EXPECT_TRUE(entered.empty());
+    ASSERT_EQ(write(slow, "c next", 6), 6);
+    passes();
+    ASSERT_EQ(entered.size(), 1u);
+    EXPECT_EQ(entered[0].first, "4abc");
+    EXPECT_EQ(recv(entered[0].second, &c, 1, 0), 1) << "what follows the message is left";
+    EXPECT_EQ(c, ' ');
+    for (int fd : {oldest, slow, noise, entered[0].second})
+        close(fd);
+    freeaddrinfo(ai);
+    pvn_boot_accept_close(&a);
 }
 
 } // namespace

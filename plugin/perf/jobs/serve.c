@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,26 +20,14 @@
 #include "perf/patterns/p2p_flow.h"
 #include "perf/jobs/serve_proto.h"
 #include "perf/rank/stop.h"
+#include "tools/boot_accept.h"
 
-#define REQUEST_TIMEOUT 5.0 /* seconds a connection has to send its request */
-#define KILL_AFTER      8.0 /* seconds a run has to end in order */
-#define MAX_PENDING     32  /* connections that have not said it yet */
-
-/* A connection whose request has not come as a whole. */
-struct pending {
-    int fd; /* -1: free */
-    size_t got;
-    double deadline;
-    struct pvn_serve_head head;
-    uint32_t len; /* of text; 0 until the head is there */
-    char *text;
-    char from[96];
-};
+#define KILL_AFTER  8.0 /* seconds a run has to end in order */
+#define MAX_PENDING 32  /* connections that have not sent their request yet */
 
 struct server {
     const struct pvn_perf_opts *o;
-    int lfd;
-    struct pending p[MAX_PENDING];
+    struct pvn_boot_accept accept;
     pid_t run; /* the process of a client's run; 0: none */
     double began, stop_at;
     int out_of_time;
@@ -56,33 +43,7 @@ static void say(const struct server *s, const char *what, const char *more)
     fflush(stdout);
 }
 
-static void drop(struct pending *p)
-{
-    if (p->fd >= 0)
-        close(p->fd);
-    free(p->text);
-    p->text = NULL;
-    p->fd = -1;
-}
-
 /* ---- listening ---- */
-
-static int try_listen(const struct addrinfo *a)
-{
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1, zero = 0,
-        rc;
-
-    if (fd < 0)
-        return -errno;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (a->ai_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
-    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 64) == 0)
-        return fd;
-    rc = -errno;
-    close(fd);
-    return rc;
-}
 
 /* Without an address on all of them, by one IPv6 socket that takes IPv4 as well where there is
  * IPv6. */
@@ -101,7 +62,7 @@ static int open_listener(const struct pvn_perf_opts *o)
     for (int v4 = 0; v4 < 2 && fd < 0 && fd != -EADDRINUSE; v4++) {
         for (const struct addrinfo *a = ai; a && fd < 0; a = a->ai_next)
             if (o->peer[0] || (a->ai_family == AF_INET) == v4)
-                fd = try_listen(a);
+                fd = pvn_boot_listen(a);
     }
     freeaddrinfo(ai);
     if (fd < 0) {
@@ -136,9 +97,7 @@ static _Noreturn void run_client(struct server *s, struct pvn_perf_opts *o, int 
     int status = PVN_PERF_OK;
 
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    close(s->lfd);
-    for (int i = 0; i < MAX_PENDING; i++)
-        drop(&s->p[i]);
+    pvn_boot_accept_close(&s->accept);
     if (pvn_serve_boot(&boot, 1, fd, o->timeout))
         _exit(PVN_PERF_FAILED);
     boot.stop = &pvn_stop_flag;
@@ -153,11 +112,12 @@ static _Noreturn void run_client(struct server *s, struct pvn_perf_opts *o, int 
     _exit(status);
 }
 
-static void start(struct server *s, struct pending *p, struct pvn_perf_opts *o, const char *who)
+static void start(struct server *s, struct pvn_boot_newcomer *n, struct pvn_perf_opts *o,
+                  const char *who)
 {
     char text[512], size[64] = "";
 
-    snprintf(s->who, sizeof(s->who), "%s (%s)", p->from, who);
+    snprintf(s->who, sizeof(s->who), "%s", who);
     if (o->idle > 0)
         snprintf(size, sizeof(size), "idle comms");
     else
@@ -170,9 +130,9 @@ static void start(struct server *s, struct pending *p, struct pvn_perf_opts *o, 
     fflush(NULL); /* or the child would print it again */
     s->run = fork();
     if (s->run == 0) {
-        int fd = p->fd;
+        int fd = n->fd;
 
-        p->fd = -1;
+        n->fd = -1;
         run_client(s, o, fd);
     }
     if (s->run < 0) {
@@ -196,33 +156,37 @@ static void prepare(const struct server *s, struct pvn_perf_opts *o)
     o->quiet = 1;
 }
 
-static void answer(struct server *s, struct pending *p)
+static void answer(void *arg, struct pvn_boot_newcomer *n)
 {
+    struct server *s = arg;
     struct pvn_perf_opts *o = malloc(sizeof(*o));
     struct pvn_serve_answer a = {0};
-    char who[200] = "?", text[512], *out;
-    size_t n;
+    char client[200] = "?", from[96], who[sizeof(s->who)], *out;
+    size_t len;
 
     if (!o)
         return;
     *o = *s->o;
     gethostname(a.host, sizeof(a.host) - 1);
     snprintf(a.version, sizeof(a.version), "%s", pvn_version());
-    a.ok = pvn_serve_read_request(p->text, p->len, o, who, sizeof(who), a.reason,
-                                  sizeof(a.reason)) == 0;
+    a.ok = pvn_serve_read_request(n->text + sizeof(struct pvn_serve_head),
+                                  n->got - sizeof(struct pvn_serve_head), o, client, sizeof(client),
+                                  a.reason, sizeof(a.reason)) == 0;
+    pvn_boot_peer(n->fd, true, from, sizeof(from));
+    snprintf(who, sizeof(who), "%s (%.150s)", from, client);
     if (a.ok && s->run) {
         a.ok = 0;
         snprintf(a.reason, sizeof(a.reason), "busy for %.0f s with %.200s: try again later",
                  pvn_boot_now() - s->began, s->who);
     }
-    out = pvn_serve_write_answer(&a, &n);
-    if (out && pvn_boot_send(p->fd, out, n, pvn_boot_now() + 0.2, NULL) == 0 && a.ok) {
+    out = pvn_serve_write_answer(&a, &len);
+    pvn_serve_tune(n->fd);
+    if (out && pvn_boot_send(n->fd, out, len, pvn_boot_now() + 0.2, NULL) == 0 && a.ok) {
         prepare(s, o);
-        start(s, p, o, who);
+        start(s, n, o, who);
     } else if (!a.ok) {
-        snprintf(text, sizeof(text), "%s (%s)", p->from, who);
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), ": refused");
-        say(s, text, a.reason);
+        snprintf(who, sizeof(who), "%s (%.140s): refused", from, client);
+        say(s, who, a.reason);
     }
     free(out);
     free(o);
@@ -260,87 +224,21 @@ static void watch_run(struct server *s)
     }
 }
 
-/* ---- connections ---- */
-
-static void take(struct server *s)
+static long request_length(void *arg, const struct pvn_boot_newcomer *n)
 {
-    struct sockaddr_storage from;
-    socklen_t len = sizeof(from);
-    int fd = accept4(s->lfd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct pending *p = &s->p[0];
-    char host[64], port[16];
+    const struct server *s = arg;
+    struct pvn_serve_head h;
+    char why[384], from[96];
+    uint32_t len;
 
-    if (fd < 0)
-        return;
-    /* When full, the one that has waited longest makes room. */
-    for (int i = 0; i < MAX_PENDING; i++) {
-        if (s->p[i].fd < 0) {
-            p = &s->p[i];
-            break;
-        }
-        if (s->p[i].deadline < p->deadline)
-            p = &s->p[i];
-    }
-    drop(p);
-    memset(p, 0, sizeof(*p));
-    p->fd = fd;
-    p->deadline = pvn_boot_now() + REQUEST_TIMEOUT;
-    pvn_serve_tune(fd);
-    if (getnameinfo((struct sockaddr *)&from, len, host, sizeof(host), port, sizeof(port),
-                    NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-        snprintf(p->from, sizeof(p->from), "%s port %s",
-                 strncmp(host, "::ffff:", 7) == 0 ? host + 7 : host, port);
-}
-
-/* 1: more is to come; 0: all of it is there; -1: the connection is no client's. */
-static int hear(const struct server *s, struct pending *p)
-{
-    char *to = p->len ? p->text + (p->got - sizeof(p->head)) : (char *)&p->head + p->got, why[384];
-    size_t want = p->len ? sizeof(p->head) + p->len : sizeof(p->head);
-    ssize_t n = recv(p->fd, to, want - p->got, 0);
-
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return 1;
-    if (n <= 0)
-        return -1;
-    p->got += (size_t)n;
-    if (p->got < want)
-        return 1;
-    if (p->len)
-        return 0;
-    if (pvn_serve_check_head(&p->head, &p->len, why, sizeof(why))) {
-        say(s, p->from, "refused: not a request of a pvn-perf that fits this one");
-        return -1;
-    }
-    p->text = malloc(p->len);
-    return p->text ? 1 : -1;
-}
-
-static void serve_pass(struct server *s)
-{
-    struct pollfd pf[MAX_PENDING + 1] = {{.fd = s->lfd, .events = POLLIN}};
-    double now;
-
-    for (int i = 0; i < MAX_PENDING; i++)
-        pf[i + 1] = (struct pollfd){.fd = s->p[i].fd, .events = POLLIN};
-    if (poll(pf, MAX_PENDING + 1, s->run ? 50 : 200) < 0)
-        return;
-    now = pvn_boot_now();
-    for (int i = 0; i < MAX_PENDING; i++) {
-        struct pending *p = &s->p[i];
-        int rc = 1;
-
-        if (p->fd < 0)
-            continue;
-        if (pf[i + 1].revents)
-            rc = hear(s, p);
-        if (rc == 0)
-            answer(s, p);
-        if (rc <= 0 || now > p->deadline)
-            drop(p);
-    }
-    if (pf[0].revents)
-        take(s);
+    if (n->got < sizeof(h))
+        return sizeof(h);
+    memcpy(&h, n->text, sizeof(h));
+    if (pvn_serve_check_head(&h, &len, why, sizeof(why)) == 0)
+        return (long)sizeof(h) + len;
+    pvn_boot_peer(n->fd, true, from, sizeof(from));
+    say(s, from, "refused: not a request of a pvn-perf that fits this one");
+    return -1;
 }
 
 int pvn_serve(const struct pvn_perf_opts *o)
@@ -348,24 +246,23 @@ int pvn_serve(const struct pvn_perf_opts *o)
     static struct server s; /* outlives a fork's use of it */
     int served = 0;
 
-    s = (struct server){.o = o};
-    for (int i = 0; i < MAX_PENDING; i++)
-        s.p[i].fd = -1;
+    s = (struct server){
+        .o = o,
+        .accept = {.max = MAX_PENDING, .length = request_length, .enter = answer, .arg = &s}};
     pvn_stop_catch();
-    s.lfd = open_listener(o);
-    if (s.lfd < 0)
+    s.accept.lfd = open_listener(o);
+    if (s.accept.lfd < 0)
         return PVN_PERF_FAILED;
+    pvn_boot_accept_init(&s.accept);
     while ((!pvn_stop_flag && !(o->once && served)) || s.run) {
         pid_t before;
 
-        serve_pass(&s);
+        pvn_boot_accept_pass(&s.accept, s.run ? 0.05 : 0.2);
         before = s.run;
         watch_run(&s);
         served |= before && !s.run;
     }
-    for (int i = 0; i < MAX_PENDING; i++)
-        drop(&s.p[i]);
-    close(s.lfd);
+    pvn_boot_accept_close(&s.accept);
     if (pvn_stop_flag)
         return PVN_PERF_INTERRUPTED + pvn_stop_flag;
     return s.status == PVN_PERF_INTERRUPTED ? PVN_PERF_INTERRUPTED + SIGTERM : s.status;

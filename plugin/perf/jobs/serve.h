@@ -20,7 +20,7 @@ int pvn_serve(const struct pvn_perf_opts *o);
  */
 int pvn_serve_join(struct pvn_boot *b, const struct pvn_perf_opts *o, char *why, size_t why_len);
 
-/* For the connection between the two: sent at once, and a peer whose host has gone is noticed. */
+/* For the connection between the two: a peer whose host has gone is noticed. */
 void pvn_serve_tune(int fd);
 /* *b from that connection, in rank 0 (the client) or 1. 0 or -ENOMEM; then fd is still open. */
 int pvn_serve_boot(struct pvn_boot *b, int rank, int fd, double timeout);

@@ -5,6 +5,7 @@
 #include "perf/jobs/serve.h"
 
 #include <errno.h>
+#include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,15 +18,14 @@
 
 #include "perf/jobs/serve_proto.h"
 #include "perf/rank/stop.h"
+#include "tools/boot_accept.h"
 
-#define DIAL_TIMEOUT   5.0  /* seconds for one address */
 #define ANSWER_TIMEOUT 10.0 /* seconds for the server to answer */
 
 void pvn_serve_tune(int fd)
 {
     int one = 1, idle = 10, every = 5, count = 4;
 
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof(every));
@@ -44,27 +44,6 @@ int pvn_serve_boot(struct pvn_boot *b, int rank, int fd, double timeout)
     b->fd[0] = rank == 0 ? -1 : fd;
     b->fd[1] = rank == 0 ? fd : -1;
     return 0;
-}
-
-/* A connected socket or a negative errno. */
-static int dial(const struct addrinfo *a)
-{
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    socklen_t len = sizeof(rc);
-
-    if (fd < 0)
-        return -errno;
-    if (connect(fd, a->ai_addr, a->ai_addrlen) && errno != EINPROGRESS)
-        rc = errno;
-    else if (poll(&p, 1, (int)(DIAL_TIMEOUT * 1000)) <= 0)
-        rc = ETIMEDOUT;
-    else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &rc, &len))
-        rc = errno;
-    if (!rc)
-        return fd;
-    close(fd);
-    return -rc;
 }
 
 /* Sends the request and reads the answer: 0, or a negative errno with why. */
@@ -111,7 +90,7 @@ static int reach(const struct pvn_perf_opts *o, const struct addrinfo *ai)
         int fd = -EADDRNOTAVAIL;
 
         for (const struct addrinfo *a = ai; a && fd < 0; a = a->ai_next)
-            fd = dial(a);
+            fd = pvn_boot_dial(a, INFINITY);
         if (fd >= 0 || pvn_boot_now() >= until || pvn_stop_flag)
             return fd;
         poll(NULL, 0, 200);

@@ -1,0 +1,174 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "tools/boot_accept.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FIRST_TIMEOUT 5.0 /* seconds a newcomer has for its first message */
+#define DIAL_TIMEOUT  5.0 /* seconds for one attempt to connect */
+
+int pvn_boot_listen(const struct addrinfo *ai)
+{
+    int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1,
+        zero = 0;
+    int rc;
+
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (ai->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+    if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, 1024) == 0)
+        return fd;
+    rc = -errno;
+    close(fd);
+    return rc;
+}
+
+static void no_delay(int fd)
+{
+    int one = 1;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+int pvn_boot_dial(const struct addrinfo *ai, double deadline)
+{
+    double left = deadline - pvn_boot_now();
+    int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    socklen_t len = sizeof(rc);
+
+    if (fd < 0)
+        return -errno;
+    if (left > DIAL_TIMEOUT)
+        left = DIAL_TIMEOUT;
+    no_delay(fd);
+    if (connect(fd, ai->ai_addr, ai->ai_addrlen) && errno != EINPROGRESS)
+        rc = errno;
+    else if (left <= 0 || poll(&p, 1, (int)(left * 1000) + 1) <= 0)
+        rc = ETIMEDOUT;
+    else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &rc, &len))
+        rc = errno;
+    if (rc == 0)
+        return fd;
+    close(fd);
+    return -rc;
+}
+
+void pvn_boot_peer(int fd, bool port, char *out, size_t len)
+{
+    struct sockaddr_storage ss;
+    socklen_t size = sizeof(ss);
+    char host[64], service[16];
+
+    if (getpeername(fd, (struct sockaddr *)&ss, &size) ||
+        getnameinfo((struct sockaddr *)&ss, size, host, sizeof(host), service, sizeof(service),
+                    NI_NUMERICHOST | NI_NUMERICSERV)) {
+        snprintf(out, len, "unknown address");
+        return;
+    }
+    snprintf(out, len, "%s%s%s", strncmp(host, "::ffff:", 7) == 0 ? host + 7 : host,
+             port ? " port " : "", port ? service : "");
+}
+
+static void drop(struct pvn_boot_newcomer *n)
+{
+    if (n->fd >= 0)
+        close(n->fd);
+    free(n->text);
+    n->text = NULL;
+    n->fd = -1;
+}
+
+void pvn_boot_accept_init(struct pvn_boot_accept *a)
+{
+    for (int i = 0; i < a->max; i++)
+        a->n[i] = (struct pvn_boot_newcomer){.fd = -1};
+}
+
+static void take(struct pvn_boot_accept *a)
+{
+    int fd = accept4(a->lfd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct pvn_boot_newcomer *n = &a->n[0];
+
+    if (fd < 0)
+        return;
+    no_delay(fd);
+    /* When full, the one that has waited longest makes room: it is the likeliest not to be one of ours. */
+    for (int i = 0; i < a->max; i++) {
+        if (a->n[i].fd < 0) {
+            n = &a->n[i];
+            break;
+        }
+        if (a->n[i].deadline < n->deadline)
+            n = &a->n[i];
+    }
+    a->dropped += n->fd >= 0;
+    drop(n);
+    *n = (struct pvn_boot_newcomer){.fd = fd, .deadline = pvn_boot_now() + FIRST_TIMEOUT};
+}
+
+/* 1: more is to come; 0: the message is there; -1: the connection is nobody's. */
+static int hear(const struct pvn_boot_accept *a, struct pvn_boot_newcomer *n)
+{
+    long want = a->length(a->arg, n);
+    char *text = realloc(n->text, (size_t)want);
+    ssize_t got;
+
+    if (!text)
+        return -1;
+    n->text = text;
+    got = recv(n->fd, text + n->got, (size_t)want - n->got, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return 1;
+    if (got <= 0)
+        return -1;
+    n->got += (size_t)got;
+    want = a->length(a->arg, n);
+    return want < 0 ? -1 : (size_t)want > n->got;
+}
+
+int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds)
+{
+    struct pollfd p[PVN_BOOT_MAX_NEWCOMERS + 1] = {{.fd = a->lfd, .events = POLLIN}};
+
+    for (int i = 0; i < a->max; i++)
+        p[i + 1] = (struct pollfd){.fd = a->n[i].fd, .events = POLLIN};
+    if (poll(p, (nfds_t)a->max + 1, (int)(seconds * 1000) + 1) < 0)
+        return errno == EINTR ? 0 : -errno;
+    for (int i = 0; i < a->max; i++) {
+        struct pvn_boot_newcomer *n = &a->n[i];
+        int rc = n->fd >= 0 && p[i + 1].revents ? hear(a, n) : 1;
+
+        if (n->fd < 0)
+            continue;
+        if (rc == 0)
+            a->enter(a->arg, n);
+        else if (rc > 0 && n->deadline > pvn_boot_now())
+            continue;
+        else
+            a->dropped++;
+        drop(n);
+    }
+    if (p[0].revents)
+        take(a);
+    return 0;
+}
+
+void pvn_boot_accept_close(struct pvn_boot_accept *a)
+{
+    for (int i = 0; i < a->max; i++)
+        drop(&a->n[i]);
+    close(a->lfd);
+}

@@ -1,0 +1,58 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* Connections of processes that meet: one end listens, and takes whoever has sent a first message of a form that it
+ * knows. Anybody may connect: one that is silent, or sends something else, holds nobody up. */
+#ifndef PVN_TOOLS_BOOT_ACCEPT_H
+#define PVN_TOOLS_BOOT_ACCEPT_H
+
+#include <netdb.h>
+#include <stdbool.h>
+
+#include "tools/boot.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PVN_BOOT_MAX_NEWCOMERS 256
+
+/* A connection whose first message has not come as a whole. */
+struct pvn_boot_newcomer {
+    int fd; /* -1: free */
+    size_t got;
+    double deadline;
+    char *text; /* what has come */
+};
+
+struct pvn_boot_accept {
+    int lfd;
+    int max; /* newcomers at a time, PVN_BOOT_MAX_NEWCOMERS at most; of more the oldest is closed */
+    /* The length of a message, as far as what has come of it shows; it is whole when as much has come. -1: it is not
+     * one of ours. */
+    long (*length)(void *arg, const struct pvn_boot_newcomer *n);
+    /* It is whole. Who keeps the connection sets n->fd to -1; it is closed otherwise. */
+    void (*enter)(void *arg, struct pvn_boot_newcomer *n);
+    void *arg;
+    int dropped; /* connections that sent no such message */
+    struct pvn_boot_newcomer n[PVN_BOOT_MAX_NEWCOMERS];
+};
+
+/* A listening or connected socket, which does not block, or a negative errno. dial takes 5 s at most. */
+int pvn_boot_listen(const struct addrinfo *ai);
+int pvn_boot_dial(const struct addrinfo *ai, double deadline);
+
+/* The address at the other end, and its port if that is wanted. */
+void pvn_boot_peer(int fd, bool port, char *out, size_t len);
+
+/* The fields above `dropped` and lfd are set already. */
+void pvn_boot_accept_init(struct pvn_boot_accept *a);
+/* Waits that many seconds at most for something to happen, and sees to it. 0 or a negative errno. */
+int pvn_boot_accept_pass(struct pvn_boot_accept *a, double seconds);
+/* Closes listener and newcomers. */
+void pvn_boot_accept_close(struct pvn_boot_accept *a);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
