@@ -50,6 +50,8 @@ format() {
 shell() {
     have shellcheck
     scripts | xargs -n 8 -P "$jobs" shellcheck -S warning -e SC2034,SC2046,SC2154,SC2187,SC2206,SC2207 -f gcc
+    # Completion is built from the tools' options.
+    find "$build/plugin/perf" "$build/topo" -maxdepth 1 -name 'pvn-*.bash' -exec shellcheck -s bash -S warning -f gcc {} +
 }
 
 spelling() {

@@ -47,7 +47,7 @@ static int print_completion(const struct pvn_options *all)
     printf(
         "# bash completion for %s, made from its table of options\n"
         "_pvn_%s()\n{\n"
-        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} word mode= words=\n"
+        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} word mode='' words=''\n"
         "    for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
         "        case $word in\n        ",
         all->program, strchr(all->program, '-') + 1);

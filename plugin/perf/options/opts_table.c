@@ -85,7 +85,8 @@ static const struct pvn_option rows[] = {
      "ring, scale: rings (default: 2); p2p, mesh: pairs of comms for bandwidth (default: "
      "1)",
      CLIENT, PVN_OPT(INT, channels, 1, PVN_PERF_MAX_CHANNELS)},
-    {"comms", "C", "the same", CLIENT, PVN_OPT(INT, channels, 1, PVN_PERF_MAX_CHANNELS)},
+    {"comms", "C", "another name of --channels", CLIENT,
+     PVN_OPT(INT, channels, 1, PVN_PERF_MAX_CHANNELS)},
     {"memory", "KIND", "gpu; pinned, as NCCL's staging buffers are (default, where possible); host",
      CLIENT, PVN_OPT_WORD(memory, memory_words)},
     {"gpu", "N", "which GPU, as CUDA counts them (default: the nearest to the device)", 0,
@@ -127,8 +128,8 @@ static const struct pvn_option rows[] = {
      .def = "0.3"},
     {"repeat", "N", "the whole run N times, the plugins interleaved, and medians at the end",
      CLIENT, PVN_OPT(INT, repeat, 1, 1000), .def = "1"},
-    {"timeout", "SECONDS", "without any progress before a rank fails; 300 with --duration", CLIENT,
-     PVN_OPT(SECONDS, timeout, SHORTEST, DAY), .def = "30"},
+    {"timeout", "SECONDS", "a rank fails after so long without progress; 300 with --duration",
+     CLIENT, PVN_OPT(SECONDS, timeout, SHORTEST, DAY), .def = "30"},
     {"spin", NULL, "never yield the processor while nothing moves; NCCL does yield", TIMED,
      PVN_OPT_FLAG(spin)},
 
