@@ -5,16 +5,19 @@
  * instructions.sh counts. One thread calls everything and the device works inside the calls, so two
  * runs do the same: the first one writes to OUTCOMES which calls came to something, the second one
  * reads that and makes the others from functions of their own. Then COUNT calls of each kind that
- * fail to complete. Prints how many isends, tests of a receive and tests of a send these were;
+ * fail to complete. Prints how many isends, tests of a receive and tests of a send these were, and
+ * on a second line what the device has counted while messages moved, as name=value;
  * exits with 1 and a sentence when something fails or is not as in the first run. Where softverbs
  * plays several adapters the comm goes over all of them. usage: messages PLUGIN COUNT BYTES DEPTH
  * OUTCOMES, environment as softverbs needs it
  */
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "plugin/perf/driver/netdrv.h"
+#include "tests/softverbs/softverbs.h"
 
 enum { MAX_DEPTH = 32 };
 
@@ -233,6 +236,35 @@ static int device(void)
     return dev;
 }
 
+/* The plugin has loaded the same file. */
+static struct sv_stats device_counts(void)
+{
+    struct sv_stats now;
+    const char *path = getenv("NCCL_PVRDMA_VERBS_LIB");
+    void *lib = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void (*get)(struct sv_stats *) = NULL;
+    if (lib)
+        *(void **)&get = dlsym(lib, "sv_total_stats");
+    if (!get) {
+        fprintf(stderr, "messages: the plugin has not loaded the software verbs that "
+                        "NCCL_PVRDMA_VERBS_LIB names\n");
+        exit(1);
+    }
+    get(&now);
+    dlclose(lib);
+    return now;
+}
+
+static void print_counts(const struct sv_stats *from, const struct sv_stats *to)
+{
+#define SINCE(field) (unsigned long long)(to->field - from->field)
+    printf("doorbells=%llu send_wr=%llu recv_wr=%llu cqe=%llu post_send=%llu post_recv=%llu "
+           "poll=%llu poll_empty=%llu\n",
+           SINCE(doorbells), SINCE(send_wr), SINCE(recv_wr), SINCE(cqe), SINCE(post_send),
+           SINCE(post_recv), SINCE(poll), SINCE(poll_empty));
+#undef SINCE
+}
+
 int main(int argc, char **argv)
 {
     static char handle[NCCL_NET_HANDLE_MAXSIZE] __attribute__((aligned(8)));
@@ -268,9 +300,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "messages: %s cannot be written\n", argv[5]);
         return 1;
     }
+    struct sv_stats before = device_counts();
     move_messages(&s, &r, count, size, depth);
+    struct sv_stats after = device_counts();
     fclose(outcomes.file);
     in_vain(&s, &r, count, size);
+    print_counts(&before, &after);
     check(pvn_netdrv_dereg_mr(drv, s.comm, s.mr), "deregMr");
     check(pvn_netdrv_dereg_mr(drv, r.comm, r.mr), "deregMr");
     check(pvn_netdrv_close_send(drv, s.comm), "closeSend");

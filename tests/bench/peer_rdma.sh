@@ -2,30 +2,33 @@
 # SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 # SPDX-License-Identifier: Apache-2.0
 # This plugin beside NCCL's own IB transport on the same software verbs: latency, message rate, bandwidth and processor time per
-# GB over 1 to 64 comms, and the instructions per message of each one's own object. Both in every round, interleaved, with the data
+# GB over 1 to 64 comms; the instructions per message of each one's own object, and what the device counts per message; time,
+# processor time and memory of comms that are set up at once. Both in every round, interleaved, with the data
 # verified beforehand; tables of medians (min..max), "ib" is NCCL's. Times leave out the price of a doorbell, which
 # software verbs do not have and PVRDMA has (an exit to the hypervisor).
 # --ib PATH: a net plugin whose ncclNetPlugin_v8 to _v12 is NCCL's net_ib, for example made of a build's libnccl_static.a.
 # usage: tests/bench/peer_rdma.sh --ib PATH [--profiles "pvrdma roce"] [--modes "record imm"] [--rounds N] [--comms LIST]
-#            [--counts] [--build DIR]
-# --counts: the instructions alone.
+#            [--at-once LIST] [--counts | --set-up] [--build DIR]
+# --counts: what is counted per message, alone. --set-up: the comms that are set up at once, alone; --at-once says how many.
 set -eu
-usage() { sed -n '4,13s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '4,14s/^# //p' "$0" >&2; exit 2; }
 src=$(cd "$(dirname "$0")/../.." && pwd)
-build=$src/build ib='' profiles="pvrdma roce" modes="record imm" rounds=5 comms=16,64 counts=
+build=$src/build ib='' profiles="pvrdma roce" modes="record imm" rounds=5 comms=16,64 at_once=1,64,512 counts='' set_up=''
 while (($#)); do
     case $1 in
     --counts) counts=1; shift; continue ;;
-    --ib | --profiles | --modes | --rounds | --comms | --build) (($# > 1)) || usage ;;
+    --set-up) set_up=1; shift; continue ;;
+    --ib | --profiles | --modes | --rounds | --comms | --at-once | --build) (($# > 1)) || usage ;;
     *) usage ;;
     esac
-    declare "${1#--}=$2"
+    name=${1#--}
+    declare "${name//-/_}=$2"
     shift 2
 done
 [[ -n $ib ]] || { echo "skip peer-rdma: no plugin with NCCL's IB transport was named (--ib)"; exit 77; }
 [[ -r $ib ]] || { echo "skip peer-rdma: $ib cannot be read"; exit 77; }
 [[ -e $build/Makefile ]] || { echo "$build is not a build tree: run tests/build-tree.sh $build first, or give --build DIR" >&2; exit 2; }
-make -C "$build" -s -j"${PVN_JOBS:-$(nproc)}" libnccl-net-pvrdma.la pvn-perf tests/softverbs/libsoftverbs.la tests/bench/core_distance tests/bench/messages >&2
+make -C "$build" -s -j"${PVN_JOBS:-$(nproc)}" libnccl-net-pvrdma.la pvn-perf tests/softverbs/libsoftverbs.la tests/bench/core_distance tests/bench/messages tests/bench/many_comms >&2
 build=$(cd "$build" && pwd) ib=$(realpath "$ib")
 own=$build/.libs/libnccl-net-pvrdma.so
 tmp=$(mktemp -d)
@@ -39,6 +42,71 @@ export NCCL_PVRDMA_STATS_DIR=$tmp/stats
 
 # The index of the IPv4 address of RoCE v2, which NCCL finds by itself where /sys is the device's.
 gid_index() { case $1 in pvrdma) echo 1 ;; *) echo 3 ;; esac; }
+
+object_of() { if [[ $1 == ib ]]; then echo "$ib"; else echo "$own"; fi; }
+# of MODE COMMAND...
+of() { if [[ $1 == ib ]]; then "${@:2}"; else NCCL_PVRDMA_RDMA_MODE=$1 "${@:2}"; fi; }
+tool() { "$build/libtool" --mode=execute "$@"; }
+
+# Doorbells, requests of either kind and completions per message at both ends, counted by the device. Both ends are called in turn and
+# the device has done its work then, so hardly a poll is empty.
+device_counts() {
+    local bytes depth mode
+    printf '%-8s %8s %6s' profile bytes depth
+    for mode in $modes ib; do printf ' %22s' "$mode"; done
+    echo '  doorbells, requests, completions'
+    for bytes in 8 4096 524288 4194304; do
+        for depth in 1 8; do
+            printf '%-8s %8s %6s' "$1" "$bytes" "$depth"
+            for mode in $modes ib; do
+                printf ' %22s' "$(on_device "$mode" "$bytes" "$depth")"
+            done
+            echo
+        done
+    done
+}
+on_device() {
+    local n=400
+    rm -f "$tmp/outcomes"
+    PVN_SOFTVERBS_DIR='' of "$1" tool "$build/tests/bench/messages" "$(object_of "$1")" $n "$2" "$3" "$tmp/outcomes" |
+        awk -v n=$n 'NR == 2 { for (i = 1; i <= NF; i++) { split($i, v, "="); c[v[1]] = v[2] / n }
+            printf "%.2f, %.2f, %.2f\n", c["doorbells"], c["send_wr"] + c["recv_wr"], c["cqe"] }'
+}
+
+# Comms between two processes, set up at once, nothing sent.
+comms_at_once() {
+    local n r mode sides calls
+    read -r -a sides <<<"$modes ib"
+    rm -f "$tmp/many"
+    for ((r = 1; r <= rounds; r++)); do
+        for n in ${at_once//,/ }; do
+            for mode in "${sides[@]}"; do
+                echo "$n $mode $(many "$mode" "$n")" >>"$tmp/many"
+            done
+        done
+        read -r -a sides <<<"${sides[*]:1} ${sides[0]}"
+    done
+    echo "profile $1, comms set up at once, medians of $rounds: s, processor s of both processes, KiB resident per comm at the sender and at the receiver"
+    awk -v sides="$modes ib" -f "$src/tests/bench/median.awk" -f "$src/tests/bench/at_once.awk" "$tmp/many"
+    command perf stat -e raw_syscalls:sys_enter true >/dev/null 2>&1 ||
+        { echo "skip system calls: 'perf stat -e raw_syscalls:sys_enter' does not work here"; return; }
+    n=${at_once##*,}
+    ((n > 1)) || return 0
+    for mode in $modes ib; do
+        calls=$(($(calls_of "$mode" "$n") - $(calls_of "$mode" 1)))
+        echo "$mode: $((calls / (n - 1))) system calls per comm, set up and closed, both ends, of $n"
+    done
+}
+many() {
+    # As many objects as it takes, whatever the device is.
+    PVN_SOFTVERBS_SET='set max_qp 8192;set max_cq 8192;set max_mr 16384' of "$1" tool "${under[@]}" "$build/tests/bench/many_comms" "$(object_of "$1")" "$2"
+}
+under=()
+calls_of() {
+    local under=(perf stat -e raw_syscalls:sys_enter -x "," -o "$tmp/perf")
+    many "$1" "$2" >/dev/null
+    awk -F, '/raw_syscalls/ { printf "%.0f\n", $1 }' "$tmp/perf"
+}
 
 # Instructions of both ends per message, of one object.
 instructions() {
@@ -58,14 +126,13 @@ instructions() {
 }
 phases="post_send post_receive test_oldest post_send_to_no_end test_to_no_end send_in_vain test_of_receive test_of_send"
 counted() {
-    local mode=$1 path=$own object=libnccl-net-pvrdma n=500
-    [[ $mode != ib ]] || path=$ib object=${ib##*/}
-    local run=("$build/tests/bench/messages" "$path" "$n" "$2" "$3" "$tmp/outcomes")
-    [[ $mode == ib ]] || export NCCL_PVRDMA_RDMA_MODE=$mode
+    local n=500 object run
+    object=$(basename "$(object_of "$1")" .so)
+    run=("$build/tests/bench/messages" "$(object_of "$1")" "$n" "$2" "$3" "$tmp/outcomes")
     rm -f "$tmp/outcomes"
     # Alone on a fabric of its own, and once without valgrind, which finds out which calls give a request.
-    { PVN_SOFTVERBS_DIR='' "$build/libtool" --mode=execute "${run[@]}" >/dev/null &&
-        PVN_SOFTVERBS_DIR='' "$build/libtool" --mode=execute valgrind -q --tool=callgrind --separate-callers=16 \
+    { PVN_SOFTVERBS_DIR='' of "$1" tool "${run[@]}" >/dev/null &&
+        PVN_SOFTVERBS_DIR='' of "$1" tool valgrind -q --tool=callgrind --separate-callers=16 \
             --callgrind-out-file="$tmp/out" "${run[@]}" >/dev/null; } || { echo failed; return; }
     awk -v object="$object" -v phases="$phases" -f "$src/tests/bench/instructions.awk" "$tmp/out" |
         awk -v n=$n '{ for (i = 1; i <= 3; i++) sum += $i; printf "%.0f\n", sum / n }'
@@ -87,9 +154,11 @@ perf() {
 for profile in $profiles; do
     NCCL_IB_GID_INDEX=$(gid_index "$profile")
     export PVN_SOFTVERBS_PROFILE=$profile NCCL_IB_GID_INDEX
+    [[ -z $set_up ]] || { comms_at_once "$profile"; continue; }
+    device_counts "$profile"
     if command -v valgrind >/dev/null; then instructions "$profile"; else echo "instructions are not counted: there is no valgrind"; fi
-    unset NCCL_PVRDMA_RDMA_MODE
     [[ -z $counts ]] || continue
+    comms_at_once "$profile"
     for mode in $modes; do
         plugins=(--plugin "pvrdma=$own" --plugin "ib=$ib" --env "pvrdma:NCCL_PVRDMA_RDMA_MODE=$mode")
         rm -f "$tmp"/*.csv

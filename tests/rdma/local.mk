@@ -89,9 +89,13 @@ EXTRA_tests_rdma_test_plugin_lanes_DEPENDENCIES = tests/softverbs/libsoftverbs.l
 check_PROGRAMS += tests/bench/messages
 tests_bench_messages_SOURCES = tests/bench/messages.c
 tests_bench_messages_LDADD = libpvn-netdrv.la
+# The one that tests/bench/peer_rdma.sh runs to set up many comms.
+check_PROGRAMS += tests/bench/many_comms
+tests_bench_many_comms_SOURCES = tests/bench/many_comms.c
+tests_bench_many_comms_LDADD = libpvn-netdrv.la
 EXTRA_DIST += tests/rdma/softverbs_command.py tests/rdma/failover_random.py tests/rdma/soak.py
 EXTRA_DIST += tests/bench/instructions.sh tests/bench/instructions.awk tests/bench/failover.sh tests/bench/nccl.sh \
-    tests/bench/peer_rdma.sh tests/bench/peer_faults.sh tests/bench/peer_faults.awk
+    tests/bench/peer_rdma.sh tests/bench/peer_faults.sh tests/bench/peer_faults.awk tests/bench/at_once.awk
 
 # Counting takes the place of malloc, as the sanitizers do.
 if !SANITIZE
