@@ -8,6 +8,7 @@
 #define PVN_STATS_STATS_READ_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include "stats/stats_dir.h"
 
@@ -18,6 +19,7 @@ struct pvn_stats {
     char state;      /* of the process, as in /proc/PID/stat; '?' not known */
     uint64_t now_ns; /* the time of reading on the clock of the rows, not before their last write */
     uint64_t ahead_ns; /* its host's calendar clock is so far ahead of this one's, at least */
+    bool saved;        /* taken from a document, maybe of another host */
     int nrows;         /* rows that were ever used, by id */
     struct pvn_stat_row *row; /* seq 1: was being written, its numbers may not fit together */
 };

@@ -139,6 +139,11 @@ TEST_F(StatView, AnotherNetworkNamespaceIsSeen)
     EXPECT_EQ(std::string::npos, r.out.find("Adapters of these connections")) << r.out;
     r = run_tool(dir.path, "--json stat", shm);
     EXPECT_TRUE(std::regex_search(r.out, std::regex("\"network_namespace\": [1-9]"))) << r.out;
+    std::ofstream(dir.path + "/saved.json") << r.out;
+    r = run_tool(dir.path, "stat " + dir.path + "/saved.json", shm);
+    EXPECT_NE(std::string::npos, r.out.find("pvn-perf pid ")) << r.out;
+    EXPECT_EQ(std::string::npos, r.out.find("another network"))
+        << "namespaces of another host: " << r.out;
     std::system(("kill -INT $(cat " + pid + ")").c_str());
 }
 

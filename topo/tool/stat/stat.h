@@ -58,7 +58,8 @@ enum stat_trouble stat_trouble(const struct pvn_stats *f, const struct pvn_stat_
 const char *stat_trouble_name(enum stat_trouble t); /* "stalled", ... */
 bool stat_is_comm(const struct pvn_stat_row *r);    /* not a listener */
 const char *stat_life_name(const struct pvn_stats *f);
-/* True if it ran in another network namespace of this host, whose interfaces have the names of others. */
+/* True if it ran in another network namespace of this host, whose interfaces have the names of others; never for one
+ * of a document, whose namespaces may be those of another host. */
 bool stat_in_other_net(const struct pvn_stats *f);
 /* "alive, sleeping" */
 const char *stat_process_state(const struct pvn_stats *f);

@@ -121,6 +121,7 @@ static void take_process(const json_t *o, struct pvn_stats *f)
     f->now_ns = NOW_NS;
     h->id.pid = number(o, "pid");
     h->id.max_rows = PVN_STAT_ROWS;
+    f->saved = true;
     h->abi = (uint32_t)number(o, "interface");
     h->net_ns = (uint32_t)number(o, "network_namespace");
     h->mono_ns = stamp(o, "began_s_ago");

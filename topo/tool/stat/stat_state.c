@@ -61,7 +61,7 @@ const char *stat_life_name(const struct pvn_stats *f)
 
 bool stat_in_other_net(const struct pvn_stats *f)
 {
-    return f->life != PVN_STATS_ELSEWHERE && f->head.net_ns != 0 &&
+    return !f->saved && f->life != PVN_STATS_ELSEWHERE && f->head.net_ns != 0 &&
            f->head.net_ns != pvn_stats_net_ns();
 }
 

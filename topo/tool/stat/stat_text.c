@@ -72,7 +72,7 @@ static void process(const struct tool *t, const struct pvn_stats *f)
             span(stat_age(f, h->mono_ns), age, sizeof(age)));
     fprintf(t->out, "plugin %s, interface v%u\n", h->plugin, h->abi);
     say_clocks(t, f);
-    if (!t->hosts && !dead && stat_in_other_net(f))
+    if (!dead && stat_in_other_net(f))
         fprintf(t->out,
                 "    it is in another network namespace: the counters of its interfaces are "
                 "not shown\n");
