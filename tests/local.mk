@@ -54,6 +54,7 @@ include $(srcdir)/tests/docs/local.mk
 endif
 include $(srcdir)/tests/monitoring/local.mk
 include $(srcdir)/tests/nccl/local.mk
+include $(srcdir)/tests/launch/local.mk
 
 include $(srcdir)/tests/vm/local.mk
 

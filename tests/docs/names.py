@@ -13,7 +13,7 @@ MISSPELT = ["NCCL_PVRDMA_TRANSPROT"]
 
 # Options of other programs that pages name.
 OTHERS = """--accelerator --cap-add --check-build --device --export --gpus --help --ipc --nproc-per-node --nnodes
---no-python --ntasks-per-node --gpus-per-node --cpus-per-task --network --nodes --prefix --privileged --rdzv-backend --rdzv-endpoint --shm-size
+--jobid --no-python --ntasks-per-node --overlap --gpus-per-node --cpus-per-task --network --nodes --prefix --privileged --rdzv-backend --rdzv-endpoint --shm-size
 --ulimit --version --variant --warnings""".split()
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")

@@ -1,0 +1,9 @@
+# SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+# SPDX-License-Identifier: Apache-2.0
+# tests/launch/: the launch lines of the pages under real launchers, between namespaces that act as hosts.
+if !SANITIZE
+if TOOLS
+PVN_SCRIPT_TESTS += tests/launch/slurm.sh tests/launch/mpi.sh
+endif
+endif
+EXTRA_DIST += tests/launch/lib.sh tests/launch/lines.py
