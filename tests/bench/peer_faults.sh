@@ -6,9 +6,9 @@
 # and 1 MiB with a pause behind each, as a training step computes; every byte is checked, without a GPU (tests/nccl). A fault comes
 # when the job runs, and counts only where it is known to have happened. What both use otherwise (NCCL's bootstrap) has the cable
 # en0, too.
-# A run gives the verdict (right: all results, to the end; error: a rank ended, after so many seconds; hung: nobody ended within
-# the limit), the longest time without a result, and the last warning that a user sees, which stands in the CSV file alone. The
-# table counts the verdicts of the rounds, and has medians of the times.
+# A run gives the verdict (right: all results, to the end; error: a rank ended, after so many seconds; hung: nobody ended, and there
+# was no result for the limit), the longest time without a result, and the last warning that a user sees, which stands in the CSV
+# file alone. The table counts the verdicts of the rounds, and has medians of the times.
 # usage: tests/bench/peer_faults.sh --nccl-src DIR --nccl-build DIR [--build DIR] [--rounds N] [--over "roce pvrdma tcp"]
 #            [--faults "NAME.."] [--sides "ours nccl"] [--logs DIR] [--csv FILE]
 set -u
@@ -167,7 +167,7 @@ judge() {
 
 # run: one job of $side over $network with $fault
 run() {
-    local tests=() i deadline reached=1 verdict=right
+    local tests=() i deadline seen now reached=1 verdict=right
     for i in $(seq $(((15 + $(lasts "$fault")) * 500 / pause_ms))); do tests+=(allreduce sendrecv); done
     cables
     rm -rf "$tmp"/id.* "$tmp/fabric" "$tmp"/sys? "$tmp/stats"
@@ -188,7 +188,12 @@ run() {
     fault_at=$EPOCHREALTIME
     inject "$fault" >"$tmp/injected" 2>&1 || reached=0
     deadline=$((EPOCHSECONDS + $(limit_of "$fault")))
+    seen=$(results)
     while alive 0 && alive 1; do
+        now=$(results)
+        # A job that goes on does not hang, however slow a busy machine makes it.
+        ((now == seen)) || deadline=$((EPOCHSECONDS + $(limit_of "$fault")))
+        seen=$now
         ((EPOCHSECONDS < deadline)) || { verdict=hung; break; }
         sleep 0.1
     done
