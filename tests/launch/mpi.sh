@@ -116,6 +116,10 @@ for mpi in openmpi mpich; do
     cp killed "$out"
     [[ $rc != 0 && $rc != 124 ]]
     holds "a rank that is killed ends the job, $mpi" $?
+    # The statistics that it leaves are no part of the next job.
+    for n in 1 2; do
+        by_user $n pvn-topo --clean stat >/dev/null 2>&1
+    done
 done
 
 run_as fails "mpirun of MPICH without --master" 30 with mpich "mpirun -n 2 -hosts host0,host1 pvn-perf ring --sizes 1M"
