@@ -62,7 +62,7 @@ struct comm_paths {
     bool said_useless;
 };
 
-/* comm_failback.c: the way back to better lanes. */
+/* comm_failback.c: the return to better lanes. */
 struct comm_back {
     struct comm_failback *tries; /* attempts to come back to such lanes, else NULL */
     bool drains;                 /* takes no new sends, to switch when the open ones have ended */
