@@ -422,7 +422,7 @@ TEST(Life, ARingOfBlockingCallsInOneThread)
     dlclose(lib);
 }
 
-TEST(Life, OverIpv6)
+TEST(Life, AJobRunsOverIpv6)
 {
     int probe = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in6 in6 = {};
@@ -460,7 +460,7 @@ TEST(Life, OverIpv6)
 
 // ---- devices, traffic class ----
 
-TEST(Devices, VirtualOnes)
+TEST(Devices, AVirtualDeviceIsMadeOfDistinctKnownOnes)
 {
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     Net n(12);

@@ -292,7 +292,7 @@ TEST_F(Stat, AFewQuickMessagesAndSilence)
 }
 
 // Lines of the text exposition format, version 0.0.4.
-TEST_F(Stat, PrometheusGrammar)
+TEST_F(Stat, MetricsFollowPrometheusGrammar)
 {
     const std::string name = "nccl_pvrdma_[a-z_]+", value = R"re("([^"\\]|\\["\\n])*")re";
     std::regex comment("# (HELP|TYPE) (" + name + ") (.+)");
@@ -485,7 +485,7 @@ TEST_F(Stat, NothingIsLeftWhenAllWentWell)
     EXPECT_EQ(0, left());
 }
 
-TEST_F(Stat, WrongUsage)
+TEST_F(Stat, OptionsThatDoNotFitAreRefused)
 {
     EXPECT_EQ(2, tool("--prom --json stat").status);
     EXPECT_EQ(2, tool("--clean stat 1").status);

@@ -64,7 +64,7 @@ TEST(FailoverReceiving, TheReasonOfItsEndStaysInTheStatistics)
     });
 }
 
-TEST(FailoverReceiving, ImpossibleAnswers)
+TEST(FailoverReceiving, AnImpossibleAnswerEndsTheComm)
 {
     for (auto &lie : std::vector<std::pair<uint64_t, uint64_t>>{
              {5, 1}, {0, 257}, {UINT64_MAX, 0}, {0, UINT64_MAX}}) {
@@ -286,7 +286,7 @@ TEST(FailoverSending, AProperPeer)
     });
 }
 
-TEST(FailoverSending, ImpossibleReports)
+TEST(FailoverSending, AnImpossibleReportEndsTheComm)
 {
     std::vector<pvn_engine_report> lies;
     auto lie = [&](const std::function<void(pvn_engine_report &)> &change) {

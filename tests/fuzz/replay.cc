@@ -140,7 +140,7 @@ Bytes mutate(const std::vector<std::pair<std::string, Bytes>> &files, unsigned s
     return out;
 }
 
-TEST(Fuzz, Corpus)
+TEST(Fuzz, TheCorpusWholeAndCutIsSurvived)
 {
     const auto files = corpus();
 
@@ -153,7 +153,7 @@ TEST(Fuzz, Corpus)
     run({}, "nothing");
 }
 
-TEST(Fuzz, Mutations)
+TEST(Fuzz, ChangedCorpusIsSurvived)
 {
     const auto files = corpus();
     const long runs = number("PVN_FUZZ_RUNS", PVN_FUZZ_DEFAULT_RUNS),

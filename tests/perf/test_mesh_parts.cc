@@ -253,7 +253,7 @@ TEST(Find, TheSlowHostShowsThroughNoise)
     }
 }
 
-TEST(Find, AllAlike)
+TEST(Find, PathsNearTheMedianAreAllAlike)
 {
     Matrix x(Hosts(4));
     x.At(1, 2) = 930;
@@ -306,7 +306,7 @@ TEST(Find, AllRanksOnOneHost)
               Said{"rank 1 on c0 receives at 0.10 of the median from everybody: its side"});
 }
 
-TEST(Find, Latency)
+TEST(Find, HighLatencyIsFoundAsLowBandwidthIs)
 {
     Matrix x(Hosts(6), true);
     for (int i = 0; i < 6; i++)

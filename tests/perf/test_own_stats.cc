@@ -122,7 +122,7 @@ TEST_F(OwnStats, TransportsOfLanes)
 }
 
 // The examples of FIPS 180-4, and lengths around the padding's corners against sha256sum.
-TEST(Sha256, KnownSums)
+TEST(Sha256, SumsAreThoseOfTheStandard)
 {
     char out[PVN_SHA256_TEXT];
 

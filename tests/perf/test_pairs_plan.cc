@@ -225,7 +225,7 @@ TEST(Moe, UnevenSizesAddUpAndSomeAreEmpty)
     }
 }
 
-TEST(Moe, IsMixtral)
+TEST(Moe, TheModelIsMixtralAsPublished)
 {
     pvn_model m;
 

@@ -78,7 +78,7 @@ class PairFaults : public testing::TestWithParam<Fault>
 };
 
 // Each fires in rank 1, and the plugin says that it did.
-TEST_P(PairFaults, AreFound)
+TEST_P(PairFaults, AFaultOfTheTransferIsFound)
 {
     const Fault &f = GetParam();
     Outcome r = Perf(Ring("--timeout 1.5 ") + f.args,

@@ -255,7 +255,7 @@ using List = std::vector<std::pair<uint64_t, int>>;
 
 // Worked out by hand from the rule: last parameter first, a bucket closes once it has reached its
 // cap.
-TEST(DdpBuckets, HandComputed)
+TEST(DdpBuckets, BucketsCloseAtTheirCapFromTheLastParameterOn)
 {
     // 4 bytes each: caps of 40 and 100 bytes are 10 and 25 elements.
     EXPECT_EQ(Buckets({5, 20, 4, 9, 3}, 40, 100), (List{{12, 2}, {29, 3}}));
@@ -468,7 +468,7 @@ class LauncherEnv : public testing::Test
     char why[256] = "";
 };
 
-TEST_F(LauncherEnv, None)
+TEST_F(LauncherEnv, NoLauncherIsSeenWithoutAStep)
 {
     ASSERT_EQ(Read({}), 0);
     EXPECT_EQ(le.launcher, nullptr);
@@ -477,7 +477,7 @@ TEST_F(LauncherEnv, None)
     EXPECT_EQ(le.launcher, nullptr);
 }
 
-TEST_F(LauncherEnv, Torchrun)
+TEST_F(LauncherEnv, TorchrunSaysRankAndMeetingPlace)
 {
     ASSERT_EQ(Read({{"RANK", "3"},
                     {"WORLD_SIZE", "8"},
@@ -500,7 +500,7 @@ TEST_F(LauncherEnv, Torchrun)
     EXPECT_EQ(le.port, 29501);
 }
 
-TEST_F(LauncherEnv, Mpirun)
+TEST_F(LauncherEnv, MpirunOnOneMachineMeetsOnLoopback)
 {
     ASSERT_EQ(Read({{"OMPI_COMM_WORLD_RANK", "1"},
                     {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -571,7 +571,7 @@ TEST_F(LauncherEnv, PmixComesBeforeTheListOfNodes)
     dlclose(pmix);
 }
 
-TEST_F(LauncherEnv, BadValues)
+TEST_F(LauncherEnv, ABadValueIsNamed)
 {
     EXPECT_EQ(Read({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), -EINVAL);
     EXPECT_NE(strstr(why, "RANK=x"), nullptr) << why;

@@ -169,7 +169,7 @@ class Faults : public testing::TestWithParam<Fault>
 };
 
 // Each fault fires in rank 1 only, and the plugin says that it did.
-TEST_P(Faults, AreFound)
+TEST_P(Faults, AFaultOfThePluginIsFound)
 {
     const Fault &f = GetParam();
     Outcome r = Perf(std::string(f.args) + " --timeout 1.5 --plugin t=" + kTestnet,
@@ -258,7 +258,7 @@ TEST(Run, PluginsThatCannotBeLoaded)
 }
 
 // Copied elsewhere, as a container image or a tar of an installation is.
-TEST(Run, RelocatedInstallation)
+TEST(Run, ACopiedInstallationFindsItsPlugin)
 {
     Dir d;
     std::string perf = d / "opt/bin/pvn-perf",

@@ -313,7 +313,7 @@ TEST_F(PluginGpu, HostBuffersAreReadAndWrittenInPlace)
 
 // ---- flush ----
 
-TEST_F(PluginGpu, FlushPolicies)
+TEST_F(PluginGpu, TheFlushFollowsSettingAndDevice)
 {
     struct {
         const char *flush;

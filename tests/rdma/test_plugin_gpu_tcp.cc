@@ -181,7 +181,7 @@ TEST_F(GpuFailover, ToNewQueuePairs)
     EXPECT_EQ(0, fake->calls("cuMemcpyHtoDAsync_v2")) << "no copies over RDMA";
 }
 
-TEST_F(GpuFailover, ToTcp)
+TEST_F(GpuFailover, GpuMemoryIsCopiedAfterAFailoverToTcp)
 {
     Net n(12);
     Pair p(n);

@@ -406,7 +406,7 @@ class RdmaCounters : public RdmaLane
 {
 };
 
-TEST_P(RdmaCounters, BeginAgain)
+TEST_P(RdmaCounters, CountersThatWrapAroundLoseNothing)
 {
     const uint64_t first = (UINT64_C(1) << PVN_ID_BITS) - 2000;
     for (pvn_engine *e : {p.tx.e, p.rx.e})

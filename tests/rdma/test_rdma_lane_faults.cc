@@ -246,7 +246,7 @@ TEST(RdmaFaults, EveryStatusIsALossOrAWrongRequest)
     }
 }
 
-TEST(RdmaFaults, PostFails)
+TEST(RdmaFaults, AFailedPostEndsTheLaneWithItsReason)
 {
     RdmaPair p;
     p.open(shape("pvrdma", PVN_RDMA_RECORD, 1, 1 << 20, true));

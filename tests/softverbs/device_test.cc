@@ -94,7 +94,7 @@ TEST(Device, PvrdmaIsWhatTheDriverReports)
     EXPECT_EQ(t[0].gid_type, IBV_GID_TYPE_ROCE_V2);
 }
 
-TEST(Device, PvrdmaRings)
+TEST(Device, PvrdmaQueuesHaveItsLimits)
 {
     Device d("profile pvrdma");
     for (auto &c : std::vector<std::pair<int, int>>{
@@ -141,7 +141,7 @@ TEST(Device, PvrdmaRings)
     EXPECT_EQ(lib().ibv_dealloc_pd(pd), 0);
 }
 
-TEST(Device, OtherProfiles)
+TEST(Device, EachProfileHasItsNamesPortsAndGids)
 {
     {
         Device d("profile roce\nset devices 3\nset ports 2", 2);
@@ -166,7 +166,7 @@ TEST(Device, OtherProfiles)
     }
 }
 
-TEST(Device, NoDevices)
+TEST(Device, AListWithoutDevicesIsEmpty)
 {
     ASSERT_EQ(lib().sv_configure("set devices 0"), 0);
     int n = 5;
@@ -177,7 +177,7 @@ TEST(Device, NoDevices)
     lib().ibv_free_device_list(l);
 }
 
-TEST(Device, GidQueries)
+TEST(Device, FreeGidRowsReadAsZerosAndOthersFail)
 {
     Device d("profile pvrdma\ngid * 1 7 2001:db8::7 v1 eth7");
     ibv_gid g;

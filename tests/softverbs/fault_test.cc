@@ -340,7 +340,7 @@ TEST_F(Fault, PortDownAndUp)
     EXPECT_EQ(a->wait().status, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST_F(Fault, GidRenumbering)
+TEST_F(Fault, ARenumberedGidIsAnEventAndEndsRequests)
 {
     start("profile roce\nrule renumber do nth=2 : gid * 1 3 192.168.7.7 v2", [] {
         Params p;

@@ -255,7 +255,7 @@ TEST_F(Hca, FilterNamesWhatExists)
     EXPECT_EQ(t.nports, 0);
 }
 
-TEST(HcaFilter, IsNccls)
+TEST(HcaFilter, TheFilterTakesWhatNcclsTakes)
 {
     struct {
         const char *filter, *name;
@@ -291,7 +291,7 @@ TEST(HcaFilter, IsNccls)
             << (c.filter ? c.filter : "NULL") << " against " << c.name << ":" << c.port;
 }
 
-TEST(HcaSpeed, OfCodes)
+TEST(HcaSpeed, SpeedAndWidthCodesGiveTheRate)
 {
     EXPECT_EQ(pvn_hca_speed_mbps(1, 1), 2500);
     EXPECT_EQ(pvn_hca_speed_mbps(32, 2), 100000);

@@ -157,7 +157,7 @@ TEST_F(Objects, BusyObjectsAreNotDestroyed)
 
 // ---- completion queues ----
 
-TEST_F(Objects, CompletionEvents)
+TEST_F(Objects, AnArmedQueueGivesOneEvent)
 {
     start();
     auto ready = [&](int ms) {

@@ -141,7 +141,7 @@ class Processes : public testing::Test
     bool killed = false;
 };
 
-TEST_F(Processes, AllOperations)
+TEST_F(Processes, AllOperationsCrossProcesses)
 {
     both(
         [](Side &s) {

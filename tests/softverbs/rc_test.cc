@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, RcModes,
                          testing::Values("profile pvrdma", "profile pvrdma\nset async 1",
                                          "profile roce\nset descend 1", "profile rxe"));
 
-TEST_F(Rc, Atomics)
+TEST_F(Rc, AtomicsReturnTheOldValue)
 {
     start();
     auto *word = reinterpret_cast<uint64_t *>(b->buf);

@@ -115,7 +115,7 @@ TEST_P(TcpCts, ASendWaitsForAReceiveWithItsTag)
 }
 
 // Ranks in any order within what is posted, sizes of one chunk and of many.
-TEST_P(TcpCts, RandomGroups)
+TEST_P(TcpCts, GroupsInAnyOrderArriveWhole)
 {
     constexpr int GROUPS = 400, DEPTH = 20;
     std::mt19937 rnd(7);
@@ -646,7 +646,7 @@ TEST(TcpCtsEntry, RoundTripAndPieces)
 }
 
 // Whatever the bytes are: what is taken is an entry of the length that it says.
-TEST(TcpCtsEntry, AnyBytes)
+TEST(TcpCtsEntry, AnyBytesThatAreTakenAreAnEntryOfTheirLength)
 {
     std::mt19937 rnd(3);
     int taken = 0;

@@ -272,7 +272,7 @@ TEST(TcpLaneErrors, PeerGoneWhileWeWait)
     EXPECT_EQ(-ECONNRESET, rc);
 }
 
-TEST(TcpLaneErrors, ReceiverGone)
+TEST(TcpLaneErrors, ASendToAClosedReceiverFails)
 {
     LanePair p;
     p.rcvbuf = p.sndbuf = 4096;

@@ -381,7 +381,7 @@ TEST(TcpWorkersLife, PostAndCancelRace)
 }
 
 // Threads that one user started are there for all, and a failure leaves none behind.
-TEST(TcpWorkersLife, Counted)
+TEST(TcpWorkersLife, WorkersLiveUntilTheirLastUser)
 {
     ASSERT_EQ(0, tcp_workers_get(3));
     ASSERT_EQ(0, tcp_workers_get(1));

@@ -253,7 +253,7 @@ TEST_F(TcpZerocopy, AnotherSignalStays)
     pthread_sigmask(SIG_UNBLOCK, &sigpipe, nullptr);
 }
 
-TEST_F(TcpZerocopy, ReceiverGone)
+TEST_F(TcpZerocopy, ASendToAClosedReceiverNamesTheMissingAcknowledgement)
 {
     open();
     auto data = bytes::of(100000, 10);

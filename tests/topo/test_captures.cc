@@ -169,7 +169,7 @@ TEST(Captures, EightVectorEngines)
     pvn_topo_checks_free(&rows);
 }
 
-TEST(Captures, DellR910)
+TEST(Captures, ADisplayIsNoGpuOnADellR910)
 {
     Capture c("40intel64-2g2n4c+pcilocality");
     CAPTURE_OR_SKIP(c);
@@ -190,7 +190,7 @@ TEST(Captures, DellR910)
     EXPECT_EQ(fn(t, "00:1e.0").kind, PVN_TOPO_PCI_BRIDGE);
 }
 
-TEST(Captures, EditedLocalities)
+TEST(Captures, EachRootHasTheNodeThatItsMachineSays)
 {
     Capture c("fakepcilocalities");
     CAPTURE_OR_SKIP(c);
@@ -207,7 +207,7 @@ TEST(Captures, EditedLocalities)
     EXPECT_EQ(distance(t, "02:00.0", "02:00.1").smi, PVN_TOPO_SMI_PIX);
 }
 
-TEST(Captures, ConflictingLocalities)
+TEST(Captures, LocalitiesThatContradictAreRead)
 {
     Capture c("40intel64-4n10c+pci-conflicts");
     CAPTURE_OR_SKIP(c);
@@ -369,14 +369,14 @@ TEST(Hwloc, EightVectorEngines)
     compare_with_hwloc(c, 25);
 }
 
-TEST(Hwloc, DellR910)
+TEST(Hwloc, ADellR910IsAsHwlocSeesIt)
 {
     Capture c("40intel64-2g2n4c+pcilocality");
     CAPTURE_OR_SKIP(c);
     compare_with_hwloc(c, 20);
 }
 
-TEST(Hwloc, EditedLocalities)
+TEST(Hwloc, EditedLocalitiesAreAsHwlocSeesThem)
 {
     Capture c("fakepcilocalities");
     CAPTURE_OR_SKIP(c);

@@ -119,7 +119,7 @@ struct Server {
     }
 };
 
-TEST(Check, HealthyServer)
+TEST(Check, AHealthyServerHasNothingToReport)
 {
     Checks c{Server().topo()};
 
@@ -141,7 +141,7 @@ TEST(Check, HealthyServer)
     EXPECT_EQ(c.find("pvrdma"), nullptr);
 }
 
-TEST(Check, Links)
+TEST(Check, ANarrowOrSlowLinkIsAWarning)
 {
     Server s;
 
@@ -179,7 +179,7 @@ TEST(Check, SlotOfALowerGenerationIsNoFault)
     c.expect("link", "1b:00.0", PVN_TOPO_LEVEL_OK, "8.0 GT/s PCIe x16, the most both ends can");
 }
 
-TEST(Check, Acs)
+TEST(Check, ARedirectedPeerPathIsAWarning)
 {
     Server s;
 
@@ -321,7 +321,7 @@ TEST(Check, VirtualFunctionsGoByTheirPhysicalOne)
                     "the host's setting counts");
 }
 
-TEST(Check, Numa)
+TEST(Check, UnknownAndDistantNodesAreWarnings)
 {
     Server s;
 
@@ -376,7 +376,7 @@ static pvn_topo_gid gid(int index, const char *kind, pvn_topo_gid_type type)
     return g;
 }
 
-TEST(Gid, FollowsNccl)
+TEST(Gid, TheGidIsTheOneThatNcclTakes)
 {
     struct {
         std::vector<pvn_topo_gid> gids;
@@ -418,7 +418,7 @@ TEST(Gid, FollowsNccl)
     EXPECT_TRUE(usable);
 }
 
-TEST(Check, GidRows)
+TEST(Check, APortWithoutARoutableGidFails)
 {
     Server s;
     Tree t = s.tree();
@@ -470,7 +470,7 @@ TEST(Check, PortAndMtu)
     differ.expect("mtu", "mlx5_0", PVN_TOPO_LEVEL_WARN, "RDMA MTU 1024, but eth0 has MTU 9000");
 }
 
-TEST(Check, Memlock)
+TEST(Check, ALowMemlockFailsWhereThereIsRdma)
 {
     Server s;
     Tree t = s.tree();
@@ -501,7 +501,7 @@ TEST(Check, Memlock)
     no_rdma.expect("memlock", "process", PVN_TOPO_LEVEL_OK, "matters only for RDMA");
 }
 
-TEST(Check, OpenFiles)
+TEST(Check, FewOpenFilesAreAWarning)
 {
     Server s;
     Tree t = s.tree();
@@ -561,7 +561,7 @@ TEST(Check, NvidiaAndGpuDirect)
     unknown.expect("gpudirect", "mlx5_0", PVN_TOPO_LEVEL_UNKNOWN, "not known");
 }
 
-TEST(Check, VmwareGuest)
+TEST(Check, AVmwareGuestIsSeenWithItsPairs)
 {
     Checks c{load(vmware_guest({}))};
 

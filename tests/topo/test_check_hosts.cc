@@ -70,7 +70,7 @@ class CheckHosts : public testing::Test
     }
 };
 
-TEST_F(CheckHosts, AlikeHosts)
+TEST_F(CheckHosts, HostsThatAreAlikeAreOneLine)
 {
     put_all(4);
     Result r = run("c[0-3]");

@@ -527,7 +527,7 @@ TEST_F(Counters, TheCommandLooksOnceWhereNothingCanChange)
         << json.out;
 }
 
-TEST_F(Counters, BadIntervals)
+TEST_F(Counters, AnIntervalOutOfRangeIsRefused)
 {
     for (const char *bad : {"-1", "61", "nan", "", "1x", "inf", "2m"}) {
         Result r = run_tool(dir.path, std::string("--interval '") + bad + "' check");

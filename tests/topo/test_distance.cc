@@ -51,7 +51,7 @@ TEST(Distance, NarrowestLinkOfThePath)
     EXPECT_EQ(d.narrow, pvn_topo_find_pci(t.get(), "13:00.0"));
 }
 
-TEST(Distance, Guests)
+TEST(Distance, AHypervisorHidesDistancesBetweenItsDevices)
 {
     GuestVariant v;
     Topo t = load(vmware_guest(v));
@@ -76,7 +76,7 @@ TEST(Distance, Guests)
     EXPECT_EQ(distance(t, "15:00.0", "76:00.0").trust, PVN_TOPO_TRUST_HIDDEN);
 }
 
-TEST(Distance, UnknownNodes)
+TEST(Distance, ADistanceBetweenUnknownNodesIsUnknown)
 {
     Tree tree;
 

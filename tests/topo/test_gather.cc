@@ -305,7 +305,7 @@ TEST(Gather, GuestsAndThisMachine)
     EXPECT_FALSE(again->live);
 }
 
-TEST(Gather, Errors)
+TEST(Gather, ARootThatCannotBeGatheredIsNamed)
 {
     pvn_topo_err err = {""};
     TempDir dir;

@@ -348,7 +348,7 @@ TEST(Merge, ParavirtualNicGoesToItsUplink)
         << "virtual NICs match nothing";
 }
 
-TEST(Merge, WrongHints)
+TEST(Merge, HintsThatFitNothingAreRefused)
 {
     Topo g = load(kvm_guest(2, true)), h = load(kvm_host(2, true));
     std::string error;
@@ -443,7 +443,7 @@ TEST(Esxcli, MergesIntoItsGuest)
         << "esxcli reports no link; the device does";
 }
 
-TEST(Esxcli, Junk)
+TEST(Esxcli, OutputThatIsNotEsxclisIsRefusedWithItsLine)
 {
     std::string error;
     int rc;

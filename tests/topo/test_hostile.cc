@@ -302,7 +302,7 @@ TEST(Hostile, TooManyOfAThingIsAnError)
     EXPECT_NE(error.find("network interfaces"), std::string::npos) << error;
 }
 
-TEST(Hostile, DeepChains)
+TEST(Hostile, AChainOfManyBridgesIsRead)
 {
     Tree t;
     std::string path = "pci0000:00";
@@ -361,7 +361,7 @@ TEST(Hostile, NotesAreBounded)
 
 // ---- roots and tar files that are none
 
-TEST(Root, Errors)
+TEST(Root, ARootThatIsNoneIsNamed)
 {
     pvn_topo_err err = {""};
     pvn_topo *t = nullptr;

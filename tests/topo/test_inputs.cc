@@ -113,7 +113,7 @@ class Packed : public Inputs, public ::testing::WithParamInterface<PackRow>
 {
 };
 
-TEST_P(Packed, IsUnpacked)
+TEST_P(Packed, APackedFileIsReadAsTheFileInIt)
 {
     std::string program = GetParam().program, ending = GetParam().ending;
     if (!shell("command -v " + program + " >/dev/null"))

@@ -344,7 +344,7 @@ class LintNumbers : public ::testing::TestWithParam<LintRow>
 {
 };
 
-TEST_P(LintNumbers, AreFound)
+TEST_P(LintNumbers, AWrongNumberIsFoundInItsLine)
 {
     const LintRow &row = GetParam();
     bool found = false;

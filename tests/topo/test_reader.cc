@@ -340,7 +340,7 @@ TEST(ConfigSpace, ExtendedSpaceBehindABridgeThatHidesIt)
     EXPECT_TRUE(decode(std::string(4096, '\xff'), 4096).all_ones);
 }
 
-TEST(ConfigSpace, LoopsEnd)
+TEST(ConfigSpace, ALoopOfCapabilitiesEnds)
 {
     Config c;
     bool damaged;
@@ -691,7 +691,7 @@ TEST(System, ArmAndPower)
     EXPECT_EQ(load(power)->cpu.family, PVN_TOPO_UNKNOWN);
 }
 
-TEST(Links, Bandwidth)
+TEST(Links, SpeedAndWidthGiveTheBandwidth)
 {
     EXPECT_EQ(pvn_topo_link_mbytes(2500, 1), 250);
     EXPECT_EQ(pvn_topo_link_mbytes(5000, 32), 16000);

@@ -49,7 +49,7 @@ TEST_F(StatJob, AHostThatIsNotAmongTheFiles)
 }
 
 // Every rank has posted its receives: the one that got its data and has not sent on is behind.
-TEST_F(StatJob, ACircle)
+TEST_F(StatJob, InACircleTheOneThatIsBehindIsNamed)
 {
     std::string names;
     for (int behind : {1, -1}) {
@@ -77,7 +77,7 @@ TEST_F(StatJob, ACircle)
             .find("rank 0, rank 1, rank 2 wait for each other, and 1 more process for them:"));
 }
 
-TEST_F(StatJob, NobodyWaits)
+TEST_F(StatJob, AJobInWhichNobodyWaitsIsListed)
 {
     std::string names = save("0.json", {process(0, {{true, 1, 0}})});
     Result r = run("stat" + names);
@@ -150,7 +150,7 @@ TEST_F(StatJob, AHostTwice)
 }
 
 // A ring of 64 hosts with 64 ranks each, and what is saved of them reads back the same.
-TEST_F(StatJob, ManyHosts)
+TEST_F(StatJob, AJobOfManyHostsIsReadAndSavedAlike)
 {
     std::string names;
     const int n = 64 * 64, slow = 1234;

@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
             "1111:2222:3333:4444:5555:6666:7777:8888:9999:aaaa:bbbb:cccc:dddd:eeee:ffff:00001",
             "too long")));
 
-TEST(Addr, Ports)
+TEST(Addr, ThePortIsReadAndSet)
 {
     for (const char *text : {"192.0.2.1:80", "[::1]:80"}) {
         sockaddr_storage ss = parse(text);
@@ -116,7 +116,7 @@ bool same(const char *a, const char *b)
     return pvn_addr_same_host(sa(x), sa(y));
 }
 
-TEST(Addr, SameHost)
+TEST(Addr, AddressesOfOneHostAreTheSame)
 {
     EXPECT_TRUE(same("192.0.2.1:1", "192.0.2.1:2"));
     EXPECT_FALSE(same("192.0.2.1", "192.0.2.2"));
@@ -133,7 +133,7 @@ bool net(const char *a, const char *b, unsigned bits)
     return pvn_addr_same_net(sa(x), sa(y), bits);
 }
 
-TEST(Addr, SameNet)
+TEST(Addr, AddressesOfOneNetworkShareItsPrefix)
 {
     EXPECT_TRUE(net("192.0.2.1", "192.0.2.200", 24));
     EXPECT_FALSE(net("192.0.2.1", "192.0.3.1", 24));
@@ -149,7 +149,7 @@ TEST(Addr, SameNet)
     EXPECT_FALSE(net("192.0.2.1", "::ffff:192.0.2.1", 0));
 }
 
-TEST(Addr, Kinds)
+TEST(Addr, LoopbackLinkLocalAndAnyAreTold)
 {
     const struct {
         const char *text;

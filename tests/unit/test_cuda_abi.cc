@@ -12,7 +12,7 @@ extern "C" {
 
 #include "tests/support/same_shape.h"
 
-TEST(CudaAbi, Results)
+TEST(CudaAbi, ResultsAreThoseOfTheHeader)
 {
     SAME(PVN_CU_SUCCESS, CUDA_SUCCESS);
     SAME(PVN_CU_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
@@ -29,7 +29,7 @@ TEST(CudaAbi, Results)
     SAME(PVN_CU_UNKNOWN, CUDA_ERROR_UNKNOWN);
 }
 
-TEST(CudaAbi, Attributes)
+TEST(CudaAbi, AttributesAreThoseOfTheHeader)
 {
     SAME(PVN_CU_DEV_CC_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
     SAME(PVN_CU_DEV_CC_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
@@ -48,7 +48,7 @@ TEST(CudaAbi, Attributes)
 #endif
 }
 
-TEST(CudaAbi, SmallEnums)
+TEST(CudaAbi, SmallEnumsAreThoseOfTheHeader)
 {
     SAME(PVN_CU_MEM_HOST, CU_MEMORYTYPE_HOST);
     SAME(PVN_CU_MEM_DEVICE, CU_MEMORYTYPE_DEVICE);
@@ -71,7 +71,7 @@ TEST(CudaAbi, SmallEnums)
 /* cuda.h gives every function the name of its newest version by a macro, so the versioned name of a
  * row is right when the plain name and it are one function, that is, when this compiles and has the
  * shape. */
-TEST(CudaAbi, FunctionShapes)
+TEST(CudaAbi, FunctionsHaveTheShapesOfTheHeader)
 {
 #define CHECK(name, member, optional, params)                                                      \
     EXPECT_TRUE((SameShape<decltype(pvn_cu_api::member), decltype(&name)>::value)) << #name;
@@ -85,7 +85,7 @@ TEST(CudaAbi, FunctionShapes)
         (std::is_same<decltype(&cuMemHostRegister), decltype(&cuMemHostRegister_v2)>::value));
 }
 
-TEST(CudaAbi, StagingMemory)
+TEST(CudaAbi, StagingMemorysConstantsAreThoseOfTheHeader)
 {
     SAME(ST_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE);
     SAME(ST_HOST_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);

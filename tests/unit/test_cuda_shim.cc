@@ -284,7 +284,7 @@ TEST_F(FakeCuda, ExportGivesACloseOnExecDescriptorOfThoseBytes)
     close(fd);
 }
 
-TEST_F(FakeCuda, ExportRefusals)
+TEST_F(FakeCuda, AnExportThatCannotBeIsRefused)
 {
     int fd = -1;
     uint64_t a = fake->alloc(FAKECUDA_DEVICE, 0, kMiB, 65536);

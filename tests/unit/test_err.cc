@@ -184,7 +184,7 @@ class Result : public ::testing::TestWithParam<ResultCase>
 {
 };
 
-TEST_P(Result, Maps)
+TEST_P(Result, AnErrorMapsToNcclsResult)
 {
     pvn_err err = PVN_ERR_INIT;
 
@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(
                       ResultCase{-EBADFD, PVN_FAULT_UNSET, PVN_RESULT_INTERNAL_ERROR},
                       ResultCase{EINVAL, PVN_FAULT_UNSET, PVN_RESULT_INTERNAL_ERROR}));
 
-TEST(Result, HasNames)
+TEST(Result, ResultsHaveNcclsNames)
 {
     EXPECT_STREQ("ncclSuccess", pvn_result_name(PVN_RESULT_SUCCESS));
     EXPECT_STREQ("ncclRemoteError", pvn_result_name(PVN_RESULT_REMOTE_ERROR));

@@ -43,7 +43,7 @@ class FlushPolicy : public ::testing::TestWithParam<FlushCase>
 {
 };
 
-TEST_P(FlushPolicy, Decides)
+TEST_P(FlushPolicy, TheFlushIsWhatTheGpuNeeds)
 {
     const FlushCase &c = GetParam();
     pvn_cuda_caps gpu = gpu_of(c.cc, c.ordering, c.options);
@@ -256,7 +256,7 @@ TEST(CutRefuses, WhatIsNotInside)
 
 /* Whatever the numbers: what was requested is covered, in whole pages, and the allocation's pages
  * are not left. */
-TEST(CutProperty, Holds)
+TEST(CutProperty, ARegistrationCoversTheRequestInWholePages)
 {
     std::mt19937_64 rng(20261121);
     for (int i = 0; i < 20000; i++) {

@@ -197,7 +197,7 @@ TEST_F(Iface, DownAndUnpluggedAndAddresslessAreLeftOut)
     EXPECT_EQ("eth4=192.0.2.4", m.choose());
 }
 
-TEST_F(Iface, EmptyMachine)
+TEST_F(Iface, AMachineWithoutInterfacesIsSaid)
 {
     EXPECT_EQ("no usable network interface: there is none", m.choose());
     EXPECT_EQ("no interface matches NCCL_SOCKET_IFNAME=eth0; there are: none", m.choose("eth0"));
@@ -215,7 +215,7 @@ TEST_F(Iface, LinkLocalOnlyWhereNobodyHasBetter)
     EXPECT_EQ("usb0=169.254.0.2 eth0=fe80::7%1000002", m.choose());
 }
 
-TEST_F(Iface, AddressChoice)
+TEST_F(Iface, TheBestAddressOfAnInterfaceIsTaken)
 {
     pvn_iface &eth0 = m.add("eth0", PVN_IFACE_PHYSICAL, {"fe80::7"});
     Machine::add_addr(eth0, "169.254.9.9/16");
@@ -436,7 +436,7 @@ TEST_F(Iface, NamedButDownSaysSo)
     EXPECT_EQ("no interface of NCCL_SOCKET_IFNAME=eth0 is usable: eth0 (down)", m.choose("eth0"));
 }
 
-TEST_F(Iface, ThousandInterfaces)
+TEST_F(Iface, AThousandInterfacesAreCutInTheText)
 {
     m.add("lo", PVN_IFACE_LOOPBACK, {"127.0.0.1/8"});
     for (int i = 0; i < 1000; i++)
@@ -455,7 +455,7 @@ TEST_F(Iface, ThousandInterfaces)
     EXPECT_NE(std::string::npos, m.left_out.find("veth4 (too many)"));
 }
 
-TEST_F(Iface, Lookups)
+TEST_F(Iface, InterfacesAreFoundByIndexAndName)
 {
     m.add("eth0", PVN_IFACE_PHYSICAL, {});
     m.add("eth1", PVN_IFACE_BOND, {});

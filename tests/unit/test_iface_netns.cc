@@ -138,7 +138,7 @@ bool make(const std::string &what)
             GTEST_SKIP() << no_netns;                                                              \
     } while (0)
 
-TEST_P(IfaceNetns, OnlyLoopback)
+TEST_P(IfaceNetns, LoopbackAloneIsTakenOnceItIsUp)
 {
     RUN_IN_NETNS({
         load();
@@ -153,7 +153,7 @@ TEST_P(IfaceNetns, OnlyLoopback)
 }
 
 /* A veth as the only interface, as benchmarks and plain containers have it. */
-TEST_P(IfaceNetns, VethPair)
+TEST_P(IfaceNetns, AVethIsTakenOnceBothEndsAreUp)
 {
     RUN_IN_NETNS({
         ASSERT_TRUE(sh("ip link set lo up"));
@@ -452,7 +452,7 @@ TEST_P(IfaceNetns, ForeignSysIsNotBelieved)
     });
 }
 
-TEST_P(IfaceNetns, ManyInterfaces)
+TEST_P(IfaceNetns, FiveHundredPairsAreRead)
 {
     RUN_IN_NETNS({
         ASSERT_TRUE(sh("for i in $(seq 500); do echo link add v$i type veth peer name p$i; "

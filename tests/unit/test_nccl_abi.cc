@@ -13,7 +13,7 @@ extern "C" {
 
 #include "tests/support/same_shape.h"
 
-TEST(NcclAbi, Values)
+TEST(NcclAbi, ValuesAreThoseOfTheHeader)
 {
     SAME(NC_SUCCESS, ncclSuccess);
     SAME(NC_SYSTEM_ERROR, ncclSystemError);
@@ -27,7 +27,7 @@ TEST(NcclAbi, Values)
     EXPECT_EQ(sizeof(nc_id), sizeof(ncclUniqueId));
 }
 
-TEST(NcclAbi, FunctionShapes)
+TEST(NcclAbi, FunctionsHaveTheShapesOfTheHeader)
 {
 #define CHECK_NC(name, member, params)                                                             \
     EXPECT_TRUE((SameShape<decltype(nc_nccl::member), decltype(&name)>::value)) << #name;

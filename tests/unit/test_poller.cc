@@ -104,7 +104,7 @@ TEST_F(Poller, DescriptorIsCloseOnExec)
 
 // Owners add, arm, wait for their byte and remove, while others poll: nothing is lost, and an event
 // of an earlier owner of a watch never shows up at a later one as lost readiness.
-TEST_F(Poller, ManyThreads)
+TEST_F(Poller, NothingIsLostBetweenOwnersAndPollers)
 {
     std::atomic<bool> stop{false};
     std::atomic<int> lost{0};

@@ -476,7 +476,7 @@ TEST_F(Stats, ARowLeftHalfWrittenIsSaidToBe)
     EXPECT_EQ(1u, r.s.row[0].seq);
 }
 
-TEST_F(Stats, DamagedFiles)
+TEST_F(Stats, ADamagedFileIsRefused)
 {
     std::string good = dead_file(1, [](pvn_stat_head *) {});
     std::string image = slurp(dir + "/" + good), path = dir + "/x.stat";

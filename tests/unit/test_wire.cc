@@ -38,7 +38,7 @@ pvn_handle sample_handle()
     return h;
 }
 
-TEST(Handle, RoundTrip)
+TEST(Handle, AHandleGoesRound)
 {
     uint8_t b[PVN_HANDLE_BYTES];
     pvn_handle h = sample_handle(), g;
@@ -155,7 +155,7 @@ TEST(Handle, OtherVersionAndOtherPlugin)
     EXPECT_EQ(0, pvn_handle_decode(b, sizeof(b), &g, &err));
 }
 
-TEST(Addr, BothFamilies)
+TEST(Addr, AnAddressOfEitherFamilyGoesRound)
 {
     sockaddr_in in = {};
     in.sin_family = AF_INET;
@@ -232,7 +232,7 @@ TEST(Preamble, AnotherSessionIsKnownAtTheEnd)
     }
 }
 
-TEST(Frame, HeaderBounds)
+TEST(Frame, AFrameOutOfItsBoundsIsRefused)
 {
     uint8_t b[PVN_FRAME_HEADER_BYTES];
     pvn_frame_header h = {PVN_FRAME_READY, 4}, g;
@@ -454,7 +454,7 @@ TEST(Bodies, HelloOfAnOlderBuildResumesNothing)
     EXPECT_EQ(0u, g.resumes);
 }
 
-TEST(Hello, OtherAddresses)
+TEST(Hello, OtherAddressesGoRoundInAHello)
 {
     uint8_t b[512];
     pvn_hello h = sample_hello(), g;
@@ -510,7 +510,7 @@ TEST(Bodies, RandomBytesNeverCrash)
     }
 }
 
-TEST(Random, Distinct)
+TEST(Random, TwoRandomNumbersDiffer)
 {
     uint64_t a = pvn_random64(), b = pvn_random64();
     EXPECT_NE(0u, a);
