@@ -127,6 +127,7 @@ struct Matrix {
         m.group = group.data();
         m.host = host.data();
         m.value = value.data();
+        m.best = best.empty() ? nullptr : best.data();
         m.ratio = ratio.data();
         EXPECT_EQ(pvn_mesh_ratios(&m), 0);
         int count = pvn_mesh_find(&m, &f);
@@ -141,11 +142,13 @@ struct Matrix {
             pvn_mesh_alike(&m, &n, text, sizeof(text));
             out.emplace_back(text);
         }
+        if (pvn_mesh_unsteady(&m, text, sizeof(text)))
+            out.emplace_back(text);
         free(f);
         return out;
     }
     std::vector<int> host, group;
-    std::vector<double> value, ratio;
+    std::vector<double> value, best, ratio;
     std::vector<std::array<char, 96>> rank, names;
     struct pvn_mesh_matrix m = {};
 };
@@ -259,6 +262,31 @@ TEST(Find, PathsNearTheMedianAreAllAlike)
     x.At(1, 2) = 930;
     EXPECT_EQ(x.Say(), Said{"all alike: the slowest path, from host c1 to host c2, is at 0.93 of "
                             "the median"});
+}
+
+// A busy host disturbs some parts of a measurement; a slow path is slow in all.
+TEST(Find, APathThatIsSlowInPartAloneIsNotCalledSlow)
+{
+    const std::string unsteady = "2 of 12 paths were slow for a part of their time and not for all "
+                                 "of it: their hosts were busy; measure again, or longer (--time, "
+                                 "--repeat)";
+    Matrix x(Hosts(4));
+    x.best = x.value;
+    x.At(1, 2) = x.At(3, 0) = 200;
+    EXPECT_EQ(x.Say(), (Said{"all alike: the slowest path, from host c0 to host c1, is at 1.00 of "
+                             "the median",
+                             unsteady}));
+    x.At(2, 0) = x.best[2 * 4 + 0] = 410;
+    EXPECT_EQ(x.Say(),
+              (Said{"the path from host c2 to host c0 is at 0.41 of the median", unsteady}));
+
+    Matrix y(Hosts(4), true);
+    y.best = y.value;
+    y.At(1, 2) = y.At(3, 0) = 90;
+    y.At(2, 0) = 40;
+    y.best[2 * 4 + 0] = 30;
+    EXPECT_EQ(y.Say(),
+              (Said{"the path from host c2 to host c0: 4.0 times the median latency", unsteady}));
 }
 
 // Paths within a host are of another kind, here ten times as fast; those between hosts are not slow.

@@ -81,6 +81,24 @@ TEST(Mesh, EveryPathOnce)
     }
 }
 
+TEST(Mesh, TheBestPartStandsBesideTheWhole)
+{
+    Dir d;
+    Outcome r = Perf(Mesh("--ranks 2 --iters 600 --json " + (d / "j")));
+
+    ASSERT_EQ(r.status, 0) << r.err;
+    Json j(Slurp(d / "j"));
+    for (const char *what : {"latency", "bandwidth"}) {
+        double all = json_real_value(j.Cell(what, 0, 1)),
+               best = json_real_value(
+                   json_array_get(json_array_get(json_object_get(j.Panel(what), "best"), 0), 1));
+        EXPECT_GT(best, 0) << what;
+        // Latency is a median, whose buckets are 0.4 % wide.
+        EXPECT_TRUE(*what == 'l' ? best <= all * 1.01 : best >= all * 0.999)
+            << what << ": " << best << " of " << all;
+    }
+}
+
 TEST(Mesh, OnlyOneOfTheTwo)
 {
     Dir d;

@@ -183,6 +183,7 @@ static void report_path(struct pvn_mesh *m, int from, int to)
         r->p99_us = out->p99_us;
         r->p999_us = out->p999_us;
         r->max_us = out->max_us;
+        r->best = out->best_us;
         pvn_rank_row(m->r, &row);
     }
     if (!in->units || in->seconds <= 0)
@@ -192,6 +193,7 @@ static void report_path(struct pvn_mesh *m, int from, int to)
     r->time_us = in->seconds / (double)in->units * 1e6;
     r->rate = messages / in->seconds;
     r->algbw = r->busbw = messages * (double)r->bytes / in->seconds / 1e6;
+    r->best = in->best_rate * m->p.channels * (double)r->bytes / 1e6;
     r->cpu = r->bytes ? in->cpu / (messages * (double)r->bytes / 1e9) : 0;
     pvn_rank_row(m->r, &row);
 }
@@ -336,10 +338,11 @@ static int prepare(struct pvn_mesh *m)
     int rc = 0;
 
     m->half = calloc(1, sizeof(*m->half));
+    m->part = calloc(1, sizeof(*m->part));
     m->fails = calloc((size_t)r->nranks, sizeof(int));
     m->good = calloc((size_t)r->nranks, sizeof(int));
     m->all = calloc((size_t)r->nranks, sizeof(*m->all));
-    if (!place || !m->half || !m->fails || !m->good || !m->all)
+    if (!place || !m->half || !m->part || !m->fails || !m->good || !m->all)
         rc = pvn_rank_fail(r, "out of memory for %d ranks", r->nranks);
     if (!rc && pvn_boot_allgather(&r->boot, &mine, place, sizeof(mine)))
         rc = pvn_rank_fail_boot(r);
@@ -394,6 +397,7 @@ int pvn_mesh_run(struct pvn_rank *r)
         pvn_rank_free_messages(r, m.p.mem, m.memory);
     pvn_mesh_rounds_free(&m.rounds);
     free(m.half);
+    free(m.part);
     free(m.fails);
     free(m.good);
     free(m.all);

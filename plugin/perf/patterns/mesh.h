@@ -18,9 +18,11 @@ struct pvn_mesh_result {
     /* Half of the round trips to its partner, which it began. */
     uint64_t trips;
     double time_us, min_us, p90_us, p99_us, p999_us, max_us;
+    double best_us; /* the median of the best part */
     /* Received from its partner. */
     uint64_t units;
     double seconds, cpu;
+    double best_rate; /* units per second in the best part */
 };
 
 struct pvn_mesh {
@@ -37,7 +39,7 @@ struct pvn_mesh {
     int left_open;     /* comms of a failed pair stay as they are until the process ends */
     int *fails, *good; /* per rank: pairs of it so far */
     int nfailed;       /* pairs of all ranks */
-    struct pvn_hist *half;
+    struct pvn_hist *half, *part; /* half round trips: all, and those of one part */
     struct pvn_mesh_result mine, *all;
 };
 

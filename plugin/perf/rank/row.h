@@ -33,6 +33,7 @@ struct pvn_row_result {
     uint64_t iters;
     double time_us; /* latency: median of half a round trip; else per iteration */
     double min_us, p90_us, p99_us, p999_us, max_us; /* latency only, else 0 */
+    double best;         /* mesh: of the parts of a measurement the best, in us or MB/s; else 0 */
     double algbw, busbw; /* MB/s, 1 MB = 1e6 bytes, as nccl-tests defines them; 0 for latency */
     double rate;         /* messages per second; p2p bandwidth only */
     double cpu;          /* seconds of all ranks per GB (1e9 bytes) sent by all ranks */

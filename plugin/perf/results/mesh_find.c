@@ -67,12 +67,28 @@ static void compare(struct pvn_mesh_matrix *m, double *good)
     }
 }
 
+bool pvn_mesh_is_slow(const struct pvn_mesh_matrix *m, int from, int to)
+{
+    size_t c = cell(m, from, to);
+    double best = m->best ? m->best[c] : 0, median = m->median[within(m, from, to)];
+
+    if (!(m->ratio[c] < m->slow))
+        return false;
+    return !(best > 0) || (m->less_is_better ? median / best : best / median) < m->slow;
+}
+
+bool pvn_mesh_is_unsteady(const struct pvn_mesh_matrix *m, int from, int to)
+{
+    return m->ratio[cell(m, from, to)] < m->slow && !pvn_mesh_is_slow(m, from, to);
+}
+
 /* True if each path between groups is slow against the median within them. */
 static bool groups_hold(const struct pvn_mesh_matrix *m)
 {
     for (int f = 0; f < m->n; f++) {
         for (int t = 0; t < m->n; t++)
-            if (pvn_mesh_crosses(m, f, t) && m->ratio[cell(m, f, t)] >= m->slow)
+            if (pvn_mesh_crosses(m, f, t) && !isnan(m->ratio[cell(m, f, t)]) &&
+                !pvn_mesh_is_slow(m, f, t))
                 return false;
     }
     return true;
@@ -116,7 +132,7 @@ struct search {
 
 static bool is_slow(const struct search *s, size_t c)
 {
-    return s->m->ratio[c] < s->m->slow;
+    return pvn_mesh_is_slow(s->m, (int)(c / (size_t)s->m->n), (int)(c % (size_t)s->m->n));
 }
 
 /* True if a path counts for a line: those within a host only where there is but one host. */

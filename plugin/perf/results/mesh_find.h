@@ -21,11 +21,13 @@ extern "C" {
 #define PVN_MESH_SLOW_TIME 0.5    /* for latency: at more than twice the median */
 
 struct pvn_mesh_matrix {
-    int n;               /* ranks */
-    const int *host;     /* per rank, from 0; ranks on the same host have the same number */
-    double *value;       /* [from * n + to]: above 0, PVN_MESH_FAILED, or NaN if not measured */
+    int n;           /* ranks */
+    const int *host; /* per rank, from 0; ranks on the same host have the same number */
+    double *value;   /* [from * n + to]: above 0, PVN_MESH_FAILED, or NaN if not measured */
+    double
+        *best; /* of the parts of that measurement the best, NaN: there is none; NULL: of no path */
     bool less_is_better; /* latency */
-    double slow;         /* ratios below this are slow */
+    double slow;         /* a path below this ratio is slow, if its best part is, too */
     /* Set by pvn_mesh_ratios; ratio and group have room for n * n and n. */
     int *group;       /* per host: its group, -1: in none */
     int groups;       /* 0: no groups, else two at least (mesh_groups.h) */
@@ -35,6 +37,11 @@ struct pvn_mesh_matrix {
 
 /* 0 or -ENOMEM. */
 int pvn_mesh_ratios(struct pvn_mesh_matrix *m);
+
+/* Needs the ratios. A path that is slow in parts of its measurement alone is unsteady: what disturbs
+ * it, a busy host above all, is not the path's. */
+bool pvn_mesh_is_slow(const struct pvn_mesh_matrix *m, int from, int to);
+bool pvn_mesh_is_unsteady(const struct pvn_mesh_matrix *m, int from, int to);
 
 enum pvn_mesh_kind { PVN_MESH_SENDS, PVN_MESH_RECEIVES, PVN_MESH_PATH, PVN_MESH_GROUPS };
 
@@ -65,6 +72,8 @@ struct pvn_mesh_names {
 void pvn_mesh_sentence(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names *names,
                        const struct pvn_mesh_finding *f, const struct pvn_mesh_finding *also,
                        char *out, size_t cap);
+/* Says how many paths are unsteady; false: none is. */
+bool pvn_mesh_unsteady(const struct pvn_mesh_matrix *m, char *out, size_t cap);
 /* Says, where nothing was found, how far the slowest path is from the median. */
 void pvn_mesh_alike(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names *names, char *out,
                     size_t cap);

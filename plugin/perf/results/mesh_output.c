@@ -16,9 +16,9 @@ static size_t cell(const struct pvn_mesh_view *v, int from, int to)
     return (size_t)from * (size_t)v->n + (size_t)to;
 }
 
-static void put_cell(FILE *f, const struct pvn_mesh_panel *p, size_t c)
+static void put_cell(FILE *f, const struct pvn_mesh_panel *p, int from, int to)
 {
-    double v = p->m.value[c];
+    double v = p->m.value[from * p->m.n + to];
 
     if (isnan(v))
         fprintf(f, " %9s", "-");
@@ -26,7 +26,9 @@ static void put_cell(FILE *f, const struct pvn_mesh_panel *p, size_t c)
         fprintf(f, " %9s", "FAILED");
     else
         fprintf(f, " %8.*f%c", p->m.less_is_better ? 2 : 1, v,
-                p->m.ratio[c] < p->m.slow ? '*' : ' ');
+                pvn_mesh_is_slow(&p->m, from, to)       ? '*'
+                : pvn_mesh_is_unsteady(&p->m, from, to) ? '~'
+                                                        : ' ');
 }
 
 static void put_table(const struct pvn_report *rep, const struct pvn_mesh_view *v,
@@ -35,7 +37,7 @@ static void put_table(const struct pvn_report *rep, const struct pvn_mesh_view *
     FILE *f = rep->text;
     char size[24];
 
-    fprintf(f, "\n%s: %s, %s, %s; a row sends, a column receives%s; * slow\n",
+    fprintf(f, "\n%s: %s, %s, %s; a row sends, a column receives%s; * slow, ~ slow in part\n",
             rep->o->plugin[v->plugin].name, p->test, p->unit, pvn_report_size(p->bytes, size),
             p->m.less_is_better ? "; half a round trip that the row begins" : "");
     if (v->n > TABLE_MAX && !rep->o->verbose) {
@@ -50,7 +52,7 @@ static void put_table(const struct pvn_report *rep, const struct pvn_mesh_view *
     for (int from = 0; from < v->n; from++) {
         fprintf(f, "%4d %-23.23s", from, v->names.rank[from]);
         for (int to = 0; to < v->n; to++)
-            put_cell(f, p, cell(v, from, to));
+            put_cell(f, p, from, to);
         fputc('\n', f);
     }
 }
@@ -157,6 +159,7 @@ static json_t *panel_json(const struct pvn_mesh_view *v, const struct pvn_mesh_p
     json_object_set_new(j, "median_between_hosts", number(p->m.median[0]));
     json_object_set_new(j, "median_within_host", number(p->m.median[1]));
     json_object_set_new(j, "matrix", matrix_json(v, p->m.value));
+    json_object_set_new(j, "best", matrix_json(v, p->m.best));
     json_object_set_new(j, "ratio", matrix_json(v, p->m.ratio));
     json_object_set_new(j, "findings", findings_json(v, p));
     return j;

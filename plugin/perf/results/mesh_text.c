@@ -148,6 +148,23 @@ void pvn_mesh_sentence(const struct pvn_mesh_matrix *m, const struct pvn_mesh_na
     add_failed(f, also, out, cap);
 }
 
+bool pvn_mesh_unsteady(const struct pvn_mesh_matrix *m, char *out, size_t cap)
+{
+    int count = 0, of = 0;
+
+    for (int f = 0; f < m->n; f++) {
+        for (int t = 0; t < m->n; t++) {
+            of += !isnan(m->ratio[(size_t)f * (size_t)m->n + (size_t)t]);
+            count += pvn_mesh_is_unsteady(m, f, t);
+        }
+    }
+    snprintf(out, cap,
+             "%d of %d paths were slow for a part of their time and not for all of it: their hosts "
+             "were busy; measure again, or longer (--time, --repeat)",
+             count, of);
+    return count > 0;
+}
+
 void pvn_mesh_alike(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names *names, char *out,
                     size_t cap)
 {
@@ -159,7 +176,7 @@ void pvn_mesh_alike(const struct pvn_mesh_matrix *m, const struct pvn_mesh_names
         for (int t = 0; t < m->n; t++) {
             double ratio = m->ratio[(size_t)f * (size_t)m->n + (size_t)t];
 
-            if (ratio < worst) {
+            if (ratio < worst && !pvn_mesh_is_unsteady(m, f, t)) {
                 worst = ratio;
                 from = f;
                 to = t;

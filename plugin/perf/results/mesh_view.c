@@ -63,6 +63,8 @@ static int fill(struct pvn_mesh_panel *p, const struct pvn_mesh_view *v,
     double *seen = calloc(all * repeats + 1, sizeof(*seen));
     int *count = calloc(all + 1, sizeof(*count));
 
+    for (size_t c = 0; c < all; c++)
+        p->m.best[c] = NAN; /* which fmin and fmax leave out */
     for (int i = 0; seen && count && i < rep->nrows; i++) {
         const struct pvn_row_result *r = &rep->row[i].u.result;
         size_t c = (size_t)r->from * (size_t)v->n + (size_t)r->to;
@@ -71,6 +73,9 @@ static int fill(struct pvn_mesh_panel *p, const struct pvn_mesh_view *v,
             strcmp(r->test, p->test) != 0 || (size_t)count[c] == repeats)
             continue;
         seen[c * repeats + (size_t)count[c]++] = pvn_report_value(r);
+        if (r->best > 0)
+            p->m.best[c] =
+                p->m.less_is_better ? fmin(r->best, p->m.best[c]) : fmax(r->best, p->m.best[c]);
         p->bytes = r->bytes;
         p->any = true;
     }
@@ -99,7 +104,7 @@ static int conclude(struct pvn_mesh_panel *p, const struct pvn_mesh_names *names
     if (rc)
         return rc;
     p->nfind = pvn_mesh_find(&p->m, &p->find);
-    p->said = calloc((size_t)(p->nfind > 0 ? p->nfind : 1), sizeof(*p->said));
+    p->said = calloc((size_t)(p->nfind > 0 ? p->nfind : 1) + 1, sizeof(*p->said));
     if (p->nfind < 0 || !p->said)
         return -ENOMEM;
     for (int i = 0; i < p->nfind; i++) {
@@ -111,6 +116,7 @@ static int conclude(struct pvn_mesh_panel *p, const struct pvn_mesh_names *names
     }
     if (!p->nfind)
         pvn_mesh_alike(&p->m, names, p->said[p->nsaid++], PVN_MESH_SAID);
+    p->nsaid += pvn_mesh_unsteady(&p->m, p->said[p->nsaid], PVN_MESH_SAID);
     return 0;
 }
 
@@ -128,9 +134,10 @@ static int make_panel(struct pvn_mesh_panel *p, const struct pvn_mesh_view *v,
     p->m.less_is_better = latency;
     p->m.slow = latency ? PVN_MESH_SLOW_TIME : PVN_MESH_SLOW_BW;
     p->m.value = calloc(all, sizeof(double));
+    p->m.best = calloc(all, sizeof(double));
     p->m.ratio = calloc(all, sizeof(double));
     p->m.group = calloc((size_t)v->n, sizeof(int));
-    if (!p->m.value || !p->m.ratio || !p->m.group)
+    if (!p->m.value || !p->m.best || !p->m.ratio || !p->m.group)
         return -ENOMEM;
     if (!(latency ? rep->o->latency : rep->o->bandwidth))
         return 0;
@@ -169,6 +176,7 @@ void pvn_mesh_view_free(struct pvn_mesh_view *v)
 {
     for (int i = 0; i < 2; i++) {
         free(v->panel[i].m.value);
+        free(v->panel[i].m.best);
         free(v->panel[i].m.ratio);
         free(v->panel[i].m.group);
         free(v->panel[i].find);
