@@ -163,6 +163,7 @@ static void answer(void *arg, struct pvn_boot_newcomer *n)
     struct pvn_serve_answer a = {0};
     char client[200] = "?", from[96], who[sizeof(s->who)], *out;
     size_t len;
+    bool sent;
 
     if (!o)
         return;
@@ -181,14 +182,15 @@ static void answer(void *arg, struct pvn_boot_newcomer *n)
     }
     out = pvn_serve_write_answer(&a, &len);
     pvn_serve_tune(n->fd);
-    if (out && pvn_boot_send(n->fd, out, len, pvn_boot_now() + 0.2, NULL) == 0 && a.ok) {
+    sent = out && pvn_boot_send(n->fd, out, len, pvn_boot_now() + 0.2, NULL) == 0;
+    free(out);
+    if (sent && a.ok) {
         prepare(s, o);
         start(s, n, o, who);
     } else if (!a.ok) {
         snprintf(who, sizeof(who), "%s (%.140s): refused", from, client);
         say(s, who, a.reason);
     }
-    free(out);
     free(o);
 }
 
