@@ -99,9 +99,9 @@ int pvn_mesh_latency(struct pvn_mesh *m)
 {
     struct pvn_hist *h = m->half;
     int parts = parts_of(m->count, 1);
+    double best = 0;
 
     pvn_hist_clear(h);
-    m->mine.best_us = 0;
     for (int i = 0; i < parts; i++) {
         double median;
 
@@ -110,11 +110,12 @@ int pvn_mesh_latency(struct pvn_mesh *m)
             return -1;
         pvn_hist_merge(h, m->part);
         median = pvn_hist_percentile(m->part, 0.5) / 1e3;
-        if (i == 0 || median < m->mine.best_us)
-            m->mine.best_us = median;
+        if (i == 0 || median < best)
+            best = median;
     }
     if (m->p.side != 0)
         return 0;
+    m->mine.best_us = best;
     m->mine.trips = m->count;
     m->mine.time_us = pvn_hist_percentile(h, 0.5) / 1e3;
     m->mine.min_us = (double)h->min / 1e3;
@@ -144,13 +145,12 @@ int pvn_mesh_try_bandwidth(struct pvn_mesh *m)
 int pvn_mesh_bandwidth(struct pvn_mesh *m)
 {
     int parts = parts_of(m->count, m->p.depth);
-    double t0, t1, cpu, rate;
+    double t0, t1, cpu, best = 0;
 
     if (pvn_p2p_stream(&m->p, (uint64_t)m->p.depth))
         return -1;
     cpu = pvn_rank_cpu();
     t0 = t1 = pvn_boot_now();
-    m->mine.best_rate = 0;
     for (int i = 0; i < parts; i++) {
         uint64_t n = part_of(m->count, parts, i);
         double before = t1;
@@ -158,13 +158,13 @@ int pvn_mesh_bandwidth(struct pvn_mesh *m)
         if (pvn_p2p_stream(&m->p, n))
             return -1;
         t1 = pvn_boot_now();
-        rate = (double)n / (t1 - before);
-        if (rate > m->mine.best_rate)
-            m->mine.best_rate = rate;
+        if ((double)n / (t1 - before) > best)
+            best = (double)n / (t1 - before);
     }
     if (m->p.side != 1)
         return 0;
     m->mine.seconds = t1 - t0;
+    m->mine.best_rate = best;
     m->mine.cpu = pvn_rank_cpu() - cpu;
     m->mine.units = m->count;
     return 0;
