@@ -149,7 +149,7 @@ TEST(Addr, AddressesOfOneNetworkShareItsPrefix)
     EXPECT_FALSE(net("192.0.2.1", "::ffff:192.0.2.1", 0));
 }
 
-TEST(Addr, LoopbackLinkLocalAndAnyAreTold)
+TEST(Addr, LoopbackLinkLocalAndAnyAreRecognised)
 {
     const struct {
         const char *text;
