@@ -99,8 +99,7 @@ int pvn_boot_recv(int fd, void *data, size_t len, double deadline, struct pvn_bo
             if (rc)
                 return rc;
         } else if (errno != EINTR) {
-            /* That is the end of the kernel's probes, and not of this wait. */
-            return errno == ETIMEDOUT ? -EHOSTDOWN : -errno;
+            return -errno;
         }
     }
     return 0;
@@ -208,12 +207,6 @@ static int lost(struct pvn_boot *b, int peer, int rc)
     if (rc == -ETIMEDOUT)
         snprintf(b->why, sizeof(b->why), "rank %d did not answer for %.0f s (see --timeout)", peer,
                  b->timeout);
-    else if (rc == -EHOSTDOWN)
-        snprintf(
-            b->why, sizeof(b->why),
-            "the machine of rank %d answers nothing any more: it, or the network to it, is down "
-            "(see --timeout)",
-            peer);
     else if (rc == -ECONNRESET)
         snprintf(b->why, sizeof(b->why), "rank %d ended without giving a reason", peer);
     else
@@ -332,9 +325,8 @@ static int drain(struct pvn_boot *b, int peer, int fd)
     double deadline = pvn_boot_now() + 0.1;
     char skip[4096];
     struct frame f;
-    int rc;
 
-    while (!(rc = pvn_boot_recv(fd, &f, sizeof(f), deadline, b)) && f.magic == FRAME_MAGIC) {
+    while (!pvn_boot_recv(fd, &f, sizeof(f), deadline, b) && f.magic == FRAME_MAGIC) {
         if (f.kind == FRAME_ABORT)
             return read_abort(b, fd, &f, deadline);
         while (f.len) {
@@ -345,7 +337,7 @@ static int drain(struct pvn_boot *b, int peer, int fd)
             f.len -= n;
         }
     }
-    return lost(b, peer, rc == -EHOSTDOWN ? rc : -ECONNRESET);
+    return lost(b, peer, -ECONNRESET);
 }
 
 int pvn_boot_check(struct pvn_boot *b)

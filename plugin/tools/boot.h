@@ -6,10 +6,9 @@
  * handles, results and barriers, never the measured data.
  *
  * Every wait has a deadline, and the end of any rank reaches all others: a rank that fails sends
- * its reason to rank 0 (pvn_boot_abort), rank 0 passes it on, and a rank that dies without reporting
- * why is seen by its closed socket; over TCP a machine that is down is seen as well, within
- * `timeout`. One thread per boot. Errors: negative errno, with a sentence in `why`; -ECANCELED: this
- * rank or another one was interrupted, and pvn_boot_stop is due.
+ * its reason to rank 0 (pvn_boot_abort), rank 0 passes it on, and a rank that dies without reporting why
+ * is seen by its closed socket. One thread per boot. Errors: negative errno, with a sentence in
+ * `why`; -ECANCELED: this rank or another one was interrupted, and pvn_boot_stop is due.
  */
 #ifndef PVN_TOOLS_BOOT_H
 #define PVN_TOOLS_BOOT_H

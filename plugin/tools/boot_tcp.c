@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -372,19 +371,6 @@ static int join_meeting(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *
     return rc;
 }
 
-/* Has the kernel ask the other machine whether it is there: one that is down is seen before the ranks that wait for its
- * data give up and blame each other. */
-static void probe(int fd, double timeout)
-{
-    int interval = timeout < 7 ? 1 : timeout > 210 ? 30 : (int)(timeout / 7), idle = 2 * interval;
-    int on = 1, count = 4;
-
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-}
-
 int pvn_boot_tcp_meet(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *why, size_t why_len)
 {
     int n = t->rank == 0 ? t->nranks : 1;
@@ -406,8 +392,5 @@ int pvn_boot_tcp_meet(struct pvn_boot *b, const struct pvn_boot_tcp *t, char *wh
     rc = t->rank == 0 ? host_meeting(b, t, why, why_len) : join_meeting(b, t, why, why_len);
     if (rc)
         pvn_boot_close(b);
-    for (int i = 0; !rc && i < n; i++)
-        if (b->fd[i] >= 0)
-            probe(b->fd[i], t->timeout);
     return rc;
 }
