@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The launch lines of the pages under Debian's Open MPI and MPICH, over ssh between hosts that are namespaces (lib.sh), and
 # pvn-topo --hosts over the same ssh.
-# run-all limit: 300
+# run-all limit: 600
 set -u
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"

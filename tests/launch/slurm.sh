@@ -4,7 +4,7 @@
 # The launch lines of the pages under Debian's Slurm: munge, slurmctld and slurmd on hosts that are namespaces (lib.sh). Then what
 # happens to a job: PMIx and none, limits passed on or not, ranks that come late, never or with other options, a step that
 # hangs, is cancelled or loses its node.
-# run-all limit: 300
+# run-all limit: 600
 set -u
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
