@@ -1,7 +1,8 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /* Connections of processes that meet: one end listens, and takes whoever has sent a first message of a form that it
- * knows. Anybody may connect: one that is silent, or sends something else, holds nobody up. */
+ * knows. Anybody may connect: one that is silent, or sends something else, holds nobody up. One thread; errors
+ * are negative errnos, times monotonic seconds as of pvn_boot_now(). */
 #ifndef PVN_TOOLS_BOOT_ACCEPT_H
 #define PVN_TOOLS_BOOT_ACCEPT_H
 
@@ -18,10 +19,10 @@ extern "C" {
 
 /* A connection whose first message has not come as a whole. */
 struct pvn_boot_newcomer {
-    int fd; /* -1: free */
-    size_t got;
+    int fd;     /* -1: free */
+    size_t got; /* bytes of text */
     double deadline;
-    char *text; /* what has come */
+    char *text; /* what has come; freed with the connection */
 };
 
 struct pvn_boot_accept {
@@ -41,7 +42,7 @@ struct pvn_boot_accept {
 int pvn_boot_listen(const struct addrinfo *ai);
 int pvn_boot_dial(const struct addrinfo *ai, double deadline);
 
-/* The address at the other end, and its port if that is wanted. */
+/* The address at the other end, with `port` its port as well. */
 void pvn_boot_peer(int fd, bool port, char *out, size_t len);
 
 /* The fields above `dropped` and lfd are set already. */
