@@ -103,10 +103,28 @@ static int take_int(struct parse *p, const struct pvn_option *row, const char *a
     return PVN_OPTIONS_OK;
 }
 
+/* A bound in the largest unit of which it is a whole number: "0.1s", "10m", "30d". */
+static const char *time_text(double seconds, char *buf, size_t size)
+{
+    static const struct {
+        double seconds;
+        char name;
+    } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
+    int i = 0;
+
+    while (units[i].name != 's' &&
+           (seconds < units[i].seconds ||
+            (double)(long)(seconds / units[i].seconds) * units[i].seconds != seconds))
+        i++;
+    snprintf(buf, size, "%.15g%c", seconds / units[i].seconds, units[i].name);
+    return buf;
+}
+
 static int take_seconds(struct parse *p, const struct pvn_option *row, const char *arg, double *to)
 {
     char *end;
     double v = strtod(arg, &end);
+    char min[32], max[32];
     bool number = end != arg;
 
     v *= *end == 'm' ? 60 : *end == 'h' ? 3600 : *end == 'd' ? 86400 : 1;
@@ -114,9 +132,10 @@ static int take_seconds(struct parse *p, const struct pvn_option *row, const cha
         end++;
     /* Written so that what strtod reads as nan is refused, too. */
     if (!number || *end || !(v >= row->min && v <= row->max))
-        return pvn_options_bad(p->all,
-                               "--%s %s: expected seconds from %.15g to %.15g, or as 10m or 8h",
-                               row->name, arg, row->min, row->max);
+        return pvn_options_bad(
+            p->all, "--%s %s: expected a time from %s to %s, as 90 (seconds), 10m, 8h or 2d",
+            row->name, arg, time_text(row->min, min, sizeof(min)),
+            time_text(row->max, max, sizeof(max)));
     *to = v;
     return PVN_OPTIONS_OK;
 }

@@ -257,7 +257,8 @@ TEST(Duration, OptionsAreChecked)
     const struct {
         const char *args, *why;
     } cases[] = {
-        {"p2p --duration 0", "--duration 0: expected seconds from 0.1 to 2592000, or as 10m"},
+        {"p2p --duration 0",
+         "--duration 0: expected a time from 0.1s to 30d, as 90 (seconds), 10m, 8h or 2d"},
         {"p2p --duration 31d", "--duration 31d: expected"},
         {"p2p --duration 5x", "--duration 5x: expected"},
         {"p2p --duration 5 --iters 3", "--iters has no effect with --duration"},
