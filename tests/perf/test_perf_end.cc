@@ -147,6 +147,20 @@ TEST_F(End, ASoakThatFailsHasItsTotals)
     EXPECT_EQ(Count(r.out, " bytes were right"), 1) << r.out;
 }
 
+TEST_F(End, ARingForATimeThatEndsBeforeItHasItsTotals)
+{
+    Outcome r = Perf("ring --ranks 3 --plugin t=" + kTestnet +
+                         " --duration 60 --sizes 4K --check --json " + (dir / "f.json"),
+                     "TESTNET_FAULT_RANK=1 TESTNET_FAULT=die:500");
+    json_t *j = Json();
+    json_t *row = json_array_get(json_object_get(j, "results"), 0);
+
+    EXPECT_EQ(r.status, 3) << r.err;
+    EXPECT_NE(r.err.find("fault die fired"), std::string::npos) << r.err;
+    EXPECT_GE(json_integer_value(json_object_get(row, "iterations")), 1) << Slurp(dir / "f.json");
+    json_decref(j);
+}
+
 TEST_F(End, CtrlCWritesWhatWasMeasured)
 {
     for (int sig : {SIGINT, SIGTERM}) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: the nccl-net-pvrdma authors
 // SPDX-License-Identifier: Apache-2.0
 // pvn-perf p2p as a program: distribution of latencies, both directions at once, runs
-// of a given time.
+// of a given time, of a ring too.
 #include <gtest/gtest.h>
 
 #include <jansson.h>
@@ -265,7 +265,12 @@ TEST(Duration, OptionsAreChecked)
         {"p2p --duration 5 --latency", "--latency has no effect with --duration"},
         {"p2p --interval 5", "--interval has no effect without --duration"},
         {"p2p --json-lines x", "--json-lines has no effect without --duration"},
-        {"ring --duration 5", "--duration has no effect in ring: it is for p2p"},
+        {"scale --duration 5", "--duration has no effect in scale: it is for p2p and ring"},
+        {"mesh --duration 5", "--duration has no effect in mesh: it is for p2p and ring"},
+        {"ring --duration 5 --iters 3", "--iters has no effect with --duration"},
+        {"ring --duration 5 --interval 1", "--interval has no effect in ring: it is for p2p"},
+        {"ring --duration 5 --preset mixtral-8x7b",
+         "--duration has no effect with --preset mixtral"},
     };
 
     for (auto &c : cases) {
@@ -273,6 +278,77 @@ TEST(Duration, OptionsAreChecked)
         EXPECT_EQ(2, r.status) << c.args;
         EXPECT_NE(std::string::npos, r.err.find(c.why)) << c.args << ": " << r.err;
     }
+}
+
+// The only result of a ring that ran for a time.
+Json Row(const Dir &d, const std::string &args, const std::string &env = "")
+{
+    Outcome r = Perf("ring --plugin t=" + kTestnet + " --json " + (d / "f.json") + " " + args, env);
+
+    EXPECT_EQ(0, r.status) << args << r.err;
+    Json j = Parse(Slurp(d / "f.json"));
+    json_t *rows = json_object_get(j.get(), "results");
+    EXPECT_GE(json_array_size(rows), 1u) << args;
+    return Json(json_incref(json_array_get(rows, json_array_size(rows) - 1)));
+}
+
+TEST(RingDuration, EveryIterationIsVerified)
+{
+    for (const char *what : {"allreduce", "sendrecv", "alltoall", "pipeline"}) {
+        Dir d;
+        Json row = Row(
+            d, std::string("--ranks 3 --check --sizes 24K --duration 0.6 --collective ") + what);
+
+        EXPECT_STREQ(what, json_string_value(json_object_get(row.get(), "test")));
+        EXPECT_GE(Number(row.get(), "iterations"), 1) << what;
+        EXPECT_EQ(0, Number(row.get(), "errors")) << what;
+    }
+}
+
+TEST(RingDuration, UncheckedIterationsRunInBatches)
+{
+    Dir d;
+    Json row = Row(d, "--ranks 3 --sizes 4K --duration 0.6");
+
+    EXPECT_GE(Number(row.get(), "iterations"), 2);
+    EXPECT_EQ(nullptr, json_object_get(row.get(), "errors"));
+    EXPECT_GE(Number(Row(d, "--ranks 1 --sizes 4K --duration 0.1").get(), "iterations"), 1);
+}
+
+TEST(RingDuration, APresetRunsWholeSteps)
+{
+    Dir d;
+    Json row = Row(d, "--ranks 2 --check --preset resnet50 --duration 0.1");
+
+    EXPECT_STREQ("step", json_string_value(json_object_get(row.get(), "test")));
+    EXPECT_GE(Number(row.get(), "iterations"), 1);
+    EXPECT_EQ(0, Number(row.get(), "errors"));
+}
+
+// A count that is derived from the fast beginning would need minutes.
+TEST(RingDuration, EndsByTheClockWhereARankBecomesSlow)
+{
+    for (const char *rank : {"0", "2"}) {
+        Dir d;
+        Outcome r =
+            Perf("ring --plugin t=" + kTestnet +
+                     " --ranks 3 --check --sizes 4K --duration 1.5 --json " + (d / "f.json"),
+                 std::string("TESTNET_FAULT=late:400 TESTNET_FAULT_RANK=") + rank);
+
+        EXPECT_EQ(0, r.status) << rank << r.err;
+        EXPECT_NE(std::string::npos, r.err.find("fault late fired")) << r.err;
+        EXPECT_TRUE(json_is_true(json_object_get(Parse(Slurp(d / "f.json")).get(), "ok")));
+    }
+}
+
+TEST(RingDuration, WrongDataOfOneIterationIsCounted)
+{
+    Dir d;
+    Outcome r = Perf("ring --plugin t=" + kTestnet + " --ranks 2 --check --sizes 4K --duration 0.5",
+                     "TESTNET_FAULT=corrupt:9 TESTNET_FAULT_RANK=0");
+
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_NE(std::string::npos, r.err.find("WRONG DATA")) << r.err;
 }
 
 } // namespace

@@ -10,6 +10,7 @@
  * process error:N    N-th isend fails with ncclSystemError      overrun:N write one byte behind a
  * receive init       init fails                                 nosize   test never reports sizes
  * deaf       accept fails                             slow:N   every isend takes N us
+ * late:N     from the N-th on, every isend takes 50 ms
  * N counts from 1. TESTNET_FAULT_RANK limits it to the process whose PVN_PERF_RANK is that number.
  * TESTNET_ADDR (default 127.0.0.1) is where it listens.
  *
@@ -327,6 +328,9 @@ static ncclResult_t isend_any(struct comm *c, void *data, size_t size, int tag, 
             logger(NCCL_LOG_WARN, NCCL_NET, __func__, __LINE__, "testnet: fault slow fired");
         usleep((useconds_t)fault.at);
     }
+    fault_now("late");
+    if (fault_is("late") && fault.sends >= fault.at)
+        usleep(50000);
     if (fault_now("error"))
         return ncclSystemError;
     if (fault_now("die"))

@@ -138,7 +138,7 @@ static int settle(struct pvn_perf_opts *o)
     o->served = o->mode == PVN_PERF_P2P && o->peer[0];
     o->wait_server = o->served && pvn_opts_given(o, boot_timeout);
     if (o->duration > 0) {
-        o->bandwidth = 1;
+        o->bandwidth = p2p;
         /* Over TCP a minute may pass before the plugin gives a dead link up and fails over. */
         if (!pvn_opts_given(o, timeout))
             o->timeout = 300;

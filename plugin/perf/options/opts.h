@@ -115,7 +115,7 @@ struct pvn_perf_opts {
     char master[256]; /* "": from the environment */
     int port;         /* 0: from the environment */
     int traffic_class;
-    double duration, interval; /* p2p: seconds; 0: no */
+    double duration, interval; /* p2p, ring; p2p: seconds; 0: no */
     char json_lines[512];      /* "": not requested */
     int bidirectional;         /* p2p: bandwidth in both directions at once */
     char peer[256];      /* p2p: the server's host; serve: the address to listen on; "": none */

@@ -98,6 +98,10 @@ int pvn_opts_check_pairs(const struct pvn_perf_opts *o)
 
     if (check_group(o))
         return PVN_PERF_USAGE;
+    if (o->duration > 0 && pvn_model_is(o->preset, PVN_MOE))
+        return pvn_opts_bad(
+            "--duration has no effect with --preset mixtral-8x7b, whose layers are measured one "
+            "after the other: give --iters");
     if (pvn_opts_given(o, tokens) && !pvn_model_is(o->preset, PVN_MOE))
         return pvn_opts_bad("--tokens %d has no effect without --preset mixtral-8x7b", o->tokens);
     if (pvn_opts_given(o, micro_batches) && o->collective != PVN_PIPELINE)

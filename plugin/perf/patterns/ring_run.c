@@ -106,35 +106,53 @@ static void report_parts(struct pvn_ring *g, const char *name, const struct part
     pvn_timed_report(&g->t, &res, &s.whole, steps, &s.all);
 }
 
-/* A training step: its collectives one after the other, in the order the framework starts them. */
+/* A training step: its collectives one after the other, in the order the framework starts them. `of`: " of 2",
+ * the number of steps, where it is known. A warm-up counts for errors alone. */
+static int run_step(struct pvn_ring *g, const char *name, const struct part *p, int n, int step,
+                    const char *of, struct pvn_outcome *per)
+{
+    for (int i = 0; i < n; i++) {
+        double bytes = (double)elements(g->r, p[i].what, p[i].count) * (double)g->size;
+        struct pvn_outcome o;
+
+        pvn_rank_progress(g->r, "%s, %d ranks: step %d%s, %s, %.1f MB", name, g->r->nranks,
+                          step + 1, of, p[i].item, bytes / 1e6);
+        pvn_ring_shape_to(g, p[i].what, p[i].count);
+        if (pvn_timed_once(&g->t, 1, &o))
+            return -1;
+        if (step >= 0)
+            pvn_outcome_add(&per[i], &o);
+        else
+            per[i].errors += o.errors;
+    }
+    return 0;
+}
+
+/* A number of steps, or whole ones until --duration is over. */
 static int run_preset(struct pvn_ring *g, const char *name, const struct part *p, int n)
 {
-    int steps = g->r->o->iters ? g->r->o->iters : 2;
-    int warm = g->r->o->warmup >= 0 ? g->r->o->warmup : 0;
-    struct pvn_outcome *per = calloc((size_t)n, sizeof(*per)), o;
+    const struct pvn_perf_opts *o = g->r->o;
+    int steps = o->iters ? o->iters : 2, done = 0, rc = 0;
+    struct pvn_outcome *per = calloc((size_t)n, sizeof(*per));
+    double began = pvn_boot_now();
+    uint64_t more = 1;
+    char of[16] = "";
 
     if (!per)
         return pvn_rank_fail(g->r, "out of memory for %d collectives", n);
-    for (int s = -warm; s < steps; s++) {
-        for (int i = 0; i < n; i++) {
-            double bytes = (double)elements(g->r, p[i].what, p[i].count) * (double)g->size;
-
-            pvn_rank_progress(g->r, "%s, %d ranks: step %d of %d, %s, %.1f MB", name, g->r->nranks,
-                              s + 1, steps, p[i].item, bytes / 1e6);
-            pvn_ring_shape_to(g, p[i].what, p[i].count);
-            if (pvn_timed_once(&g->t, 1, &o)) {
-                free(per);
-                return -1;
-            }
-            if (s >= 0)
-                pvn_outcome_add(&per[i], &o);
-            else
-                per[i].errors += o.errors;
-        }
+    if (!(o->duration > 0))
+        snprintf(of, sizeof(of), " of %d", steps);
+    for (int s = o->duration > 0 || o->warmup < 0 ? 0 : -o->warmup; !rc && more; s++) {
+        rc = run_step(g, name, p, n, s, of, per);
+        done = s + 1;
+        more = done < steps;
+        if (!rc && o->duration > 0)
+            rc = pvn_timed_next(g->r, began, o->duration, &more);
     }
-    report_parts(g, name, p, n, per, steps);
+    if (!rc)
+        report_parts(g, name, p, n, per, done);
     free(per);
-    return 0;
+    return rc;
 }
 
 /* DDP: an all-reduce for each bucket of gradients. */

@@ -7,6 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define BATCH_SECONDS 0.25 /* of --duration unchecked: between two looks at the clock */
+#define SHOWN_EVERY   1.0  /* seconds between two lines of progress */
+
 static int combine(struct pvn_rank *r, struct pvn_outcome *o)
 {
     struct pvn_outcome *all = calloc((size_t)r->nranks, sizeof(*all));
@@ -60,10 +63,9 @@ void pvn_outcome_add(struct pvn_outcome *sum, const struct pvn_outcome *one)
     sum->errors += one->errors;
 }
 
-void pvn_timed_report(struct pvn_timed *t, struct pvn_row_result *res, const struct pvn_work *w,
-                      double iters, const struct pvn_outcome *sum)
+static void complete(const struct pvn_rank *r, struct pvn_row_result *res, const struct pvn_work *w,
+                     double iters, const struct pvn_outcome *sum)
 {
-    const struct pvn_rank *r = t->r;
 
     res->ranks = r->nranks;
     res->channels = r->o->channels;
@@ -75,6 +77,12 @@ void pvn_timed_report(struct pvn_timed *t, struct pvn_row_result *res, const str
     res->busbw = res->algbw * w->factor; /* 0 with one rank: nothing was sent */
     res->cpu = w->sent > 0 ? sum->cpu / (w->sent * iters / 1e9) : 0;
     res->errors = r->o->check ? sum->errors : -1;
+}
+
+void pvn_timed_report(struct pvn_timed *t, struct pvn_row_result *res, const struct pvn_work *w,
+                      double iters, const struct pvn_outcome *sum)
+{
+    complete(t->r, res, w, iters, sum);
     pvn_rank_result(t->r, res);
 }
 
@@ -90,6 +98,58 @@ static int choose_iters(struct pvn_rank *r, double seconds, uint64_t *n)
     return 0;
 }
 
+int pvn_timed_next(struct pvn_rank *r, double began, double last, uint64_t *n)
+{
+    double left = began + r->o->duration - pvn_boot_now();
+    double fit = (double)*n * fmin(fmin(BATCH_SECONDS, left) / fmax(last, 1e-7), 4);
+
+    if (left <= 0)
+        *n = 0;
+    else
+        *n = r->o->check || fit < 1 ? 1 : (uint64_t)fmin(fit, 100000);
+    return pvn_boot_share(&r->boot, n, sizeof(*n)) ? pvn_rank_fail_boot(r) : 0;
+}
+
+static void show_progress(struct pvn_rank *r, uint64_t bytes, double began, uint64_t done,
+                          double *shown)
+{
+    double now = pvn_boot_now();
+
+    if (now - *shown < SHOWN_EVERY)
+        return;
+    *shown = now;
+    pvn_rank_progress(r, "%d ranks, %llu bytes: %.0f of %.0f s, %llu iterations", r->nranks,
+                      (unsigned long long)bytes, now - began, r->o->duration,
+                      (unsigned long long)done);
+}
+
+/* --duration: batches until rank 0's clock says that the time is over, at least one. What a run that ends before has
+ * done is reported, too. */
+static int run_for(struct pvn_timed *t, struct pvn_row_result *res, const struct pvn_work *w)
+{
+    struct pvn_outcome o = {0}, sum = {0};
+    double began = pvn_boot_now(), shown = began;
+    uint64_t n = 1, done = 0;
+    int rc = 0;
+
+    while (!rc && n) {
+        rc = pvn_timed_once(t, n, &o);
+        if (rc)
+            break;
+        pvn_outcome_add(&sum, &o);
+        done += n;
+        show_progress(t->r, res->bytes, began, done, &shown);
+        rc = pvn_timed_next(t->r, began, o.seconds, &n);
+    }
+    if (!rc) {
+        pvn_timed_report(t, res, w, (double)done, &sum);
+    } else if (done) {
+        complete(t->r, res, w, (double)done, &sum);
+        pvn_rank_last_result(t->r, res);
+    }
+    return rc;
+}
+
 int pvn_timed_point(struct pvn_timed *t, struct pvn_row_result *res, const struct pvn_work *w)
 {
     struct pvn_outcome o = {0}, sum = {0};
@@ -97,6 +157,8 @@ int pvn_timed_point(struct pvn_timed *t, struct pvn_row_result *res, const struc
     uint64_t n;
 
     pvn_rank_progress(t->r, "%d ranks, %llu bytes", t->r->nranks, (unsigned long long)res->bytes);
+    if (t->r->o->duration > 0)
+        return run_for(t, res, w);
     for (int i = 0; i < warm; i++) {
         if (pvn_timed_once(t, 1, &o))
             return -1;
