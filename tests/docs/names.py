@@ -30,6 +30,36 @@ def paths(page):
             yield span
 
 
+def late_cases(source):
+    """The cases of tests/fail/test_late_rank.cc; those of RDMA are in each of its modes."""
+    rdma = re.findall(r'RDMA(?:_LOST)?\("(\w+)", mode', source)
+    return set(re.findall(r'(?:TCP\(|^    \{)"([a-z_]+)"', source, re.M)) | {
+        "rdma_%s_%s" % (mode, name) for mode in re.findall(r'RDMA_CASES\("(\w+)"\)', source) for name in rdma}
+
+
+def wrong_limits(manual, table, late, tests):
+    """Yields what is wrong with the time limits of the manual, and with the tests of ARCHITECTURE's table of them. late: the
+    cases of test_late_rank.cc; tests: names as Suite.Name."""
+    section = re.search(r"^\.SH TIME LIMITS$(.*?)^\.SH ", manual, re.M | re.S).group(1)
+    entries = section.split(".TP\n")[1:]
+    for entry in entries:
+        name, found = entry.split("\n")[0], re.search(r"^Counts: .*^Not: .*^Tests: (.*)\.$", entry, re.M | re.S)
+        if not found:
+            yield "%s: no lines Counts:, Not: and Tests:" % name
+            continue
+        for test in re.split(r",\s+", found.group(1).replace(r"\%", "")):
+            if test not in late and test not in tests:
+                yield "%s: there is no test %s" % (name, test)
+    rows = [row for row in re.search(r"^## Time limits$(.*?)^## ", table, re.M | re.S).group(1).split("\n") if row.startswith("| ")][1:]
+    for row in rows:
+        cells = row.strip("| ").split(" | ")
+        for test in re.findall(r"`([a-z_.]+)`", cells[-1]):
+            if not any(re.fullmatch(re.escape(test).replace(r"\.\.\.", ".*"), case) for case in late):
+                yield "plugin/ARCHITECTURE.md, %s: there is no case %s" % (cells[0], test)
+    if len(rows) < 10 or len(entries) < 10:
+        yield "%d rows and %d entries: this test looks at the wrong thing" % (len(rows), len(entries))
+
+
 def is_man(page):
     return re.search(r"^\.TH ", page, re.M)
 

@@ -291,6 +291,14 @@ def named():
     return bad
 
 
+def limits():
+    tests = set()
+    for path in glob.glob(SRC + "/tests/*/*.cc"):
+        tests |= {suite + "." + name for suite, name in re.findall(r"^TEST\w*\((\w+), (\w+)\)", read(path), re.M)}
+    return list(names.wrong_limits(read(whole_page("plugin/docs/nccl-net-pvrdma.7")), read("plugin/ARCHITECTURE.md"),
+                                   names.late_cases(read("tests/fail/test_late_rank.cc")), tests))
+
+
 def man_form():
     if not shutil.which("man"):
         print("skip form of man pages: man is not installed (tests/install-deps.sh --tests)")
@@ -339,6 +347,7 @@ def main():
     report("links", links())
     report("first page", first_page())
     report("names of options, parameters and commands", named())
+    report("time limits and their tests", limits())
     report("messages", messages.missing(SRC, output(BUILD + "/plugin/docs/pages", "hints")))
     man_pages()
     man_form()
