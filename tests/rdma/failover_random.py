@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random faults while a ring all-reduce between two processes runs, every element checked, with failover. For long runs by hand.
 
-failover_random.py --transport tcp|rdma|both [--duration 1h] [--rounds N] [--seed N] [--round 30s]: as root, in network namespaces
+failover_random.py --transport tcp|rdma|both [--duration 1h] [--rounds N] [--seed N] [--round 30s] [--late 60s]: as root, in network namespaces
 that it makes and removes. Faults come at random times from outside (soak.py): links, connections, ports, devices, stopped
 processes. Each round has to end with all data verified, since a path is left. Status 1 at the first that does not, whose logs
-are kept and whose seed is named. A seed gives the same faults each time, though not at the same moment of the job.
+are kept and whose seed is named. A job that is late shows two looks by pvn-topo stat and its stacks: it hangs, or is slow. A seed gives the same faults each time, though not at the same moment of the job.
 
 failover_random.py [--first SEED] [--seeds N]: by rules of softverbs, at the n-th call or request; one seed takes 1 s to 10 s.
 A run may end in order with a reason: where the first registration is refused, or where nothing is left to carry the data.
@@ -59,8 +59,8 @@ def run(build, seed):
                    NCCL_PVRDMA_VERBS_LIB=f"{build}/tests/softverbs/.libs/libsoftverbs.so", PVN_SOFTVERBS_PROFILE="pvrdma",
                    PVN_SOFTVERBS_DIR=f"{tmp}/fabric", PVN_SOFTVERBS_SYSFS=f"{tmp}/sys", NCCL_PVRDMA_SYSFS_ROOT=f"{tmp}/sys",
                    PVN_SOFTVERBS_FAULTS=f"{tmp}/rules", NCCL_PVRDMA_STATS_DIR=f"{tmp}/stats")
-        done = subprocess.run(["timeout", "75", f"{build}/pvn-perf", "ring", "--ranks", "2", "--check", "--verbose", "--plugin",
-                               f"{build}/.libs/libnccl-net-pvrdma.so", "--sizes", "8,64K,1M", "--time", "0.3", "--timeout", "60"],
+        done = subprocess.run(["timeout", "300", f"{build}/pvn-perf", "ring", "--ranks", "2", "--check", "--verbose", "--plugin",
+                               f"{build}/.libs/libnccl-net-pvrdma.so", "--sizes", "8,64K,1M", "--duration", "0.5", "--timeout", "60"],
                               env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     finally:
         shutil.rmtree(tmp)
@@ -92,11 +92,12 @@ def main():
     p.add_argument("--rounds", type=int, help="default: as many as fit the duration")
     p.add_argument("--seed", type=int, help="of the first round; default: by the clock")
     p.add_argument("--round", type=soak.seconds_of, default=30, help="of each round, without what faults add")
+    p.add_argument("--late", type=soak.seconds_of, default=soak.LATE, help="a job is looked at so long after its time (default: %(default)s s)")
     o = p.parse_args()
     if not o.transport and (o.duration or o.rounds or o.seed is not None):
         p.error("--duration, --rounds and --seed take --transport")
     build = os.path.abspath(o.build)
-    for name in ("pvn-perf", ".libs/libnccl-net-pvrdma.so", "tests/softverbs/.libs/libsoftverbs.so"):
+    for name in ("pvn-perf", "topo/pvn-topo", ".libs/libnccl-net-pvrdma.so", "tests/softverbs/.libs/libsoftverbs.so"):
         if not os.path.exists(f"{build}/{name}"):
             sys.exit(f"{build}/{name} is not built: run tests/build-tree.sh {o.build}, then make -C {o.build} check-build, or give --build DIR")
     if o.transport:
@@ -104,7 +105,7 @@ def main():
             sys.exit("network namespaces take root")
         duration = o.duration or (3600 if o.rounds is None else float("inf"))
         seed = int(time.time()) if o.seed is None else o.seed
-        return soak.soak(build, o.transport, duration, o.rounds or float("inf"), seed, o.round)
+        return soak.soak(build, o.transport, duration, o.rounds or float("inf"), seed, o.round, o.late)
     verdicts = [run(build, seed) for seed in range(o.first, o.first + o.seeds)]
     for name in sorted(set(verdicts)):
         print(f"{verdicts.count(name)} {name}")

@@ -3,8 +3,14 @@
 """One round of failover_random.py --transport: a ring all-reduce between two network namespaces, every element checked, and faults
 at times that are drawn from a seed. Two links through a router join the hosts; RDMA is softverbs beside them.
 
-The plan leaves a sound path at all times, but for outages of SILENCE seconds, far below FAILOVER_TIMEOUT: faults of paths come one
-after the other. Over TCP a rank is stopped at times of its own, so also while its path is cut, for no longer either."""
+Faults are serial: one is undone before the next begins, however late either comes on a busy machine, so that a path is left
+at all times, but for outages of SILENCE seconds, far below FAILOVER_TIMEOUT, and no command goes to a stopped rank. Over TCP some
+faults of paths have a rank stopped meanwhile, for no longer either.
+
+The ring runs by the clock (pvn-perf ring --duration). One that has not ended LATE seconds after its time, or says nothing at its
+start, is looked at twice by pvn-topo stat, with the stacks of its ranks: it hangs where no message moved in between; otherwise
+it is slow, and is waited for, up to SLOW_LOOKS times."""
+import json
 import os
 import random
 import re
@@ -18,6 +24,9 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 FAILOVER_TIMEOUT = 30
 SILENCE = 5
+LATE = 60  # a failover that begins with the last iteration ends far earlier, also on a busy machine
+BETWEEN_LOOKS = 20  # at a late job
+SLOW_LOOKS = 10
 ENDS = 8  # of the ring's comms: two of each direction, both ends of each
 LOSSES_PER_FAULT = 4  # at each end, before it counts as a storm
 NOTICED = 3.0  # a path that is silent for longer is given up, see ENV
@@ -28,8 +37,8 @@ ENV = {"NCCL_PVRDMA_FAILOVER": "1", "NCCL_PVRDMA_FAILOVER_TIMEOUT": f"{FAILOVER_
 STATUSES = ["RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "FATAL_ERR", "WR_FLUSH_ERR"]
 
 
-def sh(*argv, check=True):
-    done = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def sh(*argv, check=True, env=None):
+    done = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     if check and done.returncode != 0:
         raise RuntimeError(f"{' '.join(map(str, argv))}: {done.stdout.strip()}")
     return done.stdout
@@ -115,15 +124,20 @@ class Hosts:
 
 
 class Fault:
-    """begin() returns how many it has reached; what it cuts has to lead to failovers if the job was using it."""
+    """begin() returns how many it has reached; what it cuts has to lead to failovers if the job was using it. Within it another
+    fault may begin after `delay` seconds, which is undone first."""
 
     def __init__(self, name, seconds, begin, end=lambda: None, uses=None, cuts=False):
         self.name, self.seconds, self.begin, self.end, self.uses, self.cuts = name, seconds, begin, end, uses, cuts
+        self.within, self.delay = None, 0
+
+    def __str__(self):
+        return f"{self.name} {self.seconds:g} s" + (f" ({self.within} after {self.delay:g} s)" if self.within else "")
 
 
 class Round:
-    def __init__(self, build, seed, transport, seconds):
-        self.build, self.seed, self.transport, self.seconds = build, seed, transport, seconds
+    def __init__(self, build, seed, transport, seconds, late=LATE):
+        self.build, self.seed, self.transport, self.seconds, self.late = build, seed, transport, seconds, late
         self.random = random.Random(f"{transport} {seed}")
         self.hosts = Hosts()
         self.tmp = tempfile.mkdtemp()
@@ -208,23 +222,26 @@ class Round:
         ])()
 
     def plan(self, lossy):
-        """(begin, fault) in the order of time."""
-        plan, at = [], self.random.uniform(0.2, 2)
+        """(pause before it, fault): more than a round has time for."""
+        plan, at = [], 0
         while at < self.seconds:
+            pause = self.random.uniform(0.3, 4)
             fault = self.path_faults(lossy) if self.transport == "tcp" else self.rdma_faults()
-            plan.append((at, fault))
-            at += fault.seconds + self.random.uniform(0.3, 4)
-        at = self.random.uniform(0, 10)
-        while self.transport == "tcp" and at < self.seconds:
-            fault = self.stop()
-            plan.append((at, fault))
-            at += fault.seconds + self.random.uniform(1, 10)
+            if self.transport == "tcp" and self.random.random() < 0.4:
+                other = self.stop()
+                if self.random.random() < 0.5:
+                    fault.within, fault.delay = other, round(self.random.uniform(0, fault.seconds), 2)
+                else:
+                    plan.append((self.random.uniform(0.3, 4), other))
+                    at += other.seconds
+            plan.append((pause, fault))
+            at += pause + fault.seconds
         return plan
 
     # Methods that run the job.
     def start(self):
         r = self.random
-        self.env = dict(os.environ, **ENV)
+        self.env = dict(os.environ, NCCL_PVRDMA_STATS_DIR=f"{self.tmp}/stats", **ENV)
         if self.transport == "rdma":
             for name in ("fabric", "sys"):
                 os.mkdir(f"{self.tmp}/{name}")
@@ -237,12 +254,13 @@ class Round:
         with open(self.log, "w") as out:
             self.job = subprocess.Popen([f"{self.build}/pvn-perf", "ring", "--netns", f"{self.hosts.a},{self.hosts.b}", "--ranks", "2",
                                          "--check", "--verbose", "--plugin", f"{self.build}/.libs/libnccl-net-pvrdma.so", "--sizes",
-                                         r.choice(["1M", "64K", "4M", "256K"]), "--time", str(self.seconds), "--timeout", "90"],
+                                         r.choice(["1M", "64K", "4M", "256K"]), "--duration", str(self.seconds), "--timeout", "90"],
                                         env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
-        for _ in range(600):
-            if self.text().count("receives from") >= 4 or self.job.poll() is not None:
-                break
+        self.began = time.monotonic()
+        while self.text().count("receives from") < 4 and self.job.poll() is None and time.monotonic() - self.began < LATE:
             time.sleep(0.05)
+        if self.job.poll() is None and self.text().count("receives from") < 4:
+            self.bad = "the job does not begin"
         self.began = time.monotonic()
 
     def text(self):
@@ -261,24 +279,84 @@ class Round:
             self.fired.append(fault)
             self.cut += used
 
+    def ended(self, seconds):
+        """Waits; true if the job has ended meanwhile."""
+        until = time.monotonic() + seconds
+        while self.job.poll() is None and time.monotonic() < until:
+            time.sleep(0.02)
+        return self.job.poll() is not None
+
+    def make(self, fault):
+        """Until it is undone. True if the job has ended, which takes the rest along."""
+        self.begin(fault)
+        began = time.monotonic()
+        if fault.within:
+            if self.ended(fault.delay) or self.make(fault.within):
+                return True
+        if self.ended(began + fault.seconds - time.monotonic()):
+            return True
+        self.note(f"end of {fault.name}")
+        fault.end()
+        return False
+
     def inject(self, plan):
-        """Until the job has ended, which may be before the last fault."""
-        events = [(at, fault, True) for at, fault in plan]
-        while events and self.job.poll() is None:
-            at, fault, begins = events.pop(0)
-            while self.job.poll() is None and time.monotonic() - self.began < at:
-                time.sleep(0.02)
-            if self.job.poll() is not None:
+        """Until the job has ended, which may be before the last fault, or its time is over."""
+        for pause, fault in plan:
+            if time.monotonic() - self.began > self.seconds or self.ended(pause) or self.make(fault):
                 return
-            if begins:
-                self.begin(fault)
-                # A fault begins late on a busy machine, and lasts as long all the same.
-                late = time.monotonic() - self.began
-                events.append((late + fault.seconds, fault, False))
-                events.sort(key=lambda e: e[0])
+
+    # Methods that look at a job that is late.
+    def stat(self, *options):
+        return sh(f"{self.build}/topo/pvn-topo", *options, "stat", check=False, env=self.env)
+
+    def moved(self):
+        """What each comm has delivered; None: nothing can be read."""
+        try:
+            doc = json.loads(self.stat("--json"))
+            return sorted((p["pid"], c["comm"], c["messages"], c["bytes"]) for p in doc["processes"] for c in p["comms"])
+        except (ValueError, KeyError) as e:
+            self.say(f"pvn-topo --json stat: {e!r}")
+            return None
+
+    def say(self, text):
+        """Into the output of this program, and into the folder that is kept."""
+        print(text, flush=True)
+        with open(f"{self.tmp}/late", "a") as f:
+            f.write(text.rstrip() + "\n")
+
+    def stacks(self):
+        for pid in self.ranks():
+            self.say(f"rank's process {pid}: " + ", ".join(" ".join(s.split()) for s in sh("cat", f"/proc/{pid}/status", check=False).split("\n")
+                                                         if s.startswith(("State", "SigQ", "voluntary", "nonvoluntary"))))
+            if shutil.which("gdb"):
+                self.say(sh("gdb", "-p", pid, "-batch", "-nx", "-ex", "thread apply all bt", check=False))
             else:
-                self.note(f"end of {fault.name}")
-                fault.end()
+                self.say(sh("sh", "-c", f"for t in /proc/{pid}/task/*; do cat $t/comm $t/wchan $t/stack; echo; done", check=False))
+
+    def hangs(self):
+        """True if nothing moves between two looks."""
+        before = self.moved()
+        self.say(f"{time.monotonic() - self.began:.0f} s, load {os.getloadavg()[0]:.1f}: first look\n" + self.stat("--all"))
+        if self.ended(BETWEEN_LOOKS):
+            return False
+        after = self.moved()
+        self.say(f"{time.monotonic() - self.began:.0f} s, load {os.getloadavg()[0]:.1f}: second look\n" + self.stat("--all"))
+        self.stacks()
+        return before is None or after is None or before == after
+
+    def wait(self):
+        """Until the job has ended; what it does where it is late is in the output."""
+        wait = max(0, self.began + self.seconds - time.monotonic()) + self.late
+        for _ in range(SLOW_LOOKS):
+            if self.ended(wait):
+                return
+            wait = self.late
+            if self.hangs():
+                self.bad = "the job does not end: nothing moved between two looks"
+                return
+            self.say("the job is slow: messages moved between the two looks, and it is waited for")
+        if self.job.poll() is None:
+            self.bad = f"the job does not end, although messages move, {SLOW_LOOKS} times {self.late} s after its time"
 
     def failovers(self):
         """Like lines are folded into one."""
@@ -310,14 +388,12 @@ class Round:
             self.hosts.make()
             plan = self.plan(self.hosts.can_lose())
             self.start()
-            plan.sort(key=lambda p: p[0])
-            self.inject(plan)
-            try:
-                self.job.wait(4 * FAILOVER_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                self.bad = "the job does not end"
+            if self.bad:
+                self.hangs()
             else:
-                failovers = self.judge()
+                self.inject(plan)
+                self.wait()
+            failovers = self.failovers() if self.bad else self.judge()
         except RuntimeError as e:
             if not self.job or self.job.poll() is None:
                 self.bad = f"a fault could not be made: {e}"
@@ -336,7 +412,7 @@ class Round:
                 shutil.copytree(self.tmp, kept, ignore=shutil.ignore_patterns("fabric", "sys"))
             shutil.rmtree(self.tmp)
         print(f"seed {self.seed} {self.transport}: {self.bad or 'all data verified'}, {len(self.fired)} faults, {self.cut} paths in use cut,"
-              f" {failovers} failovers, {took:.0f} s: {'; '.join(f'{f.name} {f.seconds:g} s' for f in self.fired)}", flush=True)
+              f" {failovers} failovers, {took:.0f} s: {'; '.join(str(f) for f in self.fired)}", flush=True)
         return failovers
 
 
@@ -345,13 +421,13 @@ def seconds_of(text):
     return float(number) * {"": 1, "s": 1, "m": 60, "h": 3600}[unit]
 
 
-def soak(build, transport, duration, rounds, seed, length):
+def soak(build, transport, duration, rounds, seed, length, late):
     """Status 1 at the first bad round."""
     kinds = ["tcp", "rdma"] if transport == "both" else [transport]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which removes the namespaces
     end, done, faults, failovers, cut = time.monotonic() + duration, 0, 0, 0, 0
     while done < rounds and time.monotonic() < end:
-        r = Round(build, seed + done // len(kinds), kinds[done % len(kinds)], length)
+        r = Round(build, seed + done // len(kinds), kinds[done % len(kinds)], length, late)
         failovers += r.run()
         faults, cut, done = faults + len(r.fired), cut + r.cut, done + 1
         if r.bad:
