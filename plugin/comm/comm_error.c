@@ -127,6 +127,7 @@ void comm_failover_end(struct pvn_comm *c)
     c->failover = NULL;
     pthread_mutex_unlock(&c->mem.lock);
     pvn_conn_close(f->next, "the comm was closed during a failover");
+    pvn_presence_probe_end(&f->probe);
     free(f);
 }
 

@@ -17,7 +17,8 @@
  * A second thread answers the HELLO of a peer that connects again while nobody calls this end. The
  * answer has the number of messages received, which completes the sends of a peer whose last
  * acknowledgement was lost. It keeps the control connections of all comms, too (comm_keep.c), and shows how
- * far they have come (comm_live.c). No call of an adapter is made on that thread, so a sick one of another
+ * far they have come (comm_live.c), and closes what comes in at the sockets that prove that this process exists
+ * (presence.h). No call of an adapter is made on that thread, so a sick one of another
  * comm delays no answer.
  *
  * It does that for a second after the end of a comm that was closed during a failover, too, so that
@@ -39,6 +40,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "comm/plugin.h"
+#include "connect/presence.h"
 
 #define WAIT_FIRST_NS PVN_NS_PER_S
 #define WAIT_MAX_NS   (60 * PVN_NS_PER_S)
@@ -309,11 +311,12 @@ static void *run_trying(void *arg)
 static void *run_answering(void *arg)
 {
     pthread_mutex_lock(&lock);
-    while (all || comm_keep_any() || comm_live_any()) {
+    while (all || comm_keep_any() || comm_live_any() || pvn_presence_any()) {
         bool worse;
 
         pthread_mutex_unlock(&lock);
         comm_live_step();
+        pvn_presence_answer();
         worse = comm_keep_step();
         pthread_mutex_lock(&lock);
         for (struct comm_failback *f = all; f; f = f->next) {
@@ -357,8 +360,8 @@ void comm_failback_finish(bool lingering, bool unmapping)
 
     pthread_mutex_lock(&lock);
     pthread_cond_broadcast(&changed);
-    while (is_running() && !comm_keep_any() && !comm_live_any() && all_cancelled(lingering) &&
-           pvn_now_ns() < until)
+    while (is_running() && !comm_keep_any() && !comm_live_any() && !pvn_presence_any() &&
+           all_cancelled(lingering) && pvn_now_ns() < until)
         pause_for(FINISH_NS / 8);
     join_ended();
     if (!is_running() && !unmapping) {
@@ -410,6 +413,7 @@ void comm_failback_after_fork(void)
     for (int i = 0; i < WORKERS; i++)
         workers[i].running = workers[i].ended = false;
     library = NULL; /* it stays open, as in the parent */
+    pvn_presence_after_fork();
 }
 
 /* ---- the comm's thread ---- */

@@ -351,7 +351,7 @@ static const char *waits_for(const struct pvn_comm *c)
 
 /* The old control connection, one in its place, or the one that is to take over, shows that. The old one does also
  * where its path was dead for a time: a process that is stopped dials nobody, but its machine answers there. */
-static bool is_there(const struct pvn_comm *c)
+static bool is_connected(const struct pvn_comm *c)
 {
     const struct pvn_conn *next = c->failover->next;
 
@@ -360,10 +360,29 @@ static bool is_there(const struct pvn_comm *c)
            (next && next->hello_seen && next->state <= PVN_CONN_UP);
 }
 
+/* An acceptor that no connection shows the peer looks for its process itself. */
+static void look_for_peer(struct pvn_comm *c, uint64_t now)
+{
+    struct comm_failover *f = c->failover;
+
+    if (!c->sender && !is_connected(c)) {
+        f->stands = pvn_presence_stands(&f->probe, c->paths.other, c->paths.nothers, now);
+    } else {
+        pvn_presence_probe_end(&f->probe);
+        f->stands = false;
+    }
+}
+
+static bool is_there(const struct pvn_comm *c)
+{
+    return is_connected(c) || c->failover->stands;
+}
+
 static const char *peer_state(const struct pvn_comm *c)
 {
-    return is_there(c) ? "the peer's process is alive and is waited for"
-                       : "the peer cannot be reached";
+    return is_connected(c)       ? "the peer's process is alive and is waited for"
+           : c->failover->stands ? "the peer's process is stopped and is waited for"
+                                 : "the peer cannot be reached";
 }
 
 /* Into the statistics now and then, where it would else seem that nobody calls. */
@@ -395,6 +414,7 @@ static int check_deadline(struct pvn_comm *c)
     const struct pvn_params *p = pvn_params_get();
     uint64_t now = pvn_now_ns(), step = now - f->stepped_ns, waited;
 
+    look_for_peer(c, now);
     /* The peer is there, or nobody has called: no reason to count. */
     if (is_there(c) || step > PVN_NS_PER_S)
         f->began_ns = pvn_not_counted_ns(f->began_ns, step, now);
@@ -592,6 +612,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
         f->stepped_ns; /* that the failover took its time is no reason to forget a stall */
     uint64_t since_ns = f->since_ns;
     bool switched = f->switches && f->attempts == 0 && c->back.slower_ns;
+    pvn_presence_probe_end(&f->probe);
     free(f);
     pvn_conn_replace(c->conn, old);
     /* The old control connection's: the next failover would take it for that of the one in use. */

@@ -7,6 +7,7 @@
 
 #include "connect/handshake.h"
 #include "connect/path_watch.h"
+#include "connect/presence.h"
 
 enum failover_stage { FAILOVER_FENCE, FAILOVER_CONNECT, FAILOVER_EXCHANGE };
 
@@ -30,7 +31,9 @@ struct comm_failover {
     uint64_t since_ns;   /* moved on while nobody called */
     bool stall_reported;
     uint64_t stepped_ns;
-    struct pvn_err last; /* of the last attempt */
+    struct pvn_presence_probe probe; /* acceptor, while nothing else shows the peer */
+    bool stands;                     /* as the probe found it: the peer's process is stopped */
+    struct pvn_err last;             /* of the last attempt */
 };
 
 #endif

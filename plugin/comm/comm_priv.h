@@ -49,7 +49,8 @@ enum { ATTEND_EVERY = 64 };
 /* comm_paths.c, comm_failover.c: where the peer is reached. */
 struct comm_paths {
     struct pvn_conn_cfg home; /* connector: of the first connection */
-    int nothers;              /* other addresses of the peer */
+    /* Other addresses of the peer: at an acceptor those where its process can be seen (presence.h). */
+    int nothers;
     struct pvn_wire_addr other[PVN_OTHER_ADDRS];
     int best; /* pvn_conn_worth() of the best lanes so far */
     /* Connector: the path of the lanes in use, since when, and how many messages were delivered then. */

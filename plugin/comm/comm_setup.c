@@ -408,6 +408,9 @@ static int begin(const struct pvn_comm_cfg *cfg, const uint8_t *handle, struct c
     }
     cc.nports = ports(cc.dev, cc.port);
     cc.failover = failover_requested(cc.dev);
+    for (cc.nseen = 0; cc.nseen < cc.nports && cc.nseen < PVN_OTHER_ADDRS; cc.nseen++)
+        cc.seen[cc.nseen] = cc.port[cc.nseen];
+    cc.nseen += pvn_devices_beside(cc.dev, cc.seen + cc.nseen, PVN_OTHER_ADDRS - cc.nseen);
     cc.shared = may_be_shared(cfg, cc.dev);
     cc.session = h.session;
     choose_peer(&cc, &h);

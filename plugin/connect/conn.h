@@ -63,6 +63,9 @@ struct pvn_conn_cfg {
     bool shared;       /* PVN_FEATURE_SHARED; the same for all connections of a comm */
     uint64_t resumes;  /* connector: of struct pvn_hello */
     bool failover;     /* requested by this end: the comm outlives its lanes */
+    /* Connector, with failover: devices at whose addresses its process can be seen (presence.h). */
+    int nseen;
+    const struct pvn_device *seen[PVN_OTHER_ADDRS];
     /* Takes another path than the comm's first one. Acceptor: known from the HELLO. */
     bool away;
     /* Set up beside the connection in use, by another thread. Acceptor: known from the HELLO. */
@@ -130,6 +133,7 @@ struct pvn_conn {
     uint64_t received;     /* for this end's GOODBYE, see wire.h */
     uint64_t has_received; /* by the peer's */
     bool replaced;         /* close: another connection has taken over, the peer hears nothing */
+    bool present;          /* holds what presence.h has */
     struct pvn_conn *next_aside; /* see pvn_conn_set_aside */
     const char *why_aside;
     char who[PVN_ERR_PLACE_LEN];   /* the peer, as well as it is known */

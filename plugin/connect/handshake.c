@@ -18,6 +18,7 @@
 #include "base/version.h"
 #include "connect/conn_priv.h"
 #include "connect/handshake_priv.h"
+#include "connect/presence.h"
 
 #define PARAM(f) offsetof(struct pvn_params, f)
 #define KNOB(k)  PVN_PARAM_PREFIX k
@@ -94,6 +95,9 @@ struct pvn_conn *pvn_conn_new(const struct pvn_conn_cfg *cfg)
     c->mine.features = features(cfg);
     c->mine.resumes = cfg->resumes;
     c->mine.traffic_class = -1;
+    c->present = cfg->sender && cfg->failover && !cfg->lazy;
+    if (c->present)
+        c->mine.nothers = pvn_presence_hold(cfg->seen, cfg->nseen, c->mine.other);
     snprintf(c->mine.plugin_version, sizeof(c->mine.plugin_version), "%s", pvn_version());
     if (gethostname(c->mine.host, sizeof(c->mine.host) - 1) != 0)
         snprintf(c->mine.host, sizeof(c->mine.host), "unknown");
@@ -418,6 +422,8 @@ void pvn_conn_close(struct pvn_conn *c, const char *why)
         pvn_sock_close(c->inbox[i].fd);
     pvn_poller_remove(c->watch);
     pvn_ctrl_close(&c->ctrl);
+    if (c->present)
+        pvn_presence_release();
     conn_goto(c, PVN_CONN_CLOSED);
     pvn_stat_end(c->stat);
     pthread_mutex_destroy(&c->inbox_lock);

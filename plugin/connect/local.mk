@@ -23,6 +23,8 @@ libpvn_core_la_SOURCES += \
     plugin/connect/listener_undecided.c \
     plugin/connect/path_watch.c \
     plugin/connect/path_watch.h \
+    plugin/connect/presence.c \
+    plugin/connect/presence.h \
     plugin/connect/route.c \
     plugin/connect/route.h \
     plugin/connect/sock.c \

@@ -238,7 +238,8 @@ struct pvn_hello {
      * builds do not have it either. */
     uint64_t received;
     /* Acceptor, where failover was agreed: where else its listener can be reached, on interfaces
-     * that have nothing to do with the connection's. Older builds do not have it either. */
+     * that have nothing to do with the connection's. Connector that requests failover: where its process can
+     * be seen (presence.h). Older builds do not have it either, and do not read a connector's. */
     int nothers;
     struct pvn_wire_addr other[PVN_OTHER_ADDRS];
 };

@@ -154,7 +154,7 @@ struct Receiving : Receiver {
     Others others{n};
     RawEnd next;
     bool done = false;
-    Receiving() : Receiver(features)
+    explicit Receiving(const raw::Listener *seen_at = nullptr) : Receiver(features, seen_at)
     {
     }
     ncclResult_t call()
@@ -252,10 +252,10 @@ struct Sending : Sender {
     }
     void accept_again_at(raw::Listener &at, uint64_t received = 0)
     {
-        pvn_hello mine = with_features(77), theirs = {};
+        pvn_hello mine = with_features(77), again = {};
         mine.received = received;
-        next = accept_plugin(at, mine, 0, &theirs);
-        EXPECT_EQ(nonce, theirs.resumes);
+        next = accept_plugin(at, mine, 0, &again);
+        EXPECT_EQ(nonce, again.resumes);
     }
     ncclResult_t with(const std::function<void()> &peer, const std::function<bool()> &enough)
     {

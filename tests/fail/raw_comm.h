@@ -107,6 +107,7 @@ struct Sender {
     Net n{12};
     raw::Listener l;
     raw::Sock ctrl, stream;
+    pvn_hello theirs = {};
     uint64_t nonce = 0;
     void *sc = nullptr;
     void *req = nullptr;
@@ -116,7 +117,7 @@ struct Sender {
         alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
         raw::make_handle(handle, l.port, 77);
         std::thread t([&] {
-            RawEnd e = accept_plugin(l, mine, features, nullptr, &nonce);
+            RawEnd e = accept_plugin(l, mine, features, &theirs, &nonce);
             std::swap(ctrl, e.ctrl);
             std::swap(stream, e.stream);
         });
@@ -156,7 +157,8 @@ struct Receiver {
     pvn_handle h = {};
     Buffer b{1000};
     int size = -1;
-    explicit Receiver(uint64_t peer_features = 0)
+    // seen_at: where the peer's process can be seen.
+    explicit Receiver(uint64_t peer_features = 0, const raw::Listener *seen_at = nullptr)
     {
         alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
         EXPECT_EQ(ncclSuccess, pvn_netdrv_listen(n.d, n.ctx, 0, handle, &lc));
@@ -164,6 +166,11 @@ struct Receiver {
         std::thread t([&] {
             pvn_hello mine = raw::plain_hello(h.session);
             mine.features = peer_features;
+            if (seen_at) {
+                mine.nothers = 1;
+                mine.other[0] = h.addr;
+                mine.other[0].port = seen_at->port;
+            }
             RawEnd e = dial_plugin(h.addr.port, 9, mine);
             std::swap(ctrl, e.ctrl);
             std::swap(stream, e.stream);

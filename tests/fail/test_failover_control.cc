@@ -4,6 +4,8 @@
 // limit of a failover (3 s here) runs out.
 #include "fail/failover_peer.h"
 
+#include <poll.h>
+
 using namespace nccl;
 
 namespace
@@ -140,6 +142,69 @@ TEST(FailoverControl, OfAnAcceptorThatIsStopped)
                 s.next.ctrl.send(report_frame(nothing_yet()));
             },
             1);
+    });
+}
+
+// The connector's process is stopped, and none of its connections is left. It dials nobody, but its kernel accepts.
+TEST(FailoverControl, OfAConnectorThatIsStopped)
+{
+    alone([] {
+        keeps();
+        raw::Listener seen;
+        Receiving r(&seen);
+        r.goes_on([&] {
+            r.ctrl.reset();
+            EXPECT_TRUE(eventually([] { return said("failover: "); }));
+            std::this_thread::sleep_for(LONGER);
+            EXPECT_FALSE(said("no new connection within"));
+            raw::Sock stands = seen.accept();
+            EXPECT_EQ(1u, stands.recv(1).size())
+                << "so that the machine has something to acknowledge";
+            r.connect_again(10);
+        });
+    });
+}
+
+// It runs, since it closes the connections, and it does not connect again: the limit counts.
+TEST(FailoverControl, OfAConnectorThatRunsAndDoesNotComeBack)
+{
+    alone([] {
+        keeps();
+        raw::Listener seen;
+        Receiving r(&seen);
+        std::atomic<bool> over{false};
+        std::atomic<int> closed{0};
+        std::thread runs([&] {
+            while (!over) {
+                pollfd p = {seen.s.fd, POLLIN, 0};
+                if (poll(&p, 1, 100) > 0) {
+                    seen.accept().close();
+                    closed++;
+                }
+            }
+        });
+        r.ends([&] { r.ctrl.reset(); }, "no new connection within 3 s");
+        over = true;
+        runs.join();
+        EXPECT_LT(0, closed) << "the plugin has looked";
+    });
+}
+
+// A comm that has failed and is not closed: its process runs, also where nothing else needs the answering thread.
+TEST(FailoverControl, OfACommThatHasFailed)
+{
+    alone([] {
+        keeps();
+        setenv("NCCL_PVRDMA_STATS_DIR", "none", 1);
+        Sender s(0, with_features(77));
+        ASSERT_LT(0, s.theirs.nothers);
+        s.ctrl.send(reason("made up"));
+        EXPECT_NE(ncclSuccess, s.until_error());
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        raw::Sock probe = raw::dial(s.theirs.other[0].port);
+        pollfd p = {probe.fd, POLLIN, 0};
+        EXPECT_EQ(1, poll(&p, 1, 60000)) << "it would be waited for";
+        EXPECT_EQ(0u, probe.recv(1).size());
     });
 }
 

@@ -10,6 +10,11 @@ tests_unit_test_path_watch_SOURCES = tests/unit/test_path_watch.cc
 tests_unit_test_path_watch_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_path_watch_LDADD = libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/unit/test_presence
+tests_unit_test_presence_SOURCES = tests/unit/test_presence.cc
+tests_unit_test_presence_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_presence_LDADD = libpvn-core.la $(TEST_LDADD)
+
 PVN_TESTS += tests/unit/test_comm_thread
 tests_unit_test_comm_thread_SOURCES = tests/unit/test_comm_thread.cc
 tests_unit_test_comm_thread_CPPFLAGS = $(TEST_CPPFLAGS)
