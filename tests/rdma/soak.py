@@ -310,7 +310,7 @@ class Round:
         return sh(f"{self.build}/topo/pvn-topo", *options, "stat", check=False, env=self.env)
 
     def moved(self):
-        """What each comm has delivered; None: nothing can be read."""
+        """Messages and bytes of each comm; None: nothing can be read."""
         try:
             doc = json.loads(self.stat("--json"))
             return sorted((p["pid"], c["comm"], c["messages"], c["bytes"]) for p in doc["processes"] for c in p["comms"])
