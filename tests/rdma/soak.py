@@ -132,7 +132,7 @@ class Fault:
         self.within, self.delay = None, 0
 
     def __str__(self):
-        return f"{self.name} {self.seconds:g} s" + (f" ({self.within} after {self.delay:g} s)" if self.within else "")
+        return f"{self.name} {self.seconds:g} s" + (" with" if self.within else "")
 
 
 class Round:
