@@ -39,6 +39,34 @@ TEST_F(StatJob, TheRankThatAllWaitFor)
     EXPECT_NE(std::string::npos, first_line(r).find("rank 2, python pid 102 on n2: it is dead"));
 }
 
+// Host n1 was saved 3 s into the hang, n2 after 1.5 s, the others later: the waits of both lead to rank 3.
+TEST_F(StatJob, AHostThatWasSavedEarlyIsNotTheOneThatAllWaitFor)
+{
+    const double early = 1.5;
+    std::string names = save("0.json", {process(0, {{false, 3, 0}, {true, 1, 9}})}) +
+                        save("1.json", {process(1, {{false, 0, 0}, {true, 2, 3}})}) +
+                        save("2.json", {process(2, {{false, 1, 0}, {true, 3, early}})});
+    Result r = run("stat" + names + save("3.json", {process(3, {{true, 0, 0}}, "stopped", 9)}));
+    EXPECT_EQ(1, r.status) << r.err;
+    EXPECT_EQ(
+        "3 of 4 processes wait for rank 3, python pid 103 on n3: it is stopped, by a signal or a debugger",
+        first_line(r));
+    EXPECT_NE(
+        std::string::npos,
+        squeeze(r.out).find("rank 2, python pid 102 on n2 has waited 1.5 s to send to rank 3"))
+        << r.out;
+    EXPECT_EQ(0u, first_line(run("stat" + names)).find("3 of 3 processes wait for pid 103 on n3"));
+
+    // Waits that every job has are no reason, nor are short ones where nobody is stalled.
+    names = save("0.json", {process(0, {{true, 1, 9}})}) +
+            save("1.json", {process(1, {{true, 2, 0.5}}, "stopped", 9)});
+    EXPECT_EQ(0u, first_line(run("stat" + names)).find("1 of 2 processes waits for rank 1"))
+        << run("stat" + names).out;
+    names =
+        save("0.json", {process(0, {{true, 1, 3}})}) + save("1.json", {process(1, {{true, 0, 2}})});
+    EXPECT_EQ(0, run("stat" + names).status);
+}
+
 TEST_F(StatJob, AHostThatIsNotAmongTheFiles)
 {
     Result r = run("stat" + ring(2, "", 0));

@@ -50,6 +50,9 @@ enum stat_trouble {
 #define STAT_STALLED_S 5.0
 #define STAT_SETUP_S   30.0
 
+/* A wait of a process for which a stalled one waits counts after this long: its host may have been looked at earlier. */
+#define STAT_FOLLOWED_S 1.0
+
 /* Seconds without a byte moved while requests are open, or without progress of connecting; 0: no
  * stall. */
 double stat_stalled(const struct pvn_stats *f, const struct pvn_stat_row *r);

@@ -3,6 +3,9 @@
 /*
  * Who waits for whom in a job: each stalled comm is an arrow from its process to its peer's. Where
  * the arrows end is what all wait for: a process without an arrow of its own, or a circle.
+ *
+ * Hosts are looked at one after the other, and the first one perhaps before its waits are long enough for a stall.
+ * So the shorter waits of a process that somebody waits for are arrows as well, where it has no others.
  */
 #include "topo/tool/stat/stat_job.h"
 
@@ -36,11 +39,18 @@ static int by_waiting(const void *a, const void *b)
     return x->waiting != y->waiting ? y->waiting - x->waiting : x->circle - y->circle;
 }
 
-/* True if the comm's process waits for its peer, and for which one is known. */
-static bool is_wait(const struct pvn_stats *f, const struct pvn_stat_row *r)
+enum wait_kind { NO_WAIT, SHORT_WAIT, STALL };
+
+/* How the comm's process waits for its peer, if it does and which peer that is is known. */
+static enum wait_kind kind_of(const struct pvn_stats *f, const struct pvn_stat_row *r)
 {
     bool itself = r->peer_pid == f->head.id.pid && strcmp(r->peer_host, f->head.id.host) == 0;
-    return stat_is_comm(r) && stat_trouble(f, r) == STAT_STALLED && r->peer_host[0] && !itself;
+    enum stat_trouble trouble = stat_trouble(f, r);
+    if (!stat_is_comm(r) || !r->peer_host[0] || itself)
+        return NO_WAIT;
+    if (trouble == STAT_FINE && stat_stalled(f, r) >= STAT_FOLLOWED_S)
+        return SHORT_WAIT;
+    return trouble == STAT_STALLED ? STALL : NO_WAIT;
 }
 
 static int find(const struct stat_job *job, const char *host, uint64_t pid)
@@ -98,7 +108,7 @@ static void add_nodes(const struct stat_list *list, struct stat_job *job)
         job->node[n++] =
             (struct stat_node){.host = f->head.id.host, .pid = f->head.id.pid, .file = f};
         for (int k = 0; k < f->nrows; k++)
-            if (is_wait(f, &f->row[k]))
+            if (kind_of(f, &f->row[k]) != NO_WAIT)
                 job->node[n++] =
                     (struct stat_node){.host = f->row[k].peer_host, .pid = f->row[k].peer_pid};
     }
@@ -113,19 +123,47 @@ static void add_nodes(const struct stat_list *list, struct stat_job *job)
     job->nodes = kept;
 }
 
-static void add_waits(const struct stat_list *list, struct stat_job *job)
+/* The waits of one kind that a file has. */
+static void add_of_kind(struct stat_job *job, int from, const struct pvn_stats *f,
+                        enum wait_kind kind)
 {
+    for (int k = 0; k < f->nrows; k++) {
+        const struct pvn_stat_row *r = &f->row[k];
+        if (kind_of(f, r) == kind)
+            job->wait[job->waits++] = (struct stat_wait){
+                .from = from, .to = find(job, r->peer_host, r->peer_pid), .file = f, .row = r};
+    }
+}
+
+/* The short waits of those that a stalled process waits for, and so on. waits: a flag for each node, all false. */
+static void follow(struct stat_job *job, bool *waits)
+{
+    for (int i = 0; i < job->waits; i++)
+        waits[job->wait[i].from] = true;
+    /* The list grows behind i. */
+    for (int i = 0; i < job->waits; i++) {
+        int to = job->wait[i].to;
+        const struct pvn_stats *f = job->node[to].file;
+        if (waits[to] || !f)
+            continue;
+        waits[to] = true;
+        add_of_kind(job, to, f, SHORT_WAIT);
+    }
+}
+
+static int add_waits(const struct stat_list *list, struct stat_job *job)
+{
+    bool *waits = calloc((size_t)job->nodes + 1, sizeof(*waits));
+    if (!waits)
+        return -ENOMEM;
     for (int i = 0; i < list->n; i++) {
         const struct pvn_stats *f = &list->file[i];
-        int from = find(job, f->head.id.host, f->head.id.pid);
-        for (int k = 0; k < f->nrows; k++) {
-            const struct pvn_stat_row *r = &f->row[k];
-            if (is_wait(f, r))
-                job->wait[job->waits++] = (struct stat_wait){
-                    .from = from, .to = find(job, r->peer_host, r->peer_pid), .file = f, .row = r};
-        }
+        add_of_kind(job, find(job, f->head.id.host, f->head.id.pid), f, STALL);
     }
+    follow(job, waits);
+    free(waits);
     qsort(job->wait, (size_t)job->waits, sizeof(*job->wait), by_from);
+    return 0;
 }
 
 /* ---- circles ---- */
@@ -311,8 +349,7 @@ int stat_job_make(const struct stat_list *list, struct stat_job *job)
     job->wait = calloc(most + 1, sizeof(*job->wait));
     if (job->node && job->wait) {
         add_nodes(list, job);
-        add_waits(list, job);
-        circles = find_circles(job);
+        circles = add_waits(list, job) == 0 ? find_circles(job) : -ENOMEM;
         if (circles >= 0 && find_roots(job, circles) == 0)
             return 0;
     }

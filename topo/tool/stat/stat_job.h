@@ -16,7 +16,7 @@ struct stat_node {
     int circle; /* number of the circle it is in; a process alone is one, too */
 };
 
-/* A stalled comm: its process waits for the peer's. */
+/* A stalled comm, or one of a process for which others wait: its process waits for the peer's. */
 struct stat_wait {
     int from, to; /* nodes */
     const struct pvn_stats *file;
