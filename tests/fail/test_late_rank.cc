@@ -357,6 +357,14 @@ void loses_its_link_and_is_away(Rank &r)
     r.lose_link("2.5");
     r.transfer(20, LARGE, [&] { r.away(); });
 }
+// Until the kernel of the other end has given up all connections, by keepalive.
+void loses_all_connections_and_is_away(Rank &r)
+{
+    r.up();
+    r.transfer(8, 100000);
+    r.lose_link("6");
+    r.transfer(20, LARGE, [&] { r.away(); });
+}
 // Its lanes fail within the first second.
 void loses_its_port_and_is_away(Rank &r)
 {
@@ -537,22 +545,22 @@ const Case cases[] = {
      8000},
     {"failover_the_sender_is_away",
      Net_::TCP,
-     {{"FAILOVER", "1"}, {"FAILOVER_TIMEOUT", "3s"}},
-     loses_its_link_and_is_away,
+     {{"FAILOVER", "1"}, {"FAILOVER_TIMEOUT", "10s"}},
+     loses_all_connections_and_is_away,
      has_an_end_that_loses_its_link,
      1,
      "connected again after",
      nullptr,
-     8000},
+     20000},
     {"failover_to_another_link_the_sender_is_away",
      Net_::TWO_LINKS,
-     {{"FAILOVER_TIMEOUT", "3s"}},
-     loses_its_link_and_is_away,
+     {{"FAILOVER_TIMEOUT", "10s"}},
+     loses_all_connections_and_is_away,
      has_an_end_that_loses_its_link,
      1,
      "connected again after",
      nullptr,
-     8000},
+     20000},
     {"failback_the_receiver_is_away",
      Net_::TWO_LINKS,
      {{"FAILOVER_TIMEOUT", "3s"}},
