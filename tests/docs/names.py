@@ -12,11 +12,11 @@ with open(os.path.join(os.path.dirname(__file__), "nccl-variables.txt"), encodin
 MISSPELT = ["NCCL_PVRDMA_TRANSPROT"]
 
 # Options of other programs that pages name.
-OTHERS = """--accelerator --cap-add --check-build --device --export --gpus --help --ipc --nproc-per-node --nnodes
---jobid --no-python --ntasks-per-node --overlap --gpus-per-node --cpus-per-task --network --nodes --prefix --privileged --rdzv-backend --rdzv-endpoint --shm-size
+OTHERS = """--accelerator --cap-add --check-build --device --export --gpus --help --ipc --nproc_per_node --nnodes
+--jobid --no_python --ntasks-per-node --overlap --gpus-per-node --cpus-per-task --network --nodes --prefix --privileged --rdzv_backend --rdzv_endpoint --shm-size
 --ulimit --version --variant --warnings""".split()
 
-OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z_-]*[a-z]")
 
 
 def options(text):

@@ -212,12 +212,15 @@ def commands(work):
 def launch_lines():
     """Lines that start a job on several hosts and cannot run here, each for what it had hung or failed without."""
     bad, seen = [], 0
-    for block in [b for p in PAGES for b in markdown_blocks(p)] + [b for p in MAN.values() for b in man_blocks(p + ".in")]:
+    for block in [b for p in PAGES for b in markdown_blocks(p)] + [
+            b for p in list(MAN.values()) + ["plugin/docs/nccl-net-pvrdma.7"] for b in man_blocks(p + ".in")]:
         text = "\n".join(block.lines)
         for line in text.replace("\\\n", " ").split("\n"):
             seen += "torchrun" in line or "srun" in line
-            if "torchrun" in line and "--nnodes" in line and "--rdzv-backend c10d" not in line:
-                bad.append("%s: torchrun waits at nobody's port without --rdzv-backend c10d: %s" % (block.place(), line))
+            if "torchrun" in line and "--nnodes" in line and "--rdzv_backend c10d" not in line:
+                bad.append("%s: torchrun waits at nobody's port without --rdzv_backend c10d: %s" % (block.place(), line))
+            if re.search(r"\btorchrun .*?--[a-z]+-[a-z]", line.split(" pvn-")[0]):
+                bad.append("%s: torchrun before PyTorch 2.0 takes no dash within an option: %s" % (block.place(), line))
             if re.search(r"\bsrun\b.* python", line):
                 bad.append("%s: srun sets no RANK for PyTorch: %s" % (block.place(), line))
         if "#SBATCH" in text and not text.startswith("#!"):

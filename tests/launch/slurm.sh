@@ -114,8 +114,8 @@ launch_lines sbatch >batch.sh
 run_as ok "the batch script of the pages" 60 by_user 1 env PATH="/mnt/bin:$PATH" sbatch --wait -o batch.out batch.sh
 cat batch.out >>"$out"
 says "the batch script starts torchrun once on each node" \
-    '^torchrun on node01: --nnodes 2 .*--rdzv-endpoint node01:29500 train.py; pvrdma pvrdma /usr/local/lib:.*, tasks 2$' \
-    '^torchrun on node02: --nnodes 2 .*--rdzv-endpoint node01:29500 train.py; pvrdma pvrdma /usr/local/lib:.*, tasks 2$'
+    '^torchrun on node01: --nnodes 2 .*--rdzv_endpoint node01:29500 train.py; pvrdma pvrdma /usr/local/lib:.*, tasks 2$' \
+    '^torchrun on node02: --nnodes 2 .*--rdzv_endpoint node01:29500 train.py; pvrdma pvrdma /usr/local/lib:.*, tasks 2$'
 
 # More ranks than processors, by each interface through which Slurm numbers them.
 ring="pvn-perf ring --sizes 1M --iters 2 --check --boot-timeout 20"

@@ -81,7 +81,7 @@ def meeting_faults(documents):
     """Sentences about pods of a job that do not find each other: by the name that a headless service gives the first one."""
     job = with_pods(documents)
     pod = pod_of(job)
-    meet = [w.split("=")[1] for c in pod["containers"] for w in c.get("command", []) if w.startswith("--rdzv-endpoint=")]
+    meet = [w.split("=")[1] for c in pod["containers"] for w in c.get("command", []) if w.startswith("--rdzv_endpoint=")]
     if not meet:
         return
     service = next((d for d in documents if d["kind"] == "Service" and d["metadata"]["name"] == pod.get("subdomain")), None)
