@@ -471,28 +471,50 @@ TEST_F(StatHosts, AFileThatIsHalfWritten)
 }
 
 // No process can leave a file there, which says nothing of whether one uses the plugin.
-TEST_F(StatHosts, AFullFileSystem)
+TEST_F(StatHosts, NoFileCanBeMade)
 {
-    const std::string full = dir.path + "/full";
-    std::filesystem::create_directory(full);
-    Result r = run_tool(dir.path, "stat",
-                        "NCCL_PVRDMA_STATS_DIR=" + full +
-                            " unshare -m sh -ec 'mount -t tmpfs -o size=4k none " + full +
-                            "; head -c 4096 /dev/zero >" + full + "/fill; exec \"$0\" \"$@\"'");
-    if (r.err.find("unshare") != std::string::npos || r.err.find("mount:") != std::string::npos)
-        GTEST_SKIP() << "nothing can be mounted here (run as root): " << r.err;
-    EXPECT_NE(std::string::npos,
-              squeeze(r.out).find("/full is full, so a process that uses the plugin leaves none"))
-        << r.out << r.err;
-    EXPECT_EQ(std::string::npos, r.out.find("no process of")) << r.out;
-    // No directory is named, and no user has one.
-    r = run_tool(
-        dir.path, "stat",
-        "unshare -m sh -ec 'mount -t tmpfs -o size=4k none /dev/shm; head -c 4096 /dev/zero "
-        ">/dev/shm/fill; exec \"$0\" \"$@\"'");
-    EXPECT_NE(std::string::npos, squeeze(r.out).find("the file system of /dev/shm is full"))
-        << r.out;
-    EXPECT_EQ(std::string::npos, r.out.find("no process of")) << r.out;
+    const std::string dir_of = dir.path + "/stats of it", fill = "head -c 5M /dev/zero >";
+    const struct {
+        std::string where, mount, why, remedy;
+    } cases[] = {
+        {dir_of, "mount -t tmpfs -o size=4k none \"$D\"; " + fill + "\"$D\"/fill || true",
+         "the file system of " + dir_of + " is full", "with room"},
+        // A few pages are left, and not enough for a file.
+        {dir_of, "mount -t tmpfs -o size=64k none \"$D\"; head -c 56K /dev/zero >\"$D\"/fill",
+         "the file system of " + dir_of + " is full", "with room"},
+        {dir_of, "mount -t tmpfs -o nr_inodes=1 none \"$D\"",
+         "the file system of " + dir_of + " is full", "with room"},
+        {dir_of, "mount -t tmpfs -o ro none \"$D\"",
+         "the file system of " + dir_of + " is read-only", "may write"},
+        {dir_of, "rmdir \"$D\"; touch \"$D\"", dir_of + " is no directory", "may write"},
+        {dir_of, "chmod 777 \"$D\"", dir_of + " is writable by others", "may write"},
+        {dir_of + "/a/b", "true", dir_of + "/a: No such file or directory", "may write"},
+        // No directory is named, and no user has one.
+        {"", "mount -t tmpfs -o size=4k none /dev/shm; " + fill + "/dev/shm/fill || true",
+         "the file system of /dev/shm is full", "with room"},
+        {"", "mount -t tmpfs -o ro none /dev/shm", "the file system of /dev/shm is read-only",
+         "may write"},
+    };
+    std::filesystem::create_directory(dir_of);
+    for (const auto &c : cases) {
+        for (bool json : {false, true}) {
+            Result r = run_tool(dir.path, json ? "--json stat" : "stat",
+                                "NCCL_PVRDMA_STATS_DIR='" + c.where + "' D='" + dir_of +
+                                    "' unshare -m sh -ec 'rm -rf \"$D\"; mkdir \"$D\"; " + c.mount +
+                                    "; exec \"$0\" \"$@\"'");
+            if (r.err.find("unshare") != std::string::npos ||
+                r.err.find("mount:") != std::string::npos)
+                GTEST_SKIP() << "nothing can be mounted here (run as root): " << r.err;
+            std::string all = squeeze(r.out);
+            EXPECT_EQ(3, r.status) << c.mount << r.out;
+            EXPECT_NE(std::string::npos, all.find(c.why)) << c.mount << r.out;
+            EXPECT_NE(std::string::npos, all.find(c.remedy)) << c.mount << r.out;
+            EXPECT_EQ(std::string::npos, r.out.find("no process of")) << r.out;
+        }
+    }
+    Result r = run_tool(dir.path, "stat", "NCCL_PVRDMA_STATS_DIR='" + dir.path + "/there'");
+    EXPECT_EQ(0, r.status) << r.out;
+    EXPECT_NE(std::string::npos, r.out.find("no process of")) << r.out;
 }
 
 // A file of another host in a directory that both share, whose calendar clock is an hour ahead or behind;

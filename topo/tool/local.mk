@@ -20,7 +20,7 @@ topo_pvn_topo_SOURCES += topo/tool/load/apply.c topo/tool/load/counters.c topo/t
     topo/tool/load/counters_json.c topo/tool/load/load.c topo/tool/load/load.h topo/tool/load/query.c topo/tool/load/query.h
 topo_pvn_topo_SOURCES += topo/tool/stat/stat.c topo/tool/stat/stat.h topo/tool/stat/stat_adapters.c \
     topo/tool/stat/stat_adapters.h topo/tool/stat/stat_files.c topo/tool/stat/stat_grown.c \
-    topo/tool/stat/stat_grown.h topo/tool/stat/stat_hidden.c topo/tool/stat/stat_hidden.h \
+    topo/tool/stat/stat_grown.h topo/tool/stat/stat_hidden.c topo/tool/stat/stat_hidden.h topo/tool/stat/stat_room.c topo/tool/stat/stat_room.h \
     topo/tool/stat/stat_hosts.c topo/tool/stat/stat_job.c topo/tool/stat/stat_job.h \
     topo/tool/stat/stat_job_text.c topo/tool/stat/stat_json.c topo/tool/stat/stat_label.c \
     topo/tool/stat/stat_list.c topo/tool/stat/stat_look.h topo/tool/stat/stat_meet.c topo/tool/stat/stat_prom.c \

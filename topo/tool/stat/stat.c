@@ -3,17 +3,15 @@
 /* pvn-topo stat: the statistics that running, hanging and dead processes have left. */
 #include "config.h"
 #include "topo/tool/stat/stat_hidden.h"
+#include "topo/tool/stat/stat_room.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <libgen.h>
 #include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "plugin/base/param.h"
@@ -41,39 +39,17 @@ static int clean(const struct tool *t, const glob_t *dirs)
     return status;
 }
 
-/* True if a process that uses the plugin finds no room for its file in dir, which is said. */
-static bool say_full(const struct tool *t, const char *dir)
-{
-    char path[PATH_MAX];
-    struct statvfs fs;
-    int rc;
-    snprintf(path, sizeof(path), "%s", dir);
-    rc = statvfs(path, &fs);
-    if (rc != 0 && errno == ENOENT)
-        rc = statvfs(dirname(path), &fs);
-    if (rc != 0 || (fs.f_bavail > 0 && (fs.f_files == 0 || fs.f_favail > 0)))
-        return false;
-    fprintf(
-        t->out,
-        ": the file system of %s is full, so a process that uses the plugin leaves none -> free "
-        "some of it, or set NCCL_PVRDMA_STATS_DIR for the job to a directory with room\n",
-        dir);
-    return true;
-}
-
-/* Root looks at all users' directories, of which there may be none. */
-static void say_nothing_there(const struct tool *t, const glob_t *dirs)
+/* Root looks at all users' directories, of which there may be none. hidden: what stat_print_hidden will say. */
+static void say_nothing_there(const struct tool *t, const glob_t *dirs, const json_t *hidden)
 {
     fputs("no statistics files", t->out);
     for (size_t i = 0; i < dirs->gl_pathc; i++)
         fprintf(t->out, "%s%s", i ? ", " : " in ", dirs->gl_pathv[i]);
-    for (size_t i = 0; i < dirs->gl_pathc; i++)
-        if (say_full(t, dirs->gl_pathv[i]))
-            return;
-    if (dirs->gl_pathc == 0 && say_full(t, "/dev/shm"))
-        return;
-    fprintf(t->out, ": no process of %s has used the plugin, or all have finished well\n",
-            geteuid() == 0 ? "any user" : "this user");
+    if (stat_room_in(hidden))
+        fputc('\n', t->out);
+    else
+        fprintf(t->out, ": no process of %s has used the plugin, or all have finished well\n",
+                geteuid() == 0 ? "any user" : "this user");
 }
 
 /* Says that what was saved had no process. */
@@ -130,7 +106,7 @@ int cmd_stat(struct tool *t, int argc, char **argv)
         if (nothing && text && argc > 0)
             say_nothing_saved(t, argc, argv);
         else if (nothing && text)
-            say_nothing_there(t, &dirs);
+            say_nothing_there(t, &dirs, hidden);
         if (text)
             stat_print_hidden(t, hidden);
         if (nothing && json_array_size(hidden) > 0 && status == TOOL_OK)

@@ -1,6 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: the directories of other users, in which their processes may have files that this one cannot read. */
+/* pvn-topo stat: the directories of other users, in which their processes may have files that this one cannot read, and
+ * of this user, if its processes can make none (stat_room.h). */
 #include "config.h"
 
 #include <jansson.h>
@@ -15,6 +16,7 @@
 #include "topo/hosts/host_list.h"
 #include "topo/tool/base/json.h"
 #include "topo/tool/stat/stat_hidden.h"
+#include "topo/tool/stat/stat_room.h"
 
 /* True if NCCL_PVRDMA_STATS_DIR names no directory: each user has one of its own then. */
 static bool each_its_own(void)
@@ -46,6 +48,7 @@ json_t *stat_hidden(void)
                                              json_text(owner ? owner->pw_name : user)));
     }
     globfree(&found);
+    stat_room_look(all);
     return all;
 }
 
@@ -60,12 +63,21 @@ void stat_print_hidden(const struct tool *t, const json_t *hidden)
     size_t i;
     json_array_foreach(hidden, i, one)
     {
-        char text[400], shown[500];
-        snprintf(text, sizeof(text),
-                 "not readable: %s, of user %s: only that user and root can see if processes there "
-                 "use the plugin",
-                 json_string_value(json_object_get(one, "directory")),
-                 json_string_value(json_object_get(one, "user")));
+        const char *problem = json_string_value(json_object_get(one, "problem"));
+        char text[1000], shown[1200];
+        if (problem)
+            snprintf(
+                text, sizeof(text),
+                "no statistics file can be made: %.400s, so a process that uses the plugin is not seen "
+                "here -> %.400s",
+                problem, json_string_value(json_object_get(one, "remedy")));
+        else
+            snprintf(
+                text, sizeof(text),
+                "not readable: %s, of user %s: only that user and root can see if processes there "
+                "use the plugin",
+                json_string_value(json_object_get(one, "directory")),
+                json_string_value(json_object_get(one, "user")));
         tool_wrap(t, 0, 4, tool_escape(text, shown, sizeof(shown)));
     }
 }
@@ -73,13 +85,33 @@ void stat_print_hidden(const struct tool *t, const json_t *hidden)
 int stat_print_hidden_hosts(const struct tool *t, const struct tool_answer *list, int n)
 {
     const char **host = calloc((size_t)n + 1, sizeof(*host));
-    char names[600], text[1000], shown[1100];
-    const json_t *first = NULL;
-    int hosts = 0;
+    char names[600], text[1400], shown[1600];
+    const json_t *first = NULL, *room = NULL;
+    int hosts = 0, without = 0;
     for (int i = 0; host && i < n; i++) {
-        if (stat_hidden_in(list[i].doc) == 0)
+        const json_t *all = json_object_get(list[i].doc, "unreadable");
+        if (!stat_room_in(all))
             continue;
-        first = first ? first : json_array_get(json_object_get(list[i].doc, "unreadable"), 0);
+        room = room ? room : stat_room_in(all);
+        host[without++] = list[i].host;
+    }
+    if (without > 0) {
+        const char *problem = json_string_value(json_object_get(room, "problem"));
+        const char *remedy = json_string_value(json_object_get(room, "remedy"));
+        snprintf(
+            text, sizeof(text),
+            "no statistics file can be made on %s: %.300s, so a process that uses the plugin is not "
+            "seen there -> %.400s",
+            pvn_topo_hosts_fold(host, without, names, sizeof(names)), problem ? problem : "",
+            remedy ? remedy : "look there");
+        tool_wrap(t, 0, 4, tool_escape(text, shown, sizeof(shown)));
+    }
+    for (int i = 0; host && i < n; i++) {
+        const json_t *all = json_object_get(list[i].doc, "unreadable"),
+                     *one = json_array_get(all, 0);
+        if (!one || json_object_get(one, "problem"))
+            continue;
+        first = first ? first : one;
         host[hosts++] = list[i].host;
     }
     if (hosts > 0) {
@@ -91,5 +123,5 @@ int stat_print_hidden_hosts(const struct tool *t, const struct tool_answer *list
         tool_wrap(t, 0, 4, tool_escape(text, shown, sizeof(shown)));
     }
     free(host);
-    return hosts;
+    return hosts + without;
 }

@@ -1,6 +1,6 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
-/* pvn-topo stat: the directories of other users. */
+/* pvn-topo stat: the directories of other users, and those in which no file can be made. */
 #ifndef PVN_TOPO_TOOL_STAT_HIDDEN_H
 #define PVN_TOPO_TOOL_STAT_HIDDEN_H
 

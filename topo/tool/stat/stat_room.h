@@ -1,0 +1,17 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/* pvn-topo stat: directories in which a process that uses the plugin can make no statistics file, so that it is not
+ * seen. They stand among the "unreadable" of a document, with their "problem" and its "remedy". */
+#ifndef PVN_TOPO_TOOL_STAT_ROOM_H
+#define PVN_TOPO_TOOL_STAT_ROOM_H
+
+#include <stdbool.h>
+
+struct json_t;
+
+/* Adds the directory of this environment, if it is such a one. */
+void stat_room_look(struct json_t *unreadable);
+/* The first such directory among them, or NULL. */
+const struct json_t *stat_room_in(const struct json_t *unreadable);
+
+#endif
