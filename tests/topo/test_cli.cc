@@ -349,6 +349,44 @@ TEST_F(Cli, CheckLooksAtEachPluginThatNcclLoads)
     }
 }
 
+// pip and archives put it where the loader does not look.
+TEST_F(Cli, CheckSaysWhereAPluginLiesThatTheLoaderDoesNotFind)
+{
+    const std::string name = "libnccl-net-pvrdma.so", from = PVN_BUILDDIR "/.libs/" + name;
+    const struct {
+        std::string env, lib;
+    } cases[] = {
+        {"HOME=$PWD/home", "/home/.local/lib/python3.11/site-packages/nccl_net_pvrdma/lib"},
+        {"VIRTUAL_ENV=$PWD/venv", "/venv/lib/python3.9/site-packages/nccl_net_pvrdma/lib"},
+        {"CONDA_PREFIX=$PWD/conda", "/conda/lib/python3.12/site-packages/nccl_net_pvrdma/lib"},
+        {"sh -c 'shift; exec archive/bin/pvn-topo \"$@\"' sh", "/archive/lib"},
+        {"VIRTUAL_ENV=$PWD/a,b", "/a,b/lib/python3.9/site-packages/nccl_net_pvrdma/lib"},
+    };
+    std::filesystem::create_directories(dir->path + "/archive/bin");
+    std::filesystem::copy_file(PVN_BUILDDIR "/topo/pvn-topo", dir->path + "/archive/bin/pvn-topo");
+    for (const auto &c : cases) {
+        std::string lib = std::filesystem::canonical(dir->path).string() + c.lib;
+        std::string text = squeeze(run("check --interval 0", c.env).out);
+        if (text.find("plugin " + name + ": cannot be loaded: " + name) == std::string::npos)
+            GTEST_SKIP() << "the plugin is installed here: " << text;
+        EXPECT_NE(std::string::npos, text.find("install it where the loader looks")) << text;
+
+        std::filesystem::create_directories(lib);
+        std::filesystem::copy_file(from, lib + "/" + name);
+        text = squeeze(run("check --interval 0", c.env).out);
+        EXPECT_NE(std::string::npos,
+                  text.find("the loader does not look in " + lib + ", where it lies"))
+            << text;
+        EXPECT_EQ(lib.find(',') == std::string::npos,
+                  text.find("NCCL_NET_PLUGIN=" + lib + "/" + name +
+                            " (NCCL 2.21.5 and later), or") != std::string::npos)
+            << text;
+        EXPECT_NE(std::string::npos, text.find("LD_LIBRARY_PATH=" + lib + ":$LD_LIBRARY_PATH"))
+            << text;
+        std::filesystem::remove_all(lib);
+    }
+}
+
 // NCCL takes the network of that name, in any case, or ends.
 TEST_F(Cli, CheckLooksAtTheNameOfTheNetwork)
 {

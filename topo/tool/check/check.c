@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -16,6 +17,7 @@
 #include "plugin/base/nccl_vars.h"
 #include "topo/tool/base/json.h"
 #include "topo/tool/check/check.h"
+#include "topo/tool/check/plugin_place.h"
 #include "topo/tool/load/load.h"
 #include "topo/tool/show/show.h"
 
@@ -158,17 +160,41 @@ static int add_loaded(struct pvn_topo_checks *checks, struct network *net, const
                                file, text, taken ? "" : "NCCL_NET=pvrdma, or unset NCCL_NET");
 }
 
-static int check_plugin_file(struct pvn_topo_checks *checks, struct network *net, const char *file)
+/* NCCL separates the names in NCCL_NET_PLUGIN by commas, and keeps so many bytes of each. */
+enum { NCCL_PLUGIN_BYTES = 254 };
+
+/* why: dlerror's. Names the place where pip or an archive has put it, if the loader did not find the file. */
+static int add_not_loaded(struct pvn_topo_checks *checks, const char *file, const char *why)
 {
-    char versions[128] = "", text[384], name[64] = "";
-    void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
-    if (!lib) {
-        snprintf(text, sizeof(text), "cannot be loaded: %s", dlerror());
+    const char *found = " cannot open shared object file: No such file or directory";
+    char dir[PATH_MAX], text[2 * PATH_MAX], remedy[4 * PATH_MAX];
+    const char *said = strncmp(why, file, strlen(file)) == 0 ? why + strlen(file) : "";
+    snprintf(text, sizeof(text), "cannot be loaded: %.1000s", why);
+    if (said[0] != ':' || strcmp(said + 1, found) != 0 || strchr(file, '/') ||
+        !tool_plugin_place(file, dir, sizeof(dir)))
         return pvn_topo_checks_add(
             checks, "plugin", PVN_TOPO_LEVEL_WARN, file, text,
             "install it where the loader looks (ldconfig, LD_LIBRARY_PATH), or name the file in "
             "NCCL_NET_PLUGIN");
-    }
+    snprintf(text, sizeof(text), "cannot be loaded: the loader does not look in %s, where it lies",
+             dir);
+    if (strchr(dir, ',') || strlen(dir) + 1 + strlen(file) > NCCL_PLUGIN_BYTES)
+        snprintf(remedy, sizeof(remedy), "for every rank, LD_LIBRARY_PATH=%s:$LD_LIBRARY_PATH",
+                 dir);
+    else
+        snprintf(remedy, sizeof(remedy),
+                 "for every rank, NCCL_NET_PLUGIN=%s/%.200s (NCCL 2.21.5 and later), or "
+                 "LD_LIBRARY_PATH=%s:$LD_LIBRARY_PATH",
+                 dir, file, dir);
+    return pvn_topo_checks_add(checks, "plugin", PVN_TOPO_LEVEL_WARN, file, text, remedy);
+}
+
+static int check_plugin_file(struct pvn_topo_checks *checks, struct network *net, const char *file)
+{
+    char versions[128] = "", name[64] = "";
+    void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    if (!lib)
+        return add_not_loaded(checks, file, dlerror());
     for (int v = 4; v <= 12; v++) {
         char symbol[32];
         size_t used = strlen(versions);
