@@ -43,7 +43,7 @@ static bool beside_this_program(const char *file, char *dir, size_t cap)
     return look(where, file, dir, cap);
 }
 
-/* Of a virtual environment, conda, the user's, the system's. */
+/* Looks in the packages of a Python below prefix: a virtual environment, conda, the user's, the system's. */
 static bool in_python(const char *prefix, const char *file, char *dir, size_t cap)
 {
     char where[PATH_MAX + 64];
