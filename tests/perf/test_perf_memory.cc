@@ -5,7 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <jansson.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
 
 #include "perf/rank/gpu.h"
 #include "tests/perf/perf_run.h"
@@ -76,6 +84,52 @@ TEST(MemoryKind, WithoutCudaItIsSaidWhatPinsIt)
         GTEST_SKIP() << "memory cannot be pinned here: " << o.err;
     EXPECT_EQ("io_uring", FieldOf(o, "memory_how"));
     ExpectSaid(o, {"messages lie in pinned memory (io_uring, without CUDA"});
+}
+
+// A container's seccomp profile answers for io_uring_setup as Docker's does (EPERM) or Podman's (ENOSYS).
+Outcome PerfWithoutIoUring(int answer, const std::string &args)
+{
+    Dir d;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        sock_filter code[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(answer)),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+        sock_fprog program = {4, code};
+
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+            _exit(99);
+        Outcome o = Perf(args, kNoCuda);
+        std::ofstream(d / "out") << o.out;
+        std::ofstream(d / "err") << o.err;
+        _exit(o.status);
+    }
+    int st = 0;
+    waitpid(pid, &st, 0);
+    return {WEXITSTATUS(st), Slurp(d / "out"), Slurp(d / "err")};
+}
+
+TEST(MemoryKind, AContainerThatRefusesIoUringIsNamedAsTheCause)
+{
+    for (int answer : {EPERM, ENOSYS}) {
+        Outcome o = PerfWithoutIoUring(answer, P2p(""));
+        const std::string cause =
+            std::string("io_uring_setup: ") + strerror(answer) +
+            " (by a seccomp profile, as containers have: allow io_uring_setup and "
+            "io_uring_register in it)";
+
+        if (o.status == 99)
+            GTEST_SKIP() << "no seccomp filter can be set here";
+        EXPECT_EQ(0, o.status) << o.err;
+        ExpectSaid(o, {"memory cannot be pinned, as NCCL's is: " + cause});
+        o = PerfWithoutIoUring(answer, P2p("--memory pinned"));
+        EXPECT_EQ(3, o.status) << o.err;
+        ExpectSaid(o, {cause + "; use --memory host"});
+    }
 }
 
 TEST(MemoryKind, HostMemoryLeavesCudaAlone)

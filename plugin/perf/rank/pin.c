@@ -12,20 +12,33 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #define BUFFER_MAX (UINT64_C(1) << 30) /* the kernel's limit for one fixed buffer */
 
+/* Containers answer for a call that their profile has not: EPERM (Docker), or ENOSYS as a kernel without it (Podman). */
+static const char *cause(int code)
+{
+    int filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) > 0;
+
+    if (code == ENOMEM)
+        return " (more than ulimit -l allows?)";
+    if (code != EPERM && code != ENOSYS)
+        return "";
+    if (filtered)
+        return " (by a seccomp profile, as containers have: allow io_uring_setup and io_uring_register in it)";
+    return code == EPERM ? " (by kernel.io_uring_disabled: set it to 0)"
+                         : " (this kernel has no io_uring: Linux 5.1 with CONFIG_IO_URING has)";
+}
+
 static int fail(int fd, char *why, size_t why_len, const char *call)
 {
     int code = errno;
 
-    snprintf(why, why_len, "%s: %s%s", call, strerror(code),
-             code == ENOMEM  ? " (more than ulimit -l allows?)"
-             : code == EPERM ? " (kernel.io_uring_disabled, or a container's seccomp profile)"
-                             : "");
+    snprintf(why, why_len, "%s: %s%s", call, strerror(code), cause(code));
     if (fd >= 0)
         close(fd);
     return -1;
