@@ -267,6 +267,12 @@ def first_page():
     return bad
 
 
+def beginnings():
+    """A reader sees first for whom the page is, and what is reached at its end."""
+    return ["%s does not begin with \"For whoever\" and \"At the end of this page\"" % page for page in PAGES[1:]
+            if not re.match(r"# .*\n\nFor whoever [^.]*\. At the end of this page ", read(page))]
+
+
 def output(*command):
     r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return r.stdout
@@ -349,6 +355,7 @@ def main():
     report("launch lines", launch_lines())
     report("links", links())
     report("first page", first_page())
+    report("beginnings", beginnings())
     report("names of options, parameters and commands", named())
     report("time limits and their tests", limits())
     report("messages", messages.missing(SRC, output(BUILD + "/plugin/docs/pages", "hints")))
