@@ -137,7 +137,7 @@ __attribute__((noinline)) static int isend_ready(struct pvn_comm *c, const void 
                            c->sender ? "bytes at address 0" : "this is the receiving end");
     if (!mr && (rc = check_unregistered(c, "isend", size)) != 0)
         return rc;
-    if (c->back.drains)
+    if (c->link.state == PVN_LINK_DRAINS)
         return -EBUSY;
     if (c->profile)
         pvn_profile_send(c->profile, pvn_engine_next(c->engine), handle);

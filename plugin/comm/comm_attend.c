@@ -66,35 +66,30 @@ static bool is_idle_here(const struct pvn_comm *c)
            (c->failover || pvn_engine_pending(c->engine) == 0);
 }
 
-static void end_drain(struct pvn_comm *c)
-{
-    if (c->back.drains)
-        comm_allow_calls(c);
-    c->back.drains = false;
-}
-
 /* A better connection is there: once the open sends have ended the comm switches to it. Their
  * receives may depend on messages that are still to be sent, so sends are held for a while only. */
 static void look_for_better(struct pvn_comm *c, uint64_t now)
 {
     struct pvn_conn *conn;
 
-    if (!c->back.tries || !c->sender || c->failover || c->end.failed)
+    bool drains = c->link.state == PVN_LINK_DRAINS;
+
+    if (!c->back.tries || !c->sender || (!drains && c->link.state != PVN_LINK_UP))
         return;
     if (!comm_failback_is_ready(c)) { /* or not any more */
-        end_drain(c);
+        comm_end_drain(c);
         return;
     }
     if (pvn_engine_pending(c->engine) > 0) {
-        if (!c->back.drains && now >= c->back.drain_ns) {
-            c->back.drains = true;
+        if (!drains && now >= c->back.drain_ns) {
+            comm_link_on(c, PVN_LINK_BETTER);
             c->sends = NO_EPOCH;
             c->back.drain_ns = now + DRAIN_NS;
-        } else if (c->back.drains && now >= c->back.drain_ns) {
-            end_drain(c);
+        } else if (drains && now >= c->back.drain_ns) {
+            comm_end_drain(c);
             c->back.drain_ns = now + DRAIN_PAUSE_NS;
         }
-        if (c->back.drains)
+        if (c->link.state == PVN_LINK_DRAINS)
             c->attend_in = 0;
         return;
     }

@@ -42,7 +42,9 @@ void comm_ctrl_lost(struct pvn_comm *c)
 {
     char text[PVN_ERR_TEXT_LEN];
 
-    c->ctrl.lost_ns = c->ctrl.moved_ns = pvn_now_ns();
+    comm_end_drain(c);
+    comm_link_on(c, PVN_LINK_CTRL_LOST);
+    c->ctrl.moved_ns = pvn_now_ns();
     c->ctrl.moved_bytes = comm_bytes_moved(c);
     pvn_err_format(&c->ctrl.err, text, sizeof(text));
     pvn_warn("%s %s %s: the control connection is lost: %s; the lanes go on without it, and it is "
@@ -60,12 +62,11 @@ bool comm_ctrl_adopt(struct pvn_comm *c)
     pvn_conn_close(next, NULL);
     comm_keep_watch(c, c->conn);
     pvn_err_clear(&c->ctrl.err);
-    if (c->ctrl.lost_ns)
+    if (c->link.state == PVN_LINK_ALONE)
         pvn_warn("%s %s %s: the control connection is there again after %.3f s", c->conn->where,
                  c->sender ? "to" : "from", c->conn->who,
-                 (double)(pvn_now_ns() - c->ctrl.lost_ns) / PVN_NS_PER_S);
-    c->ctrl.lost_ns = 0;
-    c->ctrl.gone_ns = 0;
+                 (double)(pvn_now_ns() - c->link.since_ns) / PVN_NS_PER_S);
+    comm_link_on(c, PVN_LINK_CTRL_BACK);
     return true;
 }
 
@@ -95,6 +96,6 @@ int comm_ctrl_wait(struct pvn_comm *c, bool idle)
     return pvn_err_set(&c->ctrl.err, -ETIMEDOUT,
                        "the control connection was lost %.1f s ago, and nothing has moved for "
                        "%.3g s",
-                       (double)(now - c->ctrl.lost_ns) / PVN_NS_PER_S,
+                       (double)(now - c->link.since_ns) / PVN_NS_PER_S,
                        (double)(now - c->ctrl.moved_ns) / PVN_NS_PER_S);
 }

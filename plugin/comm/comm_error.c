@@ -145,6 +145,7 @@ static int end(struct pvn_comm *c, const struct pvn_err *err, bool warn)
     if (c->conn->state == PVN_CONN_UP)
         complete(c, &c->end.err);
     c->end.failed = true;
+    comm_link_on(c, PVN_LINK_END);
     /* For tests of open requests, which find a paused engine where a failover has been given up. */
     if (c->engine)
         pvn_engine_fail(c->engine, &c->end.err);

@@ -492,7 +492,6 @@ void comm_failback_stop(struct pvn_comm *c)
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     c->back.tries = NULL;
-    c->back.drains = false;
 }
 
 void comm_failback_linger(struct pvn_comm *c)

@@ -130,7 +130,6 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     if (!f)
         return comm_fail(c, why);
     f->began_ns = f->since_ns = f->stepped_ns = pvn_now_ns();
-    c->ctrl.lost_ns = 0;
     pthread_mutex_lock(&c->mem.lock);
     c->failover = f;
     pthread_mutex_unlock(&c->mem.lock);
@@ -139,9 +138,9 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
     c->profile = NULL;
     comm_publish_last(c); /* with the last of these lanes' counters */
     pvn_engine_pause(c->engine, why);
+    comm_link_on(c, PVN_LINK_LOST);
     c->sends = c->receives = NO_EPOCH;
     c->attend_in = 0;
-    c->ctrl.gone_ns = 0;
     return 0;
 }
 
@@ -306,7 +305,7 @@ static int fence(struct pvn_comm *c)
                            "what the lost lanes have written into GPU memory cannot be made "
                            "visible to the GPU");
     }
-    c->failover->stage = FAILOVER_CONNECT;
+    comm_link_on(c, PVN_LINK_FENCED);
     return 0;
 }
 
@@ -342,9 +341,9 @@ static const char *waits_for(const struct pvn_comm *c)
 {
     const struct comm_failover *f = c->failover;
 
-    if (f->stage == FAILOVER_FENCE)
+    if (c->link.state == PVN_LINK_FENCE)
         return "the requests of the lost lanes have not ended";
-    if (f->stage == FAILOVER_EXCHANGE)
+    if (c->link.state == PVN_LINK_EXCHANGE)
         return "the peer has not said where it goes on";
     return f->last.n > 0 ? f->last.reason[0] : "the peer did not connect";
 }
@@ -469,7 +468,7 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     pthread_mutex_unlock(&c->mem.lock);
     f->attached = false;
     /* It came up, and the peer may have refused it. */
-    if (c->sender && f->stage == FAILOVER_EXCHANGE)
+    if (c->sender && c->link.state == PVN_LINK_EXCHANGE)
         path_memory_lost(&c->paths.memory, f->path, pvn_conn_worth_is_fast(pvn_conn_worth(f->next)),
                          true, 0, pvn_now_ns());
     /* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
@@ -484,7 +483,7 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     if (!c->sender)
         comm_failback_start(c);
     f->retry_ns = pvn_now_ns() + pvn_pause_ns(f->attempts++, RETRY_FIRST_NS, RETRY_MAX_NS);
-    f->stage = FAILOVER_CONNECT;
+    comm_link_on(c, PVN_LINK_AGAIN);
     if (!refused)
         return -EAGAIN;
     return peer_has_ended(c, f->hung_up ? ENDED : "the peer's process does not listen any more");
@@ -552,7 +551,7 @@ static int connect_step(struct pvn_comm *c)
         return rc;
     if (!f->next)
         return -EAGAIN;
-    f->stage = FAILOVER_EXCHANGE;
+    comm_link_on(c, PVN_LINK_CONNECTED);
     f->exchanged = true;
     return 0;
 }
@@ -625,6 +624,7 @@ static int take_over(struct pvn_comm *c, bool resumed)
         err = *pvn_engine_err(c->engine);
         return give_up(c, &err, "failover");
     }
+    comm_link_on(c, PVN_LINK_RESUMED);
     say_lanes(c, switched, since_ns);
     comm_publish_replaced(c, switched);
     comm_allow_calls(c);
@@ -734,6 +734,15 @@ static int exchange_receiver(struct pvn_comm *c)
         c, pvn_engine_resume_receiver(c->engine, f->next->lane, f->next->nlanes, &answer) == 0);
 }
 
+static int attach_and_exchange(struct pvn_comm *c)
+{
+    int rc = attach(c);
+
+    if (rc)
+        return rc;
+    return c->sender ? exchange_sender(c) : exchange_receiver(c);
+}
+
 void comm_failover_step(struct pvn_comm *c)
 {
     int rc = watch_peer(c);
@@ -741,23 +750,16 @@ void comm_failover_step(struct pvn_comm *c)
     if (rc == 0)
         rc = check_deadline(c);
     while (rc == 0 && c->failover && !c->end.failed) {
-        if (c->conn->goodbye && c->failover->stage != FAILOVER_FENCE) {
+        if (c->conn->goodbye && c->link.state != PVN_LINK_FENCE) {
             peer_has_closed(c, c->conn);
             break;
         }
-        switch (c->failover->stage) {
-        case FAILOVER_FENCE:
+        if (c->link.state == PVN_LINK_FENCE)
             rc = fence(c);
-            break;
-        case FAILOVER_CONNECT:
+        else if (c->link.state == PVN_LINK_CONNECT)
             rc = connect_step(c);
-            break;
-        case FAILOVER_EXCHANGE:
-            rc = attach(c);
-            if (rc == 0)
-                rc = c->sender ? exchange_sender(c) : exchange_receiver(c);
-            break;
-        }
+        else
+            rc = attach_and_exchange(c);
     }
     if (c->failover && !c->end.failed)
         publish(c);

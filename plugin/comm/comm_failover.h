@@ -9,10 +9,7 @@
 #include "connect/path_watch.h"
 #include "connect/presence.h"
 
-enum failover_stage { FAILOVER_FENCE, FAILOVER_CONNECT, FAILOVER_EXCHANGE };
-
 struct comm_failover {
-    enum failover_stage stage;
     struct pvn_conn *next; /* the connection that is to take over */
     bool attached;         /* its lanes have the comm's memory */
     bool refuses;          /* acceptor: the faster kind of lane does not take that */

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "connect/handshake.h"
 #include "comm/path_memory.h"
+#include "connect/link.h"
 #include "connect/listener.h"
 #include "stats/stats.h"
 
@@ -66,8 +67,7 @@ struct comm_paths {
 /* comm_failback.c: the return to better lanes. */
 struct comm_back {
     struct comm_failback *tries; /* attempts to come back to such lanes, else NULL */
-    bool drains;                 /* takes no new sends, to switch when the open ones have ended */
-    uint64_t drain_ns;           /* until when; else not before when */
+    uint64_t drain_ns;           /* DRAINS: until when; else not before when */
     bool said_flaps;
     uint64_t wait_ns;   /* before the first attempt */
     uint64_t slower_ns; /* since when the lanes are worse; 0: they are not */
@@ -102,11 +102,8 @@ struct comm_numbers {
 /* comm_ctrl.c and comm_watch.c: the control connection, and a peer that is gone. */
 struct comm_ctrl {
     struct pvn_err err; /* what it brought last */
-    /* The lanes go on without it: since when (0: they do not), and when bytes last moved or nobody called. */
-    uint64_t lost_ns;
+    /* ALONE and GONE: when bytes last moved, no request was open (GONE), or nobody called (ALONE), and how many had. */
     uint64_t moved_ns, moved_bytes;
-    uint64_t gone_ns;    /* the peer is gone, and something may still come of it */
-    uint64_t gone_bytes; /* moved when that was last looked at */
 };
 
 /* comm_error.c */
@@ -137,14 +134,16 @@ struct pvn_comm {
     int attend_in;             /* calls until the next comm_attend, see ATTEND_EVERY */
     bool sender;
     bool survives; /* the loss of its lanes */
+    struct pvn_link link;
     struct pvn_conn *conn;
     struct pvn_profile *profile;   /* NULL: no profiler is loaded */
     const struct pvn_device *dev;  /* that NCCL chose; conn may have gone on over another one */
     uint64_t id;                   /* of the comm at both ends: the nonce of its first connection */
     struct pvn_listener *listener; /* lazy acceptor until it is up */
     struct pvn_listener *keeper;   /* acceptor, failover: where the peer connects again */
-    struct comm_failover *failover; /* in progress, else NULL; set under mem.lock */
-    struct comm_keep *keep;         /* keeps the control connection; NULL: nothing does */
+    /* FENCE, CONNECT, EXCHANGE: the failover, else NULL; set under mem.lock, for regMr. */
+    struct comm_failover *failover;
+    struct comm_keep *keep; /* keeps the control connection; NULL: nothing does */
     /* The thread of the data calls, as comm_thread.c numbers it; 0: not known. All threads read it; only
      * one that finds itself here reads more of the comm without a lock. */
     _Atomic uint64_t thread;
@@ -175,6 +174,10 @@ static inline uint64_t comm_bytes_moved(const struct pvn_comm *c)
 
     return s->bytes + s->chunks;
 }
+
+/* comm_link.c. on: something has happened to the link. end_drain: sends are taken again, where they were not. */
+void comm_link_on(struct pvn_comm *c, enum pvn_link_event event);
+void comm_end_drain(struct pvn_comm *c);
 
 /* comm_error.c */
 /* Checks that data calls may be made. 0, or the reason why not is what pvn_comm_err() gives. */

@@ -152,6 +152,7 @@ static int start_engine(struct pvn_comm *c)
     comm_live_join(c);
     if (c->stats.live)
         comm_failback_need(false);
+    comm_link_on(c, PVN_LINK_CAME_UP);
     comm_allow_calls(c);
     return 0;
 }

@@ -40,7 +40,8 @@ static bool is_path_lost(int code)
 static void take_ctrl_event(struct pvn_comm *c, int event)
 {
     if (comm_ctrl_may_be_away(c, event)) {
-        comm_ctrl_lost(c);
+        if (c->link.state != PVN_LINK_GONE)
+            comm_ctrl_lost(c);
         return;
     }
     bool hung_up = event == -EPIPE && c->sender && pvn_conn_keeps(c->conn);
@@ -64,8 +65,10 @@ static void take_ctrl_event(struct pvn_comm *c, int event)
         pvn_err_set(&c->ctrl.err, -ECONNRESET, "the peer has closed its end of the comm");
         pvn_err_set_fault(&c->ctrl.err, PVN_FAULT_REMOTE);
     }
-    c->ctrl.gone_ns = pvn_now_ns();
-    c->ctrl.gone_bytes = comm_bytes_moved(c);
+    comm_end_drain(c);
+    comm_link_on(c, PVN_LINK_PEER_GONE);
+    c->ctrl.moved_ns = pvn_now_ns();
+    c->ctrl.moved_bytes = comm_bytes_moved(c);
 }
 
 static void check_lost(struct pvn_comm *c)
@@ -74,12 +77,12 @@ static void check_lost(struct pvn_comm *c)
     bool hung_up = c->ctrl.err.code == -EPIPE && pvn_conn_keeps(c->conn);
 
     /* Nobody may have called for long, and what has come meanwhile waits to be taken. */
-    if (now - c->ctrl.gone_ns > LOST_NS)
+    if (now - c->ctrl.moved_ns > LOST_NS)
         pvn_engine_progress(c->engine);
-    if (pvn_engine_pending(c->engine) == 0 || comm_bytes_moved(c) != c->ctrl.gone_bytes) {
-        c->ctrl.gone_ns = now;
-        c->ctrl.gone_bytes = comm_bytes_moved(c);
-    } else if (now - c->ctrl.gone_ns > (hung_up ? COMM_HUNG_UP_NS : LOST_NS) &&
+    if (pvn_engine_pending(c->engine) == 0 || comm_bytes_moved(c) != c->ctrl.moved_bytes) {
+        c->ctrl.moved_ns = now;
+        c->ctrl.moved_bytes = comm_bytes_moved(c);
+    } else if (now - c->ctrl.moved_ns > (hung_up ? COMM_HUNG_UP_NS : LOST_NS) &&
                !comm_failover_has_all(c)) {
         comm_fail_by_peer(c);
     }
@@ -125,13 +128,13 @@ void comm_watch(struct pvn_comm *c, uint64_t now)
         c->stall.moved_ns = now;
     c->attended_ns = now;
     comm_look_at_peer(c);
-    if (c->ctrl.lost_ns && comm_ctrl_wait(c, idle) != 0)
+    if (c->link.state == PVN_LINK_ALONE && comm_ctrl_wait(c, idle) != 0)
         comm_failover_begin(c, &c->ctrl.err);
     if (pvn_engine_paused(c->engine) && !c->failover && !c->end.failed)
         comm_failover_begin(c, pvn_engine_pause_reason(c->engine));
     if (c->conn->peer_asks)
         comm_answer_peer(c);
-    if (c->ctrl.gone_ns)
+    if (c->link.state == PVN_LINK_GONE)
         check_lost(c);
     /* The row of a comm that has failed says why. */
     if (now >= c->stall.look_ns && !c->end.failed) {

@@ -13,6 +13,8 @@ libpvn_core_la_SOURCES += \
     plugin/connect/handshake_lanes.c \
     plugin/connect/handshake_priv.h \
     plugin/connect/handshake_steps.c \
+    plugin/connect/link.c \
+    plugin/connect/link.h \
     plugin/connect/listen_sockets.c \
     plugin/connect/listen_sockets.h \
     plugin/connect/listener.c \

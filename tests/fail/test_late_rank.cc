@@ -350,19 +350,12 @@ void stops_behind_its_first_call(Rank &r)
     r.transfer(20, 100000);
 }
 
-void loses_its_link_and_is_away(Rank &r)
+// The kernel of the other end gives up all connections within 6 s, by keepalive.
+template <int MS> void loses_its_link_and_is_away(Rank &r)
 {
     r.up();
     r.transfer(8, 100000);
-    r.lose_link("2.5");
-    r.transfer(20, LARGE, [&] { r.away(); });
-}
-// Until the kernel of the other end has given up all connections, by keepalive.
-void loses_all_connections_and_is_away(Rank &r)
-{
-    r.up();
-    r.transfer(8, 100000);
-    r.lose_link("6");
+    r.lose_link(std::to_string(MS / 1000.0));
     r.transfer(20, LARGE, [&] { r.away(); });
 }
 // Its lanes fail within the first second.
@@ -529,7 +522,7 @@ const Case cases[] = {
      Net_::TCP,
      {{"FAILOVER", "1"}, {"FAILOVER_TIMEOUT", "3s"}},
      has_an_end_that_loses_its_link,
-     loses_its_link_and_is_away,
+     loses_its_link_and_is_away<2500>,
      1,
      "connected again after",
      nullptr,
@@ -538,7 +531,7 @@ const Case cases[] = {
      Net_::TWO_LINKS,
      {{"FAILOVER_TIMEOUT", "3s"}},
      has_an_end_that_loses_its_link,
-     loses_its_link_and_is_away,
+     loses_its_link_and_is_away<2500>,
      1,
      "connected again after",
      nullptr,
@@ -546,7 +539,7 @@ const Case cases[] = {
     {"failover_the_sender_is_away",
      Net_::TCP,
      {{"FAILOVER", "1"}, {"FAILOVER_TIMEOUT", "10s"}},
-     loses_all_connections_and_is_away,
+     loses_its_link_and_is_away<6000>,
      has_an_end_that_loses_its_link,
      1,
      "connected again after",
@@ -555,7 +548,7 @@ const Case cases[] = {
     {"failover_to_another_link_the_sender_is_away",
      Net_::TWO_LINKS,
      {{"FAILOVER_TIMEOUT", "10s"}},
-     loses_all_connections_and_is_away,
+     loses_its_link_and_is_away<6000>,
      has_an_end_that_loses_its_link,
      1,
      "connected again after",

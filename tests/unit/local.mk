@@ -10,6 +10,11 @@ tests_unit_test_path_watch_SOURCES = tests/unit/test_path_watch.cc
 tests_unit_test_path_watch_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_unit_test_path_watch_LDADD = libpvn-core.la $(TEST_LDADD)
 
+PVN_TESTS += tests/unit/test_link
+tests_unit_test_link_SOURCES = tests/unit/test_link.cc
+tests_unit_test_link_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_unit_test_link_LDADD = libpvn-core.la $(TEST_LDADD)
+
 PVN_TESTS += tests/unit/test_presence
 tests_unit_test_presence_SOURCES = tests/unit/test_presence.cc
 tests_unit_test_presence_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -1,0 +1,61 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state of what connects a comm with its peer, from the set-up of its first connection through failovers and
+ * returns to its end: one state machine, whose table (link.c) says what may follow what. A connection (conn.h) has
+ * states of its own while it is set up; a link outlives its connections.
+ *
+ * Threads: the one that makes the comm's data calls.
+ */
+#ifndef PVN_CONNECT_LINK_H
+#define PVN_CONNECT_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum pvn_link_state {
+    PVN_LINK_SETUP, /* the first connection is being made */
+    PVN_LINK_UP,    /* lanes and control connection work */
+    PVN_LINK_ALONE, /* the lanes work, and the control connection is lost */
+    PVN_LINK_GONE,  /* the peer has closed or ended; what it sent before may still come */
+    PVN_LINK_DRAINS, /* takes no new sends, to go over to better lanes when the open ones have ended */
+    PVN_LINK_FENCE,    /* nothing new goes through the old lanes; what they still report is taken */
+    PVN_LINK_CONNECT,  /* a new connection is made, or waited for */
+    PVN_LINK_EXCHANGE, /* the ends say over it what they have */
+    PVN_LINK_ENDED,    /* the comm has failed, or ended without a fault; only close is left */
+    PVN_LINK_STATES
+};
+
+enum pvn_link_event {
+    PVN_LINK_CAME_UP,   /* the first connection is up */
+    PVN_LINK_CTRL_LOST, /* the control connection is lost, and the lanes can go on without it */
+    PVN_LINK_CTRL_BACK, /* another one has taken its place */
+    PVN_LINK_PEER_GONE, /* the control connection says so, or has ended with the peer's process */
+    PVN_LINK_BETTER,    /* a connection with better lanes is up, and sends are open */
+    PVN_LINK_NO_BETTER, /* that connection is lost, or the sends have not ended in time */
+    PVN_LINK_LOST,      /* a lane is lost, the peer says so, or the comm goes over to other lanes */
+    PVN_LINK_FENCED,    /* the old lanes move no memory any more */
+    PVN_LINK_CONNECTED, /* the new connection is up */
+    PVN_LINK_AGAIN,     /* the new connection is lost, or its lanes do not take the comm's memory */
+    PVN_LINK_RESUMED,   /* both engines go on with the new lanes */
+    PVN_LINK_END,       /* the comm ends, whatever the reason */
+    PVN_LINK_EVENTS
+};
+
+/* All zero at first: SETUP. */
+struct pvn_link {
+    enum pvn_link_state state;
+    uint64_t since_ns; /* when the state was entered */
+};
+
+/*
+ * Goes over to the next state; one that stays the same keeps since_ns. False: this event may not come in this state,
+ * which does not change then. That is a fault of the caller.
+ */
+bool pvn_link_on(struct pvn_link *l, enum pvn_link_event event, uint64_t now);
+
+/* As ARCHITECTURE has them. */
+const char *pvn_link_state_name(enum pvn_link_state state);
+const char *pvn_link_event_name(enum pvn_link_event event);
+
+#endif

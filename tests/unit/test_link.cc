@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+// SPDX-License-Identifier: Apache-2.0
+// The state machine of a comm's link: its table is the one that ARCHITECTURE shows, and nothing else may happen.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/paths.h"
+
+extern "C" {
+#include "connect/link.h"
+}
+
+namespace
+{
+
+using Row = std::map<std::string, std::string>; // next state by event; none: refused
+
+pvn_link in(int state)
+{
+    pvn_link l = {};
+    l.state = static_cast<pvn_link_state>(state);
+    l.since_ns = 5;
+    return l;
+}
+
+std::vector<std::string> cells(const std::string &line)
+{
+    std::vector<std::string> all;
+    std::istringstream in(line.substr(1));
+    std::string cell;
+    while (std::getline(in, cell, '|')) {
+        const size_t from = cell.find_first_not_of(' '), to = cell.find_last_not_of(' ');
+        all.push_back(from == std::string::npos ? "" : cell.substr(from, to - from + 1));
+    }
+    return all;
+}
+
+std::map<std::string, Row> documented()
+{
+    std::ifstream file(PVN_SRCDIR "/plugin/ARCHITECTURE.md");
+    std::map<std::string, Row> rows;
+    std::vector<std::string> head;
+    std::string line;
+    while (std::getline(file, line)) {
+        if (line.rfind("| state | CAME_UP |", 0) == 0) {
+            head = cells(line);
+            continue;
+        }
+        if (head.empty() || line.rfind("|---", 0) == 0)
+            continue;
+        if (line.empty() || line[0] != '|')
+            break;
+        const std::vector<std::string> row = cells(line);
+        EXPECT_EQ(head.size(), row.size()) << line;
+        rows[row[0]]; // also where nothing may happen
+        for (size_t i = 1; i < row.size() && i < head.size(); i++)
+            if (!row[i].empty())
+                rows[row[0]][head[i]] = row[i];
+    }
+    EXPECT_EQ(size_t(PVN_LINK_EVENTS) + 1, head.size()) << "a column for each event";
+    return rows;
+}
+
+TEST(Link, ItsTableIsTheOneOfArchitecture)
+{
+    std::map<std::string, Row> rows;
+
+    for (int s = 0; s < PVN_LINK_STATES; s++) {
+        Row &row = rows[pvn_link_state_name(static_cast<pvn_link_state>(s))];
+        for (int e = 0; e < PVN_LINK_EVENTS; e++) {
+            const auto event = static_cast<pvn_link_event>(e);
+            pvn_link l = in(s);
+            if (pvn_link_on(&l, event, 6))
+                row[pvn_link_event_name(event)] = pvn_link_state_name(l.state);
+        }
+    }
+    EXPECT_EQ(documented(), rows);
+}
+
+TEST(Link, AnEventThatMayNotComeChangesNothing)
+{
+    int refused = 0;
+
+    for (int s = 0; s < PVN_LINK_STATES; s++)
+        for (int e = 0; e < PVN_LINK_EVENTS; e++) {
+            pvn_link l = in(s);
+            if (pvn_link_on(&l, static_cast<pvn_link_event>(e), 6))
+                continue;
+            refused++;
+            EXPECT_EQ(s, l.state);
+            EXPECT_EQ(5u, l.since_ns);
+        }
+    EXPECT_LT(0, refused);
+}
+
+TEST(Link, TheTimeIsThatOfTheLastChange)
+{
+    pvn_link l = {};
+
+    EXPECT_EQ(PVN_LINK_SETUP, l.state);
+    ASSERT_TRUE(pvn_link_on(&l, PVN_LINK_CAME_UP, 10));
+    EXPECT_EQ(10u, l.since_ns);
+    ASSERT_TRUE(pvn_link_on(&l, PVN_LINK_CTRL_LOST, 20));
+    ASSERT_TRUE(pvn_link_on(&l, PVN_LINK_CTRL_LOST, 30));
+    EXPECT_EQ(20u, l.since_ns) << "since when the control connection is lost";
+    ASSERT_TRUE(pvn_link_on(&l, PVN_LINK_CTRL_BACK, 40));
+    EXPECT_EQ(40u, l.since_ns);
+}
+
+TEST(Link, EachStateIsReachedAndEndsFromEach)
+{
+    std::set<int> reached = {PVN_LINK_SETUP};
+
+    for (size_t before = 0; before != reached.size();) {
+        before = reached.size();
+        for (int s : std::set<int>(reached))
+            for (int e = 0; e < PVN_LINK_EVENTS; e++) {
+                pvn_link l = in(s);
+                pvn_link_on(&l, static_cast<pvn_link_event>(e), 6);
+                reached.insert(l.state);
+            }
+    }
+    EXPECT_EQ(size_t(PVN_LINK_STATES), reached.size());
+    for (int s = 0; s < PVN_LINK_STATES; s++) {
+        pvn_link l = in(s);
+        EXPECT_TRUE(pvn_link_on(&l, PVN_LINK_END, 6));
+        EXPECT_EQ(PVN_LINK_ENDED, l.state);
+    }
+}
+
+// Nothing leads out of a failover but its own steps: a byte range is written again only behind a fence.
+TEST(Link, OnlyAFenceLeadsToANewConnection)
+{
+    for (int s = 0; s < PVN_LINK_STATES; s++)
+        for (int e = 0; e < PVN_LINK_EVENTS; e++) {
+            pvn_link l = in(s);
+            pvn_link_on(&l, static_cast<pvn_link_event>(e), 6);
+            if (l.state == PVN_LINK_CONNECT) {
+                EXPECT_TRUE(s == PVN_LINK_FENCE || s == PVN_LINK_CONNECT || s == PVN_LINK_EXCHANGE);
+            }
+            if (l.state == PVN_LINK_EXCHANGE) {
+                EXPECT_TRUE(s == PVN_LINK_CONNECT || s == PVN_LINK_EXCHANGE);
+            }
+        }
+}
+
+} // namespace
