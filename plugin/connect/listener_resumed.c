@@ -7,9 +7,26 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/param.h"
+
+enum { LOCK_TRIES = 10 };
+
+/* For the answering thread. A comm's thread within a failover looks at the listener again and again, so that the lock is
+ * taken for most of the time, each time for some microseconds; within a call of an adapter it is for long. */
+static bool lock_soon(struct pvn_listener *l)
+{
+    const struct timespec pause = {.tv_nsec = 50000};
+
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (pthread_mutex_trylock(&l->lock) == 0)
+            return true;
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
 
 /* A connection that its maker has not closed again. */
 static bool is_alive(const struct pvn_conn *c)
@@ -31,8 +48,10 @@ static bool is_left_behind(const struct pvn_listener *l, const struct member *m,
     return !is_alive(c) || now - m->expected_ns >= pvn_params_get()->hello_timeout;
 }
 
-/* For comms that are connected again: takes in what has come, and closes what no comm takes. */
-static void take_in_resumed(struct pvn_listener *l, uint64_t id)
+/* For comms that are connected again: takes in what has come, and closes what no comm takes. control: control
+ * connections are expected as well, since a comm within a failover has its answering thread look for one, which may not
+ * have had the lock for a while. */
+static void take_in_resumed(struct pvn_listener *l, uint64_t id, bool control)
 {
     uint64_t now = pvn_now_ns(), gap = now - l->looked_ns;
 
@@ -44,7 +63,7 @@ static void take_in_resumed(struct pvn_listener *l, uint64_t id)
         /* While an adapter's call has the lock nobody can look for what has come in. */
         if (gap > PVN_AWAY_NS)
             m->expected_ns = pvn_not_counted_ns(m->expected_ns, gap, now);
-        if (m->conn->theirs.resumes == id)
+        if (m->conn->theirs.resumes == id || (control && m->conn->cfg.control))
             m->expected_ns = now;
         if (is_left_behind(l, m, now))
             listener_set_aside(l, at, "no comm is waiting for this connection");
@@ -79,7 +98,7 @@ int pvn_listener_resumed(struct pvn_listener *l, uint64_t id, bool fallback_only
 {
     *conn = NULL;
     pthread_mutex_lock(&l->lock);
-    take_in_resumed(l, id);
+    take_in_resumed(l, id, true);
     for (struct member **at = &l->members; *at && !*conn;) {
         struct member *m = *at;
         int rc = m->given ? -EAGAIN : step_resumed(m->conn, id, fallback_only);
@@ -103,9 +122,9 @@ bool pvn_listener_beside(struct pvn_listener *l, uint64_t id, struct pvn_conn **
 
     if (conn)
         *conn = NULL;
-    if (pthread_mutex_trylock(&l->lock) != 0)
+    if (!lock_soon(l))
         return false;
-    take_in_resumed(l, id);
+    take_in_resumed(l, id, false);
     for (struct member **at = &l->members; *at && !(conn && *conn);) {
         struct member *m = *at;
 
@@ -133,9 +152,9 @@ struct pvn_conn *pvn_listener_control(struct pvn_listener *l, uint64_t nonce)
 {
     struct pvn_conn *newest = NULL;
 
-    if (pthread_mutex_trylock(&l->lock) != 0)
+    if (!lock_soon(l))
         return NULL;
-    take_in_resumed(l, nonce);
+    take_in_resumed(l, nonce, false);
     for (struct member **at = &l->members; *at;) {
         struct pvn_conn *c = (*at)->conn;
 
@@ -158,9 +177,9 @@ struct pvn_conn *pvn_listener_control(struct pvn_listener *l, uint64_t nonce)
 
 void pvn_listener_dismiss(struct pvn_listener *l, uint64_t id)
 {
-    if (pthread_mutex_trylock(&l->lock) != 0)
+    if (!lock_soon(l))
         return;
-    take_in_resumed(l, id);
+    take_in_resumed(l, id, false);
     for (struct member *m = l->members; m; m = m->next) {
         struct pvn_conn *c = m->conn;
 

@@ -17,6 +17,17 @@ static std::atomic<bool> hour_ahead{false};
 static thread_local bool dawdles = false;
 static std::atomic<bool> held_up{false}, may_go{false};
 
+// Threads that hold the listener's lock for nearly all of the time: each look for what has come in takes long.
+static std::atomic<bool> slow_accepts{false};
+static thread_local bool accepts_slowly = false;
+
+extern "C" int accept4(int fd, sockaddr *addr, socklen_t *len, int flags)
+{
+    if (slow_accepts && accepts_slowly)
+        usleep(1000);
+    return static_cast<int>(syscall(SYS_accept4, fd, addr, len, flags));
+}
+
 static void dawdle()
 {
     dawdles = false;
@@ -110,10 +121,12 @@ int open_files()
 }
 
 // Control connections that name comms from `resumes` on, and have their HELLO answered.
-std::vector<raw::Sock> half_made(const Receiver &r, int number, uint64_t resumes)
+std::vector<raw::Sock> half_made(const Receiver &r, int number, uint64_t resumes,
+                                 uint64_t more_features = 0)
 {
     std::vector<raw::Sock> made;
     pvn_hello mine = with_features(r.h.session);
+    mine.features |= more_features;
     int type = 0;
     for (int i = 0; i < number; i++) {
         mine.resumes = resumes + static_cast<uint64_t>(i);
@@ -164,6 +177,39 @@ TEST(Listener, ConnectionsForUnknownCommsThatStayOpenAreClosedInTime)
         };
         EXPECT_EQ(ncclSuccess, r.with(come_and_stay, [] { return true; }));
         EXPECT_FALSE(said("failover:")) << Log::get().text();
+    });
+}
+
+// A comm within a failover looks for a new connection all the time, and its thread that takes control connections does
+// not get the lock. The control connection is not refused for that.
+TEST(Listener, AControlConnectionIsKeptWhileItsCommHasTheLock)
+{
+    alone([] {
+        setenv("NCCL_PVRDMA_HELLO_TIMEOUT", "1s", 1);
+        setenv("NCCL_PVRDMA_FAILOVER_TIMEOUT", "60s", 1);
+        features |= PVN_FEATURE_KEEPS;
+        Receiving r;
+        r.goes_on([&] {
+            r.ctrl.send(lane_down());
+            r.connect_again(10);
+        });
+        r.done = false;
+        between_calls = {};
+        accepts_slowly = true; // this thread, which makes the calls
+        auto lose_again = [&] {
+            int type = 0;
+            Log::get().clear();
+            r.next.ctrl.reset();
+            EXPECT_TRUE(eventually([] { return said("failover: "); }));
+            raw::Sock s = std::move(half_made(r, 1, 10, PVN_FEATURE_CONTROL)[0]);
+            slow_accepts = true;
+            s.send(raw::frame(PVN_FRAME_BEAT, {}));
+            std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+            slow_accepts = false;
+            s.recv_frame(&type);
+            EXPECT_EQ(PVN_FRAME_LANE_DOWN, type) << Log::get().text();
+        };
+        EXPECT_EQ(ncclSuccess, r.with(lose_again, [] { return true; })) << Log::get().text();
     });
 }
 
