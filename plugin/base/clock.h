@@ -27,22 +27,4 @@ static inline uint64_t pvn_not_counted_ns(uint64_t since, uint64_t ns, uint64_t 
     return since + ns < now ? since + ns : now;
 }
 
-/* The pause that comes after this one: twice as long, at most max; after none (0) the first. */
-static inline uint64_t pvn_next_pause_ns(uint64_t pause, uint64_t first, uint64_t max)
-{
-    if (pause == 0)
-        return first;
-    return 2 * pause < max ? 2 * pause : max;
-}
-
-/* The pause after so many others, which began with the first. */
-static inline uint64_t pvn_pause_ns(unsigned others, uint64_t first, uint64_t max)
-{
-    uint64_t pause = first;
-
-    while (others-- > 0 && pause < max)
-        pause = pvn_next_pause_ns(pause, first, max);
-    return pause;
-}
-
 #endif

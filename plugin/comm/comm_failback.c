@@ -41,15 +41,12 @@
 #include "base/thread.h"
 #include "comm/plugin.h"
 #include "connect/presence.h"
+#include "connect/retry.h"
 
-#define WAIT_FIRST_NS PVN_NS_PER_S
-#define WAIT_MAX_NS   (60 * PVN_NS_PER_S)
 /* Failed attempts that are logged, before those that come once a minute. */
 enum { ATTEMPTS_LOGGED = 4 };
 /* An attempt that takes longer is given up: the peer may have no thread for it. */
 #define ATTEMPT_NS (30 * PVN_NS_PER_S)
-/* And one that gets no answer: the kernel would dial again less and less often. */
-#define DIAL_NS (3 * PVN_NS_PER_S)
 /* Lanes that are lost again sooner flap: the next attempt waits longer. */
 #define STABLE_NS (60 * PVN_NS_PER_S)
 /* A thread's pause while a connection is being made, while one may come in, and while all comms have
@@ -122,13 +119,14 @@ static void drop_conn(struct comm_failback *f, const char *why)
 
 static void attempt_failed(struct comm_failback *f, const char *why)
 {
-    if (f->sender && (f->attempts++ < ATTEMPTS_LOGGED || f->wait_ns == WAIT_MAX_NS))
+    if (f->sender &&
+        (f->attempts++ < ATTEMPTS_LOGGED || f->wait_ns == pvn_retry_longest_ns(PVN_RETRY_RETURN)))
         pvn_info(PVN_NET,
                  "failback: %s to %s: no better lanes yet: %s; the next attempt is in %.0f s",
                  f->conn->where, f->conn->who, why, (double)f->wait_ns / PVN_NS_PER_S);
     drop_conn(f, why);
     f->next_ns = pvn_now_ns() + f->wait_ns;
-    f->wait_ns = pvn_next_pause_ns(f->wait_ns, WAIT_FIRST_NS, WAIT_MAX_NS);
+    f->wait_ns = pvn_retry_next_ns(PVN_RETRY_RETURN, f->wait_ns);
 }
 
 /* Without the lock, by the thread that tries. */
@@ -145,7 +143,8 @@ static bool begin_attempt(struct comm_failback *f)
 
 static bool takes_too_long(const struct comm_failback *f)
 {
-    return pvn_now_ns() - f->began_ns > (f->conn->state == PVN_CONN_DIAL ? DIAL_NS : ATTEMPT_NS);
+    return pvn_now_ns() - f->began_ns >
+           (f->conn->state == PVN_CONN_DIAL ? pvn_retry_answer_ns(PVN_RETRY_RETURN) : ATTEMPT_NS);
 }
 
 /* Without the lock. True: the connection is up and better than what there is. */
@@ -457,7 +456,7 @@ void comm_failback_start(struct pvn_comm *c)
     if (c->back.tries || !pvn_conn_failback(c->conn) || (c->sender && !worse))
         return;
     if (c->back.wait_ns == 0)
-        c->back.wait_ns = WAIT_FIRST_NS;
+        c->back.wait_ns = pvn_retry_next_ns(PVN_RETRY_RETURN, 0);
     if (worse && c->back.slower_ns == 0)
         c->back.slower_ns = pvn_now_ns();
     f = new_failback(c);
@@ -544,15 +543,16 @@ void comm_failback_lost(struct pvn_comm *c)
     if (c->back.came_ns == 0)
         return;
     if (now - c->back.came_ns >= STABLE_NS) {
-        c->back.wait_ns = WAIT_FIRST_NS;
+        c->back.wait_ns = pvn_retry_next_ns(PVN_RETRY_RETURN, 0);
     } else {
-        c->back.wait_ns = pvn_next_pause_ns(c->back.wait_ns, WAIT_FIRST_NS, WAIT_MAX_NS);
+        c->back.wait_ns = pvn_retry_next_ns(PVN_RETRY_RETURN, c->back.wait_ns);
         if (!c->back.said_flaps)
             pvn_warn(
                 "failback: %s %s %s: the lanes were lost again %.1f s after the return to them; "
                 "the time to the next attempt doubles each time this happens, up to %.0f s",
                 c->conn->where, c->sender ? "to" : "from", c->conn->who,
-                (double)(now - c->back.came_ns) / PVN_NS_PER_S, (double)WAIT_MAX_NS / PVN_NS_PER_S);
+                (double)(now - c->back.came_ns) / PVN_NS_PER_S,
+                (double)pvn_retry_longest_ns(PVN_RETRY_RETURN) / PVN_NS_PER_S);
         c->back.said_flaps = true;
     }
     c->back.came_ns = 0;

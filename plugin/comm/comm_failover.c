@@ -31,18 +31,15 @@
 
 #include "base/clock.h"
 #include "connect/path_watch.h"
+#include "connect/retry.h"
 #include "base/log.h"
 #include "base/param.h"
 #include "comm/profile.h"
 #include "memory/gpucopy.h"
 #include "nccl/types.h"
 
-#define RETRY_FIRST_NS (10 * PVN_NS_PER_MS)
-#define RETRY_MAX_NS   PVN_NS_PER_S
 /* So many losses, with no message in between, are not those of a path that comes back. */
 enum { LOSSES_MAX = 12 };
-#define PAUSE_FIRST_NS (100 * PVN_NS_PER_MS)
-#define PAUSE_MAX_NS   (5 * PVN_NS_PER_S)
 /* So many connections that do not take the comm's memory, in one failover, are enough. */
 enum { REFUSALS_MAX = 8 };
 #define ENDED "the peer's process has ended or was killed"
@@ -159,8 +156,7 @@ static bool loses_without_end(struct pvn_comm *c)
 /* A comm without a sound path loses its lanes again and again: less and less often. */
 static uint64_t pause_ns(const struct pvn_comm *c)
 {
-    return c->paths.losses < 2 ? 0
-                               : pvn_pause_ns(c->paths.losses - 2, PAUSE_FIRST_NS, PAUSE_MAX_NS);
+    return c->paths.losses < 2 ? 0 : pvn_retry_pause_ns(PVN_RETRY_LOSSES, c->paths.losses - 2);
 }
 
 /* A device or port that has failed is no fault of the network: it says so itself (ENODEV, ENETDOWN; EIO until its
@@ -482,7 +478,7 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     comm_failback_stop(c);
     if (!c->sender)
         comm_failback_start(c);
-    f->retry_ns = pvn_now_ns() + pvn_pause_ns(f->attempts++, RETRY_FIRST_NS, RETRY_MAX_NS);
+    f->retry_ns = pvn_now_ns() + pvn_retry_pause_ns(PVN_RETRY_FAILOVER, f->attempts++);
     comm_link_on(c, PVN_LINK_AGAIN);
     if (!refused)
         return -EAGAIN;
@@ -499,8 +495,10 @@ static bool gets_no_answer(const struct pvn_comm *c)
     if (!comm_paths_more(c))
         return false;
     if (f->next->state == PVN_CONN_DIAL)
-        return f->next->attempts > 0 || now - f->dialled_ns > COMM_DIAL_NS;
-    return pvn_path_silent(&f->silence, f->next->ctrl.fd, now) > COMM_DIAL_NS;
+        return f->next->attempts > 0 ||
+               now - f->dialled_ns > pvn_retry_answer_ns(PVN_RETRY_FAILOVER);
+    return pvn_path_silent(&f->silence, f->next->ctrl.fd, now) >
+           pvn_retry_answer_ns(PVN_RETRY_FAILOVER);
 }
 
 static int connect_again(struct pvn_comm *c)
@@ -525,7 +523,7 @@ static int connect_again(struct pvn_comm *c)
     if (rc == -EAGAIN && gets_no_answer(c)) {
         if (f->next->err.code == 0)
             pvn_err_set(&f->next->err, -ETIMEDOUT, "no answer within %.3g s",
-                        (double)COMM_DIAL_NS / PVN_NS_PER_S);
+                        (double)pvn_retry_answer_ns(PVN_RETRY_FAILOVER) / PVN_NS_PER_S);
         rc = f->next->err.code;
     }
     /* The peer's end has received everything and may not be called any more. */

@@ -31,11 +31,10 @@
 #include "base/clock.h"
 #include "base/param.h"
 #include "connect/path_watch.h"
+#include "connect/retry.h"
 
 /* A comm that is called makes another connection itself by then. */
 #define DELAY_NS PVN_NS_PER_S
-/* The pause behind an attempt that fails. */
-#define PAUSE_NS (PVN_NS_PER_S / 2)
 
 struct comm_keep {
     struct comm_keep *next;
@@ -75,7 +74,7 @@ static bool is_acknowledged(const struct pvn_conn *conn)
 
 static void drop(struct comm_keep *k, uint64_t now)
 {
-    k->next_ns = now + PAUSE_NS;
+    k->next_ns = now + pvn_retry_pause_ns(PVN_RETRY_CONTROL, 0);
     pvn_conn_close(k->conn, NULL);
     k->conn = NULL;
     atomic_store(&k->ready, false);
@@ -108,7 +107,8 @@ static void step_dialled(struct comm_keep *k, uint64_t now)
     if (k->conn->state == PVN_CONN_OFFER) {
         pvn_conn_confirm(k->conn);
         atomic_store(&k->ready, true);
-    } else if (rc != -EAGAIN || (!acknowledged && now - k->began_ns > COMM_DIAL_NS)) {
+    } else if (rc != -EAGAIN ||
+               (!acknowledged && now - k->began_ns > pvn_retry_answer_ns(PVN_RETRY_CONTROL))) {
         drop(k, now);
     }
 }

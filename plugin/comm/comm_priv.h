@@ -35,9 +35,6 @@ enum { ATTEND_EVERY = 64 };
 
 /* Time between two looks for stalls, and between two publications. */
 #define COMM_LOOK_NS (PVN_NS_PER_S / 10)
-/* For how long one path is dialled, where there are others or another try, until the peer's machine
- * acknowledges something. */
-#define COMM_DIAL_NS (2 * PVN_NS_PER_S)
 /* For how long a peer whose control connection has ended without a GOODBYE is waited for: the process may
  * have ended, or a proxy has closed an idle connection, and the connector makes another one. */
 #define COMM_HUNG_UP_NS (3 * PVN_NS_PER_S)

@@ -8,16 +8,14 @@
 #include "base/clock.h"
 #include "base/param.h"
 #include "comm/device.h"
+#include "connect/retry.h"
 
 /* Lanes that delivered messages for at least this long prove that their path carries large packets. */
 #define SOUND_NS (60 * PVN_NS_PER_S)
-/* Pauses before a return to path 0: a useless one stalls the job until the loss is noticed. */
-#define HOME_FIRST_NS (10 * PVN_NS_PER_S)
-#define HOME_MAX_NS   (600 * PVN_NS_PER_S)
 
 static void hold_home(struct path_memory *m, uint64_t now)
 {
-    m->home_wait_ns = pvn_next_pause_ns(m->home_wait_ns, HOME_FIRST_NS, HOME_MAX_NS);
+    m->home_wait_ns = pvn_retry_next_ns(PVN_RETRY_HOME, m->home_wait_ns);
     m->home_ns = now + m->home_wait_ns;
 }
 

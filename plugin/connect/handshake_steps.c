@@ -4,6 +4,7 @@
 #include "connect/conn_priv.h"
 #include "connect/handshake_priv.h"
 #include "connect/listen_sockets.h"
+#include "connect/retry.h"
 #include "connect/route.h"
 
 #include <errno.h>
@@ -17,8 +18,6 @@
 /* A listener that refuses has lost its process or is behind a firewall. It is tried for this long
  * since a fail-over address refuses connections while it moves between machines. */
 #define REFUSED_LIMIT_NS (2 * PVN_NS_PER_S)
-#define REDIAL_FIRST_NS  (10 * PVN_NS_PER_MS)
-#define REDIAL_MAX_NS    PVN_NS_PER_S
 /* Connections that may be closed by the other side before it said a word. */
 enum { MAX_REDIALS = 3 };
 
@@ -101,7 +100,7 @@ static int dial_failed(struct pvn_conn *c, int code, struct pvn_err *err)
     }
     c->err = *err; /* quoted should the deadline come */
     try_instead(c);
-    c->redial_ns = now + pvn_pause_ns(c->attempts++, REDIAL_FIRST_NS, REDIAL_MAX_NS);
+    c->redial_ns = now + pvn_retry_pause_ns(PVN_RETRY_DIAL, c->attempts++);
     return -EAGAIN;
 }
 
@@ -187,7 +186,7 @@ static int redial(struct pvn_conn *c)
     c->redials++;
     pvn_ctrl_close(&c->ctrl);
     try_instead(c);
-    c->redial_ns = pvn_now_ns() + pvn_pause_ns(c->redials, REDIAL_FIRST_NS, REDIAL_MAX_NS);
+    c->redial_ns = pvn_now_ns() + pvn_retry_pause_ns(PVN_RETRY_DIAL, c->redials);
     conn_goto(c, PVN_CONN_DIAL);
     return -EAGAIN;
 }

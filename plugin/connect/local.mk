@@ -27,6 +27,8 @@ libpvn_core_la_SOURCES += \
     plugin/connect/path_watch.h \
     plugin/connect/presence.c \
     plugin/connect/presence.h \
+    plugin/connect/retry.c \
+    plugin/connect/retry.h \
     plugin/connect/route.c \
     plugin/connect/route.h \
     plugin/connect/sock.c \

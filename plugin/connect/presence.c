@@ -11,6 +11,7 @@
 #include "base/addr.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "connect/retry.h"
 #include "connect/sock.h"
 
 struct place {
@@ -26,10 +27,6 @@ static unsigned holders;
 
 /* Connections that are closed in one call, so that a flood of them holds nobody up. */
 enum { ANSWERS_MAX = 64 };
-/* An interface that is away answers nothing, and the kernel would dial again less and less often. */
-#define DIAL_NS PVN_NS_PER_S
-/* The pause behind a failure: a process that runs closes each connection. */
-#define PAUSE_NS (PVN_NS_PER_S / 2)
 /* From one byte to the next, and for how long none of them is acknowledged before another address is dialled. */
 #define BYTE_NS (2 * PVN_NS_PER_S)
 #define DEAD_NS (6 * PVN_NS_PER_S)
@@ -126,7 +123,7 @@ static bool failed(struct pvn_presence_probe *p, uint64_t now)
 {
     pvn_presence_probe_end(p);
     p->next++;
-    p->next_ns = now + PAUSE_NS;
+    p->next_ns = now + pvn_retry_pause_ns(PVN_RETRY_PROBE, 0);
     return false;
 }
 
@@ -174,7 +171,7 @@ bool pvn_presence_stands(struct pvn_presence_probe *p, const struct pvn_wire_add
         return failed(p, now);
     if (!p->connected) {
         rc = pvn_sock_connected(p->fd);
-        if (rc == -EAGAIN && now - p->began_ns < DIAL_NS)
+        if (rc == -EAGAIN && now - p->began_ns < pvn_retry_answer_ns(PVN_RETRY_PROBE))
             return false;
         if (rc)
             return failed(p, now);
