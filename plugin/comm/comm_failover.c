@@ -462,7 +462,6 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     pthread_mutex_lock(&c->mem.lock);
     comm_mr_detach_all(c, f->next);
     pthread_mutex_unlock(&c->mem.lock);
-    f->attached = false;
     /* It came up, and the peer may have refused it. */
     if (c->sender && c->link.state == PVN_LINK_EXCHANGE)
         path_memory_lost(&c->paths.memory, f->path, pvn_conn_worth_is_fast(pvn_conn_worth(f->next)),
@@ -470,11 +469,11 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     /* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
     if (f->next)
         f->next->replaced = true;
-    if (f->next && f->reported)
+    if (f->next && f->step == EXCHANGE_REPORTED)
         comm_keep_expect(c, f->next->cfg.nonce);
     pvn_conn_close(f->next, NULL);
     f->next = NULL;
-    f->reported = false;
+    f->step = EXCHANGE_BEGINS;
     comm_failback_stop(c);
     if (!c->sender)
         comm_failback_start(c);
@@ -640,14 +639,15 @@ static int attach(struct pvn_comm *c)
     bool fast = pvn_conn_worth_is_fast(pvn_conn_worth(f->next));
     int rc;
 
-    if (f->attached)
+    if (f->step != EXCHANGE_BEGINS)
         return 0;
     pthread_mutex_lock(&c->mem.lock);
     rc = comm_mr_attach_all(c, f->next, &err);
     pthread_mutex_unlock(&c->mem.lock);
-    f->attached = rc == 0;
-    if (rc == 0)
+    if (rc == 0) {
+        f->step = EXCHANGE_ATTACHED;
         return 0;
+    }
     if (!fast || pvn_params_get()->strict || ++f->refusals > REFUSALS_MAX)
         return give_up(c, &err, "failover");
     pvn_warn(
@@ -705,7 +705,7 @@ static int exchange_receiver(struct pvn_comm *c)
     size_t len;
     int rc = 0;
 
-    if (!f->reported) {
+    if (f->step == EXCHANGE_ATTACHED) {
         struct pvn_engine_report report;
         uint8_t body[512];
 
@@ -718,7 +718,7 @@ static int exchange_receiver(struct pvn_comm *c)
         pvn_engine_make_report(c->engine, &report);
         rc = pvn_conn_send(f->next, PVN_FRAME_REPORT, body,
                            pvn_report_encode(body, sizeof(body), &report), &err);
-        f->reported = true;
+        f->step = EXCHANGE_REPORTED;
     }
     if (rc == 0)
         rc = pvn_conn_expect(f->next, PVN_FRAME_ANSWER, &in, &len, &err);

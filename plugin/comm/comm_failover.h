@@ -9,12 +9,14 @@
 #include "connect/path_watch.h"
 #include "connect/presence.h"
 
+/* Within EXCHANGE, done so far: nothing; `next` has the comm's memory; the receiver has sent its report. */
+enum exchange_step { EXCHANGE_BEGINS, EXCHANGE_ATTACHED, EXCHANGE_REPORTED };
+
 struct comm_failover {
     struct pvn_conn *next; /* the connection that is to take over */
-    bool attached;         /* its lanes have the comm's memory */
-    bool refuses;          /* acceptor: the faster kind of lane does not take that */
+    enum exchange_step step;
+    bool refuses; /* acceptor: the faster kind of lane does not take that */
     unsigned refusals;
-    bool reported;
     bool exchanged; /* the peer may have given up the old connection */
     bool hung_up;   /* the old control connection has ended in order, and no other shows the peer */
     bool switches;  /* not after a loss, but to better lanes */
