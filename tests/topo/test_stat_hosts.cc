@@ -517,6 +517,27 @@ TEST_F(StatHosts, NoFileCanBeMade)
     EXPECT_NE(std::string::npos, r.out.find("no process of")) << r.out;
 }
 
+TEST_F(StatHosts, HostsOnWhichNoFileCanBeMade)
+{
+    const std::string room =
+        R"({"kind": "stat", "processes": [], "unreadable": [{"directory": "/dev/shm/x-0", "user": "root",
+        "problem": "the file system of /dev/shm is full", "remedy": "free some of it"}]})";
+    for (const char *host : {"n1.json", "n2.json"})
+        std::ofstream(dir.path + "/" + host) << room;
+    save("n3.json", {});
+    Result r = run_hosts("n[1-3]");
+    std::string all = squeeze(r.out);
+    EXPECT_EQ(3, r.status) << r.out << r.err;
+    EXPECT_NE(
+        std::string::npos,
+        all.find(
+            "no process uses the plugin on n3 "
+            "no statistics file can be made on n[1-2]: the file system of /dev/shm is full, so a "
+            "process that uses the plugin is not seen there -> free some of it"))
+        << r.out;
+    EXPECT_EQ(std::string::npos, all.find("not readable")) << r.out;
+}
+
 // A file of another host in a directory that both share, whose calendar clock is an hour ahead or behind;
 // it was booted a minute or a day ago.
 TEST_F(StatHosts, ClocksOfTwoHostsThatDiffer)
