@@ -21,8 +21,9 @@ launch_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PVN_SRCDIR=${PVN_SRCDIR:-$(cd "$launch_here/../.." && pwd)}
 PVN_BUILDDIR=$(cd "${PVN_BUILDDIR:-$PWD}" && pwd)
 export PVN_SRCDIR PVN_BUILDDIR
-launch_cache=$PVN_BUILDDIR/launchers
-launch_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich openssh-server openssh-client)
+# A script that needs other packages names them, and the folder that keeps them, before it sources this file.
+launch_cache=$PVN_BUILDDIR/${launch_folder:-launchers}
+[[ -v launch_packages ]] || launch_packages=(slurmctld slurmd slurm-client munge openmpi-bin mpich openssh-server openssh-client)
 launch_name=$(basename "$0" .sh)
 out=/mnt/out
 declare -A launch_pid=()
@@ -53,10 +54,14 @@ launch_fetch() {
         [[ -e $deb ]] || continue
         dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink -C "$new/root" || return 1
     done
+    launch_fetch_more "$new" || return 1
     rm -rf "$new/debs" "$launch_cache"
     touch "$new/complete"
     mv "$new" "$launch_cache"
 }
+
+# A script fetches more of its own here, into the folder that is named.
+launch_fetch_more() { :; }
 
 launch_outside() {
     local left rc program
