@@ -86,12 +86,13 @@ void comm_pending_free(struct comm_pending *p)
     free(p);
 }
 
-void comm_pending_drop(const void *owner)
+/* Removes all of this owner, but for those that a thread has taken, and links them by `next`. */
+static struct comm_pending *take_all(const void *owner)
 {
-    int i;
+    struct comm_pending *taken = NULL;
 
     pthread_mutex_lock(&pending_lock);
-    for (i = 0; i < BUCKETS; i++)
+    for (int i = 0; i < BUCKETS; i++)
         for (struct comm_pending **at = &pending[i]; *at;) {
             struct comm_pending *p = *at;
 
@@ -100,13 +101,28 @@ void comm_pending_drop(const void *owner)
                 continue;
             }
             *at = p->next;
-            pvn_info(PVN_NET, "finalize gives up connecting to %s, which connect had begun",
-                     p->conn->who);
-            pvn_conn_close(p->conn, "the connecting process has finalized the plugin");
-            pvn_poller_put();
-            free(p);
+            p->next = taken;
+            taken = p;
         }
     pthread_mutex_unlock(&pending_lock);
+    return taken;
+}
+
+void comm_pending_drop(const void *owner)
+{
+    struct comm_pending *taken = take_all(owner);
+
+    /* Without the lock: the end of a connection's lanes may block in an adapter. */
+    while (taken) {
+        struct comm_pending *p = taken;
+
+        taken = p->next;
+        pvn_info(PVN_NET, "finalize gives up connecting to %s, which connect had begun",
+                 p->conn->who);
+        pvn_conn_close(p->conn, "the connecting process has finalized the plugin");
+        pvn_poller_put();
+        free(p);
+    }
 }
 
 void comm_pending_after_fork(void)

@@ -150,11 +150,14 @@ int pvn_plugin_finalize(struct pvn_ctx *ctx, struct pvn_err *err)
         return err->code;
     }
     *at = ctx->next;
+    plugin_state.held++; /* this call itself, so that nothing is unloaded meanwhile */
     pthread_mutex_unlock(&plugin_state.lock);
     pvn_comm_drop_listeners(ctx); /* which releases what it held */
     pvn_comm_finish(false);       /* likewise */
-    pthread_mutex_lock(&plugin_state.lock);
+    /* Without the lock: the end of a connection's lanes may block in an adapter. */
     comm_pending_drop(ctx);
+    pthread_mutex_lock(&plugin_state.lock);
+    plugin_state.held--;
     free(ctx);
     if (!plugin_state.contexts && plugin_state.held)
         pvn_info(

@@ -4,6 +4,7 @@
 #include "rdma/plugin_route.h"
 
 #include <atomic>
+#include <memory>
 #include <thread>
 
 using namespace nccl;
@@ -214,6 +215,37 @@ TEST_F(PluginBlocked, LanesThatNobodyTakesDelayNoAnswer)
     EXPECT_EQ(0, sv::command("rules clear"));
     EXPECT_EQ(0, sv::command("release"));
     sleeper.join();
+}
+
+// A finalize gives up a connection that connect has begun, and hangs in the end of its lanes: other contexts connect meanwhile.
+TEST_F(PluginBlocked, AFinalizeThatHangsStopsNoOtherConnect)
+{
+    setenv("NCCL_PVRDMA_TRANSPORT", "auto", 1);
+    adapters("roce", "set devices 2;set timeout_cap_ms 20");
+    Net stays(12);
+    auto gone = std::make_unique<Net>(12);
+    alignas(8) char handle[NCCL_NET_HANDLE_MAXSIZE] = {};
+    void *lc = nullptr, *sc = nullptr, *rc = nullptr;
+
+    ASSERT_EQ(0, sv::command("rule made do call=create_qp nth=1000 : release"));
+    ASSERT_EQ(ncclSuccess, pvn_netdrv_listen(stays.d, stays.ctx, 0, handle, &lc));
+    ASSERT_TRUE(eventually([&] {
+        return pvn_netdrv_connect(gone->d, gone->ctx, 0, handle, &sc) != ncclSuccess || sc ||
+               pvn_netdrv_accept(stays.d, lc, &rc) != ncclSuccess || rc || made();
+    })) << stat();
+    ASSERT_TRUE(made() && !sc && !rc) << "the connection has lanes, and is not up";
+    ASSERT_EQ(0, sv::command(hang("destroy_qp")));
+    std::thread finalizes([&] { gone.reset(); });
+    EXPECT_TRUE(eventually(blocked)) << stat();
+    {
+        Route other(stays, 1, 1);
+        EXPECT_TRUE(other.move(1));
+    }
+    EXPECT_TRUE(blocked()) << "it went on when the adapter had let go";
+    EXPECT_EQ(0, sv::command("rules clear"));
+    EXPECT_EQ(0, sv::command("release"));
+    finalizes.join();
+    EXPECT_EQ(ncclSuccess, pvn_netdrv_close_listen(stays.d, lc));
 }
 
 } // namespace
