@@ -29,7 +29,7 @@ launch_fetch_more() {
     ) >"$base/archive/Packages" || return 1
     rm -r "$1/image"
     echo 'deb [trusted=yes] file:///archive ./' >"$base/etc/apt/sources.list"
-    # By this launch_world sees that all of it was fetched, also where the machine has a podman of its own.
+    # launch_world sees by this that all of it was fetched, also where the machine has a podman of its own.
     printf '#!/bin/sh\n' >"$1/root/usr/bin/base-of-image"
     chmod 755 "$1/root/usr/bin/base-of-image"
 }
@@ -169,7 +169,7 @@ else
     holds "no seccomp profile: io_uring is to be had" $?
 fi
 
-# What a DaemonSet's container has, all of it together; the image's own command keeps its file of readiness there.
+# All restrictions of a DaemonSet's container together; the image's own command keeps its file of readiness there.
 daemon=(--read-only --read-only-tmpfs=false --cap-drop all --security-opt no-new-privileges --tmpfs /status -e TMPDIR=/status)
 restricted "all restrictions of the DaemonSet" "$kept" "${daemon[@]}"
 run_as ok "check.sh with all restrictions of the DaemonSet" 60 in_box 1 "${daemon[@]}" -- sh -c '
