@@ -69,6 +69,10 @@ static struct sender *sender_new(struct pvn_engine *e)
         init_req(e, &tx->msg[i].req, REQ_SEND);
         tx->msg[i].count = tx->msg[i].next = 1;
     }
+    if (e->cfg.keeps && e->cfg.outlives_lanes && eng_keep_new(tx) < 0) {
+        free(tx);
+        return NULL;
+    }
     return tx;
 }
 
@@ -83,6 +87,7 @@ void eng_use_lanes(struct pvn_engine *e)
     for (int i = 0; i < cfg->nlanes; i++) {
         cfg->lanes[i]->engine = e;
         cfg->lanes[i]->nlanes = cfg->nlanes;
+        cfg->lanes[i]->takes = e->tx && e->tx->keeper && !e->needs_cts;
         cfg->lanes[i]->kick_due = true;
         cfg->lanes[i]->place = e->needs_cts ? eng_slot_place : eng_match_place;
         cfg->lanes[i]->over = eng_is_over;
@@ -122,6 +127,8 @@ void pvn_engine_free(struct pvn_engine *e)
         eng_match_free(e->rx);
         eng_place_free(e->rx);
     }
+    if (e->tx)
+        eng_keep_free(e->tx);
     free(e->rx);
     free(e->tx);
     free(e);

@@ -42,7 +42,13 @@ struct pvn_engine_cfg {
     /* The loss of a lane pauses the engine, and the caller brings new lanes (see Failover below);
      * false: it is the engine's failure. */
     bool outlives_lanes;
+    /* Sender that outlives its lanes: a message of PVN_KEEP_MAX bytes at most is done when a lane without
+     * clear-to-send has taken it (PVN_EV_TAKEN). A copy is kept until it is delivered, so the owner has to
+     * move the engine on while pvn_engine_kept is not 0. */
+    bool keeps;
 };
+
+enum { PVN_KEEP_MAX = 4096 };
 
 /* Counters since creation; read by the thread of the comm. */
 struct pvn_engine_stats {
@@ -54,6 +60,8 @@ struct pvn_engine_stats {
     uint64_t empty_polls; /* polls of a lane that gave no event */
     uint64_t resumes;     /* times that the lanes were replaced */
     uint64_t replayed;    /* messages sent again on other lanes */
+    uint64_t kept;        /* messages that were done when a lane had taken them, see keeps */
+    uint64_t kept_again;  /* of them, sent again from their copy; counted in replayed, too */
 };
 
 /* NULL with errno ENOMEM or EINVAL. The engine does not own the lanes. */
@@ -84,6 +92,8 @@ void pvn_engine_count(const struct pvn_engine *e, struct pvn_live *out);
 uint64_t pvn_engine_next(const struct pvn_engine *e);
 /* Requests not completed yet. */
 int pvn_engine_pending(const struct pvn_engine *e);
+/* Sender: messages that the receiver may not have, done or not tested yet, of which a copy is kept. */
+int pvn_engine_kept(const struct pvn_engine *e);
 /* True if the peer's writes reach nothing but what the receives have registered. */
 bool pvn_engine_needs_registration(const struct pvn_engine *e);
 /* Sender: true if a lane may still read this memory for a message that is not completed. */

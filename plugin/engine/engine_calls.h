@@ -117,7 +117,7 @@ static inline bool eng_is_done(const struct pvn_req *req)
 /* Frees a request that is done and returns its first size. */
 static inline size_t eng_finish(struct pvn_req *req)
 {
-    req->state = REQ_FREE;
+    req->state = req->after;
     if (req->kind == REQ_RECV)
         eng_free_group((struct recv_group *)req);
     return req->size;

@@ -162,15 +162,29 @@ int pvn_engine_resume_receiver(struct pvn_engine *e, struct pvn_lane *const *lan
 
 /* ---- sender ---- */
 
+/* The receiver has the message. */
+static void delivered(struct pvn_engine *e, struct send_msg *m)
+{
+    m->count = m->next = 1;
+    if (eng_is_kept(m)) {
+        eng_unkeep(e, m);
+        return;
+    }
+    eng_count_bytes(e, m->req.size);
+    eng_req_done(e, &m->req);
+}
+
 static uint64_t oldest_number(const struct sender *tx)
 {
     return tx->next > MSG_RING ? tx->next - MSG_RING : 0;
 }
 
+/* One that the receiver may not have. */
 static struct send_msg *open_message(struct sender *tx, uint64_t number)
 {
     struct send_msg *m = &tx->msg[number % MSG_RING];
-    return m->req.state == REQ_OPEN && m->w.cookie == pvn_id(number) ? m : NULL;
+    bool waits = m->req.state == REQ_OPEN || eng_is_kept(m);
+    return waits && m->w.cookie == pvn_id(number) ? m : NULL;
 }
 
 static int impossible(struct pvn_engine *e)
@@ -226,9 +240,7 @@ void pvn_engine_acknowledge(struct pvn_engine *e, uint64_t received)
         if (!m)
             continue;
         m->unassigned = false;
-        m->count = m->next = 1;
-        eng_count_bytes(e, m->req.size);
-        eng_req_done(e, &m->req);
+        delivered(e, m);
     }
     tx->unassigned = 0;
 }
@@ -302,9 +314,7 @@ static int settle(struct pvn_engine *e, const struct pvn_engine_report *r, uint6
         bool waits = m->unassigned;
         m->unassigned = false;
         if (!nothing && !waits && has(r, k, m)) {
-            m->count = m->next = 1;
-            eng_count_bytes(e, m->req.size);
-            eng_req_done(e, &m->req);
+            delivered(e, m);
             continue;
         }
         again += r->by_slot ? !waits : 1;
@@ -331,6 +341,7 @@ static void rewind_message(struct pvn_engine *e, struct send_msg *m, uint64_t nu
     m->ndone = 0;
     chunk_clear(eng_done_chunks(e->tx, m));
     e->stats.replayed++;
+    e->stats.kept_again += eng_is_kept(m);
 }
 
 /* Slots are counted from 0 again. */

@@ -45,7 +45,8 @@ struct plan {
 };
 
 enum req_kind { REQ_SEND, REQ_RECV, REQ_FLUSH };
-enum req_state { REQ_FREE, REQ_OPEN, REQ_DONE };
+/* KEPT: no request any more, but its message has to stay, see engine_keep.c. */
+enum req_state { REQ_FREE, REQ_OPEN, REQ_DONE, REQ_KEPT };
 
 /* A request, which the caller holds: the first member of a message, a group or a flush. It lives until
  * test has reported it done. */
@@ -58,6 +59,8 @@ struct pvn_req {
     uint8_t sizes; /* that test gives: buffers of a receive, else 1 */
     uint8_t kind;  /* fixed */
     uint8_t left;  /* of a receive: buffers not done */
+    uint8_t
+        after; /* its state once it is tested: REQ_FREE, or REQ_KEPT while a copy of it is kept */
 };
 
 static_assert(offsetof(struct pvn_req, owner) == 0, "pvn_req_owner looks there");
@@ -147,8 +150,11 @@ struct matching {
     struct placed placed[PVN_MAX_REQS][PVN_MAX_RECVS]; /* of each buffer of each group */
 };
 
+struct keeper;
+
 struct sender {
     struct send_msg msg[MSG_RING];
+    struct keeper *keeper; /* NULL: no message is kept */
     /* The chunks that ndone counts, of messages that are cut. */
     struct chunk_set done[MSG_RING];
     uint64_t next;             /* number of the next message */
@@ -345,6 +351,18 @@ static inline struct chunk_set *eng_done_chunks(struct sender *tx, const struct 
 int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n);
 int eng_tx_post(struct pvn_engine *e); /* what lanes had no room for */
 void eng_tx_oldest(const struct pvn_engine *e, const struct pvn_req *req, char *text, size_t cap);
+
+/* engine_keep.c */
+int eng_keep_new(struct sender *tx); /* 0 or -ENOMEM */
+void eng_keep_free(struct sender *tx);
+/* A lane has taken message `id`, which is done if a copy of it may be kept. */
+void eng_keep(struct pvn_engine *e, uint32_t id);
+/* A kept message is delivered. */
+void eng_unkeep(struct pvn_engine *e, struct send_msg *m);
+static inline bool eng_is_kept(const struct send_msg *m)
+{
+    return m->req.after == REQ_KEPT;
+}
 
 /* engine_flush.c */
 void eng_flush_event(struct pvn_engine *e, const struct pvn_event *ev);

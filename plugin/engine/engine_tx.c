@@ -214,12 +214,17 @@ __attribute__((noinline)) static bool last_of_many(struct pvn_engine *e, struct 
 __attribute__((noinline)) static void sent_any(struct pvn_engine *e, uint32_t id, unsigned chunk)
 {
     struct send_msg *m = &e->tx->msg[id % MSG_RING];
-    if (m->req.state != REQ_OPEN || m->w.cookie != id || chunk >= m->next) {
+    bool waits = m->req.state == REQ_OPEN || eng_is_kept(m);
+    if (!waits || m->w.cookie != id || chunk >= m->next) {
         e->stats.stale++;
         return;
     }
     if (m->count > 1 && !last_of_many(e, m, chunk))
         return;
+    if (eng_is_kept(m)) {
+        eng_unkeep(e, m);
+        return;
+    }
     eng_count_bytes(e, m->req.size);
     eng_req_done(e, &m->req);
 }
@@ -254,6 +259,8 @@ int eng_tx_events(struct pvn_engine *e, const struct pvn_event *ev, int n)
                 sent_any(e, id, ev->chunk);
             for (; more > 0; more--)
                 sent(e, id = pvn_id(id + 1));
+        } else if (ev->kind == PVN_EV_TAKEN) {
+            eng_keep(e, ev->id);
         } else {
             e->stats.stale++;
         }

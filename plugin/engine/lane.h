@@ -111,7 +111,10 @@ enum pvn_ev_kind {
                     longer. And chunk 0 of the next `more` messages behind it, too */
     PVN_EV_ARRIVED, /* receiver: chunk `chunk` of `id`/`recv` is complete in memory */
     PVN_EV_FLUSHED, /* receiver: flush `id` is done */
-    PVN_EV_NONE     /* no event has this kind */
+    /* sender, PVN_LANE_SENT_IS_DELIVERED and pvn_lane.takes: the lane does not read chunk 0 of message `id`
+     * any more; PVN_EV_SENT follows */
+    PVN_EV_TAKEN,
+    PVN_EV_NONE /* no event has this kind */
 };
 
 /* An event. It has values only, so that a late or repeated one can be recognised and dropped. */
@@ -326,6 +329,7 @@ struct pvn_lane {
     /* PVN_LANE_ENDS, receiver: as of its last poll; the engine has it look again by PVN_LANE_GOES_ON */
     enum pvn_lane_end end;
     struct pvn_err err;
+    bool takes; /* PVN_EV_TAKEN is of use; the engine's to set before join */
     bool wrong; /* err: it died of a request that other lanes would refuse as well, not of a loss */
 };
 

@@ -8,6 +8,7 @@ libpvn_core_data_la_SOURCES += \
     plugin/engine/engine_error.c \
     plugin/engine/engine_failover.c \
     plugin/engine/engine_flush.c \
+    plugin/engine/engine_keep.c \
     plugin/engine/engine_match.c \
     plugin/engine/engine_place.c \
     plugin/engine/engine_plan.c \

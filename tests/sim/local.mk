@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The engine against a simulated network.
 PVN_TESTS += tests/sim/test_engine_sim
-tests_sim_test_engine_sim_SOURCES = tests/sim/test_engine_sim.cc tests/sim/world.cc tests/sim/totals.h tests/sim/world.h \
+tests_sim_test_engine_sim_SOURCES = tests/sim/test_engine_sim.cc tests/sim/world.cc tests/sim/shares.h tests/sim/totals.h tests/sim/world.h \
     tests/support/engine_calls.c tests/support/engine_calls.h
 tests_sim_test_engine_sim_CPPFLAGS = $(TEST_CPPFLAGS)
 # A hundred thousand worlds: here the run is what takes the time.

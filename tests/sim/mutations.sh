@@ -77,6 +77,14 @@ mutate the-newest-with-a-tag-takes-the-slot $e/engine_tx.c '/^static struct send
 mutate what-was-assigned-ahead-is-not-finished $e/engine_tx.c 's/m->unassigned \? 0 : post_rest\(e, m\)/0/'
 mutate flushes-are-not-ended $e/engine_failover.c '/^int pvn_engine_resume_receiver/,/^}/s/eng_flush_end\(e\);/;/'
 mutate closed-without-a-fence tests/sim/world.cc '/^void World::close/,/^}/s/fence\(.*\);/;/'
+# Rules for messages that are done when a lane has taken them.
+mutate what-is-kept-is-not-copied $e/engine_keep.c '/^void eng_keep\(/,/^}/s/m->w\.src = copy;/;/'
+mutate a-tested-send-gives-up-its-copy $e/engine_calls.h 's/req->state = req->after;/req->state = REQ_FREE;/'
+mutate what-is-kept-is-not-sent-again $e/engine_failover.c '/^static struct send_msg \*open_message/,/^}/s/ \|\| eng_is_kept\(m\)//'
+mutate what-is-kept-is-always-sent-again $e/engine_failover.c 's/&& has\(r, k, m\)/\&\& !eng_is_kept(m) \&\& has(r, k, m)/'
+mutate a-kept-message-is-kept-for-ever $e/engine_tx.c '/^__attribute__.* sent_any/,/^}/s/eng_unkeep\(e, m\);/;/'
+mutate one-taken-chunk-is-all $e/engine_keep.c 's/ && m->count == 1 &&$/ \&\&/;s/m->next == 1 && //'
+mutate taken-of-any-message $e/engine_keep.c 's/ \|\| m->w\.cookie != id//'
 # Rules that make it exactly-once at any time.
 mutate flushed-by-one-lane $e/engine_flush.c 's/if \(--j->waiting == 0\)/if (true)/'
 mutate flush-refused-is-forgotten $e/engine_flush.c '/^static int post/,/^}/s/if \(rc == -EAGAIN\)/if (false)/'

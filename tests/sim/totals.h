@@ -16,7 +16,7 @@ struct Totals {
              deaths = 0, unexpected = 0, dropped_stale = 0, dropped_dup = 0, slots = 0, runs = 0,
              watches = 0, failovers = 0, replayed = 0, switches = 0, lost_answers = 0,
              acknowledged = 0, flushes = 0, closes = 0, sleeps = 0, lost_chunks = 0, overtakes = 0,
-             farther = 0;
+             farther = 0, kept = 0, kept_again = 0, helped = 0;
 
     void operator+=(const Totals &o)
     {
@@ -28,6 +28,7 @@ struct Totals {
         lost_answers += o.lost_answers, acknowledged += o.acknowledged;
         flushes += o.flushes, closes += o.closes, sleeps += o.sleeps;
         lost_chunks += o.lost_chunks, overtakes += o.overtakes, farther += o.farther;
+        kept += o.kept, kept_again += o.kept_again, helped += o.helped;
     }
 };
 
@@ -52,6 +53,9 @@ inline void report(uint64_t seeds, const Totals &t)
         {"answers lost in a failover", t.lost_answers},
         {"sends completed by the number of messages received", t.acknowledged},
         {"messages sent again", t.replayed},
+        {"sends completed when a lane had taken them", t.kept},
+        {"of them, sent again from the copy", t.kept_again},
+        {"steps taken for a sender whose caller need not call", t.helped},
         {"flushes taken by lanes", t.flushes},
         {"ends closed in the middle", t.closes},
         {"sends that the number of a receiver which closed has ended", t.farther},

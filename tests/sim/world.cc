@@ -198,6 +198,17 @@ void report_sent(Lane *l, uint32_t cookie, uint16_t chunk)
     event_at(l, w->clock + late + w->pick(w->k.max_delay / 4 + 1), ev);
 }
 
+void report_taken(Lane *l, const pvn_write &post)
+{
+    if (!l->base.takes || post.f.chunk > 0)
+        return;
+    pvn_event ev = {};
+    ev.kind = PVN_EV_TAKEN;
+    ev.id = post.cookie;
+    event_at(l, l->world->clock + 1, ev);
+    l->world->taken++;
+}
+
 // Its receiver finds the buffer of a chunk by the engine's place, when it is polled.
 bool places(const Lane *l)
 {
@@ -215,6 +226,7 @@ void transmit(Lane *l)
         pk.f = p.w.f;
         const auto *src = static_cast<const uint8_t *>(p.w.src);
         pk.bytes.assign(src, src + p.w.f.len);
+        report_taken(l, p.w);
         pk.raddr = w->k.cts ? p.w.to->addr + p.w.f.offset : 0;
         pk.rkey = w->k.cts ? p.w.to->rkey[l->base.idx] : 0;
         pk.cookie = p.w.cookie;
@@ -311,7 +323,7 @@ int deliver(Lane *l)
 pvn_event stale_event(World *w)
 {
     pvn_event ev = {};
-    ev.kind = w->chance(50) ? PVN_EV_SENT : PVN_EV_ARRIVED;
+    ev.kind = w->chance(50) ? PVN_EV_SENT : w->chance(30) ? PVN_EV_TAKEN : PVN_EV_ARRIVED;
     uint32_t slot = static_cast<uint32_t>(w->pick(256)),
              gen = 8 + static_cast<uint32_t>(w->pick(4000));
     ev.id = slot | gen << 8;
@@ -319,7 +331,7 @@ pvn_event stale_event(World *w)
     ev.recv = static_cast<uint8_t>(w->pick(PVN_MAX_RECVS));
     if (ev.kind == PVN_EV_SENT)
         ev.more = static_cast<uint32_t>(w->pick(4));
-    else
+    else if (ev.kind == PVN_EV_ARRIVED)
         ev.total = ev.bytes = static_cast<uint32_t>(w->pick(1000));
     return ev;
 }
@@ -458,6 +470,7 @@ pvn_engine *new_engine(World *w, const std::vector<std::unique_ptr<Lane>> &lanes
     c.now = virtual_now;
     c.now_ctx = w;
     c.outlives_lanes = w->k.outlives;
+    c.keeps = w->k.keeps;
     return pvn_engine_new(&c);
 }
 

@@ -94,6 +94,7 @@ struct Knobs {
     int death_lane = 0;
     size_t chunk = 256;
     bool delivered = false; // a send completes when the receiver has the bytes; lanes are replaced
+    bool keeps = false;     // with it: small messages are done when a lane has read them
     bool outlives = false;  // the engine is to outlive its lanes, which it cannot if not delivered
 };
 
@@ -146,6 +147,7 @@ struct World {
     std::string violation;                 // first broken promise
     uint64_t repeats = 0, stales = 0, dups = 0, refusals = 0, deaths = 0; // faults that fired
     uint64_t slots = 0, runs = 0; // slots taken by the engine, SENT events of several
+    uint64_t taken = 0;           // TAKEN events
     uint64_t watches = 0;         // polls that found nothing and said what they watch
     uint64_t flushes = 0;         // that lanes have taken
     uint64_t lost_chunks = 0;     // and entries and acknowledgements
