@@ -60,6 +60,7 @@ struct tx_frame {
     bool probe;        /* its beginning is to show what the kernel does, see tcp_trial.c */
     bool timed;        /* how long its writes take is of interest */
     bool needs_ack;    /* the header requests an acknowledgement */
+    bool taken;        /* TX_UNACKED: nothing more is to be reported until it is acknowledged */
     uint32_t cookie;
     uint32_t ack_nth; /* TX_UNACKED: acknowledgements of the stream that must have come */
     const uint8_t *src;

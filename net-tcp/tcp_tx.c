@@ -16,6 +16,7 @@ enum {
     /* Queued bytes that are worth a call at once: three messages of 64 KiB, which gain by it; longer ones
      * do not (tests/bench/NOTES.md, batches of medium messages). */
     SEND_NOW_BYTES = 160 * 1024,
+    TAKEN_MAX = 4096, /* bytes of a payload whose PVN_EV_TAKEN the engine can use (PVN_KEEP_MAX) */
     TURN_BYTES = 16 * 1024, /* written by one call: the next one begins with another stream */
     HALVE_FROM = 60 * 1024, /* bytes of a lone payload that is sent in two halves */
     HALVE_TO = 96 * 1024
@@ -201,6 +202,12 @@ static int gather(struct tcp_lane *t, const struct stream *s, struct iovec *iov,
     return n;
 }
 
+/* The engine is to hear that the kernel has a copy. */
+static bool may_report_taken(const struct tcp_lane *t, const struct tx_frame *f)
+{
+    return t->l.takes && f->chunk == 0 && !f->zerocopy && frame_len(f) <= PVN_FRAME_LEN + TAKEN_MAX;
+}
+
 /* Marks what `sent` more bytes have completed. */
 static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
 {
@@ -213,6 +220,7 @@ static void advance(struct tcp_lane *t, struct stream *s, size_t sent)
         f->state = f->needs_ack ? TX_UNACKED : TX_SENT;
         if (f->needs_ack) {
             f->ack_nth = ++s->acks_requested;
+            f->taken = !may_report_taken(t, f);
             t->unacked++;
         }
         f->stream = (uint8_t)(s - t->s);
@@ -398,6 +406,10 @@ int tcp_tx_report(struct tcp_lane *t, struct pvn_event *ev, int max)
     int n = 0;
     for (uint32_t p = t->freed; p != t->assigned && n < max; p++) {
         struct tx_frame *f = frame_at(t, p);
+        if (f->state == TX_UNACKED && !f->taken) {
+            ev[n++] = (struct pvn_event){.kind = PVN_EV_TAKEN, .id = f->cookie};
+            f->taken = true;
+        }
         if (f->state != TX_SENT)
             continue;
         ev[n++] = (struct pvn_event){.kind = PVN_EV_SENT, .id = f->cookie, .chunk = f->chunk};

@@ -61,6 +61,7 @@ struct LanePair {
     // Buffers of requests that may still be open: a worker uses them until the lanes are closed.
     std::vector<std::vector<uint8_t>> kept;
     bool clear_to_send = false, acknowledged = false;
+    bool keeps = false; // the sender outlives its lanes and keeps what is small
     bool acks = true;   // the receiver offers zero-copy acknowledgements
     bool trial = false; // the sender finds out if zero-copy pays; else it takes that for granted
     size_t lone_chunk = 0;
@@ -201,9 +202,11 @@ struct LanePair {
         ec.unexpected_max = 64 << 20;
         ec.now = lane_pair_now;
         ec.sender = true;
+        ec.keeps = ec.outlives_lanes = keeps;
         ec.lanes[0] = tx;
         etx = pvn_engine_new(&ec);
         ec.sender = false;
+        ec.keeps = ec.outlives_lanes = false;
         ec.lanes[0] = rx;
         erx = pvn_engine_new(&ec);
         ASSERT_TRUE(etx && erx);

@@ -447,6 +447,46 @@ TEST(TcpLaneBatch, MessagesOfAnIdleThreadDoNotWait)
     }
 }
 
+// Sends and tests without any call of the receiver: whether the send is done within so many tests.
+static bool is_done_alone(LanePair *p, const std::vector<uint8_t> &m, pvn_req **s)
+{
+    int done = 0;
+    EXPECT_EQ(0, pvn_engine_isend(p->etx, m.data(), m.size(), 0, nullptr, s));
+    for (int i = 0; i < 1000 && !done; i++)
+        EXPECT_EQ(0, pvn_engine_test(*s, &done, nullptr));
+    return done;
+}
+
+// A small message is done when the kernel has it, whatever the receiver does; a larger one is acknowledged first.
+TEST(TcpLaneKeeps, ASmallSendIsDoneBeforeItsReceiverCalls)
+{
+    for (int streams : {1, 3}) {
+        for (size_t n : {size_t(0), size_t(8), size_t(4096), size_t(4097)}) {
+            LanePair p;
+            p.acknowledged = p.keeps = true;
+            p.open(streams, 65536, true);
+            std::vector<uint8_t> m = bytes::of(n, 7), sent = m, in(n);
+            void *buf = in.data();
+            int tag = 0, done = 0;
+            pvn_req *r, *s;
+            bool small = n <= PVN_KEEP_MAX;
+            ASSERT_EQ(small, is_done_alone(&p, m, &s)) << n;
+            EXPECT_EQ(small, pvn_engine_kept(p.etx));
+            if (small)
+                std::fill(m.begin(), m.end(), uint8_t(0));
+            ASSERT_EQ(0, pvn_engine_irecv(p.erx, 1, &buf, &n, &tag, nullptr, &r));
+            for (long i = 0; i < 200000000L && !done; i++)
+                ASSERT_EQ(0, pvn_engine_test(r, &done, nullptr));
+            ASSERT_EQ(sent, in);
+            for (long i = 0; i < 200000000L && pvn_engine_kept(p.etx) > 0; i++) {
+                ASSERT_EQ(0, pvn_engine_progress(p.etx));
+                ASSERT_EQ(0, pvn_engine_progress(p.erx));
+            }
+            EXPECT_EQ(0, pvn_engine_kept(p.etx));
+        }
+    }
+}
+
 // Two messages of n bytes: the sender's system calls for the second. idle: the thread was,
 // between them.
 static uint64_t calls_for_second(bool batch, size_t n, bool idle)
