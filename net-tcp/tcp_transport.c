@@ -31,9 +31,9 @@ enum {
     WORKERS_FROM_MBPS = 50000,
     DIAL_TO_LEN = 19 /* family, port, address */
 };
-/* For how long an address is waited for that is still checked for a duplicate, where nothing else leads
- * out. */
-#define TENTATIVE_NS (2 * PVN_NS_PER_S)
+/* For how long an address is waited for that is still checked for a duplicate, and a link that has just been set up,
+ * where nothing else leads out. */
+#define COMES_NS (2 * PVN_NS_PER_S)
 
 /* Facts that scan learned and lanes need, by the device's index; written by scan, before any lane is
  * made. */
@@ -115,13 +115,29 @@ static bool leads_nowhere(const struct pvn_iface_pick *picks, int n)
            pvn_addr_is_link_local((const struct sockaddr *)&picks[0].addr);
 }
 
+/* The kernel reports the carrier of a link up to a second after that was set up, as a container's is when its first process
+ * starts. A bridge without a link has no member that runs, which may stay so. */
+static bool may_get_link(const struct pvn_iface *i)
+{
+    return i->up && !i->running && i->naddrs > 0 &&
+           (i->kind <= PVN_IFACE_MACVLAN || i->kind == PVN_IFACE_VETH);
+}
+
 /* The kernel checks each new IPv6 address for a duplicate, which takes it a second or two. */
-static bool has_tentative(const struct pvn_iface_table *table)
+static bool has_tentative(const struct pvn_iface *i)
+{
+    for (int k = 0; i->up && i->running && k < i->naddrs; k++)
+        if (i->addrs[k].tentative)
+            return true;
+    return false;
+}
+
+/* True if an interface may lead out soon. */
+static bool one_may_come(const struct pvn_iface_table *table)
 {
     for (size_t i = 0; i < table->n; i++)
-        for (int k = 0; table->v[i].up && table->v[i].running && k < table->v[i].naddrs; k++)
-            if (table->v[i].addrs[k].tentative)
-                return true;
+        if (may_get_link(&table->v[i]) || has_tentative(&table->v[i]))
+            return true;
     return false;
 }
 
@@ -146,8 +162,9 @@ static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
     const struct pvn_params *p = pvn_params_get();
     struct pvn_iface_pick picks[PVN_MAX_DEVICES];
     struct pvn_iface_table table = {0};
-    uint64_t until = pvn_now_ns() + TENTATIVE_NS;
+    uint64_t until = pvn_now_ns() + COMES_NS;
     struct pvn_dev_list named = pvn_dev_list_parse(p->socket_ifname);
+    bool is_named = !named.empty && !named.exclude;
     int i, n;
 
     pvn_dev_list_warn("NCCL_SOCKET_IFNAME", p->socket_ifname);
@@ -161,15 +178,17 @@ static int tcp_scan(struct pvn_device *out, int max, char *left_out, size_t cap,
         pvn_err_clear(err);
         n = pvn_iface_choose(&table, p->socket_ifname, p->socket_family, picks, (size_t)max,
                              left_out, cap, err);
-        if (!leads_nowhere(picks, n) || !has_tentative(&table) || pvn_now_ns() >= until)
+        bool lo_is_named = is_named && n > 0 && picks[0].iface->kind == PVN_IFACE_LOOPBACK;
+        if (lo_is_named || !leads_nowhere(picks, n) || !one_may_come(&table) ||
+            pvn_now_ns() >= until)
             break;
         pvn_iface_free(&table);
         nanosleep(&(struct timespec){.tv_nsec = 50 * (long)PVN_NS_PER_MS}, NULL);
     }
-    if (n > 0 && picks[0].iface->kind == PVN_IFACE_LOOPBACK && (named.empty || named.exclude))
+    if (n > 0 && picks[0].iface->kind == PVN_IFACE_LOOPBACK && !is_named)
         warn_of_loopback(&table, p, left_out);
     for (i = 0; i < n; i++)
-        fill(&out[i], &picks[i], !named.empty && !named.exclude, i);
+        fill(&out[i], &picks[i], is_named, i);
     pvn_iface_free(&table);
     return n;
 }

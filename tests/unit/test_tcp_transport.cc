@@ -388,6 +388,36 @@ TEST_F(TcpTransport, TentativeAddressesAreWaitedFor)
         GTEST_SKIP() << why;
 }
 
+/* A link that has just been set up gets its carrier a little later. */
+TEST_F(TcpTransport, ALinkThatComesUpIsWaitedFor)
+{
+    const std::string why = pvn_test::in_netns([&] {
+        ASSERT_TRUE(
+            pvn_test::sh("ip link add a0 type veth peer name a1; ip link set lo up; "
+                         "ip link set a0 addrgenmode none; ip link set a1 addrgenmode none; "
+                         "ip addr add 10.7.0.1/24 dev a0; ip link set a0 up"));
+        ASSERT_TRUE(pvn_test::links_run("a0", false));
+        for (const char *names : {"NCCL_SOCKET_IFNAME=", "NCCL_SOCKET_IFNAME=a0"}) {
+            params({names});
+            ASSERT_TRUE(pvn_test::sh("(sleep 0.3; ip link set a1 up) &"));
+            EXPECT_EQ(1, scan()) << err.reason[0];
+            EXPECT_STREQ("a0", devices[0].ifname) << names;
+            ASSERT_TRUE(pvn_test::links_run("a0"));
+            ASSERT_TRUE(pvn_test::sh("ip link set a1 down"));
+            ASSERT_TRUE(pvn_test::links_run("a0", false));
+        }
+        // The wait has an end, and there is none where loopback is named.
+        params({"NCCL_SOCKET_IFNAME="});
+        EXPECT_EQ(1, scan());
+        EXPECT_STREQ("lo", devices[0].ifname);
+        params({"NCCL_SOCKET_IFNAME=lo"});
+        EXPECT_EQ(1, scan());
+        EXPECT_STREQ("lo", devices[0].ifname);
+    });
+    if (!why.empty())
+        GTEST_SKIP() << why;
+}
+
 TEST_F(TcpTransport, LoopbackBesideAnInterfaceThatIsUpIsAWarning)
 {
     const std::string why = pvn_test::in_netns([&] {
