@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -118,6 +119,17 @@ struct Handshake : testing::Test {
         cc.peer_len = pvn_wire_addr_to_sockaddr(&h.addr, 0, &cc.peer);
         s = pvn_conn_new(&cc);
         ASSERT_NE(nullptr, s);
+    }
+    // As it was before begin().
+    void again()
+    {
+        pvn_conn_close(a, nullptr);
+        pvn_conn_close(s, nullptr);
+        pvn_listener_close(l);
+        a = s = nullptr;
+        l = nullptr;
+        ra = rs = -EAGAIN;
+        pvn_memlane_reset();
     }
     void step_acceptor()
     {
@@ -300,20 +312,33 @@ TEST_F(Handshake, AnAcceptorThatGoesSecondWaitsForALimitedTime)
     EXPECT_NE(std::string::npos, captured.find("lane 0")) << captured;
 }
 
-// A peer that is being connected has connected; its states have time limits of their own.
+// A peer that is being connected has connected; its states have time limits of their own. A step that the machine interrupts
+// for longer than the limit looks like a peer that is away: such a trial says nothing, and another one follows.
 TEST_F(Handshake, AcceptWaitsForThePeerThatIsThere)
 {
     params.accept_timeout = 50 * PVN_NS_PER_MS;
-    pvn_memlane_plan[0][0].verify = pvn_memlane_plan[0][1].verify = -EAGAIN;
-    begin();
-    uint64_t end = pvn_now_ns() + 3 * params.accept_timeout;
-    EXPECT_TRUE(until([&] {
-        step_sender();
-        step_acceptor();
-        return pvn_now_ns() > end || ra != -EAGAIN;
-    }));
+    for (int trial = 1;; trial++) {
+        uint64_t last, longest = 0;
+
+        pvn_memlane_plan[0][0].verify = pvn_memlane_plan[0][1].verify = -EAGAIN;
+        begin();
+        last = pvn_now_ns();
+        uint64_t end = last + 3 * params.accept_timeout;
+        EXPECT_TRUE(until([&] {
+            step_sender();
+            step_acceptor();
+            uint64_t now = pvn_now_ns();
+            longest = std::max(longest, now - last);
+            last = now;
+            return now > end || ra != -EAGAIN;
+        }));
+        if (ra == -EAGAIN || longest < params.accept_timeout || trial == 20)
+            break;
+        again();
+    }
     EXPECT_EQ(-EAGAIN, ra) << accept_err.reason[0];
     pvn_memlane_plan[0][0].verify = pvn_memlane_plan[0][1].verify = 0;
+    params.accept_timeout = 20 * PVN_NS_PER_S;
     ASSERT_TRUE(both());
     EXPECT_EQ(0, ra) << accept_err.reason[0];
     EXPECT_EQ(0, rs) << s->err.reason[0];
@@ -325,20 +350,14 @@ TEST_F(Handshake, ReadyIsWaitedForWhileThePeerVerifies)
     params.verify_timeout = 100 * PVN_NS_PER_MS;
     params.ready_timeout = 20 * PVN_NS_PER_MS;
     for (int dead : {0, 1}) {
-        pvn_memlane_reset();
         pvn_memlane_plan[dead][1].verify = -EAGAIN;
-        ra = rs = -EAGAIN;
         begin();
         ASSERT_TRUE(both());
         ASSERT_EQ(0, rs) << s->err.reason[0];
         ASSERT_EQ(0, ra) << accept_err.reason[0];
         EXPECT_EQ(1, s->nlanes);
         EXPECT_EQ(1, a->nlanes);
-        pvn_conn_close(a, nullptr);
-        pvn_conn_close(s, nullptr);
-        pvn_listener_close(l);
-        a = s = nullptr;
-        l = nullptr;
+        again();
     }
 }
 
