@@ -22,7 +22,8 @@ enum {
     FRAME_REST = 4  /* from rank 0: all have */
 };
 
-#define STOP_TIMEOUT 2.0 /* seconds for all ranks to come to rest */
+#define STOP_TIMEOUT  2.0 /* seconds for all ranks to come to rest */
+#define STOPPED_AFTER 0.5 /* seconds between two looks at the clock that count at most */
 
 struct frame {
     uint32_t magic;
@@ -37,6 +38,11 @@ double pvn_boot_now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+double pvn_boot_stopped(double last, double now)
+{
+    return now - last > STOPPED_AFTER ? now - last - STOPPED_AFTER : 0;
 }
 
 static int wait_fd(int fd, short events, double deadline, struct pvn_boot *b)
@@ -185,17 +191,39 @@ static int canceled(struct pvn_boot *b)
     return -ECANCELED;
 }
 
+/* The time that an exchange with the other ranks has. */
+struct limit {
+    double deadline, looked_at;
+};
+
+static struct limit limit_of(const struct pvn_boot *b)
+{
+    double now = pvn_boot_now();
+
+    return (struct limit){.deadline = now + b->timeout, .looked_at = now};
+}
+
+/* The time now; moves the deadline on by what does not count. */
+static double look(struct limit *l)
+{
+    double now = pvn_boot_now();
+
+    l->deadline += pvn_boot_stopped(l->looked_at, now);
+    l->looked_at = now;
+    return now;
+}
+
 /* Between two frames only, so that the stream stays one of whole frames. */
-static int wait_frame(struct pvn_boot *b, int fd, double deadline)
+static int wait_frame(struct pvn_boot *b, int fd, struct limit *l)
 {
     for (;;) {
-        double until = pvn_boot_now() + 0.1;
+        double until = look(l) + 0.1;
         int rc;
 
         if (b->stop && *b->stop)
             return -ECANCELED;
-        rc = wait_fd(fd, POLLIN, until < deadline ? until : deadline, b);
-        if (rc != -ETIMEDOUT || pvn_boot_now() >= deadline)
+        rc = wait_fd(fd, POLLIN, until < l->deadline ? until : l->deadline, b);
+        if (rc != -ETIMEDOUT || look(l) >= l->deadline)
             return rc;
     }
 }
@@ -229,17 +257,17 @@ static int read_abort(struct pvn_boot *b, int fd, const struct frame *f, double 
     return -ECONNABORTED;
 }
 
-static int read_frame(struct pvn_boot *b, int peer, int fd, void *data, size_t len, double deadline)
+static int read_frame(struct pvn_boot *b, int peer, int fd, void *data, size_t len, struct limit *l)
 {
     struct frame f;
-    int rc = wait_frame(b, fd, deadline);
+    int rc = wait_frame(b, fd, l);
 
     if (!rc)
-        rc = pvn_boot_recv(fd, &f, sizeof(f), deadline, b);
+        rc = pvn_boot_recv(fd, &f, sizeof(f), l->deadline, b);
     if (rc)
         return lost(b, peer, rc);
     if (f.magic == FRAME_MAGIC && f.kind == FRAME_ABORT)
-        return read_abort(b, fd, &f, deadline);
+        return read_abort(b, fd, &f, l->deadline);
     if (f.magic == FRAME_MAGIC && f.kind == FRAME_STOP) {
         b->at_rest = peer;
         return canceled(b);
@@ -252,7 +280,7 @@ static int read_frame(struct pvn_boot *b, int peer, int fd, void *data, size_t l
             peer, f.len, len);
         return -EPROTO;
     }
-    rc = pvn_boot_recv(fd, data, len, deadline, b);
+    rc = pvn_boot_recv(fd, data, len, l->deadline, b);
     return rc ? lost(b, peer, rc) : 0;
 }
 
@@ -271,7 +299,7 @@ static int write_frame(struct pvn_boot *b, int peer, int fd, const void *data, s
 
 int pvn_boot_allgather(struct pvn_boot *b, const void *in, void *out, size_t len)
 {
-    double deadline = pvn_boot_now() + b->timeout;
+    struct limit l = limit_of(b);
     size_t all = len * (size_t)b->nranks;
     char *o = out;
     int rc;
@@ -283,16 +311,16 @@ int pvn_boot_allgather(struct pvn_boot *b, const void *in, void *out, size_t len
     if (len)
         memmove(o + len * (size_t)b->rank, in, len);
     if (b->rank != 0) {
-        rc = write_frame(b, 0, b->fd[0], in, len, deadline);
-        return rc ? rc : read_frame(b, 0, b->fd[0], o, all, deadline);
+        rc = write_frame(b, 0, b->fd[0], in, len, l.deadline);
+        return rc ? rc : read_frame(b, 0, b->fd[0], o, all, &l);
     }
     for (int i = 1; i < b->nranks; i++) {
-        rc = read_frame(b, i, b->fd[i], o + len * (size_t)i, len, deadline);
+        rc = read_frame(b, i, b->fd[i], o + len * (size_t)i, len, &l);
         if (rc)
             return rc;
     }
     for (int i = 1; i < b->nranks; i++) {
-        rc = write_frame(b, i, b->fd[i], o, all, deadline);
+        rc = write_frame(b, i, b->fd[i], o, all, l.deadline);
         if (rc)
             return rc;
     }
@@ -306,12 +334,12 @@ int pvn_boot_barrier(struct pvn_boot *b)
 
 int pvn_boot_share(struct pvn_boot *b, void *data, size_t len)
 {
-    double deadline = pvn_boot_now() + b->timeout;
+    struct limit l = limit_of(b);
 
     if (b->rank != 0)
-        return read_frame(b, 0, b->fd[0], data, len, deadline);
+        return read_frame(b, 0, b->fd[0], data, len, &l);
     for (int i = 1; i < b->nranks; i++) {
-        int rc = write_frame(b, i, b->fd[i], data, len, deadline);
+        int rc = write_frame(b, i, b->fd[i], data, len, l.deadline);
 
         if (rc)
             return rc;

@@ -78,6 +78,9 @@ int pvn_boot_recv(int fd, void *data, size_t len, double deadline, struct pvn_bo
 
 /* CLOCK_MONOTONIC in seconds. */
 double pvn_boot_now(void);
+/* Between two looks at the clock, which a waiting process takes far more often, the seconds that no limit counts: the process
+ * was stopped, or its machine stood still, and its peers perhaps with it. last is at most now. 0 or more. */
+double pvn_boot_stopped(double last, double now);
 
 #ifdef __cplusplus
 }

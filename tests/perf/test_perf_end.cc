@@ -12,6 +12,8 @@
 #include <signal.h>
 #include <spawn.h>
 
+#include <iterator>
+
 #include "tests/perf/perf_run.h"
 
 namespace
@@ -200,8 +202,9 @@ TEST_F(End, ARankStuckInThePluginIsEndedAllTheSame)
     Start({"ring", "--ranks", "2", "--sizes", "4K", "--plugin", "t=" + kTestnet, "--json",
            dir / "f.json"});
     unsetenv("TESTNET_FAULT");
-    ASSERT_TRUE(ReadUntil("rank 1")) << printed;
-    usleep(300000);
+    for (int i = 0; i < 6000 && Count(Slurp(dir / "err"), "fault stuck fired") < 2; i++)
+        usleep(10000);
+    ASSERT_EQ(Count(Slurp(dir / "err"), "fault stuck fired"), 2) << Slurp(dir / "err");
     ASSERT_EQ(kill(-pid, SIGINT), 0);
     EXPECT_EQ(Wait(), 128 + SIGINT);
     EXPECT_NE(Slurp(dir / "err").find("does not return from 'isend'"), std::string::npos)
@@ -210,6 +213,32 @@ TEST_F(End, ARankStuckInThePluginIsEndedAllTheSame)
     ASSERT_NE(j, nullptr);
     EXPECT_TRUE(json_is_true(json_object_get(j, "interrupted")));
     json_decref(j);
+}
+
+// As Ctrl-Z and fg do it: no rank was without progress for so long. The others go on a moment before rank 1, for which they
+// wait all the time, and the parent before them.
+TEST_F(End, ARunThatIsStoppedForLongerThanItsLimitGoesOn)
+{
+    setenv("TESTNET_FAULT", "late:1", 1);
+    setenv("TESTNET_FAULT_RANK", "1", 1);
+    Start({"ring", "--ranks", "3", "--sizes", "4K,8K", "--iters", "5", "--timeout", "3", "--plugin",
+           "t=" + kTestnet});
+    unsetenv("TESTNET_FAULT");
+    unsetenv("TESTNET_FAULT_RANK");
+    ASSERT_TRUE(ReadUntil("4 KiB")) << printed << Slurp(dir / "err");
+    std::istringstream children(
+        Slurp("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children"));
+    std::vector<pid_t> rank{std::istream_iterator<pid_t>(children), {}};
+    ASSERT_EQ(rank.size(), 3u);
+    ASSERT_EQ(kill(-pid, SIGSTOP), 0);
+    usleep(8500000); // --timeout, and the 5 s after which the parent kills a rank
+    for (pid_t p : {pid, rank[0], rank[2], rank[1]}) {
+        EXPECT_EQ(kill(p, SIGCONT), 0);
+        usleep(200000);
+    }
+    EXPECT_EQ(Wait(), 0) << Slurp(dir / "err");
+    EXPECT_NE(printed.find("8 KiB"), std::string::npos) << printed;
+    EXPECT_NE(Slurp(dir / "err").find("fault late fired"), std::string::npos);
 }
 
 TEST_F(End, AClosedPipeEndsTheRun)

@@ -50,6 +50,7 @@ struct watch {
     int interrupted;
     double failed_at; /* 0: not */
     double stop_at;   /* when the ranks were signaled to end, 0: not */
+    double looked_at; /* the clock; 0: not yet */
 };
 
 /*
@@ -290,6 +291,23 @@ static void stop_children(struct watch *w, double now)
             kill(w->child[i].pid, pvn_stop_flag == SIGPIPE ? SIGTERM : pvn_stop_flag);
 }
 
+/* The time now. If this process was stopped, or waited for the reader of its output, no limit has gone on meanwhile. */
+static double look(struct watch *w)
+{
+    double now = pvn_boot_now(),
+           stopped = w->looked_at > 0 ? pvn_boot_stopped(w->looked_at, now) : 0;
+
+    w->looked_at = now;
+    for (int i = 0; i < w->n; i++)
+        if (w->child[i].beat_at > 0)
+            w->child[i].beat_at += stopped;
+    if (w->failed_at > 0)
+        w->failed_at += stopped;
+    if (w->stop_at > 0)
+        w->stop_at += stopped;
+    return now;
+}
+
 static void watch_children(struct watch *w)
 {
     struct pollfd p = {.fd = w->row_fd, .events = POLLIN};
@@ -305,7 +323,7 @@ static void watch_children(struct watch *w)
         if (w->row_fd >= 0)
             read_rows(w);
         reap(w);
-        now = pvn_boot_now();
+        now = look(w);
         find_stuck(w, now);
         if (pvn_stop_flag)
             stop_children(w, now);

@@ -59,6 +59,9 @@ int pvn_rank_idle(struct pvn_rank *r)
     now = pvn_boot_now();
     if (r->idle == CHECK_PASSES)
         r->idle_since = now;
+    else
+        r->idle_since += pvn_boot_stopped(r->looked_at, now);
+    r->looked_at = now;
     if (now >= r->next_check) {
         r->next_check = now + CHECK_INTERVAL;
         if (pvn_boot_check(&r->boot))

@@ -59,6 +59,7 @@ struct pvn_rank {
     struct pvn_doorbells doorbells; /* of this rank's comms, after they were closed */
     unsigned idle;
     double idle_since, next_check;
+    double looked_at;        /* the clock, while idle */
     struct pvn_pairs *pairs; /* instead of the ring's comms (pairs.h) */
     void (*close_more)(
         struct pvn_rank *r); /* before the plugin's end; NULL: the ring's comms are all */
