@@ -85,6 +85,15 @@ inline std::string Ring(const std::string &more)
     return "ring --plugin t=" + kTestnet + " --iters 2 --warmup 1 --check " + more;
 }
 
+// A short limit for a fault of testnet's after which nothing moves. Elsewhere a rank that the machine holds up would look like one.
+inline std::string LimitOf(const std::string &fault)
+{
+    for (const char *waits : {"drop:", "swap:", "stuck:"})
+        if (fault.rfind(waits, 0) == 0)
+            return " --timeout 1.5";
+    return "";
+}
+
 // ---- Launchers ----
 
 // Starts one process per rank, each with the environment that the function gives it.

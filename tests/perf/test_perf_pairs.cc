@@ -81,7 +81,7 @@ class PairFaults : public testing::TestWithParam<Fault>
 TEST_P(PairFaults, AFaultOfTheTransferIsFound)
 {
     const Fault &f = GetParam();
-    Outcome r = Perf(Ring("--timeout 1.5 ") + f.args,
+    Outcome r = Perf(Ring(f.args) + LimitOf(f.fault),
                      std::string("TESTNET_FAULT_RANK=1 TESTNET_FAULT=") + f.fault);
 
     EXPECT_TRUE(r.status == f.status || r.status == f.or_status) << r.status << f.args << r.err;

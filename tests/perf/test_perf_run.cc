@@ -172,7 +172,7 @@ class Faults : public testing::TestWithParam<Fault>
 TEST_P(Faults, AFaultOfThePluginIsFound)
 {
     const Fault &f = GetParam();
-    Outcome r = Perf(std::string(f.args) + " --timeout 1.5 --plugin t=" + kTestnet,
+    Outcome r = Perf(std::string(f.args) + LimitOf(f.fault) + " --plugin t=" + kTestnet,
                      std::string("TESTNET_FAULT_RANK=1 TESTNET_FAULT=") + f.fault);
 
     EXPECT_TRUE(r.status == f.status || r.status == f.or_status) << r.status << ": " << r.err;
