@@ -11,6 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -168,13 +169,22 @@ class Sock
         n = n < b.size() ? n : b.size();
         return n == 0 || ::send(fd, b.data(), n, MSG_NOSIGNAL) == static_cast<ssize_t>(n);
     }
+    // recv. A socket with a time limit leaves it, and accept, when the process is stopped and goes on (signal(7)).
+    ssize_t take(void *to, size_t n)
+    {
+        ssize_t r;
+        do {
+            r = ::recv(fd, to, n, 0);
+        } while (r < 0 && errno == EINTR);
+        return r;
+    }
     // Exactly n bytes, or fewer at the end of the stream.
     Bytes recv(size_t n)
     {
         Bytes b(n);
         size_t got = 0;
         while (got < n) {
-            ssize_t r = ::recv(fd, b.data() + got, n - got, 0);
+            ssize_t r = take(b.data() + got, n - got);
             if (r <= 0)
                 break;
             got += static_cast<size_t>(r);
@@ -209,7 +219,7 @@ class Sock
                 text += t;
         }
         char c;
-        ssize_t n = ::recv(fd, &c, 1, 0);
+        ssize_t n = take(&c, 1);
         *closed = n == 0 || (n < 0 && errno == ECONNRESET);
         return text;
     }
@@ -247,7 +257,11 @@ struct Listener {
     }
     Sock accept()
     {
-        return Sock(accept4(s.fd, nullptr, nullptr, SOCK_CLOEXEC));
+        int fd;
+        do {
+            fd = accept4(s.fd, nullptr, nullptr, SOCK_CLOEXEC);
+        } while (fd < 0 && errno == EINTR);
+        return Sock(fd);
     }
 };
 
