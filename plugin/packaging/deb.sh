@@ -20,6 +20,7 @@ tar -C "$out/scratch" --strip-components=1 --one-top-level=src -xf "$archive"
 cp -r "$out/scratch/src/plugin/packaging/debian" "$out/scratch/src/debian"
 # The settings of a make that called this are none of the package's business.
 unset MAKEFLAGS MFLAGS MAKELEVEL
+echo "deb.sh: the packages, which takes minutes; the log is $out/build.log" >&2
 (cd "$out/scratch/src" && dpkg-buildpackage --no-sign --build=binary) >"$out/build.log" 2>&1 || {
     tail -n 20 "$out/build.log" >&2
     fail "the packages do not build; the whole log is $out/build.log"

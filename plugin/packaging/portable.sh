@@ -65,6 +65,7 @@ install -D -m 644 src/LICENSE "$licenses/LICENSE"
 for lib in expat jansson; do
     echo "$lib $(pkg-config --modversion "$lib")"
 done >"$out/linked"
+echo "portable.sh: the library and the tools, for glibc 2.28, which takes minutes; the log is $log" >&2
 build >"$log" 2>&1 || {
     grep -E 'error|undefined' "$log" | head -n 20 >&2
     tail -n 5 "$log" >&2

@@ -12,8 +12,11 @@ fail() {
     exit "${2:-1}"
 }
 [ $# = 1 ] || [ $# = 2 ] || fail "usage: release.sh OUTPUT-FOLDER [ARCHIVE]"
-[ $# = 2 ] || "$here/needs.sh" release.sh git:git:git xz:xz-utils:xz autoreconf:autoconf:autoconf libtoolize:libtool:libtool \
-    make:make:make gcc:gcc:gcc pkg-config:pkg-config:pkgconf-pkg-config python3:python3-venv:python3-pip
+[ $# = 2 ] || "$here/needs.sh" release.sh git:git:git xz:xz-utils:xz autoreconf:autoconf:autoconf \
+    automake:automake:automake libtoolize:libtool:libtool make:make:make gcc:gcc:gcc pkg-config:pkg-config:pkgconf-pkg-config \
+    python3:python3-venv:python3-pip infiniband/verbs.h:libibverbs-dev:rdma-core-devel libnl3/netlink/netlink.h:libnl-3-dev:libnl3-devel \
+    libnl3/netlink/route/link.h:libnl-route-3-dev:libnl3-devel pci/pci.h:libpci-dev:pciutils-devel \
+    expat.h:libexpat1-dev:expat-devel jansson.h:libjansson-dev:jansson-devel
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 python=$("$here/portable/venv.sh") || exit
@@ -33,6 +36,7 @@ if [ $# = 2 ]; then
 else
     SOURCE_DATE_EPOCH=$(git -C "$here" log -1 --format=%ct) || fail "this is no git clone: name an archive that make dist has made"
     export SOURCE_DATE_EPOCH
+    echo "release.sh: the source archive; the log is $out/work/dist.log" >&2
     (from_commit) >"$out/work/dist.log" 2>&1 || {
         tail -n 15 "$out/work/dist.log" >&2
         fail "the source archive was not made; the whole log is $out/work/dist.log"

@@ -20,6 +20,7 @@ mkdir -p "$out/scratch/SOURCES"
 cp "$archive" "$out/scratch/SOURCES/"
 tar -xf "$archive" -O --wildcards '*/plugin/packaging/rpm/nccl-net-pvrdma.spec' >"$out/scratch/nccl-net-pvrdma.spec"
 unset MAKEFLAGS MFLAGS MAKELEVEL
+echo "rpm.sh: the packages, which takes minutes; the log is $out/build.log" >&2
 rpmbuild -bb --define "_topdir $out/scratch" "$@" "$out/scratch/nccl-net-pvrdma.spec" >"$out/build.log" 2>&1 || {
     tail -n 20 "$out/build.log" >&2
     fail "the packages do not build; the whole log is $out/build.log"

@@ -133,7 +133,23 @@ without() {
     ! PATH=$work/few timeout 60 "$@" >out 2>&1 && grep -q "$says" out && ! grep -q 'dist-xz' out
     result $? "$what says what is missing, before it builds anything"
 }
-without "make deb" '^make deb needs programs that are not installed: xz, dh: apt-get install xz-utils debhelper, or dnf install xz debhelper$' \
+without "make deb" '^make deb needs what is not installed: xz, dh: apt-get install xz-utils debhelper, or dnf install xz debhelper$' \
     make -C "$PVN_BUILDDIR" --no-print-directory deb
 without "make rpm" '^make rpm needs .*: xz, rpmbuild: .*, or dnf install xz rpm-build$' make -C "$PVN_BUILDDIR" --no-print-directory rpm
 without release.sh '^release.sh needs .*: git, xz: apt-get install git xz-utils,' "$PVN_SRCDIR/plugin/packaging/release.sh" "$work/release"
+
+# One message names all that a release needs where nothing is installed: not one failure at a time.
+mkdir "$work/none"
+ln -s "$(command -v bash)" "$(command -v dirname)" "$work/none/"
+! PATH=$work/none "$PVN_SRCDIR/plugin/packaging/release.sh" "$work/release" >out 2>&1 && [ "$(wc -l <out)" = 1 ] && [ ! -e "$work/release" ]
+result $? "release.sh names in one line what is missing"
+# The tools are C: only the tests need g++.
+for package in $(sed -n '/^build=(/,/)/p' "$PVN_SRCDIR/tests/install-deps.sh" | sed 's/build=(//; s/)//'); do
+    [ "$package" = g++ ] || grep -qE "apt-get install.* ${package}[ ,]" out || echo "$package"
+done >unnamed
+cat unnamed
+[ ! -s unnamed ]
+result $? "release.sh names each package that building needs"
+"$PVN_SRCDIR/plugin/packaging/needs.sh" it stdio.h:libc6-dev:glibc-devel pvn/no.h:libno-dev:no-devel pvn/no2.h:libno2-dev:no-devel >out 2>&1
+[ $? = 1 ] && grep -qx 'it needs what is not installed: pvn/no.h, pvn/no2.h: apt-get install libno-dev libno2-dev, or dnf install no-devel' out
+result $? "a header that is missing is named, with its package, and one that is there is not"

@@ -19,6 +19,7 @@ if [ ! -e "$venv/.complete" ]; then
         echo "venv.sh: Python cannot make a virtual environment: apt-get install python3-venv, or dnf install python3-pip" >&2
         exit 1
     }
+    echo "venv.sh: from PyPI, once, into $venv: $(sed 's/ *#.*//; /^$/d' "$list" | paste -sd ' ')" >&2
     "$venv/bin/pip" install -q --disable-pip-version-check -r "$list" >"$log" 2>&1 || {
         tail -n 5 "$log" >&2
         rm -rf "$venv"
