@@ -118,8 +118,8 @@ chmod +x "$work/stubs/sudo"
 for program in autoreconf make; do
     ln -s sudo "$work/stubs/$program"
 done
-commands=$(grep -E '^    (tests/install-deps.sh|autoreconf) ' "$PVN_SRCDIR/README.md")
-[ "$(wc -l <<<"$commands")" = 2 ] && PATH=$work/stubs:$PATH bash -e -c "$commands" >out 2>&1
+commands=$(grep -E '^    (tests/install-deps.sh|autoreconf|make && sudo make) ' "$PVN_SRCDIR/README.md")
+[ "$(wc -l <<<"$commands")" = 3 ] && PATH=$work/stubs:$PATH bash -e -c "$commands" >out 2>&1
 result $? "README's commands build from the source after the demo"
 
 # Without the programs that packages are made with: all of /usr/bin but those.
