@@ -513,8 +513,15 @@ const Case cases[] = {
      1,
      nullptr,
      "failover:"},
-    TCP("dead_while_connecting", has_an_end_that_dies, dies_before_it_accepts, 0,
-        "control connection: the peer's machine has acknowledged nothing for"),
+    // The kernel, with its few probes, would notice it first on a machine that stands still for a second or two.
+    {"dead_while_connecting",
+     Net_::TCP,
+     {{"FAILOVER", "0"}, {"KEEPALIVE_CNT", "20"}},
+     has_an_end_that_dies,
+     dies_before_it_accepts,
+     0,
+     "control connection: the peer's machine has acknowledged nothing for",
+     nullptr},
     // The data connection or the control connection notices it first.
     TCP("dead_with_a_closed_window", has_an_end_that_dies, dies_when_up, 0, "acknowledge"),
     TCP("dead_while_receiving", dies_when_up, has_an_end_that_dies, 0, "Connection timed out"),
@@ -725,22 +732,43 @@ class LateRank : public testing::TestWithParam<Case>
 
     static void begin_some()
     {
-        for (; begun < std::size(cases) && running.size() < AT_ONCE; begun++) {
-            const Case &c = cases[begun];
-            if (!selected(c))
-                continue;
-            Running r = {0, tmpfile()};
-            ASSERT_NE(nullptr, r.text);
-            fflush(stdout);
-            r.pid = fork();
-            if (r.pid == 0) {
-                prctl(PR_SET_PDEATHSIG, SIGKILL);
-                dup2(fileno(r.text), 1);
-                dup2(fileno(r.text), 2);
-                Parent(c).run_case();
-            }
-            running[c.name] = r;
+        for (; begun < std::size(cases) && running.size() < AT_ONCE; begun++)
+            if (selected(cases[begun]))
+                begin(cases[begun]);
+    }
+    static void begin(const Case &c)
+    {
+        Running r = {0, tmpfile()};
+        ASSERT_NE(nullptr, r.text);
+        fflush(stdout);
+        r.pid = fork();
+        if (r.pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            dup2(fileno(r.text), 1);
+            dup2(fileno(r.text), 2);
+            Parent(c).run_case();
         }
+        running[c.name] = r;
+    }
+    // All that a case that has begun prints, and its status.
+    static std::string end(const Case &c, int *st)
+    {
+        const Running r = running.at(c.name);
+        std::string text;
+        EXPECT_EQ(r.pid, waitpid(r.pid, st, 0));
+        running.erase(c.name);
+        rewind(r.text);
+        for (int b; (b = fgetc(r.text)) != EOF;)
+            text += char(b);
+        fclose(r.text);
+        return text;
+    }
+    // The adapter is a thread of the other end's process. One that did not run for all retries, half a second, is none
+    // that a process takes along when it is away.
+    static bool starved(const Case &c, const std::string &text)
+    {
+        return c.net == Net_::RDMA && c.never &&
+               text.find("transport retry counter exceeded") != std::string::npos;
     }
     static bool selected(const Case &c)
     {
@@ -762,16 +790,13 @@ TEST_P(LateRank, ComesBackAndTheJobGoesOn)
 {
     const Case &c = GetParam();
     begin_some();
-    const Running r = running.at(c.name);
-    std::string text;
     int st = 0;
+    std::string text = end(c, &st);
 
-    ASSERT_EQ(r.pid, waitpid(r.pid, &st, 0));
-    running.erase(c.name);
-    rewind(r.text);
-    for (int b; (b = fgetc(r.text)) != EOF;)
-        text += char(b);
-    fclose(r.text);
+    for (int trial = 1; trial < 4 && starved(c, text); trial++) {
+        begin(c);
+        text = end(c, &st);
+    }
     if (WIFEXITED(st) && WEXITSTATUS(st) == 77)
         GTEST_SKIP()
             << "no network namespaces of its own (run as root, with iproute2 and util-linux)\n"
