@@ -226,7 +226,7 @@ static void stand_still(struct pvn_conn *c, uint64_t ns, uint64_t now)
 
 int pvn_conn_step(struct pvn_conn *c)
 {
-    uint64_t now = pvn_now_ns(), last = c->stepped_ns;
+    uint64_t now = pvn_now_ns(), last = c->stepped_ns, began = now, took;
     int rc = 0;
 
     if (now - last > PVN_AWAY_NS) {
@@ -242,10 +242,16 @@ int pvn_conn_step(struct pvn_conn *c)
     if (c->state == PVN_CONN_FAILED)
         return c->err.code;
     /* The state may be younger than the call: absence counts from here, or it would end up in the
-     * future and every deadline at once in the past. */
+     * future and every deadline at once in the past. In a step that takes long this process was stopped, or an
+     * adapter blocked: of that a part counts, for the peer has no share in it, and some limit has to remain. */
     c->stepped_ns = now = pvn_now_ns();
+    took = now - began;
+    if (took > PVN_AWAY_NS)
+        c->heard_ns = pvn_not_counted_ns(c->heard_ns, took - PVN_AWAY_NS, now);
     if (is_absent(c, now))
         stand_still(c, now - last, now);
+    else if (took > PVN_AWAY_NS)
+        stand_still(c, took - PVN_AWAY_NS, now);
     if (!c->ctrl.started)
         c->began_ns = 0;
     else if (c->began_ns == 0)

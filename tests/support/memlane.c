@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct pvn_memlane_plan pvn_memlane_plan[2][PVN_MEMLANES];
 int pvn_memlane_open;
@@ -48,6 +49,11 @@ static int mem_bind(struct pvn_lane *l, const void *peer, size_t len)
 
 static int mem_verify(struct pvn_lane *l)
 {
+    struct pvn_memlane_plan *p = &pvn_memlane_plan[l->sender][((const struct memlane *)l)->index];
+
+    if (p->verify_blocks_ms)
+        usleep((useconds_t)p->verify_blocks_ms * 1000);
+    p->verify_blocks_ms = 0;
     return answer(l, plan(l)->verify, "verify");
 }
 

@@ -21,6 +21,7 @@ struct pvn_memlane_plan {
     int fence;       /* what the next one returns */
     int fences;      /* calls that were made */
     unsigned caps;
+    int verify_blocks_ms; /* the next call of verify, once */
 };
 extern struct pvn_memlane_plan pvn_memlane_plan[2][PVN_MEMLANES];
 extern int pvn_memlane_open; /* lanes that exist */
