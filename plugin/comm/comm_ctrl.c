@@ -79,7 +79,7 @@ static uint64_t limit(const struct pvn_comm *c)
     if (c->ctrl.err.code == -ECONNRESET)
         return RESET_NS;
 
-    return c->sender && comm_paths_more(c) ? ns / 4 : ns;
+    return c->sender && pvn_paths_more(&c->link.paths) ? ns / 4 : ns;
 }
 
 int comm_ctrl_wait(struct pvn_comm *c, bool idle)

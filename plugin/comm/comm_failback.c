@@ -428,16 +428,15 @@ static struct comm_failback *new_failback(struct pvn_comm *c)
     }
     f->sender = c->sender;
     f->id = c->id;
-    f->cfg = c->paths.home;
-    f->cfg.resumes = c->id;
+    f->cfg = c->link.paths.home;
     f->cfg.beside = true;
-    f->no_fallback = pvn_conn_worth_is_fast(c->paths.best) && !c->conn->cfg.away;
+    f->no_fallback = pvn_conn_worth_is_fast(c->link.paths.best) && !c->conn->cfg.away;
     f->worth = pvn_conn_worth(c->conn);
-    f->worse = f->worth < c->paths.best;
+    f->worse = f->worth < c->link.paths.best;
     f->wait_ns = c->back.wait_ns;
     f->next_ns = pvn_now_ns() + f->wait_ns;
-    if (f->next_ns < c->paths.memory.home_ns)
-        f->next_ns = c->paths.memory.home_ns;
+    if (f->next_ns < c->link.paths.memory.home_ns)
+        f->next_ns = c->link.paths.memory.home_ns;
     if (!c->sender) {
         f->listener = c->keeper;
         pvn_listener_keep(f->listener);
@@ -450,7 +449,7 @@ void comm_failback_start(struct pvn_comm *c)
     struct comm_failback *f;
     int rc;
 
-    bool worse = pvn_conn_worth(c->conn) < c->paths.best;
+    bool worse = pvn_conn_worth(c->conn) < c->link.paths.best;
 
     /* An acceptor always has one, which answers the connector. */
     if (c->back.tries || !pvn_conn_failback(c->conn) || (c->sender && !worse))

@@ -6,7 +6,7 @@
  *
  *     FENCE     nothing is read or written through the old lanes any more; the peer gets the reason
  *     CONNECT   the connector dials the listener again, which the acceptor has kept, at its first
- *               address or at another one (comm_paths.c); the set-up is the ordinary one
+ *               address or at another one (connect/paths.h); the set-up is the ordinary one
  *               (handshake.h), so RDMA may become TCP and TCP RDMA
  *     EXCHANGE  the receiver reports what it has, the sender answers (engine.h), both go on
  *
@@ -143,20 +143,21 @@ static int pause_comm(struct pvn_comm *c, const struct pvn_err *why)
 
 static bool loses_without_end(struct pvn_comm *c)
 {
+    struct pvn_paths *p = &c->link.paths;
     uint64_t messages = pvn_engine_get_stats(c->engine)->msgs;
 
-    if (messages != c->paths.losses_messages) {
-        c->paths.losses_messages = messages;
-        c->paths.losses = 0;
+    if (messages != p->losses_messages) {
+        p->losses_messages = messages;
+        p->losses = 0;
     }
-    c->paths.losses += pvn_engine_pending(c->engine) > 0;
-    return c->paths.losses > LOSSES_MAX;
+    p->losses += pvn_engine_pending(c->engine) > 0;
+    return p->losses > LOSSES_MAX;
 }
 
 /* A comm without a sound path loses its lanes again and again: less and less often. */
-static uint64_t pause_ns(const struct pvn_comm *c)
+static uint64_t pause_ns(const struct pvn_paths *p)
 {
-    return c->paths.losses < 2 ? 0 : pvn_retry_pause_ns(PVN_RETRY_LOSSES, c->paths.losses - 2);
+    return p->losses < 2 ? 0 : pvn_retry_pause_ns(PVN_RETRY_LOSSES, p->losses - 2);
 }
 
 /* A device or port that has failed is no fault of the network: it says so itself (ENODEV, ENETDOWN; EIO until its
@@ -168,17 +169,17 @@ static bool is_the_network(const struct pvn_err *why)
 
 static void remember(struct pvn_comm *c, const struct pvn_err *why)
 {
+    struct pvn_paths *p = &c->link.paths;
     uint64_t now = pvn_now_ns();
     bool fast = pvn_conn_worth_is_fast(pvn_conn_worth(c->conn));
-    bool useless = pvn_engine_pending(c->engine) > 0 &&
-                   pvn_engine_get_stats(c->engine)->msgs == c->paths.messages;
+    bool useless =
+        pvn_engine_pending(c->engine) > 0 && pvn_engine_get_stats(c->engine)->msgs == p->messages;
 
     if (!c->sender ||
-        !path_memory_lost(&c->paths.memory, c->paths.used, fast, useless, now - c->paths.since_ns,
-                          now) ||
-        c->paths.said_useless || !is_the_network(why))
+        !pvn_path_memory_lost(&p->memory, p->used, fast, useless, now - p->since_ns, now) ||
+        p->said_useless || !is_the_network(why))
         return;
-    c->paths.said_useless = true;
+    p->said_useless = true;
     pvn_warn("failover: %s to %s: these lanes passed the handshake and were lost before they had "
              "delivered a message: others are tried first; likely: large packets are lost on the "
              "path; try: `ping -M do -s` with 28 bytes less than the MTU, the same MTU on all "
@@ -216,7 +217,7 @@ int comm_failover_begin(struct pvn_comm *c, const struct pvn_err *why)
     if (pause_comm(c, why) != 0)
         return c->end.err.code;
     c->failover->hung_up = hung_up;
-    c->failover->retry_ns = pvn_now_ns() + pause_ns(c);
+    c->failover->retry_ns = pvn_now_ns() + pause_ns(&c->link.paths);
     comm_failback_lost(c);
     tell_peer(c, PVN_FRAME_LANE_DOWN, why);
     pvn_conn_locate(c->conn, 0, &err);
@@ -361,7 +362,7 @@ static void look_for_peer(struct pvn_comm *c, uint64_t now)
     struct comm_failover *f = c->failover;
 
     if (!c->sender && !is_connected(c)) {
-        f->stands = pvn_presence_stands(&f->probe, c->paths.other, c->paths.nothers, now);
+        f->stands = pvn_presence_stands(&f->probe, c->link.paths.other, c->link.paths.nothers, now);
     } else {
         pvn_presence_probe_end(&f->probe);
         f->stands = false;
@@ -437,17 +438,17 @@ static int check_deadline(struct pvn_comm *c)
 static bool is_refused_everywhere(struct pvn_comm *c, const struct pvn_err *why)
 {
     struct comm_failover *f = c->failover;
-    unsigned path = 1u << comm_paths_index(c, f->attempts);
+    unsigned path = 1u << pvn_paths_index(&c->link.paths, f->attempts);
 
     if (why->code != -ECONNREFUSED) {
         f->refused &= ~path;
         return false;
     }
-    if (!(f->refused & path) && comm_paths_more(c))
+    if (!(f->refused & path) && pvn_paths_more(&c->link.paths))
         pvn_info(PVN_NET, "failover: %s to %s: the connection is refused; other paths are tried",
                  f->next->where, f->next->who);
     f->refused |= path;
-    return c->conn->ctrl.eof && comm_paths_are_all(c, f->refused);
+    return c->conn->ctrl.eof && pvn_paths_are_all(&c->link.paths, f->refused);
 }
 
 /* The connection that was to take over is lost as well. */
@@ -464,8 +465,9 @@ static int again(struct pvn_comm *c, const struct pvn_err *why)
     pthread_mutex_unlock(&c->mem.lock);
     /* It came up, and the peer may have refused it. */
     if (c->sender && c->link.state == PVN_LINK_EXCHANGE)
-        path_memory_lost(&c->paths.memory, f->path, pvn_conn_worth_is_fast(pvn_conn_worth(f->next)),
-                         true, 0, pvn_now_ns());
+        pvn_path_memory_lost(&c->link.paths.memory, f->path,
+                             pvn_conn_worth_is_fast(pvn_conn_worth(f->next)), true, 0,
+                             pvn_now_ns());
     /* The comm goes on: no GOODBYE. The peer may have taken the report already, and go on with this connection. */
     if (f->next)
         f->next->replaced = true;
@@ -491,7 +493,7 @@ static bool gets_no_answer(const struct pvn_comm *c)
     struct comm_failover *f = c->failover;
     uint64_t now = pvn_now_ns();
 
-    if (!comm_paths_more(c))
+    if (!pvn_paths_more(&c->link.paths))
         return false;
     if (f->next->state == PVN_CONN_DIAL)
         return f->next->attempts > 0 ||
@@ -510,8 +512,8 @@ static int connect_again(struct pvn_comm *c)
 
         if (pvn_now_ns() < f->retry_ns)
             return -EAGAIN;
-        cfg = comm_paths_choose(c, &f->attempts);
-        f->path = comm_paths_index(c, f->attempts);
+        cfg = pvn_paths_choose(&c->link.paths, &f->attempts);
+        f->path = pvn_paths_index(&c->link.paths, f->attempts);
         f->silence = (struct pvn_path_watch){0};
         f->next = pvn_conn_new(&cfg);
         if (!f->next)
@@ -573,12 +575,13 @@ static void say_lanes(const struct pvn_comm *c, bool switched, uint64_t since_ns
 /* Looks if the lanes are as good as ever; if not, there will be attempts to come back. */
 static void settle_lanes(struct pvn_comm *c)
 {
+    struct pvn_paths *p = &c->link.paths;
     int worth = pvn_conn_worth(c->conn);
 
     comm_failback_stop(c);
-    c->paths.best = worth > c->paths.best ? worth : c->paths.best;
+    p->best = worth > p->best ? worth : p->best;
     comm_failback_start(c);
-    if (worth < c->paths.best)
+    if (worth < p->best)
         return;
     if (c->back.slower_ns)
         c->back.came_ns = pvn_now_ns();
@@ -589,6 +592,7 @@ static void settle_lanes(struct pvn_comm *c)
 static int take_over(struct pvn_comm *c, bool resumed)
 {
     struct comm_failover *f = c->failover;
+    struct pvn_paths *p = &c->link.paths;
     struct pvn_conn *old = c->conn;
     struct pvn_err err = PVN_ERR_INIT;
     int rc;
@@ -601,9 +605,9 @@ static int take_over(struct pvn_comm *c, bool resumed)
     rc = comm_mr_attach_all(c, c->conn, &err);
     c->failover = NULL;
     pthread_mutex_unlock(&c->mem.lock);
-    c->paths.used = f->path;
-    c->paths.since_ns = pvn_now_ns();
-    c->paths.messages = pvn_engine_get_stats(c->engine)->msgs;
+    p->used = f->path;
+    p->since_ns = pvn_now_ns();
+    p->messages = pvn_engine_get_stats(c->engine)->msgs;
     c->attended_ns =
         f->stepped_ns; /* that the failover took its time is no reason to forget a stall */
     uint64_t since_ns = f->since_ns;

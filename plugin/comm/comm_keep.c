@@ -7,7 +7,7 @@
  * for hours, adopts the new one when it comes by (comm_ctrl.c); until then that connection is what
  * shows the peer that this process is there, so that no time limit of a failover runs out.
  *
- * Each attempt takes the next path (comm_paths.c), as a failover does. A connection names the one
+ * Each attempt takes the next path (connect/paths.h), as a failover does. A connection names the one
  * whose control connection it replaces by its nonce, so one that was made too late, when a failover
  * has replaced the lanes as well, finds nothing to replace.
  *
@@ -90,7 +90,7 @@ static void dial(struct comm_keep *k, uint64_t now)
         k->dead_ns = now;
     if (now - k->dead_ns < DELAY_NS || now < k->next_ns)
         return;
-    cfg = comm_paths_next(k->comm, &k->attempt);
+    cfg = pvn_paths_next(&k->comm->link.paths, &k->attempt);
     cfg.resumes = k->nonce;
     cfg.control = true;
     k->conn = pvn_conn_new(&cfg);

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of a comm: comm.c (data calls), comm_setup.c (listen, connect, accept, close),
  * comm_mr.c (registrations), comm_attend.c and comm_watch.c (what calls do now and then),
- * comm_thread.c, comm_received.c, comm_ctrl.c, comm_failover.c, comm_paths.c, comm_stats.c and
+ * comm_thread.c, comm_received.c, comm_ctrl.c, comm_failover.c, comm_stats.c and
  * comm_error.c. */
 #ifndef PVN_COMM_COMM_PRIV_H
 #define PVN_COMM_COMM_PRIV_H
@@ -13,7 +13,6 @@
 #include "comm/comm.h"
 #include "engine/engine.h"
 #include "connect/handshake.h"
-#include "comm/path_memory.h"
 #include "connect/link.h"
 #include "connect/listener.h"
 #include "stats/stats.h"
@@ -43,23 +42,6 @@ enum { ATTEND_EVERY = 64 };
 
 /* The parts of a comm, each with the file that keeps it. The thread of the data calls alone changes
  * them where nothing else is said. */
-
-/* comm_paths.c, comm_failover.c: where the peer is reached. */
-struct comm_paths {
-    struct pvn_conn_cfg home; /* connector: of the first connection */
-    /* Other addresses of the peer: at an acceptor those where its process can be seen (presence.h). */
-    int nothers;
-    struct pvn_wire_addr other[PVN_OTHER_ADDRS];
-    int best; /* pvn_conn_worth() of the best lanes so far */
-    /* Connector: the path of the lanes in use, since when, and how many messages were delivered then. */
-    unsigned used;
-    uint64_t since_ns, messages;
-    struct path_memory memory;
-    /* Lanes lost while requests were open and no message was delivered. */
-    unsigned losses;
-    uint64_t losses_messages;
-    bool said_useless;
-};
 
 /* comm_failback.c: the return to better lanes. */
 struct comm_back {
@@ -145,7 +127,6 @@ struct pvn_comm {
      * one that finds itself here reads more of the comm without a lock. */
     _Atomic uint64_t thread;
     uint64_t attended_ns; /* when the control connection was looked at */
-    struct comm_paths paths;
     struct comm_back back;
     struct comm_memory mem;
     struct comm_stall stall;
@@ -220,18 +201,6 @@ void comm_mr_detach(struct pvn_comm_mr *m);
 void comm_mr_detach_some(struct pvn_comm_mr *m, struct pvn_conn *conn, int lanes);
 void comm_mr_detach_all(struct pvn_comm *c, const struct pvn_conn *conn);
 void comm_mr_free_all(struct pvn_comm *c);
-
-/* comm_paths.c, of a connector. init: when the first connection is up. next: what attempt number
- * `attempt`, from 0, is to be made with; it skips those that lead nowhere now. index: of the path
- * that it takes. choose: the same as next, but in the first round behind what was lost without a
- * delivered message (path_memory.h). are_all: whether a set, a bit per path, has all that lead anywhere now. more:
- * whether there may be more than one path. */
-void comm_paths_init(struct pvn_comm *c);
-struct pvn_conn_cfg comm_paths_next(const struct pvn_comm *c, unsigned *attempt);
-struct pvn_conn_cfg comm_paths_choose(struct pvn_comm *c, unsigned *attempt);
-unsigned comm_paths_index(const struct pvn_comm *c, unsigned attempt);
-bool comm_paths_are_all(const struct pvn_comm *c, unsigned set);
-bool comm_paths_more(const struct pvn_comm *c);
 
 /* comm_failback.c. start: after a failover, where the lanes are worse than they were; an acceptor's
  * always, by which the connector reaches it. take: the connection that is up, or NULL. lost: of

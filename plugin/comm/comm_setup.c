@@ -142,8 +142,8 @@ static int start_engine(struct pvn_comm *c)
     if (rc)
         return comm_fail(c, &err);
     c->survives = pvn_conn_failover(c->conn);
-    c->paths.best = pvn_conn_worth(c->conn);
-    comm_paths_init(c);
+    pvn_paths_init(&c->link.paths, c->conn, c->id);
+    c->link.paths.nbeside = pvn_devices_beside(c->dev, c->link.paths.beside, PVN_MAX_DEVICES);
     c->lists.driven = c->survives;
     for (int i = 0; i < c->conn->nlanes; i++)
         c->lists.driven |= (c->conn->lane[i]->caps & PVN_LANE_SENT_IS_COPIED) != 0;

@@ -11,7 +11,6 @@ libpvn_core_la_SOURCES += \
     plugin/comm/comm_keep.c \
     plugin/comm/comm_mr.c \
     plugin/comm/comm_mr_detach.c \
-    plugin/comm/comm_paths.c \
     plugin/comm/comm_pending.h \
     plugin/comm/comm_priv.h \
     plugin/comm/comm_setup.c \
@@ -21,8 +20,6 @@ libpvn_core_la_SOURCES += \
     plugin/comm/device.c \
     plugin/comm/device.h \
     plugin/comm/placement.c \
-    plugin/comm/path_memory.c \
-    plugin/comm/path_memory.h \
     plugin/comm/placement.h \
     plugin/comm/plugin.c \
     plugin/comm/plugin_priv.h \

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "connect/paths.h"
+
 enum pvn_link_state {
     PVN_LINK_SETUP, /* the first connection is being made */
     PVN_LINK_UP,    /* lanes and control connection work */
@@ -46,6 +48,7 @@ enum pvn_link_event {
 struct pvn_link {
     enum pvn_link_state state;
     uint64_t since_ns; /* when the state was entered */
+    struct pvn_paths paths;
 };
 
 /*

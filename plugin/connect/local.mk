@@ -23,8 +23,12 @@ libpvn_core_la_SOURCES += \
     plugin/connect/listener_priv.h \
     plugin/connect/listener_resumed.c \
     plugin/connect/listener_undecided.c \
+    plugin/connect/path_memory.c \
+    plugin/connect/path_memory.h \
     plugin/connect/path_watch.c \
     plugin/connect/path_watch.h \
+    plugin/connect/paths.c \
+    plugin/connect/paths.h \
     plugin/connect/presence.c \
     plugin/connect/presence.h \
     plugin/connect/retry.c \

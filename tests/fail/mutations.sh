@@ -82,15 +82,15 @@ mutate error-on-a-connection-that-is-not-ready $peer:FailoverReceiving.AConnecti
     's/c->state == PVN_CONN_READY/false/'
 # A refusal on one path is not the end.
 mutate one-refusal-is-the-end $peer:FailoverSending.OneOfTwoAddressesRefuses $comm/comm_failover.c \
-    's/comm_paths_are_all\(c, f->refused\)/true/'
+    's/pvn_paths_are_all\(.*, f->refused\)/true/'
 mutate refusals-are-the-end-of-a-living-peer $peer:FailoverSending.EveryAddressRefusesForATime $comm/comm_failover.c \
     's/return c->conn->ctrl\.eof && /return /'
-mutate lossy-path-is-not-remembered $peer:FailoverSending.APathThatDeliversNothingIsRemembered $comm/path_memory.c 's/\*lost \|= useless;/;/'
-mutate remembered-path-is-taken $peer:FailoverSending.APathThatDeliversNothingIsRemembered $comm/comm_paths.c \
-    's/ && path_memory_allows\(.*\);/;/'
-mutate every-loss-is-remembered $peer:FailoverSending.APathThatHasDeliveredIsDialledFirst $comm/path_memory.c 's/\*lost \|= useless;/*lost = true;/'
+mutate lossy-path-is-not-remembered $peer:FailoverSending.APathThatDeliversNothingIsRemembered $connect/path_memory.c 's/\*lost \|= useless;/;/'
+mutate remembered-path-is-taken $peer:FailoverSending.APathThatDeliversNothingIsRemembered $connect/paths.c \
+    's/ && pvn_path_memory_allows\(.*\);/;/'
+mutate every-loss-is-remembered $peer:FailoverSending.APathThatHasDeliveredIsDialledFirst $connect/path_memory.c 's/\*lost \|= useless;/*lost = true;/'
 mutate losses-do-not-pause $peer:FailoverSending.LossesOneAfterTheOtherTakeLonger $comm/comm_failover.c \
-    's/pvn_now_ns\(\) \+ pause_ns\(c\)/pvn_now_ns()/'
+    's/pvn_now_ns\(\) \+ pause_ns\(.*\)/pvn_now_ns()/'
 # Connections that are left behind.
 mutate older-member-is-not-closed $listener:Listener.AConnectionLeftBehindReplacesNothing $connect/listener_members.c 's/close_older\(l, id, conn\);/;/'
 mutate closed-members-are-kept $listener:Listener.ConnectionsForUnknownCommsThatAreClosedAgainAreNotKept $connect/listener_resumed.c \

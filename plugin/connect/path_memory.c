@@ -1,26 +1,25 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "comm/path_memory.h"
+#include "connect/path_memory.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/param.h"
-#include "comm/device.h"
 #include "connect/retry.h"
 
 /* Lanes that delivered messages for at least this long prove that their path carries large packets. */
 #define SOUND_NS (60 * PVN_NS_PER_S)
 
-static void hold_home(struct path_memory *m, uint64_t now)
+static void hold_home(struct pvn_path_memory *m, uint64_t now)
 {
     m->home_wait_ns = pvn_retry_next_ns(PVN_RETRY_HOME, m->home_wait_ns);
     m->home_ns = now + m->home_wait_ns;
 }
 
-bool path_memory_lost(struct path_memory *m, unsigned path, bool fast, bool useless,
-                      uint64_t lived_ns, uint64_t now)
+bool pvn_path_memory_lost(struct pvn_path_memory *m, unsigned path, bool fast, bool useless,
+                          uint64_t lived_ns, uint64_t now)
 {
     bool *lost = &m->lost[path][fast], before = *lost;
 
@@ -37,7 +36,8 @@ bool path_memory_lost(struct path_memory *m, unsigned path, bool fast, bool usel
     return *lost && !before;
 }
 
-bool path_memory_allows(const struct path_memory *m, unsigned path, struct pvn_conn_cfg *cfg)
+bool pvn_path_memory_allows(const struct pvn_path_memory *m, unsigned path,
+                            struct pvn_conn_cfg *cfg)
 {
     bool has[2] = {false, false}, use[2]; /* by kind of lane, as in `lost` */
 
@@ -54,7 +54,7 @@ bool path_memory_allows(const struct path_memory *m, unsigned path, struct pvn_c
     return true;
 }
 
-void path_memory_forget(struct path_memory *m)
+void pvn_path_memory_forget(struct pvn_path_memory *m)
 {
     memset(m->lost, 0, sizeof(m->lost));
 }

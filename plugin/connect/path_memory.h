@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
  * SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connector's memory of useless lanes: for each path (numbered as in comm_paths.c) and kind of lane, whether lanes
+ * A connector's memory of useless lanes: for each path (numbered as in paths.h) and kind of lane, whether lanes
  * were lost before they had delivered a message. A handshake consists of small packets, so a path that drops large
  * ones, as with a wrong MTU, passes it every time. The first round of a failover skips these lanes; on a path whose
  * RDMA lanes were useless it tries TCP alone. A failback returns to path 0 only after a pause, which doubles with
@@ -9,8 +9,8 @@
  *
  * Threads: that of the comm's data calls alone; comm_failback.c gives its own thread a copy of home_ns.
  */
-#ifndef PVN_COMM_PATH_MEMORY_H
-#define PVN_COMM_PATH_MEMORY_H
+#ifndef PVN_CONNECT_PATH_MEMORY_H
+#define PVN_CONNECT_PATH_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,11 +19,12 @@
 
 /* Path 0 is the one that NCCL chose, path 1 goes by the present route, and each of the others to one more address of
  * the peer. */
-enum { PATHS_MAX = 2 + PVN_OTHER_ADDRS };
+enum { PVN_PATHS_MAX = 2 + PVN_OTHER_ADDRS };
 
-struct path_memory {
-    bool lost[PATHS_MAX][2]; /* [1]: lanes of the faster kind (RDMA), [0]: of the fallback (TCP) */
-    uint64_t home_ns;        /* no return to path 0 before this time of the monotonic clock */
+struct pvn_path_memory {
+    bool lost[PVN_PATHS_MAX]
+             [2];     /* [1]: lanes of the faster kind (RDMA), [0]: of the fallback (TCP) */
+    uint64_t home_ns; /* no return to path 0 before this time of the monotonic clock */
     uint64_t
         home_wait_ns; /* the pause that ends then; 0: no useless loss there since it last worked */
 };
@@ -31,11 +32,12 @@ struct path_memory {
 /* Records that lanes of a path are lost. fast: their kind, see `lost`. useless: they delivered no message, though
  * there was one to send. lived_ns: how long they carried the comm. True if they were not remembered
  * before and are now. */
-bool path_memory_lost(struct path_memory *m, unsigned path, bool fast, bool useless,
-                      uint64_t lived_ns, uint64_t now);
+bool pvn_path_memory_lost(struct pvn_path_memory *m, unsigned path, bool fast, bool useless,
+                          uint64_t lived_ns, uint64_t now);
 /* Sets in cfg that kinds of lane that were lost are not tried on this path. False if no kind is left. */
-bool path_memory_allows(const struct path_memory *m, unsigned path, struct pvn_conn_cfg *cfg);
+bool pvn_path_memory_allows(const struct pvn_path_memory *m, unsigned path,
+                            struct pvn_conn_cfg *cfg);
 /* Forgets all losses, home_ns excepted: where every path was lost, none is worse than another. */
-void path_memory_forget(struct path_memory *m);
+void pvn_path_memory_forget(struct pvn_path_memory *m);
 
 #endif

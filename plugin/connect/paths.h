@@ -1,0 +1,60 @@
+/* SPDX-FileCopyrightText: the nccl-net-pvrdma authors
+ * SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The paths by which a connector reaches its peer again. Each attempt of a failover takes the next:
+ *
+ *     0     as the first connection was made: from the device that NCCL chose to the address in
+ *           the handle; a failback knows this path only
+ *     1     to the same address, from the device on which the kernel routes it now
+ *     2..   to the peer's other addresses (HELLO), each from the device on which it is routed
+ *
+ * The comm then goes on with the lanes that this pair of devices has. A route that leads over an
+ * interface which is none of the plugin's devices is not taken: the user may have excluded it.
+ *
+ * Threads: the one of the comm's data calls. Others read what init has set (next, index), which does not change.
+ */
+#ifndef PVN_CONNECT_PATHS_H
+#define PVN_CONNECT_PATHS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "connect/conn.h"
+#include "connect/path_memory.h"
+
+/* All zero until init. Times are of the monotonic clock. */
+struct pvn_paths {
+    struct pvn_conn_cfg home; /* connector: of the first connection; resumes that */
+    /* Devices of other interfaces, by which the peer may be reached; they outlive the comm. */
+    int nbeside;
+    const struct pvn_device *beside[PVN_MAX_DEVICES];
+    /* Other addresses of the peer: at an acceptor those where its process can be seen (presence.h). */
+    int nothers;
+    struct pvn_wire_addr other[PVN_OTHER_ADDRS];
+    int best; /* pvn_conn_worth() of the best lanes so far */
+    /* Connector: the path of the lanes in use, since when, and how many messages were delivered then. */
+    unsigned used;
+    uint64_t since_ns, messages;
+    struct pvn_path_memory memory;
+    /* Lanes lost while requests were open and no message was delivered. */
+    unsigned losses;
+    uint64_t losses_messages;
+    bool said_useless;
+};
+
+/* first: the comm's first connection, which is up. id: of the comm. The caller fills beside. */
+void pvn_paths_init(struct pvn_paths *p, const struct pvn_conn *first, uint64_t id);
+
+/* Connector: the configuration of attempt number *attempt, from 0. Paths that lead nowhere now are skipped, and *attempt
+ * counts them. Path 0 always leads somewhere. */
+struct pvn_conn_cfg pvn_paths_next(const struct pvn_paths *p, unsigned *attempt);
+/* pvn_paths_next that takes, in the first round, no lanes that were lost without a delivered message (path_memory.h). */
+struct pvn_conn_cfg pvn_paths_choose(struct pvn_paths *p, unsigned *attempt);
+/* The path that an attempt takes. */
+unsigned pvn_paths_index(const struct pvn_paths *p, unsigned attempt);
+/* True if a set, a bit per path, has all that lead anywhere now. */
+bool pvn_paths_are_all(const struct pvn_paths *p, unsigned set);
+/* True if there may be more than one path. */
+bool pvn_paths_more(const struct pvn_paths *p);
+
+#endif
